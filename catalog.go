@@ -1,0 +1,435 @@
+package lockd
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/lockd/lockd/store"
+)
+
+// Node is a machine, or whatever sessions, services and checks belong to. Names are compared
+// without case; the spelling given last is kept.
+type Node struct {
+	Name    string
+	ID      string // optional; the same ID under another name is a renaming (N5)
+	Address string
+	Meta    map[string]string // shared: do not change it
+
+	CreateIndex, ModifyIndex uint64 // set by the database
+}
+
+// Service is what a node offers.
+type Service struct {
+	Node    string
+	ID      string // unique in the node; empty means Name
+	Name    string
+	Address string
+	Port    int
+	Tags    []string          // shared: do not change it
+	Meta    map[string]string // shared: do not change it
+
+	CreateIndex, ModifyIndex uint64 // set by the database
+}
+
+// Status is the state of a check. The zero value is Critical, as Consul's default is (N2).
+type Status uint8
+
+// The states. Only Critical ends sessions.
+const (
+	Critical Status = iota
+	Warning
+	Passing
+)
+
+// Check is a condition of a node, or of one of its services, that sessions can be bound to.
+type Check struct {
+	Node      string
+	ID        string // unique in the node; empty means Name
+	Name      string
+	Status    Status
+	Notes     string
+	Output    string
+	ServiceID string // the service that it is of; empty for the node's own
+
+	CreateIndex, ModifyIndex uint64 // set by the database
+}
+
+// Attachment is a named record that dies with a session, in the same step.
+type Attachment struct {
+	Name    string // unique in the database
+	Session SessionID
+	Value   []byte // shared: do not change it
+
+	CreateIndex, ModifyIndex uint64 // set by the database
+}
+
+// catalogKey is the key under which something of a node is kept.
+func catalogKey(node, id string) string { return folded(node) + "\x00" + folded(id) }
+
+// missing says what is not there, or not as it should be.
+func missing(sentinel error, name string) error { return fmt.Errorf("%w: %q", sentinel, name) }
+
+// checkCatalogName also refuses the byte that separates names.
+func checkCatalogName(field, name string) error {
+	if strings.Contains(name, "\x00") {
+		return invalid("%s %q has a zero byte", field, name)
+	}
+	return checkName(field, name)
+}
+
+// mark notes that a table has changed.
+func (tx *Txn) mark(name string) {
+	tx.db.store.Marks.Put(name, store.Mark{Name: name, Index: tx.db.store.Next()})
+}
+
+// Node returns a node by its name, and whether there is one.
+func (tx *Txn) Node(name string) (Node, bool) {
+	tx.check()
+	row := tx.db.store.Nodes.Newest(folded(name))
+	return nodeOf(row), row != nil
+}
+
+// PutNode registers a node, or changes it. A node with the same ID under another name is removed
+// first, with all that belongs to it (N5). It returns ErrInvalid for an empty name.
+func (tx *Txn) PutNode(node Node) error {
+	tx.check()
+	if err := checkCatalogName("Node.Name", node.Name); err != nil {
+		return err
+	}
+	if node.ID != "" {
+		for key, row := range tx.db.store.Nodes.Ascend("") {
+			if row.ID == node.ID && key != folded(node.Name) {
+				tx.removeNode(row)
+			}
+		}
+	}
+	next := store.Node{
+		Name: node.Name, ID: node.ID, Address: node.Address, Meta: maps.Clone(node.Meta),
+		CreateIndex: tx.db.store.Next(), ModifyIndex: tx.db.store.Next(),
+	}
+	if old := tx.db.store.Nodes.Newest(folded(node.Name)); old != nil {
+		next.CreateIndex = old.CreateIndex
+		if old.Name == next.Name && old.ID == next.ID && old.Address == next.Address &&
+			maps.Equal(old.Meta, next.Meta) {
+			return nil
+		}
+	}
+	tx.db.store.Nodes.Put(folded(node.Name), next)
+	tx.mark(markCatalog)
+	return nil
+}
+
+// DeleteNode removes a node with its services and checks, and ends its sessions with ErrNodeGone
+// (N4). It reports whether there was one.
+func (tx *Txn) DeleteNode(name string) (bool, error) {
+	tx.check()
+	row := tx.db.store.Nodes.Newest(folded(name))
+	if row == nil {
+		return false, nil
+	}
+	tx.removeNode(row)
+	return true, nil
+}
+
+func (tx *Txn) removeNode(row *store.Node) {
+	db := tx.db
+	tx.endBound(folded(row.Name), ErrNodeGone)
+	of := folded(row.Name) + "\x00"
+	for key := range db.store.Services.Ascend(of) {
+		if !strings.HasPrefix(key, of) {
+			break
+		}
+		db.store.Services.Delete(key)
+	}
+	for key := range db.store.Checks.Ascend(of) {
+		if !strings.HasPrefix(key, of) {
+			break
+		}
+		db.store.Checks.Delete(key)
+	}
+	db.store.Nodes.Delete(folded(row.Name))
+	tx.mark(markCatalog)
+}
+
+// Service returns a service of a node by its ID, and whether there is one.
+func (tx *Txn) Service(node, id string) (Service, bool) {
+	tx.check()
+	row := tx.db.store.Services.Newest(catalogKey(node, id))
+	return serviceOf(row), row != nil
+}
+
+// PutService registers a service on a node, or changes it. It returns ErrNoNode, or ErrInvalid
+// for an empty name.
+func (tx *Txn) PutService(service Service) error {
+	tx.check()
+	if service.ID == "" {
+		service.ID = service.Name
+	}
+	if service.Name == "" {
+		return invalid("Service.Name is empty")
+	}
+	if err := checkCatalogName("Service.ID", service.ID); err != nil {
+		return err
+	}
+	if tx.db.store.Nodes.Newest(folded(service.Node)) == nil {
+		return missing(ErrNoNode, service.Node)
+	}
+	next := store.Service{
+		Node: service.Node, ID: service.ID, Name: service.Name, Address: service.Address,
+		Port: service.Port, Tags: slices.Clone(service.Tags), Meta: maps.Clone(service.Meta),
+		CreateIndex: tx.db.store.Next(), ModifyIndex: tx.db.store.Next(),
+	}
+	key := catalogKey(service.Node, service.ID)
+	if old := tx.db.store.Services.Newest(key); old != nil {
+		next.CreateIndex = old.CreateIndex
+		if old.Name == next.Name && old.Address == next.Address && old.Port == next.Port &&
+			slices.Equal(old.Tags, next.Tags) && maps.Equal(old.Meta, next.Meta) {
+			return nil
+		}
+	}
+	tx.db.store.Services.Put(key, next)
+	tx.mark(markCatalog)
+	return nil
+}
+
+// DeleteService removes a service with its checks, which ends the sessions that are bound to one
+// of them with ErrCheckGone (N4). It reports whether there was one.
+func (tx *Txn) DeleteService(node, id string) (bool, error) {
+	tx.check()
+	key := catalogKey(node, id)
+	row := tx.db.store.Services.Newest(key)
+	if row == nil {
+		return false, nil
+	}
+	of := folded(node) + "\x00"
+	for key, check := range tx.db.store.Checks.Ascend(of) {
+		if !strings.HasPrefix(key, of) {
+			break
+		}
+		if folded(check.ServiceID) == folded(id) {
+			tx.removeCheck(key)
+		}
+	}
+	tx.db.store.Services.Delete(key)
+	tx.mark(markCatalog)
+	return true, nil
+}
+
+// Check returns a check of a node by its ID, and whether there is one.
+func (tx *Txn) Check(node, id string) (Check, bool) {
+	tx.check()
+	row := tx.db.store.Checks.Newest(catalogKey(node, id))
+	return checkOf(row), row != nil
+}
+
+// PutCheck registers a check, or changes it. If its status is Critical, every session that is
+// bound to it ends with ErrCheckCritical, even if the check was so before (N3). It returns
+// ErrNoNode, ErrNoService, or ErrInvalid for an empty name or an unknown status.
+func (tx *Txn) PutCheck(check Check) error {
+	tx.check()
+	if check.ID == "" {
+		check.ID = check.Name
+	}
+	if check.Status > Passing {
+		return invalid("Check.Status is %d, not a Status", check.Status)
+	}
+	if err := checkCatalogName("Check.ID", check.ID); err != nil {
+		return err
+	}
+	if tx.db.store.Nodes.Newest(folded(check.Node)) == nil {
+		return missing(ErrNoNode, check.Node)
+	}
+	if check.ServiceID != "" &&
+		tx.db.store.Services.Newest(catalogKey(check.Node, check.ServiceID)) == nil {
+		return missing(ErrNoService, check.ServiceID)
+	}
+	next := store.Check{
+		Node: check.Node, ID: check.ID, Name: check.Name, Status: uint8(check.Status),
+		Notes: check.Notes, Output: check.Output, ServiceID: check.ServiceID,
+		CreateIndex: tx.db.store.Next(), ModifyIndex: tx.db.store.Next(),
+	}
+	key := catalogKey(check.Node, check.ID)
+	if check.Status == Critical {
+		tx.endBound(key, ErrCheckCritical)
+	}
+	if old := tx.db.store.Checks.Newest(key); old != nil {
+		same := next
+		same.CreateIndex, same.ModifyIndex = old.CreateIndex, old.ModifyIndex
+		if same == *old {
+			return nil
+		}
+		next.CreateIndex = old.CreateIndex
+	}
+	tx.db.store.Checks.Put(key, next)
+	tx.mark(markCatalog)
+	return nil
+}
+
+// DeleteCheck removes a check, which ends the sessions that are bound to it with ErrCheckGone
+// (S30). It reports whether there was one.
+func (tx *Txn) DeleteCheck(node, id string) (bool, error) {
+	tx.check()
+	key := catalogKey(node, id)
+	if tx.db.store.Checks.Newest(key) == nil {
+		return false, nil
+	}
+	tx.removeCheck(key)
+	return true, nil
+}
+
+func (tx *Txn) removeCheck(key string) {
+	tx.endBound(key, ErrCheckGone)
+	tx.db.store.Checks.Delete(key)
+	tx.mark(markCatalog)
+}
+
+// bind and unbind keep db.bound: which sessions belong to a node, and to each of their checks.
+func (db *DB) bind(s *Session) {
+	for _, key := range s.bindings() {
+		if db.bound[key] == nil {
+			db.bound[key] = make(map[*Session]struct{})
+		}
+		db.bound[key][s] = struct{}{}
+	}
+}
+
+func (db *DB) unbind(s *Session) {
+	for _, key := range s.bindings() {
+		if delete(db.bound[key], s); len(db.bound[key]) == 0 {
+			delete(db.bound, key)
+		}
+	}
+}
+
+func (s *Session) bindings() []string {
+	keys := []string{folded(s.row.Node)}
+	for _, id := range s.row.Checks {
+		keys = append(keys, catalogKey(s.row.Node, id))
+	}
+	return keys
+}
+
+// endBound ends the sessions that are bound to a node or a check, the oldest first.
+func (tx *Txn) endBound(key string, cause error) {
+	bound := slices.SortedFunc(maps.Keys(tx.db.bound[key]), func(a, b *Session) int {
+		return cmp.Compare(a.row.CreateIndex, b.row.CreateIndex)
+	})
+	for _, s := range bound {
+		if s.live {
+			tx.endSession(s, cause)
+		}
+	}
+}
+
+// Attach stores a record that dies with the session, or changes it. It returns ErrConflict if
+// another session has one of that name, ErrNoSession, and ErrInvalid for an empty name or a value
+// over MaxValueSize.
+func (tx *Txn) Attach(session SessionID, name string, value []byte) error {
+	tx.check()
+	if err := checkName("name", name); err != nil {
+		return err
+	}
+	if len(value) > MaxValueSize {
+		return invalid("value has %d bytes, more than %d", len(value), MaxValueSize)
+	}
+	s, err := tx.session(session)
+	if err != nil {
+		return err
+	}
+	next := store.Attachment{
+		Name: name, Session: s.row.ID, Value: slices.Clone(value),
+		CreateIndex: tx.db.store.Next(), ModifyIndex: tx.db.store.Next(),
+	}
+	if old := tx.db.store.Attachments.Newest(name); old != nil {
+		if old.Session != s.row.ID {
+			return conflict("attachment %q is of session %s", name, SessionID(old.Session))
+		}
+		if slices.Equal(old.Value, value) {
+			return nil
+		}
+		next.CreateIndex = old.CreateIndex
+	}
+	tx.db.store.Attachments.Put(name, next)
+	tx.mark(markCatalog)
+	return nil
+}
+
+// Detach removes an attachment, and reports whether there was one.
+func (tx *Txn) Detach(name string) (bool, error) {
+	tx.check()
+	if tx.db.store.Attachments.Newest(name) == nil {
+		return false, nil
+	}
+	tx.db.store.Attachments.Delete(name)
+	tx.mark(markCatalog)
+	return true, nil
+}
+
+// Attachment returns an attachment by its name, and whether there is one.
+func (tx *Txn) Attachment(name string) (Attachment, bool) {
+	tx.check()
+	row := tx.db.store.Attachments.Newest(name)
+	return attachmentOf(row), row != nil
+}
+
+// attachmentMoved keeps each session's set of attachments.
+func (db *DB) attachmentMoved(old, new *store.Attachment) {
+	switch {
+	case new == nil:
+		if s := db.sessions[SessionID(old.Session)]; s != nil {
+			delete(s.attached, old.Name)
+		}
+	case old == nil:
+		s := db.sessions[SessionID(new.Session)]
+		if s.attached == nil {
+			s.attached = make(map[string]struct{})
+		}
+		s.attached[new.Name] = struct{}{}
+	}
+}
+
+// detachAll removes what dies with the session.
+func (tx *Txn) detachAll(s *Session) {
+	for name := range s.attached {
+		tx.db.store.Attachments.Delete(name)
+		tx.mark(markCatalog)
+	}
+}
+
+func nodeOf(row *store.Node) Node {
+	if row == nil {
+		return Node{}
+	}
+	return Node(*row)
+}
+
+func serviceOf(row *store.Service) Service {
+	if row == nil {
+		return Service{}
+	}
+	return Service(*row)
+}
+
+func checkOf(row *store.Check) Check {
+	if row == nil {
+		return Check{}
+	}
+	return Check{
+		Node: row.Node, ID: row.ID, Name: row.Name, Status: Status(row.Status), Notes: row.Notes,
+		Output: row.Output, ServiceID: row.ServiceID,
+		CreateIndex: row.CreateIndex, ModifyIndex: row.ModifyIndex,
+	}
+}
+
+func attachmentOf(row *store.Attachment) Attachment {
+	if row == nil {
+		return Attachment{}
+	}
+	return Attachment{
+		Name: row.Name, Session: SessionID(row.Session), Value: row.Value,
+		CreateIndex: row.CreateIndex, ModifyIndex: row.ModifyIndex,
+	}
+}

@@ -1,0 +1,283 @@
+package lockd
+
+import (
+	"cmp"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+)
+
+// batch is what one commit makes durable, and who waits for it. It is protected by DB.mu, but
+// for done, and for err once done is closed.
+type batch struct {
+	done    chan struct{} // closed when the outcome is told
+	err     error         // why it was dropped
+	decided bool          // the outcome is known
+	led     bool          // somebody commits it, or will
+	joined  int           // how many wait for it
+	effects []effect
+	events  []logEntry
+}
+
+func newBatch() *batch { return &batch{done: make(chan struct{})} }
+
+// undecidedLocked returns the newest batch that anything decided now depends on: nil if
+// everything is published.
+func (db *DB) undecidedLocked() *batch {
+	if db.store.Durable() && db.store.Pending() {
+		return db.open
+	}
+	return db.flying
+}
+
+// joinLocked makes the caller one of those who wait for that batch. The first to join the open
+// one leads it: it has to commit it.
+func (db *DB) joinLocked() (b *batch, lead bool) {
+	b = db.undecidedLocked()
+	if b == nil {
+		return nil, false
+	}
+	b.joined++
+	lead = !b.led
+	b.led = true
+	return b, lead
+}
+
+// commit does steps 6 to 8 for the open batch, which the caller leads.
+func (db *DB) commit(b *batch) {
+	db.committing.Lock()
+	db.pace.gather(db, b)
+
+	db.mu.Lock()
+	if b.decided { // it was dropped with the one before
+		db.mu.Unlock()
+		db.committing.Unlock()
+		return
+	}
+	rows := db.store.Take()
+	db.flying, db.open = b, newBatch()
+	db.pace.size = b.joined
+	db.mu.Unlock()
+
+	err := rows.Write()
+
+	var follower *batch
+	db.mu.Lock()
+	db.flying = nil
+	if err == nil {
+		db.store.Publish(rows)
+		db.backoff = 0
+		b.decided = true
+		db.tellLocked(b.effects, b.events, rows.Index())
+	} else {
+		db.store.Drop(rows)
+		follower = db.dropLocked(b, err)
+	}
+	db.unlock()
+	db.committing.Unlock()
+	close(b.done)
+	if follower != nil {
+		close(follower.done)
+	}
+}
+
+// Backoff of what the database itself tries again.
+const (
+	firstBackoff = time.Second
+	lastBackoff  = time.Minute
+)
+
+// dropLocked takes back what rode in a batch that could not be committed, and in the open one,
+// which was decided on it. It returns the open one.
+func (db *DB) dropLocked(b *batch, cause error) *batch {
+	follower := db.open
+	db.open = newBatch() // in the same step: nobody may join what is lost
+	db.revertLocked(follower.effects)
+	db.revertLocked(b.effects)
+	err := fmt.Errorf("%w: %w", ErrCommit, cause)
+	for _, dropped := range []*batch{b, follower} {
+		dropped.decided, dropped.err = true, err
+	}
+	db.unserved = true
+	db.backoff = min(max(firstBackoff, 2*db.backoff), lastBackoff)
+	now := db.now()
+	db.retry = now.Add(db.backoff)
+
+	switch found, readErr := db.store.FileIndex(); {
+	case readErr != nil:
+		db.failLocked(fmt.Errorf("%w: %w, and then %w", ErrFailed, cause, readErr))
+	case found != db.store.Published():
+		db.failLocked(fmt.Errorf("%w: %w, but index %d is in the file", ErrFailed, cause, found))
+	default:
+		db.expiry.ArmNotBefore(now, db.retry)
+	}
+	return follower
+}
+
+// failLocked ends all writing: it is not known what the file has.
+func (db *DB) failLocked(err error) {
+	if db.refusal == nil {
+		db.refusal = err
+	}
+	db.expiry.Stop()
+	db.endAllLocked(err)
+}
+
+// effect is what a transaction decided beside the rows. It is told when its batch is durable, and
+// reverted if that is dropped.
+type effect struct {
+	kind     effectKind
+	lock     *Lock
+	waiter   *waiter
+	session  *Session
+	delay    *delay
+	replaced *delay
+	cause    error
+}
+
+type effectKind uint8
+
+const (
+	lockHeld     effectKind = iota + 1 // lock became the handle of its key
+	lockReleased                       // lock was released by its own Unlock
+	lockLost                           // lock is no longer the handle of its key
+	sessionMade
+	sessionEnded
+	delaySet // delay took the place of replaced
+	waiterServed
+	waiterLeft
+)
+
+// tellLocked makes effects and events of a durable batch known, in the order of G10: first what
+// was lost, then the watchers, then those who were granted something.
+func (db *DB) tellLocked(effects []effect, events []logEntry, index uint64) {
+	for i := range effects {
+		switch e := &effects[i]; e.kind {
+		case lockReleased:
+			e.lock.released = true
+		case lockLost:
+			e.lock.end(&EndedError{
+				Session: e.lock.session.ID(), Key: e.lock.grant.Key, Cause: e.cause,
+			})
+		case sessionEnded:
+			delete(db.sessions, e.session.ID())
+			db.unbind(e.session)
+			e.session.end(e.cause)
+		}
+	}
+	if len(events) > 0 {
+		db.hub.Publish(events, index)
+	}
+	for i := range effects {
+		switch e := &effects[i]; e.kind {
+		case waiterServed, waiterLeft:
+			db.settleWaiter(e.waiter)
+		}
+	}
+}
+
+// settleWaiter ends a wait: its call is told when mu is free.
+func (db *DB) settleWaiter(w *waiter) {
+	w.phase = settled
+	db.leave(w)
+	db.told = append(db.told, w)
+}
+
+// revertLocked takes effects back, the last first. The rows have been taken back before.
+func (db *DB) revertLocked(effects []effect) {
+	for i := len(effects) - 1; i >= 0; i-- {
+		switch e := &effects[i]; e.kind {
+		case lockHeld:
+			state := db.state(e.lock.grant.Key)
+			if state.handle == e.lock {
+				state.handle = nil
+			}
+			db.tidy(state)
+		case lockLost:
+			db.state(e.lock.grant.Key).handle = e.lock
+		case sessionMade:
+			e.session.live = false
+			delete(db.sessions, e.session.ID())
+			db.unbind(e.session)
+			db.expiry.Remove(&e.session.expires)
+		case sessionEnded:
+			e.session.revive()
+		case delaySet:
+			db.swapDelay(db.state(e.delay.key), e.replaced)
+		case waiterServed, waiterLeft:
+			db.standAgain(e.waiter)
+		}
+	}
+}
+
+// standAgain puts a waiter back into its places.
+func (db *DB) standAgain(w *waiter) {
+	w.phase, w.locks, w.err = standing, nil, nil
+	for _, place := range w.places {
+		place.Restore()
+	}
+	if w.left { // its call has returned meanwhile
+		db.leave(w)
+	}
+}
+
+// pace decides how long a committer waits for others to join: it yields, and sets no timer.
+// Without it, a closed loop of many writers alternates between a batch of one and a batch of the
+// rest. Measured with 64 writers: see BenchmarkCommit_Crowd.
+type pace struct {
+	size    int // of the last batch
+	skip    int // batches for which it does not yield
+	penalty int // how many to skip next time
+}
+
+const (
+	maxYields  = 3
+	maxPenalty = 4096
+)
+
+// gather yields while the batch grows, if the last one was of more than one caller.
+func (p *pace) gather(db *DB, b *batch) {
+	if p.size <= 1 {
+		return // a lone writer does not wait
+	}
+	if p.skip > 0 {
+		p.skip--
+		return
+	}
+	before := db.joinedBy(b)
+	for range maxYields {
+		if before >= p.size {
+			return
+		}
+		began := time.Now()
+		runtime.Gosched()
+		took := time.Since(began)
+		after := db.joinedBy(b)
+		if took > 100*time.Microsecond+time.Duration(after-before)*10*time.Microsecond {
+			// The processors are busy with something else: a yield costs its time slices.
+			p.penalty = min(8+2*p.penalty, maxPenalty)
+			p.skip = p.penalty
+			return
+		}
+		if after == before {
+			return
+		}
+		before = after
+	}
+	p.penalty = 0
+}
+
+func (db *DB) joinedBy(b *batch) int {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return b.joined
+}
+
+// sortByAge orders sessions by when they were made.
+func sortByAge(sessions []*Session) {
+	slices.SortFunc(sessions, func(a, b *Session) int {
+		return cmp.Or(cmp.Compare(a.row.CreateIndex, b.row.CreateIndex),
+			slices.Compare(a.row.ID[:], b.row.ID[:]))
+	})
+}

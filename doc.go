@@ -1,0 +1,77 @@
+// Package lockd is a lock manager that a program links in: Chubby's and Consul's locks, sessions,
+// lock-delays, watches and sequencers, in one process, in memory or on one file.
+//
+// # Model
+//
+// A database ([DB]) holds keys with values, as in Consul. Every change carries an index, which
+// only rises. A session ([Session]) stands for a holder; it ends when its owner closes it, when it
+// is not renewed within its TTL, when its process dies, or when the node or a check it is bound to
+// goes. A session takes the lock of a key, which it may have to wait for ([Session.Lock]), and
+// gets a handle ([Lock]), which alone releases it. When a session ends, its locks are released or
+// their keys deleted, and for a lock-delay nobody gets them: a holder that was lost may still be at
+// work. A lock is told lost by [Lock.Done]; late writes of a lost holder are refused by its
+// [Sequencer], in lockd itself ([PutOptions]) and, with a [Guard], anywhere.
+//
+// Locks are advisory, as in Chubby and Consul: anyone may write or delete a locked key. Who wants
+// a write to fail without the lock says so in it.
+//
+// # Promises
+//
+//   - G1: At any index at most one session holds a key's lock.
+//   - G2: A write that returned nil is on disk (SyncAlways) and survives kill -9 and a power cut.
+//     With SyncNever it survives kill -9; a power cut may cost the whole file.
+//   - G3: A reader sees only what is durable, as one immutable snapshot; whoever is woken by a
+//     change reads a state at least as new. Every answer, a success, a no-op or a refusal, is given
+//     only when the state that it was decided on is durable.
+//   - G4: Indexes strictly increase and are never used again, across crash, failed commit, restart
+//     and restore. Indexes of users' changes start at 2 or above.
+//   - G5: The end of a session is one atomic step at one index of its own: its removal, every
+//     release or delete, every lock-delay.
+//   - G6: A session never ends before its TTL has passed since its last successful renewal; a
+//     renewal that returned nil guarantees one more TTL.
+//   - G7: During a key's lock-delay no session is granted its lock. Delays survive a restart. A
+//     voluntary unlock, or an owner that closes its own session, sets none.
+//   - G8: For one key a fence is always larger than the one before, across delete, restart and
+//     restore; for any two keys, the later grant's is never smaller. All grants of one transaction
+//     share its index and so their fence.
+//   - G9: Waiters for a lock are served in the order in which they began to wait; nobody overtakes
+//     them, by no door. One that gives up, or whose session ends, leaves the queue with an error
+//     and never holds up the rest.
+//   - G10: The loss of a lock is told (Done is closed) no later than anybody else is told of being
+//     granted it.
+//   - G11: A call that a rule refuses changes nothing; one that gives up waiting leaves nothing
+//     held; one that ends in ErrCommit may be found in the file by a later Open, whole or not at
+//     all. A nil handle never comes with a nil error.
+//   - G12: Close ends every wait and every hold with ErrClosed and leaves no goroutine behind.
+//   - G13: A file that is damaged, in use by another process, or of a newer format is refused with
+//     an error that says so, and left as it is, byte for byte.
+//
+// The rules in detail, by the numbers that the comments cite (K14, S32), are in doc/semantics.md;
+// which test keeps which promise is in doc/promises.md.
+//
+// # Time
+//
+// Every deadline runs on Options.Clock, which is read in one place. Timers only wake, they decide
+// nothing: something is due when the clock, read under the database's lock, says so, and then it
+// happens, however late the timer was. At one instant renewals come before ends, and ends before
+// grants. While the database is open a deadline is an instant of that clock, its monotonic reading
+// included; only the file has wall time, for lock-delays that outlast a restart.
+//
+// # Writing and reading
+//
+// All writes go one way. Under one lock, held for no I/O, a call ends what is due, decides on the
+// newest state, and joins the open batch. The first to join commits the batch, in one bbolt
+// transaction for all, while the next one fills; then the state is published, and those concerned
+// are told: losses first, then watchers, then those who were granted something, then the callers.
+// A batch that cannot be committed is taken back together with the one that was decided on it.
+// Reads go to what is published, and take no lock.
+//
+// The locks are taken in this order: the committer's, the database's, the hub's or that of an
+// ending (a session's or lock's Done and Err).
+//
+// # Crash
+//
+// After a crash the file has some prefix of the batches, at least all that were answered. The next
+// Open ends the sessions that were bound to the process, with their lock-delays; sessions with
+// lifetime Independent go on, and their locks can be taken over again by [Session.Lock].
+package lockd

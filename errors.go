@@ -1,0 +1,212 @@
+package lockd
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockd/lockd/store"
+)
+
+// Errors of the database as a whole.
+var (
+	// ErrClosed is returned by calls on a database, and is the cause of the end of a session,
+	// that its owner closed.
+	ErrClosed = errors.New("closed by its owner")
+
+	// ErrInUse is returned by Open when another database, of this process or of another one,
+	// has the file open and kept it for Options.OpenTimeout.
+	ErrInUse = store.ErrInUse
+
+	// ErrCorrupt is returned by Open when the file is damaged. The file is left as it is.
+	ErrCorrupt = store.ErrCorrupt
+
+	// ErrFormat is returned by Open when the file is not lockd's, or of a newer format. The
+	// file is left as it is.
+	ErrFormat = store.ErrFormat
+
+	// ErrCommit is returned by a write that could not be made durable. Nothing of it is visible,
+	// and the call may be repeated; whether a later Open finds it is open.
+	ErrCommit = errors.New("commit did not succeed")
+
+	// ErrFailed is returned by every write after a commit of which it is not known whether it
+	// is in the file. Reads go on; opening the file anew settles it.
+	ErrFailed = errors.New("database has failed, open it again")
+)
+
+// Errors of a call that a rule refused. It has changed nothing.
+var (
+	// ErrInvalid is returned when an argument is out of its bounds. The text names it.
+	ErrInvalid = errors.New("invalid argument")
+
+	// ErrConflict is returned when the state is not the one that the call was made for: by
+	// CompareAndSwap, CompareAndDelete and the checks of a transaction.
+	ErrConflict = errors.New("conflict")
+
+	// ErrNotHeld is returned when a lock that the call names is not, or no longer, held.
+	ErrNotHeld = errors.New("lock is not held")
+
+	// ErrNoSession is returned when a session does not exist, or has ended.
+	ErrNoSession = errors.New("no such session")
+
+	// ErrNoNode is returned when a node is not in the catalog.
+	ErrNoNode = errors.New("no such node")
+
+	// ErrNoService is returned when a service is not in the catalog.
+	ErrNoService = errors.New("no such service")
+
+	// ErrNoCheck is returned when a check is not in the catalog.
+	ErrNoCheck = errors.New("no such check")
+
+	// ErrCompacted is yielded by Watch when events after its index are not kept any more.
+	ErrCompacted = errors.New("events after this index are no longer kept")
+)
+
+// Causes of an end: what errors.Is finds in Session.Err, Lock.Err and the cause of a
+// Lock.Context. [ErrClosed] is one more.
+var (
+	// ErrExpired is the cause when a session was not renewed within its TTL and grace.
+	ErrExpired = errors.New("session expired: not renewed within its TTL")
+
+	// ErrDestroyed is the cause when EndSession ended a session.
+	ErrDestroyed = errors.New("session destroyed by EndSession")
+
+	// ErrNodeGone is the cause when a session's node was removed from the catalog or renamed.
+	ErrNodeGone = errors.New("node of the session removed")
+
+	// ErrCheckGone is the cause when a check of a session, or its service, was removed.
+	ErrCheckGone = errors.New("check of the session removed")
+
+	// ErrCheckCritical is the cause when a check of a session became critical. NewSession also
+	// returns it, for a check that is.
+	ErrCheckCritical = errors.New("check of the session is critical")
+
+	// ErrProcessGone is the cause when a session was bound to a process that ended without
+	// Close.
+	ErrProcessGone = errors.New("process of the session is gone")
+
+	// ErrRestored is the cause when a backup was restored over the database.
+	ErrRestored = errors.New("database restored from a backup")
+
+	// ErrUnlocked is the cause when a lock was released: by its Unlock, or by Txn.Unlock.
+	ErrUnlocked = errors.New("lock released")
+
+	// ErrKeyDeleted is the cause when the key of a lock was deleted.
+	ErrKeyDeleted = errors.New("key deleted")
+
+	// ErrForced is the cause when ForceUnlock took a lock away. The text has the reason.
+	ErrForced = errors.New("unlocked by force")
+)
+
+// Error is what every call of the package returns: what was done, to which key or session, and
+// why it was refused. errors.Is and errors.As look into it.
+type Error struct {
+	Op  string // such as "put" or "lock"
+	Key string // the key, prefix, or session concerned; empty if there is none
+	Err error
+}
+
+// Error returns the text.
+func (e *Error) Error() string {
+	if e.Key == "" {
+		return "lockd: " + e.Op + ": " + e.Err.Error()
+	}
+	return "lockd: " + e.Op + " " + strconv.Quote(e.Key) + ": " + e.Err.Error()
+}
+
+// Unwrap returns the reason.
+func (e *Error) Unwrap() error { return e.Err }
+
+// wrap returns err as an *Error, and nil for nil.
+func wrap(op, key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{Op: op, Key: key, Err: err}
+}
+
+// invalid says which argument is wrong, and how.
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
+}
+
+// conflict says which state was expected, and which one was found.
+func conflict(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrConflict}, args...)...)
+}
+
+// EndedError says that a session or a lock has ended, and why: errors.Is finds the cause. It is
+// also ErrNoSession for a session, and ErrNotHeld for a lock.
+type EndedError struct {
+	Session SessionID // the session, or the session that held the lock
+	Key     string    // of the lock; empty for a session
+	Cause   error     // such as ErrExpired
+}
+
+// Error returns the text.
+func (e *EndedError) Error() string {
+	if e.Key == "" {
+		return "session " + e.Session.String() + " has ended: " + e.Cause.Error()
+	}
+	return "lock " + strconv.Quote(e.Key) + " of session " + e.Session.String() +
+		" is no longer held: " + e.Cause.Error()
+}
+
+// Unwrap returns the cause.
+func (e *EndedError) Unwrap() error { return e.Cause }
+
+// Is reports whether the target is the sentinel of what ended.
+func (e *EndedError) Is(target error) bool {
+	if e.Key == "" {
+		return target == ErrNoSession
+	}
+	return target == ErrNotHeld
+}
+
+// Obstacle is what stands between a session and a lock.
+type Obstacle uint8
+
+// The obstacles.
+const (
+	// ObstacleHolder: a session holds the lock, maybe the caller's own by another handle.
+	ObstacleHolder Obstacle = iota + 1
+	// ObstacleDelay: the lock-delay of a lost holder is not over (K18).
+	ObstacleDelay
+	// ObstacleQueue: the lock is free, but others have waited longer (G9).
+	ObstacleQueue
+)
+
+// LockedError says why a lock could not be taken at once.
+type LockedError struct {
+	Key        string
+	Obstacle   Obstacle
+	Holder     SessionID     // with ObstacleHolder
+	HolderName string        // the name of that session, if it has one
+	Waiters    int           // how many wait for the lock
+	Until      time.Time     // with ObstacleDelay: when the delay ends, by the database's clock
+	Remaining  time.Duration // with ObstacleDelay: how long that is from the moment of refusal
+}
+
+// Error returns the text.
+func (e *LockedError) Error() string {
+	var text strings.Builder
+	switch e.Obstacle {
+	case ObstacleDelay:
+		fmt.Fprintf(&text, "delayed for another %v, until %s, because its last holder was lost",
+			e.Remaining, e.Until.Format(time.RFC3339Nano))
+	case ObstacleQueue:
+		text.WriteString("promised to those who wait for it")
+	default:
+		text.WriteString("held by session ")
+		if e.HolderName != "" {
+			text.WriteString(strconv.Quote(e.HolderName) + " ")
+		}
+		text.WriteString("(" + e.Holder.String() + ")")
+	}
+	if e.Waiters > 0 {
+		fmt.Fprintf(&text, ", %d waiting", e.Waiters)
+	}
+	return text.String()
+}

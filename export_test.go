@@ -1,0 +1,22 @@
+package lockd
+
+import "github.com/lockd/lockd/store"
+
+// WithHooks returns a copy of the options whose database calls the hooks around its commits.
+func (o Options) WithHooks(hooks store.Hooks) *Options {
+	o.hooks = hooks
+	return &o
+}
+
+// Waiters is the number of calls that wait for the key's lock.
+func (db *DB) Waiters(key string) int {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if state := db.locks[key]; state != nil {
+		return state.queue.Len()
+	}
+	return 0
+}
+
+// Topics is the number of scopes that are watched.
+func (db *DB) Topics() int { return db.hub.Topics() }

@@ -1,0 +1,124 @@
+package lockd_test
+
+import (
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"go.uber.org/goleak"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// harness is a database on a mock clock, inside a bubble: settle returns when every goroutine of
+// the test waits, so nothing has to be slept for.
+type harness struct {
+	*lockd.DB
+	t     *testing.T
+	clock *clock.Mock
+	opts  lockd.Options
+	path  string // empty: in memory
+}
+
+// each runs the test on a database in memory and on one in a file.
+func each(t *testing.T, test func(h *harness)) {
+	t.Helper()
+	t.Run("Memory", func(t *testing.T) { inBubble(t, "", test) })
+	t.Run("File", func(t *testing.T) { onFile(t, test) })
+}
+
+// onFile runs the test on a database in a file.
+func onFile(t *testing.T, test func(h *harness)) {
+	t.Helper()
+	inBubble(t, filepath.Join(t.TempDir(), "lockd.db"), test)
+}
+
+func inBubble(t *testing.T, path string, test func(h *harness)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		h := &harness{t: t, clock: clock.NewMock(), path: path}
+		h.opts.Clock = h.clock
+		h.open()
+		t.Cleanup(func() {
+			if err := h.Close(); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		})
+		test(h)
+	})
+}
+
+func (h *harness) open() {
+	h.t.Helper()
+	opts := h.opts
+	var err error
+	if h.path == "" {
+		h.DB, err = lockd.New(&opts)
+	} else {
+		h.DB, err = lockd.Open(h.path, &opts)
+	}
+	h.must(err)
+}
+
+// reopen closes the file and opens it again.
+func (h *harness) reopen() {
+	h.t.Helper()
+	h.must(h.Close())
+	h.open()
+}
+
+// hook opens the file anew with hooks around its commits.
+func (h *harness) hook(hooks store.Hooks) {
+	h.t.Helper()
+	h.must(h.Close())
+	h.opts = *h.opts.WithHooks(hooks)
+	h.open()
+}
+
+// must fails the test on an error.
+func (h *harness) must(err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// settle returns when every other goroutine waits for something.
+func (h *harness) settle() { synctest.Wait() }
+
+// advance moves the clock, and returns when all that became due has happened.
+func (h *harness) advance(d time.Duration) {
+	h.clock.Add(d)
+	synctest.Wait()
+}
+
+// session makes a session; nil options mean one without TTL.
+func (h *harness) session(opts *lockd.SessionOptions) *lockd.Session {
+	h.t.Helper()
+	s, err := h.NewSession(opts)
+	h.must(err)
+	return s
+}
+
+// lock takes a lock that is free.
+func (h *harness) lock(s *lockd.Session, key string) *lockd.Lock {
+	h.t.Helper()
+	l, err := s.TryLock(key, nil)
+	h.must(err)
+	return l
+}
+
+// entry returns the key's entry, which must be there.
+func (h *harness) entry(key string) lockd.Entry {
+	h.t.Helper()
+	e, ok := h.Get(key)
+	if !ok {
+		h.t.Fatalf("key %q does not exist", key)
+	}
+	return e
+}

@@ -1,0 +1,151 @@
+package arch_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"path"
+	"slices"
+	"testing"
+)
+
+// realTime has the functions that read the system's clock or wait by it. Code that uses one
+// ignores Options.Clock.
+var realTime = map[string][]string{
+	"time": {
+		"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until",
+	},
+	"context": {"WithDeadline", "WithDeadlineCause", "WithTimeout", "WithTimeoutCause"},
+}
+
+// allowance lets the files of a folder, or one file, use some function, and says why.
+type allowance struct {
+	where string // a file, or a folder without its subfolders
+	what  string
+	times int // how often at most; 0 is as often as it likes
+	why   string
+}
+
+// clockPlan has all places that may have to do with time. Anything else gets a now handed in.
+var clockPlan = []allowance{
+	{"lockd.go", "Clock.Now", 1, "the one reading of Options.Clock"},
+	{"internal/expiry", "Clock.AfterFunc", 1, "the one timer; it only wakes"},
+	{"internal/expiry", "Clock.Now", 1, "how far the clock went while the timer was set"},
+}
+
+// clockMethods are the methods of a clock that are looked for by their names, whatever they are
+// called on. The others could not be told from those of time.Time.
+var clockMethods = []string{"AfterFunc", "Now"}
+
+func TestClock(t *testing.T) {
+	report(t, checkClock(module(t), clockPlan))
+}
+
+// checkClock finds every use of time in ordinary code that the plan does not have, and every row
+// of the plan that nothing needs.
+func checkClock(sources []source, plan []allowance) []finding {
+	var findings []finding
+	uses := make([]int, len(plan))
+	for _, s := range sources {
+		if s.isTest() {
+			continue
+		}
+		for _, use := range timeUses(s) {
+			i := slices.IndexFunc(plan, func(a allowance) bool {
+				return a.what == use.what && (a.where == s.path || a.where == path.Dir(s.path))
+			})
+			if i < 0 {
+				findings = append(findings, s.finding(use.pos,
+					"uses %s, which clockPlan does not allow here: take now as a parameter, "+
+						"or give the plan a row with a reason", use.what))
+				continue
+			}
+			if uses[i]++; plan[i].times > 0 && uses[i] > plan[i].times {
+				findings = append(findings, s.finding(use.pos,
+					"uses %s once more than the %d that clockPlan allows: call what is there",
+					use.what, plan[i].times))
+			}
+		}
+	}
+	for i, a := range plan {
+		if uses[i] == 0 || a.why == "" {
+			findings = append(findings, finding{path: "internal/arch/clock_test.go",
+				text: fmt.Sprintf("clockPlan lets %s use %s, which it does not, or gives no "+
+					"reason: mend the row", a.where, a.what)})
+		}
+	}
+	return findings
+}
+
+type timeUse struct {
+	what string
+	pos  token.Pos
+}
+
+// timeUses finds the functions of realTime, called or not, and the calls of clockMethods.
+func timeUses(s source) []timeUse {
+	packages := make(map[string]string)
+	for imported := range realTime {
+		if name := s.nameOf(imported); name != "" {
+			packages[name] = imported
+		}
+	}
+	var uses []timeUse
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			x, ok := n.X.(*ast.Ident)
+			if !ok {
+				break
+			}
+			if from := packages[x.Name]; slices.Contains(realTime[from], n.Sel.Name) {
+				uses = append(uses, timeUse{from + "." + n.Sel.Name, n.Pos()})
+			}
+		case *ast.CallExpr:
+			sel, ok := n.Fun.(*ast.SelectorExpr)
+			if !ok || !slices.Contains(clockMethods, sel.Sel.Name) {
+				break
+			}
+			if x, ok := sel.X.(*ast.Ident); ok && (packages[x.Name] != "" || x.Name == "context") {
+				break
+			}
+			uses = append(uses, timeUse{"Clock." + sel.Sel.Name, n.Pos()})
+		}
+		return true
+	})
+	return uses
+}
+
+func TestClock_Reports(t *testing.T) {
+	plan := []allowance{
+		{"lockd.go", "Clock.Now", 1, "the reading"},
+		{"examples/leader", "time.Sleep", 0, "a story takes time"},
+		{"txn.go", "time.Now", 0, "no longer"},
+	}
+	expect(t, checkClock([]source{
+		fromText(t, "lockd.go", `package lockd
+			func (db *DB) now() time.Time { return db.opts.clock().Now() }
+			func (db *DB) again() time.Time { return db.clock.Now() }`),
+		fromText(t, "lock.go", `package lockd
+			import std "time"
+			var now = std.Now
+			func f(d std.Duration) { std.Sleep(d); var t std.Time; t.After(t) }`),
+		fromText(t, "session.go", `package lockd
+			import "context"
+			func f(c clock.Clock) { context.WithTimeout(nil, 0); c.AfterFunc(0, nil) }
+			func g(ctx context.Context) { context.AfterFunc(ctx, nil) }`),
+		fromText(t, "lockd_test.go", `package lockd_test
+			import "time"
+			func f() { time.Sleep(1) }`),
+		fromText(t, "examples/leader/main.go", `package main
+			import "time"
+			func f() { time.Sleep(1); time.Sleep(2) }`),
+	}, plan),
+		"lockd.go:3: uses Clock.Now once more than the 1",
+		"lock.go:3: uses time.Now",
+		"lock.go:4: uses time.Sleep",
+		"session.go:3: uses context.WithTimeout",
+		"session.go:3: uses Clock.AfterFunc",
+		"clockPlan lets txn.go use time.Now, which it does not",
+	)
+}

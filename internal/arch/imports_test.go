@@ -1,0 +1,211 @@
+package arch_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	bbolt  = "go.etcd.io/bbolt"
+	btree  = "github.com/google/btree"
+	clock  = "github.com/benbjohnson/clock"
+	uuid   = "github.com/google/uuid"
+	rapid  = "pgregory.net/rapid"
+	goleak = "go.uber.org/goleak"
+)
+
+// edges says what a package may import, and why: packages of this module by their folder, others
+// by their path. The standard library is free to all, but for the package testing.
+type edges map[string]string
+
+// importPlan has every package of the module. Arrows go down only:
+//
+//	examples → the root → store, internal/{expiry,hub,waitq}
+//
+// and what stands side by side does not know each other. An arrow that is missing here is a
+// decision to take, not a line to add.
+var importPlan = map[string]edges{
+	".": {
+		"store":           "the rows; all that is durable",
+		"internal/expiry": "wakes the DB when a deadline is due",
+		"internal/hub":    "wakes those who watch a scope",
+		"internal/waitq":  "who waits for a key, in order",
+		clock:             "Options.Clock; read in one place, see TestClock",
+		uuid:              "session IDs",
+	},
+	"store": {
+		bbolt: "the file; nobody else knows how rows get there",
+		btree: "the order of keys; nobody else knows what keeps it",
+	},
+	"internal/expiry": {
+		clock: "arms the one timer",
+	},
+	"internal/hub":   {},
+	"internal/waitq": {},
+	"internal/arch":  {},
+	"examples/leader": {
+		".": "what a user has, and nothing else of the module",
+	},
+}
+
+// testEdges is what the tests of every package may import besides the package itself and what
+// that may import.
+var testEdges = edges{
+	clock:  "the mock",
+	rapid:  "random operations",
+	goleak: "no goroutine is left behind",
+}
+
+// mayImportTesting has the packages whose ordinary code is made for tests.
+var mayImportTesting = edges{}
+
+func TestImports(t *testing.T) {
+	report(t, checkImports(module(t), importPlan))
+}
+
+// checkImports compares the imports of all files with the plan, both ways.
+func checkImports(sources []source, plan map[string]edges) []finding {
+	var findings []finding
+	used := make(map[string]bool)
+	exists := make(map[string]bool)
+	for _, s := range sources {
+		pkg := s.pkg()
+		row, planned := plan[pkg]
+		if !planned && !exists[pkg] {
+			findings = append(findings, finding{s.path, 1,
+				fmt.Sprintf("package %s is not in importPlan: give it a row", pkg)})
+		}
+		exists[pkg] = true
+		if !planned {
+			continue
+		}
+		for _, spec := range s.file.Imports {
+			to := importPath(spec)
+			if to == "testing" || strings.HasPrefix(to, "testing/") {
+				if _, ok := mayImportTesting[pkg]; !ok && !s.isTest() {
+					findings = append(findings, s.finding(spec.Pos(),
+						"imports %s outside a test: move it into one", to))
+				}
+				continue
+			}
+			to, outside := planName(to)
+			if !outside {
+				continue
+			}
+			_, ok := row[to]
+			used[pkg+" "+to] = true
+			if s.isTest() && !ok {
+				_, ok = testEdges[to]
+				ok = ok || to == pkg
+			}
+			if !ok {
+				findings = append(findings, s.finding(spec.Pos(),
+					"%s imports %s, which importPlan does not allow: take it out, "+
+						"or give the plan the arrow and its reason", pkg, to))
+			}
+		}
+	}
+	return append(findings, staleRows(plan, exists, used)...)
+}
+
+// staleRows finds what the plan has and the module has not.
+func staleRows(plan map[string]edges, exists, used map[string]bool) []finding {
+	var findings []finding
+	stale := func(format string, args ...any) {
+		findings = append(findings,
+			finding{path: "internal/arch/imports_test.go", text: fmt.Sprintf(format, args...)})
+	}
+	for pkg, row := range plan {
+		if !exists[pkg] {
+			stale("importPlan has package %s, which is not there: take the row out", pkg)
+			continue
+		}
+		for to, why := range row {
+			if !used[pkg+" "+to] {
+				stale("importPlan has %s → %s, which nothing uses: take it out", pkg, to)
+			}
+			if why == "" {
+				stale("importPlan has %s → %s without a reason: give it one", pkg, to)
+			}
+		}
+	}
+	return findings
+}
+
+// planName returns the name that a package has in the plan. It is false for one of the standard
+// library.
+func planName(imported string) (string, bool) {
+	if imported == modulePath {
+		return ".", true
+	}
+	if inside, ok := strings.CutPrefix(imported, modulePath+"/"); ok {
+		return inside, true
+	}
+	first, _, _ := strings.Cut(imported, "/")
+	return imported, strings.Contains(first, ".")
+}
+
+// The plan itself keeps what the design says: one package knows the file, two know the clock, and
+// siblings do not import each other.
+func TestImports_Plan(t *testing.T) {
+	for pkg, row := range importPlan {
+		for to := range row {
+			var only []string
+			switch {
+			case to == bbolt || to == btree:
+				only = []string{"store"}
+			case to == clock:
+				only = []string{".", "internal/expiry"}
+			case strings.HasPrefix(to, "internal/") || to == "store":
+				only = []string{"."}
+			default:
+				continue
+			}
+			if !slices.Contains(only, pkg) {
+				t.Errorf("importPlan: %s → %s: only %q may", pkg, to, only)
+			}
+		}
+	}
+}
+
+func TestImports_Reports(t *testing.T) {
+	plan := map[string]edges{
+		".":     {"store": "rows", clock: "time"},
+		"store": {bbolt: ""},
+		"gone":  {},
+	}
+	expect(t, checkImports([]source{
+		fromText(t, "lockd.go", `package lockd
+			import (
+				"fmt"
+				_ "testing/synctest"
+				"github.com/lockd/lockd/store"
+				"github.com/lockd/lockd/internal/hub"
+			)`),
+		fromText(t, "lockd_test.go", `package lockd_test
+			import (
+				"testing"
+				"pgregory.net/rapid"
+				"github.com/lockd/lockd"
+				"github.com/google/btree"
+			)`),
+		fromText(t, "store/store.go", `package store
+			import (
+				bolt "go.etcd.io/bbolt"
+				up "github.com/lockd/lockd"
+			)`),
+		fromText(t, "util/util.go", `package util`),
+		fromText(t, "util/more.go", `package util`),
+	}, plan),
+		"lockd.go:4: imports testing/synctest outside a test",
+		"lockd.go:6: . imports internal/hub",
+		"lockd_test.go:6: . imports github.com/google/btree",
+		"store/store.go:4: store imports .",
+		"util/util.go:1: package util is not in importPlan",
+		"package gone, which is not there",
+		". → github.com/benbjohnson/clock, which nothing uses",
+		"store → go.etcd.io/bbolt without a reason",
+	)
+}

@@ -1,0 +1,48 @@
+package expiry
+
+import "time"
+
+// Rank orders items that are due at the same instant: renewals come first, then ends, then grants.
+// The zero value is Renewal.
+type Rank uint8
+
+// The ranks, in their order.
+const (
+	Renewal Rank = iota // something is renewed in time
+	End                 // something is over
+	Grant               // something becomes free
+)
+
+// Item is one deadline. It is embedded in, or pointed to by, what it belongs to, and must not be
+// copied while it is queued. The zero value is ready, and in no queue.
+type Item struct {
+	// Owner is what the deadline belongs to. The queue never reads it.
+	Owner any
+
+	// Rank decides among items that are due at the same instant. It must not be changed while the
+	// item is queued.
+	Rank Rank
+
+	queue    *Queue    // the queue that it is in, nil if none
+	at       time.Time // when it is due
+	order    uint64    // the count of Set, which decides between equals
+	position int       // where it is in the heap
+}
+
+// Queued reports whether the item is in a queue.
+func (it *Item) Queued() bool { return it.queue != nil }
+
+// At returns the instant for which the item was last set. It means nothing for an item that was
+// never set.
+func (it *Item) At() time.Time { return it.at }
+
+// before reports whether the item comes out of the queue before other does.
+func (it *Item) before(other *Item) bool {
+	if c := it.at.Compare(other.at); c != 0 {
+		return c < 0
+	}
+	if it.Rank != other.Rank {
+		return it.Rank < other.Rank
+	}
+	return it.order < other.order
+}

@@ -1,0 +1,229 @@
+package hub
+
+import (
+	"errors"
+	"sync"
+)
+
+// ErrCompacted is returned when events after the cursor have been dropped from the ring, or were
+// never in it.
+var ErrCompacted = errors.New("hub: events compacted")
+
+// stride is the number of events that a reader looks at before it lets others have the mutex.
+const stride = 256
+
+// Hub distributes events. It comes from [New]; the zero value is not usable. Its methods may be
+// called by several goroutines at once.
+type Hub[T any] struct {
+	// mu may be taken under any other mutex, for nothing is called, sent or waited for under it.
+	mu sync.Mutex // protects what follows
+
+	// +checklocks:mu
+	ring ring[T]
+	// index is the newest that was published.
+	// +checklocks:mu
+	index uint64
+	// spaces holds no space without topics.
+	// +checklocks:mu
+	spaces map[byte]*space
+	// +checklocks:mu
+	closed bool
+}
+
+// New returns a hub that keeps the newest events, up to history of them, and that knows nothing of
+// events at or below the index floor. If history is 0 it keeps none, and only wakes; New panics if
+// history is negative. Memory is taken as events come.
+func New[T any](history int, floor uint64) *Hub[T] {
+	if history < 0 {
+		panic("hub: negative history")
+	}
+	return &Hub[T]{
+		ring:   ring[T]{capacity: history, floor: floor},
+		index:  floor,
+		spaces: make(map[byte]*space),
+	}
+}
+
+// Publish adds the events, in their order, and fires the topics that they concern. The index is the
+// newest that is now published: that of the last event, or a later one that had no events. Publish
+// waits for no watcher, keeps no reference to the slice, and allocates nothing once the ring is
+// full.
+//
+// Publish panics, and publishes nothing, if the index is below that of the call before, or if the
+// indexes of the events do not lie between the two, in order: a watcher that was told that it had
+// seen everything up to an index would miss what came later.
+func (h *Hub[T]) Publish(events []Event[T], index uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	h.checkLocked(events, index)
+	for i := range events {
+		event := &events[i]
+		h.ring.push(*event)
+		if len(h.spaces) > 0 {
+			h.fireLocked(event.Space, event.Name, event.Index)
+		}
+	}
+	h.index = index
+}
+
+// checkLocked panics if the events cannot be published at index.
+func (h *Hub[T]) checkLocked(events []Event[T], index uint64) {
+	if index < h.index {
+		panic("hub: index moves back")
+	}
+	lowest := h.index + 1
+	for i := range events {
+		if events[i].Index < lowest || events[i].Index > index {
+			panic("hub: event out of order")
+		}
+		lowest = events[i].Index
+	}
+}
+
+// fireLocked fires the topics that an event concerns.
+func (h *Hub[T]) fireLocked(in byte, name string, index uint64) {
+	s := h.spaces[in]
+	if s == nil {
+		return
+	}
+	s.fire(name, index)
+	if s.size() == 0 {
+		delete(h.spaces, in)
+	}
+}
+
+// Subscribe returns the topic of the scope, which fires at the first event from now on. All who
+// subscribe to one scope share one topic until it fires. After Close the topic has fired already.
+// Who no longer waits for the topic gives it back with Unsubscribe. Subscribe does not block.
+func (h *Hub[T]) Subscribe(scope Scope) *Topic {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.subscribeLocked(scope)
+}
+
+// subscribeLocked is Subscribe.
+func (h *Hub[T]) subscribeLocked(scope Scope) *Topic {
+	if h.closed {
+		t := newTopic(scope)
+		t.fire(0)
+		return t
+	}
+	s := h.spaces[scope.Space]
+	if s == nil {
+		s = newSpace()
+		h.spaces[scope.Space] = s
+	}
+	t := s.find(scope)
+	if t == nil {
+		t = newTopic(scope)
+		s.add(t)
+	}
+	t.watchers++
+	return t
+}
+
+// Unsubscribe gives the topic back, once for each time that it was subscribed to; the last one
+// removes it. It does nothing to a topic that has fired, or to nil. Unsubscribe does not block.
+func (h *Hub[T]) Unsubscribe(t *Topic) {
+	if t == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	s := h.spaces[t.scope.Space]
+	if s == nil || s.find(t.scope) != t {
+		return // it has fired
+	}
+	if t.watchers--; t.watchers > 0 {
+		return
+	}
+	s.remove(t)
+	if s.size() == 0 {
+		delete(h.spaces, t.scope.Space)
+	}
+}
+
+// Read returns events in scope after the cursor, in order, appended to into[:0], and the cursor
+// after them. It returns some of them if there are many, and none only if there are none.
+//
+// It returns ErrCompacted and no events if events that it had to look at have been dropped, in
+// scope or not; the cursor then says how far it came. It waits for nothing but the hub's mutex, and
+// lets go of that on the way.
+func (h *Hub[T]) Read(
+	scope Scope, from Cursor, into []Event[T],
+) (events []Event[T], upto Cursor, err error) {
+	events, upto = into[:0], from
+	for more := true; more && len(events) == 0 && err == nil; {
+		h.mu.Lock()
+		events, upto, more, err = h.scanLocked(scope, upto, events)
+		h.mu.Unlock()
+	}
+	return events, upto, err
+}
+
+// Follow reads like Read, and subscribes like Subscribe in the moment in which it has read
+// everything there is: the topic fires at the first event in scope after the cursor returned. If
+// there may be more to read, the topic is nil. If there are no events and no error, it is not.
+func (h *Hub[T]) Follow(
+	scope Scope, from Cursor, into []Event[T],
+) (events []Event[T], upto Cursor, topic *Topic, err error) {
+	events, upto = into[:0], from
+	for more := true; more && len(events) == 0 && err == nil; {
+		h.mu.Lock()
+		events, upto, more, err = h.scanLocked(scope, upto, events)
+		if err == nil && !more {
+			topic = h.subscribeLocked(scope)
+		}
+		h.mu.Unlock()
+	}
+	return events, upto, topic, err
+}
+
+// scanLocked looks at one stride of events, appends those in scope, and reports whether there are
+// more to look at.
+func (h *Hub[T]) scanLocked(
+	scope Scope, from Cursor, into []Event[T],
+) (events []Event[T], upto Cursor, more bool, err error) {
+	start, ok := h.ring.seek(from)
+	if !ok {
+		return into, from, false, ErrCompacted
+	}
+	stop := min(start+stride, h.ring.next)
+	for sequence := start; sequence < stop; sequence++ {
+		event := h.ring.at(sequence)
+		if scope.covers(event.Space, event.Name) {
+			into = append(into, *event)
+		}
+	}
+	if stop < h.ring.next {
+		return into, Cursor{index: h.ring.at(stop).Index - 1, sequence: stop}, true, nil
+	}
+	return into, from.Advance(h.index), false, nil
+}
+
+// Close fires all topics, and those of later calls of Subscribe. It may be repeated. Events can
+// still be published and read. Close does not block.
+func (h *Hub[T]) Close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	h.closed = true
+	for name, s := range h.spaces {
+		s.fireAll(0)
+		delete(h.spaces, name)
+	}
+}
+
+// Topics returns the number of topics that are watched. It does not block.
+func (h *Hub[T]) Topics() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	n := 0
+	for _, s := range h.spaces {
+		n += s.size()
+	}
+	return n
+}

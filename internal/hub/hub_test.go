@@ -1,0 +1,516 @@
+package hub_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/lockd/lockd/internal/hub"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The spaces of these tests.
+const (
+	keys     byte = 'k'
+	sessions byte = 's'
+)
+
+func exactly(name string) hub.Scope {
+	return hub.Scope{Space: keys, Match: hub.Exact, Name: name}
+}
+
+func prefix(name string) hub.Scope {
+	return hub.Scope{Space: keys, Match: hub.Prefix, Name: name}
+}
+
+func event(index uint64, name string) hub.Event[int] {
+	return hub.Event[int]{Index: index, Space: keys, Name: name}
+}
+
+// publish publishes each event by itself.
+func publish(h *hub.Hub[int], events ...hub.Event[int]) {
+	for _, e := range events {
+		h.Publish([]hub.Event[int]{e}, e.Index)
+	}
+}
+
+// fired reports whether the topic has fired.
+func fired(t *hub.Topic) bool {
+	select {
+	case <-t.Changed():
+		return true
+	default:
+		return false
+	}
+}
+
+// mustPanic fails unless f panics with the message.
+func mustPanic(t *testing.T, message string, f func()) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		if got := recover(); got != message {
+			t.Fatalf("panic: got %v, want %q", got, message)
+		}
+	}()
+	f()
+}
+
+func TestNew_PanicsOnNegativeHistory(t *testing.T) {
+	mustPanic(t, "hub: negative history", func() { hub.New[int](-1, 0) })
+}
+
+func TestPublish_PanicsOutOfOrderAndPublishesNothing(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		message string
+		events  []hub.Event[int]
+		index   uint64
+	}{
+		{"IndexMovesBack", "hub: index moves back", nil, 4},
+		{"EventAlreadyPassed", "hub: event out of order",
+			[]hub.Event[int]{event(5, "a")}, 6},
+		{"EventAboveIndex", "hub: event out of order",
+			[]hub.Event[int]{event(6, "a"), event(8, "a")}, 7},
+		{"EventsFall", "hub: event out of order",
+			[]hub.Event[int]{event(7, "a"), event(6, "a")}, 7},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h := hub.New[int](10, 5)
+			topic := h.Subscribe(exactly("a"))
+			mustPanic(t, test.message, func() { h.Publish(test.events, test.index) })
+
+			events, cursor, err := h.Read(prefix(""), hub.After(5), nil)
+			if len(events) != 0 || cursor.Index() != 5 || err != nil || fired(topic) {
+				t.Fatalf("something was published: %v, %d, %v", events, cursor.Index(), err)
+			}
+		})
+	}
+}
+
+func TestSubscribe_OneTopicPerScopeUntilItFires(t *testing.T) {
+	h := hub.New[int](10, 0)
+	first, second := h.Subscribe(exactly("a")), h.Subscribe(exactly("a"))
+	if first != second || h.Topics() != 1 {
+		t.Fatalf("not shared: %d topics", h.Topics())
+	}
+	if h.Subscribe(prefix("a")) == first {
+		t.Fatal("an exact scope and a prefix share a topic")
+	}
+	publish(h, event(1, "a"))
+	if !fired(first) || h.Topics() != 0 {
+		t.Fatalf("fired %t, %d topics, want true, 0", fired(first), h.Topics())
+	}
+	third := h.Subscribe(exactly("a"))
+	if third == first || fired(third) {
+		t.Fatal("a topic is used again after it fired")
+	}
+}
+
+func TestSubscribe_FiresForThoseConcernedOnly(t *testing.T) {
+	for _, test := range []struct {
+		scope hub.Scope
+		want  bool
+	}{
+		{exactly("a/b"), true},
+		{exactly("a"), false},
+		{exactly("a/b/c"), false},
+		{exactly(""), false},
+		{prefix(""), true},
+		{prefix("a"), true},
+		{prefix("a/"), true},
+		{prefix("a/b"), true},
+		{prefix("a/b/"), false},
+		{prefix("a/b/c/d/e"), false},
+		{prefix("b"), false},
+		{hub.Scope{Space: sessions, Match: hub.Exact, Name: "a/b"}, false},
+		{hub.Scope{Space: sessions, Match: hub.Prefix, Name: ""}, false},
+	} {
+		h := hub.New[int](10, 0)
+		topic := h.Subscribe(test.scope)
+		publish(h, event(7, "a/b"))
+		if fired(topic) != test.want {
+			t.Errorf("%+v: fired %t, want %t", test.scope, fired(topic), test.want)
+		}
+		if first := topic.First(); test.want && first != 7 || !test.want && first != 0 {
+			t.Errorf("%+v: first %d", test.scope, first)
+		}
+	}
+}
+
+// All at once, so that what one topic leaves behind is seen by the others.
+func TestSubscribe_PrefixesOfManyLengths(t *testing.T) {
+	h := hub.New[int](10, 0)
+	var concerned, others []*hub.Topic
+	for _, name := range []string{"", "a", "ab", "abcd", "abcdef"} {
+		concerned = append(concerned, h.Subscribe(prefix(name)))
+	}
+	for _, name := range []string{"b", "ac", "abd", "abcde", "abcdefg"} {
+		others = append(others, h.Subscribe(prefix(name)))
+	}
+	h.Unsubscribe(others[3]) // the only one of its length
+	others = slices.Delete(others, 3, 4)
+	publish(h, event(1, "abcdef"))
+	for i, topic := range concerned {
+		if !fired(topic) {
+			t.Errorf("concerned topic %d has not fired", i)
+		}
+	}
+	for i, topic := range others {
+		if fired(topic) {
+			t.Errorf("other topic %d has fired", i)
+		}
+	}
+	if h.Topics() != len(others) {
+		t.Errorf("topics: got %d, want %d", h.Topics(), len(others))
+	}
+	publish(h, event(2, "abcdefg"), event(3, "abd"), event(4, "ac"), event(5, "b"))
+	if h.Topics() != 0 {
+		t.Errorf("topics: got %d, want 0", h.Topics())
+	}
+}
+
+func TestFirst_IsTheFirstEventInScope(t *testing.T) {
+	h := hub.New[int](10, 0)
+	topic := h.Subscribe(exactly("a"))
+	h.Publish([]hub.Event[int]{event(1, "b"), event(2, "a"), event(3, "a")}, 4)
+	<-topic.Changed()
+	if topic.First() != 2 {
+		t.Fatalf("first: got %d, want 2", topic.First())
+	}
+}
+
+func TestUnsubscribe_LastOneRemovesTheTopic(t *testing.T) {
+	for _, scope := range []hub.Scope{exactly("a"), prefix("a")} {
+		h := hub.New[int](10, 0)
+		topic := h.Subscribe(scope)
+		h.Subscribe(scope)
+		h.Unsubscribe(topic)
+		if h.Topics() != 1 {
+			t.Fatalf("topics: got %d, want 1", h.Topics())
+		}
+		h.Unsubscribe(topic)
+		if h.Topics() != 0 {
+			t.Fatalf("topics: got %d, want 0", h.Topics())
+		}
+		publish(h, event(1, "a"))
+		if fired(topic) {
+			t.Fatal("a topic fired that nobody watches")
+		}
+	}
+}
+
+func TestUnsubscribe_OfFiredTopicLeavesItsSuccessor(t *testing.T) {
+	h := hub.New[int](10, 0)
+	spent := h.Subscribe(exactly("a"))
+	publish(h, event(1, "a"))
+	h.Unsubscribe(spent)
+	h.Subscribe(exactly("a"))
+	h.Unsubscribe(spent)
+	h.Unsubscribe(nil)
+	if h.Topics() != 1 {
+		t.Fatalf("topics: got %d, want 1", h.Topics())
+	}
+}
+
+func TestClose_FiresAllTopics(t *testing.T) {
+	h := hub.New[int](10, 0)
+	publish(h, event(1, "a"))
+	topics := []*hub.Topic{
+		h.Subscribe(exactly("a")), h.Subscribe(prefix("")), h.Subscribe(prefix("abc")),
+	}
+	h.Close()
+	h.Close()
+	topics = append(topics, h.Subscribe(exactly("a")))
+	events, _, topic, err := h.Follow(exactly("a"), hub.After(0), nil)
+	if len(events) != 1 || err != nil {
+		t.Fatalf("follow after Close: got %v, %v, want one event", events, err)
+	}
+	topics = append(topics, topic)
+	for i, topic := range topics {
+		<-topic.Changed()
+		if topic.First() != 0 {
+			t.Errorf("topic %d: first %d, want 0", i, topic.First())
+		}
+		h.Unsubscribe(topic)
+	}
+	if h.Topics() != 0 {
+		t.Errorf("topics: got %d, want 0", h.Topics())
+	}
+	publish(h, event(2, "a"))
+}
+
+// indexes returns the indexes of the events.
+func indexes(events []hub.Event[int]) []uint64 {
+	var all []uint64
+	for _, e := range events {
+		all = append(all, e.Index)
+	}
+	return all
+}
+
+func TestRead_ReturnsWhatIsInScopeInOrder(t *testing.T) {
+	h := hub.New[int](10, 0)
+	publish(h, event(1, "a"), event(2, "b"), event(3, "ab"), event(5, "a"))
+	h.Publish(nil, 9)
+	for _, test := range []struct {
+		scope hub.Scope
+		after uint64
+		want  []uint64
+	}{
+		{exactly("a"), 0, []uint64{1, 5}},
+		{prefix("a"), 0, []uint64{1, 3, 5}},
+		{prefix("a"), 1, []uint64{3, 5}},
+		{prefix(""), 3, []uint64{5}},
+		{prefix(""), 4, []uint64{5}},
+		{prefix(""), 5, nil},
+		{exactly("c"), 0, nil},
+		{hub.Scope{Space: sessions, Match: hub.Prefix}, 0, nil},
+	} {
+		events, cursor, err := h.Read(test.scope, hub.After(test.after), nil)
+		if err != nil || !slices.Equal(indexes(events), test.want) || cursor.Index() != 9 {
+			t.Errorf("%+v after %d: got %v upto %d, %v, want %v upto 9",
+				test.scope, test.after, indexes(events), cursor.Index(), err, test.want)
+		}
+	}
+}
+
+func TestRead_BeyondWhatIsPublishedStaysThere(t *testing.T) {
+	h := hub.New[int](10, 0)
+	publish(h, event(1, "a"))
+	_, cursor, err := h.Read(exactly("a"), hub.After(5), nil)
+	if cursor.Index() != 5 || err != nil {
+		t.Fatalf("upto %d, %v, want 5", cursor.Index(), err)
+	}
+	publish(h, event(5, "a"), event(6, "a"))
+	events, _, err := h.Read(exactly("a"), cursor, nil)
+	if !slices.Equal(indexes(events), []uint64{6}) || err != nil {
+		t.Fatalf("got %v, %v, want 6", indexes(events), err)
+	}
+}
+
+func TestRead_UsesTheSliceGiven(t *testing.T) {
+	h := hub.New[int](10, 0)
+	publish(h, event(1, "a"))
+	into := make([]hub.Event[int], 3, 10)
+	events, _, _ := h.Read(exactly("a"), hub.After(0), into)
+	if len(events) != 1 || &events[0] != &into[0] {
+		t.Fatalf("got %v in another slice", events)
+	}
+}
+
+func TestRead_FindsTheOneEventAmongMany(t *testing.T) {
+	const n = 5_000
+	h := hub.New[int](n, 0)
+	for i := uint64(1); i < n; i++ {
+		publish(h, event(i, "b"))
+	}
+	publish(h, event(n, "a"))
+	events, _, err := h.Read(exactly("a"), hub.After(0), nil)
+	if !slices.Equal(indexes(events), []uint64{n}) || err != nil {
+		t.Fatalf("got %v, %v, want %d", indexes(events), err, n)
+	}
+}
+
+func TestRead_StopsBetweenIndexesIfItCan(t *testing.T) {
+	const n = 1_000
+	h := hub.New[int](n, 0)
+	for i := range uint64(n) {
+		publish(h, event(1+i, "a"))
+	}
+	events, cursor, err := h.Read(exactly("a"), hub.After(0), nil)
+	if err != nil || len(events) == n || cursor.Index() != uint64(len(events)) {
+		t.Fatalf("got %d events upto %d, %v", len(events), cursor.Index(), err)
+	}
+}
+
+func TestRead_MayStopWithinOneIndex(t *testing.T) {
+	const n = 1_000
+	h := hub.New[int](n+1, 0)
+	transaction := make([]hub.Event[int], n)
+	for i := range transaction {
+		transaction[i] = event(2, "a")
+		transaction[i].Body = i
+	}
+	publish(h, event(1, "a"))
+	h.Publish(transaction, 2)
+
+	events, cursor, err := h.Read(exactly("a"), hub.After(1), nil)
+	if err != nil || len(events) >= n || cursor.Index() != 1 {
+		t.Fatalf("got %d events upto %d, %v, want some upto 1",
+			len(events), cursor.Index(), err)
+	}
+	// The index loses its first events, which have been read already.
+	for i := range uint64(2) {
+		publish(h, event(3+i, "b"))
+	}
+	for read := 0; ; {
+		for _, e := range events {
+			if e.Body != read {
+				t.Fatalf("got event %d, want %d", e.Body, read)
+			}
+			read++
+		}
+		if read == n {
+			break
+		}
+		if events, cursor, err = h.Read(exactly("a"), cursor, events); err != nil {
+			t.Fatalf("read after %d events: %v", read, err)
+		}
+	}
+	if cursor.Index() < 2 {
+		t.Fatalf("upto %d, want 2 at least", cursor.Index())
+	}
+	if _, _, err = h.Read(exactly("a"), hub.After(1), nil); !errors.Is(err, hub.ErrCompacted) {
+		t.Fatalf("the whole index: got %v, want ErrCompacted", err)
+	}
+}
+
+func TestRead_CompactedWithinOneIndex(t *testing.T) {
+	h := hub.New[int](300, 0)
+	transaction := make([]hub.Event[int], 300)
+	for i := range transaction {
+		transaction[i] = event(1, "a")
+	}
+	h.Publish(transaction, 1)
+	events, cursor, err := h.Read(exactly("a"), hub.After(0), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range len(events) {
+		publish(h, event(uint64(2+i), "b"))
+	}
+	if _, _, err := h.Read(exactly("a"), cursor, nil); err != nil {
+		t.Fatalf("nothing unread is lost: got %v", err)
+	}
+	publish(h, event(1_000, "b"))
+	if _, _, err := h.Read(exactly("a"), cursor, nil); !errors.Is(err, hub.ErrCompacted) {
+		t.Fatalf("got %v, want ErrCompacted", err)
+	}
+}
+
+func TestRead_CompactedExactlyWhenAnEventMayBeMissing(t *testing.T) {
+	const history, floor = 4, 10
+	h := hub.New[int](history, floor)
+	known := uint64(floor) // the lowest index after which all events are kept
+	for index := uint64(floor + 1); index < floor+20; index++ {
+		publish(h, event(index, "a"))
+		if index > floor+history {
+			known++
+		}
+		for after := uint64(0); after <= index; after++ {
+			events, _, err := h.Read(exactly("a"), hub.After(after), nil)
+			switch {
+			case after < known:
+				if !errors.Is(err, hub.ErrCompacted) || len(events) != 0 {
+					t.Fatalf("after %d at %d: got %v, %v, want ErrCompacted",
+						after, index, indexes(events), err)
+				}
+			case err != nil || len(events) != int(index-after):
+				t.Fatalf("after %d at %d: got %v, %v", after, index, indexes(events), err)
+			}
+		}
+	}
+}
+
+func TestRead_IndexThatLostOneEventIsCompacted(t *testing.T) {
+	h := hub.New[int](3, 0)
+	h.Publish([]hub.Event[int]{event(1, "a"), event(1, "a"), event(1, "a")}, 1)
+	if _, _, err := h.Read(exactly("a"), hub.After(0), nil); err != nil {
+		t.Fatalf("complete: got %v", err)
+	}
+	publish(h, event(2, "b"))
+	if _, _, err := h.Read(exactly("a"), hub.After(0), nil); !errors.Is(err, hub.ErrCompacted) {
+		t.Fatalf("incomplete: got %v, want ErrCompacted", err)
+	}
+	if _, _, err := h.Read(exactly("a"), hub.After(1), nil); err != nil {
+		t.Fatalf("after it: got %v", err)
+	}
+}
+
+func TestRead_NoHistory(t *testing.T) {
+	h := hub.New[int](0, 0)
+	topic := h.Subscribe(exactly("a"))
+	publish(h, event(1, "a"))
+	if topic.First() != 1 {
+		t.Fatalf("first: got %d, want 1", topic.First())
+	}
+	if _, _, err := h.Read(exactly("a"), hub.After(0), nil); !errors.Is(err, hub.ErrCompacted) {
+		t.Fatalf("got %v, want ErrCompacted", err)
+	}
+	if _, _, err := h.Read(exactly("a"), hub.After(1), nil); err != nil {
+		t.Fatalf("got %v, want nothing to read", err)
+	}
+}
+
+func TestAdvance_NeverMovesBack(t *testing.T) {
+	for _, test := range []struct{ from, to, want uint64 }{{5, 4, 5}, {5, 5, 5}, {5, 6, 6}} {
+		if got := hub.After(test.from).Advance(test.to).Index(); got != test.want {
+			t.Errorf("%d to %d: got %d, want %d", test.from, test.to, got, test.want)
+		}
+	}
+}
+
+func TestFollow_SubscribesAtTheEndOnly(t *testing.T) {
+	const n = 1_000
+	h := hub.New[int](n, 0)
+	for i := range uint64(n) {
+		publish(h, event(1+i, "a"))
+	}
+	var cursor hub.Cursor
+	var read int
+	for {
+		events, upto, topic, err := h.Follow(exactly("a"), cursor, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read += len(events)
+		cursor = upto
+		if (topic != nil) != (read == n) {
+			t.Fatalf("after %d events: topic %v", read, topic)
+		}
+		if topic != nil {
+			break
+		}
+	}
+	if h.Topics() != 1 || cursor.Index() != n {
+		t.Fatalf("%d topics, upto %d, want 1, %d", h.Topics(), cursor.Index(), n)
+	}
+}
+
+func TestFollow_CompactedSubscribesNothing(t *testing.T) {
+	h := hub.New[int](1, 5)
+	_, _, topic, err := h.Follow(exactly("a"), hub.After(4), nil)
+	if !errors.Is(err, hub.ErrCompacted) || topic != nil || h.Topics() != 0 {
+		t.Fatalf("got %v, %v, want ErrCompacted and no topic", topic, err)
+	}
+}
+
+func TestFollow_SleeperIsNotCompactedByEventsElsewhere(t *testing.T) {
+	const history = 4
+	h := hub.New[int](history, 0)
+	publish(h, event(1, "a"))
+	events, cursor, topic, err := h.Follow(exactly("a"), hub.After(0), nil)
+	if len(events) != 1 || topic == nil || err != nil {
+		t.Fatalf("got %v, %v, %v", events, topic, err)
+	}
+	// It may deliver these events as slowly as it likes.
+	for i := range uint64(10 * history) {
+		publish(h, event(2+i, "b"))
+	}
+	if fired(topic) {
+		t.Fatal("woken by events elsewhere")
+	}
+	publish(h, event(100, "a"))
+	if _, _, err := h.Read(exactly("a"), cursor, nil); !errors.Is(err, hub.ErrCompacted) {
+		t.Fatalf("the ring should have moved past the cursor: got %v", err)
+	}
+	<-topic.Changed()
+	events, _, err = h.Read(exactly("a"), cursor.Advance(topic.First()-1), nil)
+	if !slices.Equal(indexes(events), []uint64{100}) || err != nil {
+		t.Fatalf("got %v, %v, want 100", indexes(events), err)
+	}
+}

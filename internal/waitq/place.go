@@ -1,0 +1,70 @@
+package waitq
+
+// Place is where a waiter stands in a queue. It comes from [Queue.Push]; the zero value is a place
+// that has been left. The owner's mutex guards it.
+//
+// Its methods may be repeated, and a place that has been left stays so, whatever is called.
+type Place[W any] struct {
+	// Waiter is who stands there.
+	Waiter W
+
+	queue          *Queue[W] // nil once the place has been left
+	ticket         uint64    // tells who came first, also of places that are in no list
+	aside          bool
+	previous, next *Place[W] // neighbours among those who wait; nil if set aside
+}
+
+// Ahead returns how many wait in front of the place. It counts them, in time in proportion to their
+// number. Of a place that has been left it returns 0.
+func (p *Place[W]) Ahead() int {
+	if p.queue == nil {
+		return 0
+	}
+	n := 0
+	for other := p.queue.first; other != nil && other.ticket < p.ticket; other = other.next {
+		n++
+	}
+	return n
+}
+
+// SetAside takes the place out of sight: it is decided that the waiter is served or leaves, but the
+// decision may still be dropped. Front, Len and All pass it over, and Restore brings it back.
+func (p *Place[W]) SetAside() {
+	if p.queue == nil || p.aside {
+		return
+	}
+	p.queue.unlink(p)
+	p.queue.aside++
+	p.aside = true
+}
+
+// Restore undoes SetAside: the decision was dropped, and the waiter stands where it stood, behind
+// those who came before it and in front of those who came after. It does nothing to a place that is
+// not set aside.
+//
+// It looks for the spot from the front, where those who were served came from.
+func (p *Place[W]) Restore() {
+	if p.queue == nil || !p.aside {
+		return
+	}
+	var behind *Place[W]
+	for other := p.queue.first; other != nil && other.ticket < p.ticket; other = other.next {
+		behind = other
+	}
+	p.queue.aside--
+	p.aside = false
+	p.queue.insert(p, behind)
+}
+
+// Leave gives the place up for good, set aside or not.
+func (p *Place[W]) Leave() {
+	switch {
+	case p.queue == nil:
+		return
+	case p.aside:
+		p.queue.aside--
+	default:
+		p.queue.unlink(p)
+	}
+	p.queue, p.aside = nil, false
+}

@@ -1,0 +1,186 @@
+package waitq_test
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/lockd/lockd/internal/waitq"
+)
+
+func TestPlace_ZeroHasBeenLeft(t *testing.T) {
+	var p waitq.Place[string]
+	p.SetAside()
+	p.Restore()
+	p.Leave()
+	if p.Ahead() != 0 {
+		t.Fatalf("ahead: got %d, want 0", p.Ahead())
+	}
+}
+
+func TestAhead_CountsThoseWhoWait(t *testing.T) {
+	var q waitq.Queue[string]
+	places := push(&q, "a", "b", "c", "d")
+	places["b"].SetAside()
+	for w, want := range map[string]int{"a": 0, "b": 1, "c": 1, "d": 2} {
+		if got := places[w].Ahead(); got != want {
+			t.Errorf("ahead of %s: got %d, want %d", w, got, want)
+		}
+	}
+}
+
+func TestSetAside_IsPassedOver(t *testing.T) {
+	var q waitq.Queue[string]
+	places := push(&q, "a", "b", "c")
+	places["a"].SetAside()
+	places["a"].SetAside()
+	mustWait(t, &q, "b", "c")
+	places["c"].SetAside()
+	mustWait(t, &q, "b")
+	places["b"].SetAside()
+	mustWait(t, &q)
+	if q.Empty() {
+		t.Fatal("queue is empty, but three stand in it")
+	}
+}
+
+func TestRestore_KeepsThePlace(t *testing.T) {
+	order := []string{"a", "b", "c", "d"}
+	for _, restored := range [][]string{
+		{"a", "b", "c", "d"},
+		{"d", "c", "b", "a"},
+		{"c", "a", "d", "b"},
+	} {
+		var q waitq.Queue[string]
+		places := push(&q, order...)
+		for _, w := range order {
+			places[w].SetAside()
+		}
+		q.Push("e")
+		for _, w := range restored {
+			places[w].Restore()
+			places[w].Restore()
+		}
+		mustWait(t, &q, "a", "b", "c", "d", "e")
+	}
+}
+
+func TestLeave_MayBeRepeated(t *testing.T) {
+	var q waitq.Queue[string]
+	places := push(&q, "a", "b")
+	places["b"].SetAside()
+	for range 2 {
+		places["a"].Leave()
+		places["b"].Leave()
+	}
+	mustWait(t, &q)
+	if !q.Empty() {
+		t.Fatal("queue is not empty")
+	}
+}
+
+func TestLeave_IsForGood(t *testing.T) {
+	var q waitq.Queue[string]
+	places := push(&q, "a", "b")
+	places["a"].Leave()
+	places["a"].SetAside()
+	places["a"].Restore()
+	mustWait(t, &q, "b")
+	if places["a"].Ahead() != 0 {
+		t.Fatalf("ahead: got %d, want 0", places["a"].Ahead())
+	}
+}
+
+// TestQueue_Model compares a queue with a slice of all who stand in it.
+func TestQueue_Model(t *testing.T) {
+	type stand struct {
+		place *waitq.Place[int]
+		aside bool
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		var q waitq.Queue[int]
+		var ever []*waitq.Place[int]
+		var model []stand
+
+		pick := func(t *rapid.T) *waitq.Place[int] {
+			if len(ever) == 0 {
+				t.Skip("nobody there")
+			}
+			return ever[rapid.IntRange(0, len(ever)-1).Draw(t, "place")]
+		}
+		find := func(p *waitq.Place[int]) *stand {
+			for i := range model {
+				if model[i].place == p {
+					return &model[i]
+				}
+			}
+			return &stand{} // it has been left
+		}
+		waiting := func() (places []*waitq.Place[int]) {
+			for _, s := range model {
+				if !s.aside {
+					places = append(places, s.place)
+				}
+			}
+			return places
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"Push": func(t *rapid.T) {
+				p := q.Push(len(ever))
+				ever = append(ever, p)
+				model = append(model, stand{place: p})
+			},
+			"SetAside": func(t *rapid.T) {
+				p := pick(t)
+				find(p).aside = true
+				p.SetAside()
+			},
+			"Restore": func(t *rapid.T) {
+				p := pick(t)
+				find(p).aside = false
+				p.Restore()
+			},
+			"Leave": func(t *rapid.T) {
+				p := pick(t)
+				model = slices.DeleteFunc(model, func(s stand) bool { return s.place == p })
+				p.Leave()
+			},
+			"Ahead": func(t *rapid.T) {
+				p := pick(t)
+				want := 0
+				for _, s := range model {
+					if !s.aside && s.place.Waiter < p.Waiter && find(p).place != nil {
+						want++
+					}
+				}
+				if got := p.Ahead(); got != want {
+					t.Fatalf("ahead: got %d, want %d", got, want)
+				}
+			},
+			"": func(t *rapid.T) {
+				want := waiting()
+				var front *waitq.Place[int]
+				if len(want) > 0 {
+					front = want[0]
+				}
+				if got := q.Front(); got != front {
+					t.Fatalf("front: got %p, want %p", got, front)
+				}
+				if q.Len() != len(want) || q.Empty() != (len(model) == 0) {
+					t.Fatalf("len %d, empty %t, want %v", q.Len(), q.Empty(), model)
+				}
+				i := 0
+				for w := range q.All() {
+					if w != want[i].Waiter {
+						t.Fatalf("all: got %d at %d, want %d", w, i, want[i].Waiter)
+					}
+					i++
+				}
+				if i != len(want) {
+					t.Fatalf("all: got %d, want %d", i, len(want))
+				}
+			},
+		})
+	})
+}

@@ -1,0 +1,76 @@
+package waitq
+
+import "iter"
+
+// Queue is a line of waiters, first come first served. The zero value is empty and ready. A Queue
+// must not be copied. The owner's mutex guards it.
+type Queue[W any] struct {
+	first, last *Place[W] // those who wait, in the order of their tickets
+	waiting     int       // how many they are
+	aside       int       // how many are set aside, and so in no list
+	tickets     uint64    // how many were ever given out
+}
+
+// Push gives w a place at the tail.
+func (q *Queue[W]) Push(w W) *Place[W] {
+	q.tickets++
+	p := &Place[W]{Waiter: w, queue: q, ticket: q.tickets}
+	q.insert(p, q.last)
+	return p
+}
+
+// Front returns the place of the one who has waited longest, or nil if nobody waits. It takes the
+// same time however many are set aside.
+func (q *Queue[W]) Front() *Place[W] { return q.first }
+
+// Len returns how many wait. Those who are set aside do not count.
+func (q *Queue[W]) Len() int { return q.waiting }
+
+// Empty reports whether nobody stands in the queue, not even set aside. The owner may then drop it.
+func (q *Queue[W]) Empty() bool { return q.waiting+q.aside == 0 }
+
+// All returns an iterator over those who wait, the one who has waited longest first. The one just
+// yielded may leave or be set aside during the walk; otherwise the queue must not be changed.
+func (q *Queue[W]) All() iter.Seq[W] {
+	return func(yield func(W) bool) {
+		for p := q.first; p != nil; {
+			next := p.next // p may be gone when yield returns
+			if !yield(p.Waiter) {
+				return
+			}
+			p = next
+		}
+	}
+}
+
+// insert puts p among those who wait: behind the place given, or first if that is nil.
+func (q *Queue[W]) insert(p, behind *Place[W]) {
+	p.previous = behind
+	if behind == nil {
+		p.next, q.first = q.first, p
+	} else {
+		p.next, behind.next = behind.next, p
+	}
+	if p.next == nil {
+		q.last = p
+	} else {
+		p.next.previous = p
+	}
+	q.waiting++
+}
+
+// unlink takes p from among those who wait.
+func (q *Queue[W]) unlink(p *Place[W]) {
+	if p.previous == nil {
+		q.first = p.next
+	} else {
+		p.previous.next = p.next
+	}
+	if p.next == nil {
+		q.last = p.previous
+	} else {
+		p.next.previous = p.previous
+	}
+	p.previous, p.next = nil, nil
+	q.waiting--
+}

@@ -1,0 +1,138 @@
+package waitq_test
+
+import (
+	"slices"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/lockd/lockd/internal/waitq"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// push gives each waiter a place.
+func push(q *waitq.Queue[string], waiters ...string) map[string]*waitq.Place[string] {
+	places := make(map[string]*waitq.Place[string])
+	for _, w := range waiters {
+		places[w] = q.Push(w)
+	}
+	return places
+}
+
+// mustWait fails unless exactly these wait, in this order.
+func mustWait(t *testing.T, q *waitq.Queue[string], want ...string) {
+	t.Helper()
+	if got := slices.Collect(q.All()); !slices.Equal(got, want) {
+		t.Fatalf("all: got %q, want %q", got, want)
+	}
+	if q.Len() != len(want) {
+		t.Fatalf("len: got %d, want %d", q.Len(), len(want))
+	}
+	front := q.Front()
+	if (front != nil) != (len(want) > 0) || front != nil && front.Waiter != want[0] {
+		t.Fatalf("front: got %v, want the first of %q", front, want)
+	}
+}
+
+func TestQueue_ZeroIsReady(t *testing.T) {
+	var q waitq.Queue[string]
+	mustWait(t, &q)
+	if !q.Empty() {
+		t.Fatal("zero queue is not empty")
+	}
+}
+
+func TestQueue_FirstComeFirstServed(t *testing.T) {
+	var q waitq.Queue[string]
+	push(&q, "a", "b", "c")
+	mustWait(t, &q, "a", "b", "c")
+	q.Front().Leave()
+	mustWait(t, &q, "b", "c")
+	q.Front().Leave()
+	q.Push("d")
+	mustWait(t, &q, "c", "d")
+}
+
+func TestQueue_CancelledWaiterHoldsUpNobody(t *testing.T) {
+	for _, cancelled := range []string{"a", "b", "c"} {
+		t.Run(cancelled, func(t *testing.T) {
+			var q waitq.Queue[string]
+			places := push(&q, "a", "b", "c")
+			places[cancelled].Leave()
+			rest := slices.DeleteFunc([]string{"a", "b", "c"}, func(w string) bool {
+				return w == cancelled
+			})
+			mustWait(t, &q, rest...)
+		})
+	}
+}
+
+// The front has been served, and gives up before it hears of it: the next in line has its turn, and
+// is not left waiting for one who is gone.
+func TestQueue_WaiterCancelledWhileServedHoldsUpNobody(t *testing.T) {
+	var q waitq.Queue[string]
+	places := push(&q, "a", "b")
+	places["a"].SetAside()
+	places["a"].Leave()
+	places["a"].Restore() // the grant was dropped too, but there is nobody left to restore
+	mustWait(t, &q, "b")
+	places["b"].Leave()
+	if !q.Empty() {
+		t.Fatal("queue is not empty")
+	}
+}
+
+func TestQueue_OneWaiterInSeveral(t *testing.T) {
+	var left, right waitq.Queue[string]
+	left.Push("x")
+	places := []*waitq.Place[string]{left.Push("a"), right.Push("a")}
+	right.Push("y")
+	for _, p := range places {
+		p.Leave()
+	}
+	mustWait(t, &left, "x")
+	mustWait(t, &right, "y")
+}
+
+func TestAll_WaiterJustYieldedMayGo(t *testing.T) {
+	var q waitq.Queue[string]
+	places := push(&q, "a", "b", "c", "d")
+	var got []string
+	for w := range q.All() {
+		got = append(got, w)
+		if w == "b" {
+			places[w].SetAside()
+		} else {
+			places[w].Leave()
+		}
+	}
+	if want := []string{"a", "b", "c", "d"}; !slices.Equal(got, want) {
+		t.Fatalf("all: got %q, want %q", got, want)
+	}
+	mustWait(t, &q)
+}
+
+func TestAll_MayBeLeftEarly(t *testing.T) {
+	var q waitq.Queue[string]
+	push(&q, "a", "b")
+	for w := range q.All() {
+		if w != "a" {
+			t.Fatalf("got %q", w)
+		}
+		break
+	}
+}
+
+func BenchmarkQueue_FrontPastManySetAside(b *testing.B) {
+	var q waitq.Queue[int]
+	for i := range 100_000 {
+		q.Push(i).SetAside()
+	}
+	q.Push(-1)
+	for b.Loop() {
+		if q.Front().Waiter != -1 {
+			b.Fatal("wrong front")
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package lockd
+
+import (
+	"strings"
+
+	"github.com/lockd/lockd/store"
+)
+
+// Limits of what a database takes.
+const (
+	MaxKeySize   = 16 << 10 // bytes of a key, and of any name
+	MaxValueSize = 64 << 20 // bytes of a value
+)
+
+// Entry is a key as it was after one write. The zero value is no key.
+type Entry struct {
+	Key     string
+	Value   []byte    // shared: do not change it. Empty and absent are the same thing
+	Flags   uint64    // the caller's; replaced by every write of the value
+	Session SessionID // who holds the lock; zero if it is free
+
+	CreateIndex uint64 // of the write that created the key
+	ModifyIndex uint64 // of the last write that changed anything
+	LockIndex   uint64 // how often this key was locked since it was created
+	Fence       uint64 // the index of the last grant of its lock
+}
+
+// Sequencer returns what proves the lock that the entry shows, and the zero Sequencer if it is
+// free.
+func (e Entry) Sequencer() Sequencer {
+	if e.Session.IsZero() {
+		return Sequencer{}
+	}
+	return Sequencer{Key: e.Key, Session: e.Session, LockIndex: e.LockIndex, Fence: e.Fence}
+}
+
+func entryOf(row *store.Key) Entry {
+	if row == nil {
+		return Entry{}
+	}
+	return Entry{
+		Key: row.Key, Value: row.Value, Flags: row.Flags, Session: SessionID(row.Session),
+		CreateIndex: row.CreateIndex, ModifyIndex: row.ModifyIndex,
+		LockIndex: row.LockIndex, Fence: row.Fence,
+	}
+}
+
+// PutOptions adds to a write. A nil *PutOptions and the zero value add nothing.
+type PutOptions struct {
+	// Flags is stored with the value.
+	Flags uint64
+
+	// If makes the write depend on a lock, of this key or any other: it is refused with
+	// ErrNotHeld unless this sequencer holds in the same transaction. The zero Sequencer asks
+	// for nothing.
+	If Sequencer
+}
+
+func (o *PutOptions) flags() uint64 {
+	if o == nil {
+		return 0
+	}
+	return o.Flags
+}
+
+// Get returns the key's published entry, and whether there is one. It cannot fail, takes no
+// lock, waits for nobody and does not allocate. The value is shared: do not change it.
+//
+// Inside the function of an Update it shows the published state, without what the function
+// wrote; Txn.Get shows that.
+func (db *DB) Get(key string) (Entry, bool) {
+	row := db.store.Keys.Get(key)
+	return entryOf(row), row != nil
+}
+
+// Put sets the value and the flags of a key, and creates it if need be. The lock of the key, and
+// who holds it, stay as they are (K1, K2). The same value and flags again are a no-op, which
+// moves no index and wakes nobody (K3). It returns the entry as it is then. It blocks until that
+// is durable.
+//
+// It returns ErrInvalid for an empty key or one over MaxKeySize, or a value over MaxValueSize,
+// ErrNotHeld if PutOptions.If does not hold, ErrClosed, ErrFailed or ErrCommit.
+func (db *DB) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
+	var entry Entry
+	err := db.update(func(tx *Txn) (err error) {
+		entry, err = tx.Put(key, value, opts)
+		return err
+	})
+	return result(entry, "put", key, err)
+}
+
+// CompareAndSwap is a Put that is done only if the key's ModifyIndex is index, or, for index 0,
+// only if there is no such key (K4 to K8). Otherwise it returns ErrConflict.
+func (db *DB) CompareAndSwap(
+	key string, index uint64, value []byte, opts *PutOptions,
+) (Entry, error) {
+	var entry Entry
+	err := db.update(func(tx *Txn) (err error) {
+		entry, err = tx.CompareAndSwap(key, index, value, opts)
+		return err
+	})
+	return result(entry, "compare and swap", key, err)
+}
+
+// Delete removes the key, locked or not, and reports whether there was one (K26, K27). It blocks
+// until that is durable.
+//
+// Whoever held its lock loses it, with ErrKeyDeleted and no lock-delay (K37). If others wait for
+// the lock, the first of them gets it at once, on a key made anew.
+func (db *DB) Delete(key string) (bool, error) {
+	var deleted bool
+	err := db.update(func(tx *Txn) (err error) {
+		deleted, err = tx.Delete(key)
+		return err
+	})
+	return result(deleted, "delete", key, err)
+}
+
+// CompareAndDelete is a Delete that is done only if the key's ModifyIndex is index; otherwise it
+// returns ErrConflict (K29, K30). If there is no such key, it returns false and no error (K28).
+func (db *DB) CompareAndDelete(key string, index uint64) (bool, error) {
+	var deleted bool
+	err := db.update(func(tx *Txn) (err error) {
+		deleted, err = tx.CompareAndDelete(key, index)
+		return err
+	})
+	return result(deleted, "compare and delete", key, err)
+}
+
+// DeletePrefix removes every key that begins with the prefix, and returns how many there were
+// (K31, K32, K40). The prefix is of bytes, not of path segments. An empty one is refused with
+// ErrInvalid: DeleteAll is the call for that.
+func (db *DB) DeletePrefix(prefix string) (int, error) {
+	var n int
+	err := db.update(func(tx *Txn) (err error) {
+		n, err = tx.DeletePrefix(prefix)
+		return err
+	})
+	return result(n, "delete prefix", prefix, err)
+}
+
+// DeleteAll removes every key, and returns how many there were. Sessions and the catalog stay.
+func (db *DB) DeleteAll() (int, error) {
+	var n int
+	err := db.update(func(tx *Txn) (err error) {
+		n, err = tx.DeleteAll()
+		return err
+	})
+	return result(n, "delete all", "", err)
+}
+
+// result is what a call returns: nothing but the error, if there is one.
+func result[T any](value T, op, key string, err error) (T, error) {
+	if err != nil {
+		var none T
+		return none, wrap(op, key, err)
+	}
+	return value, nil
+}
+
+// checkKey refuses what cannot be a key.
+func checkKey(key string) error { return checkName("key", key) }
+
+// checkName refuses what cannot be the name of anything.
+func checkName(field, name string) error {
+	if name == "" {
+		return invalid("%s is empty", field)
+	}
+	if len(name) > MaxKeySize {
+		return invalid("%s has %d bytes, more than %d", field, len(name), MaxKeySize)
+	}
+	return nil
+}
+
+// fold returns what a listing at a separator shows of a key: all of it, or, if the separator
+// comes after the prefix, all up to the end of its first occurrence there (H10).
+func fold(key, prefix, separator string) string {
+	if separator == "" {
+		return key
+	}
+	rest := key[len(prefix):]
+	if at := strings.Index(rest, separator); at >= 0 {
+		return key[:len(prefix)+at+len(separator)]
+	}
+	return key
+}

@@ -1,0 +1,307 @@
+package lockd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/lockd/lockd/internal/waitq"
+	"github.com/lockd/lockd/store"
+)
+
+// KeyPolicy says what becomes of a lock's key after Unlock.
+type KeyPolicy uint8
+
+// The policies.
+const (
+	// KeepKey keeps it.
+	KeepKey KeyPolicy = iota
+	// RemoveAfter deletes it, if this lock created it and nobody has written to it since. If
+	// others wait, the first of them gets it made anew. Fences do not depend on the key.
+	RemoveAfter
+)
+
+// LockOptions adds to the taking of a lock. A nil *LockOptions and the zero value add nothing.
+type LockOptions struct {
+	// Value, if it is not nil, is written to the key with the lock, and Flags with it. Else the
+	// key keeps both.
+	Value []byte
+	Flags uint64
+
+	// Key says what becomes of the key after Unlock.
+	Key KeyPolicy
+}
+
+func (o *LockOptions) key() KeyPolicy {
+	if o == nil {
+		return KeepKey
+	}
+	return o.Key
+}
+
+func (o *LockOptions) validate() error {
+	switch {
+	case o == nil:
+		return nil
+	case o.Key > RemoveAfter:
+		return invalid("LockOptions.Key is %d, not a KeyPolicy", o.Key)
+	case len(o.Value) > MaxValueSize:
+		return invalid("LockOptions.Value has %d bytes, more than %d", len(o.Value), MaxValueSize)
+	case o.Flags != 0 && o.Value == nil:
+		return invalid("LockOptions.Flags is set, but is written only with a Value")
+	}
+	return nil
+}
+
+// Lock is a lock that is held, or was: having one is the only way to release it. A lock has at
+// most one. Its methods may be called by many goroutines. The zero value is not usable;
+// Session.Lock, TryLock and LockAll give one.
+type Lock struct {
+	session *Session
+	grant   Sequencer
+	policy  KeyPolicy
+	ending
+
+	released bool // by Unlock; written before the end is told, and never after it
+}
+
+// Key is the key of the lock.
+func (l *Lock) Key() string { return l.grant.Key }
+
+// Sequencer proves the lock: to lockd in PutOptions.If, to anybody else through a Guard.
+func (l *Lock) Sequencer() Sequencer { return l.grant }
+
+// Done returns a channel that is closed when the lock is no longer held: no later than anybody
+// else is told of holding it (G10).
+func (l *Lock) Done() <-chan struct{} { return l.ending.Done() }
+
+// Err returns nil while the lock is held, and then an *EndedError with the cause, ErrUnlocked
+// after Unlock.
+func (l *Lock) Err() error { return l.ending.Err() }
+
+// Context returns a child of parent that is cancelled when the lock is no longer held;
+// context.Cause then gives what Err does. A nil parent panics.
+func (l *Lock) Context(parent context.Context) context.Context {
+	checkContext(parent)
+	return l.ending.context(parent)
+}
+
+// Lock takes the key's lock, and waits for it if need be: until the holder releases it or is
+// lost, and then until the lock-delay is over. Those who wait are served in the order in which
+// they began to (G9), whatever their sessions: two goroutines with one session exclude each other
+// too. A lock that the session got by Txn.Lock, and that has no handle, is taken over as it is.
+//
+// It blocks until the lock is held and that is durable. It returns ctx's error if that ends
+// first, with nothing left held; an error that is ErrNoSession and wraps the cause if the session
+// has ended or does so; ErrInvalid, ErrClosed, ErrFailed or ErrCommit. A nil ctx panics.
+func (s *Session) Lock(ctx context.Context, key string, opts *LockOptions) (*Lock, error) {
+	locks, err := s.acquire(ctx, []string{key}, opts)
+	if err != nil {
+		return nil, wrap("lock", key, err)
+	}
+	return locks[0], nil
+}
+
+// LockAll takes the locks of all the keys, or none: it gets them in one transaction, when all are
+// free and it is the oldest waiter of each, and holds nothing until then. So those who lock
+// several keys at once never wait for each other in a circle. The locks come in the order of the
+// keys, and share one fence. Blocking and errors are as in Lock; a key named twice is ErrInvalid.
+func (s *Session) LockAll(
+	ctx context.Context, keys []string, opts *LockOptions,
+) ([]*Lock, error) {
+	locks, err := s.acquire(ctx, slices.Clone(keys), opts)
+	if err != nil {
+		return nil, wrap("lock all", "", err)
+	}
+	return locks, nil
+}
+
+// TryLock takes the key's lock if that can be done at once. It does not wait for the lock, only
+// until the answer is durable. It returns a *LockedError that says what is in the way: who holds
+// the lock, until when it is delayed, or that others have waited longer; else as Lock does.
+func (s *Session) TryLock(key string, opts *LockOptions) (*Lock, error) {
+	var lock *Lock
+	err := checkKey(key)
+	if err == nil {
+		err = opts.validate()
+	}
+	if err == nil {
+		err = s.db.update(func(tx *Txn) (err error) {
+			lock, err = tx.tryLock(s, key, opts)
+			return err
+		})
+	}
+	if err != nil {
+		return nil, wrap("try lock", key, err)
+	}
+	return lock, nil
+}
+
+func (tx *Txn) tryLock(s *Session, key string, opts *LockOptions) (*Lock, error) {
+	if err := s.alive(); err != nil {
+		return nil, err
+	}
+	if err := tx.delayed(key); err != nil {
+		return nil, err
+	}
+	row := tx.db.store.Keys.Newest(key)
+	if !tx.adoptable(s, key, row) {
+		if err := tx.obstructed(key, row); err != nil {
+			return nil, err
+		}
+	}
+	return tx.hold(s, key, opts), nil
+}
+
+// alive returns why the session, as of the newest state, has ended.
+func (s *Session) alive() error {
+	if s.live {
+		return nil
+	}
+	if err := s.ending.Err(); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: it is about to end", ErrNoSession)
+}
+
+// adoptable reports whether the session holds the lock already, without a handle.
+func (tx *Txn) adoptable(s *Session, key string, row *store.Key) bool {
+	return row != nil && row.Session == s.row.ID && tx.db.locks[key].handle == nil
+}
+
+// takeable reports whether the session could have the lock at once, but for the queue.
+func (tx *Txn) takeable(s *Session, key string) bool {
+	row := tx.db.store.Keys.Newest(key)
+	free := row == nil || row.Session == store.ID{}
+	return (free || tx.adoptable(s, key, row)) && tx.delayed(key) == nil
+}
+
+// hold makes the handle of a lock that the session may take, or has without one.
+func (tx *Txn) hold(s *Session, key string, opts *LockOptions) *Lock {
+	row := tx.db.store.Keys.Newest(key)
+	if row == nil || row.Session != s.row.ID {
+		row = tx.grant(key, s, opts)
+	} else if opts != nil && opts.Value != nil {
+		row = tx.put(key, opts.Value, opts.Flags)
+	}
+	lock := &Lock{session: s, grant: entryOf(row).Sequencer(), policy: opts.key()}
+	tx.db.locks[key].handle = lock
+	tx.effects = append(tx.effects, effect{kind: lockHeld, lock: lock})
+	return lock
+}
+
+// Unlock releases the lock; the first who waits for it has it in the same transaction. It sets no
+// lock-delay (G7). It blocks until that is durable.
+//
+// It returns nil, also when repeated. If the lock was lost before, it changes nothing, not even
+// if the same session holds the lock again, and returns an error that is ErrNotHeld and wraps the
+// cause. After ErrCommit the lock is still held, and Unlock may be called again.
+func (l *Lock) Unlock() error {
+	if l.Err() == nil {
+		err := l.session.db.update(func(tx *Txn) error {
+			tx.unlock(l)
+			return nil
+		})
+		if err != nil {
+			return wrap("unlock", l.grant.Key, err)
+		}
+	}
+	if l.released {
+		return nil
+	}
+	return wrap("unlock", l.grant.Key, l.Err())
+}
+
+// unlock releases the lock if it is still held by this handle.
+func (tx *Txn) unlock(l *Lock) {
+	state := tx.db.locks[l.grant.Key]
+	if state == nil || state.handle != l {
+		return
+	}
+	row := tx.db.store.Keys.Newest(l.grant.Key)
+	tx.effects = append(tx.effects, effect{kind: lockReleased, lock: l})
+	if l.policy == RemoveAfter && row.CreateIndex == l.grant.Fence &&
+		row.ModifyIndex == l.grant.Fence {
+		tx.remove(row, ErrUnlocked)
+		tx.db.store.Bury(graveKey, row.Key)
+		return
+	}
+	tx.release(row, nil)
+}
+
+// ForceUnlock takes a lock away from its holder, who may not know: the lock-delay of its session
+// follows. The fence, as in Entry or LockedError, says which grant is meant, so that a later
+// holder is never hit. The holder's handle ends with ErrForced and the reason. It returns
+// ErrNotHeld if that grant has passed, and ErrInvalid for an empty key.
+func (db *DB) ForceUnlock(key string, fence uint64, reason string) error {
+	err := checkKey(key)
+	if err == nil {
+		err = db.update(func(tx *Txn) error { return tx.forceUnlock(key, fence, reason) })
+	}
+	return wrap("force unlock", key, err)
+}
+
+// lockState is what is known of a key's lock beside its row: there is one while the lock is held,
+// awaited or delayed. It is protected by db.mu.
+type lockState struct {
+	key    string
+	handle *Lock // of the holder; nil if it has none
+	queue  waitq.Queue[*waiter]
+	delay  *delay
+
+	session    *Session // the holder, as of the newest state; nil if the lock is free
+	prev, next *lockState
+}
+
+// state returns the key's lockState, and makes it if need be.
+func (db *DB) state(key string) *lockState {
+	state := db.locks[key]
+	if state == nil {
+		state = &lockState{key: key}
+		db.locks[key] = state
+	}
+	return state
+}
+
+// tidy forgets a lockState that says nothing.
+func (db *DB) tidy(state *lockState) {
+	if state.session == nil && state.handle == nil && state.delay == nil && state.queue.Empty() {
+		delete(db.locks, state.key)
+	}
+}
+
+// keyMoved keeps each session's list of the locks that it holds.
+func (db *DB) keyMoved(old, new *store.Key) {
+	var from, to store.ID
+	key := ""
+	if old != nil {
+		from, key = old.Session, old.Key
+	}
+	if new != nil {
+		to, key = new.Session, new.Key
+	}
+	if from == to {
+		return
+	}
+	state := db.state(key)
+	if s := state.session; s != nil {
+		if state.prev != nil {
+			state.prev.next = state.next
+		} else {
+			s.held = state.next
+		}
+		if state.next != nil {
+			state.next.prev = state.prev
+		}
+		state.session, state.prev, state.next = nil, nil, nil
+	}
+	if to != (store.ID{}) {
+		s := db.sessions[SessionID(to)]
+		state.session, state.next = s, s.held
+		if s.held != nil {
+			s.held.prev = state
+		}
+		s.held = state
+	}
+	db.tidy(state)
+}

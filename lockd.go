@@ -1,0 +1,463 @@
+package lockd
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/lockd/lockd/internal/expiry"
+	"github.com/lockd/lockd/internal/hub"
+	"github.com/lockd/lockd/store"
+)
+
+// DB is a database of keys, locks and sessions, in memory or on one file. Its methods may be
+// called by many goroutines. The zero value is not usable; New and Open give one.
+type DB struct {
+	time   clock.Clock
+	node   string
+	store  *store.Store
+	hub    *hub.Hub[record]
+	leases leases
+
+	wake     chan struct{} // something may be due, or a batch is without a leader
+	closing  chan struct{} // closed when Close begins
+	finished chan struct{} // closed when the database's goroutine has ended
+	closed   chan struct{} // closed when Close is done
+
+	committing sync.Mutex // held by the one committer; taken before mu
+	pace       pace       // of the committers; protected by committing
+
+	// mu orders all writes and all that is decided. Under it there is no I/O, no waiting and no
+	// code of the user's but the function of an Update. It is taken before the hub's mutex and
+	// before that of an ending.
+	mu       sync.Mutex // protects what follows
+	refusal  error      // ErrClosed or ErrFailed: why nothing is written any more
+	own      Txn        // for the operations of one call, to be used again
+	events   []logEntry // in memory: of the transaction, to be used again
+	open     *batch     // what is joined now
+	flying   *batch     // what is being committed, or nil
+	told     []*waiter  // to be told when mu is free
+	sessions map[SessionID]*Session
+	bound    map[string]map[*Session]struct{} // by node, and by check
+	locks    map[string]*lockState
+	expiry   *expiry.Queue
+	overs    []string      // keys whose delays are over but still have a row
+	unserved bool          // a drop may have left a free lock with a queue
+	retry    time.Time     // with backoff: when what is due is tried again
+	backoff  time.Duration // 0: the last commit succeeded
+}
+
+// New returns an empty database in memory. It behaves as one on a file does, but that nothing is
+// left after Close. A nil opts means the defaults. It returns ErrInvalid for options that are out
+// of their bounds.
+func New(opts *Options) (*DB, error) {
+	if err := opts.validate(); err != nil {
+		return nil, wrap("new", "", err)
+	}
+	db := newDB(opts)
+	if err := db.start(opts); err != nil {
+		return nil, wrap("new", "", err)
+	}
+	return db, nil
+}
+
+// Open returns the database on the file, and creates the file if there is none. Only one DB at a
+// time, of this process or another one, has a file open. It waits for that up to
+// Options.OpenTimeout and returns ErrInUse then.
+//
+// Sessions bound to a process that is gone end with ErrProcessGone, and their lock-delays begin
+// (see Options.Reopen); the others live on with their TTLs anew (S28); lock-delays go on by the
+// wall clock, but never for longer than their full length.
+//
+// It returns ErrCorrupt or ErrFormat for a file that it refuses and leaves as it is, and
+// ErrInvalid for options that are out of their bounds. A nil opts means the defaults.
+func Open(path string, opts *Options) (*DB, error) {
+	err := opts.validate()
+	if err == nil {
+		err = checkName("path", path)
+	}
+	if err != nil {
+		return nil, wrap("open", path, err)
+	}
+	db := newDB(opts)
+	if err := db.store.Open(path, opts.file()); err != nil {
+		return nil, wrap("open", path, err)
+	}
+	if err := db.start(opts); err != nil {
+		return nil, wrap("open", path, errors.Join(err, db.store.Close()))
+	}
+	return db, nil
+}
+
+func newDB(opts *Options) *DB {
+	return &DB{
+		time:     opts.clock(),
+		node:     opts.node(),
+		store:    store.New(),
+		wake:     make(chan struct{}, 1),
+		closing:  make(chan struct{}),
+		finished: make(chan struct{}),
+		closed:   make(chan struct{}),
+		open:     newBatch(),
+		sessions: make(map[SessionID]*Session),
+		bound:    make(map[string]map[*Session]struct{}),
+		locks:    make(map[string]*lockState),
+	}
+}
+
+// start takes up what the store has, ends what did not outlive its process, and starts the
+// database's goroutine.
+func (db *DB) start(opts *Options) error {
+	db.hub = hub.New[record](opts.history(), db.store.Index())
+	db.expiry = expiry.New(db.time, db.rouse)
+	db.store.Keys.OnMove(db.keyMoved)
+	db.store.Attachments.OnMove(db.attachmentMoved)
+	db.mu.Lock()
+	db.takeUpLocked()
+	db.mu.Unlock()
+
+	err := db.update(func(tx *Txn) error {
+		if db.store.Nodes.Newest(folded(db.node)) != nil {
+			return nil
+		}
+		return tx.PutNode(Node{Name: db.node})
+	})
+	if err == nil && opts.reopen() == EndBound {
+		err = db.endOrphans()
+	}
+	if err != nil {
+		return err
+	}
+	go db.run()
+	return nil
+}
+
+// takeUpLocked makes what is kept beside the rows: handles, lists, deadlines.
+func (db *DB) takeUpLocked() {
+	s := db.store
+	var now time.Time
+	if s.Sessions.Len() > 0 || s.Delays.Len() > 0 {
+		now = db.now()
+	}
+	for _, row := range s.Sessions.Ascend("") {
+		db.adopt(row).restart(func() time.Time { return now })
+	}
+	if s.Sessions.Len() > 0 {
+		for _, row := range s.Keys.Ascend("") {
+			db.keyMoved(nil, row)
+		}
+	}
+	for _, row := range s.Attachments.Ascend("") {
+		db.attachmentMoved(nil, row)
+	}
+	for key, row := range s.Delays.Ascend("") {
+		// By the wall clock, which may have been set: never longer than the delay was.
+		left := min(row.Until.Sub(now.Round(0)), row.Length)
+		if left <= 0 {
+			db.overs = append(db.overs, key)
+			continue
+		}
+		db.swapDelay(db.state(key), newDelay(key, now.Add(left)))
+	}
+}
+
+// endOrphans ends the sessions whose process is gone, each at an index of its own.
+func (db *DB) endOrphans() error {
+	db.mu.Lock()
+	var orphans []*Session
+	for _, s := range db.sessions {
+		if Lifetime(s.row.Lifetime) == BoundToProcess {
+			orphans = append(orphans, s)
+		}
+	}
+	sortByAge(orphans)
+	for _, s := range orphans {
+		db.runLocked(&db.own, func(tx *Txn) error {
+			tx.endSession(s, ErrProcessGone)
+			return nil
+		})
+	}
+	db.unlock()
+	return db.update(func(*Txn) error { return nil }) // waits until that is durable
+}
+
+// now reads the clock. Nothing else does.
+func (db *DB) now() time.Time { return db.time.Now() }
+
+// rouse wakes the database's goroutine. It never blocks.
+func (db *DB) rouse() {
+	select {
+	case db.wake <- struct{}{}:
+	default: // it is awake already
+	}
+}
+
+// run is the database's goroutine: it ends what is due, and leads batches that nobody leads.
+func (db *DB) run() {
+	defer close(db.finished)
+	for {
+		select {
+		case <-db.closing:
+			return
+		case <-db.wake:
+		}
+		db.mu.Lock()
+		if db.refusal == nil {
+			db.endDueLocked(db.backoff > 0)
+			db.armLocked()
+		}
+		b, lead := db.joinLocked()
+		db.unlock()
+		if lead {
+			db.commit(b)
+		}
+	}
+}
+
+// update is the one write path: every call that writes, or that decides on the newest state,
+// comes through here.
+func (db *DB) update(fn func(tx *Txn) error) error { return db.transact(&db.own, fn) }
+
+func (db *DB) transact(tx *Txn, fn func(tx *Txn) error) error {
+	b, lead, err := db.decide(tx, fn)
+	return db.settle(b, lead, err)
+}
+
+// decide runs fn and joins the batch that has to be durable before anybody hears of the outcome;
+// nil if all that fn saw is.
+func (db *DB) decide(tx *Txn, fn func(tx *Txn) error) (b *batch, lead bool, err error) {
+	db.mu.Lock()
+	defer db.unlock()
+	err = db.runLocked(tx, fn)
+	b, lead = db.joinLocked()
+	return b, lead, err
+}
+
+// settle waits for the batch, and returns the outcome: err, if it was decided on a state that
+// has become durable.
+func (db *DB) settle(b *batch, lead bool, err error) error {
+	if b == nil {
+		return err
+	}
+	if lead {
+		db.commit(b)
+	} else {
+		<-b.done
+	}
+	if b.err != nil {
+		return b.err
+	}
+	return err
+}
+
+// runLocked does steps 1 to 5 of a write: what is due first, then fn in tx, then what fn freed.
+func (db *DB) runLocked(tx *Txn, fn func(tx *Txn) error) error {
+	if db.refusal != nil {
+		return db.refusal
+	}
+	db.endDueLocked(false)
+	defer db.armLocked()
+	return db.applyLocked(tx, fn)
+}
+
+// applyLocked runs fn in tx, and keeps what it did, or none of it.
+func (db *DB) applyLocked(tx *Txn, fn func(tx *Txn) error) (err error) {
+	*tx = Txn{db: db, effects: tx.effects[:0], freed: tx.freed[:0]}
+	kept := false
+	defer func() { // also if fn panics, or ends its goroutine
+		if !kept {
+			tx.undo()
+		}
+		tx.ended = true
+	}()
+	if err = fn(tx); err == nil {
+		tx.seal()
+		kept = true
+	}
+	return err
+}
+
+// seal keeps what the transaction did: it serves the queues, and joins the batch.
+func (tx *Txn) seal() {
+	db := tx.db
+	tx.handOff()
+	if db.store.Wrote() {
+		tx.sweepDelays()
+	}
+	if !db.store.Durable() {
+		db.events = tx.log(db.events[:0])
+		db.store.Seal()
+		db.store.PublishMemory()
+		db.tellLocked(tx.effects, db.events, db.store.Published())
+		clear(tx.effects)
+		return
+	}
+	events := tx.log(nil)
+	db.store.Seal()
+	// What has no row of its own is decided on the batches that are not durable yet.
+	b := db.undecidedLocked()
+	if b == nil {
+		db.tellLocked(tx.effects, nil, db.store.Published())
+	} else {
+		b.effects = append(b.effects, tx.effects...)
+		b.events = append(b.events, events...)
+	}
+	clear(tx.effects)
+}
+
+// undo takes back what the transaction did.
+func (tx *Txn) undo() {
+	tx.db.store.Undo()
+	tx.db.revertLocked(tx.effects)
+	clear(tx.effects)
+}
+
+// unlock frees mu, and then tells the waiters that were settled under it.
+func (db *DB) unlock() {
+	told := db.told
+	db.told = nil
+	if db.store.Durable() && db.store.Pending() && !db.open.led {
+		db.rouse() // rows that nobody waits for have to be committed too
+	}
+	db.mu.Unlock()
+	for _, w := range told {
+		close(w.told)
+	}
+}
+
+// maxEnds is how many sessions one write ends before its own work.
+const maxEnds = 1000
+
+// endDueLocked ends what is due by now, each thing in a transaction of its own, in the order of
+// the deadlines (G5). During a backoff it is done only if a user's write has to be decided.
+func (db *DB) endDueLocked(backoff bool) {
+	if db.expiry.Len() == 0 && !db.unserved {
+		return
+	}
+	now := db.now()
+	if backoff && now.Before(db.retry) {
+		return
+	}
+	for ends := 0; ends < maxEnds; {
+		due := db.expiry.Pop(now)
+		if due == nil {
+			break
+		}
+		switch owner := due.Owner.(type) {
+		case *keeper:
+			owner.renewLocked(now)
+		case *Session:
+			if now.Before(owner.deadline) { // it was renewed
+				db.expiry.Set(due, owner.deadline)
+				continue
+			}
+			db.stepLocked(now, func(tx *Txn) { tx.endSession(owner, ErrExpired) })
+			ends++
+		case *delay:
+			db.stepLocked(now, func(tx *Txn) { tx.endDelay(owner) })
+		}
+	}
+	if db.unserved {
+		db.unserved = false
+		db.stepLocked(now, (*Txn).serveAll)
+	}
+}
+
+// stepLocked does one thing that is due.
+func (db *DB) stepLocked(now time.Time, step func(tx *Txn)) {
+	_ = db.applyLocked(&db.own, func(tx *Txn) error { // fn gives no error
+		tx.now, tx.clocked = now, true
+		step(tx)
+		return nil
+	})
+}
+
+// armLocked sets the timer for what is due next.
+func (db *DB) armLocked() {
+	switch {
+	case db.expiry.Len() == 0:
+	case db.backoff > 0:
+		db.expiry.ArmNotBefore(db.now(), db.retry)
+	default:
+		db.expiry.Arm(db.now())
+	}
+}
+
+// Close ends the database. Calls that wait, and locks that are held, end with ErrClosed; sessions
+// that are bound to the process end cleanly, without lock-delays, and the others stay in the file.
+// It blocks until that is durable and the database's goroutine has ended. Then every call but Get
+// and Snapshot, which go on answering from the last state, returns ErrClosed.
+//
+// It returns ErrCommit if the sessions' ends could not be made durable; the next Open ends them
+// then. A repeated call waits for the first, and returns nil.
+func (db *DB) Close() error {
+	db.mu.Lock()
+	if db.refusal != nil && errors.Is(db.refusal, ErrClosed) {
+		db.mu.Unlock()
+		<-db.closed
+		return nil
+	}
+	b, lead, err := db.windUpLocked()
+	db.unlock()
+	err = errors.Join(err, db.settle(b, lead, nil))
+
+	close(db.closing)
+	<-db.finished
+	db.mu.Lock()
+	db.expiry.Stop()
+	db.endAllLocked(ErrClosed)
+	db.unlock()
+	db.hub.Close()
+	err = errors.Join(err, db.store.Close())
+	close(db.closed)
+	return wrap("close", "", err)
+}
+
+// windUpLocked refuses all writes from now on, after ending the sessions of this process.
+func (db *DB) windUpLocked() (b *batch, lead bool, err error) {
+	var bound []*Session
+	for _, s := range db.sessions {
+		if s.live && Lifetime(s.row.Lifetime) == BoundToProcess {
+			bound = append(bound, s)
+		}
+	}
+	sortByAge(bound)
+	if db.refusal == nil {
+		err = db.applyLocked(&db.own, func(tx *Txn) error {
+			for _, s := range db.sessions {
+				for w := range s.waiting {
+					tx.dismiss(w, ErrClosed)
+				}
+			}
+			return nil
+		})
+		for _, s := range bound {
+			err = errors.Join(err, db.applyLocked(&db.own, func(tx *Txn) error {
+				tx.endSession(s, ErrClosed)
+				return nil
+			}))
+		}
+	}
+	db.refusal = ErrClosed
+	b, lead = db.joinLocked()
+	return b, lead, err
+}
+
+// endAllLocked ends every wait, lock and session that is left, without a write.
+func (db *DB) endAllLocked(cause error) {
+	for _, s := range db.sessions {
+		ended := &EndedError{Session: s.ID(), Cause: cause}
+		for state := s.held; state != nil; state = state.next {
+			if handle := state.handle; handle != nil {
+				handle.end(&EndedError{Session: s.ID(), Key: state.key, Cause: cause})
+			}
+		}
+		s.end(ended)
+		for w := range s.waiting {
+			w.err = cause
+			db.settleWaiter(w)
+		}
+	}
+}

@@ -1,0 +1,24 @@
+package lockd_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/lockd/lockd"
+)
+
+// Ensure that a closed database goes on reading, and refuses everything else.
+func TestDB_Close(t *testing.T) {
+	each(t, func(h *harness) {
+		if _, err := h.Put("k", []byte("v"), nil); err != nil {
+			t.Fatal(err)
+		}
+		h.must(h.Close())
+		if e := h.entry("k"); string(e.Value) != "v" {
+			t.Fatalf("value: got %q", e.Value)
+		}
+		if _, err := h.Put("k", nil, nil); !errors.Is(err, lockd.ErrClosed) {
+			t.Fatalf("put after close: got %v", err)
+		}
+	})
+}

@@ -1,0 +1,144 @@
+package lockd
+
+import (
+	"errors"
+	"io/fs"
+	"time"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/lockd/lockd/store"
+)
+
+// Options configures a database. A nil *Options and the zero value mean the defaults. It is read
+// once, by New or Open, and not kept.
+type Options struct {
+	// Clock is what every deadline runs on. The default is the real clock.
+	Clock clock.Clock
+
+	// Sync says when a write is durable. The default is SyncAlways.
+	Sync SyncPolicy
+
+	// Reopen says what becomes of sessions whose process is gone. The default ends those that
+	// are bound to their process.
+	Reopen ReopenPolicy
+
+	// OpenTimeout is how long Open waits for a file that is in use. The default is 1 s.
+	OpenTimeout time.Duration
+
+	// FileMode is the mode of a file that Open creates, before the umask. The default is 0o600.
+	FileMode fs.FileMode
+
+	// History is how many events are kept for Watch. The default is 10,000.
+	History int
+
+	// Node is the name under which this process stands in the catalog, and the node of every
+	// session that names none. The default is "local".
+	Node string
+
+	hooks store.Hooks // set by tests
+}
+
+// SyncPolicy says when a write is durable.
+type SyncPolicy uint8
+
+// The policies.
+const (
+	// SyncAlways syncs the file before a write returns: it survives a power cut (G2).
+	SyncAlways SyncPolicy = iota
+	// SyncNever leaves that to the operating system: a write survives the end of the process,
+	// but a power cut may cost the whole file.
+	SyncNever
+)
+
+// ReopenPolicy says what Open does with sessions that were bound to the process that had the
+// file before, and that ended without Close.
+type ReopenPolicy uint8
+
+// The policies.
+const (
+	// EndBound ends them, with cause ErrProcessGone and their lock-delays.
+	EndBound ReopenPolicy = iota
+	// KeepAll keeps them, with their TTLs anew (S28).
+	KeepAll
+)
+
+const (
+	defaultOpenTimeout = time.Second
+	defaultFileMode    = fs.FileMode(0o600)
+	defaultHistory     = 10_000
+	defaultNode        = "local"
+)
+
+func (o *Options) clock() clock.Clock {
+	if o == nil || o.Clock == nil {
+		return clock.New()
+	}
+	return o.Clock
+}
+
+func (o *Options) history() int {
+	if o == nil || o.History == 0 {
+		return defaultHistory
+	}
+	return o.History
+}
+
+func (o *Options) node() string {
+	if o == nil || o.Node == "" {
+		return defaultNode
+	}
+	return o.Node
+}
+
+func (o *Options) reopen() ReopenPolicy {
+	if o == nil {
+		return EndBound
+	}
+	return o.Reopen
+}
+
+func (o *Options) file() store.Options {
+	opts := store.Options{Timeout: defaultOpenTimeout, Mode: defaultFileMode}
+	if o == nil {
+		return opts
+	}
+	if o.OpenTimeout != 0 {
+		opts.Timeout = o.OpenTimeout
+	}
+	if o.FileMode != 0 {
+		opts.Mode = o.FileMode
+	}
+	if o.Sync == SyncNever {
+		opts.Sync = store.SyncNever
+	}
+	opts.Hooks = o.hooks
+	return opts
+}
+
+// validate names every field that is out of its bounds.
+func (o *Options) validate() error {
+	if o == nil {
+		return nil
+	}
+	var faults []error
+	if o.Sync > SyncNever {
+		faults = append(faults, invalid("Options.Sync is %d, not a SyncPolicy", o.Sync))
+	}
+	if o.Reopen > KeepAll {
+		faults = append(faults, invalid("Options.Reopen is %d, not a ReopenPolicy", o.Reopen))
+	}
+	if o.OpenTimeout < 0 {
+		faults = append(faults, invalid("Options.OpenTimeout is %v, below 0", o.OpenTimeout))
+	}
+	if o.FileMode&^fs.ModePerm != 0 {
+		faults = append(faults, invalid("Options.FileMode is %v, more than permissions", o.FileMode))
+	}
+	if o.History < 0 {
+		faults = append(faults, invalid("Options.History is %d, below 0", o.History))
+	}
+	if err := checkName("Options.Node", o.Node); o.Node != "" && err != nil {
+		faults = append(faults, err)
+	}
+	return errors.Join(faults...)
+}

@@ -1,0 +1,146 @@
+package lockd
+
+import (
+	"encoding"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/lockd/lockd/store"
+)
+
+// Sequencer proves that a session holds, or held, a lock: it names one grant, and no other ever
+// has the same. It is comparable, and its text form can travel in a header, a variable or a file.
+// The zero value proves nothing.
+//
+// Of two grants of one key, the later has the larger Fence, across delete, restart and restore
+// (G8).
+type Sequencer struct {
+	Key       string
+	Session   SessionID
+	LockIndex uint64 // how often the key, as it was created last, had been locked
+	Fence     uint64 // the index of the grant
+}
+
+var (
+	_ encoding.TextMarshaler   = Sequencer{}
+	_ encoding.TextUnmarshaler = (*Sequencer)(nil)
+)
+
+// String returns the text form: fence, lock index, session and key between colons, the key
+// percent-encoded but for its slashes. The zero value is the empty string.
+func (q Sequencer) String() string {
+	if q == (Sequencer{}) {
+		return ""
+	}
+	key := strings.ReplaceAll(url.PathEscape(q.Key), "%2F", "/")
+	return fmt.Sprintf("%d:%d:%s:%s", q.Fence, q.LockIndex, q.Session, key)
+}
+
+// ParseSequencer reads the text form that String wrote, the empty string included. Any other
+// text is ErrInvalid.
+func ParseSequencer(text string) (Sequencer, error) {
+	q, err := parseSequencer(text)
+	return q, wrap("parse sequencer", text, err)
+}
+
+func parseSequencer(text string) (Sequencer, error) {
+	if text == "" {
+		return Sequencer{}, nil
+	}
+	parts := strings.SplitN(text, ":", 4)
+	if len(parts) != 4 {
+		return Sequencer{}, invalid("want fence:lockindex:session:key")
+	}
+	var q Sequencer
+	var err error
+	if q.Fence, err = strconv.ParseUint(parts[0], 10, 64); err != nil {
+		return Sequencer{}, invalid("fence: %v", err)
+	}
+	if q.LockIndex, err = strconv.ParseUint(parts[1], 10, 64); err != nil {
+		return Sequencer{}, invalid("lock index: %v", err)
+	}
+	if q.Session, err = ParseSessionID(parts[2]); err != nil {
+		return Sequencer{}, err
+	}
+	if q.Key, err = url.PathUnescape(parts[3]); err != nil {
+		return Sequencer{}, invalid("key: %v", err)
+	}
+	// One value has one text, so that texts can be compared too.
+	if q.String() != text {
+		return Sequencer{}, invalid("not in the form that String writes, which is %q", q.String())
+	}
+	return q, nil
+}
+
+// MarshalText returns the text form. It never fails.
+func (q Sequencer) MarshalText() ([]byte, error) { return []byte(q.String()), nil }
+
+// UnmarshalText reads the text form, as ParseSequencer does. After an error q is unchanged.
+func (q *Sequencer) UnmarshalText(text []byte) error {
+	parsed, err := ParseSequencer(string(text))
+	if err != nil {
+		return err
+	}
+	*q = parsed
+	return nil
+}
+
+// CheckSequencer returns nil if the lock that q names is held now, by this very grant, and
+// ErrNotHeld otherwise. It waits for nobody, and by the time the caller acts on it the lock may
+// be lost: who writes to lockd passes q in PutOptions.If, and who writes elsewhere has a Guard.
+func (db *DB) CheckSequencer(q Sequencer) error {
+	row := db.store.Keys.Get(q.Key)
+	return wrap("check sequencer", q.Key, proves(q, row))
+}
+
+// proves says whether q is the grant by which row is locked (K41).
+func proves(q Sequencer, row *store.Key) error {
+	switch {
+	case q.Session.IsZero():
+		return fmt.Errorf("%w: the sequencer proves nothing", ErrNotHeld)
+	case row == nil:
+		return fmt.Errorf("%w: the key does not exist", ErrNotHeld)
+	case SessionID(row.Session) == q.Session && row.LockIndex == q.LockIndex && row.Fence == q.Fence:
+		return nil
+	case SessionID(row.Session).IsZero():
+		return fmt.Errorf("%w: the lock is free, fence %d has passed", ErrNotHeld, q.Fence)
+	}
+	return fmt.Errorf("%w: fence %d has passed, the lock is held with fence %d by session %s",
+		ErrNotHeld, q.Fence, row.Fence, SessionID(row.Session))
+}
+
+// Guard stands at a resource outside lockd, such as a file or a queue, and lets through only who
+// presents the newest grant of a lock that it has heard of. It lives in memory: a resource that
+// outlives its process keeps the highest fence beside its data instead. It may be used by many
+// goroutines; the zero value is ready, and one Guard guards one resource.
+type Guard struct {
+	mu      sync.Mutex // protects what follows
+	highest Sequencer
+}
+
+// Check lets q through, or refuses it with ErrNotHeld because a later grant was seen, and with
+// ErrInvalid if q proves nothing or is of another key than the first one. A refused call leaves
+// the guard as it was. It does not block.
+func (g *Guard) Check(q Sequencer) error {
+	return wrap("guard", q.Key, g.check(q))
+}
+
+func (g *Guard) check(q Sequencer) error {
+	if q.Session.IsZero() || q.Fence == 0 {
+		return invalid("the sequencer proves nothing")
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.highest.Fence != 0 && q.Key != g.highest.Key {
+		return invalid("this resource is guarded by the lock %q", g.highest.Key)
+	}
+	if q.Fence < g.highest.Fence {
+		return fmt.Errorf("%w: fence %d has passed, %d was here", ErrNotHeld, q.Fence,
+			g.highest.Fence)
+	}
+	g.highest = q
+	return nil
+}

@@ -1,0 +1,495 @@
+package lockd
+
+import (
+	"context"
+	"encoding"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/lockd/lockd/internal/expiry"
+	"github.com/lockd/lockd/store"
+)
+
+// SessionID names a session, for ever: an ID is never used again (S36). It is comparable, and
+// its text form is a UUID in lower case. The zero value names no session.
+type SessionID [16]byte
+
+var (
+	_ encoding.TextMarshaler   = SessionID{}
+	_ encoding.TextUnmarshaler = (*SessionID)(nil)
+)
+
+// IsZero reports whether id names no session.
+func (id SessionID) IsZero() bool { return id == SessionID{} }
+
+// String returns the UUID, or the empty string for the zero value.
+func (id SessionID) String() string {
+	if id.IsZero() {
+		return ""
+	}
+	return uuid.UUID(id).String()
+}
+
+// ParseSessionID reads a UUID in any case (K36). Any other text is ErrInvalid.
+func ParseSessionID(text string) (SessionID, error) {
+	id, err := uuid.Parse(text)
+	if err != nil || len(text) != len(id.String()) || id == uuid.Nil {
+		return SessionID{}, invalid("session %q is not a UUID", text)
+	}
+	return SessionID(id), nil
+}
+
+// MarshalText returns the text form. It never fails.
+func (id SessionID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText reads the text form, the empty text as the zero value. After an error id is
+// unchanged.
+func (id *SessionID) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*id = SessionID{}
+		return nil
+	}
+	parsed, err := ParseSessionID(string(text))
+	if err != nil {
+		return err
+	}
+	*id = parsed
+	return nil
+}
+
+// Behavior says what the end of a session does to the keys whose locks it holds.
+type Behavior uint8
+
+// The behaviors.
+const (
+	// ReleaseKeys takes the locks off the keys, which stay (K33).
+	ReleaseKeys Behavior = iota
+	// DeleteKeys removes the keys (K34).
+	DeleteKeys
+)
+
+// Lifetime says whether a session can outlive the process that made it.
+type Lifetime uint8
+
+// The lifetimes.
+const (
+	// BoundToProcess ends the session with its process: cleanly by DB.Close, and after a crash
+	// by the next Open.
+	BoundToProcess Lifetime = iota
+	// Independent lets the session live on in the file. Its TTL runs while the file is open, and
+	// begins anew with each Open (S28).
+	Independent
+)
+
+// Lock-delays.
+const (
+	// NoLockDelay as a lock-delay means none; zero means DefaultLockDelay.
+	NoLockDelay time.Duration = -1
+
+	DefaultLockDelay = 15 * time.Second
+	MaxLockDelay     = 60 * time.Second
+)
+
+// SessionOptions configures a session. A nil *SessionOptions and the zero value mean the
+// defaults.
+type SessionOptions struct {
+	// Name is for people. It need not be unique.
+	Name string
+
+	// TTL is how long the session lives without being renewed; exactly so (S26). Zero means for
+	// ever.
+	TTL time.Duration
+
+	// Grace is added to the TTL before the session ends, and not shown as part of it. It is for
+	// holders whose renewals come over a network.
+	Grace time.Duration
+
+	// LockDelay keeps a lock from everybody for a time after its holder was lost (S32). Zero
+	// means DefaultLockDelay, NoLockDelay none; the most is MaxLockDelay.
+	LockDelay time.Duration
+
+	// Behavior says what happens to the held keys at the end.
+	Behavior Behavior
+
+	// Lifetime says whether the session ends with its process.
+	Lifetime Lifetime
+
+	// Node is the node in the catalog that the session is bound to. Empty means the node of this
+	// process.
+	Node string
+
+	// Checks are IDs of checks of the node. None may be critical; when one becomes so, or is
+	// removed, the session ends.
+	Checks []string
+}
+
+func (o *SessionOptions) lockDelay() time.Duration {
+	switch o.LockDelay {
+	case 0:
+		return DefaultLockDelay
+	case NoLockDelay:
+		return 0
+	}
+	return o.LockDelay
+}
+
+func (o *SessionOptions) validate() error {
+	if len(o.Name) > MaxKeySize {
+		return checkName("SessionOptions.Name", o.Name)
+	}
+	switch {
+	case o.TTL < 0:
+		return invalid("SessionOptions.TTL is %v, below 0", o.TTL)
+	case o.Grace < 0:
+		return invalid("SessionOptions.Grace is %v, below 0", o.Grace)
+	case o.Grace > 0 && o.TTL == 0:
+		return invalid("SessionOptions.Grace is %v, but there is no TTL to add it to", o.Grace)
+	case o.TTL+o.Grace < o.TTL:
+		return invalid("SessionOptions.TTL and Grace together are too long")
+	case o.LockDelay < 0 && o.LockDelay != NoLockDelay:
+		return invalid("SessionOptions.LockDelay is %v, below 0; NoLockDelay means none",
+			o.LockDelay)
+	case o.LockDelay > MaxLockDelay:
+		return invalid("SessionOptions.LockDelay is %v, more than %v", o.LockDelay, MaxLockDelay)
+	case o.Behavior > DeleteKeys:
+		return invalid("SessionOptions.Behavior is %d, not a Behavior", o.Behavior)
+	case o.Lifetime > Independent:
+		return invalid("SessionOptions.Lifetime is %d, not a Lifetime", o.Lifetime)
+	case len(o.Node) > MaxKeySize:
+		return checkName("SessionOptions.Node", o.Node)
+	}
+	return nil
+}
+
+// SessionInfo describes a session. None of it ever changes (S3).
+type SessionInfo struct {
+	ID          SessionID
+	Name        string
+	Node        string
+	TTL         time.Duration
+	Grace       time.Duration
+	LockDelay   time.Duration // 0: none
+	Behavior    Behavior
+	Lifetime    Lifetime
+	Checks      []string // shared: do not change it
+	CreateIndex uint64
+}
+
+func sessionInfo(row *store.Session) SessionInfo {
+	return SessionInfo{
+		ID: SessionID(row.ID), Name: row.Name, Node: row.Node, TTL: row.TTL, Grace: row.Grace,
+		LockDelay: row.LockDelay, Behavior: Behavior(row.Behavior),
+		Lifetime: Lifetime(row.Lifetime), Checks: row.Checks, CreateIndex: row.CreateIndex,
+	}
+}
+
+// Session is a handle on a session: what takes locks. There is one for each session, shared by
+// all who ask for it; its methods may be called by many goroutines. The zero value is not
+// usable; DB.NewSession and DB.Session give one.
+type Session struct {
+	db  *DB
+	row *store.Session
+	ending
+
+	// What follows is protected by db.mu.
+	live     bool // not ended, as of the newest state
+	deadline time.Time
+	expires  expiry.Item
+	keeper   *keeper
+	held     *lockState // the first of the keys whose locks it holds
+	waiting  map[*waiter]struct{}
+	attached map[string]struct{} // names of its attachments
+}
+
+// NewSession creates a session. It blocks until the session is durable; its TTL runs from the
+// call.
+//
+// It returns ErrInvalid, ErrNoNode, ErrNoCheck, ErrCheckCritical (S16 to S18), ErrClosed,
+// ErrFailed or ErrCommit, with nothing changed.
+func (db *DB) NewSession(opts *SessionOptions) (*Session, error) {
+	if opts == nil {
+		opts = &SessionOptions{}
+	}
+	var created *Session
+	err := opts.validate()
+	if err == nil {
+		err = db.update(func(tx *Txn) (err error) {
+			created, err = tx.newSession(opts)
+			return err
+		})
+	}
+	return result(created, "new session", opts.Name, err)
+}
+
+func (tx *Txn) newSession(opts *SessionOptions) (*Session, error) {
+	db := tx.db
+	node := opts.Node
+	if node == "" {
+		node = db.node
+	}
+	if db.store.Nodes.Newest(folded(node)) == nil {
+		return nil, missing(ErrNoNode, node)
+	}
+	for _, id := range opts.Checks {
+		check := db.store.Checks.Newest(catalogKey(node, id))
+		if check == nil {
+			return nil, missing(ErrNoCheck, id)
+		}
+		if Status(check.Status) == Critical {
+			return nil, missing(ErrCheckCritical, id)
+		}
+	}
+	id := store.ID(uuid.New())
+	row := db.store.Sessions.Put(string(id[:]), store.Session{
+		ID: id, Name: opts.Name, Node: node, TTL: opts.TTL, Grace: opts.Grace,
+		LockDelay: opts.lockDelay(), Behavior: uint8(opts.Behavior),
+		Lifetime: uint8(opts.Lifetime), Checks: slices.Clone(opts.Checks),
+		CreateIndex: db.store.Next(),
+	})
+	tx.mark(markSessions)
+	s := db.adopt(row)
+	s.restart(tx.clock)
+	tx.effects = append(tx.effects, effect{kind: sessionMade, session: s})
+	return s, nil
+}
+
+// adopt makes the handle of a session's row.
+func (db *DB) adopt(row *store.Session) *Session {
+	s := &Session{db: db, row: row, live: true}
+	s.expires = expiry.Item{Owner: s, Rank: expiry.End}
+	db.sessions[SessionID(row.ID)] = s
+	db.bind(s)
+	return s
+}
+
+// restart begins a TTL, if the session has one.
+func (s *Session) restart(clock func() time.Time) {
+	if s.row.TTL == 0 {
+		return
+	}
+	s.deadline = clock().Add(s.row.TTL + s.row.Grace)
+	// The heap may hold an older deadline: it is put right when that comes up.
+	if !s.expires.Queued() {
+		s.db.expiry.Set(&s.expires, s.deadline)
+	}
+}
+
+// Session returns the handle on a session that lives, and ErrNoSession otherwise.
+func (db *DB) Session(id SessionID) (*Session, error) {
+	var found *Session
+	err := db.update(func(tx *Txn) (err error) {
+		found, err = tx.session(id)
+		return err
+	})
+	return result(found, "session", id.String(), err)
+}
+
+// EndSession ends a session from outside, with cause ErrDestroyed: its keys are released or
+// deleted, and its lock-delay follows (S32), for its owner may not know. It returns ErrNoSession
+// for one that does not live.
+func (db *DB) EndSession(id SessionID) error {
+	err := db.update(func(tx *Txn) error { return tx.EndSession(id) })
+	return wrap("end session", id.String(), err)
+}
+
+// EndSession is DB.EndSession within the transaction.
+func (tx *Txn) EndSession(id SessionID) error {
+	tx.check()
+	s, err := tx.session(id)
+	if err != nil {
+		return err
+	}
+	tx.endSession(s, ErrDestroyed)
+	return nil
+}
+
+// endSession is the end of a session, whatever its cause, in one step (G5, S31).
+func (tx *Txn) endSession(s *Session, cause error) {
+	db := tx.db
+	delay := s.row.LockDelay
+	if cause == ErrClosed { // its owner says that it has stopped
+		delay = 0
+	}
+	ended := &EndedError{Session: SessionID(s.row.ID), Cause: cause}
+	s.live = false
+	db.expiry.Remove(&s.expires)
+	if s.keeper != nil {
+		db.expiry.Remove(&s.keeper.renews)
+	}
+	tx.effects = append(tx.effects, effect{kind: sessionEnded, session: s, cause: ended})
+	if tx.ends == nil {
+		tx.ends = make(map[SessionID]error)
+	}
+	tx.ends[ended.Session] = cause
+
+	key := string(s.row.ID[:])
+	db.store.Sessions.Delete(key)
+	db.store.Bury(graveSession, key)
+	tx.mark(markSessions)
+	for s.held != nil { // each step takes the first off the list
+		row := db.store.Keys.Newest(s.held.key)
+		if Behavior(s.row.Behavior) == DeleteKeys {
+			tx.remove(row, cause)
+			db.store.Bury(graveKey, row.Key)
+		} else {
+			tx.release(row, cause)
+		}
+		tx.setDelay(row.Key, delay)
+	}
+	tx.detachAll(s)
+	for w := range s.waiting {
+		tx.dismiss(w, ended)
+	}
+}
+
+// revive takes the end of the session back.
+func (s *Session) revive() {
+	s.live = true
+	if s.row.TTL == 0 {
+		return
+	}
+	s.db.expiry.Set(&s.expires, s.deadline)
+	if s.keeper != nil && s.keeper.callers > 0 {
+		s.db.expiry.Set(&s.keeper.renews, s.keeper.renews.At())
+	}
+}
+
+// Info describes the session.
+func (s *Session) Info() SessionInfo { return sessionInfo(s.row) }
+
+// ID names the session.
+func (s *Session) ID() SessionID { return SessionID(s.row.ID) }
+
+// Done returns a channel that is closed when the session has ended, and that is durable.
+func (s *Session) Done() <-chan struct{} { return s.ending.Done() }
+
+// Err returns nil while the session lives, and then an *EndedError with the cause.
+func (s *Session) Err() error { return s.ending.Err() }
+
+// Renew begins the TTL anew, from the moment of the call (G6); without a TTL it does nothing
+// (S25). It moves no index and writes nothing to the file. It returns an error that is
+// ErrNoSession and wraps the cause if the session has ended, or its time was up when Renew was
+// called, and ErrClosed or ErrFailed.
+func (s *Session) Renew() error {
+	return wrap("renew", s.ID().String(), s.renew())
+}
+
+func (s *Session) renew() error {
+	db := s.db
+	called := db.now()
+	db.mu.Lock()
+	err := db.refusal
+	if err == nil && s.live && (s.row.TTL == 0 || called.Before(s.deadline)) {
+		// A renewal that was called earlier but comes later takes nothing back.
+		if until := called.Add(s.row.TTL + s.row.Grace); s.row.TTL != 0 && until.After(s.deadline) {
+			s.deadline = until
+		}
+		db.mu.Unlock()
+		return nil
+	}
+	db.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	// It has ended, or is due: an update ends it now, and waits until that is durable.
+	if err := db.update(func(*Txn) error { return nil }); err != nil {
+		return err
+	}
+	if err := s.Err(); err != nil {
+		return err
+	}
+	return &EndedError{Session: s.ID(), Cause: ErrExpired}
+}
+
+// KeepAlive renews the session in time, until ctx ends, which returns its error, or the session
+// does, which returns that. It blocks all the while and starts no goroutine. A nil ctx panics.
+func (s *Session) KeepAlive(ctx context.Context) error {
+	checkContext(ctx)
+	if err := s.startKeeping(); err != nil {
+		return wrap("keep alive", s.ID().String(), err)
+	}
+	defer s.stopKeeping()
+	select {
+	case <-s.Done():
+		return wrap("keep alive", s.ID().String(), s.Err())
+	case <-ctx.Done():
+		return wrap("keep alive", s.ID().String(), ctx.Err())
+	}
+}
+
+// keeper renews a session from the heap, half a TTL after the last time.
+type keeper struct {
+	session *Session
+	renews  expiry.Item
+	callers int
+}
+
+func (s *Session) startKeeping() error {
+	if err := s.renew(); err != nil {
+		return err
+	}
+	db := s.db
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if s.keeper == nil {
+		s.keeper = &keeper{session: s}
+		s.keeper.renews = expiry.Item{Owner: s.keeper, Rank: expiry.Renewal}
+	}
+	s.keeper.callers++
+	if s.row.TTL != 0 && s.keeper.callers == 1 {
+		now := db.now()
+		db.expiry.Set(&s.keeper.renews, now.Add(s.row.TTL/2))
+		db.expiry.Arm(now)
+	}
+	return nil
+}
+
+func (s *Session) stopKeeping() {
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
+	if s.keeper.callers--; s.keeper.callers == 0 {
+		s.db.expiry.Remove(&s.keeper.renews)
+	}
+}
+
+// renewLocked renews on behalf of those who keep the session alive. The renewal was due before
+// the session was, so it counts, however late the timer is.
+func (k *keeper) renewLocked(now time.Time) {
+	k.session.deadline = now.Add(k.session.row.TTL + k.session.row.Grace)
+	k.session.db.expiry.Set(&k.renews, now.Add(k.session.row.TTL/2))
+}
+
+// Close ends the session, for its owner: its keys are released or deleted, without a lock-delay
+// (G7). It blocks until that is durable. It returns nil, also when repeated, unless the session
+// had ended otherwise: then an error that is ErrNoSession and wraps the cause.
+func (s *Session) Close() error {
+	if s.Err() == nil {
+		err := s.db.update(func(tx *Txn) error {
+			if s.live {
+				tx.endSession(s, ErrClosed)
+			}
+			return nil
+		})
+		if err != nil {
+			return wrap("close session", s.ID().String(), err)
+		}
+	}
+	if ended := s.Err(); !errors.Is(ended, ErrClosed) {
+		return wrap("close session", s.ID().String(), ended)
+	}
+	return nil
+}
+
+// checkContext refuses what is a caller's bug.
+func checkContext(ctx context.Context) {
+	if ctx == nil {
+		panic("lockd: nil context")
+	}
+}
+
+// folded is the form in which names of the catalog are compared (S39, N17).
+func folded(name string) string { return strings.ToLower(name) }

@@ -1,0 +1,218 @@
+package lockd
+
+import (
+	"iter"
+	"strings"
+
+	"github.com/lockd/lockd/internal/hub"
+	"github.com/lockd/lockd/store"
+)
+
+// Snapshot is the whole published state at one index. It is immutable: it shows what it showed
+// for as long as it is kept, to any number of goroutines. The zero value is not usable;
+// DB.Snapshot gives one.
+type Snapshot struct{ rows *store.Snapshot }
+
+// Snapshot returns the published state. It cannot fail. In a file it waits for nobody; in memory
+// it may have to bring the order of the keys up to date, which takes time in proportion to what
+// was written since the last snapshot, and stops writers meanwhile.
+func (db *DB) Snapshot() *Snapshot {
+	rows := db.store.Cached()
+	if rows == nil {
+		db.mu.Lock()
+		rows = db.store.Snapshot()
+		db.mu.Unlock()
+	}
+	return &Snapshot{rows}
+}
+
+// Index is the index of the newest transaction that the snapshot shows.
+func (s *Snapshot) Index() uint64 { return s.rows.Index() }
+
+// Get returns the key's entry, and whether there is one.
+func (s *Snapshot) Get(key string) (Entry, bool) {
+	row := s.rows.Keys.Get(key)
+	return entryOf(row), row != nil
+}
+
+// Len is the number of keys.
+func (s *Snapshot) Len() int { return s.rows.Keys.Len() }
+
+// Prefix yields the keys that begin with the prefix, in order, with their entries.
+func (s *Snapshot) Prefix(prefix string) iter.Seq2[string, Entry] {
+	return func(yield func(string, Entry) bool) {
+		for key, row := range s.rows.Keys.Ascend(prefix) {
+			if !strings.HasPrefix(key, prefix) || !yield(key, entryOf(row)) {
+				return
+			}
+		}
+	}
+}
+
+// Keys yields the keys that begin with the prefix, in order, folded at the separator: of those
+// that have it after the prefix, what goes up to its first occurrence there, once (H10). An empty
+// separator folds nothing.
+func (s *Snapshot) Keys(prefix, separator string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		last, any := "", false
+		for key := range s.Prefix(prefix) {
+			folded := fold(key, prefix, separator)
+			if any && folded == last {
+				continue
+			}
+			if !yield(folded) {
+				return
+			}
+			last, any = folded, true
+		}
+	}
+}
+
+// Session describes a session, and reports whether there is one.
+func (s *Snapshot) Session(id SessionID) (SessionInfo, bool) {
+	row := s.rows.Sessions.Get(string(id[:]))
+	if row == nil {
+		return SessionInfo{}, false
+	}
+	return sessionInfo(row), true
+}
+
+// Sessions yields all sessions, in the order of their IDs (S2).
+func (s *Snapshot) Sessions() iter.Seq[SessionInfo] { return values(s.rows.Sessions, "", sessionInfo) }
+
+// Node returns a node by its name, in any case, and whether there is one.
+func (s *Snapshot) Node(name string) (Node, bool) {
+	row := s.rows.Nodes.Get(folded(name))
+	return nodeOf(row), row != nil
+}
+
+// Nodes yields all nodes, in the order of their names.
+func (s *Snapshot) Nodes() iter.Seq[Node] { return values(s.rows.Nodes, "", nodeOf) }
+
+// Service returns a service of a node by its ID, and whether there is one.
+func (s *Snapshot) Service(node, id string) (Service, bool) {
+	row := s.rows.Services.Get(catalogKey(node, id))
+	return serviceOf(row), row != nil
+}
+
+// Services yields the services of a node, or of all nodes if it is empty, in order.
+func (s *Snapshot) Services(node string) iter.Seq[Service] {
+	return values(s.rows.Services, within(node), serviceOf)
+}
+
+// Check returns a check of a node by its ID, and whether there is one.
+func (s *Snapshot) Check(node, id string) (Check, bool) {
+	row := s.rows.Checks.Get(catalogKey(node, id))
+	return checkOf(row), row != nil
+}
+
+// Checks yields the checks of a node, or of all nodes if it is empty, in order.
+func (s *Snapshot) Checks(node string) iter.Seq[Check] {
+	return values(s.rows.Checks, within(node), checkOf)
+}
+
+// Attachment returns an attachment by its name, and whether there is one.
+func (s *Snapshot) Attachment(name string) (Attachment, bool) {
+	row := s.rows.Attachments.Get(name)
+	return attachmentOf(row), row != nil
+}
+
+// Attachments yields the attachments whose names begin with the prefix, in order.
+func (s *Snapshot) Attachments(prefix string) iter.Seq[Attachment] {
+	return values(s.rows.Attachments, prefix, attachmentOf)
+}
+
+// within is the prefix of what belongs to a node.
+func within(node string) string {
+	if node == "" {
+		return ""
+	}
+	return catalogKey(node, "")
+}
+
+func values[T, V any](view store.View[T], prefix string, convert func(*T) V) iter.Seq[V] {
+	return func(yield func(V) bool) {
+		for key, row := range view.Ascend(prefix) {
+			if !strings.HasPrefix(key, prefix) || !yield(convert(row)) {
+				return
+			}
+		}
+	}
+}
+
+// IndexOf returns the index at which the scope changed last. It is what a blocking read compares:
+// it never falls, and rises only if something in the scope changed, or once when an old tombstone
+// is dropped (X13, X14).
+//
+//   - Of a key it is the ModifyIndex (I2), and if there is none, the index of its deletion.
+//   - Of a prefix it is the highest of its keys, which takes time in proportion to their number,
+//     and of what was deleted there (I4, I7).
+//   - Of one session it is the index of its beginning or end, and of all sessions and the catalog
+//     the last change of any.
+func (s *Snapshot) IndexOf(scope Scope) uint64 {
+	at := scope.scope
+	switch {
+	case at.Space == spaceKeys && at.Match == hub.Exact:
+		if row := s.rows.Keys.Get(at.Name); row != nil {
+			return row.ModifyIndex
+		}
+		return s.buried(graveKey, at.Name)
+	case at.Space == spaceKeys:
+		return s.indexOfPrefix(at.Name)
+	case at.Space == spaceSessions && at.Match == hub.Exact:
+		if row := s.rows.Sessions.Get(at.Name); row != nil {
+			return row.CreateIndex
+		}
+		return s.buried(graveSession, at.Name)
+	case at.Space == spaceSessions:
+		return max(store.FirstIndex, s.rows.Mark(markSessions))
+	case at.Space == spaceCatalog:
+		return max(store.FirstIndex, s.rows.Mark(markCatalog))
+	}
+	return store.FirstIndex
+}
+
+func (s *Snapshot) indexOfPrefix(prefix string) uint64 {
+	index := s.buried(graveKey, prefix)
+	for key, row := range s.rows.Keys.Ascend(prefix) {
+		if !strings.HasPrefix(key, prefix) {
+			break
+		}
+		index = max(index, row.ModifyIndex)
+	}
+	for _, kind := range []byte{graveKey, gravePrefix} {
+		from := store.GraveKey(kind, prefix)
+		for key, grave := range s.rows.Graves.Ascend(from) {
+			if !strings.HasPrefix(key, from) {
+				break
+			}
+			index = max(index, grave.Index)
+		}
+	}
+	return index
+}
+
+// buried returns the newest index at which the absent name may have gone: by its own tombstone,
+// by that of a prefix of it, or by one that was dropped.
+func (s *Snapshot) buried(kind byte, name string) uint64 {
+	index := max(store.FirstIndex, s.rows.Mark(store.FloorMark))
+	if grave := s.rows.Buried(kind, name); grave != nil {
+		index = max(index, grave.Index)
+	}
+	if kind == graveSession || !s.anyPrefixBuried() {
+		return index
+	}
+	for n := range len(name) + 1 {
+		if grave := s.rows.Buried(gravePrefix, name[:n]); grave != nil {
+			index = max(index, grave.Index)
+		}
+	}
+	return index
+}
+
+func (s *Snapshot) anyPrefixBuried() bool {
+	for _, grave := range s.rows.Graves.Ascend(store.GraveKey(gravePrefix, "")) {
+		return grave.Kind == gravePrefix
+	}
+	return false
+}

@@ -1,0 +1,72 @@
+package store
+
+// Batch is what one commit writes: the newest version of every row that changed since the batch
+// before. The zero value is not usable; [Store.Take] makes one.
+type Batch struct {
+	store    *Store
+	parts    []part
+	snapshot *Snapshot
+	buffer   []byte
+}
+
+// part is a batch's share of one table.
+type part interface {
+	encode(buffer []byte, rows []rowWrite) ([]byte, []rowWrite)
+	publish()
+	drop()
+}
+
+type tablePart[T any] struct {
+	table *Table[T]
+	rows  []taken[T]
+}
+
+// taken is a row's cell and the version to be written.
+type taken[T any] struct {
+	cell    *cell[T]
+	version *version[T]
+}
+
+// Write commits the batch to the file, in one bbolt transaction with its index. It is called
+// without the store's lock, by one goroutine at a time, once. After an error
+// [Store.FileIndex] tells whether the file has the batch.
+func (b *Batch) Write() error {
+	var rows []rowWrite
+	buffer := b.buffer[:0]
+	for _, p := range b.parts {
+		buffer, rows = p.encode(buffer, rows)
+	}
+	b.store.buffer = buffer
+	return b.store.file.commit(rows, b.snapshot.index)
+}
+
+// Index is the index of the batch's last transaction.
+func (b *Batch) Index() uint64 { return b.snapshot.index }
+
+func (p *tablePart[T]) encode(buffer []byte, rows []rowWrite) ([]byte, []rowWrite) {
+	for _, r := range p.rows {
+		write := rowWrite{table: p.table.number, key: r.cell.key}
+		if !r.version.dead {
+			start := len(buffer)
+			buffer = appendRow(buffer, p.table.number, r.cell.key, p.table.codec, &r.version.row)
+			write.value = buffer[start:len(buffer):len(buffer)]
+		}
+		rows = append(rows, write)
+	}
+	return buffer, rows
+}
+
+func (p *tablePart[T]) publish() {
+	for _, r := range p.rows {
+		r.version.prev.Store(nil)
+		if r.version.dead && r.cell.head.Load() == r.version && !r.cell.behind {
+			p.table.cells.remove(r.cell)
+		}
+	}
+}
+
+func (p *tablePart[T]) drop() {
+	for _, r := range p.rows {
+		p.table.dropCell(r.cell)
+	}
+}

@@ -1,0 +1,397 @@
+package store_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd/store"
+)
+
+var (
+	someID = store.ID{0xde, 0xad, 15: 0xef}
+	allIDs = store.ID(bytes.Repeat([]byte{0xff}, 16))
+)
+
+const (
+	odd     = "\x00\xff ä/" // not UTF-8
+	longest = time.Duration(math.MaxInt64)
+	least   = time.Duration(math.MinInt64)
+)
+
+// keyed is a row and the key that it has in its table.
+type keyed[T any] struct {
+	key string
+	row T
+}
+
+func TestRow_ComesBackAsItWas(t *testing.T) {
+	long := strings.Repeat("x", store.KeyLimit)
+	t.Run("Key", func(t *testing.T) {
+		testRoundTrip(t, store.KeyRows, []keyed[store.Key]{
+			{"", store.Key{}},
+			{"a/b", store.Key{Key: "a/b", Value: []byte("v"), Flags: 1, Session: someID,
+				CreateIndex: 2, ModifyIndex: 3, LockIndex: 4, Fence: 5}},
+			{odd, store.Key{Key: odd, Value: []byte(odd), Flags: math.MaxUint64, Session: allIDs,
+				CreateIndex: math.MaxUint64, ModifyIndex: math.MaxUint64,
+				LockIndex: math.MaxUint64, Fence: math.MaxUint64}},
+			{long, store.Key{Key: long, Value: bytes.Repeat([]byte{7}, 1<<20)}},
+		})
+	})
+	t.Run("Session", func(t *testing.T) {
+		testRoundTrip(t, store.SessionRows, []keyed[store.Session]{
+			{string(make([]byte, 16)), store.Session{}},
+			{string(someID[:]), store.Session{ID: someID, Name: "s", Node: "n",
+				TTL: time.Second, Grace: time.Minute, LockDelay: 15 * time.Second,
+				Behavior: 1, Lifetime: 2, Checks: []string{"b", "a", "", "b"}, CreateIndex: 9}},
+			{string(allIDs[:]), store.Session{ID: allIDs, Name: odd, Node: odd,
+				TTL: longest, Grace: least, LockDelay: -1, Behavior: math.MaxUint8,
+				Lifetime: math.MaxUint8, Checks: []string{""}, CreateIndex: math.MaxUint64}},
+		})
+	})
+	t.Run("Node", func(t *testing.T) {
+		testRoundTrip(t, store.NodeRows, []keyed[store.Node]{
+			{"n", store.Node{}},
+			{"n", store.Node{Name: "N", ID: "id", Address: "::1",
+				Meta:        map[string]string{"b": "2", "a": "1", "": "", odd: odd},
+				CreateIndex: math.MaxUint64, ModifyIndex: 1}},
+		})
+	})
+	t.Run("Service", func(t *testing.T) {
+		testRoundTrip(t, store.ServiceRows, []keyed[store.Service]{
+			{"n/s", store.Service{}},
+			{"n/s", store.Service{Node: "n", ID: "s", Name: "web", Address: odd,
+				Port: math.MaxInt, Tags: []string{"z", "a"}, Meta: map[string]string{"k": "v"},
+				CreateIndex: 1, ModifyIndex: math.MaxUint64}},
+			{"n/s", store.Service{Port: math.MinInt}},
+		})
+	})
+	t.Run("Check", func(t *testing.T) {
+		testRoundTrip(t, store.CheckRows, []keyed[store.Check]{
+			{"n/c", store.Check{}},
+			{"n/c", store.Check{Node: "n", ID: "c", Name: "alive", Notes: odd, Output: long,
+				ServiceID: "s", Status: math.MaxUint8, CreateIndex: 1, ModifyIndex: 2}},
+		})
+	})
+	t.Run("Attachment", func(t *testing.T) {
+		testRoundTrip(t, store.AttachmentRows, []keyed[store.Attachment]{
+			{"", store.Attachment{}},
+			{odd, store.Attachment{Name: odd, Session: someID, Value: []byte{0},
+				CreateIndex: 1, ModifyIndex: math.MaxUint64}},
+		})
+	})
+	t.Run("Delay", func(t *testing.T) {
+		testRoundTrip(t, store.DelayRows, []keyed[store.Delay]{
+			{"k", store.Delay{Key: "k", Until: time.Unix(0, 0).UTC()}},
+			{"k", store.Delay{Key: "k", Until: time.Unix(0, 1).UTC(), Length: longest}},
+			{"k", store.Delay{Key: "k", Until: time.Unix(0, -1).UTC(), Length: least}},
+			{odd, store.Delay{Key: odd, Until: time.Unix(0, math.MaxInt64).UTC()}},
+			{odd, store.Delay{Key: odd, Until: time.Unix(0, math.MinInt64).UTC()}},
+		})
+	})
+	t.Run("Grave", func(t *testing.T) {
+		testRoundTrip(t, store.GraveRows, []keyed[store.Grave]{
+			{"\x00", store.Grave{}},
+			{"\xff" + odd, store.Grave{Kind: 0xff, Name: odd, Index: math.MaxUint64}},
+		})
+	})
+	t.Run("Mark", func(t *testing.T) {
+		testRoundTrip(t, store.MarkRows, []keyed[store.Mark]{
+			{"", store.Mark{}},
+			{"floor", store.Mark{Name: "floor", Index: math.MaxUint64}},
+		})
+	})
+}
+
+func testRoundTrip[T any](t *testing.T, rows store.Rows[T], list []keyed[T]) {
+	t.Helper()
+	for _, want := range list {
+		prefix := []byte("before")
+		value := rows.Append(prefix, want.key, want.row)
+		if !bytes.HasPrefix(value, prefix) {
+			t.Fatalf("Append overwrote what it was to append to: %q", value)
+		}
+		value = value[len(prefix):]
+		got, err := rows.Decode(want.key, value)
+		if err != nil {
+			t.Fatalf("decode %+v: %v", want.row, err)
+		}
+		if !reflect.DeepEqual(got, want.row) {
+			t.Errorf("got  %+v\nwant %+v", got, want.row)
+		}
+	}
+}
+
+// Ensure that what is empty has one form after it was in a file: nil.
+func TestRow_EmptyIsNil(t *testing.T) {
+	key, err := store.KeyRows.Decode("k",
+		store.KeyRows.Append(nil, "k", store.Key{Key: "k", Value: []byte{}}))
+	if err != nil || key.Value != nil {
+		t.Errorf("an empty value came back as %#v, %v", key.Value, err)
+	}
+	service, err := store.ServiceRows.Decode("k", store.ServiceRows.Append(nil, "k",
+		store.Service{Tags: []string{}, Meta: map[string]string{}}))
+	if err != nil || service.Tags != nil || service.Meta != nil {
+		t.Errorf("an empty slice and map came back as %#v, %#v, %v",
+			service.Tags, service.Meta, err)
+	}
+}
+
+// Ensure that a delay's end is an instant: neither its zone nor its monotonic reading is stored.
+func TestRow_DelayIsAnInstant(t *testing.T) {
+	until := time.Date(2030, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600))
+	got, err := store.DelayRows.Decode("k",
+		store.DelayRows.Append(nil, "k", store.Delay{Key: "k", Until: until}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !got.Until.Equal(until) || got.Until.Location() != time.UTC {
+		t.Errorf("got %v, want %v in UTC", got.Until, until)
+	}
+}
+
+// Ensure that the bytes of a row stay what they are in the files that people have.
+func TestRow_BytesArePinned(t *testing.T) {
+	session := string(someID[:])
+	for _, test := range []struct {
+		name string
+		got  []byte
+		want string
+	}{
+		{"Key", store.KeyRows.Append(nil, "k", store.Key{Key: "k", Value: []byte("v"), Flags: 300,
+			Session: someID, CreateIndex: 2, ModifyIndex: 3, LockIndex: 1, Fence: 3}), ""},
+		{"Session", store.SessionRows.Append(nil, session, store.Session{ID: someID, Name: "s",
+			Node: "n", TTL: 1, Grace: -1, LockDelay: 2, Behavior: 1, Lifetime: 2,
+			Checks: []string{"b", "a"}, CreateIndex: 7}), ""},
+		{"Node", store.NodeRows.Append(nil, "n", store.Node{Name: "N", ID: "i", Address: "a",
+			Meta: map[string]string{"b": "2", "a": "1"}, CreateIndex: 1, ModifyIndex: 2}), ""},
+		{"Service", store.ServiceRows.Append(nil, "s", store.Service{Node: "n", ID: "i",
+			Name: "s", Address: "a", Port: 80, Tags: []string{"t"},
+			Meta: map[string]string{"k": "v"}, CreateIndex: 1, ModifyIndex: 2}), ""},
+		{"Check", store.CheckRows.Append(nil, "c", store.Check{Node: "n", ID: "i", Name: "c",
+			Notes: "o", Output: "p", ServiceID: "s", Status: 3, CreateIndex: 1,
+			ModifyIndex: 2}), ""},
+		{"Attachment", store.AttachmentRows.Append(nil, "a", store.Attachment{Name: "a",
+			Session: someID, Value: []byte("v"), CreateIndex: 1, ModifyIndex: 2}), ""},
+		{"Delay", store.DelayRows.Append(nil, "k", store.Delay{Key: "k",
+			Until: time.Unix(1, 5), Length: 15 * time.Second}), ""},
+		{"Grave", store.GraveRows.Append(nil, "\x01k", store.Grave{Kind: 1, Name: "k",
+			Index: 128}), ""},
+		{"Mark", store.MarkRows.Append(nil, "m", store.Mark{Name: "m", Index: 127}), ""},
+		{"header", store.HeaderValue(1, 5), ""},
+	} {
+		if got := hex.EncodeToString(test.got); got != test.want {
+			t.Errorf("%s is\n%s, want\n%s", test.name, got, test.want)
+		}
+	}
+}
+
+// sample is a row with something in every part.
+var sample = keyed[store.Service]{"n/s", store.Service{
+	Node: "n", ID: "s", Name: "web", Port: -1, Tags: []string{"t", ""},
+	Meta: map[string]string{"a": "1", "b": ""}, CreateIndex: 300, ModifyIndex: 1 << 40,
+}}
+
+func TestRow_EveryFlippedBitIsFound(t *testing.T) {
+	value := store.ServiceRows.Append(nil, sample.key, sample.row)
+	for bit := range 8 * len(value) {
+		damaged := bytes.Clone(value)
+		damaged[bit/8] ^= 1 << (bit % 8)
+		_, err := store.ServiceRows.Decode(sample.key, damaged)
+		if !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("bit %d flipped: got %v, want ErrCorrupt", bit, err)
+		}
+	}
+}
+
+func TestRow_EveryOtherLengthIsRefused(t *testing.T) {
+	value := store.ServiceRows.Append(nil, sample.key, sample.row)
+	for length := range value {
+		_, err := store.ServiceRows.Decode(sample.key, value[:length])
+		if !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("cut to %d bytes: got %v, want ErrCorrupt", length, err)
+		}
+	}
+	if _, err := store.ServiceRows.Decode(sample.key, append(value, 0)); err == nil {
+		t.Error("a row with one byte more was accepted")
+	}
+}
+
+func TestRow_BelongsToItsPlace(t *testing.T) {
+	value := store.MarkRows.Append(nil, "mark", store.Mark{Name: "mark", Index: 7})
+	for _, key := range []string{"", "mar", "marks", "nark", "\x00mark", "kram"} {
+		_, err := store.MarkRows.Decode(key, value)
+		if !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("moved to key %q: got %v, want ErrCorrupt", key, err)
+		}
+	}
+	for table := range store.MarkRows.Table {
+		_, err := store.MarkRows.In(table).Decode("mark", value)
+		if !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("moved to table %d: got %v, want ErrCorrupt", table, err)
+		}
+	}
+}
+
+func TestRow_ErrorNamesTableAndKey(t *testing.T) {
+	_, err := store.NodeRows.Decode("some-node", nil)
+	want := `file is damaged: row "some-node" of nodes: it ends too early`
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
+
+// Ensure that a payload is accepted in one form only, even where its checksum fits.
+func TestRow_OneFormOnly(t *testing.T) {
+	session := string(someID[:])
+	for _, test := range []struct {
+		name    string
+		decode  func(payload string) error
+		payload string
+		want    string
+	}{
+		{"OK", seals(store.MarkRows, "m"), "\x80\x01", ""},
+		{"Nothing", seals(store.MarkRows, "m"), "", "ends too early"},
+		{"Trailing", seals(store.MarkRows, "m"), "\x01\x00", "after its end"},
+		{"NumberCut", seals(store.MarkRows, "m"), "\x80", "ends too early"},
+		{"NumberPadded", seals(store.MarkRows, "m"), "\x81\x00", "longer than it need be"},
+		{"NumberTooLarge", seals(store.MarkRows, "m"), strings.Repeat("\xff", 9) + "\x02",
+			"too large"},
+		{"StringCut", seals(store.NodeRows, "n"), "\x05abc", "ends too early"},
+		{"StringHuge", seals(store.NodeRows, "n"), strings.Repeat("\xff", 9) + "\x01",
+			"ends too early"},
+		{"MapOK", seals(store.NodeRows, "n"), "\x00\x00\x00\x02\x01a\x00\x01b\x00\x01\x01", ""},
+		{"MapUnsorted", seals(store.NodeRows, "n"),
+			"\x00\x00\x00\x02\x01b\x00\x01a\x00\x01\x01", "out of order"},
+		{"MapTwice", seals(store.NodeRows, "n"),
+			"\x00\x00\x00\x02\x01a\x00\x01a\x00\x01\x01", "out of order"},
+		{"MapTwiceEmpty", seals(store.NodeRows, "n"),
+			"\x00\x00\x00\x02\x00\x00\x00\x00\x01\x01", "out of order"},
+		{"MapHuge", seals(store.NodeRows, "n"), "\x00\x00\x00\xff\xff\xff\xff\x0f",
+			"ends too early"},
+		{"ListHuge", seals(store.ServiceRows, "s"), "\x00\x00\x00\x00\x00\xff\xff\xff\xff\x0f",
+			"ends too early"},
+		{"IDUnknown", seals(store.AttachmentRows, "a"), "\x02\x00\x01\x01", "session ID"},
+		{"IDZero", seals(store.AttachmentRows, "a"),
+			"\x01" + strings.Repeat("\x00", 16) + "\x00\x01\x01", "session ID"},
+		{"IDCut", seals(store.AttachmentRows, "a"), "\x01\x01\x01", "ends too early"},
+		{"SessionKey", seals(store.SessionRows, session[1:]),
+			strings.Repeat("\x00", 9), "key has the wrong length"},
+		{"GraveKey", seals(store.GraveRows, ""), "\x01", "key has the wrong length"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := test.decode(test.payload)
+			switch {
+			case test.want == "" && err != nil:
+				t.Errorf("got %v, want no error", err)
+			case test.want == "":
+			case !errors.Is(err, store.ErrCorrupt), !strings.Contains(err.Error(), test.want):
+				t.Errorf("got %v, want an ErrCorrupt with %q", err, test.want)
+			}
+		})
+	}
+}
+
+// seals returns a function that decodes a payload under a checksum that fits.
+func seals[T any](rows store.Rows[T], key string) func(payload string) error {
+	return func(payload string) error {
+		_, err := rows.Decode(key, rows.Seal(key, []byte(payload)))
+		return err
+	}
+}
+
+func TestRow_SharesNoMemoryWithItsBytes(t *testing.T) {
+	value := store.ServiceRows.Append(nil, sample.key, sample.row)
+	row, err := store.ServiceRows.Decode(sample.key, value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyValue := store.KeyRows.Append(nil, "k", store.Key{Key: "k", Value: []byte("value")})
+	key, err := store.KeyRows.Decode("k", keyValue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(value)
+	clear(keyValue)
+	if !reflect.DeepEqual(row, sample.row) {
+		t.Errorf("the row changed with the bytes that it was read from: %+v", row)
+	}
+	if string(key.Value) != "value" {
+		t.Errorf("the value changed with the bytes that it was read from: %q", key.Value)
+	}
+}
+
+func FuzzRow(f *testing.F) {
+	f.Add(store.ServiceRows.Table, sample.key,
+		store.ServiceRows.Append(nil, sample.key, sample.row))
+	f.Add(store.SessionRows.Table, string(someID[:]),
+		store.SessionRows.Append(nil, string(someID[:]), store.Session{Checks: []string{"c"}}))
+	f.Fuzz(func(t *testing.T, table byte, key string, payload []byte) {
+		switch table {
+		case store.KeyRows.Table:
+			fuzzRow(t, store.KeyRows, key, payload)
+		case store.SessionRows.Table:
+			fuzzRow(t, store.SessionRows, key, payload)
+		case store.NodeRows.Table:
+			fuzzRow(t, store.NodeRows, key, payload)
+		case store.ServiceRows.Table:
+			fuzzRow(t, store.ServiceRows, key, payload)
+		case store.CheckRows.Table:
+			fuzzRow(t, store.CheckRows, key, payload)
+		case store.AttachmentRows.Table:
+			fuzzRow(t, store.AttachmentRows, key, payload)
+		case store.DelayRows.Table:
+			fuzzRow(t, store.DelayRows, key, payload)
+		case store.GraveRows.Table:
+			fuzzRow(t, store.GraveRows, key, payload)
+		case store.MarkRows.Table:
+			fuzzRow(t, store.MarkRows, key, payload)
+		}
+	})
+}
+
+// fuzzRow checks that whatever decodes is what its row encodes to: the bytes as they are, and
+// under a checksum that fits.
+func fuzzRow[T any](t *testing.T, rows store.Rows[T], key string, payload []byte) {
+	for _, value := range [][]byte{payload, rows.Seal(key, payload)} {
+		row, err := rows.Decode(key, value)
+		if err != nil {
+			if !errors.Is(err, store.ErrCorrupt) {
+				t.Errorf("got %v, want an ErrCorrupt", err)
+			}
+			continue
+		}
+		if again := rows.Append(nil, key, row); !bytes.Equal(again, value) {
+			t.Errorf("%x decodes to %+v, which encodes to %x", value, row, again)
+		}
+	}
+}
+
+func BenchmarkRow(b *testing.B) {
+	for _, size := range []int{16, 1024} {
+		row := store.Key{Key: "service/web/leader", Value: make([]byte, size), Session: someID,
+			CreateIndex: 1 << 20, ModifyIndex: 1 << 20, LockIndex: 3, Fence: 1 << 20}
+		value := store.KeyRows.Append(nil, row.Key, row)
+		b.Run(fmt.Sprintf("Append/%d", size), func(b *testing.B) {
+			b.ReportAllocs()
+			var buf []byte
+			for b.Loop() {
+				buf = store.KeyRows.Append(buf[:0], row.Key, row)
+			}
+		})
+		b.Run(fmt.Sprintf("Decode/%d", size), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := store.KeyRows.Decode(row.Key, value); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

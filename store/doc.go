@@ -1,0 +1,29 @@
+// Package store keeps lockd's rows: ordered, versioned tables in memory over a bbolt file.
+//
+// It makes no promise of compatibility: it is the library's own, exported only so that the
+// packages of one module can share it.
+//
+// # Model
+//
+// A [Store] has a fixed set of tables. There is one writer: every method that writes, and every
+// method that reads what is not published yet, is called under one lock, the caller's. Anybody may
+// read what is published, at any time, without a lock: a row by [Table.Get], the whole by
+// [Store.Snapshot].
+//
+// A write belongs to a transaction, which has one index ([Store.Next]). [Store.Undo] takes the
+// whole of it back; [Store.Seal] keeps it, and from then on it waits to be published. In memory
+// [Store.Publish] does that at once. In a file, [Store.Take] closes the open batch, [Batch.Write]
+// commits it in one bbolt transaction with no lock held while the next batch fills, and then
+// [Store.Publish] shows it to readers, or [Store.Drop] takes it back together with the batch that
+// was filled meanwhile, which was decided on it.
+//
+// # Versions
+//
+// A row is a cell in a hash; the cell points to the newest version, and a version to the newest
+// one before it that may still be needed: at most one that is published, one being committed and
+// one in the open batch. A reader loads the published index, and walks from the newest version to
+// the first that is not above it. The ordered tree is behind the cells: it catches up when
+// somebody needs the order. A snapshot is a clone of the trees.
+//
+// The package knows no clock, no rule about sessions or locks, and no waiting.
+package store

@@ -1,0 +1,19 @@
+package store
+
+import "errors"
+
+// What [Store.Open] returns when it refuses a file. The file is left as it is, byte for byte.
+var (
+	// ErrInUse is returned when somebody else, in this process or another, has the file open, and
+	// did not close it within Options.Timeout.
+	ErrInUse = errors.New("file is in use")
+
+	// ErrCorrupt is returned when the file is damaged: it is empty or cut off, its pages do not
+	// fit together, or a row is not what was written. It is also what a commit returns that found
+	// such damage.
+	ErrCorrupt = errors.New("file is damaged")
+
+	// ErrFormat is returned when the file is sound as far as one can tell, but was not written by
+	// this package, or by a newer version of it.
+	ErrFormat = errors.New("file has an unknown format")
+)

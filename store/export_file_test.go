@@ -1,0 +1,91 @@
+package store
+
+import (
+	"encoding/binary"
+	"io/fs"
+	"time"
+)
+
+// Rows is the codec of one table's rows.
+type Rows[T any] struct {
+	Table byte
+	codec codec[T]
+}
+
+var (
+	KeyRows        = Rows[Key]{tableKeys, keyCodec}
+	SessionRows    = Rows[Session]{tableSessions, sessionCodec}
+	NodeRows       = Rows[Node]{tableNodes, nodeCodec}
+	ServiceRows    = Rows[Service]{tableServices, serviceCodec}
+	CheckRows      = Rows[Check]{tableChecks, checkCodec}
+	AttachmentRows = Rows[Attachment]{tableAttachments, attachmentCodec}
+	DelayRows      = Rows[Delay]{tableDelays, delayCodec}
+	GraveRows      = Rows[Grave]{tableGraves, graveCodec}
+	MarkRows       = Rows[Mark]{tableMarks, markCodec}
+)
+
+func (r Rows[T]) Append(buf []byte, key string, row T) []byte {
+	return appendRow(buf, r.Table, key, r.codec, &row)
+}
+
+func (r Rows[T]) Decode(key string, value []byte) (T, error) {
+	return decodeRow(r.Table, key, r.codec, value)
+}
+
+// Seal returns the payload with the checksum that makes it the value of the key.
+func (r Rows[T]) Seal(key string, payload []byte) []byte {
+	value := append([]byte(nil), payload...)
+	return binary.BigEndian.AppendUint32(value, checksum(r.Table, key, payload))
+}
+
+// In returns the same codec for another table.
+func (r Rows[T]) In(table byte) Rows[T] { return Rows[T]{table, r.codec} }
+
+// The header's place in the file.
+const (
+	HeaderBucket = headerBucket
+	HeaderKey    = headerKey
+)
+
+// HeaderValue is the header of a file of any version of the format.
+func HeaderValue(version, index uint64) []byte {
+	return appendRow(nil, headerTable, headerKey, headerCodec, &header{version, index})
+}
+
+// TableName is the name of the table's bucket.
+func TableName(table byte) string { return tableName(table) }
+
+type File = file
+
+// FileOptions is fileOptions with names that a test can use.
+type FileOptions struct {
+	Timeout time.Duration
+	Mode    fs.FileMode
+	Sync    SyncPolicy
+	Hooks   Hooks
+}
+
+func (o FileOptions) options() fileOptions {
+	return fileOptions{timeout: o.Timeout, mode: o.Mode, sync: o.Sync, hooks: o.Hooks}
+}
+
+func OpenFile(path string, o FileOptions) (*File, error) { return openFile(path, o.options()) }
+
+func CreateInPlace(path string, o FileOptions) error { return createInPlace(path, o.options()) }
+
+type RowWrite = rowWrite
+
+// Write is a change of a row; a nil value deletes it.
+func Write(table byte, key string, value []byte) RowWrite { return RowWrite{table, key, value} }
+
+func (f *file) Load(visit func(table byte, key string, value []byte) error) (uint64, error) {
+	return f.load(visit)
+}
+
+func (f *file) Commit(index uint64, rows ...RowWrite) error { return f.commit(rows, index) }
+
+func (f *file) Index() (uint64, error) { return f.index() }
+
+func (f *file) Close() error { return f.close() }
+
+func (f *file) CheckPath(path string) error { return f.checkPath(path) }

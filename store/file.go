@@ -1,0 +1,302 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+
+	"go.etcd.io/bbolt"
+)
+
+// The tables, by the number that is in the checksum of each of their rows. A number is never
+// given to another table.
+const (
+	tableKeys byte = iota
+	tableSessions
+	tableNodes
+	tableServices
+	tableChecks
+	tableAttachments
+	tableDelays
+	tableGraves
+	tableMarks
+	tableCount
+)
+
+// tableName is the name of the table's bucket.
+func tableName(table byte) string {
+	switch table {
+	case tableKeys:
+		return "keys"
+	case tableSessions:
+		return "sessions"
+	case tableNodes:
+		return "nodes"
+	case tableServices:
+		return "services"
+	case tableChecks:
+		return "checks"
+	case tableAttachments:
+		return "attachments"
+	case tableDelays:
+		return "delays"
+	case tableGraves:
+		return "graves"
+	case tableMarks:
+		return "marks"
+	case headerTable:
+		return headerBucket
+	}
+	panic(fmt.Sprintf("store: bug: no table has the number %d", table))
+}
+
+// SyncPolicy says when a commit is on disk. The zero value is the safe one, SyncAlways.
+type SyncPolicy uint8
+
+const (
+	// SyncAlways has every commit on disk before it returns.
+	SyncAlways SyncPolicy = iota
+
+	// SyncNever leaves it to the operating system when to write. A crash of the process loses
+	// nothing; a power cut may cost the whole file, not only its last commits.
+	SyncNever
+)
+
+// Hooks are for tests that hold or break a commit. A nil function does nothing, and so does the
+// zero value. They are called on the goroutine that commits.
+type Hooks struct {
+	// BeforeCommit is called before anything is written. Its error fails the commit.
+	BeforeCommit func() error
+
+	// AfterCommit is called when the commit is in the file. Its error makes it fail nevertheless,
+	// as when a disk reports a write as failed that it has done.
+	AfterCommit func() error
+}
+
+// file is rows in a bbolt file, which it has open and locked. One goroutine at a time may use it.
+//
+// bbolt panics where it finds damage, and a page that the disk cannot read is a fault of the
+// memory that it is mapped to. So whatever makes bbolt look at pages is called by guard.
+type file struct {
+	db     *bbolt.DB
+	handle *os.File // bbolt's own
+	hooks  Hooks
+	broken error // not nil: a panic of bbolt's, after which it may be inconsistent or locked
+}
+
+// rowWrite is one change of a commit.
+type rowWrite struct {
+	table byte
+	key   string
+	value []byte // what appendRow made; nil deletes the row, if there is one
+}
+
+// visitor is called with a row. The value is valid until it returns, and not to be changed.
+type visitor func(table byte, key string, value []byte) error
+
+// load calls visit for every row, table by table and each in the order of its keys, and returns
+// the last index that the file has. It ends with the first error of visit's, or with [ErrCorrupt].
+func (f *file) load(visit visitor) (index uint64, err error) {
+	err = f.view(func(tx *bbolt.Tx) error {
+		for table := range tableCount {
+			if err := loadTable(tx, table, visit); err != nil {
+				return err
+			}
+		}
+		return guard(func() (err error) {
+			index, err = readHeader(tx)
+			return err
+		})
+	})
+	return index, err
+}
+
+func loadTable(tx *bbolt.Tx, table byte, visit visitor) error {
+	var s scan
+	if err := guard(func() error { return s.start(tx, table) }); err != nil {
+		return err
+	}
+	for step := s.first; ; step = s.next {
+		// Only the step is guarded: a panic of visit's is a bug, not damage.
+		if err := guard(step); err != nil || s.done {
+			return err
+		}
+		if err := visit(table, s.key, s.value); err != nil {
+			return err
+		}
+	}
+}
+
+// index returns the last index that the file has: after a commit that failed, whether it is in
+// the file nevertheless.
+func (f *file) index() (index uint64, err error) {
+	err = f.view(func(tx *bbolt.Tx) error {
+		return guard(func() (err error) {
+			index, err = readHeader(tx)
+			return err
+		})
+	})
+	return index, err
+}
+
+// commit writes the rows, and index as the last one of the file, in one transaction of bbolt's.
+// It returns when that is as durable as the file's SyncPolicy says. After an error the file has
+// all of it or nothing: see [file.index].
+func (f *file) commit(rows []rowWrite, index uint64) error {
+	if err := f.tryCommit(rows, index); err != nil {
+		return fmt.Errorf("commit index %d: %w", index, err)
+	}
+	return nil
+}
+
+func (f *file) tryCommit(rows []rowWrite, index uint64) error {
+	if f.hooks.BeforeCommit != nil {
+		if err := f.hooks.BeforeCommit(); err != nil {
+			return err
+		}
+	}
+	if err := f.attempt(func() error { return write(f.db, rows, index) }); err != nil {
+		return err
+	}
+	if f.hooks.AfterCommit != nil {
+		return f.hooks.AfterCommit()
+	}
+	return nil
+}
+
+func write(db *bbolt.DB, rows []rowWrite, index uint64) error {
+	tx, err := db.Begin(true)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // after Commit, which ends the transaction also if it fails, it does nothing
+	var buckets [tableCount]*bbolt.Bucket
+	for _, row := range rows {
+		bucket := buckets[row.table]
+		if bucket == nil {
+			if bucket, err = tableBucket(tx, row.table); err != nil {
+				return err
+			}
+			buckets[row.table] = bucket
+		}
+		key := []byte(row.key)
+		if row.value == nil {
+			err = bucket.Delete(key)
+		} else {
+			err = bucket.Put(key, row.value)
+		}
+		if err != nil {
+			return fmt.Errorf("write row %.100q of %s: %w", row.key, tableName(row.table), err)
+		}
+	}
+	if err := writeHeader(tx, index); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// close gives the file up. Only the first call does anything.
+func (f *file) close() error {
+	if f.broken != nil {
+		// bbolt's Close may wait for ever for a lock that the panic left. The handle alone frees the
+		// file; what stays behind is the mapped memory.
+		return f.handle.Close()
+	}
+	return f.db.Close()
+}
+
+// view calls fn with a transaction that sees the last commit.
+func (f *file) view(fn func(tx *bbolt.Tx) error) error {
+	var tx *bbolt.Tx
+	err := f.attempt(func() (err error) {
+		tx, err = f.db.Begin(false)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // it has nothing to roll back
+	return fn(tx)
+}
+
+// attempt calls fn, which begins or commits a transaction, unless bbolt panicked in doing so
+// before.
+func (f *file) attempt(fn func() error) error {
+	if f.broken != nil {
+		return f.broken
+	}
+	err := guard(fn)
+	if errors.Is(err, errPanic) {
+		f.broken = err
+	}
+	return err
+}
+
+// errPanic is what guard makes of a panic.
+var errPanic = fmt.Errorf("%w: bbolt cannot read it", ErrCorrupt)
+
+// guard calls fn and makes an error of a panic of bbolt's or a fault of the mapped file's.
+func guard(fn func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("%w: %v", errPanic, reason)
+		}
+	}()
+	return fn()
+}
+
+func tableBucket(tx *bbolt.Tx, table byte) (*bbolt.Bucket, error) {
+	bucket := tx.Bucket([]byte(tableName(table)))
+	if bucket == nil {
+		return nil, fmt.Errorf("%w: its table of %s is missing", ErrCorrupt, tableName(table))
+	}
+	return bucket, nil
+}
+
+// scan walks a table. It copies what it finds, so that nobody else touches the mapped memory.
+type scan struct {
+	table  byte
+	cursor *bbolt.Cursor
+	key    string
+	value  []byte // the same memory for every row
+	done   bool
+}
+
+func (s *scan) start(tx *bbolt.Tx, table byte) error {
+	bucket, err := tableBucket(tx, table)
+	if err != nil {
+		return err
+	}
+	s.table, s.cursor = table, bucket.Cursor()
+	return nil
+}
+
+func (s *scan) first() error {
+	key, value := s.cursor.First()
+	return s.take(key, value)
+}
+
+func (s *scan) next() error {
+	last := s.key
+	key, value := s.cursor.Next()
+	if err := s.take(key, value); err != nil || s.done {
+		return err
+	}
+	if s.key <= last {
+		return fmt.Errorf("%w: row %.100q of %s is not in its place",
+			ErrCorrupt, s.key, tableName(s.table))
+	}
+	return nil
+}
+
+func (s *scan) take(key, value []byte) error {
+	s.done = key == nil
+	s.key = string(key)
+	s.value = append(s.value[:0], value...)
+	if !s.done && value == nil {
+		return fmt.Errorf("%w: %.100q of %s is not a row", ErrCorrupt, key, tableName(s.table))
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+package store
+
+import (
+	"cmp"
+
+	"github.com/google/btree"
+)
+
+// GraveLimit is how many tombstones are kept at least. Of the older ones only the highest index
+// stays, under the mark [FloorMark].
+const GraveLimit = 10_000
+
+// graveSurplus is how many more there may be before they are dropped together: each time that
+// happens, the floor rises, and with it the index of everything that is absent.
+const graveSurplus = 500
+
+// FloorMark names the mark that holds the highest index of the tombstones that were dropped.
+const FloorMark = "floor"
+
+// graves is the table of tombstones, with the order in which they were dug.
+type graves struct {
+	store *Store
+	table Table[Grave]
+	byAge *btree.BTreeG[Grave]
+}
+
+func (g *graves) init(s *Store) {
+	g.store = s
+	g.table.init(s, tableGraves, graveCodec)
+	g.byAge = btree.NewG(treeDegree, func(a, b Grave) bool {
+		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.Kind, b.Kind),
+			cmp.Compare(a.Name, b.Name)) < 0
+	})
+	g.table.OnMove(func(old, new *Grave) {
+		if old != nil {
+			g.byAge.Delete(*old)
+		}
+		if new != nil {
+			g.byAge.ReplaceOrInsert(*new)
+		}
+	})
+}
+
+// GraveKey is the key of a tombstone's row.
+func GraveKey(kind byte, name string) string { return string([]byte{kind}) + name }
+
+// Bury writes the tombstone of what the running transaction deletes. The oldest beyond
+// [GraveLimit] are dropped from time to time.
+func (s *Store) Bury(kind byte, name string) {
+	g := &s.graves
+	g.table.Put(GraveKey(kind, name), Grave{Kind: kind, Name: name, Index: s.Next()})
+	if g.table.Len() <= GraveLimit+graveSurplus {
+		return
+	}
+	for g.table.Len() > GraveLimit {
+		oldest, _ := g.byAge.Min()
+		g.table.Delete(GraveKey(oldest.Kind, oldest.Name))
+		s.Marks.Put(FloorMark, Mark{Name: FloorMark, Index: oldest.Index})
+	}
+}
+
+// Buried returns the tombstone of the name, or nil.
+func (s *Snapshot) Buried(kind byte, name string) *Grave {
+	return s.Graves.Get(GraveKey(kind, name))
+}

@@ -1,0 +1,141 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"os"
+)
+
+// bbolt maps the file into memory and believes its two meta pages: what they say of a page that
+// the file does not have would end the process with a signal. inspect reads them first.
+//
+// A commit of bbolt's writes one of the two, in turn, and only when all that it speaks of is in
+// the file. So at any time, after any crash, one of them is whole and true.
+
+// What the format of bbolt's says, which its version 2 fixes.
+const (
+	boltMagic    = 0xED0CDAED
+	boltVersion  = 2
+	pageHeader   = 16         // bytes before the meta page's content
+	metaSize     = 64         // bytes of it, the last 8 of them a checksum of the others
+	noFreelist   = ^uint64(0) // in the place of the free list's page: it is not in the file
+	leastPage    = 1 << 10    // bytes of a page that bbolt looks for
+	greatestPage = 1 << 24
+)
+
+// metaPage is what bbolt starts from. The zero value is a page that is not there.
+type metaPage struct {
+	magic     uint32
+	version   uint32
+	pageSize  uint32
+	root      uint64 // page of the root bucket
+	freelist  uint64 // page of the free list
+	highWater uint64 // pages in use are below it
+	commit    uint64 // counts bbolt's transactions
+	whole     bool   // the checksum fits, and all else that bbolt looks at
+}
+
+// inspect returns [ErrCorrupt] or [ErrFormat] if bbolt must not be given the file. Without the
+// file's lock such an error may be due to a commit that is going on.
+func inspect(f *os.File) error {
+	meta, err := newestMeta(f)
+	if err != nil {
+		return err
+	}
+	// The length is read last: it only grows, and before a page that needs it is written.
+	info, err := f.Stat()
+	if err != nil {
+		return cause(err)
+	}
+	need := meta.highWater * uint64(meta.pageSize)
+	switch pages := uint64(info.Size()) / uint64(meta.pageSize); {
+	case meta.highWater > pages:
+		return fmt.Errorf("%w: it is cut off: it has %d bytes, and needs %d",
+			ErrCorrupt, info.Size(), need)
+	case meta.freelist == noFreelist:
+		return fmt.Errorf("%w: it was written without its list of free pages, "+
+			"by another program", ErrFormat)
+	case meta.root >= meta.highWater, meta.freelist >= meta.highWater:
+		return fmt.Errorf("%w: its meta page names pages %d and %d of %d",
+			ErrCorrupt, meta.root, meta.freelist, meta.highWater)
+	}
+	return nil
+}
+
+// newestMeta returns the meta page that bbolt will use.
+func newestMeta(f *os.File) (metaPage, error) {
+	first, err := readMeta(f, 0)
+	if err != nil {
+		return metaPage{}, err
+	}
+	// The second page is where the first one says, or must be looked for.
+	least, greatest := uint32(leastPage), uint32(greatestPage)
+	if first.whole {
+		least, greatest = first.pageSize, first.pageSize
+	}
+	var second metaPage
+	for size := least; size <= greatest && !second.whole; size *= 2 {
+		found, err := readMeta(f, int64(size))
+		if err != nil {
+			return metaPage{}, err
+		}
+		if found.magic == boltMagic && found.pageSize == size {
+			second = found
+		}
+	}
+	switch {
+	case second.whole && (!first.whole || second.commit > first.commit):
+		return second, nil
+	case first.whole:
+		return first, nil
+	}
+	return metaPage{}, explain(f, first, second)
+}
+
+// explain says why there is no whole meta page.
+func explain(f *os.File, first, second metaPage) error {
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return cause(err)
+	case info.Size() == 0:
+		return fmt.Errorf("%w: it is empty", ErrCorrupt)
+	case first.magic != boltMagic && second.magic != boltMagic:
+		return fmt.Errorf("%w: it is not a bbolt file", ErrFormat)
+	case first.magic == boltMagic && first.version != boltVersion:
+		return fmt.Errorf("%w: it is of version %d of bbolt's format", ErrFormat, first.version)
+	}
+	return fmt.Errorf("%w: neither of its two meta pages is whole", ErrCorrupt)
+}
+
+// readMeta reads the meta page at the offset. One that is beyond the end is the zero value.
+func readMeta(f *os.File, offset int64) (metaPage, error) {
+	var buf [metaSize]byte
+	n, err := f.ReadAt(buf[:], offset+pageHeader)
+	if n < len(buf) {
+		if errors.Is(err, io.EOF) {
+			return metaPage{}, nil
+		}
+		return metaPage{}, cause(err)
+	}
+	order := binary.NativeEndian // bbolt's files are as the machine is
+	meta := metaPage{
+		magic:     order.Uint32(buf[0:]),
+		version:   order.Uint32(buf[4:]),
+		pageSize:  order.Uint32(buf[8:]),
+		root:      order.Uint64(buf[16:]),
+		freelist:  order.Uint64(buf[32:]),
+		highWater: order.Uint64(buf[40:]),
+		commit:    order.Uint64(buf[48:]),
+	}
+	sum := fnv.New64a()
+	sum.Write(buf[:metaSize-8])
+	meta.whole = meta.magic == boltMagic && meta.version == boltVersion &&
+		meta.pageSize >= leastPage && meta.pageSize <= greatestPage &&
+		meta.pageSize&(meta.pageSize-1) == 0 &&
+		order.Uint64(buf[metaSize-8:]) == sum.Sum64()
+	return meta, nil
+}

@@ -1,0 +1,203 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+)
+
+// fileOptions says how a file is opened.
+type fileOptions struct {
+	timeout time.Duration // how long to wait for the file's lock; zero or less: one attempt
+	mode    fs.FileMode   // of a file that is created, before the umask; zero: 0600
+	sync    SyncPolicy
+	hooks   Hooks
+}
+
+// bolt returns bbolt's options, for a wait of at most the given time.
+func (o *fileOptions) bolt(wait time.Duration) *bbolt.Options {
+	return &bbolt.Options{
+		Timeout: max(wait, 1), // bbolt takes zero for ever
+		// A map finds free pages fast in a file that was once large. The list of them stays in the
+		// file: without it bbolt scans all pages at every open and failed commit, on a goroutine
+		// whose panic nobody can recover.
+		FreelistType: bbolt.FreelistMapType,
+		NoSync:       o.sync == SyncNever,
+		NoStatistics: true,
+	}
+}
+
+// permissions returns the mode of a new file.
+func (o *fileOptions) permissions() fs.FileMode {
+	if o.mode == 0 {
+		return 0o600
+	}
+	return o.mode
+}
+
+// openFile opens the file at the path and locks it against every other open, of this process and
+// of others. If there is none, it creates one whose last index is [FirstIndex]: whatever happens,
+// the path never has half a file, and of several who create it at once one does.
+//
+// It waits for the lock up to the timeout; then it returns [ErrInUse]. It returns [ErrCorrupt]
+// or [ErrFormat] for something that it cannot use. It does not write to a file that exists.
+func openFile(path string, o fileOptions) (*file, error) {
+	f, err := openOrCreate(path, o)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	return f, nil
+}
+
+func openOrCreate(path string, o fileOptions) (*file, error) {
+	start := time.Now() // of a wait for another process, which knows no clock but the real one
+	for {
+		if err := prepare(path, o); err != nil {
+			return nil, err
+		}
+		f, err := openExisting(path, o, o.timeout-time.Since(start))
+		switch {
+		case err == nil:
+			return f, nil
+		case errors.Is(err, berrors.ErrTimeout):
+			return nil, fmt.Errorf("%w: it was not closed within %v; close it where it is open, "+
+				"in this process or another, or allow more time", ErrInUse, max(o.timeout, 0))
+		case !errors.Is(err, errChanging) || time.Since(start) >= o.timeout:
+			return nil, err
+		}
+	}
+}
+
+// errChanging is returned if somebody creates, removes or replaces the file at this moment. It
+// may be tried again.
+var errChanging = fmt.Errorf("%w: it is being replaced", ErrInUse)
+
+// prepare creates the file if there is nothing at the path, and refuses what is not a file.
+func prepare(path string, o fileOptions) error {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.Mode().IsRegular():
+		return nil
+	case err == nil: // to open a pipe would wait for its other end
+		return fmt.Errorf("%w: it is not a regular file, its mode is %v", ErrFormat, info.Mode())
+	case !errors.Is(err, fs.ErrNotExist):
+		return cause(err)
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return fmt.Errorf("follow the symbolic link: %w", fs.ErrNotExist)
+	}
+	return create(path, o)
+}
+
+// openExisting opens the file that is at the path. It returns bbolt's ErrTimeout if it does not
+// get the lock.
+func openExisting(path string, o fileOptions, wait time.Duration) (*file, error) {
+	var handle *os.File
+	var suspicion error
+	options := o.bolt(wait)
+	options.OpenFile = func(name string, flag int, mode fs.FileMode) (*os.File, error) {
+		// Without O_CREATE: bbolt would make a file in place of one that has gone meanwhile.
+		handle, suspicion = openSound(name, flag&^os.O_CREATE, mode)
+		return handle, suspicion
+	}
+	db, err := openBolt(path, options)
+	switch {
+	case suspicion != nil:
+		return nil, confirm(path, wait, suspicion)
+	case err != nil:
+		_ = handle.Close() // bbolt has done so, unless it panicked
+		return nil, err
+	}
+	f := &file{db: db, handle: handle, hooks: o.hooks}
+	if err := f.checkPath(path); err != nil {
+		return nil, errors.Join(err, f.close())
+	}
+	if _, err := f.index(); err != nil {
+		return nil, errors.Join(err, f.close())
+	}
+	return f, nil
+}
+
+// checkPath returns errChanging if the path names another file than the one that is locked:
+// whoever opens the path from now on would not find the lock.
+func (f *file) checkPath(path string) error {
+	locked, err := f.handle.Stat()
+	if err != nil {
+		return cause(err)
+	}
+	named, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return errChanging
+	case err != nil:
+		return cause(err)
+	case !os.SameFile(locked, named):
+		return errChanging
+	}
+	return nil
+}
+
+// openSound opens the file if bbolt can be trusted with it.
+func openSound(path string, flag int, mode fs.FileMode) (*os.File, error) {
+	f, err := os.OpenFile(path, flag, mode)
+	if err != nil {
+		return nil, cause(err)
+	}
+	if err := inspect(f); err != nil {
+		_ = f.Close() // nothing was written
+		return nil, err
+	}
+	return f, nil
+}
+
+// confirm returns the error for a file that openSound refused.
+//
+// openSound looks at the file before bbolt has locked it; it has to, because bbolt maps it as soon
+// as it has. So somebody may be writing to it, and what looks like damage be a page half written,
+// or a file half made. Therefore a file is condemned only for what it is after the lock was had:
+// the shared one of a read-only open, which writes nothing, and reads no page but the two that it
+// has seen to be there. The other way round is no such doubt: a file that was sound before the
+// lock is sound after it, since who writes to it in between holds the lock too.
+func confirm(path string, wait time.Duration, suspicion error) error {
+	switch {
+	case errors.Is(suspicion, fs.ErrNotExist):
+		return errChanging
+	case !errors.Is(suspicion, ErrCorrupt) && !errors.Is(suspicion, ErrFormat):
+		return suspicion
+	}
+	db, err := openBolt(path, &bbolt.Options{ReadOnly: true, Timeout: max(wait, 1)})
+	if errors.Is(err, berrors.ErrTimeout) {
+		return err
+	}
+	if db != nil {
+		defer db.Close() // it only reads
+	}
+	// If bbolt has refused it too, it is at rest: nobody could have opened it to write.
+	f, err := openSound(path, os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	_ = f.Close()
+	return errChanging
+}
+
+func openBolt(path string, options *bbolt.Options) (db *bbolt.DB, err error) {
+	err = guard(func() (err error) {
+		db, err = bbolt.Open(path, 0, options)
+		return err
+	})
+	return db, err
+}
+
+// cause takes the path off an error of package os, for texts that begin with it.
+func cause(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}

@@ -1,0 +1,112 @@
+package store
+
+import "time"
+
+// KeyLimit is the length of the longest key of a row, in bytes. A file cannot hold a longer one,
+// nor an empty one.
+const KeyLimit = 32_768
+
+// ID is a session's ID. The zero value means none.
+type ID [16]byte
+
+// Key is a row of the table of keys, under the key itself.
+//
+// A row of any type is immutable once a table has it, with all that hangs on it. In a file an
+// empty slice or map is none: it is read back as nil.
+type Key struct {
+	Key         string // the row's key
+	Value       []byte
+	Flags       uint64 // the user's
+	Session     ID     // the holder of the lock, zero if it is free
+	CreateIndex uint64
+	ModifyIndex uint64
+	LockIndex   uint64 // how often the lock was taken since CreateIndex
+	Fence       uint64 // the index of the last grant of the lock
+}
+
+// Session is a row of the table of sessions, under its ID's 16 bytes. What Behavior and Lifetime
+// mean is not this package's business.
+type Session struct {
+	ID          ID // the row's key
+	Name        string
+	Node        string
+	TTL         time.Duration
+	Grace       time.Duration
+	LockDelay   time.Duration
+	Behavior    uint8
+	Lifetime    uint8
+	Checks      []string
+	CreateIndex uint64
+}
+
+// Node is a row of the table of nodes. The caller chooses its key.
+type Node struct {
+	Name        string
+	ID          string
+	Address     string
+	Meta        map[string]string
+	CreateIndex uint64
+	ModifyIndex uint64
+}
+
+// Service is a row of the table of services. The caller chooses its key.
+type Service struct {
+	Node        string
+	ID          string
+	Name        string
+	Address     string
+	Port        int
+	Tags        []string
+	Meta        map[string]string
+	CreateIndex uint64
+	ModifyIndex uint64
+}
+
+// Check is a row of the table of checks. The caller chooses its key. What Status means is not
+// this package's business.
+type Check struct {
+	Node        string
+	ID          string
+	Name        string
+	Notes       string
+	Output      string
+	ServiceID   string
+	Status      uint8
+	CreateIndex uint64
+	ModifyIndex uint64
+}
+
+// Attachment is a row of the table of attachments, under its name: something that ends with a
+// session.
+type Attachment struct {
+	Name        string // the row's key
+	Session     ID
+	Value       []byte
+	CreateIndex uint64
+	ModifyIndex uint64
+}
+
+// Delay is a row of the table of lock-delays, under the key that is delayed.
+type Delay struct {
+	Key string // the row's key
+
+	// Until is the end by the wall clock. A file has it as nanoseconds since 1970, so it must lie
+	// between the years 1678 and 2262, loses its monotonic reading and comes back in UTC.
+	Until  time.Time
+	Length time.Duration // the whole delay
+}
+
+// Grave is a row of the table of tombstones, under [GraveKey]: the index at which something was
+// deleted.
+type Grave struct {
+	Kind  uint8  // the first byte of the row's key
+	Name  string // the rest of it
+	Index uint64
+}
+
+// Mark is a row of the table of marks, under its name: an index to be remembered, such as the
+// last change of a table.
+type Mark struct {
+	Name  string // the row's key
+	Index uint64
+}

@@ -1,0 +1,58 @@
+package store
+
+import (
+	"iter"
+
+	"github.com/google/btree"
+)
+
+// Snapshot is the published state at one index. It is immutable; any number of goroutines may
+// read it, for as long as they like.
+type Snapshot struct {
+	index uint64
+
+	Keys        View[Key]
+	Sessions    View[Session]
+	Nodes       View[Node]
+	Services    View[Service]
+	Checks      View[Check]
+	Attachments View[Attachment]
+	Delays      View[Delay]
+	Graves      View[Grave]
+	Marks       View[Mark]
+}
+
+// Index is the index of the last transaction that the snapshot has.
+func (s *Snapshot) Index() uint64 { return s.index }
+
+// Mark returns the index that stands under the name, or 0.
+func (s *Snapshot) Mark(name string) uint64 {
+	if mark := s.Marks.Get(name); mark != nil {
+		return mark.Index
+	}
+	return 0
+}
+
+// View is one table of a snapshot. Rows are shared: do not change them.
+type View[T any] struct{ tree *btree.BTreeG[item[T]] }
+
+// Get returns the row of the key, or nil.
+func (v View[T]) Get(key string) *T {
+	found, ok := v.tree.Get(item[T]{key: key})
+	if !ok {
+		return nil
+	}
+	return &found.version.row
+}
+
+// Len is the number of rows.
+func (v View[T]) Len() int { return v.tree.Len() }
+
+// Ascend yields the rows from the key on, in order of their keys.
+func (v View[T]) Ascend(from string) iter.Seq2[string, *T] {
+	return func(yield func(string, *T) bool) {
+		v.tree.AscendGreaterOrEqual(item[T]{key: from}, func(it item[T]) bool {
+			return yield(it.key, &it.version.row)
+		})
+	}
+}

@@ -1,0 +1,256 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/bits"
+	"sync/atomic"
+	"time"
+)
+
+// FirstIndex is the index of an empty store. The first write gets the next one.
+const FirstIndex = 1
+
+// Options says how a file is opened.
+type Options struct {
+	Timeout time.Duration // how long to wait for the file's lock
+	Mode    fs.FileMode   // of a file that is created
+	Sync    SyncPolicy
+	Hooks   Hooks
+}
+
+// Store is the tables and, unless it is in memory only, their file.
+//
+// Snapshot's published half and every Get are free for all; all else is the writer's, under one
+// lock of the caller's.
+type Store struct {
+	Keys        Table[Key]
+	Sessions    Table[Session]
+	Nodes       Table[Node]
+	Services    Table[Service]
+	Checks      Table[Check]
+	Attachments Table[Attachment]
+	Delays      Table[Delay]
+	Marks       Table[Mark]
+	graves      graves
+
+	file      *file         // nil: in memory
+	published atomic.Uint64 // what readers see
+	cached    atomic.Pointer[Snapshot]
+	index     uint64 // of the newest sealed transaction
+	taken     uint64 // versions above it are in the open batch
+	touched   uint16 // tables that the running transaction wrote, by number
+	pending   uint16 // tables that the open batch has changes of
+	buffer    []byte // the last batch's encoded rows, to be used again
+}
+
+// table is what the store does to all its tables alike.
+type table interface {
+	rollBack()
+	seal()
+	publish()
+	take() part
+	drop()
+	load(key string, value []byte, index uint64) error
+}
+
+// New returns an empty store in memory.
+func New() *Store {
+	s := &Store{index: FirstIndex, taken: FirstIndex}
+	s.published.Store(FirstIndex)
+	s.Keys.init(s, tableKeys, keyCodec)
+	s.Sessions.init(s, tableSessions, sessionCodec)
+	s.Nodes.init(s, tableNodes, nodeCodec)
+	s.Services.init(s, tableServices, serviceCodec)
+	s.Checks.init(s, tableChecks, checkCodec)
+	s.Attachments.init(s, tableAttachments, attachmentCodec)
+	s.Delays.init(s, tableDelays, delayCodec)
+	s.graves.init(s)
+	s.Marks.init(s, tableMarks, markCodec)
+	return s
+}
+
+func (s *Store) table(number int) table {
+	switch byte(number) {
+	case tableKeys:
+		return &s.Keys
+	case tableSessions:
+		return &s.Sessions
+	case tableNodes:
+		return &s.Nodes
+	case tableServices:
+		return &s.Services
+	case tableChecks:
+		return &s.Checks
+	case tableAttachments:
+		return &s.Attachments
+	case tableDelays:
+		return &s.Delays
+	case tableGraves:
+		return &s.graves.table
+	case tableMarks:
+		return &s.Marks
+	}
+	panic(fmt.Sprintf("store: bug: no table has the number %d", number))
+}
+
+// Open reads the file into s, which New made and nothing was written to; OnMove hooks that are
+// set see every row. It creates the file if there is none. It waits for the file's lock up to
+// Options.Timeout, and returns [ErrInUse] then; [ErrCorrupt] and [ErrFormat] tell of a file that
+// it refuses and leaves as it is. An existing file is not written to. After an error s is not
+// usable.
+func (s *Store) Open(path string, opts Options) error {
+	f, err := openFile(path, fileOptions{
+		timeout: opts.Timeout, mode: opts.Mode, sync: opts.Sync, hooks: opts.Hooks,
+	})
+	if err != nil {
+		return err
+	}
+	index, err := f.load(func(number byte, key string, value []byte) error {
+		return s.table(int(number)).load(key, value, FirstIndex)
+	})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", path, errors.Join(err, f.close()))
+	}
+	s.file = f
+	s.index, s.taken = index, index
+	s.published.Store(index)
+	s.cached.Store(s.build())
+	return nil
+}
+
+// Close closes the file, if there is one. What is published stays readable.
+func (s *Store) Close() error {
+	if s.file == nil {
+		return nil
+	}
+	return s.file.close()
+}
+
+// Durable reports whether there is a file: whether a batch has to be written before it is
+// published.
+func (s *Store) Durable() bool { return s.file != nil }
+
+// Published is the index that readers see. Anybody may call it.
+func (s *Store) Published() uint64 { return s.published.Load() }
+
+// Index is the index of the newest transaction that was sealed, published or not.
+func (s *Store) Index() uint64 { return s.index }
+
+// Next is the index that the running transaction's writes carry.
+func (s *Store) Next() uint64 { return s.index + 1 }
+
+// Undo takes back all that the running transaction wrote.
+func (s *Store) Undo() {
+	for set := s.touched; set != 0; set &= set - 1 {
+		s.table(bits.TrailingZeros16(set)).rollBack()
+	}
+	s.touched = 0
+}
+
+// Seal ends the running transaction and keeps what it wrote in the open batch. A transaction
+// that wrote nothing uses no index.
+func (s *Store) Seal() {
+	if s.touched == 0 {
+		return
+	}
+	s.index++
+	for set := s.touched; set != 0; set &= set - 1 {
+		s.table(bits.TrailingZeros16(set)).seal()
+	}
+	s.pending |= s.touched
+	s.touched = 0
+}
+
+// Wrote reports whether the running transaction has written.
+func (s *Store) Wrote() bool { return s.touched != 0 }
+
+// Pending reports whether the open batch holds anything.
+func (s *Store) Pending() bool { return s.pending != 0 }
+
+// PublishMemory shows what was sealed to readers, at once. It is for a store without a file.
+func (s *Store) PublishMemory() {
+	if s.pending == 0 {
+		return
+	}
+	// The snapshot goes first: a reader who sees the new index must not get an old snapshot.
+	if s.cached.Load() != nil {
+		s.cached.Store(nil)
+	}
+	s.published.Store(s.index)
+	s.taken = s.index
+	for set := s.pending; set != 0; set &= set - 1 {
+		s.table(bits.TrailingZeros16(set)).publish()
+	}
+	s.pending = 0
+}
+
+// Take closes the open batch, which becomes the one to be written; the next fills from now on.
+// The batch before must have been published or dropped.
+func (s *Store) Take() *Batch {
+	b := &Batch{store: s, buffer: s.buffer}
+	for set := s.pending; set != 0; set &= set - 1 {
+		b.parts = append(b.parts, s.table(bits.TrailingZeros16(set)).take())
+	}
+	b.snapshot = s.build()
+	s.taken = s.index
+	s.pending = 0
+	return b
+}
+
+// Publish shows a batch that was written to readers.
+func (s *Store) Publish(b *Batch) {
+	s.cached.Store(nil) // see PublishMemory
+	s.published.Store(b.snapshot.index)
+	s.cached.Store(b.snapshot)
+	for _, p := range b.parts {
+		p.publish()
+	}
+}
+
+// Drop takes back a batch that could not be written, and the open one. The published state is
+// as it was; the indexes are not used again.
+func (s *Store) Drop(b *Batch) {
+	for _, p := range b.parts {
+		p.drop()
+	}
+	for set := s.pending; set != 0; set &= set - 1 {
+		s.table(bits.TrailingZeros16(set)).drop()
+	}
+	s.pending = 0
+	s.taken = s.index
+}
+
+// FileIndex reads the index of the last transaction that the file has.
+func (s *Store) FileIndex() (uint64, error) { return s.file.index() }
+
+// Cached returns the published snapshot, or nil if it has to be built. Anybody may call it.
+func (s *Store) Cached() *Snapshot { return s.cached.Load() }
+
+// Snapshot returns the published state. No transaction may be running, and in memory nothing
+// sealed may be unpublished.
+func (s *Store) Snapshot() *Snapshot {
+	snapshot := s.cached.Load()
+	if snapshot == nil {
+		snapshot = s.build()
+		s.cached.Store(snapshot)
+	}
+	return snapshot
+}
+
+// build returns the newest state, published or not.
+func (s *Store) build() *Snapshot {
+	return &Snapshot{
+		index:       s.index,
+		Keys:        s.Keys.snapshot(),
+		Sessions:    s.Sessions.snapshot(),
+		Nodes:       s.Nodes.snapshot(),
+		Services:    s.Services.snapshot(),
+		Checks:      s.Checks.snapshot(),
+		Attachments: s.Attachments.snapshot(),
+		Delays:      s.Delays.snapshot(),
+		Graves:      s.graves.table.snapshot(),
+		Marks:       s.Marks.snapshot(),
+	}
+}

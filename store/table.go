@@ -1,0 +1,305 @@
+package store
+
+import (
+	"hash/maphash"
+	"iter"
+
+	"github.com/google/btree"
+)
+
+const (
+	treeDegree = 32
+	pageSize   = 64   // rows that Ascend reads at a time
+	slack      = 4096 // cells that the tree may be behind by, beyond the size of the table
+)
+
+// Table is an ordered map from a string to rows of type T, with versions.
+//
+// Get may be called by anybody. All other methods are the writer's: the caller holds the lock
+// that guards the store. A row is immutable once it is in a table, and what a method returns is
+// shared: do not change it.
+type Table[T any] struct {
+	store  *Store
+	number byte
+	codec  codec[T]
+	moved  func(old, new *T)
+
+	cells  cells[T]
+	tree   *btree.BTreeG[item[T]] // in order, but behind the cells in behind
+	view   View[T]                // the newest clone of the tree
+	stale  bool                   // view is older than the cells
+	behind []*cell[T]
+	open   []*cell[T]  // what the open batch changed; may name a cell whose change was undone
+	undo   []change[T] // what the running transaction changed, each cell once
+	size   int         // rows that live
+}
+
+// item is a row in the tree.
+type item[T any] struct {
+	key     string
+	version *version[T]
+}
+
+// change is a cell and the version it had before the transaction, nil for none.
+type change[T any] struct {
+	cell *cell[T]
+	old  *version[T]
+}
+
+func lessItem[T any](a, b item[T]) bool { return a.key < b.key }
+
+func (t *Table[T]) init(s *Store, number byte, c codec[T]) {
+	t.store, t.number, t.codec = s, number, c
+	t.cells.seed = maphash.MakeSeed()
+	t.tree = btree.NewG(treeDegree, lessItem[T])
+	t.stale = true
+}
+
+// OnMove sets what is told of every change of a newest row, forwards by a write and backwards
+// by an undo or a drop: old and new are nil where there is none. An index that follows these
+// calls is right at all times. It is called before the write returns, and must not write.
+func (t *Table[T]) OnMove(moved func(old, new *T)) { t.moved = moved }
+
+// Len is the number of rows, those not published yet included.
+func (t *Table[T]) Len() int { return t.size }
+
+// Get returns the published row, or nil. It takes no lock, waits for nobody and allocates
+// nothing.
+func (t *Table[T]) Get(key string) *T {
+	for {
+		published := t.store.published.Load()
+		c := t.cells.find(key)
+		if c == nil {
+			return nil
+		}
+		v := c.head.Load()
+		for v != nil && v.index > published {
+			v = v.prev.Load()
+		}
+		// No version so old: the row is new, or a publication cut the chain while we walked.
+		if v != nil || t.store.published.Load() == published {
+			return v.live()
+		}
+	}
+}
+
+// Newest returns the newest row, published or not, or nil.
+func (t *Table[T]) Newest(key string) *T {
+	if c := t.cells.find(key); c != nil {
+		return c.head.Load().live()
+	}
+	return nil
+}
+
+// Put makes row the newest of the key, at the transaction's index, and returns it.
+func (t *Table[T]) Put(key string, row T) *T {
+	return &t.set(key, row, false).row
+}
+
+// Delete removes the newest row of the key, which must be there.
+func (t *Table[T]) Delete(key string) {
+	var none T
+	t.set(key, none, true)
+}
+
+func (t *Table[T]) set(key string, row T, dead bool) *version[T] {
+	s := t.store
+	c := t.cells.find(key)
+	if c == nil {
+		c = &cell[T]{key: key}
+		t.cells.insert(c)
+	}
+	old := c.head.Load()
+	next := &version[T]{row: row, index: s.Next(), dead: dead}
+	switch {
+	case old == nil:
+		t.undo = append(t.undo, change[T]{c, nil})
+	case old.index > s.taken:
+		// The open batch has one version of a row: this one replaces the one before.
+		next.prev.Store(old.prev.Load())
+		if old.index != next.index {
+			t.undo = append(t.undo, change[T]{c, old})
+		}
+	default:
+		next.prev.Store(old)
+		t.undo = append(t.undo, change[T]{c, old})
+	}
+	s.touched |= 1 << t.number
+	if !c.listed {
+		c.listed = true
+		t.open = append(t.open, c)
+	}
+	t.move(c, old, next)
+	return next
+}
+
+// move makes next the head of the cell, and keeps what follows the heads right.
+func (t *Table[T]) move(c *cell[T], old, next *version[T]) {
+	before, after := old.live(), next.live()
+	if before != nil {
+		t.size--
+	}
+	if after != nil {
+		t.size++
+	}
+	c.head.Store(next)
+	t.stale = true
+	if !c.behind {
+		c.behind = true
+		t.behind = append(t.behind, c)
+	}
+	if t.moved != nil {
+		t.moved(before, after)
+	}
+}
+
+// Changes yields, for each row that the running transaction changed, the row before it and the
+// newest one, nil where there is none.
+func (t *Table[T]) Changes() iter.Seq2[*T, *T] {
+	return func(yield func(*T, *T) bool) {
+		for _, changed := range t.undo {
+			if !yield(changed.old.live(), changed.cell.head.Load().live()) {
+				return
+			}
+		}
+	}
+}
+
+// Ascend yields the newest rows from the key on, in order. The loop may write: it sees what was
+// written ahead of it, and not what was deleted there.
+func (t *Table[T]) Ascend(from string) iter.Seq2[string, *T] {
+	return func(yield func(string, *T) bool) {
+		var page [pageSize]item[T]
+		for {
+			t.catchUp()
+			n := 0
+			t.tree.AscendGreaterOrEqual(item[T]{key: from}, func(it item[T]) bool {
+				page[n] = it
+				n++
+				return n < pageSize
+			})
+			for _, it := range page[:n] {
+				// The loop may have changed the row since the page was read.
+				if row := t.Newest(it.key); row != nil && !yield(it.key, row) {
+					return
+				}
+			}
+			if n < pageSize {
+				return
+			}
+			from = page[n-1].key + "\x00" // the least string above it
+		}
+	}
+}
+
+// catchUp brings the tree to the newest rows, and drops the cells of rows that are gone.
+func (t *Table[T]) catchUp() {
+	for i, c := range t.behind {
+		t.behind[i] = nil
+		c.behind = false
+		head := c.head.Load()
+		if head.live() != nil {
+			t.tree.ReplaceOrInsert(item[T]{c.key, head})
+			continue
+		}
+		t.tree.Delete(item[T]{key: c.key})
+		if head == nil || head.index <= t.store.published.Load() {
+			t.cells.remove(c)
+		}
+	}
+	t.behind = t.behind[:0]
+}
+
+// rollBack takes back what the running transaction changed.
+func (t *Table[T]) rollBack() {
+	for i := len(t.undo) - 1; i >= 0; i-- {
+		undone := t.undo[i]
+		t.move(undone.cell, undone.cell.head.Load(), undone.old)
+	}
+	t.seal()
+}
+
+// seal ends the transaction as far as this table goes.
+func (t *Table[T]) seal() {
+	clear(t.undo)
+	t.undo = t.undo[:0]
+	// Rows that come and go without anybody asking for the order must not pile up.
+	if len(t.behind) > slack+2*t.size {
+		t.catchUp()
+	}
+}
+
+// publish ends the open list in memory, where nothing is taken: its versions are published.
+func (t *Table[T]) publish() {
+	for i, c := range t.open {
+		t.open[i] = nil
+		c.listed = false
+		if head := c.head.Load(); head != nil {
+			head.prev.Store(nil)
+		}
+	}
+	t.open = t.open[:0]
+}
+
+// snapshot returns the rows as they are now, in order.
+func (t *Table[T]) snapshot() View[T] {
+	if t.stale {
+		t.catchUp()
+		t.view = View[T]{t.tree.Clone()}
+		t.stale = false
+	}
+	return t.view
+}
+
+// take closes the open list, and returns what it holds.
+func (t *Table[T]) take() part {
+	p := &tablePart[T]{table: t, rows: make([]taken[T], 0, len(t.open))}
+	for i, c := range t.open {
+		t.open[i] = nil
+		c.listed = false
+		if head := c.head.Load(); head != nil && head.index > t.store.taken {
+			p.rows = append(p.rows, taken[T]{c, head})
+		}
+	}
+	t.open = t.open[:0]
+	return p
+}
+
+// drop takes back every version that is not published, in the cells of the open list.
+func (t *Table[T]) drop() {
+	for i, c := range t.open {
+		t.open[i] = nil
+		c.listed = false
+		t.dropCell(c)
+	}
+	t.open = t.open[:0]
+}
+
+func (t *Table[T]) dropCell(c *cell[T]) {
+	head := c.head.Load()
+	kept := head
+	for kept != nil && kept.index > t.store.published.Load() {
+		kept = kept.prev.Load()
+	}
+	if kept != head {
+		t.move(c, head, kept)
+	}
+}
+
+// load adds a row as the file has it. Rows come in order.
+func (t *Table[T]) load(key string, value []byte, index uint64) error {
+	row, err := decodeRow(t.number, key, t.codec, value)
+	if err != nil {
+		return err
+	}
+	c := &cell[T]{key: key}
+	v := &version[T]{row: row, index: index}
+	c.head.Store(v)
+	t.cells.insert(c)
+	t.tree.ReplaceOrInsert(item[T]{key, v})
+	t.size++
+	if t.moved != nil {
+		t.moved(nil, &v.row)
+	}
+	return nil
+}

@@ -1,0 +1,448 @@
+package lockd
+
+import (
+	"bytes"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/lockd/lockd/store"
+)
+
+// Kinds of tombstones.
+const (
+	graveKey     = 'k'
+	gravePrefix  = 'p'
+	graveSession = 's'
+)
+
+// Marks: the index of the last change of a table.
+const (
+	markSessions = "sessions"
+	markCatalog  = "catalog"
+)
+
+// Txn is a transaction: what the function of an Update is given. Its methods apply the rules to
+// the newest state, its own writes included; none of them blocks. All that it writes carries one
+// index (I12) and becomes visible, durable and told at once, or not at all.
+//
+// It may be used only inside that function and by one goroutine; afterwards every method panics.
+// The zero value is not usable.
+type Txn struct {
+	db      *DB
+	ended   bool
+	now     time.Time // valid if clocked
+	clocked bool
+
+	effects []effect            // what is decided outside the tables
+	freed   []string            // keys whose queue has to be looked at
+	causes  map[string]error    // why the lock of a key ended, where the key does not tell
+	ends    map[SessionID]error // why sessions ended
+}
+
+// Update runs fn in a transaction. It blocks until what fn wrote is durable, and, if fn wrote
+// nothing or returned an error, until what it saw is.
+//
+// If fn returns an error, panics or calls runtime.Goexit, nothing that it did remains, and Update
+// returns the error, or goes on panicking. Update also returns ErrClosed, ErrFailed or ErrCommit,
+// with nothing changed. There is no limit on the number of operations.
+//
+// fn runs under the database's lock: it must not wait, and must not call the methods of this
+// database, its sessions or its locks, but for DB.Get, which shows the published state without
+// fn's writes.
+func (db *DB) Update(fn func(tx *Txn) error) error {
+	return wrap("update", "", db.transact(new(Txn), fn))
+}
+
+func (tx *Txn) check() {
+	if tx.ended {
+		panic("lockd: use of a Txn after its Update has ended")
+	}
+}
+
+// Index is the index that the transaction's writes carry.
+func (tx *Txn) Index() uint64 {
+	tx.check()
+	return tx.db.store.Next()
+}
+
+// clock reads the database's clock, once in a transaction.
+func (tx *Txn) clock() time.Time {
+	if !tx.clocked {
+		tx.now, tx.clocked = tx.db.now(), true
+	}
+	return tx.now
+}
+
+// Get returns the key's entry, and whether there is one.
+func (tx *Txn) Get(key string) (Entry, bool) {
+	tx.check()
+	row := tx.db.store.Keys.Newest(key)
+	return entryOf(row), row != nil
+}
+
+// Prefix yields the keys that begin with the prefix, in order, with their entries. The loop may
+// write. It is a single-use iterator.
+func (tx *Txn) Prefix(prefix string) iter.Seq2[string, Entry] {
+	tx.check()
+	return func(yield func(string, Entry) bool) {
+		for key, row := range tx.db.store.Keys.Ascend(prefix) {
+			if !strings.HasPrefix(key, prefix) || !yield(key, entryOf(row)) {
+				return
+			}
+		}
+	}
+}
+
+// Put is DB.Put within the transaction.
+func (tx *Txn) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
+	tx.check()
+	if err := tx.admit(key, value, opts); err != nil {
+		return Entry{}, err
+	}
+	return entryOf(tx.put(key, value, opts.flags())), nil
+}
+
+// CompareAndSwap is DB.CompareAndSwap within the transaction.
+func (tx *Txn) CompareAndSwap(
+	key string, index uint64, value []byte, opts *PutOptions,
+) (Entry, error) {
+	tx.check()
+	if err := tx.admit(key, value, opts); err != nil {
+		return Entry{}, err
+	}
+	if err := tx.checkIndex(key, index); err != nil {
+		return Entry{}, err
+	}
+	return entryOf(tx.put(key, value, opts.flags())), nil
+}
+
+// admit says whether a write of a value may be done at all.
+func (tx *Txn) admit(key string, value []byte, opts *PutOptions) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	if len(value) > MaxValueSize {
+		return invalid("value has %d bytes, more than %d", len(value), MaxValueSize)
+	}
+	if opts == nil || opts.If == (Sequencer{}) {
+		return nil
+	}
+	return proves(opts.If, tx.db.store.Keys.Newest(opts.If.Key))
+}
+
+// put writes value and flags and leaves the lock alone (K1 to K3).
+func (tx *Txn) put(key string, value []byte, flags uint64) *store.Key {
+	row := tx.db.store.Keys.Newest(key)
+	next := store.Key{Key: key, CreateIndex: tx.db.store.Next()}
+	if row != nil {
+		if row.Flags == flags && bytes.Equal(row.Value, value) {
+			return row
+		}
+		next = *row
+	}
+	next.Value, next.Flags = bytes.Clone(value), flags
+	return tx.write(next)
+}
+
+// write makes row the newest of its key.
+func (tx *Txn) write(row store.Key) *store.Key {
+	row.ModifyIndex = tx.db.store.Next()
+	return tx.db.store.Keys.Put(row.Key, row)
+}
+
+// Delete is DB.Delete within the transaction.
+func (tx *Txn) Delete(key string) (bool, error) {
+	tx.check()
+	if err := checkKey(key); err != nil {
+		return false, err
+	}
+	row := tx.db.store.Keys.Newest(key)
+	if row == nil {
+		return false, nil
+	}
+	tx.remove(row, nil)
+	tx.db.store.Bury(graveKey, key)
+	return true, nil
+}
+
+// CompareAndDelete is DB.CompareAndDelete within the transaction.
+func (tx *Txn) CompareAndDelete(key string, index uint64) (bool, error) {
+	tx.check()
+	if err := checkKey(key); err != nil {
+		return false, err
+	}
+	row := tx.db.store.Keys.Newest(key)
+	if row == nil {
+		return false, nil
+	}
+	if row.ModifyIndex != index {
+		return false, conflict("modify index is %d, not %d", row.ModifyIndex, index)
+	}
+	return tx.Delete(key)
+}
+
+// DeletePrefix is DB.DeletePrefix within the transaction.
+func (tx *Txn) DeletePrefix(prefix string) (int, error) {
+	tx.check()
+	if prefix == "" {
+		return 0, invalid("prefix is empty, which means every key: DeleteAll does that")
+	}
+	if err := checkName("prefix", prefix); err != nil {
+		return 0, err
+	}
+	return tx.removePrefix(prefix), nil
+}
+
+// DeleteAll is DB.DeleteAll within the transaction.
+func (tx *Txn) DeleteAll() (int, error) {
+	tx.check()
+	return tx.removePrefix(""), nil
+}
+
+// removePrefix deletes under one tombstone (K31).
+func (tx *Txn) removePrefix(prefix string) int {
+	n := 0
+	for key, row := range tx.db.store.Keys.Ascend(prefix) {
+		if !strings.HasPrefix(key, prefix) {
+			break
+		}
+		tx.remove(row, nil)
+		n++
+	}
+	if n > 0 {
+		tx.db.store.Bury(gravePrefix, prefix)
+	}
+	return n
+}
+
+// remove deletes the row of a key; the tombstone is the caller's. A nil cause means that the
+// deletion itself is why the lock ends.
+func (tx *Txn) remove(row *store.Key, cause error) {
+	tx.db.store.Keys.Delete(row.Key)
+	tx.unhold(row, cause, ErrKeyDeleted)
+}
+
+// release takes the lock off a key, which keeps all else (K33; for K21 see Unlock).
+func (tx *Txn) release(row *store.Key, cause error) *store.Key {
+	next := *row
+	next.Session = store.ID{}
+	written := tx.write(next)
+	tx.unhold(row, cause, ErrUnlocked)
+	return written
+}
+
+// unhold does what follows when the lock of row, as it was, is over: its handle loses it, and
+// its queue is looked at when fn is through. The cause is what an event tells, where it is not
+// plain from what happened to the key.
+func (tx *Txn) unhold(row *store.Key, cause, plain error) {
+	if cause != nil {
+		if tx.causes == nil {
+			tx.causes = make(map[string]error)
+		}
+		tx.causes[row.Key] = cause
+	} else {
+		cause = plain
+	}
+	state := tx.db.locks[row.Key]
+	if state == nil {
+		return
+	}
+	if handle := state.handle; handle != nil {
+		state.handle = nil
+		tx.effects = append(tx.effects, effect{kind: lockLost, lock: handle, cause: cause})
+	}
+	if state.queue.Len() > 0 {
+		tx.freed = append(tx.freed, row.Key)
+	}
+}
+
+// Lock acquires the key's lock for a session, as Consul does: it succeeds on a key that is free,
+// which it creates if need be (K13, K14), and again for the session that holds it (K15, K16).
+// LockOptions.Value is written with it; LockOptions.Key is for handles, and refused here.
+//
+// It returns a *LockedError if the lock is held by another session (K17), delayed (K18), or
+// promised to those who wait for it (G9), ErrNoSession for a session that does not live (K20),
+// and ErrInvalid for an empty key or session (K19).
+func (tx *Txn) Lock(key string, session SessionID, opts *LockOptions) (Entry, error) {
+	tx.check()
+	if err := opts.validate(); err != nil {
+		return Entry{}, err
+	}
+	if opts.key() != KeepKey {
+		return Entry{}, invalid("LockOptions.Key is for Session.Lock, not for Txn.Lock")
+	}
+	if err := checkKey(key); err != nil {
+		return Entry{}, err
+	}
+	if err := tx.delayed(key); err != nil { // before the session is looked at (K35)
+		return Entry{}, err
+	}
+	s, err := tx.session(session)
+	if err != nil {
+		return Entry{}, err
+	}
+	row := tx.db.store.Keys.Newest(key)
+	if row != nil && row.Session == s.row.ID {
+		if opts != nil && opts.Value != nil {
+			row = tx.put(key, opts.Value, opts.Flags)
+		}
+		return entryOf(row), nil
+	}
+	if err := tx.obstructed(key, row); err != nil {
+		return Entry{}, err
+	}
+	return entryOf(tx.grant(key, s, opts)), nil
+}
+
+// session returns the session that lives under the ID.
+func (tx *Txn) session(id SessionID) (*Session, error) {
+	if id.IsZero() {
+		return nil, invalid("session is empty")
+	}
+	s := tx.db.sessions[id]
+	if s == nil || !s.live {
+		return nil, fmt.Errorf("%w: %s", ErrNoSession, id)
+	}
+	return s, nil
+}
+
+// delayed returns a *LockedError while the key's lock-delay lasts.
+func (tx *Txn) delayed(key string) error {
+	state := tx.db.locks[key]
+	if state == nil || state.delay == nil {
+		return nil
+	}
+	remaining := state.delay.until.Sub(tx.clock())
+	if remaining <= 0 {
+		return nil
+	}
+	return &LockedError{
+		Key: key, Obstacle: ObstacleDelay, Waiters: state.queue.Len(),
+		Until: state.delay.until.Round(0), Remaining: remaining,
+	}
+}
+
+// obstructed returns a *LockedError if row is locked, or its lock is promised to a queue.
+func (tx *Txn) obstructed(key string, row *store.Key) error {
+	held := row != nil && row.Session != store.ID{}
+	state := tx.db.locks[key]
+	if !held && (state == nil || state.queue.Len() == 0) {
+		return nil
+	}
+	refusal := &LockedError{Key: key, Obstacle: ObstacleQueue, Waiters: state.queue.Len()}
+	if held {
+		refusal.Obstacle = ObstacleHolder
+		refusal.Holder = SessionID(row.Session)
+		refusal.HolderName = state.session.row.Name
+	}
+	return refusal
+}
+
+// grant gives a free lock to the session (K13, K14). The index of the grant is its fence.
+func (tx *Txn) grant(key string, s *Session, opts *LockOptions) *store.Key {
+	index := tx.db.store.Next()
+	next := store.Key{Key: key, CreateIndex: index}
+	if row := tx.db.store.Keys.Newest(key); row != nil {
+		next = *row
+	}
+	next.Session, next.Fence = s.row.ID, index
+	next.LockIndex++
+	if opts != nil && opts.Value != nil {
+		next.Value, next.Flags = bytes.Clone(opts.Value), opts.Flags
+	}
+	tx.dropDelay(key)
+	return tx.write(next)
+}
+
+// Unlock releases the key's lock, which the session must hold; the key keeps its value and flags
+// (K21). It sets no lock-delay (K39). It returns ErrNotHeld if the session does not hold it, or
+// there is no such key or session (K22, K23, K25), and ErrInvalid for an empty key or session.
+func (tx *Txn) Unlock(key string, session SessionID) (Entry, error) {
+	tx.check()
+	if err := checkKey(key); err != nil {
+		return Entry{}, err
+	}
+	if session.IsZero() {
+		return Entry{}, invalid("session is empty")
+	}
+	row := tx.db.store.Keys.Newest(key)
+	if row == nil || SessionID(row.Session) != session {
+		return Entry{}, fmt.Errorf("%w: not by session %s", ErrNotHeld, session)
+	}
+	return entryOf(tx.release(row, nil)), nil
+}
+
+// forceUnlock takes the lock of one grant from whoever holds it, who may not know: the
+// lock-delay of the session follows.
+func (tx *Txn) forceUnlock(key string, fence uint64, reason string) error {
+	row := tx.db.store.Keys.Newest(key)
+	if row == nil || row.Session == (store.ID{}) {
+		return fmt.Errorf("%w: the lock is free", ErrNotHeld)
+	}
+	if row.Fence != fence {
+		return fmt.Errorf("%w: fence %d has passed, the lock is held with fence %d", ErrNotHeld,
+			fence, row.Fence)
+	}
+	holder := tx.db.sessions[SessionID(row.Session)]
+	tx.release(row, fmt.Errorf("%w: %s", ErrForced, reason))
+	tx.setDelay(key, holder.row.LockDelay)
+	return nil
+}
+
+// CheckIndex returns ErrConflict unless the key exists and its ModifyIndex is index.
+func (tx *Txn) CheckIndex(key string, index uint64) error {
+	tx.check()
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	if index == 0 {
+		return conflict("no key has modify index 0")
+	}
+	return tx.checkIndex(key, index)
+}
+
+// checkIndex takes index 0 to mean that there must be no such key.
+func (tx *Txn) checkIndex(key string, index uint64) error {
+	row := tx.db.store.Keys.Newest(key)
+	switch {
+	case row == nil && index != 0:
+		return conflict("the key does not exist")
+	case row != nil && row.ModifyIndex != index:
+		return conflict("modify index is %d, not %d", row.ModifyIndex, index)
+	}
+	return nil
+}
+
+// CheckNotExists returns ErrConflict if the key exists.
+func (tx *Txn) CheckNotExists(key string) error {
+	tx.check()
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	return tx.checkIndex(key, 0)
+}
+
+// CheckSession returns ErrConflict unless the key exists and the session holds its lock; the zero
+// SessionID asks for a lock that is free.
+func (tx *Txn) CheckSession(key string, session SessionID) error {
+	tx.check()
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	row := tx.db.store.Keys.Newest(key)
+	if row == nil {
+		return conflict("the key does not exist")
+	}
+	if SessionID(row.Session) != session {
+		return conflict("session is %q, not %q", SessionID(row.Session), session)
+	}
+	return nil
+}
+
+// CheckSequencer returns ErrNotHeld unless the lock that q names is held, by this very grant.
+func (tx *Txn) CheckSequencer(q Sequencer) error {
+	tx.check()
+	return proves(q, tx.db.store.Keys.Newest(q.Key))
+}

@@ -1,0 +1,352 @@
+package lockd
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync"
+
+	"github.com/lockd/lockd/internal/hub"
+	"github.com/lockd/lockd/store"
+)
+
+// Spaces of names in the hub.
+const (
+	spaceKeys     = 'k'
+	spaceSessions = 's'
+	spaceCatalog  = 'c'
+)
+
+// Scope is what a watcher watches: one key, the keys with a prefix, the sessions, one session, or
+// the catalog. It is comparable. The zero value covers nothing.
+type Scope struct{ scope hub.Scope }
+
+// Key is the scope of one key exactly, whether it exists or not.
+func Key(key string) Scope {
+	return Scope{hub.Scope{Space: spaceKeys, Match: hub.Exact, Name: key}}
+}
+
+// Prefix is the scope of every key that begins with the prefix; the empty one covers all keys.
+func Prefix(prefix string) Scope {
+	return Scope{hub.Scope{Space: spaceKeys, Match: hub.Prefix, Name: prefix}}
+}
+
+// Sessions is the scope of the beginnings and ends of all sessions.
+func Sessions() Scope {
+	return Scope{hub.Scope{Space: spaceSessions, Match: hub.Prefix}}
+}
+
+// OneSession is the scope of the beginning and end of one session.
+func OneSession(id SessionID) Scope {
+	return Scope{hub.Scope{Space: spaceSessions, Match: hub.Exact, Name: string(id[:])}}
+}
+
+// Catalog is the scope of all nodes, services, checks and attachments.
+func Catalog() Scope {
+	return Scope{hub.Scope{Space: spaceCatalog, Match: hub.Prefix}}
+}
+
+// EventKind says what changed.
+type EventKind uint8
+
+// The kinds.
+const (
+	KeyPut EventKind = iota + 1
+	KeyDeleted
+	SessionCreated
+	SessionEnded
+	NodePut
+	NodeDeleted
+	ServicePut
+	ServiceDeleted
+	CheckPut
+	CheckDeleted
+	AttachmentPut
+	AttachmentDeleted
+)
+
+// LockChange says what a change of a key did to its lock.
+type LockChange uint8
+
+// The changes.
+const (
+	LockUnchanged LockChange = iota
+	LockGranted              // it was free, and is held
+	LockHandedOn             // it went from one holder, or grant, to the next
+	LockReleased             // its holder released it
+	LockLost                 // its holder's session ended, or ForceUnlock took it
+	LockDeleted              // its key was deleted
+)
+
+// Event is one change: of one key, session or part of the catalog, by one transaction, whatever
+// steps it took there.
+type Event struct {
+	Index uint64
+	Kind  EventKind
+
+	// Entry is a key after the change, and Previous before it; the zero Entry if there was none.
+	Entry, Previous Entry
+
+	// Lock says what became of the key's lock, and Cause why, if a holder lost it or released
+	// it, or why a session ended. errors.Is finds it in Cause.
+	Lock  LockChange
+	Cause error
+
+	// Session is the session that began or ended, or that an attachment is of.
+	Session SessionInfo
+
+	// Node, and ID within it, name what changed in the catalog; for an attachment ID is its name.
+	Node, ID string
+}
+
+// record is an event as it is kept: pointers to rows, which are immutable.
+type record struct {
+	kind     EventKind
+	lock     LockChange
+	cause    error
+	old, new any
+}
+
+type logEntry = hub.Event[record]
+
+// Watch yields every change in the scope after the index, in order, one event for each key and
+// index, as it becomes durable; an index that came with a Snapshot, an Entry or an Event leaves no
+// gap to it. It blocks between events.
+//
+// It ends with an error: ctx's, ErrClosed at the end of the database, ErrInvalid for an index that
+// the database has not reached, or ErrCompacted as soon as events that it should yield are no
+// longer kept: at once if the index is older than Options.History reaches, and after a restart for
+// any index before it. It does not go on from a later point by itself. No writer ever waits for
+// a watcher. It is a single-use iterator. A nil ctx panics.
+func (db *DB) Watch(ctx context.Context, scope Scope, index uint64) iter.Seq2[Event, error] {
+	checkContext(ctx)
+	return func(yield func(Event, error) bool) {
+		if err := db.watch(ctx, scope, index, yield); err != nil {
+			yield(Event{}, wrap("watch", scope.scope.Name, err))
+		}
+	}
+}
+
+// watch returns nil if the loop was left.
+func (db *DB) watch(
+	ctx context.Context, scope Scope, index uint64, yield func(Event, error) bool,
+) error {
+	if newest := db.store.Published(); index > newest {
+		return invalid("index %d is ahead of the database, which is at %d", index, newest)
+	}
+	at := hub.After(index)
+	var events []logEntry
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var topic *hub.Topic
+		var err error
+		events, at, topic, err = db.hub.Follow(scope.scope, at, events)
+		if err != nil {
+			return ErrCompacted
+		}
+		for i := range events {
+			if !yield(events[i].Body.event(events[i].Index), nil) {
+				db.hub.Unsubscribe(topic)
+				return nil
+			}
+		}
+		if topic == nil {
+			continue
+		}
+		if at, err = db.waitFor(ctx, topic, at); err != nil {
+			return err
+		}
+	}
+}
+
+// waitFor waits for the topic, and returns the cursor from which there is something to read.
+func (db *DB) waitFor(ctx context.Context, topic *hub.Topic, at hub.Cursor) (hub.Cursor, error) {
+	select {
+	case <-topic.Changed():
+		if first := topic.First(); first > 0 {
+			// What fell out of the history before it was not in scope.
+			return at.Advance(first - 1), nil
+		}
+		return at, ErrClosed
+	case <-ctx.Done():
+		db.hub.Unsubscribe(topic)
+		return at, ctx.Err()
+	}
+}
+
+// Changed returns a channel that is closed as soon as IndexOf(scope) is above the index, which
+// may be at once, and at the end of the database. An index that the database has not reached
+// closes it at once, for it is not of this database. All who watch one scope share a channel; when
+// ctx has ended it may stay open for ever. A nil ctx panics.
+func (db *DB) Changed(ctx context.Context, scope Scope, index uint64) <-chan struct{} {
+	checkContext(ctx)
+	topic := db.hub.Subscribe(scope.scope)
+	snapshot := db.Snapshot()
+	if index > snapshot.Index() || snapshot.IndexOf(scope) > index {
+		db.hub.Unsubscribe(topic)
+		now := make(chan struct{})
+		close(now)
+		return now
+	}
+	if ctx.Done() != nil {
+		db.leases.add(ctx, topic, db.hub)
+	}
+	return topic.Changed()
+}
+
+// leases gives topics back when the context ends for which they were subscribed.
+type leases struct {
+	mu sync.Mutex // protects what follows; taken before the hub's
+
+	// One entry, and one AfterFunc, for a context however often it is used.
+	topics map[<-chan struct{}]*lease
+}
+
+type lease struct {
+	topics map[*hub.Topic]struct{}
+	prune  int // fired topics are looked for when there are more than this
+}
+
+func (l *leases) add(ctx context.Context, topic *hub.Topic, h *hub.Hub[record]) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	held := l.topics[ctx.Done()]
+	if held == nil {
+		if l.topics == nil {
+			l.topics = make(map[<-chan struct{}]*lease)
+		}
+		held = &lease{topics: make(map[*hub.Topic]struct{}), prune: 8}
+		l.topics[ctx.Done()] = held
+		context.AfterFunc(ctx, func() { l.end(ctx, h) })
+	}
+	if _, twice := held.topics[topic]; twice {
+		h.Unsubscribe(topic)
+		return
+	}
+	held.topics[topic] = struct{}{}
+	if len(held.topics) <= held.prune {
+		return
+	}
+	for topic := range held.topics {
+		select {
+		case <-topic.Changed():
+			delete(held.topics, topic)
+		default:
+		}
+	}
+	held.prune = 8 + 2*len(held.topics)
+}
+
+func (l *leases) end(ctx context.Context, h *hub.Hub[record]) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for topic := range l.topics[ctx.Done()].topics {
+		h.Unsubscribe(topic)
+	}
+	delete(l.topics, ctx.Done())
+}
+
+// log appends what the transaction changed, one event for each thing.
+func (tx *Txn) log(events []logEntry) []logEntry {
+	s := tx.db.store
+	index := s.Next()
+	add := func(space byte, name string, r record) {
+		events = append(events, logEntry{Index: index, Space: space, Name: name, Body: r})
+	}
+	for old, new := range s.Keys.Changes() {
+		if old != nil || new != nil {
+			add(spaceKeys, nameOf(old, new, func(k *store.Key) string { return k.Key }),
+				tx.keyRecord(old, new))
+		}
+	}
+	for old, new := range s.Sessions.Changes() {
+		r := record{kind: kindOf(new, SessionCreated), old: old, new: new}
+		id := nameOf(old, new, func(s *store.Session) string { return string(s.ID[:]) })
+		if new == nil {
+			r.cause = tx.ends[SessionID([]byte(id))]
+		}
+		add(spaceSessions, id, r)
+	}
+	for old, new := range s.Nodes.Changes() {
+		add(spaceCatalog, "", record{kind: kindOf(new, NodePut), old: old, new: new})
+	}
+	for old, new := range s.Services.Changes() {
+		add(spaceCatalog, "", record{kind: kindOf(new, ServicePut), old: old, new: new})
+	}
+	for old, new := range s.Checks.Changes() {
+		add(spaceCatalog, "", record{kind: kindOf(new, CheckPut), old: old, new: new})
+	}
+	for old, new := range s.Attachments.Changes() {
+		add(spaceCatalog, "", record{kind: kindOf(new, AttachmentPut), old: old, new: new})
+	}
+	return events
+}
+
+func nameOf[T any](old, new *T, name func(*T) string) string {
+	if new == nil {
+		return name(old)
+	}
+	return name(new)
+}
+
+// kindOf returns the kind of a change; the kinds of a deletion follow those of the put.
+func kindOf[T any](new *T, put EventKind) EventKind {
+	if new == nil {
+		return put + 1
+	}
+	return put
+}
+
+func (tx *Txn) keyRecord(old, new *store.Key) record {
+	r := record{kind: kindOf(new, KeyPut), old: old, new: new}
+	held := old != nil && old.Session != store.ID{}
+	holds := new != nil && new.Session != store.ID{}
+	switch {
+	case holds && !held:
+		r.lock = LockGranted
+		return r
+	case !held || (holds && old.Fence == new.Fence):
+		return r
+	case holds:
+		r.lock, r.cause = LockHandedOn, ErrUnlocked
+	case new == nil:
+		r.lock, r.cause = LockDeleted, ErrKeyDeleted
+	default:
+		r.lock, r.cause = LockReleased, ErrUnlocked
+	}
+	if cause := tx.causes[old.Key]; cause != nil {
+		r.cause = cause
+		if r.lock == LockReleased && !errors.Is(cause, ErrUnlocked) && cause != ErrClosed {
+			r.lock = LockLost
+		}
+	}
+	return r
+}
+
+// event makes of a record what Watch yields.
+func (r *record) event(index uint64) Event {
+	e := Event{Index: index, Kind: r.kind, Lock: r.lock, Cause: r.cause}
+	row := r.new
+	if r.kind == SessionEnded || r.kind == NodeDeleted || r.kind == ServiceDeleted ||
+		r.kind == CheckDeleted || r.kind == AttachmentDeleted {
+		row = r.old
+	}
+	switch row := row.(type) {
+	case *store.Key:
+		old, _ := r.old.(*store.Key)
+		e.Entry, e.Previous = entryOf(row), entryOf(old)
+	case *store.Session:
+		e.Session = sessionInfo(row)
+	case *store.Node:
+		e.Node = row.Name
+	case *store.Service:
+		e.Node, e.ID = row.Node, row.ID
+	case *store.Check:
+		e.Node, e.ID = row.Node, row.ID
+	case *store.Attachment:
+		e.Session.ID, e.ID = SessionID(row.Session), row.Name
+	}
+	return e
+}
