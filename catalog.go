@@ -39,8 +39,11 @@ type Status uint8
 
 // The states. Only Critical ends sessions.
 const (
+	// Critical ends the sessions that are bound to the check.
 	Critical Status = iota
+	// Warning ends nothing.
 	Warning
+	// Passing is a check as it should be.
 	Passing
 )
 
@@ -99,7 +102,8 @@ func (tx *Txn) PutNode(node Node) error {
 	if err := checkCatalogName("Node.Name", node.Name); err != nil {
 		return err
 	}
-	if node.ID != "" {
+	old := tx.db.store.Nodes.Newest(folded(node.Name))
+	if node.ID != "" && (old == nil || old.ID != node.ID) {
 		for key, row := range tx.db.store.Nodes.Ascend("") {
 			if row.ID == node.ID && key != folded(node.Name) {
 				tx.removeNode(row)
@@ -110,7 +114,7 @@ func (tx *Txn) PutNode(node Node) error {
 		Name: node.Name, ID: node.ID, Address: node.Address, Meta: maps.Clone(node.Meta),
 		CreateIndex: tx.db.store.Next(), ModifyIndex: tx.db.store.Next(),
 	}
-	if old := tx.db.store.Nodes.Newest(folded(node.Name)); old != nil {
+	if old != nil {
 		next.CreateIndex = old.CreateIndex
 		if old.Name == next.Name && old.ID == next.ID && old.Address == next.Address &&
 			maps.Equal(old.Meta, next.Meta) {

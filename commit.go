@@ -61,6 +61,10 @@ func (db *DB) commit(b *batch) {
 	db.mu.Unlock()
 
 	err := rows.Write()
+	var found error
+	if err != nil {
+		found = db.lookInFile()
+	}
 
 	var follower *batch
 	db.mu.Lock()
@@ -72,8 +76,9 @@ func (db *DB) commit(b *batch) {
 		db.tellLocked(b.effects, b.events, rows.Index())
 	} else {
 		db.store.Drop(rows)
-		follower = db.dropLocked(b, err)
+		follower = db.dropLocked(b, err, found)
 	}
+	db.mustHold()
 	db.unlock()
 	db.committing.Unlock()
 	close(b.done)
@@ -89,8 +94,9 @@ const (
 )
 
 // dropLocked takes back what rode in a batch that could not be committed, and in the open one,
-// which was decided on it. It returns the open one.
-func (db *DB) dropLocked(b *batch, cause error) *batch {
+// which was decided on it. It returns the open one. The database has failed if found says that it
+// is not known what the file has.
+func (db *DB) dropLocked(b *batch, cause, found error) *batch {
 	follower := db.open
 	db.open = newBatch() // in the same step: nobody may join what is lost
 	db.revertLocked(follower.effects)
@@ -104,15 +110,26 @@ func (db *DB) dropLocked(b *batch, cause error) *batch {
 	now := db.now()
 	db.retry = now.Add(db.backoff)
 
-	switch found, readErr := db.store.FileIndex(); {
-	case readErr != nil:
-		db.failLocked(fmt.Errorf("%w: %w, and then %w", ErrFailed, cause, readErr))
-	case found != db.store.Published():
-		db.failLocked(fmt.Errorf("%w: %w, but index %d is in the file", ErrFailed, cause, found))
-	default:
-		db.expiry.ArmNotBefore(now, db.retry)
+	if found != nil {
+		db.failLocked(fmt.Errorf("%w: %w, and then %w", ErrFailed, cause, found))
+		return follower
 	}
+	db.expiry.Set(&db.again, db.retry)
+	db.expiry.ArmNotBefore(now, db.retry)
 	return follower
+}
+
+// lookInFile returns an error unless the file is as it was published: bbolt may have written its
+// meta page before what failed.
+func (db *DB) lookInFile() error {
+	index, err := db.store.FileIndex()
+	if err != nil {
+		return err
+	}
+	if published := db.store.Published(); index != published {
+		return fmt.Errorf("index %d is in the file, and %d was published", index, published)
+	}
+	return nil
 }
 
 // failLocked ends all writing: it is not known what the file has.

@@ -2,6 +2,7 @@ package lockd
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -46,6 +47,7 @@ type DB struct {
 	overs    []string      // keys whose delays are over but still have a row
 	unserved bool          // a drop may have left a free lock with a queue
 	retry    time.Time     // with backoff: when what is due is tried again
+	again    expiry.Item   // wakes at retry
 	backoff  time.Duration // 0: the last commit succeeded
 }
 
@@ -115,10 +117,13 @@ func (db *DB) start(opts *Options) error {
 	db.store.Keys.OnMove(db.keyMoved)
 	db.store.Attachments.OnMove(db.attachmentMoved)
 	db.mu.Lock()
-	db.takeUpLocked()
+	err := db.takeUpLocked()
 	db.mu.Unlock()
+	if err != nil {
+		return err
+	}
 
-	err := db.update(func(tx *Txn) error {
+	err = db.update(func(tx *Txn) error {
 		if db.store.Nodes.Newest(folded(db.node)) != nil {
 			return nil
 		}
@@ -134,8 +139,9 @@ func (db *DB) start(opts *Options) error {
 	return nil
 }
 
-// takeUpLocked makes what is kept beside the rows: handles, lists, deadlines.
-func (db *DB) takeUpLocked() {
+// takeUpLocked makes what is kept beside the rows: handles, lists, deadlines. It returns
+// ErrCorrupt if a row names a session that is not there.
+func (db *DB) takeUpLocked() error {
 	s := db.store
 	var now time.Time
 	if s.Sessions.Len() > 0 || s.Delays.Len() > 0 {
@@ -144,12 +150,21 @@ func (db *DB) takeUpLocked() {
 	for _, row := range s.Sessions.Ascend("") {
 		db.adopt(row).restart(func() time.Time { return now })
 	}
-	if s.Sessions.Len() > 0 {
-		for _, row := range s.Keys.Ascend("") {
-			db.keyMoved(nil, row)
+	for key, row := range s.Keys.Ascend("") {
+		if row.Session == (store.ID{}) {
+			continue
 		}
+		if db.sessions[SessionID(row.Session)] == nil {
+			return fmt.Errorf("%w: key %q is locked by session %s, which is not there",
+				ErrCorrupt, key, SessionID(row.Session))
+		}
+		db.keyMoved(nil, row)
 	}
-	for _, row := range s.Attachments.Ascend("") {
+	for name, row := range s.Attachments.Ascend("") {
+		if db.sessions[SessionID(row.Session)] == nil {
+			return fmt.Errorf("%w: attachment %q is of session %s, which is not there",
+				ErrCorrupt, name, SessionID(row.Session))
+		}
 		db.attachmentMoved(nil, row)
 	}
 	for key, row := range s.Delays.Ascend("") {
@@ -161,6 +176,7 @@ func (db *DB) takeUpLocked() {
 		}
 		db.swapDelay(db.state(key), newDelay(key, now.Add(left)))
 	}
+	return nil
 }
 
 // endOrphans ends the sessions whose process is gone, each at an index of its own.
@@ -205,7 +221,9 @@ func (db *DB) run() {
 		}
 		db.mu.Lock()
 		if db.refusal == nil {
-			db.endDueLocked(db.backoff > 0)
+			if db.backoff == 0 || !db.now().Before(db.retry) {
+				db.endDueLocked()
+			}
 			db.armLocked()
 		}
 		b, lead := db.joinLocked()
@@ -257,7 +275,7 @@ func (db *DB) runLocked(tx *Txn, fn func(tx *Txn) error) error {
 	if db.refusal != nil {
 		return db.refusal
 	}
-	db.endDueLocked(false)
+	db.endDueLocked()
 	defer db.armLocked()
 	return db.applyLocked(tx, fn)
 }
@@ -271,6 +289,7 @@ func (db *DB) applyLocked(tx *Txn, fn func(tx *Txn) error) (err error) {
 			tx.undo()
 		}
 		tx.ended = true
+		db.mustHold()
 	}()
 	if err = fn(tx); err == nil {
 		tx.seal()
@@ -331,15 +350,12 @@ func (db *DB) unlock() {
 const maxEnds = 1000
 
 // endDueLocked ends what is due by now, each thing in a transaction of its own, in the order of
-// the deadlines (G5). During a backoff it is done only if a user's write has to be decided.
-func (db *DB) endDueLocked(backoff bool) {
+// the deadlines (G5).
+func (db *DB) endDueLocked() {
 	if db.expiry.Len() == 0 && !db.unserved {
 		return
 	}
 	now := db.now()
-	if backoff && now.Before(db.retry) {
-		return
-	}
 	for ends := 0; ends < maxEnds; {
 		due := db.expiry.Pop(now)
 		if due == nil {

@@ -132,7 +132,8 @@ func (o *Options) validate() error {
 		faults = append(faults, invalid("Options.OpenTimeout is %v, below 0", o.OpenTimeout))
 	}
 	if o.FileMode&^fs.ModePerm != 0 {
-		faults = append(faults, invalid("Options.FileMode is %v, more than permissions", o.FileMode))
+		faults = append(faults, invalid("Options.FileMode is %v, not just permissions",
+			o.FileMode))
 	}
 	if o.History < 0 {
 		faults = append(faults, invalid("Options.History is %d, below 0", o.History))

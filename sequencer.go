@@ -103,7 +103,7 @@ func proves(q Sequencer, row *store.Key) error {
 		return fmt.Errorf("%w: the sequencer proves nothing", ErrNotHeld)
 	case row == nil:
 		return fmt.Errorf("%w: the key does not exist", ErrNotHeld)
-	case SessionID(row.Session) == q.Session && row.LockIndex == q.LockIndex && row.Fence == q.Fence:
+	case entryOf(row).Sequencer() == q:
 		return nil
 	case SessionID(row.Session).IsZero():
 		return fmt.Errorf("%w: the lock is free, fence %d has passed", ErrNotHeld, q.Fence)

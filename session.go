@@ -90,8 +90,10 @@ const (
 	// NoLockDelay as a lock-delay means none; zero means DefaultLockDelay.
 	NoLockDelay time.Duration = -1
 
+	// DefaultLockDelay is the lock-delay of a session that names none.
 	DefaultLockDelay = 15 * time.Second
-	MaxLockDelay     = 60 * time.Second
+	// MaxLockDelay is the longest lock-delay.
+	MaxLockDelay = 60 * time.Second
 )
 
 // SessionOptions configures a session. A nil *SessionOptions and the zero value mean the

@@ -78,7 +78,9 @@ func (s *Snapshot) Session(id SessionID) (SessionInfo, bool) {
 }
 
 // Sessions yields all sessions, in the order of their IDs (S2).
-func (s *Snapshot) Sessions() iter.Seq[SessionInfo] { return values(s.rows.Sessions, "", sessionInfo) }
+func (s *Snapshot) Sessions() iter.Seq[SessionInfo] {
+	return values(s.rows.Sessions, "", sessionInfo)
+}
 
 // Node returns a node by its name, in any case, and whether there is one.
 func (s *Snapshot) Node(name string) (Node, bool) {

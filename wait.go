@@ -66,6 +66,9 @@ func (s *Session) acquire(
 		return locks, nil
 	}
 	b := db.undecidedLocked()
+	if b != nil {
+		b.joined++ // whoever leads it: not this call, which may have to return before that is done
+	}
 	db.unlock()
 	return db.confirm(ctx, locks, b)
 }
@@ -101,7 +104,8 @@ func (tx *Txn) acquire(
 	for _, key := range keys {
 		state := tx.db.locks[key]
 		empty := state == nil || state.queue.Len() == 0
-		atOnce = atOnce && empty && tx.takeable(s, key)
+		atOnce = atOnce && (empty && tx.takeable(s, key) ||
+			tx.adoptable(s, key, tx.db.store.Keys.Newest(key)))
 	}
 	if atOnce {
 		locks := make([]*Lock, len(keys))

@@ -51,18 +51,18 @@ type EventKind uint8
 
 // The kinds.
 const (
-	KeyPut EventKind = iota + 1
-	KeyDeleted
-	SessionCreated
-	SessionEnded
-	NodePut
-	NodeDeleted
-	ServicePut
-	ServiceDeleted
-	CheckPut
-	CheckDeleted
-	AttachmentPut
-	AttachmentDeleted
+	KeyPut            EventKind = iota + 1 // KeyPut: a key was made, or changed.
+	KeyDeleted                             // KeyDeleted: a key was deleted.
+	SessionCreated                         // SessionCreated: a session began.
+	SessionEnded                           // SessionEnded: a session ended.
+	NodePut                                // NodePut: a node was made, or changed.
+	NodeDeleted                            // NodeDeleted: a node was removed.
+	ServicePut                             // ServicePut: a service was made, or changed.
+	ServiceDeleted                         // ServiceDeleted: a service was removed.
+	CheckPut                               // CheckPut: a check was made, or changed.
+	CheckDeleted                           // CheckDeleted: a check was removed.
+	AttachmentPut                          // AttachmentPut: an attachment was made, or changed.
+	AttachmentDeleted                      // AttachmentDeleted: an attachment was removed.
 )
 
 // LockChange says what a change of a key did to its lock.
@@ -70,12 +70,12 @@ type LockChange uint8
 
 // The changes.
 const (
-	LockUnchanged LockChange = iota
-	LockGranted              // it was free, and is held
-	LockHandedOn             // it went from one holder, or grant, to the next
-	LockReleased             // its holder released it
-	LockLost                 // its holder's session ended, or ForceUnlock took it
-	LockDeleted              // its key was deleted
+	LockUnchanged LockChange = iota // LockUnchanged: it is as it was
+	LockGranted                     // it was free, and is held
+	LockHandedOn                    // it went from one holder, or grant, to the next
+	LockReleased                    // its holder released it
+	LockLost                        // its holder's session ended, or ForceUnlock took it
+	LockDeleted                     // its key was deleted
 )
 
 // Event is one change: of one key, session or part of the catalog, by one transaction, whatever
@@ -183,8 +183,7 @@ func (db *DB) waitFor(ctx context.Context, topic *hub.Topic, at hub.Cursor) (hub
 func (db *DB) Changed(ctx context.Context, scope Scope, index uint64) <-chan struct{} {
 	checkContext(ctx)
 	topic := db.hub.Subscribe(scope.scope)
-	snapshot := db.Snapshot()
-	if index > snapshot.Index() || snapshot.IndexOf(scope) > index {
+	if index > db.store.Published() || db.indexOf(scope) > index {
 		db.hub.Unsubscribe(topic)
 		now := make(chan struct{})
 		close(now)
@@ -194,6 +193,17 @@ func (db *DB) Changed(ctx context.Context, scope Scope, index uint64) <-chan str
 		db.leases.add(ctx, topic, db.hub)
 	}
 	return topic.Changed()
+}
+
+// indexOf returns the index of the scope as it is published now.
+func (db *DB) indexOf(scope Scope) uint64 {
+	if scope.scope.Space == spaceKeys && scope.scope.Match == hub.Exact {
+		// Most readers wait for a key that is there: that takes no snapshot.
+		if row := db.store.Keys.Get(scope.scope.Name); row != nil {
+			return row.ModifyIndex
+		}
+	}
+	return db.Snapshot().IndexOf(scope)
 }
 
 // leases gives topics back when the context ends for which they were subscribed.

@@ -77,8 +77,8 @@ func decodeValue[T any](table byte, key string, c codec[T], value []byte) (row T
 	return c.decode(key, payload)
 }
 
-// checksum covers the table and the key too, so that a row is not taken for another one. The two
-// numbers are where the CRC starts: another table or length of the key always gives another sum.
+// checksum covers the table and the key too, so that a row is not taken for another one. The CRC
+// starts from the table and the length of the key, which says where the payload begins.
 func checksum(table byte, key string, payload []byte) uint32 {
 	polynomial := crc32.MakeTable(crc32.Castagnoli)
 	sum := uint32(table)<<24 ^ uint32(len(key))

@@ -53,6 +53,7 @@ type table interface {
 	take() part
 	drop()
 	load(key string, value []byte, index uint64) error
+	check() error
 }
 
 // New returns an empty store in memory.

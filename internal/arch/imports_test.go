@@ -36,8 +36,9 @@ var importPlan = map[string]edges{
 		uuid:              "session IDs",
 	},
 	"store": {
-		bbolt: "the file; nobody else knows how rows get there",
-		btree: "the order of keys; nobody else knows what keeps it",
+		bbolt:             "the file; nobody else knows how rows get there",
+		bbolt + "/errors": "to tell bbolt's timeout from its other errors",
+		btree:             "the order of keys; nobody else knows what keeps it",
 	},
 	"internal/expiry": {
 		clock: "arms the one timer",

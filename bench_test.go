@@ -1,0 +1,122 @@
+package lockd_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/lockd/lockd"
+)
+
+const benchKeys = 100_000
+
+// benchDB returns a database with keys, a session, and the keys in random order.
+func benchDB(b *testing.B, path string) (*lockd.DB, *lockd.Session, []string) {
+	b.Helper()
+	var db *lockd.DB
+	var err error
+	if path == "" {
+		db, err = lockd.New(nil)
+	} else {
+		db, err = lockd.Open(path, nil)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { db.Close() })
+	keys := make([]string, benchKeys)
+	err = db.Update(func(tx *lockd.Txn) error {
+		for i := range keys {
+			keys[i] = fmt.Sprintf("locks/%06d", i)
+			if _, err := tx.Put(keys[i], []byte("value"), nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, err := db.NewSession(nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	rand.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+	return db, s, keys
+}
+
+// pair takes a lock and releases it.
+func pair(b *testing.B, s *lockd.Session, key string) {
+	l, err := s.TryLock(key, nil)
+	if err == nil {
+		err = l.Unlock()
+	}
+	if err != nil {
+		b.Error(err)
+	}
+}
+
+func BenchmarkPair_Memory(b *testing.B) {
+	_, s, keys := benchDB(b, "")
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		pair(b, s, keys[i%len(keys)])
+		i++
+	}
+}
+
+func BenchmarkPair_File(b *testing.B) {
+	_, s, keys := benchDB(b, filepath.Join(b.TempDir(), "lockd.db"))
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		pair(b, s, keys[i%len(keys)])
+		i++
+	}
+}
+
+func BenchmarkCommit_Crowd(b *testing.B) {
+	for _, writers := range []int{64, 512} {
+		b.Run(fmt.Sprint(writers), func(b *testing.B) {
+			_, s, keys := benchDB(b, filepath.Join(b.TempDir(), "lockd.db"))
+			b.ReportAllocs()
+			b.ResetTimer()
+			var wait sync.WaitGroup
+			for w := range writers {
+				wait.Go(func() {
+					for i := w; i < b.N; i += writers {
+						pair(b, s, keys[i%len(keys)])
+					}
+				})
+			}
+			wait.Wait()
+		})
+	}
+}
+
+func BenchmarkGet(b *testing.B) {
+	db, _, keys := benchDB(b, "")
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		if _, ok := db.Get(keys[i%len(keys)]); !ok {
+			b.Fatal("missing")
+		}
+		i++
+	}
+}
+
+// Ensure that a point read does not allocate.
+func TestGet_DoesNotAllocate(t *testing.T) {
+	each(t, func(h *harness) {
+		if _, err := h.Put("k", []byte("v"), nil); err != nil {
+			t.Fatal(err)
+		}
+		if n := testing.AllocsPerRun(100, func() { h.Get("k") }); n != 0 {
+			t.Fatalf("allocations: got %v, want 0", n)
+		}
+	})
+}

@@ -1,0 +1,97 @@
+package lockd
+
+import (
+	"fmt"
+
+	"github.com/lockd/lockd/store"
+)
+
+// checkLocked compares what is kept beside the rows with the rows. Builds with the tag invariants
+// call it after every transaction and every batch.
+func (db *DB) checkLocked() error {
+	if err := db.store.Check(); err != nil {
+		return err
+	}
+	held := 0
+	for key, row := range db.store.Keys.Ascend("") {
+		if row.Session == (store.ID{}) {
+			continue
+		}
+		held++
+		if err := db.checkHeld(key, row); err != nil {
+			return err
+		}
+	}
+	for key, state := range db.locks {
+		if state.session != nil {
+			held--
+		}
+		if err := db.checkState(key, state); err != nil {
+			return err
+		}
+	}
+	if held != 0 {
+		return fmt.Errorf("bug: %d more keys are locked than sessions hold", held)
+	}
+	return db.checkSessions()
+}
+
+// checkHeld checks a key that is locked.
+func (db *DB) checkHeld(key string, row *store.Key) error {
+	state := db.locks[key]
+	if state == nil || state.session == nil || state.session.row.ID != row.Session {
+		return fmt.Errorf("bug: key %q is locked, but its session does not know", key)
+	}
+	if !state.session.live {
+		return fmt.Errorf("bug: key %q is locked by a session that has ended", key)
+	}
+	if handle := state.handle; handle != nil && handle.grant != entryOf(row).Sequencer() {
+		return fmt.Errorf("bug: key %q has the handle of another grant", key)
+	}
+	return nil
+}
+
+// checkState checks what is known of a key's lock.
+func (db *DB) checkState(key string, state *lockState) error {
+	if state.key != key {
+		return fmt.Errorf("bug: key %q has the state of %q", key, state.key)
+	}
+	if state.session == nil && state.handle != nil {
+		return fmt.Errorf("bug: key %q is free, but has a handle", key)
+	}
+	place := state.queue.Front()
+	if place == nil || state.session != nil || state.delay != nil || db.unserved {
+		return nil
+	}
+	// A free key with a queue exists only while its first waiter waits for other keys too.
+	if len(place.Waiter.keys) == 1 {
+		return fmt.Errorf("bug: key %q is free, but not given to who waits for it", key)
+	}
+	return nil
+}
+
+func (db *DB) checkSessions() error {
+	live := 0
+	for id, s := range db.sessions {
+		if s.live {
+			live++
+		}
+		if s.live != (db.store.Sessions.Newest(string(id[:])) != nil) {
+			return fmt.Errorf("bug: session %s has no row, or has ended and has one", id)
+		}
+		var prev *lockState
+		for state := s.held; state != nil; state = state.next {
+			if state.session != s || state.prev != prev || db.locks[state.key] != state {
+				return fmt.Errorf("bug: the list of what session %s holds is broken", id)
+			}
+			prev = state
+		}
+		if s.live && s.row.TTL > 0 && !s.expires.Queued() {
+			return fmt.Errorf("bug: session %s has a TTL but no deadline", id)
+		}
+	}
+	if live != db.store.Sessions.Len() {
+		return fmt.Errorf("bug: %d sessions live, %d have rows", live, db.store.Sessions.Len())
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+package store
+
+import "fmt"
+
+// Check compares what the store keeps twice, and returns an error that names the first thing that
+// does not fit. It is for tests: it takes time in proportion to the number of rows. The caller
+// holds the store's lock, and no transaction is running.
+func (s *Store) Check() error {
+	for number := range int(tableCount) {
+		if err := s.table(number).check(); err != nil {
+			return fmt.Errorf("store: bug: table of %s: %w", tableName(byte(number)), err)
+		}
+	}
+	if n := s.graves.byAge.Len(); n != s.graves.table.Len() {
+		return fmt.Errorf("store: bug: %d tombstones by age, %d rows", n, s.graves.table.Len())
+	}
+	return nil
+}
+
+func (t *Table[T]) check() error {
+	t.catchUp()
+	if t.tree.Len() != t.size {
+		return fmt.Errorf("%d rows in order, %d counted", t.tree.Len(), t.size)
+	}
+	var err error
+	t.tree.Ascend(func(it item[T]) bool {
+		switch c := t.cells.find(it.key); {
+		case c == nil:
+			err = fmt.Errorf("row %q has no cell", it.key)
+		case c.head.Load() != it.version:
+			err = fmt.Errorf("row %q is not the newest version", it.key)
+		case it.version.index > t.store.index:
+			err = fmt.Errorf("row %q is of index %d, ahead of %d", it.key, it.version.index,
+				t.store.index)
+		}
+		return err == nil
+	})
+	if err == nil && len(t.undo) > 0 {
+		err = fmt.Errorf("%d changes of a transaction that has ended", len(t.undo))
+	}
+	return err
+}
