@@ -58,10 +58,7 @@ func (p *tablePart[T]) encode(buffer []byte, rows []rowWrite) ([]byte, []rowWrit
 
 func (p *tablePart[T]) publish() {
 	for _, r := range p.rows {
-		r.version.prev.Store(nil)
-		if r.version.dead && r.cell.head.Load() == r.version && !r.cell.behind {
-			p.table.cells.remove(r.cell)
-		}
+		p.table.settle(r.cell, r.version)
 	}
 }
 

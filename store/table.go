@@ -235,10 +235,18 @@ func (t *Table[T]) publish() {
 		t.open[i] = nil
 		c.listed = false
 		if head := c.head.Load(); head != nil {
-			head.prev.Store(nil)
+			t.settle(c, head)
 		}
 	}
 	t.open = t.open[:0]
+}
+
+// settle does what is left to do for a version that has been published.
+func (t *Table[T]) settle(c *cell[T], v *version[T]) {
+	v.prev.Store(nil)
+	if v.dead && c.head.Load() == v && !c.behind { // else the tree has to catch up first
+		t.cells.remove(c)
+	}
 }
 
 // snapshot returns the rows as they are now, in order.

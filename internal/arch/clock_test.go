@@ -29,9 +29,9 @@ type allowance struct {
 // clockPlan has all places that may have to do with time. Anything else gets a now handed in.
 var clockPlan = []allowance{
 	{"lockd.go", "Clock.Now", 1, "the one reading of Options.Clock"},
-	{"commit.go", "time.Now", 1, "how long a yield took: for batching, nothing is decided by it"},
-	{"commit.go", "time.Since", 1, "the same"},
-	{"commit.go", "time.Now", 1, "how long a yield took; it decides nothing but batching"},
+	{"commit.go", "time.Now", 1, "when a yield began: for batching, nothing is decided by it"},
+	{"commit.go", "time.Since", 1, "how long it took"},
+	{"store/open.go", "time.Now", 1, "when the wait for the file's lock began"},
 	{"store/open.go", "time.Since", 2, "how long it lasts"},
 	{"internal/expiry", "Clock.AfterFunc", 1, "the one timer; it only wakes"},
 	{"internal/expiry", "Clock.Now", 1, "how far the clock went while the timer was set"},

@@ -1,0 +1,286 @@
+package store_test
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/lockd/lockd/store"
+)
+
+// values is what a naive reader thinks of the keys: their values.
+type values map[string]string
+
+// machine runs a store beside two maps.
+type machine struct {
+	*store.Store
+	t         *rapid.T
+	newest    values // with the running transaction's writes
+	before    values // before the running transaction
+	published values
+	flying    *store.Batch
+	taken     values // as of flying
+}
+
+func (m *machine) check() {
+	m.t.Helper()
+	got := values{}
+	for key, row := range m.Keys.Ascend("") {
+		got[key] = string(row.Value)
+	}
+	if !maps.Equal(got, m.newest) {
+		m.t.Fatalf("newest: got %v, want %v", got, m.newest)
+	}
+	for n := range keyCount {
+		key := keyName(n)
+		value, want := m.published[key]
+		row := m.Keys.Get(key)
+		if (row != nil) != want || (want && string(row.Value) != value) {
+			m.t.Fatalf("published %q: got %v, want %q, %v", key, row, value, want)
+		}
+	}
+	if len(m.newest) != m.Keys.Len() {
+		m.t.Fatalf("len: got %d, want %d", m.Keys.Len(), len(m.newest))
+	}
+}
+
+// checkSnapshot compares the published snapshot, which may be asked for only between
+// transactions.
+func (m *machine) checkSnapshot() {
+	m.t.Helper()
+	got := values{}
+	snapshot := m.Snapshot()
+	for key, row := range snapshot.Keys.Ascend("") {
+		got[key] = string(row.Value)
+	}
+	if !maps.Equal(got, m.published) || snapshot.Index() != m.Published() {
+		m.t.Fatalf("snapshot %d: got %v, want %v at %d", snapshot.Index(), got, m.published,
+			m.Published())
+	}
+}
+
+const keyCount = 6
+
+func keyName(n int) string { return fmt.Sprintf("key/%d", n) }
+
+// transaction writes a few rows, and keeps or undoes them.
+func (m *machine) transaction() {
+	m.before = maps.Clone(m.newest)
+	for range rapid.IntRange(0, 4).Draw(m.t, "writes") {
+		key := keyName(rapid.IntRange(0, keyCount-1).Draw(m.t, "key"))
+		if _, ok := m.newest[key]; ok && rapid.Bool().Draw(m.t, "delete") {
+			m.Keys.Delete(key)
+			delete(m.newest, key)
+		} else {
+			value := rapid.StringN(0, 3, 8).Draw(m.t, "value")
+			m.Keys.Put(key, store.Key{Key: key, Value: []byte(value)})
+			m.newest[key] = value
+		}
+		if rapid.Bool().Draw(m.t, "look") {
+			m.check()
+		}
+	}
+	if rapid.IntRange(0, 3).Draw(m.t, "undo") == 0 {
+		m.Undo()
+		m.newest = m.before
+	} else {
+		m.Seal()
+	}
+}
+
+// commit moves the batches on by one step.
+func (m *machine) commit() {
+	switch {
+	case !m.Durable():
+		m.PublishMemory()
+		m.published = maps.Clone(m.newest)
+	case m.flying == nil:
+		m.flying, m.taken = m.Take(), maps.Clone(m.newest)
+	case rapid.IntRange(0, 2).Draw(m.t, "drop") == 0:
+		m.Drop(m.flying)
+		m.flying, m.newest = nil, maps.Clone(m.published)
+	default:
+		if err := m.flying.Write(); err != nil {
+			m.t.Fatal(err)
+		}
+		m.Publish(m.flying)
+		m.flying, m.published = nil, m.taken
+	}
+}
+
+func (m *machine) run(steps int) {
+	for range steps {
+		m.transaction()
+		m.check()
+		if rapid.Bool().Draw(m.t, "commit") || !m.Durable() {
+			m.commit()
+			m.check()
+		}
+		if m.Durable() || !m.Pending() {
+			m.checkSnapshot()
+		}
+		if err := m.Check(); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+}
+
+// Ensure that rows, published rows and snapshots are what plain maps say, through undone
+// transactions, commits and dropped batches.
+func TestTable_Model(t *testing.T) {
+	t.Run("Memory", rapid.MakeCheck(func(t *rapid.T) {
+		m := &machine{Store: store.New(), t: t, newest: values{}, published: values{}}
+		m.run(30)
+	}))
+	t.Run("File", func(t *testing.T) {
+		folder, round := t.TempDir(), 0
+		rapid.Check(t, func(t *rapid.T) {
+			round++
+			path := filepath.Join(folder, fmt.Sprint(round))
+			m := &machine{Store: store.New(), t: t, newest: values{}, published: values{}}
+			opts := store.Options{Mode: 0o600, Sync: store.SyncNever}
+			if err := m.Open(path, opts); err != nil {
+				t.Fatal(err)
+			}
+			m.run(20)
+			if err := m.Close(); err != nil {
+				t.Fatal(err)
+			}
+
+			again := store.New()
+			if err := again.Open(path, opts); err != nil {
+				t.Fatal(err)
+			}
+			defer again.Close()
+			if got, want := again.Published(), m.Published(); got != want {
+				t.Fatalf("index after reopen: got %d, want %d", got, want)
+			}
+			m.Store, m.newest = again, m.published
+			m.check()
+		})
+	})
+}
+
+// Ensure that readers without a lock never see a row go back, or miss one that is there all the
+// time, while rows come and go around it and the hash grows.
+func TestTable_ReadersBesideTheWriter(t *testing.T) {
+	s := store.New()
+	put := func(key string, n int) {
+		s.Keys.Put(key, store.Key{Key: key, Flags: uint64(n)})
+		s.Seal()
+		s.PublishMemory()
+	}
+	put("steady", 0)
+	done := make(chan struct{})
+	var wait sync.WaitGroup
+	for range 2 {
+		wait.Go(func() {
+			last := uint64(0)
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				row := s.Keys.Get("steady")
+				if row == nil || row.Flags < last {
+					t.Errorf("steady: got %+v after %d", row, last)
+					return
+				}
+				last = row.Flags
+			}
+		})
+	}
+	for n := range 20_000 {
+		put("steady", n)
+		key := fmt.Sprintf("passing/%d", n%3000)
+		if s.Keys.Newest(key) == nil {
+			put(key, n)
+		} else {
+			s.Keys.Delete(key)
+			s.Seal()
+			s.PublishMemory()
+		}
+	}
+	close(done)
+	wait.Wait()
+	if err := s.Check(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Ensure that rows that come and go leave nothing behind, though nobody asks for their order.
+func TestTable_PassingRowsLeaveNothing(t *testing.T) {
+	s := store.New()
+	pass := func(n int) {
+		key := fmt.Sprint(n)
+		s.Keys.Put(key, store.Key{Key: key})
+		s.Seal()
+		s.PublishMemory()
+		s.Keys.Delete(key)
+		s.Seal()
+		s.PublishMemory()
+	}
+	for n := range 50_000 {
+		pass(n)
+	}
+	if cells := s.Keys.Cells(); cells > 10_000 {
+		t.Fatalf("cells: got %d for no rows", cells)
+	}
+	_ = s.Snapshot()
+	if cells := s.Keys.Cells(); cells != 0 {
+		t.Fatalf("cells after catching up: got %d", cells)
+	}
+}
+
+// Ensure that what follows the rows is told of every step, forwards and back.
+func TestTable_OnMoveFollowsTheNewest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := &machine{Store: store.New(), t: t, newest: values{}, published: values{}}
+		followed := map[string]*store.Key{}
+		m.Keys.OnMove(func(old, new *store.Key) {
+			if old != nil {
+				if followed[old.Key] != old {
+					t.Fatalf("moved from %v, but it was at %v", old, followed[old.Key])
+				}
+				delete(followed, old.Key)
+			}
+			if new != nil {
+				followed[new.Key] = new
+			}
+		})
+		m.run(20)
+		got, want := slices.Sorted(maps.Keys(followed)), slices.Sorted(maps.Keys(m.newest))
+		if !slices.Equal(got, want) {
+			t.Fatalf("followed: got %v, want %v", got, want)
+		}
+	})
+}
+
+// Ensure that the newest tombstones stay, and of the others the highest index.
+func TestBury_KeepsTheNewest(t *testing.T) {
+	s := store.New()
+	const n = 3 * store.GraveLimit
+	for i := range n {
+		s.Bury('k', fmt.Sprint(i))
+		s.Seal()
+		s.PublishMemory()
+	}
+	snapshot := s.Snapshot()
+	kept := snapshot.Graves.Len()
+	if kept < store.GraveLimit || kept > store.GraveLimit+store.GraveLimit/10 {
+		t.Fatalf("tombstones: got %d", kept)
+	}
+	if snapshot.Buried('k', fmt.Sprint(n-kept)) == nil || snapshot.Buried('k', "0") != nil {
+		t.Fatal("it is not the newest that were kept")
+	}
+	oldest := snapshot.Buried('k', fmt.Sprint(n-kept)).Index
+	if floor := snapshot.Mark(store.FloorMark); floor != oldest-1 {
+		t.Fatalf("floor: got %d, want %d", floor, oldest-1)
+	}
+}
