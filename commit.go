@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,7 +16,7 @@ type batch struct {
 	err     error         // why it was dropped
 	decided bool          // the outcome is known
 	led     bool          // somebody commits it, or will
-	joined  int           // how many wait for it
+	joined  atomic.Int64  // how many wait for it; read without mu to judge its growth
 	effects []effect
 	events  []logEntry
 }
@@ -38,7 +39,7 @@ func (db *DB) joinLocked() (b *batch, lead bool) {
 	if b == nil {
 		return nil, false
 	}
-	b.joined++
+	b.joined.Add(1)
 	lead = !b.led
 	b.led = true
 	return b, lead
@@ -47,7 +48,7 @@ func (db *DB) joinLocked() (b *batch, lead bool) {
 // commit does steps 6 to 8 for the open batch, which the caller leads.
 func (db *DB) commit(b *batch) {
 	db.committing.Lock()
-	db.pace.gather(db, b)
+	db.pace.gather(b)
 
 	db.mu.Lock()
 	if b.decided { // it was dropped with the one before
@@ -57,7 +58,7 @@ func (db *DB) commit(b *batch) {
 	}
 	rows := db.store.Take()
 	db.flying, db.open = b, newBatch()
-	db.pace.size = b.joined
+	db.pace.size = b.joined.Load()
 	db.mu.Unlock()
 
 	err := rows.Write()
@@ -243,9 +244,9 @@ func (db *DB) standAgain(w *waiter) {
 // Without it, a closed loop of many writers alternates between a batch of one and a batch of the
 // rest. Measured with 64 writers: see BenchmarkCommit_Crowd.
 type pace struct {
-	size    int // of the last batch
-	skip    int // batches for which it does not yield
-	penalty int // how many to skip next time
+	size    int64 // of the last batch
+	skip    int   // batches for which it does not yield
+	penalty int   // how many to skip next time
 }
 
 const (
@@ -254,7 +255,7 @@ const (
 )
 
 // gather yields while the batch grows, if the last one was of more than one caller.
-func (p *pace) gather(db *DB, b *batch) {
+func (p *pace) gather(b *batch) {
 	if p.size <= 1 {
 		return // a lone writer does not wait
 	}
@@ -262,7 +263,7 @@ func (p *pace) gather(db *DB, b *batch) {
 		p.skip--
 		return
 	}
-	before := db.joinedBy(b)
+	before := b.joined.Load()
 	for range maxYields {
 		if before >= p.size {
 			return
@@ -270,7 +271,7 @@ func (p *pace) gather(db *DB, b *batch) {
 		began := time.Now()
 		runtime.Gosched()
 		took := time.Since(began)
-		after := db.joinedBy(b)
+		after := b.joined.Load()
 		if took > 100*time.Microsecond+time.Duration(after-before)*10*time.Microsecond {
 			// The processors are busy with something else: a yield costs its time slices.
 			p.penalty = min(8+2*p.penalty, maxPenalty)
@@ -283,12 +284,6 @@ func (p *pace) gather(db *DB, b *batch) {
 		before = after
 	}
 	p.penalty = 0
-}
-
-func (db *DB) joinedBy(b *batch) int {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	return b.joined
 }
 
 // sortByAge orders sessions by when they were made.

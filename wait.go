@@ -67,7 +67,7 @@ func (s *Session) acquire(
 	}
 	b := db.undecidedLocked()
 	if b != nil {
-		b.joined++ // whoever leads it: not this call, which may have to return before that is done
+		b.joined.Add(1) // whoever leads it: not this call, which may have to return before that is done
 	}
 	db.unlock()
 	return db.confirm(ctx, locks, b)
