@@ -1,3 +1,5 @@
+//go:build invariants
+
 package lockd
 
 import (
@@ -6,8 +8,15 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// checkLocked compares what is kept beside the rows with the rows. Builds with the tag invariants
-// call it after every transaction and every batch.
+// mustHold panics if the state is not consistent. It is called after every transaction and every
+// batch.
+func (db *DB) mustHold() {
+	if err := db.checkLocked(); err != nil {
+		panic("lockd: " + err.Error())
+	}
+}
+
+// checkLocked compares what is kept beside the rows with the rows.
 func (db *DB) checkLocked() error {
 	if err := db.store.Check(); err != nil {
 		return err

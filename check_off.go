@@ -2,5 +2,5 @@
 
 package lockd
 
-// mustHold checks nothing: see the build tag invariants.
+// mustHold checks nothing: builds with the tag invariants do.
 func (db *DB) mustHold() {}
