@@ -11,7 +11,7 @@ import (
 )
 
 // Node is a machine, or whatever sessions, services and checks belong to. Names are compared
-// without case; the spelling given last is kept.
+// without case; the spelling given last is kept. The zero value is no node.
 type Node struct {
 	Name    string
 	ID      string // optional; the same ID under another name is a renaming (N5)
@@ -21,7 +21,7 @@ type Node struct {
 	CreateIndex, ModifyIndex uint64 // set by the database
 }
 
-// Service is what a node offers.
+// Service is what a node offers. The zero value is no service.
 type Service struct {
 	Node    string
 	ID      string // unique in the node; empty means Name
@@ -47,7 +47,8 @@ const (
 	Passing
 )
 
-// Check is a condition of a node, or of one of its services, that sessions can be bound to.
+// Check is a condition of a node, or of one of its services, that sessions can be bound to. The
+// zero value is no check.
 type Check struct {
 	Node      string
 	ID        string // unique in the node; empty means Name
@@ -60,7 +61,8 @@ type Check struct {
 	CreateIndex, ModifyIndex uint64 // set by the database
 }
 
-// Attachment is a named record that dies with a session, in the same step.
+// Attachment is a named record that dies with a session, in the same step. The zero value is no
+// attachment.
 type Attachment struct {
 	Name    string // unique in the database
 	Session SessionID
@@ -381,12 +383,12 @@ func (tx *Txn) Attachment(name string) (Attachment, bool) {
 
 // attachmentMoved keeps each session's set of attachments.
 func (db *DB) attachmentMoved(old, new *store.Attachment) {
-	switch {
-	case new == nil:
+	if old != nil {
 		if s := db.sessions[SessionID(old.Session)]; s != nil {
 			delete(s.attached, old.Name)
 		}
-	case old == nil:
+	}
+	if new != nil {
 		s := db.sessions[SessionID(new.Session)]
 		if s.attached == nil {
 			s.attached = make(map[string]struct{})

@@ -87,9 +87,6 @@ var (
 	// Close.
 	ErrProcessGone = errors.New("process of the session is gone")
 
-	// ErrRestored is the cause when a backup was restored over the database.
-	ErrRestored = errors.New("database restored from a backup")
-
 	// ErrUnlocked is the cause when a lock was released: by its Unlock, or by Txn.Unlock.
 	ErrUnlocked = errors.New("lock released")
 
@@ -101,7 +98,7 @@ var (
 )
 
 // Error is what every call of the package returns: what was done, to which key or session, and
-// why it was refused. errors.Is and errors.As look into it.
+// why it was refused. errors.Is and errors.As look into it. Only the database makes one.
 type Error struct {
 	Op  string // such as "put" or "lock"
 	Key string // the key, prefix, or session concerned; empty if there is none
@@ -138,7 +135,7 @@ func conflict(format string, args ...any) error {
 }
 
 // EndedError says that a session or a lock has ended, and why: errors.Is finds the cause. It is
-// also ErrNoSession for a session, and ErrNotHeld for a lock.
+// also ErrNoSession for a session, and ErrNotHeld for a lock. Only the database makes one.
 type EndedError struct {
 	Session SessionID // the session, or the session that held the lock
 	Key     string    // of the lock; empty for a session
@@ -165,7 +162,7 @@ func (e *EndedError) Is(target error) bool {
 	return target == ErrNotHeld
 }
 
-// Obstacle is what stands between a session and a lock.
+// Obstacle is what stands between a session and a lock. The zero value is none.
 type Obstacle uint8
 
 // The obstacles.
@@ -178,12 +175,13 @@ const (
 	ObstacleQueue
 )
 
-// LockedError says why a lock could not be taken at once.
+// LockedError says why a lock could not be taken at once. Only the database makes one.
 type LockedError struct {
 	Key        string
 	Obstacle   Obstacle
 	Holder     SessionID     // with ObstacleHolder
 	HolderName string        // the name of that session, if it has one
+	Fence      uint64        // with ObstacleHolder: of the grant by which it is held
 	Waiters    int           // how many wait for the lock
 	Until      time.Time     // with ObstacleDelay: when the delay ends, by the database's clock
 	Remaining  time.Duration // with ObstacleDelay: how long that is from the moment of refusal

@@ -167,7 +167,7 @@ func (o *SessionOptions) validate() error {
 	return nil
 }
 
-// SessionInfo describes a session. None of it ever changes (S3).
+// SessionInfo describes a session. None of it ever changes (S3). The zero value is no session.
 type SessionInfo struct {
 	ID          SessionID
 	Name        string

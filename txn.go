@@ -87,6 +87,7 @@ func (tx *Txn) Get(key string) (Entry, bool) {
 func (tx *Txn) Prefix(prefix string) iter.Seq2[string, Entry] {
 	tx.check()
 	return func(yield func(string, Entry) bool) {
+		tx.check() // the loop may have been carried out of the function
 		for key, row := range tx.db.store.Keys.Ascend(prefix) {
 			if !strings.HasPrefix(key, prefix) || !yield(key, entryOf(row)) {
 				return
@@ -334,7 +335,7 @@ func (tx *Txn) obstructed(key string, row *store.Key) error {
 	refusal := &LockedError{Key: key, Obstacle: ObstacleQueue, Waiters: state.queue.Len()}
 	if held {
 		refusal.Obstacle = ObstacleHolder
-		refusal.Holder = SessionID(row.Session)
+		refusal.Holder, refusal.Fence = SessionID(row.Session), row.Fence
 		refusal.HolderName = state.session.row.Name
 	}
 	return refusal

@@ -46,7 +46,7 @@ func Catalog() Scope {
 	return Scope{hub.Scope{Space: spaceCatalog, Match: hub.Prefix}}
 }
 
-// EventKind says what changed.
+// EventKind says what changed. The zero value is no event.
 type EventKind uint8
 
 // The kinds.
@@ -79,7 +79,7 @@ const (
 )
 
 // Event is one change: of one key, session or part of the catalog, by one transaction, whatever
-// steps it took there.
+// steps it took there. The zero value is none.
 type Event struct {
 	Index uint64
 	Kind  EventKind
