@@ -25,12 +25,9 @@ type Entry struct {
 	Fence       uint64 // the index of the last grant of its lock
 }
 
-// Sequencer returns what proves the lock that the entry shows, and the zero Sequencer if it is
-// free.
+// Sequencer returns what proves the lock that the entry shows. If that is free, the sequencer
+// proves nothing, and as PutOptions.If it refuses the write.
 func (e Entry) Sequencer() Sequencer {
-	if e.Session.IsZero() {
-		return Sequencer{}
-	}
 	return Sequencer{Key: e.Key, Session: e.Session, LockIndex: e.LockIndex, Fence: e.Fence}
 }
 
@@ -51,8 +48,8 @@ type PutOptions struct {
 	Flags uint64
 
 	// If makes the write depend on a lock, of this key or any other: it is refused with
-	// ErrNotHeld unless this sequencer holds in the same transaction. The zero Sequencer asks
-	// for nothing.
+	// ErrNotHeld unless this sequencer holds in the same transaction. Only the zero Sequencer
+	// asks for nothing.
 	If Sequencer
 }
 

@@ -39,17 +39,14 @@ func (q Sequencer) String() string {
 	return fmt.Sprintf("%d:%d:%s:%s", q.Fence, q.LockIndex, q.Session, key)
 }
 
-// ParseSequencer reads the text form that String wrote, the empty string included. Any other
-// text is ErrInvalid.
+// ParseSequencer reads the text form that String wrote. Any other text is ErrInvalid, and so is
+// the empty one, for who has lost a sequencer must not go on without.
 func ParseSequencer(text string) (Sequencer, error) {
 	q, err := parseSequencer(text)
 	return q, wrap("parse sequencer", text, err)
 }
 
 func parseSequencer(text string) (Sequencer, error) {
-	if text == "" {
-		return Sequencer{}, nil
-	}
 	parts := strings.SplitN(text, ":", 4)
 	if len(parts) != 4 {
 		return Sequencer{}, invalid("want fence:lockindex:session:key")
@@ -78,8 +75,13 @@ func parseSequencer(text string) (Sequencer, error) {
 // MarshalText returns the text form. It never fails.
 func (q Sequencer) MarshalText() ([]byte, error) { return []byte(q.String()), nil }
 
-// UnmarshalText reads the text form, as ParseSequencer does. After an error q is unchanged.
+// UnmarshalText reads the text form, as ParseSequencer does, but the empty text as the zero value,
+// which MarshalText makes it from. After an error q is unchanged.
 func (q *Sequencer) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*q = Sequencer{}
+		return nil
+	}
 	parsed, err := ParseSequencer(string(text))
 	if err != nil {
 		return err
