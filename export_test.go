@@ -20,3 +20,10 @@ func (db *DB) Waiters(key string) int {
 
 // Topics is the number of scopes that are watched.
 func (db *DB) Topics() int { return db.hub.Topics() }
+
+// States is the number of keys of which something is known beside their rows.
+func (db *DB) States() int {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return len(db.locks)
+}

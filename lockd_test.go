@@ -22,3 +22,16 @@ func TestDB_Close(t *testing.T) {
 		}
 	})
 }
+
+// Ensure that nothing is kept of locks that were released.
+func TestDB_ReleasedLocksLeaveNothing(t *testing.T) {
+	each(t, func(h *harness) {
+		s := h.session(nil)
+		for _, key := range []string{"a", "b", "c"} {
+			h.must(h.lock(s, key).Unlock())
+		}
+		if n := h.States(); n != 0 {
+			t.Fatalf("states: got %d, want 0", n)
+		}
+	})
+}

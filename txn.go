@@ -257,6 +257,7 @@ func (tx *Txn) unhold(row *store.Key, cause, plain error) {
 	if state.queue.Len() > 0 {
 		tx.freed = append(tx.freed, row.Key)
 	}
+	tx.db.tidy(state)
 }
 
 // Lock acquires the key's lock for a session, as Consul does: it succeeds on a key that is free,
