@@ -9,8 +9,8 @@ var (
 	ErrInUse = errors.New("file is in use")
 
 	// ErrCorrupt is returned when the file is damaged: it is empty or cut off, its pages do not
-	// fit together, or a row is not what was written. It is also what a commit returns that found
-	// such damage.
+	// fit together, or a row is not what was written. Restore a backup. A commit that comes upon
+	// such damage returns it too.
 	ErrCorrupt = errors.New("file is damaged")
 
 	// ErrFormat is returned when the file is sound as far as one can tell, but was not written by

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"io/fs"
 	"time"
+
+	"go.etcd.io/bbolt"
 )
 
 // Rows is the codec of one table's rows.
@@ -72,6 +74,9 @@ func (o FileOptions) options() fileOptions {
 func OpenFile(path string, o FileOptions) (*File, error) { return openFile(path, o.options()) }
 
 func CreateInPlace(path string, o FileOptions) error { return createInPlace(path, o.options()) }
+
+// Fill writes what a new file has.
+func Fill(tx *bbolt.Tx) error { return fill(tx) }
 
 type RowWrite = rowWrite
 

@@ -82,7 +82,8 @@ type file struct {
 	db     *bbolt.DB
 	handle *os.File // bbolt's own
 	hooks  Hooks
-	broken error // not nil: a panic of bbolt's, after which it may be inconsistent or locked
+	locked bool  // a transaction is open, or a panic of bbolt's left its locks
+	broken error // not nil: such a panic, after which bbolt's memory may be wrong
 }
 
 // rowWrite is one change of a commit.
@@ -104,10 +105,8 @@ func (f *file) load(visit visitor) (index uint64, err error) {
 				return err
 			}
 		}
-		return guard(func() (err error) {
-			index, err = readHeader(tx)
-			return err
-		})
+		index, err = lastIndex(tx)
+		return err
 	})
 	return index, err
 }
@@ -117,7 +116,8 @@ func loadTable(tx *bbolt.Tx, table byte, visit visitor) error {
 	if err := guard(func() error { return s.start(tx, table) }); err != nil {
 		return err
 	}
-	for step := s.first; ; step = s.next {
+	next := s.next
+	for step := s.first; ; step = next {
 		// Only the step is guarded: a panic of visit's is a bug, not damage.
 		if err := guard(step); err != nil || s.done {
 			return err
@@ -131,11 +131,17 @@ func loadTable(tx *bbolt.Tx, table byte, visit visitor) error {
 // index returns the last index that the file has: after a commit that failed, whether it is in
 // the file nevertheless.
 func (f *file) index() (index uint64, err error) {
-	err = f.view(func(tx *bbolt.Tx) error {
-		return guard(func() (err error) {
-			index, err = readHeader(tx)
-			return err
-		})
+	err = f.view(func(tx *bbolt.Tx) (err error) {
+		index, err = lastIndex(tx)
+		return err
+	})
+	return index, err
+}
+
+func lastIndex(tx *bbolt.Tx) (index uint64, err error) {
+	err = guard(func() (err error) {
+		index, err = readHeader(tx)
+		return err
 	})
 	return index, err
 }
@@ -156,7 +162,7 @@ func (f *file) tryCommit(rows []rowWrite, index uint64) error {
 			return err
 		}
 	}
-	if err := f.attempt(func() error { return write(f.db, rows, index) }); err != nil {
+	if err := f.attempt(func() error { return f.write(rows, index) }); err != nil {
 		return err
 	}
 	if f.hooks.AfterCommit != nil {
@@ -165,12 +171,14 @@ func (f *file) tryCommit(rows []rowWrite, index uint64) error {
 	return nil
 }
 
-func write(db *bbolt.DB, rows []rowWrite, index uint64) error {
-	tx, err := db.Begin(true)
+func (f *file) write(rows []rowWrite, index uint64) error {
+	f.locked = true
+	tx, err := f.db.Begin(true)
 	if err != nil {
+		f.locked = false
 		return err
 	}
-	defer tx.Rollback() // after Commit, which ends the transaction also if it fails, it does nothing
+	defer f.end(tx)
 	var buckets [tableCount]*bbolt.Bucket
 	for _, row := range rows {
 		bucket := buckets[row.table]
@@ -198,10 +206,10 @@ func write(db *bbolt.DB, rows []rowWrite, index uint64) error {
 
 // close gives the file up. Only the first call does anything.
 func (f *file) close() error {
-	if f.broken != nil {
-		// bbolt's Close may wait for ever for a lock that the panic left. The handle alone frees the
-		// file; what stays behind is the mapped memory.
-		return f.handle.Close()
+	if f.locked {
+		// bbolt's Close would wait for ever, and closing the handle alone would free nothing: the
+		// mapped memory keeps the lock too.
+		return fmt.Errorf("close: the file stays locked until the process ends: %w", f.broken)
 	}
 	return f.db.Close()
 }
@@ -210,14 +218,23 @@ func (f *file) close() error {
 func (f *file) view(fn func(tx *bbolt.Tx) error) error {
 	var tx *bbolt.Tx
 	err := f.attempt(func() (err error) {
+		f.locked = true
 		tx, err = f.db.Begin(false)
+		f.locked = err == nil
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() // it has nothing to roll back
+	defer f.end(tx)
 	return fn(tx)
+}
+
+// end takes back the transaction, unless it was committed. A commit that failed has ended it, and
+// one that panicked has not.
+func (f *file) end(tx *bbolt.Tx) {
+	_ = tx.Rollback() // its only error is that the transaction has ended
+	f.locked = false
 }
 
 // attempt calls fn, which begins or commits a transaction, unless bbolt panicked in doing so

@@ -3,17 +3,13 @@ package store_test
 import (
 	"bytes"
 	"errors"
-	"io/fs"
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"go.etcd.io/bbolt"
 
@@ -73,39 +69,6 @@ func contents(t *testing.T, f *store.File) (rows map[place]string, index uint64)
 		t.Fatal(err)
 	}
 	return rows, index
-}
-
-func TestFile_StartsEmpty(t *testing.T) {
-	path := newPath(t)
-	f := openFile(t, path, store.FileOptions{Mode: 0o640})
-	rows, index := contents(t, f)
-	if len(rows) != 0 || index != store.FirstIndex {
-		t.Errorf("a new file has %d rows and index %d", len(rows), index)
-	}
-	closeFile(t, f)
-	if names := folder(t, path); !slices.Equal(names, []string{"lockd.db"}) {
-		t.Errorf("creating it left %q in the folder", names)
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if mode := info.Mode().Perm(); runtime.GOOS != "windows" && mode&^0o640 != 0 {
-		t.Errorf("its mode is %v", mode)
-	}
-}
-
-// folder lists what is in the file's folder.
-func folder(t *testing.T, path string) (names []string) {
-	t.Helper()
-	entries, err := os.ReadDir(filepath.Dir(path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, entry := range entries {
-		names = append(names, entry.Name())
-	}
-	return names
 }
 
 func TestFile_KeepsWhatWasCommitted(t *testing.T) {
@@ -252,363 +215,6 @@ func testFailedCommit(t *testing.T, f *store.File, want error, wantIndex uint64)
 	}
 }
 
-// state is all that opening a file must not change.
-type state struct {
-	bytes string
-	mtime time.Time
-}
-
-// age gives the file a time of last change that any write would change, and returns its state.
-func age(t *testing.T, path string) state {
-	t.Helper()
-	long := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
-	if err := os.Chtimes(path, long, long); err != nil {
-		t.Fatal(err)
-	}
-	return stateOf(t, path)
-}
-
-func stateOf(t *testing.T, path string) state {
-	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return state{string(content), info.ModTime()}
-}
-
-func TestFile_OpeningWritesNothing(t *testing.T) {
-	path := newPath(t)
-	f := openFile(t, path, store.FileOptions{})
-	commit(t, f, 2, mark("m", 1))
-	commit(t, f, 3, mark("m", 2))
-	closeFile(t, f)
-	before := age(t, path)
-	f = openFile(t, path, store.FileOptions{})
-	contents(t, f)
-	closeFile(t, f)
-	if stateOf(t, path) != before {
-		t.Error("the file was written to")
-	}
-}
-
-func TestFile_InUse(t *testing.T) {
-	path := newPath(t)
-	f := openFile(t, path, quick)
-	for _, timeout := range []time.Duration{-1, 0, time.Millisecond} {
-		o := quick
-		o.Timeout = timeout
-		_, err := store.OpenFile(path, o)
-		if !errors.Is(err, store.ErrInUse) || !strings.Contains(err.Error(), path) {
-			t.Errorf("with a timeout of %v: got %v, want ErrInUse and the path", timeout, err)
-		}
-	}
-	commit(t, f, 2, mark("m", 1))
-	closeFile(t, f)
-	closeFile(t, openFile(t, path, quick))
-}
-
-// Ensure that what looks damaged is not condemned while somebody may be in the middle of writing
-// it.
-func TestFile_InUseIsNotDamaged(t *testing.T) {
-	path := newPath(t)
-	f := openFile(t, path, quick)
-	whole := stateOf(t, path).bytes
-	for name, damaged := range map[string]string{
-		"pages half written": strings.Repeat("\x00", 2*os.Getpagesize()) +
-			whole[2*os.Getpagesize():],
-		"no meta page": strings.Repeat("x", len(whole)),
-	} {
-		overwrite(t, path, 0, damaged)
-		if _, err := store.OpenFile(path, quick); !errors.Is(err, store.ErrInUse) {
-			t.Errorf("%s: got %v, want ErrInUse", name, err)
-		}
-	}
-	overwrite(t, path, 0, whole)
-	closeFile(t, f)
-	closeFile(t, openFile(t, path, quick))
-}
-
-func overwrite(t *testing.T, path string, offset int64, content string) {
-	t.Helper()
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.WriteAt([]byte(content), offset); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// Ensure that of those who create one file at the same time one has it, and no other.
-func TestFile_OneCreatorWins(t *testing.T) {
-	for range 50 {
-		path := newPath(t)
-		var files [4]*store.File
-		var errs [4]error
-		var wg sync.WaitGroup
-		for i := range files {
-			wg.Go(func() { files[i], errs[i] = store.OpenFile(path, quick) })
-		}
-		wg.Wait()
-		opened := 0
-		for i, f := range files {
-			switch {
-			case errs[i] == nil:
-				opened++
-				closeFile(t, f)
-			case !errors.Is(errs[i], store.ErrInUse):
-				t.Errorf("got %v, want ErrInUse", errs[i])
-			}
-		}
-		if opened != 1 {
-			t.Fatalf("%d of %d have it open", opened, len(files))
-		}
-		if names := folder(t, path); !slices.Equal(names, []string{"lockd.db"}) {
-			t.Fatalf("they left %q in the folder", names)
-		}
-	}
-}
-
-func TestFile_CreateInPlace(t *testing.T) {
-	path := newPath(t)
-	for range 2 { // the second finds what the first made
-		if err := store.CreateInPlace(path, quick); err != nil {
-			t.Fatal(err)
-		}
-	}
-	f := openFile(t, path, quick)
-	if rows, index := contents(t, f); len(rows) != 0 || index != store.FirstIndex {
-		t.Errorf("a new file has %d rows and index %d", len(rows), index)
-	}
-	closeFile(t, f)
-}
-
-// Ensure that a file is given up that the path does not lead to any more: another would open the
-// one that it leads to.
-func TestFile_PathMustLeadToTheLockedFile(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("an open file cannot be renamed")
-	}
-	path := newPath(t)
-	f := openFile(t, path, quick)
-	if err := f.CheckPath(path); err != nil {
-		t.Errorf("got %v for a file in its place", err)
-	}
-	if err := os.Rename(path, path+".old"); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.CheckPath(path); !errors.Is(err, store.ErrInUse) {
-		t.Errorf("got %v for a file that was renamed, want ErrInUse", err)
-	}
-	closeFile(t, openFile(t, path, quick)) // a new one
-	if err := f.CheckPath(path); !errors.Is(err, store.ErrInUse) {
-		t.Errorf("got %v for a file that was replaced, want ErrInUse", err)
-	}
-	closeFile(t, f)
-}
-
-// Ensure that a file that cannot be used is refused and left as it is.
-func TestFile_Refuses(t *testing.T) {
-	page := os.Getpagesize()
-	for _, test := range []struct {
-		name string
-		make func(t *testing.T, path string)
-		want error
-		text string
-	}{
-		{"Empty", content(""), store.ErrCorrupt, "it is empty"},
-		{"Byte", content("x"), store.ErrFormat, "not a bbolt file"},
-		{"Garbage", content(strings.Repeat("garbage ", 10_000)), store.ErrFormat,
-			"not a bbolt file"},
-		{"Zeros", content(strings.Repeat("\x00", 1<<16)), store.ErrFormat, "not a bbolt file"},
-		{"CutToOneByte", cut(1), store.ErrFormat, "not a bbolt file"},
-		{"CutToOnePage", cut(page), store.ErrCorrupt, "cut off"},
-		{"CutToTwoPages", cut(2 * page), store.ErrCorrupt, "cut off"},
-		{"CutByOneByte", cutToUse(-1), store.ErrCorrupt, "cut off"},
-		{"MetaPages", damage(map[int]string{20: "\x03", page + 20: "\x03"}), store.ErrFormat,
-			"version 3 of bbolt's format"},
-		{"MetaChecksums", damage(map[int]string{72: "damaged!", page + 72: "damaged!"}),
-			store.ErrCorrupt, "neither of its two meta pages is whole"},
-		{"OtherProgram", bolt(func(tx *bbolt.Tx) error {
-			_, err := tx.CreateBucket([]byte("other"))
-			return err
-		}), store.ErrFormat, "another program"},
-		{"OtherProgramWithMeta", bolt(func(tx *bbolt.Tx) error {
-			b, err := tx.CreateBucket([]byte(store.HeaderBucket))
-			return errors.Join(err, b.Put([]byte("consistent_index"), []byte{1}))
-		}), store.ErrFormat, "another program"},
-		{"NoFreelist", noFreelist, store.ErrFormat, "without its list of free pages"},
-		{"Newer", headed(store.HeaderValue(2, 5)), store.ErrFormat, "version 2"},
-		{"Newest", headed(store.HeaderValue(math.MaxUint64, 5)), store.ErrFormat, "version 1844"},
-		{"NoVersion", headed(store.HeaderValue(0, 5)), store.ErrFormat, "version 0"},
-		{"NoIndex", headed(store.HeaderValue(1, 0)), store.ErrCorrupt, "last index is 0"},
-		{"HeaderCut", headed([]byte{1}), store.ErrCorrupt, "ends too early"},
-		{"HeaderDamaged", headed([]byte{1, 5, 0, 0, 0, 0}), store.ErrCorrupt, "checksum"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			path := newPath(t)
-			test.make(t, path)
-			before := age(t, path)
-			for range 2 { // the first must have given it up
-				f, err := store.OpenFile(path, store.FileOptions{})
-				if err == nil {
-					closeFile(t, f)
-					t.Fatal("the file was accepted")
-				}
-				for _, text := range []string{path, test.text} {
-					if !errors.Is(err, test.want) || !strings.Contains(err.Error(), text) {
-						t.Errorf("got %v, want %v with %q", err, test.want, text)
-					}
-				}
-			}
-			if stateOf(t, path) != before {
-				t.Error("the file was written to")
-			}
-			if names := folder(t, path); len(names) != 1 {
-				t.Errorf("it left %q in the folder", names)
-			}
-		})
-	}
-}
-
-// content makes a file of the bytes.
-func content(bytes string) func(t *testing.T, path string) {
-	return func(t *testing.T, path string) {
-		if err := os.WriteFile(path, []byte(bytes), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// sound makes a file with a hundred rows.
-func sound(t *testing.T, path string) {
-	t.Helper()
-	f := openFile(t, path, quick)
-	for i := range uint64(10) {
-		var rows []store.RowWrite
-		for name := range uint64(10) {
-			rows = append(rows, mark(strings.Repeat(string(rune('a'+i)), 100+int(name)), i))
-		}
-		commit(t, f, i+2, rows...)
-	}
-	closeFile(t, f)
-}
-
-// cut makes a sound file, and leaves so many bytes of it.
-func cut(size int) func(t *testing.T, path string) {
-	return func(t *testing.T, path string) {
-		sound(t, path)
-		if err := os.Truncate(path, int64(size)); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// cutToUse makes a sound file, and cuts it to the pages in use and so many bytes more.
-func cutToUse(more int) func(t *testing.T, path string) {
-	return func(t *testing.T, path string) {
-		sound(t, path)
-		used := usedSize(t, path)
-		if err := os.Truncate(path, used+int64(more)); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// usedSize is where the file's last used page ends.
-func usedSize(t *testing.T, path string) (size int64) {
-	t.Helper()
-	inBolt(t, path, nil, func(tx *bbolt.Tx) error {
-		size = tx.Size()
-		return errors.New("change nothing")
-	})
-	return size
-}
-
-// damage makes a sound file, and overwrites it at the offsets.
-func damage(at map[int]string) func(t *testing.T, path string) {
-	return func(t *testing.T, path string) {
-		sound(t, path)
-		for offset, bytes := range at {
-			overwrite(t, path, int64(offset), bytes)
-		}
-	}
-}
-
-// bolt makes a file of bbolt's with what fn writes.
-func bolt(fn func(tx *bbolt.Tx) error) func(t *testing.T, path string) {
-	return func(t *testing.T, path string) { inBolt(t, path, nil, fn) }
-}
-
-func noFreelist(t *testing.T, path string) {
-	sound(t, path)
-	inBolt(t, path, &bbolt.Options{NoFreelistSync: true, NoSync: true},
-		func(tx *bbolt.Tx) error { return nil })
-}
-
-// headed makes a sound file, and gives it another header.
-func headed(value []byte) func(t *testing.T, path string) {
-	return func(t *testing.T, path string) {
-		sound(t, path)
-		inBolt(t, path, nil, func(tx *bbolt.Tx) error {
-			return tx.Bucket([]byte(store.HeaderBucket)).Put([]byte(store.HeaderKey), value)
-		})
-	}
-}
-
-// inBolt runs a transaction on the file, which an error of fn's takes back.
-func inBolt(t *testing.T, path string, o *bbolt.Options, fn func(tx *bbolt.Tx) error) {
-	t.Helper()
-	db, err := bbolt.Open(path, 0o600, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = db.Update(fn)
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestFile_RefusesWhatIsNoFile(t *testing.T) {
-	t.Run("Folder", func(t *testing.T) {
-		_, err := store.OpenFile(t.TempDir(), quick)
-		if !errors.Is(err, store.ErrFormat) {
-			t.Errorf("got %v, want ErrFormat", err)
-		}
-	})
-	t.Run("FolderMissing", func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "missing", "lockd.db")
-		if _, err := store.OpenFile(path, quick); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("got %v, want ErrNotExist", err)
-		}
-	})
-	t.Run("LinkToNothing", func(t *testing.T) {
-		path := newPath(t)
-		if err := os.Symlink(path+".missing", path); err != nil {
-			t.Skip(err)
-		}
-		if _, err := store.OpenFile(path, quick); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("got %v, want ErrNotExist", err)
-		}
-	})
-	t.Run("LinkToFile", func(t *testing.T) {
-		path := newPath(t)
-		closeFile(t, openFile(t, path+".real", quick))
-		if err := os.Symlink(path+".real", path); err != nil {
-			t.Skip(err)
-		}
-		closeFile(t, openFile(t, path, quick))
-	})
-}
-
 // Ensure that one damaged meta page is no damage: a crash in the middle of a commit leaves that.
 func TestFile_NeedsOneMetaPage(t *testing.T) {
 	page := os.Getpagesize()
@@ -665,6 +271,18 @@ func TestFile_SurvivesEveryDamagedPage(t *testing.T) {
 		if _, err := openAndLoad(path); !errors.Is(err, store.ErrCorrupt) {
 			t.Errorf("table %d missing: got %v, want ErrCorrupt", table, err)
 		}
+	}
+}
+
+func TestFile_RefusesABucketInATable(t *testing.T) {
+	path := newPath(t)
+	sound(t, path)
+	inBolt(t, path, nil, func(tx *bbolt.Tx) error {
+		_, err := tx.Bucket([]byte(store.TableName(0))).CreateBucket([]byte("bucket"))
+		return err
+	})
+	if _, err := openAndLoad(path); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("got %v, want ErrCorrupt", err)
 	}
 }
 

@@ -62,7 +62,8 @@ func readHeader(tx *bbolt.Tx) (index uint64, err error) {
 		value = bucket.Get([]byte(headerKey))
 	}
 	if value == nil {
-		return 0, fmt.Errorf("%w: it is a bbolt file of another program", ErrFormat)
+		return 0, fmt.Errorf("%w: it is a bbolt file of another program; "+
+			"choose another path", ErrFormat)
 	}
 	row, err := decodeRow(headerTable, headerKey, headerCodec, value)
 	switch {

@@ -9,19 +9,24 @@ import (
 	"os"
 )
 
-// bbolt maps the file into memory and believes its two meta pages: what they say of a page that
-// the file does not have would end the process with a signal. inspect reads them first.
+// bbolt maps the file into memory and believes its two meta pages and its list of free pages:
+// what they say of a page that the file does not have would end the process with a signal, and a
+// panic while it opens the file would leave the file locked. inspect reads them first.
 //
-// A commit of bbolt's writes one of the two, in turn, and only when all that it speaks of is in
-// the file. So at any time, after any crash, one of them is whole and true.
+// A commit of bbolt's writes one of the two meta pages, in turn, and only when all that it speaks
+// of is in the file. So at any time, after any crash, one of them is whole and true.
 
 // What the format of bbolt's says, which its version 2 fixes.
 const (
 	boltMagic    = 0xED0CDAED
 	boltVersion  = 2
-	pageHeader   = 16         // bytes before the meta page's content
-	metaSize     = 64         // bytes of it, the last 8 of them a checksum of the others
-	noFreelist   = ^uint64(0) // in the place of the free list's page: it is not in the file
+	headSize     = 16         // bytes at the start of every page, before its content
+	metaSize     = 64         // bytes of a meta page's content; the last 8 are the checksum
+	numberSize   = 8          // bytes of a page's number in the list
+	noFreelist   = ^uint64(0) // in place of the list's page: the list is not in the file
+	freelistFlag = 0x10       // the kind of the list's page
+	manyFree     = 0xffff     // in place of the list's length: it is the first number in the list
+	firstPage    = 2          // the lowest page that is not a meta page
 	leastPage    = 1 << 10    // bytes of a page that bbolt looks for
 	greatestPage = 1 << 24
 )
@@ -56,11 +61,47 @@ func inspect(f *os.File) error {
 		return fmt.Errorf("%w: it is cut off: it has %d bytes, and needs %d",
 			ErrCorrupt, info.Size(), need)
 	case meta.freelist == noFreelist:
-		return fmt.Errorf("%w: it was written without its list of free pages, "+
-			"by another program", ErrFormat)
+		return fmt.Errorf("%w: it was written by another program, "+
+			"without its list of free pages; choose another path", ErrFormat)
 	case meta.root >= meta.highWater, meta.freelist >= meta.highWater:
 		return fmt.Errorf("%w: its meta page names pages %d and %d of %d",
 			ErrCorrupt, meta.root, meta.freelist, meta.highWater)
+	}
+	return inspectFreelist(f, meta)
+}
+
+// inspectFreelist refuses a list that bbolt did not write. bbolt has no checksum of it, and would
+// write over pages that are in use.
+func inspectFreelist(f *os.File, meta metaPage) error {
+	damaged := fmt.Errorf("%w: its list of free pages is not one", ErrCorrupt)
+	offset := int64(meta.freelist) * int64(meta.pageSize)
+	room := (meta.highWater - meta.freelist) * uint64(meta.pageSize)
+	var head [headSize + numberSize]byte
+	if _, err := f.ReadAt(head[:], offset); err != nil {
+		return cause(err)
+	}
+	order := binary.NativeEndian
+	offset, room = offset+headSize, room-headSize
+	length := uint64(order.Uint16(head[10:]))
+	if length == manyFree {
+		length = order.Uint64(head[headSize:])
+		offset, room = offset+numberSize, room-numberSize
+	}
+	if order.Uint64(head[0:]) != meta.freelist || order.Uint16(head[8:]) != freelistFlag ||
+		length > room/numberSize {
+		return damaged
+	}
+	list := make([]byte, length*numberSize)
+	if _, err := f.ReadAt(list, offset); err != nil {
+		return cause(err)
+	}
+	least := uint64(firstPage)
+	for ; len(list) > 0; list = list[numberSize:] {
+		free := order.Uint64(list)
+		if free < least || free >= meta.highWater || free == meta.root || free == meta.freelist {
+			return damaged
+		}
+		least = free + 1
 	}
 	return nil
 }
@@ -102,9 +143,9 @@ func explain(f *os.File, first, second metaPage) error {
 	case err != nil:
 		return cause(err)
 	case info.Size() == 0:
-		return fmt.Errorf("%w: it is empty", ErrCorrupt)
+		return fmt.Errorf("%w: it is empty; remove it to begin anew", ErrCorrupt)
 	case first.magic != boltMagic && second.magic != boltMagic:
-		return fmt.Errorf("%w: it is not a bbolt file", ErrFormat)
+		return fmt.Errorf("%w: it is not a bbolt file; choose another path", ErrFormat)
 	case first.magic == boltMagic && first.version != boltVersion:
 		return fmt.Errorf("%w: it is of version %d of bbolt's format", ErrFormat, first.version)
 	}
@@ -114,7 +155,7 @@ func explain(f *os.File, first, second metaPage) error {
 // readMeta reads the meta page at the offset. One that is beyond the end is the zero value.
 func readMeta(f *os.File, offset int64) (metaPage, error) {
 	var buf [metaSize]byte
-	n, err := f.ReadAt(buf[:], offset+pageHeader)
+	n, err := f.ReadAt(buf[:], offset+headSize)
 	if n < len(buf) {
 		if errors.Is(err, io.EOF) {
 			return metaPage{}, nil

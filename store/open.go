@@ -57,10 +57,7 @@ func openFile(path string, o fileOptions) (*file, error) {
 func openOrCreate(path string, o fileOptions) (*file, error) {
 	start := time.Now() // of a wait for another process, which knows no clock but the real one
 	for {
-		if err := prepare(path, o); err != nil {
-			return nil, err
-		}
-		f, err := openExisting(path, o, o.timeout-time.Since(start))
+		f, err := tryOpen(path, o, o.timeout-time.Since(start))
 		switch {
 		case err == nil:
 			return f, nil
@@ -71,6 +68,14 @@ func openOrCreate(path string, o fileOptions) (*file, error) {
 			return nil, err
 		}
 	}
+}
+
+// tryOpen returns bbolt's ErrTimeout if it does not get the lock in time.
+func tryOpen(path string, o fileOptions, wait time.Duration) (*file, error) {
+	if err := prepare(path, o); err != nil {
+		return nil, err
+	}
+	return openExisting(path, o, wait)
 }
 
 // errChanging is returned if somebody creates, removes or replaces the file at this moment. It
@@ -94,8 +99,7 @@ func prepare(path string, o fileOptions) error {
 	return create(path, o)
 }
 
-// openExisting opens the file that is at the path. It returns bbolt's ErrTimeout if it does not
-// get the lock.
+// openExisting opens the file that is at the path.
 func openExisting(path string, o fileOptions, wait time.Duration) (*file, error) {
 	var handle *os.File
 	var suspicion error
@@ -110,7 +114,6 @@ func openExisting(path string, o fileOptions, wait time.Duration) (*file, error)
 	case suspicion != nil:
 		return nil, confirm(path, wait, suspicion)
 	case err != nil:
-		_ = handle.Close() // bbolt has done so, unless it panicked
 		return nil, err
 	}
 	f := &file{db: db, handle: handle, hooks: o.hooks}
