@@ -47,6 +47,9 @@ const (
 	Passing
 )
 
+// String returns the status as Consul writes it.
+func (s Status) String() string { return name(s, "critical", "warning", "passing") }
+
 // Check is a condition of a node, or of one of its services, that sessions can be bound to. The
 // zero value is no check.
 type Check struct {
@@ -99,8 +102,9 @@ func (tx *Txn) Node(name string) (Node, bool) {
 
 // PutNode registers a node, or changes it. A node with the same ID under another name is removed
 // first, with all that belongs to it (N5). It returns ErrInvalid for an empty name.
-func (tx *Txn) PutNode(node Node) error {
+func (tx *Txn) PutNode(node Node) (err error) {
 	tx.check()
+	defer label(&err, "put node", node.Name)
 	if err := checkCatalogName("Node.Name", node.Name); err != nil {
 		return err
 	}
@@ -130,8 +134,9 @@ func (tx *Txn) PutNode(node Node) error {
 
 // DeleteNode removes a node with its services and checks, and ends its sessions with ErrNodeGone
 // (N4). It reports whether there was one.
-func (tx *Txn) DeleteNode(name string) (bool, error) {
+func (tx *Txn) DeleteNode(name string) (deleted bool, err error) {
 	tx.check()
+	defer label(&err, "delete node", name)
 	row := tx.db.store.Nodes.Newest(folded(name))
 	if row == nil {
 		return false, nil
@@ -169,8 +174,9 @@ func (tx *Txn) Service(node, id string) (Service, bool) {
 
 // PutService registers a service on a node, or changes it. It returns ErrNoNode, or ErrInvalid
 // for an empty name.
-func (tx *Txn) PutService(service Service) error {
+func (tx *Txn) PutService(service Service) (err error) {
 	tx.check()
+	defer label(&err, "put service", service.ID)
 	if service.ID == "" {
 		service.ID = service.Name
 	}
@@ -203,8 +209,9 @@ func (tx *Txn) PutService(service Service) error {
 
 // DeleteService removes a service with its checks, which ends the sessions that are bound to one
 // of them with ErrCheckGone (N4). It reports whether there was one.
-func (tx *Txn) DeleteService(node, id string) (bool, error) {
+func (tx *Txn) DeleteService(node, id string) (deleted bool, err error) {
 	tx.check()
+	defer label(&err, "delete service", id)
 	key := catalogKey(node, id)
 	row := tx.db.store.Services.Newest(key)
 	if row == nil {
@@ -234,8 +241,9 @@ func (tx *Txn) Check(node, id string) (Check, bool) {
 // PutCheck registers a check, or changes it. If its status is Critical, every session that is
 // bound to it ends with ErrCheckCritical, even if the check was so before (N3). It returns
 // ErrNoNode, ErrNoService, or ErrInvalid for an empty name or an unknown status.
-func (tx *Txn) PutCheck(check Check) error {
+func (tx *Txn) PutCheck(check Check) (err error) {
 	tx.check()
+	defer label(&err, "put check", check.ID)
 	if check.ID == "" {
 		check.ID = check.Name
 	}
@@ -276,8 +284,9 @@ func (tx *Txn) PutCheck(check Check) error {
 
 // DeleteCheck removes a check, which ends the sessions that are bound to it with ErrCheckGone
 // (S30). It reports whether there was one.
-func (tx *Txn) DeleteCheck(node, id string) (bool, error) {
+func (tx *Txn) DeleteCheck(node, id string) (deleted bool, err error) {
 	tx.check()
+	defer label(&err, "delete check", id)
 	key := catalogKey(node, id)
 	if tx.db.store.Checks.Newest(key) == nil {
 		return false, nil
@@ -333,8 +342,9 @@ func (tx *Txn) endBound(key string, cause error) {
 // Attach stores a record that dies with the session, or changes it. It returns ErrConflict if
 // another session has one of that name, ErrNoSession, and ErrInvalid for an empty name or a value
 // over MaxValueSize.
-func (tx *Txn) Attach(session SessionID, name string, value []byte) error {
+func (tx *Txn) Attach(session SessionID, name string, value []byte) (err error) {
 	tx.check()
+	defer label(&err, "attach", name)
 	if err := checkName("name", name); err != nil {
 		return err
 	}
@@ -364,8 +374,9 @@ func (tx *Txn) Attach(session SessionID, name string, value []byte) error {
 }
 
 // Detach removes an attachment, and reports whether there was one.
-func (tx *Txn) Detach(name string) (bool, error) {
+func (tx *Txn) Detach(name string) (ok bool, err error) {
 	tx.check()
+	defer label(&err, "detach", name)
 	if tx.db.store.Attachments.Newest(name) == nil {
 		return false, nil
 	}

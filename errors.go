@@ -84,7 +84,8 @@ var (
 	ErrCheckCritical = errors.New("check of the session is critical")
 
 	// ErrProcessGone is the cause when a session was bound to a process that ended without
-	// Close.
+	// Close. The next Open ends it, before anybody could hold a handle on it: Watch of
+	// OneSession from before the index of its end tells.
 	ErrProcessGone = errors.New("process of the session is gone")
 
 	// ErrUnlocked is the cause when a lock was released: by its Unlock, or by Txn.Unlock.
@@ -97,8 +98,8 @@ var (
 	ErrForced = errors.New("unlocked by force")
 )
 
-// Error is what every call of the package returns: what was done, to which key or session, and
-// why it was refused. errors.Is and errors.As look into it. Only the database makes one.
+// Error is what the calls of the package return: what was done, to which key or session, and why
+// it was refused. errors.Is and errors.As look into it. Only the database makes one.
 type Error struct {
 	Op  string // such as "put" or "lock"
 	Key string // the key, prefix, or session concerned; empty if there is none
@@ -107,7 +108,8 @@ type Error struct {
 
 // Error returns the text.
 func (e *Error) Error() string {
-	if e.Key == "" {
+	ended, _ := e.Err.(*EndedError)
+	if e.Key == "" || ended != nil && (ended.Key == e.Key || ended.Session.String() == e.Key) {
 		return "lockd: " + e.Op + ": " + e.Err.Error()
 	}
 	return "lockd: " + e.Op + " " + strconv.Quote(e.Key) + ": " + e.Err.Error()
@@ -116,13 +118,16 @@ func (e *Error) Error() string {
 // Unwrap returns the reason.
 func (e *Error) Unwrap() error { return e.Err }
 
-// wrap returns err as an *Error, and nil for nil.
+// wrap returns err as an *Error, and nil for nil. What an inner call has wrapped stays as it is.
 func wrap(op, key string, err error) error {
-	if err == nil {
-		return nil
+	if wrapped, _ := err.(*Error); err == nil || wrapped != nil {
+		return err
 	}
 	return &Error{Op: op, Key: key, Err: err}
 }
+
+// label makes *err what wrap makes of it; a method of Txn defers it.
+func label(err *error, op, key string) { *err = wrap(op, key, *err) }
 
 // invalid says which argument is wrong, and how.
 func invalid(format string, args ...any) error {
@@ -175,6 +180,19 @@ const (
 	ObstacleQueue
 )
 
+// String returns the name of the obstacle in words.
+func (o Obstacle) String() string {
+	return name(o, "none", "held", "delayed", "promised to waiters")
+}
+
+// name returns the word for a value of a small enumeration.
+func name[E ~uint8](value E, words ...string) string {
+	if int(value) < len(words) {
+		return words[value]
+	}
+	return strconv.Itoa(int(value))
+}
+
 // LockedError says why a lock could not be taken at once. Only the database makes one.
 type LockedError struct {
 	Key        string
@@ -193,7 +211,8 @@ func (e *LockedError) Error() string {
 	switch e.Obstacle {
 	case ObstacleDelay:
 		fmt.Fprintf(&text, "delayed for another %v, until %s, because its last holder was lost",
-			e.Remaining, e.Until.Format(time.RFC3339Nano))
+			max(e.Remaining.Round(time.Millisecond), time.Millisecond),
+			e.Until.Format("2006-01-02T15:04:05.000Z07:00"))
 	case ObstacleQueue:
 		text.WriteString("promised to those who wait for it")
 	default:

@@ -81,11 +81,11 @@ func Open(path string, opts *Options) (*DB, error) {
 		err = checkName("path", path)
 	}
 	if err != nil {
-		return nil, wrap("open", path, err)
+		return nil, wrap("open", "", err)
 	}
 	db := newDB(opts)
 	if err := db.store.Open(path, opts.file()); err != nil {
-		return nil, wrap("open", path, err)
+		return nil, wrap("open", "", err)
 	}
 	if err := db.start(opts); err != nil {
 		return nil, wrap("open", path, errors.Join(err, db.store.Close()))
@@ -431,6 +431,8 @@ func (db *DB) Close() error {
 	return wrap("close", "", err)
 }
 
+var errDatabaseClosed = fmt.Errorf("database %w", ErrClosed)
+
 // windUpLocked refuses all writes from now on, after ending the sessions of this process.
 func (db *DB) windUpLocked() (b *batch, lead bool, err error) {
 	var bound []*Session
@@ -444,7 +446,7 @@ func (db *DB) windUpLocked() (b *batch, lead bool, err error) {
 		err = db.applyLocked(&db.own, func(tx *Txn) error {
 			for _, s := range db.sessions {
 				for w := range s.waiting {
-					tx.dismiss(w, ErrClosed)
+					tx.dismiss(w, errDatabaseClosed)
 				}
 			}
 			return nil
@@ -456,7 +458,7 @@ func (db *DB) windUpLocked() (b *batch, lead bool, err error) {
 			}))
 		}
 	}
-	db.refusal = ErrClosed
+	db.refusal = errDatabaseClosed
 	b, lead = db.joinLocked()
 	return b, lead, err
 }
@@ -472,7 +474,7 @@ func (db *DB) endAllLocked(cause error) {
 		}
 		s.end(ended)
 		for w := range s.waiting {
-			w.err = cause
+			w.err = db.refusal
 			db.settleWaiter(w)
 		}
 	}

@@ -59,7 +59,8 @@ func parseSequencer(text string) (Sequencer, error) {
 	if q.LockIndex, err = strconv.ParseUint(parts[1], 10, 64); err != nil {
 		return Sequencer{}, invalid("lock index: %v", err)
 	}
-	if q.Session, err = ParseSessionID(parts[2]); err != nil {
+	// That of a free lock has no session, and proves nothing.
+	if err = q.Session.UnmarshalText([]byte(parts[2])); err != nil {
 		return Sequencer{}, err
 	}
 	if q.Key, err = url.PathUnescape(parts[3]); err != nil {
@@ -108,7 +109,7 @@ func proves(q Sequencer, row *store.Key) error {
 	case entryOf(row).Sequencer() == q:
 		return nil
 	case SessionID(row.Session).IsZero():
-		return fmt.Errorf("%w: the lock is free, fence %d has passed", ErrNotHeld, q.Fence)
+		return fmt.Errorf("%w: nobody holds it, fence %d has passed", ErrNotHeld, q.Fence)
 	}
 	return fmt.Errorf("%w: fence %d has passed, the lock is held with fence %d by session %s",
 		ErrNotHeld, q.Fence, row.Fence, SessionID(row.Session))

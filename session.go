@@ -72,6 +72,9 @@ const (
 	DeleteKeys
 )
 
+// String returns the behavior as Consul writes it.
+func (b Behavior) String() string { return name(b, "release", "delete") }
+
 // Lifetime says whether a session can outlive the process that made it.
 type Lifetime uint8
 
@@ -84,6 +87,9 @@ const (
 	// begins anew with each Open (S28).
 	Independent
 )
+
+// String returns the lifetime in words.
+func (l Lifetime) String() string { return name(l, "bound to process", "independent") }
 
 // Lock-delays.
 const (
@@ -287,7 +293,7 @@ func (db *DB) Session(id SessionID) (*Session, error) {
 		found, err = tx.session(id)
 		return err
 	})
-	return result(found, "session", id.String(), err)
+	return result(found, "session", "", err)
 }
 
 // EndSession ends a session from outside, with cause ErrDestroyed: its keys are released or
@@ -295,12 +301,13 @@ func (db *DB) Session(id SessionID) (*Session, error) {
 // for one that does not live.
 func (db *DB) EndSession(id SessionID) error {
 	err := db.update(func(tx *Txn) error { return tx.EndSession(id) })
-	return wrap("end session", id.String(), err)
+	return wrap("end session", "", err)
 }
 
 // EndSession is DB.EndSession within the transaction.
-func (tx *Txn) EndSession(id SessionID) error {
+func (tx *Txn) EndSession(id SessionID) (err error) {
 	tx.check()
+	defer label(&err, "end session", "")
 	s, err := tx.session(id)
 	if err != nil {
 		return err
@@ -397,8 +404,14 @@ func (s *Session) renew() error {
 	if err != nil {
 		return err
 	}
-	// It has ended, or is due: an update ends it now, and waits until that is durable.
-	if err := db.update(func(*Txn) error { return nil }); err != nil {
+	// It has ended, or is due: an update ends it now, and waits until that is durable. Or it is
+	// kept alive, and only the timer was late: then it was renewed before that.
+	renewed := false
+	err = db.update(func(*Txn) error {
+		renewed = s.live && called.Before(s.deadline)
+		return nil
+	})
+	if err != nil || renewed {
 		return err
 	}
 	if err := s.Err(); err != nil {

@@ -45,14 +45,22 @@ type Txn struct {
 // nothing or returned an error, until what it saw is.
 //
 // If fn returns an error, panics or calls runtime.Goexit, nothing that it did remains, and Update
-// returns the error, or goes on panicking. Update also returns ErrClosed, ErrFailed or ErrCommit,
-// with nothing changed. There is no limit on the number of operations.
+// returns the error as it is, or goes on panicking. Update also returns ErrClosed, ErrFailed or
+// ErrCommit, with nothing changed. There is no limit on the number of operations.
 //
 // fn runs under the database's lock: it must not wait, and must not call the methods of this
 // database, its sessions or its locks, but for DB.Get, which shows the published state without
 // fn's writes.
 func (db *DB) Update(fn func(tx *Txn) error) error {
-	return wrap("update", "", db.transact(new(Txn), fn))
+	var refusal error
+	err := db.transact(new(Txn), func(tx *Txn) error {
+		refusal = fn(tx)
+		return refusal
+	})
+	if refusal != nil && err == refusal {
+		return err // as it is, for it is the caller's
+	}
+	return wrap("update", "", err)
 }
 
 func (tx *Txn) check() {
@@ -97,8 +105,9 @@ func (tx *Txn) Prefix(prefix string) iter.Seq2[string, Entry] {
 }
 
 // Put is DB.Put within the transaction.
-func (tx *Txn) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
+func (tx *Txn) Put(key string, value []byte, opts *PutOptions) (entry Entry, err error) {
 	tx.check()
+	defer label(&err, "put", key)
 	if err := tx.admit(key, value, opts); err != nil {
 		return Entry{}, err
 	}
@@ -108,8 +117,9 @@ func (tx *Txn) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
 // CompareAndSwap is DB.CompareAndSwap within the transaction.
 func (tx *Txn) CompareAndSwap(
 	key string, index uint64, value []byte, opts *PutOptions,
-) (Entry, error) {
+) (entry Entry, err error) {
 	tx.check()
+	defer label(&err, "compare and swap", key)
 	if err := tx.admit(key, value, opts); err != nil {
 		return Entry{}, err
 	}
@@ -154,8 +164,9 @@ func (tx *Txn) write(row store.Key) *store.Key {
 }
 
 // Delete is DB.Delete within the transaction.
-func (tx *Txn) Delete(key string) (bool, error) {
+func (tx *Txn) Delete(key string) (deleted bool, err error) {
 	tx.check()
+	defer label(&err, "delete", key)
 	if err := checkKey(key); err != nil {
 		return false, err
 	}
@@ -169,8 +180,9 @@ func (tx *Txn) Delete(key string) (bool, error) {
 }
 
 // CompareAndDelete is DB.CompareAndDelete within the transaction.
-func (tx *Txn) CompareAndDelete(key string, index uint64) (bool, error) {
+func (tx *Txn) CompareAndDelete(key string, index uint64) (deleted bool, err error) {
 	tx.check()
+	defer label(&err, "compare and delete", key)
 	if err := checkKey(key); err != nil {
 		return false, err
 	}
@@ -185,8 +197,9 @@ func (tx *Txn) CompareAndDelete(key string, index uint64) (bool, error) {
 }
 
 // DeletePrefix is DB.DeletePrefix within the transaction.
-func (tx *Txn) DeletePrefix(prefix string) (int, error) {
+func (tx *Txn) DeletePrefix(prefix string) (n int, err error) {
 	tx.check()
+	defer label(&err, "delete prefix", prefix)
 	if prefix == "" {
 		return 0, invalid("prefix is empty, which means every key: DeleteAll does that")
 	}
@@ -267,8 +280,9 @@ func (tx *Txn) unhold(row *store.Key, cause, plain error) {
 // It returns a *LockedError if the lock is held by another session (K17), delayed (K18), or
 // promised to those who wait for it (G9), ErrNoSession for a session that does not live (K20),
 // and ErrInvalid for an empty key or session (K19).
-func (tx *Txn) Lock(key string, session SessionID, opts *LockOptions) (Entry, error) {
+func (tx *Txn) Lock(key string, session SessionID, opts *LockOptions) (entry Entry, err error) {
 	tx.check()
+	defer label(&err, "lock", key)
 	if err := opts.validate(); err != nil {
 		return Entry{}, err
 	}
@@ -361,8 +375,9 @@ func (tx *Txn) grant(key string, s *Session, opts *LockOptions) *store.Key {
 // Unlock releases the key's lock, which the session must hold; the key keeps its value and flags
 // (K21). It sets no lock-delay (K39). It returns ErrNotHeld if the session does not hold it, or
 // there is no such key or session (K22, K23, K25), and ErrInvalid for an empty key or session.
-func (tx *Txn) Unlock(key string, session SessionID) (Entry, error) {
+func (tx *Txn) Unlock(key string, session SessionID) (entry Entry, err error) {
 	tx.check()
+	defer label(&err, "unlock", key)
 	if err := checkKey(key); err != nil {
 		return Entry{}, err
 	}
@@ -394,8 +409,9 @@ func (tx *Txn) forceUnlock(key string, fence uint64, reason string) error {
 }
 
 // CheckIndex returns ErrConflict unless the key exists and its ModifyIndex is index.
-func (tx *Txn) CheckIndex(key string, index uint64) error {
+func (tx *Txn) CheckIndex(key string, index uint64) (err error) {
 	tx.check()
+	defer label(&err, "check index", key)
 	if err := checkKey(key); err != nil {
 		return err
 	}
@@ -411,6 +427,8 @@ func (tx *Txn) checkIndex(key string, index uint64) error {
 	switch {
 	case row == nil && index != 0:
 		return conflict("the key does not exist")
+	case row != nil && index == 0:
+		return conflict("the key exists, its modify index is %d", row.ModifyIndex)
 	case row != nil && row.ModifyIndex != index:
 		return conflict("modify index is %d, not %d", row.ModifyIndex, index)
 	}
@@ -418,8 +436,9 @@ func (tx *Txn) checkIndex(key string, index uint64) error {
 }
 
 // CheckNotExists returns ErrConflict if the key exists.
-func (tx *Txn) CheckNotExists(key string) error {
+func (tx *Txn) CheckNotExists(key string) (err error) {
 	tx.check()
+	defer label(&err, "check not exists", key)
 	if err := checkKey(key); err != nil {
 		return err
 	}
@@ -428,8 +447,9 @@ func (tx *Txn) CheckNotExists(key string) error {
 
 // CheckSession returns ErrConflict unless the key exists and the session holds its lock; the zero
 // SessionID asks for a lock that is free.
-func (tx *Txn) CheckSession(key string, session SessionID) error {
+func (tx *Txn) CheckSession(key string, session SessionID) (err error) {
 	tx.check()
+	defer label(&err, "check session", key)
 	if err := checkKey(key); err != nil {
 		return err
 	}
@@ -444,7 +464,8 @@ func (tx *Txn) CheckSession(key string, session SessionID) error {
 }
 
 // CheckSequencer returns ErrNotHeld unless the lock that q names is held, by this very grant.
-func (tx *Txn) CheckSequencer(q Sequencer) error {
+func (tx *Txn) CheckSequencer(q Sequencer) (err error) {
 	tx.check()
+	defer label(&err, "check sequencer", q.Key)
 	return proves(q, tx.db.store.Keys.Newest(q.Key))
 }

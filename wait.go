@@ -67,7 +67,7 @@ func (s *Session) acquire(
 	}
 	b := db.undecidedLocked()
 	if b != nil {
-		b.joined.Add(1) // whoever leads it: not this call, which may have to return before that is done
+		b.joined.Add(1) // but others lead it: this call may have to return before it is done
 	}
 	db.unlock()
 	return db.confirm(ctx, locks, b)

@@ -46,6 +46,14 @@ func Catalog() Scope {
 	return Scope{hub.Scope{Space: spaceCatalog, Match: hub.Prefix}}
 }
 
+// name is what errors call the scope.
+func (s Scope) name() string {
+	if s.scope.Space == spaceSessions && s.scope.Match == hub.Exact {
+		return SessionID([]byte(s.scope.Name)).String()
+	}
+	return s.scope.Name
+}
+
 // EventKind says what changed. The zero value is no event.
 type EventKind uint8
 
@@ -65,6 +73,13 @@ const (
 	AttachmentDeleted                      // AttachmentDeleted: an attachment was removed.
 )
 
+// String returns the kind in words.
+func (k EventKind) String() string {
+	return name(k, "none", "key put", "key deleted", "session created", "session ended",
+		"node put", "node deleted", "service put", "service deleted", "check put", "check deleted",
+		"attachment put", "attachment deleted")
+}
+
 // LockChange says what a change of a key did to its lock.
 type LockChange uint8
 
@@ -78,13 +93,20 @@ const (
 	LockDeleted                     // its key was deleted
 )
 
+// String returns the change in words.
+func (c LockChange) String() string {
+	return name(c, "unchanged", "granted", "handed on", "released", "lost", "deleted")
+}
+
 // Event is one change: of one key, session or part of the catalog, by one transaction, whatever
 // steps it took there. The zero value is none.
 type Event struct {
 	Index uint64
 	Kind  EventKind
 
-	// Entry is a key after the change, and Previous before it; the zero Entry if there was none.
+	// Key is the key that changed, if one did. Entry is it after the change, and Previous before
+	// it; the zero Entry if there was none.
+	Key             string
 	Entry, Previous Entry
 
 	// Lock says what became of the key's lock, and Cause why, if a holder lost it or released
@@ -122,7 +144,7 @@ func (db *DB) Watch(ctx context.Context, scope Scope, index uint64) iter.Seq2[Ev
 	checkContext(ctx)
 	return func(yield func(Event, error) bool) {
 		if err := db.watch(ctx, scope, index, yield); err != nil {
-			yield(Event{}, wrap("watch", scope.scope.Name, err))
+			yield(Event{}, wrap("watch", scope.name(), err))
 		}
 	}
 }
@@ -347,6 +369,10 @@ func (r *record) event(index uint64) Event {
 	case *store.Key:
 		old, _ := r.old.(*store.Key)
 		e.Entry, e.Previous = entryOf(row), entryOf(old)
+		e.Key = e.Entry.Key
+		if e.Kind == KeyDeleted {
+			e.Key = e.Previous.Key
+		}
 	case *store.Session:
 		e.Session = sessionInfo(row)
 	case *store.Node:
