@@ -16,6 +16,7 @@ type batch struct {
 	err     error         // why it was dropped
 	decided bool          // the outcome is known
 	led     bool          // somebody commits it, or will
+	due     bool          // it has what the database does by itself, and has to try again
 	joined  atomic.Int64  // how many wait for it; read without mu to judge its growth
 	effects []effect
 	events  []logEntry
@@ -107,16 +108,18 @@ func (db *DB) dropLocked(b *batch, cause, found error) *batch {
 		dropped.decided, dropped.err = true, err
 	}
 	db.unserved = true
-	db.backoff = min(max(firstBackoff, 2*db.backoff), lastBackoff)
-	now := db.now()
-	db.retry = now.Add(db.backoff)
-
 	if found != nil {
 		db.failLocked(fmt.Errorf("%w: %w, and then %w", ErrFailed, cause, found))
 		return follower
 	}
-	db.expiry.Set(&db.again, db.retry)
-	db.expiry.ArmNotBefore(now, db.retry)
+	if b.due || follower.due {
+		db.backoff = min(max(firstBackoff, 2*db.backoff), lastBackoff)
+		db.retry = db.now().Add(db.backoff)
+		db.expiry.Set(&db.again, db.retry)
+		db.armLocked()
+	} else {
+		db.rouse() // the first attempt of the database's own
+	}
 	return follower
 }
 

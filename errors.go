@@ -88,6 +88,9 @@ var (
 	// OneSession from before the index of its end tells.
 	ErrProcessGone = errors.New("process of the session is gone")
 
+	// ErrRestored is the cause when a backup was restored over the database.
+	ErrRestored = errors.New("database restored from a backup")
+
 	// ErrUnlocked is the cause when a lock was released: by its Unlock, or by Txn.Unlock.
 	ErrUnlocked = errors.New("lock released")
 
@@ -112,7 +115,7 @@ func (e *Error) Error() string {
 	if e.Key == "" || ended != nil && (ended.Key == e.Key || ended.Session.String() == e.Key) {
 		return "lockd: " + e.Op + ": " + e.Err.Error()
 	}
-	return "lockd: " + e.Op + " " + strconv.Quote(e.Key) + ": " + e.Err.Error()
+	return fmt.Sprintf("lockd: %s %.100q: %v", e.Op, e.Key, e.Err)
 }
 
 // Unwrap returns the reason.

@@ -203,7 +203,7 @@ func ExampleDB_Update() {
 		fmt.Printf("%s: %s\n", key, entry.Value)
 	}
 	// Output:
-	// lockd: update: no such job
+	// no such job
 	// <nil>
 	// queue/done/1: send mail
 }

@@ -116,14 +116,14 @@ func (db *DB) start(opts *Options) error {
 	db.expiry = expiry.New(db.time, db.rouse)
 	db.store.Keys.OnMove(db.keyMoved)
 	db.store.Attachments.OnMove(db.attachmentMoved)
-	db.mu.Lock()
-	err := db.takeUpLocked()
-	db.mu.Unlock()
-	if err != nil {
+	if err := db.checkReferences(); err != nil {
 		return err
 	}
+	db.mu.Lock()
+	db.takeUpLocked()
+	db.mu.Unlock()
 
-	err = db.update(func(tx *Txn) error {
+	err := db.update(func(tx *Txn) error {
 		if db.store.Nodes.Newest(folded(db.node)) != nil {
 			return nil
 		}
@@ -139,9 +139,8 @@ func (db *DB) start(opts *Options) error {
 	return nil
 }
 
-// takeUpLocked makes what is kept beside the rows: handles, lists, deadlines. It returns
-// ErrCorrupt if a row names a session that is not there.
-func (db *DB) takeUpLocked() error {
+// takeUpLocked makes what is kept beside the rows: handles, lists, deadlines.
+func (db *DB) takeUpLocked() {
 	s := db.store
 	var now time.Time
 	if s.Sessions.Len() > 0 || s.Delays.Len() > 0 {
@@ -150,21 +149,12 @@ func (db *DB) takeUpLocked() error {
 	for _, row := range s.Sessions.Ascend("") {
 		db.adopt(row).restart(func() time.Time { return now })
 	}
-	for key, row := range s.Keys.Ascend("") {
-		if row.Session == (store.ID{}) {
-			continue
+	for _, row := range s.Keys.Ascend("") {
+		if row.Session != (store.ID{}) {
+			db.keyMoved(nil, row)
 		}
-		if db.sessions[SessionID(row.Session)] == nil {
-			return fmt.Errorf("%w: key %q is locked by session %s, which is not there",
-				ErrCorrupt, key, SessionID(row.Session))
-		}
-		db.keyMoved(nil, row)
 	}
-	for name, row := range s.Attachments.Ascend("") {
-		if db.sessions[SessionID(row.Session)] == nil {
-			return fmt.Errorf("%w: attachment %q is of session %s, which is not there",
-				ErrCorrupt, name, SessionID(row.Session))
-		}
+	for _, row := range s.Attachments.Ascend("") {
 		db.attachmentMoved(nil, row)
 	}
 	for key, row := range s.Delays.Ascend("") {
@@ -175,6 +165,43 @@ func (db *DB) takeUpLocked() error {
 			continue
 		}
 		db.swapDelay(db.state(key), newDelay(key, now.Add(left)))
+	}
+}
+
+// checkReferences returns ErrCorrupt if a row names another one that is not there.
+func (db *DB) checkReferences() error {
+	s := db.store
+	dangling := func(what, name, of, missing string) error {
+		return fmt.Errorf("%w: %s %q is of %s %q, which is not there", ErrCorrupt, what, name, of,
+			missing)
+	}
+	for key, row := range s.Keys.Ascend("") {
+		if row.Session != (store.ID{}) && s.Sessions.Newest(string(row.Session[:])) == nil {
+			return dangling("locked key", key, "session", SessionID(row.Session).String())
+		}
+	}
+	for name, row := range s.Attachments.Ascend("") {
+		if s.Sessions.Newest(string(row.Session[:])) == nil {
+			return dangling("attachment", name, "session", SessionID(row.Session).String())
+		}
+	}
+	for id, row := range s.Sessions.Ascend("") {
+		if s.Nodes.Newest(folded(row.Node)) == nil {
+			return dangling("session", SessionID([]byte(id)).String(), "node", row.Node)
+		}
+	}
+	for _, row := range s.Services.Ascend("") {
+		if s.Nodes.Newest(folded(row.Node)) == nil {
+			return dangling("service", row.ID, "node", row.Node)
+		}
+	}
+	for _, row := range s.Checks.Ascend("") {
+		if s.Nodes.Newest(folded(row.Node)) == nil {
+			return dangling("check", row.ID, "node", row.Node)
+		}
+		if row.ServiceID != "" && s.Services.Newest(catalogKey(row.Node, row.ServiceID)) == nil {
+			return dangling("check", row.ID, "service", row.ServiceID)
+		}
 	}
 	return nil
 }
@@ -383,11 +410,15 @@ func (db *DB) endDueLocked() {
 
 // stepLocked does one thing that is due.
 func (db *DB) stepLocked(now time.Time, step func(tx *Txn)) {
+	index := db.store.Index()
 	_ = db.applyLocked(&db.own, func(tx *Txn) error { // fn gives no error
 		tx.now, tx.clocked = now, true
 		step(tx)
 		return nil
 	})
+	if db.store.Index() > index {
+		db.open.due = true
+	}
 }
 
 // armLocked sets the timer for what is due next.

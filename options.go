@@ -138,7 +138,7 @@ func (o *Options) validate() error {
 	if o.History < 0 {
 		faults = append(faults, invalid("Options.History is %d, below 0", o.History))
 	}
-	if err := checkName("Options.Node", o.Node); o.Node != "" && err != nil {
+	if err := checkCatalogName("Options.Node", o.Node); o.Node != "" && err != nil {
 		faults = append(faults, err)
 	}
 	return errors.Join(faults...)

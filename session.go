@@ -457,7 +457,7 @@ func (s *Session) startKeeping() error {
 	s.keeper.callers++
 	if s.row.TTL != 0 && s.keeper.callers == 1 {
 		now := db.now()
-		db.expiry.Set(&s.keeper.renews, now.Add(s.row.TTL/2))
+		db.expiry.Set(&s.keeper.renews, s.keeper.next(now))
 		db.expiry.Arm(now)
 	}
 	return nil
@@ -471,11 +471,16 @@ func (s *Session) stopKeeping() {
 	}
 }
 
+// next is when to renew after a renewal now: always later, however short the TTL is.
+func (k *keeper) next(now time.Time) time.Time {
+	return now.Add(max(1, k.session.row.TTL/2))
+}
+
 // renewLocked renews on behalf of those who keep the session alive. The renewal was due before
 // the session was, so it counts, however late the timer is.
 func (k *keeper) renewLocked(now time.Time) {
 	k.session.deadline = now.Add(k.session.row.TTL + k.session.row.Grace)
-	k.session.db.expiry.Set(&k.renews, now.Add(k.session.row.TTL/2))
+	k.session.db.expiry.Set(&k.renews, k.next(now))
 }
 
 // Close ends the session, for its owner: its keys are released or deleted, without a lock-delay

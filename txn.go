@@ -52,13 +52,16 @@ type Txn struct {
 // database, its sessions or its locks, but for DB.Get, which shows the published state without
 // fn's writes.
 func (db *DB) Update(fn func(tx *Txn) error) error {
-	var refusal error
+	var refusal *Error // carries fn's error, which may be of a type that cannot be compared
 	err := db.transact(new(Txn), func(tx *Txn) error {
-		refusal = fn(tx)
-		return refusal
+		if err := fn(tx); err != nil {
+			refusal = &Error{Err: err}
+			return refusal
+		}
+		return nil
 	})
-	if refusal != nil && err == refusal {
-		return err // as it is, for it is the caller's
+	if refusal != nil && err == error(refusal) {
+		return refusal.Err // as it is, for it is the caller's
 	}
 	return wrap("update", "", err)
 }
@@ -174,7 +177,7 @@ func (tx *Txn) Delete(key string) (deleted bool, err error) {
 	if row == nil {
 		return false, nil
 	}
-	tx.remove(row, nil)
+	tx.remove(row, ErrKeyDeleted)
 	tx.db.store.Bury(graveKey, key)
 	return true, nil
 }
@@ -222,7 +225,7 @@ func (tx *Txn) removePrefix(prefix string) int {
 		if !strings.HasPrefix(key, prefix) {
 			break
 		}
-		tx.remove(row, nil)
+		tx.remove(row, ErrKeyDeleted)
 		n++
 	}
 	if n > 0 {
@@ -231,11 +234,12 @@ func (tx *Txn) removePrefix(prefix string) int {
 	return n
 }
 
-// remove deletes the row of a key; the tombstone is the caller's. A nil cause means that the
-// deletion itself is why the lock ends.
+// remove deletes the row of a key; the tombstone is the caller's. The cause is why its lock ends,
+// if it is held.
 func (tx *Txn) remove(row *store.Key, cause error) {
 	tx.db.store.Keys.Delete(row.Key)
-	tx.unhold(row, cause, ErrKeyDeleted)
+	tx.explain(row, cause)
+	tx.unhold(row, cause)
 }
 
 // release takes the lock off a key, which keeps all else (K33; for K21 see Unlock).
@@ -243,22 +247,27 @@ func (tx *Txn) release(row *store.Key, cause error) *store.Key {
 	next := *row
 	next.Session = store.ID{}
 	written := tx.write(next)
-	tx.unhold(row, cause, ErrUnlocked)
+	if cause != ErrUnlocked { // which is what a release means, if nothing is said
+		tx.explain(row, cause)
+	}
+	tx.unhold(row, cause)
 	return written
 }
 
-// unhold does what follows when the lock of row, as it was, is over: its handle loses it, and
-// its queue is looked at when fn is through. The cause is what an event tells, where it is not
-// plain from what happened to the key.
-func (tx *Txn) unhold(row *store.Key, cause, plain error) {
-	if cause != nil {
-		if tx.causes == nil {
-			tx.causes = make(map[string]error)
-		}
-		tx.causes[row.Key] = cause
-	} else {
-		cause = plain
+// explain keeps why the lock of row is over, for the event that will tell of it.
+func (tx *Txn) explain(row *store.Key, cause error) {
+	if row.Session == (store.ID{}) {
+		return
 	}
+	if tx.causes == nil {
+		tx.causes = make(map[string]error)
+	}
+	tx.causes[row.Key] = cause
+}
+
+// unhold does what follows when the lock of row, as it was, is over: its handle loses it, and
+// its queue is looked at when fn is through.
+func (tx *Txn) unhold(row *store.Key, cause error) {
 	state := tx.db.locks[row.Key]
 	if state == nil {
 		return
@@ -388,7 +397,7 @@ func (tx *Txn) Unlock(key string, session SessionID) (entry Entry, err error) {
 	if row == nil || SessionID(row.Session) != session {
 		return Entry{}, fmt.Errorf("%w: not by session %s", ErrNotHeld, session)
 	}
-	return entryOf(tx.release(row, nil)), nil
+	return entryOf(tx.release(row, ErrUnlocked)), nil
 }
 
 // forceUnlock takes the lock of one grant from whoever holds it, who may not know: the

@@ -212,11 +212,11 @@ func (db *DB) await(ctx context.Context, w *waiter) ([]*Lock, error) {
 func (db *DB) withdraw(w *waiter) bool {
 	db.mu.Lock()
 	defer db.unlock()
-	if w.phase == settled {
-		return false
+	if w.phase == settled || db.refusal != nil {
+		return false // it is told, or will be when the last commit is through
 	}
 	w.left = true
-	_ = db.runLocked(&db.own, func(tx *Txn) error { // refused only when all waits end anyway
+	_ = db.runLocked(&db.own, func(tx *Txn) error { // nothing refuses it
 		if w.phase == standing {
 			tx.freed = append(tx.freed, w.keys...)
 			db.leave(w)
@@ -253,10 +253,10 @@ func (db *DB) confirm(ctx context.Context, locks []*Lock, b *batch) ([]*Lock, er
 func (db *DB) takeBack(locks []*Lock, b *batch) bool {
 	db.mu.Lock()
 	defer db.unlock()
-	if b.decided {
-		return false
+	if b.decided || db.refusal != nil {
+		return false // nothing can be released any more
 	}
-	_ = db.runLocked(&db.own, func(tx *Txn) error { // refused only when all locks end anyway
+	_ = db.runLocked(&db.own, func(tx *Txn) error { // nothing refuses it
 		for _, lock := range locks {
 			tx.unlock(lock)
 		}

@@ -9,7 +9,7 @@ import (
 
 const (
 	treeDegree = 32
-	pageSize   = 64   // rows that Ascend reads at a time
+	pageSize   = 32   // rows that Ascend reads at a time
 	slack      = 4096 // cells that the tree may be behind by, beyond the size of the table
 )
 
@@ -165,8 +165,8 @@ func (t *Table[T]) Changes() iter.Seq2[*T, *T] {
 	}
 }
 
-// Ascend yields the newest rows from the key on, in order. The loop may write: it sees what was
-// written ahead of it, and not what was deleted there.
+// Ascend yields the newest rows from the key on, in order. The loop may write, and sees what it
+// has done ahead of it.
 func (t *Table[T]) Ascend(from string) iter.Seq2[string, *T] {
 	return func(yield func(string, *T) bool) {
 		var page [pageSize]item[T]
@@ -178,16 +178,20 @@ func (t *Table[T]) Ascend(from string) iter.Seq2[string, *T] {
 				n++
 				return n < pageSize
 			})
+			more := n == pageSize
 			for _, it := range page[:n] {
-				// The loop may have changed the row since the page was read.
-				if row := t.Newest(it.key); row != nil && !yield(it.key, row) {
+				from = it.key + "\x00" // the least string above it
+				if !yield(it.key, &it.version.row) {
 					return
 				}
+				if len(t.behind) > 0 { // the loop has written: the page may be wrong
+					more = true
+					break
+				}
 			}
-			if n < pageSize {
+			if !more {
 				return
 			}
-			from = page[n-1].key + "\x00" // the least string above it
 		}
 	}
 }

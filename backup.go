@@ -1,0 +1,257 @@
+package lockd
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/lockd/lockd/store"
+)
+
+// Backup writes the published state to w, as one stream with a version and checksums that any
+// machine can read: keys with their values and flags, nodes, services and checks. Sessions, locks
+// and delays are not of it. Writes go on meanwhile. It returns the errors of w's Write.
+func (db *DB) Backup(w io.Writer) error {
+	return wrap("backup", "", store.WriteBackup(w, db.Snapshot().rows))
+}
+
+// Restore brings the keys, nodes, services and checks back that a backup has, over what there is.
+// The backup is read and checked before anything changes. Then, in one batch, every session ends
+// with ErrRestored and its lock-delay follows, each at an index of its own; and then what differs
+// from the backup is changed at one more index, what is equal is left alone, and what the backup
+// does not have is deleted. Indexes and fences go on rising (G4, G8). The node of this process
+// stays. It blocks until that is durable.
+//
+// It returns ErrCorrupt or ErrFormat for a backup that is damaged or none, ErrClosed, ErrFailed or
+// ErrCommit, with nothing changed, and the errors of r's Read.
+func (db *DB) Restore(r io.Reader) error {
+	backup, err := readBackup(r)
+	if err != nil {
+		return wrap("restore", "", err)
+	}
+	db.mu.Lock()
+	err = db.restoreLocked(backup)
+	b, lead := db.joinLocked()
+	db.unlock()
+	return wrap("restore", "", db.settle(b, lead, err))
+}
+
+// RestoreOptions configures Restore into a new file. A nil *RestoreOptions and the zero value mean
+// the defaults.
+type RestoreOptions struct {
+	// MinIndex is an index that the new file's are above. A fence that somebody may remember,
+	// beyond the one of the backup, belongs here.
+	MinIndex uint64
+
+	// Clock tells the present. The default is the real clock.
+	Clock clock.Clock
+
+	// FileMode is the mode of the new file, before the umask. The default is 0o600.
+	FileMode fs.FileMode
+}
+
+// Restore makes a new file at the path of a backup. Its indexes start above that of the backup,
+// RestoreOptions.MinIndex, and the present Unix time in microseconds: so fences do not repeat,
+// given a clock that is not behind (G4). The file is there when it is complete and on disk, or not
+// at all.
+//
+// It returns an error that is fs.ErrExist if there is something at the path, ErrCorrupt or
+// ErrFormat for a backup that is damaged or none, ErrInvalid for options that are out of their
+// bounds, and the errors of r's Read and of the file system, with nothing changed.
+func Restore(path string, r io.Reader, opts *RestoreOptions) error {
+	if opts == nil {
+		opts = &RestoreOptions{}
+	}
+	return wrap("restore", path, restore(path, r, opts))
+}
+
+func restore(path string, r io.Reader, opts *RestoreOptions) (err error) {
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(fs.ErrExist, err)
+	}
+	backup, err := readBackup(r)
+	if err != nil {
+		return err
+	}
+	options := &Options{Clock: opts.Clock, FileMode: opts.FileMode}
+	if err := options.validate(); err != nil {
+		return err
+	}
+	folder := filepath.Join(filepath.Dir(path), ".lockd-"+rand.Text()+".new")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	made := filepath.Join(folder, filepath.Base(path))
+	if err := fill(made, backup, opts.MinIndex, options); err != nil {
+		return err
+	}
+	return store.Publish(made, path)
+}
+
+// fill makes the file.
+func fill(path string, backup *store.Backup, minIndex uint64, options *Options) error {
+	db := newDB(options)
+	if err := db.store.Open(path, options.file()); err != nil {
+		return err
+	}
+	now := uint64(max(0, db.now().UnixMicro()))
+	db.store.Raise(max(backup.Index, minIndex, now))
+	if err := db.start(options); err != nil {
+		return errors.Join(err, db.store.Close())
+	}
+	err := db.update(func(tx *Txn) error {
+		tx.mark(markCatalog) // so that the file has the index, even if the backup is empty
+		return tx.restore(backup)
+	})
+	return errors.Join(err, db.Close())
+}
+
+// restoreLocked does what Restore says. Only the first step can be refused.
+func (db *DB) restoreLocked(backup *store.Backup) error {
+	if db.refusal != nil {
+		return db.refusal
+	}
+	db.endDueLocked()
+	defer db.armLocked()
+	var live []*Session
+	for _, s := range db.sessions {
+		if s.live {
+			live = append(live, s)
+		}
+	}
+	sortByAge(live)
+	for _, s := range live {
+		if err := db.applyLocked(&db.own, func(tx *Txn) error {
+			tx.endSession(s, ErrRestored)
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return db.applyLocked(&db.own, func(tx *Txn) error { return tx.restore(backup) })
+}
+
+// restore makes the rows those of the backup, which has been checked.
+func (tx *Txn) restore(backup *store.Backup) error {
+	db := tx.db
+	keys := make(map[string]struct{}, len(backup.Keys))
+	for _, row := range backup.Keys {
+		keys[row.Key] = struct{}{}
+		tx.put(row.Key, row.Value, row.Flags)
+	}
+	for key, row := range db.store.Keys.Ascend("") {
+		if _, kept := keys[key]; !kept {
+			tx.remove(row, ErrKeyDeleted)
+			db.store.Bury(graveKey, key)
+		}
+	}
+	return tx.restoreCatalog(backup)
+}
+
+func (tx *Txn) restoreCatalog(backup *store.Backup) error {
+	db := tx.db
+	kept := map[string]struct{}{folded(db.node): {}}
+	for _, row := range backup.Nodes {
+		kept[folded(row.Name)] = struct{}{}
+	}
+	for _, row := range backup.Services {
+		kept[catalogKey(row.Node, row.ID)+"\x00service"] = struct{}{}
+	}
+	for _, row := range backup.Checks {
+		kept[catalogKey(row.Node, row.ID)+"\x00check"] = struct{}{}
+	}
+	for key, row := range db.store.Nodes.Ascend("") {
+		if _, ok := kept[key]; !ok {
+			tx.removeNode(row)
+		}
+	}
+	for key := range db.store.Checks.Ascend("") {
+		if _, ok := kept[key+"\x00check"]; !ok {
+			tx.removeCheck(key)
+		}
+	}
+	for key := range db.store.Services.Ascend("") {
+		if _, ok := kept[key+"\x00service"]; !ok {
+			db.store.Services.Delete(key)
+			tx.mark(markCatalog)
+		}
+	}
+	var errs []error
+	for i := range backup.Nodes {
+		errs = append(errs, tx.PutNode(nodeOf(&backup.Nodes[i])))
+	}
+	for i := range backup.Services {
+		errs = append(errs, tx.PutService(serviceOf(&backup.Services[i])))
+	}
+	for i := range backup.Checks {
+		errs = append(errs, tx.PutCheck(checkOf(&backup.Checks[i])))
+	}
+	return errors.Join(errs...)
+}
+
+// readBackup reads a backup, and checks that its rows fit together.
+func readBackup(r io.Reader) (*store.Backup, error) {
+	backup, err := store.ReadBackup(r)
+	if err != nil {
+		return nil, err
+	}
+	// What the rules refuse is found out on a database of its own, which is thrown away.
+	trial := newDB(nil)
+	if err := trial.start(nil); err != nil {
+		return nil, err
+	}
+	err = trial.update(func(tx *Txn) error {
+		for _, row := range backup.Keys {
+			if err := tx.admit(row.Key, row.Value, nil); err != nil {
+				return err
+			}
+		}
+		return tx.restoreCatalog(backup)
+	})
+	if err := errors.Join(err, trial.Close()); err != nil {
+		return nil, fmt.Errorf("%w: its rows do not fit together: %w", ErrCorrupt, err)
+	}
+	return backup, nil
+}
+
+// Compact rewrites the file of a closed database without the free pages in it. The file is there,
+// whole, at every moment. It returns ErrInUse, ErrCorrupt and ErrFormat as Open does, and an error
+// that is fs.ErrNotExist if there is no file; then the file is as it was. A nil opts means the
+// defaults; only OpenTimeout and Sync count. On Windows, where an open file cannot be replaced, it
+// returns the error of the system.
+func Compact(path string, opts *Options) error {
+	err := opts.validate()
+	if err == nil {
+		err = store.Compact(path, opts.file())
+	}
+	return wrap("compact", path, err)
+}
+
+// Verify reads the whole file of a closed database, and returns nil if Open would take it. It
+// changes nothing, and makes no file if there is none. It returns ErrCorrupt, ErrFormat and
+// ErrInUse as Open does, and an error that is fs.ErrNotExist if there is no file. A nil opts means
+// the defaults; only OpenTimeout counts.
+func Verify(path string, opts *Options) error {
+	return wrap("verify", "", verify(path, opts))
+}
+
+func verify(path string, opts *Options) error {
+	if err := opts.validate(); err != nil {
+		return err
+	}
+	if _, err := os.Stat(path); err != nil {
+		return err
+	}
+	db := newDB(opts)
+	if err := db.store.Open(path, opts.file()); err != nil {
+		return err
+	}
+	return errors.Join(db.checkReferences(), db.store.Close())
+}

@@ -1,0 +1,220 @@
+package lockd_test
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/lockd/lockd"
+)
+
+// backup returns a backup of the database.
+func (h *harness) backup() []byte {
+	h.t.Helper()
+	var b bytes.Buffer
+	h.must(h.Backup(&b))
+	return b.Bytes()
+}
+
+// Ensure that a restore over a live database changes what differs, at one index, and nothing else.
+func TestDB_Restore(t *testing.T) {
+	each(t, func(h *harness) {
+		same := h.put("same", "1", 0)
+		h.put("changed", "1", 0)
+		h.put("deleted", "1", 0)
+		b := h.backup()
+		h.put("changed", "2", 0)
+		h.put("added", "1", 0)
+		_, err := h.Delete("deleted")
+		h.must(err)
+		s := h.session(nil)
+		lock := h.lock(s, "same")
+		before := h.Snapshot().Index()
+
+		h.must(h.Restore(bytes.NewReader(b)))
+		if !errors.Is(lock.Err(), lockd.ErrRestored) || !errors.Is(s.Err(), lockd.ErrRestored) {
+			t.Fatalf("lock %v, session %v", lock.Err(), s.Err())
+		}
+		if _, ok := h.Get("added"); ok {
+			t.Fatal("a key stays that the backup does not have")
+		}
+		index := h.entry("changed").ModifyIndex
+		if e := h.entry("changed"); string(e.Value) != "1" || index != before+2 {
+			t.Fatalf("changed: got %+v after %d", e, before)
+		}
+		if e := h.entry("deleted"); e.CreateIndex != index {
+			t.Fatalf("deleted: got %+v, want it made at %d", e, index)
+		}
+		e := h.entry("same")
+		if e.CreateIndex != same.CreateIndex || e.ModifyIndex != before+1 {
+			t.Fatalf("same: got %+v, want only the end of the session at %d", e, before+1)
+		}
+		_, err = h.session(nil).TryLock("same", nil)
+		if refused, ok := errors.AsType[*lockd.LockedError](err); !ok ||
+			refused.Obstacle != lockd.ObstacleDelay {
+			t.Fatalf("lock after the restore: got %v, want its delay", err)
+		}
+	})
+}
+
+// Ensure that nodes, services and checks come back, and that the node of the process stays.
+func TestDB_Restore_Catalog(t *testing.T) {
+	each(t, func(h *harness) {
+		h.must(h.Update(func(tx *lockd.Txn) error {
+			return errors.Join(
+				tx.PutNode(lockd.Node{Name: "n", Meta: map[string]string{"a": "b"}}),
+				tx.PutService(lockd.Service{Node: "n", Name: "web", Tags: []string{"x"}}),
+				tx.PutCheck(lockd.Check{Node: "n", Name: "up", ServiceID: "web"}))
+		}))
+		b := h.backup()
+		h.must(h.Update(func(tx *lockd.Txn) error {
+			_, err := tx.DeleteNode("n")
+			return errors.Join(err, tx.PutNode(lockd.Node{Name: "other"}))
+		}))
+		h.must(h.Restore(bytes.NewReader(b)))
+		s := h.Snapshot()
+		if c, ok := s.Check("n", "up"); !ok || c.ServiceID != "web" {
+			t.Fatalf("check: got %+v, %v", c, ok)
+		}
+		if v, ok := s.Service("n", "web"); !ok || len(v.Tags) != 1 {
+			t.Fatalf("service: got %+v, %v", v, ok)
+		}
+		if _, ok := s.Node("other"); ok {
+			t.Fatal("a node stays that the backup does not have")
+		}
+		if _, ok := s.Node("local"); !ok {
+			t.Fatal("the node of the process has gone")
+		}
+	})
+}
+
+// Ensure that a damaged, cut or foreign backup is refused before anything changes.
+func TestDB_Restore_Damaged(t *testing.T) {
+	each(t, func(h *harness) {
+		h.put("k", "value", 0)
+		b := h.backup()
+		s := h.session(nil)
+		index := h.Snapshot().Index()
+		refuse := func(what string, damaged []byte) {
+			t.Helper()
+			err := h.Restore(bytes.NewReader(damaged))
+			if !errors.Is(err, lockd.ErrCorrupt) && !errors.Is(err, lockd.ErrFormat) {
+				t.Fatalf("%s: got %v", what, err)
+			}
+			if s.Err() != nil || h.Snapshot().Index() != index {
+				t.Fatalf("%s: something has changed", what)
+			}
+		}
+		for n := range b {
+			refuse("cut", b[:n])
+			flipped := bytes.Clone(b)
+			flipped[n] ^= 1 << (n % 8)
+			refuse("flipped", flipped)
+		}
+		refuse("longer", append(bytes.Clone(b), 0))
+	})
+}
+
+// Ensure that a new file has what the backup has, that its indexes start above all that it was
+// told of, and that it is not made where something is (G4, G8).
+func TestRestore_NewFile(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		min   uint64
+		now   time.Time
+		above uint64
+	}{
+		{"Backup", 0, time.Unix(0, 0), 4},
+		{"MinIndex", 1000, time.Unix(0, 0), 1000},
+		{"Clock", 1000, time.Unix(7, 0), 7_000_000},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			onFile(t, func(h *harness) {
+				h.put("a", "1", 0)
+				h.put("b", "2", 0)
+				lock := h.lock(h.session(nil), "a")
+				path := filepath.Join(t.TempDir(), "restored.db")
+				mock := clock.NewMock()
+				mock.Set(test.now)
+				opts := &lockd.RestoreOptions{MinIndex: test.min, Clock: mock}
+				b := h.backup()
+				h.must(lockd.Restore(path, bytes.NewReader(b), opts))
+
+				err := lockd.Restore(path, bytes.NewReader(b), opts)
+				if !errors.Is(err, fs.ErrExist) {
+					t.Fatalf("a second time: got %v, want fs.ErrExist", err)
+				}
+				db, err := lockd.Open(path, &lockd.Options{Clock: mock})
+				h.must(err)
+				defer db.Close()
+				e, _ := db.Get("a")
+				if string(e.Value) != "1" || !e.Session.IsZero() || e.ModifyIndex <= test.above {
+					t.Fatalf("entry: got %+v, want an index above %d", e, test.above)
+				}
+				s, err := db.NewSession(nil)
+				h.must(err)
+				again, err := s.TryLock("a", nil)
+				h.must(err)
+				if again.Sequencer().Fence <= lock.Sequencer().Fence {
+					t.Fatalf("fence: got %d after %d", again.Sequencer().Fence,
+						lock.Sequencer().Fence)
+				}
+				left, err := os.ReadDir(filepath.Dir(path))
+				h.must(err)
+				if len(left) != 1 {
+					t.Fatalf("left behind: %v", left)
+				}
+			})
+		})
+	}
+}
+
+// Ensure that a compacted file is smaller and has the same state, and that an open one is refused.
+func TestCompact(t *testing.T) {
+	onFile(t, func(h *harness) {
+		for range 20 {
+			h.put("big", string(bytes.Repeat([]byte("x"), 1<<18)), 0)
+			h.put("big", "", 0)
+		}
+		h.put("k", "v", 0)
+		if err := lockd.Compact(h.path, nil); !errors.Is(err, lockd.ErrInUse) {
+			t.Fatalf("of an open file: got %v, want ErrInUse", err)
+		}
+		want := h.entry("k")
+		h.must(h.Close())
+		before, err := os.Stat(h.path)
+		h.must(err)
+		h.must(lockd.Compact(h.path, nil))
+		after, err := os.Stat(h.path)
+		h.must(err)
+		if after.Size() >= before.Size()/4 || after.Mode() != before.Mode() {
+			t.Fatalf("%d bytes %v, before %d bytes %v", after.Size(), after.Mode(), before.Size(),
+				before.Mode())
+		}
+		h.must(lockd.Verify(h.path, nil))
+		h.open()
+		if got := h.entry("k"); got.ModifyIndex != want.ModifyIndex || string(got.Value) != "v" {
+			t.Fatalf("entry: got %+v, want %+v", got, want)
+		}
+	})
+}
+
+// Ensure that a file that is not there is not made by those who only look at it.
+func TestVerify_NoFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "none.db")
+	if err := lockd.Verify(path, nil); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("verify: got %v", err)
+	}
+	if err := lockd.Compact(path, nil); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("compact: got %v", err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("stat: got %v", err)
+	}
+}

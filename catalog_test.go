@@ -1,0 +1,545 @@
+package lockd_test
+
+import (
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd"
+)
+
+// register makes the node "db1" with the service "mysql", a check of its own, "disk", and one of
+// the service, "ping". Both pass.
+func (h *harness) register() {
+	h.t.Helper()
+	h.must(h.Update(func(tx *lockd.Txn) error {
+		return errors.Join(
+			tx.PutNode(lockd.Node{Name: "db1", ID: "id-of-db1"}),
+			tx.PutService(lockd.Service{Node: "db1", Name: "mysql"}),
+			tx.PutCheck(lockd.Check{Node: "db1", Name: "disk", Status: lockd.Passing}),
+			tx.PutCheck(lockd.Check{
+				Node: "db1", Name: "ping", Status: lockd.Passing, ServiceID: "mysql",
+			}),
+		)
+	}))
+}
+
+// txn does one operation of a transaction.
+func (h *harness) txn(op func(tx *lockd.Txn) error) error { return h.Update(op) }
+
+// registered is everything in the catalog, in words.
+func (h *harness) registered() []string {
+	var all []string
+	s := h.Snapshot()
+	for n := range s.Nodes() {
+		all = append(all, "node "+n.Name)
+	}
+	for v := range s.Services("") {
+		all = append(all, "service "+v.Node+"/"+v.ID)
+	}
+	for c := range s.Checks("") {
+		all = append(all, "check "+c.Node+"/"+c.ID)
+	}
+	for a := range s.Attachments("") {
+		all = append(all, "attachment "+a.Name)
+	}
+	return all
+}
+
+var whole = []string{
+	"node db1", "node local", "service db1/mysql", "check db1/disk", "check db1/ping",
+}
+
+// Ensure that nodes, services and checks are what was registered, with the indexes of their
+// creation and last change, after a restart too.
+func TestCatalog_N1_Registers(t *testing.T) {
+	each(t, func(h *harness) {
+		node := lockd.Node{Name: "db1", ID: "1", Address: "10.0.0.1",
+			Meta: map[string]string{"rack": "7"}}
+		service := lockd.Service{Node: "db1", ID: "m1", Name: "mysql", Address: "10.0.0.2",
+			Port: 3306, Tags: []string{"a", "b"}, Meta: map[string]string{"v": "8"}}
+		check := lockd.Check{Node: "db1", ID: "c1", Name: "ping", Status: lockd.Warning,
+			Notes: "note", Output: "out", ServiceID: "m1"}
+		register := func(tx *lockd.Txn) error {
+			return errors.Join(tx.PutNode(node), tx.PutService(service), tx.PutCheck(check))
+		}
+		h.must(h.txn(register))
+		created := h.Snapshot().Index()
+		node.Address, service.Port, check.Output = "10.0.0.9", 3307, "another"
+		h.must(h.txn(register))
+		changed := h.Snapshot().Index()
+		node.CreateIndex, node.ModifyIndex = created, changed
+		service.CreateIndex, service.ModifyIndex = created, changed
+		check.CreateIndex, check.ModifyIndex = created, changed
+
+		look := func() {
+			h.t.Helper()
+			s := h.Snapshot()
+			gotNode, _ := s.Node("db1")
+			gotService, _ := s.Service("db1", "m1")
+			gotCheck, _ := s.Check("db1", "c1")
+			for _, pair := range [][2]any{
+				{gotNode, node}, {gotService, service}, {gotCheck, check},
+			} {
+				if !reflect.DeepEqual(pair[0], pair[1]) {
+					h.t.Errorf("got %+v, want %+v", pair[0], pair[1])
+				}
+			}
+			h.must(h.txn(func(tx *lockd.Txn) error {
+				n, _ := tx.Node("db1")
+				v, _ := tx.Service("db1", "m1")
+				c, _ := tx.Check("db1", "c1")
+				if !reflect.DeepEqual([]any{n, v, c}, []any{node, service, check}) {
+					h.t.Errorf("in a transaction: got %+v, %+v, %+v", n, v, c)
+				}
+				return nil
+			}))
+		}
+		look()
+		if h.path != "" {
+			h.reopen()
+			look()
+		}
+	})
+}
+
+// Ensure that an empty ID of a service or a check means its name.
+func TestCatalog_N1_IDIsTheName(t *testing.T) {
+	each(t, func(h *harness) {
+		h.register()
+		v, _ := h.Snapshot().Service("db1", "mysql")
+		c, _ := h.Snapshot().Check("db1", "disk")
+		if v.ID != "mysql" || c.ID != "disk" {
+			h.t.Errorf("got %q and %q", v.ID, c.ID)
+		}
+	})
+}
+
+// Ensure that what is missing, or has no name, is an error, and nothing is written.
+func TestCatalog_N1_Refuses(t *testing.T) {
+	each(t, func(h *harness) {
+		h.register()
+		index := h.Snapshot().Index()
+		long := strings.Repeat("n", lockd.MaxKeySize+1)
+		for name, test := range map[string]struct {
+			op  func(tx *lockd.Txn) error
+			err error
+		}{
+			"node without a name": {func(tx *lockd.Txn) error {
+				return tx.PutNode(lockd.Node{ID: "x"})
+			}, lockd.ErrInvalid},
+			"node with a long name": {func(tx *lockd.Txn) error {
+				return tx.PutNode(lockd.Node{Name: long})
+			}, lockd.ErrInvalid},
+			"node with a zero byte": {func(tx *lockd.Txn) error {
+				return tx.PutNode(lockd.Node{Name: "a\x00b"})
+			}, lockd.ErrInvalid},
+			"service without a name": {func(tx *lockd.Txn) error {
+				return tx.PutService(lockd.Service{Node: "db1", ID: "x"})
+			}, lockd.ErrInvalid},
+			"service without its node": {func(tx *lockd.Txn) error {
+				return tx.PutService(lockd.Service{Node: "db2", Name: "x"})
+			}, lockd.ErrNoNode},
+			"check without a name": {func(tx *lockd.Txn) error {
+				return tx.PutCheck(lockd.Check{Node: "db1"})
+			}, lockd.ErrInvalid},
+			"check without its node": {func(tx *lockd.Txn) error {
+				return tx.PutCheck(lockd.Check{Node: "db2", Name: "x"})
+			}, lockd.ErrNoNode},
+			"check without its service": {func(tx *lockd.Txn) error {
+				return tx.PutCheck(lockd.Check{Node: "db1", Name: "x", ServiceID: "redis"})
+			}, lockd.ErrNoService},
+			"check with an unknown status": {func(tx *lockd.Txn) error {
+				return tx.PutCheck(lockd.Check{Node: "db1", Name: "x", Status: 3})
+			}, lockd.ErrInvalid},
+		} {
+			if err := h.txn(test.op); !errors.Is(err, test.err) {
+				h.t.Errorf("%s: got %v", name, err)
+			}
+		}
+		if !slices.Equal(h.registered(), whole) || h.Snapshot().Index() != index {
+			h.t.Errorf("something was written: %v at %d", h.registered(), h.Snapshot().Index())
+		}
+	})
+}
+
+// Ensure that registering the same again moves no index, wakes nobody and ends no session.
+func TestCatalog_N1_NoOp(t *testing.T) {
+	each(t, func(h *harness) {
+		h.register()
+		node := lockd.Node{Name: "db1", ID: "1", Meta: map[string]string{"a": "b"}}
+		service := lockd.Service{Node: "db1", Name: "mysql", Tags: []string{"t"},
+			Meta: map[string]string{"a": "b"}}
+		check := lockd.Check{Node: "db1", Name: "disk", Status: lockd.Passing, Output: "fine"}
+		put := func(tx *lockd.Txn) error {
+			return errors.Join(tx.PutNode(node), tx.PutService(service), tx.PutCheck(check))
+		}
+		h.must(h.txn(put))
+		s := h.session(&lockd.SessionOptions{Node: "db1", Checks: []string{"disk"}})
+		index := h.Snapshot().Index()
+		woken := h.Changed(h.t.Context(), lockd.Catalog(), h.Snapshot().IndexOf(lockd.Catalog()))
+		node.Meta, service.Meta = maps.Clone(node.Meta), maps.Clone(service.Meta)
+		service.Tags = slices.Clone(service.Tags)
+		h.must(h.txn(put))
+		h.settle()
+		if h.Snapshot().Index() != index || closed(woken) || s.Err() != nil {
+			h.t.Errorf("index was %d, is %d; woken %v; session %v", index, h.Snapshot().Index(),
+				closed(woken), s.Err())
+		}
+		node.Meta["a"], service.Tags[0] = "c", "u" // what was registered is not the caller's
+		h.must(h.txn(put))
+		if h.Snapshot().Index() != index+1 || !closed(woken) {
+			h.t.Errorf("after a change: index %d, woken %v", h.Snapshot().Index(), closed(woken))
+		}
+	})
+}
+
+// Ensure that a check without a status is critical.
+func TestCatalog_N2(t *testing.T) {
+	each(t, func(h *harness) {
+		h.register()
+		h.must(h.txn(func(tx *lockd.Txn) error {
+			return tx.PutCheck(lockd.Check{Node: "db1", Name: "new"})
+		}))
+		if c, _ := h.Snapshot().Check("db1", "new"); c.Status != lockd.Critical {
+			h.t.Errorf("status: got %v", c.Status)
+		}
+		_, err := h.NewSession(&lockd.SessionOptions{Node: "db1", Checks: []string{"new"}})
+		if !errors.Is(err, lockd.ErrCheckCritical) {
+			h.t.Errorf("session: got %v", err)
+		}
+	})
+}
+
+// Ensure that a check that is written as critical ends all its sessions in that transaction, and
+// that later operations of it see their keys released.
+func TestCatalog_N3N13T13(t *testing.T) {
+	each(t, func(h *harness) {
+		h.register()
+		opts := lockd.SessionOptions{Node: "db1", Checks: []string{"ping"},
+			LockDelay: lockd.NoLockDelay}
+		a, b, free := h.session(&opts), h.session(&opts), h.session(nil)
+		h.lock(a, "a")
+		h.lock(b, "b")
+		var index uint64
+		h.must(h.txn(func(tx *lockd.Txn) error {
+			index = tx.Index()
+			h.must(tx.PutCheck(lockd.Check{Node: "db1", Name: "ping", Status: lockd.Critical}))
+			h.must(tx.CheckSession("a", lockd.SessionID{}))
+			return second(tx.Lock("b", free.ID(), nil))
+		}))
+		for _, s := range []*lockd.Session{a, b} {
+			if !errors.Is(s.Err(), lockd.ErrCheckCritical) {
+				h.t.Errorf("session: got %v", s.Err())
+			}
+			if at := h.Snapshot().IndexOf(lockd.OneSession(s.ID())); at != index {
+				h.t.Errorf("ended at %d, want %d", at, index)
+			}
+		}
+		if e := h.entry("b"); e.Session != free.ID() || e.Fence != index || free.Err() != nil {
+			h.t.Errorf("got %+v, %v", e, free.Err())
+		}
+		if c, _ := h.Snapshot().Check("db1", "ping"); c.ModifyIndex != index {
+			h.t.Errorf("check: got %+v", c)
+		}
+	})
+}
+
+// Ensure that a transaction that is undone leaves the catalog, and who is bound to it, as it was.
+func TestCatalog_N13T8_Undone(t *testing.T) {
+	each(t, func(h *harness) {
+		h.register()
+		s := h.session(&lockd.SessionOptions{Node: "db1", Checks: []string{"ping"}})
+		h.lock(s, "k")
+		index, mine := h.Snapshot().Index(), errors.New("mine")
+		err := h.txn(func(tx *lockd.Txn) error {
+			h.must(second(tx.DeleteNode("db1")))
+			h.must(tx.PutNode(lockd.Node{Name: "db2"}))
+			return mine
+		})
+		if !errors.Is(err, mine) {
+			h.t.Fatalf("update: got %v", err)
+		}
+		if s.Err() != nil || h.entry("k").Session != s.ID() {
+			h.t.Errorf("session: %v, key %+v", s.Err(), h.entry("k"))
+		}
+		if !slices.Equal(h.registered(), whole) || h.Snapshot().Index() != index {
+			h.t.Errorf("catalog: %v at %d", h.registered(), h.Snapshot().Index())
+		}
+		h.must(h.txn(func(tx *lockd.Txn) error { return second(tx.DeleteNode("db1")) }))
+		if !errors.Is(s.Err(), lockd.ErrNodeGone) {
+			h.t.Errorf("after the removal: got %v", s.Err())
+		}
+	})
+}
+
+// Ensure that a removal takes along what belongs to it, in one step at one index, and ends the
+// sessions that are bound to it by the time it returns.
+func TestCatalog_N4N9(t *testing.T) {
+	for name, test := range map[string]struct {
+		remove func(tx *lockd.Txn) (bool, error)
+		left   []string
+		ends   map[string]error // of the sessions bound to these checks
+	}{
+		"Node": {
+			func(tx *lockd.Txn) (bool, error) { return tx.DeleteNode("DB1") },
+			[]string{"node local"},
+			map[string]error{
+				"": lockd.ErrNodeGone, "disk": lockd.ErrNodeGone, "ping": lockd.ErrNodeGone,
+			},
+		},
+		"Service": {
+			func(tx *lockd.Txn) (bool, error) { return tx.DeleteService("DB1", "MySQL") },
+			[]string{"node db1", "node local", "check db1/disk"},
+			map[string]error{"": nil, "disk": nil, "ping": lockd.ErrCheckGone},
+		},
+		"Check": {
+			func(tx *lockd.Txn) (bool, error) { return tx.DeleteCheck("DB1", "Disk") },
+			[]string{"node db1", "node local", "service db1/mysql", "check db1/ping"},
+			map[string]error{"": nil, "disk": lockd.ErrCheckGone, "ping": nil},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(h *harness) {
+				h.register()
+				bound := make(map[string]*lockd.Session)
+				for check := range test.ends {
+					opts := lockd.SessionOptions{Node: "Db1"}
+					if check != "" {
+						opts.Checks = []string{strings.ToUpper(check)}
+					}
+					bound[check] = h.session(&opts)
+				}
+				foreign := h.session(nil)
+				index := h.Snapshot().Index()
+				remove := func() (was bool) {
+					h.must(h.txn(func(tx *lockd.Txn) (err error) {
+						was, err = test.remove(tx)
+						return err
+					}))
+					return was
+				}
+				if !remove() {
+					h.t.Errorf("not reported as removed")
+				}
+				for check, cause := range test.ends {
+					if err := bound[check].Err(); !errors.Is(err, cause) {
+						h.t.Errorf("session of %q: got %v, want %v", check, err, cause)
+					}
+				}
+				if foreign.Err() != nil {
+					h.t.Errorf("a session elsewhere: %v", foreign.Err())
+				}
+				if !slices.Equal(h.registered(), test.left) || h.Snapshot().Index() != index+1 {
+					h.t.Errorf("left: %v at %d", h.registered(), h.Snapshot().Index()-index)
+				}
+				if remove() || h.Snapshot().Index() != index+1 {
+					h.t.Errorf("removed twice, at %d", h.Snapshot().Index()-index)
+				}
+			})
+		})
+	}
+}
+
+// Ensure that a node with the ID of another takes its place, and that the sessions of the old one
+// end in the same step.
+func TestCatalog_N5X36(t *testing.T) {
+	each(t, func(h *harness) {
+		h.register()
+		s := h.session(&lockd.SessionOptions{Node: "db1"})
+		h.lock(s, "k")
+		index := h.Snapshot().Index() + 1
+		h.must(h.txn(func(tx *lockd.Txn) error {
+			return tx.PutNode(lockd.Node{Name: "db2", ID: "id-of-db1"})
+		}))
+		if !slices.Equal(h.registered(), []string{"node db2", "node local"}) {
+			h.t.Errorf("left: %v", h.registered())
+		}
+		n, _ := h.Snapshot().Node("db2")
+		if !errors.Is(s.Err(), lockd.ErrNodeGone) || h.entry("k").ModifyIndex != index ||
+			n.CreateIndex != index || h.Snapshot().Index() != index {
+			h.t.Errorf("got %v, %+v, %+v, want index %d", s.Err(), h.entry("k"), n, index)
+		}
+	})
+}
+
+// Ensure that neither another address, nor another case of the name, nor a new ID is a renaming.
+func TestCatalog_N5_NoRenaming(t *testing.T) {
+	each(t, func(h *harness) {
+		h.register()
+		s := h.session(&lockd.SessionOptions{Node: "db1", Checks: []string{"disk"}})
+		for _, node := range []lockd.Node{
+			{Name: "db1", ID: "id-of-db1", Address: "10.0.0.1"},
+			{Name: "DB1", ID: "id-of-db1"},
+			{Name: "db1", ID: "another"},
+			{Name: "db1"},
+			{Name: "db2"}, // no ID is nobody's
+			{Name: "db3"},
+		} {
+			h.must(h.txn(func(tx *lockd.Txn) error { return tx.PutNode(node) }))
+		}
+		if s.Err() != nil {
+			h.t.Errorf("session: %v", s.Err())
+		}
+		want := []string{"node db1", "node db2", "node db3", "node local"}
+		if got := h.registered(); !slices.Equal(got[:4], want) {
+			h.t.Errorf("got %v", got)
+		}
+	})
+}
+
+// Ensure that a critical check that is new on a node, or on a service, ends no session.
+func TestCatalog_N10N11X23(t *testing.T) {
+	each(t, func(h *harness) {
+		h.register()
+		s := h.session(&lockd.SessionOptions{Node: "db1", Checks: []string{"disk", "ping"}})
+		for _, check := range []lockd.Check{
+			{Node: "db1", Name: "fan"},
+			{Node: "db1", Name: "log", ServiceID: "mysql"},
+			{Node: "local", Name: "disk"},
+		} {
+			h.must(h.txn(func(tx *lockd.Txn) error { return tx.PutCheck(check) }))
+		}
+		if s.Err() != nil {
+			h.t.Errorf("ended: %v", s.Err())
+		}
+	})
+}
+
+// Ensure that a session can be made on a node that has no check.
+func TestCatalog_N15(t *testing.T) {
+	each(t, func(h *harness) {
+		h.must(h.txn(func(tx *lockd.Txn) error { return tx.PutNode(lockd.Node{Name: "bare"}) }))
+		if s := h.session(&lockd.SessionOptions{Node: "bare"}); s.Info().Node != "bare" {
+			h.t.Errorf("got %+v", s.Info())
+		}
+	})
+}
+
+// Ensure that names of nodes, services and checks are one in every case, and that a session is
+// bound by them.
+func TestCatalog_N17S39(t *testing.T) {
+	each(t, func(h *harness) {
+		h.register()
+		s := h.session(&lockd.SessionOptions{Node: "DB1", Checks: []string{"Ping"}})
+		snap := h.Snapshot()
+		_, node := snap.Node("Db1")
+		_, service := snap.Service("dB1", "MYSQL")
+		_, check := snap.Check("dB1", "PING")
+		if !node || !service || !check {
+			h.t.Errorf("found: node %v, service %v, check %v", node, service, check)
+		}
+		if n := len(slices.Collect(snap.Checks("DB1"))); n != 2 {
+			h.t.Errorf("checks of the node: got %d", n)
+		}
+		h.must(h.txn(func(tx *lockd.Txn) error {
+			return tx.PutCheck(lockd.Check{Node: "dB1", Name: "PinG"})
+		}))
+		if !errors.Is(s.Err(), lockd.ErrCheckCritical) {
+			h.t.Errorf("session: got %v", s.Err())
+		}
+		if n := len(slices.Collect(h.Snapshot().Checks(""))); n != 2 {
+			h.t.Errorf("checks: got %d", n)
+		}
+	})
+}
+
+// Ensure that reading what is not there finds nothing.
+func TestCatalog_S37(t *testing.T) {
+	each(t, func(h *harness) {
+		s := h.Snapshot()
+		n, node := s.Node("nobody")
+		v, service := s.Service("nobody", "x")
+		c, check := s.Check("local", "x")
+		a, attachment := s.Attachment("x")
+		i, session := s.Session(lockd.SessionID{1})
+		if node || service || check || attachment || session {
+			h.t.Errorf("found: %v, %v, %v, %v, %v", n, v, c, a, i)
+		}
+		if got := slices.Collect(s.Services("nobody")); got != nil {
+			h.t.Errorf("services: got %v", got)
+		}
+	})
+}
+
+// Ensure that listings of one node have that node's alone.
+func TestSnapshot_ListsOneNode(t *testing.T) {
+	each(t, func(h *harness) {
+		h.register()
+		h.must(h.txn(func(tx *lockd.Txn) error {
+			return errors.Join(
+				tx.PutNode(lockd.Node{Name: "db"}),
+				tx.PutNode(lockd.Node{Name: "db12"}),
+				tx.PutService(lockd.Service{Node: "db12", Name: "s"}),
+				tx.PutCheck(lockd.Check{Node: "db12", Name: "c"}),
+			)
+		}))
+		s := h.Snapshot()
+		for node, want := range map[string][2]int{"db1": {1, 2}, "db": {0, 0}, "db12": {1, 1}} {
+			services := len(slices.Collect(s.Services(node)))
+			checks := len(slices.Collect(s.Checks(node)))
+			if services != want[0] || checks != want[1] {
+				h.t.Errorf("%s: got %d services and %d checks", node, services, checks)
+			}
+		}
+	})
+}
+
+// Ensure that an attachment belongs to one session, lasts as long as that, and is gone in the
+// step of its end.
+func TestTxn_S31_Attachments(t *testing.T) {
+	each(t, func(h *harness) {
+		s := h.session(&lockd.SessionOptions{TTL: time.Second})
+		other := h.session(nil)
+		attach := func(s *lockd.Session, name, value string) error {
+			return h.txn(func(tx *lockd.Txn) error {
+				return tx.Attach(s.ID(), name, []byte(value))
+			})
+		}
+		h.must(attach(s, "a/1", "one"))
+		created := h.Snapshot().Index()
+		h.must(attach(s, "a/2", "two"))
+		h.must(attach(other, "b", "other"))
+		h.must(attach(s, "a/1", "uno"))
+		index := h.Snapshot().Index()
+		h.must(attach(s, "a/1", "uno")) // a no-op
+		if err := attach(other, "a/1", "mine"); !errors.Is(err, lockd.ErrConflict) {
+			h.t.Errorf("another's: got %v", err)
+		}
+		if err := attach(s, "", ""); !errors.Is(err, lockd.ErrInvalid) {
+			h.t.Errorf("no name: got %v", err)
+		}
+		a, _ := h.Snapshot().Attachment("a/1")
+		if string(a.Value) != "uno" || a.Session != s.ID() || a.CreateIndex != created ||
+			a.ModifyIndex != index || h.Snapshot().Index() != index {
+			h.t.Errorf("got %+v at %d", a, h.Snapshot().Index())
+		}
+		if n := len(slices.Collect(h.Snapshot().Attachments("a/"))); n != 2 {
+			h.t.Errorf("listed: %d", n)
+		}
+		h.advance(time.Second)
+		ended := h.Snapshot().IndexOf(lockd.OneSession(s.ID()))
+		if got := h.Snapshot().IndexOf(lockd.Catalog()); got != ended || ended != index+1 {
+			h.t.Errorf("catalog moved at %d, session ended at %d", got, ended)
+		}
+		want := []string{"node local", "attachment b"}
+		if !slices.Equal(h.registered(), want) {
+			h.t.Errorf("left: %v", h.registered())
+		}
+		h.must(h.txn(func(tx *lockd.Txn) error {
+			if was, err := tx.Detach("b"); !was || err != nil {
+				h.t.Errorf("detach: got %v, %v", was, err)
+			}
+			was, err := tx.Detach("b")
+			if was {
+				h.t.Errorf("detached twice")
+			}
+			return err
+		}))
+		h.must(other.Close())
+	})
+}

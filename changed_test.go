@@ -1,0 +1,445 @@
+package lockd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd"
+)
+
+// Ensure that a watch from an index that the database has not reached is refused.
+func TestWatch_B5X15_FutureIndex(t *testing.T) {
+	each(t, func(h *harness) {
+		newest := h.Snapshot().Index()
+		for _, ahead := range []uint64{1, 1000, 1 << 63} {
+			h.watches(h.t.Context(), lockd.Prefix(""), newest+ahead).ends(lockd.ErrInvalid)
+		}
+		w := h.watches(h.t.Context(), lockd.Prefix(""), newest)
+		h.put("k", "v", 0)
+		w.want("put k=v")
+		w.stop()
+	})
+}
+
+// Ensure that a watch ends with its context's error, also if that ended before, and gives back
+// what it had.
+func TestWatch_EndsWithItsContext(t *testing.T) {
+	each(t, func(h *harness) {
+		ctx, cancel := context.WithTimeout(h.t.Context(), time.Second)
+		defer cancel()
+		watching := start(func() error {
+			for e, err := range h.Watch(ctx, lockd.Key("k"), h.Snapshot().Index()) {
+				if err != nil {
+					return err
+				}
+				h.t.Errorf("got %q", told(e))
+			}
+			return nil
+		})
+		if err := watching.wait(); !errors.Is(err, context.DeadlineExceeded) {
+			h.t.Errorf("got %v", err)
+		}
+		h.watches(ctx, lockd.Key("k"), h.Snapshot().Index()).ends(context.DeadlineExceeded)
+		if n := h.Topics(); n != 0 {
+			h.t.Errorf("%d topics are left", n)
+		}
+	})
+}
+
+// Ensure that a watch has the last events before the database's end, and then ends with ErrClosed.
+func TestWatch_EndsWithTheDatabase(t *testing.T) {
+	each(t, func(h *harness) {
+		h.session(&lockd.SessionOptions{Name: "last"})
+		var got []string
+		watching := start(func() error {
+			for e, err := range h.Watch(h.t.Context(), lockd.Sessions(), h.Snapshot().Index()) {
+				if err != nil {
+					return err
+				}
+				got = append(got, told(e))
+			}
+			return nil
+		})
+		h.settle()
+		h.must(h.Close())
+		if err := watching.wait(); !errors.Is(err, lockd.ErrClosed) {
+			h.t.Errorf("got %v", err)
+		}
+		if !slices.Equal(got, []string{"session ended last"}) {
+			h.t.Errorf("events: got %q", got)
+		}
+		h.watches(h.t.Context(), lockd.Sessions(), h.Snapshot().Index()).ends(lockd.ErrClosed)
+	})
+}
+
+// Ensure that who leaves the loop leaves nothing behind, wherever that is.
+func TestWatch_LeavesNothingBehind(t *testing.T) {
+	each(t, func(h *harness) {
+		index := h.Snapshot().Index()
+		h.put("k", "1", 0)
+		h.put("k", "2", 0)
+		for range h.Watch(h.t.Context(), lockd.Key("k"), index) {
+			break
+		}
+		n := 0
+		for range h.Watch(h.t.Context(), lockd.Key("k"), index) {
+			if n++; n == 2 {
+				break
+			}
+		}
+		if topics := h.Topics(); topics != 0 {
+			h.t.Errorf("%d topics are left", topics)
+		}
+	})
+}
+
+// answer is what a blocking read returns: the entry, if there is one, and the index to wait from.
+type answer struct {
+	entry lockd.Entry
+	index uint64
+}
+
+// blockingGet is Consul's blocking query of a key: it waits until the key's index is above the
+// given one, or the context ends, and reads then.
+func blockingGet(ctx context.Context, db *lockd.DB, key string, index uint64) answer {
+	select {
+	case <-db.Changed(ctx, lockd.Key(key), index):
+	case <-ctx.Done():
+	}
+	s := db.Snapshot()
+	entry, _ := s.Get(key)
+	return answer{entry, s.IndexOf(lockd.Key(key))}
+}
+
+// blockingList is the same for the keys with a prefix, folded at a slash.
+func blockingList(
+	ctx context.Context, db *lockd.DB, prefix string, index uint64,
+) (keys []string, at uint64) {
+	select {
+	case <-db.Changed(ctx, lockd.Prefix(prefix), index):
+	case <-ctx.Done():
+	}
+	s := db.Snapshot()
+	return slices.Collect(s.Keys(prefix, "/")), s.IndexOf(lockd.Prefix(prefix))
+}
+
+// reader is a blocking read on a goroutine of its own.
+type reader struct {
+	*call
+	got answer
+}
+
+func (h *harness) reads(key string, index uint64) *reader {
+	r := &reader{}
+	r.call = start(func() error {
+		r.got = blockingGet(h.t.Context(), h.DB, key, index)
+		return nil
+	})
+	h.settle()
+	return r
+}
+
+// Ensure that a read from index 0 does not wait, whether there is such a key or not, and gives an
+// index from which the next read waits.
+func TestBlocking_B2(t *testing.T) {
+	each(t, func(h *harness) {
+		h.put("k", "v", 0)
+		for _, key := range []string{"k", "absent"} {
+			r := h.reads(key, 0)
+			if !r.returned() || r.got.index == 0 {
+				h.t.Fatalf("%s: returned %v, %+v", key, r.returned(), r.got)
+			}
+			if h.reads(key, r.got.index).returned() {
+				h.t.Errorf("%s: the next read did not wait", key)
+			}
+		}
+	})
+}
+
+// Ensure that a wait is over when the index is above the given one, and at no other time before
+// its context ends; and that who wakes sees the change.
+func TestBlocking_B4(t *testing.T) {
+	each(t, func(h *harness) {
+		e := h.put("k", "1", 0)
+		r := h.reads("k", e.ModifyIndex)
+		h.advance(24 * time.Hour)
+		h.writes("elsewhere", 20)
+		h.settle()
+		if r.returned() {
+			h.t.Fatalf("returned without a change: %+v", r.got)
+		}
+		e = h.put("k", "2", 0)
+		h.must(r.wait())
+		same(h, "read", r.got.entry, e)
+		if r.got.index != e.ModifyIndex {
+			h.t.Errorf("index: got %d, want %d", r.got.index, e.ModifyIndex)
+		}
+		ctx, cancel := context.WithCancel(h.t.Context())
+		cancel()
+		if got := blockingGet(ctx, h.DB, "k", e.ModifyIndex); got.index != e.ModifyIndex {
+			h.t.Errorf("with a context that has ended: %+v", got)
+		}
+	})
+}
+
+// Ensure that an index below the scope's, or one that the store has not reached, does not wait.
+func TestBlocking_B5X15(t *testing.T) {
+	each(t, func(h *harness) {
+		e := h.put("k", "1", 0)
+		newest := h.put("elsewhere", "1", 0).ModifyIndex
+		for _, index := range []uint64{1, e.ModifyIndex - 1, newest + 1, newest + 1000, 1 << 63} {
+			if r := h.reads("k", index); !r.returned() {
+				h.t.Errorf("from %d, at %d of %d: waits", index, e.ModifyIndex, newest)
+			}
+		}
+		for _, index := range []uint64{e.ModifyIndex, newest} {
+			if r := h.reads("k", index); r.returned() {
+				h.t.Errorf("from %d, at %d of %d: does not wait", index, e.ModifyIndex, newest)
+			}
+		}
+	})
+}
+
+// Ensure that a reader of one key wakes for each change of that key, a delete included, and for
+// nothing else.
+func TestBlocking_B6B7(t *testing.T) {
+	each(t, func(h *harness) {
+		s := h.session(nil)
+		var l *lockd.Lock
+		h.put("k", "v", 0)
+		for _, step := range []struct {
+			name  string
+			do    func() error
+			wakes bool
+		}{
+			{"another key", func() error { h.put("j", "v", 0); return nil }, false},
+			{"a longer key", func() error { h.put("kk", "v", 0); return nil }, false},
+			{"a key below", func() error { h.put("k/a", "v", 0); return nil }, false},
+			{"the same again", func() error { h.put("k", "v", 0); return nil }, false},
+			{"a session", func() error { return second(h.NewSession(nil)) }, false},
+			{"a set", func() error { h.put("k", "w", 0); return nil }, true},
+			{"flags", func() error { h.put("k", "w", 1); return nil }, true},
+			{"a lock", func() (err error) { l, err = s.TryLock("k", nil); return err }, true},
+			{"a lock again", func() error {
+				return h.txn(func(tx *lockd.Txn) error { return second(tx.Lock("k", s.ID(), nil)) })
+			}, false},
+			{"a refused lock", func() error {
+				if _, err := s.TryLock("k", nil); err == nil {
+					return errors.New("locked twice")
+				}
+				return nil
+			}, false},
+			{"an unlock", func() error { return l.Unlock() }, true},
+			{"deletes around", func() error {
+				return errors.Join(second(h.DeletePrefix("k/")), second(h.Delete("kk")))
+			}, false},
+			{"a delete", func() error { return second(h.Delete("k")) }, true},
+			{"a delete again", func() error { return second(h.Delete("k")) }, false},
+			{"another creation", func() error { h.put("k", "v", 0); return nil }, true},
+			{"a delete of the prefix", func() error { return second(h.DeletePrefix("k")) }, true},
+		} {
+			before := h.Snapshot()
+			r := h.reads("k", before.IndexOf(lockd.Key("k")))
+			h.must(step.do())
+			h.settle()
+			if r.returned() != step.wakes {
+				h.t.Errorf("%s: woke %v", step.name, !step.wakes)
+			}
+			if step.wakes && r.got.index != h.Snapshot().Index() {
+				h.t.Errorf("%s: index %d, want %d", step.name, r.got.index, h.Snapshot().Index())
+			}
+		}
+	})
+}
+
+// Ensure that a reader of an absent key sleeps, from one read to the next, until it is created.
+func TestBlocking_B8B9X13(t *testing.T) {
+	each(t, func(h *harness) {
+		h.put("was", "here", 0)
+		h.must(second(h.Delete("was")))
+		for _, key := range []string{"never", "was"} {
+			index := h.reads(key, 0).got.index
+			for range 3 {
+				r := h.reads(key, index)
+				h.writes("elsewhere", 5)
+				h.must(second(h.Delete("elsewhere")))
+				h.must(second(h.DeletePrefix(key + "/")))
+				h.must(h.session(nil).Close())
+				h.settle()
+				if r.returned() {
+					h.t.Fatalf("%s: woke for others, at %d", key, r.got.index)
+				}
+				index = h.Snapshot().IndexOf(lockd.Key(key))
+			}
+			r := h.reads(key, index)
+			e := h.put(key, "created", 0)
+			h.must(r.wait())
+			same(h, key, r.got.entry, e)
+		}
+	})
+}
+
+// Ensure that a reader of a prefix wakes only for keys under it, also if there are none, and for a
+// change of a key that the folded listing does not show (B11).
+func TestBlocking_B10B11X14(t *testing.T) {
+	each(t, func(h *harness) {
+		for _, step := range []struct {
+			name  string
+			do    func() error
+			wakes bool
+			keys  []string
+		}{
+			{"neighbours", func() error {
+				h.put("dir", "v", 0)
+				h.put("dirk/a", "v", 0)
+				h.put("a", "v", 0)
+				return second(h.Delete("a"))
+			}, false, nil},
+			{"a first key", func() error { h.put("dir/b/c", "1", 0); return nil }, true,
+				[]string{"dir/b/"}},
+			{"neighbours again", func() error { h.writes("dirk/a", 3); return nil }, false, nil},
+			{"a value below", func() error { h.put("dir/b/c", "2", 0); return nil }, true,
+				[]string{"dir/b/"}},
+			{"another below", func() error { h.put("dir/b/d", "1", 0); return nil }, true,
+				[]string{"dir/b/"}},
+			{"one deleted below", func() error { return second(h.Delete("dir/b/d")) }, true,
+				[]string{"dir/b/"}},
+			{"a shorter prefix deleted", func() error { return second(h.DeletePrefix("di")) }, true,
+				nil},
+			{"a neighbour's prefix", func() error {
+				h.put("dirk/b", "v", 0)
+				return second(h.DeletePrefix("dirk/"))
+			}, false, nil},
+		} {
+			index := h.Snapshot().IndexOf(lockd.Prefix("dir/"))
+			var keys []string
+			var at uint64
+			r := start(func() error {
+				keys, at = blockingList(h.t.Context(), h.DB, "dir/", index)
+				return nil
+			})
+			h.settle()
+			h.must(step.do())
+			h.settle()
+			if r.returned() != step.wakes {
+				h.t.Errorf("%s: woke %v", step.name, !step.wakes)
+				continue
+			}
+			if step.wakes && (at != h.Snapshot().Index() || !slices.Equal(keys, step.keys)) {
+				h.t.Errorf("%s: got %q at %d, want %q", step.name, keys, at, step.keys)
+			}
+		}
+	})
+}
+
+// Ensure that all who wait for a scope are woken, that they share one channel, and that those who
+// wait elsewhere are not.
+func TestChanged_B12_Shared(t *testing.T) {
+	each(t, func(h *harness) {
+		index := h.Snapshot().Index()
+		ctx, cancel := context.WithCancel(h.t.Context())
+		defer cancel()
+		first := h.Changed(ctx, lockd.Key("k"), index)
+		for i := range 100 {
+			other, done := context.WithCancel(h.t.Context())
+			defer done()
+			if c := h.Changed(other, lockd.Key("k"), index); c != first {
+				h.t.Fatalf("channel %d is another", i)
+			}
+		}
+		elsewhere := h.Changed(ctx, lockd.Key("kk"), index)
+		if n := h.Topics(); n != 2 {
+			h.t.Errorf("topics: got %d", n)
+		}
+		h.put("k", "v", 0)
+		if !closed(first) || closed(elsewhere) {
+			h.t.Errorf("woken: %v, elsewhere %v", closed(first), closed(elsewhere))
+		}
+		if n := h.Topics(); n != 1 {
+			h.t.Errorf("topics afterwards: got %d", n)
+		}
+	})
+}
+
+// Ensure that a channel is given back when the last context ends for which it was asked for,
+// however often that was, and not before; and that one whose wait is over needs none.
+func TestChanged_GivenBack(t *testing.T) {
+	each(t, func(h *harness) {
+		index := h.Snapshot().Index()
+		a, cancelA := context.WithCancel(h.t.Context())
+		b, cancelB := context.WithCancel(h.t.Context())
+		for i := range 50 {
+			scope := lockd.Key(fmt.Sprint(i % 5))
+			h.Changed(a, scope, index)
+			h.Changed(b, scope, index)
+			h.Changed(a, lockd.Prefix(fmt.Sprint(i%5)), index)
+		}
+		h.Changed(b, lockd.Key("0"), 0)     // is closed at once
+		h.Changed(b, lockd.Key("0"), 1<<63) // too
+		c := h.Changed(a, lockd.Key("0"), index)
+		if n := h.Topics(); n != 10 {
+			h.t.Errorf("topics: got %d", n)
+		}
+		cancelA()
+		h.settle()
+		if n := h.Topics(); n != 5 {
+			h.t.Errorf("after the first context: got %d", n)
+		}
+		h.put("0", "v", 0)
+		if !closed(c) {
+			h.t.Errorf("the other's wait went with it")
+		}
+		cancelB()
+		h.settle()
+		if n := h.Topics(); n != 0 {
+			h.t.Errorf("after both: got %d", n)
+		}
+		h.Changed(a, lockd.Key("1"), index) // for a context that has ended
+		h.settle()
+		if n := h.Topics(); n != 0 {
+			h.t.Errorf("for an ended context: got %d", n)
+		}
+	})
+}
+
+// Ensure that one wait after another with one context leaves no topic behind, and misses nothing.
+func TestChanged_ManyWithOneContext(t *testing.T) {
+	each(t, func(h *harness) {
+		h.opts.Sync = lockd.SyncNever
+		h.reopen()
+		index := uint64(0)
+		for i := range 300 {
+			changed := h.Changed(h.t.Context(), lockd.Key("k"), index)
+			index = h.put("k", fmt.Sprint(i), 0).ModifyIndex
+			<-changed
+		}
+		if n := h.Topics(); n != 0 {
+			h.t.Errorf("topics: got %d", n)
+		}
+	})
+}
+
+// Ensure that the end of the database wakes every reader.
+func TestChanged_EndsWithTheDatabase(t *testing.T) {
+	each(t, func(h *harness) {
+		index := h.Snapshot().Index()
+		scopes := []lockd.Scope{
+			lockd.Key("k"), lockd.Prefix("k"), lockd.Sessions(), lockd.Catalog(),
+			lockd.OneSession(lockd.SessionID{1}),
+		}
+		var waits []<-chan struct{}
+		for _, scope := range scopes {
+			waits = append(waits, h.Changed(h.t.Context(), scope, index))
+		}
+		h.must(h.Close())
+		for i, scope := range scopes {
+			if !closed(waits[i]) || !closed(h.Changed(h.t.Context(), scope, index)) {
+				h.t.Errorf("scope %d is not closed", i)
+			}
+		}
+	})
+}

@@ -1,0 +1,188 @@
+package lockd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/lockd/lockd"
+)
+
+// What a child process is told by its environment.
+const (
+	crashPath  = "LOCKD_TEST_CRASH_PATH"
+	crashRound = "LOCKD_TEST_CRASH_ROUND"
+	crashSeed  = "LOCKD_TEST_CRASH_SEED"
+)
+
+// crashTest is the test that the child process runs, which finds out there that it is in one.
+const crashTest = "TestCrash_G1G2G4G8_Killed"
+
+const (
+	crashWriters = 8
+	crashKeys    = 3 // of locks, for all writers
+	crashOps     = 1_000_000
+	crashDelay   = time.Millisecond
+)
+
+// report tells the parent of one thing that has happened, before anything else happens in this
+// goroutine. What was written stays in the pipe when the process is killed.
+func report(format string, args ...any) {
+	line := fmt.Sprintf(format, args...) + "\n"
+	if _, err := os.Stdout.WriteString(line); err != nil {
+		os.Exit(2) // nobody listens any more
+	}
+}
+
+// writeUntilKilled is what the child process does. It never returns.
+func writeUntilKilled(path string) {
+	round, _ := strconv.Atoi(os.Getenv(crashRound))
+	seed, _ := strconv.ParseUint(os.Getenv(crashSeed), 10, 64)
+	// The end of the process is the same for both: the file is in the system's hands.
+	policy := lockd.SyncPolicy(round % 2)
+	db, err := lockd.Open(path, &lockd.Options{Sync: policy, OpenTimeout: time.Minute})
+	if err != nil {
+		report("error open: %v", err)
+		os.Exit(1)
+	}
+	for i := range crashWriters {
+		w := &crashWriter{
+			db: db, name: i, next: round * crashOps,
+			random: rand.New(rand.NewPCG(seed, uint64(i))),
+		}
+		go func() {
+			for {
+				if err := w.step(); err != nil {
+					report("error writer %d: %v", i, err)
+				}
+			}
+		}()
+	}
+	select {}
+}
+
+// crashWriter does one thing after the other, and reports each.
+type crashWriter struct {
+	db      *lockd.DB
+	name    int
+	next    int
+	random  *rand.Rand
+	session *lockd.Session
+}
+
+func (w *crashWriter) step() error {
+	switch w.random.IntN(4) {
+	case 0:
+		return w.count()
+	case 1, 2:
+		return w.lock()
+	}
+	return w.write()
+}
+
+// crashState is the value of a writer's own key after its n-th write; empty means deleted.
+func crashState(n int) string {
+	if n%5 == 4 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+func (w *crashWriter) write() error {
+	key := fmt.Sprintf("own/%d", w.name)
+	var err error
+	if value := crashState(w.next); value == "" {
+		_, err = w.db.Delete(key)
+	} else {
+		_, err = w.db.Put(key, []byte(value), nil)
+	}
+	if err == nil {
+		report("wrote %d %d", w.name, w.next)
+		w.next++
+	}
+	return err
+}
+
+// count adds one to what all share.
+func (w *crashWriter) count() error {
+	var index uint64
+	err := w.db.Update(func(tx *lockd.Txn) error {
+		index = tx.Index()
+		e, _ := tx.Get("count")
+		n, _ := strconv.Atoi(string(e.Value))
+		_, err := tx.Put("count", []byte(strconv.Itoa(n+1)), nil)
+		return err
+	})
+	if err == nil {
+		report("counted %d", index)
+	}
+	return err
+}
+
+// lock takes one lock, or two, and lets go of them in one way or another.
+func (w *crashWriter) lock() error {
+	s, err := w.begin()
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	first := w.random.IntN(crashKeys)
+	keys := []string{crashKey(first)}
+	if w.random.IntN(3) == 0 {
+		keys = append(keys, crashKey((first+1)%crashKeys))
+	}
+	locks, err := s.LockAll(ctx, keys, nil)
+	if err != nil {
+		return err
+	}
+	for _, lock := range locks {
+		report("locked %s %d %v", lock.Key(), lock.Sequencer().Fence, s.ID())
+	}
+	if w.random.IntN(4) > 0 {
+		for _, lock := range locks {
+			report("releasing %s", lock.Key())
+			err = errors.Join(err, lock.Unlock())
+		}
+		return err
+	}
+	for _, lock := range locks {
+		report("releasing %s", lock.Key())
+	}
+	return w.end()
+}
+
+func crashKey(i int) string { return fmt.Sprintf("lock/%d", i) }
+
+// begin returns the session, and makes one if need be.
+func (w *crashWriter) begin() (*lockd.Session, error) {
+	if w.session != nil {
+		return w.session, nil
+	}
+	lifetime := lockd.Lifetime(w.random.IntN(2))
+	s, err := w.db.NewSession(&lockd.SessionOptions{Lifetime: lifetime, LockDelay: crashDelay})
+	if err == nil {
+		w.session = s
+		report("began %v", s.ID())
+	}
+	return s, err
+}
+
+func (w *crashWriter) end() error {
+	s := w.session
+	w.session = nil
+	report("ending %v", s.ID())
+	var err error
+	if w.random.IntN(2) == 0 {
+		err = s.Close()
+	} else {
+		err = w.db.EndSession(s.ID())
+	}
+	if err == nil {
+		report("ended %v", s.ID())
+	}
+	return err
+}

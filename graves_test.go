@@ -1,0 +1,138 @@
+package lockd_test
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/store"
+)
+
+// bury deletes n keys that were never there before, in one transaction.
+func (h *harness) bury(round, n int) {
+	h.t.Helper()
+	name := func(i int) string { return fmt.Sprintf("grave/%03d/%04d", round, i) }
+	h.must(h.txn(func(tx *lockd.Txn) error {
+		for i := range n {
+			if _, err := tx.Put(name(i), nil, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	h.must(h.txn(func(tx *lockd.Txn) error {
+		for i := range n {
+			if _, err := tx.Delete(name(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+// Ensure that the last 10,000 tombstones are kept; that when older ones are dropped, what is absent
+// moves once, to the newest of them at most; and that no index ever falls, not after a restart
+// either.
+func TestIndexOf_I3I9X13X14B13_DroppedTombstones(t *testing.T) {
+	each(t, func(h *harness) {
+		const n = 500
+		h.opts.Sync = lockd.SyncNever
+		h.reopen()
+		s := h.session(&lockd.SessionOptions{Lifetime: lockd.Independent})
+		h.must(h.EndSession(s.ID()))
+		h.put("old", "v", 0)
+		h.must(second(h.Delete("old")))
+		h.put("dir/old", "v", 0)
+		h.must(second(h.DeletePrefix("dir/")))
+		alive := h.put("alive/k", "v", 0)
+		scopes := map[string]lockd.Scope{
+			"old": lockd.Key("old"), "never": lockd.Key("never"), "in dir": lockd.Key("dir/x"),
+			"dir": lockd.Prefix("dir/"), "empty": lockd.Prefix("nothing/"),
+			"session": lockd.OneSession(s.ID()), "unknown": lockd.OneSession(lockd.SessionID{1}),
+			"alive": lockd.Key("alive/k"), "near alive": lockd.Prefix("alive/"),
+			"recent": lockd.Key("grave/020/0000"),
+		}
+		last := h.indexes(scopes)
+		first := maps.Clone(last)
+		moved := make(map[string]int)
+		look := func(when string) {
+			h.t.Helper()
+			now := h.indexes(scopes)
+			for name, index := range now {
+				if index < last[name] {
+					h.t.Errorf("%s: %q fell from %d to %d", when, name, last[name], index)
+				}
+				if index > last[name] {
+					moved[name]++
+				}
+			}
+			last = now
+		}
+		const rounds = store.GraveLimit/n + 1 // so that what may be over the limit is used up, once
+		for round := range rounds {
+			h.bury(round, n)
+			look(fmt.Sprint("round ", round))
+			if h.path != "" && round%5 == 0 {
+				h.reopen()
+				look(fmt.Sprint("reopened after round ", round))
+			}
+			if round == rounds-2 && last["old"] != first["old"] {
+				h.t.Errorf("dropped before there were %d", store.GraveLimit)
+			}
+		}
+		floor := last["never"]
+		for _, name := range []string{"old", "in dir", "dir", "empty", "session", "unknown"} {
+			if moved[name] != 1 || last[name] != floor {
+				h.t.Errorf("%q moved %d times, to %d, want once, to %d", name, moved[name],
+					last[name], floor)
+			}
+		}
+		if floor >= last["recent"] || floor <= first["old"] {
+			h.t.Errorf("the floor is %d", floor)
+		}
+		if last["alive"] != alive.ModifyIndex {
+			h.t.Errorf("a key that is there moved: %d, want %d", last["alive"], alive.ModifyIndex)
+		}
+		if got := last["recent"]; got != h.Snapshot().IndexOf(lockd.Key("grave/020/0499")) {
+			h.t.Errorf("recent tombstones: got %d", got)
+		}
+		h.writes("elsewhere", 3)
+		before := maps.Clone(last)
+		look("after writes elsewhere")
+		if !maps.Equal(before, last) {
+			h.t.Errorf("moved by writes elsewhere: %v, %v", before, last)
+		}
+	})
+}
+
+// Ensure that the deletion of many keys by their prefix is one tombstone, and pushes nothing out.
+func TestIndexOf_I8I9_OneTombstoneForAPrefix(t *testing.T) {
+	each(t, func(h *harness) {
+		h.put("old", "v", 0)
+		h.must(second(h.Delete("old")))
+		index := h.Snapshot().Index()
+		h.must(h.txn(func(tx *lockd.Txn) error {
+			for i := range store.GraveLimit + 600 {
+				if _, err := tx.Put(fmt.Sprintf("dir/%05d", i), nil, nil); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		if n, err := h.DeletePrefix("dir/"); err != nil || n != store.GraveLimit+600 {
+			h.t.Fatalf("deleted %d, %v", n, err)
+		}
+		if got := h.Snapshot().IndexOf(lockd.Key("old")); got != index {
+			h.t.Errorf("old: was %d, is %d", index, got)
+		}
+		for _, scope := range []lockd.Scope{
+			lockd.Key("dir/00000"), lockd.Key("dir/never"), lockd.Prefix("dir/0"),
+			lockd.Prefix("dir"), lockd.Prefix("dir/"),
+		} {
+			if got := h.Snapshot().IndexOf(scope); got != h.Snapshot().Index() {
+				h.t.Errorf("%+v: got %d, want %d", scope, got, h.Snapshot().Index())
+			}
+		}
+	})
+}

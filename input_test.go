@@ -1,0 +1,345 @@
+package lockd_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd"
+)
+
+// badInput is a call that must be refused for one of its arguments.
+type badInput struct {
+	name string
+	call func(h *harness, s *lockd.Session) error
+	want error
+	text string // names the field and the rule
+}
+
+var (
+	tooLong  = strings.Repeat("x", lockd.MaxKeySize+1)
+	tooLarge = make([]byte, lockd.MaxValueSize+1)
+)
+
+// refuseAll fails the test unless each call is refused, in the words that it should be, and
+// changes nothing.
+func refuseAll(t *testing.T, calls []badInput) {
+	t.Helper()
+	each(t, func(h *harness) {
+		h.must(h.Update(func(tx *lockd.Txn) error {
+			h.must(tx.PutNode(lockd.Node{Name: "n"}))
+			return tx.PutCheck(lockd.Check{Node: "n", Name: "bad"})
+		}))
+		s := h.session(nil)
+		h.put("k", "v", 0)
+		h.lock(s, "held")
+		before := h.Snapshot()
+		for _, c := range calls {
+			err := c.call(h, s)
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
+				h.t.Errorf("%s: got %.300v, want %q", c.name, err, c.text)
+			}
+			var wrapped *lockd.Error
+			if !errors.As(err, &wrapped) || !strings.HasPrefix(err.Error(), "lockd: ") {
+				h.t.Errorf("%s: got a bare %T", c.name, err)
+			}
+			if got := h.Snapshot().Index(); got != before.Index() {
+				h.t.Fatalf("%s: index %d after %d", c.name, got, before.Index())
+			}
+		}
+		if s.Err() != nil || h.Waiters("k") != 0 || h.Topics() != 0 {
+			h.t.Errorf("left: session %v, %d waiting, %d topics", s.Err(), h.Waiters("k"),
+				h.Topics())
+		}
+	})
+}
+
+// keyCalls are the calls that take a key.
+var keyCalls = map[string]func(h *harness, s *lockd.Session, key string) error{
+	"Put": func(h *harness, _ *lockd.Session, key string) error {
+		return second(h.Put(key, nil, nil))
+	},
+	"CompareAndSwap": func(h *harness, _ *lockd.Session, key string) error {
+		return second(h.CompareAndSwap(key, 0, nil, nil))
+	},
+	"Delete": func(h *harness, _ *lockd.Session, key string) error {
+		return second(h.Delete(key))
+	},
+	"CompareAndDelete": func(h *harness, _ *lockd.Session, key string) error {
+		return second(h.CompareAndDelete(key, 0))
+	},
+	"TryLock": func(_ *harness, s *lockd.Session, key string) error {
+		return second(s.TryLock(key, nil))
+	},
+	"Lock": func(h *harness, s *lockd.Session, key string) error {
+		return second(s.Lock(h.t.Context(), key, nil))
+	},
+	"LockAll": func(h *harness, s *lockd.Session, key string) error {
+		return second(s.LockAll(h.t.Context(), []string{"k", key}, nil))
+	},
+	"ForceUnlock": func(h *harness, _ *lockd.Session, key string) error {
+		return h.ForceUnlock(key, 1, "")
+	},
+	"Txn.Lock": func(h *harness, s *lockd.Session, key string) error {
+		return h.Update(func(tx *lockd.Txn) error { return second(tx.Lock(key, s.ID(), nil)) })
+	},
+	"Txn.Unlock": func(h *harness, s *lockd.Session, key string) error {
+		return h.Update(func(tx *lockd.Txn) error { return second(tx.Unlock(key, s.ID())) })
+	},
+	"Txn.CheckIndex": func(h *harness, _ *lockd.Session, key string) error {
+		return h.Update(func(tx *lockd.Txn) error { return tx.CheckIndex(key, 1) })
+	},
+	"Txn.CheckNotExists": func(h *harness, _ *lockd.Session, key string) error {
+		return h.Update(func(tx *lockd.Txn) error { return tx.CheckNotExists(key) })
+	},
+	"Txn.CheckSession": func(h *harness, s *lockd.Session, key string) error {
+		return h.Update(func(tx *lockd.Txn) error { return tx.CheckSession(key, s.ID()) })
+	},
+}
+
+func TestBadInput_Keys(t *testing.T) {
+	var calls []badInput
+	for name, call := range keyCalls {
+		for key, text := range map[string]string{
+			"":      "key is empty",
+			tooLong: "key has 16385 bytes, more than 16384",
+		} {
+			calls = append(calls, badInput{
+				name, func(h *harness, s *lockd.Session) error { return call(h, s, key) },
+				lockd.ErrInvalid, text,
+			})
+		}
+	}
+	refuseAll(t, append(calls, []badInput{
+		{"DeletePrefix", func(h *harness, _ *lockd.Session) error {
+			return second(h.DeletePrefix(""))
+		}, lockd.ErrInvalid, "prefix is empty, which means every key: DeleteAll does that"},
+		{"DeletePrefix", func(h *harness, _ *lockd.Session) error {
+			return second(h.DeletePrefix(tooLong))
+		}, lockd.ErrInvalid, "prefix has 16385 bytes, more than 16384"},
+		{"LockAll of none", func(h *harness, s *lockd.Session) error {
+			return second(s.LockAll(h.t.Context(), nil, nil))
+		}, lockd.ErrInvalid, "no keys are named"},
+		{"LockAll of one twice", func(h *harness, s *lockd.Session) error {
+			return second(s.LockAll(h.t.Context(), []string{"a", "k", "b", "k"}, nil))
+		}, lockd.ErrInvalid, `key "k" is named twice`},
+		{"Watch ahead", func(h *harness, _ *lockd.Session) error {
+			for _, err := range h.Watch(h.t.Context(), lockd.Key("k"), 1_000_000) {
+				return err
+			}
+			return nil
+		}, lockd.ErrInvalid, "index 1000000 is ahead of the database"},
+	}...))
+}
+
+func TestBadInput_ValuesAndLockOptions(t *testing.T) {
+	const large = "has 67108865 bytes, more than 67108864"
+	calls := []badInput{
+		{"Put", func(h *harness, _ *lockd.Session) error {
+			return second(h.Put("k", tooLarge, nil))
+		}, lockd.ErrInvalid, "value " + large},
+		{"CompareAndSwap", func(h *harness, _ *lockd.Session) error {
+			return second(h.CompareAndSwap("new", 0, tooLarge, nil))
+		}, lockd.ErrInvalid, "value " + large},
+		{"Attach", func(h *harness, s *lockd.Session) error {
+			return h.Update(func(tx *lockd.Txn) error { return tx.Attach(s.ID(), "a", tooLarge) })
+		}, lockd.ErrInvalid, "value " + large},
+		{"Txn.Lock with a policy", func(h *harness, s *lockd.Session) error {
+			return h.Update(func(tx *lockd.Txn) error {
+				return second(tx.Lock("k", s.ID(), removeAfter))
+			})
+		}, lockd.ErrInvalid, "LockOptions.Key"},
+	}
+	for text, opts := range map[string]*lockd.LockOptions{
+		"LockOptions.Key is 2, not a KeyPolicy": {Key: lockd.RemoveAfter + 1},
+		"LockOptions.Value " + large:            {Value: tooLarge},
+		"LockOptions.Flags is set":              {Flags: 1},
+	} {
+		calls = append(calls, []badInput{
+			{"TryLock", func(_ *harness, s *lockd.Session) error {
+				return second(s.TryLock("k", opts))
+			}, lockd.ErrInvalid, text},
+			{"Lock", func(h *harness, s *lockd.Session) error {
+				return second(s.Lock(h.t.Context(), "k", opts))
+			}, lockd.ErrInvalid, text},
+			{"LockAll", func(h *harness, s *lockd.Session) error {
+				return second(s.LockAll(h.t.Context(), []string{"k", "new"}, opts))
+			}, lockd.ErrInvalid, text},
+			{"Txn.Lock", func(h *harness, s *lockd.Session) error {
+				return h.Update(func(tx *lockd.Txn) error {
+					return second(tx.Lock("k", s.ID(), opts))
+				})
+			}, lockd.ErrInvalid, text},
+		}...)
+	}
+	refuseAll(t, calls)
+}
+
+func TestBadInput_SessionOptions(t *testing.T) {
+	var calls []badInput
+	for _, tt := range []struct {
+		opts lockd.SessionOptions
+		want error
+		text string
+	}{
+		{lockd.SessionOptions{TTL: -1}, lockd.ErrInvalid, "SessionOptions.TTL is -1ns, below 0"},
+		{lockd.SessionOptions{TTL: 1, Grace: -1}, lockd.ErrInvalid,
+			"SessionOptions.Grace is -1ns, below 0"},
+		{lockd.SessionOptions{Grace: 1}, lockd.ErrInvalid, "SessionOptions.Grace is 1ns, but"},
+		{lockd.SessionOptions{TTL: math.MaxInt64, Grace: 1}, lockd.ErrInvalid,
+			"SessionOptions.TTL and Grace"},
+		{lockd.SessionOptions{LockDelay: -2}, lockd.ErrInvalid,
+			"SessionOptions.LockDelay is -2ns, below 0"},
+		{lockd.SessionOptions{LockDelay: lockd.MaxLockDelay + 1}, lockd.ErrInvalid,
+			"SessionOptions.LockDelay is 1m0.000000001s, more than 1m0s"},
+		{lockd.SessionOptions{Behavior: lockd.DeleteKeys + 1}, lockd.ErrInvalid,
+			"SessionOptions.Behavior is 2, not a Behavior"},
+		{lockd.SessionOptions{Lifetime: lockd.Independent + 1}, lockd.ErrInvalid,
+			"SessionOptions.Lifetime is 2, not a Lifetime"},
+		{lockd.SessionOptions{Name: tooLong}, lockd.ErrInvalid,
+			"SessionOptions.Name has 16385 bytes"},
+		{lockd.SessionOptions{Node: tooLong}, lockd.ErrInvalid,
+			"SessionOptions.Node has 16385 bytes"},
+		{lockd.SessionOptions{Node: "away"}, lockd.ErrNoNode, `no such node: "away"`},
+		{lockd.SessionOptions{Node: "n", Checks: []string{"away"}}, lockd.ErrNoCheck,
+			`no such check: "away"`},
+		{lockd.SessionOptions{Checks: []string{"bad"}}, lockd.ErrNoCheck,
+			`no such check: "bad"`}, // it is on another node
+		{lockd.SessionOptions{Node: "n", Checks: []string{"bad"}}, lockd.ErrCheckCritical,
+			`"bad"`},
+	} {
+		calls = append(calls, badInput{"NewSession", func(h *harness, _ *lockd.Session) error {
+			s, err := h.NewSession(&tt.opts)
+			if s != nil {
+				h.t.Errorf("a session comes with the error %v", err)
+			}
+			return err
+		}, tt.want, tt.text})
+	}
+	refuseAll(t, calls)
+}
+
+func TestBadInput_SessionsAndCatalog(t *testing.T) {
+	unknown := lockd.SessionID{1}
+	var calls []badInput
+	for name, call := range map[string]func(h *harness, id lockd.SessionID) error{
+		"EndSession": func(h *harness, id lockd.SessionID) error { return h.EndSession(id) },
+		"Session": func(h *harness, id lockd.SessionID) error {
+			return second(h.Session(id))
+		},
+		"Txn.EndSession": func(h *harness, id lockd.SessionID) error {
+			return h.Update(func(tx *lockd.Txn) error { return tx.EndSession(id) })
+		},
+		"Txn.Lock": func(h *harness, id lockd.SessionID) error {
+			return h.Update(func(tx *lockd.Txn) error { return second(tx.Lock("k", id, nil)) })
+		},
+		"Txn.Attach": func(h *harness, id lockd.SessionID) error {
+			return h.Update(func(tx *lockd.Txn) error { return tx.Attach(id, "a", nil) })
+		},
+	} {
+		calls = append(calls,
+			badInput{name, func(h *harness, _ *lockd.Session) error { return call(h, unknown) },
+				lockd.ErrNoSession, "no such session: " + unknown.String()},
+			badInput{name, func(h *harness, _ *lockd.Session) error {
+				return call(h, lockd.SessionID{})
+			}, lockd.ErrInvalid, "session is empty"})
+	}
+	for _, tt := range []struct {
+		write func(tx *lockd.Txn) error
+		want  error
+		text  string
+	}{
+		{func(tx *lockd.Txn) error { return tx.PutNode(lockd.Node{}) }, lockd.ErrInvalid,
+			"Node.Name is empty"},
+		{func(tx *lockd.Txn) error { return tx.PutNode(lockd.Node{Name: "a\x00b"}) },
+			lockd.ErrInvalid, `Node.Name "a\x00b" has a zero byte`},
+		{func(tx *lockd.Txn) error { return tx.PutNode(lockd.Node{Name: tooLong}) },
+			lockd.ErrInvalid, "Node.Name has 16385 bytes"},
+		{func(tx *lockd.Txn) error { return tx.PutService(lockd.Service{Node: "n"}) },
+			lockd.ErrInvalid, "Service.Name is empty"},
+		{func(tx *lockd.Txn) error {
+			return tx.PutService(lockd.Service{Node: "n", Name: "x", ID: tooLong})
+		}, lockd.ErrInvalid, "Service.ID has 16385 bytes"},
+		{func(tx *lockd.Txn) error {
+			return tx.PutService(lockd.Service{Node: "away", Name: "x"})
+		}, lockd.ErrNoNode, `no such node: "away"`},
+		{func(tx *lockd.Txn) error { return tx.PutCheck(lockd.Check{Node: "n"}) },
+			lockd.ErrInvalid, "Check."},
+		{func(tx *lockd.Txn) error {
+			return tx.PutCheck(lockd.Check{Node: "n", Name: "x", Status: lockd.Passing + 1})
+		}, lockd.ErrInvalid, "Check.Status is 3, not a Status"},
+		{func(tx *lockd.Txn) error {
+			return tx.PutCheck(lockd.Check{Node: "away", Name: "x"})
+		}, lockd.ErrNoNode, `no such node: "away"`},
+		{func(tx *lockd.Txn) error {
+			return tx.PutCheck(lockd.Check{Node: "n", Name: "x", ServiceID: "away"})
+		}, lockd.ErrNoService, `no such service: "away"`},
+	} {
+		calls = append(calls, badInput{tt.text, func(h *harness, _ *lockd.Session) error {
+			return h.Update(tt.write)
+		}, tt.want, tt.text})
+	}
+	for _, name := range []string{"", tooLong} {
+		calls = append(calls, badInput{"Attach", func(h *harness, s *lockd.Session) error {
+			return h.Update(func(tx *lockd.Txn) error { return tx.Attach(s.ID(), name, nil) })
+		}, lockd.ErrInvalid, "name "})
+	}
+	refuseAll(t, calls)
+}
+
+// Ensure that options of a database are refused with all their faults at once.
+func TestBadInput_Options(t *testing.T) {
+	opts := &lockd.Options{
+		Sync: lockd.SyncNever + 1, Reopen: lockd.KeepAll + 1, OpenTimeout: -time.Second,
+		FileMode: 1 << 31, History: -1, Node: tooLong,
+	}
+	path := t.TempDir() + "/never"
+	for name, open := range map[string]func() (*lockd.DB, error){
+		"New":  func() (*lockd.DB, error) { return lockd.New(opts) },
+		"Open": func() (*lockd.DB, error) { return lockd.Open(path, opts) },
+	} {
+		db, err := open()
+		if db != nil || !errors.Is(err, lockd.ErrInvalid) {
+			t.Fatalf("%s: got %v, %v", name, db, err)
+		}
+		for _, text := range []string{
+			"Options.Sync is 2, not a SyncPolicy", "Options.Reopen is 2, not a ReopenPolicy",
+			"Options.OpenTimeout is -1s, below 0", "Options.FileMode is ",
+			"Options.History is -1, below 0", "Options.Node has 16385 bytes",
+		} {
+			if !strings.Contains(err.Error(), text) {
+				t.Errorf("%s: got %.500v, want %q", name, err, text)
+			}
+		}
+	}
+	if _, err := lockd.Open("", nil); !errors.Is(err, lockd.ErrInvalid) ||
+		!strings.Contains(err.Error(), "path is empty") {
+		t.Errorf("no path: got %v", err)
+	}
+}
+
+// Ensure that a text that is no session ID is refused, and leaves the ID as it was.
+func TestBadInput_SessionID(t *testing.T) {
+	const id = "0f8fad5b-d9cb-469f-a165-70867728950e"
+	for _, text := range []string{
+		"x", id[1:], id + "0", "{" + id + "}", "urn:uuid:" + id,
+		strings.ReplaceAll(id, "-", ""), strings.Replace(id, "0f", "0g", 1),
+		"00000000-0000-0000-0000-000000000000", " " + id[1:],
+	} {
+		got, err := lockd.ParseSessionID(text)
+		if !errors.Is(err, lockd.ErrInvalid) || !got.IsZero() ||
+			!strings.Contains(err.Error(), "is not a UUID") {
+			t.Errorf("%q: got %v, %v", text, got, err)
+		}
+		was := lockd.SessionID{1}
+		read := was
+		if err := read.UnmarshalText([]byte(text)); err == nil || read != was {
+			t.Errorf("unmarshal %q: got %v, %v", text, read, err)
+		}
+	}
+	if _, err := lockd.ParseSessionID(""); !errors.Is(err, lockd.ErrInvalid) {
+		t.Errorf("the empty text: got %v", err)
+	}
+}

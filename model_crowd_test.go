@@ -1,0 +1,219 @@
+package lockd_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing/synctest"
+
+	"github.com/lockd/lockd"
+)
+
+// Several operations in a crowd: while the commit of the first is held, others are decided on
+// what it did, and ride in the next batch. Then the commits succeed, or the first fails, and with
+// it all, or the second.
+
+// follower is one of the others.
+type follower struct {
+	tx       *twinTx   // if it is a transaction
+	call     *twinCall // if it begins to wait, or gives up waiting
+	gaveUp   bool
+	queued   bool
+	failed   error // by the rules
+	rides    int   // in which of the two batches
+	err      error // valid once done is closed
+	done     chan struct{}
+	deciding chan struct{}
+}
+
+func (w *twin) doCrowd(o op) error {
+	first := w.deed(o.of[0])
+	if first.rule == nil || w.m.unserved || w.anythingDue() {
+		return w.do(o.of[0]) // it commits nothing, or more than itself
+	}
+	if w.m.failures = 0; o.c%3 > 0 {
+		w.m.failures = 1
+	}
+	w.failures.Store(int64(w.m.failures))
+	w.spared = o.c%3 == 2
+	var want any
+	var failed error
+	var batches [2]modelBatch
+	var others []*follower
+	w.during = func() {
+		w.m.begin()
+		failed = w.m.decide(func(tx *modelTx) (err error) {
+			want, err = first.rule(tx)
+			return err
+		})
+		batches[0] = w.m.open
+		w.m.open = modelBatch{before: w.m.clone()}
+		for _, part := range o.of[1:] {
+			if f := w.follow(part, &batches[0]); f != nil {
+				others = append(others, f)
+			}
+		}
+		batches[1] = w.m.open
+	}
+	got, err := first.call()
+	synctest.Wait()
+	if w.during != nil { // there was nothing to commit
+		w.during, w.spared = nil, false
+		failed = w.m.write(func(tx *modelTx) (err error) {
+			want, err = first.rule(tx)
+			return err
+		})
+	} else if failedFirst := w.settle(batches, others, o.c%3 == 2); failedFirst != nil {
+		failed = failedFirst
+	}
+	if failed == nil && first.then != nil {
+		failed = first.then()
+	}
+	if err := w.same(got, err, want, failed); err != nil {
+		return err
+	}
+	return w.sameFollowers(others)
+}
+
+func (w *twin) anythingDue() bool {
+	for _, d := range w.m.pending() {
+		if !w.m.now.Before(d.at) {
+			return true
+		}
+	}
+	return false
+}
+
+// settle does to the model what the commits of both batches do. It returns what becomes of the
+// first.
+func (w *twin) settle(batches [2]modelBatch, others []*follower, spared bool) error {
+	failures := w.m.failures
+	if spared {
+		w.m.failures = 0
+	}
+	first := w.m.commit(batches[0])
+	if spared {
+		w.m.failures = failures
+	}
+	second := first
+	if first == nil {
+		second = w.m.commit(batches[1])
+	}
+	for _, f := range others {
+		outcome := []error{first, second}[f.rides]
+		switch {
+		case f.gaveUp:
+			w.m.gone(f.call.model)
+		case f.call == nil:
+			if outcome != nil {
+				f.failed = outcome
+			}
+		case f.queued && second != nil && !slices.Contains(w.m.queue, f.call.model):
+			w.m.queue = append(w.m.queue, f.call.model) // its place in line stays
+		case !f.queued && outcome != nil:
+			f.call.model.told, f.call.model.err = true, outcome
+		}
+	}
+	for _, f := range others {
+		if f.gaveUp {
+			w.m.gone(f.call.model)
+		}
+	}
+	return first
+}
+
+// follow has one more operation decided, on both sides, and returns when it is.
+func (w *twin) follow(o op, flying *modelBatch) *follower {
+	f := &follower{done: make(chan struct{}), deciding: make(chan struct{})}
+	rule := func(tx *modelTx) error { return nil }
+	switch o.kind {
+	case "transaction":
+		if o.c%8 == 6 {
+			o.c = 0 // a panic would not wait for the commit
+		}
+		f.tx = w.newTx(o)
+		rule = f.tx.rule
+		w.startUpdate(f)
+	case "cancel":
+		if f.call = w.cancelled(o); f.call == nil {
+			return nil
+		}
+		f.gaveUp = true
+		f.call.cancel()
+		<-f.call.done
+		rule = func(tx *modelTx) error {
+			tx.withdraw(f.call.model)
+			return nil
+		}
+	default:
+		if s, ok := w.session(o); !ok || w.m.session(s.model.info.ID) == nil {
+			return nil
+		}
+		if f.call = w.startCall(o, f.context); f.call == nil {
+			return nil
+		}
+		rule = func(tx *modelTx) (err error) {
+			f.queued, err = tx.acquire(f.call.model)
+			return err
+		}
+		<-f.deciding
+	}
+	w.db.Waiters("") // waits until who is deciding is through
+	f.failed = w.m.decide(rule)
+	if w.m.open.wrote {
+		f.rides = 1
+	} else { // it hangs on nothing but what is being committed
+		flying.effects = append(flying.effects, w.m.open.effects...)
+		w.m.open = modelBatch{before: w.m.clone()}
+	}
+	if f.gaveUp {
+		f.call.model.told = true // nobody can cancel it again
+	}
+	return f
+}
+
+func (w *twin) startUpdate(f *follower) {
+	go func() {
+		defer close(f.done)
+		f.err = w.db.Update(func(tx *lockd.Txn) error {
+			defer close(f.deciding)
+			return f.tx.real(tx)
+		})
+	}()
+	<-f.deciding
+}
+
+// context returns one that notes when it is first asked for Done: that is when it is decided
+// whether the call has to wait.
+func (f *follower) context(call *twinCall) context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	call.cancel = cancel
+	return &asked{Context: ctx, asked: sync.OnceFunc(func() { close(f.deciding) })}
+}
+
+type asked struct {
+	context.Context
+	asked func()
+}
+
+func (a *asked) Done() <-chan struct{} {
+	a.asked()
+	return a.Context.Done()
+}
+
+func (w *twin) sameFollowers(others []*follower) error {
+	for _, f := range others {
+		if f.tx == nil {
+			continue // its call is compared with all others
+		}
+		<-f.done
+		if err := sameError(f.err, f.failed); err != nil {
+			return fmt.Errorf("transaction in a crowd: %w", err)
+		}
+		if err := f.tx.same(w); err != nil {
+			return fmt.Errorf("in a crowd: %w", err)
+		}
+	}
+	return nil
+}

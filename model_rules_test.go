@@ -1,0 +1,572 @@
+package lockd_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockd/lockd"
+)
+
+// This is the model: the rules once more, in maps and slices, without a thought for speed. What
+// is undone, because a transaction or a commit failed, is a copy put back. model_time_test.go has
+// the time, and what commits do to it; model_test.go compares it with a database.
+
+// modelState is what a failed transaction or commit takes back.
+type modelState struct {
+	keys    map[string]lockd.Entry
+	handles map[string]*modelLock // of the keys that are held by one
+	delays  map[string]time.Time  // until when; gone only when a write or the timer saw it over
+	live    []*modelSession       // the oldest first
+	queue   []*modelWaiter        // all who wait, for whatever, in the order in which they began
+	node    bool                  // the one node beside the process's own
+	check   int                   // status of its one check, noCheck for none
+}
+
+const noCheck = -1
+
+func (s *modelState) clone() modelState {
+	return modelState{
+		keys: maps.Clone(s.keys), handles: maps.Clone(s.handles), delays: maps.Clone(s.delays),
+		live: slices.Clone(s.live), queue: slices.Clone(s.queue),
+		node: s.node, check: s.check,
+	}
+}
+
+type modelSession struct {
+	info     lockd.SessionInfo
+	deadline time.Time // if it has a TTL
+	cause    error     // why it ended, once that was told
+}
+
+type modelLock struct {
+	session  *modelSession
+	grant    lockd.Sequencer
+	policy   lockd.KeyPolicy
+	cause    error // why it ended, once that was told
+	released bool
+}
+
+// modelWaiter is a call of Lock or LockAll.
+type modelWaiter struct {
+	session *modelSession
+	keys    []string
+	opts    *lockd.LockOptions
+
+	told  bool
+	locks []*modelLock
+	err   error
+}
+
+// modelTx is a transaction: all that it writes carries one index.
+type modelTx struct {
+	m       *model
+	index   uint64
+	wrote   bool
+	before  modelState
+	freed   []string         // keys whose queue is to be looked at
+	causes  map[string]error // why the first lock that ended in it did
+	ends    map[*modelSession]error
+	began   *modelSession
+	effects []func() // what is told when it is durable
+}
+
+// transact runs fn, and keeps what it did, or none of it.
+func (m *model) transact(fn func(tx *modelTx) error) error {
+	tx := &modelTx{
+		m: m, index: m.index + 1, before: m.clone(),
+		causes: map[string]error{}, ends: map[*modelSession]error{},
+	}
+	if err := fn(tx); err != nil {
+		m.modelState = tx.before
+		return err
+	}
+	for len(tx.freed) > 0 {
+		key := tx.freed[0]
+		tx.freed = tx.freed[1:]
+		tx.serve(key)
+	}
+	if tx.wrote {
+		m.index++
+		m.open.wrote, m.open.index = true, m.index
+		m.open.events = append(m.open.events, tx.events()...)
+	}
+	m.open.effects = append(m.open.effects, tx.effects...)
+	return nil
+}
+
+func (tx *modelTx) tell(effect func()) { tx.effects = append(tx.effects, effect) }
+
+// put is K1 to K3.
+func (tx *modelTx) put(key string, value []byte, flags uint64) lockd.Entry {
+	e, ok := tx.m.keys[key]
+	if ok && bytes.Equal(e.Value, value) && e.Flags == flags {
+		return e
+	}
+	if !ok {
+		e = lockd.Entry{Key: key, CreateIndex: tx.index}
+	}
+	e.Value, e.Flags = value, flags
+	return tx.write(e)
+}
+
+func (tx *modelTx) write(e lockd.Entry) lockd.Entry {
+	e.ModifyIndex = tx.index
+	tx.m.keys[e.Key] = e
+	tx.wrote = true
+	return e
+}
+
+// putIf is a put that depends on a sequencer.
+func (tx *modelTx) putIf(
+	key string, value []byte, flags uint64, proof lockd.Sequencer,
+) (lockd.Entry, error) {
+	if proof != (lockd.Sequencer{}) && tx.m.keys[proof.Key].Sequencer() != proof {
+		return lockd.Entry{}, lockd.ErrNotHeld
+	}
+	return tx.put(key, value, flags), nil
+}
+
+// cas is K4 to K8.
+func (tx *modelTx) cas(key string, index uint64, value []byte) (lockd.Entry, error) {
+	if tx.m.keys[key].ModifyIndex != index {
+		return lockd.Entry{}, lockd.ErrConflict
+	}
+	return tx.put(key, value, 0), nil
+}
+
+// remove is K26 and K37. A nil cause is the deletion itself.
+func (tx *modelTx) remove(key string, cause error) bool {
+	e, ok := tx.m.keys[key]
+	if !ok {
+		return false
+	}
+	delete(tx.m.keys, key)
+	tx.wrote = true
+	if cause == nil {
+		cause = lockd.ErrKeyDeleted
+	}
+	tx.unhold(e, cause)
+	return true
+}
+
+// compareAndDelete is K28 to K30.
+func (tx *modelTx) compareAndDelete(key string, index uint64) (bool, error) {
+	e, ok := tx.m.keys[key]
+	if ok && e.ModifyIndex != index {
+		return false, lockd.ErrConflict
+	}
+	return tx.remove(key, nil), nil
+}
+
+// removePrefix is K31, K32 and K40.
+func (tx *modelTx) removePrefix(prefix string) int {
+	n := 0
+	for _, key := range slices.Sorted(maps.Keys(tx.m.keys)) {
+		if strings.HasPrefix(key, prefix) && tx.remove(key, nil) {
+			n++
+		}
+	}
+	return n
+}
+
+// release takes the lock off a key.
+func (tx *modelTx) release(key string, cause error) lockd.Entry {
+	e := tx.m.keys[key]
+	freed := e
+	freed.Session = lockd.SessionID{}
+	freed = tx.write(freed)
+	tx.unhold(e, cause)
+	return freed
+}
+
+// unhold is what follows when the lock of e, as it was, is over.
+func (tx *modelTx) unhold(e lockd.Entry, cause error) {
+	if tx.before.keys[e.Key].Session == e.Session && !e.Session.IsZero() &&
+		tx.causes[e.Key] == nil {
+		tx.causes[e.Key] = cause
+	}
+	if lock := tx.m.handles[e.Key]; lock != nil {
+		delete(tx.m.handles, e.Key)
+		tx.tell(func() { lock.cause = cause })
+	}
+	tx.freed = append(tx.freed, e.Key)
+}
+
+// lock is K13 to K20, in the order of K35.
+func (tx *modelTx) lock(
+	key string, id lockd.SessionID, opts *lockd.LockOptions,
+) (lockd.Entry, error) {
+	if err := tx.m.delayed(key); err != nil {
+		return lockd.Entry{}, err
+	}
+	if id.IsZero() {
+		return lockd.Entry{}, lockd.ErrInvalid
+	}
+	s := tx.m.session(id)
+	if s == nil {
+		return lockd.Entry{}, lockd.ErrNoSession
+	}
+	if e := tx.m.keys[key]; e.Session == id {
+		if opts != nil && opts.Value != nil {
+			e = tx.put(key, opts.Value, opts.Flags)
+		}
+		return e, nil
+	}
+	if err := tx.m.obstructed(key); err != nil {
+		return lockd.Entry{}, err
+	}
+	return tx.grant(key, s, opts), nil
+}
+
+func (tx *modelTx) grant(key string, s *modelSession, opts *lockd.LockOptions) lockd.Entry {
+	e, ok := tx.m.keys[key]
+	if !ok {
+		e = lockd.Entry{Key: key, CreateIndex: tx.index}
+	}
+	e.Session, e.Fence = s.info.ID, tx.index
+	e.LockIndex++
+	if opts != nil && opts.Value != nil {
+		e.Value, e.Flags = opts.Value, opts.Flags
+	}
+	return tx.write(e)
+}
+
+// unlock is K21 to K25.
+func (tx *modelTx) unlock(key string, id lockd.SessionID) (lockd.Entry, error) {
+	if id.IsZero() {
+		return lockd.Entry{}, lockd.ErrInvalid
+	}
+	if tx.m.keys[key].Session != id {
+		return lockd.Entry{}, lockd.ErrNotHeld
+	}
+	return tx.release(key, lockd.ErrUnlocked), nil
+}
+
+// delayed is K18 and S33.
+func (m *model) delayed(key string) error {
+	until, ok := m.delays[key]
+	if !ok || !m.now.Before(until) {
+		return nil
+	}
+	return &lockd.LockedError{
+		Key: key, Obstacle: lockd.ObstacleDelay, Waiters: m.waiters(key),
+		Until: until, Remaining: until.Sub(m.now),
+	}
+}
+
+// obstructed is K17, and the queue.
+func (m *model) obstructed(key string) error {
+	refusal := &lockd.LockedError{Key: key, Waiters: m.waiters(key)}
+	switch e := m.keys[key]; {
+	case !e.Session.IsZero():
+		refusal.Obstacle, refusal.Fence = lockd.ObstacleHolder, e.Fence
+		refusal.Holder, refusal.HolderName = e.Session, m.session(e.Session).info.Name
+	case refusal.Waiters > 0:
+		refusal.Obstacle = lockd.ObstacleQueue
+	default:
+		return nil
+	}
+	return refusal
+}
+
+func (m *model) waiters(key string) int {
+	n := 0
+	for _, w := range m.queue {
+		if slices.Contains(w.keys, key) {
+			n++
+		}
+	}
+	return n
+}
+
+// first is the oldest waiter of the key.
+func (m *model) first(key string) *modelWaiter {
+	for _, w := range m.queue {
+		if slices.Contains(w.keys, key) {
+			return w
+		}
+	}
+	return nil
+}
+
+func (m *model) session(id lockd.SessionID) *modelSession {
+	for _, s := range m.live {
+		if s.info.ID == id {
+			return s
+		}
+	}
+	return nil
+}
+
+// adoptable reports whether the session holds the lock already, without a handle.
+func (m *model) adoptable(key string, s *modelSession) bool {
+	return m.keys[key].Session == s.info.ID && m.handles[key] == nil
+}
+
+// takeable reports whether the session could have the lock at once, but for the queue.
+func (m *model) takeable(key string, s *modelSession) bool {
+	free := m.keys[key].Session.IsZero() && m.delayed(key) == nil
+	return free || m.adoptable(key, s)
+}
+
+// hold makes the handle of a lock that the session may take, or has without one.
+func (tx *modelTx) hold(key string, s *modelSession, opts *lockd.LockOptions) *modelLock {
+	e, exists := tx.m.keys[key]
+	policy := lockd.KeepKey
+	if opts != nil {
+		policy = opts.Key
+	}
+	switch {
+	case e.Session != s.info.ID:
+		if exists {
+			policy = lockd.KeepKey // this lock does not create it
+		}
+		e = tx.grant(key, s, opts)
+	case opts != nil && opts.Value != nil:
+		e = tx.put(key, opts.Value, opts.Flags)
+	}
+	lock := &modelLock{session: s, grant: e.Sequencer(), policy: policy}
+	tx.m.handles[key] = lock
+	return lock
+}
+
+func (tx *modelTx) tryLock(
+	s *modelSession, key string, opts *lockd.LockOptions,
+) (*modelLock, error) {
+	if tx.m.session(s.info.ID) == nil {
+		return nil, ended(s)
+	}
+	if err := tx.m.delayed(key); err != nil {
+		return nil, err
+	}
+	if !tx.m.adoptable(key, s) {
+		if err := tx.m.obstructed(key); err != nil {
+			return nil, err
+		}
+	}
+	return tx.hold(key, s, opts), nil
+}
+
+// ended is the error of a call on a session that has ended.
+func ended(s *modelSession) error { return errors.Join(lockd.ErrNoSession, s.cause) }
+
+// acquire takes all locks at once, or queues.
+func (tx *modelTx) acquire(w *modelWaiter) (queued bool, err error) {
+	if tx.m.session(w.session.info.ID) == nil {
+		return false, ended(w.session)
+	}
+	atOnce := true
+	for _, key := range w.keys {
+		first := tx.m.first(key) == nil && tx.m.takeable(key, w.session)
+		atOnce = atOnce && (first || tx.m.adoptable(key, w.session))
+	}
+	if atOnce {
+		for _, key := range w.keys {
+			w.locks = append(w.locks, tx.hold(key, w.session, w.opts))
+		}
+		tx.tell(func() { w.told = true })
+		return false, nil
+	}
+	tx.m.queue = append(tx.m.queue, w)
+	return true, nil
+}
+
+// withdraw takes a waiter out that gives up, with what it was granted and not told.
+func (tx *modelTx) withdraw(w *modelWaiter) {
+	if slices.Contains(tx.m.queue, w) {
+		tx.m.leave(w)
+		tx.freed = append(tx.freed, w.keys...)
+		return
+	}
+	for _, l := range w.locks {
+		tx.unlockHandle(l)
+	}
+}
+
+// gone is what became of a waiter that gave up, whatever became of the commits.
+func (m *model) gone(w *modelWaiter) {
+	m.leave(w)
+	w.told, w.locks, w.err = true, nil, context.Canceled
+}
+
+// serve grants the oldest waiter of the key its locks, if it can have all of them.
+func (tx *modelTx) serve(key string) {
+	w := tx.m.first(key)
+	if w == nil {
+		return
+	}
+	for _, wanted := range w.keys {
+		if tx.m.first(wanted) != w || !tx.m.takeable(wanted, w.session) {
+			return
+		}
+	}
+	locks := make([]*modelLock, len(w.keys))
+	for i, wanted := range w.keys {
+		locks[i] = tx.hold(wanted, w.session, w.opts)
+	}
+	tx.m.leave(w)
+	w.locks = locks
+	tx.tell(func() { w.told = true })
+}
+
+func (m *model) leave(w *modelWaiter) {
+	m.queue = slices.DeleteFunc(m.queue, func(other *modelWaiter) bool { return other == w })
+}
+
+// dismiss takes a waiter out with an error.
+func (tx *modelTx) dismiss(w *modelWaiter, err error) {
+	tx.m.leave(w)
+	tx.freed = append(tx.freed, w.keys...)
+	tx.tell(func() { w.told, w.err = true, err })
+}
+
+// unlockHandle is Lock.Unlock.
+func (tx *modelTx) unlockHandle(l *modelLock) {
+	key := l.grant.Key
+	if tx.m.handles[key] != l {
+		return
+	}
+	e := tx.m.keys[key]
+	untouched := e.CreateIndex == l.grant.Fence && e.ModifyIndex == l.grant.Fence
+	if l.policy == lockd.RemoveAfter && untouched {
+		tx.remove(key, lockd.ErrUnlocked)
+	} else {
+		tx.release(key, lockd.ErrUnlocked)
+	}
+	tx.tell(func() { l.released = true })
+}
+
+func (tx *modelTx) forceUnlock(key string, fence uint64) error {
+	e := tx.m.keys[key]
+	if e.Session.IsZero() || e.Fence != fence {
+		return lockd.ErrNotHeld
+	}
+	holder := tx.m.session(e.Session)
+	tx.release(key, lockd.ErrForced)
+	tx.delay(key, holder.info.LockDelay)
+	return nil
+}
+
+func (tx *modelTx) delay(key string, length time.Duration) {
+	if length > 0 {
+		tx.m.delays[key] = tx.m.now.Add(length)
+	}
+}
+
+// newSession is S16 to S18 and S22.
+func (tx *modelTx) newSession(info lockd.SessionInfo) (*modelSession, error) {
+	switch {
+	case info.Node != ownNode && !tx.m.node:
+		return nil, lockd.ErrNoNode
+	case len(info.Checks) > 0 && tx.m.check == noCheck:
+		return nil, lockd.ErrNoCheck
+	case len(info.Checks) > 0 && lockd.Status(tx.m.check) == lockd.Critical:
+		return nil, lockd.ErrCheckCritical
+	}
+	info.CreateIndex = tx.index
+	s := &modelSession{info: info}
+	s.renew(tx.m.now)
+	tx.m.live = append(tx.m.live, s)
+	tx.began, tx.wrote = s, true
+	return s, nil
+}
+
+func (s *modelSession) renew(now time.Time) { s.deadline = now.Add(s.info.TTL + s.info.Grace) }
+
+// due reports whether the session's time is up.
+func (s *modelSession) due(now time.Time) bool {
+	return s.info.TTL > 0 && !now.Before(s.deadline)
+}
+
+func (tx *modelTx) endByID(id lockd.SessionID) error {
+	if id.IsZero() {
+		return lockd.ErrInvalid
+	}
+	s := tx.m.session(id)
+	if s == nil {
+		return lockd.ErrNoSession
+	}
+	tx.end(s, lockd.ErrDestroyed)
+	return nil
+}
+
+// end is S31 to S34.
+func (tx *modelTx) end(s *modelSession, cause error) {
+	tx.wrote = true
+	tx.m.live = slices.DeleteFunc(tx.m.live, func(o *modelSession) bool { return o == s })
+	tx.ends[s] = cause
+	tx.tell(func() { s.cause = cause })
+	for _, key := range slices.Sorted(maps.Keys(tx.m.keys)) {
+		if tx.m.keys[key].Session != s.info.ID {
+			continue
+		}
+		if s.info.Behavior == lockd.DeleteKeys {
+			tx.remove(key, cause)
+		} else {
+			tx.release(key, cause)
+		}
+		if cause != lockd.ErrClosed {
+			tx.delay(key, s.info.LockDelay)
+		}
+	}
+	for _, w := range slices.Clone(tx.m.queue) {
+		if w.session == s {
+			tx.dismiss(w, errors.Join(lockd.ErrNoSession, cause))
+		}
+	}
+}
+
+// putCheck is N1 and N3.
+func (tx *modelTx) putCheck(status lockd.Status) error {
+	if !tx.m.node {
+		return lockd.ErrNoNode
+	}
+	if status == lockd.Critical {
+		tx.endBound(func(s *modelSession) bool { return len(s.info.Checks) > 0 },
+			lockd.ErrCheckCritical)
+	}
+	if tx.m.check != int(status) {
+		tx.m.check, tx.wrote = int(status), true
+	}
+	return nil
+}
+
+// putNode registers the node.
+func (tx *modelTx) putNode() {
+	if !tx.m.node {
+		tx.m.node, tx.wrote = true, true
+	}
+}
+
+// deleteCheck is S30.
+func (tx *modelTx) deleteCheck() bool {
+	if tx.m.check == noCheck {
+		return false
+	}
+	tx.endBound(func(s *modelSession) bool { return len(s.info.Checks) > 0 }, lockd.ErrCheckGone)
+	tx.m.check, tx.wrote = noCheck, true
+	return true
+}
+
+// deleteNode is N4.
+func (tx *modelTx) deleteNode() bool {
+	if !tx.m.node {
+		return false
+	}
+	tx.endBound(func(s *modelSession) bool { return s.info.Node != ownNode }, lockd.ErrNodeGone)
+	tx.m.node, tx.m.check, tx.wrote = false, noCheck, true
+	return true
+}
+
+func (tx *modelTx) endBound(bound func(*modelSession) bool, cause error) {
+	for _, s := range slices.Clone(tx.m.live) {
+		if bound(s) {
+			tx.end(s, cause)
+		}
+	}
+}

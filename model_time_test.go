@@ -1,0 +1,343 @@
+package lockd_test
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/lockd/lockd"
+)
+
+// model is the whole of a database: its state, and what stays when a commit fails.
+type model struct {
+	modelState
+	now       time.Time
+	index     uint64 // of the newest transaction, made durable or not
+	published uint64 // of the newest durable one
+	floor     uint64 // events up to it are not kept
+	history   []lockd.Event
+
+	open     modelBatch
+	failures int           // how many of the next commits fail
+	unserved bool          // a failed commit may have left a free lock with a queue
+	retry    time.Time     // when what is due is tried again, with backoff
+	backoff  time.Duration // 0: the last commit succeeded
+
+	// Which of two things at one instant comes first is not promised, but at which indexes
+	// they come depends on it. rank says it for a session or a key, unseen if it does not show;
+	// then guessed is set.
+	rank    func(m *model, session lockd.SessionID, key string) uint64
+	guessed bool
+}
+
+const unseen = ^uint64(0)
+
+// modelBatch is what has been decided since the last commit, and what was before.
+type modelBatch struct {
+	before  modelState
+	events  []lockd.Event
+	effects []func()
+	wrote   bool
+	index   uint64   // of its last transaction
+	over    []string // delays that it saw over; they stay so if it fails
+}
+
+const ownNode = "local"
+
+func newModel(now time.Time) *model {
+	return &model{
+		modelState: modelState{
+			keys: map[string]lockd.Entry{}, handles: map[string]*modelLock{},
+			delays: map[string]time.Time{}, check: noCheck,
+		},
+		now: now, index: 2, published: 2, floor: 1,
+		// The process's own node is the first change.
+		history: []lockd.Event{{Index: 2, Kind: lockd.NodePut, Node: ownNode}},
+	}
+}
+
+// write is a call that writes: what is due comes first, then fn, and then the commit of both. It
+// returns fn's error, or ErrCommit.
+func (m *model) write(fn func(tx *modelTx) error) error {
+	m.begin()
+	err := m.decide(fn)
+	if failed := m.commit(m.open); failed != nil {
+		return failed
+	}
+	return err
+}
+
+// begin begins a batch.
+func (m *model) begin() {
+	m.open = modelBatch{before: m.clone()}
+	m.guessed = false
+}
+
+// decide does what is due, and then fn.
+func (m *model) decide(fn func(tx *modelTx) error) error {
+	m.endDue()
+	return m.transact(fn)
+}
+
+// commit tells what the batch did, or takes it back.
+func (m *model) commit(b modelBatch) error {
+	if b.wrote && m.failures > 0 {
+		m.failures--
+		m.modelState = b.before
+		for _, key := range b.over {
+			delete(m.delays, key)
+		}
+		m.unserved = true
+		m.backoff = min(max(time.Second, 2*m.backoff), time.Minute)
+		m.retry = m.now.Add(m.backoff)
+		return lockd.ErrCommit
+	}
+	if b.wrote {
+		m.published = b.index
+		m.backoff = 0
+	}
+	for _, effect := range b.effects {
+		effect()
+	}
+	m.history = append(m.history, b.events...)
+	return nil
+}
+
+// due is one thing whose time has come.
+type due struct {
+	at      time.Time
+	session *modelSession
+	key     string
+}
+
+func (m *model) compare(a, b due) int {
+	kind := func(d due) int {
+		if d.session != nil {
+			return 0 // at one instant ends come before grants
+		}
+		return 1
+	}
+	rank := func(d due) uint64 {
+		if d.session != nil {
+			return m.rank(m, d.session.info.ID, "")
+		}
+		return m.rank(m, lockd.SessionID{}, d.key)
+	}
+	if c := cmp.Or(a.at.Compare(b.at), cmp.Compare(kind(a), kind(b))); c != 0 {
+		return c
+	}
+	first, second := rank(a), rank(b)
+	if first == unseen && second == unseen {
+		m.guessed = true
+	}
+	return cmp.Compare(first, second)
+}
+
+// pending is what has a deadline.
+func (m *model) pending() []due {
+	var all []due
+	for _, s := range m.live {
+		if s.info.TTL > 0 {
+			all = append(all, due{at: s.deadline, session: s})
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(m.delays)) {
+		all = append(all, due{at: m.delays[key], key: key})
+	}
+	return all
+}
+
+// endDue does all that is due, each thing in a transaction of its own.
+func (m *model) endDue() {
+	for {
+		all := slices.DeleteFunc(m.pending(), func(d due) bool { return m.now.Before(d.at) })
+		if len(all) == 0 {
+			break
+		}
+		first := slices.MinFunc(all, m.compare)
+		_ = m.transact(func(tx *modelTx) error {
+			if first.session != nil {
+				tx.end(first.session, lockd.ErrExpired)
+				return nil
+			}
+			delete(m.delays, first.key)
+			m.open.over = append(m.open.over, first.key)
+			tx.freed = append(tx.freed, first.key)
+			return nil
+		})
+	}
+	if m.unserved {
+		m.unserved = false
+		_ = m.transact(func(tx *modelTx) error {
+			for _, w := range m.queue {
+				tx.freed = append(tx.freed, w.keys...)
+			}
+			return nil
+		})
+	}
+}
+
+// next is the next instant at which something happens by itself, and whether there is one.
+func (m *model) next() (time.Time, bool) {
+	var next time.Time
+	found := false
+	for _, d := range m.pending() {
+		if at := m.notBefore(d.at); !found || at.Before(next) {
+			next, found = at, true
+		}
+	}
+	if at := m.notBefore(m.now); m.unserved && (!found || at.Before(next)) {
+		next, found = at, true
+	}
+	return next, found
+}
+
+// notBefore is when something that is due at an instant is done: S29.
+func (m *model) notBefore(at time.Time) time.Time {
+	if m.backoff > 0 && at.Before(m.retry) {
+		return m.retry
+	}
+	return at
+}
+
+// advance moves the clock, and does what happens by itself on the way.
+func (m *model) advance(to time.Time) {
+	for {
+		at, ok := m.next()
+		if !ok || at.After(to) {
+			break
+		}
+		if at.After(m.now) {
+			m.now = at
+		}
+		m.begin()
+		m.endDue()
+		_ = m.commit(m.open)
+	}
+	m.now = to
+}
+
+// close is DB.Close. It reports whether it was durable.
+func (m *model) close() error {
+	m.begin()
+	_ = m.transact(func(tx *modelTx) error {
+		for _, w := range slices.Clone(m.queue) {
+			tx.dismiss(w, lockd.ErrClosed)
+		}
+		return nil
+	})
+	for _, s := range slices.Clone(m.live) {
+		if s.info.Lifetime == lockd.BoundToProcess {
+			_ = m.transact(func(tx *modelTx) error {
+				tx.end(s, lockd.ErrClosed)
+				return nil
+			})
+		}
+	}
+	err := m.commit(m.open)
+	m.endAll(lockd.ErrClosed)
+	return err
+}
+
+// endAll ends every handle and wait that is left, without a write.
+func (m *model) endAll(cause error) {
+	for _, l := range m.handles {
+		l.cause = cause
+	}
+	for _, s := range m.live {
+		s.cause = cause
+	}
+	for _, w := range m.queue {
+		w.told, w.err = true, cause
+	}
+	m.queue = nil
+}
+
+// reopen is Open on what the file has.
+func (m *model) reopen() {
+	m.index, m.floor = m.published, m.published // indexes of failed commits are not in the file
+	m.history = nil
+	m.failures, m.unserved, m.backoff, m.retry = 0, false, 0, time.Time{}
+	clear(m.handles)
+	m.queue = nil
+	maps.DeleteFunc(m.delays, func(_ string, until time.Time) bool { return !m.now.Before(until) })
+	for i, s := range m.live { // their handles are others
+		again := *s
+		again.cause = nil
+		again.renew(m.now)
+		m.live[i] = &again
+	}
+	m.begin()
+	for _, s := range slices.Clone(m.live) {
+		if s.info.Lifetime == lockd.BoundToProcess {
+			_ = m.transact(func(tx *modelTx) error {
+				tx.end(s, lockd.ErrProcessGone)
+				return nil
+			})
+		}
+	}
+	_ = m.commit(m.open)
+}
+
+// events are the net changes of the transaction.
+func (tx *modelTx) events() []lockd.Event {
+	var events []lockd.Event
+	add := func(e lockd.Event) {
+		e.Index = tx.index
+		events = append(events, e)
+	}
+	keys := maps.Clone(tx.before.keys)
+	maps.Copy(keys, tx.m.keys)
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		old, new := tx.before.keys[key], tx.m.keys[key]
+		if !sameEntry(old, new) {
+			add(tx.keyEvent(old, new))
+		}
+	}
+	if tx.began != nil {
+		add(lockd.Event{Kind: lockd.SessionCreated, Session: tx.began.info})
+	}
+	for s, cause := range tx.ends {
+		add(lockd.Event{Kind: lockd.SessionEnded, Session: s.info, Cause: cause})
+	}
+	if tx.before.node != tx.m.node {
+		kind := lockd.NodePut
+		if tx.before.node {
+			kind = lockd.NodeDeleted
+		}
+		add(lockd.Event{Kind: kind, Node: otherNode})
+	}
+	if tx.before.check != tx.m.check {
+		kind := lockd.CheckPut
+		if tx.m.check == noCheck {
+			kind = lockd.CheckDeleted
+		}
+		add(lockd.Event{Kind: kind, Node: otherNode, ID: theCheck})
+	}
+	slices.SortFunc(events, compareEvents)
+	return events
+}
+
+func (tx *modelTx) keyEvent(old, new lockd.Entry) lockd.Event {
+	e := lockd.Event{Kind: lockd.KeyPut, Key: new.Key, Entry: new, Previous: old}
+	if new.Key == "" {
+		e.Kind, e.Key = lockd.KeyDeleted, old.Key
+	}
+	cause := tx.causes[old.Key]
+	switch held, holds := !old.Session.IsZero(), !new.Session.IsZero(); {
+	case holds && !held:
+		e.Lock = lockd.LockGranted
+	case !held || (holds && old.Fence == new.Fence):
+		e.Lock = lockd.LockUnchanged
+	case holds:
+		e.Lock, e.Cause = lockd.LockHandedOn, cause
+	case e.Kind == lockd.KeyDeleted:
+		e.Lock, e.Cause = lockd.LockDeleted, cause
+	case cause == lockd.ErrUnlocked || cause == lockd.ErrClosed:
+		e.Lock, e.Cause = lockd.LockReleased, cause
+	default:
+		e.Lock, e.Cause = lockd.LockLost, cause
+	}
+	return e
+}

@@ -1,0 +1,378 @@
+package lockd_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/lockd/lockd"
+)
+
+// proved fails the test unless every door agrees on whether the sequencer holds: the check, that
+// of a transaction, and a write that depends on it.
+func (h *harness) proved(what string, q lockd.Sequencer, want error) {
+	h.t.Helper()
+	index := h.Snapshot().Index()
+	if err := h.CheckSequencer(q); !errors.Is(err, want) {
+		h.t.Errorf("%s: check: got %v, want %v", what, err, want)
+	}
+	err := h.Update(func(tx *lockd.Txn) error { return tx.CheckSequencer(q) })
+	if !errors.Is(err, want) {
+		h.t.Errorf("%s: check in a transaction: got %v, want %v", what, err, want)
+	}
+	if q == (lockd.Sequencer{}) {
+		return // to a write it means that there is no condition
+	}
+	opts := &lockd.PutOptions{If: q}
+	if err := second(h.CompareAndSwap("written", 0, nil, opts)); !errors.Is(err, want) {
+		h.t.Errorf("%s: compare and swap: got %v, want %v", what, err, want)
+	}
+	if err := second(h.Put("written", []byte("v"), opts)); !errors.Is(err, want) {
+		h.t.Errorf("%s: put: got %v, want %v", what, err, want)
+	}
+	_, written := h.Get("written")
+	if written != (want == nil) || want != nil && h.Snapshot().Index() != index {
+		h.t.Errorf("%s: written is %v, index %d after %d", what, written,
+			h.Snapshot().Index(), index)
+	}
+	h.must(second(h.Delete("written")))
+}
+
+// Ensure that a sequencer holds for as long as its grant does, whatever else is written.
+func TestSequencer_K41_HoldsWhileTheGrantDoes(t *testing.T) {
+	each(t, func(h *harness) {
+		s := h.session(&lockd.SessionOptions{TTL: time.Minute})
+		h.must(h.lock(s, "k").Unlock())
+		q := h.lock(s, "k").Sequencer()
+		e := h.entry("k")
+		want := lockd.Sequencer{Key: "k", Session: s.ID(), LockIndex: 2, Fence: e.ModifyIndex}
+		if q != want || e.Sequencer() != want {
+			h.t.Fatalf("got %+v and %+v, want %+v", q, e.Sequencer(), want)
+		}
+		h.proved("at once", q, nil)
+		h.put("k", "by a stranger", 9)
+		h.proved("after a write", q, nil)
+		h.must(h.Update(func(tx *lockd.Txn) error {
+			return second(tx.Lock("k", s.ID(), &lockd.LockOptions{Value: []byte("x")}))
+		}))
+		h.proved("after K15", q, nil)
+		h.must(s.Renew())
+		h.advance(time.Minute - 1)
+		h.proved("at the end of the TTL", q, nil)
+		h.advance(1)
+		h.proved("after it", q, lockd.ErrNotHeld)
+	})
+}
+
+func TestSequencer_K41_EndsWithTheGrant(t *testing.T) {
+	for name, end := range map[string]func(h *harness, s *lockd.Session, l *lockd.Lock) error{
+		"Unlock": func(_ *harness, _ *lockd.Session, l *lockd.Lock) error { return l.Unlock() },
+		"Delete": func(h *harness, _ *lockd.Session, _ *lockd.Lock) error {
+			return second(h.Delete("k"))
+		},
+		"DeleteAll": func(h *harness, _ *lockd.Session, _ *lockd.Lock) error {
+			return second(h.DeleteAll())
+		},
+		"EndSession": func(h *harness, s *lockd.Session, _ *lockd.Lock) error {
+			return h.EndSession(s.ID())
+		},
+		"ForceUnlock": func(h *harness, _ *lockd.Session, l *lockd.Lock) error {
+			return h.ForceUnlock("k", l.Sequencer().Fence, "")
+		},
+		"a new grant to it": func(h *harness, s *lockd.Session, _ *lockd.Lock) error {
+			return h.Update(func(tx *lockd.Txn) error {
+				h.must(second(tx.Unlock("k", s.ID())))
+				return second(tx.Lock("k", s.ID(), nil))
+			})
+		},
+		"the key made anew and granted to it": func(
+			h *harness, s *lockd.Session, _ *lockd.Lock,
+		) error {
+			h.must(second(h.Delete("k")))
+			return second(s.TryLock("k", nil)) // LockIndex is the same as before
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(h *harness) {
+				s := h.session(&lockd.SessionOptions{LockDelay: lockd.NoLockDelay})
+				l := h.lock(s, "k")
+				h.proved("before", l.Sequencer(), nil)
+				h.must(end(h, s, l))
+				h.proved("after", l.Sequencer(), lockd.ErrNotHeld)
+			})
+		})
+	}
+}
+
+// Ensure that all four of a sequencer count, and that the zero one proves nothing.
+func TestSequencer_K41_AllOfIt(t *testing.T) {
+	each(t, func(h *harness) {
+		s, stranger := h.session(nil), h.session(nil)
+		q := h.lock(s, "k").Sequencer()
+		h.lock(stranger, "j")
+		h.put("free", "v", 0)
+		for name, change := range map[string]func(q *lockd.Sequencer){
+			"another key":     func(q *lockd.Sequencer) { q.Key = "j" },
+			"an absent key":   func(q *lockd.Sequencer) { q.Key = "absent" },
+			"a free key":      func(q *lockd.Sequencer) { q.Key = "free" },
+			"no key":          func(q *lockd.Sequencer) { q.Key = "" },
+			"another session": func(q *lockd.Sequencer) { q.Session = stranger.ID() },
+			"no session":      func(q *lockd.Sequencer) { q.Session = lockd.SessionID{} },
+			"LockIndex below": func(q *lockd.Sequencer) { q.LockIndex-- },
+			"LockIndex above": func(q *lockd.Sequencer) { q.LockIndex++ },
+			"Fence below":     func(q *lockd.Sequencer) { q.Fence-- },
+			"Fence above":     func(q *lockd.Sequencer) { q.Fence++ },
+			"everything":      func(q *lockd.Sequencer) { *q = lockd.Sequencer{} },
+		} {
+			changed := q
+			change(&changed)
+			h.proved(name, changed, lockd.ErrNotHeld)
+		}
+		// What proves nothing must not match the key whose lock is free and was never taken.
+		h.proved("only the key of a free one", lockd.Sequencer{Key: "free"}, lockd.ErrNotHeld)
+		h.proved("what the entry of a free one gives", h.entry("free").Sequencer(),
+			lockd.ErrNotHeld)
+		h.proved("the one it was", q, nil)
+	})
+}
+
+// Ensure that a write can depend on the lock of any key, also on one that its own transaction
+// takes, and that the refusal says which fence has passed.
+func TestPutOptions_If(t *testing.T) {
+	each(t, func(h *harness) {
+		s := h.session(nil)
+		old := h.lock(s, "leader")
+		opts := &lockd.PutOptions{If: old.Sequencer(), Flags: 3}
+		want, err := h.Put("data", []byte("v"), opts)
+		h.must(err)
+		if want.Flags != 3 {
+			h.t.Errorf("flags: got %d", want.Flags)
+		}
+		h.must(second(h.Put("leader", []byte("v"), opts)))
+		h.must(old.Unlock())
+		now := h.lock(s, "leader")
+		h.nothingMoves("a late write", func() {
+			_, err := h.Put("data", []byte("late"), opts)
+			text := "the lock is held with fence"
+			if !errors.Is(err, lockd.ErrNotHeld) || !strings.Contains(err.Error(), text) {
+				h.t.Errorf("a late write: got %v", err)
+			}
+			// A write that would change nothing is refused as well.
+			if err := second(h.Put("data", want.Value, opts)); !errors.Is(err,
+				lockd.ErrNotHeld) {
+				h.t.Errorf("a late no-op: got %v", err)
+			}
+			_, err = h.CompareAndSwap("data", want.ModifyIndex, []byte("late"), opts)
+			if !errors.Is(err, lockd.ErrNotHeld) {
+				h.t.Errorf("a late compare and swap: got %v", err)
+			}
+		})
+		same(h, "data", h.entry("data"), want)
+		h.must(now.Unlock())
+		h.must(h.Update(func(tx *lockd.Txn) error {
+			e, err := tx.Lock("leader", s.ID(), nil)
+			h.must(err)
+			mine := &lockd.PutOptions{If: e.Sequencer()}
+			h.must(second(tx.Put("data", []byte("in it"), mine)))
+			h.must(second(tx.Unlock("leader", s.ID())))
+			if err := second(tx.Put("data", nil, mine)); !errors.Is(err, lockd.ErrNotHeld) {
+				h.t.Errorf("after the unlock in it: got %v", err)
+			}
+			return nil
+		}))
+		if e := h.entry("data"); string(e.Value) != "in it" {
+			h.t.Errorf("data: got %+v", e)
+		}
+	})
+}
+
+// Ensure that a guard lets through who presents the newest grant that it has heard of, and that a
+// refusal leaves it as it was.
+func TestGuard(t *testing.T) {
+	grant := func(key string, fence uint64) lockd.Sequencer {
+		return lockd.Sequencer{Key: key, Session: lockd.SessionID{byte(fence)}, LockIndex: 1,
+			Fence: fence}
+	}
+	noSession, noFence := grant("k", 30), grant("k", 0)
+	noSession.Session, noFence.Session = lockd.SessionID{}, lockd.SessionID{1}
+	var g lockd.Guard
+	for i, tt := range []struct {
+		q    lockd.Sequencer
+		want error
+	}{
+		{lockd.Sequencer{}, lockd.ErrInvalid},
+		{noSession, lockd.ErrInvalid},
+		{noFence, lockd.ErrInvalid},
+		{grant("k", 10), nil}, // none of those before has set the key or the fence
+		{grant("k", 10), nil},
+		{grant("k", 9), lockd.ErrNotHeld},
+		{grant("j", 20), lockd.ErrInvalid},
+		{grant("k", 15), nil}, // 20 was not taken
+		{grant("k", 10), lockd.ErrNotHeld},
+		{noSession, lockd.ErrInvalid},
+		{grant("k", 15), nil},
+		{grant("k", 1<<64-1), nil},
+		{grant("k", 15), lockd.ErrNotHeld},
+	} {
+		if err := g.Check(tt.q); !errors.Is(err, tt.want) {
+			t.Errorf("check %d of %v: got %v, want %v", i, tt.q, err, tt.want)
+		}
+	}
+}
+
+// Ensure that of many goroutines none gets through with a lower fence once a higher one did.
+func TestGuard_ManyGoroutines(t *testing.T) {
+	var g lockd.Guard
+	var wg sync.WaitGroup
+	id := lockd.SessionID{1}
+	for range 4 {
+		wg.Go(func() {
+			for fence := uint64(1); fence <= 100; fence++ {
+				passed := g.Check(lockd.Sequencer{Key: "k", Session: id, Fence: fence}) == nil
+				lower := lockd.Sequencer{Key: "k", Session: id, Fence: fence - 1}
+				if passed && g.Check(lower) == nil {
+					t.Errorf("fence %d passed after %d", fence-1, fence)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// sequencers draws any sequencer, those that no lock ever has included.
+func sequencers() *rapid.Generator[lockd.Sequencer] {
+	return rapid.Custom(func(t *rapid.T) lockd.Sequencer {
+		key := rapid.OneOf(
+			rapid.String(),
+			rapid.StringMatching(`[a-z/%: +.\\]{0,8}`),
+			rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }),
+		).Draw(t, "key")
+		q := lockd.Sequencer{
+			Key:       key,
+			LockIndex: rapid.Uint64().Draw(t, "lock index"),
+			Fence:     rapid.Uint64().Draw(t, "fence"),
+		}
+		if rapid.Bool().Draw(t, "has a session") {
+			copy(q.Session[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "session"))
+		}
+		return q
+	})
+}
+
+// Ensure that the text form, by each of its doors, gives back what it was made from, and that no
+// two sequencers share one.
+func TestSequencer_TextRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		q := sequencers().Draw(t, "sequencer")
+		zero := q == lockd.Sequencer{}
+		parsed, err := lockd.ParseSequencer(q.String())
+		if parsed != q || (err == nil) == zero { // the zero one has a text, but not to be parsed
+			t.Fatalf("parse %q: got %+v, %v, want %+v", q, parsed, err, q)
+		}
+		data, err := json.Marshal(map[string]lockd.Sequencer{"q": q})
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := map[string]lockd.Sequencer{}
+		if err := json.Unmarshal(data, &read); err != nil || read["q"] != q {
+			t.Fatalf("unmarshal %s: got %+v, %v", data, read, err)
+		}
+		for _, r := range q.String() {
+			if r <= ' ' || r > '~' {
+				t.Fatalf("the text %q cannot travel in a header", q)
+			}
+		}
+		next := sequencers().Draw(t, "another")
+		if (q == next) != (q.String() == next.String()) {
+			t.Fatalf("one text for %+v and %+v", q, next)
+		}
+	})
+}
+
+// Ensure that the text form is the one that is documented.
+func TestSequencer_Text(t *testing.T) {
+	id, err := lockd.ParseSessionID("0f8fad5b-d9cb-469f-a165-70867728950e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := lockd.Sequencer{Key: "service/my sql:5%/ä", Session: id, LockIndex: 3, Fence: 71}
+	const want = "71:3:0f8fad5b-d9cb-469f-a165-70867728950e:service/my%20sql:5%25/%C3%A4"
+	if got := q.String(); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got := (lockd.Sequencer{}).String(); got != "" {
+		t.Errorf("the zero value: got %q", got)
+	}
+	if err := q.UnmarshalText(nil); err != nil || q != (lockd.Sequencer{}) {
+		t.Errorf("the empty text: got %+v, %v", q, err)
+	}
+}
+
+// Ensure that a text that is not one is refused in words that say what is wrong with it.
+func TestParseSequencer_Invalid(t *testing.T) {
+	const id = "0f8fad5b-d9cb-469f-a165-70867728950e"
+	for _, tt := range []struct{ text, want string }{
+		{"x", "fence:lockindex:session:key"},
+		{"1:2:" + id, "fence:lockindex:session:key"},
+		{"x:2:" + id + ":k", "fence"},
+		{"-1:2:" + id + ":k", "fence"},
+		{"18446744073709551616:2:" + id + ":k", "fence"},
+		{":2:" + id + ":k", "fence"},
+		{"1:x:" + id + ":k", "lock index"},
+		{"1:-2:" + id + ":k", "lock index"},
+		{"1:2:session:k", "session"},
+		{"1:2:00000000-0000-0000-0000-000000000000:k", "session"},
+		{"1:2:{" + id + "}:k", "session"},
+		{"1:2:urn:uuid:" + id, "session"},
+		{"1:2:" + id + ":%zz", "key"},
+		{"1:2:" + id + ":%", "key"},
+		{"1:2:" + id + ":a%2Fb", "not in the form"},
+		{"1:2:" + id + ":a b", "not in the form"},
+		{"1:2:" + id + ":%61", "not in the form"},
+		{"1:2:" + strings.ToUpper(id) + ":k", "not in the form"},
+		{"+1:2:" + id + ":k", "fence"},
+		{"01:2:" + id + ":k", "not in the form"},
+		{"1:02:" + id + ":k", "not in the form"},
+		{"", "fence:lockindex:session:key"},
+		{"0:0::", "not in the form"},
+	} {
+		got, err := lockd.ParseSequencer(tt.text)
+		if !errors.Is(err, lockd.ErrInvalid) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q: got %v, want %s", tt.text, err, tt.want)
+		}
+		if got != (lockd.Sequencer{}) {
+			t.Errorf("%q: got %+v with the error", tt.text, got)
+		}
+		was := lockd.Sequencer{Key: "as it was"}
+		q := was
+		if tt.text == "" {
+			continue // that is the zero value there
+		}
+		if err := q.UnmarshalText([]byte(tt.text)); err == nil || q != was {
+			t.Errorf("unmarshal %q: got %+v, %v", tt.text, q, err)
+		}
+	}
+}
+
+// FuzzSequencer looks for a text that is taken and is not the form of what it gave, and for one
+// that is refused in another way than as invalid.
+func FuzzSequencer(f *testing.F) {
+	f.Add("")
+	f.Add("71:3:0f8fad5b-d9cb-469f-a165-70867728950e:service/my%20sql")
+	f.Fuzz(func(t *testing.T, text string) {
+		q, err := lockd.ParseSequencer(text)
+		switch {
+		case err != nil && !errors.Is(err, lockd.ErrInvalid):
+			t.Errorf("%q: got %v", text, err)
+		case err != nil && q != lockd.Sequencer{}:
+			t.Errorf("%q: got %+v with an error", text, q)
+		case err == nil && q.String() != text:
+			t.Errorf("%q: got %+v, whose text is %q", text, q, q)
+		}
+	})
+}

@@ -1,0 +1,238 @@
+package store
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+)
+
+// A backup is a stream that does not depend on the machine or on bbolt: backupMagic with its
+// version, the index of the snapshot, the rows, and a seal. An integer is a varint.
+//
+//	row:  table (1 byte) | length and bytes of the key | length and bytes of the value
+//	seal: sealByte | number of rows | SHA-256 of everything before
+//
+// A row's value is as in the file, with its checksum. Rows come in the order of tables and keys.
+// Only what outlives a restore is in it: keys, nodes, services and checks.
+const (
+	backupMagic   = "lockd backup"
+	backupVersion = 1
+	sealByte      = 0xff
+)
+
+// maxBackupValue is more than any row of a backup takes.
+const maxBackupValue = 1 << 30
+
+// Backup is what a stream holds. Its rows are as they were: with the locks of that time.
+type Backup struct {
+	Index    uint64
+	Keys     []Key
+	Nodes    []Node
+	Services []Service
+	Checks   []Check
+}
+
+// WriteBackup writes the snapshot to w. It returns the errors of w's Write.
+func WriteBackup(w io.Writer, s *Snapshot) error {
+	b := &backupWriter{to: bufio.NewWriter(w), sum: sha256.New()}
+	b.write([]byte(backupMagic), []byte{backupVersion})
+	b.write(binary.AppendUvarint(nil, s.index))
+	writeRows(b, tableKeys, keyCodec, s.Keys)
+	writeRows(b, tableNodes, nodeCodec, s.Nodes)
+	writeRows(b, tableServices, serviceCodec, s.Services)
+	writeRows(b, tableChecks, checkCodec, s.Checks)
+	b.write(binary.AppendUvarint([]byte{sealByte}, b.rows))
+	b.write(b.sum.Sum(nil))
+	if b.err != nil {
+		return b.err
+	}
+	return b.to.Flush()
+}
+
+// backupWriter writes and sums, and keeps the first error.
+type backupWriter struct {
+	to     *bufio.Writer
+	sum    hash.Hash
+	rows   uint64
+	buffer []byte
+	err    error
+}
+
+func (b *backupWriter) write(pieces ...[]byte) {
+	for _, piece := range pieces {
+		if b.err == nil {
+			_, b.err = b.to.Write(piece)
+		}
+		b.sum.Write(piece) // never fails
+	}
+}
+
+func writeRows[T any](b *backupWriter, table byte, c codec[T], view View[T]) {
+	for key, row := range view.Ascend("") {
+		value := appendRow(b.buffer[:0], table, key, c, row)
+		head := binary.AppendUvarint([]byte{table}, uint64(len(key)))
+		b.write(head, []byte(key), binary.AppendUvarint(nil, uint64(len(value))), value)
+		b.buffer = value
+		b.rows++
+		if b.err != nil {
+			return
+		}
+	}
+}
+
+// ReadBackup reads a whole stream, and returns it only if all of it is as it was written. It
+// returns [ErrCorrupt] for one that is damaged, cut off or goes on after its end, [ErrFormat] for
+// one that is none or of a newer version, and else the errors of r's Read.
+func ReadBackup(r io.Reader) (*Backup, error) {
+	b := &backupReader{from: bufio.NewReader(r), sum: sha256.New()}
+	backup, err := b.read()
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fmt.Errorf("%w: it is cut off after %d bytes", ErrCorrupt, b.offset)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read backup: %w", err)
+	}
+	return backup, nil
+}
+
+// backupReader reads and sums. It trusts no length that it reads.
+type backupReader struct {
+	from   *bufio.Reader
+	sum    hash.Hash
+	offset int64
+}
+
+// ReadByte implements [io.ByteReader], for varints.
+func (b *backupReader) ReadByte() (byte, error) {
+	c, err := b.from.ReadByte()
+	if err == nil {
+		b.offset++
+		b.sum.Write([]byte{c})
+	}
+	return c, err
+}
+
+func (b *backupReader) bytes(limit uint64) ([]byte, error) {
+	n, err := binary.ReadUvarint(b)
+	if err != nil {
+		return nil, err
+	}
+	if n > limit {
+		return nil, b.corrupt("a length of %d is more than %d", n, limit)
+	}
+	return b.take(int64(n))
+}
+
+func (b *backupReader) take(n int64) ([]byte, error) {
+	var read bytes.Buffer // grows with what is there, not with what is claimed
+	got, err := io.CopyN(io.MultiWriter(&read, b.sum), b.from, n)
+	b.offset += got
+	return read.Bytes(), err
+}
+
+func (b *backupReader) corrupt(format string, args ...any) error {
+	return fmt.Errorf("%w: near byte %d: "+format, append([]any{ErrCorrupt, b.offset}, args...)...)
+}
+
+func (b *backupReader) read() (*Backup, error) {
+	head, err := b.take(int64(len(backupMagic) + 1))
+	if !bytes.HasPrefix(head, []byte(backupMagic)[:min(len(head), len(backupMagic))]) {
+		return nil, fmt.Errorf("%w: it is not a backup", ErrFormat)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if version := head[len(backupMagic)]; version != backupVersion {
+		return nil, fmt.Errorf("%w: it is of version %d, this program reads %d", ErrFormat,
+			version, backupVersion)
+	}
+	backup := &Backup{}
+	if backup.Index, err = binary.ReadUvarint(b); err != nil {
+		return nil, err
+	}
+	return backup, b.rows(backup)
+}
+
+func (b *backupReader) rows(backup *Backup) error {
+	rows, last := uint64(0), ""
+	for {
+		table, err := b.ReadByte()
+		if err != nil {
+			return err
+		}
+		if table == sealByte {
+			return b.seal(rows)
+		}
+		key, err := b.bytes(KeyLimit)
+		if err != nil {
+			return err
+		}
+		value, err := b.bytes(maxBackupValue)
+		if err != nil {
+			return err
+		}
+		if place := string([]byte{table}) + string(key); rows > 0 && place <= last {
+			return b.corrupt("row %.100q is not in its place", key)
+		} else {
+			last = place
+		}
+		if err := backup.add(table, string(key), value); err != nil {
+			return err
+		}
+		rows++
+	}
+}
+
+// seal checks the end of the stream.
+func (b *backupReader) seal(rows uint64) error {
+	claimed, err := binary.ReadUvarint(b)
+	if err != nil {
+		return err
+	}
+	if claimed != rows {
+		return b.corrupt("it has %d rows, not %d", rows, claimed)
+	}
+	want := b.sum.Sum(nil)
+	got, err := b.take(int64(len(want)))
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(got, want) {
+		return b.corrupt("the checksum of the whole does not fit")
+	}
+	switch _, err := b.from.ReadByte(); {
+	case err == nil:
+		return b.corrupt("it goes on after its end")
+	case !errors.Is(err, io.EOF):
+		return err
+	}
+	return nil
+}
+
+func (backup *Backup) add(table byte, key string, value []byte) (err error) {
+	switch table {
+	case tableKeys:
+		backup.Keys, err = appendDecoded(backup.Keys, table, key, keyCodec, value)
+	case tableNodes:
+		backup.Nodes, err = appendDecoded(backup.Nodes, table, key, nodeCodec, value)
+	case tableServices:
+		backup.Services, err = appendDecoded(backup.Services, table, key, serviceCodec, value)
+	case tableChecks:
+		backup.Checks, err = appendDecoded(backup.Checks, table, key, checkCodec, value)
+	default:
+		err = fmt.Errorf("%w: row %.100q is of the unknown table %d", ErrCorrupt, key, table)
+	}
+	return err
+}
+
+func appendDecoded[T any](
+	rows []T, table byte, key string, c codec[T], value []byte,
+) ([]T, error) {
+	row, err := decodeRow(table, key, c, value)
+	return append(rows, row), err
+}

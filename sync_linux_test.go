@@ -1,0 +1,141 @@
+//go:build amd64 || arm64
+
+package lockd_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"github.com/lockd/lockd"
+)
+
+// syncChild has the path of the file of the child process, in which no file can be synced.
+const syncChild = "LOCKD_TEST_SYNC"
+
+const noSeccomp = "no seccomp filters here"
+
+// Ensure that a write is on disk when it has returned nil: if the file cannot be synced, the write
+// fails, and with SyncNever it does not.
+func TestG2_WriteWaitsForTheDisk(t *testing.T) {
+	if path := os.Getenv(syncChild); path != "" {
+		writeWithoutSync(t, path)
+		return
+	}
+	// A filter stays for the rest of a process's life.
+	child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	child.Env = append(os.Environ(), syncChild+"="+filepath.Join(t.TempDir(), "lockd.db"))
+	output, err := child.CombinedOutput()
+	switch {
+	case err != nil:
+		t.Fatalf("%v:\n%s", err, output)
+	case strings.Contains(string(output), noSeccomp):
+		t.Skip(noSeccomp)
+	case !strings.Contains(string(output), "--- PASS: "+t.Name()):
+		t.Fatalf("the child has tested nothing:\n%s", output)
+	}
+}
+
+func writeWithoutSync(t *testing.T, path string) {
+	db := openSync(t, path, lockd.SyncAlways)
+	never := openSync(t, path+".never", lockd.SyncNever)
+	if _, err := db.Put("before", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	refuseSync(t)
+
+	_, err := db.Put("after", nil, nil)
+	if !errors.Is(err, lockd.ErrCommit) || !errors.Is(err, syscall.EIO) {
+		t.Errorf("put: got %v, want ErrCommit because of %v", err, syscall.EIO)
+	}
+	if _, there := db.Get("after"); there {
+		t.Error("what is not on disk can be read")
+	}
+	if _, there := db.Get("before"); !there {
+		t.Error("what was on disk cannot be read")
+	}
+	if _, err := never.Put("after", nil, nil); err != nil {
+		t.Errorf("put with SyncNever: %v", err)
+	}
+}
+
+func openSync(t *testing.T, path string, policy lockd.SyncPolicy) *lockd.DB {
+	t.Helper()
+	db, err := lockd.Open(path, &lockd.Options{Sync: policy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return db
+}
+
+// What the kernel's headers call these, where package syscall does not have them.
+const (
+	prSetNoNewPrivs   = 38
+	seccompSetFilter  = 1
+	seccompAllThreads = 1
+	retErrno          = 0x00050000
+	retAllow          = 0x7fff0000
+	loadWord          = syscall.BPF_LD | syscall.BPF_W | syscall.BPF_ABS
+	jumpIfEqual       = syscall.BPF_JMP | syscall.BPF_JEQ | syscall.BPF_K
+	giveBack          = syscall.BPF_RET | syscall.BPF_K
+)
+
+// machine is the number of the system call seccomp, and the kernel's number of the architecture.
+var machine = map[string]struct {
+	seccomp uintptr
+	audit   uint32
+}{
+	"amd64": {317, 0xc000003e},
+	"arm64": {277, 0xc00000b7},
+}
+
+// refuseSync makes every sync of a file by this process, from now on, fail with EIO.
+func refuseSync(t *testing.T) {
+	t.Helper()
+	here := machine[runtime.GOARCH]
+	filter := []syscall.SockFilter{
+		{Code: loadWord, K: 4}, // the architecture
+		{Code: jumpIfEqual, K: here.audit, Jf: 4},
+		{Code: loadWord, K: 0}, // the system call
+		{Code: jumpIfEqual, K: syscall.SYS_FDATASYNC, Jt: 1},
+		{Code: jumpIfEqual, K: syscall.SYS_FSYNC, Jf: 1},
+		{Code: giveBack, K: retErrno | uint32(syscall.EIO)},
+		{Code: giveBack, K: retAllow},
+	}
+	program := syscall.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+
+	runtime.LockOSThread() // the first call is for this thread, the second takes that to the others
+	defer runtime.UnlockOSThread()
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, prSetNoNewPrivs, 1, 0, 0, 0, 0)
+	if errno == 0 {
+		_, _, errno = syscall.RawSyscall(here.seccomp, seccompSetFilter, seccompAllThreads,
+			uintptr(unsafe.Pointer(&program)))
+	}
+	runtime.KeepAlive(filter)
+	switch errno {
+	case 0:
+	case syscall.ENOSYS, syscall.EINVAL:
+		t.Skipf("%s: %v", noSeccomp, errno)
+	default:
+		t.Fatalf("this test needs to set a seccomp filter on itself: %v", errno)
+	}
+	file, err := os.Create(filepath.Join(t.TempDir(), "probe"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := file.Sync(); !errors.Is(err, syscall.EIO) {
+		t.Fatalf("the seccomp filter does not work: sync returned %v", err)
+	}
+}

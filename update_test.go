@@ -1,0 +1,202 @@
+package lockd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/lockd/lockd"
+)
+
+// Ensure that every method of a Txn panics after its Update, and that so does an iterator which
+// was got from it.
+func TestTxn_UsedAfterItsEnd(t *testing.T) {
+	each(t, func(h *harness) {
+		h.put("k", "v", 0)
+		var tx *lockd.Txn
+		var loop func()
+		h.must(h.Update(func(inside *lockd.Txn) error {
+			tx = inside
+			keys := tx.Prefix("")
+			loop = func() {
+				for range keys {
+				}
+			}
+			return nil
+		}))
+		methods := reflect.ValueOf(tx)
+		for i := range methods.NumMethod() {
+			method := methods.Method(i)
+			args := make([]reflect.Value, method.Type().NumIn())
+			for j := range args {
+				args[j] = reflect.Zero(method.Type().In(j))
+			}
+			panics(h, methods.Type().Method(i).Name, func() { method.Call(args) })
+		}
+		if methods.NumMethod() < 20 {
+			h.t.Errorf("only %d methods: is this test looking at them?", methods.NumMethod())
+		}
+		panics(h, "the loop of Prefix", loop)
+		h.put("k", "w", 0)
+	})
+}
+
+// panics fails the test unless fn panics in words of this package.
+func panics(h *harness, what string, fn func()) {
+	h.t.Helper()
+	defer func() {
+		h.t.Helper()
+		switch got := recover(); {
+		case got == nil:
+			h.t.Errorf("%s: did not panic", what)
+		case !strings.HasPrefix(fmt.Sprint(got), "lockd: "):
+			h.t.Errorf("%s: panicked with %v", what, got)
+		}
+	}()
+	fn()
+}
+
+// Ensure that a nil context is a caller's bug, told before anything is done.
+func TestNilContext(t *testing.T) {
+	each(t, func(h *harness) {
+		var none context.Context
+		s := h.session(nil)
+		l := h.lock(s, "k")
+		before := h.Snapshot().Index()
+		panics(h, "Lock", func() { _, _ = s.Lock(none, "free", nil) })
+		panics(h, "LockAll", func() { _, _ = s.LockAll(none, []string{"free"}, nil) })
+		panics(h, "KeepAlive", func() { _ = s.KeepAlive(none) })
+		panics(h, "Context", func() { l.Context(none) })
+		panics(h, "Watch", func() { h.Watch(none, lockd.Key("k"), 1) })
+		panics(h, "Changed", func() { h.Changed(none, lockd.Key("k"), 1) })
+		if got := h.Snapshot().Index(); got != before || h.Topics() != 0 {
+			h.t.Errorf("index: got %d, want %d; %d topics", got, before, h.Topics())
+		}
+	})
+}
+
+// Ensure that a function which panics, or ends its goroutine, leaves nothing, and a database that
+// works.
+func TestUpdate_LeavesNothing(t *testing.T) {
+	each(t, func(h *harness) {
+		s, next := h.session(nil), h.session(nil)
+		l := h.lock(s, "held")
+		want := h.put("k", "v", 0)
+		before := h.Snapshot().Index()
+		write := func(tx *lockd.Txn) {
+			h.must(second(tx.Put("k", []byte("w"), nil)))
+			h.must(second(tx.Lock("other", next.ID(), nil)))
+			h.must(tx.EndSession(s.ID()))
+		}
+		for name, leave := range map[string]func(){
+			"panic":  func() { panic("lockd_test: on purpose") },
+			"goexit": runtime.Goexit,
+		} {
+			left := make(chan any)
+			go func() {
+				defer func() { left <- recover() }()
+				_ = h.Update(func(tx *lockd.Txn) error {
+					write(tx)
+					leave()
+					return nil
+				})
+				h.t.Errorf("%s: Update returned", name)
+			}()
+			if got := <-left; (got != nil) != (name == "panic") {
+				h.t.Errorf("%s: recovered %v", name, got)
+			}
+			same(h, name, h.entry("k"), want)
+			if h.Snapshot().Index() != before || s.Err() != nil || l.Err() != nil {
+				h.t.Errorf("%s: index %d, want %d; session %v, lock %v", name,
+					h.Snapshot().Index(), before, s.Err(), l.Err())
+			}
+		}
+		h.must(h.lock(next, "other").Unlock())
+		h.must(l.Unlock())
+	})
+}
+
+// faults is an error that cannot be compared, as lists of faults are.
+type faults []string
+
+func (f faults) Error() string { return strings.Join(f, ", ") }
+
+// Ensure that the error of the function comes back as it is, whatever its type.
+func TestUpdate_ReturnsTheErrorAsItIs(t *testing.T) {
+	each(t, func(h *harness) {
+		for _, want := range []error{
+			errors.New("mine"), faults{"one", "two"}, &lockd.Error{Op: "put", Err: faults{"x"}},
+			lockd.ErrClosed,
+		} {
+			got := h.Update(func(tx *lockd.Txn) error {
+				h.must(second(tx.Put("k", nil, nil)))
+				return want
+			})
+			if !reflect.DeepEqual(got, want) {
+				h.t.Errorf("got %#v, want %#v", got, want)
+			}
+		}
+		if e, ok := h.Get("k"); ok {
+			h.t.Errorf("something remains: %+v", e)
+		}
+	})
+}
+
+// Ensure that DB.Get is legal inside the function, and shows what is published.
+func TestUpdate_GetShowsWhatIsPublished(t *testing.T) {
+	each(t, func(h *harness) {
+		want := h.put("k", "v", 0)
+		h.must(h.Update(func(tx *lockd.Txn) error {
+			h.must(second(tx.Put("k", []byte("w"), nil)))
+			h.must(second(tx.Put("new", nil, nil)))
+			same(h, "inside", h.entry("k"), want)
+			if _, ok := h.Get("new"); ok {
+				h.t.Errorf("a key that is not published is found")
+			}
+			return nil
+		}))
+		if e := h.entry("k"); string(e.Value) != "w" {
+			h.t.Errorf("outside: got %+v", e)
+		}
+	})
+}
+
+// Ensure that a transaction may be large: 10,000 operations, and 1,000 locks, at one index.
+func TestUpdate_Large(t *testing.T) {
+	each(t, func(h *harness) {
+		s := h.session(nil)
+		const writes, locks = 9_000, 1_000
+		var index uint64
+		h.must(h.Update(func(tx *lockd.Txn) error {
+			index = tx.Index()
+			for i := range writes {
+				h.must(second(tx.Put(fmt.Sprintf("put/%d", i), []byte("v"), nil)))
+			}
+			for i := range locks {
+				h.must(second(tx.Lock(fmt.Sprintf("lock/%d", i), s.ID(), nil)))
+			}
+			return nil
+		}))
+		n := 0
+		for key, e := range h.Snapshot().Prefix("") {
+			n++
+			held := strings.HasPrefix(key, "lock/")
+			if e.CreateIndex != index || (e.Fence == index) != held {
+				h.t.Fatalf("%s: got %+v", key, e)
+			}
+		}
+		if n != writes+locks {
+			h.t.Fatalf("keys: got %d", n)
+		}
+		h.must(s.Close())
+		for key, e := range h.Snapshot().Prefix("lock/") {
+			if !e.Session.IsZero() || e.ModifyIndex != index+1 {
+				h.t.Fatalf("%s after the end: got %+v", key, e)
+			}
+		}
+	})
+}
