@@ -105,7 +105,8 @@ func (s *Session) Lock(ctx context.Context, key string, opts *LockOptions) (*Loc
 // LockAll takes the locks of all the keys, or none: it gets them in one transaction, when all are
 // free and it is the oldest waiter of each, and holds nothing until then. So those who lock
 // several keys at once never wait for each other in a circle. The locks come in the order of the
-// keys, and share one fence, but for those that are taken over. Blocking and errors are as in Lock; a key named twice is ErrInvalid.
+// keys, and share one fence, but for those that are taken over. Blocking and errors are as in
+// Lock; a key named twice is ErrInvalid.
 func (s *Session) LockAll(
 	ctx context.Context, keys []string, opts *LockOptions,
 ) ([]*Lock, error) {
