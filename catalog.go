@@ -197,7 +197,8 @@ func (tx *Txn) PutService(service Service) (err error) {
 	key := catalogKey(service.Node, service.ID)
 	if old := tx.db.store.Services.Newest(key); old != nil {
 		next.CreateIndex = old.CreateIndex
-		if old.Name == next.Name && old.Address == next.Address && old.Port == next.Port &&
+		if old.Node == next.Node && old.ID == next.ID &&
+			old.Name == next.Name && old.Address == next.Address && old.Port == next.Port &&
 			slices.Equal(old.Tags, next.Tags) && maps.Equal(old.Meta, next.Meta) {
 			return nil
 		}

@@ -498,8 +498,14 @@ func (s *Session) Close() error {
 			return wrap("close session", s.ID().String(), err)
 		}
 	}
-	if ended := s.Err(); !errors.Is(ended, ErrClosed) {
+	ended := s.Err()
+	if !errors.Is(ended, ErrClosed) {
 		return wrap("close session", s.ID().String(), ended)
+	}
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
+	if s.live { // the database was closed, and the session lives on in the file
+		return wrap("close session", s.ID().String(), s.db.refusal)
 	}
 	return nil
 }

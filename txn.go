@@ -37,7 +37,7 @@ type Txn struct {
 
 	effects []effect            // what is decided outside the tables
 	freed   []string            // keys whose queue has to be looked at
-	causes  map[string]error    // why the lock of a key ended, where the key does not tell
+	causes  map[string]loss     // why the lock of a key ended, where the key does not tell
 	ends    map[SessionID]error // why sessions ended
 }
 
@@ -254,15 +254,23 @@ func (tx *Txn) release(row *store.Key, cause error) *store.Key {
 	return written
 }
 
+// loss is why the lock of one grant was over.
+type loss struct {
+	fence uint64
+	cause error
+}
+
 // explain keeps why the lock of row is over, for the event that will tell of it.
 func (tx *Txn) explain(row *store.Key, cause error) {
 	if row.Session == (store.ID{}) {
 		return
 	}
 	if tx.causes == nil {
-		tx.causes = make(map[string]error)
+		tx.causes = make(map[string]loss)
 	}
-	tx.causes[row.Key] = cause
+	if _, earlier := tx.causes[row.Key]; !earlier {
+		tx.causes[row.Key] = loss{row.Fence, cause}
+	}
 }
 
 // unhold does what follows when the lock of row, as it was, is over: its handle loses it, and

@@ -2,7 +2,6 @@ package lockd
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"sync"
 
@@ -348,11 +347,17 @@ func (tx *Txn) keyRecord(old, new *store.Key) record {
 	default:
 		r.lock, r.cause = LockReleased, ErrUnlocked
 	}
-	if cause := tx.causes[old.Key]; cause != nil {
-		r.cause = cause
-		if r.lock == LockReleased && !errors.Is(cause, ErrUnlocked) && cause != ErrClosed {
-			r.lock = LockLost
-		}
+	told, ok := tx.causes[old.Key]
+	if !ok || told.fence != old.Fence { // else it is why a grant within the transaction was over
+		return r
+	}
+	r.cause = told.cause
+	switch {
+	case r.lock != LockReleased || told.cause == ErrUnlocked || told.cause == ErrClosed:
+	case told.cause == ErrKeyDeleted: // and made anew
+		r.lock = LockDeleted
+	default:
+		r.lock = LockLost
 	}
 	return r
 }
