@@ -180,12 +180,16 @@ func (tx *Txn) takeable(s *Session, key string) bool {
 // hold makes the handle of a lock that the session may take, or has without one.
 func (tx *Txn) hold(s *Session, key string, opts *LockOptions) *Lock {
 	row := tx.db.store.Keys.Newest(key)
+	policy := opts.key()
 	if row == nil || row.Session != s.row.ID {
+		if row != nil {
+			policy = KeepKey // the lock did not create the key
+		}
 		row = tx.grant(key, s, opts)
 	} else if opts != nil && opts.Value != nil {
 		row = tx.put(key, opts.Value, opts.Flags)
 	}
-	lock := &Lock{session: s, grant: entryOf(row).Sequencer(), policy: opts.key()}
+	lock := &Lock{session: s, grant: entryOf(row).Sequencer(), policy: policy}
 	tx.db.locks[key].handle = lock
 	tx.effects = append(tx.effects, effect{kind: lockHeld, lock: lock})
 	return lock
