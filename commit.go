@@ -73,7 +73,10 @@ func (db *DB) commit(b *batch) {
 	db.flying = nil
 	if err == nil {
 		db.store.Publish(rows)
-		db.backoff = 0
+		if db.backoff > 0 {
+			db.backoff = 0
+			db.armLocked()
+		}
 		b.decided = true
 		db.tellLocked(b.effects, b.events, rows.Index())
 	} else {

@@ -229,7 +229,8 @@ func TestS29_FailedExpiryGoesWithTheNextWrite(t *testing.T) {
 		if c.begun() != tries+1 || !errors.Is(s.Err(), lockd.ErrExpired) {
 			t.Fatalf("%d commits, session %v", c.begun()-tries, s.Err())
 		}
-		if ended := h.Snapshot().IndexOf(lockd.OneSession(s.ID())); ended >= h.entry("k").ModifyIndex {
+		ended := h.Snapshot().IndexOf(lockd.OneSession(s.ID()))
+		if ended >= h.entry("k").ModifyIndex {
 			t.Fatalf("ended at %d, written at %d", ended, h.entry("k").ModifyIndex)
 		}
 	})

@@ -74,7 +74,8 @@ func New(opts *Options) (*DB, error) {
 // wall clock, but never for longer than their full length.
 //
 // It returns ErrCorrupt or ErrFormat for a file that it refuses and leaves as it is, and
-// ErrInvalid for options that are out of their bounds. A nil opts means the defaults.
+// ErrInvalid for options that are out of their bounds, and for a file where Options.AllowNetworkFS
+// would have to be set. A nil opts means the defaults.
 func Open(path string, opts *Options) (*DB, error) {
 	err := opts.validate()
 	if err == nil {
@@ -188,6 +189,11 @@ func (db *DB) checkReferences() error {
 	for id, row := range s.Sessions.Ascend("") {
 		if s.Nodes.Newest(folded(row.Node)) == nil {
 			return dangling("session", SessionID([]byte(id)).String(), "node", row.Node)
+		}
+		for _, check := range row.Checks {
+			if s.Checks.Newest(catalogKey(row.Node, check)) == nil {
+				return dangling("session", SessionID([]byte(id)).String(), "check", check)
+			}
 		}
 	}
 	for _, row := range s.Services.Ascend("") {
@@ -392,7 +398,7 @@ func (db *DB) endDueLocked() {
 		case *keeper:
 			owner.renewLocked(now)
 		case *Session:
-			if now.Before(owner.deadline) { // it was renewed
+			if due.At().Before(owner.deadline) { // it was renewed
 				db.expiry.Set(due, owner.deadline)
 				continue
 			}

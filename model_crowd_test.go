@@ -48,13 +48,15 @@ func (w *twin) doCrowd(o op) error {
 			return err
 		})
 		batches[0] = w.m.open
+		w.m.flying = &batches[0]
 		w.m.open = modelBatch{before: w.m.clone()}
 		for _, part := range o.of[1:] {
-			if f := w.follow(part, &batches[0]); f != nil {
+			if f := w.follow(part); f != nil {
 				others = append(others, f)
 			}
 		}
 		batches[1] = w.m.open
+		w.m.flying = nil
 	}
 	got, err := first.call()
 	synctest.Wait()
@@ -124,7 +126,7 @@ func (w *twin) settle(batches [2]modelBatch, others []*follower, spared bool) er
 }
 
 // follow has one more operation decided, on both sides, and returns when it is.
-func (w *twin) follow(o op, flying *modelBatch) *follower {
+func (w *twin) follow(o op) *follower {
 	f := &follower{done: make(chan struct{}), deciding: make(chan struct{})}
 	rule := func(tx *modelTx) error { return nil }
 	switch o.kind {
@@ -163,9 +165,6 @@ func (w *twin) follow(o op, flying *modelBatch) *follower {
 	f.failed = w.m.decide(rule)
 	if w.m.open.wrote {
 		f.rides = 1
-	} else { // it hangs on nothing but what is being committed
-		flying.effects = append(flying.effects, w.m.open.effects...)
-		w.m.open = modelBatch{before: w.m.clone()}
 	}
 	if f.gaveUp {
 		f.call.model.told = true // nobody can cancel it again

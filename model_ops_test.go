@@ -42,14 +42,16 @@ var (
 		"lock", "clock", "unlock", "tryLock", "cancel", "lockAll", "transaction", "probe",
 		"lock", "clock", "unlock", "put", "endSession", "closeSession", "forceUnlock", "delete",
 		"lock", "clock", "unlock", "renew", "newSession", "compareAndSwap", "compareAndDelete",
-		"deletePrefix", "catalog", "putIf", "clock", "probe", "lock", "lockAll", "replay", "transaction",
+		"deletePrefix", "catalog", "putIf", "clock", "probe", "lock", "lockAll", "replay",
+		"transaction",
 	}
 	fileKinds = append([]string{"fail", "crowd"}, append(anyKinds, "fail", "crowd", "clock",
 		"reopen", "crowd", "crash", "clock", "crowd")...)
 	// What is decided while a commit is held, and whose commit it is.
 	crowdKinds = []string{"lock", "transaction", "cancel", "lockAll", "cancel"}
 	heldKinds  = []string{
-		"unlock", "endSession", "closeSession", "tryLock", "delete", "forceUnlock", "put", "catalog",
+		"unlock", "endSession", "closeSession", "tryLock", "delete", "forceUnlock", "put",
+		"catalog",
 	}
 	txKinds = []string{
 		"txLock", "txUnlock", "put", "delete", "txEndSession", "compareAndSwap", "compareAndDelete",

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -69,7 +70,7 @@ type modelTx struct {
 	wrote   bool
 	before  modelState
 	freed   []string         // keys whose queue is to be looked at
-	causes  map[string]error // why the first lock that ended in it did
+	causes  map[string]oneOf // why the grant that was there before it ended
 	ends    map[*modelSession]error
 	began   *modelSession
 	effects []func() // what is told when it is durable
@@ -79,7 +80,7 @@ type modelTx struct {
 func (m *model) transact(fn func(tx *modelTx) error) error {
 	tx := &modelTx{
 		m: m, index: m.index + 1, before: m.clone(),
-		causes: map[string]error{}, ends: map[*modelSession]error{},
+		causes: map[string]oneOf{}, ends: map[*modelSession]error{},
 	}
 	if err := fn(tx); err != nil {
 		m.modelState = tx.before
@@ -96,8 +97,20 @@ func (m *model) transact(fn func(tx *modelTx) error) error {
 		m.open.events = append(m.open.events, tx.events()...)
 	}
 	m.open.effects = append(m.open.effects, tx.effects...)
+	if !m.open.wrote {
+		m.settleOpen()
+	}
 	return nil
 }
+
+// oneOf is a cause that may be any of several: if one transaction releases a lock and then deletes
+// its key, both are why the lock is gone.
+type oneOf []error
+
+func (o oneOf) Error() string { return fmt.Sprintf("one of %q", []error(o)) }
+
+// Unwrap makes errors.Is find each.
+func (o oneOf) Unwrap() []error { return o }
 
 func (tx *modelTx) tell(effect func()) { tx.effects = append(tx.effects, effect) }
 
@@ -150,6 +163,9 @@ func (tx *modelTx) remove(key string, cause error) bool {
 	if cause == nil {
 		cause = lockd.ErrKeyDeleted
 	}
+	if causes := tx.causes[key]; len(causes) == 1 && causes[0] == lockd.ErrUnlocked {
+		tx.causes[key] = append(causes, lockd.ErrKeyDeleted)
+	}
 	tx.unhold(e, cause)
 	return true
 }
@@ -186,9 +202,8 @@ func (tx *modelTx) release(key string, cause error) lockd.Entry {
 
 // unhold is what follows when the lock of e, as it was, is over.
 func (tx *modelTx) unhold(e lockd.Entry, cause error) {
-	if tx.before.keys[e.Key].Session == e.Session && !e.Session.IsZero() &&
-		tx.causes[e.Key] == nil {
-		tx.causes[e.Key] = cause
+	if e.Fence == tx.before.keys[e.Key].Fence && tx.causes[e.Key] == nil {
+		tx.causes[e.Key] = oneOf{cause}
 	}
 	if lock := tx.m.handles[e.Key]; lock != nil {
 		delete(tx.m.handles, e.Key)

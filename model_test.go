@@ -217,6 +217,7 @@ func (w *twin) run(done *atomic.Int64) {
 			t.Logf("at %v: %v", w.clock.Now().Sub(time.Unix(0, 0)), o)
 			err := w.do(o)
 			synctest.Wait()
+			w.m.rouse()
 			if err == nil {
 				err = w.compare()
 			}

@@ -19,8 +19,10 @@ type model struct {
 	history   []lockd.Event
 
 	open     modelBatch
+	flying   *modelBatch   // whose commit is held, or nil
 	failures int           // how many of the next commits fail
 	unserved bool          // a failed commit may have left a free lock with a queue
+	roused   bool          // and the database looks after it at once
 	retry    time.Time     // when what is due is tried again, with backoff
 	backoff  time.Duration // 0: the last commit succeeded
 
@@ -39,6 +41,7 @@ type modelBatch struct {
 	events  []lockd.Event
 	effects []func()
 	wrote   bool
+	due     bool     // it has something that was due
 	index   uint64   // of its last transaction
 	over    []string // delays that it saw over; they stay so if it fails
 }
@@ -74,10 +77,44 @@ func (m *model) begin() {
 	m.guessed = false
 }
 
+// settleOpen is for what was decided and has no rows: it hangs on nothing but the commit that is
+// held, if there is one.
+func (m *model) settleOpen() {
+	if m.flying != nil {
+		m.flying.effects = append(m.flying.effects, m.open.effects...)
+	} else {
+		for _, effect := range m.open.effects {
+			effect()
+		}
+	}
+	m.open.effects = nil
+	m.open.before = m.clone()
+}
+
 // decide does what is due, and then fn.
 func (m *model) decide(fn func(tx *modelTx) error) error {
 	m.endDue()
 	return m.transact(fn)
+}
+
+// rouse is what the database does by itself after a commit failed, unless that was a try of the
+// same, for then there is a backoff.
+func (m *model) rouse() {
+	if !m.roused {
+		return
+	}
+	m.roused = false
+	if m.now.Before(m.retry) && m.backoff > 0 {
+		return
+	}
+	m.tryDue()
+}
+
+// tryDue does what is due, and nothing else.
+func (m *model) tryDue() {
+	m.begin()
+	m.endDue()
+	_ = m.commit(m.open)
 }
 
 // commit tells what the batch did, or takes it back.
@@ -89,8 +126,10 @@ func (m *model) commit(b modelBatch) error {
 			delete(m.delays, key)
 		}
 		m.unserved = true
-		m.backoff = min(max(time.Second, 2*m.backoff), time.Minute)
-		m.retry = m.now.Add(m.backoff)
+		if m.roused = !b.due; b.due {
+			m.backoff = min(max(time.Second, 2*m.backoff), time.Minute)
+			m.retry = m.now.Add(m.backoff)
+		}
 		return lockd.ErrCommit
 	}
 	if b.wrote {
@@ -150,6 +189,7 @@ func (m *model) pending() []due {
 
 // endDue does all that is due, each thing in a transaction of its own.
 func (m *model) endDue() {
+	index := m.index
 	for {
 		all := slices.DeleteFunc(m.pending(), func(d due) bool { return m.now.Before(d.at) })
 		if len(all) == 0 {
@@ -176,6 +216,7 @@ func (m *model) endDue() {
 			return nil
 		})
 	}
+	m.open.due = m.open.due || m.index > index
 }
 
 // next is the next instant at which something happens by itself, and whether there is one.
@@ -211,9 +252,7 @@ func (m *model) advance(to time.Time) {
 		if at.After(m.now) {
 			m.now = at
 		}
-		m.begin()
-		m.endDue()
-		_ = m.commit(m.open)
+		m.tryDue()
 	}
 	m.now = to
 }
@@ -258,7 +297,7 @@ func (m *model) endAll(cause error) {
 func (m *model) reopen() {
 	m.index, m.floor = m.published, m.published // indexes of failed commits are not in the file
 	m.history = nil
-	m.failures, m.unserved, m.backoff, m.retry = 0, false, 0, time.Time{}
+	m.failures, m.unserved, m.roused, m.backoff, m.retry = 0, false, false, 0, time.Time{}
 	clear(m.handles)
 	m.queue = nil
 	maps.DeleteFunc(m.delays, func(_ string, until time.Time) bool { return !m.now.Before(until) })
@@ -324,20 +363,24 @@ func (tx *modelTx) keyEvent(old, new lockd.Entry) lockd.Event {
 	if new.Key == "" {
 		e.Kind, e.Key = lockd.KeyDeleted, old.Key
 	}
-	cause := tx.causes[old.Key]
+	causes := tx.causes[old.Key]
 	switch held, holds := !old.Session.IsZero(), !new.Session.IsZero(); {
 	case holds && !held:
 		e.Lock = lockd.LockGranted
+		return e
 	case !held || (holds && old.Fence == new.Fence):
-		e.Lock = lockd.LockUnchanged
+		return e
 	case holds:
-		e.Lock, e.Cause = lockd.LockHandedOn, cause
-	case e.Kind == lockd.KeyDeleted:
-		e.Lock, e.Cause = lockd.LockDeleted, cause
-	case cause == lockd.ErrUnlocked || cause == lockd.ErrClosed:
-		e.Lock, e.Cause = lockd.LockReleased, cause
+		e.Lock = lockd.LockHandedOn
+	case e.Kind == lockd.KeyDeleted || causes[0] == lockd.ErrKeyDeleted:
+		e.Lock = lockd.LockDeleted
+	case causes[0] == lockd.ErrUnlocked || causes[0] == lockd.ErrClosed:
+		e.Lock = lockd.LockReleased
 	default:
-		e.Lock, e.Cause = lockd.LockLost, cause
+		e.Lock = lockd.LockLost
+	}
+	if e.Cause = causes; e.Kind != lockd.KeyDeleted {
+		e.Cause = causes[:1]
 	}
 	return e
 }

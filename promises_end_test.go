@@ -185,12 +185,15 @@ func TestG11_GivingUpLeavesNothing(t *testing.T) {
 		calls := []*call{start(all), start(one)}
 		h.settle()
 		cancel()
-		calls = append(calls, start(all), start(one), start(free))
-		for _, call := range calls {
+		for _, call := range append(calls, start(all), start(one)) {
 			if err := call.wait(); !errors.Is(err, context.Canceled) {
 				t.Fatalf("got %v", err)
 			}
 		}
+		if err := free(); !errors.Is(err, context.Canceled) { // nobody is in its way now
+			t.Fatalf("free lock: got %v", err)
+		}
+		h.settle()
 		if after := h.contents(); !reflect.DeepEqual(after, before) || h.States() != states {
 			t.Fatalf("left: %v, was %v, %d states, were %d", after, before, h.States(), states)
 		}
@@ -241,7 +244,8 @@ func closeEverything(h *harness, lifetime lockd.Lifetime) {
 			t.Errorf("%s: got %v", what, err)
 		}
 	}
-	if !isClosed(changed) || !isClosed(s.Done()) || !isClosed(lock.Done()) || !isClosed(ctx.Done()) {
+	if !isClosed(changed) || !isClosed(s.Done()) || !isClosed(lock.Done()) ||
+		!isClosed(ctx.Done()) {
 		t.Error("a channel is open")
 	}
 	_, err := h.Put("k", nil, nil)
@@ -286,7 +290,8 @@ func TestG12_CloseDuringACommit(t *testing.T) {
 					t.Errorf("close: got %v, want %v", err, outcome)
 				}
 				err := line.calls[0].wait()
-				if outcome != nil && !errors.Is(err, lockd.ErrClosed) || outcome == nil && err != nil {
+				if outcome != nil && !errors.Is(err, lockd.ErrClosed) ||
+					outcome == nil && err != nil {
 					t.Errorf("waiter: got %v", err)
 				}
 				if !isClosed(s.Done()) || !isClosed(lock.Done()) {

@@ -369,6 +369,26 @@ func holding(e lockd.Entry) lockd.Sequencer {
 	return e.Sequencer()
 }
 
+// Ensure that a lock that is held is had by no other session, by any door, from its first grant on.
+func TestG1_NoDoorToAHeldLock(t *testing.T) {
+	each(t, func(h *harness) {
+		outside := h.session(nil)
+		lock := h.lock(h.session(nil), "k")
+		line := h.line("k", outside)
+		for name, door := range doors {
+			err := door(h, outside, "k")
+			refusal, refused := errors.AsType[*lockd.LockedError](err)
+			if !refused || refusal.Obstacle != lockd.ObstacleHolder {
+				t.Fatalf("%s: got %v, want a lock that is held", name, err)
+			}
+			h.must(h.CheckSequencer(lock.Sequencer()))
+		}
+		line.mustWait(0)
+		h.must(lock.Unlock())
+		line.serve(0)
+	})
+}
+
 // takeAndLose takes a lock, or several, in one way and loses it in another.
 func (g *grants) takeAndLose(h *harness, random *rand.Rand) error {
 	s, err := h.NewSession(&lockd.SessionOptions{

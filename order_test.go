@@ -1,0 +1,274 @@
+package lockd_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"pgregory.net/rapid"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/store"
+)
+
+// Ensure that locks are granted in the order in which their waiters began to wait, whatever else
+// goes on: waiters give up, sessions end, locks are delayed, keys deleted, commits fail, and
+// others try to take the lock by other doors; and that nobody who stays waits for ever.
+func TestG9_OrderUnderEverything(t *testing.T) {
+	setFlag(t, "rapid.checks", "40")
+	setFlag(t, "rapid.steps", "60")
+	for name, dir := range map[string]string{"Memory": "", "File": t.TempDir()} {
+		t.Run(name, rapid.MakeCheck(func(t *rapid.T) {
+			rapid.SyncTest(t, func(t *rapid.T) { newRivals(t, dir).run() })
+		}))
+	}
+}
+
+// rivals are those who wait for two locks, in the order in which they began to.
+type rivals struct {
+	t        *rapid.T
+	db       *lockd.DB
+	clock    *clock.Mock
+	failures atomic.Int64 // how many of the next commits fail
+	sessions []*lockd.Session
+	places   []*place
+}
+
+// place is one call of Lock or LockAll.
+type place struct {
+	keys   []string
+	cancel context.CancelFunc
+	done   chan struct{}
+	locks  []*lockd.Lock // valid once done is closed, as err
+	err    error
+}
+
+func (p *place) returned() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// holds reports whether it got its locks, and still has one.
+func (p *place) holds() bool {
+	return p.returned() && slices.ContainsFunc(p.locks, func(l *lockd.Lock) bool {
+		return l.Err() == nil
+	})
+}
+
+func newRivals(t *rapid.T, dir string) *rivals {
+	w := &rivals{t: t, clock: clock.NewMock()}
+	opts := (lockd.Options{Clock: w.clock}).WithHooks(store.Hooks{BeforeCommit: func() error {
+		if w.failures.Load() == 0 {
+			return nil
+		}
+		w.failures.Add(-1)
+		return errors.New("disk is full")
+	}})
+	var err error
+	if dir == "" {
+		w.db, err = lockd.New(opts)
+	} else {
+		sub, failed := os.MkdirTemp(dir, "")
+		if failed != nil {
+			t.Fatal(failed)
+		}
+		t.Cleanup(func() { os.RemoveAll(sub) })
+		w.db, err = lockd.Open(filepath.Join(sub, "lockd.db"), opts)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		w.failures.Store(0)
+		if err := w.db.Close(); err != nil {
+			t.Error(err)
+		}
+		for _, p := range w.places {
+			p.cancel()
+			<-p.done
+		}
+	})
+	return w
+}
+
+// lineKeys are the locks; some wait for both.
+var lineKeys = [][]string{{"k"}, {"k"}, {"l"}, {"k", "l"}, {"l", "k"}}
+
+// run makes a random schedule, and then lets everybody have a turn.
+func (w *rivals) run() {
+	w.t.Repeat(map[string]func(*rapid.T){
+		"":        func(t *rapid.T) { w.check(t) },
+		"Begin":   func(t *rapid.T) { w.begin(w.session(t), pick(t, lineKeys)) },
+		"Begin2":  func(t *rapid.T) { w.begin(w.session(t), pick(t, lineKeys)) },
+		"GiveUp":  w.giveUp,
+		"Unlock":  w.unlock,
+		"End":     w.end,
+		"Outside": w.outside,
+		"Clock": func(t *rapid.T) {
+			w.clock.Add(time.Duration(rapid.IntRange(0, 12).Draw(t, "seconds")) * time.Second)
+		},
+		"Delete": func(t *rapid.T) { _, _ = w.db.Delete(pick(t, lineKeys)[0]) },
+		"Fail": func(t *rapid.T) {
+			w.failures.Store(int64(rapid.IntRange(1, 3).Draw(t, "commits")))
+		},
+	})
+	w.drain()
+}
+
+func pick[T any](t *rapid.T, from []T) T {
+	return from[rapid.IntRange(0, len(from)-1).Draw(t, "which")]
+}
+
+// session picks one, or makes one more.
+func (w *rivals) session(t *rapid.T) *lockd.Session {
+	live := slices.DeleteFunc(slices.Clone(w.sessions), func(s *lockd.Session) bool {
+		return s.Err() != nil
+	})
+	n := rapid.IntRange(0, 3).Draw(t, "session")
+	if n < len(live) {
+		return live[n]
+	}
+	s, err := w.db.NewSession(&lockd.SessionOptions{
+		TTL: []time.Duration{0, 20 * time.Second}[n%2], LockDelay: 5 * time.Second,
+		Behavior: lockd.Behavior(n / 2),
+	})
+	if err != nil {
+		t.Skip("its commit failed")
+	}
+	w.sessions = append(w.sessions, s)
+	return s
+}
+
+func (w *rivals) begin(s *lockd.Session, keys []string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &place{keys: keys, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		p.locks, p.err = s.LockAll(ctx, keys, nil)
+	}()
+	synctest.Wait()
+	w.places = append(w.places, p)
+}
+
+// choose picks one of those for whom it is true, and ends the action if there is none.
+func (w *rivals) choose(t *rapid.T, from func(p *place) bool) *place {
+	var all []*place
+	for _, p := range w.places {
+		if from(p) {
+			all = append(all, p)
+		}
+	}
+	if len(all) == 0 {
+		t.Skip("there is none")
+	}
+	return pick(t, all)
+}
+
+func (w *rivals) giveUp(t *rapid.T) {
+	w.choose(t, func(p *place) bool { return !p.returned() }).cancel()
+}
+
+func (w *rivals) unlock(t *rapid.T) {
+	for _, l := range w.choose(t, (*place).holds).locks {
+		_ = l.Unlock() // it may have been lost, or fail
+	}
+}
+
+func (w *rivals) end(t *rapid.T) {
+	s := w.session(t)
+	if rapid.Bool().Draw(t, "by its owner") {
+		_ = s.Close()
+		return
+	}
+	_ = w.db.EndSession(s.ID())
+}
+
+// outside tries to take a lock at once. That may succeed only if nobody waits for it.
+func (w *rivals) outside(t *rapid.T) {
+	s, key := w.session(t), pick(t, lineKeys)[0]
+	synctest.Wait()
+	before := w.entry(key)
+	var err error
+	if rapid.Bool().Draw(t, "in a transaction") {
+		err = w.db.Update(func(tx *lockd.Txn) error {
+			_, err := tx.Lock(key, s.ID(), nil)
+			return err
+		})
+	} else {
+		_, err = s.TryLock(key, nil)
+	}
+	if waiting := w.db.Waiters(key); err == nil && waiting > 0 && before.Session != s.ID() {
+		w.t.Fatalf("%q was taken, but %d are waiting for it", key, waiting)
+	}
+	if e := w.entry(key); err == nil && e.Session == s.ID() {
+		_ = w.db.Update(func(tx *lockd.Txn) error { // nobody has a handle on it
+			_, err := tx.Unlock(key, s.ID())
+			return err
+		})
+	}
+}
+
+func (w *rivals) entry(key string) lockd.Entry {
+	e, _ := w.db.Get(key)
+	return e
+}
+
+// check compares every two who wanted the same lock.
+func (w *rivals) check(t *rapid.T) {
+	synctest.Wait()
+	for i, first := range w.places {
+		for _, second := range w.places[i+1:] {
+			if !second.returned() || second.err != nil || !share(first.keys, second.keys) {
+				continue
+			}
+			if !first.returned() {
+				t.Fatalf("%q was granted to one, and another has waited longer for %q",
+					second.keys, first.keys)
+			}
+			if first.err == nil && first.fence() >= second.fence() {
+				t.Fatalf("%q was granted with fence %d, and %q before it with fence %d",
+					first.keys, first.fence(), second.keys, second.fence())
+			}
+		}
+	}
+}
+
+func (p *place) fence() uint64 { return p.locks[0].Sequencer().Fence }
+
+func share(a, b []string) bool {
+	return slices.ContainsFunc(a, func(key string) bool { return slices.Contains(b, key) })
+}
+
+// drain releases what is held until nobody waits.
+func (w *rivals) drain() {
+	w.failures.Store(0)
+	for range 2*len(w.places) + 2 {
+		for _, p := range w.places {
+			if p.holds() {
+				for _, l := range p.locks {
+					if err := l.Unlock(); err != nil && !errors.Is(err, lockd.ErrNotHeld) {
+						w.t.Fatalf("unlock: %v", err)
+					}
+				}
+			}
+		}
+		w.clock.Add(2 * time.Minute) // longer than any delay, and any backoff
+		w.check(w.t)
+	}
+	for _, p := range w.places {
+		if !p.returned() {
+			w.t.Fatalf("one still waits for %q, which nobody holds", p.keys)
+		}
+	}
+}
