@@ -54,6 +54,9 @@ type RestoreOptions struct {
 
 	// FileMode is the mode of the new file, before the umask. The default is 0o600.
 	FileMode fs.FileMode
+
+	// AllowNetworkFS is as in Options.
+	AllowNetworkFS bool
 }
 
 // Restore makes a new file at the path of a backup. Its indexes start above that of the backup,
@@ -79,7 +82,9 @@ func restore(path string, r io.Reader, opts *RestoreOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	options := &Options{Clock: opts.Clock, FileMode: opts.FileMode}
+	options := &Options{
+		Clock: opts.Clock, FileMode: opts.FileMode, AllowNetworkFS: opts.AllowNetworkFS,
+	}
 	if err := options.validate(); err != nil {
 		return err
 	}
@@ -224,8 +229,8 @@ func readBackup(r io.Reader) (*store.Backup, error) {
 // Compact rewrites the file of a closed database without the free pages in it. The file is there,
 // whole, at every moment. It returns ErrInUse, ErrCorrupt and ErrFormat as Open does, and an error
 // that is fs.ErrNotExist if there is no file; then the file is as it was. A nil opts means the
-// defaults; only OpenTimeout and Sync count. On Windows, where an open file cannot be replaced, it
-// returns the error of the system.
+// defaults; only OpenTimeout, Sync and AllowNetworkFS count. On Windows, where an open file cannot
+// be replaced, it returns the error of the system.
 func Compact(path string, opts *Options) error {
 	err := opts.validate()
 	if err == nil {
@@ -237,7 +242,7 @@ func Compact(path string, opts *Options) error {
 // Verify reads the whole file of a closed database, and returns nil if Open would take it. It
 // changes nothing, and makes no file if there is none. It returns ErrCorrupt, ErrFormat and
 // ErrInUse as Open does, and an error that is fs.ErrNotExist if there is no file. A nil opts means
-// the defaults; only OpenTimeout counts.
+// the defaults; only OpenTimeout and AllowNetworkFS count.
 func Verify(path string, opts *Options) error {
 	return wrap("verify", "", verify(path, opts))
 }
@@ -253,5 +258,9 @@ func verify(path string, opts *Options) error {
 	if err := db.store.Open(path, opts.file()); err != nil {
 		return err
 	}
-	return errors.Join(db.checkReferences(), db.store.Close())
+	err := db.checkReferences()
+	if err != nil {
+		err = fmt.Errorf("read %s: %w", path, err)
+	}
+	return errors.Join(err, db.store.Close())
 }

@@ -38,8 +38,9 @@ var (
 
 // Errors of a call that a rule refused. It has changed nothing.
 var (
-	// ErrInvalid is returned when an argument is out of its bounds. The text names it.
-	ErrInvalid = errors.New("invalid argument")
+	// ErrInvalid is returned when an argument is out of its bounds. The text names it. So is a path
+	// on a file system that Open refuses: see Options.AllowNetworkFS.
+	ErrInvalid = store.ErrInvalid
 
 	// ErrConflict is returned when the state is not the one that the call was made for: by
 	// CompareAndSwap, CompareAndDelete and the checks of a transaction.

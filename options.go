@@ -29,6 +29,12 @@ type Options struct {
 	// FileMode is the mode of a file that Open creates, before the umask. The default is 0o600.
 	FileMode fs.FileMode
 
+	// AllowNetworkFS lets Open take a file on a network file system, or the like: NFS, SMB, 9p,
+	// FUSE, the folders of a virtual machine's host. It is refused otherwise, where it can be
+	// recognised (on Linux, macOS and Windows), since the lock on the file may not keep others out
+	// there, and two databases on one file destroy it. Who sets it sees to that by other means.
+	AllowNetworkFS bool
+
 	// History is how many events are kept for Watch. The default is 10,000.
 	History int
 
@@ -112,6 +118,7 @@ func (o *Options) file() store.Options {
 	if o.Sync == SyncNever {
 		opts.Sync = store.SyncNever
 	}
+	opts.AllowNetworkFS = o.AllowNetworkFS
 	opts.Hooks = o.hooks
 	return opts
 }

@@ -117,8 +117,22 @@ func (b *backupReader) ReadByte() (byte, error) {
 	return c, err
 }
 
-func (b *backupReader) bytes(limit uint64) ([]byte, error) {
+// number reads a varint, which has one form.
+func (b *backupReader) number() (uint64, error) {
+	start := b.offset
 	n, err := binary.ReadUvarint(b)
+	switch used := int(b.offset - start); {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return 0, err
+	case err != nil && used == binary.MaxVarintLen64,
+		err == nil && used != len(binary.AppendUvarint(nil, n)):
+		return 0, b.corrupt("%w", errNumber)
+	}
+	return n, err
+}
+
+func (b *backupReader) bytes(limit uint64) ([]byte, error) {
+	n, err := b.number()
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +166,7 @@ func (b *backupReader) read() (*Backup, error) {
 			version, backupVersion)
 	}
 	backup := &Backup{}
-	if backup.Index, err = binary.ReadUvarint(b); err != nil {
+	if backup.Index, err = b.number(); err != nil {
 		return nil, err
 	}
 	return backup, b.rows(backup)
@@ -190,7 +204,7 @@ func (b *backupReader) rows(backup *Backup) error {
 
 // seal checks the end of the stream.
 func (b *backupReader) seal(rows uint64) error {
-	claimed, err := binary.ReadUvarint(b)
+	claimed, err := b.number()
 	if err != nil {
 		return err
 	}

@@ -24,12 +24,23 @@ func Compact(path string, opts Options) (err error) {
 	if err != nil {
 		return err
 	}
-	o := fileOptions{timeout: opts.Timeout, mode: info.Mode().Perm(), sync: opts.Sync}
+	o := fileOptions{
+		timeout: opts.Timeout, mode: info.Mode().Perm(), sync: opts.Sync, hooks: opts.Hooks,
+		allowNetworkFS: opts.AllowNetworkFS,
+	}
 	f, err := openFile(path, o)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.close()) }()
+	// A damaged row is found before a copy takes the place of what might yet be saved.
+	rows := New()
+	_, err = f.load(func(table byte, key string, value []byte) error {
+		return rows.table(int(table)).load(key, value, FirstIndex)
+	})
+	if err != nil {
+		return fmt.Errorf("compact %s: %w", path, err)
+	}
 	other := filepath.Join(filepath.Dir(path), ".lockd-"+rand.Text()+".new")
 	defer func() {
 		if removeErr := os.Remove(other); !errors.Is(removeErr, fs.ErrNotExist) {

@@ -16,4 +16,8 @@ var (
 	// ErrFormat is returned when the file is sound as far as one can tell, but was not written by
 	// this package, or by a newer version of it.
 	ErrFormat = errors.New("file has an unknown format")
+
+	// ErrInvalid is returned when the path is on a file system on which the file's lock cannot be
+	// trusted, and Options.AllowNetworkFS does not let it through.
+	ErrInvalid = errors.New("invalid argument")
 )

@@ -65,10 +65,15 @@ type FileOptions struct {
 	Mode    fs.FileMode
 	Sync    SyncPolicy
 	Hooks   Hooks
+
+	AllowNetworkFS bool
 }
 
 func (o FileOptions) options() fileOptions {
-	return fileOptions{timeout: o.Timeout, mode: o.Mode, sync: o.Sync, hooks: o.Hooks}
+	return fileOptions{
+		timeout: o.Timeout, mode: o.Mode, sync: o.Sync, hooks: o.Hooks,
+		allowNetworkFS: o.AllowNetworkFS,
+	}
 }
 
 func OpenFile(path string, o FileOptions) (*File, error) { return openFile(path, o.options()) }

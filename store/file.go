@@ -63,8 +63,8 @@ const (
 	SyncNever
 )
 
-// Hooks are for tests that hold or break a commit. A nil function does nothing, and so does the
-// zero value. They are called on the goroutine that commits.
+// Hooks are for tests that hold or break a commit, or feign a file system. A nil function does
+// nothing, and so does the zero value. Those of a commit are called on the goroutine that commits.
 type Hooks struct {
 	// BeforeCommit is called before anything is written. Its error fails the commit.
 	BeforeCommit func() error
@@ -72,6 +72,10 @@ type Hooks struct {
 	// AfterCommit is called when the commit is in the file. Its error makes it fail nevertheless,
 	// as when a disk reports a write as failed that it has done.
 	AfterCommit func() error
+
+	// NetworkFS is asked in place of the system for the name of the network file system, or the
+	// like, that the path is on; an empty string means none.
+	NetworkFS func(path string) string
 }
 
 // file is rows in a bbolt file, which it has open and locked. One goroutine at a time may use it.

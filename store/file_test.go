@@ -215,18 +215,23 @@ func testFailedCommit(t *testing.T, f *store.File, want error, wantIndex uint64)
 	}
 }
 
-// Ensure that one damaged meta page is no damage: a crash in the middle of a commit leaves that.
-func TestFile_NeedsOneMetaPage(t *testing.T) {
+// Ensure that a meta page that a crash left half written is no damage, and that one that was
+// overwritten is: the last commit may have been in it.
+func TestFile_NeedsBothMetaPages(t *testing.T) {
 	page := os.Getpagesize()
 	for _, offset := range []int{0, page} {
 		path := newPath(t)
 		sound(t, path)
-		overwrite(t, path, int64(offset), strings.Repeat("x", page))
+		overwrite(t, path, int64(offset+headSize+32), "new page")
 		f := openFile(t, path, quick)
 		if _, index := contents(t, f); index != 11 && index != 10 {
 			t.Errorf("the file has index %d, want the last or the one before", index)
 		}
 		closeFile(t, f)
+		overwrite(t, path, int64(offset), strings.Repeat("x", page))
+		if _, err := store.OpenFile(path, quick); !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("overwritten: got %v, want ErrCorrupt", err)
+		}
 	}
 }
 

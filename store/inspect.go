@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -14,14 +15,18 @@ import (
 // panic while it opens the file would leave the file locked. inspect reads them first.
 //
 // A commit of bbolt's writes one of the two meta pages, in turn, and only when all that it speaks
-// of is in the file. So at any time, after any crash, one of them is whole and true.
+// of is in the file. So at any time, after any crash, one of them is whole and true, and the other
+// is of the commit before it, or half of the commit after it. If the other is anything else, it may
+// have been the newer one, of a commit that is durable: then the file is refused.
 
 // What the format of bbolt's says, which its version 2 fixes.
 const (
 	boltMagic    = 0xED0CDAED
 	boltVersion  = 2
 	headSize     = 16         // bytes at the start of every page, before its content
-	metaSize     = 64         // bytes of a meta page's content; the last 8 are the checksum
+	metaSize     = 64         // bytes of a meta page's content
+	metaSumAt    = 56         // where in it the checksum of what is before is
+	metaCommitAt = 48         // where in it the number of the commit is
 	numberSize   = 8          // bytes of a page's number in the list
 	noFreelist   = ^uint64(0) // in place of the list's page: the list is not in the file
 	freelistFlag = 0x10       // the kind of the list's page
@@ -41,12 +46,14 @@ type metaPage struct {
 	highWater uint64 // pages in use are below it
 	commit    uint64 // counts bbolt's transactions
 	whole     bool   // the checksum fits, and all else that bbolt looks at
+	number    uint64 // which of the two it is
+	raw       [metaSize]byte
 }
 
 // inspect returns [ErrCorrupt] or [ErrFormat] if bbolt must not be given the file. Without the
 // file's lock such an error may be due to a commit that is going on.
 func inspect(f *os.File) error {
-	meta, err := newestMeta(f)
+	meta, other, err := newestMeta(f)
 	if err != nil {
 		return err
 	}
@@ -67,12 +74,54 @@ func inspect(f *os.File) error {
 		return fmt.Errorf("%w: its meta page names pages %d and %d of %d",
 			ErrCorrupt, meta.root, meta.freelist, meta.highWater)
 	}
-	return inspectFreelist(f, meta)
+	if err := inspectPair(meta, other); err != nil {
+		return err
+	}
+	w := &pageWalk{file: f, meta: meta, used: make([]bool, meta.highWater)}
+	if err := w.claimFreelist(); err != nil {
+		return err
+	}
+	return w.walk(meta.root, bounds{}, 0)
 }
 
-// inspectFreelist refuses a list that bbolt did not write. bbolt has no checksum of it, and would
-// write over pages that are in use.
-func inspectFreelist(f *os.File, meta metaPage) error {
+// inspectPair returns [ErrCorrupt] if the newest commit may be in the other meta page.
+func inspectPair(meta, other metaPage) error {
+	beside := other.commit+1 == meta.commit || meta.commit+1 == other.commit
+	switch {
+	case meta.commit%2 != meta.number || !beside:
+	case other.whole && other.pageSize == meta.pageSize:
+		return nil
+	case !bytes.Equal(other.raw[:16], meta.raw[:16]): // what no commit changes
+	case !bytes.Equal(other.raw[24:32], meta.raw[24:32]):
+	case !flipped(other, meta.commit+1):
+		return nil // a crash while it was written leaves that
+	}
+	return fmt.Errorf("%w: meta page %d is not what a commit leaves; the last commit may be lost",
+		ErrCorrupt, other.number)
+}
+
+// flipped reports whether the page was the whole one of that commit before one of its bits changed.
+func flipped(meta metaPage, commit uint64) bool {
+	for bit := range 8 * metaSize {
+		raw := meta.raw
+		raw[bit/8] ^= 1 << (bit % 8)
+		if metaSum(raw) == binary.NativeEndian.Uint64(raw[metaSumAt:]) {
+			return binary.NativeEndian.Uint64(raw[metaCommitAt:]) == commit
+		}
+	}
+	return false
+}
+
+func metaSum(raw [metaSize]byte) uint64 {
+	sum := fnv.New64a()
+	sum.Write(raw[:metaSumAt])
+	return sum.Sum64()
+}
+
+// claimFreelist refuses a list that bbolt did not write, and claims its pages and those in it.
+// bbolt has no checksum of it, and would write over pages that are in use.
+func (w *pageWalk) claimFreelist() error {
+	f, meta := w.file, w.meta
 	damaged := fmt.Errorf("%w: its list of free pages is not one", ErrCorrupt)
 	offset := int64(meta.freelist) * int64(meta.pageSize)
 	room := (meta.highWater - meta.freelist) * uint64(meta.pageSize)
@@ -91,6 +140,9 @@ func inspectFreelist(f *os.File, meta metaPage) error {
 		length > room/numberSize {
 		return damaged
 	}
+	if err := w.claim(meta.freelist, 1+uint64(order.Uint32(head[12:]))); err != nil {
+		return damaged
+	}
 	list := make([]byte, length*numberSize)
 	if _, err := f.ReadAt(list, offset); err != nil {
 		return cause(err)
@@ -98,7 +150,7 @@ func inspectFreelist(f *os.File, meta metaPage) error {
 	least := uint64(firstPage)
 	for ; len(list) > 0; list = list[numberSize:] {
 		free := order.Uint64(list)
-		if free < least || free >= meta.highWater || free == meta.root || free == meta.freelist {
+		if free < least || w.claim(free, 1) != nil {
 			return damaged
 		}
 		least = free + 1
@@ -106,20 +158,34 @@ func inspectFreelist(f *os.File, meta metaPage) error {
 	return nil
 }
 
-// newestMeta returns the meta page that bbolt will use.
-func newestMeta(f *os.File) (metaPage, error) {
-	first, err := readMeta(f, 0)
+// newestMeta returns the meta page that bbolt will use, and the other one.
+func newestMeta(f *os.File) (newest, other metaPage, err error) {
+	first, err := readMeta(f, 0, 0)
 	if err != nil {
-		return metaPage{}, err
+		return metaPage{}, metaPage{}, err
 	}
 	// The second page is where the first one says, or must be looked for.
-	least, greatest := uint32(leastPage), uint32(greatestPage)
-	if first.whole {
-		least, greatest = first.pageSize, first.pageSize
-	}
 	var second metaPage
-	for size := least; size <= greatest && !second.whole; size *= 2 {
-		found, err := readMeta(f, int64(size))
+	if first.whole {
+		if second, err = readMeta(f, 1, int64(first.pageSize)); err != nil {
+			return metaPage{}, metaPage{}, err
+		}
+	} else if second, err = findSecond(f); err != nil {
+		return metaPage{}, metaPage{}, err
+	}
+	switch {
+	case second.whole && (!first.whole || second.commit > first.commit):
+		return second, first, nil
+	case first.whole:
+		return first, second, nil
+	}
+	return metaPage{}, metaPage{}, explain(f, first, second)
+}
+
+// findSecond looks for the second meta page wherever it may be.
+func findSecond(f *os.File) (second metaPage, err error) {
+	for size := uint32(leastPage); size <= greatestPage && !second.whole; size *= 2 {
+		found, err := readMeta(f, 1, int64(size))
 		if err != nil {
 			return metaPage{}, err
 		}
@@ -127,13 +193,7 @@ func newestMeta(f *os.File) (metaPage, error) {
 			second = found
 		}
 	}
-	switch {
-	case second.whole && (!first.whole || second.commit > first.commit):
-		return second, nil
-	case first.whole:
-		return first, nil
-	}
-	return metaPage{}, explain(f, first, second)
+	return second, nil
 }
 
 // explain says why there is no whole meta page.
@@ -152,13 +212,13 @@ func explain(f *os.File, first, second metaPage) error {
 	return fmt.Errorf("%w: neither of its two meta pages is whole", ErrCorrupt)
 }
 
-// readMeta reads the meta page at the offset. One that is beyond the end is the zero value.
-func readMeta(f *os.File, offset int64) (metaPage, error) {
+// readMeta reads a meta page, which is at the offset. One that is beyond the end is all zeros.
+func readMeta(f *os.File, number uint64, offset int64) (metaPage, error) {
 	var buf [metaSize]byte
 	n, err := f.ReadAt(buf[:], offset+headSize)
 	if n < len(buf) {
 		if errors.Is(err, io.EOF) {
-			return metaPage{}, nil
+			return metaPage{number: number}, nil
 		}
 		return metaPage{}, cause(err)
 	}
@@ -170,13 +230,13 @@ func readMeta(f *os.File, offset int64) (metaPage, error) {
 		root:      order.Uint64(buf[16:]),
 		freelist:  order.Uint64(buf[32:]),
 		highWater: order.Uint64(buf[40:]),
-		commit:    order.Uint64(buf[48:]),
+		commit:    order.Uint64(buf[metaCommitAt:]),
+		number:    number,
+		raw:       buf,
 	}
-	sum := fnv.New64a()
-	sum.Write(buf[:metaSize-8])
 	meta.whole = meta.magic == boltMagic && meta.version == boltVersion &&
 		meta.pageSize >= leastPage && meta.pageSize <= greatestPage &&
 		meta.pageSize&(meta.pageSize-1) == 0 &&
-		order.Uint64(buf[metaSize-8:]) == sum.Sum64()
+		order.Uint64(buf[metaSumAt:]) == metaSum(buf)
 	return meta, nil
 }

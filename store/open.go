@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -17,6 +18,8 @@ type fileOptions struct {
 	mode    fs.FileMode   // of a file that is created, before the umask; zero: 0600
 	sync    SyncPolicy
 	hooks   Hooks
+
+	allowNetworkFS bool
 }
 
 // bolt returns bbolt's options, for a wait of at most the given time.
@@ -45,7 +48,8 @@ func (o *fileOptions) permissions() fs.FileMode {
 // the path never has half a file, and of several who create it at once one does.
 //
 // It waits for the lock up to the timeout; then it returns [ErrInUse]. It returns [ErrCorrupt]
-// or [ErrFormat] for something that it cannot use. It does not write to a file that exists.
+// or [ErrFormat] for something that it cannot use, and [ErrInvalid] for a place where the lock is
+// worth nothing. It does not write to a file that exists.
 func openFile(path string, o fileOptions) (*file, error) {
 	f, err := openOrCreate(path, o)
 	if err != nil {
@@ -62,12 +66,39 @@ func openOrCreate(path string, o fileOptions) (*file, error) {
 		case err == nil:
 			return f, nil
 		case errors.Is(err, berrors.ErrTimeout):
-			return nil, fmt.Errorf("%w: it was not closed within %v; close it where it is open, "+
-				"in this process or another, or allow more time", ErrInUse, max(o.timeout, 0))
+			return nil, fmt.Errorf("%w%s: it was not closed within %v; close it where it is open, "+
+				"in this process or another, or allow more time", ErrInUse, by(path),
+				max(o.timeout, 0))
 		case !errors.Is(err, errChanging) || time.Since(start) >= o.timeout:
 			return nil, err
 		}
 	}
+}
+
+// by says who has the file open, as far as the system tells.
+func by(path string) string {
+	h, ok := findHolder(path)
+	switch {
+	case !ok:
+		return ""
+	case h.pid == os.Getpid():
+		return fmt.Sprintf(" by this process, %d", h.pid)
+	}
+	text := fmt.Sprintf(" by process %d", h.pid)
+	if h.name != "" {
+		text += fmt.Sprintf(" (%s)", h.name)
+	}
+	if !h.since.IsZero() {
+		text += ", running since " + h.since.UTC().Format(time.RFC3339)
+	}
+	return text
+}
+
+// holder is the process that has a file's lock.
+type holder struct {
+	pid   int
+	name  string    // empty: unknown
+	since time.Time // when the process began; zero: unknown
 }
 
 // tryOpen returns bbolt's ErrTimeout if it does not get the lock in time.
@@ -87,7 +118,7 @@ func prepare(path string, o fileOptions) error {
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.Mode().IsRegular():
-		return nil
+		return checkPlace(path, o)
 	case err == nil: // to open a pipe would wait for its other end
 		return fmt.Errorf("%w: it is not a regular file, its mode is %v", ErrFormat, info.Mode())
 	case !errors.Is(err, fs.ErrNotExist):
@@ -95,6 +126,9 @@ func prepare(path string, o fileOptions) error {
 	}
 	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
 		return fmt.Errorf("follow the symbolic link: %w", fs.ErrNotExist)
+	}
+	if err := checkPlace(filepath.Dir(path), o); err != nil {
+		return err
 	}
 	return create(path, o)
 }

@@ -18,6 +18,8 @@ type Options struct {
 	Mode    fs.FileMode   // of a file that is created
 	Sync    SyncPolicy
 	Hooks   Hooks
+
+	AllowNetworkFS bool // also where the file's lock cannot be trusted
 }
 
 // Store is the tables and, unless it is in memory only, their file.
@@ -104,6 +106,7 @@ func (s *Store) table(number int) table {
 func (s *Store) Open(path string, opts Options) error {
 	f, err := openFile(path, fileOptions{
 		timeout: opts.Timeout, mode: opts.Mode, sync: opts.Sync, hooks: opts.Hooks,
+		allowNetworkFS: opts.AllowNetworkFS,
 	})
 	if err != nil {
 		return err

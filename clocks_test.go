@@ -1,0 +1,380 @@
+package lockd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/lockd/lockd"
+)
+
+// reading is a time with a monotonic reading, which times inside a bubble do not have.
+var reading = time.Now()
+
+// wallClock is a clock as the system's: its times have a monotonic reading, which runs with the
+// mock, and a wall time that can be set at will.
+type wallClock struct {
+	*clock.Mock
+	began time.Time    // when the mock is at Unix 0; with a monotonic reading
+	set   atomic.Int64 // seconds by which the wall was set
+}
+
+func (m *wallClock) Now() time.Time {
+	now := m.began.Add(m.Mock.Now().Sub(time.Unix(0, 0)))
+	// No call of package time sets the wall of a time and leaves its monotonic reading alone. The
+	// seconds of the wall are above the 30 bits of the nanoseconds in a Time's first word.
+	wall := (*uint64)(unsafe.Pointer(&now))
+	*wall += uint64(m.set.Load()) << 30
+	return now
+}
+
+// step sets the wall of the clock, on or back, and fails unless only the wall has moved.
+func (m *wallClock) step(h *harness, by time.Duration) {
+	h.t.Helper()
+	before := m.Now()
+	m.set.Add(int64(by / time.Second))
+	after := m.Now()
+	if after.Sub(before) != 0 || after.Round(0).Sub(before.Round(0)) != by {
+		h.t.Fatalf("the wall was to move by %v: %v, then %v", by, before, after)
+	}
+}
+
+// onWall opens the database anew on such a clock.
+func (h *harness) onWall() *wallClock {
+	h.t.Helper()
+	m := &wallClock{Mock: h.clock, began: reading}
+	h.opts.Clock = m
+	h.reopen()
+	return m
+}
+
+// steps are by how much the wall clock moves while the monotonic one stands still: somebody set
+// it, or the machine was suspended and only the wall clock ran on.
+var steps = map[string]time.Duration{
+	"back an hour": -time.Hour, "on an hour, or suspended": time.Hour,
+	"back a year": -365 * 24 * time.Hour, "on a year": 365 * 24 * time.Hour,
+}
+
+// Ensure that a step of the wall clock while the database is open moves no deadline: a session
+// lives for exactly its TTL since its last renewal, a lock-delay lasts exactly its length, and who
+// waits has the lock at its end.
+func TestClock_G6G7_WallSteps(t *testing.T) {
+	for name, by := range steps {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(h *harness) {
+				m := h.onWall()
+				s := h.session(&lockd.SessionOptions{TTL: time.Minute, LockDelay: 10 * time.Second})
+				lock, next := h.lock(s, "k"), h.session(nil)
+				waiting := start(func() error { return second(next.Lock(h.t.Context(), "k", nil)) })
+				h.settle()
+				h.advance(30 * time.Second)
+				m.step(h, by)
+				h.must(s.Renew())
+				h.advance(30 * time.Second)
+				m.step(h, by)
+				h.advance(30*time.Second - 1)
+				if s.Err() != nil || lock.Err() != nil {
+					h.t.Fatalf("1 ns before its TTL has passed: %v, %v", s.Err(), lock.Err())
+				}
+				h.advance(1)
+				if !errors.Is(s.Err(), lockd.ErrExpired) ||
+					!errors.Is(lock.Err(), lockd.ErrExpired) {
+					h.t.Fatalf("at its end: %v, %v", s.Err(), lock.Err())
+				}
+				m.step(h, by)
+				h.advance(10*time.Second - 1)
+				var locked *lockd.LockedError
+				if err := second(next.TryLock("k", nil)); !errors.As(err, &locked) ||
+					locked.Obstacle != lockd.ObstacleDelay || locked.Remaining != 1 {
+					h.t.Errorf("1 ns before the end of the delay: got %v", err)
+				}
+				h.advance(1)
+				h.must(waiting.wait())
+			})
+		})
+	}
+}
+
+// Ensure that after a step of the wall clock while the file was open, and a restart, a delay goes
+// on for what is left of it by the wall clock, and never for longer than its length; and that it
+// ends by the monotonic clock again, whatever the wall does then.
+func TestClock_G7_WallStepsThenRestart(t *testing.T) {
+	for name, test := range map[string]struct{ by, left time.Duration }{
+		"not at all": {0, 7 * time.Second},
+		"on a bit":   {2 * time.Second, 5 * time.Second},
+		"on an hour": {time.Hour, 0},
+		"back a bit": {-2 * time.Second, 9 * time.Second},
+		"back more":  {-time.Hour, 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onFile(t, func(h *harness) {
+				m := h.onWall()
+				h.lose(10*time.Second, "k")
+				h.advance(3 * time.Second)
+				m.step(h, test.by)
+				h.reopen()
+				s := h.session(nil)
+				waiting := start(func() error { return second(s.Lock(h.t.Context(), "k", nil)) })
+				h.settle()
+				m.step(h, time.Hour)
+				if test.left > 0 {
+					h.advance(test.left - 1)
+					if waiting.returned() {
+						h.t.Fatalf("granted during the delay: %v", waiting.err)
+					}
+					h.advance(1)
+				}
+				h.must(waiting.wait())
+			})
+		})
+	}
+}
+
+// Ensure that a session that outlives its process has exactly one TTL from the Open on, wherever
+// the wall clock was set while the file was closed.
+func TestClock_G6_SetWhileClosed(t *testing.T) {
+	for name, by := range steps {
+		t.Run(name, func(t *testing.T) {
+			onFile(t, func(h *harness) {
+				m := h.onWall()
+				id := h.session(&lockd.SessionOptions{
+					TTL: time.Minute, Lifetime: lockd.Independent,
+				}).ID()
+				h.advance(59 * time.Second)
+				h.must(h.Close())
+				m.step(h, by)
+				h.open()
+				s, err := h.DB.Session(id)
+				h.must(err)
+				h.advance(time.Minute - 1)
+				if s.Err() != nil {
+					h.t.Fatalf("1 ns before its TTL has passed: %v", s.Err())
+				}
+				h.advance(1)
+				if !errors.Is(s.Err(), lockd.ErrExpired) {
+					h.t.Errorf("at its end: %v", s.Err())
+				}
+			})
+		})
+	}
+}
+
+// Ensure that a machine which is suspended for an hour, with a monotonic clock that stands still
+// meanwhile, costs nobody a lock: it can be renewed after, has one more TTL, and proves itself.
+func TestClock_G6_Suspended(t *testing.T) {
+	each(t, func(h *harness) {
+		m := h.onWall()
+		s := h.session(&lockd.SessionOptions{TTL: time.Minute})
+		lock := h.lock(s, "k")
+		ctx, cancel := context.WithCancel(h.t.Context())
+		keeping := start(func() error { return s.KeepAlive(ctx) })
+		h.settle()
+		h.advance(29 * time.Second)
+		m.step(h, time.Hour)
+		h.advance(10 * time.Minute)
+		cancel()
+		if err := keeping.wait(); !errors.Is(err, context.Canceled) {
+			h.t.Errorf("keep alive: got %v", err)
+		}
+		m.step(h, time.Hour)
+		h.must(s.Renew())
+		h.advance(time.Minute - 1)
+		h.must(h.CheckSequencer(lock.Sequencer()))
+		h.advance(1)
+		if !errors.Is(lock.Err(), lockd.ErrExpired) {
+			h.t.Errorf("lock: got %v", lock.Err())
+		}
+	})
+}
+
+// Ensure that when a clock jumps by an hour and no timer has rung yet, as after a suspension that
+// the clock counts, a session whose TTL has passed cannot be renewed or get anything, and nobody
+// gets its lock before its delay has passed, from the moment at which its end is noticed.
+func TestClock_G6G7_JumpBeforeAnyTimer(t *testing.T) {
+	for name, first := range map[string]func(s, next *lockd.Session) error{
+		"renew":      func(s, _ *lockd.Session) error { return s.Renew() },
+		"own lock":   func(s, _ *lockd.Session) error { return second(s.TryLock("other", nil)) },
+		"other lock": func(_, next *lockd.Session) error { return second(next.TryLock("k", nil)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(h *harness) {
+				h.slowly()
+				s := h.session(&lockd.SessionOptions{TTL: time.Minute, LockDelay: 10 * time.Second})
+				next := h.session(nil)
+				h.lock(s, "k")
+				h.advance(time.Hour)
+				if err := first(s, next); err == nil {
+					h.t.Error("the first call succeeded")
+				}
+				if !errors.Is(s.Err(), lockd.ErrExpired) {
+					h.t.Errorf("session: got %v", s.Err())
+				}
+				if got := h.remaining(next, "k"); got != 10*time.Second {
+					h.t.Errorf("delay: got %v", got)
+				}
+				h.advance(10*time.Second - 1)
+				if got := h.remaining(next, "k"); got != 1 {
+					h.t.Errorf("1 ns before its end: got %v", got)
+				}
+				h.advance(1)
+				h.lock(next, "k")
+			})
+		})
+	}
+}
+
+// Ensure that a clock without a monotonic reading that is set back ends nothing before its time by
+// that clock, and that what is begun after that ends in its own time, although what was begun
+// before ends much later.
+func TestClock_G6G7_SetBackWithoutMonotonic(t *testing.T) {
+	each(t, func(h *harness) {
+		h.advance(24 * time.Hour)
+		old := h.session(&lockd.SessionOptions{TTL: time.Minute})
+		h.lose(10*time.Second, "old")
+		h.advance(5 * time.Second)
+		h.clock.Set(h.clock.Now().Add(-time.Hour))
+		h.settle()
+
+		young := h.session(&lockd.SessionOptions{TTL: time.Minute})
+		h.lose(10*time.Second, "young")
+		next := h.session(nil)
+		waiting := start(func() error { return second(next.Lock(h.t.Context(), "young", nil)) })
+		h.settle()
+		h.advance(10*time.Second - 1)
+		if waiting.returned() {
+			h.t.Fatalf("granted during the delay: %v", waiting.err)
+		}
+		h.advance(1)
+		h.must(waiting.wait())
+		h.advance(50*time.Second - 1)
+		if young.Err() != nil {
+			h.t.Fatalf("1 ns before its TTL has passed: %v", young.Err())
+		}
+		h.advance(1)
+		if !errors.Is(young.Err(), lockd.ErrExpired) || old.Err() != nil {
+			h.t.Errorf("young %v, old %v", young.Err(), old.Err())
+		}
+		h.advance(59*time.Minute + 5*time.Second - 1) // the clock is back where it was
+		if got := h.remaining(next, "old"); got != 1 {
+			h.t.Errorf("old delay: got %v", got)
+		}
+		h.advance(50 * time.Second)
+		if old.Err() != nil {
+			h.t.Errorf("1 ns before its end: %v", old.Err())
+		}
+		h.advance(1)
+		if !errors.Is(old.Err(), lockd.ErrExpired) {
+			h.t.Errorf("at its end: %v", old.Err())
+		}
+	})
+}
+
+// hasty is a clock whose timers ring early, and ring again when they are set anew.
+type hasty struct{ *clock.Mock }
+
+func (c hasty) AfterFunc(d time.Duration, fn func()) *clock.Timer {
+	return c.Mock.AfterFunc(max(1, d/2), fn)
+}
+
+// Ensure that timers which ring too early end nothing too soon, and nothing too late.
+func TestClock_G6G7_EarlyTimer(t *testing.T) {
+	each(t, func(h *harness) {
+		h.opts.Clock = hasty{h.clock}
+		h.reopen()
+		s := h.session(&lockd.SessionOptions{TTL: time.Minute, LockDelay: 10 * time.Second})
+		next := h.session(nil)
+		lock := h.lock(s, "k")
+		waiting := start(func() error { return second(next.Lock(h.t.Context(), "k", nil)) })
+		h.settle()
+		h.creep(time.Minute)
+		if lock.Err() != nil {
+			h.t.Fatalf("1 ns before its TTL has passed: %v", lock.Err())
+		}
+		h.advance(1)
+		if !errors.Is(lock.Err(), lockd.ErrExpired) {
+			h.t.Fatalf("at its end: %v", lock.Err())
+		}
+		h.creep(10 * time.Second)
+		if waiting.returned() {
+			h.t.Fatalf("1 ns before the end of the delay: %v", waiting.err)
+		}
+		h.advance(1)
+		h.must(waiting.wait())
+	})
+}
+
+// creep moves the clock on, by half of what is left at a time, to 1 ns before so long.
+func (h *harness) creep(d time.Duration) {
+	for left := d - 1; left > 0; {
+		by := (left + 1) / 2
+		h.advance(by)
+		left -= by
+	}
+}
+
+// Ensure that with timers which never ring, a session that is kept alive is renewed by whatever is
+// written, however late, before its end is looked at; and that without timers its end is told by
+// the first write after it was not.
+func TestClock_G6_NeverRingsKeptAlive(t *testing.T) {
+	each(t, func(h *harness) {
+		h.slowly()
+		s := h.session(&lockd.SessionOptions{TTL: time.Minute, LockDelay: lockd.NoLockDelay})
+		lock := h.lock(s, "k")
+		ctx, cancel := context.WithCancel(h.t.Context())
+		keeping := start(func() error { return s.KeepAlive(ctx) })
+		h.settle()
+		for i := range 3 {
+			h.advance(time.Hour)
+			h.put("tick", fmt.Sprint(i), 0)
+			if lock.Err() != nil {
+				h.t.Fatalf("after %d hours: %v", i+1, lock.Err())
+			}
+		}
+		cancel()
+		_ = keeping.wait()
+		h.advance(time.Minute - 1)
+		h.put("tick", "before", 0)
+		if lock.Err() != nil {
+			h.t.Fatalf("1 ns before its TTL has passed: %v", lock.Err())
+		}
+		h.advance(1)
+		h.lock(h.session(nil), "k")
+		if !errors.Is(lock.Err(), lockd.ErrExpired) {
+			h.t.Errorf("lock: got %v", lock.Err())
+		}
+	})
+}
+
+// Ensure that a timer which is late makes the end of a session late, and that its lock-delay is
+// none the shorter for it.
+func TestClock_G6G7_LateTimer(t *testing.T) {
+	each(t, func(h *harness) {
+		const by = time.Hour
+		h.opts.Clock = &late{h.clock, by}
+		h.reopen()
+		s := h.session(&lockd.SessionOptions{TTL: time.Minute, LockDelay: 10 * time.Second})
+		lock, next := h.lock(s, "k"), h.session(nil)
+		waiting := start(func() error { return second(next.Lock(h.t.Context(), "k", nil)) })
+		h.settle()
+		h.advance(time.Minute + by - 1)
+		if lock.Err() != nil {
+			h.t.Fatalf("something has woken the database, and yet no timer: %v", lock.Err())
+		}
+		h.advance(1)
+		if !errors.Is(lock.Err(), lockd.ErrExpired) {
+			h.t.Fatalf("lock: got %v", lock.Err())
+		}
+		h.advance(10*time.Second - 1)
+		if err := second(next.TryLock("k", nil)); waiting.returned() || err == nil {
+			h.t.Fatalf("granted during the delay: %v, %v", waiting.err, err)
+		}
+		h.advance(by + 1)
+		h.must(waiting.wait())
+	})
+}

@@ -1,0 +1,155 @@
+package lockd_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd"
+)
+
+var sizePairs = flag.Int("size.pairs", 20_000, "how many locks the tests of size take")
+
+const (
+	sizeKeys   = 1_000
+	mostOnDisk = 16 << 20
+	mostOnHeap = 4 << 20 // beyond what there was half-way
+)
+
+// Ensure that a file and a heap do not grow with the number of locks that were ever taken and
+// released, but only with what is kept: for keys that are used again and again, and for keys that
+// are new every time and removed after.
+func TestSize_IsBounded(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		key     func(i int) string
+		opts    lockd.LockOptions
+		workers int // so many keys at a time
+		left    int // keys
+	}{
+		{"1,000 keys", func(i int) string { return fmt.Sprintf("lock/%d", i%sizeKeys) },
+			lockd.LockOptions{}, 64, sizeKeys},
+		{"new keys", func(i int) string { return fmt.Sprintf("user/%d", i) },
+			lockd.LockOptions{Key: lockd.RemoveAfter}, 1_000, 0},
+	} {
+		t.Run(test.name+"/Memory", func(t *testing.T) {
+			sz := &sizes{t: t, key: test.key, opts: test.opts, workers: test.workers}
+			sz.run(test.left)
+		})
+		t.Run(test.name+"/File", func(t *testing.T) {
+			sz := &sizes{t: t, key: test.key, opts: test.opts, workers: test.workers}
+			sz.path = filepath.Join(t.TempDir(), "lockd.db")
+			sz.run(test.left)
+		})
+	}
+}
+
+// sizes takes and releases locks, and measures.
+type sizes struct {
+	*lockd.DB
+	t    *testing.T
+	path string
+	key  func(i int) string
+	opts lockd.LockOptions
+
+	workers int
+}
+
+// run fails the test unless the size is bounded, and so many keys are left.
+func (sz *sizes) run(left int) {
+	t := sz.t
+	t.Helper()
+	var err error
+	if sz.path == "" {
+		sz.DB, err = lockd.New(nil)
+	} else {
+		sz.DB, err = lockd.Open(sz.path, &lockd.Options{Sync: lockd.SyncNever})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	sz.lockAll(0, *sizePairs/2)
+	half := sz.measure("half-way")
+	sz.lockAll(*sizePairs/2, *sizePairs)
+	end := sz.measure("at the end")
+	if end > half+mostOnHeap {
+		t.Errorf("the heap grew from %d to %d bytes", half, end)
+	}
+	if got := sz.Snapshot().Len(); got != left {
+		t.Errorf("%d keys are left, want %d", got, left)
+	}
+	if got := sz.States(); got != 0 {
+		t.Errorf("something is known of %d locks that are free", got)
+	}
+	if err := sz.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if size := sz.onDisk(); size > mostOnDisk {
+		t.Errorf("the file has %d bytes, more than %d", size, mostOnDisk)
+	}
+}
+
+// onDisk is the size of the file.
+func (sz *sizes) onDisk() int64 {
+	sz.t.Helper()
+	if sz.path == "" {
+		return 0
+	}
+	info, err := os.Stat(sz.path)
+	if err != nil {
+		sz.t.Fatal(err)
+	}
+	return info.Size()
+}
+
+// lockAll takes and releases the locks from one number to another, each worker with a session of
+// its own.
+func (sz *sizes) lockAll(from, to int) {
+	sz.t.Helper()
+	began := time.Now()
+	var next atomic.Int64
+	next.Store(int64(from))
+	var workers sync.WaitGroup
+	faults := make([]error, sz.workers)
+	for w := range sz.workers {
+		workers.Go(func() {
+			s, err := sz.NewSession(nil)
+			for err == nil {
+				i := int(next.Add(1)) - 1
+				if i >= to {
+					err = s.Close()
+					break
+				}
+				var lock *lockd.Lock
+				if lock, err = s.Lock(sz.t.Context(), sz.key(i), &sz.opts); err == nil {
+					err = lock.Unlock()
+				}
+			}
+			faults[w] = err
+		})
+	}
+	workers.Wait()
+	if err := errors.Join(faults...); err != nil {
+		sz.t.Fatal(err)
+	}
+	sz.t.Logf("%d pairs in %v", to-from, time.Since(began).Round(time.Millisecond))
+}
+
+// measure returns how much of the heap is in use, and tells that and the size of the file.
+func (sz *sizes) measure(when string) uint64 {
+	sz.t.Helper()
+	runtime.GC()
+	runtime.GC() // what pools held back
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	sz.t.Logf("%s: %d KiB on disk, %d KiB on the heap", when, sz.onDisk()>>10,
+		memory.HeapAlloc>>10)
+	return memory.HeapAlloc
+}

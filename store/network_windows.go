@@ -1,0 +1,35 @@
+package store
+
+import (
+	"path/filepath"
+	"syscall"
+	"unsafe"
+)
+
+// driveRemote is DRIVE_REMOTE of fileapi.h.
+const driveRemote = 4
+
+var driveType = syscall.NewLazyDLL("kernel32.dll").NewProc("GetDriveTypeW")
+
+// networkFS says so if the path is on a drive of another machine, and returns an empty string
+// otherwise. A link or a mount point on a local drive that leads to another one is not recognised.
+func networkFS(path string) string {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return ""
+	}
+	root, err := syscall.UTF16PtrFromString(filepath.VolumeName(path) + `\`)
+	if err != nil || driveType.Find() != nil {
+		return ""
+	}
+	kind, _, _ := driveType.Call(uintptr(unsafe.Pointer(root))) // has no error
+	return networkName(kind)
+}
+
+// networkName says so if a drive of this kind, as GetDriveTypeW returns it, is another machine's.
+func networkName(kind uintptr) string {
+	if kind == driveRemote {
+		return "a network drive"
+	}
+	return ""
+}

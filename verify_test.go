@@ -1,0 +1,182 @@
+package lockd_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/store"
+)
+
+// craft makes a file with the rows that fn puts, whatever they refer to.
+func craft(t *testing.T, fn func(s *store.Store)) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "crafted.db")
+	s := store.New()
+	if err := s.Open(path, store.Options{Sync: store.SyncNever}); err != nil {
+		t.Fatal(err)
+	}
+	fn(s)
+	s.Seal()
+	b := s.Take()
+	if err := b.Write(); err != nil {
+		t.Fatal(err)
+	}
+	s.Publish(b)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Ensure that a file whose rows name others that are not there is refused, by Open and by Verify,
+// with the name of what is missing; and that it is left as it is.
+func TestVerify_References(t *testing.T) {
+	id, absent := store.ID{1}, store.ID{2}
+	for _, test := range []struct {
+		name string
+		put  func(s *store.Store)
+		want string // empty: nothing is wrong
+	}{
+		{"Sound", func(*store.Store) {}, ""},
+		{"Key", func(s *store.Store) {
+			s.Keys.Put("k", store.Key{Key: "k", Session: absent})
+		}, `locked key "k" is of session`},
+		{"Attachment", func(s *store.Store) {
+			s.Attachments.Put("a", store.Attachment{Name: "a", Session: absent})
+		}, `attachment "a" is of session`},
+		{"SessionNode", func(s *store.Store) {
+			s.Sessions.Put(string(absent[:]), store.Session{ID: absent, Node: "gone"})
+		}, `of node "gone"`},
+		{"SessionCheck", func(s *store.Store) {
+			s.Sessions.Put(string(absent[:]), store.Session{ID: absent, Node: "N",
+				Checks: []string{"up", "gone"}})
+		}, `of check "gone"`},
+		{"Service", func(s *store.Store) {
+			s.Services.Put("gone\x00s", store.Service{Node: "gone", ID: "s"})
+		}, `service "s" is of node "gone"`},
+		{"CheckNode", func(s *store.Store) {
+			s.Checks.Put("gone\x00c", store.Check{Node: "gone", ID: "c"})
+		}, `check "c" is of node "gone"`},
+		{"CheckService", func(s *store.Store) {
+			s.Checks.Put("n\x00c", store.Check{Node: "n", ID: "c", ServiceID: "gone"})
+		}, `check "c" is of service "gone"`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			path := craft(t, func(s *store.Store) {
+				s.Nodes.Put("n", store.Node{Name: "n"})
+				s.Services.Put("n\x00web", store.Service{Node: "n", ID: "Web"})
+				s.Checks.Put("n\x00up", store.Check{Node: "n", ID: "up", ServiceID: "web"})
+				s.Sessions.Put(string(id[:]), store.Session{ID: id, Node: "N",
+					Lifetime: uint8(lockd.Independent), Checks: []string{"Up"}})
+				s.Keys.Put("held", store.Key{Key: "held", Session: id, LockIndex: 1})
+				s.Attachments.Put("of", store.Attachment{Name: "of", Session: id})
+				test.put(s)
+			})
+			before := readFile(t, path)
+			for what, err := range map[string]error{
+				"verify": lockd.Verify(path, nil), "open": openAndClose(path),
+			} {
+				switch {
+				case test.want == "" && err != nil:
+					t.Errorf("%s: got %v, want no error", what, err)
+				case test.want == "":
+				case !errors.Is(err, lockd.ErrCorrupt), !strings.Contains(err.Error(), test.want),
+					!strings.Contains(err.Error(), path):
+					t.Errorf("%s: got %v, want ErrCorrupt with %q and the path", what, err,
+						test.want)
+				}
+			}
+			if test.want != "" && !bytes.Equal(readFile(t, path), before) {
+				t.Error("the file was written to")
+			}
+		})
+	}
+}
+
+func openAndClose(path string) error {
+	db, err := lockd.Open(path, &lockd.Options{Sync: lockd.SyncNever})
+	if err != nil {
+		return err
+	}
+	return db.Close()
+}
+
+func readFile(t *testing.T, path string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// Ensure that Verify finds each damage that Open refuses, names it alike, and changes nothing; and
+// that Compact does not touch such a file either.
+func TestVerify_Damage(t *testing.T) {
+	var path string
+	onFile(t, func(h *harness) {
+		for i := range 30 {
+			h.put(fmt.Sprintf("key/%02d", i), strings.Repeat("v", 500), 0)
+		}
+		h.must(h.Close())
+		path = h.path
+	})
+	intact := readFile(t, path)
+	page := os.Getpagesize()
+	refused := 0
+	verify := func(what string, damaged []byte) {
+		t.Helper()
+		if err := os.WriteFile(path, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := lockd.Verify(path, nil)
+		compacted := lockd.Compact(path, nil)
+		if err != nil && !bytes.Equal(readFile(t, path), damaged) {
+			t.Errorf("%s: the file was written to", what)
+		}
+		if (err == nil) != (compacted == nil) {
+			t.Errorf("%s: compact: got %v, verify %v", what, compacted, err)
+		}
+		if err := os.WriteFile(path, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		opened := openAndClose(path)
+		if err == nil && opened == nil {
+			return
+		}
+		refused++
+		corrupt := errors.Is(err, lockd.ErrCorrupt) && errors.Is(opened, lockd.ErrCorrupt)
+		foreign := errors.Is(err, lockd.ErrFormat) && errors.Is(opened, lockd.ErrFormat)
+		if !corrupt && !foreign || reason(err) != reason(opened) ||
+			!strings.Contains(err.Error(), path) {
+			t.Errorf("%s: verify: got %v, open %v", what, err, opened)
+		}
+	}
+	for start := 0; start < len(intact); start += page {
+		zeros := bytes.Clone(intact)
+		clear(zeros[start : start+page])
+		verify(fmt.Sprintf("page %d: zeros", start/page), zeros)
+		flipped := bytes.Clone(intact)
+		flipped[start+10] ^= 1
+		flipped[start+100] ^= 1
+		verify(fmt.Sprintf("page %d: two bits", start/page), flipped)
+		verify(fmt.Sprintf("cut to page %d", start/page), intact[:start])
+	}
+	if refused < 10 {
+		t.Errorf("refused %d times", refused)
+	}
+}
+
+// reason is the error's text without the name of the operation.
+func reason(err error) string {
+	if err == nil {
+		return ""
+	}
+	return strings.SplitN(err.Error(), ": ", 3)[2]
+}
