@@ -48,13 +48,13 @@ func (db *DB) joinLocked() (b *batch, lead bool) {
 
 // commit does steps 6 to 8 for the open batch, which the caller leads.
 func (db *DB) commit(b *batch) {
-	db.committing.Lock()
+	db.committing <- struct{}{}
 	db.pace.gather(b)
 
 	db.mu.Lock()
 	if b.decided { // it was dropped with the one before
 		db.mu.Unlock()
-		db.committing.Unlock()
+		<-db.committing
 		return
 	}
 	rows := db.store.Take()
@@ -85,7 +85,7 @@ func (db *DB) commit(b *batch) {
 	}
 	db.mustHold()
 	db.unlock()
-	db.committing.Unlock()
+	<-db.committing
 	close(b.done)
 	if follower != nil {
 		close(follower.done)
@@ -106,6 +106,7 @@ func (db *DB) dropLocked(b *batch, cause, found error) *batch {
 	db.open = newBatch() // in the same step: nobody may join what is lost
 	db.revertLocked(follower.effects)
 	db.revertLocked(b.effects)
+	db.recallDelays()
 	err := fmt.Errorf("%w: %w", ErrCommit, cause)
 	for _, dropped := range []*batch{b, follower} {
 		dropped.decided, dropped.err = true, err

@@ -133,6 +133,28 @@ func TestG9_WaiterWhoseGrantWasDroppedIsFirst(t *testing.T) {
 	})
 }
 
+// Ensure that a delay that is over leaves the file with the next write, also if the first such write
+// is dropped: it must not begin again after a restart with the clock set back.
+func TestG7_DroppedSweepOfADelay(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		s := h.session(&lockd.SessionOptions{LockDelay: 10 * time.Second})
+		h.lock(s, "k")
+		h.must(h.EndSession(s.ID()))
+		h.advance(10 * time.Second)
+		c.fail(errDisk)
+		_, err := h.Put("other", nil, nil)
+		mustFail(t, "put", err)
+		c.fail(nil)
+		_, err = h.Put("other", nil, nil)
+		h.must(err)
+		h.must(h.Close())
+		h.clock.Set(h.clock.Now().Add(-5 * time.Second))
+		h.open()
+		h.lock(h.session(nil), "k")
+	})
+}
+
 // Ensure that a session whose end was dropped lives on with all it has, and can be ended again.
 func TestG5_DroppedEndOfASession(t *testing.T) {
 	onFile(t, func(h *harness) {

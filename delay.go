@@ -77,6 +77,17 @@ func (tx *Txn) sweepDelays() {
 	db.overs = db.overs[:len(db.overs)-len(swept)]
 }
 
+// recallDelays finds the rows of delays that are over anew: a drop brings back those that were
+// swept.
+func (db *DB) recallDelays() {
+	db.overs = db.overs[:0]
+	for key := range db.store.Delays.Ascend("") {
+		if state := db.locks[key]; state == nil || state.delay == nil {
+			db.overs = append(db.overs, key)
+		}
+	}
+}
+
 // dropDelay removes the row of a delay that is over, if there is one.
 func (tx *Txn) dropDelay(key string) {
 	if tx.db.store.Delays.Len() > 0 && tx.db.store.Delays.Newest(key) != nil {

@@ -27,8 +27,10 @@ type DB struct {
 	finished chan struct{} // closed when the database's goroutine has ended
 	closed   chan struct{} // closed when Close is done
 
-	committing sync.Mutex // held by the one committer; taken before mu
-	pace       pace       // of the committers; protected by committing
+	// committing has the token of the one committer, who takes it before mu. It is a channel and no
+	// mutex, so that in a synctest bubble whoever waits for it counts as waiting.
+	committing chan struct{}
+	pace       pace // of the committers; protected by committing
 
 	// mu orders all writes and all that is decided. Under it there is no I/O, no waiting and no
 	// code of the user's but the function of an Update. It is taken before the hub's mutex and
@@ -103,6 +105,9 @@ func newDB(opts *Options) *DB {
 		closing:  make(chan struct{}),
 		finished: make(chan struct{}),
 		closed:   make(chan struct{}),
+
+		committing: make(chan struct{}, 1),
+
 		open:     newBatch(),
 		sessions: make(map[SessionID]*Session),
 		bound:    make(map[string]map[*Session]struct{}),

@@ -22,8 +22,8 @@ import (
 // goes on: waiters give up, sessions end, locks are delayed, keys deleted, commits fail, and
 // others try to take the lock by other doors; and that nobody who stays waits for ever.
 func TestG9_OrderUnderEverything(t *testing.T) {
-	setFlag(t, "rapid.checks", "40")
-	setFlag(t, "rapid.steps", "60")
+	setFlag(t, "rapid.checks", "60")
+	setFlag(t, "rapid.steps", "80")
 	for name, dir := range map[string]string{"Memory": "", "File": t.TempDir()} {
 		t.Run(name, rapid.MakeCheck(func(t *rapid.T) {
 			rapid.SyncTest(t, func(t *rapid.T) { newRivals(t, dir).run() })
@@ -103,25 +103,24 @@ func newRivals(t *rapid.T, dir string) *rivals {
 }
 
 // lineKeys are the locks; some wait for both.
-var lineKeys = [][]string{{"k"}, {"k"}, {"l"}, {"k", "l"}, {"l", "k"}}
+var lineKeys = [][]string{{"k"}, {"k", "l"}, {"l"}, {"l", "k"}, {"k"}}
 
 // run makes a random schedule, and then lets everybody have a turn.
 func (w *rivals) run() {
 	w.t.Repeat(map[string]func(*rapid.T){
-		"":        func(t *rapid.T) { w.check(t) },
+		"":        w.check,
+		"Abandon": w.giveUp,
 		"Begin":   func(t *rapid.T) { w.begin(w.session(t), pick(t, lineKeys)) },
-		"Begin2":  func(t *rapid.T) { w.begin(w.session(t), pick(t, lineKeys)) },
-		"GiveUp":  w.giveUp,
-		"Unlock":  w.unlock,
-		"End":     w.end,
-		"Outside": w.outside,
+		"Cede":    w.unlock,
 		"Clock": func(t *rapid.T) {
 			w.clock.Add(time.Duration(rapid.IntRange(0, 12).Draw(t, "seconds")) * time.Second)
 		},
 		"Delete": func(t *rapid.T) { _, _ = w.db.Delete(pick(t, lineKeys)[0]) },
+		"End":    w.end,
 		"Fail": func(t *rapid.T) {
 			w.failures.Store(int64(rapid.IntRange(1, 3).Draw(t, "commits")))
 		},
+		"Outside": w.outside,
 	})
 	w.drain()
 }

@@ -1,0 +1,80 @@
+package lockd_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/store"
+)
+
+// failing opens the file with a hook that fails as many commits as the number that it returns.
+func failing(h *harness) (commits *int) {
+	h.t.Helper()
+	commits = new(int)
+	h.hook(store.Hooks{BeforeCommit: func() error {
+		if *commits == 0 {
+			return nil
+		}
+		*commits--
+		return errors.New("disk is full")
+	}})
+	return commits
+}
+
+// Ensure that, once commits succeed again, a session ends at its very instant, although the timer
+// was set for the next try of an expiry that had failed.
+func TestS26S29_OnTimeAfterTheRecovery(t *testing.T) {
+	onFile(t, func(h *harness) {
+		fail := failing(h)
+		first := h.session(&lockd.SessionOptions{TTL: 10 * time.Second})
+		second := h.session(&lockd.SessionOptions{TTL: 10500 * time.Millisecond})
+		*fail = 1
+		h.advance(10 * time.Second) // to be tried again after 1 s
+		if first.Err() != nil {
+			t.Fatalf("the commit failed, but the session has ended: %v", first.Err())
+		}
+		_, err := h.Put("k", []byte("v"), nil)
+		h.must(err)
+		if !errors.Is(first.Err(), lockd.ErrExpired) {
+			t.Fatalf("after the next write: got %v", first.Err())
+		}
+		h.advance(500 * time.Millisecond)
+		if !errors.Is(second.Err(), lockd.ErrExpired) {
+			t.Fatalf("at its deadline: got %v, want that it has expired", second.Err())
+		}
+	})
+}
+
+// Ensure that sessions end in the order of their deadlines, also those that were renewed, if
+// several are due by the time at which they can be ended.
+func TestS26S29_LateEndsAreInOrder(t *testing.T) {
+	onFile(t, func(h *harness) {
+		fail := failing(h)
+		h.session(&lockd.SessionOptions{Name: "at 7 s", TTL: 7 * time.Second})
+		renewed := h.session(&lockd.SessionOptions{Name: "at 13 s", TTL: 11 * time.Second})
+		h.session(&lockd.SessionOptions{Name: "at 12 s", TTL: 12 * time.Second})
+		from := h.Snapshot().Index()
+		h.advance(2 * time.Second)
+		h.must(renewed.Renew())
+		*fail = 3 // at 7 s, at 8 s, and at 10 s
+		h.advance(12*time.Second - 1)
+		if n := h.Snapshot().Index(); n != from || *fail != 0 {
+			t.Fatalf("before 14 s: at index %d, %d commits are still to fail", n, *fail)
+		}
+		h.advance(1)
+		var names []string
+		for e, err := range h.Watch(context.Background(), lockd.Sessions(), from) {
+			h.must(err)
+			if names = append(names, e.Session.Name); len(names) == 3 {
+				break
+			}
+		}
+		if want := []string{"at 7 s", "at 12 s", "at 13 s"}; !slices.Equal(names, want) {
+			t.Fatalf("ends: got %q, want %q", names, want)
+		}
+	})
+}
