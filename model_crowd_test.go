@@ -128,7 +128,7 @@ func (w *twin) settle(batches [2]modelBatch, others []*follower, spared bool) er
 // follow has one more operation decided, on both sides, and returns when it is.
 func (w *twin) follow(o op) *follower {
 	f := &follower{done: make(chan struct{}), deciding: make(chan struct{})}
-	rule := func(tx *modelTx) error { return nil }
+	var rule func(tx *modelTx) error
 	switch o.kind {
 	case "transaction":
 		if o.c%8 == 6 {
