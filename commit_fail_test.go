@@ -133,8 +133,8 @@ func TestG9_WaiterWhoseGrantWasDroppedIsFirst(t *testing.T) {
 	})
 }
 
-// Ensure that a delay that is over leaves the file with the next write, also if the first such write
-// is dropped: it must not begin again after a restart with the clock set back.
+// Ensure that a delay that is over leaves the file with the next write, also if the first such
+// write is dropped: it must not begin again after a restart with the clock set back.
 func TestG7_DroppedSweepOfADelay(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
