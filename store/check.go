@@ -17,6 +17,17 @@ func (s *Store) Check() error {
 	return nil
 }
 
+// Rows is the number of rows in all tables.
+func (s *Store) Rows() int {
+	n := 0
+	for number := range int(tableCount) {
+		n += s.table(number).rows()
+	}
+	return n
+}
+
+func (t *Table[T]) rows() int { return t.size }
+
 func (t *Table[T]) check() error {
 	t.catchUp()
 	if t.tree.Len() != t.size {

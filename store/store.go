@@ -56,6 +56,7 @@ type table interface {
 	drop()
 	load(key string, value []byte, index uint64) error
 	check() error
+	rows() int
 }
 
 // New returns an empty store in memory.
