@@ -143,7 +143,7 @@ func (db *DB) lookInFile() error {
 // failLocked ends all writing: it is not known what the file has.
 func (db *DB) failLocked(err error) {
 	if db.refusal == nil {
-		db.refusal = err
+		db.refuse(err)
 	}
 	db.expiry.Stop()
 	db.endAllLocked(err)

@@ -87,7 +87,8 @@ func (db *DB) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
 }
 
 // CompareAndSwap is a Put that is done only if the key's ModifyIndex is index, or, for index 0,
-// only if there is no such key (K4 to K8). Otherwise it returns ErrConflict.
+// only if there is no such key (K4 to K8). Otherwise it returns ErrConflict, with nothing changed.
+// It blocks and fails as Put does.
 func (db *DB) CompareAndSwap(
 	key string, index uint64, value []byte, opts *PutOptions,
 ) (Entry, error) {
@@ -104,6 +105,9 @@ func (db *DB) CompareAndSwap(
 //
 // Whoever held its lock loses it, with ErrKeyDeleted and no lock-delay (K37). If others wait for
 // the lock, the first of them gets it at once, on a key made anew.
+//
+// It returns ErrInvalid for an empty key or one over MaxKeySize, ErrClosed, ErrFailed or ErrCommit,
+// with nothing changed.
 func (db *DB) Delete(key string) (bool, error) {
 	var deleted bool
 	err := db.update(func(tx *Txn) (err error) {
@@ -114,7 +118,8 @@ func (db *DB) Delete(key string) (bool, error) {
 }
 
 // CompareAndDelete is a Delete that is done only if the key's ModifyIndex is index; otherwise it
-// returns ErrConflict (K29, K30). If there is no such key, it returns false and no error (K28).
+// returns ErrConflict (K29, K30). If there is no such key, it returns false and no error (K28). It
+// blocks and fails as Delete does.
 func (db *DB) CompareAndDelete(key string, index uint64) (bool, error) {
 	var deleted bool
 	err := db.update(func(tx *Txn) (err error) {
@@ -126,7 +131,7 @@ func (db *DB) CompareAndDelete(key string, index uint64) (bool, error) {
 
 // DeletePrefix removes every key that begins with the prefix, and returns how many there were
 // (K31, K32, K40). The prefix is of bytes, not of path segments. An empty one is refused with
-// ErrInvalid: DeleteAll is the call for that.
+// ErrInvalid: DeleteAll is the call for that. It blocks and fails as Delete does.
 func (db *DB) DeletePrefix(prefix string) (int, error) {
 	var n int
 	err := db.update(func(tx *Txn) (err error) {
@@ -136,7 +141,8 @@ func (db *DB) DeletePrefix(prefix string) (int, error) {
 	return result(n, "delete prefix", prefix, err)
 }
 
-// DeleteAll removes every key, and returns how many there were. Sessions and the catalog stay.
+// DeleteAll removes every key, and returns how many there were. Sessions and the catalog stay. It
+// blocks and fails as Delete does.
 func (db *DB) DeleteAll() (int, error) {
 	var n int
 	err := db.update(func(tx *Txn) (err error) {

@@ -16,7 +16,8 @@ type KeyPolicy uint8
 const (
 	// KeepKey keeps it.
 	KeepKey KeyPolicy = iota
-	// RemoveAfter deletes it, if this lock created it and nobody has written to it since. If
+	// RemoveAfter deletes it, if this lock created it when it was granted and nobody has written to
+	// it since; a lock that was taken over did not. If
 	// others wait, the first of them gets it made anew. Fences do not depend on the key.
 	RemoveAfter
 )
@@ -146,7 +147,7 @@ func (tx *Txn) tryLock(s *Session, key string, opts *LockOptions) (*Lock, error)
 		return nil, err
 	}
 	row := tx.db.store.Keys.Newest(key)
-	if !tx.adoptable(s, key, row) {
+	if !tx.adoptable(s, key, row) || s.awaits(key) {
 		if err := tx.obstructed(key, row); err != nil {
 			return nil, err
 		}
@@ -170,6 +171,17 @@ func (tx *Txn) adoptable(s *Session, key string, row *store.Key) bool {
 	return row != nil && row.Session == s.row.ID && tx.db.locks[key].handle == nil
 }
 
+// awaits reports whether a call with this session waits for the lock: it would be overtaken by one
+// that took over a lock without a handle.
+func (s *Session) awaits(key string) bool {
+	for w := range s.waiting {
+		if w.phase == standing && slices.Contains(w.keys, key) {
+			return true
+		}
+	}
+	return false
+}
+
 // takeable reports whether the session could have the lock at once, but for the queue.
 func (tx *Txn) takeable(s *Session, key string) bool {
 	row := tx.db.store.Keys.Newest(key)
@@ -181,10 +193,10 @@ func (tx *Txn) takeable(s *Session, key string) bool {
 func (tx *Txn) hold(s *Session, key string, opts *LockOptions) *Lock {
 	row := tx.db.store.Keys.Newest(key)
 	policy := opts.key()
+	if row != nil {
+		policy = KeepKey // the lock does not create the key
+	}
 	if row == nil || row.Session != s.row.ID {
-		if row != nil {
-			policy = KeepKey // the lock did not create the key
-		}
 		row = tx.grant(key, s, opts)
 	} else if opts != nil && opts.Value != nil {
 		row = tx.put(key, opts.Value, opts.Flags)
@@ -236,8 +248,9 @@ func (tx *Txn) unlock(l *Lock) {
 
 // ForceUnlock takes a lock away from its holder, who may not know: the lock-delay of its session
 // follows. The fence, as in Entry or LockedError, says which grant is meant, so that a later
-// holder is never hit. The holder's handle ends with ErrForced and the reason. It returns
-// ErrNotHeld if that grant has passed, and ErrInvalid for an empty key.
+// holder is never hit. The holder's handle ends with ErrForced and the reason. It blocks until that
+// is durable. It returns ErrNotHeld if that grant has passed, ErrInvalid for an empty key,
+// ErrClosed, ErrFailed or ErrCommit, with nothing changed.
 func (db *DB) ForceUnlock(key string, fence uint64, reason string) error {
 	err := checkKey(key)
 	if err == nil {

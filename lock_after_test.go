@@ -258,3 +258,22 @@ func TestForceUnlock_NoHandleNoDelay(t *testing.T) {
 		}
 	})
 }
+
+// Ensure that a lock that was taken over does not remove the key: somebody else created it, and may
+// have written to it in the same transaction.
+func TestRemoveAfter_KeepsWhatWasTakenOver(t *testing.T) {
+	each(t, func(h *harness) {
+		s := h.session(nil)
+		h.must(h.Update(func(tx *lockd.Txn) error {
+			_, err := tx.Put("k", []byte("precious"), nil)
+			_, lockErr := tx.Lock("k", s.ID(), nil)
+			return errors.Join(err, lockErr)
+		}))
+		l, err := s.TryLock("k", &lockd.LockOptions{Key: lockd.RemoveAfter})
+		h.must(err)
+		h.must(l.Unlock())
+		if e := h.entry("k"); string(e.Value) != "precious" {
+			t.Fatalf("entry: got %+v", e)
+		}
+	})
+}

@@ -273,3 +273,29 @@ func TestLockAll_ManyKeys(t *testing.T) {
 		}
 	})
 }
+
+// Ensure that a session's own call does not overtake another one of it by taking over a lock that
+// it has without a handle.
+func TestG9_TakingOverOvertakesNobody(t *testing.T) {
+	each(t, func(h *harness) {
+		s, other := h.session(nil), h.session(nil)
+		b := h.lock(other, "b")
+		h.must(h.Update(func(tx *lockd.Txn) error {
+			_, err := tx.Lock("a", s.ID(), nil)
+			return err
+		}))
+		got := make(chan []*lockd.Lock, 1)
+		go func() {
+			locks, _ := s.LockAll(h.t.Context(), []string{"a", "b"}, nil)
+			got <- locks
+		}()
+		h.settle()
+		if l, err := s.TryLock("a", nil); err == nil {
+			t.Fatalf("overtook: %v", l.Sequencer())
+		}
+		h.must(b.Unlock())
+		if locks := <-got; len(locks) != 2 {
+			t.Fatalf("locks: got %v", locks)
+		}
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -22,10 +23,11 @@ type DB struct {
 	hub    *hub.Hub[record]
 	leases leases
 
-	wake     chan struct{} // something may be due, or a batch is without a leader
-	closing  chan struct{} // closed when Close begins
-	finished chan struct{} // closed when the database's goroutine has ended
-	closed   chan struct{} // closed when Close is done
+	over     atomic.Pointer[error] // refusal, for those who take no lock
+	wake     chan struct{}         // something may be due, or a batch is without a leader
+	closing  chan struct{}         // closed when Close begins
+	finished chan struct{}         // closed when the database's goroutine has ended
+	closed   chan struct{}         // closed when Close is done
 
 	// committing has the token of the one committer, who takes it before mu. It is a channel and no
 	// mutex, so that in a synctest bubble whoever waits for it counts as waiting.
@@ -36,7 +38,7 @@ type DB struct {
 	// code of the user's but the function of an Update. It is taken before the hub's mutex and
 	// before that of an ending.
 	mu       sync.Mutex // protects what follows
-	refusal  error      // ErrClosed or ErrFailed: why nothing is written any more
+	refusal  error      // ErrClosed or ErrFailed: why nothing is written any more; set by refuse
 	own      Txn        // for the operations of one call, to be used again
 	events   []logEntry // in memory: of the transaction, to be used again
 	open     *batch     // what is joined now
@@ -139,6 +141,9 @@ func (db *DB) start(opts *Options) error {
 		err = db.endOrphans()
 	}
 	if err != nil {
+		db.mu.Lock()
+		db.expiry.Stop()
+		db.mu.Unlock()
 		return err
 	}
 	go db.run()
@@ -445,8 +450,9 @@ func (db *DB) armLocked() {
 
 // Close ends the database. Calls that wait, and locks that are held, end with ErrClosed; sessions
 // that are bound to the process end cleanly, without lock-delays, and the others stay in the file.
-// It blocks until that is durable and the database's goroutine has ended. Then every call but Get
-// and Snapshot, which go on answering from the last state, returns ErrClosed.
+// It blocks until that is durable and the database's goroutine has ended. Then every call that
+// writes, waits, or asks for a session or about a lock returns ErrClosed; Get, Snapshot and Backup
+// go on answering from the last state.
 //
 // It returns ErrCommit if the sessions' ends could not be made durable; the next Open ends them
 // then. A repeated call waits for the first, and returns nil.
@@ -471,6 +477,12 @@ func (db *DB) Close() error {
 	err = errors.Join(err, db.store.Close())
 	close(db.closed)
 	return wrap("close", "", err)
+}
+
+// refuse ends all writing, and says why.
+func (db *DB) refuse(why error) {
+	db.refusal = why
+	db.over.Store(&why)
 }
 
 var errDatabaseClosed = fmt.Errorf("database %w", ErrClosed)
@@ -500,7 +512,7 @@ func (db *DB) windUpLocked() (b *batch, lead bool, err error) {
 			}))
 		}
 	}
-	db.refusal = errDatabaseClosed
+	db.refuse(errDatabaseClosed)
 	b, lead = db.joinLocked()
 	return b, lead, err
 }

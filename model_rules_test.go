@@ -323,6 +323,13 @@ func (m *model) adoptable(key string, s *modelSession) bool {
 	return m.keys[key].Session == s.info.ID && m.handles[key] == nil
 }
 
+// awaits reports whether a call with the session waits for the lock.
+func (m *model) awaits(key string, s *modelSession) bool {
+	return slices.ContainsFunc(m.queue, func(w *modelWaiter) bool {
+		return w.session == s && slices.Contains(w.keys, key)
+	})
+}
+
 // takeable reports whether the session could have the lock at once, but for the queue.
 func (m *model) takeable(key string, s *modelSession) bool {
 	free := m.keys[key].Session.IsZero() && m.delayed(key) == nil
@@ -333,14 +340,11 @@ func (m *model) takeable(key string, s *modelSession) bool {
 func (tx *modelTx) hold(key string, s *modelSession, opts *lockd.LockOptions) *modelLock {
 	e, exists := tx.m.keys[key]
 	policy := lockd.KeepKey
-	if opts != nil {
+	if opts != nil && !exists { // else this lock does not create it
 		policy = opts.Key
 	}
 	switch {
 	case e.Session != s.info.ID:
-		if exists {
-			policy = lockd.KeepKey // this lock does not create it
-		}
 		e = tx.grant(key, s, opts)
 	case opts != nil && opts.Value != nil:
 		e = tx.put(key, opts.Value, opts.Flags)
@@ -359,7 +363,7 @@ func (tx *modelTx) tryLock(
 	if err := tx.m.delayed(key); err != nil {
 		return nil, err
 	}
-	if !tx.m.adoptable(key, s) {
+	if !tx.m.adoptable(key, s) || tx.m.awaits(key, s) {
 		if err := tx.m.obstructed(key); err != nil {
 			return nil, err
 		}
@@ -378,7 +382,8 @@ func (tx *modelTx) acquire(w *modelWaiter) (queued bool, err error) {
 	atOnce := true
 	for _, key := range w.keys {
 		first := tx.m.first(key) == nil && tx.m.takeable(key, w.session)
-		atOnce = atOnce && (first || tx.m.adoptable(key, w.session))
+		atOnce = atOnce && (first ||
+			tx.m.adoptable(key, w.session) && !tx.m.awaits(key, w.session))
 	}
 	if atOnce {
 		for _, key := range w.keys {

@@ -25,7 +25,7 @@ import (
 
 var (
 	modelOps     = flag.Int("model.ops", 200_000, "operations of the model test in memory")
-	modelFileOps = flag.Int("model.fileops", 5_000, "operations of the model test on a file")
+	modelFileOps = flag.Int("model.fileops", 20_000, "operations of the model test on a file")
 )
 
 // Ensure that a database in memory does what the model does.
@@ -35,9 +35,13 @@ func TestModel_Memory(t *testing.T) { testModel(t, *modelOps, "") }
 // when it is closed, or left by a crash, and opened again.
 func TestModel_File(t *testing.T) { testModel(t, *modelFileOps, t.TempDir()) }
 
-// testModel does at least so many random operations to databases and models. All chance comes
-// from rapid's seed, so that a failure can be repeated, and is made small.
+// testModel does at least so many random operations to databases and models, and a tenth of them
+// with -short. All chance comes from rapid's seed, so that a failure can be repeated, and is made
+// small.
 func testModel(t *testing.T, want int, dir string) {
+	if testing.Short() {
+		want /= 10
+	}
 	seed := uint64(time.Now().UnixNano())
 	if given := flag.Lookup("rapid.seed").Value.String(); given != "0" {
 		seed, _ = strconv.ParseUint(given, 10, 64)

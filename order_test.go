@@ -36,6 +36,7 @@ type rivals struct {
 	t        *rapid.T
 	db       *lockd.DB
 	clock    *clock.Mock
+	file     bool
 	failures atomic.Int64 // how many of the next commits fail
 	sessions []*lockd.Session
 	places   []*place
@@ -79,6 +80,7 @@ func newRivals(t *rapid.T, dir string) *rivals {
 	if dir == "" {
 		w.db, err = lockd.New(opts)
 	} else {
+		w.file = true
 		sub, failed := os.MkdirTemp(dir, "")
 		if failed != nil {
 			t.Fatal(failed)
@@ -110,8 +112,12 @@ func (w *rivals) run() {
 	w.t.Repeat(map[string]func(*rapid.T){
 		"":        w.check,
 		"Abandon": w.giveUp,
-		"Begin":   func(t *rapid.T) { w.begin(w.session(t), pick(t, lineKeys)) },
-		"Cede":    w.unlock,
+		"Begin": func(t *rapid.T) {
+			for range rapid.IntRange(1, 3).Draw(t, "calls") {
+				w.begin(w.session(t), pick(t, lineKeys))
+			}
+		},
+		"Cede": w.unlock,
 		"Clock": func(t *rapid.T) {
 			w.clock.Add(time.Duration(rapid.IntRange(0, 12).Draw(t, "seconds")) * time.Second)
 		},
@@ -138,15 +144,16 @@ func (w *rivals) session(t *rapid.T) *lockd.Session {
 	if n < len(live) {
 		return live[n]
 	}
-	s, err := w.db.NewSession(&lockd.SessionOptions{
-		TTL: []time.Duration{0, 20 * time.Second}[n%2], LockDelay: 5 * time.Second,
-		Behavior: lockd.Behavior(n / 2),
-	})
-	if err != nil {
-		t.Skip("its commit failed")
+	for {
+		s, err := w.db.NewSession(&lockd.SessionOptions{
+			TTL: []time.Duration{0, 20 * time.Second}[n%2], LockDelay: 5 * time.Second,
+			Behavior: lockd.Behavior(n / 2),
+		})
+		if err == nil {
+			w.sessions = append(w.sessions, s)
+			return s
+		} // else its commit failed, as few do
 	}
-	w.sessions = append(w.sessions, s)
-	return s
 }
 
 func (w *rivals) begin(s *lockd.Session, keys []string) {
@@ -160,7 +167,7 @@ func (w *rivals) begin(s *lockd.Session, keys []string) {
 	w.places = append(w.places, p)
 }
 
-// choose picks one of those for whom it is true, and ends the action if there is none.
+// choose picks one of those for whom it is true, or nil.
 func (w *rivals) choose(t *rapid.T, from func(p *place) bool) *place {
 	var all []*place
 	for _, p := range w.places {
@@ -169,18 +176,22 @@ func (w *rivals) choose(t *rapid.T, from func(p *place) bool) *place {
 		}
 	}
 	if len(all) == 0 {
-		t.Skip("there is none")
+		return nil
 	}
 	return pick(t, all)
 }
 
 func (w *rivals) giveUp(t *rapid.T) {
-	w.choose(t, func(p *place) bool { return !p.returned() }).cancel()
+	if p := w.choose(t, func(p *place) bool { return !p.returned() }); p != nil {
+		p.cancel()
+	}
 }
 
 func (w *rivals) unlock(t *rapid.T) {
-	for _, l := range w.choose(t, (*place).holds).locks {
-		_ = l.Unlock() // it may have been lost, or fail
+	if p := w.choose(t, (*place).holds); p != nil {
+		for _, l := range p.locks {
+			_ = l.Unlock() // it may have been lost, or fail
+		}
 	}
 }
 
@@ -241,6 +252,38 @@ func (w *rivals) check(t *rapid.T) {
 			}
 		}
 	}
+	if !w.file {
+		w.checkMoving(t)
+	}
+}
+
+// checkMoving finds those who wait although they are the first everywhere, and nothing is in their
+// way. After a failed commit that is so until the next try.
+func (w *rivals) checkMoving(t *rapid.T) {
+	ahead := map[string]bool{}
+	for _, p := range w.places {
+		if p.returned() {
+			continue
+		}
+		first, free := true, true
+		for _, key := range p.keys {
+			first = first && !ahead[key]
+			free = free && w.entry(key).Session.IsZero() && !w.delayed(key)
+			ahead[key] = true
+		}
+		if first && free {
+			t.Fatalf("one waits for %q, which is free", p.keys)
+		}
+	}
+}
+
+func (w *rivals) delayed(key string) bool {
+	err := w.db.Update(func(tx *lockd.Txn) error {
+		_, err := tx.Lock(key, lockd.SessionID{}, nil)
+		return err
+	})
+	var locked *lockd.LockedError
+	return errors.As(err, &locked) && locked.Obstacle == lockd.ObstacleDelay
 }
 
 func (p *place) fence() uint64 { return p.locks[0].Sequencer().Fence }
@@ -252,6 +295,11 @@ func share(a, b []string) bool {
 // drain releases what is held until nobody waits.
 func (w *rivals) drain() {
 	w.failures.Store(0)
+	if _, err := w.db.Put("other", []byte("a write that succeeds"), nil); err != nil {
+		w.t.Fatal(err)
+	}
+	synctest.Wait()
+	w.checkMoving(w.t)
 	for range 2*len(w.places) + 2 {
 		for _, p := range w.places {
 			if p.holds() {

@@ -91,10 +91,14 @@ func (q *Sequencer) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// CheckSequencer returns nil if the lock that q names is held now, by this very grant, and
-// ErrNotHeld otherwise. It waits for nobody, and by the time the caller acts on it the lock may
-// be lost: who writes to lockd passes q in PutOptions.If, and who writes elsewhere has a Guard.
+// CheckSequencer returns nil if, in the published state, the lock that q names is held by this
+// very grant, and ErrNotHeld otherwise; ErrClosed or ErrFailed when nothing is held any more. It
+// waits for nobody, and by the time the caller acts on it the lock may be lost, or its session's
+// time be up: who writes to lockd passes q in PutOptions.If, and who writes elsewhere has a Guard.
 func (db *DB) CheckSequencer(q Sequencer) error {
+	if refusal := db.over.Load(); refusal != nil {
+		return wrap("check sequencer", q.Key, *refusal)
+	}
 	row := db.store.Keys.Get(q.Key)
 	return wrap("check sequencer", q.Key, proves(q, row))
 }

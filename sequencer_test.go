@@ -376,3 +376,14 @@ func FuzzSequencer(f *testing.F) {
 		}
 	})
 }
+
+// Ensure that no lock is said to be held in a database that was closed, though the file keeps it.
+func TestCheckSequencer_AfterClose(t *testing.T) {
+	each(t, func(h *harness) {
+		l := h.lock(h.session(&lockd.SessionOptions{Lifetime: lockd.Independent}), "k")
+		h.must(h.Close())
+		if err := h.CheckSequencer(l.Sequencer()); !errors.Is(err, lockd.ErrClosed) {
+			t.Fatalf("got %v, want ErrClosed", err)
+		}
+	})
+}

@@ -286,7 +286,9 @@ func (s *Session) restart(clock func() time.Time) {
 	}
 }
 
-// Session returns the handle on a session that lives, and ErrNoSession otherwise.
+// Session returns the handle on a session that lives. It blocks until it is durable that it does.
+// It returns ErrNoSession for any other ID, ErrInvalid for the zero one, ErrClosed, ErrFailed or
+// ErrCommit.
 func (db *DB) Session(id SessionID) (*Session, error) {
 	var found *Session
 	err := db.update(func(tx *Txn) (err error) {
@@ -297,8 +299,9 @@ func (db *DB) Session(id SessionID) (*Session, error) {
 }
 
 // EndSession ends a session from outside, with cause ErrDestroyed: its keys are released or
-// deleted, and its lock-delay follows (S32), for its owner may not know. It returns ErrNoSession
-// for one that does not live.
+// deleted, and its lock-delay follows (S32), for its owner may not know. It blocks until that is
+// durable. It returns ErrNoSession for one that does not live, ErrInvalid for the zero ID,
+// ErrClosed, ErrFailed or ErrCommit, with nothing changed.
 func (db *DB) EndSession(id SessionID) error {
 	err := db.update(func(tx *Txn) error { return tx.EndSession(id) })
 	return wrap("end session", "", err)
@@ -392,23 +395,15 @@ func (s *Session) renew() error {
 	called := db.now()
 	db.mu.Lock()
 	err := db.refusal
-	if err == nil && s.live && (s.row.TTL == 0 || called.Before(s.deadline)) {
-		// A renewal that was called earlier but comes later takes nothing back.
-		if until := called.Add(s.row.TTL + s.row.Grace); s.row.TTL != 0 && until.After(s.deadline) {
-			s.deadline = until
-		}
-		db.mu.Unlock()
-		return nil
-	}
+	renewed := err == nil && s.extend(called)
 	db.mu.Unlock()
-	if err != nil {
+	if err != nil || renewed {
 		return err
 	}
-	// It has ended, or is due: an update ends it now, and waits until that is durable. Or it is
-	// kept alive, and only the timer was late: then it was renewed before that.
-	renewed := false
+	// It has ended, or is due: an update ends it now, and waits until that is durable. Or it lives
+	// after all: it is kept alive and only the timer was late, or its end was dropped meanwhile.
 	err = db.update(func(*Txn) error {
-		renewed = s.live && called.Before(s.deadline)
+		renewed = s.extend(called)
 		return nil
 	})
 	if err != nil || renewed {
@@ -418,6 +413,23 @@ func (s *Session) renew() error {
 		return err
 	}
 	return &EndedError{Session: s.ID(), Cause: ErrExpired}
+}
+
+// extend renews the session, as of the moment of the call, unless it has ended or was due then.
+func (s *Session) extend(called time.Time) bool {
+	switch {
+	case !s.live:
+		return false
+	case s.row.TTL == 0:
+		return true
+	case !called.Before(s.deadline):
+		return false
+	}
+	// A renewal that was called earlier but comes later takes nothing back.
+	if until := called.Add(s.row.TTL + s.row.Grace); until.After(s.deadline) {
+		s.deadline = until
+	}
+	return true
 }
 
 // KeepAlive renews the session in time, until ctx ends, which returns its error, or the session

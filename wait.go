@@ -105,7 +105,7 @@ func (tx *Txn) acquire(
 		state := tx.db.locks[key]
 		empty := state == nil || state.queue.Len() == 0
 		atOnce = atOnce && (empty && tx.takeable(s, key) ||
-			tx.adoptable(s, key, tx.db.store.Keys.Newest(key)))
+			tx.adoptable(s, key, tx.db.store.Keys.Newest(key)) && !s.awaits(key))
 	}
 	if atOnce {
 		locks := make([]*Lock, len(keys))
