@@ -212,6 +212,7 @@ func (w *rivals) outside(t *rapid.T) {
 	var err error
 	if rapid.Bool().Draw(t, "in a transaction") {
 		err = w.db.Update(func(tx *lockd.Txn) error {
+			before, _ = tx.Get(key) // what was due has been done by now
 			_, err := tx.Lock(key, s.ID(), nil)
 			return err
 		})

@@ -72,7 +72,8 @@ func (tx *Txn) check() {
 	}
 }
 
-// Index is the index that the transaction's writes carry.
+// Index is the index that the transaction's writes carry. It means nothing to anybody else before
+// Update has returned nil: if the commit fails, then after a restart it may be another's.
 func (tx *Txn) Index() uint64 {
 	tx.check()
 	return tx.db.store.Next()
