@@ -125,20 +125,8 @@ func (db *DB) restoreLocked(backup *store.Backup) error {
 	}
 	db.endDueLocked()
 	defer db.armLocked()
-	var live []*Session
-	for _, s := range db.sessions {
-		if s.live {
-			live = append(live, s)
-		}
-	}
-	sortByAge(live)
-	for _, s := range live {
-		if err := db.applyLocked(&db.own, func(tx *Txn) error {
-			tx.endSession(s, ErrRestored)
-			return nil
-		}); err != nil {
-			return err
-		}
+	if err := db.endEachLocked(func(*Session) bool { return true }, ErrRestored); err != nil {
+		return err
 	}
 	return db.applyLocked(&db.own, func(tx *Txn) error { return tx.restore(backup) })
 }

@@ -225,21 +225,30 @@ func (db *DB) checkReferences() error {
 // endOrphans ends the sessions whose process is gone, each at an index of its own.
 func (db *DB) endOrphans() error {
 	db.mu.Lock()
-	var orphans []*Session
+	err := db.endEachLocked((*Session).bound, ErrProcessGone)
+	db.unlock()
+	// The update arms the timer for the delays, and waits until all is durable.
+	return errors.Join(err, db.update(func(*Txn) error { return nil }))
+}
+
+// endEachLocked ends the sessions that are chosen, the oldest first, each in a transaction of its
+// own (G5).
+func (db *DB) endEachLocked(chosen func(*Session) bool, cause error) error {
+	var sessions []*Session
 	for _, s := range db.sessions {
-		if Lifetime(s.row.Lifetime) == BoundToProcess {
-			orphans = append(orphans, s)
+		if s.live && chosen(s) {
+			sessions = append(sessions, s)
 		}
 	}
-	sortByAge(orphans)
-	for _, s := range orphans {
-		db.runLocked(&db.own, func(tx *Txn) error {
-			tx.endSession(s, ErrProcessGone)
+	sortByAge(sessions)
+	var errs []error
+	for _, s := range sessions {
+		errs = append(errs, db.applyLocked(&db.own, func(tx *Txn) error {
+			tx.endSession(s, cause)
 			return nil
-		})
+		}))
 	}
-	db.unlock()
-	return db.update(func(*Txn) error { return nil }) // waits until that is durable
+	return errors.Join(errs...)
 }
 
 // now reads the clock. Nothing else does.
@@ -489,13 +498,6 @@ var errDatabaseClosed = fmt.Errorf("database %w", ErrClosed)
 
 // windUpLocked refuses all writes from now on, after ending the sessions of this process.
 func (db *DB) windUpLocked() (b *batch, lead bool, err error) {
-	var bound []*Session
-	for _, s := range db.sessions {
-		if s.live && Lifetime(s.row.Lifetime) == BoundToProcess {
-			bound = append(bound, s)
-		}
-	}
-	sortByAge(bound)
 	if db.refusal == nil {
 		err = db.applyLocked(&db.own, func(tx *Txn) error {
 			for _, s := range db.sessions {
@@ -505,12 +507,7 @@ func (db *DB) windUpLocked() (b *batch, lead bool, err error) {
 			}
 			return nil
 		})
-		for _, s := range bound {
-			err = errors.Join(err, db.applyLocked(&db.own, func(tx *Txn) error {
-				tx.endSession(s, ErrClosed)
-				return nil
-			}))
-		}
+		err = errors.Join(err, db.endEachLocked((*Session).bound, ErrClosed))
 	}
 	db.refuse(errDatabaseClosed)
 	b, lead = db.joinLocked()

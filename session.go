@@ -370,6 +370,9 @@ func (s *Session) revive() {
 	}
 }
 
+// bound reports whether the session ends with its process.
+func (s *Session) bound() bool { return Lifetime(s.row.Lifetime) == BoundToProcess }
+
 // Info describes the session.
 func (s *Session) Info() SessionInfo { return sessionInfo(s.row) }
 

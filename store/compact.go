@@ -24,10 +24,8 @@ func Compact(path string, opts Options) (err error) {
 	if err != nil {
 		return err
 	}
-	o := fileOptions{
-		timeout: opts.Timeout, mode: info.Mode().Perm(), sync: opts.Sync, hooks: opts.Hooks,
-		allowNetworkFS: opts.AllowNetworkFS,
-	}
+	o := opts.file()
+	o.mode = info.Mode().Perm()
 	f, err := openFile(path, o)
 	if err != nil {
 		return err

@@ -22,6 +22,13 @@ type Options struct {
 	AllowNetworkFS bool // also where the file's lock cannot be trusted
 }
 
+func (o Options) file() fileOptions {
+	return fileOptions{
+		timeout: o.Timeout, mode: o.Mode, sync: o.Sync, hooks: o.Hooks,
+		allowNetworkFS: o.AllowNetworkFS,
+	}
+}
+
 // Store is the tables and, unless it is in memory only, their file.
 //
 // Snapshot's published half and every Get are free for all; all else is the writer's, under one
@@ -105,10 +112,7 @@ func (s *Store) table(number int) table {
 // it refuses and leaves as it is. An existing file is not written to. After an error s is not
 // usable.
 func (s *Store) Open(path string, opts Options) error {
-	f, err := openFile(path, fileOptions{
-		timeout: opts.Timeout, mode: opts.Mode, sync: opts.Sync, hooks: opts.Hooks,
-		allowNetworkFS: opts.AllowNetworkFS,
-	})
+	f, err := openFile(path, opts.file())
 	if err != nil {
 		return err
 	}
