@@ -149,16 +149,10 @@ func (tx *Txn) removeNode(row *store.Node) {
 	db := tx.db
 	tx.endBound(folded(row.Name), ErrNodeGone)
 	of := folded(row.Name) + "\x00"
-	for key := range db.store.Services.Ascend(of) {
-		if !strings.HasPrefix(key, of) {
-			break
-		}
+	for key := range db.store.Services.Prefix(of) {
 		db.store.Services.Delete(key)
 	}
-	for key := range db.store.Checks.Ascend(of) {
-		if !strings.HasPrefix(key, of) {
-			break
-		}
+	for key := range db.store.Checks.Prefix(of) {
 		db.store.Checks.Delete(key)
 	}
 	db.store.Nodes.Delete(folded(row.Name))
@@ -219,10 +213,7 @@ func (tx *Txn) DeleteService(node, id string) (deleted bool, err error) {
 		return false, nil
 	}
 	of := folded(node) + "\x00"
-	for key, check := range tx.db.store.Checks.Ascend(of) {
-		if !strings.HasPrefix(key, of) {
-			break
-		}
+	for key, check := range tx.db.store.Checks.Prefix(of) {
 		if folded(check.ServiceID) == folded(id) {
 			tx.removeCheck(key)
 		}

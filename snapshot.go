@@ -2,7 +2,6 @@ package lockd
 
 import (
 	"iter"
-	"strings"
 
 	"github.com/lockd/lockd/internal/hub"
 	"github.com/lockd/lockd/store"
@@ -41,8 +40,8 @@ func (s *Snapshot) Len() int { return s.rows.Keys.Len() }
 // Prefix yields the keys that begin with the prefix, in order, with their entries.
 func (s *Snapshot) Prefix(prefix string) iter.Seq2[string, Entry] {
 	return func(yield func(string, Entry) bool) {
-		for key, row := range s.rows.Keys.Ascend(prefix) {
-			if !strings.HasPrefix(key, prefix) || !yield(key, entryOf(row)) {
+		for key, row := range s.rows.Keys.Prefix(prefix) {
+			if !yield(key, entryOf(row)) {
 				return
 			}
 		}
@@ -134,8 +133,8 @@ func within(node string) string {
 
 func values[T, V any](view store.View[T], prefix string, convert func(*T) V) iter.Seq[V] {
 	return func(yield func(V) bool) {
-		for key, row := range view.Ascend(prefix) {
-			if !strings.HasPrefix(key, prefix) || !yield(convert(row)) {
+		for _, row := range view.Prefix(prefix) {
+			if !yield(convert(row)) {
 				return
 			}
 		}
@@ -176,18 +175,12 @@ func (s *Snapshot) IndexOf(scope Scope) uint64 {
 
 func (s *Snapshot) indexOfPrefix(prefix string) uint64 {
 	index := s.buried(graveKey, prefix)
-	for key, row := range s.rows.Keys.Ascend(prefix) {
-		if !strings.HasPrefix(key, prefix) {
-			break
-		}
+	for _, row := range s.rows.Keys.Prefix(prefix) {
 		index = max(index, row.ModifyIndex)
 	}
 	for _, kind := range []byte{graveKey, gravePrefix} {
 		from := store.GraveKey(kind, prefix)
-		for key, grave := range s.rows.Graves.Ascend(from) {
-			if !strings.HasPrefix(key, from) {
-				break
-			}
+		for _, grave := range s.rows.Graves.Prefix(from) {
 			index = max(index, grave.Index)
 		}
 	}
@@ -213,8 +206,8 @@ func (s *Snapshot) buried(kind byte, name string) uint64 {
 }
 
 func (s *Snapshot) anyPrefixBuried() bool {
-	for _, grave := range s.rows.Graves.Ascend(store.GraveKey(gravePrefix, "")) {
-		return grave.Kind == gravePrefix
+	for range s.rows.Graves.Prefix(store.GraveKey(gravePrefix, "")) {
+		return true
 	}
 	return false
 }

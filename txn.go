@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"iter"
-	"strings"
 	"time"
 
 	"github.com/lockd/lockd/store"
@@ -100,8 +99,8 @@ func (tx *Txn) Prefix(prefix string) iter.Seq2[string, Entry] {
 	tx.check()
 	return func(yield func(string, Entry) bool) {
 		tx.check() // the loop may have been carried out of the function
-		for key, row := range tx.db.store.Keys.Ascend(prefix) {
-			if !strings.HasPrefix(key, prefix) || !yield(key, entryOf(row)) {
+		for key, row := range tx.db.store.Keys.Prefix(prefix) {
+			if !yield(key, entryOf(row)) {
 				return
 			}
 		}
@@ -222,10 +221,7 @@ func (tx *Txn) DeleteAll() (int, error) {
 // removePrefix deletes under one tombstone (K31).
 func (tx *Txn) removePrefix(prefix string) int {
 	n := 0
-	for key, row := range tx.db.store.Keys.Ascend(prefix) {
-		if !strings.HasPrefix(key, prefix) {
-			break
-		}
+	for _, row := range tx.db.store.Keys.Prefix(prefix) {
 		tx.remove(row, ErrKeyDeleted)
 		n++
 	}

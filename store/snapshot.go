@@ -2,6 +2,7 @@ package store
 
 import (
 	"iter"
+	"strings"
 
 	"github.com/google/btree"
 )
@@ -47,6 +48,22 @@ func (v View[T]) Get(key string) *T {
 
 // Len is the number of rows.
 func (v View[T]) Len() int { return v.tree.Len() }
+
+// Prefix yields the rows whose keys begin with the prefix, in order.
+func (v View[T]) Prefix(prefix string) iter.Seq2[string, *T] {
+	return within(prefix, v.Ascend(prefix))
+}
+
+// within ends a walk that began at the prefix with the last key that has it.
+func within[T any](prefix string, rows iter.Seq2[string, *T]) iter.Seq2[string, *T] {
+	return func(yield func(string, *T) bool) {
+		for key, row := range rows {
+			if !strings.HasPrefix(key, prefix) || !yield(key, row) {
+				return
+			}
+		}
+	}
+}
 
 // Ascend yields the rows from the key on, in order of their keys.
 func (v View[T]) Ascend(from string) iter.Seq2[string, *T] {

@@ -196,6 +196,11 @@ func (t *Table[T]) Ascend(from string) iter.Seq2[string, *T] {
 	}
 }
 
+// Prefix is Ascend for the rows whose keys begin with the prefix.
+func (t *Table[T]) Prefix(prefix string) iter.Seq2[string, *T] {
+	return within(prefix, t.Ascend(prefix))
+}
+
 // catchUp brings the tree to the newest rows, and drops the cells of rows that are gone.
 func (t *Table[T]) catchUp() {
 	for i, c := range t.behind {
