@@ -232,10 +232,21 @@ func Compact(path string, opts *Options) error {
 // ErrInUse as Open does, and an error that is fs.ErrNotExist if there is no file. A nil opts means
 // the defaults; only OpenTimeout and AllowNetworkFS count.
 func Verify(path string, opts *Options) error {
-	return wrap("verify", "", verify(path, opts))
+	return wrap("verify", "", inspect(path, opts, func(*DB) error { return nil }))
 }
 
-func verify(path string, opts *Options) error {
+// BackupFile writes to w what Backup does, of the file of a closed database. It changes nothing:
+// no session ends by it, as one may by an Open. It reads the whole file before it writes, and
+// returns the errors that Verify does and those of w's Write. A nil opts means the defaults; only
+// OpenTimeout and AllowNetworkFS count.
+func BackupFile(path string, w io.Writer, opts *Options) error {
+	return wrap("backup", "", inspect(path, opts, func(db *DB) error {
+		return store.WriteBackup(w, db.store.Snapshot())
+	}))
+}
+
+// inspect calls fn on a database that has the rows of the file, and is not started.
+func inspect(path string, opts *Options, fn func(*DB) error) error {
 	if err := opts.validate(); err != nil {
 		return err
 	}
@@ -249,6 +260,8 @@ func verify(path string, opts *Options) error {
 	err := db.checkReferences()
 	if err != nil {
 		err = fmt.Errorf("read %s: %w", path, err)
+	} else {
+		err = fn(db)
 	}
 	return errors.Join(err, db.store.Close())
 }

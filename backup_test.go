@@ -3,6 +3,7 @@ package lockd_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/benbjohnson/clock"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/store"
 )
 
 // backup returns a backup of the database.
@@ -218,3 +220,66 @@ func TestVerify_NoFile(t *testing.T) {
 		t.Errorf("stat: got %v", err)
 	}
 }
+
+// Ensure that a backup of a closed file is the one that the database would have written, and that
+// nothing in the file changes by it, not even a session whose process is gone.
+func TestBackupFile(t *testing.T) {
+	onFile(t, func(h *harness) {
+		h.put("k", "value", 7)
+		if err := lockd.BackupFile(h.path, io.Discard, &lockd.Options{
+			OpenTimeout: time.Nanosecond,
+		}); !errors.Is(err, lockd.ErrInUse) {
+			t.Fatalf("of an open file: got %v, want ErrInUse", err)
+		}
+		open := h.backup()
+		h.must(h.Close())
+		before := readFile(t, h.path)
+		var closed bytes.Buffer
+		h.must(lockd.BackupFile(h.path, &closed, nil))
+		if !bytes.Equal(closed.Bytes(), open) {
+			t.Error("the backup of the closed file is another than that of the open one")
+		}
+		if err := lockd.BackupFile(h.path, failingWriter{}, nil); !errors.Is(err, errWrite) {
+			t.Errorf("got %v, want the error of the writer", err)
+		}
+		if !bytes.Equal(readFile(t, h.path), before) {
+			t.Error("the file has changed")
+		}
+		absent := filepath.Join(t.TempDir(), "absent.db")
+		err := lockd.BackupFile(absent, io.Discard, nil)
+		if _, stat := os.Stat(absent); !errors.Is(err, fs.ErrNotExist) || stat == nil {
+			t.Errorf("of no file: got %v, and now there is one: %v", err, stat == nil)
+		}
+	})
+}
+
+// Ensure that a session that is bound to a process which has gone is still there after a backup.
+func TestBackupFile_EndsNoSession(t *testing.T) {
+	id := store.ID{1}
+	path := craft(t, func(s *store.Store) {
+		s.Nodes.Put("n", store.Node{Name: "n"})
+		s.Sessions.Put(string(id[:]), store.Session{ID: id, Node: "n"})
+		s.Keys.Put("held", store.Key{Key: "held", Session: id, LockIndex: 1})
+	})
+	if err := lockd.BackupFile(path, io.Discard, nil); err != nil {
+		t.Fatal(err)
+	}
+	db, err := lockd.Open(path, &lockd.Options{Reopen: lockd.KeepAll, Sync: lockd.SyncNever})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if e, ok := db.Get("held"); !ok || e.Session != lockd.SessionID(id) {
+		t.Errorf("got %+v, want it held by the session", e)
+	}
+}
+
+var errWrite = errors.New("no room")
+
+type failingWriter struct{}
+
+func (failingWriter) Write([]byte) (int, error) { return 0, errWrite }
