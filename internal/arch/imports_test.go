@@ -12,6 +12,7 @@ const (
 	btree  = "github.com/google/btree"
 	clock  = "github.com/benbjohnson/clock"
 	uuid   = "github.com/google/uuid"
+	cli    = "github.com/urfave/cli/v3"
 	rapid  = "pgregory.net/rapid"
 	goleak = "go.uber.org/goleak"
 )
@@ -22,7 +23,7 @@ type edges map[string]string
 
 // importPlan has every package of the module. Arrows go down only:
 //
-//	examples → the root → store, internal/{expiry,hub,waitq}
+//	cmd, examples → the root → store, internal/{expiry,hub,waitq}
 //
 // and what stands side by side does not know each other. An arrow that is missing here is a
 // decision to take, not a line to add.
@@ -46,6 +47,10 @@ var importPlan = map[string]edges{
 	"internal/hub":   {},
 	"internal/waitq": {},
 	"internal/arch":  {},
+	"cmd/lockd": {
+		".": "the files: verify, backup, restore, compact",
+		cli: "command lines and their help",
+	},
 	"examples/leader": {
 		".": "what a user has, and nothing else of the module",
 	},

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/lockd/lockd"
+)
+
+// The exit codes, which the package comment and exitCodes explain.
+const (
+	exitFailed   = 1
+	exitUsage    = 2
+	exitNotFound = 3
+	exitInUse    = 4
+	exitDamaged  = 5
+)
+
+// exitCodes is for the help.
+const exitCodes = `Exit codes:
+   0  it is done
+   1  it is not: the error, on standard error, says why
+   2  the command line is wrong
+   3  there is no such file
+   4  the file is in use by a process that has it open
+   5  the file, or the backup, is damaged, not lockd's, or of a newer format`
+
+// codes has the exit codes of errors. The first that fits counts.
+var codes = []struct {
+	err  error
+	code int
+}{
+	{errUsage, exitUsage},
+	{lockd.ErrInUse, exitInUse},
+	{lockd.ErrCorrupt, exitDamaged},
+	{lockd.ErrFormat, exitDamaged},
+	{fs.ErrNotExist, exitNotFound},
+}
+
+// exitCode returns the exit code for what a command returned.
+func exitCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	for _, c := range codes {
+		if errors.Is(err, c.err) {
+			return c.code
+		}
+	}
+	return exitFailed
+}
+
+// errUsage is returned when the command line is wrong.
+var errUsage = errors.New("see lockd --help")
+
+// usage returns an error that is errUsage, with a text.
+func usage(format string, args ...any) error {
+	return fmt.Errorf("%w; %w", fmt.Errorf(format, args...), errUsage)
+}

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/lockd/lockd"
+)
+
+// fileWith makes a file with a key k of that value, and returns its path.
+func fileWith(t *testing.T, value string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "lockd.db")
+	db := open(t, path)
+	if _, err := db.Put("k", []byte(value), &lockd.PutOptions{Flags: 7}); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func open(t *testing.T, path string) *lockd.DB {
+	t.Helper()
+	db, err := lockd.Open(path, &lockd.Options{Sync: lockd.SyncNever})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() }) // most tests close it, and see to the error
+	return db
+}
+
+// valueOf returns the value of k in a file.
+func valueOf(t *testing.T, path string) string {
+	t.Helper()
+	db := open(t, path)
+	e, ok := db.Get("k")
+	if err := db.Close(); err != nil || !ok || e.Flags != 7 {
+		t.Errorf("%s: got %+v, %v, close %v", path, e, ok, err)
+	}
+	return string(e.Value)
+}
+
+// damaged returns the path of a file whose pages are zero from the second third on.
+func damaged(t *testing.T) string {
+	t.Helper()
+	path := fileWith(t, strings.Repeat("v", 10_000))
+	content := read(t, path)
+	clear(content[len(content)/3:])
+	write(t, path, content)
+	return path
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+func write(t *testing.T, path string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func names(t *testing.T, folder string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// Ensure that each command on a file tells by its exit code what is the matter with the file, and
+// leaves it as it is.
+func TestOnFile_Refused(t *testing.T) {
+	for _, name := range []string{"verify", "backup", "compact"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // the wait for a file in use is a second long
+			path := damaged(t)
+			before := read(t, path)
+			command(t, "", name, path).wants(t, exitDamaged, path)
+			if string(read(t, path)) != string(before) {
+				t.Error("the damaged file was written to")
+			}
+			foreign := filepath.Join(t.TempDir(), "notes.txt")
+			write(t, foreign, []byte(strings.Repeat("no database\n", 2000)))
+			command(t, "", name, foreign).wants(t, exitDamaged, foreign)
+
+			absent := filepath.Join(t.TempDir(), "absent.db")
+			command(t, "", name, absent).wants(t, exitNotFound, "absent.db")
+			if _, err := os.Stat(absent); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s: %v", absent, err)
+			}
+			db := open(t, fileWith(t, "v"))
+			used := filepath.Join(filepath.Dir(path), "used.db")
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+			db = open(t, used)
+			command(t, "", name, used).wants(t, exitInUse, fmt.Sprint(os.Getpid()))
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestVerify(t *testing.T) {
+	path := fileWith(t, "value")
+	before := read(t, path)
+	r := command(t, "", "verify", path)
+	r.wants(t, 0, "")
+	if r.out != "" || string(read(t, path)) != string(before) {
+		t.Errorf("output %q, file changed: %v", r.out, string(read(t, path)) != string(before))
+	}
+}
+
+// Ensure that a backup comes back by restore, by standard output and input and by files.
+func TestBackup_Restore(t *testing.T) {
+	path := fileWith(t, "value")
+	folder := filepath.Dir(path)
+	in := func(name string) string { return filepath.Join(folder, name) }
+	before := read(t, path)
+
+	piped := command(t, "", "backup", path)
+	piped.wants(t, 0, "")
+	if r := command(t, "", "backup", path, "-"); r != piped {
+		t.Error("with - it is another one")
+	}
+	write(t, in("backup"), []byte("yesterday's"))
+	command(t, "", "backup", path, in("backup")).wants(t, 0, "")
+	if string(read(t, in("backup"))) != piped.out {
+		t.Error("the file has another backup than standard output")
+	}
+	if string(read(t, path)) != string(before) {
+		t.Error("the file was written to")
+	}
+	info, err := os.Stat(in("backup"))
+	if err != nil || info.Mode().Perm()&0o077 != 0 {
+		t.Errorf("the backup's mode is %v, %v", info.Mode(), err)
+	}
+
+	command(t, piped.out, "restore", in("one.db")).wants(t, 0, "")
+	command(t, piped.out, "restore", in("two.db"), "-").wants(t, 0, "")
+	command(t, "", "restore", in("three.db"), in("backup")).wants(t, 0, "")
+	for _, name := range []string{"one.db", "two.db", "three.db"} {
+		if got := valueOf(t, in(name)); got != "value" {
+			t.Errorf("%s: got %q", name, got)
+		}
+	}
+	if got := names(t, folder); len(got) != 5 {
+		t.Errorf("left in the folder: %q", got)
+	}
+}
+
+// Ensure that a restore refuses what it cannot do, and then leaves nothing behind.
+func TestRestore_Refused(t *testing.T) {
+	path := fileWith(t, "value")
+	folder := filepath.Dir(path)
+	backup := command(t, "", "backup", path).out
+	before := read(t, path)
+
+	command(t, backup, "restore", path).wants(t, exitFailed, "file already exists")
+	made := filepath.Join(folder, "made.db")
+	command(t, backup[:len(backup)-1], "restore", made).wants(t, exitDamaged, "")
+	command(t, "", "restore", made, made+".backup").wants(t, exitNotFound, "made.db.backup")
+	if got := names(t, folder); len(got) != 1 || string(read(t, path)) != string(before) {
+		t.Errorf("left in the folder: %q", got)
+	}
+}
+
+// Ensure that the indexes of a restored file are above the one asked for.
+func TestRestore_MinIndex(t *testing.T) {
+	path := fileWith(t, "value")
+	backup := command(t, "", "backup", path).out
+	made := filepath.Join(filepath.Dir(path), "made.db")
+	const min = 1 << 62
+	command(t, backup, "restore", "--min-index", fmt.Sprint(min), made).wants(t, 0, "")
+	db := open(t, made)
+	if e, _ := db.Get("k"); e.ModifyIndex <= min {
+		t.Errorf("index %d, want one above %d", e.ModifyIndex, min)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Ensure that a backup that cannot be written whole leaves the one that was there.
+func TestBackup_Fails(t *testing.T) {
+	path := damaged(t)
+	to := filepath.Join(filepath.Dir(path), "backup")
+	write(t, to, []byte("yesterday's"))
+	command(t, "", "backup", path, to).wants(t, exitDamaged, path)
+	if got := read(t, to); string(got) != "yesterday's" {
+		t.Errorf("got %q", got)
+	}
+	if got := names(t, filepath.Dir(path)); len(got) != 2 {
+		t.Errorf("left in the folder: %q", got)
+	}
+}
+
+// Ensure that compact gives the free pages back, and says how much that was.
+func TestCompact(t *testing.T) {
+	path := fileWith(t, strings.Repeat("v", 1<<20))
+	db := open(t, path)
+	if _, err := db.Put("k", []byte("small"), &lockd.PutOptions{Flags: 7}); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	was := len(read(t, path))
+	r := command(t, "", "compact", path)
+	r.wants(t, 0, "")
+	is := len(read(t, path))
+	if r.out != fmt.Sprintf("%d %d\n", was, is) || is > was/10 {
+		t.Errorf("said %q, was %d, is %d", r.out, was, is)
+	}
+	if got := valueOf(t, path); got != "small" {
+		t.Errorf("got %q", got)
+	}
+}

@@ -1,0 +1,97 @@
+// Lockd serves lockd's locks, sessions and keys over Consul's HTTP API, uses such a server from a
+// script, and looks after the files of databases.
+//
+// On the file of a closed database:
+//
+//	lockd verify FILE            read all of it, and say whether a program could open it
+//	lockd backup FILE [TO]       write a backup of it, without a change to it
+//	lockd restore FILE [FROM]    make a new file of a backup
+//	lockd compact FILE           rewrite it without the free pages in it
+//
+// # Exit codes
+//
+//	0    it is done
+//	1    it is not: the error, on standard error, says why
+//	2    the command line is wrong
+//	3    there is no such file
+//	4    the file is in use by a process that has it open
+//	5    the file, or the backup, is damaged, not lockd's, or of a newer format
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+
+	"github.com/urfave/cli/v3"
+)
+
+func main() {
+	os.Exit(run(context.Background(), os.Args, os.Stdin, os.Stdout, os.Stderr))
+}
+
+// run runs the command line, and returns the exit code.
+func run(ctx context.Context, args []string, in io.Reader, out, complaints io.Writer) int {
+	root := &cli.Command{
+		Name:  "lockd",
+		Usage: "locks, sessions and keys, on one file, by Consul's HTTP API",
+		Commands: []*cli.Command{
+			verifyCommand(),
+			backupCommand(),
+			restoreCommand(),
+			compactCommand(),
+		},
+		Action:         noCommand,
+		Description:    exitCodes,
+		Version:        version(),
+		Reader:         in,
+		Writer:         out,
+		ErrWriter:      complaints,
+		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // the code is returned
+
+		HideHelpCommand: true, // --help does it; "help" may be a key, or a file
+	}
+	_ = root.Walk(func(cmd *cli.Command) error { // which returns no error, as this one does not
+		cmd.OnUsageError = func(_ context.Context, _ *cli.Command, err error, _ bool) error {
+			return usage("%w", err)
+		}
+		return nil
+	})
+	err := root.Run(ctx, args)
+	if err != nil {
+		fmt.Fprintf(complaints, "lockd: %v\n", err)
+	}
+	return exitCode(err)
+}
+
+// noCommand is what the root does when the first word is no subcommand.
+func noCommand(_ context.Context, cmd *cli.Command) error {
+	if cmd.Args().Present() {
+		return usage("there is no command %q", cmd.Args().First())
+	}
+	return usage("no command is given")
+}
+
+// operands returns the arguments of a command, of which there have to be at least and at most so
+// many.
+func operands(cmd *cli.Command, least, most int) ([]string, error) {
+	args := cmd.Args().Slice()
+	switch {
+	case len(args) < least:
+		return nil, usage("%s: an argument is missing, of: %s", cmd.Name, cmd.ArgsUsage)
+	case len(args) > most:
+		return nil, usage("%s: %q is one argument too many, after: %s", cmd.Name, args[most],
+			cmd.ArgsUsage)
+	}
+	return args, nil
+}
+
+// version returns the version of the module that the program was built of.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return "unknown"
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/lockd/lockd"
+)
+
+func restoreCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "restore",
+		Category:  onFile,
+		Usage:     "make a new file of a backup",
+		ArgsUsage: "FILE [FROM]",
+		Description: "FILE must not exist: it is there when it is complete and on disk,\n" +
+			"or not at all. Its indexes, and so its fences, are above those of the backup.\n" +
+			"Without FROM, or with -, the backup comes from standard input.",
+		Flags: []cli.Flag{
+			&cli.Uint64Flag{Name: "min-index", Usage: "an index that the new file's are above, " +
+				"such as a `FENCE` that somebody may remember"},
+		},
+		Action: func(_ context.Context, cmd *cli.Command) error {
+			args, err := operands(cmd, 1, 2)
+			if err != nil {
+				return err
+			}
+			opts := &lockd.RestoreOptions{MinIndex: cmd.Uint64("min-index")}
+			if len(args) == 1 || args[1] == standard {
+				return lockd.Restore(args[0], cmd.Root().Reader, opts)
+			}
+			return restoreFrom(args[1], func(r io.Reader) error {
+				return lockd.Restore(args[0], r, opts)
+			})
+		},
+	}
+}
+
+// restoreFrom calls read with the content of a file.
+func restoreFrom(path string, read func(io.Reader) error) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(read(f), f.Close())
+}
