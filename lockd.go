@@ -414,7 +414,7 @@ func (db *DB) endDueLocked() {
 			break
 		}
 		switch owner := due.Owner.(type) {
-		case *keeper:
+		case *renewal:
 			owner.renewLocked(now)
 		case *Session:
 			if due.At().Before(owner.deadline) { // it was renewed

@@ -207,7 +207,7 @@ type Session struct {
 	live     bool // not ended, as of the newest state
 	deadline time.Time
 	expires  expiry.Item
-	keeper   *keeper
+	renewal  *renewal   // for those who keep it alive; nil if nobody ever did
 	held     *lockState // the first of the keys whose locks it holds
 	waiting  map[*waiter]struct{}
 	attached map[string]struct{} // names of its attachments
@@ -329,8 +329,8 @@ func (tx *Txn) endSession(s *Session, cause error) {
 	ended := &EndedError{Session: SessionID(s.row.ID), Cause: cause}
 	s.live = false
 	db.expiry.Remove(&s.expires)
-	if s.keeper != nil {
-		db.expiry.Remove(&s.keeper.renews)
+	if s.renewal != nil {
+		db.expiry.Remove(&s.renewal.due)
 	}
 	tx.effects = append(tx.effects, effect{kind: sessionEnded, session: s, cause: ended})
 	if tx.ends == nil {
@@ -365,8 +365,8 @@ func (s *Session) revive() {
 		return
 	}
 	s.db.expiry.Set(&s.expires, s.deadline)
-	if s.keeper != nil && s.keeper.callers > 0 {
-		s.db.expiry.Set(&s.keeper.renews, s.keeper.renews.At())
+	if s.renewal != nil && s.renewal.callers > 0 {
+		s.db.expiry.Set(&s.renewal.due, s.renewal.due.At())
 	}
 }
 
@@ -451,10 +451,10 @@ func (s *Session) KeepAlive(ctx context.Context) error {
 	}
 }
 
-// keeper renews a session from the heap, half a TTL after the last time.
-type keeper struct {
+// renewal renews a session from the heap, half a TTL after the last time.
+type renewal struct {
 	session *Session
-	renews  expiry.Item
+	due     expiry.Item
 	callers int
 }
 
@@ -465,37 +465,45 @@ func (s *Session) startKeeping() error {
 	db := s.db
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	if s.keeper == nil {
-		s.keeper = &keeper{session: s}
-		s.keeper.renews = expiry.Item{Owner: s.keeper, Rank: expiry.Renewal}
-	}
-	s.keeper.callers++
-	if s.row.TTL != 0 && s.keeper.callers == 1 {
-		now := db.now()
-		db.expiry.Set(&s.keeper.renews, s.keeper.next(now))
+	if now := db.now(); s.keepLocked(now) {
 		db.expiry.Arm(now)
 	}
 	return nil
 }
 
+// keepLocked has the session renewed for one more caller. It reports whether it is the first, and
+// there is something to renew.
+func (s *Session) keepLocked(now time.Time) bool {
+	if s.renewal == nil {
+		s.renewal = &renewal{session: s}
+		s.renewal.due = expiry.Item{Owner: s.renewal, Rank: expiry.Renewal}
+	}
+	s.renewal.callers++
+	if s.row.TTL == 0 || s.renewal.callers > 1 {
+		return false
+	}
+	s.db.expiry.Set(&s.renewal.due, s.renewal.next(now))
+	return true
+}
+
 func (s *Session) stopKeeping() {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
-	if s.keeper.callers--; s.keeper.callers == 0 {
-		s.db.expiry.Remove(&s.keeper.renews)
+	if s.renewal.callers--; s.renewal.callers == 0 {
+		s.db.expiry.Remove(&s.renewal.due)
 	}
 }
 
 // next is when to renew after a renewal now: always later, however short the TTL is.
-func (k *keeper) next(now time.Time) time.Time {
-	return now.Add(max(1, k.session.row.TTL/2))
+func (r *renewal) next(now time.Time) time.Time {
+	return now.Add(max(1, r.session.row.TTL/2))
 }
 
 // renewLocked renews on behalf of those who keep the session alive. The renewal was due before
 // the session was, so it counts, however late the timer is.
-func (k *keeper) renewLocked(now time.Time) {
-	k.session.deadline = now.Add(k.session.row.TTL + k.session.row.Grace)
-	k.session.db.expiry.Set(&k.renews, k.next(now))
+func (r *renewal) renewLocked(now time.Time) {
+	r.session.deadline = now.Add(r.session.row.TTL + r.session.row.Grace)
+	r.session.db.expiry.Set(&r.due, r.next(now))
 }
 
 // Close ends the session, for its owner: its keys are released or deleted, without a lock-delay
