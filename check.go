@@ -1,5 +1,3 @@
-//go:build invariants
-
 package lockd
 
 import (
@@ -7,24 +5,6 @@ import (
 
 	"github.com/lockd/lockd/store"
 )
-
-// A large state is checked only now and then: looking at all of it after every transaction takes
-// time in proportion to its square.
-const (
-	largeState = 500
-	nowAndThen = 128
-)
-
-// mustHold panics if the state is not consistent. It is called after every transaction and every
-// batch.
-func (db *DB) mustHold() {
-	if db.store.Rows()+len(db.locks) > largeState && db.store.Index()%nowAndThen != 0 {
-		return
-	}
-	if err := db.checkLocked(); err != nil {
-		panic("lockd: " + err.Error())
-	}
-}
 
 // checkLocked compares what is kept beside the rows with the rows.
 func (db *DB) checkLocked() error {

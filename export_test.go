@@ -9,14 +9,7 @@ func (o Options) WithHooks(hooks store.Hooks) *Options {
 }
 
 // Waiters is the number of calls that wait for the key's lock.
-func (db *DB) Waiters(key string) int {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	if state := db.locks[key]; state != nil {
-		return state.queue.Len()
-	}
-	return 0
-}
+func (db *DB) Waiters(key string) int { return db.waiters(key) }
 
 // Topics is the number of scopes that are watched.
 func (db *DB) Topics() int { return db.hub.Topics() }

@@ -10,6 +10,7 @@ import (
 	"github.com/benbjohnson/clock"
 
 	"github.com/lockd/lockd/internal/expiry"
+	"github.com/lockd/lockd/internal/hook"
 	"github.com/lockd/lockd/internal/hub"
 	"github.com/lockd/lockd/store"
 )
@@ -22,6 +23,7 @@ type DB struct {
 	store  *store.Store
 	hub    *hub.Hub[record]
 	leases leases
+	hooks  *hook.Hooks // of a test, or nil
 
 	over     atomic.Pointer[error] // refusal, for those who take no lock
 	wake     chan struct{}         // something may be due, or a batch is without a leader
@@ -63,6 +65,9 @@ func New(opts *Options) (*DB, error) {
 		return nil, wrap("new", "", err)
 	}
 	db := newDB(opts)
+	if test, ok := db.time.(*hook.Clock); ok {
+		db.attach(test)
+	}
 	if err := db.start(opts); err != nil {
 		return nil, wrap("new", "", err)
 	}
@@ -272,18 +277,24 @@ func (db *DB) run() {
 		case <-db.wake:
 		}
 		db.mu.Lock()
-		if db.refusal == nil {
-			if db.backoff == 0 || !db.now().Before(db.retry) {
-				db.endDueLocked()
-			}
-			db.armLocked()
-		}
+		db.attendLocked()
 		b, lead := db.joinLocked()
 		db.unlock()
 		if lead {
 			db.commit(b)
 		}
 	}
+}
+
+// attendLocked does what is due of the database's own accord.
+func (db *DB) attendLocked() {
+	if db.refusal != nil {
+		return
+	}
+	if db.backoff == 0 || !db.now().Before(db.retry) {
+		db.endDueLocked()
+	}
+	db.armLocked()
 }
 
 // update is the one write path: every call that writes, or that decides on the newest state,

@@ -390,7 +390,11 @@ func (s *Session) Err() error { return s.ending.Err() }
 // ErrNoSession and wraps the cause if the session has ended, or its time was up when Renew was
 // called, and ErrClosed or ErrFailed.
 func (s *Session) Renew() error {
-	return wrap("renew", s.ID().String(), s.renew())
+	err := s.renewalLost()
+	if err == nil {
+		err = s.renew()
+	}
+	return wrap("renew", s.ID().String(), err)
 }
 
 func (s *Session) renew() error {
@@ -479,6 +483,7 @@ func (s *Session) keepLocked(now time.Time) bool {
 		s.renewal.due = expiry.Item{Owner: s.renewal, Rank: expiry.Renewal}
 	}
 	s.renewal.callers++
+	s.db.waitsMoved()
 	if s.row.TTL == 0 || s.renewal.callers > 1 {
 		return false
 	}
@@ -492,6 +497,7 @@ func (s *Session) stopKeeping() {
 	if s.renewal.callers--; s.renewal.callers == 0 {
 		s.db.expiry.Remove(&s.renewal.due)
 	}
+	s.db.waitsMoved()
 }
 
 // next is when to renew after a renewal now: always later, however short the TTL is.
@@ -502,7 +508,9 @@ func (r *renewal) next(now time.Time) time.Time {
 // renewLocked renews on behalf of those who keep the session alive. The renewal was due before
 // the session was, so it counts, however late the timer is.
 func (r *renewal) renewLocked(now time.Time) {
-	r.session.deadline = now.Add(r.session.row.TTL + r.session.row.Grace)
+	if r.session.renewalLost() == nil {
+		r.session.deadline = now.Add(r.session.row.TTL + r.session.row.Grace)
+	}
 	r.session.db.expiry.Set(&r.due, r.next(now))
 }
 

@@ -122,6 +122,7 @@ func (tx *Txn) acquire(
 		s.waiting = make(map[*waiter]struct{})
 	}
 	s.waiting[w] = struct{}{}
+	tx.db.waitsMoved()
 	return nil, w, nil
 }
 
@@ -182,6 +183,7 @@ func (db *DB) leave(w *waiter) {
 	}
 	w.places = nil
 	delete(w.session.waiting, w)
+	db.waitsMoved()
 }
 
 // serveAll looks at every queue: after a drop, a lock may be free for which nobody else will.

@@ -78,6 +78,22 @@ type Hooks struct {
 	NetworkFS func(path string) string
 }
 
+// around calls commit between the hooks.
+func (h *Hooks) around(commit func() error) error {
+	if h.BeforeCommit != nil {
+		if err := h.BeforeCommit(); err != nil {
+			return err
+		}
+	}
+	if err := commit(); err != nil {
+		return err
+	}
+	if h.AfterCommit != nil {
+		return h.AfterCommit()
+	}
+	return nil
+}
+
 // file is rows in a bbolt file, which it has open and locked. One goroutine at a time may use it.
 //
 // bbolt panics where it finds damage, and a page that the disk cannot read is a fault of the
@@ -161,18 +177,9 @@ func (f *file) commit(rows []rowWrite, index uint64) error {
 }
 
 func (f *file) tryCommit(rows []rowWrite, index uint64) error {
-	if f.hooks.BeforeCommit != nil {
-		if err := f.hooks.BeforeCommit(); err != nil {
-			return err
-		}
-	}
-	if err := f.attempt(func() error { return f.write(rows, index) }); err != nil {
-		return err
-	}
-	if f.hooks.AfterCommit != nil {
-		return f.hooks.AfterCommit()
-	}
-	return nil
+	return f.hooks.around(func() error {
+		return f.attempt(func() error { return f.write(rows, index) })
+	})
 }
 
 func (f *file) write(rows []rowWrite, index uint64) error {

@@ -44,7 +44,7 @@ type Store struct {
 	Marks       Table[Mark]
 	graves      graves
 
-	file      *file         // nil: in memory
+	file      medium        // nil: in memory
 	published atomic.Uint64 // what readers see
 	cached    atomic.Pointer[Snapshot]
 	index     uint64 // of the newest sealed transaction
@@ -53,6 +53,18 @@ type Store struct {
 	pending   uint16 // tables that the open batch has changes of
 	buffer    []byte // the last batch's encoded rows, to be used again
 }
+
+// medium is where batches go. One goroutine at a time may use it.
+type medium interface {
+	commit(rows []rowWrite, index uint64) error
+	index() (uint64, error) // of the last commit
+	close() error
+}
+
+var (
+	_ medium = (*file)(nil)
+	_ medium = (*rehearsal)(nil)
+)
 
 // table is what the store does to all its tables alike.
 type table interface {

@@ -23,7 +23,7 @@ type edges map[string]string
 
 // importPlan has every package of the module. Arrows go down only:
 //
-//	cmd, examples → the root → store, internal/{expiry,hub,waitq}
+//	cmd, examples, lockdtest → the root → store, internal/{expiry,hook,hub,waitq}
 //
 // and what stands side by side does not know each other. An arrow that is missing here is a
 // decision to take, not a line to add.
@@ -33,6 +33,7 @@ var importPlan = map[string]edges{
 		"internal/expiry": "wakes the DB when a deadline is due",
 		"internal/hub":    "wakes those who watch a scope",
 		"internal/waitq":  "who waits for a key, in order",
+		"internal/hook":   "what lockdtest reaches; on no other clock than its own",
 		clock:             "Options.Clock; read in one place, see TestClock",
 		uuid:              "session IDs",
 	},
@@ -51,6 +52,14 @@ var importPlan = map[string]edges{
 		".": "the files: verify, backup, restore, compact",
 		cli: "command lines and their help",
 	},
+	"internal/hook": {
+		clock: "hooks and door come with the mock",
+	},
+	"lockdtest": {
+		".":             "the database under test",
+		"internal/hook": "faults, and waiting until all is told",
+		clock:           "the mock that it moves",
+	},
 	"examples/leader": {
 		".": "what a user has, and nothing else of the module",
 	},
@@ -65,7 +74,9 @@ var testEdges = edges{
 }
 
 // mayImportTesting has the packages whose ordinary code is made for tests.
-var mayImportTesting = edges{}
+var mayImportTesting = edges{
+	"lockdtest": "its New takes the test; it is for tests only",
+}
 
 func TestImports(t *testing.T) {
 	report(t, checkImports(module(t), importPlan))
@@ -153,8 +164,8 @@ func planName(imported string) (string, bool) {
 	return imported, strings.Contains(first, ".")
 }
 
-// The plan itself keeps what the design says: one package knows the file, two know the clock, and
-// siblings do not import each other.
+// The plan itself keeps what the design says: one package knows the file, two know the clock and
+// two more its mock, and siblings do not import each other.
 func TestImports_Plan(t *testing.T) {
 	for pkg, row := range importPlan {
 		for to := range row {
@@ -163,7 +174,9 @@ func TestImports_Plan(t *testing.T) {
 			case to == bbolt || to == btree:
 				only = []string{"store"}
 			case to == clock:
-				only = []string{".", "internal/expiry"}
+				only = []string{".", "internal/expiry", "internal/hook", "lockdtest"}
+			case to == "internal/hook":
+				only = []string{".", "lockdtest"}
 			case strings.HasPrefix(to, "internal/") || to == "store":
 				only = []string{"."}
 			default:

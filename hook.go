@@ -1,0 +1,138 @@
+package lockd
+
+import (
+	"time"
+
+	"github.com/lockd/lockd/internal/hook"
+	"github.com/lockd/lockd/store"
+)
+
+// attach gives a test its hooks and its door. The database then commits as one on a file does,
+// but to nowhere.
+func (db *DB) attach(test *hook.Clock) {
+	db.hooks = &test.Hooks
+	db.store.Rehearse(store.Hooks{BeforeCommit: test.Hooks.BeforeCommit})
+	test.Door = hook.Door{
+		Next: db.next, CatchUp: db.catchUp, Expire: db.expire,
+		Waiters: db.waiters, Waits: db.waits, KeptAlive: db.keptAlive, Check: db.check,
+	}
+}
+
+// renewalLost asks a test whether a renewal of the session is lost, and returns why.
+func (s *Session) renewalLost() error {
+	if s.db.hooks == nil || s.Err() != nil {
+		return nil
+	}
+	return s.db.hooks.Renewal(s.row.ID)
+}
+
+// waitsMoved tells a test that a call has begun or ceased to wait, or to keep a session alive.
+func (db *DB) waitsMoved() {
+	if db.hooks != nil {
+		db.hooks.WaitsMoved()
+	}
+}
+
+func (db *DB) next() (time.Time, bool) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.nextLocked()
+}
+
+func (db *DB) nextLocked() (time.Time, bool) {
+	at, ok := db.expiry.Next()
+	switch {
+	case db.refusal != nil:
+		return time.Time{}, false
+	case ok && db.backoff > 0 && at.Before(db.retry):
+		return db.retry, true
+	}
+	return at, ok
+}
+
+func (db *DB) catchUp(held <-chan struct{}) {
+	for {
+		undecided, more := db.attendBetweenCommits(held)
+		if undecided != nil {
+			select {
+			case <-undecided.done:
+				more = true // it may have failed, or others may have joined the next one
+			case <-held:
+			}
+		}
+		if !more {
+			return
+		}
+	}
+}
+
+// attendBetweenCommits does what is due, as the database's goroutine does. Unless commits are held
+// it does so while there is none, and so returns when nobody is about to be told of anything. It
+// returns the batch that is not committed, if there is one, and whether something is still due.
+func (db *DB) attendBetweenCommits(held <-chan struct{}) (undecided *batch, more bool) {
+	select {
+	case db.committing <- struct{}{}:
+		defer func() { <-db.committing }()
+	case <-held:
+	}
+	db.mu.Lock()
+	defer db.unlock()
+	db.attendLocked()
+	at, ok := db.nextLocked()
+	return db.undecidedLocked(), ok && !db.now().Before(at)
+}
+
+func (db *DB) expire(id [16]byte) error {
+	db.mu.Lock()
+	defer db.unlock()
+	if db.refusal != nil {
+		return db.refusal
+	}
+	db.endDueLocked()
+	defer db.armLocked()
+	s, err := (&Txn{db: db}).session(id)
+	if err != nil {
+		return err
+	}
+	if s.row.TTL == 0 {
+		return invalid("session %s has no TTL that could pass", s.ID())
+	}
+	s.deadline = db.now()
+	db.expiry.Set(&s.expires, s.deadline)
+	db.endDueLocked()
+	return nil
+}
+
+func (db *DB) waiters(key string) int {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if state := db.locks[key]; state != nil {
+		return state.queue.Len()
+	}
+	return 0
+}
+
+func (db *DB) waits() []hook.Wait {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	var waits []hook.Wait
+	for _, s := range db.sessions {
+		for w := range s.waiting {
+			waits = append(waits, hook.Wait{Keys: w.keys, Session: s.row.ID, Name: s.row.Name})
+		}
+	}
+	return waits
+}
+
+func (db *DB) keptAlive(id [16]byte) bool {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	s := db.sessions[id]
+	return s != nil && s.renewal != nil && s.renewal.callers > 0
+}
+
+func (db *DB) check() error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.checkLocked()
+}

@@ -1,0 +1,69 @@
+package hook
+
+import (
+	"time"
+
+	"github.com/benbjohnson/clock"
+)
+
+// Clock is the clock of a database under test. It is given to one database, which lockd.New makes.
+// The zero value is not usable: Mock and all Hooks have to be set.
+type Clock struct {
+	*clock.Mock
+
+	// Hooks are set before the database is made.
+	Hooks Hooks
+
+	// Door is set by lockd.New.
+	Door Door
+}
+
+// Hooks are called by the database. But for BeforeCommit they are called under its lock: they must
+// neither wait nor call the database.
+type Hooks struct {
+	// BeforeCommit is called by whoever commits, before each commit. Its error fails the commit.
+	BeforeCommit func() error
+
+	// Renewal is called before a session is renewed: by its Renew, or because it is kept alive. An
+	// error means that the renewal is lost, and Renew returns it.
+	Renewal func(session [16]byte) error
+
+	// WaitsMoved is called when a call has begun or ceased to wait for a lock or to keep a session
+	// alive.
+	WaitsMoved func()
+}
+
+// Door is what a test may do to the database beside what users may. Its functions may be called by
+// many goroutines.
+type Door struct {
+	// Next returns the next instant at which the database has something to do. It reports false
+	// if there is none.
+	Next func() (time.Time, bool)
+
+	// CatchUp does all that is due, and returns when everything that was decided is told; or, when
+	// held is closed, is decided.
+	CatchUp func(held <-chan struct{})
+
+	// Expire makes the session's time be up, and decides its end. It returns an error if that
+	// cannot be.
+	Expire func(session [16]byte) error
+
+	// Waiters returns how many calls wait for the key's lock.
+	Waiters func(key string) int
+
+	// Waits returns all calls that wait for locks.
+	Waits func() []Wait
+
+	// KeptAlive reports whether a call keeps the session alive.
+	KeptAlive func(session [16]byte) bool
+
+	// Check returns an error if the state is not consistent, which is a bug of the database's.
+	Check func() error
+}
+
+// Wait is a call that waits for the locks of the keys.
+type Wait struct {
+	Keys    []string
+	Session [16]byte
+	Name    string // of the session
+}

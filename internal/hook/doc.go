@@ -1,0 +1,8 @@
+// Package hook is what package lockdtest may reach in a database that users may not: hooks that
+// the database calls, and a door to call it by.
+//
+// Both ride on the clock. A database under test needs a clock of the test's in any case, and gets
+// it through its options; one that is a [*Clock] tells package lockd that there is more. So no
+// option is exported for tests, no variable of a package is set by another, and a test may have as
+// many databases as it likes. A database on any other clock knows nothing of this package.
+package hook

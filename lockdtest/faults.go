@@ -1,0 +1,157 @@
+package lockdtest
+
+import (
+	"errors"
+
+	"github.com/lockd/lockd"
+)
+
+// ErrDropped is returned by Session.Renew when the renewal is one that DropRenewals loses. The
+// session goes on as it was.
+var ErrDropped = errors.New("renewal dropped by the test")
+
+// Expire ends the session now, as if its TTL had passed since it was renewed last: with cause
+// lockd.ErrExpired, and its lock-delay. It returns when that is told; while commits are held, when
+// it is decided. It fails the test if the session has ended, or has no TTL that could pass.
+func (db *DB) Expire(s *lockd.Session) {
+	db.t.Helper()
+	if err := db.door.Expire(s.ID()); err != nil {
+		db.t.Fatalf("lockdtest: expire: %v", err)
+	}
+	db.catchUp()
+}
+
+// FailNextCommit lets the next commit fail with err: whoever waits for it gets lockd.ErrCommit,
+// which wraps err, and nothing of it is visible. What the database does by itself, such as ending a
+// session, is tried again. Of several calls each fails one more commit, in their order. A nil err
+// fails the test, and so does a failure that no commit meets until the test is over.
+func (db *DB) FailNextCommit(err error) {
+	db.t.Helper()
+	if err == nil {
+		db.t.Fatalf("lockdtest: FailNextCommit with a nil error")
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.failures = append(db.failures, err)
+}
+
+// HoldCommits lets every commit from now on wait, before it has done anything, until release is
+// called: writes block, and nobody sees what they wrote. Repeated calls of release do nothing. What
+// the test does not release is released when it is over. To hold commits that are held fails the
+// test.
+func (db *DB) HoldCommits() (release func()) {
+	db.t.Helper()
+	db.mu.Lock()
+	held := db.hold
+	again := held.on()
+	if !again {
+		close(held.began)
+	}
+	db.mu.Unlock()
+	if again {
+		db.t.Fatalf("lockdtest: HoldCommits while commits are held: release them first")
+	}
+	return func() { db.release(held) }
+}
+
+// DropRenewals loses the next n renewals of the session, as if it was paused or cut off: Renew
+// returns ErrDropped, and KeepAlive and Keeper, which renew every half TTL, go on without. The one
+// with which KeepAlive begins is not lost. A later call for the same session replaces n; 0 ends it.
+// A negative n fails the test, and so does it if the test ends and not one renewal was lost.
+func (db *DB) DropRenewals(s *lockd.Session, n int) {
+	db.t.Helper()
+	if n < 0 {
+		db.t.Fatalf("lockdtest: DropRenewals of %d renewals", n)
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.drops[s.ID()] = &drops{asked: n, left: n}
+}
+
+// drops are the renewals that one session loses.
+type drops struct{ asked, left int }
+
+// renewal is called by the database before each renewal, under its lock or not.
+func (db *DB) renewal(session [16]byte) error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	d := db.drops[session]
+	if d == nil || d.left == 0 {
+		return nil
+	}
+	d.left--
+	return ErrDropped
+}
+
+// hold is one use of HoldCommits, past, present or to come.
+type hold struct {
+	began chan struct{} // closed when commits are held
+	ended chan struct{} // closed when they are let go
+	held  bool          // a commit is held, or was
+}
+
+func newHold() *hold {
+	return &hold{began: make(chan struct{}), ended: make(chan struct{})}
+}
+
+func (h *hold) on() bool {
+	select {
+	case <-h.began:
+		return true
+	default:
+		return false
+	}
+}
+
+// release lets go what the hold has held, unless that was done.
+func (db *DB) release(held *hold) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.hold == held && held.on() {
+		close(held.ended)
+		db.hold = newHold()
+	}
+}
+
+func (db *DB) holdsCommit() bool {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.hold.held
+}
+
+// beforeCommit is called by whoever commits.
+func (db *DB) beforeCommit() error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if held := db.hold; held.on() {
+		held.held = true
+		db.movedLocked()
+		db.mu.Unlock()
+		<-held.ended
+		db.mu.Lock()
+	}
+	if len(db.failures) == 0 {
+		return nil
+	}
+	err := db.failures[0]
+	db.failures = db.failures[1:]
+	return err
+}
+
+// endFaults lets everything take its course again, and reports the faults that never came about.
+func (db *DB) endFaults() {
+	db.t.Helper()
+	db.mu.Lock()
+	held, failures, drops := db.hold, db.failures, db.drops
+	db.failures, db.drops = nil, nil
+	db.mu.Unlock()
+	db.release(held)
+	for _, err := range failures {
+		db.t.Errorf("lockdtest: FailNextCommit(%q): no commit came after it", err)
+	}
+	for id, d := range drops {
+		if d.asked > 0 && d.left == d.asked {
+			db.t.Errorf("lockdtest: DropRenewals(%s, %d): no renewal came after it", id, d.asked)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package lockdtest
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/internal/hook"
+)
+
+// DB is a database under test, together with its clock. The zero value is not usable; New gives
+// one.
+//
+// The methods of Mock that move the clock (Add, Set, WaitForAllTimers) do not wait for the
+// database: Advance does. The methods of DB itself that can fail the test are for the goroutine
+// that runs it.
+type DB struct {
+	*clock.Mock
+	*lockd.DB
+
+	t    testing.TB
+	door *hook.Door
+
+	mu       sync.Mutex // protects what follows; taken after the database's own
+	moved    chan struct{}
+	failures []error
+	drops    map[lockd.SessionID]*drops
+	hold     *hold
+}
+
+var _ clock.Clock = (*DB)(nil)
+
+// New returns a database in memory, whose clock stands at the beginning of Unix time. Nil opts mean
+// the defaults. Options.Clock is nil, or a *clock.Mock that the test has already; Advance speaks
+// only for this database then.
+//
+// The database is checked and closed when the test and its subtests are over. New fails the test at
+// once if the options are not valid.
+func New(t testing.TB, opts *lockd.Options) *DB {
+	t.Helper()
+	options := lockd.Options{}
+	if opts != nil {
+		options = *opts
+	}
+	mock, _ := options.Clock.(*clock.Mock)
+	switch {
+	case options.Clock == nil:
+		mock = clock.NewMock()
+	case mock == nil:
+		t.Fatalf("lockdtest: Options.Clock is a %T: leave it nil, or give a *clock.Mock",
+			options.Clock)
+	}
+	db := &DB{
+		Mock: mock, t: t,
+		moved: make(chan struct{}), drops: make(map[lockd.SessionID]*drops), hold: newHold(),
+	}
+	kit := &hook.Clock{Mock: mock, Hooks: hook.Hooks{
+		BeforeCommit: db.beforeCommit, Renewal: db.renewal, WaitsMoved: db.waitsMoved,
+	}}
+	options.Clock = kit
+	var err error
+	if db.DB, err = lockd.New(&options); err != nil {
+		t.Fatal(err)
+	}
+	db.door = &kit.Door
+	t.Cleanup(db.finish)
+	return db
+}
+
+// Advance moves the clock by d, and returns when everything that became due has happened, each
+// thing at its instant: what is kept alive is renewed, sessions and lock-delays end, locks are
+// granted, all who are concerned are told. It stops at every deadline on the way, which takes the
+// mock a millisecond or two outside a bubble. While commits are held, what is due is decided, and
+// told only after their release.
+//
+// It is for one goroutine at a time. A negative d fails the test.
+func (db *DB) Advance(d time.Duration) {
+	db.t.Helper()
+	if d < 0 {
+		db.t.Fatalf("lockdtest: Advance by %v: the clock cannot go back", d)
+	}
+	end := db.Now().Add(d)
+	db.Add(0) // goroutines that were told of something before come first, in a bubble for certain
+	for {
+		db.catchUp()
+		next, ok := db.door.Next()
+		if !ok || next.After(end) {
+			break
+		}
+		db.Set(next)
+	}
+	db.Set(end)
+	db.catchUp()
+}
+
+// catchUp returns when what is due now has happened, and is told unless commits are held.
+func (db *DB) catchUp() {
+	db.mu.Lock()
+	held := db.hold.began
+	db.mu.Unlock()
+	db.door.CatchUp(held)
+}
+
+// leaving is how long a call may take to return when the test is over: its context has just ended.
+const leaving = time.Second
+
+// finish checks the database and closes it.
+func (db *DB) finish() {
+	db.t.Helper()
+	db.endFaults()
+	db.catchUp()
+	if !db.wait(leaving, func() bool { return len(db.door.Waits()) == 0 }) {
+		for _, w := range db.door.Waits() {
+			db.t.Errorf("lockdtest: when the test was over, a call of session %s still waited "+
+				"for the lock of %q%s: release the lock, or end the call's context",
+				describe(w), w.Keys, db.holders(w.Keys))
+		}
+	}
+	if err := db.door.Check(); err != nil {
+		db.t.Errorf("lockdtest: the database is not consistent: %v", err)
+	}
+	if err := db.Close(); err != nil {
+		db.t.Errorf("lockdtest: %v", err)
+	}
+}

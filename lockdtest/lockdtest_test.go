@@ -1,0 +1,186 @@
+package lockdtest_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/lockdtest"
+)
+
+func TestNew(t *testing.T) {
+	both(t, func(t *testing.T, db *lockdtest.DB) {
+		if !db.Now().Equal(time.Unix(0, 0)) || db.Snapshot().Len() != 0 {
+			t.Fatalf("it is %v, and there are %d keys", db.Now(), db.Snapshot().Len())
+		}
+	})
+}
+
+func TestNew_Options(t *testing.T) {
+	mock := clock.NewMock()
+	opts := &lockd.Options{Clock: mock, Node: "web"}
+	db := lockdtest.New(t, opts)
+	if _, ok := db.Snapshot().Node("web"); !ok || db.Mock != mock || opts.Clock != mock {
+		t.Fatal("the options are not used as they are")
+	}
+	fails(t, func(t testing.TB) { lockdtest.New(t, &lockd.Options{History: -1}) },
+		[]string{"Options.History"})
+	fails(t, func(t testing.TB) { lockdtest.New(t, &lockd.Options{Clock: clock.New()}) },
+		[]string{"Options.Clock is a *clock.clock"})
+	fails(t, func(t testing.TB) { lockdtest.New(t, &lockd.Options{Clock: (*clock.Mock)(nil)}) },
+		[]string{"Options.Clock is a *clock.Mock"})
+}
+
+// Ensure that the two that are embedded have no method in common, which nobody could call.
+func TestDB_NoMethodIsAmbiguous(t *testing.T) {
+	mock, db := reflect.TypeFor[*clock.Mock](), reflect.TypeFor[*lockd.DB]()
+	for i := range mock.NumMethod() {
+		name := mock.Method(i).Name
+		if _, both := db.MethodByName(name); both {
+			t.Errorf("both have %s: give lockdtest.DB one of its own", name)
+		}
+	}
+}
+
+// Ensure that a wait that cannot come true fails the test with what there is instead; in a bubble
+// at once.
+func TestWaits_Fail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fails(t, func(t testing.TB) {
+			db := lockdtest.New(t, nil)
+			holder := session(t, db, "", 0)
+			tryLock(t, holder, "k")
+			go session(t, db, "", 0).Lock(t.Context(), "k", nil)
+			db.WaitForWaiters("k", 2)
+		}, []string{`1 calls wait for the lock of "k", not 2`, `"k" is held by session `})
+		fails(t, func(t testing.TB) {
+			db := lockdtest.New(t, nil)
+			db.WaitForKeepAlive(session(t, db, "", 0))
+		}, []string{"nothing keeps session ", " alive"})
+		fails(t, func(t testing.TB) {
+			db := lockdtest.New(t, nil)
+			db.HoldCommits()
+			db.WaitForCommit()
+		}, []string{"no commit is held"})
+	})
+}
+
+// Ensure that a call that still waits when the test is over fails it, and says who waits for what.
+func TestCleanup_ReportsBlockedCalls(t *testing.T) {
+	for name, bubble := range map[string]func(*testing.T, func(*testing.T)){
+		"Plain":  func(t *testing.T, test func(t *testing.T)) { test(t) },
+		"Bubble": synctest.Test,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var waiting *call
+				var holder, waiter *lockd.Session
+				texts := run(func(t testing.TB) {
+					db := lockdtest.New(t, nil)
+					holder, waiter = session(t, db, "", 0), session(t, db, "worker", 0)
+					tryLock(t, holder, "k")
+					waiting = lockInTurn(db, waiter, "k", 0)
+				})
+				if err := waiting.wait(); !errors.Is(err, lockd.ErrClosed) {
+					t.Errorf("the call: got %v, want ErrClosed", err)
+				}
+				want := `lockdtest: when the test was over, a call of session "worker" (` +
+					waiter.ID().String() + `) still waited for the lock of ["k"], ` +
+					`"k" is held by session ` + holder.ID().String() +
+					`: release the lock, or end the call's context`
+				if len(texts) != 1 || texts[0] != want {
+					t.Errorf("got %q, want %q", texts, want)
+				}
+			})
+		})
+	}
+}
+
+// Ensure that what ends with the test is no leak: calls whose context is the test's, sessions,
+// locks, held commits.
+func TestCleanup_PassesWhatEnds(t *testing.T) {
+	for range 20 {
+		var calls []*call
+		fails(t, func(t testing.TB) {
+			db := lockdtest.New(t, nil)
+			holder, waiter := session(t, db, "", time.Minute), session(t, db, "", 0)
+			tryLock(t, holder, "k")
+			calls = append(calls,
+				start(func() error { _, err := waiter.Lock(t.Context(), "k", nil); return err }),
+				start(func() error { return holder.KeepAlive(context.Background()) }),
+				start(func() error {
+					for _, err := range db.Watch(t.Context(), lockd.Key("none"), 0) {
+						return err
+					}
+					return nil
+				}),
+			)
+			db.WaitForWaiters("k", 1)
+			db.WaitForKeepAlive(holder)
+			db.HoldCommits()
+			put := func() error { _, err := db.Put("x", nil, nil); return err }
+			calls = append(calls, start(put))
+			db.WaitForCommit()
+		})
+		for _, c := range calls {
+			<-c.done
+		}
+		must(t, calls[len(calls)-1].err) // the held one was released
+	}
+}
+
+// Ensure that a fault that never came about fails the test: it would have shown nothing.
+func TestCleanup_ReportsUnusedFaults(t *testing.T) {
+	fails(t, func(t testing.TB) {
+		db := lockdtest.New(t, nil)
+		session(t, db, "", 0) // its end at Close is no commit of the test's
+		db.FailNextCommit(errDisk)
+	}, []string{`FailNextCommit("the disk is full"): no commit came after it`})
+	fails(t, func(t testing.TB) {
+		db := lockdtest.New(t, nil)
+		db.DropRenewals(session(t, db, "", time.Second), 3)
+	}, []string{"DropRenewals(", ", 3): no renewal came after it"})
+	fails(t, func(t testing.TB) { // one of many is enough
+		db := lockdtest.New(t, nil)
+		s := session(t, db, "", time.Second)
+		db.DropRenewals(s, 1000)
+		if err := s.Renew(); !errors.Is(err, lockdtest.ErrDropped) {
+			t.Errorf("got %v, want ErrDropped", err)
+		}
+	})
+}
+
+func TestCleanup_ReportsAnInconsistentState(t *testing.T) {
+	fails(t, func(t testing.TB) {
+		db := lockdtest.New(t, nil)
+		db.FeignBug(errors.New("bug: two hold the lock"))
+	}, []string{"not consistent: bug: two hold the lock"})
+}
+
+// Ensure that the test may close the database itself, and that Close may not succeed.
+func TestCleanup_Close(t *testing.T) {
+	fails(t, func(t testing.TB) { must(t, lockdtest.New(t, nil).Close()) })
+	fails(t, func(t testing.TB) {
+		db := lockdtest.New(t, nil)
+		session(t, db, "", time.Second)
+		db.FailNextCommit(errDisk)
+		if err := db.Close(); !errors.Is(err, lockd.ErrCommit) || !errors.Is(err, errDisk) {
+			t.Errorf("close: got %v, want ErrCommit", err)
+		}
+	})
+}
+
+// Ensure that the database is used up: what the test left of it is closed.
+func TestCleanup_ClosesTheDatabase(t *testing.T) {
+	var db *lockdtest.DB
+	fails(t, func(t testing.TB) { db = lockdtest.New(t, nil) })
+	if _, err := db.Put("k", nil, nil); !errors.Is(err, lockd.ErrClosed) {
+		t.Fatalf("got %v, want ErrClosed", err)
+	}
+}

@@ -1,0 +1,93 @@
+package lockdtest
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/internal/hook"
+)
+
+// patience is how long the test waits for what its own goroutines have to do. In a bubble it passes
+// as soon as none of them can do anything.
+const patience = 10 * time.Second
+
+// WaitForWaiters blocks until at least n calls wait for the key's lock. It fails the test if that
+// takes more than 10 s of real time; in a bubble as soon as every goroutine is blocked.
+func (db *DB) WaitForWaiters(key string, n int) {
+	db.t.Helper()
+	if !db.wait(patience, func() bool { return db.door.Waiters(key) >= n }) {
+		db.t.Fatalf("lockdtest: %d calls wait for the lock of %q, not %d%s", db.door.Waiters(key),
+			key, n, db.holders([]string{key}))
+	}
+}
+
+// WaitForKeepAlive blocks until a call keeps the session alive: a KeepAlive that another goroutine
+// is about to begin. It fails the test as WaitForWaiters does.
+func (db *DB) WaitForKeepAlive(s *lockd.Session) {
+	db.t.Helper()
+	if !db.wait(patience, func() bool { return db.door.KeptAlive(s.ID()) }) {
+		db.t.Fatalf("lockdtest: nothing keeps session %s alive", s.ID())
+	}
+}
+
+// WaitForCommit blocks until a commit is held by HoldCommits. It fails the test as WaitForWaiters
+// does.
+func (db *DB) WaitForCommit() {
+	db.t.Helper()
+	if !db.wait(patience, db.holdsCommit) {
+		db.t.Fatalf("lockdtest: no commit is held: HoldCommits comes first, and then a write")
+	}
+}
+
+// wait returns true when the condition holds, and false if it does not for so long.
+func (db *DB) wait(atMost time.Duration, condition func() bool) bool {
+	timer := time.NewTimer(atMost)
+	defer timer.Stop()
+	for {
+		db.mu.Lock()
+		moved := db.moved
+		db.mu.Unlock()
+		if condition() {
+			return true
+		}
+		select {
+		case <-moved:
+		case <-timer.C:
+			return condition()
+		}
+	}
+}
+
+// waitsMoved has every wait look at its condition again. The database calls it under its lock.
+func (db *DB) waitsMoved() {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.movedLocked()
+}
+
+func (db *DB) movedLocked() {
+	close(db.moved)
+	db.moved = make(chan struct{})
+}
+
+// describe names the session of a wait.
+func describe(w hook.Wait) string {
+	id := lockd.SessionID(w.Session).String()
+	if w.Name == "" {
+		return id
+	}
+	return fmt.Sprintf("%q (%s)", w.Name, id)
+}
+
+// holders says which of the keys are held, and by whom.
+func (db *DB) holders(keys []string) string {
+	var text strings.Builder
+	for _, key := range keys {
+		if entry, ok := db.Get(key); ok && !entry.Session.IsZero() {
+			fmt.Fprintf(&text, ", %q is held by session %s", key, entry.Session)
+		}
+	}
+	return text.String()
+}
