@@ -256,6 +256,34 @@ func (db *DB) endEachLocked(chosen func(*Session) bool, cause error) error {
 	return errors.Join(errs...)
 }
 
+// Node is the name under which this process stands in the catalog: Options.Node.
+func (db *DB) Node() string { return db.node }
+
+// Err returns nil while the database takes writes, and then an error that is ErrClosed or
+// ErrFailed. It waits for nobody.
+func (db *DB) Err() error {
+	if refusal := db.over.Load(); refusal != nil {
+		return wrap("look", "", *refusal)
+	}
+	return nil
+}
+
+// Schedule calls fn in a goroutine of its own when d has passed on the database's clock, for who
+// waits beside it and is to be driven by the same clock in a test. It returns a function that
+// prevents the call, and reports whether it did: false says that fn was called, or is being
+// called, or was prevented before. The end of the database changes nothing about it. A nil fn
+// panics.
+func (db *DB) Schedule(d time.Duration, fn func()) (stop func() bool) {
+	if fn == nil {
+		panic("lockd: Schedule of a nil function")
+	}
+	if d <= 0 { // a mock that stands still would never call it
+		go fn()
+		return func() bool { return false }
+	}
+	return db.time.AfterFunc(d, fn).Stop
+}
+
 // now reads the clock. Nothing else does.
 func (db *DB) now() time.Time { return db.time.Now() }
 

@@ -29,6 +29,7 @@ type allowance struct {
 // clockPlan has all places that may have to do with time. Anything else gets a now handed in.
 var clockPlan = []allowance{
 	{"lockd.go", "Clock.Now", 1, "the one reading of Options.Clock"},
+	{"lockd.go", "Clock.AfterFunc", 1, "DB.Schedule: nothing of the database's waits by it"},
 	{"commit.go", "time.Now", 1, "when a yield began: for batching, nothing is decided by it"},
 	{"commit.go", "time.Since", 1, "how long it took"},
 	{"examples/leader", "time.Now", 0, "a story in real time: how long things took"},

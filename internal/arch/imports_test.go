@@ -23,7 +23,7 @@ type edges map[string]string
 
 // importPlan has every package of the module. Arrows go down only:
 //
-//	cmd, examples, lockdtest → the root → store, internal/{expiry,hook,hub,waitq}
+//	cmd, examples, lockdtest, consulapi → the root → store, internal/{expiry,hook,hub,waitq}
 //
 // and what stands side by side does not know each other. An arrow that is missing here is a
 // decision to take, not a line to add.
@@ -59,6 +59,10 @@ var importPlan = map[string]edges{
 		".":             "the database under test",
 		"internal/hook": "faults, and waiting until all is told",
 		clock:           "the mock that it moves",
+	},
+	"consulapi": {
+		".":  "what a user has, and nothing else of the module: that proves it complete",
+		uuid: "the ID of a node that has none",
 	},
 	"examples/leader": {
 		".": "what a user has, and nothing else of the module",

@@ -15,6 +15,7 @@ import (
 
 const (
 	semanticsDoc = "doc/semantics.md"
+	consulDoc    = "doc/consul-api.md"
 	promisesDoc  = "doc/promises.md"
 )
 
@@ -58,6 +59,7 @@ func TestRuleNumbers(t *testing.T) {
 	if len(rules) == 0 {
 		t.Fatalf("%s: no rule found; a rule begins with %q", semanticsDoc, "- **K1**")
 	}
+	maps.Copy(rules, statements(ruleStatement, document(t, consulDoc)))
 	promises := statements(promiseStatement, promisesInDoc(sources))
 	proofs := statements(promiseStatement, document(t, promisesDoc))
 	report(t, checkNumbers(uses, rules, promises, proofs))
@@ -67,6 +69,7 @@ func TestRuleNumbers(t *testing.T) {
 func TestRuleNumbers_EachHasATest(t *testing.T) {
 	sources := module(t)
 	stated := statements(ruleStatement, document(t, semanticsDoc))
+	maps.Copy(stated, statements(ruleStatement, document(t, consulDoc)))
 	maps.DeleteFunc(stated, func(n string, _ int) bool { return n[0] == 'X' }) // point to others
 	maps.Copy(stated, statements(promiseStatement, promisesInDoc(sources)))
 	report(t, checkTested(stated, numbersTested(sources), untested))
@@ -182,8 +185,8 @@ func checkNumbers(uses []use, rules, promises, proofs map[string]int) []finding 
 		switch {
 		case u.number[0] != 'G' && rules[u.number] == 0:
 			findings = append(findings, u.source.finding(u.pos,
-				"cites %s, which %s does not state: mend the number, or state the rule",
-				u.number, semanticsDoc))
+				"cites %s, which neither %s nor %s states: mend the number, or state the rule",
+				u.number, semanticsDoc, consulDoc))
 		case u.number[0] == 'G' && promises[u.number] == 0:
 			findings = append(findings, u.source.finding(u.pos,
 				"cites %s, which doc.go does not state: mend the number, or state the promise",

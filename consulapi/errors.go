@@ -1,0 +1,96 @@
+package consulapi
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/lockd/lockd"
+)
+
+// status is a row of the table that says what an error of the database is over HTTP.
+type status struct {
+	err  error
+	code int
+}
+
+// statuses is that table. It has every error that lockd exports, and the first row that errors.Is
+// finds counts: what a call was refused for stands before the causes of an end. Consul answers
+// most mistakes of a client with 500, and its clients know that (X30).
+func statuses() []status {
+	return []status{
+		{lockd.ErrInvalid, http.StatusBadRequest},
+		{lockd.ErrCorrupt, http.StatusBadRequest}, // a snapshot that was sent
+		{lockd.ErrFormat, http.StatusBadRequest},
+		{lockd.ErrConflict, http.StatusConflict},
+		{lockd.ErrNoSession, http.StatusInternalServerError},
+		{lockd.ErrNotHeld, http.StatusConflict},
+		{lockd.ErrNoNode, http.StatusInternalServerError},
+		{lockd.ErrNoService, http.StatusInternalServerError},
+		{lockd.ErrNoCheck, http.StatusInternalServerError},
+		{lockd.ErrCheckCritical, http.StatusInternalServerError},
+
+		{lockd.ErrClosed, http.StatusInternalServerError},
+		{lockd.ErrFailed, http.StatusInternalServerError},
+		{lockd.ErrCommit, http.StatusInternalServerError},
+		{lockd.ErrInUse, http.StatusInternalServerError},
+		{lockd.ErrCompacted, http.StatusInternalServerError},
+
+		{lockd.ErrExpired, http.StatusInternalServerError},
+		{lockd.ErrDestroyed, http.StatusInternalServerError},
+		{lockd.ErrNodeGone, http.StatusInternalServerError},
+		{lockd.ErrCheckGone, http.StatusInternalServerError},
+		{lockd.ErrProcessGone, http.StatusInternalServerError},
+		{lockd.ErrRestored, http.StatusInternalServerError},
+		{lockd.ErrUnlocked, http.StatusInternalServerError},
+		{lockd.ErrKeyDeleted, http.StatusInternalServerError},
+		{lockd.ErrForced, http.StatusInternalServerError},
+	}
+}
+
+// failure is an error with the text that Consul has for it, and, if no row of the table is to
+// decide, the status.
+type failure struct {
+	code int   // 0: that of err
+	err  error // nil: a mistake in the request itself
+	text string
+}
+
+// Error returns the text.
+func (f *failure) Error() string { return f.text }
+
+// Unwrap returns the error of the database, if there is one.
+func (f *failure) Unwrap() error { return f.err }
+
+// badRequest is a mistake in the request, in the words that most of Consul's begin with (H19).
+func badRequest(format string, args ...any) error {
+	return refuse(http.StatusBadRequest, "Bad request: "+format, args...)
+}
+
+// refuse is a mistake in the request, with a status and a text of its own.
+func refuse(code int, format string, args ...any) error {
+	return &failure{code: code, text: fmt.Sprintf(format, args...)}
+}
+
+// reword gives an error of the database the text that Consul has for it where it happened. The
+// status stays that of the table.
+func reword(err error, format string, args ...any) error {
+	return &failure{err: err, text: fmt.Sprintf(format, args...)}
+}
+
+// failed returns the answer that tells of an error.
+func failed(err error) answer {
+	code, text := http.StatusInternalServerError, err.Error()
+	for _, row := range statuses() {
+		if errors.Is(err, row.err) {
+			code = row.code
+			break
+		}
+	}
+	if f, ok := errors.AsType[*failure](err); ok {
+		if text = f.text; f.code != 0 {
+			code = f.code
+		}
+	}
+	return answer{status: code, body: []byte(text), contentType: textPlain}
+}

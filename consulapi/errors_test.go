@@ -1,0 +1,67 @@
+package consulapi_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/consulapi"
+)
+
+// sentinels has every error that lockd exports, by its name.
+var sentinels = map[string]error{
+	"ErrClosed": lockd.ErrClosed, "ErrInUse": lockd.ErrInUse, "ErrCorrupt": lockd.ErrCorrupt,
+	"ErrFormat": lockd.ErrFormat, "ErrCommit": lockd.ErrCommit, "ErrFailed": lockd.ErrFailed,
+	"ErrInvalid": lockd.ErrInvalid, "ErrConflict": lockd.ErrConflict,
+	"ErrNotHeld": lockd.ErrNotHeld, "ErrNoSession": lockd.ErrNoSession,
+	"ErrNoNode": lockd.ErrNoNode, "ErrNoService": lockd.ErrNoService,
+	"ErrNoCheck": lockd.ErrNoCheck, "ErrCompacted": lockd.ErrCompacted,
+	"ErrExpired": lockd.ErrExpired, "ErrDestroyed": lockd.ErrDestroyed,
+	"ErrNodeGone": lockd.ErrNodeGone, "ErrCheckGone": lockd.ErrCheckGone,
+	"ErrCheckCritical": lockd.ErrCheckCritical, "ErrProcessGone": lockd.ErrProcessGone,
+	"ErrRestored": lockd.ErrRestored, "ErrUnlocked": lockd.ErrUnlocked,
+	"ErrKeyDeleted": lockd.ErrKeyDeleted, "ErrForced": lockd.ErrForced,
+}
+
+// Ensure that the table of statuses has every error of errors.go.
+func TestStatuses_Complete(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "../errors.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var exported []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "Err") {
+			exported = append(exported, spec.Names[0].Name)
+		}
+		return true
+	})
+	slices.Sort(exported)
+	if known := slices.Sorted(maps.Keys(sentinels)); !slices.Equal(exported, known) {
+		t.Errorf("errors.go exports %v\nand this test knows %v", exported, known)
+	}
+	table := consulapi.Statuses()
+	for name, sentinel := range sentinels {
+		if code := table[sentinel]; code < 400 || code > 599 {
+			t.Errorf("%s has status %d", name, code)
+		}
+	}
+	if len(table) != len(sentinels) {
+		t.Errorf("the table has %d rows for %d errors", len(table), len(sentinels))
+	}
+}
+
+// Ensure that a call after Close is told so.
+func TestStatuses_ErrClosed(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.put("a", "v")
+		h.must(h.db.Close())
+		h.want("PUT /v1/kv/a", "w", 500, `lockd: put "a": database closed by its owner`)
+		h.want("GET /v1/kv/a?raw", "", 200, "v")
+	})
+}

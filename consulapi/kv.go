@@ -1,0 +1,313 @@
+package consulapi
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lockd/lockd"
+)
+
+// entry is a key as it is in JSON (H11).
+type entry struct {
+	LockIndex   uint64
+	Key         string
+	Flags       uint64
+	Value       []byte
+	Session     string `json:",omitempty"`
+	CreateIndex uint64
+	ModifyIndex uint64
+}
+
+func newEntry(e lockd.Entry) entry {
+	if len(e.Value) == 0 {
+		e.Value = nil // which is null
+	}
+	return entry{
+		LockIndex: e.LockIndex, Key: e.Key, Flags: e.Flags, Value: e.Value,
+		Session: e.Session.String(), CreateIndex: e.CreateIndex, ModifyIndex: e.ModifyIndex,
+	}
+}
+
+// maxValueHelp is where Consul's text on too large a value points.
+const maxValueHelp = "https://www.consul.io/docs/agent/options.html#kv_max_value_size"
+
+var errNoKey = badRequest("Missing key name") // H7
+
+func (h *handler) kvRoutes() map[string][]method {
+	return map[string][]method{
+		"kv/": {
+			{http.MethodGet, h.kvGet},
+			{http.MethodPut, h.kvPut},
+			{http.MethodDelete, h.kvDelete},
+		},
+	}
+}
+
+func (h *handler) kvGet(r *request) (answer, error) {
+	switch {
+	case r.has("keys"):
+		return h.kvKeys(r)
+	case r.has("recurse"):
+		return h.kvList(r)
+	case r.rest == "":
+		return answer{}, errNoKey
+	}
+	scope := lockd.Key(r.rest)
+	return h.read(r, scope, func() (answer, error) {
+		e, exists := h.db.Get(r.rest)
+		if !exists {
+			state := h.db.Snapshot()
+			if e, exists = state.Get(r.rest); !exists {
+				return answer{
+					status: http.StatusNotFound, index: state.IndexOf(scope), absent: true,
+				}, nil
+			}
+		}
+		if r.has("raw") {
+			return answer{body: e.Value, contentType: "text/plain", index: e.ModifyIndex,
+				header: http.Header{ // H13
+					"X-Content-Type-Options":  {"nosniff"},
+					"Content-Security-Policy": {"sandbox"},
+				}}, nil
+		}
+		return answer{value: []entry{newEntry(e)}, index: e.ModifyIndex}, nil
+	})
+}
+
+// kvList answers with all entries that begin with the prefix.
+func (h *handler) kvList(r *request) (answer, error) {
+	scope := lockd.Prefix(r.rest)
+	return h.read(r, scope, func() (answer, error) {
+		state := h.db.Snapshot()
+		a := answer{index: state.IndexOf(scope)}
+		var entries []entry
+		for _, e := range state.Prefix(r.rest) {
+			entries = append(entries, newEntry(e))
+		}
+		if entries == nil {
+			a.status = http.StatusNotFound // H12
+			return a, nil
+		}
+		a.value = entries
+		return a, nil
+	})
+}
+
+// kvKeys answers with the keys alone, folded at the separator if there is one (H10).
+func (h *handler) kvKeys(r *request) (answer, error) {
+	separator := r.query.Get("separator")
+	if separator == "" {
+		separator = r.query.Get("seperator") // as older clients spell it
+	}
+	scope := lockd.Prefix(r.rest)
+	return h.read(r, scope, func() (answer, error) {
+		state := h.db.Snapshot()
+		a := answer{index: state.IndexOf(scope)}
+		keys := slices.AppendSeq([]string{}, state.Keys(r.rest, separator))
+		if len(keys) == 0 && r.rest != "" {
+			a.status = http.StatusNotFound // H12
+			return a, nil
+		}
+		a.value = keys
+		return a, nil
+	})
+}
+
+// conflicting refuses a query that names more than one of the parameters (H8).
+func (r *request) conflicting(names ...string) error {
+	found := 0
+	for _, name := range names {
+		if r.has(name) {
+			found++
+		}
+	}
+	if found < 2 {
+		return nil
+	}
+	return refuse(http.StatusBadRequest, "Conflicting flags: %s", r.query.Encode())
+}
+
+// number parses a parameter that must be a decimal number.
+func (r *request) number(name string) (uint64, error) {
+	n, err := strconv.ParseUint(r.query.Get(name), 10, 64)
+	if err != nil {
+		return 0, refuse(http.StatusInternalServerError, "%v", err)
+	}
+	return n, nil
+}
+
+func (h *handler) kvPut(r *request) (answer, error) {
+	if err := r.parseBlocking(); err != nil { // a bad one is refused here too
+		return answer{}, err
+	}
+	if r.rest == "" {
+		return answer{}, errNoKey
+	}
+	if err := r.conflicting("cas", "acquire", "release"); err != nil {
+		return answer{}, err
+	}
+	var flags, index uint64
+	var err error
+	if r.has("flags") {
+		if flags, err = r.number("flags"); err != nil {
+			return answer{}, err
+		}
+	}
+	if r.has("cas") {
+		if index, err = r.number("cas"); err != nil {
+			return answer{}, err
+		}
+	}
+	value, err := r.readBody(h.opts.MaxValueSize, maxValueHelp)
+	if err != nil {
+		return answer{}, err
+	}
+	switch {
+	case r.has("cas"):
+		_, err = h.db.CompareAndSwap(r.rest, index, value, &lockd.PutOptions{Flags: flags})
+		return done(err, lockd.ErrConflict)
+	case r.has("acquire"):
+		return h.kvAcquire(r, value, flags)
+	case r.has("release"):
+		return h.kvRelease(r, value, flags)
+	}
+	_, err = h.db.Put(r.rest, value, &lockd.PutOptions{Flags: flags})
+	return done(err, nil)
+}
+
+func (h *handler) kvAcquire(r *request, value []byte, flags uint64) (answer, error) {
+	given := r.query.Get("acquire")
+	err := h.db.Update(func(tx *lockd.Txn) error {
+		_, err := acquire(tx, r.rest, given, value, flags)
+		return err
+	})
+	if _, locked := errors.AsType[*lockd.LockedError](err); locked {
+		return ok(false), nil // K17, K18
+	}
+	return applied(err)
+}
+
+func (h *handler) kvRelease(r *request, value []byte, flags uint64) (answer, error) {
+	given := r.query.Get("release")
+	err := h.db.Update(func(tx *lockd.Txn) error {
+		_, err := release(tx, r.rest, given, value, flags)
+		return err
+	})
+	if errors.Is(err, lockd.ErrNotHeld) {
+		return ok(false), nil // K22, K23, K25
+	}
+	return applied(err)
+}
+
+// applied is the answer to a write that either succeeded or is an error; that has a text of its
+// own (H9).
+func applied(err error) (answer, error) {
+	if f, is := errors.AsType[*failure](err); is {
+		return answer{}, &failure{code: f.code, err: f.err, text: "raft apply failed: " + f.text}
+	}
+	return done(err, nil)
+}
+
+// done is the answer to a write: false if it failed with the one error that is no failure.
+func done(err, refused error) (answer, error) {
+	if err != nil && (refused == nil || !errors.Is(err, refused)) {
+		return answer{}, err
+	}
+	return ok(err == nil), nil
+}
+
+// sessionID returns the ID that was given, in any case (X20), and the zero one for the empty text.
+// For a text that is no ID it returns one that no session ever has, so that the rules meet it
+// where they meet an unknown session.
+func sessionID(given string) (id lockd.SessionID) {
+	if given == "" {
+		return id
+	}
+	if id, err := lockd.ParseSessionID(given); err == nil && !id.IsZero() {
+		return id
+	}
+	for i := range id {
+		id[i] = 0xff
+	}
+	return id
+}
+
+// acquire takes the key's lock as Consul does, value and flags included (K13 to K20, K35).
+func acquire(
+	tx *lockd.Txn, key, given string, value []byte, flags uint64,
+) (lockd.Entry, error) {
+	if value == nil {
+		value = []byte{} // it is written all the same
+	}
+	e, err := tx.Lock(key, sessionID(given), &lockd.LockOptions{Value: value, Flags: flags})
+	switch {
+	case errors.Is(err, lockd.ErrNoSession):
+		return e, reword(err, "invalid session %q", given)
+	case errors.Is(err, lockd.ErrInvalid) && given == "":
+		return e, missingSession(err)
+	}
+	return e, err
+}
+
+// release frees the key's lock and, unlike Txn.Unlock, replaces value and flags (K21 to K25).
+func release(
+	tx *lockd.Txn, key, given string, value []byte, flags uint64,
+) (lockd.Entry, error) {
+	if given == "" {
+		_, err := tx.Unlock(key, lockd.SessionID{})
+		return lockd.Entry{}, missingSession(err)
+	}
+	if e, err := tx.Unlock(key, sessionID(given)); err != nil {
+		return e, err
+	}
+	return tx.Put(key, value, &lockd.PutOptions{Flags: flags})
+}
+
+// missingSession is what Consul says to who names no session (K19, K24).
+func missingSession(err error) error {
+	return &failure{
+		code: http.StatusInternalServerError, err: err, text: "missing session",
+	}
+}
+
+func (h *handler) kvDelete(r *request) (answer, error) {
+	if err := r.parseBlocking(); err != nil {
+		return answer{}, err
+	}
+	if err := r.conflicting("recurse", "cas"); err != nil {
+		return answer{}, err
+	}
+	if r.has("recurse") {
+		return h.kvDeleteTree(r)
+	}
+	if r.rest == "" {
+		return answer{}, errNoKey
+	}
+	if r.has("cas") {
+		index, err := r.number("cas")
+		if err != nil {
+			return answer{}, err
+		}
+		_, err = h.db.CompareAndDelete(r.rest, index)
+		return done(err, lockd.ErrConflict)
+	}
+	_, err := h.db.Delete(r.rest)
+	return done(err, nil)
+}
+
+func (h *handler) kvDeleteTree(r *request) (answer, error) {
+	text := r.query.Get("recurse")
+	if recurse, err := strconv.ParseBool(strings.ToLower(text)); err == nil && !recurse { // X17
+		return answer{}, badRequest("recurse=%s deletes every key with the prefix all the same: "+
+			"leave it out to delete one key", text)
+	}
+	if r.rest == "" {
+		_, err := h.db.DeleteAll()
+		return done(err, nil)
+	}
+	_, err := h.db.DeletePrefix(r.rest)
+	return done(err, nil)
+}

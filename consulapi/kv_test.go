@@ -1,0 +1,381 @@
+package consulapi_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/consulapi"
+)
+
+// Ensure that an entry has the members of Consul's, in its order, and 64 bits in its numbers.
+func TestKV_H11H14K1_EntryIsShownAsConsulDoes(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.want("PUT /v1/kv/a%3C%3E?flags=18446744073709551615", "v", 200, "true")
+		e := h.entry("a%3C%3E")
+		h.want("GET /v1/kv/a%3C%3E", "", 200, fmt.Sprintf(`[{"LockIndex":0,"Key":"a\u003c\u003e",`+
+			`"Flags":18446744073709551615,"Value":"dg==","CreateIndex":%d,"ModifyIndex":%d}]`,
+			e.CreateIndex, e.ModifyIndex))
+		r := h.send("GET /v1/kv/a%3C%3E", "")
+		if r.header.Get("Content-Type") != "application/json" || r.index() != e.ModifyIndex {
+			t.Errorf("headers are %v", r.header)
+		}
+		h.want("PUT /v1/kv/empty", "", 200, "true")
+		if r := h.send("GET /v1/kv/empty?pretty", ""); !strings.Contains(r.body,
+			"\n        \"Value\": null,\n") || !strings.HasSuffix(r.body, "]\n") {
+			t.Errorf("pretty: %q", r.body)
+		}
+	})
+}
+
+// Ensure that the rules of set, cas and delete reach the client unchanged.
+func TestKV_K2K3K4K5K6K7K8_Writes(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.want("PUT /v1/kv/a?cas=7", "v", 200, "false")
+		h.want("PUT /v1/kv/a?cas=0", "v", 200, "true")
+		first := h.entry("a")
+		h.want("PUT /v1/kv/a?cas=0", "w", 200, "false")
+		h.put("a", "v")
+		if again := h.entry("a"); again.ModifyIndex != first.ModifyIndex {
+			t.Error("the same value again moved the index")
+		}
+		h.want("PUT /v1/kv/a?flags=42", "v", 200, "true")
+		if e := h.entry("a"); e.ModifyIndex == first.ModifyIndex || e.Flags != 42 ||
+			e.CreateIndex != first.CreateIndex {
+			t.Errorf("flags were not written: %+v", e)
+		}
+		h.want(fmt.Sprintf("PUT /v1/kv/a?cas=%d", first.ModifyIndex), "w", 200, "false")
+		h.want(fmt.Sprintf("PUT /v1/kv/a?cas=%d", h.entry("a").ModifyIndex), "w", 200, "true")
+		if e := h.entry("a"); string(e.Value) != "w" || e.Flags != 0 {
+			t.Errorf("after the cas: %+v", e)
+		}
+	})
+}
+
+func TestKV_H16K26K27K28K29K30_Deletes(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.want("DELETE /v1/kv/a", "", 200, "true")
+		h.want("DELETE /v1/kv/a?cas=0", "", 200, "true")
+		h.put("a", "v")
+		h.want("DELETE /v1/kv/a?cas=0", "", 200, "false")
+		h.want(fmt.Sprintf("DELETE /v1/kv/a?cas=%d", h.entry("a").ModifyIndex), "", 200, "true")
+		h.put("a", "v")
+		h.want("DELETE /v1/kv/a", "ignored", 200, "true")
+		h.want("GET /v1/kv/a", "", 404, "")
+	})
+}
+
+// Ensure that a tree is deleted by bytes, and all of it only without a contradiction.
+func TestKV_X17K31K32K40_DeleteTree(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		for _, key := range []string{"r", "r/a", "r2", "s"} {
+			h.put(key, "v")
+		}
+		if r := h.send("DELETE /v1/kv/r?recurse=False", ""); r.code != 400 {
+			t.Errorf("recurse=False: %d", r.code)
+		}
+		h.want("DELETE /v1/kv/r?recurse", "", 200, "true")
+		h.want("DELETE /v1/kv/r?recurse=true", "", 200, "true")
+		h.want("GET /v1/kv/?keys", "", 200, `["s"]`)
+		h.want("DELETE /v1/kv/?recurse", "", 200, "true")
+		h.want("GET /v1/kv/?keys", "", 200, "[]")
+	})
+}
+
+func TestKV_H9K13K14K15K16K17_Acquire(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		s1, s2 := h.session(nil).ID().String(), h.session(nil).ID().String()
+		h.want("PUT /v1/kv/l?acquire="+s1+"&flags=3", "v", 200, "true")
+		first := h.entry("l")
+		if first.LockIndex != 1 || first.Session != s1 || first.Flags != 3 ||
+			first.CreateIndex != first.ModifyIndex {
+			t.Errorf("after the first: %+v", first)
+		}
+		h.want("PUT /v1/kv/l?acquire="+s1+"&flags=3", "v", 200, "true")
+		if again := h.entry("l"); again.ModifyIndex != first.ModifyIndex {
+			t.Error("the same again moved the index")
+		}
+		h.want("PUT /v1/kv/l?acquire="+s1, "", 200, "true")
+		if e := h.entry("l"); e.LockIndex != 1 || e.Flags != 0 || e.Value != nil {
+			t.Errorf("after another value: %+v", e)
+		}
+		h.want("PUT /v1/kv/l?acquire="+s2, "w", 200, "false")
+		h.want("PUT /v1/kv/l?release="+s1, "", 200, "true")
+		h.want("PUT /v1/kv/l?acquire="+s2, "w", 200, "true")
+		if e := h.entry("l"); e.LockIndex != 2 || e.Session != s2 || string(e.Value) != "w" {
+			t.Errorf("after the second grant: %+v", e)
+		}
+	})
+}
+
+// Ensure that a session ID counts in any case, and is stored in lower case.
+func TestKV_X20K36_SessionInCapitals(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		id := h.session(nil).ID().String()
+		h.want("PUT /v1/kv/l?acquire="+strings.ToUpper(id), "", 200, "true")
+		if e := h.entry("l"); e.Session != id {
+			t.Errorf("stored as %q", e.Session)
+		}
+		h.want("PUT /v1/kv/l?release="+strings.ToUpper(id), "", 200, "true")
+	})
+}
+
+func TestKV_H9K19K20K24K25_SessionsThatAreNone(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		const unknown = "11111111-2222-3333-4444-555555555555"
+		for _, session := range []string{unknown, "nope", "00000000-0000-0000-0000-000000000000"} {
+			h.want("PUT /v1/kv/l?acquire="+session, "", 500,
+				`raft apply failed: invalid session "`+session+`"`)
+			h.want("PUT /v1/kv/l?release="+session, "", 200, "false")
+		}
+		h.want("PUT /v1/kv/l?acquire=", "", 500, "raft apply failed: missing session")
+		h.want("PUT /v1/kv/l?release=", "", 500, "raft apply failed: missing session")
+	})
+}
+
+// Ensure that a release overwrites value and flags, as Consul's does and the library's does not.
+func TestKV_K21K22K23_ReleaseOverwrites(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		s := h.session(nil).ID().String()
+		other := h.session(nil).ID().String()
+		h.want("PUT /v1/kv/l?release="+s, "", 200, "false")
+		h.want("PUT /v1/kv/l?acquire="+s+"&flags=1", "v", 200, "true")
+		h.want("PUT /v1/kv/l?release="+other, "w", 200, "false")
+		if e := h.entry("l"); string(e.Value) != "v" {
+			t.Errorf("a refused release wrote %q", e.Value)
+		}
+		h.want("PUT /v1/kv/l?release="+s+"&flags=9", "rel", 200, "true")
+		e := h.entry("l")
+		if string(e.Value) != "rel" || e.Flags != 9 || e.Session != "" || e.LockIndex != 1 {
+			t.Errorf("after the release: %+v", e)
+		}
+		h.want("PUT /v1/kv/l?release="+s, "", 200, "false")
+	})
+}
+
+// Ensure that a delayed key is refused, even to a session that is none.
+func TestKV_K18K35_DelayComesFirst(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		s := h.session(&lockd.SessionOptions{LockDelay: 5 * time.Second})
+		h.want("PUT /v1/kv/l?acquire="+s.ID().String(), "", 200, "true")
+		h.must(h.db.EndSession(s.ID()))
+		next := h.session(nil).ID().String()
+		for _, session := range []string{next, "nope", ""} {
+			h.want("PUT /v1/kv/l?acquire="+session, "", 200, "false")
+		}
+		h.advance(5 * time.Second)
+		h.want("PUT /v1/kv/l?acquire="+next, "", 200, "true")
+	})
+}
+
+// Ensure that those who wait in the library's queue are not overtaken over HTTP.
+func TestKV_G9_AcquireRespectsTheQueue(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		s, waiter := h.session(nil), h.session(nil)
+		h.want("PUT /v1/kv/l?acquire="+s.ID().String(), "", 200, "true")
+		locked := make(chan error, 1)
+		go func() {
+			_, err := waiter.Lock(h.t.Context(), "l", nil)
+			locked <- err
+		}()
+		h.settle()
+		h.want("PUT /v1/kv/l?release="+s.ID().String(), "last words", 200, "true")
+		h.must(<-locked)
+		if e := h.entry("l"); e.Session != waiter.ID().String() || string(e.Value) != "last words" {
+			t.Errorf("after the release: %+v", e)
+		}
+	})
+}
+
+// Ensure that keys are decoded once, that no path is cleaned, and that nothing is redirected.
+func TestKV_X12H2H3H4_KeysAreTakenAsTheyAre(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		for path, key := range map[string]string{
+			"pct%2541": "pct%41", "bad%25zz": "bad%zz", "a%2Fb": "a/b", "a+b": "a+b",
+			"a%20b": "a b", "ü": "ü", "%C3%BC2": "ü2", "%FF": "\xff", "ds//b": "ds//b",
+			"/lead": "/lead", "%2Flead2": "/lead2", "a/./b": "a/./b", "a/../b": "a/../b",
+			"trail/": "trail/", "..": "..", "/": "/",
+		} {
+			h.want("PUT /v1/kv/"+path, "v", 200, "true")
+			if _, exists := h.db.Get(key); !exists {
+				t.Errorf("PUT /v1/kv/%s did not write key %q", path, key)
+			}
+			h.want("GET /v1/kv/"+path+"?raw", "", 200, "v")
+			h.want("DELETE /v1/kv/"+path, "", 200, "true")
+			if _, exists := h.db.Get(key); exists {
+				t.Errorf("DELETE /v1/kv/%s left key %q", path, key)
+			}
+		}
+		for _, path := range []string{"a%00b", "a%09b", "a%0Ab", "a%7Fb", "%C2%A0"} {
+			h.want("PUT /v1/kv/"+path, "v", 400, "")
+		}
+		h.want("GET /v1/kv?keys", "", 200, "[]")
+	})
+}
+
+func TestKV_H7_EmptyKey(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		for _, target := range []string{
+			"GET /v1/kv/", "GET /v1/kv", "PUT /v1/kv/", "DELETE /v1/kv/", "DELETE /v1/kv/?cas=1",
+			"PUT /v1/kv/?cas=1&acquire=2", "GET /v1/kv/?raw",
+		} {
+			h.want(target, "", 400, "Bad request: Missing key name")
+		}
+	})
+}
+
+// Ensure that conflicting parameters are refused before any of them is looked at.
+func TestKV_H8_ConflictingFlags(t *testing.T) {
+	run(t, &consulapi.Options{MaxValueSize: 1}, func(h *harness) {
+		h.want("PUT /v1/kv/a?release=b&acquire=a", "vv", 400,
+			"Conflicting flags: acquire=a&release=b")
+		h.want("PUT /v1/kv/a?cas=x&acquire=a&flags=zz", "", 400,
+			"Conflicting flags: acquire=a&cas=x&flags=zz")
+		h.want("DELETE /v1/kv/a?recurse&cas", "", 400, "Conflicting flags: cas=&recurse=")
+	})
+}
+
+func TestKV_X30_BadNumbers(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		for _, target := range []string{
+			"PUT /v1/kv/a?flags=", "PUT /v1/kv/a?cas=", "DELETE /v1/kv/a?cas=",
+		} {
+			h.want(target+"zz", "", 500, `strconv.ParseUint: parsing "zz": invalid syntax`)
+			h.want(target+"-1", "", 500, `strconv.ParseUint: parsing "-1": invalid syntax`)
+			h.want(target, "", 500, `strconv.ParseUint: parsing "": invalid syntax`)
+			h.want(target+"18446744073709551616", "", 500,
+				`strconv.ParseUint: parsing "18446744073709551616": value out of range`)
+		}
+		h.want("GET /v1/kv/?keys", "", 200, "[]")
+	})
+}
+
+func TestKV_H10I6_KeysAndSeparator(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		for _, key := range []string{"s/a", "s/b/1", "s/b/2", "s/c", "s/c/", "s/d/e/f"} {
+			h.put(key, "v")
+		}
+		for target, keys := range map[string]string{
+			"s/?keys&separator=/":         `["s/a","s/b/","s/c","s/c/","s/d/"]`,
+			"s/?keys&seperator=/":         `["s/a","s/b/","s/c","s/c/","s/d/"]`,
+			"s?keys&separator=/":          `["s/"]`,
+			"s/?keys&separator=b":         `["s/a","s/b","s/c","s/c/","s/d/e/f"]`,
+			"s/b?keys&separator=":         `["s/b/1","s/b/2"]`,
+			"s/b?keys=false&recurse&raw=": `["s/b/1","s/b/2"]`,
+		} {
+			h.want("GET /v1/kv/"+target, "", 200, keys)
+		}
+		newest := h.entry("s/d/e/f").ModifyIndex
+		if r := h.send("GET /v1/kv/s?keys&separator=/", ""); r.index() != newest {
+			t.Errorf("index %d, not %d", r.index(), newest)
+		}
+	})
+}
+
+func TestKV_H12B15I3I10_NothingFound(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		for _, target := range []string{"a", "a?recurse", "a?keys", "?recurse", "a?raw"} {
+			r := h.want("GET /v1/kv/"+target, "", 404, "")
+			if r.index() != 1 || r.header.Get("X-Consul-KnownLeader") != "true" ||
+				r.header.Get("X-Consul-LastContact") != "0" || r.header.Get("Content-Type") != "" {
+				t.Errorf("%s: headers are %v", target, r.header)
+			}
+		}
+		if r := h.want("GET /v1/kv/?keys", "", 200, "[]"); r.index() != 1 {
+			t.Errorf("index %d", r.index())
+		}
+	})
+}
+
+func TestKV_H17B15_WritesTellNoIndex(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		for _, target := range []string{"PUT /v1/kv/a", "PUT /v1/kv/a?cas=1", "DELETE /v1/kv/a"} {
+			r := h.send(target, "v")
+			for _, name := range []string{"Index", "KnownLeader", "LastContact"} {
+				if got := r.header.Get("X-Consul-" + name); got != "" {
+					t.Errorf("%s: X-Consul-%s is %s", target, name, got)
+				}
+			}
+		}
+	})
+}
+
+func TestKV_H13_Raw(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.put("a", "<script>")
+		h.put("empty", "")
+		r := h.want("GET /v1/kv/a?raw=0", "", 200, "<script>")
+		for name, value := range map[string]string{
+			"Content-Type": "text/plain", "X-Content-Type-Options": "nosniff",
+			"Content-Security-Policy": "sandbox", "Content-Length": "8",
+		} {
+			if got := r.header.Get(name); got != value {
+				t.Errorf("%s is %q, not %q", name, got, value)
+			}
+		}
+		h.want("GET /v1/kv/empty?raw", "", 200, "")
+		if r := h.send("GET /v1/kv/a?raw&recurse", ""); !strings.HasPrefix(r.body, "[{") {
+			t.Errorf("raw with recurse: %q", r.body)
+		}
+	})
+}
+
+// chunked is a body whose length the client does not tell.
+func chunked(body string) io.Reader { return struct{ io.Reader }{strings.NewReader(body)} }
+
+// Ensure that a value as large as the limit is taken and one byte more is not, however it comes.
+func TestKV_H15X16_ValueSize(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		const limit = 512 << 10
+		const see = "See https://www.consul.io/docs/agent/options.html#kv_max_value_size."
+		large := strings.Repeat("x", limit)
+		h.want("PUT /v1/kv/a", large, 200, "true")
+		if r := h.sendAs(h.t.Context(), "PUT /v1/kv/b", chunked(large)); r.code != 200 {
+			t.Errorf("chunked, at the limit: %d %s", r.code, r.body)
+		}
+		h.want("PUT /v1/kv/c", large+"x", 413,
+			"Request body(524289 bytes) too large, max size: 524288 bytes. "+see)
+		r := h.sendAs(h.t.Context(), "PUT /v1/kv/c", chunked(large+"x"))
+		if r.code != http.StatusRequestEntityTooLarge ||
+			r.body != "Request body too large, max size: 524288 bytes. "+see {
+			t.Errorf("chunked, above the limit: %d %s", r.code, r.body)
+		}
+		h.want("GET /v1/kv/?keys", "", 200, `["a","b"]`)
+	})
+}
+
+// Ensure that a body that breaks off writes nothing.
+func TestKV_G11_BodyThatBreaksOff(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		body := io.MultiReader(strings.NewReader("half"), brokenReader{})
+		if r := h.sendAs(h.t.Context(), "PUT /v1/kv/a", body); r.code != 400 {
+			t.Errorf("%d %s", r.code, r.body)
+		}
+		h.want("GET /v1/kv/a", "", 404, "")
+	})
+}
+
+type brokenReader struct{}
+
+func (brokenReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+func TestKV_H11_List(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.put("p/a", "1")
+		h.put("p/b", "2")
+		h.put("q", "3")
+		entries := decode[[]kv](h, h.send("GET /v1/kv/p/?recurse=false", ""))
+		if len(entries) != 2 || entries[0].Key != "p/a" || string(entries[1].Value) != "2" {
+			t.Errorf("%+v", entries)
+		}
+		if r := h.send("GET /v1/kv/p/?recurse", ""); r.index() != entries[1].ModifyIndex ||
+			!strings.Contains(r.body, base64.StdEncoding.EncodeToString([]byte("2"))) {
+			t.Errorf("index %d: %s", r.index(), r.body)
+		}
+	})
+}

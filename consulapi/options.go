@@ -1,0 +1,108 @@
+package consulapi
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/lockd/lockd"
+)
+
+// Options configures a Handler or a Transport. A nil *Options and the zero value mean the
+// defaults. It is read once and not kept.
+type Options struct {
+	// MinTTL is the shortest TTL that a session may have, as Consul's session_ttl_min (S13). The
+	// default is 10 s.
+	MinTTL time.Duration
+
+	// GraceTTLs is how many of its TTLs a session lives on, without being renewed, after the
+	// first. It is for clients whose renewals come over a network. The default is 0, so that a
+	// TTL is enforced exactly; 1 is what Consul does (S26), 10 the most.
+	GraceTTLs int
+
+	// Datacenter is the name that ?dc= may have. The default is "dc1".
+	Datacenter string
+
+	// Node is the node that sessions are of that name none, with its check serfHealth. The
+	// default is the database's, lockd.Options.Node; any other stands beside that in the catalog.
+	Node string
+
+	// NodeID is the ID of that node, a UUID. The default is the one that it has in the catalog,
+	// else a random one.
+	NodeID string
+
+	// MaxValueSize is how many bytes a value, and the body of a transaction, may have (H15, T4).
+	// The default is 512 KiB, the most is lockd.MaxValueSize.
+	MaxValueSize int
+
+	// MaxTxnOps is how many operations a transaction may have (T4). The default is 64.
+	MaxTxnOps int
+
+	// MaxBlocked is how many queries may be blocked at once; one more is answered with 429. The
+	// default is 10,000.
+	MaxBlocked int
+
+	// Logger is told of panics, which cost the request that they happened in. The default is
+	// slog.Default.
+	Logger *slog.Logger
+}
+
+const (
+	defaultMinTTL       = 10 * time.Second
+	maxTTL              = 24 * time.Hour
+	maxGraceTTLs        = 10
+	defaultDatacenter   = "dc1"
+	defaultMaxValueSize = 512 << 10
+	defaultMaxTxnOps    = 64
+	defaultMaxBlocked   = 10_000
+)
+
+// complete returns a copy in which every default is filled in, but for that of NodeID, or an error
+// that names every field that is out of its bounds.
+func (o *Options) complete(db *lockd.DB) (Options, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	var faults []error
+	invalid := func(format string, args ...any) {
+		faults = append(faults, fmt.Errorf("%w: Options."+format,
+			append([]any{lockd.ErrInvalid}, args...)...))
+	}
+	if o.MinTTL < 0 || o.MinTTL > maxTTL {
+		invalid("MinTTL is %v, not between 0 and %v", o.MinTTL, maxTTL)
+	}
+	if o.GraceTTLs < 0 || o.GraceTTLs > maxGraceTTLs {
+		invalid("GraceTTLs is %d, not between 0 and %d", o.GraceTTLs, maxGraceTTLs)
+	}
+	if !isUUID(o.NodeID) && o.NodeID != "" {
+		invalid("NodeID is %q, not a UUID", o.NodeID)
+	}
+	if o.MaxValueSize < 0 || o.MaxValueSize > lockd.MaxValueSize {
+		invalid("MaxValueSize is %d, not between 0 and %d", o.MaxValueSize, lockd.MaxValueSize)
+	}
+	if o.MaxTxnOps < 0 {
+		invalid("MaxTxnOps is %d, below 0", o.MaxTxnOps)
+	}
+	if o.MaxBlocked < 0 {
+		invalid("MaxBlocked is %d, below 0", o.MaxBlocked)
+	}
+	return Options{
+		MinTTL:       cmp.Or(o.MinTTL, defaultMinTTL),
+		GraceTTLs:    o.GraceTTLs,
+		Datacenter:   cmp.Or(o.Datacenter, defaultDatacenter),
+		Node:         cmp.Or(o.Node, db.Node()),
+		NodeID:       o.NodeID,
+		MaxValueSize: cmp.Or(o.MaxValueSize, defaultMaxValueSize),
+		MaxTxnOps:    cmp.Or(o.MaxTxnOps, defaultMaxTxnOps),
+		MaxBlocked:   cmp.Or(o.MaxBlocked, defaultMaxBlocked),
+		Logger:       cmp.Or(o.Logger, slog.Default()),
+	}, errors.Join(faults...)
+}
+
+// isUUID reports whether the text is a UUID; a session's ID is one.
+func isUUID(text string) bool {
+	_, err := lockd.ParseSessionID(text)
+	return err == nil
+}

@@ -1,0 +1,67 @@
+package consulapi
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// request is one request, with what is parsed of it for all endpoints.
+type request struct {
+	*http.Request
+	query url.Values
+	rest  string // what follows the path of the route, decoded once
+
+	index uint64        // of a blocking query; 0: it does not block
+	wait  time.Duration // how long it blocks
+}
+
+// has reports whether the query names the parameter, with whatever value.
+func (r *request) has(name string) bool { return r.query.Has(name) }
+
+// checkPlace refuses a request for another datacenter, and for what only Consul's enterprise
+// edition has.
+func (h *handler) checkPlace(r *request) error {
+	if dc := r.query.Get("dc"); dc != "" && dc != h.opts.Datacenter {
+		return refuse(http.StatusInternalServerError, "No path to datacenter")
+	}
+	for _, place := range []struct{ name, header, plural string }{
+		{"ns", "X-Consul-Namespace", "Namespaces"},
+		{"partition", "X-Consul-Partition", "Partitions"},
+	} {
+		if r.Header.Get(place.header) != "" {
+			return badRequest("Invalid header: %q - %s are a Consul Enterprise feature",
+				place.header, place.plural)
+		}
+		if r.query.Get(place.name) != "" {
+			return badRequest("Invalid query parameter: %q - %s are a Consul Enterprise feature",
+				place.name, place.plural)
+		}
+	}
+	return nil
+}
+
+// readBody returns the whole body, whether it is chunked or not (X16), or an error if it is
+// longer than the limit; what is the text of that error for either case, with a %d for each
+// number.
+func (r *request) readBody(limit int, see string) ([]byte, error) {
+	if r.ContentLength > int64(limit) {
+		return nil, refuse(http.StatusRequestEntityTooLarge,
+			"Request body(%d bytes) too large, max size: %d bytes. See %s.",
+			r.ContentLength, limit, see)
+	}
+	if r.Body == nil {
+		return nil, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, int64(limit)+1))
+	if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong || len(body) > limit {
+		return nil, refuse(http.StatusRequestEntityTooLarge,
+			"Request body too large, max size: %d bytes. See %s.", limit, see)
+	}
+	if err != nil {
+		return nil, badRequest("read body: %v", err)
+	}
+	return body, nil
+}
