@@ -185,6 +185,8 @@ func TestBadInput_SessionOptions(t *testing.T) {
 		text string
 	}{
 		{lockd.SessionOptions{TTL: -1}, lockd.ErrInvalid, "SessionOptions.TTL is -1ns, below 0"},
+		{lockd.SessionOptions{Meta: map[string]string{"k": strings.Repeat("v", 16<<10)}},
+			lockd.ErrInvalid, "SessionOptions.Meta has 16385 bytes, more than 16384"},
 		{lockd.SessionOptions{TTL: 1, Grace: -1}, lockd.ErrInvalid,
 			"SessionOptions.Grace is -1ns, below 0"},
 		{lockd.SessionOptions{Grace: 1}, lockd.ErrInvalid, "SessionOptions.Grace is 1ns, but"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -133,6 +134,10 @@ type SessionOptions struct {
 	// Checks are IDs of checks of the node. None may be critical; when one becomes so, or is
 	// removed, the session ends.
 	Checks []string
+
+	// Meta is for people and programs that ask who holds a lock: a host, a process, a purpose. It
+	// may have MaxKeySize bytes in all.
+	Meta map[string]string
 }
 
 func (o *SessionOptions) lockDelay() time.Duration {
@@ -170,6 +175,13 @@ func (o *SessionOptions) validate() error {
 	case len(o.Node) > MaxKeySize:
 		return checkName("SessionOptions.Node", o.Node)
 	}
+	size := 0
+	for key, value := range o.Meta {
+		size += len(key) + len(value)
+	}
+	if size > MaxKeySize {
+		return invalid("SessionOptions.Meta has %d bytes, more than %d", size, MaxKeySize)
+	}
 	return nil
 }
 
@@ -183,7 +195,8 @@ type SessionInfo struct {
 	LockDelay   time.Duration // 0: none
 	Behavior    Behavior
 	Lifetime    Lifetime
-	Checks      []string // shared: do not change it
+	Checks      []string          // shared: do not change it
+	Meta        map[string]string // shared: do not change it
 	CreateIndex uint64
 }
 
@@ -191,7 +204,8 @@ func sessionInfo(row *store.Session) SessionInfo {
 	return SessionInfo{
 		ID: SessionID(row.ID), Name: row.Name, Node: row.Node, TTL: row.TTL, Grace: row.Grace,
 		LockDelay: row.LockDelay, Behavior: Behavior(row.Behavior),
-		Lifetime: Lifetime(row.Lifetime), Checks: row.Checks, CreateIndex: row.CreateIndex,
+		Lifetime: Lifetime(row.Lifetime), Checks: row.Checks, Meta: row.Meta,
+		CreateIndex: row.CreateIndex,
 	}
 }
 
@@ -256,7 +270,7 @@ func (tx *Txn) newSession(opts *SessionOptions) (*Session, error) {
 		ID: id, Name: opts.Name, Node: node, TTL: opts.TTL, Grace: opts.Grace,
 		LockDelay: opts.lockDelay(), Behavior: uint8(opts.Behavior),
 		Lifetime: uint8(opts.Lifetime), Checks: slices.Clone(opts.Checks),
-		CreateIndex: db.store.Next(),
+		Meta: maps.Clone(opts.Meta), CreateIndex: db.store.Next(),
 	})
 	tx.mark(markSessions)
 	s := db.adopt(row)

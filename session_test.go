@@ -28,11 +28,13 @@ func TestNewSession_S1S4(t *testing.T) {
 			Name: "worker", TTL: 10 * time.Second, Grace: 2 * time.Second,
 			LockDelay: 3 * time.Second, Behavior: lockd.DeleteKeys,
 			Lifetime: lockd.Independent, Node: "db1", Checks: []string{"disk", "ping"},
+			Meta: map[string]string{"host": "alpha", "": ""},
 		})
 		want := lockd.SessionInfo{
 			ID: full.ID(), Name: "worker", Node: "db1", TTL: 10 * time.Second,
 			Grace: 2 * time.Second, LockDelay: 3 * time.Second, Behavior: lockd.DeleteKeys,
 			Lifetime: lockd.Independent, Checks: []string{"disk", "ping"},
+			Meta:        map[string]string{"host": "alpha", "": ""},
 			CreateIndex: h.Snapshot().Index(),
 		}
 		describes(h, full.Info(), want)

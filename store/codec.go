@@ -97,7 +97,11 @@ var sessionCodec = codec[Session]{
 		buf = binary.AppendVarint(buf, int64(row.LockDelay))
 		buf = append(buf, row.Behavior, row.Lifetime)
 		buf = appendStrings(buf, row.Checks)
-		return binary.AppendUvarint(buf, row.CreateIndex)
+		buf = binary.AppendUvarint(buf, row.CreateIndex)
+		if len(row.Meta) == 0 { // so that most rows are as they were before there was any
+			return buf
+		}
+		return appendMap(buf, row.Meta)
 	},
 	decode: func(key string, payload []byte) (Session, error) {
 		if len(key) != len(ID{}) {
@@ -115,6 +119,11 @@ var sessionCodec = codec[Session]{
 			Lifetime:    d.uint8(),
 			Checks:      d.strings(),
 			CreateIndex: d.uint64(),
+		}
+		if len(d.rest) > 0 {
+			if row.Meta = d.stringMap(); row.Meta == nil && d.err == nil {
+				d.fail(errLong) // an empty map is not written
+			}
 		}
 		return row, d.end()
 	},

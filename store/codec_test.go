@@ -52,7 +52,8 @@ func TestRow_ComesBackAsItWas(t *testing.T) {
 				Behavior: 1, Lifetime: 2, Checks: []string{"b", "a", "", "b"}, CreateIndex: 9}},
 			{string(allIDs[:]), store.Session{ID: allIDs, Name: odd, Node: odd,
 				TTL: longest, Grace: least, LockDelay: -1, Behavior: math.MaxUint8,
-				Lifetime: math.MaxUint8, Checks: []string{""}, CreateIndex: math.MaxUint64}},
+				Lifetime: math.MaxUint8, Checks: []string{""}, CreateIndex: math.MaxUint64,
+				Meta: map[string]string{"b": "2", "": odd}}},
 		})
 	})
 	t.Run("Node", func(t *testing.T) {
@@ -171,6 +172,9 @@ func TestRow_BytesArePinned(t *testing.T) {
 			Node: "n", TTL: 1, Grace: -1, LockDelay: 2, Behavior: 1, Lifetime: 2,
 			Checks: []string{"b", "a"}, CreateIndex: 7}),
 			"0173016e020104010202016201610795a2b4aa"},
+		{"SessionWithMeta", store.SessionRows.Append(nil, session, store.Session{ID: someID,
+			CreateIndex: 7, Meta: map[string]string{"a": "1"}}),
+			"0000000000000000070101610131e12947a1"},
 		{"Node", store.NodeRows.Append(nil, "n", store.Node{Name: "N", ID: "i", Address: "a",
 			Meta: map[string]string{"b": "2", "a": "1"}, CreateIndex: 1, ModifyIndex: 2}),
 			"014e0169016102016101310162013201020fafd760"},
@@ -342,6 +346,8 @@ func FuzzRow(f *testing.F) {
 		store.ServiceRows.Append(nil, sample.key, sample.row))
 	f.Add(store.SessionRows.Table, string(someID[:]),
 		store.SessionRows.Append(nil, string(someID[:]), store.Session{Checks: []string{"c"}}))
+	f.Add(store.SessionRows.Table, string(someID[:]), store.SessionRows.Append(nil,
+		string(someID[:]), store.Session{Meta: map[string]string{"a": "b"}}))
 	f.Fuzz(func(t *testing.T, table byte, key string, payload []byte) {
 		switch table {
 		case store.KeyRows.Table:

@@ -36,6 +36,7 @@ type Session struct {
 	Behavior    uint8
 	Lifetime    uint8
 	Checks      []string
+	Meta        map[string]string
 	CreateIndex uint64
 }
 
