@@ -62,6 +62,7 @@ func newHandler(db *lockd.DB, opts *Options) (*handler, error) {
 	h := &handler{db: db, opts: complete, routes: make(map[string][]method)}
 	for _, routes := range []map[string][]method{
 		h.kvRoutes(),
+		h.sessionRoutes(),
 		h.statusRoutes(),
 	} {
 		for path, methods := range routes {

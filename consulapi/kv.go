@@ -211,7 +211,7 @@ func applied(err error) (answer, error) {
 	return done(err, nil)
 }
 
-// done is the answer to a write: false if it failed with the one error that is no failure.
+// done is the answer to a write: false if it was refused with the one error that is no failure.
 func done(err, refused error) (answer, error) {
 	if err != nil && (refused == nil || !errors.Is(err, refused)) {
 		return answer{}, err

@@ -43,14 +43,16 @@ func (h *handler) checkPlace(r *request) error {
 	return nil
 }
 
-// readBody returns the whole body, whether it is chunked or not (X16), or an error if it is
-// longer than the limit; what is the text of that error for either case, with a %d for each
-// number.
-func (r *request) readBody(limit int, see string) ([]byte, error) {
+// readBody returns the whole body, whether it is chunked or not (X16), or an error if it is longer
+// than the limit, which the help tells more about, if there is any.
+func (r *request) readBody(limit int, help string) ([]byte, error) {
+	if help != "" {
+		help = " See " + help + "."
+	}
 	if r.ContentLength > int64(limit) {
 		return nil, refuse(http.StatusRequestEntityTooLarge,
-			"Request body(%d bytes) too large, max size: %d bytes. See %s.",
-			r.ContentLength, limit, see)
+			"Request body(%d bytes) too large, max size: %d bytes.%s",
+			r.ContentLength, limit, help)
 	}
 	if r.Body == nil {
 		return nil, nil
@@ -58,7 +60,7 @@ func (r *request) readBody(limit int, see string) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, int64(limit)+1))
 	if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong || len(body) > limit {
 		return nil, refuse(http.StatusRequestEntityTooLarge,
-			"Request body too large, max size: %d bytes. See %s.", limit, see)
+			"Request body too large, max size: %d bytes.%s", limit, help)
 	}
 	if err != nil {
 		return nil, badRequest("read body: %v", err)

@@ -1,0 +1,336 @@
+package consulapi
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockd/lockd"
+)
+
+// session is a session as it is in JSON (S1).
+type session struct {
+	ID   lockd.SessionID
+	Name string
+	Node string
+	given
+	CreateIndex uint64
+	ModifyIndex uint64
+}
+
+// given is what a client sent of a session and gets back as it was, whatever lockd makes of it.
+// It is kept in the session's Meta.
+type given struct {
+	LockDelay     time.Duration
+	Behavior      string
+	TTL           string
+	NodeChecks    []string
+	ServiceChecks []serviceCheck
+	Checks        []string `json:",omitempty"`
+}
+
+// serviceCheck is a check of a service that a session is bound to.
+type serviceCheck struct {
+	ID        string
+	Namespace string
+}
+
+// metaKey is the key of given in a session's Meta.
+const metaKey = "consul"
+
+func newSession(info lockd.SessionInfo) session {
+	s := session{
+		ID: info.ID, Name: info.Name, Node: info.Node,
+		CreateIndex: info.CreateIndex, ModifyIndex: info.CreateIndex,
+	}
+	if json.Unmarshal([]byte(info.Meta[metaKey]), &s.given) == nil {
+		return s
+	}
+	// It was not made here.
+	s.given = given{
+		LockDelay: info.LockDelay, Behavior: info.Behavior.String(),
+		NodeChecks: append([]string{}, info.Checks...),
+	}
+	if info.TTL > 0 {
+		s.TTL = info.TTL.String()
+	}
+	return s
+}
+
+func (h *handler) sessionRoutes() map[string][]method {
+	return map[string][]method{
+		"session/create":   {{http.MethodPut, h.sessionCreate}},
+		"session/destroy/": {{http.MethodPut, h.sessionDestroy}},
+		"session/renew/":   {{http.MethodPut, h.sessionRenew}},
+		"session/info/":    {{http.MethodGet, h.sessionInfo}},
+		"session/node/":    {{http.MethodGet, h.sessionNode}},
+		"session/list":     {{http.MethodGet, h.sessionList}},
+	}
+}
+
+var errSessionMissing = badRequest("Missing session")
+
+// sessionBody is the body of a request for a session.
+type sessionBody struct {
+	Name          string
+	Node          string
+	LockDelay     lockDelay
+	Behavior      string
+	TTL           string
+	Checks        []string
+	NodeChecks    []string
+	ServiceChecks []serviceCheck
+}
+
+func (h *handler) sessionCreate(r *request) (answer, error) {
+	opts, err := h.sessionOptions(r)
+	if err != nil {
+		return answer{}, err
+	}
+	s, err := h.db.NewSession(opts)
+	switch {
+	case errors.Is(err, lockd.ErrNoNode): // S16
+		return answer{}, reword(err, "apply failed: Missing node registration")
+	case errors.Is(err, lockd.ErrNoCheck), errors.Is(err, lockd.ErrCheckCritical):
+		return answer{}, h.badCheck(opts, err)
+	case err != nil:
+		return answer{}, err
+	}
+	return ok(struct{ ID lockd.SessionID }{s.ID()}), nil
+}
+
+// badCheck says which check it is that a session cannot be bound to (S17, S18).
+func (h *handler) badCheck(opts *lockd.SessionOptions, err error) error {
+	state := h.db.Snapshot()
+	for _, id := range opts.Checks {
+		check, exists := state.Check(opts.Node, id)
+		switch {
+		case !exists:
+			return reword(err, "apply failed: Missing check '%s' registration", id)
+		case check.Status == lockd.Critical:
+			return reword(err, "apply failed: Check '%s' is in critical state", id)
+		}
+	}
+	return reword(err, "apply failed: %v", err) // it is well again
+}
+
+// sessionOptions makes of the body what the database is to be told, or refuses it, in the order
+// in which Consul does (S4 to S18).
+func (h *handler) sessionOptions(r *request) (*lockd.SessionOptions, error) {
+	body := sessionBody{
+		Node: h.opts.Node, LockDelay: lockDelay(lockd.DefaultLockDelay),
+		Checks: []string{serfHealth}, NodeChecks: []string{serfHealth},
+	}
+	text, err := r.readBody(h.opts.MaxValueSize, "")
+	if err != nil {
+		return nil, err
+	}
+	// What follows the first value is ignored, and so is what it has beyond these members (S6).
+	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&body); err != nil && err != io.EOF {
+		return nil, badRequest("Request decode failed: %v", err)
+	}
+	if body.Node == "" {
+		return nil, refuse(http.StatusInternalServerError, "Must provide Node")
+	}
+	opts := &lockd.SessionOptions{
+		Name: body.Name, Node: body.Node, LockDelay: body.LockDelay.option(),
+		Lifetime: lockd.Independent,
+	}
+	switch body.Behavior {
+	case "", lockd.ReleaseKeys.String():
+	case lockd.DeleteKeys.String():
+		opts.Behavior = lockd.DeleteKeys
+	default:
+		return nil, refuse(http.StatusInternalServerError,
+			"Invalid Behavior setting '%s'", body.Behavior)
+	}
+	if opts.TTL, err = h.parseTTL(body.TTL); err != nil {
+		return nil, err
+	}
+	opts.Grace = time.Duration(h.opts.GraceTTLs) * opts.TTL
+	body.resolveChecks()
+	opts.Checks = body.boundTo()
+	meta, err := json.Marshal(given{
+		LockDelay: time.Duration(body.LockDelay), Behavior: opts.Behavior.String(), TTL: body.TTL,
+		NodeChecks: body.NodeChecks, ServiceChecks: body.ServiceChecks, Checks: body.Checks,
+	})
+	opts.Meta = map[string]string{metaKey: string(meta)}
+	return opts, err
+}
+
+// parseTTL returns the TTL, zero for none, if it is within its bounds (S12 to S15).
+func (h *handler) parseTTL(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	ttl, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		return 0, refuse(http.StatusInternalServerError, "Session TTL '%s' invalid: %v", text, err)
+	case ttl != 0 && (ttl < h.opts.MinTTL || ttl > maxTTL):
+		return 0, refuse(http.StatusInternalServerError,
+			"Invalid Session TTL '%d', must be between [%v=%v]", ttl, h.opts.MinTTL, maxTTL)
+	}
+	return ttl, nil
+}
+
+// resolveChecks settles which of Checks, the old member, and NodeChecks counts (S7).
+func (b *sessionBody) resolveChecks() {
+	switch {
+	case len(b.Checks) == 0:
+		b.NodeChecks = []string{}
+	case slices.Equal(b.Checks, []string{serfHealth}), len(b.NodeChecks) == 0:
+		b.Checks = nil
+	}
+}
+
+// boundTo returns the IDs of all checks, each once.
+func (b *sessionBody) boundTo() []string {
+	var ids []string
+	add := func(id string) {
+		if !slices.ContainsFunc(ids, func(other string) bool { return sameName(id, other) }) {
+			ids = append(ids, id)
+		}
+	}
+	for _, id := range b.Checks {
+		add(id)
+	}
+	for _, id := range b.NodeChecks {
+		add(id)
+	}
+	for _, check := range b.ServiceChecks {
+		add(check.ID)
+	}
+	return ids
+}
+
+// sameName compares names of nodes and checks, which differ by more than case (S39, N17).
+func sameName(a, b string) bool { return folded(a) == folded(b) }
+
+func folded(name string) string { return strings.ToLower(name) }
+
+// lockDelay is a lock-delay as it is sent: a number below 1,000 is of seconds, any other of
+// nanoseconds, a text has its unit with it (S21, X6).
+type lockDelay time.Duration
+
+// UnmarshalJSON reads a lock-delay. null means the default, and so leaves d as it is.
+func (d *lockDelay) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		return nil
+	}
+	delay, err := parseLockDelay(text)
+	if err == nil && delay < 0 {
+		err = errors.New("it is below 0")
+	}
+	if err != nil {
+		return fmt.Errorf("LockDelay %s: %w", text, err)
+	}
+	*d = lockDelay(delay)
+	return nil
+}
+
+func parseLockDelay(text []byte) (time.Duration, error) {
+	var value any
+	if err := json.Unmarshal(text, &value); err != nil {
+		return 0, err
+	}
+	switch value := value.(type) {
+	case string:
+		return time.ParseDuration(value)
+	case float64:
+		switch {
+		case value < 0:
+			return -1, nil
+		case value >= 1<<63:
+			return 0, errors.New("it is too long")
+		case value < 1000:
+			return time.Duration(value) * time.Second, nil
+		}
+		return time.Duration(value), nil
+	}
+	return 0, errors.New("it is neither a number nor a text")
+}
+
+// option is what the database is told: more than its limit is capped in silence, as Consul
+// does (S22).
+func (d lockDelay) option() time.Duration {
+	return cmp.Or(min(time.Duration(d), lockd.MaxLockDelay), lockd.NoLockDelay)
+}
+
+func (h *handler) sessionDestroy(r *request) (answer, error) {
+	if r.rest == "" {
+		return answer{}, errSessionMissing
+	}
+	err := h.db.EndSession(sessionID(r.rest))
+	if errors.Is(err, lockd.ErrNoSession) { // S35
+		err = nil
+	}
+	return done(err, nil)
+}
+
+func (h *handler) sessionRenew(r *request) (answer, error) {
+	if r.rest == "" {
+		return answer{}, errSessionMissing
+	}
+	s, err := h.db.Session(sessionID(r.rest))
+	if err == nil {
+		err = s.Renew()
+	}
+	if errors.Is(err, lockd.ErrNoSession) { // S24
+		return answer{}, refuse(http.StatusNotFound, "Session id '%s' not found", r.rest)
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	return ok([]session{newSession(s.Info())}), nil
+}
+
+func (h *handler) sessionInfo(r *request) (answer, error) {
+	if r.rest == "" {
+		return answer{}, errSessionMissing
+	}
+	id := sessionID(r.rest)
+	scope := lockd.OneSession(id)
+	return h.read(r, scope, func() (answer, error) {
+		state := h.db.Snapshot()
+		info, exists := state.Session(id)
+		sessions := []session{}
+		if exists {
+			sessions = append(sessions, newSession(info))
+		}
+		return answer{value: sessions, index: state.IndexOf(scope), absent: !exists}, nil
+	})
+}
+
+func (h *handler) sessionNode(r *request) (answer, error) {
+	if r.rest == "" {
+		return answer{}, badRequest("Missing node name")
+	}
+	return h.sessions(r, func(info lockd.SessionInfo) bool { return sameName(info.Node, r.rest) })
+}
+
+func (h *handler) sessionList(r *request) (answer, error) {
+	return h.sessions(r, func(lockd.SessionInfo) bool { return true })
+}
+
+// sessions answers with the sessions that are wanted, in the order of their IDs (S2).
+func (h *handler) sessions(r *request, wanted func(lockd.SessionInfo) bool) (answer, error) {
+	scope := lockd.Sessions()
+	return h.read(r, scope, func() (answer, error) {
+		state := h.db.Snapshot()
+		sessions := []session{}
+		for info := range state.Sessions() {
+			if wanted(info) {
+				sessions = append(sessions, newSession(info))
+			}
+		}
+		return answer{value: sessions, index: state.IndexOf(scope)}, nil
+	})
+}
