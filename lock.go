@@ -2,6 +2,7 @@ package lockd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -213,20 +214,22 @@ func (tx *Txn) hold(s *Session, key string, opts *LockOptions) *Lock {
 // It returns nil, also when repeated. If the lock was lost before, it changes nothing, not even
 // if the same session holds the lock again, and returns an error that is ErrNotHeld and wraps the
 // cause. After ErrCommit the lock is still held, and Unlock may be called again.
-func (l *Lock) Unlock() error {
+func (l *Lock) Unlock() error { return wrap("unlock", l.grant.Key, l.unlock()) }
+
+func (l *Lock) unlock() error {
 	if l.Err() == nil {
 		err := l.session.db.update(func(tx *Txn) error {
 			tx.unlock(l)
 			return nil
 		})
 		if err != nil {
-			return wrap("unlock", l.grant.Key, err)
+			return err
 		}
 	}
 	if l.released {
 		return nil
 	}
-	return wrap("unlock", l.grant.Key, l.Err())
+	return l.Err()
 }
 
 // unlock releases the lock if it is still held by this handle.
@@ -244,6 +247,47 @@ func (tx *Txn) unlock(l *Lock) {
 		return
 	}
 	tx.release(row, ErrUnlocked)
+}
+
+// WithLock runs fn while it holds the key's lock. It takes it as Lock does, calls fn, on the
+// caller's goroutine, with a context that is cancelled when the lock is lost or ctx ends, and with
+// the sequencer that proves the lock; when fn has returned, it unlocks. A key that was not there
+// before, and that nobody has written to since, goes with the lock.
+//
+// It returns fn's error as it is. If the lock was lost before fn returned, the error is also
+// ErrNotHeld and wraps the cause: what fn did last, it may have done without the lock. If the lock
+// could not be taken, fn is not called, and the error is Lock's. If Unlock fails, the error is
+// Unlock's too; after ErrCommit the session then holds the lock until it ends.
+//
+// If fn panics or calls runtime.Goexit, the lock is released, and that goes on. A nil ctx or fn
+// panics.
+func (s *Session) WithLock(
+	ctx context.Context, key string, fn func(ctx context.Context, proof Sequencer) error,
+) error {
+	checkFunction(fn)
+	lock, err := s.Lock(ctx, key, &LockOptions{Key: RemoveAfter})
+	if err != nil {
+		return err
+	}
+	returned := false
+	defer func() {
+		if !returned {
+			_ = lock.Unlock() // fn's panic is what its caller has to hear of
+		}
+	}()
+	err = fn(lock.Context(ctx), lock.Sequencer())
+	returned = true
+	if unlocked := lock.Unlock(); unlocked != nil {
+		return errors.Join(err, unlocked)
+	}
+	return err
+}
+
+// checkFunction refuses what is a caller's bug.
+func checkFunction(fn func(ctx context.Context, proof Sequencer) error) {
+	if fn == nil {
+		panic("lockd: nil function")
+	}
 }
 
 // ForceUnlock takes a lock away from its holder, who may not know: the lock-delay of its session
