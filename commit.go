@@ -226,6 +226,9 @@ func (db *DB) revertLocked(effects []effect) {
 			delete(db.sessions, e.session.ID())
 			db.unbind(e.session)
 			db.expiry.Remove(&e.session.expires)
+			if e.session.renewal != nil { // it is a keeper's
+				db.expiry.Remove(&e.session.renewal.due)
+			}
 		case sessionEnded:
 			e.session.revive()
 		case delaySet:

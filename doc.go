@@ -12,6 +12,10 @@
 // work. A lock is told lost by [Lock.Done]; late writes of a lost holder are refused by its
 // [Sequencer], in lockd itself ([PutOptions]) and, with a [Guard], anywhere.
 //
+// On top of these stand a [Keeper], which has one session that lives for as long as the program
+// does, and elections: who holds the lock of a key leads ([Session.Campaign], [Keeper.Lead]), and
+// everybody can follow who that is ([DB.Observe]).
+//
 // Locks are advisory, as in Chubby and Consul: anyone may write or delete a locked key. Who wants
 // a write to fail without the lock says so in it.
 //

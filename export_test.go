@@ -20,3 +20,10 @@ func (db *DB) States() int {
 	defer db.mu.Unlock()
 	return len(db.locks)
 }
+
+// Deadlines is the number of instants that the database waits for.
+func (db *DB) Deadlines() int {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.expiry.Len()
+}

@@ -164,6 +164,14 @@ func result[T any](value T, op, key string, err error) (T, error) {
 // checkKey refuses what cannot be a key.
 func checkKey(key string) error { return checkName("key", key) }
 
+// checkValue refuses what cannot be a value.
+func checkValue(value []byte) error {
+	if len(value) > MaxValueSize {
+		return invalid("value has %d bytes, more than %d", len(value), MaxValueSize)
+	}
+	return nil
+}
+
 // checkName refuses what cannot be the name of anything.
 func checkName(field, name string) error {
 	if name == "" {

@@ -49,6 +49,7 @@ type DB struct {
 	sessions map[SessionID]*Session
 	bound    map[string]map[*Session]struct{} // by node, and by check
 	locks    map[string]*lockState
+	keepers  map[*Keeper]struct{}
 	expiry   *expiry.Queue
 	overs    []string      // keys whose delays are over but still have a row
 	unserved bool          // a drop may have left a free lock with a queue
@@ -119,6 +120,7 @@ func newDB(opts *Options) *DB {
 		sessions: make(map[SessionID]*Session),
 		bound:    make(map[string]map[*Session]struct{}),
 		locks:    make(map[string]*lockState),
+		keepers:  make(map[*Keeper]struct{}),
 	}
 }
 
@@ -455,6 +457,8 @@ func (db *DB) endDueLocked() {
 		switch owner := due.Owner.(type) {
 		case *renewal:
 			owner.renewLocked(now)
+		case *nap:
+			close(owner.over)
 		case *Session:
 			if due.At().Before(owner.deadline) { // it was renewed
 				db.expiry.Set(due, owner.deadline)
@@ -553,7 +557,7 @@ func (db *DB) windUpLocked() (b *batch, lead bool, err error) {
 	return b, lead, err
 }
 
-// endAllLocked ends every wait, lock and session that is left, without a write.
+// endAllLocked ends every wait, lock, session and keeper that is left, without a write.
 func (db *DB) endAllLocked(cause error) {
 	for _, s := range db.sessions {
 		ended := &EndedError{Session: s.ID(), Cause: cause}
@@ -567,5 +571,8 @@ func (db *DB) endAllLocked(cause error) {
 			w.err = db.refusal
 			db.settleWaiter(w)
 		}
+	}
+	for k := range db.keepers {
+		k.end(db.refusal)
 	}
 }

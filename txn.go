@@ -38,6 +38,7 @@ type Txn struct {
 	freed   []string            // keys whose queue has to be looked at
 	causes  map[string]loss     // why the lock of a key ended, where the key does not tell
 	ends    map[SessionID]error // why sessions ended
+	grantee *store.Session      // who was granted a lock last
 }
 
 // Update runs fn in a transaction. It blocks until what fn wrote is durable, and, if fn wrote
@@ -137,8 +138,8 @@ func (tx *Txn) admit(key string, value []byte, opts *PutOptions) error {
 	if err := checkKey(key); err != nil {
 		return err
 	}
-	if len(value) > MaxValueSize {
-		return invalid("value has %d bytes, more than %d", len(value), MaxValueSize)
+	if err := checkValue(value); err != nil {
+		return err
 	}
 	if opts == nil || opts.If == (Sequencer{}) {
 		return nil
@@ -378,6 +379,7 @@ func (tx *Txn) grant(key string, s *Session, opts *LockOptions) *store.Key {
 		next = *row
 	}
 	next.Session, next.Fence = s.row.ID, index
+	tx.grantee = s.row
 	next.LockIndex++
 	if opts != nil && opts.Value != nil {
 		next.Value, next.Flags = bytes.Clone(opts.Value), opts.Flags

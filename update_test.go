@@ -60,15 +60,25 @@ func panics(h *harness, what string, fn func()) {
 	fn()
 }
 
-// Ensure that a nil context is a caller's bug, told before anything is done.
+// Ensure that a nil context, or function, is a caller's bug, told before anything is done.
 func TestNilContext(t *testing.T) {
 	each(t, func(h *harness) {
 		var none context.Context
 		s := h.session(nil)
 		l := h.lock(s, "k")
+		k, err := h.NewKeeper(nil)
+		h.must(err)
+		fn := func(context.Context, lockd.Sequencer) error { return nil }
 		before := h.Snapshot().Index()
 		panics(h, "Lock", func() { _, _ = s.Lock(none, "free", nil) })
 		panics(h, "LockAll", func() { _, _ = s.LockAll(none, []string{"free"}, nil) })
+		panics(h, "WithLock", func() { _ = s.WithLock(none, "free", fn) })
+		panics(h, "WithLock, function", func() { _ = s.WithLock(h.t.Context(), "free", nil) })
+		panics(h, "Campaign", func() { _, _ = s.Campaign(none, "free", nil) })
+		panics(h, "Observe", func() { h.Observe(none, "k") })
+		panics(h, "Keeper.Session", func() { _, _ = k.Session(none) })
+		panics(h, "Lead", func() { _ = k.Lead(none, "free", nil, fn) })
+		panics(h, "Lead, function", func() { _ = k.Lead(h.t.Context(), "free", nil, nil) })
 		panics(h, "KeepAlive", func() { _ = s.KeepAlive(none) })
 		panics(h, "Context", func() { l.Context(none) })
 		panics(h, "Watch", func() { h.Watch(none, lockd.Key("k"), 1) })

@@ -126,6 +126,8 @@ type record struct {
 	lock     LockChange
 	cause    error
 	old, new any
+	holder   *store.Session // to whom the lock was granted
+	delay    *store.Delay   // that the lock is in since then
 }
 
 type logEntry = hub.Event[record]
@@ -142,15 +144,18 @@ type logEntry = hub.Event[record]
 func (db *DB) Watch(ctx context.Context, scope Scope, index uint64) iter.Seq2[Event, error] {
 	checkContext(ctx)
 	return func(yield func(Event, error) bool) {
-		if err := db.watch(ctx, scope, index, yield); err != nil {
+		err := db.follow(ctx, scope, index, func(e *logEntry) bool {
+			return yield(e.Body.event(e.Index), nil)
+		})
+		if err != nil {
 			yield(Event{}, wrap("watch", scope.name(), err))
 		}
 	}
 }
 
-// watch returns nil if the loop was left.
-func (db *DB) watch(
-	ctx context.Context, scope Scope, index uint64, yield func(Event, error) bool,
+// follow yields every event in the scope after the index. It returns nil if yield reports false.
+func (db *DB) follow(
+	ctx context.Context, scope Scope, index uint64, yield func(*logEntry) bool,
 ) error {
 	if newest := db.store.Published(); index > newest {
 		return invalid("index %d is ahead of the database, which is at %d", index, newest)
@@ -168,7 +173,7 @@ func (db *DB) watch(
 			return ErrCompacted
 		}
 		for i := range events {
-			if !yield(events[i].Body.event(events[i].Index), nil) {
+			if !yield(&events[i]) {
 				db.hub.Unsubscribe(topic)
 				return nil
 			}
@@ -336,16 +341,19 @@ func (tx *Txn) keyRecord(old, new *store.Key) record {
 	holds := new != nil && new.Session != store.ID{}
 	switch {
 	case holds && !held:
-		r.lock = LockGranted
+		r.lock, r.holder = LockGranted, tx.holder(new)
 		return r
 	case !held || (holds && old.Fence == new.Fence):
 		return r
 	case holds:
-		r.lock, r.cause = LockHandedOn, ErrUnlocked
+		r.lock, r.holder, r.cause = LockHandedOn, tx.holder(new), ErrUnlocked
 	case new == nil:
 		r.lock, r.cause = LockDeleted, ErrKeyDeleted
 	default:
 		r.lock, r.cause = LockReleased, ErrUnlocked
+	}
+	if !holds {
+		r.delay = tx.db.store.Delays.Newest(old.Key)
 	}
 	told, ok := tx.causes[old.Key]
 	if !ok || told.fence != old.Fence { // else it is why a grant within the transaction was over
@@ -360,6 +368,14 @@ func (tx *Txn) keyRecord(old, new *store.Key) record {
 		r.lock = LockLost
 	}
 	return r
+}
+
+// holder returns the session that holds the lock of row.
+func (tx *Txn) holder(row *store.Key) *store.Session {
+	if tx.grantee.ID == row.Session { // as it is, unless several were granted something
+		return tx.grantee
+	}
+	return tx.db.locks[row.Key].session.row
 }
 
 // event makes of a record what Watch yields.

@@ -1,0 +1,250 @@
+package lockd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+)
+
+// electionFlags are the flags of a key that an election is held for: those by which Consul's own
+// client knows a lock of its kind, so that it can stand for the same election over HTTP.
+const electionFlags = 0x2ddccbc058a50c18
+
+// Leader is who was elected, for as long as it holds the lock of the election's key. Its methods
+// may be called by many goroutines. The zero value is not usable; Session.Campaign gives one.
+type Leader struct{ lock *Lock }
+
+// Campaign stands for the election that the key names: it waits for the key's lock as Session.Lock
+// does, behind all who stood before, and until the lock-delay of a leader that was lost is over.
+// With the lock it writes the value, by which others find the leader: see DB.Observe. A nil value
+// is an empty one.
+//
+// It blocks until this session leads and that is durable. It returns ctx's error if that ends
+// first, with nothing left held; an error that is ErrNoSession and wraps the cause if the session
+// has ended or does so; ErrInvalid, ErrClosed, ErrFailed or ErrCommit. A nil ctx panics.
+//
+// Keeper.Lead does all that has to be done around it.
+func (s *Session) Campaign(ctx context.Context, key string, value []byte) (*Leader, error) {
+	leader, err := s.campaign(ctx, key, value)
+	return result(leader, "campaign", key, err)
+}
+
+func (s *Session) campaign(ctx context.Context, key string, value []byte) (*Leader, error) {
+	if err := checkValue(value); err != nil {
+		return nil, err
+	}
+	value = append([]byte{}, value...) // not nil, and still the same when its turn comes
+	locks, err := s.acquire(ctx, []string{key}, &LockOptions{Value: value, Flags: electionFlags})
+	if err != nil {
+		return nil, err
+	}
+	return &Leader{locks[0]}, nil
+}
+
+// Key is the key of the election.
+func (l *Leader) Key() string { return l.lock.Key() }
+
+// Sequencer proves the leadership: to lockd in PutOptions.If, to anybody else through a Guard.
+func (l *Leader) Sequencer() Sequencer { return l.lock.Sequencer() }
+
+// Done returns a channel that is closed when this leadership is over: no later than anybody else
+// is told of leading (G10).
+func (l *Leader) Done() <-chan struct{} { return l.lock.Done() }
+
+// Err returns nil while it leads, and then an *EndedError with the cause, ErrUnlocked after Resign.
+func (l *Leader) Err() error { return l.lock.Err() }
+
+// Context returns a child of parent that is cancelled when this leadership is over; context.Cause
+// then gives what Err does. A nil parent panics.
+func (l *Leader) Context(parent context.Context) context.Context { return l.lock.Context(parent) }
+
+// Proclaim writes another value to the key, if it still leads; the flags stay as they are. It
+// blocks until that is durable. It returns an error that is ErrNotHeld and wraps the cause if the
+// leadership is over, ErrInvalid for a value over MaxValueSize, ErrClosed, ErrFailed or ErrCommit,
+// with nothing changed.
+func (l *Leader) Proclaim(value []byte) error {
+	key := l.Key()
+	err := l.Err()
+	if err == nil {
+		err = l.lock.session.db.update(func(tx *Txn) error {
+			if err := tx.admit(key, value, &PutOptions{If: l.Sequencer()}); err != nil {
+				return err
+			}
+			tx.put(key, value, tx.db.store.Keys.Newest(key).Flags)
+			return nil
+		})
+	}
+	if ended := l.Err(); ended != nil && errors.Is(err, ErrNotHeld) {
+		err = fmt.Errorf("%w; Campaign stands again", ended)
+	}
+	return wrap("proclaim", key, err)
+}
+
+// Resign gives the leadership to whoever stood for it next; it sets no lock-delay (G7). The key
+// keeps its value. It blocks until that is durable.
+//
+// It returns nil, also when repeated. If the leadership was lost before, it changes nothing, and
+// returns an error that is ErrNotHeld and wraps the cause. After ErrCommit it still leads, and
+// Resign may be called again.
+func (l *Leader) Resign() error {
+	return wrap("resign", l.Key(), l.lock.unlock())
+}
+
+// PanicError is a panic of the function that Keeper.Lead ran. Only Lead makes one.
+type PanicError struct {
+	Value any    // what it panicked with
+	Stack []byte // of its goroutine, as runtime/debug.Stack gives it
+}
+
+// Error returns the text, without the stack.
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("the leader's function panicked: %v", e.Value)
+}
+
+// Unwrap returns what the function panicked with, if that is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// Lead runs fn whenever it leads, term after term, until ctx ends or fn returns of its own accord.
+//
+// It stands for the election as Session.Campaign does, with whatever session the keeper has. When
+// it is elected it calls fn, on the caller's goroutine, with a context that is cancelled when the
+// leadership is lost or ctx ends, and with the sequencer that proves the leadership. Then it waits
+// for fn to return, however long that takes, resigns if it still leads, and:
+//
+//   - If the leadership was lost, what fn returned is not looked at, and Lead stands again, with
+//     the next session if that one has ended.
+//   - If ctx has ended, it returns ctx's error, and fn's with it if that is another.
+//   - If fn panicked, Lead has survived it. It stands again after a rest, of 1 s at first and up to
+//     1 min if that goes on; others may lead meanwhile. When Lead returns, the error has the last
+//     panic, as a *PanicError. If fn calls runtime.Goexit, Lead resigns and is gone too.
+//   - Otherwise fn has returned of its own accord: Lead returns what fn did, as it is.
+//
+// A commit that does not succeed is tried again, as long as ctx lasts. If it has ended, and the
+// resignation cannot be made durable, the error is ErrCommit too, and the lock is held until the
+// keeper's session ends.
+//
+// Besides, Lead returns what Keeper.Session does, and ErrInvalid for a bad key or value. A nil ctx
+// or fn panics.
+func (k *Keeper) Lead(
+	ctx context.Context, key string, value []byte,
+	fn func(ctx context.Context, proof Sequencer) error,
+) error {
+	checkContext(ctx)
+	checkFunction(fn)
+	err := errors.Join(checkKey(key), checkValue(value))
+	if err != nil {
+		return wrap("lead", key, err)
+	}
+	value = bytes.Clone(value)
+	var last *PanicError
+	var wait backoff
+	for {
+		leader, err := k.campaign(ctx, key, value)
+		if err != nil {
+			return wrap("lead", key, after(last, err))
+		}
+		began := k.db.now()
+		panicked, err := leader.serve(ctx, fn)
+		lost := leader.Err() != nil
+		resigned := k.resign(ctx, leader)
+		switch {
+		case panicked != nil:
+			last = panicked
+			if k.db.now().Sub(began) > lastBackoff {
+				wait = 0 // it had gone well for a while
+			}
+			err = k.rest(ctx, Scope{}, nil, wait.next())
+			if err = errors.Join(err, resigned); err != nil {
+				return wrap("lead", key, after(last, err))
+			}
+		case ctx.Err() != nil:
+			return wrap("lead", key, after(last, stopped(ctx.Err(), err, resigned)))
+		case lost:
+		case resigned != nil:
+			return errors.Join(err, wrap("lead", key, resigned))
+		default:
+			return err
+		}
+	}
+}
+
+// after adds the last panic, if there was one.
+func after(last *PanicError, err error) error {
+	if last == nil {
+		return err
+	}
+	return fmt.Errorf("%w; before that, %w", err, last)
+}
+
+// stopped is what Lead returns when ctx has ended while fn ran.
+func stopped(ended, err, resigned error) error {
+	if errors.Is(err, ended) {
+		err = nil
+	}
+	return errors.Join(ended, err, resigned)
+}
+
+// serve runs fn for one term, unless that is over already. It returns what fn did, or its panic.
+func (l *Leader) serve(
+	ctx context.Context, fn func(ctx context.Context, proof Sequencer) error,
+) (panicked *PanicError, err error) {
+	ctx = l.Context(ctx)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		if reason := recover(); reason != nil {
+			panicked = &PanicError{Value: reason, Stack: debug.Stack()}
+			return
+		}
+		_ = l.Resign() // fn ended its goroutine: nobody is left to try again, or to hear of it
+	}()
+	err = fn(ctx, l.Sequencer())
+	returned = true
+	return nil, err
+}
+
+// resign resigns, as often as that takes. It returns an error if ctx or the database ends before.
+func (k *Keeper) resign(ctx context.Context, l *Leader) error {
+	var wait backoff
+	for {
+		err := l.Resign()
+		if !errors.Is(err, ErrCommit) {
+			return nil // it has, or had lost the leadership
+		}
+		if k.rest(ctx, Scope{}, nil, wait.next()) != nil {
+			return err
+		}
+	}
+}
+
+// campaign stands until it is elected, with one session after the other.
+func (k *Keeper) campaign(ctx context.Context, key string, value []byte) (*Leader, error) {
+	var wait backoff
+	for {
+		s, err := k.session(ctx)
+		if err != nil {
+			return nil, err
+		}
+		leader, err := s.campaign(ctx, key, value)
+		switch {
+		case err == nil:
+			return leader, nil
+		case errors.Is(err, ErrCommit):
+			if err := k.rest(ctx, Scope{}, nil, wait.next()); err != nil {
+				return nil, err
+			}
+		case !errors.Is(err, ErrNoSession):
+			return nil, err
+		}
+	}
+}

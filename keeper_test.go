@@ -1,0 +1,605 @@
+package lockd_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd"
+)
+
+func (h *harness) keeper(opts *lockd.SessionOptions) *lockd.Keeper {
+	h.t.Helper()
+	k, err := h.NewKeeper(opts)
+	h.must(err)
+	return k
+}
+
+// kept returns the keeper's session.
+func (h *harness) kept(k *lockd.Keeper) *lockd.Session {
+	h.t.Helper()
+	s, err := k.Session(h.t.Context())
+	h.must(err)
+	return s
+}
+
+// keeps asks for the keeper's session on a goroutine of its own.
+func (h *harness) keeps(ctx context.Context, k *lockd.Keeper) *call {
+	c := start(func() error { return second(k.Session(ctx)) })
+	h.settle()
+	return c
+}
+
+// Ensure that there is one session for all who ask at once, and none before.
+func TestKeeper_OneSession(t *testing.T) {
+	each(t, func(h *harness) {
+		var k *lockd.Keeper
+		h.nothingMoves("a new keeper", func() {
+			k = h.keeper(&lockd.SessionOptions{Name: "mine", TTL: time.Minute})
+			if s, ok := k.Current(); ok || s != nil {
+				h.t.Errorf("current: got %v, %v", s, ok)
+			}
+		})
+		var sessions [20]*lockd.Session
+		var calls []*call
+		for i := range sessions {
+			calls = append(calls, start(func() (err error) {
+				sessions[i], err = k.Session(h.t.Context())
+				return err
+			}))
+		}
+		for i, call := range calls {
+			h.must(call.wait())
+			if sessions[i] != sessions[0] {
+				h.t.Fatal("another session")
+			}
+		}
+		info := sessions[0].Info()
+		if info.Name != "mine" || info.TTL != time.Minute {
+			h.t.Errorf("got %+v", info)
+		}
+		if s, ok := k.Current(); !ok || s != sessions[0] || h.kept(k) != s {
+			h.t.Errorf("current: got %v, %v", s, ok)
+		}
+		if got := len(h.events(lockd.Sessions(), 1)); got != 1 {
+			h.t.Errorf("sessions: got %d", got)
+		}
+	})
+}
+
+// Ensure that a session is renewed in time, by itself, and without a write.
+func TestKeeper_G6_Renews(t *testing.T) {
+	each(t, func(h *harness) {
+		k := h.keeper(&lockd.SessionOptions{TTL: 10 * time.Second, Grace: time.Second})
+		s := h.kept(k)
+		h.nothingMoves("renewals", func() {
+			for range 100 {
+				h.advance(7 * time.Second)
+			}
+			h.advance(time.Hour)
+		})
+		if s.Err() != nil || h.kept(k) != s {
+			h.t.Errorf("got %v", s.Err())
+		}
+	})
+}
+
+// Ensure that options can be changed after the call, and are not.
+func TestKeeper_OptionsAreItsOwn(t *testing.T) {
+	each(t, func(h *harness) {
+		h.register()
+		opts := &lockd.SessionOptions{Name: "mine", Node: "db1", Checks: []string{"disk"}}
+		k := h.keeper(opts)
+		opts.Name, opts.Node, opts.Checks[0] = "x", "x", "x"
+		if info := h.kept(k).Info(); info.Name != "mine" || info.Node != "db1" ||
+			info.Checks[0] != "disk" {
+			h.t.Errorf("got %+v", info)
+		}
+	})
+}
+
+// Ensure that another session is made when one has ended, however it did.
+func TestKeeper_MadeAnew(t *testing.T) {
+	each(t, func(h *harness) {
+		k := h.keeper(&lockd.SessionOptions{TTL: 10 * time.Second})
+		ends := map[string]func(s *lockd.Session) error{
+			"destroyed": func(s *lockd.Session) error { return h.EndSession(s.ID()) },
+			"closed":    (*lockd.Session).Close,
+			"restored": func(*lockd.Session) error {
+				return h.Restore(strings.NewReader(string(h.backup())))
+			},
+		}
+		before := h.kept(k)
+		for name, end := range ends {
+			h.must(end(before))
+			if s, ok := k.Current(); ok {
+				h.t.Errorf("%s: %v is the current one", name, s.ID())
+			}
+			s := h.kept(k)
+			if s == before || s.ID() == before.ID() || s.Err() != nil {
+				h.t.Errorf("%s: got %v after %v", name, s.ID(), before.ID())
+			}
+			h.advance(time.Minute)
+			if s.Err() != nil {
+				h.t.Errorf("%s: the next one is not renewed: %v", name, s.Err())
+			}
+			before = s
+		}
+		h.must(k.Close())
+		if n := h.Deadlines(); n != 0 {
+			h.t.Errorf("%d deadlines are left", n)
+		}
+	})
+}
+
+// Ensure that while the end of a session is not durable there is no other one, and that if it is
+// taken back the session is the keeper's as before.
+func TestKeeper_G3_NoSessionBeforeTheEndIsKnown(t *testing.T) {
+	for name, outcome := range map[string]error{"succeeds": nil, "fails": errDisk} {
+		t.Run(name, func(t *testing.T) {
+			onFile(t, func(h *harness) {
+				c := h.commits()
+				k := h.keeper(&lockd.SessionOptions{TTL: 10 * time.Second})
+				s := h.kept(k)
+				ends := c.held(func() error { return h.EndSession(s.ID()) })
+				for range 3 { // what is published is that it lives
+					if got := h.kept(k); got != s {
+						t.Fatalf("got %v", got.ID())
+					}
+				}
+				c.release(outcome)
+				if err := ends.wait(); !errors.Is(err, outcome) {
+					t.Fatalf("got %v", err)
+				}
+				next := h.kept(k)
+				if outcome == nil && (next == s || s.Err() == nil) ||
+					outcome != nil && (next != s || s.Err() != nil) {
+					t.Errorf("got %v after %v, %v", next.ID(), s.ID(), s.Err())
+				}
+				h.advance(time.Minute)
+				if next.Err() != nil {
+					t.Errorf("it is not renewed: %v", next.Err())
+				}
+			})
+		})
+	}
+}
+
+// Ensure that a session which ends before it is durable is handed to nobody, and the next one only
+// when that is known.
+func TestKeeper_G3_EndedBeforeItIsDurable(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		h.register()
+		k := h.keeper(&lockd.SessionOptions{Node: "db1", Checks: []string{"disk"}})
+		var s *lockd.Session
+		makes := c.held(func() (err error) {
+			s, err = k.Session(h.t.Context())
+			return err
+		})
+		status := func(status lockd.Status) error {
+			return h.Update(func(tx *lockd.Txn) error {
+				return tx.PutCheck(lockd.Check{Node: "db1", ID: "disk", Status: status})
+			})
+		}
+		dies := start(func() error { return status(lockd.Critical) })
+		h.Waiters("") // waits until who is deciding is through
+		if _, ok := k.Current(); ok || makes.returned() {
+			t.Fatal("it is handed out before it is durable")
+		}
+		c.release(nil)
+		h.must(dies.wait())
+		h.settle()
+		if makes.returned() { // it may have been handed out between the two commits
+			h.must(makes.err)
+			if !isClosed(s.Done()) {
+				t.Fatal("it has ended, and does not tell")
+			}
+			makes = start(func() (err error) {
+				s, err = k.Session(h.t.Context())
+				return err
+			})
+		}
+		h.must(status(lockd.Passing))
+		h.must(makes.wait())
+		if s.Err() != nil {
+			t.Errorf("got %v", s.Err())
+		}
+	})
+}
+
+// Ensure that Close ends the session without a lock-delay, that Done is closed after that, and that
+// nothing is handed out any more.
+func TestKeeper_G7_Close(t *testing.T) {
+	each(t, func(h *harness) {
+		k := h.keeper(&lockd.SessionOptions{Name: "mine", TTL: time.Minute})
+		s := h.kept(k)
+		lock := h.lock(s, "k")
+		if k.Err() != nil || isClosed(k.Done()) {
+			h.t.Errorf("before: got %v", k.Err())
+		}
+		h.must(k.Close())
+		h.lost(lock, lockd.ErrClosed)
+		h.checkEnded(s, lockd.ErrClosed)
+		mustBeDelayed(h, "k", false)
+		h.nothingMoves("closing again", func() { h.must(k.Close()) })
+		if !isClosed(k.Done()) || !errors.Is(k.Err(), lockd.ErrClosed) {
+			h.t.Errorf("done %v, err %v", isClosed(k.Done()), k.Err())
+		}
+		if s, ok := k.Current(); ok || s != nil {
+			h.t.Errorf("current: got %v", s)
+		}
+		got, err := k.Session(h.t.Context())
+		if got != nil || !errors.Is(err, lockd.ErrClosed) ||
+			!strings.Contains(err.Error(), `"mine": keeper closed`) ||
+			!strings.Contains(err.Error(), "NewKeeper gives another") {
+			h.t.Errorf("session: got %v, %v", got, err)
+		}
+		err = k.Lead(h.t.Context(), "k", nil, func(context.Context, lockd.Sequencer) error {
+			return errors.New("called")
+		})
+		if !errors.Is(err, lockd.ErrClosed) {
+			h.t.Errorf("lead: got %v", err)
+		}
+		unused := h.keeper(nil)
+		h.nothingMoves("closing one that made none", func() { h.must(unused.Close()) })
+		ended := h.keeper(nil)
+		h.must(h.EndSession(h.kept(ended).ID()))
+		h.nothingMoves("closing one whose session has ended", func() { h.must(ended.Close()) })
+		if !isClosed(unused.Done()) || !isClosed(ended.Done()) || h.Deadlines() != 0 {
+			h.t.Errorf("open, or %d deadlines are left", h.Deadlines())
+		}
+	})
+}
+
+// Ensure that Done is closed only when the end of the session is durable, and the session's own
+// Done is closed by then; after ErrCommit it lives, and Close can be called again.
+func TestKeeper_G10_DoneOnlyWhenItHasEnded(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		k := h.keeper(&lockd.SessionOptions{TTL: 10 * time.Second})
+		s := h.kept(k)
+		closes := c.held(k.Close)
+		if _, err := k.Session(h.t.Context()); !errors.Is(err, lockd.ErrClosed) {
+			t.Errorf("a session while it closes: got %v", err)
+		}
+		if isClosed(k.Done()) || closes.returned() {
+			t.Fatal("done before its end is durable")
+		}
+		c.release(errDisk)
+		mustFail(t, "close", closes.wait())
+		h.advance(time.Minute)
+		if isClosed(k.Done()) || s.Err() != nil {
+			t.Fatalf("done %v, session %v", isClosed(k.Done()), s.Err())
+		}
+		if got, ok := k.Current(); !ok || got != s {
+			t.Errorf("current: got %v, %v", got, ok)
+		}
+		if _, err := k.Session(h.t.Context()); !errors.Is(err, lockd.ErrClosed) {
+			t.Errorf("a session after Close was called: got %v", err)
+		}
+		first := start(func() error {
+			<-k.Done()
+			return s.Err()
+		})
+		both := []*call{start(k.Close), start(k.Close)}
+		for _, call := range both {
+			h.must(call.wait())
+		}
+		if err := first.wait(); !errors.Is(err, lockd.ErrClosed) {
+			t.Errorf("the keeper was done when the session was %v", err)
+		}
+	})
+}
+
+// Ensure that a Close while a session is being made ends that one too.
+func TestKeeper_G12_CloseWhileMaking(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		k := h.keeper(&lockd.SessionOptions{TTL: 10 * time.Second})
+		var s *lockd.Session
+		makes := c.held(func() (err error) {
+			s, err = k.Session(h.t.Context())
+			return err
+		})
+		closes := start(k.Close)
+		h.Waiters("")
+		c.release(nil)
+		h.must(closes.wait())
+		if err := makes.wait(); err == nil && s.Err() == nil ||
+			err != nil && !errors.Is(err, lockd.ErrClosed) {
+			t.Errorf("got %v, %v", s, err)
+		}
+		h.settle()
+		for info := range h.Snapshot().Sessions() {
+			t.Errorf("left: %+v", info)
+		}
+		if h.Deadlines() != 0 {
+			t.Errorf("%d deadlines are left", h.Deadlines())
+		}
+	})
+}
+
+// Ensure that a session that cannot be committed is tried again by the clock, at growing intervals,
+// and leaves nothing when its caller gives up.
+func TestKeeper_TriesAgain(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		k := h.keeper(&lockd.SessionOptions{TTL: 10 * time.Second})
+		c.fail(errDisk)
+		ctx, cancel := context.WithCancel(h.t.Context())
+		waits := h.keeps(ctx, k)
+		before := c.begun()
+		for _, d := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+			h.advance(d*time.Second - 1)
+			if got := c.begun(); got != before {
+				t.Fatalf("before %d s: %d commits", d, got-before)
+			}
+			h.advance(1)
+			if got := c.begun(); got != before+1 || waits.returned() {
+				t.Fatalf("after %d s: %d commits", d, got-before)
+			}
+			before++
+		}
+		cancel()
+		if err := waits.wait(); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		h.settle()
+		if h.Deadlines() != 0 || h.Topics() != 0 {
+			t.Errorf("left: %d deadlines, %d topics", h.Deadlines(), h.Topics())
+		}
+		waits = h.keeps(h.t.Context(), k)
+		c.fail(nil)
+		h.advance(time.Second)
+		h.must(waits.wait())
+		h.advance(time.Minute)
+		if s, ok := k.Current(); !ok || s.Err() != nil {
+			t.Errorf("got %v, %v", s, ok)
+		}
+	})
+}
+
+// Ensure that a session that could be made wakes who waits to try again.
+func TestKeeper_TriesAgainWhenOthersCan(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		k := h.keeper(nil)
+		c.fail(errDisk)
+		waits := []*call{h.keeps(h.t.Context(), k), h.keeps(h.t.Context(), k)}
+		c.fail(nil)
+		h.settle()
+		for _, call := range waits {
+			if call.returned() {
+				t.Fatalf("got %v", call.err)
+			}
+		}
+		h.session(nil)
+		for _, call := range waits {
+			h.must(call.wait())
+		}
+	})
+}
+
+// Ensure that who gives up does not wait for a commit; the session is the keeper's all the same.
+func TestKeeper_G11_GivingUp(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		k := h.keeper(&lockd.SessionOptions{TTL: 10 * time.Second})
+		ctx, cancel := context.WithCancel(h.t.Context())
+		makes := c.held(func() error { return second(k.Session(ctx)) })
+		cancel()
+		if err := makes.wait(); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		if _, ok := k.Current(); ok {
+			t.Error("it is shown before it is durable")
+		}
+		c.release(nil)
+		h.settle()
+		s, ok := k.Current()
+		if !ok || h.kept(k) != s {
+			t.Errorf("current: got %v, %v", s, ok)
+		}
+		if _, err := k.Session(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("context that has ended: got %v", err)
+		}
+	})
+}
+
+// Ensure that a check which is critical is waited for, and a name that is missing, if it was there
+// before.
+func TestKeeper_S30_Catalog(t *testing.T) {
+	each(t, func(h *harness) {
+		k := h.keeper(&lockd.SessionOptions{Node: "db1", Checks: []string{"disk"}})
+		refused := func(want error) {
+			h.t.Helper()
+			c := h.keeps(h.t.Context(), k)
+			if !c.returned() || !errors.Is(c.err, want) {
+				h.t.Fatalf("got %v, want %v", c.err, want)
+			}
+		}
+		update := func(fn func(tx *lockd.Txn) error) {
+			h.t.Helper()
+			h.must(h.Update(fn))
+		}
+		put := func(status lockd.Status) func(tx *lockd.Txn) error {
+			return func(tx *lockd.Txn) error {
+				return errors.Join(tx.PutNode(lockd.Node{Name: "db1"}),
+					tx.PutCheck(lockd.Check{Node: "db1", ID: "disk", Status: status}))
+			}
+		}
+		refused(lockd.ErrNoNode)
+		update(func(tx *lockd.Txn) error { return tx.PutNode(lockd.Node{Name: "db1"}) })
+		refused(lockd.ErrNoCheck)
+		update(put(lockd.Critical))
+		waits := h.keeps(h.t.Context(), k)
+		update(put(lockd.Warning))
+		h.must(waits.wait())
+		for _, end := range []func(tx *lockd.Txn) error{
+			put(lockd.Critical),
+			func(tx *lockd.Txn) error { return second(tx.DeleteCheck("db1", "disk")) },
+			func(tx *lockd.Txn) error { return second(tx.DeleteNode("db1")) },
+		} {
+			before := h.kept(k)
+			update(end)
+			waits := h.keeps(h.t.Context(), k)
+			h.advance(time.Hour)
+			if before.Err() == nil || waits.returned() {
+				h.t.Fatalf("got %v, %v", before.Err(), waits.err)
+			}
+			update(put(lockd.Passing))
+			h.must(waits.wait())
+		}
+		update(put(lockd.Critical))
+		ctx, cancel := context.WithCancel(h.t.Context())
+		waits = h.keeps(ctx, k)
+		cancel()
+		if err := waits.wait(); !errors.Is(err, context.Canceled) {
+			h.t.Errorf("got %v", err)
+		}
+		waits = h.keeps(h.t.Context(), k)
+		h.must(k.Close())
+		if err := waits.wait(); !errors.Is(err, lockd.ErrClosed) {
+			h.t.Errorf("got %v", err)
+		}
+		h.settle()
+		if h.Topics() != 0 {
+			h.t.Errorf("%d topics are left", h.Topics())
+		}
+	})
+}
+
+// Ensure that the end of the database is that of its keepers.
+func TestKeeper_G12_CloseOfTheDatabase(t *testing.T) {
+	each(t, func(h *harness) {
+		k := h.keeper(&lockd.SessionOptions{TTL: time.Minute})
+		alone := h.keeper(&lockd.SessionOptions{Lifetime: lockd.Independent})
+		s := h.kept(k)
+		h.kept(alone)
+		unused := h.keeper(nil)
+		h.must(h.Close())
+		for _, k := range []*lockd.Keeper{k, alone, unused} {
+			if !isClosed(k.Done()) || !errors.Is(k.Err(), lockd.ErrClosed) {
+				h.t.Errorf("done %v, err %v", isClosed(k.Done()), k.Err())
+			}
+			if _, err := k.Session(h.t.Context()); !errors.Is(err, lockd.ErrClosed) {
+				h.t.Errorf("session: got %v", err)
+			}
+		}
+		h.checkEnded(s, lockd.ErrClosed)
+		h.must(k.Close())
+		h.must(unused.Close())
+		if err := alone.Close(); !errors.Is(err, lockd.ErrClosed) {
+			h.t.Errorf("one whose session lives on: got %v", err)
+		}
+		if k, err := h.NewKeeper(nil); k != nil || !errors.Is(err, lockd.ErrClosed) {
+			h.t.Errorf("new keeper: got %v, %v", k, err)
+		}
+		h.open()
+	})
+}
+
+// Ensure that a database that has failed ends its keepers, and those who wait for a session.
+func TestKeeper_G12_Failed(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		k, other := h.keeper(nil), h.keeper(nil)
+		s := h.kept(k)
+		c.fail(errDisk)
+		waits := h.keeps(h.t.Context(), other)
+		c.fail(nil)
+		c.failAfter(errDisk)
+		mustFail(t, "put", second(h.Put("k", nil, nil)))
+		if err := waits.wait(); !errors.Is(err, lockd.ErrFailed) {
+			t.Errorf("session: got %v", err)
+		}
+		for _, err := range []error{k.Err(), k.Close(), s.Err(), second(h.NewKeeper(nil))} {
+			if !errors.Is(err, lockd.ErrFailed) {
+				t.Errorf("got %v", err)
+			}
+		}
+	})
+}
+
+// Ensure that, whatever fails and whoever ends sessions, there are never two, and no session is
+// handed out before the one before it has told its end.
+func TestKeeper_NeverTwo(t *testing.T) {
+	onFile(t, func(h *harness) {
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		var mu sync.Mutex // protects what follows
+		random := rand.New(rand.NewPCG(seed, 0))
+		var made []*lockd.Session
+		chance := func(n int) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return random.IntN(n) == 0
+		}
+		c := h.commits()
+		c.failBy(func() error {
+			if chance(4) {
+				return errDisk
+			}
+			return nil
+		})
+		from := h.Snapshot().Index()
+		k := h.keeper(&lockd.SessionOptions{Name: "kept", TTL: time.Minute})
+		use := func() {
+			for range 100 {
+				s, err := k.Session(h.t.Context())
+				if err != nil {
+					t.Errorf("got %v", err)
+					return
+				}
+				mu.Lock()
+				last := len(made) - 1
+				if last >= 0 && s.Info().CreateIndex > made[last].Info().CreateIndex &&
+					!isClosed(made[last].Done()) {
+					t.Error("handed out before the end of the one before was told")
+				}
+				if last < 0 || s.Info().CreateIndex > made[last].Info().CreateIndex {
+					made = append(made, s)
+				}
+				mu.Unlock()
+				if chance(3) {
+					_ = h.EndSession(s.ID()) // may fail, or come too late
+				}
+			}
+		}
+		users := []*call{}
+		for range 4 {
+			users = append(users, start(func() error {
+				use()
+				return nil
+			}))
+		}
+		for !allReturned(users) {
+			h.advance(time.Second)
+		}
+		c.fail(nil)
+		h.must(k.Close())
+		alive := 0
+		for _, e := range h.events(lockd.Sessions(), from) {
+			switch e.Kind {
+			case lockd.SessionCreated:
+				alive++
+			case lockd.SessionEnded:
+				alive--
+			}
+			if alive < 0 || alive > 1 {
+				t.Fatalf("%d sessions at index %d", alive, e.Index)
+			}
+		}
+		if len(made) < 10 {
+			t.Errorf("only %d sessions were handed out", len(made))
+		}
+		if h.Deadlines() != 0 {
+			t.Errorf("%d deadlines are left", h.Deadlines())
+		}
+	})
+}
