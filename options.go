@@ -13,7 +13,8 @@ import (
 // Options configures a database. A nil *Options and the zero value mean the defaults. It is read
 // once, by New or Open, and not kept.
 type Options struct {
-	// Clock is what every deadline runs on. The default is the real clock.
+	// Clock is what every deadline runs on. The default is the real clock; for tests, package
+	// lockdtest has one that it moves.
 	Clock clock.Clock
 
 	// Sync says when a write is durable. The default is SyncAlways.

@@ -199,6 +199,29 @@ func TestAdvance_BubbleWaitsForTheTest(t *testing.T) {
 	})
 }
 
+// Ensure that in a bubble who was told of something before acts before the clock moves.
+func TestAdvance_BubbleBeginsWhenTheTestRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := lockdtest.New(t, nil)
+		began := db.Now()
+		lock := tryLock(t, session(t, db, "", 0), "k")
+		next := session(t, db, "", 0)
+		var granted time.Time
+		waiting := start(func() error {
+			_, err := next.Lock(context.Background(), "k", nil)
+			granted = db.Now()
+			return err
+		})
+		db.WaitForWaiters("k", 1)
+		must(t, lock.Unlock())
+		db.Advance(time.Minute)
+		must(t, waiting.wait())
+		if !granted.Equal(began) {
+			t.Fatalf("the waiter went on %v after the grant", granted.Sub(began))
+		}
+	})
+}
+
 // Ensure that Advance moves the clock of a database that is closed too, and never back.
 func TestAdvance_Bounds(t *testing.T) {
 	both(t, func(t *testing.T, db *lockdtest.DB) {

@@ -8,10 +8,11 @@
 //		...
 //	}
 //
-// The code under test is given [DB.DB], which behaves as one on a file does, commits included, but
-// that nothing is left of it. [DB.Advance] moves the clock from deadline to deadline: every session
-// is renewed or ends, and every lock is granted, at the instant at which that is due, and when
-// Advance returns, all of it has been told. What goroutines of the test do in answer is up to them:
+// The code under test is given [DB.DB], and [DB.Mock] if it tells the time itself. The database
+// behaves as one on a file does, commits included, but that nothing is left of it. [DB.Advance]
+// moves the clock from deadline to deadline: every session is renewed or ends, and every lock is
+// granted, at the instant at which that is due, and when Advance returns, all of it has been told.
+// What goroutines of the test do in answer is up to them:
 //
 //   - In a bubble of testing/synctest they have done it too, whenever the clock moves on. The
 //     database has to be made inside the bubble.

@@ -2,6 +2,7 @@ package lockdtest
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/lockd/lockd"
 )
@@ -138,20 +139,22 @@ func (db *DB) beforeCommit() error {
 	return err
 }
 
-// endFaults lets everything take its course again, and reports the faults that never came about.
-func (db *DB) endFaults() {
-	db.t.Helper()
+// endFaults lets everything take its course again, and returns the faults that never came about.
+func (db *DB) endFaults() []string {
+	var unused []string
 	db.mu.Lock()
 	held, failures, drops := db.hold, db.failures, db.drops
 	db.failures, db.drops = nil, nil
 	db.mu.Unlock()
 	db.release(held)
 	for _, err := range failures {
-		db.t.Errorf("lockdtest: FailNextCommit(%q): no commit came after it", err)
+		unused = append(unused, fmt.Sprintf("FailNextCommit(%q): no commit came after it", err))
 	}
 	for id, d := range drops {
 		if d.asked > 0 && d.left == d.asked {
-			db.t.Errorf("lockdtest: DropRenewals(%s, %d): no renewal came after it", id, d.asked)
+			unused = append(unused,
+				fmt.Sprintf("DropRenewals(%s, %d): no renewal came after it", id, d.asked))
 		}
 	}
+	return unused
 }

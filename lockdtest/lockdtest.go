@@ -1,7 +1,9 @@
 package lockdtest
 
 import (
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,8 +23,9 @@ type DB struct {
 	*clock.Mock
 	*lockd.DB
 
-	t    testing.TB
-	door *hook.Door
+	t        testing.TB
+	door     *hook.Door
+	patience time.Duration
 
 	mu       sync.Mutex // protects what follows; taken after the database's own
 	moved    chan struct{}
@@ -54,7 +57,7 @@ func New(t testing.TB, opts *lockd.Options) *DB {
 			options.Clock)
 	}
 	db := &DB{
-		Mock: mock, t: t,
+		Mock: mock, t: t, patience: patience,
 		moved: make(chan struct{}), drops: make(map[lockd.SessionID]*drops), hold: newHold(),
 	}
 	kit := &hook.Clock{Mock: mock, Hooks: hook.Hooks{
@@ -107,22 +110,42 @@ func (db *DB) catchUp() {
 // leaving is how long a call may take to return when the test is over: its context has just ended.
 const leaving = time.Second
 
-// finish checks the database and closes it.
+// finish checks the database and closes it, and reports what is wrong.
 func (db *DB) finish() {
 	db.t.Helper()
-	db.endFaults()
+	var faults []string
+	var done atomic.Bool
+	go func() {
+		faults = append(db.endFaults(), db.close()...)
+		done.Store(true)
+		db.waitsMoved()
+	}()
+	if !db.wait(db.patience, done.Load) {
+		db.t.Errorf("lockdtest: the database cannot be closed: is there a function of an Update " +
+			"that has not returned?")
+		return
+	}
+	for _, text := range faults {
+		db.t.Errorf("lockdtest: %s", text)
+	}
+}
+
+// close closes the database, and returns what is wrong with how the test has left it.
+func (db *DB) close() []string {
+	var faults []string
 	db.catchUp()
 	if !db.wait(leaving, func() bool { return len(db.door.Waits()) == 0 }) {
 		for _, w := range db.door.Waits() {
-			db.t.Errorf("lockdtest: when the test was over, a call of session %s still waited "+
-				"for the lock of %q%s: release the lock, or end the call's context",
-				describe(w), w.Keys, db.holders(w.Keys))
+			faults = append(faults, fmt.Sprintf("when the test was over, a call of session %s "+
+				"still waited for the lock of %q%s: release the lock, or end the call's context",
+				describe(w), w.Keys, db.holders(w.Keys)))
 		}
 	}
 	if err := db.door.Check(); err != nil {
-		db.t.Errorf("lockdtest: the database is not consistent: %v", err)
+		faults = append(faults, fmt.Sprintf("the database is not consistent: %v", err))
 	}
 	if err := db.Close(); err != nil {
-		db.t.Errorf("lockdtest: %v", err)
+		faults = append(faults, err.Error())
 	}
+	return faults
 }

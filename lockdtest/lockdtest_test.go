@@ -58,7 +58,7 @@ func TestWaits_Fail(t *testing.T) {
 			tryLock(t, holder, "k")
 			go session(t, db, "", 0).Lock(t.Context(), "k", nil)
 			db.WaitForWaiters("k", 2)
-		}, []string{`1 calls wait for the lock of "k", not 2`, `"k" is held by session `})
+		}, []string{`wait for the lock of "k": got 1, want 2`, `"k" is held by session `})
 		fails(t, func(t testing.TB) {
 			db := lockdtest.New(t, nil)
 			db.WaitForKeepAlive(session(t, db, "", 0))
@@ -174,6 +174,23 @@ func TestCleanup_Close(t *testing.T) {
 			t.Errorf("close: got %v, want ErrCommit", err)
 		}
 	})
+}
+
+// Ensure that a database that cannot be closed fails the test, and does not stop it for ever.
+func TestCleanup_ReportsThatItCannotClose(t *testing.T) {
+	var update *call
+	leave := make(chan struct{})
+	fails(t, func(t testing.TB) {
+		db := lockdtest.New(t, nil)
+		db.BePatientFor(10 * time.Millisecond)
+		entered := make(chan struct{})
+		update = start(func() error {
+			return db.Update(func(*lockd.Txn) error { close(entered); <-leave; return nil })
+		})
+		<-entered
+	}, []string{"cannot be closed", "Update"})
+	close(leave)
+	must(t, update.wait())
 }
 
 // Ensure that the database is used up: what the test left of it is closed.

@@ -17,9 +17,9 @@ const patience = 10 * time.Second
 // takes more than 10 s of real time; in a bubble as soon as every goroutine is blocked.
 func (db *DB) WaitForWaiters(key string, n int) {
 	db.t.Helper()
-	if !db.wait(patience, func() bool { return db.door.Waiters(key) >= n }) {
-		db.t.Fatalf("lockdtest: %d calls wait for the lock of %q, not %d%s", db.door.Waiters(key),
-			key, n, db.holders([]string{key}))
+	if !db.wait(db.patience, func() bool { return db.door.Waiters(key) >= n }) {
+		db.t.Fatalf("lockdtest: calls that wait for the lock of %q: got %d, want %d%s", key,
+			db.door.Waiters(key), n, db.holders([]string{key}))
 	}
 }
 
@@ -27,7 +27,7 @@ func (db *DB) WaitForWaiters(key string, n int) {
 // is about to begin. It fails the test as WaitForWaiters does.
 func (db *DB) WaitForKeepAlive(s *lockd.Session) {
 	db.t.Helper()
-	if !db.wait(patience, func() bool { return db.door.KeptAlive(s.ID()) }) {
+	if !db.wait(db.patience, func() bool { return db.door.KeptAlive(s.ID()) }) {
 		db.t.Fatalf("lockdtest: nothing keeps session %s alive", s.ID())
 	}
 }
@@ -36,7 +36,7 @@ func (db *DB) WaitForKeepAlive(s *lockd.Session) {
 // does.
 func (db *DB) WaitForCommit() {
 	db.t.Helper()
-	if !db.wait(patience, db.holdsCommit) {
+	if !db.wait(db.patience, db.holdsCommit) {
 		db.t.Fatalf("lockdtest: no commit is held: HoldCommits comes first, and then a write")
 	}
 }
