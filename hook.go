@@ -52,7 +52,12 @@ func (db *DB) nextLocked() (time.Time, bool) {
 
 func (db *DB) catchUp(held <-chan struct{}) {
 	for {
-		undecided, more := db.attendBetweenCommits(held)
+		db.mu.Lock()
+		db.attendLocked() // as the database's goroutine does, which may be late
+		undecided := db.undecidedLocked()
+		next, ok := db.nextLocked()
+		more := ok && !db.now().Before(next) // one write ends only so many sessions
+		db.unlock()
 		if undecided != nil {
 			select {
 			case <-undecided.done:
@@ -64,22 +69,6 @@ func (db *DB) catchUp(held <-chan struct{}) {
 			return
 		}
 	}
-}
-
-// attendBetweenCommits does what is due, as the database's goroutine does. Unless commits are held
-// it does so while there is none, and so returns when nobody is about to be told of anything. It
-// returns the batch that is not committed, if there is one, and whether something is still due.
-func (db *DB) attendBetweenCommits(held <-chan struct{}) (undecided *batch, more bool) {
-	select {
-	case db.committing <- struct{}{}:
-		defer func() { <-db.committing }()
-	case <-held:
-	}
-	db.mu.Lock()
-	defer db.unlock()
-	db.attendLocked()
-	at, ok := db.nextLocked()
-	return db.undecidedLocked(), ok && !db.now().Before(at)
 }
 
 func (db *DB) expire(id [16]byte) error {

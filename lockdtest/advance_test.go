@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -172,6 +173,42 @@ func TestAdvance_ManyAtOneInstant(t *testing.T) {
 				t.Fatalf("session %d lives", i)
 			}
 		}
+	})
+}
+
+// slowToEnd makes a session whose end, in 10 s, takes the database long: it holds many locks.
+func slowToEnd(t *testing.T, db *lockdtest.DB) *lockd.Session {
+	t.Helper()
+	s := session(t, db, "large", 10*time.Second)
+	must(t, db.Update(func(tx *lockd.Txn) error {
+		for i := range 20_000 {
+			if _, err := tx.Lock(strconv.Itoa(i), s.ID(), nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	return s
+}
+
+// Ensure that what is due is told when Advance returns, however long its commit takes.
+func TestAdvance_WaitsForTheDatabase(t *testing.T) {
+	both(t, func(t *testing.T, db *lockdtest.DB) {
+		large := slowToEnd(t, db)
+		db.Advance(10 * time.Second)
+		if large.Err() == nil {
+			t.Fatal("the end is not told when Advance returns")
+		}
+	})
+}
+
+// Ensure that what is due while the database is busy with what was due before does not come late.
+func TestAdvance_NothingIsLateBehindOthers(t *testing.T) {
+	both(t, func(t *testing.T, db *lockdtest.DB) {
+		slowToEnd(t, db)
+		tryLock(t, session(t, db, "b", 11*time.Second), "k") // its delay is over at 26 s
+		db.Advance(26 * time.Second)
+		tryLock(t, session(t, db, "c", 0), "k")
 	})
 }
 

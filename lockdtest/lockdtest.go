@@ -87,16 +87,19 @@ func (db *DB) Advance(d time.Duration) {
 	}
 	end := db.Now().Add(d)
 	db.Add(0) // goroutines that were told of something before come first, in a bubble for certain
-	for {
-		db.catchUp()
+	for db.catchUp(); ; db.catchUp() {
+		now := db.Now()
 		next, ok := db.door.Next()
 		if !ok || next.After(end) {
-			break
+			if !now.Before(end) {
+				return
+			}
+			next = end
 		}
-		db.Set(next)
+		if next.After(now) { // else it has become due this moment
+			db.Set(next)
+		}
 	}
-	db.Set(end)
-	db.catchUp()
 }
 
 // catchUp returns when what is due now has happened, and is told unless commits are held.

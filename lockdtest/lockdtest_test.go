@@ -135,6 +135,30 @@ func TestCleanup_PassesWhatEnds(t *testing.T) {
 	}
 }
 
+// Ensure that nothing is waited for longer than it takes.
+func TestCleanup_IsQuick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var waiting *call
+		fails(t, func(t testing.TB) {
+			db := lockdtest.New(t, nil)
+			tryLock(t, session(t, db, "", 0), "k")
+			waiter := session(t, db, "", 0)
+			waiting = start(func() error {
+				_, err := waiter.Lock(t.Context(), "k", nil)
+				return err
+			})
+			db.WaitForWaiters("k", 1)
+		})
+		if err := waiting.wait(); !errors.Is(err, context.Canceled) {
+			t.Fatalf("got %v, want that its context had ended", err)
+		}
+		if took := time.Since(began); took > 100*time.Millisecond { // of the bubble
+			t.Fatalf("took %v", took)
+		}
+	})
+}
+
 // Ensure that a fault that never came about fails the test: it would have shown nothing.
 func TestCleanup_ReportsUnusedFaults(t *testing.T) {
 	fails(t, func(t testing.TB) {

@@ -36,7 +36,7 @@ var clockPlan = []allowance{
 	{"examples/leader", "time.Since", 0, "the same"},
 	{"examples/leader", "time.Sleep", 1, "between two looks at a queue, which nothing tells of"},
 	{"examples/leader", "context.WithTimeout", 1, "the story has to end"},
-	{"lockdtest/lockdtest.go", "Clock.Now", 1, "where the mock stands, to move it on from there"},
+	{"lockdtest/lockdtest.go", "Clock.Now", 2, "where the mock stands, to move it on from there"},
 	{"lockdtest/wait.go", "time.NewTimer", 1, "the patience of a test that waits in vain"},
 	{"store/open.go", "time.Now", 1, "when the wait for the file's lock began"},
 	{"store/open.go", "time.Since", 2, "how long it lasts"},
