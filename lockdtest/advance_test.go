@@ -181,7 +181,7 @@ func slowToEnd(t *testing.T, db *lockdtest.DB) *lockd.Session {
 	t.Helper()
 	s := session(t, db, "large", 10*time.Second)
 	must(t, db.Update(func(tx *lockd.Txn) error {
-		for i := range 20_000 {
+		for i := range 10_000 {
 			if _, err := tx.Lock(strconv.Itoa(i), s.ID(), nil); err != nil {
 				return err
 			}
