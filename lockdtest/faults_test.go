@@ -207,6 +207,29 @@ func TestDropRenewals(t *testing.T) {
 	}
 }
 
+// Ensure that a Keeper loses its session in the same way, and makes another one.
+func TestDropRenewals_Keeper(t *testing.T) {
+	both(t, func(t *testing.T, db *lockdtest.DB) {
+		keeper, err := db.NewKeeper(&lockd.SessionOptions{TTL: 10 * time.Second})
+		must(t, err)
+		first, err := keeper.Session(t.Context())
+		must(t, err)
+		db.Advance(time.Minute)
+		must(t, first.Err())
+		db.DropRenewals(first, 2)
+		db.Advance(10 * time.Second)
+		if !errors.Is(first.Err(), lockd.ErrExpired) {
+			t.Fatalf("got %v, want ErrExpired", first.Err())
+		}
+		next, err := keeper.Session(t.Context())
+		must(t, err)
+		if next.ID() == first.ID() || next.Err() != nil {
+			t.Fatalf("next session %v: %v", next.ID(), next.Err())
+		}
+		must(t, keeper.Close())
+	})
+}
+
 func TestDropRenewals_Renew(t *testing.T) {
 	both(t, func(t *testing.T, db *lockdtest.DB) {
 		s, other := session(t, db, "", 10*time.Second), session(t, db, "", 10*time.Second)
