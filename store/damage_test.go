@@ -252,8 +252,9 @@ func TestDamage_Cut(t *testing.T) {
 		}
 	}
 	for size := len(b.intact) - 1; size >= 0; size-- {
-		odd := size % b.page
-		if odd > 0 && (size/b.page%4 != 0 || odd > 1 && odd != 79 && odd != b.page-1) {
+		switch size % b.page {
+		case 0, 1, headSize - 1, headSize, headSize + metaSize - 1, b.page / 2, b.page - 1:
+		default:
 			continue
 		}
 		if err := os.Truncate(b.path, int64(size)); err != nil {
@@ -358,6 +359,38 @@ func TestDamage_BranchLoop(t *testing.T) {
 		}
 	}
 	if branches == 0 {
+		t.Error("the file has no branches")
+	}
+}
+
+// Ensure that a branch which leads to a page by another key than the page's first is refused: all
+// rows can be found by one that is less, but bbolt's next commit would not find the entry that it
+// has to replace, and use pages twice.
+func TestDamage_BranchKey(t *testing.T) {
+	b, v := newLarge(t)
+	order, tried := binary.NativeEndian, 0
+	for page := 2; page < b.pages(); page++ {
+		content := b.at(page)
+		if order.Uint16(content[8:]) != 1 || order.Uint64(content) != uint64(page) {
+			continue
+		}
+		refused := b.refused
+		b.damaged("zeros", page*b.page, make([]byte, b.page), v.want)
+		if b.refused == refused {
+			continue // it is not in use
+		}
+		for i := 0; i < int(order.Uint16(content[10:])); i += step() {
+			at := headSize + 16*i
+			key, size := at+int(order.Uint32(content[at:])), int(order.Uint32(content[at+4:]))
+			for bit := range 8 * size {
+				flipped := []byte{content[key+bit/8] ^ 1<<(bit%8)}
+				b.damaged(fmt.Sprintf("branch %d, key %d, bit %d", page, i, bit),
+					page*b.page+key+bit/8, flipped) // no state is allowed
+				tried++
+			}
+		}
+	}
+	if tried == 0 {
 		t.Error("the file has no branches")
 	}
 }

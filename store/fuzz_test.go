@@ -17,58 +17,93 @@ import (
 // editSize is how many bytes tell of one edit of a file: page, place in it, and what to write.
 const editSize = 4
 
-// small is a file of few pages whose last commit can be taken back.
-func small(t testing.TB) (content []byte, last, before whole) {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "lockd.db")
-	s := store.New()
-	if err := s.Open(path, store.Options{Sync: store.SyncNever}); err != nil {
-		t.Fatal(err)
+// smallFile is a file of few pages whose last commit can be taken back. It is kept, because bbolt
+// chooses pages at random, and an edit that was found is worth nothing in a file where the pages
+// are other ones.
+const (
+	smallFile = "testdata/small.db"
+	smallPage = 4096
+)
+
+// smallRounds are the commits of smallFile.
+const smallRounds = 6
+
+func smallRows(s *store.Store, round int) {
+	for i := range 60 {
+		key := fmt.Sprintf("key/%03d", (i*7+round*11)%200)
+		value := bytes.Repeat([]byte{byte(i)}, 20+i)
+		s.Keys.Put(key, store.Key{Key: key, Value: value, ModifyIndex: s.Next()})
+		s.Bury(1, key)
 	}
-	for round := range 6 {
-		before = dump(s)
-		err := write(s, func() {
-			for i := range 60 {
-				key := fmt.Sprintf("key/%03d", (i*7+round*11)%200)
-				value := bytes.Repeat([]byte{byte(i)}, 20+i)
-				s.Keys.Put(key, store.Key{Key: key, Value: value, ModifyIndex: s.Next()})
-				s.Bury(1, key)
-			}
-			s.Nodes.Put("n", store.Node{Name: "n", ModifyIndex: s.Next()})
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+	s.Nodes.Put("n", store.Node{Name: "n", ModifyIndex: s.Next()})
+}
+
+// small returns smallFile, and the states of its last two commits.
+func small(f *testing.F) (content []byte, last, before whole) {
+	f.Helper()
+	if *update {
+		writeSmall(f)
 	}
-	last = dump(s)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	content, err := os.ReadFile(path)
+	content, err := os.ReadFile(smallFile)
 	if err != nil {
-		t.Fatal(err)
+		f.Fatal(err)
+	}
+	s := store.New()
+	for round := range smallRounds {
+		before = last
+		smallRows(s, round)
+		s.Seal()
+		s.PublishMemory()
+		last = dump(s)
 	}
 	return content, last, before
+}
+
+func writeSmall(f *testing.F) {
+	f.Helper()
+	path := filepath.Join(f.TempDir(), "small.db")
+	s := store.New()
+	if err := s.Open(path, store.Options{Sync: store.SyncNever}); err != nil {
+		f.Fatal(err)
+	}
+	for round := range smallRounds {
+		if err := write(s, func() { smallRows(s, round) }); err != nil {
+			f.Fatal(err)
+		}
+	}
+	err := s.Close()
+	content, readErr := os.ReadFile(path)
+	if err := errors.Join(err, readErr); err != nil {
+		f.Fatal(err)
+	}
+	if os.Getpagesize() != smallPage {
+		f.Fatalf("a page has %d bytes here, and is to have %d", os.Getpagesize(), smallPage)
+	}
+	if err := os.WriteFile(smallFile, content, 0o644); err != nil {
+		f.Fatal(err)
+	}
 }
 
 // FuzzFile edits a file, and looks for an edit that makes Open panic, hang, write, or give a state
 // that the file never had. If sealed, the checksums of the meta pages are made to fit, as only a
 // program would; then every state is allowed that can be written to and read again.
 func FuzzFile(f *testing.F) {
+	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
+		f.Skip("bbolt's files are as the machine is that wrote them")
+	}
 	content, last, before := small(f)
-	page := os.Getpagesize()
 	path := filepath.Join(f.TempDir(), "lockd.db")
 	f.Add([]byte{}, false, uint32(len(content)))
 	f.Add([]byte{0, 0, 16, 1, 1, 0, 64, 9}, true, uint32(len(content)))
 	f.Fuzz(func(t *testing.T, edits []byte, sealed bool, size uint32) {
 		damaged := bytes.Clone(content)
 		for ; len(edits) >= editSize; edits = edits[editSize:] {
-			at := int(edits[0])*page + int(binary.BigEndian.Uint16(edits[1:]))%page
+			at := int(edits[0])*smallPage + int(binary.BigEndian.Uint16(edits[1:]))%smallPage
 			damaged[at%len(damaged)] = edits[3]
 		}
 		if sealed {
 			seal(damaged)
-			seal(damaged[page:])
+			seal(damaged[smallPage:])
 		}
 		damaged = damaged[:min(int(size), len(damaged))]
 		if err := os.WriteFile(path, damaged, 0o600); err != nil {

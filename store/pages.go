@@ -28,7 +28,8 @@ type pageWalk struct {
 	used []bool // by page: it was reached, or is free
 }
 
-// bounds are the keys that a page may have: from the least on, and below the limit if there is one.
+// bounds are the keys that a page has: from the least on, which is there, and below the limit. For
+// the first page of a tree there is no least one, and for the last there is no limit.
 type bounds struct {
 	least, limit string
 	limited      bool
@@ -91,6 +92,9 @@ func (w *pageWalk) walk(page uint64, in bounds, depth int) error {
 		return err
 	case len(list) == 0 && page != w.meta.root: // bbolt keeps no such page
 		return misplaced(page, "has nothing in it")
+	case in.least != "" && list[0].key != in.least:
+		// By its first key bbolt finds what to replace in the page above.
+		return misplaced(page, "does not begin with the key that the page above it has")
 	}
 	if order.Uint16(content[8:]) == branchFlag {
 		return w.walkBranch(list, in, depth)
@@ -181,8 +185,7 @@ func elements(page uint64, content []byte, in bounds) (list []element, end uint6
 		e.key = string(content[next : next+keySize])
 		e.value = content[next+keySize : next+keySize+valueSize]
 		next += keySize + valueSize
-		if i > 0 && e.key <= list[i-1].key || e.key < in.least ||
-			in.limited && e.key >= in.limit {
+		if i > 0 && e.key <= list[i-1].key || in.limited && e.key >= in.limit {
 			return nil, 0, misplaced(page, fmt.Sprintf("has %.100q out of its place", e.key))
 		}
 	}
