@@ -356,8 +356,12 @@ func newer(t *testing.T, file []byte) []byte {
 			break
 		}
 		at += next + len(key)
-		_, n := binary.Uvarint(file[at+1:])
-		payload, sum := file[at:at+1+n], file[at+1+n:]
+		end := at
+		for range 5 { // numbers
+			_, n := binary.Uvarint(file[end:])
+			end += n
+		}
+		payload, sum := file[at:end], file[end:]
 		if binary.BigEndian.Uint32(sum) != seal(payload) {
 			continue
 		}

@@ -169,6 +169,10 @@ func (b *backupReader) read() (*Backup, error) {
 	if backup.Index, err = b.number(); err != nil {
 		return nil, err
 	}
+	if backup.Index < FirstIndex || backup.Index >= lastLimit {
+		return nil, b.corrupt("its index is %d, not from %d to %d", backup.Index, FirstIndex,
+			uint64(lastLimit-1))
+	}
 	return backup, b.rows(backup)
 }
 

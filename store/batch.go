@@ -11,7 +11,7 @@ type Batch struct {
 
 // part is a batch's share of one table.
 type part interface {
-	encode(buffer []byte, rows []rowWrite) ([]byte, []rowWrite)
+	encode(buffer []byte, rows []rowWrite, after *tally) ([]byte, []rowWrite)
 	publish()
 	drop()
 }
@@ -32,24 +32,37 @@ type taken[T any] struct {
 // [Store.FileIndex] tells whether the file has the batch.
 func (b *Batch) Write() error {
 	var rows []rowWrite
-	buffer := b.buffer[:0]
+	s := b.store
+	buffer, after := b.buffer[:0], s.inFile
 	for _, p := range b.parts {
-		buffer, rows = p.encode(buffer, rows)
+		buffer, rows = p.encode(buffer, rows, &after)
 	}
-	b.store.buffer = buffer
-	return b.store.file.commit(rows, b.snapshot.index)
+	s.buffer = buffer
+	if err := s.file.commit(rows, header{index: b.snapshot.index, tally: after}); err != nil {
+		return err
+	}
+	s.inFile = after
+	return nil
 }
 
 // Index is the index of the batch's last transaction.
 func (b *Batch) Index() uint64 { return b.snapshot.index }
 
-func (p *tablePart[T]) encode(buffer []byte, rows []rowWrite) ([]byte, []rowWrite) {
+func (p *tablePart[T]) encode(
+	buffer []byte, rows []rowWrite, after *tally,
+) ([]byte, []rowWrite) {
 	for _, r := range p.rows {
+		// A version follows the one in the file: the open batch has one version of a row.
+		if old := r.version.prev.Load(); old.live() != nil {
+			after.remove(old.checksum)
+		}
 		write := rowWrite{table: p.table.number, key: r.cell.key}
 		if !r.version.dead {
 			start := len(buffer)
 			buffer = appendRow(buffer, p.table.number, r.cell.key, p.table.codec, &r.version.row)
 			write.value = buffer[start:len(buffer):len(buffer)]
+			r.version.checksum = storedChecksum(write.value)
+			after.add(r.version.checksum)
 		}
 		rows = append(rows, write)
 	}

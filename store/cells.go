@@ -17,12 +17,13 @@ type cell[T any] struct {
 	listed bool // the cell is in the table's open list
 }
 
-// version is one state of a row. All but prev is immutable.
+// version is one state of a row. All but prev and checksum is immutable.
 type version[T any] struct {
-	row   T
-	index uint64
-	dead  bool                       // the row is deleted
-	prev  atomic.Pointer[version[T]] // the state before, while readers may need it
+	row      T
+	index    uint64
+	dead     bool                       // the row is deleted
+	checksum uint32                     // of the row in the file; only the committer's
+	prev     atomic.Pointer[version[T]] // the state before, while readers may need it
 }
 
 // live returns the row, or nil if v is none or dead.

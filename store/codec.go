@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
-	"time"
 )
 
 // A row in the file is its key, as bbolt's key, and a value: the payload, which has what the key
@@ -47,10 +46,15 @@ func decodeValue[T any](table byte, key string, c codec[T], value []byte) (row T
 		return row, errShort
 	}
 	payload := value[:end]
-	if binary.BigEndian.Uint32(value[end:]) != checksum(table, key, payload) {
+	if storedChecksum(value) != checksum(table, key, payload) {
 		return row, errChecksum
 	}
 	return c.decode(key, payload)
+}
+
+// storedChecksum returns the checksum that a value which appendRow made ends with.
+func storedChecksum(value []byte) uint32 {
+	return binary.BigEndian.Uint32(value[len(value)-checksumSize:])
 }
 
 // checksum covers the table and the key too, so that a row is not taken for another one. The CRC
@@ -232,14 +236,15 @@ var attachmentCodec = codec[Attachment]{
 
 var delayCodec = codec[Delay]{
 	append: func(buf []byte, row *Delay) []byte {
-		buf = binary.AppendVarint(buf, row.Until.UnixNano())
+		buf = binary.AppendVarint(buf, row.Until.Unix())
+		buf = binary.AppendUvarint(buf, uint64(row.Until.Nanosecond()))
 		return binary.AppendVarint(buf, int64(row.Length))
 	},
 	decode: func(key string, payload []byte) (Delay, error) {
 		d := decoder{rest: payload}
 		row := Delay{
 			Key:    key,
-			Until:  time.Unix(0, d.int64()).UTC(),
+			Until:  d.time(),
 			Length: d.duration(),
 		}
 		return row, d.end()

@@ -94,6 +94,8 @@ func TestRow_ComesBackAsItWas(t *testing.T) {
 			{"k", store.Delay{Key: "k", Until: time.Unix(0, -1).UTC(), Length: least}},
 			{odd, store.Delay{Key: odd, Until: time.Unix(0, math.MaxInt64).UTC()}},
 			{odd, store.Delay{Key: odd, Until: time.Unix(0, math.MinInt64).UTC()}},
+			{odd, store.Delay{Key: odd, Until: time.Date(9999, 1, 2, 3, 4, 5, 6, time.UTC)}},
+			{odd, store.Delay{Key: odd, Until: time.Date(-9999, 1, 2, 3, 4, 5, 6, time.UTC)}},
 		})
 	})
 	t.Run("Grave", func(t *testing.T) {
@@ -191,14 +193,14 @@ func TestRow_BytesArePinned(t *testing.T) {
 			"01dead00000000000000000000000000ef01760102223b7fe9"},
 		{"Delay", store.DelayRows.Append(nil, "k", store.Delay{Key: "k",
 			Until: time.Unix(1, 5), Length: 15 * time.Second}),
-			"8aa8d6b90780d88ee16f5df3aaa8"},
+			"020580d88ee16feba440a3"},
 		{"Grave", store.GraveRows.Append(nil, "\x01k", store.Grave{Kind: 1, Name: "k",
 			Index: 128}),
 			"800103795a94"},
 		{"Mark", store.MarkRows.Append(nil, "m", store.Mark{Name: "m", Index: 127}),
 			"7f8de89099"},
-		{"header", store.HeaderValue(1, 5),
-			"01058dc3e3a5"},
+		{"header", store.HeaderValue(1, 9, 5),
+			"01090500001804dfe3"},
 	} {
 		if got := hex.EncodeToString(test.got); got != test.want {
 			t.Errorf("%s is\n%s, want\n%s", test.name, got, test.want)
@@ -297,6 +299,8 @@ func TestRow_OneFormOnly(t *testing.T) {
 		{"IDCut", seals(store.AttachmentRows, "a"), "\x01\x01\x01", "ends too early"},
 		{"SessionKey", seals(store.SessionRows, session[1:]),
 			strings.Repeat("\x00", 9), "key has the wrong length"},
+		{"TimeOK", seals(store.DelayRows, "d"), "\x00\xff\x93\xeb\xdc\x03\x00", ""},
+		{"TimePart", seals(store.DelayRows, "d"), "\x00\x80\x94\xeb\xdc\x03\x00", "too large"},
 		{"GraveKey", seals(store.GraveRows, ""), "\x01", "key has the wrong length"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

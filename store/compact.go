@@ -33,10 +33,7 @@ func Compact(path string, opts Options) (err error) {
 	defer func() { err = errors.Join(err, f.close()) }()
 	// A damaged row is found before a copy takes the place of what might yet be saved.
 	rows := New()
-	_, err = f.load(func(table byte, key string, value []byte) error {
-		return rows.table(int(table)).load(key, value, FirstIndex)
-	})
-	if err != nil {
+	if err := rows.load(f); err != nil {
 		return fmt.Errorf("compact %s: %w", path, err)
 	}
 	other := filepath.Join(filepath.Dir(path), ".lockd-"+rand.Text()+".new")
@@ -45,7 +42,7 @@ func Compact(path string, opts Options) (err error) {
 			err = errors.Join(err, removeErr)
 		}
 	}()
-	if err := f.copyTo(other, o); err != nil {
+	if err := f.copyTo(other, o, header{index: rows.index, tally: rows.inFile}); err != nil {
 		return fmt.Errorf("compact %s: %w", path, err)
 	}
 	if err := os.Rename(other, path); err != nil {
@@ -54,8 +51,9 @@ func Compact(path string, opts Options) (err error) {
 	return syncFolder(filepath.Dir(path), o.sync)
 }
 
-// copyTo writes a copy, with nothing in it that is not needed, and has it on disk.
-func (f *file) copyTo(path string, o fileOptions) (err error) {
+// copyTo writes a copy, with nothing in it that is not needed, and has it on disk. The header is
+// written anew, since it is of another commit.
+func (f *file) copyTo(path string, o fileOptions, last header) (err error) {
 	options := o.bolt(o.timeout)
 	options.NoSync = true // once, when it is complete
 	db, err := bbolt.Open(path, o.permissions(), options)
@@ -65,6 +63,9 @@ func (f *file) copyTo(path string, o fileOptions) (err error) {
 	defer func() { err = errors.Join(err, db.Close()) }()
 	err = guard(func() error { return bbolt.Compact(db, f.db, compactTransaction) })
 	if err != nil {
+		return err
+	}
+	if err := db.Update(func(tx *bbolt.Tx) error { return writeHeader(tx, last) }); err != nil {
 		return err
 	}
 	if o.sync == SyncAlways {

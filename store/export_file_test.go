@@ -49,9 +49,10 @@ const (
 	HeaderKey    = headerKey
 )
 
-// HeaderValue is the header of a file of any version of the format.
-func HeaderValue(version, index uint64) []byte {
-	return appendRow(nil, headerTable, headerKey, headerCodec, &header{version, index})
+// HeaderValue is the header of a file of any version of the format, without rows.
+func HeaderValue(version, commit, index uint64) []byte {
+	row := header{version: version, commit: commit, index: index}
+	return appendRow(nil, headerTable, headerKey, headerCodec, &row)
 }
 
 // TableName is the name of the table's bucket.
@@ -89,10 +90,14 @@ type RowWrite = rowWrite
 func Write(table byte, key string, value []byte) RowWrite { return RowWrite{table, key, value} }
 
 func (f *file) Load(visit func(table byte, key string, value []byte) error) (uint64, error) {
-	return f.load(visit)
+	last, err := f.load(visit)
+	return last.index, err
 }
 
-func (f *file) Commit(index uint64, rows ...RowWrite) error { return f.commit(rows, index) }
+// Commit leaves the tally of the rows at none.
+func (f *file) Commit(index uint64, rows ...RowWrite) error {
+	return f.commit(rows, header{index: index})
+}
 
 func (f *file) Index() (uint64, error) { return f.index() }
 

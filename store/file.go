@@ -117,18 +117,18 @@ type rowWrite struct {
 type visitor func(table byte, key string, value []byte) error
 
 // load calls visit for every row, table by table and each in the order of its keys, and returns
-// the last index that the file has. It ends with the first error of visit's, or with [ErrCorrupt].
-func (f *file) load(visit visitor) (index uint64, err error) {
+// the header. It ends with the first error of visit's, or with [ErrCorrupt].
+func (f *file) load(visit visitor) (row header, err error) {
 	err = f.view(func(tx *bbolt.Tx) error {
 		for table := range tableCount {
 			if err := loadTable(tx, table, visit); err != nil {
 				return err
 			}
 		}
-		index, err = lastIndex(tx)
+		row, err = lastHeader(tx)
 		return err
 	})
-	return index, err
+	return row, err
 }
 
 func loadTable(tx *bbolt.Tx, table byte, visit visitor) error {
@@ -151,38 +151,39 @@ func loadTable(tx *bbolt.Tx, table byte, visit visitor) error {
 // index returns the last index that the file has: after a commit that failed, whether it is in
 // the file nevertheless.
 func (f *file) index() (index uint64, err error) {
-	err = f.view(func(tx *bbolt.Tx) (err error) {
-		index, err = lastIndex(tx)
+	err = f.view(func(tx *bbolt.Tx) error {
+		row, err := lastHeader(tx)
+		index = row.index
 		return err
 	})
 	return index, err
 }
 
-func lastIndex(tx *bbolt.Tx) (index uint64, err error) {
+func lastHeader(tx *bbolt.Tx) (row header, err error) {
 	err = guard(func() (err error) {
-		index, err = readHeader(tx)
+		row, err = readHeader(tx)
 		return err
 	})
-	return index, err
+	return row, err
 }
 
-// commit writes the rows, and index as the last one of the file, in one transaction of bbolt's.
-// It returns when that is as durable as the file's SyncPolicy says. After an error the file has
-// all of it or nothing: see [file.index].
-func (f *file) commit(rows []rowWrite, index uint64) error {
-	if err := f.tryCommit(rows, index); err != nil {
-		return fmt.Errorf("commit index %d: %w", index, err)
+// commit writes the rows and the header, with the index and tally given, in one transaction of
+// bbolt's. It returns when that is as durable as the file's SyncPolicy says. After an error the
+// file has all of it or nothing: see [file.index].
+func (f *file) commit(rows []rowWrite, last header) error {
+	if err := f.tryCommit(rows, last); err != nil {
+		return fmt.Errorf("commit index %d: %w", last.index, err)
 	}
 	return nil
 }
 
-func (f *file) tryCommit(rows []rowWrite, index uint64) error {
+func (f *file) tryCommit(rows []rowWrite, last header) error {
 	return f.hooks.around(func() error {
-		return f.attempt(func() error { return f.write(rows, index) })
+		return f.attempt(func() error { return f.write(rows, last) })
 	})
 }
 
-func (f *file) write(rows []rowWrite, index uint64) error {
+func (f *file) write(rows []rowWrite, last header) error {
 	f.locked = true
 	tx, err := f.db.Begin(true)
 	if err != nil {
@@ -209,7 +210,7 @@ func (f *file) write(rows []rowWrite, index uint64) error {
 			return fmt.Errorf("write row %.100q of %s: %w", row.key, tableName(row.table), err)
 		}
 	}
-	if err := writeHeader(tx, index); err != nil {
+	if err := writeHeader(tx, last); err != nil {
 		return err
 	}
 	return tx.Commit()

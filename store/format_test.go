@@ -119,13 +119,16 @@ func TestFormat1_ByHand(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := "\xde\xad" + string(make([]byte, 13)) + "\xef"
-	rows := []struct {
+	type row struct {
 		table   byte
 		bucket  string
 		key     string
 		payload string
-	}{
+	}
+	rows := []row{
 		{0, "keys", "k", "\x01v" + "\xac\x02" + "\x01" + id + "\x03\x03\x01\x03"},
+		{0, "keys", "large", "\x90\x4e" + string(make([]byte, 10_000)) + "\x00" + "\x00" +
+			"\x03\x03\x00\x00"},
 		{1, "sessions", id, "\x01s\x01N" + "\x80\x90\xdf\xc0\x4a" + "\x80\xa8\xd6\xb9\x07" +
 			"\x80\xd8\x8e\xe1\x6f" + "\x01\x01" + "\x01\x02up" + "\x03"},
 		{2, "nodes", "n", "\x01N\x02id\x03::1" + "\x02\x01a\x011\x01b\x012" + "\x02\x02"},
@@ -134,12 +137,18 @@ func TestFormat1_ByHand(t *testing.T) {
 		{4, "checks", "n\x00up", "\x01N\x02up\x02Up\x05notes\x06output\x03web" + "\x02" +
 			"\x02\x02"},
 		{5, "attachments", "a", "\x01" + id + "\x01v" + "\x03\x03"},
-		{6, "delays", "delayed", "\x8a\xa8\xd6\xb9\x07" + "\x80\xd8\x8e\xe1\x6f"},
+		{6, "delays", "delayed", "\x02\x05" + "\x80\xd8\x8e\xe1\x6f"},
 		{7, "graves", "\x00gone", "\x03"},
 		{8, "marks", "catalog", "\x02"},
 		{8, "marks", "sessions", "\x03"},
-		{255, "meta", "lockd", "\x01\x03"},
 	}
+	sums := uint64(0)
+	for _, row := range rows {
+		sums += uint64(rowSum(row.table, row.key, row.payload))
+	}
+	// Two commits follow the one that made the tables, which is number 2.
+	header := binary.AppendUvarint([]byte("\x01\x04\x03\x0b"), sums)
+	rows = append(rows, row{255, "meta", "lockd", string(header)})
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
@@ -151,10 +160,7 @@ func TestFormat1_ByHand(t *testing.T) {
 			if bucket == nil {
 				t.Fatalf("there is no bucket %s", row.bucket)
 			}
-			// The CRC is taken as if the message before it had ended in this state.
-			start := uint32(row.table)<<24 ^ uint32(len(row.key))
-			sum := crc32.Update(start, crc32.MakeTable(crc32.Castagnoli),
-				[]byte(row.key+row.payload))
+			sum := rowSum(row.table, row.key, row.payload)
 			want := row.payload + string(binary.BigEndian.AppendUint32(nil, sum))
 			if got := string(bucket.Get([]byte(row.key))); got != want {
 				t.Errorf("%s %q is\n%x, want\n%x", row.bucket, row.key, got, want)
@@ -165,6 +171,13 @@ func TestFormat1_ByHand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// rowSum is the checksum of a row. The CRC is taken as if the message before it had ended in this
+// state.
+func rowSum(table byte, key, payload string) uint32 {
+	start := uint32(table)<<24 ^ uint32(len(key))
+	return crc32.Update(start, crc32.MakeTable(crc32.Castagnoli), []byte(key+payload))
 }
 
 // Ensure that README.md is right about backups too.

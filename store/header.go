@@ -18,19 +18,45 @@ const (
 	headerKey         = "lockd"
 )
 
+// lastLimit is above every last index of a file or a backup. No writer gets there; it keeps who
+// crafts one from making indexes begin anew.
+const lastLimit = 1 << 63
+
 // header is the row that every commit writes anew.
 //
 // Its place, its checksum and its first field are the same in every format: an older program
 // must be able to tell a newer format from damage.
 type header struct {
 	version uint64
+	commit  uint64 // bbolt's number of the commit that wrote it: another one has an older header
 	index   uint64 // of the last transaction that the file has
+	tally   tally  // of all other rows
+}
+
+// tally tells whether the rows of a file are those that its last commit left. A page, sound in
+// itself, that is as an older commit wrote it, because the disk lost a later write, is found so.
+type tally struct {
+	rows uint64
+	sum  uint64 // of the checksums of all rows
+}
+
+func (t *tally) add(checksum uint32) {
+	t.rows++
+	t.sum += uint64(checksum)
+}
+
+func (t *tally) remove(checksum uint32) {
+	t.rows--
+	t.sum -= uint64(checksum)
 }
 
 var headerCodec = codec[header]{
 	append: func(buf []byte, row *header) []byte {
 		buf = binary.AppendUvarint(buf, row.version)
-		return binary.AppendUvarint(buf, row.index)
+		buf = binary.AppendUvarint(buf, row.commit)
+		buf = binary.AppendUvarint(buf, row.index)
+		buf = binary.AppendUvarint(buf, row.tally.rows)
+		return binary.AppendUvarint(buf, row.tally.sum)
 	},
 	decode: func(_ string, payload []byte) (header, error) {
 		d := decoder{rest: payload}
@@ -38,43 +64,48 @@ var headerCodec = codec[header]{
 		if d.err == nil && row.version != formatVersion {
 			return row, nil // what follows is for those who know that version
 		}
+		row.commit = d.uint64()
 		row.index = d.uint64()
+		row.tally = tally{rows: d.uint64(), sum: d.uint64()}
 		return row, d.end()
 	},
 }
 
-// writeHeader makes index the last one of the file.
-func writeHeader(tx *bbolt.Tx, index uint64) error {
+// writeHeader writes the header of this commit; version and commit are set here.
+func writeHeader(tx *bbolt.Tx, row header) error {
 	bucket := tx.Bucket([]byte(headerBucket))
 	if bucket == nil {
 		return fmt.Errorf("%w: it has no bucket %s", ErrCorrupt, headerBucket)
 	}
-	row := header{version: formatVersion, index: index}
+	row.version, row.commit = formatVersion, uint64(tx.ID())
 	value := appendRow(nil, headerTable, headerKey, headerCodec, &row)
 	return bucket.Put([]byte(headerKey), value)
 }
 
-// readHeader returns the last index of the file. It returns [ErrFormat] if the file is not of
+// readHeader returns the header of the last commit. It returns [ErrFormat] if the file is not of
 // this package's format.
-func readHeader(tx *bbolt.Tx) (index uint64, err error) {
+func readHeader(tx *bbolt.Tx) (header, error) {
 	var value []byte
 	if bucket := tx.Bucket([]byte(headerBucket)); bucket != nil {
 		value = bucket.Get([]byte(headerKey))
 	}
 	if value == nil {
-		return 0, fmt.Errorf("%w: it is a bbolt file of another program; "+
+		return header{}, fmt.Errorf("%w: it is a bbolt file of another program; "+
 			"choose another path", ErrFormat)
 	}
 	row, err := decodeRow(headerTable, headerKey, headerCodec, value)
 	switch {
 	case err != nil:
-		return 0, err
+		return header{}, err
 	case row.version != formatVersion:
-		return 0, fmt.Errorf("%w: it has version %d, this program knows version %d only; "+
+		return header{}, fmt.Errorf("%w: it has version %d, this program knows version %d only; "+
 			"use the program that wrote it, or a newer one", ErrFormat, row.version, formatVersion)
-	case row.index < FirstIndex:
-		return 0, fmt.Errorf("%w: its last index is %d, less than %d",
-			ErrCorrupt, row.index, FirstIndex)
+	case row.commit != uint64(tx.ID()):
+		return header{}, fmt.Errorf("%w: its header is of commit %d, and its last one is %d",
+			ErrCorrupt, row.commit, tx.ID())
+	case row.index < FirstIndex, row.index >= lastLimit:
+		return header{}, fmt.Errorf("%w: its last index is %d, not from %d to %d", ErrCorrupt,
+			row.index, FirstIndex, uint64(lastLimit-1))
 	}
-	return row.index, nil
+	return row, nil
 }

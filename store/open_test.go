@@ -254,7 +254,8 @@ func TestFile_AnyPageSize(t *testing.T) {
 		return bucket.Put([]byte("large"), make([]byte, 1024*(1<<16)))
 	})
 	inBolt(t, path, small, func(tx *bbolt.Tx) error {
-		return tx.Bucket([]byte(store.TableName(0))).Delete([]byte("large"))
+		err := tx.Bucket([]byte(store.TableName(0))).Delete([]byte("large"))
+		return errors.Join(err, putHeader(tx, store.HeaderValue(1, uint64(tx.ID()), 1)))
 	})
 	for range 2 {
 		if rows, err := openAndLoad(path); err != nil || len(rows) != 0 {
@@ -302,12 +303,15 @@ func TestFile_Refuses(t *testing.T) {
 			return errors.Join(err, b.Put([]byte("consistent_index"), []byte{1}))
 		}), store.ErrFormat, "another program"},
 		{"NoFreelist", noFreelist, store.ErrFormat, "without its list of free pages"},
-		{"Newer", headed(store.HeaderValue(2, 5)), store.ErrFormat, "version 2"},
-		{"Newest", headed(store.HeaderValue(math.MaxUint64, 5)), store.ErrFormat, "version 1844"},
-		{"NoVersion", headed(store.HeaderValue(0, 5)), store.ErrFormat, "version 0"},
-		{"NoIndex", headed(store.HeaderValue(1, 0)), store.ErrCorrupt, "last index is 0"},
-		{"HeaderCut", headed([]byte{1}), store.ErrCorrupt, "ends too early"},
-		{"HeaderDamaged", headed([]byte{1, 5, 0, 0, 0, 0}), store.ErrCorrupt, "checksum"},
+		{"Newer", headed(2, 0, 5), store.ErrFormat, "version 2"},
+		{"Newest", headed(math.MaxUint64, 0, 5), store.ErrFormat, "version 1844"},
+		{"NoVersion", headed(0, 0, 5), store.ErrFormat, "version 0"},
+		{"NoIndex", headed(1, 0, 0), store.ErrCorrupt, "last index is 0"},
+		{"IndexNearOverflow", headed(1, 0, 1<<63), store.ErrCorrupt, "last index is 9223"},
+		{"IndexAtOverflow", headed(1, 0, math.MaxUint64), store.ErrCorrupt, "last index is 1844"},
+		{"HeaderOlder", headed(1, 2, 5), store.ErrCorrupt, "its header is of commit "},
+		{"HeaderCut", header([]byte{1}), store.ErrCorrupt, "ends too early"},
+		{"HeaderDamaged", header([]byte{1, 5, 0, 0, 0, 0}), store.ErrCorrupt, "checksum"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			path := newPath(t)
@@ -434,14 +438,26 @@ func noFreelist(t *testing.T, path string) {
 		func(tx *bbolt.Tx) error { return nil })
 }
 
-// headed makes a sound file, and gives it another header.
-func headed(value []byte) func(t *testing.T, path string) {
+// header makes a sound file, and gives it another header.
+func header(value []byte) func(t *testing.T, path string) {
+	return func(t *testing.T, path string) {
+		sound(t, path)
+		inBolt(t, path, nil, func(tx *bbolt.Tx) error { return putHeader(tx, value) })
+	}
+}
+
+// headed is header with one that is whole, and of a commit that many before the last one.
+func headed(version, back, index uint64) func(t *testing.T, path string) {
 	return func(t *testing.T, path string) {
 		sound(t, path)
 		inBolt(t, path, nil, func(tx *bbolt.Tx) error {
-			return tx.Bucket([]byte(store.HeaderBucket)).Put([]byte(store.HeaderKey), value)
+			return putHeader(tx, store.HeaderValue(version, uint64(tx.ID())-back, index))
 		})
 	}
+}
+
+func putHeader(tx *bbolt.Tx, value []byte) error {
+	return tx.Bucket([]byte(store.HeaderBucket)).Put([]byte(store.HeaderKey), value)
 }
 
 // inBolt runs a transaction on the file, which an error of fn's takes back.

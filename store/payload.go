@@ -141,6 +141,16 @@ func (d *decoder) int() int {
 
 func (d *decoder) duration() time.Duration { return time.Duration(d.int64()) }
 
+// time reads the seconds since 1970 and the nanoseconds of the last one.
+func (d *decoder) time() time.Time {
+	seconds, part := d.int64(), d.uint64()
+	if part >= uint64(time.Second) {
+		d.fail(errNumber)
+		return time.Time{}
+	}
+	return time.Unix(seconds, int64(part)).UTC()
+}
+
 func (d *decoder) id() ID {
 	switch d.uint8() {
 	case 0:

@@ -14,9 +14,9 @@ type rehearsal struct {
 	last  uint64
 }
 
-func (r *rehearsal) commit(_ []rowWrite, index uint64) error {
+func (r *rehearsal) commit(_ []rowWrite, last header) error {
 	return r.hooks.around(func() error {
-		r.last = index
+		r.last = last.index
 		return nil
 	})
 }

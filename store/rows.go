@@ -91,8 +91,8 @@ type Attachment struct {
 type Delay struct {
 	Key string // the row's key
 
-	// Until is the end by the wall clock. A file has it as nanoseconds since 1970, so it must lie
-	// between the years 1678 and 2262, loses its monotonic reading and comes back in UTC.
+	// Until is the end by the wall clock. In a file it loses its monotonic reading, and it comes
+	// back in UTC.
 	Until  time.Time
 	Length time.Duration // the whole delay
 }

@@ -45,6 +45,7 @@ type Store struct {
 	graves      graves
 
 	file      medium        // nil: in memory
+	inFile    tally         // of the rows in the file; the committer's
 	published atomic.Uint64 // what readers see
 	cached    atomic.Pointer[Snapshot]
 	index     uint64 // of the newest sealed transaction
@@ -56,7 +57,7 @@ type Store struct {
 
 // medium is where batches go. One goroutine at a time may use it.
 type medium interface {
-	commit(rows []rowWrite, index uint64) error
+	commit(rows []rowWrite, last header) error
 	index() (uint64, error) // of the last commit
 	close() error
 }
@@ -73,7 +74,7 @@ type table interface {
 	publish()
 	take() part
 	drop()
-	load(key string, value []byte, index uint64) error
+	load(key string, value []byte, index uint64) (checksum uint32, err error)
 	check() error
 	rows() int
 }
@@ -128,16 +129,33 @@ func (s *Store) Open(path string, opts Options) error {
 	if err != nil {
 		return err
 	}
-	index, err := f.load(func(number byte, key string, value []byte) error {
-		return s.table(int(number)).load(key, value, FirstIndex)
-	})
-	if err != nil {
+	if err := s.load(f); err != nil {
 		return fmt.Errorf("read %s: %w", path, errors.Join(err, f.close()))
 	}
 	s.file = f
-	s.index, s.taken = index, index
-	s.published.Store(index)
 	s.cached.Store(s.build())
+	return nil
+}
+
+// load reads all that the file has.
+func (s *Store) load(f *file) error {
+	var found tally
+	last, err := f.load(func(number byte, key string, value []byte) error {
+		sum, err := s.table(int(number)).load(key, value, FirstIndex)
+		found.add(sum)
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case found != last.tally:
+		return fmt.Errorf("%w: it has %d rows with the checksum %x, and its last commit left %d "+
+			"with %x: the disk has lost a write", ErrCorrupt, found.rows, found.sum,
+			last.tally.rows, last.tally.sum)
+	}
+	s.inFile = last.tally
+	s.index, s.taken = last.index, last.index
+	s.published.Store(last.index)
 	return nil
 }
 

@@ -303,14 +303,14 @@ func (t *Table[T]) dropCell(c *cell[T]) {
 	}
 }
 
-// load adds a row as the file has it. Rows come in order.
-func (t *Table[T]) load(key string, value []byte, index uint64) error {
+// load adds a row as the file has it, and returns its checksum. Rows come in order.
+func (t *Table[T]) load(key string, value []byte, index uint64) (checksum uint32, err error) {
 	row, err := decodeRow(t.number, key, t.codec, value)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	c := &cell[T]{key: key}
-	v := &version[T]{row: row, index: index}
+	v := &version[T]{row: row, index: index, checksum: storedChecksum(value)}
 	c.head.Store(v)
 	t.cells.insert(c)
 	t.tree.ReplaceOrInsert(item[T]{key, v})
@@ -318,5 +318,5 @@ func (t *Table[T]) load(key string, value []byte, index uint64) error {
 	if t.moved != nil {
 		t.moved(nil, &v.row)
 	}
-	return nil
+	return v.checksum, nil
 }
