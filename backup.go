@@ -45,8 +45,8 @@ func (db *DB) Restore(r io.Reader) error {
 // RestoreOptions configures Restore into a new file. A nil *RestoreOptions and the zero value mean
 // the defaults.
 type RestoreOptions struct {
-	// MinIndex is an index that the new file's are above. A fence that somebody may remember,
-	// beyond the one of the backup, belongs here.
+	// MinIndex is an index that the new file's are above, at most 2^62. A fence that somebody may
+	// remember, beyond the one of the backup, belongs here.
 	MinIndex uint64
 
 	// Clock tells the present. The default is the real clock.
@@ -57,6 +57,8 @@ type RestoreOptions struct {
 
 	// AllowNetworkFS is as in Options.
 	AllowNetworkFS bool
+
+	hooks store.Hooks // set by tests
 }
 
 // Restore makes a new file at the path of a backup. Its indexes start above that of the backup,
@@ -66,7 +68,8 @@ type RestoreOptions struct {
 //
 // It returns an error that is fs.ErrExist if there is something at the path, ErrCorrupt or
 // ErrFormat for a backup that is damaged or none, ErrInvalid for options that are out of their
-// bounds, and the errors of r's Read and of the file system, with nothing changed.
+// bounds, and for a path where RestoreOptions.AllowNetworkFS would have to be set, and the errors
+// of r's Read and of the file system, with nothing changed.
 func Restore(path string, r io.Reader, opts *RestoreOptions) error {
 	if opts == nil {
 		opts = &RestoreOptions{}
@@ -84,6 +87,7 @@ func restore(path string, r io.Reader, opts *RestoreOptions) (err error) {
 	}
 	options := &Options{
 		Clock: opts.Clock, FileMode: opts.FileMode, AllowNetworkFS: opts.AllowNetworkFS,
+		hooks: opts.hooks,
 	}
 	if err := options.validate(); err != nil {
 		return err
@@ -100,6 +104,9 @@ func restore(path string, r io.Reader, opts *RestoreOptions) (err error) {
 	return store.Publish(made, path)
 }
 
+// maxFloor leaves more indexes above it than can ever be used, before they begin anew.
+const maxFloor = 1 << 62
+
 // fill makes the file.
 func fill(path string, backup *store.Backup, minIndex uint64, options *Options) error {
 	db := newDB(options)
@@ -108,6 +115,10 @@ func fill(path string, backup *store.Backup, minIndex uint64, options *Options) 
 	}
 	now := uint64(max(0, db.now().UnixMicro()))
 	db.store.Raise(max(backup.Index, minIndex, now))
+	if db.store.Index() > maxFloor {
+		return errors.Join(invalid("index %d, which the new file's would be above, is more than %d",
+			db.store.Index(), uint64(maxFloor)), db.store.Close())
+	}
 	if err := db.start(options); err != nil {
 		return errors.Join(err, db.store.Close())
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -175,6 +176,36 @@ func TestRestore_NewFile(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Ensure that a new file whose indexes would soon begin anew is not made.
+func TestRestore_IndexNearOverflow(t *testing.T) {
+	onFile(t, func(h *harness) {
+		b := h.backup()
+		late := clock.NewMock()
+		late.Set(time.UnixMicro(math.MaxInt64))
+		for name, test := range map[string]struct {
+			opts lockd.RestoreOptions
+			want error
+		}{
+			"MinIndex":          {lockd.RestoreOptions{MinIndex: math.MaxUint64}, lockd.ErrInvalid},
+			"MinIndex by 1":     {lockd.RestoreOptions{MinIndex: 1<<62 + 1}, lockd.ErrInvalid},
+			"Clock":             {lockd.RestoreOptions{Clock: late}, lockd.ErrInvalid},
+			"greatest MinIndex": {lockd.RestoreOptions{MinIndex: 1 << 62}, nil},
+		} {
+			path := filepath.Join(h.t.TempDir(), "restored.db")
+			err := lockd.Restore(path, bytes.NewReader(b), &test.opts)
+			if !errors.Is(err, test.want) {
+				t.Errorf("%s: got %v", name, err)
+			}
+			if _, err := os.Stat(path); (err == nil) != (test.want == nil) {
+				t.Errorf("%s: stat: got %v", name, err)
+			}
+			if test.want == nil {
+				h.must(lockd.Verify(path, nil))
+			}
+		}
+	})
 }
 
 // Ensure that a compacted file is smaller and has the same state, and that an open one is refused.

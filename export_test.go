@@ -8,6 +8,12 @@ func (o Options) WithHooks(hooks store.Hooks) *Options {
 	return &o
 }
 
+// WithHooks is as that of Options.
+func (o RestoreOptions) WithHooks(hooks store.Hooks) *RestoreOptions {
+	o.hooks = hooks
+	return &o
+}
+
 // Waiters is the number of calls that wait for the key's lock.
 func (db *DB) Waiters(key string) int { return db.waiters(key) }
 

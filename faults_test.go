@@ -1,6 +1,7 @@
 package lockd_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -256,6 +257,35 @@ func TestG5G11_FailedTransactionIsRepeated(t *testing.T) {
 	})
 }
 
+// Ensure that a backup is not restored into a new file on a network file system, that the error
+// says why, that nothing is left there, and that the option lets it through.
+func TestRestore_NetworkFS(t *testing.T) {
+	onFile(t, func(h *harness) {
+		h.put("k", "v", 0)
+		b := h.backup()
+		remote := store.Hooks{NetworkFS: func(string) string { return "NFS" }}
+		path := filepath.Join(h.t.TempDir(), "restored.db")
+		err := lockd.Restore(path, bytes.NewReader(b), lockd.RestoreOptions{}.WithHooks(remote))
+		if !errors.Is(err, lockd.ErrInvalid) || !strings.Contains(err.Error(), "NFS") ||
+			!strings.Contains(err.Error(), "Options.AllowNetworkFS") ||
+			!strings.Contains(err.Error(), path) {
+			t.Errorf("got %v", err)
+		}
+		left, err := os.ReadDir(filepath.Dir(path))
+		if len(left) > 0 || err != nil {
+			t.Errorf("left in the folder: %v (%v)", left, err)
+		}
+		allowed := lockd.RestoreOptions{AllowNetworkFS: true}.WithHooks(remote)
+		h.must(lockd.Restore(path, bytes.NewReader(b), allowed))
+		h.must(h.Close())
+		h.path = path
+		h.open()
+		if got := string(h.entry("k").Value); got != "v" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
 // Ensure that Open, Verify and Compact refuse a file on a network file system with ErrInvalid and a
 // text that names it and the option, and that the option lets it through.
 func TestOpen_NetworkFS(t *testing.T) {
@@ -281,6 +311,7 @@ func TestOpen_NetworkFS(t *testing.T) {
 			t.Errorf("there is a file: %v", err)
 		}
 		h.opts.AllowNetworkFS = true
+		h.must(lockd.Verify(h.path, &h.opts))
 		h.must(lockd.Compact(h.path, &h.opts))
 		h.open()
 		if got := string(h.entry("k").Value); got != "v" {
