@@ -20,23 +20,5 @@ func networkFS(path string) string {
 		}
 		name = append(name, byte(c))
 	}
-	return networkName(string(name), stat.Flags)
-}
-
-// mountLocal is MNT_LOCAL of sys/mount.h: the file system is stored on this machine.
-const mountLocal = 0x1000
-
-// networkName returns the name of a file system, as statfs(2) returns it, if the lock cannot be
-// trusted there.
-func networkName(name string, flags uint32) string {
-	if flags&mountLocal == 0 { // nfs, smbfs, afpfs, webdav and whatever else knows itself remote
-		return name
-	}
-	switch name {
-	case "macfuse", "osxfuse", "fusefs": // a server may be behind it, whatever it says of itself
-		return name
-	case "AppleVirtIOFS", "virtiofs", "vmhgfs", "prl_fs": // the host's folders, in a guest
-		return name
-	}
-	return ""
+	return darwinNetworkName(string(name), stat.Flags)
 }

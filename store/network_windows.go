@@ -6,9 +6,6 @@ import (
 	"unsafe"
 )
 
-// driveRemote is DRIVE_REMOTE of fileapi.h.
-const driveRemote = 4
-
 var driveType = syscall.NewLazyDLL("kernel32.dll").NewProc("GetDriveTypeW")
 
 // networkFS says so if the path is on a drive of another machine, and returns an empty string
@@ -23,13 +20,5 @@ func networkFS(path string) string {
 		return ""
 	}
 	kind, _, _ := driveType.Call(uintptr(unsafe.Pointer(root))) // has no error
-	return networkName(kind)
-}
-
-// networkName says so if a drive of this kind, as GetDriveTypeW returns it, is another machine's.
-func networkName(kind uintptr) string {
-	if kind == driveRemote {
-		return "a network drive"
-	}
-	return ""
+	return windowsNetworkName(kind)
 }
