@@ -28,7 +28,8 @@ var (
 	ErrFormat = store.ErrFormat
 
 	// ErrCommit is returned by a write that could not be made durable. Nothing of it is visible,
-	// and the call may be repeated; whether a later Open finds it is open.
+	// and the call may be repeated; whether a later Open finds it is open. errors.Is finds the
+	// cause too, such as syscall.ENOSPC for a full disk.
 	ErrCommit = errors.New("commit did not succeed")
 
 	// ErrFailed is returned by every write after a commit of which it is not known whether it

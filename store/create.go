@@ -76,7 +76,7 @@ func build(path string, o fileOptions, publish func() error) (err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if err := db.Update(fill); err != nil {
-		return fmt.Errorf("create: %w", err)
+		return fmt.Errorf("create: %w", reveal(err))
 	}
 	if o.sync == SyncAlways {
 		if err := db.Sync(); err != nil {

@@ -1,6 +1,10 @@
 package store
 
-import "errors"
+import (
+	"errors"
+	"strings"
+	"syscall"
+)
 
 // What [Store.Open] returns when it refuses a file. The file is left as it is, byte for byte.
 var (
@@ -21,3 +25,27 @@ var (
 	// trusted, and Options.AllowNetworkFS does not let it through.
 	ErrInvalid = errors.New("invalid argument")
 )
+
+// hiddenError is an error of bbolt's and its cause, of which bbolt has kept the text only.
+type hiddenError struct {
+	error
+	cause syscall.Errno
+}
+
+// Unwrap returns both.
+func (e *hiddenError) Unwrap() []error { return []error{e.error, e.cause} }
+
+// reveal makes errors.Is find why the file could not grow, or be synced then.
+func reveal(err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, cause := range []syscall.Errno{
+		syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EIO, syscall.EROFS,
+	} {
+		if strings.HasSuffix(err.Error(), ": "+cause.Error()) && !errors.Is(err, cause) {
+			return &hiddenError{err, cause}
+		}
+	}
+	return err
+}

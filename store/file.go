@@ -179,7 +179,7 @@ func (f *file) commit(rows []rowWrite, last header) error {
 
 func (f *file) tryCommit(rows []rowWrite, last header) error {
 	return f.hooks.around(func() error {
-		return f.attempt(func() error { return f.write(rows, last) })
+		return reveal(f.attempt(func() error { return f.write(rows, last) }))
 	})
 }
 
