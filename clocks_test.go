@@ -136,6 +136,55 @@ func TestClock_G7_WallStepsThenRestart(t *testing.T) {
 	}
 }
 
+// Ensure that a wall clock that was set back while the file was closed makes a delay begin anew
+// once, and not with every Open after that.
+func TestClock_G7_SetBackThenRestarts(t *testing.T) {
+	onFile(t, func(h *harness) {
+		m := h.onWall()
+		h.lose(10*time.Second, "k")
+		h.advance(3 * time.Second)
+		h.must(h.Close())
+		m.step(h, -time.Hour)
+		h.open()
+		left := 10 * time.Second
+		for range 4 {
+			var locked *lockd.LockedError
+			err := second(h.session(nil).TryLock("k", nil))
+			if !errors.As(err, &locked) || locked.Remaining != left ||
+				!locked.Until.Equal(m.Now().Add(left)) {
+				t.Fatalf("got %v, want a delay of %v", err, left)
+			}
+			h.advance(2 * time.Second)
+			left -= 2 * time.Second
+			h.reopen()
+		}
+		index := h.Snapshot().Index()
+		h.reopen() // it has nothing to shorten
+		if got := h.Snapshot().Index(); got != index {
+			t.Errorf("index %d, then %d", index, got)
+		}
+		h.advance(left)
+		h.lock(h.session(nil), "k")
+	})
+}
+
+// Ensure that a delay goes on after a restart whatever the year is.
+func TestClock_G7_AnyYear(t *testing.T) {
+	for _, year := range []int{1601, 1969, 2038, 2262, 2263, 9999} {
+		t.Run(fmt.Sprint(year), func(t *testing.T) {
+			onFile(t, func(h *harness) {
+				h.clock.Set(time.Date(year, 12, 31, 23, 59, 55, 7, time.UTC))
+				h.lose(10*time.Second, "k")
+				h.advance(3 * time.Second)
+				h.reopen()
+				if got := h.remaining(h.session(nil), "k"); got != 7*time.Second {
+					t.Errorf("got %v, want 7s", got)
+				}
+			})
+		})
+	}
+}
+
 // Ensure that a session that outlives its process has exactly one TTL from the Open on, wherever
 // the wall clock was set while the file was closed.
 func TestClock_G6_SetWhileClosed(t *testing.T) {

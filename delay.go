@@ -34,6 +34,21 @@ func (tx *Txn) setDelay(key string, length time.Duration) {
 	db.store.Delays.Put(key, store.Delay{Key: key, Until: d.until.Round(0), Length: length})
 }
 
+// shortenDelays writes what is left of delays that last shorter than their rows say, because the
+// wall clock was set back since: the next Open does not begin them anew once more.
+func (tx *Txn) shortenDelays() {
+	db := tx.db
+	for key, row := range db.store.Delays.Ascend("") {
+		state := db.locks[key]
+		if state == nil || state.delay == nil {
+			continue
+		}
+		if until := state.delay.until.Round(0); until.Before(row.Until) {
+			db.store.Delays.Put(key, store.Delay{Key: key, Until: until, Length: row.Length})
+		}
+	}
+}
+
 // swapDelay puts d, or none, in the place of the delay that is there.
 func (db *DB) swapDelay(state *lockState, d *delay) {
 	if state.delay != nil {

@@ -78,4 +78,11 @@
 // After a crash the file has some prefix of the batches, at least all that were answered. The next
 // Open ends the sessions that were bound to the process, with their lock-delays; sessions with
 // lifetime Independent go on, and their locks can be taken over again by [Session.Lock].
+//
+// A commit of which it is not known whether it is in the file ends as a crash does, but that the
+// process lives: [ErrFailed]. The next Open finds all of that commit or nothing. So a session with
+// lifetime Independent may hold a lock then for which no handle was ever given, because the call
+// returned ErrCommit or the error of its context. Nobody else gets it before that session takes it
+// over and releases it, or ends: by its TTL, if it has one. The same goes for what else such a call
+// was to write: who repeats it has to expect that it was done.
 package lockd

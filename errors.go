@@ -33,7 +33,9 @@ var (
 	ErrCommit = errors.New("commit did not succeed")
 
 	// ErrFailed is returned by every write after a commit of which it is not known whether it
-	// is in the file. Reads go on; opening the file anew settles it.
+	// is in the file. Reads go on; opening the file anew settles it. A session with lifetime
+	// Independent may then hold a lock that its caller was not told of: see Crash in the package
+	// comment.
 	ErrFailed = errors.New("database has failed, open it again")
 )
 

@@ -115,6 +115,50 @@ func TestG11_GivingUpOnADoubtfulGrant(t *testing.T) {
 	})
 }
 
+// Ensure that a session which outlives its process has after the next Open the lock of a doubtful
+// grant whose caller had given up or was told ErrCommit, that nobody else gets it meanwhile, and
+// that the session can take it over and release it.
+func TestG1_DoubtfulGrantOfIndependent(t *testing.T) {
+	for name, gaveUp := range map[string]bool{"who gave up": true, "who was told": false} {
+		t.Run(name, func(t *testing.T) {
+			onFile(t, func(h *harness) {
+				c := h.commits()
+				id := h.session(&lockd.SessionOptions{Lifetime: lockd.Independent}).ID()
+				s, err := h.DB.Session(id)
+				h.must(err)
+				ctx, cancel := context.WithCancel(h.t.Context())
+				defer cancel()
+				grant := c.held(func() error { return second(s.Lock(ctx, "k", nil)) })
+				if gaveUp {
+					cancel()
+					if err := grant.wait(); !errors.Is(err, context.Canceled) {
+						t.Fatalf("lock: got %v", err)
+					}
+				}
+				c.failAfter(errDisk)
+				c.release(nil)
+				h.settle()
+				if !gaveUp {
+					mustFail(t, "lock", grant.wait())
+				}
+				c.failAfter(nil)
+				h.reopen()
+
+				next := h.session(nil)
+				var locked *lockd.LockedError
+				err = second(next.TryLock("k", nil))
+				if !errors.As(err, &locked) || locked.Holder != id {
+					t.Fatalf("another session: got %v", err)
+				}
+				s, err = h.DB.Session(id)
+				h.must(err)
+				h.must(h.lock(s, "k").Unlock())
+				h.lock(next, "k")
+			})
+		})
+	}
+}
+
 // faulty are the two ways in which a commit fails around bbolt's meta page: before it, the file has
 // nothing of the commit, and after it the whole.
 var faulty = []struct {

@@ -81,7 +81,8 @@ func New(opts *Options) (*DB, error) {
 //
 // Sessions bound to a process that is gone end with ErrProcessGone, and their lock-delays begin
 // (see Options.Reopen); the others live on with their TTLs anew (S28); lock-delays go on by the
-// wall clock, but never for longer than their full length.
+// wall clock, but never for longer than their full length, which begins anew once if that clock was
+// set back.
 //
 // It returns ErrCorrupt or ErrFormat for a file that it refuses and leaves as it is, and
 // ErrInvalid for options that are out of their bounds, and for a file where Options.AllowNetworkFS
@@ -139,6 +140,7 @@ func (db *DB) start(opts *Options) error {
 	db.mu.Unlock()
 
 	err := db.update(func(tx *Txn) error {
+		tx.shortenDelays()
 		if db.store.Nodes.Newest(folded(db.node)) != nil {
 			return nil
 		}

@@ -5,9 +5,10 @@ import "cmp"
 // What each system says of a file system, and what that means for the lock. All of it is part of
 // the package on every system, so that it can be tested on any.
 
-// linuxNetworkName names a file system by its magic number, as statfs(2) returns it, if the lock cannot
-// be trusted there. GFS2 and OCFS2 are not among them: their locks hold for the whole cluster,
-// their memory is coherent, and a node that is lost is shut out before its locks are freed.
+// linuxNetworkName names a file system by its magic number, as statfs(2) returns it, if the lock
+// cannot be trusted there. GFS2 and OCFS2 are not among them: their locks hold for the whole
+// cluster, their memory is coherent, and a node that is lost is shut out before its locks are
+// freed.
 func linuxNetworkName(magic uint32) string {
 	switch magic {
 	case 0x6969:
@@ -49,8 +50,8 @@ func linuxNetworkName(magic uint32) string {
 // mountLocal is MNT_LOCAL of sys/mount.h: the file system is stored on this machine.
 const mountLocal = 0x1000
 
-// darwinNetworkName returns the name of a file system, as statfs(2) returns it, if the lock cannot be
-// trusted there.
+// darwinNetworkName returns the name of a file system, as statfs(2) returns it with its flags, if
+// the lock cannot be trusted there.
 func darwinNetworkName(name string, flags uint32) string {
 	if flags&mountLocal == 0 { // nfs, smbfs, afpfs, webdav and whatever else knows itself remote
 		return cmp.Or(name, "a file system without a name that is not local")
@@ -67,7 +68,8 @@ func darwinNetworkName(name string, flags uint32) string {
 // driveRemote is DRIVE_REMOTE of fileapi.h.
 const driveRemote = 4
 
-// windowsNetworkName says so if a drive of this kind, as GetDriveTypeW returns it, is another machine's.
+// windowsNetworkName says so if a drive of this kind, as GetDriveTypeW returns it, is another
+// machine's.
 func windowsNetworkName(kind uintptr) string {
 	if kind == driveRemote {
 		return "a network drive"
