@@ -358,10 +358,11 @@ func TestObserve_G3_FailedCommit(t *testing.T) {
 		leader := h.campaign(a, "k", "1")
 		o := h.outlook("k")
 		o.tells("a: 1")
-		resigns := c.held(leader.Resign)
 		elected := start(func() error {
 			return second(b.Campaign(h.t.Context(), "k", []byte("2")))
 		})
+		h.settle() // it waits for its turn before that is given, and taken back
+		resigns := c.held(leader.Resign)
 		if got := o.seen; len(got) != 0 {
 			t.Fatalf("before the commit: %+v", got)
 		}
