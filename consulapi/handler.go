@@ -63,7 +63,9 @@ func newHandler(db *lockd.DB, opts *Options) (*handler, error) {
 	for _, routes := range []map[string][]method{
 		h.kvRoutes(),
 		h.sessionRoutes(),
+		h.snapshotRoutes(),
 		h.statusRoutes(),
+		h.txnRoutes(),
 	} {
 		for path, methods := range routes {
 			h.routes[path] = methods

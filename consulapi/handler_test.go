@@ -121,6 +121,8 @@ func TestHandler_ErrInvalid(t *testing.T) {
 		"MaxValueSize": {MaxValueSize: lockd.MaxValueSize + 1},
 		"MaxTxnOps":    {MaxTxnOps: -1},
 		"MaxBlocked":   {MaxBlocked: -1},
+
+		"MaxSnapshotSize": {MaxSnapshotSize: -1},
 	} {
 		handler, err := consulapi.Handler(db, &opts)
 		if err == nil || handler != nil || !strings.Contains(err.Error(), "Options."+field) {

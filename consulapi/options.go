@@ -37,6 +37,10 @@ type Options struct {
 	// The default is 512 KiB, the most is lockd.MaxValueSize.
 	MaxValueSize int
 
+	// MaxSnapshotSize is how many bytes a snapshot may have that is to be restored. The default
+	// is 1 GiB.
+	MaxSnapshotSize int64
+
 	// MaxTxnOps is how many operations a transaction may have (T4). The default is 64.
 	MaxTxnOps int
 
@@ -55,6 +59,7 @@ const (
 	maxGraceTTLs        = 10
 	defaultDatacenter   = "dc1"
 	defaultMaxValueSize = 512 << 10
+	defaultMaxSnapshot  = 1 << 30
 	defaultMaxTxnOps    = 64
 	defaultMaxBlocked   = 10_000
 )
@@ -82,6 +87,9 @@ func (o *Options) complete(db *lockd.DB) (Options, error) {
 	if o.MaxValueSize < 0 || o.MaxValueSize > lockd.MaxValueSize {
 		invalid("MaxValueSize is %d, not between 0 and %d", o.MaxValueSize, lockd.MaxValueSize)
 	}
+	if o.MaxSnapshotSize < 0 {
+		invalid("MaxSnapshotSize is %d, below 0", o.MaxSnapshotSize)
+	}
 	if o.MaxTxnOps < 0 {
 		invalid("MaxTxnOps is %d, below 0", o.MaxTxnOps)
 	}
@@ -89,15 +97,16 @@ func (o *Options) complete(db *lockd.DB) (Options, error) {
 		invalid("MaxBlocked is %d, below 0", o.MaxBlocked)
 	}
 	return Options{
-		MinTTL:       cmp.Or(o.MinTTL, defaultMinTTL),
-		GraceTTLs:    o.GraceTTLs,
-		Datacenter:   cmp.Or(o.Datacenter, defaultDatacenter),
-		Node:         cmp.Or(o.Node, db.Node()),
-		NodeID:       o.NodeID,
-		MaxValueSize: cmp.Or(o.MaxValueSize, defaultMaxValueSize),
-		MaxTxnOps:    cmp.Or(o.MaxTxnOps, defaultMaxTxnOps),
-		MaxBlocked:   cmp.Or(o.MaxBlocked, defaultMaxBlocked),
-		Logger:       cmp.Or(o.Logger, slog.Default()),
+		MinTTL:          cmp.Or(o.MinTTL, defaultMinTTL),
+		GraceTTLs:       o.GraceTTLs,
+		Datacenter:      cmp.Or(o.Datacenter, defaultDatacenter),
+		Node:            cmp.Or(o.Node, db.Node()),
+		NodeID:          o.NodeID,
+		MaxValueSize:    cmp.Or(o.MaxValueSize, defaultMaxValueSize),
+		MaxSnapshotSize: cmp.Or(o.MaxSnapshotSize, defaultMaxSnapshot),
+		MaxTxnOps:       cmp.Or(o.MaxTxnOps, defaultMaxTxnOps),
+		MaxBlocked:      cmp.Or(o.MaxBlocked, defaultMaxBlocked),
+		Logger:          cmp.Or(o.Logger, slog.Default()),
 	}, errors.Join(faults...)
 }
 

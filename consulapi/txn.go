@@ -1,0 +1,167 @@
+package consulapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/lockd/lockd"
+)
+
+// maxTxnHelp is where Consul's text on too large a transaction points.
+const maxTxnHelp = "https://www.consul.io/docs/agent/options.html#txn_max_req_len"
+
+// txnOp is one operation as it is sent: the first of the members that is there counts (T1).
+type txnOp struct {
+	KV *txnKV
+}
+
+// operation is what a transaction is made of.
+type operation interface {
+	// check refuses what is wrong whatever the state is.
+	check() error
+	// writes reports whether the verb is one that may write (T11).
+	writes() bool
+	// apply does it, and returns what is to be told of it, often nothing.
+	apply(tx *lockd.Txn) ([]txnResult, error)
+}
+
+// txnResult is what an operation found or left. One of its members is set.
+type txnResult struct {
+	KV *entry `json:",omitempty"`
+}
+
+// txnError is why an operation failed.
+type txnError struct {
+	OpIndex int
+	What    string
+}
+
+// txnAnswer is the answer to a transaction.
+type txnAnswer struct {
+	Results []txnResult
+	Errors  []txnError
+}
+
+// txnReadAnswer is the answer to one that could not write anything (T11).
+type txnReadAnswer struct {
+	txnAnswer
+	Index                 uint64
+	LastContact           int
+	KnownLeader           bool
+	ConsistencyLevel      string
+	NotModified           bool
+	Backend               int
+	ResultsFilteredByACLs bool
+}
+
+func (h *handler) txnRoutes() map[string][]method {
+	return map[string][]method{
+		"txn": {{http.MethodPut, h.txn}},
+	}
+}
+
+func (h *handler) txn(r *request) (answer, error) {
+	ops, err := h.parseTxn(r)
+	if err != nil {
+		return answer{}, err
+	}
+	writes := false
+	for _, op := range ops {
+		writes = writes || op.writes()
+	}
+	if writes {
+		result, err := h.runTxn(ops)
+		return result.answer(result), err
+	}
+	if err := r.parseBlocking(); err != nil { // it does not block, but a bad one is refused (B16)
+		return answer{}, err
+	}
+	result, err := h.runTxn(ops)
+	a := result.answer(txnReadAnswer{txnAnswer: result, Index: 1, KnownLeader: true})
+	a.read = true
+	return a, err
+}
+
+// answer is the answer to a transaction with the result, shown as value.
+func (a txnAnswer) answer(value any) answer {
+	if a.Errors != nil {
+		return answer{status: http.StatusConflict, value: value}
+	}
+	return ok(value)
+}
+
+// parseTxn returns the operations in the body (T1 to T4).
+func (h *handler) parseTxn(r *request) ([]operation, error) {
+	body, err := r.readBody(h.opts.MaxValueSize, maxTxnHelp)
+	if err != nil {
+		return nil, err
+	}
+	var sent []*txnOp
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&sent); err != nil {
+		return nil, badRequest("Failed to parse body: %v", err)
+	}
+	if len(sent) > h.opts.MaxTxnOps {
+		return nil, refuse(http.StatusRequestEntityTooLarge,
+			"Transaction contains too many operations (%d > %d)", len(sent), h.opts.MaxTxnOps)
+	}
+	ops := make([]operation, len(sent))
+	for i, op := range sent {
+		switch {
+		case op == nil:
+		case op.KV != nil:
+			ops[i] = op.KV
+		}
+		if ops[i] == nil { // Consul drops it, or breaks down (X28)
+			return nil, badRequest("operation %d is empty", i)
+		}
+	}
+	return ops, nil
+}
+
+// errTxnRefused makes Update undo the transaction. Nobody sees it.
+var errTxnRefused = errors.New("an operation was refused")
+
+// runTxn does all operations in one transaction (T7). If one fails the others are tried too, so
+// that every failure is told, and nothing is done (T8).
+func (h *handler) runTxn(ops []operation) (txnAnswer, error) {
+	var result txnAnswer
+	fail := func(i int, err error) {
+		what := err.Error()
+		if f, ok := errors.AsType[*failure](err); ok {
+			what = f.text
+		}
+		result.Errors = append(result.Errors, txnError{i, what})
+	}
+	for i, op := range ops {
+		if err := op.check(); err != nil {
+			fail(i, err)
+		}
+	}
+	if result.Errors != nil {
+		return result, nil // T9
+	}
+	err := h.db.Update(func(tx *lockd.Txn) error {
+		result = txnAnswer{Results: []txnResult{}}
+		for i, op := range ops {
+			results, err := op.apply(tx)
+			if err != nil {
+				fail(i, err)
+				continue
+			}
+			result.Results = append(result.Results, results...)
+		}
+		if result.Errors != nil {
+			result.Results = nil
+			return errTxnRefused
+		}
+		return nil
+	})
+	if errors.Is(err, errTxnRefused) {
+		err = nil
+	}
+	return result, err
+}
