@@ -32,6 +32,9 @@ func (db *DB) checkLocked() error {
 	if held != 0 {
 		return fmt.Errorf("bug: %d more keys are locked than sessions hold", held)
 	}
+	if err := db.checkSemaphores(); err != nil {
+		return err
+	}
 	return db.checkSessions()
 }
 
@@ -59,12 +62,64 @@ func (db *DB) checkState(key string, state *lockState) error {
 		return fmt.Errorf("bug: key %q is free, but has a handle", key)
 	}
 	place := state.queue.Front()
-	if place == nil || state.session != nil || state.delay != nil || db.unserved {
+	if place == nil || db.unserved {
+		return nil
+	}
+	if w := place.Waiter; w.limit > 0 {
+		return db.checkWaits(w)
+	}
+	if state.session != nil || state.delay != nil {
 		return nil
 	}
 	// A free key with a queue exists only while its first waiter waits for other keys too.
 	if len(place.Waiter.keys) == 1 {
 		return fmt.Errorf("bug: key %q is free, but not given to who waits for it", key)
+	}
+	return nil
+}
+
+// checkWaits checks the first who waits for a slot.
+func (db *DB) checkWaits(w *waiter) error {
+	slots, err := rosterOf(w.prefix(), db.store.Keys.Newest(w.keys[0]))
+	if err != nil || slots.limit == 0 {
+		return fmt.Errorf("bug: %q is no semaphore, but somebody waits for it", w.keys[0])
+	}
+	own := contenderKey(w.prefix(), w.session.ID())
+	if state := db.locks[own]; state != nil && state.delay != nil {
+		return nil
+	}
+	taken := len(db.semaphores[w.prefix()].lost)
+	for id := range slots.holders {
+		row := db.store.Keys.Newest(contenderKey(w.prefix(), id))
+		if row != nil && SessionID(row.Session) == id {
+			taken++
+		}
+	}
+	if taken < slots.limit {
+		return fmt.Errorf("bug: %q has a slot, but does not give it to who waits", w.keys[0])
+	}
+	return nil
+}
+
+// checkSemaphores compares what is kept beside the rows of semaphores with them.
+func (db *DB) checkSemaphores() error {
+	for prefix, sem := range db.semaphores {
+		slots, err := rosterOf(prefix, db.store.Keys.Newest(prefix+semaphoreKey))
+		for lock := range sem.slots {
+			if err != nil || !slots.holders[lock.grant.Session] ||
+				db.locks[lock.grant.Key] == nil || db.locks[lock.grant.Key].handle != lock {
+				return fmt.Errorf("bug: %q is held, but the semaphore does not know",
+					lock.grant.Key)
+			}
+		}
+		for lost := range sem.lost {
+			if db.locks[lost.key] == nil || db.locks[lost.key].delay != lost {
+				return fmt.Errorf("bug: %q counts as lost, but is not delayed", lost.key)
+			}
+		}
+		if len(sem.slots)+len(sem.lost)+sem.waiting == 0 {
+			return fmt.Errorf("bug: nothing is known of semaphore %q", prefix)
+		}
 	}
 	return nil
 }

@@ -216,11 +216,11 @@ func (db *DB) revertLocked(effects []effect) {
 		case lockHeld:
 			state := db.state(e.lock.grant.Key)
 			if state.handle == e.lock {
-				state.handle = nil
+				db.setHandle(state, nil)
 			}
 			db.tidy(state)
 		case lockLost:
-			db.state(e.lock.grant.Key).handle = e.lock
+			db.setHandle(db.state(e.lock.grant.Key), e.lock)
 		case sessionMade:
 			e.session.live = false
 			delete(db.sessions, e.session.ID())

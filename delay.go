@@ -12,6 +12,7 @@ import (
 type delay struct {
 	key   string
 	until time.Time
+	slot  bool // of a semaphore: it was lost, and counts until the delay is over
 	over  expiry.Item
 }
 
@@ -29,6 +30,7 @@ func (tx *Txn) setDelay(key string, length time.Duration) {
 	db := tx.db
 	state := db.state(key)
 	d := newDelay(key, tx.clock().Add(length))
+	d.slot = tx.losesSlot(key)
 	tx.effects = append(tx.effects, effect{kind: delaySet, delay: d, replaced: state.delay})
 	db.swapDelay(state, d)
 	db.store.Delays.Put(key, store.Delay{Key: key, Until: d.until.Round(0), Length: length})
@@ -53,10 +55,12 @@ func (tx *Txn) shortenDelays() {
 func (db *DB) swapDelay(state *lockState, d *delay) {
 	if state.delay != nil {
 		db.expiry.Remove(&state.delay.over)
+		db.slotBack(state.delay)
 	}
 	state.delay = d
 	if d != nil {
 		db.expiry.Set(&d.over, d.until)
+		db.slotLost(d)
 	}
 	db.tidy(state)
 }
@@ -70,8 +74,10 @@ func (tx *Txn) endDelay(d *delay) {
 		return // replaced meanwhile
 	}
 	state.delay = nil
+	db.slotBack(d)
 	db.overs = append(db.overs, d.key)
 	tx.serve(d.key)
+	tx.serveContender(d.key)
 	db.tidy(state)
 }
 

@@ -185,11 +185,13 @@ const (
 	ObstacleDelay
 	// ObstacleQueue: the lock is free, but others have waited longer (G9).
 	ObstacleQueue
+	// ObstacleSlots: every slot of the semaphore is held, or was lost and is delayed.
+	ObstacleSlots
 )
 
 // String returns the name of the obstacle in words.
 func (o Obstacle) String() string {
-	return name(o, "none", "held", "delayed", "promised to waiters")
+	return name(o, "none", "held", "delayed", "promised to waiters", "all slots taken")
 }
 
 // name returns the word for a value of a small enumeration.
@@ -200,7 +202,11 @@ func name[E ~uint8](value E, words ...string) string {
 	return strconv.Itoa(int(value))
 }
 
-// LockedError says why a lock could not be taken at once. Only the database makes one.
+// LockedError says why a lock, or a slot of a semaphore, could not be taken at once. Only the
+// database makes one.
+//
+// With ObstacleSlots, Until and Remaining are of the first lost slot that comes back, and zero if
+// none was lost.
 type LockedError struct {
 	Key        string
 	Obstacle   Obstacle
@@ -210,6 +216,7 @@ type LockedError struct {
 	Waiters    int           // how many wait for the lock
 	Until      time.Time     // with ObstacleDelay: when the delay ends, by the database's clock
 	Remaining  time.Duration // with ObstacleDelay: how long that is from the moment of refusal
+	Limit      int           // of the semaphore, if it is a slot of one that was refused
 }
 
 // Error returns the text.
@@ -222,6 +229,12 @@ func (e *LockedError) Error() string {
 			e.Until.Format("2006-01-02T15:04:05.000Z07:00"))
 	case ObstacleQueue:
 		text.WriteString("promised to those who wait for it")
+	case ObstacleSlots:
+		fmt.Fprintf(&text, "all slots are taken, the limit is %d", e.Limit)
+		if e.Remaining > 0 {
+			fmt.Fprintf(&text, ", one that was lost is delayed for another %v",
+				max(e.Remaining.Round(time.Millisecond), time.Millisecond))
+		}
 	default:
 		text.WriteString("held by session ")
 		if e.HolderName != "" {

@@ -21,6 +21,8 @@ const (
 	// it since; a lock that was taken over did not. If
 	// others wait, the first of them gets it made anew. Fences do not depend on the key.
 	RemoveAfter
+
+	leaveSlot // deletes it, for it is that of a contender, and takes the holder off the semaphore
 )
 
 // LockOptions adds to the taking of a lock. A nil *LockOptions and the zero value add nothing.
@@ -202,10 +204,29 @@ func (tx *Txn) hold(s *Session, key string, opts *LockOptions) *Lock {
 	} else if opts != nil && opts.Value != nil {
 		row = tx.put(key, opts.Value, opts.Flags)
 	}
+	return tx.handle(s, row, policy)
+}
+
+// handle makes the handle of a lock that the session holds.
+func (tx *Txn) handle(s *Session, row *store.Key, policy KeyPolicy) *Lock {
 	lock := &Lock{session: s, grant: entryOf(row).Sequencer(), policy: policy}
-	tx.db.locks[key].handle = lock
+	tx.db.setHandle(tx.db.locks[row.Key], lock)
 	tx.effects = append(tx.effects, effect{kind: lockHeld, lock: lock})
 	return lock
+}
+
+// setHandle makes lock the handle of the lock that the state is of, and nil takes its handle away.
+func (db *DB) setHandle(state *lockState, lock *Lock) {
+	old := state.handle
+	state.handle = lock
+	if old != nil && old.policy == leaveSlot {
+		sem := db.semaphore(prefixOf(state.key))
+		delete(sem.slots, old)
+		db.tidySemaphore(sem)
+	}
+	if lock != nil && lock.policy == leaveSlot {
+		db.semaphore(prefixOf(state.key)).slots[lock] = struct{}{}
+	}
 }
 
 // Unlock releases the lock; the first who waits for it has it in the same transaction. It sets no
@@ -240,6 +261,10 @@ func (tx *Txn) unlock(l *Lock) {
 	}
 	row := tx.db.store.Keys.Newest(l.grant.Key)
 	tx.effects = append(tx.effects, effect{kind: lockReleased, lock: l})
+	if l.policy == leaveSlot {
+		tx.leaveSlot(row)
+		return
+	}
 	if l.policy == RemoveAfter && row.CreateIndex == l.grant.Fence &&
 		row.ModifyIndex == l.grant.Fence {
 		tx.remove(row, ErrUnlocked)

@@ -39,23 +39,24 @@ type DB struct {
 	// mu orders all writes and all that is decided. Under it there is no I/O, no waiting and no
 	// code of the user's but the function of an Update. It is taken before the hub's mutex and
 	// before that of an ending.
-	mu       sync.Mutex // protects what follows
-	refusal  error      // ErrClosed or ErrFailed: why nothing is written any more; set by refuse
-	own      Txn        // for the operations of one call, to be used again
-	events   []logEntry // in memory: of the transaction, to be used again
-	open     *batch     // what is joined now
-	flying   *batch     // what is being committed, or nil
-	told     []*waiter  // to be told when mu is free
-	sessions map[SessionID]*Session
-	bound    map[string]map[*Session]struct{} // by node, and by check
-	locks    map[string]*lockState
-	keepers  map[*Keeper]struct{}
-	expiry   *expiry.Queue
-	overs    []string      // keys whose delays are over but still have a row
-	unserved bool          // a drop may have left a free lock with a queue
-	retry    time.Time     // with backoff: when what is due is tried again
-	again    expiry.Item   // wakes at retry
-	backoff  time.Duration // 0: the last commit succeeded
+	mu         sync.Mutex // protects what follows
+	refusal    error      // ErrClosed or ErrFailed: why nothing is written any more; set by refuse
+	own        Txn        // for the operations of one call, to be used again
+	events     []logEntry // in memory: of the transaction, to be used again
+	open       *batch     // what is joined now
+	flying     *batch     // what is being committed, or nil
+	told       []*waiter  // to be told when mu is free
+	sessions   map[SessionID]*Session
+	bound      map[string]map[*Session]struct{} // by node, and by check
+	locks      map[string]*lockState
+	semaphores map[string]*semaphore // by prefix
+	keepers    map[*Keeper]struct{}
+	expiry     *expiry.Queue
+	overs      []string      // keys whose delays are over but still have a row
+	unserved   bool          // a drop may have left a free lock with a queue
+	retry      time.Time     // with backoff: when what is due is tried again
+	again      expiry.Item   // wakes at retry
+	backoff    time.Duration // 0: the last commit succeeded
 }
 
 // New returns an empty database in memory. It behaves as one on a file does, but that nothing is
@@ -122,6 +123,8 @@ func newDB(opts *Options) *DB {
 		bound:    make(map[string]map[*Session]struct{}),
 		locks:    make(map[string]*lockState),
 		keepers:  make(map[*Keeper]struct{}),
+
+		semaphores: make(map[string]*semaphore),
 	}
 }
 
@@ -184,7 +187,9 @@ func (db *DB) takeUpLocked() {
 			db.overs = append(db.overs, key)
 			continue
 		}
-		db.swapDelay(db.state(key), newDelay(key, now.Add(left)))
+		d := newDelay(key, now.Add(left))
+		d.slot = db.mayHaveLostSlot(key)
+		db.swapDelay(db.state(key), d)
 	}
 }
 
@@ -396,6 +401,9 @@ func (db *DB) applyLocked(tx *Txn, fn func(tx *Txn) error) (err error) {
 // seal keeps what the transaction did: it serves the queues, and joins the batch.
 func (tx *Txn) seal() {
 	db := tx.db
+	if len(db.semaphores) > 0 {
+		tx.lookAtSemaphores()
+	}
 	tx.handOff()
 	if db.store.Wrote() {
 		tx.sweepDelays()

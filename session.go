@@ -32,8 +32,11 @@ func (id SessionID) String() string {
 	if id.IsZero() {
 		return ""
 	}
-	return uuid.UUID(id).String()
+	return id.text()
 }
+
+// text is the UUID, of the zero value too.
+func (id SessionID) text() string { return uuid.UUID(id).String() }
 
 // ParseSessionID reads a UUID in any case (K36). Any other text is ErrInvalid.
 func ParseSessionID(text string) (SessionID, error) {

@@ -279,7 +279,7 @@ func (tx *Txn) unhold(row *store.Key, cause error) {
 		return
 	}
 	if handle := state.handle; handle != nil {
-		state.handle = nil
+		tx.db.setHandle(state, nil)
 		tx.effects = append(tx.effects, effect{kind: lockLost, lock: handle, cause: cause})
 	}
 	if state.queue.Len() > 0 {
@@ -339,8 +339,8 @@ func (tx *Txn) session(id SessionID) (*Session, error) {
 	return s, nil
 }
 
-// delayed returns a *LockedError while the key's lock-delay lasts.
-func (tx *Txn) delayed(key string) error {
+// delayed returns what to refuse the lock with while its lock-delay lasts.
+func (tx *Txn) delayed(key string) *LockedError {
 	state := tx.db.locks[key]
 	if state == nil || state.delay == nil {
 		return nil

@@ -6,15 +6,21 @@ import (
 	"github.com/lockd/lockd/internal/waitq"
 )
 
-// waiter is one call that waits for one lock or for several at once. It is protected by db.mu,
-// but for told and what is written before it.
-type waiter struct {
+// request is what one call asks for: one lock, several at once, or a slot of a semaphore.
+type request struct {
 	session *Session
-	keys    []string
+	keys    []string // whose locks it wants, or the key of the semaphore
 	opts    *LockOptions
-	places  []*waitq.Place[*waiter]
-	phase   phase
-	left    bool // its call has returned
+	limit   int // of the semaphore; 0: it wants locks
+}
+
+// waiter is a request that waits. It is protected by db.mu, but for told and what is written before
+// it.
+type waiter struct {
+	request
+	places []*waitq.Place[*waiter] // one for each key
+	phase  phase
+	left   bool // its call has returned
 
 	locks []*Lock
 	err   error
@@ -45,12 +51,16 @@ func (s *Session) acquire(
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	db := s.db
+	return s.db.acquire(ctx, request{session: s, keys: keys, opts: opts})
+}
+
+// acquire does what the request asks for, and waits if need be.
+func (db *DB) acquire(ctx context.Context, r request) ([]*Lock, error) {
 	var locks []*Lock
 	var queued *waiter
 	db.mu.Lock()
 	err := db.runLocked(&db.own, func(tx *Txn) (err error) {
-		locks, queued, err = tx.acquire(s, keys, opts)
+		locks, queued, err = tx.acquire(r)
 		return err
 	})
 	if err == nil && queued != nil {
@@ -93,37 +103,57 @@ func checkKeys(keys []string) error {
 	return nil
 }
 
-// acquire takes the locks at once if it can, and queues otherwise.
-func (tx *Txn) acquire(
-	s *Session, keys []string, opts *LockOptions,
-) ([]*Lock, *waiter, error) {
+// acquire does what the request asks for at once if it can, and queues otherwise.
+func (tx *Txn) acquire(r request) ([]*Lock, *waiter, error) {
+	s := r.session
 	if err := s.alive(); err != nil {
 		return nil, nil, err
 	}
-	atOnce := true
-	for _, key := range keys {
-		state := tx.db.locks[key]
-		empty := state == nil || state.queue.Len() == 0
-		atOnce = atOnce && (empty && tx.takeable(s, key) ||
-			tx.adoptable(s, key, tx.db.store.Keys.Newest(key)) && !s.awaits(key))
-	}
-	if atOnce {
-		locks := make([]*Lock, len(keys))
-		for i, key := range keys {
-			locks[i] = tx.hold(s, key, opts)
+	if r.limit > 0 {
+		lock, obstacle, err := tx.acquireSlot(r)
+		if err != nil {
+			return nil, nil, err
 		}
-		return locks, nil, nil
+		if obstacle == nil {
+			return []*Lock{lock}, nil, nil
+		}
+	} else if tx.free(r) {
+		return tx.holdAll(r), nil, nil
 	}
-	w := &waiter{session: s, keys: keys, opts: opts, told: make(chan struct{})}
-	for _, key := range keys {
+	w := &waiter{request: r, told: make(chan struct{})}
+	for _, key := range r.keys {
 		w.places = append(w.places, tx.db.state(key).queue.Push(w))
 	}
 	if s.waiting == nil {
 		s.waiting = make(map[*waiter]struct{})
 	}
 	s.waiting[w] = struct{}{}
+	if r.limit > 0 {
+		tx.db.semaphore(r.prefix()).waiting++
+	}
 	tx.db.waitsMoved()
 	return nil, w, nil
+}
+
+// free reports whether all the locks can be had at once, and nobody would be overtaken.
+func (tx *Txn) free(r request) bool {
+	for _, key := range r.keys {
+		state := tx.db.locks[key]
+		empty := state == nil || state.queue.Len() == 0
+		if !(empty && tx.takeable(r.session, key)) &&
+			!(tx.adoptable(r.session, key, tx.db.store.Keys.Newest(key)) && !r.session.awaits(key)) {
+			return false
+		}
+	}
+	return true
+}
+
+func (tx *Txn) holdAll(r request) []*Lock {
+	locks := make([]*Lock, len(r.keys))
+	for i, key := range r.keys {
+		locks[i] = tx.hold(r.session, key, r.opts)
+	}
+	return locks
 }
 
 // handOff gives every lock that the transaction freed to the first who waits for it.
@@ -133,31 +163,45 @@ func (tx *Txn) handOff() {
 	}
 }
 
-// serve grants the key's first waiter its locks if all of them can be had and it is the first of
-// each.
+// serve grants those who wait for the key what they wait for, in their order, until one has to wait
+// on.
 func (tx *Txn) serve(key string) {
-	db := tx.db
-	state := db.locks[key]
-	if state == nil {
-		return
-	}
-	place := state.queue.Front()
-	if place == nil {
-		return
-	}
-	w := place.Waiter
-	for i, wanted := range w.keys {
-		if db.locks[wanted].queue.Front() != w.places[i] || !tx.takeable(w.session, wanted) {
+	for {
+		state := tx.db.locks[key]
+		if state == nil {
+			return
+		}
+		first := state.queue.Front()
+		if first == nil || !tx.serveFirst(first.Waiter) {
 			return
 		}
 	}
-	w.locks = make([]*Lock, len(w.keys))
-	for i, wanted := range w.keys {
-		w.locks[i] = tx.hold(w.session, wanted, w.opts)
-		w.places[i].SetAside()
+}
+
+// serveFirst grants the first waiter of a key what it waits for: its locks, if all of them can be
+// had and it is the first of each, or its slot. It reports whether it did.
+func (tx *Txn) serveFirst(w *waiter) bool {
+	if w.limit > 0 {
+		lock := tx.serveSlot(w)
+		if lock == nil {
+			return false
+		}
+		w.locks = []*Lock{lock}
+	} else {
+		for i, wanted := range w.keys {
+			first := tx.db.locks[wanted].queue.Front()
+			if first != w.places[i] || !tx.takeable(w.session, wanted) {
+				return false
+			}
+		}
+		w.locks = tx.holdAll(w.request)
+	}
+	for _, place := range w.places {
+		place.SetAside()
 	}
 	w.phase = granted
 	tx.effects = append(tx.effects, effect{kind: waiterServed, waiter: w})
+	return true
 }
 
 // dismiss takes a waiter out of its queues with an error, and looks at those who stood behind.
@@ -180,6 +224,11 @@ func (db *DB) leave(w *waiter) {
 	for i, place := range w.places {
 		place.Leave()
 		db.tidy(db.locks[w.keys[i]])
+	}
+	if w.limit > 0 && w.places != nil {
+		sem := db.semaphore(w.prefix())
+		sem.waiting--
+		db.tidySemaphore(sem)
 	}
 	w.places = nil
 	delete(w.session.waiting, w)

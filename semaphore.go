@@ -1,0 +1,511 @@
+package lockd
+
+import (
+	"context"
+	"encoding/json"
+	"path"
+	"strings"
+
+	"github.com/lockd/lockd/store"
+)
+
+// MaxLimit is the largest limit of a semaphore. Each grant and release of a slot takes time in
+// proportion to how many are held.
+const MaxLimit = 1 << 20
+
+const (
+	// semaphoreKey, after the prefix, is where a semaphore keeps its limit and holders.
+	semaphoreKey = "/.lock"
+
+	// semaphoreFlags are on all keys of a semaphore: Consul's official client wants them there.
+	semaphoreFlags = 0xe0f69a2baa414de0
+)
+
+// Slot is a slot of a semaphore that is held, or was: having one is the only way to release it. Its
+// methods may be called by many goroutines. The zero value is not usable; Session.Acquire and
+// TryAcquire give one.
+type Slot struct{ lock *Lock } // of the contender key
+
+// Prefix names the semaphore.
+func (s *Slot) Prefix() string { return prefixOf(s.lock.grant.Key) }
+
+// Sequencer proves the slot: it is that of the contender key, prefix/session, which is locked for
+// as long as the slot is held. A Guard lets only one holder through, so it cannot guard what a
+// semaphore shares out; PutOptions.If and DB.CheckSequencer can.
+func (s *Slot) Sequencer() Sequencer { return s.lock.Sequencer() }
+
+// Done returns a channel that is closed when the slot is no longer held: no later than anybody
+// else is told of holding it (G10).
+func (s *Slot) Done() <-chan struct{} { return s.lock.Done() }
+
+// Err returns nil while the slot is held, and then an *EndedError with the cause, ErrUnlocked
+// after Release, and also when somebody took the session off the holders of the semaphore.
+func (s *Slot) Err() error { return s.lock.Err() }
+
+// Context returns a child of parent that is cancelled when the slot is no longer held;
+// context.Cause then gives what Err does. A nil parent panics.
+func (s *Slot) Context(parent context.Context) context.Context { return s.lock.Context(parent) }
+
+// Release gives the slot back; the first who waits for one has it in the same transaction. It sets
+// no lock-delay (G7), and the session lives on. It blocks until that is durable.
+//
+// It returns nil, also when repeated. If the slot was lost before, it changes nothing, not even if
+// the same session has a slot again, and returns an error that is ErrNotHeld and wraps the cause.
+// After ErrCommit the slot is still held, and Release may be called again.
+func (s *Slot) Release() error { return wrap("release", s.Prefix(), s.lock.unlock()) }
+
+// Acquire takes a slot of the semaphore, and waits for one if need be: until fewer than limit are
+// held, or lost and in their lock-delay. Those who wait are served in the order in which they began
+// to (G9). The first to take a slot makes the semaphore, with the limit; from then on all have to
+// name the same, and SetLimit changes it, also for those who wait. A slot that the session has and
+// that has no handle, as after a restart, is taken over as it is.
+//
+// The semaphore is kept as Consul's official client does: the limit and the holders at the key
+// prefix/.lock, and for each holder a key prefix/session, locked by it. Clients that go by these
+// keys share the semaphore; they do not stand in the queue, and do not heed lock-delays, so the
+// order and the delays hold among those who call Acquire and TryAcquire.
+//
+// It blocks until the slot is held and that is durable. It returns ctx's error if that ends first,
+// with nothing left held; ErrInvalid for a limit that is not between 1 and MaxLimit, or a prefix
+// that is empty or no clean path, such as one that ends in a slash; ErrConflict if the semaphore
+// has another limit, if prefix/.lock has something else than a semaphore, or if the session has, or
+// waits for, a slot: who needs several takes a session for each; a *LockedError if another session
+// has taken prefix/session; an error that is ErrNoSession and wraps the cause if the session has
+// ended or does so; ErrClosed, ErrFailed or ErrCommit. A nil ctx panics.
+func (s *Session) Acquire(ctx context.Context, prefix string, limit int) (*Slot, error) {
+	checkContext(ctx)
+	err := ctx.Err()
+	if err == nil {
+		err = checkSemaphore(prefix, limit)
+	}
+	var locks []*Lock
+	if err == nil {
+		locks, err = s.db.acquire(ctx, slotOf(s, prefix, limit))
+	}
+	if err != nil {
+		return nil, wrap("acquire", prefix, err)
+	}
+	return &Slot{locks[0]}, nil
+}
+
+// TryAcquire takes a slot of the semaphore if that can be done at once. It does not wait for the
+// slot, only until the answer is durable. It returns a *LockedError that says what is in the way:
+// that all slots are taken, until when the session's own key is delayed, or that others have waited
+// longer; else as Acquire does.
+func (s *Session) TryAcquire(prefix string, limit int) (*Slot, error) {
+	var lock *Lock
+	err := checkSemaphore(prefix, limit)
+	if err == nil {
+		err = s.db.update(func(tx *Txn) (err error) {
+			lock, err = tx.tryAcquire(slotOf(s, prefix, limit))
+			return err
+		})
+	}
+	if err != nil {
+		return nil, wrap("try acquire", prefix, err)
+	}
+	return &Slot{lock}, nil
+}
+
+// SetLimit changes how many slots the semaphore has, for all who use it, and makes it if need be.
+// If there are more of them now, those who wait get them in the same transaction; if there are
+// fewer, those who hold one keep it, and no other is given until there is room. It blocks until
+// that is durable. It returns ErrInvalid as Acquire does, ErrConflict if prefix/.lock has something
+// else than a semaphore, ErrClosed, ErrFailed or ErrCommit, with nothing changed.
+func (db *DB) SetLimit(prefix string, limit int) error {
+	err := checkSemaphore(prefix, limit)
+	if err == nil {
+		err = db.update(func(tx *Txn) error { return tx.setLimit(prefix, limit) })
+	}
+	return wrap("set limit", prefix, err)
+}
+
+// checkSemaphore refuses what cannot be a semaphore. One that the official client would keep at
+// another key, because it cleans paths, would be another semaphore there.
+func checkSemaphore(prefix string, limit int) error {
+	if err := checkName("prefix", prefix); err != nil {
+		return err
+	}
+	if clean := path.Clean(prefix); path.Join(prefix, semaphoreKey) != prefix+semaphoreKey {
+		return invalid("prefix is not a clean path: it would be %.100q", clean)
+	}
+	if longest := MaxKeySize - 1 - len(SessionID{}.text()); len(prefix) > longest {
+		return invalid("prefix has %d bytes, more than %d", len(prefix), longest)
+	}
+	if limit < 1 || limit > MaxLimit {
+		return invalid("limit is %d, not between 1 and %d", limit, MaxLimit)
+	}
+	return nil
+}
+
+// slotOf is the request for a slot.
+func slotOf(s *Session, prefix string, limit int) request {
+	return request{session: s, keys: []string{prefix + semaphoreKey}, limit: limit}
+}
+
+// prefix is that of the semaphore.
+func (r request) prefix() string { return prefixOf(r.keys[0]) }
+
+// prefixOf names the semaphore that a key is of, if it is of one: what comes before the last slash.
+func prefixOf(key string) string { return key[:max(0, strings.LastIndexByte(key, '/'))] }
+
+func contenderKey(prefix string, id SessionID) string { return prefix + "/" + id.text() }
+
+// contenderOf returns the session of which key is the contender key; the zero ID if it is none.
+func contenderOf(key string) SessionID {
+	prefix := prefixOf(key)
+	if len(key)-len(prefix) != 1+len(SessionID{}.text()) {
+		return SessionID{}
+	}
+	id, err := ParseSessionID(key[len(prefix)+1:])
+	if err != nil || contenderKey(prefix, id) != key {
+		return SessionID{}
+	}
+	return id
+}
+
+// roster is what a semaphore's key says. A limit of 0 means that there is no semaphore yet.
+type roster struct {
+	prefix  string
+	limit   int
+	holders map[SessionID]bool
+}
+
+// roster reads the semaphore, as it is now.
+func (tx *Txn) roster(prefix string) (roster, error) {
+	return rosterOf(prefix, tx.db.store.Keys.Newest(prefix+semaphoreKey))
+}
+
+// rosterOf reads both forms of the holders: the official client's, an object with a name for each,
+// and the guide's, a list. It does not look at the flags, which the guide does not set (X3).
+func rosterOf(prefix string, row *store.Key) (roster, error) {
+	r := roster{prefix: prefix, holders: make(map[SessionID]bool)}
+	if row == nil || len(row.Value) == 0 {
+		return r, nil
+	}
+	var text struct {
+		Limit   int
+		Holders json.RawMessage
+	}
+	err := json.Unmarshal(row.Value, &text)
+	var names []string
+	if err == nil && len(text.Holders) > 0 && text.Holders[0] == '{' {
+		var object map[string]json.RawMessage
+		err = json.Unmarshal(text.Holders, &object)
+		for name := range object {
+			names = append(names, name)
+		}
+	} else if err == nil && len(text.Holders) > 0 {
+		err = json.Unmarshal(text.Holders, &names)
+	}
+	if err != nil {
+		return r, conflict("%q is not that of a semaphore: %v", row.Key, err)
+	}
+	if text.Limit < 1 || text.Limit > MaxLimit {
+		return r, conflict("%q is not that of a semaphore: its limit is %d", row.Key, text.Limit)
+	}
+	for _, name := range names {
+		if id, err := ParseSessionID(name); err == nil { // nobody else can hold anything
+			r.holders[id] = true
+		}
+	}
+	r.limit = text.Limit
+	return r, nil
+}
+
+// writeRoster brings the semaphore's key up to date, without those who hold nothing any more. Their
+// contender keys, of no use to anybody, go with them.
+func (tx *Txn) writeRoster(r roster) {
+	for id := range r.holders {
+		row := tx.db.store.Keys.Newest(contenderKey(r.prefix, id))
+		if row != nil && SessionID(row.Session) == id {
+			continue
+		}
+		delete(r.holders, id)
+		if row != nil && row.Session == (store.ID{}) {
+			tx.remove(row, ErrKeyDeleted)
+			tx.db.store.Bury(graveKey, row.Key)
+		}
+	}
+	text, err := json.Marshal(struct {
+		Limit   int
+		Holders map[SessionID]bool
+	}{r.limit, r.holders})
+	if err != nil {
+		panic("lockd: bug: " + err.Error())
+	}
+	tx.put(r.prefix+semaphoreKey, text, semaphoreFlags)
+}
+
+func (tx *Txn) setLimit(prefix string, limit int) error {
+	r, err := tx.roster(prefix)
+	if err != nil || r.limit == limit {
+		return err
+	}
+	r.limit = limit
+	tx.writeRoster(r)
+	return nil
+}
+
+func (tx *Txn) tryAcquire(r request) (*Lock, error) {
+	if err := r.session.alive(); err != nil {
+		return nil, err
+	}
+	lock, obstacle, err := tx.acquireSlot(r)
+	if err == nil && obstacle != nil {
+		err = obstacle
+	}
+	return lock, err
+}
+
+// acquireSlot gives the session a slot, or says what it may wait for, or why it must not.
+func (tx *Txn) acquireSlot(r request) (*Lock, *LockedError, error) {
+	key := r.keys[0]
+	slots, err := tx.roster(r.prefix())
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case slots.limit != 0 && slots.limit != r.limit:
+		return nil, nil, conflict("the limit of the semaphore is %d, not %d: "+
+			"SetLimit changes it for all", slots.limit, r.limit)
+	case r.session.awaits(key):
+		return nil, nil, conflict("session %s waits for a slot: %s", r.session.ID(), oneSlotEach)
+	}
+	slots.limit = r.limit
+	row, obstacle, err := tx.seekSlot(r.session, slots)
+	if err != nil || obstacle != nil {
+		return nil, obstacle, err
+	}
+	state := tx.db.locks[key]
+	if state != nil && state.queue.Len() > 0 && !slots.has(row) {
+		return nil, &LockedError{
+			Key: key, Obstacle: ObstacleQueue, Waiters: state.queue.Len(), Limit: r.limit,
+		}, nil
+	}
+	return tx.holdSlot(r.session, slots, row), nil, nil
+}
+
+const oneSlotEach = "it can have one slot of a semaphore, so take a session for each"
+
+// serveSlot gives the first who waits for a slot one, if one is to be had. Nil means that none is,
+// or that the waiter had to go with an error.
+func (tx *Txn) serveSlot(w *waiter) *Lock {
+	slots, err := tx.roster(w.prefix())
+	if slots.limit == 0 {
+		slots.limit = w.limit // else whatever it has become
+	}
+	var row *store.Key
+	var obstacle *LockedError
+	if err == nil {
+		row, obstacle, err = tx.seekSlot(w.session, slots)
+	}
+	if err != nil {
+		tx.dismiss(w, err)
+		return nil
+	}
+	if obstacle != nil {
+		return nil
+	}
+	return tx.holdSlot(w.session, slots, row)
+}
+
+// seekSlot says what keeps a session from a slot, but for the queue: something that passes, or an
+// error if it need not. It returns the row of the session's contender key, if there is one.
+func (tx *Txn) seekSlot(s *Session, slots roster) (*store.Key, *LockedError, error) {
+	key := contenderKey(slots.prefix, s.ID())
+	if delayed := tx.delayed(key); delayed != nil {
+		return nil, delayed, nil
+	}
+	row := tx.db.store.Keys.Newest(key)
+	switch {
+	case row == nil || row.Session != s.row.ID:
+		if err := tx.obstructed(key, row); err != nil {
+			return nil, nil, err
+		}
+	case tx.db.locks[key].handle != nil:
+		return nil, nil, conflict("session %s holds %q: %s", s.ID(), key, oneSlotEach)
+	case slots.has(row):
+		return row, nil, nil
+	}
+	return row, tx.full(slots), nil
+}
+
+// has reports whether the holder of a contender key is one of the semaphore.
+func (r roster) has(contender *store.Key) bool {
+	return contender != nil && r.holders[SessionID(contender.Session)]
+}
+
+// full returns nil if there is a slot that nobody has, and none that was lost stands for.
+func (tx *Txn) full(slots roster) *LockedError {
+	taken := 0
+	for id := range slots.holders {
+		row := tx.db.store.Keys.Newest(contenderKey(slots.prefix, id))
+		if row != nil && SessionID(row.Session) == id {
+			taken++
+		}
+	}
+	key := slots.prefix + semaphoreKey
+	refusal := &LockedError{Key: key, Obstacle: ObstacleSlots, Limit: slots.limit}
+	if state := tx.db.locks[key]; state != nil {
+		refusal.Waiters = state.queue.Len()
+	}
+	if sem := tx.db.semaphores[slots.prefix]; sem != nil {
+		for lost := range sem.lost {
+			remaining := lost.until.Sub(tx.clock())
+			if remaining <= 0 {
+				continue
+			}
+			taken++
+			if refusal.Remaining == 0 || remaining < refusal.Remaining {
+				refusal.Until, refusal.Remaining = lost.until.Round(0), remaining
+			}
+		}
+	}
+	if taken < slots.limit {
+		return nil
+	}
+	return refusal
+}
+
+// holdSlot makes the handle of a slot that the session may take, or has without one. Both keys are
+// written in the one transaction, so that the contender's sequencer proves the slot.
+func (tx *Txn) holdSlot(s *Session, slots roster, row *store.Key) *Lock {
+	id := s.ID()
+	if !slots.has(row) {
+		value := []byte{}
+		if row != nil {
+			value = append(value, row.Value...)
+		}
+		row = tx.grant(contenderKey(slots.prefix, id), s,
+			&LockOptions{Value: value, Flags: semaphoreFlags})
+		slots.holders[id] = true
+		tx.writeRoster(slots)
+	}
+	return tx.handle(s, row, leaveSlot)
+}
+
+// leaveSlot gives back the slot of which row is the contender key.
+func (tx *Txn) leaveSlot(row *store.Key) {
+	tx.remove(row, ErrUnlocked)
+	tx.db.store.Bury(graveKey, row.Key)
+	// It lists the holder, or the slot would have been lost.
+	if slots, err := tx.roster(prefixOf(row.Key)); err == nil && slots.limit > 0 {
+		tx.writeRoster(slots)
+	}
+}
+
+// semaphore is what is known of a semaphore beside its rows: there is one while a slot has a
+// handle, is awaited, or is lost and delayed. It is protected by db.mu.
+type semaphore struct {
+	prefix  string
+	slots   map[*Lock]struct{}  // handles, of the contender keys
+	lost    map[*delay]struct{} // of the contender keys
+	waiting int                 // who stand in the queue of its key for a slot, or are set aside
+}
+
+// semaphore returns what is known of a semaphore, and makes it if need be.
+func (db *DB) semaphore(prefix string) *semaphore {
+	sem := db.semaphores[prefix]
+	if sem == nil {
+		sem = &semaphore{
+			prefix: prefix, slots: make(map[*Lock]struct{}), lost: make(map[*delay]struct{}),
+		}
+		db.semaphores[prefix] = sem
+	}
+	return sem
+}
+
+// tidySemaphore forgets a semaphore of which nothing is known.
+func (db *DB) tidySemaphore(sem *semaphore) {
+	if len(sem.slots)+len(sem.lost)+sem.waiting == 0 {
+		delete(db.semaphores, sem.prefix)
+	}
+}
+
+// losesSlot reports whether the key, whose lock was just lost, is that of a holder.
+func (tx *Txn) losesSlot(key string) bool {
+	id := contenderOf(key)
+	if id.IsZero() {
+		return false
+	}
+	slots, err := tx.roster(prefixOf(key))
+	return err == nil && slots.holders[id]
+}
+
+// mayHaveLostSlot reports whether a delay that outlasted a restart may stand for a slot. If others
+// have taken the holder off meanwhile, that does not show any more; a delay too many does less harm
+// than one too few.
+func (db *DB) mayHaveLostSlot(key string) bool {
+	if contenderOf(key).IsZero() {
+		return false
+	}
+	prefix := prefixOf(key)
+	slots, err := rosterOf(prefix, db.store.Keys.Newest(prefix+semaphoreKey))
+	return err == nil && slots.limit > 0
+}
+
+// slotLost has a delay that begins stand for a slot, if it was lost.
+func (db *DB) slotLost(d *delay) {
+	if d.slot {
+		db.semaphore(prefixOf(d.key)).lost[d] = struct{}{}
+	}
+}
+
+// slotBack is the end of that.
+func (db *DB) slotBack(d *delay) {
+	if d.slot {
+		sem := db.semaphore(prefixOf(d.key))
+		delete(sem.lost, d)
+		db.tidySemaphore(sem)
+	}
+}
+
+// serveContender serves those who wait for a slot, when the delay of a contender key is over.
+func (tx *Txn) serveContender(key string) {
+	if len(tx.db.semaphores) == 0 {
+		return
+	}
+	if prefix := prefixOf(key); tx.db.semaphores[prefix] != nil {
+		tx.serve(prefix + semaphoreKey)
+	}
+}
+
+// lookAtSemaphores does what follows for semaphores from what the transaction wrote, whoever wrote
+// it: to a semaphore's own key, or to that of a contender.
+func (tx *Txn) lookAtSemaphores() {
+	touched := make(map[*semaphore]struct{})
+	for old, new := range tx.db.store.Keys.Changes() {
+		if old == nil && new == nil {
+			continue
+		}
+		key := nameOf(old, new, func(k *store.Key) string { return k.Key })
+		if sem := tx.db.semaphores[prefixOf(key)]; sem != nil {
+			touched[sem] = struct{}{}
+		}
+	}
+	for sem := range touched {
+		tx.takeSlots(sem)
+		if sem.waiting > 0 {
+			tx.freed = append(tx.freed, sem.prefix+semaphoreKey)
+		}
+	}
+}
+
+// takeSlots takes the slots from those handles that the semaphore does not name any more: an
+// operator, or another client, has written to it. The contender key goes with its slot, which it
+// would still prove otherwise.
+func (tx *Txn) takeSlots(sem *semaphore) {
+	slots, err := tx.roster(sem.prefix)
+	cause := ErrUnlocked
+	if err != nil || slots.limit == 0 {
+		cause, slots.holders = ErrKeyDeleted, nil
+	}
+	for lock := range sem.slots {
+		if slots.holders[lock.grant.Session] {
+			continue
+		}
+		row := tx.db.store.Keys.Newest(lock.grant.Key)
+		tx.remove(row, cause)
+		tx.db.store.Bury(graveKey, row.Key)
+	}
+}
