@@ -67,6 +67,7 @@ type Lock struct {
 	ending
 
 	released bool // by Unlock; written before the end is told, and never after it
+	givenUp  bool // nobody has it: the call that was granted it gave up; protected by db.mu
 }
 
 // Key is the key of the lock.

@@ -53,7 +53,7 @@ type DB struct {
 	keepers    map[*Keeper]struct{}
 	expiry     *expiry.Queue
 	overs      []string      // keys whose delays are over but still have a row
-	unserved   bool          // a drop may have left a free lock with a queue
+	unserved   bool          // a drop may have left a free lock with a queue, or one given up
 	retry      time.Time     // with backoff: when what is due is tried again
 	again      expiry.Item   // wakes at retry
 	backoff    time.Duration // 0: the last commit succeeded

@@ -235,8 +235,14 @@ func (db *DB) leave(w *waiter) {
 	db.waitsMoved()
 }
 
-// serveAll looks at every queue: after a drop, a lock may be free for which nobody else will.
+// serveAll looks at every queue: after a drop, a lock may be free for which nobody else will, or
+// held by nobody.
 func (tx *Txn) serveAll() {
+	for _, state := range tx.db.locks {
+		if state.handle != nil && state.handle.givenUp {
+			tx.unlock(state.handle)
+		}
+	}
 	for key, state := range tx.db.locks {
 		if state.queue.Len() > 0 {
 			tx.freed = append(tx.freed, key)
@@ -272,12 +278,19 @@ func (db *DB) withdraw(w *waiter) bool {
 			tx.freed = append(tx.freed, w.keys...)
 			db.leave(w)
 		}
-		for _, lock := range w.locks {
-			tx.unlock(lock)
-		}
+		tx.giveUp(w.locks)
 		return nil
 	})
 	return true
+}
+
+// giveUp releases locks that were granted to a call that has returned without them. Nobody else
+// can: if that is dropped and the grant is not, they are released with the next write.
+func (tx *Txn) giveUp(locks []*Lock) {
+	for _, lock := range locks {
+		lock.givenUp = true
+		tx.unlock(lock)
+	}
 }
 
 // confirm waits until locks that were granted at once are durable with the batch, or ctx ends,
@@ -308,9 +321,7 @@ func (db *DB) takeBack(locks []*Lock, b *batch) bool {
 		return false // nothing can be released any more
 	}
 	_ = db.runLocked(&db.own, func(tx *Txn) error { // nothing refuses it
-		for _, lock := range locks {
-			tx.unlock(lock)
-		}
+		tx.giveUp(locks)
 		return nil
 	})
 	return true
