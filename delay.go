@@ -77,7 +77,7 @@ func (tx *Txn) endDelay(d *delay) {
 	db.slotBack(d)
 	db.overs = append(db.overs, d.key)
 	tx.serve(d.key)
-	tx.serveContender(d.key)
+	tx.serveContenders(prefixOf(d.key))
 	db.tidy(state)
 }
 

@@ -401,9 +401,6 @@ func (db *DB) applyLocked(tx *Txn, fn func(tx *Txn) error) (err error) {
 // seal keeps what the transaction did: it serves the queues, and joins the batch.
 func (tx *Txn) seal() {
 	db := tx.db
-	if len(db.semaphores) > 0 {
-		tx.lookAtSemaphores()
-	}
 	tx.handOff()
 	if db.store.Wrote() {
 		tx.sweepDelays()

@@ -115,6 +115,8 @@ func (w *twin) settle(batches [2]modelBatch, others []*follower, spared bool) er
 			w.m.queue = append(w.m.queue, f.call.model) // its place in line stays
 		case !f.queued && outcome != nil:
 			f.call.model.told, f.call.model.err = true, outcome
+		case !f.queued && f.failed != nil: // a slot can be refused
+			f.call.model.told, f.call.model.err = true, f.failed
 		}
 	}
 	for _, f := range others {

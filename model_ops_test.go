@@ -13,7 +13,7 @@ import (
 )
 
 // modelKeys are few, so that operations meet; some are prefixes of others.
-var modelKeys = []string{"a", "a/1", "a/2", "b", "b/1"}
+var modelKeys = []string{"a", "a/1", "a/2", "b", "b/1", "b/.lock"}
 
 // What there is in the catalog beside the process's own node.
 const (
@@ -43,15 +43,18 @@ var (
 		"lock", "clock", "unlock", "put", "endSession", "closeSession", "forceUnlock", "delete",
 		"lock", "clock", "unlock", "renew", "newSession", "compareAndSwap", "compareAndDelete",
 		"deletePrefix", "catalog", "putIf", "clock", "probe", "lock", "lockAll", "replay",
-		"transaction",
+		"transaction", "acquire", "acquire", "tryAcquire", "unlock", "acquire", "acquire", "clock",
+		"acquire", "setLimit", "names", "contend", "contender", "acquire", "endSession",
 	}
 	fileKinds = append([]string{"fail", "crowd"}, append(anyKinds, "fail", "crowd", "clock",
 		"reopen", "crowd", "crash", "clock", "crowd")...)
 	// What is decided while a commit is held, and whose commit it is.
-	crowdKinds = []string{"lock", "transaction", "cancel", "lockAll", "cancel"}
-	heldKinds  = []string{
+	crowdKinds = []string{
+		"lock", "transaction", "cancel", "lockAll", "cancel", "acquire", "acquire",
+	}
+	heldKinds = []string{
 		"unlock", "endSession", "closeSession", "tryLock", "delete", "forceUnlock", "put",
-		"catalog",
+		"catalog", "tryAcquire", "names", "contender", "setLimit",
 	}
 	txKinds = []string{
 		"txLock", "txUnlock", "put", "delete", "txEndSession", "compareAndSwap", "compareAndDelete",
@@ -183,7 +186,7 @@ func (w *twin) proof(o op) lockd.Sequencer {
 // do does the operation to both, and tells what they return differently.
 func (w *twin) do(o op) error {
 	switch o.kind {
-	case "lock", "lockAll":
+	case "lock", "lockAll", "acquire":
 		return w.doLock(o)
 	case "cancel":
 		return w.doCancel(o)
@@ -248,7 +251,7 @@ func (w *twin) same(got any, err error, want any, failed error) error {
 	}
 	switch want := want.(type) {
 	case *modelLock:
-		return w.take(got.(*lockd.Lock), want)
+		return w.take(got.(twinHandle), want)
 	case lockd.Entry:
 		if !sameEntry(got.(lockd.Entry), want) {
 			return fmt.Errorf("entry: got  %+v\nwant %+v", got, want)
@@ -315,6 +318,8 @@ func (w *twin) deed(o op) deed {
 		}}
 	case "unlock":
 		return w.unlockDeed(o)
+	case "setLimit", "names", "contend", "contender":
+		return w.semaphoreDeed(o)
 	}
 	return w.sessionDeed(o)
 }
@@ -325,7 +330,12 @@ func (w *twin) unlockDeed(o op) deed {
 		return deed{}
 	}
 	d := deed{
-		call: func() (any, error) { return nil, l.real.Unlock() },
+		call: func() (any, error) {
+			if slot, ok := l.real.(*lockd.Slot); ok {
+				return nil, slot.Release()
+			}
+			return nil, l.real.(*lockd.Lock).Unlock()
+		},
 		then: func() error {
 			if l.model.released {
 				return nil
@@ -353,6 +363,13 @@ func (w *twin) sessionDeed(o op) deed {
 		return deed{
 			call: func() (any, error) { return s.real.TryLock(key, opts) },
 			rule: func(tx *modelTx) (any, error) { return tx.tryLock(s.model, key, opts) },
+		}
+	case "tryAcquire":
+		return deed{
+			call: func() (any, error) { return s.real.TryAcquire(o.semaphore(), o.limit()) },
+			rule: func(tx *modelTx) (any, error) {
+				return tx.tryAcquire(s.model, o.semaphore()+"/.lock", o.limit())
+			},
 		}
 	case "endSession":
 		return deed{

@@ -2,7 +2,6 @@ package lockd_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -22,6 +21,7 @@ type modelState struct {
 	keys    map[string]lockd.Entry
 	handles map[string]*modelLock // of the keys that are held by one
 	delays  map[string]time.Time  // until when; gone only when a write or the timer saw it over
+	lost    map[string]bool       // which of the delays stand for a slot
 	live    []*modelSession       // the oldest first
 	queue   []*modelWaiter        // all who wait, for whatever, in the order in which they began
 	node    bool                  // the one node beside the process's own
@@ -33,7 +33,7 @@ const noCheck = -1
 func (s *modelState) clone() modelState {
 	return modelState{
 		keys: maps.Clone(s.keys), handles: maps.Clone(s.handles), delays: maps.Clone(s.delays),
-		live: slices.Clone(s.live), queue: slices.Clone(s.queue),
+		lost: maps.Clone(s.lost), live: slices.Clone(s.live), queue: slices.Clone(s.queue),
 		node: s.node, check: s.check,
 	}
 }
@@ -48,15 +48,18 @@ type modelLock struct {
 	session  *modelSession
 	grant    lockd.Sequencer
 	policy   lockd.KeyPolicy
+	slot     bool  // it is that of a contender key
 	cause    error // why it ended, once that was told
 	released bool
+	givenUp  bool // nobody has it
 }
 
-// modelWaiter is a call of Lock or LockAll.
+// modelWaiter is a call of Lock, LockAll or Acquire.
 type modelWaiter struct {
 	session *modelSession
 	keys    []string
 	opts    *lockd.LockOptions
+	limit   int // 0: it wants locks
 
 	told  bool
 	locks []*modelLock
@@ -86,10 +89,14 @@ func (m *model) transact(fn func(tx *modelTx) error) error {
 		m.modelState = tx.before
 		return err
 	}
-	for len(tx.freed) > 0 {
-		key := tx.freed[0]
-		tx.freed = tx.freed[1:]
-		tx.serve(key)
+	for told := -1; told != len(tx.effects); {
+		told = len(tx.effects)
+		tx.lookAtSemaphores()
+		for len(tx.freed) > 0 {
+			key := tx.freed[0]
+			tx.freed = tx.freed[1:]
+			tx.serve(key)
+		}
 	}
 	if tx.wrote {
 		m.index++
@@ -374,77 +381,6 @@ func (tx *modelTx) tryLock(
 // ended is the error of a call on a session that has ended.
 func ended(s *modelSession) error { return errors.Join(lockd.ErrNoSession, s.cause) }
 
-// acquire takes all locks at once, or queues.
-func (tx *modelTx) acquire(w *modelWaiter) (queued bool, err error) {
-	if tx.m.session(w.session.info.ID) == nil {
-		return false, ended(w.session)
-	}
-	atOnce := true
-	for _, key := range w.keys {
-		first := tx.m.first(key) == nil && tx.m.takeable(key, w.session)
-		atOnce = atOnce && (first ||
-			tx.m.adoptable(key, w.session) && !tx.m.awaits(key, w.session))
-	}
-	if atOnce {
-		for _, key := range w.keys {
-			w.locks = append(w.locks, tx.hold(key, w.session, w.opts))
-		}
-		tx.tell(func() { w.told = true })
-		return false, nil
-	}
-	tx.m.queue = append(tx.m.queue, w)
-	return true, nil
-}
-
-// withdraw takes a waiter out that gives up, with what it was granted and not told.
-func (tx *modelTx) withdraw(w *modelWaiter) {
-	if slices.Contains(tx.m.queue, w) {
-		tx.m.leave(w)
-		tx.freed = append(tx.freed, w.keys...)
-		return
-	}
-	for _, l := range w.locks {
-		tx.unlockHandle(l)
-	}
-}
-
-// gone is what became of a waiter that gave up, whatever became of the commits.
-func (m *model) gone(w *modelWaiter) {
-	m.leave(w)
-	w.told, w.locks, w.err = true, nil, context.Canceled
-}
-
-// serve grants the oldest waiter of the key its locks, if it can have all of them.
-func (tx *modelTx) serve(key string) {
-	w := tx.m.first(key)
-	if w == nil {
-		return
-	}
-	for _, wanted := range w.keys {
-		if tx.m.first(wanted) != w || !tx.m.takeable(wanted, w.session) {
-			return
-		}
-	}
-	locks := make([]*modelLock, len(w.keys))
-	for i, wanted := range w.keys {
-		locks[i] = tx.hold(wanted, w.session, w.opts)
-	}
-	tx.m.leave(w)
-	w.locks = locks
-	tx.tell(func() { w.told = true })
-}
-
-func (m *model) leave(w *modelWaiter) {
-	m.queue = slices.DeleteFunc(m.queue, func(other *modelWaiter) bool { return other == w })
-}
-
-// dismiss takes a waiter out with an error.
-func (tx *modelTx) dismiss(w *modelWaiter, err error) {
-	tx.m.leave(w)
-	tx.freed = append(tx.freed, w.keys...)
-	tx.tell(func() { w.told, w.err = true, err })
-}
-
 // unlockHandle is Lock.Unlock.
 func (tx *modelTx) unlockHandle(l *modelLock) {
 	key := l.grant.Key
@@ -453,9 +389,12 @@ func (tx *modelTx) unlockHandle(l *modelLock) {
 	}
 	e := tx.m.keys[key]
 	untouched := e.CreateIndex == l.grant.Fence && e.ModifyIndex == l.grant.Fence
-	if l.policy == lockd.RemoveAfter && untouched {
+	switch {
+	case l.slot:
+		tx.leaveSlot(e)
+	case l.policy == lockd.RemoveAfter && untouched:
 		tx.remove(key, lockd.ErrUnlocked)
-	} else {
+	default:
 		tx.release(key, lockd.ErrUnlocked)
 	}
 	tx.tell(func() { l.released = true })
@@ -475,6 +414,7 @@ func (tx *modelTx) forceUnlock(key string, fence uint64) error {
 func (tx *modelTx) delay(key string, length time.Duration) {
 	if length > 0 {
 		tx.m.delays[key] = tx.m.now.Add(length)
+		tx.m.lost[key] = tx.m.losesSlot(key)
 	}
 }
 
@@ -521,17 +461,21 @@ func (tx *modelTx) end(s *modelSession, cause error) {
 	tx.m.live = slices.DeleteFunc(tx.m.live, func(o *modelSession) bool { return o == s })
 	tx.ends[s] = cause
 	tx.tell(func() { s.cause = cause })
+	var held []string
 	for _, key := range slices.Sorted(maps.Keys(tx.m.keys)) {
 		if tx.m.keys[key].Session != s.info.ID {
 			continue
 		}
+		held = append(held, key)
+		if cause != lockd.ErrClosed {
+			tx.delay(key, s.info.LockDelay)
+		}
+	}
+	for _, key := range held {
 		if s.info.Behavior == lockd.DeleteKeys {
 			tx.remove(key, cause)
 		} else {
 			tx.release(key, cause)
-		}
-		if cause != lockd.ErrClosed {
-			tx.delay(key, s.info.LockDelay)
 		}
 	}
 	for _, w := range slices.Clone(tx.m.queue) {

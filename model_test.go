@@ -110,16 +110,23 @@ type twinSession struct {
 }
 
 type twinLock struct {
-	real  *lockd.Lock
+	real  twinHandle
 	model *modelLock
 }
 
-// twinCall is a Lock or LockAll that waits.
+// twinHandle is a lock or a slot.
+type twinHandle interface {
+	Sequencer() lockd.Sequencer
+	Done() <-chan struct{}
+	Err() error
+}
+
+// twinCall is a Lock, LockAll or Acquire that waits.
 type twinCall struct {
 	model  *modelWaiter
 	cancel context.CancelFunc // nil: its context never ends
 	done   chan struct{}
-	locks  []*lockd.Lock // valid once done is closed
+	locks  []twinHandle // valid once done is closed
 	err    error
 }
 
@@ -205,7 +212,8 @@ func (w *twin) rank(m *model, session lockd.SessionID, key string) uint64 {
 	for _, e := range w.observed {
 		ended := e.Kind == lockd.SessionEnded && e.Session.ID == session
 		granted := e.Kind == lockd.KeyPut && e.Entry.Key == key && e.Lock == lockd.LockGranted
-		if e.Index > m.index && (ended || granted) {
+		given := e.Kind == lockd.KeyPut && e.Entry.Key == semaphoreOf(key) // a slot
+		if e.Index > m.index && (ended || granted || given) {
 			first = min(first, e.Index)
 		}
 	}
@@ -324,7 +332,7 @@ func (w *twin) compareSessions() error {
 func (w *twin) compareLocks() error {
 	for _, l := range w.locks {
 		if err := sameEnd(l.real, l.model.cause, lockd.ErrNotHeld); err != nil {
-			return fmt.Errorf("lock %q, fence %d: %w", l.real.Key(), l.model.grant.Fence, err)
+			return fmt.Errorf("lock %q, fence %d: %w", l.model.grant.Key, l.model.grant.Fence, err)
 		}
 	}
 	return nil
@@ -389,8 +397,8 @@ func (w *twin) compareCalls() error {
 }
 
 // take keeps a lock that was granted.
-func (w *twin) take(got *lockd.Lock, want *modelLock) error {
-	if got.Sequencer() != want.grant || got.Key() != want.grant.Key {
+func (w *twin) take(got twinHandle, want *modelLock) error {
+	if got.Sequencer() != want.grant {
 		return fmt.Errorf("lock: got %+v, want %+v", got.Sequencer(), want.grant)
 	}
 	w.locks = append(w.locks, twinLock{got, want})

@@ -52,7 +52,7 @@ func newModel(now time.Time) *model {
 	return &model{
 		modelState: modelState{
 			keys: map[string]lockd.Entry{}, handles: map[string]*modelLock{},
-			delays: map[string]time.Time{}, check: noCheck,
+			delays: map[string]time.Time{}, lost: map[string]bool{}, check: noCheck,
 		},
 		now: now, index: 2, published: 2, floor: 1,
 		// The process's own node is the first change.
@@ -124,6 +124,7 @@ func (m *model) commit(b modelBatch) error {
 		m.modelState = b.before
 		for _, key := range b.over {
 			delete(m.delays, key)
+			delete(m.lost, key)
 		}
 		m.unserved = true
 		if m.roused = !b.due; b.due {
@@ -202,14 +203,21 @@ func (m *model) endDue() {
 				return nil
 			}
 			delete(m.delays, first.key)
+			delete(m.lost, first.key)
 			m.open.over = append(m.open.over, first.key)
 			tx.freed = append(tx.freed, first.key)
+			tx.serveContenders(semaphoreOf(first.key))
 			return nil
 		})
 	}
 	if m.unserved {
 		m.unserved = false
 		_ = m.transact(func(tx *modelTx) error {
+			for _, key := range slices.Sorted(maps.Keys(m.handles)) {
+				if l := m.handles[key]; l != nil && l.givenUp {
+					tx.unlockHandle(l)
+				}
+			}
 			for _, w := range m.queue {
 				tx.freed = append(tx.freed, w.keys...)
 			}
@@ -301,6 +309,7 @@ func (m *model) reopen() {
 	clear(m.handles)
 	m.queue = nil
 	maps.DeleteFunc(m.delays, func(_ string, until time.Time) bool { return !m.now.Before(until) })
+	m.findLost()
 	for i, s := range m.live { // their handles are others
 		again := *s
 		again.cause = nil

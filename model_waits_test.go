@@ -70,25 +70,40 @@ func (w *twin) startCall(o op, context func(call *twinCall) context.Context) *tw
 			keys = append(keys, modelKeys[(o.b+(1+i)*(1+o.d%2))%len(modelKeys)])
 		}
 	}
-	opts := o.lockOptions()
-	call := &twinCall{
-		model: &modelWaiter{session: s.model, keys: keys, opts: opts}, done: make(chan struct{}),
+	model := &modelWaiter{session: s.model, keys: keys, opts: o.lockOptions()}
+	if o.kind == "acquire" {
+		model.keys, model.opts, model.limit = []string{o.semaphore() + "/.lock"}, nil, o.limit()
 	}
+	call := &twinCall{model: model, done: make(chan struct{})}
 	ctx := context(call)
 	if call.cancel != nil {
 		w.t.Cleanup(call.cancel)
 	}
 	go func() {
 		defer close(call.done)
-		if o.kind == "lockAll" {
-			call.locks, call.err = s.real.LockAll(ctx, keys, opts)
-			return
-		}
-		lock, err := s.real.Lock(ctx, keys[0], opts)
-		call.locks, call.err = []*lockd.Lock{lock}, err
+		call.locks, call.err = o.lock(ctx, s.real, model)
 	}()
 	w.calls = append(w.calls, call)
 	return call
+}
+
+// lock makes the call.
+func (o op) lock(
+	ctx context.Context, s *lockd.Session, want *modelWaiter,
+) (handles []twinHandle, err error) {
+	switch o.kind {
+	case "acquire":
+		slot, err := s.Acquire(ctx, o.semaphore(), want.limit)
+		return []twinHandle{slot}, err
+	case "lock":
+		lock, err := s.Lock(ctx, want.keys[0], want.opts)
+		return []twinHandle{lock}, err
+	}
+	locks, err := s.LockAll(ctx, want.keys, want.opts)
+	for _, lock := range locks {
+		handles = append(handles, lock)
+	}
+	return handles, err
 }
 
 // doCancel ends the context of a call that waits.

@@ -460,13 +460,16 @@ func (db *DB) slotBack(d *delay) {
 	}
 }
 
-// serveContender serves those who wait for a slot, when the delay of a contender key is over.
-func (tx *Txn) serveContender(key string) {
+// serveContenders has those served who wait for a slot, if there are any.
+func (tx *Txn) serveContenders(prefix string) {
 	if len(tx.db.semaphores) == 0 {
 		return
 	}
-	if prefix := prefixOf(key); tx.db.semaphores[prefix] != nil {
-		tx.serve(prefix + semaphoreKey)
+	key := prefix + semaphoreKey
+	if state := tx.db.locks[key]; state != nil {
+		if first := state.queue.Front(); first != nil && first.Waiter.limit > 0 {
+			tx.freed = append(tx.freed, key)
+		}
 	}
 }
 
@@ -485,9 +488,7 @@ func (tx *Txn) lookAtSemaphores() {
 	}
 	for sem := range touched {
 		tx.takeSlots(sem)
-		if sem.waiting > 0 {
-			tx.freed = append(tx.freed, sem.prefix+semaphoreKey)
-		}
+		tx.serveContenders(sem.prefix)
 	}
 }
 

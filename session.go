@@ -359,6 +359,10 @@ func (tx *Txn) endSession(s *Session, cause error) {
 	db.store.Sessions.Delete(key)
 	db.store.Bury(graveSession, key)
 	tx.mark(markSessions)
+	// All delays first: whether a slot is lost depends on a key that may go with the session.
+	for state := s.held; state != nil; state = state.next {
+		tx.setDelay(state.key, delay)
+	}
 	for s.held != nil { // each step takes the first off the list
 		row := db.store.Keys.Newest(s.held.key)
 		if Behavior(s.row.Behavior) == DeleteKeys {
@@ -367,7 +371,6 @@ func (tx *Txn) endSession(s *Session, cause error) {
 		} else {
 			tx.release(row, cause)
 		}
-		tx.setDelay(row.Key, delay)
 	}
 	tx.detachAll(s)
 	for w := range s.waiting {

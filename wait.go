@@ -67,7 +67,7 @@ func (db *DB) acquire(ctx context.Context, r request) ([]*Lock, error) {
 		db.unlock()
 		return db.await(ctx, queued)
 	}
-	if err != nil || ctx.Done() == nil {
+	if ctx.Done() == nil {
 		b, lead := db.joinLocked()
 		db.unlock()
 		if err = db.settle(b, lead, err); err != nil {
@@ -80,7 +80,7 @@ func (db *DB) acquire(ctx context.Context, r request) ([]*Lock, error) {
 		b.joined.Add(1) // but others lead it: this call may have to return before it is done
 	}
 	db.unlock()
-	return db.confirm(ctx, locks, b)
+	return db.confirm(ctx, locks, err, b)
 }
 
 func checkKeys(keys []string) error {
@@ -140,8 +140,9 @@ func (tx *Txn) free(r request) bool {
 	for _, key := range r.keys {
 		state := tx.db.locks[key]
 		empty := state == nil || state.queue.Len() == 0
-		if !(empty && tx.takeable(r.session, key)) &&
-			!(tx.adoptable(r.session, key, tx.db.store.Keys.Newest(key)) && !r.session.awaits(key)) {
+		first := empty && tx.takeable(r.session, key)
+		if !first && !(tx.adoptable(r.session, key, tx.db.store.Keys.Newest(key)) &&
+			!r.session.awaits(key)) {
 			return false
 		}
 	}
@@ -156,10 +157,18 @@ func (tx *Txn) holdAll(r request) []*Lock {
 	return locks
 }
 
-// handOff gives every lock that the transaction freed to the first who waits for it.
+// handOff gives every lock and slot that the transaction freed to the first who waits for it. What
+// is granted may be a write to a semaphore, so it is looked at again after that.
 func (tx *Txn) handOff() {
-	for i := 0; i < len(tx.freed); i++ {
-		tx.serve(tx.freed[i])
+	for decided := -1; decided != len(tx.effects); {
+		decided = len(tx.effects)
+		if len(tx.db.semaphores) > 0 {
+			tx.lookAtSemaphores()
+		}
+		for i := 0; i < len(tx.freed); i++ {
+			tx.serve(tx.freed[i])
+		}
+		tx.freed = tx.freed[:0]
 	}
 }
 
@@ -293,11 +302,13 @@ func (tx *Txn) giveUp(locks []*Lock) {
 	}
 }
 
-// confirm waits until locks that were granted at once are durable with the batch, or ctx ends,
-// which releases them.
-func (db *DB) confirm(ctx context.Context, locks []*Lock, b *batch) ([]*Lock, error) {
+// confirm waits until what was decided at once, that these locks are granted or that err is why
+// not, is durable with the batch, or ctx ends, which releases the locks.
+func (db *DB) confirm(
+	ctx context.Context, locks []*Lock, err error, b *batch,
+) ([]*Lock, error) {
 	if b == nil {
-		return locks, nil
+		return locks, err
 	}
 	select {
 	case <-b.done:
@@ -310,7 +321,7 @@ func (db *DB) confirm(ctx context.Context, locks []*Lock, b *batch) ([]*Lock, er
 	if b.err != nil {
 		return nil, b.err
 	}
-	return locks, nil
+	return locks, err
 }
 
 // takeBack releases locks whose grant is not durable yet, unless it has become so.

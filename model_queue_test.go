@@ -1,0 +1,100 @@
+package lockd_test
+
+import (
+	"context"
+	"slices"
+)
+
+// The rules of the model for those who wait.
+
+// acquire takes all locks at once, or queues.
+func (tx *modelTx) acquire(w *modelWaiter) (queued bool, err error) {
+	if tx.m.session(w.session.info.ID) == nil {
+		return false, ended(w.session)
+	}
+	atOnce := true
+	for _, key := range w.keys {
+		first := tx.m.first(key) == nil && tx.m.takeable(key, w.session)
+		atOnce = atOnce && (first ||
+			tx.m.adoptable(key, w.session) && !tx.m.awaits(key, w.session))
+	}
+	if w.limit > 0 {
+		lock, obstacle, err := tx.acquireSlot(w.session, w.keys[0], w.limit)
+		if err != nil {
+			return false, err
+		}
+		if atOnce = obstacle == nil; atOnce {
+			w.locks = []*modelLock{lock}
+		}
+	} else if atOnce {
+		for _, key := range w.keys {
+			w.locks = append(w.locks, tx.hold(key, w.session, w.opts))
+		}
+	}
+	if atOnce {
+		tx.tell(func() { w.told = true })
+		return false, nil
+	}
+	tx.m.queue = append(tx.m.queue, w)
+	return true, nil
+}
+
+// withdraw takes a waiter out that gives up, with what it was granted and not told.
+func (tx *modelTx) withdraw(w *modelWaiter) {
+	if slices.Contains(tx.m.queue, w) {
+		tx.m.leave(w)
+		tx.freed = append(tx.freed, w.keys...)
+		return
+	}
+	for _, l := range w.locks {
+		l.givenUp = true
+		tx.unlockHandle(l)
+	}
+}
+
+// gone is what became of a waiter that gave up, whatever became of the commits.
+func (m *model) gone(w *modelWaiter) {
+	m.leave(w)
+	w.told, w.locks, w.err = true, nil, context.Canceled
+}
+
+// serve grants those who wait for the key what they wait for, until one has to wait on.
+func (tx *modelTx) serve(key string) {
+	for w := tx.m.first(key); w != nil; w = tx.m.first(key) {
+		locks := tx.serveFirst(w)
+		if locks == nil {
+			return
+		}
+		tx.m.leave(w)
+		w.locks = locks
+		tx.tell(func() { w.told = true })
+	}
+}
+
+// serveFirst grants the oldest waiter of a key what it waits for, if it can have all of it.
+func (tx *modelTx) serveFirst(w *modelWaiter) []*modelLock {
+	if w.limit > 0 {
+		return tx.serveSlot(w)
+	}
+	for _, wanted := range w.keys {
+		if tx.m.first(wanted) != w || !tx.m.takeable(wanted, w.session) {
+			return nil
+		}
+	}
+	locks := make([]*modelLock, len(w.keys))
+	for i, wanted := range w.keys {
+		locks[i] = tx.hold(wanted, w.session, w.opts)
+	}
+	return locks
+}
+
+func (m *model) leave(w *modelWaiter) {
+	m.queue = slices.DeleteFunc(m.queue, func(other *modelWaiter) bool { return other == w })
+}
+
+// dismiss takes a waiter out with an error.
+func (tx *modelTx) dismiss(w *modelWaiter, err error) {
+	tx.m.leave(w)
+	tx.freed = append(tx.freed, w.keys...)
+	tx.tell(func() { w.told, w.err = true, err })
+}
