@@ -25,6 +25,7 @@ const crashTest = "TestCrash_G1G2G4G8_Killed"
 const (
 	crashWriters = 8
 	crashKeys    = 3 // of locks, for all writers
+	crashSlots   = 2 // of a semaphore, for all writers
 	crashOps     = 1_000_000
 	crashDelay   = time.Millisecond
 )
@@ -75,11 +76,13 @@ type crashWriter struct {
 }
 
 func (w *crashWriter) step() error {
-	switch w.random.IntN(4) {
+	switch w.random.IntN(5) {
 	case 0:
 		return w.count()
 	case 1, 2:
 		return w.lock()
+	case 3:
+		return w.slot()
 	}
 	return w.write()
 }
@@ -151,6 +154,24 @@ func (w *crashWriter) lock() error {
 	}
 	for _, lock := range locks {
 		report("releasing %s", lock.Key())
+	}
+	return w.end()
+}
+
+// slot takes a slot, and lets go of it in one way or another.
+func (w *crashWriter) slot() error {
+	s, err := w.begin()
+	if err != nil {
+		return err
+	}
+	slot, err := s.Acquire(context.Background(), "pool", crashSlots)
+	if err != nil {
+		return err
+	}
+	report("took %d %v", slot.Sequencer().Fence, s.ID())
+	report("leaving %v", s.ID())
+	if w.random.IntN(4) > 0 {
+		return slot.Release()
 	}
 	return w.end()
 }

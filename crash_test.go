@@ -2,6 +2,7 @@ package lockd_test
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -33,6 +34,7 @@ type crashed struct {
 	holder map[string]lockd.SessionID // of each key, if its lock cannot be on its way out
 	lives  map[lockd.SessionID]bool   // false: it is being ended, or has been
 	gone   map[lockd.SessionID]bool   // that is durable
+	slots  map[lockd.SessionID]uint64 // fence of each slot that cannot be on its way out
 	own    map[string]string          // what is in each writer's key, as the parent read it
 	wrote  map[int]int                // the last write of each writer in this round
 	counts map[uint64]bool            // indexes at which was counted
@@ -68,6 +70,7 @@ func TestCrash_G1G2G4G8_Killed(t *testing.T) {
 func (c *crashed) begin(round int) {
 	c.round = round
 	c.holder = make(map[string]lockd.SessionID)
+	c.slots = make(map[lockd.SessionID]uint64)
 	c.lives = make(map[lockd.SessionID]bool)
 	c.gone = make(map[lockd.SessionID]bool)
 	c.wrote = make(map[int]int)
@@ -143,6 +146,10 @@ func (c *crashed) take(words []string) error {
 		return c.locked(words[1], number(2), id(3))
 	case "releasing":
 		delete(c.holder, words[1])
+	case "took":
+		return c.took(number(1), id(2))
+	case "leaving":
+		delete(c.slots, id(1))
 	case "began":
 		c.lives[id(1)] = true
 	case "ending":
@@ -176,6 +183,19 @@ func (c *crashed) locked(key string, fence uint64, id lockd.SessionID) error {
 	return nil
 }
 
+func (c *crashed) took(fence uint64, id lockd.SessionID) error {
+	if len(c.slots) == crashSlots {
+		return fmt.Errorf("all slots are taken: %v", c.slots)
+	}
+	key := "pool/" + id.String()
+	if fence <= c.fences[key] {
+		return fmt.Errorf("the fence before was %d", c.fences[key])
+	}
+	c.slots[id], c.fences[key] = fence, fence
+	c.index = max(c.index, fence)
+	return nil
+}
+
 // check looks at what the killed process left: first at a copy, whose sessions are all kept, and
 // then at what the next Open makes of it.
 func (c *crashed) check() {
@@ -190,6 +210,7 @@ func (c *crashed) check() {
 	c.checkEnds(db, left)
 	now.Add(crashDelay)
 	c.checkGrants(db)
+	c.checkPool(db)
 	if err := db.Close(); err != nil {
 		c.t.Fatal(err)
 	}
@@ -218,6 +239,7 @@ func (c *crashed) look() *lockd.Snapshot {
 		c.t.Errorf("index %d is in the file, %d was acknowledged", left.Index(), c.index)
 	}
 	c.checkKeys(left)
+	c.checkSlots(left)
 	for id, lives := range c.lives {
 		_, there := left.Session(id)
 		if lives && !there || c.gone[id] && there {
@@ -256,6 +278,34 @@ func (c *crashed) checkKeys(left *lockd.Snapshot) {
 		c.t.Errorf("count: got %d, %d were there and %d acknowledged", n, c.base, len(c.counts))
 	}
 	c.base = n
+}
+
+// checkSlots checks that there are no more holders than slots, and all whose slot was reported.
+func (c *crashed) checkSlots(left *lockd.Snapshot) {
+	c.t.Helper()
+	e, ok := left.Get("pool/.lock")
+	if !ok {
+		return // nobody had one yet
+	}
+	var sem official
+	if err := json.Unmarshal(e.Value, &sem); err != nil || sem.Limit != crashSlots {
+		c.t.Errorf("semaphore: %s, %v", e.Value, err)
+	}
+	held := 0
+	for key, e := range left.Prefix("pool/") {
+		if id := strings.TrimPrefix(key, "pool/"); sem.Holders[id] && e.Session.String() == id {
+			held++
+		}
+	}
+	if held > crashSlots {
+		c.t.Errorf("%d hold a slot: %s", held, e.Value)
+	}
+	for id, fence := range c.slots {
+		e, _ := left.Get("pool/" + id.String())
+		if e.Session != id || e.Fence != fence || !sem.Holders[id.String()] {
+			c.t.Errorf("slot of %v, fence %d: in the file %+v", id, fence, e)
+		}
+	}
 }
 
 // checkEnds checks that each session of the killed process has ended, at an index of its own and
@@ -330,6 +380,26 @@ func (c *crashed) checkGrants(db *lockd.DB) {
 		if err := lock.Unlock(); err != nil {
 			c.t.Fatal(err)
 		}
+	}
+}
+
+// checkPool checks that all slots can be had when those who had them are gone.
+func (c *crashed) checkPool(db *lockd.DB) {
+	c.t.Helper()
+	for range crashSlots {
+		s := c.session(db)
+		slot, err := s.TryAcquire("pool", crashSlots)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if q := slot.Sequencer(); q.Fence <= c.index {
+			c.t.Errorf("%v: after index %d", q, c.index)
+		}
+		c.index = slot.Sequencer().Fence
+	}
+	_, err := c.session(db).TryAcquire("pool", crashSlots)
+	if refusal, _ := errors.AsType[*lockd.LockedError](err); refusal == nil {
+		c.t.Errorf("one slot more: got %v", err)
 	}
 }
 

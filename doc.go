@@ -16,6 +16,9 @@
 // does, and elections: who holds the lock of a key leads ([Session.Campaign], [Keeper.Lead]), and
 // everybody can follow who that is ([DB.Observe]).
 //
+// A semaphore ([Session.Acquire]) gives out a limited number of slots ([Slot]) in the same way: it
+// is kept as Consul's official client does, and a slot is held as a lock is, and lost as one.
+//
 // Locks are advisory, as in Chubby and Consul: anyone may write or delete a locked key. Who wants
 // a write to fail without the lock says so in it.
 //
@@ -40,7 +43,8 @@
 //     share its index and so their fence.
 //   - G9: Waiters for a lock are served in the order in which they began to wait; nobody overtakes
 //     them, by no door. One that gives up, or whose session ends, leaves the queue with an error
-//     and never holds up the rest.
+//     and never holds up the rest. G7 and G9 hold for slots of semaphores too, but only among those
+//     who take them by this package: clients that go by a semaphore's keys do not queue.
 //   - G10: The loss of a lock is told (Done is closed) no later than anybody else is told of being
 //     granted it.
 //   - G11: A call that a rule refuses changes nothing; one that gives up waiting leaves nothing

@@ -311,8 +311,8 @@ func (w *twin) semaphoreDeed(o op) deed {
 
 func (o op) foreignFlags() uint64 { return []uint64{officialFlags, 0}[o.d%2] }
 
-// rewritten is what somebody else writes to the key of a semaphore: who holds it, with one more or one
-// less, in one form or the other, or something else.
+// rewritten is what somebody else writes to the key of a semaphore: who holds it, with one more or
+// one less, in one form or the other, or something else.
 func (w *twin) rewritten(o op, key string) []byte {
 	sem, err := w.m.semaphore(key)
 	if err != nil || sem.limit == 0 {

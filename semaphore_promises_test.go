@@ -14,7 +14,7 @@ import (
 
 // Ensure that who waits for slots is served in order, however they become free, and that nobody
 // overtakes, not by trying either.
-func TestG9_SlotsAreServedInOrder(t *testing.T) {
+func TestG9_M6_SlotsAreServedInOrder(t *testing.T) {
 	each(t, func(h *harness) {
 		mayTake := h.session(nil)
 		first, second := h.session(nil), h.session(nil)
@@ -188,7 +188,7 @@ func wakeUps(t *testing.T) uint64 {
 
 // Ensure that a slot whose holder was lost counts until its delay is over, also when the session
 // that held it lives on, and when another client has taken the holder off.
-func TestG7_LostSlotCounts(t *testing.T) {
+func TestG7_M5_LostSlotCounts(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		lose func(h *harness, slot *lockd.Slot)
@@ -239,7 +239,7 @@ func TestG7_LostSlotCounts(t *testing.T) {
 }
 
 // Ensure that a slot lost before a restart counts after it until its delay is over.
-func TestG7_LostSlotCountsAfterARestart(t *testing.T) {
+func TestG7_M5_LostSlotCountsAfterARestart(t *testing.T) {
 	onFile(t, func(h *harness) {
 		const delay = 10 * time.Second
 		s := h.session(&lockd.SessionOptions{LockDelay: delay})
@@ -276,7 +276,7 @@ func TestG7_NoDelayForSlotsThatWereLeft(t *testing.T) {
 
 // Ensure that a session whose slot was taken by force waits for its own delay before it gets
 // another, and nobody overtakes it.
-func TestG7G9_OwnDelay(t *testing.T) {
+func TestG7G9_M6_OwnDelay(t *testing.T) {
 	each(t, func(h *harness) {
 		s, next := h.session(nil), h.session(nil)
 		q := h.slot(s, 3).Sequencer()
@@ -352,7 +352,7 @@ func TestG12_CloseEndsSlots(t *testing.T) {
 
 // Ensure that a slot of a session that outlives its process is still held after a restart, and can
 // be taken over as it is, and that those of other sessions are free.
-func TestSlot_AfterARestart(t *testing.T) {
+func TestSlot_M8_AfterARestart(t *testing.T) {
 	onFile(t, func(h *harness) {
 		kept := h.session(&lockd.SessionOptions{Lifetime: lockd.Independent})
 		proof := h.slot(kept, 2).Sequencer()
@@ -378,7 +378,7 @@ func TestSlot_AfterARestart(t *testing.T) {
 }
 
 // Ensure that a semaphore leaves nothing behind of those who were lost.
-func TestSemaphore_DoesNotRot(t *testing.T) {
+func TestSemaphore_M3_DoesNotRot(t *testing.T) {
 	each(t, func(h *harness) {
 		for range 20 {
 			s := h.session(&lockd.SessionOptions{LockDelay: time.Second})

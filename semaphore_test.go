@@ -167,7 +167,7 @@ func TestG1_NoMoreSlotsThanTheLimit(t *testing.T) {
 
 // Ensure that a slot is one transaction: the semaphore's key and the contender's have its index,
 // and a release takes back both.
-func TestSlot_IsOneTransaction(t *testing.T) {
+func TestSlot_M1M4_IsOneTransaction(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
 		index := h.Snapshot().Index()
@@ -200,7 +200,7 @@ func TestSlot_IsOneTransaction(t *testing.T) {
 
 // Ensure that a slot that is released twice is released once, also if the session has another one
 // by then.
-func TestSlot_ReleaseMayBeRepeated(t *testing.T) {
+func TestSlot_M4_ReleaseMayBeRepeated(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
 		first := h.slot(s, 1)
@@ -217,7 +217,7 @@ func TestSlot_ReleaseMayBeRepeated(t *testing.T) {
 }
 
 // Ensure that what cannot be a semaphore is refused, with a word about what to do instead.
-func TestAcquire_Misuse(t *testing.T) {
+func TestAcquire_M1M2M7M8_Misuse(t *testing.T) {
 	each(t, func(h *harness) {
 		s, other := h.session(nil), h.session(nil)
 		h.slot(s, 2)
@@ -277,7 +277,7 @@ func TestAcquire_Misuse(t *testing.T) {
 
 // Ensure that a session that waits for a slot cannot wait for a second one, and that a context that
 // ended before takes none.
-func TestAcquire_OnceForEachSession(t *testing.T) {
+func TestAcquire_M8_OnceForEachSession(t *testing.T) {
 	each(t, func(h *harness) {
 		holder, s := h.session(nil), h.session(nil)
 		slot := h.slot(holder, 1)
@@ -302,7 +302,7 @@ func TestAcquire_OnceForEachSession(t *testing.T) {
 }
 
 // Ensure that a session may have slots of several semaphores, one of each.
-func TestAcquire_SemaphoresAreTheirOwn(t *testing.T) {
+func TestAcquire_M1_SemaphoresAreTheirOwn(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
 		for _, prefix := range []string{"a", "a/b", "ab", "a/b/c", "/a"} {
@@ -319,7 +319,7 @@ func TestAcquire_SemaphoresAreTheirOwn(t *testing.T) {
 
 // Ensure that SetLimit changes the limit for all: who waits is served if there is room, and who
 // holds a slot keeps it if there is not.
-func TestSetLimit_ChangesItForAll(t *testing.T) {
+func TestSetLimit_M7_ChangesItForAll(t *testing.T) {
 	each(t, func(h *harness) {
 		sessions := h.sessions(6)
 		h.must(h.SetLimit("sem", 1)) // nobody has used it yet
@@ -354,7 +354,7 @@ func TestSetLimit_ChangesItForAll(t *testing.T) {
 
 // Ensure that the keys are those of the official client, in both directions: what it writes is
 // heeded, and what it needs is there.
-func TestSemaphore_IsSharedWithForeignClients(t *testing.T) {
+func TestSemaphore_M10_IsSharedWithForeignClients(t *testing.T) {
 	each(t, func(h *harness) {
 		native, foreign := h.session(nil), h.session(nil)
 		h.contend(foreign)
@@ -417,7 +417,7 @@ func (h *harness) change(fn func(sem *official)) {
 
 // Ensure that the form of the guide is read too: a list, without flags, in which the dead may be,
 // and that it is written in the official form.
-func TestSemaphore_ReadsTheGuidesList(t *testing.T) {
+func TestSemaphore_M2_ReadsTheGuidesList(t *testing.T) {
 	each(t, func(h *harness) {
 		live, dead, native := h.session(nil), h.session(nil), h.session(nil)
 		h.contend(live)
@@ -439,7 +439,7 @@ func TestSemaphore_ReadsTheGuidesList(t *testing.T) {
 
 // Ensure that a slot that the session already has, without a handle, is taken over as it is: one
 // that it took as a foreign client.
-func TestAcquire_TakesOver(t *testing.T) {
+func TestAcquire_M8_TakesOver(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
 		h.contend(s)
@@ -459,7 +459,7 @@ func TestAcquire_TakesOver(t *testing.T) {
 
 // Ensure that a session that has the contender key but no slot gets one, with a new fence, and
 // keeps what it had written there.
-func TestAcquire_ContenderGetsASlot(t *testing.T) {
+func TestAcquire_M8_ContenderGetsASlot(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
 		h.contend(s)
@@ -475,7 +475,7 @@ func TestAcquire_ContenderGetsASlot(t *testing.T) {
 }
 
 // Ensure that who has a contender key of somebody else keeps nobody waiting for ever.
-func TestAcquire_ContenderKeyOfAnother(t *testing.T) {
+func TestAcquire_M6_ContenderKeyOfAnother(t *testing.T) {
 	each(t, func(h *harness) {
 		thief, s, next := h.session(nil), h.session(nil), h.session(nil)
 		holder := h.slot(h.session(nil), 1)
@@ -500,7 +500,7 @@ func TestAcquire_ContenderKeyOfAnother(t *testing.T) {
 
 // Ensure that a slot ends when somebody takes the session off the holders, and that its sequencer
 // proves nothing from then on.
-func TestSlot_TakenByAnother(t *testing.T) {
+func TestSlot_M9_TakenByAnother(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		take  func(h *harness, s *lockd.Session) error

@@ -1,0 +1,75 @@
+package lockd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/lockd/lockd"
+)
+
+// A pool of workers of which two at a time may do the work. Each has a session of its own.
+func ExampleSession_Acquire() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+	ctx := context.Background()
+
+	var workers sync.WaitGroup
+	for range 5 {
+		workers.Go(func() {
+			session := must(db.NewSession(nil))
+			defer session.Close()
+			slot := must(session.Acquire(ctx, "pool", 2))
+			defer slot.Release()
+			// The work, which ends with slot.Context(ctx) if the slot is lost.
+		})
+	}
+	workers.Wait()
+	entry, _ := db.Get("pool/.lock")
+	fmt.Printf("%s\n", entry.Value)
+	// Output: {"Limit":2,"Holders":{}}
+}
+
+// What TryAcquire says when there is no slot, and what SetLimit does about it.
+func ExampleSlot() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+	first, second := must(db.NewSession(nil)), must(db.NewSession(nil))
+
+	slot := must(first.TryAcquire("pool", 1))
+	_, err := second.TryAcquire("pool", 1)
+	fmt.Println(err)
+	err = db.SetLimit("pool", 2)
+	fmt.Println("one more:", err == nil)
+	_, err = second.TryAcquire("pool", 2)
+	fmt.Println("taken:", err == nil)
+
+	// What a holder does is refused when it has no slot any more.
+	held := &lockd.PutOptions{If: slot.Sequencer()}
+	err = slot.Release()
+	fmt.Println("released:", err == nil && errors.Is(slot.Err(), lockd.ErrUnlocked))
+	_, err = db.Put("result", []byte("late"), held)
+	fmt.Println("written late:", !errors.Is(err, lockd.ErrNotHeld))
+	// Output:
+	// lockd: try acquire "pool": all slots are taken, the limit is 1
+	// one more: true
+	// taken: true
+	// released: true
+	// written late: false
+}
+
+// The limit of a semaphore is changed for all who use it.
+func ExampleDB_SetLimit() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+	session := must(db.NewSession(nil))
+
+	err := db.SetLimit("pool", 3)
+	fmt.Println("set:", err == nil)
+	_, err = session.TryAcquire("pool", 2)
+	fmt.Println("taken with another limit:", !errors.Is(err, lockd.ErrConflict))
+	// Output:
+	// set: true
+	// taken with another limit: false
+}
