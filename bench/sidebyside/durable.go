@@ -1,0 +1,226 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/lockd/lockd/bench/internal/measure"
+	"github.com/lockd/lockd/bench/internal/report"
+	"github.com/lockd/lockd/bench/internal/rival"
+)
+
+// ownKeys is how many keys each goroutine of a crowd has for itself.
+const ownKeys = 16
+
+// durableAlone is P3.
+func durableAlone(b *bench) error {
+	keys := keysOf(1024)
+	db, err := openOurs(b.file("lockd.db"), nil, keys)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	bolt, err := rival.OpenBolt(b.file("bolt.db"), keys)
+	if err != nil {
+		return err
+	}
+	defer bolt.Close()
+	bunt, err := rival.OpenBunt(b.file("bunt.db"), keys)
+	if err != nil {
+		return err
+	}
+	defer bunt.Close()
+	b.setting(rival.BoltSettings())
+	b.setting(rival.BuntSettings())
+
+	var perWrite counter
+	figures, err := b.inTurn(
+		db.counting(&perWrite, b.crowd("lockd", 1, keys, db.pairOf)),
+		b.crowd("bbolt", 1, keys, func(_ int, key string) error { return bolt.Pair(key) }),
+		b.crowd("buntdb", 1, keys, func(_ int, key string) error { return bunt.Pair(key) }))
+	if err != nil {
+		return err
+	}
+	const what = "durable pair, 1 goroutine, 1,024 keys"
+	b.add(slower("P3", what, measure.AtMost(1.1), figures[0].Wall,
+		"bbolt, two Updates", figures[1].Wall))
+	b.add(report.Row{Target: "P3", What: "commits per write", Unit: report.Count,
+		Figure: perWrite.commitsPerWrite(), Bound: measure.AtMost(1)})
+	b.add(slower("P3", what, measure.Bound{}, figures[0].Wall,
+		"buntdb, two Updates", figures[2].Wall))
+	return nil
+}
+
+// durableCrowd is P4.
+func durableCrowd(b *bench) error {
+	const workers = 64
+	keys := keysOf(workers * ownKeys)
+	etcdFolder := b.file("etcd")
+	etcd, err := rival.OpenEtcd(etcdFolder)
+	if err != nil {
+		return err
+	}
+	b.setting(rival.EtcdSettings())
+	trial := b.crowd("etcd", workers, keys,
+		func(_ int, key string) error { return etcd.Pair(key) })
+	err = durablePairs(b, crowdPlan{
+		target: "P4", workers: workers, keys: keys, batch: 3, redis: 1.5, perCommit: 54,
+		others: []measure.Trial{trial}, asked: []measure.Bound{measure.AtLeast(8)},
+		names: []string{"etcd, concurrency.Mutex"},
+	})
+	return errors.Join(err, etcd.Close())
+}
+
+// durableLargeCrowd is P5.
+func durableLargeCrowd(b *bench) error {
+	const workers = 512
+	return durablePairs(b, crowdPlan{
+		target: "P5", workers: workers, keys: keysOf(workers * ownKeys),
+		batch: 1.3, redis: 3, perCommit: 430,
+	})
+}
+
+// crowdPlan says what is asked of a crowd.
+type crowdPlan struct {
+	target  string
+	workers int
+	keys    []string
+
+	batch, redis, perCommit float64 // at least
+
+	others []measure.Trial // more rivals
+	asked  []measure.Bound
+	names  []string
+}
+
+// durablePairs measures a crowd beside its rivals.
+func durablePairs(b *bench, plan crowdPlan) error {
+	db, err := openOurs(b.file("lockd.db"), nil, plan.keys)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	bolt, err := rival.OpenBolt(b.file("bolt.db"), plan.keys)
+	if err != nil {
+		return err
+	}
+	defer bolt.Close()
+	b.setting(rival.BoltSettings())
+	best, err := b.sweep(bolt, plan.workers, plan.keys)
+	if err != nil {
+		return err
+	}
+	redis, err := rival.OpenRedis(b.folder, plan.workers)
+	if err != nil && !errors.Is(err, rival.ErrNoRedis) {
+		return err
+	}
+	missing := err
+
+	var perWrite counter
+	trials := []measure.Trial{
+		db.counting(&perWrite, b.crowd("lockd", plan.workers, plan.keys, db.pairOf)), best,
+	}
+	if redis != nil {
+		defer redis.Close()
+		b.setting(redis.Settings())
+		trials = append(trials, b.crowd("Redis", plan.workers, plan.keys, redis.Pair))
+	}
+	figures, err := b.inTurn(append(trials, plan.others...)...)
+	if err != nil {
+		return err
+	}
+	what := fmt.Sprintf("durable pairs, %d goroutines, %d keys each: times as fast",
+		plan.workers, ownKeys)
+	b.add(faster(plan.target, what, measure.AtLeast(plan.batch), figures[0].Wall,
+		best.Name, figures[1].Wall))
+	for i, name := range plan.names {
+		b.add(faster(plan.target, what, plan.asked[i], figures[0].Wall, name,
+			figures[len(trials)+i].Wall))
+	}
+	row := report.Row{Target: plan.target, What: what, Bound: measure.AtLeast(plan.redis),
+		Rival: "Redis, SET NX + DEL"}
+	if redis != nil {
+		row = faster(plan.target, what, row.Bound, figures[0].Wall, row.Rival, figures[2].Wall)
+	} else {
+		row.Missing = missing.Error()
+	}
+	b.add(row)
+	b.add(report.Row{Target: plan.target, What: "writes per commit", Unit: report.Count,
+		Figure: perWrite.writesPerCommit(), Bound: measure.AtLeast(plan.perCommit)})
+	return nil
+}
+
+// sweep tries every delay that bbolt's Batch may wait for others, and returns the trial with the
+// best one, which stays set.
+func (b *bench) sweep(bolt *rival.Bolt, workers int, keys []string) (measure.Trial, error) {
+	delays := []time.Duration{
+		100 * time.Microsecond, 300 * time.Microsecond, time.Millisecond,
+		3 * time.Millisecond, 10 * time.Millisecond,
+	}
+	trial := b.crowd("", workers, keys, func(_ int, key string) error {
+		return bolt.BatchPair(key)
+	})
+	best, fastest := time.Duration(0), 0.0
+	var found []string
+	for _, delay := range delays {
+		bolt.SetBatchDelay(delay)
+		cost, err := trial.Run()
+		if err != nil {
+			return measure.Trial{}, err
+		}
+		rate := float64(cost.Operations) / cost.Wall.Seconds()
+		found = append(found, fmt.Sprintf("%v: %.0f/s", delay, rate))
+		if rate > fastest {
+			best, fastest = delay, rate
+		}
+	}
+	b.note("bbolt Batch, %d goroutines, pairs by MaxBatchDelay: %s", workers,
+		strings.Join(found, ", "))
+	bolt.SetBatchDelay(best)
+	trial.Name = fmt.Sprintf("bbolt Batch, MaxBatchDelay %v", best)
+	return trial, nil
+}
+
+// counter counts the commits and the writes of each round.
+type counter struct {
+	commits, writes measure.Series
+	warmup          int // rounds that do not count
+}
+
+func (c *counter) commitsPerWrite() measure.Series {
+	return c.commits.Over(c.writes)[c.warmup:]
+}
+
+func (c *counter) writesPerCommit() measure.Series {
+	return c.writes.Over(c.commits)[c.warmup:]
+}
+
+// counting is the trial, whose operations are pairs, with its commits counted.
+func (o *ours) counting(c *counter, trial measure.Trial) measure.Trial {
+	return measure.Trial{Name: trial.Name, Run: func() (measure.Cost, error) {
+		before, err := o.commits()
+		if err != nil {
+			return measure.Cost{}, err
+		}
+		cost, err := trial.Run()
+		if err != nil {
+			return measure.Cost{}, err
+		}
+		after, err := o.commits()
+		c.commits = append(c.commits, float64(after-before))
+		c.writes = append(c.writes, float64(2*cost.Operations))
+		return cost, err
+	}}
+}
+
+// fileSize is the size of the file in bytes.
+func fileSize(path string) (float64, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, err
+	}
+	return float64(info.Size()), nil
+}

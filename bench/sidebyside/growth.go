@@ -1,0 +1,149 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/lockd/lockd/bench/internal/measure"
+	"github.com/lockd/lockd/bench/internal/rival"
+)
+
+// growth is P11: what a pair costs with few keys and with many. The stores of one comparison are
+// alive together, those of different ones are not.
+func growth(b *bench) error {
+	sizes := []int{1000, b.size(100_000, 20_000), b.size(1_000_000, 200_000)}
+	for _, measured := range []func(*bench, []int) error{
+		growInMemory, growBesideTree, growOnDisk,
+	} {
+		if err := measured(b, sizes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// growInMemory is about keys that are used in order, and a hot thousand of them.
+func growInMemory(b *bench, sizes []int) error {
+	var inOrder, hot []measure.Trial
+	for _, size := range sizes {
+		keys := orderedKeys(size)
+		db, err := openOurs("", nil, keys)
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		inOrder = append(inOrder, b.loop(fmt.Sprintf("in order, %d keys", size), keys, db.pair))
+		hot = append(hot, b.loop(fmt.Sprintf("hot, %d keys", size), keysOf(size)[:chunk], db.pair))
+	}
+	figures, err := b.inTurn(append(inOrder, hot...)...)
+	if err != nil {
+		return err
+	}
+	last := len(sizes) - 1
+	for i, what := range []string{"keys in order", "a hot thousand keys"} {
+		of := figures[i*len(sizes):]
+		for n := 1; n <= last; n++ {
+			asked := measure.Bound{}
+			if n == last {
+				asked = measure.AtMost(2)
+			}
+			b.add(slower("P11",
+				fmt.Sprintf("pair in memory, %s of %s, to 1,000", what, count(sizes[n])),
+				asked, of[n].Wall, "lockd, 1,000 keys", of[0].Wall))
+		}
+	}
+	return nil
+}
+
+// growBesideTree is about keys that are used at random.
+func growBesideTree(b *bench, sizes []int) error {
+	first, last := sizes[0], sizes[len(sizes)-1]
+	var trials []measure.Trial
+	for _, size := range []int{first, last} {
+		keys := keysOf(size)
+		db, err := openOurs("", nil, keys)
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		tree := rival.NewTree(keys)
+		trials = append(trials,
+			b.loop(fmt.Sprintf("lockd, %d keys", size), keys, db.pair),
+			b.loop(fmt.Sprintf("btree, %d keys", size), keys,
+				func(key string) error { tree.Pair(key); return nil }))
+	}
+	b.setting(rival.TreeSettings())
+	figures, err := b.inTurn(trials...)
+	if err != nil {
+		return err
+	}
+	const tree = "raw btree, two sets"
+	row := slower("P11", "growth of a pair at random, "+count(last)+" keys to 1,000",
+		measure.AtMost(1), figures[2].Wall.Over(figures[0].Wall), tree,
+		figures[3].Wall.Over(figures[1].Wall))
+	row.Ours, row.Theirs = nil, nil
+	b.add(row)
+	b.add(slower("P11", "pair in memory at random, "+count(last)+" keys",
+		measure.AtMost(1), figures[2].Wall, tree, figures[3].Wall))
+	return nil
+}
+
+// growOnDisk compares growth with that of bbolt's own Update of the same rows: of one row for a
+// goroutine that is alone, and for a crowd of as many at once.
+func growOnDisk(b *bench, sizes []int) error {
+	const crowd = 64
+	var trials []measure.Trial
+	for i, size := range []int{sizes[0], sizes[len(sizes)-1]} {
+		keys := keysOf(size - size%crowd)
+		db, err := openOurs(b.file(fmt.Sprintf("lockd%d.db", i)), nil, keys)
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		bolt, err := rival.OpenBolt(b.file(fmt.Sprintf("bolt%d.db", i)), keys)
+		if err != nil {
+			return err
+		}
+		defer bolt.Close()
+		alone := func(_ int, key string) error { return bolt.Pair(key) }
+		trials = append(trials,
+			b.crowd(fmt.Sprintf("lockd, %d keys", size), 1, keys, db.pairOf),
+			b.crowd(fmt.Sprintf("bbolt, %d keys", size), 1, keys, alone),
+			b.crowd(fmt.Sprintf("lockd, %d keys, %d goroutines", size, crowd), crowd, keys,
+				db.pairOf),
+			b.rowsAtOnce(fmt.Sprintf("bbolt, %d keys, %d rows", size, crowd), bolt, keys, crowd))
+	}
+	b.setting(rival.BoltSettings())
+	figures, err := b.inTurn(trials...)
+	if err != nil {
+		return err
+	}
+	if len(figures) != 8 {
+		return errors.New("bug: a trial is missing")
+	}
+	for i, who := range []string{"1 goroutine", "64 goroutines"} {
+		few, many := figures[2*i:], figures[4+2*i:]
+		row := slower("P11",
+			fmt.Sprintf("growth of a durable pair, %s, %s keys to 1,000", who,
+				count(sizes[len(sizes)-1])),
+			measure.AtMost(1), many[0].Wall.Over(few[0].Wall), "bbolt Update of the same rows",
+			many[1].Wall.Over(few[1].Wall))
+		row.Ours, row.Theirs = many[0].Wall, many[1].Wall
+		b.add(row)
+	}
+	return nil
+}
+
+// rowsAtOnce is a trial of transactions of bbolt's that write some of the keys each, two of which
+// are as many pairs.
+func (b *bench) rowsAtOnce(
+	name string, bolt *rival.Bolt, keys []string, rows int,
+) measure.Trial {
+	return measure.Trial{Name: name, Run: func() (measure.Cost, error) {
+		return measure.Loop(b.onDisk, rows, func(first, count int) error {
+			first %= len(keys)
+			some := keys[first : first+count]
+			return errors.Join(bolt.Write(some), bolt.Write(some))
+		})
+	}}
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+
+	"github.com/lockd/lockd/bench/internal/measure"
+	"github.com/lockd/lockd/bench/internal/report"
+	"github.com/lockd/lockd/bench/internal/rival"
+	"github.com/lockd/lockd/consulapi"
+)
+
+// overHTTP is P12: pairs by Consul's official client.
+func overHTTP(b *bench) error {
+	db, err := openOurs("", nil, nil)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	b.setting(rival.ConsulSettings())
+	handler, err := consulapi.Handler(db.DB, nil)
+	if err != nil {
+		return err
+	}
+	for _, clients := range []int{1, 64} {
+		if err := overLoopback(b, handler, clients); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// overLoopback compares servers on sockets: lockd's, one that does nothing, and a Consul agent.
+func overLoopback(b *bench, handler http.Handler, clients int) error {
+	keys := keysOf(clients * ownKeys)
+	address, stop, err := serve(handler)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	ours, err := rival.DialConsul(address, clients)
+	if err != nil {
+		return err
+	}
+	address, stopBare, err := serve(http.HandlerFunc(
+		func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "true") }))
+	if err != nil {
+		return err
+	}
+	defer stopBare()
+	bare, err := rival.DialBare(address, clients)
+	if err != nil {
+		return err
+	}
+	trials := []measure.Trial{
+		b.crowd("lockd", clients, keys, ours.PairOf), b.crowd("bare", clients, keys, bare.PairOf),
+	}
+	agent, err := rival.OpenAgent(clients)
+	switch {
+	case err == nil:
+		defer agent.Close()
+		trials = append(trials, b.crowd("Consul", clients, keys, agent.PairOf))
+	case !errors.Is(err, rival.ErrNoConsul):
+		return err
+	}
+	missing := err
+	figures, err := b.inTurn(trials...)
+	if err != nil {
+		return errors.Join(err, ours.Close())
+	}
+	what := fmt.Sprintf("pair over HTTP, loopback, clients: %d; times as fast", clients)
+	b.add(faster("P12", what, measure.AtLeast(0.5), figures[0].Wall,
+		"net/http that answers true", figures[1].Wall))
+	row := report.Row{Target: "P12", What: what, Bound: measure.AtLeast(1.5),
+		Rival: "Consul agent"}
+	if missing == nil {
+		row = faster("P12", what, row.Bound, figures[0].Wall, row.Rival, figures[2].Wall)
+	} else {
+		row.Missing = missing.Error()
+	}
+	b.add(row)
+	return ours.Close()
+}
+
+// serve has the handler serve on a free port, until stop is called.
+func serve(handler http.Handler) (address string, stop func(), err error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
+	}
+	server := &http.Server{Handler: handler}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(listener) // it ends with ErrServerClosed, or the clients fail
+	}()
+	return listener.Addr().String(), func() {
+		_ = server.Close() // nothing is under way
+		<-done
+	}, nil
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/bench/internal/measure"
+	"github.com/lockd/lockd/bench/internal/report"
+)
+
+// longRun is P10. Each of its two runs is one: what it compares, its end with its beginning, lies
+// within it.
+func longRun(b *bench) error {
+	pairs := b.size(1_000_000, 200_000)
+	few := orderedKeys(1000)
+	err := runLong(b, pairs, "1,000 keys", few, func(worker, i int) (string, *lockd.LockOptions) {
+		own := (len(few) - worker + longWorkers - 1) / longWorkers
+		return few[worker+i%own*longWorkers], nil
+	})
+	if err != nil {
+		return err
+	}
+	return runLong(b, pairs, "as many keys, RemoveAfter", nil,
+		func(worker, i int) (string, *lockd.LockOptions) {
+			key := fmt.Sprintf("users-%08d", worker+i*longWorkers)
+			return key, &lockd.LockOptions{Key: lockd.RemoveAfter}
+		})
+}
+
+const (
+	longWorkers = 64
+	tenths      = 10
+	parts       = 5 // of a tenth: the rounds of this comparison
+)
+
+// runLong does durable pairs, and compares the parts of the last tenth with those of the first.
+// next gives the key of a worker's next pair, which nobody else may be using.
+func runLong(
+	b *bench, pairs int, what string, keys []string,
+	next func(worker, i int) (string, *lockd.LockOptions),
+) error {
+	db, err := openOurs(b.file(what+".db"), nil, keys)
+	if err != nil {
+		return err
+	}
+	ends, err := sliceEnds(db, pairs, next)
+	size, sizeErr := fileSize(db.path)
+	if err := errors.Join(err, sizeErr, db.Close()); err != nil {
+		return err
+	}
+	took := func(slice int) float64 {
+		return float64(ends[slice+1]-ends[slice]) * tenths * parts / float64(pairs)
+	}
+	var first, last measure.Series
+	for i := range parts {
+		first = append(first, took(i))
+		last = append(last, took((tenths-1)*parts+i))
+	}
+	text := count(pairs) + " durable pairs, 64 goroutines, " + what
+	b.add(report.Row{Target: "P10", What: text + ": file", Unit: report.Bytes,
+		Figure: measure.Series{size}, Bound: measure.AtMost(16e6)})
+	b.add(faster("P10", text+": speed of the last tenth", measure.AtLeast(0.8), last,
+		"the first tenth", first))
+	return nil
+}
+
+// sliceEnds returns when each slice of the pairs was done, the beginning first.
+func sliceEnds(
+	db *ours, pairs int, next func(worker, i int) (string, *lockd.LockOptions),
+) ([]time.Duration, error) {
+	ends := make([]time.Duration, tenths*parts+1)
+	slice := pairs / (tenths * parts)
+	var done atomic.Int64
+	began := time.Now()
+	err := spread(longWorkers, pairs, func(i int) error {
+		key, opts := next(i%longWorkers, i/longWorkers)
+		lock, err := db.session.TryLock(key, opts)
+		if err == nil {
+			err = lock.Unlock()
+		}
+		if n := int(done.Add(1)); n%slice == 0 {
+			ends[n/slice] = time.Since(began)
+		}
+		return err
+	})
+	return ends, err
+}

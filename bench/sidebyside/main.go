@@ -1,0 +1,126 @@
+// Sidebyside measures lockd beside its rivals, in one process and in turn, and says which of the
+// targets it meets. It exits with 1 if one is missed, and with 2 if something fails.
+//
+//	go run ./sidebyside              # everything
+//	go run ./sidebyside -quick       # less of everything
+//	go run ./sidebyside -only P1,P2  # some targets
+//	go run ./sidebyside -json        # for programs
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// groups has all measurements, in the order of their targets.
+var groups = []group{
+	{[]string{"P1"}, pairInMemory},
+	{[]string{"P2"}, reads},
+	{[]string{"P3"}, durableAlone},
+	{[]string{"P4"}, durableCrowd},
+	{[]string{"P5"}, durableLargeCrowd},
+	{[]string{"P6"}, handOffs},
+	{[]string{"P7"}, sessions},
+	{[]string{"P8"}, watchers},
+	{[]string{"P9"}, openLarge},
+	{[]string{"P10"}, longRun},
+	{[]string{"P11"}, growth},
+	{[]string{"P12"}, overHTTP},
+	{[]string{"P13"}, openSmall},
+	{[]string{"P14"}, largeUpdate},
+	{[]string{"P15"}, latency},
+}
+
+// group measures some targets, and adds their rows to the bench's report.
+type group struct {
+	targets []string
+	run     func(b *bench) error
+}
+
+var errMissed = errors.New("targets were missed")
+
+func main() {
+	err := run(os.Args[1:], os.Stdout, os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case errors.Is(err, errMissed):
+		os.Exit(1)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "sidebyside:", err)
+		os.Exit(2)
+	}
+}
+
+// run returns errMissed if all was measured, and something is not as it should be.
+func run(args []string, out, progress io.Writer) error {
+	flags := flag.NewFlagSet("sidebyside", flag.ContinueOnError)
+	flags.SetOutput(progress)
+	less := flags.Bool("quick", false, "measure less of everything, in under 50 s")
+	asJSON := flags.Bool("json", false, "write JSON in place of the table")
+	only := flags.String("only", "", "measure these targets only, such as P1,P2")
+	folder := flags.String("dir", "", "keep the files here, on the disk to be measured "+
+		"(default: a new folder among the temporary files)")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	chosen, err := choose(*only)
+	if err != nil {
+		return err
+	}
+	how := full
+	if *less {
+		how = quick
+	}
+	b, err := newBench(how, *folder)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(b.folder)
+	for _, g := range chosen {
+		began := time.Now()
+		if err := b.measure(g); err != nil {
+			return fmt.Errorf("%s: %w", strings.Join(g.targets, ", "), err)
+		}
+		fmt.Fprintf(progress, "%s: %.1f s\n", strings.Join(g.targets, ", "),
+			time.Since(began).Seconds())
+	}
+	write := b.report.WriteTable
+	if *asJSON {
+		write = b.report.WriteJSON
+	}
+	if err := write(out); err != nil {
+		return err
+	}
+	if len(b.report.Missed()) > 0 {
+		return errMissed
+	}
+	return nil
+}
+
+// choose returns the groups of the targets that are listed, and all for an empty list.
+func choose(list string) ([]group, error) {
+	if list == "" {
+		return groups, nil
+	}
+	wanted := strings.Split(strings.ToUpper(list), ",")
+	var chosen []group
+	for _, g := range groups {
+		before := len(wanted)
+		wanted = slices.DeleteFunc(wanted, func(target string) bool {
+			return slices.Contains(g.targets, target)
+		})
+		if len(wanted) < before {
+			chosen = append(chosen, g)
+		}
+	}
+	if len(wanted) > 0 {
+		return nil, fmt.Errorf("-only: there is no target %s", strings.Join(wanted, ", "))
+	}
+	return chosen, nil
+}
