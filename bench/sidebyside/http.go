@@ -30,7 +30,30 @@ func overHTTP(b *bench) error {
 			return err
 		}
 	}
-	return nil
+	return throughTransport(b, db)
+}
+
+// throughTransport compares the client without a socket with the library's own calls: what the
+// client, the transport and the handler add to a pair.
+func throughTransport(b *bench, db *ours) error {
+	transport, err := consulapi.Transport(db.DB, nil)
+	if err != nil {
+		return err
+	}
+	client, err := rival.ThroughTransport(transport)
+	if err != nil {
+		return err
+	}
+	keys := keysOf(chunk)
+	figures, err := b.inTurn(
+		b.crowd("Transport", 1, keys, client.PairOf), b.loop("lockd", keys, db.pair))
+	if err != nil {
+		return errors.Join(err, client.Close())
+	}
+	b.add(report.Row{Target: "P12", What: "pair through Transport, beyond the library's own",
+		Unit: report.Nanoseconds, Figure: figures[0].Wall.Minus(figures[1].Wall),
+		Bound: measure.AtMost(20_000)})
+	return client.Close()
 }
 
 // overLoopback compares servers on sockets: lockd's, one that does nothing, and a Consul agent.
