@@ -247,3 +247,39 @@ func TestBlocking_ClientGoesAway(t *testing.T) {
 		h.answered(replies)
 	})
 }
+
+// Ensure that thousands may wait at once, but no more than the limit, and that a change, or their
+// going away, leaves nothing of them behind.
+func TestBlocking_Thousands(t *testing.T) {
+	const limit = 2000
+	run(t, &consulapi.Options{MaxBlocked: limit}, func(h *harness) {
+		h.put("a", "v")
+		h.put("b", "v")
+		a, b := h.entry("a").ModifyIndex, h.entry("b").ModifyIndex
+		ctx, cancel := context.WithCancel(context.Background())
+		replies, gone := make(chan reply, limit), make(chan struct{}, limit)
+		for i := range limit {
+			go func() {
+				if i%2 == 0 {
+					replies <- h.sendAs(context.Background(), at("GET /v1/kv/a?raw", a), nil)
+					return
+				}
+				defer func() {
+					_ = recover() // nobody is there for the answer
+					gone <- struct{}{}
+				}()
+				h.sendAs(ctx, at("GET /v1/kv/b?raw", b), nil)
+			}()
+		}
+		h.settle()
+		h.want(at("GET /v1/kv/a?raw", a), "", 429,
+			fmt.Sprintf("Too many blocked queries, the limit is %d", limit))
+		cancel()
+		h.settle()
+		h.put("a", "w")
+		h.settle()
+		if len(replies) != limit/2 || len(gone) != limit/2 {
+			t.Errorf("%d answered, %d gone", len(replies), len(gone))
+		}
+	})
+}

@@ -379,3 +379,19 @@ func TestKV_H11_List(t *testing.T) {
 		}
 	})
 }
+
+// Ensure that a key that is too long is refused as a mistake of the client's.
+func TestKV_ErrInvalid(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		long := strings.Repeat("x", lockd.MaxKeySize)
+		h.put(long, "v")
+		for _, target := range []string{
+			"PUT /v1/kv/x", "DELETE /v1/kv/x", "PUT /v1/kv/x?cas=0", "DELETE /v1/kv/x?cas=1",
+		} {
+			if r := h.send(strings.Replace(target, "x", long+"x", 1), ""); r.code != 400 {
+				t.Errorf("%s…: %d %s", target, r.code, r.body)
+			}
+		}
+		h.want("GET /v1/kv/x"+long, "", 404, "")
+	})
+}

@@ -95,6 +95,14 @@ func (h *handler) sessionCreate(r *request) (answer, error) {
 		return answer{}, err
 	}
 	s, err := h.db.NewSession(opts)
+	if sameName(opts.Node, h.opts.Node) &&
+		(errors.Is(err, lockd.ErrNoNode) || errors.Is(err, lockd.ErrNoCheck)) {
+		// A restore, or somebody, has taken the node or its check away: it is still there.
+		if err := h.register(); err != nil {
+			return answer{}, err
+		}
+		s, err = h.db.NewSession(opts)
+	}
 	switch {
 	case errors.Is(err, lockd.ErrNoNode): // S16
 		return answer{}, reword(err, "apply failed: Missing node registration")

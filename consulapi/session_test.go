@@ -444,3 +444,22 @@ func TestSession_S28_Independent(t *testing.T) {
 		}
 	})
 }
+
+// Ensure that the node of this process comes back when the catalog has lost it.
+func TestSession_N14_NodeIsMissing(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		for _, lose := range []func(tx *lockd.Txn) (bool, error){
+			func(tx *lockd.Txn) (bool, error) { return tx.DeleteCheck("local", "serfHealth") },
+			func(tx *lockd.Txn) (bool, error) { return tx.DeleteNode("local") },
+		} {
+			h.must(h.db.Update(func(tx *lockd.Txn) error {
+				lost, err := lose(tx)
+				if !lost {
+					t.Error("it was not there")
+				}
+				return err
+			}))
+			h.create("")
+		}
+	})
+}
