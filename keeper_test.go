@@ -187,7 +187,7 @@ func TestKeeper_G3_EndedBeforeItIsDurable(t *testing.T) {
 			})
 		}
 		dies := start(func() error { return status(lockd.Critical) })
-		h.Waiters("") // waits until who is deciding is through
+		h.settle()
 		if _, ok := k.Current(); ok || makes.returned() {
 			t.Fatal("it is handed out before it is durable")
 		}
@@ -208,6 +208,40 @@ func TestKeeper_G3_EndedBeforeItIsDurable(t *testing.T) {
 		h.must(makes.wait())
 		if s.Err() != nil {
 			t.Errorf("got %v", s.Err())
+		}
+	})
+}
+
+// Ensure that if such an end is taken back, the session is the keeper's, and the only one.
+func TestKeeper_G11_EndBeforeItIsDurableTakenBack(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		h.register()
+		k := h.keeper(&lockd.SessionOptions{Node: "db1", Checks: []string{"disk"}})
+		makes := c.held(func() error { return second(k.Session(h.t.Context())) })
+		dies := start(func() error {
+			return h.Update(func(tx *lockd.Txn) error {
+				check := lockd.Check{Node: "db1", ID: "disk", Status: lockd.Critical}
+				h.must(tx.PutCheck(check))
+				check.Status = lockd.Passing
+				return tx.PutCheck(check)
+			})
+		})
+		h.settle()
+		asks := start(func() error { return second(k.Session(h.t.Context())) })
+		h.settle()
+		c.fail(errDisk)
+		c.release(nil)
+		mustFail(t, "update", dies.wait())
+		c.fail(nil)
+		h.must(makes.wait())
+		h.must(asks.wait())
+		h.settle()
+		s := h.kept(k)
+		for info := range h.Snapshot().Sessions() {
+			if info.ID != s.ID() {
+				t.Errorf("there is another one: %v", info.ID)
+			}
 		}
 	})
 }
@@ -307,7 +341,7 @@ func TestKeeper_G12_CloseWhileMaking(t *testing.T) {
 			return err
 		})
 		closes := start(k.Close)
-		h.Waiters("")
+		h.settle()
 		c.release(nil)
 		h.must(closes.wait())
 		if err := makes.wait(); err == nil && s.Err() == nil ||

@@ -45,6 +45,7 @@ var (
 		"deletePrefix", "catalog", "putIf", "clock", "probe", "lock", "lockAll", "replay",
 		"transaction", "acquire", "acquire", "tryAcquire", "unlock", "acquire", "acquire", "clock",
 		"acquire", "setLimit", "names", "contend", "contender", "acquire", "endSession",
+		"keep", "keep", "keepClose",
 	}
 	fileKinds = append([]string{"fail", "crowd"}, append(anyKinds, "fail", "crowd", "clock",
 		"reopen", "crowd", "crash", "clock", "crowd")...)
@@ -195,6 +196,10 @@ func (w *twin) do(o op) error {
 		return nil
 	case "newSession":
 		return w.doNewSession(o)
+	case "keep":
+		return w.doKeep(o)
+	case "keepClose":
+		return w.doKeepClose()
 	case "transaction":
 		return w.doTransaction(o)
 	case "crowd":
@@ -403,6 +408,9 @@ func (w *twin) sessionDeed(o op) deed {
 
 // renewDeed is a renewal, which in time is no write, and else finds out that it is too late.
 func (w *twin) renewDeed(s twinSession) deed {
+	if s.model.kept {
+		return deed{} // when its keeper renewed it last is no rule
+	}
 	d := deed{call: func() (any, error) { return nil, s.real.Renew() }}
 	if w.m.session(s.model.info.ID) != nil && !s.model.due(w.m.now) {
 		s.model.renew(w.m.now)

@@ -42,6 +42,7 @@ type modelSession struct {
 	info     lockd.SessionInfo
 	deadline time.Time // if it has a TTL
 	cause    error     // why it ended, once that was told
+	kept     bool      // a keeper renews it
 }
 
 type modelLock struct {
@@ -440,7 +441,7 @@ func (s *modelSession) renew(now time.Time) { s.deadline = now.Add(s.info.TTL + 
 
 // due reports whether the session's time is up.
 func (s *modelSession) due(now time.Time) bool {
-	return s.info.TTL > 0 && !now.Before(s.deadline)
+	return s.info.TTL > 0 && !s.kept && !now.Before(s.deadline)
 }
 
 func (tx *modelTx) endByID(id lockd.SessionID) error {

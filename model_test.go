@@ -102,6 +102,7 @@ type twin struct {
 	sessions []twinSession // the oldest first, those that ended long ago left out
 	locks    []twinLock
 	calls    []*twinCall
+	keeper   twinKeeper
 }
 
 type twinSession struct {
@@ -255,7 +256,7 @@ func (w *twin) fail(err error) {
 // compare finds what is different.
 func (w *twin) compare() error {
 	return errors.Join(w.compareState(), w.compareEvents(), w.compareSessions(),
-		w.compareLocks(), w.compareCalls(), w.compareFailures())
+		w.compareLocks(), w.compareCalls(), w.compareFailures(), w.compareKeeper())
 }
 
 func (w *twin) compareState() error {

@@ -178,7 +178,7 @@ func (m *model) compare(a, b due) int {
 func (m *model) pending() []due {
 	var all []due
 	for _, s := range m.live {
-		if s.info.TTL > 0 {
+		if s.info.TTL > 0 && !s.kept {
 			all = append(all, due{at: s.deadline, session: s})
 		}
 	}
@@ -312,7 +312,7 @@ func (m *model) reopen() {
 	m.findLost()
 	for i, s := range m.live { // their handles are others
 		again := *s
-		again.cause = nil
+		again.cause, again.kept = nil, false
 		again.renew(m.now)
 		m.live[i] = &again
 	}

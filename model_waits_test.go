@@ -193,12 +193,7 @@ func (w *twin) doNewSession(o op) error {
 	opts := w.sessionOptions(o)
 	real, err := w.db.NewSession(opts)
 	synctest.Wait()
-	info := lockd.SessionInfo{
-		Name: opts.Name, Node: cmp.Or(opts.Node, ownNode), TTL: opts.TTL, Grace: opts.Grace,
-		LockDelay: cmp.Or(opts.LockDelay, lockd.DefaultLockDelay), Behavior: opts.Behavior,
-		Lifetime: opts.Lifetime, Checks: opts.Checks,
-	}
-	info.LockDelay = max(info.LockDelay, 0)
+	info := infoOf(opts)
 	if real != nil {
 		info.ID = real.ID()
 	}
@@ -503,6 +498,9 @@ func (w *twin) openAgain() error {
 	w.stop()
 	synctest.Wait()
 	w.failures.Store(0)
+	if err := w.keeperEnded(); err != nil {
+		return err
+	}
 	w.sessions, w.locks, w.calls = nil, nil, nil
 	w.m.reopen()
 	w.open()
