@@ -73,6 +73,7 @@ type crashWriter struct {
 	next    int
 	random  *rand.Rand
 	session *lockd.Session
+	keeper  *lockd.Keeper // of the session, or nil
 }
 
 func (w *crashWriter) step() error {
@@ -138,6 +139,9 @@ func (w *crashWriter) lock() error {
 	if w.random.IntN(3) == 0 {
 		keys = append(keys, crashKey((first+1)%crashKeys))
 	}
+	if len(keys) == 1 && w.random.IntN(3) == 0 {
+		return w.lead(s, keys[0])
+	}
 	locks, err := s.LockAll(ctx, keys, nil)
 	if err != nil {
 		return err
@@ -176,6 +180,18 @@ func (w *crashWriter) slot() error {
 	return w.end()
 }
 
+// lead is elected, proclaims and resigns.
+func (w *crashWriter) lead(s *lockd.Session, key string) error {
+	leader, err := s.Campaign(context.Background(), key, nil)
+	if err != nil {
+		return err
+	}
+	report("locked %s %d %v", key, leader.Sequencer().Fence, s.ID())
+	err = leader.Proclaim([]byte(s.ID().String()))
+	report("releasing %s", key)
+	return errors.Join(err, leader.Resign())
+}
+
 func crashKey(i int) string { return fmt.Sprintf("lock/%d", i) }
 
 // begin returns the session, and makes one if need be.
@@ -184,7 +200,14 @@ func (w *crashWriter) begin() (*lockd.Session, error) {
 		return w.session, nil
 	}
 	lifetime := lockd.Lifetime(w.random.IntN(2))
-	s, err := w.db.NewSession(&lockd.SessionOptions{Lifetime: lifetime, LockDelay: crashDelay})
+	opts := &lockd.SessionOptions{Lifetime: lifetime, LockDelay: crashDelay}
+	var s *lockd.Session
+	var err error
+	if w.random.IntN(2) == 0 {
+		s, err = w.db.NewSession(opts)
+	} else if w.keeper, err = w.db.NewKeeper(opts); err == nil {
+		s, err = w.keeper.Session(context.Background())
+	}
 	if err == nil {
 		w.session = s
 		report("began %v", s.ID())
@@ -201,6 +224,10 @@ func (w *crashWriter) end() error {
 		err = s.Close()
 	} else {
 		err = w.db.EndSession(s.ID())
+	}
+	if w.keeper != nil {
+		err = errors.Join(err, w.keeper.Close())
+		w.keeper = nil
 	}
 	if err == nil {
 		report("ended %v", s.ID())

@@ -41,6 +41,8 @@ func givers(h *harness, s *lockd.Session, ctx context.Context, key string) []att
 		{"lock", s.Lock, []any{ctx, key, none}},
 		{"try lock", s.TryLock, []any{key, none}},
 		{"lock all", s.LockAll, []any{ctx, []string{key, "another"}, none}},
+		{"campaign", s.Campaign, []any{ctx, key, []byte(nil)}},
+		{"new keeper", h.NewKeeper, []any{&lockd.SessionOptions{Name: key}}},
 		{"new session", h.NewSession, []any{&lockd.SessionOptions{Name: key}}},
 		{"new session on a node", h.NewSession, []any{&lockd.SessionOptions{Node: "nowhere"}}},
 		{"session", h.Session, []any{s.ID()}},
@@ -77,6 +79,10 @@ func TestG11_NilHandleOnlyWithAnError(t *testing.T) {
 				switch handle := handle.Interface().(type) {
 				case *lockd.Lock:
 					h.must(handle.Unlock())
+				case *lockd.Leader:
+					h.must(handle.Resign())
+				case *lockd.Keeper:
+					h.must(handle.Close())
 				case []*lockd.Lock:
 					h.must(errors.Join(handle[0].Unlock(), handle[1].Unlock()))
 				}
