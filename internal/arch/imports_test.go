@@ -64,7 +64,13 @@ var importPlan = map[string]edges{
 		".":  "what a user has, and nothing else of the module: that proves it complete",
 		uuid: "the ID of a node that has none",
 	},
+	"examples/daily": {
+		".": "what a user has, and nothing else of the module",
+	},
 	"examples/leader": {
+		".": "what a user has, and nothing else of the module",
+	},
+	"examples/registration": {
 		".": "what a user has, and nothing else of the module",
 	},
 }
