@@ -73,6 +73,9 @@ var importPlan = map[string]edges{
 	"examples/registration": {
 		".": "what a user has, and nothing else of the module",
 	},
+	"examples/workers": {
+		".": "what a user has, and nothing else of the module",
+	},
 }
 
 // testEdges is what the tests of every package may import besides the package itself and what
