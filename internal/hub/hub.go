@@ -2,6 +2,8 @@ package hub
 
 import (
 	"errors"
+	"iter"
+	"math"
 	"sync"
 )
 
@@ -26,6 +28,9 @@ type Hub[T any] struct {
 	// spaces holds no space without topics.
 	// +checklocks:mu
 	spaces map[byte]*space
+	// watchers is how many subscriptions have neither fired nor been given back.
+	// +checklocks:mu
+	watchers int
 	// +checklocks:mu
 	closed bool
 }
@@ -87,7 +92,7 @@ func (h *Hub[T]) fireLocked(in byte, name string, index uint64) {
 	if s == nil {
 		return
 	}
-	s.fire(name, index)
+	h.watchers -= s.fire(name, index)
 	if s.size() == 0 {
 		delete(h.spaces, in)
 	}
@@ -120,6 +125,7 @@ func (h *Hub[T]) subscribeLocked(scope Scope) *Topic {
 		s.add(t)
 	}
 	t.watchers++
+	h.watchers++
 	return t
 }
 
@@ -136,6 +142,7 @@ func (h *Hub[T]) Unsubscribe(t *Topic) {
 	if s == nil || s.find(t.scope) != t {
 		return // it has fired
 	}
+	h.watchers--
 	if t.watchers--; t.watchers > 0 {
 		return
 	}
@@ -203,6 +210,41 @@ func (h *Hub[T]) scanLocked(
 	return into, from.Advance(h.index), false, nil
 }
 
+// Backward yields the events that are kept, the newest first, from the newest at the beginning of
+// the walk on. Those that are dropped while it goes on are not yielded. The mutex is held for one
+// stride of events at a time, and not while the loop runs. It is a single-use iterator.
+func (h *Hub[T]) Backward() iter.Seq[Event[T]] {
+	return func(yield func(Event[T]) bool) {
+		var events []Event[T]
+		for before := uint64(math.MaxUint64); before > 0; {
+			events, before = h.readBackward(before, events)
+			for i := range events {
+				if !yield(events[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// readBackward returns the newest events with numbers below that one, up to a stride of them, in
+// into, and the number of the last; 0 if there are none before it.
+func (h *Hub[T]) readBackward(before uint64, into []Event[T]) ([]Event[T], uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	events, oldest := into[:0], h.ring.oldest()
+	before = min(before, h.ring.next)
+	for before > oldest && len(events) < stride {
+		before--
+		events = append(events, *h.ring.at(before))
+	}
+	if before <= oldest {
+		return events, 0
+	}
+	return events, before
+}
+
 // Close fires all topics, and those of later calls of Subscribe. It may be repeated. Events can
 // still be published and read. Close does not block.
 func (h *Hub[T]) Close() {
@@ -211,9 +253,17 @@ func (h *Hub[T]) Close() {
 
 	h.closed = true
 	for name, s := range h.spaces {
-		s.fireAll(0)
+		h.watchers -= s.fireAll(0)
 		delete(h.spaces, name)
 	}
+}
+
+// Watchers returns the number of subscriptions that have neither fired nor been given back. It does
+// not block.
+func (h *Hub[T]) Watchers() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.watchers
 }
 
 // Topics returns the number of topics that are watched. It does not block.

@@ -514,3 +514,89 @@ func TestFollow_SleeperIsNotCompactedByEventsElsewhere(t *testing.T) {
 		t.Fatalf("got %v, %v, want 100", indexes(events), err)
 	}
 }
+
+// Ensure that the way back has every event that is kept, the newest first, also when there are more
+// than are read at a time.
+func TestBackward_NewestFirst(t *testing.T) {
+	for _, kept := range []int{0, 1, 255, 256, 257, 1000} {
+		for _, published := range []int{0, 1, 256, 600, 3000} {
+			h := hub.New[int](kept, 0)
+			for i := range published {
+				publish(h, event(uint64(i)+1, "k"))
+			}
+			var got []uint64
+			for e := range h.Backward() {
+				got = append(got, e.Index)
+			}
+			var want []uint64
+			for i := published; i > max(0, published-kept); i-- {
+				want = append(want, uint64(i))
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%d kept, %d published: got %d events %v", kept, published, len(got), got)
+			}
+		}
+	}
+}
+
+// Ensure that what is published and dropped during the way back is left out, and that the loop may
+// be left.
+func TestBackward_WhileEventsGo(t *testing.T) {
+	h := hub.New[int](1000, 0)
+	index := uint64(0)
+	next := func() {
+		index++
+		publish(h, event(index, "k"))
+	}
+	for range 1000 {
+		next()
+	}
+	want := index
+	for e := range h.Backward() {
+		if e.Index != want {
+			t.Fatalf("got %d, want %d", e.Index, want)
+		}
+		want--
+		if e.Index > 800 {
+			next()
+			next()
+		}
+	}
+	// 400 were dropped, but what had been read then was yielded.
+	if oldest := want + 1; oldest != 401 {
+		t.Errorf("the oldest: got %d, want 401", oldest)
+	}
+	for e := range h.Backward() {
+		if e.Index != index {
+			t.Errorf("newest: got %d, want %d", e.Index, index)
+		}
+		break
+	}
+}
+
+// Ensure that each subscription counts until it fires or is given back.
+func TestWatchers_CountsSubscriptions(t *testing.T) {
+	h := hub.New[int](10, 0)
+	mustCount := func(want int) {
+		t.Helper()
+		if got := h.Watchers(); got != want {
+			t.Fatalf("watchers: got %d, want %d", got, want)
+		}
+	}
+	mustCount(0)
+	k := h.Subscribe(exactly("k"))
+	h.Subscribe(exactly("k"))
+	h.Subscribe(prefix(""))
+	h.Subscribe(prefix("other"))
+	mustCount(4)
+	h.Unsubscribe(k)
+	mustCount(3)
+	publish(h, event(1, "k"))
+	mustCount(1)
+	h.Unsubscribe(k) // has fired
+	mustCount(1)
+	h.Close()
+	mustCount(0)
+	h.Subscribe(exactly("k"))
+	mustCount(0)
+}

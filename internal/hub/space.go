@@ -58,11 +58,14 @@ func (s *space) remove(t *Topic) {
 	}
 }
 
-// fire removes and fires every topic that an event of this name and index concerns.
-func (s *space) fire(name string, index uint64) {
+// fire removes and fires every topic that an event of this name and index concerns, and returns how
+// many watched them.
+func (s *space) fire(name string, index uint64) int {
+	watchers := 0
 	if t := s.exact[name]; t != nil {
 		s.remove(t)
 		t.fire(index)
+		watchers += t.watchers
 	}
 	// From the longest down, because remove may delete the length at hand and shifts those above.
 	for i := len(s.lengths) - 1; i >= 0; i-- {
@@ -72,18 +75,23 @@ func (s *space) fire(name string, index uint64) {
 		if t := s.prefixes[name[:s.lengths[i].bytes]]; t != nil {
 			s.remove(t)
 			t.fire(index)
+			watchers += t.watchers
 		}
 	}
+	return watchers
 }
 
-// fireAll removes and fires every topic.
-func (s *space) fireAll(index uint64) {
+// fireAll removes and fires every topic, and returns how many watched them.
+func (s *space) fireAll(index uint64) int {
+	watchers := 0
 	for _, topics := range []map[string]*Topic{s.exact, s.prefixes} {
 		for _, t := range topics {
 			s.remove(t)
 			t.fire(index)
+			watchers += t.watchers
 		}
 	}
+	return watchers
 }
 
 // search returns where the length is, or belongs.

@@ -27,6 +27,10 @@ func (p *Place[W]) Ahead() int {
 	return n
 }
 
+// Ticket returns a number that is higher than that of every place that the queue gave out before.
+// It does not change, not even when the place is left.
+func (p *Place[W]) Ticket() uint64 { return p.ticket }
+
 // SetAside takes the place out of sight: it is decided that the waiter is served or leaves, but the
 // decision may still be dropped. Front, Len and All pass it over, and Restore brings it back.
 func (p *Place[W]) SetAside() {

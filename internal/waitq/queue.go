@@ -33,9 +33,20 @@ func (q *Queue[W]) Empty() bool { return q.waiting+q.aside == 0 }
 // yielded may leave or be set aside during the walk; otherwise the queue must not be changed.
 func (q *Queue[W]) All() iter.Seq[W] {
 	return func(yield func(W) bool) {
+		for p := range q.Places() {
+			if !yield(p.Waiter) {
+				return
+			}
+		}
+	}
+}
+
+// Places is All for where they stand.
+func (q *Queue[W]) Places() iter.Seq[*Place[W]] {
+	return func(yield func(*Place[W]) bool) {
 		for p := q.first; p != nil; {
 			next := p.next // p may be gone when yield returns
-			if !yield(p.Waiter) {
+			if !yield(p) {
 				return
 			}
 			p = next

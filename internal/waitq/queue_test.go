@@ -113,6 +113,25 @@ func TestAll_WaiterJustYieldedMayGo(t *testing.T) {
 	mustWait(t, &q)
 }
 
+// Tickets tell who came first, whatever has become of the places since.
+func TestPlaces_TicketsRise(t *testing.T) {
+	var q waitq.Queue[string]
+	places := push(&q, "a", "b", "c", "d")
+	places["b"].SetAside()
+	places["c"].Leave()
+	for i, w := range []string{"b", "c", "d"} {
+		before := []string{"a", "b", "c"}[i]
+		if places[before].Ticket() >= places[w].Ticket() {
+			t.Errorf("ticket of %s: not above that of %s", w, before)
+		}
+	}
+	if got := slices.Collect(q.Places()); !slices.Equal(got, []*waitq.Place[string]{
+		places["a"], places["d"],
+	}) {
+		t.Errorf("places: got %v", got)
+	}
+}
+
 func TestAll_MayBeLeftEarly(t *testing.T) {
 	var q waitq.Queue[string]
 	push(&q, "a", "b")
