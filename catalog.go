@@ -147,7 +147,7 @@ func (tx *Txn) DeleteNode(name string) (deleted bool, err error) {
 
 func (tx *Txn) removeNode(row *store.Node) {
 	db := tx.db
-	tx.endBound(folded(row.Name), ErrNodeGone)
+	tx.endBound(folded(row.Name), missing(ErrNodeGone, row.Name))
 	of := folded(row.Name) + "\x00"
 	for key := range db.store.Services.Prefix(of) {
 		db.store.Services.Delete(key)
@@ -259,7 +259,7 @@ func (tx *Txn) PutCheck(check Check) (err error) {
 	}
 	key := catalogKey(check.Node, check.ID)
 	if check.Status == Critical {
-		tx.endBound(key, ErrCheckCritical)
+		tx.endBound(key, missing(ErrCheckCritical, check.ID))
 	}
 	if old := tx.db.store.Checks.Newest(key); old != nil {
 		same := next
@@ -288,7 +288,7 @@ func (tx *Txn) DeleteCheck(node, id string) (deleted bool, err error) {
 }
 
 func (tx *Txn) removeCheck(key string) {
-	tx.endBound(key, ErrCheckGone)
+	tx.endBound(key, missing(ErrCheckGone, tx.db.store.Checks.Newest(key).ID))
 	tx.db.store.Checks.Delete(key)
 	tx.mark(markCatalog)
 }

@@ -1,6 +1,7 @@
 package lockd
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/lockd/lockd/store"
@@ -32,10 +33,35 @@ func (db *DB) checkLocked() error {
 	if held != 0 {
 		return fmt.Errorf("bug: %d more keys are locked than sessions hold", held)
 	}
-	if err := db.checkSemaphores(); err != nil {
+	if err := errors.Join(db.checkSemaphores(), db.checkStats()); err != nil {
 		return err
 	}
 	return db.checkSessions()
+}
+
+// checkStats compares what is counted with what there is, if all of that is published.
+func (db *DB) checkStats() error {
+	if db.undecidedLocked() != nil {
+		return nil
+	}
+	locks, waiters := 0, 0
+	for _, s := range db.sessions {
+		for state := s.held; state != nil; state = state.next {
+			locks++
+		}
+		for w := range s.waiting {
+			if !w.left {
+				waiters++
+			}
+		}
+	}
+	got, want := db.stats, db.stats
+	want.Keys, want.Sessions = db.store.Keys.Len(), db.store.Sessions.Len()
+	want.Locks, want.Waiters = locks, waiters
+	if got != want {
+		return fmt.Errorf("bug: counted %+v, found %+v", got, want)
+	}
+	return nil
 }
 
 // checkHeld checks a key that is locked.

@@ -62,7 +62,9 @@ func (db *DB) commit(b *batch) {
 	db.pace.size = b.joined.Load()
 	db.mu.Unlock()
 
+	began := db.now()
 	err := rows.Write()
+	took := db.now().Sub(began)
 	var found error
 	if err != nil {
 		found = db.lookInFile()
@@ -71,6 +73,7 @@ func (db *DB) commit(b *batch) {
 	var follower *batch
 	db.mu.Lock()
 	db.flying = nil
+	db.countCommitLocked(took, err)
 	if err == nil {
 		db.store.Publish(rows)
 		if db.backoff > 0 {
@@ -145,6 +148,7 @@ func (db *DB) failLocked(err error) {
 	if db.refusal == nil {
 		db.refuse(err)
 	}
+	db.logFailureLocked(err)
 	db.expiry.Stop()
 	db.endAllLocked(err)
 }
@@ -192,6 +196,8 @@ func (db *DB) tellLocked(effects []effect, events []logEntry, index uint64) {
 		}
 	}
 	if len(events) > 0 {
+		db.countEvents(events)
+		db.logEvents(events)
 		db.hub.Publish(events, index)
 	}
 	for i := range effects {

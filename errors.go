@@ -71,20 +71,23 @@ var (
 // Causes of an end: what errors.Is finds in Session.Err, Lock.Err and the cause of a
 // Lock.Context. [ErrClosed] is one more.
 var (
-	// ErrExpired is the cause when a session was not renewed within its TTL and grace.
+	// ErrExpired is the cause when a session was not renewed within its TTL and grace. The text
+	// says how long before its end it was renewed last, or made.
 	ErrExpired = errors.New("session expired: not renewed within its TTL")
 
 	// ErrDestroyed is the cause when EndSession ended a session.
 	ErrDestroyed = errors.New("session destroyed by EndSession")
 
-	// ErrNodeGone is the cause when a session's node was removed from the catalog or renamed.
+	// ErrNodeGone is the cause when a session's node was removed from the catalog or renamed. The
+	// text has its name.
 	ErrNodeGone = errors.New("node of the session removed")
 
-	// ErrCheckGone is the cause when a check of a session, or its service, was removed.
+	// ErrCheckGone is the cause when a check of a session, or its service, was removed. The text
+	// has the ID of the check.
 	ErrCheckGone = errors.New("check of the session removed")
 
 	// ErrCheckCritical is the cause when a check of a session became critical. NewSession also
-	// returns it, for a check that is.
+	// returns it, for a check that is. The text has the ID of the check.
 	ErrCheckCritical = errors.New("check of the session is critical")
 
 	// ErrProcessGone is the cause when a session was bound to a process that ended without
@@ -174,6 +177,26 @@ func (e *EndedError) Is(target error) bool {
 	return target == ErrNotHeld
 }
 
+// lapse is ErrExpired with what is known of the renewals.
+type lapse struct{ ago time.Duration }
+
+func (l *lapse) Error() string {
+	return ErrExpired.Error() + ": last renewal " + span(l.ago) + " ago"
+}
+
+func (l *lapse) Unwrap() error { return ErrExpired }
+
+// span writes a duration as exactly as people want it.
+func span(d time.Duration) string {
+	switch {
+	case d >= time.Minute:
+		return d.Round(time.Second).String()
+	case d >= time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Millisecond).String()
+}
+
 // Obstacle is what stands between a session and a lock. The zero value is none.
 type Obstacle uint8
 
@@ -213,7 +236,9 @@ type LockedError struct {
 	Holder     SessionID     // with ObstacleHolder
 	HolderName string        // the name of that session, if it has one
 	Fence      uint64        // with ObstacleHolder: of the grant by which it is held
-	Waiters    int           // how many wait for the lock
+	Since      time.Time     // with ObstacleHolder: of that grant; zero: before the file was opened
+	Held       time.Duration // with ObstacleHolder: how long it was held by the moment of refusal
+	Waiters    int           // how many wait for the lock, and would be served before the caller
 	Until      time.Time     // with ObstacleDelay: when the delay ends, by the database's clock
 	Remaining  time.Duration // with ObstacleDelay: how long that is from the moment of refusal
 	Limit      int           // of the semaphore, if it is a slot of one that was refused
@@ -236,14 +261,23 @@ func (e *LockedError) Error() string {
 				max(e.Remaining.Round(time.Millisecond), time.Millisecond))
 		}
 	default:
-		text.WriteString("held by session ")
-		if e.HolderName != "" {
-			text.WriteString(strconv.Quote(e.HolderName) + " ")
+		text.WriteString("held by " + who(e.HolderName, e.Holder))
+		if e.Since.IsZero() {
+			text.WriteString(" since before the file was opened")
+		} else {
+			text.WriteString(" for " + span(e.Held))
 		}
-		text.WriteString("(" + e.Holder.String() + ")")
 	}
 	if e.Waiters > 0 {
-		fmt.Fprintf(&text, ", %d waiting", e.Waiters)
+		fmt.Fprintf(&text, ", %d ahead of you", e.Waiters)
 	}
 	return text.String()
+}
+
+// who names a session: by its name too, if it has one.
+func who(name string, id SessionID) string {
+	if name == "" {
+		return "session " + id.String()
+	}
+	return strconv.Quote(name) + " (session " + id.String() + ")"
 }

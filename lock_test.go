@@ -553,15 +553,17 @@ func TestLockedError_Text(t *testing.T) {
 			}
 		}
 		l := h.lock(named, "k")
-		text("k", `lockd: try lock "k": held by session "the \"first\"" (NAMED)`)
+		text("k", `lockd: try lock "k": held by "the \"first\"" (session NAMED) for 0s`)
+		h.advance(3*time.Minute + 12*time.Second)
 		ctx, cancel := context.WithCancel(h.t.Context())
 		one, two := h.wait(ctx, s, "k", nil), h.wait(ctx, s, "k", nil)
-		text("k", `lockd: try lock "k": held by session "the \"first\"" (NAMED), 2 waiting`)
+		text("k", `lockd: try lock "k": held by "the \"first\"" (session NAMED) for 3m12s, `+
+			`2 ahead of you`)
 		h.must(h.EndSession(named.ID()))
 		h.lost(l, lockd.ErrDestroyed)
 		h.advance(1500 * time.Millisecond)
 		text("k", `lockd: try lock "k": delayed for another 58.5s, until `+
-			`1970-01-01T01:01:00.000Z, because its last holder was lost, 2 waiting`)
+			`1970-01-01T01:04:12.000Z, because its last holder was lost, 2 ahead of you`)
 		cancel()
 		h.settle()
 		one.h.settle()
@@ -569,14 +571,16 @@ func TestLockedError_Text(t *testing.T) {
 			h.t.Fatalf("the calls go on: %v, %v", one.err, two.err)
 		}
 		text("k", `lockd: try lock "k": delayed for another 58.5s, until `+
-			`1970-01-01T01:01:00.000Z, because its last holder was lost`)
+			`1970-01-01T01:04:12.000Z, because its last holder was lost`)
 		h.lock(s, "mine")
-		text("mine", `lockd: try lock "mine": held by session (OTHER)`)
+		text("mine", `lockd: try lock "mine": held by session OTHER for 0s`)
+		h.advance(1234 * time.Millisecond)
+		text("mine", `lockd: try lock "mine": held by session OTHER for 1.2s`)
 
 		h.lockCall(func() ([]*lockd.Lock, error) {
 			return s.LockAll(h.t.Context(), []string{"mine", "promised"}, nil)
 		}).waits()
 		text("promised", `lockd: try lock "promised": promised to those who wait for it, `+
-			`1 waiting`)
+			`1 ahead of you`)
 	})
 }

@@ -24,6 +24,8 @@ type DB struct {
 	hub    *hub.Hub[record]
 	leases leases
 	hooks  *hook.Hooks // of a test, or nil
+	logger *logger     // nil: silent
+	epoch  time.Time   // just before the database was opened: see moment
 
 	over     atomic.Pointer[error] // refusal, for those who take no lock
 	wake     chan struct{}         // something may be due, or a batch is without a leader
@@ -57,6 +59,8 @@ type DB struct {
 	retry      time.Time     // with backoff: when what is due is tried again
 	again      expiry.Item   // wakes at retry
 	backoff    time.Duration // 0: the last commit succeeded
+	reading    time.Time     // of the clock, for this write; zero if it has not been read
+	stats      Stats         // what is counted, as it is told
 }
 
 // New returns an empty database in memory. It behaves as one on a file does, but that nothing is
@@ -111,6 +115,7 @@ func newDB(opts *Options) *DB {
 		time:     opts.clock(),
 		node:     opts.node(),
 		store:    store.New(),
+		logger:   newLogger(opts),
 		wake:     make(chan struct{}, 1),
 		closing:  make(chan struct{}),
 		finished: make(chan struct{}),
@@ -139,8 +144,11 @@ func (db *DB) start(opts *Options) error {
 		return err
 	}
 	db.mu.Lock()
+	db.epoch = db.now().Add(-1)
 	db.takeUpLocked()
+	db.countRowsLocked()
 	db.mu.Unlock()
+	db.logger.start()
 
 	err := db.update(func(tx *Txn) error {
 		tx.shortenDelays()
@@ -156,6 +164,7 @@ func (db *DB) start(opts *Options) error {
 		db.mu.Lock()
 		db.expiry.Stop()
 		db.mu.Unlock()
+		db.closeLogger()
 		return err
 	}
 	go db.run()
@@ -456,6 +465,7 @@ func (db *DB) endDueLocked() {
 		return
 	}
 	now := db.now()
+	db.reading = now
 	for ends := 0; ends < maxEnds; {
 		due := db.expiry.Pop(now)
 		if due == nil {
@@ -471,7 +481,7 @@ func (db *DB) endDueLocked() {
 				db.expiry.Set(due, owner.deadline)
 				continue
 			}
-			db.stepLocked(now, func(tx *Txn) { tx.endSession(owner, ErrExpired) })
+			db.stepLocked(now, func(tx *Txn) { tx.endSession(owner, owner.lapse(now)) })
 			ends++
 		case *delay:
 			db.stepLocked(now, func(tx *Txn) { tx.endDelay(owner) })
@@ -496,8 +506,10 @@ func (db *DB) stepLocked(now time.Time, step func(tx *Txn)) {
 	}
 }
 
-// armLocked sets the timer for what is due next.
+// armLocked sets the timer for what is due next. The write is over, and with it its reading of the
+// clock.
 func (db *DB) armLocked() {
+	db.reading = time.Time{}
 	switch {
 	case db.expiry.Len() == 0:
 	case db.backoff > 0:
@@ -533,6 +545,7 @@ func (db *DB) Close() error {
 	db.endAllLocked(ErrClosed)
 	db.unlock()
 	db.hub.Close()
+	db.closeLogger()
 	err = errors.Join(err, db.store.Close())
 	close(db.closed)
 	return wrap("close", "", err)

@@ -252,6 +252,7 @@ func (tx *modelTx) grant(key string, s *modelSession, opts *lockd.LockOptions) l
 		e = lockd.Entry{Key: key, CreateIndex: tx.index}
 	}
 	e.Session, e.Fence = s.info.ID, tx.index
+	tx.m.granted[tx.index] = tx.m.now
 	e.LockIndex++
 	if opts != nil && opts.Value != nil {
 		e.Value, e.Flags = opts.Value, opts.Flags
@@ -289,6 +290,9 @@ func (m *model) obstructed(key string) error {
 	case !e.Session.IsZero():
 		refusal.Obstacle, refusal.Fence = lockd.ObstacleHolder, e.Fence
 		refusal.Holder, refusal.HolderName = e.Session, m.session(e.Session).info.Name
+		if since, ok := m.granted[e.Fence]; ok { // else it was before the file was opened
+			refusal.Since, refusal.Held = since, m.now.Sub(since)
+		}
 	case refusal.Waiters > 0:
 		refusal.Obstacle = lockd.ObstacleQueue
 	default:

@@ -255,7 +255,7 @@ func (w *twin) fail(err error) {
 
 // compare finds what is different.
 func (w *twin) compare() error {
-	return errors.Join(w.compareState(), w.compareEvents(), w.compareSessions(),
+	return errors.Join(w.compareState(), w.compareSeen(), w.compareEvents(), w.compareSessions(),
 		w.compareLocks(), w.compareCalls(), w.compareFailures(), w.compareKeeper())
 }
 

@@ -17,6 +17,7 @@ type model struct {
 	published uint64 // of the newest durable one
 	floor     uint64 // events up to it are not kept
 	history   []lockd.Event
+	granted   map[uint64]time.Time // when, by the index
 
 	open     modelBatch
 	flying   *modelBatch   // whose commit is held, or nil
@@ -54,7 +55,8 @@ func newModel(now time.Time) *model {
 			keys: map[string]lockd.Entry{}, handles: map[string]*modelLock{},
 			delays: map[string]time.Time{}, lost: map[string]bool{}, check: noCheck,
 		},
-		now: now, index: 2, published: 2, floor: 1,
+		granted: map[uint64]time.Time{},
+		now:     now, index: 2, published: 2, floor: 1,
 		// The process's own node is the first change.
 		history: []lockd.Event{{Index: 2, Kind: lockd.NodePut, Node: ownNode}},
 	}
@@ -303,6 +305,7 @@ func (m *model) endAll(cause error) {
 
 // reopen is Open on what the file has.
 func (m *model) reopen() {
+	clear(m.granted)
 	m.index, m.floor = m.published, m.published // indexes of failed commits are not in the file
 	m.history = nil
 	m.failures, m.unserved, m.roused, m.backoff, m.retry = 0, false, false, 0, time.Time{}

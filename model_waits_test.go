@@ -555,11 +555,12 @@ func sameError(got, want error) error {
 	case got == nil || want == nil:
 		return fmt.Errorf("error: got %v, want %v", got, want)
 	case errors.As(want, &refusal):
-		if !errors.As(got, &locked) || !locked.Until.Equal(refusal.Until) {
+		if !errors.As(got, &locked) || !locked.Until.Equal(refusal.Until) ||
+			!locked.Since.Equal(refusal.Since) {
 			return fmt.Errorf("error: got %v, want %v", got, want)
 		}
 		same := *locked
-		same.Until = refusal.Until
+		same.Until, same.Since = refusal.Until, refusal.Since
 		if same != *refusal {
 			return fmt.Errorf("error: got %+v, want %+v", same, *refusal)
 		}

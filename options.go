@@ -3,6 +3,7 @@ package lockd
 import (
 	"errors"
 	"io/fs"
+	"log/slog"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -36,8 +37,25 @@ type Options struct {
 	// there, and two databases on one file destroy it. Who sets it sees to that by other means.
 	AllowNetworkFS bool
 
-	// History is how many events are kept for Watch. The default is 10,000.
+	// History is how many events are kept, for Watch and DB.History. The default is 10,000.
 	History int
+
+	// Logger is told what happens. Nil is silent, and costs nothing. It is called on a goroutine of
+	// its own, which a slow one delays and nothing else: up to 4,096 records wait for it, and what
+	// comes then is dropped, counted (Stats.LogDrops), and told of in a record. The last quarter
+	// of them is kept for records above Debug. Close waits until all that waits is logged; a
+	// handler must not call it.
+	//
+	// A record has the time of the database's clock. Debug is "lock granted", "lock released",
+	// "session created", and "session ended" if its owner closed it. Warn is "lock lost", and
+	// "session ended" otherwise; "commit slow" if one took a second or more; and "log records
+	// dropped". Error is "commit failed", and "database failed".
+	//
+	// The attributes are index, of the change; key, fence, session and name (of the session, if it
+	// has one) of a lock; session, name and node of a session; cause, as text, of what was lost,
+	// released or ended; error, of what failed; took and writers of a commit, and how many records
+	// were dropped as count.
+	Logger *slog.Logger
 
 	// Node is the name under which this process stands in the catalog, and the node of every
 	// session that names none. The default is "local".

@@ -378,6 +378,12 @@ func (tx *Txn) endSession(s *Session, cause error) {
 	}
 }
 
+// lapse is the cause when the session is found to be due now.
+func (s *Session) lapse(now time.Time) error {
+	renewed := s.deadline.Add(-s.row.TTL - s.row.Grace)
+	return &lapse{now.Sub(renewed)}
+}
+
 // revive takes the end of the session back.
 func (s *Session) revive() {
 	s.live = true

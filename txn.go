@@ -79,10 +79,13 @@ func (tx *Txn) Index() uint64 {
 	return tx.db.store.Next()
 }
 
-// clock reads the database's clock, once in a transaction.
+// clock reads the database's clock, once in a write.
 func (tx *Txn) clock() time.Time {
 	if !tx.clocked {
-		tx.now, tx.clocked = tx.db.now(), true
+		tx.now, tx.clocked = tx.db.reading, true
+		if tx.now.IsZero() {
+			tx.now = tx.db.now()
+		}
 	}
 	return tx.now
 }
@@ -367,6 +370,9 @@ func (tx *Txn) obstructed(key string, row *store.Key) error {
 		refusal.Obstacle = ObstacleHolder
 		refusal.Holder, refusal.Fence = SessionID(row.Session), row.Fence
 		refusal.HolderName = state.session.row.Name
+		if since := tx.db.instant(row.Granted); !since.IsZero() {
+			refusal.Since, refusal.Held = since.Round(0), tx.clock().Sub(since)
+		}
 	}
 	return refusal
 }
@@ -378,7 +384,7 @@ func (tx *Txn) grant(key string, s *Session, opts *LockOptions) *store.Key {
 	if row := tx.db.store.Keys.Newest(key); row != nil {
 		next = *row
 	}
-	next.Session, next.Fence = s.row.ID, index
+	next.Session, next.Fence, next.Granted = s.row.ID, index, tx.db.moment(tx.clock())
 	tx.grantee = s.row
 	next.LockIndex++
 	if opts != nil && opts.Value != nil {

@@ -119,7 +119,7 @@ func TestTxnLock_K17K18K19K20(t *testing.T) {
 	}
 	byB := locked(func(w *world) lockd.LockedError {
 		return lockd.LockedError{Key: "k", Obstacle: lockd.ObstacleHolder, Holder: w.b.ID(),
-			Fence: w.entry("k").Fence}
+			Fence: w.entry("k").Fence, Since: w.clock.Now()}
 	})
 	byDelay := locked(func(w *world) lockd.LockedError {
 		return lockd.LockedError{Key: "k", Obstacle: lockd.ObstacleDelay,

@@ -2,6 +2,7 @@ package lockd
 
 import (
 	"context"
+	"time"
 
 	"github.com/lockd/lockd/internal/waitq"
 )
@@ -19,6 +20,7 @@ type request struct {
 type waiter struct {
 	request
 	places []*waitq.Place[*waiter] // one for each key
+	began  time.Time
 	phase  phase
 	left   bool // its call has returned
 
@@ -120,7 +122,7 @@ func (tx *Txn) acquire(r request) ([]*Lock, *waiter, error) {
 	} else if tx.free(r) {
 		return tx.holdAll(r), nil, nil
 	}
-	w := &waiter{request: r, told: make(chan struct{})}
+	w := &waiter{request: r, began: tx.clock(), told: make(chan struct{})}
 	for _, key := range r.keys {
 		w.places = append(w.places, tx.db.state(key).queue.Push(w))
 	}
@@ -132,6 +134,7 @@ func (tx *Txn) acquire(r request) ([]*Lock, *waiter, error) {
 		tx.db.semaphore(r.prefix()).waiting++
 	}
 	tx.db.waitsMoved()
+	tx.db.stats.Waiters++
 	return nil, w, nil
 }
 
@@ -240,6 +243,9 @@ func (db *DB) leave(w *waiter) {
 		db.tidySemaphore(sem)
 	}
 	w.places = nil
+	if _, waits := w.session.waiting[w]; waits && !w.left {
+		db.stats.Waiters--
+	}
 	delete(w.session.waiting, w)
 	db.waitsMoved()
 }
@@ -282,6 +288,7 @@ func (db *DB) withdraw(w *waiter) bool {
 		return false // it is told, or will be when the last commit is through
 	}
 	w.left = true
+	db.stats.Waiters--
 	_ = db.runLocked(&db.own, func(tx *Txn) error { // nothing refuses it
 		if w.phase == standing {
 			tx.freed = append(tx.freed, w.keys...)

@@ -124,6 +124,7 @@ type Event struct {
 type record struct {
 	kind     EventKind
 	lock     LockChange
+	moment   int64 // 0 unless lock changed, or a session began or ended
 	cause    error
 	old, new any
 	holder   *store.Session // to whom the lock was granted
@@ -299,6 +300,7 @@ func (tx *Txn) log(events []logEntry) []logEntry {
 	}
 	for old, new := range s.Sessions.Changes() {
 		r := record{kind: kindOf(new, SessionCreated), old: old, new: new}
+		r.moment = tx.db.moment(tx.clock())
 		id := nameOf(old, new, func(s *store.Session) string { return string(s.ID[:]) })
 		if new == nil {
 			r.cause = tx.ends[SessionID([]byte(id))]
@@ -340,10 +342,13 @@ func (tx *Txn) keyRecord(old, new *store.Key) record {
 	held := old != nil && old.Session != store.ID{}
 	holds := new != nil && new.Session != store.ID{}
 	switch {
-	case holds && !held:
-		r.lock, r.holder = LockGranted, tx.holder(new)
+	case !held && !holds, held && holds && old.Fence == new.Fence:
 		return r
-	case !held || (holds && old.Fence == new.Fence):
+	}
+	r.moment = tx.db.moment(tx.clock())
+	switch {
+	case !held:
+		r.lock, r.holder = LockGranted, tx.holder(new)
 		return r
 	case holds:
 		r.lock, r.holder, r.cause = LockHandedOn, tx.holder(new), ErrUnlocked
@@ -360,12 +365,8 @@ func (tx *Txn) keyRecord(old, new *store.Key) record {
 		return r
 	}
 	r.cause = told.cause
-	switch {
-	case r.lock != LockReleased || told.cause == ErrUnlocked || told.cause == ErrClosed:
-	case told.cause == ErrKeyDeleted: // and made anew
-		r.lock = LockDeleted
-	default:
-		r.lock = LockLost
+	if r.lock == LockReleased {
+		r.lock = endOf(told.cause)
 	}
 	return r
 }

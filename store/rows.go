@@ -22,6 +22,10 @@ type Key struct {
 	ModifyIndex uint64
 	LockIndex   uint64 // how often the lock was taken since CreateIndex
 	Fence       uint64 // the index of the last grant of the lock
+
+	// Granted is when that was, as the caller counts. A file does not have it: a row that is read
+	// back has 0.
+	Granted int64
 }
 
 // Session is a row of the table of sessions, under its ID's 16 bytes. What Behavior and Lifetime

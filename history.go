@@ -1,0 +1,149 @@
+package lockd
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockd/lockd/store"
+)
+
+// Transition is one step in the life of a lock: a grant, or the end of one. The zero value is none.
+type Transition struct {
+	Index uint64 // of the transaction that did it
+	Time  time.Time
+	Key   string
+
+	// Change is LockGranted, LockReleased, LockLost or LockDeleted. A lock that is handed on makes
+	// two transitions at one index: the end of the one grant, and the next.
+	Change LockChange
+
+	// Session was granted the lock, or held it until then. Name is its name, and empty if it has
+	// none. It is also empty if, while History looks, the session ends and that is forgotten again.
+	Session SessionID
+	Name    string
+	Fence   uint64 // of the grant
+	Cause   error  // why the grant has ended: see Event. Nil for a grant
+}
+
+// String returns the transition in words, on one line.
+func (t Transition) String() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s index %d: ", t.Time.Format("15:04:05.000"), t.Index)
+	if t.Change == LockGranted {
+		fmt.Fprintf(&text, "granted to %s with fence %d", who(t.Name, t.Session), t.Fence)
+		return text.String()
+	}
+	fmt.Fprintf(&text, "%s by %s: %v", t.Change, who(t.Name, t.Session), t.Cause)
+	return text.String()
+}
+
+// History returns the last transitions of the key's lock, the oldest first: those that are among
+// the newest Options.History events of the whole database, none of them from before it was opened.
+// It reads all events that are kept, and stops writers for no more than a few of them at a time. It
+// cannot fail, and goes on answering after Close.
+func (db *DB) History(key string) []Transition {
+	var found []Transition
+	names := make(map[SessionID]string) // of those whose end is met, and of all that are looked up
+	for event := range db.hub.Backward() {
+		switch {
+		case event.Space == spaceKeys && event.Name == key:
+			ended, granted := db.transitions(&event)
+			for _, t := range []Transition{granted, ended} {
+				if t.Change != LockUnchanged {
+					found = append(found, t)
+				}
+			}
+		case event.Body.kind == SessionEnded:
+			// The end of a session is newer than what the session did, so it is met first.
+			row := event.Body.old.(*store.Session)
+			names[SessionID(row.ID)] = row.Name
+		}
+	}
+	for i := range found {
+		if found[i].Change != LockGranted {
+			found[i].Name = db.sessionName(found[i].Session, names)
+		}
+	}
+	slices.Reverse(found)
+	return found
+}
+
+// transitions returns what the event of a key did to its lock: a grant that ended, without the name
+// of its session, and one that began, each with LockUnchanged if there is none.
+func (db *DB) transitions(event *logEntry) (ended, granted Transition) {
+	r := &event.Body
+	if r.lock == LockUnchanged {
+		return ended, granted
+	}
+	both := Transition{
+		Index: event.Index, Key: event.Name, Time: db.instant(r.moment).Round(0),
+	}
+	if r.lock != LockGranted {
+		old := r.old.(*store.Key)
+		ended = both
+		ended.Change, ended.Cause = r.lock, r.cause
+		ended.Session, ended.Fence = SessionID(old.Session), old.Fence
+	}
+	if r.lock == LockGranted || r.lock == LockHandedOn {
+		new := r.new.(*store.Key)
+		granted = both
+		granted.Change = LockGranted
+		granted.Session, granted.Fence = SessionID(new.Session), new.Fence
+		granted.Name = r.holder.Name
+	}
+	if r.lock == LockHandedOn {
+		ended.Change = endOf(r.cause)
+	}
+	return ended, granted
+}
+
+// endOf returns what the cause makes of the end of a grant, if the key is still there.
+func endOf(cause error) LockChange {
+	switch {
+	case clean(cause):
+		return LockReleased
+	case errors.Is(cause, ErrKeyDeleted): // and made anew
+		return LockDeleted
+	}
+	return LockLost
+}
+
+// clean reports whether the owner itself has ended what ended.
+func clean(cause error) bool { return cause == ErrUnlocked || errors.Is(cause, ErrClosed) }
+
+// sessionName returns the name of a session that lives, or that ended since its event was met.
+func (db *DB) sessionName(id SessionID, names map[SessionID]string) string {
+	if name, ok := names[id]; ok {
+		return name
+	}
+	if row := db.store.Sessions.Get(string(id[:])); row != nil {
+		names[id] = row.Name
+		return row.Name
+	}
+	for event := range db.hub.Backward() {
+		if event.Space == spaceSessions && event.Name == string(id[:]) {
+			row, _ := event.Body.new.(*store.Session)
+			if row == nil {
+				row = event.Body.old.(*store.Session)
+			}
+			names[id] = row.Name
+			return row.Name
+		}
+	}
+	return ""
+}
+
+// moment is how rows and events keep an instant: in nanoseconds after the epoch, and so never 0,
+// which is what they have of an instant that is not known.
+func (db *DB) moment(now time.Time) int64 { return max(1, int64(now.Sub(db.epoch))) }
+
+// instant is what moment was made of, and the zero time for 0.
+func (db *DB) instant(moment int64) time.Time {
+	if moment == 0 {
+		return time.Time{}
+	}
+	return db.epoch.Add(time.Duration(moment))
+}

@@ -1,0 +1,191 @@
+package lockd_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd"
+)
+
+// mustHistory compares the key's history, in words, with names in place of the sessions' IDs.
+func (h *harness) mustHistory(key string, want ...string) {
+	h.t.Helper()
+	var got []string
+	for _, t := range h.History(key) {
+		line := t.String()
+		if t.Name == "" || t.Key != key || t.Fence == 0 || t.Index == 0 ||
+			(t.Cause == nil) != (t.Change == lockd.LockGranted) {
+			h.t.Errorf("transition: got %+v", t)
+		}
+		line = strings.ReplaceAll(line, fmt.Sprintf(" (session %s)", t.Session), "")
+		line = strings.Replace(line, fmt.Sprintf(" with fence %d", t.Fence), "", 1)
+		line = strings.Replace(line, fmt.Sprintf("index %d: ", t.Index), "", 1)
+		got = append(got, strings.Replace(line, t.Time.Format("15:04:05.000 "),
+			fmt.Sprintf("%ds ", t.Time.Unix()), 1))
+	}
+	if !slices.Equal(got, want) {
+		h.t.Errorf("history of %q:\ngot  %q\nwant %q", key, got, want)
+	}
+}
+
+// Ensure that the history of a lock has each grant and its end, when it was, of whom, and why.
+func TestHistory_TellsEachTransition(t *testing.T) {
+	each(t, func(h *harness) {
+		h.mustHistory("k")
+		a, b := h.named("a"), h.named("b")
+		h.must(h.lock(a, "k").Unlock())
+		h.put("k", "v", 0) // no transition
+		h.lock(b, "other")
+		h.advance(time.Second)
+
+		lock := h.lock(a, "k")
+		h.wait(h.t.Context(), b, "k", nil)
+		h.must(lock.Unlock()) // hands it on
+		h.settle()
+		h.must(b.Close())
+		h.advance(time.Second)
+
+		h.lock(a, "k")
+		h.must(second(h.Delete("k")))
+		c := h.session(&lockd.SessionOptions{Name: "c", TTL: 10 * time.Second})
+		h.lock(c, "k")
+		h.advance(4 * time.Second)
+		h.must(c.Renew())
+		h.advance(10 * time.Second)
+		h.mustHistory("k",
+			"0s granted to \"a\"", "0s released by \"a\": lock released",
+			"1s granted to \"a\"", "1s released by \"a\": lock released",
+			"1s granted to \"b\"", "1s released by \"b\": closed by its owner",
+			"2s granted to \"a\"", "2s deleted by \"a\": key deleted",
+			"2s granted to \"c\"", "16s lost by \"c\": session expired: not renewed within its "+
+				"TTL: last renewal 10s ago",
+		)
+		h.mustHistory("other", "0s granted to \"b\"", "1s released by \"b\": closed by its owner")
+		h.mustHistory("none")
+		indexes := h.History("k")
+		for i := 1; i < len(indexes); i++ {
+			if indexes[i].Index < indexes[i-1].Index {
+				h.t.Errorf("index %d after %d", indexes[i].Index, indexes[i-1].Index)
+			}
+		}
+		if indexes[3].Index != indexes[4].Index {
+			h.t.Errorf("a lock is handed on at %d and %d", indexes[3].Index, indexes[4].Index)
+		}
+	})
+}
+
+// Ensure that a lock that is handed on tells how the grant before it ended.
+func TestHistory_HandedOn(t *testing.T) {
+	each(t, func(h *harness) {
+		a, b := h.named("a"), h.named("b")
+		d := h.session(&lockd.SessionOptions{Name: "d", LockDelay: lockd.NoLockDelay})
+		h.lock(a, "k")
+		h.line("k", d, b)
+		h.must(second(h.Delete("k")))
+		h.settle()
+		h.must(h.ForceUnlock("k", h.entry("k").Fence, "it hangs"))
+		h.settle()
+		h.mustHistory("k",
+			"0s granted to \"a\"", "0s deleted by \"a\": key deleted",
+			"0s granted to \"d\"", "0s lost by \"d\": unlocked by force: it hangs",
+			"0s granted to \"b\"",
+		)
+	})
+}
+
+// Ensure that the causes of an end say what there is to say, and still are what errors.Is finds.
+func TestCauses_SayTheirDetail(t *testing.T) {
+	want := map[string]string{
+		"Close":           "closed by its owner",
+		"EndSession":      "session destroyed by EndSession",
+		"EndSessionInTxn": "session destroyed by EndSession",
+		"TTL": "session expired: not renewed within its TTL: " +
+			"last renewal 10s ago",
+		"NodeRemoved":    `node of the session removed: "db1"`,
+		"NodeRenamed":    `node of the session removed: "db1"`,
+		"ServiceRemoved": `check of the session removed: "ping"`,
+		"CheckRemoved":   `check of the session removed: "disk"`,
+		"CheckCritical":  `check of the session is critical: "disk"`,
+	}
+	for _, end := range sessionEnds {
+		t.Run(end.name, func(t *testing.T) {
+			each(t, func(h *harness) {
+				s, locks, _ := doomed(h, lockd.ReleaseKeys)
+				h.must(end.end(h, s))
+				h.settle()
+				cause := "has ended: " + want[end.name]
+				if err := s.Err(); !errors.Is(err, end.cause) ||
+					!strings.HasSuffix(err.Error(), cause) {
+					h.t.Errorf("session: got %q, want %q", err, cause)
+				}
+				held := "no longer held: " + want[end.name]
+				if err := locks[0].Err(); !errors.Is(err, end.cause) ||
+					!strings.HasSuffix(err.Error(), held) {
+					h.t.Errorf("lock: got %q, want %q", err, held)
+				}
+				last := h.History("a")[1]
+				if !errors.Is(last.Cause, end.cause) || last.Cause.Error() != want[end.name] {
+					h.t.Errorf("history: got %q, want %q", last.Cause, want[end.name])
+				}
+			})
+		})
+	}
+}
+
+// Ensure that an expiry counts from the last renewal that succeeded, however late it is noticed,
+// and with the grace.
+func TestErrExpired_SaysWhenTheLastRenewalWas(t *testing.T) {
+	each(t, func(h *harness) {
+		s := h.session(&lockd.SessionOptions{TTL: 10 * time.Second, Grace: 5 * time.Second})
+		h.advance(9 * time.Second)
+		h.must(s.Renew())
+		h.advance(15200 * time.Millisecond)
+		if text := s.Err().Error(); !strings.HasSuffix(text, ": last renewal 15s ago") &&
+			!strings.HasSuffix(text, ": last renewal 15.2s ago") {
+			h.t.Errorf("got %q", text)
+		}
+	})
+}
+
+// Ensure that of a history that the ring no longer has whole, the newest part is there, with the
+// names of sessions that have ended.
+func TestHistory_AfterCompaction(t *testing.T) {
+	each(t, func(h *harness) {
+		h.shortHistory() // 10 events
+		a := h.named("a")
+		for range 4 {
+			h.must(h.lock(a, "k").Unlock())
+		}
+		b := h.named("b")
+		h.lock(b, "k")
+		h.must(b.Close())
+		granted, released := `0s granted to "a"`, `0s released by "a": lock released`
+		h.mustHistory("k", granted, released, granted, released, granted, released,
+			`0s granted to "b"`, `0s released by "b": closed by its owner`)
+		h.writes("other", 5)
+		h.mustHistory("k", released, `0s granted to "b"`,
+			`0s released by "b": closed by its owner`)
+		h.writes("other", 10)
+		h.mustHistory("k")
+	})
+}
+
+// Ensure that history begins with the opening of the file, and goes on answering after Close.
+func TestHistory_ReopenedAndClosed(t *testing.T) {
+	onFile(t, func(h *harness) {
+		s := h.session(&lockd.SessionOptions{Name: "a", Lifetime: lockd.Independent})
+		h.lock(s, "k")
+		h.advance(time.Second)
+		h.reopen()
+		h.mustHistory("k")
+		h.must(h.EndSession(s.ID()))
+		want := `1s lost by "a": session destroyed by EndSession`
+		h.mustHistory("k", want)
+		h.must(h.Close())
+		h.mustHistory("k", want)
+	})
+}

@@ -1,0 +1,178 @@
+package lockd
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/lockd/lockd/internal/waitq"
+	"github.com/lockd/lockd/store"
+)
+
+// LockInfo describes the lock of one key: one that is held, delayed or waited for. The zero value
+// is none.
+type LockInfo struct {
+	Key string
+
+	// Holder is the session that holds the lock; the zero SessionInfo if it is free. Fence is of
+	// the grant, and Since is when that was: the zero time if it was before the file was opened.
+	// Held is how long ago that is, and 0 if it is not known.
+	Holder SessionInfo
+	Fence  uint64
+	Since  time.Time
+	Held   time.Duration
+
+	// DelayedUntil is the end of a lock-delay; the zero time if there is none.
+	DelayedUntil time.Time
+
+	// Queue has those who wait, the next to be served first.
+	Queue []WaiterInfo
+}
+
+// WaiterInfo describes one call that waits for a lock. The zero value is none.
+type WaiterInfo struct {
+	Session SessionInfo
+	Since   time.Time     // when the call began to wait
+	Waited  time.Duration // how long ago that is
+
+	// Keys are all the locks that the call waits for: several if it is LockAll, which gets them
+	// together, and so may wait although this one is free. They are shared: do not change them.
+	Keys []string
+}
+
+// Locks yields every lock that is held, delayed or waited for, in the order of the keys, as all of
+// them are at the beginning of the loop. It shows what is durable: a grant that is still being
+// committed is not one yet, and who is to have it still waits.
+//
+// It does not wait for the file, and cannot fail. It takes the database's lock for a time in
+// proportion to the number of these locks and of those who wait, and not while the loop runs.
+// After Close it goes on answering.
+func (db *DB) Locks() iter.Seq[LockInfo] {
+	return func(yield func(LockInfo) bool) {
+		seen, now := db.seen()
+		slices.SortFunc(seen, func(a, b sight) int { return cmp.Compare(a.key, b.key) })
+		for i := range seen {
+			if !yield(seen[i].info(db, now)) {
+				return
+			}
+		}
+	}
+}
+
+// sight is one lock as it was seen under mu: what does not change any more, to be described later.
+type sight struct {
+	key    string
+	row    *store.Key // nil: there is no such key
+	holder *store.Session
+	delay  *delay
+	queue  []*waitq.Place[*waiter]
+}
+
+// seen looks at all locks as they are published, and reads the clock.
+func (db *DB) seen() ([]sight, time.Time) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	now := db.now()
+	pending := db.pendingLocked()
+	seen := make([]sight, 0, len(db.locks))
+	see := func(key string, delay *delay, queue []*waitq.Place[*waiter]) {
+		s := sight{key: key, row: db.store.Keys.Get(key), queue: queue}
+		if s.row != nil && s.row.Session != (store.ID{}) {
+			s.holder = db.store.Sessions.Get(string(s.row.Session[:]))
+		}
+		if delay != nil && now.Before(delay.until) {
+			s.delay = delay
+		}
+		if s.holder != nil || s.delay != nil || len(s.queue) > 0 {
+			seen = append(seen, s)
+		}
+	}
+	for key, state := range db.locks {
+		delay, queue := state.delay, slices.Collect(state.queue.Places())
+		if p := pending[key]; p != nil {
+			if p.replaces {
+				delay = p.delay
+			}
+			queue = append(queue, p.aside...)
+			delete(pending, key)
+		}
+		see(key, delay, queue)
+	}
+	for key, p := range pending {
+		see(key, p.delay, p.aside)
+	}
+	return seen, now
+}
+
+// undecided is what the batches that are not durable yet change of one lock, beside its row.
+type undecided struct {
+	replaces bool // the lock-delay, which is published as delay
+	delay    *delay
+	aside    []*waitq.Place[*waiter] // of those who still wait until their outcome is told
+}
+
+// pendingLocked returns what is to be shown as it was before, by key; and every key that changed.
+func (db *DB) pendingLocked() map[string]*undecided {
+	var batches []*batch // the older one first
+	if db.flying != nil {
+		batches = append(batches, db.flying)
+	}
+	batches = append(batches, db.open)
+	pending := make(map[string]*undecided)
+	of := func(key string) *undecided {
+		if pending[key] == nil {
+			pending[key] = &undecided{}
+		}
+		return pending[key]
+	}
+	for _, b := range batches {
+		for i := range b.events {
+			if b.events[i].Space == spaceKeys {
+				of(b.events[i].Name)
+			}
+		}
+		for i := range b.effects {
+			switch e := &b.effects[i]; e.kind {
+			case delaySet:
+				if p := of(e.delay.key); !p.replaces {
+					p.replaces, p.delay = true, e.replaced
+				}
+			case waiterServed, waiterLeft:
+				if e.waiter.left {
+					continue
+				}
+				for j, key := range e.waiter.keys {
+					p := of(key)
+					p.aside = append(p.aside, e.waiter.places[j])
+				}
+			}
+		}
+	}
+	return pending
+}
+
+// info describes what was seen.
+func (s *sight) info(db *DB, now time.Time) LockInfo {
+	info := LockInfo{Key: s.key}
+	if s.holder != nil {
+		info.Holder, info.Fence = sessionInfo(s.holder), s.row.Fence
+		if since := db.instant(s.row.Granted); !since.IsZero() {
+			info.Since, info.Held = since.Round(0), now.Sub(since)
+		}
+	}
+	if s.delay != nil {
+		info.DelayedUntil = s.delay.until.Round(0)
+	}
+	slices.SortFunc(s.queue, func(a, b *waitq.Place[*waiter]) int {
+		return cmp.Compare(a.Ticket(), b.Ticket())
+	})
+	for _, place := range s.queue {
+		w := place.Waiter
+		info.Queue = append(info.Queue, WaiterInfo{
+			Session: w.session.Info(), Since: w.began.Round(0), Waited: now.Sub(w.began),
+			Keys: w.keys,
+		})
+	}
+	return info
+}

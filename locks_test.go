@@ -1,0 +1,285 @@
+package lockd_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd"
+)
+
+// locksAs is what Locks shows, in words.
+func (h *harness) locksAs() []string {
+	var lines []string
+	for l := range h.Locks() {
+		line := l.Key
+		if !l.Holder.ID.IsZero() {
+			line += fmt.Sprintf(" held by %s on %s", l.Holder.Name, l.Holder.Node)
+			if l.Since.IsZero() {
+				line += " since before"
+			} else {
+				line += fmt.Sprintf(" since %d for %v", l.Since.Unix(), l.Held)
+			}
+			if e := h.entry(l.Key); e.Fence != l.Fence || e.Session != l.Holder.ID {
+				line += fmt.Sprintf(", but the entry is %+v", e)
+			}
+		}
+		if !l.DelayedUntil.IsZero() {
+			line += fmt.Sprintf(" delayed until %d", l.DelayedUntil.Unix())
+		}
+		for _, w := range l.Queue {
+			line += fmt.Sprintf(", %s since %d for %v", w.Session.Name, w.Since.Unix(), w.Waited)
+			if len(w.Keys) > 1 {
+				line += fmt.Sprint(" for all of ", w.Keys)
+			}
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func (h *harness) mustShow(want ...string) {
+	h.t.Helper()
+	if got := h.locksAs(); !slices.Equal(got, want) {
+		h.t.Fatalf("locks: got  %q\nwant %q", got, want)
+	}
+}
+
+// Ensure that Locks shows who holds what since when, who waits for it in which order and how long,
+// and until when it is delayed, in the order of the keys; and nothing of a lock that is free.
+func TestLocks_ShowsHolderQueueAndDelay(t *testing.T) {
+	each(t, func(h *harness) {
+		h.mustShow()
+		h.put("free", "v", 0)
+		a, b, c := h.named("a"), h.named("b"), h.named("c")
+		h.lock(a, "z")
+		h.advance(2 * time.Second)
+		h.lock(a, "k")
+		ctx, cancel := context.WithCancel(h.t.Context())
+		first := h.wait(ctx, b, "k", nil)
+		h.advance(time.Second)
+		h.lockCall(func() ([]*lockd.Lock, error) {
+			return c.LockAll(h.t.Context(), []string{"k", "also"}, nil)
+		}).waits()
+		h.advance(3 * time.Second)
+		h.mustShow(
+			"also, c since 3 for 3s for all of [k also]",
+			"k held by a on local since 2 for 4s, b since 2 for 4s, "+
+				"c since 3 for 3s for all of [k also]",
+			"z held by a on local since 0 for 6s",
+		)
+
+		h.must(h.EndSession(a.ID()))
+		h.advance(9 * time.Second)
+		h.mustShow(
+			"also, c since 3 for 12s for all of [k also]",
+			"k delayed until 16, b since 2 for 13s, c since 3 for 12s for all of [k also]",
+			"z delayed until 16",
+		)
+
+		h.advance(2 * time.Second)
+		lock := first.held()
+		h.mustShow(
+			"also, c since 3 for 14s for all of [k also]",
+			"k held by b on local since 16 for 1s, c since 3 for 14s for all of [k also]",
+		)
+		cancel() // too late
+		h.must(lock.Unlock())
+		h.settle()
+		h.mustShow("also held by c on local since 17 for 0s",
+			"k held by c on local since 17 for 0s")
+		h.must(c.Close())
+		h.mustShow()
+	})
+}
+
+// Ensure that after a reopen Locks says that it does not know since when a lock is held, and that
+// the next grant is known again.
+func TestLocks_SinceBeforeTheFileWasOpened(t *testing.T) {
+	onFile(t, func(h *harness) {
+		s := h.session(&lockd.SessionOptions{Name: "a", Lifetime: lockd.Independent})
+		h.lock(s, "k")
+		h.advance(time.Minute)
+		h.mustShow("k held by a on local since 0 for 1m0s")
+		h.reopen()
+		h.mustShow("k held by a on local since before")
+		refusal := h.refusal(h.session(nil), "k")
+		want := `held by "a" (session ` + s.ID().String() + `) since before the file was opened`
+		if !refusal.Since.IsZero() || refusal.Held != 0 || refusal.Error() != want {
+			h.t.Errorf("refusal: got %v, %v, %q\nwant %q", refusal.Since, refusal.Held,
+				refusal.Error(), want)
+		}
+
+		again, err := h.Session(s.ID())
+		h.must(err)
+		lock := h.lock(again, "k") // takes it over: the same grant
+		h.mustShow("k held by a on local since before")
+		h.must(lock.Unlock())
+		h.lock(again, "k")
+		h.mustShow("k held by a on local since 60 for 0s")
+	})
+}
+
+// Ensure that Locks shows the state before a commit until that is durable: the holder, those who
+// are to leave the queue in their places, and no delay; and also if it fails.
+func TestG3_LocksShowWhatIsDurable(t *testing.T) {
+	for _, outcome := range []error{nil, errDisk} {
+		t.Run(fmt.Sprint(outcome), func(t *testing.T) {
+			onFile(t, func(h *harness) {
+				c := h.commits()
+				a, b, d := h.named("a"), h.named("b"), h.named("d")
+				lock := h.lock(a, "k")
+				h.lock(a, "other")
+				h.line("k", b, d)
+				before := h.locksAs()
+				h.mustShow(
+					"k held by a on local since 0 for 0s, b since 0 for 0s, d since 0 for 0s",
+					"other held by a on local since 0 for 0s")
+
+				unlocking := c.held(lock.Unlock)
+				h.mustShow(before...)
+				ending := start(func() error { return h.EndSession(a.ID()) })
+				joined := start(func() error { return second(b.TryLock("new", nil)) })
+				h.settle()
+				h.mustShow(before...)
+				c.release(outcome)
+				if err := unlocking.wait(); (err == nil) != (outcome == nil) {
+					t.Fatalf("unlock: %v", err)
+				}
+				_, _ = ending.wait(), joined.wait()
+				h.settle()
+				if outcome != nil {
+					h.mustShow(before...)
+					return
+				}
+				h.mustShow("k held by b on local since 0 for 0s, d since 0 for 0s",
+					"new held by b on local since 0 for 0s", "other delayed until 10")
+			})
+		})
+	}
+}
+
+// Ensure that a delay that replaces another one is shown when it is durable, and no earlier.
+func TestG3_LocksShowTheDelayThatIsDurable(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		s := h.named("a")
+		h.lock(s, "k")
+		ending := c.held(func() error { return h.EndSession(s.ID()) })
+		h.mustShow("k held by a on local since 0 for 0s")
+		c.release(nil)
+		h.must(ending.wait())
+		h.mustShow("k delayed until 10")
+	})
+}
+
+// Ensure that the loop over Locks may do whatever it likes: nothing is locked meanwhile.
+func TestLocks_LoopMayWrite(t *testing.T) {
+	each(t, func(h *harness) {
+		s := h.named("a")
+		for i := range 5 {
+			h.lock(s, fmt.Sprint(i))
+		}
+		n := 0
+		for l := range h.Locks() {
+			h.must(h.ForceUnlock(l.Key, l.Fence, "in a loop"))
+			if n++; n == 3 {
+				break
+			}
+		}
+		if got := len(h.locksAs()); got != 5 { // two held, three delayed
+			h.t.Errorf("locks: got %d, want 5", got)
+		}
+	})
+}
+
+// Ensure that after Close Locks shows the last state: what lives on in the file, and no waits.
+func TestLocks_AfterClose(t *testing.T) {
+	onFile(t, func(h *harness) {
+		s := h.session(&lockd.SessionOptions{Name: "a", Lifetime: lockd.Independent})
+		h.lock(s, "k")
+		h.lock(h.named("b"), "gone")
+		waiting := h.wait(h.t.Context(), s, "gone", nil)
+		h.must(h.Close())
+		h.settle()
+		if !closed(waiting.back) {
+			h.t.Fatal("the call still waits")
+		}
+		h.mustShow("k held by a on local since 0 for 0s")
+	})
+}
+
+// Ensure that all that shows something may be called while others write.
+func TestSeeing_Concurrently(t *testing.T) {
+	db, err := lockd.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var writers, readers sync.WaitGroup
+	stop := make(chan struct{})
+	for range 3 {
+		writers.Go(func() {
+			for i := range 300 {
+				s, err := db.NewSession(&lockd.SessionOptions{Name: "a"})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				l, err := s.Lock(t.Context(), "k", nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if i%2 == 0 {
+					err = l.Unlock()
+				}
+				if err != nil || s.Close() != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	readers.Go(func() {
+		for !closed(stop) {
+			for l := range db.Locks() {
+				if l.Key != "k" || l.Holder.ID.IsZero() && l.Queue == nil {
+					t.Errorf("lock: got %+v", l)
+				}
+			}
+			if stats := db.Stats(); stats.Locks > 1 || stats.Waiters > 3 {
+				t.Errorf("stats: got %+v", stats)
+			}
+			for _, h := range db.History("k") {
+				if h.Name != "a" || h.Key != "k" || h.Time.IsZero() {
+					t.Errorf("transition: got %+v", h)
+				}
+			}
+		}
+	})
+	writers.Wait()
+	close(stop)
+	readers.Wait()
+	if got := db.Stats(); got.Grants != 900 || got.Locks != 0 || got.Sessions != 0 ||
+		got.Waiters != 0 || got.Ends.Closed != 900 || got.Ends.Unlocked != 450 {
+		t.Errorf("stats: got %+v", got)
+	}
+}
+
+// Ensure that a lock is shown until its release is durable, also if nobody waits for it and nothing
+// else is known of it.
+func TestG3_LocksShowALockUntilItsReleaseIsDurable(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		lock := h.lock(h.named("a"), "k")
+		unlocking := c.held(lock.Unlock)
+		h.mustShow("k held by a on local since 0 for 0s")
+		c.release(nil)
+		h.must(unlocking.wait())
+		h.mustShow()
+	})
+}

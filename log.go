@@ -1,0 +1,211 @@
+package lockd
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockd/lockd/store"
+)
+
+const (
+	logQueue   = 4096             // records that may wait for Options.Logger
+	debugQueue = logQueue * 3 / 4 // so many wait when those of Debug are dropped
+	slowCommit = time.Second
+)
+
+// logger hands records to Options.Logger, on its own goroutine: it is code of the user's, which may
+// take its time. A nil one is silent.
+type logger struct {
+	handler slog.Handler
+	queue   chan slog.Record // sent to under db.mu only, and never waited for
+	done    chan struct{}    // closed when all of it is logged
+	dropped atomic.Uint64
+	debug   atomic.Bool // the handler wanted the last record of Debug that it was asked about
+	closed  bool        // protected by db.mu
+}
+
+func newLogger(opts *Options) *logger {
+	if opts == nil || opts.Logger == nil {
+		return nil
+	}
+	return &logger{
+		handler: opts.Logger.Handler(),
+		queue:   make(chan slog.Record, logQueue),
+		done:    make(chan struct{}),
+	}
+}
+
+func (l *logger) start() {
+	if l != nil {
+		go l.run()
+	}
+}
+
+// run logs what comes, until the queue is closed.
+func (l *logger) run() {
+	defer close(l.done)
+	ctx := context.Background()
+	told := uint64(0)
+	for record := range l.queue {
+		wanted := l.handler.Enabled(ctx, record.Level)
+		if record.Level == slog.LevelDebug {
+			l.debug.Store(wanted)
+		}
+		if wanted {
+			_ = l.handler.Handle(ctx, record) // there is nobody else to tell
+		}
+		dropped := l.dropped.Load()
+		if dropped == told || !l.handler.Enabled(ctx, slog.LevelWarn) {
+			continue
+		}
+		notice := slog.NewRecord(record.Time, slog.LevelWarn, "log records dropped", 0)
+		notice.AddAttrs(slog.Uint64("count", dropped-told))
+		_ = l.handler.Handle(ctx, notice)
+		told = dropped
+	}
+}
+
+// addLocked queues a record, or drops it.
+func (l *logger) addLocked(
+	at time.Time, level slog.Level, message string, attrs ...slog.Attr,
+) {
+	if l.closed {
+		return
+	}
+	if level == slog.LevelDebug && len(l.queue) >= debugQueue {
+		if l.debug.Load() { // else nobody misses it
+			l.dropped.Add(1)
+		}
+		return
+	}
+	record := slog.NewRecord(at, level, message, 0)
+	record.AddAttrs(attrs...)
+	select {
+	case l.queue <- record:
+	default:
+		l.dropped.Add(1)
+	}
+}
+
+// drops is how many records were dropped.
+func (l *logger) drops() uint64 {
+	if l == nil {
+		return 0
+	}
+	return l.dropped.Load()
+}
+
+// closeLogger returns when all that was queued is logged.
+func (db *DB) closeLogger() {
+	if db.logger == nil {
+		return
+	}
+	db.mu.Lock()
+	db.logger.closed = true
+	close(db.logger.queue)
+	db.mu.Unlock()
+	<-db.logger.done
+}
+
+// logEvents logs what has become durable.
+func (db *DB) logEvents(events []logEntry) {
+	if db.logger == nil {
+		return
+	}
+	var ended map[string]*store.Session // they are no longer in the tables
+	for i := range events {
+		if row, _ := events[i].Body.old.(*store.Session); row != nil {
+			if ended == nil {
+				ended = make(map[string]*store.Session)
+			}
+			ended[events[i].Name] = row
+		}
+	}
+	for i := range events {
+		switch event := &events[i]; event.Space {
+		case spaceKeys:
+			lost, granted := db.transitions(event)
+			db.logTransition(lost, ended)
+			db.logTransition(granted, ended)
+		case spaceSessions:
+			db.logSession(event)
+		}
+	}
+}
+
+func (db *DB) logTransition(t Transition, ended map[string]*store.Session) {
+	level, message := slog.LevelDebug, "lock granted"
+	switch {
+	case t.Change == LockUnchanged:
+		return
+	case t.Change == LockGranted:
+	case clean(t.Cause):
+		message = "lock released"
+	default:
+		level, message = slog.LevelWarn, "lock lost"
+	}
+	if row := ended[string(t.Session[:])]; row != nil {
+		t.Name = row.Name
+	} else if s := db.sessions[t.Session]; s != nil {
+		t.Name = s.row.Name // a grant has it, but the end of one has not
+	}
+	attrs := []slog.Attr{
+		slog.Uint64("index", t.Index), slog.String("key", t.Key), slog.Uint64("fence", t.Fence),
+	}
+	attrs = append(attrs, sessionAttrs(t.Session, t.Name)...)
+	db.logger.addLocked(t.Time, level, message, append(attrs, causeAttrs(t.Cause)...)...)
+}
+
+func (db *DB) logSession(event *logEntry) {
+	r := &event.Body
+	level, message, row := slog.LevelDebug, "session created", r.new.(*store.Session)
+	if r.kind == SessionEnded {
+		message, row = "session ended", r.old.(*store.Session)
+		if !clean(r.cause) {
+			level = slog.LevelWarn
+		}
+	}
+	attrs := []slog.Attr{slog.Uint64("index", event.Index), slog.String("node", row.Node)}
+	attrs = append(attrs, sessionAttrs(SessionID(row.ID), row.Name)...)
+	at := db.instant(r.moment).Round(0)
+	db.logger.addLocked(at, level, message, append(attrs, causeAttrs(r.cause)...)...)
+}
+
+func sessionAttrs(id SessionID, name string) []slog.Attr {
+	attrs := []slog.Attr{slog.String("session", id.String())}
+	if name != "" {
+		attrs = append(attrs, slog.String("name", name))
+	}
+	return attrs
+}
+
+func causeAttrs(cause error) []slog.Attr {
+	if cause == nil {
+		return nil
+	}
+	return []slog.Attr{slog.String("cause", cause.Error())}
+}
+
+// logCommitLocked logs a commit that failed, or took long.
+func (db *DB) logCommitLocked(took time.Duration, writers uint64, err error) {
+	if db.logger == nil || err == nil && took < slowCommit {
+		return
+	}
+	attrs := []slog.Attr{slog.Duration("took", took), slog.Uint64("writers", writers)}
+	if err != nil {
+		attrs = append(attrs, slog.String("error", err.Error()))
+		db.logger.addLocked(db.now().Round(0), slog.LevelError, "commit failed", attrs...)
+		return
+	}
+	db.logger.addLocked(db.now().Round(0), slog.LevelWarn, "commit slow", attrs...)
+}
+
+// logFailureLocked logs that the database has failed.
+func (db *DB) logFailureLocked(err error) {
+	if db.logger != nil {
+		db.logger.addLocked(db.now().Round(0), slog.LevelError, "database failed",
+			slog.String("error", err.Error()))
+	}
+}

@@ -1,0 +1,246 @@
+package lockd_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd"
+)
+
+// logged is a handler that keeps what it is given, in words.
+type logged struct {
+	level slog.Leveler
+	hold  chan struct{} // if it is not nil, every record waits for one receive from it
+
+	mu    sync.Mutex // protects what follows
+	lines []string
+}
+
+func (l *logged) Enabled(_ context.Context, level slog.Level) bool {
+	return l.level == nil || level >= l.level.Level()
+}
+
+func (l *logged) WithAttrs([]slog.Attr) slog.Handler { return l }
+func (l *logged) WithGroup(string) slog.Handler      { return l }
+
+func (l *logged) Handle(_ context.Context, r slog.Record) error {
+	if l.hold != nil {
+		<-l.hold
+	}
+	line := fmt.Sprintf("%d %v %s:", r.Time.Unix(), r.Level, r.Message)
+	r.Attrs(func(a slog.Attr) bool {
+		line += fmt.Sprintf(" %s=%v", a.Key, a.Value)
+		return true
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, line)
+	return nil
+}
+
+// take returns what was logged since the last time.
+func (l *logged) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lines := l.lines
+	l.lines = nil
+	return lines
+}
+
+// log opens the database anew with a logger.
+func (h *harness) log(handler *logged) {
+	h.t.Helper()
+	h.opts.Logger = slog.New(handler)
+	h.reopen()
+}
+
+// mustLog compares what was logged since the last time, with names in place of the sessions' IDs.
+func (h *harness) mustLog(l *logged, sessions map[string]*lockd.Session, want ...string) {
+	h.t.Helper()
+	h.settle()
+	got := l.take()
+	for i := range got {
+		for name, s := range sessions {
+			got[i] = strings.ReplaceAll(got[i], s.ID().String(), "<"+name+">")
+		}
+	}
+	if !slices.Equal(got, want) {
+		h.t.Fatalf("log:\ngot  %q\nwant %q", got, want)
+	}
+}
+
+// Ensure that the log tells each transition of a lock, and each beginning and end of a session,
+// with the level, the attributes and the time that Options.Logger says.
+func TestLogger_TellsWhatHappens(t *testing.T) {
+	each(t, func(h *harness) {
+		l := &logged{}
+		h.log(l)
+		h.settle()
+		l.take()
+		h.advance(time.Second)
+		at := h.Stats().Index
+		a := h.named("a")
+		b := h.session(nil)
+		names := map[string]*lockd.Session{"a": a, "b": b}
+		lock := h.lock(a, "k")
+		h.put("k", "v", 0)
+		h.wait(h.t.Context(), b, "k", nil)
+		h.advance(time.Second)
+		h.must(lock.Unlock())
+		h.mustLog(l, names,
+			fmt.Sprintf("1 DEBUG session created: index=%d node=local session=<a> name=a", at+1),
+			fmt.Sprintf("1 DEBUG session created: index=%d node=local session=<b>", at+2),
+			fmt.Sprintf("1 DEBUG lock granted: index=%d key=k fence=%d session=<a> name=a",
+				at+3, at+3),
+			fmt.Sprintf("2 DEBUG lock released: index=%d key=k fence=%d session=<a> name=a "+
+				"cause=lock released", at+5, at+3),
+			fmt.Sprintf("2 DEBUG lock granted: index=%d key=k fence=%d session=<b>", at+5, at+5),
+		)
+
+		at = h.Stats().Index
+		h.must(h.ForceUnlock("k", at, "it hangs"))
+		h.lock(a, "other")
+		h.must(h.EndSession(a.ID()))
+		h.must(b.Close())
+		h.mustLog(l, names,
+			fmt.Sprintf("2 WARN lock lost: index=%d key=k fence=%d session=<b> "+
+				"cause=unlocked by force: it hangs", at+1, at),
+			fmt.Sprintf("2 DEBUG lock granted: index=%d key=other fence=%d session=<a> name=a",
+				at+2, at+2),
+			fmt.Sprintf("2 WARN lock lost: index=%d key=other fence=%d session=<a> name=a "+
+				"cause=session destroyed by EndSession", at+3, at+2),
+			fmt.Sprintf("2 WARN session ended: index=%d node=local session=<a> name=a "+
+				"cause=session destroyed by EndSession", at+3),
+			fmt.Sprintf("2 DEBUG session ended: index=%d node=local session=<b> "+
+				"cause=closed by its owner", at+4),
+		)
+	})
+}
+
+// Ensure that what the level of the handler leaves out is not logged, and that the level may be
+// changed meanwhile.
+func TestLogger_AsksForTheLevel(t *testing.T) {
+	each(t, func(h *harness) {
+		level := new(slog.LevelVar)
+		level.Set(slog.LevelWarn)
+		l := &logged{level: level}
+		h.log(l)
+		s := h.session(nil)
+		h.mustLog(l, nil)
+		level.Set(slog.LevelDebug)
+		h.must(s.Close())
+		h.settle()
+		if got := l.take(); len(got) != 1 || !strings.Contains(got[0], "DEBUG session ended") {
+			h.t.Errorf("log: got %q", got)
+		}
+	})
+}
+
+// Ensure that a handler that does not return holds up nobody but Close, that what has no room is
+// dropped, counted and told of, that room is left for what is above Debug, and that Close logs all
+// that waits.
+func TestLogger_SlowHandlerHoldsUpNobody(t *testing.T) {
+	each(t, func(h *harness) {
+		l := &logged{hold: make(chan struct{})}
+		goOn := sync.OnceFunc(func() { close(l.hold) })
+		defer goOn()
+		h.log(l)
+		s := h.named("a")
+		h.settle() // the handler has this one in hand
+		const all, room, grants = 4096, 4096 * 3 / 4, 4096*3/4 + 100
+		h.must(h.Update(func(tx *lockd.Txn) error { // more than fits, in one commit
+			for i := range grants {
+				if err := second(tx.Lock(fmt.Sprint(i), s.ID(), nil)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		if drops := h.Stats().LogDrops; drops != grants-room {
+			h.t.Fatalf("drops: got %d, want %d", drops, grants-room)
+		}
+		h.must(h.EndSession(s.ID())) // a record for each lock, and one for the session
+		drops := h.Stats().LogDrops
+		if want := uint64(grants - room + grants + 1 - (all - room)); drops != want {
+			h.t.Fatalf("drops: got %d, want %d", drops, want)
+		}
+
+		closing := start(h.Close)
+		h.settle()
+		if closing.returned() {
+			h.t.Fatal("closed before all was logged")
+		}
+		goOn()
+		h.must(closing.wait())
+		lines := l.take()
+		told := slices.IndexFunc(lines, func(line string) bool {
+			return strings.Contains(line, fmt.Sprintf("WARN log records dropped: count=%d", drops))
+		})
+		if want := 1 + all + 1; len(lines) != want || told < 0 {
+			h.t.Errorf("log: got %d lines, want %d, told of the drops in line %d", len(lines), want,
+				told)
+		}
+		if lost := lines[len(lines)-1]; !strings.Contains(lost, "WARN lock lost") {
+			h.t.Errorf("last line: got %s", lost)
+		}
+	})
+}
+
+// Ensure that failed and slow commits are logged, and that the database fails.
+func TestLogger_TellsOfCommits(t *testing.T) {
+	onFile(t, func(h *harness) {
+		l := &logged{level: slog.LevelInfo}
+		h.opts.Logger = slog.New(l)
+		c := h.commits()
+		h.mustLog(l, nil)
+		c.failBy(func() error { h.clock.Add(time.Second); return nil })
+		h.put("k", "1", 0)
+		c.fail(errDisk)
+		mustFail(t, "put", second(h.Put("k", []byte("2"), nil)))
+		c.fail(nil)
+		h.mustLog(l, nil, "1 WARN commit slow: took=1s writers=1",
+			"1 ERROR commit failed: took=0s writers=1 error=commit index 4: "+
+				errDisk.Error())
+
+		c.failAfter(errDisk)
+		if err := second(h.Put("k", []byte("3"), nil)); err == nil {
+			t.Fatal("the put succeeded")
+		}
+		h.settle()
+		got := l.take()
+		if len(got) != 2 || !strings.HasPrefix(got[1],
+			"1 ERROR database failed: error=database has failed, open it again") {
+			t.Errorf("log: got %q", got)
+		}
+	})
+}
+
+// Ensure that what an Open ends is logged, and what Close ends.
+func TestLogger_TellsOfOpenAndClose(t *testing.T) {
+	onFile(t, func(h *harness) {
+		s := h.named("a")
+		h.lock(s, "k")
+		l := &logged{}
+		h.opts.Logger = slog.New(l)
+		names := map[string]*lockd.Session{"a": s}
+		at := h.Stats().Index
+		next := h.crash(nil)
+		next.mustLog(l, names,
+			fmt.Sprintf("0 WARN lock lost: index=%d key=k fence=%d session=<a> name=a "+
+				"cause=process of the session is gone", at+1, at),
+			fmt.Sprintf("0 WARN session ended: index=%d node=local session=<a> name=a "+
+				"cause=process of the session is gone", at+1))
+		names["b"] = next.session(nil)
+		next.mustLog(l, names,
+			fmt.Sprintf("0 DEBUG session created: index=%d node=local session=<b>", at+2))
+		next.must(next.Close())
+		next.mustLog(l, names, fmt.Sprintf("0 DEBUG session ended: index=%d node=local "+
+			"session=<b> cause=closed by its owner", at+3))
+	})
+}
