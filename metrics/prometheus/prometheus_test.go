@@ -1,0 +1,190 @@
+package prometheus_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	client "github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/metrics/prometheus"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// must returns the value of a call that succeeds here.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+// gathered returns the values of the registry, by name and cause.
+func gathered(t *testing.T, registry *client.Registry) map[string]float64 {
+	t.Helper()
+	values := make(map[string]float64)
+	for _, family := range must(registry.Gather()) {
+		for _, m := range family.GetMetric() {
+			name := family.GetName()
+			for _, label := range m.GetLabel() {
+				name += "/" + label.GetValue()
+			}
+			switch {
+			case m.GetGauge() != nil:
+				values[name] = m.GetGauge().GetValue()
+			case m.GetCounter() != nil:
+				values[name] = m.GetCounter().GetValue()
+			default:
+				values[name+"_count"] = float64(m.GetSummary().GetSampleCount())
+				values[name+"_sum"] = m.GetSummary().GetSampleSum()
+			}
+		}
+	}
+	return values
+}
+
+// Ensure that each figure of the stats is exported, under its name, and as what it is.
+func TestCollector_ExportsEachFigure(t *testing.T) {
+	db := must(lockd.Open(filepath.Join(t.TempDir(), "lockd.db"), nil))
+	t.Cleanup(func() { db.Close() })
+	registry := client.NewPedanticRegistry()
+	registry.MustRegister(prometheus.NewCollector(db))
+
+	s := must(db.NewSession(nil))
+	must(db.NewSession(nil))
+	lock := must(s.TryLock("held", nil))
+	must(0, must(s.TryLock("k", nil)).Unlock())
+	must(s.TryLock("deleted", nil))
+	must(db.Delete("deleted"))
+	must(s.TryLock("forced", nil))
+	forced, _ := db.Get("forced")
+	must(0, db.ForceUnlock("forced", forced.Fence, "why"))
+	must(0, must(db.NewSession(nil)).Close())
+	must(0, db.EndSession(must(db.NewSession(nil)).ID()))
+
+	stats := db.Stats()
+	want := map[string]float64{
+		"lockd_up": 1, "lockd_index": float64(stats.Index), "lockd_keys": 3,
+		"lockd_sessions": 2, "lockd_locks": 1, "lockd_waiters": 0, "lockd_watchers": 0,
+		"lockd_grants_total": 4, "lockd_log_records_dropped_total": 0,
+		"lockd_session_ends_total/closed": 1, "lockd_session_ends_total/expired": 0,
+		"lockd_session_ends_total/destroyed": 1, "lockd_session_ends_total/node_gone": 0,
+		"lockd_session_ends_total/check_gone": 0, "lockd_session_ends_total/check_critical": 0,
+		"lockd_session_ends_total/process_gone": 0, "lockd_session_ends_total/restored": 0,
+		"lockd_lock_ends_total/unlocked": 1, "lockd_lock_ends_total/key_deleted": 1,
+		"lockd_lock_ends_total/forced":        1,
+		"lockd_commit_duration_seconds_count": float64(stats.Commits.Count),
+		"lockd_commit_duration_seconds_sum":   stats.Commits.Total.Seconds(),
+		"lockd_commit_last_seconds":           stats.Commits.Last.Seconds(),
+		"lockd_commit_max_seconds":            stats.Commits.Max.Seconds(),
+		"lockd_commit_writers_total":          float64(stats.Commits.Writers),
+		"lockd_commit_failures_total":         0,
+	}
+	if got := gathered(t, registry); !reflect.DeepEqual(got, want) {
+		t.Errorf("metrics:\ngot  %v\nwant %v", got, want)
+	}
+	if stats.Commits.Count == 0 || stats.Commits.Total == 0 {
+		t.Errorf("commits: got %+v", stats.Commits)
+	}
+	problems := must(testutil.GatherAndLint(registry))
+	if len(problems) > 0 {
+		t.Errorf("names: %v", problems)
+	}
+	must(0, lock.Unlock())
+	must(0, db.Close())
+	if got := gathered(t, registry); got["lockd_up"] != 0 || got["lockd_keys"] != 3 {
+		t.Errorf("after Close: got %v", got)
+	}
+}
+
+// Ensure that no field of the stats is forgotten when one is added: each moves some metric.
+func TestCollector_KnowsEveryField(t *testing.T) {
+	fields := 0
+	for _, of := range []reflect.Type{
+		reflect.TypeFor[lockd.Stats](), reflect.TypeFor[lockd.Ends](),
+		reflect.TypeFor[lockd.Commits](),
+	} {
+		fields += of.NumField()
+	}
+	const structs = 2 // Ends and Commits, in Stats
+	db := must(lockd.New(nil))
+	defer db.Close()
+	if metrics := testutil.CollectAndCount(prometheus.NewCollector(db)); metrics+1 != fields-structs {
+		t.Errorf("%d metrics, one of them of two fields, and %d fields", metrics, fields-structs)
+	}
+}
+
+// Ensure that an expiry is counted as what it is.
+func TestCollector_CountsAnExpiry(t *testing.T) {
+	mock := clock.NewMock()
+	db := must(lockd.New(&lockd.Options{Clock: mock}))
+	defer db.Close()
+	registry := client.NewPedanticRegistry()
+	registry.MustRegister(prometheus.NewCollector(db))
+	must(db.NewSession(&lockd.SessionOptions{TTL: time.Second}))
+	mock.Add(time.Second)
+	must(db.Put("k", nil, nil)) // ends what is due first
+	if got := gathered(t, registry)["lockd_session_ends_total/expired"]; got != 1 {
+		t.Errorf("expired: got %v, want 1", got)
+	}
+}
+
+// Ensure that metrics may be gathered by many while others write.
+func TestCollector_Concurrently(t *testing.T) {
+	db := must(lockd.New(nil))
+	defer db.Close()
+	registry := client.NewPedanticRegistry()
+	registry.MustRegister(prometheus.NewCollector(db))
+	var wait sync.WaitGroup
+	for range 4 {
+		wait.Go(func() {
+			for i := range 100 {
+				must(db.Put(fmt.Sprint(i), nil, nil))
+				must(registry.Gather())
+			}
+		})
+	}
+	wait.Wait()
+	if got := gathered(t, registry)["lockd_keys"]; got != 100 {
+		t.Errorf("keys: got %v, want 100", got)
+	}
+}
+
+// Ensure that a nil database is refused at once, and not at the first scrape.
+func TestNewCollector_NilPanics(t *testing.T) {
+	defer func() {
+		if text, _ := recover().(string); !strings.HasPrefix(text, "lockd: ") {
+			t.Errorf("panic: got %q", text)
+		}
+	}()
+	prometheus.NewCollector(nil)
+}
+
+func ExampleCollector() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+	registry := client.NewRegistry()
+	registry.MustRegister(prometheus.NewCollector(db))
+
+	session := must(db.NewSession(nil))
+	must(session.TryLock("service/mysql/leader", nil))
+	for _, family := range must(registry.Gather()) {
+		switch name := family.GetName(); name {
+		case "lockd_locks", "lockd_sessions", "lockd_waiters":
+			fmt.Println(name, family.GetMetric()[0].GetGauge().GetValue())
+		}
+	}
+	// Output:
+	// lockd_locks 1
+	// lockd_sessions 1
+	// lockd_waiters 0
+}
