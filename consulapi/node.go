@@ -13,6 +13,33 @@ const (
 	address    = "127.0.0.1"
 )
 
+// node is a node as it is in JSON (T15).
+type node struct {
+	ID              string
+	Node            string
+	Address         string
+	Datacenter      string
+	TaggedAddresses map[string]string
+	Meta            map[string]string
+	CreateIndex     uint64
+	ModifyIndex     uint64
+}
+
+// newNode shows a node. Other addresses than the one are those of the node of this process, which
+// has one for all purposes.
+func (h *handler) newNode(n lockd.Node) node {
+	shown := node{
+		ID: n.ID, Node: n.Name, Address: n.Address, Datacenter: h.opts.Datacenter, Meta: n.Meta,
+		CreateIndex: n.CreateIndex, ModifyIndex: n.ModifyIndex,
+	}
+	if sameName(n.Name, h.opts.Node) {
+		shown.TaggedAddresses = map[string]string{
+			"lan": n.Address, "lan_ipv4": n.Address, "wan": n.Address, "wan_ipv4": n.Address,
+		}
+	}
+	return shown
+}
+
 // register puts the node of this process into the catalog, with a check that passes for as long
 // as the process lives (N14, X21): the default sessions are bound to it. What the node has stays.
 func (h *handler) register() error {

@@ -14,7 +14,10 @@ const maxTxnHelp = "https://www.consul.io/docs/agent/options.html#txn_max_req_le
 
 // txnOp is one operation as it is sent: the first of the members that is there counts (T1).
 type txnOp struct {
-	KV *txnKV
+	KV      *txnKV
+	Node    *txnNode
+	Service *txnService
+	Check   *txnCheck
 }
 
 // operation is what a transaction is made of.
@@ -29,7 +32,10 @@ type operation interface {
 
 // txnResult is what an operation found or left. One of its members is set.
 type txnResult struct {
-	KV *entry `json:",omitempty"`
+	KV      *entry   `json:",omitempty"`
+	Node    *node    `json:",omitempty"`
+	Service *service `json:",omitempty"`
+	Check   *check   `json:",omitempty"`
 }
 
 // txnError is why an operation failed.
@@ -114,6 +120,13 @@ func (h *handler) parseTxn(r *request) ([]operation, error) {
 		case op == nil:
 		case op.KV != nil:
 			ops[i] = op.KV
+		case op.Node != nil:
+			op.Node.h = h
+			ops[i] = op.Node
+		case op.Service != nil:
+			ops[i] = op.Service
+		case op.Check != nil:
+			ops[i] = op.Check
 		}
 		if ops[i] == nil { // Consul drops it, or breaks down (X28)
 			return nil, badRequest("operation %d is empty", i)

@@ -12,8 +12,18 @@ import (
 
 // txnReply is the answer to a transaction as a client sees it.
 type txnReply struct {
-	Results []struct{ KV *kv }
-	Errors  []struct {
+	Results []struct {
+		KV      *kv
+		Node    *struct{ Node, Address, Datacenter string }
+		Service *struct {
+			ID, Service string
+			Tags        []string
+			Port        int
+			ModifyIndex uint64
+		}
+		Check *struct{ CheckID, Status, ServiceName, Output string }
+	}
+	Errors []struct {
 		OpIndex int
 		What    string
 	}

@@ -1,0 +1,50 @@
+package consulapi
+
+import (
+	"net/http"
+
+	"github.com/lockd/lockd"
+)
+
+// check is a check as it is in JSON (T15).
+type check struct {
+	Node        string
+	CheckID     string
+	Name        string
+	Status      string
+	Notes       string
+	Output      string
+	ServiceID   string
+	ServiceName string
+	ServiceTags []string
+	Type        string
+	Interval    string
+	Timeout     string
+	ExposedPort int
+	Definition  struct{}
+	CreateIndex uint64
+	ModifyIndex uint64
+}
+
+// newCheck shows a check with what it says of the service that it is of.
+func newCheck(c lockd.Check, of lockd.Service) check {
+	return check{
+		Node: c.Node, CheckID: c.ID, Name: c.Name, Status: c.Status.String(), Notes: c.Notes,
+		Output: c.Output, ServiceID: c.ServiceID, ServiceName: of.Name,
+		ServiceTags: append([]string{}, of.Tags...),
+		CreateIndex: c.CreateIndex, ModifyIndex: c.ModifyIndex,
+	}
+}
+
+// parseStatus returns the status that the text names; none means critical (N2).
+func parseStatus(text string) (lockd.Status, error) {
+	if text == "" {
+		return lockd.Critical, nil
+	}
+	for _, status := range []lockd.Status{lockd.Critical, lockd.Warning, lockd.Passing} {
+		if text == status.String() {
+			return status, nil
+		}
+	}
+	return 0, refuse(http.StatusBadRequest, "Invalid check status %q", text)
+}

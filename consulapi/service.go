@@ -1,0 +1,30 @@
+package consulapi
+
+import "github.com/lockd/lockd"
+
+// service is a service of a node as it is in JSON (T15). The members that lockd keeps nothing of
+// are as Consul has them by default.
+type service struct {
+	ID                string
+	Service           string
+	Tags              []string
+	Address           string
+	Meta              map[string]string
+	Port              int
+	Weights           weights
+	EnableTagOverride bool
+	Proxy             struct{}
+	Connect           struct{}
+	CreateIndex       uint64
+	ModifyIndex       uint64
+}
+
+type weights struct{ Passing, Warning int }
+
+func newService(s lockd.Service) service {
+	return service{
+		ID: s.ID, Service: s.Name, Tags: append([]string{}, s.Tags...), Address: s.Address,
+		Meta: s.Meta, Port: s.Port, Weights: weights{Passing: 1, Warning: 1},
+		CreateIndex: s.CreateIndex, ModifyIndex: s.ModifyIndex,
+	}
+}

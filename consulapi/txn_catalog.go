@@ -1,0 +1,203 @@
+package consulapi
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+
+	"github.com/lockd/lockd"
+)
+
+// txnNode is an operation on a node (T13).
+type txnNode struct {
+	Verb string
+	Node struct {
+		ID, Node, Address string
+		Meta              map[string]string
+		ModifyIndex       uint64
+
+		unkept
+	}
+	h *handler
+}
+
+// txnService is an operation on a service of a node.
+type txnService struct {
+	Verb    string
+	Node    string
+	Service struct {
+		ID, Service, Address string
+		Port                 int
+		Tags                 []string
+		Meta                 map[string]string
+		ModifyIndex          uint64
+
+		unkept
+	}
+}
+
+// txnCheck is an operation on a check.
+type txnCheck struct {
+	Verb  string
+	Check struct {
+		Node, CheckID, Name, Status, Notes, Output, ServiceID string
+
+		ModifyIndex uint64
+
+		unkept
+	}
+}
+
+// unkept are the members that Consul's own client sends and lockd makes nothing of: any other one
+// is a mistake (T2).
+type unkept struct {
+	CreateIndex, Datacenter, Namespace, Partition, PeerName, Locality, TaggedAddresses,
+	Kind, SocketPath, Weights, EnableTagOverride, ContentHash, Proxy, Connect, Ports,
+	ServiceName, ServiceTags, Type, Interval, Timeout, ExposedPort, Definition json.RawMessage
+}
+
+// catalogVerb is what a verb of the catalog does, whatever of.
+type catalogVerb struct {
+	kind  string // Node, Service or Check
+	name  string // of the thing, for the texts
+	index uint64 // that the thing has to have for cas and delete-cas; 0: must not exist
+
+	// look returns the thing's index and how it is shown; 0 if it is not there.
+	look   func() (uint64, txnResult)
+	put    func() error
+	remove func() error
+}
+
+// quoted names a thing as Consul does.
+func quoted(kind, name string) string { return kind + " " + strconv.Quote(name) }
+
+// writesCatalog reports whether the verb of a catalog operation is one that may write.
+func writesCatalog(verb string) bool {
+	return slices.Contains([]string{"set", "cas", "delete", "delete-cas"}, verb)
+}
+
+// do does the verb.
+func (v catalogVerb) do(verb string) ([]txnResult, error) {
+	found, result := v.look()
+	switch verb {
+	case "get":
+		if found == 0 {
+			return nil, refused("%s doesn't exist", v.name)
+		}
+		return []txnResult{result}, nil
+	case "set", "cas":
+		if verb == "cas" && found != v.index {
+			return nil, refused("failed to set %s, index is stale", v.name)
+		}
+		err := v.put()
+		switch {
+		case errors.Is(err, lockd.ErrNoNode):
+			return nil, reword(err, "Missing node registration")
+		case errors.Is(err, lockd.ErrNoService):
+			return nil, reword(err, "Missing service registration")
+		case err != nil:
+			return nil, err
+		}
+		_, result = v.look()
+		return []txnResult{result}, nil
+	case "delete", "delete-cas":
+		if verb == "delete-cas" && (found == 0 || found != v.index) {
+			return nil, refused("failed to delete %s, index is stale", v.name)
+		}
+		return nil, v.remove()
+	}
+	return nil, refused("unknown %s verb %q", v.kind, verb)
+}
+
+func (op *txnNode) check() error { return nil }
+
+func (op *txnNode) writes() bool { return writesCatalog(op.Verb) }
+
+func (op *txnNode) apply(tx *lockd.Txn) ([]txnResult, error) {
+	sent := &op.Node
+	return catalogVerb{
+		kind: "Node", name: quoted("node", sent.Node), index: sent.ModifyIndex,
+		look: func() (uint64, txnResult) {
+			n, _ := tx.Node(sent.Node)
+			shown := op.h.newNode(n)
+			return n.ModifyIndex, txnResult{Node: &shown}
+		},
+		put: func() error {
+			return tx.PutNode(lockd.Node{
+				Name: sent.Node, ID: sent.ID, Address: sent.Address, Meta: sent.Meta,
+			})
+		},
+		remove: func() error {
+			_, err := tx.DeleteNode(sent.Node)
+			return err
+		},
+	}.do(op.Verb)
+}
+
+func (op *txnService) check() error { return nil }
+
+func (op *txnService) writes() bool { return writesCatalog(op.Verb) }
+
+func (op *txnService) apply(tx *lockd.Txn) ([]txnResult, error) {
+	sent := &op.Service
+	id := cmp.Or(sent.ID, sent.Service)
+	return catalogVerb{
+		kind: "Service", name: quoted("service", id) + " on " + quoted("node", op.Node),
+		index: sent.ModifyIndex,
+		look: func() (uint64, txnResult) {
+			s, _ := tx.Service(op.Node, id)
+			shown := newService(s)
+			return s.ModifyIndex, txnResult{Service: &shown}
+		},
+		put: func() error {
+			return tx.PutService(lockd.Service{
+				Node: op.Node, ID: id, Name: sent.Service, Address: sent.Address, Port: sent.Port,
+				Tags: sent.Tags, Meta: sent.Meta,
+			})
+		},
+		remove: func() error {
+			_, err := tx.DeleteService(op.Node, id)
+			return err
+		},
+	}.do(op.Verb)
+}
+
+func (op *txnCheck) check() error {
+	if _, err := parseStatus(op.Check.Status); err != nil && writesCatalog(op.Verb) {
+		return err
+	}
+	return nil
+}
+
+func (op *txnCheck) writes() bool { return writesCatalog(op.Verb) }
+
+func (op *txnCheck) apply(tx *lockd.Txn) ([]txnResult, error) {
+	sent := &op.Check
+	id := cmp.Or(sent.CheckID, sent.Name)
+	return catalogVerb{
+		kind: "Check", name: quoted("check", id) + " on " + quoted("node", sent.Node),
+		index: sent.ModifyIndex,
+		look: func() (uint64, txnResult) {
+			c, _ := tx.Check(sent.Node, id)
+			of, _ := tx.Service(c.Node, c.ServiceID)
+			shown := newCheck(c, of)
+			return c.ModifyIndex, txnResult{Check: &shown}
+		},
+		put: func() error {
+			status, err := parseStatus(sent.Status)
+			if err != nil {
+				return err
+			}
+			return tx.PutCheck(lockd.Check{
+				Node: sent.Node, ID: id, Name: sent.Name, Status: status, Notes: sent.Notes,
+				Output: sent.Output, ServiceID: sent.ServiceID,
+			})
+		},
+		remove: func() error {
+			_, err := tx.DeleteCheck(sent.Node, id)
+			return err
+		},
+	}.do(op.Verb)
+}

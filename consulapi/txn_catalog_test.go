@@ -1,0 +1,131 @@
+package consulapi_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// Ensure that nodes, services and checks are shown as Consul shows them.
+func TestTxnCatalog_T13T15_JSON(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		r := h.send("PUT /v1/txn", `[
+			{"Node":{"Verb":"set","Node":{"ID":"i","Node":"foo","Address":"2.2.2.2",
+				"Datacenter":"dc1","TaggedAddresses":null,"Meta":{"m":"1"},"Partition":""}}},
+			{"Service":{"Verb":"set","Node":"foo","Service":{"ID":"foo1","Service":"web",
+				"Port":80,"Tags":["t"],"Weights":{"Passing":1},"Proxy":null,"Connect":null}}},
+			{"Check":{"Verb":"set","Check":{"Node":"foo","CheckID":"bar","Status":"passing",
+				"ServiceID":"foo1","Definition":{"TCP":"x"},"ExposedPort":0}}},
+			{"Node":{"Verb":"get","Node":{"Node":"local"}}}]`)
+		if r.code != 200 {
+			t.Fatal(r.body)
+		}
+		state := h.db.Snapshot()
+		local, _ := state.Node("local")
+		want := fmt.Sprintf(`{"Results":[{"Node":{"ID":"i","Node":"foo","Address":"2.2.2.2",`+
+			`"Datacenter":"dc1","TaggedAddresses":null,"Meta":{"m":"1"},"CreateIndex":%d,`+
+			`"ModifyIndex":%[1]d}},{"Service":{"ID":"foo1","Service":"web","Tags":["t"],`+
+			`"Address":"","Meta":null,"Port":80,"Weights":{"Passing":1,"Warning":1},`+
+			`"EnableTagOverride":false,"Proxy":{},"Connect":{},"CreateIndex":%[1]d,`+
+			`"ModifyIndex":%[1]d}},{"Check":{"Node":"foo","CheckID":"bar","Name":"",`+
+			`"Status":"passing","Notes":"","Output":"","ServiceID":"foo1","ServiceName":"web",`+
+			`"ServiceTags":["t"],"Type":"","Interval":"","Timeout":"","ExposedPort":0,`+
+			`"Definition":{},"CreateIndex":%[1]d,"ModifyIndex":%[1]d}},{"Node":{"ID":"%[2]s",`+
+			`"Node":"local","Address":"127.0.0.1","Datacenter":"dc1","TaggedAddresses":{`+
+			`"lan":"127.0.0.1","lan_ipv4":"127.0.0.1","wan":"127.0.0.1",`+
+			`"wan_ipv4":"127.0.0.1"},"Meta":{"consul-network-segment":""},"CreateIndex":%[3]d,`+
+			`"ModifyIndex":%[4]d}}],"Errors":null}`,
+			state.Index(), local.ID, local.CreateIndex, local.ModifyIndex)
+		if r.body != want {
+			t.Errorf("%s, not\n%s", r.body, want)
+		}
+	})
+}
+
+func TestTxnCatalog_T13_Verbs(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		node := func(verb string, index uint64) string {
+			return fmt.Sprintf(
+				`{"Node":{"Verb":%q,"Node":{"Node":"n","ModifyIndex":%d}}}`, verb, index)
+		}
+		service := func(verb string, index uint64) string {
+			return fmt.Sprintf(`{"Service":{"Verb":%q,"Node":"n","Service":`+
+				`{"Service":"s","Port":%[2]d,"ModifyIndex":%[2]d}}}`, verb, index)
+		}
+		check := func(verb string, index uint64) string {
+			return fmt.Sprintf(`{"Check":{"Verb":%q,"Check":`+
+				`{"Node":"n","Name":"c","ModifyIndex":%[2]d,"Output":"%[2]d"}}}`, verb, index)
+		}
+		h.refuses([]string{service("set", 0), check("set", 0)},
+			"0: Missing node registration", "1: Missing node registration")
+		h.refuses([]string{node("get", 0), service("get", 0), check("get", 0), node("cas", 9),
+			service("delete-cas", 9), check("delete-cas", 0), node("x", 0), service("", 0),
+			check("list", 0)},
+			`0: node "n" doesn't exist`, `1: service "s" on node "n" doesn't exist`,
+			`2: check "c" on node "n" doesn't exist`, `3: failed to set node "n", index is stale`,
+			`4: failed to delete service "s" on node "n", index is stale`,
+			`5: failed to delete check "c" on node "n", index is stale`,
+			`6: unknown Node verb "x"`, `7: unknown Service verb ""`,
+			`8: unknown Check verb "list"`)
+		made := h.txn(node("cas", 0), service("cas", 0), check("cas", 0), check("get", 0)).Results
+		if len(made) != 4 || made[0].Node.Node != "n" || made[1].Service.ID != "s" ||
+			made[3].Check.Status != "critical" {
+			t.Fatalf("%+v", made)
+		}
+		index := made[1].Service.ModifyIndex
+		h.refuses([]string{node("cas", 0), service("cas", index-1), check("cas", index+1)},
+			`0: failed to set node "n", index is stale`,
+			`1: failed to set service "s" on node "n", index is stale`,
+			`2: failed to set check "c" on node "n", index is stale`)
+		more := h.txn(service("cas", index), check("cas", index)).Results
+		if more[0].Service.Port != int(index) || more[1].Check.Output != fmt.Sprint(index) {
+			t.Fatalf("%+v", more)
+		}
+		h.txn(check("delete", 0), service("delete-cas", more[0].Service.ModifyIndex),
+			node("delete", 0), node("delete", 0))
+		if _, left := h.db.Snapshot().Node("n"); left {
+			t.Error("the node is left")
+		}
+		bad := strings.Replace(check("set", 0), `"Name"`, `"Status":"fine","Name"`, 1)
+		h.refuses([]string{bad}, `0: Invalid check status "fine"`)
+		r := h.send("PUT /v1/txn", `[{"Node":{"Verb":"get","Node":{"Bogus":1}}}]`)
+		if r.code != 400 || !strings.Contains(r.body, `unknown field "Bogus"`) {
+			t.Errorf("%d %s", r.code, r.body)
+		}
+	})
+}
+
+// Ensure that the first member of an operation counts and the others are not even looked at.
+func TestTxnCatalog_T1_FirstMemberCounts(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		made := h.txn(`{"Check":{"Verb":"x"},"Node":{"Verb":"x"},` +
+			`"KV":{"Verb":"set","Key":"a"}}`).Results
+		if len(made) != 1 || made[0].KV.Key != "a" {
+			t.Errorf("%+v", made)
+		}
+	})
+}
+
+// Ensure that a check that becomes critical in a transaction ends its sessions there, so that what
+// follows in it finds their locks free, but for the delay.
+func TestTxnCatalog_T13X9S31_CriticalCheck(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.register()
+		holder := h.create(`{"Node":"ext","NodeChecks":["alive"],"LockDelay":0}`).ID
+		delayed := h.create(`{"Node":"ext","NodeChecks":["alive"]}`).ID
+		next := h.create("").ID
+		h.want("PUT /v1/kv/free?acquire="+holder, "", 200, "true")
+		h.want("PUT /v1/kv/late?acquire="+delayed, "", 200, "true")
+		critical := `{"Check":{"Verb":"set","Check":{"Node":"ext","CheckID":"alive",` +
+			`"Status":"critical"}}}`
+		lock := func(key string) string { return op("lock", key, `,"Session":"`+next+`"`) }
+		h.refuses([]string{critical, lock("late")},
+			`1: failed to lock key "late" due to lock delay`)
+		h.info(holder) // nothing was done
+		made := h.txn(critical, op("check-session", "late", ""), lock("free")).Results
+		if len(made) != 3 || made[2].KV.Session != next || made[2].KV.LockIndex != 2 {
+			t.Errorf("%+v", made)
+		}
+		h.want("GET /v1/session/info/"+holder, "", 200, "[]")
+	})
+}
