@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockd/lockd/store"
 )
@@ -61,15 +62,23 @@ type Check struct {
 	Output    string
 	ServiceID string // the service that it is of; empty for the node's own
 
+	// TTL is for how long a check that is not Critical stays as it is: unless it is put again in
+	// time, which need not change it, it becomes Critical, and its output says so. The TTL runs
+	// while the database is open, and begins anew with every Open. Zero means for ever.
+	TTL time.Duration
+
+	// Meta is data that the maker keeps with the check; the database does not look at it.
+	Meta map[string]string // shared: do not change it
+
 	CreateIndex, ModifyIndex uint64 // set by the database
 }
 
-// Attachment is a named record that dies with a session, in the same step. The zero value is no
-// attachment.
+// Attachment is a named record that dies with the session that it is of, in the same step. The zero
+// value is no attachment.
 type Attachment struct {
-	Name    string // unique in the database
-	Session SessionID
-	Value   []byte // shared: do not change it
+	Name    string    // unique in the database
+	Session SessionID // zero if no session owns it
+	Value   []byte    // shared: do not change it
 
 	CreateIndex, ModifyIndex uint64 // set by the database
 }
@@ -230,9 +239,10 @@ func (tx *Txn) Check(node, id string) (Check, bool) {
 	return checkOf(row), row != nil
 }
 
-// PutCheck registers a check, or changes it. If its status is Critical, every session that is
-// bound to it ends with ErrCheckCritical, even if the check was so before (N3). It returns
-// ErrNoNode, ErrNoService, or ErrInvalid for an empty name or an unknown status.
+// PutCheck registers a check, or changes it, and begins its TTL. If its status is Critical, every
+// session that is bound to it ends with ErrCheckCritical, even if the check was so before (N3). It
+// returns ErrNoNode, ErrNoService, or ErrInvalid for an empty name, an unknown status or a TTL
+// below zero.
 func (tx *Txn) PutCheck(check Check) (err error) {
 	tx.check()
 	defer label(&err, "put check", check.ID)
@@ -241,6 +251,9 @@ func (tx *Txn) PutCheck(check Check) (err error) {
 	}
 	if check.Status > Passing {
 		return invalid("Check.Status is %d, not a Status", check.Status)
+	}
+	if check.TTL < 0 {
+		return invalid("Check.TTL is %v, below 0", check.TTL)
 	}
 	if err := checkCatalogName("Check.ID", check.ID); err != nil {
 		return err
@@ -255,23 +268,33 @@ func (tx *Txn) PutCheck(check Check) (err error) {
 	next := store.Check{
 		Node: check.Node, ID: check.ID, Name: check.Name, Status: uint8(check.Status),
 		Notes: check.Notes, Output: check.Output, ServiceID: check.ServiceID,
+		TTL: check.TTL, Meta: maps.Clone(check.Meta),
 		CreateIndex: tx.db.store.Next(), ModifyIndex: tx.db.store.Next(),
 	}
-	key := catalogKey(check.Node, check.ID)
-	if check.Status == Critical {
-		tx.endBound(key, missing(ErrCheckCritical, check.ID))
+	tx.writeCheck(catalogKey(check.Node, check.ID), next)
+	return nil
+}
+
+// writeCheck puts the row of a check, unless it changes nothing, with what follows from its status
+// and TTL.
+func (tx *Txn) writeCheck(key string, next store.Check) {
+	switch {
+	case Status(next.Status) == Critical:
+		tx.endBound(key, missing(ErrCheckCritical, next.ID))
+	case next.TTL > 0:
+		tx.beginTTL(key, next.TTL)
 	}
 	if old := tx.db.store.Checks.Newest(key); old != nil {
-		same := next
-		same.CreateIndex, same.ModifyIndex = old.CreateIndex, old.ModifyIndex
-		if same == *old {
-			return nil
+		if old.Node == next.Node && old.ID == next.ID && old.Name == next.Name &&
+			old.Status == next.Status && old.Notes == next.Notes && old.Output == next.Output &&
+			old.ServiceID == next.ServiceID && old.TTL == next.TTL &&
+			maps.Equal(old.Meta, next.Meta) {
+			return
 		}
 		next.CreateIndex = old.CreateIndex
 	}
 	tx.db.store.Checks.Put(key, next)
 	tx.mark(markCatalog)
-	return nil
 }
 
 // DeleteCheck removes a check, which ends the sessions that are bound to it with ErrCheckGone
@@ -331,28 +354,41 @@ func (tx *Txn) endBound(key string, cause error) {
 	}
 }
 
-// Attach stores a record that dies with the session, or changes it. It returns ErrConflict if
-// another session has one of that name, ErrNoSession, and ErrInvalid for an empty name or a value
-// over MaxValueSize.
+// Attach stores a record that dies with the session, or changes it. It returns ErrConflict if the
+// record of that name is not the session's, ErrNoSession, and ErrInvalid for an empty name or a
+// value over MaxValueSize.
 func (tx *Txn) Attach(session SessionID, name string, value []byte) (err error) {
 	tx.check()
 	defer label(&err, "attach", name)
+	s, err := tx.session(session)
+	if err != nil {
+		return err
+	}
+	return tx.attach(s.row.ID, name, value)
+}
+
+// Keep stores a record as Attach does, but one that no session owns: it stays until Detach. It
+// returns ErrConflict if the record of that name is a session's, and ErrInvalid for an empty name
+// or a value over MaxValueSize.
+func (tx *Txn) Keep(name string, value []byte) (err error) {
+	tx.check()
+	defer label(&err, "keep", name)
+	return tx.attach(store.ID{}, name, value)
+}
+
+func (tx *Txn) attach(owner store.ID, name string, value []byte) error {
 	if err := checkName("name", name); err != nil {
 		return err
 	}
 	if len(value) > MaxValueSize {
 		return invalid("value has %d bytes, more than %d", len(value), MaxValueSize)
 	}
-	s, err := tx.session(session)
-	if err != nil {
-		return err
-	}
 	next := store.Attachment{
-		Name: name, Session: s.row.ID, Value: slices.Clone(value),
+		Name: name, Session: owner, Value: slices.Clone(value),
 		CreateIndex: tx.db.store.Next(), ModifyIndex: tx.db.store.Next(),
 	}
 	if old := tx.db.store.Attachments.Newest(name); old != nil {
-		if old.Session != s.row.ID {
+		if old.Session != owner {
 			return conflict("attachment %q is of session %s", name, SessionID(old.Session))
 		}
 		if slices.Equal(old.Value, value) {
@@ -393,6 +429,9 @@ func (db *DB) attachmentMoved(old, new *store.Attachment) {
 	}
 	if new != nil {
 		s := db.sessions[SessionID(new.Session)]
+		if s == nil { // it is of none
+			return
+		}
 		if s.attached == nil {
 			s.attached = make(map[string]struct{})
 		}
@@ -428,7 +467,7 @@ func checkOf(row *store.Check) Check {
 	}
 	return Check{
 		Node: row.Node, ID: row.ID, Name: row.Name, Status: Status(row.Status), Notes: row.Notes,
-		Output: row.Output, ServiceID: row.ServiceID,
+		Output: row.Output, ServiceID: row.ServiceID, TTL: row.TTL, Meta: row.Meta,
 		CreateIndex: row.CreateIndex, ModifyIndex: row.ModifyIndex,
 	}
 }

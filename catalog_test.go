@@ -543,3 +543,41 @@ func TestTxn_S31_Attachments(t *testing.T) {
 		h.must(other.Close())
 	})
 }
+
+// Ensure that a record that no session owns stays until it is detached, and is no session's to
+// change.
+func TestTxn_S31_KeptRecords(t *testing.T) {
+	onFile(t, func(h *harness) {
+		keep := func(name, value string) error {
+			return h.txn(func(tx *lockd.Txn) error { return tx.Keep(name, []byte(value)) })
+		}
+		s := h.session(nil)
+		h.must(keep("a", "one"))
+		h.must(keep("a", "two"))
+		attach := func(name string) error {
+			return h.txn(func(tx *lockd.Txn) error { return tx.Attach(s.ID(), name, nil) })
+		}
+		h.must(attach("b"))
+		for _, err := range []error{keep("b", "mine"), attach("a")} {
+			if !errors.Is(err, lockd.ErrConflict) {
+				h.t.Errorf("got %v", err)
+			}
+		}
+		if err := keep("", ""); !errors.Is(err, lockd.ErrInvalid) {
+			h.t.Errorf("without a name: %v", err)
+		}
+		h.must(s.Close())
+		h.reopen()
+		a, _ := h.Snapshot().Attachment("a")
+		if string(a.Value) != "two" || !a.Session.IsZero() || a.ModifyIndex == a.CreateIndex {
+			h.t.Errorf("got %+v", a)
+		}
+		h.must(h.txn(func(tx *lockd.Txn) error {
+			_, err := tx.Detach("a")
+			return err
+		}))
+		if _, ok := h.Snapshot().Attachment("a"); ok {
+			h.t.Error("it is still there")
+		}
+	})
+}

@@ -156,13 +156,15 @@ func (db *DB) failLocked(err error) {
 // effect is what a transaction decided beside the rows. It is told when its batch is durable, and
 // reverted if that is dropped.
 type effect struct {
-	kind     effectKind
-	lock     *Lock
-	waiter   *waiter
-	session  *Session
-	delay    *delay
-	replaced *delay
-	cause    error
+	kind      effectKind
+	lock      *Lock
+	waiter    *waiter
+	session   *Session
+	delay     *delay
+	replaced  *delay
+	heartbeat *heartbeat
+	until     time.Time
+	cause     error
 }
 
 type effectKind uint8
@@ -174,6 +176,7 @@ const (
 	sessionMade
 	sessionEnded
 	delaySet // delay took the place of replaced
+	ttlBegun // heartbeat got another deadline than until
 	waiterServed
 	waiterLeft
 )
@@ -239,6 +242,8 @@ func (db *DB) revertLocked(effects []effect) {
 			e.session.revive()
 		case delaySet:
 			db.swapDelay(db.state(e.delay.key), e.replaced)
+		case ttlBegun:
+			db.setHeartbeat(e.heartbeat, e.until)
 		case waiterServed, waiterLeft:
 			db.standAgain(e.waiter)
 		}

@@ -53,6 +53,7 @@ type DB struct {
 	locks      map[string]*lockState
 	semaphores map[string]*semaphore // by prefix
 	keepers    map[*Keeper]struct{}
+	heartbeats map[string]*heartbeat // by check
 	expiry     *expiry.Queue
 	overs      []string      // keys whose delays are over but still have a row
 	unserved   bool          // a drop may have left a free lock with a queue, or one given up
@@ -123,11 +124,12 @@ func newDB(opts *Options) *DB {
 
 		committing: make(chan struct{}, 1),
 
-		open:     newBatch(),
-		sessions: make(map[SessionID]*Session),
-		bound:    make(map[string]map[*Session]struct{}),
-		locks:    make(map[string]*lockState),
-		keepers:  make(map[*Keeper]struct{}),
+		open:       newBatch(),
+		sessions:   make(map[SessionID]*Session),
+		bound:      make(map[string]map[*Session]struct{}),
+		locks:      make(map[string]*lockState),
+		keepers:    make(map[*Keeper]struct{}),
+		heartbeats: make(map[string]*heartbeat),
 
 		semaphores: make(map[string]*semaphore),
 	}
@@ -175,7 +177,7 @@ func (db *DB) start(opts *Options) error {
 func (db *DB) takeUpLocked() {
 	s := db.store
 	var now time.Time
-	if s.Sessions.Len() > 0 || s.Delays.Len() > 0 {
+	if s.Sessions.Len() > 0 || s.Delays.Len() > 0 || s.Checks.Len() > 0 {
 		now = db.now()
 	}
 	for _, row := range s.Sessions.Ascend("") {
@@ -189,6 +191,11 @@ func (db *DB) takeUpLocked() {
 	for _, row := range s.Attachments.Ascend("") {
 		db.attachmentMoved(nil, row)
 	}
+	for key, row := range s.Checks.Ascend("") {
+		if row.TTL > 0 && Status(row.Status) != Critical {
+			db.setHeartbeat(newHeartbeat(key), now.Add(row.TTL))
+		}
+	}
 	for key, row := range s.Delays.Ascend("") {
 		// By the wall clock, which may have been set: never longer than the delay was.
 		left := min(row.Until.Sub(now.Round(0)), row.Length)
@@ -200,49 +207,6 @@ func (db *DB) takeUpLocked() {
 		d.slot = db.mayHaveLostSlot(key)
 		db.swapDelay(db.state(key), d)
 	}
-}
-
-// checkReferences returns ErrCorrupt if a row names another one that is not there.
-func (db *DB) checkReferences() error {
-	s := db.store
-	dangling := func(what, name, of, missing string) error {
-		return fmt.Errorf("%w: %s %q is of %s %q, which is not there", ErrCorrupt, what, name, of,
-			missing)
-	}
-	for key, row := range s.Keys.Ascend("") {
-		if row.Session != (store.ID{}) && s.Sessions.Newest(string(row.Session[:])) == nil {
-			return dangling("locked key", key, "session", SessionID(row.Session).String())
-		}
-	}
-	for name, row := range s.Attachments.Ascend("") {
-		if s.Sessions.Newest(string(row.Session[:])) == nil {
-			return dangling("attachment", name, "session", SessionID(row.Session).String())
-		}
-	}
-	for id, row := range s.Sessions.Ascend("") {
-		if s.Nodes.Newest(folded(row.Node)) == nil {
-			return dangling("session", SessionID([]byte(id)).String(), "node", row.Node)
-		}
-		for _, check := range row.Checks {
-			if s.Checks.Newest(catalogKey(row.Node, check)) == nil {
-				return dangling("session", SessionID([]byte(id)).String(), "check", check)
-			}
-		}
-	}
-	for _, row := range s.Services.Ascend("") {
-		if s.Nodes.Newest(folded(row.Node)) == nil {
-			return dangling("service", row.ID, "node", row.Node)
-		}
-	}
-	for _, row := range s.Checks.Ascend("") {
-		if s.Nodes.Newest(folded(row.Node)) == nil {
-			return dangling("check", row.ID, "node", row.Node)
-		}
-		if row.ServiceID != "" && s.Services.Newest(catalogKey(row.Node, row.ServiceID)) == nil {
-			return dangling("check", row.ID, "service", row.ServiceID)
-		}
-	}
-	return nil
 }
 
 // endOrphans ends the sessions whose process is gone, each at an index of its own.
@@ -455,7 +419,7 @@ func (db *DB) unlock() {
 	}
 }
 
-// maxEnds is how many sessions one write ends before its own work.
+// maxEnds is how many sessions and TTLs one write ends before its own work.
 const maxEnds = 1000
 
 // endDueLocked ends what is due by now, each thing in a transaction of its own, in the order of
@@ -482,6 +446,13 @@ func (db *DB) endDueLocked() {
 				continue
 			}
 			db.stepLocked(now, func(tx *Txn) { tx.endSession(owner, owner.lapse(now)) })
+			ends++
+		case *heartbeat:
+			if due.At().Before(owner.deadline) { // it was put again
+				db.expiry.Set(due, owner.deadline)
+				continue
+			}
+			db.stepLocked(now, func(tx *Txn) { tx.lapse(owner) })
 			ends++
 		case *delay:
 			db.stepLocked(now, func(tx *Txn) { tx.endDelay(owner) })

@@ -195,7 +195,12 @@ var checkCodec = codec[Check]{
 		buf = appendString(buf, row.ServiceID)
 		buf = append(buf, row.Status)
 		buf = binary.AppendUvarint(buf, row.CreateIndex)
-		return binary.AppendUvarint(buf, row.ModifyIndex)
+		buf = binary.AppendUvarint(buf, row.ModifyIndex)
+		if row.TTL == 0 && len(row.Meta) == 0 { // as rows were before there was either
+			return buf
+		}
+		buf = binary.AppendVarint(buf, int64(row.TTL))
+		return appendMap(buf, row.Meta)
 	},
 	decode: func(_ string, payload []byte) (Check, error) {
 		d := decoder{rest: payload}
@@ -209,6 +214,12 @@ var checkCodec = codec[Check]{
 			Status:      d.uint8(),
 			CreateIndex: d.uint64(),
 			ModifyIndex: d.uint64(),
+		}
+		if len(d.rest) > 0 {
+			row.TTL, row.Meta = d.duration(), d.stringMap()
+			if row.TTL == 0 && row.Meta == nil && d.err == nil {
+				d.fail(errLong) // they are not written if both are empty
+			}
 		}
 		return row, d.end()
 	},

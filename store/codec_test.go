@@ -78,6 +78,9 @@ func TestRow_ComesBackAsItWas(t *testing.T) {
 			{"n/c", store.Check{}},
 			{"n/c", store.Check{Node: "n", ID: "c", Name: "alive", Notes: odd, Output: long,
 				ServiceID: "s", Status: math.MaxUint8, CreateIndex: 1, ModifyIndex: 2}},
+			{"n/c", store.Check{TTL: longest}},
+			{"n/c", store.Check{TTL: least, Meta: map[string]string{"": odd}}},
+			{"n/c", store.Check{Meta: map[string]string{"b": "2", "a": "1"}}},
 		})
 	})
 	t.Run("Attachment", func(t *testing.T) {
@@ -188,6 +191,9 @@ func TestRow_BytesArePinned(t *testing.T) {
 			Notes: "o", Output: "p", ServiceID: "s", Status: 3, CreateIndex: 1,
 			ModifyIndex: 2}),
 			"016e01690163016f01700173030102568f2218"},
+		{"CheckWithMore", store.CheckRows.Append(nil, "c", store.Check{ID: "i",
+			CreateIndex: 1, ModifyIndex: 2, TTL: 3, Meta: map[string]string{"a": "1"}}),
+			"000169000000000001020601016101316544e439"},
 		{"Attachment", store.AttachmentRows.Append(nil, "a", store.Attachment{Name: "a",
 			Session: someID, Value: []byte("v"), CreateIndex: 1, ModifyIndex: 2}),
 			"01dead00000000000000000000000000ef01760102223b7fe9"},
@@ -352,6 +358,8 @@ func FuzzRow(f *testing.F) {
 		store.SessionRows.Append(nil, string(someID[:]), store.Session{Checks: []string{"c"}}))
 	f.Add(store.SessionRows.Table, string(someID[:]), store.SessionRows.Append(nil,
 		string(someID[:]), store.Session{Meta: map[string]string{"a": "b"}}))
+	f.Add(store.CheckRows.Table, "n/c", store.CheckRows.Append(nil, "n/c",
+		store.Check{TTL: 1, Meta: map[string]string{"a": "b"}}))
 	f.Fuzz(func(t *testing.T, table byte, key string, payload []byte) {
 		switch table {
 		case store.KeyRows.Table:

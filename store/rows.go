@@ -79,6 +79,8 @@ type Check struct {
 	Status      uint8
 	CreateIndex uint64
 	ModifyIndex uint64
+	TTL         time.Duration
+	Meta        map[string]string
 }
 
 // Attachment is a row of the table of attachments, under its name: something that ends with a

@@ -1,0 +1,217 @@
+package lockd_test
+
+import (
+	"errors"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/store"
+)
+
+// putCheck registers a check of the node "db1".
+func (h *harness) putCheck(check lockd.Check) {
+	h.t.Helper()
+	check.Node = "db1"
+	h.must(h.Update(func(tx *lockd.Txn) error { return tx.PutCheck(check) }))
+}
+
+// check returns a check of the node "db1", which must be there.
+func (h *harness) check(id string) lockd.Check {
+	h.t.Helper()
+	check, ok := h.Snapshot().Check("db1", id)
+	if !ok {
+		h.t.Fatalf("there is no check %q", id)
+	}
+	return check
+}
+
+var ttlCheck = lockd.Check{
+	Name: "beat", Status: lockd.Passing, Output: "fine", TTL: 10 * time.Second,
+	Meta: map[string]string{"kind": "ttl"},
+}
+
+// Ensure that a check becomes critical exactly when its TTL is over, which ends the sessions that
+// are bound to it in the same step.
+func TestCatalog_N8_TTLLapses(t *testing.T) {
+	each(t, func(h *harness) {
+		h.register()
+		h.putCheck(ttlCheck)
+		s := h.session(&lockd.SessionOptions{Node: "db1", Checks: []string{"beat"}})
+		h.lock(s, "k")
+
+		h.advance(10*time.Second - 1)
+		if got := h.check("beat"); got.Status != lockd.Passing || got.Output != "fine" {
+			h.t.Fatalf("before its time: %+v", got)
+		}
+		h.advance(1)
+		got := h.check("beat")
+		if got.Status != lockd.Critical || got.Output != "TTL expired" ||
+			got.TTL != 10*time.Second || !maps.Equal(got.Meta, ttlCheck.Meta) {
+			h.t.Errorf("after its time: %+v", got)
+		}
+		if !errors.Is(s.Err(), lockd.ErrCheckCritical) {
+			h.t.Errorf("the session: %v", s.Err())
+		}
+		if e := h.entry("k"); e.ModifyIndex != got.ModifyIndex {
+			h.t.Errorf("the key went at %d, the check at %d", e.ModifyIndex, got.ModifyIndex)
+		}
+	})
+}
+
+// Ensure that a check that is put again begins its TTL anew, at no index if it is as it was.
+func TestCatalog_N8_PutBeginsTheTTLAnew(t *testing.T) {
+	each(t, func(h *harness) {
+		h.register()
+		h.putCheck(ttlCheck)
+		index := h.Snapshot().Index()
+		for range 3 {
+			h.advance(9 * time.Second)
+			h.putCheck(ttlCheck)
+		}
+		if got := h.Snapshot().Index(); got != index {
+			h.t.Errorf("went from index %d to %d", index, got)
+		}
+		h.advance(10*time.Second - 1)
+		if got := h.check("beat"); got.Status != lockd.Passing {
+			h.t.Errorf("before its time: %+v", got)
+		}
+		h.advance(1)
+		if got := h.check("beat"); got.Status != lockd.Critical {
+			h.t.Errorf("after its time: %+v", got)
+		}
+
+		h.putCheck(ttlCheck)
+		h.advance(10 * time.Second)
+		if got := h.check("beat"); got.Status != lockd.Critical {
+			h.t.Errorf("the second time: %+v", got)
+		}
+	})
+}
+
+// Ensure that a TTL counts that is shorter than the one before.
+func TestCatalog_N8_ShorterTTL(t *testing.T) {
+	each(t, func(h *harness) {
+		h.register()
+		h.putCheck(ttlCheck)
+		short := ttlCheck
+		short.TTL = time.Second
+		h.putCheck(short)
+		h.advance(time.Second)
+		if got := h.check("beat"); got.Status != lockd.Critical {
+			h.t.Errorf("%+v", got)
+		}
+	})
+}
+
+// Ensure that a TTL means nothing for a check that is gone, critical, or has none any more.
+func TestCatalog_N8_NoTTLAnyMore(t *testing.T) {
+	each(t, func(h *harness) {
+		h.register()
+		gone, critical, without := ttlCheck, ttlCheck, ttlCheck
+		gone.Name, critical.Name, without.Name = "gone", "critical", "without"
+		h.putCheck(gone)
+		h.putCheck(critical)
+		h.putCheck(without)
+		h.must(h.Update(func(tx *lockd.Txn) error {
+			_, err := tx.DeleteCheck("db1", "gone")
+			return err
+		}))
+		critical.Status, without.TTL = lockd.Critical, 0
+		h.putCheck(critical)
+		h.putCheck(without)
+		index := h.Snapshot().Index()
+		h.advance(time.Minute)
+		if got := h.Snapshot().Index(); got != index {
+			h.t.Errorf("went from index %d to %d", index, got)
+		}
+		if h.check("critical").Output != "fine" || h.check("without").Status != lockd.Passing {
+			h.t.Errorf("%+v, %+v", h.check("critical"), h.check("without"))
+		}
+	})
+}
+
+// Ensure that a transaction that is undone does not begin a TTL anew (G11).
+func TestCatalog_N8_UndoneBeginsNothing(t *testing.T) {
+	each(t, func(h *harness) {
+		h.register()
+		h.putCheck(ttlCheck)
+		h.advance(9 * time.Second)
+		refused := errors.New("refused")
+		longer := ttlCheck
+		longer.Node, longer.TTL = "db1", time.Hour
+		fresh := longer
+		fresh.Name = "fresh"
+		err := h.Update(func(tx *lockd.Txn) error {
+			return errors.Join(tx.PutCheck(longer), tx.PutCheck(fresh), refused)
+		})
+		if !errors.Is(err, refused) {
+			h.t.Fatal(err)
+		}
+		h.advance(time.Second)
+		if got := h.check("beat"); got.Status != lockd.Critical {
+			h.t.Errorf("%+v", got)
+		}
+	})
+}
+
+// Ensure that an Open begins the TTLs of what was not critical anew.
+func TestCatalog_S28_OpenBeginsTTLsAnew(t *testing.T) {
+	onFile(t, func(h *harness) {
+		h.register()
+		h.putCheck(ttlCheck)
+		h.advance(9 * time.Second)
+		h.reopen()
+		h.advance(10*time.Second - 1)
+		if got := h.check("beat"); got.Status != lockd.Passing {
+			h.t.Errorf("before its time: %+v", got)
+		}
+		h.advance(1)
+		if got := h.check("beat"); got.Status != lockd.Critical {
+			h.t.Errorf("after its time: %+v", got)
+		}
+		h.reopen()
+		if got := h.check("beat"); got.Status != lockd.Critical || got.TTL != 10*time.Second {
+			h.t.Errorf("after a restart: %+v", got)
+		}
+	})
+}
+
+// Ensure that a lapse whose commit failed is tried again.
+func TestCatalog_N8_FailedLapseIsTriedAgain(t *testing.T) {
+	onFile(t, func(h *harness) {
+		fail := false
+		h.hook(store.Hooks{BeforeCommit: func() error {
+			if fail {
+				return errors.New("no space")
+			}
+			return nil
+		}})
+		h.register()
+		h.putCheck(ttlCheck)
+		fail = true
+		h.advance(10 * time.Second)
+		if got := h.check("beat"); got.Status != lockd.Passing {
+			h.t.Fatalf("shown before it is durable: %+v", got)
+		}
+		fail = false
+		h.advance(time.Minute)
+		if got := h.check("beat"); got.Status != lockd.Critical {
+			h.t.Errorf("not tried again: %+v", got)
+		}
+	})
+}
+
+// Ensure that a TTL below zero is refused.
+func TestCatalog_TTLBelowZero(t *testing.T) {
+	each(t, func(h *harness) {
+		h.register()
+		err := h.Update(func(tx *lockd.Txn) error {
+			return tx.PutCheck(lockd.Check{Node: "db1", Name: "beat", TTL: -1})
+		})
+		if !errors.Is(err, lockd.ErrInvalid) {
+			h.t.Error(err)
+		}
+	})
+}
