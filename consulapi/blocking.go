@@ -48,8 +48,8 @@ func (r *request) parseBlocking() error {
 // sees is not beyond, it waits until that changes or the time is up, and looks again (B4). look
 // gives the index of the scope with what it saw.
 //
-// It returns the context's error if the client goes away, ErrClosed when the database is closed,
-// and 429 if too many wait already.
+// It answers with 503 if the client goes away, who will not see it, or whoever else ends the
+// context, and with 429 if too many wait already. It returns ErrClosed when the database is closed.
 func (h *handler) read(
 	r *request, scope lockd.Scope, look func() (answer, error),
 ) (answer, error) {
@@ -81,7 +81,7 @@ func (h *handler) read(
 			seen, err = look()
 			return seen.asRead(), err
 		case <-ctx.Done():
-			return answer{}, ctx.Err()
+			return answer{}, refuse(http.StatusServiceUnavailable, "Query given up: %v", ctx.Err())
 		}
 		if err := h.db.Err(); errors.Is(err, lockd.ErrClosed) {
 			return answer{}, err

@@ -49,7 +49,6 @@ func newFuzzed(f *testing.F) *fuzzed {
 	blocked := make(chan struct{})
 	go func() {
 		defer close(blocked)
-		defer func() { _ = recover() }() // nobody is there for the answer
 		r := httptest.NewRequest("GET", "/v1/kv/blocked?index=1", nil)
 		handler.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
 	}()
@@ -195,6 +194,10 @@ func FuzzTxnBody(f *testing.F) {
 		`[{"KV":{"Verb":"set","Key":"b"}},{"KV":{"Verb":"x","Key":"a"}}]`, `[{"KV":{"Key":""}}]`,
 		`[{"KV":{"Verb":"delete","Key":"a"}}]`, `[{"KV":{"Verb":"set","Key":"\u0000"}}]`,
 		"[" + strings.Repeat(`{"KV":null},`, 64) + "{}]",
+		`[{"Node":{"Verb":"set","Node":{"Node":"n","ID":"i","Meta":{"a":"b"}}}},` +
+			`{"Service":{"Verb":"cas","Node":"n","Service":{"Service":"s","Tags":["t"]}}},` +
+			`{"Check":{"Verb":"set","Check":{"Node":"n","Name":"c","Status":"passing"}}}]`,
+		`[{"Node":{"Verb":"delete","Node":{"Node":"local"}}}]`,
 	} {
 		f.Add([]byte(body))
 	}

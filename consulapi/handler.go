@@ -92,9 +92,6 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}()
 	in := &request{Request: r}
 	a, err := h.answer(in)
-	if r.Context().Err() != nil && err != nil {
-		panic(http.ErrAbortHandler) // nobody is there to be told
-	}
 	if err != nil {
 		a = failed(err)
 	}

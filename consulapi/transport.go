@@ -53,11 +53,13 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}()
 	select {
 	case <-out.ready:
-		return out.response, out.err
 	case <-r.Context().Done():
-		closeBody() // the handler may be waiting for more of it
-		return nil, r.Context().Err()
 	}
+	if err := r.Context().Err(); err != nil {
+		closeBody() // the handler may be waiting for more of it
+		return nil, err
+	}
+	return out.response, out.err
 }
 
 // maxBuffered is how much of an answer is kept for a client that does not read. What is not longer
