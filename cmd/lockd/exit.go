@@ -15,6 +15,7 @@ const (
 	exitNotFound = 3
 	exitInUse    = 4
 	exitDamaged  = 5
+	exitConflict = 6
 )
 
 // exitCodes is for the help.
@@ -22,9 +23,12 @@ const exitCodes = `Exit codes:
    0  it is done
    1  it is not: the error, on standard error, says why
    2  the command line is wrong
-   3  there is no such file
+   3  there is no such file, key or session
    4  the file is in use by a process that has it open
-   5  the file, or the backup, is damaged, not lockd's, or of a newer format`
+   5  the file, or the backup, is damaged, not lockd's, or of a newer format
+   6  the key does not have the index that the write was to find
+
+lockd lock has codes of its own: see lockd lock --help.`
 
 // codes has the exit codes of errors. The first that fits counts.
 var codes = []struct {
@@ -36,12 +40,17 @@ var codes = []struct {
 	{lockd.ErrCorrupt, exitDamaged},
 	{lockd.ErrFormat, exitDamaged},
 	{fs.ErrNotExist, exitNotFound},
+	{errNotFound, exitNotFound},
+	{errConflict, exitConflict},
 }
 
 // exitCode returns the exit code for what a command returned.
 func exitCode(err error) int {
 	if err == nil {
 		return 0
+	}
+	if s, ok := errors.AsType[*lockStatus](err); ok {
+		return s.code
 	}
 	for _, c := range codes {
 		if errors.Is(err, c.err) {
@@ -51,8 +60,16 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// errUsage is returned when the command line is wrong.
-var errUsage = errors.New("see lockd --help")
+var (
+	// errUsage is returned when the command line is wrong.
+	errUsage = errors.New("see lockd --help")
+
+	// errNotFound is returned when the server does not have what was asked for.
+	errNotFound = errors.New("not found")
+
+	// errConflict is returned when a write was not done because of what it was to find.
+	errConflict = errors.New("conflict")
+)
 
 // usage returns an error that is errUsage, with a text.
 func usage(format string, args ...any) error {

@@ -8,14 +8,34 @@
 //	lockd restore FILE [FROM]    make a new file of a backup
 //	lockd compact FILE           rewrite it without the free pages in it
 //
+// Against a server, lockd or a Consul agent:
+//
+//	lockd lock KEY -- CMD        run a command while holding a lock, or with -n a slot
+//	lockd locks [PREFIX]         list the locks that are held, and by whom
+//	lockd watch PREFIX           write a line for each key, and then for each change
+//	lockd kv get KEY             and put, delete, list, export, import
+//	lockd session list           and info, destroy
+//
+// Each explains itself with --help.
+//
 // # Exit codes
 //
 //	0    it is done
 //	1    it is not: the error, on standard error, says why
 //	2    the command line is wrong
-//	3    there is no such file
+//	3    there is no such file, key or session
 //	4    the file is in use by a process that has it open
 //	5    the file, or the backup, is damaged, not lockd's, or of a newer format
+//	6    the key does not have the index that the write was to find
+//
+// Those of lockd lock are that of the command it runs, and
+//
+//	123    the lock was lost, and CMD was ended
+//	124    the lock was not to be had, by --try or --timeout
+//	125    something else went wrong, the command line too
+//	126    CMD could not be started
+//	127    there is no CMD
+//	128+N  signal N ended CMD, or the wait for the lock
 package main
 
 import (
@@ -34,10 +54,27 @@ func main() {
 
 // run runs the command line, and returns the exit code.
 func run(ctx context.Context, args []string, in io.Reader, out, complaints io.Writer) int {
+	root := newRoot()
+	root.Reader, root.Writer, root.ErrWriter = in, out, complaints
+	err := root.Run(ctx, args)
+	if err != nil && err.Error() != "" {
+		fmt.Fprintf(complaints, "lockd: %v\n", err)
+	}
+	return exitCode(err)
+}
+
+// newRoot returns the command with all its subcommands.
+func newRoot() *cli.Command {
 	root := &cli.Command{
 		Name:  "lockd",
 		Usage: "locks, sessions and keys, on one file, by Consul's HTTP API",
 		Commands: []*cli.Command{
+			serveCommand(),
+			lockCommand(),
+			locksCommand(),
+			watchCommand(),
+			kvCommand(),
+			sessionCommand(),
 			verifyCommand(),
 			backupCommand(),
 			restoreCommand(),
@@ -46,24 +83,20 @@ func run(ctx context.Context, args []string, in io.Reader, out, complaints io.Wr
 		Action:         noCommand,
 		Description:    exitCodes,
 		Version:        version(),
-		Reader:         in,
-		Writer:         out,
-		ErrWriter:      complaints,
 		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // the code is returned
 
 		HideHelpCommand: true, // --help does it; "help" may be a key, or a file
 	}
 	_ = root.Walk(func(cmd *cli.Command) error { // which returns no error, as this one does not
-		cmd.OnUsageError = func(_ context.Context, _ *cli.Command, err error, _ bool) error {
-			return usage("%w", err)
+		cmd.OnUsageError = func(_ context.Context, cmd *cli.Command, err error, _ bool) error {
+			if err = usage("%w", err); cmd.Name == "lock" {
+				return inLock(err)
+			}
+			return err
 		}
 		return nil
 	})
-	err := root.Run(ctx, args)
-	if err != nil {
-		fmt.Fprintf(complaints, "lockd: %v\n", err)
-	}
-	return exitCode(err)
+	return root
 }
 
 // noCommand is what the root does when the first word is no subcommand.

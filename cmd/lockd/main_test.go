@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/urfave/cli/v3"
 	"go.uber.org/goleak"
 )
 
@@ -59,6 +61,14 @@ func TestUsage(t *testing.T) {
 		{[]string{"verify", "a", "b"}, `verify: "b" is one argument too many`},
 		{[]string{"restore", "--min-index", "x", "a"}, "min-index"},
 		{[]string{"compact", "--fast", "a"}, "fast"},
+		{[]string{"kv"}, "no command is given"},
+		{[]string{"kv", "help"}, `there is no command "help"`},
+		{[]string{"kv", "put", "k"}, "put: an argument is missing, of: KEY VALUE"},
+		{[]string{"kv", "put", "--cas", "-1", "k", "v"}, "cas"},
+		{[]string{"kv", "delete", "--recurse", "--cas", "1", "k"}, "both --recurse and --cas"},
+		{[]string{"session", "list", "all"}, `list: "all" is one argument too many`},
+		{[]string{"kv", "get", "--http-addr", "ftp://h", "k"}, "--http-addr: address"},
+		{[]string{"kv", "get", "--token", "a", "--token-file", "b", "k"}, "both --token and"},
 	} {
 		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
 			r := command(t, "", test.args...)
@@ -70,55 +80,66 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// Ensure that every command can be asked what it does, and that no flag has no explanation.
+// Ensure that every command can be asked what it does, and that it says so on standard output.
 func TestHelp(t *testing.T) {
 	root := command(t, "", "--help")
 	root.wants(t, 0, "")
-	commands := regexp.MustCompile(`(?m)^ +([a-z]+)(?:, [a-z]+)?  +\S`)
-	found := 0
-	for _, match := range commands.FindAllStringSubmatch(root.out, -1) {
-		if match[1] == "help" {
-			continue
-		}
-		found++
-		r := command(t, "", match[1], "--help")
-		r.wants(t, 0, "")
-		if !strings.Contains(r.out, "lockd "+match[1]) {
-			t.Errorf("%s --help: %s", match[1], r.out)
+	asked := 0
+	var ask func(path []string, cmd *cli.Command)
+	ask = func(path []string, cmd *cli.Command) {
+		for _, sub := range cmd.Commands {
+			asked++
+			name := append(slices.Clone(path), sub.Name)
+			r := command(t, "", append(name, "--help")...)
+			r.wants(t, 0, "")
+			if !strings.Contains(r.out, "lockd "+strings.Join(name, " ")) || sub.Usage == "" ||
+				len(sub.Commands) == 0 && (sub.ArgsUsage == "" || sub.Action == nil) {
+				t.Errorf("%s --help: %s", name, r.out)
+			}
+			for _, f := range sub.Flags {
+				if f, ok := f.(cli.DocGenerationFlag); !ok || f.GetUsage() == "" {
+					t.Errorf("%s: flag %v has no explanation", name, f)
+				}
+			}
+			ask(name, sub)
 		}
 	}
-	if found < 4 {
-		t.Errorf("%d commands found in the help:\n%s", found, root.out)
+	ask(nil, newRoot())
+	if asked < 10 {
+		t.Errorf("%d commands", asked)
 	}
 }
 
-// Ensure that the help and the package comment list the same exit codes in the same words.
+// Ensure that the help and the package comment list the same exit codes in the same words, and
+// that each that an error has is listed.
 func TestHelp_ExitCodes(t *testing.T) {
 	source, err := os.ReadFile("main.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	line := regexp.MustCompile(`(?m)^(?://\t| {3})(\d+) +(\S.*)$`)
+	line := regexp.MustCompile(`(?m)^(?://\t| {3})(\d+(?:\+N)?) +(\S.*)$`)
 	inComment := line.FindAllStringSubmatch(string(source), -1)
-	inHelp := line.FindAllStringSubmatch(exitCodes, -1)
-	if len(inComment) != len(inHelp) || len(inHelp) == 0 {
+	inHelp := line.FindAllStringSubmatch(exitCodes+"\n"+lockCodes, -1)
+	if len(inComment) != len(inHelp) || len(inHelp) < 10 {
 		t.Fatalf("%d in the comment, %d in the help", len(inComment), len(inHelp))
 	}
-	listed := make(map[int]bool)
+	listed := make(map[string]bool)
 	for i, match := range inHelp {
 		if match[1] != inComment[i][1] || match[2] != inComment[i][2] {
 			t.Errorf("help: %s %s, comment: %s %s", match[1], match[2], inComment[i][1],
 				inComment[i][2])
 		}
-		code, err := strconv.Atoi(match[1])
-		if err != nil {
-			t.Fatal(err)
-		}
-		listed[code] = true
+		listed[match[1]] = true
 	}
 	for _, c := range codes {
-		if !listed[c.code] {
+		if !listed[strconv.Itoa(c.code)] {
 			t.Errorf("%v ends with exit code %d, which is not listed", c.err, c.code)
+		}
+	}
+	for _, code := range []int{exitLost, exitNotAcquired, exitLockFailed, exitNotStarted,
+		exitNoCommand} {
+		if !listed[strconv.Itoa(code)] {
+			t.Errorf("exit code %d is not listed", code)
 		}
 	}
 }

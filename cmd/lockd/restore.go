@@ -33,15 +33,15 @@ func restoreCommand() *cli.Command {
 			if len(args) == 1 || args[1] == standard {
 				return lockd.Restore(args[0], cmd.Root().Reader, opts)
 			}
-			return restoreFrom(args[1], func(r io.Reader) error {
+			return readFrom(args[1], func(r io.Reader) error {
 				return lockd.Restore(args[0], r, opts)
 			})
 		},
 	}
 }
 
-// restoreFrom calls read with the content of a file.
-func restoreFrom(path string, read func(io.Reader) error) error {
+// readFrom calls read with the content of a file.
+func readFrom(path string, read func(io.Reader) error) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err

@@ -49,8 +49,14 @@ var importPlan = map[string]edges{
 	"internal/waitq": {},
 	"internal/arch":  {},
 	"cmd/lockd": {
-		".": "the files: verify, backup, restore, compact",
-		cli: "command lines and their help",
+		".":                               "the database that it serves; the files",
+		"consulapi":                       "what it serves",
+		"cmd/lockd/internal/consulclient": "what it asks a server",
+		cli:                               "command lines and their help",
+	},
+	"cmd/lockd/internal/consulclient": {
+		".":         "its tests: a server's database",
+		"consulapi": "its tests: a server",
 	},
 	"internal/hook": {
 		clock: "hooks and door come with the mock",

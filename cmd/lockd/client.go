@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+)
+
+// atServer is the category of the commands that use a server.
+const atServer = "against a server, lockd or Consul"
+
+// clientFlags say which server a command uses, before the command's own flags. The environment
+// variables are those of Consul's command.
+func clientFlags(own ...cli.Flag) []cli.Flag {
+	return append(own,
+		&cli.StringFlag{Name: "http-addr", Value: "127.0.0.1:8500",
+			Usage:   "`ADDRESS` of the server, host:port or a URL of http or https",
+			Sources: cli.EnvVars("CONSUL_HTTP_ADDR")},
+		&cli.StringFlag{Name: "token", Usage: "`TOKEN` to send with each request; others on the " +
+			"machine can read a command line, so better a file, or the environment",
+			Sources: cli.EnvVars("CONSUL_HTTP_TOKEN")},
+		&cli.StringFlag{Name: "token-file", Usage: "`FILE` that has the token",
+			Sources: cli.EnvVars("CONSUL_HTTP_TOKEN_FILE")},
+		&cli.BoolFlag{Name: "ssl", Usage: "use https if the address does not say",
+			Sources: cli.EnvVars("CONSUL_HTTP_SSL")},
+		&cli.StringFlag{Name: "ca-file", Usage: "`FILE` of the certificate authorities that the " +
+			"server's certificate may be of, in place of the system's",
+			Sources: cli.EnvVars("CONSUL_CACERT")})
+}
+
+func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "write JSON"} }
+
+// withClient makes an action of a function that uses a server.
+func withClient(
+	least, most int,
+	fn func(ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string) error,
+) cli.ActionFunc {
+	return func(ctx context.Context, cmd *cli.Command) error {
+		args, err := operands(cmd, least, most)
+		if err != nil {
+			return err
+		}
+		c, err := client(cmd)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return fn(ctx, cmd, c, args)
+	}
+}
+
+// client returns a client of the server that the flags name.
+func client(cmd *cli.Command) (*consulclient.Client, error) {
+	opts := consulclient.Options{Address: cmd.String("http-addr")}
+	if cmd.Bool("ssl") && !strings.Contains(opts.Address, "://") {
+		opts.Address = "https://" + opts.Address
+	}
+	var err error
+	if opts.Token, err = token(cmd); err != nil {
+		return nil, err
+	}
+	if path := cmd.String("ca-file"); path != "" {
+		if opts.TLS, err = trusting(path); err != nil {
+			return nil, err
+		}
+	}
+	c, err := consulclient.New(opts)
+	if err != nil {
+		return nil, usage("--http-addr: %w", err)
+	}
+	return c, nil
+}
+
+// token returns the token that --token or --token-file give, "" if there is none.
+func token(cmd *cli.Command) (string, error) {
+	path := cmd.String("token-file")
+	switch {
+	case path == "":
+		return cmd.String("token"), nil
+	case cmd.String("token") != "":
+		return "", usage("both --token and --token-file are given")
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	text := strings.TrimSpace(string(content))
+	if text == "" {
+		return "", fmt.Errorf("token file %s is empty", path)
+	}
+	return text, nil
+}
+
+// trusting returns what makes a client trust the authorities in a file.
+func trusting(path string) (*tls.Config, error) {
+	pem, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s has no certificate", path)
+	}
+	return &tls.Config{RootCAs: pool}, nil
+}
+
+// writeJSON writes a value as one indented document.
+func writeJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "\t")
+	return e.Encode(v)
+}

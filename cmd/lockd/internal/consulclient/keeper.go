@@ -1,0 +1,227 @@
+package consulclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// SessionOptions says which session Keep makes. TTL has to be positive.
+type SessionOptions struct {
+	Name      string
+	TTL       time.Duration
+	LockDelay time.Duration // zero means none
+	// DeleteKeys has the keys deleted whose locks the session holds when it ends; else they are
+	// released.
+	DeleteKeys bool
+}
+
+// Keeper keeps a session alive, until it is closed. Its methods may be called by many goroutines.
+// The zero value is not usable; Client.Keep gives one.
+type Keeper struct {
+	client *Client
+	id     string
+	ttl    time.Duration
+
+	life    context.Context // ends with Close
+	end     context.CancelFunc
+	running sync.WaitGroup // the renewals, and what watches over a lock or a slot
+	done    chan struct{}
+
+	mu sync.Mutex // guards what follows
+
+	last     time.Time     // when the last renewal that succeeded was sent
+	delay    time.Duration // for which nobody has what the session held, after its end
+	err      error         // nil until done is closed
+	deadline time.Time
+}
+
+// Keep makes a session and keeps it alive, which begins at once. It blocks until there is the
+// session, for a second longer than ctx at most, so that none is left behind that nobody knows of.
+// It returns the error of the request if there is none.
+func (c *Client) Keep(ctx context.Context, opts SessionOptions) (*Keeper, error) {
+	sent := time.Now()
+	longer, cancel := lingering(ctx)
+	defer cancel()
+	id, err := c.create(longer, opts)
+	if err != nil {
+		return nil, err
+	}
+	k := &Keeper{client: c, id: id, ttl: opts.TTL, last: sent, delay: opts.LockDelay,
+		done: make(chan struct{})}
+	k.life, k.end = context.WithCancel(context.Background())
+	k.running.Go(k.renew)
+	return k, nil
+}
+
+// ID is the session's.
+func (k *Keeper) ID() string { return k.id }
+
+// Done returns a channel that is closed when what is done under the session has to end: because
+// the session or the lock is lost, or because it is not known to last.
+func (k *Keeper) Done() <-chan struct{} { return k.done }
+
+// Err returns nil until Done is closed, and then why it is.
+func (k *Keeper) Err() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.err
+}
+
+// Deadline is when, after Done was closed, everything has to be over: from then on the lock may be
+// somebody else's. It is the zero time before.
+func (k *Keeper) Deadline() time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.deadline
+}
+
+// Close ends the session, and with it what it still holds. It blocks until that is done or has
+// gone wrong, and waits for the goroutines of the keeper.
+func (k *Keeper) Close(ctx context.Context) error {
+	k.end()
+	k.running.Wait()
+	if errors.Is(k.Err(), ErrNoSession) {
+		return nil
+	}
+	return k.client.Destroy(ctx, k.id)
+}
+
+// lose tells that what is done under the session has to end by the deadline.
+func (k *Keeper) lose(err error, deadline time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.err != nil {
+		return
+	}
+	k.err, k.deadline = err, deadline
+	close(k.done)
+}
+
+// renew renews the session until the keeper is closed or the session is lost.
+func (k *Keeper) renew() {
+	last := k.last // nobody else sets it
+	var failure error
+	for {
+		giveUp := last.Add(k.ttl * 2 / 3)
+		next := last.Add(k.ttl / 3)
+		if failure != nil {
+			next = time.Now().Add(k.ttl / 30)
+		}
+		if next.After(giveUp) {
+			next = giveUp
+		}
+		if pause(k.life, time.Until(next)) != nil {
+			return
+		}
+		if failure != nil && !time.Now().Before(giveUp) {
+			k.lose(fmt.Errorf("session %s has a TTL of %v and could not be renewed for %v: %w",
+				k.id, k.ttl, time.Since(last).Round(time.Millisecond), failure),
+				last.Add(k.ttl*5/6))
+			return
+		}
+		sent := time.Now()
+		attempt, cancel := context.WithDeadline(k.life, giveUp)
+		failure = k.client.renew(attempt, k.id)
+		cancel()
+		switch {
+		case failure == nil:
+			last = sent
+			k.mu.Lock()
+			k.last = sent
+			k.mu.Unlock()
+		case errors.Is(failure, ErrNoSession):
+			k.lose(failure, k.afterEnd())
+			return
+		}
+	}
+}
+
+// afterEnd is by when all has to be over if the session has just been found to have ended. That
+// was after the last renewal, and then began its lock-delay.
+func (k *Keeper) afterEnd() time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	deadline := now.Add(k.ttl / 6)
+	if free := k.last.Add(k.delay); free.Before(deadline) {
+		deadline = free
+	}
+	if deadline.Before(now) {
+		deadline = now
+	}
+	return deadline
+}
+
+// afterLoss is by when all has to be over if what was taken is gone: at once, but if that came
+// with the end of the session there is its lock-delay.
+func (k *Keeper) afterLoss() time.Time {
+	now := time.Now()
+	deadline := k.afterEnd()
+	if !deadline.After(now) {
+		return now
+	}
+	ctx, cancel := context.WithDeadline(k.life, deadline)
+	defer cancel()
+	if errors.Is(k.client.renew(ctx, k.id), ErrNoSession) {
+		return deadline
+	}
+	return now
+}
+
+// look reads whether something is still held. It returns the index for the next read, and how it
+// was lost, if it was.
+type look func(ctx context.Context, wait Wait) (index uint64, loss string, err error)
+
+// watch tells when what was taken is lost, until it is stopped or the keeper is closed. Stop waits
+// for that.
+func (k *Keeper) watch(look look) (stop func()) {
+	ctx, cancel := context.WithCancel(k.life)
+	stopped := make(chan struct{})
+	k.running.Go(func() {
+		defer close(stopped)
+		wait := Wait{}
+		for {
+			index, loss, err := look(ctx, wait)
+			switch {
+			case ctx.Err() != nil:
+				return
+			case err != nil:
+				// Whether the session lasts is for the renewals to find out.
+				_ = pause(ctx, retry)
+				wait = Wait{}
+			case loss != "":
+				k.lose(errors.New(loss), k.afterLoss())
+				return
+			case index < wait.Index:
+				wait = Wait{} // indexes began anew
+			default:
+				wait = Wait{Index: index, For: longPoll}
+			}
+		}
+	})
+	return func() {
+		cancel()
+		<-stopped
+	}
+}
+
+// bound returns a context that also ends when the session is lost.
+func (k *Keeper) bound(parent context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(parent)
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		select {
+		case <-k.done:
+			cancel(k.Err())
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		<-stopped
+	}
+}

@@ -1,0 +1,174 @@
+package consulclient_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+)
+
+// doneWithin fails the test unless the keeper's Done closes after exactly that time, and returns
+// its deadline as a time from then.
+func doneAfter(t *testing.T, k *consulclient.Keeper, want time.Duration) time.Duration {
+	t.Helper()
+	began := time.Now()
+	select {
+	case <-k.Done():
+	case <-time.After(time.Hour):
+		t.Fatal("not done after an hour")
+	}
+	if got := time.Since(began); got != want {
+		t.Errorf("done after %v, want %v; %v", got, want, k.Err())
+	}
+	return time.Until(k.Deadline())
+}
+
+// Ensure that a session is renewed in time for as long as it is kept, and ends when it is closed.
+func TestKeeper(t *testing.T) {
+	run(t, func(h *harness) {
+		k := h.keep(0)
+		h.requests()
+		time.Sleep(time.Minute + time.Second)
+		if got := h.requests(); len(got) != 12 || !strings.Contains(got[0], "/renew/"+k.ID()) {
+			t.Errorf("in a minute: %q, want a renewal each third of the TTL", got)
+		}
+		if !h.lives(k.ID()) || k.Err() != nil || !k.Deadline().IsZero() {
+			t.Errorf("lives %v, %v, %v", h.lives(k.ID()), k.Err(), k.Deadline())
+		}
+		h.close(k)
+		if h.lives(k.ID()) {
+			t.Error("the session is still there")
+		}
+	})
+}
+
+// Ensure that a keeper whose renewals fail says so while the session still lives, and leaves time
+// to stop what is being done under it, however they fail.
+func TestKeeper_NotRenewed(t *testing.T) {
+	for name, f := range map[string]fault{
+		"Refused": cut, "NoAnswer": mute, "LostAnswer": lost, "Status500": broken,
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(h *harness) {
+				k := h.keep(0)
+				h.fail(f, "/renew/")
+				left := doneAfter(t, k, ttl*2/3)
+				if left != ttl/6 || !h.lives(k.ID()) {
+					t.Errorf("%v left, session lives: %v", left, h.lives(k.ID()))
+				}
+				if err := k.Err(); errors.Is(err, consulclient.ErrNoSession) ||
+					!strings.Contains(fmt.Sprint(err), "could not be renewed for 10s") {
+					t.Errorf("got %v", err)
+				}
+				h.fail(none, "")
+				h.close(k)
+			})
+		})
+	}
+}
+
+// Ensure that who gives up while its session is being made leaves none behind, and does not wait
+// for long.
+func TestKeep_GivesUp(t *testing.T) {
+	run(t, func(h *harness) {
+		h.fail(slow, "/session/create")
+		ctx, cancel := context.WithTimeout(h.t.Context(), 100*time.Millisecond)
+		defer cancel()
+		k, err := h.client().Keep(ctx, consulclient.SessionOptions{TTL: ttl})
+		h.must(err)
+		if _, err := k.Lock(ctx, "k", consulclient.UntilDone); !errors.Is(err,
+			consulclient.ErrNotAcquired) {
+			t.Errorf("got %v", err)
+		}
+		h.close(k)
+		if n := len(slices.Collect(h.db.Snapshot().Sessions())); n != 0 {
+			t.Errorf("%d sessions left", n)
+		}
+		h.fail(mute, "/session/create")
+		began := time.Now()
+		if _, err := h.client().Keep(ctx, consulclient.SessionOptions{TTL: ttl}); err == nil {
+			t.Error("no answer makes a session")
+		}
+		if got := time.Since(began); got != time.Second {
+			t.Errorf("gave up after %v", got)
+		}
+	})
+}
+
+// Ensure that renewals that succeed again in time save the session, and that the time counts from
+// the last that did.
+func TestKeeper_RenewedAgain(t *testing.T) {
+	run(t, func(h *harness) {
+		k := h.keep(0)
+		h.fail(cut, "/renew/")
+		time.Sleep(9400 * time.Millisecond)
+		h.fail(none, "")
+		time.Sleep(600 * time.Millisecond) // the one at 9.5 s succeeds
+		synctest.Wait()
+		if k.Err() != nil {
+			t.Fatal(k.Err())
+		}
+		h.requests()
+		h.fail(cut, "/renew/")
+		if left := doneAfter(t, k, 9500*time.Millisecond); left != ttl/6 {
+			t.Errorf("%v left", left)
+		}
+		h.fail(none, "")
+		h.close(k)
+	})
+}
+
+// Ensure that the end of a session leaves as much time as its lock-delay, which began after the
+// last renewal, and not more than a sixth of the TTL.
+func TestKeeper_SessionEnded(t *testing.T) {
+	for _, test := range []struct{ delay, left time.Duration }{
+		{0, 0},
+		{time.Second, 0}, // and the last renewal is two seconds old
+		{3 * time.Second, time.Second},
+		{time.Minute, ttl / 6},
+	} {
+		t.Run(test.delay.String(), func(t *testing.T) {
+			run(t, func(h *harness) {
+				k := h.keep(test.delay)
+				_, err := k.Lock(h.t.Context(), "k", consulclient.UntilDone)
+				h.must(err)
+				time.Sleep(2 * time.Second)
+				id, err := lockd.ParseSessionID(k.ID())
+				h.must(err)
+				h.must(h.db.EndSession(id))
+				if left := doneAfter(t, k, 0); left != test.left {
+					t.Errorf("%v left, want %v", left, test.left)
+				}
+				h.close(k)
+			})
+		})
+	}
+}
+
+// Ensure that a keeper finds out about the end of its session by a renewal, if nothing else tells.
+func TestKeeper_SessionEnded_Unseen(t *testing.T) {
+	run(t, func(h *harness) {
+		k := h.keep(time.Minute)
+		id, err := lockd.ParseSessionID(k.ID())
+		h.must(err)
+		h.must(h.db.EndSession(id))
+		if left := doneAfter(t, k, ttl/3); left != ttl/6 {
+			t.Errorf("%v left", left)
+		}
+		if !errors.Is(k.Err(), consulclient.ErrNoSession) {
+			t.Error(k.Err())
+		}
+		h.requests()
+		h.close(k)
+		if got := h.requests(); len(got) != 0 {
+			t.Errorf("a session that has ended is ended again: %q", got)
+		}
+	})
+}

@@ -1,0 +1,196 @@
+package consulclient_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+)
+
+const slotFlags = 0xe0f69a2baa414de0
+
+// holders returns the limit of the semaphore, and who its key says holds a slot.
+func (h *harness) holders(prefix string) (limit int, holders map[string]bool) {
+	h.t.Helper()
+	e, _ := h.db.Get(prefix + "/.lock")
+	if e.Flags != slotFlags || e.Session != (lockd.SessionID{}) {
+		h.t.Fatalf("semaphore: %+v", e)
+	}
+	var value struct {
+		Limit   int
+		Holders map[string]bool
+	}
+	h.must(json.Unmarshal(e.Value, &value))
+	return value.Limit, value.Holders
+}
+
+// slot takes a slot that is free.
+func (h *harness) slot(k *consulclient.Keeper, prefix string, limit int) *consulclient.Lock {
+	h.t.Helper()
+	l, err := k.Acquire(h.t.Context(), prefix, limit, consulclient.AtOnce)
+	h.must(err)
+	if _, holders := h.holders(prefix); !holders[k.ID()] || h.holder(prefix+"/"+k.ID()) != k.ID() {
+		h.t.Fatalf("%s is not among %v, or has not locked its key", k.ID(), holders)
+	}
+	return l
+}
+
+// Ensure that there are as many slots as the limit says, and that one who waits has a slot as soon
+// as one is released.
+func TestSemaphore(t *testing.T) {
+	run(t, func(h *harness) {
+		a, b, c := h.keep(0), h.keep(0), h.keep(0)
+		h.slot(a, "jobs", 2)
+		l := h.slot(b, "jobs", 2)
+		if e := l.Entry(); e.Key != "jobs/"+b.ID() || e.LockIndex != 1 || e.Flags != slotFlags {
+			t.Errorf("entry %+v", e)
+		}
+		if limit, holders := h.holders("jobs"); limit != 2 || len(holders) != 2 {
+			t.Errorf("limit %d, holders %v", limit, holders)
+		}
+		_, err := c.Acquire(h.t.Context(), "jobs", 2, consulclient.AtOnce)
+		if !errors.Is(err, consulclient.ErrNotAcquired) ||
+			!strings.Contains(err.Error(), "all slots") {
+			t.Errorf("third: got %v", err)
+		}
+		if _, there := h.db.Get("jobs/" + c.ID()); there {
+			t.Error("the contender key of who gave up is still there")
+		}
+		began := time.Now()
+		time.AfterFunc(90*time.Second, func() { h.must(l.Unlock(context.Background())) })
+		_, err = c.Acquire(h.t.Context(), "jobs", 2, consulclient.UntilDone)
+		h.must(err)
+		if got := time.Since(began); got != 90*time.Second {
+			t.Errorf("acquired after %v", got)
+		}
+		synctest.Wait() // the release also deletes the contender key
+		if _, there := h.db.Get("jobs/" + b.ID()); there || b.Err() != nil {
+			t.Errorf("the contender key is still there: %v; %v", there, b.Err())
+		}
+		h.close(a)
+		h.close(b)
+		h.close(c)
+	})
+}
+
+// Ensure that the slot of one whose session has ended is free.
+func TestSemaphore_HolderDies(t *testing.T) {
+	run(t, func(h *harness) {
+		a, b := h.keep(0), h.keep(0)
+		h.slot(a, "jobs", 1)
+		id, err := lockd.ParseSessionID(a.ID())
+		h.must(err)
+		time.AfterFunc(time.Minute, func() { h.must(h.db.EndSession(id)) })
+		began := time.Now()
+		_, err = b.Acquire(h.t.Context(), "jobs", 1, consulclient.UntilDone)
+		h.must(err)
+		if got := time.Since(began); got != time.Minute {
+			t.Errorf("acquired after %v", got)
+		}
+		if _, holders := h.holders("jobs"); len(holders) != 1 {
+			t.Errorf("holders %v", holders)
+		}
+		<-a.Done()
+		h.close(a)
+		h.close(b)
+	})
+}
+
+// Ensure that the loss of a slot is told at once, and that no time is left, whatever the
+// lock-delay.
+func TestSemaphore_Lost(t *testing.T) {
+	for name, take := range map[string]func(h *harness, id lockd.SessionID) error{
+		"SessionEnded": func(h *harness, id lockd.SessionID) error { return h.db.EndSession(id) },
+		"Removed": func(h *harness, _ lockd.SessionID) error {
+			_, err := h.db.Put("jobs/.lock", []byte(`{"Limit":1,"Holders":{}}`),
+				&lockd.PutOptions{Flags: slotFlags})
+			return err
+		},
+		"KeyDeleted": func(h *harness, id lockd.SessionID) error {
+			_, err := h.db.Delete("jobs/" + id.String())
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(h *harness) {
+				k := h.keep(time.Minute)
+				l := h.slot(k, "jobs", 1)
+				time.Sleep(time.Minute + time.Second)
+				id, err := lockd.ParseSessionID(k.ID())
+				h.must(err)
+				h.must(take(h, id))
+				if left := doneAfter(t, k, 0); left != 0 {
+					t.Errorf("%v left", left)
+				}
+				h.must(l.Unlock(h.t.Context()))
+				h.close(k)
+			})
+		})
+	}
+}
+
+// Ensure that what is not this semaphore is not touched.
+func TestSemaphore_Refused(t *testing.T) {
+	run(t, func(h *harness) {
+		a, b := h.keep(0), h.keep(0)
+		h.slot(a, "jobs", 2)
+		_, err := h.db.Put("other/.lock", []byte("{}"), nil)
+		h.must(err)
+		_, err = h.db.Put("third/.lock", []byte("-"), &lockd.PutOptions{Flags: slotFlags})
+		h.must(err)
+		for prefix, text := range map[string]string{
+			"jobs": "has the limit 2, not 3", "other": "has the flags 0", "third": "third/.lock",
+			"": "no clean path", "/jobs": "no clean path", "jobs/": "no clean path",
+			"a//b": "no clean path",
+		} {
+			_, err := b.Acquire(h.t.Context(), prefix, 3, consulclient.UntilDone)
+			if err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("%q: got %v, want %q", prefix, err, text)
+			}
+		}
+		if _, err := b.Acquire(h.t.Context(), "jobs", 0, consulclient.UntilDone); err == nil {
+			t.Error("a limit of 0 is taken")
+		}
+		if e, _ := h.db.Get("other/.lock"); string(e.Value) != "{}" || e.Flags != 0 {
+			t.Errorf("other/.lock is %+v", e)
+		}
+		for key := range h.db.Snapshot().Prefix("") {
+			if strings.Contains(key, b.ID()) {
+				t.Errorf("left behind: %q", key)
+			}
+		}
+		h.close(a)
+		h.close(b)
+	})
+}
+
+// Ensure that an answer that does not arrive makes nobody hold a slot without knowing, and that
+// one who gives up leaves no slot behind.
+func TestSemaphore_AnswerLost(t *testing.T) {
+	run(t, func(h *harness) {
+		for _, path := range []string{"/txn", "/.lock"} {
+			k := h.keep(0)
+			h.fail(lost, path)
+			if _, err := k.Acquire(h.t.Context(), "jobs", 1, consulclient.AtOnce); err == nil {
+				t.Errorf("%s: got a slot, want the error", path)
+			}
+			h.fail(lost, path)
+			timer := time.AfterFunc(3500*time.Millisecond, func() { h.fail(none, "") })
+			l, err := k.Acquire(h.t.Context(), "jobs", 1, consulclient.UntilDone)
+			h.must(err)
+			timer.Stop()
+			h.fail(none, "")
+			h.must(l.Unlock(h.t.Context()))
+			if _, holders := h.holders("jobs"); len(holders) != 0 {
+				t.Errorf("%s: holders %v", path, holders)
+			}
+			h.close(k)
+		}
+	})
+}

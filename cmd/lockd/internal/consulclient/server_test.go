@@ -1,0 +1,183 @@
+package consulclient_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/lockd/lockd/consulapi"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// harness is a server in a bubble, whose time is the bubble's, and clients of it.
+type harness struct {
+	*wire
+	t  *testing.T
+	db *lockd.DB
+}
+
+// run runs a test against a server.
+func run(t *testing.T, test func(h *harness)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		db, err := lockd.New(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		api, err := consulapi.Handler(db, &consulapi.Options{MinTTL: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		test(&harness{&wire{handler: api}, t, db})
+	})
+}
+
+func (h *harness) must(err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *harness) client() *consulclient.Client {
+	h.t.Helper()
+	c, err := consulclient.New(consulclient.Options{Transport: h})
+	h.must(err)
+	return c
+}
+
+// keep makes a session with a TTL of 15 s and that lock-delay.
+func (h *harness) keep(delay time.Duration) *consulclient.Keeper {
+	h.t.Helper()
+	k, err := h.client().Keep(h.t.Context(), consulclient.SessionOptions{
+		Name: h.t.Name(), TTL: ttl, LockDelay: delay,
+	})
+	h.must(err)
+	return k
+}
+
+const ttl = 15 * time.Second
+
+// close ends a session.
+func (h *harness) close(k *consulclient.Keeper) {
+	h.t.Helper()
+	h.must(k.Close(h.t.Context()))
+}
+
+// holder returns who holds the lock of a key, "" if nobody does.
+func (h *harness) holder(key string) string {
+	e, _ := h.db.Get(key)
+	if e.Session == (lockd.SessionID{}) {
+		return ""
+	}
+	return e.Session.String()
+}
+
+// lives reports whether the server has the session.
+func (h *harness) lives(id string) bool {
+	h.t.Helper()
+	parsed, err := lockd.ParseSessionID(id)
+	h.must(err)
+	_, ok := h.db.Snapshot().Session(parsed)
+	return ok
+}
+
+// wire is the way to the server, and what goes wrong there.
+type wire struct {
+	handler http.Handler
+
+	mu    sync.Mutex
+	fault fault
+	path  string // of the requests that it concerns: those that have it in them
+	seen  []string
+}
+
+type fault uint8
+
+const (
+	none   fault = iota
+	cut          // a request does not arrive
+	mute         // an answer does not arrive, for ever
+	lost         // an answer does not arrive, which the client is told
+	broken       // the server answers with status 500
+	slow         // it takes half a second for an answer
+)
+
+// fail has the fault happen to requests whose path has the text in it.
+func (w *wire) fail(f fault, path string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fault, w.path = f, path
+}
+
+// requests returns those that were sent since the last call, as method and URL.
+func (w *wire) requests() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	seen := w.seen
+	w.seen = nil
+	return seen
+}
+
+func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	w.mu.Lock()
+	f := none
+	if strings.Contains(r.URL.Path, w.path) {
+		f = w.fault
+	}
+	w.seen = append(w.seen, r.Method+" "+r.URL.RequestURI())
+	w.mu.Unlock()
+	switch f {
+	case cut:
+		return nil, errors.New("connection refused")
+	case broken:
+		rec := httptest.NewRecorder()
+		http.Error(rec, "broken", http.StatusInternalServerError)
+		return rec.Result(), nil
+	}
+	if f == slow {
+		time.Sleep(500 * time.Millisecond)
+	}
+	rec := httptest.NewRecorder()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if cause := recover(); cause != nil && cause != http.ErrAbortHandler {
+				panic(cause)
+			}
+		}()
+		in := r.Clone(r.Context())
+		if in.Body == nil {
+			in.Body = http.NoBody
+		}
+		w.handler.ServeHTTP(rec, in)
+	}()
+	<-done
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	switch f {
+	case mute:
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	case lost:
+		return nil, errors.New("connection reset")
+	}
+	return rec.Result(), nil
+}

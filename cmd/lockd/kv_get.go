@@ -1,0 +1,36 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+)
+
+func kvGetCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "get",
+		Usage:     "write the value of a key",
+		ArgsUsage: "KEY",
+		Description: "It is written as it is, without a newline of its own.\n" +
+			"With --json it is the entry: its indexes, flags, session, and the value in base64.",
+		Flags: clientFlags(jsonFlag()),
+		Action: withClient(1, 1, func(
+			ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
+		) error {
+			read, err := c.Get(ctx, args[0], consulclient.Wait{})
+			switch {
+			case err != nil:
+				return err
+			case !read.Found:
+				return fmt.Errorf("%w: key %q", errNotFound, args[0])
+			case cmd.Bool("json"):
+				return writeJSON(cmd.Root().Writer, read.Entry)
+			}
+			_, err = cmd.Root().Writer.Write(read.Entry.Value)
+			return err
+		}),
+	}
+}

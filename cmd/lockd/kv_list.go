@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+)
+
+func kvListCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "list",
+		Usage:       "list keys",
+		ArgsUsage:   "[PREFIX]",
+		Description: "One to a line, in order; with --json as entries, with their values.",
+		Flags:       clientFlags(jsonFlag()),
+		Action: withClient(0, 1, func(
+			ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
+		) error {
+			entries, err := entriesUnder(ctx, c, args)
+			if err != nil {
+				return err
+			}
+			if cmd.Bool("json") {
+				return writeJSON(cmd.Root().Writer, entries)
+			}
+			for _, e := range entries {
+				if _, err := fmt.Fprintln(cmd.Root().Writer, e.Key); err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+	}
+}
+
+// entriesUnder returns the entries under the prefix in the arguments, or all. It is never nil, so
+// that as JSON it is an array.
+func entriesUnder(
+	ctx context.Context, c *consulclient.Client, args []string,
+) ([]consulclient.Entry, error) {
+	prefix := ""
+	if len(args) > 0 {
+		prefix = args[0]
+	}
+	entries, _, err := c.List(ctx, prefix, consulclient.Wait{})
+	if entries == nil {
+		entries = []consulclient.Entry{}
+	}
+	return entries, err
+}

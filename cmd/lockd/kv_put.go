@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+)
+
+func kvPutCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "put",
+		Usage:     "set a key",
+		ArgsUsage: "KEY VALUE",
+		Description: "A VALUE of - is read from standard input. " +
+			"The lock of the key stays as it is.\n" +
+			"A KEY or VALUE that begins with a dash comes after a --.",
+		Flags: clientFlags(
+			&cli.Uint64Flag{Name: "flags", Usage: "a `NUMBER` of your own, kept with the value"},
+			&cli.Uint64Flag{Name: "cas", Usage: "set it only if its ModifyIndex is `INDEX`; " +
+				"0: if there is no such key"}),
+		Action: withClient(2, 2, func(
+			ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
+		) error {
+			value := []byte(args[1])
+			if args[1] == standard {
+				var err error
+				if value, err = io.ReadAll(cmd.Root().Reader); err != nil {
+					return err
+				}
+			}
+			opts := consulclient.PutOptions{Flags: cmd.Uint64("flags"), CAS: index(cmd, "cas")}
+			done, err := c.Put(ctx, args[0], value, opts)
+			return conflict(done, err, args[0])
+		}),
+	}
+}
+
+// index returns the value of a flag that is an index, or nil if it is not given.
+func index(cmd *cli.Command, flag string) *uint64 {
+	if !cmd.IsSet(flag) {
+		return nil
+	}
+	value := cmd.Uint64(flag)
+	return &value
+}
+
+// conflict returns errConflict for a write that a --cas kept from being done.
+func conflict(done bool, err error, key string) error {
+	if err == nil && !done {
+		return fmt.Errorf("%w: key %q does not have the index given by --cas", errConflict, key)
+	}
+	return err
+}

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+)
+
+// at runs a command line against the server.
+func (s *serving) at(input string, args ...string) result {
+	s.t.Helper()
+	return command(s.t, input, append(args, "--http-addr", s.url)...)
+}
+
+// entry reads a key.
+func (s *serving) entry(key string) consulclient.Entry {
+	s.t.Helper()
+	r := s.at("", "kv", "get", "--json", key)
+	r.wants(s.t, 0, "")
+	var e consulclient.Entry
+	s.decode(r, &e)
+	return e
+}
+
+func (s *serving) decode(r result, v any) {
+	s.t.Helper()
+	if err := json.Unmarshal([]byte(r.out), v); err != nil {
+		s.t.Fatalf("%v in %s", err, r.out)
+	}
+}
+
+// Ensure that a value comes back byte by byte, whatever is in it, and by standard input.
+func TestKV_PutGet(t *testing.T) {
+	t.Parallel()
+	s := served(t, "--memory")
+	value := "a\x00\xff\n"
+	s.at("", "kv", "put", "dir/ä b%2F", value).wants(t, 0, "")
+	s.at(value+value, "kv", "put", "--flags", "18446744073709551615", "in", "-").wants(t, 0, "")
+	s.at("", "kv", "put", "empty", "").wants(t, 0, "")
+	for key, want := range map[string]string{
+		"dir/ä b%2F": value, "in": value + value, "empty": "",
+	} {
+		r := s.at("", "kv", "get", key)
+		if r.wants(t, 0, ""); r.out != want {
+			t.Errorf("%s: got %q", key, r.out)
+		}
+		if e := s.entry(key); string(e.Value) != want || e.Key != key {
+			t.Errorf("%s: got %+v", key, e)
+		}
+	}
+	if e := s.entry("in"); e.Flags != 1<<64-1 {
+		t.Errorf("flags %d", e.Flags)
+	}
+	s.at("", "kv", "get", "absent").wants(t, exitNotFound, `not found: key "absent"`)
+	s.at("", "kv", "get", "").wants(t, exitFailed, "Missing key name")
+	s.at("", "kv", "put", "", "v").wants(t, exitFailed, "Missing key name")
+}
+
+// Ensure that a write with an index is done only if the key has it, and that the exit code says.
+func TestKV_CAS(t *testing.T) {
+	t.Parallel()
+	s := served(t, "--memory")
+	s.at("", "kv", "put", "--cas", "0", "k", "1").wants(t, 0, "")
+	s.at("", "kv", "put", "--cas", "0", "k", "2").wants(t, exitConflict, `conflict: key "k"`)
+	index := fmt.Sprint(s.entry("k").ModifyIndex)
+	s.at("", "kv", "put", "--cas", index, "k", "3").wants(t, 0, "")
+	s.at("", "kv", "put", "--cas", index, "k", "4").wants(t, exitConflict, "conflict")
+	s.at("", "kv", "delete", "--cas", index, "k").wants(t, exitConflict, "conflict")
+	if e := s.entry("k"); string(e.Value) != "3" {
+		t.Errorf("got %+v", e)
+	}
+	index = fmt.Sprint(s.entry("k").ModifyIndex)
+	s.at("", "kv", "delete", "--cas", index, "k").wants(t, 0, "")
+	s.at("", "kv", "get", "k").wants(t, exitNotFound, "")
+}
+
+func TestKV_ListDelete(t *testing.T) {
+	t.Parallel()
+	s := served(t, "--memory")
+	var none []consulclient.Entry
+	if r := s.at("", "kv", "list", "--json"); r.out != "[]\n" {
+		t.Errorf("empty: %+v", r)
+	}
+	for _, key := range []string{"b", "a/2", "a/1", "ab"} {
+		s.at("", "kv", "put", key, "value of "+key).wants(t, 0, "")
+	}
+	for prefix, want := range map[string]string{
+		"": "a/1\na/2\nab\nb\n", "a": "a/1\na/2\nab\n", "a/": "a/1\na/2\n", "absent": "",
+	} {
+		r := s.at("", "kv", "list", prefix)
+		if r.wants(t, 0, ""); r.out != want {
+			t.Errorf("%q: got %q", prefix, r.out)
+		}
+	}
+	var entries []consulclient.Entry
+	s.decode(s.at("", "kv", "list", "--json", "a/"), &entries)
+	if len(entries) != 2 || string(entries[1].Value) != "value of a/2" {
+		t.Errorf("got %+v", entries)
+	}
+	s.at("", "kv", "delete", "a/1").wants(t, 0, "")
+	s.at("", "kv", "delete", "a/1").wants(t, 0, "")
+	s.at("", "kv", "delete", "--recurse", "a").wants(t, 0, "")
+	if r := s.at("", "kv", "list"); r.out != "b\n" {
+		t.Errorf("got %q", r.out)
+	}
+	s.at("", "kv", "delete", "--recurse", "").wants(t, 0, "")
+	s.decode(s.at("", "kv", "list", "--json"), &none)
+	if len(none) != 0 {
+		t.Errorf("left: %+v", none)
+	}
+}
+
+// Ensure that an export has the form of Consul's, and comes back by import, with values and flags.
+func TestKV_ExportImport(t *testing.T) {
+	t.Parallel()
+	from, to := served(t, "--memory"), served(t, "--memory")
+	from.at("", "kv", "put", "--flags", "7", "dir/a", "<\x00>").wants(t, 0, "")
+	from.at("", "kv", "put", "dir/b", "").wants(t, 0, "")
+	from.at("", "kv", "put", "other", "").wants(t, 0, "")
+	r := from.at("", "kv", "export", "dir/")
+	r.wants(t, 0, "")
+	if r.out != `[
+	{
+		"key": "dir/a",
+		"flags": 7,
+		"value": "PAA+"
+	},
+	{
+		"key": "dir/b",
+		"flags": 0,
+		"value": ""
+	}
+]
+` {
+		t.Errorf("got %s", r.out)
+	}
+	to.at(r.out, "kv", "import").wants(t, 0, "")
+	to.at(r.out, "kv", "import", "-").wants(t, 0, "")
+	if again := to.at("", "kv", "export"); again.out != r.out {
+		t.Errorf("got %s", again.out)
+	}
+	file := filepath.Join(t.TempDir(), "export")
+	write(t, file, []byte(`[{"key":"x","flags":1,"value":"`+
+		base64.StdEncoding.EncodeToString([]byte("y"))+`","namespace":"","partition":""}]`))
+	to.at("", "kv", "import", file).wants(t, 0, "")
+	if e := to.entry("x"); string(e.Value) != "y" || e.Flags != 1 {
+		t.Errorf("got %+v", e)
+	}
+	if got := from.at("", "kv", "export", "absent"); got.out != "[]\n" {
+		t.Errorf("nothing: got %+v", got)
+	}
+}
+
+// Ensure that an export that is damaged is refused before anything of it is written.
+func TestKV_Import_Refused(t *testing.T) {
+	t.Parallel()
+	s := served(t, "--memory")
+	whole := `[{"key":"a","flags":0,"value":"eA=="},{"key":"b","flags":0,"value":"eA=="}]`
+	for _, damaged := range []string{
+		"", whole[:len(whole)-1], whole + "x", `{"key":"a"}`, strings.Replace(whole, "eA", "e", 1),
+		strings.Replace(whole, `"b"`, `""`, 1), strings.Replace(whole, "0", "-1", 1),
+	} {
+		s.at(damaged, "kv", "import").wants(t, exitFailed, "read the export")
+	}
+	s.at("", "kv", "import", "/absent/file").wants(t, exitNotFound, "/absent/file")
+	if r := s.at("", "kv", "list"); r.out != "" {
+		t.Errorf("written: %q", r.out)
+	}
+}
+
+// Ensure that sessions and locks are listed, told about and ended.
+func TestSession(t *testing.T) {
+	t.Parallel()
+	s := served(t, "--memory", "--node", "n1")
+	for _, args := range [][]string{{"session", "list"}, {"locks"}} {
+		if r := s.at("", args...); r != (result{}) {
+			t.Errorf("%q: got %+v, want nothing", args, r)
+		}
+		if r := s.at("", append(args, "--json")...); r.out != "[]\n" {
+			t.Errorf("%q: got %+v", args, r)
+		}
+	}
+	_, body := send(t, http.DefaultClient, newRequest(t, "PUT", s.url+"/v1/session/create",
+		`{"Name": "the name", "TTL": "30s", "LockDelay": "0s"}`))
+	var made struct{ ID string }
+	s.decode(result{out: body}, &made)
+	for _, key := range []string{"dir/k", "other"} {
+		_, body = send(t, http.DefaultClient,
+			newRequest(t, "PUT", s.url+"/v1/kv/"+key+"?acquire="+made.ID, "v"))
+		if body != "true" {
+			t.Fatal(body)
+		}
+	}
+	s.at("", "kv", "put", "free", "v").wants(t, 0, "")
+
+	if r := s.at("", "session", "list"); r.out != made.ID+"  30s  release  n1  the name\n" {
+		t.Errorf("list: got %+v", r)
+	}
+	var sessions []consulclient.SessionInfo
+	s.decode(s.at("", "session", "list", "--json"), &sessions)
+	var info consulclient.SessionInfo
+	s.decode(s.at("", "session", "info", "--json", made.ID), &info)
+	if len(sessions) != 1 || sessions[0].ID != made.ID || info.ID != made.ID ||
+		info.Name != "the name" || info.TTL != "30s" || info.Node != "n1" ||
+		info.CreateIndex != sessions[0].CreateIndex {
+		t.Errorf("got %+v, %+v", sessions, info)
+	}
+	r := s.at("", "session", "info", made.ID)
+	for _, want := range []string{"the name", "30s", "serfHealth", "release", "n1"} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("no %q in %s", want, r.out)
+		}
+	}
+	if r := s.at("", "locks"); r.out != "dir/k  "+made.ID+"  n1  the name\n"+
+		"other  "+made.ID+"  n1  the name\n" {
+		t.Errorf("locks: got %+v", r)
+	}
+	var locks []held
+	s.decode(s.at("", "locks", "--json", "dir/"), &locks)
+	e := s.entry("dir/k")
+	if want := (held{"dir/k", made.ID, "the name", "n1", 1, e.ModifyIndex}); len(locks) != 1 ||
+		locks[0] != want {
+		t.Errorf("got %+v, want %+v", locks, want)
+	}
+
+	s.at("", "session", "destroy", made.ID).wants(t, 0, "")
+	s.at("", "session", "destroy", made.ID).wants(t, 0, "")
+	s.at("", "session", "info", made.ID).wants(t, exitNotFound, "not found: session")
+	if e := s.entry("dir/k"); e.Session != "" {
+		t.Errorf("still locked: %+v", e)
+	}
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+)
+
+// envSequencer has the sequencer of the lock, in the environment of the command that runs under it.
+const envSequencer = "LOCKD_SEQUENCER"
+
+func lockCommand() *cli.Command {
+	afterKey := 1
+	return &cli.Command{
+		Name:      "lock",
+		Category:  atServer,
+		Usage:     "run a command while holding a lock, or a slot of a semaphore",
+		ArgsUsage: "KEY -- CMD [ARG...]",
+		Description: "CMD runs in a process group of its own, with " + envSequencer + " in its\n" +
+			"environment; signals are passed on to the group. When CMD ends, what is left\n" +
+			"of its group is ended, and the lock is given back.\n\n" +
+			"If the lock is lost, or the session could not be renewed for two thirds of\n" +
+			"its TTL, the group is told to end (SIGTERM) and then made to (SIGKILL),\n" +
+			"before the session can end by its TTL. When the lock is taken away by force\n" +
+			"the latter comes at once, unless a lock-delay leaves time. A longer TTL gives\n" +
+			"more of it: a sixth.\n\n" +
+			"With -n, KEY is the prefix of a semaphore, as of consul lock -n.\n" +
+			"If standard input is a terminal, CMD's is empty: it could not read from it.\n\n" +
+			lockCodes,
+		StopOnNthArg: &afterKey,
+		Flags: clientFlags(
+			&cli.IntFlag{Name: "n", Usage: "take one of `LIMIT` slots, in place of a lock"},
+			&cli.BoolFlag{Name: "try", Usage: "give up at once if the lock is not to be had"},
+			&cli.DurationFlag{Name: "timeout", Usage: "give up after the `TIME`, such as 30s"},
+			&cli.DurationFlag{Name: "ttl", Value: 15 * time.Second,
+				Usage: "how long the session lives without a renewal"},
+			&cli.DurationFlag{Name: "lock-delay", Value: lockd.DefaultLockDelay,
+				Usage: "how long nobody gets the lock after it was lost; 0 for none"},
+			&cli.StringFlag{Name: "name", Usage: "`NAME` of the session (default: who runs what)"},
+		),
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			args := cmd.Args().Slice()
+			if len(args) > 1 && args[1] == "--" {
+				args = append(args[:1], args[2:]...)
+			}
+			return inLock(runLocked(ctx, cmd, args))
+		},
+	}
+}
+
+// locked is what lockd lock has to do.
+type locked struct {
+	key      string
+	limit    int // 0: a lock
+	patience consulclient.Patience
+	session  consulclient.SessionOptions
+	command  *exec.Cmd
+}
+
+// runLocked takes the lock, runs the command, and gives the lock back.
+func runLocked(ctx context.Context, cmd *cli.Command, args []string) error {
+	what, err := lockedOf(cmd, args)
+	if err != nil {
+		return err
+	}
+	c, err := client(cmd)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, ending...)
+	defer signal.Stop(signals)
+	waiting, endOfWait := context.WithCancelCause(ctx)
+	defer endOfWait(nil)
+	if d := cmd.Duration("timeout"); d > 0 {
+		var cancel context.CancelFunc
+		waiting, cancel = context.WithTimeoutCause(waiting, d, errTimeout)
+		defer cancel()
+	}
+	quit := make(chan struct{})
+	relayed := make(chan struct{})
+	go func() { // while the lock is waited for, a signal ends the wait
+		defer close(relayed)
+		select {
+		case s := <-signals:
+			endOfWait(&signalled{s})
+		case <-quit:
+		}
+	}()
+	k, lock, err := take(waiting, c, what)
+	close(quit)
+	<-relayed
+	if s, ok := errors.AsType[*signalled](context.Cause(waiting)); ok && err == nil {
+		err = errors.Join(s, giveBack(k, lock))
+	}
+	if err != nil {
+		return err
+	}
+	what.command.Env = append(os.Environ(), envSequencer+"="+sequencer(k, lock))
+	err = supervise(what.command, k, signals)
+	if back := giveBack(k, lock); back != nil {
+		fmt.Fprintf(cmd.Root().ErrWriter, "lockd: %q is not given back, and ends with its "+
+			"session, after at most %v: %v\n", what.key, what.session.TTL, back)
+	}
+	return err
+}
+
+// lockedOf reads the command line.
+func lockedOf(cmd *cli.Command, args []string) (locked, error) {
+	what := locked{limit: cmd.Int("n"), session: consulclient.SessionOptions{
+		Name: cmd.String("name"), TTL: cmd.Duration("ttl"), LockDelay: cmd.Duration("lock-delay"),
+		DeleteKeys: cmd.IsSet("n"),
+	}}
+	if cmd.Bool("try") {
+		what.patience = consulclient.AtOnce
+	}
+	switch {
+	case len(args) < 2 || args[0] == "":
+		return what, usage("lock: an argument is missing, of: %s", cmd.ArgsUsage)
+	case cmd.IsSet("n") && what.limit < 1:
+		return what, usage("-n %d is not at least 1", what.limit)
+	case cmd.Bool("try") && cmd.IsSet("timeout"):
+		return what, usage("both --try and --timeout are given")
+	case cmd.IsSet("timeout") && cmd.Duration("timeout") <= 0:
+		return what, usage("--timeout %v is not above 0", cmd.Duration("timeout"))
+	case what.session.TTL < time.Second:
+		return what, usage("--ttl %v is below 1s", what.session.TTL)
+	case what.session.LockDelay < 0 || what.session.LockDelay > lockd.MaxLockDelay:
+		return what, usage("--lock-delay %v is not between 0 and %v", what.session.LockDelay,
+			lockd.MaxLockDelay)
+	}
+	what.key = args[0]
+	what.command = exec.Command(args[1], args[2:]...)
+	what.command.Stdin = cmd.Root().Reader
+	what.command.Stdout, what.command.Stderr = cmd.Root().Writer, cmd.Root().ErrWriter
+	if f, ok := cmd.Root().Reader.(*os.File); ok && isTerminal(f) {
+		what.command.Stdin = nil
+	}
+	if what.session.Name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return what, err
+		}
+		what.session.Name = fmt.Sprintf("lockd lock on %s, process %d: %s", host, os.Getpid(),
+			args[1])
+	}
+	return what, what.command.Err // there is no such command
+}
+
+// isTerminal reports whether a file may be a terminal: a device that is read by characters.
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// take makes a session and takes the lock with it, or a slot.
+func take(
+	ctx context.Context, c *consulclient.Client, what locked,
+) (*consulclient.Keeper, *consulclient.Lock, error) {
+	k, err := c.Keep(ctx, what.session)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", consulclient.ErrNotAcquired, context.Cause(ctx))
+		}
+		return nil, nil, err
+	}
+	var lock *consulclient.Lock
+	if what.limit > 0 {
+		lock, err = k.Acquire(ctx, what.key, what.limit, what.patience)
+	} else {
+		lock, err = k.Lock(ctx, what.key, what.patience)
+	}
+	if err != nil {
+		_ = k.Close(context.Background()) // it ends by its TTL else
+		return nil, nil, err
+	}
+	return k, lock, nil
+}
+
+// giveBack gives the lock back and ends the session, even if a signal came.
+func giveBack(k *consulclient.Keeper, lock *consulclient.Lock) error {
+	if k.Err() != nil {
+		// What was lost is not ours to give back, and the server may be away.
+		_ = k.Close(context.Background())
+		return nil
+	}
+	return errors.Join(lock.Unlock(context.Background()), k.Close(context.Background()))
+}
+
+// sequencer returns what proves the lock. Its fence is the key's index when it was locked: between
+// those of the grants before and after.
+func sequencer(k *consulclient.Keeper, lock *consulclient.Lock) string {
+	e := lock.Entry()
+	id, err := lockd.ParseSessionID(k.ID())
+	if err != nil {
+		return ""
+	}
+	return lockd.Sequencer{
+		Key: e.Key, Session: id, LockIndex: e.LockIndex, Fence: e.ModifyIndex,
+	}.String()
+}
+
+// errTimeout is the cause when --timeout has passed.
+var errTimeout = errors.New("the time for it has passed")
+
+// signalled is returned when a signal ended the wait for the lock.
+type signalled struct{ signal os.Signal }
+
+// Error returns the text.
+func (s *signalled) Error() string { return "ended by a signal: " + s.signal.String() }
+
+// number returns the signal's, as the exit code has it.
+func (s *signalled) number() int {
+	if n, ok := s.signal.(syscall.Signal); ok {
+		return int(n)
+	}
+	return 0
+}

@@ -1,0 +1,62 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// ending are the signals that end the wait for a lock; passedOn are those that go to the group.
+var (
+	ending   = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM}
+	passedOn = append([]os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM,
+		syscall.SIGCONT, syscall.SIGTSTP, syscall.SIGWINCH}, ending...)
+)
+
+// group is the process group of a command, which leads it.
+type group struct {
+	cmd *exec.Cmd
+}
+
+// newGroup has the command start in a group of its own.
+func newGroup(cmd *exec.Cmd) *group {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	own(cmd.SysProcAttr)
+	return &group{cmd}
+}
+
+// begin is called when the command has started.
+func (g *group) begin() {}
+
+func (g *group) close() {}
+
+// signal sends a signal to every process of the group, if any is left.
+func (g *group) signal(s os.Signal) {
+	if number, ok := s.(syscall.Signal); ok {
+		_ = syscall.Kill(-g.cmd.Process.Pid, number)
+	}
+}
+
+// terminate asks the group to end. A process that is stopped is woken for that.
+func (g *group) terminate() {
+	g.signal(syscall.SIGTERM)
+	g.signal(syscall.SIGCONT)
+}
+
+func (g *group) kill() { g.signal(syscall.SIGKILL) }
+
+// alive reports whether any process of the group is left. The command itself has ended.
+func (g *group) alive() bool {
+	// Those whose parents have ended may have become ours: the dead among them are of the group
+	// until somebody asks for their exit codes.
+	for {
+		pid, err := syscall.Wait4(-g.cmd.Process.Pid, nil, syscall.WNOHANG, nil)
+		if pid <= 0 && !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	return !errors.Is(syscall.Kill(-g.cmd.Process.Pid, 0), syscall.ESRCH)
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"time"
+
+	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+)
+
+// lostLock is returned when the lock was lost while the command ran, whose group was ended.
+type lostLock struct{ cause error }
+
+// Error returns the text.
+func (l *lostLock) Error() string {
+	return fmt.Sprintf("the lock was lost, and the command was ended: %v", l.cause)
+}
+
+// Unwrap returns why.
+func (l *lostLock) Unwrap() error { return l.cause }
+
+// notStarted is returned when the command could not be started.
+type notStarted struct{ cause error }
+
+// Error returns the text.
+func (n *notStarted) Error() string { return n.cause.Error() }
+
+// Unwrap returns why.
+func (n *notStarted) Unwrap() error { return n.cause }
+
+// remnants is how long the rest of the group has to end by itself, after the command has.
+const remnants = 2 * time.Second
+
+// supervise runs the command in a group of its own, and passes signals on to it. It returns when
+// no process of the group is left: the command has ended and what it left behind was ended, or the
+// lock was lost and all of it was. It returns the command's *exec.ExitError, a *lostLock, or a
+// *notStarted.
+func supervise(cmd *exec.Cmd, k *consulclient.Keeper, signals chan os.Signal) error {
+	g := newGroup(cmd)
+	defer g.close()
+	signal.Notify(signals, passedOn...)
+	started, ended := make(chan error, 1), make(chan error, 1)
+	go func() {
+		// The thread that starts the command has to live as long as it does: on Linux the command
+		// is killed when that ends.
+		runtime.LockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			ended <- cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		return &notStarted{err}
+	}
+	g.begin()
+	for {
+		select {
+		case s := <-signals:
+			g.signal(s)
+		case <-k.Done():
+			// What goes wrong at sending a signal shows in the group's being there still.
+			g.terminate()
+			g.outlast(ended, k.Deadline())
+			return &lostLock{k.Err()}
+		case err := <-ended:
+			if g.alive() {
+				g.terminate()
+				g.outlast(nil, time.Now().Add(remnants))
+			}
+			return exitOf(err)
+		}
+	}
+}
+
+// outlast waits until the group has ended, and kills it at the deadline. Ended tells of the
+// command's end, if that is yet to come.
+func (g *group) outlast(ended <-chan error, deadline time.Time) {
+	const look = 5 * time.Millisecond // of processes that are not ours, nothing tells of their end
+	for ended != nil || g.alive() {
+		wait := look
+		if ended != nil {
+			wait = time.Until(deadline)
+		}
+		timer := time.NewTimer(max(0, wait))
+		select {
+		case <-ended:
+			ended = nil
+		case <-timer.C:
+		}
+		timer.Stop()
+		if !time.Now().Before(deadline) {
+			g.kill()
+			if ended != nil {
+				<-ended
+			}
+			// The dead may stay in the group for as long as nobody asks for their exit codes.
+			for end := deadline.Add(time.Second); g.alive() && time.Now().Before(end); {
+				time.Sleep(look)
+			}
+			return
+		}
+	}
+}
+
+// exitOf returns nil, the command's *exec.ExitError, or what else went wrong at its end.
+func exitOf(err error) error {
+	if _, ok := errors.AsType[*exec.ExitError](err); ok || err == nil {
+		return err
+	}
+	return fmt.Errorf("wait for the command: %w", err)
+}

@@ -1,0 +1,430 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd"
+)
+
+// process is a command line that runs in a process of its own.
+type process struct {
+	*exec.Cmd
+	t          *testing.T
+	in         io.WriteCloser
+	out        *bufio.Reader // ends when no process has it open any more
+	complaints bytes.Buffer
+}
+
+// start starts a command line, with the environment that is given besides this process's.
+func start(t *testing.T, env []string, args ...string) *process {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{Cmd: exec.CommandContext(t.Context(), program, args...), t: t}
+	p.Env = append(append(os.Environ(), envRun+"=1"), env...)
+	p.Stderr = &p.complaints
+	if p.in, err = p.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	read, write, err := os.Pipe() // and not StdoutPipe, which Wait closes
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Stdout = write
+	p.out = bufio.NewReader(read)
+	err = errors.Join(p.Start(), write.Close())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.Process.Kill()
+		if p.ProcessState == nil {
+			_ = p.Wait()
+		}
+		_ = read.Close()
+	})
+	return p
+}
+
+// locking starts lockd lock on a server, with a script for the shell as the command. Without
+// arguments the key is k.
+func locking(t *testing.T, address string, args []string, script string) *process {
+	t.Helper()
+	if args == nil {
+		args = []string{"k"}
+	}
+	args = append(append([]string{"lock", "--http-addr", address}, args...),
+		"--", "sh", "-c", script)
+	return start(t, nil, args...)
+}
+
+// line reads a line of the output.
+func (p *process) line() string {
+	p.t.Helper()
+	line, err := p.out.ReadString('\n')
+	if err != nil {
+		p.t.Fatalf("read a line: %v after %q; %s", err, line, p.complaints.String())
+	}
+	return strings.TrimSuffix(line, "\n")
+}
+
+// rest reads the output to its end: until none of the processes is left.
+func (p *process) rest() string {
+	p.t.Helper()
+	rest, err := io.ReadAll(p.out)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return string(rest)
+}
+
+// ends waits for the process, and fails the test unless it has the exit code, or is ended by the
+// signal, and complains with the text.
+func (p *process) ends(code int, text string) {
+	p.t.Helper()
+	if err := p.Wait(); p.ProcessState == nil {
+		p.t.Fatal(err)
+	}
+	if got := p.ProcessState.ExitCode(); got != code {
+		p.t.Errorf("exit code %d, want %d", got, code)
+	}
+	if got := p.complaints.String(); !strings.Contains(got, text) || text == "" && got != "" {
+		p.t.Errorf("standard error %q, want %q", got, text)
+	}
+}
+
+func (p *process) signal(s os.Signal) {
+	p.t.Helper()
+	if err := p.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// nothingLeft fails the test if the database has a key or a session.
+func nothingLeft(t *testing.T, db *lockd.DB) {
+	t.Helper()
+	s := db.Snapshot()
+	for key, e := range s.Prefix("") {
+		t.Errorf("key %q is left, locked by %v", key, e.Session)
+	}
+	for info := range s.Sessions() {
+		t.Errorf("session %+v is left", info)
+	}
+}
+
+// Ensure that the command runs while the lock is held, with a sequencer that proves it, and that
+// the lock is given back when it ends.
+func TestLock(t *testing.T) {
+	t.Parallel()
+	db, s := testServer(t)
+	p := locking(t, s.URL, nil, `echo "$LOCKD_SEQUENCER"; read -r line; echo "$line"; exit 7`)
+	q, err := lockd.ParseSequencer(p.line())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.CheckSequencer(q); err != nil || q.Key != "k" {
+		t.Errorf("%v: %v", q, err)
+	}
+	info, ok := db.Snapshot().Session(q.Session)
+	if !ok || info.TTL != 15*time.Second || info.LockDelay != 15*time.Second ||
+		!strings.HasSuffix(info.Name, ": sh") {
+		t.Errorf("session %+v", info)
+	}
+	if _, err := io.WriteString(p.in, "input\n"); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.rest(); got != "input\n" {
+		t.Errorf("output %q", got)
+	}
+	p.ends(7, "")
+	nothingLeft(t, db)
+}
+
+// Ensure that the exit code is the command's, and says which signal ended it, and that those of
+// lockd itself are others.
+func TestLock_ExitCodes(t *testing.T) {
+	t.Parallel()
+	db, s := testServer(t)
+	text := filepath.Join(t.TempDir(), "text")
+	write(t, text, []byte("no program"))
+	for _, test := range []struct {
+		code int
+		text string
+		args []string
+	}{
+		{0, "", []string{"k", "--", "true"}},
+		{0, "", []string{"k", "true", "--no-flag-of-lockd"}},
+		{1, "", []string{"k", "--", "false"}},
+		{137, "", []string{"k", "--", "sh", "-c", "kill -9 $$"}},
+		{exitNoCommand, "no-such-command", []string{"k", "--", "no-such-command"}},
+		{exitNoCommand, "absent", []string{"k", "--", text + ".absent"}},
+		{exitNotStarted, "text", []string{"k", "--", text}},
+		{exitLockFailed, "an argument is missing", []string{"k"}},
+		{exitLockFailed, "an argument is missing", []string{"k", "--"}},
+		{exitLockFailed, "an argument is missing", []string{"", "--", "true"}},
+		{exitLockFailed, "no-such-flag", []string{"--no-such-flag", "k", "--", "true"}},
+		{exitLockFailed, "-n 0 is not", []string{"-n", "0", "k", "--", "true"}},
+		{exitLockFailed, "both --try and", []string{"--try", "--timeout", "1s", "k", "true"}},
+		{exitLockFailed, "not above 0", []string{"--timeout", "0s", "k", "true"}},
+		{exitLockFailed, "--ttl 1ms", []string{"--ttl", "1ms", "k", "true"}},
+		{exitLockFailed, "--lock-delay 1h", []string{"--lock-delay", "1h", "k", "true"}},
+		{exitLockFailed, "no clean path", []string{"-n", "1", "k/", "true"}},
+	} {
+		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
+			args := append([]string{"lock", "--http-addr", s.URL}, test.args...)
+			r := command(t, "", args...)
+			if r.code != test.code || !strings.Contains(r.complaints, test.text) ||
+				(test.text == "") != (r.complaints == "") {
+				t.Errorf("exit code %d, %q; want %d, %q", r.code, r.complaints, test.code,
+					test.text)
+			}
+			nothingLeft(t, db)
+		})
+	}
+	s.Close()
+	r := command(t, "", "lock", "--http-addr", s.URL, "k", "true")
+	r.wants(t, exitLockFailed, "refused")
+}
+
+// Ensure that a lock that somebody else holds is waited for no longer than asked, and that nothing
+// is left behind.
+func TestLock_NotAcquired(t *testing.T) {
+	t.Parallel()
+	db, s := testServer(t)
+	session, err := db.NewSession(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := session.TryLock("k", nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"--try", "k"}, {"--timeout", "100ms", "k"},
+	} {
+		args = append(append([]string{"lock", "--http-addr", s.URL}, args...), "echo", "it runs")
+		r := command(t, "", args...)
+		r.wants(t, exitNotAcquired, session.ID().String())
+		if r.out != "" {
+			t.Errorf("%q: output %q", args, r.out)
+		}
+	}
+	if err := session.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(sessionsOf(db)); n != 0 {
+		t.Errorf("%d sessions left", n)
+	}
+}
+
+func sessionsOf(db *lockd.DB) []lockd.SessionInfo {
+	var sessions []lockd.SessionInfo
+	for info := range db.Snapshot().Sessions() {
+		sessions = append(sessions, info)
+	}
+	return sessions
+}
+
+// Ensure that a signal ends the wait for a lock, and leaves nothing behind.
+func TestLock_SignalWhileWaiting(t *testing.T) {
+	t.Parallel()
+	db, s := testServer(t)
+	holder, err := db.NewSession(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := holder.TryLock("k", nil); err != nil {
+		t.Fatal(err)
+	}
+	index := db.Snapshot().IndexOf(lockd.Sessions())
+	p := locking(t, s.URL, nil, "echo it runs")
+	<-db.Changed(t.Context(), lockd.Sessions(), index) // its session is there
+	p.signal(syscall.SIGTERM)
+	if got := p.rest(); got != "" {
+		t.Errorf("output %q", got)
+	}
+	p.ends(exitSignal+int(syscall.SIGTERM), "ended by a signal")
+	if err := holder.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(sessionsOf(db)); n != 0 {
+		t.Errorf("%d sessions left", n)
+	}
+}
+
+// Ensure that signals reach every process of the command's group.
+func TestLock_Signals(t *testing.T) {
+	t.Parallel()
+	db, s := testServer(t)
+	p := locking(t, s.URL, nil, `exec 2>/dev/null # for shells that tell which signal came
+		trap "wait; echo parent; exit 9" USR1
+		sh -c 'trap "echo child; exit 0" USR1; echo ready; while :; do sleep 0.02; done' &
+		while :; do sleep 0.02; done`)
+	if got := p.line(); got != "ready" {
+		t.Fatal(got)
+	}
+	p.signal(syscall.SIGUSR1)
+	if got := p.rest(); got != "child\nparent\n" {
+		t.Errorf("output %q", got)
+	}
+	p.ends(9, "")
+
+	p = locking(t, s.URL, nil, `echo ready; sleep 1000 & exec sleep 1000`)
+	p.line()
+	p.signal(os.Interrupt)
+	p.rest()
+	p.ends(exitSignal+int(syscall.SIGINT), "")
+	nothingLeft(t, db)
+}
+
+// Ensure that what the command leaves running is ended before the lock is given back.
+func TestLock_Remnants(t *testing.T) {
+	t.Parallel()
+	db, s := testServer(t)
+	p := locking(t, s.URL, nil, `sleep 1000 & echo started; exit 5`)
+	p.line()
+	e, _ := db.Get("k")
+	if got := p.rest(); got != "" {
+		t.Errorf("output %q", got)
+	}
+	p.ends(5, "")
+	if e.Session == (lockd.SessionID{}) {
+		t.Error("the lock was not held")
+	}
+	nothingLeft(t, db)
+}
+
+// Ensure that the command is told to end when its lock is lost, and made to if it does not, and
+// that the exit code says so.
+func TestLock_Lost(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, trap, said string
+		take             func(db *lockd.DB) error
+	}{
+		// There is a lock-delay, so there is time to say goodbye.
+		{"SessionEnded", "echo bye; exit 0", "bye\n", func(db *lockd.DB) error {
+			return db.EndSession(sessionsOf(db)[0].ID)
+		}},
+		// And no longer than a sixth of the TTL.
+		{"SessionEnded_Deaf", "", "", func(db *lockd.DB) error {
+			return db.EndSession(sessionsOf(db)[0].ID)
+		}},
+		// Somebody else may have it already.
+		{"KeyDeleted", "", "", func(db *lockd.DB) error {
+			_, err := db.Delete("k")
+			return err
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			db, s := testServer(t)
+			p := locking(t, s.URL, []string{"--ttl", "6s", "k"}, `
+				trap '`+test.trap+`' TERM; echo ready; while :; do sleep 0.02; done`)
+			if got := p.line(); got != "ready" {
+				t.Fatal(got)
+			}
+			if err := test.take(db); err != nil {
+				t.Fatal(err)
+			}
+			if got := p.rest(); got != test.said {
+				t.Errorf("output %q, want %q", got, test.said)
+			}
+			p.ends(exitLost, "the lock was lost")
+			if n := len(sessionsOf(db)); n != 0 {
+				t.Errorf("%d sessions left", n)
+			}
+		})
+	}
+}
+
+// Ensure that no process of the command is left when the session can end, if it cannot be renewed.
+func TestLock_ServerGone(t *testing.T) {
+	t.Parallel()
+	db, s := testServer(t)
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := locking(t, s.URL, []string{"--ttl", "3s", "k"}, `exec >`+fifo+`
+		trap '' TERM; echo ready; while :; do sleep 0.02; done`)
+	command, err := os.Open(fifo) // which nobody but the command and what it starts has open
+	if err != nil {
+		t.Fatal(err)
+	}
+	output := bufio.NewReader(command)
+	if line, err := output.ReadString('\n'); err != nil {
+		t.Fatal(line, err)
+	}
+	s.CloseClientConnections()
+	if err := s.Listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(output); err != nil {
+		t.Fatal(err)
+	}
+	if e, ok := db.Get("k"); !ok || e.Session == (lockd.SessionID{}) {
+		t.Errorf("the lock had been lost before the command was ended: %+v", e)
+	}
+	p.ends(exitLost, "could not be renewed")
+	if err := command.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Ensure that of several who run a command under a lock one does at a time, and with -n as many as
+// there are slots.
+func TestLock_Contention(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{"Lock": {"k"}, "Slot": {"-n", "1", "k"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, s := testServer(t)
+			folder := filepath.Join(t.TempDir(), "inside")
+			var all []*process
+			for range 4 {
+				all = append(all, locking(t, s.URL, args, // mkdir fails if two are inside
+					"mkdir "+folder+" && sleep 0.02 && rmdir "+folder))
+			}
+			for _, p := range all {
+				p.rest()
+				p.ends(0, "")
+			}
+			if name == "Lock" {
+				nothingLeft(t, db)
+			}
+		})
+	}
+	t.Run("Slots", func(t *testing.T) {
+		t.Parallel()
+		_, s := testServer(t)
+		a := locking(t, s.URL, []string{"-n", "2", "k"}, "echo a; read -r line")
+		b := locking(t, s.URL, []string{"-n", "2", "k"}, "echo b; read -r line")
+		a.line()
+		b.line() // both are inside
+		r := command(t, "", "lock", "--http-addr", s.URL, "-n", "2", "--try", "k", "true")
+		r.wants(t, exitNotAcquired, "all slots")
+		for _, p := range []*process{a, b} {
+			if err := p.in.Close(); err != nil {
+				t.Fatal(err)
+			}
+			p.rest()
+			p.ends(1, "")
+		}
+		r = command(t, "", "lock", "--http-addr", s.URL, "-n", "2", "--try", "k", "true")
+		r.wants(t, 0, "")
+	})
+}

@@ -1,0 +1,277 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// serving is a lockd serve that runs in this process.
+type serving struct {
+	t      *testing.T
+	url    string
+	stop   context.CancelFunc
+	ended  chan struct{}
+	result result
+}
+
+// served starts lockd serve on a port of the system's choice, and returns when it accepts.
+func served(t *testing.T, args ...string) *serving {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	s := &serving{t: t, stop: stop, ended: make(chan struct{})}
+	read, write := io.Pipe()
+	var complaints bytes.Buffer
+	args = append([]string{"lockd", "serve", "--http", "127.0.0.1:0"}, args...)
+	go func() {
+		defer close(s.ended)
+		code := run(ctx, args, strings.NewReader(""), write, &complaints)
+		s.result = result{"", complaints.String(), code}
+		_ = write.Close()
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-s.ended
+	})
+	line, err := bufio.NewReader(read).ReadString('\n')
+	if err != nil {
+		<-s.ended
+		t.Fatalf("lockd serve printed %q, and ended with %+v", line, s.result)
+	}
+	s.url = strings.TrimSuffix(line, "\n")
+	return s
+}
+
+// end ends it, and returns what it complained of.
+func (s *serving) end() string {
+	s.t.Helper()
+	s.stop()
+	<-s.ended
+	if s.result.code != 0 {
+		s.t.Errorf("exit code %d: %s", s.result.code, s.result.complaints)
+	}
+	return s.result.complaints
+}
+
+// send sends a request on a connection of its own, and returns the status and the body.
+func send(t *testing.T, c *http.Client, r *http.Request) (int, string) {
+	t.Helper()
+	r.Close = true
+	response, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := response.Body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(body)
+}
+
+func newRequest(t *testing.T, method, url, body string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Ensure that what was written is there when the file is served again, and that nothing is
+// complained of.
+func TestServe_File(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "lockd.db")
+	s := served(t, "--data", path)
+	command(t, "", "kv", "put", "--http-addr", s.url, "k", "v").wants(t, 0, "")
+	command(t, "", "verify", path).wants(t, exitInUse, "")
+	if got := s.end(); got != "" {
+		t.Error(got)
+	}
+	command(t, "", "verify", path).wants(t, 0, "")
+	s = served(t, "--data", path)
+	if r := command(t, "", "kv", "get", "--http-addr", s.url, "k"); r.out != "v" {
+		t.Errorf("got %+v", r)
+	}
+	s.end()
+}
+
+// Ensure that a server that cannot be, or should not be, is refused before anything is made.
+func TestServe_Refused(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	folder := t.TempDir()
+	absent, empty := filepath.Join(folder, "absent"), filepath.Join(folder, "empty")
+	write(t, empty, []byte(" \n"))
+	broken := damaged(t)
+	for _, test := range []struct {
+		code int
+		text string
+		args []string
+	}{
+		{exitUsage, "either --data FILE or --memory", nil},
+		{exitUsage, "either --data FILE or --memory", []string{"--memory", "--data", absent}},
+		{exitUsage, "too many", []string{"--memory", "more"}},
+		{exitUsage, "--http", []string{"--memory", "--http", "no address"}},
+		{exitUsage, "reached from other machines", []string{"--memory", "--http", ":0"}},
+		{exitUsage, "reached from other machines", []string{"--memory", "--http", "0.0.0.0:0"}},
+		{exitUsage, "reached from other machines", []string{"--memory", "--http", "[::]:0"}},
+		{exitUsage, "reached from other machines", []string{"--memory", "--http", "10.0.0.1:0"}},
+		{exitUsage, "both --token and --token-file", []string{"--memory", "--token", "t",
+			"--token-file", absent}},
+		{exitNotFound, "absent", []string{"--memory", "--token-file", absent}},
+		{exitFailed, "is empty", []string{"--memory", "--http", ":0", "--token-file", empty}},
+		{exitUsage, "--tls-cert and --tls-key", []string{"--memory", "--tls-cert", absent}},
+		{exitUsage, "--tls-cert and --tls-key", []string{"--memory", "--tls-key", absent}},
+		{exitNotFound, "absent", []string{"--memory", "--tls-cert", absent, "--tls-key", absent}},
+		{exitFailed, "NodeID", []string{"--memory", "--node-id", "no UUID"}},
+		{exitFailed, "in use", []string{"--memory", "--http", l.Addr().String()}},
+		{exitDamaged, broken, []string{"--data", broken}},
+	} {
+		r := command(t, "", append([]string{"serve"}, test.args...)...)
+		r.wants(t, test.code, test.text)
+		if r.out != "" {
+			t.Errorf("%q: printed %q", test.args, r.out)
+		}
+	}
+	if got := names(t, folder); len(got) != 1 {
+		t.Errorf("made: %q", got)
+	}
+}
+
+// Ensure that with a token every request has to bear it, that a wrong one gets nowhere, and that
+// none is ever written anywhere.
+func TestServe_Token(t *testing.T) {
+	t.Parallel()
+	const token, wrong = "f6a3b1c0-right", "f6a3b1c0-wrong"
+	file := filepath.Join(t.TempDir(), "token")
+	write(t, file, []byte(token+"\n"))
+	for name, args := range map[string][]string{
+		"Flag": {"--token", token}, "File": {"--token-file", file},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := served(t, append([]string{"--memory"}, args...)...)
+			url := s.url + "/v1/kv/k"
+			for _, test := range []struct {
+				name, value string
+				status      int
+			}{
+				{"", "", 403},
+				{"X-Consul-Token", "", 403},
+				{"X-Consul-Token", wrong, 403},
+				{"X-Consul-Token", token + "x", 403},
+				{"X-Consul-Token", token[1:], 403},
+				{"X-Consul-Token", token, 200},
+				{"x-consul-token", token, 200},
+				{"Authorization", "Bearer " + token, 200},
+				{"Authorization", "Bearer " + wrong, 403},
+				{"Authorization", "Bearer ", 403},
+				{"Authorization", token, 403},
+				{"Authorization", "Basic " + token, 403},
+			} {
+				r := newRequest(t, http.MethodPut, url, "v")
+				if test.name != "" {
+					r.Header.Set(test.name, test.value)
+				}
+				status, body := send(t, http.DefaultClient, r)
+				if status != test.status || status == 403 && body != "Permission denied\n" {
+					t.Errorf("%s %q: got %d, %q, want %d", test.name, test.value, status, body,
+						test.status)
+				}
+			}
+			for _, path := range []string{"/", "/v1/status/leader", "/v1/nowhere", "/else",
+				"/v1/kv/k?token=" + token} {
+				if status, _ := send(t, http.DefaultClient,
+					newRequest(t, http.MethodGet, s.url+path, "")); status != 403 {
+					t.Errorf("%s without a token: got %d", path, status)
+				}
+			}
+			get := func(args ...string) result {
+				args = append([]string{"kv", "get", "--http-addr", s.url}, args...)
+				return command(t, "", args...)
+			}
+			get("k").wants(t, exitFailed, "403: Permission denied")
+			get("--token", wrong, "k").wants(t, exitFailed, "403: Permission denied")
+			get("--token", token, "k").wants(t, 0, "")
+			get("--token-file", file, "k").wants(t, 0, "")
+			if got := s.end(); strings.Contains(got, token) || strings.Contains(got, wrong) {
+				t.Errorf("the token is in the log: %s", got)
+			}
+		})
+	}
+}
+
+// Ensure that with a token an address that others can reach is taken.
+func TestServe_AnyAddress(t *testing.T) {
+	t.Parallel()
+	s := served(t, "--memory", "--http", "0.0.0.0:0", "--token", "t")
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := command(t, "", "kv", "list", "--http-addr", "127.0.0.1:"+port, "--token", "t")
+	r.wants(t, 0, "")
+	s.end()
+}
+
+// Ensure that a certificate is served, which clients check.
+func TestServe_TLS(t *testing.T) {
+	t.Parallel()
+	borrowed := httptest.NewTLSServer(nil) // has a certificate for 127.0.0.1
+	defer borrowed.Close()
+	pair := borrowed.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	certFile, keyFile := filepath.Join(folder, "cert.pem"), filepath.Join(folder, "key.pem")
+	write(t, certFile, pem.EncodeToMemory(
+		&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}))
+	write(t, keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))
+
+	s := served(t, "--memory", "--tls-cert", certFile, "--tls-key", keyFile)
+	address, isTLS := strings.CutPrefix(s.url, "https://")
+	if !isTLS {
+		t.Fatalf("printed %q", s.url)
+	}
+	list := func(args ...string) result {
+		return command(t, "", append([]string{"kv", "list"}, args...)...)
+	}
+	list("--http-addr", s.url).wants(t, exitFailed, "certificate")
+	list("--http-addr", s.url, "--ca-file", certFile).wants(t, 0, "")
+	list("--http-addr", address, "--ssl", "--ca-file", certFile).wants(t, 0, "")
+	list("--http-addr", address).wants(t, exitFailed, "400")
+	list("--http-addr", s.url, "--ca-file", keyFile).wants(t, exitFailed, "has no certificate")
+	s.end()
+}
+
+// Ensure that the datacenter has the name that it is given, and no other.
+func TestServe_Datacenter(t *testing.T) {
+	t.Parallel()
+	s := served(t, "--memory", "--datacenter", "here")
+	for dc, want := range map[string]int{"here": 404, "dc1": 500} {
+		r := newRequest(t, http.MethodGet, fmt.Sprintf("%s/v1/kv/k?dc=%s", s.url, dc), "")
+		if status, body := send(t, http.DefaultClient, r); status != want {
+			t.Errorf("%s: got %d, %s", dc, status, body)
+		}
+	}
+	s.end()
+}

@@ -1,0 +1,55 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Ensure that a signal ends the server within 5 seconds, with exit code 0, whatever is going on:
+// a query that waits, a body that does not come, a connection that is idle.
+func TestServe_Signals(t *testing.T) {
+	t.Parallel()
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		t.Run(s.String(), func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "lockd.db")
+			p := start(t, nil, "serve", "--http", "127.0.0.1:0", "--data", path)
+			address := strings.TrimPrefix(p.line(), "http://")
+			command(t, "", "kv", "put", "--http-addr", address, "k", "v").wants(t, 0, "")
+			for _, request := range []string{
+				"GET /v1/kv/k?index=100&wait=10m HTTP/1.1\r\nHost: h\r\n\r\n",
+				"PUT /v1/kv/other HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n1",
+				"GET /v1/kv/k HTTP/1.1\r\nHost: h\r\n\r\n",
+				"GET /v1/k",
+			} {
+				conn, err := net.Dial("tcp", address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = conn.Close() }()
+				if _, err := fmt.Fprint(conn, request); err != nil {
+					t.Fatal(err)
+				}
+			}
+			command(t, "", "kv", "get", "--http-addr", address, "k").wants(t, 0, "")
+			began := time.Now()
+			p.signal(s)
+			p.rest()
+			p.ends(0, "")
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("ended after %v", took)
+			}
+			command(t, "", "verify", path).wants(t, 0, "")
+			if got := names(t, filepath.Dir(path)); len(got) != 1 {
+				t.Errorf("left in the folder: %q", got)
+			}
+		})
+	}
+}

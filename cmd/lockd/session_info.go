@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+)
+
+func sessionInfoCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "info",
+		Usage:     "say what there is to know of a session",
+		ArgsUsage: "ID",
+		Flags:     clientFlags(jsonFlag()),
+		Action: withClient(1, 1, func(
+			ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
+		) error {
+			s, err := c.Session(ctx, args[0])
+			if errors.Is(err, consulclient.ErrNoSession) {
+				return fmt.Errorf("%w: session %q", errNotFound, args[0])
+			}
+			if err != nil {
+				return err
+			}
+			if cmd.Bool("json") {
+				return writeJSON(cmd.Root().Writer, s)
+			}
+			checks := append(s.NodeChecks, s.Checks...)
+			for _, check := range s.ServiceChecks {
+				checks = append(checks, check.ID)
+			}
+			return writeTable(cmd.Root().Writer, [][]any{
+				{"ID", s.ID},
+				{"Name", orNone(s.Name)},
+				{"Node", s.Node},
+				{"TTL", orNone(s.TTL)},
+				{"LockDelay", s.LockDelay},
+				{"Behavior", s.Behavior},
+				{"Checks", orNone(strings.Join(checks, " "))},
+				{"CreateIndex", s.CreateIndex},
+			})
+		}),
+	}
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+)
+
+// change is one line of the watch.
+type change struct {
+	Index  uint64
+	Change string // present, put, locked, released or deleted
+	Key    string
+	Entry  *consulclient.Entry `json:",omitempty"` // none of a key that was deleted
+}
+
+func watchCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "watch",
+		Category:  atServer,
+		Usage:     "write a line for each key that begins with a prefix, and each change",
+		ArgsUsage: "PREFIX",
+		Description: "First a line for each key that is present; then, without a gap, one for\n" +
+			"each change: index, what it is (present, put, locked, released or deleted), key\n" +
+			"and session. With --json each line is an object that also has the entry.\n" +
+			"Changes that come at once may be told as one. While the server is away it is\n" +
+			"asked again every second; then what has changed meanwhile is told.",
+		Flags: clientFlags(jsonFlag()),
+		Action: withClient(1, 1, func(
+			ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
+		) error {
+			w := &watcher{out: cmd.Root().Writer, complaints: cmd.Root().ErrWriter,
+				json: cmd.Bool("json")}
+			return w.watch(ctx, c, args[0])
+		}),
+	}
+}
+
+// watcher writes what differs from one read to the next.
+type watcher struct {
+	out        io.Writer
+	complaints io.Writer
+	json       bool
+	known      map[string]consulclient.Entry // nil before the first read
+}
+
+// watch returns if ctx ends, if the first read fails, or if nothing can be written any more.
+func (w *watcher) watch(ctx context.Context, c *consulclient.Client, prefix string) error {
+	const longPoll, pause = time.Minute, time.Second
+	wait := consulclient.Wait{}
+	for {
+		entries, index, err := c.List(ctx, prefix, wait)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && w.known == nil:
+			return err
+		case err != nil:
+			fmt.Fprintf(w.complaints, "lockd: %v; asking again\n", err)
+			timer := time.NewTimer(pause)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				timer.Stop()
+			}
+			wait = consulclient.Wait{}
+			continue
+		}
+		if err := w.tell(entries, index); err != nil {
+			return err
+		}
+		if index < wait.Index { // indexes began anew
+			index = 0
+		}
+		wait = consulclient.Wait{Index: index, For: longPoll}
+	}
+}
+
+// tell writes how the entries differ from those before, in the order of the indexes.
+func (w *watcher) tell(entries []consulclient.Entry, index uint64) error {
+	var changes []change
+	now := make(map[string]consulclient.Entry, len(entries))
+	for _, e := range entries {
+		now[e.Key] = e
+		was, known := w.known[e.Key]
+		if known && was.ModifyIndex == e.ModifyIndex && was.CreateIndex == e.CreateIndex {
+			continue
+		}
+		what := "put"
+		switch {
+		case w.known == nil:
+			what = "present"
+		case e.Session != was.Session && e.Session != "":
+			what = "locked"
+		case e.Session != was.Session:
+			what = "released"
+		}
+		changes = append(changes, change{e.ModifyIndex, what, e.Key, &e})
+	}
+	for _, key := range slices.Sorted(maps.Keys(w.known)) {
+		if _, there := now[key]; !there {
+			changes = append(changes, change{index, "deleted", key, nil})
+		}
+	}
+	w.known = now
+	slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.Index, b.Index) })
+	for _, ch := range changes {
+		if err := w.write(ch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *watcher) write(ch change) error {
+	if w.json {
+		e := json.NewEncoder(w.out)
+		e.SetEscapeHTML(false)
+		return e.Encode(ch)
+	}
+	session := ""
+	if ch.Entry != nil {
+		session = ch.Entry.Session
+	}
+	_, err := fmt.Fprintf(w.out, "%d\t%s\t%s\t%s\n", ch.Index, ch.Change, ch.Key, orNone(session))
+	return err
+}
