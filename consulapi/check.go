@@ -1,6 +1,8 @@
 package consulapi
 
 import (
+	"cmp"
+	"encoding/json"
 	"net/http"
 
 	"github.com/lockd/lockd"
@@ -21,19 +23,44 @@ type check struct {
 	Interval    string
 	Timeout     string
 	ExposedPort int
-	Definition  struct{}
+	Definition  json.RawMessage
 	CreateIndex uint64
 	ModifyIndex uint64
 }
 
+// definitionKey is the key in a check's Meta of its Definition, as it was sent: it says how an
+// agent would look after the check, which nobody does here.
+const definitionKey = "consul.definition"
+
 // newCheck shows a check with what it says of the service that it is of.
 func newCheck(c lockd.Check, of lockd.Service) check {
+	definition := cmp.Or(c.Meta[definitionKey], "{}")
 	return check{
 		Node: c.Node, CheckID: c.ID, Name: c.Name, Status: c.Status.String(), Notes: c.Notes,
 		Output: c.Output, ServiceID: c.ServiceID, ServiceName: of.Name,
 		ServiceTags: append([]string{}, of.Tags...),
+		Type:        checkType(definition), Definition: json.RawMessage(definition),
 		CreateIndex: c.CreateIndex, ModifyIndex: c.ModifyIndex,
 	}
+}
+
+// checkType returns the kind of check that a definition is of, where there is one.
+func checkType(definition string) string {
+	var sent struct{ HTTP, TCP, UDP, GRPC string }
+	if json.Unmarshal([]byte(definition), &sent) != nil {
+		return ""
+	}
+	switch {
+	case sent.HTTP != "":
+		return "http"
+	case sent.TCP != "":
+		return "tcp"
+	case sent.UDP != "":
+		return "udp"
+	case sent.GRPC != "":
+		return "grpc"
+	}
+	return ""
 }
 
 // parseStatus returns the status that the text names; none means critical (N2).

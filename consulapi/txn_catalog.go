@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -44,6 +45,7 @@ type txnCheck struct {
 	Check struct {
 		Node, CheckID, Name, Status, Notes, Output, ServiceID string
 
+		Definition  map[string]any
 		ModifyIndex uint64
 
 		unkept
@@ -55,7 +57,7 @@ type txnCheck struct {
 type unkept struct {
 	CreateIndex, Datacenter, Namespace, Partition, PeerName, Locality, TaggedAddresses,
 	Kind, SocketPath, Weights, EnableTagOverride, ContentHash, Proxy, Connect, Ports,
-	ServiceName, ServiceTags, Type, Interval, Timeout, ExposedPort, Definition json.RawMessage
+	ServiceName, ServiceTags, Type, Interval, Timeout, ExposedPort json.RawMessage
 }
 
 // catalogVerb is what a verb of the catalog does, whatever of.
@@ -164,6 +166,21 @@ func (op *txnService) apply(tx *lockd.Txn) ([]txnResult, error) {
 	}.do(op.Verb)
 }
 
+// define returns the Meta of a check with a definition in place of the one that it has.
+func define(meta map[string]string, definition map[string]any) (map[string]string, error) {
+	meta = maps.Clone(meta)
+	delete(meta, definitionKey)
+	if len(definition) == 0 {
+		return meta, nil
+	}
+	text, err := json.Marshal(definition)
+	if meta == nil {
+		meta = make(map[string]string)
+	}
+	meta[definitionKey] = string(text)
+	return meta, err
+}
+
 func (op *txnCheck) check() error {
 	if _, err := parseStatus(op.Check.Status); err != nil && writesCatalog(op.Verb) {
 		return err
@@ -190,10 +207,13 @@ func (op *txnCheck) apply(tx *lockd.Txn) ([]txnResult, error) {
 			if err != nil {
 				return err
 			}
-			return tx.PutCheck(lockd.Check{
-				Node: sent.Node, ID: id, Name: sent.Name, Status: status, Notes: sent.Notes,
-				Output: sent.Output, ServiceID: sent.ServiceID,
-			})
+			next, _ := tx.Check(sent.Node, id) // its TTL, and what else it has, stays
+			next.Node, next.ID, next.Name, next.Status = sent.Node, id, sent.Name, status
+			next.Notes, next.Output, next.ServiceID = sent.Notes, sent.Output, sent.ServiceID
+			if next.Meta, err = define(next.Meta, sent.Definition); err != nil {
+				return err
+			}
+			return tx.PutCheck(next)
 		},
 		remove: func() error {
 			_, err := tx.DeleteCheck(sent.Node, id)

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/lockd/lockd"
 )
 
 // Ensure that nodes, services and checks are shown as Consul shows them.
@@ -15,7 +18,7 @@ func TestTxnCatalog_T13T15_JSON(t *testing.T) {
 			{"Service":{"Verb":"set","Node":"foo","Service":{"ID":"foo1","Service":"web",
 				"Port":80,"Tags":["t"],"Weights":{"Passing":1},"Proxy":null,"Connect":null}}},
 			{"Check":{"Verb":"set","Check":{"Node":"foo","CheckID":"bar","Status":"passing",
-				"ServiceID":"foo1","Definition":{"TCP":"x"},"ExposedPort":0}}},
+				"ServiceID":"foo1","Definition":{"TCP":"x","Interval":"5s"},"ExposedPort":0}}},
 			{"Node":{"Verb":"get","Node":{"Node":"local"}}}]`)
 		if r.code != 200 {
 			t.Fatal(r.body)
@@ -29,8 +32,9 @@ func TestTxnCatalog_T13T15_JSON(t *testing.T) {
 			`"EnableTagOverride":false,"Proxy":{},"Connect":{},"CreateIndex":%[1]d,`+
 			`"ModifyIndex":%[1]d}},{"Check":{"Node":"foo","CheckID":"bar","Name":"",`+
 			`"Status":"passing","Notes":"","Output":"","ServiceID":"foo1","ServiceName":"web",`+
-			`"ServiceTags":["t"],"Type":"","Interval":"","Timeout":"","ExposedPort":0,`+
-			`"Definition":{},"CreateIndex":%[1]d,"ModifyIndex":%[1]d}},{"Node":{"ID":"%[2]s",`+
+			`"ServiceTags":["t"],"Type":"tcp","Interval":"","Timeout":"","ExposedPort":0,`+
+			`"Definition":{"Interval":"5s","TCP":"x"},`+
+			`"CreateIndex":%[1]d,"ModifyIndex":%[1]d}},{"Node":{"ID":"%[2]s",`+
 			`"Node":"local","Address":"127.0.0.1","Datacenter":"dc1","TaggedAddresses":{`+
 			`"lan":"127.0.0.1","lan_ipv4":"127.0.0.1","wan":"127.0.0.1",`+
 			`"wan_ipv4":"127.0.0.1"},"Meta":{"consul-network-segment":""},"CreateIndex":%[3]d,`+
@@ -127,5 +131,25 @@ func TestTxnCatalog_T13X9S31_CriticalCheck(t *testing.T) {
 			t.Errorf("%+v", made)
 		}
 		h.want("GET /v1/session/info/"+holder, "", 200, "[]")
+	})
+}
+
+// Ensure that a check keeps its TTL when a transaction sets it, and loses a definition that is not
+// sent again.
+func TestTxnCatalog_T13_CheckKeepsItsTTL(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.must(h.db.Update(func(tx *lockd.Txn) error {
+			return tx.PutCheck(lockd.Check{Node: "local", ID: "c", Status: lockd.Passing,
+				TTL: time.Minute, Meta: map[string]string{"mine": "x"}})
+		}))
+		for _, definition := range []string{`{"HTTP":"x"}`, `{}`} {
+			h.txn(`{"Check":{"Verb":"set","Check":{"Node":"local","CheckID":"c",` +
+				`"Status":"warning","Definition":` + definition + `}}}`)
+			c, _ := h.db.Snapshot().Check("local", "c")
+			if c.TTL != time.Minute || c.Meta["mine"] != "x" || c.Status != lockd.Warning ||
+				(len(c.Meta) == 2) != (definition != "{}") {
+				t.Errorf("%s: %+v", definition, c)
+			}
+		}
 	})
 }
