@@ -27,6 +27,9 @@ type process struct {
 	complaints bytes.Buffer
 }
 
+// longest is how long a test waits for what a process has to write, or for its end.
+const longest = time.Minute
+
 // start starts a command line, with the environment that is given besides this process's.
 func start(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
@@ -46,7 +49,7 @@ func start(t *testing.T, env []string, args ...string) *process {
 	}
 	p.Stdout = write
 	p.out = bufio.NewReader(read)
-	err = errors.Join(p.Start(), write.Close())
+	err = errors.Join(read.SetReadDeadline(time.Now().Add(longest)), p.Start(), write.Close())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,6 +155,34 @@ func TestLock(t *testing.T) {
 	}
 	p.ends(7, "")
 	nothingLeft(t, db)
+}
+
+// Ensure that a command runs under the lock of a lockd serve, as a user has it.
+func TestLock_Serve(t *testing.T) {
+	t.Parallel()
+	s := served(t, "--memory")
+	for _, args := range [][]string{{"k"}, {"-n", "2", "k"}} {
+		p := locking(t, s.url, args, `echo "$LOCKD_SEQUENCER"; read -r line; exit 7`)
+		q, err := lockd.ParseSequencer(p.line())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var locks []held
+		s.decode(s.at("", "locks", "--json"), &locks)
+		if len(locks) != 1 || locks[0].Key != q.Key || locks[0].Session != q.Session.String() ||
+			locks[0].LockIndex != q.LockIndex || locks[0].ModifyIndex != q.Fence {
+			t.Errorf("locks %+v, sequencer %v", locks, q)
+		}
+		if err := p.in.Close(); err != nil {
+			t.Fatal(err)
+		}
+		p.rest()
+		p.ends(7, "")
+		if r := s.at("", "session", "list"); r.out != "" {
+			t.Errorf("left: %s", r.out)
+		}
+	}
+	s.end()
 }
 
 // Ensure that the exit code is the command's, and says which signal ended it, and that those of
@@ -371,6 +402,9 @@ func TestLock_ServerGone(t *testing.T) {
 	}
 	s.CloseClientConnections()
 	if err := s.Listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.SetReadDeadline(time.Now().Add(longest)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.ReadAll(output); err != nil {

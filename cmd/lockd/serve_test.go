@@ -14,6 +14,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/lockd/lockd"
 )
 
 // serving is a lockd serve that runs in this process.
@@ -105,6 +108,99 @@ func TestServe_File(t *testing.T) {
 	s = served(t, "--data", path)
 	if r := command(t, "", "kv", "get", "--http-addr", s.url, "k"); r.out != "v" {
 		t.Errorf("got %+v", r)
+	}
+	s.end()
+}
+
+// Ensure that sessions and their locks outlive the server, and that a session lives for one more of
+// its TTLs than it says.
+func TestServe_Sessions(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "lockd.db")
+	s := served(t, "--data", path, "--node", "n", "--node-id", nodeID)
+	_, body := send(t, http.DefaultClient,
+		newRequest(t, "PUT", s.url+"/v1/session/create", `{"TTL": "10s"}`))
+	var made struct{ ID string }
+	s.decode(result{out: body}, &made)
+	send(t, http.DefaultClient,
+		newRequest(t, "PUT", s.url+"/v1/kv/k?acquire="+made.ID, "v"))
+	before := s.entry("k")
+	s.end()
+
+	db, err := lockd.Open(path, &lockd.Options{Reopen: lockd.KeepAll, Node: "n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := sessionsOf(db)
+	if len(info) != 1 || info[0].ID.String() != made.ID || info[0].TTL != 10*time.Second ||
+		info[0].Grace != 10*time.Second || info[0].Lifetime != lockd.Independent {
+		t.Errorf("got %+v", info)
+	}
+	if node, _ := db.Snapshot().Node("n"); node.ID != nodeID {
+		t.Errorf("got %+v", node)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	s = served(t, "--data", path, "--node", "n")
+	if after := s.entry("k"); after.Session != made.ID || after.ModifyIndex != before.ModifyIndex {
+		t.Errorf("got %+v, want %+v", after, before)
+	}
+	s.end()
+}
+
+const nodeID = "0f5a9c3e-7f0f-4c56-9f4e-6a8d3f1c2b7a"
+
+// Ensure that many queries that wait leave room for others, and end with the server.
+func TestServe_BlockedQueries(t *testing.T) {
+	t.Parallel()
+	const many = 500
+	s := served(t, "--memory")
+	s.at("", "kv", "put", "k", "v").wants(t, 0, "")
+	address := strings.TrimPrefix(s.url, "http://")
+	index := s.entry("k").ModifyIndex
+	var waiting []*tcpClient
+	for range many {
+		c := dial(t, address)
+		c.say("GET /v1/kv/k?index=%d&wait=10m HTTP/1.1\r\nHost: h\r\n\r\n", index)
+		waiting = append(waiting, c)
+	}
+	s.at("", "kv", "put", "other", "v").wants(t, 0, "")
+	for _, c := range waiting[:many/2] {
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.at("", "kv", "put", "k", "new").wants(t, 0, "")
+	for _, c := range waiting[many/2:] {
+		if got := c.status(); got != 200 {
+			t.Fatalf("got %d", got)
+		}
+		c.say("GET /v1/kv/k?index=%d&wait=10m HTTP/1.1\r\nHost: h\r\n\r\n",
+			s.entry("k").ModifyIndex)
+	}
+	s.end()
+	for _, c := range waiting[many/2:] {
+		c.closed()
+	}
+}
+
+// Ensure that a body that is too large is refused, and that the largest is taken.
+func TestServe_LargeBody(t *testing.T) {
+	t.Parallel()
+	s := served(t, "--memory")
+	const most = 512 << 10
+	for size, want := range map[int]int{most: 200, most + 1: 413} {
+		r := newRequest(t, "PUT", s.url+"/v1/kv/k", strings.Repeat("x", size))
+		if status, body := send(t, http.DefaultClient, r); status != want {
+			t.Errorf("%d bytes: got %d, %s", size, status, body)
+		}
+		r = newRequest(t, "PUT", s.url+"/v1/kv/k", strings.Repeat("x", size))
+		r.ContentLength = -1 // chunked
+		if status, body := send(t, http.DefaultClient, r); status != want {
+			t.Errorf("%d bytes in chunks: got %d, %s", size, status, body)
+		}
 	}
 	s.end()
 }
