@@ -261,14 +261,6 @@ func TestLock_NotAcquired(t *testing.T) {
 	}
 }
 
-func sessionsOf(db *lockd.DB) []lockd.SessionInfo {
-	var sessions []lockd.SessionInfo
-	for info := range db.Snapshot().Sessions() {
-		sessions = append(sessions, info)
-	}
-	return sessions
-}
-
 // Ensure that a signal ends the wait for a lock, and leaves nothing behind.
 func TestLock_SignalWhileWaiting(t *testing.T) {
 	t.Parallel()

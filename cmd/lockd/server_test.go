@@ -29,3 +29,12 @@ func testServer(t *testing.T) (*lockd.DB, *httptest.Server) {
 	})
 	return db, s
 }
+
+// sessionsOf returns the sessions of a database.
+func sessionsOf(db *lockd.DB) []lockd.SessionInfo {
+	var sessions []lockd.SessionInfo
+	for info := range db.Snapshot().Sessions() {
+		sessions = append(sessions, info)
+	}
+	return sessions
+}
