@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"time"
@@ -66,6 +68,7 @@ func run(args []string, out, progress io.Writer) error {
 	only := flags.String("only", "", "measure these targets only, such as P1,P2")
 	folder := flags.String("dir", "", "keep the files here, on the disk to be measured "+
 		"(default: a new folder among the temporary files)")
+	profiles := flags.String("profiles", "", "write a CPU profile of each target into this folder")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -84,7 +87,7 @@ func run(args []string, out, progress io.Writer) error {
 	defer os.RemoveAll(b.folder)
 	for _, g := range chosen {
 		began := time.Now()
-		if err := b.measure(g); err != nil {
+		if err := profiled(*profiles, g, b.measure); err != nil {
 			return fmt.Errorf("%s: %w", strings.Join(g.targets, ", "), err)
 		}
 		fmt.Fprintf(progress, "%s: %.1f s\n", strings.Join(g.targets, ", "),
@@ -123,4 +126,21 @@ func choose(list string) ([]group, error) {
 		return nil, fmt.Errorf("-only: there is no target %s", strings.Join(wanted, ", "))
 	}
 	return chosen, nil
+}
+
+// profiled measures the group, and writes a profile if a folder is named for it.
+func profiled(folder string, g group, measure func(group) error) (err error) {
+	if folder == "" {
+		return measure(g)
+	}
+	file, err := os.Create(filepath.Join(folder, strings.Join(g.targets, "-")+".prof"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if err := pprof.StartCPUProfile(file); err != nil {
+		return err
+	}
+	defer pprof.StopCPUProfile()
+	return measure(g)
 }

@@ -1,0 +1,41 @@
+package lockd_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/lockd/lockd"
+)
+
+func BenchmarkOpen(b *testing.B) {
+	path := filepath.Join(b.TempDir(), "lockd.db")
+	db, err := lockd.Open(path, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	err = db.Update(func(tx *lockd.Txn) error {
+		for i := range benchKeys {
+			if _, err := tx.Put(fmt.Sprintf("locks/%06d", i), []byte("value"), nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		err = db.Close()
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		db, err := lockd.Open(path, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
