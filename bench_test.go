@@ -78,6 +78,32 @@ func BenchmarkPair_File(b *testing.B) {
 	}
 }
 
+func BenchmarkUpdate_File(b *testing.B) {
+	for _, operations := range []int{1000, 10_000} {
+		b.Run(fmt.Sprint(operations), func(b *testing.B) {
+			db, _, keys := benchDB(b, filepath.Join(b.TempDir(), "lockd.db"))
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				err := db.Update(func(tx *lockd.Txn) error {
+					for range operations {
+						i++
+						key := keys[i%len(keys)]
+						if _, err := tx.Put(key, fmt.Append(nil, i), nil); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*operations), "ns/row")
+		})
+	}
+}
+
 func BenchmarkCommit_Crowd(b *testing.B) {
 	for _, writers := range []int{64, 512} {
 		b.Run(fmt.Sprint(writers), func(b *testing.B) {

@@ -1,5 +1,10 @@
 package store
 
+import (
+	"cmp"
+	"slices"
+)
+
 // Batch is what one commit writes: the newest version of every row that changed since the batch
 // before. The zero value is not usable; [Store.Take] makes one.
 type Batch struct {
@@ -51,6 +56,9 @@ func (b *Batch) Index() uint64 { return b.snapshot.index }
 func (p *tablePart[T]) encode(
 	buffer []byte, rows []rowWrite, after *tally,
 ) ([]byte, []rowWrite) {
+	// In order: bbolt splits a page only when it commits, so that each of many rows at random would
+	// move half of those before it.
+	slices.SortFunc(p.rows, func(a, b taken[T]) int { return cmp.Compare(a.cell.key, b.cell.key) })
 	for _, r := range p.rows {
 		// A version follows the one in the file: the open batch has one version of a row.
 		if old := r.version.prev.Load(); old.live() != nil {

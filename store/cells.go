@@ -78,7 +78,7 @@ func (c *cells[T]) insert(added *cell[T]) {
 	shard, at := c.place(added.key)
 	table := shard.slots.Load()
 	if table == nil || (shard.used+1)*4 > len(*table)*3 {
-		table = c.grow(shard)
+		table = c.grow(shard, shard.live)
 	}
 	mask := uint64(len(*table) - 1)
 	for ; ; at++ {
@@ -96,10 +96,23 @@ func (c *cells[T]) insert(added *cell[T]) {
 	}
 }
 
-// grow gives the shard room for as many cells again, and drops the marks of removed ones.
-func (c *cells[T]) grow(shard *shard[T]) *slots[T] {
+// fill adds cells to a hash that is empty. No key is there twice.
+func (c *cells[T]) fill(added []*cell[T]) {
+	if each := len(added) / shardCount; each > 0 {
+		for i := range c.shards {
+			c.grow(&c.shards[i], each)
+		}
+	}
+	for _, cell := range added {
+		c.insert(cell)
+	}
+}
+
+// grow gives the shard room for half as many cells again as the count, and drops the marks of
+// removed ones.
+func (c *cells[T]) grow(shard *shard[T], count int) *slots[T] {
 	size := 4
-	for size*3 < (shard.live+1)*4*3/2 {
+	for size*3 < (count+1)*4*3/2 {
 		size *= 2
 	}
 	grown := make(slots[T], size)

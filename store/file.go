@@ -136,16 +136,19 @@ func loadTable(tx *bbolt.Tx, table byte, visit visitor) error {
 	if err := guard(func() error { return s.start(tx, table) }); err != nil {
 		return err
 	}
-	next := s.next
-	for step := s.first; ; step = next {
+	step := s.step
+	for !s.done {
 		// Only the step is guarded: a panic of visit's is a bug, not damage.
-		if err := guard(step); err != nil || s.done {
+		if err := guard(step); err != nil {
 			return err
 		}
-		if err := visit(table, s.key, s.value); err != nil {
-			return err
+		for _, row := range s.rows {
+			if err := visit(table, row.key, row.value); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
 // index returns the last index that the file has: after a commit that failed, whether it is in
@@ -284,13 +287,22 @@ func tableBucket(tx *bbolt.Tx, table byte) (*bbolt.Bucket, error) {
 	return bucket, nil
 }
 
-// scan walks a table. It copies what it finds, so that nobody else touches the mapped memory.
+// scanRows and scanBytes are how much a step of a scan reads, and by one row more.
+const (
+	scanRows  = 256
+	scanBytes = 64 << 10
+)
+
+// scan walks a table, some rows at a step. It copies what it finds, so that nobody else touches the
+// mapped memory.
 type scan struct {
 	table  byte
 	cursor *bbolt.Cursor
-	key    string
-	value  []byte // the same memory for every row
+	last   string // the key that was read last; empty at the beginning
 	done   bool
+
+	rows   []rowWrite // of the last step
+	values []byte     // the memory of their values, to be used again
 }
 
 func (s *scan) start(tx *bbolt.Tx, table byte) error {
@@ -302,30 +314,40 @@ func (s *scan) start(tx *bbolt.Tx, table byte) error {
 	return nil
 }
 
-func (s *scan) first() error {
-	key, value := s.cursor.First()
-	return s.take(key, value)
-}
-
-func (s *scan) next() error {
-	last := s.key
-	key, value := s.cursor.Next()
-	if err := s.take(key, value); err != nil || s.done {
-		return err
-	}
-	if s.key <= last {
-		return fmt.Errorf("%w: row %.100q of %s is not in its place",
-			ErrCorrupt, s.key, tableName(s.table))
+func (s *scan) step() error {
+	s.rows, s.values = s.rows[:0], s.values[:0]
+	for len(s.rows) < scanRows && len(s.values) < scanBytes {
+		key, value := s.next()
+		if key == nil {
+			s.done = true
+			return nil
+		}
+		if err := s.take(key, value); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func (s *scan) take(key, value []byte) error {
-	s.done = key == nil
-	s.key = string(key)
-	s.value = append(s.value[:0], value...)
-	if !s.done && value == nil {
-		return fmt.Errorf("%w: %.100q of %s is not a row", ErrCorrupt, key, tableName(s.table))
+func (s *scan) next() (key, value []byte) {
+	if s.last == "" {
+		return s.cursor.First()
 	}
+	return s.cursor.Next()
+}
+
+func (s *scan) take(key, value []byte) error {
+	name := string(key)
+	switch {
+	case value == nil:
+		return fmt.Errorf("%w: %.100q of %s is not a row", ErrCorrupt, key, tableName(s.table))
+	case s.last != "" && name <= s.last:
+		return fmt.Errorf("%w: row %.100q of %s is not in its place",
+			ErrCorrupt, key, tableName(s.table))
+	}
+	start := len(s.values)
+	s.values = append(s.values, value...)
+	s.rows = append(s.rows, rowWrite{table: s.table, key: name, value: s.values[start:]})
+	s.last = name
 	return nil
 }

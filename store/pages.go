@@ -1,9 +1,11 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"os"
+	"slices"
 )
 
 // bbolt follows what a page says of another without end, and has no checksum of either. So before
@@ -23,24 +25,22 @@ const (
 
 // pageWalk goes through the pages of one file.
 type pageWalk struct {
-	file *os.File
-	meta metaPage
-	used []bool // by page: it was reached, or is free
+	file    *os.File
+	meta    metaPage
+	used    []bool   // by page: it was reached, or is free
+	content [][]byte // by depth: the page that is being walked, in memory to be used again
 }
 
-// bounds are the keys that a page has: from the least on, which is there, and below the limit. For
-// the first page of a tree there is no least one, and for the last there is no limit.
-type bounds struct {
-	least, limit string
-	limited      bool
-}
+// bounds are the keys that a page may have: the first is the least, and all are below the limit.
+// Nil means that there is no such bound.
+type bounds struct{ least, limit []byte }
 
-// element is one entry of a page.
+// element is one entry of a page, with which it shares its memory.
 type element struct {
-	key    string
-	child  uint64 // in a branch
-	bucket bool   // in a leaf: value is a bucket
-	value  []byte // shares memory with the page
+	key   []byte
+	child uint64 // in a branch
+	flags uint32 // in a leaf: bucketFlag, if the value is a bucket, or 0
+	value []byte // in a leaf
 }
 
 func misplaced(page uint64, what string) error {
@@ -69,44 +69,61 @@ func (w *pageWalk) walk(page uint64, in bounds, depth int) error {
 	if depth == deepest {
 		return misplaced(page, "is too deep in its tree")
 	}
-	size := uint64(w.meta.pageSize)
-	var head [headSize]byte
-	if _, err := w.file.ReadAt(head[:], int64(page*size)); err != nil {
-		return cause(err)
-	}
-	order := binary.NativeEndian
-	count := 1 + uint64(order.Uint32(head[12:]))
-	if order.Uint64(head[:]) != page {
-		return misplaced(page, "has the number of another one")
-	}
-	if err := w.claim(page, count); err != nil {
+	content, err := w.read(page, depth)
+	if err != nil {
 		return err
 	}
-	content := make([]byte, count*size)
-	if _, err := w.file.ReadAt(content, int64(page*size)); err != nil {
-		return cause(err)
+	if _, err := inspectElements(page, content, in); err != nil {
+		return err
 	}
-	list, _, err := elements(page, content, in)
 	switch {
-	case err != nil:
-		return err
-	case len(list) == 0 && page != w.meta.root: // bbolt keeps no such page
+	case elementCount(content) == 0 && page != w.meta.root: // bbolt keeps no such page
 		return misplaced(page, "has nothing in it")
-	case in.least != "" && list[0].key != in.least:
+	case in.least != nil && !bytes.Equal(elementAt(content, 0).key, in.least):
 		// By its first key bbolt finds what to replace in the page above.
 		return misplaced(page, "does not begin with the key that the page above it has")
+	case pageKind(content) == branchFlag:
+		return w.walkBranch(content, in, depth)
 	}
-	if order.Uint16(content[8:]) == branchFlag {
-		return w.walkBranch(list, in, depth)
-	}
-	return w.walkBuckets(page, list, depth)
+	return w.walkBuckets(page, content, depth)
 }
 
-func (w *pageWalk) walkBranch(list []element, in bounds, depth int) error {
-	for i, e := range list {
-		below := bounds{e.key, in.limit, in.limited}
-		if i+1 < len(list) {
-			below.limit, below.limited = list[i+1].key, true
+// read returns the content of the page and of those that belong to it, and claims them. It is valid
+// until another page of the same depth is read.
+func (w *pageWalk) read(page uint64, depth int) ([]byte, error) {
+	if depth == len(w.content) {
+		w.content = append(w.content, nil)
+	}
+	size := uint64(w.meta.pageSize)
+	content := slices.Grow(w.content[depth][:0], int(size))[:size]
+	if _, err := w.file.ReadAt(content, int64(page*size)); err != nil {
+		return nil, cause(err)
+	}
+	order := binary.NativeEndian
+	if order.Uint64(content) != page {
+		return nil, misplaced(page, "has the number of another one")
+	}
+	count := 1 + uint64(order.Uint32(content[12:]))
+	if err := w.claim(page, count); err != nil {
+		return nil, err
+	}
+	if count > 1 {
+		content = slices.Grow(content, int((count-1)*size))[:count*size]
+		if _, err := w.file.ReadAt(content[size:], int64((page+1)*size)); err != nil {
+			return nil, cause(err)
+		}
+	}
+	w.content[depth] = content
+	return content, nil
+}
+
+func (w *pageWalk) walkBranch(content []byte, in bounds, depth int) error {
+	count := elementCount(content)
+	for i := range count {
+		e := elementAt(content, i)
+		below := bounds{e.key, in.limit}
+		if i+1 < count {
+			below.limit = elementAt(content, i+1).key
 		}
 		if err := w.walk(e.child, below, depth+1); err != nil {
 			return err
@@ -116,10 +133,11 @@ func (w *pageWalk) walkBranch(list []element, in bounds, depth int) error {
 }
 
 // walkBuckets checks the buckets in a leaf: each is a tree of its own, or a leaf in the value.
-func (w *pageWalk) walkBuckets(page uint64, list []element, depth int) error {
+func (w *pageWalk) walkBuckets(page uint64, content []byte, depth int) error {
 	order := binary.NativeEndian
-	for _, e := range list {
-		if !e.bucket {
+	for i := range elementCount(content) {
+		e := elementAt(content, i)
+		if e.flags != bucketFlag {
 			continue
 		}
 		if len(e.value) < bucketSize {
@@ -132,62 +150,82 @@ func (w *pageWalk) walkBuckets(page uint64, list []element, depth int) error {
 			continue
 		}
 		inline := e.value[bucketSize:]
-		if len(inline) < headSize || order.Uint16(inline[8:]) != leafFlag || depth == deepest {
+		if len(inline) < headSize || pageKind(inline) != leafFlag || depth == deepest {
 			return misplaced(page, "has a bucket that is not one")
 		}
-		inner, end, err := elements(page, inline, bounds{})
+		end, err := inspectElements(page, inline, bounds{})
 		if err != nil {
 			return err
 		}
 		if end != uint64(len(inline)) {
 			return misplaced(page, "has a bucket that is not filled as it should be")
 		}
-		if err := w.walkBuckets(page, inner, depth+1); err != nil {
+		if err := w.walkBuckets(page, inline, depth+1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// elements takes a branch or leaf page apart. bbolt writes the elements, and then key and value
-// of each, one behind the other, up to the end.
-func elements(page uint64, content []byte, in bounds) (list []element, end uint64, err error) {
-	order := binary.NativeEndian
-	kind, count := order.Uint16(content[8:]), uint64(order.Uint16(content[10:]))
+func pageKind(content []byte) uint16 { return binary.NativeEndian.Uint16(content[8:]) }
+
+func elementCount(content []byte) int { return int(binary.NativeEndian.Uint16(content[10:])) }
+
+// inspectElements refuses a branch or leaf page that bbolt did not write: it writes the elements,
+// and then key and value of each, one behind the other, up to the end, which is returned.
+func inspectElements(page uint64, content []byte, in bounds) (end uint64, err error) {
+	kind, count := pageKind(content), elementCount(content)
 	if kind != branchFlag && kind != leafFlag {
-		return nil, 0, misplaced(page, "is neither a branch nor a leaf")
+		return 0, misplaced(page, "is neither a branch nor a leaf")
 	}
-	next := headSize + count*elementSize // where the next key has to be
+	next := headSize + uint64(count)*elementSize // where the next key has to be
 	if next > uint64(len(content)) {
-		return nil, 0, misplaced(page, "has more in it than it has room for")
+		return 0, misplaced(page, "has more in it than it has room for")
 	}
-	list = make([]element, count)
-	for i := range list {
-		e := &list[i]
-		start := headSize + uint64(i)*elementSize
-		raw := content[start:]
-		var position, keySize, valueSize uint64
-		if kind == branchFlag {
-			position, keySize = uint64(order.Uint32(raw)), uint64(order.Uint32(raw[4:]))
-			e.child = order.Uint64(raw[8:])
-		} else {
-			position, keySize = uint64(order.Uint32(raw[4:])), uint64(order.Uint32(raw[8:]))
-			valueSize = uint64(order.Uint32(raw[12:]))
-			e.bucket = order.Uint32(raw) == bucketFlag
-			if !e.bucket && order.Uint32(raw) != 0 {
-				return nil, 0, misplaced(page, "has an element of an unknown kind")
-			}
+	var last []byte
+	for i := range count {
+		position, keySize, valueSize := extent(content, i)
+		if position != next || keySize == 0 || keySize+valueSize > uint64(len(content))-next {
+			return 0, misplaced(page, "is not filled as it should be")
 		}
-		if start+position != next || keySize == 0 ||
-			keySize+valueSize > uint64(len(content))-next {
-			return nil, 0, misplaced(page, "is not filled as it should be")
+		e := elementAt(content, i)
+		if kind == leafFlag && e.flags != 0 && e.flags != bucketFlag {
+			return 0, misplaced(page, "has an element of an unknown kind")
 		}
-		e.key = string(content[next : next+keySize])
-		e.value = content[next+keySize : next+keySize+valueSize]
 		next += keySize + valueSize
-		if i > 0 && e.key <= list[i-1].key || in.limited && e.key >= in.limit {
-			return nil, 0, misplaced(page, fmt.Sprintf("has %.100q out of its place", e.key))
+		if bytes.Compare(e.key, last) <= 0 ||
+			in.limit != nil && bytes.Compare(e.key, in.limit) >= 0 {
+			return 0, misplaced(page, fmt.Sprintf("has %.100q out of its place", e.key))
 		}
+		last = e.key
 	}
-	return list, next, nil
+	return next, nil
+}
+
+// extent returns where the key of an element begins, and how long key and value are; a branch has
+// no values.
+func extent(content []byte, i int) (position, keySize, valueSize uint64) {
+	order := binary.NativeEndian
+	start := uint64(headSize + i*elementSize)
+	raw := content[start:]
+	if pageKind(content) == branchFlag {
+		return start + uint64(order.Uint32(raw)), uint64(order.Uint32(raw[4:])), 0
+	}
+	return start + uint64(order.Uint32(raw[4:])), uint64(order.Uint32(raw[8:])),
+		uint64(order.Uint32(raw[12:]))
+}
+
+// elementAt takes an element out of a page whose extent is known to be right.
+func elementAt(content []byte, i int) element {
+	order := binary.NativeEndian
+	raw := content[headSize+i*elementSize:]
+	position, keySize, valueSize := extent(content, i)
+	end := position + keySize
+	e := element{key: content[position:end], value: content[end : end+valueSize]}
+	if pageKind(content) == branchFlag {
+		e.child = order.Uint64(raw[8:])
+	} else {
+		e.flags = order.Uint32(raw)
+	}
+	return e
 }

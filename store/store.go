@@ -75,6 +75,7 @@ type table interface {
 	take() part
 	drop()
 	load(key string, value []byte, index uint64) (checksum uint32, err error)
+	index()
 	check() error
 	rows() int
 }
@@ -152,6 +153,9 @@ func (s *Store) load(f *file) error {
 		return fmt.Errorf("%w: it has %d rows with the checksum %x, and its last commit left %d "+
 			"with %x: the disk has lost a write", ErrCorrupt, found.rows, found.sum,
 			last.tally.rows, last.tally.sum)
+	}
+	for table := range tableCount {
+		s.table(int(table)).index()
 	}
 	s.inFile = last.tally
 	s.index, s.taken = last.index, last.index

@@ -3,14 +3,16 @@ package store
 import (
 	"hash/maphash"
 	"iter"
+	"sync"
 
 	"github.com/google/btree"
 )
 
 const (
-	treeDegree = 32
-	pageSize   = 32   // rows that Ascend reads at a time
-	slack      = 4096 // cells that the tree may be behind by, beyond the size of the table
+	treeDegree  = 32
+	pageSize    = 32   // rows that Ascend reads at a time
+	sparedCells = 64   // that are made at a time while a file is read
+	slack       = 4096 // cells that the tree may be behind by, beyond the size of the table
 )
 
 // Table is an ordered map from a string to rows of type T, with versions.
@@ -32,6 +34,8 @@ type Table[T any] struct {
 	open   []*cell[T]  // what the open batch changed; may name a cell whose change was undone
 	undo   []change[T] // what the running transaction changed, each cell once
 	size   int         // rows that live
+
+	loading loading[T]
 }
 
 // item is a row in the tree.
@@ -178,20 +182,20 @@ func (t *Table[T]) Ascend(from string) iter.Seq2[string, *T] {
 				n++
 				return n < pageSize
 			})
-			more := n == pageSize
+			done := 0
 			for _, it := range page[:n] {
-				from = it.key + "\x00" // the least string above it
 				if !yield(it.key, &it.version.row) {
 					return
 				}
+				done++
 				if len(t.behind) > 0 { // the loop has written: the page may be wrong
-					more = true
 					break
 				}
 			}
-			if !more {
+			if done == n && n < pageSize && len(t.behind) == 0 {
 				return
 			}
+			from = page[done-1].key + "\x00" // the least string above it
 		}
 	}
 }
@@ -303,20 +307,48 @@ func (t *Table[T]) dropCell(c *cell[T]) {
 	}
 }
 
-// load adds a row as the file has it, and returns its checksum. Rows come in order.
+// loading is what a table needs while it is read from a file: its cells in order, and where the
+// next ones are made. Cells are made together, for most of them stay.
+type loading[T any] struct {
+	cells []*cell[T]
+	spare []cell[T]
+}
+
+// load adds a row as the file has it, and returns its checksum. Rows come in order. They are found
+// when the table is indexed.
 func (t *Table[T]) load(key string, value []byte, index uint64) (checksum uint32, err error) {
 	row, err := decodeRow(t.number, key, t.codec, value)
 	if err != nil {
 		return 0, err
 	}
-	c := &cell[T]{key: key}
+	l := &t.loading
+	if len(l.spare) == 0 {
+		l.spare = make([]cell[T], sparedCells)
+	}
+	c := &l.spare[0]
+	l.spare = l.spare[1:]
+	c.key = key
 	v := &version[T]{row: row, index: index, checksum: storedChecksum(value)}
 	c.head.Store(v)
-	t.cells.insert(c)
-	t.tree.ReplaceOrInsert(item[T]{key, v})
-	t.size++
-	if t.moved != nil {
-		t.moved(nil, &v.row)
-	}
+	l.cells = append(l.cells, c)
 	return v.checksum, nil
+}
+
+// index makes what was loaded to be found: in the hash and in the tree, at the same time, for the
+// one has nothing to do with the other.
+func (t *Table[T]) index() {
+	loaded := t.loading.cells
+	t.loading = loading[T]{}
+	t.size = len(loaded)
+	var hashing sync.WaitGroup
+	hashing.Go(func() { t.cells.fill(loaded) })
+	for _, c := range loaded {
+		t.tree.ReplaceOrInsert(item[T]{c.key, c.head.Load()})
+	}
+	hashing.Wait()
+	if t.moved != nil {
+		for _, c := range loaded {
+			t.moved(nil, c.head.Load().live())
+		}
+	}
 }
