@@ -266,7 +266,9 @@ func TestX13_AnAbsentKeyDoesNotMove(t *testing.T) {
 
 func TestH2H3H4_KeysComeBackAsTheyWere(t *testing.T) {
 	each(t, func(h *harness) {
-		keys := []string{"100%", "a b", "a+b", "p%20c", "ds//b", "./x/../y", "ü/世界", "q?x=1#y", "t/"}
+		keys := []string{
+			"100%", "a b", "a+b", "p%20c", "ds//b", "./x/../y", "ü/世界", "q?x=1#y", "t/",
+		}
 		for _, key := range keys {
 			equal(h, "key", h.put(key, "v "+key).Key, key)
 		}

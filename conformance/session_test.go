@@ -29,7 +29,8 @@ func TestS1S4_WhatASessionIsByDefault(t *testing.T) {
 func TestS20_ASessionIsAsItWasAskedFor(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.info(h.session(&api.SessionEntry{
-			Name: "ü", TTL: "20s", LockDelay: 90 * time.Second, Behavior: api.SessionBehaviorDelete,
+			Name: "ü", TTL: "20s", LockDelay: 90 * time.Second,
+			Behavior: api.SessionBehaviorDelete,
 		}))
 		if s.Name != "ü" || s.TTL != "20s" || s.Behavior != "delete" {
 			h.t.Fatalf("%+v", s)

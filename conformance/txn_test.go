@@ -57,26 +57,26 @@ func (h *harness) rolledBack(want string, ops ...api.KVTxnOp) {
 func TestT6T7I12_OperationsRunInOrderAtOneIndex(t *testing.T) {
 	each(t, func(h *harness) {
 		results := h.succeeds(
-			api.KVTxnOp{Verb: api.KVSet, Key: "a", Value: []byte("1")},
-			api.KVTxnOp{Verb: api.KVSet, Key: "b", Value: []byte("1"), Flags: 5},
-			api.KVTxnOp{Verb: api.KVCheckNotExists, Key: "c"},
-			api.KVTxnOp{Verb: api.KVSet, Key: "a", Value: []byte("2")},
-			api.KVTxnOp{Verb: api.KVGet, Key: "a"},
-			api.KVTxnOp{Verb: api.KVGetTree, Key: ""},
-			api.KVTxnOp{Verb: api.KVDelete, Key: "b"},
-			api.KVTxnOp{Verb: api.KVGetTree, Key: ""},
+			api.KVTxnOp{Verb: api.KVSet, Key: "t/a", Value: []byte("1")},
+			api.KVTxnOp{Verb: api.KVSet, Key: "t/b", Value: []byte("1"), Flags: 5},
+			api.KVTxnOp{Verb: api.KVCheckNotExists, Key: "t/c"},
+			api.KVTxnOp{Verb: api.KVSet, Key: "t/a", Value: []byte("2")},
+			api.KVTxnOp{Verb: api.KVGet, Key: "t/a"},
+			api.KVTxnOp{Verb: api.KVGetTree, Key: "t/"},
+			api.KVTxnOp{Verb: api.KVDelete, Key: "t/b"},
+			api.KVTxnOp{Verb: api.KVGetTree, Key: "t/"},
 		)
-		a := h.get("a")
+		a := h.get("t/a")
 		equal(h, "I12", a.CreateIndex, a.ModifyIndex)
 		row := func(key, value string, flags int) string {
 			return fmt.Sprintf("%s=%q flags %d session \"\" create %d modify %d lock 0",
 				key, value, flags, a.ModifyIndex, a.ModifyIndex)
 		}
 		equal(h, "results", strings.Join(results, "\n"), strings.Join([]string{
-			row("a", "", 0), row("b", "", 5), row("a", "", 0), row("a", "2", 0),
-			row("a", "2", 0), row("b", "1", 5), row("a", "2", 0),
+			row("t/a", "", 0), row("t/b", "", 5), row("t/a", "", 0), row("t/a", "2", 0),
+			row("t/a", "2", 0), row("t/b", "1", 5), row("t/a", "2", 0),
 		}, "\n"))
-		h.missing("b")
+		h.missing("t/b")
 	})
 }
 
