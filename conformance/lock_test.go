@@ -199,7 +199,6 @@ func TestC3_AMonitorRidesOutFailuresAndWrites(t *testing.T) {
 		h.put("l", "again")
 		h.waitFor(monitor, n+6)
 		equal(h, "held", open(lost), true)
-		n = h.way.count(monitor)
 		h.way.fail(monitor, 1_000)
 		h.put("l", "once more")
 		receive(h, lost)
