@@ -3,6 +3,7 @@ package lockd
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -418,6 +419,19 @@ func (tx *Txn) Attachment(name string) (Attachment, bool) {
 	tx.check()
 	row := tx.db.store.Attachments.Newest(name)
 	return attachmentOf(row), row != nil
+}
+
+// Attachments yields the attachments whose names begin with the prefix, in order. The function of a
+// loop must not attach or detach anything.
+func (tx *Txn) Attachments(prefix string) iter.Seq[Attachment] {
+	tx.check()
+	return func(yield func(Attachment) bool) {
+		for _, row := range tx.db.store.Attachments.Prefix(prefix) {
+			if !yield(attachmentOf(row)) {
+				return
+			}
+		}
+	}
 }
 
 // attachmentMoved keeps each session's set of attachments.

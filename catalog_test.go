@@ -566,6 +566,19 @@ func TestTxn_S31_KeptRecords(t *testing.T) {
 		if err := keep("", ""); !errors.Is(err, lockd.ErrInvalid) {
 			h.t.Errorf("without a name: %v", err)
 		}
+		h.must(h.txn(func(tx *lockd.Txn) error {
+			var names []string
+			for a := range tx.Attachments("") {
+				names = append(names, a.Name)
+			}
+			for range tx.Attachments("b") {
+				break
+			}
+			if !slices.Equal(names, []string{"a", "b"}) {
+				h.t.Errorf("in a transaction: %q", names)
+			}
+			return nil
+		}))
 		h.must(s.Close())
 		h.reopen()
 		a, _ := h.Snapshot().Attachment("a")

@@ -35,11 +35,15 @@ const definitionKey = "consul.definition"
 // newCheck shows a check with what it says of the service that it is of.
 func newCheck(c lockd.Check, of lockd.Service) check {
 	definition := cmp.Or(c.Meta[definitionKey], "{}")
+	kind := checkType(definition)
+	if c.TTL > 0 {
+		kind = "ttl"
+	}
 	return check{
 		Node: c.Node, CheckID: c.ID, Name: c.Name, Status: c.Status.String(), Notes: c.Notes,
 		Output: c.Output, ServiceID: c.ServiceID, ServiceName: of.Name,
 		ServiceTags: append([]string{}, of.Tags...),
-		Type:        checkType(definition), Definition: json.RawMessage(definition),
+		Type:        kind, Definition: json.RawMessage(definition),
 		CreateIndex: c.CreateIndex, ModifyIndex: c.ModifyIndex,
 	}
 }

@@ -43,6 +43,8 @@ type handler struct {
 	opts    Options // complete
 	routes  map[string][]method
 	blocked atomic.Int64 // queries that wait
+
+	repairing atomic.Bool // the node of this process will be put right
 }
 
 // method is what a path does for one HTTP method.
@@ -61,7 +63,11 @@ func newHandler(db *lockd.DB, opts *Options) (*handler, error) {
 	}
 	h := &handler{db: db, opts: complete, routes: make(map[string][]method)}
 	for _, routes := range []map[string][]method{
+		h.agentRoutes(),
+		h.catalogRoutes(),
+		h.healthRoutes(),
 		h.kvRoutes(),
+		h.queryRoutes(),
 		h.sessionRoutes(),
 		h.snapshotRoutes(),
 		h.statusRoutes(),
@@ -153,7 +159,7 @@ func (h *handler) route(path string) (methods []method, rest string, err error) 
 	if methods := h.routes[path]; methods != nil {
 		return methods, "", nil
 	}
-	for end := range min(len(path), longestPath) {
+	for end := min(len(path), longestPath) - 1; end >= 0; end-- { // the longest counts
 		if path[end] != '/' {
 			continue
 		}

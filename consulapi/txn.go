@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/lockd/lockd"
 )
@@ -79,6 +80,9 @@ func (h *handler) txn(r *request) (answer, error) {
 	}
 	if writes {
 		result, err := h.runTxn(ops)
+		if slices.ContainsFunc(ops, func(op operation) bool { _, is := op.(*txnKV); return !is }) {
+			h.repair()
+		}
 		return result.answer(result), err
 	}
 	if err := r.parseBlocking(); err != nil { // it does not block, but a bad one is refused (B16)

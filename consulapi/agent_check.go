@@ -1,0 +1,155 @@
+package consulapi
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/lockd/lockd"
+)
+
+// agentCheck is a check as a client asks the agent to keep it (N6).
+type agentCheck struct {
+	ID, CheckID, Name, Notes, ServiceID, Status string
+
+	TTL interval
+
+	// What the agent would look after by itself, which it does not here.
+	HTTP, TCP, UDP, GRPC, Shell, DockerContainerID, AliasNode, AliasService, H2PING string
+	OSService                                                                       string
+	Args, ScriptArgs                                                                []string
+}
+
+// interval is a duration as it is sent: a text with its unit, or a number of nanoseconds.
+type interval time.Duration
+
+// UnmarshalJSON reads an interval. An empty text and null leave it as it is.
+func (d *interval) UnmarshalJSON(text []byte) error {
+	var value string
+	if json.Unmarshal(text, &value) != nil {
+		return json.Unmarshal(text, (*int64)(d))
+	}
+	if value == "" {
+		return nil
+	}
+	parsed, err := time.ParseDuration(value)
+	*d = interval(parsed)
+	return err
+}
+
+// valid refuses a check that could not be kept.
+func (c *agentCheck) valid() error {
+	probe := cmp.Or(c.HTTP, c.TCP, c.UDP, c.GRPC, c.Shell, c.DockerContainerID, c.AliasNode,
+		c.AliasService, c.H2PING, c.OSService)
+	switch {
+	case probe != "" || len(c.Args)+len(c.ScriptArgs) > 0:
+		return badRequest("Invalid check: lockd keeps TTL checks only, and runs no probes")
+	case c.TTL <= 0:
+		return badRequest("Invalid check: TTL must be > 0 for TTL checks")
+	}
+	if _, err := parseStatus(c.Status); err != nil {
+		return badRequest("Bad check status")
+	}
+	return nil
+}
+
+// put registers the check on the node. One that is there already keeps its status and output, so
+// that to register it again ends no session.
+func (c *agentCheck) put(tx *lockd.Txn, node string) error {
+	if c.ServiceID != "" {
+		if _, exists := tx.Service(node, c.ServiceID); !exists {
+			return mistake("ServiceID %q does not exist", c.ServiceID)
+		}
+	}
+	id := cmp.Or(c.ID, c.CheckID, c.Name)
+	next, exists := tx.Check(node, id)
+	if !exists {
+		status, err := parseStatus(c.Status)
+		if err != nil {
+			return err
+		}
+		next.Status = status
+	}
+	next.Node, next.ID, next.Name, next.Notes = node, id, c.Name, c.Notes
+	next.ServiceID, next.TTL = c.ServiceID, time.Duration(c.TTL)
+	return tx.PutCheck(next)
+}
+
+func (h *handler) checkRegister(r *request) (answer, error) {
+	var body agentCheck
+	if err := h.decode(r, &body); err != nil {
+		return answer{}, err
+	}
+	if body.Name == "" {
+		return answer{}, badRequest("Missing check name")
+	}
+	if err := body.valid(); err != nil {
+		return answer{}, err
+	}
+	return answer{}, h.db.Update(func(tx *lockd.Txn) error { return body.put(tx, h.opts.Node) })
+}
+
+func unknownCheck(id string) error {
+	return refuse(http.StatusNotFound,
+		"Unknown check ID %q. Ensure that the check ID is passed, not the check name.", id)
+}
+
+func (h *handler) checkDeregister(r *request) (answer, error) {
+	return answer{}, h.db.Update(func(tx *lockd.Txn) error {
+		deleted, err := tx.DeleteCheck(h.opts.Node, r.rest)
+		if err == nil && !deleted {
+			err = unknownCheck(r.rest)
+		}
+		return err
+	})
+}
+
+func (h *handler) checkPass(r *request) (answer, error) {
+	return h.setCheck(r, lockd.Passing, r.query.Get("note"))
+}
+
+func (h *handler) checkWarn(r *request) (answer, error) {
+	return h.setCheck(r, lockd.Warning, r.query.Get("note"))
+}
+
+func (h *handler) checkFail(r *request) (answer, error) {
+	return h.setCheck(r, lockd.Critical, r.query.Get("note"))
+}
+
+func (h *handler) checkUpdate(r *request) (answer, error) {
+	var body struct{ Status, Output string }
+	if err := h.decode(r, &body); err != nil {
+		return answer{}, err
+	}
+	status, err := parseStatus(body.Status)
+	if err != nil || body.Status == "" {
+		return answer{}, badRequest("Invalid check status: '%s'", body.Status)
+	}
+	return h.setCheck(r, status, body.Output)
+}
+
+// setCheck says how it is with a TTL check, which begins its TTL anew (N7). The sessions that are
+// bound to a critical one have ended before the answer.
+func (h *handler) setCheck(r *request, status lockd.Status, output string) (answer, error) {
+	return answer{}, h.db.Update(func(tx *lockd.Txn) error {
+		c, exists := tx.Check(h.opts.Node, r.rest)
+		if !exists || c.TTL == 0 {
+			return unknownCheck(r.rest)
+		}
+		c.Status, c.Output = status, output
+		return tx.PutCheck(c)
+	})
+}
+
+func (h *handler) agentChecks(*request) (answer, error) {
+	state := h.db.Snapshot()
+	checks := map[string]check{}
+	for c := range state.Checks(h.opts.Node) {
+		if c.ID != serfHealth {
+			of, _ := state.Service(c.Node, c.ServiceID)
+			checks[c.ID] = newCheck(c, of)
+		}
+	}
+	return ok(checks), nil
+}

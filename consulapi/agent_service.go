@@ -1,0 +1,115 @@
+package consulapi
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+
+	"github.com/lockd/lockd"
+)
+
+// agentService is a service as a client asks the agent to keep it (N12).
+type agentService struct {
+	ID, Name, Address string
+	Port              int
+	Tags              []string
+	Meta              map[string]string
+	Check             *agentCheck
+	Checks            []agentCheck
+}
+
+// checks returns the checks of the service, complete.
+func (s *agentService) checks() ([]agentCheck, error) {
+	checks := append([]agentCheck{}, s.Checks...)
+	if s.Check != nil {
+		checks = append(checks, *s.Check)
+	}
+	for i := range checks {
+		c := &checks[i]
+		c.ServiceID = cmp.Or(s.ID, s.Name)
+		id := "service:" + c.ServiceID
+		if len(checks) > 1 {
+			id = fmt.Sprintf("%s:%d", id, i+1)
+		}
+		c.ID = cmp.Or(c.ID, c.CheckID, id)
+		c.Name = cmp.Or(c.Name, fmt.Sprintf("Service '%s' check", s.Name))
+		if err := c.valid(); err != nil {
+			return nil, err
+		}
+	}
+	return checks, nil
+}
+
+func (h *handler) serviceRegister(r *request) (answer, error) {
+	var body agentService
+	if err := h.decode(r, &body); err != nil {
+		return answer{}, err
+	}
+	if body.Name == "" {
+		return answer{}, badRequest("Missing service name")
+	}
+	checks, err := body.checks()
+	if err != nil {
+		return answer{}, err
+	}
+	id := cmp.Or(body.ID, body.Name)
+	return answer{}, h.db.Update(func(tx *lockd.Txn) error {
+		if err := tx.PutService(lockd.Service{
+			Node: h.opts.Node, ID: id, Name: body.Name, Address: body.Address,
+			Port: body.Port, Tags: body.Tags, Meta: body.Meta,
+		}); err != nil {
+			return err
+		}
+		for _, c := range checks {
+			if err := c.put(tx, h.opts.Node); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func unknownService(id string) error {
+	return refuse(http.StatusNotFound,
+		"Unknown service ID %q. Ensure that the service ID is passed, not the service name.", id)
+}
+
+func (h *handler) serviceDeregister(r *request) (answer, error) {
+	return answer{}, h.db.Update(func(tx *lockd.Txn) error {
+		deleted, err := tx.DeleteService(h.opts.Node, r.rest)
+		if err == nil && !deleted {
+			err = unknownService(r.rest)
+		}
+		return err
+	})
+}
+
+func (h *handler) serviceMaintenance(r *request) (answer, error) {
+	if r.rest == "" {
+		return answer{}, badRequest("Missing service ID")
+	}
+	enable, err := r.maintenance()
+	if err != nil {
+		return answer{}, err
+	}
+	return h.maintain(r, enable, lockd.Check{
+		Node: h.opts.Node, ID: "_service_maintenance:" + r.rest,
+		Name: "Service Maintenance Mode", ServiceID: r.rest,
+	})
+}
+
+func (h *handler) serviceInfo(r *request) (answer, error) {
+	s, exists := h.db.Snapshot().Service(h.opts.Node, r.rest)
+	if !exists {
+		return answer{}, refuse(http.StatusNotFound, "unknown service ID: %s", r.rest)
+	}
+	return ok(newService(s)), nil
+}
+
+func (h *handler) agentServices(*request) (answer, error) {
+	services := map[string]service{}
+	for s := range h.db.Snapshot().Services(h.opts.Node) {
+		services[s.ID] = newService(s)
+	}
+	return ok(services), nil
+}

@@ -1,0 +1,303 @@
+package consulapi_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/consulapi"
+)
+
+// status returns the status and output of a check of the agent.
+func (h *harness) status(id string) (status, output string) {
+	h.t.Helper()
+	c, exists := decode[map[string]checkInfo](h, h.send("GET /v1/agent/checks", ""))[id]
+	if !exists {
+		h.t.Fatalf("there is no check %q", id)
+	}
+	return c.Status, c.Output
+}
+
+// expect fails the test unless the check has this status and output.
+func (h *harness) expect(id, status, output string) {
+	h.t.Helper()
+	if s, o := h.status(id); s != status || o != output {
+		h.t.Errorf("%s: %s %q, not %s %q", id, s, o, status, output)
+	}
+}
+
+// Ensure that the agent says who it is in objects only, as clients decode it.
+func TestAgent_Self(t *testing.T) {
+	run(t, &consulapi.Options{Datacenter: "here", NodeID: uuidOfWeb1}, func(h *harness) {
+		self := decode[map[string]map[string]any](h, h.send("GET /v1/agent/self", ""))
+		config, member := self["Config"], self["Member"]
+		if config["NodeName"] != "local" || config["NodeID"] != uuidOfWeb1 ||
+			config["Datacenter"] != "here" || config["Server"] != true || config["Version"] == "" ||
+			member["Name"] != "local" || member["Addr"] != "127.0.0.1" || member["Status"] != 1.0 {
+			t.Errorf("%v", self)
+		}
+		for _, name := range []string{"DebugConfig", "Coord", "Stats", "Meta", "xDS"} {
+			if _, has := self[name]; !has {
+				t.Errorf("no %s", name)
+			}
+		}
+		members := decode[[]map[string]any](h, h.send("GET /v1/agent/members", ""))
+		if len(members) != 1 || members[0]["Name"] != "local" {
+			t.Errorf("%v", members)
+		}
+	})
+}
+
+// Ensure that a check of the agent is critical until it is said to be otherwise, with an empty
+// answer, and that serfHealth is none of the agent's.
+func TestAgent_N6_RegistersChecks(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.want("GET /v1/agent/checks", "", 200, "{}")
+		h.want("PUT /v1/agent/check/register", `{"Name":"beat","TTL":"10s","Notes":"n"}`, 200, "")
+		h.want("PUT /v1/agent/check/register",
+			`{"ID":"b2","Name":"other","TTL":10000000000,"Status":"passing","New":1}`, 200, "")
+		h.expect("beat", "critical", "")
+		h.expect("b2", "passing", "")
+		checks := decode[map[string]checkInfo](h, h.send("GET /v1/agent/checks", ""))
+		beat := checks["beat"]
+		if len(checks) != 2 || beat.Node != "local" || beat.Type != "ttl" || beat.Notes != "n" {
+			t.Errorf("%+v", checks)
+		}
+		// To register it again leaves it as it is.
+		s := h.create(`{"Checks":["b2"]}`)
+		h.want("PUT /v1/agent/check/register", `{"ID":"b2","Name":"other","TTL":"20s"}`, 200, "")
+		h.expect("b2", "passing", "")
+		h.info(s.ID)
+		h.advance(19 * time.Second)
+		h.expect("b2", "passing", "")
+	})
+}
+
+// Ensure that a check is refused that the agent cannot keep.
+func TestAgent_N6_Refuses(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		const invalid = "Bad request: Invalid check: "
+		const noProbes = invalid + "lockd keeps TTL checks only, and runs no probes"
+		const noTTL = invalid + "TTL must be > 0 for TTL checks"
+		for _, test := range []struct {
+			body string
+			code int
+			text string
+		}{
+			{`{"TTL":"1s"}`, 400, "Bad request: Missing check name"},
+			{`{"Name":"a"}`, 400, noTTL},
+			{`{"Name":"a","TTL":"-1s"}`, 400, noTTL},
+			{`{"Name":"a","HTTP":"http://x","Interval":"1s"}`, 400, noProbes},
+			{`{"Name":"a","Args":["true"],"Interval":"1s"}`, 400, noProbes},
+			{`{"Name":"a","TTL":"1s","Status":"ok"}`, 400, "Bad request: Bad check status"},
+			{`{"Name":"a","TTL":"1s","ServiceID":"s"}`, 500, `ServiceID "s" does not exist`},
+		} {
+			h.want("PUT /v1/agent/check/register", test.body, test.code, test.text)
+		}
+		for _, body := range []string{`{"Name":"a","TTL":"soon"}`, `{"Name":"a","TTL":true}`, `{`} {
+			r := h.send("PUT /v1/agent/check/register", body)
+			if r.code != 400 || !strings.HasPrefix(r.body, "Bad request: Request decode failed: ") {
+				t.Errorf("%s: %d %s", body, r.code, r.body)
+			}
+		}
+		h.want("GET /v1/agent/checks", "", 200, "{}")
+	})
+}
+
+// Ensure that a check is as its client says, and that its sessions end before the answer.
+func TestAgent_N7_SaysHowItIs(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.want("PUT /v1/agent/check/register", `{"Name":"beat","TTL":"10s"}`, 200, "")
+		h.want("PUT /v1/agent/check/pass/beat?note=fine", "", 200, "")
+		h.expect("beat", "passing", "fine")
+		s := h.create(`{"Checks":["beat"]}`)
+		h.want("PUT /v1/agent/check/warn/beat?note=hm", "", 200, "")
+		h.expect("beat", "warning", "hm")
+		h.info(s.ID)
+		h.want("PUT /v1/agent/check/update/beat", `{"Status":"passing","Output":"ok"}`, 200, "")
+		h.expect("beat", "passing", "ok")
+		h.want("PUT /v1/agent/check/fail/beat", "", 200, "")
+		h.expect("beat", "critical", "")
+		h.want("GET /v1/session/info/"+s.ID, "", 200, "[]")
+
+		const unknown = ". Ensure that the check ID is passed, not the check name."
+		h.want("PUT /v1/agent/check/pass/x", "", 404, `Unknown check ID "x"`+unknown)
+		h.want("PUT /v1/agent/check/pass/serfHealth", "", 404,
+			`Unknown check ID "serfHealth"`+unknown) // it has no TTL
+		for _, body := range []string{`{}`, `{"Status":"no"}`} {
+			if r := h.send("PUT /v1/agent/check/update/beat", body); r.code != 400 {
+				t.Errorf("%s: %d %s", body, r.code, r.body)
+			}
+		}
+	})
+}
+
+// Ensure that a check lapses when its TTL is over, exactly, and that each word of its client's
+// begins the TTL anew, at no index if it says nothing new.
+func TestAgent_N8_Lapses(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.want("PUT /v1/agent/check/register",
+			`{"Name":"beat","TTL":"10s","Status":"passing"}`, 200, "")
+		s := h.create(`{"Checks":["beat"]}`)
+		h.want("PUT /v1/kv/k?acquire="+s.ID, "v", 200, "true")
+		index := h.db.Snapshot().Index()
+		for range 3 {
+			h.advance(9 * time.Second)
+			h.want("PUT /v1/agent/check/pass/beat", "", 200, "")
+		}
+		if got := h.db.Snapshot().Index(); got != index {
+			t.Errorf("went from index %d to %d", index, got)
+		}
+		h.advance(10*time.Second - 1)
+		h.expect("beat", "passing", "")
+		h.info(s.ID)
+		h.advance(1)
+		h.expect("beat", "critical", "TTL expired")
+		h.want("GET /v1/session/info/"+s.ID, "", 200, "[]")
+		if e := h.entry("k"); e.Session != "" {
+			t.Errorf("%+v", e)
+		}
+		h.want("PUT /v1/agent/check/pass/beat", "", 200, "")
+		h.advance(10 * time.Second)
+		h.expect("beat", "critical", "TTL expired")
+	})
+}
+
+// Ensure that a second handler on the database, as a Transport beside a Handler is, keeps the same
+// checks: a word to one counts for both.
+func TestAgent_N8_TwoHandlers(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		first := h.Handler
+		h.want("PUT /v1/agent/check/register",
+			`{"Name":"beat","TTL":"10s","Status":"passing"}`, 200, "")
+		var err error
+		h.Handler, err = consulapi.Handler(h.db, nil)
+		h.must(err)
+		h.advance(9 * time.Second)
+		h.want("PUT /v1/agent/check/pass/beat", "", 200, "")
+		h.Handler = first
+		h.advance(9 * time.Second)
+		h.expect("beat", "passing", "")
+		h.advance(time.Second)
+		h.expect("beat", "critical", "TTL expired")
+	})
+}
+
+// Ensure that what is taken from the agent ends its sessions before the answer.
+func TestAgent_N9_Deregisters(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.want("PUT /v1/agent/service/register", `{"Name":"web",
+			"Check":{"TTL":"10s","Status":"passing"}}`, 200, "")
+		h.want("PUT /v1/agent/check/register",
+			`{"Name":"beat","TTL":"10s","Status":"passing"}`, 200, "")
+		one, two := h.create(`{"Checks":["beat"]}`), h.create(`{"Checks":["service:web"]}`)
+		h.want("PUT /v1/agent/check/deregister/beat", "", 200, "")
+		h.want("GET /v1/session/info/"+one.ID, "", 200, "[]")
+		h.want("PUT /v1/agent/service/deregister/web", "", 200, "")
+		h.want("GET /v1/session/info/"+two.ID, "", 200, "[]")
+		h.want("GET /v1/agent/services", "", 200, "{}")
+		h.want("GET /v1/agent/checks", "", 200, "{}")
+		for _, path := range []string{"check/deregister/beat", "service/deregister/web"} {
+			if r := h.send("PUT /v1/agent/"+path, ""); r.code != 404 {
+				t.Errorf("%s again: %d %s", path, r.code, r.body)
+			}
+		}
+	})
+}
+
+// Ensure that maintenance shows as a critical check of the node or the service, and ends nothing.
+func TestAgent_N10N11_Maintenance(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.want("PUT /v1/agent/service/register", `{"ID":"w1","Name":"web",
+			"Check":{"TTL":"10s","Status":"passing"}}`, 200, "")
+		s := h.create(`{"Checks":["service:w1"]}`)
+		h.want("PUT /v1/agent/maintenance?enable=true&reason=why", "", 200, "")
+		h.want("PUT /v1/agent/service/maintenance/w1?enable=true", "", 200, "")
+		h.expect("_node_maintenance", "critical", "")
+		h.expect("_service_maintenance:w1", "critical", "")
+		h.info(s.ID)
+		h.create("")
+		c, _ := h.db.Snapshot().Check("local", "_node_maintenance")
+		if c.Notes != "why" || c.Status != lockd.Critical {
+			t.Errorf("%+v", c)
+		}
+		h.want("PUT /v1/agent/maintenance?enable=false", "", 200, "")
+		h.want("PUT /v1/agent/service/maintenance/w1?enable=false", "", 200, "")
+		if got := h.checkIDs("/v1/health/state/critical"); got != "" {
+			t.Error(got)
+		}
+		h.want("PUT /v1/agent/maintenance", "", 400, "Bad request: Missing value for enable")
+		h.want("PUT /v1/agent/maintenance?enable=x", "", 400,
+			`Bad request: Invalid value for enable: "x"`)
+		h.want("PUT /v1/agent/service/maintenance/?enable=true", "", 400,
+			"Bad request: Missing service ID")
+		if r := h.send("PUT /v1/agent/service/maintenance/no?enable=true", ""); r.code != 404 {
+			t.Errorf("%d %s", r.code, r.body)
+		}
+	})
+}
+
+// Ensure that a service of the agent stands in the catalog with its checks, in one step.
+func TestAgent_N12_RegistersServices(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.want("PUT /v1/agent/service/register", `{"ID":"w1","Name":"web","Port":80,
+			"Tags":["a"],"Address":"10.0.0.1","Meta":{"v":"1"},"Weights":{"Passing":1},
+			"Checks":[{"TTL":"10s","Status":"passing"},
+				{"CheckID":"mine","Name":"Mine","TTL":"9s"}]}`, 200, "")
+		type agentService struct {
+			ID, Service, Address string
+			Port                 int
+			Tags                 []string
+			Meta                 map[string]string
+		}
+		want := `{"ID":"w1","Service":"web","Address":"10.0.0.1","Port":80,"Tags":["a"],` +
+			`"Meta":{"v":"1"}}`
+		for _, got := range []agentService{
+			decode[agentService](h, h.send("GET /v1/agent/service/w1", "")),
+			decode[map[string]agentService](h, h.send("GET /v1/agent/services", ""))["w1"],
+		} {
+			if text, _ := json.Marshal(got); string(text) != want {
+				t.Errorf("%s", text)
+			}
+		}
+		if got := h.checkIDs("/v1/health/checks/web"); got != "local/mine local/service:w1:1" {
+			t.Error(got)
+		}
+		c, _ := h.db.Snapshot().Check("local", "service:w1:1")
+		if c.Name != "Service 'web' check" || c.TTL != 10*time.Second {
+			t.Errorf("%+v", c)
+		}
+		h.want("GET /v1/agent/service/no", "", 404, "unknown service ID: no")
+		h.want("PUT /v1/agent/service/register", `{"ID":"x"}`, 400,
+			"Bad request: Missing service name")
+		r := h.send("PUT /v1/agent/service/register", `{"Name":"x","Check":{"HTTP":"http://x"}}`)
+		services := decode[map[string]any](h, h.send("GET /v1/agent/services", ""))
+		if r.code != 400 || services["x"] != nil {
+			t.Errorf("%d %s: %v", r.code, r.body, services)
+		}
+	})
+}
+
+// Ensure that the methods of the agent's paths are told apart by their longest part.
+func TestAgent_H1_Methods(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		for target, allow := range map[string]string{
+			"PUT /v1/agent/service/w1":              "OPTIONS,GET",
+			"GET /v1/agent/service/deregister/w1":   "OPTIONS,PUT",
+			"GET /v1/agent/service/register":        "OPTIONS,PUT",
+			"POST /v1/agent/check/pass/c":           "OPTIONS,PUT",
+			"DELETE /v1/catalog/nodes":              "OPTIONS,GET",
+			"DELETE /v1/query":                      "OPTIONS,GET,POST",
+			"POST /v1/query/x":                      "OPTIONS,GET,PUT,DELETE",
+			"POST /v1/agent/service/maintenance/w1": "OPTIONS,PUT",
+		} {
+			r := h.send(target, "")
+			if r.code != 405 || !slices.Equal(r.header["Allow"], []string{allow}) {
+				t.Errorf("%s: %d %v", target, r.code, r.header["Allow"])
+			}
+		}
+	})
+}

@@ -1,0 +1,283 @@
+package consulapi_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/consulapi"
+)
+
+// checkInfo is a check as a client sees it.
+type checkInfo struct {
+	Node, CheckID, Name, Status, Notes, Output, ServiceID, ServiceName, Type string
+
+	ServiceTags              []string
+	CreateIndex, ModifyIndex uint64
+}
+
+const uuidOfWeb1 = "40e4a748-2192-161a-0510-9bf59fe950b5"
+
+// registerWeb registers the nodes web1 and web2, each with an instance of the service web.
+func (h *harness) registerWeb() {
+	h.t.Helper()
+	h.want("PUT /v1/catalog/register", `{"ID":"`+uuidOfWeb1+`","Node":"web1","Address":"10.0.0.1",
+		"NodeMeta":{"rack":"7"},
+		"Service":{"ID":"w1","Service":"web","Tags":["a","b"],"Port":80,"Meta":{"v":"1"}},
+		"Check":{"CheckID":"up","Name":"Up","Status":"passing","ServiceID":"w1"},
+		"Checks":[{"Name":"disk","Status":"warning","Output":"90 %"}]}`, 200, "true")
+	h.want("PUT /v1/catalog/register", `{"Node":"web2","Address":"10.0.0.2",
+		"Service":{"Service":"web","Tags":["b","c"],"Address":"10.0.1.2"},
+		"Check":{"Name":"up","ServiceID":"web"}}`, 200, "true")
+}
+
+// checkIDs returns the IDs of the checks that a read answers with.
+func (h *harness) checkIDs(path string) string {
+	h.t.Helper()
+	var ids []string
+	for _, c := range decode[[]checkInfo](h, h.send("GET "+path, "")) {
+		ids = append(ids, c.Node+"/"+c.CheckID)
+	}
+	return strings.Join(ids, " ")
+}
+
+// Ensure that a registration puts node, service and checks in one step, with a check critical
+// unless it says otherwise.
+func TestCatalog_N1N2_Registers(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.registerWeb()
+		state := h.db.Snapshot()
+		node, _ := state.Node("web1")
+		service, _ := state.Service("web1", "w1")
+		up, _ := state.Check("web1", "up")
+		disk, _ := state.Check("web1", "disk")
+		other, _ := state.Check("web2", "up")
+		if node.ID != uuidOfWeb1 || node.Address != "10.0.0.1" || node.Meta["rack"] != "7" ||
+			service.Port != 80 || service.Name != "web" || service.Meta["v"] != "1" ||
+			up.Status != lockd.Passing || up.ServiceID != "w1" || up.Name != "Up" ||
+			disk.Status != lockd.Warning || disk.Output != "90 %" ||
+			other.Status != lockd.Critical {
+			t.Errorf("%+v %+v %+v %+v %+v", node, service, up, disk, other)
+		}
+		if service.CreateIndex != node.CreateIndex || up.CreateIndex != node.CreateIndex {
+			t.Error("not in one step")
+		}
+		// It may leave the node as it is, which needs no address.
+		h.want("PUT /v1/catalog/register", `{"Node":"WEB1","SkipNodeUpdate":true,
+			"Service":{"Service":"more"}}`, 200, "true")
+		if now, _ := h.db.Snapshot().Node("web1"); now.ModifyIndex != node.ModifyIndex {
+			t.Errorf("%+v", now)
+		}
+	})
+}
+
+// Ensure that what is wrong with a registration is said as Consul does, and changes nothing.
+func TestCatalog_N1_Refuses(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		before := h.db.Snapshot().Index()
+		for _, test := range []struct {
+			body string
+			code int
+			text string
+		}{
+			{`{"Address":"x"}`, 500, "Must provide node"},
+			{`{"Node":"n"}`, 500, "Must provide address if SkipNodeUpdate is not set"},
+			{`{"Node":"n","Address":"x","ID":"no"}`, 500, "Bad node ID: "},
+			{`{"Node":"n","Address":"x","Datacenter":"far"}`, 500, "No path to datacenter"},
+			{`{"Node":"n","Address":"x","Service":{"ID":"a"}}`, 500, "Must provide service name"},
+			{`{"Node":"n","Address":"x","Check":{"Name":"c","ServiceID":"s"}}`, 500,
+				"Unknown service ID 's' for check ID 'c'"},
+			{`{"Node":"n","Address":"x","Check":{"Node":"m","Name":"c"}}`, 500,
+				"Missing node registration"},
+			{`{"Node":"n","Address":"x","Check":{}}`, 500, "Must provide check ID or name"},
+			{`{"Node":"n","Address":"x","Check":{"Name":"c","Status":"ok"}}`, 400,
+				"Invalid check status"},
+			{`{"Node":"n","Address":"x","Bogus":1}`, 400,
+				`Bad request: Request decode failed: json: unknown field "Bogus"`},
+			{``, 400, "Bad request: Request decode failed: EOF"},
+		} {
+			r := h.send("PUT /v1/catalog/register", test.body)
+			if r.code != test.code || !strings.HasPrefix(r.body, test.text) {
+				t.Errorf("%s: %d %s", test.body, r.code, r.body)
+			}
+		}
+		h.want("PUT /v1/catalog/deregister", `{}`, 500, "Must provide node")
+		if after := h.db.Snapshot().Index(); after != before {
+			t.Errorf("went from index %d to %d", before, after)
+		}
+	})
+}
+
+// Ensure that a check that is registered as critical ends its sessions.
+func TestCatalog_N3_CriticalEndsSessions(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.registerWeb()
+		s := h.create(`{"Node":"web1","NodeChecks":["up"]}`)
+		h.want("PUT /v1/catalog/register", `{"Node":"web1","SkipNodeUpdate":true,
+			"Check":{"CheckID":"up","Status":"critical","ServiceID":"w1"}}`, 200, "true")
+		h.want("GET /v1/session/info/"+s.ID, "", 200, "[]")
+	})
+}
+
+// Ensure that a check, a service and a node are taken away with what belongs to them, and that
+// what is unknown is as good as taken away.
+func TestCatalog_N4_Deregisters(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.registerWeb()
+		s := h.create(`{"Node":"web1","NodeChecks":[]}`)
+		for _, step := range []struct{ body, left string }{
+			{`{"Node":"nobody"}`, "web1/disk web1/up"},
+			{`{"Node":"web1","CheckID":"nothing"}`, "web1/disk web1/up"},
+			{`{"Node":"web1","ServiceID":"nothing","CheckID":"up"}`, "web1/disk web1/up"},
+			{`{"Node":"web1","ServiceID":"w1"}`, "web1/disk"},
+			{`{"Node":"web1","CheckID":"DISK"}`, ""},
+		} {
+			h.want("PUT /v1/catalog/deregister", step.body, 200, "true")
+			if got := h.checkIDs("/v1/health/node/web1"); got != step.left {
+				t.Errorf("after %s: %s", step.body, got)
+			}
+		}
+		h.info(s.ID)
+		h.want("PUT /v1/catalog/deregister", `{"Node":"web1"}`, 200, "true")
+		h.want("GET /v1/session/info/"+s.ID, "", 200, "[]")
+		h.want("GET /v1/catalog/node/web1", "", 200, "null")
+	})
+}
+
+// Ensure that a node that takes another name takes its sessions along to the end.
+func TestCatalog_N5_Renames(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.registerWeb()
+		s := h.create(`{"Node":"web1","NodeChecks":[]}`)
+		h.want("PUT /v1/catalog/register",
+			`{"ID":"`+uuidOfWeb1+`","Node":"renamed","Address":"10.0.0.1"}`, 200, "true")
+		h.want("GET /v1/session/info/"+s.ID, "", 200, "[]")
+		h.want("GET /v1/catalog/node/web1", "", 200, "null")
+	})
+}
+
+// Ensure that serfHealth can be made critical, which ends the sessions that are bound to it, and
+// passes again a minute later; and that it is back at need if it was lost, also with its node.
+func TestCatalog_N16_ComesBack(t *testing.T) {
+	for _, step := range []string{
+		`register {"Node":"local","SkipNodeUpdate":true,"Check":{"CheckID":"serfHealth"}}`,
+		`deregister {"Node":"local","CheckID":"serfHealth"}`,
+		`deregister {"Node":"local"}`,
+		`/txn [{"Check":{"Verb":"set","Check":{"Node":"local","CheckID":"serfHealth"}}}]`,
+	} {
+		run(t, nil, func(h *harness) {
+			s := h.create("")
+			path, body, _ := strings.Cut(step, " ")
+			path = strings.Replace("/v1/catalog/"+path, "catalog//", "", 1)
+			if r := h.send("PUT "+path, body); r.code != 200 {
+				t.Fatalf("%s: %d %s", step, r.code, r.body)
+			}
+			h.want("GET /v1/session/info/"+s.ID, "", 200, "[]")
+			if !strings.HasPrefix(step, "deregister") {
+				h.want("PUT /v1/session/create", "", 500,
+					"apply failed: Check 'serfHealth' is in critical state")
+			}
+			h.advance(time.Minute)
+			if got := h.checkIDs("/v1/health/state/passing"); got != "local/serfHealth" {
+				t.Errorf("%s: %s", step, got)
+			}
+			h.create("")
+		})
+	}
+}
+
+// Ensure that the reads of the catalog have Consul's members, empty lists and null.
+func TestCatalog_N18T15_Reads(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.registerWeb()
+		web1, _ := h.db.Snapshot().Node("web1")
+		w1, _ := h.db.Snapshot().Service("web1", "w1")
+		node := fmt.Sprintf(`{"ID":"%s","Node":"web1","Address":"10.0.0.1","Datacenter":"dc1",`+
+			`"TaggedAddresses":null,"Meta":{"rack":"7"},"CreateIndex":%d,"ModifyIndex":%d}`,
+			uuidOfWeb1, web1.CreateIndex, web1.ModifyIndex)
+		service := fmt.Sprintf(`{"ID":"w1","Service":"web","Tags":["a","b"],"Address":"",`+
+			`"Meta":{"v":"1"},"Port":80,"Weights":{"Passing":1,"Warning":1},`+
+			`"EnableTagOverride":false,"Proxy":{},"Connect":{},"CreateIndex":%d,"ModifyIndex":%d}`,
+			w1.CreateIndex, w1.ModifyIndex)
+		h.want("GET /v1/catalog/node/WEB1", "", 200,
+			`{"Node":`+node+`,"Services":{"w1":`+service+`}}`)
+		h.want("GET /v1/catalog/node/nobody", "", 200, "null")
+		h.want("GET /v1/catalog/node/", "", 400, "Bad request: Missing node name")
+		h.want("GET /v1/catalog/services", "", 200, `{"web":["a","b","c"]}`)
+		h.want("GET /v1/catalog/services?node-meta=rack:7", "", 200, `{"web":["a","b"]}`)
+		h.want("GET /v1/catalog/service/nothing", "", 200, `[]`)
+		h.want("GET /v1/catalog/service/", "", 400, "Bad request: Missing service name")
+		h.want("GET /v1/catalog/datacenters", "", 200, `["dc1"]`)
+		h.want("GET /v1/catalog/nodes?filter=x", "", 400,
+			"Bad request: lockd has no filter expressions")
+		h.want("GET /v1/catalog/nodes?node-meta=rack:7", "", 200, "["+node+"]")
+
+		type named struct{ Node string }
+		r := h.send("GET /v1/catalog/nodes", "")
+		nodes := decode[[]named](h, r)
+		if !slices.Equal(nodes, []named{{"local"}, {"web1"}, {"web2"}}) {
+			t.Errorf("%v", nodes)
+		}
+		if r.header.Get("X-Consul-KnownLeader") != "true" || r.index() < 2 { // A4
+			t.Errorf("%v", r.header)
+		}
+		type found struct {
+			Node, Address, ServiceID, ServiceName, ServiceAddress string
+			ServicePort                                           int
+			ServiceTags                                           []string
+		}
+		for path, want := range map[string]int{
+			"web": 2, "WEB": 2, "web?tag=B": 2, "web?tag=a": 1, "web?tag=a&tag=c": 0,
+			"web?node-meta=rack:7": 1,
+		} {
+			got := decode[[]found](h, h.send("GET /v1/catalog/service/"+path, ""))
+			if len(got) != want {
+				t.Errorf("%s: %v", path, got)
+			}
+		}
+	})
+}
+
+// Ensure that a read of the catalog waits for a change of it, and for nothing else.
+func TestCatalog_B4_Blocks(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.registerWeb()
+		index := h.send("GET /v1/catalog/nodes", "").index()
+		var waiting []<-chan reply
+		for _, path := range []string{
+			"catalog/nodes", "catalog/services", "catalog/service/web", "catalog/node/web1",
+			"health/node/web1", "health/checks/web", "health/state/any", "health/service/web",
+			"query",
+		} {
+			waiting = append(waiting, h.blocked(fmt.Sprintf("GET /v1/%s?index=%d", path, index)))
+		}
+		h.put("a", "1")
+		for _, replies := range waiting {
+			h.waits(replies)
+		}
+		h.want("PUT /v1/catalog/deregister", `{"Node":"web2"}`, 200, "true")
+		for _, replies := range waiting {
+			if r := h.answered(replies); r.code != 200 || r.index() <= index {
+				t.Errorf("%d %s at %d", r.code, r.body, r.index())
+			}
+		}
+	})
+}
+
+// Ensure that a read of the catalog says how consistent it is.
+func TestCatalog_B15_Consistency(t *testing.T) {
+	run(t, &consulapi.Options{Datacenter: "here"}, func(h *harness) {
+		for query, want := range map[string]string{
+			"": "leader", "?stale": "stale", "?consistent": "consistent",
+		} {
+			r := h.send("GET /v1/catalog/nodes"+query, "")
+			if got := r.header.Get("X-Consul-Effective-Consistency"); got != want {
+				t.Errorf("%q: %q", query, got)
+			}
+		}
+		h.want("GET /v1/catalog/datacenters", "", 200, `["here"]`)
+	})
+}

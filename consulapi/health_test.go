@@ -1,0 +1,86 @@
+package consulapi_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// Ensure that each read of checks answers with those that it names, and an empty list for what is
+// unknown.
+func TestHealth_N18_Checks(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.registerWeb()
+		for path, want := range map[string]string{
+			"node/web1":                     "web1/disk web1/up",
+			"node/LOCAL":                    "local/serfHealth",
+			"node/nobody":                   "",
+			"state/any":                     "local/serfHealth web1/disk web1/up web2/up",
+			"state/passing":                 "local/serfHealth web1/up",
+			"state/warning":                 "web1/disk",
+			"state/critical":                "web2/up",
+			"state/unheard":                 "",
+			"state/any?node-meta=rack:7":    "web1/disk web1/up",
+			"checks/Web":                    "web1/up web2/up",
+			"checks/nothing":                "",
+			"checks/web?node-meta=rack:100": "",
+		} {
+			if got := h.checkIDs("/v1/health/" + path); got != want {
+				t.Errorf("%s: %s", path, got)
+			}
+		}
+		h.want("GET /v1/health/node/nobody", "", 200, "[]")
+		h.want("GET /v1/health/node/", "", 400, "Bad request: Missing node name")
+		h.want("GET /v1/health/checks/", "", 400, "Bad request: Missing service name")
+		h.want("GET /v1/health/service/", "", 400, "Bad request: Missing service name")
+		h.want("GET /v1/health/state/", "", 400, "Bad request: Missing check state")
+
+		c, _ := h.db.Snapshot().Check("web1", "up")
+		h.want("GET /v1/health/state/passing?node-meta=rack:7", "", 200, fmt.Sprintf(
+			`[{"Node":"web1","CheckID":"up","Name":"Up","Status":"passing","Notes":"",`+
+				`"Output":"","ServiceID":"w1","ServiceName":"web","ServiceTags":["a","b"],`+
+				`"Type":"","Interval":"","Timeout":"","ExposedPort":0,"Definition":{},`+
+				`"CreateIndex":%d,"ModifyIndex":%d}]`, c.CreateIndex, c.ModifyIndex))
+		if r := h.send("GET /v1/health/node/local", ""); !strings.Contains(r.body,
+			`"ServiceTags":[]`) {
+			t.Error(r.body)
+		}
+	})
+}
+
+// Ensure that the instances of a service come with their checks and those of their nodes, all of
+// them or only those where all pass.
+func TestHealth_N18_Service(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.registerWeb()
+		type found struct {
+			Node    struct{ Node string }
+			Service struct{ ID string }
+			Checks  []checkInfo
+		}
+		list := func(query string) string {
+			var all []string
+			for _, i := range decode[[]found](h, h.send("GET /v1/health/service/web"+query, "")) {
+				all = append(all, fmt.Sprintf("%s/%s:%d", i.Node.Node, i.Service.ID, len(i.Checks)))
+			}
+			return strings.Join(all, " ")
+		}
+		expect := func(query, want string) {
+			t.Helper()
+			if got := list(query); got != want {
+				t.Errorf("%q: %s", query, got)
+			}
+		}
+		expect("", "web1/w1:2 web2/web:1")
+		expect("?passing=false", "web1/w1:2 web2/web:1")
+		expect("?passing", "") // the disk of web1 warns
+		expect("?tag=a", "web1/w1:2")
+		expect("?node-meta=rack:7", "web1/w1:2")
+		h.want("PUT /v1/catalog/deregister", `{"Node":"web1","CheckID":"disk"}`, 200, "true")
+		expect("?passing", "web1/w1:1")
+		expect("?passing=1", "web1/w1:1")
+		h.want("GET /v1/health/service/web?passing=x", "", 400,
+			"Bad request: Invalid value for ?passing")
+		h.want("GET /v1/health/service/nothing", "", 200, "[]")
+	})
+}

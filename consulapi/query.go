@@ -1,0 +1,266 @@
+package consulapi
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/lockd/lockd"
+)
+
+// preparedQuery is a prepared query in JSON. It is kept as an attachment of its session, with
+// which it dies, or of none.
+type preparedQuery struct {
+	ID       string
+	Name     string
+	Session  string
+	Token    string
+	Template struct {
+		Type, Regexp    string
+		RemoveEmptyTags bool
+	}
+	Service struct {
+		Service  string
+		Failover struct {
+			NearestN    int
+			Datacenters []string
+		}
+		OnlyPassing    bool
+		IgnoreCheckIDs []string
+		Near           string
+		Tags           []string
+		NodeMeta       map[string]string
+		ServiceMeta    map[string]string
+		Connect        bool
+	}
+	DNS struct{ TTL string }
+
+	CreateIndex uint64
+	ModifyIndex uint64
+}
+
+// queryPrefix begins the names of the attachments that are queries; an ID follows.
+const queryPrefix = "consul.query/"
+
+func (h *handler) queryRoutes() map[string][]method {
+	return map[string][]method{
+		"query": {{http.MethodGet, h.queryList}, {http.MethodPost, h.queryCreate}},
+		"query/": {
+			{http.MethodGet, h.queryGet},
+			{http.MethodPut, h.queryUpdate},
+			{http.MethodDelete, h.queryDelete},
+		},
+	}
+}
+
+var errNoQuery = refuse(http.StatusNotFound, "Query not found")
+
+// newQuery shows a query that is kept.
+func newQuery(a lockd.Attachment) preparedQuery {
+	var q preparedQuery
+	if err := json.Unmarshal(a.Value, &q); err != nil {
+		panic("consulapi: bug: " + err.Error()) // it was encoded here
+	}
+	q.CreateIndex, q.ModifyIndex = a.CreateIndex, a.ModifyIndex
+	return q
+}
+
+// parseQuery reads a query from the body.
+func (h *handler) parseQuery(r *request) (q preparedQuery, err error) {
+	if err := h.decode(r, &q); err != nil {
+		return q, err
+	}
+	switch {
+	case q.Service.Service == "":
+		return q, mistake("Must provide a Service name to query")
+	case q.Template.Type != "":
+		return q, badRequest("lockd has no templates of queries")
+	}
+	if id, err := lockd.ParseSessionID(q.Session); err == nil {
+		q.Session = id.String() // in one form (X20)
+	}
+	q.CreateIndex, q.ModifyIndex = 0, 0
+	return q, nil
+}
+
+// keep stores the query, in the place of the one that has its ID.
+func (h *handler) keep(q preparedQuery) error {
+	value, err := json.Marshal(q)
+	if err != nil {
+		return err
+	}
+	return h.db.Update(func(tx *lockd.Txn) error {
+		for a := range tx.Attachments(queryPrefix) {
+			other := newQuery(a)
+			if q.Name != "" && q.Name == other.Name && q.ID != other.ID {
+				return mistake("name '%s' aliases an existing query name", q.Name)
+			}
+		}
+		if old, exists := tx.Attachment(queryPrefix + q.ID); exists &&
+			old.Session != sessionID(q.Session) {
+			if _, err := tx.Detach(old.Name); err != nil {
+				return err
+			}
+		}
+		if q.Session == "" {
+			return tx.Keep(queryPrefix+q.ID, value)
+		}
+		err := tx.Attach(sessionID(q.Session), queryPrefix+q.ID, value)
+		if errors.Is(err, lockd.ErrNoSession) || errors.Is(err, lockd.ErrInvalid) {
+			return reword(err, "invalid session %q", q.Session)
+		}
+		return err
+	})
+}
+
+func (h *handler) queryCreate(r *request) (answer, error) {
+	q, err := h.parseQuery(r)
+	if err != nil {
+		return answer{}, err
+	}
+	if q.ID != "" {
+		return answer{}, mistake("ID must be empty when creating a new prepared query")
+	}
+	q.ID = uuid.NewString()
+	if err := h.keep(q); err != nil {
+		return answer{}, err
+	}
+	return ok(struct{ ID string }{q.ID}), nil
+}
+
+func (h *handler) queryUpdate(r *request) (answer, error) {
+	q, err := h.parseQuery(r)
+	if err != nil {
+		return answer{}, err
+	}
+	q.ID = r.rest
+	if _, exists := h.db.Snapshot().Attachment(queryPrefix + q.ID); !exists {
+		return answer{}, errNoQuery
+	}
+	return answer{}, h.keep(q)
+}
+
+func (h *handler) queryDelete(r *request) (answer, error) {
+	return answer{}, h.db.Update(func(tx *lockd.Txn) error {
+		deleted, err := tx.Detach(queryPrefix + r.rest)
+		if err == nil && !deleted {
+			err = errNoQuery
+		}
+		return err
+	})
+}
+
+func (h *handler) queryList(r *request) (answer, error) {
+	return h.readCatalog(r, func(state *lockd.Snapshot) any {
+		queries := []preparedQuery{}
+		for a := range state.Attachments(queryPrefix) {
+			queries = append(queries, newQuery(a))
+		}
+		return queries
+	})
+}
+
+func (h *handler) queryGet(r *request) (answer, error) {
+	if name, ok := strings.CutSuffix(r.rest, "/execute"); ok {
+		return h.queryExecute(r, name)
+	}
+	scope := lockd.Catalog()
+	return h.read(r, scope, func() (answer, error) {
+		state := h.db.Snapshot()
+		a, exists := state.Attachment(queryPrefix + r.rest)
+		if !exists {
+			return answer{
+				status: http.StatusNotFound, contentType: textPlain,
+				body: []byte("Query not found"), index: state.IndexOf(scope),
+			}, nil
+		}
+		return answer{value: []preparedQuery{newQuery(a)}, index: state.IndexOf(scope)}, nil
+	})
+}
+
+// queryExecute answers with the healthy instances of the service, in a random order. The query is
+// named by its ID or its name.
+func (h *handler) queryExecute(r *request, name string) (answer, error) {
+	state := h.db.Snapshot()
+	var q preparedQuery
+	for a := range state.Attachments(queryPrefix) {
+		if other := newQuery(a); other.ID == name || other.Name == name && name != "" {
+			q = other
+		}
+	}
+	if q.ID == "" {
+		return answer{}, errNoQuery
+	}
+	limit := uint64(0)
+	if r.query.Get("limit") != "" {
+		var err error
+		if limit, err = r.number("limit"); err != nil {
+			return answer{}, badRequest("Failed to parse limit: %v", err)
+		}
+	}
+	found := h.healthy(state, &q)
+	rand.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
+	if limit > 0 && limit < uint64(len(found)) {
+		found = found[:limit]
+	}
+	return answer{read: true, value: struct {
+		Service    string
+		Nodes      []instance
+		DNS        struct{ TTL string }
+		Datacenter string
+		Failovers  int
+	}{q.Service.Service, found, q.DNS, h.opts.Datacenter, 0}}, nil
+}
+
+// healthy returns the instances that a query finds: none that is critical, and none that is not
+// passing if it wants only those.
+func (h *handler) healthy(state *lockd.Snapshot, q *preparedQuery) []instance {
+	worst := lockd.Warning
+	if q.Service.OnlyPassing {
+		worst = lockd.Passing
+	}
+	found := []instance{}
+	for n, s := range instances(state, q.Service.Service, nil) {
+		if !q.wants(n, s) {
+			continue
+		}
+		_, checks := healthOf(state, s)
+		checks = slices.DeleteFunc(checks, func(c check) bool {
+			return slices.Contains(q.Service.IgnoreCheckIDs, c.CheckID)
+		})
+		if !slices.ContainsFunc(checks, func(c check) bool {
+			status, _ := parseStatus(c.Status)
+			return status < worst
+		}) {
+			found = append(found, instance{h.newNode(n), newService(s), checks})
+		}
+	}
+	return found
+}
+
+// wants reports whether the service has the tags that the query names, and none of those that it
+// names with a "!", and what it wants of Meta.
+func (q *preparedQuery) wants(n lockd.Node, s lockd.Service) bool {
+	for _, tag := range q.Service.Tags {
+		without, negated := strings.CutPrefix(tag, "!")
+		if hasTags(s, []string{cmp.Or(without, tag)}) == negated {
+			return false
+		}
+	}
+	return hasMeta(n.Meta, q.Service.NodeMeta) && hasMeta(s.Meta, q.Service.ServiceMeta)
+}
+
+func hasMeta(meta, wanted map[string]string) bool {
+	for key, value := range wanted {
+		if got, has := meta[key]; !has || got != value {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,178 @@
+package consulapi_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// queryInfo is a prepared query as a client sees it.
+type queryInfo struct {
+	ID, Name, Session string
+	Service           struct {
+		Service     string
+		OnlyPassing bool
+		Tags        []string
+	}
+	DNS                      struct{ TTL string }
+	CreateIndex, ModifyIndex uint64
+}
+
+// prepare makes a query, which must succeed, and returns its ID.
+func (h *harness) prepare(body string) string {
+	h.t.Helper()
+	return decode[struct{ ID string }](h, h.send("POST /v1/query", body)).ID
+}
+
+// execute runs a query, and returns the services that it finds, in order.
+func (h *harness) execute(name string) string {
+	h.t.Helper()
+	answer := decode[struct {
+		Service, Datacenter string
+		Nodes               []struct {
+			Node    struct{ Node string }
+			Service struct{ ID string }
+			Checks  []checkInfo
+		}
+	}](h, h.send("GET /v1/query/"+name+"/execute", ""))
+	var found []string
+	for _, i := range answer.Nodes {
+		found = append(found, i.Node.Node+"/"+i.Service.ID)
+	}
+	slices.Sort(found)
+	return answer.Service + "@" + answer.Datacenter + ": " + strings.Join(found, " ")
+}
+
+// Ensure that a query is what was prepared, is listed, changed and deleted.
+func TestQuery_Kept(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.want("GET /v1/query", "", 200, "[]")
+		id := h.prepare(`{"Name":"q","Service":{"Service":"web","OnlyPassing":true,
+			"Tags":["a"]},"DNS":{"TTL":"10s"}}`)
+		list := decode[[]queryInfo](h, h.send("GET /v1/query", ""))
+		one := decode[[]queryInfo](h, h.send("GET /v1/query/"+id, ""))
+		if len(list) != 1 || len(one) != 1 || fmt.Sprint(list) != fmt.Sprint(one) ||
+			one[0].ID != id || one[0].Name != "q" || one[0].Service.Service != "web" ||
+			!one[0].Service.OnlyPassing || one[0].DNS.TTL != "10s" || one[0].CreateIndex < 2 {
+			t.Errorf("%+v %+v", list, one)
+		}
+		h.want("PUT /v1/query/"+id, `{"Name":"q","Service":{"Service":"db"}}`, 200, "")
+		now := decode[[]queryInfo](h, h.send("GET /v1/query/"+id, ""))[0]
+		if now.Service.Service != "db" || now.CreateIndex != one[0].CreateIndex ||
+			now.ModifyIndex <= one[0].ModifyIndex {
+			t.Errorf("%+v", now)
+		}
+		h.want("DELETE /v1/query/"+id, "", 200, "")
+		for _, target := range []string{
+			"GET /v1/query/" + id, "DELETE /v1/query/" + id, "GET /v1/query/q/execute",
+		} {
+			h.want(target, "", 404, "Query not found")
+		}
+		h.want("PUT /v1/query/"+id, `{"Service":{"Service":"db"}}`, 404, "Query not found")
+	})
+}
+
+// Ensure that what is wrong with a query is said, and nothing is kept of it.
+func TestQuery_Refused(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.prepare(`{"Name":"taken","Service":{"Service":"web"}}`)
+		for body, want := range map[string]struct {
+			code int
+			text string
+		}{
+			`{"Name":"q"}`: {500, "Must provide a Service name to query"},
+			`{"ID":"` + uuidOfWeb1 + `","Service":{"Service":"web"}}`: {
+				500, "ID must be empty when creating a new prepared query"},
+			`{"Name":"taken","Service":{"Service":"web"}}`: {
+				500, "name 'taken' aliases an existing query name"},
+			`{"Session":"` + uuidOfWeb1 + `","Service":{"Service":"web"}}`: {
+				500, `invalid session "` + uuidOfWeb1 + `"`},
+			`{"Session":"no","Service":{"Service":"web"}}`: {500, `invalid session "no"`},
+			`{"Template":{"Type":"name_prefix_match"},"Service":{"Service":"web"}}`: {
+				400, "Bad request: lockd has no templates of queries"},
+		} {
+			h.want("POST /v1/query", body, want.code, want.text)
+		}
+		if list := decode[[]queryInfo](h, h.send("GET /v1/query", "")); len(list) != 1 {
+			t.Errorf("%+v", list)
+		}
+	})
+}
+
+// Ensure that a query dies with the session that it is attached to, in the same step, and one
+// without a session does not.
+func TestQuery_S31_DiesWithItsSession(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		s := h.create("")
+		lasting := h.prepare(`{"Service":{"Service":"web"}}`)
+		dying := h.prepare(`{"Name":"q","Session":"` + strings.ToUpper(s.ID) +
+			`","Service":{"Service":"web"}}`)
+		freed := h.prepare(`{"Session":"` + s.ID + `","Service":{"Service":"web"}}`)
+		h.want("PUT /v1/query/"+freed, `{"Service":{"Service":"web"}}`, 200, "")
+		h.want("PUT /v1/kv/k?acquire="+s.ID, "v", 200, "true")
+		r := h.send("GET /v1/query/"+dying, "")
+		if q := decode[[]queryInfo](h, r)[0]; q.Session != s.ID || q.Name != "q" { // X20
+			t.Errorf("%+v", q)
+		}
+		index := r.index()
+		waiting := h.blocked(fmt.Sprintf("GET /v1/query/%s?index=%d", dying, index))
+		h.waits(waiting)
+		h.want("PUT /v1/session/destroy/"+s.ID, "", 200, "true")
+
+		r = h.answered(waiting)
+		if r.code != 404 || r.index() != h.entry("k").ModifyIndex {
+			t.Errorf("%d %s at %d, the key at %d", r.code, r.body, r.index(),
+				h.entry("k").ModifyIndex)
+		}
+		h.want("GET /v1/query/q/execute", "", 404, "Query not found")
+		list := decode[[]queryInfo](h, h.send("GET /v1/query", ""))
+		left := []string{}
+		for _, q := range list {
+			left = append(left, q.ID)
+		}
+		want := []string{lasting, freed}
+		slices.Sort(want)
+		if !slices.Equal(left, want) {
+			t.Errorf("left are %q, not %q", left, want)
+		}
+	})
+}
+
+// Ensure that a query finds the healthy instances of its service, by ID and by name.
+func TestQuery_Executes(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.registerWeb() // web1 has a warning, web2 is critical
+		for body, want := range map[string]string{
+			`{"Service":"web"}`:                         "web@dc1: web1/w1",
+			`{"Service":"WEB","Tags":["A"]}`:            "WEB@dc1: web1/w1",
+			`{"Service":"web","Tags":["c"]}`:            "web@dc1: ",
+			`{"Service":"web","Tags":["!a"]}`:           "web@dc1: ",
+			`{"Service":"web","Tags":["!c"]}`:           "web@dc1: web1/w1",
+			`{"Service":"web","NodeMeta":{"rack":"7"}}`: "web@dc1: web1/w1",
+			`{"Service":"web","NodeMeta":{"rack":"8"}}`: "web@dc1: ",
+			`{"Service":"web","ServiceMeta":{"v":"1"}}`: "web@dc1: web1/w1",
+			`{"Service":"web","OnlyPassing":true}`:      "web@dc1: ",
+			`{"Service":"web","IgnoreCheckIDs":["up"]}`: "web@dc1: web1/w1 web2/web",
+			`{"Service":"web","OnlyPassing":true,"IgnoreCheckIDs":["disk"]}`: "" +
+				"web@dc1: web1/w1",
+			`{"Service":"nothing"}`: "nothing@dc1: ",
+		} {
+			id := h.prepare(`{"Name":"q","Service":` + body + `}`)
+			for _, name := range []string{id, "q"} {
+				if got := h.execute(name); got != want {
+					t.Errorf("%s: %s", body, got)
+				}
+			}
+			h.want("DELETE /v1/query/"+id, "", 200, "")
+		}
+		h.prepare(`{"Name":"all","Service":{"Service":"web","IgnoreCheckIDs":["up"]}}`)
+		got := decode[struct{ Nodes []any }](h, h.send("GET /v1/query/all/execute?limit=1", ""))
+		if len(got.Nodes) != 1 {
+			t.Errorf("%d instances", len(got.Nodes))
+		}
+		if r := h.send("GET /v1/query/all/execute?limit=x", ""); r.code != 400 {
+			t.Errorf("%d %s", r.code, r.body)
+		}
+	})
+}
