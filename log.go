@@ -2,6 +2,7 @@ package lockd
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -163,7 +164,11 @@ func (db *DB) logSession(event *logEntry) {
 	level, message, row := slog.LevelDebug, "session created", r.new.(*store.Session)
 	if r.kind == SessionEnded {
 		message, row = "session ended", r.old.(*store.Session)
-		if !clean(r.cause) {
+		switch {
+		case clean(r.cause):
+		case errors.Is(r.cause, ErrDestroyed): // which is how clients of an API end theirs
+			level = slog.LevelInfo
+		default:
 			level = slog.LevelWarn
 		}
 	}

@@ -115,7 +115,7 @@ func TestLogger_TellsWhatHappens(t *testing.T) {
 				at+2, at+2),
 			fmt.Sprintf("2 WARN lock lost: index=%d key=other fence=%d session=<a> name=a "+
 				"cause=session destroyed by EndSession", at+3, at+2),
-			fmt.Sprintf("2 WARN session ended: index=%d node=local session=<a> name=a "+
+			fmt.Sprintf("2 INFO session ended: index=%d node=local session=<a> name=a "+
 				"cause=session destroyed by EndSession", at+3),
 			fmt.Sprintf("2 DEBUG session ended: index=%d node=local session=<b> "+
 				"cause=closed by its owner", at+4),

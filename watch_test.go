@@ -166,6 +166,12 @@ var lockEvents = []lockEvent{
 	{"DeletedHandedOn", true, func(h *harness, _ *lockd.Session, _ *lockd.Lock) error {
 		return second(h.Delete("k"))
 	}, lockd.KeyPut, lockd.LockHandedOn, lockd.ErrKeyDeleted},
+	{"ReleasedAndDeleted", false, func(h *harness, s *lockd.Session, _ *lockd.Lock) error {
+		return h.txn(func(tx *lockd.Txn) error {
+			h.must(second(tx.Unlock("k", s.ID())))
+			return second(tx.Delete("k"))
+		})
+	}, lockd.KeyDeleted, lockd.LockDeleted, lockd.ErrUnlocked},
 	{"DeletedAndMadeAnew", false, func(h *harness, _ *lockd.Session, _ *lockd.Lock) error {
 		return h.txn(func(tx *lockd.Txn) error {
 			h.must(second(tx.Delete("k")))

@@ -127,7 +127,7 @@ func lockedOf(cmd *cli.Command, args []string) (locked, error) {
 	}
 	switch {
 	case len(args) < 2 || args[0] == "":
-		return what, usage("lock: an argument is missing, of: %s", cmd.ArgsUsage)
+		return what, usage("an argument is missing, of: %s", cmd.ArgsUsage)
 	case cmd.IsSet("n") && what.limit < 1:
 		return what, usage("-n %d is not at least 1", what.limit)
 	case cmd.Bool("try") && cmd.IsSet("timeout"):

@@ -44,6 +44,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"strings"
 
 	"github.com/urfave/cli/v3"
 )
@@ -58,7 +59,8 @@ func run(ctx context.Context, args []string, in io.Reader, out, complaints io.Wr
 	root.Reader, root.Writer, root.ErrWriter = in, out, complaints
 	err := root.Run(ctx, args)
 	if err != nil && err.Error() != "" {
-		fmt.Fprintf(complaints, "lockd: %v\n", err)
+		// The library's errors begin with the name too.
+		fmt.Fprintf(complaints, "lockd: %s\n", strings.TrimPrefix(err.Error(), "lockd: "))
 	}
 	return exitCode(err)
 }

@@ -205,7 +205,7 @@ func (k *Keeper) release(ctx context.Context, key string, created bool) error {
 			{Verb: "unlock", Key: key, Value: e.Value, Flags: e.Flags, Session: k.id},
 		}
 		if created && len(e.Value) == 0 && e.Flags == lockFlags {
-			ops[1] = op{Verb: "delete", Key: key}
+			ops = append(ops, op{Verb: "delete", Key: key})
 		}
 		_, err = k.client.txn(ctx, ops...)
 		if _, changed := errors.AsType[*refusal](err); !changed {
