@@ -28,28 +28,13 @@ type txnNode struct {
 type txnService struct {
 	Verb    string
 	Node    string
-	Service struct {
-		ID, Service, Address string
-		Port                 int
-		Tags                 []string
-		Meta                 map[string]string
-		ModifyIndex          uint64
-
-		unkept
-	}
+	Service sentService
 }
 
 // txnCheck is an operation on a check.
 type txnCheck struct {
 	Verb  string
-	Check struct {
-		Node, CheckID, Name, Status, Notes, Output, ServiceID string
-
-		Definition  map[string]any
-		ModifyIndex uint64
-
-		unkept
-	}
+	Check sentCheck
 }
 
 // unkept are the members that Consul's own client sends and lockd makes nothing of: any other one
@@ -202,19 +187,7 @@ func (op *txnCheck) apply(tx *lockd.Txn) ([]txnResult, error) {
 			shown := newCheck(c, of)
 			return c.ModifyIndex, txnResult{Check: &shown}
 		},
-		put: func() error {
-			status, err := parseStatus(sent.Status)
-			if err != nil {
-				return err
-			}
-			next, _ := tx.Check(sent.Node, id) // its TTL, and what else it has, stays
-			next.Node, next.ID, next.Name, next.Status = sent.Node, id, sent.Name, status
-			next.Notes, next.Output, next.ServiceID = sent.Notes, sent.Output, sent.ServiceID
-			if next.Meta, err = define(next.Meta, sent.Definition); err != nil {
-				return err
-			}
-			return tx.PutCheck(next)
-		},
+		put: func() error { return sent.put(tx, sent.Node) },
 		remove: func() error {
 			_, err := tx.DeleteCheck(sent.Node, id)
 			return err
