@@ -47,9 +47,9 @@ type Options struct {
 	// handler must not call it.
 	//
 	// A record has the time of the database's clock. Debug is "lock granted", "lock released",
-	// "session created", and "session ended" if its owner closed it; Info if EndSession did. Warn is
-	// "lock lost", and "session ended" otherwise; "commit slow" if one took a second or more; and
-	// "log records dropped". Error is "commit failed", and "database failed".
+	// "session created", and "session ended" if its owner closed it; Info if EndSession did. Warn
+	// is "lock lost", and "session ended" otherwise; "commit slow" if one took a second or more;
+	// and "log records dropped". Error is "commit failed", and "database failed".
 	//
 	// The attributes are index, of the change; key, fence, session and name (of the session, if it
 	// has one) of a lock; session, name and node of a session; cause, as text, of what was lost,
