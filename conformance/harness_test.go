@@ -33,32 +33,43 @@ type harness struct {
 	server  *server               // over loopback
 }
 
-// options let a test have short TTLs.
-var options = consulapi.Options{MinTTL: time.Millisecond}
+// short lets a test have short TTLs.
+var short = consulapi.Options{MinTTL: time.Millisecond}
 
 // each runs the test through Transport and over loopback.
 func each(t *testing.T, test func(h *harness)) {
 	t.Helper()
+	eachWith(t, short, test)
+}
+
+// eachWith does so with these options of the server.
+func eachWith(t *testing.T, opts consulapi.Options, test func(h *harness)) {
+	t.Helper()
 	t.Parallel()
 	t.Run("transport", func(t *testing.T) {
 		t.Parallel()
-		synctest.Test(t, func(t *testing.T) { test(inProcess(t)) })
+		synctest.Test(t, func(t *testing.T) { test(inProcess(t, opts)) })
 	})
 	t.Run("loopback", func(t *testing.T) {
 		t.Parallel()
-		test(overLoopback(t))
+		test(overLoopback(t, opts))
 	})
 }
 
 // inProcess is a client through Transport, in a bubble.
-func inProcess(t *testing.T) *harness {
+func inProcess(t *testing.T, opts consulapi.Options) *harness {
 	db, err := lockd.New(nil)
 	check(t, err)
 	t.Cleanup(func() {
 		check(t, db.Close())
 		time.Sleep(time.Hour) // what the client tries again and again, it gives up
 	})
-	transport, err := consulapi.Transport(db, &options)
+	return throughTransport(t, db, opts)
+}
+
+// throughTransport is a client of this database.
+func throughTransport(t *testing.T, db *lockd.DB, opts consulapi.Options) *harness {
+	transport, err := consulapi.Transport(db, &opts)
 	check(t, err)
 	h := &harness{t: t, db: db, way: &way{next: transport, changed: make(chan struct{})}}
 	h.Client = h.client(api.DefaultConfig())
@@ -71,9 +82,9 @@ func inProcess(t *testing.T) *harness {
 }
 
 // overLoopback is a client of a server on a socket.
-func overLoopback(t *testing.T) *harness {
+func overLoopback(t *testing.T, opts consulapi.Options) *harness {
 	db := lockdtest.New(t, nil)
-	handler, err := consulapi.Handler(db.DB, &options)
+	handler, err := consulapi.Handler(db.DB, &opts)
 	check(t, err)
 	server := serve(t, handler)
 	config := api.DefaultConfig()

@@ -109,7 +109,7 @@ func (h *harness) child(role string) *exec.Cmd {
 
 func TestG1_TwoProcessesHoldALockOneAtATime(t *testing.T) {
 	t.Parallel()
-	h := overLoopback(t)
+	h := overLoopback(t, short)
 	children := []*exec.Cmd{h.child(roleCount), h.child(roleCount)}
 	for _, child := range children {
 		check(t, child.Start())
@@ -124,7 +124,7 @@ func TestG1_TwoProcessesHoldALockOneAtATime(t *testing.T) {
 
 func TestG6G7_AKilledProcessLosesItsLockAfterItsTTLAndDelay(t *testing.T) {
 	t.Parallel()
-	h := overLoopback(t)
+	h := overLoopback(t, short)
 	child := h.child(roleHold)
 	out, err := child.StdoutPipe()
 	check(t, err)

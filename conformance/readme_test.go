@@ -42,7 +42,7 @@ func must[T any](v T, err error) T {
 // One line decides whether a program runs in process, or on the cluster that its environment
 // names. Here that is a server on loopback.
 func TestREADME_OneLineMovesAProgramToACluster(t *testing.T) {
-	h := overLoopback(t)
+	h := overLoopback(t, short)
 	t.Setenv("CONSUL_HTTP_ADDR", h.server.URL)
 	program := func(client *api.Client) {
 		lock := must(client.LockOpts(&api.LockOptions{Key: "l", Value: []byte("here")}))

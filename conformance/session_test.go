@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/consul/api"
+
+	"github.com/lockd/lockd/consulapi"
 )
 
 func TestS1S4_WhatASessionIsByDefault(t *testing.T) {
@@ -128,6 +130,45 @@ func TestS26S27_ATTLEndsASessionUnlessItIsRenewed(t *testing.T) {
 		equal(h, "S32: delayed", h.acquire("a", other, ""), false)
 		h.advance(2 * time.Second)
 		equal(h, "then free", h.acquire("a", other, ""), true)
+	})
+}
+
+func TestS26_GraceAddsTTLs(t *testing.T) {
+	eachWith(t, consulapi.Options{GraceTTLs: 1}, func(h *harness) {
+		id := h.session(&api.SessionEntry{TTL: "10s"})
+		equal(h, "TTL", h.info(id).TTL, "10s")
+		h.advance(20*time.Second - time.Nanosecond)
+		if h.info(id) == nil {
+			h.t.Fatal("the session has ended")
+		}
+		h.advance(time.Nanosecond)
+		if h.info(id) != nil {
+			h.t.Fatal("the session lives on")
+		}
+	})
+}
+
+func TestS13_NoTTLIsBelowTenSeconds(t *testing.T) {
+	eachWith(t, consulapi.Options{}, func(h *harness) {
+		h.session(&api.SessionEntry{TTL: "10s"})
+		_, _, err := h.Session().Create(&api.SessionEntry{TTL: "9s"}, nil)
+		h.refused(err, "500 (Invalid Session TTL '9000000000', must be between [10s=24h0m0s])")
+	})
+}
+
+func TestS6S7C8_OtherClientsBodies(t *testing.T) {
+	each(t, func(h *harness) {
+		var created struct{ ID string }
+		_, err := h.Raw().Write("/v1/session/create", map[string]any{
+			"name": "other", "ttl": "20s", "lockdelay": 1, "behavior": "delete",
+			"checks": []string{}, "extra": true,
+		}, &created, nil)
+		check(h.t, err)
+		s := h.info(created.ID)
+		if s.Name != "other" || s.TTL != "20s" || s.LockDelay != time.Second ||
+			s.Behavior != "delete" || len(s.NodeChecks) != 0 {
+			h.t.Fatalf("%+v", s)
+		}
 	})
 }
 

@@ -202,6 +202,27 @@ func TestT11_ATransactionThatOnlyReads(t *testing.T) {
 	})
 }
 
+func TestB16_ATransactionNeverBlocks(t *testing.T) {
+	each(t, func(h *harness) {
+		p := h.put("a", "1")
+		ops := api.TxnOps{{KV: &api.KVTxnOp{Verb: api.KVGet, Key: "a"}}}
+		ok, _, _, err := h.Txn().Txn(ops, &api.QueryOptions{WaitIndex: p.ModifyIndex})
+		check(h.t, err)
+		equal(h, "ok", ok, true)
+	})
+}
+
+func TestI13_ANoOpKeepsItsIndex(t *testing.T) {
+	each(t, func(h *harness) {
+		p := h.put("a", "1")
+		h.succeeds(
+			api.KVTxnOp{Verb: api.KVSet, Key: "a", Value: []byte("1")},
+			api.KVTxnOp{Verb: api.KVSet, Key: "b", Value: []byte("1")},
+		)
+		equal(h, "entry", brief(h.get("a")), brief(p))
+	})
+}
+
 func TestTxn_OfTheKVClient(t *testing.T) {
 	each(t, func(h *harness) {
 		id := h.session(nil)
