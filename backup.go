@@ -101,7 +101,7 @@ func restore(path string, r io.Reader, opts *RestoreOptions) (err error) {
 	if err := fill(made, backup, opts.MinIndex, options); err != nil {
 		return err
 	}
-	return store.Publish(made, path)
+	return store.Publish(made, path, options.file())
 }
 
 // maxFloor leaves more indexes above it than can ever be used, before they begin anew.

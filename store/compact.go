@@ -20,6 +20,11 @@ const compactTransaction = 1 << 20
 // [ErrInUse], [ErrCorrupt] and [ErrFormat] as [Store.Open] does, and fs.ErrNotExist if there is no
 // file; after an error the file is as it was.
 func Compact(path string, opts Options) (err error) {
+	// Not the link is to be replaced that leads to the file, but the file.
+	path, err = filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
 	info, err := os.Stat(path)
 	if err != nil {
 		return err
@@ -42,18 +47,26 @@ func Compact(path string, opts Options) (err error) {
 			err = errors.Join(err, removeErr)
 		}
 	}()
-	if err := f.copyTo(other, o, header{index: rows.index, tally: rows.inFile}); err != nil {
+	last := header{index: rows.index, tally: rows.inFile}
+	err = f.copyTo(other, o, last, func() error {
+		if err := os.Rename(other, path); err != nil {
+			return err
+		}
+		// Still under the lock of the copy: nobody can commit to it while a power cut may bring the
+		// larger file back.
+		return syncFolder(filepath.Dir(path), o)
+	})
+	if err != nil {
 		return fmt.Errorf("compact %s: %w", path, err)
 	}
-	if err := os.Rename(other, path); err != nil {
-		return fmt.Errorf("compact %s: %w", path, err)
-	}
-	return syncFolder(filepath.Dir(path), o.sync)
+	return nil
 }
 
-// copyTo writes a copy, with nothing in it that is not needed, and has it on disk. The header is
-// written anew, since it is of another commit.
-func (f *file) copyTo(path string, o fileOptions, last header) (err error) {
+// copyTo writes a copy, with nothing in it that is not needed, has it on disk, and calls publish
+// while it has the copy's lock. The header is written anew, since it is of another commit.
+func (f *file) copyTo(
+	path string, o fileOptions, last header, publish func() error,
+) (err error) {
 	options := o.bolt(o.timeout)
 	options.NoSync = true // once, when it is complete
 	db, err := bbolt.Open(path, o.permissions(), options)
@@ -61,6 +74,9 @@ func (f *file) copyTo(path string, o fileOptions, last header) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := os.Chmod(path, o.mode); err != nil { // the umask may have taken from it
+		return err
+	}
 	err = guard(func() error { return bbolt.Compact(db, f.db, compactTransaction) })
 	if err != nil {
 		return err
@@ -69,16 +85,23 @@ func (f *file) copyTo(path string, o fileOptions, last header) (err error) {
 		return err
 	}
 	if o.sync == SyncAlways {
-		return db.Sync()
+		if err := db.Sync(); err != nil {
+			return err
+		}
 	}
-	return nil
+	return publish()
 }
 
 // Publish gives a complete file, closed and on disk, the name path, in the same file system. It
 // returns an error that is fs.ErrExist if the name is taken.
-func Publish(made, path string) error {
-	if err := os.Link(made, path); err != nil {
+func Publish(made, path string, opts Options) error {
+	o := opts.file()
+	f, err := openFile(made, o) // under its lock, as create does it
+	if err != nil {
 		return err
 	}
-	return syncFolder(filepath.Dir(path), SyncAlways)
+	if err = os.Link(made, path); err == nil {
+		err = syncFolder(filepath.Dir(path), o)
+	}
+	return errors.Join(err, f.close())
 }

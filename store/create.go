@@ -26,7 +26,7 @@ func create(path string, o fileOptions) error {
 			return err
 		}
 		// Still under the lock: nobody can commit to a file that a power cut may unlink.
-		return syncFolder(filepath.Dir(path), o.sync)
+		return syncFolder(filepath.Dir(path), o)
 	})
 	if err == nil {
 		// If this fails the file has two names, which does no harm.
@@ -47,7 +47,7 @@ func create(path string, o fileOptions) error {
 // and not yet locked: who opens it just then is told [ErrCorrupt], and a crash before it is
 // complete leaves a file to be removed by hand, since it cannot be told from a damaged one.
 func createInPlace(path string, o fileOptions) error {
-	err := build(path, o, func() error { return syncFolder(filepath.Dir(path), o.sync) })
+	err := build(path, o, func() error { return syncFolder(filepath.Dir(path), o) })
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
@@ -101,8 +101,13 @@ func fill(tx *bbolt.Tx) error {
 
 // syncFolder has the names in the folder on disk. Windows offers no such thing, and does it with
 // the file.
-func syncFolder(folder string, policy SyncPolicy) error {
-	if policy == SyncNever || runtime.GOOS == "windows" {
+func syncFolder(folder string, o fileOptions) error {
+	switch {
+	case o.sync == SyncNever:
+		return nil
+	case o.hooks.SyncFolder != nil:
+		return o.hooks.SyncFolder(folder)
+	case runtime.GOOS == "windows":
 		return nil
 	}
 	f, err := os.Open(folder)

@@ -76,6 +76,10 @@ type Hooks struct {
 	// NetworkFS is asked in place of the system for the name of the network file system, or the
 	// like, that the path is on; an empty string means none.
 	NetworkFS func(path string) string
+
+	// SyncFolder is called in place of what has the names in the folder on disk, when a file has
+	// got its name. Its error is that of the call.
+	SyncFolder func(folder string) error
 }
 
 // around calls commit between the hooks.

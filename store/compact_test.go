@@ -1,0 +1,111 @@
+package store_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd/store"
+)
+
+// toCompact makes a file with one commit, where an open one can be replaced.
+func toCompact(t *testing.T) (path string, want whole) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("an open file cannot be replaced")
+	}
+	path = newPath(t)
+	closeFile(t, openFile(t, path, quick))
+	return path, commitTo(t, path, 0)
+}
+
+// Ensure that the file is compacted that a symbolic link leads to, and the link stays: else those
+// who open the file by its own name and those who open it by the link would have two.
+func TestCompact_SymbolicLink(t *testing.T) {
+	path, want := toCompact(t)
+	link := filepath.Join(t.TempDir(), "link.db")
+	if err := os.Symlink(path, link); err != nil {
+		t.Skip(err)
+	}
+	if err := store.Compact(link, store.Options{Sync: store.SyncNever}); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Lstat(link)
+	if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		t.Fatalf("the link is now %v, %v", info, err)
+	}
+	changed := commitTo(t, link, 1)
+	if got, err := openStore(path); err != nil || got != changed || got == want {
+		t.Errorf("by its own name: got index %d, %v, want %d", got.index, err, changed.index)
+	}
+}
+
+// Ensure that a file keeps its mode, whatever the umask is.
+func TestCompact_KeepsMode(t *testing.T) {
+	path, _ := toCompact(t)
+	const mode = 0o666
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Compact(path, store.Options{Sync: store.SyncNever}); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != mode {
+		t.Errorf("got %v, %v, want %v", info.Mode(), err, fs.FileMode(mode))
+	}
+}
+
+// Ensure that nobody can have a file open, and so commit to it, before its name is on disk: after a
+// power cut the path would lead to what was there before.
+func TestOpening_NobodyBeforeTheNameIsOnDisk(t *testing.T) {
+	for name, give := range map[string]func(t *testing.T, path string, opts store.Options) error{
+		"created": func(t *testing.T, path string, opts store.Options) error {
+			s := store.New()
+			if err := s.Open(path, opts); err != nil {
+				return err
+			}
+			return s.Close()
+		},
+		"compacted": func(t *testing.T, path string, opts store.Options) error {
+			from, _ := toCompact(t)
+			if err := os.Rename(from, path); err != nil {
+				return err
+			}
+			return store.Compact(path, opts)
+		},
+		"published": func(t *testing.T, path string, opts store.Options) error {
+			made, _ := toCompact(t)
+			return store.Publish(made, path, opts)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "named.db")
+			synced := 0
+			opts := store.Options{Hooks: store.Hooks{SyncFolder: func(folder string) error {
+				synced++
+				if folder != filepath.Dir(path) {
+					t.Errorf("folder %s", folder)
+				}
+				impatient := store.FileOptions{Timeout: time.Nanosecond}
+				if _, err := store.OpenFile(path, impatient); !errors.Is(err, store.ErrInUse) {
+					t.Errorf("meanwhile: got %v, want ErrInUse", err)
+				}
+				return nil
+			}}}
+			if err := give(t, path, opts); err != nil {
+				t.Fatal(err)
+			}
+			if synced != 1 {
+				t.Errorf("synced %d times", synced)
+			}
+			if _, err := openStore(path); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
