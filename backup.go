@@ -25,11 +25,12 @@ func (db *DB) Backup(w io.Writer) error {
 // The backup is read and checked before anything changes. Then, in one batch, every session ends
 // with ErrRestored and its lock-delay follows, each at an index of its own; and then what differs
 // from the backup is changed at one more index, what is equal is left alone, and what the backup
-// does not have is deleted. Indexes and fences go on rising (G4, G8). The node of this process
-// stays. It blocks until that is durable.
+// does not have is deleted. Indexes and fences go on rising, above that of the backup too (G4,
+// G8). The node of this process stays. It blocks until that is durable.
 //
-// It returns ErrCorrupt or ErrFormat for a backup that is damaged or none, ErrClosed, ErrFailed or
-// ErrCommit, with nothing changed, and the errors of r's Read.
+// It returns ErrCorrupt or ErrFormat for a backup that is damaged or none, ErrInvalid for one whose
+// index is more than 2^62 and would be new here, ErrClosed, ErrFailed or ErrCommit, and the errors
+// of r's Read, with nothing changed.
 func (db *DB) Restore(r io.Reader) error {
 	backup, err := readBackup(r)
 	if err != nil {
@@ -67,9 +68,10 @@ type RestoreOptions struct {
 // at all.
 //
 // It returns an error that is fs.ErrExist if there is something at the path, ErrCorrupt or
-// ErrFormat for a backup that is damaged or none, ErrInvalid for options that are out of their
-// bounds, and for a path where RestoreOptions.AllowNetworkFS would have to be set, and the errors
-// of r's Read and of the file system, with nothing changed.
+// ErrFormat for a backup that is damaged or none, ErrInvalid for an empty path, for options that
+// are out of their bounds, for an index that is more than 2^62, and for a path where
+// RestoreOptions.AllowNetworkFS would have to be set, and the errors of r's Read and of the file
+// system, with nothing changed.
 func Restore(path string, r io.Reader, opts *RestoreOptions) error {
 	if opts == nil {
 		opts = &RestoreOptions{}
@@ -78,8 +80,14 @@ func Restore(path string, r io.Reader, opts *RestoreOptions) error {
 }
 
 func restore(path string, r io.Reader, opts *RestoreOptions) (err error) {
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		return errors.Join(fs.ErrExist, err)
+	if err := checkName("path", path); err != nil {
+		return err
+	}
+	switch _, err := os.Lstat(path); {
+	case err == nil:
+		return fs.ErrExist
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
 	}
 	backup, err := readBackup(r)
 	if err != nil {
@@ -114,10 +122,8 @@ func fill(path string, backup *store.Backup, minIndex uint64, options *Options) 
 		return err
 	}
 	now := uint64(max(0, db.now().UnixMicro()))
-	db.store.Raise(max(backup.Index, minIndex, now))
-	if db.store.Index() > maxFloor {
-		return errors.Join(invalid("index %d, which the new file's would be above, is more than %d",
-			db.store.Index(), uint64(maxFloor)), db.store.Close())
+	if err := raise(db.store, max(backup.Index, minIndex, now)); err != nil {
+		return errors.Join(err, db.store.Close())
 	}
 	if err := db.start(options); err != nil {
 		return errors.Join(err, db.store.Close())
@@ -129,17 +135,36 @@ func fill(path string, backup *store.Backup, minIndex uint64, options *Options) 
 	return errors.Join(err, db.Close())
 }
 
-// restoreLocked does what Restore says. Only the first step can be refused.
+// raise has the next indexes of the store be above that one.
+func raise(s *store.Store, index uint64) error {
+	if index > maxFloor && index > s.Index() {
+		return invalid("index %d, which the next ones would be above, is more than %d", index,
+			uint64(maxFloor))
+	}
+	s.Raise(index)
+	return nil
+}
+
+// restoreLocked does what Restore says. Only the first steps can be refused.
 func (db *DB) restoreLocked(backup *store.Backup) error {
 	if db.refusal != nil {
 		return db.refusal
 	}
 	db.endDueLocked()
 	defer db.armLocked()
+	younger := db.store.Index() < backup.Index
+	if err := raise(db.store, backup.Index); err != nil {
+		return err
+	}
 	if err := db.endEachLocked(func(*Session) bool { return true }, ErrRestored); err != nil {
 		return err
 	}
-	return db.applyLocked(&db.own, func(tx *Txn) error { return tx.restore(backup) })
+	return db.applyLocked(&db.own, func(tx *Txn) error {
+		if younger {
+			tx.mark(markCatalog) // so that a file has the index, whatever differs
+		}
+		return tx.restore(backup)
+	})
 }
 
 // restore makes the rows those of the backup, which has been checked.
@@ -206,9 +231,11 @@ func readBackup(r io.Reader) (*store.Backup, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What the rules refuse is found out on a database of its own, which is thrown away.
-	trial := newDB(nil)
-	if err := trial.start(nil); err != nil {
+	// What the rules refuse is found out on a database of its own, which is thrown away. No row can
+	// be of its node.
+	opts := &Options{Node: rand.Text()}
+	trial := newDB(opts)
+	if err := trial.start(opts); err != nil {
 		return nil, err
 	}
 	err = trial.update(func(tx *Txn) error {

@@ -209,11 +209,9 @@ func (s *Store) Seal() {
 // Wrote reports whether the running transaction has written.
 func (s *Store) Wrote() bool { return s.touched != 0 }
 
-// Raise moves the index on, so that the next transaction's is above it. Nothing may be pending.
-func (s *Store) Raise(index uint64) {
-	s.index = max(s.index, index)
-	s.taken = s.index
-}
+// Raise moves the index on, so that the next transaction's is above it. No transaction may be
+// running. A file has that index when the next transaction that writes is in it.
+func (s *Store) Raise(index uint64) { s.index = max(s.index, index) }
 
 // Pending reports whether the open batch holds anything.
 func (s *Store) Pending() bool { return s.pending != 0 }

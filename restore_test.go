@@ -1,0 +1,248 @@
+package lockd_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/store"
+)
+
+// Ensure that a restore over a database with holders, waiters and watchers ends the first and the
+// second with ErrRestored, lets nobody in before the delay is over, and tells the watchers of each
+// end and then of all changes, at one index.
+func TestG5G7_RestoreUnderLoad(t *testing.T) {
+	each(t, func(h *harness) {
+		h.put("changed", "1", 0)
+		b := h.backup()
+		h.put("changed", "2", 0)
+		h.put("added", "", 0)
+		holder := h.session(&lockd.SessionOptions{LockDelay: 5 * time.Second})
+		lock := h.lock(holder, "held")
+		line := h.line("held", h.sessions(2)...)
+		from := h.Snapshot().Index()
+		changed := h.Changed(h.t.Context(), lockd.Key("changed"), from)
+		var ends, changes []uint64
+		watches := []*call{start(func() error {
+			for e, err := range h.Watch(h.t.Context(), lockd.Sessions(), from) {
+				if err != nil || !errors.Is(e.Cause, lockd.ErrRestored) {
+					return errors.Join(err, e.Cause, errors.New("not the end that was expected"))
+				}
+				if ends = append(ends, e.Index); len(ends) == 3 {
+					break
+				}
+			}
+			return nil
+		}), start(func() error {
+			for e, err := range h.Watch(h.t.Context(), lockd.Prefix(""), from) {
+				if err != nil {
+					return err
+				}
+				if e.Lock == lockd.LockLost {
+					continue // with its session
+				}
+				if changes = append(changes, e.Index); len(changes) == 3 {
+					break
+				}
+			}
+			return nil
+		})}
+		h.settle()
+
+		h.must(h.Restore(bytes.NewReader(b)))
+		for _, watch := range watches {
+			h.must(watch.wait())
+		}
+		if !isClosed(changed) || !isClosed(lock.Done()) {
+			t.Error("Changed or Done is open")
+		}
+		for i, call := range line.calls {
+			if err := call.wait(); !errors.Is(err, lockd.ErrRestored) {
+				t.Errorf("waiter %d: got %v", i, err)
+			}
+		}
+		for i, index := range ends {
+			if index != from+uint64(i)+1 {
+				t.Errorf("after %d: ends at %v", from, ends)
+			}
+		}
+		for _, index := range changes {
+			if index != from+4 {
+				t.Errorf("after %d: changes at %v", from, changes)
+			}
+		}
+		next := h.session(nil)
+		if got := h.remaining(next, "held"); got != 5*time.Second {
+			t.Errorf("delay: got %v", got)
+		}
+		h.advance(5 * time.Second)
+		if fence := h.lock(next, "held").Sequencer().Fence; fence <= lock.Sequencer().Fence {
+			t.Errorf("fence %d after %d", fence, lock.Sequencer().Fence)
+		}
+	})
+}
+
+var errRead = errors.New("connection reset")
+
+// Ensure that the error of a reader that fails half-way is the one that is returned, and that
+// nothing has changed then, and no file was made.
+func TestG11_RestoreReaderFails(t *testing.T) {
+	each(t, func(h *harness) {
+		h.put("k", string(make([]byte, 10_000)), 0)
+		b := h.backup()
+		h.put("k", "later", 0)
+		lock := h.lock(h.session(nil), "k")
+		index := h.Snapshot().Index()
+		path := filepath.Join(h.t.TempDir(), "restored.db")
+		for _, n := range []int{0, 1, 12, 13, 14, 5000, len(b) - 32, len(b) - 1, len(b)} {
+			reader := func() io.Reader {
+				return io.MultiReader(bytes.NewReader(b[:n]), iotest.ErrReader(errRead))
+			}
+			for what, err := range map[string]error{
+				"over the database": h.Restore(reader()),
+				"into a file":       lockd.Restore(path, reader(), nil),
+			} {
+				if !errors.Is(err, errRead) || errors.Is(err, lockd.ErrCorrupt) ||
+					errors.Is(err, lockd.ErrFormat) {
+					t.Errorf("%s, after %d bytes: got %v", what, n, err)
+				}
+			}
+		}
+		if got := h.Snapshot().Index(); got != index || lock.Err() != nil {
+			t.Errorf("index %d, then %d; lock: %v", index, got, lock.Err())
+		}
+		if left, err := os.ReadDir(filepath.Dir(path)); len(left) > 0 || err != nil {
+			t.Errorf("left in the folder: %v (%v)", left, err)
+		}
+	})
+}
+
+// Ensure that indexes and fences go on above those of the backup also over a database that has not
+// come so far, as a new one in place of one that was lost, even if nothing else changes; and that
+// they do after a restart.
+func TestG4G8_RestoreOverAYoungerDatabase(t *testing.T) {
+	for name, value := range map[string]string{"differs": "old", "equal": ""} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(h *harness) {
+				old, err := lockd.New(&lockd.Options{Clock: h.clock})
+				h.must(err)
+				defer func() { h.must(old.Close()) }()
+				for i := range 50 {
+					h.must(second(old.Put("k", []byte{byte(i)}, nil)))
+				}
+				s, err := old.NewSession(nil)
+				h.must(err)
+				lock, err := s.TryLock("k", nil)
+				h.must(err)
+				h.must(second(old.Put("k", []byte(value), nil)))
+				var b bytes.Buffer
+				h.must(old.Backup(&b))
+				last := old.Snapshot().Index()
+
+				h.put("k", "", 0)
+				h.must(h.Restore(bytes.NewReader(b.Bytes())))
+				if got := h.Snapshot().Index(); got <= last || string(h.entry("k").Value) != value {
+					t.Errorf("at %d, after %d: %+v", got, last, h.entry("k"))
+				}
+				if h.path != "" {
+					h.reopen()
+				}
+				fence := h.lock(h.session(nil), "k").Sequencer().Fence
+				if fence <= lock.Sequencer().Fence || fence <= last {
+					t.Errorf("fence %d, after %d at %d", fence, lock.Sequencer().Fence, last)
+				}
+			})
+		})
+	}
+}
+
+// Ensure that a backup after whose index the database's would soon begin anew is refused before
+// anything changes.
+func TestDB_Restore_IndexNearOverflow(t *testing.T) {
+	each(t, func(h *harness) {
+		h.put("k", "v", 0)
+		s := h.session(nil)
+		index := h.Snapshot().Index()
+		far := store.New()
+		far.Raise(math.MaxInt64)
+		var b bytes.Buffer
+		h.must(store.WriteBackup(&b, far.Snapshot()))
+		if err := h.Restore(&b); !errors.Is(err, lockd.ErrInvalid) {
+			t.Errorf("got %v, want ErrInvalid", err)
+		}
+		if s.Err() != nil || h.Snapshot().Index() != index {
+			t.Errorf("session %v, index %d, then %d", s.Err(), index, h.Snapshot().Index())
+		}
+	})
+}
+
+// Ensure that a backup whose rows name a node that it does not have is refused before anything
+// changes, whatever the node of the process is called.
+func TestDB_Restore_References(t *testing.T) {
+	for _, node := range []string{"", "here"} {
+		t.Run("node "+node, func(t *testing.T) {
+			each(t, func(h *harness) {
+				h.opts.Node = node
+				h.reopen()
+				s := h.session(nil)
+				for _, name := range []string{h.Node(), "local", "gone"} {
+					crafted := store.New()
+					crafted.Services.Put(name+"\x00s", store.Service{Node: name, ID: "s", Name: "s"})
+					crafted.Seal()
+					crafted.PublishMemory()
+					var b bytes.Buffer
+					h.must(store.WriteBackup(&b, crafted.Snapshot()))
+					err := h.Restore(&b)
+					if !errors.Is(err, lockd.ErrCorrupt) || s.Err() != nil {
+						t.Errorf("of node %q: got %v, session %v", name, err, s.Err())
+					}
+				}
+			})
+		})
+	}
+}
+
+// Ensure that Restore says of a place where it can make no file what is wrong with it, and leaves
+// what is there.
+func TestRestore_Place(t *testing.T) {
+	onFile(t, func(h *harness) {
+		b := h.backup()
+		folder := h.t.TempDir()
+		file := filepath.Join(folder, "file")
+		h.must(os.WriteFile(file, []byte("x"), 0o600))
+		link := filepath.Join(folder, "link")
+		if err := os.Symlink(filepath.Join(folder, "nothing"), link); err != nil {
+			link = file // no links here
+		}
+		for _, test := range []struct {
+			name, path string
+			want       error
+		}{
+			{"empty", "", lockd.ErrInvalid},
+			{"a file", file, fs.ErrExist},
+			{"a folder", folder, fs.ErrExist},
+			{"a link to nothing", link, fs.ErrExist},
+			{"no such folder", filepath.Join(folder, "none", "restored.db"), fs.ErrNotExist},
+			{"below a file", filepath.Join(file, "restored.db"), nil},
+		} {
+			err := lockd.Restore(test.path, bytes.NewReader(b), nil)
+			if err == nil || test.want != nil && !errors.Is(err, test.want) ||
+				test.want != fs.ErrExist && errors.Is(err, fs.ErrExist) {
+				t.Errorf("%s: got %v, want %v", test.name, err, test.want)
+			}
+		}
+		left, err := os.ReadDir(folder)
+		h.must(err)
+		if content := readFile(h.t, file); string(content) != "x" || len(left) > 2 {
+			t.Errorf("left: %v, %q", left, content)
+		}
+	})
+}
