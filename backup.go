@@ -253,10 +253,12 @@ func readBackup(r io.Reader) (*store.Backup, error) {
 }
 
 // Compact rewrites the file of a closed database without the free pages in it. The file is there,
-// whole, at every moment. It returns ErrInUse, ErrCorrupt and ErrFormat as Open does, and an error
-// that is fs.ErrNotExist if there is no file; then the file is as it was. A nil opts means the
-// defaults; only OpenTimeout, Sync and AllowNetworkFS count. On Windows, where an open file cannot
-// be replaced, it returns the error of the system.
+// whole, at every moment, and keeps its owner and mode; of a symbolic link it is the file that the
+// link leads to. It returns ErrInUse, ErrCorrupt and ErrFormat as Open does, an error that is
+// fs.ErrNotExist if there is no file, and one that is fs.ErrPermission for who may not give the
+// file to its owner; then the file is as it was. A nil opts means the defaults; only OpenTimeout,
+// Sync and AllowNetworkFS count. On Windows, where an open file cannot be replaced, it returns the
+// error of the system.
 func Compact(path string, opts *Options) error {
 	err := opts.validate()
 	if err == nil {

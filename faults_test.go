@@ -363,3 +363,34 @@ func TestOpen_NetworkFS(t *testing.T) {
 		}
 	})
 }
+
+// Ensure that a file which is cut off under the open database ends every hold and wait with what is
+// wrong with the file, and not the process; that reads go on; and that Close gives it
+// up, and the next Open says that it is damaged.
+func TestG10G12_CutOffWhileOpen(t *testing.T) {
+	onFile(t, func(h *harness) {
+		s := h.session(&lockd.SessionOptions{TTL: time.Minute})
+		lock := h.lock(s, "k")
+		line := h.line("k", h.session(nil))
+		h.put("old", "old", 0)
+		h.must(os.Truncate(h.path, int64(2*os.Getpagesize())))
+		h.advance(time.Minute) // the expiry is the first that comes upon it
+		for what, err := range map[string]error{
+			"session": s.Err(), "lock": lock.Err(), "waiter": line.calls[0].wait(),
+			"put": second(h.Put("new", nil, nil)), "database": h.Err(),
+		} {
+			if !errors.Is(err, lockd.ErrFailed) || !errors.Is(err, lockd.ErrCorrupt) ||
+				errors.Is(err, lockd.ErrExpired) {
+				t.Errorf("%s: got %v, want ErrFailed because of ErrCorrupt", what, err)
+			}
+		}
+		if got := string(h.entry("old").Value); got != "old" || !isClosed(lock.Done()) {
+			t.Errorf("got %q, Done closed %t", got, isClosed(lock.Done()))
+		}
+		h.must(h.Close())
+		db, err := lockd.Open(h.path, &h.opts)
+		if db != nil || !errors.Is(err, lockd.ErrCorrupt) {
+			t.Errorf("open: got %v, %v", db, err)
+		}
+	})
+}

@@ -3,11 +3,14 @@ package lockd_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -195,7 +198,8 @@ func TestDB_Restore_References(t *testing.T) {
 				s := h.session(nil)
 				for _, name := range []string{h.Node(), "local", "gone"} {
 					crafted := store.New()
-					crafted.Services.Put(name+"\x00s", store.Service{Node: name, ID: "s", Name: "s"})
+					crafted.Services.Put(name+"\x00s",
+						store.Service{Node: name, ID: "s", Name: "s"})
 					crafted.Seal()
 					crafted.PublishMemory()
 					var b bytes.Buffer
@@ -245,4 +249,100 @@ func TestRestore_Place(t *testing.T) {
 			t.Errorf("left: %v, %q", left, content)
 		}
 	})
+}
+
+// halting is a writer whose first write waits.
+type halting struct {
+	bytes.Buffer
+	begun, on chan struct{}
+}
+
+func newHalting() *halting {
+	return &halting{begun: make(chan struct{}), on: make(chan struct{})}
+}
+
+func (w *halting) Write(p []byte) (int, error) {
+	if w.Len() == 0 {
+		close(w.begun)
+		<-w.on
+	}
+	return w.Buffer.Write(p)
+}
+
+// Ensure that writes, locks, and the end of the database, go on while a backup is written, however
+// long that takes, and that the backup is of the moment at which it began.
+func TestBackup_WritesGoOn(t *testing.T) {
+	each(t, func(h *harness) {
+		for i := range 500 { // more than is written at once
+			h.put(fmt.Sprintf("key/%03d", i), strings.Repeat("v", 100), 0)
+		}
+		want := h.backup()
+		w := newHalting()
+		writing := start(func() error { return h.Backup(w) })
+		<-w.begun
+		h.must(h.lock(h.session(nil), "key/100").Unlock())
+		h.must(second(h.DeletePrefix("key/2")))
+		h.put("key/400", "changed", 0)
+		h.put("new", "", 0)
+		if h.path != "" {
+			h.reopen()
+		}
+		close(w.on)
+		h.must(writing.wait())
+		if !bytes.Equal(w.Bytes(), want) {
+			t.Error("the backup is not that of the moment at which it began")
+		}
+		h.must(h.Restore(bytes.NewReader(want)))
+		if got := h.Snapshot().Len(); got != 500 || len(h.entry("key/400").Value) != 100 {
+			t.Errorf("restored: %d keys, %+v", got, h.entry("key/400"))
+		}
+	})
+}
+
+// Ensure that memory does not grow with the writes that are made while a backup is written to
+// somebody slow, beyond the state that is backed up.
+func TestBackup_SlowWriterHoldsOneState(t *testing.T) {
+	db, err := lockd.New(&lockd.Options{History: 1_000}) // full after the first round
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	round := func(value []byte) {
+		for i := range 1_000 {
+			if _, err := db.Put(fmt.Sprintf("key/%03d", i), bytes.Clone(value), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		db.Snapshot()
+	}
+	round(make([]byte, 100))
+	w := newHalting()
+	writing := start(func() error { return db.Backup(w) })
+	<-w.begun
+	round(bytes.Repeat([]byte{1}, 101)) // beside the state that is written
+	before := heap()
+	for i := range 50 {
+		round(bytes.Repeat([]byte{byte(i)}, 100+i%2))
+	}
+	after := heap()
+	close(w.on)
+	if err := writing.wait(); err != nil {
+		t.Fatal(err)
+	}
+	if after > before+1<<20 { // the rounds have written 5 MB of values
+		t.Errorf("the heap grew from %d to %d bytes", before, after)
+	}
+}
+
+// heap is how many bytes of it are in use.
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	return memory.HeapAlloc
 }

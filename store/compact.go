@@ -30,7 +30,7 @@ func Compact(path string, opts Options) (err error) {
 		return err
 	}
 	o := opts.file()
-	o.mode = info.Mode().Perm()
+	o.mode = 0o600 // until the copy is like the file
 	f, err := openFile(path, o)
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func Compact(path string, opts Options) (err error) {
 		}
 	}()
 	last := header{index: rows.index, tally: rows.inFile}
-	err = f.copyTo(other, o, last, func() error {
+	err = f.copyTo(other, o, info, last, func() error {
 		if err := os.Rename(other, path); err != nil {
 			return err
 		}
@@ -62,10 +62,11 @@ func Compact(path string, opts Options) (err error) {
 	return nil
 }
 
-// copyTo writes a copy, with nothing in it that is not needed, has it on disk, and calls publish
-// while it has the copy's lock. The header is written anew, since it is of another commit.
+// copyTo writes a copy, with nothing in it that is not needed and the owner and mode that it is to
+// be like, has it on disk, and calls publish while it has the copy's lock. The header is written
+// anew, since it is of another commit.
 func (f *file) copyTo(
-	path string, o fileOptions, last header, publish func() error,
+	path string, o fileOptions, like fs.FileInfo, last header, publish func() error,
 ) (err error) {
 	options := o.bolt(o.timeout)
 	options.NoSync = true // once, when it is complete
@@ -74,7 +75,10 @@ func (f *file) copyTo(
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := os.Chmod(path, o.mode); err != nil { // the umask may have taken from it
+	if err := giveTo(path, like); err != nil {
+		return err
+	}
+	if err := os.Chmod(path, like.Mode().Perm()); err != nil { // the umask may have taken from it
 		return err
 	}
 	err = guard(func() error { return bbolt.Compact(db, f.db, compactTransaction) })
