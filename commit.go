@@ -265,6 +265,7 @@ func (db *DB) standAgain(w *waiter) {
 // Without it, a closed loop of many writers alternates between a batch of one and a batch of the
 // rest. Measured with 64 writers: see BenchmarkCommit_Crowd.
 type pace struct {
+	off     bool  // nobody yields: see hook.Unpaced
 	size    int64 // of the last batch
 	skip    int   // batches for which it does not yield
 	penalty int   // how many to skip next time
@@ -277,7 +278,7 @@ const (
 
 // gather yields while the batch grows, if the last one was of more than one caller.
 func (p *pace) gather(b *batch) {
-	if p.size <= 1 {
+	if p.off || p.size <= 1 {
 		return // a lone writer does not wait
 	}
 	if p.skip > 0 {

@@ -102,6 +102,7 @@ func Open(path string, opts *Options) (*DB, error) {
 		return nil, wrap("open", "", err)
 	}
 	db := newDB(opts)
+	_, db.pace.off = db.time.(hook.Unpaced)
 	if err := db.store.Open(path, opts.file()); err != nil {
 		return nil, wrap("open", "", err)
 	}

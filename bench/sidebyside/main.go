@@ -37,6 +37,7 @@ var groups = []group{
 	{[]string{"P13"}, openSmall},
 	{[]string{"P14"}, largeUpdate},
 	{[]string{"P15"}, latency},
+	{[]string{"busy"}, inBusyProgram},
 }
 
 // group measures some targets, and adds their rows to the bench's report.
@@ -111,12 +112,14 @@ func choose(list string) ([]group, error) {
 	if list == "" {
 		return groups, nil
 	}
-	wanted := strings.Split(strings.ToUpper(list), ",")
+	wanted := strings.Split(list, ",")
 	var chosen []group
 	for _, g := range groups {
 		before := len(wanted)
 		wanted = slices.DeleteFunc(wanted, func(target string) bool {
-			return slices.Contains(g.targets, target)
+			return slices.ContainsFunc(g.targets, func(measured string) bool {
+				return strings.EqualFold(measured, target)
+			})
 		})
 		if len(wanted) < before {
 			chosen = append(chosen, g)

@@ -56,15 +56,16 @@ func TestGroups_HaveEveryTarget(t *testing.T) {
 	for i := range 15 {
 		want = append(want, fmt.Sprintf("P%d", i+1))
 	}
+	want = append(want, "busy")
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
 func TestChoose(t *testing.T) {
-	chosen, err := choose("p3,P1")
+	chosen, err := choose("BUSY,p1")
 	if err != nil || len(chosen) != 2 || chosen[0].targets[0] != "P1" {
-		t.Errorf("got %v, %v, want P1 and P3 in their order", chosen, err)
+		t.Errorf("got %v, %v, want P1 and busy in their order", chosen, err)
 	}
 	if all, err := choose(""); err != nil || len(all) != len(groups) {
 		t.Errorf("an empty list: got %d groups, %v", len(all), err)

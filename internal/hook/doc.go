@@ -5,4 +5,6 @@
 // it through its options; one that is a [*Clock] tells package lockd that there is more. So no
 // option is exported for tests, no variable of a package is set by another, and a test may have as
 // many databases as it likes. A database on any other clock knows nothing of this package.
+//
+// In the same way [Unpaced] is for measurements.
 package hook
