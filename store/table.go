@@ -338,6 +338,9 @@ func (t *Table[T]) load(key string, value []byte, index uint64) (checksum uint32
 // one has nothing to do with the other.
 func (t *Table[T]) index() {
 	loaded := t.loading.cells
+	if len(loaded) == 0 {
+		return
+	}
 	t.loading = loading[T]{}
 	t.size = len(loaded)
 	var hashing sync.WaitGroup

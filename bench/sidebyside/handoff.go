@@ -155,7 +155,6 @@ func (q *queue) timed(
 			return cost, err
 		}
 	}
-	runtime.GC()
 	watch := measure.Start()
 	if err := first.Unlock(); err != nil {
 		return cost, err
@@ -202,7 +201,6 @@ func passOn(waiters int) measure.Cost {
 		}()
 	}
 	started.Wait()
-	runtime.GC()
 	watch := measure.Start()
 	channels[0] <- struct{}{}
 	<-channels[waiters]
