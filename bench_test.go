@@ -146,3 +146,41 @@ func TestGet_DoesNotAllocate(t *testing.T) {
 		}
 	})
 }
+
+// BenchmarkLock_Queue has many goroutines take and release one lock, each again and again: all but
+// one wait.
+func BenchmarkLock_Queue(b *testing.B) {
+	for _, waiters := range []int{1000, 10_000} {
+		b.Run(fmt.Sprint(waiters), func(b *testing.B) {
+			db, err := lockd.New(nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { db.Close() })
+			sessions := make([]*lockd.Session, waiters)
+			for i := range sessions {
+				if sessions[i], err = db.NewSession(nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			var wait sync.WaitGroup
+			for w, s := range sessions {
+				wait.Go(func() {
+					for i := w; i < b.N; i += waiters {
+						l, err := s.Lock(b.Context(), "k", nil)
+						if err == nil {
+							err = l.Unlock()
+						}
+						if err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			wait.Wait()
+		})
+	}
+}

@@ -189,9 +189,7 @@ func (db *DB) tellLocked(effects []effect, events []logEntry, index uint64) {
 		case lockReleased:
 			e.lock.released = true
 		case lockLost:
-			e.lock.end(&EndedError{
-				Session: e.lock.session.ID(), Key: e.lock.grant.Key, Cause: e.cause,
-			})
+			e.lock.lose(e.cause)
 		case sessionEnded:
 			delete(db.sessions, e.session.ID())
 			db.unbind(e.session)

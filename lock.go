@@ -66,8 +66,9 @@ type Lock struct {
 	policy  KeyPolicy
 	ending
 
-	released bool // by Unlock; written before the end is told, and never after it
-	givenUp  bool // nobody has it: the call that was granted it gave up; protected by db.mu
+	lost     EndedError // what ending tells; written before that, and here to spare an allocation
+	released bool       // by Unlock; written before the end is told, and never after it
+	givenUp  bool       // nobody has it: the call that was granted it gave up; protected by db.mu
 }
 
 // Key is the key of the lock.
@@ -83,6 +84,14 @@ func (l *Lock) Done() <-chan struct{} { return l.ending.Done() }
 // Err returns nil while the lock is held, and then an *EndedError with the cause, ErrUnlocked
 // after Unlock.
 func (l *Lock) Err() error { return l.ending.Err() }
+
+// lose tells the end of the lock. Only the first call counts; db.mu is held.
+func (l *Lock) lose(cause error) {
+	if l.lost.Cause == nil {
+		l.lost = EndedError{Session: l.grant.Session, Key: l.grant.Key, Cause: cause}
+		l.end(&l.lost)
+	}
+}
 
 // Context returns a child of parent that is cancelled when the lock is no longer held;
 // context.Cause then gives what Err does. A nil parent panics.

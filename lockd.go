@@ -555,7 +555,7 @@ func (db *DB) endAllLocked(cause error) {
 		ended := &EndedError{Session: s.ID(), Cause: cause}
 		for state := s.held; state != nil; state = state.next {
 			if handle := state.handle; handle != nil {
-				handle.end(&EndedError{Session: s.ID(), Key: state.key, Cause: cause})
+				handle.lose(cause)
 			}
 		}
 		s.end(ended)
