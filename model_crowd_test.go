@@ -72,6 +72,7 @@ func (w *twin) doCrowd(o op) error {
 	if failed == nil && first.then != nil {
 		failed = first.then()
 	}
+	w.m.rouse() // what a drop left free may have been served: a slot can be lost to that already
 	if err := w.same(got, err, want, failed); err != nil {
 		return err
 	}

@@ -171,9 +171,6 @@ func (tx *modelTx) remove(key string, cause error) bool {
 	if cause == nil {
 		cause = lockd.ErrKeyDeleted
 	}
-	if causes := tx.causes[key]; len(causes) == 1 && causes[0] == lockd.ErrUnlocked {
-		tx.causes[key] = append(causes, lockd.ErrKeyDeleted)
-	}
 	tx.unhold(e, cause)
 	return true
 }

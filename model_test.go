@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -213,7 +214,8 @@ func (w *twin) rank(m *model, session lockd.SessionID, key string) uint64 {
 	for _, e := range w.observed {
 		ended := e.Kind == lockd.SessionEnded && e.Session.ID == session
 		granted := e.Kind == lockd.KeyPut && e.Entry.Key == key && e.Lock == lockd.LockGranted
-		given := e.Kind == lockd.KeyPut && e.Entry.Key == semaphoreOf(key) // a slot
+		_, err := lockd.ParseSessionID(path.Base(key)) // else it is no delay of a slot
+		given := err == nil && e.Kind == lockd.KeyPut && e.Entry.Key == semaphoreOf(key)
 		if e.Index > m.index && (ended || granted || given) {
 			first = min(first, e.Index)
 		}
