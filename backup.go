@@ -268,9 +268,9 @@ func Compact(path string, opts *Options) error {
 }
 
 // Verify reads the whole file of a closed database, and returns nil if Open would take it. It
-// changes nothing, and makes no file if there is none. It returns ErrCorrupt, ErrFormat and
-// ErrInUse as Open does, and an error that is fs.ErrNotExist if there is no file. A nil opts means
-// the defaults; only OpenTimeout and AllowNetworkFS count.
+// changes nothing, and makes no file if there is none; but it needs the permission to write to it.
+// It returns ErrCorrupt, ErrFormat and ErrInUse as Open does, and an error that is fs.ErrNotExist
+// if there is no file. A nil opts means the defaults; only OpenTimeout and AllowNetworkFS count.
 func Verify(path string, opts *Options) error {
 	return wrap("verify", "", inspect(path, opts, func(*DB) error { return nil }))
 }

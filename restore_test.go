@@ -346,3 +346,52 @@ func heap() uint64 {
 	runtime.ReadMemStats(&memory)
 	return memory.HeapAlloc
 }
+
+// Ensure that a restore whose commit fails has changed nothing, for holders, waiters and watchers,
+// and can be repeated; and that one of which it is not known whether it is in the file ends all
+// with ErrFailed, and is there whole after the next Open.
+func TestG10G11_RestoreCommitFails(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		h.put("k", "1", 0)
+		b := h.backup()
+		h.put("k", "2", 0)
+		h.put("added", "", 0)
+		lock := h.lock(h.session(&lockd.SessionOptions{LockDelay: 5 * time.Second}), "held")
+		line := h.line("held", h.session(nil))
+		before := h.contents()
+		changed := h.Changed(h.t.Context(), lockd.Prefix(""), h.Snapshot().Index())
+		restore := func() error { return h.Restore(bytes.NewReader(b)) }
+		c.fail(errDisk)
+		for range 2 {
+			mustFail(t, "restore", restore())
+			line.mustWait(0)
+			if got := h.contents(); fmt.Sprint(got) != fmt.Sprint(before) || isClosed(changed) {
+				t.Fatalf("before %v, after %v; Changed: closed %t", before, got, isClosed(changed))
+			}
+			h.must(h.CheckSequencer(lock.Sequencer()))
+		}
+		c.fail(nil)
+		c.failAfter(errDisk)
+		mustFail(t, "restore", restore())
+		for what, err := range map[string]error{
+			"lock": lock.Err(), "waiter": line.calls[0].wait(), "again": restore(),
+		} {
+			if !errors.Is(err, lockd.ErrFailed) || !errors.Is(err, errDisk) {
+				t.Errorf("%s: got %v, want ErrFailed with its cause", what, err)
+			}
+		}
+		if got := h.contents(); fmt.Sprint(got) != fmt.Sprint(before) {
+			t.Errorf("before %v, after %v", before, got)
+		}
+		c.failAfter(nil)
+		h.reopen()
+		if got := h.Snapshot().Len(); got != 1 || string(h.entry("k").Value) != "1" {
+			t.Errorf("after the reopen: %d keys, %+v", got, h.entry("k"))
+		}
+		if got := h.remaining(h.session(nil), "held"); got != 5*time.Second {
+			t.Errorf("delay: got %v", got)
+		}
+		h.must(restore())
+	})
+}

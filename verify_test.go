@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -179,4 +180,30 @@ func reason(err error) string {
 		return ""
 	}
 	return strings.SplitN(err.Error(), ": ", 3)[2]
+}
+
+// Ensure that what is no file is refused by those who look at a closed one, and that they follow a
+// symbolic link.
+func TestVerify_FolderAndLink(t *testing.T) {
+	file := craft(t, func(*store.Store) {})
+	folder, link := t.TempDir(), filepath.Join(t.TempDir(), "link.db")
+	if err := os.Symlink(file, link); err != nil {
+		t.Skip(err)
+	}
+	for what, call := range map[string]func(path string) error{
+		"verify":  func(path string) error { return lockd.Verify(path, nil) },
+		"compact": func(path string) error { return lockd.Compact(path, nil) },
+		"backup":  func(path string) error { return lockd.BackupFile(path, io.Discard, nil) },
+		"open":    openAndClose,
+	} {
+		if err := call(folder); !errors.Is(err, lockd.ErrFormat) {
+			t.Errorf("%s of a folder: got %v, want ErrFormat", what, err)
+		}
+		if err := call(filepath.Join(file, "below")); err == nil {
+			t.Errorf("%s of what is below a file succeeded", what)
+		}
+		if err := call(link); err != nil {
+			t.Errorf("%s by a link: got %v", what, err)
+		}
+	}
 }

@@ -75,3 +75,99 @@ func droppedGivingUp(
 		h.t.Fatalf("%d more commits should have failed", failures+1)
 	}
 }
+
+// Ensure that who waits for several locks at once keeps its places when a commit fails, whether it
+// is that of the release or one that was to grant them, and has all of them later, at one index.
+func TestG9G11_DroppedGrantOfAll(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		held := h.lock(h.session(nil), "b")
+		var locks []*lockd.Lock
+		s := h.session(nil)
+		all := start(func() (err error) {
+			locks, err = s.LockAll(h.t.Context(), []string{"a", "b"}, nil)
+			return err
+		})
+		h.settle()
+		behind := h.line("b", h.session(nil))
+		c.fail(errDisk)
+		for range 2 {
+			mustFail(t, "unlock", held.Unlock())
+			behind.mustWait(0)
+			if all.returned() || h.Waiters("b") != 2 || held.Err() != nil {
+				t.Fatalf("returned %t, %v; %d wait; held: %v", all.returned(), all.err,
+					h.Waiters("b"), held.Err())
+			}
+		}
+		c.fail(nil)
+		h.must(held.Unlock())
+		h.must(all.wait())
+		behind.mustWait(0)
+		a, b := h.entry("a"), h.entry("b")
+		if len(locks) != 2 || a.Session != s.ID() || b.Session != s.ID() || a.Fence != b.Fence {
+			t.Fatalf("%d locks: %+v, %+v", len(locks), a, b)
+		}
+		for _, lock := range locks {
+			h.must(lock.Unlock())
+		}
+		behind.serve(0)
+	})
+}
+
+// Ensure that everything that waits ends with ErrFailed and its cause when the database fails, by
+// whatever call it does; that watchers are told nothing of what is not known to be in the file, and
+// end with Close.
+func TestG3G12_FailedEndsEveryWait(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		h.lock(h.session(nil), "k")
+		_, err := h.session(nil).TryAcquire("pool", 1)
+		h.must(err)
+		s, ctx := h.session(nil), h.t.Context()
+		waits := map[string]*call{
+			"Lock": start(func() error { return second(s.Lock(ctx, "k", nil)) }),
+			"LockAll": start(func() error {
+				return second(s.LockAll(ctx, []string{"a", "k"}, nil))
+			}),
+			"Acquire":  start(func() error { return second(s.Acquire(ctx, "pool", 1)) }),
+			"Campaign": start(func() error { return second(s.Campaign(ctx, "k", nil)) }),
+		}
+		from := h.Snapshot().Index()
+		changed := h.Changed(ctx, lockd.Prefix(""), from)
+		events := 0
+		watch := start(func() error {
+			for _, err := range h.Watch(ctx, lockd.Prefix(""), from) {
+				if err != nil {
+					return err
+				}
+				events++
+			}
+			return nil
+		})
+		h.settle()
+		for what, wait := range waits {
+			if wait.returned() {
+				t.Fatalf("%s does not wait: %v", what, wait.err)
+			}
+		}
+		c.failAfter(errDisk)
+		mustFail(t, "put", second(h.Put("doubtful", nil, nil)))
+		for what, wait := range waits {
+			if err := wait.wait(); !errors.Is(err, lockd.ErrFailed) || !errors.Is(err, errDisk) {
+				t.Errorf("%s: got %v, want ErrFailed with its cause", what, err)
+			}
+		}
+		h.settle()
+		if events != 0 || watch.returned() || isClosed(changed) {
+			t.Errorf("%d events; Watch returned %t; Changed closed %t", events, watch.returned(),
+				isClosed(changed))
+		}
+		h.must(h.Close())
+		if err := watch.wait(); !errors.Is(err, lockd.ErrClosed) || events != 0 {
+			t.Errorf("watch: got %v, %d events", err, events)
+		}
+		if !isClosed(changed) {
+			t.Error("Changed is open")
+		}
+	})
+}
