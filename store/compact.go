@@ -97,15 +97,21 @@ func (f *file) copyTo(
 }
 
 // Publish gives a complete file, closed and on disk, the name path, in the same file system. It
-// returns an error that is fs.ErrExist if the name is taken.
-func Publish(made, path string, opts Options) error {
+// returns an error that is fs.ErrExist if the name is taken. After an error the file does not have
+// the name.
+func Publish(made, path string, opts Options) (err error) {
 	o := opts.file()
 	f, err := openFile(made, o) // under its lock, as create does it
 	if err != nil {
 		return err
 	}
-	if err = os.Link(made, path); err == nil {
-		err = syncFolder(filepath.Dir(path), o)
+	defer func() { err = errors.Join(err, f.close()) }()
+	if err := os.Link(made, path); err != nil {
+		return err
 	}
-	return errors.Join(err, f.close())
+	if err := syncFolder(filepath.Dir(path), o); err != nil {
+		// Who waits for the lock meanwhile finds out, as with a compaction.
+		return errors.Join(err, os.Remove(path))
+	}
+	return nil
 }

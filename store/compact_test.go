@@ -109,3 +109,27 @@ func TestOpening_NobodyBeforeTheNameIsOnDisk(t *testing.T) {
 		})
 	}
 }
+
+// Ensure that a file whose name could not be brought to disk does not have it, so that it can be
+// given again.
+func TestPublish_SyncFails(t *testing.T) {
+	made, want := toCompact(t)
+	path := filepath.Join(t.TempDir(), "named.db")
+	fault := errors.New("I/O error")
+	broken := store.Options{Hooks: store.Hooks{SyncFolder: func(string) error { return fault }}}
+	if err := store.Publish(made, path, broken); !errors.Is(err, fault) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it has the name: %v", err)
+	}
+	if err := store.Publish(made, path, store.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Publish(made, path, broken); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a second time: got %v, want fs.ErrExist", err)
+	}
+	if got, err := openStore(path); err != nil || got != want {
+		t.Errorf("got index %d, %v, want %d", got.index, err, want.index)
+	}
+}
