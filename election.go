@@ -204,6 +204,7 @@ func (l *Leader) serve(
 		}
 		if reason := recover(); reason != nil {
 			panicked = &PanicError{Value: reason, Stack: debug.Stack()}
+			l.lock.session.db.logPanic(l.lock, panicked)
 			return
 		}
 		_ = l.Resign() // fn ended its goroutine: nobody is left to try again, or to hear of it

@@ -3,6 +3,7 @@ package lockd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -205,6 +206,21 @@ func (db *DB) logCommitLocked(took time.Duration, writers uint64, err error) {
 		return
 	}
 	db.logger.addLocked(db.now().Round(0), slog.LevelWarn, "commit slow", attrs...)
+}
+
+// logPanic logs that the function of a leader has panicked: its caller hears of it only when Lead
+// returns.
+func (db *DB) logPanic(lock *Lock, p *PanicError) {
+	if db.logger == nil {
+		return
+	}
+	attrs := []slog.Attr{slog.String("key", lock.grant.Key), slog.Uint64("fence", lock.grant.Fence)}
+	attrs = append(attrs, sessionAttrs(lock.grant.Session, lock.session.row.Name)...)
+	attrs = append(attrs,
+		slog.String("panic", fmt.Sprint(p.Value)), slog.String("stack", string(p.Stack)))
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.logger.addLocked(db.now().Round(0), slog.LevelError, "leader panicked", attrs...)
 }
 
 // logFailureLocked logs that the database has failed.

@@ -2,6 +2,7 @@ package lockd_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -120,6 +121,34 @@ func TestLogger_TellsWhatHappens(t *testing.T) {
 			fmt.Sprintf("2 DEBUG session ended: index=%d node=local session=<b> "+
 				"cause=closed by its owner", at+4),
 		)
+	})
+}
+
+// Ensure that the panic of a leader is logged as soon as it happens: Lead goes on, and returns it
+// only at the end.
+func TestLogger_TellsOfAPanicOfALeader(t *testing.T) {
+	each(t, func(h *harness) {
+		l := &logged{level: slog.LevelError}
+		h.log(l)
+		c := h.stands(&lockd.SessionOptions{Name: "a"})
+		term := c.leads()
+		h.advance(time.Second)
+		term.finish(func() error { panic("boom") })
+		h.settle()
+		want := fmt.Sprintf("1 ERROR leader panicked: key=k fence=%d session=%s name=a panic=boom "+
+			"stack=goroutine ", term.proof.Fence, term.proof.Session)
+		got := l.take()
+		if len(got) != 1 || !strings.HasPrefix(got[0], want) ||
+			!strings.Contains(got[0], "TestLogger_TellsOfAPanicOfALeader") {
+			h.t.Errorf("log: got %q, want %q", got, want)
+		}
+		if c.call.returned() {
+			h.t.Errorf("lead has returned %v", c.call.err)
+		}
+		c.stop()
+		if err := c.call.wait(); !errors.Is(err, context.Canceled) {
+			h.t.Errorf("lead: got %v", err)
+		}
 	})
 }
 

@@ -49,12 +49,13 @@ type Options struct {
 	// A record has the time of the database's clock. Debug is "lock granted", "lock released",
 	// "session created", and "session ended" if its owner closed it; Info if EndSession did. Warn
 	// is "lock lost", and "session ended" otherwise; "commit slow" if one took a second or more;
-	// and "log records dropped". Error is "commit failed", and "database failed".
+	// and "log records dropped". Error is "commit failed", "database failed", and "leader
+	// panicked", as soon as the function does that Keeper.Lead runs.
 	//
 	// The attributes are index, of the change; key, fence, session and name (of the session, if it
 	// has one) of a lock; session, name and node of a session; cause, as text, of what was lost,
-	// released or ended; error, of what failed; took and writers of a commit, and how many records
-	// were dropped as count.
+	// released or ended; error, of what failed; took and writers of a commit; panic, as text, and
+	// stack, of a leader, beside those of its lock; and how many records were dropped as count.
 	Logger *slog.Logger
 
 	// Node is the name under which this process stands in the catalog, and the node of every
