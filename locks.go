@@ -10,8 +10,8 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// LockInfo describes the lock of one key: one that is held, delayed or waited for. The zero value
-// is none.
+// LockInfo describes the lock of one key: one that is held, delayed or waited for. A slot of a
+// semaphore is the lock of its contender key. The zero value is none.
 type LockInfo struct {
 	Key string
 
@@ -25,6 +25,10 @@ type LockInfo struct {
 
 	// DelayedUntil is the end of a lock-delay; the zero time if there is none.
 	DelayedUntil time.Time
+
+	// Limit is that of the semaphore, at the keys of one, and 0 at any other: at prefix/.lock, where
+	// those wait who want a slot, and at prefix/session of each slot, held or lost and delayed.
+	Limit int
 
 	// Queue has those who wait, the next to be served first.
 	Queue []WaiterInfo
@@ -52,8 +56,11 @@ func (db *DB) Locks() iter.Seq[LockInfo] {
 	return func(yield func(LockInfo) bool) {
 		seen, now := db.seen()
 		slices.SortFunc(seen, func(a, b sight) int { return cmp.Compare(a.key, b.key) })
+		limits := make(map[*store.Key]roster)
 		for i := range seen {
-			if !yield(seen[i].info(db, now)) {
+			info := seen[i].info(db, now)
+			info.Limit = seen[i].limit(limits)
+			if !yield(info) {
 				return
 			}
 		}
@@ -62,11 +69,12 @@ func (db *DB) Locks() iter.Seq[LockInfo] {
 
 // sight is one lock as it was seen under mu: what does not change any more, to be described later.
 type sight struct {
-	key    string
-	row    *store.Key // nil: there is no such key
-	holder *store.Session
-	delay  *delay
-	queue  []*waitq.Place[*waiter]
+	key       string
+	row       *store.Key // nil: there is no such key
+	holder    *store.Session
+	delay     *delay
+	queue     []*waitq.Place[*waiter]
+	semaphore *store.Key // that it may be a key of; nil if there is none
 }
 
 // seen looks at all locks as they are published, and reads the clock.
@@ -83,6 +91,9 @@ func (db *DB) seen() ([]sight, time.Time) {
 		}
 		if delay != nil && now.Before(delay.until) {
 			s.delay = delay
+		}
+		if key == prefixOf(key)+semaphoreKey || !contenderOf(key).IsZero() {
+			s.semaphore = db.store.Keys.Get(prefixOf(key) + semaphoreKey)
 		}
 		if s.holder != nil || s.delay != nil || len(s.queue) > 0 {
 			seen = append(seen, s)
@@ -150,6 +161,24 @@ func (db *DB) pendingLocked() map[string]*undecided {
 		}
 	}
 	return pending
+}
+
+// limit returns that of the semaphore of which it is a slot, or the key. It reads each semaphore
+// once, and keeps what it has read.
+func (s *sight) limit(read map[*store.Key]roster) int {
+	if s.semaphore == nil {
+		return 0
+	}
+	slots, ok := read[s.semaphore]
+	if !ok {
+		// What is no semaphore has the limit 0.
+		slots, _ = rosterOf(prefixOf(s.key), s.semaphore)
+		read[s.semaphore] = slots
+	}
+	if s.semaphore.Key == s.key || slots.has(s.row) || s.delay != nil && s.delay.slot {
+		return slots.limit
+	}
+	return 0 // another client's, which has no slot yet
 }
 
 // info describes what was seen.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -96,6 +97,49 @@ func TestLocks_ShowsHolderQueueAndDelay(t *testing.T) {
 	})
 }
 
+// Ensure that Locks shows of a semaphore who has a slot, whose lost one still counts, who waits for
+// one, and the limit; and takes nothing else for one.
+func TestLocks_ShowsSemaphores(t *testing.T) {
+	each(t, func(h *harness) {
+		a, b, c, d := h.named("a"), h.named("b"), h.named("c"), h.named("d")
+		must := func(want ...string) {
+			h.t.Helper()
+			var got []string
+			for l := range h.Locks() {
+				key := l.Key
+				for _, s := range []*lockd.Session{a, b, c, d} {
+					key = strings.ReplaceAll(key, s.ID().String(), s.Info().Name)
+				}
+				line := fmt.Sprintf("%s %q limit %d", key, l.Holder.Name, l.Limit)
+				for _, w := range l.Queue {
+					line += ", " + w.Session.Name
+				}
+				if !l.DelayedUntil.IsZero() {
+					line += fmt.Sprint(", delayed until ", l.DelayedUntil.Unix())
+				}
+				got = append(got, line)
+			}
+			slices.Sort(got) // the sessions' IDs are random
+			if !slices.Equal(got, want) {
+				h.t.Fatalf("locks:\ngot  %q\nwant %q", got, want)
+			}
+		}
+		h.slot(a, 2)
+		h.slot(b, 2)
+		must(`sem/a "a" limit 2`, `sem/b "b" limit 2`)
+		waiting := h.awaitSlot(h.t.Context(), c, 2)
+		h.lock(d, "sem/"+d.ID().String()) // as another client's does that waits for a slot
+		h.put("other/.lock", "no semaphore", 0)
+		h.lock(d, "other/.lock")
+		h.must(h.EndSession(b.ID()))
+		must(`other/.lock "d" limit 0`, `sem/.lock "" limit 2, c`, `sem/a "a" limit 2`,
+			`sem/b "" limit 2, delayed until 10`, `sem/d "d" limit 0`)
+		h.advance(10 * time.Second)
+		h.must(waiting.held().Release())
+		must(`other/.lock "d" limit 0`, `sem/a "a" limit 2`, `sem/d "d" limit 0`)
+	})
+}
+
 // Ensure that after a reopen Locks says that it does not know since when a lock is held, and that
 // the next grant is known again.
 func TestLocks_SinceBeforeTheFileWasOpened(t *testing.T) {
@@ -160,6 +204,28 @@ func TestG3_LocksShowWhatIsDurable(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Ensure that one who is about to be served and has given up meanwhile is no longer shown.
+func TestLocks_ShowsNobodyWhoHasGivenUp(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		lock := h.lock(h.named("a"), "k")
+		ctx, cancel := context.WithCancel(h.t.Context())
+		waiting := h.wait(ctx, h.named("b"), "k", nil)
+		unlocking := c.held(lock.Unlock)
+		h.mustShow("k held by a on local since 0 for 0s, b since 0 for 0s")
+		cancel()
+		h.settle()
+		if !isClosed(waiting.back) {
+			t.Fatal("the call goes on")
+		}
+		h.mustShow("k held by a on local since 0 for 0s")
+		c.release(nil)
+		h.must(unlocking.wait())
+		h.settle()
+		h.mustShow()
+	})
 }
 
 // Ensure that a delay that replaces another one is shown when it is durable, and no earlier.
