@@ -107,7 +107,9 @@ func (db *DB) waits() []hook.Wait {
 	var waits []hook.Wait
 	for _, s := range db.sessions {
 		for w := range s.waiting {
-			waits = append(waits, hook.Wait{Keys: w.keys, Session: s.row.ID, Name: s.row.Name})
+			waits = append(waits, hook.Wait{
+				Keys: w.keys, Limit: w.limit, Session: s.row.ID, Name: s.row.Name,
+			})
 		}
 	}
 	return waits

@@ -140,8 +140,8 @@ func (db *DB) close() []string {
 	if !db.wait(leaving, func() bool { return len(db.door.Waits()) == 0 }) {
 		for _, w := range db.door.Waits() {
 			faults = append(faults, fmt.Sprintf("when the test was over, a call of session %s "+
-				"still waited for the lock of %q%s: release the lock, or end the call's context",
-				describe(w), w.Keys, db.holders(w.Keys)))
+				"still waited for %s%s: release it, or end the call's context",
+				describe(w), wanted(w), db.holders(w.Keys)))
 		}
 	}
 	if err := db.door.Check(); err != nil {

@@ -3,6 +3,7 @@ package lockdtest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"testing"
 	"testing/synctest"
@@ -93,13 +94,51 @@ func TestCleanup_ReportsBlockedCalls(t *testing.T) {
 				want := `lockdtest: when the test was over, a call of session "worker" (` +
 					waiter.ID().String() + `) still waited for the lock of ["k"], ` +
 					`"k" is held by session ` + holder.ID().String() +
-					`: release the lock, or end the call's context`
+					`: release it, or end the call's context`
 				if len(texts) != 1 || texts[0] != want {
 					t.Errorf("got %q, want %q", texts, want)
 				}
 			})
 		})
 	}
+}
+
+// Ensure that a call that waits for a slot of a semaphore is one to wait for, gets the slot when
+// that is due, and fails the test if it still waits at the end.
+func TestWaits_ForASlot(t *testing.T) {
+	both(t, func(t *testing.T, _ *lockdtest.DB) {
+		var waiting *call
+		var next, last *lockd.Session
+		acquire := func(db *lockdtest.DB, s *lockd.Session) *call {
+			c := start(func() error {
+				_, err := s.Acquire(context.Background(), "pool", 1)
+				return err
+			})
+			db.WaitForWaiters("pool/.lock", 1)
+			return c
+		}
+		texts := run(func(t testing.TB) {
+			db := lockdtest.New(t, nil)
+			holder := session(t, db, "holder", time.Minute)
+			next, last = session(t, db, "next", 0), session(t, db, "last", 0)
+			_, err := holder.TryAcquire("pool", 1)
+			must(t, err)
+			waiting = acquire(db, next)
+			db.Expire(holder)
+			db.Advance(lockd.DefaultLockDelay)
+			must(t, waiting.wait())
+			waiting = acquire(db, last)
+		})
+		if err := waiting.wait(); !errors.Is(err, lockd.ErrClosed) {
+			t.Errorf("the call: got %v, want ErrClosed", err)
+		}
+		want := fmt.Sprintf(`lockdtest: when the test was over, a call of session "last" (%s) `+
+			`still waited for a slot of "pool", "pool/%s" is held by session %[2]s: `+
+			`release it, or end the call's context`, last.ID(), next.ID())
+		if len(texts) != 1 || texts[0] != want {
+			t.Errorf("got %q, want %q", texts, want)
+		}
+	})
 }
 
 // Ensure that what ends with the test is no leak: calls whose context is the test's, sessions,

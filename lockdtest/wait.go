@@ -2,6 +2,8 @@ package lockdtest
 
 import (
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,8 +15,9 @@ import (
 // as soon as none of them can do anything.
 const patience = 10 * time.Second
 
-// WaitForWaiters blocks until at least n calls wait for the key's lock. It fails the test if that
-// takes more than 10 s of real time; in a bubble as soon as every goroutine is blocked.
+// WaitForWaiters blocks until at least n calls wait for the key's lock; those that wait for a slot
+// of a semaphore wait at prefix/.lock. It fails the test if that takes more than 10 s of real time;
+// in a bubble as soon as every goroutine is blocked.
 func (db *DB) WaitForWaiters(key string, n int) {
 	db.t.Helper()
 	if !db.wait(db.patience, func() bool { return db.door.Waiters(key) >= n }) {
@@ -81,12 +84,26 @@ func describe(w hook.Wait) string {
 	return fmt.Sprintf("%q (%s)", w.Name, id)
 }
 
-// holders says which of the keys are held, and by whom.
+const semaphoreKey = "/.lock" // after the prefix: where those wait who want a slot
+
+// wanted says what a call waits for.
+func wanted(w hook.Wait) string {
+	if w.Limit == 0 {
+		return fmt.Sprintf("the lock of %q", w.Keys)
+	}
+	return fmt.Sprintf("a slot of %q", strings.TrimSuffix(w.Keys[0], semaphoreKey))
+}
+
+// holders says which of the keys are held, and by whom; of a semaphore, which slots are.
 func (db *DB) holders(keys []string) string {
 	var text strings.Builder
-	for _, key := range keys {
-		if entry, ok := db.Get(key); ok && !entry.Session.IsZero() {
-			fmt.Fprintf(&text, ", %q is held by session %s", key, entry.Session)
+	for l := range db.Locks() {
+		named := slices.Contains(keys, l.Key)
+		if l.Limit > 0 {
+			named = slices.Contains(keys, path.Dir(l.Key)+semaphoreKey)
+		}
+		if named && !l.Holder.ID.IsZero() {
+			fmt.Fprintf(&text, ", %q is held by session %s", l.Key, l.Holder.ID)
 		}
 	}
 	return text.String()

@@ -61,9 +61,10 @@ type Door struct {
 	Check func() error
 }
 
-// Wait is a call that waits for the locks of the keys.
+// Wait is a call that waits for the locks of the keys, or for a slot of a semaphore.
 type Wait struct {
-	Keys    []string
+	Keys    []string // or the semaphore's own
+	Limit   int      // of the semaphore; 0: it waits for locks
 	Session [16]byte
 	Name    string // of the session
 }
