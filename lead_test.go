@@ -171,6 +171,43 @@ func TestLead_EndsWithItsContext(t *testing.T) {
 	})
 }
 
+// Ensure that a function that returns its context's error does not have it said twice.
+func TestLead_ReturnsTheContextsErrorOnce(t *testing.T) {
+	each(t, func(h *harness) {
+		c := h.stands(nil)
+		only := c.leads()
+		c.stop()
+		only.finish(only.ctx.Err)
+		if err := c.call.wait(); err == nil || err.Error() != `lockd: lead "k": context canceled` {
+			h.t.Errorf("got %v", err)
+		}
+	})
+}
+
+// Ensure that the function is not called for a term that is over when Lead hears of it.
+func TestLead_NotCalledAfterItsTerm(t *testing.T) {
+	onFile(t, func(h *harness) {
+		commits := h.commits()
+		other := h.session(nil)
+		lock := h.lock(other, "k")
+		c := h.stands(&lockd.SessionOptions{LockDelay: lockd.NoLockDelay})
+		first, _ := c.keeper.Current()
+		busy := commits.held(func() error { return second(h.Put("x", nil, nil)) })
+		granted := start(lock.Unlock) // with the next commit, and taken away in it
+		h.settle()
+		ended := start(func() error { return h.EndSession(first.ID()) })
+		h.settle()
+		commits.release(nil)
+		h.must(errors.Join(busy.wait(), granted.wait(), ended.wait()))
+		only := c.leads()
+		if only.proof.Session == first.ID() {
+			h.t.Error("called with the sequencer of a session that has ended")
+		}
+		only.ends(nil)
+		h.must(c.call.wait())
+	})
+}
+
 // Ensure that one who waits to be elected gives up with its context, and a context that has ended
 // before makes nothing at all.
 func TestLead_G11_GivingUp(t *testing.T) {
@@ -247,6 +284,30 @@ func TestLead_SurvivesAPanic(t *testing.T) {
 			!strings.Contains(err.Error(), "before that, the leader's function panicked: "+
 				errOfFn.Error()) {
 			h.t.Errorf("got %v", err)
+		}
+	})
+}
+
+// Ensure that what the caller does to the value after the call does not change what later terms
+// write.
+func TestLead_ValueIsItsOwn(t *testing.T) {
+	each(t, func(h *harness) {
+		value := []byte("v")
+		k := h.keeper(&lockd.SessionOptions{LockDelay: lockd.NoLockDelay})
+		terms := 0
+		h.must(k.Lead(h.t.Context(), "k", value,
+			func(_ context.Context, proof lockd.Sequencer) error {
+				if e := h.entry("k"); string(e.Value) != "v" {
+					h.t.Errorf("term %d: value %q", terms, e.Value)
+				}
+				value[0] = 'w'
+				if terms++; terms == 1 {
+					h.must(h.EndSession(proof.Session))
+				}
+				return nil
+			}))
+		if terms != 2 {
+			h.t.Errorf("%d terms", terms)
 		}
 	})
 }

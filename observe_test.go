@@ -311,6 +311,44 @@ func TestObserve_G8_BehindTheHistory(t *testing.T) {
 	}
 }
 
+// Ensure that one who falls behind the history is told of the present vacancy with its delay, also
+// if the key has gone and takes the fence with it, and never with a smaller fence.
+func TestObserve_G7G8_VacancyBehindTheHistory(t *testing.T) {
+	inBubble(t, "", func(h *harness) {
+		h.must(h.Close())
+		h.opts.History = 1
+		h.open()
+		next, stop := iter.Pull2(h.Observe(h.t.Context(), "k"))
+		defer stop()
+		read := func(want string, fence uint64) {
+			h.t.Helper()
+			l, err, _ := next()
+			h.must(err)
+			if inShort(l) != want || l.Fence != fence {
+				h.t.Fatalf("got %+v, want %s with fence %d", l, want, fence)
+			}
+		}
+		loses := func() {
+			s := h.named("a")
+			h.campaign(s, "k", "v")
+			h.must(h.EndSession(s.ID()))
+			h.must(second(h.Delete("k")))
+			h.put("other", "v", 0)
+		}
+		read("vacant", 0)
+		loses()
+		read("vacant until 10 s", 0)
+		h.advance(10 * time.Second)
+		leader := h.campaign(h.named("b"), "k", "v")
+		fence := leader.Sequencer().Fence
+		read("b: v", fence)
+		h.must(leader.Resign())
+		h.must(second(h.Delete("k")))
+		h.put("other", "w", 0)
+		read("vacant", fence)
+	})
+}
+
 // Ensure that an Observe ends with the reason, and leaves nothing.
 func TestObserve_G12_Ends(t *testing.T) {
 	each(t, func(h *harness) {
