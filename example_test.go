@@ -41,8 +41,8 @@ func Example() {
 	// Output: service/mysql/primary = 10.0.0.7, error <nil>
 }
 
-// Ensure that the first lock in the README is the one of the Example.
-func TestREADME_FirstLock(t *testing.T) {
+// Ensure that the README shows the lines of the Examples.
+func TestREADME_ShowsExamples(t *testing.T) {
 	block := func(file, from, to string) string {
 		_, rest, found := strings.Cut(string(must(os.ReadFile(file))), from)
 		text, _, ended := strings.Cut(rest, to)
@@ -55,10 +55,15 @@ func TestREADME_FirstLock(t *testing.T) {
 		}
 		return strings.Join(lines, "\n")
 	}
-	want := block("example_test.go", "ctx := context.Background()\n\n", "\n\n")
-	got := block("README.md", "## A first lock", "## ")
-	if !strings.Contains(got, "```go\n"+want+"\n```") {
-		t.Errorf("want these lines in a block of go:\n%s\ngot:\n%s", want, got)
+	for _, tc := range []struct{ section, file, from, to string }{
+		{"## A first lock", "example_test.go", "ctx := context.Background()\n\n", "\n\n"},
+		{"## Recipes", "example_recipes_test.go", "defer stop()\n\n", "\n\n\tfmt.Println(err)"},
+	} {
+		want := block(tc.file, tc.from, tc.to)
+		got := block("README.md", tc.section, "\n## ")
+		if !strings.Contains(got, "```go\n"+want+"\n```") {
+			t.Errorf("want these lines in a block of go:\n%s\ngot:\n%s", want, got)
+		}
 	}
 }
 

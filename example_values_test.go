@@ -1,0 +1,414 @@
+package lockd_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/lockd/lockd"
+)
+
+// A lock is held from the call that returns it until it is unlocked, or lost.
+func ExampleLock() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+	session := must(db.NewSession(nil))
+
+	lock := must(session.TryLock("k", nil))
+	fmt.Println("held:", lock.Err() == nil)
+	fmt.Println("end session:", db.EndSession(session.ID())) // an operator does
+	<-lock.Done()
+	fmt.Println("lost:", errors.Is(lock.Err(), lockd.ErrDestroyed))
+	// Output:
+	// held: true
+	// end session: <nil>
+	// lost: true
+}
+
+// A value that is written together with the lock, for who wants to know of the holder.
+func ExampleLockOptions() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+	session := must(db.NewSession(nil))
+
+	must(session.TryLock("jobs/nightly", &lockd.LockOptions{Value: []byte("host-1")}))
+	entry, _ := db.Get("jobs/nightly")
+	fmt.Printf("%s\n", entry.Value)
+	// Output: host-1
+}
+
+// A key that is there only while it is locked.
+func ExampleKeyPolicy() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+	session := must(db.NewSession(nil))
+
+	lock := must(session.TryLock("upload/42", &lockd.LockOptions{Key: lockd.RemoveAfter}))
+	fmt.Println("unlock:", lock.Unlock())
+	_, left := db.Get("upload/42")
+	fmt.Println("left:", left)
+	// Output:
+	// unlock: <nil>
+	// left: false
+}
+
+// What is known of a key: its value, its indexes, and who holds its lock.
+func ExampleEntry() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+	session := must(db.NewSession(nil))
+	lock := must(session.TryLock("k", nil))
+
+	entry := must(db.Put("k", []byte("v"), nil))
+	fmt.Printf("%s = %s\n", entry.Key, entry.Value)
+	fmt.Println("written since it was created:", entry.ModifyIndex > entry.CreateIndex)
+	fmt.Println("held:", entry.Session == session.ID(), entry.Sequencer() == lock.Sequencer())
+	// Output:
+	// k = v
+	// written since it was created: true
+	// held: true true
+}
+
+// A session that outlives its process, and is found again.
+func ExampleSessionOptions() {
+	path := filepath.Join(must(os.MkdirTemp("", "lockd-")), "lockd.db")
+	defer os.RemoveAll(filepath.Dir(path))
+	db := must(lockd.Open(path, nil))
+	id := must(db.NewSession(&lockd.SessionOptions{
+		Name: "import", TTL: time.Hour, Lifetime: lockd.Independent,
+	})).ID()
+	fmt.Println("close:", db.Close())
+
+	db = must(lockd.Open(path, nil))
+	defer db.Close()
+	session := must(db.Session(id))
+	fmt.Println("again:", session.Info().Name, session.Info().Lifetime)
+	// Output:
+	// close: <nil>
+	// again: import independent
+}
+
+// Without Independent, a session lives no longer than its process.
+func ExampleLifetime() {
+	fmt.Println(lockd.SessionOptions{}.Lifetime)
+	fmt.Println(lockd.Independent)
+	// Output:
+	// bound to process
+	// independent
+}
+
+// Who holds a lock can be asked of its session.
+func ExampleSessionInfo() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+	session := must(db.NewSession(&lockd.SessionOptions{
+		Name: "worker-1", Meta: map[string]string{"purpose": "nightly report"},
+	}))
+	must(session.TryLock("k", nil))
+
+	entry, _ := db.Get("k")
+	info, _ := db.Snapshot().Session(entry.Session)
+	fmt.Printf("%s on %s: %s\n", info.Name, info.Node, info.Meta["purpose"])
+	// Output: worker-1 on local: nightly report
+}
+
+// An ID goes through text and comes back the same.
+func ExampleSessionID() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+	id := must(db.NewSession(nil)).ID()
+
+	again := must(lockd.ParseSessionID(id.String()))
+	fmt.Println("the same:", again == id)
+	// Output: the same: true
+}
+
+// Keys that are there only as long as the session that holds their locks.
+func ExampleBehavior() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+	session := must(db.NewSession(&lockd.SessionOptions{Behavior: lockd.DeleteKeys}))
+	must(session.TryLock("service/web/1", &lockd.LockOptions{Value: []byte("10.0.0.1:80")}))
+
+	fmt.Println("close:", session.Close())
+	_, left := db.Get("service/web/1")
+	fmt.Println("left:", left)
+	// Output:
+	// close: <nil>
+	// left: false
+}
+
+// What a transaction reads is what it has written, and nobody else sees it before the end.
+func ExampleTxn() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+
+	err := db.Update(func(tx *lockd.Txn) error {
+		if _, err := tx.Put("k", []byte("v"), nil); err != nil {
+			return err
+		}
+		_, within := tx.Get("k")
+		_, outside := db.Get("k")
+		fmt.Println("within:", within, "outside:", outside)
+		return errors.New("changed my mind")
+	})
+	_, left := db.Get("k")
+	fmt.Println(err, left)
+	// Output:
+	// within: true outside: false
+	// changed my mind false
+}
+
+// One change: of what, and what became of the lock.
+func ExampleEvent() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+	session := must(db.NewSession(nil))
+	before := db.Snapshot().Index()
+	must(session.TryLock("k", nil))
+	fmt.Println("close:", session.Close())
+
+	for event, err := range db.Watch(context.Background(), lockd.Key("k"), before) {
+		fmt.Println(event.Kind, event.Key, event.Lock, event.Cause, err)
+		if event.Lock != lockd.LockGranted {
+			break
+		}
+	}
+	// Output:
+	// close: <nil>
+	// key put k granted <nil> <nil>
+	// key put k released closed by its owner <nil>
+}
+
+// What changed, in words.
+func ExampleEventKind() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+	before := db.Snapshot().Index()
+	must(db.Put("k", nil, nil))
+	must(db.Delete("k"))
+
+	for event := range db.Watch(context.Background(), lockd.Prefix(""), before) {
+		fmt.Println(event.Kind)
+		if event.Kind == lockd.KeyDeleted {
+			break
+		}
+	}
+	// Output:
+	// key put
+	// key deleted
+}
+
+// What a lock went through.
+func ExampleLockChange() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+	session := must(db.NewSession(nil))
+	fmt.Println("unlock:", must(session.TryLock("k", nil)).Unlock())
+
+	for _, t := range db.History("k") {
+		fmt.Println(t.Change)
+	}
+	// Output:
+	// unlock: <nil>
+	// granted
+	// released
+}
+
+// What was done, to which key, and why not.
+func ExampleError() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+
+	_, err := db.Put("", nil, nil)
+	if failed, ok := errors.AsType[*lockd.Error](err); ok {
+		fmt.Println(failed.Op, errors.Is(failed, lockd.ErrInvalid))
+	}
+	// Output: put true
+}
+
+// Why a lock or a session has ended.
+func ExampleEndedError() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+	lock := must(must(db.NewSession(nil)).TryLock("k", nil))
+	must(db.Delete("k"))
+
+	if ended, ok := errors.AsType[*lockd.EndedError](lock.Unlock()); ok {
+		fmt.Printf("lock of %s: %v\n", ended.Key, ended.Cause)
+	}
+	// Output: lock of k: key deleted
+}
+
+// What a losing TryLock says, in words and in fields.
+func ExampleLockedError() {
+	mock := clock.NewMock()
+	db := must(lockd.New(&lockd.Options{Clock: mock}))
+	defer db.Close()
+	worker := must(db.NewSession(&lockd.SessionOptions{Name: "worker-1"}))
+	must(worker.TryLock("k", nil))
+	mock.Add(3*time.Minute + 12*time.Second)
+
+	_, err := must(db.NewSession(nil)).TryLock("k", nil)
+	if locked, ok := errors.AsType[*lockd.LockedError](err); ok {
+		fmt.Println(locked.Obstacle, "by", locked.HolderName, "for", locked.Held)
+	}
+	// Output: held by worker-1 for 3m12s
+}
+
+// What to do about a lock that is not to be had depends on what is in the way.
+func ExampleObstacle() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+	lost, other := must(db.NewSession(nil)), must(db.NewSession(nil))
+	must(lost.TryLock("k", nil))
+	fmt.Println("end session:", db.EndSession(lost.ID()))
+
+	_, err := other.TryLock("k", nil)
+	locked, _ := errors.AsType[*lockd.LockedError](err)
+	switch locked.Obstacle {
+	case lockd.ObstacleHolder:
+		fmt.Println("ask the holder")
+	case lockd.ObstacleDelay:
+		fmt.Println("wait until the delay is over")
+	case lockd.ObstacleQueue:
+		fmt.Println("stand in line with Lock")
+	}
+	// Output:
+	// end session: <nil>
+	// wait until the delay is over
+}
+
+// A session ends with a check of its node, and leaves what it held to the next.
+func ExampleCheck() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+	report := func(status lockd.Status) error {
+		return db.Update(func(tx *lockd.Txn) error {
+			return tx.PutCheck(lockd.Check{Node: db.Node(), Name: "disk", Status: status})
+		})
+	}
+	fmt.Println("passes:", report(lockd.Passing))
+	session := must(db.NewSession(&lockd.SessionOptions{Checks: []string{"disk"}}))
+	fmt.Println("fails:", report(lockd.Critical))
+	<-session.Done()
+	fmt.Println(errors.Is(session.Err(), lockd.ErrCheckCritical))
+	// Output:
+	// passes: <nil>
+	// fails: <nil>
+	// true
+}
+
+// The states of a check.
+func ExampleStatus() {
+	fmt.Println(lockd.Check{}.Status, lockd.Warning, lockd.Passing)
+	// Output: critical warning passing
+}
+
+// A node of the catalog, with a service that it offers.
+func ExampleNode() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+
+	err := db.Update(func(tx *lockd.Txn) error {
+		return tx.PutNode(lockd.Node{Name: "db1", Address: "10.0.0.7"})
+	})
+	session := must(db.NewSession(&lockd.SessionOptions{Node: "db1"}))
+	err = errors.Join(err, db.Update(func(tx *lockd.Txn) error {
+		return second(tx.DeleteNode("db1"))
+	}))
+	<-session.Done()
+	fmt.Println(err, errors.Is(session.Err(), lockd.ErrNodeGone))
+	// Output: <nil> true
+}
+
+func ExampleService() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+
+	err := db.Update(func(tx *lockd.Txn) error {
+		return tx.PutService(lockd.Service{Node: db.Node(), Name: "mysql", Port: 3306})
+	})
+	_ = db.Update(func(tx *lockd.Txn) error {
+		service, found := tx.Service(db.Node(), "mysql")
+		fmt.Println(service.Name, service.Port, found, err)
+		return nil
+	})
+	// Output: mysql 3306 true <nil>
+}
+
+// A record that dies with a session.
+func ExampleAttachment() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+	session := must(db.NewSession(nil))
+	look := func(tx *lockd.Txn) error {
+		attachment, found := tx.Attachment("cursor/1")
+		fmt.Printf("%q %v\n", attachment.Value, found)
+		return nil
+	}
+
+	err := db.Update(func(tx *lockd.Txn) error {
+		return tx.Attach(session.ID(), "cursor/1", []byte("line 7"))
+	})
+	err = errors.Join(err, db.Update(look), session.Close(), db.Update(look))
+	fmt.Println(err)
+	// Output:
+	// "line 7" true
+	// "" false
+	// <nil>
+}
+
+// A new file of a backup. Its fences are above one that a resource has seen.
+func ExampleRestoreOptions() {
+	db := must(lockd.New(nil))
+	must(db.Put("k", []byte("v"), nil))
+	var backup bytes.Buffer
+	fmt.Println("backup:", errors.Join(db.Backup(&backup), db.Close()))
+
+	path := filepath.Join(must(os.MkdirTemp("", "lockd-")), "lockd.db")
+	defer os.RemoveAll(filepath.Dir(path))
+	fmt.Println("restore:", lockd.Restore(path, &backup, &lockd.RestoreOptions{MinIndex: 1000}))
+
+	db = must(lockd.Open(path, nil))
+	defer db.Close()
+	entry, _ := db.Get("k")
+	lock := must(must(db.NewSession(nil)).TryLock("k", nil))
+	fmt.Printf("%s, fence above 1000: %v\n", entry.Value, lock.Sequencer().Fence > 1000)
+	// Output:
+	// backup: <nil>
+	// restore: <nil>
+	// v, fence above 1000: true
+}
+
+// A database that can be made again, so that its writes need not wait for the disk.
+func ExampleSyncPolicy() {
+	path := filepath.Join(must(os.MkdirTemp("", "lockd-")), "cache.db")
+	defer os.RemoveAll(filepath.Dir(path))
+	db := must(lockd.Open(path, &lockd.Options{Sync: lockd.SyncNever}))
+	must(db.Put("k", []byte("v"), nil))
+	fmt.Println("close:", db.Close())
+
+	db = must(lockd.Open(path, nil))
+	defer db.Close()
+	entry, _ := db.Get("k")
+	fmt.Printf("%s\n", entry.Value)
+	// Output:
+	// close: <nil>
+	// v
+}
+
+// After a crash, KeepAll leaves the sessions of the process that is gone, to be taken over.
+func ExampleReopenPolicy() {
+	path := filepath.Join(must(os.MkdirTemp("", "lockd-")), "lockd.db")
+	defer os.RemoveAll(filepath.Dir(path))
+	db := must(lockd.Open(path, &lockd.Options{Reopen: lockd.KeepAll}))
+	fmt.Println("close:", db.Close())
+	// Output: close: <nil>
+}
