@@ -136,28 +136,54 @@ func TestG9_WaitersForWhatIsNoSemaphore(t *testing.T) {
 	})
 }
 
-// Ensure that 10,000 sessions that wait for a slot get it in the order in which they began to, and
-// that none of them is woken for another one's turn.
-func TestG9_TenThousandWaitForASlot(t *testing.T) {
+// Ensure that 10,000 sessions that wait for a slot, or a lock, get it in the order in which they
+// began to, and that none of them is woken for another one's turn.
+func TestG9_TenThousandWait(t *testing.T) {
+	ctx := context.Background()
+	t.Run("ForASlot", func(t *testing.T) {
+		tenThousandWait(t, func(s *lockd.Session) (func() error, error) {
+			slot, err := s.Acquire(ctx, "sem", 1)
+			if err != nil {
+				return nil, err
+			}
+			return slot.Release, nil
+		})
+	})
+	t.Run("ForALock", func(t *testing.T) {
+		tenThousandWait(t, func(s *lockd.Session) (func() error, error) {
+			lock, err := s.Lock(ctx, "k", nil)
+			if err != nil {
+				return nil, err
+			}
+			return lock.Unlock, nil
+		})
+	})
+}
+
+// tenThousandWait has one take what only one can have, which returns how to give it back, and the
+// others wait for it.
+func tenThousandWait(t *testing.T, take func(*lockd.Session) (func() error, error)) {
+	t.Helper()
 	const waiters = 10_000
 	inBubble(t, "", func(h *harness) {
-		slot := h.slot(h.session(nil), 1)
+		leave, err := take(h.session(nil))
+		h.must(err)
 		sessions := h.sessions(waiters)
-		var order []int // one at a time, for one has the slot
+		var order []int // one at a time
 		calls := make([]*call, waiters)
 		for i, s := range sessions {
 			calls[i] = start(func() error {
-				slot, err := s.Acquire(context.Background(), "sem", 1)
+				leave, err := take(s)
 				if err != nil {
 					return err
 				}
 				order = append(order, i)
-				return slot.Release()
+				return leave()
 			})
 			h.settle()
 		}
 		before := wakeUps(t)
-		h.must(slot.Release())
+		h.must(leave())
 		for _, call := range calls {
 			h.must(call.wait())
 		}
