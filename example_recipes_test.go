@@ -29,7 +29,7 @@ func Example_recipes() {
 	slot := must(session.Acquire(ctx, "pool", 3))
 	err = errors.Join(err, work(slot.Context(ctx), slot.Sequencer()), slot.Release())
 
-	// As the leader, term after term, by a session that is renewed, and made anew when it has ended.
+	// As the leader, term after term, by a session that is renewed, and made anew after its end.
 	keeper := must(db.NewKeeper(&lockd.SessionOptions{Name: "db1", TTL: 10 * time.Second}))
 	err = errors.Join(err, keeper.Lead(ctx, "leader", []byte("10.0.0.7"), work), keeper.Close())
 

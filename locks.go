@@ -26,8 +26,9 @@ type LockInfo struct {
 	// DelayedUntil is the end of a lock-delay; the zero time if there is none.
 	DelayedUntil time.Time
 
-	// Limit is that of the semaphore, at the keys of one, and 0 at any other: at prefix/.lock, where
-	// those wait who want a slot, and at prefix/session of each slot, held or lost and delayed.
+	// Limit is that of the semaphore, at the keys of one, and 0 at any other: at prefix/.lock,
+	// where those wait who want a slot, and at prefix/session of each slot, held or lost and
+	// delayed.
 	Limit int
 
 	// Queue has those who wait, the next to be served first.
