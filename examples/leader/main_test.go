@@ -62,10 +62,10 @@ func TestLeader(t *testing.T) {
 	for _, line := range []string{
 		`opened leader-\d+.lockd\.db at index \d+`,
 		`mysql-1 leads, its sequencer is \d+:1:\S+:service/mysql/leader`,
-		`mysql-3 asks for the lock without waiting\n.*held by session "mysql-1" \(.*\), 2 waiting`,
+		`mysql-3 asks for the lock without waiting\n.*held by "mysql-1" .* for .*, 2 ahead of you`,
 		`mysql-1 wrote service/mysql/primary = 10.0.0.9 at index \d+, and line 3 of the journal`,
 		`mysql-1 renewed no more, and lost its lock .* later\n.*: session expired`,
-		`mysql-3 asks again\n.*delayed for another .*, 2 waiting`,
+		`mysql-3 asks again\n.*delayed for another .*, 2 ahead of you`,
 		`mysql-2 leads, its sequencer is \d+:2:`,
 		`mysql-1 writes to lockd, too late\n.*lock is not held: fence \d+ has passed`,
 		`mysql-1 writes to the journal, too late\n.*lock is not held: fence \d+ has passed`,
