@@ -32,29 +32,17 @@ func inBusyProgram(b *bench) error {
 
 	stop := spin()
 	defer stop()
-	compare := func(what string, trial func(db *ours) measure.Trial) error {
-		figures, err := b.inTurn(trial(paced), trial(unpaced))
-		if err != nil {
-			return err
-		}
-		b.add(faster("busy", what, measure.AtLeast(0.8), figures[0].Wall,
-			"lockd without yields", figures[1].Wall))
-		return nil
-	}
 	for _, workers := range []int{1, 64, most} {
-		err := compare(fmt.Sprintf("durable pairs, goroutines: %d", workers),
-			func(db *ours) measure.Trial { return b.crowd("pairs", workers, keys, db.pairOf) })
+		figures, err := b.inTurn(
+			b.crowd("lockd", workers, keys, paced.pairOf),
+			b.crowd("lockd without yields", workers, keys, unpaced.pairOf))
 		if err != nil {
 			return err
 		}
+		b.add(faster("busy", fmt.Sprintf("durable pairs, goroutines: %d; times as fast", workers),
+			measure.AtLeast(0.8), figures[0].Wall, "lockd without yields", figures[1].Wall))
 	}
-	n := 0
-	return compare("an operation of a durable Update with 1,000", func(db *ours) measure.Trial {
-		return updates("Update", b.onDisk, keys[:len(keys)/chunk*chunk], func(some []string) error {
-			n++
-			return db.fill(some, fmt.Append(nil, n))
-		})
-	})
+	return nil
 }
 
 // spin keeps every core busy until stop is called.

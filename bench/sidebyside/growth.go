@@ -11,7 +11,10 @@ import (
 // growth is P11: what a pair costs with few keys and with many. The stores of one comparison are
 // alive together, those of different ones are not.
 func growth(b *bench) error {
-	sizes := []int{1000, b.size(100_000, 20_000), b.size(1_000_000, 200_000)}
+	sizes := []int{1000, 100_000, 1_000_000}
+	if b.effort != full {
+		sizes = []int{1000, b.size(0, 100_000)}
+	}
 	for _, measured := range []func(*bench, []int) error{
 		growInMemory, growBesideTree, growOnDisk,
 	} {
