@@ -410,7 +410,6 @@ func (tx *Txn) Unlock(key string, session SessionID) (entry Entry, err error) {
 	if row == nil || SessionID(row.Session) != session {
 		return Entry{}, fmt.Errorf("%w: not by session %s", ErrNotHeld, session)
 	}
-	tx.explain(row, ErrUnlocked) // what is done to the key after that is not why
 	return entryOf(tx.release(row, ErrUnlocked)), nil
 }
 
