@@ -32,8 +32,10 @@ func serveCommand() *cli.Command {
 			"SIGINT and SIGTERM end it; sessions and locks stay in the file, with their TTLs\n" +
 			"anew when it is served again. A session lives for one more of its TTLs before it\n" +
 			"expires, as in Consul.\n\n" +
-			"Without a token it listens on loopback addresses only. With one every request has\n" +
-			"to bear it, in the header X-Consul-Token or as Authorization: Bearer.",
+			"Without a token it listens on loopback addresses only, and without TLS too refuses\n" +
+			"requests whose Host is a domain, as a page of a browser could send them. With one\n" +
+			"every request has to bear it, in the header X-Consul-Token or as Authorization:\n" +
+			"Bearer.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "http", Value: "127.0.0.1:8500",
 				Usage: "`ADDRESS` to listen on; with port 0 the system chooses one"},
@@ -142,6 +144,9 @@ func (s *service) serve(ctx context.Context, cmd *cli.Command) (err error) {
 	listener, err := net.ListenTCP("tcp", s.address)
 	if err != nil {
 		return err
+	}
+	if s.token == "" && s.tls == nil { // a certificate tells the browser whose the name is
+		api = local(api)
 	}
 	server := newServer(defaultLimits, s.token, s.logger, api)
 	var accept net.Listener = listener

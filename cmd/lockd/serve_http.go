@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -77,16 +78,40 @@ func (s *httpServer) stop(patience time.Duration) error {
 	return nil
 }
 
+// local refuses requests that name a host by a domain: a page of a browser could have its own
+// stand for this machine, and would get by it what only programs on this machine are to get. An
+// address can be nobody's domain, and neither can a name without a dot.
+func local(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isLocal(r.Host) {
+			http.Error(w, fmt.Sprintf("Permission denied: host %q may be a name that a stranger "+
+				"gave this machine: ask for localhost or an address, or serve with a --token-file",
+				r.Host), http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// isLocal reports whether the host, with or without a port, is no domain that anybody can own.
+func isLocal(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return !strings.Contains(host, ".") || strings.HasSuffix(strings.ToLower(host), ".localhost") ||
+		net.ParseIP(host) != nil
+}
+
 // guarded lets only those requests through that bear the token. How long it takes to refuse one
 // says nothing about the token.
 func guarded(token string, next http.Handler) http.Handler {
 	want := sha256.Sum256([]byte(token))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		bearer, isBearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		scheme, bearer, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		given := sha256.Sum256([]byte(r.Header.Get("X-Consul-Token")))
 		other := sha256.Sum256([]byte(bearer))
 		allowed := subtle.ConstantTimeCompare(given[:], want[:])
-		if isBearer {
+		if strings.EqualFold(scheme, "Bearer") {
 			allowed |= subtle.ConstantTimeCompare(other[:], want[:])
 		}
 		if allowed != 1 {
@@ -111,7 +136,8 @@ func (l limits) bounded(next http.Handler) http.Handler {
 				panic(http.ErrAbortHandler) // the connection is gone
 			}
 		}
-		if r.Method != http.MethodPut && r.Body != nil {
+		takesBody := r.Method == http.MethodPut || r.Method == http.MethodPost
+		if !takesBody && r.Body != nil {
 			n, err := io.Copy(io.Discard, io.LimitReader(r.Body, l.ignored+1))
 			if err != nil || n > l.ignored {
 				w.Header().Set("Connection", "close")

@@ -277,6 +277,7 @@ func TestServe_Token(t *testing.T) {
 				{"X-Consul-Token", token, 200},
 				{"x-consul-token", token, 200},
 				{"Authorization", "Bearer " + token, 200},
+				{"Authorization", "bearer " + token, 200},
 				{"Authorization", "Bearer " + wrong, 403},
 				{"Authorization", "Bearer ", 403},
 				{"Authorization", token, 403},
@@ -357,6 +358,57 @@ func TestServe_TLS(t *testing.T) {
 	list("--http-addr", address).wants(t, exitFailed, "400")
 	list("--http-addr", s.url, "--ca-file", keyFile).wants(t, exitFailed, "has no certificate")
 	s.end()
+}
+
+// Ensure that the body of a POST reaches the API, which makes a prepared query of it.
+func TestServe_PreparedQuery(t *testing.T) {
+	t.Parallel()
+	s := served(t, "--memory")
+	r := newRequest(t, http.MethodPost, s.url+"/v1/query",
+		`{"Name":"q","Service":{"Service":"web"}}`)
+	if status, body := send(t, http.DefaultClient, r); status != 200 {
+		t.Errorf("create: got %d, %s", status, body)
+	}
+	r = newRequest(t, http.MethodGet, s.url+"/v1/query/q/execute", "")
+	status, body := send(t, http.DefaultClient, r)
+	if status != 200 || !strings.HasPrefix(body, `{"Service":"web","Nodes":[]`) {
+		t.Errorf("execute: got %d, %s", status, body)
+	}
+	s.end()
+}
+
+// Ensure that a page of a browser does not get at a server without a token by a name that its
+// owner has made to stand for this machine; and that whoever says where the server is does.
+func TestServe_NameOfAnotherHost(t *testing.T) {
+	t.Parallel()
+	open, guarded := served(t, "--memory"), served(t, "--memory", "--token", "t")
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(open.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(s *serving, host string) (int, string) {
+		r := newRequest(t, http.MethodPut, s.url+"/v1/kv/k", "v")
+		r.Host = host
+		r.Header.Set("X-Consul-Token", "t")
+		return send(t, http.DefaultClient, r)
+	}
+	for host, want := range map[string]int{
+		"127.0.0.1:" + port: 200, "127.0.0.1": 200, "[::1]:" + port: 200, "[::1]": 200,
+		"localhost:" + port: 200, "localhost": 200, "LOCALHOST": 200, "lockd.localhost:1": 200,
+		"consul:8500": 200, "consul": 200, "10.1.2.3:8500": 200,
+		"evil.example": 403, "evil.example:" + port: 403, "127.0.0.1.evil.example": 403,
+		"localhost.evil.example": 403, "evillocalhost.example": 403, "example.:1": 403,
+	} {
+		status, body := ask(open, host)
+		if status != want || status == 403 && !strings.Contains(body, "--token-file") {
+			t.Errorf("%s: got %d, %q, want %d", host, status, body, want)
+		}
+		if status, body := ask(guarded, host); status != 200 {
+			t.Errorf("%s, with a token: got %d, %q", host, status, body)
+		}
+	}
+	open.end()
+	guarded.end()
 }
 
 // Ensure that the datacenter has the name that it is given, and no other.
