@@ -31,6 +31,10 @@ type answer struct {
 	read  bool
 	index uint64
 
+	// unasked is set for a read that was refused before the database was asked, so that nothing
+	// is known of the leader (T11).
+	unasked bool
+
 	// absent says that the one thing that was asked for is not there: to wait for it is not
 	// disturbed by its being touched and still not there (B8).
 	absent bool
@@ -44,7 +48,7 @@ func (a answer) write(w http.ResponseWriter, r *request) {
 	header := w.Header()
 	maps.Copy(header, a.header)
 	if a.read {
-		header.Set("X-Consul-KnownLeader", "true")
+		header.Set("X-Consul-KnownLeader", strconv.FormatBool(!a.unasked))
 		header.Set("X-Consul-LastContact", "0")
 	}
 	if a.index > 0 {

@@ -33,6 +33,11 @@ func (r *request) parseBlocking() error {
 		}
 		r.index = index
 	}
+	if text := r.query.Get("max_stale"); text != "" { // nothing here is stale
+		if _, err := time.ParseDuration(text); err != nil {
+			return refuse(http.StatusBadRequest, "Invalid max_stale value %q", text)
+		}
+	}
 	if r.has("stale") && r.has("consistent") {
 		return refuse(http.StatusBadRequest,
 			"Cannot specify ?stale with ?consistent, conflicting semantics.")

@@ -91,6 +91,8 @@ func failed(err error) answer {
 		if text = f.text; f.code != 0 {
 			code = f.code
 		}
+	} else if code == http.StatusBadRequest { // H19
+		text = "Bad request: " + text
 	}
 	return answer{status: code, body: []byte(text), contentType: textPlain}
 }

@@ -2,8 +2,10 @@ package consulapi_test
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +70,19 @@ func TestHandler_H19_Place(t *testing.T) {
 			`Namespaces are a Consul Enterprise feature`)
 		h.want("PUT /v1/kv/a?partition=x", "", 400, `Bad request: Invalid query parameter: `+
 			`"partition" - Partitions are a Consul Enterprise feature`)
+		for header, kind := range map[string]string{
+			"X-Consul-Namespace": "Namespaces", "X-Consul-Partition": "Partitions",
+		} {
+			w := httptest.NewRecorder()
+			r := httptest.NewRequest(http.MethodGet, "/v1/kv/?keys", nil)
+			r.Header.Set(header, "default")
+			h.ServeHTTP(w, r)
+			want := fmt.Sprintf("Bad request: Invalid header: %q - %s are a Consul Enterprise "+
+				"feature", header, kind)
+			if w.Code != 400 || w.Body.String() != want {
+				t.Errorf("%s: %d %q, want %q", header, w.Code, w.Body, want)
+			}
+		}
 		h.want("PUT /v1/kv/a?ns=&partition=&token=x&unknown", "v", 200, "true")
 	})
 }

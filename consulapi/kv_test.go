@@ -388,7 +388,8 @@ func TestKV_ErrInvalid(t *testing.T) {
 		for _, target := range []string{
 			"PUT /v1/kv/x", "DELETE /v1/kv/x", "PUT /v1/kv/x?cas=0", "DELETE /v1/kv/x?cas=1",
 		} {
-			if r := h.send(strings.Replace(target, "x", long+"x", 1), ""); r.code != 400 {
+			if r := h.send(strings.Replace(target, "x", long+"x", 1), ""); r.code != 400 ||
+				!strings.HasPrefix(r.body, "Bad request: ") {
 				t.Errorf("%s…: %d %s", target, r.code, r.body)
 			}
 		}

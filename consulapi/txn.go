@@ -88,6 +88,11 @@ func (h *handler) txn(r *request) (answer, error) {
 	if err := r.parseBlocking(); err != nil { // it does not block, but a bad one is refused (B16)
 		return answer{}, err
 	}
+	if result := checkTxn(ops); result.Errors != nil { // nobody was asked for anything
+		a := result.answer(txnReadAnswer{txnAnswer: result})
+		a.read, a.unasked = true, true
+		return a, nil
+	}
 	result, err := h.runTxn(ops)
 	a := result.answer(txnReadAnswer{txnAnswer: result, Index: 1, KnownLeader: true})
 	a.read = true
@@ -142,31 +147,38 @@ func (h *handler) parseTxn(r *request) ([]operation, error) {
 // errTxnRefused makes Update undo the transaction. Nobody sees it.
 var errTxnRefused = errors.New("an operation was refused")
 
+// fail adds why an operation failed.
+func (a *txnAnswer) fail(i int, err error) {
+	what := err.Error()
+	if f, ok := errors.AsType[*failure](err); ok {
+		what = f.text
+	}
+	a.Errors = append(a.Errors, txnError{i, what})
+}
+
+// checkTxn returns what is wrong with the operations whatever the state is (T9).
+func checkTxn(ops []operation) (result txnAnswer) {
+	for i, op := range ops {
+		if err := op.check(); err != nil {
+			result.fail(i, err)
+		}
+	}
+	return result
+}
+
 // runTxn does all operations in one transaction (T7). If one fails the others are tried too, so
 // that every failure is told, and nothing is done (T8).
 func (h *handler) runTxn(ops []operation) (txnAnswer, error) {
-	var result txnAnswer
-	fail := func(i int, err error) {
-		what := err.Error()
-		if f, ok := errors.AsType[*failure](err); ok {
-			what = f.text
-		}
-		result.Errors = append(result.Errors, txnError{i, what})
-	}
-	for i, op := range ops {
-		if err := op.check(); err != nil {
-			fail(i, err)
-		}
-	}
+	result := checkTxn(ops)
 	if result.Errors != nil {
-		return result, nil // T9
+		return result, nil
 	}
 	err := h.db.Update(func(tx *lockd.Txn) error {
 		result = txnAnswer{Results: []txnResult{}}
 		for i, op := range ops {
 			results, err := op.apply(tx)
 			if err != nil {
-				fail(i, err)
+				result.fail(i, err)
 				continue
 			}
 			result.Results = append(result.Results, results...)

@@ -262,6 +262,13 @@ func TestTxn_T11T12B16_ReadOnly(t *testing.T) {
 		}
 		h.want("PUT /v1/txn", "["+op("get", "b", "")+"]", 409,
 			`{"Results":null,"Errors":[{"OpIndex":0,"What":"key \"b\" doesn't exist"}]`+meta)
+		r = h.want("PUT /v1/txn", "["+op("get", "", "")+"]", 409,
+			`{"Results":null,"Errors":[{"OpIndex":0,"What":"Must provide key"}],"Index":0,`+
+				`"LastContact":0,"KnownLeader":false,"ConsistencyLevel":"",`+
+				`"NotModified":false,"Backend":0,"ResultsFilteredByACLs":false}`)
+		if r.header.Get("X-Consul-KnownLeader") != "false" || r.index() != 0 {
+			t.Errorf("headers of what is refused before it begins are %v", r.header)
+		}
 		h.want("PUT /v1/txn?index=x", body, 400, "Invalid index")
 		h.want("PUT /v1/txn?stale&consistent", body, 400,
 			"Cannot specify ?stale with ?consistent, conflicting semantics.")
