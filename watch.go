@@ -301,7 +301,7 @@ func (tx *Txn) log(events []logEntry) []logEntry {
 	for old, new := range s.Sessions.Changes() {
 		r := record{kind: kindOf(new, SessionCreated), old: old, new: new}
 		r.moment = tx.db.moment(tx.clock())
-	// Whatever else ends a lock has explained itself.
+		// Whatever else ends a lock has explained itself.
 		id := nameOf(old, new, func(s *store.Session) string { return string(s.ID[:]) })
 		if new == nil {
 			r.cause = tx.ends[SessionID([]byte(id))]
