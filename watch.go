@@ -301,7 +301,6 @@ func (tx *Txn) log(events []logEntry) []logEntry {
 	for old, new := range s.Sessions.Changes() {
 		r := record{kind: kindOf(new, SessionCreated), old: old, new: new}
 		r.moment = tx.db.moment(tx.clock())
-		// Whatever else ends a lock has explained itself.
 		id := nameOf(old, new, func(s *store.Session) string { return string(s.ID[:]) })
 		if new == nil {
 			r.cause = tx.ends[SessionID([]byte(id))]
@@ -347,6 +346,7 @@ func (tx *Txn) keyRecord(old, new *store.Key) record {
 		return r
 	}
 	r.moment = tx.db.moment(tx.clock())
+	// An unlock is the cause unless another end has explained itself.
 	switch {
 	case !held:
 		r.lock, r.holder = LockGranted, tx.holder(new)
