@@ -127,6 +127,11 @@ func (h *handler) checkRegistration(body *registration) error {
 	case body.Service != nil && body.Service.Service == "":
 		return mistake("Must provide service name")
 	}
+	for _, c := range body.checks() {
+		if _, err := parseStatus(c.Status); err != nil {
+			return badRequest("%v", err)
+		}
+	}
 	return h.checkDatacenter(body.Datacenter)
 }
 
@@ -136,6 +141,14 @@ func (h *handler) checkDatacenter(name string) error {
 		return mistake("No path to datacenter")
 	}
 	return nil
+}
+
+// checks returns all checks of the registration.
+func (b *registration) checks() []sentCheck {
+	if b.Check == nil {
+		return b.Checks
+	}
+	return append(slices.Clone(b.Checks), *b.Check)
 }
 
 // apply does all of the registration.
@@ -156,11 +169,7 @@ func (b *registration) apply(tx *lockd.Txn) error {
 			return err
 		}
 	}
-	checks := b.Checks
-	if b.Check != nil {
-		checks = append(slices.Clone(checks), *b.Check)
-	}
-	for _, c := range checks {
+	for _, c := range b.checks() {
 		if err := c.put(tx, n.Name); err != nil {
 			return err
 		}

@@ -94,7 +94,7 @@ func TestCatalog_N1_Refuses(t *testing.T) {
 				"Missing node registration"},
 			{`{"Node":"n","Address":"x","Check":{}}`, 500, "Must provide check ID or name"},
 			{`{"Node":"n","Address":"x","Check":{"Name":"c","Status":"ok"}}`, 400,
-				"Invalid check status"},
+				"Bad request: Invalid check status"},
 			{`{"Node":"n","Address":"x","Bogus":1}`, 400,
 				`Bad request: Request decode failed: json: unknown field "Bogus"`},
 			{``, 400, "Bad request: Request decode failed: EOF"},
