@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
@@ -145,8 +146,11 @@ func (s *service) serve(ctx context.Context, cmd *cli.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.token == "" && s.tls == nil { // a certificate tells the browser whose the name is
-		api = local(api)
+	if s.token == "" { // any page in a browser could ask
+		api = http.NewCrossOriginProtection().Handler(api)
+		if s.tls == nil { // a certificate tells the browser whose the name is
+			api = local(api)
+		}
 	}
 	server := newServer(defaultLimits, s.token, s.logger, api)
 	var accept net.Listener = listener

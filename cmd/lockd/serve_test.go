@@ -411,6 +411,29 @@ func TestServe_NameOfAnotherHost(t *testing.T) {
 	guarded.end()
 }
 
+// Ensure that a server without a token does nothing that a page of a browser that came from
+// elsewhere asks for.
+func TestServe_PageFromElsewhere(t *testing.T) {
+	t.Parallel()
+	s := served(t, "--memory")
+	for _, test := range []struct {
+		header, value string
+		status        int
+	}{
+		{"Origin", "https://evil.example", 403}, {"Origin", "null", 403},
+		{"Sec-Fetch-Site", "cross-site", 403}, {"Sec-Fetch-Site", "same-origin", 200},
+		{"Origin", s.url, 200}, {"X-Nothing", "x", 200},
+	} {
+		r := newRequest(t, http.MethodPost, s.url+"/v1/query", `{"Service":{"Service":"web"}}`)
+		r.Header.Set(test.header, test.value)
+		if status, body := send(t, http.DefaultClient, r); status != test.status {
+			t.Errorf("%s %s: got %d, %q, want %d", test.header, test.value, status, body,
+				test.status)
+		}
+	}
+	s.end()
+}
+
 // Ensure that the datacenter has the name that it is given, and no other.
 func TestServe_Datacenter(t *testing.T) {
 	t.Parallel()
