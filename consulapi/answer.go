@@ -58,6 +58,9 @@ func (a answer) write(w http.ResponseWriter, r *request) {
 		a.contentType = applicationJSON
 		a.body = encode(a.value, r)
 	}
+	if r != nil {
+		r.answered = true
+	}
 	if a.contentType != "" {
 		header.Set("Content-Type", a.contentType)
 	} else if len(a.body) == 0 && a.stream == nil {

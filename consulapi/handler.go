@@ -85,6 +85,7 @@ func newHandler(db *lockd.DB, opts *Options) (*handler, error) {
 
 // ServeHTTP answers one request. A panic costs only that.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	in := &request{Request: r}
 	defer func() {
 		switch cause := recover(); cause {
 		case nil:
@@ -93,10 +94,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		default:
 			h.opts.Logger.Error("consulapi: panic in a request", "method", r.Method,
 				"path", r.URL.Path, "panic", cause, "stack", string(debug.Stack()))
+			if in.answered { // a part must not be taken for the whole
+				panic(http.ErrAbortHandler)
+			}
 			failed(refuse(http.StatusInternalServerError, "Internal error")).write(w, nil)
 		}
 	}()
-	in := &request{Request: r}
 	a, err := h.answer(in)
 	if err != nil {
 		a = failed(err)

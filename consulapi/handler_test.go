@@ -183,3 +183,36 @@ func TestHandler_WaitsByTheDatabasesClock(t *testing.T) {
 		}
 	})
 }
+
+// brokenWriter panics when the second piece of an answer is written.
+type brokenWriter struct {
+	*httptest.ResponseRecorder
+	pieces int
+}
+
+func (w *brokenWriter) Write(p []byte) (int, error) {
+	if w.pieces++; w.pieces == 2 {
+		panic("a bug")
+	}
+	return w.ResponseRecorder.Write(p)
+}
+
+// Ensure that an answer that a panic cuts off is not ended as if it were whole.
+func TestHandler_PanicInAnAnswer(t *testing.T) {
+	opts := &consulapi.Options{Logger: slog.New(slog.DiscardHandler)}
+	run(t, opts, func(h *harness) {
+		for _, key := range []string{"a", "b", "c", "d"} {
+			h.put(key, strings.Repeat("v", 512<<10)) // too much for one piece
+		}
+		w := &brokenWriter{ResponseRecorder: httptest.NewRecorder()}
+		defer func() {
+			if cause := recover(); cause != http.ErrAbortHandler {
+				t.Errorf("the connection is kept, after %v", cause)
+			}
+			if w.pieces < 2 || strings.Contains(w.Body.String(), "Internal error") {
+				t.Errorf("%d pieces, of %d bytes", w.pieces, w.Body.Len())
+			}
+		}()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/snapshot", nil))
+	})
+}

@@ -14,6 +14,8 @@ type request struct {
 	query url.Values
 	rest  string // what follows the path of the route, decoded once
 
+	answered bool // the answer has been begun
+
 	index uint64        // of a blocking query; 0: it does not block
 	wait  time.Duration // how long it blocks
 }
