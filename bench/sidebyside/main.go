@@ -64,7 +64,7 @@ func main() {
 func run(args []string, out, progress io.Writer) error {
 	flags := flag.NewFlagSet("sidebyside", flag.ContinueOnError)
 	flags.SetOutput(progress)
-	less := flags.Bool("quick", false, "measure less of everything, in under 50 s")
+	less := flags.Bool("quick", false, "measure less of everything")
 	asJSON := flags.Bool("json", false, "write JSON in place of the table")
 	only := flags.String("only", "", "measure these targets only, such as P1,P2")
 	folder := flags.String("dir", "", "keep the files here, on the disk to be measured "+
