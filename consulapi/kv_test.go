@@ -349,6 +349,21 @@ func TestKV_H15X16_ValueSize(t *testing.T) {
 	})
 }
 
+// Ensure that a body that is a little too large is read to its end, so that its client gets to see
+// the answer, and that one much larger is not.
+func TestKV_H15_RefusedBodyIsRead(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		const limit = 512 << 10
+		for size, left := range map[int]int{limit + 1: 0, 4 * limit: 3*limit - 1} {
+			body := strings.NewReader(strings.Repeat("x", size))
+			r := h.sendAs(h.t.Context(), "PUT /v1/kv/a", body)
+			if r.code != http.StatusRequestEntityTooLarge || body.Len() != left {
+				t.Errorf("%d bytes: got %d, %d left, want %d", size, r.code, body.Len(), left)
+			}
+		}
+	})
+}
+
 // Ensure that a body that breaks off writes nothing.
 func TestKV_G11_BodyThatBreaksOff(t *testing.T) {
 	run(t, nil, func(h *harness) {

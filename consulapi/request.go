@@ -52,6 +52,7 @@ func (r *request) readBody(limit int, help string) ([]byte, error) {
 		help = " See " + help + "."
 	}
 	if r.ContentLength > int64(limit) {
+		r.drain(limit + 1)
 		return nil, refuse(http.StatusRequestEntityTooLarge,
 			"Request body(%d bytes) too large, max size: %d bytes.%s",
 			r.ContentLength, limit, help)
@@ -61,6 +62,7 @@ func (r *request) readBody(limit int, help string) ([]byte, error) {
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, int64(limit)+1))
 	if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong || len(body) > limit {
+		r.drain(limit + 1)
 		return nil, refuse(http.StatusRequestEntityTooLarge,
 			"Request body too large, max size: %d bytes.%s", limit, help)
 	}
@@ -68,4 +70,12 @@ func (r *request) readBody(limit int, help string) ([]byte, error) {
 		return nil, badRequest("read body: %v", err)
 	}
 	return body, nil
+}
+
+// drain reads up to so many bytes of a body that is refused: a client that is still writing it
+// when the connection is closed may never see why. One that asks before it writes is told.
+func (r *request) drain(most int) {
+	if r.Body != nil && r.Header.Get("Expect") == "" {
+		_, _ = io.CopyN(io.Discard, r.Body, int64(most)) // it is refused either way
+	}
 }
