@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -422,7 +423,21 @@ type storm struct {
 	indexes map[uint64]bool
 	values  map[string]string // as of the last success
 	count   int               // successes of all who count
-	inside  int               // who hold the lock
+	holders holders           // of the lock
+}
+
+// holders counts who hold something at once, as far as they know themselves.
+type holders struct{ inside atomic.Int64 }
+
+// within returns an error if, with the caller, more than the limit hold it.
+func (h *holders) within(limit int) error {
+	n := h.inside.Add(1)
+	runtime.Gosched()
+	h.inside.Add(-1)
+	if n > int64(limit) {
+		return fmt.Errorf("%d hold what %d may", n, limit)
+	}
+	return nil
 }
 
 func (st *storm) writer(i int, random *rand.Rand) error {
@@ -535,16 +550,8 @@ func (st *storm) critical(s *lockd.Session, wait bool) error {
 
 // alone fails unless nobody else holds the lock, as far as those know who hold it.
 func (st *storm) alone(lock *lockd.Lock) error {
-	st.mu.Lock()
-	st.inside++
-	n := st.inside
-	st.mu.Unlock()
-	runtime.Gosched()
-	st.mu.Lock()
-	st.inside--
-	st.mu.Unlock()
-	if n != 1 {
-		return fmt.Errorf("%d hold the lock", n)
+	if err := st.holders.within(1); err != nil {
+		return err
 	}
 	return lock.Err()
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
-	"sync"
 	"testing"
 	"time"
 
@@ -186,9 +184,8 @@ func TestG1G9G11_RandomFailuresWithSlots(t *testing.T) {
 // pool is workers who share a semaphore, while commits fail at random.
 type pool struct {
 	*harness
-	limit  int
-	mu     sync.Mutex // protects what follows
-	inside int        // who hold a slot, as far as they know
+	limit   int
+	holders holders // of a slot
 }
 
 func (p *pool) work(random *rand.Rand) error {
@@ -251,16 +248,8 @@ func (p *pool) once(s *lockd.Session, random *rand.Rand) error {
 }
 
 func (p *pool) inSlot(slot *lockd.Slot) error {
-	p.mu.Lock()
-	p.inside++
-	n := p.inside
-	p.mu.Unlock()
-	runtime.Gosched()
-	p.mu.Lock()
-	p.inside--
-	p.mu.Unlock()
-	if n > p.limit {
-		return fmt.Errorf("%d hold a slot", n)
+	if err := p.holders.within(p.limit); err != nil {
+		return err
 	}
 	return slot.Err()
 }
