@@ -18,8 +18,8 @@ const (
 	// KeepKey keeps it.
 	KeepKey KeyPolicy = iota
 	// RemoveAfter deletes it, if this lock created it when it was granted and nobody has written to
-	// it since; a lock that was taken over did not. If
-	// others wait, the first of them gets it made anew. Fences do not depend on the key.
+	// it since; a lock that was taken over did not. If others wait, the first of them gets it made
+	// anew. Fences do not depend on the key.
 	RemoveAfter
 
 	leaveSlot // deletes it, for it is that of a contender, and takes the holder off the semaphore

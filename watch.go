@@ -341,8 +341,7 @@ func (tx *Txn) keyRecord(old, new *store.Key) record {
 	r := record{kind: kindOf(new, KeyPut), old: old, new: new}
 	held := old != nil && old.Session != store.ID{}
 	holds := new != nil && new.Session != store.ID{}
-	switch {
-	case !held && !holds, held && holds && old.Fence == new.Fence:
+	if !held && !holds || held && holds && old.Fence == new.Fence {
 		return r
 	}
 	r.moment = tx.db.moment(tx.clock())
