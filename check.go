@@ -172,7 +172,7 @@ func (db *DB) checkSessions() error {
 			}
 			prev = state
 		}
-		if s.live && s.row.TTL > 0 && !s.expires.Queued() {
+		if s.live && s.life > 0 && !s.expires.Queued() {
 			return fmt.Errorf("bug: session %s has a TTL but no deadline", id)
 		}
 	}

@@ -83,7 +83,7 @@ func (db *DB) expire(id [16]byte) error {
 	if err != nil {
 		return err
 	}
-	if s.row.TTL == 0 {
+	if s.life == 0 {
 		return invalid("session %s has no TTL that could pass", s.ID())
 	}
 	s.deadline = db.now()

@@ -218,11 +218,15 @@ func sessionInfo(row *store.Session) SessionInfo {
 type Session struct {
 	db  *DB
 	row *store.Session
-	ending
 
-	// What follows is protected by db.mu.
-	live     bool // not ended, as of the newest state
+	// What follows is protected by db.mu. The first of it is all that a renewal needs, and stands
+	// together: to renew one of very many takes as long as it takes to get hold of its memory.
+	live     bool          // not ended, as of the newest state
+	life     time.Duration // that a renewal gives it: the TTL, and the grace; 0: for ever
 	deadline time.Time
+
+	ending // has a mutex of its own
+
 	expires  expiry.Item
 	renewal  *renewal   // for those who keep it alive; nil if nobody ever did
 	held     *lockState // the first of the keys whose locks it holds
@@ -284,7 +288,7 @@ func (tx *Txn) newSession(opts *SessionOptions) (*Session, error) {
 
 // adopt makes the handle of a session's row.
 func (db *DB) adopt(row *store.Session) *Session {
-	s := &Session{db: db, row: row, live: true}
+	s := &Session{db: db, row: row, live: true, life: row.TTL + row.Grace}
 	s.expires = expiry.Item{Owner: s, Rank: expiry.End}
 	db.sessions[SessionID(row.ID)] = s
 	db.bind(s)
@@ -293,10 +297,10 @@ func (db *DB) adopt(row *store.Session) *Session {
 
 // restart begins a TTL, if the session has one.
 func (s *Session) restart(clock func() time.Time) {
-	if s.row.TTL == 0 {
+	if s.life == 0 {
 		return
 	}
-	s.deadline = clock().Add(s.row.TTL + s.row.Grace)
+	s.deadline = clock().Add(s.life)
 	// The heap may hold an older deadline: it is put right when that comes up.
 	if !s.expires.Queued() {
 		s.db.expiry.Set(&s.expires, s.deadline)
@@ -380,14 +384,14 @@ func (tx *Txn) endSession(s *Session, cause error) {
 
 // lapse is the cause when the session is found to be due now.
 func (s *Session) lapse(now time.Time) error {
-	renewed := s.deadline.Add(-s.row.TTL - s.row.Grace)
+	renewed := s.deadline.Add(-s.life)
 	return &lapse{now.Sub(renewed)}
 }
 
 // revive takes the end of the session back.
 func (s *Session) revive() {
 	s.live = true
-	if s.row.TTL == 0 {
+	if s.life == 0 {
 		return
 	}
 	s.db.expiry.Set(&s.expires, s.deadline)
@@ -419,6 +423,9 @@ func (s *Session) Renew() error {
 	err := s.renewalLost()
 	if err == nil {
 		err = s.renew()
+	}
+	if err == nil {
+		return nil // to write the ID out takes longer than to renew
 	}
 	return wrap("renew", s.ID().String(), err)
 }
@@ -453,13 +460,13 @@ func (s *Session) extend(called time.Time) bool {
 	switch {
 	case !s.live:
 		return false
-	case s.row.TTL == 0:
+	case s.life == 0:
 		return true
 	case !called.Before(s.deadline):
 		return false
 	}
 	// A renewal that was called earlier but comes later takes nothing back.
-	if until := called.Add(s.row.TTL + s.row.Grace); until.After(s.deadline) {
+	if until := called.Add(s.life); until.After(s.deadline) {
 		s.deadline = until
 	}
 	return true
@@ -510,7 +517,7 @@ func (s *Session) keepLocked(now time.Time) bool {
 	}
 	s.renewal.callers++
 	s.db.waitsMoved()
-	if s.row.TTL == 0 || s.renewal.callers > 1 {
+	if s.life == 0 || s.renewal.callers > 1 {
 		return false
 	}
 	s.db.expiry.Set(&s.renewal.due, s.renewal.next(now))
@@ -535,7 +542,7 @@ func (r *renewal) next(now time.Time) time.Time {
 // the session was, so it counts, however late the timer is.
 func (r *renewal) renewLocked(now time.Time) {
 	if r.session.renewalLost() == nil {
-		r.session.deadline = now.Add(r.session.row.TTL + r.session.row.Grace)
+		r.session.deadline = now.Add(r.session.life)
 	}
 	r.session.db.expiry.Set(&r.due, r.next(now))
 }

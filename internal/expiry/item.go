@@ -23,10 +23,10 @@ type Item struct {
 	// item is queued.
 	Rank Rank
 
+	position int32     // where it is in the heap; small, for there may be very many items
 	queue    *Queue    // the queue that it is in, nil if none
 	at       time.Time // when it is due
 	order    uint64    // the count of Set, which decides between equals
-	position int       // where it is in the heap
 }
 
 // Queued reports whether the item is in a queue.

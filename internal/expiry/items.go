@@ -17,13 +17,13 @@ func (h items) Less(i, j int) bool { return h[i].before(h[j]) }
 // Swap implements [heap.Interface].
 func (h items) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].position, h[j].position = i, j
+	h[i].position, h[j].position = int32(i), int32(j)
 }
 
 // Push implements [heap.Interface].
 func (h *items) Push(x any) {
 	it := x.(*Item)
-	it.position = len(*h)
+	it.position = int32(len(*h))
 	*h = append(*h, it)
 }
 

@@ -35,7 +35,7 @@ func (q *Queue) Set(it *Item, at time.Time) {
 	q.sets++
 	it.at, it.order = at, q.sets
 	if it.queue != nil {
-		heap.Fix(&q.items, it.position)
+		heap.Fix(&q.items, int(it.position))
 		return
 	}
 	it.queue = q
@@ -49,7 +49,7 @@ func (q *Queue) Remove(it *Item) {
 	if it.queue == nil {
 		return
 	}
-	heap.Remove(&q.items, it.position)
+	heap.Remove(&q.items, int(it.position))
 	it.queue = nil
 }
 
