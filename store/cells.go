@@ -2,13 +2,14 @@ package store
 
 import (
 	"hash/maphash"
+	"math/bits"
 	"sync/atomic"
 )
 
 // shardCount splits the hash, so that one growth copies a small part of it.
 const shardCount = 64
 
-// cell is the place of one key: where its versions hang.
+// cell is what there is of one key: where its versions hang.
 type cell[T any] struct {
 	key  string
 	head atomic.Pointer[version[T]] // the newest version, published or not
@@ -34,65 +35,115 @@ func (v *version[T]) live() *T {
 	return &v.row
 }
 
-// cells is a hash of keys with open addressing. Readers take no lock: a slot, once it holds a
-// cell, changes only to the mark of a removed one or to another key's cell, and a grown table is
-// complete before it is put in place. One writer at a time.
+// cells is a hash of keys with open addressing. Readers take no lock: a place that has a cell
+// changes only to one that the cell has left, or to another key's, and a grown table is complete
+// before it is put in place. One writer at a time.
 type cells[T any] struct {
 	seed   maphash.Seed
-	gone   cell[T] // stands in a slot whose cell was removed
 	shards [shardCount]shard[T]
 }
 
 type shard[T any] struct {
-	slots atomic.Pointer[slots[T]]
-	used  int // slots that are not nil
-	live  int // slots that hold a cell
+	groups atomic.Pointer[groups[T]]
+	used   int // places that are not free
+	live   int // places that have a cell
 }
 
-// slots has a power of two as its length.
-type slots[T any] []atomic.Pointer[cell[T]]
+type groups[T any] []group[T]
 
-func (c *cells[T]) place(key string) (*shard[T], uint64) {
-	hash := maphash.String(c.seed, key)
-	return &c.shards[hash%shardCount], hash / shardCount
+// group is a line of a processor's cache. To find a cell takes one of them as a rule, and no look
+// at the cells of other keys, each of which would be one more.
+type group[T any] struct {
+	tags  atomic.Uint64 // a byte for each place, from the lowest on
+	cells [groupSize]atomic.Pointer[cell[T]]
+}
+
+const groupSize = 7
+
+// A tag says what is in a place. That of a cell is a part of its hash, with the highest bit set.
+const (
+	tagFree = 0 // nothing, and there never was
+	tagGone = 1 // nothing, since a cell was removed
+	tagCell = 0x80
+)
+
+// places is a set of a group's places: the highest bit in the byte of each.
+type places uint64
+
+func (p places) first() int { return bits.TrailingZeros64(uint64(p)) / 8 }
+
+// having returns the places with the tag. It may add others after the first of them.
+func having(tags uint64, tag uint8) places {
+	const each = 0x01_01_01_01_01_01_01
+	differ := tags ^ each*uint64(tag)
+	return places((differ - each) &^ differ & (each << 7))
+}
+
+func (g *group[T]) setTag(place int, tag uint8) {
+	others := g.tags.Load() &^ (0xff << (8 * place))
+	g.tags.Store(others | uint64(tag)<<(8*place))
+}
+
+// start is the group in which the search for a hash begins.
+func (g groups[T]) start(hash uint64) int {
+	return int(uint64(uint32(hash>>8)) * uint64(len(g)) >> 32)
+}
+
+// after is the group in which a search goes on, when one has no free place.
+func (g groups[T]) after(at int) int { return (at + 1) % len(g) }
+
+func (c *cells[T]) hash(key string) (hash uint64, tag uint8, in *shard[T]) {
+	hash = maphash.String(c.seed, key)
+	return hash, uint8(hash>>56) | tagCell, &c.shards[hash%shardCount]
 }
 
 // find returns the key's cell, or nil. Anybody may call it.
 func (c *cells[T]) find(key string) *cell[T] {
-	shard, at := c.place(key)
-	table := shard.slots.Load()
+	hash, tag, shard := c.hash(key)
+	table := shard.groups.Load()
 	if table == nil {
 		return nil
 	}
-	mask := uint64(len(*table) - 1)
-	for ; ; at++ {
-		found := (*table)[at&mask].Load()
-		if found == nil || (found != &c.gone && found.key == key) {
-			return found
+	for at := table.start(hash); ; at = table.after(at) {
+		group := &(*table)[at]
+		tags := group.tags.Load()
+		for found := having(tags, tag); found != 0; found &= found - 1 {
+			// The place may have lost its cell since the tags were read, or got another.
+			cell := group.cells[found.first()].Load()
+			if cell != nil && cell.key == key {
+				return cell
+			}
+		}
+		if having(tags, tagFree) != 0 {
+			return nil
 		}
 	}
 }
 
 // insert adds a cell whose key is not there.
 func (c *cells[T]) insert(added *cell[T]) {
-	shard, at := c.place(added.key)
-	table := shard.slots.Load()
-	if table == nil || (shard.used+1)*4 > len(*table)*3 {
+	hash, tag, shard := c.hash(added.key)
+	table := shard.groups.Load()
+	if table == nil || (shard.used+1)*4 > len(*table)*groupSize*3 {
 		table = c.grow(shard, shard.live)
 	}
-	mask := uint64(len(*table) - 1)
-	for ; ; at++ {
-		slot := &(*table)[at&mask]
-		switch slot.Load() {
-		case nil:
-			shard.used++
-		case &c.gone:
-		default:
-			continue
+	if table.insert(added, hash, tag) == tagFree {
+		shard.used++
+	}
+	shard.live++
+}
+
+// insert puts the cell into the first empty place, and returns the tag that this had.
+func (g groups[T]) insert(added *cell[T], hash uint64, tag uint8) (before uint8) {
+	for at := g.start(hash); ; at = g.after(at) {
+		group := &g[at]
+		tags := group.tags.Load()
+		if empty := having(tags, tagFree) | having(tags, tagGone); empty != 0 {
+			place := empty.first()
+			group.cells[place].Store(added)
+			group.setTag(place, tag) // from now on it is found
+			return uint8(tags >> (8 * place))
 		}
-		slot.Store(added)
-		shard.live++
-		return
 	}
 }
 
@@ -110,52 +161,50 @@ func (c *cells[T]) fill(added []*cell[T]) {
 
 // grow gives the shard room for half as many cells again as the count, and drops the marks of
 // removed ones.
-func (c *cells[T]) grow(shard *shard[T], count int) *slots[T] {
-	size := 4
-	for size*3 < (count+1)*4*3/2 {
-		size *= 2
-	}
-	grown := make(slots[T], size)
-	if old := shard.slots.Load(); old != nil {
+func (c *cells[T]) grow(shard *shard[T], count int) *groups[T] {
+	grown := make(groups[T], 1+(count+count/2)*4/3/groupSize)
+	if old := shard.groups.Load(); old != nil {
 		for i := range *old {
-			moved := (*old)[i].Load()
-			if moved == nil || moved == &c.gone {
-				continue
+			for place := range groupSize {
+				if moved := (*old)[i].cells[place].Load(); moved != nil {
+					hash, tag, _ := c.hash(moved.key)
+					grown.insert(moved, hash, tag)
+				}
 			}
-			_, at := c.place(moved.key)
-			for grown[at&uint64(size-1)].Load() != nil {
-				at++
-			}
-			grown[at&uint64(size-1)].Store(moved)
 		}
 	}
 	shard.used = shard.live
-	shard.slots.Store(&grown)
+	shard.groups.Store(&grown)
 	return &grown
 }
 
 // remove takes the cell out; one that is not there is left alone.
 func (c *cells[T]) remove(removed *cell[T]) {
-	shard, at := c.place(removed.key)
-	table := shard.slots.Load()
+	hash, tag, shard := c.hash(removed.key)
+	table := shard.groups.Load()
 	if table == nil {
 		return
 	}
-	mask := uint64(len(*table) - 1)
-	for ; ; at++ {
-		slot := &(*table)[at&mask]
-		switch slot.Load() {
-		case nil:
-			return
-		case removed:
-			shard.live--
-			// The end of a run needs no mark: nothing lies beyond it.
-			if (*table)[(at+1)&mask].Load() == nil {
-				slot.Store(nil)
-				shard.used--
-			} else {
-				slot.Store(&c.gone)
+	for at := table.start(hash); ; at = table.after(at) {
+		group := &(*table)[at]
+		tags := group.tags.Load()
+		free := having(tags, tagFree) != 0
+		for found := having(tags, tag); found != 0; found &= found - 1 {
+			place := found.first()
+			if group.cells[place].Load() != removed {
+				continue
 			}
+			left := uint8(tagGone)
+			if free { // no search has ever gone on from here
+				left = tagFree
+				shard.used--
+			}
+			group.setTag(place, left)
+			group.cells[place].Store(nil)
+			shard.live--
+			return
+		}
+		if free {
 			return
 		}
 	}

@@ -27,6 +27,7 @@ type Table[T any] struct {
 	moved  func(old, new *T)
 
 	cells  cells[T]
+	last   *cell[T]               // that the writer found last
 	tree   *btree.BTreeG[item[T]] // in order, but behind the cells in behind
 	view   View[T]                // the newest clone of the tree
 	stale  bool                   // view is older than the cells
@@ -89,10 +90,31 @@ func (t *Table[T]) Get(key string) *T {
 
 // Newest returns the newest row, published or not, or nil.
 func (t *Table[T]) Newest(key string) *T {
-	if c := t.cells.find(key); c != nil {
+	if c := t.find(key); c != nil {
 		return c.head.Load().live()
 	}
 	return nil
+}
+
+// find returns the key's cell, or nil. A writer asks for one key some times in a row: only the
+// first is a search.
+func (t *Table[T]) find(key string) *cell[T] {
+	if t.last != nil && t.last.key == key {
+		return t.last
+	}
+	c := t.cells.find(key)
+	if c != nil {
+		t.last = c
+	}
+	return c
+}
+
+// forget removes the cell.
+func (t *Table[T]) forget(c *cell[T]) {
+	t.cells.remove(c)
+	if t.last == c {
+		t.last = nil
+	}
 }
 
 // Put makes row the newest of the key, at the transaction's index, and returns it.
@@ -108,10 +130,11 @@ func (t *Table[T]) Delete(key string) {
 
 func (t *Table[T]) set(key string, row T, dead bool) *version[T] {
 	s := t.store
-	c := t.cells.find(key)
+	c := t.find(key)
 	if c == nil {
 		c = &cell[T]{key: key}
 		t.cells.insert(c)
+		t.last = c
 	}
 	old := c.head.Load()
 	next := &version[T]{row: row, index: s.Next(), dead: dead}
@@ -217,7 +240,7 @@ func (t *Table[T]) catchUp() {
 		}
 		t.tree.Delete(item[T]{key: c.key})
 		if head == nil || head.index <= t.store.published.Load() {
-			t.cells.remove(c)
+			t.forget(c)
 		}
 	}
 	t.behind = t.behind[:0]
@@ -258,7 +281,7 @@ func (t *Table[T]) publish() {
 func (t *Table[T]) settle(c *cell[T], v *version[T]) {
 	v.prev.Store(nil)
 	if v.dead && c.head.Load() == v && !c.behind { // else the tree has to catch up first
-		t.cells.remove(c)
+		t.forget(c)
 	}
 }
 

@@ -3,6 +3,7 @@ package store_test
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -235,6 +236,44 @@ func TestTable_PassingRowsLeaveNothing(t *testing.T) {
 	_ = s.Snapshot()
 	if cells := s.Keys.Cells(); cells != 0 {
 		t.Fatalf("cells after catching up: got %d", cells)
+	}
+}
+
+// Ensure that each key is found, and no other, while many come and go in no order.
+func TestTable_ManyKeysComeAndGo(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	s := store.New()
+	there := make(map[string]*store.Key)
+	for range 50 {
+		most := random.IntN(4000)
+		for range 2000 {
+			key := fmt.Sprint(random.IntN(5000))
+			if s.Keys.Newest(key) != there[key] {
+				t.Fatalf("key %s: got %v, want %v", key, s.Keys.Newest(key), there[key])
+			}
+			if there[key] == nil && len(there) < most {
+				there[key] = s.Keys.Put(key, store.Key{Key: key})
+			} else if there[key] != nil {
+				s.Keys.Delete(key)
+				delete(there, key)
+			}
+		}
+		s.Seal()
+		s.PublishMemory()
+		if err := s.Check(); err != nil { // which removes the cells of those that are gone
+			t.Fatal(err)
+		}
+		if got := s.Keys.Cells(); got != len(there) {
+			t.Fatalf("cells: got %d, want %d", got, len(there))
+		}
+		for n := range 5000 {
+			key := fmt.Sprint(n)
+			if s.Keys.Get(key) != there[key] {
+				t.Fatalf("key %s: got %v, want %v", key, s.Keys.Get(key), there[key])
+			}
+		}
 	}
 }
 
