@@ -55,7 +55,7 @@ func (db *DB) checkStats() error {
 		for state := s.held; state != nil; state = state.next {
 			locks++
 		}
-		for w := range s.waiting {
+		for w := range s.waiters() {
 			if !w.left {
 				waiters++
 			}
@@ -104,7 +104,7 @@ func (db *DB) checkState(key string, state *lockState) error {
 		return nil
 	}
 	// A free key with a queue exists only while its first waiter waits for other keys too.
-	if len(place.Waiter.keys) == 1 {
+	if len(place.Waiter.claims) == 1 {
 		return fmt.Errorf("bug: key %q is free, but not given to who waits for it", key)
 	}
 	return nil
@@ -112,9 +112,10 @@ func (db *DB) checkState(key string, state *lockState) error {
 
 // checkWaits checks the first who waits for a slot.
 func (db *DB) checkWaits(w *waiter) error {
-	slots, err := rosterOf(w.prefix(), db.store.Keys.Newest(w.keys[0]))
+	key := w.claims[0].state.key
+	slots, err := rosterOf(w.prefix(), db.store.Keys.Newest(key))
 	if err != nil || slots.limit == 0 {
-		return fmt.Errorf("bug: %q is no semaphore, but somebody waits for it", w.keys[0])
+		return fmt.Errorf("bug: %q is no semaphore, but somebody waits for it", key)
 	}
 	own := contenderKey(w.prefix(), w.session.ID())
 	if state := db.locks[own]; state != nil && state.delay != nil {
@@ -128,7 +129,7 @@ func (db *DB) checkWaits(w *waiter) error {
 		}
 	}
 	if taken < slots.limit {
-		return fmt.Errorf("bug: %q has a slot, but does not give it to who waits", w.keys[0])
+		return fmt.Errorf("bug: %q has a slot, but does not give it to who waits", key)
 	}
 	return nil
 }

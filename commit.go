@@ -213,7 +213,12 @@ func (db *DB) tellLocked(effects []effect, events []logEntry, index uint64) {
 func (db *DB) settleWaiter(w *waiter) {
 	w.phase = settled
 	db.leave(w)
-	db.told = append(db.told, w)
+	if db.told == nil {
+		db.told = w
+	} else {
+		db.lastTold.next = w
+	}
+	db.lastTold = w
 }
 
 // revertLocked takes effects back, the last first. The rows have been taken back before.
@@ -250,9 +255,9 @@ func (db *DB) revertLocked(effects []effect) {
 
 // standAgain puts a waiter back into its places.
 func (db *DB) standAgain(w *waiter) {
-	w.phase, w.locks, w.err = standing, nil, nil
-	for _, place := range w.places {
-		place.Restore()
+	w.phase, w.err = standing, nil
+	for i := range w.claims {
+		w.claims[i].place.Restore()
 	}
 	if w.left { // its call has returned meanwhile
 		db.leave(w)

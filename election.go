@@ -36,11 +36,12 @@ func (s *Session) campaign(ctx context.Context, key string, value []byte) (*Lead
 		return nil, err
 	}
 	value = append([]byte{}, value...) // not nil, and still the same when its turn comes
-	locks, err := s.acquire(ctx, []string{key}, &LockOptions{Value: value, Flags: electionFlags})
-	if err != nil {
+	opts := &LockOptions{Value: value, Flags: electionFlags}
+	var lock [1]*Lock
+	if err := s.acquire(ctx, []string{key}, opts, lock[:]); err != nil {
 		return nil, err
 	}
-	return &Leader{locks[0]}, nil
+	return &Leader{lock[0]}, nil
 }
 
 // Key is the key of the election.

@@ -106,9 +106,9 @@ func (db *DB) waits() []hook.Wait {
 	defer db.mu.Unlock()
 	var waits []hook.Wait
 	for _, s := range db.sessions {
-		for w := range s.waiting {
+		for w := range s.waiters() {
 			waits = append(waits, hook.Wait{
-				Keys: w.keys, Limit: w.limit, Session: s.row.ID, Name: s.row.Name,
+				Keys: w.keys(), Limit: w.limit, Session: s.row.ID, Name: s.row.Name,
 			})
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/lockd/lockd/internal/waitq"
 	"github.com/lockd/lockd/store"
@@ -109,11 +108,11 @@ func (l *Lock) Context(parent context.Context) context.Context {
 // first, with nothing left held; an error that is ErrNoSession and wraps the cause if the session
 // has ended or does so; ErrInvalid, ErrClosed, ErrFailed or ErrCommit. A nil ctx panics.
 func (s *Session) Lock(ctx context.Context, key string, opts *LockOptions) (*Lock, error) {
-	locks, err := s.acquire(ctx, []string{key}, opts)
-	if err != nil {
+	var lock [1]*Lock
+	if err := s.acquire(ctx, []string{key}, opts, lock[:]); err != nil {
 		return nil, wrap("lock", key, err)
 	}
-	return locks[0], nil
+	return lock[0], nil
 }
 
 // LockAll takes the locks of all the keys, or none: it gets them in one transaction, when all are
@@ -124,8 +123,8 @@ func (s *Session) Lock(ctx context.Context, key string, opts *LockOptions) (*Loc
 func (s *Session) LockAll(
 	ctx context.Context, keys []string, opts *LockOptions,
 ) ([]*Lock, error) {
-	locks, err := s.acquire(ctx, slices.Clone(keys), opts)
-	if err != nil {
+	locks := make([]*Lock, len(keys))
+	if err := s.acquire(ctx, keys, opts, locks); err != nil {
 		return nil, wrap("lock all", "", err)
 	}
 	return locks, nil
@@ -165,7 +164,7 @@ func (tx *Txn) tryLock(s *Session, key string, opts *LockOptions) (*Lock, error)
 			return nil, err
 		}
 	}
-	return tx.hold(s, key, opts), nil
+	return tx.hold(new(Lock), s, key, opts), nil
 }
 
 // alive returns why the session, as of the newest state, has ended.
@@ -184,17 +183,6 @@ func (tx *Txn) adoptable(s *Session, key string, row *store.Key) bool {
 	return row != nil && row.Session == s.row.ID && tx.db.locks[key].handle == nil
 }
 
-// awaits reports whether a call with this session waits for the lock: it would be overtaken by one
-// that took over a lock without a handle.
-func (s *Session) awaits(key string) bool {
-	for w := range s.waiting {
-		if w.phase == standing && slices.Contains(w.keys, key) {
-			return true
-		}
-	}
-	return false
-}
-
 // takeable reports whether the session could have the lock at once, but for the queue.
 func (tx *Txn) takeable(s *Session, key string) bool {
 	row := tx.db.store.Keys.Newest(key)
@@ -202,8 +190,8 @@ func (tx *Txn) takeable(s *Session, key string) bool {
 	return (free || tx.adoptable(s, key, row)) && tx.delayed(key) == nil
 }
 
-// hold makes the handle of a lock that the session may take, or has without one.
-func (tx *Txn) hold(s *Session, key string, opts *LockOptions) *Lock {
+// hold makes lock the handle of a lock that the session may take, or has without one.
+func (tx *Txn) hold(lock *Lock, s *Session, key string, opts *LockOptions) *Lock {
 	row := tx.db.store.Keys.Newest(key)
 	policy := opts.key()
 	if row != nil {
@@ -214,12 +202,12 @@ func (tx *Txn) hold(s *Session, key string, opts *LockOptions) *Lock {
 	} else if opts != nil && opts.Value != nil {
 		row = tx.put(key, opts.Value, opts.Flags)
 	}
-	return tx.handle(s, row, policy)
+	return tx.handle(lock, s, row, policy)
 }
 
-// handle makes the handle of a lock that the session holds.
-func (tx *Txn) handle(s *Session, row *store.Key, policy KeyPolicy) *Lock {
-	lock := &Lock{session: s, grant: entryOf(row).Sequencer(), policy: policy}
+// handle makes lock, which nobody knows yet, the handle of a lock that the session holds.
+func (tx *Txn) handle(lock *Lock, s *Session, row *store.Key, policy KeyPolicy) *Lock {
+	*lock = Lock{session: s, grant: entryOf(row).Sequencer(), policy: policy}
 	tx.db.setHandle(tx.db.locks[row.Key], lock)
 	tx.effects = append(tx.effects, effect{kind: lockHeld, lock: lock})
 	return lock
@@ -281,7 +269,9 @@ func (tx *Txn) unlock(l *Lock) {
 		tx.db.store.Bury(graveKey, row.Key)
 		return
 	}
-	tx.release(row, ErrUnlocked)
+	if !tx.handOn(state) {
+		tx.release(row, ErrUnlocked)
+	}
 }
 
 // WithLock runs fn while it holds the key's lock. It takes it as Lock does, calls fn, on the

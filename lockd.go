@@ -47,7 +47,8 @@ type DB struct {
 	events     []logEntry // in memory: of the transaction, to be used again
 	open       *batch     // what is joined now
 	flying     *batch     // what is being committed, or nil
-	told       []*waiter  // to be told when mu is free
+	told       *waiter    // the first to be told when mu is free
+	lastTold   *waiter
 	sessions   map[SessionID]*Session
 	bound      map[string]map[*Session]struct{} // by node, and by check
 	locks      map[string]*lockState
@@ -410,12 +411,14 @@ func (tx *Txn) undo() {
 // unlock frees mu, and then tells the waiters that were settled under it.
 func (db *DB) unlock() {
 	told := db.told
-	db.told = nil
+	db.told, db.lastTold = nil, nil
 	if db.store.Durable() && db.store.Pending() && !db.open.led {
 		db.rouse() // rows that nobody waits for have to be committed too
 	}
 	db.mu.Unlock()
-	for _, w := range told {
+	for told != nil {
+		w := told
+		told, w.next = w.next, nil
 		close(w.told)
 	}
 }
@@ -536,7 +539,7 @@ func (db *DB) windUpLocked() (b *batch, lead bool, err error) {
 	if db.refusal == nil {
 		err = db.applyLocked(&db.own, func(tx *Txn) error {
 			for _, s := range db.sessions {
-				for w := range s.waiting {
+				for w := range s.waiters() {
 					tx.dismiss(w, errDatabaseClosed)
 				}
 			}
@@ -559,7 +562,7 @@ func (db *DB) endAllLocked(cause error) {
 			}
 		}
 		s.end(ended)
-		for w := range s.waiting {
+		for w := range s.waiters() {
 			w.err = db.refusal
 			db.settleWaiter(w)
 		}

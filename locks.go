@@ -42,7 +42,7 @@ type WaiterInfo struct {
 	Waited  time.Duration // how long ago that is
 
 	// Keys are all the locks that the call waits for: several if it is LockAll, which gets them
-	// together, and so may wait although this one is free. They are shared: do not change them.
+	// together, and so may wait although this one is free.
 	Keys []string
 }
 
@@ -154,9 +154,10 @@ func (db *DB) pendingLocked() map[string]*undecided {
 				if e.waiter.left {
 					continue
 				}
-				for j, key := range e.waiter.keys {
-					p := of(key)
-					p.aside = append(p.aside, e.waiter.places[j])
+				for j := range e.waiter.claims {
+					c := &e.waiter.claims[j]
+					p := of(c.state.key)
+					p.aside = append(p.aside, &c.place)
 				}
 			}
 		}
@@ -201,7 +202,7 @@ func (s *sight) info(db *DB, now time.Time) LockInfo {
 		w := place.Waiter
 		info.Queue = append(info.Queue, WaiterInfo{
 			Session: w.session.Info(), Since: w.began.Round(0), Waited: now.Sub(w.began),
-			Keys: w.keys,
+			Keys: w.keys(),
 		})
 	}
 	return info

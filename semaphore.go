@@ -78,14 +78,15 @@ func (s *Session) Acquire(ctx context.Context, prefix string, limit int) (*Slot,
 	if err == nil {
 		err = checkSemaphore(prefix, limit)
 	}
-	var locks []*Lock
+	var lock [1]*Lock
 	if err == nil {
-		locks, err = s.db.acquire(ctx, slotOf(s, prefix, limit))
+		r := request{session: s, limit: limit}
+		err = s.db.acquire(ctx, r, []string{prefix + semaphoreKey}, lock[:])
 	}
 	if err != nil {
 		return nil, wrap("acquire", prefix, err)
 	}
-	return &Slot{locks[0]}, nil
+	return &Slot{lock[0]}, nil
 }
 
 // TryAcquire takes a slot of the semaphore if that can be done at once. It does not wait for the
@@ -97,7 +98,7 @@ func (s *Session) TryAcquire(prefix string, limit int) (*Slot, error) {
 	err := checkSemaphore(prefix, limit)
 	if err == nil {
 		err = s.db.update(func(tx *Txn) (err error) {
-			lock, err = tx.tryAcquire(slotOf(s, prefix, limit))
+			lock, err = tx.tryAcquire(s, prefix, limit)
 			return err
 		})
 	}
@@ -137,14 +138,6 @@ func checkSemaphore(prefix string, limit int) error {
 	}
 	return nil
 }
-
-// slotOf is the request for a slot.
-func slotOf(s *Session, prefix string, limit int) request {
-	return request{session: s, keys: []string{prefix + semaphoreKey}, limit: limit}
-}
-
-// prefix is that of the semaphore.
-func (r request) prefix() string { return prefixOf(r.keys[0]) }
 
 // prefixOf names the semaphore that a key is of, if it is of one: what comes before the last slash.
 func prefixOf(key string) string { return key[:max(0, strings.LastIndexByte(key, '/'))] }
@@ -247,11 +240,11 @@ func (tx *Txn) setLimit(prefix string, limit int) error {
 	return nil
 }
 
-func (tx *Txn) tryAcquire(r request) (*Lock, error) {
-	if err := r.session.alive(); err != nil {
+func (tx *Txn) tryAcquire(s *Session, prefix string, limit int) (*Lock, error) {
+	if err := s.alive(); err != nil {
 		return nil, err
 	}
-	lock, obstacle, err := tx.acquireSlot(r)
+	lock, obstacle, err := tx.acquireSlot(s, prefix, limit)
 	if err == nil && obstacle != nil {
 		err = obstacle
 	}
@@ -259,37 +252,37 @@ func (tx *Txn) tryAcquire(r request) (*Lock, error) {
 }
 
 // acquireSlot gives the session a slot, or says what it may wait for, or why it must not.
-func (tx *Txn) acquireSlot(r request) (*Lock, *LockedError, error) {
-	key := r.keys[0]
-	slots, err := tx.roster(r.prefix())
+func (tx *Txn) acquireSlot(s *Session, prefix string, limit int) (*Lock, *LockedError, error) {
+	key := prefix + semaphoreKey
+	slots, err := tx.roster(prefix)
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case slots.limit != 0 && slots.limit != r.limit:
+	case slots.limit != 0 && slots.limit != limit:
 		return nil, nil, conflict("the limit of the semaphore is %d, not %d: "+
-			"SetLimit changes it for all", slots.limit, r.limit)
-	case r.session.awaits(key):
-		return nil, nil, conflict("session %s waits for a slot: %s", r.session.ID(), oneSlotEach)
+			"SetLimit changes it for all", slots.limit, limit)
+	case s.awaits(key):
+		return nil, nil, conflict("session %s waits for a slot: %s", s.ID(), oneSlotEach)
 	}
-	slots.limit = r.limit
-	row, obstacle, err := tx.seekSlot(r.session, slots)
+	slots.limit = limit
+	row, obstacle, err := tx.seekSlot(s, slots)
 	if err != nil || obstacle != nil {
 		return nil, obstacle, err
 	}
 	state := tx.db.locks[key]
 	if state != nil && state.queue.Len() > 0 && !slots.has(row) {
 		return nil, &LockedError{
-			Key: key, Obstacle: ObstacleQueue, Waiters: state.queue.Len(), Limit: r.limit,
+			Key: key, Obstacle: ObstacleQueue, Waiters: state.queue.Len(), Limit: limit,
 		}, nil
 	}
-	return tx.holdSlot(r.session, slots, row), nil, nil
+	return tx.holdSlot(new(Lock), s, slots, row), nil, nil
 }
 
 const oneSlotEach = "it can have one slot of a semaphore, so take a session for each"
 
-// serveSlot gives the first who waits for a slot one, if one is to be had. Nil means that none is,
-// or that the waiter had to go with an error.
-func (tx *Txn) serveSlot(w *waiter) *Lock {
+// serveSlot gives the first who waits for a slot one, and reports whether it did: else none is to
+// be had, or the waiter had to go with an error.
+func (tx *Txn) serveSlot(w *waiter) bool {
 	slots, err := tx.roster(w.prefix())
 	if slots.limit == 0 {
 		slots.limit = w.limit // else whatever it has become
@@ -301,12 +294,13 @@ func (tx *Txn) serveSlot(w *waiter) *Lock {
 	}
 	if err != nil {
 		tx.dismiss(w, err)
-		return nil
+		return false
 	}
 	if obstacle != nil {
-		return nil
+		return false
 	}
-	return tx.holdSlot(w.session, slots, row)
+	tx.holdSlot(&w.claims[0].lock, w.session, slots, row)
+	return true
 }
 
 // seekSlot says what keeps a session from a slot, but for the queue: something that passes, or an
@@ -367,9 +361,9 @@ func (tx *Txn) full(slots roster) *LockedError {
 	return refusal
 }
 
-// holdSlot makes the handle of a slot that the session may take, or has without one. Both keys are
-// written in the one transaction, so that the contender's sequencer proves the slot.
-func (tx *Txn) holdSlot(s *Session, slots roster, row *store.Key) *Lock {
+// holdSlot makes lock the handle of a slot that the session may take, or has without one. Both keys
+// are written in the one transaction, so that the contender's sequencer proves the slot.
+func (tx *Txn) holdSlot(lock *Lock, s *Session, slots roster, row *store.Key) *Lock {
 	id := s.ID()
 	if !slots.has(row) {
 		value := []byte{}
@@ -381,7 +375,7 @@ func (tx *Txn) holdSlot(s *Session, slots roster, row *store.Key) *Lock {
 		slots.holders[id] = true
 		tx.writeRoster(slots)
 	}
-	return tx.handle(s, row, leaveSlot)
+	return tx.handle(lock, s, row, leaveSlot)
 }
 
 // leaveSlot gives back the slot of which row is the contender key.

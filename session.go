@@ -228,9 +228,9 @@ type Session struct {
 	ending // has a mutex of its own
 
 	expires  expiry.Item
-	renewal  *renewal   // for those who keep it alive; nil if nobody ever did
-	held     *lockState // the first of the keys whose locks it holds
-	waiting  map[*waiter]struct{}
+	renewal  *renewal            // for those who keep it alive; nil if nobody ever did
+	held     *lockState          // the first of the keys whose locks it holds
+	waiting  *waiter             // the newest of the calls that wait
 	attached map[string]struct{} // names of its attachments
 }
 
@@ -377,7 +377,7 @@ func (tx *Txn) endSession(s *Session, cause error) {
 		}
 	}
 	tx.detachAll(s)
-	for w := range s.waiting {
+	for w := range s.waiters() {
 		tx.dismiss(w, ended)
 	}
 }

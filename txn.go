@@ -281,14 +281,19 @@ func (tx *Txn) unhold(row *store.Key, cause error) {
 	if state == nil {
 		return
 	}
-	if handle := state.handle; handle != nil {
-		tx.db.setHandle(state, nil)
-		tx.effects = append(tx.effects, effect{kind: lockLost, lock: handle, cause: cause})
-	}
+	tx.loseHandle(state, cause)
 	if state.queue.Len() > 0 {
 		tx.freed = append(tx.freed, row.Key)
 	}
 	tx.db.tidy(state)
+}
+
+// loseHandle takes its handle from a lock, if it has one.
+func (tx *Txn) loseHandle(state *lockState, cause error) {
+	if handle := state.handle; handle != nil {
+		tx.db.setHandle(state, nil)
+		tx.effects = append(tx.effects, effect{kind: lockLost, lock: handle, cause: cause})
+	}
 }
 
 // Lock acquires the key's lock for a session, as Consul does: it succeeds on a key that is free,

@@ -2,31 +2,42 @@ package lockd
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	"github.com/lockd/lockd/internal/waitq"
 )
 
-// request is what one call asks for: one lock, several at once, or a slot of a semaphore.
+// request is what one call asks for: one lock, several at once, or a slot of a semaphore. The keys,
+// whose locks it wants, or that of the semaphore, are handed on beside it: they are the caller's.
 type request struct {
 	session *Session
-	keys    []string // whose locks it wants, or the key of the semaphore
 	opts    *LockOptions
 	limit   int // of the semaphore; 0: it wants locks
 }
 
-// waiter is a request that waits. It is protected by db.mu, but for told and what is written before
-// it.
+// waiter is a request that waits. It is one piece of memory, the locks that it gets included, for
+// one key at least. It is protected by db.mu, but for told and what is written before it.
 type waiter struct {
 	request
-	places []*waitq.Place[*waiter] // one for each key
+	claims []claim // one for each key
 	began  time.Time
 	phase  phase
 	left   bool // its call has returned
+	err    error
+	told   chan struct{} // closed when the locks and err are final
 
-	locks []*Lock
-	err   error
-	told  chan struct{} // closed when locks and err are final
+	waits          bool    // is in its session's list of those who wait
+	previous, next *waiter // in that list; next also among those to be told
+
+	single [1]claim // the claims, if there is one
+}
+
+// claim is where a waiter stands for one key, and the lock that it gets.
+type claim struct {
+	state *lockState
+	place waitq.Place[*waiter]
+	lock  Lock // what it has been given, if it is granted; of a slot, that of the contender key
 }
 
 // phase is how far a waiter has come.
@@ -39,49 +50,49 @@ const (
 	settled               // told
 )
 
-// acquire takes all the locks or none, and waits for them if need be.
+// acquire takes all the locks or none, and waits for them if need be. It puts them into locks,
+// which has room for one of each key.
 func (s *Session) acquire(
-	ctx context.Context, keys []string, opts *LockOptions,
-) ([]*Lock, error) {
+	ctx context.Context, keys []string, opts *LockOptions, locks []*Lock,
+) error {
 	checkContext(ctx)
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return err
 	}
 	if err := checkKeys(keys); err != nil {
-		return nil, err
+		return err
 	}
 	if err := opts.validate(); err != nil {
-		return nil, err
+		return err
 	}
-	return s.db.acquire(ctx, request{session: s, keys: keys, opts: opts})
+	return s.db.acquire(ctx, request{session: s, opts: opts}, keys, locks)
 }
 
 // acquire does what the request asks for, and waits if need be.
-func (db *DB) acquire(ctx context.Context, r request) ([]*Lock, error) {
-	var locks []*Lock
+func (db *DB) acquire(ctx context.Context, r request, keys []string, locks []*Lock) error {
 	var queued *waiter
 	db.mu.Lock()
 	err := db.runLocked(&db.own, func(tx *Txn) (err error) {
-		locks, queued, err = tx.acquire(r)
+		queued, err = tx.acquire(r, keys, locks)
 		return err
 	})
 	if err == nil && queued != nil {
 		db.unlock()
-		return db.await(ctx, queued)
+		return db.await(ctx, queued, locks)
 	}
 	if ctx.Done() == nil {
 		b, lead := db.joinLocked()
 		db.unlock()
-		if err = db.settle(b, lead, err); err != nil {
-			return nil, err
-		}
-		return locks, nil
+		return db.settle(b, lead, err)
 	}
 	b := db.undecidedLocked()
 	if b != nil {
 		b.joined.Add(1) // but others lead it: this call may have to return before it is done
 	}
 	db.unlock()
+	if err != nil {
+		locks = nil // there is nothing to take back
+	}
 	return db.confirm(ctx, locks, err, b)
 }
 
@@ -106,58 +117,123 @@ func checkKeys(keys []string) error {
 }
 
 // acquire does what the request asks for at once if it can, and queues otherwise.
-func (tx *Txn) acquire(r request) ([]*Lock, *waiter, error) {
-	s := r.session
-	if err := s.alive(); err != nil {
-		return nil, nil, err
+func (tx *Txn) acquire(r request, keys []string, locks []*Lock) (*waiter, error) {
+	if err := r.session.alive(); err != nil {
+		return nil, err
 	}
 	if r.limit > 0 {
-		lock, obstacle, err := tx.acquireSlot(r)
+		lock, obstacle, err := tx.acquireSlot(r.session, prefixOf(keys[0]), r.limit)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if obstacle == nil {
-			return []*Lock{lock}, nil, nil
+			locks[0] = lock
+			return nil, nil
 		}
-	} else if tx.free(r) {
-		return tx.holdAll(r), nil, nil
+	} else if tx.free(r.session, keys) {
+		for i, key := range keys {
+			locks[i] = tx.hold(new(Lock), r.session, key, r.opts)
+		}
+		return nil, nil
 	}
+	return tx.queue(r, keys), nil
+}
+
+// queue has the request wait.
+func (tx *Txn) queue(r request, keys []string) *waiter {
+	db := tx.db
 	w := &waiter{request: r, began: tx.clock(), told: make(chan struct{})}
-	for _, key := range r.keys {
-		w.places = append(w.places, tx.db.state(key).queue.Push(w))
+	w.claims = w.single[:]
+	if len(keys) > 1 {
+		w.claims = make([]claim, len(keys))
 	}
-	if s.waiting == nil {
-		s.waiting = make(map[*waiter]struct{})
+	for i, key := range keys {
+		c := &w.claims[i]
+		c.state = db.state(key)
+		c.state.queue.Push(w, &c.place)
 	}
-	s.waiting[w] = struct{}{}
-	if r.limit > 0 {
-		tx.db.semaphore(r.prefix()).waiting++
+	w.session.addWaiter(w)
+	if w.limit > 0 {
+		db.semaphore(w.prefix()).waiting++
 	}
-	tx.db.waitsMoved()
-	tx.db.stats.Waiters++
-	return nil, w, nil
+	db.waitsMoved()
+	db.stats.Waiters++
+	return w
+}
+
+// prefix is that of the semaphore.
+func (w *waiter) prefix() string { return prefixOf(w.claims[0].state.key) }
+
+// keys are those that it waits for.
+func (w *waiter) keys() []string {
+	keys := make([]string, len(w.claims))
+	for i := range w.claims {
+		keys[i] = w.claims[i].state.key
+	}
+	return keys
+}
+
+// awaits reports whether a call with this session waits for the lock: it would be overtaken by one
+// that took over a lock without a handle.
+func (s *Session) awaits(key string) bool {
+	for w := range s.waiters() {
+		if w.phase != standing {
+			continue
+		}
+		for i := range w.claims {
+			if w.claims[i].state.key == key {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// waiters yields those who wait with this session. The one just yielded may leave.
+func (s *Session) waiters() iter.Seq[*waiter] {
+	return func(yield func(*waiter) bool) {
+		for w := s.waiting; w != nil; {
+			next := w.next
+			if !yield(w) {
+				return
+			}
+			w = next
+		}
+	}
+}
+
+func (s *Session) addWaiter(w *waiter) {
+	w.waits, w.next = true, s.waiting
+	if w.next != nil {
+		w.next.previous = w
+	}
+	s.waiting = w
+}
+
+func (s *Session) removeWaiter(w *waiter) {
+	if w.previous == nil {
+		s.waiting = w.next
+	} else {
+		w.previous.next = w.next
+	}
+	if w.next != nil {
+		w.next.previous = w.previous
+	}
+	w.waits, w.previous, w.next = false, nil, nil
 }
 
 // free reports whether all the locks can be had at once, and nobody would be overtaken.
-func (tx *Txn) free(r request) bool {
-	for _, key := range r.keys {
+func (tx *Txn) free(s *Session, keys []string) bool {
+	for _, key := range keys {
 		state := tx.db.locks[key]
 		empty := state == nil || state.queue.Len() == 0
-		first := empty && tx.takeable(r.session, key)
-		if !first && !(tx.adoptable(r.session, key, tx.db.store.Keys.Newest(key)) &&
-			!r.session.awaits(key)) {
+		first := empty && tx.takeable(s, key)
+		if !first && !(tx.adoptable(s, key, tx.db.store.Keys.Newest(key)) &&
+			!s.awaits(key)) {
 			return false
 		}
 	}
 	return true
-}
-
-func (tx *Txn) holdAll(r request) []*Lock {
-	locks := make([]*Lock, len(r.keys))
-	for i, key := range r.keys {
-		locks[i] = tx.hold(r.session, key, r.opts)
-	}
-	return locks
 }
 
 // handOff gives every lock and slot that the transaction freed to the first who waits for it. What
@@ -194,25 +270,49 @@ func (tx *Txn) serve(key string) {
 // had and it is the first of each, or its slot. It reports whether it did.
 func (tx *Txn) serveFirst(w *waiter) bool {
 	if w.limit > 0 {
-		lock := tx.serveSlot(w)
-		if lock == nil {
+		if !tx.serveSlot(w) {
 			return false
 		}
-		w.locks = []*Lock{lock}
 	} else {
-		for i, wanted := range w.keys {
-			first := tx.db.locks[wanted].queue.Front()
-			if first != w.places[i] || !tx.takeable(w.session, wanted) {
+		for i := range w.claims {
+			c := &w.claims[i]
+			if c.state.queue.Front() != &c.place || !tx.takeable(w.session, c.state.key) {
 				return false
 			}
 		}
-		w.locks = tx.holdAll(w.request)
+		for i := range w.claims {
+			c := &w.claims[i]
+			tx.hold(&c.lock, w.session, c.state.key, w.opts)
+		}
 	}
-	for _, place := range w.places {
-		place.SetAside()
+	tx.served(w)
+	return true
+}
+
+// served takes out of its queues a waiter that was granted what it waits for.
+func (tx *Txn) served(w *waiter) {
+	for i := range w.claims {
+		w.claims[i].place.SetAside()
 	}
 	w.phase = granted
 	tx.effects = append(tx.effects, effect{kind: waiterServed, waiter: w})
+}
+
+// handOn gives the lock, which its holder releases, to the first who waits for it, in one write. It
+// reports false if that has to be done in steps: the lock is freed, and looked at when the
+// transaction is through.
+func (tx *Txn) handOn(state *lockState) bool {
+	first := state.queue.Front()
+	if first == nil || state.delay != nil {
+		return false
+	}
+	w := first.Waiter
+	if w.limit > 0 || len(w.claims) > 1 {
+		return false
+	}
+	tx.loseHandle(state, ErrUnlocked)
+	tx.handle(&w.claims[0].lock, w.session, tx.grant(state.key, w.session, w.opts), KeepKey)
+	tx.served(w)
 	return true
 }
 
@@ -222,10 +322,11 @@ func (tx *Txn) dismiss(w *waiter, err error) {
 		return
 	}
 	w.phase, w.err = leaving, err
-	for i, place := range w.places {
-		place.SetAside()
-		if tx.db.locks[w.keys[i]].queue.Len() > 0 {
-			tx.freed = append(tx.freed, w.keys[i])
+	for i := range w.claims {
+		c := &w.claims[i]
+		c.place.SetAside()
+		if c.state.queue.Len() > 0 {
+			tx.freed = append(tx.freed, c.state.key)
 		}
 	}
 	tx.effects = append(tx.effects, effect{kind: waiterLeft, waiter: w})
@@ -233,20 +334,23 @@ func (tx *Txn) dismiss(w *waiter, err error) {
 
 // leave removes a waiter from its queues for good.
 func (db *DB) leave(w *waiter) {
-	for i, place := range w.places {
-		place.Leave()
-		db.tidy(db.locks[w.keys[i]])
+	if !w.waits {
+		return
 	}
-	if w.limit > 0 && w.places != nil {
+	for i := range w.claims {
+		c := &w.claims[i]
+		c.place.Leave()
+		db.tidy(c.state)
+	}
+	if w.limit > 0 {
 		sem := db.semaphore(w.prefix())
 		sem.waiting--
 		db.tidySemaphore(sem)
 	}
-	w.places = nil
-	if _, waits := w.session.waiting[w]; waits && !w.left {
+	if !w.left {
 		db.stats.Waiters--
 	}
-	delete(w.session.waiting, w)
+	w.session.removeWaiter(w)
 	db.waitsMoved()
 }
 
@@ -265,18 +369,24 @@ func (tx *Txn) serveAll() {
 	}
 }
 
-// await waits until the waiter is told, or ctx ends.
-func (db *DB) await(ctx context.Context, w *waiter) ([]*Lock, error) {
+// await waits until the waiter is told, or ctx ends, and puts what it was granted into locks.
+func (db *DB) await(ctx context.Context, w *waiter, locks []*Lock) error {
 	select {
 	case <-w.told:
 	case <-ctx.Done():
 		// Both may be ready: what was told wins, and withdraw sees which it is.
 		if db.withdraw(w) {
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 		<-w.told
 	}
-	return w.locks, w.err
+	if w.err != nil {
+		return w.err
+	}
+	for i := range locks {
+		locks[i] = &w.claims[i].lock
+	}
+	return nil
 }
 
 // withdraw takes the waiter out, unless it has been told. A grant that is decided and not told
@@ -290,45 +400,47 @@ func (db *DB) withdraw(w *waiter) bool {
 	w.left = true
 	db.stats.Waiters--
 	_ = db.runLocked(&db.own, func(tx *Txn) error { // nothing refuses it
-		if w.phase == standing {
-			tx.freed = append(tx.freed, w.keys...)
+		switch w.phase {
+		case standing:
+			for i := range w.claims {
+				tx.freed = append(tx.freed, w.claims[i].state.key)
+			}
 			db.leave(w)
+		case granted:
+			for i := range w.claims {
+				tx.giveUp(&w.claims[i].lock)
+			}
 		}
-		tx.giveUp(w.locks)
 		return nil
 	})
 	return true
 }
 
-// giveUp releases locks that were granted to a call that has returned without them. Nobody else
-// can: if that is dropped and the grant is not, they are released with the next write.
-func (tx *Txn) giveUp(locks []*Lock) {
-	for _, lock := range locks {
-		lock.givenUp = true
-		tx.unlock(lock)
-	}
+// giveUp releases a lock that was granted to a call that has returned without it. Nobody else
+// can: if that is dropped and the grant is not, it is released with the next write.
+func (tx *Txn) giveUp(lock *Lock) {
+	lock.givenUp = true
+	tx.unlock(lock)
 }
 
 // confirm waits until what was decided at once, that these locks are granted or that err is why
 // not, is durable with the batch, or ctx ends, which releases the locks.
-func (db *DB) confirm(
-	ctx context.Context, locks []*Lock, err error, b *batch,
-) ([]*Lock, error) {
+func (db *DB) confirm(ctx context.Context, locks []*Lock, err error, b *batch) error {
 	if b == nil {
-		return locks, err
+		return err
 	}
 	select {
 	case <-b.done:
 	case <-ctx.Done():
 		if db.takeBack(locks, b) {
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 		<-b.done
 	}
 	if b.err != nil {
-		return nil, b.err
+		return b.err
 	}
-	return locks, err
+	return err
 }
 
 // takeBack releases locks whose grant is not durable yet, unless it has become so.
@@ -339,7 +451,9 @@ func (db *DB) takeBack(locks []*Lock, b *batch) bool {
 		return false // nothing can be released any more
 	}
 	_ = db.runLocked(&db.own, func(tx *Txn) error { // nothing refuses it
-		tx.giveUp(locks)
+		for _, lock := range locks {
+			tx.giveUp(lock)
+		}
 		return nil
 	})
 	return true

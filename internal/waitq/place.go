@@ -1,7 +1,7 @@
 package waitq
 
-// Place is where a waiter stands in a queue. It comes from [Queue.Push]; the zero value is a place
-// that has been left. The owner's mutex guards it.
+// Place is where a waiter stands in a queue, after [Queue.Push]; the zero value is a place that has
+// been left. The owner's mutex guards it.
 //
 // Its methods may be repeated, and a place that has been left stays so, whatever is called.
 type Place[W any] struct {

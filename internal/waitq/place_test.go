@@ -57,7 +57,7 @@ func TestRestore_KeepsThePlace(t *testing.T) {
 		for _, w := range order {
 			places[w].SetAside()
 		}
-		q.Push("e")
+		enter(&q, "e")
 		for _, w := range restored {
 			places[w].Restore()
 			places[w].Restore()
@@ -127,7 +127,7 @@ func TestQueue_Model(t *testing.T) {
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"Push": func(t *rapid.T) {
-				p := q.Push(len(ever))
+				p := enter(&q, len(ever))
 				ever = append(ever, p)
 				model = append(model, stand{place: p})
 			},

@@ -11,12 +11,12 @@ type Queue[W any] struct {
 	tickets     uint64    // how many were ever given out
 }
 
-// Push gives w a place at the tail.
-func (q *Queue[W]) Push(w W) *Place[W] {
+// Push gives w the place at the tail. The place is the caller's memory, so that it can be part of
+// the waiter: a zero one, or one that has been left. It must not move from then on.
+func (q *Queue[W]) Push(w W, p *Place[W]) {
 	q.tickets++
-	p := &Place[W]{Waiter: w, queue: q, ticket: q.tickets}
+	*p = Place[W]{Waiter: w, queue: q, ticket: q.tickets}
 	q.insert(p, q.last)
-	return p
 }
 
 // Front returns the place of the one who has waited longest, or nil if nobody waits. It takes the

@@ -11,11 +11,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// enter gives a waiter a place.
+func enter[W any](q *waitq.Queue[W], w W) *waitq.Place[W] {
+	p := new(waitq.Place[W])
+	q.Push(w, p)
+	return p
+}
+
 // push gives each waiter a place.
 func push(q *waitq.Queue[string], waiters ...string) map[string]*waitq.Place[string] {
 	places := make(map[string]*waitq.Place[string])
 	for _, w := range waiters {
-		places[w] = q.Push(w)
+		places[w] = enter(q, w)
 	}
 	return places
 }
@@ -50,8 +57,25 @@ func TestQueue_FirstComeFirstServed(t *testing.T) {
 	q.Front().Leave()
 	mustWait(t, &q, "b", "c")
 	q.Front().Leave()
-	q.Push("d")
+	enter(&q, "d")
 	mustWait(t, &q, "c", "d")
+}
+
+// Ensure that a place which was left can be given to another waiter, even in another queue.
+func TestQueue_PlaceIsUsedAgain(t *testing.T) {
+	var q, other waitq.Queue[string]
+	places := push(&q, "a", "b")
+	places["a"].SetAside()
+	places["a"].Leave()
+	other.Push("c", places["a"])
+	mustWait(t, &q, "b")
+	mustWait(t, &other, "c")
+	places["a"].Leave()
+	q.Push("d", places["a"])
+	mustWait(t, &q, "b", "d")
+	if !other.Empty() {
+		t.Fatal("the other queue is not empty")
+	}
 }
 
 func TestQueue_CancelledWaiterHoldsUpNobody(t *testing.T) {
@@ -85,9 +109,9 @@ func TestQueue_WaiterCancelledWhileServedHoldsUpNobody(t *testing.T) {
 
 func TestQueue_OneWaiterInSeveral(t *testing.T) {
 	var left, right waitq.Queue[string]
-	left.Push("x")
-	places := []*waitq.Place[string]{left.Push("a"), right.Push("a")}
-	right.Push("y")
+	enter(&left, "x")
+	places := []*waitq.Place[string]{enter(&left, "a"), enter(&right, "a")}
+	enter(&right, "y")
 	for _, p := range places {
 		p.Leave()
 	}
@@ -146,9 +170,9 @@ func TestAll_MayBeLeftEarly(t *testing.T) {
 func BenchmarkQueue_FrontPastManySetAside(b *testing.B) {
 	var q waitq.Queue[int]
 	for i := range 100_000 {
-		q.Push(i).SetAside()
+		enter(&q, i).SetAside()
 	}
-	q.Push(-1)
+	enter(&q, -1)
 	for b.Loop() {
 		if q.Front().Waiter != -1 {
 			b.Fatal("wrong front")
