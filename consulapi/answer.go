@@ -43,56 +43,59 @@ type answer struct {
 // ok is the answer that Consul gives in JSON.
 func ok(value any) answer { return answer{value: value} }
 
-// write sends the answer.
-func (a answer) write(w http.ResponseWriter, r *request) {
-	header := w.Header()
+// fill sets the headers of the answer, which is encoded.
+func (a *answer) fill(header http.Header) {
 	maps.Copy(header, a.header)
 	if a.read {
-		header.Set("X-Consul-KnownLeader", strconv.FormatBool(!a.unasked))
-		header.Set("X-Consul-LastContact", "0")
+		header["X-Consul-Knownleader"] = []string{strconv.FormatBool(!a.unasked)}
+		header["X-Consul-Lastcontact"] = []string{"0"}
 	}
 	if a.index > 0 {
-		header.Set("X-Consul-Index", strconv.FormatUint(a.index, 10))
-	}
-	if a.value != nil {
-		a.contentType = applicationJSON
-		a.body = encode(a.value, r)
-	}
-	if r != nil {
-		r.answered = true
+		header["X-Consul-Index"] = []string{strconv.FormatUint(a.index, 10)}
 	}
 	if a.contentType != "" {
-		header.Set("Content-Type", a.contentType)
-	} else if len(a.body) == 0 && a.stream == nil {
-		header["Content-Type"] = nil // net/http would guess one
+		header["Content-Type"] = []string{a.contentType}
 	}
 	if a.stream == nil {
-		header.Set("Content-Length", strconv.Itoa(len(a.body)))
+		header["Content-Length"] = []string{strconv.Itoa(len(a.body))}
+	}
+}
+
+// write sends the answer, which is encoded. It returns an error of its stream's.
+func (a *answer) write(w http.ResponseWriter) error {
+	header := w.Header()
+	a.fill(header)
+	if a.contentType == "" {
+		header["Content-Type"] = nil // net/http would guess one
 	}
 	if a.status != 0 {
 		w.WriteHeader(a.status)
 	}
-	if a.stream == nil {
-		_, _ = w.Write(a.body) // the client may be gone, which is its own affair
-		return
+	if a.stream != nil {
+		return a.stream(w)
 	}
-	if err := a.stream(w); err != nil {
-		panic(http.ErrAbortHandler)
-	}
+	_, _ = w.Write(a.body) // the client may be gone, which is its own affair
+	return nil
 }
 
-// encode returns the value as JSON, indented if ?pretty asks for it.
-func encode(value any, r *request) []byte {
-	if r != nil && r.has("pretty") {
-		text, err := json.MarshalIndent(value, "", "    ")
-		if err != nil {
-			panic("consulapi: bug: " + err.Error())
-		}
-		return append(text, '\n')
+// encode makes the body of the value, if there is one, as JSON, indented if ?pretty asks for it.
+func (a *answer) encode(r *request) {
+	if a.value == nil {
+		return
 	}
-	text, err := json.Marshal(value)
+	var err error
+	pretty := r.has("pretty")
+	switch succeeded, is := a.value.(bool); {
+	case pretty:
+		a.body, err = json.MarshalIndent(a.value, "", "    ")
+		a.body = append(a.body, '\n')
+	case is: // of most writes
+		a.body = strconv.AppendBool(nil, succeeded)
+	default:
+		a.body, err = json.Marshal(a.value)
+	}
 	if err != nil {
 		panic("consulapi: bug: " + err.Error())
 	}
-	return text
+	a.contentType = applicationJSON
 }

@@ -1,6 +1,7 @@
 package consulapi
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -85,26 +86,53 @@ func newHandler(db *lockd.DB, opts *Options) (*handler, error) {
 
 // ServeHTTP answers one request. A panic costs only that.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a, err := h.serve(r)
+	if err == nil {
+		err = h.guard(r, func() error { return a.write(w) })
+	}
+	if err != nil { // a part must not be taken for the whole
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// serve returns the answer to one request, whatever that is; its only error is
+// http.ErrAbortHandler, if somebody has panicked with that.
+func (h *handler) serve(r *http.Request) (a answer, err error) {
 	in := &request{Request: r}
+	err = h.guard(r, func() (err error) {
+		if a, err = h.answer(in); err == nil {
+			a.encode(in)
+		}
+		return err
+	})
+	switch err {
+	case nil:
+		return a, nil
+	case http.ErrAbortHandler:
+		return answer{}, err
+	case errPanic:
+		err = refuse(http.StatusInternalServerError, "Internal error")
+	}
+	return failed(err), nil
+}
+
+// errPanic is what guard makes of a panic.
+var errPanic = errors.New("consulapi: panic")
+
+// guard calls fn, and logs a panic of its that is not meant to end the connection.
+func (h *handler) guard(r *http.Request, fn func() error) (err error) {
 	defer func() {
 		switch cause := recover(); cause {
 		case nil:
 		case http.ErrAbortHandler:
-			panic(cause)
+			err = http.ErrAbortHandler
 		default:
 			h.opts.Logger.Error("consulapi: panic in a request", "method", r.Method,
 				"path", r.URL.Path, "panic", cause, "stack", string(debug.Stack()))
-			if in.answered { // a part must not be taken for the whole
-				panic(http.ErrAbortHandler)
-			}
-			failed(refuse(http.StatusInternalServerError, "Internal error")).write(w, nil)
+			err = errPanic
 		}
 	}()
-	a, err := h.answer(in)
-	if err != nil {
-		a = failed(err)
-	}
-	a.write(w, in)
+	return fn()
 }
 
 // answer finds the endpoint, does what is the same for all of them, and calls it.

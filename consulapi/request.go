@@ -2,6 +2,7 @@ package consulapi
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -13,8 +14,6 @@ type request struct {
 	*http.Request
 	query url.Values
 	rest  string // what follows the path of the route, decoded once
-
-	answered bool // the answer has been begun
 
 	index uint64        // of a blocking query; 0: it does not block
 	wait  time.Duration // how long it blocks
@@ -48,23 +47,23 @@ func (h *handler) checkPlace(r *request) error {
 // readBody returns the whole body, whether it is chunked or not (X16), or an error if it is longer
 // than the limit, which the help tells more about, if there is any.
 func (r *request) readBody(limit int, help string) ([]byte, error) {
-	if help != "" {
-		help = " See " + help + "."
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil, nil
+	}
+	tooLarge := func(size string) error {
+		if help != "" {
+			help = " See " + help + "."
+		}
+		r.drain(limit + 1)
+		return refuse(http.StatusRequestEntityTooLarge,
+			"Request body%s too large, max size: %d bytes.%s", size, limit, help)
 	}
 	if r.ContentLength > int64(limit) {
-		r.drain(limit + 1)
-		return nil, refuse(http.StatusRequestEntityTooLarge,
-			"Request body(%d bytes) too large, max size: %d bytes.%s",
-			r.ContentLength, limit, help)
-	}
-	if r.Body == nil {
-		return nil, nil
+		return nil, tooLarge(fmt.Sprintf("(%d bytes)", r.ContentLength))
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, int64(limit)+1))
 	if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong || len(body) > limit {
-		r.drain(limit + 1)
-		return nil, refuse(http.StatusRequestEntityTooLarge,
-			"Request body too large, max size: %d bytes.%s", limit, help)
+		return nil, tooLarge("")
 	}
 	if err != nil {
 		return nil, badRequest("read body: %v", err)

@@ -1,13 +1,14 @@
 package consulapi
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
+	"strconv"
 	"sync"
 
 	"github.com/lockd/lockd"
@@ -17,140 +18,161 @@ import (
 // and without a socket, whatever host its URL names. Put into an http.Client, it connects any
 // client of Consul to the database. A nil opts means the defaults.
 //
-// A request ends with its context, which a blocking query needs, and may be answered after its
-// body was only partly read. The body of a long answer is made as it is read; it has to be closed,
-// as that of any http.Response. It holds nothing that would have to be given back.
+// A request and its answer end with its context, which a blocking query needs, and it may be
+// answered after its body was only partly read. The body of a snapshot is made as it is read; it
+// has to be closed, as that of any http.Response. The RoundTripper holds nothing that would have to
+// be given back.
 //
 // It returns the errors of Handler.
 func Transport(db *lockd.DB, opts *Options) (http.RoundTripper, error) {
-	h, err := Handler(db, opts)
+	h, err := newHandler(db, opts)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("consulapi: %w", err)
 	}
 	return &transport{h}, nil
 }
 
-type transport struct{ handler http.Handler }
+type transport struct{ handler *handler }
 
 // RoundTrip answers a request. It returns the context's error if that ends first.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	ctx, cancel := context.WithCancel(r.Context())
-	in := r.WithContext(ctx)
-	in.RequestURI = r.URL.RequestURI()
-	in.Host = cmp.Or(r.Host, r.URL.Host)
-	if in.Body == nil {
+	in := r
+	if r.Body == nil {
+		in = r.WithContext(r.Context()) // a copy, for r is not to be changed
 		in.Body = http.NoBody
-	} else if in.ContentLength == 0 && in.Body != http.NoBody {
-		in.ContentLength = -1 // to a client 0 means unknown
 	}
-	closeBody := sync.OnceFunc(func() { _ = in.Body.Close() }) // what it was good for is read
-	out := &responder{request: r, header: make(http.Header), ready: make(chan struct{})}
+	if ended := r.Context().Err(); ended != nil {
+		_ = in.Body.Close() // nothing of it is needed
+		return nil, ended
+	}
+	a, err := t.answer(in)
+	if ended := r.Context().Err(); ended != nil {
+		return nil, ended
+	}
+	if err != nil {
+		return nil, io.ErrUnexpectedEOF
+	}
+	if a.stream != nil {
+		return t.stream(r, &a)
+	}
+	if r.Method == http.MethodHead {
+		a.body = nil
+	}
+	body := &wholeBody{ctx: r.Context()}
+	body.rest.Reset(a.body)
+	return respond(r, &a, body.rest.Size(), body), nil
+}
+
+// answer has the handler answer, on a goroutine of its own only if that may have to be left behind
+// when the context ends: a read that waits ends by itself then, but a write that is being committed
+// does not, and neither does the reading of a body. It closes the body.
+func (t *transport) answer(r *http.Request) (answer, error) {
+	if r.Context().Done() == nil || r.Method == http.MethodGet {
+		defer r.Body.Close()
+		return t.handler.serve(r)
+	}
+	closeBody := sync.OnceFunc(func() { _ = r.Body.Close() }) // what it was good for is read
+	type outcome struct {
+		answer
+		err error
+	}
+	outcomes := make(chan outcome, 1)
 	go func() {
-		defer cancel()
+		defer close(outcomes) // the body may end the goroutine
 		defer closeBody()
-		defer func() { out.finish(recover()) }()
-		t.handler.ServeHTTP(out, in)
+		a, err := t.handler.serve(r)
+		outcomes <- outcome{a, err}
 	}()
 	select {
-	case <-out.ready:
+	case o, told := <-outcomes:
+		if !told {
+			return answer{}, io.ErrUnexpectedEOF
+		}
+		return o.answer, o.err
 	case <-r.Context().Done():
-	}
-	if err := r.Context().Err(); err != nil {
 		closeBody() // the handler may be waiting for more of it
-		return nil, err
+		return answer{}, r.Context().Err()
 	}
-	return out.response, out.err
 }
 
-// maxBuffered is how much of an answer is kept for a client that does not read. What is not longer
-// keeps no goroutine waiting.
+// wholeBody is the body of a response that was made before. As any other it ends with the context
+// of its request.
+type wholeBody struct {
+	ctx  context.Context
+	rest bytes.Reader
+}
+
+// Read reads what is left, or returns the context's error.
+func (b *wholeBody) Read(p []byte) (int, error) {
+	if err := b.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return b.rest.Read(p)
+}
+
+// WriteTo writes what is left, without a buffer between, or returns the context's error.
+func (b *wholeBody) WriteTo(w io.Writer) (int64, error) {
+	if err := b.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return b.rest.WriteTo(w)
+}
+
+// Close does nothing: there is nothing to give back.
+func (b *wholeBody) Close() error { return nil }
+
+// maxBuffered is how much of a stream is made before anybody reads it. What is not longer keeps no
+// goroutine waiting.
 const maxBuffered = 64 << 10
 
-// responder is the http.ResponseWriter of one request. Only the goroutine of the handler uses it,
-// but for what is made before ready is closed.
-type responder struct {
-	request *http.Request
-	header  http.Header
-	status  int
-	buffer  bytes.Buffer
-	pipe    *io.PipeWriter // set once the answer is longer than the buffer may be
-
-	ready    chan struct{} // closed when there is a response or an error
-	response *http.Response
-	err      error
-}
-
-// Header returns the headers that the response will have.
-func (w *responder) Header() http.Header { return w.header }
-
-// WriteHeader sets the status of the response, once.
-func (w *responder) WriteHeader(status int) { w.status = cmp.Or(w.status, status) }
-
-// Write adds to the body. It blocks while the client does not read a long one.
-func (w *responder) Write(p []byte) (int, error) {
-	w.WriteHeader(http.StatusOK)
-	if w.request.Method == http.MethodHead {
-		return len(p), nil
-	}
-	if w.pipe != nil {
-		return w.pipe.Write(p)
-	}
-	if w.buffer.Len()+len(p) <= maxBuffered {
-		return w.buffer.Write(p)
-	}
+// stream makes the response whose body is made as it is read, on a goroutine of its own. It returns
+// an error if that fails at once.
+func (t *transport) stream(r *http.Request, a *answer) (*http.Response, error) {
+	ctx := r.Context()
 	reader, writer := io.Pipe()
-	w.pipe = writer
-	stop := context.AfterFunc(w.request.Context(), func() {
-		_ = writer.CloseWithError(w.request.Context().Err()) // it never fails
+	stop := context.AfterFunc(ctx, func() {
+		_ = writer.CloseWithError(ctx.Err()) // it never fails
 	})
-	begun := bytes.Clone(w.buffer.Bytes())
-	w.respond(-1, &pipedBody{io.MultiReader(bytes.NewReader(begun), reader), reader, stop})
-	return w.pipe.Write(p)
+	go func() {
+		defer stop()
+		buffer := bufio.NewWriterSize(writer, maxBuffered)
+		err := t.handler.guard(r, func() error { return a.stream(buffer) })
+		if err == nil {
+			err = buffer.Flush()
+		}
+		if err != nil {
+			err = cmp.Or(ctx.Err(), io.ErrUnexpectedEOF)
+		}
+		_ = writer.CloseWithError(err) // it never fails
+	}()
+	body := &streamedBody{bufio.NewReaderSize(reader, maxBuffered), reader}
+	if _, err := body.Peek(1); err != nil && err != io.EOF {
+		return nil, err
+	}
+	return respond(r, a, -1, body), nil
 }
 
-// pipedBody is the body of a response that is still being made.
-type pipedBody struct {
-	io.Reader
+// streamedBody is the body of a response that is still being made.
+type streamedBody struct {
+	*bufio.Reader
 	pipe *io.PipeReader
-	stop func() bool
 }
 
 // Close ends the making of the body.
-func (b *pipedBody) Close() error {
-	b.stop()
-	return b.pipe.Close()
-}
+func (b *streamedBody) Close() error { return b.pipe.Close() }
 
-// finish ends the response; the cause is why the handler did not come to its end, if it did not.
-func (w *responder) finish(cause any) {
-	var err error
-	if cause != nil {
-		err = cmp.Or(w.request.Context().Err(), io.ErrUnexpectedEOF)
-	}
-	switch {
-	case w.pipe != nil:
-		_ = w.pipe.CloseWithError(err) // it never fails
-	case err != nil:
-		w.err = err
-		close(w.ready)
-	default:
-		w.WriteHeader(http.StatusOK)
-		w.respond(int64(w.buffer.Len()), io.NopCloser(&w.buffer))
-	}
-}
-
-// respond makes the response.
-func (w *responder) respond(length int64, body io.ReadCloser) {
-	header := maps.Clone(w.header)
-	maps.DeleteFunc(header, func(_ string, values []string) bool { return len(values) == 0 })
-	w.response = &http.Response{
-		Status:     fmt.Sprintf("%d %s", w.status, http.StatusText(w.status)),
-		StatusCode: w.status,
+// respond makes the response to r.
+func respond(r *http.Request, a *answer, length int64, body io.ReadCloser) *http.Response {
+	status := cmp.Or(a.status, http.StatusOK)
+	header := make(http.Header, 4)
+	a.fill(header)
+	return &http.Response{
+		Status:     strconv.Itoa(status) + " " + http.StatusText(status),
+		StatusCode: status,
 		Proto:      "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header:        header,
 		Body:          body,
 		ContentLength: length,
-		Request:       w.request,
+		Request:       r,
 	}
-	close(w.ready)
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -192,6 +194,112 @@ func TestTransport_Panic(t *testing.T) {
 	})
 }
 
+// bodyOf is a body that is empty, and does something when that is found out.
+type bodyOf func()
+
+func (b bodyOf) Read([]byte) (int, error) {
+	b()
+	return 0, io.EOF
+}
+
+// Ensure that a write that waits ends with its context, and is done nevertheless.
+func TestTransport_WriteEndsWithItsContext(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		client := h.client(nil)
+		h.must(h.db.Update(func(*lockd.Txn) error { // no other write gets further than to wait
+			ctx, cancel := context.WithCancel(h.t.Context())
+			_, err := h.do(ctx, client, "PUT /v1/kv/a", bodyOf(cancel))
+			if !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			return nil
+		}))
+		h.settle()
+		h.want("GET /v1/kv/a?raw", "", 200, "")
+	})
+}
+
+// Ensure that nothing is done for a request whose context has ended before, but to close its body.
+func TestTransport_EndedContext(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		transport, err := consulapi.Transport(h.db, nil)
+		h.must(err)
+		ctx, cancel := context.WithCancel(h.t.Context())
+		cancel()
+		body := slowBody{make(chan struct{})}
+		r, err := http.NewRequestWithContext(ctx, "DELETE", "http://consul/v1/kv/a", body)
+		h.must(err)
+		h.put("a", "v")
+		if _, err = transport.RoundTrip(r); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		<-body.closed
+		h.settle()
+		h.want("GET /v1/kv/a?raw", "", 200, "v")
+	})
+}
+
+// Ensure that an answer ends with the context of its request, however short it is.
+func TestTransport_AnswerEndsWithItsContext(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.put("a", "v")
+		ctx, cancel := context.WithCancel(h.t.Context())
+		r, err := h.do(ctx, h.client(nil), "GET /v1/kv/a?raw", nil)
+		h.must(err)
+		cancel()
+		if text, err := io.ReadAll(r.Body); !errors.Is(err, context.Canceled) {
+			t.Errorf("%q, %v", text, err)
+		}
+		h.must(r.Body.Close())
+	})
+}
+
+// Ensure that a request is not changed, and answered whether it has a body or not.
+func TestTransport_LeavesTheRequest(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		transport, err := consulapi.Transport(h.db, nil)
+		h.must(err)
+		for _, target := range []string{"PUT /v1/kv/a", "GET /v1/kv/a", "PUT /v1/snapshot"} {
+			for _, ctx := range []context.Context{context.Background(), h.t.Context()} {
+				method, path, _ := strings.Cut(target, " ")
+				r, err := http.NewRequestWithContext(ctx, method, "http://consul"+path, nil)
+				h.must(err)
+				r.Header.Set("X-Sent", "1")
+				before := *r
+				before.Header, before.URL = r.Header.Clone(), new(*r.URL)
+				response, err := transport.RoundTrip(r)
+				h.must(err)
+				h.must(response.Body.Close())
+				if !reflect.DeepEqual(*r, before) || response.Request != r {
+					t.Errorf("%s: %+v", target, r)
+				}
+			}
+		}
+	})
+}
+
+// Ensure that a request whose body ends everything is an error, as with a server that is gone.
+func TestTransport_BodyEndsTheConnection(t *testing.T) {
+	opts := &consulapi.Options{Logger: slog.New(slog.DiscardHandler)}
+	run(t, opts, func(h *harness) {
+		client := h.client(opts)
+		for name, body := range map[string]bodyOf{
+			"ErrAbortHandler": func() { panic(http.ErrAbortHandler) },
+			"Goexit":          runtime.Goexit,
+		} {
+			_, err := h.do(h.t.Context(), client, "PUT /v1/kv/a", body)
+			if !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		_, err := h.do(context.Background(), client, "PUT /v1/kv/a",
+			bodyOf(func() { panic(http.ErrAbortHandler) }))
+		if !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("on the caller's goroutine: %v", err)
+		}
+	})
+}
+
 // Ensure that a write is seen by the next read, through whatever door.
 func TestTransport_G3_ReadsWhatWasWritten(t *testing.T) {
 	run(t, nil, func(h *harness) {
@@ -205,6 +313,8 @@ func TestTransport_G3_ReadsWhatWasWritten(t *testing.T) {
 	})
 }
 
+// BenchmarkTransport does reads and pairs; a pair, a lock taken and released, is two writes. A
+// write whose context may end costs a goroutine.
 func BenchmarkTransport(b *testing.B) {
 	db, err := lockd.New(nil)
 	if err != nil {
@@ -215,14 +325,39 @@ func BenchmarkTransport(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	s, err := db.NewSession(nil)
+	if err != nil {
+		b.Fatal(err)
+	}
 	client := &http.Client{Transport: transport}
-	for b.Loop() {
-		r, err := client.Get("http://lockd/v1/kv/a")
-		if err != nil || r.StatusCode != http.StatusNotFound {
-			b.Fatal(r, err)
-		}
-		if err := r.Body.Close(); err != nil {
+	do := func(b *testing.B, ctx context.Context, method, query string, code int) {
+		r, err := http.NewRequestWithContext(ctx, method, "http://lockd/v1/kv/a"+query, nil)
+		if err != nil {
 			b.Fatal(err)
 		}
+		answer, err := client.Do(r)
+		if err != nil || answer.StatusCode != code {
+			b.Fatal(answer, err)
+		}
+		if err := answer.Body.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.Run("Read", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			do(b, b.Context(), http.MethodGet, "", http.StatusNotFound)
+		}
+	})
+	for name, ctx := range map[string]context.Context{
+		"Pair": context.Background(), "PairWithContext": b.Context(),
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				do(b, ctx, http.MethodPut, "?acquire="+s.ID().String(), http.StatusOK)
+				do(b, ctx, http.MethodPut, "?release="+s.ID().String(), http.StatusOK)
+			}
+		})
 	}
 }

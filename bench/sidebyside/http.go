@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -29,13 +30,17 @@ func overHTTP(b *bench) error {
 		if err := overLoopback(b, handler, clients); err != nil {
 			return err
 		}
+		if err := throughTransport(b, db, clients); err != nil {
+			return err
+		}
 	}
-	return throughTransport(b, db)
+	return nil
 }
 
 // throughTransport compares the client without a socket with the library's own calls: what the
-// client, the transport and the handler add to a pair.
-func throughTransport(b *bench, db *ours) error {
+// client, the transport and the handler add to a pair. What of that is the client's shows where it
+// is answered at once.
+func throughTransport(b *bench, db *ours, workers int) error {
 	transport, err := consulapi.Transport(db.DB, nil)
 	if err != nil {
 		return err
@@ -44,15 +49,31 @@ func throughTransport(b *bench, db *ours) error {
 	if err != nil {
 		return err
 	}
-	keys := keysOf(chunk)
+	nothing, err := rival.ThroughNothing()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	keys := keysOf(workers * ownKeys)
 	figures, err := b.inTurn(
-		b.crowd("Transport", 1, keys, client.PairOf), b.loop("lockd", keys, db.pair))
+		b.crowd("lockd", workers, keys, db.pairOf),
+		b.crowd("Transport", workers, keys, client.PairOf),
+		b.crowd("client", workers, keys, nothing.PairOf),
+		b.crowd("Transport, contexts", workers, keys, client.WithContext(ctx).PairOf))
 	if err != nil {
 		return errors.Join(err, client.Close())
 	}
-	b.add(report.Row{Target: "P12", What: "pair through Transport, beyond the library's own",
-		Unit: report.Nanoseconds, Figure: figures[0].Wall.Minus(figures[1].Wall),
-		Bound: measure.AtMost(20_000)})
+	what := fmt.Sprintf("pair through Transport, clients: %d; beyond the library's own", workers)
+	for i, row := range []report.Row{
+		{What: what, Bound: measure.AtMost(20_000)},
+		{What: what + ", if answered true at once: the client's part"},
+		{What: what + ", if a context may end it"},
+	} {
+		row.Target, row.Unit = "P12", report.Nanoseconds
+		row.Figure = figures[i+1].Wall.Minus(figures[0].Wall)
+		b.add(row)
+	}
 	return client.Close()
 }
 

@@ -1,10 +1,13 @@
 package rival
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
+	"strings"
 
 	"github.com/hashicorp/consul/api"
 )
@@ -13,6 +16,7 @@ import (
 type Consul struct {
 	client  *api.Client
 	session string
+	options *api.WriteOptions // of every request; nil: the client's own
 }
 
 // ErrNoConsul says that there is no Consul agent to compare with.
@@ -55,19 +59,53 @@ func DialBare(address string, workers int) (*Consul, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Consul{client, "00000000-0000-0000-0000-000000000001"}, nil
+	return &Consul{client: client, session: noSession}, nil
 }
+
+// noSession is the ID of a session where nobody looks at it.
+const noSession = "00000000-0000-0000-0000-000000000001"
 
 // ThroughTransport returns a client that has no socket but the transport, with a session for its
 // locks.
 func ThroughTransport(transport http.RoundTripper) (*Consul, error) {
-	client, err := api.NewClient(&api.Config{
-		Address: "lockd.invalid", HttpClient: &http.Client{Transport: transport},
-	})
+	client, err := through(transport)
 	if err != nil {
 		return nil, err
 	}
 	return newConsul(client)
+}
+
+// ThroughNothing returns a client that is answered true at once, whatever it asks: what it does
+// takes the time that the client takes by itself.
+func ThroughNothing() (*Consul, error) {
+	client, err := through(yes{})
+	if err != nil {
+		return nil, err
+	}
+	return &Consul{client: client, session: noSession}, nil
+}
+
+// yes answers every request with true.
+type yes struct{}
+
+// RoundTrip closes the body of the request unread.
+func (yes) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Body != nil {
+		_ = r.Body.Close() // nothing is lost with it
+	}
+	return &http.Response{
+		Status: "200 OK", StatusCode: http.StatusOK,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}},
+		Body:   io.NopCloser(strings.NewReader("true")), ContentLength: 4,
+		Request: r,
+	}, nil
+}
+
+func through(transport http.RoundTripper) (*api.Client, error) {
+	return api.NewClient(&api.Config{
+		Address: "lockd.invalid", HttpClient: &http.Client{Transport: transport},
+	})
 }
 
 func dial(address string, workers int) (*api.Client, error) {
@@ -81,17 +119,22 @@ func newConsul(client *api.Client) (*Consul, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Consul{client, session}, nil
+	return &Consul{client: client, session: session}, nil
+}
+
+// WithContext returns the same client, whose requests end with the context.
+func (c *Consul) WithContext(ctx context.Context) *Consul {
+	return &Consul{c.client, c.session, new(api.WriteOptions).WithContext(ctx)}
 }
 
 // Pair acquires and releases the key.
 func (c *Consul) Pair(key string) error {
 	pair := &api.KVPair{Key: key, Session: c.session}
-	acquired, _, err := c.client.KV().Acquire(pair, nil)
+	acquired, _, err := c.client.KV().Acquire(pair, c.options)
 	if err != nil || !acquired {
 		return fmt.Errorf("acquire %s: %v, %w", key, acquired, err)
 	}
-	released, _, err := c.client.KV().Release(pair, nil)
+	released, _, err := c.client.KV().Release(pair, c.options)
 	if err != nil || !released {
 		return fmt.Errorf("release %s: %v, %w", key, released, err)
 	}
