@@ -87,6 +87,42 @@ func BenchmarkPair_File(b *testing.B) {
 	}
 }
 
+func BenchmarkPut_Memory(b *testing.B) {
+	db, _, keys := benchDB(b, "")
+	values := [][]byte{[]byte("00000000"), []byte("11111111")}
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		// Each turn through the keys has the other value: the same one again is no write.
+		if _, err := db.Put(keys[i%len(keys)], values[i/len(keys)%2], nil); err != nil {
+			b.Fatal(err)
+		}
+		i++
+	}
+}
+
+// BenchmarkUpdate_Memory is transactions of a thousand writes: ns/op is for one of these.
+func BenchmarkUpdate_Memory(b *testing.B) {
+	db, _, keys := benchDB(b, "")
+	values := [][]byte{[]byte("00000000"), []byte("11111111")}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for first := 0; first < b.N; first += 1000 {
+		value := values[first/len(keys)%2]
+		err := db.Update(func(tx *lockd.Txn) error {
+			for i := first; i < min(first+1000, b.N); i++ {
+				if _, err := tx.Put(keys[i%len(keys)], value, nil); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func BenchmarkUpdate_File(b *testing.B) {
 	for _, operations := range []int{1000, 10_000} {
 		b.Run(fmt.Sprint(operations), func(b *testing.B) {

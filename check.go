@@ -79,7 +79,7 @@ func (db *DB) checkHeld(key string, row *store.Key) error {
 	if !state.session.live {
 		return fmt.Errorf("bug: key %q is locked by a session that has ended", key)
 	}
-	if handle := state.handle; handle != nil && handle.grant != entryOf(row).Sequencer() {
+	if handle := state.handle; handle != nil && handle.Sequencer() != entryOf(row).Sequencer() {
 		return fmt.Errorf("bug: key %q has the handle of another grant", key)
 	}
 	return nil
@@ -139,10 +139,10 @@ func (db *DB) checkSemaphores() error {
 	for prefix, sem := range db.semaphores {
 		slots, err := rosterOf(prefix, db.store.Keys.Newest(prefix+semaphoreKey))
 		for lock := range sem.slots {
-			if err != nil || !slots.holders[lock.grant.Session] ||
-				db.locks[lock.grant.Key] == nil || db.locks[lock.grant.Key].handle != lock {
+			if err != nil || !slots.holders[lock.session.ID()] ||
+				db.locks[lock.Key()] == nil || db.locks[lock.Key()].handle != lock {
 				return fmt.Errorf("bug: %q is held, but the semaphore does not know",
-					lock.grant.Key)
+					lock.Key())
 			}
 		}
 		for lost := range sem.lost {

@@ -226,13 +226,13 @@ func (db *DB) revertLocked(effects []effect) {
 	for i := len(effects) - 1; i >= 0; i-- {
 		switch e := &effects[i]; e.kind {
 		case lockHeld:
-			state := db.state(e.lock.grant.Key)
+			state := db.state(e.lock.Key())
 			if state.handle == e.lock {
 				db.setHandle(state, nil)
 			}
 			db.tidy(state)
 		case lockLost:
-			db.setHandle(db.state(e.lock.grant.Key), e.lock)
+			db.setHandle(db.state(e.lock.Key()), e.lock)
 		case sessionMade:
 			e.session.live = false
 			delete(db.sessions, e.session.ID())

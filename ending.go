@@ -9,22 +9,32 @@ import (
 // ended.
 type ending struct {
 	mu       sync.Mutex // protects what follows; nothing is called under it but cancel functions
-	done     chan struct{}
 	err      error
+	audience *audience // nil: nobody has asked to be told
+}
+
+// audience is who waits for an end.
+type audience struct {
+	done     chan struct{}
 	contexts map[context.Context]context.CancelCauseFunc
+}
+
+// hear returns the audience, and makes it if need be; mu is held.
+func (e *ending) hear() *audience {
+	if e.audience == nil {
+		e.audience = &audience{done: make(chan struct{})}
+		if e.err != nil {
+			close(e.audience.done)
+		}
+	}
+	return e.audience
 }
 
 // Done returns a channel that is closed at the end.
 func (e *ending) Done() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.done == nil {
-		e.done = make(chan struct{})
-		if e.err != nil {
-			close(e.done)
-		}
-	}
-	return e.done
+	return e.hear().done
 }
 
 // Err returns nil before the end, and the cause after it.
@@ -42,13 +52,14 @@ func (e *ending) end(err error) {
 		return
 	}
 	e.err = err
-	if e.done != nil {
-		close(e.done)
+	if e.audience == nil {
+		return
 	}
-	for _, cancel := range e.contexts {
+	close(e.audience.done)
+	for _, cancel := range e.audience.contexts {
 		cancel(err)
 	}
-	e.contexts = nil
+	e.audience.contexts = nil
 }
 
 // plain hides every method of a context but the four: ending a child of it calls no code of the
@@ -64,15 +75,16 @@ func (e *ending) context(parent context.Context) context.Context {
 		cancel(e.err)
 		return ctx
 	}
-	if e.contexts == nil {
-		e.contexts = make(map[context.Context]context.CancelCauseFunc)
+	told := e.hear()
+	if told.contexts == nil {
+		told.contexts = make(map[context.Context]context.CancelCauseFunc)
 	}
-	e.contexts[ctx] = cancel
+	told.contexts[ctx] = cancel
 	// A parent that ends first takes its child out of the map.
 	context.AfterFunc(ctx, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		delete(e.contexts, ctx)
+		delete(told.contexts, ctx)
 	})
 	return ctx
 }

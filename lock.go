@@ -60,21 +60,26 @@ func (o *LockOptions) validate() error {
 // most one. Its methods may be called by many goroutines. The zero value is not usable;
 // Session.Lock, TryLock and LockAll give one.
 type Lock struct {
-	session *Session
-	grant   Sequencer
-	policy  KeyPolicy
+	session   *Session
+	lockIndex uint64
+	fence     uint64
+	ended     EndedError // what Err returns; its cause is written before the end is told
 	ending
 
-	lost     EndedError // what ending tells; written before that, and here to spare an allocation
-	released bool       // by Unlock; written before the end is told, and never after it
-	givenUp  bool       // nobody has it: the call that was granted it gave up; protected by db.mu
+	policy   KeyPolicy
+	released bool // by Unlock; written before the end is told, and never after it
+	givenUp  bool // nobody has it: the call that was granted it gave up; protected by db.mu
 }
 
 // Key is the key of the lock.
-func (l *Lock) Key() string { return l.grant.Key }
+func (l *Lock) Key() string { return l.ended.Key }
 
 // Sequencer proves the lock: to lockd in PutOptions.If, to anybody else through a Guard.
-func (l *Lock) Sequencer() Sequencer { return l.grant }
+func (l *Lock) Sequencer() Sequencer {
+	return Sequencer{
+		Key: l.ended.Key, Session: l.ended.Session, LockIndex: l.lockIndex, Fence: l.fence,
+	}
+}
 
 // Done returns a channel that is closed when the lock is no longer held: no later than anybody
 // else is told of holding it (G10).
@@ -86,9 +91,9 @@ func (l *Lock) Err() error { return l.ending.Err() }
 
 // lose tells the end of the lock. Only the first call counts; db.mu is held.
 func (l *Lock) lose(cause error) {
-	if l.lost.Cause == nil {
-		l.lost = EndedError{Session: l.grant.Session, Key: l.grant.Key, Cause: cause}
-		l.end(&l.lost)
+	if l.ended.Cause == nil {
+		l.ended.Cause = cause
+		l.end(&l.ended)
 	}
 }
 
@@ -207,7 +212,10 @@ func (tx *Txn) hold(lock *Lock, s *Session, key string, opts *LockOptions) *Lock
 
 // handle makes lock, which nobody knows yet, the handle of a lock that the session holds.
 func (tx *Txn) handle(lock *Lock, s *Session, row *store.Key, policy KeyPolicy) *Lock {
-	*lock = Lock{session: s, grant: entryOf(row).Sequencer(), policy: policy}
+	*lock = Lock{
+		session: s, lockIndex: row.LockIndex, fence: row.Fence, policy: policy,
+		ended: EndedError{Session: s.ID(), Key: row.Key},
+	}
 	tx.db.setHandle(tx.db.locks[row.Key], lock)
 	tx.effects = append(tx.effects, effect{kind: lockHeld, lock: lock})
 	return lock
@@ -233,7 +241,7 @@ func (db *DB) setHandle(state *lockState, lock *Lock) {
 // It returns nil, also when repeated. If the lock was lost before, it changes nothing, not even
 // if the same session holds the lock again, and returns an error that is ErrNotHeld and wraps the
 // cause. After ErrCommit the lock is still held, and Unlock may be called again.
-func (l *Lock) Unlock() error { return wrap("unlock", l.grant.Key, l.unlock()) }
+func (l *Lock) Unlock() error { return wrap("unlock", l.Key(), l.unlock()) }
 
 func (l *Lock) unlock() error {
 	if l.Err() == nil {
@@ -253,18 +261,18 @@ func (l *Lock) unlock() error {
 
 // unlock releases the lock if it is still held by this handle.
 func (tx *Txn) unlock(l *Lock) {
-	state := tx.db.locks[l.grant.Key]
+	state := tx.db.locks[l.Key()]
 	if state == nil || state.handle != l {
 		return
 	}
-	row := tx.db.store.Keys.Newest(l.grant.Key)
+	row := tx.db.store.Keys.Newest(l.Key())
 	tx.effects = append(tx.effects, effect{kind: lockReleased, lock: l})
 	if l.policy == leaveSlot {
 		tx.leaveSlot(row)
 		return
 	}
-	if l.policy == RemoveAfter && row.CreateIndex == l.grant.Fence &&
-		row.ModifyIndex == l.grant.Fence {
+	if l.policy == RemoveAfter && row.CreateIndex == l.fence &&
+		row.ModifyIndex == l.fence {
 		tx.remove(row, ErrUnlocked)
 		tx.db.store.Bury(graveKey, row.Key)
 		return
@@ -344,16 +352,22 @@ type lockState struct {
 func (db *DB) state(key string) *lockState {
 	state := db.locks[key]
 	if state == nil {
-		state = &lockState{key: key}
+		state, db.spare = db.spare, nil
+		if state == nil {
+			state = new(lockState)
+		}
+		state.key = key
 		db.locks[key] = state
 	}
 	return state
 }
 
-// tidy forgets a lockState that says nothing.
+// tidy forgets a lockState that says nothing. It may become another key's, so nobody may look at it
+// after that.
 func (db *DB) tidy(state *lockState) {
 	if state.session == nil && state.handle == nil && state.delay == nil && state.queue.Empty() {
 		delete(db.locks, state.key)
+		db.spare = state
 	}
 }
 

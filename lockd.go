@@ -52,6 +52,7 @@ type DB struct {
 	sessions   map[SessionID]*Session
 	bound      map[string]map[*Session]struct{} // by node, and by check
 	locks      map[string]*lockState
+	spare      *lockState            // one that was forgotten, for the next
 	semaphores map[string]*semaphore // by prefix
 	keepers    map[*Keeper]struct{}
 	heartbeats map[string]*heartbeat // by check

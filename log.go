@@ -214,8 +214,8 @@ func (db *DB) logPanic(lock *Lock, p *PanicError) {
 	if db.logger == nil {
 		return
 	}
-	attrs := []slog.Attr{slog.String("key", lock.grant.Key), slog.Uint64("fence", lock.grant.Fence)}
-	attrs = append(attrs, sessionAttrs(lock.grant.Session, lock.session.row.Name)...)
+	attrs := []slog.Attr{slog.String("key", lock.Key()), slog.Uint64("fence", lock.fence)}
+	attrs = append(attrs, sessionAttrs(lock.session.ID(), lock.session.row.Name)...)
 	attrs = append(attrs,
 		slog.String("panic", fmt.Sprint(p.Value)), slog.String("stack", string(p.Stack)))
 	db.mu.Lock()

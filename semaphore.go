@@ -27,7 +27,7 @@ const (
 type Slot struct{ lock *Lock } // of the contender key
 
 // Prefix names the semaphore.
-func (s *Slot) Prefix() string { return prefixOf(s.lock.grant.Key) }
+func (s *Slot) Prefix() string { return prefixOf(s.lock.Key()) }
 
 // Sequencer proves the slot: it is that of the contender key, prefix/session, which is locked for
 // as long as the slot is held. A Guard lets only one holder through, so it cannot guard what a
@@ -496,10 +496,10 @@ func (tx *Txn) takeSlots(sem *semaphore) {
 		cause, slots.holders = ErrKeyDeleted, nil
 	}
 	for lock := range sem.slots {
-		if slots.holders[lock.grant.Session] {
+		if slots.holders[lock.session.ID()] {
 			continue
 		}
-		row := tx.db.store.Keys.Newest(lock.grant.Key)
+		row := tx.db.store.Keys.Newest(lock.Key())
 		tx.remove(row, cause)
 		tx.db.store.Bury(graveKey, row.Key)
 	}

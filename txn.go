@@ -161,13 +161,13 @@ func (tx *Txn) put(key string, value []byte, flags uint64) *store.Key {
 		next = *row
 	}
 	next.Value, next.Flags = bytes.Clone(value), flags
-	return tx.write(next)
+	return tx.write(&next)
 }
 
 // write makes row the newest of its key.
-func (tx *Txn) write(row store.Key) *store.Key {
+func (tx *Txn) write(row *store.Key) *store.Key {
 	row.ModifyIndex = tx.db.store.Next()
-	return tx.db.store.Keys.Put(row.Key, row)
+	return tx.db.store.Keys.Put(row.Key, *row)
 }
 
 // Delete is DB.Delete within the transaction.
@@ -247,7 +247,7 @@ func (tx *Txn) remove(row *store.Key, cause error) {
 func (tx *Txn) release(row *store.Key, cause error) *store.Key {
 	next := *row
 	next.Session = store.ID{}
-	written := tx.write(next)
+	written := tx.write(&next)
 	if cause != ErrUnlocked { // which is what a release means, if nothing is said
 		tx.explain(row, cause)
 	}
@@ -396,7 +396,7 @@ func (tx *Txn) grant(key string, s *Session, opts *LockOptions) *store.Key {
 		next.Value, next.Flags = bytes.Clone(opts.Value), opts.Flags
 	}
 	tx.dropDelay(key)
-	return tx.write(next)
+	return tx.write(&next)
 }
 
 // Unlock releases the key's lock, which the session must hold; the key keeps its value and flags

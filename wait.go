@@ -337,15 +337,15 @@ func (db *DB) leave(w *waiter) {
 	if !w.waits {
 		return
 	}
-	for i := range w.claims {
-		c := &w.claims[i]
-		c.place.Leave()
-		db.tidy(c.state)
-	}
 	if w.limit > 0 {
 		sem := db.semaphore(w.prefix())
 		sem.waiting--
 		db.tidySemaphore(sem)
+	}
+	for i := range w.claims {
+		c := &w.claims[i]
+		c.place.Leave()
+		db.tidy(c.state)
 	}
 	if !w.left {
 		db.stats.Waiters--

@@ -90,6 +90,9 @@ func (t *Table[T]) Get(key string) *T {
 
 // Newest returns the newest row, published or not, or nil.
 func (t *Table[T]) Newest(key string) *T {
+	if t.size == 0 {
+		return nil // which needs no search: most tables of most stores are empty
+	}
 	if c := t.find(key); c != nil {
 		return c.head.Load().live()
 	}
@@ -119,16 +122,15 @@ func (t *Table[T]) forget(c *cell[T]) {
 
 // Put makes row the newest of the key, at the transaction's index, and returns it.
 func (t *Table[T]) Put(key string, row T) *T {
-	return &t.set(key, row, false).row
+	return &t.set(key, &row, false).row
 }
 
 // Delete removes the newest row of the key, which must be there.
 func (t *Table[T]) Delete(key string) {
-	var none T
-	t.set(key, none, true)
+	t.set(key, new(T), true)
 }
 
-func (t *Table[T]) set(key string, row T, dead bool) *version[T] {
+func (t *Table[T]) set(key string, row *T, dead bool) *version[T] {
 	s := t.store
 	c := t.find(key)
 	if c == nil {
@@ -137,7 +139,7 @@ func (t *Table[T]) set(key string, row T, dead bool) *version[T] {
 		t.last = c
 	}
 	old := c.head.Load()
-	next := &version[T]{row: row, index: s.Next(), dead: dead}
+	next := &version[T]{row: *row, index: s.Next(), dead: dead}
 	switch {
 	case old == nil:
 		t.undo = append(t.undo, change[T]{c, nil})
