@@ -12,9 +12,9 @@ import (
 // DB.Snapshot gives one.
 type Snapshot struct{ rows *store.Snapshot }
 
-// Snapshot returns the published state. It cannot fail. In a file it waits for nobody; in memory
-// it may have to bring the order of the keys up to date, which takes time in proportion to what
-// was written since the last snapshot, and stops writers meanwhile.
+// Snapshot returns the published state. It cannot fail, and never waits for the file. The first one
+// after a write may have to bring the order of the keys up to date, which takes time in proportion
+// to what was written since the one before, and stops writers meanwhile.
 func (db *DB) Snapshot() *Snapshot {
 	rows := db.store.Cached()
 	if rows == nil {

@@ -8,15 +8,16 @@ import (
 // Batch is what one commit writes: the newest version of every row that changed since the batch
 // before. The zero value is not usable; [Store.Take] makes one.
 type Batch struct {
-	store    *Store
-	parts    []part
-	snapshot *Snapshot
-	buffer   []byte
+	store  *Store
+	index  uint64
+	parts  []part
+	buffer []byte
 }
 
 // part is a batch's share of one table.
 type part interface {
 	encode(buffer []byte, rows []rowWrite, after *tally) ([]byte, []rowWrite)
+	size() int
 	publish()
 	drop()
 }
@@ -36,22 +37,31 @@ type taken[T any] struct {
 // without the store's lock, by one goroutine at a time, once. After an error
 // [Store.FileIndex] tells whether the file has the batch.
 func (b *Batch) Write() error {
-	var rows []rowWrite
 	s := b.store
+	rows := make([]rowWrite, 0, b.size())
 	buffer, after := b.buffer[:0], s.inFile
 	for _, p := range b.parts {
 		buffer, rows = p.encode(buffer, rows, &after)
 	}
 	s.buffer = buffer
-	if err := s.file.commit(rows, header{index: b.snapshot.index, tally: after}); err != nil {
+	if err := s.file.commit(rows, header{index: b.index, tally: after}); err != nil {
 		return err
 	}
 	s.inFile = after
 	return nil
 }
 
+// size is how many rows the batch has.
+func (b *Batch) size() int {
+	n := 0
+	for _, p := range b.parts {
+		n += p.size()
+	}
+	return n
+}
+
 // Index is the index of the batch's last transaction.
-func (b *Batch) Index() uint64 { return b.snapshot.index }
+func (b *Batch) Index() uint64 { return b.index }
 
 func (p *tablePart[T]) encode(
 	buffer []byte, rows []rowWrite, after *tally,
@@ -77,14 +87,18 @@ func (p *tablePart[T]) encode(
 	return buffer, rows
 }
 
+func (p *tablePart[T]) size() int { return len(p.rows) }
+
 func (p *tablePart[T]) publish() {
 	for _, r := range p.rows {
 		p.table.settle(r.cell, r.version)
 	}
+	p.table.land()
 }
 
 func (p *tablePart[T]) drop() {
 	for _, r := range p.rows {
 		p.table.dropCell(r.cell)
 	}
+	p.table.land()
 }

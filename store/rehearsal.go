@@ -5,7 +5,6 @@ package store
 // is of no use here.
 func (s *Store) Rehearse(hooks Hooks) {
 	s.file = &rehearsal{hooks: hooks, last: s.index}
-	s.cached.Store(s.build())
 }
 
 // rehearsal stands in for the file.

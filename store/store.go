@@ -134,7 +134,6 @@ func (s *Store) Open(path string, opts Options) error {
 		return fmt.Errorf("read %s: %w", path, errors.Join(err, f.close()))
 	}
 	s.file = f
-	s.cached.Store(s.build())
 	return nil
 }
 
@@ -211,14 +210,19 @@ func (s *Store) Wrote() bool { return s.touched != 0 }
 
 // Raise moves the index on, so that the next transaction's is above it. No transaction may be
 // running. A file has that index when the next transaction that writes is in it.
-func (s *Store) Raise(index uint64) { s.index = max(s.index, index) }
+func (s *Store) Raise(index uint64) {
+	s.index = max(s.index, index)
+	if !s.Durable() {
+		s.PublishMemory()
+	}
+}
 
 // Pending reports whether the open batch holds anything.
 func (s *Store) Pending() bool { return s.pending != 0 }
 
 // PublishMemory shows what was sealed to readers, at once. It is for a store without a file.
 func (s *Store) PublishMemory() {
-	if s.pending == 0 {
+	if s.index == s.Published() {
 		return
 	}
 	// The snapshot goes first: a reader who sees the new index must not get an old snapshot.
@@ -236,11 +240,10 @@ func (s *Store) PublishMemory() {
 // Take closes the open batch, which becomes the one to be written; the next fills from now on.
 // The batch before must have been published or dropped.
 func (s *Store) Take() *Batch {
-	b := &Batch{store: s, buffer: s.buffer}
+	b := &Batch{store: s, index: s.index, buffer: s.buffer}
 	for set := s.pending; set != 0; set &= set - 1 {
 		b.parts = append(b.parts, s.table(bits.TrailingZeros16(set)).take())
 	}
-	b.snapshot = s.build()
 	s.taken = s.index
 	s.pending = 0
 	return b
@@ -249,8 +252,7 @@ func (s *Store) Take() *Batch {
 // Publish shows a batch that was written to readers.
 func (s *Store) Publish(b *Batch) {
 	s.cached.Store(nil) // see PublishMemory
-	s.published.Store(b.snapshot.index)
-	s.cached.Store(b.snapshot)
+	s.published.Store(b.index)
 	for _, p := range b.parts {
 		p.publish()
 	}
@@ -275,29 +277,25 @@ func (s *Store) FileIndex() (uint64, error) { return s.file.index() }
 // Cached returns the published snapshot, or nil if it has to be built. Anybody may call it.
 func (s *Store) Cached() *Snapshot { return s.cached.Load() }
 
-// Snapshot returns the published state. No transaction may be running, and in memory nothing
-// sealed may be unpublished.
+// Snapshot returns the published state. No transaction may be running. The first after a
+// publication costs what has changed since the one before, whatever is not published yet included;
+// a batch costs nothing for it.
 func (s *Store) Snapshot() *Snapshot {
 	snapshot := s.cached.Load()
 	if snapshot == nil {
-		snapshot = s.build()
+		snapshot = &Snapshot{
+			index:       s.Published(),
+			Keys:        s.Keys.snapshot(),
+			Sessions:    s.Sessions.snapshot(),
+			Nodes:       s.Nodes.snapshot(),
+			Services:    s.Services.snapshot(),
+			Checks:      s.Checks.snapshot(),
+			Attachments: s.Attachments.snapshot(),
+			Delays:      s.Delays.snapshot(),
+			Graves:      s.graves.table.snapshot(),
+			Marks:       s.Marks.snapshot(),
+		}
 		s.cached.Store(snapshot)
 	}
 	return snapshot
-}
-
-// build returns the newest state, published or not.
-func (s *Store) build() *Snapshot {
-	return &Snapshot{
-		index:       s.index,
-		Keys:        s.Keys.snapshot(),
-		Sessions:    s.Sessions.snapshot(),
-		Nodes:       s.Nodes.snapshot(),
-		Services:    s.Services.snapshot(),
-		Checks:      s.Checks.snapshot(),
-		Attachments: s.Attachments.snapshot(),
-		Delays:      s.Delays.snapshot(),
-		Graves:      s.graves.table.snapshot(),
-		Marks:       s.Marks.snapshot(),
-	}
 }

@@ -33,6 +33,7 @@ type Table[T any] struct {
 	stale  bool                   // view is older than the cells
 	behind []*cell[T]
 	open   []*cell[T]  // what the open batch changed; may name a cell whose change was undone
+	flying []*cell[T]  // what the batch that is being written changed
 	undo   []change[T] // what the running transaction changed, each cell once
 	size   int         // rows that live
 
@@ -287,28 +288,62 @@ func (t *Table[T]) settle(c *cell[T], v *version[T]) {
 	}
 }
 
-// snapshot returns the rows as they are now, in order.
+// snapshot returns the published rows, in order.
 func (t *Table[T]) snapshot() View[T] {
-	if t.stale {
-		t.catchUp()
-		t.view = View[T]{t.tree.Clone()}
-		t.stale = false
+	if !t.stale {
+		return t.view
 	}
+	t.catchUp()
+	if len(t.flying)+len(t.open) > 0 {
+		return t.published()
+	}
+	t.view = View[T]{t.tree.Clone()}
+	t.stale = false
 	return t.view
+}
+
+// published returns the newest rows but for those that are not published, in whose place it has
+// those that are.
+func (t *Table[T]) published() View[T] {
+	tree := t.tree.Clone()
+	for _, changed := range [][]*cell[T]{t.flying, t.open} {
+		for _, c := range changed {
+			if v := t.kept(c); v.live() != nil {
+				tree.ReplaceOrInsert(item[T]{c.key, v})
+			} else {
+				tree.Delete(item[T]{key: c.key})
+			}
+		}
+	}
+	return View[T]{tree}
+}
+
+// kept returns the version that is published, or nil.
+func (t *Table[T]) kept(c *cell[T]) *version[T] {
+	v := c.head.Load()
+	for v != nil && v.index > t.store.Published() {
+		v = v.prev.Load()
+	}
+	return v
 }
 
 // take closes the open list, and returns what it holds.
 func (t *Table[T]) take() part {
 	p := &tablePart[T]{table: t, rows: make([]taken[T], 0, len(t.open))}
-	for i, c := range t.open {
-		t.open[i] = nil
+	for _, c := range t.open {
 		c.listed = false
 		if head := c.head.Load(); head != nil && head.index > t.store.taken {
 			p.rows = append(p.rows, taken[T]{c, head})
 		}
 	}
-	t.open = t.open[:0]
+	t.open, t.flying = t.flying, t.open
 	return p
+}
+
+// land ends the list of the batch that was being written, which has been published or dropped.
+func (t *Table[T]) land() {
+	clear(t.flying)
+	t.flying = t.flying[:0]
 }
 
 // drop takes back every version that is not published, in the cells of the open list.
@@ -322,12 +357,7 @@ func (t *Table[T]) drop() {
 }
 
 func (t *Table[T]) dropCell(c *cell[T]) {
-	head := c.head.Load()
-	kept := head
-	for kept != nil && kept.index > t.store.published.Load() {
-		kept = kept.prev.Load()
-	}
-	if kept != head {
+	if head, kept := c.head.Load(), t.kept(c); kept != head {
 		t.move(c, head, kept)
 	}
 }
