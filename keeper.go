@@ -131,14 +131,12 @@ func (k *Keeper) ensure(ctx context.Context) error {
 		}
 		return err
 	})
-	b := db.undecidedLocked()
-	if b != nil {
-		b.joined.Add(1) // but others lead it: this call may have to return before it is done
-	}
+	b := db.followLocked()
 	db.unlock()
 	if b == nil {
 		return err
 	}
+	defer b.leave()
 	select {
 	case <-b.done:
 		return cmp.Or(b.err, err)

@@ -41,13 +41,14 @@ type DB struct {
 	// mu orders all writes and all that is decided. Under it there is no I/O, no waiting and no
 	// code of the user's but the function of an Update. It is taken before the hub's mutex and
 	// before that of an ending.
-	mu         sync.Mutex // protects what follows
-	refusal    error      // ErrClosed or ErrFailed: why nothing is written any more; set by refuse
-	own        Txn        // for the operations of one call, to be used again
-	events     []logEntry // in memory: of the transaction, to be used again
-	open       *batch     // what is joined now
-	flying     *batch     // what is being committed, or nil
-	told       *waiter    // the first to be told when mu is free
+	mu         sync.Mutex  // protects what follows
+	refusal    error       // ErrClosed or ErrFailed: why nothing is written any more; set by refuse
+	own        Txn         // for the operations of one call, to be used again
+	events     []logEntry  // of the transaction, to be used again
+	open       *batch      // what is joined now
+	flying     *batch      // what is being committed, or nil
+	reusable   batchMemory // of the batch before
+	told       *waiter     // the first to be told when mu is free
 	lastTold   *waiter
 	sessions   map[SessionID]*Session
 	bound      map[string]map[*Session]struct{} // by node, and by check
@@ -115,7 +116,7 @@ func Open(path string, opts *Options) (*DB, error) {
 }
 
 func newDB(opts *Options) *DB {
-	return &DB{
+	db := &DB{
 		time:     opts.clock(),
 		node:     opts.node(),
 		store:    store.New(),
@@ -127,7 +128,6 @@ func newDB(opts *Options) *DB {
 
 		committing: make(chan struct{}, 1),
 
-		open:       newBatch(),
 		sessions:   make(map[SessionID]*Session),
 		bound:      make(map[string]map[*Session]struct{}),
 		locks:      make(map[string]*lockState),
@@ -136,6 +136,8 @@ func newDB(opts *Options) *DB {
 
 		semaphores: make(map[string]*semaphore),
 	}
+	db.openBatch()
+	return db
 }
 
 // start takes up what the store has, ends what did not outlive its process, and starts the
@@ -291,9 +293,9 @@ func (db *DB) run() {
 		}
 		db.mu.Lock()
 		db.attendLocked()
-		b, lead := db.joinLocked()
+		b := db.leadLocked()
 		db.unlock()
-		if lead {
+		if b != nil {
 			db.commit(b)
 		}
 	}
@@ -339,6 +341,7 @@ func (db *DB) settle(b *batch, lead bool, err error) error {
 		db.commit(b)
 	} else {
 		<-b.done
+		b.leave()
 	}
 	if b.err != nil {
 		return b.err
@@ -381,23 +384,21 @@ func (tx *Txn) seal() {
 	if db.store.Wrote() {
 		tx.sweepDelays()
 	}
+	db.events = tx.log(db.events[:0])
+	db.store.Seal()
 	if !db.store.Durable() {
-		db.events = tx.log(db.events[:0])
-		db.store.Seal()
 		db.store.PublishMemory()
 		db.tellLocked(tx.effects, db.events, db.store.Published())
 		clear(tx.effects)
 		return
 	}
-	events := tx.log(nil)
-	db.store.Seal()
 	// What has no row of its own is decided on the batches that are not durable yet.
 	b := db.undecidedLocked()
 	if b == nil {
 		db.tellLocked(tx.effects, nil, db.store.Published())
 	} else {
 		b.effects = append(b.effects, tx.effects...)
-		b.events = append(b.events, events...)
+		b.events = append(b.events, db.events...)
 	}
 	clear(tx.effects)
 }

@@ -150,8 +150,8 @@ func (e *Ends) addLock(cause error) {
 }
 
 // countCommitLocked adds the outcome of one commit.
-func (db *DB) countCommitLocked(took time.Duration, err error) {
-	commits, writers := &db.stats.Commits, uint64(db.pace.size)
+func (db *DB) countCommitLocked(writers uint64, took time.Duration, err error) {
+	commits := &db.stats.Commits
 	db.logCommitLocked(took, writers, err)
 	if err != nil {
 		commits.Failed++

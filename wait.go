@@ -85,10 +85,7 @@ func (db *DB) acquire(ctx context.Context, r request, keys []string, locks []*Lo
 		db.unlock()
 		return db.settle(b, lead, err)
 	}
-	b := db.undecidedLocked()
-	if b != nil {
-		b.joined.Add(1) // but others lead it: this call may have to return before it is done
-	}
+	b := db.followLocked()
 	db.unlock()
 	if err != nil {
 		locks = nil // there is nothing to take back
@@ -429,6 +426,7 @@ func (db *DB) confirm(ctx context.Context, locks []*Lock, err error, b *batch) e
 	if b == nil {
 		return err
 	}
+	defer b.leave()
 	select {
 	case <-b.done:
 	case <-ctx.Done():

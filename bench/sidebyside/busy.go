@@ -14,7 +14,7 @@ import (
 )
 
 // inBusyProgram measures durable writes while other goroutines spin on every core: group commit
-// yields to those who may join, and must not wait there for those who spin.
+// lets those run first who were just answered, and must not wait there for those who spin.
 func inBusyProgram(b *bench) error {
 	const most = 512
 	keys := keysOf(b.size(most*ownKeys, most*ownKeys))
@@ -35,12 +35,12 @@ func inBusyProgram(b *bench) error {
 	for _, workers := range []int{1, 64, most} {
 		figures, err := b.inTurn(
 			b.crowd("lockd", workers, keys, paced.pairOf),
-			b.crowd("lockd without yields", workers, keys, unpaced.pairOf))
+			b.crowd("lockd that waits for nobody", workers, keys, unpaced.pairOf))
 		if err != nil {
 			return err
 		}
 		b.add(faster("busy", fmt.Sprintf("durable pairs, goroutines: %d; times as fast", workers),
-			measure.AtLeast(0.8), figures[0].Wall, "lockd without yields", figures[1].Wall))
+			measure.AtLeast(0.8), figures[0].Wall, "lockd that waits for nobody", figures[1].Wall))
 	}
 	return nil
 }
