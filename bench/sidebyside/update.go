@@ -28,8 +28,13 @@ func largeUpdate(b *bench) error {
 	defer bolt.Close()
 	b.setting(rival.BoltSettings())
 
+	// One value more than keys: each turn through the keys has another one for each of them.
+	values := make([][]byte, len(keys)+1)
+	for i := range values {
+		values[i] = fmt.Appendf(nil, "%08d", i)
+	}
 	n := 0
-	value := func() []byte { n++; return fmt.Appendf(nil, "%08d", n) }
+	value := func() []byte { n++; return values[n%len(values)] }
 	figures, err := b.inTurn(
 		b.loop("single writes", keys, func(key string) error {
 			_, err := memory.Put(key, value(), nil)

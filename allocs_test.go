@@ -1,0 +1,58 @@
+//go:build !invariants && !race
+
+// Builds that check themselves allocate for that.
+
+package lockd_test
+
+import (
+	"testing"
+
+	"github.com/lockd/lockd"
+)
+
+// Ensure that what is done most often allocates no more than it has to keep: a pair the two
+// versions of the key's row and the handle, a Put the version and a copy of the value.
+func TestAllocations_OfSingleWrites(t *testing.T) {
+	db, err := lockd.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	s, err := db.NewSession(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := [][]byte{[]byte("one"), []byte("two")}
+	n := 0
+	for _, tt := range []struct {
+		name string
+		most float64
+		do   func() error
+	}{
+		{"TryLock and Unlock", 3, func() error {
+			lock, err := s.TryLock("lock", nil)
+			if err != nil {
+				return err
+			}
+			return lock.Unlock()
+		}},
+		{"Put", 2, func() error {
+			n++
+			_, err := db.Put("key", values[n%2], nil)
+			return err
+		}},
+		{"Put that changes nothing", 0, func() error {
+			_, err := db.Put("same", nil, nil)
+			return err
+		}},
+	} {
+		got := testing.AllocsPerRun(1000, func() {
+			if err := tt.do(); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if got > tt.most {
+			t.Errorf("%s: got %v allocations, want %v at most", tt.name, got, tt.most)
+		}
+	}
+}
