@@ -188,10 +188,8 @@ func (db *DB) takeUpLocked() {
 	for _, row := range s.Sessions.Ascend("") {
 		db.adopt(row).restart(func() time.Time { return now })
 	}
-	for _, row := range s.Keys.Ascend("") {
-		if row.Session != (store.ID{}) {
-			db.keyMoved(nil, row)
-		}
+	for _, row := range s.Locked() {
+		db.keyMoved(nil, row)
 	}
 	for _, row := range s.Attachments.Ascend("") {
 		db.attachmentMoved(nil, row)

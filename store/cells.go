@@ -14,7 +14,7 @@ type cell[T any] struct {
 	key  string
 	head atomic.Pointer[version[T]] // the newest version, published or not
 
-	behind bool // the tree does not have head yet; the cell is in the table's behind list
+	behind bool // the order does not have head yet; the cell is in the table's behind list
 	listed bool // the cell is in the table's open list
 }
 
@@ -147,15 +147,17 @@ func (g groups[T]) insert(added *cell[T], hash uint64, tag uint8) (before uint8)
 	}
 }
 
-// fill adds cells to a hash that is empty. No key is there twice.
-func (c *cells[T]) fill(added []*cell[T]) {
-	if each := len(added) / shardCount; each > 0 {
-		for i := range c.shards {
-			c.grow(&c.shards[i], each)
-		}
+// fill adds cells, none of whose keys is there.
+func (c *cells[T]) fill(added []cell[T]) {
+	for i := range added {
+		c.insert(&added[i])
 	}
-	for _, cell := range added {
-		c.insert(cell)
+}
+
+// fit gives the hash room for half as many cells again as the count.
+func (c *cells[T]) fit(count int) {
+	for i := range c.shards {
+		c.grow(&c.shards[i], count/shardCount)
 	}
 }
 

@@ -30,11 +30,14 @@ func (t *Table[T]) rows() int { return t.size }
 
 func (t *Table[T]) check() error {
 	t.catchUp()
-	if t.tree.Len() != t.size {
-		return fmt.Errorf("%d rows in order, %d counted", t.tree.Len(), t.size)
+	if err := t.order.check(); err != nil {
+		return err
+	}
+	if t.order.size != t.size {
+		return fmt.Errorf("%d rows in order, %d counted", t.order.size, t.size)
 	}
 	var err error
-	t.tree.Ascend(func(it item[T]) bool {
+	t.order.ascend("", func(it item[T]) bool {
 		switch c := t.cells.find(it.key); {
 		case c == nil:
 			err = fmt.Errorf("row %q has no cell", it.key)

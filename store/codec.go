@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -16,8 +17,8 @@ import (
 // none.
 const checksumSize = 4
 
-// codec turns the rows of one type into payloads and back. The strings and slices that decode
-// returns share no memory with the payload.
+// codec turns the rows of one type into payloads and back. What decode returns shares the memory of
+// the key and the payload.
 type codec[T any] struct {
 	append func(buf []byte, row *T) []byte
 	decode func(key string, payload []byte) (T, error)
@@ -27,30 +28,39 @@ type codec[T any] struct {
 func appendRow[T any](buf []byte, table byte, key string, c codec[T], row *T) []byte {
 	start := len(buf)
 	buf = c.append(buf, row)
-	return binary.BigEndian.AppendUint32(buf, checksum(table, key, buf[start:]))
+	sum := checksum(table, bytesOf(key), buf[start:])
+	return binary.BigEndian.AppendUint32(buf, sum)
 }
 
-// decodeRow reads a value that appendRow made for the same table and key. For any other it
-// returns an [ErrCorrupt] that names both; it never panics.
-func decodeRow[T any](table byte, key string, c codec[T], value []byte) (T, error) {
-	row, err := decodeValue(table, key, c, value)
+// decodeRow reads a value that appendRow made for the same table and key, and shares no memory with
+// it. For any other it returns an [ErrCorrupt] that names both; it never panics.
+func decodeRow[T any](table byte, key string, c codec[T], value []byte) (row T, err error) {
+	payload, err := verify(table, bytesOf(key), value)
+	if err == nil {
+		row, err = c.decode(key, bytes.Clone(payload))
+	}
 	if err != nil {
 		var none T
-		return none, fmt.Errorf("%w: row %.100q of %s: %w", ErrCorrupt, key, tableName(table), err)
+		return none, rowError(table, key, err)
 	}
 	return row, nil
 }
 
-func decodeValue[T any](table byte, key string, c codec[T], value []byte) (row T, err error) {
+// rowError says of what row the error is.
+func rowError(table byte, key string, err error) error {
+	return fmt.Errorf("%w: row %.100q of %s: %w", ErrCorrupt, key, tableName(table), err)
+}
+
+// verify returns the payload of a value that has the right checksum.
+func verify(table byte, key, value []byte) (payload []byte, err error) {
 	end := len(value) - checksumSize
 	if end < 0 {
-		return row, errShort
+		return nil, errShort
 	}
-	payload := value[:end]
-	if storedChecksum(value) != checksum(table, key, payload) {
-		return row, errChecksum
+	if storedChecksum(value) != checksum(table, key, value[:end]) {
+		return nil, errChecksum
 	}
-	return c.decode(key, payload)
+	return value[:end], nil
 }
 
 // storedChecksum returns the checksum that a value which appendRow made ends with.
@@ -60,13 +70,16 @@ func storedChecksum(value []byte) uint32 {
 
 // checksum covers the table and the key too, so that a row is not taken for another one. The CRC
 // starts from the table and the length of the key, which says where the payload begins.
-func checksum(table byte, key string, payload []byte) uint32 {
+func checksum(table byte, key, payload []byte) uint32 {
 	polynomial := crc32.MakeTable(crc32.Castagnoli)
 	sum := uint32(table)<<24 ^ uint32(len(key))
-	// A conversion of the key would be a copy for every row: crc32 does not say that it only reads.
-	sum = crc32.Update(sum, polynomial, unsafe.Slice(unsafe.StringData(key), len(key)))
+	sum = crc32.Update(sum, polynomial, key)
 	return crc32.Update(sum, polynomial, payload)
 }
+
+// bytesOf returns the bytes of a key, which nobody may change. A conversion would be a copy for
+// every row.
+func bytesOf(key string) []byte { return unsafe.Slice(unsafe.StringData(key), len(key)) }
 
 var keyCodec = codec[Key]{
 	append: func(buf []byte, row *Key) []byte {

@@ -31,16 +31,13 @@ func Compact(path string, opts Options) (err error) {
 	}
 	o := opts.file()
 	o.mode = 0o600 // until the copy is like the file
-	f, err := openFile(path, o)
+	// A damaged row is found before a copy takes the place of what might yet be saved.
+	rows := New()
+	f, err := rows.load(path, o)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.close()) }()
-	// A damaged row is found before a copy takes the place of what might yet be saved.
-	rows := New()
-	if err := rows.load(f); err != nil {
-		return fmt.Errorf("compact %s: %w", path, err)
-	}
 	other := filepath.Join(filepath.Dir(path), ".lockd-"+rand.Text()+".new")
 	defer func() {
 		if removeErr := os.Remove(other); !errors.Is(removeErr, fs.ErrNotExist) {
@@ -101,7 +98,7 @@ func (f *file) copyTo(
 // the name.
 func Publish(made, path string, opts Options) (err error) {
 	o := opts.file()
-	f, err := openFile(made, o) // under its lock, as create does it
+	f, err := openFile(made, o, nil) // under its lock, as create does it
 	if err != nil {
 		return err
 	}

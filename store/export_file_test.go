@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/binary"
+	"errors"
 	"io/fs"
 	"time"
 
@@ -37,7 +38,7 @@ func (r Rows[T]) Decode(key string, value []byte) (T, error) {
 // Seal returns the payload with the checksum that makes it the value of the key.
 func (r Rows[T]) Seal(key string, payload []byte) []byte {
 	value := append([]byte(nil), payload...)
-	return binary.BigEndian.AppendUint32(value, checksum(r.Table, key, payload))
+	return binary.BigEndian.AppendUint32(value, checksum(r.Table, []byte(key), payload))
 }
 
 // In returns the same codec for another table.
@@ -77,7 +78,7 @@ func (o FileOptions) options() fileOptions {
 	}
 }
 
-func OpenFile(path string, o FileOptions) (*File, error) { return openFile(path, o.options()) }
+func OpenFile(path string, o FileOptions) (*File, error) { return openFile(path, o.options(), nil) }
 
 func CreateInPlace(path string, o FileOptions) error { return createInPlace(path, o.options()) }
 
@@ -90,8 +91,23 @@ type RowWrite = rowWrite
 func Write(table byte, key string, value []byte) RowWrite { return RowWrite{table, key, value} }
 
 func (f *file) Load(visit func(table byte, key string, value []byte) error) (uint64, error) {
-	last, err := f.load(visit)
-	return last.index, err
+	found, err := inspect(f.handle, Reader{func() {}, visit})
+	return found.last.index, errors.Join(err, found.err)
+}
+
+// Reader is a rowReader of functions.
+type Reader struct {
+	Begin func()
+	Row   func(table byte, key string, value []byte) error
+}
+
+func (r Reader) begin(header) { r.Begin() }
+
+func (r Reader) row(table byte, key, value []byte) error { return r.Row(table, string(key), value) }
+
+// ReadFile is OpenFile that reads the rows.
+func ReadFile(path string, o FileOptions, reader Reader) (*File, error) {
+	return openFile(path, o.options(), reader)
 }
 
 // Commit leaves the tally of the rows at none.

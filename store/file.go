@@ -117,61 +117,22 @@ type rowWrite struct {
 	value []byte // what appendRow made; nil deletes the row, if there is one
 }
 
-// visitor is called with a row. The value is valid until it returns, and not to be changed.
-type visitor func(table byte, key string, value []byte) error
-
-// load calls visit for every row, table by table and each in the order of its keys, and returns
-// the header. It ends with the first error of visit's, or with [ErrCorrupt].
-func (f *file) load(visit visitor) (row header, err error) {
-	err = f.view(func(tx *bbolt.Tx) error {
-		for table := range tableCount {
-			if err := loadTable(tx, table, visit); err != nil {
-				return err
-			}
-		}
-		row, err = lastHeader(tx)
-		return err
-	})
-	return row, err
-}
-
-func loadTable(tx *bbolt.Tx, table byte, visit visitor) error {
-	var s scan
-	if err := guard(func() error { return s.start(tx, table) }); err != nil {
-		return err
-	}
-	step := s.step
-	for !s.done {
-		// Only the step is guarded: a panic of visit's is a bug, not damage.
-		if err := guard(step); err != nil {
-			return err
-		}
-		for _, row := range s.rows {
-			if err := visit(table, row.key, row.value); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // index returns the last index that the file has: after a commit that failed, whether it is in
 // the file nevertheless.
-func (f *file) index() (index uint64, err error) {
-	err = f.view(func(tx *bbolt.Tx) error {
-		row, err := lastHeader(tx)
-		index = row.index
-		return err
-	})
-	return index, err
+func (f *file) index() (uint64, error) {
+	last, err := f.header()
+	return last.index, err
 }
 
-func lastHeader(tx *bbolt.Tx) (row header, err error) {
-	err = guard(func() (err error) {
-		row, err = readHeader(tx)
-		return err
+// header returns the header of the last commit.
+func (f *file) header() (last header, err error) {
+	err = f.view(func(tx *bbolt.Tx) error {
+		return guard(func() (err error) {
+			last, err = readHeader(tx)
+			return err
+		})
 	})
-	return row, err
+	return last, err
 }
 
 // commit writes the rows and the header, with the index and tally given, in one transaction of
@@ -286,72 +247,11 @@ func guard(fn func() error) (err error) {
 func tableBucket(tx *bbolt.Tx, table byte) (*bbolt.Bucket, error) {
 	bucket := tx.Bucket([]byte(tableName(table)))
 	if bucket == nil {
-		return nil, fmt.Errorf("%w: its table of %s is missing", ErrCorrupt, tableName(table))
+		return nil, errNoTable(table)
 	}
 	return bucket, nil
 }
 
-// scanRows and scanBytes are how much a step of a scan reads, and by one row more.
-const (
-	scanRows  = 256
-	scanBytes = 64 << 10
-)
-
-// scan walks a table, some rows at a step. It copies what it finds, so that nobody else touches the
-// mapped memory.
-type scan struct {
-	table  byte
-	cursor *bbolt.Cursor
-	last   string // the key that was read last; empty at the beginning
-	done   bool
-
-	rows   []rowWrite // of the last step
-	values []byte     // the memory of their values, to be used again
-}
-
-func (s *scan) start(tx *bbolt.Tx, table byte) error {
-	bucket, err := tableBucket(tx, table)
-	if err != nil {
-		return err
-	}
-	s.table, s.cursor = table, bucket.Cursor()
-	return nil
-}
-
-func (s *scan) step() error {
-	s.rows, s.values = s.rows[:0], s.values[:0]
-	for len(s.rows) < scanRows && len(s.values) < scanBytes {
-		key, value := s.next()
-		if key == nil {
-			s.done = true
-			return nil
-		}
-		if err := s.take(key, value); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *scan) next() (key, value []byte) {
-	if s.last == "" {
-		return s.cursor.First()
-	}
-	return s.cursor.Next()
-}
-
-func (s *scan) take(key, value []byte) error {
-	name := string(key)
-	switch {
-	case value == nil:
-		return fmt.Errorf("%w: %.100q of %s is not a row", ErrCorrupt, key, tableName(s.table))
-	case s.last != "" && name <= s.last:
-		return fmt.Errorf("%w: row %.100q of %s is not in its place",
-			ErrCorrupt, key, tableName(s.table))
-	}
-	start := len(s.values)
-	s.values = append(s.values, value...)
-	s.rows = append(s.rows, rowWrite{table: s.table, key: name, value: s.values[start:]})
-	s.last = name
-	return nil
+func errNoTable(table byte) error {
+	return fmt.Errorf("%w: its table of %s is missing", ErrCorrupt, tableName(table))
 }

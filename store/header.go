@@ -89,6 +89,12 @@ func readHeader(tx *bbolt.Tx) (header, error) {
 	if bucket := tx.Bucket([]byte(headerBucket)); bucket != nil {
 		value = bucket.Get([]byte(headerKey))
 	}
+	return headerOf(value, uint64(tx.ID()))
+}
+
+// headerOf is readHeader for the value that is in the header's place, nil for none, after that
+// commit.
+func headerOf(value []byte, commit uint64) (header, error) {
 	if value == nil {
 		return header{}, fmt.Errorf("%w: it is a bbolt file of another program; "+
 			"choose another path", ErrFormat)
@@ -100,9 +106,9 @@ func readHeader(tx *bbolt.Tx) (header, error) {
 	case row.version != formatVersion:
 		return header{}, fmt.Errorf("%w: it has version %d, this program knows version %d only; "+
 			"use the program that wrote it, or a newer one", ErrFormat, row.version, formatVersion)
-	case row.commit != uint64(tx.ID()):
+	case row.commit != commit:
 		return header{}, fmt.Errorf("%w: its header is of commit %d, and its last one is %d",
-			ErrCorrupt, row.commit, tx.ID())
+			ErrCorrupt, row.commit, commit)
 	case row.index < FirstIndex, row.index >= lastLimit:
 		return header{}, fmt.Errorf("%w: its last index is %d, not from %d to %d", ErrCorrupt,
 			row.index, FirstIndex, uint64(lastLimit-1))

@@ -50,38 +50,55 @@ type metaPage struct {
 	raw       [metaSize]byte
 }
 
-// inspect returns [ErrCorrupt] or [ErrFormat] if bbolt must not be given the file. Without the
-// file's lock such an error may be due to a commit that is going on.
-func inspect(f *os.File) error {
+// rowReader takes the rows of a file.
+type rowReader interface {
+	// begin is called before the first row. Rows that were taken before do not count.
+	begin(last header)
+
+	// row is called with each row, table by table and in the order of the keys. Key and value are
+	// valid until it returns, and not to be changed.
+	row(table byte, key, value []byte) error
+}
+
+// found is what the reader was given.
+type found struct {
+	last header
+	err  error // not nil: these are not the rows of a store, or the reader has refused one
+}
+
+// inspect returns [ErrCorrupt] or [ErrFormat] if bbolt must not be given the file, and gives what
+// is in it to the reader, unless that is nil. Without the file's lock an error, and what was found,
+// may be due to a commit that is going on.
+func inspect(f *os.File, reader rowReader) (found, error) {
 	meta, other, err := newestMeta(f)
 	if err != nil {
-		return err
+		return found{}, err
 	}
 	// The length is read last: it only grows, and before a page that needs it is written.
 	info, err := f.Stat()
 	if err != nil {
-		return cause(err)
+		return found{}, cause(err)
 	}
 	need := meta.highWater * uint64(meta.pageSize)
 	switch pages := uint64(info.Size()) / uint64(meta.pageSize); {
 	case meta.highWater > pages:
-		return fmt.Errorf("%w: it is cut off: it has %d bytes, and needs %d",
+		return found{}, fmt.Errorf("%w: it is cut off: it has %d bytes, and needs %d",
 			ErrCorrupt, info.Size(), need)
 	case meta.freelist == noFreelist:
-		return fmt.Errorf("%w: it was written by another program, "+
+		return found{}, fmt.Errorf("%w: it was written by another program, "+
 			"without its list of free pages; choose another path", ErrFormat)
 	case meta.root >= meta.highWater, meta.freelist >= meta.highWater:
-		return fmt.Errorf("%w: its meta page names pages %d and %d of %d",
+		return found{}, fmt.Errorf("%w: its meta page names pages %d and %d of %d",
 			ErrCorrupt, meta.root, meta.freelist, meta.highWater)
 	}
 	if err := inspectPair(meta, other); err != nil {
-		return err
+		return found{}, err
 	}
 	w := &pageWalk{file: f, meta: meta, used: make([]bool, meta.highWater)}
 	if err := w.claimFreelist(); err != nil {
-		return err
+		return found{}, err
 	}
-	return w.walk(meta.root, bounds{}, 0)
+	return w.walkFile(reader)
 }
 
 // inspectPair returns [ErrCorrupt] if the newest commit may be in the other meta page.

@@ -49,19 +49,20 @@ func (o *fileOptions) permissions() fs.FileMode {
 //
 // It waits for the lock up to the timeout; then it returns [ErrInUse]. It returns [ErrCorrupt]
 // or [ErrFormat] for something that it cannot use, and [ErrInvalid] for a place where the lock is
-// worth nothing. It does not write to a file that exists.
-func openFile(path string, o fileOptions) (*file, error) {
-	f, err := openOrCreate(path, o)
+// worth nothing. It does not write to a file that exists. The reader is given its rows, unless it
+// is nil; after an error it may have some that are not to be used.
+func openFile(path string, o fileOptions, reader rowReader) (*file, error) {
+	f, err := openOrCreate(path, o, reader)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	return f, nil
 }
 
-func openOrCreate(path string, o fileOptions) (*file, error) {
+func openOrCreate(path string, o fileOptions, reader rowReader) (*file, error) {
 	start := time.Now() // of a wait for another process, which knows no clock but the real one
 	for {
-		f, err := tryOpen(path, o, o.timeout-time.Since(start))
+		f, err := tryOpen(path, o, reader, o.timeout-time.Since(start))
 		switch {
 		case err == nil:
 			return f, nil
@@ -102,11 +103,13 @@ type holder struct {
 }
 
 // tryOpen returns bbolt's ErrTimeout if it does not get the lock in time.
-func tryOpen(path string, o fileOptions, wait time.Duration) (*file, error) {
+func tryOpen(
+	path string, o fileOptions, reader rowReader, wait time.Duration,
+) (*file, error) {
 	if err := prepare(path, o); err != nil {
 		return nil, err
 	}
-	return openExisting(path, o, wait)
+	return openExisting(path, o, reader, wait)
 }
 
 // errChanging is returned if somebody creates, removes or replaces the file at this moment. It
@@ -134,13 +137,16 @@ func prepare(path string, o fileOptions) error {
 }
 
 // openExisting opens the file that is at the path.
-func openExisting(path string, o fileOptions, wait time.Duration) (*file, error) {
+func openExisting(
+	path string, o fileOptions, reader rowReader, wait time.Duration,
+) (*file, error) {
 	var handle *os.File
+	var found found
 	var suspicion error
 	options := o.bolt(wait)
 	options.OpenFile = func(name string, flag int, mode fs.FileMode) (*os.File, error) {
 		// Without O_CREATE: bbolt would make a file in place of one that has gone meanwhile.
-		handle, suspicion = openSound(name, flag&^os.O_CREATE, mode)
+		handle, found, suspicion = openSound(name, flag&^os.O_CREATE, mode, reader)
 		return handle, suspicion
 	}
 	db, err := openBolt(path, options)
@@ -154,10 +160,25 @@ func openExisting(path string, o fileOptions, wait time.Duration) (*file, error)
 	if err := f.checkPath(path); err != nil {
 		return nil, errors.Join(err, f.close())
 	}
-	if _, err := f.index(); err != nil {
+	if err := f.settle(found, reader); err != nil {
 		return nil, errors.Join(err, f.close())
 	}
 	return f, nil
+}
+
+// settle returns an error if the last commit is not one of a store. It has the reader take the rows
+// again if they were not that commit's: somebody wrote to the file before it was locked.
+func (f *file) settle(found found, reader rowReader) error {
+	last, err := f.header()
+	if err != nil || reader == nil {
+		return err
+	}
+	if found.last != last {
+		if found, err = inspect(f.handle, reader); err != nil {
+			return err
+		}
+	}
+	return found.err
 }
 
 // checkPath returns errChanging if the path names another file than the one that is locked:
@@ -180,16 +201,19 @@ func (f *file) checkPath(path string) error {
 }
 
 // openSound opens the file if bbolt can be trusted with it.
-func openSound(path string, flag int, mode fs.FileMode) (*os.File, error) {
+func openSound(
+	path string, flag int, mode fs.FileMode, reader rowReader,
+) (*os.File, found, error) {
 	f, err := os.OpenFile(path, flag, mode)
 	if err != nil {
-		return nil, cause(err)
+		return nil, found{}, cause(err)
 	}
-	if err := inspect(f); err != nil {
+	found, err := inspect(f, reader)
+	if err != nil {
 		_ = f.Close() // nothing was written
-		return nil, err
+		return nil, found, err
 	}
-	return f, nil
+	return f, found, nil
 }
 
 // confirm returns the error for a file that openSound refused.
@@ -215,7 +239,7 @@ func confirm(path string, wait time.Duration, suspicion error) error {
 		defer db.Close() // it only reads
 	}
 	// If bbolt has refused it too, it is at rest: nobody could have opened it to write.
-	f, err := openSound(path, os.O_RDONLY, 0)
+	f, _, err := openSound(path, os.O_RDONLY, 0, nil)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"regexp"
@@ -192,4 +193,47 @@ func testHolder(t *testing.T, text string, pid int, began time.Time) {
 	if err != nil || since.Sub(began).Abs() > time.Minute {
 		t.Errorf("it runs since %v, %v, and began at %v", told[3], err, began)
 	}
+}
+
+// Ensure that what is written while a file is waited for is read: the rows are taken before the
+// file's lock is had, and again if they are no longer those of the last commit.
+func TestOpening_ReadsWhatWasWrittenMeanwhile(t *testing.T) {
+	path := newPath(t)
+	f := openFile(t, path, quick)
+	commit(t, f, 2, mark("m", 1))
+	begun, taken := 0, make(map[place]string)
+	read := make(chan struct{})
+	reader := store.Reader{
+		Begin: func() {
+			begun++
+			clear(taken)
+		},
+		Row: func(table byte, key string, value []byte) error {
+			taken[place{table, key}] = string(value)
+			if begun == 1 {
+				close(read)
+			}
+			return nil
+		},
+	}
+	var opened *store.File
+	var err error
+	var opening sync.WaitGroup
+	opening.Go(func() {
+		patient := store.FileOptions{Sync: store.SyncNever, Timeout: time.Minute}
+		opened, err = store.ReadFile(path, patient, reader)
+	})
+	<-read
+	commit(t, f, 3, store.Write(store.MarkRows.Table, "m", nil), mark("n", 2))
+	commit(t, f, 4, mark("o", 3))
+	want, _ := contents(t, f)
+	closeFile(t, f)
+	opening.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if begun != 2 || !maps.Equal(taken, want) {
+		t.Errorf("read %d times, and has %d rows, want %d", begun, len(taken), len(want))
+	}
+	closeFile(t, opened)
 }

@@ -23,12 +23,28 @@ const (
 	deepest     = 64   // pages from a root to a leaf, far more than there can be
 )
 
+// pagesAhead is how many pages are read at a time, where they lie one behind the other.
+const pagesAhead = 16
+
 // pageWalk goes through the pages of one file.
 type pageWalk struct {
-	file    *os.File
-	meta    metaPage
-	used    []bool   // by page: it was reached, or is free
-	content [][]byte // by depth: the page that is being walked, in memory to be used again
+	file *os.File
+	meta metaPage
+	used []bool    // by page: it was reached, or is free
+	runs []pageRun // by depth: with the page that is being walked
+}
+
+// pageRun is pages that lie one behind the other, in memory to be used again.
+type pageRun struct {
+	first   uint64
+	content []byte
+}
+
+// bucket is a bucket as the leaf has it in which it is.
+type bucket struct {
+	name  string
+	value []byte
+	leaf  uint64 // the page where that is
 }
 
 // bounds are the keys that a page may have: the first is the least, and all are below the limit.
@@ -42,6 +58,10 @@ type element struct {
 	flags uint32 // in a leaf: bucketFlag, if the value is a bucket, or 0
 	value []byte // in a leaf
 }
+
+// leafVisitor is called with each element of a leaf that is so deep in the file, and valid until
+// the call returns.
+type leafVisitor func(leaf uint64, depth int, e element) error
 
 func misplaced(page uint64, what string) error {
 	return fmt.Errorf("%w: page %d %s", ErrCorrupt, page, what)
@@ -61,43 +81,41 @@ func (w *pageWalk) claim(first, count uint64) error {
 	return nil
 }
 
-// walk checks the tree below the page, and the trees of the buckets in it.
-func (w *pageWalk) walk(page uint64, in bounds, depth int) error {
+// walk checks the tree below the page, at that depth, and calls visit for what its leaves have, in
+// order. As many pages as ahead says are to be read from there on.
+func (w *pageWalk) walk(page uint64, in bounds, depth, ahead int, visit leafVisitor) error {
 	if page < firstPage || page >= w.meta.highWater {
 		return misplaced(page, "is not one of the file")
 	}
 	if depth == deepest {
 		return misplaced(page, "is too deep in its tree")
 	}
-	content, err := w.read(page, depth)
+	content, err := w.read(page, depth, ahead)
 	if err != nil {
 		return err
 	}
-	if _, err := inspectElements(page, content, in); err != nil {
+	if elementCount(content) == 0 && page != w.meta.root { // bbolt keeps no such page
+		return misplaced(page, "has nothing in it")
+	}
+	if _, err := inspectElements(page, content, in, depth, visit); err != nil {
 		return err
 	}
-	switch {
-	case elementCount(content) == 0 && page != w.meta.root: // bbolt keeps no such page
-		return misplaced(page, "has nothing in it")
-	case in.least != nil && !bytes.Equal(elementAt(content, 0).key, in.least):
-		// By its first key bbolt finds what to replace in the page above.
-		return misplaced(page, "does not begin with the key that the page above it has")
-	case pageKind(content) == branchFlag:
-		return w.walkBranch(content, in, depth)
+	if pageKind(content) == branchFlag {
+		return w.walkBranch(content, in, depth, visit)
 	}
-	return w.walkBuckets(page, content, depth)
+	return nil
 }
 
 // read returns the content of the page and of those that belong to it, and claims them. It is valid
 // until another page of the same depth is read.
-func (w *pageWalk) read(page uint64, depth int) ([]byte, error) {
-	if depth == len(w.content) {
-		w.content = append(w.content, nil)
+func (w *pageWalk) read(page uint64, depth, ahead int) ([]byte, error) {
+	for depth >= len(w.runs) {
+		w.runs = append(w.runs, pageRun{})
 	}
 	size := uint64(w.meta.pageSize)
-	content := slices.Grow(w.content[depth][:0], int(size))[:size]
-	if _, err := w.file.ReadAt(content, int64(page*size)); err != nil {
-		return nil, cause(err)
+	content, err := w.readRun(page, depth, uint64(ahead))
+	if err != nil {
+		return nil, err
 	}
 	order := binary.NativeEndian
 	if order.Uint64(content) != page {
@@ -107,64 +125,173 @@ func (w *pageWalk) read(page uint64, depth int) ([]byte, error) {
 	if err := w.claim(page, count); err != nil {
 		return nil, err
 	}
-	if count > 1 {
-		content = slices.Grow(content, int((count-1)*size))[:count*size]
-		if _, err := w.file.ReadAt(content[size:], int64((page+1)*size)); err != nil {
-			return nil, cause(err)
+	if count*size > uint64(len(content)) {
+		w.runs[depth].content = content[:0]
+		if content, err = w.readRun(page, depth, count); err != nil {
+			return nil, err
 		}
 	}
-	w.content[depth] = content
+	return content[:count*size], nil
+}
+
+// readRun returns the content of the page, and of so many pages in all as far as there are.
+func (w *pageWalk) readRun(page uint64, depth int, count uint64) ([]byte, error) {
+	run, size := &w.runs[depth], uint64(w.meta.pageSize)
+	if at := (page - run.first) * size; page >= run.first && at < uint64(len(run.content)) {
+		return run.content[at:], nil
+	}
+	count = min(count, w.meta.highWater-page)
+	content := slices.Grow(run.content[:0], int(count*size))[:count*size]
+	if _, err := w.file.ReadAt(content, int64(page*size)); err != nil {
+		return nil, cause(err)
+	}
+	run.first, run.content = page, content
 	return content, nil
 }
 
-func (w *pageWalk) walkBranch(content []byte, in bounds, depth int) error {
+func (w *pageWalk) walkBranch(content []byte, in bounds, depth int, visit leafVisitor) error {
 	count := elementCount(content)
-	for i := range count {
+	for i, run := 0, 0; i < count; i++ {
 		e := elementAt(content, i)
 		below := bounds{e.key, in.limit}
 		if i+1 < count {
 			below.limit = elementAt(content, i+1).key
 		}
-		if err := w.walk(e.child, below, depth+1); err != nil {
+		if i >= run { // how many of the pages lie one behind the other
+			run = i + 1
+			for run < count && run < i+pagesAhead &&
+				elementAt(content, run).child == e.child+uint64(run-i) {
+				run++
+			}
+		}
+		if err := w.walk(e.child, below, depth+1, run-i, visit); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// walkBuckets checks the buckets in a leaf: each is a tree of its own, or a leaf in the value.
-func (w *pageWalk) walkBuckets(page uint64, content []byte, depth int) error {
-	order := binary.NativeEndian
-	for i := range elementCount(content) {
-		e := elementAt(content, i)
-		if e.flags != bucketFlag {
-			continue
+// walkRoot checks the root bucket, and returns the buckets in it.
+func (w *pageWalk) walkRoot() (found []bucket, err error) {
+	err = w.walk(w.meta.root, bounds{}, 0, 1, func(leaf uint64, _ int, e element) error {
+		if e.flags == bucketFlag {
+			found = append(found, bucket{string(e.key), bytes.Clone(e.value), leaf})
 		}
-		if len(e.value) < bucketSize {
-			return misplaced(page, "has a bucket that is cut off")
-		}
-		if root := order.Uint64(e.value); root != 0 {
-			if err := w.walk(root, bounds{}, depth+1); err != nil {
-				return err
-			}
-			continue
-		}
-		inline := e.value[bucketSize:]
-		if len(inline) < headSize || pageKind(inline) != leafFlag || depth == deepest {
-			return misplaced(page, "has a bucket that is not one")
-		}
-		end, err := inspectElements(page, inline, bounds{})
-		if err != nil {
-			return err
-		}
-		if end != uint64(len(inline)) {
-			return misplaced(page, "has a bucket that is not filled as it should be")
-		}
-		if err := w.walkBuckets(page, inline, depth+1); err != nil {
-			return err
+		return nil
+	})
+	return found, err
+}
+
+// walkFile checks all trees, and gives the rows in them to the reader, unless that is nil.
+func (w *pageWalk) walkFile(reader rowReader) (f found, err error) {
+	buckets, err := w.walkRoot()
+	if err == nil && reader != nil {
+		buckets, err = w.walkTables(&f, buckets, reader)
+	}
+	for i := 0; i < len(buckets) && err == nil; i++ {
+		err = w.walkBucket(buckets[i], 0, w.walkBuckets)
+	}
+	return f, err
+}
+
+// walkTables walks the header and the tables, and returns the other buckets.
+func (w *pageWalk) walkTables(
+	f *found, buckets []bucket, reader rowReader,
+) (others []bucket, err error) {
+	if err := w.walkHeader(f, &buckets); err != nil {
+		return nil, err
+	}
+	if f.err == nil {
+		reader.begin(f.last)
+	}
+	for table := range tableCount {
+		if err := w.walkTable(f, &buckets, table, reader); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return buckets, nil
+}
+
+// take takes the bucket of that name out of the list.
+func take(buckets *[]bucket, name string) (taken bucket, ok bool) {
+	at := slices.IndexFunc(*buckets, func(b bucket) bool { return b.name == name })
+	if at < 0 {
+		return bucket{}, false
+	}
+	taken = (*buckets)[at]
+	*buckets = slices.Delete(*buckets, at, at+1)
+	return taken, true
+}
+
+// walkHeader walks the header's bucket.
+func (w *pageWalk) walkHeader(f *found, buckets *[]bucket) (err error) {
+	var value []byte
+	if b, ok := take(buckets, headerBucket); ok {
+		err = w.walkBucket(b, 0, func(leaf uint64, depth int, e element) error {
+			if e.flags != bucketFlag && string(e.key) == headerKey {
+				value = append([]byte{}, e.value...)
+			}
+			return w.walkBuckets(leaf, depth, e)
+		})
+	}
+	f.last, f.err = headerOf(value, w.meta.commit)
+	size := w.meta.highWater * uint64(w.meta.pageSize)
+	if rows := f.last.tally.rows; f.err == nil && rows > size/elementSize {
+		f.err = fmt.Errorf("%w: its last commit left %d rows, and it has %d bytes", ErrCorrupt,
+			rows, size)
+	}
+	return err
+}
+
+// walkTable walks a table's bucket, and gives the rows in it to the reader.
+func (w *pageWalk) walkTable(f *found, buckets *[]bucket, table byte, reader rowReader) error {
+	b, ok := take(buckets, tableName(table))
+	if !ok {
+		if f.err == nil {
+			f.err = errNoTable(table)
+		}
+		return nil
+	}
+	return w.walkBucket(b, 0, func(leaf uint64, depth int, e element) error {
+		switch {
+		case e.flags == bucketFlag:
+			if f.err == nil {
+				f.err = fmt.Errorf("%w: %.100q of %s is not a row", ErrCorrupt, e.key,
+					tableName(table))
+			}
+			return w.walkBuckets(leaf, depth, e)
+		case f.err == nil:
+			f.err = reader.row(table, e.key, e.value)
+		}
+		return nil
+	})
+}
+
+// walkBucket checks a bucket, which is a tree of its own, or a leaf in the value.
+func (w *pageWalk) walkBucket(b bucket, depth int, visit leafVisitor) error {
+	if len(b.value) < bucketSize {
+		return misplaced(b.leaf, "has a bucket that is cut off")
+	}
+	if root := binary.NativeEndian.Uint64(b.value); root != 0 {
+		return w.walk(root, bounds{}, depth, 1, visit)
+	}
+	inline := b.value[bucketSize:]
+	if len(inline) < headSize || pageKind(inline) != leafFlag || depth == deepest {
+		return misplaced(b.leaf, "has a bucket that is not one")
+	}
+	end, err := inspectElements(b.leaf, inline, bounds{}, depth, visit)
+	if err == nil && end != uint64(len(inline)) {
+		return misplaced(b.leaf, "has a bucket that is not filled as it should be")
+	}
+	return err
+}
+
+// walkBuckets is a leafVisitor that checks the buckets in a bucket.
+func (w *pageWalk) walkBuckets(leaf uint64, depth int, e element) error {
+	if e.flags != bucketFlag {
+		return nil
+	}
+	return w.walkBucket(bucket{"", e.value, leaf}, depth+1, w.walkBuckets)
 }
 
 func pageKind(content []byte) uint16 { return binary.NativeEndian.Uint16(content[8:]) }
@@ -172,8 +299,11 @@ func pageKind(content []byte) uint16 { return binary.NativeEndian.Uint16(content
 func elementCount(content []byte) int { return int(binary.NativeEndian.Uint16(content[10:])) }
 
 // inspectElements refuses a branch or leaf page that bbolt did not write: it writes the elements,
-// and then key and value of each, one behind the other, up to the end, which is returned.
-func inspectElements(page uint64, content []byte, in bounds) (end uint64, err error) {
+// and then key and value of each, one behind the other, up to the end, which is returned. It calls
+// visit for each element of a leaf.
+func inspectElements(
+	page uint64, content []byte, in bounds, depth int, visit leafVisitor,
+) (end uint64, err error) {
 	kind, count := pageKind(content), elementCount(content)
 	if kind != branchFlag && kind != leafFlag {
 		return 0, misplaced(page, "is neither a branch nor a leaf")
@@ -189,15 +319,23 @@ func inspectElements(page uint64, content []byte, in bounds) (end uint64, err er
 			return 0, misplaced(page, "is not filled as it should be")
 		}
 		e := elementAt(content, i)
-		if kind == leafFlag && e.flags != 0 && e.flags != bucketFlag {
-			return 0, misplaced(page, "has an element of an unknown kind")
-		}
 		next += keySize + valueSize
-		if bytes.Compare(e.key, last) <= 0 ||
-			in.limit != nil && bytes.Compare(e.key, in.limit) >= 0 {
+		switch {
+		case kind == leafFlag && e.flags != 0 && e.flags != bucketFlag:
+			return 0, misplaced(page, "has an element of an unknown kind")
+		case i == 0 && in.least != nil && !bytes.Equal(e.key, in.least):
+			// By its first key bbolt finds what to replace in the page above.
+			return 0, misplaced(page, "does not begin with the key that the page above it has")
+		case bytes.Compare(e.key, last) <= 0,
+			in.limit != nil && bytes.Compare(e.key, in.limit) >= 0:
 			return 0, misplaced(page, fmt.Sprintf("has %.100q out of its place", e.key))
 		}
 		last = e.key
+		if kind == leafFlag {
+			if err := visit(page, depth, e); err != nil {
+				return 0, err
+			}
+		}
 	}
 	return next, nil
 }
@@ -207,7 +345,7 @@ func inspectElements(page uint64, content []byte, in bounds) (end uint64, err er
 func extent(content []byte, i int) (position, keySize, valueSize uint64) {
 	order := binary.NativeEndian
 	start := uint64(headSize + i*elementSize)
-	raw := content[start:]
+	raw := content[start : start+elementSize]
 	if pageKind(content) == branchFlag {
 		return start + uint64(order.Uint32(raw)), uint64(order.Uint32(raw[4:])), 0
 	}

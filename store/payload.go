@@ -166,10 +166,15 @@ func (d *decoder) id() ID {
 	return ID{}
 }
 
-func (d *decoder) string() string { return string(d.next(d.uint64())) }
+func (d *decoder) string() string { return stringOf(d.next(d.uint64())) }
 
+// bytes returns nil for none. Who appends to it does not write to what follows.
 func (d *decoder) bytes() []byte {
-	return append([]byte(nil), d.next(d.uint64())...)
+	b := d.next(d.uint64())
+	if len(b) == 0 {
+		return nil
+	}
+	return b[:len(b):len(b)]
 }
 
 // count reads the number of elements that follow, each of at least size bytes: more than the

@@ -3,8 +3,6 @@ package store
 import (
 	"iter"
 	"strings"
-
-	"github.com/google/btree"
 )
 
 // Snapshot is the published state at one index. It is immutable; any number of goroutines may
@@ -35,19 +33,15 @@ func (s *Snapshot) Mark(name string) uint64 {
 }
 
 // View is one table of a snapshot. Rows are shared: do not change them.
-type View[T any] struct{ tree *btree.BTreeG[item[T]] }
+type View[T any] struct{ order order[T] }
 
 // Get returns the row of the key, or nil.
 func (v View[T]) Get(key string) *T {
-	found, ok := v.tree.Get(item[T]{key: key})
-	if !ok {
-		return nil
-	}
-	return &found.version.row
+	return v.order.get(key).live()
 }
 
 // Len is the number of rows.
-func (v View[T]) Len() int { return v.tree.Len() }
+func (v View[T]) Len() int { return v.order.size }
 
 // Prefix yields the rows whose keys begin with the prefix, in order.
 func (v View[T]) Prefix(prefix string) iter.Seq2[string, *T] {
@@ -68,7 +62,7 @@ func within[T any](prefix string, rows iter.Seq2[string, *T]) iter.Seq2[string, 
 // Ascend yields the rows from the key on, in order of their keys.
 func (v View[T]) Ascend(from string) iter.Seq2[string, *T] {
 	return func(yield func(string, *T) bool) {
-		v.tree.AscendGreaterOrEqual(item[T]{key: from}, func(it item[T]) bool {
+		v.order.ascend(from, func(it item[T]) bool {
 			return yield(it.key, &it.version.row)
 		})
 	}

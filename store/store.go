@@ -46,6 +46,7 @@ type Store struct {
 
 	file      medium        // nil: in memory
 	inFile    tally         // of the rows in the file; the committer's
+	found     tally         // of the rows that were read from the file
 	published atomic.Uint64 // what readers see
 	cached    atomic.Pointer[Snapshot]
 	index     uint64 // of the newest sealed transaction
@@ -74,8 +75,9 @@ type table interface {
 	publish()
 	take() part
 	drop()
-	load(key string, value []byte, index uint64) (checksum uint32, err error)
-	index()
+	load(key, value []byte) (checksum uint32, err error)
+	loaded()
+	clear()
 	check() error
 	rows() int
 }
@@ -85,6 +87,7 @@ func New() *Store {
 	s := &Store{index: FirstIndex, taken: FirstIndex}
 	s.published.Store(FirstIndex)
 	s.Keys.init(s, tableKeys, keyCodec)
+	s.Keys.pick = func(row *Key) bool { return row.Session != (ID{}) }
 	s.Sessions.init(s, tableSessions, sessionCodec)
 	s.Nodes.init(s, tableNodes, nodeCodec)
 	s.Services.init(s, tableServices, serviceCodec)
@@ -126,41 +129,64 @@ func (s *Store) table(number int) table {
 // it refuses and leaves as it is. An existing file is not written to. After an error s is not
 // usable.
 func (s *Store) Open(path string, opts Options) error {
-	f, err := openFile(path, opts.file())
+	f, err := s.load(path, opts.file())
 	if err != nil {
 		return err
-	}
-	if err := s.load(f); err != nil {
-		return fmt.Errorf("read %s: %w", path, errors.Join(err, f.close()))
 	}
 	s.file = f
 	return nil
 }
 
-// load reads all that the file has.
-func (s *Store) load(f *file) error {
-	var found tally
-	last, err := f.load(func(number byte, key string, value []byte) error {
-		sum, err := s.table(int(number)).load(key, value, FirstIndex)
-		found.add(sum)
-		return err
-	})
-	switch {
-	case err != nil:
-		return err
-	case found != last.tally:
-		return fmt.Errorf("%w: it has %d rows with the checksum %x, and its last commit left %d "+
-			"with %x: the disk has lost a write", ErrCorrupt, found.rows, found.sum,
-			last.tally.rows, last.tally.sum)
+// load opens the file, and reads all that it has.
+func (s *Store) load(path string, o fileOptions) (*file, error) {
+	f, err := openFile(path, o, s)
+	if err != nil {
+		s.clear()
+		return nil, err
+	}
+	if s.found != s.inFile {
+		err := fmt.Errorf("read %s: %w: it has %d rows with the checksum %x, and its last commit "+
+			"left %d with %x: the disk has lost a write", path, ErrCorrupt, s.found.rows,
+			s.found.sum, s.inFile.rows, s.inFile.sum)
+		s.clear()
+		return nil, errors.Join(err, f.close())
 	}
 	for table := range tableCount {
-		s.table(int(table)).index()
+		s.table(int(table)).loaded()
 	}
-	s.inFile = last.tally
-	s.index, s.taken = last.index, last.index
-	s.published.Store(last.index)
-	return nil
+	s.taken = s.index
+	s.published.Store(s.index)
+	return f, nil
 }
+
+// begin is the rowReader's.
+func (s *Store) begin(last header) {
+	s.clear()
+	s.index, s.inFile = last.index, last.tally
+}
+
+// row is the rowReader's.
+func (s *Store) row(table byte, key, value []byte) error {
+	sum, err := s.table(int(table)).load(key, value)
+	s.found.add(sum)
+	return err
+}
+
+// unread is how many rows are still to be read, if the file is whole.
+func (s *Store) unread() uint64 {
+	return s.inFile.rows - min(s.inFile.rows, s.found.rows)
+}
+
+// clear drops what was read.
+func (s *Store) clear() {
+	for table := range tableCount {
+		s.table(int(table)).clear()
+	}
+	s.found = tally{}
+}
+
+// Locked returns the keys that were locked when the file was opened, in order.
+func (s *Store) Locked() []*Key { return s.Keys.loading.picked }
 
 // Close closes the file, if there is one. What is published stays readable.
 func (s *Store) Close() error {

@@ -3,16 +3,12 @@ package store
 import (
 	"hash/maphash"
 	"iter"
-	"sync"
-
-	"github.com/google/btree"
 )
 
 const (
-	treeDegree  = 32
-	pageSize    = 32   // rows that Ascend reads at a time
-	sparedCells = 64   // that are made at a time while a file is read
-	slack       = 4096 // cells that the tree may be behind by, beyond the size of the table
+	treeDegree = 32
+	pageSize   = 32   // rows that Ascend reads at a time
+	slack      = 4096 // cells that the order may be behind by, beyond the size of the table
 )
 
 // Table is an ordered map from a string to rows of type T, with versions.
@@ -27,10 +23,10 @@ type Table[T any] struct {
 	moved  func(old, new *T)
 
 	cells  cells[T]
-	last   *cell[T]               // that the writer found last
-	tree   *btree.BTreeG[item[T]] // in order, but behind the cells in behind
-	view   View[T]                // the newest clone of the tree
-	stale  bool                   // view is older than the cells
+	last   *cell[T] // that the writer found last
+	order  order[T] // without what the cells in behind have changed
+	view   View[T]  // the newest clone of the order
+	stale  bool     // view is older than the cells
 	behind []*cell[T]
 	open   []*cell[T]  // what the open batch changed; may name a cell whose change was undone
 	flying []*cell[T]  // what the batch that is being written changed
@@ -38,12 +34,7 @@ type Table[T any] struct {
 	size   int         // rows that live
 
 	loading loading[T]
-}
-
-// item is a row in the tree.
-type item[T any] struct {
-	key     string
-	version *version[T]
+	pick    func(*T) bool // chooses rows while they are read; nil: none
 }
 
 // change is a cell and the version it had before the transaction, nil for none.
@@ -52,12 +43,10 @@ type change[T any] struct {
 	old  *version[T]
 }
 
-func lessItem[T any](a, b item[T]) bool { return a.key < b.key }
-
 func (t *Table[T]) init(s *Store, number byte, c codec[T]) {
 	t.store, t.number, t.codec = s, number, c
 	t.cells.seed = maphash.MakeSeed()
-	t.tree = btree.NewG(treeDegree, lessItem[T])
+	t.order = newOrder[T]()
 	t.stale = true
 }
 
@@ -203,7 +192,7 @@ func (t *Table[T]) Ascend(from string) iter.Seq2[string, *T] {
 		for {
 			t.catchUp()
 			n := 0
-			t.tree.AscendGreaterOrEqual(item[T]{key: from}, func(it item[T]) bool {
+			t.order.ascend(from, func(it item[T]) bool {
 				page[n] = it
 				n++
 				return n < pageSize
@@ -231,17 +220,17 @@ func (t *Table[T]) Prefix(prefix string) iter.Seq2[string, *T] {
 	return within(prefix, t.Ascend(prefix))
 }
 
-// catchUp brings the tree to the newest rows, and drops the cells of rows that are gone.
+// catchUp brings the order to the newest rows, and drops the cells of rows that are gone.
 func (t *Table[T]) catchUp() {
 	for i, c := range t.behind {
 		t.behind[i] = nil
 		c.behind = false
 		head := c.head.Load()
 		if head.live() != nil {
-			t.tree.ReplaceOrInsert(item[T]{c.key, head})
+			t.order.set(item[T]{c.key, head})
 			continue
 		}
-		t.tree.Delete(item[T]{key: c.key})
+		t.order.remove(c.key)
 		if head == nil || head.index <= t.store.published.Load() {
 			t.forget(c)
 		}
@@ -283,7 +272,7 @@ func (t *Table[T]) publish() {
 // settle does what is left to do for a version that has been published.
 func (t *Table[T]) settle(c *cell[T], v *version[T]) {
 	v.prev.Store(nil)
-	if v.dead && c.head.Load() == v && !c.behind { // else the tree has to catch up first
+	if v.dead && c.head.Load() == v && !c.behind { // else the order has to catch up first
 		t.forget(c)
 	}
 }
@@ -297,7 +286,7 @@ func (t *Table[T]) snapshot() View[T] {
 	if len(t.flying)+len(t.open) > 0 {
 		return t.published()
 	}
-	t.view = View[T]{t.tree.Clone()}
+	t.view = View[T]{t.order.clone()}
 	t.stale = false
 	return t.view
 }
@@ -305,17 +294,17 @@ func (t *Table[T]) snapshot() View[T] {
 // published returns the newest rows but for those that are not published, in whose place it has
 // those that are.
 func (t *Table[T]) published() View[T] {
-	tree := t.tree.Clone()
+	order := t.order.clone()
 	for _, changed := range [][]*cell[T]{t.flying, t.open} {
 		for _, c := range changed {
 			if v := t.kept(c); v.live() != nil {
-				tree.ReplaceOrInsert(item[T]{c.key, v})
+				order.set(item[T]{c.key, v})
 			} else {
-				tree.Delete(item[T]{key: c.key})
+				order.remove(c.key)
 			}
 		}
 	}
-	return View[T]{tree}
+	return View[T]{order}
 }
 
 // kept returns the version that is published, or nil.
@@ -359,54 +348,5 @@ func (t *Table[T]) drop() {
 func (t *Table[T]) dropCell(c *cell[T]) {
 	if head, kept := c.head.Load(), t.kept(c); kept != head {
 		t.move(c, head, kept)
-	}
-}
-
-// loading is what a table needs while it is read from a file: its cells in order, and where the
-// next ones are made. Cells are made together, for most of them stay.
-type loading[T any] struct {
-	cells []*cell[T]
-	spare []cell[T]
-}
-
-// load adds a row as the file has it, and returns its checksum. Rows come in order. They are found
-// when the table is indexed.
-func (t *Table[T]) load(key string, value []byte, index uint64) (checksum uint32, err error) {
-	row, err := decodeRow(t.number, key, t.codec, value)
-	if err != nil {
-		return 0, err
-	}
-	l := &t.loading
-	if len(l.spare) == 0 {
-		l.spare = make([]cell[T], sparedCells)
-	}
-	c := &l.spare[0]
-	l.spare = l.spare[1:]
-	c.key = key
-	v := &version[T]{row: row, index: index, checksum: storedChecksum(value)}
-	c.head.Store(v)
-	l.cells = append(l.cells, c)
-	return v.checksum, nil
-}
-
-// index makes what was loaded to be found: in the hash and in the tree, at the same time, for the
-// one has nothing to do with the other.
-func (t *Table[T]) index() {
-	loaded := t.loading.cells
-	if len(loaded) == 0 {
-		return
-	}
-	t.loading = loading[T]{}
-	t.size = len(loaded)
-	var hashing sync.WaitGroup
-	hashing.Go(func() { t.cells.fill(loaded) })
-	for _, c := range loaded {
-		t.tree.ReplaceOrInsert(item[T]{c.key, c.head.Load()})
-	}
-	hashing.Wait()
-	if t.moved != nil {
-		for _, c := range loaded {
-			t.moved(nil, c.head.Load().live())
-		}
 	}
 }

@@ -1,0 +1,224 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/google/btree"
+)
+
+// blockRows is how many rows a block has at most. One that is left with less than a quarter of that
+// takes in the next.
+const blockRows = 64
+
+// order is rows in the order of their keys: blocks of neighbours, and a btree of the blocks. A
+// btree of the rows themselves would have to be built row by row when a file is read, and would
+// leave half of each node empty.
+//
+// A clone and what it was made of share their blocks, and each copies one before it changes it.
+type order[T any] struct {
+	tree  *btree.BTreeG[block[T]]
+	size  int
+	owner *ownership // of the blocks that nobody shares
+}
+
+// ownership is told from another one by its address.
+type ownership struct{ _ byte }
+
+// block is the rows from the first key on, and below that of the next block. The lowest block
+// begins with the empty key.
+type block[T any] struct {
+	first string
+	rows  *rows[T]
+}
+
+// rows is what a block has, in order.
+type rows[T any] struct {
+	items []item[T]
+	owner *ownership
+}
+
+// item is a row in its place.
+type item[T any] struct {
+	key     string
+	version *version[T]
+}
+
+func newOrder[T any]() order[T] {
+	tree := btree.NewG(treeDegree, func(a, b block[T]) bool { return a.first < b.first })
+	return order[T]{tree: tree, owner: new(ownership)}
+}
+
+// clone returns the order as it is now.
+func (o *order[T]) clone() order[T] {
+	o.owner = new(ownership)
+	return order[T]{tree: o.tree.Clone(), size: o.size, owner: new(ownership)}
+}
+
+// find returns the block where the key is or belongs; false if there is no block yet.
+func (o *order[T]) find(key string) (found block[T], ok bool) {
+	o.tree.DescendLessOrEqual(block[T]{first: key}, func(b block[T]) bool {
+		found, ok = b, true
+		return false
+	})
+	return found, ok
+}
+
+// place returns where in the rows the key is or belongs.
+func (r *rows[T]) place(key string) (at int, there bool) {
+	at = sort.Search(len(r.items), func(i int) bool { return r.items[i].key >= key })
+	return at, at < len(r.items) && r.items[at].key == key
+}
+
+// get returns the row of the key, or nil.
+func (o *order[T]) get(key string) *version[T] {
+	if b, ok := o.find(key); ok {
+		if at, there := b.rows.place(key); there {
+			return b.rows.items[at].version
+		}
+	}
+	return nil
+}
+
+// ascend calls visit for the rows from the key on, until it returns false.
+func (o *order[T]) ascend(from string, visit func(item[T]) bool) {
+	start, _ := o.find(from)
+	o.tree.AscendGreaterOrEqual(block[T]{first: start.first}, func(b block[T]) bool {
+		at := 0
+		if b.first < from {
+			at, _ = b.rows.place(from)
+		}
+		for _, it := range b.rows.items[at:] {
+			if !visit(it) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// add makes a block, and returns what it has.
+func (o *order[T]) add(first string, items []item[T]) *rows[T] {
+	room := blockRows
+	if len(items) < blockRows/4 {
+		room = blockRows / 4
+	}
+	added := &rows[T]{append(make([]item[T], 0, room), items...), o.owner}
+	o.tree.ReplaceOrInsert(block[T]{first, added})
+	return added
+}
+
+// fill has an order without rows take the blocks, the first of which begins with the empty key.
+func (o *order[T]) fill(blocks []block[T]) {
+	for _, b := range blocks {
+		b.rows.owner = o.owner
+		o.tree.ReplaceOrInsert(b)
+		o.size += len(b.rows.items)
+	}
+}
+
+// change returns what the block has, to be changed.
+func (o *order[T]) change(b block[T]) *rows[T] {
+	if b.rows.owner == o.owner {
+		return b.rows
+	}
+	return o.add(b.first, b.rows.items)
+}
+
+// set puts a row in its place, or in that of the one with its key.
+func (o *order[T]) set(it item[T]) {
+	b, ok := o.find(it.key)
+	if !ok {
+		b.rows = o.add("", nil)
+	}
+	into := o.change(b)
+	at, there := into.place(it.key)
+	if there {
+		into.items[at] = it
+		return
+	}
+	if len(into.items) == blockRows {
+		into, at = o.split(into, at, it.key)
+	}
+	into.items = slices.Insert(into.items, at, it)
+	o.size++
+}
+
+// split makes two blocks of one that is full, and returns the one in which the key belongs, and
+// where. One where it belongs at the end stays full: that is how keys come that are in order.
+func (o *order[T]) split(full *rows[T], at int, key string) (*rows[T], int) {
+	const half = blockRows / 2
+	if at == blockRows {
+		return o.add(key, nil), 0
+	}
+	above := o.add(full.items[half].key, full.items[half:])
+	clear(full.items[half:])
+	full.items = full.items[:half]
+	if at <= half {
+		return full, at
+	}
+	return above, at - half
+}
+
+// remove takes the row with the key out, if there is one.
+func (o *order[T]) remove(key string) {
+	b, ok := o.find(key)
+	if !ok {
+		return
+	}
+	at, there := b.rows.place(key)
+	if !there {
+		return
+	}
+	from := o.change(b)
+	from.items = slices.Delete(from.items, at, at+1)
+	o.size--
+	if len(from.items) < blockRows/4 {
+		o.merge(block[T]{b.first, from})
+	}
+}
+
+// merge takes the next block in, if that leaves room, or drops the block if nothing is in it.
+func (o *order[T]) merge(b block[T]) {
+	if len(b.rows.items) == 0 && b.first != "" {
+		o.tree.Delete(b)
+		return
+	}
+	var next block[T]
+	o.tree.AscendGreaterOrEqual(b, func(found block[T]) bool {
+		next = found
+		return found.first == b.first
+	})
+	if next.first != b.first && len(b.rows.items)+len(next.rows.items) <= blockRows/2 {
+		b.rows.items = append(b.rows.items, next.rows.items...)
+		o.tree.Delete(next)
+	}
+}
+
+// check returns an error if the rows are not where they are looked for.
+func (o *order[T]) check() error {
+	size, last, blocks := 0, "", 0
+	var err error
+	o.tree.Ascend(func(b block[T]) bool {
+		if blocks++; (blocks == 1) != (b.first == "") {
+			err = fmt.Errorf("block %d begins with %q", blocks, b.first)
+		}
+		for i, it := range b.rows.items {
+			if it.key < b.first || it.key <= last && size+i > 0 {
+				err = fmt.Errorf("row %q is after %q, in the block from %q on", it.key, last,
+					b.first)
+			}
+			last = it.key
+		}
+		if n := len(b.rows.items); n > blockRows || n == 0 && b.first != "" {
+			err = fmt.Errorf("%d rows are in the block from %q on", n, b.first)
+		}
+		size += len(b.rows.items)
+		return err == nil
+	})
+	if err == nil && size != o.size {
+		err = fmt.Errorf("%d rows in blocks, %d counted", size, o.size)
+	}
+	return err
+}
