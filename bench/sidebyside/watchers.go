@@ -15,51 +15,60 @@ import (
 
 const manyWatchers = 100_000
 
-// watchers is P8.
+// watchers is P8. The watchers are of one database, and another one has none. Both are there all
+// the time, so that who writes to either has as many goroutines and as large a heap around.
 func watchers(b *bench) error {
 	keys := keysOf(chunk)
-	db, err := openOurs("", nil, keys)
+	watched, err := openOurs("", nil, keys)
 	if err != nil {
 		return err
 	}
-	defer db.Close()
+	defer watched.Close()
+	lone, err := openOurs("", nil, keys)
+	if err != nil {
+		return err
+	}
+	defer lone.Close()
+	total := b.size(manyWatchers, manyWatchers/4)
 	for _, on := range []struct {
 		what  string
 		scope func(name string) lockd.Scope
 	}{{"keys", lockd.Key}, {"prefixes", lockd.Prefix}} {
-		if err := watchersOn(b, db, keys, on.what, on.scope); err != nil {
+		a := newAudience(watched, total, on.scope)
+		err := a.measure(b, lone, keys, on.what)
+		a.leave()
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// watchersOn compares writes without a watcher with writes while many watch something else. The
-// watchers, a goroutine each, are there in their rounds only.
-func watchersOn(
-	b *bench, db *ours, keys []string, what string, scope func(string) lockd.Scope,
-) error {
-	total := b.size(manyWatchers, manyWatchers/4)
+// measure compares writes beside the audience, which watches something else, with writes to a
+// database that nobody watches.
+func (a *audience) measure(b *bench, lone *ours, keys []string, what string) error {
 	n := 0
-	write := b.loop("a write", keys, func(key string) error {
-		n++
-		_, err := db.Put(key, fmt.Append(nil, n), nil)
-		return err
-	})
+	writes := func(name string, db *ours) measure.Trial {
+		return b.loop(name, keys, func(key string) error {
+			n++
+			_, err := db.Put(key, fmt.Append(nil, n), nil)
+			return err
+		})
+	}
 	var woken measure.Series
-	beside := measure.Trial{Name: "with watchers", Run: func() (measure.Cost, error) {
-		a := newAudience(db, total, scope)
-		cost, err := write.Run()
-		each, wakeErr := a.wakeSome()
-		woken = append(woken, each)
-		a.leave()
-		return cost, errors.Join(err, wakeErr)
-	}}
-	figures, err := b.inTurn(write, beside)
+	beside := writes("with watchers", a.db)
+	figures, err := b.inTurn(writes("without", lone), measure.Trial{
+		Name: beside.Name, Run: func() (measure.Cost, error) {
+			cost, err := beside.Run()
+			each, wakeErr := a.wakeSome()
+			woken = append(woken, each)
+			return cost, errors.Join(err, wakeErr)
+		}})
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf("a write elsewhere with %s watchers on %s of their own", count(total), what)
+	text := fmt.Sprintf("a write elsewhere with %s watchers on %s of their own",
+		count(len(a.told)), what)
 	b.add(slower("P8", text, measure.AtMost(1.3), figures[1].Wall,
 		"lockd without a watcher", figures[0].Wall))
 	b.add(slower("P8", text+", CPU", measure.AtMost(1.3), figures[1].CPU,
@@ -75,18 +84,23 @@ type audience struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	told    []chan struct{} // of each watcher
+	next    int             // to be woken
 	wakes   atomic.Int64
 }
 
+// newAudience returns when all of them watch.
 func newAudience(db *ours, total int, scope func(string) lockd.Scope) *audience {
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &audience{db: db, cancel: cancel, told: make([]chan struct{}, total)}
 	index := db.Snapshot().Index()
+	var coming sync.WaitGroup
+	coming.Add(total)
 	for i := range a.told {
 		told := make(chan struct{})
 		a.told[i] = told
 		changed := db.Changed(ctx, scope(watched(i)), index)
 		a.running.Go(func() {
+			coming.Done()
 			select {
 			case <-changed:
 				a.wakes.Add(1)
@@ -95,18 +109,20 @@ func newAudience(db *ours, total int, scope func(string) lockd.Scope) *audience 
 			}
 		})
 	}
+	coming.Wait()
 	return a
 }
 
-func watched(i int) string { return fmt.Sprintf("watched-%08d", i) }
+func watched(i int) string { return fmt.Sprintf("watch-%08d", i) }
 
-// wakeSome writes to a few of what is watched, waits until the watcher of each is told, and
-// returns how many were for each write.
+// wakeSome writes to a few of what is watched, to others each time, waits until the watcher of each
+// is told, and returns how many were for each write.
 func (a *audience) wakeSome() (float64, error) {
-	const writes = 20
+	const writes, wakeStride = 20, 49 // a factor of no total
 	before := a.wakes.Load()
 	for i := range writes {
-		at := i * len(a.told) / writes
+		at := a.next
+		a.next = (a.next + wakeStride) % len(a.told)
 		if _, err := a.db.Put(watched(at), fmt.Append(nil, time.Now(), i), nil); err != nil {
 			return 0, err
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"iter"
 	"math"
+	"slices"
 	"sync"
 )
 
@@ -25,9 +26,9 @@ type Hub[T any] struct {
 	// index is the newest that was published.
 	// +checklocks:mu
 	index uint64
-	// spaces holds no space without topics.
+	// spaces are few, and none is without topics.
 	// +checklocks:mu
-	spaces map[byte]*space
+	spaces []*space
 	// watchers is how many subscriptions have neither fired nor been given back.
 	// +checklocks:mu
 	watchers int
@@ -43,9 +44,8 @@ func New[T any](history int, floor uint64) *Hub[T] {
 		panic("hub: negative history")
 	}
 	return &Hub[T]{
-		ring:   ring[T]{capacity: history, floor: floor},
-		index:  floor,
-		spaces: make(map[byte]*space),
+		ring:  ring[T]{capacity: history, floor: floor},
+		index: floor,
 	}
 }
 
@@ -88,13 +88,26 @@ func (h *Hub[T]) checkLocked(events []Event[T], index uint64) {
 
 // fireLocked fires the topics that an event concerns.
 func (h *Hub[T]) fireLocked(in byte, name string, index uint64) {
-	s := h.spaces[in]
-	if s == nil {
-		return
+	if s := h.spaceLocked(in); s != nil {
+		h.watchers -= s.fire(name, index)
+		h.tidyLocked(s)
 	}
-	h.watchers -= s.fire(name, index)
+}
+
+// spaceLocked returns the space of that name, or nil if it has no topics.
+func (h *Hub[T]) spaceLocked(name byte) *space {
+	for _, s := range h.spaces {
+		if s.name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// tidyLocked forgets a space without topics.
+func (h *Hub[T]) tidyLocked(s *space) {
 	if s.size() == 0 {
-		delete(h.spaces, in)
+		h.spaces = slices.DeleteFunc(h.spaces, func(other *space) bool { return other == s })
 	}
 }
 
@@ -114,10 +127,10 @@ func (h *Hub[T]) subscribeLocked(scope Scope) *Topic {
 		t.fire(0)
 		return t
 	}
-	s := h.spaces[scope.Space]
+	s := h.spaceLocked(scope.Space)
 	if s == nil {
-		s = newSpace()
-		h.spaces[scope.Space] = s
+		s = newSpace(scope.Space)
+		h.spaces = append(h.spaces, s)
 	}
 	t := s.find(scope)
 	if t == nil {
@@ -138,7 +151,7 @@ func (h *Hub[T]) Unsubscribe(t *Topic) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
-	s := h.spaces[t.scope.Space]
+	s := h.spaceLocked(t.scope.Space)
 	if s == nil || s.find(t.scope) != t {
 		return // it has fired
 	}
@@ -147,9 +160,7 @@ func (h *Hub[T]) Unsubscribe(t *Topic) {
 		return
 	}
 	s.remove(t)
-	if s.size() == 0 {
-		delete(h.spaces, t.scope.Space)
-	}
+	h.tidyLocked(s)
 }
 
 // Read returns events in scope after the cursor, in order, appended to into[:0], and the cursor
@@ -252,10 +263,10 @@ func (h *Hub[T]) Close() {
 	defer h.mu.Unlock()
 
 	h.closed = true
-	for name, s := range h.spaces {
+	for _, s := range h.spaces {
 		h.watchers -= s.fireAll(0)
-		delete(h.spaces, name)
 	}
+	h.spaces = nil
 }
 
 // Watchers returns the number of subscriptions that have neither fired nor been given back. It does

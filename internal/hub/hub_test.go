@@ -2,6 +2,7 @@ package hub_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -170,6 +171,35 @@ func TestSubscribe_PrefixesOfManyLengths(t *testing.T) {
 	publish(h, event(2, "abcdefg"), event(3, "abd"), event(4, "ac"), event(5, "b"))
 	if h.Topics() != 0 {
 		t.Errorf("topics: got %d, want 0", h.Topics())
+	}
+}
+
+// Ensure that of very many topics exactly those of an event are found, after any others have come
+// and gone.
+func TestSubscribe_ManyTopics(t *testing.T) {
+	const n = 2_000
+	h := hub.New[int](10, 0)
+	name := func(i int) string { return fmt.Sprintf("name-%06d", i) }
+	var keys, prefixes, others []*hub.Topic
+	for i := range n {
+		keys = append(keys, h.Subscribe(exactly(name(i))))
+		prefixes = append(prefixes, h.Subscribe(prefix(name(i))))
+		others = append(others, h.Subscribe(exactly("other-"+name(i))))
+	}
+	for _, topic := range others {
+		h.Unsubscribe(topic)
+	}
+	for i := range n {
+		publish(h, event(uint64(2*i+1), "other-"+name(i)), event(uint64(2*i+2), name(i)))
+		if !fired(keys[i]) || !fired(prefixes[i]) {
+			t.Fatalf("%s was not told", name(i))
+		}
+		if i+1 < n && (fired(keys[i+1]) || fired(prefixes[i+1])) {
+			t.Fatalf("%s was told of %s", name(i+1), name(i))
+		}
+	}
+	if got := h.Topics(); got != 0 {
+		t.Errorf("%d topics are left", got)
 	}
 }
 

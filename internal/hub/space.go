@@ -4,8 +4,10 @@ import "slices"
 
 // space holds the topics of one name space. The hub's mutex guards it.
 type space struct {
+	name     byte
 	exact    map[string]*Topic
 	prefixes map[string]*Topic
+	names    filter   // of all topics
 	lengths  []length // of the prefixes, shortest first, no two the same
 }
 
@@ -16,8 +18,10 @@ type length struct {
 }
 
 // newSpace returns a space without topics.
-func newSpace() *space {
-	return &space{exact: make(map[string]*Topic), prefixes: make(map[string]*Topic)}
+func newSpace(name byte) *space {
+	return &space{
+		name: name, exact: make(map[string]*Topic), prefixes: make(map[string]*Topic),
+	}
 }
 
 // topics returns the map that holds the topics of scopes like this one.
@@ -36,6 +40,10 @@ func (s *space) find(scope Scope) *Topic { return s.topics(scope.Match)[scope.Na
 
 // add puts in a topic whose scope has none.
 func (s *space) add(t *Topic) {
+	if !s.names.fits(s.size() + 1) {
+		s.refill()
+	}
+	s.names.add(t.scope.Name)
 	s.topics(t.scope.Match)[t.scope.Name] = t
 	if t.scope.Match == Prefix {
 		i, found := s.search(len(t.scope.Name))
@@ -46,8 +54,19 @@ func (s *space) add(t *Topic) {
 	}
 }
 
+// refill makes a larger filter of names.
+func (s *space) refill() {
+	s.names = newFilter(s.size() + 1)
+	for _, topics := range []map[string]*Topic{s.exact, s.prefixes} {
+		for name := range topics {
+			s.names.add(name)
+		}
+	}
+}
+
 // remove takes out a topic that is in.
 func (s *space) remove(t *Topic) {
+	s.names.remove(t.scope.Name)
 	delete(s.topics(t.scope.Match), t.scope.Name)
 	if t.scope.Match == Prefix {
 		i, _ := s.search(len(t.scope.Name))
@@ -62,7 +81,7 @@ func (s *space) remove(t *Topic) {
 // many watched them.
 func (s *space) fire(name string, index uint64) int {
 	watchers := 0
-	if t := s.exact[name]; t != nil {
+	if t := s.watched(Exact, name); t != nil {
 		s.remove(t)
 		t.fire(index)
 		watchers += t.watchers
@@ -72,13 +91,21 @@ func (s *space) fire(name string, index uint64) int {
 		if s.lengths[i].bytes > len(name) {
 			continue
 		}
-		if t := s.prefixes[name[:s.lengths[i].bytes]]; t != nil {
+		if t := s.watched(Prefix, name[:s.lengths[i].bytes]); t != nil {
 			s.remove(t)
 			t.fire(index)
 			watchers += t.watchers
 		}
 	}
 	return watchers
+}
+
+// watched is find, for names that few watch.
+func (s *space) watched(match Match, name string) *Topic {
+	if !s.names.may(name) {
+		return nil
+	}
+	return s.topics(match)[name]
 }
 
 // fireAll removes and fires every topic, and returns how many watched them.
