@@ -150,7 +150,7 @@ func (db *DB) restoreLocked(backup *store.Backup) error {
 	if db.refusal != nil {
 		return db.refusal
 	}
-	db.endDueLocked()
+	db.endDueLocked(maxDue)
 	defer db.armLocked()
 	younger := db.store.Index() < backup.Index
 	if err := raise(db.store, backup.Index); err != nil {

@@ -15,7 +15,8 @@ type batch struct {
 	err     error         // why it was dropped
 	decided bool          // the outcome is known
 	led     bool          // somebody commits it, or will
-	due     bool          // it has what the database does by itself, and has to try again
+	again   bool          // it has what the database does by itself, and has to try again
+	due     int           // how much of what was due its writers have ended
 	effects []effect
 	events  []logEntry
 
@@ -173,7 +174,7 @@ func (db *DB) dropLocked(b *batch, cause, found error) *batch {
 		db.failLocked(fmt.Errorf("%w: %w, and then %w", ErrFailed, cause, found))
 		return follower
 	}
-	if b.due || follower.due {
+	if b.again || follower.again {
 		db.backoff = min(max(firstBackoff, 2*db.backoff), lastBackoff)
 		db.retry = db.now().Add(db.backoff)
 		db.expiry.Set(&db.again, db.retry)

@@ -77,7 +77,7 @@ func (db *DB) expire(id [16]byte) error {
 	if db.refusal != nil {
 		return db.refusal
 	}
-	db.endDueLocked()
+	db.endDueLocked(maxDue)
 	defer db.armLocked()
 	s, err := (&Txn{db: db}).session(id)
 	if err != nil {
@@ -88,7 +88,7 @@ func (db *DB) expire(id [16]byte) error {
 	}
 	s.deadline = db.now()
 	db.expiry.Set(&s.expires, s.deadline)
-	db.endDueLocked()
+	db.endDueLocked(maxDue)
 	return nil
 }
 

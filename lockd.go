@@ -290,24 +290,27 @@ func (db *DB) run() {
 		case <-db.wake:
 		}
 		db.mu.Lock()
-		db.attendLocked()
-		b := db.leadLocked()
+		more := db.attendLocked()
+		b, undecided := db.leadLocked(), db.undecidedLocked()
 		db.unlock()
 		if b != nil {
 			db.commit(b)
+		} else if more && undecided != nil {
+			<-undecided.done
 		}
 	}
 }
 
-// attendLocked does what is due of the database's own accord.
-func (db *DB) attendLocked() {
+// attendLocked does what is due of the database's own accord. It reports whether there may be more.
+func (db *DB) attendLocked() (more bool) {
 	if db.refusal != nil {
-		return
+		return false
 	}
 	if db.backoff == 0 || !db.now().Before(db.retry) {
-		db.endDueLocked()
+		more = db.endDueLocked(maxDue) == maxDue
 	}
 	db.armLocked()
+	return more
 }
 
 // update is the one write path: every call that writes, or that decides on the newest state,
@@ -352,7 +355,10 @@ func (db *DB) runLocked(tx *Txn, fn func(tx *Txn) error) error {
 	if db.refusal != nil {
 		return db.refusal
 	}
-	db.endDueLocked()
+	due := db.endDueLocked(maxDue - db.open.due)
+	if db.store.Durable() { // else there are no batches: each write is one
+		db.open.due += due
+	}
 	defer db.armLocked()
 	return db.applyLocked(tx, fn)
 }
@@ -423,18 +429,20 @@ func (db *DB) unlock() {
 	}
 }
 
-// maxEnds is how many sessions and TTLs one write ends before its own work.
-const maxEnds = 1000
+// maxDue is how many things that are due one batch has room for on behalf of those who write, and
+// again on behalf of the database's own goroutine, which waits for a batch before it goes on: so
+// much everybody else may have to wait for.
+const maxDue = 250
 
 // endDueLocked ends what is due by now, each thing in a transaction of its own, in the order of
-// the deadlines (G5).
-func (db *DB) endDueLocked() {
+// the deadlines (G5). It ends so many at most, and returns how many it did.
+func (db *DB) endDueLocked(most int) (done int) {
 	if db.expiry.Len() == 0 && !db.unserved {
-		return
+		return 0
 	}
 	now := db.now()
 	db.reading = now
-	for ends := 0; ends < maxEnds; {
+	for ; done < most; done++ {
 		due := db.expiry.Pop(now)
 		if due == nil {
 			break
@@ -450,14 +458,12 @@ func (db *DB) endDueLocked() {
 				continue
 			}
 			db.stepLocked(now, func(tx *Txn) { tx.endSession(owner, owner.lapse(now)) })
-			ends++
 		case *heartbeat:
 			if due.At().Before(owner.deadline) { // it was put again
 				db.expiry.Set(due, owner.deadline)
 				continue
 			}
 			db.stepLocked(now, func(tx *Txn) { tx.lapse(owner) })
-			ends++
 		case *delay:
 			db.stepLocked(now, func(tx *Txn) { tx.endDelay(owner) })
 		}
@@ -466,6 +472,7 @@ func (db *DB) endDueLocked() {
 		db.unserved = false
 		db.stepLocked(now, (*Txn).serveAll)
 	}
+	return done
 }
 
 // stepLocked does one thing that is due.
@@ -477,7 +484,7 @@ func (db *DB) stepLocked(now time.Time, step func(tx *Txn)) {
 		return nil
 	})
 	if db.store.Index() > index {
-		db.open.due = true
+		db.open.again = true
 	}
 }
 

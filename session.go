@@ -462,7 +462,7 @@ func (s *Session) extend(called time.Time) bool {
 		return false
 	case s.life == 0:
 		return true
-	case !called.Before(s.deadline):
+	case !called.Before(s.deadline) && !s.aboutToBeRenewed():
 		return false
 	}
 	// A renewal that was called earlier but comes later takes nothing back.
@@ -506,6 +506,11 @@ func (s *Session) startKeeping() error {
 		db.expiry.Arm(now)
 	}
 	return nil
+}
+
+// aboutToBeRenewed reports whether a renewal was due before the session is, and is only late.
+func (s *Session) aboutToBeRenewed() bool {
+	return s.renewal != nil && s.renewal.due.Queued() && !s.renewal.due.At().After(s.deadline)
 }
 
 // keepLocked has the session renewed for one more caller. It reports whether it is the first, and

@@ -387,12 +387,12 @@ func TestSession_KeepAlive_ShortestTTL(t *testing.T) {
 	})
 }
 
-// Ensure that one write ends no more than 1,000 sessions that are due, in the order of their
+// Ensure that one write ends no more than 250 sessions that are due, in the order of their
 // deadlines and each at its own index; that until its turn a session lives, but is not renewed;
 // and that the rest end without another write.
 func TestSession_S29_BoundedWork(t *testing.T) {
 	each(t, func(h *harness) {
-		const n, most = 2_500, 1_000
+		const n, most = 2_500, 250
 		h.opts.Sync, h.opts.History = lockd.SyncNever, 2*n+10
 		h.slowly()
 		made := make([]*lockd.Session, n)
@@ -444,7 +444,7 @@ func TestSession_S29_BoundedWork(t *testing.T) {
 // Ensure that a session that is due and has not been ended yet cannot be renewed.
 func TestSession_S29_DueIsNotRenewed(t *testing.T) {
 	each(t, func(h *harness) {
-		const n = 1_001
+		const n = 251
 		h.opts.Sync = lockd.SyncNever
 		h.slowly()
 		made := make([]*lockd.Session, n)
@@ -453,13 +453,43 @@ func TestSession_S29_DueIsNotRenewed(t *testing.T) {
 		}
 		h.advance(time.Second)
 		last := made[n-1]
-		err := last.Renew() // which ends 1,000 others
+		err := last.Renew() // which ends 250 others
 		if !errors.Is(err, lockd.ErrExpired) || !errors.Is(err, lockd.ErrNoSession) {
 			h.t.Errorf("got %v", err)
 		}
 		h.settle()
 		if !errors.Is(last.Err(), lockd.ErrExpired) {
 			h.t.Errorf("session: got %v", last.Err())
+		}
+	})
+}
+
+// Ensure that a session that is kept alive can be renewed by its owner too, when the timer is so
+// late that its time were up, and so many are to be renewed that its turn does not come.
+func TestSession_KeepAlive_LateWithMany(t *testing.T) {
+	each(t, func(h *harness) {
+		const n = 600 // more than twice what one batch has room for
+		h.opts.Sync = lockd.SyncNever
+		h.slowly()
+		ctx, cancel := context.WithCancel(h.t.Context())
+		made := make([]*lockd.Session, n)
+		keeping := make([]*call, n)
+		for i := range made {
+			made[i] = h.session(&lockd.SessionOptions{TTL: time.Second})
+			keeping[i] = start(func() error { return made[i].KeepAlive(ctx) })
+		}
+		h.settle()
+		h.advance(time.Hour)
+		h.must(made[n-1].Renew())
+		h.settle()
+		for _, s := range made {
+			h.must(s.Err())
+		}
+		cancel()
+		for _, k := range keeping {
+			if err := k.wait(); !errors.Is(err, context.Canceled) {
+				h.t.Errorf("got %v", err)
+			}
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 const (
 	treeDegree = 32
 	pageSize   = 32   // rows that Ascend reads at a time
+	catchUps   = 8    // cells that the order catches up by, for each that changes
 	slack      = 4096 // cells that the order may be behind by, beyond the size of the table
 )
 
@@ -221,9 +222,13 @@ func (t *Table[T]) Prefix(prefix string) iter.Seq2[string, *T] {
 }
 
 // catchUp brings the order to the newest rows, and drops the cells of rows that are gone.
-func (t *Table[T]) catchUp() {
-	for i, c := range t.behind {
-		t.behind[i] = nil
+func (t *Table[T]) catchUp() { t.catchUpBut(0) }
+
+// catchUpBut is catchUp, but for so many of the cells.
+func (t *Table[T]) catchUpBut(left int) {
+	late := t.behind[left:]
+	for i, c := range late {
+		late[i] = nil
 		c.behind = false
 		head := c.head.Load()
 		if head.live() != nil {
@@ -235,7 +240,7 @@ func (t *Table[T]) catchUp() {
 			t.forget(c)
 		}
 	}
-	t.behind = t.behind[:0]
+	t.behind = t.behind[:left]
 }
 
 // rollBack takes back what the running transaction changed.
@@ -249,12 +254,13 @@ func (t *Table[T]) rollBack() {
 
 // seal ends the transaction as far as this table goes.
 func (t *Table[T]) seal() {
+	// Rows that come and go without anybody asking for the order must not pile up. Nobody makes up
+	// for all of it: each transaction takes a few with it, and more than it adds.
+	if late := len(t.behind); late > slack+2*t.size {
+		t.catchUpBut(max(0, late-catchUps*len(t.undo)))
+	}
 	clear(t.undo)
 	t.undo = t.undo[:0]
-	// Rows that come and go without anybody asking for the order must not pile up.
-	if len(t.behind) > slack+2*t.size {
-		t.catchUp()
-	}
 }
 
 // publish ends the open list in memory, where nothing is taken: its versions are published.
