@@ -52,11 +52,12 @@ func (s *Store) Bury(kind byte, name string) {
 	if g.table.Len() <= GraveLimit+graveSurplus {
 		return
 	}
+	var oldest Grave
 	for g.table.Len() > GraveLimit {
-		oldest, _ := g.byAge.Min()
+		oldest, _ = g.byAge.Min()
 		g.table.Delete(GraveKey(oldest.Kind, oldest.Name))
-		s.Marks.Put(FloorMark, Mark{Name: FloorMark, Index: oldest.Index})
 	}
+	s.Marks.Put(FloorMark, Mark{Name: FloorMark, Index: oldest.Index})
 }
 
 // Buried returns the tombstone of the name, or nil.

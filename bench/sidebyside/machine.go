@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"time"
 )
@@ -12,6 +13,7 @@ import (
 // machine describes what the figures were measured on.
 func machine(folder string) []string {
 	return []string{
+		"lockd " + revision(),
 		fmt.Sprintf("%s, %d cores, GOMAXPROCS %d", processor(), runtime.NumCPU(),
 			runtime.GOMAXPROCS(0)),
 		fmt.Sprintf("%s, %s/%s, GOGC %s", runtime.Version(), runtime.GOOS, runtime.GOARCH,
@@ -19,6 +21,24 @@ func machine(folder string) []string {
 		"files on " + disk(folder),
 		"measured " + time.Now().UTC().Format("2006-01-02 15:04 UTC") + load(),
 	}
+}
+
+// revision is the commit that this program was built from, where the build has noted it.
+func revision() string {
+	commit, changed := "of an unknown commit", ""
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return commit
+	}
+	for _, setting := range info.Settings {
+		switch {
+		case setting.Key == "vcs.revision":
+			commit = "at " + setting.Value
+		case setting.Key == "vcs.modified" && setting.Value == "true":
+			changed = ", with changes"
+		}
+	}
+	return commit + changed
 }
 
 func gogc() string {

@@ -86,6 +86,8 @@ func run(args []string, out, progress io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(b.folder)
+	b.report.Command = strings.Join(append([]string{"go run ./sidebyside"}, args...), " ")
+	start := time.Now()
 	for _, g := range chosen {
 		began := time.Now()
 		if err := profiled(*profiles, g, b.measure); err != nil {
@@ -94,6 +96,7 @@ func run(args []string, out, progress io.Writer) error {
 		fmt.Fprintf(progress, "%s: %.1f s\n", strings.Join(g.targets, ", "),
 			time.Since(began).Seconds())
 	}
+	b.note("the run took %.0f s", time.Since(start).Seconds())
 	write := b.report.WriteTable
 	if *asJSON {
 		write = b.report.WriteJSON

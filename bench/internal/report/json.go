@@ -8,6 +8,7 @@ import (
 
 // document is the report in the form that programs read. Times are in nanoseconds.
 type document struct {
+	Command  string   `json:"command,omitempty"`
 	Machine  []string `json:"machine"`
 	Settings []string `json:"settings"`
 	Notes    []string `json:"notes,omitempty"`
@@ -36,7 +37,7 @@ type object struct {
 func (r *Report) WriteJSON(w io.Writer) error {
 	missed := r.Missed()
 	doc := document{
-		Machine: r.Machine, Settings: r.Settings, Notes: r.Notes,
+		Command: r.Command, Machine: r.Machine, Settings: r.Settings, Notes: r.Notes,
 		Rows: make([]object, len(r.Rows)),
 		Met:  len(r.Verdicts()) - len(missed), Missed: append([]string{}, missed...),
 	}

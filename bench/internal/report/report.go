@@ -5,6 +5,7 @@ import "fmt"
 
 // Report is everything that one run found. The zero value is an empty one.
 type Report struct {
+	Command  string   // what was run; empty: it is not said
 	Machine  []string // what it ran on, a line each
 	Settings []string // of lockd and of each rival, a line each
 	Notes    []string // what else was found out, such as a sweep

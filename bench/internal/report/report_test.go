@@ -46,6 +46,18 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+func TestWriteTable_BeginsWithTheCommand(t *testing.T) {
+	r := sample()
+	r.Command = "go run ./bench"
+	var text strings.Builder
+	if err := r.WriteTable(&text); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(text.String(), "command\n  go run ./bench\n\nmachine\n") {
+		t.Errorf("got %s", text.String())
+	}
+}
+
 func TestWriteTable(t *testing.T) {
 	var text strings.Builder
 	if err := sample().WriteTable(&text); err != nil {

@@ -13,10 +13,13 @@ var header = []string{"target", "", "median", "worst", "asked", "lockd", "rival"
 // rightAligned says which columns are figures, which stand under each other by their ends.
 var rightAligned = []bool{false, false, true, true, true, true, true, false, false}
 
-// WriteTable writes the report as text: machine, settings, notes, a line for each row, and at the
+// WriteTable writes the report as text: command, machine, settings, notes, a line for each row, and at the
 // end the targets that were missed and the closing line.
 func (r *Report) WriteTable(w io.Writer) error {
 	var text strings.Builder
+	if r.Command != "" {
+		section(&text, "command", []string{r.Command})
+	}
 	section(&text, "machine", r.Machine)
 	section(&text, "settings", r.Settings)
 	section(&text, "notes", r.Notes)
