@@ -112,7 +112,7 @@ func (db *DB) checkState(key string, state *lockState) error {
 
 // checkWaits checks the first who waits for a slot.
 func (db *DB) checkWaits(w *waiter) error {
-	key := w.claims[0].state.key
+	key := w.claims[0].key
 	slots, err := rosterOf(w.prefix(), db.store.Keys.Newest(key))
 	if err != nil || slots.limit == 0 {
 		return fmt.Errorf("bug: %q is no semaphore, but somebody waits for it", key)

@@ -371,6 +371,14 @@ func (db *DB) tidy(state *lockState) {
 	}
 }
 
+// holder returns the session of a key that is locked.
+func (db *DB) holder(id store.ID) *Session {
+	if s := db.grantee; s != nil && s.row.ID == id { // most often
+		return s
+	}
+	return db.sessions[SessionID(id)]
+}
+
 // keyMoved keeps each session's list of the locks that it holds.
 func (db *DB) keyMoved(old, new *store.Key) {
 	var from, to store.ID
@@ -397,7 +405,7 @@ func (db *DB) keyMoved(old, new *store.Key) {
 		state.session, state.prev, state.next = nil, nil, nil
 	}
 	if to != (store.ID{}) {
-		s := db.sessions[SessionID(to)]
+		s := db.holder(to)
 		state.session, state.next = s, s.held
 		if s.held != nil {
 			s.held.prev = state

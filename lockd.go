@@ -52,6 +52,7 @@ type DB struct {
 	lastTold   *waiter
 	sessions   map[SessionID]*Session
 	bound      map[string]map[*Session]struct{} // by node, and by check
+	grantee    *Session                         // who was granted a lock last
 	locks      map[string]*lockState
 	spare      *lockState            // one that was forgotten, for the next
 	semaphores map[string]*semaphore // by prefix

@@ -156,7 +156,7 @@ func (db *DB) pendingLocked() map[string]*undecided {
 				}
 				for j := range e.waiter.claims {
 					c := &e.waiter.claims[j]
-					p := of(c.state.key)
+					p := of(c.key)
 					p.aside = append(p.aside, &c.place)
 				}
 			}

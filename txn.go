@@ -38,7 +38,6 @@ type Txn struct {
 	freed   []string            // keys whose queue has to be looked at
 	causes  map[string]loss     // why the lock of a key ended, where the key does not tell
 	ends    map[SessionID]error // why sessions ended
-	grantee *store.Session      // who was granted a lock last
 }
 
 // Update runs fn in a transaction. It blocks until what fn wrote is durable, and, if fn wrote
@@ -390,7 +389,7 @@ func (tx *Txn) grant(key string, s *Session, opts *LockOptions) *store.Key {
 		next = *row
 	}
 	next.Session, next.Fence, next.Granted = s.row.ID, index, tx.db.moment(tx.clock())
-	tx.grantee = s.row
+	tx.db.grantee = s
 	next.LockIndex++
 	if opts != nil && opts.Value != nil {
 		next.Value, next.Flags = bytes.Clone(opts.Value), opts.Flags

@@ -35,7 +35,8 @@ type waiter struct {
 
 // claim is where a waiter stands for one key, and the lock that it gets.
 type claim struct {
-	state *lockState
+	key   string
+	state *lockState // of the key, for as long as the place is not left
 	place waitq.Place[*waiter]
 	lock  Lock // what it has been given, if it is granted; of a slot, that of the contender key
 }
@@ -146,7 +147,7 @@ func (tx *Txn) queue(r request, keys []string) *waiter {
 	}
 	for i, key := range keys {
 		c := &w.claims[i]
-		c.state = db.state(key)
+		c.key, c.state = key, db.state(key)
 		c.state.queue.Push(w, &c.place)
 	}
 	w.session.addWaiter(w)
@@ -159,13 +160,13 @@ func (tx *Txn) queue(r request, keys []string) *waiter {
 }
 
 // prefix is that of the semaphore.
-func (w *waiter) prefix() string { return prefixOf(w.claims[0].state.key) }
+func (w *waiter) prefix() string { return prefixOf(w.claims[0].key) }
 
 // keys are those that it waits for.
 func (w *waiter) keys() []string {
 	keys := make([]string, len(w.claims))
 	for i := range w.claims {
-		keys[i] = w.claims[i].state.key
+		keys[i] = w.claims[i].key
 	}
 	return keys
 }
@@ -178,7 +179,7 @@ func (s *Session) awaits(key string) bool {
 			continue
 		}
 		for i := range w.claims {
-			if w.claims[i].state.key == key {
+			if w.claims[i].key == key {
 				return true
 			}
 		}
@@ -273,13 +274,13 @@ func (tx *Txn) serveFirst(w *waiter) bool {
 	} else {
 		for i := range w.claims {
 			c := &w.claims[i]
-			if c.state.queue.Front() != &c.place || !tx.takeable(w.session, c.state.key) {
+			if c.state.queue.Front() != &c.place || !tx.takeable(w.session, c.key) {
 				return false
 			}
 		}
 		for i := range w.claims {
 			c := &w.claims[i]
-			tx.hold(&c.lock, w.session, c.state.key, w.opts)
+			tx.hold(&c.lock, w.session, c.key, w.opts)
 		}
 	}
 	tx.served(w)
@@ -323,7 +324,7 @@ func (tx *Txn) dismiss(w *waiter, err error) {
 		c := &w.claims[i]
 		c.place.SetAside()
 		if c.state.queue.Len() > 0 {
-			tx.freed = append(tx.freed, c.state.key)
+			tx.freed = append(tx.freed, c.key)
 		}
 	}
 	tx.effects = append(tx.effects, effect{kind: waiterLeft, waiter: w})
@@ -400,7 +401,7 @@ func (db *DB) withdraw(w *waiter) bool {
 		switch w.phase {
 		case standing:
 			for i := range w.claims {
-				tx.freed = append(tx.freed, w.claims[i].state.key)
+				tx.freed = append(tx.freed, w.claims[i].key)
 			}
 			db.leave(w)
 		case granted:

@@ -288,15 +288,29 @@ func (l *leases) end(ctx context.Context, h *hub.Hub[record]) {
 // log appends what the transaction changed, one event for each thing.
 func (tx *Txn) log(events []logEntry) []logEntry {
 	s := tx.db.store
+	for old, new := range s.Keys.Changes() {
+		if old != nil || new != nil {
+			events = append(events, logEntry{
+				Index: s.Next(), Space: spaceKeys,
+				Name: nameOf(old, new, func(k *store.Key) string { return k.Key }),
+				Body: tx.keyRecord(old, new),
+			})
+		}
+	}
+	if s.Sessions.Changed() || s.Nodes.Changed() || s.Services.Changed() ||
+		s.Checks.Changed() || s.Attachments.Changed() {
+		return tx.logOthers(events)
+	}
+	return events
+}
+
+// logOthers is log for what is no key. It is on its own because most transactions do without its
+// stack.
+func (tx *Txn) logOthers(events []logEntry) []logEntry {
+	s := tx.db.store
 	index := s.Next()
 	add := func(space byte, name string, r record) {
 		events = append(events, logEntry{Index: index, Space: space, Name: name, Body: r})
-	}
-	for old, new := range s.Keys.Changes() {
-		if old != nil || new != nil {
-			add(spaceKeys, nameOf(old, new, func(k *store.Key) string { return k.Key }),
-				tx.keyRecord(old, new))
-		}
 	}
 	for old, new := range s.Sessions.Changes() {
 		r := record{kind: kindOf(new, SessionCreated), old: old, new: new}
@@ -373,10 +387,7 @@ func (tx *Txn) keyRecord(old, new *store.Key) record {
 
 // holder returns the session that holds the lock of row.
 func (tx *Txn) holder(row *store.Key) *store.Session {
-	if tx.grantee.ID == row.Session { // as it is, unless several were granted something
-		return tx.grantee
-	}
-	return tx.db.locks[row.Key].session.row
+	return tx.db.holder(row.Session).row
 }
 
 // event makes of a record what Watch yields.

@@ -173,6 +173,9 @@ func (t *Table[T]) move(c *cell[T], old, next *version[T]) {
 	}
 }
 
+// Changed reports whether the running transaction changed any row.
+func (t *Table[T]) Changed() bool { return len(t.undo) > 0 }
+
 // Changes yields, for each row that the running transaction changed, the row before it and the
 // newest one, nil where there is none.
 func (t *Table[T]) Changes() iter.Seq2[*T, *T] {
