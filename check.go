@@ -114,8 +114,11 @@ func (db *DB) checkState(key string, state *lockState) error {
 func (db *DB) checkWaits(w *waiter) error {
 	key := w.claims[0].key
 	slots, err := rosterOf(w.prefix(), db.store.Keys.Newest(key))
-	if err != nil || slots.limit == 0 {
+	if err != nil {
 		return fmt.Errorf("bug: %q is no semaphore, but somebody waits for it", key)
+	}
+	if slots.limit == 0 { // it was deleted, but the slots that were lost still count
+		slots.limit = w.limit
 	}
 	own := contenderKey(w.prefix(), w.session.ID())
 	if state := db.locks[own]; state != nil && state.delay != nil {

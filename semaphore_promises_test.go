@@ -264,6 +264,23 @@ func TestG7_M5_LostSlotCounts(t *testing.T) {
 	}
 }
 
+// Ensure that a slot that was lost counts as long as its delay lasts, although somebody deletes the
+// semaphore meanwhile.
+func TestG7G9_M5_LostSlotOutlivesTheSemaphore(t *testing.T) {
+	each(t, func(h *harness) {
+		const delay = 10 * time.Second
+		s := h.session(&lockd.SessionOptions{LockDelay: delay})
+		h.slot(s, 1)
+		waiting := h.awaitSlot(h.t.Context(), h.session(nil), 1)
+		h.must(h.EndSession(s.ID()))
+		h.must(second(h.Delete("sem/.lock")))
+		h.advance(delay - 1)
+		waiting.waits()
+		h.advance(1)
+		waiting.held()
+	})
+}
+
 // Ensure that a slot lost before a restart counts after it until its delay is over.
 func TestG7_M5_LostSlotCountsAfterARestart(t *testing.T) {
 	onFile(t, func(h *harness) {
