@@ -3,12 +3,19 @@ package store
 import "unsafe"
 
 // What is read from a file is made in pieces, since most of it stays: one is kept as long as one of
-// the rows is that are in it. They are as large as the runtime gives memory without waste.
+// the rows is that are in it. They grow with the table, up to a size of which the runtime gives
+// memory without waste.
 const (
 	pieceBytes    = 8192
 	pieceVersions = 63
 	pieceCells    = 255
 )
+
+// leastPiece is how many rows the first piece is made for.
+const leastPiece = 4
+
+// grown is how large a piece is that follows so many rows.
+func grown(rows, most int) int { return min(max(rows, leastPiece), most) }
 
 // piecesAtATime is how many pieces of cells are hashed at a time.
 const piecesAtATime = 8
@@ -37,12 +44,12 @@ func (t *Table[T]) load(key, value []byte) (checksum uint32, err error) {
 		return 0, rowError(t.number, string(key), err)
 	}
 	l := &t.loading
-	name, payload := l.keep(key, payload)
+	name, payload := l.keep(key, payload, grown(t.size*len(key), pieceBytes))
 	row, err := t.codec.decode(name, payload)
 	if err != nil {
 		return 0, rowError(t.number, name, err)
 	}
-	v := l.version()
+	v := l.version(grown(t.size, pieceVersions))
 	v.row, v.index, v.checksum = row, FirstIndex, storedChecksum(value)
 	c := t.cell()
 	c.key = name
@@ -55,15 +62,15 @@ func (t *Table[T]) load(key, value []byte) (checksum uint32, err error) {
 	return v.checksum, nil
 }
 
-// keep copies what a row is made of.
-func (l *loading[T]) keep(key, payload []byte) (string, []byte) {
+// keep copies what a row is made of, to a new piece of that size if it has to be.
+func (l *loading[T]) keep(key, payload []byte, size int) (string, []byte) {
 	need := len(key) + len(payload)
 	if need > cap(l.bytes)-len(l.bytes) {
-		if need > pieceBytes/4 {
+		if need > size/4 {
 			piece := append(append(make([]byte, 0, need), key...), payload...)
 			return stringOf(piece[:len(key)]), piece[len(key):]
 		}
-		l.bytes = make([]byte, 0, pieceBytes)
+		l.bytes = make([]byte, 0, size)
 	}
 	start := len(l.bytes)
 	l.bytes = append(append(l.bytes, key...), payload...)
@@ -71,10 +78,10 @@ func (l *loading[T]) keep(key, payload []byte) (string, []byte) {
 	return stringOf(kept[:len(key)]), kept[len(key):]
 }
 
-// version returns one to be filled.
-func (l *loading[T]) version() *version[T] {
+// version returns one to be filled, of a new piece of that size if it has to be.
+func (l *loading[T]) version(size int) *version[T] {
 	if len(l.versions) == 0 {
-		l.versions = make([]version[T], pieceVersions)
+		l.versions = make([]version[T], size)
 	}
 	v := &l.versions[0]
 	l.versions = l.versions[1:]
@@ -89,7 +96,7 @@ func (t *Table[T]) cell() *cell[T] {
 		if len(l.cells) == piecesAtATime {
 			t.handOver()
 		}
-		l.cells = append(l.cells, make([]cell[T], 0, pieceCells))
+		l.cells = append(l.cells, make([]cell[T], 0, grown(t.size, pieceCells)))
 		last = len(l.cells) - 1
 	}
 	piece := &l.cells[last]
