@@ -23,12 +23,19 @@ const noSeccomp = "no seccomp filters here"
 
 // Ensure that a write is on disk when it has returned nil: if the file cannot be synced, the write
 // fails, and with SyncNever it does not.
-func TestG2_WriteWaitsForTheDisk(t *testing.T) {
+func TestG2_WriteWaitsForTheDisk(t *testing.T) { inFilteredChild(t, writeWithoutSync) }
+
+// Ensure that a file which is opened and closed is neither written to nor synced: both succeed
+// where neither is possible.
+func TestOpen_NoWriteNoSync(t *testing.T) { inFilteredChild(t, openWithoutWrite) }
+
+// inFilteredChild calls fn with the path of a file, in a process of its own: a filter of system
+// calls stays for the rest of a process's life.
+func inFilteredChild(t *testing.T, fn func(t *testing.T, path string)) {
 	if path := os.Getenv(syncChild); path != "" {
-		writeWithoutSync(t, path)
+		fn(t, path)
 		return
 	}
-	// A filter stays for the rest of a process's life.
 	child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	child.Env = append(os.Environ(), syncChild+"="+filepath.Join(t.TempDir(), "lockd.db"))
 	output, err := child.CombinedOutput()
@@ -42,13 +49,41 @@ func TestG2_WriteWaitsForTheDisk(t *testing.T) {
 	}
 }
 
+func openWithoutWrite(t *testing.T, path string) {
+	db, err := lockd.Open(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Put("k", []byte("v"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	refuse(t, syscall.SYS_FDATASYNC, syscall.SYS_FSYNC, syscall.SYS_PWRITE64, syscall.SYS_FTRUNCATE)
+
+	db, err = lockd.Open(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, there := db.Get("k"); !there || string(e.Value) != "v" {
+		t.Errorf("the key is %+v, %v", e, there)
+	}
+	if _, err := db.Put("k", []byte("w"), nil); !errors.Is(err, syscall.EIO) {
+		t.Errorf("a write returned %v, and should not be possible", err)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func writeWithoutSync(t *testing.T, path string) {
 	db := openSync(t, path, lockd.SyncAlways)
 	never := openSync(t, path+".never", lockd.SyncNever)
 	if _, err := db.Put("before", nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	refuseSync(t)
+	refuse(t, syscall.SYS_FDATASYNC, syscall.SYS_FSYNC)
 
 	_, err := db.Put("after", nil, nil)
 	if !errors.Is(err, lockd.ErrCommit) || !errors.Is(err, syscall.EIO) {
@@ -100,19 +135,23 @@ var machine = map[string]struct {
 	"arm64": {277, 0xc00000b7},
 }
 
-// refuseSync makes every sync of a file by this process, from now on, fail with EIO.
-func refuseSync(t *testing.T) {
+// refuse makes every one of the system calls fail with EIO, in this process and from now on. Those
+// that sync a file are to be among them: that is tried out.
+func refuse(t *testing.T, calls ...uint32) {
 	t.Helper()
 	here := machine[runtime.GOARCH]
 	filter := []syscall.SockFilter{
 		{Code: loadWord, K: 4}, // the architecture
-		{Code: jumpIfEqual, K: here.audit, Jf: 4},
+		{Code: jumpIfEqual, K: here.audit, Jf: uint8(len(calls) + 1)},
 		{Code: loadWord, K: 0}, // the system call
-		{Code: jumpIfEqual, K: syscall.SYS_FDATASYNC, Jt: 1},
-		{Code: jumpIfEqual, K: syscall.SYS_FSYNC, Jf: 1},
-		{Code: giveBack, K: retErrno | uint32(syscall.EIO)},
-		{Code: giveBack, K: retAllow},
 	}
+	for i, call := range calls {
+		filter = append(filter, syscall.SockFilter{
+			Code: jumpIfEqual, K: call, Jt: uint8(len(calls) - i)})
+	}
+	filter = append(filter,
+		syscall.SockFilter{Code: giveBack, K: retAllow},
+		syscall.SockFilter{Code: giveBack, K: retErrno | uint32(syscall.EIO)})
 	program := syscall.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 
 	runtime.LockOSThread() // the first call is for this thread, the second takes that to the others
