@@ -154,10 +154,11 @@ func (c *cells[T]) fill(added []cell[T]) {
 	}
 }
 
-// fit gives the hash room for half as many cells again as the count.
+// fit gives the hash room for half as many cells again as the count, or as each shard has.
 func (c *cells[T]) fit(count int) {
 	for i := range c.shards {
-		c.grow(&c.shards[i], count/shardCount)
+		shard := &c.shards[i]
+		c.grow(shard, max(count/shardCount, shard.live))
 	}
 }
 

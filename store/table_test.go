@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -321,5 +322,41 @@ func TestBury_KeepsTheNewest(t *testing.T) {
 	oldest := snapshot.Buried('k', fmt.Sprint(n-kept)).Index
 	if floor := snapshot.Mark(store.FloorMark); floor != oldest-1 {
 		t.Fatalf("floor: got %d, want %d", floor, oldest-1)
+	}
+}
+
+// Ensure that all rows are found after an Open, also in a table that is smaller than the file let
+// expect: most of its rows are in another one.
+func TestTable_OpenBesideALargerOne(t *testing.T) {
+	path := newPath(t)
+	s := store.New()
+	if err := s.Open(path, store.Options{Sync: store.SyncNever}); err != nil {
+		t.Fatal(err)
+	}
+	const keys, marks = 600, 3000
+	err := write(s, func() {
+		for i := range keys {
+			key := fmt.Sprintf("key/%03d", i)
+			s.Keys.Put(key, store.Key{Key: key, ModifyIndex: s.Next()})
+		}
+		for i := range marks {
+			name := fmt.Sprintf("mark/%04d", i)
+			s.Marks.Put(name, store.Mark{Name: name, Index: s.Next()})
+		}
+	})
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 { // each time the hash is another one
+		s := store.New()
+		if err := s.Open(path, store.Options{Sync: store.SyncNever}); err != nil {
+			t.Fatal(err)
+		}
+		if s.Keys.Len() != keys || s.Marks.Len() != marks {
+			t.Errorf("%d keys and %d marks", s.Keys.Len(), s.Marks.Len())
+		}
+		if err := errors.Join(s.Check(), s.Close()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
