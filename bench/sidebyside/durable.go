@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -128,17 +129,19 @@ func durablePairs(b *bench, plan crowdPlan) error {
 		b.setting(redis.Settings())
 		trials = append(trials, b.crowd("Redis", plan.workers, plan.keys, redis.Pair))
 	}
-	figures, err := b.inTurn(append(trials, plan.others...)...)
+	trials = append(trials, plan.others...)
+	figures, err := b.inTurn(append(trials, b.together(bolt, plan.workers, plan.keys))...)
 	if err != nil {
 		return err
 	}
+	limit := figures[len(trials)].Wall
 	what := fmt.Sprintf("durable pairs, %d goroutines, %d keys each: times as fast",
 		plan.workers, ownKeys)
 	b.add(faster(plan.target, what, measure.AtLeast(plan.batch), figures[0].Wall,
 		best.Name, figures[1].Wall))
 	for i, name := range plan.names {
 		b.add(faster(plan.target, what, plan.asked[i], figures[0].Wall, name,
-			figures[len(trials)+i].Wall))
+			figures[len(trials)-len(plan.names)+i].Wall))
 	}
 	row := report.Row{Target: plan.target, What: what, Bound: measure.AtLeast(plan.redis),
 		Rival: "Redis, SET NX + DEL"}
@@ -148,9 +151,29 @@ func durablePairs(b *bench, plan crowdPlan) error {
 		row.Missing = missing.Error()
 	}
 	b.add(row)
+	b.add(slower(plan.target, "the same, beside the limit of any group commit", measure.Bound{},
+		figures[0].Wall, "bbolt, all in one Update", limit))
 	b.add(report.Row{Target: plan.target, What: "writes per commit", Unit: report.Count,
 		Figure: perWrite.writesPerCommit(), Bound: measure.AtLeast(plan.perCommit)})
 	return nil
+}
+
+// together is a trial of one goroutine that writes in one Update what all the workers of a crowd
+// write: no group commit into bbolt can be faster. Two of them are a pair of each.
+func (b *bench) together(bolt *rival.Bolt, workers int, keys []string) measure.Trial {
+	own := len(keys) / workers
+	rows := make([]string, workers)
+	return measure.Trial{Name: "bbolt, all in one Update", Run: func() (measure.Cost, error) {
+		cost, err := measure.Crowd(b.onDisk, 1, func(_, i int) error {
+			for worker := range rows {
+				rows[worker] = keys[worker*own+i%own]
+			}
+			slices.Sort(rows)
+			return bolt.Write(rows)
+		})
+		cost.Operations = cost.Operations * workers / 2
+		return cost, err
+	}}
 }
 
 // sweep tries every delay that bbolt's Batch may wait for others, and returns the trial with the
