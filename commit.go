@@ -362,7 +362,7 @@ func (p *pace) gather(b *batch) {
 	<-p.last.empty
 	p.linger(b, waited)
 	if waited() <= 100*time.Microsecond+time.Duration(p.expected)*10*time.Microsecond {
-		p.penalty = 0
+		p.penalty /= 2
 		return
 	}
 	// The processors are busy with something else, whose time slices all of them had to wait for.
