@@ -215,7 +215,9 @@ func (w *twin) rank(m *model, session lockd.SessionID, key string) uint64 {
 		ended := e.Kind == lockd.SessionEnded && e.Session.ID == session
 		granted := e.Kind == lockd.KeyPut && e.Entry.Key == key && e.Lock == lockd.LockGranted
 		_, err := lockd.ParseSessionID(path.Base(key)) // else it is no delay of a slot
-		given := err == nil && e.Kind == lockd.KeyPut && e.Entry.Key == semaphoreOf(key)
+		given := err == nil && e.Kind == lockd.KeyPut && (e.Entry.Key == semaphoreOf(key) ||
+			// the semaphore may name the next holder already, as one whose slot was lost
+			e.Lock == lockd.LockGranted && semaphoreOf(e.Entry.Key) == semaphoreOf(key))
 		if e.Index > m.index && (ended || granted || given) {
 			first = min(first, e.Index)
 		}
