@@ -7,8 +7,9 @@
 //
 // A [Store] has a fixed set of tables. There is one writer: every method that writes, and every
 // method that reads what is not published yet, is called under one lock, the caller's. Anybody may
-// read what is published, at any time, without a lock: a row by [Table.Get], the whole by
-// [Store.Snapshot].
+// read what is published, at any time, without a lock: a row by [Table.Get], the whole by the
+// snapshot that [Store.Cached] has. The first after a publication has to be made by
+// [Store.Snapshot], under the lock.
 //
 // A write belongs to a transaction, which has one index ([Store.Next]). [Store.Undo] takes the
 // whole of it back; [Store.Seal] keeps it, and from then on it waits to be published. In memory
@@ -22,8 +23,9 @@
 // A row is a cell in a hash; the cell points to the newest version, and a version to the newest
 // one before it that may still be needed: at most one that is published, one being committed and
 // one in the open batch. A reader loads the published index, and walks from the newest version to
-// the first that is not above it. The ordered tree is behind the cells: it catches up when
-// somebody needs the order. A snapshot is a clone of the trees.
+// the first that is not above it. The order of the rows is behind the cells: it catches up when
+// somebody needs it. A snapshot is a clone of the orders, with the published versions in place of
+// those that are not published yet.
 //
 // The package knows no clock, no rule about sessions or locks, and no waiting.
 package store

@@ -31,8 +31,8 @@ func (o Options) file() fileOptions {
 
 // Store is the tables and, unless it is in memory only, their file.
 //
-// Snapshot's published half and every Get are free for all; all else is the writer's, under one
-// lock of the caller's.
+// Cached, Published and the Get of every table are free for all; all else is the writer's, under
+// one lock of the caller's.
 type Store struct {
 	Keys        Table[Key]
 	Sessions    Table[Session]
