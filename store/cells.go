@@ -18,6 +18,16 @@ type cell[T any] struct {
 	listed bool // the cell is in the table's open list
 }
 
+// at returns the newest version that is not above the index, or nil: what there was then, for as
+// long as a reader may need it.
+func (c *cell[T]) at(index uint64) *version[T] {
+	v := c.head.Load()
+	for v != nil && v.index > index {
+		v = v.prev.Load()
+	}
+	return v
+}
+
 // version is one state of a row. All but prev and checksum is immutable.
 type version[T any] struct {
 	row      T

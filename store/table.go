@@ -68,10 +68,7 @@ func (t *Table[T]) Get(key string) *T {
 		if c == nil {
 			return nil
 		}
-		v := c.head.Load()
-		for v != nil && v.index > published {
-			v = v.prev.Load()
-		}
+		v := c.at(published)
 		// No version so old: the row is new, or a publication cut the chain while we walked.
 		if v != nil || t.store.published.Load() == published {
 			return v.live()
@@ -306,7 +303,7 @@ func (t *Table[T]) published() View[T] {
 	order := t.order.clone()
 	for _, changed := range [][]*cell[T]{t.flying, t.open} {
 		for _, c := range changed {
-			if v := t.kept(c); v.live() != nil {
+			if v := c.at(t.store.Published()); v.live() != nil {
 				order.set(item[T]{c.key, v})
 			} else {
 				order.remove(c.key)
@@ -314,15 +311,6 @@ func (t *Table[T]) published() View[T] {
 		}
 	}
 	return View[T]{order}
-}
-
-// kept returns the version that is published, or nil.
-func (t *Table[T]) kept(c *cell[T]) *version[T] {
-	v := c.head.Load()
-	for v != nil && v.index > t.store.Published() {
-		v = v.prev.Load()
-	}
-	return v
 }
 
 // take closes the open list, and returns what it holds.
@@ -355,7 +343,7 @@ func (t *Table[T]) drop() {
 }
 
 func (t *Table[T]) dropCell(c *cell[T]) {
-	if head, kept := c.head.Load(), t.kept(c); kept != head {
+	if head, kept := c.head.Load(), c.at(t.store.Published()); kept != head {
 		t.move(c, head, kept)
 	}
 }
