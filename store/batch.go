@@ -69,20 +69,28 @@ func (p *tablePart[T]) encode(
 	// In order: bbolt splits a page only when it commits, so that each of many rows at random would
 	// move half of those before it.
 	slices.SortFunc(p.rows, func(a, b taken[T]) int { return cmp.Compare(a.cell.key, b.cell.key) })
+	t, first := p.table, len(rows)
 	for _, r := range p.rows {
 		// A version follows the one in the file: the open batch has one version of a row.
 		if old := r.version.prev.Load(); old.live() != nil {
 			after.remove(old.checksum)
+			if r.version.dead || t.layout != nil { // else the new version takes its place
+				rows = append(rows, rowWrite{table: t.number, key: t.place(r.cell.key, old)})
+			}
 		}
-		write := rowWrite{table: p.table.number, key: r.cell.key}
-		if !r.version.dead {
-			start := len(buffer)
-			buffer = appendRow(buffer, p.table.number, r.cell.key, p.table.codec, &r.version.row)
-			write.value = buffer[start:len(buffer):len(buffer)]
-			r.version.checksum = storedChecksum(write.value)
-			after.add(r.version.checksum)
+		if r.version.dead {
+			continue
 		}
+		write := rowWrite{table: t.number, key: t.place(r.cell.key, r.version)}
+		start := len(buffer)
+		buffer = appendRow(buffer, t.number, write.key, t.codec, &r.version.row)
+		write.value = buffer[start:len(buffer):len(buffer)]
+		r.version.checksum = storedChecksum(write.value)
+		after.add(r.version.checksum)
 		rows = append(rows, write)
+	}
+	if t.layout != nil {
+		slices.SortFunc(rows[first:], func(a, b rowWrite) int { return cmp.Compare(a.key, b.key) })
 	}
 	return buffer, rows
 }

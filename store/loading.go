@@ -37,24 +37,32 @@ type hashing[T any] struct {
 	done   chan struct{}
 }
 
-// load adds a row as the file has it, and returns its checksum. Rows come in order.
+// load adds a row as the file has it, and returns its checksum. Rows come in the order of the file.
 func (t *Table[T]) load(key, value []byte) (checksum uint32, err error) {
 	payload, err := verify(t.number, key, value)
 	if err != nil {
 		return 0, rowError(t.number, string(key), err)
 	}
 	l := &t.loading
-	name, payload := l.keep(key, payload, grown(t.size*len(key), pieceBytes))
+	place, payload := l.keep(key, payload, grown(t.size*len(key), pieceBytes))
+	name := place
+	if t.layout != nil {
+		name = t.layout.key(place)
+	}
 	row, err := t.codec.decode(name, payload)
 	if err != nil {
-		return 0, rowError(t.number, name, err)
+		return 0, rowError(t.number, place, err)
 	}
 	v := l.version(grown(t.size, pieceVersions))
-	v.row, v.index, v.checksum = row, FirstIndex, storedChecksum(value)
+	v.row, v.index, v.checksum, v.byKey = row, FirstIndex, storedChecksum(value), name == place
+	if t.layout == nil {
+		l.order(item[T]{name, v})
+	} else if err := t.insert(item[T]{name, v}, place); err != nil {
+		return 0, rowError(t.number, place, err)
+	}
 	c := t.cell()
 	c.key = name
 	c.head.Store(v)
-	l.order(item[T]{name, v})
 	if t.pick != nil && t.pick(&v.row) {
 		l.picked = append(l.picked, &v.row)
 	}
@@ -153,6 +161,19 @@ func (l *loading[T]) order(it item[T]) {
 	l.blocks = append(l.blocks, block[T]{first, &rows[T]{items: items}})
 }
 
+// insert puts a row, found at that place, among those that came before, in a table whose rows have
+// another order in the file.
+func (t *Table[T]) insert(it item[T], place string) error {
+	switch {
+	case t.place(it.key, it.version) != place:
+		return errPlace
+	case t.order.get(it.key) != nil:
+		return errTwice
+	}
+	t.order.set(it)
+	return nil
+}
+
 // loaded ends the loading: the rows are found from now on.
 func (t *Table[T]) loaded() {
 	l := &t.loading
@@ -175,6 +196,9 @@ func (t *Table[T]) clear() {
 	t.loading.hashing.end()
 	t.loading, t.size = loading[T]{}, 0
 	t.cells = cells[T]{seed: t.cells.seed}
+	if t.order.size > 0 {
+		t.order = newOrder[T]()
+	}
 }
 
 // stringOf returns the bytes, which nobody changes, as a string.

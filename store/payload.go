@@ -29,6 +29,8 @@ var (
 	errID        = errors.New("it has a session ID of an unknown form")
 	errOrder     = errors.New("it has a map whose keys are out of order")
 	errKeyLength = errors.New("its key has the wrong length")
+	errPlace     = errors.New("it is not where a row with its content lies")
+	errTwice     = errors.New("it is there twice, in two places")
 )
 
 func appendString(buf []byte, s string) []byte {

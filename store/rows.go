@@ -106,7 +106,7 @@ type Delay struct {
 // Grave is a row of the table of tombstones, under [GraveKey]: the index at which something was
 // deleted.
 type Grave struct {
-	Kind  uint8  // the first byte of the row's key
+	Kind  uint8  // the first byte of the row's key; not 255
 	Name  string // the rest of it
 	Index uint64
 }

@@ -21,6 +21,7 @@ type Table[T any] struct {
 	store  *Store
 	number byte
 	codec  codec[T]
+	layout *layout[T] // nil: rows lie in the file under their keys
 	moved  func(old, new *T)
 
 	cells  cells[T]
@@ -36,6 +37,20 @@ type Table[T any] struct {
 
 	loading loading[T]
 	pick    func(*T) bool // chooses rows while they are read; nil: none
+}
+
+// layout says where in the file the rows of a table lie that do not lie under their keys.
+type layout[T any] struct {
+	place func(key string, row *T) string
+	key   func(place string) string // a key is a place as well, of rows from before the layout
+}
+
+// place returns where in the file the version lies, or is to lie.
+func (t *Table[T]) place(key string, v *version[T]) string {
+	if t.layout == nil || v.byKey {
+		return key
+	}
+	return t.layout.place(key, &v.row)
 }
 
 // change is a cell and the version it had before the transaction, nil for none.
