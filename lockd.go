@@ -29,6 +29,7 @@ type DB struct {
 
 	over     atomic.Pointer[error] // refusal, for those who take no lock
 	wake     chan struct{}         // something may be due, or a batch is without a leader
+	begun    sync.Once             // the database's goroutine, or that it never will be
 	closing  chan struct{}         // closed when Close begins
 	finished chan struct{}         // closed when the database's goroutine has ended
 	closed   chan struct{}         // closed when Close is done
@@ -141,8 +142,7 @@ func newDB(opts *Options) *DB {
 	return db
 }
 
-// start takes up what the store has, ends what did not outlive its process, and starts the
-// database's goroutine.
+// start takes up what the store has, and ends what did not outlive its process.
 func (db *DB) start(opts *Options) error {
 	db.hub = hub.New[record](opts.history(), db.store.Index())
 	db.expiry = expiry.New(db.time, db.rouse)
@@ -169,14 +169,13 @@ func (db *DB) start(opts *Options) error {
 		err = db.endOrphans()
 	}
 	if err != nil {
+		db.rest()
 		db.mu.Lock()
 		db.expiry.Stop()
 		db.mu.Unlock()
 		db.closeLogger()
-		return err
 	}
-	go db.run()
-	return nil
+	return err
 }
 
 // takeUpLocked makes what is kept beside the rows: handles, lists, deadlines.
@@ -273,12 +272,20 @@ func (db *DB) Schedule(d time.Duration, fn func()) (stop func() bool) {
 // now reads the clock. Nothing else does.
 func (db *DB) now() time.Time { return db.time.Now() }
 
-// rouse wakes the database's goroutine. It never blocks.
+// rouse wakes the database's goroutine, which begins with the first call. It never blocks.
 func (db *DB) rouse() {
 	select {
 	case db.wake <- struct{}{}:
 	default: // it is awake already
 	}
+	db.begun.Do(func() { go db.run() })
+}
+
+// rest ends the database's goroutine.
+func (db *DB) rest() {
+	close(db.closing)
+	db.begun.Do(func() { close(db.finished) })
+	<-db.finished
 }
 
 // run is the database's goroutine: it ends what is due, and leads batches that nobody leads.
@@ -521,8 +528,7 @@ func (db *DB) Close() error {
 	db.unlock()
 	err = errors.Join(err, db.settle(b, lead, nil))
 
-	close(db.closing)
-	<-db.finished
+	db.rest()
 	db.mu.Lock()
 	db.expiry.Stop()
 	db.endAllLocked(ErrClosed)
