@@ -51,7 +51,7 @@ func (v *version[T]) live() *T {
 // before it is put in place. One writer at a time.
 type cells[T any] struct {
 	seed   maphash.Seed
-	shards [shardCount]shard[T]
+	shards atomic.Pointer[[shardCount]shard[T]] // nil: there has never been a cell
 }
 
 type shard[T any] struct {
@@ -103,14 +103,32 @@ func (g groups[T]) start(hash uint64) int {
 // after is the group in which a search goes on, when one has no free place.
 func (g groups[T]) after(at int) int { return (at + 1) % len(g) }
 
+// hash returns the key's hash and tag, and its shard; nil if there has never been a cell.
 func (c *cells[T]) hash(key string) (hash uint64, tag uint8, in *shard[T]) {
+	shards := c.shards.Load()
+	if shards == nil {
+		return 0, 0, nil
+	}
 	hash = maphash.String(c.seed, key)
-	return hash, uint8(hash>>56) | tagCell, &c.shards[hash%shardCount]
+	return hash, uint8(hash>>56) | tagCell, &shards[hash%shardCount]
+}
+
+// ready makes the shards, if there are none yet.
+func (c *cells[T]) ready() *[shardCount]shard[T] {
+	shards := c.shards.Load()
+	if shards == nil {
+		shards = new([shardCount]shard[T])
+		c.shards.Store(shards)
+	}
+	return shards
 }
 
 // find returns the key's cell, or nil. Anybody may call it.
 func (c *cells[T]) find(key string) *cell[T] {
 	hash, tag, shard := c.hash(key)
+	if shard == nil {
+		return nil
+	}
 	table := shard.groups.Load()
 	if table == nil {
 		return nil
@@ -133,6 +151,7 @@ func (c *cells[T]) find(key string) *cell[T] {
 
 // insert adds a cell whose key is not there.
 func (c *cells[T]) insert(added *cell[T]) {
+	c.ready()
 	hash, tag, shard := c.hash(added.key)
 	table := shard.groups.Load()
 	if table == nil || (shard.used+1)*4 > len(*table)*groupSize*3 {
@@ -167,8 +186,9 @@ func (c *cells[T]) fill(added []cell[T]) {
 
 // fit gives the hash room for half as many cells again as the count, or as each shard has.
 func (c *cells[T]) fit(count int) {
-	for i := range c.shards {
-		shard := &c.shards[i]
+	shards := c.ready()
+	for i := range shards {
+		shard := &shards[i]
 		c.grow(shard, max(count/shardCount, shard.live))
 	}
 }
@@ -195,6 +215,9 @@ func (c *cells[T]) grow(shard *shard[T], count int) *groups[T] {
 // remove takes the cell out; one that is not there is left alone.
 func (c *cells[T]) remove(removed *cell[T]) {
 	hash, tag, shard := c.hash(removed.key)
+	if shard == nil {
+		return
+	}
 	table := shard.groups.Load()
 	if table == nil {
 		return

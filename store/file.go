@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"runtime/debug"
 
@@ -104,7 +105,8 @@ func (h *Hooks) around(commit func() error) error {
 // memory that it is mapped to. So whatever makes bbolt look at pages is called by guard.
 type file struct {
 	db     *bbolt.DB
-	handle *os.File // bbolt's own
+	handle *os.File    // bbolt's own
+	info   fs.FileInfo // which file that is
 	hooks  Hooks
 	locked bool  // a transaction is open, or a panic of bbolt's left its locks
 	broken error // not nil: such a panic, after which bbolt's memory may be wrong
@@ -133,6 +135,15 @@ func (f *file) header() (last header, err error) {
 		})
 	})
 	return last, err
+}
+
+// lastCommit returns bbolt's number of the last commit.
+func (f *file) lastCommit() (number uint64, err error) {
+	err = f.view(func(tx *bbolt.Tx) error {
+		number = uint64(tx.ID())
+		return nil
+	})
+	return number, err
 }
 
 // commit writes the rows and the header, with the index and tally given, in one transaction of

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"io/fs"
 	"os"
 )
 
@@ -62,6 +63,7 @@ type rowReader interface {
 
 // found is what the reader was given.
 type found struct {
+	info fs.FileInfo // of the file
 	last header
 	err  error // not nil: these are not the rows of a store, or the reader has refused one
 }
@@ -98,7 +100,9 @@ func inspect(f *os.File, reader rowReader) (found, error) {
 	if err := w.claimFreelist(); err != nil {
 		return found{}, err
 	}
-	return w.walkFile(reader)
+	found, err := w.walkFile(reader)
+	found.info = info
+	return found, err
 }
 
 // inspectPair returns [ErrCorrupt] if the newest commit may be in the other meta page.
@@ -135,11 +139,12 @@ func metaSum(raw [metaSize]byte) uint64 {
 	return sum.Sum64()
 }
 
+var errFreelist = fmt.Errorf("%w: its list of free pages is not one", ErrCorrupt)
+
 // claimFreelist refuses a list that bbolt did not write, and claims its pages and those in it.
 // bbolt has no checksum of it, and would write over pages that are in use.
 func (w *pageWalk) claimFreelist() error {
 	f, meta := w.file, w.meta
-	damaged := fmt.Errorf("%w: its list of free pages is not one", ErrCorrupt)
 	offset := int64(meta.freelist) * int64(meta.pageSize)
 	room := (meta.highWater - meta.freelist) * uint64(meta.pageSize)
 	var head [headSize + numberSize]byte
@@ -155,10 +160,10 @@ func (w *pageWalk) claimFreelist() error {
 	}
 	if order.Uint64(head[0:]) != meta.freelist || order.Uint16(head[8:]) != freelistFlag ||
 		length > room/numberSize {
-		return damaged
+		return errFreelist
 	}
 	if err := w.claim(meta.freelist, 1+uint64(order.Uint32(head[12:]))); err != nil {
-		return damaged
+		return errFreelist
 	}
 	list := make([]byte, length*numberSize)
 	if _, err := f.ReadAt(list, offset); err != nil {
@@ -168,7 +173,7 @@ func (w *pageWalk) claimFreelist() error {
 	for ; len(list) > 0; list = list[numberSize:] {
 		free := order.Uint64(list)
 		if free < least || w.claim(free, 1) != nil {
-			return damaged
+			return errFreelist
 		}
 		least = free + 1
 	}

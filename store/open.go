@@ -156,7 +156,7 @@ func openExisting(
 	case err != nil:
 		return nil, err
 	}
-	f := &file{db: db, handle: handle, hooks: o.hooks}
+	f := &file{db: db, handle: handle, info: found.info, hooks: o.hooks}
 	if err := f.checkPath(path); err != nil {
 		return nil, errors.Join(err, f.close())
 	}
@@ -169,14 +169,16 @@ func openExisting(
 // settle returns an error if the last commit is not one of a store. It has the reader take the rows
 // again if they were not that commit's: somebody wrote to the file before it was locked.
 func (f *file) settle(found found, reader rowReader) error {
-	last, err := f.header()
-	if err != nil || reader == nil {
+	if reader == nil {
+		_, err := f.header()
 		return err
 	}
-	if found.last != last {
-		if found, err = inspect(f.handle, reader); err != nil {
-			return err
-		}
+	last, err := f.lastCommit()
+	if err == nil && found.last.commit != last {
+		found, err = inspect(f.handle, reader)
+	}
+	if err != nil {
+		return err
 	}
 	return found.err
 }
@@ -184,17 +186,13 @@ func (f *file) settle(found found, reader rowReader) error {
 // checkPath returns errChanging if the path names another file than the one that is locked:
 // whoever opens the path from now on would not find the lock.
 func (f *file) checkPath(path string) error {
-	locked, err := f.handle.Stat()
-	if err != nil {
-		return cause(err)
-	}
 	named, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return errChanging
 	case err != nil:
 		return cause(err)
-	case !os.SameFile(locked, named):
+	case !os.SameFile(f.info, named):
 		return errChanging
 	}
 	return nil

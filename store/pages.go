@@ -173,6 +173,7 @@ func (w *pageWalk) walkBranch(content []byte, in bounds, depth int, visit leafVi
 
 // walkRoot checks the root bucket, and returns the buckets in it.
 func (w *pageWalk) walkRoot() (found []bucket, err error) {
+	found = make([]bucket, 0, tableCount+1) // as many as a file of ours has
 	err = w.walk(w.meta.root, bounds{}, 0, 1, func(leaf uint64, _ int, e element) error {
 		if e.flags == bucketFlag {
 			found = append(found, bucket{string(e.key), bytes.Clone(e.value), leaf})
