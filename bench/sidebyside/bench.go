@@ -46,15 +46,15 @@ func newBench(how effort, parent string) (*bench, error) {
 		b.inRAM, b.onDisk = 300*time.Millisecond, time.Second
 	case quick:
 		b.rounds = measure.Rounds{Warmup: 1, Counted: 5}
-		b.inRAM, b.onDisk = 40*time.Millisecond, 100*time.Millisecond
+		b.inRAM, b.onDisk = 25*time.Millisecond, 80*time.Millisecond
 	case tiny:
 		b.rounds = measure.Rounds{Counted: 1}
 		b.inRAM, b.onDisk = time.Millisecond, 10*time.Millisecond
 	}
 	b.report = &report.Report{Machine: machine(folder)}
 	b.setting(oursSettings())
-	b.note("%d rounds in turn, after %d that does not count; %v each in memory, %v on disk",
-		b.rounds.Counted, b.rounds.Warmup, b.inRAM, b.onDisk)
+	b.note("%d rounds in turn, after %d that is shorter and does not count; %v each in memory, "+
+		"%v on disk", b.rounds.Counted, b.rounds.Warmup, b.inRAM, b.onDisk)
 	return b, nil
 }
 
@@ -95,8 +95,19 @@ func (b *bench) setting(text string) {
 	}
 }
 
+// warmupPart is what part of a round one lasts that does not count.
+const warmupPart = 4
+
+// inTurn runs the trials round by round, after shorter rounds that do not count.
 func (b *bench) inTurn(trials ...measure.Trial) ([]measure.Figures, error) {
-	return measure.InTurn(b.rounds, trials...)
+	inRAM, onDisk := b.inRAM, b.onDisk
+	b.inRAM, b.onDisk = inRAM/warmupPart, onDisk/warmupPart
+	_, err := measure.InTurn(measure.Rounds{Counted: b.rounds.Warmup}, trials...)
+	b.inRAM, b.onDisk = inRAM, onDisk
+	if err != nil {
+		return nil, err
+	}
+	return measure.InTurn(measure.Rounds{Counted: b.rounds.Counted}, trials...)
 }
 
 // chunk is how many operations in memory pass between two looks at the time.
@@ -137,9 +148,23 @@ func (b *bench) repeat(name string, op func(i int) error) measure.Trial {
 func (b *bench) crowd(
 	name string, workers int, keys []string, op func(worker int, key string) error,
 ) measure.Trial {
+	return crowd(name, &b.onDisk, workers, keys, op)
+}
+
+// crowdInRAM is crowd with what has no file.
+func (b *bench) crowdInRAM(
+	name string, workers int, keys []string, op func(worker int, key string) error,
+) measure.Trial {
+	return crowd(name, &b.inRAM, workers, keys, op)
+}
+
+func crowd(
+	name string, window *time.Duration, workers int, keys []string,
+	op func(worker int, key string) error,
+) measure.Trial {
 	own := len(keys) / workers
 	return measure.Trial{Name: name, Run: func() (measure.Cost, error) {
-		return measure.Crowd(b.onDisk, workers, func(worker, i int) error {
+		return measure.Crowd(*window, workers, func(worker, i int) error {
 			return op(worker, keys[worker*own+i%own])
 		})
 	}}

@@ -57,10 +57,10 @@ func throughTransport(b *bench, db *ours, workers int) error {
 	defer cancel()
 	keys := keysOf(workers * ownKeys)
 	figures, err := b.inTurn(
-		b.crowd("lockd", workers, keys, db.pairOf),
-		b.crowd("Transport", workers, keys, client.PairOf),
-		b.crowd("client", workers, keys, nothing.PairOf),
-		b.crowd("Transport, contexts", workers, keys, client.WithContext(ctx).PairOf))
+		b.crowdInRAM("lockd", workers, keys, db.pairOf),
+		b.crowdInRAM("Transport", workers, keys, client.PairOf),
+		b.crowdInRAM("client", workers, keys, nothing.PairOf),
+		b.crowdInRAM("Transport, contexts", workers, keys, client.WithContext(ctx).PairOf))
 	if err != nil {
 		return errors.Join(err, client.Close())
 	}
@@ -100,13 +100,13 @@ func overLoopback(b *bench, handler http.Handler, clients int) error {
 		return err
 	}
 	trials := []measure.Trial{
-		b.crowd("lockd", clients, keys, ours.PairOf), b.crowd("bare", clients, keys, bare.PairOf),
+		b.crowdInRAM("lockd", clients, keys, ours.PairOf), b.crowdInRAM("bare", clients, keys, bare.PairOf),
 	}
 	agent, err := rival.OpenAgent(clients)
 	switch {
 	case err == nil:
 		defer agent.Close()
-		trials = append(trials, b.crowd("Consul", clients, keys, agent.PairOf))
+		trials = append(trials, b.crowdInRAM("Consul", clients, keys, agent.PairOf))
 	case !errors.Is(err, rival.ErrNoConsul):
 		return err
 	}

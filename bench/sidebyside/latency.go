@@ -120,7 +120,7 @@ func (o *ours) lonePuts() (measure.Series, error) {
 // latest lets some sessions expire, one after the other, and returns how late the one was that was
 // told last, at most: its TTL runs from a moment within its last Renew.
 func (o *ours) latest() (time.Duration, error) {
-	const first, apart = 150 * time.Millisecond, 5 * time.Millisecond
+	const first, apart = 60 * time.Millisecond, 5 * time.Millisecond
 	late := make([]time.Duration, dueSessions)
 	short := make([]*lockd.Session, dueSessions)
 	err := spread(dueSessions, dueSessions, func(i int) (err error) {

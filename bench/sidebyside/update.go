@@ -40,13 +40,13 @@ func largeUpdate(b *bench) error {
 			_, err := memory.Put(key, value(), nil)
 			return err
 		}),
-		updates("Update in memory", b.inRAM, keys, func(some []string) error {
+		updates("Update in memory", &b.inRAM, keys, func(some []string) error {
 			return memory.fill(some, value())
 		}),
-		updates("Update on disk", b.onDisk, keys, func(some []string) error {
+		updates("Update on disk", &b.onDisk, keys, func(some []string) error {
 			return db.fill(some, value())
 		}),
-		updates("bbolt", b.onDisk, keys, bolt.Write))
+		updates("bbolt", &b.onDisk, keys, bolt.Write))
 	if err != nil {
 		return err
 	}
@@ -59,10 +59,10 @@ func largeUpdate(b *bench) error {
 
 // updates is a trial of transactions that write a thousand keys each.
 func updates(
-	name string, window time.Duration, keys []string, write func(keys []string) error,
+	name string, window *time.Duration, keys []string, write func(keys []string) error,
 ) measure.Trial {
 	return measure.Trial{Name: name, Run: func() (measure.Cost, error) {
-		return measure.Loop(window, chunk, func(first, count int) error {
+		return measure.Loop(*window, chunk, func(first, count int) error {
 			first %= len(keys)
 			return write(keys[first : first+count])
 		})
