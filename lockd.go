@@ -272,55 +272,6 @@ func (db *DB) Schedule(d time.Duration, fn func()) (stop func() bool) {
 // now reads the clock. Nothing else does.
 func (db *DB) now() time.Time { return db.time.Now() }
 
-// rouse wakes the database's goroutine, which begins with the first call. It never blocks.
-func (db *DB) rouse() {
-	select {
-	case db.wake <- struct{}{}:
-	default: // it is awake already
-	}
-	db.begun.Do(func() { go db.run() })
-}
-
-// rest ends the database's goroutine.
-func (db *DB) rest() {
-	close(db.closing)
-	db.begun.Do(func() { close(db.finished) })
-	<-db.finished
-}
-
-// run is the database's goroutine: it ends what is due, and leads batches that nobody leads.
-func (db *DB) run() {
-	defer close(db.finished)
-	for {
-		select {
-		case <-db.closing:
-			return
-		case <-db.wake:
-		}
-		db.mu.Lock()
-		more := db.attendLocked()
-		b, undecided := db.leadLocked(), db.undecidedLocked()
-		db.unlock()
-		if b != nil {
-			db.commit(b)
-		} else if more && undecided != nil {
-			<-undecided.done
-		}
-	}
-}
-
-// attendLocked does what is due of the database's own accord. It reports whether there may be more.
-func (db *DB) attendLocked() (more bool) {
-	if db.refusal != nil {
-		return false
-	}
-	if db.backoff == 0 || !db.now().Before(db.retry) {
-		more = db.endDueLocked(maxDue) == maxDue
-	}
-	db.armLocked()
-	return more
-}
-
 // update is the one write path: every call that writes, or that decides on the newest state,
 // comes through here.
 func (db *DB) update(fn func(tx *Txn) error) error { return db.transact(&db.own, fn) }
@@ -373,7 +324,10 @@ func (db *DB) runLocked(tx *Txn, fn func(tx *Txn) error) error {
 
 // applyLocked runs fn in tx, and keeps what it did, or none of it.
 func (db *DB) applyLocked(tx *Txn, fn func(tx *Txn) error) (err error) {
-	*tx = Txn{db: db, effects: tx.effects[:0], freed: tx.freed[:0]}
+	*tx = Txn{
+		db: db, effects: tx.effects[:0], freed: tx.freed[:0],
+		causes: emptied(tx.causes), ends: emptied(tx.ends),
+	}
 	kept := false
 	defer func() { // also if fn panics, or ends its goroutine
 		if !kept {
@@ -387,6 +341,17 @@ func (db *DB) applyLocked(tx *Txn, fn func(tx *Txn) error) (err error) {
 		kept = true
 	}
 	return err
+}
+
+// emptied returns the map to be used again, unless it has grown: then it would take longer to empty
+// each time.
+func emptied[K comparable, V any](m map[K]V) map[K]V {
+	const small = 8
+	if len(m) > small {
+		return nil
+	}
+	clear(m)
+	return m
 }
 
 // seal keeps what the transaction did: it serves the queues, and joins the batch.
@@ -434,78 +399,6 @@ func (db *DB) unlock() {
 		w := told
 		told, w.next = w.next, nil
 		close(w.told)
-	}
-}
-
-// maxDue is how many things that are due one batch has room for on behalf of those who write, and
-// again on behalf of the database's own goroutine, which waits for a batch before it goes on: so
-// much everybody else may have to wait for.
-const maxDue = 250
-
-// endDueLocked ends what is due by now, each thing in a transaction of its own, in the order of
-// the deadlines (G5). It ends so many at most, and returns how many it did.
-func (db *DB) endDueLocked(most int) (done int) {
-	if db.expiry.Len() == 0 && !db.unserved {
-		return 0
-	}
-	now := db.now()
-	db.reading = now
-	for ; done < most; done++ {
-		due := db.expiry.Pop(now)
-		if due == nil {
-			break
-		}
-		switch owner := due.Owner.(type) {
-		case *renewal:
-			owner.renewLocked(now)
-		case *nap:
-			close(owner.over)
-		case *Session:
-			if due.At().Before(owner.deadline) { // it was renewed
-				db.expiry.Set(due, owner.deadline)
-				continue
-			}
-			db.stepLocked(now, func(tx *Txn) { tx.endSession(owner, owner.lapse(now)) })
-		case *heartbeat:
-			if due.At().Before(owner.deadline) { // it was put again
-				db.expiry.Set(due, owner.deadline)
-				continue
-			}
-			db.stepLocked(now, func(tx *Txn) { tx.lapse(owner) })
-		case *delay:
-			db.stepLocked(now, func(tx *Txn) { tx.endDelay(owner) })
-		}
-	}
-	if db.unserved {
-		db.unserved = false
-		db.stepLocked(now, (*Txn).serveAll)
-	}
-	return done
-}
-
-// stepLocked does one thing that is due.
-func (db *DB) stepLocked(now time.Time, step func(tx *Txn)) {
-	index := db.store.Index()
-	_ = db.applyLocked(&db.own, func(tx *Txn) error { // fn gives no error
-		tx.now, tx.clocked = now, true
-		step(tx)
-		return nil
-	})
-	if db.store.Index() > index {
-		db.open.again = true
-	}
-}
-
-// armLocked sets the timer for what is due next. The write is over, and with it its reading of the
-// clock.
-func (db *DB) armLocked() {
-	db.reading = time.Time{}
-	switch {
-	case db.expiry.Len() == 0:
-	case db.backoff > 0:
-		db.expiry.ArmNotBefore(db.now(), db.retry)
-	default:
-		db.expiry.Arm(db.now())
 	}
 }
 

@@ -387,12 +387,12 @@ func TestSession_KeepAlive_ShortestTTL(t *testing.T) {
 	})
 }
 
-// Ensure that one write ends no more than 250 sessions that are due, in the order of their
+// Ensure that one write ends no more than 100 sessions that are due, in the order of their
 // deadlines and each at its own index; that until its turn a session lives, but is not renewed;
 // and that the rest end without another write.
 func TestSession_S29_BoundedWork(t *testing.T) {
 	each(t, func(h *harness) {
-		const n, most = 2_500, 250
+		const n, most = 2_500, 100
 		h.opts.Sync, h.opts.History = lockd.SyncNever, 2*n+10
 		h.slowly()
 		made := make([]*lockd.Session, n)
@@ -453,7 +453,7 @@ func TestSession_S29_DueIsNotRenewed(t *testing.T) {
 		}
 		h.advance(time.Second)
 		last := made[n-1]
-		err := last.Renew() // which ends 250 others
+		err := last.Renew() // which ends 100 others
 		if !errors.Is(err, lockd.ErrExpired) || !errors.Is(err, lockd.ErrNoSession) {
 			h.t.Errorf("got %v", err)
 		}

@@ -32,6 +32,8 @@ var clockPlan = []allowance{
 	{"lockd.go", "Clock.AfterFunc", 1, "DB.Schedule: nothing of the database's waits by it"},
 	{"commit.go", "time.Now", 1, "when a yield began: for batching, nothing is decided by it"},
 	{"commit.go", "time.Since", 1, "how long it took"},
+	{"due.go", "time.Now", 1, "when work began: for the yield after it, nothing is decided by it"},
+	{"due.go", "time.Since", 2, "how long the one took, and the other"},
 	{"cmd/lockd/lock.go", "context.WithTimeoutCause", 1, "--timeout"},
 	{"cmd/lockd/lock_run.go", "time.Now", 3, "processes know no clock but the real one"},
 	{"cmd/lockd/lock_run.go", "time.Until", 1, "the same"},
