@@ -68,6 +68,13 @@ func (b *bench) measure(g group) error {
 	return err
 }
 
+// roundsOnDisk has rounds on disk last so long, until back is called.
+func (b *bench) roundsOnDisk(window time.Duration) (back func()) {
+	before := b.onDisk
+	b.onDisk = window
+	return func() { b.onDisk = before }
+}
+
 // size is how many there are of something, which may be fewer if the run is a quick one.
 func (b *bench) size(all, some int) int {
 	switch b.effort {

@@ -78,6 +78,7 @@ func durableCrowd(b *bench) error {
 // durableLargeCrowd is P5.
 func durableLargeCrowd(b *bench) error {
 	const workers = 512
+	defer b.roundsOnDisk(2 * b.onDisk)() // a round begins and ends with smaller commits
 	return durablePairs(b, crowdPlan{
 		target: "P5", workers: workers, keys: keysOf(workers * ownKeys),
 		batch: 1.3, redis: 3, perCommit: 430,
@@ -186,6 +187,7 @@ func (b *bench) sweep(bolt *rival.Bolt, workers int, keys []string) (measure.Tri
 	trial := b.crowd("", workers, keys, func(_ int, key string) error {
 		return bolt.BatchPair(key)
 	})
+	defer b.roundsOnDisk(b.onDisk / 2)()
 	best, fastest := time.Duration(0), 0.0
 	var found []string
 	for _, delay := range delays {

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/lockd/lockd/bench/internal/measure"
 	"github.com/lockd/lockd/bench/internal/rival"
@@ -100,8 +99,7 @@ func growBesideTree(b *bench, sizes []int) error {
 // goroutine that is alone, and for a crowd of as many at once.
 func growOnDisk(b *bench, sizes []int) error {
 	const crowd = 64
-	defer func(all time.Duration) { b.onDisk = all }(b.onDisk)
-	b.onDisk /= 2 // there are twice as many trials as elsewhere
+	defer b.roundsOnDisk(b.onDisk / 2)() // there are twice as many trials as elsewhere
 	var trials []measure.Trial
 	for i, size := range []int{sizes[0], sizes[len(sizes)-1]} {
 		keys := keysOf(size - size%crowd)
