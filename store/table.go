@@ -125,15 +125,38 @@ func (t *Table[T]) forget(c *cell[T]) {
 
 // Put makes row the newest of the key, at the transaction's index, and returns it.
 func (t *Table[T]) Put(key string, row T) *T {
-	return &t.set(key, &row, false).row
+	d := &Draft[T]{version[T]{row: row}}
+	t.Write(key, d)
+	return &d.version.row
 }
+
+// Draft is a row that is yet to be written, in the memory that it will have in the table. The zero
+// value is an empty one.
+type Draft[T any] struct{ version version[T] }
+
+// Row returns the row. It may be changed until it is written.
+func (d *Draft[T]) Row() *T { return &d.version.row }
+
+// Draft returns a copy of the newest row of the key, or an empty one if there is none.
+func (t *Table[T]) Draft(key string) *Draft[T] {
+	d := new(Draft[T])
+	if row := t.Newest(key); row != nil {
+		d.version.row = *row
+	}
+	return d
+}
+
+// Write makes the draft the newest row of the key, at the transaction's index. It is written once,
+// and not changed any more.
+func (t *Table[T]) Write(key string, d *Draft[T]) { t.set(key, &d.version) }
 
 // Delete removes the newest row of the key, which must be there.
 func (t *Table[T]) Delete(key string) {
-	t.set(key, new(T), true)
+	t.set(key, &version[T]{dead: true})
 }
 
-func (t *Table[T]) set(key string, row *T, dead bool) *version[T] {
+// set makes next, which is new, the newest version of the key.
+func (t *Table[T]) set(key string, next *version[T]) {
 	s := t.store
 	c := t.find(key)
 	if c == nil {
@@ -142,7 +165,7 @@ func (t *Table[T]) set(key string, row *T, dead bool) *version[T] {
 		t.last = c
 	}
 	old := c.head.Load()
-	next := &version[T]{row: *row, index: s.Next(), dead: dead}
+	next.index = s.Next()
 	switch {
 	case old == nil:
 		t.undo = append(t.undo, change[T]{c, nil})
@@ -162,7 +185,6 @@ func (t *Table[T]) set(key string, row *T, dead bool) *version[T] {
 		t.open = append(t.open, c)
 	}
 	t.move(c, old, next)
-	return next
 }
 
 // move makes next the head of the cell, and keeps what follows the heads right.

@@ -64,7 +64,7 @@ func (h *Hub[T]) Publish(events []Event[T], index uint64) {
 	h.checkLocked(events, index)
 	for i := range events {
 		event := &events[i]
-		h.ring.push(*event)
+		h.ring.push(event)
 		if len(h.spaces) > 0 {
 			h.fireLocked(event.Space, event.Name, event.Index)
 		}

@@ -20,7 +20,7 @@ func (r *ring[T]) at(sequence uint64) *Event[T] {
 }
 
 // push adds the event, in place of the oldest one if the ring is full.
-func (r *ring[T]) push(event Event[T]) {
+func (r *ring[T]) push(event *Event[T]) {
 	switch {
 	case r.capacity == 0:
 		r.floor = event.Index
@@ -28,11 +28,11 @@ func (r *ring[T]) push(event Event[T]) {
 		if len(r.slots) == cap(r.slots) {
 			r.grow()
 		}
-		r.slots = append(r.slots, event)
+		r.slots = append(r.slots, *event)
 	default:
 		slot := r.at(r.next)
 		r.floor = slot.Index
-		*slot = event
+		*slot = *event
 	}
 	r.next++
 }
