@@ -226,17 +226,26 @@ type effect struct {
 	cause     error
 }
 
+// effect adds one to those of the transaction, to be filled in.
+func (tx *Txn) effect(kind effectKind) *effect {
+	n := len(tx.effects)
+	tx.effects = slices.Grow(tx.effects, 1)[:n+1] // what is beyond the end is zero
+	e := &tx.effects[n]
+	e.kind = kind
+	return e
+}
+
 type effectKind uint8
 
 const (
 	lockHeld     effectKind = iota + 1 // lock became the handle of its key
-	lockReleased                       // lock was released by its own Unlock
-	lockLost                           // lock is no longer the handle of its key
+	lockReleased                       // lock no longer is, by its own Unlock
+	lockLost                           // lock no longer is, for another cause
 	sessionMade
 	sessionEnded
-	delaySet // delay took the place of replaced
-	ttlBegun // heartbeat got another deadline than until
-	waiterServed
+	delaySet     // delay took the place of replaced
+	ttlBegun     // heartbeat got another deadline than until
+	waiterServed // the locks of waiter became handles
 	waiterLeft
 )
 
@@ -247,6 +256,7 @@ func (db *DB) tellLocked(effects []effect, events []logEntry, index uint64) {
 		switch e := &effects[i]; e.kind {
 		case lockReleased:
 			e.lock.released = true
+			e.lock.lose(ErrUnlocked)
 		case lockLost:
 			e.lock.lose(e.cause)
 		case sessionEnded:
@@ -285,12 +295,8 @@ func (db *DB) revertLocked(effects []effect) {
 	for i := len(effects) - 1; i >= 0; i-- {
 		switch e := &effects[i]; e.kind {
 		case lockHeld:
-			state := db.state(e.lock.Key())
-			if state.handle == e.lock {
-				db.setHandle(state, nil)
-			}
-			db.tidy(state)
-		case lockLost:
+			db.dropHandle(e.lock)
+		case lockReleased, lockLost:
 			db.setHandle(db.state(e.lock.Key()), e.lock)
 		case sessionMade:
 			e.session.live = false
@@ -306,10 +312,24 @@ func (db *DB) revertLocked(effects []effect) {
 			db.swapDelay(db.state(e.delay.key), e.replaced)
 		case ttlBegun:
 			db.setHeartbeat(e.heartbeat, e.until)
-		case waiterServed, waiterLeft:
+		case waiterServed:
+			for i := range e.waiter.claims {
+				db.dropHandle(&e.waiter.claims[i].lock)
+			}
+			db.standAgain(e.waiter)
+		case waiterLeft:
 			db.standAgain(e.waiter)
 		}
 	}
+}
+
+// dropHandle takes back that lock became the handle of its key.
+func (db *DB) dropHandle(lock *Lock) {
+	state := db.state(lock.Key())
+	if state.handle == lock {
+		db.setHandle(state, nil)
+	}
+	db.tidy(state)
 }
 
 // standAgain puts a waiter back into its places.

@@ -169,7 +169,9 @@ func (tx *Txn) tryLock(s *Session, key string, opts *LockOptions) (*Lock, error)
 			return nil, err
 		}
 	}
-	return tx.hold(new(Lock), s, key, opts), nil
+	lock := tx.hold(new(Lock), s, key, opts)
+	tx.took(lock)
+	return lock, nil
 }
 
 // alive returns why the session, as of the newest state, has ended.
@@ -185,7 +187,7 @@ func (s *Session) alive() error {
 
 // adoptable reports whether the session holds the lock already, without a handle.
 func (tx *Txn) adoptable(s *Session, key string, row *store.Key) bool {
-	return row != nil && row.Session == s.row.ID && tx.db.locks[key].handle == nil
+	return row != nil && row.Session == s.row.ID && tx.db.lockOf(key).handle == nil
 }
 
 // takeable reports whether the session could have the lock at once, but for the queue.
@@ -212,13 +214,15 @@ func (tx *Txn) hold(lock *Lock, s *Session, key string, opts *LockOptions) *Lock
 
 // handle makes lock, which nobody knows yet, the handle of a lock that the session holds.
 func (tx *Txn) handle(lock *Lock, s *Session, row *store.Key, policy KeyPolicy) *Lock {
-	*lock = Lock{
-		session: s, lockIndex: row.LockIndex, fence: row.Fence, policy: policy,
-		ended: EndedError{Session: s.ID(), Key: row.Key},
-	}
-	tx.db.setHandle(tx.db.locks[row.Key], lock)
-	tx.effects = append(tx.effects, effect{kind: lockHeld, lock: lock})
+	lock.session, lock.lockIndex, lock.fence, lock.policy = s, row.LockIndex, row.Fence, policy
+	lock.ended.Session, lock.ended.Key = s.ID(), row.Key
+	tx.db.setHandle(tx.db.lockOf(row.Key), lock)
 	return lock
+}
+
+// took has a handle taken back with the transaction. Those of a waiter go with it.
+func (tx *Txn) took(lock *Lock) {
+	tx.effect(lockHeld).lock = lock
 }
 
 // setHandle makes lock the handle of the lock that the state is of, and nil takes its handle away.
@@ -261,12 +265,13 @@ func (l *Lock) unlock() error {
 
 // unlock releases the lock if it is still held by this handle.
 func (tx *Txn) unlock(l *Lock) {
-	state := tx.db.locks[l.Key()]
+	state := tx.db.lockOf(l.Key())
 	if state == nil || state.handle != l {
 		return
 	}
 	row := tx.db.store.Keys.Newest(l.Key())
-	tx.effects = append(tx.effects, effect{kind: lockReleased, lock: l})
+	tx.db.setHandle(state, nil)
+	tx.effect(lockReleased).lock = l
 	if l.policy == leaveSlot {
 		tx.leaveSlot(row)
 		return
@@ -348,16 +353,29 @@ type lockState struct {
 	prev, next *lockState
 }
 
+// lockOf returns the key's lockState, or nil if there is none. A write asks for one key some times
+// in a row: only the first is a search.
+func (db *DB) lockOf(key string) *lockState {
+	if db.latest != nil && db.latest.key == key {
+		return db.latest
+	}
+	state := db.locks[key]
+	if state != nil {
+		db.latest = state
+	}
+	return state
+}
+
 // state returns the key's lockState, and makes it if need be.
 func (db *DB) state(key string) *lockState {
-	state := db.locks[key]
+	state := db.lockOf(key)
 	if state == nil {
 		state, db.spare = db.spare, nil
 		if state == nil {
 			state = new(lockState)
 		}
 		state.key = key
-		db.locks[key] = state
+		db.locks[key], db.latest = state, state
 	}
 	return state
 }
@@ -368,6 +386,9 @@ func (db *DB) tidy(state *lockState) {
 	if state.session == nil && state.handle == nil && state.delay == nil && state.queue.Empty() {
 		delete(db.locks, state.key)
 		db.spare = state
+		if db.latest == state {
+			db.latest = nil
+		}
 	}
 }
 

@@ -55,6 +55,7 @@ type DB struct {
 	bound      map[string]map[*Session]struct{} // by node, and by check
 	grantee    *Session                         // who was granted a lock last
 	locks      map[string]*lockState
+	latest     *lockState            // that was looked for last; nil if it was forgotten
 	spare      *lockState            // one that was forgotten, for the next
 	semaphores map[string]*semaphore // by prefix
 	keepers    map[*Keeper]struct{}
@@ -277,18 +278,19 @@ func (db *DB) now() time.Time { return db.time.Now() }
 func (db *DB) update(fn func(tx *Txn) error) error { return db.transact(&db.own, fn) }
 
 func (db *DB) transact(tx *Txn, fn func(tx *Txn) error) error {
-	b, lead, err := db.decide(tx, fn)
-	return db.settle(b, lead, err)
-}
-
-// decide runs fn and joins the batch that has to be durable before anybody hears of the outcome;
-// nil if all that fn saw is.
-func (db *DB) decide(tx *Txn, fn func(tx *Txn) error) (b *batch, lead bool, err error) {
 	db.mu.Lock()
-	defer db.unlock()
-	err = db.runLocked(tx, fn)
-	b, lead = db.joinLocked()
-	return b, lead, err
+	returned := false
+	defer func() {
+		if !returned {
+			db.abandonLocked(tx)
+		}
+	}()
+	err := db.runLocked(tx, fn)
+	returned = true
+	// Before anybody hears of the outcome, what fn saw has to be durable.
+	b, lead := db.joinLocked()
+	db.unlock()
+	return db.settle(b, lead, err)
 }
 
 // settle waits for the batch, and returns the outcome: err, if it was decided on a state that
@@ -318,29 +320,40 @@ func (db *DB) runLocked(tx *Txn, fn func(tx *Txn) error) error {
 	if db.store.Durable() { // else there are no batches: each write is one
 		db.open.due += due
 	}
-	defer db.armLocked()
-	return db.applyLocked(tx, fn)
+	err := db.applyLocked(tx, fn)
+	db.armLocked()
+	return err
 }
 
-// applyLocked runs fn in tx, and keeps what it did, or none of it.
-func (db *DB) applyLocked(tx *Txn, fn func(tx *Txn) error) (err error) {
-	*tx = Txn{
-		db: db, effects: tx.effects[:0], freed: tx.freed[:0],
-		causes: emptied(tx.causes), ends: emptied(tx.ends),
-	}
-	kept := false
-	defer func() { // also if fn panics, or ends its goroutine
-		if !kept {
-			tx.undo()
-		}
-		tx.ended = true
-		db.mustHold()
-	}()
-	if err = fn(tx); err == nil {
+// applyLocked runs fn in tx, and keeps what it did, or none of it. If fn does not return, it is
+// abandonLocked that takes it back.
+func (db *DB) applyLocked(tx *Txn, fn func(tx *Txn) error) error {
+	tx.begin(db)
+	err := fn(tx)
+	if err == nil {
 		tx.seal()
-		kept = true
+	} else {
+		tx.undo()
 	}
+	tx.ended = true
+	db.mustHold()
 	return err
+}
+
+// abandonLocked does what is left to do of a write whose fn panicked, or ended its goroutine.
+func (db *DB) abandonLocked(tx *Txn) {
+	tx.undo()
+	tx.ended = true
+	db.mustHold()
+	db.armLocked()
+	db.unlock()
+}
+
+// begin makes tx ready, and keeps the memory of the transaction before.
+func (tx *Txn) begin(db *DB) {
+	tx.db, tx.ended, tx.clocked = db, false, false
+	tx.effects, tx.freed = tx.effects[:0], tx.freed[:0]
+	tx.causes, tx.ends = emptied(tx.causes), emptied(tx.ends)
 }
 
 // emptied returns the map to be used again, unless it has grown: then it would take longer to empty

@@ -269,13 +269,15 @@ func (tx *Txn) acquireSlot(s *Session, prefix string, limit int) (*Lock, *Locked
 	if err != nil || obstacle != nil {
 		return nil, obstacle, err
 	}
-	state := tx.db.locks[key]
+	state := tx.db.lockOf(key)
 	if state != nil && state.queue.Len() > 0 && !slots.has(row) {
 		return nil, &LockedError{
 			Key: key, Obstacle: ObstacleQueue, Waiters: state.queue.Len(), Limit: limit,
 		}, nil
 	}
-	return tx.holdSlot(new(Lock), s, slots, row), nil, nil
+	lock := tx.holdSlot(new(Lock), s, slots, row)
+	tx.took(lock)
+	return lock, nil, nil
 }
 
 const oneSlotEach = "it can have one slot of a semaphore, so take a session for each"
@@ -316,7 +318,7 @@ func (tx *Txn) seekSlot(s *Session, slots roster) (*store.Key, *LockedError, err
 		if err := tx.obstructed(key, row); err != nil {
 			return nil, nil, err
 		}
-	case tx.db.locks[key].handle != nil:
+	case tx.db.lockOf(key).handle != nil:
 		return nil, nil, conflict("session %s holds %q: %s", s.ID(), key, oneSlotEach)
 	case slots.has(row):
 		return row, nil, nil
@@ -340,7 +342,7 @@ func (tx *Txn) full(slots roster) *LockedError {
 	}
 	key := slots.prefix + semaphoreKey
 	refusal := &LockedError{Key: key, Obstacle: ObstacleSlots, Limit: slots.limit}
-	if state := tx.db.locks[key]; state != nil {
+	if state := tx.db.lockOf(key); state != nil {
 		refusal.Waiters = state.queue.Len()
 	}
 	if sem := tx.db.semaphores[slots.prefix]; sem != nil {
@@ -460,7 +462,7 @@ func (tx *Txn) serveContenders(prefix string) {
 		return
 	}
 	key := prefix + semaphoreKey
-	if state := tx.db.locks[key]; state != nil {
+	if state := tx.db.lockOf(key); state != nil {
 		if first := state.queue.Front(); first != nil && first.Waiter.limit > 0 {
 			tx.freed = append(tx.freed, key)
 		}

@@ -282,7 +282,7 @@ func (tx *Txn) newSession(opts *SessionOptions) (*Session, error) {
 	tx.mark(markSessions)
 	s := db.adopt(row)
 	s.restart(tx.clock)
-	tx.effects = append(tx.effects, effect{kind: sessionMade, session: s})
+	tx.effect(sessionMade).session = s
 	return s, nil
 }
 

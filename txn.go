@@ -52,7 +52,7 @@ type Txn struct {
 // fn's writes.
 func (db *DB) Update(fn func(tx *Txn) error) error {
 	var refusal *Error // carries fn's error, which may be of a type that cannot be compared
-	err := db.transact(new(Txn), func(tx *Txn) error {
+	err := db.transact(&Txn{db: db}, func(tx *Txn) error {
 		if err := fn(tx); err != nil {
 			refusal = &Error{Err: err}
 			return refusal
@@ -152,21 +152,30 @@ func (tx *Txn) admit(key string, value []byte, opts *PutOptions) error {
 // put writes value and flags and leaves the lock alone (K1 to K3).
 func (tx *Txn) put(key string, value []byte, flags uint64) *store.Key {
 	row := tx.db.store.Keys.Newest(key)
-	next := store.Key{Key: key, CreateIndex: tx.db.store.Next()}
-	if row != nil {
-		if row.Flags == flags && bytes.Equal(row.Value, value) {
-			return row
-		}
-		next = *row
+	if row != nil && row.Flags == flags && bytes.Equal(row.Value, value) {
+		return row
 	}
+	draft, next := tx.draft(key)
 	next.Value, next.Flags = bytes.Clone(value), flags
-	return tx.write(&next)
+	return tx.write(draft)
 }
 
-// write makes row the newest of its key.
-func (tx *Txn) write(row *store.Key) *store.Key {
+// draft returns what may become the newest row of the key: as it is, or a new one.
+func (tx *Txn) draft(key string) (*store.Draft[store.Key], *store.Key) {
+	draft := tx.db.store.Keys.Draft(key)
+	row := draft.Row()
+	if row.Key == "" {
+		row.Key, row.CreateIndex = key, tx.db.store.Next()
+	}
+	return draft, row
+}
+
+// write makes the draft the newest row of its key.
+func (tx *Txn) write(draft *store.Draft[store.Key]) *store.Key {
+	row := draft.Row()
 	row.ModifyIndex = tx.db.store.Next()
-	return tx.db.store.Keys.Put(row.Key, *row)
+	tx.db.store.Keys.Write(row.Key, draft)
+	return row
 }
 
 // Delete is DB.Delete within the transaction.
@@ -244,9 +253,9 @@ func (tx *Txn) remove(row *store.Key, cause error) {
 
 // release takes the lock off a key, which keeps all else (K33; for K21 see Unlock).
 func (tx *Txn) release(row *store.Key, cause error) *store.Key {
-	next := *row
+	draft, next := tx.draft(row.Key)
 	next.Session = store.ID{}
-	written := tx.write(&next)
+	written := tx.write(draft)
 	if cause != ErrUnlocked { // which is what a release means, if nothing is said
 		tx.explain(row, cause)
 	}
@@ -276,7 +285,7 @@ func (tx *Txn) explain(row *store.Key, cause error) {
 // unhold does what follows when the lock of row, as it was, is over: its handle loses it, and
 // its queue is looked at when fn is through.
 func (tx *Txn) unhold(row *store.Key, cause error) {
-	state := tx.db.locks[row.Key]
+	state := tx.db.lockOf(row.Key)
 	if state == nil {
 		return
 	}
@@ -291,7 +300,8 @@ func (tx *Txn) unhold(row *store.Key, cause error) {
 func (tx *Txn) loseHandle(state *lockState, cause error) {
 	if handle := state.handle; handle != nil {
 		tx.db.setHandle(state, nil)
-		tx.effects = append(tx.effects, effect{kind: lockLost, lock: handle, cause: cause})
+		e := tx.effect(lockLost)
+		e.lock, e.cause = handle, cause
 	}
 }
 
@@ -348,7 +358,7 @@ func (tx *Txn) session(id SessionID) (*Session, error) {
 
 // delayed returns what to refuse the lock with while its lock-delay lasts.
 func (tx *Txn) delayed(key string) *LockedError {
-	state := tx.db.locks[key]
+	state := tx.db.lockOf(key)
 	if state == nil || state.delay == nil {
 		return nil
 	}
@@ -365,7 +375,7 @@ func (tx *Txn) delayed(key string) *LockedError {
 // obstructed returns a *LockedError if row is locked, or its lock is promised to a queue.
 func (tx *Txn) obstructed(key string, row *store.Key) error {
 	held := row != nil && row.Session != store.ID{}
-	state := tx.db.locks[key]
+	state := tx.db.lockOf(key)
 	if !held && (state == nil || state.queue.Len() == 0) {
 		return nil
 	}
@@ -383,19 +393,15 @@ func (tx *Txn) obstructed(key string, row *store.Key) error {
 
 // grant gives a free lock to the session (K13, K14). The index of the grant is its fence.
 func (tx *Txn) grant(key string, s *Session, opts *LockOptions) *store.Key {
-	index := tx.db.store.Next()
-	next := store.Key{Key: key, CreateIndex: index}
-	if row := tx.db.store.Keys.Newest(key); row != nil {
-		next = *row
-	}
-	next.Session, next.Fence, next.Granted = s.row.ID, index, tx.db.moment(tx.clock())
+	draft, next := tx.draft(key)
+	next.Session, next.Fence, next.Granted = s.row.ID, tx.db.store.Next(), tx.db.moment(tx.clock())
 	tx.db.grantee = s
 	next.LockIndex++
 	if opts != nil && opts.Value != nil {
 		next.Value, next.Flags = bytes.Clone(opts.Value), opts.Flags
 	}
 	tx.dropDelay(key)
-	return tx.write(&next)
+	return tx.write(draft)
 }
 
 // Unlock releases the key's lock, which the session must hold; the key keeps its value and flags

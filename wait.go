@@ -131,6 +131,7 @@ func (tx *Txn) acquire(r request, keys []string, locks []*Lock) (*waiter, error)
 	} else if tx.free(r.session, keys) {
 		for i, key := range keys {
 			locks[i] = tx.hold(new(Lock), r.session, key, r.opts)
+			tx.took(locks[i])
 		}
 		return nil, nil
 	}
@@ -223,7 +224,7 @@ func (s *Session) removeWaiter(w *waiter) {
 // free reports whether all the locks can be had at once, and nobody would be overtaken.
 func (tx *Txn) free(s *Session, keys []string) bool {
 	for _, key := range keys {
-		state := tx.db.locks[key]
+		state := tx.db.lockOf(key)
 		empty := state == nil || state.queue.Len() == 0
 		first := empty && tx.takeable(s, key)
 		if !first && !(tx.adoptable(s, key, tx.db.store.Keys.Newest(key)) &&
@@ -253,7 +254,7 @@ func (tx *Txn) handOff() {
 // on.
 func (tx *Txn) serve(key string) {
 	for {
-		state := tx.db.locks[key]
+		state := tx.db.lockOf(key)
 		if state == nil {
 			return
 		}
@@ -293,7 +294,7 @@ func (tx *Txn) served(w *waiter) {
 		w.claims[i].place.SetAside()
 	}
 	w.phase = granted
-	tx.effects = append(tx.effects, effect{kind: waiterServed, waiter: w})
+	tx.effect(waiterServed).waiter = w
 }
 
 // handOn gives the lock, which its holder releases, to the first who waits for it, in one write. It
@@ -308,7 +309,6 @@ func (tx *Txn) handOn(state *lockState) bool {
 	if w.limit > 0 || len(w.claims) > 1 {
 		return false
 	}
-	tx.loseHandle(state, ErrUnlocked)
 	tx.handle(&w.claims[0].lock, w.session, tx.grant(state.key, w.session, w.opts), KeepKey)
 	tx.served(w)
 	return true
@@ -327,7 +327,7 @@ func (tx *Txn) dismiss(w *waiter, err error) {
 			tx.freed = append(tx.freed, c.key)
 		}
 	}
-	tx.effects = append(tx.effects, effect{kind: waiterLeft, waiter: w})
+	tx.effect(waiterLeft).waiter = w
 }
 
 // leave removes a waiter from its queues for good.

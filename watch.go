@@ -3,6 +3,7 @@ package lockd
 import (
 	"context"
 	"iter"
+	"slices"
 	"sync"
 
 	"github.com/lockd/lockd/internal/hub"
@@ -290,11 +291,12 @@ func (tx *Txn) log(events []logEntry) []logEntry {
 	s := tx.db.store
 	for old, new := range s.Keys.Changes() {
 		if old != nil || new != nil {
-			events = append(events, logEntry{
-				Index: s.Next(), Space: spaceKeys,
-				Name: nameOf(old, new, func(k *store.Key) string { return k.Key }),
-				Body: tx.keyRecord(old, new),
-			})
+			n := len(events)
+			events = slices.Grow(events, 1)[:n+1]
+			events[n] = logEntry{}
+			events[n].Index, events[n].Space = s.Next(), spaceKeys
+			events[n].Name = nameOf(old, new, func(k *store.Key) string { return k.Key })
+			tx.recordKey(&events[n].Body, old, new)
 		}
 	}
 	if s.Sessions.Changed() || s.Nodes.Changed() || s.Services.Changed() ||
@@ -351,19 +353,20 @@ func kindOf[T any](new *T, put EventKind) EventKind {
 	return put
 }
 
-func (tx *Txn) keyRecord(old, new *store.Key) record {
-	r := record{kind: kindOf(new, KeyPut), old: old, new: new}
+// recordKey fills in the record of a key.
+func (tx *Txn) recordKey(r *record, old, new *store.Key) {
+	r.kind, r.old, r.new = kindOf(new, KeyPut), old, new
 	held := old != nil && old.Session != store.ID{}
 	holds := new != nil && new.Session != store.ID{}
 	if !held && !holds || held && holds && old.Fence == new.Fence {
-		return r
+		return
 	}
 	r.moment = tx.db.moment(tx.clock())
 	// An unlock is the cause unless another end has explained itself.
 	switch {
 	case !held:
 		r.lock, r.holder = LockGranted, tx.holder(new)
-		return r
+		return
 	case holds:
 		r.lock, r.holder, r.cause = LockHandedOn, tx.holder(new), ErrUnlocked
 	case new == nil:
@@ -376,13 +379,12 @@ func (tx *Txn) keyRecord(old, new *store.Key) record {
 	}
 	told, ok := tx.causes[old.Key]
 	if !ok || told.fence != old.Fence { // else it is why a grant within the transaction was over
-		return r
+		return
 	}
 	r.cause = told.cause
 	if r.lock == LockReleased {
 		r.lock = endOf(told.cause)
 	}
-	return r
 }
 
 // holder returns the session that holds the lock of row.
