@@ -107,14 +107,19 @@ const warmupPart = 4
 
 // inTurn runs the trials round by round, after shorter rounds that do not count.
 func (b *bench) inTurn(trials ...measure.Trial) ([]measure.Figures, error) {
+	return b.inSlices(1, trials...)
+}
+
+// inSlices is inTurn where the trials take turns so many times in a round.
+func (b *bench) inSlices(slices int, trials ...measure.Trial) ([]measure.Figures, error) {
 	inRAM, onDisk := b.inRAM, b.onDisk
 	b.inRAM, b.onDisk = inRAM/warmupPart, onDisk/warmupPart
-	_, err := measure.InTurn(measure.Rounds{Counted: b.rounds.Warmup}, trials...)
+	_, err := measure.InTurn(measure.Rounds{Counted: b.rounds.Warmup, Slices: slices}, trials...)
 	b.inRAM, b.onDisk = inRAM, onDisk
 	if err != nil {
 		return nil, err
 	}
-	return measure.InTurn(measure.Rounds{Counted: b.rounds.Counted}, trials...)
+	return measure.InTurn(measure.Rounds{Counted: b.rounds.Counted, Slices: slices}, trials...)
 }
 
 // chunk is how many operations in memory pass between two looks at the time.

@@ -130,6 +130,21 @@ func TestInTurn_AlternatesAndLeavesOutTheWarmup(t *testing.T) {
 	}
 }
 
+func TestInTurn_AddsSlices(t *testing.T) {
+	var order []string
+	figures, err := measure.InTurn(measure.Rounds{Warmup: 1, Counted: 1, Slices: 2},
+		trial("A", &order, 10, 1000, 3000), trial("B", &order, 2, 500, 100))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "A B A B A B A B"; strings.Join(order, " ") != want {
+		t.Errorf("order: got %v, want %v", order, want)
+	}
+	if got, want := figures[1].Wall, (measure.Series{250}); !slices.Equal(got, want) {
+		t.Errorf("wall of B: got %v, want %v", got, want)
+	}
+}
+
 func TestInTurn_EndsWithTheFirstError(t *testing.T) {
 	var order []string
 	broken := errors.New("broken")
@@ -139,7 +154,7 @@ func TestInTurn_EndsWithTheFirstError(t *testing.T) {
 			return measure.Cost{}, broken
 		}},
 		trial("C", &order, 1, 1, 1))
-	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "B, round 1") {
+	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "round 1: B") {
 		t.Errorf("got %v, want the error of B's first round", err)
 	}
 	if len(order) != 1 {

@@ -17,10 +17,11 @@ type Figures struct {
 	Wall, CPU Series
 }
 
-// Rounds says how often trials are measured. Both are counts.
+// Rounds says how often trials are measured. All are counts.
 type Rounds struct {
 	Warmup  int // rounds before, that do not count
 	Counted int
+	Slices  int // how often the trials take turns in one round; 0: once
 }
 
 // InTurn runs the trials one after the other, and again for each round, so that what the machine
@@ -29,22 +30,39 @@ type Rounds struct {
 func InTurn(rounds Rounds, trials ...Trial) ([]Figures, error) {
 	figures := make([]Figures, len(trials))
 	for round := range rounds.Warmup + rounds.Counted {
-		for i, trial := range trials {
-			runtime.GC()
-			cost, err := trial.Run()
-			if err != nil {
-				return nil, fmt.Errorf("%s, round %d: %w", trial.Name, round+1, err)
-			}
-			if cost.Operations <= 0 {
-				return nil, fmt.Errorf("%s, round %d: nothing was measured", trial.Name, round+1)
-			}
-			if round < rounds.Warmup {
-				continue
-			}
+		costs, err := oneRound(max(1, rounds.Slices), trials)
+		if err != nil {
+			return nil, fmt.Errorf("round %d: %w", round+1, err)
+		}
+		if round < rounds.Warmup {
+			continue
+		}
+		for i, cost := range costs {
 			each := float64(cost.Operations)
 			figures[i].Wall = append(figures[i].Wall, float64(cost.Wall)/each)
 			figures[i].CPU = append(figures[i].CPU, float64(cost.CPU)/each)
 		}
 	}
 	return figures, nil
+}
+
+// oneRound runs the trials in turn, so many times, and returns what each cost in all.
+func oneRound(slices int, trials []Trial) ([]Cost, error) {
+	costs := make([]Cost, len(trials))
+	for range slices {
+		for i, trial := range trials {
+			runtime.GC()
+			cost, err := trial.Run()
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", trial.Name, err)
+			}
+			if cost.Operations <= 0 {
+				return nil, fmt.Errorf("%s: nothing was measured", trial.Name)
+			}
+			costs[i].Operations += cost.Operations
+			costs[i].Wall += cost.Wall
+			costs[i].CPU += cost.CPU
+		}
+	}
+	return costs, nil
 }
