@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"sync"
 )
 
 // bbolt maps the file into memory and believes its two meta pages and its list of free pages:
@@ -68,16 +69,41 @@ type found struct {
 	err  error // not nil: these are not the rows of a store, or the reader has refused one
 }
 
+// beginning is a file whose first bytes are read at once: all of a small one.
+type beginning struct {
+	file  *os.File
+	first []byte
+}
+
+const beginningSize = 16 << 10
+
+var beginnings = sync.Pool{New: func() any { return new([beginningSize]byte) }}
+
+// ReadAt implements [io.ReaderAt].
+func (b *beginning) ReadAt(p []byte, at int64) (int, error) {
+	if at+int64(len(p)) <= int64(len(b.first)) {
+		return copy(p, b.first[at:]), nil
+	}
+	return b.file.ReadAt(p, at)
+}
+
 // inspect returns [ErrCorrupt] or [ErrFormat] if bbolt must not be given the file, and gives what
 // is in it to the reader, unless that is nil. Without the file's lock an error, and what was found,
 // may be due to a commit that is going on.
-func inspect(f *os.File, reader rowReader) (found, error) {
+func inspect(file *os.File, reader rowReader) (found, error) {
+	memory := beginnings.Get().(*[beginningSize]byte)
+	defer beginnings.Put(memory)
+	n, err := file.ReadAt(memory[:], 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return found{}, cause(err)
+	}
+	f := &beginning{file, memory[:n]}
 	meta, other, err := newestMeta(f)
 	if err != nil {
 		return found{}, err
 	}
 	// The length is read last: it only grows, and before a page that needs it is written.
-	info, err := f.Stat()
+	info, err := file.Stat()
 	if err != nil {
 		return found{}, cause(err)
 	}
@@ -96,7 +122,7 @@ func inspect(f *os.File, reader rowReader) (found, error) {
 	if err := inspectPair(meta, other); err != nil {
 		return found{}, err
 	}
-	w := &pageWalk{file: f, meta: meta, used: make([]bool, meta.highWater)}
+	w := &pageWalk{from: f, meta: meta, used: make([]bool, meta.highWater)}
 	if err := w.claimFreelist(); err != nil {
 		return found{}, err
 	}
@@ -144,7 +170,7 @@ var errFreelist = fmt.Errorf("%w: its list of free pages is not one", ErrCorrupt
 // claimFreelist refuses a list that bbolt did not write, and claims its pages and those in it.
 // bbolt has no checksum of it, and would write over pages that are in use.
 func (w *pageWalk) claimFreelist() error {
-	f, meta := w.file, w.meta
+	f, meta := w.from, w.meta
 	offset := int64(meta.freelist) * int64(meta.pageSize)
 	room := (meta.highWater - meta.freelist) * uint64(meta.pageSize)
 	var head [headSize + numberSize]byte
@@ -181,7 +207,7 @@ func (w *pageWalk) claimFreelist() error {
 }
 
 // newestMeta returns the meta page that bbolt will use, and the other one.
-func newestMeta(f *os.File) (newest, other metaPage, err error) {
+func newestMeta(f *beginning) (newest, other metaPage, err error) {
 	first, err := readMeta(f, 0, 0)
 	if err != nil {
 		return metaPage{}, metaPage{}, err
@@ -205,7 +231,7 @@ func newestMeta(f *os.File) (newest, other metaPage, err error) {
 }
 
 // findSecond looks for the second meta page wherever it may be.
-func findSecond(f *os.File) (second metaPage, err error) {
+func findSecond(f *beginning) (second metaPage, err error) {
 	for size := uint32(leastPage); size <= greatestPage && !second.whole; size *= 2 {
 		found, err := readMeta(f, 1, int64(size))
 		if err != nil {
@@ -219,8 +245,8 @@ func findSecond(f *os.File) (second metaPage, err error) {
 }
 
 // explain says why there is no whole meta page.
-func explain(f *os.File, first, second metaPage) error {
-	info, err := f.Stat()
+func explain(f *beginning, first, second metaPage) error {
+	info, err := f.file.Stat()
 	switch {
 	case err != nil:
 		return cause(err)
@@ -235,7 +261,7 @@ func explain(f *os.File, first, second metaPage) error {
 }
 
 // readMeta reads a meta page, which is at the offset. One that is beyond the end is all zeros.
-func readMeta(f *os.File, number uint64, offset int64) (metaPage, error) {
+func readMeta(f *beginning, number uint64, offset int64) (metaPage, error) {
 	var buf [metaSize]byte
 	n, err := f.ReadAt(buf[:], offset+headSize)
 	if n < len(buf) {

@@ -46,8 +46,11 @@ type item[T any] struct {
 }
 
 func newOrder[T any]() order[T] {
-	tree := btree.NewG(treeDegree, func(a, b block[T]) bool { return a.first < b.first })
-	return order[T]{tree: tree, owner: new(ownership)}
+	less := func(a, b block[T]) bool { return a.first < b.first }
+	none := btree.NewFreeListG[block[T]](0) // nodes of blocks seldom come and go
+	return order[T]{
+		tree: btree.NewWithFreeListG(treeDegree, less, none), owner: new(ownership),
+	}
 }
 
 // clone returns the order as it is now.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"os"
 	"slices"
 )
 
@@ -28,7 +27,7 @@ const pagesAhead = 16
 
 // pageWalk goes through the pages of one file.
 type pageWalk struct {
-	file *os.File
+	from *beginning
 	meta metaPage
 	used []bool    // by page: it was reached, or is free
 	runs []pageRun // by depth: with the page that is being walked
@@ -126,7 +125,7 @@ func (w *pageWalk) read(page uint64, depth, ahead int) ([]byte, error) {
 		return nil, err
 	}
 	if count*size > uint64(len(content)) {
-		w.runs[depth].content = content[:0]
+		w.runs[depth].content = w.runs[depth].content[:0]
 		if content, err = w.readRun(page, depth, count); err != nil {
 			return nil, err
 		}
@@ -137,12 +136,15 @@ func (w *pageWalk) read(page uint64, depth, ahead int) ([]byte, error) {
 // readRun returns the content of the page, and of so many pages in all as far as there are.
 func (w *pageWalk) readRun(page uint64, depth int, count uint64) ([]byte, error) {
 	run, size := &w.runs[depth], uint64(w.meta.pageSize)
+	if known := uint64(len(w.from.first)); (page+count)*size <= known {
+		return w.from.first[page*size : (page+count)*size], nil
+	}
 	if at := (page - run.first) * size; page >= run.first && at < uint64(len(run.content)) {
 		return run.content[at:], nil
 	}
 	count = min(count, w.meta.highWater-page)
 	content := slices.Grow(run.content[:0], int(count*size))[:count*size]
-	if _, err := w.file.ReadAt(content, int64(page*size)); err != nil {
+	if _, err := w.from.ReadAt(content, int64(page*size)); err != nil {
 		return nil, cause(err)
 	}
 	run.first, run.content = page, content
