@@ -113,16 +113,6 @@ func (c *cells[T]) hash(key string) (hash uint64, tag uint8, in *shard[T]) {
 	return hash, uint8(hash>>56) | tagCell, &shards[hash%shardCount]
 }
 
-// ready makes the shards, if there are none yet.
-func (c *cells[T]) ready() *[shardCount]shard[T] {
-	shards := c.shards.Load()
-	if shards == nil {
-		shards = new([shardCount]shard[T])
-		c.shards.Store(shards)
-	}
-	return shards
-}
-
 // find returns the key's cell, or nil. Anybody may call it.
 func (c *cells[T]) find(key string) *cell[T] {
 	hash, tag, shard := c.hash(key)
@@ -151,11 +141,13 @@ func (c *cells[T]) find(key string) *cell[T] {
 
 // insert adds a cell whose key is not there.
 func (c *cells[T]) insert(added *cell[T]) {
-	c.ready()
+	if c.shards.Load() == nil {
+		c.shards.Store(new([shardCount]shard[T]))
+	}
 	hash, tag, shard := c.hash(added.key)
 	table := shard.groups.Load()
 	if table == nil || (shard.used+1)*4 > len(*table)*groupSize*3 {
-		table = c.grow(shard, shard.live)
+		table = c.grow(shard)
 	}
 	if table.insert(added, hash, tag) == tagFree {
 		shard.used++
@@ -177,26 +169,9 @@ func (g groups[T]) insert(added *cell[T], hash uint64, tag uint8) (before uint8)
 	}
 }
 
-// fill adds cells, none of whose keys is there.
-func (c *cells[T]) fill(added []cell[T]) {
-	for i := range added {
-		c.insert(&added[i])
-	}
-}
-
-// fit gives the hash room for half as many cells again as the count, or as each shard has.
-func (c *cells[T]) fit(count int) {
-	shards := c.ready()
-	for i := range shards {
-		shard := &shards[i]
-		c.grow(shard, max(count/shardCount, shard.live))
-	}
-}
-
-// grow gives the shard room for half as many cells again as the count, and drops the marks of
-// removed ones.
-func (c *cells[T]) grow(shard *shard[T], count int) *groups[T] {
-	grown := make(groups[T], 1+(count+count/2)*4/3/groupSize)
+// grow gives the shard room for half as many cells again, and drops the marks of removed ones.
+func (c *cells[T]) grow(shard *shard[T]) *groups[T] {
+	grown := make(groups[T], 1+(shard.live+shard.live/2)*4/3/groupSize)
 	if old := shard.groups.Load(); old != nil {
 		for i := range *old {
 			for place := range groupSize {

@@ -37,14 +37,19 @@ func (t *Table[T]) check() error {
 		return fmt.Errorf("%d rows in order, %d counted", t.order.size, t.size)
 	}
 	var err error
-	t.order.ascend("", func(it item[T]) bool {
-		switch c := t.cells.find(it.key); {
+	t.order.ascend("", func(key string, row *T) bool {
+		c, leaves := t.cells.find(key), t.leaves.Load()
+		inLeaf := leaves != nil && leaves.get(key, new(T)) != nil
+		switch {
+		case c == nil && !inLeaf:
+			err = fmt.Errorf("row %q has no cell", key)
 		case c == nil:
-			err = fmt.Errorf("row %q has no cell", it.key)
-		case c.head.Load() != it.version:
-			err = fmt.Errorf("row %q is not the newest version", it.key)
-		case it.version.index > t.store.index:
-			err = fmt.Errorf("row %q is of index %d, ahead of %d", it.key, it.version.index,
+		case inLeaf:
+			err = fmt.Errorf("row %q has a cell, and is in a leaf", key)
+		case c.head.Load().live() != row:
+			err = fmt.Errorf("row %q is not the newest version", key)
+		case c.head.Load().index > t.store.index:
+			err = fmt.Errorf("row %q is of index %d, ahead of %d", key, c.head.Load().index,
 				t.store.index)
 		}
 		return err == nil

@@ -63,6 +63,18 @@ func verify(table byte, key, value []byte) (payload []byte, err error) {
 	return value[:end], nil
 }
 
+// verifyRow is verify for a key that the value follows in memory.
+func verifyRow(table byte, row []byte, keySize int) (payload []byte, err error) {
+	end := len(row) - checksumSize
+	if end < keySize {
+		return nil, errShort
+	}
+	if storedChecksum(row) != crc32.Update(checksumStart(table, keySize), castagnoli, row[:end]) {
+		return nil, errChecksum
+	}
+	return row[keySize:end], nil
+}
+
 // storedChecksum returns the checksum that a value which appendRow made ends with.
 func storedChecksum(value []byte) uint32 {
 	return binary.BigEndian.Uint32(value[len(value)-checksumSize:])
@@ -71,11 +83,13 @@ func storedChecksum(value []byte) uint32 {
 // checksum covers the table and the key too, so that a row is not taken for another one. The CRC
 // starts from the table and the length of the key, which says where the payload begins.
 func checksum(table byte, key, payload []byte) uint32 {
-	polynomial := crc32.MakeTable(crc32.Castagnoli)
-	sum := uint32(table)<<24 ^ uint32(len(key))
-	sum = crc32.Update(sum, polynomial, key)
-	return crc32.Update(sum, polynomial, payload)
+	sum := crc32.Update(checksumStart(table, len(key)), castagnoli, key)
+	return crc32.Update(sum, castagnoli, payload)
 }
+
+func checksumStart(table byte, keySize int) uint32 { return uint32(table)<<24 ^ uint32(keySize) }
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // bytesOf returns the bytes of a key, which nobody may change. A conversion would be a copy for
 // every row.
@@ -91,20 +105,31 @@ var keyCodec = codec[Key]{
 		buf = binary.AppendUvarint(buf, row.LockIndex)
 		return binary.AppendUvarint(buf, row.Fence)
 	},
-	decode: func(key string, payload []byte) (Key, error) {
-		d := decoder{rest: payload}
-		row := Key{
-			Key:         key,
-			Value:       d.bytes(),
-			Flags:       d.uint64(),
-			Session:     d.id(),
-			CreateIndex: d.uint64(),
-			ModifyIndex: d.uint64(),
-			LockIndex:   d.uint64(),
-			Fence:       d.uint64(),
-		}
-		return row, d.end()
+	decode: func(key string, payload []byte) (row Key, err error) {
+		err = decodeKey(&row, key, payload)
+		return row, err
 	},
+}
+
+func decodeKey(row *Key, key string, payload []byte) error {
+	d := decoder{rest: payload}
+	row.Key = key
+	row.Value = d.bytes()
+	row.Flags = d.uint64()
+	row.Session = d.id()
+	row.CreateIndex = d.uint64()
+	row.ModifyIndex = d.uint64()
+	row.LockIndex = d.uint64()
+	row.Fence = d.uint64()
+	return d.end()
+}
+
+// lockedKey decodes a row, and says whether the key is locked. To return the row would take as long
+// again.
+func lockedKey(key string, payload []byte) (bool, error) {
+	var row Key
+	err := decodeKey(&row, key, payload)
+	return row.Session != ID{}, err
 }
 
 var sessionCodec = codec[Session]{

@@ -91,7 +91,7 @@ type RowWrite = rowWrite
 func Write(table byte, key string, value []byte) RowWrite { return RowWrite{table, key, value} }
 
 func (f *file) Load(visit func(table byte, key string, value []byte) error) (uint64, error) {
-	found, err := inspect(f.handle, Reader{func() {}, visit})
+	found, err := inspect(f.handle, &rowVisitor{Reader: Reader{func() {}, visit}})
 	return found.last.index, errors.Join(err, found.err)
 }
 
@@ -101,13 +101,30 @@ type Reader struct {
 	Row   func(table byte, key string, value []byte) error
 }
 
-func (r Reader) begin(header) { r.Begin() }
+// rowVisitor is a rowReader that calls a Reader.
+type rowVisitor struct {
+	Reader
+	err error
+}
 
-func (r Reader) row(table byte, key, value []byte) error { return r.Row(table, string(key), value) }
+func (r *rowVisitor) begin(header) {
+	r.err = nil
+	r.Begin()
+}
+
+func (r *rowVisitor) leaf(table byte, content []byte) {
+	for i := range elementCount(content) {
+		if e := elementAt(content, i); r.err == nil {
+			r.err = r.Row(table, string(e.key), e.value)
+		}
+	}
+}
+
+func (r *rowVisitor) end() error { return r.err }
 
 // ReadFile is OpenFile that reads the rows.
 func ReadFile(path string, o FileOptions, reader Reader) (*File, error) {
-	return openFile(path, o.options(), reader)
+	return openFile(path, o.options(), &rowVisitor{Reader: reader})
 }
 
 // Commit leaves the tally of the rows at none.

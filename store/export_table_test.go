@@ -1,5 +1,7 @@
 package store
 
+import "weak"
+
 // Cells is how many cells the table's hash has.
 func (t *Table[T]) Cells() int {
 	n := 0
@@ -9,4 +11,22 @@ func (t *Table[T]) Cells() int {
 		}
 	}
 	return n
+}
+
+// Leaves is how many pages of rows are as they were read.
+func (t *Table[T]) Leaves() int {
+	if leaves := t.leaves.Load(); leaves != nil {
+		return leaves.left
+	}
+	return 0
+}
+
+// LeafMemory points at what is kept of each page that was read.
+func (t *Table[T]) LeafMemory() []weak.Pointer[byte] {
+	var memory []weak.Pointer[byte]
+	leaves := t.leaves.Load()
+	for i := range leaves.places {
+		memory = append(memory, weak.Make(&leaves.places[i].Load().content[0]))
+	}
+	return memory
 }

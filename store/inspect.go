@@ -57,9 +57,12 @@ type rowReader interface {
 	// begin is called before the first row. Rows that were taken before do not count.
 	begin(last header)
 
-	// row is called with each row, table by table and in the order of the keys. Key and value are
-	// valid until it returns, and not to be changed.
-	row(table byte, key, value []byte) error
+	// leaf is called with each page that has rows, table by table and in the order of the keys. The
+	// content is valid until it returns, and not to be changed.
+	leaf(table byte, content []byte)
+
+	// end is called after the last row, and returns what is wrong with any of them.
+	end() error
 }
 
 // found is what the reader was given.

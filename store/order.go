@@ -33,9 +33,10 @@ type block[T any] struct {
 	rows  *rows[T]
 }
 
-// rows is what a block has, in order.
+// rows is what a block has, in order: items, or a leaf, to which nobody writes.
 type rows[T any] struct {
 	items []item[T]
+	leaf  *leaf[T] // nil: items
 	owner *ownership
 }
 
@@ -75,30 +76,44 @@ func (r *rows[T]) place(key string) (at int, there bool) {
 }
 
 // get returns the row of the key, or nil.
-func (o *order[T]) get(key string) *version[T] {
-	if b, ok := o.find(key); ok {
-		if at, there := b.rows.place(key); there {
-			return b.rows.items[at].version
+func (o *order[T]) get(key string) *T {
+	b, ok := o.find(key)
+	switch {
+	case !ok:
+		return nil
+	case b.rows.leaf != nil:
+		if at, there := b.rows.leaf.find(key); there {
+			return new(b.rows.leaf.row(at))
 		}
+		return nil
+	}
+	if at, there := b.rows.place(key); there {
+		return b.rows.items[at].version.live()
 	}
 	return nil
 }
 
 // ascend calls visit for the rows from the key on, until it returns false.
-func (o *order[T]) ascend(from string, visit func(item[T]) bool) {
+func (o *order[T]) ascend(from string, visit func(key string, row *T) bool) {
 	start, _ := o.find(from)
 	o.tree.AscendGreaterOrEqual(block[T]{first: start.first}, func(b block[T]) bool {
-		at := 0
-		if b.first < from {
-			at, _ = b.rows.place(from)
-		}
-		for _, it := range b.rows.items[at:] {
-			if !visit(it) {
-				return false
-			}
-		}
-		return true
+		return b.rows.ascend(from, visit)
 	})
+}
+
+// ascend calls visit for the rows from the key on, until it returns false, and reports whether it
+// never did.
+func (r *rows[T]) ascend(from string, visit func(key string, row *T) bool) bool {
+	if r.leaf != nil {
+		return r.leaf.ascend(from, visit)
+	}
+	at, _ := r.place(from)
+	for _, it := range r.items[at:] {
+		if !visit(it.key, &it.version.row) {
+			return false
+		}
+	}
+	return true
 }
 
 // add makes a block, and returns what it has.
@@ -107,17 +122,33 @@ func (o *order[T]) add(first string, items []item[T]) *rows[T] {
 	if len(items) < blockRows/4 {
 		room = blockRows / 4
 	}
-	added := &rows[T]{append(make([]item[T], 0, room), items...), o.owner}
+	added := &rows[T]{items: append(make([]item[T], 0, room), items...), owner: o.owner}
 	o.tree.ReplaceOrInsert(block[T]{first, added})
 	return added
 }
 
-// fill has an order without rows take the blocks, the first of which begins with the empty key.
-func (o *order[T]) fill(blocks []block[T]) {
-	for _, b := range blocks {
-		b.rows.owner = o.owner
-		o.tree.ReplaceOrInsert(b)
-		o.size += len(b.rows.items)
+// fill has an order without rows take the leaves, in order.
+func (o *order[T]) fill(leaves []*leaf[T]) {
+	for i, l := range leaves {
+		first := ""
+		if i > 0 {
+			first = l.first
+		}
+		o.tree.ReplaceOrInsert(block[T]{first, &rows[T]{leaf: l}})
+		o.size += l.rows()
+	}
+}
+
+// unfold puts the items in the place of the leaf that had them.
+func (o *order[T]) unfold(items []item[T]) {
+	folded, _ := o.find(items[0].key)
+	first := folded.first
+	for len(items) > 0 {
+		n := min(len(items), blockRows)
+		o.tree.ReplaceOrInsert(block[T]{first, &rows[T]{items: items[:n:n], owner: o.owner}})
+		if items = items[n:]; len(items) > 0 {
+			first = items[0].key
+		}
 	}
 }
 
@@ -132,8 +163,13 @@ func (o *order[T]) change(b block[T]) *rows[T] {
 // set puts a row in its place, or in that of the one with its key.
 func (o *order[T]) set(it item[T]) {
 	b, ok := o.find(it.key)
-	if !ok {
+	switch {
+	case !ok:
 		b.rows = o.add("", nil)
+	case b.rows.leaf != nil:
+		// The key is above the leaf's, or it would have been unfolded: the block is gone where the
+		// key belonged.
+		b.rows = o.add(it.key, nil)
 	}
 	into := o.change(b)
 	at, there := into.place(it.key)
@@ -167,7 +203,7 @@ func (o *order[T]) split(full *rows[T], at int, key string) (*rows[T], int) {
 // remove takes the row with the key out, if there is one.
 func (o *order[T]) remove(key string) {
 	b, ok := o.find(key)
-	if !ok {
+	if !ok || b.rows.leaf != nil {
 		return
 	}
 	at, there := b.rows.place(key)
@@ -193,7 +229,8 @@ func (o *order[T]) merge(b block[T]) {
 		next = found
 		return found.first == b.first
 	})
-	if next.first != b.first && len(b.rows.items)+len(next.rows.items) <= blockRows/2 {
+	if next.first != b.first && next.rows.leaf == nil &&
+		len(b.rows.items)+len(next.rows.items) <= blockRows/2 {
 		b.rows.items = append(b.rows.items, next.rows.items...)
 		o.tree.Delete(next)
 	}
@@ -207,17 +244,19 @@ func (o *order[T]) check() error {
 		if blocks++; (blocks == 1) != (b.first == "") {
 			err = fmt.Errorf("block %d begins with %q", blocks, b.first)
 		}
-		for i, it := range b.rows.items {
-			if it.key < b.first || it.key <= last && size+i > 0 {
-				err = fmt.Errorf("row %q is after %q, in the block from %q on", it.key, last,
-					b.first)
+		n := 0
+		b.rows.ascend("", func(key string, _ *T) bool {
+			if key < b.first || key <= last && size+n > 0 {
+				err = fmt.Errorf("row %q is after %q, in the block from %q on", key, last, b.first)
 			}
-			last = it.key
-		}
-		if n := len(b.rows.items); n > blockRows || n == 0 && b.first != "" {
+			last = key
+			n++
+			return true
+		})
+		if b.rows.leaf == nil && n > blockRows || n == 0 && b.first != "" {
 			err = fmt.Errorf("%d rows are in the block from %q on", n, b.first)
 		}
-		size += len(b.rows.items)
+		size += n
 		return err == nil
 	})
 	if err == nil && size != o.size {

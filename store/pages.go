@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"slices"
 )
 
@@ -58,9 +59,9 @@ type element struct {
 	value []byte // in a leaf
 }
 
-// leafVisitor is called with each element of a leaf that is so deep in the file, and valid until
-// the call returns.
-type leafVisitor func(leaf uint64, depth int, e element) error
+// leafVisitor is called with each leaf and its depth in the file. The content is valid until the
+// call returns.
+type leafVisitor func(leaf uint64, depth int, content []byte) error
 
 func misplaced(page uint64, what string) error {
 	return fmt.Errorf("%w: page %d %s", ErrCorrupt, page, what)
@@ -96,13 +97,14 @@ func (w *pageWalk) walk(page uint64, in bounds, depth, ahead int, visit leafVisi
 	if elementCount(content) == 0 && page != w.meta.root { // bbolt keeps no such page
 		return misplaced(page, "has nothing in it")
 	}
-	if _, err := inspectElements(page, content, in, depth, visit); err != nil {
+	end, err := inspectElements(page, content, in)
+	if err != nil {
 		return err
 	}
 	if pageKind(content) == branchFlag {
 		return w.walkBranch(content, in, depth, visit)
 	}
-	return nil
+	return visit(page, depth, content[:end])
 }
 
 // read returns the content of the page and of those that belong to it, and claims them. It is valid
@@ -176,8 +178,8 @@ func (w *pageWalk) walkBranch(content []byte, in bounds, depth int, visit leafVi
 // walkRoot checks the root bucket, and returns the buckets in it.
 func (w *pageWalk) walkRoot() (found []bucket, err error) {
 	found = make([]bucket, 0, tableCount+1) // as many as a file of ours has
-	err = w.walk(w.meta.root, bounds{}, 0, 1, func(leaf uint64, _ int, e element) error {
-		if e.flags == bucketFlag {
+	err = w.walk(w.meta.root, bounds{}, 0, 1, func(leaf uint64, _ int, content []byte) error {
+		for e := range innerBuckets(content) {
 			found = append(found, bucket{string(e.key), bytes.Clone(e.value), leaf})
 		}
 		return nil
@@ -212,6 +214,9 @@ func (w *pageWalk) walkTables(
 			return nil, err
 		}
 	}
+	if f.err == nil {
+		f.err = reader.end()
+	}
 	return buckets, nil
 }
 
@@ -230,11 +235,14 @@ func take(buckets *[]bucket, name string) (taken bucket, ok bool) {
 func (w *pageWalk) walkHeader(f *found, buckets *[]bucket) (err error) {
 	var value []byte
 	if b, ok := take(buckets, headerBucket); ok {
-		err = w.walkBucket(b, 0, func(leaf uint64, depth int, e element) error {
-			if e.flags != bucketFlag && string(e.key) == headerKey {
-				value = append([]byte{}, e.value...)
+		err = w.walkBucket(b, 0, func(leaf uint64, depth int, content []byte) error {
+			for i := range elementCount(content) {
+				e := elementAt(content, i)
+				if e.flags != bucketFlag && string(e.key) == headerKey {
+					value = append([]byte{}, e.value...)
+				}
 			}
-			return w.walkBuckets(leaf, depth, e)
+			return w.walkBuckets(leaf, depth, content)
 		})
 	}
 	f.last, f.err = headerOf(value, w.meta.commit)
@@ -255,18 +263,17 @@ func (w *pageWalk) walkTable(f *found, buckets *[]bucket, table byte, reader row
 		}
 		return nil
 	}
-	return w.walkBucket(b, 0, func(leaf uint64, depth int, e element) error {
-		switch {
-		case e.flags == bucketFlag:
+	return w.walkBucket(b, 0, func(leaf uint64, depth int, content []byte) error {
+		for e := range innerBuckets(content) {
 			if f.err == nil {
 				f.err = fmt.Errorf("%w: %.100q of %s is not a row", ErrCorrupt, e.key,
 					tableName(table))
 			}
-			return w.walkBuckets(leaf, depth, e)
-		case f.err == nil:
-			f.err = reader.row(table, e.key, e.value)
 		}
-		return nil
+		if f.err == nil {
+			reader.leaf(table, content)
+		}
+		return w.walkBuckets(leaf, depth, content)
 	})
 }
 
@@ -282,19 +289,25 @@ func (w *pageWalk) walkBucket(b bucket, depth int, visit leafVisitor) error {
 	if len(inline) < headSize || pageKind(inline) != leafFlag || depth == deepest {
 		return misplaced(b.leaf, "has a bucket that is not one")
 	}
-	end, err := inspectElements(b.leaf, inline, bounds{}, depth, visit)
-	if err == nil && end != uint64(len(inline)) {
+	end, err := inspectElements(b.leaf, inline, bounds{})
+	switch {
+	case err != nil:
+		return err
+	case end != uint64(len(inline)):
 		return misplaced(b.leaf, "has a bucket that is not filled as it should be")
 	}
-	return err
+	return visit(b.leaf, depth, inline)
 }
 
 // walkBuckets is a leafVisitor that checks the buckets in a bucket.
-func (w *pageWalk) walkBuckets(leaf uint64, depth int, e element) error {
-	if e.flags != bucketFlag {
-		return nil
+func (w *pageWalk) walkBuckets(leaf uint64, depth int, content []byte) error {
+	for e := range innerBuckets(content) {
+		err := w.walkBucket(bucket{"", e.value, leaf}, depth+1, w.walkBuckets)
+		if err != nil {
+			return err
+		}
 	}
-	return w.walkBucket(bucket{"", e.value, leaf}, depth+1, w.walkBuckets)
+	return nil
 }
 
 func pageKind(content []byte) uint16 { return binary.NativeEndian.Uint16(content[8:]) }
@@ -302,11 +315,8 @@ func pageKind(content []byte) uint16 { return binary.NativeEndian.Uint16(content
 func elementCount(content []byte) int { return int(binary.NativeEndian.Uint16(content[10:])) }
 
 // inspectElements refuses a branch or leaf page that bbolt did not write: it writes the elements,
-// and then key and value of each, one behind the other, up to the end, which is returned. It calls
-// visit for each element of a leaf.
-func inspectElements(
-	page uint64, content []byte, in bounds, depth int, visit leafVisitor,
-) (end uint64, err error) {
+// and then key and value of each, one behind the other, up to the end, which is returned.
+func inspectElements(page uint64, content []byte, in bounds) (end uint64, err error) {
 	kind, count := pageKind(content), elementCount(content)
 	if kind != branchFlag && kind != leafFlag {
 		return 0, misplaced(page, "is neither a branch nor a leaf")
@@ -317,56 +327,77 @@ func inspectElements(
 	}
 	var last []byte
 	for i := range count {
-		position, keySize, valueSize := extent(content, i)
+		position, keySize, valueSize := extent(content, kind, i)
 		if position != next || keySize == 0 || keySize+valueSize > uint64(len(content))-next {
 			return 0, misplaced(page, "is not filled as it should be")
 		}
-		e := elementAt(content, i)
+		key := content[next : next+keySize]
 		next += keySize + valueSize
 		switch {
-		case kind == leafFlag && e.flags != 0 && e.flags != bucketFlag:
+		case kind == leafFlag && elementFlags(content, i)&^bucketFlag != 0:
 			return 0, misplaced(page, "has an element of an unknown kind")
-		case i == 0 && in.least != nil && !bytes.Equal(e.key, in.least):
+		case i == 0 && in.least != nil && !bytes.Equal(key, in.least):
 			// By its first key bbolt finds what to replace in the page above.
 			return 0, misplaced(page, "does not begin with the key that the page above it has")
-		case bytes.Compare(e.key, last) <= 0,
-			in.limit != nil && bytes.Compare(e.key, in.limit) >= 0:
-			return 0, misplaced(page, fmt.Sprintf("has %.100q out of its place", e.key))
+		case bytes.Compare(key, last) <= 0,
+			in.limit != nil && bytes.Compare(key, in.limit) >= 0:
+			return 0, misplaced(page, fmt.Sprintf("has %.100q out of its place", key))
 		}
-		last = e.key
-		if kind == leafFlag {
-			if err := visit(page, depth, e); err != nil {
-				return 0, err
-			}
-		}
+		last = key
 	}
 	return next, nil
 }
 
+// innerBuckets yields the elements of a leaf that are buckets.
+func innerBuckets(content []byte) iter.Seq[element] {
+	return func(yield func(element) bool) {
+		for i := range elementCount(content) {
+			if elementFlags(content, i) == bucketFlag && !yield(elementAt(content, i)) {
+				return
+			}
+		}
+	}
+}
+
 // extent returns where the key of an element begins, and how long key and value are; a branch has
 // no values.
-func extent(content []byte, i int) (position, keySize, valueSize uint64) {
+func extent(content []byte, kind uint16, i int) (position, keySize, valueSize uint64) {
 	order := binary.NativeEndian
 	start := uint64(headSize + i*elementSize)
 	raw := content[start : start+elementSize]
-	if pageKind(content) == branchFlag {
+	if kind == branchFlag {
 		return start + uint64(order.Uint32(raw)), uint64(order.Uint32(raw[4:])), 0
 	}
 	return start + uint64(order.Uint32(raw[4:])), uint64(order.Uint32(raw[8:])),
 		uint64(order.Uint32(raw[12:]))
 }
 
+// elementFlags returns what kind of element is in a leaf.
+func elementFlags(content []byte, i int) uint32 {
+	return binary.NativeEndian.Uint32(content[headSize+i*elementSize:])
+}
+
 // elementAt takes an element out of a page whose extent is known to be right.
 func elementAt(content []byte, i int) element {
 	order := binary.NativeEndian
 	raw := content[headSize+i*elementSize:]
-	position, keySize, valueSize := extent(content, i)
+	kind := pageKind(content)
+	position, keySize, valueSize := extent(content, kind, i)
 	end := position + keySize
 	e := element{key: content[position:end], value: content[end : end+valueSize]}
-	if pageKind(content) == branchFlag {
+	if kind == branchFlag {
 		e.child = order.Uint64(raw[8:])
 	} else {
 		e.flags = order.Uint32(raw)
 	}
 	return e
+}
+
+// rowAt takes a row out of such a leaf: the key, which has that size, and behind it the value.
+func rowAt(content []byte, i int) (row []byte, keySize int) {
+	start := headSize + i*elementSize
+	raw := content[start : start+elementSize]
+	order := binary.NativeEndian
+	begin, keySize := start+int(order.Uint32(raw[4:])), int(order.Uint32(raw[8:]))
+	return content[begin : begin+keySize+int(order.Uint32(raw[12:]))], keySize
 }

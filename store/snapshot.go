@@ -37,7 +37,7 @@ type View[T any] struct{ order order[T] }
 
 // Get returns the row of the key, or nil.
 func (v View[T]) Get(key string) *T {
-	return v.order.get(key).live()
+	return v.order.get(key)
 }
 
 // Len is the number of rows.
@@ -62,8 +62,6 @@ func within[T any](prefix string, rows iter.Seq2[string, *T]) iter.Seq2[string, 
 // Ascend yields the rows from the key on, in order of their keys.
 func (v View[T]) Ascend(from string) iter.Seq2[string, *T] {
 	return func(yield func(string, *T) bool) {
-		v.order.ascend(from, func(it item[T]) bool {
-			return yield(it.key, &it.version.row)
-		})
+		v.order.ascend(from, yield)
 	}
 }

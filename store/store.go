@@ -46,7 +46,7 @@ type Store struct {
 
 	file      medium        // nil: in memory
 	inFile    tally         // of the rows in the file; the committer's
-	found     tally         // of the rows that were read from the file
+	verifying verifying     // while the file is read, and what was found in it
 	published atomic.Uint64 // what readers see
 	cached    atomic.Pointer[Snapshot]
 	index     uint64 // of the newest sealed transaction
@@ -75,8 +75,8 @@ type table interface {
 	publish()
 	take() part
 	drop()
-	load(key, value []byte) (checksum uint32, err error)
-	loaded()
+	add(content []byte) page
+	loaded() error
 	clear()
 	check() error
 	rows() int
@@ -87,7 +87,7 @@ func New() *Store {
 	s := &Store{index: FirstIndex, taken: FirstIndex}
 	s.published.Store(FirstIndex)
 	s.Keys.init(s, tableKeys, keyCodec)
-	s.Keys.pick = func(row *Key) bool { return row.Session != (ID{}) }
+	s.Keys.pick = lockedKey
 	s.Sessions.init(s, tableSessions, sessionCodec)
 	s.Sessions.layout = &layout[Session]{sessionByIndex, sessionIDAt}
 	s.Nodes.init(s, tableNodes, nodeCodec)
@@ -145,19 +145,28 @@ func (s *Store) load(path string, o fileOptions) (*file, error) {
 		s.clear()
 		return nil, err
 	}
-	if s.found != s.inFile {
-		err := fmt.Errorf("read %s: %w: it has %d rows with the checksum %x, and its last commit "+
-			"left %d with %x: the disk has lost a write", path, ErrCorrupt, s.found.rows,
-			s.found.sum, s.inFile.rows, s.inFile.sum)
+	if err := s.loaded(); err != nil {
 		s.clear()
-		return nil, errors.Join(err, f.close())
-	}
-	for table := range tableCount {
-		s.table(int(table)).loaded()
+		return nil, errors.Join(fmt.Errorf("read %s: %w", path, err), f.close())
 	}
 	s.taken = s.index
 	s.published.Store(s.index)
 	return f, nil
+}
+
+// loaded ends the loading. It returns an error if these are not the rows that a commit left.
+func (s *Store) loaded() error {
+	for table := range tableCount {
+		if err := s.table(int(table)).loaded(); err != nil {
+			return err
+		}
+	}
+	if found := s.verifying.found; found != s.inFile {
+		return fmt.Errorf("%w: it has %d rows with the checksum %x, and its last commit left %d "+
+			"with %x: the disk has lost a write", ErrCorrupt, found.rows, found.sum, s.inFile.rows,
+			s.inFile.sum)
+	}
+	return nil
 }
 
 // begin is the rowReader's.
@@ -166,28 +175,25 @@ func (s *Store) begin(last header) {
 	s.index, s.inFile = last.index, last.tally
 }
 
-// row is the rowReader's.
-func (s *Store) row(table byte, key, value []byte) error {
-	sum, err := s.table(int(table)).load(key, value)
-	s.found.add(sum)
-	return err
+// leaf is the rowReader's.
+func (s *Store) leaf(table byte, content []byte) {
+	s.verifying.add(s.table(int(table)).add(content))
 }
 
-// unread is how many rows are still to be read, if the file is whole.
-func (s *Store) unread() uint64 {
-	return s.inFile.rows - min(s.inFile.rows, s.found.rows)
-}
+// end is the rowReader's.
+func (s *Store) end() error { return s.verifying.end() }
 
 // clear drops what was read.
 func (s *Store) clear() {
+	s.verifying.stop()
 	for table := range tableCount {
 		s.table(int(table)).clear()
 	}
-	s.found = tally{}
+	s.verifying = verifying{}
 }
 
 // Locked returns the keys that were locked when the file was opened, in order.
-func (s *Store) Locked() []*Key { return s.Keys.loading.picked }
+func (s *Store) Locked() []*Key { return s.Keys.picked }
 
 // Close closes the file, if there is one. What is published stays readable.
 func (s *Store) Close() error {

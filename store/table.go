@@ -3,6 +3,7 @@ package store
 import (
 	"hash/maphash"
 	"iter"
+	"sync/atomic"
 )
 
 const (
@@ -25,18 +26,21 @@ type Table[T any] struct {
 	moved  func(old, new *T)
 
 	cells  cells[T]
-	last   *cell[T] // that the writer found last
-	order  order[T] // without what the cells in behind have changed
-	view   View[T]  // the newest clone of the order
-	stale  bool     // view is older than the cells
+	leaves atomic.Pointer[leaves[T]] // the rows that have no cells; nil: all have
+	last   *cell[T]                  // that the writer found last
+	order  order[T]                  // without what the cells in behind have changed
+	view   View[T]                   // the newest clone of the order
+	stale  bool                      // view is older than the cells
 	behind []*cell[T]
 	open   []*cell[T]  // what the open batch changed; may name a cell whose change was undone
 	flying []*cell[T]  // what the batch that is being written changed
 	undo   []change[T] // what the running transaction changed, each cell once
 	size   int         // rows that live
 
-	loading loading[T]
-	pick    func(*T) bool // chooses rows while they are read; nil: none
+	// While a file is read:
+	read   []*leaf[T]
+	pick   func(key string, payload []byte) (chosen bool, err error) // decodes a row; may be nil
+	picked []*T
 }
 
 // layout says where in the file the rows of a table lie that do not lie under their keys.
@@ -51,6 +55,14 @@ func (t *Table[T]) place(key string, v *version[T]) string {
 		return key
 	}
 	return t.layout.place(key, &v.row)
+}
+
+// keyAt returns the key of a row that lies at the place.
+func (t *Table[T]) keyAt(place string) string {
+	if t.layout == nil {
+		return place
+	}
+	return t.layout.key(place)
 }
 
 // change is a cell and the version it had before the transaction, nil for none.
@@ -75,11 +87,25 @@ func (t *Table[T]) OnMove(moved func(old, new *T)) { t.moved = moved }
 func (t *Table[T]) Len() int { return t.size }
 
 // Get returns the published row, or nil. It takes no lock, waits for nobody and allocates
-// nothing.
+// nothing, unless the caller keeps the row.
 func (t *Table[T]) Get(key string) *T {
+	// This much is inlined, and so the new row is on the caller's stack.
+	return t.get(key, new(T))
+}
+
+// get is Get, with a place for a row that has to be made.
+func (t *Table[T]) get(key string, into *T) *T {
 	for {
 		published := t.store.published.Load()
+		leaves := t.leaves.Load()
 		c := t.cells.find(key)
+		if c == nil && leaves != nil {
+			if row := leaves.get(key, into); row != nil {
+				return row
+			}
+			// Its leaf may have been unfolded since we looked for its cell.
+			c = t.cells.find(key)
+		}
 		if c == nil {
 			return nil
 		}
@@ -109,6 +135,9 @@ func (t *Table[T]) find(key string) *cell[T] {
 		return t.last
 	}
 	c := t.cells.find(key)
+	if c == nil && t.unfold(key) {
+		c = t.cells.find(key)
+	}
 	if c != nil {
 		t.last = c
 	}
@@ -226,18 +255,21 @@ func (t *Table[T]) Changes() iter.Seq2[*T, *T] {
 // has done ahead of it.
 func (t *Table[T]) Ascend(from string) iter.Seq2[string, *T] {
 	return func(yield func(string, *T) bool) {
-		var page [pageSize]item[T]
+		var page [pageSize]struct {
+			key string
+			row *T
+		}
 		for {
 			t.catchUp()
 			n := 0
-			t.order.ascend(from, func(it item[T]) bool {
-				page[n] = it
+			t.order.ascend(from, func(key string, row *T) bool {
+				page[n].key, page[n].row = key, row
 				n++
 				return n < pageSize
 			})
 			done := 0
 			for _, it := range page[:n] {
-				if !yield(it.key, &it.version.row) {
+				if !yield(it.key, it.row) {
 					return
 				}
 				done++

@@ -162,8 +162,9 @@ func TestTable_Model(t *testing.T) {
 			if got, want := again.Published(), m.Published(); got != want {
 				t.Fatalf("index after reopen: got %d, want %d", got, want)
 			}
-			m.Store, m.newest = again, m.published
+			m.Store, m.newest, m.flying = again, maps.Clone(m.published), nil
 			m.check()
+			m.run(10)
 		})
 	})
 }

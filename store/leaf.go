@@ -1,0 +1,144 @@
+package store
+
+import (
+	"bytes"
+	"hash/maphash"
+	"sort"
+	"strings"
+)
+
+// leaf is a page of the file as it was read, to whose rows nobody has written since. A row is made
+// when somebody looks at it, and shares the leaf's memory.
+type leaf[T any] struct {
+	table   *Table[T]
+	first   string // the first key, which does not share it
+	content []byte
+	tags    []byte // of each row, a part of its key's hash; verify makes them
+}
+
+func newLeaf[T any](t *Table[T], content []byte) *leaf[T] {
+	count, end := elementCount(content), len(content)
+	kept := append(make([]byte, 0, end+count), content...)
+	l := &leaf[T]{table: t, content: kept[:end:end], tags: kept[end : end+count]}
+	if count > 0 {
+		l.first = strings.Clone(l.key(0))
+	}
+	return l
+}
+
+// verify is the page's.
+func (l *leaf[T]) verify(found *tally) error {
+	t := l.table
+	for i := range l.tags {
+		row, keySize := rowAt(l.content, i)
+		key, chosen := stringOf(row[:keySize]), false
+		payload, err := verifyRow(t.number, row, keySize)
+		switch {
+		case err != nil:
+		case t.pick != nil:
+			chosen, err = t.pick(key, payload)
+		default:
+			_, err = t.codec.decode(t.keyAt(key), payload)
+		}
+		if err != nil {
+			return rowError(t.number, key, err)
+		}
+		if chosen {
+			row, _ := t.codec.decode(strings.Clone(key), bytes.Clone(payload))
+			t.picked = append(t.picked, &row)
+		}
+		found.add(storedChecksum(row))
+		l.tags[i] = l.tag(key)
+	}
+	return nil
+}
+
+// rows is how many there are.
+func (l *leaf[T]) rows() int { return len(l.tags) }
+
+// at returns key, payload and checksum of a row.
+func (l *leaf[T]) at(i int) (key string, payload []byte, checksum uint32) {
+	row, keySize := rowAt(l.content, i)
+	end := len(row) - checksumSize
+	return stringOf(row[:keySize]), row[keySize:end:end], storedChecksum(row)
+}
+
+func (l *leaf[T]) key(i int) string {
+	row, keySize := rowAt(l.content, i)
+	return stringOf(row[:keySize])
+}
+
+// row makes a row.
+func (l *leaf[T]) row(i int) T {
+	key, payload, _ := l.at(i)
+	row, _ := l.table.codec.decode(key, payload) // verify has done it before
+	return row
+}
+
+func (l *leaf[T]) tag(key string) byte { return byte(maphash.String(l.table.cells.seed, key)) }
+
+// find returns where the row of the key is.
+func (l *leaf[T]) find(key string) (at int, there bool) {
+	tag := l.tag(key)
+	for {
+		next := bytes.IndexByte(l.tags[at:], tag)
+		if next < 0 {
+			return 0, false
+		}
+		at += next
+		if l.key(at) == key {
+			return at, true
+		}
+		at++
+	}
+}
+
+// ascend calls visit for the rows from the key on, until it returns false, and reports whether it
+// never did.
+func (l *leaf[T]) ascend(from string, visit func(key string, row *T) bool) bool {
+	at := sort.Search(l.rows(), func(i int) bool { return l.key(i) >= from })
+	for ; at < l.rows(); at++ {
+		if !visit(l.key(at), new(l.row(at))) {
+			return false
+		}
+	}
+	return true
+}
+
+// A piece is what rows are unfolded in, since most of them stay: it is kept as long as one of them
+// is. It has so many at most, for which the runtime gives memory without waste.
+const pieceRows = 63
+
+// unfold gives a cell to each row, and returns them all, in memory of their own.
+func (l *leaf[T]) unfold() []item[T] {
+	items := make([]item[T], 0, l.rows())
+	for len(items) < l.rows() {
+		items = l.unfoldPiece(items, min(pieceRows, l.rows()-len(items)))
+	}
+	return items
+}
+
+// unfoldPiece appends so many rows to those that were unfolded.
+func (l *leaf[T]) unfoldPiece(items []item[T], count int) []item[T] {
+	t, from, size := l.table, len(items), 0
+	for i := range count {
+		key, payload, _ := l.at(from + i)
+		size += len(key) + len(payload)
+	}
+	kept := make([]byte, 0, size)
+	versions, cells := make([]version[T], count), make([]cell[T], count)
+	for i := range count {
+		key, payload, checksum := l.at(from + i)
+		start, middle := len(kept), len(kept)+len(key)
+		kept = append(append(kept, key...), payload...)
+		place := stringOf(kept[start:middle])
+		c, v := &cells[i], &versions[i]
+		c.key = t.keyAt(place)
+		v.row, _ = t.codec.decode(c.key, kept[middle:])
+		v.index, v.checksum, v.byKey = FirstIndex, checksum, c.key == place
+		c.head.Store(v)
+		t.cells.insert(c)
+		items = append(items, item[T]{c.key, v})
+	}
+	return items
+}
