@@ -211,13 +211,17 @@ func (w *twin) watch(ctx context.Context, scope lockd.Scope) {
 // rank is the index of the first change that came of the end of a session, or of a delay.
 func (w *twin) rank(m *model, session lockd.SessionID, key string) uint64 {
 	first := unseen
+	contender := func(key string) bool { // else it is another one in the same folder
+		_, err := lockd.ParseSessionID(path.Base(key))
+		return err == nil
+	}
 	for _, e := range w.observed {
 		ended := e.Kind == lockd.SessionEnded && e.Session.ID == session
 		granted := e.Kind == lockd.KeyPut && e.Entry.Key == key && e.Lock == lockd.LockGranted
-		_, err := lockd.ParseSessionID(path.Base(key)) // else it is no delay of a slot
-		given := err == nil && e.Kind == lockd.KeyPut && (e.Entry.Key == semaphoreOf(key) ||
+		given := contender(key) && e.Kind == lockd.KeyPut && (e.Entry.Key == semaphoreOf(key) ||
 			// the semaphore may name the next holder already, as one whose slot was lost
-			e.Lock == lockd.LockGranted && semaphoreOf(e.Entry.Key) == semaphoreOf(key))
+			e.Lock == lockd.LockGranted && contender(e.Entry.Key) &&
+				semaphoreOf(e.Entry.Key) == semaphoreOf(key))
 		if e.Index > m.index && (ended || granted || given) {
 			first = min(first, e.Index)
 		}
