@@ -32,7 +32,7 @@ func inBusyProgram(b *bench) error {
 
 	for _, workers := range []int{1, 64, most} {
 		if workers == most {
-			defer b.roundsOnDisk(2 * b.onDisk)() // of a few commits
+			defer b.roundsOnDisk(b.onDisk * 3 / 2)() // of a few commits
 		}
 		figures, err := b.inTurn(
 			spinning(b.crowd("lockd", workers, keys, paced.pairOf)),

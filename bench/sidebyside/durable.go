@@ -78,7 +78,7 @@ func durableCrowd(b *bench) error {
 // durableLargeCrowd is P5.
 func durableLargeCrowd(b *bench) error {
 	const workers = 512
-	defer b.roundsOnDisk(2 * b.onDisk)() // a round begins and ends with smaller commits
+	defer b.roundsOnDisk(b.onDisk * 3 / 2)() // a round begins and ends with smaller commits
 	return durablePairs(b, crowdPlan{
 		target: "P5", workers: workers, keys: keysOf(workers * ownKeys),
 		batch: 1.3, redis: 3, perCommit: 430,

@@ -33,7 +33,7 @@ func watchers(b *bench) error {
 		return err
 	}
 	defer lone.Close()
-	total := b.size(manyWatchers, manyWatchers/4)
+	total := b.size(manyWatchers, manyWatchers/10)
 	for _, on := range []struct {
 		what  string
 		scope func(name string) lockd.Scope
