@@ -2,35 +2,11 @@ package store_test
 
 import (
 	"errors"
-	"os"
 	"slices"
-	"strings"
 	"testing"
-
-	"go.etcd.io/bbolt"
 
 	"github.com/lockd/lockd/store"
 )
-
-// graves returns the keys of the tombstones' rows, as the file has them.
-func graves(t *testing.T, path string) (places []string) {
-	t.Helper()
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	err = db.View(func(tx *bbolt.Tx) error {
-		return tx.Bucket([]byte("graves")).ForEach(func(place, _ []byte) error {
-			places = append(places, string(place))
-			return nil
-		})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return places
-}
 
 // atIndex is where the tombstone of an index below 256 is in the file.
 func atIndex(index byte, key string) string {
@@ -59,9 +35,9 @@ func TestGraves_LieByIndex(t *testing.T) {
 	if err := errors.Join(s.Check(), s.Close()); err != nil {
 		t.Fatal(err)
 	}
-	places := []string{atIndex(2, "ka"), atIndex(3, "kb"), atIndex(3, "kc"), atIndex(4, "kd")}
-	if got := graves(t, path); !slices.Equal(got, places) {
-		t.Errorf("in the file: got %q, want %q", got, places)
+	inFile := []string{atIndex(2, "ka"), atIndex(3, "kb"), atIndex(3, "kc"), atIndex(4, "kd")}
+	if got := places(t, path, "graves"); !slices.Equal(got, inFile) {
+		t.Errorf("in the file: got %q, want %q", got, inFile)
 	}
 	if got, err := openStore(path); err != nil || got != want {
 		t.Errorf("opened: got %v,\n%d %q, want\n%d %q", err, got.index, got.rows, want.index,
@@ -72,15 +48,8 @@ func TestGraves_LieByIndex(t *testing.T) {
 // Ensure that a tombstone that lies under its name, as in the first files, moves when the name is
 // buried again.
 func TestGraves_MoveFromTheirNames(t *testing.T) {
-	content, err := os.ReadFile(formatFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := newPath(t)
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got := graves(t, path); !slices.Equal(got, []string{"\x00gone"}) {
+	path := firstFile(t)
+	if got := places(t, path, "graves"); !slices.Equal(got, []string{"\x00gone"}) {
 		t.Fatalf("first: got %q", got)
 	}
 	s := store.New()
@@ -94,7 +63,7 @@ func TestGraves_MoveFromTheirNames(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := graves(t, path); !slices.Equal(got, []string{atIndex(4, "\x00gone")}) {
+	if got := places(t, path, "graves"); !slices.Equal(got, []string{atIndex(4, "\x00gone")}) {
 		t.Errorf("then: got %q", got)
 	}
 	if got, err := openStore(path); err != nil || got != want {
@@ -108,30 +77,12 @@ func TestGraves_Refused(t *testing.T) {
 		return store.Write(store.GraveRows.Table, place,
 			store.GraveRows.Append(nil, place, store.Grave{Index: index}))
 	}
-	for name, test := range map[string]struct {
-		rows []store.RowWrite
-		text string
-	}{
+	testRefused(t, map[string]refusedRows{
 		"twice": {[]store.RowWrite{grave(atIndex(2, "kx"), 2), grave(atIndex(3, "kx"), 3)},
 			"twice"},
 		"twice, once by its name": {[]store.RowWrite{grave("kx", 2), grave(atIndex(3, "kx"), 3)},
 			"twice"},
 		"at another index": {[]store.RowWrite{grave(atIndex(2, "kx"), 3)}, "not where"},
 		"without a kind":   {[]store.RowWrite{grave(atIndex(2, ""), 2)}, "wrong length"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			path := newPath(t)
-			f := openFile(t, path, store.FileOptions{})
-			commit(t, f, 5, test.rows...)
-			closeFile(t, f)
-			before := stateOf(t, path)
-			_, err := openStore(path)
-			if !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), test.text) {
-				t.Errorf("got %v, want ErrCorrupt with %q", err, test.text)
-			}
-			if stateOf(t, path) != before {
-				t.Error("the file was written to")
-			}
-		})
-	}
+	})
 }
