@@ -110,14 +110,7 @@ func writeFormatFile(t *testing.T) {
 
 // Ensure that README.md is right: a file is read by what it says, and by nothing of the package.
 func TestFormat1_ByHand(t *testing.T) {
-	path := newPath(t)
-	content, err := os.ReadFile(formatFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := firstFile(t)
 	id := "\xde\xad" + string(make([]byte, 13)) + "\xef"
 	type row struct {
 		table   byte
