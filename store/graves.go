@@ -2,7 +2,6 @@ package store
 
 import (
 	"cmp"
-	"encoding/binary"
 
 	"github.com/google/btree"
 )
@@ -28,7 +27,7 @@ type graves struct {
 func (g *graves) init(s *Store) {
 	g.store = s
 	g.table.init(s, tableGraves, graveCodec)
-	g.table.layout = &layout[Grave]{graveByIndex, graveKeyAt}
+	g.table.layout = &graveLayout
 	g.byAge = btree.NewG(treeDegree, func(a, b Grave) bool {
 		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.Kind, b.Kind),
 			cmp.Compare(a.Name, b.Name)) < 0
@@ -45,29 +44,6 @@ func (g *graves) init(s *Store) {
 
 // GraveKey is the key of a tombstone's row. The kind is not 255.
 func GraveKey(kind byte, name string) string { return string([]byte{kind}) + name }
-
-// Tombstones lie in the file in the order in which they were dug: those of a commit are neighbours
-// there, and so are those that are dropped together. By their keys nearly each would be on a page
-// of its own, which a commit would have to write for it.
-
-// byIndex is what the place of a tombstone begins with, in front of its index and its key: a number
-// that no kind has.
-const byIndex = 0xff
-
-const indexSize = 8
-
-func graveByIndex(key string, row *Grave) string {
-	place := make([]byte, 0, 1+indexSize+len(key))
-	place = binary.BigEndian.AppendUint64(append(place, byIndex), row.Index)
-	return string(append(place, key...))
-}
-
-func graveKeyAt(place string) string {
-	if len(place) > indexSize && place[0] == byIndex {
-		return place[1+indexSize:]
-	}
-	return place
-}
 
 // Bury writes the tombstone of what the running transaction deletes. The oldest beyond
 // [GraveLimit] are dropped from time to time.

@@ -89,7 +89,7 @@ func New() *Store {
 	s.Keys.init(s, tableKeys, keyCodec)
 	s.Keys.pick = lockedKey
 	s.Sessions.init(s, tableSessions, sessionCodec)
-	s.Sessions.layout = &layout[Session]{sessionByIndex, sessionIDAt}
+	s.Sessions.layout = &sessionLayout
 	s.Nodes.init(s, tableNodes, nodeCodec)
 	s.Services.init(s, tableServices, serviceCodec)
 	s.Checks.init(s, tableChecks, checkCodec)

@@ -43,28 +43,6 @@ type Table[T any] struct {
 	picked []*T
 }
 
-// layout says where in the file the rows of a table lie that do not lie under their keys.
-type layout[T any] struct {
-	place func(key string, row *T) string
-	key   func(place string) string // a key is a place as well, of rows from before the layout
-}
-
-// place returns where in the file the version lies, or is to lie.
-func (t *Table[T]) place(key string, v *version[T]) string {
-	if t.layout == nil || v.byKey {
-		return key
-	}
-	return t.layout.place(key, &v.row)
-}
-
-// keyAt returns the key of a row that lies at the place.
-func (t *Table[T]) keyAt(place string) string {
-	if t.layout == nil {
-		return place
-	}
-	return t.layout.key(place)
-}
-
 // change is a cell and the version it had before the transaction, nil for none.
 type change[T any] struct {
 	cell *cell[T]

@@ -1,0 +1,63 @@
+package store
+
+import "encoding/binary"
+
+// layout says where in the file the rows of a table lie that do not lie under their keys.
+//
+// It is for rows that come and go, in the order of their indexes: then those of one commit are
+// neighbours, and so are, as a rule, those that go in one. By their keys nearly each would be on a
+// page of its own, which a commit would have to write for it.
+type layout[T any] struct {
+	place func(key string, row *T) string
+	key   func(place string) string // a key is a place as well, of rows from before the layout
+}
+
+// place returns where in the file the version lies, or is to lie.
+func (t *Table[T]) place(key string, v *version[T]) string {
+	if t.layout == nil || v.byKey {
+		return key
+	}
+	return t.layout.place(key, &v.row)
+}
+
+// keyAt returns the key of a row that lies at the place.
+func (t *Table[T]) keyAt(place string) string {
+	if t.layout == nil {
+		return place
+	}
+	return t.layout.key(place)
+}
+
+const indexSize = 8
+
+// placeByIndex is the place of a row that lies by its index.
+func placeByIndex(prefix string, index uint64, key string) string {
+	place := make([]byte, 0, len(prefix)+indexSize+len(key))
+	place = binary.BigEndian.AppendUint64(append(place, prefix...), index)
+	return string(append(place, key...))
+}
+
+// byIndex is what the place of a tombstone begins with, in front of its index and its key: a number
+// that no kind has.
+const byIndex = "\xff"
+
+var graveLayout = layout[Grave]{
+	place: func(key string, row *Grave) string { return placeByIndex(byIndex, row.Index, key) },
+	key: func(place string) string {
+		if len(place) > indexSize && place[:len(byIndex)] == byIndex {
+			return place[len(byIndex)+indexSize:]
+		}
+		return place
+	},
+}
+
+// sessionLayout knows a place by its length, which an ID does not have.
+var sessionLayout = layout[Session]{
+	place: func(id string, row *Session) string { return placeByIndex("", row.CreateIndex, id) },
+	key: func(place string) string {
+		if len(place) == indexSize+len(ID{}) {
+			return place[indexSize:]
+		}
+		return place
+	},
+}
