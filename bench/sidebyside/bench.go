@@ -114,12 +114,10 @@ func (b *bench) inTurn(trials ...measure.Trial) ([]measure.Figures, error) {
 func (b *bench) inSlices(slices int, trials ...measure.Trial) ([]measure.Figures, error) {
 	inRAM, onDisk := b.inRAM, b.onDisk
 	b.inRAM, b.onDisk = inRAM/warmupPart, onDisk/warmupPart
-	_, err := measure.InTurn(measure.Rounds{Counted: b.rounds.Warmup, Slices: slices}, trials...)
-	b.inRAM, b.onDisk = inRAM, onDisk
-	if err != nil {
-		return nil, err
-	}
-	return measure.InTurn(measure.Rounds{Counted: b.rounds.Counted, Slices: slices}, trials...)
+	rounds := b.rounds
+	rounds.Slices = slices
+	rounds.Count = func() { b.inRAM, b.onDisk = inRAM, onDisk }
+	return measure.InTurn(rounds, trials...)
 }
 
 // chunk is how many operations in memory pass between two looks at the time.

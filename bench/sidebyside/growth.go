@@ -86,11 +86,11 @@ func growBesideTree(b *bench, sizes []int) error {
 		figures[3].Wall.Over(figures[1].Wall))
 	row.Ours, row.Theirs = nil, nil
 	b.add(row)
-	faster := measure.Bound{} // is asked of a million keys
-	if b.effort == full {
-		faster = measure.AtMost(1)
+	asked := measure.Bound{}
+	if b.effort == full { // with a million keys
+		asked = measure.AtMost(1)
 	}
-	b.add(slower("P11", "pair in memory at random, "+count(last)+" keys", faster,
+	b.add(slower("P11", "pair in memory at random, "+count(last)+" keys", asked,
 		figures[2].Wall, tree, figures[3].Wall))
 	return nil
 }

@@ -100,7 +100,8 @@ func overLoopback(b *bench, handler http.Handler, clients int) error {
 		return err
 	}
 	trials := []measure.Trial{
-		b.crowdInRAM("lockd", clients, keys, ours.PairOf), b.crowdInRAM("bare", clients, keys, bare.PairOf),
+		b.crowdInRAM("lockd", clients, keys, ours.PairOf),
+		b.crowdInRAM("bare", clients, keys, bare.PairOf),
 	}
 	agent, err := rival.OpenAgent(clients)
 	switch {

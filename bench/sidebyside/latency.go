@@ -102,7 +102,8 @@ func dueInTime(b *bench) error {
 		return err
 	}
 	warmup := b.rounds.Warmup
-	what := fmt.Sprintf("latest of %d TTLs that are due, with %s sessions", dueSessions, count(total))
+	what := fmt.Sprintf("latest of %d TTLs that are due, with %s sessions",
+		dueSessions, count(total))
 	b.add(slower("P15", what, measure.AtMost(1), late[warmup:], "a commit + 1 ms", within[warmup:]))
 	b.add(slower("P15", "the same, beside what the runtime's own timers are late", measure.Bound{},
 		late[warmup:], fmt.Sprintf("a commit + latest of %d bare timers", dueSessions), bare[warmup:]))
@@ -115,13 +116,15 @@ const (
 	dueApart = 3 * time.Millisecond
 )
 
+func dueIn(i int) time.Duration { return firstDue + time.Duration(i)*dueApart }
+
 // latestTimer returns how late the one of some timers was that rang last, each for a goroutine that
 // does nothing but wait for it: what nobody can be told earlier.
 func latestTimer() time.Duration {
 	late := make([]time.Duration, dueSessions)
 	var running sync.WaitGroup
 	for i := range late {
-		wait := firstDue + time.Duration(i)*dueApart
+		wait := dueIn(i)
 		began := time.Now()
 		timer := time.NewTimer(wait)
 		running.Go(func() {
@@ -156,7 +159,7 @@ func (o *ours) latest() (time.Duration, error) {
 	late := make([]time.Duration, dueSessions)
 	short := make([]*lockd.Session, dueSessions)
 	err := spread(dueSessions, dueSessions, func(i int) (err error) {
-		short[i], err = o.NewSession(&lockd.SessionOptions{TTL: firstDue + time.Duration(i)*dueApart})
+		short[i], err = o.NewSession(&lockd.SessionOptions{TTL: dueIn(i)})
 		return err
 	})
 	if err != nil {

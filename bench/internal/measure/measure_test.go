@@ -145,6 +145,19 @@ func TestInTurn_AddsSlices(t *testing.T) {
 	}
 }
 
+func TestInTurn_SaysWhenItCounts(t *testing.T) {
+	var order []string
+	count := func() { order = append(order, "count") }
+	_, err := measure.InTurn(measure.Rounds{Warmup: 1, Counted: 2, Count: count},
+		trial("A", &order, 1, 1, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "A count A A"; strings.Join(order, " ") != want {
+		t.Errorf("order: got %v, want %v", order, want)
+	}
+}
+
 func TestInTurn_EndsWithTheFirstError(t *testing.T) {
 	var order []string
 	broken := errors.New("broken")

@@ -17,11 +17,12 @@ type Figures struct {
 	Wall, CPU Series
 }
 
-// Rounds says how often trials are measured. All are counts.
+// Rounds says how often trials are measured.
 type Rounds struct {
 	Warmup  int // rounds before, that do not count
 	Counted int
-	Slices  int // how often the trials take turns in one round; 0: once
+	Slices  int    // how often the trials take turns in one round; 0: once
+	Count   func() // called before the first round that counts; may be nil
 }
 
 // InTurn runs the trials one after the other, and again for each round, so that what the machine
@@ -30,6 +31,9 @@ type Rounds struct {
 func InTurn(rounds Rounds, trials ...Trial) ([]Figures, error) {
 	figures := make([]Figures, len(trials))
 	for round := range rounds.Warmup + rounds.Counted {
+		if round == rounds.Warmup && rounds.Count != nil {
+			rounds.Count()
+		}
 		costs, err := oneRound(max(1, rounds.Slices), trials)
 		if err != nil {
 			return nil, fmt.Errorf("round %d: %w", round+1, err)
