@@ -322,14 +322,16 @@ func TestLimits_IdleConnections(t *testing.T) {
 	const most, many = 50, 2000
 	l := defaultLimits
 	l.connections = most
-	release := make(chan struct{})
+	working, release := make(chan struct{}), make(chan struct{})
 	address := limited(t, l, func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/wait" {
+			close(working)
 			<-release
 		}
 	})
 	busy := dial(t, address)
 	busy.say("GET /wait HTTP/1.1\r\nHost: h\r\n\r\n")
+	<-working // until then it is as idle as the others
 	var crowd []*tcpClient
 	for n := range many {
 		c := dial(t, address)
