@@ -27,6 +27,13 @@ func (db *DB) States() int {
 	return len(db.locks)
 }
 
+// NewestIndex is the index of the newest transaction, durable or not.
+func (db *DB) NewestIndex() uint64 {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.store.Index()
+}
+
 // Deadlines is the number of instants that the database waits for.
 func (db *DB) Deadlines() int {
 	db.mu.Lock()

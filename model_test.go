@@ -92,6 +92,7 @@ type twin struct {
 
 	failures atomic.Int64 // how many of the next commits fail
 	spared   bool         // but not the very next one
+	drops    []uint64     // the last indexes of those that failed, until the model took them
 	during   func()       // called in the next commit
 
 	mu       sync.Mutex // protects what follows
@@ -135,7 +136,7 @@ type twinCall struct {
 func newTwin(t *rapid.T, dir string) *twin {
 	w := &twin{t: t, clock: clock.NewMock(), names: map[lockd.SessionID]string{}}
 	w.m = newModel(w.clock.Now())
-	w.m.rank = w.rank
+	w.m.rank, w.m.dropped = w.rank, w.dropped
 	if dir != "" {
 		sub, err := os.MkdirTemp(dir, "")
 		w.must(err)
@@ -178,6 +179,7 @@ func (w *twin) open() {
 			return nil
 		}
 		w.failures.Add(-1)
+		w.drops = append(w.drops, w.db.NewestIndex())
 		return errors.New("disk is full")
 	}})
 	var err error
@@ -227,6 +229,13 @@ func (w *twin) rank(m *model, session lockd.SessionID, key string) uint64 {
 		}
 	}
 	return first
+}
+
+// dropped is the last index of the oldest dropped batch that the model has not asked for.
+func (w *twin) dropped() uint64 {
+	index := w.drops[0]
+	w.drops = w.drops[1:]
+	return index
 }
 
 // run does operations until rapid has enough.
@@ -464,5 +473,5 @@ func (w *twin) compareFailures() error {
 	if got := w.failures.Load(); got != int64(w.m.failures) {
 		return fmt.Errorf("commits that are still to fail: got %d, want %d", got, w.m.failures)
 	}
-	return nil
+	return w.m.astray
 }

@@ -2,6 +2,7 @@ package lockd_test
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -32,6 +33,11 @@ type model struct {
 	// then guessed is set.
 	rank    func(m *model, session lockd.SessionID, key string) uint64
 	guessed bool
+
+	// dropped says at which index the database dropped the batch that fails: with a guess there may
+	// be more or fewer than the model has used. Without one, another index leaves it astray.
+	dropped func() uint64
+	astray  error
 }
 
 const unseen = ^uint64(0)
@@ -129,6 +135,11 @@ func (m *model) commit(b modelBatch) error {
 			delete(m.lost, key)
 		}
 		m.unserved = true
+		if at := m.dropped(); m.guessed {
+			m.index = at
+		} else if at != m.index {
+			m.astray = fmt.Errorf("index of what was dropped: got %d, want %d", at, m.index)
+		}
 		if m.roused = !b.due; b.due {
 			m.backoff = min(max(time.Second, 2*m.backoff), time.Minute)
 			m.retry = m.now.Add(m.backoff)
