@@ -57,7 +57,7 @@ func TestQuery_FindsTheHealthyInstances(t *testing.T) {
 			DNS: api.QueryDNSOptions{TTL: "10s"},
 		})
 		strict := h.query(api.PreparedQueryDefinition{
-			Service: api.ServiceQuery{Service: "db", OnlyPassing: true},
+			Name: "strict", Service: api.ServiceQuery{Service: "db", OnlyPassing: true},
 		})
 		found := func(name string) int {
 			h.t.Helper()
@@ -91,7 +91,9 @@ func TestS31_AQueryDiesWithItsSession(t *testing.T) {
 		h.query(api.PreparedQueryDefinition{
 			Session: session, Service: api.ServiceQuery{Service: "db"},
 		})
-		stays := h.query(api.PreparedQueryDefinition{Service: api.ServiceQuery{Service: "db"}})
+		stays := h.query(api.PreparedQueryDefinition{
+			Name: "stays", Service: api.ServiceQuery{Service: "db"},
+		})
 		equal(h, "queries", h.queries(), 2)
 		h.destroy(session)
 		all, _, err := h.PreparedQuery().List(nil)
@@ -103,5 +105,15 @@ func TestS31_AQueryDiesWithItsSession(t *testing.T) {
 			Session: session, Service: api.ServiceQuery{Service: "db"},
 		}, nil)
 		h.refused(err, "invalid session")
+	})
+}
+
+func TestQuery_NeedsANameOrASession(t *testing.T) {
+	each(t, func(h *harness) {
+		_, _, err := h.PreparedQuery().Create(&api.PreparedQueryDefinition{
+			Service: api.ServiceQuery{Service: "db"},
+		}, nil)
+		h.refused(err, "500 (Invalid prepared query: Must be bound to a session)")
+		equal(h, "queries", h.queries(), 0)
 	})
 }

@@ -71,16 +71,10 @@ func newQuery(a lockd.Attachment) preparedQuery {
 	return q
 }
 
-// parseQuery reads a query from the body.
-func (h *handler) parseQuery(r *request) (q preparedQuery, err error) {
+// readQuery reads a query from the body.
+func (h *handler) readQuery(r *request) (q preparedQuery, err error) {
 	if err := h.decode(r, &q); err != nil {
 		return q, err
-	}
-	switch {
-	case q.Service.Service == "":
-		return q, mistake("Must provide a Service name to query")
-	case q.Template.Type != "":
-		return q, badRequest("lockd has no templates of queries")
 	}
 	if id, err := lockd.ParseSessionID(q.Session); err == nil {
 		q.Session = id.String() // in one form (X20)
@@ -89,38 +83,54 @@ func (h *handler) parseQuery(r *request) (q preparedQuery, err error) {
 	return q, nil
 }
 
-// keep stores the query, in the place of the one that has its ID.
-func (h *handler) keep(q preparedQuery) error {
+// valid refuses a query that has neither a name to be found by nor a session to die with, and what
+// nobody could execute.
+func (q *preparedQuery) valid() error {
+	const invalid = "Invalid prepared query: "
+	switch {
+	case q.Template.Type != "":
+		return badRequest("lockd has no templates of queries")
+	case q.Name == "" && q.Session == "":
+		return mistake(invalid + "Must be bound to a session")
+	case q.Service.Service == "":
+		return mistake(invalid + "Must provide a Service name to query")
+	}
+	return nil
+}
+
+// keep stores the query, if it is valid, in the place of the one that has its ID.
+func (q *preparedQuery) keep(tx *lockd.Txn) error {
+	if err := q.valid(); err != nil {
+		return err
+	}
 	value, err := json.Marshal(q)
 	if err != nil {
 		return err
 	}
-	return h.db.Update(func(tx *lockd.Txn) error {
-		for a := range tx.Attachments(queryPrefix) {
-			other := newQuery(a)
-			if q.Name != "" && q.Name == other.Name && q.ID != other.ID {
-				return mistake("name '%s' aliases an existing query name", q.Name)
-			}
+	for a := range tx.Attachments(queryPrefix) {
+		other := newQuery(a)
+		if q.Name != "" && q.Name == other.Name && q.ID != other.ID {
+			return mistake("name '%s' aliases an existing query name", q.Name)
 		}
-		if old, exists := tx.Attachment(queryPrefix + q.ID); exists &&
-			old.Session != sessionID(q.Session) {
-			if _, err := tx.Detach(old.Name); err != nil {
-				return err
-			}
+	}
+	if old, exists := tx.Attachment(queryPrefix + q.ID); exists &&
+		old.Session != sessionID(q.Session) {
+		if _, err := tx.Detach(old.Name); err != nil {
+			return err
 		}
-		if q.Session == "" {
-			return tx.Keep(queryPrefix+q.ID, value)
-		}
-		err := tx.Attach(sessionID(q.Session), queryPrefix+q.ID, value)
-		if errors.Is(err, lockd.ErrNoSession) || errors.Is(err, lockd.ErrInvalid) {
-			return reword(err, "invalid session %q", q.Session)
-		}
-		return err
-	})
+	}
+	if q.Session == "" {
+		return tx.Keep(queryPrefix+q.ID, value)
+	}
+	err = tx.Attach(sessionID(q.Session), queryPrefix+q.ID, value)
+	if errors.Is(err, lockd.ErrNoSession) || errors.Is(err, lockd.ErrInvalid) {
+		return reword(err, "invalid session %q", q.Session)
+	}
+	return err
 }
 
 func (h *handler) queryCreate(r *request) (answer, error) {
-	q, err := h.parseQuery(r)
+	q, err := h.readQuery(r)
 	if err != nil {
 		return answer{}, err
 	}
@@ -128,22 +138,24 @@ func (h *handler) queryCreate(r *request) (answer, error) {
 		return answer{}, mistake("ID must be empty when creating a new prepared query")
 	}
 	q.ID = uuid.NewString()
-	if err := h.keep(q); err != nil {
+	if err := h.db.Update(q.keep); err != nil {
 		return answer{}, err
 	}
 	return ok(struct{ ID string }{q.ID}), nil
 }
 
 func (h *handler) queryUpdate(r *request) (answer, error) {
-	q, err := h.parseQuery(r)
+	q, err := h.readQuery(r)
 	if err != nil {
 		return answer{}, err
 	}
 	q.ID = r.rest
-	if _, exists := h.db.Snapshot().Attachment(queryPrefix + q.ID); !exists {
-		return answer{}, errNoQuery
-	}
-	return answer{}, h.keep(q)
+	return answer{}, h.db.Update(func(tx *lockd.Txn) error {
+		if _, exists := tx.Attachment(queryPrefix + q.ID); !exists {
+			return errNoQuery
+		}
+		return q.keep(tx)
+	})
 }
 
 func (h *handler) queryDelete(r *request) (answer, error) {

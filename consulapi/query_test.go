@@ -69,7 +69,8 @@ func TestQuery_Kept(t *testing.T) {
 		} {
 			h.want(target, "", 404, "Query not found")
 		}
-		h.want("PUT /v1/query/"+id, `{"Service":{"Service":"db"}}`, 404, "Query not found")
+		h.want("PUT /v1/query/"+id, `{"Name":"q","Service":{"Service":"db"}}`, 404,
+			"Query not found")
 	})
 }
 
@@ -81,7 +82,8 @@ func TestQuery_Refused(t *testing.T) {
 			code int
 			text string
 		}{
-			`{"Name":"q"}`: {500, "Must provide a Service name to query"},
+			`{"Name":"q"}`: {
+				500, "Invalid prepared query: Must provide a Service name to query"},
 			`{"ID":"` + uuidOfWeb1 + `","Service":{"Service":"web"}}`: {
 				500, "ID must be empty when creating a new prepared query"},
 			`{"Name":"taken","Service":{"Service":"web"}}`: {
@@ -100,16 +102,43 @@ func TestQuery_Refused(t *testing.T) {
 	})
 }
 
+// Ensure that a query has a name to be found by, or a session to die with, also after a change.
+func TestQuery_NeedsNameOrSession(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		const unbound = "Invalid prepared query: Must be bound to a session"
+		s := h.create("")
+		id := h.prepare(`{"Session":"` + s.ID + `","Service":{"Service":"web"}}`)
+		before := h.db.Snapshot().Index()
+		for _, body := range []string{
+			`{"Service":{"Service":"web"}}`, `{"Name":"","Session":"","Service":{"Service":"w"}}`,
+			`{}`, `{"Template":{"Regexp":"x"},"Service":{"Service":"web"}}`, ``,
+		} {
+			h.want("POST /v1/query", body, 500, unbound)
+			h.want("PUT /v1/query/"+id, body, 500, unbound)
+		}
+		if after := h.db.Snapshot().Index(); after != before {
+			t.Errorf("the index went from %d to %d", before, after)
+		}
+		h.want("PUT /v1/query/"+id, `{"Name":"q","Service":{"Service":"web"}}`, 200, "")
+		h.want("PUT /v1/query/"+id, `{"Name":"q","Session":"`+s.ID+`","Service":{"Service":"web"}}`,
+			200, "")
+		// What is wrong with the ID is said first.
+		h.want("POST /v1/query", `{"ID":"`+id+`"}`, 500,
+			"ID must be empty when creating a new prepared query")
+		h.want("PUT /v1/query/"+uuidOfWeb1, `{}`, 404, "Query not found")
+	})
+}
+
 // Ensure that a query dies with the session that it is attached to, in the same step, and one
 // without a session does not.
 func TestQuery_S31_DiesWithItsSession(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		s := h.create("")
-		lasting := h.prepare(`{"Service":{"Service":"web"}}`)
+		lasting := h.prepare(`{"Name":"lasting","Service":{"Service":"web"}}`)
 		dying := h.prepare(`{"Name":"q","Session":"` + strings.ToUpper(s.ID) +
 			`","Service":{"Service":"web"}}`)
 		freed := h.prepare(`{"Session":"` + s.ID + `","Service":{"Service":"web"}}`)
-		h.want("PUT /v1/query/"+freed, `{"Service":{"Service":"web"}}`, 200, "")
+		h.want("PUT /v1/query/"+freed, `{"Name":"freed","Service":{"Service":"web"}}`, 200, "")
 		h.want("PUT /v1/kv/k?acquire="+s.ID, "v", 200, "true")
 		r := h.send("GET /v1/query/"+dying, "")
 		if q := decode[[]queryInfo](h, r)[0]; q.Session != s.ID || q.Name != "q" { // X20

@@ -424,7 +424,8 @@ func TestServe_PageFromElsewhere(t *testing.T) {
 		{"Sec-Fetch-Site", "cross-site", 403}, {"Sec-Fetch-Site", "same-origin", 200},
 		{"Origin", s.url, 200}, {"X-Nothing", "x", 200},
 	} {
-		r := newRequest(t, http.MethodPost, s.url+"/v1/query", `{"Service":{"Service":"web"}}`)
+		r := newRequest(t, http.MethodPost, s.url+"/v1/query",
+			fmt.Sprintf(`{"Name":"%s %s","Service":{"Service":"web"}}`, test.header, test.value))
 		r.Header.Set(test.header, test.value)
 		if status, body := send(t, http.DefaultClient, r); status != test.status {
 			t.Errorf("%s %s: got %d, %q, want %d", test.header, test.value, status, body,
