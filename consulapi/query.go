@@ -61,6 +61,11 @@ func (h *handler) queryRoutes() map[string][]method {
 
 var errNoQuery = refuse(http.StatusNotFound, "Query not found")
 
+// noSuchQuery is what Consul says to who would change or delete a query that is not there.
+func noSuchQuery(id string) error {
+	return mistake("Cannot modify non-existent prepared query: '%s'", id)
+}
+
 // newQuery shows a query that is kept.
 func newQuery(a lockd.Attachment) preparedQuery {
 	var q preparedQuery
@@ -108,9 +113,12 @@ func (q *preparedQuery) keep(tx *lockd.Txn) error {
 		return err
 	}
 	for a := range tx.Attachments(queryPrefix) {
-		other := newQuery(a)
-		if q.Name != "" && q.Name == other.Name && q.ID != other.ID {
-			return mistake("name '%s' aliases an existing query name", q.Name)
+		switch other := newQuery(a); {
+		case q.Name == "":
+		case q.Name == other.Name && q.ID != other.ID:
+			return mistake("raft apply failed: name '%s' aliases an existing query name", q.Name)
+		case q.Name == other.ID: // whoever asks for one of them would get the other
+			return mistake("raft apply failed: name '%s' aliases an existing query ID", q.Name)
 		}
 	}
 	if old, exists := tx.Attachment(queryPrefix + q.ID); exists &&
@@ -124,7 +132,7 @@ func (q *preparedQuery) keep(tx *lockd.Txn) error {
 	}
 	err = tx.Attach(sessionID(q.Session), queryPrefix+q.ID, value)
 	if errors.Is(err, lockd.ErrNoSession) || errors.Is(err, lockd.ErrInvalid) {
-		return reword(err, "invalid session %q", q.Session)
+		return reword(err, "raft apply failed: invalid session %q", q.Session)
 	}
 	return err
 }
@@ -152,7 +160,7 @@ func (h *handler) queryUpdate(r *request) (answer, error) {
 	q.ID = r.rest
 	return answer{}, h.db.Update(func(tx *lockd.Txn) error {
 		if _, exists := tx.Attachment(queryPrefix + q.ID); !exists {
-			return errNoQuery
+			return noSuchQuery(q.ID)
 		}
 		return q.keep(tx)
 	})
@@ -162,7 +170,7 @@ func (h *handler) queryDelete(r *request) (answer, error) {
 	return answer{}, h.db.Update(func(tx *lockd.Txn) error {
 		deleted, err := tx.Detach(queryPrefix + r.rest)
 		if err == nil && !deleted {
-			err = errNoQuery
+			err = noSuchQuery(r.rest)
 		}
 		return err
 	})

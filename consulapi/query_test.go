@@ -64,20 +64,19 @@ func TestQuery_Kept(t *testing.T) {
 			t.Errorf("%+v", now)
 		}
 		h.want("DELETE /v1/query/"+id, "", 200, "")
-		for _, target := range []string{
-			"GET /v1/query/" + id, "DELETE /v1/query/" + id, "GET /v1/query/q/execute",
-		} {
-			h.want(target, "", 404, "Query not found")
-		}
-		h.want("PUT /v1/query/"+id, `{"Name":"q","Service":{"Service":"db"}}`, 404,
-			"Query not found")
+		h.want("GET /v1/query/"+id, "", 404, "Query not found")
+		h.want("GET /v1/query/q/execute", "", 404, "Query not found")
+		gone := "Cannot modify non-existent prepared query: '" + id + "'"
+		h.want("DELETE /v1/query/"+id, "", 500, gone)
+		h.want("PUT /v1/query/"+id, `{"Name":"q","Service":{"Service":"db"}}`, 500, gone)
 	})
 }
 
 // Ensure that what is wrong with a query is said, and nothing is kept of it.
 func TestQuery_Refused(t *testing.T) {
 	run(t, nil, func(h *harness) {
-		h.prepare(`{"Name":"taken","Service":{"Service":"web"}}`)
+		const failed = "raft apply failed: "
+		id := h.prepare(`{"Name":"taken","Service":{"Service":"web"}}`)
 		for body, want := range map[string]struct {
 			code int
 			text string
@@ -87,10 +86,13 @@ func TestQuery_Refused(t *testing.T) {
 			`{"ID":"` + uuidOfWeb1 + `","Service":{"Service":"web"}}`: {
 				500, "ID must be empty when creating a new prepared query"},
 			`{"Name":"taken","Service":{"Service":"web"}}`: {
-				500, "name 'taken' aliases an existing query name"},
+				500, failed + "name 'taken' aliases an existing query name"},
+			`{"Name":"` + id + `","Service":{"Service":"web"}}`: {
+				500, failed + "name '" + id + "' aliases an existing query ID"},
 			`{"Session":"` + uuidOfWeb1 + `","Service":{"Service":"web"}}`: {
-				500, `invalid session "` + uuidOfWeb1 + `"`},
-			`{"Session":"no","Service":{"Service":"web"}}`: {500, `invalid session "no"`},
+				500, failed + `invalid session "` + uuidOfWeb1 + `"`},
+			`{"Session":"no","Service":{"Service":"web"}}`: {
+				500, failed + `invalid session "no"`},
 			`{"Template":{"Type":"name_prefix_match"},"Service":{"Service":"web"}}`: {
 				400, "Bad request: lockd has no templates of queries"},
 		} {
@@ -125,7 +127,8 @@ func TestQuery_NeedsNameOrSession(t *testing.T) {
 		// What is wrong with the ID is said first.
 		h.want("POST /v1/query", `{"ID":"`+id+`"}`, 500,
 			"ID must be empty when creating a new prepared query")
-		h.want("PUT /v1/query/"+uuidOfWeb1, `{}`, 404, "Query not found")
+		h.want("PUT /v1/query/"+uuidOfWeb1, `{}`, 500,
+			"Cannot modify non-existent prepared query: '"+uuidOfWeb1+"'")
 	})
 }
 
