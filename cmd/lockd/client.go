@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -54,8 +55,17 @@ func withClient(
 			return err
 		}
 		defer c.Close()
-		return fn(ctx, cmd, c, args)
+		return advised(fn(ctx, cmd, c, args))
 	}
+}
+
+// advised adds to the error of a server that cannot be reached what to do about it.
+func advised(err error) error {
+	if errors.Is(err, consulclient.ErrUnreachable) {
+		return fmt.Errorf("%w; start one with lockd serve, or name another with --http-addr or "+
+			"CONSUL_HTTP_ADDR", err)
+	}
+	return err
 }
 
 // client returns a client of the server that the flags name.

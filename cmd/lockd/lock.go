@@ -105,7 +105,7 @@ func runLocked(ctx context.Context, cmd *cli.Command, args []string) error {
 		err = errors.Join(s, giveBack(k, lock))
 	}
 	if err != nil {
-		return err
+		return advised(err)
 	}
 	what.command.Env = append(os.Environ(), envSequencer+"="+sequencer(k, lock))
 	err = supervise(what.command, k, signals)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -83,6 +84,10 @@ func New(opts Options) (*Client, error) {
 // Close closes the connections that are idle.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
+// ErrUnreachable is returned when there is no connection to the server's address, so that nothing
+// was asked of it.
+var ErrUnreachable = errors.New("no server can be reached")
+
 // Error is an answer that is neither success nor one of the refusals that have an error of their
 // own. The zero value is none.
 type Error struct {
@@ -138,6 +143,9 @@ func (c *Client) do(ctx context.Context, r request, statuses ...int) (answer, er
 		return answer{}, err
 	}
 	response, err := c.http.Do(req)
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		return answer{}, fmt.Errorf("%w at %s: %w", ErrUnreachable, c.base, dial)
+	}
 	if err != nil {
 		return answer{}, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -234,3 +235,35 @@ func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
 	<-r.Context().Done()
 	return nil, r.Context().Err()
 }
+
+// Ensure that a server that cannot be reached is told from one that does not answer well, and that
+// the error says which it is.
+func TestClient_Unreachable(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("refused")}
+	for _, test := range []struct {
+		err         error
+		unreachable bool
+		text        string
+	}{
+		{refused, true, "no server can be reached at http://h:1: dial tcp: refused"},
+		{&net.OpError{Op: "read", Net: "tcp", Err: errors.New("reset")}, false, "reset"},
+		{errors.New("no certificate"), false, "no certificate"},
+	} {
+		c, err := consulclient.New(consulclient.Options{
+			Address: "h:1", Transport: failing{test.err},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Get(t.Context(), "k", consulclient.Wait{})
+		if errors.Is(err, consulclient.ErrUnreachable) != test.unreachable ||
+			!errors.Is(err, test.err) || !strings.Contains(err.Error(), test.text) {
+			t.Errorf("%v: got %v", test.err, err)
+		}
+	}
+}
+
+// failing sends nothing.
+type failing struct{ err error }
+
+func (f failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, f.err }
