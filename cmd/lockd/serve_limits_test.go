@@ -13,30 +13,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
-
-// brief are limits that a test can wait for.
-var brief = limits{
-	header:      50 * time.Millisecond,
-	headerBytes: 4 << 10,
-	body:        50 * time.Millisecond,
-	bodyRate:    1 << 20,
-	ignored:     100,
-	idle:        50 * time.Millisecond,
-	connections: 100,
-}
 
 // patience is how long a test waits for what has to happen.
 const patience = 20 * time.Second
 
-// limited serves a handler with limits, and returns the address.
-func limited(t *testing.T, l limits, api http.HandlerFunc) string {
+// serveLimited serves a handler with limits until the test ends.
+func serveLimited(t *testing.T, l limits, listener net.Listener, api http.HandlerFunc) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := newServer(l, "", slog.New(slog.DiscardHandler), api)
 	ended := make(chan error)
 	go func() { ended <- s.Serve(listener) }()
@@ -48,17 +34,67 @@ func limited(t *testing.T, l limits, api http.HandlerFunc) string {
 			t.Error(err)
 		}
 	})
+}
+
+// limited serves a handler with limits on loopback, and returns the address.
+func limited(t *testing.T, l limits, api http.HandlerFunc) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serveLimited(t, l, listener, api)
 	return listener.Addr().String()
 }
 
-// client is a connection that says what the test wants.
-type tcpClient struct {
-	*net.TCPConn
+// limitedIn serves a handler with limits in the bubble of the test, whose time passes when the
+// server and its clients do nothing but wait.
+func limitedIn(t *testing.T, l limits, api http.HandlerFunc) *pipes {
+	t.Helper()
+	p := &pipes{t: t, conns: make(chan net.Conn), closed: make(chan struct{})}
+	serveLimited(t, l, p, api)
+	return p
+}
+
+// pipes is a listener whose connections are pipes.
+type pipes struct {
+	t      *testing.T
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.conns:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	close(p.closed)
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pipe"} }
+
+// dial returns when the server has accepted.
+func (p *pipes) dial() *caller {
+	ours, theirs := net.Pipe()
+	p.t.Cleanup(func() { _ = ours.Close() })
+	p.conns <- theirs
+	return &caller{ours, p.t, bufio.NewReader(ours)}
+}
+
+// caller is a connection that says what the test wants.
+type caller struct {
+	net.Conn
 	t *testing.T
 	r *bufio.Reader
 }
 
-func dial(t *testing.T, address string) *tcpClient {
+func dial(t *testing.T, address string) *caller {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -68,10 +104,10 @@ func dial(t *testing.T, address string) *tcpClient {
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
-	return &tcpClient{conn.(*net.TCPConn), t, bufio.NewReader(conn)}
+	return &caller{conn, t, bufio.NewReader(conn)}
 }
 
-func (c *tcpClient) say(format string, args ...any) {
+func (c *caller) say(format string, args ...any) {
 	c.t.Helper()
 	if _, err := fmt.Fprintf(c, format, args...); err != nil {
 		c.t.Fatal(err)
@@ -79,7 +115,7 @@ func (c *tcpClient) say(format string, args ...any) {
 }
 
 // status returns that of the next answer, whose body it reads; 0 if the connection is closed.
-func (c *tcpClient) status() int {
+func (c *caller) status() int {
 	c.t.Helper()
 	response, err := http.ReadResponse(c.r, nil)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -95,7 +131,7 @@ func (c *tcpClient) status() int {
 }
 
 // closed fails the test unless the server closes the connection.
-func (c *tcpClient) closed() {
+func (c *caller) closed() {
 	c.t.Helper()
 	for c.status() != 0 {
 		continue
@@ -108,165 +144,170 @@ func answerOK(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// closedAfter fails the test unless the server closes the connection when so much time has passed.
+func (c *caller) closedAfter(want time.Duration) {
+	c.t.Helper()
+	start := time.Now()
+	c.closed()
+	if got := time.Since(start); got != want {
+		c.t.Errorf("closed after %v, not %v", got, want)
+	}
+}
+
 // Ensure that a client that does not end its header is cut off.
 func TestLimits_SlowHeader(t *testing.T) {
-	t.Parallel()
-	address := limited(t, brief, answerOK)
-	c := dial(t, address)
-	c.say("GET / HTTP/1.1\r\nHost: h\r\n")
-	c.closed()
-	silent := dial(t, address)
-	silent.closed()
+	synctest.Test(t, func(t *testing.T) {
+		server := limitedIn(t, defaultLimits, answerOK)
+		for _, header := range []string{"GET / HTTP/1.1\r\nHost: h\r\n", ""} {
+			c := server.dial()
+			c.say("%s", header)
+			c.closedAfter(defaultLimits.header)
+		}
+	})
 }
 
 // Ensure that a header that is too large is refused, and one below that taken.
 func TestLimits_LargeHeader(t *testing.T) {
-	t.Parallel()
-	l := brief
-	l.header = patience
-	address := limited(t, l, answerOK)
-	c := dial(t, address)
-	c.say("GET / HTTP/1.1\r\nHost: h\r\nX: %s\r\n\r\n", strings.Repeat("x", l.headerBytes/2))
-	if got := c.status(); got != 200 {
-		t.Errorf("half of the limit: got %d", got)
-	}
-	c = dial(t, address)
-	c.say("GET / HTTP/1.1\r\nHost: h\r\n")
-	for range 3 * l.headerBytes / 100 { // the server allows itself 4 KiB more
-		if _, err := fmt.Fprintf(c, "X: %s\r\n", strings.Repeat("x", 95)); err != nil {
-			break // it does not read on
+	synctest.Test(t, func(t *testing.T) {
+		server := limitedIn(t, defaultLimits, answerOK)
+		for size, want := range map[int]int{
+			defaultLimits.headerBytes / 2: 200, defaultLimits.headerBytes * 2: 431,
+		} {
+			c := server.dial()
+			go func() { // nobody may read it to its end
+				_, _ = fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: h\r\nX: %s\r\n\r\n",
+					strings.Repeat("x", size))
+			}()
+			if got := c.status(); got != want {
+				t.Errorf("%d bytes: got %d, want %d", size, got, want)
+			}
 		}
-	}
-	if got := c.status(); got != 431 && got != 0 {
-		t.Errorf("three times the limit: got %d", got)
-	}
+	})
 }
 
-// Ensure that a client that does not send its body is cut off, and that one that sends in time is
-// not, however long the answer takes then.
+// Ensure that a client that does not send its body is cut off.
 func TestLimits_SlowBody(t *testing.T) {
-	t.Parallel()
-	reading := make(chan error, 2)
-	address := limited(t, brief, func(w http.ResponseWriter, r *http.Request) {
-		_, err := io.Copy(io.Discard, r.Body)
-		reading <- err
-	})
-	for _, header := range []string{
-		"Content-Length: 10\r\n\r\n12345", "Transfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n",
-	} {
-		c := dial(t, address)
-		c.say("PUT / HTTP/1.1\r\nHost: h\r\n%s", header)
-		select {
-		case err := <-reading:
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		server := limitedIn(t, defaultLimits, func(_ http.ResponseWriter, r *http.Request) {
+			_, err := io.Copy(io.Discard, r.Body)
 			if !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("the handler got %v", err)
 			}
-		case <-time.After(patience):
-			t.Fatal("the body is still waited for")
+			// What has been sent adds less than a second.
+			got := time.Since(start)
+			if got < defaultLimits.body || got >= defaultLimits.body+time.Second {
+				t.Errorf("cut off after %v", got)
+			}
+		})
+		for _, header := range []string{
+			"Content-Length: 10\r\n\r\n12345", "Transfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n",
+		} {
+			start = time.Now()
+			c := server.dial()
+			c.say("PUT / HTTP/1.1\r\nHost: h\r\n%s", header)
+			c.closed()
 		}
-		c.closed()
-	}
+	})
 }
 
 // Ensure that a request that waits for longer than a body may take is not ended by that.
 func TestLimits_LongWait(t *testing.T) {
-	t.Parallel()
-	address := limited(t, brief, func(w http.ResponseWriter, r *http.Request) {
-		answerOK(w, r)
-		select {
-		case <-r.Context().Done():
-			w.WriteHeader(http.StatusGone)
-		case <-time.After(6 * brief.body):
+	synctest.Test(t, func(t *testing.T) {
+		server := limitedIn(t, defaultLimits, func(w http.ResponseWriter, r *http.Request) {
+			answerOK(w, r)
+			select {
+			case <-r.Context().Done():
+				w.WriteHeader(http.StatusGone)
+			case <-time.After(time.Hour):
+			}
+		})
+		for _, request := range []string{
+			"GET / HTTP/1.1\r\nHost: h\r\n\r\n",
+			"PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\n1",
+		} {
+			c := server.dial()
+			c.say("%s", request)
+			if got := c.status(); got != 200 {
+				t.Errorf("%q: got %d", request, got)
+			}
 		}
 	})
-	for _, request := range []string{
-		"GET / HTTP/1.1\r\nHost: h\r\n\r\n",
-		"PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\n1",
-	} {
-		c := dial(t, address)
-		c.say("%s", request)
-		if got := c.status(); got != 200 {
-			t.Errorf("%q: got %d", request, got)
-		}
-	}
 }
 
-// Ensure that a large body that comes steadily has more time than a small one.
+// Ensure that a large body that comes steadily has more time than a small one, and no more than it
+// has earned.
 func TestLimits_BodyRate(t *testing.T) {
-	t.Parallel()
-	l := brief
-	l.bodyRate = 1000 // a second more for each 1000 bytes
-	received := make(chan struct{})
-	address := limited(t, l, func(w http.ResponseWriter, r *http.Request) {
-		if _, err := io.ReadFull(r.Body, make([]byte, 1000)); err != nil {
-			t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		l := defaultLimits
+		l.bodyRate = 1000 // a second more for each 1000 bytes
+		server := limitedIn(t, l, answerOK)
+		for pause, want := range map[time.Duration]int{
+			l.body + time.Second - 1: 200, l.body + time.Second + 1: 400,
+		} {
+			c := server.dial()
+			c.say("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 1001\r\n\r\n%s",
+				strings.Repeat("x", 1000))
+			time.Sleep(pause)
+			go func() { _, _ = io.WriteString(c, "x") }() // nobody may read it
+			if got := c.status(); got != want {
+				t.Errorf("the last byte after %v: got %d, want %d", pause, got, want)
+			}
 		}
-		close(received)
-		answerOK(w, r)
 	})
-	c := dial(t, address)
-	c.say("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 1001\r\n\r\n%s", strings.Repeat("x", 1000))
-	<-received
-	time.Sleep(2 * l.body) // past the time that it had at first
-	c.say("y")
-	if got := c.status(); got != 200 {
-		t.Errorf("got %d", got)
-	}
 }
 
 // Ensure that a client that does not take its answer is cut off.
 func TestLimits_SlowReader(t *testing.T) {
-	t.Parallel()
-	written := make(chan error, 1)
-	address := limited(t, brief, func(w http.ResponseWriter, _ *http.Request) {
-		var err error
-		for range 1000 { // more than all buffers on the way hold
-			if _, err = w.Write(make([]byte, 64<<10)); err != nil {
-				break
-			}
+	synctest.Test(t, func(t *testing.T) {
+		const piece = 64 << 10
+		written := make(chan error)
+		server := limitedIn(t, defaultLimits, func(w http.ResponseWriter, _ *http.Request) {
+			_, err := w.Write(make([]byte, piece))
+			written <- err
+		})
+		c := server.dial()
+		start := time.Now()
+		c.say("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		if err := <-written; !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("the handler got %v", err)
 		}
-		written <- err
+		want := defaultLimits.body + piece*time.Second/time.Duration(defaultLimits.bodyRate)
+		if got := time.Since(start); got != want {
+			t.Errorf("cut off after %v, not %v", got, want)
+		}
 	})
-	c := dial(t, address)
-	c.say("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-	select {
-	case err := <-written:
-		if err == nil {
-			t.Error("everything was written")
-		}
-	case <-time.After(patience):
-		t.Error("the answer is still being written")
-	}
-	_ = c.Close() // or the server could not be stopped, had it failed
 }
 
 // Ensure that an answer that was written in time does not end the connection later.
 func TestLimits_NextRequest(t *testing.T) {
-	t.Parallel()
-	l := brief
-	l.idle = patience
-	c := dial(t, limited(t, l, func(w http.ResponseWriter, r *http.Request) {
-		answerOK(w, r)
-		_, _ = io.WriteString(w, "answer")
-	}))
-	for range 3 {
-		c.say("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\n1")
-		if got := c.status(); got != 200 {
-			t.Fatalf("got %d", got)
+	synctest.Test(t, func(t *testing.T) {
+		l := defaultLimits
+		l.idle = time.Hour
+		c := limitedIn(t, l, func(w http.ResponseWriter, r *http.Request) {
+			answerOK(w, r)
+			_, _ = io.WriteString(w, "answer")
+		}).dial()
+		for range 3 {
+			c.say("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\n1")
+			if got := c.status(); got != 200 {
+				t.Fatalf("got %d", got)
+			}
+			time.Sleep(2 * l.body)
 		}
-		time.Sleep(2 * l.body)
-	}
+	})
 }
 
 // Ensure that a connection that is idle is closed.
 func TestLimits_Idle(t *testing.T) {
-	t.Parallel()
-	c := dial(t, limited(t, brief, answerOK))
-	c.say("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-	if got := c.status(); got != 200 {
-		t.Fatalf("got %d", got)
-	}
-	c.closed()
+	synctest.Test(t, func(t *testing.T) {
+		c := limitedIn(t, defaultLimits, answerOK).dial()
+		c.say("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		if got := c.status(); got != 200 {
+			t.Fatalf("got %d", got)
+		}
+		c.closedAfter(defaultLimits.idle)
+	})
 }
 
 // Ensure that a client that has gone, or has closed its half of the connection, frees what its
@@ -287,7 +328,7 @@ func TestLimits_HalfClosed(t *testing.T) {
 		c := dial(t, address)
 		c.say("%s", request)
 		<-waiting
-		if err := c.CloseWrite(); err != nil {
+		if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
 			t.Fatal(err)
 		}
 		select {
@@ -302,9 +343,11 @@ func TestLimits_HalfClosed(t *testing.T) {
 // Ensure that a body that nothing is done with does not have to be read to its end.
 func TestLimits_IgnoredBody(t *testing.T) {
 	t.Parallel()
-	address := limited(t, brief, func(http.ResponseWriter, *http.Request) {})
+	l := defaultLimits
+	l.ignored = 100
+	address := limited(t, l, func(http.ResponseWriter, *http.Request) {})
 	for body, want := range map[int]int{
-		int(brief.ignored): 200, int(brief.ignored) + 1: 413, 10 << 20: 413,
+		int(l.ignored): 200, int(l.ignored) + 1: 413, 10 << 20: 413,
 	} {
 		c := dial(t, address)
 		c.say("GET / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%s", body,
@@ -332,7 +375,7 @@ func TestLimits_IdleConnections(t *testing.T) {
 	busy := dial(t, address)
 	busy.say("GET /wait HTTP/1.1\r\nHost: h\r\n\r\n")
 	<-working // until then it is as idle as the others
-	var crowd []*tcpClient
+	var crowd []*caller
 	for n := range many {
 		c := dial(t, address)
 		if n%2 == 0 { // the others never say a word
@@ -357,7 +400,7 @@ func TestLimits_IdleConnections(t *testing.T) {
 
 // mustClose fails the test unless the server closes so many of the connections. Which ones depends
 // on the moment at which it notes that each is idle.
-func mustClose(t *testing.T, crowd []*tcpClient, want int) {
+func mustClose(t *testing.T, crowd []*caller, want int) {
 	t.Helper()
 	closed := make(chan struct{}, len(crowd))
 	var reading sync.WaitGroup
@@ -388,43 +431,38 @@ func mustClose(t *testing.T, crowd []*tcpClient, want int) {
 // Ensure that when all connections are at work a new one is turned away, and taken when there is
 // room again.
 func TestLimits_BusyConnections(t *testing.T) {
-	t.Parallel()
-	const most = 5
-	l := defaultLimits
-	l.connections = most
-	release := make(chan struct{})
-	started := make(chan struct{}, most)
-	address := limited(t, l, func(_ http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/wait" {
-			started <- struct{}{}
-			<-release
+	synctest.Test(t, func(t *testing.T) {
+		const most = 5
+		l := defaultLimits
+		l.connections = most
+		release := make(chan struct{})
+		server := limitedIn(t, l, func(_ http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/wait" {
+				<-release
+			}
+		})
+		var busy []*caller
+		for range most {
+			c := server.dial()
+			c.say("GET /wait HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+			busy = append(busy, c)
+		}
+		synctest.Wait() // until then some are as idle as the newcomer
+		server.dial().closedAfter(0)
+		close(release)
+		for _, c := range busy {
+			if got := c.status(); got != 200 {
+				t.Errorf("got %d", got)
+			}
+			c.closed()
+		}
+		synctest.Wait() // the server counts a connection for a moment longer than its client
+		c := server.dial()
+		c.say("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		if got := c.status(); got != 200 {
+			t.Errorf("after that: got %d", got)
 		}
 	})
-	var busy []*tcpClient
-	for range most {
-		c := dial(t, address)
-		c.say("GET /wait HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
-		<-started
-		busy = append(busy, c)
-	}
-	dial(t, address).closed()
-	close(release)
-	for _, c := range busy {
-		if got := c.status(); got != 200 {
-			t.Errorf("got %d", got)
-		}
-		c.closed()
-	}
-	// The server counts a connection for a moment longer than its client.
-	for end := time.Now().Add(patience); ; {
-		c := dial(t, address)
-		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: h\r\n\r\n") // status says if not
-		if got := c.status(); got == 200 {
-			break
-		} else if time.Now().After(end) {
-			t.Fatalf("after that: got %d", got)
-		}
-	}
 }
 
 // Ensure that lockd serve has every limit, and room for the queries that may be blocked.

@@ -160,7 +160,7 @@ func TestServe_BlockedQueries(t *testing.T) {
 	s.at("", "kv", "put", "k", "v").wants(t, 0, "")
 	address := strings.TrimPrefix(s.url, "http://")
 	index := s.entry("k").ModifyIndex
-	var waiting []*tcpClient
+	var waiting []*caller
 	for range many {
 		c := dial(t, address)
 		c.say("GET /v1/kv/k?index=%d&wait=10m HTTP/1.1\r\nHost: h\r\n\r\n", index)
