@@ -474,9 +474,6 @@ func (tx *Txn) serveContenders(prefix string) {
 func (tx *Txn) lookAtSemaphores() {
 	touched := make(map[*semaphore]struct{})
 	for old, new := range tx.db.store.Keys.Changes() {
-		if old == nil && new == nil {
-			continue
-		}
 		key := nameOf(old, new, func(k *store.Key) string { return k.Key })
 		if sem := tx.db.semaphores[prefixOf(key)]; sem != nil {
 			touched[sem] = struct{}{}

@@ -290,14 +290,12 @@ func (l *leases) end(ctx context.Context, h *hub.Hub[record]) {
 func (tx *Txn) log(events []logEntry) []logEntry {
 	s := tx.db.store
 	for old, new := range s.Keys.Changes() {
-		if old != nil || new != nil {
-			n := len(events)
-			events = slices.Grow(events, 1)[:n+1]
-			events[n] = logEntry{}
-			events[n].Index, events[n].Space = s.Next(), spaceKeys
-			events[n].Name = nameOf(old, new, func(k *store.Key) string { return k.Key })
-			tx.recordKey(&events[n].Body, old, new)
-		}
+		n := len(events)
+		events = slices.Grow(events, 1)[:n+1]
+		events[n] = logEntry{}
+		events[n].Index, events[n].Space = s.Next(), spaceKeys
+		events[n].Name = nameOf(old, new, func(k *store.Key) string { return k.Key })
+		tx.recordKey(&events[n].Body, old, new)
 	}
 	if s.Sessions.Changed() || s.Nodes.Changed() || s.Services.Changed() ||
 		s.Checks.Changed() || s.Attachments.Changed() {

@@ -293,6 +293,29 @@ func TestWatch_S40_SessionsAndCatalog(t *testing.T) {
 	})
 }
 
+// Ensure that nobody is told of what one transaction made and removed.
+func TestWatch_B12_PassingCatalog(t *testing.T) {
+	each(t, func(h *harness) {
+		h.register()
+		index := h.Snapshot().Index()
+		h.must(h.txn(func(tx *lockd.Txn) error {
+			return errors.Join(
+				tx.PutCheck(lockd.Check{Node: "db1", Name: "passing"}),
+				second(tx.DeleteCheck("db1", "passing")),
+				tx.PutService(lockd.Service{Node: "db1", Name: "passing"}),
+				second(tx.DeleteService("db1", "passing")),
+				tx.PutNode(lockd.Node{Name: "passing"}),
+				second(tx.DeleteNode("passing")),
+				tx.Keep("passing", nil),
+				second(tx.Detach("passing")),
+			)
+		}))
+		if got := inWords(h.events(lockd.Catalog(), index)); len(got) != 0 {
+			h.t.Errorf("got %q", got)
+		}
+	})
+}
+
 // Ensure that there is no gap between a snapshot and the watch that begins at its index, whatever
 // is written meanwhile: together they are the state.
 func TestWatch_B12_NoGapToTheSnapshot(t *testing.T) {

@@ -218,11 +218,12 @@ func (t *Table[T]) move(c *cell[T], old, next *version[T]) {
 func (t *Table[T]) Changed() bool { return len(t.undo) > 0 }
 
 // Changes yields, for each row that the running transaction changed, the row before it and the
-// newest one, nil where there is none.
+// newest one, nil where there is none. A row that it made and removed is not among them.
 func (t *Table[T]) Changes() iter.Seq2[*T, *T] {
 	return func(yield func(*T, *T) bool) {
 		for _, changed := range t.undo {
-			if !yield(changed.old.live(), changed.cell.head.Load().live()) {
+			old, newest := changed.old.live(), changed.cell.head.Load().live()
+			if (old != nil || newest != nil) && !yield(old, newest) {
 				return
 			}
 		}
