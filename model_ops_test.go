@@ -15,12 +15,6 @@ import (
 // modelKeys are few, so that operations meet; some are prefixes of others.
 var modelKeys = []string{"a", "a/1", "a/2", "b", "b/1", "b/.lock"}
 
-// What there is in the catalog beside the process's own node.
-const (
-	otherNode = "other"
-	theCheck  = "health"
-)
-
 // op is an operation as it was drawn: what its numbers mean depends on the kind.
 type op struct {
 	kind       string
@@ -45,7 +39,8 @@ var (
 		"deletePrefix", "catalog", "putIf", "clock", "probe", "lock", "lockAll", "replay",
 		"transaction", "acquire", "acquire", "tryAcquire", "unlock", "acquire", "acquire", "clock",
 		"acquire", "setLimit", "names", "contend", "contender", "acquire", "endSession",
-		"keep", "keep", "keepClose",
+		"keep", "keep", "keepClose", "putCheck", "beat", "beat",
+		"catalog", "beat", "catalog",
 	}
 	fileKinds = append([]string{"fail", "crowd"}, append(anyKinds, "fail", "crowd", "clock",
 		"reopen", "crowd", "crash", "clock", "crowd")...)
@@ -55,11 +50,11 @@ var (
 	}
 	heldKinds = []string{
 		"unlock", "endSession", "closeSession", "tryLock", "delete", "forceUnlock", "put",
-		"catalog", "tryAcquire", "names", "contender", "setLimit",
+		"catalog", "tryAcquire", "names", "contender", "setLimit", "putCheck", "beat",
 	}
 	txKinds = []string{
 		"txLock", "txUnlock", "put", "delete", "txEndSession", "compareAndSwap", "compareAndDelete",
-		"deletePrefix", "checkSession", "checkSequencer", "putCheck",
+		"deletePrefix", "checkSession", "checkSequencer", "putCheck", "beat", "catalog",
 	}
 
 	drawAny    = rapid.SampledFrom(anyKinds)
@@ -312,15 +307,8 @@ func (w *twin) deed(o op) deed {
 			call: func() (any, error) { return nil, w.db.ForceUnlock(key, fence, "in a test") },
 			rule: func(tx *modelTx) (any, error) { return nil, tx.forceUnlock(key, fence) },
 		}
-	case "catalog":
-		real, rule := catalogPart(o)
-		return deed{rule: rule, call: func() (got any, err error) {
-			err = w.db.Update(func(tx *lockd.Txn) (err error) {
-				got, err = real(tx)
-				return err
-			})
-			return got, err
-		}}
+	case "catalog", "putCheck", "beat":
+		return w.catalogDeed(o)
 	case "unlock":
 		return w.unlockDeed(o)
 	case "setLimit", "names", "contend", "contender":
@@ -419,32 +407,4 @@ func (w *twin) renewDeed(s twinSession) deed {
 	d.rule = func(tx *modelTx) (any, error) { return nil, nil }
 	d.then = func() error { return ended(s.model) }
 	return d
-}
-
-// catalogPart is an operation on the catalog, of those that are more than a write.
-func catalogPart(o op) (func(tx *lockd.Txn) (any, error), func(tx *modelTx) (any, error)) {
-	put := func(tx *lockd.Txn, status lockd.Status) error {
-		return tx.PutCheck(lockd.Check{Node: otherNode, ID: theCheck, Status: status})
-	}
-	switch o.c % 8 {
-	case 0, 1, 2:
-		return func(tx *lockd.Txn) (any, error) {
-				return nil, errors.Join(tx.PutNode(lockd.Node{Name: otherNode}),
-					put(tx, lockd.Passing))
-			}, func(tx *modelTx) (any, error) {
-				tx.putNode()
-				return nil, tx.putCheck(lockd.Passing)
-			}
-	case 3:
-		return func(tx *lockd.Txn) (any, error) { return nil, put(tx, lockd.Warning) },
-			func(tx *modelTx) (any, error) { return nil, tx.putCheck(lockd.Warning) }
-	case 4:
-		return func(tx *lockd.Txn) (any, error) { return tx.DeleteNode("OTHER") },
-			func(tx *modelTx) (any, error) { return tx.deleteNode(), nil }
-	case 5:
-		return func(tx *lockd.Txn) (any, error) { return tx.DeleteCheck(otherNode, theCheck) },
-			func(tx *modelTx) (any, error) { return tx.deleteCheck(), nil }
-	}
-	return func(tx *lockd.Txn) (any, error) { return nil, put(tx, lockd.Critical) },
-		func(tx *modelTx) (any, error) { return nil, tx.putCheck(lockd.Critical) }
 }

@@ -24,17 +24,14 @@ type modelState struct {
 	lost    map[string]bool       // which of the delays stand for a slot
 	live    []*modelSession       // the oldest first
 	queue   []*modelWaiter        // all who wait, for whatever, in the order in which they began
-	node    bool                  // the one node beside the process's own
-	check   int                   // status of its one check, noCheck for none
+	catalog modelCatalog
 }
-
-const noCheck = -1
 
 func (s *modelState) clone() modelState {
 	return modelState{
 		keys: maps.Clone(s.keys), handles: maps.Clone(s.handles), delays: maps.Clone(s.delays),
 		lost: maps.Clone(s.lost), live: slices.Clone(s.live), queue: slices.Clone(s.queue),
-		node: s.node, check: s.check,
+		catalog: s.catalog,
 	}
 }
 
@@ -422,13 +419,11 @@ func (tx *modelTx) delay(key string, length time.Duration) {
 
 // newSession is S16 to S18 and S22.
 func (tx *modelTx) newSession(info lockd.SessionInfo) (*modelSession, error) {
-	switch {
-	case info.Node != ownNode && !tx.m.node:
-		return nil, lockd.ErrNoNode
-	case len(info.Checks) > 0 && tx.m.check == noCheck:
-		return nil, lockd.ErrNoCheck
-	case len(info.Checks) > 0 && lockd.Status(tx.m.check) == lockd.Critical:
-		return nil, lockd.ErrCheckCritical
+	if err := tx.m.catalog.bindable(info); err != nil {
+		if err == lockd.ErrCheckCritical {
+			tx.m.counts["session refused"]++
+		}
+		return nil, err
 	}
 	info.CreateIndex = tx.index
 	s := &modelSession{info: info}
@@ -483,56 +478,6 @@ func (tx *modelTx) end(s *modelSession, cause error) {
 	for _, w := range slices.Clone(tx.m.queue) {
 		if w.session == s {
 			tx.dismiss(w, errors.Join(lockd.ErrNoSession, cause))
-		}
-	}
-}
-
-// putCheck is N1 and N3.
-func (tx *modelTx) putCheck(status lockd.Status) error {
-	if !tx.m.node {
-		return lockd.ErrNoNode
-	}
-	if status == lockd.Critical {
-		tx.endBound(func(s *modelSession) bool { return len(s.info.Checks) > 0 },
-			lockd.ErrCheckCritical)
-	}
-	if tx.m.check != int(status) {
-		tx.m.check, tx.wrote = int(status), true
-	}
-	return nil
-}
-
-// putNode registers the node.
-func (tx *modelTx) putNode() {
-	if !tx.m.node {
-		tx.m.node, tx.wrote = true, true
-	}
-}
-
-// deleteCheck is S30.
-func (tx *modelTx) deleteCheck() bool {
-	if tx.m.check == noCheck {
-		return false
-	}
-	tx.endBound(func(s *modelSession) bool { return len(s.info.Checks) > 0 }, lockd.ErrCheckGone)
-	tx.m.check, tx.wrote = noCheck, true
-	return true
-}
-
-// deleteNode is N4.
-func (tx *modelTx) deleteNode() bool {
-	if !tx.m.node {
-		return false
-	}
-	tx.endBound(func(s *modelSession) bool { return s.info.Node != ownNode }, lockd.ErrNodeGone)
-	tx.m.node, tx.m.check, tx.wrote = false, noCheck, true
-	return true
-}
-
-func (tx *modelTx) endBound(bound func(*modelSession) bool, cause error) {
-	for _, s := range slices.Clone(tx.m.live) {
-		if bound(s) {
-			tx.end(s, cause)
 		}
 	}
 }

@@ -50,19 +50,23 @@ func testModel(t *testing.T, want int, dir string) {
 	setFlag(t, "rapid.checks", "20")
 	setFlag(t, "rapid.steps", "150") // on average
 	var done atomic.Int64
+	counts := map[string]int{}
 	for round := uint64(0); done.Load() < int64(want); round++ {
 		before := done.Load()
 		setFlag(t, "rapid.seed", strconv.FormatUint(seed+round<<32, 10))
 		rapid.Check(t, func(t *rapid.T) {
-			rapid.SyncTest(t, func(t *rapid.T) { newTwin(t, dir).run(&done) })
+			rapid.SyncTest(t, func(t *rapid.T) { newTwin(t, dir, counts).run(&done) })
 		})
 		if done.Load() == before {
 			t.Fatal("no operations in a whole round")
 		}
 	}
-	t.Logf("seed %d: %d operations", seed, done.Load())
+	t.Logf("seed %d: %d operations, checks: %v", seed, done.Load(), counts)
 	if done.Load() < int64(want) {
 		t.Errorf("%d operations, want %d", done.Load(), want)
+	}
+	if !testing.Short() {
+		neverCounted(t, counts, dir != "")
 	}
 }
 
@@ -133,10 +137,10 @@ type twinCall struct {
 	err    error
 }
 
-func newTwin(t *rapid.T, dir string) *twin {
+func newTwin(t *rapid.T, dir string, counts map[string]int) *twin {
 	w := &twin{t: t, clock: clock.NewMock(), names: map[lockd.SessionID]string{}}
 	w.m = newModel(w.clock.Now())
-	w.m.rank, w.m.dropped = w.rank, w.dropped
+	w.m.rank, w.m.dropped, w.m.counts = w.rank, w.dropped, counts
 	if dir != "" {
 		sub, err := os.MkdirTemp(dir, "")
 		w.must(err)
@@ -210,9 +214,13 @@ func (w *twin) watch(ctx context.Context, scope lockd.Scope) {
 	}
 }
 
-// rank is the index of the first change that came of the end of a session, or of a delay.
-func (w *twin) rank(m *model, session lockd.SessionID, key string) uint64 {
-	first := unseen
+// rank is the index of the first change that came of what was due.
+func (w *twin) rank(m *model, d due) uint64 {
+	first, key := unseen, d.key
+	var session lockd.SessionID
+	if d.session != nil {
+		session = d.session.info.ID
+	}
 	contender := func(key string) bool { // else it is another one in the same folder
 		_, err := lockd.ParseSessionID(path.Base(key))
 		return err == nil
@@ -224,7 +232,9 @@ func (w *twin) rank(m *model, session lockd.SessionID, key string) uint64 {
 			// the semaphore may name the next holder already, as one whose slot was lost
 			e.Lock == lockd.LockGranted && contender(e.Entry.Key) &&
 				semaphoreOf(e.Entry.Key) == semaphoreOf(key))
-		if e.Index > m.index && (ended || granted || given) {
+		lapsed := d.check != nil && e.Kind == lockd.CheckPut && e.Node == d.check.Node &&
+			e.ID == d.check.ID
+		if e.Index > m.index && (ended || lapsed || granted || given) {
 			first = min(first, e.Index)
 		}
 	}
@@ -304,12 +314,8 @@ func (w *twin) compareState() error {
 	if n != len(w.m.live) {
 		return fmt.Errorf("sessions: got %d, want %d", n, len(w.m.live))
 	}
-	if _, ok := s.Node(otherNode); ok != w.m.node {
-		return fmt.Errorf("node: got %v, want %v", ok, w.m.node)
-	}
-	check, ok := s.Check(otherNode, theCheck)
-	if ok != (w.m.check != noCheck) || ok && int(check.Status) != w.m.check {
-		return fmt.Errorf("check: got %+v, want %d", check, w.m.check)
+	if err := w.compareCatalog(s); err != nil {
+		return err
 	}
 	for _, key := range modelKeys {
 		if got, want := w.db.Waiters(key), w.m.waiters(key); got != want {

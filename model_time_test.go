@@ -29,15 +29,17 @@ type model struct {
 	backoff  time.Duration // 0: the last commit succeeded
 
 	// Which of two things at one instant comes first is not promised, but at which indexes
-	// they come depends on it. rank says it for a session or a key, unseen if it does not show;
-	// then guessed is set.
-	rank    func(m *model, session lockd.SessionID, key string) uint64
+	// they come depends on it, and how many they take: a session can end with its check. rank says
+	// it, unseen if it does not show. guessed is set where it may not, because the commit fails.
+	rank    func(m *model, d due) uint64
 	guessed bool
 
 	// dropped says at which index the database dropped the batch that fails: with a guess there may
 	// be more or fewer than the model has used. Without one, another index leaves it astray.
 	dropped func() uint64
 	astray  error
+
+	counts map[string]int // how often what happened to checks
 }
 
 const unseen = ^uint64(0)
@@ -59,7 +61,7 @@ func newModel(now time.Time) *model {
 	return &model{
 		modelState: modelState{
 			keys: map[string]lockd.Entry{}, handles: map[string]*modelLock{},
-			delays: map[string]time.Time{}, lost: map[string]bool{}, check: noCheck,
+			delays: map[string]time.Time{}, lost: map[string]bool{},
 		},
 		granted: map[uint64]time.Time{},
 		now:     now, index: 2, published: 2, floor: 1,
@@ -129,6 +131,7 @@ func (m *model) tryDue() {
 func (m *model) commit(b modelBatch) error {
 	if b.wrote && m.failures > 0 {
 		m.failures--
+		m.countUndone(b.before.catalog)
 		m.modelState = b.before
 		for _, key := range b.over {
 			delete(m.delays, key)
@@ -161,35 +164,35 @@ func (m *model) commit(b modelBatch) error {
 type due struct {
 	at      time.Time
 	session *modelSession
+	check   *modelCheck
 	key     string
 }
 
 func (m *model) compare(a, b due) int {
 	kind := func(d due) int {
-		if d.session != nil {
+		if d.key == "" {
 			return 0 // at one instant ends come before grants
 		}
 		return 1
 	}
-	rank := func(d due) uint64 {
-		if d.session != nil {
-			return m.rank(m, d.session.info.ID, "")
-		}
-		return m.rank(m, lockd.SessionID{}, d.key)
-	}
 	if c := cmp.Or(a.at.Compare(b.at), cmp.Compare(kind(a), kind(b))); c != 0 {
 		return c
 	}
-	first, second := rank(a), rank(b)
-	if first == unseen && second == unseen {
-		m.guessed = true
+	first, second := m.rank(m, a), m.rank(m, b)
+	if m.failures > 0 || first == unseen && second == unseen {
+		m.guessed = true // it fails, whatever is seen of a later try
 	}
 	return cmp.Compare(first, second)
 }
 
-// pending is what has a deadline.
+// pending is what has a deadline: checks first, for a session may end at the index of a lapse.
 func (m *model) pending() []due {
 	var all []due
+	for i := range m.catalog.checks {
+		if check := &m.catalog.checks[i]; !check.deadline.IsZero() {
+			all = append(all, due{at: check.deadline, check: check})
+		}
+	}
 	for _, s := range m.live {
 		if s.info.TTL > 0 && !s.kept {
 			all = append(all, due{at: s.deadline, session: s})
@@ -211,8 +214,15 @@ func (m *model) endDue() {
 		}
 		first := slices.MinFunc(all, m.compare)
 		_ = m.transact(func(tx *modelTx) error {
-			if first.session != nil {
+			switch {
+			case first.session != nil:
 				tx.end(first.session, lockd.ErrExpired)
+				return nil
+			case first.check != nil:
+				if len(all) > 1 {
+					tx.count("lapsed beside others")
+				}
+				tx.lapse(first.check)
 				return nil
 			}
 			delete(m.delays, first.key)
@@ -330,6 +340,12 @@ func (m *model) reopen() {
 		again.renew(m.now)
 		m.live[i] = &again
 	}
+	for i := range m.catalog.checks {
+		if check := &m.catalog.checks[i]; !check.deadline.IsZero() {
+			check.begin(m.now)
+			m.counts["begun by Open"]++
+		}
+	}
 	m.begin()
 	for _, s := range slices.Clone(m.live) {
 		if s.info.Lifetime == lockd.BoundToProcess {
@@ -363,20 +379,7 @@ func (tx *modelTx) events() []lockd.Event {
 	for s, cause := range tx.ends {
 		add(lockd.Event{Kind: lockd.SessionEnded, Session: s.info, Cause: cause})
 	}
-	if tx.before.node != tx.m.node {
-		kind := lockd.NodePut
-		if tx.before.node {
-			kind = lockd.NodeDeleted
-		}
-		add(lockd.Event{Kind: kind, Node: otherNode})
-	}
-	if tx.before.check != tx.m.check {
-		kind := lockd.CheckPut
-		if tx.m.check == noCheck {
-			kind = lockd.CheckDeleted
-		}
-		add(lockd.Event{Kind: kind, Node: otherNode, ID: theCheck})
-	}
+	events = append(events, tx.catalogEvents()...)
 	slices.SortFunc(events, compareEvents)
 	return events
 }

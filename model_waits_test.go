@@ -180,12 +180,7 @@ func (w *twin) sessionOptions(o op) *lockd.SessionOptions {
 	if opts.TTL > 0 && o.a >= 10 {
 		opts.Grace = 5 * time.Second
 	}
-	if o.d >= 10 {
-		opts.Node = otherNode
-	}
-	if o.d >= 12 {
-		opts.Checks = []string{theCheck}
-	}
+	opts.Node, opts.Checks = w.binding(o)
 	return opts
 }
 
@@ -350,9 +345,8 @@ func (w *twin) part(o op) (func(tx *lockd.Txn) (any, error), func(tx *modelTx) (
 		real = func(tx *lockd.Txn) (any, error) { return tx.CompareAndDelete(key, index) }
 	case "deletePrefix":
 		real = func(tx *lockd.Txn) (any, error) { return tx.DeletePrefix(o.prefix()) }
-	case "putCheck":
-		o.c = 7
-		return catalogPart(o)
+	case "catalog", "putCheck", "beat":
+		return w.catalogPart(o)
 	default:
 		return w.txPart(o)
 	}

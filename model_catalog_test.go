@@ -1,0 +1,420 @@
+package lockd_test
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd"
+)
+
+// The rules of the model for nodes, services and checks, and the operations on them.
+
+// What there may be in the catalog beside the process's own node.
+const (
+	otherNode  = "other"
+	theService = "web"
+)
+
+// modelChecks are the checks that there may be, in the order in which they are listed.
+var modelChecks = [...]lockd.Check{
+	{Node: ownNode, ID: "beat"},
+	{Node: otherNode, ID: "health"},
+	{Node: otherNode, ID: "web-up", ServiceID: theService},
+}
+
+// modelCatalog is what there is of it. What has no index is not there.
+type modelCatalog struct {
+	node    lockd.Node
+	service lockd.Service
+	checks  [len(modelChecks)]modelCheck
+}
+
+type modelCheck struct {
+	lockd.Check
+	deadline time.Time // when it becomes critical; zero: by itself never
+}
+
+func (c *modelCheck) there() bool { return c.CreateIndex > 0 }
+
+// binds reports whether the session is bound to the check: N17.
+func (c *modelCheck) binds(info lockd.SessionInfo) bool {
+	return strings.EqualFold(info.Node, c.Node) &&
+		slices.ContainsFunc(info.Checks, func(id string) bool {
+			return strings.EqualFold(id, c.ID)
+		})
+}
+
+// begin begins the TTL: N8.
+func (c *modelCheck) begin(now time.Time) {
+	c.deadline = time.Time{}
+	if c.there() && c.TTL > 0 && c.Status != lockd.Critical {
+		c.deadline = now.Add(c.TTL)
+	}
+}
+
+// check is the place of a check, which need not be there.
+func (c *modelCatalog) check(node, id string) *modelCheck {
+	return &c.checks[slices.IndexFunc(modelChecks[:], func(place lockd.Check) bool {
+		return strings.EqualFold(place.Node, node) && strings.EqualFold(place.ID, id)
+	})]
+}
+
+// has reports whether there is such a node.
+func (c *modelCatalog) has(node string) bool { return node == ownNode || c.node.CreateIndex > 0 }
+
+// bindable is S16 to S18.
+func (c *modelCatalog) bindable(info lockd.SessionInfo) error {
+	if !c.has(info.Node) {
+		return lockd.ErrNoNode
+	}
+	for _, id := range info.Checks {
+		switch check := c.check(info.Node, id); {
+		case !check.there():
+			return lockd.ErrNoCheck
+		case check.Status == lockd.Critical:
+			return lockd.ErrCheckCritical
+		}
+	}
+	return nil
+}
+
+// putNode is N1; a change of the address ends nothing (S30).
+func (tx *modelTx) putNode(node lockd.Node) {
+	old := tx.m.catalog.node
+	node.CreateIndex, node.ModifyIndex = old.CreateIndex, old.ModifyIndex
+	if sameNode(old, node) {
+		return
+	}
+	tx.stamp(&node.CreateIndex, &node.ModifyIndex)
+	tx.m.catalog.node = node
+}
+
+// putService is N1.
+func (tx *modelTx) putService(service lockd.Service) error {
+	if !tx.m.catalog.has(service.Node) {
+		return lockd.ErrNoNode
+	}
+	old := tx.m.catalog.service
+	service.CreateIndex, service.ModifyIndex = old.CreateIndex, old.ModifyIndex
+	if sameService(old, service) {
+		return nil
+	}
+	tx.stamp(&service.CreateIndex, &service.ModifyIndex)
+	tx.m.catalog.service = service
+	return nil
+}
+
+// stamp gives a row that is written its indexes.
+func (tx *modelTx) stamp(create, modify *uint64) {
+	if *create == 0 {
+		*create = tx.index
+	}
+	*modify, tx.wrote = tx.index, true
+}
+
+// putCheck is N1.
+func (tx *modelTx) putCheck(check lockd.Check) error {
+	switch c := &tx.m.catalog; {
+	case !c.has(check.Node):
+		return lockd.ErrNoNode
+	case check.ServiceID != "" && c.service.CreateIndex == 0:
+		return lockd.ErrNoService
+	}
+	place := tx.m.catalog.check(check.Node, check.ID)
+	before := *place
+	tx.setCheck(place, check)
+	switch {
+	case !sameCheck(before.Check, place.Check):
+		tx.count("put")
+	case !place.deadline.Equal(before.deadline):
+		tx.count("put again")
+	}
+	return nil
+}
+
+// setCheck is what a write of a check does, whoever writes: N3 and N8.
+func (tx *modelTx) setCheck(place *modelCheck, check lockd.Check) {
+	if check.Status == lockd.Critical {
+		tx.endBound(place, lockd.ErrCheckCritical)
+	}
+	check.CreateIndex, check.ModifyIndex = place.CreateIndex, place.ModifyIndex
+	if !sameCheck(place.Check, check) {
+		tx.stamp(&check.CreateIndex, &check.ModifyIndex)
+		place.Check = check
+	}
+	place.begin(tx.m.now)
+}
+
+// lapse is N8.
+func (tx *modelTx) lapse(place *modelCheck) {
+	check := place.Check
+	check.Status, check.Output = lockd.Critical, "TTL expired"
+	tx.setCheck(place, check)
+	tx.count("lapsed")
+	if len(tx.ends) > 0 {
+		tx.count("lapsed with sessions")
+	}
+}
+
+// deleteCheck is S30.
+func (tx *modelTx) deleteCheck(node, id string) bool {
+	return tx.removeCheck(tx.m.catalog.check(node, id))
+}
+
+func (tx *modelTx) removeCheck(place *modelCheck) bool {
+	if !place.there() {
+		return false
+	}
+	tx.endBound(place, lockd.ErrCheckGone)
+	*place, tx.wrote = modelCheck{}, true
+	tx.count("deleted")
+	return true
+}
+
+// deleteService is N4.
+func (tx *modelTx) deleteService() bool {
+	c := &tx.m.catalog
+	if c.service.CreateIndex == 0 {
+		return false
+	}
+	for i := range c.checks {
+		if c.checks[i].ServiceID != "" {
+			tx.removeCheck(&c.checks[i])
+		}
+	}
+	c.service, tx.wrote = lockd.Service{}, true
+	return true
+}
+
+// deleteNode is N4.
+func (tx *modelTx) deleteNode() bool {
+	c := &tx.m.catalog
+	if c.node.CreateIndex == 0 {
+		return false
+	}
+	for _, s := range slices.Clone(tx.m.live) {
+		if s.info.Node != ownNode {
+			tx.end(s, lockd.ErrNodeGone)
+		}
+	}
+	for i := range c.checks {
+		if c.checks[i].Node == otherNode {
+			c.checks[i] = modelCheck{}
+		}
+	}
+	c.node, c.service, tx.wrote = lockd.Node{}, lockd.Service{}, true
+	return true
+}
+
+// endBound ends the sessions that are bound to the check.
+func (tx *modelTx) endBound(place *modelCheck, cause error) {
+	for _, s := range slices.Clone(tx.m.live) {
+		if place.binds(s.info) {
+			tx.end(s, cause)
+			tx.count("ended: " + cause.Error())
+		}
+	}
+}
+
+// count counts what happened to checks, once it is durable.
+func (tx *modelTx) count(what string) { tx.tell(func() { tx.m.counts[what]++ }) }
+
+// countUndone counts what a commit that failed takes back.
+func (m *model) countUndone(before modelCatalog) {
+	for i, old := range before.checks {
+		switch lapsed := !old.deadline.IsZero() && !m.now.Before(old.deadline); {
+		case lapsed:
+			m.counts["lapse undone"]++
+		case old.deadline != m.catalog.checks[i].deadline:
+			m.counts["put undone"]++
+		}
+	}
+}
+
+// neverCounted fails the test if something never happened.
+func neverCounted(t *testing.T, counts map[string]int, onFile bool) {
+	all := []string{
+		"put", "put again", "lapsed", "lapsed with sessions", "lapsed beside others", "deleted",
+		"session refused", "ended: " + lockd.ErrCheckCritical.Error(),
+		"ended: " + lockd.ErrCheckGone.Error(),
+	}
+	if onFile {
+		all = append(all, "lapse undone", "put undone", "begun by Open")
+	}
+	for _, what := range all {
+		if counts[what] == 0 {
+			t.Errorf("it never happened to a check: %s", what)
+		}
+	}
+}
+
+// catalogEvents are the net changes of the catalog.
+func (tx *modelTx) catalogEvents() []lockd.Event {
+	old, new := &tx.before.catalog, &tx.m.catalog
+	var events []lockd.Event
+	add := func(put, deleted lockd.EventKind, node, id string, old, new uint64) {
+		kind := put
+		if new == 0 {
+			kind = deleted
+		}
+		if old != new {
+			events = append(events, lockd.Event{Index: tx.index, Kind: kind, Node: node, ID: id})
+		}
+	}
+	add(lockd.NodePut, lockd.NodeDeleted, otherNode, "",
+		old.node.ModifyIndex, new.node.ModifyIndex)
+	add(lockd.ServicePut, lockd.ServiceDeleted, otherNode, theService,
+		old.service.ModifyIndex, new.service.ModifyIndex)
+	for i, place := range modelChecks {
+		add(lockd.CheckPut, lockd.CheckDeleted, place.Node, place.ID,
+			old.checks[i].ModifyIndex, new.checks[i].ModifyIndex)
+	}
+	return events
+}
+
+// compareCatalog compares all that the catalog has, but for the process's own node.
+func (w *twin) compareCatalog(s *lockd.Snapshot) error {
+	want := &w.m.catalog
+	if node, _ := s.Node(otherNode); !sameNode(node, want.node) {
+		return fmt.Errorf("node: got %+v\nwant %+v", node, want.node)
+	}
+	if service, _ := s.Service(otherNode, theService); !sameService(service, want.service) {
+		return fmt.Errorf("service: got %+v\nwant %+v", service, want.service)
+	}
+	var checks []lockd.Check
+	for _, check := range want.checks {
+		if check.there() {
+			checks = append(checks, check.Check)
+		}
+	}
+	if got := slices.Collect(s.Checks("")); !slices.EqualFunc(got, checks, sameCheck) {
+		return fmt.Errorf("checks: got %+v\nwant %+v", got, checks)
+	}
+	return nil
+}
+
+func sameNode(a, b lockd.Node) bool {
+	return a.Name == b.Name && a.Address == b.Address && a.CreateIndex == b.CreateIndex &&
+		a.ModifyIndex == b.ModifyIndex
+}
+
+func sameService(a, b lockd.Service) bool {
+	return a.Node == b.Node && a.ID == b.ID && a.Name == b.Name && a.Port == b.Port &&
+		a.CreateIndex == b.CreateIndex && a.ModifyIndex == b.ModifyIndex
+}
+
+func sameCheck(a, b lockd.Check) bool {
+	return a.Node == b.Node && a.ID == b.ID && a.Status == b.Status && a.Output == b.Output &&
+		a.ServiceID == b.ServiceID && a.TTL == b.TTL && a.CreateIndex == b.CreateIndex &&
+		a.ModifyIndex == b.ModifyIndex
+}
+
+// What the numbers of an operation mean.
+
+// binding is the node of a session and its checks, spelled in one way or another.
+func (w *twin) binding(o op) (node string, checks []string) {
+	switch o.d {
+	case 2, 3, 4, 8:
+		checks = []string{"beat"}
+	case 9, 12:
+		node, checks = otherNode, []string{"health", "web-up"}
+	case 10, 15:
+		node, checks = otherNode, []string{"web-up"}
+	case 11:
+		node = otherNode
+	case 13, 14:
+		node, checks = "OTHER", []string{"Health"}
+	}
+	if o.c%8 == 0 {
+		return node, checks
+	}
+	if node != "" && !w.m.catalog.has(node) {
+		return "", nil
+	}
+	return node, slices.DeleteFunc(checks, func(id string) bool { // it would be refused
+		check := w.m.catalog.check(cmp.Or(node, ownNode), id)
+		return !check.there() || check.Status == lockd.Critical
+	})
+}
+
+// check is a check as somebody might put it.
+func (o op) check() lockd.Check {
+	check := modelChecks[o.b%len(modelChecks)]
+	check.Status = []lockd.Status{
+		lockd.Passing, lockd.Warning, lockd.Passing, lockd.Critical,
+	}[o.c%4]
+	check.TTL = []time.Duration{10, 5, 0, 15, 0}[o.a%5] * time.Second
+	return check
+}
+
+// beat is the check as it is, or was before it became critical.
+func (w *twin) beat(o op) lockd.Check {
+	check := o.check()
+	check.Status = lockd.Passing
+	if place := w.m.catalog.check(check.Node, check.ID); place.there() {
+		check.TTL = place.TTL
+		if place.Status != lockd.Critical {
+			check = place.Check
+		}
+	}
+	return check
+}
+
+// catalogDeed is an operation on the catalog that is a transaction of its own.
+func (w *twin) catalogDeed(o op) deed {
+	real, rule := w.catalogPart(o)
+	return deed{rule: rule, call: func() (got any, err error) {
+		err = w.db.Update(func(tx *lockd.Txn) (err error) {
+			got, err = real(tx)
+			return err
+		})
+		return got, err
+	}}
+}
+
+// catalogPart is an operation on the catalog within a transaction.
+func (w *twin) catalogPart(
+	o op,
+) (func(tx *lockd.Txn) (any, error), func(tx *modelTx) (any, error)) {
+	check := o.check()
+	switch o.kind {
+	case "beat":
+		check = w.beat(o)
+		fallthrough
+	case "putCheck":
+		return func(tx *lockd.Txn) (any, error) { return nil, tx.PutCheck(check) },
+			func(tx *modelTx) (any, error) { return nil, tx.putCheck(check) }
+	}
+	switch o.c % 8 {
+	case 4:
+		return func(tx *lockd.Txn) (any, error) { return tx.DeleteNode("OTHER") },
+			func(tx *modelTx) (any, error) { return tx.deleteNode(), nil }
+	case 5:
+		return func(tx *lockd.Txn) (any, error) { return tx.DeleteService(otherNode, "Web") },
+			func(tx *modelTx) (any, error) { return tx.deleteService(), nil }
+	case 2, 6, 7:
+		id := strings.ToUpper(check.ID)
+		return func(tx *lockd.Txn) (any, error) { return tx.DeleteCheck(check.Node, id) },
+			func(tx *modelTx) (any, error) { return tx.deleteCheck(check.Node, id), nil }
+	}
+	return o.register()
+}
+
+// register puts the other node, its service, and the check with the number.
+func (o op) register() (func(tx *lockd.Txn) (any, error), func(tx *modelTx) (any, error)) {
+	node := lockd.Node{Name: otherNode, Address: []string{"here", "there"}[o.d%2]}
+	service := lockd.Service{Node: otherNode, ID: theService, Name: theService, Port: o.c % 2}
+	check := o.check()
+	check.Status = lockd.Passing
+	return func(tx *lockd.Txn) (any, error) {
+			return nil, errors.Join(tx.PutNode(node), tx.PutService(service), tx.PutCheck(check))
+		}, func(tx *modelTx) (any, error) {
+			tx.putNode(node)
+			return nil, errors.Join(tx.putService(service), tx.putCheck(check))
+		}
+}
