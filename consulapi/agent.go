@@ -1,6 +1,7 @@
 package consulapi
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 
@@ -38,6 +39,19 @@ func (h *handler) agentRoutes() map[string][]method {
 		"agent/service/deregister/":  {{http.MethodPut, h.serviceDeregister}},
 		"agent/service/maintenance/": {{http.MethodPut, h.serviceMaintenance}},
 	}
+}
+
+// update changes what the agent has. If somebody has taken its node out of the catalog, that is put
+// back first: it is still there (N16).
+func (h *handler) update(fn func(tx *lockd.Txn) error) error {
+	err := h.db.Update(fn)
+	if errors.Is(err, lockd.ErrNoNode) {
+		if err := h.register(); err != nil {
+			return err
+		}
+		err = h.db.Update(fn)
+	}
+	return err
 }
 
 // member is the node of this process as one that gossips.
@@ -119,7 +133,7 @@ func (r *request) maintenance() (enable bool, err error) {
 // maintain puts or removes a check that says that something is not to be used. It ends no session,
 // since none is bound to it (N10, N11).
 func (h *handler) maintain(r *request, enable bool, c lockd.Check) (answer, error) {
-	err := h.db.Update(func(tx *lockd.Txn) error {
+	err := h.update(func(tx *lockd.Txn) error {
 		if c.ServiceID != "" {
 			if _, exists := tx.Service(c.Node, c.ServiceID); !exists {
 				return unknownService(c.ServiceID)

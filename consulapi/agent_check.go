@@ -47,12 +47,17 @@ func (c *agentCheck) valid() error {
 		return badRequest("Invalid check: lockd keeps TTL checks only, and runs no probes")
 	case c.TTL <= 0:
 		return badRequest("Invalid check: TTL must be > 0 for TTL checks")
+	case c.id() == serfHealth: // a lapse would end the sessions of everybody
+		return badRequest("Invalid check: serfHealth is the node's own")
 	}
 	if _, err := parseStatus(c.Status); err != nil {
 		return badRequest("Bad check status")
 	}
 	return nil
 }
+
+// id returns the ID of the check, which is its name if it has no other.
+func (c *agentCheck) id() string { return cmp.Or(c.ID, c.CheckID, c.Name) }
 
 // put registers the check on the node. One that is there already keeps its status and output, so
 // that to register it again ends no session.
@@ -62,8 +67,7 @@ func (c *agentCheck) put(tx *lockd.Txn, node string) error {
 			return mistake("ServiceID %q does not exist", c.ServiceID)
 		}
 	}
-	id := cmp.Or(c.ID, c.CheckID, c.Name)
-	next, exists := tx.Check(node, id)
+	next, exists := tx.Check(node, c.id())
 	if !exists {
 		status, err := parseStatus(c.Status)
 		if err != nil {
@@ -71,7 +75,7 @@ func (c *agentCheck) put(tx *lockd.Txn, node string) error {
 		}
 		next.Status = status
 	}
-	next.Node, next.ID, next.Name, next.Notes = node, id, c.Name, c.Notes
+	next.Node, next.ID, next.Name, next.Notes = node, c.id(), c.Name, c.Notes
 	next.ServiceID, next.TTL = c.ServiceID, time.Duration(c.TTL)
 	return tx.PutCheck(next)
 }
@@ -87,7 +91,7 @@ func (h *handler) checkRegister(r *request) (answer, error) {
 	if err := body.valid(); err != nil {
 		return answer{}, err
 	}
-	return answer{}, h.db.Update(func(tx *lockd.Txn) error { return body.put(tx, h.opts.Node) })
+	return answer{}, h.update(func(tx *lockd.Txn) error { return body.put(tx, h.opts.Node) })
 }
 
 func unknownCheck(id string) error {
@@ -96,6 +100,9 @@ func unknownCheck(id string) error {
 }
 
 func (h *handler) checkDeregister(r *request) (answer, error) {
+	if r.rest == serfHealth { // the agent does not have it
+		return answer{}, unknownCheck(r.rest)
+	}
 	return answer{}, h.db.Update(func(tx *lockd.Txn) error {
 		deleted, err := tx.DeleteCheck(h.opts.Node, r.rest)
 		if err == nil && !deleted {

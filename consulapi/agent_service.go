@@ -53,7 +53,7 @@ func (h *handler) serviceRegister(r *request) (answer, error) {
 		return answer{}, err
 	}
 	id := cmp.Or(body.ID, body.Name)
-	return answer{}, h.db.Update(func(tx *lockd.Txn) error {
+	return answer{}, h.update(func(tx *lockd.Txn) error {
 		if err := tx.PutService(lockd.Service{
 			Node: h.opts.Node, ID: id, Name: body.Name, Address: body.Address,
 			Port: body.Port, Tags: body.Tags, Meta: body.Meta,

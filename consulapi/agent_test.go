@@ -208,6 +208,56 @@ func TestAgent_N9_Deregisters(t *testing.T) {
 	})
 }
 
+// Ensure that the check of the node itself is not the agent's to replace or to take away, so that
+// the sessions that are bound to it live on.
+func TestAgent_N16_LeavesSerfHealth(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		s := h.create("")
+		h.want("PUT /v1/agent/check/deregister/serfHealth", "", 404, `Unknown check ID `+
+			`"serfHealth". Ensure that the check ID is passed, not the check name.`)
+		const own = "Bad request: Invalid check: serfHealth is the node's own"
+		for target, bodies := range map[string][]string{
+			"PUT /v1/agent/check/register": {
+				`{"Name":"serfHealth","TTL":"1s"}`, `{"ID":"serfHealth","Name":"a","TTL":"1s"}`,
+				`{"CheckID":"serfHealth","Name":"a","TTL":"1s"}`,
+			},
+			"PUT /v1/agent/service/register": {
+				`{"Name":"a","Check":{"CheckID":"serfHealth","TTL":"1s"}}`,
+				`{"Name":"a","Checks":[{"TTL":"1s"},{"ID":"serfHealth","TTL":"1s"}]}`,
+			},
+		} {
+			for _, body := range bodies {
+				h.want(target, body, 400, own)
+			}
+		}
+		h.want("PUT /v1/agent/check/register", `{"ID":"a","Name":"serfHealth","TTL":"1s"}`, 200, "")
+		h.advance(time.Minute)
+		h.info(s.ID)
+		h.want("GET /v1/agent/services", "", 200, "{}")
+	})
+}
+
+// Ensure that an agent whose node somebody has taken out of the catalog puts it back when it has
+// something to keep there.
+func TestAgent_N16_PutsItsNodeBack(t *testing.T) {
+	for target, body := range map[string]string{
+		"PUT /v1/agent/check/register":          `{"Name":"beat","TTL":"10s"}`,
+		"PUT /v1/agent/service/register":        `{"Name":"web","Check":{"TTL":"10s"}}`,
+		"PUT /v1/agent/maintenance?enable=true": ``,
+	} {
+		run(t, nil, func(h *harness) {
+			h.want("PUT /v1/catalog/deregister", `{"Node":"local"}`, 200, "true")
+			h.want(target, body, 200, "")
+			checks := decode[[]checkInfo](h, h.send("GET /v1/health/node/local", ""))
+			if len(checks) != 2 || !slices.ContainsFunc(checks, func(c checkInfo) bool {
+				return c.CheckID == "serfHealth" && c.Status == "passing"
+			}) {
+				t.Errorf("%s: %+v", target, checks)
+			}
+		})
+	}
+}
+
 // Ensure that maintenance shows as a critical check of the node or the service, and ends nothing.
 func TestAgent_N10N11_Maintenance(t *testing.T) {
 	run(t, nil, func(h *harness) {
