@@ -2,7 +2,9 @@ package consulapi_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/benbjohnson/clock"
 
 	"github.com/lockd/lockd"
 	"github.com/lockd/lockd/consulapi"
@@ -27,23 +31,32 @@ var known500 = regexp.MustCompile(`(?s)^(` + strings.Join([]string{
 	`Session TTL '.*' invalid: .*`,
 	`Invalid Session TTL '.*', must be between .*`,
 	`apply failed: (Missing node registration|Missing check '.*' registration)`,
+	`Must provide (node|address if SkipNodeUpdate is not set|service name( with ID)?)`,
+	`Must provide check ID or name`,
+	`Bad node ID: .*`,
+	`Unknown service ID '.*' for check ID '.*'`,
+	`Missing node registration`,
+	`ServiceID ".*" does not exist`,
+	`ID must be empty when creating a new prepared query`,
+	`Invalid prepared query: Must (be bound to a session|provide a Service name to query)`,
+	`raft apply failed: name '.*' aliases an existing query (name|ID)`,
 }, "|") + `)$`)
 
-// fuzzed is an API that is sent anything. Nothing that it is sent waits: the one place for a
-// blocked query is taken.
+// fuzzed is an API that is sent anything, and whose time does not pass. Nothing that it is sent
+// waits: the one place for a blocked query is taken.
 type fuzzed struct {
 	http.Handler
 	db *lockd.DB
 }
 
-func newFuzzed(f *testing.F) *fuzzed {
-	db, err := lockd.New(nil)
+func newFuzzed(tb testing.TB) *fuzzed {
+	db, err := lockd.New(&lockd.Options{Clock: clock.NewMock()})
 	if err != nil {
-		f.Fatal(err)
+		tb.Fatal(err)
 	}
 	handler, err := consulapi.Handler(db, &consulapi.Options{MaxBlocked: 1, MaxValueSize: 4096})
 	if err != nil {
-		f.Fatal(err)
+		tb.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	blocked := make(chan struct{})
@@ -52,11 +65,11 @@ func newFuzzed(f *testing.F) *fuzzed {
 		r := httptest.NewRequest("GET", "/v1/kv/blocked?index=1", nil)
 		handler.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
 	}()
-	f.Cleanup(func() {
+	tb.Cleanup(func() {
 		cancel()
 		<-blocked
 		if err := db.Close(); err != nil {
-			f.Error(err)
+			tb.Error(err)
 		}
 	})
 	return &fuzzed{handler, db}
@@ -211,6 +224,186 @@ func FuzzTxnBody(f *testing.F) {
 		code, text := api.send(t, "PUT", txn, bytes.NewReader(body))
 		if after := api.db.Snapshot().Index(); code != 200 && after != before {
 			t.Fatalf("%s: %d %s, and the index went from %d to %d", body, code, text, before, after)
+		}
+	})
+}
+
+// newFuzzedCatalog returns an API with something in its catalog, and the ID of a session.
+func newFuzzedCatalog(t *testing.T) (api *fuzzed, session string) {
+	t.Helper()
+	api = newFuzzed(t)
+	must := func(path, body string) (text string) {
+		t.Helper()
+		code, text := api.send(t, "PUT", &url.URL{Path: path}, strings.NewReader(body))
+		if code != 200 {
+			t.Fatalf("%s %s: %d %s", path, body, code, text)
+		}
+		return text
+	}
+	must("/v1/catalog/register", `{"Node":"n","Address":"a","Service":{"ID":"s1","Service":"s"},
+		"Check":{"Name":"c","Status":"passing","ServiceID":"s1"}}`)
+	must("/v1/agent/service/register", `{"Name":"web","Check":{"TTL":"1s","Status":"passing"}}`)
+	must("/v1/agent/check/register", `{"Name":"beat","TTL":"1s","Status":"passing"}`)
+	made := must("/v1/session/create", `{"Checks":["beat"]}`)
+	return api, strings.TrimSuffix(strings.TrimPrefix(made, `{"ID":"`), `"}`)
+}
+
+// submit sends a body, and fails the test unless a refusal changes nothing, and all that the
+// catalog has can be read afterwards.
+func (f *fuzzed) submit(
+	t *testing.T, method, path string, body []byte,
+) (code int, text string) {
+	t.Helper()
+	before := f.db.Snapshot().Index()
+	code, text = f.send(t, method, &url.URL{Path: path}, bytes.NewReader(body))
+	if after := f.db.Snapshot().Index(); code != 200 && after != before {
+		t.Fatalf("%s: %d %s, and the index went from %d to %d", body, code, text, before, after)
+	}
+	for _, path := range []string{
+		"catalog/nodes", "catalog/services", "catalog/node/n", "catalog/service/s",
+		"health/state/any", "health/service/s", "agent/self", "agent/checks", "agent/services",
+		"session/list", "query",
+	} {
+		code, shown := f.send(t, "GET", &url.URL{Path: "/v1/" + path}, nil)
+		if code != 200 || !json.Valid([]byte(shown)) {
+			t.Fatalf("%s: %s, and then %s: %d %s", body, text, path, code, shown)
+		}
+	}
+	return code, text
+}
+
+// Ensure that what is sent to the catalog is done or refused.
+func FuzzCatalogBody(f *testing.F) {
+	for _, body := range []string{
+		``, `{}`, `null`, `[]`, `1`, "\xff", `{`, `{"Node":"m","Address":"b"}`, `{"Node":"n"}`,
+		`{"Node":"N","SkipNodeUpdate":true}`, `{"Node":"m","Address":"b","ID":"x"}`,
+		`{"Node":"n","Address":"b","ID":"40e4a748-2192-161a-0510-9bf59fe950b5"}`,
+		`{"Node":"n","Address":"b","NodeMeta":{"a":"b"},"TaggedAddresses":{"lan":"c"}}`,
+		`{"Node":"m","Address":"b","Service":{"Service":"t","Tags":["a",""],"Port":-1,
+			"Meta":{"":""},"Weights":{"Passing":0}}}`,
+		`{"Node":"m","Address":"b","Service":{"ID":"t"}}`, `{"Node":"m","Address":"b","x":1}`,
+		`{"Node":"n","Address":"b","Check":{"CheckID":"c","ServiceID":"none"}}`,
+		`{"Node":"n","SkipNodeUpdate":true,"Checks":[{"Node":"m","Name":"d"},{"Name":"c"}]}`,
+		`{"Node":"n","Address":"b","Check":{"Name":"d","Status":"x","Definition":{"TTL":[1]}}}`,
+		`{"Node":"local","Address":"b","Check":{"CheckID":"serfHealth","Status":"critical"}}`,
+		`{"Node":"n","ServiceID":"s1"}`, `{"Node":"n","CheckID":"c"}`, `{"Node":"local"}`,
+		`{"Node":"n","Datacenter":"dc2"}`, `{"Node":"local","CheckID":"beat"}`,
+		`{"Node":"\u0000\ud800","Address":"\u0000"}`, strings.Repeat(`[`, 4097),
+	} {
+		f.Add(byte(0), []byte(body))
+		f.Add(byte(1), []byte(body))
+	}
+	f.Fuzz(func(t *testing.T, path byte, body []byte) {
+		api, _ := newFuzzedCatalog(t)
+		name := []string{"register", "deregister"}[path%2]
+		if code, _ := api.submit(t, "PUT", "/v1/catalog/"+name, body); code != 200 {
+			return
+		}
+		var sent struct{ Node, ServiceID, CheckID string }
+		if err := json.NewDecoder(bytes.NewReader(body)).Decode(&sent); err != nil {
+			t.Fatalf("%s: is accepted: %v", body, err)
+		}
+		state := api.db.Snapshot()
+		_, is := state.Node(sent.Node)
+		if name == "deregister" && sent.ServiceID != "" {
+			_, is = state.Service(sent.Node, sent.ServiceID)
+		} else if name == "deregister" && sent.CheckID != "" {
+			_, is = state.Check(sent.Node, sent.CheckID)
+		}
+		if is != (name == "register") {
+			t.Fatalf("%s %s: it is there: %v", name, body, is)
+		}
+	})
+}
+
+// Ensure that what is sent to the agent is done or refused.
+func FuzzAgentBody(f *testing.F) {
+	for _, body := range []string{
+		``, `{}`, `null`, `[]`, `"x"`, "\xff", `{`, `{"Name":"a"}`, `{"Name":"a","TTL":"1s"}`,
+		`{"Name":"a","TTL":1e9}`, `{"Name":"a","TTL":1e400}`, `{"name":"a","ttl":"-1s"}`,
+		`{"ID":"b","CheckID":"c","Name":"a","TTL":1000000000,"Status":"warning","Notes":"n"}`,
+		`{"Name":"a","TTL":"1s","ServiceID":"web"}`, `{"Name":"a","TTL":"1s","ServiceID":"x"}`,
+		`{"Name":"serfHealth","TTL":"1s","Status":"critical"}`, `{"Name":"beat","TTL":"9h"}`,
+		`{"Name":"a","HTTP":"http://h","Interval":"1s"}`, `{"Name":"a","Args":["x"]}`,
+		`{"Name":"a","ID":"web","Port":99999,"Tags":["t","t"],"Meta":{"k":"v"},"Address":"\u0000"}`,
+		`{"Name":"a","Check":{"TTL":"1s"},"Checks":[{"TTL":"2s"},{"CheckID":"beat","TTL":"3s"}]}`,
+		`{"Name":"a","Checks":[{"TTL":"1s","ServiceID":"web"},null]}`, `{"Name":"a","Checks":null}`,
+		`{"Status":"critical","Output":"o"}`, `{"Status":"passing"}`, `{"Status":"x"}`,
+		`{"Name":"\ud800","TTL":"106751d"}`, `{"Name":"a","TTL":9223372036854775807}`,
+	} {
+		for path := range byte(3) {
+			f.Add(path, []byte(body))
+		}
+	}
+	f.Fuzz(func(t *testing.T, path byte, body []byte) {
+		api, _ := newFuzzedCatalog(t)
+		name := []string{"check/register", "service/register", "check/update/beat"}[path%3]
+		if code, _ := api.submit(t, "PUT", "/v1/agent/"+name, body); code != 200 {
+			return
+		}
+		var sent struct{ ID, CheckID, Name, Status string }
+		if err := json.NewDecoder(bytes.NewReader(body)).Decode(&sent); err != nil {
+			t.Fatalf("%s %s: is accepted: %v", name, body, err)
+		}
+		state, is := api.db.Snapshot(), false
+		switch name {
+		case "check/register":
+			_, is = state.Check("local", cmp.Or(sent.ID, sent.CheckID, sent.Name))
+		case "service/register":
+			_, is = state.Service("local", cmp.Or(sent.ID, sent.Name))
+		default:
+			beat, _ := state.Check("local", "beat")
+			is = beat.Status.String() == sent.Status
+		}
+		if !is {
+			t.Fatalf("%s %s: is accepted, and not there", name, body)
+		}
+	})
+}
+
+// Ensure that a query is kept or refused, also in the place of another, and that one that is kept
+// is shown and can be executed. SESSION in a body stands for the ID of a session.
+func FuzzQueryBody(f *testing.F) {
+	for _, body := range []string{
+		``, `{}`, `null`, `[]`, `1`, "\xff", `{`, `{"Name":"q"}`, `{"Service":{"Service":"s"}}`,
+		`{"Name":"q","Service":{"Service":"s"}}`, `{"Name":"taken","Service":{"Service":"s"}}`,
+		`{"Session":"SESSION","Service":{"Service":"s"}}`,
+		`{"Session":"x","Service":{"Service":"s"}}`,
+		`{"Session":"40e4a748-2192-161a-0510-9bf59fe950b5","Service":{"Service":"s"}}`,
+		`{"ID":"x","Name":"q","Service":{"Service":"s"}}`,
+		`{"Name":"q","Template":{"Type":"name_prefix_match","Regexp":"("}}`,
+		`{"Name":"q","Service":{"Service":"s","Tags":["!a","!",""],"OnlyPassing":true,
+			"NodeMeta":{"a":"b"},"ServiceMeta":{"":""},"IgnoreCheckIDs":["c"],"Near":"_agent",
+			"Failover":{"NearestN":-1,"Datacenters":["dc2"]}},"DNS":{"TTL":"x"}}`,
+		`{"Name":"\u0000\ud800/execute","Service":{"Service":"\u0000"},"Token":"t"}`,
+		`{"name":"q","NAME":"r","service":{"SERVICE":"S"},"CreateIndex":9,"ModifyIndex":9}`,
+	} {
+		f.Add(byte(0), []byte(body))
+		f.Add(byte(1), []byte(body))
+	}
+	f.Fuzz(func(t *testing.T, method byte, body []byte) {
+		api, session := newFuzzedCatalog(t)
+		body = bytes.ReplaceAll(body, []byte("SESSION"), []byte(session))
+		post := func(body []byte) (code int, id string) {
+			t.Helper()
+			code, text := api.submit(t, "POST", "/v1/query", body)
+			id = strings.TrimSuffix(strings.TrimPrefix(text, `{"ID":"`), `"}`)
+			return code, id
+		}
+		_, id := post([]byte(`{"Name":"taken","Service":{"Service":"s"}}`))
+		var code int
+		if method%2 == 0 {
+			code, id = post(body)
+		} else {
+			code, _ = api.submit(t, "PUT", "/v1/query/"+id, body)
+		}
+		if code != 200 {
+			return
+		}
+		for _, path := range []string{"/v1/query/" + id, "/v1/query/" + id + "/execute"} {
+			if code, text := api.send(t, "GET", &url.URL{Path: path}, nil); code != 200 {
+				t.Fatalf("%s: is kept, and then %s: %d %s", body, path, code, text)
+			}
 		}
 	})
 }
