@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"unicode"
 
@@ -46,6 +47,8 @@ type handler struct {
 	blocked atomic.Int64 // queries that wait
 
 	repairing atomic.Bool // the node of this process will be put right
+
+	compressors sync.Pool // of *gzip.Writer, each of which is large
 }
 
 // method is what a path does for one HTTP method.
@@ -88,6 +91,7 @@ func newHandler(db *lockd.DB, opts *Options) (*handler, error) {
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a, err := h.serve(r)
 	if err == nil {
+		h.compress(&a, r, w.Header())
 		err = h.guard(r, func() error { return a.write(w) })
 	}
 	if err != nil { // a part must not be taken for the whole
