@@ -17,6 +17,7 @@ import (
 // What there may be in the catalog beside the process's own node.
 const (
 	otherNode  = "other"
+	otherID    = "its ID"
 	theService = "web"
 )
 
@@ -205,6 +206,7 @@ func (tx *modelTx) deleteNode() bool {
 	for i := range c.checks {
 		if c.checks[i].Node == otherNode {
 			c.checks[i] = modelCheck{}
+			tx.count("gone with its node")
 		}
 	}
 	c.node, c.service, tx.wrote = lockd.Node{}, lockd.Service{}, true
@@ -240,7 +242,7 @@ func (m *model) countUndone(before modelCatalog) {
 func neverCounted(t *testing.T, counts map[string]int, onFile bool) {
 	all := []string{
 		"put", "put again", "lapsed", "lapsed with sessions", "lapsed beside others", "deleted",
-		"session refused", "ended: " + lockd.ErrCheckCritical.Error(),
+		"gone with its node", "session refused", "ended: " + lockd.ErrCheckCritical.Error(),
 		"ended: " + lockd.ErrCheckGone.Error(),
 	}
 	if onFile {
@@ -299,8 +301,8 @@ func (w *twin) compareCatalog(s *lockd.Snapshot) error {
 }
 
 func sameNode(a, b lockd.Node) bool {
-	return a.Name == b.Name && a.Address == b.Address && a.CreateIndex == b.CreateIndex &&
-		a.ModifyIndex == b.ModifyIndex
+	return a.Name == b.Name && a.ID == b.ID && a.Address == b.Address &&
+		a.CreateIndex == b.CreateIndex && a.ModifyIndex == b.ModifyIndex
 }
 
 func sameService(a, b lockd.Service) bool {
@@ -391,6 +393,12 @@ func (w *twin) catalogPart(
 			func(tx *modelTx) (any, error) { return nil, tx.putCheck(check) }
 	}
 	switch o.c % 8 {
+	case 3:
+		return renameNode, func(tx *modelTx) (any, error) {
+			tx.wrote = true
+			tx.deleteNode()
+			return true, nil
+		}
 	case 4:
 		return func(tx *lockd.Txn) (any, error) { return tx.DeleteNode("OTHER") },
 			func(tx *modelTx) (any, error) { return tx.deleteNode(), nil }
@@ -405,9 +413,20 @@ func (w *twin) catalogPart(
 	return o.register()
 }
 
+// renameNode has another node take the place of the other one (N5), and deletes that.
+func renameNode(tx *lockd.Txn) (any, error) {
+	node := lockd.Node{Name: "another", ID: otherID}
+	if err := tx.PutNode(node); err != nil {
+		return nil, err
+	}
+	return tx.DeleteNode(node.Name)
+}
+
 // register puts the other node, its service, and the check with the number.
 func (o op) register() (func(tx *lockd.Txn) (any, error), func(tx *modelTx) (any, error)) {
-	node := lockd.Node{Name: otherNode, Address: []string{"here", "there"}[o.d%2]}
+	node := lockd.Node{
+		Name: otherNode, ID: otherID, Address: []string{"here", "there"}[o.d%2],
+	}
 	service := lockd.Service{Node: otherNode, ID: theService, Name: theService, Port: o.c % 2}
 	check := o.check()
 	check.Status = lockd.Passing
