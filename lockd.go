@@ -217,9 +217,10 @@ func (db *DB) takeUpLocked() {
 func (db *DB) endOrphans() error {
 	db.mu.Lock()
 	err := db.endEachLocked((*Session).bound, ErrProcessGone)
+	db.armLocked()             // for the delays
+	b, lead := db.joinLocked() // before the database's goroutine could: a drop has to be seen here
 	db.unlock()
-	// The update arms the timer for the delays, and waits until all is durable.
-	return errors.Join(err, db.update(func(*Txn) error { return nil }))
+	return errors.Join(err, db.settle(b, lead, nil))
 }
 
 // endEachLocked ends the sessions that are chosen, the oldest first, each in a transaction of its
