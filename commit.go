@@ -20,6 +20,7 @@ type batch struct {
 	due     int           // how much of what was due its writers have ended
 	effects []effect
 	events  []logEntry
+	errands *errand // whose calls wait for it
 
 	callers atomic.Int64  // who joined it and did not leave it; its leader counts from the start
 	empty   chan struct{} // closed when all have left
@@ -30,6 +31,12 @@ func (b *batch) leave() {
 	if b.callers.Add(-1) == 0 {
 		close(b.empty)
 	}
+}
+
+// tell wakes all who wait for the outcome. Nobody joins any more.
+func (b *batch) tell() {
+	close(b.done)
+	tellErrands(b.errands)
 }
 
 // openBatch makes the batch that is joined from now on.
@@ -148,9 +155,9 @@ func (db *DB) commit(b *batch) {
 	}
 	db.unlock()
 	<-db.committing
-	close(b.done)
+	b.tell()
 	if follower != nil {
-		close(follower.done)
+		follower.tell()
 	}
 }
 

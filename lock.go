@@ -145,15 +145,19 @@ func (s *Session) TryLock(key string, opts *LockOptions) (*Lock, error) {
 		err = opts.validate()
 	}
 	if err == nil {
-		err = s.db.update(func(tx *Txn) (err error) {
-			lock, err = tx.tryLock(s, key, opts)
-			return err
-		})
+		lock, err = s.db.perform(doTryLock, call{session: s, key: key, opts: opts})
 	}
 	if err != nil {
 		return nil, wrap("try lock", key, err)
 	}
 	return lock, nil
+}
+
+func doTryLock(tx *Txn, c call) (*Lock, error) { return tx.tryLock(c.session, c.key, c.opts) }
+
+func doUnlock(tx *Txn, c call) (*Lock, error) {
+	tx.unlock(c.lock)
+	return nil, nil
 }
 
 func (tx *Txn) tryLock(s *Session, key string, opts *LockOptions) (*Lock, error) {
@@ -249,10 +253,7 @@ func (l *Lock) Unlock() error { return wrap("unlock", l.Key(), l.unlock()) }
 
 func (l *Lock) unlock() error {
 	if l.Err() == nil {
-		err := l.session.db.update(func(tx *Txn) error {
-			tx.unlock(l)
-			return nil
-		})
+		_, err := l.session.db.perform(doUnlock, call{lock: l})
 		if err != nil {
 			return err
 		}

@@ -42,7 +42,7 @@ type DB struct {
 	// mu orders all writes and all that is decided. Under it there is no I/O, no waiting and no
 	// code of the user's but the function of an Update. It is taken before the hub's mutex and
 	// before that of an ending.
-	mu         sync.Mutex  // protects what follows
+	mu         gate        // protects what follows
 	refusal    error       // ErrClosed or ErrFailed: why nothing is written any more; set by refuse
 	own        Txn         // for the operations of one call, to be used again
 	events     []logEntry  // of the transaction, to be used again
@@ -139,6 +139,7 @@ func newDB(opts *Options) *DB {
 
 		semaphores: make(map[string]*semaphore),
 	}
+	db.mu.serve = db.serve
 	db.openBatch()
 	return db
 }
@@ -280,6 +281,11 @@ func (db *DB) update(fn func(tx *Txn) error) error { return db.transact(&db.own,
 
 func (db *DB) transact(tx *Txn, fn func(tx *Txn) error) error {
 	db.mu.Lock()
+	return db.transactLocked(tx, fn)
+}
+
+// transactLocked is transact for who has mu, which it frees.
+func (db *DB) transactLocked(tx *Txn, fn func(tx *Txn) error) error {
 	returned := false
 	defer func() {
 		if !returned {
@@ -403,16 +409,29 @@ func (tx *Txn) undo() {
 
 // unlock frees mu, and then tells the waiters that were settled under it.
 func (db *DB) unlock() {
-	told := db.told
-	db.told, db.lastTold = nil, nil
+	told := db.settledLocked()
+	db.mu.Unlock()
+	tellWaiters(told)
+}
+
+// settledLocked does what is left to do before mu is freed. It returns the waiters that are to be
+// told after it.
+func (db *DB) settledLocked() *waiter {
 	if db.store.Durable() && db.store.Pending() && !db.open.led {
 		db.rouse() // rows that nobody waits for have to be committed too
 	}
-	db.mu.Unlock()
-	for told != nil {
-		w := told
-		told, w.next = w.next, nil
+	told := db.told
+	db.told, db.lastTold = nil, nil
+	return told
+}
+
+// tellWaiters wakes the calls of a list.
+func tellWaiters(w *waiter) {
+	for w != nil {
+		next := w.next
+		w.next = nil
 		close(w.told)
+		w = next
 	}
 }
 
