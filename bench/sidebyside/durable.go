@@ -65,12 +65,15 @@ func durableCrowd(b *bench) error {
 		return err
 	}
 	b.setting(rival.EtcdSettings())
-	trial := b.crowd("etcd", workers, keys,
+	direct := b.crowd("etcd", workers, keys,
 		func(_ int, key string) error { return etcd.Pair(key) })
+	remote := b.crowd("etcd by gRPC", workers, keys,
+		func(_ int, key string) error { return etcd.RemotePair(key) })
 	err = durablePairs(b, crowdPlan{
 		target: "P4", workers: workers, keys: keys, batch: 3, redis: 1.5, perCommit: 54,
-		others: []measure.Trial{trial}, asked: []measure.Bound{measure.AtLeast(8)},
-		names: []string{"etcd, concurrency.Mutex"},
+		others: []measure.Trial{direct, remote},
+		asked:  []measure.Bound{measure.AtLeast(8), {}},
+		names:  []string{"etcd, concurrency.Mutex", "etcd, the same by gRPC"},
 	})
 	return errors.Join(err, etcd.Close())
 }

@@ -14,9 +14,15 @@ import (
 	"go.uber.org/zap"
 )
 
-// Etcd is one etcd member inside this process, called without a socket.
+// Etcd is one etcd member inside this process.
 type Etcd struct {
-	server  *embed.Etcd
+	server *embed.Etcd
+	direct etcdClient // without a socket
+	remote etcdClient // as from another process
+}
+
+// etcdClient is one way to call it.
+type etcdClient struct {
 	client  *clientv3.Client
 	session *concurrency.Session
 }
@@ -24,8 +30,8 @@ type Etcd struct {
 // EtcdSettings says how an Etcd is set.
 func EtcdSettings() string {
 	return "etcd: " + Version("go.etcd.io/etcd/server/v3") + ", one member embedded in this " +
-		"process, called through v3client without a socket, no logs, WAL synced; " +
-		"concurrency.Mutex, Lock + Unlock, one session for all"
+		"process, called through v3client without a socket, and by clientv3 through one, no logs, " +
+		"WAL synced; concurrency.Mutex, Lock + Unlock, one session for all"
 }
 
 // OpenEtcd starts a member that keeps its files in the folder, and waits until it is ready.
@@ -45,30 +51,55 @@ func OpenEtcd(folder string) (*Etcd, error) {
 		server.Close()
 		return nil, errors.New("etcd did not become ready within 30 s")
 	}
-	e := &Etcd{server: server, client: v3client.New(server.Server)}
-	if e.session, err = concurrency.NewSession(e.client); err != nil {
-		return nil, fmt.Errorf("session: %w, close: %v", err, e.Close())
+	e := &Etcd{server: server}
+	if err = e.connect(); err != nil {
+		return nil, fmt.Errorf("connect: %w, close: %v", err, e.Close())
 	}
 	return e, nil
 }
 
-// Pair locks and unlocks the mutex of the key.
-func (e *Etcd) Pair(key string) error {
+func (e *Etcd) connect() (err error) {
+	e.direct.client = v3client.New(e.server.Server)
+	e.remote.client, err = clientv3.New(clientv3.Config{
+		Endpoints: []string{e.server.Clients[0].Addr().String()}, Logger: zap.NewNop(),
+	})
+	if err != nil {
+		return err
+	}
+	for _, c := range []*etcdClient{&e.direct, &e.remote} {
+		if c.session, err = concurrency.NewSession(c.client); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Pair locks and unlocks the mutex of the key, without a socket.
+func (e *Etcd) Pair(key string) error { return e.direct.pair(key) }
+
+// RemotePair is Pair as clients of etcd do it: by gRPC through a socket.
+func (e *Etcd) RemotePair(key string) error { return e.remote.pair(key) }
+
+func (c *etcdClient) pair(key string) error {
 	ctx := context.Background()
-	mutex := concurrency.NewMutex(e.session, key)
+	mutex := concurrency.NewMutex(c.session, key)
 	if err := mutex.Lock(ctx); err != nil {
 		return err
 	}
 	return mutex.Unlock(ctx)
 }
 
-// Close ends the session and the member.
+// Close ends the sessions and the member.
 func (e *Etcd) Close() error {
-	var err error
-	if e.session != nil {
-		err = e.session.Close()
+	var errs []error
+	for _, c := range []*etcdClient{&e.direct, &e.remote} {
+		if c.session != nil {
+			errs = append(errs, c.session.Close())
+		}
+		if c.client != nil {
+			_ = c.client.Close() // without a connection it returns the error of its own context
+		}
 	}
-	_ = e.client.Close() // without a connection it returns the error of its own context
 	e.server.Close()
-	return err
+	return errors.Join(errs...)
 }
