@@ -3,6 +3,7 @@ package lockd_test
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,6 +21,7 @@ type crowd struct {
 	s     *lockd.Session
 	locks []*lockd.Lock
 	errs  []error
+	then  func() // called when all of them are decided; may be nil
 }
 
 // during makes so many calls, one after the other, while an Update runs that then ends with end. It
@@ -47,6 +49,10 @@ func (c *crowd) during(
 		c.settle() // it waits now, and not for a mutex
 	}
 	close(goOn)
+	if c.then != nil {
+		c.settle()
+		c.then()
+	}
 	running.Wait()
 	return updated
 }
@@ -64,7 +70,7 @@ func put(tx *lockd.Txn) error {
 }
 
 // Ensure that calls that find the database taken are decided in their order when it is free, and
-// ride in one commit, whatever became of the one that had it (G9).
+// ride in one commit, whatever became of the one that had it.
 func TestCombining_InOrder(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -150,6 +156,168 @@ func TestCombining_Dropped(t *testing.T) {
 			h.must(errors.Join(c.errs...))
 		}
 	})
+}
+
+// Ensure that those are dropped too that were decided on a commit that fails, whether they ride in
+// the one after it, or have nothing to commit.
+func TestCombining_DroppedWithTheOneBefore(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		end  func(tx *lockd.Txn) error
+		want error
+		keys []string
+	}{
+		{"riders", put, lockd.ErrCommit, []string{"b", "a", "c"}},
+		{"refused", func(*lockd.Txn) error { return nil }, lockd.ErrCommit, []string{"a", "a"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			onFile(t, func(h *harness) {
+				hold, armed := make(chan struct{}), false
+				h.hook(store.Hooks{BeforeCommit: func() error {
+					if !armed {
+						return nil
+					}
+					armed = false
+					<-hold
+					return errOwn
+				}})
+				c := &crowd{harness: h, s: h.session(nil), then: func() { close(hold) }}
+				other := h.session(nil)
+				h.settle()
+				armed = true
+				first := make(chan error, 1)
+				go func() {
+					_, err := other.TryLock("a", nil)
+					first <- err
+				}()
+				h.settle()
+				updated := c.during(len(tt.keys), tt.end, func(i int) (err error) {
+					c.locks[i], err = c.s.TryLock(tt.keys[i], nil)
+					return err
+				})
+				for i, err := range append(c.errs, <-first, updated) {
+					if !errors.Is(err, tt.want) {
+						t.Errorf("call %d: got %v, want %v", i, err, tt.want)
+					}
+				}
+				h.lock(c.s, "a") // nothing is left of the grant
+			})
+		})
+	}
+}
+
+// Ensure that a panic while somebody else's call is decided is that call's, which is made again by
+// its own caller.
+func TestCombining_Panic(t *testing.T) {
+	onFile(t, func(h *harness) {
+		watch := &callingClock{Mock: h.clock}
+		h.opts.Clock = watch
+		h.reopen()
+		c := &crowd{harness: h, s: h.session(nil)}
+		h.must(c.during(3, func(tx *lockd.Txn) error {
+			watch.read = func() {
+				watch.read = nil
+				panic(errOwn)
+			}
+			return nil
+		}, c.tryLock))
+		h.must(errors.Join(c.errs...))
+		h.must(c.during(3, put, c.unlock))
+		h.must(errors.Join(c.errs...))
+	})
+}
+
+// Ensure that calls are decided although others wait for the database so long that each hands it on
+// to the next, and it is never free.
+func TestCombining_NeverFree(t *testing.T) {
+	db, s := realDB(t)
+	var over atomic.Bool
+	var others, pairs sync.WaitGroup
+	for range 4 {
+		others.Go(func() {
+			for !over.Load() {
+				_ = db.Update(func(*lockd.Txn) error {
+					time.Sleep(2 * time.Millisecond) // as a slow function does
+					return nil
+				})
+			}
+		})
+	}
+	pairs.Go(func() {
+		for range 20 {
+			lock, err := s.TryLock("k", nil)
+			if err == nil {
+				err = lock.Unlock()
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	done := make(chan struct{})
+	go func() {
+		pairs.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Error("calls are not decided while others have the database in turn")
+	}
+	over.Store(true)
+	others.Wait()
+	<-done
+}
+
+// Ensure that a crowd that runs as it comes, some of it refused, ends, with one holder at a time.
+func TestCombining_Crowd(t *testing.T) {
+	db, s := realDB(t)
+	var holders [4]atomic.Int64
+	var running sync.WaitGroup
+	for worker := range 64 {
+		running.Go(func() {
+			for i := range 100 {
+				key := (worker + i) % len(holders)
+				lock, err := s.TryLock(fmt.Sprint(key), nil)
+				if held := new(lockd.LockedError); errors.As(err, &held) {
+					continue
+				}
+				if err == nil {
+					if holders[key].Add(1) != 1 {
+						t.Error("two hold one lock")
+					}
+					holders[key].Add(-1)
+					err = lock.Unlock()
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	running.Wait()
+	if err := db.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+// realDB is a database in a file on the real clock, outside a bubble, and a session.
+func realDB(t *testing.T) (*lockd.DB, *lockd.Session) {
+	t.Helper()
+	db, err := lockd.Open(filepath.Join(t.TempDir(), "lockd.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s, err := db.NewSession(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db, s
 }
 
 // callingClock has something done when it is read.

@@ -10,7 +10,7 @@ import (
 )
 
 // batch is what one commit makes durable, and who waits for it. It is protected by DB.mu, but
-// for the channels and the count, and for err once done is closed.
+// for the channels and the count, and for err and errands once it is decided.
 type batch struct {
 	done    chan struct{} // closed when the outcome is told
 	err     error         // why it was dropped
@@ -117,11 +117,12 @@ func (db *DB) commit(b *batch) {
 		<-db.committing
 		return
 	}
+	answered := db.serveLocked() // so that they ride in this batch
 	rows := db.store.Take()
 	db.flying = b
 	db.openBatch()
 	callers := b.callers.Load()
-	db.mu.Unlock()
+	db.release(answered) // what is left from now on rides in the next
 
 	began := db.now()
 	err := rows.Write()
@@ -153,12 +154,13 @@ func (db *DB) commit(b *batch) {
 	if db.open.led {
 		db.pace.expected += db.open.callers.Load()
 	}
-	db.unlock()
+	db.release(nil)
 	<-db.committing
 	b.tell()
 	if follower != nil {
 		follower.tell()
 	}
+	db.serve() // after those who have waited for longer
 }
 
 // Backoff of what the database itself tries again.
@@ -397,7 +399,7 @@ func (p *pace) gather(b *batch) {
 	p.skip = p.penalty
 }
 
-// linger yields while callers that run are still on their way: most of them wait for mu.
+// linger yields while callers that run are still on their way.
 func (p *pace) linger(b *batch, waited func() time.Duration) {
 	enough := waited() + time.Duration(p.expected)*perCaller
 	for range yieldsPerCaller * p.expected {

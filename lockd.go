@@ -139,7 +139,7 @@ func newDB(opts *Options) *DB {
 
 		semaphores: make(map[string]*semaphore),
 	}
-	db.mu.serve = db.serve
+	db.mu.unlock = db.unlock
 	db.openBatch()
 	return db
 }
@@ -289,7 +289,8 @@ func (db *DB) transactLocked(tx *Txn, fn func(tx *Txn) error) error {
 	returned := false
 	defer func() {
 		if !returned {
-			db.abandonLocked(tx)
+			db.takeBackLocked(tx)
+			db.unlock()
 		}
 	}()
 	err := db.runLocked(tx, fn)
@@ -333,7 +334,7 @@ func (db *DB) runLocked(tx *Txn, fn func(tx *Txn) error) error {
 }
 
 // applyLocked runs fn in tx, and keeps what it did, or none of it. If fn does not return, it is
-// abandonLocked that takes it back.
+// takeBackLocked that takes it back.
 func (db *DB) applyLocked(tx *Txn, fn func(tx *Txn) error) error {
 	tx.begin(db)
 	err := fn(tx)
@@ -347,13 +348,12 @@ func (db *DB) applyLocked(tx *Txn, fn func(tx *Txn) error) error {
 	return err
 }
 
-// abandonLocked does what is left to do of a write whose fn panicked, or ended its goroutine.
-func (db *DB) abandonLocked(tx *Txn) {
+// takeBackLocked does what is left to do of a write whose fn panicked, or ended its goroutine.
+func (db *DB) takeBackLocked(tx *Txn) {
 	tx.undo()
 	tx.ended = true
 	db.mustHold()
 	db.armLocked()
-	db.unlock()
 }
 
 // begin makes tx ready, and keeps the memory of the transaction before.
@@ -405,24 +405,6 @@ func (tx *Txn) undo() {
 	tx.db.store.Undo()
 	tx.db.revertLocked(tx.effects)
 	clear(tx.effects)
-}
-
-// unlock frees mu, and then tells the waiters that were settled under it.
-func (db *DB) unlock() {
-	told := db.settledLocked()
-	db.mu.Unlock()
-	tellWaiters(told)
-}
-
-// settledLocked does what is left to do before mu is freed. It returns the waiters that are to be
-// told after it.
-func (db *DB) settledLocked() *waiter {
-	if db.store.Durable() && db.store.Pending() && !db.open.led {
-		db.rouse() // rows that nobody waits for have to be committed too
-	}
-	told := db.told
-	db.told, db.lastTold = nil, nil
-	return told
 }
 
 // tellWaiters wakes the calls of a list.
