@@ -233,17 +233,25 @@ func TestCombining_NeverFree(t *testing.T) {
 	db, s := realDB(t)
 	var over atomic.Bool
 	var others, pairs sync.WaitGroup
+	turn := make(chan struct{})
 	for range 4 {
 		others.Go(func() {
 			for !over.Load() {
 				_ = db.Update(func(*lockd.Txn) error {
 					time.Sleep(2 * time.Millisecond) // as a slow function does
+					select {
+					case turn <- struct{}{}:
+					default:
+					}
 					return nil
 				})
 			}
 		})
 	}
 	pairs.Go(func() {
+		for range 50 { // until then it may be free in between
+			<-turn
+		}
 		for range 20 {
 			lock, err := s.TryLock("k", nil)
 			if err == nil {
