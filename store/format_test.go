@@ -61,14 +61,8 @@ func TestFormat1(t *testing.T) {
 	if *update {
 		writeFormatFile(t)
 	}
-	content, err := os.ReadFile(formatFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := newPath(t)
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := firstFile(t)
+	before := stateOf(t, path).bytes
 	memory := store.New()
 	formatRows(memory, func(fn func()) {
 		fn()
@@ -79,7 +73,7 @@ func TestFormat1(t *testing.T) {
 	if got, err := openStore(path); err != nil || got != want {
 		t.Fatalf("got %v,\n%d %q, want\n%d %q", err, got.index, got.rows, want.index, want.rows)
 	}
-	if after := []byte(stateOf(t, path).bytes); string(after) != string(content) {
+	if stateOf(t, path).bytes != before {
 		t.Error("the file was written to")
 	}
 	changed := commitTo(t, path, 0)
