@@ -82,7 +82,9 @@
 //
 // After a crash the file has some prefix of the batches, at least all that were answered. The next
 // Open ends the sessions that were bound to the process, with their lock-delays; sessions with
-// lifetime Independent go on, and their locks can be taken over again by [Session.Lock].
+// lifetime Independent go on, and their locks can be taken over again by [Session.Lock]. Of what a
+// process had not answered when it was killed, the last batch may be read from then on; it is on
+// disk before the next process writes anything.
 //
 // A commit of which it is not known whether it is in the file ends as a crash does, but that the
 // process lives: [ErrFailed]. The next Open finds all of that commit or nothing. So a session with

@@ -3,6 +3,7 @@
 package lockd_test
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"os/exec"
@@ -24,6 +25,13 @@ const noSeccomp = "no seccomp filters here"
 // Ensure that a write is on disk when it has returned nil: if the file cannot be synced, the write
 // fails, and with SyncNever it does not.
 func TestG2_WriteWaitsForTheDisk(t *testing.T) { inFilteredChild(t, writeWithoutSync) }
+
+// Ensure that nothing is written to a file before that is on disk which was in it when it was opened.
+// Who was killed within a commit may have left one that is not, and a power cut would take it away,
+// together with what was written over the pages of the one before.
+func TestG2_FirstWriteWaitsForTheLastProcess(t *testing.T) {
+	inFilteredChild(t, firstWriteWithoutSync)
+}
 
 // Ensure that a file which is opened and closed is neither written to nor synced: both succeed
 // where neither is possible.
@@ -97,6 +105,41 @@ func writeWithoutSync(t *testing.T, path string) {
 	}
 	if _, err := never.Put("after", nil, nil); err != nil {
 		t.Errorf("put with SyncNever: %v", err)
+	}
+}
+
+func firstWriteWithoutSync(t *testing.T, path string) {
+	db, err := lockd.Open(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"a", "b", "c"} { // pages of the file become free
+		if _, err := db.Put(key, []byte("v"), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db = openSync(t, path, lockd.SyncAlways)
+	refuse(t, syscall.SYS_FDATASYNC, syscall.SYS_FSYNC)
+
+	for range 2 { // that it was tried does not count
+		_, err := db.Put("k", nil, nil)
+		if !errors.Is(err, lockd.ErrCommit) || !errors.Is(err, syscall.EIO) {
+			t.Errorf("put: got %v, want ErrCommit because of %v", err, syscall.EIO)
+		}
+	}
+	after, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(after, before) {
+		t.Error("the file was written to before it was synced")
 	}
 }
 

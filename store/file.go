@@ -107,7 +107,9 @@ type file struct {
 	db     *bbolt.DB
 	handle *os.File    // bbolt's own
 	info   fs.FileInfo // which file that is
+	sync   SyncPolicy
 	hooks  Hooks
+	synced bool  // what was in the file when it was opened is on disk
 	locked bool  // a transaction is open, or a panic of bbolt's left its locks
 	broken error // not nil: such a panic, after which bbolt's memory may be wrong
 }
@@ -163,6 +165,9 @@ func (f *file) tryCommit(rows []rowWrite, last header) error {
 }
 
 func (f *file) write(rows []rowWrite, last header) error {
+	if err := f.syncInherited(); err != nil {
+		return err
+	}
 	f.locked = true
 	tx, err := f.db.Begin(true)
 	if err != nil {
@@ -193,6 +198,22 @@ func (f *file) write(rows []rowWrite, last header) error {
 		return err
 	}
 	return tx.Commit()
+}
+
+// syncInherited has on disk what was in the file when it was opened, before anything is written to it.
+//
+// Who had it open before may have been killed between the write of a meta page and its sync. Then
+// the commit can be read, and a power cut may yet undo it. But the pages of the one before are free
+// in it, and the next commit would write over them: of the two, neither would be left.
+func (f *file) syncInherited() error {
+	if f.synced || f.sync == SyncNever {
+		return nil
+	}
+	if err := f.db.Sync(); err != nil {
+		return fmt.Errorf("sync what was in it: %w", err)
+	}
+	f.synced = true
+	return nil
 }
 
 // close gives the file up. Only the first call does anything.

@@ -156,7 +156,7 @@ func openExisting(
 	case err != nil:
 		return nil, err
 	}
-	f := &file{db: db, handle: handle, info: found.info, hooks: o.hooks}
+	f := &file{db: db, handle: handle, info: found.info, sync: o.sync, hooks: o.hooks}
 	if err := f.checkPath(path); err != nil {
 		return nil, errors.Join(err, f.close())
 	}
