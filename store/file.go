@@ -184,7 +184,7 @@ func (f *file) write(rows []rowWrite, last header) error {
 			}
 			buckets[row.table] = bucket
 		}
-		key := []byte(row.key)
+		key := bytesOf(row.key) // bbolt keeps a copy of its own
 		if row.value == nil {
 			err = bucket.Delete(key)
 		} else {
