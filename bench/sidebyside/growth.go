@@ -13,7 +13,7 @@ import (
 func growth(b *bench) error {
 	sizes := []int{1000, 100_000, 1_000_000}
 	if b.effort != full {
-		sizes = []int{1000, b.size(0, 100_000)}
+		sizes = []int{1000, b.size(0, 50_000)}
 	}
 	for _, measured := range []func(*bench, []int) error{
 		growInMemory, growBesideTree, growOnDisk,

@@ -139,6 +139,9 @@ func profiled(folder string, g group, measure func(group) error) (err error) {
 	if folder == "" {
 		return measure(g)
 	}
+	if err := os.MkdirAll(folder, 0o777); err != nil {
+		return err
+	}
 	file, err := os.Create(filepath.Join(folder, strings.Join(g.targets, "-")+".prof"))
 	if err != nil {
 		return err

@@ -26,15 +26,19 @@ type Rounds struct {
 }
 
 // InTurn runs the trials one after the other, and again for each round, so that what the machine
-// does besides befalls them alike. Before each run the heap is cleared of garbage, so that nobody
-// pays for another's. It returns the figures in the order of the trials, or the first error.
+// does besides befalls them alike. Before each run that counts the heap is cleared of garbage, so
+// that nobody pays for another's. It returns the figures in the order of the trials, or the first error.
 func InTurn(rounds Rounds, trials ...Trial) ([]Figures, error) {
 	figures := make([]Figures, len(trials))
+	prepare := func() {}
 	for round := range rounds.Warmup + rounds.Counted {
-		if round == rounds.Warmup && rounds.Count != nil {
-			rounds.Count()
+		if round == rounds.Warmup {
+			prepare = runtime.GC
+			if rounds.Count != nil {
+				rounds.Count()
+			}
 		}
-		costs, err := oneRound(max(1, rounds.Slices), trials)
+		costs, err := oneRound(max(1, rounds.Slices), prepare, trials)
 		if err != nil {
 			return nil, fmt.Errorf("round %d: %w", round+1, err)
 		}
@@ -50,12 +54,13 @@ func InTurn(rounds Rounds, trials ...Trial) ([]Figures, error) {
 	return figures, nil
 }
 
-// oneRound runs the trials in turn, so many times, and returns what each cost in all.
-func oneRound(slices int, trials []Trial) ([]Cost, error) {
+// oneRound runs the trials in turn, so many times, and returns what each cost in all. It calls
+// prepare before each.
+func oneRound(slices int, prepare func(), trials []Trial) ([]Cost, error) {
 	costs := make([]Cost, len(trials))
 	for range slices {
 		for i, trial := range trials {
-			runtime.GC()
+			prepare()
 			cost, err := trial.Run()
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", trial.Name, err)
