@@ -85,7 +85,7 @@ func client(cmd *cli.Command) (*consulclient.Client, error) {
 	}
 	c, err := consulclient.New(opts)
 	if err != nil {
-		return nil, usage("--http-addr: %w", err)
+		return nil, usage(cmd, "--http-addr: %w", err)
 	}
 	return c, nil
 }
@@ -97,7 +97,7 @@ func token(cmd *cli.Command) (string, error) {
 	case path == "":
 		return cmd.String("token"), nil
 	case cmd.String("token") != "":
-		return "", usage("both --token and --token-file are given")
+		return "", usage(cmd, "both --token and --token-file are given")
 	}
 	content, err := os.ReadFile(path)
 	if err != nil {

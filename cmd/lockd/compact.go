@@ -43,7 +43,7 @@ func compactCommand() *cli.Command {
 func size(path string) (int64, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("compact: %w", err)
 	}
 	return info.Size(), nil
 }

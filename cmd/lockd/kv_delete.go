@@ -18,17 +18,18 @@ func kvDeleteCommand() *cli.Command {
 		Flags: clientFlags(
 			&cli.BoolFlag{Name: "recurse", Usage: "delete all keys that begin with KEY; " +
 				"all there are, if it is empty"},
-			&cli.Uint64Flag{Name: "cas", Usage: "delete it only if its ModifyIndex is `INDEX`"}),
+			&cli.Uint64Flag{Name: "cas", HideDefault: true,
+				Usage: "delete it only if its ModifyIndex is `INDEX`"}),
 		Action: withClient(1, 1, func(
 			ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
 		) error {
 			if !cmd.Bool("recurse") {
 				opts := consulclient.DeleteOptions{CAS: index(cmd, "cas")}
 				done, err := c.Delete(ctx, args[0], opts)
-				return conflict(done, err, args[0])
+				return conflict(done, err, args[0], opts.CAS)
 			}
 			if cmd.IsSet("cas") {
-				return usage("both --recurse and --cas are given")
+				return usage(cmd, "both --recurse and --cas are given")
 			}
 			return c.DeletePrefix(ctx, args[0])
 		}),

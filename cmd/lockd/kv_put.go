@@ -20,8 +20,8 @@ func kvPutCommand() *cli.Command {
 			"A KEY or VALUE that begins with a dash comes after a --.",
 		Flags: clientFlags(
 			&cli.Uint64Flag{Name: "flags", Usage: "a `NUMBER` of your own, kept with the value"},
-			&cli.Uint64Flag{Name: "cas", Usage: "set it only if its ModifyIndex is `INDEX`; " +
-				"0: if there is no such key"}),
+			&cli.Uint64Flag{Name: "cas", HideDefault: true, Usage: "set it only if its " +
+				"ModifyIndex is `INDEX`; 0: if there is no such key"}),
 		Action: withClient(2, 2, func(
 			ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
 		) error {
@@ -34,7 +34,7 @@ func kvPutCommand() *cli.Command {
 			}
 			opts := consulclient.PutOptions{Flags: cmd.Uint64("flags"), CAS: index(cmd, "cas")}
 			done, err := c.Put(ctx, args[0], value, opts)
-			return conflict(done, err, args[0])
+			return conflict(done, err, args[0], opts.CAS)
 		}),
 	}
 }
@@ -48,10 +48,16 @@ func index(cmd *cli.Command, flag string) *uint64 {
 	return &value
 }
 
-// conflict returns errConflict for a write that a --cas kept from being done.
-func conflict(done bool, err error, key string) error {
-	if err == nil && !done {
-		return fmt.Errorf("%w: key %q does not have the index given by --cas", errConflict, key)
+// conflict returns errConflict for a write that a --cas kept from being done; nil is no --cas.
+func conflict(done bool, err error, key string, cas *uint64) error {
+	switch {
+	case err != nil || done:
+		return err
+	case cas != nil && *cas == 0:
+		return fmt.Errorf("%w: key %q exists, but --cas is 0", errConflict, key)
+	case cas != nil:
+		return fmt.Errorf("%w: key %q does not have the ModifyIndex %d, which --cas asks for",
+			errConflict, key, *cas)
 	}
-	return err
+	return fmt.Errorf("%w: the server refuses to write key %q", errConflict, key)
 }

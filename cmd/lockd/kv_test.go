@@ -67,10 +67,12 @@ func TestKV_CAS(t *testing.T) {
 	t.Parallel()
 	s := served(t, "--memory")
 	s.at("", "kv", "put", "--cas", "0", "k", "1").wants(t, 0, "")
-	s.at("", "kv", "put", "--cas", "0", "k", "2").wants(t, exitConflict, `conflict: key "k"`)
+	s.at("", "kv", "put", "--cas", "0", "k", "2").wants(t, exitConflict,
+		`conflict: key "k" exists, but --cas is 0`)
 	index := fmt.Sprint(s.entry("k").ModifyIndex)
 	s.at("", "kv", "put", "--cas", index, "k", "3").wants(t, 0, "")
-	s.at("", "kv", "put", "--cas", index, "k", "4").wants(t, exitConflict, "conflict")
+	s.at("", "kv", "put", "--cas", index, "k", "4").wants(t, exitConflict,
+		`conflict: key "k" does not have the ModifyIndex `+index)
 	s.at("", "kv", "delete", "--cas", index, "k").wants(t, exitConflict, "conflict")
 	if e := s.entry("k"); string(e.Value) != "3" {
 		t.Errorf("got %+v", e)
@@ -232,6 +234,7 @@ func TestSession(t *testing.T) {
 	s.at("", "session", "destroy", made.ID).wants(t, 0, "")
 	s.at("", "session", "destroy", made.ID).wants(t, 0, "")
 	s.at("", "session", "info", made.ID).wants(t, exitNotFound, "not found: session")
+	s.at("", "session", "destroy", made.ID[:8]).wants(t, exitUsage, "is not a UUID")
 	if e := s.entry("dir/k"); e.Session != "" {
 		t.Errorf("still locked: %+v", e)
 	}

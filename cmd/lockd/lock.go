@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -39,9 +40,11 @@ func lockCommand() *cli.Command {
 			lockCodes,
 		StopOnNthArg: &afterKey,
 		Flags: clientFlags(
-			&cli.IntFlag{Name: "n", Usage: "take one of `LIMIT` slots, in place of a lock"},
+			&cli.IntFlag{Name: "n", HideDefault: true,
+				Usage: "take one of `LIMIT` slots, in place of a lock"},
 			&cli.BoolFlag{Name: "try", Usage: "give up at once if the lock is not to be had"},
-			&cli.DurationFlag{Name: "timeout", Usage: "give up after the `TIME`, such as 30s"},
+			&cli.DurationFlag{Name: "timeout", HideDefault: true,
+				Usage: "give up after the `TIME`, such as 30s"},
 			&cli.DurationFlag{Name: "ttl", Value: 15 * time.Second,
 				Usage: "how long the session lives without a renewal"},
 			&cli.DurationFlag{Name: "lock-delay", Value: lockd.DefaultLockDelay,
@@ -50,8 +53,13 @@ func lockCommand() *cli.Command {
 		),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			args := cmd.Args().Slice()
-			if len(args) > 1 && args[1] == "--" {
+			switch {
+			case len(args) > 1 && args[1] == "--":
 				args = append(args[:1], args[2:]...)
+			case len(args) > 1 && strings.HasPrefix(args[1], "-"):
+				// The parser has dropped a --, so that it may be meant as a command; nobody has one.
+				return inLock(usage(cmd, "%q comes after KEY: options come before it, and a CMD "+
+					"that begins with a dash needs its path", args[1]))
 			}
 			return inLock(runLocked(ctx, cmd, args))
 		},
@@ -127,17 +135,17 @@ func lockedOf(cmd *cli.Command, args []string) (locked, error) {
 	}
 	switch {
 	case len(args) < 2 || args[0] == "":
-		return what, usage("an argument is missing, of: %s", cmd.ArgsUsage)
+		return what, usage(cmd, "an argument is missing, of: %s", cmd.ArgsUsage)
 	case cmd.IsSet("n") && what.limit < 1:
-		return what, usage("-n %d is not at least 1", what.limit)
+		return what, usage(cmd, "-n %d is not at least 1", what.limit)
 	case cmd.Bool("try") && cmd.IsSet("timeout"):
-		return what, usage("both --try and --timeout are given")
+		return what, usage(cmd, "both --try and --timeout are given")
 	case cmd.IsSet("timeout") && cmd.Duration("timeout") <= 0:
-		return what, usage("--timeout %v is not above 0", cmd.Duration("timeout"))
+		return what, usage(cmd, "--timeout %v is not above 0", cmd.Duration("timeout"))
 	case what.session.TTL < time.Second:
-		return what, usage("--ttl %v is below 1s", what.session.TTL)
+		return what, usage(cmd, "--ttl %v is below 1s", what.session.TTL)
 	case what.session.LockDelay < 0 || what.session.LockDelay > lockd.MaxLockDelay:
-		return what, usage("--lock-delay %v is not between 0 and %v", what.session.LockDelay,
+		return what, usage(cmd, "--lock-delay %v is not between 0 and %v", what.session.LockDelay,
 			lockd.MaxLockDelay)
 	}
 	what.key = args[0]

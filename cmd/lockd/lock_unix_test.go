@@ -208,6 +208,8 @@ func TestLock_ExitCodes(t *testing.T) {
 		{exitLockFailed, "an argument is missing", []string{"k", "--"}},
 		{exitLockFailed, "an argument is missing", []string{"", "--", "true"}},
 		{exitLockFailed, "no-such-flag", []string{"--no-such-flag", "k", "--", "true"}},
+		{exitLockFailed, `"--try" comes after KEY`, []string{"k", "--try", "--", "true"}},
+		{exitNoCommand, "absent", []string{"k", "--", "./--absent"}},
 		{exitLockFailed, "-n 0 is not", []string{"-n", "0", "k", "--", "true"}},
 		{exitLockFailed, "both --try and", []string{"--try", "--timeout", "1s", "k", "true"}},
 		{exitLockFailed, "not above 0", []string{"--timeout", "0s", "k", "true"}},

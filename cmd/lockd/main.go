@@ -58,6 +58,9 @@ func run(ctx context.Context, args []string, in io.Reader, out, complaints io.Wr
 	root := newRoot()
 	root.Reader, root.Writer, root.ErrWriter = in, out, complaints
 	err := root.Run(ctx, args)
+	if _, ok := err.(cli.ExitCoder); ok { // there is no such command to help with
+		err = usage(root, "%w", err)
+	}
 	if err != nil && err.Error() != "" {
 		// The library's errors begin with the name too.
 		fmt.Fprintf(complaints, "lockd: %s\n", strings.TrimPrefix(err.Error(), "lockd: "))
@@ -91,7 +94,7 @@ func newRoot() *cli.Command {
 	}
 	_ = root.Walk(func(cmd *cli.Command) error { // which returns no error, as this one does not
 		cmd.OnUsageError = func(_ context.Context, cmd *cli.Command, err error, _ bool) error {
-			if err = usage("%w", err); cmd.Name == "lock" {
+			if err = usage(cmd, "%w", err); cmd.Name == "lock" {
 				return inLock(err)
 			}
 			return err
@@ -104,20 +107,24 @@ func newRoot() *cli.Command {
 // noCommand is what the root does when the first word is no subcommand.
 func noCommand(_ context.Context, cmd *cli.Command) error {
 	if cmd.Args().Present() {
-		return usage("there is no command %q", cmd.Args().First())
+		return usage(cmd, "there is no command %q", cmd.Args().First())
 	}
-	return usage("no command is given")
+	return usage(cmd, "no command is given")
 }
 
 // operands returns the arguments of a command, of which there have to be at least and at most so
 // many.
 func operands(cmd *cli.Command, least, most int) ([]string, error) {
 	args := cmd.Args().Slice()
+	name := strings.Join(cmd.Path()[1:], " ")
 	switch {
 	case len(args) < least:
-		return nil, usage("%s: an argument is missing, of: %s", cmd.Name, cmd.ArgsUsage)
+		return nil, usage(cmd, "%s: an argument is missing, of: %s", name, cmd.ArgsUsage)
+	case len(args) > most && most == 0:
+		return nil, usage(cmd, "%s: %q is one argument too many: it takes none but options", name,
+			args[0])
 	case len(args) > most:
-		return nil, usage("%s: %q is one argument too many, after: %s", cmd.Name, args[most],
+		return nil, usage(cmd, "%s: %q is one argument too many, after: %s", name, args[most],
 			cmd.ArgsUsage)
 	}
 	return args, nil

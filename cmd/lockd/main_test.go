@@ -55,18 +55,19 @@ func TestUsage(t *testing.T) {
 		args      []string
 		complaint string
 	}{
-		{nil, "no command is given"},
-		{[]string{"verfy"}, `there is no command "verfy"`},
-		{[]string{"verify"}, "verify: an argument is missing, of: FILE"},
+		{nil, "no command is given; see lockd --help"},
+		{[]string{"verfy"}, `there is no command "verfy"; see lockd --help`},
+		{[]string{"verfy", "--help"}, "'verfy'; see lockd --help"},
+		{[]string{"verify"}, "verify: an argument is missing, of: FILE; see lockd verify --help"},
 		{[]string{"verify", "a", "b"}, `verify: "b" is one argument too many`},
 		{[]string{"restore", "--min-index", "x", "a"}, "min-index"},
-		{[]string{"compact", "--fast", "a"}, "fast"},
-		{[]string{"kv"}, "no command is given"},
-		{[]string{"kv", "help"}, `there is no command "help"`},
-		{[]string{"kv", "put", "k"}, "put: an argument is missing, of: KEY VALUE"},
+		{[]string{"compact", "--fast", "a"}, "fast; see lockd compact --help"},
+		{[]string{"kv"}, "no command is given; see lockd kv --help"},
+		{[]string{"kv", "help"}, `there is no command "help"; see lockd kv --help`},
+		{[]string{"kv", "put", "k"}, "kv put: an argument is missing, of: KEY VALUE"},
 		{[]string{"kv", "put", "--cas", "-1", "k", "v"}, "cas"},
 		{[]string{"kv", "delete", "--recurse", "--cas", "1", "k"}, "both --recurse and --cas"},
-		{[]string{"session", "list", "all"}, `list: "all" is one argument too many`},
+		{[]string{"session", "list", "all"}, `list: "all" is one argument too many: it takes none`},
 		{[]string{"kv", "get", "--http-addr", "ftp://h", "k"}, "--http-addr: address"},
 		{[]string{"kv", "get", "--token", "a", "--token-file", "b", "k"}, "both --token and"},
 	} {

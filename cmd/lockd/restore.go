@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 
@@ -44,7 +45,7 @@ func restoreCommand() *cli.Command {
 func readFrom(path string, read func(io.Reader) error) error {
 	f, err := os.Open(path)
 	if err != nil {
-		return err
+		return fmt.Errorf("read the input: %w", err)
 	}
 	return errors.Join(read(f), f.Close())
 }

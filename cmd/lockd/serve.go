@@ -87,22 +87,22 @@ func serviceOf(cmd *cli.Command) (*service, error) {
 	s := &service{path: cmd.String("data")}
 	s.logger = slog.New(slog.NewTextHandler(cmd.Root().ErrWriter, nil))
 	if (s.path == "") != cmd.Bool("memory") {
-		return nil, usage("serve needs either --data FILE or --memory")
+		return nil, usage(cmd, "serve needs either --data FILE or --memory")
 	}
 	var err error
 	if s.token, err = token(cmd); err != nil {
 		return nil, err
 	}
 	if s.address, err = net.ResolveTCPAddr("tcp", cmd.String("http")); err != nil {
-		return nil, usage("--http: %w", err)
+		return nil, usage(cmd, "--http: %w", err)
 	}
 	if s.token == "" && !s.address.IP.IsLoopback() {
-		return nil, usage("--http %s can be reached from other machines: give a --token-file, "+
+		return nil, usage(cmd, "--http %s can be reached from other machines: give a --token-file, "+
 			"or an address such as 127.0.0.1:8500", cmd.String("http"))
 	}
 	certificate, key := cmd.String("tls-cert"), cmd.String("tls-key")
 	if (certificate == "") != (key == "") {
-		return nil, usage("one of --tls-cert and --tls-key is given without the other")
+		return nil, usage(cmd, "one of --tls-cert and --tls-key is given without the other")
 	}
 	if certificate != "" {
 		pair, err := tls.LoadX509KeyPair(certificate, key)
@@ -144,7 +144,7 @@ func (s *service) serve(ctx context.Context, cmd *cli.Command) (err error) {
 	}
 	listener, err := net.ListenTCP("tcp", s.address)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; --http chooses another address", err)
 	}
 	if s.token == "" { // any page in a browser could ask
 		api = http.NewCrossOriginProtection().Handler(api)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/lockd/lockd"
 	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
 )
 
@@ -17,8 +18,12 @@ func sessionDestroyCommand() *cli.Command {
 			"its lock-delay. It is no error if it has ended.",
 		Flags: clientFlags(),
 		Action: withClient(1, 1, func(
-			ctx context.Context, _ *cli.Command, c *consulclient.Client, args []string,
+			ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
 		) error {
+			// A server says of any text that no such session is left.
+			if _, err := lockd.ParseSessionID(args[0]); err != nil {
+				return usage(cmd, "session destroy: %w", err)
+			}
 			return c.Destroy(ctx, args[0])
 		}),
 	}

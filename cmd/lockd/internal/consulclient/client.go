@@ -96,13 +96,13 @@ type Error struct {
 	Text         string // the body
 }
 
-// Error returns the text.
+// Error returns the text. A path that is long is cut: it has a key in it.
 func (e *Error) Error() string {
 	text := strings.TrimSpace(e.Text)
 	if text == "" {
 		text = http.StatusText(e.Status)
 	}
-	return fmt.Sprintf("%s %s: %d: %s", e.Method, e.Path, e.Status, text)
+	return fmt.Sprintf("%s %.120s: %d: %s", e.Method, e.Path, e.Status, text)
 }
 
 // lasting reports whether the same request would be refused again: the server understood it.

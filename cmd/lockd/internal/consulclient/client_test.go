@@ -54,6 +54,18 @@ func scripted(t *testing.T, s *script, address string) *consulclient.Client {
 	return c
 }
 
+// Ensure that a key of any length leaves the error about it one that can be read.
+func TestError_LongPath(t *testing.T) {
+	err := &consulclient.Error{
+		Method: "PUT", Path: "/v1/kv/" + strings.Repeat("k", 20_000), Status: 400, Text: "too long",
+	}
+	text := err.Error()
+	if len(text) > 200 || !strings.HasPrefix(text, "PUT /v1/kv/kkk") ||
+		!strings.HasSuffix(text, "k: 400: too long") {
+		t.Errorf("%d bytes: %.300s", len(text), text)
+	}
+}
+
 // Ensure that each call asks for what Consul's API says, on the address given, with the token.
 func TestClient_Requests(t *testing.T) {
 	ctx := t.Context()
