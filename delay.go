@@ -33,7 +33,9 @@ func (tx *Txn) setDelay(key string, length time.Duration) {
 	d.slot = tx.losesSlot(key)
 	tx.effects = append(tx.effects, effect{kind: delaySet, delay: d, replaced: state.delay})
 	db.swapDelay(state, d)
-	db.store.Delays.Put(key, store.Delay{Key: key, Until: d.until.Round(0), Length: length})
+	db.store.Delays.Put(key, store.Delay{
+		Key: key, Until: d.until.Round(0), Length: length, Index: db.store.Next(),
+	})
 }
 
 // shortenDelays writes what is left of delays that last shorter than their rows say, because the
@@ -46,7 +48,9 @@ func (tx *Txn) shortenDelays() {
 			continue
 		}
 		if until := state.delay.until.Round(0); until.Before(row.Until) {
-			db.store.Delays.Put(key, store.Delay{Key: key, Until: until, Length: row.Length})
+			shorter := *row
+			shorter.Until = until
+			db.store.Delays.Put(key, shorter)
 		}
 	}
 }

@@ -290,7 +290,11 @@ var delayCodec = codec[Delay]{
 	append: func(buf []byte, row *Delay) []byte {
 		buf = binary.AppendVarint(buf, row.Until.Unix())
 		buf = binary.AppendUvarint(buf, uint64(row.Until.Nanosecond()))
-		return binary.AppendVarint(buf, int64(row.Length))
+		buf = binary.AppendVarint(buf, int64(row.Length))
+		if row.Index == 0 { // of a row that was read without one
+			return buf
+		}
+		return binary.AppendUvarint(buf, row.Index)
 	},
 	decode: func(key string, payload []byte) (Delay, error) {
 		d := decoder{rest: payload}
@@ -298,6 +302,11 @@ var delayCodec = codec[Delay]{
 			Key:    key,
 			Until:  d.time(),
 			Length: d.duration(),
+		}
+		if len(d.rest) > 0 {
+			if row.Index = d.uint64(); row.Index == 0 && d.err == nil {
+				d.fail(errLong) // none is not written
+			}
 		}
 		return row, d.end()
 	},

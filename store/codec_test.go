@@ -95,7 +95,7 @@ func TestRow_ComesBackAsItWas(t *testing.T) {
 			{"k", store.Delay{Key: "k", Until: time.Unix(0, 0).UTC()}},
 			{"k", store.Delay{Key: "k", Until: time.Unix(0, 1).UTC(), Length: longest}},
 			{"k", store.Delay{Key: "k", Until: time.Unix(0, -1).UTC(), Length: least}},
-			{odd, store.Delay{Key: odd, Until: time.Unix(0, math.MaxInt64).UTC()}},
+			{odd, store.Delay{Key: odd, Until: time.Unix(0, math.MaxInt64).UTC(), Index: 1}},
 			{odd, store.Delay{Key: odd, Until: time.Unix(0, math.MinInt64).UTC()}},
 			{odd, store.Delay{Key: odd, Until: time.Date(9999, 1, 2, 3, 4, 5, 6, time.UTC)}},
 			{odd, store.Delay{Key: odd, Until: time.Date(-9999, 1, 2, 3, 4, 5, 6, time.UTC)}},

@@ -108,7 +108,8 @@ func someRows(s *store.Store, round int, random *rand.Rand) {
 	}
 	for i := range 20 {
 		key := fmt.Sprintf("delayed/%d/%d", round, i)
-		s.Delays.Put(key, store.Delay{Key: key, Until: time.Unix(int64(i), 0).UTC(), Length: 1})
+		s.Delays.Put(key, store.Delay{Key: key, Until: time.Unix(int64(i), 0).UTC(), Length: 1,
+			Index: index})
 		s.Attachments.Put(key, store.Attachment{Name: key, Session: id, Value: []byte(key),
 			CreateIndex: index, ModifyIndex: index})
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// atIndex is where the tombstone of an index below 256 is in the file.
+// atIndex is where a tombstone or delay of an index below 256 is in the file.
 func atIndex(index byte, key string) string {
 	return "\xff\x00\x00\x00\x00\x00\x00\x00" + string([]byte{index}) + key
 }

@@ -37,18 +37,27 @@ func placeByIndex(prefix string, index uint64, key string) string {
 	return string(append(place, key...))
 }
 
-// byIndex is what the place of a tombstone begins with, in front of its index and its key: a number
-// that no kind has.
-const byIndex = "\xff"
+// marked is what some places begin with, in front of an index and a key: no key begins with it
+// where a row from before the layout may lie.
+const marked = "\xff"
 
+// markedKey returns the key of a row whose place may be marked.
+func markedKey(place string) string {
+	if len(place) > indexSize && place[:len(marked)] == marked {
+		return place[len(marked)+indexSize:]
+	}
+	return place
+}
+
+// graveLayout marks its places with a number that no kind has.
 var graveLayout = layout[Grave]{
-	place: func(key string, row *Grave) string { return placeByIndex(byIndex, row.Index, key) },
-	key: func(place string) string {
-		if len(place) > indexSize && place[:len(byIndex)] == byIndex {
-			return place[len(byIndex)+indexSize:]
-		}
-		return place
-	},
+	place: func(key string, row *Grave) string { return placeByIndex(marked, row.Index, key) },
+	key:   markedKey,
+}
+
+var delayLayout = layout[Delay]{
+	place: func(key string, row *Delay) string { return placeByIndex(marked, row.Index, key) },
+	key:   markedKey,
 }
 
 // sessionLayout knows a place by its length, which an ID does not have.

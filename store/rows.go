@@ -101,6 +101,8 @@ type Delay struct {
 	// back in UTC.
 	Until  time.Time
 	Length time.Duration // the whole delay
+
+	Index uint64 // at which it began; 0: it is not known
 }
 
 // Grave is a row of the table of tombstones, under [GraveKey]: the index at which something was

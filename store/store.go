@@ -95,6 +95,7 @@ func New() *Store {
 	s.Checks.init(s, tableChecks, checkCodec)
 	s.Attachments.init(s, tableAttachments, attachmentCodec)
 	s.Delays.init(s, tableDelays, delayCodec)
+	s.Delays.layout = &delayLayout
 	s.graves.init(s)
 	s.Marks.init(s, tableMarks, markCodec)
 	return s

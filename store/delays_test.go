@@ -1,0 +1,83 @@
+package store_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd/store"
+)
+
+func setDelay(s *store.Store, key string) {
+	s.Delays.Put(key, store.Delay{Key: key, Until: time.Unix(1, 9).UTC(), Length: 1,
+		Index: s.Next()})
+}
+
+// Ensure that delays lie in the file by the indexes at which they began, one for each key, and are
+// found by their keys when the file is opened, whatever byte a key begins with.
+func TestDelays_LieByIndex(t *testing.T) {
+	path := newPath(t)
+	s := store.New()
+	if err := s.Open(path, store.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []func(){
+		func() { setDelay(s, "b"); setDelay(s, "a"); setDelay(s, "gone") },
+		func() { setDelay(s, "\xff"); setDelay(s, "b") },
+		func() { s.Delays.Delete("gone") },
+	} {
+		if err := write(s, step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := dump(s)
+	if err := errors.Join(s.Check(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	inFile := []string{atIndex(2, "a"), atIndex(3, "b"), atIndex(3, "\xff")}
+	if got := places(t, path, "delays"); !slices.Equal(got, inFile) {
+		t.Errorf("in the file: got %q, want %q", got, inFile)
+	}
+	if got, err := openStore(path); err != nil || got != want {
+		t.Errorf("opened: got %v,\n%d %q, want\n%d %q", err, got.index, got.rows, want.index,
+			want.rows)
+	}
+}
+
+// Ensure that a delay that lies under its key, as in the first files, moves when it is set anew.
+func TestDelays_MoveFromTheirKeys(t *testing.T) {
+	path := firstFile(t)
+	if got := places(t, path, "delays"); !slices.Equal(got, []string{"delayed"}) {
+		t.Fatalf("first: got %q", got)
+	}
+	s := store.New()
+	if err := s.Open(path, store.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	err := write(s, func() { setDelay(s, "delayed") })
+	want := dump(s)
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if got := places(t, path, "delays"); !slices.Equal(got, []string{atIndex(4, "delayed")}) {
+		t.Errorf("then: got %q", got)
+	}
+	if got, err := openStore(path); err != nil || got != want {
+		t.Errorf("opened: got index %d, %v, want %d", got.index, err, want.index)
+	}
+}
+
+// Ensure that a file is refused whose delays contradict each other or themselves.
+func TestDelays_Refused(t *testing.T) {
+	delay := func(place string, index uint64) store.RowWrite {
+		return store.Write(store.DelayRows.Table, place, store.DelayRows.Append(nil, place,
+			store.Delay{Until: time.Unix(1, 0), Index: index}))
+	}
+	testRefused(t, map[string]refusedRows{
+		"twice": {[]store.RowWrite{delay(atIndex(2, "k"), 2), delay(atIndex(3, "k"), 3)}, "twice"},
+		"twice, once by its key": {
+			[]store.RowWrite{delay("k", 2), delay(atIndex(3, "k"), 3)}, "twice"},
+		"at another index": {[]store.RowWrite{delay(atIndex(2, "k"), 3)}, "not where"},
+	})
+}
