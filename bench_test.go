@@ -101,17 +101,18 @@ func BenchmarkPut_Memory(b *testing.B) {
 	}
 }
 
-// BenchmarkUpdate_Memory is transactions of a thousand writes: ns/op is for one of these.
+// BenchmarkUpdate_Memory is transactions of a thousand writes.
 func BenchmarkUpdate_Memory(b *testing.B) {
+	const operations = 1000
 	db, _, keys := benchDB(b, "")
 	values := [][]byte{[]byte("00000000"), []byte("11111111")}
 	b.ReportAllocs()
-	b.ResetTimer()
-	for first := 0; first < b.N; first += 1000 {
+	first := 0
+	for b.Loop() {
 		value := values[first/len(keys)%2]
 		err := db.Update(func(tx *lockd.Txn) error {
-			for i := first; i < min(first+1000, b.N); i++ {
-				if _, err := tx.Put(keys[i%len(keys)], value, nil); err != nil {
+			for i := range operations {
+				if _, err := tx.Put(keys[(first+i)%len(keys)], value, nil); err != nil {
 					return err
 				}
 			}
@@ -120,7 +121,14 @@ func BenchmarkUpdate_Memory(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
+		first += operations
 	}
+	reportEach(b, operations, "ns/row")
+}
+
+// reportEach reports the time of one of what each turn of the loop did so many of.
+func reportEach(b *testing.B, many int, unit string) {
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(many), unit)
 }
 
 func BenchmarkUpdate_File(b *testing.B) {
@@ -144,26 +152,31 @@ func BenchmarkUpdate_File(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*operations), "ns/row")
+			reportEach(b, operations, "ns/row")
 		})
 	}
 }
 
+// BenchmarkCommit_Crowd has many goroutines take and release locks of a file, each one of its own
+// at a time.
 func BenchmarkCommit_Crowd(b *testing.B) {
+	const pairs = 10 // of each in one turn
 	for _, writers := range []int{64, 512} {
 		b.Run(fmt.Sprint(writers), func(b *testing.B) {
 			_, s, keys := benchDB(b, filepath.Join(b.TempDir(), "lockd.db"))
 			b.ReportAllocs()
-			b.ResetTimer()
-			var wait sync.WaitGroup
-			for w := range writers {
-				wait.Go(func() {
-					for i := w; i < b.N; i += writers {
-						pair(b, s, keys[i%len(keys)])
-					}
-				})
+			for b.Loop() {
+				var wait sync.WaitGroup
+				for w := range writers {
+					wait.Go(func() {
+						for i := range pairs {
+							pair(b, s, keys[i*writers+w])
+						}
+					})
+				}
+				wait.Wait()
 			}
-			wait.Wait()
+			reportEach(b, pairs*writers, "ns/pair")
 		})
 	}
 }
@@ -223,6 +236,7 @@ func TestGet_DoesNotAllocate(t *testing.T) {
 // BenchmarkLock_Queue has many goroutines take and release one lock, each again and again: all but
 // one wait.
 func BenchmarkLock_Queue(b *testing.B) {
+	const turns = 5
 	for _, waiters := range []int{1000, 10_000} {
 		b.Run(fmt.Sprint(waiters), func(b *testing.B) {
 			db, err := lockd.New(nil)
@@ -237,23 +251,27 @@ func BenchmarkLock_Queue(b *testing.B) {
 				}
 			}
 			b.ReportAllocs()
-			b.ResetTimer()
-			var wait sync.WaitGroup
-			for w, s := range sessions {
-				wait.Go(func() {
-					for i := w; i < b.N; i += waiters {
-						l, err := s.Lock(b.Context(), "k", nil)
-						if err == nil {
-							err = l.Unlock()
-						}
-						if err != nil {
-							b.Error(err)
-							return
-						}
-					}
-				})
+			for b.Loop() {
+				var wait sync.WaitGroup
+				for _, s := range sessions {
+					wait.Go(func() { lockOften(b, s, turns) })
+				}
+				wait.Wait()
 			}
-			wait.Wait()
+			reportEach(b, turns*waiters, "ns/hand-off")
 		})
+	}
+}
+
+func lockOften(b *testing.B, s *lockd.Session, times int) {
+	for range times {
+		l, err := s.Lock(b.Context(), "k", nil)
+		if err == nil {
+			err = l.Unlock()
+		}
+		if err != nil {
+			b.Error(err)
+			return
+		}
 	}
 }
