@@ -211,6 +211,9 @@ func faster(
 	target, what string, bound measure.Bound, ours measure.Series, rival string,
 	theirs measure.Series,
 ) report.Row {
+	if !bound.Asked() {
+		bound = measure.Large()
+	}
 	row := slower(target, what, bound, ours, rival, theirs)
 	row.Figure = theirs.Over(ours)
 	return row

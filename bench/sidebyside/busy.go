@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -23,27 +25,72 @@ func inBusyProgram(b *bench) error {
 		return err
 	}
 	defer paced.Close()
-	unpaced, err := openOurs(b.file("unpaced.db"),
-		&lockd.Options{Clock: hook.Unpaced{Clock: clock.New()}}, keys)
+	hasty, err := openOurs(b.file("unpaced.db"), unpaced(), keys)
 	if err != nil {
 		return err
 	}
-	defer unpaced.Close()
+	defer hasty.Close()
 
 	for _, workers := range []int{1, 64, most} {
+		back := func() {}
 		if workers == most {
-			defer b.roundsOnDisk(b.onDisk * 3 / 2)() // of a few commits
+			back = b.roundsOnDisk(b.onDisk * 3 / 2) // of a few commits
 		}
-		figures, err := b.inTurn(
-			spinning(b.crowd("lockd", workers, keys, paced.pairOf)),
-			spinning(b.crowd("lockd that waits for nobody", workers, keys, unpaced.pairOf)))
+		err := b.besideSpinning(fmt.Sprintf("durable pairs, goroutines: %d; times as fast", workers),
+			b.crowd("lockd", workers, keys, paced.pairOf),
+			b.crowd("unpaced", workers, keys, hasty.pairOf))
+		back()
 		if err != nil {
 			return err
 		}
-		b.add(faster("busy", fmt.Sprintf("durable pairs, goroutines: %d; times as fast", workers),
-			measure.AtLeast(0.8), figures[0].Wall, "lockd that waits for nobody", figures[1].Wall))
 	}
+	if b.effort == quick {
+		return nil
+	}
+	whole := keys[:len(keys)/chunk*chunk]
+	n := 0
+	fill := func(db *ours) func(some []string) error {
+		return func(some []string) error {
+			n++ // each turn through the keys has another value
+			return db.fill(some, strconv.AppendInt(nil, int64(n), 10))
+		}
+	}
+	return errors.Join(
+		b.besideSpinning("durable Updates with 1,000 operations; times as fast",
+			updates("lockd", &b.onDisk, whole, fill(paced)),
+			updates("unpaced", &b.onDisk, whole, fill(hasty))),
+		b.handOffsBesideSpinning())
+}
+
+// unpaced is a clock with which group commit waits for nobody.
+func unpaced() *lockd.Options { return &lockd.Options{Clock: hook.Unpaced{Clock: clock.New()}} }
+
+// besideSpinning compares lockd with one whose group commit waits for nobody, in a busy program.
+func (b *bench) besideSpinning(what string, paced, unpaced measure.Trial) error {
+	figures, err := b.inTurn(spinning(paced), spinning(unpaced))
+	if err != nil {
+		return err
+	}
+	b.add(faster("busy", what, measure.AtLeast(0.8), figures[0].Wall, "lockd that waits for nobody",
+		figures[1].Wall))
 	return nil
+}
+
+func (b *bench) handOffsBesideSpinning() error {
+	const waiters, served = 1000, 20
+	var trials [2]measure.Trial
+	for i, opts := range []*lockd.Options{nil, unpaced()} {
+		q, err := newQueue(b.file(fmt.Sprintf("queue%d.db", i)), opts)
+		if err != nil {
+			return err
+		}
+		defer q.db.Close()
+		trials[i] = measure.Trial{Name: "hand-offs", Run: func() (measure.Cost, error) {
+			return q.serve(waiters, served)
+		}}
+	}
+	return b.besideSpinning("durable hand-offs, "+count(waiters)+" waiters; times as fast",
+		trials[0], trials[1])
 }
 
 // spinning is the trial in a busy program. What is between the rounds is not kept waiting.

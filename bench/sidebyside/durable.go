@@ -114,7 +114,11 @@ func durablePairs(b *bench, plan crowdPlan) error {
 	}
 	defer bolt.Close()
 	b.setting(rival.BoltSettings())
-	best, err := b.sweep(bolt, plan.workers, plan.keys)
+	best, err := b.sweep(bolt, rival.DefaultBatchSize, plan.workers, plan.keys)
+	if err != nil {
+		return err
+	}
+	full, err := b.sweep(bolt, plan.workers, plan.workers, plan.keys)
 	if err != nil {
 		return err
 	}
@@ -134,18 +138,21 @@ func durablePairs(b *bench, plan crowdPlan) error {
 		trials = append(trials, b.crowd("Redis", plan.workers, plan.keys, redis.Pair))
 	}
 	trials = append(trials, plan.others...)
-	figures, err := b.inTurn(append(trials, b.together(bolt, plan.workers, plan.keys))...)
+	trials = append(trials, full, b.together(bolt, plan.workers, plan.keys))
+	figures, err := b.inTurn(trials...)
 	if err != nil {
 		return err
 	}
-	limit := figures[len(trials)].Wall
+	last := len(trials) - 1
 	what := fmt.Sprintf("durable pairs, %d goroutines, %d keys each: times as fast",
 		plan.workers, ownKeys)
 	b.add(faster(plan.target, what, measure.AtLeast(plan.batch), figures[0].Wall,
 		best.Name, figures[1].Wall))
+	b.add(faster(plan.target, what, measure.Bound{}, figures[0].Wall, full.Name,
+		figures[last-1].Wall))
 	for i, name := range plan.names {
 		b.add(faster(plan.target, what, plan.asked[i], figures[0].Wall, name,
-			figures[len(trials)-len(plan.names)+i].Wall))
+			figures[last-1-len(plan.names)+i].Wall))
 	}
 	row := report.Row{Target: plan.target, What: what, Bound: measure.AtLeast(plan.redis),
 		Rival: "Redis, SET NX + DEL"}
@@ -156,7 +163,7 @@ func durablePairs(b *bench, plan crowdPlan) error {
 	}
 	b.add(row)
 	b.add(slower(plan.target, "the same, beside the limit of any group commit", measure.Bound{},
-		figures[0].Wall, "bbolt, all in one Update", limit))
+		figures[0].Wall, "bbolt, all in one Update", figures[last].Wall))
 	b.add(report.Row{Target: plan.target, What: "writes per commit", Unit: report.Count,
 		Figure: perWrite.writesPerCommit(), Bound: measure.AtLeast(plan.perCommit)})
 	return nil
@@ -180,9 +187,11 @@ func (b *bench) together(bolt *rival.Bolt, workers int, keys []string) measure.T
 	}}
 }
 
-// sweep tries every delay that bbolt's Batch may wait for others, and returns the trial with the
-// best one, which stays set.
-func (b *bench) sweep(bolt *rival.Bolt, workers int, keys []string) (measure.Trial, error) {
+// sweep tries every delay that bbolt's Batch may wait for others, for so many at most, and returns
+// the trial with the best one.
+func (b *bench) sweep(
+	bolt *rival.Bolt, size, workers int, keys []string,
+) (measure.Trial, error) {
 	delays := []time.Duration{
 		100 * time.Microsecond, 300 * time.Microsecond, time.Millisecond,
 		3 * time.Millisecond, 10 * time.Millisecond,
@@ -194,7 +203,7 @@ func (b *bench) sweep(bolt *rival.Bolt, workers int, keys []string) (measure.Tri
 	best, fastest := time.Duration(0), 0.0
 	var found []string
 	for _, delay := range delays {
-		bolt.SetBatchDelay(delay)
+		bolt.SetBatch(delay, size)
 		cost, err := trial.Run()
 		if err != nil {
 			return measure.Trial{}, err
@@ -205,11 +214,16 @@ func (b *bench) sweep(bolt *rival.Bolt, workers int, keys []string) (measure.Tri
 			best, fastest = delay, rate
 		}
 	}
-	b.note("bbolt Batch, %d goroutines, pairs by MaxBatchDelay: %s", workers,
+	b.note("bbolt Batch, MaxBatchSize %d, %d goroutines, pairs by MaxBatchDelay: %s", size, workers,
 		strings.Join(found, ", "))
-	bolt.SetBatchDelay(best)
-	trial.Name = fmt.Sprintf("bbolt Batch, MaxBatchDelay %v", best)
-	return trial, nil
+	name := fmt.Sprintf("bbolt Batch, MaxBatchDelay %v", best)
+	if size != rival.DefaultBatchSize {
+		name += fmt.Sprintf(", MaxBatchSize %d", size)
+	}
+	return measure.Trial{Name: name, Run: func() (measure.Cost, error) {
+		bolt.SetBatch(best, size)
+		return trial.Run()
+	}}, nil
 }
 
 // counter counts the commits and the writes of each round.

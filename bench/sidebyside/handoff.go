@@ -25,7 +25,7 @@ func handOffs(b *bench) error {
 }
 
 func handOffsInMemory(b *bench) error {
-	q, err := newQueue("")
+	q, err := newQueue("", nil)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (b *bench) queueUp(serve func() (measure.Cost, error)) (sum measure.Cost, e
 }
 
 func handOffsOnDisk(b *bench) error {
-	q, err := newQueue(b.file("lockd.db"))
+	q, err := newQueue(b.file("lockd.db"), nil)
 	if err != nil {
 		return err
 	}
@@ -108,8 +108,8 @@ type queue struct {
 
 const queueKey = "lock"
 
-func newQueue(path string) (*queue, error) {
-	db, err := openOurs(path, nil, []string{queueKey})
+func newQueue(path string, opts *lockd.Options) (*queue, error) {
+	db, err := openOurs(path, opts, []string{queueKey})
 	if err != nil {
 		return nil, err
 	}

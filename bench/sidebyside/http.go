@@ -107,6 +107,11 @@ func overLoopback(b *bench, handler http.Handler, clients int) error {
 	switch {
 	case err == nil:
 		defer agent.Close()
+		settings, err := agent.AgentSettings()
+		if err != nil {
+			return err
+		}
+		b.setting(settings)
 		trials = append(trials, b.crowdInRAM("Consul", clients, keys, agent.PairOf))
 	case !errors.Is(err, rival.ErrNoConsul):
 		return err

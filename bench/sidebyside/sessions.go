@@ -141,7 +141,7 @@ func expireAll(path string, total int) (cost measure.Cost, wait time.Duration, e
 		return cost, 0, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	keys := orderedKeys(total)
+	keys := keysOf(total)
 	holders := make([]*lockd.Session, total)
 	err = spread(512, total, func(i int) (err error) {
 		holders[i], err = db.NewSession(&lockd.SessionOptions{TTL: expiringTTL})

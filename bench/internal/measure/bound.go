@@ -20,6 +20,7 @@ const (
 	nothing side = iota
 	atMost
 	atLeast
+	large // nothing is asked, but more is better
 )
 
 // AtMost is a target for what should be small.
@@ -28,14 +29,17 @@ func AtMost(limit float64) Bound { return Bound{atMost, limit} }
 // AtLeast is a target for what should be large.
 func AtLeast(limit float64) Bound { return Bound{atLeast, limit} }
 
+// Large asks for nothing of what should be large.
+func Large() Bound { return Bound{side: large} }
+
 // Asked reports whether there is a target.
-func (b Bound) Asked() bool { return b.side != nothing }
+func (b Bound) Asked() bool { return b.side == atMost || b.side == atLeast }
 
 // Limit is the target's figure.
 func (b Bound) Limit() float64 { return b.limit }
 
 // Sign is how the target is written before its figure.
-func (b Bound) Sign() string { return [...]string{"", "≤", "≥"}[b.side] }
+func (b Bound) Sign() string { return [...]string{"", "≤", "≥", ""}[b.side] }
 
 // Worst returns the figure of the worst round: the lowest, if the figure should be large, and else
 // the highest. It is NaN if there are no rounds.
@@ -43,7 +47,7 @@ func (b Bound) Worst(s Series) float64 {
 	switch {
 	case len(s) == 0:
 		return math.NaN()
-	case b.side == atLeast:
+	case b.side == atLeast, b.side == large:
 		return slices.Min(s)
 	}
 	return slices.Max(s)

@@ -82,6 +82,7 @@ func TestBound_Met(t *testing.T) {
 		{"NoRounds", measure.AtMost(2), nil, false},
 		{"NotANumber", measure.AtMost(2), measure.Series{math.NaN()}, false},
 		{"NotAsked", measure.Bound{}, measure.Series{5}, true},
+		{"Large", measure.Large(), measure.Series{5}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := test.bound.Met(test.series); got != test.want {
@@ -95,6 +96,9 @@ func TestBound_Worst(t *testing.T) {
 	series := measure.Series{3, 1, 2}
 	if got := measure.AtMost(9).Worst(series); got != 3 {
 		t.Errorf("at most: got %v, want the highest", got)
+	}
+	if got := measure.Large().Worst(series); got != 1 || measure.Large().Asked() {
+		t.Errorf("of what should be large: got %v, asked for %v", got, measure.Large().Asked())
 	}
 	if got := measure.AtLeast(9).Worst(series); got != 1 {
 		t.Errorf("at least: got %v, want the lowest", got)

@@ -43,6 +43,19 @@ func OpenAgent(workers int) (*Consul, error) {
 	return newConsul(client)
 }
 
+// AgentSettings says which agent it is.
+func (c *Consul) AgentSettings() (string, error) {
+	self, err := c.client.Agent().Self()
+	if err != nil {
+		return "", err
+	}
+	mode := ""
+	if self["DebugConfig"]["DevMode"] == true {
+		mode = ", in -dev mode: nothing is on disk"
+	}
+	return fmt.Sprintf("Consul agent: v%v%s", self["Config"]["Version"], mode), nil
+}
+
 // DialConsul returns the client of a server at the address, with a session for its locks.
 func DialConsul(address string, workers int) (*Consul, error) {
 	client, err := dial(address, workers)
