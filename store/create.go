@@ -71,8 +71,8 @@ func build(path string, o fileOptions, publish func() error) (err error) {
 		}
 	}()
 	db, err := bbolt.Open(path, o.permissions(), options)
-	if err != nil {
-		return fmt.Errorf("create: %w", err)
+	if err != nil { // which names the file by a name that nobody knows
+		return fmt.Errorf("create it in its folder: %w", cause(err))
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if err := db.Update(fill); err != nil {

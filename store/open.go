@@ -54,7 +54,7 @@ func (o *fileOptions) permissions() fs.FileMode {
 func openFile(path string, o fileOptions, reader rowReader) (*file, error) {
 	f, err := openOrCreate(path, o, reader)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return f, nil
 }

@@ -482,8 +482,14 @@ func TestFile_RefusesWhatIsNoFile(t *testing.T) {
 	})
 	t.Run("FolderMissing", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "missing", "lockd.db")
-		if _, err := store.OpenFile(path, quick); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("got %v, want ErrNotExist", err)
+		_, err := store.OpenFile(path, quick)
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("got %v, want ErrNotExist", err)
+		}
+		text := err.Error()
+		if !strings.Contains(text, path+": create it in its folder: ") ||
+			strings.Contains(text, ".new") {
+			t.Errorf("got %v, want the path and that its folder is missing", err)
 		}
 	})
 	t.Run("FolderIsAFile", func(t *testing.T) {
