@@ -24,7 +24,9 @@ const (
 // Slot is a slot of a semaphore that is held, or was: having one is the only way to release it. Its
 // methods may be called by many goroutines. The zero value is not usable; Session.Acquire and
 // TryAcquire give one.
-type Slot struct{ lock *Lock } // of the contender key
+type Slot struct {
+	lock *Lock // of the contender key
+}
 
 // Prefix names the semaphore.
 func (s *Slot) Prefix() string { return prefixOf(s.lock.Key()) }
