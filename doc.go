@@ -73,7 +73,7 @@
 // for all, while the next one fills; then the state is published, and those concerned are told:
 // losses first, then watchers, then those who were granted something, then the callers. A batch
 // that cannot be committed is taken back together with the one that was decided on it. Reads go to
-// what is published, and take no lock.
+// what is published, and wait for no commit; [DB.Get] takes no lock either.
 //
 // The locks are taken in this order: the committer's, the database's, the hub's or that of an
 // ending (a session's or lock's Done and Err).

@@ -259,6 +259,18 @@ func TestForceUnlock_NoHandleNoDelay(t *testing.T) {
 	})
 }
 
+// Ensure that a lock that is taken away for no reason given is told so in a whole sentence.
+func TestForceUnlock_NoReason(t *testing.T) {
+	each(t, func(h *harness) {
+		l := h.lock(h.session(nil), "k")
+		h.must(h.ForceUnlock("k", l.Sequencer().Fence, ""))
+		h.lost(l, lockd.ErrForced)
+		if !strings.HasSuffix(l.Err().Error(), "no longer held: unlocked by force") {
+			h.t.Errorf("the text of the cause: %v", l.Err())
+		}
+	})
+}
+
 // Ensure that a lock that was taken over does not remove the key: somebody else created it, and may
 // have written to it in the same transaction.
 func TestRemoveAfter_KeepsWhatWasTakenOver(t *testing.T) {

@@ -48,9 +48,13 @@ type Txn struct {
 // ErrCommit, with nothing changed. There is no limit on the number of operations.
 //
 // fn runs under the database's lock: it must not wait, and must not call the methods of this
-// database, its sessions or its locks, but for DB.Get, which shows the published state without
-// fn's writes.
+// database, its sessions or its locks. Most of them need that lock, and would wait for it for ever.
+// It may call what only names a thing, such as Session.ID and Lock.Sequencer, and DB.Get, which
+// shows the published state without fn's writes. A nil fn panics.
 func (db *DB) Update(fn func(tx *Txn) error) error {
+	if fn == nil {
+		panic("lockd: nil function")
+	}
 	var refusal *Error // carries fn's error, which may be of a type that cannot be compared
 	err := db.transact(&Txn{db: db}, func(tx *Txn) error {
 		if err := fn(tx); err != nil {
@@ -435,7 +439,11 @@ func (tx *Txn) forceUnlock(key string, fence uint64, reason string) error {
 			fence, row.Fence)
 	}
 	holder := tx.db.sessions[SessionID(row.Session)]
-	tx.release(row, fmt.Errorf("%w: %s", ErrForced, reason))
+	cause := ErrForced
+	if reason != "" {
+		cause = fmt.Errorf("%w: %s", ErrForced, reason)
+	}
+	tx.release(row, cause)
 	tx.setDelay(key, holder.row.LockDelay)
 	return nil
 }

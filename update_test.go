@@ -45,6 +45,14 @@ func TestTxn_UsedAfterItsEnd(t *testing.T) {
 	})
 }
 
+// Ensure that an Update of nothing panics in words, and that the database goes on.
+func TestUpdate_NilFunction(t *testing.T) {
+	each(t, func(h *harness) {
+		panics(h, "Update", func() { _ = h.Update(nil) })
+		h.put("k", "v", 0)
+	})
+}
+
 // panics fails the test unless fn panics in words of this package.
 func panics(h *harness, what string, fn func()) {
 	h.t.Helper()
