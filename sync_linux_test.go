@@ -26,9 +26,9 @@ const noSeccomp = "no seccomp filters here"
 // fails, and with SyncNever it does not.
 func TestG2_WriteWaitsForTheDisk(t *testing.T) { inFilteredChild(t, writeWithoutSync) }
 
-// Ensure that nothing is written to a file before that is on disk which was in it when it was opened.
-// Who was killed within a commit may have left one that is not, and a power cut would take it away,
-// together with what was written over the pages of the one before.
+// Ensure that nothing is written to a file before that is on disk which was in it when it was
+// opened. Who was killed within a commit may have left one that is not, and a power cut would take
+// it away, together with what was written over the pages of the one before.
 func TestG2_FirstWriteWaitsForTheLastProcess(t *testing.T) {
 	inFilteredChild(t, firstWriteWithoutSync)
 }

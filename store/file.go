@@ -200,7 +200,8 @@ func (f *file) write(rows []rowWrite, last header) error {
 	return tx.Commit()
 }
 
-// syncInherited has on disk what was in the file when it was opened, before anything is written to it.
+// syncInherited has on disk what was in the file when it was opened, before anything is written to
+// it.
 //
 // Who had it open before may have been killed between the write of a meta page and its sync. Then
 // the commit can be read, and a power cut may yet undo it. But the pages of the one before are free

@@ -40,8 +40,8 @@ func cutPower(t *testing.T, before, after image) {
 				copy(pages[at:at+sector], after.content[metas+at:])
 			}
 		}
-		b.damaged(fmt.Sprintf("pages of index %d, round %d", after.state.index, round), metas, pages,
-			before.state)
+		b.damaged(fmt.Sprintf("pages of index %d, round %d", after.state.index, round), metas,
+			pages, before.state)
 	}
 	b.intact = append(bytes.Clone(grown[:metas]), after.content[metas:]...)
 	overwrite(t, b.path, 0, string(b.intact))

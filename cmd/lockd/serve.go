@@ -97,8 +97,8 @@ func serviceOf(cmd *cli.Command) (*service, error) {
 		return nil, usage(cmd, "--http: %w", err)
 	}
 	if s.token == "" && !s.address.IP.IsLoopback() {
-		return nil, usage(cmd, "--http %s can be reached from other machines: give a --token-file, "+
-			"or an address such as 127.0.0.1:8500", cmd.String("http"))
+		return nil, usage(cmd, "--http %s can be reached from other machines: give a "+
+			"--token-file, or an address such as 127.0.0.1:8500", cmd.String("http"))
 	}
 	certificate, key := cmd.String("tls-cert"), cmd.String("tls-key")
 	if (certificate == "") != (key == "") {

@@ -224,7 +224,8 @@ func TestServe_Refused(t *testing.T) {
 	}{
 		{exitUsage, "either --data FILE or --memory", nil},
 		{exitUsage, "either --data FILE or --memory", []string{"--memory", "--data", absent}},
-		{exitUsage, `"more" is one argument too many: it takes none`, []string{"--memory", "more"}},
+		{exitUsage, `"more" is one argument too many: it takes none`,
+			[]string{"--memory", "more"}},
 		{exitUsage, "--http", []string{"--memory", "--http", "no address"}},
 		{exitUsage, "reached from other machines", []string{"--memory", "--http", ":0"}},
 		{exitUsage, "reached from other machines", []string{"--memory", "--http", "0.0.0.0:0"}},
@@ -238,7 +239,8 @@ func TestServe_Refused(t *testing.T) {
 		{exitUsage, "--tls-cert and --tls-key", []string{"--memory", "--tls-key", absent}},
 		{exitNotFound, "absent", []string{"--memory", "--tls-cert", absent, "--tls-key", absent}},
 		{exitFailed, "NodeID", []string{"--memory", "--node-id", "no UUID"}},
-		{exitFailed, "in use; --http chooses another", []string{"--memory", "--http", l.Addr().String()}},
+		{exitFailed, "in use; --http chooses another",
+			[]string{"--memory", "--http", l.Addr().String()}},
 		{exitDamaged, broken, []string{"--data", broken}},
 	} {
 		r := command(t, "", append([]string{"serve"}, test.args...)...)
