@@ -31,7 +31,7 @@ type LockOptions struct {
 	Value []byte
 	Flags uint64
 
-	// Key says what becomes of the key after Unlock.
+	// Key says what becomes of the key after Unlock. The default is KeepKey.
 	Key KeyPolicy
 }
 
@@ -107,7 +107,8 @@ func (l *Lock) Context(parent context.Context) context.Context {
 // Lock takes the key's lock, and waits for it if need be: until the holder releases it or is
 // lost, and then until the lock-delay is over. Those who wait are served in the order in which
 // they began to (G9), whatever their sessions: two goroutines with one session exclude each other
-// too. A lock that the session got by Txn.Lock, and that has no handle, is taken over as it is.
+// too, and who has the lock and asks for it again waits for itself. A lock that the session got by
+// Txn.Lock, and that has no handle, is taken over as it is.
 //
 // It blocks until the lock is held and that is durable. It returns ctx's error if that ends
 // first, with nothing left held; an error that is ErrNoSession and wraps the cause if the session

@@ -112,8 +112,8 @@ type SessionOptions struct {
 	// Name is for people. It need not be unique.
 	Name string
 
-	// TTL is how long the session lives without being renewed; exactly so (S26). Zero means for
-	// ever.
+	// TTL is how long the session lives without being renewed; exactly so (S26). Who sets it has it
+	// renewed, by Session.KeepAlive or a Keeper. Zero means for ever.
 	TTL time.Duration
 
 	// Grace is added to the TTL before the session ends, and not shown as part of it. It is for
@@ -124,10 +124,10 @@ type SessionOptions struct {
 	// means DefaultLockDelay, NoLockDelay none; the most is MaxLockDelay.
 	LockDelay time.Duration
 
-	// Behavior says what happens to the held keys at the end.
+	// Behavior says what happens to the held keys at the end. The default is ReleaseKeys.
 	Behavior Behavior
 
-	// Lifetime says whether the session ends with its process.
+	// Lifetime says whether the session ends with its process. The default, BoundToProcess, does.
 	Lifetime Lifetime
 
 	// Node is the node in the catalog that the session is bound to. Empty means the node of this
