@@ -49,10 +49,10 @@ func run(ctx context.Context, out io.Writer) (err error) {
 			done.Add(1)
 			return nil
 		})
-		fmt.Fprintf(out, "%s: 3 asked, done %d times, failed %d times\n", day, done.Load(),
-			failures.Load())
+		fmt.Fprintf(out, "started on %s: 3 asked for the job, %d did it, %d failed\n", day,
+			done.Load(), failures.Load())
 		if err != nil {
-			fmt.Fprintln(out, "           ", err)
+			fmt.Fprintln(out, "       failed:", err)
 		}
 	}
 	return nil
