@@ -46,7 +46,7 @@ func lockCommand() *cli.Command {
 			&cli.DurationFlag{Name: "timeout", HideDefault: true,
 				Usage: "give up after the `TIME`, such as 30s"},
 			&cli.DurationFlag{Name: "ttl", Value: 15 * time.Second,
-				Usage: "how long the session lives without a renewal"},
+				Usage: "how long the session lives without a renewal; servers want 10s to 24h"},
 			&cli.DurationFlag{Name: "lock-delay", Value: lockd.DefaultLockDelay,
 				Usage: "how long nobody gets the lock after it was lost; 0 for none"},
 			&cli.StringFlag{Name: "name", Usage: "`NAME` of the session (default: who runs what)"},
