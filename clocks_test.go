@@ -427,3 +427,65 @@ func TestClock_G6G7_LateTimer(t *testing.T) {
 		h.must(waiting.wait())
 	})
 }
+
+// Ensure that a call whose context ends when what it waits for is due, and only the timer is late,
+// either has it or leaves nothing held: what is due is done first, also by the call that gives up.
+func TestG11_ContextEndsWhenDue(t *testing.T) {
+	type take func(ctx context.Context, s *lockd.Session) (release func() error, err error)
+	lockAll := func(keys ...string) take {
+		return func(ctx context.Context, s *lockd.Session) (func() error, error) {
+			locks, err := s.LockAll(ctx, keys, nil)
+			return func() (err error) {
+				for _, lock := range locks {
+					err = errors.Join(err, lock.Unlock())
+				}
+				return err
+			}, err
+		}
+	}
+	for name, take := range map[string]take{
+		"one lock":      lockAll("sem/.lock"),
+		"several locks": lockAll("sem/.lock", "other"),
+		"a slot": func(ctx context.Context, s *lockd.Session) (func() error, error) {
+			slot, err := s.Acquire(ctx, "sem", 1)
+			return func() error { return slot.Release() }, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(h *harness) {
+				h.opts.Clock = &late{h.clock, time.Hour}
+				h.reopen()
+				lost := h.session(&lockd.SessionOptions{
+					TTL: time.Minute, LockDelay: lockd.NoLockDelay,
+				})
+				h.must(second(take(h.t.Context(), lost)))
+				ctx, cancel := context.WithCancel(h.t.Context())
+				s, next := h.session(nil), h.session(nil)
+				var release func() error
+				giveUp := start(func() (err error) {
+					release, err = take(ctx, s)
+					return err
+				})
+				h.settle()
+				h.advance(time.Minute)
+				cancel()
+				err := giveUp.wait()
+				h.settle()
+				if lost.Err() == nil {
+					h.t.Fatal("the session is due, and has not ended")
+				}
+				if err == nil {
+					h.must(release())
+				} else if !errors.Is(err, context.Canceled) {
+					h.t.Fatal(err)
+				}
+				waiting := start(func() error { return second(take(h.t.Context(), next)) })
+				h.settle()
+				if !waiting.returned() || h.Stats().Waiters != 0 {
+					h.t.Fatalf("who gave up with %v holds it; stats: %+v", err, h.Stats())
+				}
+				h.must(waiting.err)
+			})
+		})
+	}
+}

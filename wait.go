@@ -395,9 +395,12 @@ func (db *DB) withdraw(w *waiter) bool {
 	if w.phase == settled || db.refusal != nil {
 		return false // it is told, or will be when the last commit is through
 	}
-	w.left = true
-	db.stats.Waiters--
 	_ = db.runLocked(&db.own, func(tx *Txn) error { // nothing refuses it
+		if w.phase == settled {
+			return nil // in memory by what was due
+		}
+		w.left = true
+		db.stats.Waiters--
 		switch w.phase {
 		case standing:
 			for i := range w.claims {
@@ -411,7 +414,7 @@ func (db *DB) withdraw(w *waiter) bool {
 		}
 		return nil
 	})
-	return true
+	return w.left
 }
 
 // giveUp releases a lock that was granted to a call that has returned without it. Nobody else
