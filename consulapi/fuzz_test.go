@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode"
@@ -65,6 +66,9 @@ func newFuzzed(tb testing.TB) *fuzzed {
 		r := httptest.NewRequest("GET", "/v1/kv/blocked?index=1", nil)
 		handler.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
 	}()
+	for db.Stats().Watchers == 0 { // else one of those that are sent may take the place
+		runtime.Gosched()
+	}
 	tb.Cleanup(func() {
 		cancel()
 		<-blocked
