@@ -129,7 +129,7 @@ func fill(path string, backup *store.Backup, minIndex uint64, options *Options) 
 		return errors.Join(err, db.store.Close())
 	}
 	err := db.update(func(tx *Txn) error {
-		tx.mark(markCatalog) // so that the file has the index, even if the backup is empty
+		tx.mark(markRestored) // so that the file has the index, even if the backup is empty
 		return tx.restore(backup)
 	})
 	return errors.Join(err, db.Close())
@@ -161,7 +161,7 @@ func (db *DB) restoreLocked(backup *store.Backup) error {
 	}
 	return db.applyLocked(&db.own, func(tx *Txn) error {
 		if younger {
-			tx.mark(markCatalog) // so that a file has the index, whatever differs
+			tx.mark(markRestored) // so that a file has the index, whatever differs
 		}
 		return tx.restore(backup)
 	})
@@ -178,7 +178,7 @@ func (tx *Txn) restore(backup *store.Backup) error {
 	for key, row := range db.store.Keys.Ascend("") {
 		if _, kept := keys[key]; !kept {
 			tx.remove(row, ErrKeyDeleted)
-			db.store.Bury(graveKey, key)
+			tx.bury(row)
 		}
 	}
 	return tx.restoreCatalog(backup)
@@ -209,7 +209,6 @@ func (tx *Txn) restoreCatalog(backup *store.Backup) error {
 	for key := range db.store.Services.Ascend("") {
 		if _, ok := kept[key+"\x00service"]; !ok {
 			db.store.Services.Delete(key)
-			tx.mark(markCatalog)
 		}
 	}
 	var errs []error

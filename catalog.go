@@ -98,11 +98,6 @@ func checkCatalogName(field, name string) error {
 	return checkName(field, name)
 }
 
-// mark notes that a table has changed.
-func (tx *Txn) mark(name string) {
-	tx.db.store.Marks.Put(name, store.Mark{Name: name, Index: tx.db.store.Next()})
-}
-
 // Node returns a node by its name, and whether there is one.
 func (tx *Txn) Node(name string) (Node, bool) {
 	tx.check()
@@ -138,7 +133,6 @@ func (tx *Txn) PutNode(node Node) (err error) {
 		}
 	}
 	tx.db.store.Nodes.Put(folded(node.Name), next)
-	tx.mark(markCatalog)
 	return nil
 }
 
@@ -166,7 +160,6 @@ func (tx *Txn) removeNode(row *store.Node) {
 		db.store.Checks.Delete(key)
 	}
 	db.store.Nodes.Delete(folded(row.Name))
-	tx.mark(markCatalog)
 }
 
 // Service returns a service of a node by its ID, and whether there is one.
@@ -208,7 +201,6 @@ func (tx *Txn) PutService(service Service) (err error) {
 		}
 	}
 	tx.db.store.Services.Put(key, next)
-	tx.mark(markCatalog)
 	return nil
 }
 
@@ -229,7 +221,6 @@ func (tx *Txn) DeleteService(node, id string) (deleted bool, err error) {
 		}
 	}
 	tx.db.store.Services.Delete(key)
-	tx.mark(markCatalog)
 	return true, nil
 }
 
@@ -295,7 +286,6 @@ func (tx *Txn) writeCheck(key string, next store.Check) {
 		next.CreateIndex = old.CreateIndex
 	}
 	tx.db.store.Checks.Put(key, next)
-	tx.mark(markCatalog)
 }
 
 // DeleteCheck removes a check, which ends the sessions that are bound to it with ErrCheckGone
@@ -314,7 +304,6 @@ func (tx *Txn) DeleteCheck(node, id string) (deleted bool, err error) {
 func (tx *Txn) removeCheck(key string) {
 	tx.endBound(key, missing(ErrCheckGone, tx.db.store.Checks.Newest(key).ID))
 	tx.db.store.Checks.Delete(key)
-	tx.mark(markCatalog)
 }
 
 // bind and unbind keep db.bound: which sessions belong to a node, and to each of their checks.
@@ -398,7 +387,6 @@ func (tx *Txn) attach(owner store.ID, name string, value []byte) error {
 		next.CreateIndex = old.CreateIndex
 	}
 	tx.db.store.Attachments.Put(name, next)
-	tx.mark(markCatalog)
 	return nil
 }
 
@@ -410,7 +398,6 @@ func (tx *Txn) Detach(name string) (ok bool, err error) {
 		return false, nil
 	}
 	tx.db.store.Attachments.Delete(name)
-	tx.mark(markCatalog)
 	return true, nil
 }
 
@@ -457,7 +444,6 @@ func (db *DB) attachmentMoved(old, new *store.Attachment) {
 func (tx *Txn) detachAll(s *Session) {
 	for name := range s.attached {
 		tx.db.store.Attachments.Delete(name)
-		tx.mark(markCatalog)
 	}
 }
 

@@ -443,3 +443,74 @@ func TestChanged_EndsWithTheDatabase(t *testing.T) {
 		}
 	})
 }
+
+// Ensure that what one transaction makes and removes moves no index: nobody is told of it, and who
+// reads again with the index that it had is not answered at once.
+func TestBlocking_B4I12_WhatCameAndWent(t *testing.T) {
+	each(t, func(h *harness) {
+		s := h.session(&lockd.SessionOptions{Behavior: lockd.DeleteKeys})
+		h.put("dir/other", "v", 0)
+		scopes := map[string]lockd.Scope{
+			"the key": lockd.Key("dir/k"), "its prefix": lockd.Prefix("dir/"),
+			"every key": lockd.Prefix(""), "the catalog": lockd.Catalog(),
+			"the sessions": lockd.Sessions(),
+		}
+		put := func(tx *lockd.Txn) error { return second(tx.Put("dir/k", nil, nil)) }
+		for name, fn := range map[string]func(tx *lockd.Txn) error{
+			"Delete": func(tx *lockd.Txn) error {
+				return errors.Join(put(tx), second(tx.Delete("dir/k")))
+			},
+			"Delete twice": func(tx *lockd.Txn) error {
+				return errors.Join(put(tx), second(tx.Delete("dir/k")), put(tx),
+					second(tx.Delete("dir/k")))
+			},
+			"DeletePrefix": func(tx *lockd.Txn) error {
+				return errors.Join(put(tx), second(tx.DeletePrefix("dir/k")))
+			},
+			"PutNode": func(tx *lockd.Txn) error {
+				return errors.Join(tx.PutNode(lockd.Node{Name: "n"}), second(tx.DeleteNode("n")))
+			},
+			"Attach": func(tx *lockd.Txn) error {
+				return errors.Join(tx.Attach(s.ID(), "a", nil), second(tx.Detach("a")))
+			},
+		} {
+			before := h.indexes(scopes)
+			changed := make(map[string]<-chan struct{})
+			for of, scope := range scopes {
+				changed[of] = h.Changed(h.t.Context(), scope, before[of])
+			}
+			h.must(h.Update(fn))
+			h.settle()
+			for of, index := range h.indexes(scopes) {
+				if index != before[of] || isClosed(changed[of]) {
+					h.t.Errorf("%s: the index of %s was %d, is %d; told: %t", name, of,
+						before[of], index, isClosed(changed[of]))
+				}
+			}
+		}
+	})
+}
+
+// Ensure that a key that was there before leaves its tombstone, however often a transaction makes
+// and removes it.
+func TestIndexOf_I3K26_RemovedAndMadeAnew(t *testing.T) {
+	each(t, func(h *harness) {
+		for name, remove := range map[string]func(tx *lockd.Txn) error{
+			"Delete":       func(tx *lockd.Txn) error { return second(tx.Delete("dir/k")) },
+			"DeletePrefix": func(tx *lockd.Txn) error { return second(tx.DeletePrefix("dir/")) },
+		} {
+			index := h.put("dir/k", "v", 0).ModifyIndex
+			changed := h.Changed(h.t.Context(), lockd.Key("dir/k"), index)
+			h.must(h.Update(func(tx *lockd.Txn) error {
+				return errors.Join(remove(tx), second(tx.Put("dir/k", nil, nil)), remove(tx))
+			}))
+			h.settle()
+			now := h.Snapshot()
+			key, prefix := now.IndexOf(lockd.Key("dir/k")), now.IndexOf(lockd.Prefix("dir/"))
+			if key != now.Index() || prefix != now.Index() || !isClosed(changed) {
+				h.t.Errorf("%s: the indexes are %d and %d, want %d; told: %t", name, key, prefix,
+					now.Index(), isClosed(changed))
+			}
+		}
+	})
+}

@@ -281,7 +281,7 @@ func (tx *Txn) unlock(l *Lock) {
 	if l.policy == RemoveAfter && row.CreateIndex == l.fence &&
 		row.ModifyIndex == l.fence {
 		tx.remove(row, ErrUnlocked)
-		tx.db.store.Bury(graveKey, row.Key)
+		tx.bury(row)
 		return
 	}
 	if !tx.handOn(state) {

@@ -219,7 +219,7 @@ func (tx *Txn) writeRoster(r roster) {
 		delete(r.holders, id)
 		if row != nil && row.Session == (store.ID{}) {
 			tx.remove(row, ErrKeyDeleted)
-			tx.db.store.Bury(graveKey, row.Key)
+			tx.bury(row)
 		}
 	}
 	text, err := json.Marshal(struct {
@@ -385,7 +385,7 @@ func (tx *Txn) holdSlot(lock *Lock, s *Session, slots roster, row *store.Key) *L
 // leaveSlot gives back the slot of which row is the contender key.
 func (tx *Txn) leaveSlot(row *store.Key) {
 	tx.remove(row, ErrUnlocked)
-	tx.db.store.Bury(graveKey, row.Key)
+	tx.bury(row)
 	// It lists the holder, or the slot would have been lost.
 	if slots, err := tx.roster(prefixOf(row.Key)); err == nil && slots.limit > 0 {
 		tx.writeRoster(slots)
@@ -502,6 +502,6 @@ func (tx *Txn) takeSlots(sem *semaphore) {
 		}
 		row := tx.db.store.Keys.Newest(lock.Key())
 		tx.remove(row, cause)
-		tx.db.store.Bury(graveKey, row.Key)
+		tx.bury(row)
 	}
 }

@@ -279,7 +279,6 @@ func (tx *Txn) newSession(opts *SessionOptions) (*Session, error) {
 		Lifetime: uint8(opts.Lifetime), Checks: slices.Clone(opts.Checks),
 		Meta: maps.Clone(opts.Meta), CreateIndex: db.store.Next(),
 	})
-	tx.mark(markSessions)
 	s := db.adopt(row)
 	s.restart(tx.clock)
 	tx.effect(sessionMade).session = s
@@ -362,7 +361,6 @@ func (tx *Txn) endSession(s *Session, cause error) {
 	key := string(s.row.ID[:])
 	db.store.Sessions.Delete(key)
 	db.store.Bury(graveSession, key)
-	tx.mark(markSessions)
 	// All delays first: whether a slot is lost depends on a key that may go with the session.
 	for state := s.held; state != nil; state = state.next {
 		tx.setDelay(state.key, delay)
@@ -371,7 +369,7 @@ func (tx *Txn) endSession(s *Session, cause error) {
 		row := db.store.Keys.Newest(s.held.key)
 		if Behavior(s.row.Behavior) == DeleteKeys {
 			tx.remove(row, cause)
-			db.store.Bury(graveKey, row.Key)
+			tx.bury(row)
 		} else {
 			tx.release(row, cause)
 		}

@@ -16,10 +16,11 @@ const (
 	graveSession = 's'
 )
 
-// Marks: the index of the last change of a table.
+// Marks.
 const (
-	markSessions = "sessions"
-	markCatalog  = "catalog"
+	markSessions = "sessions" // the index of the last change of any session
+	markCatalog  = "catalog"  // and that of the catalog
+	markRestored = "restored" // the index of the last restoring that had to carry one over
 )
 
 // Txn is a transaction: what the function of an Update is given. Its methods apply the rules to
@@ -194,7 +195,7 @@ func (tx *Txn) Delete(key string) (deleted bool, err error) {
 		return false, nil
 	}
 	tx.remove(row, ErrKeyDeleted)
-	tx.db.store.Bury(graveKey, key)
+	tx.bury(row)
 	return true, nil
 }
 
@@ -236,19 +237,31 @@ func (tx *Txn) DeleteAll() (int, error) {
 
 // removePrefix deletes under one tombstone (K31).
 func (tx *Txn) removePrefix(prefix string) int {
-	n := 0
+	n, known := 0, false
 	for _, row := range tx.db.store.Keys.Prefix(prefix) {
 		tx.remove(row, ErrKeyDeleted)
 		n++
+		known = known || !tx.made(row)
 	}
-	if n > 0 {
+	if known {
 		tx.db.store.Bury(gravePrefix, prefix)
 	}
 	return n
 }
 
-// remove deletes the row of a key; the tombstone is the caller's. The cause is why its lock ends,
-// if it is held.
+// made reports whether the key is of this transaction: nobody has seen it, so that it goes moves no
+// index. If there was another one before, that has its tombstone.
+func (tx *Txn) made(row *store.Key) bool { return row.CreateIndex == tx.db.store.Next() }
+
+// bury leaves the tombstone of a key that is removed.
+func (tx *Txn) bury(row *store.Key) {
+	if !tx.made(row) {
+		tx.db.store.Bury(graveKey, row.Key)
+	}
+}
+
+// remove deletes the row of a key; the tombstone is the caller's: see bury. The cause is why its
+// lock ends, if it is held.
 func (tx *Txn) remove(row *store.Key, cause error) {
 	tx.db.store.Keys.Delete(row.Key)
 	tx.explain(row, cause)

@@ -312,6 +312,7 @@ func (tx *Txn) logOthers(events []logEntry) []logEntry {
 	add := func(space byte, name string, r record) {
 		events = append(events, logEntry{Index: index, Space: space, Name: name, Body: r})
 	}
+	before := len(events)
 	for old, new := range s.Sessions.Changes() {
 		r := record{kind: kindOf(new, SessionCreated), old: old, new: new}
 		r.moment = tx.db.moment(tx.clock())
@@ -321,6 +322,7 @@ func (tx *Txn) logOthers(events []logEntry) []logEntry {
 		}
 		add(spaceSessions, id, r)
 	}
+	sessions := len(events)
 	for old, new := range s.Nodes.Changes() {
 		add(spaceCatalog, "", record{kind: kindOf(new, NodePut), old: old, new: new})
 	}
@@ -333,7 +335,19 @@ func (tx *Txn) logOthers(events []logEntry) []logEntry {
 	for old, new := range s.Attachments.Changes() {
 		add(spaceCatalog, "", record{kind: kindOf(new, AttachmentPut), old: old, new: new})
 	}
+	// What is told of moves the index, and nothing else does: what came and went does not.
+	if sessions > before {
+		tx.mark(markSessions)
+	}
+	if len(events) > sessions {
+		tx.mark(markCatalog)
+	}
 	return events
+}
+
+// mark has the name stand for the index of the transaction.
+func (tx *Txn) mark(name string) {
+	tx.db.store.Marks.Put(name, store.Mark{Name: name, Index: tx.db.store.Next()})
 }
 
 func nameOf[T any](old, new *T, name func(*T) string) string {
