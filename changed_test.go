@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -513,4 +514,72 @@ func TestIndexOf_I3K26_RemovedAndMadeAnew(t *testing.T) {
 			}
 		}
 	})
+}
+
+// probe is a context that has something done when it is asked whether it has ended.
+type probe struct {
+	context.Context
+	do func()
+}
+
+func (p probe) Done() <-chan struct{} {
+	p.do()
+	return p.Context.Done()
+}
+
+// Ensure that who has seen a change by Get in the moment before watchers are told of it is not told
+// of it again.
+func TestChanged_B4B6_SeenBeforeItIsTold(t *testing.T) {
+	db, err := lockd.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	s, err := db.NewSession(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := s.TryLock("k", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, waits := make(chan lockd.Entry), make(chan (<-chan struct{}), 1)
+	var released atomic.Bool
+	// The context of a lock leaves its parent when the lock is released: that is published then,
+	// and watchers have not been told.
+	parent, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	lock.Context(probe{parent, func() {
+		if !released.CompareAndSwap(true, false) {
+			return
+		}
+		go func() {
+			e, _ := db.Get("k")
+			seen <- e
+			waits <- db.Changed(t.Context(), lockd.Key("k"), e.ModifyIndex)
+		}()
+		if e := <-seen; !e.Session.IsZero() {
+			t.Errorf("the release is not published: %+v", e)
+		}
+		select {
+		case changed := <-waits: // it has not waited to be told
+			waits <- changed
+		case <-time.After(10 * time.Millisecond):
+		}
+	}})
+	released.Store(true)
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if released.Load() {
+		t.Fatal("nothing was done between the two")
+	}
+	changed := <-waits
+	if isClosed(changed) {
+		t.Error("told of what it had seen")
+	}
+	if _, err := db.Put("k", []byte("v"), nil); err != nil {
+		t.Fatal(err)
+	}
+	<-changed
 }

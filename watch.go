@@ -210,17 +210,32 @@ func (db *DB) waitFor(ctx context.Context, topic *hub.Topic, at hub.Cursor) (hub
 // ctx has ended it may stay open for ever. A nil ctx panics.
 func (db *DB) Changed(ctx context.Context, scope Scope, index uint64) <-chan struct{} {
 	checkContext(ctx)
+	if index > db.hub.Index() && index > db.toldOf() {
+		return closedNow()
+	}
 	topic := db.hub.Subscribe(scope.scope)
-	if index > db.store.Published() || db.indexOf(scope) > index {
+	if db.indexOf(scope) > index {
 		db.hub.Unsubscribe(topic)
-		now := make(chan struct{})
-		close(now)
-		return now
+		return closedNow()
 	}
 	if ctx.Done() != nil {
 		db.leases.add(ctx, topic, db.hub)
 	}
 	return topic.Changed()
+}
+
+// toldOf returns the newest index that is published, when watchers have been told of it. Get shows
+// a change a moment before that, and who has seen it there must not be told of it again.
+func (db *DB) toldOf() uint64 {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.store.Published()
+}
+
+func closedNow() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
 }
 
 // indexOf returns the index of the scope as it is published now.

@@ -269,6 +269,13 @@ func (h *Hub[T]) Close() {
 	h.spaces = nil
 }
 
+// Index returns the newest index that was published, with events or without. It does not block.
+func (h *Hub[T]) Index() uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.index
+}
+
 // Watchers returns the number of subscriptions that have neither fired nor been given back. It does
 // not block.
 func (h *Hub[T]) Watchers() int {

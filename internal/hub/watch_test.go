@@ -289,3 +289,19 @@ func TestPublish_AllocatesNothingOnceTheRingIsFull(t *testing.T) {
 		}
 	}
 }
+
+func TestIndex_IsTheNewestThatWasPublished(t *testing.T) {
+	h := hub.New[int](10, 5)
+	for _, index := range []uint64{5, 6, 9} {
+		if index > 5 {
+			publish(h, event(index, "a"))
+		}
+		if got := h.Index(); got != index {
+			t.Errorf("index: got %d, want %d", got, index)
+		}
+	}
+	h.Publish(nil, 12)
+	if got := h.Index(); got != 12 {
+		t.Errorf("after an index without events: got %d", got)
+	}
+}
