@@ -60,11 +60,7 @@ const maxReusable = 4096
 
 // reuse keeps the memory of a batch that has been told.
 func (db *DB) reuse(b *batch) {
-	if max(cap(b.effects), cap(b.events)) <= maxReusable {
-		clear(b.effects)
-		clear(b.events)
-		db.reusable = batchMemory{b.effects[:0], b.events[:0]}
-	}
+	db.reusable = batchMemory{reusable(b.effects), reusable(b.events)}
 	b.effects, b.events = nil, nil
 }
 

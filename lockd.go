@@ -359,7 +359,7 @@ func (db *DB) takeBackLocked(tx *Txn) {
 // begin makes tx ready, and keeps the memory of the transaction before.
 func (tx *Txn) begin(db *DB) {
 	tx.db, tx.ended, tx.clocked = db, false, false
-	tx.effects, tx.freed = tx.effects[:0], tx.freed[:0]
+	tx.effects, tx.freed = reusable(tx.effects), reusable(tx.freed)
 	tx.causes, tx.ends = emptied(tx.causes), emptied(tx.ends)
 }
 
@@ -374,6 +374,16 @@ func emptied[K comparable, V any](m map[K]V) map[K]V {
 	return m
 }
 
+// reusable returns the list, empty, to be used again, unless it has grown. It has nothing any more
+// that would be kept in memory by it.
+func reusable[T any](list []T) []T {
+	if cap(list) > maxReusable {
+		return nil
+	}
+	clear(list)
+	return list[:0]
+}
+
 // seal keeps what the transaction did: it serves the queues, and joins the batch.
 func (tx *Txn) seal() {
 	db := tx.db
@@ -386,7 +396,7 @@ func (tx *Txn) seal() {
 	if !db.store.Durable() {
 		db.store.PublishMemory()
 		db.tellLocked(tx.effects, db.events, db.store.Published())
-		clear(tx.effects)
+		tx.effects, db.events = reusable(tx.effects), reusable(db.events)
 		return
 	}
 	// What has no row of its own is decided on the batches that are not durable yet.
@@ -397,14 +407,14 @@ func (tx *Txn) seal() {
 		b.effects = append(b.effects, tx.effects...)
 		b.events = append(b.events, db.events...)
 	}
-	clear(tx.effects)
+	tx.effects, db.events = reusable(tx.effects), reusable(db.events)
 }
 
 // undo takes back what the transaction did.
 func (tx *Txn) undo() {
 	tx.db.store.Undo()
 	tx.db.revertLocked(tx.effects)
-	clear(tx.effects)
+	tx.effects = reusable(tx.effects)
 }
 
 // tellWaiters wakes the calls of a list.

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/lockd/lockd"
 	"github.com/lockd/lockd/store"
@@ -382,6 +384,40 @@ func TestSnapshot_Prefix(t *testing.T) {
 		}
 		if n != 4 || s.Len() != len(keys) {
 			h.t.Errorf("left after %d of %d", n, s.Len())
+		}
+	})
+}
+
+// Ensure that what a large transaction deleted is given back to the memory when the history has
+// forgotten it, and is not kept for the next transaction.
+func TestDB_DeletedValuesAreGivenBack(t *testing.T) {
+	each(t, func(h *harness) {
+		h.opts.History = 1
+		h.reopen()
+		const n = 200
+		values := make([]weak.Pointer[byte], 0, n)
+		h.must(h.txn(func(tx *lockd.Txn) error {
+			for i := range n {
+				e, err := tx.Put(fmt.Sprintf("dir/%03d", i), make([]byte, 1024), nil)
+				if err != nil {
+					return err
+				}
+				values = append(values, weak.Make(&e.Value[0]))
+			}
+			return nil
+		}))
+		h.must(second(h.DeletePrefix("dir/")))
+		h.put("k", "v", 0) // the newest event
+		h.Snapshot()       // brings the order of the keys up to date
+		runtime.GC()
+		kept := 0
+		for _, value := range values {
+			if value.Value() != nil {
+				kept++
+			}
+		}
+		if kept > 1 { // the one that was looked for last
+			h.t.Errorf("%d of %d values are kept", kept, n)
 		}
 	})
 }

@@ -246,7 +246,7 @@ func (tx *Txn) handOff() {
 		for i := 0; i < len(tx.freed); i++ {
 			tx.serve(tx.freed[i])
 		}
-		tx.freed = tx.freed[:0]
+		tx.freed = reusable(tx.freed)
 	}
 }
 
