@@ -26,7 +26,8 @@ func (db *DB) Backup(w io.Writer) error {
 // with ErrRestored and its lock-delay follows, each at an index of its own; and then what differs
 // from the backup is changed at one more index, what is equal is left alone, and what the backup
 // does not have is deleted. Indexes and fences go on rising, above that of the backup too (G4,
-// G8). The node of this process stays. It blocks until that is durable.
+// G8). The node of this process stays, without its ID if that is another node's in the backup. It
+// blocks until that is durable.
 //
 // It returns ErrCorrupt or ErrFormat for a backup that is damaged or none, ErrInvalid for one whose
 // index is more than 2^62 and would be new here, ErrClosed, ErrFailed or ErrCommit, and the errors
@@ -211,7 +212,7 @@ func (tx *Txn) restoreCatalog(backup *store.Backup) error {
 			db.store.Services.Delete(key)
 		}
 	}
-	var errs []error
+	errs := []error{tx.cedeNodeID(backup)}
 	for i := range backup.Nodes {
 		errs = append(errs, tx.PutNode(nodeOf(&backup.Nodes[i])))
 	}
@@ -222,6 +223,20 @@ func (tx *Txn) restoreCatalog(backup *store.Backup) error {
 		errs = append(errs, tx.PutCheck(checkOf(&backup.Checks[i])))
 	}
 	return errors.Join(errs...)
+}
+
+// cedeNodeID takes its ID from the node of this process, which stays, if the backup has it for
+// another: that would be the renaming of this one (N5).
+func (tx *Txn) cedeNodeID(backup *store.Backup) error {
+	own := nodeOf(tx.db.store.Nodes.Newest(folded(tx.db.node)))
+	for i := range backup.Nodes {
+		row := &backup.Nodes[i]
+		if row.ID == own.ID && row.ID != "" && folded(row.Name) != folded(own.Name) {
+			own.ID = ""
+			return tx.PutNode(own)
+		}
+	}
+	return nil
 }
 
 // readBackup reads a backup, and checks that its rows fit together.

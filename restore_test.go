@@ -214,6 +214,29 @@ func TestDB_Restore_References(t *testing.T) {
 	}
 }
 
+// Ensure that the node of this process stays, and can have sessions, also if the backup has its ID
+// for a node of another name; and that the backup's node has it then.
+func TestDB_Restore_N5_NodeOfTheSameID(t *testing.T) {
+	each(t, func(h *harness) {
+		put := func(node lockd.Node) {
+			h.must(h.txn(func(tx *lockd.Txn) error { return tx.PutNode(node) }))
+		}
+		put(lockd.Node{Name: "before", ID: "X"})
+		var b bytes.Buffer
+		h.must(h.Backup(&b))
+		h.opts.Node = "now"
+		h.reopen()
+		put(lockd.Node{Name: "now", ID: "X", Address: "a"})
+		h.must(h.Restore(&b))
+		h.session(nil)
+		before, _ := h.Snapshot().Node("before")
+		now, ok := h.Snapshot().Node("now")
+		if before.ID != "X" || !ok || now.ID != "" || now.Address != "a" {
+			t.Errorf("got %+v and %+v", before, now)
+		}
+	})
+}
+
 // Ensure that Restore says of a place where it can make no file what is wrong with it, and leaves
 // what is there.
 func TestRestore_Place(t *testing.T) {
