@@ -32,5 +32,10 @@
 // nearly as fast as its rows are verified, and what nobody touches takes little more memory than it
 // takes in the file.
 //
+// When the page is written to, all its rows get cells, in memory of their own, and the page is let
+// go. The order has the cells themselves until it is next cloned or read, and so none of the
+// versions that are replaced before that. Few versions share their memory, so that who keeps one,
+// as a history does, keeps little beside it.
+//
 // The package knows no clock, no rule about sessions or locks, and no waiting.
 package store

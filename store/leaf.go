@@ -105,40 +105,59 @@ func (l *leaf[T]) ascend(from string, visit func(key string, row *T) bool) bool 
 	return true
 }
 
-// A piece is what rows are unfolded in, since most of them stay: it is kept as long as one of them
-// is. It has so many at most, for which the runtime gives memory without waste.
-const pieceRows = 63
+// What rows are unfolded in is kept for as long as one of them needs it. Cells and keys stay as a
+// rule, and are unfolded by the block. Versions go one by one, when their rows are written to, and
+// may be kept one by one, by who has kept a row: few of them share their memory. Four of keys take
+// the most that the runtime gives without a word of its own.
+const versionsAtOnce = 4
 
-// unfold gives a cell to each row, and returns them all, in memory of their own.
-func (l *leaf[T]) unfold() []item[T] {
-	items := make([]item[T], 0, l.rows())
-	for len(items) < l.rows() {
-		items = l.unfoldPiece(items, min(pieceRows, l.rows()-len(items)))
+// unfold gives a cell to each row, and returns them all, in blocks and in memory of their own.
+func (l *leaf[T]) unfold() [][]cell[T] {
+	blocks := make([][]cell[T], 0, (l.rows()+blockRows-1)/blockRows)
+	for from := 0; from < l.rows(); from += blockRows {
+		blocks = append(blocks, l.unfoldBlock(from, min(blockRows, l.rows()-from)))
 	}
-	return items
+	return blocks
 }
 
-// unfoldPiece appends so many rows to those that were unfolded.
-func (l *leaf[T]) unfoldPiece(items []item[T], count int) []item[T] {
-	t, from, size := l.table, len(items), 0
+// unfoldBlock unfolds so many rows.
+func (l *leaf[T]) unfoldBlock(from, count int) []cell[T] {
+	t, size := l.table, 0
 	for i := range count {
-		key, payload, _ := l.at(from + i)
-		size += len(key) + len(payload)
+		size += len(l.key(from + i))
 	}
-	kept := make([]byte, 0, size)
-	versions, cells := make([]version[T], count), make([]cell[T], count)
-	for i := range count {
-		key, payload, checksum := l.at(from + i)
-		start, middle := len(kept), len(kept)+len(key)
-		kept = append(append(kept, key...), payload...)
-		place := stringOf(kept[start:middle])
+	places := make([]byte, 0, size)
+	cells := make([]cell[T], count)
+	for i := range cells {
+		start := len(places)
+		places = append(places, l.key(from+i)...)
+		cells[i].key = t.keyAt(stringOf(places[start:]))
+	}
+	for at := 0; at < count; at += versionsAtOnce {
+		l.unfoldVersions(from+at, cells[at:min(at+versionsAtOnce, count)])
+	}
+	for i := range cells {
+		t.cells.insert(&cells[i])
+	}
+	return cells
+}
+
+// unfoldVersions gives the cells their versions.
+func (l *leaf[T]) unfoldVersions(from int, cells []cell[T]) {
+	size := 0
+	for i := range cells {
+		_, payload, _ := l.at(from + i)
+		size += len(payload)
+	}
+	payloads := make([]byte, 0, size)
+	versions := make([]version[T], len(cells))
+	for i := range cells {
+		place, payload, checksum := l.at(from + i)
+		start := len(payloads)
+		payloads = append(payloads, payload...)
 		c, v := &cells[i], &versions[i]
-		c.key = t.keyAt(place)
-		v.row, _ = t.codec.decode(c.key, kept[middle:])
+		v.row, _ = l.table.codec.decode(c.key, payloads[start:])
 		v.index, v.checksum, v.byKey = FirstIndex, checksum, c.key == place
 		c.head.Store(v)
-		t.cells.insert(c)
-		items = append(items, item[T]{c.key, v})
 	}
-	return items
 }

@@ -153,6 +153,45 @@ func TestLeaf_SnapshotStays(t *testing.T) {
 	}
 }
 
+// Ensure that a snapshot shows the rows of pages that were written to before it, all but those that
+// were deleted, and goes on to whatever is written after it.
+func TestLeaf_SnapshotOfWrittenPages(t *testing.T) {
+	s := newRead(t)
+	const gone = 60 // most of the first page, so that it is to take in rows of the next
+	want := values{}
+	err := write(s, func() {
+		for i := range leafKeys {
+			key := leafKey(2 * i)
+			if i < gone {
+				s.Keys.Delete(key)
+				continue
+			}
+			want[key] = string(s.Keys.Newest(key).Value)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Keys.Leaves(); got > 0 {
+		t.Fatalf("%d pages are as they were read", got)
+	}
+	before := s.Snapshot()
+	err = write(s, func() {
+		for i := gone; i < leafKeys; i++ {
+			s.Keys.Put(leafKey(2*i), store.Key{Key: leafKey(2 * i), Value: []byte("new")})
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := keysOf(before.Keys.Ascend("")); !maps.Equal(got, want) {
+		t.Errorf("snapshot: got %d rows, want %d as they were", len(got), len(want))
+	}
+	if err := s.Check(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Ensure that a row that was read and is deleted does not come back when its cell is forgotten, nor
 // when the file is read again.
 func TestLeaf_DeletedRowsStayAway(t *testing.T) {

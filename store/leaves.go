@@ -62,7 +62,9 @@ func (t *Table[T]) unfold(key string) bool {
 	if leaf == nil {
 		return false
 	}
-	t.order.unfold(leaf.unfold())
+	for _, cells := range leaf.unfold() {
+		t.order.unfold(cells)
+	}
 	place.Store(nil) // from now on readers look for cells only
 	if leaves.left--; leaves.left == 0 {
 		t.leaves.Store(nil)

@@ -40,15 +40,19 @@ func (t *Table[T]) loaded() error {
 // insert puts the rows of a leaf in their places, in a table whose rows have another order in the
 // file.
 func (t *Table[T]) insert(leaf *leaf[T]) error {
-	for i, it := range leaf.unfold() {
-		place := leaf.key(i)
-		switch {
-		case t.place(it.key, it.version) != place:
-			return rowError(t.number, place, errPlace)
-		case t.order.get(it.key) != nil:
-			return rowError(t.number, place, errTwice)
+	at := 0
+	for _, cells := range leaf.unfold() {
+		for i := range cells {
+			it, place := cells[i].item(), leaf.key(at)
+			switch {
+			case t.place(it.key, it.version) != place:
+				return rowError(t.number, place, errPlace)
+			case t.order.get(it.key) != nil:
+				return rowError(t.number, place, errTwice)
+			}
+			t.order.set(it)
+			at++
 		}
-		t.order.set(it)
 	}
 	return nil
 }

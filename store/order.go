@@ -8,9 +8,10 @@ import (
 	"github.com/google/btree"
 )
 
-// blockRows is how many rows a block has at most. One that is left with less than a quarter of that
-// takes in the next.
-const blockRows = 64
+// blockRows is how many rows a block has at most: so many that the runtime gives memory for them,
+// and for as many cells, without waste. One that is left with less than a quarter of that takes in
+// the next.
+const blockRows = 63
 
 // order is rows in the order of their keys: blocks of neighbours, and a btree of the blocks. A
 // btree of the rows themselves would have to be built row by row when a file is read, and would
@@ -21,6 +22,8 @@ type order[T any] struct {
 	tree  *btree.BTreeG[block[T]]
 	size  int
 	owner *ownership // of the blocks that nobody shares
+
+	unfolded []*rows[T] // since the last clone; they may have items by now
 }
 
 // ownership is told from another one by its address.
@@ -33,10 +36,13 @@ type block[T any] struct {
 	rows  *rows[T]
 }
 
-// rows is what a block has, in order: items, or a leaf, to which nobody writes.
+// rows is what a block has, in order: items; or a leaf, to which nobody writes; or the cells of one
+// that was unfolded. Cells keep no version that has been replaced. But they are shared with nobody:
+// they give way to items when somebody looks at the block, or it is to be cloned.
 type rows[T any] struct {
 	items []item[T]
-	leaf  *leaf[T] // nil: items
+	leaf  *leaf[T]
+	cells []cell[T]
 	owner *ownership
 }
 
@@ -45,6 +51,9 @@ type item[T any] struct {
 	key     string
 	version *version[T]
 }
+
+// item returns the newest row in its place.
+func (c *cell[T]) item() item[T] { return item[T]{c.key, c.head.Load()} }
 
 func newOrder[T any]() order[T] {
 	less := func(a, b block[T]) bool { return a.first < b.first }
@@ -56,6 +65,10 @@ func newOrder[T any]() order[T] {
 
 // clone returns the order as it is now.
 func (o *order[T]) clone() order[T] {
+	for _, r := range o.unfolded {
+		r.fix()
+	}
+	o.unfolded = nil
 	o.owner = new(ownership)
 	return order[T]{tree: o.tree.Clone(), size: o.size, owner: new(ownership)}
 }
@@ -69,8 +82,21 @@ func (o *order[T]) find(key string) (found block[T], ok bool) {
 	return found, ok
 }
 
+// fix puts items in the place of cells.
+func (r *rows[T]) fix() {
+	if r.cells == nil {
+		return
+	}
+	r.items = make([]item[T], len(r.cells))
+	for i := range r.cells {
+		r.items[i] = r.cells[i].item()
+	}
+	r.cells = nil
+}
+
 // place returns where in the rows the key is or belongs.
 func (r *rows[T]) place(key string) (at int, there bool) {
+	r.fix()
 	at = sort.Search(len(r.items), func(i int) bool { return r.items[i].key >= key })
 	return at, at < len(r.items) && r.items[at].key == key
 }
@@ -139,17 +165,16 @@ func (o *order[T]) fill(leaves []*leaf[T]) {
 	}
 }
 
-// unfold puts the items in the place of the leaf that had them.
-func (o *order[T]) unfold(items []item[T]) {
-	folded, _ := o.find(items[0].key)
-	first := folded.first
-	for len(items) > 0 {
-		n := min(len(items), blockRows)
-		o.tree.ReplaceOrInsert(block[T]{first, &rows[T]{items: items[:n:n], owner: o.owner}})
-		if items = items[n:]; len(items) > 0 {
-			first = items[0].key
-		}
+// unfold puts the cells of one block in the place of the leaf that had them, or behind those that
+// came before them.
+func (o *order[T]) unfold(cells []cell[T]) {
+	first := cells[0].key
+	if folded, _ := o.find(first); folded.rows.leaf != nil {
+		first = folded.first
 	}
+	added := &rows[T]{cells: cells, owner: o.owner}
+	o.tree.ReplaceOrInsert(block[T]{first, added})
+	o.unfolded = append(o.unfolded, added)
 }
 
 // change returns what the block has, to be changed.
@@ -229,7 +254,7 @@ func (o *order[T]) merge(b block[T]) {
 		next = found
 		return found.first == b.first
 	})
-	if next.first != b.first && next.rows.leaf == nil &&
+	if next.first != b.first && next.rows.leaf == nil && next.rows.cells == nil &&
 		len(b.rows.items)+len(next.rows.items) <= blockRows/2 {
 		b.rows.items = append(b.rows.items, next.rows.items...)
 		o.tree.Delete(next)

@@ -204,7 +204,10 @@ func (t *Table[T]) move(c *cell[T], old, next *version[T]) {
 		t.size++
 	}
 	c.head.Store(next)
-	t.stale = true
+	if !t.stale {
+		t.stale = true
+		t.view = View[T]{} // which would keep what it has
+	}
 	if !c.behind {
 		c.behind = true
 		t.behind = append(t.behind, c)
@@ -280,7 +283,7 @@ func (t *Table[T]) catchUpBut(left int) {
 		c.behind = false
 		head := c.head.Load()
 		if head.live() != nil {
-			t.order.set(item[T]{c.key, head})
+			t.order.set(c.item())
 			continue
 		}
 		t.order.remove(c.key)
