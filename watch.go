@@ -164,11 +164,12 @@ func (db *DB) follow(
 	}
 	at := hub.After(index)
 	var events []logEntry
+	var topic *hub.Topic
+	defer func() { db.hub.Unsubscribe(topic) }() // also when the loop panics
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		var topic *hub.Topic
 		var err error
 		events, at, topic, err = db.hub.Follow(scope.scope, at, events)
 		if err != nil {
@@ -176,7 +177,6 @@ func (db *DB) follow(
 		}
 		for i := range events {
 			if !yield(&events[i]) {
-				db.hub.Unsubscribe(topic)
 				return nil
 			}
 		}
@@ -199,7 +199,6 @@ func (db *DB) waitFor(ctx context.Context, topic *hub.Topic, at hub.Cursor) (hub
 		}
 		return at, ErrClosed
 	case <-ctx.Done():
-		db.hub.Unsubscribe(topic)
 		return at, ctx.Err()
 	}
 }

@@ -505,3 +505,19 @@ func TestWatch_B12_ForeignChangesCutNobodyOff(t *testing.T) {
 		}
 	})
 }
+
+// Ensure that a watch whose loop panics gives back what it had.
+func TestWatch_LoopPanics(t *testing.T) {
+	each(t, func(h *harness) {
+		h.put("k", "v", 0)
+		func() {
+			defer func() { _ = recover() }()
+			for range h.Watch(h.t.Context(), lockd.Key("k"), h.Snapshot().Index()-1) {
+				panic("the loop's own")
+			}
+		}()
+		if n := h.Topics(); n != 0 {
+			h.t.Errorf("%d topics are left", n)
+		}
+	})
+}
