@@ -62,7 +62,7 @@ func inBusyProgram(b *bench) error {
 		b.handOffsBesideSpinning())
 }
 
-// unpaced is a clock with which group commit waits for nobody.
+// unpaced is the options with which group commit waits for nobody.
 func unpaced() *lockd.Options { return &lockd.Options{Clock: hook.Unpaced{Clock: clock.New()}} }
 
 // besideSpinning compares lockd with one whose group commit waits for nobody, in a busy program.
