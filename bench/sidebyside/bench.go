@@ -46,7 +46,7 @@ func newBench(how effort, parent string) (*bench, error) {
 		b.inRAM, b.onDisk = 300*time.Millisecond, time.Second
 	case quick:
 		b.rounds = measure.Rounds{Warmup: 1, Counted: 5}
-		b.inRAM, b.onDisk = 25*time.Millisecond, 80*time.Millisecond
+		b.inRAM, b.onDisk = 20*time.Millisecond, 60*time.Millisecond
 	case tiny:
 		b.rounds = measure.Rounds{Counted: 1}
 		b.inRAM, b.onDisk = time.Millisecond, 10*time.Millisecond
@@ -86,6 +86,9 @@ func (b *bench) size(all, some int) int {
 	return all
 }
 
+// extras reports whether there is time for rows that a quick run does without.
+func (b *bench) extras() bool { return b.effort != quick }
+
 // file is the path of a new file, or of a folder to be made, in the bench's folder.
 func (b *bench) file(name string) string { return filepath.Join(b.folder, name) }
 
@@ -109,6 +112,10 @@ const warmupPart = 4
 func (b *bench) inTurn(trials ...measure.Trial) ([]measure.Figures, error) {
 	return b.inSlices(1, trials...)
 }
+
+// diskSlices is how often trials take turns in a round on disk that is cut into slices. A disk has
+// slow moments of some tenths of a second, of which all are to have their share.
+const diskSlices = 3
 
 // inSlices is inTurn where the trials take turns so many times in a round.
 func (b *bench) inSlices(slices int, trials ...measure.Trial) ([]measure.Figures, error) {

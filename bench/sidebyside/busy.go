@@ -44,7 +44,7 @@ func inBusyProgram(b *bench) error {
 			return err
 		}
 	}
-	if b.effort == quick {
+	if !b.extras() {
 		return nil
 	}
 	whole := keys[:len(keys)/chunk*chunk]

@@ -37,8 +37,9 @@ func durableAlone(b *bench) error {
 	b.setting(rival.BoltSettings())
 	b.setting(rival.BuntSettings())
 
+	defer b.roundsOnDisk(b.onDisk / diskSlices)()
 	var perWrite counter
-	figures, err := b.inTurn(
+	figures, err := b.inSlices(diskSlices,
 		db.counting(&perWrite, b.crowd("lockd", 1, keys, db.pairOf)),
 		b.crowd("bbolt", 1, keys, func(_ int, key string) error { return bolt.Pair(key) }),
 		b.crowd("buntdb", 1, keys, func(_ int, key string) error { return bunt.Pair(key) }))
@@ -65,15 +66,15 @@ func durableCrowd(b *bench) error {
 		return err
 	}
 	b.setting(rival.EtcdSettings())
-	direct := b.crowd("etcd", workers, keys,
-		func(_ int, key string) error { return etcd.Pair(key) })
-	remote := b.crowd("etcd by gRPC", workers, keys,
-		func(_ int, key string) error { return etcd.RemotePair(key) })
+	others := []contender{{b.crowd("etcd, concurrency.Mutex", workers, keys,
+		func(_ int, key string) error { return etcd.Pair(key) }), measure.AtLeast(8)}}
+	if b.extras() {
+		others = append(others, contender{Trial: b.crowd("etcd, the same by gRPC", workers, keys,
+			func(_ int, key string) error { return etcd.RemotePair(key) })})
+	}
 	err = durablePairs(b, crowdPlan{
-		target: "P4", workers: workers, keys: keys, batch: 3, redis: 1.5, perCommit: 54,
-		others: []measure.Trial{direct, remote},
-		asked:  []measure.Bound{measure.AtLeast(8), {}},
-		names:  []string{"etcd, concurrency.Mutex", "etcd, the same by gRPC"},
+		target: "P4", workers: workers, keys: keys, others: others,
+		batch: 3, redis: 1.5, perCommit: 54,
 	})
 	return errors.Join(err, etcd.Close())
 }
@@ -96,9 +97,13 @@ type crowdPlan struct {
 
 	batch, redis, perCommit float64 // at least
 
-	others []measure.Trial // more rivals
-	asked  []measure.Bound
-	names  []string
+	others []contender // more rivals
+}
+
+// contender is a rival, and how many times as fast lockd is to be.
+type contender struct {
+	measure.Trial
+	asked measure.Bound
 }
 
 // durablePairs measures a crowd beside its rivals.
@@ -114,59 +119,65 @@ func durablePairs(b *bench, plan crowdPlan) error {
 	}
 	defer bolt.Close()
 	b.setting(rival.BoltSettings())
-	best, err := b.sweep(bolt, rival.DefaultBatchSize, plan.workers, plan.keys)
+	contenders, err := b.batches(bolt, plan)
 	if err != nil {
 		return err
 	}
-	full, err := b.sweep(bolt, plan.workers, plan.workers, plan.keys)
-	if err != nil {
+	what := fmt.Sprintf("durable pairs, %d goroutines, %d keys each: times as fast",
+		plan.workers, ownKeys)
+	fast := contender{asked: measure.AtLeast(plan.redis)}
+	switch redis, err := rival.OpenRedis(b.folder, plan.workers); {
+	case err == nil:
+		defer redis.Close()
+		b.setting(redis.Settings())
+		fast.Trial = b.crowd(redisPair, plan.workers, plan.keys, redis.Pair)
+		contenders = append(contenders, fast)
+	case errors.Is(err, rival.ErrNoRedis):
+		b.add(report.Row{Target: plan.target, What: what, Bound: fast.asked, Rival: redisPair,
+			Missing: err.Error()})
+	default:
 		return err
 	}
-	redis, err := rival.OpenRedis(b.folder, plan.workers)
-	if err != nil && !errors.Is(err, rival.ErrNoRedis) {
-		return err
-	}
-	missing := err
+	contenders = append(contenders, plan.others...)
 
 	var perWrite counter
 	trials := []measure.Trial{
-		db.counting(&perWrite, b.crowd("lockd", plan.workers, plan.keys, db.pairOf)), best,
+		db.counting(&perWrite, b.crowd("lockd", plan.workers, plan.keys, db.pairOf)),
+		b.together(bolt, plan.workers, plan.keys),
 	}
-	if redis != nil {
-		defer redis.Close()
-		b.setting(redis.Settings())
-		trials = append(trials, b.crowd("Redis", plan.workers, plan.keys, redis.Pair))
+	for _, rival := range contenders {
+		trials = append(trials, rival.Trial)
 	}
-	trials = append(trials, plan.others...)
-	trials = append(trials, full, b.together(bolt, plan.workers, plan.keys))
 	figures, err := b.inTurn(trials...)
 	if err != nil {
 		return err
 	}
-	last := len(trials) - 1
-	what := fmt.Sprintf("durable pairs, %d goroutines, %d keys each: times as fast",
-		plan.workers, ownKeys)
-	b.add(faster(plan.target, what, measure.AtLeast(plan.batch), figures[0].Wall,
-		best.Name, figures[1].Wall))
-	b.add(faster(plan.target, what, measure.Bound{}, figures[0].Wall, full.Name,
-		figures[last-1].Wall))
-	for i, name := range plan.names {
-		b.add(faster(plan.target, what, plan.asked[i], figures[0].Wall, name,
-			figures[last-1-len(plan.names)+i].Wall))
+	for i, rival := range contenders {
+		b.add(faster(plan.target, what, rival.asked, figures[0].Wall, rival.Name,
+			figures[i+2].Wall))
 	}
-	row := report.Row{Target: plan.target, What: what, Bound: measure.AtLeast(plan.redis),
-		Rival: "Redis, SET NX + DEL"}
-	if redis != nil {
-		row = faster(plan.target, what, row.Bound, figures[0].Wall, row.Rival, figures[2].Wall)
-	} else {
-		row.Missing = missing.Error()
-	}
-	b.add(row)
 	b.add(slower(plan.target, "the same, beside the limit of any group commit", measure.Bound{},
-		figures[0].Wall, "bbolt, all in one Update", figures[last].Wall))
+		figures[0].Wall, trials[1].Name, figures[1].Wall))
 	b.add(report.Row{Target: plan.target, What: "writes per commit", Unit: report.Count,
 		Figure: perWrite.writesPerCommit(), Bound: measure.AtLeast(plan.perCommit)})
 	return nil
+}
+
+const redisPair = "Redis, SET NX + DEL"
+
+// batches returns bbolt's Batch as it is by default, and as it is when it is told how many
+// goroutines there are.
+func (b *bench) batches(bolt *rival.Bolt, plan crowdPlan) ([]contender, error) {
+	best, err := b.sweep(bolt, rival.DefaultBatchSize, plan.workers, plan.keys)
+	if err != nil {
+		return nil, err
+	}
+	contenders := []contender{{best, measure.AtLeast(plan.batch)}}
+	if !b.extras() {
+		return contenders, nil
+	}
+	told, err := b.sweep(bolt, plan.workers, plan.workers, plan.keys)
+	return append(contenders, contender{Trial: told}), err
 }
 
 // together is a trial of one goroutine that writes in one Update what all the workers of a crowd

@@ -13,7 +13,7 @@ import (
 func growth(b *bench) error {
 	sizes := []int{1000, 100_000, 1_000_000}
 	if b.effort != full {
-		sizes = []int{1000, b.size(0, 50_000)}
+		sizes = []int{1000, b.size(0, 25_000)}
 	}
 	for _, measured := range []func(*bench, []int) error{
 		growInMemory, growBesideTree, growOnDisk,
@@ -99,7 +99,7 @@ func growBesideTree(b *bench, sizes []int) error {
 // goroutine that is alone, and for a crowd of as many at once.
 func growOnDisk(b *bench, sizes []int) error {
 	const crowd = 64
-	defer b.roundsOnDisk(b.onDisk / 2)() // there are twice as many trials as elsewhere
+	defer b.roundsOnDisk(b.onDisk / 2 / diskSlices)() // there are twice as many trials as elsewhere
 	var trials []measure.Trial
 	for i, size := range []int{sizes[0], sizes[len(sizes)-1]} {
 		keys := keysOf(size - size%crowd)
@@ -122,7 +122,7 @@ func growOnDisk(b *bench, sizes []int) error {
 			b.rowsAtOnce(fmt.Sprintf("bbolt, %d keys, %d rows", size, crowd), bolt, keys, crowd))
 	}
 	b.setting(rival.BoltSettings())
-	figures, err := b.inTurn(trials...)
+	figures, err := b.inSlices(diskSlices, trials...)
 	if err != nil {
 		return err
 	}

@@ -56,20 +56,26 @@ func throughTransport(b *bench, db *ours, workers int) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	keys := keysOf(workers * ownKeys)
-	figures, err := b.inTurn(
+	trials := []measure.Trial{
 		b.crowdInRAM("lockd", workers, keys, db.pairOf),
 		b.crowdInRAM("Transport", workers, keys, client.PairOf),
-		b.crowdInRAM("client", workers, keys, nothing.PairOf),
-		b.crowdInRAM("Transport, contexts", workers, keys, client.WithContext(ctx).PairOf))
+	}
+	if b.extras() {
+		trials = append(trials,
+			b.crowdInRAM("client", workers, keys, nothing.PairOf),
+			b.crowdInRAM("contexts", workers, keys, client.WithContext(ctx).PairOf))
+	}
+	figures, err := b.inTurn(trials...)
 	if err != nil {
 		return errors.Join(err, client.Close())
 	}
 	what := fmt.Sprintf("pair through Transport, clients: %d; beyond the library's own", workers)
-	for i, row := range []report.Row{
+	rows := []report.Row{
 		{What: what, Bound: measure.AtMost(20_000)},
 		{What: what + ", if answered true at once: the client's part"},
 		{What: what + ", if a context may end it"},
-	} {
+	}
+	for i, row := range rows[:len(trials)-1] {
 		row.Target, row.Unit = "P12", report.Nanoseconds
 		row.Figure = figures[i+1].Wall.Minus(figures[0].Wall)
 		b.add(row)

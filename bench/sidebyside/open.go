@@ -59,6 +59,9 @@ func openLarge(b *bench) error {
 		figures[0].Wall, "bbolt cursor with checksums", figures[1].Wall))
 	b.add(report.Row{Target: "P9", What: "memory for a key, beyond key and value",
 		Unit: report.Bytes, Figure: memory[b.rounds.Warmup:], Bound: measure.AtMost(250)})
+	if !b.extras() {
+		return nil
+	}
 	written, err := writtenMemory(path, total)
 	if err != nil {
 		return err

@@ -21,10 +21,10 @@ func sessions(b *bench) error {
 	if err := sessionsAlive(b); err != nil {
 		return err
 	}
-	if err := sessionsExpire(b, b.size(manyKeys, 10_000), time.Second, ""); err != nil {
+	if err := sessionsExpire(b, b.size(manyKeys, 5_000), time.Second, ""); err != nil {
 		return err
 	}
-	return sessionsExpire(b, b.size(manyKeys, 5_000), 3*time.Second, "lockd")
+	return sessionsExpire(b, b.size(manyKeys, 2_500), 3*time.Second, "lockd")
 }
 
 // sessionsAlive measures what it takes to make, keep and renew sessions.
