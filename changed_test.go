@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -516,17 +516,6 @@ func TestIndexOf_I3K26_RemovedAndMadeAnew(t *testing.T) {
 	})
 }
 
-// probe is a context that has something done when it is asked whether it has ended.
-type probe struct {
-	context.Context
-	do func()
-}
-
-func (p probe) Done() <-chan struct{} {
-	p.do()
-	return p.Context.Done()
-}
-
 // Ensure that who has seen a change by Get in the moment before watchers are told of it is not told
 // of it again.
 func TestChanged_B4B6_SeenBeforeItIsTold(t *testing.T) {
@@ -539,47 +528,62 @@ func TestChanged_B4B6_SeenBeforeItIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for listeners := 1 << 10; ; listeners *= 2 {
+		if changed, early := releaseSeen(t, db, s, listeners); early {
+			if isClosed(changed) {
+				t.Error("told of what it had seen")
+			}
+			if _, err := db.Put("k", []byte("v"), nil); err != nil {
+				t.Fatal(err)
+			}
+			<-changed
+			return
+		}
+		if listeners > 1<<20 {
+			t.Fatal("nobody looked between the two")
+		}
+	}
+}
+
+// releaseSeen releases a lock. It returns the Changed of who saw that by Get, and whether it saw it
+// before watchers were told: those who listen to the context of the lock are told in between, which
+// takes as long as there are many.
+func releaseSeen(
+	t *testing.T, db *lockd.DB, s *lockd.Session, listeners int,
+) (changed <-chan struct{}, early bool) {
 	lock, err := s.TryLock("k", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen, waits := make(chan lockd.Entry), make(chan (<-chan struct{}), 1)
-	var released atomic.Bool
-	// The context of a lock leaves its parent when the lock is released: that is published then,
-	// and watchers have not been told.
-	parent, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(lock.Context(t.Context()))
 	defer cancel()
-	lock.Context(probe{parent, func() {
-		if !released.CompareAndSwap(true, false) {
-			return
+	told := make([]context.Context, listeners)
+	for i := range told {
+		told[i], cancel = context.WithCancel(ctx)
+		defer cancel()
+	}
+	looks, seen := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(seen)
+		close(looks)
+		e, _ := db.Get("k")
+		for ; !e.Session.IsZero(); e, _ = db.Get("k") {
+			runtime.Gosched()
 		}
-		go func() {
-			e, _ := db.Get("k")
-			seen <- e
-			waits <- db.Changed(t.Context(), lockd.Key("k"), e.ModifyIndex)
-		}()
-		if e := <-seen; !e.Session.IsZero() {
-			t.Errorf("the release is not published: %+v", e)
+		some := told[:listeners/16] // they are told in no order
+		waiting := 0
+		for _, ctx := range some {
+			if ctx.Err() == nil {
+				waiting++
+			}
 		}
-		select {
-		case changed := <-waits: // it has not waited to be told
-			waits <- changed
-		case <-time.After(10 * time.Millisecond):
-		}
-	}})
-	released.Store(true)
+		early = waiting > len(some)/2
+		changed = db.Changed(t.Context(), lockd.Key("k"), e.ModifyIndex)
+	}()
+	<-looks
 	if err := lock.Unlock(); err != nil {
 		t.Fatal(err)
 	}
-	if released.Load() {
-		t.Fatal("nothing was done between the two")
-	}
-	changed := <-waits
-	if isClosed(changed) {
-		t.Error("told of what it had seen")
-	}
-	if _, err := db.Put("k", []byte("v"), nil); err != nil {
-		t.Fatal(err)
-	}
-	<-changed
+	<-seen
+	return changed, early
 }

@@ -62,29 +62,32 @@ func (e *ending) end(err error) {
 	e.audience.contexts = nil
 }
 
-// plain hides every method of a context but the four: ending a child of it calls no code of the
-// user's, which matters because that happens under the database's lock.
-type plain struct{ context.Context }
-
 // context returns a child of parent that is cancelled, with the cause, at the end.
+//
+// A child that is cancelled leaves its parent, and asks it for Done and Value for that: code of the
+// user's, if the parent is of the user's own type, and an end is told under the database's lock. So
+// there is a context between the two. It alone leaves the parent, when the child has ended, on a
+// goroutine that has no lock.
 func (e *ending) context(parent context.Context) context.Context {
-	ctx, cancel := context.WithCancelCause(plain{parent})
+	between, leave := context.WithCancelCause(parent)
+	ctx, cancel := context.WithCancelCause(between)
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	told := e.hear()
+	// A parent that ends first takes its child out of the map.
+	context.AfterFunc(ctx, func() {
+		e.mu.Lock()
+		delete(told.contexts, ctx)
+		e.mu.Unlock()
+		leave(nil)
+	})
 	if e.err != nil {
 		cancel(e.err)
 		return ctx
 	}
-	told := e.hear()
 	if told.contexts == nil {
 		told.contexts = make(map[context.Context]context.CancelCauseFunc)
 	}
 	told.contexts[ctx] = cancel
-	// A parent that ends first takes its child out of the map.
-	context.AfterFunc(ctx, func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		delete(told.contexts, ctx)
-	})
 	return ctx
 }
