@@ -178,14 +178,20 @@ func (h *handler) kvPut(r *request) (answer, error) {
 	return done(err, nil)
 }
 
+// refusalHeader is lockd's own, and says why a lock is refused: a false does not tell a lock that is
+// held from one that is delayed (X25).
+const refusalHeader = "X-Lockd-Refusal"
+
 func (h *handler) kvAcquire(r *request, value []byte, flags uint64) (answer, error) {
 	given := r.query.Get("acquire")
 	err := h.db.Update(func(tx *lockd.Txn) error {
 		_, err := acquire(tx, r.rest, given, value, flags)
 		return err
 	})
-	if _, locked := errors.AsType[*lockd.LockedError](err); locked {
-		return ok(false), nil // K17, K18
+	if locked, is := errors.AsType[*lockd.LockedError](err); is {
+		refused := ok(false) // K17, K18
+		refused.header = http.Header{refusalHeader: {locked.Error()}}
+		return refused, nil
 	}
 	return applied(err)
 }

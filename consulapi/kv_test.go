@@ -173,6 +173,38 @@ func TestKV_K18K35_DelayComesFirst(t *testing.T) {
 	})
 }
 
+// Ensure that a refused lock tells what is in the way, as a client must know before it waits.
+func TestKV_X25_RefusalTellsWhy(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		holder := h.session(&lockd.SessionOptions{Name: "db1", LockDelay: 5 * time.Second})
+		acquire := func(s *lockd.Session, want string) {
+			t.Helper()
+			got := h.want("PUT /v1/kv/l?acquire="+s.ID().String(), "", 200, want)
+			if values := got.header.Values("X-Lockd-Refusal"); (want == "true") != (values == nil) {
+				t.Errorf("answer %s has %q", want, values)
+			}
+		}
+		why := func(s *lockd.Session) string {
+			return h.send("PUT /v1/kv/l?acquire="+s.ID().String(), "").header.Get("X-Lockd-Refusal")
+		}
+		next := h.session(nil)
+		acquire(holder, "true")
+		acquire(next, "false")
+		h.advance(3 * time.Second)
+		want := `held by "db1" (session ` + holder.ID().String() + ") for 3s"
+		if got := why(next); got != want {
+			t.Errorf("held: got %q, want %q", got, want)
+		}
+		h.must(h.db.EndSession(holder.ID()))
+		h.advance(time.Second)
+		if got := why(next); !strings.HasPrefix(got, "delayed for another 4s, until ") {
+			t.Errorf("delayed: got %q", got)
+		}
+		h.advance(4 * time.Second)
+		acquire(next, "true")
+	})
+}
+
 // Ensure that those who wait in the library's queue are not overtaken over HTTP.
 func TestKV_G9_AcquireRespectsTheQueue(t *testing.T) {
 	run(t, nil, func(h *harness) {
