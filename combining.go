@@ -14,16 +14,23 @@ import (
 // Errands that are left together are run in the order in which they were left; a call that finds
 // the gate free overtakes them.
 type gate struct {
+	guest   guest
 	mutex   sync.Mutex
 	errands atomic.Pointer[errand] // that nobody has run yet, the newest first
 	unlock  func()                 // runs them, and frees the mutex
 }
 
 // Lock takes the gate. It waits for it as for any mutex.
-func (g *gate) Lock() { g.mutex.Lock() }
+func (g *gate) Lock() {
+	g.guest.mustNotBeHere()
+	g.mutex.Lock()
+}
 
 // TryLock takes the gate if it is free.
-func (g *gate) TryLock() bool { return g.mutex.TryLock() }
+func (g *gate) TryLock() bool {
+	g.guest.mustNotBeHere()
+	return g.mutex.TryLock()
+}
 
 // Unlock runs the errands that were left, and frees the gate. In this order: between those who
 // wait for a mutex for long it is handed on, and never free for anybody else.

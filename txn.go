@@ -49,7 +49,8 @@ type Txn struct {
 // ErrCommit, with nothing changed. There is no limit on the number of operations.
 //
 // fn runs under the database's lock: it must not wait, and must not call the methods of this
-// database, its sessions or its locks. Most of them need that lock, and would wait for it for ever.
+// database, its sessions or its locks. Most of them need that lock, and would wait for it for ever;
+// in a build with -tags=invariants they panic.
 // It may call what only names a thing, such as Session.ID and Lock.Sequencer, and DB.Get, which
 // shows the published state without fn's writes. A nil fn panics.
 func (db *DB) Update(fn func(tx *Txn) error) error {
@@ -58,6 +59,8 @@ func (db *DB) Update(fn func(tx *Txn) error) error {
 	}
 	var refusal *Error // carries fn's error, which may be of a type that cannot be compared
 	err := db.transact(&Txn{db: db}, func(tx *Txn) error {
+		db.mu.guest.enter()
+		defer db.mu.guest.leave()
 		if err := fn(tx); err != nil {
 			refusal = &Error{Err: err}
 			return refusal
