@@ -48,8 +48,8 @@
 //   - G10: The loss of a lock is told (Done is closed) no later than anybody else is told of being
 //     granted it.
 //   - G11: A call that a rule refuses changes nothing; one that gives up waiting leaves nothing
-//     held; one that ends in ErrCommit may be found in the file by a later Open, whole or not at
-//     all. A nil handle never comes with a nil error.
+//     held that its session did not hold before; one that ends in ErrCommit may be found in the
+//     file by a later Open, whole or not at all. A nil handle never comes with a nil error.
 //   - G12: Close ends every wait and every hold with ErrClosed and leaves no goroutine behind.
 //   - G13: A file that is damaged, in use by another process, or of a newer format is refused with
 //     an error that says so, and left as it is, byte for byte.

@@ -66,9 +66,10 @@ type Lock struct {
 	ended     EndedError // what Err returns; its cause is written before the end is told
 	ending
 
-	policy   KeyPolicy
-	released bool // by Unlock; written before the end is told, and never after it
-	givenUp  bool // nobody has it: the call that was granted it gave up; protected by db.mu
+	policy    KeyPolicy
+	released  bool // by Unlock; written before the end is told, and never after it
+	givenUp   bool // nobody has it: the call that was granted it gave up; protected by db.mu
+	takenOver bool // its session had the lock before, without a handle
 }
 
 // Key is the key of the lock.
@@ -108,7 +109,7 @@ func (l *Lock) Context(parent context.Context) context.Context {
 // lost, and then until the lock-delay is over. Those who wait are served in the order in which
 // they began to (G9), whatever their sessions: two goroutines with one session exclude each other
 // too, and who has the lock and asks for it again waits for itself. A lock that the session got by
-// Txn.Lock, and that has no handle, is taken over as it is.
+// Txn.Lock, and that has no handle, is taken over as it is, and left to the session if ctx ends.
 //
 // It blocks until the lock is held and that is durable. It returns ctx's error if that ends
 // first, with nothing left held; an error that is ErrNoSession and wraps the cause if the session
@@ -209,7 +210,8 @@ func (tx *Txn) hold(lock *Lock, s *Session, key string, opts *LockOptions) *Lock
 	if row != nil {
 		policy = KeepKey // the lock does not create the key
 	}
-	if row == nil || row.Session != s.row.ID {
+	lock.takenOver = row != nil && row.Session == s.row.ID
+	if !lock.takenOver {
 		row = tx.grant(key, s, opts)
 	} else if opts != nil && opts.Value != nil {
 		row = tx.put(key, opts.Value, opts.Flags)
@@ -274,6 +276,10 @@ func (tx *Txn) unlock(l *Lock) {
 	row := tx.db.store.Keys.Newest(l.Key())
 	tx.db.setHandle(state, nil)
 	tx.effect(lockReleased).lock = l
+	if l.givenUp && l.takenOver { // the session goes on having it as before
+		tx.freed = append(tx.freed, l.Key())
+		return
+	}
 	if l.policy == leaveSlot {
 		tx.leaveSlot(row)
 		return

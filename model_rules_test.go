@@ -50,6 +50,7 @@ type modelLock struct {
 	cause    error // why it ended, once that was told
 	released bool
 	givenUp  bool // nobody has it
+	had      bool // its session had the lock before, without a handle
 }
 
 // modelWaiter is a call of Lock, LockAll or Acquire.
@@ -349,13 +350,14 @@ func (tx *modelTx) hold(key string, s *modelSession, opts *lockd.LockOptions) *m
 	if opts != nil && !exists { // else this lock does not create it
 		policy = opts.Key
 	}
+	had := e.Session == s.info.ID
 	switch {
-	case e.Session != s.info.ID:
+	case !had:
 		e = tx.grant(key, s, opts)
 	case opts != nil && opts.Value != nil:
 		e = tx.put(key, opts.Value, opts.Flags)
 	}
-	lock := &modelLock{session: s, grant: e.Sequencer(), policy: policy}
+	lock := &modelLock{session: s, grant: e.Sequencer(), policy: policy, had: had}
 	tx.m.handles[key] = lock
 	return lock
 }
@@ -389,6 +391,9 @@ func (tx *modelTx) unlockHandle(l *modelLock) {
 	e := tx.m.keys[key]
 	untouched := e.CreateIndex == l.grant.Fence && e.ModifyIndex == l.grant.Fence
 	switch {
+	case l.givenUp && l.had:
+		delete(tx.m.handles, key)
+		tx.freed = append(tx.freed, key)
 	case l.slot:
 		tx.leaveSlot(e)
 	case l.policy == lockd.RemoveAfter && untouched:

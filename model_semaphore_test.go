@@ -166,7 +166,8 @@ func (m *model) obstacle(s *modelSession, sem modelSemaphore) (*lockd.LockedErro
 
 func (tx *modelTx) holdSlot(s *modelSession, sem modelSemaphore) *modelLock {
 	own := contenderOf(sem.key, s)
-	if !tx.m.holds(sem, s.info.ID.String()) {
+	had := tx.m.holds(sem, s.info.ID.String())
+	if !had {
 		value := bytes.Clone(tx.m.keys[own].Value)
 		if value == nil {
 			value = []byte{}
@@ -178,7 +179,7 @@ func (tx *modelTx) holdSlot(s *modelSession, sem modelSemaphore) *modelLock {
 		sem.holders = slices.Sorted(slices.Values(append(sem.holders, s.info.ID.String())))
 		tx.writeSemaphore(sem)
 	}
-	lock := &modelLock{session: s, grant: tx.m.keys[own].Sequencer(), slot: true}
+	lock := &modelLock{session: s, grant: tx.m.keys[own].Sequencer(), slot: true, had: had}
 	tx.m.handles[own] = lock
 	return lock
 }

@@ -369,7 +369,8 @@ func (tx *Txn) full(slots roster) *LockedError {
 // are written in the one transaction, so that the contender's sequencer proves the slot.
 func (tx *Txn) holdSlot(lock *Lock, s *Session, slots roster, row *store.Key) *Lock {
 	id := s.ID()
-	if !slots.has(row) {
+	lock.takenOver = slots.has(row)
+	if !lock.takenOver {
 		value := []byte{}
 		if row != nil {
 			value = append(value, row.Value...)

@@ -3,6 +3,7 @@ package lockd_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -74,6 +75,72 @@ func droppedGivingUp(
 	if failures >= 0 {
 		h.t.Fatalf("%d more commits should have failed", failures+1)
 	}
+}
+
+// Ensure that who gives up while it takes over a lock, or a slot, leaves it to the session that has
+// had it before, also when what gives it back is dropped; and that it can be taken over again, by who
+// waits for that first of all.
+func TestG11_GivingUpATakeover(t *testing.T) {
+	lock := func(ctx context.Context, s *lockd.Session) (err error) {
+		_, err = s.Lock(ctx, "sem/"+s.ID().String(), nil)
+		return err
+	}
+	for name, take := range map[string]func(ctx context.Context, s *lockd.Session) error{
+		"Lock": lock,
+		"LockAll": func(ctx context.Context, s *lockd.Session) error {
+			_, err := s.LockAll(ctx, []string{"free", "sem/" + s.ID().String()}, nil)
+			return err
+		},
+		"Slot": func(ctx context.Context, s *lockd.Session) error {
+			_, err := s.Acquire(ctx, "sem", 1)
+			return err
+		},
+	} {
+		for _, outcome := range []error{nil, errDisk} {
+			t.Run(fmt.Sprintf("%s, then %v", name, outcome), func(t *testing.T) {
+				onFile(t, func(h *harness) { givenUpTakeover(h, take, lock, outcome) })
+			})
+		}
+	}
+}
+
+func givenUpTakeover(
+	h *harness, take, lock func(ctx context.Context, s *lockd.Session) error, outcome error,
+) {
+	// Only after a restart is there a slot without a handle.
+	s := h.session(&lockd.SessionOptions{Lifetime: lockd.Independent})
+	_, err := s.TryAcquire("sem", 1)
+	h.must(err)
+	c := h.commits()
+	s, err = h.Session(s.ID())
+	h.must(err)
+	next := h.session(nil)
+	key := "sem/" + s.ID().String()
+	want := h.entry(key)
+
+	put := c.held(func() error { return second(h.Put("other", nil, nil)) })
+	ctx, cancel := context.WithCancel(h.t.Context())
+	giveUp := start(func() error { return take(ctx, s) })
+	h.settle()
+	again := start(func() error { return lock(h.t.Context(), s) })
+	h.settle()
+	rival := h.wait(h.t.Context(), next, key, nil)
+	h.settle()
+	cancel()
+	if err := giveUp.wait(); !errors.Is(err, context.Canceled) {
+		h.t.Fatalf("take: got %v", err)
+	}
+	c.release(outcome)
+	if err := put.wait(); !errors.Is(err, outcome) {
+		h.t.Fatalf("put: got %v", err)
+	}
+	h.settle()
+	other, _ := h.Get("free")
+	if got := h.entry(key); got.Sequencer() != want.Sequencer() || !other.Session.IsZero() {
+		h.t.Fatalf("got %+v, was %+v; the other: %+v", got, want, other)
+	}
+	h.must(again.wait())
+	rival.waits()
 }
 
 // Ensure that who waits for several locks at once keeps its places when a commit fails, whether it
