@@ -78,8 +78,8 @@ func droppedGivingUp(
 }
 
 // Ensure that who gives up while it takes over a lock, or a slot, leaves it to the session that has
-// had it before, also when what gives it back is dropped; and that it can be taken over again, by who
-// waits for that first of all.
+// had it before, also when what gives it back is dropped; and that it can be taken over again, by
+// who waits for that first of all.
 func TestG11_GivingUpATakeover(t *testing.T) {
 	lock := func(ctx context.Context, s *lockd.Session) (err error) {
 		_, err = s.Lock(ctx, "sem/"+s.ID().String(), nil)

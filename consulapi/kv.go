@@ -178,8 +178,8 @@ func (h *handler) kvPut(r *request) (answer, error) {
 	return done(err, nil)
 }
 
-// refusalHeader is lockd's own, and says why a lock is refused: a false does not tell a lock that is
-// held from one that is delayed (X25).
+// refusalHeader is lockd's own, and says why a lock is refused: a false does not tell a lock that
+// is held from one that is delayed (X25).
 const refusalHeader = "X-Lockd-Refusal"
 
 func (h *handler) kvAcquire(r *request, value []byte, flags uint64) (answer, error) {
