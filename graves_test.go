@@ -136,3 +136,32 @@ func TestIndexOf_I8I9_OneTombstoneForAPrefix(t *testing.T) {
 		}
 	})
 }
+
+// Ensure that the deletion of a prefix moves the index of what it covers and was never there, and
+// wakes nobody who waits for that; and that who waits from the old index is told once.
+func TestBlocking_I8B4B8_DeletedAround(t *testing.T) {
+	each(t, func(h *harness) {
+		h.put("dir/other", "v", 0)
+		for _, scope := range []lockd.Scope{lockd.Key("dir/never"), lockd.Prefix("dir/none/")} {
+			h.put("dir/other", "v", 0)
+			index := h.Snapshot().IndexOf(scope)
+			waiting := h.Changed(h.t.Context(), scope, index)
+			h.must(second(h.DeletePrefix("dir/")))
+			h.settle()
+			now := h.Snapshot().IndexOf(scope)
+			if isClosed(waiting) || now != h.Snapshot().Index() {
+				h.t.Errorf("%v: closed: %t; at %d, was at %d", scope, isClosed(waiting), now, index)
+			}
+			if !isClosed(h.Changed(h.t.Context(), scope, index)) ||
+				isClosed(h.Changed(h.t.Context(), scope, now)) {
+				h.t.Errorf("%v: who waits from %d is told, and from %d is not", scope, index, now)
+			}
+			h.put("dir/never", "v", 0)
+			h.put("dir/none/a", "v", 0)
+			if !isClosed(waiting) {
+				h.t.Errorf("%v: open when it is there", scope)
+			}
+			h.must(second(h.DeleteAll()))
+		}
+	})
+}

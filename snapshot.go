@@ -142,8 +142,9 @@ func values[T, V any](view store.View[T], prefix string, convert func(*T) V) ite
 }
 
 // IndexOf returns the index at which the scope changed last. It is what a blocking read compares:
-// it never falls, and rises only if something in the scope changed, or once when an old tombstone
-// is dropped (X13, X14).
+// it never falls, and rises only if something in the scope changed, or, where something is absent,
+// if other keys with one of its prefixes are deleted together (I8), or old tombstones are dropped
+// (X13, X14).
 //
 //   - Of a key it is the ModifyIndex (I2), and if there is none, the index of its deletion.
 //   - Of a prefix it is the highest of its keys, which takes time in proportion to their number,

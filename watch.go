@@ -205,8 +205,9 @@ func (db *DB) waitFor(ctx context.Context, topic *hub.Topic, at hub.Cursor) (hub
 
 // Changed returns a channel that is closed as soon as IndexOf(scope) is above the index, which
 // may be at once, and at the end of the database. An index that the database has not reached
-// closes it at once, for it is not of this database. All who watch one scope share a channel; when
-// ctx has ended it may stay open for ever. A nil ctx panics.
+// closes it at once, for it is not of this database. An index that rises although nothing happened
+// to the scope, as IndexOf says, closes no channel that is open (B8). All who watch one scope share
+// a channel; when ctx has ended it may stay open for ever. A nil ctx panics.
 func (db *DB) Changed(ctx context.Context, scope Scope, index uint64) <-chan struct{} {
 	checkContext(ctx)
 	if index > db.hub.Index() && index > db.toldOf() {
