@@ -33,19 +33,40 @@ func (r *request) parseBlocking() error {
 		}
 		r.index = index
 	}
-	if text := r.query.Get("max_stale"); text != "" { // nothing here is stale
-		if _, err := time.ParseDuration(text); err != nil {
-			return refuse(http.StatusBadRequest, "Invalid max_stale value %q", text)
-		}
-	}
-	if r.has("stale") && r.has("consistent") {
-		return refuse(http.StatusBadRequest,
-			"Cannot specify ?stale with ?consistent, conflicting semantics.")
+	if err := r.parseConsistency(); err != nil {
+		return err
 	}
 	if r.wait <= 0 {
 		r.wait = defaultWait
 	}
 	r.wait = min(r.wait, maxWait)
+	return nil
+}
+
+// parseConsistency parses how consistent a read is to be, which is only told: nothing here is stale
+// (B14).
+func (r *request) parseConsistency() error {
+	stale, consistent := r.has("stale"), r.has("consistent")
+	if text := r.query.Get("max_stale"); text != "" {
+		most, err := time.ParseDuration(text)
+		if err != nil {
+			return refuse(http.StatusBadRequest, "Invalid max_stale value %q", text)
+		}
+		stale = stale || most > 0
+	}
+	const conflict = "Cannot specify ?%s with ?consistent, conflicting semantics."
+	switch {
+	case stale && consistent:
+		return refuse(http.StatusBadRequest, conflict, "stale")
+	case r.has("cached") && consistent:
+		return refuse(http.StatusBadRequest, conflict, "cached")
+	case stale:
+		r.consistency = "stale"
+	case consistent:
+		r.consistency = "consistent"
+	default:
+		r.consistency = "leader"
+	}
 	return nil
 }
 

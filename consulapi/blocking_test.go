@@ -192,6 +192,11 @@ func TestBlocking_B14_Consistency(t *testing.T) {
 		h.want("GET /v1/kv/a?stale&consistent=", "", 400,
 			"Cannot specify ?stale with ?consistent, conflicting semantics.")
 		h.want("GET /v1/kv/a?max_stale=5", "", 400, `Invalid max_stale value "5"`)
+		h.want("GET /v1/kv/a?max_stale=1s&consistent", "", 400,
+			"Cannot specify ?stale with ?consistent, conflicting semantics.")
+		h.want("GET /v1/kv/a?raw&max_stale=0s&consistent", "", 200, "v")
+		h.want("GET /v1/kv/a?cached&consistent", "", 400,
+			"Cannot specify ?cached with ?consistent, conflicting semantics.")
 	})
 }
 

@@ -263,18 +263,12 @@ func (h *handler) readCatalog(
 	if r.query.Get("filter") != "" {
 		return answer{}, badRequest("lockd has no filter expressions")
 	}
-	consistency := "leader"
-	for _, name := range []string{"stale", "consistent"} {
-		if r.has(name) {
-			consistency = name
-		}
-	}
 	scope := lockd.Catalog()
 	return h.read(r, scope, func() (answer, error) {
 		state := h.db.Snapshot()
 		return answer{
 			value: look(state), index: state.IndexOf(scope),
-			header: http.Header{"X-Consul-Effective-Consistency": {consistency}}, // B15
+			header: http.Header{"X-Consul-Effective-Consistency": {r.consistency}}, // B15
 		}, nil
 	})
 }

@@ -272,6 +272,7 @@ func TestCatalog_B15_Consistency(t *testing.T) {
 	run(t, &consulapi.Options{Datacenter: "here"}, func(h *harness) {
 		for query, want := range map[string]string{
 			"": "leader", "?stale": "stale", "?consistent": "consistent",
+			"?max_stale=1s": "stale", "?max_stale=0s": "leader",
 		} {
 			r := h.send("GET /v1/catalog/nodes"+query, "")
 			if got := r.header.Get("X-Consul-Effective-Consistency"); got != want {

@@ -17,6 +17,8 @@ type request struct {
 
 	index uint64        // of a blocking query; 0: it does not block
 	wait  time.Duration // how long it blocks
+
+	consistency string // of a read, as its answer tells it
 }
 
 // has reports whether the query names the parameter, with whatever value.

@@ -284,6 +284,9 @@ func (h *handler) sessionDestroy(r *request) (answer, error) {
 }
 
 func (h *handler) sessionRenew(r *request) (answer, error) {
+	if err := r.parseBlocking(); err != nil { // a bad one is refused here too
+		return answer{}, err
+	}
 	if r.rest == "" {
 		return answer{}, errSessionMissing
 	}

@@ -329,6 +329,7 @@ func TestSession_S24S25_Renew(t *testing.T) {
 		h.want("PUT /v1/session/renew/"+s.ID, "", 404, "Session id '"+s.ID+"' not found")
 		h.want("PUT /v1/session/renew/nope", "", 404, "Session id 'nope' not found")
 		h.want("PUT /v1/session/renew/", "", 400, "Bad request: Missing session")
+		h.want("PUT /v1/session/renew/"+s.ID+"?index=x", "", 400, "Invalid index")
 		forever := h.create("")
 		h.want("PUT /v1/session/renew/"+forever.ID, "", 200,
 			h.send("GET /v1/session/info/"+forever.ID, "").body)
