@@ -118,12 +118,19 @@ func (h *handler) agentMembers(*request) (answer, error) {
 	return ok([]member{h.member(h.self())}), nil
 }
 
+// nodeMaintenance is the ID of the check that says that the node is not to be used; that which says
+// so of a service has the service's ID behind serviceMaintenance.
+const (
+	nodeMaintenance    = "_node_maintenance"
+	serviceMaintenance = "_service_maintenance:"
+)
+
 // maintenance reads what a request for maintenance wants.
 func (r *request) maintenance() (enable bool, err error) {
-	text := r.query.Get("enable")
-	if text == "" {
+	if !r.has("enable") {
 		return false, badRequest("Missing value for enable")
 	}
+	text := r.query.Get("enable")
 	if enable, err = strconv.ParseBool(text); err != nil {
 		return false, badRequest("Invalid value for enable: %q", text)
 	}
@@ -144,7 +151,12 @@ func (h *handler) maintain(r *request, enable bool, c lockd.Check) (answer, erro
 			return err
 		}
 		if c.Notes = r.query.Get("reason"); c.Notes == "" {
-			c.Notes = "Maintenance mode is enabled, but no reason was provided."
+			kind := "node"
+			if c.ServiceID != "" {
+				kind = "service"
+			}
+			c.Notes = "Maintenance mode is enabled for this " + kind +
+				", but no reason was provided. This is a default message."
 		}
 		return tx.PutCheck(c)
 	})
@@ -157,6 +169,6 @@ func (h *handler) agentMaintenance(r *request) (answer, error) {
 		return answer{}, err
 	}
 	return h.maintain(r, enable, lockd.Check{
-		Node: h.opts.Node, ID: "_node_maintenance", Name: "Node Maintenance Mode",
+		Node: h.opts.Node, ID: nodeMaintenance, Name: "Node Maintenance Mode",
 	})
 }

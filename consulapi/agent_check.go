@@ -15,6 +15,9 @@ type agentCheck struct {
 
 	TTL interval
 
+	// What means nothing for a TTL, but has to be right.
+	Interval, Timeout, DeregisterCriticalServiceAfter interval
+
 	// What the agent would look after by itself, which it does not here.
 	HTTP, TCP, UDP, GRPC, Shell, DockerContainerID, AliasNode, AliasService, H2PING string
 	OSService                                                                       string
@@ -42,16 +45,18 @@ func (d *interval) UnmarshalJSON(text []byte) error {
 func (c *agentCheck) valid() error {
 	probe := cmp.Or(c.HTTP, c.TCP, c.UDP, c.GRPC, c.Shell, c.DockerContainerID, c.AliasNode,
 		c.AliasService, c.H2PING, c.OSService)
+	if _, err := parseStatus(c.Status); err != nil {
+		return badRequest("Bad check status")
+	}
 	switch {
+	case c.Interval > 0 && c.TTL > 0:
+		return badRequest("Invalid check: Interval and TTL cannot both be specified")
 	case probe != "" || len(c.Args)+len(c.ScriptArgs) > 0:
 		return badRequest("Invalid check: lockd keeps TTL checks only, and runs no probes")
 	case c.TTL <= 0:
 		return badRequest("Invalid check: TTL must be > 0 for TTL checks")
 	case c.id() == serfHealth: // a lapse would end the sessions of everybody
 		return badRequest("Invalid check: serfHealth is the node's own")
-	}
-	if _, err := parseStatus(c.Status); err != nil {
-		return badRequest("Bad check status")
 	}
 	return nil
 }

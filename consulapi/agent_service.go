@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
+	"reflect"
+	"slices"
 
 	"github.com/lockd/lockd"
 )
@@ -18,12 +20,15 @@ type agentService struct {
 	Checks            []agentCheck
 }
 
-// checks returns the checks of the service, complete.
+// checks returns the checks of the service, complete. One in which nothing stands is none.
 func (s *agentService) checks() ([]agentCheck, error) {
 	checks := append([]agentCheck{}, s.Checks...)
 	if s.Check != nil {
 		checks = append(checks, *s.Check)
 	}
+	checks = slices.DeleteFunc(checks, func(c agentCheck) bool {
+		return reflect.ValueOf(c).IsZero()
+	})
 	for i := range checks {
 		c := &checks[i]
 		c.ServiceID = cmp.Or(s.ID, s.Name)
@@ -48,11 +53,15 @@ func (h *handler) serviceRegister(r *request) (answer, error) {
 	if body.Name == "" {
 		return answer{}, badRequest("Missing service name")
 	}
+	if isAnyAddress(body.Address) {
+		return answer{}, badRequest("Invalid service address")
+	}
 	checks, err := body.checks()
 	if err != nil {
 		return answer{}, err
 	}
 	id := cmp.Or(body.ID, body.Name)
+	replaced := h.replacedChecks(r, id, checks)
 	return answer{}, h.update(func(tx *lockd.Txn) error {
 		if err := tx.PutService(lockd.Service{
 			Node: h.opts.Node, ID: id, Name: body.Name, Address: body.Address,
@@ -65,8 +74,32 @@ func (h *handler) serviceRegister(r *request) (answer, error) {
 				return err
 			}
 		}
+		for _, check := range replaced {
+			if _, err := tx.DeleteCheck(h.opts.Node, check); err != nil {
+				return err
+			}
+		}
 		return nil
 	})
+}
+
+// replacedChecks returns the IDs of the checks that the service has and that are not among those
+// that it is registered with, if the request wants these in their place.
+func (h *handler) replacedChecks(
+	r *request, service string, named []agentCheck,
+) (ids []string) {
+	const parameter = "replace-existing-checks"
+	text := r.query.Get(parameter)
+	if !r.has(parameter) || text != "" && text != "true" {
+		return nil
+	}
+	for c := range h.db.Snapshot().Checks(h.opts.Node) {
+		if sameName(c.ServiceID, service) &&
+			!slices.ContainsFunc(named, func(n agentCheck) bool { return sameName(n.id(), c.ID) }) {
+			ids = append(ids, c.ID)
+		}
+	}
+	return ids
 }
 
 func unknownService(id string) error {
@@ -93,7 +126,7 @@ func (h *handler) serviceMaintenance(r *request) (answer, error) {
 		return answer{}, err
 	}
 	return h.maintain(r, enable, lockd.Check{
-		Node: h.opts.Node, ID: "_service_maintenance:" + r.rest,
+		Node: h.opts.Node, ID: serviceMaintenance + r.rest,
 		Name: "Service Maintenance Mode", ServiceID: r.rest,
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockd/lockd"
 	"github.com/lockd/lockd/consulapi"
 )
 
@@ -87,7 +86,11 @@ func TestAgent_N6_Refuses(t *testing.T) {
 			code int
 			text string
 		}{
+			{``, 400, "Bad request: Request decode failed: EOF"},
 			{`{"TTL":"1s"}`, 400, "Bad request: Missing check name"},
+			{`{"Name":"a","Status":"ok"}`, 400, "Bad request: Bad check status"},
+			{`{"Name":"a","TTL":"1s","Interval":"1s"}`, 400,
+				invalid + "Interval and TTL cannot both be specified"},
 			{`{"Name":"a"}`, 400, noTTL},
 			{`{"Name":"a","TTL":"-1s"}`, 400, noTTL},
 			{`{"Name":"a","HTTP":"http://x","Interval":"1s"}`, 400, noProbes},
@@ -97,7 +100,10 @@ func TestAgent_N6_Refuses(t *testing.T) {
 		} {
 			h.want("PUT /v1/agent/check/register", test.body, test.code, test.text)
 		}
-		for _, body := range []string{`{"Name":"a","TTL":"soon"}`, `{"Name":"a","TTL":true}`, `{`} {
+		for _, body := range []string{`{"Name":"a","TTL":"soon"}`, `{"Name":"a","TTL":true}`, `{`,
+			`{"Name":"a","TTL":"1s","Timeout":"soon"}`,
+			`{"Name":"a","TTL":"1s","DeregisterCriticalServiceAfter":"soon"}`,
+		} {
 			r := h.send("PUT /v1/agent/check/register", body)
 			if r.code != 400 || !strings.HasPrefix(r.body, "Bad request: Request decode failed: ") {
 				t.Errorf("%s: %d %s", body, r.code, r.body)
@@ -127,7 +133,7 @@ func TestAgent_N7_SaysHowItIs(t *testing.T) {
 		h.want("PUT /v1/agent/check/pass/x", "", 404, `Unknown check ID "x"`+unknown)
 		h.want("PUT /v1/agent/check/pass/serfHealth", "", 404,
 			`Unknown check ID "serfHealth"`+unknown) // it has no TTL
-		for _, body := range []string{`{}`, `{"Status":"no"}`} {
+		for _, body := range []string{``, `{}`, `{"Status":"no"}`} {
 			if r := h.send("PUT /v1/agent/check/update/beat", body); r.code != 400 {
 				t.Errorf("%s: %d %s", body, r.code, r.body)
 			}
@@ -270,9 +276,15 @@ func TestAgent_N10N11_Maintenance(t *testing.T) {
 		h.expect("_service_maintenance:w1", "critical", "")
 		h.info(s.ID)
 		h.create("")
-		c, _ := h.db.Snapshot().Check("local", "_node_maintenance")
-		if c.Notes != "why" || c.Status != lockd.Critical {
-			t.Errorf("%+v", c)
+		checks := decode[map[string]checkInfo](h, h.send("GET /v1/agent/checks", ""))
+		for id, notes := range map[string]string{
+			"_node_maintenance": "why",
+			"_service_maintenance:w1": "Maintenance mode is enabled for this service, " +
+				"but no reason was provided. This is a default message.",
+		} {
+			if c := checks[id]; c.Type != "maintenance" || c.Notes != notes {
+				t.Errorf("%+v", c)
+			}
 		}
 		h.want("PUT /v1/agent/maintenance?enable=false", "", 200, "")
 		h.want("PUT /v1/agent/service/maintenance/w1?enable=false", "", 200, "")
@@ -280,6 +292,8 @@ func TestAgent_N10N11_Maintenance(t *testing.T) {
 			t.Error(got)
 		}
 		h.want("PUT /v1/agent/maintenance", "", 400, "Bad request: Missing value for enable")
+		h.want("PUT /v1/agent/maintenance?enable=", "", 400,
+			`Bad request: Invalid value for enable: ""`)
 		h.want("PUT /v1/agent/maintenance?enable=x", "", 400,
 			`Bad request: Invalid value for enable: "x"`)
 		h.want("PUT /v1/agent/service/maintenance/?enable=true", "", 400,
@@ -327,6 +341,55 @@ func TestAgent_N12_RegistersServices(t *testing.T) {
 		services := decode[map[string]any](h, h.send("GET /v1/agent/services", ""))
 		if r.code != 400 || services["x"] != nil {
 			t.Errorf("%d %s: %v", r.code, r.body, services)
+		}
+	})
+}
+
+// Ensure that a service that is registered again keeps the checks that are not named, unless its
+// client wants them replaced; then their sessions end with them, before the answer.
+func TestAgent_N12_ReplacesChecks(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		register := func(query, checks, want string) {
+			t.Helper()
+			h.want("PUT /v1/agent/service/register"+query,
+				`{"ID":"w1","Name":"web","Checks":[`+checks+`]}`, 200, "")
+			if got := h.checkIDs("/v1/health/checks/web"); got != want {
+				t.Errorf("%s has %s", query, got)
+			}
+		}
+		const (
+			one = `{"CheckID":"one","TTL":"10s","Status":"passing"}`
+			two = `{"CheckID":"two","TTL":"10s","Status":"passing"}`
+		)
+		h.want("PUT /v1/agent/check/register", `{"Name":"beat","TTL":"10s"}`, 200, "")
+		register("", one+","+two, "local/one local/two")
+		register("?replace-existing-checks=false", one, "local/one local/two")
+		s, lost := h.create(`{"Checks":["one"]}`), h.create(`{"Checks":["two"]}`)
+		register("?replace-existing-checks", one, "local/one")
+		h.info(s.ID)
+		h.want("GET /v1/session/info/"+lost.ID, "", 200, "[]")
+		register("?replace-existing-checks=true", "", "")
+		h.want("GET /v1/session/info/"+s.ID, "", 200, "[]")
+		h.expect("beat", "critical", "")
+	})
+}
+
+// Ensure that a check in which nothing stands is none, and that an address that stands for all is
+// refused.
+func TestAgent_N12_EmptyChecksAndAddresses(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		for _, check := range []string{`{}`, `{"TTL":"0s"}`, `null`} {
+			h.want("PUT /v1/agent/service/register", `{"Name":"web","Check":`+check+
+				`,"Checks":[{},{"TTL":"1s"}]}`, 200, "")
+			if got := h.checkIDs("/v1/health/checks/web"); got != "local/service:web" {
+				t.Errorf("%s: %s", check, got)
+			}
+		}
+		for _, address := range []string{"0.0.0.0", "::", "[::]"} {
+			h.want("PUT /v1/agent/service/register", `{"Name":"any","Address":"`+address+`"}`,
+				400, "Bad request: Invalid service address")
+			h.want("PUT /v1/catalog/register", `{"Node":"n","Address":"10.0.0.1","Service":{`+
+				`"Service":"any","Address":"`+address+`"}}`, 500, "Invalid service address")
 		}
 	})
 }

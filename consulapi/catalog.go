@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"io"
 	"iter"
 	"net/http"
 	"slices"
@@ -83,14 +82,13 @@ func (h *handler) decodeStrictly(r *request, body any) error {
 	return nil
 }
 
-// decode decodes the body, in which members that are unknown mean nothing. No body is as an empty
-// one.
+// decode decodes the body, in which members that are unknown mean nothing.
 func (h *handler) decode(r *request, body any) error {
 	text, err := r.readBody(h.opts.MaxValueSize, "")
 	if err != nil {
 		return err
 	}
-	if err := json.NewDecoder(bytes.NewReader(text)).Decode(body); err != nil && err != io.EOF {
+	if err := json.NewDecoder(bytes.NewReader(text)).Decode(body); err != nil {
 		return badRequest("Request decode failed: %v", err)
 	}
 	return nil
@@ -126,6 +124,8 @@ func (h *handler) checkRegistration(body *registration) error {
 		return mistake("Must provide service name with ID")
 	case body.Service != nil && body.Service.Service == "":
 		return mistake("Must provide service name")
+	case body.Service != nil && isAnyAddress(body.Service.Address):
+		return mistake("Invalid service address")
 	}
 	for _, c := range body.checks() {
 		if _, err := parseStatus(c.Status); err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
+	"strings"
 
 	"github.com/lockd/lockd"
 )
@@ -36,8 +37,11 @@ const definitionKey = "consul.definition"
 func newCheck(c lockd.Check, of lockd.Service) check {
 	definition := cmp.Or(c.Meta[definitionKey], "{}")
 	kind := checkType(definition)
-	if c.TTL > 0 {
+	switch {
+	case c.TTL > 0:
 		kind = "ttl"
+	case c.ID == nodeMaintenance, strings.HasPrefix(c.ID, serviceMaintenance):
+		kind = "maintenance"
 	}
 	return check{
 		Node: c.Node, CheckID: c.ID, Name: c.Name, Status: c.Status.String(), Notes: c.Notes,

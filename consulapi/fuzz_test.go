@@ -35,6 +35,7 @@ var known500 = regexp.MustCompile(`(?s)^(` + strings.Join([]string{
 	`Must provide (node|address if SkipNodeUpdate is not set|service name( with ID)?)`,
 	`Must provide check ID or name`,
 	`Bad node ID: .*`,
+	`Invalid service address`,
 	`Unknown service ID '.*' for check ID '.*'`,
 	`Missing node registration`,
 	`ServiceID ".*" does not exist`,

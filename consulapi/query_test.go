@@ -113,11 +113,14 @@ func TestQuery_NeedsNameOrSession(t *testing.T) {
 		before := h.db.Snapshot().Index()
 		for _, body := range []string{
 			`{"Service":{"Service":"web"}}`, `{"Name":"","Session":"","Service":{"Service":"w"}}`,
-			`{}`, `{"Template":{"Regexp":"x"},"Service":{"Service":"web"}}`, ``,
+			`{}`, `{"Template":{"Regexp":"x"},"Service":{"Service":"web"}}`,
 		} {
 			h.want("POST /v1/query", body, 500, unbound)
 			h.want("PUT /v1/query/"+id, body, 500, unbound)
 		}
+		const eof = "Bad request: Request decode failed: EOF"
+		h.want("POST /v1/query", ``, 400, eof)
+		h.want("PUT /v1/query/"+id, ``, 400, eof)
 		if after := h.db.Snapshot().Index(); after != before {
 			t.Errorf("the index went from %d to %d", before, after)
 		}

@@ -1,6 +1,11 @@
 package consulapi
 
-import "github.com/lockd/lockd"
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/lockd/lockd"
+)
 
 // service is a service of a node as it is in JSON (T15). The members that lockd keeps nothing of
 // are as Consul has them by default.
@@ -27,4 +32,11 @@ func newService(s lockd.Service) service {
 		Meta: s.Meta, Port: s.Port, Weights: weights{Passing: 1, Warning: 1},
 		CreateIndex: s.CreateIndex, ModifyIndex: s.ModifyIndex,
 	}
+}
+
+// isAnyAddress reports whether the address stands for all of a machine, so that nobody can reach a
+// service by it.
+func isAnyAddress(address string) bool {
+	ip, err := netip.ParseAddr(strings.Trim(address, "[]"))
+	return err == nil && ip.IsUnspecified()
 }
