@@ -131,6 +131,7 @@ func (h *handler) parseTxn(r *request) ([]operation, error) {
 			ops[i] = op.KV
 		case op.Node != nil:
 			op.Node.h = h
+			op.Node.find()
 			ops[i] = op.Node
 		case op.Service != nil:
 			ops[i] = op.Service

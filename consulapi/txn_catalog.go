@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"slices"
 	"strconv"
+
+	"github.com/google/uuid"
 
 	"github.com/lockd/lockd"
 )
@@ -21,7 +22,8 @@ type txnNode struct {
 
 		unkept
 	}
-	h *handler
+	h    *handler
+	byID string // the name of the node that has the ID
 }
 
 // txnService is an operation on a service of a node.
@@ -60,10 +62,12 @@ type catalogVerb struct {
 // quoted names a thing as Consul does.
 func quoted(kind, name string) string { return kind + " " + strconv.Quote(name) }
 
-// writesCatalog reports whether the verb of a catalog operation is one that may write.
-func writesCatalog(verb string) bool {
-	return slices.Contains([]string{"set", "cas", "delete", "delete-cas"}, verb)
-}
+// writesCatalog reports whether the verb of a catalog operation is one that may write, as unknown
+// ones do in Consul (T11).
+func writesCatalog(verb string) bool { return verb != "get" }
+
+// puts reports whether the verb is one that puts a thing into the catalog.
+func puts(verb string) bool { return verb == "set" || verb == "cas" }
 
 // do does the verb.
 func (v catalogVerb) do(verb string) ([]txnResult, error) {
@@ -98,7 +102,16 @@ func (v catalogVerb) do(verb string) ([]txnResult, error) {
 	return nil, refused("unknown %s verb %q", v.kind, verb)
 }
 
-func (op *txnNode) check() error { return nil }
+func (op *txnNode) check() error {
+	switch {
+	case !puts(op.Verb) && op.Verb != "delete" && op.Verb != "delete-cas":
+	case op.Node.Node == "":
+		return refused("Must provide node")
+	case op.Node.ID != "" && uuid.Validate(op.Node.ID) != nil:
+		return refused("Bad node ID: %v", uuid.Validate(op.Node.ID))
+	}
+	return nil
+}
 
 func (op *txnNode) writes() bool { return writesCatalog(op.Verb) }
 
@@ -108,6 +121,9 @@ func (op *txnNode) apply(tx *lockd.Txn) ([]txnResult, error) {
 		kind: "Node", name: quoted("node", sent.Node), index: sent.ModifyIndex,
 		look: func() (uint64, txnResult) {
 			n, _ := tx.Node(sent.Node)
+			if op.Verb == "get" {
+				n = op.get(tx)
+			}
 			shown := op.h.newNode(n)
 			return n.ModifyIndex, txnResult{Node: &shown}
 		},
@@ -123,7 +139,42 @@ func (op *txnNode) apply(tx *lockd.Txn) ([]txnResult, error) {
 	}.do(op.Verb)
 }
 
-func (op *txnService) check() error { return nil }
+// find notes which node has the ID that is sent, if it is not the one with the name. It is called
+// before the transaction, which cannot look for it.
+func (op *txnNode) find() {
+	if op.Verb != "get" || op.Node.ID == "" {
+		return
+	}
+	for n := range op.h.db.Snapshot().Nodes() {
+		if sameName(n.ID, op.Node.ID) {
+			op.byID = n.Name
+		}
+	}
+}
+
+// get returns the node that has the ID, if one is sent, and else the one that has the name; the
+// zero one if there is none.
+func (op *txnNode) get(tx *lockd.Txn) lockd.Node {
+	for _, name := range []string{op.Node.Node, op.byID} {
+		if n, _ := tx.Node(name); op.Node.ID == "" || sameName(n.ID, op.Node.ID) {
+			return n
+		}
+	}
+	return lockd.Node{}
+}
+
+func (op *txnService) check() error {
+	switch sent := &op.Service; {
+	case !puts(op.Verb):
+	case sent.Service == "" && sent.ID != "":
+		return refused("Must provide service name with ID")
+	case sent.Service == "":
+		return refused("Must provide service name")
+	case isAnyAddress(sent.Address):
+		return refused("Invalid service address")
+	}
+	return nil
+}
 
 func (op *txnService) writes() bool { return writesCatalog(op.Verb) }
 
@@ -167,7 +218,7 @@ func define(meta map[string]string, definition map[string]any) (map[string]strin
 }
 
 func (op *txnCheck) check() error {
-	if _, err := parseStatus(op.Check.Status); err != nil && writesCatalog(op.Verb) {
+	if _, err := parseStatus(op.Check.Status); err != nil && puts(op.Verb) {
 		return err
 	}
 	return nil

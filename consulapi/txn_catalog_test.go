@@ -13,7 +13,7 @@ import (
 func TestTxnCatalog_T13T15_JSON(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		r := h.send("PUT /v1/txn", `[
-			{"Node":{"Verb":"set","Node":{"ID":"i","Node":"foo","Address":"2.2.2.2",
+			{"Node":{"Verb":"set","Node":{"ID":"`+uuidOfWeb1+`","Node":"foo","Address":"2.2.2.2",
 				"Datacenter":"dc1","TaggedAddresses":null,"Meta":{"m":"1"},"Partition":""}}},
 			{"Service":{"Verb":"set","Node":"foo","Service":{"ID":"foo1","Service":"web",
 				"Port":80,"Tags":["t"],"Weights":{"Passing":1},"Proxy":null,"Connect":null}}},
@@ -25,8 +25,9 @@ func TestTxnCatalog_T13T15_JSON(t *testing.T) {
 		}
 		state := h.db.Snapshot()
 		local, _ := state.Node("local")
-		want := fmt.Sprintf(`{"Results":[{"Node":{"ID":"i","Node":"foo","Address":"2.2.2.2",`+
-			`"Datacenter":"dc1","TaggedAddresses":null,"Meta":{"m":"1"},"CreateIndex":%d,`+
+		want := fmt.Sprintf(`{"Results":[{"Node":{"ID":"`+uuidOfWeb1+`","Node":"foo",`+
+			`"Address":"2.2.2.2","Datacenter":"dc1","TaggedAddresses":null,"Meta":{"m":"1"},`+
+			`"CreateIndex":%d,`+
 			`"ModifyIndex":%[1]d}},{"Service":{"ID":"foo1","Service":"web","Tags":["t"],`+
 			`"Address":"","Meta":null,"Port":80,"Weights":{"Passing":1,"Warning":1},`+
 			`"EnableTagOverride":false,"Proxy":{},"Connect":{},"CreateIndex":%[1]d,`+
@@ -95,6 +96,76 @@ func TestTxnCatalog_T13_Verbs(t *testing.T) {
 		r := h.send("PUT /v1/txn", `[{"Node":{"Verb":"get","Node":{"Bogus":1}}}]`)
 		if r.code != 400 || !strings.Contains(r.body, `unknown field "Bogus"`) {
 			t.Errorf("%d %s", r.code, r.body)
+		}
+	})
+}
+
+// Ensure that what is wrong with an operation in itself is told alone, in Consul's words.
+func TestTxnCatalog_T9N1_RefusedFirst(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		var ops, errs []string
+		for _, test := range []struct{ op, what string }{
+			{`{"Node":{"Verb":"set","Node":{"Address":"10.0.0.1"}}}`, "Must provide node"},
+			{`{"Node":{"Verb":"delete","Node":{}}}`, "Must provide node"},
+			{`{"Node":{"Verb":"cas","Node":{"Node":"n","ID":"bad"}}}`,
+				"Bad node ID: invalid UUID length: 3"},
+			{`{"Service":{"Verb":"set","Node":"local","Service":{"ID":"s"}}}`,
+				"Must provide service name with ID"},
+			{`{"Service":{"Verb":"cas","Node":"local","Service":{}}}`,
+				"Must provide service name"},
+			{`{"Service":{"Verb":"set","Node":"local","Service":{"Service":"s",` +
+				`"Address":"::"}}}`, "Invalid service address"},
+		} {
+			errs = append(errs, fmt.Sprintf("%d: %s", len(ops), test.what))
+			ops = append(ops, test.op)
+		}
+		h.refuses(append(ops, op("get", "none", "")), errs...)
+	})
+}
+
+// Ensure that a node is got by the ID that is sent, also under another name, and one that the
+// transaction has made as well.
+func TestTxnCatalog_T13_NodeByID(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.want("PUT /v1/catalog/register",
+			`{"Node":"n","Address":"10.0.0.1","ID":"`+uuidOfWeb1+`"}`, 200, "true")
+		get := func(name, id string) string {
+			return `{"Node":{"Verb":"get","Node":{"Node":"` + name + `","ID":"` + id + `"}}}`
+		}
+		const other = "40e4a748-2192-161a-0510-9bf59fe950b6"
+		made := h.txn(get("n", uuidOfWeb1), get("", strings.ToUpper(uuidOfWeb1)),
+			get("other", uuidOfWeb1), `{"Node":{"Verb":"set","Node":{"Node":"m","ID":"`+other+
+				`"}}}`, get("m", other)).Results
+		for i, want := range []string{"n", "n", "n", "m", "m"} {
+			if got := made[i].Node.Node; got != want {
+				t.Errorf("result %d is %s", i, got)
+			}
+		}
+		h.refuses([]string{get("n", nobodysID), get("", nobodysID),
+			`{"Node":{"Verb":"delete","Node":{"Node":"n"}}}`, get("n", uuidOfWeb1)},
+			`0: node "n" doesn't exist`, `1: node "" doesn't exist`,
+			`3: node "n" doesn't exist`)
+		h.put("k", "v") // so that nobody has looked at the newest state
+		if r := h.send("PUT /v1/txn", "["+get("n", nobodysID)+"]"); r.code != 409 {
+			t.Errorf("%d %s", r.code, r.body)
+		}
+	})
+}
+
+// nobodysID is the ID of no node.
+const nobodysID = "40e4a748-2192-161a-0510-000000000000"
+
+// Ensure that a verb of the catalog other than get counts as one that writes, known or not.
+func TestTxnCatalog_T11_UnknownVerbs(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		for _, op := range []string{
+			`{"Node":{"Verb":"x"}}`, `{"Service":{"Verb":"Get"}}`, `{"Check":{"Verb":""}}`,
+		} {
+			r := h.send("PUT /v1/txn", "["+op+"]")
+			if r.code != 409 || strings.Contains(r.body, "KnownLeader") ||
+				r.header.Get("X-Consul-KnownLeader") != "" {
+				t.Errorf("%s: %d %s %v", op, r.code, r.body, r.header)
+			}
 		}
 	})
 }
