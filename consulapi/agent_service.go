@@ -136,13 +136,19 @@ func (h *handler) serviceInfo(r *request) (answer, error) {
 	if !exists {
 		return answer{}, refuse(http.StatusNotFound, "unknown service ID: %s", r.rest)
 	}
-	return ok(newService(s)), nil
+	return ok(agentsService(s)), nil
+}
+
+// agentsService shows a service as the agent does.
+func agentsService(s lockd.Service) service {
+	s.Meta = object(s.Meta)
+	return newService(s)
 }
 
 func (h *handler) agentServices(*request) (answer, error) {
 	services := map[string]service{}
 	for s := range h.db.Snapshot().Services(h.opts.Node) {
-		services[s.ID] = newService(s)
+		services[s.ID] = agentsService(s)
 	}
 	return ok(services), nil
 }

@@ -131,6 +131,10 @@ func (h *handler) checkRegistration(body *registration) error {
 		if _, err := parseStatus(c.Status); err != nil {
 			return badRequest("%v", err)
 		}
+		if c.Node != "" && !sameName(c.Node, body.Node) {
+			return mistake("Node '%s' for check '%s' doesn't match register request node '%s'",
+				c.Node, cmp.Or(c.CheckID, c.Name), body.Node)
+		}
 	}
 	return h.checkDatacenter(body.Datacenter)
 }
@@ -267,8 +271,7 @@ func (h *handler) readCatalog(
 	return h.read(r, scope, func() (answer, error) {
 		state := h.db.Snapshot()
 		return answer{
-			value: look(state), index: state.IndexOf(scope),
-			header: http.Header{"X-Consul-Effective-Consistency": {r.consistency}}, // B15
+			value: look(state), index: state.IndexOf(scope), header: r.consistencyHeader(),
 		}, nil
 	})
 }
@@ -398,7 +401,7 @@ func (h *handler) catalogService(r *request) (answer, error) {
 				ID: n.ID, Node: n.Node, Address: n.Address, Datacenter: n.Datacenter,
 				TaggedAddresses: n.TaggedAddresses, NodeMeta: n.Meta, ServiceID: s.ID,
 				ServiceName: s.Service, ServiceTags: s.Tags, ServiceAddress: s.Address,
-				ServiceWeights: s.Weights, ServiceMeta: s.Meta, ServicePort: s.Port,
+				ServiceWeights: s.Weights, ServiceMeta: object(s.Meta), ServicePort: s.Port,
 				CreateIndex: s.CreateIndex, ModifyIndex: s.ModifyIndex,
 			})
 		}

@@ -91,7 +91,7 @@ func TestCatalog_N1_Refuses(t *testing.T) {
 			{`{"Node":"n","Address":"x","Check":{"Name":"c","ServiceID":"s"}}`, 500,
 				"Unknown service ID 's' for check ID 'c'"},
 			{`{"Node":"n","Address":"x","Check":{"Node":"m","Name":"c"}}`, 500,
-				"Missing node registration"},
+				"Node 'm' for check 'c' doesn't match register request node 'n'"},
 			{`{"Node":"n","Address":"x","Check":{}}`, 500, "Must provide check ID or name"},
 			{`{"Node":"n","Address":"x","Check":{"Name":"c","Status":"ok"}}`, 400,
 				"Bad request: Invalid check status"},
@@ -236,6 +236,39 @@ func TestCatalog_N18T15_Reads(t *testing.T) {
 			got := decode[[]found](h, h.send("GET /v1/catalog/service/"+path, ""))
 			if len(got) != want {
 				t.Errorf("%s: %v", path, got)
+			}
+		}
+	})
+}
+
+// Ensure that a check is registered on no other node than the one that the request is about.
+func TestCatalog_N2_ChecksOfOtherNodes(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		for _, node := range []string{"local", "nobody"} {
+			h.want("PUT /v1/catalog/register", `{"Node":"n","Address":"10.0.0.1",
+				"Check":{"Node":"`+node+`","Name":"c"}}`, 500,
+				"Node '"+node+"' for check 'c' doesn't match register request node 'n'")
+		}
+		h.want("PUT /v1/catalog/register", `{"Node":"n","Address":"10.0.0.1",
+			"Check":{"Node":"N","Name":"c"}}`, 200, "true")
+		if got := h.checkIDs("/v1/health/state/critical"); got != "n/c" && got != "N/c" {
+			t.Error(got)
+		}
+	})
+}
+
+// Ensure that the Meta of a service is an object where Consul shows one, also if there is none.
+func TestCatalog_N18_NoMeta(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.want("PUT /v1/agent/service/register", `{"Name":"web"}`, 200, "")
+		for path, want := range map[string]string{
+			"catalog/service/web": `"ServiceMeta":{}`,
+			"agent/services":      `"Meta":{}`,
+			"agent/service/web":   `"Meta":{}`,
+			"catalog/node/local":  `"Meta":null`,
+		} {
+			if r := h.send("GET /v1/"+path, ""); !strings.Contains(r.body, want) {
+				t.Errorf("%s: %s", path, r.body)
 			}
 		}
 	})

@@ -36,6 +36,7 @@ var known500 = regexp.MustCompile(`(?s)^(` + strings.Join([]string{
 	`Must provide check ID or name`,
 	`Bad node ID: .*`,
 	`Invalid service address`,
+	`Node '.*' for check '.*' doesn't match register request node '.*'`,
 	`Unknown service ID '.*' for check ID '.*'`,
 	`Missing node registration`,
 	`ServiceID ".*" does not exist`,

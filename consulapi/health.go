@@ -16,15 +16,15 @@ func (h *handler) healthRoutes() map[string][]method {
 	}
 }
 
-// checks answers with the checks that are wanted.
+// checks answers with the checks that are wanted, each of a node, and of a service or of none.
 func (h *handler) checks(
-	r *request, wanted func(c lockd.Check, of lockd.Service) bool,
+	r *request, wanted func(n lockd.Node, c lockd.Check, of lockd.Service) bool,
 ) (answer, error) {
 	return h.readCatalog(r, func(state *lockd.Snapshot) any {
 		checks := []check{}
 		for c := range state.Checks("") {
 			of, _ := state.Service(c.Node, c.ServiceID)
-			if n, _ := state.Node(c.Node); wanted(c, of) && r.wantsNode(n) {
+			if n, _ := state.Node(c.Node); wanted(n, c, of) {
 				checks = append(checks, newCheck(c, of))
 			}
 		}
@@ -36,7 +36,7 @@ func (h *handler) healthNode(r *request) (answer, error) {
 	if r.rest == "" {
 		return answer{}, badRequest("Missing node name")
 	}
-	return h.checks(r, func(c lockd.Check, _ lockd.Service) bool {
+	return h.checks(r, func(_ lockd.Node, c lockd.Check, _ lockd.Service) bool {
 		return sameName(c.Node, r.rest)
 	})
 }
@@ -45,8 +45,8 @@ func (h *handler) healthChecks(r *request) (answer, error) {
 	if r.rest == "" {
 		return answer{}, badRequest("Missing service name")
 	}
-	return h.checks(r, func(c lockd.Check, of lockd.Service) bool {
-		return c.ServiceID != "" && sameName(of.Name, r.rest)
+	return h.checks(r, func(n lockd.Node, c lockd.Check, of lockd.Service) bool {
+		return c.ServiceID != "" && sameName(of.Name, r.rest) && r.wantsNode(n)
 	})
 }
 
@@ -54,8 +54,8 @@ func (h *handler) healthState(r *request) (answer, error) {
 	if r.rest == "" {
 		return answer{}, badRequest("Missing check state")
 	}
-	return h.checks(r, func(c lockd.Check, _ lockd.Service) bool {
-		return r.rest == "any" || r.rest == c.Status.String()
+	return h.checks(r, func(n lockd.Node, c lockd.Check, _ lockd.Service) bool {
+		return (r.rest == "any" || r.rest == c.Status.String()) && r.wantsNode(n)
 	})
 }
 
@@ -91,21 +91,21 @@ func (h *handler) healthService(r *request) (answer, error) {
 	})
 }
 
-// healthOf returns the worst status of a service, of what is checked of it and of its node, and
-// those checks.
+// healthOf returns the worst status of a service, of what is checked of its node and of it, and
+// those checks, in this order.
 func healthOf(state *lockd.Snapshot, s lockd.Service) (worst lockd.Status, checks []check) {
 	worst, checks = lockd.Passing, []check{}
+	var own []check
 	for c := range state.Checks(s.Node) {
-		var of lockd.Service
 		switch {
 		case c.ServiceID == "":
+			checks = append(checks, newCheck(c, lockd.Service{}))
 		case sameName(c.ServiceID, s.ID):
-			of = s
+			own = append(own, newCheck(c, s))
 		default:
 			continue
 		}
 		worst = min(worst, c.Status)
-		checks = append(checks, newCheck(c, of))
 	}
-	return worst, checks
+	return worst, append(checks, own...)
 }

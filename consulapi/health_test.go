@@ -15,6 +15,7 @@ func TestHealth_N18_Checks(t *testing.T) {
 			"node/web1":                     "web1/disk web1/up",
 			"node/LOCAL":                    "local/serfHealth",
 			"node/nobody":                   "",
+			"node/web2?node-meta=rack:7":    "web2/up", // there is but the one
 			"state/any":                     "local/serfHealth web1/disk web1/up web2/up",
 			"state/passing":                 "local/serfHealth web1/up",
 			"state/warning":                 "web1/disk",
@@ -44,6 +45,24 @@ func TestHealth_N18_Checks(t *testing.T) {
 		if r := h.send("GET /v1/health/node/local", ""); !strings.Contains(r.body,
 			`"ServiceTags":[]`) {
 			t.Error(r.body)
+		}
+	})
+}
+
+// Ensure that what is checked of the node comes before what is checked of the service.
+func TestHealth_N18_NodesChecksFirst(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.want("PUT /v1/catalog/register", `{"Node":"n","Address":"10.0.0.1",
+			"Service":{"Service":"web"},"Checks":[{"CheckID":"a","ServiceID":"web"},
+				{"CheckID":"b"},{"CheckID":"c","ServiceID":"web"},{"CheckID":"d"}]}`, 200, "true")
+		found := decode[[]struct{ Checks []checkInfo }](h,
+			h.send("GET /v1/health/service/web", ""))
+		var ids string
+		for _, c := range found[0].Checks {
+			ids += c.CheckID
+		}
+		if ids != "bdac" {
+			t.Error(ids)
 		}
 	})
 }

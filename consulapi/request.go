@@ -21,6 +21,11 @@ type request struct {
 	consistency string // of a read, as its answer tells it
 }
 
+// consistencyHeader tells how consistent a read of the catalog or of a query is (B15).
+func (r *request) consistencyHeader() http.Header {
+	return http.Header{"X-Consul-Effective-Consistency": {r.consistency}}
+}
+
 // has reports whether the query names the parameter, with whatever value.
 func (r *request) has(name string) bool { return r.query.Has(name) }
 

@@ -34,6 +34,14 @@ func newService(s lockd.Service) service {
 	}
 }
 
+// object returns what JSON has as an object, also if there is nothing in it.
+func object(meta map[string]string) map[string]string {
+	if meta == nil {
+		return map[string]string{}
+	}
+	return meta
+}
+
 // isAnyAddress reports whether the address stands for all of a machine, so that nobody can reach a
 // service by it.
 func isAnyAddress(address string) bool {
