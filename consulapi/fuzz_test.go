@@ -37,6 +37,8 @@ var known500 = regexp.MustCompile(`(?s)^(` + strings.Join([]string{
 	`Bad node ID: .*`,
 	`Invalid service address`,
 	`Node '.*' for check '.*' doesn't match register request node '.*'`,
+	`Bad limit: .*`,
+	`Invalid prepared query: (Bad DNS TTL '.*': .*|DNS TTL '.*', must be >=0)`,
 	`Unknown service ID '.*' for check ID '.*'`,
 	`Missing node registration`,
 	`ServiceID ".*" does not exist`,

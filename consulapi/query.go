@@ -7,7 +7,9 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -61,6 +63,9 @@ func (h *handler) queryRoutes() map[string][]method {
 
 var errNoQuery = refuse(http.StatusNotFound, "Query not found")
 
+// attachmentOf returns the name of the attachment that is the query with the ID, in any case.
+func attachmentOf(id string) string { return queryPrefix + folded(id) }
+
 // noSuchQuery is what Consul says to who would change or delete a query that is not there.
 func noSuchQuery(id string) error {
 	return mistake("Cannot modify non-existent prepared query: '%s'", id)
@@ -99,6 +104,14 @@ func (q *preparedQuery) valid() error {
 		return mistake(invalid + "Must be bound to a session")
 	case q.Service.Service == "":
 		return mistake(invalid + "Must provide a Service name to query")
+	case q.DNS.TTL == "":
+		return nil
+	}
+	switch ttl, err := time.ParseDuration(q.DNS.TTL); {
+	case err != nil:
+		return mistake(invalid+"Bad DNS TTL '%s': %v", q.DNS.TTL, err)
+	case ttl < 0:
+		return mistake(invalid+"DNS TTL '%d', must be >=0", ttl)
 	}
 	return nil
 }
@@ -115,22 +128,22 @@ func (q *preparedQuery) keep(tx *lockd.Txn) error {
 	for a := range tx.Attachments(queryPrefix) {
 		switch other := newQuery(a); {
 		case q.Name == "":
-		case q.Name == other.Name && q.ID != other.ID:
+		case sameName(q.Name, other.Name) && q.ID != other.ID:
 			return mistake("raft apply failed: name '%s' aliases an existing query name", q.Name)
-		case q.Name == other.ID: // whoever asks for one of them would get the other
+		case sameName(q.Name, other.ID): // whoever asks for one of them would get the other
 			return mistake("raft apply failed: name '%s' aliases an existing query ID", q.Name)
 		}
 	}
-	if old, exists := tx.Attachment(queryPrefix + q.ID); exists &&
+	if old, exists := tx.Attachment(attachmentOf(q.ID)); exists &&
 		old.Session != sessionID(q.Session) {
 		if _, err := tx.Detach(old.Name); err != nil {
 			return err
 		}
 	}
 	if q.Session == "" {
-		return tx.Keep(queryPrefix+q.ID, value)
+		return tx.Keep(attachmentOf(q.ID), value)
 	}
-	err = tx.Attach(sessionID(q.Session), queryPrefix+q.ID, value)
+	err = tx.Attach(sessionID(q.Session), attachmentOf(q.ID), value)
 	if errors.Is(err, lockd.ErrNoSession) || errors.Is(err, lockd.ErrInvalid) {
 		return reword(err, "raft apply failed: invalid session %q", q.Session)
 	}
@@ -157,10 +170,10 @@ func (h *handler) queryUpdate(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	q.ID = r.rest
+	q.ID = folded(r.rest)
 	return answer{}, h.db.Update(func(tx *lockd.Txn) error {
-		if _, exists := tx.Attachment(queryPrefix + q.ID); !exists {
-			return noSuchQuery(q.ID)
+		if _, exists := tx.Attachment(attachmentOf(q.ID)); !exists {
+			return noSuchQuery(r.rest)
 		}
 		return q.keep(tx)
 	})
@@ -168,7 +181,7 @@ func (h *handler) queryUpdate(r *request) (answer, error) {
 
 func (h *handler) queryDelete(r *request) (answer, error) {
 	return answer{}, h.db.Update(func(tx *lockd.Txn) error {
-		deleted, err := tx.Detach(queryPrefix + r.rest)
+		deleted, err := tx.Detach(attachmentOf(r.rest))
 		if err == nil && !deleted {
 			err = noSuchQuery(r.rest)
 		}
@@ -193,49 +206,53 @@ func (h *handler) queryGet(r *request) (answer, error) {
 	scope := lockd.Catalog()
 	return h.read(r, scope, func() (answer, error) {
 		state := h.db.Snapshot()
-		a, exists := state.Attachment(queryPrefix + r.rest)
+		a, exists := state.Attachment(attachmentOf(r.rest))
 		if !exists {
 			return answer{
 				status: http.StatusNotFound, contentType: textPlain,
 				body: []byte("Query not found"), index: state.IndexOf(scope),
 			}, nil
 		}
-		return answer{value: []preparedQuery{newQuery(a)}, index: state.IndexOf(scope)}, nil
+		return answer{
+			value: []preparedQuery{newQuery(a)}, index: state.IndexOf(scope),
+			header: r.consistencyHeader(),
+		}, nil
 	})
 }
 
 // queryExecute answers with the healthy instances of the service, in a random order. The query is
 // named by its ID or its name.
 func (h *handler) queryExecute(r *request, name string) (answer, error) {
+	limit := 0
+	if text := r.query.Get("limit"); text != "" {
+		var err error
+		if limit, err = strconv.Atoi(text); err != nil {
+			return answer{}, mistake("Bad limit: %v", err)
+		}
+	}
 	state := h.db.Snapshot()
 	var q preparedQuery
 	for a := range state.Attachments(queryPrefix) {
-		if other := newQuery(a); other.ID == name || other.Name == name && name != "" {
+		other := newQuery(a)
+		if name != "" && (sameName(other.ID, name) || sameName(other.Name, name)) {
 			q = other
 		}
 	}
 	if q.ID == "" {
 		return answer{}, errNoQuery
 	}
-	limit := uint64(0)
-	if r.query.Get("limit") != "" {
-		var err error
-		if limit, err = r.number("limit"); err != nil {
-			return answer{}, badRequest("Failed to parse limit: %v", err)
-		}
-	}
 	found := h.healthy(state, &q)
 	rand.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
-	if limit > 0 && limit < uint64(len(found)) {
+	if limit > 0 && limit < len(found) {
 		found = found[:limit]
 	}
-	return answer{read: true, value: struct {
+	return answer{header: r.consistencyHeader(), value: struct {
 		Service    string
 		Nodes      []instance
 		DNS        struct{ TTL string }
 		Datacenter string
 		Failovers  int
-	}{q.Service.Service, found, q.DNS, h.opts.Datacenter, 0}}, nil
+	}{q.Service.Service, found, q.DNS, h.opts.Datacenter, 0}}.asRead(), nil
 }
 
 // healthy returns the instances that a query finds: none that is critical, and none that is not

@@ -93,6 +93,11 @@ func TestQuery_Refused(t *testing.T) {
 				500, failed + `invalid session "` + uuidOfWeb1 + `"`},
 			`{"Session":"no","Service":{"Service":"web"}}`: {
 				500, failed + `invalid session "no"`},
+			`{"Name":"q","Service":{"Service":"web"},"DNS":{"TTL":"10"}}`: {
+				500, `Invalid prepared query: Bad DNS TTL '10': ` +
+					`time: missing unit in duration "10"`},
+			`{"Name":"q","Service":{"Service":"web"},"DNS":{"TTL":"-1s"}}`: {
+				500, "Invalid prepared query: DNS TTL '-1000000000', must be >=0"},
 			`{"Template":{"Type":"name_prefix_match"},"Service":{"Service":"web"}}`: {
 				400, "Bad request: lockd has no templates of queries"},
 		} {
@@ -174,6 +179,37 @@ func TestQuery_S31_DiesWithItsSession(t *testing.T) {
 	})
 }
 
+// Ensure that an answer about queries has the headers of a read.
+func TestQuery_B15_Headers(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		id := h.prepare(`{"Name":"q","Service":{"Service":"web"}}`)
+		for path, index := range map[string]uint64{
+			"/" + id + "?stale": h.db.Snapshot().Index(), "/q/execute?stale": 1,
+		} {
+			r := h.send("GET /v1/query"+path, "")
+			if r.index() != index || r.header.Get("X-Consul-KnownLeader") != "true" ||
+				r.header.Get("X-Consul-LastContact") != "0" ||
+				r.header.Get("X-Consul-Effective-Consistency") != "stale" {
+				t.Errorf("%s: %d %v", path, r.code, r.header)
+			}
+		}
+	})
+}
+
+// Ensure that a query has one name in whatever case.
+func TestQuery_NamesInAnyCase(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		id := h.prepare(`{"Name":"One","Service":{"Service":"web"}}`)
+		for _, name := range []string{"one", "ONE", strings.ToUpper(id)} {
+			if got := h.execute(name); got != "web@dc1: " {
+				t.Errorf("%s: %s", name, got)
+			}
+		}
+		h.want("POST /v1/query", `{"Name":"oNE","Service":{"Service":"web"}}`, 500,
+			"raft apply failed: name 'oNE' aliases an existing query name")
+	})
+}
+
 // Ensure that a query finds the healthy instances of its service, by ID and by name.
 func TestQuery_Executes(t *testing.T) {
 	run(t, nil, func(h *harness) {
@@ -206,7 +242,8 @@ func TestQuery_Executes(t *testing.T) {
 		if len(got.Nodes) != 1 {
 			t.Errorf("%d instances", len(got.Nodes))
 		}
-		if r := h.send("GET /v1/query/all/execute?limit=x", ""); r.code != 400 {
+		if r := h.send("GET /v1/query/nobody/execute?limit=x", ""); r.code != 500 ||
+			!strings.HasPrefix(r.body, "Bad limit: ") {
 			t.Errorf("%d %s", r.code, r.body)
 		}
 	})
