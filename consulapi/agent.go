@@ -150,6 +150,9 @@ func (h *handler) maintain(r *request, enable bool, c lockd.Check) (answer, erro
 			_, err := tx.DeleteCheck(c.Node, c.ID)
 			return err
 		}
+		if _, exists := tx.Check(c.Node, c.ID); exists { // the first reason counts
+			return nil
+		}
 		if c.Notes = r.query.Get("reason"); c.Notes == "" {
 			kind := "node"
 			if c.ServiceID != "" {

@@ -286,6 +286,10 @@ func TestAgent_N10N11_Maintenance(t *testing.T) {
 				t.Errorf("%+v", c)
 			}
 		}
+		h.want("PUT /v1/agent/maintenance?enable=true&reason=other", "", 200, "")
+		if c, _ := h.db.Snapshot().Check("local", "_node_maintenance"); c.Notes != "why" {
+			t.Errorf("the first reason has become %q", c.Notes)
+		}
 		h.want("PUT /v1/agent/maintenance?enable=false", "", 200, "")
 		h.want("PUT /v1/agent/service/maintenance/w1?enable=false", "", 200, "")
 		if got := h.checkIDs("/v1/health/state/critical"); got != "" {
