@@ -3,6 +3,8 @@ package lockd
 import (
 	"context"
 	"iter"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/lockd/lockd/internal/waitq"
@@ -353,10 +355,12 @@ func (db *DB) leave(w *waiter) {
 }
 
 // serveAll looks at every queue: after a drop, a lock may be free for which nobody else will, or
-// held by nobody.
+// held by nobody. It goes by their keys, for what is left of one may depend on another: who gives up
+// the key of a semaphore removes it unless a slot that was given up has been written to it.
 func (tx *Txn) serveAll() {
-	for _, state := range tx.db.locks {
-		if state.handle != nil && state.handle.givenUp {
+	for _, key := range slices.Sorted(maps.Keys(tx.db.locks)) {
+		state := tx.db.locks[key]
+		if state != nil && state.handle != nil && state.handle.givenUp {
 			tx.unlock(state.handle)
 		}
 	}
@@ -365,6 +369,7 @@ func (tx *Txn) serveAll() {
 			tx.freed = append(tx.freed, key)
 		}
 	}
+	slices.Sort(tx.freed)
 }
 
 // await waits until the waiter is told, or ctx ends, and puts what it was granted into locks.
