@@ -158,6 +158,7 @@ func (tx *Txn) removeNode(row *store.Node) {
 	}
 	for key := range db.store.Checks.Prefix(of) {
 		db.store.Checks.Delete(key)
+		tx.endTTL(key)
 	}
 	db.store.Nodes.Delete(folded(row.Name))
 }
@@ -270,11 +271,13 @@ func (tx *Txn) PutCheck(check Check) (err error) {
 // writeCheck puts the row of a check, unless it changes nothing, with what follows from its status
 // and TTL.
 func (tx *Txn) writeCheck(key string, next store.Check) {
-	switch {
-	case Status(next.Status) == Critical:
+	if Status(next.Status) == Critical {
 		tx.endBound(key, missing(ErrCheckCritical, next.ID))
-	case next.TTL > 0:
+	}
+	if lapses(&next) {
 		tx.beginTTL(key, next.TTL)
+	} else {
+		tx.endTTL(key)
 	}
 	if old := tx.db.store.Checks.Newest(key); old != nil {
 		if old.Node == next.Node && old.ID == next.ID && old.Name == next.Name &&
@@ -304,6 +307,7 @@ func (tx *Txn) DeleteCheck(node, id string) (deleted bool, err error) {
 func (tx *Txn) removeCheck(key string) {
 	tx.endBound(key, missing(ErrCheckGone, tx.db.store.Checks.Newest(key).ID))
 	tx.db.store.Checks.Delete(key)
+	tx.endTTL(key)
 }
 
 // bind and unbind keep db.bound: which sessions belong to a node, and to each of their checks.

@@ -36,11 +36,18 @@ func (db *DB) checkLocked() error {
 	if err := errors.Join(db.checkSemaphores(), db.checkStats()); err != nil {
 		return err
 	}
+	beats := 0
 	for key, row := range db.store.Checks.Ascend("") {
-		b := db.heartbeats[key]
-		if row.TTL > 0 && Status(row.Status) != Critical && (b == nil || !b.due.Queued()) {
+		if !lapses(row) {
+			continue
+		}
+		beats++
+		if b := db.heartbeats[key]; b == nil || !b.due.Queued() {
 			return fmt.Errorf("bug: check %q has a TTL but no deadline", key)
 		}
+	}
+	if n := len(db.heartbeats); n != beats {
+		return fmt.Errorf("bug: %d checks have a deadline, but %d a TTL", n, beats)
 	}
 	return db.checkSessions()
 }

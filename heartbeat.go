@@ -4,10 +4,11 @@ import (
 	"time"
 
 	"github.com/lockd/lockd/internal/expiry"
+	"github.com/lockd/lockd/store"
 )
 
-// heartbeat is when a check becomes critical unless it is put again. It stays until it is due,
-// whatever becomes of the check: its row decides then.
+// heartbeat is when a check becomes critical unless it is put again: there is one for each that has
+// a TTL and is not critical.
 type heartbeat struct {
 	check    string // its key in the catalog
 	deadline time.Time
@@ -23,6 +24,9 @@ func newHeartbeat(check string) *heartbeat {
 // lapsed is the output of a check whose TTL is over (N8).
 const lapsed = "TTL expired"
 
+// lapses reports whether the check becomes critical unless it is put again.
+func lapses(row *store.Check) bool { return row.TTL > 0 && Status(row.Status) != Critical }
+
 // beginTTL begins the TTL of a check anew, from now.
 func (tx *Txn) beginTTL(check string, ttl time.Duration) {
 	db := tx.db
@@ -32,6 +36,14 @@ func (tx *Txn) beginTTL(check string, ttl time.Duration) {
 	}
 	tx.effects = append(tx.effects, effect{kind: ttlBegun, heartbeat: b, until: b.deadline})
 	db.setHeartbeat(b, tx.clock().Add(ttl))
+}
+
+// endTTL has the check become critical no more by itself.
+func (tx *Txn) endTTL(check string) {
+	if b := tx.db.heartbeats[check]; b != nil {
+		tx.effects = append(tx.effects, effect{kind: ttlBegun, heartbeat: b, until: b.deadline})
+		tx.db.setHeartbeat(b, time.Time{})
+	}
 }
 
 // setHeartbeat gives a check its deadline; the zero one takes it away.
@@ -50,14 +62,8 @@ func (db *DB) setHeartbeat(b *heartbeat, deadline time.Time) {
 
 // lapse makes a check critical whose TTL is over.
 func (tx *Txn) lapse(b *heartbeat) {
-	db := tx.db
-	tx.effects = append(tx.effects, effect{kind: ttlBegun, heartbeat: b, until: b.deadline})
-	db.setHeartbeat(b, time.Time{})
-	row := db.store.Checks.Newest(b.check)
-	if row == nil || row.TTL == 0 || Status(row.Status) == Critical {
-		return // it was changed since
-	}
-	next := *row
-	next.Status, next.Output, next.ModifyIndex = uint8(Critical), lapsed, db.store.Next()
+	next := *tx.db.store.Checks.Newest(b.check)
+	next.Status, next.Output = uint8(Critical), lapsed
+	next.ModifyIndex = tx.db.store.Next()
 	tx.writeCheck(b.check, next)
 }

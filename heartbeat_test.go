@@ -132,6 +132,52 @@ func TestCatalog_N8_NoTTLAnyMore(t *testing.T) {
 	})
 }
 
+// Ensure that nothing is left of the deadline of a check that has none any more, however that came,
+// and that it is there as before if that is undone.
+func TestCatalog_N8_NoDeadlineIsLeft(t *testing.T) {
+	refused := errors.New("refused")
+	critical, without := ttlCheck, ttlCheck
+	critical.Node, critical.Status = "db1", lockd.Critical
+	without.Node, without.TTL = "db1", 0
+	for name, end := range map[string]func(tx *lockd.Txn) error{
+		"critical":    func(tx *lockd.Txn) error { return tx.PutCheck(critical) },
+		"without TTL": func(tx *lockd.Txn) error { return tx.PutCheck(without) },
+		"deleted":     func(tx *lockd.Txn) error { return second(tx.DeleteCheck("db1", "beat")) },
+		"node":        func(tx *lockd.Txn) error { return second(tx.DeleteNode("db1")) },
+		"and again": func(tx *lockd.Txn) error {
+			again := ttlCheck
+			again.Node, again.TTL = "db1", time.Hour
+			return errors.Join(second(tx.DeleteCheck("db1", "beat")), tx.PutCheck(again),
+				second(tx.DeleteCheck("db1", "beat")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(h *harness) {
+				h.register()
+				h.putCheck(ttlCheck)
+				err := h.Update(func(tx *lockd.Txn) error { return errors.Join(end(tx), refused) })
+				if !errors.Is(err, refused) || h.Deadlines() != 1 {
+					h.t.Fatalf("undone: %v, %d deadlines", err, h.Deadlines())
+				}
+				h.advance(10*time.Second - 1)
+				if got := h.check("beat"); got.Status != lockd.Passing {
+					h.t.Fatalf("before its time: %+v", got)
+				}
+				h.must(h.Update(end))
+				if h.Deadlines() != 0 {
+					h.t.Errorf("%d deadlines are left", h.Deadlines())
+				}
+				h.register()
+				h.putCheck(ttlCheck)
+				h.advance(10 * time.Second)
+				if got := h.check("beat"); got.Status != lockd.Critical || h.Deadlines() != 0 {
+					h.t.Errorf("after its time: %+v, %d deadlines", got, h.Deadlines())
+				}
+			})
+		})
+	}
+}
+
 // Ensure that a transaction that is undone does not begin a TTL anew (G11).
 func TestCatalog_N8_UndoneBeginsNothing(t *testing.T) {
 	each(t, func(h *harness) {

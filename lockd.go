@@ -197,7 +197,7 @@ func (db *DB) takeUpLocked() {
 		db.attachmentMoved(nil, row)
 	}
 	for key, row := range s.Checks.Ascend("") {
-		if row.TTL > 0 && Status(row.Status) != Critical {
+		if lapses(row) {
 			db.setHeartbeat(newHeartbeat(key), now.Add(row.TTL))
 		}
 	}
