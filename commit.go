@@ -213,7 +213,7 @@ func (db *DB) failLocked(err error) {
 		db.refuse(err)
 	}
 	db.logFailureLocked(err)
-	db.expiry.Stop()
+	db.stopLocked()
 	db.endAllLocked(err)
 }
 

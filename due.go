@@ -73,6 +73,7 @@ func (db *DB) attendLocked() (more bool) {
 		more = db.endDueLocked(maxDue) == maxDue
 	}
 	db.armLocked()
+	db.endNapsLocked()
 	return more
 }
 
@@ -97,8 +98,6 @@ func (db *DB) endDueLocked(most int) (done int) {
 		switch owner := due.Owner.(type) {
 		case *renewal:
 			owner.renewLocked(now)
-		case *nap:
-			close(owner.over)
 		case *Session:
 			if due.At().Before(owner.deadline) { // it was renewed
 				db.expiry.Set(due, owner.deadline)
@@ -133,6 +132,12 @@ func (db *DB) stepLocked(now time.Time, step func(tx *Txn)) {
 	if db.store.Index() > index {
 		db.open.again = true
 	}
+}
+
+// stopLocked stops all timers.
+func (db *DB) stopLocked() {
+	db.expiry.Stop()
+	db.naps.Stop()
 }
 
 // armLocked sets the timer for what is due next. The write is over, and with it its reading of the

@@ -78,3 +78,30 @@ func TestS26S29_LateEndsAreInOrder(t *testing.T) {
 		}
 	})
 }
+
+// Ensure that a keeper tries again when its rest is over, although an expiry that failed waits for
+// longer: its write is what that waits for.
+func TestKeeper_S29_RestsNoLongerThanItself(t *testing.T) {
+	onFile(t, func(h *harness) {
+		fail := failing(h)
+		expired := h.session(&lockd.SessionOptions{TTL: time.Second})
+		k, err := h.NewKeeper(nil)
+		h.must(err)
+		*fail = 5
+		h.advance(10 * time.Second) // tried at 1 s, 2 s, 4 s and 8 s, and to be tried at 16 s
+		if *fail != 1 || expired.Err() != nil {
+			h.t.Fatalf("%d commits are still to fail, session: %v", *fail, expired.Err())
+		}
+		keeping := start(func() error { return second(k.Session(h.t.Context())) })
+		h.settle()
+		h.advance(time.Second - 1)
+		if keeping.returned() || *fail != 0 {
+			h.t.Fatalf("too early: %v, %d commits are still to fail", keeping.err, *fail)
+		}
+		h.advance(1)
+		if !keeping.returned() || !errors.Is(expired.Err(), lockd.ErrExpired) {
+			h.t.Fatalf("1 s later: returned: %t; session: %v", keeping.returned(), expired.Err())
+		}
+		h.must(keeping.err)
+	})
+}

@@ -38,5 +38,5 @@ func (db *DB) NewestIndex() uint64 {
 func (db *DB) Deadlines() int {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	return db.expiry.Len()
+	return db.expiry.Len() + db.naps.Len()
 }

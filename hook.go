@@ -40,12 +40,15 @@ func (db *DB) next() (time.Time, bool) {
 }
 
 func (db *DB) nextLocked() (time.Time, bool) {
-	at, ok := db.expiry.Next()
-	switch {
-	case db.refusal != nil:
+	if db.refusal != nil {
 		return time.Time{}, false
-	case ok && db.backoff > 0 && at.Before(db.retry):
-		return db.retry, true
+	}
+	at, ok := db.expiry.Next()
+	if ok && db.backoff > 0 && at.Before(db.retry) {
+		at = db.retry
+	}
+	if over, naps := db.naps.Next(); naps && (!ok || over.Before(at)) {
+		return over, true
 	}
 	return at, ok
 }

@@ -234,7 +234,7 @@ func (b *backoff) next() time.Duration {
 	return time.Duration(*b)
 }
 
-// nap ends at an instant of the database's clock.
+// nap ends at an instant of the database's clock, also while an expiry waits to be tried again.
 type nap struct {
 	due  expiry.Item
 	over chan struct{} // closed then
@@ -242,12 +242,13 @@ type nap struct {
 
 func (db *DB) startNap(d time.Duration) *nap {
 	n := &nap{over: make(chan struct{})}
-	n.due = expiry.Item{Owner: n, Rank: expiry.Grant}
+	n.due = expiry.Item{Owner: n}
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	if db.refusal == nil { // else its end tells
-		db.expiry.Set(&n.due, db.now().Add(d))
-		db.armLocked()
+		now := db.now()
+		db.naps.Set(&n.due, now.Add(d))
+		db.naps.Arm(now)
 	}
 	return n
 }
@@ -255,5 +256,17 @@ func (db *DB) startNap(d time.Duration) *nap {
 func (db *DB) endNap(n *nap) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	db.expiry.Remove(&n.due)
+	db.naps.Remove(&n.due)
+}
+
+// endNapsLocked ends those that are over.
+func (db *DB) endNapsLocked() {
+	if db.naps.Len() == 0 {
+		return
+	}
+	now := db.now()
+	for due := db.naps.Pop(now); due != nil; due = db.naps.Pop(now) {
+		close(due.Owner.(*nap).over)
+	}
+	db.naps.Arm(now)
 }

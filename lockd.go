@@ -61,6 +61,7 @@ type DB struct {
 	keepers    map[*Keeper]struct{}
 	heartbeats map[string]*heartbeat // by check
 	expiry     *expiry.Queue
+	naps       *expiry.Queue // those of keepers, which wait for no commit
 	overs      []string      // keys whose delays are over but still have a row
 	unserved   bool          // a drop may have left a free lock with a queue, or one given up
 	retry      time.Time     // with backoff: when what is due is tried again
@@ -147,7 +148,7 @@ func newDB(opts *Options) *DB {
 // start takes up what the store has, and ends what did not outlive its process.
 func (db *DB) start(opts *Options) error {
 	db.hub = hub.New[record](opts.history(), db.store.Index())
-	db.expiry = expiry.New(db.time, db.rouse)
+	db.expiry, db.naps = expiry.New(db.time, db.rouse), expiry.New(db.time, db.rouse)
 	db.store.Keys.OnMove(db.keyMoved)
 	db.store.Attachments.OnMove(db.attachmentMoved)
 	if err := db.checkReferences(); err != nil {
@@ -173,7 +174,7 @@ func (db *DB) start(opts *Options) error {
 	if err != nil {
 		db.rest()
 		db.mu.Lock()
-		db.expiry.Stop()
+		db.stopLocked()
 		db.mu.Unlock()
 		db.closeLogger()
 	}
@@ -448,7 +449,7 @@ func (db *DB) Close() error {
 
 	db.rest()
 	db.mu.Lock()
-	db.expiry.Stop()
+	db.stopLocked()
 	db.endAllLocked(ErrClosed)
 	db.unlock()
 	db.hub.Close()
