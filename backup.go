@@ -16,8 +16,10 @@ import (
 
 // Backup writes the published state to w, as one stream with a version and checksums that any
 // machine can read: keys with their values and flags, nodes, services and checks. Sessions, locks
-// and delays are not of it. Writes go on meanwhile. It returns the errors of w's Write.
+// and delays are not of it. Writes go on meanwhile. It returns the errors of w's Write. A nil w
+// panics.
 func (db *DB) Backup(w io.Writer) error {
+	checkWriter(w)
 	return wrap("backup", "", store.WriteBackup(w, db.Snapshot().rows))
 }
 
@@ -31,8 +33,9 @@ func (db *DB) Backup(w io.Writer) error {
 //
 // It returns ErrCorrupt or ErrFormat for a backup that is damaged or none, ErrInvalid for one whose
 // index is more than 2^62 and would be new here, ErrClosed, ErrFailed or ErrCommit, and the errors
-// of r's Read, with nothing changed.
+// of r's Read, with nothing changed. A nil r panics.
 func (db *DB) Restore(r io.Reader) error {
+	checkReader(r)
 	backup, err := readBackup(r)
 	if err != nil {
 		return wrap("restore", "", err)
@@ -72,8 +75,9 @@ type RestoreOptions struct {
 // ErrFormat for a backup that is damaged or none, ErrInvalid for an empty path, for options that
 // are out of their bounds, for an index that is more than 2^62, and for a path where
 // RestoreOptions.AllowNetworkFS would have to be set, and the errors of r's Read and of the file
-// system, with nothing changed.
+// system, with nothing changed. A nil r panics.
 func Restore(path string, r io.Reader, opts *RestoreOptions) error {
+	checkReader(r)
 	if opts == nil {
 		opts = &RestoreOptions{}
 	}
@@ -291,12 +295,27 @@ func Verify(path string, opts *Options) error {
 
 // BackupFile writes to w what Backup does, of the file of a closed database. It changes nothing:
 // no session ends by it, as one may by an Open. It reads the whole file before it writes, and
-// returns the errors that Verify does and those of w's Write. A nil opts means the defaults; only
-// OpenTimeout and AllowNetworkFS count.
+// returns the errors that Verify does and those of w's Write. A nil w panics. A nil opts means the
+// defaults; only OpenTimeout and AllowNetworkFS count.
 func BackupFile(path string, w io.Writer, opts *Options) error {
+	checkWriter(w)
 	return wrap("backup", "", inspect(path, opts, func(db *DB) error {
 		return store.WriteBackup(w, db.store.Snapshot())
 	}))
+}
+
+// checkWriter refuses what is a caller's bug.
+func checkWriter(w io.Writer) {
+	if w == nil {
+		panic("lockd: nil writer")
+	}
+}
+
+// checkReader refuses what is a caller's bug.
+func checkReader(r io.Reader) {
+	if r == nil {
+		panic("lockd: nil reader")
+	}
 }
 
 // inspect calls fn on a database that has the rows of the file, and is not started.

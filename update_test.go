@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"reflect"
 	"runtime"
 	"strings"
@@ -49,6 +51,23 @@ func TestTxn_UsedAfterItsEnd(t *testing.T) {
 func TestUpdate_NilFunction(t *testing.T) {
 	each(t, func(h *harness) {
 		panics(h, "Update", func() { _ = h.Update(nil) })
+		h.put("k", "v", 0)
+	})
+}
+
+// Ensure that a nil writer, or reader, of a backup panics in words, before anything is done.
+func TestBackup_Nil(t *testing.T) {
+	onFile(t, func(h *harness) {
+		fresh := h.path + ".new"
+		panics(h, "Backup", func() { _ = h.Backup(nil) })
+		panics(h, "DB.Restore", func() { _ = h.Restore(nil) })
+		panics(h, "Restore", func() { _ = lockd.Restore(fresh, nil, nil) })
+		h.must(h.Close())
+		panics(h, "BackupFile", func() { _ = lockd.BackupFile(h.path, nil, nil) })
+		h.open()
+		if _, err := os.Stat(fresh); !errors.Is(err, fs.ErrNotExist) {
+			h.t.Errorf("a file was made: %v", err)
+		}
 		h.put("k", "v", 0)
 	})
 }
