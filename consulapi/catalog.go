@@ -77,7 +77,7 @@ func (h *handler) decodeStrictly(r *request, body any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(body); err != nil {
-		return badRequest("Request decode failed: %v", err)
+		return badRequest("Request decode failed: %v", plainly(err))
 	}
 	return nil
 }
@@ -89,7 +89,7 @@ func (h *handler) decode(r *request, body any) error {
 		return err
 	}
 	if err := json.NewDecoder(bytes.NewReader(text)).Decode(body); err != nil {
-		return badRequest("Request decode failed: %v", err)
+		return badRequest("Request decode failed: %v", plainly(err))
 	}
 	return nil
 }

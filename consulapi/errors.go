@@ -1,6 +1,7 @@
 package consulapi
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -65,6 +66,19 @@ func (f *failure) Unwrap() error { return f.err }
 // badRequest is a mistake in the request, in the words that most of Consul's begin with (H19).
 func badRequest(format string, args ...any) error {
 	return refuse(http.StatusBadRequest, "Bad request: "+format, args...)
+}
+
+// plainly returns what a body could not be decoded for, without the names of Go's types, which say
+// nothing to a client.
+func plainly(err error) error {
+	var misfit *json.UnmarshalTypeError
+	switch {
+	case !errors.As(err, &misfit):
+		return err
+	case misfit.Field == "":
+		return fmt.Errorf("json: cannot unmarshal %s at byte %d", misfit.Value, misfit.Offset)
+	}
+	return fmt.Errorf("json: cannot unmarshal %s into %s", misfit.Value, misfit.Field)
 }
 
 // refuse is a mistake in the request, with a status and a text of its own.

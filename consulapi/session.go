@@ -142,7 +142,7 @@ func (h *handler) sessionOptions(r *request) (*lockd.SessionOptions, error) {
 	}
 	// What follows the first value is ignored, and so is what it has beyond these members (S6).
 	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&body); err != nil && err != io.EOF {
-		return nil, badRequest("Request decode failed: %v", err)
+		return nil, badRequest("Request decode failed: %v", plainly(err))
 	}
 	if body.Node == "" {
 		return nil, refuse(http.StatusInternalServerError, "Must provide Node")

@@ -117,7 +117,7 @@ func (h *handler) parseTxn(r *request) ([]operation, error) {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&sent); err != nil {
-		return nil, badRequest("Failed to parse body: %v", err)
+		return nil, badRequest("Failed to parse body: %v", plainly(err))
 	}
 	if len(sent) > h.opts.MaxTxnOps {
 		return nil, refuse(http.StatusRequestEntityTooLarge,

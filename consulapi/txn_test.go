@@ -80,6 +80,13 @@ func TestTxn_T2T3_Body(t *testing.T) {
 			`Bad request: Failed to parse body: json: unknown field "Bogus"`)
 		h.want("PUT /v1/txn", `[{"Session":{}}]`, 400,
 			`Bad request: Failed to parse body: json: unknown field "Session"`)
+		for body, why := range map[string]string{
+			`{}`:                  "json: cannot unmarshal object at byte 1",
+			`[1]`:                 "json: cannot unmarshal number at byte 2",
+			`[{"KV":{"Verb":1}}]`: "json: cannot unmarshal number into KV.Verb",
+		} {
+			h.want("PUT /v1/txn", body, 400, "Bad request: Failed to parse body: "+why)
+		}
 		for _, body := range []string{
 			`{}`, `[`, `1`, `[1]`, `[{"KV":{"Verb":"set","Key":"a","Value":"%"}}]`,
 			`[{"KV":{"Verb":"set","Key":"a","Flags":-1}}]`, `[{"KV":{"Verb":1}}]`,
