@@ -15,6 +15,8 @@ type agentCheck struct {
 
 	TTL interval
 
+	Service string `json:"service_id"` // ServiceID, as files of the agent spell it
+
 	// What means nothing for a TTL, but has to be right.
 	Interval, Timeout, DeregisterCriticalServiceAfter interval
 
@@ -90,6 +92,7 @@ func (h *handler) checkRegister(r *request) (answer, error) {
 	if err := h.decode(r, &body); err != nil {
 		return answer{}, err
 	}
+	body.ServiceID = cmp.Or(body.ServiceID, body.Service)
 	if body.Name == "" {
 		return answer{}, badRequest("Missing check name")
 	}

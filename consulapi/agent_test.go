@@ -398,6 +398,21 @@ func TestAgent_N12_EmptyChecksAndAddresses(t *testing.T) {
 	})
 }
 
+// Ensure that a check names its service in either spelling.
+func TestAgent_N6_ServiceOfACheck(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.want("PUT /v1/agent/service/register", `{"Name":"web"}`, 200, "")
+		for _, member := range []string{"ServiceID", "service_id"} {
+			h.want("PUT /v1/agent/check/register",
+				`{"Name":"`+member+`","TTL":"1s","`+member+`":"web"}`, 200, "")
+		}
+		want := "local/service_id local/ServiceID"
+		if got := h.checkIDs("/v1/health/checks/web"); got != want {
+			t.Error(got)
+		}
+	})
+}
+
 // Ensure that the methods of the agent's paths are told apart by their longest part.
 func TestAgent_H1_Methods(t *testing.T) {
 	run(t, nil, func(h *harness) {

@@ -87,6 +87,10 @@ type sessionBody struct {
 	Checks        []string
 	NodeChecks    []string
 	ServiceChecks []serviceCheck
+
+	// Which nobody can choose.
+	ID                       string
+	CreateIndex, ModifyIndex uint64
 }
 
 func (h *handler) sessionCreate(r *request) (answer, error) {

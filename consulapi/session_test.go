@@ -211,7 +211,8 @@ func TestSession_S9S10S11S12S13S14_Refusals(t *testing.T) {
 		}
 		for _, body := range []string{
 			`{`, `[]`, `"x"`, `1`, `{"TTL":15}`, `{"Name":1}`, `{"Checks":"x"}`, `{"Node":[]}`,
-			`{"ServiceChecks":["x"]}`, "\xff", `{"Behavior":true}`,
+			`{"ServiceChecks":["x"]}`, "\xff", `{"Behavior":true}`, `{"ID":1}`,
+			`{"CreateIndex":"x"}`, `{"ModifyIndex":-1}`,
 		} {
 			r := h.send("PUT /v1/session/create", body)
 			if r.code != 400 || !strings.HasPrefix(r.body, "Bad request: Request decode failed: ") {
