@@ -282,7 +282,7 @@ func Compact(path string, opts *Options) error {
 	if err == nil {
 		err = store.Compact(path, opts.file())
 	}
-	return wrap("compact", path, err)
+	return wrap("compact", "", err) // which names the file, as those of Verify do
 }
 
 // Verify reads the whole file of a closed database, and returns nil if Open would take it. It

@@ -54,7 +54,7 @@ func Compact(path string, opts Options) (err error) {
 		return syncFolder(filepath.Dir(path), o)
 	})
 	if err != nil {
-		return fmt.Errorf("compact %s: %w", path, err)
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
 }

@@ -94,7 +94,11 @@ func TestOnFile_Refused(t *testing.T) {
 			t.Parallel() // the wait for a file in use is a second long
 			path := damaged(t)
 			before := read(t, path)
-			command(t, "", name, path).wants(t, exitDamaged, path)
+			r := command(t, "", name, path)
+			r.wants(t, exitDamaged, path)
+			if strings.Count(r.complaints, path) != 1 {
+				t.Errorf("names the file more than once: %s", r.complaints)
+			}
 			if string(read(t, path)) != string(before) {
 				t.Error("the damaged file was written to")
 			}
