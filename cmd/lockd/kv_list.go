@@ -41,13 +41,17 @@ func kvListCommand() *cli.Command {
 func entriesUnder(
 	ctx context.Context, c *consulclient.Client, args []string,
 ) ([]consulclient.Entry, error) {
-	prefix := ""
-	if len(args) > 0 {
-		prefix = args[0]
-	}
-	entries, _, err := c.List(ctx, prefix, consulclient.Wait{})
+	entries, _, err := c.List(ctx, prefixIn(args), consulclient.Wait{})
 	if entries == nil {
 		entries = []consulclient.Entry{}
 	}
 	return entries, err
+}
+
+// prefixIn returns the prefix in the arguments, or the empty one, which every key has.
+func prefixIn(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
 }

@@ -27,20 +27,20 @@ func watchCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "watch",
 		Category:  atServer,
-		Usage:     "write a line for each key that begins with a prefix, and each change",
-		ArgsUsage: "PREFIX",
+		Usage:     "write a line for each key, or each with a prefix, and each change",
+		ArgsUsage: "[PREFIX]",
 		Description: "First a line for each key that is present; then, without a gap, one for\n" +
 			"each change: index, what it is (present, put, locked, released or deleted), key\n" +
 			"and session. With --json each line is an object that also has the entry.\n" +
 			"Changes that come at once may be told as one. While the server is away it is\n" +
 			"asked again every second; then what has changed meanwhile is told.",
 		Flags: clientFlags(jsonFlag()),
-		Action: withClient(1, 1, func(
+		Action: withClient(0, 1, func(
 			ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
 		) error {
 			w := &watcher{out: cmd.Root().Writer, complaints: cmd.Root().ErrWriter,
 				json: cmd.Bool("json")}
-			return w.watch(ctx, c, args[0])
+			return w.watch(ctx, c, prefixIn(args))
 		}),
 	}
 }

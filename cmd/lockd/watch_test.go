@@ -101,6 +101,19 @@ func TestWatch(t *testing.T) {
 	seen("deleted", "dir/new", "")
 }
 
+// Ensure that a watch without a prefix is one of every key.
+func TestWatch_Everything(t *testing.T) {
+	t.Parallel()
+	s := served(t, "--memory")
+	w := watch(t, s)
+	for _, key := range []string{"a", "dir/b"} {
+		s.at("", "kv", "put", key, "v").wants(t, 0, "")
+		if _, rest, _ := strings.Cut(w.line(), "\t"); !strings.HasSuffix(rest, "\t"+key+"\t-") {
+			t.Errorf("got %q, want %s", rest, key)
+		}
+	}
+}
+
 // Ensure that a watch outlives its server, and then tells what is different.
 func TestWatch_ServerAway(t *testing.T) {
 	t.Parallel()
