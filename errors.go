@@ -76,7 +76,7 @@ var (
 	ErrExpired = errors.New("session expired: not renewed within its TTL")
 
 	// ErrDestroyed is the cause when EndSession ended a session.
-	ErrDestroyed = errors.New("session destroyed by EndSession")
+	ErrDestroyed = errors.New("session destroyed")
 
 	// ErrNodeGone is the cause when a session's node was removed from the catalog or renamed. The
 	// text has its name.

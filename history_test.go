@@ -101,8 +101,8 @@ func TestHistory_HandedOn(t *testing.T) {
 func TestCauses_SayTheirDetail(t *testing.T) {
 	want := map[string]string{
 		"Close":           "closed by its owner",
-		"EndSession":      "session destroyed by EndSession",
-		"EndSessionInTxn": "session destroyed by EndSession",
+		"EndSession":      "session destroyed",
+		"EndSessionInTxn": "session destroyed",
 		"TTL": "session expired: not renewed within its TTL: " +
 			"last renewal 10s ago",
 		"NodeRemoved":    `node of the session removed: "db1"`,
@@ -183,7 +183,7 @@ func TestHistory_ReopenedAndClosed(t *testing.T) {
 		h.reopen()
 		h.mustHistory("k")
 		h.must(h.EndSession(s.ID()))
-		want := `1s lost by "a": session destroyed by EndSession`
+		want := `1s lost by "a": session destroyed`
 		h.mustHistory("k", want)
 		h.must(h.Close())
 		h.mustHistory("k", want)

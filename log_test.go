@@ -115,9 +115,9 @@ func TestLogger_TellsWhatHappens(t *testing.T) {
 			fmt.Sprintf("2 DEBUG lock granted: index=%d key=other fence=%d session=<a> name=a",
 				at+2, at+2),
 			fmt.Sprintf("2 WARN lock lost: index=%d key=other fence=%d session=<a> name=a "+
-				"cause=session destroyed by EndSession", at+3, at+2),
+				"cause=session destroyed", at+3, at+2),
 			fmt.Sprintf("2 INFO session ended: index=%d node=local session=<a> name=a "+
-				"cause=session destroyed by EndSession", at+3),
+				"cause=session destroyed", at+3),
 			fmt.Sprintf("2 DEBUG session ended: index=%d node=local session=<b> "+
 				"cause=closed by its owner", at+4),
 		)
