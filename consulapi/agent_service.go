@@ -75,6 +75,9 @@ func (h *handler) serviceRegister(r *request) (answer, error) {
 			}
 		}
 		for _, check := range replaced {
+			if c, _ := tx.Check(h.opts.Node, check); !sameName(c.ServiceID, id) {
+				continue // it is gone, or another service's, since they were looked for
+			}
 			if _, err := tx.DeleteCheck(h.opts.Node, check); err != nil {
 				return err
 			}
@@ -84,7 +87,8 @@ func (h *handler) serviceRegister(r *request) (answer, error) {
 }
 
 // replacedChecks returns the IDs of the checks that the service has and that are not among those
-// that it is registered with, if the request wants these in their place.
+// that it is registered with, if the request wants these in their place. It looks before the
+// transaction, which cannot: a check that is put meanwhile stays, as one that is put right after.
 func (h *handler) replacedChecks(
 	r *request, service string, named []agentCheck,
 ) (ids []string) {
