@@ -357,11 +357,10 @@ func (db *DB) takeBackLocked(tx *Txn) {
 	db.armLocked()
 }
 
-// begin makes tx ready, and keeps the memory of the transaction before.
+// begin makes tx ready, and keeps the memory of the transaction before, whose effects are gone.
 func (tx *Txn) begin(db *DB) {
 	tx.db, tx.ended, tx.clocked = db, false, false
-	tx.effects, tx.freed = reusable(tx.effects), reusable(tx.freed)
-	tx.causes, tx.ends = emptied(tx.causes), emptied(tx.ends)
+	tx.freed, tx.causes, tx.ends = reusable(tx.freed), emptied(tx.causes), emptied(tx.ends)
 }
 
 // emptied returns the map to be used again, unless it has grown: then it would take longer to empty
@@ -397,16 +396,12 @@ func (tx *Txn) seal() {
 	if !db.store.Durable() {
 		db.store.PublishMemory()
 		db.tellLocked(tx.effects, db.events, db.store.Published())
-		tx.effects, db.events = reusable(tx.effects), reusable(db.events)
-		return
-	}
-	// What has no row of its own is decided on the batches that are not durable yet.
-	b := db.undecidedLocked()
-	if b == nil {
-		db.tellLocked(tx.effects, nil, db.store.Published())
-	} else {
+	} else if b := db.undecidedLocked(); b != nil {
+		// What has no row of its own is decided on the batches that are not durable yet.
 		b.effects = append(b.effects, tx.effects...)
 		b.events = append(b.events, db.events...)
+	} else {
+		db.tellLocked(tx.effects, nil, db.store.Published())
 	}
 	tx.effects, db.events = reusable(tx.effects), reusable(db.events)
 }
