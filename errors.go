@@ -235,6 +235,7 @@ type LockedError struct {
 	Obstacle   Obstacle
 	Holder     SessionID     // with ObstacleHolder
 	HolderName string        // the name of that session, if it has one
+	Own        bool          // with ObstacleHolder: that is the session that asked
 	Fence      uint64        // with ObstacleHolder: of the grant by which it is held
 	Since      time.Time     // with ObstacleHolder: of that grant; zero: before the file was opened
 	Held       time.Duration // with ObstacleHolder: how long it was held by the moment of refusal
@@ -262,6 +263,9 @@ func (e *LockedError) Error() string {
 		}
 	default:
 		text.WriteString("held by " + who(e.HolderName, e.Holder))
+		if e.Own {
+			text.WriteString(", your own,")
+		}
 		if e.Since.IsZero() {
 			text.WriteString(" since before the file was opened")
 		} else {

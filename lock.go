@@ -139,7 +139,8 @@ func (s *Session) LockAll(
 
 // TryLock takes the key's lock if that can be done at once. It does not wait for the lock, only
 // until the answer is durable. It returns a *LockedError that says what is in the way: who holds
-// the lock, until when it is delayed, or that others have waited longer; else as Lock does.
+// the lock, which may be the session itself, until when it is delayed, or that others have waited
+// longer; else as Lock does.
 func (s *Session) TryLock(key string, opts *LockOptions) (*Lock, error) {
 	var lock *Lock
 	err := checkKey(key)
@@ -171,7 +172,7 @@ func (tx *Txn) tryLock(s *Session, key string, opts *LockOptions) (*Lock, error)
 	}
 	row := tx.db.store.Keys.Newest(key)
 	if !tx.adoptable(s, key, row) || s.awaits(key) {
-		if err := tx.obstructed(key, row); err != nil {
+		if err := tx.obstructed(s, key, row); err != nil {
 			return nil, err
 		}
 	}

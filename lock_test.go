@@ -573,9 +573,9 @@ func TestLockedError_Text(t *testing.T) {
 		text("k", `lockd: try lock "k": delayed for another 58.5s, until `+
 			`1970-01-01T01:04:12.000Z, because its last holder was lost`)
 		h.lock(s, "mine")
-		text("mine", `lockd: try lock "mine": held by session OTHER for 0s`)
+		text("mine", `lockd: try lock "mine": held by session OTHER, your own, for 0s`)
 		h.advance(1234 * time.Millisecond)
-		text("mine", `lockd: try lock "mine": held by session OTHER for 1.2s`)
+		text("mine", `lockd: try lock "mine": held by session OTHER, your own, for 1.2s`)
 
 		h.lockCall(func() ([]*lockd.Lock, error) {
 			return s.LockAll(h.t.Context(), []string{"mine", "promised"}, nil)

@@ -235,7 +235,7 @@ func (tx *modelTx) lock(
 		}
 		return e, nil
 	}
-	if err := tx.m.obstructed(key); err != nil {
+	if err := tx.m.obstructed(id, key); err != nil {
 		return lockd.Entry{}, err
 	}
 	return tx.grant(key, s, opts), nil
@@ -279,11 +279,12 @@ func (m *model) delayed(key string) error {
 }
 
 // obstructed is K17, and the queue.
-func (m *model) obstructed(key string) error {
+func (m *model) obstructed(asks lockd.SessionID, key string) error {
 	refusal := &lockd.LockedError{Key: key, Waiters: m.waiters(key)}
 	switch e := m.keys[key]; {
 	case !e.Session.IsZero():
 		refusal.Obstacle, refusal.Fence = lockd.ObstacleHolder, e.Fence
+		refusal.Own = e.Session == asks
 		refusal.Holder, refusal.HolderName = e.Session, m.session(e.Session).info.Name
 		if since, ok := m.granted[e.Fence]; ok { // else it was before the file was opened
 			refusal.Since, refusal.Held = since, m.now.Sub(since)
@@ -372,7 +373,7 @@ func (tx *modelTx) tryLock(
 		return nil, err
 	}
 	if !tx.m.adoptable(key, s) || tx.m.awaits(key, s) {
-		if err := tx.m.obstructed(key); err != nil {
+		if err := tx.m.obstructed(s.info.ID, key); err != nil {
 			return nil, err
 		}
 	}

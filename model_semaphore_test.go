@@ -132,7 +132,7 @@ func (m *model) obstacle(s *modelSession, sem modelSemaphore) (*lockd.LockedErro
 		return err.(*lockd.LockedError), nil
 	}
 	if m.keys[own].Session != s.info.ID {
-		if err := m.obstructed(own); err != nil {
+		if err := m.obstructed(s.info.ID, own); err != nil {
 			return nil, err
 		}
 	} else if m.handles[own] != nil {

@@ -317,7 +317,7 @@ func (tx *Txn) seekSlot(s *Session, slots roster) (*store.Key, *LockedError, err
 	row := tx.db.store.Keys.Newest(key)
 	switch {
 	case row == nil || row.Session != s.row.ID:
-		if err := tx.obstructed(key, row); err != nil {
+		if err := tx.obstructed(s, key, row); err != nil {
 			return nil, nil, err
 		}
 	case tx.db.lockOf(key).handle != nil:

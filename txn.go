@@ -358,7 +358,7 @@ func (tx *Txn) Lock(key string, session SessionID, opts *LockOptions) (entry Ent
 		}
 		return entryOf(row), nil
 	}
-	if err := tx.obstructed(key, row); err != nil {
+	if err := tx.obstructed(s, key, row); err != nil {
 		return Entry{}, err
 	}
 	return entryOf(tx.grant(key, s, opts)), nil
@@ -392,8 +392,8 @@ func (tx *Txn) delayed(key string) *LockedError {
 	}
 }
 
-// obstructed returns a *LockedError if row is locked, or its lock is promised to a queue.
-func (tx *Txn) obstructed(key string, row *store.Key) error {
+// obstructed returns a *LockedError for s if row is locked, or its lock is promised to a queue.
+func (tx *Txn) obstructed(s *Session, key string, row *store.Key) error {
 	held := row != nil && row.Session != store.ID{}
 	state := tx.db.lockOf(key)
 	if !held && (state == nil || state.queue.Len() == 0) {
@@ -403,7 +403,7 @@ func (tx *Txn) obstructed(key string, row *store.Key) error {
 	if held {
 		refusal.Obstacle = ObstacleHolder
 		refusal.Holder, refusal.Fence = SessionID(row.Session), row.Fence
-		refusal.HolderName = state.session.row.Name
+		refusal.HolderName, refusal.Own = state.session.row.Name, state.session == s
 		if since := tx.db.instant(row.Granted); !since.IsZero() {
 			refusal.Since, refusal.Held = since.Round(0), tx.clock().Sub(since)
 		}
