@@ -355,8 +355,8 @@ func (db *DB) leave(w *waiter) {
 }
 
 // serveAll looks at every queue: after a drop, a lock may be free for which nobody else will, or
-// held by nobody. It goes by their keys, for what is left of one may depend on another: who gives up
-// the key of a semaphore removes it unless a slot that was given up has been written to it.
+// held by nobody. It goes by their keys, for what is left of one may depend on another: who gives
+// up the key of a semaphore removes it unless a slot that was given up has been written to it.
 func (tx *Txn) serveAll() {
 	for _, key := range slices.Sorted(maps.Keys(tx.db.locks)) {
 		state := tx.db.locks[key]
