@@ -24,8 +24,9 @@ func Loop(window time.Duration, chunk int, op func(first, count int) error) (Cos
 }
 
 // Crowd has that many workers call op again and again, each on a goroutine of its own and with its
-// own count of calls, for about as long as the window. It returns what all operations together
-// took, from the start of the first worker to the end of the last one, or an error of op's.
+// own count of calls, for about as long as the window, and once at least. It returns what all
+// operations together took, from the start of the first worker to the end of the last one, or an
+// error of op's.
 func Crowd(window time.Duration, workers int, op func(worker, i int) error) (Cost, error) {
 	var stop atomic.Bool
 	var failure atomic.Pointer[error]
@@ -38,7 +39,7 @@ func Crowd(window time.Duration, workers int, op func(worker, i int) error) (Cos
 		running.Go(func() {
 			done := 0
 			defer func() { operations.Add(int64(done)) }()
-			for !stop.Load() {
+			for done == 0 || !stop.Load() {
 				if err := op(worker, done); err != nil {
 					failure.CompareAndSwap(nil, &err)
 					stop.Store(true)

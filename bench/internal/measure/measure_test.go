@@ -231,6 +231,25 @@ func TestCrowd_EndsWhenOneFails(t *testing.T) {
 	}
 }
 
+// Ensure that a window in which nothing gets done is not a measurement of nothing.
+func TestCrowd_EachWorksOnceAtLeast(t *testing.T) {
+	for range 100 {
+		var calls [3]atomic.Int64
+		_, err := measure.Crowd(0, len(calls), func(worker, _ int) error {
+			calls[worker].Add(1)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for worker := range calls {
+			if calls[worker].Load() == 0 {
+				t.Fatalf("worker %d did nothing", worker)
+			}
+		}
+	}
+}
+
 func TestCrowd_CountsAllWorkers(t *testing.T) {
 	var calls atomic.Int64
 	cost, err := measure.Crowd(time.Millisecond, 4, func(int, int) error {
