@@ -168,6 +168,30 @@ func TestClock_G7_SetBackThenRestarts(t *testing.T) {
 	})
 }
 
+// Ensure that many delays, begun in another order than that of their keys, are still there after
+// all of them have begun anew.
+func TestClock_G2G7_SetBackWithManyDelays(t *testing.T) {
+	onFile(t, func(h *harness) {
+		m := h.onWall()
+		const keys = 50
+		for i := range keys {
+			h.lose(time.Minute, fmt.Sprintf("k%02d", i*7%keys))
+		}
+		h.must(h.Close())
+		m.step(h, -time.Hour)
+		h.open()
+		h.reopen()
+		for i := range keys {
+			key := fmt.Sprintf("k%02d", i)
+			var locked *lockd.LockedError
+			err := second(h.session(nil).TryLock(key, nil))
+			if !errors.As(err, &locked) || locked.Remaining != time.Minute {
+				t.Errorf("%s: got %v, want a delay of a minute", key, err)
+			}
+		}
+	})
+}
+
 // Ensure that a delay goes on after a restart whatever the year is.
 func TestClock_G7_AnyYear(t *testing.T) {
 	for _, year := range []int{1601, 1969, 2038, 2262, 2263, 9999} {

@@ -72,16 +72,17 @@ func (p *tablePart[T]) encode(
 	t, first := p.table, len(rows)
 	for _, r := range p.rows {
 		// A version follows the one in the file: the open batch has one version of a row.
-		if old := r.version.prev.Load(); old.live() != nil {
+		place, old := t.place(r.cell.key, r.version), r.version.prev.Load()
+		if old.live() != nil {
 			after.remove(old.checksum)
-			if r.version.dead || t.layout != nil { // else the new version takes its place
-				rows = append(rows, rowWrite{table: t.number, key: t.place(r.cell.key, old)})
+			if was := t.place(r.cell.key, old); r.version.dead || was != place {
+				rows = append(rows, rowWrite{table: t.number, key: was})
 			}
 		}
 		if r.version.dead {
 			continue
 		}
-		write := rowWrite{table: t.number, key: t.place(r.cell.key, r.version)}
+		write := rowWrite{table: t.number, key: place}
 		start := len(buffer)
 		buffer = appendRow(buffer, t.number, write.key, t.codec, &r.version.row)
 		write.value = buffer[start:len(buffer):len(buffer)]

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -80,4 +81,39 @@ func TestDelays_Refused(t *testing.T) {
 			[]store.RowWrite{delay("k", 2), delay(atIndex(3, "k"), 3)}, "twice"},
 		"at another index": {[]store.RowWrite{delay(atIndex(2, "k"), 3)}, "not where"},
 	})
+}
+
+// Ensure that delays which are written again, where they lie already, are still there.
+func TestDelays_WrittenAgain(t *testing.T) {
+	path := newPath(t)
+	s := store.New()
+	if err := s.Open(path, store.Options{Sync: store.SyncNever}); err != nil {
+		t.Fatal(err)
+	}
+	const delays = 50
+	begun := make(map[string]uint64)
+	for i := range delays {
+		key := fmt.Sprintf("key/%02d", i*7%delays) // begun in another order than that of the keys
+		begun[key] = s.Next()
+		if err := write(s, func() { setDelay(s, key) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := write(s, func() {
+		for key, index := range begun {
+			s.Delays.Put(key, store.Delay{Key: key, Until: time.Unix(1, 8).UTC(), Length: 1,
+				Index: index})
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := dump(s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := openStore(path); err != nil || got != want {
+		t.Errorf("got index %d, %v, want all %d delays at index %d", got.index, err, delays,
+			want.index)
+	}
 }
