@@ -125,6 +125,44 @@ func TestG3G9G11_NoRoom(t *testing.T) {
 	})
 }
 
+// Ensure that a transaction of many keys that found no room is not in the file later either: not by
+// way of what many more, after it, have in common with it.
+func TestG11_NoRoomForMany(t *testing.T) {
+	inChild(t, func(h *harness) {
+		const keys, each = 2000, 40
+		key := func(i int) string { return fmt.Sprintf("k%04d", i) }
+		puts := func(from, count int, value string) error {
+			return h.Update(func(tx *lockd.Txn) error {
+				for i := range count {
+					k := key((from + i*37) % keys)
+					if _, err := tx.Put(k, []byte(value), nil); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		h.must(puts(0, keys, "first"))
+		h.must(puts(1, each, "second"))
+		room := h.limit(noPage())
+		mustBeFull(h.t, "update", puts(5, each, "lost"))
+		room()
+		for i := range 200 {
+			h.must(puts(1000+i, each, strings.Repeat("other", 20)))
+		}
+		before := h.contents()
+		h.reopen()
+		if after := h.contents(); fmt.Sprint(after) != fmt.Sprint(before) {
+			h.t.Error("the file has other rows")
+		}
+		for k := range h.Snapshot().Prefix("") {
+			if string(h.entry(k).Value) == "lost" {
+				h.t.Fatalf("%s has what was not committed", k)
+			}
+		}
+	})
+}
+
 // Ensure that what does not fit into the file fails alone: what needs no more room is written
 // before and after it, without a reopen.
 func TestG11_NoGrowth(t *testing.T) {

@@ -1,7 +1,9 @@
 package lockd_test
 
 import (
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"testing"
 
@@ -23,11 +25,15 @@ func BenchmarkNew(b *testing.B) {
 
 func BenchmarkOpen(b *testing.B) {
 	for _, keys := range []int{100, benchKeys} {
-		b.Run(fmt.Sprint(keys), func(b *testing.B) { benchmarkOpen(b, keys) })
+		b.Run(fmt.Sprint(keys), func(b *testing.B) { benchmarkOpen(b, keys, 0) })
 	}
 }
 
-func benchmarkOpen(b *testing.B, keys int) {
+// BenchmarkOpen_Log is BenchmarkOpen of a file whose log is full.
+func BenchmarkOpen_Log(b *testing.B) { benchmarkOpen(b, benchKeys, 400) }
+
+// benchmarkOpen opens a file of so many keys, of which as many commits have written some each.
+func benchmarkOpen(b *testing.B, keys, commits int) {
 	path := filepath.Join(b.TempDir(), "lockd.db")
 	db, err := lockd.Open(path, nil)
 	if err != nil {
@@ -41,10 +47,19 @@ func benchmarkOpen(b *testing.B, keys int) {
 		}
 		return nil
 	})
-	if err == nil {
-		err = db.Close()
+	random := rand.New(rand.NewPCG(1, 2))
+	for range commits {
+		err = errors.Join(err, db.Update(func(tx *lockd.Txn) error {
+			for range 20 {
+				key := fmt.Sprintf("locks/%06d", random.IntN(keys))
+				if _, err := tx.Put(key, []byte("other"), nil); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
 	}
-	if err != nil {
+	if err := errors.Join(err, db.Close()); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()

@@ -10,6 +10,7 @@ import (
 type Batch struct {
 	store  *Store
 	index  uint64
+	keys   int // how many there are then
 	parts  []part
 	buffer []byte
 }
@@ -44,7 +45,7 @@ func (b *Batch) Write() error {
 		buffer, rows = p.encode(buffer, rows, &after)
 	}
 	s.buffer = buffer
-	if err := s.file.commit(rows, header{index: b.index, tally: after}); err != nil {
+	if err := s.file.commit(rows, b.keys, header{index: b.index, tally: after}); err != nil {
 		return err
 	}
 	s.inFile = after

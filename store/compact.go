@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -44,7 +45,7 @@ func Compact(path string, opts Options) (err error) {
 			err = errors.Join(err, removeErr)
 		}
 	}()
-	last := header{index: rows.index, tally: rows.inFile}
+	last := header{version: plainVersion, index: rows.index, tally: rows.inFile}
 	err = f.copyTo(other, o, info, last, func() error {
 		if err := os.Rename(other, path); err != nil {
 			return err
@@ -78,8 +79,11 @@ func (f *file) copyTo(
 	if err := os.Chmod(path, like.Mode().Perm()); err != nil { // the umask may have taken from it
 		return err
 	}
-	err = guard(func() error { return bbolt.Compact(db, f.db, compactTransaction) })
-	if err != nil {
+	if err := db.Update(fill); err != nil {
+		return err
+	}
+	found, err := inspect(f.handle, &copying{to: db})
+	if err := errors.Join(err, found.err); err != nil {
 		return err
 	}
 	if err := db.Update(func(tx *bbolt.Tx) error { return writeHeader(tx, last) }); err != nil {
@@ -91,6 +95,42 @@ func (f *file) copyTo(
 		}
 	}
 	return publish()
+}
+
+// copying is a rowReader that writes the rows to another file, in transactions of some size.
+type copying struct {
+	to   *bbolt.DB
+	rows []rowWrite
+	size int
+	err  error
+}
+
+func (c *copying) begin(header) {}
+
+func (c *copying) leaf(table byte, content []byte) {
+	for i := range elementCount(content) {
+		e := elementAt(content, i)
+		row := rowWrite{table: table, key: string(e.key), value: bytes.Clone(e.value)}
+		c.rows = append(c.rows, row)
+		c.size += len(row.key) + len(row.value)
+	}
+	if c.size >= compactTransaction {
+		c.write()
+	}
+}
+
+func (c *copying) end() error {
+	c.write()
+	return c.err
+}
+
+// write writes the rows that have come.
+func (c *copying) write() {
+	const full = 0.9 // as bbolt's own Compact has it, for a few more rows
+	if c.err == nil {
+		c.err = c.to.Update(func(tx *bbolt.Tx) error { return writeTables(tx, c.rows, full) })
+	}
+	c.rows, c.size = c.rows[:0], 0
 }
 
 // Publish gives a complete file, closed and on disk, the name path, in the same file system. It

@@ -37,5 +37,10 @@
 // versions that are replaced before that. Few versions share their memory, so that who keeps one,
 // as a history does, keeps little beside it.
 //
+// # File
+//
+// A file has a table as a bucket of bbolt's. A commit writes to the pages of the tables, or, if it
+// has many keys that lie on many pages, to a log beside them: the package's README says how.
+//
 // The package knows no clock, no rule about sessions or locks, and no waiting.
 package store

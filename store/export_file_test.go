@@ -56,6 +56,21 @@ func HeaderValue(version, commit, index uint64) []byte {
 	return appendRow(nil, headerTable, headerKey, headerCodec, &row)
 }
 
+// LoggedHeader is the header of a file with a log, and with keys that have these values.
+func LoggedHeader(commit uint64, values ...[]byte) []byte {
+	row := header{version: logVersion, commit: commit, index: 5}
+	for _, value := range values {
+		row.tally.add(storedChecksum(value))
+	}
+	return appendRow(nil, headerTable, headerKey, headerCodec, &row)
+}
+
+// Record is that payload as a record of the log.
+func Record(number uint64, payload string) []byte {
+	sum := checksum(logTable, recordKey(number), []byte(payload))
+	return binary.BigEndian.AppendUint32([]byte(payload), sum)
+}
+
 // TableName is the name of the table's bucket.
 func TableName(table byte) string { return tableName(table) }
 
@@ -129,7 +144,7 @@ func ReadFile(path string, o FileOptions, reader Reader) (*File, error) {
 
 // Commit leaves the tally of the rows at none.
 func (f *file) Commit(index uint64, rows ...RowWrite) error {
-	return f.commit(rows, header{index: index})
+	return f.commit(rows, 0, header{index: index})
 }
 
 func (f *file) Index() (uint64, error) { return f.index() }

@@ -109,6 +109,7 @@ type file struct {
 	info   fs.FileInfo // which file that is
 	sync   SyncPolicy
 	hooks  Hooks
+	log    commitLog
 	synced bool  // what was in the file when it was opened is on disk
 	locked bool  // a transaction is open, or a panic of bbolt's left its locks
 	broken error // not nil: such a panic, after which bbolt's memory may be wrong
@@ -148,23 +149,24 @@ func (f *file) lastCommit() (number uint64, err error) {
 	return number, err
 }
 
-// commit writes the rows and the header, with the index and tally given, in one transaction of
-// bbolt's. It returns when that is as durable as the file's SyncPolicy says. After an error the
-// file has all of it or nothing: see [file.index].
-func (f *file) commit(rows []rowWrite, last header) error {
-	if err := f.tryCommit(rows, last); err != nil {
+// commit writes the rows, which come table by table, and the header, with the index and tally
+// given, in one transaction of bbolt's. So many keys there are then. It returns when that is as
+// durable as the file's SyncPolicy says. After an error the file has all of it or nothing: see
+// [file.index].
+func (f *file) commit(rows []rowWrite, keys int, last header) error {
+	if err := f.tryCommit(rows, keys, last); err != nil {
 		return fmt.Errorf("commit index %d: %w", last.index, err)
 	}
 	return nil
 }
 
-func (f *file) tryCommit(rows []rowWrite, last header) error {
+func (f *file) tryCommit(rows []rowWrite, keys int, last header) error {
 	return f.hooks.around(func() error {
-		return reveal(f.attempt(func() error { return f.write(rows, last) }))
+		return reveal(f.attempt(func() error { return f.write(rows, keys, last) }))
 	})
 }
 
-func (f *file) write(rows []rowWrite, last header) error {
+func (f *file) write(rows []rowWrite, keys int, last header) error {
 	if err := f.syncInherited(); err != nil {
 		return err
 	}
@@ -175,29 +177,53 @@ func (f *file) write(rows []rowWrite, last header) error {
 		return err
 	}
 	defer f.end(tx)
-	var buckets [tableCount]*bbolt.Bucket
-	for _, row := range rows {
-		bucket := buckets[row.table]
-		if bucket == nil {
-			if bucket, err = tableBucket(tx, row.table); err != nil {
-				return err
-			}
-			buckets[row.table] = bucket
-		}
-		key := bytesOf(row.key) // bbolt keeps a copy of its own
-		if row.value == nil {
-			err = bucket.Delete(key)
-		} else {
-			err = bucket.Put(key, row.value)
-		}
-		if err != nil {
-			return fmt.Errorf("write row %.100q of %s: %w", row.key, tableName(row.table), err)
-		}
+	step, err := f.log.plan(rows, keys, uint64(tx.ID()))
+	if err != nil {
+		return err
 	}
+	if err := step.write(tx); err != nil {
+		return err
+	}
+	last.version = step.version(&f.log)
 	if err := writeHeader(tx, last); err != nil {
 		return err
 	}
-	return tx.Commit()
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	f.log.keep(&step)
+	return nil
+}
+
+// writeTables writes to the tables. A page that has to be split keeps such a part of its rows.
+func writeTables(tx *bbolt.Tx, rows []rowWrite, fill float64) error {
+	var buckets [tableCount]*bbolt.Bucket
+	for _, row := range rows {
+		if buckets[row.table] == nil {
+			bucket, err := tableBucket(tx, row.table)
+			if err != nil {
+				return err
+			}
+			bucket.FillPercent = fill
+			buckets[row.table] = bucket
+		}
+		if err := row.write(buckets[row.table]); err != nil {
+			return errRow(row, err)
+		}
+	}
+	return nil
+}
+
+func (r rowWrite) write(bucket *bbolt.Bucket) error {
+	key := bytesOf(r.key) // bbolt keeps a copy of its own
+	if r.value == nil {
+		return bucket.Delete(key)
+	}
+	return bucket.Put(key, r.value)
+}
+
+func errRow(row rowWrite, err error) error {
+	return fmt.Errorf("write row %.100q of %s: %w", row.key, tableName(row.table), err)
 }
 
 // syncInherited has on disk what was in the file when it was opened, before anything is written to

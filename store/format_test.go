@@ -4,9 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"flag"
+	"fmt"
 	"hash/crc32"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,10 +16,14 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-var update = flag.Bool("update", false, "write testdata/format1.db anew")
+var update = flag.Bool("update", false, "write the files in testdata anew")
 
-// formatFile is a file of the first format. Nobody changes it: every later version must open it.
-const formatFile = "testdata/format1.db"
+// formatFile is a file of the first format, and loggedFile one of the second. Nobody changes them:
+// every later version must open them.
+const (
+	formatFile = "testdata/format1.db"
+	loggedFile = "testdata/format2.db"
+)
 
 // formatRows puts what formatFile has, in two transactions.
 func formatRows(s *store.Store, write func(fn func())) {
@@ -59,12 +63,18 @@ func TestFormat1(t *testing.T) {
 		t.Skip("bbolt's files are as the machine is that wrote them")
 	}
 	if *update {
-		writeFormatFile(t)
+		writeFile(t, formatFile, formatRows)
 	}
-	path := firstFile(t)
+	testFormat(t, formatFile, formatRows)
+}
+
+// testFormat opens the file, which has these rows, and writes to it.
+func testFormat(t *testing.T, file string, rows func(s *store.Store, write func(fn func()))) {
+	t.Helper()
+	path := copyOf(t, file)
 	before := stateOf(t, path).bytes
 	memory := store.New()
-	formatRows(memory, func(fn func()) {
+	rows(memory, func(fn func()) {
 		fn()
 		memory.Seal()
 		memory.PublishMemory()
@@ -82,14 +92,15 @@ func TestFormat1(t *testing.T) {
 	}
 }
 
-func writeFormatFile(t *testing.T) {
+// writeFile makes the file anew.
+func writeFile(t *testing.T, file string, rows func(s *store.Store, write func(fn func()))) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "format1.db")
+	path := newPath(t)
 	s := store.New()
 	if err := s.Open(path, store.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	formatRows(s, func(fn func()) {
+	rows(s, func(fn func()) {
 		if err := write(s, fn); err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +108,7 @@ func writeFormatFile(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(formatFile, []byte(stateOf(t, path).bytes), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte(stateOf(t, path).bytes), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -157,6 +168,53 @@ func TestFormat1_ByHand(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// loggedRows puts what loggedFile has, in two transactions, of which the second is in its log.
+func loggedRows(s *store.Store, write func(fn func())) {
+	write(func() {
+		for i := range 100 {
+			key := fmt.Sprintf("lock/%02d", i)
+			s.Keys.Put(key, store.Key{Key: key, CreateIndex: 2, ModifyIndex: 2})
+		}
+	})
+	write(func() {
+		for i := range 5 {
+			key := fmt.Sprintf("lock/%02d", i*20)
+			s.Keys.Put(key, store.Key{Key: key, Value: []byte{'a' + byte(i)}, Flags: 300,
+				CreateIndex: 2, ModifyIndex: 3})
+		}
+		s.Keys.Delete("lock/99")
+	})
+}
+
+// Ensure that a file of the second format is opened, with all that it has, and can be written to.
+func TestFormat2(t *testing.T) {
+	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
+		t.Skip("bbolt's files are as the machine is that wrote them")
+	}
+	if *update {
+		writeFile(t, loggedFile, loggedRows)
+	}
+	testFormat(t, loggedFile, loggedRows)
+}
+
+// Ensure that README.md is right about the log.
+func TestFormat2_ByHand(t *testing.T) {
+	payload := ""
+	for i := range 5 {
+		key := fmt.Sprintf("lock/%02d", i*20)
+		value := "\x01" + string(rune('a'+i)) + "\xac\x02" + "\x00" + "\x02\x03\x00\x00"
+		value += string(binary.BigEndian.AppendUint32(nil, rowSum(0, key, value)))
+		payload += "\x07" + key + "\x0d" + value
+	}
+	payload += "\x07lock/99" + "\x00"
+	// Two commits follow the one that made the tables, which is number 2.
+	number := "\x00\x00\x00\x00\x00\x00\x00\x04"
+	want := payload + string(binary.BigEndian.AppendUint32(nil, rowSum(254, number, payload)))
+	if log := records(t, copyOf(t, loggedFile)); len(log) != 1 || log[number] != want {
+		t.Errorf("got %x, want %x: %x", log, number, want)
 	}
 }
 

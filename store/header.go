@@ -7,8 +7,12 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// formatVersion is the format that this package reads and writes.
-const formatVersion = 1
+// The versions of the format. A file is of the first one as long as its log is empty: this package
+// reads and writes both.
+const (
+	plainVersion = 1 // all rows are in the tables
+	logVersion   = 2 // some are in the log
+)
 
 // headerTable stands for a table in the header's checksum; headerBucket and headerKey are where
 // the header is. The key is also what tells a file of ours from any other of bbolt's.
@@ -61,7 +65,7 @@ var headerCodec = codec[header]{
 	decode: func(_ string, payload []byte) (header, error) {
 		d := decoder{rest: payload}
 		row := header{version: d.uint64()}
-		if d.err == nil && row.version != formatVersion {
+		if d.err == nil && !row.known() {
 			return row, nil // what follows is for those who know that version
 		}
 		row.commit = d.uint64()
@@ -71,13 +75,16 @@ var headerCodec = codec[header]{
 	},
 }
 
-// writeHeader writes the header of this commit; version and commit are set here.
+// known reports whether the format is one of those that this package reads.
+func (h *header) known() bool { return h.version == plainVersion || h.version == logVersion }
+
+// writeHeader writes the header of this commit, whose number is set here.
 func writeHeader(tx *bbolt.Tx, row header) error {
 	bucket := tx.Bucket([]byte(headerBucket))
 	if bucket == nil {
 		return fmt.Errorf("%w: it has no bucket %s", ErrCorrupt, headerBucket)
 	}
-	row.version, row.commit = formatVersion, uint64(tx.ID())
+	row.commit = uint64(tx.ID())
 	value := appendRow(nil, headerTable, headerKey, headerCodec, &row)
 	return bucket.Put([]byte(headerKey), value)
 }
@@ -103,9 +110,9 @@ func headerOf(value []byte, commit uint64) (header, error) {
 	switch {
 	case err != nil:
 		return header{}, err
-	case row.version != formatVersion:
-		return header{}, fmt.Errorf("%w: it has version %d, this program knows version %d only; "+
-			"use the program that wrote it, or a newer one", ErrFormat, row.version, formatVersion)
+	case !row.known():
+		return header{}, fmt.Errorf("%w: it has version %d, this program knows those up to %d; "+
+			"use the program that wrote it, or a newer one", ErrFormat, row.version, logVersion)
 	case row.commit != commit:
 		return header{}, fmt.Errorf("%w: its header is of commit %d, and its last one is %d",
 			ErrCorrupt, row.commit, commit)

@@ -58,7 +58,8 @@ type rowReader interface {
 	begin(last header)
 
 	// leaf is called with each page that has rows, table by table and in the order of the keys. The
-	// content is valid until it returns, and not to be changed.
+	// rows of the log are in their places; those behind all others of keys come last. The content
+	// is valid until it returns, and not to be changed.
 	leaf(table byte, content []byte)
 
 	// end is called after the last row, and returns what is wrong with any of them.
@@ -69,6 +70,7 @@ type rowReader interface {
 type found struct {
 	info fs.FileInfo // of the file
 	last header
+	log  *logged
 	err  error // not nil: these are not the rows of a store, or the reader has refused one
 }
 

@@ -34,7 +34,13 @@ func places(t *testing.T, path, table string) (found []string) {
 // firstFile returns the path of a file of the first format, whose rows all lie under their keys.
 func firstFile(t *testing.T) string {
 	t.Helper()
-	content, err := os.ReadFile(formatFile)
+	return copyOf(t, formatFile)
+}
+
+// copyOf copies a file to where it may be written to.
+func copyOf(t *testing.T, file string) string {
+	t.Helper()
+	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-const memoryKeys = 20_000
+const memoryKeys = 50_000
 
 func memoryKey(i int) string { return fmt.Sprintf("service/lock/%08d", i) }
 

@@ -54,6 +54,15 @@ var traffic = map[string]func(s *store.Store, round int){
 			}
 		}
 	},
+	"many locks of more": func(s *store.Store, round int) { // they go to the log, and from it
+		for i := range 400 {
+			key := fmt.Sprintf("lock/%03d", i)
+			if round == 0 || i*7919%400%13 == round {
+				value := bytes.Repeat([]byte{byte(round)}, 900)
+				s.Keys.Put(key, store.Key{Key: key, Value: value, Fence: s.Next()})
+			}
+		}
+	},
 	"new keys for old ones": func(s *store.Store, round int) {
 		for i := range 60 {
 			n := i*7 + round*60

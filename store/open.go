@@ -169,10 +169,6 @@ func openExisting(
 // settle returns an error if the last commit is not one of a store. It has the reader take the rows
 // again if they were not that commit's: somebody wrote to the file before it was locked.
 func (f *file) settle(found found, reader rowReader) error {
-	if reader == nil {
-		_, err := f.header()
-		return err
-	}
 	last, err := f.lastCommit()
 	if err == nil && found.last.commit != last {
 		found, err = inspect(f.handle, reader)
@@ -180,6 +176,7 @@ func (f *file) settle(found found, reader rowReader) error {
 	if err != nil {
 		return err
 	}
+	f.log = newCommitLog(found.log)
 	return found.err
 }
 

@@ -190,6 +190,12 @@ func (w *pageWalk) walkRoot() (found []bucket, err error) {
 // walkFile checks all trees, and gives the rows in them to the reader, unless that is nil.
 func (w *pageWalk) walkFile(reader rowReader) (f found, err error) {
 	buckets, err := w.walkRoot()
+	if err == nil {
+		err = w.walkHeader(&f, &buckets)
+	}
+	if err == nil {
+		err = w.walkLog(&f, &buckets)
+	}
 	if err == nil && reader != nil {
 		buckets, err = w.walkTables(&f, buckets, reader)
 	}
@@ -199,15 +205,13 @@ func (w *pageWalk) walkFile(reader rowReader) (f found, err error) {
 	return f, err
 }
 
-// walkTables walks the header and the tables, and returns the other buckets.
+// walkTables walks the tables, and returns the other buckets.
 func (w *pageWalk) walkTables(
 	f *found, buckets []bucket, reader rowReader,
 ) (others []bucket, err error) {
-	if err := w.walkHeader(f, &buckets); err != nil {
-		return nil, err
-	}
 	if f.err == nil {
 		reader.begin(f.last)
+		reader = f.log.mergedBy(reader)
 	}
 	for table := range tableCount {
 		if err := w.walkTable(f, &buckets, table, reader); err != nil {
@@ -247,9 +251,32 @@ func (w *pageWalk) walkHeader(f *found, buckets *[]bucket) (err error) {
 	}
 	f.last, f.err = headerOf(value, w.meta.commit)
 	size := w.meta.highWater * uint64(w.meta.pageSize)
-	if rows := f.last.tally.rows; f.err == nil && rows > size/elementSize {
+	if rows := f.last.tally.rows; f.err == nil && rows > size/leastRow {
 		f.err = fmt.Errorf("%w: its last commit left %d rows, and it has %d bytes", ErrCorrupt,
 			rows, size)
+	}
+	return err
+}
+
+// walkLog walks the log's bucket, which is there if it has records.
+func (w *pageWalk) walkLog(f *found, buckets *[]bucket) error {
+	f.log = newLogged()
+	b, ok := take(buckets, logBucket)
+	if f.err == nil && ok != (f.last.version == logVersion) {
+		f.err = fmt.Errorf("%w: its format has version %d, which does not fit its log", ErrCorrupt,
+			f.last.version)
+	}
+	if !ok {
+		return nil
+	}
+	err := w.walkBucket(b, 0, func(leaf uint64, depth int, content []byte) error {
+		for i := 0; i < elementCount(content) && f.err == nil; i++ {
+			f.err = f.log.read(elementAt(content, i), f.last.commit)
+		}
+		return w.walkBuckets(leaf, depth, content)
+	})
+	if f.err == nil && f.log.empty() {
+		f.err = fmt.Errorf("%w: its log has no record", ErrCorrupt)
 	}
 	return err
 }
