@@ -71,6 +71,28 @@ func Record(number uint64, payload string) []byte {
 	return binary.BigEndian.AppendUint32([]byte(payload), sum)
 }
 
+// ReadRecord returns the rows of a record with that payload.
+func ReadRecord(payload []byte) ([]RowWrite, error) {
+	const number = 1
+	l := newLogged()
+	record := element{key: recordKey(number), value: Record(number, string(payload))}
+	if err := l.read(record, number); err != nil {
+		return nil, err
+	}
+	var rows []RowWrite
+	l.rows.Ascend(func(row rowWrite) bool {
+		rows = append(rows, row)
+		return true
+	})
+	return rows, nil
+}
+
+// RecordOf returns the payload of the record of the rows.
+func RecordOf(rows []RowWrite) ([]byte, error) {
+	record, _, err := makeRecord(rows, 1, recordSize(rows))
+	return record[:max(0, len(record)-checksumSize)], err
+}
+
 // TableName is the name of the table's bucket.
 func TableName(table byte) string { return tableName(table) }
 

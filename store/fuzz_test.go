@@ -164,6 +164,28 @@ func fuzzRevival(t *testing.T, path string) {
 	}
 }
 
+// FuzzRecord reads a record of the log with a checksum that fits: whatever is accepted must be what
+// the record of those rows is.
+func FuzzRecord(f *testing.F) {
+	for _, record := range records(f, copyOf(f, loggedFile)) {
+		f.Add([]byte(record[:len(record)-4]))
+	}
+	f.Add([]byte("\x01a\x00\x02bb\x03xyz"))
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		rows, err := store.ReadRecord(payload)
+		switch {
+		case errors.Is(err, store.ErrCorrupt):
+		case err != nil:
+			t.Fatalf("got %v", err)
+		default:
+			got, err := store.RecordOf(rows)
+			if err != nil || !bytes.Equal(got, payload) {
+				t.Fatalf("%x is read as %v, which is %x, %v", payload, rows, got, err)
+			}
+		}
+	})
+}
+
 // FuzzBackup reads a stream as it is, and one with a seal that fits: whatever is accepted must be
 // what a backup of those rows is.
 func FuzzBackup(f *testing.F) {

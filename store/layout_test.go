@@ -3,6 +3,7 @@ package store_test
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -38,13 +39,13 @@ func firstFile(t *testing.T) string {
 }
 
 // copyOf copies a file to where it may be written to.
-func copyOf(t *testing.T, file string) string {
+func copyOf(t testing.TB, file string) string {
 	t.Helper()
 	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := newPath(t)
+	path := filepath.Join(t.TempDir(), "lockd.db")
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 const logBucket = "log"
 
 // records returns the log of a file, nil if it has none.
-func records(t *testing.T, path string) map[string]string {
+func records(t testing.TB, path string) map[string]string {
 	t.Helper()
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true})
 	if err != nil {
