@@ -17,10 +17,11 @@ import (
 //
 // A length is a varint. The record's key is the number of its commit.
 
-const (
-	logTable byte = 0xfe // stands for a table in the checksum
-	leastRow      = 8    // bytes that any row takes in a file, at least
-)
+// logTable stands for a table in the checksum.
+const logTable byte = 0xfe
+
+// leastRow is how many bytes any row takes in a file, at least.
+const leastRow = 8
 
 func recordKey(number uint64) []byte { return binary.BigEndian.AppendUint64(nil, number) }
 
