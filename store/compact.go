@@ -82,7 +82,7 @@ func (f *file) copyTo(
 	if err := db.Update(fill); err != nil {
 		return err
 	}
-	found, err := inspect(f.handle, &copying{to: db})
+	found, err := inspect(f.handle, &copying{to: db, last: last})
 	if err := errors.Join(err, found.err); err != nil {
 		return err
 	}
@@ -97,22 +97,31 @@ func (f *file) copyTo(
 	return publish()
 }
 
-// copying is a rowReader that writes the rows to another file, in transactions of some size.
+// copying is a rowReader that writes the rows to another file, in transactions of some size. It
+// verifies them once more: what is copied is what it reads, not what was read before.
 type copying struct {
 	to   *bbolt.DB
+	last header // what the file has
 	rows []rowWrite
-	size int
+	size int // of them, in bytes
+	done tally
 	err  error
 }
 
 func (c *copying) begin(header) {}
 
 func (c *copying) leaf(table byte, content []byte) {
-	for i := range elementCount(content) {
-		e := elementAt(content, i)
-		row := rowWrite{table: table, key: string(e.key), value: bytes.Clone(e.value)}
-		c.rows = append(c.rows, row)
-		c.size += len(row.key) + len(row.value)
+	for i := 0; i < elementCount(content) && c.err == nil; i++ {
+		row, keySize := rowAt(content, i)
+		if _, err := verifyRow(table, row, keySize); err != nil {
+			c.err = rowError(table, string(row[:keySize]), err)
+			return
+		}
+		c.done.add(storedChecksum(row))
+		row = bytes.Clone(row)
+		key, value := stringOf(row[:keySize]), row[keySize:]
+		c.rows = append(c.rows, rowWrite{table: table, key: key, value: value})
+		c.size += len(row)
 	}
 	if c.size >= compactTransaction {
 		c.write()
@@ -121,6 +130,9 @@ func (c *copying) leaf(table byte, content []byte) {
 
 func (c *copying) end() error {
 	c.write()
+	if c.err == nil && c.done != c.last.tally {
+		c.err = fmt.Errorf("%w: it has changed while it was copied", ErrCorrupt)
+	}
 	return c.err
 }
 
@@ -128,7 +140,9 @@ func (c *copying) end() error {
 func (c *copying) write() {
 	const full = 0.9 // as bbolt's own Compact has it, for a few more rows
 	if c.err == nil {
-		c.err = c.to.Update(func(tx *bbolt.Tx) error { return writeTables(tx, c.rows, full) })
+		c.err = guard(func() error {
+			return c.to.Update(func(tx *bbolt.Tx) error { return writeTables(tx, c.rows, full) })
+		})
 	}
 	c.rows, c.size = c.rows[:0], 0
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,6 +42,28 @@ func TestCompact_SymbolicLink(t *testing.T) {
 	changed := commitTo(t, link, 1)
 	if got, err := openStore(path); err != nil || got != changed || got == want {
 		t.Errorf("by its own name: got index %d, %v, want %d", got.index, err, changed.index)
+	}
+}
+
+// Ensure that a copy is not published that is not of the rows which were verified before.
+func TestCompact_ChangedMeanwhile(t *testing.T) {
+	for name, value := range map[string]string{"a row": "damaged!", "no row": ""} {
+		t.Run(name, func(t *testing.T) {
+			path, _ := toCompact(t)
+			at := strings.LastIndex(stateOf(t, path).bytes, "name-20name-20")
+			published := false
+			err := store.CopyFile(path, filepath.Join(t.TempDir(), "copy.db"), func() error {
+				overwrite(t, path, int64(at), value)
+				return nil
+			}, func() error {
+				published = true
+				return nil
+			})
+			if damaged := value != ""; errors.Is(err, store.ErrCorrupt) != damaged ||
+				published == damaged {
+				t.Errorf("got %v, published: %v", err, published)
+			}
+		})
 	}
 }
 

@@ -117,6 +117,20 @@ func (o FileOptions) options() fileOptions {
 
 func OpenFile(path string, o FileOptions) (*File, error) { return openFile(path, o.options(), nil) }
 
+// CopyFile copies a file as Compact does it, and calls between when it was read for the first time.
+func CopyFile(path, other string, between, publish func() error) error {
+	rows, o := New(), fileOptions{sync: SyncNever}
+	f, err := rows.load(path, o)
+	if err != nil {
+		return err
+	}
+	last := header{version: plainVersion, index: rows.index, tally: rows.inFile}
+	if err = between(); err == nil {
+		err = f.copyTo(other, o, f.info, last, publish)
+	}
+	return errors.Join(err, f.close())
+}
+
 func CreateInPlace(path string, o FileOptions) error { return createInPlace(path, o.options()) }
 
 // Fill writes what a new file has.

@@ -66,9 +66,9 @@ type rowReader interface {
 	end() error
 }
 
-// found is what the reader was given.
+// found is what is in a file, beside the rows that the reader was given.
 type found struct {
-	info fs.FileInfo // of the file
+	info fs.FileInfo
 	last header
 	log  *logged
 	err  error // not nil: these are not the rows of a store, or the reader has refused one

@@ -90,7 +90,8 @@ func (l *commitLog) plan(rows []rowWrite, total int, number uint64) (step, error
 		return step{}, err
 	}
 	s := step{tables: others, number: number, record: record, logged: logged}
-	// A file that was closed before each checkpoint ended has more than there should be.
+	// A file that was closed before each checkpoint ended, again and again, has more than the
+	// limit: the more, the sooner this one has to end; at three times the limit it ends at once.
 	excess := max(0, l.settled.size-limit)
 	s.checkpoint(l, size, limit-excess/2-l.filling.size)
 	return s, nil
