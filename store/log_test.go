@@ -130,7 +130,7 @@ func TestLog_G2_FileHasWhatWasCommitted(t *testing.T) {
 			}
 			w.open()
 		case round%60 == 30:
-			many = 300 + w.random.IntN(500)
+			many = 1000 // more than the log takes
 		case w.random.IntN(8) == 0:
 			many = w.random.IntN(5)
 		}
