@@ -79,12 +79,7 @@ func ReadRecord(payload []byte) ([]RowWrite, error) {
 	if err := l.read(record, number); err != nil {
 		return nil, err
 	}
-	var rows []RowWrite
-	l.rows.Ascend(func(row rowWrite) bool {
-		rows = append(rows, row)
-		return true
-	})
-	return rows, nil
+	return l.list(), nil
 }
 
 // RecordOf returns the payload of the record of the rows.

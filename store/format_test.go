@@ -59,18 +59,18 @@ func formatRows(s *store.Store, write func(fn func())) {
 
 // Ensure that a file of the first format is opened, with all that it has, and can be written to.
 func TestFormat1(t *testing.T) {
-	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
-		t.Skip("bbolt's files are as the machine is that wrote them")
-	}
-	if *update {
-		writeFile(t, formatFile, formatRows)
-	}
 	testFormat(t, formatFile, formatRows)
 }
 
 // testFormat opens the file, which has these rows, and writes to it.
 func testFormat(t *testing.T, file string, rows func(s *store.Store, write func(fn func()))) {
 	t.Helper()
+	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
+		t.Skip("bbolt's files are as the machine is that wrote them")
+	}
+	if *update {
+		writeFile(t, file, rows)
+	}
 	path := copyOf(t, file)
 	before := stateOf(t, path).bytes
 	memory := store.New()
@@ -191,12 +191,6 @@ func loggedRows(s *store.Store, write func(fn func())) {
 
 // Ensure that a file of the second format is opened, with all that it has, and can be written to.
 func TestFormat2(t *testing.T) {
-	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
-		t.Skip("bbolt's files are as the machine is that wrote them")
-	}
-	if *update {
-		writeFile(t, loggedFile, loggedRows)
-	}
 	testFormat(t, loggedFile, loggedRows)
 }
 

@@ -143,18 +143,9 @@ func (l *commitLog) flush(rows []rowWrite) step {
 	}
 	keys, others := splitKeys(rows)
 	all := &logged{rows: l.settled.rows.Clone()}
-	l.filling.rows.Ascend(func(row rowWrite) bool {
-		all.rows.ReplaceOrInsert(row)
-		return true
-	})
+	all.add(l.filling.list())
 	all.add(keys)
-	s := step{tables: make([]rowWrite, 0, all.rows.Len()+len(others)), clear: true}
-	all.rows.Ascend(func(row rowWrite) bool {
-		s.tables = append(s.tables, row)
-		return true
-	})
-	s.tables = append(s.tables, others...)
-	return s
+	return step{tables: append(all.list(), others...), clear: true}
 }
 
 // keep is called when the commit has done the step.

@@ -17,12 +17,7 @@ func (l *logged) mergedBy(reader rowReader) rowReader {
 	if l.empty() {
 		return reader
 	}
-	m := &merging{reader, make([]rowWrite, 0, l.rows.Len())}
-	l.rows.Ascend(func(row rowWrite) bool {
-		m.log = append(m.log, row)
-		return true
-	})
-	return m
+	return &merging{reader, l.list()}
 }
 
 // leaf implements rowReader. A page to which the log has nothing passes as it is.

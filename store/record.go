@@ -127,3 +127,13 @@ func (l *logged) add(rows []rowWrite) {
 		l.rows.ReplaceOrInsert(row)
 	}
 }
+
+// list returns the rows, in order.
+func (l *logged) list() []rowWrite {
+	rows := make([]rowWrite, 0, l.rows.Len())
+	l.rows.Ascend(func(row rowWrite) bool {
+		rows = append(rows, row)
+		return true
+	})
+	return rows
+}
