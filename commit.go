@@ -194,8 +194,8 @@ func (db *DB) dropLocked(b *batch, cause, found error) *batch {
 	return follower
 }
 
-// lookInFile returns an error unless the file is as it was published: bbolt may have written its
-// meta page before what failed.
+// lookInFile returns an error unless the file is as it was published: what failed may have come
+// when the commit was in it.
 func (db *DB) lookInFile() error {
 	index, err := db.store.FileIndex()
 	if err != nil {

@@ -69,11 +69,11 @@
 //
 // All writes go one way. Under one lock, held for no I/O, a call ends what is due, decides on the
 // newest state, and joins the open batch. On a file, a TryLock or Unlock that finds the lock taken
-// has this done by whoever has it. The first to join commits the batch, in one bbolt transaction
-// for all, while the next one fills; then the state is published, and those concerned are told:
-// losses first, then watchers, then those who were granted something, then the callers. A batch
-// that cannot be committed is taken back together with the one that was decided on it. Reads go to
-// what is published, and wait for no commit; [DB.Get] takes no lock either.
+// has this done by whoever has it. The first to join commits the batch, with one write to the
+// file's log and one sync for all, while the next one fills; then the state is published, and those
+// concerned are told: losses first, then watchers, then those who were granted something, then the
+// callers. A batch that cannot be committed is taken back together with the one that was decided on
+// it. Reads go to what is published, and wait for no commit; [DB.Get] takes no lock either.
 //
 // The locks are taken in this order: the committer's, the database's, the hub's or that of an
 // ending (a session's or lock's Done and Err).

@@ -10,7 +10,6 @@ import (
 type Batch struct {
 	store  *Store
 	index  uint64
-	keys   int // how many there are then
 	parts  []part
 	buffer []byte
 }
@@ -34,7 +33,7 @@ type taken[T any] struct {
 	version *version[T]
 }
 
-// Write commits the batch to the file, in one bbolt transaction with its index. It is called
+// Write commits the batch to the file, whole or not at all, with its index. It is called
 // without the store's lock, by one goroutine at a time, once. After an error
 // [Store.FileIndex] tells whether the file has the batch.
 func (b *Batch) Write() error {
@@ -45,7 +44,7 @@ func (b *Batch) Write() error {
 		buffer, rows = p.encode(buffer, rows, &after)
 	}
 	s.buffer = buffer
-	if err := s.file.commit(rows, b.keys, header{index: b.index, tally: after}); err != nil {
+	if err := s.file.commit(rows, header{index: b.index, tally: after}); err != nil {
 		return err
 	}
 	s.inFile = after

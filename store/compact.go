@@ -86,7 +86,11 @@ func (f *file) copyTo(
 	if err := errors.Join(err, found.err); err != nil {
 		return err
 	}
-	if err := db.Update(func(tx *bbolt.Tx) error { return writeHeader(tx, last) }); err != nil {
+	err = db.Update(func(tx *bbolt.Tx) error {
+		last.commit = uint64(tx.ID())
+		return writeHeader(tx, last)
+	})
+	if err != nil {
 		return err
 	}
 	if o.sync == SyncAlways {

@@ -96,7 +96,9 @@ func fill(tx *bbolt.Tx) error {
 	if _, err := tx.CreateBucket([]byte(headerBucket)); err != nil {
 		return err
 	}
-	return writeHeader(tx, header{version: plainVersion, index: FirstIndex})
+	return writeHeader(tx, header{
+		version: plainVersion, commit: uint64(tx.ID()), index: FirstIndex,
+	})
 }
 
 // syncFolder has the names in the folder on disk. Windows offers no such thing, and does it with

@@ -14,7 +14,7 @@
 // A write belongs to a transaction, which has one index ([Store.Next]). [Store.Undo] takes the
 // whole of it back; [Store.Seal] keeps it, and from then on it waits to be published. In memory
 // [Store.Publish] does that at once. In a file, [Store.Take] closes the open batch, [Batch.Write]
-// commits it in one bbolt transaction with no lock held while the next batch fills, and then
+// commits it with no lock held while the next batch fills, and then
 // [Store.Publish] shows it to readers, or [Store.Drop] takes it back together with the batch that
 // was filled meanwhile, which was decided on it.
 //
@@ -39,8 +39,9 @@
 //
 // # File
 //
-// A file has a table as a bucket of bbolt's. A commit writes to the pages of the tables, or, if it
-// has many keys that lie on many pages, to a log beside them: the package's README says how.
+// A file has a table as a bucket of bbolt's. A commit writes its rows to a log in the file, which
+// is synced once; a checkpoint takes them to the pages of the tables later, some with every few
+// commits. The package's README says where all of it is.
 //
 // The package knows no clock, no rule about sessions or locks, and no waiting.
 package store

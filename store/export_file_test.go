@@ -56,36 +56,58 @@ func HeaderValue(version, commit, index uint64) []byte {
 	return appendRow(nil, headerTable, headerKey, headerCodec, &row)
 }
 
-// LoggedHeader is the header of a file with a log, and with keys that have these values.
-func LoggedHeader(commit uint64, values ...[]byte) []byte {
-	row := header{version: logVersion, commit: commit, index: 5}
-	for _, value := range values {
-		row.tally.add(storedChecksum(value))
+// NextHeader is the header of a commit that changes nothing of what it says, but that the log is
+// empty and goes on with that record, if it is not 0.
+func NextHeader(tx *bbolt.Tx, record uint64) ([]byte, error) {
+	value := tx.Bucket([]byte(headerBucket)).Get([]byte(headerKey))
+	row, err := decodeRow(headerTable, headerKey, headerCodec, value)
+	row.commit = uint64(tx.ID())
+	if record > 0 {
+		row.log.first, row.log.next, row.log.taken = record, record, rowWrite{}
 	}
-	return appendRow(nil, headerTable, headerKey, headerCodec, &row)
+	return appendRow(nil, headerTable, headerKey, headerCodec, &row), err
 }
 
-// Record is that payload as a record of the log.
-func Record(number uint64, payload string) []byte {
-	sum := checksum(logTable, recordKey(number), []byte(payload))
-	return binary.BigEndian.AppendUint32([]byte(payload), sum)
+// RecordHead is what a record says of all rows.
+type RecordHead struct{ Index, Rows, Sum uint64 }
+
+func (h RecordHead) header() header {
+	return header{index: h.Index, tally: tally{rows: h.Rows, sum: h.Sum}}
 }
 
-// ReadRecord returns the rows of a record with that payload.
-func ReadRecord(payload []byte) ([]RowWrite, error) {
-	const number = 1
-	l := newLogged()
-	record := element{key: recordKey(number), value: Record(number, string(payload))}
-	if err := l.read(record, number); err != nil {
-		return nil, err
+// ReadRecord returns what a record with that payload says.
+func ReadRecord(payload []byte) (RecordHead, []RowWrite, error) {
+	last, rows, err := readRecord(payload)
+	return RecordHead{last.index, last.tally.rows, last.tally.sum}, rows, err
+}
+
+// RecordOf returns the payload of such a record.
+func RecordOf(head RecordHead, rows []RowWrite) ([]byte, error) {
+	payload, _, err := makeRecord(rows, head.header())
+	return payload, err
+}
+
+// AppendRecord writes sectors of a record with that payload to the log of the file, where the next
+// one goes. The number is counted from that of the next one.
+func AppendRecord(path string, number int, payload []byte, keep func(sector int) bool) error {
+	f, err := openFile(path, fileOptions{sync: SyncNever}, nil)
+	if err != nil {
+		return err
 	}
-	return l.list(), nil
-}
-
-// RecordOf returns the payload of the record of the rows.
-func RecordOf(rows []RowWrite) ([]byte, error) {
-	record, _, err := makeRecord(rows, 1, recordSize(rows))
-	return record[:max(0, len(record)-checksumSize)], err
+	l := &f.log
+	l.next += uint64(number)
+	at := l.reserve(sectorsFor(len(payload)))
+	frame := at.segment.frame(nil, at.place, l.next, payload)
+	for i := range at.sectors {
+		if keep != nil && !keep(i) {
+			continue
+		}
+		sector := frame[i*sectorSize : (i+1)*sectorSize]
+		if _, failed := f.handle.WriteAt(sector, at.segment.offset(at.place+i)); failed != nil {
+			err = failed
+		}
+	}
+	return errors.Join(err, f.close())
 }
 
 // TableName is the name of the table's bucket.
@@ -175,7 +197,7 @@ func ReadFile(path string, o FileOptions, reader Reader) (*File, error) {
 
 // Commit leaves the tally of the rows at none.
 func (f *file) Commit(index uint64, rows ...RowWrite) error {
-	return f.commit(rows, 0, header{index: index})
+	return f.commit(rows, header{index: index})
 }
 
 func (f *file) Index() (uint64, error) { return f.index() }
@@ -183,3 +205,39 @@ func (f *file) Index() (uint64, error) { return f.index() }
 func (f *file) Close() error { return f.close() }
 
 func (f *file) CheckPath(path string) error { return f.checkPath(path) }
+
+// With these few commits go through all that happens to a log.
+func init() { leastSegment, stepSectors, stepRows, manyRows = 2*firstSegment, 4, 4, 64 }
+
+// LogState is what a file has of a log.
+type LogState struct {
+	Segments int    // bytes of both; 0: there is no log
+	First    uint64 // the number of the first record that counts
+	Next     uint64 // that of the next one
+	Rows     int    // of those that count
+	Taken    int    // of the older segment, those that are in their tables
+	Older    int    // rows of the older segment
+	Cut      bool   // there is a record that a crash has cut off
+	Head     RecordHead
+}
+
+// ReadLog returns what the file has.
+func ReadLog(path string) (state LogState, err error) {
+	f, err := openFile(path, fileOptions{sync: SyncNever}, nil)
+	if err != nil {
+		return state, err
+	}
+	l := &f.log
+	state = LogState{Rows: len(l.list()), Taken: l.count, Cut: l.cut != nil, Next: l.next}
+	state.Head = RecordHead{f.last.index, f.last.tally.rows, f.last.tally.sum}
+	if !l.none() {
+		state.First = l.after(&step{done: true}).first
+		for _, s := range l.segments {
+			state.Segments += lanes * s.stride * sectorSize
+		}
+	}
+	if l.settled != nil {
+		state.Older, state.First = l.settled.rows.len(), l.settled.first
+	}
+	return state, f.close()
+}

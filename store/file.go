@@ -74,6 +74,10 @@ type Hooks struct {
 	// as when a disk reports a write as failed that it has done.
 	AfterCommit func() error
 
+	// Synced is called when all that was written is on disk, or would be with SyncAlways. One
+	// commit may do it some times. Its error fails the sync, as AfterCommit's does the commit.
+	Synced func() error
+
 	// NetworkFS is asked in place of the system for the name of the network file system, or the
 	// like, that the path is on; an empty string means none.
 	NetworkFS func(path string) string
@@ -99,6 +103,13 @@ func (h *Hooks) around(commit func() error) error {
 	return nil
 }
 
+func (h *Hooks) synced() error {
+	if h.Synced == nil {
+		return nil
+	}
+	return h.Synced()
+}
+
 // file is rows in a bbolt file, which it has open and locked. One goroutine at a time may use it.
 //
 // bbolt panics where it finds damage, and a page that the disk cannot read is a fault of the
@@ -107,12 +118,15 @@ type file struct {
 	db     *bbolt.DB
 	handle *os.File    // bbolt's own
 	info   fs.FileInfo // which file that is
+	size   int64       // that it has at least
 	sync   SyncPolicy
 	hooks  Hooks
+	last   header // what the last commit left; its number is that of bbolt's last commit
 	log    commitLog
-	synced bool  // what was in the file when it was opened is on disk
-	locked bool  // a transaction is open, or a panic of bbolt's left its locks
-	broken error // not nil: such a panic, after which bbolt's memory may be wrong
+	buffer []byte // the last record's sectors, to be used again
+	synced bool   // what was in the file when it was opened is on disk
+	locked bool   // a transaction is open, or a panic of bbolt's left its locks
+	broken error  // not nil: such a panic, after which bbolt's memory may be wrong
 }
 
 // rowWrite is one change of a commit.
@@ -122,14 +136,7 @@ type rowWrite struct {
 	value []byte // what appendRow made; nil deletes the row, if there is one
 }
 
-// index returns the last index that the file has: after a commit that failed, whether it is in
-// the file nevertheless.
-func (f *file) index() (uint64, error) {
-	last, err := f.header()
-	return last.index, err
-}
-
-// header returns the header of the last commit.
+// header returns the header of bbolt's last commit.
 func (f *file) header() (last header, err error) {
 	err = f.view(func(tx *bbolt.Tx) error {
 		return guard(func() (err error) {
@@ -149,49 +156,16 @@ func (f *file) lastCommit() (number uint64, err error) {
 	return number, err
 }
 
-// commit writes the rows, which come table by table, and the header, with the index and tally
-// given, in one transaction of bbolt's. So many keys there are then. It returns when that is as
-// durable as the file's SyncPolicy says. After an error the file has all of it or nothing: see
-// [file.index].
-func (f *file) commit(rows []rowWrite, keys int, last header) error {
-	if err := f.tryCommit(rows, keys, last); err != nil {
+// commit writes the rows, which come table by table and in order, and the index and tally given. It
+// returns when that is as durable as the file's SyncPolicy says. After an error the file has all of
+// it or nothing: see [file.index].
+func (f *file) commit(rows []rowWrite, last header) error {
+	err := f.hooks.around(func() error {
+		return reveal(f.attempt(func() error { return f.write(rows, last) }))
+	})
+	if err != nil {
 		return fmt.Errorf("commit index %d: %w", last.index, err)
 	}
-	return nil
-}
-
-func (f *file) tryCommit(rows []rowWrite, keys int, last header) error {
-	return f.hooks.around(func() error {
-		return reveal(f.attempt(func() error { return f.write(rows, keys, last) }))
-	})
-}
-
-func (f *file) write(rows []rowWrite, keys int, last header) error {
-	if err := f.syncInherited(); err != nil {
-		return err
-	}
-	f.locked = true
-	tx, err := f.db.Begin(true)
-	if err != nil {
-		f.locked = false
-		return err
-	}
-	defer f.end(tx)
-	step, err := f.log.plan(rows, keys, uint64(tx.ID()))
-	if err != nil {
-		return err
-	}
-	if err := step.write(tx); err != nil {
-		return err
-	}
-	last.version = step.version(&f.log)
-	if err := writeHeader(tx, last); err != nil {
-		return err
-	}
-	if err := tx.Commit(); err != nil {
-		return err
-	}
-	f.log.keep(&step)
 	return nil
 }
 
@@ -224,23 +198,6 @@ func (r rowWrite) write(bucket *bbolt.Bucket) error {
 
 func errRow(row rowWrite, err error) error {
 	return fmt.Errorf("write row %.100q of %s: %w", row.key, tableName(row.table), err)
-}
-
-// syncInherited has on disk what was in the file when it was opened, before anything is written to
-// it.
-//
-// Who had it open before may have been killed between the write of a meta page and its sync. Then
-// the commit can be read, and a power cut may yet undo it. But the pages of the one before are free
-// in it, and the next commit would write over them: of the two, neither would be left.
-func (f *file) syncInherited() error {
-	if f.synced || f.sync == SyncNever {
-		return nil
-	}
-	if err := f.db.Sync(); err != nil {
-		return fmt.Errorf("sync what was in it: %w", err)
-	}
-	f.synced = true
-	return nil
 }
 
 // close gives the file up. Only the first call does anything.

@@ -1,8 +1,10 @@
 package store_test
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"flag"
 	"fmt"
 	"hash/crc32"
@@ -171,22 +173,21 @@ func TestFormat1_ByHand(t *testing.T) {
 	}
 }
 
-// loggedRows puts what loggedFile has, in two transactions, of which the second is in its log.
+// loggedRows puts what loggedFile has: the last two commits are in its log.
 func loggedRows(s *store.Store, write func(fn func())) {
+	put := func(key, value string) {
+		s.Keys.Put(key, store.Key{Key: key, Value: []byte(value), Flags: 300, CreateIndex: 2,
+			ModifyIndex: s.Next()})
+	}
+	for i := range 5 {
+		write(func() { put(fmt.Sprintf("lock/%d", i), "first") })
+	}
 	write(func() {
-		for i := range 100 {
-			key := fmt.Sprintf("lock/%02d", i)
-			s.Keys.Put(key, store.Key{Key: key, CreateIndex: 2, ModifyIndex: 2})
-		}
+		put("lock/2", "second")
+		s.Keys.Delete("lock/3")
+		s.Marks.Put("m", store.Mark{Name: "m", Index: 7})
 	})
-	write(func() {
-		for i := range 5 {
-			key := fmt.Sprintf("lock/%02d", i*20)
-			s.Keys.Put(key, store.Key{Key: key, Value: []byte{'a' + byte(i)}, Flags: 300,
-				CreateIndex: 2, ModifyIndex: 3})
-		}
-		s.Keys.Delete("lock/99")
-	})
+	write(func() { put("large", strings.Repeat("x", 600)) })
 }
 
 // Ensure that a file of the second format is opened, with all that it has, and can be written to.
@@ -196,20 +197,64 @@ func TestFormat2(t *testing.T) {
 
 // Ensure that README.md is right about the log.
 func TestFormat2_ByHand(t *testing.T) {
-	payload := ""
-	for i := range 5 {
-		key := fmt.Sprintf("lock/%02d", i*20)
-		value := "\x01" + string(rune('a'+i)) + "\xac\x02" + "\x00" + "\x02\x03\x00\x00"
-		value += string(binary.BigEndian.AppendUint32(nil, rowSum(0, key, value)))
-		payload += "\x07" + key + "\x0d" + value
+	row := func(table byte, key, payload string) string {
+		value := payload + string(binary.BigEndian.AppendUint32(nil, rowSum(table, key, payload)))
+		text := string(binary.AppendUvarint([]byte{table}, uint64(len(key)))) + key
+		return text + string(binary.AppendUvarint(nil, uint64(len(value)))) + value
 	}
-	payload += "\x07lock/99" + "\x00"
-	// Two commits follow the one that made the tables, which is number 2.
-	number := "\x00\x00\x00\x00\x00\x00\x00\x04"
-	want := payload + string(binary.BigEndian.AppendUint32(nil, rowSum(254, number, payload)))
-	if log := records(t, copyOf(t, loggedFile)); len(log) != 1 || log[number] != want {
-		t.Errorf("got %x, want %x: %x", log, number, want)
+	head := func(index, rows uint64, sums ...uint32) string {
+		sum := uint64(0)
+		for _, s := range sums {
+			sum += uint64(s)
+		}
+		b := binary.AppendUvarint(binary.AppendUvarint(nil, index), rows)
+		return string(binary.AppendUvarint(b, sum))
 	}
+	first := func(i byte) uint32 {
+		payload := "\x05first\xac\x02\x00\x02" + string(i+2) + "\x00\x00"
+		return rowSum(0, fmt.Sprintf("lock/%d", i), payload)
+	}
+	const second, mark = "\x06second\xac\x02\x00\x02\x07\x00\x00", "\x07"
+	large := "\xd8\x04" + strings.Repeat("x", 600) + "\xac\x02\x00\x02\x08\x00\x00"
+	sums := []uint32{
+		first(0), first(1), first(4), rowSum(0, "lock/2", second), rowSum(8, "m", mark),
+	}
+	records := []string{
+		head(7, 5, sums...) + row(0, "lock/2", second) + "\x00\x06lock/3\x00" + row(8, "m", mark),
+		head(8, 6, append(sums, rowSum(0, "large", large))...) + row(0, "large", large),
+	}
+
+	path := copyOf(t, loggedFile)
+	content := []byte(stateOf(t, path).bytes)
+	var value, header []byte
+	inBolt(t, path, nil, func(tx *bbolt.Tx) error {
+		value = bytes.Clone(tx.Bucket([]byte("log0")).Get([]byte("log")))
+		header = bytes.Clone(tx.Bucket([]byte("meta")).Get([]byte("lockd")))
+		return errors.New("nothing is to be written")
+	})
+	// The log was made by the sixth commit of bbolt's, and another one followed.
+	if log := header[len(header)-9 : len(header)-4]; string(log) != "\x06\x01\x01\x00\x00" {
+		t.Errorf("the header ends with %x", log)
+	}
+	start := bytes.Index(content, value) - 35
+	lane := (len(value) + 547) / 1024
+	at := func(sector int) []byte { return content[start+sector*512 : start+(sector+1)*512] }
+	check := func(sector int, number uint64, left int, part string) {
+		t.Helper()
+		b := binary.BigEndian.AppendUint32(nil, uint32(left))
+		b = append(binary.BigEndian.AppendUint64(b, number), part...)
+		b = append(b, make([]byte, 508-len(b))...)
+		key := string(binary.BigEndian.AppendUint32([]byte{0}, uint32(sector)))
+		want := append(binary.BigEndian.AppendUint32(nil, rowSum(254, key, string(b))), b...)
+		if got := at(sector); !bytes.Equal(got, want) {
+			t.Errorf("sector %d is\n%x, want\n%x", sector, got, want)
+		}
+	}
+	check(lane, 1, len(records[0]), records[0])
+	check(lane+1, 0, 0, "")
+	check(1, 2, len(records[1]), records[1][:496])
+	check(2, 2, len(records[1])-496, records[1][496:])
+	check(3, 0, 0, "")
 }
 
 // rowSum is the checksum of a row. The CRC is taken as if the message before it had ended in this

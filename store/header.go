@@ -7,11 +7,11 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// The versions of the format. A file is of the first one as long as its log is empty: this package
+// The versions of the format. A file is of the first one as long as it has no log: this package
 // reads and writes both.
 const (
 	plainVersion = 1 // all rows are in the tables
-	logVersion   = 2 // some are in the log
+	logVersion   = 2 // some may be in the log
 )
 
 // headerTable stands for a table in the header's checksum; headerBucket and headerKey are where
@@ -26,7 +26,8 @@ const (
 // crafts one from making indexes begin anew.
 const lastLimit = 1 << 63
 
-// header is the row that every commit writes anew.
+// header is the row that every commit of bbolt's writes anew. Records of the log that are newer
+// say more.
 //
 // Its place, its checksum and its first field are the same in every format: an older program
 // must be able to tell a newer format from damage.
@@ -34,7 +35,9 @@ type header struct {
 	version uint64
 	commit  uint64 // bbolt's number of the commit that wrote it: another one has an older header
 	index   uint64 // of the last transaction that the file has
-	tally   tally  // of all other rows
+	tally   tally  // of all other rows, those of the log in their places
+
+	log logState // of the second version
 }
 
 // tally tells whether the rows of a file are those that its last commit left. A page, sound in
@@ -60,7 +63,14 @@ var headerCodec = codec[header]{
 		buf = binary.AppendUvarint(buf, row.commit)
 		buf = binary.AppendUvarint(buf, row.index)
 		buf = binary.AppendUvarint(buf, row.tally.rows)
-		return binary.AppendUvarint(buf, row.tally.sum)
+		buf = binary.AppendUvarint(buf, row.tally.sum)
+		if row.version == plainVersion {
+			return buf
+		}
+		buf = binary.AppendUvarint(buf, row.log.made)
+		buf = binary.AppendUvarint(buf, row.log.first)
+		buf = binary.AppendUvarint(buf, row.log.next)
+		return appendString(append(buf, row.log.taken.table), row.log.taken.key)
 	},
 	decode: func(_ string, payload []byte) (header, error) {
 		d := decoder{rest: payload}
@@ -71,6 +81,10 @@ var headerCodec = codec[header]{
 		row.commit = d.uint64()
 		row.index = d.uint64()
 		row.tally = tally{rows: d.uint64(), sum: d.uint64()}
+		if row.version == logVersion {
+			row.log = logState{made: d.uint64(), first: d.uint64(), next: d.uint64()}
+			row.log.taken = rowWrite{table: d.uint8(), key: d.string()}
+		}
 		return row, d.end()
 	},
 }
@@ -78,13 +92,12 @@ var headerCodec = codec[header]{
 // known reports whether the format is one of those that this package reads.
 func (h *header) known() bool { return h.version == plainVersion || h.version == logVersion }
 
-// writeHeader writes the header of this commit, whose number is set here.
+// writeHeader writes the header of this commit, whose number it has.
 func writeHeader(tx *bbolt.Tx, row header) error {
 	bucket := tx.Bucket([]byte(headerBucket))
 	if bucket == nil {
 		return fmt.Errorf("%w: it has no bucket %s", ErrCorrupt, headerBucket)
 	}
-	row.commit = uint64(tx.ID())
 	value := appendRow(nil, headerTable, headerKey, headerCodec, &row)
 	return bucket.Put([]byte(headerKey), value)
 }
@@ -117,8 +130,16 @@ func headerOf(value []byte, commit uint64) (header, error) {
 		return header{}, fmt.Errorf("%w: its header is of commit %d, and its last one is %d",
 			ErrCorrupt, row.commit, commit)
 	case row.index < FirstIndex, row.index >= lastLimit:
-		return header{}, fmt.Errorf("%w: its last index is %d, not from %d to %d", ErrCorrupt,
-			row.index, FirstIndex, uint64(lastLimit-1))
+		return header{}, errLastIndex(row.index)
+	case row.log.first > row.log.next, row.log.next >= lastLimit,
+		row.version == logVersion && row.log.first == 0:
+		return header{}, fmt.Errorf("%w: its log is from record %d to before %d", ErrCorrupt,
+			row.log.first, row.log.next)
 	}
 	return row, nil
+}
+
+func errLastIndex(index uint64) error {
+	return fmt.Errorf("%w: its last index is %d, not from %d to %d", ErrCorrupt, index, FirstIndex,
+		uint64(lastLimit-1))
 }

@@ -70,7 +70,7 @@ type rowReader interface {
 type found struct {
 	info fs.FileInfo
 	last header
-	log  *logged
+	log  commitLog
 	err  error // not nil: these are not the rows of a store, or the reader has refused one
 }
 
@@ -80,7 +80,7 @@ type beginning struct {
 	first []byte
 }
 
-const beginningSize = 16 << 10
+const beginningSize = 64 << 10
 
 var beginnings = sync.Pool{New: func() any { return new([beginningSize]byte) }}
 

@@ -1,200 +1,209 @@
 package store
 
-import (
-	"slices"
-
-	"go.etcd.io/bbolt"
-)
-
-// Keys are written at random, and a commit that writes many of them changes nearly as many pages,
-// each of which bbolt reads, splits and writes. So their rows go to the log: those of one commit
-// are one record, in a bucket beside the tables. A checkpoint takes them to their table later, in
-// order, so that neighbours share a page, and without those that were written again since. It rides
-// in the commits that follow, a few rows in each, so that none is long. The rows of other tables
-// lie in an order in which those of one commit are neighbours already.
+// A commit writes its rows to the log, which is synced once, and not to the pages of the tables,
+// which bbolt would have to read, split, write and sync, and then the meta page that makes them
+// valid. A checkpoint takes the rows to their tables later, in order, so that neighbours share a
+// page, and without those that were written again since.
 //
-// Whatever is done to the log and to the tables is done in bbolt's transaction of some commit. So
-// at any time, after any crash, the rows of the last commit are those of the tables, with those of
-// the log in their places.
-const logBucket = "log"
-
-// When rows go to the log, and how long they wait there. The more wait, the more of them share a
-// page then; but they are in memory meanwhile, and an Open has to put each in its place.
+// The log has two segments. Records go to the one; the rows of the other are taken to the tables
+// meanwhile, some with every few commits, so that no commit is long. When the one is full, the
+// other has nothing any more that counts, and they change places.
+//
+// At any time, after any crash, the rows of the last commit are those of the tables, with those of
+// the records that count in their places, the newest last. A row that a checkpoint has taken stays
+// in its record, which says the same of it.
 const (
-	leastLog     = 128 << 10 // bytes that the log grows to before a checkpoint begins,
-	logBytesAKey = 4         // or so many for each key of the store, if that is more
-	fewKeys      = 4         // so many rows change no more pages than a record does
-	denseKeys    = 8         // if one of so many keys is written, many of them share a page
+	firstSegment = 32 << 10 // bytes of a segment in a file that has none
+	rowSegment   = 8        // of one in a file that goes on being written to, for each row of it,
+	mostSegment  = 4 << 20  // but no more
+	lateCommits  = 3        // so many commits of a process go to the tables before there is a log
 )
 
-// commitLog is what the log has.
+// What a file of any size has, at the least. Tests do with less.
+var (
+	leastSegment = 512 << 10 // bytes of a segment
+	stepSectors  = 32        // of a lane that are used between two steps of a checkpoint,
+	stepRows     = 32        // and the least rows that one takes, but for the last;
+	manyRows     = 512       // for so many there is one at once
+)
+
+// commitLog is the log of a file. The zero value is that of a file that has none.
 type commitLog struct {
-	filling *logged // what was committed since the checkpoint began
-	settled *logged // what that takes to the table; empty: there is no checkpoint
-	taken   int     // how many of its rows are there
-	last    string  // the key of the last one
-	dropped int     // how many of its records are gone
+	segments [segments]*segment
+	filling  *segment // where records go
+	settled  *segment // whose rows go to the tables; nil: they are all there
+	made     uint64   // the number of bbolt's last commit that made a segment
+	next     uint64   // the number of the next record
+	taken    rowWrite // the last row of the settled segment that is in its table; none: no row is
+	count    int      // how many of them are
+
+	stepped int        // sectors that were used at the last step
+	direct  int        // commits of this process that went to the tables
+	cut     *sectorRun // what has to be blank before anything is written
+	unclear bool       // it is not blank, though it should be
 }
 
-// newCommitLog begins with what a file has: the first checkpoint takes it.
-func newCommitLog(found *logged) commitLog {
-	return commitLog{filling: newLogged(), settled: found}
+// sectorRun is sectors that lie one behind the other in a lane.
+type sectorRun struct {
+	segment *segment
+	place   int
+	sectors int
 }
 
-func (l *commitLog) empty() bool { return l.filling.empty() && l.settled.empty() }
+// none reports whether the file has no log.
+func (l *commitLog) none() bool { return l.filling == nil }
 
-// has reports whether a record may have any of the keys: it would hide what is written to the
-// table. Those that a checkpoint has taken are still in their records.
-func (l *commitLog) has(keys []rowWrite) bool {
-	return slices.ContainsFunc(keys, func(row rowWrite) bool {
-		return l.filling.has(row.key) || l.settled.has(row.key)
-	})
+// empty reports whether no record counts.
+func (l *commitLog) empty() bool { return l.none() || l.settled == nil && l.filling.first == 0 }
+
+// wanted is how large a segment should be in a file of so many rows.
+func wanted(rows uint64) int {
+	return max(leastSegment, int(min(rowSegment*rows, mostSegment)))
 }
 
-// rows is how many there are.
-func (l *commitLog) rows() int { return l.filling.rows.Len() + l.settled.rows.Len() }
-
-// step is what one commit does: it writes to the tables only, or it clears the log too, or it
-// writes a record and goes on with the checkpoint.
-type step struct {
-	tables []rowWrite // what the tables get
-	clear  bool       // the log goes
-
-	number uint64     // of the record
-	record []byte     // nil: there is none
-	logged []rowWrite // what is in it
-	taken  int        // how many rows of the checkpoint are in tables, or need not be
-	last   string     // the key of the last one
-	drop   []uint64   // records that nothing needs any more
-	done   bool       // the checkpoint ends
+// takes reports whether a payload goes to the log. One that takes half a lane is as well off in the
+// tables: it has so many rows that neighbours share a page, or rows that take whole ones.
+func (l *commitLog) takes(size int) bool {
+	return !l.none() && sectorsFor(size) <= l.filling.room()/lanes
 }
 
-// plan decides what a commit of the rows does, in a store that has so many keys then. The commit
-// may fail: what it does counts when keep is called. That a checkpoint begins is no more than
-// another name for what the log has.
-func (l *commitLog) plan(rows []rowWrite, total int, number uint64) (step, error) {
-	keys, others := splitKeys(rows)
-	size, limit := recordSize(keys), max(leastLog, logBytesAKey*total)
+// lane is where the next record goes.
+func (l *commitLog) lane() int { return int(l.next % lanes) }
+
+// reserve returns where a record of so many sectors goes. If the filling segment has no room for
+// it the segments change places; the settled one must have nothing then.
+func (l *commitLog) reserve(sectors int) sectorRun {
+	if l.full(sectors) {
+		l.settled, l.filling = l.filling, l.segments[1-l.filling.number]
+		l.filling.reset()
+		l.stepped = 0
+	}
+	s, lane := l.filling, l.lane()
+	return sectorRun{s, s.place(lane, s.used[lane]), sectors}
+}
+
+func (l *commitLog) full(sectors int) bool { return !l.filling.fits(l.lane(), sectors) }
+
+// keep is called when a record is durable.
+func (l *commitLog) keep(at sectorRun, rows []rowWrite) {
+	s := l.filling
+	if s.first == 0 {
+		s.first = l.next
+	}
+	s.used[l.lane()] += at.sectors
+	s.rows.add(rows)
+	l.next++
+}
+
+// logState is what a header says of the log.
+type logState struct {
+	made  uint64   // the number of bbolt's last commit that made a segment
+	first uint64   // the number of the first record that counts
+	next  uint64   // that of the first one after the header
+	taken rowWrite // the last row of the first segment that is in its table
+}
+
+// after returns what the header says of the log after the step, nil for none.
+func (l *commitLog) after(s *step) logState {
 	switch {
-	case len(keys) <= fewKeys && !l.has(keys):
-		return step{tables: rows}, nil
-	case l.empty() && denseKeys*len(keys) >= total:
-		return step{tables: rows}, nil
-	case size > limit, l.rows()+len(keys) <= fewKeys:
-		return l.flush(rows), nil
-	case l.settled.empty() && l.filling.size+size > limit:
-		l.settled, l.filling = l.filling, newLogged()
+	case s != nil && !s.done:
+		return logState{first: l.settled.first, next: l.next, taken: s.taken}
+	case l.filling.first != 0:
+		return logState{first: l.filling.first, next: l.next}
 	}
-	record, logged, err := makeRecord(keys, number, size)
-	if err != nil {
-		return step{}, err
-	}
-	s := step{tables: others, number: number, record: record, logged: logged}
-	// A file that was closed before each checkpoint ended, again and again, has more than the
-	// limit: the more, the sooner this one has to end; at three times the limit it ends at once.
-	excess := max(0, l.settled.size-limit)
-	s.checkpoint(l, size, limit-excess/2-l.filling.size)
-	return s, nil
+	return logState{first: l.next, next: l.next}
 }
 
-// splitKeys splits rows into those of keys, which is the first table, and others.
-func splitKeys(rows []rowWrite) (keys, others []rowWrite) {
-	n := 0
-	for n < len(rows) && rows[n].table == tableKeys {
-		n++
+// list returns all rows of the log, in order.
+func (l *commitLog) list() []rowWrite {
+	if l.empty() {
+		return nil
 	}
-	return rows[:n], slices.Clip(rows[n:])
+	all := newMemtable()
+	for _, s := range []*segment{l.settled, l.filling} {
+		if s != nil {
+			all.add(s.rows.list())
+		}
+	}
+	return all.list()
 }
 
-// checkpoint does as large a part of what is left to do as the record is of the room in the log, so
-// that the one ends with the other. Rows go to the table in order; those that the log has anew need
-// not. When all are there the records go, the oldest first: what is left of the log is right at any
-// time.
-func (s *step) checkpoint(l *commitLog, size, room int) {
-	rows, records := l.settled.rows.Len()-l.taken, l.settled.records[l.dropped:]
-	share := rows + len(records)
-	if size < room {
-		share = int(int64(share)*int64(size)/int64(room)) + 1
+// step is a part of a checkpoint.
+type step struct {
+	rows  []rowWrite // what the tables get
+	taken rowWrite   // the last row that is in them then,
+	count int        // and how many there are of the settled segment
+	done  bool       // they are all
+}
+
+// due returns the step that is due, nil for none. As much of the rows is to be in the tables as the
+// filling segment is full, and all when an eighth of it is left.
+func (l *commitLog) due() *step {
+	if l.settled == nil {
+		return nil
 	}
-	s.last = l.last
-	l.settled.rows.AscendGreaterOrEqual(rowWrite{key: l.last}, func(row rowWrite) bool {
-		switch {
-		case row.key == l.last && l.taken > 0:
-			return true
-		case s.taken == share:
+	used, room := l.filling.fill(), l.filling.room()*7/8
+	total := l.settled.rows.len()
+	target := int(int64(total) * int64(min(used, room)) / int64(room))
+	rows := target - l.count
+	early := used-l.stepped < stepSectors && rows < manyRows || rows < stepRows
+	if early && target < total {
+		return nil
+	}
+	return l.step(target)
+}
+
+// rest returns the step that ends the checkpoint, nil if there is none.
+func (l *commitLog) rest() *step {
+	if l.settled == nil {
+		return nil
+	}
+	return l.step(l.settled.rows.len())
+}
+
+// step returns the step after which so many rows are in the tables. Those that the log has anew
+// need not be.
+func (l *commitLog) step(target int) *step {
+	s := &step{taken: l.taken, count: l.count}
+	l.settled.rows.after(l.taken, func(row rowWrite) bool {
+		if s.count >= target {
 			return false
 		}
-		s.taken, s.last = s.taken+1, row.key
-		if !l.filling.has(row.key) {
-			s.tables = append(s.tables, row)
+		s.count, s.taken = s.count+1, rowWrite{table: row.table, key: row.key}
+		if !l.filling.rows.has(row) {
+			s.rows = append(s.rows, row)
 		}
 		return true
 	})
-	if s.taken == rows {
-		s.drop = records[:min(share-s.taken, len(records))]
-		s.done = len(s.drop) == len(records)
+	s.done = s.count == l.settled.rows.len()
+	return s
+}
+
+// advance is called when a step is durable, and with it the segment, if any, that takes the place
+// of the settled one.
+func (l *commitLog) advance(s *step, made []*segment) {
+	l.taken, l.count, l.stepped = s.taken, s.count, l.filling.fill()
+	if s.done {
+		l.settled.reset()
+		l.settled, l.taken, l.count = nil, rowWrite{}, 0
+	}
+	for _, m := range made {
+		l.segments[m.number] = m
 	}
 }
 
-// flush takes all that the log has, and the rows, to the tables.
-func (l *commitLog) flush(rows []rowWrite) step {
-	if l.empty() {
-		return step{tables: rows}
+// clear is called when the tables have all: from the segments on that are given, if any are.
+func (l *commitLog) clear(made []*segment) {
+	for _, s := range made {
+		l.segments[s.number] = s
 	}
-	keys, others := splitKeys(rows)
-	all := &logged{rows: l.settled.rows.Clone()}
-	all.add(l.filling.list())
-	all.add(keys)
-	return step{tables: append(all.list(), others...), clear: true}
-}
-
-// keep is called when the commit has done the step.
-func (l *commitLog) keep(s *step) {
-	if s.clear {
-		*l = newCommitLog(newLogged())
-	}
-	if s.record == nil {
+	if l.segments[0] == nil {
 		return
 	}
-	l.taken, l.last, l.dropped = l.taken+s.taken, s.last, l.dropped+len(s.drop)
-	if s.done {
-		*l = commitLog{filling: l.filling, settled: newLogged()}
+	for _, s := range l.segments {
+		s.reset()
 	}
-	l.filling.add(s.logged)
-	l.filling.records = append(l.filling.records, s.number)
-	l.filling.size += len(s.record)
-}
-
-// write does in the transaction what was decided.
-func (s *step) write(tx *bbolt.Tx) error {
-	if err := writeTables(tx, s.tables, bbolt.DefaultFillPercent); err != nil {
-		return err
+	*l = commitLog{
+		segments: l.segments, filling: l.segments[0], made: l.made, next: max(1, l.next),
 	}
-	name := []byte(logBucket)
-	if s.clear {
-		return tx.DeleteBucket(name)
-	}
-	if s.record == nil {
-		return nil
-	}
-	log, err := tx.CreateBucketIfNotExists(name)
-	if err != nil {
-		return err
-	}
-	for _, number := range s.drop {
-		if err := log.Delete(recordKey(number)); err != nil {
-			return err
-		}
-	}
-	log.FillPercent = 1 // records come in order
-	return log.Put(recordKey(s.number), s.record)
-}
-
-// version is the format that the file has after the step: an older program knows no log, and can do
-// without it where there is none.
-func (s *step) version(l *commitLog) uint64 {
-	if s.record == nil && (s.clear || l.empty()) {
-		return plainVersion
-	}
-	return logVersion
 }

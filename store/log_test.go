@@ -15,33 +15,14 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// logBucket is where the log is in a file.
-const logBucket = "log"
-
-// records returns the log of a file, nil if it has none.
-func records(t testing.TB, path string) map[string]string {
+// readLog returns what a file has of a log.
+func readLog(t testing.TB, path string) store.LogState {
 	t.Helper()
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true})
+	state, err := store.ReadLog(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
-	var found map[string]string
-	err = db.View(func(tx *bbolt.Tx) error {
-		log := tx.Bucket([]byte(logBucket))
-		if log == nil {
-			return nil
-		}
-		found = make(map[string]string)
-		return log.ForEach(func(number, record []byte) error {
-			found[string(number)] = string(record)
-			return nil
-		})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
+	return state
 }
 
 // wide is a store with so many keys that a commit of some of them goes to the log.
@@ -52,6 +33,7 @@ type wide struct {
 	random *rand.Rand
 	keys   int
 	fail   error // of the next commit
+	synced func() error
 }
 
 func newWide(t *testing.T, keys int) *wide {
@@ -79,7 +61,7 @@ func (w *wide) open() {
 	w.t.Helper()
 	w.Store = store.New()
 	w.must(w.Open(w.path, store.Options{Sync: store.SyncNever, Hooks: store.Hooks{
-		BeforeCommit: func() error { return w.fail },
+		BeforeCommit: func() error { return w.fail }, Synced: w.synced,
 	}}))
 }
 
@@ -116,23 +98,23 @@ func (w *wide) copied() string {
 func TestLog_G2_FileHasWhatWasCommitted(t *testing.T) {
 	w := newWide(t, 1200)
 	seen := map[string]int{}
-	var before map[string]string
-	for round := range 300 / min(step(), 2) {
-		many := 5 + w.random.IntN(60)
+	var before store.LogState
+	for round := range 600 / min(step(), 2) {
+		many := 1 + w.random.IntN(60)
 		switch {
 		case round%20 == 7:
 			w.fail = errors.New("a broken disk")
 		case round%25 == 13:
 			w.must(w.Close())
-			if round%75 == 13 {
+			if round%400 == 213 {
 				w.must(store.Compact(w.path, store.Options{Sync: store.SyncNever}))
 				seen["compacted"]++
 			}
 			w.open()
-		case round%60 == 30:
+		case round%290 == 289:
 			many = 1000 // more than the log takes
 		case w.random.IntN(8) == 0:
-			many = w.random.IntN(5)
+			many = 1
 		}
 		want := dump(w.Store)
 		w.change(many)
@@ -155,43 +137,115 @@ func TestLog_G2_FileHasWhatWasCommitted(t *testing.T) {
 		path := w.copied()
 		got, err := openStore(path)
 		w.must(err)
-		now := records(t, path)
 		if got.rows != want.rows || got.index > want.index {
 			t.Fatalf("round %d: got index %d, want %d", round, got.index, want.index)
 		}
 		w.must(w.Check())
-		for number := range before {
-			if _, there := now[number]; !there && len(now) > 0 {
-				seen["dropped"]++
+		now := readLog(t, path)
+		for what, is := range map[string]bool{
+			"logged":  now.Next > before.Next,
+			"settled": now.First > before.First && now.Rows > 0,
+			"taken":   now.Taken > 0,
+			"emptied": now.Rows == 0 && before.Rows > 0,
+			"grown":   now.Segments > before.Segments && before.Segments > 0,
+		} {
+			if is {
+				seen[what]++
 			}
 		}
-		if len(now) > len(before) {
-			seen["logged"]++
-		}
-		if before = now; now == nil {
-			seen["empty"]++
-		}
+		before = now
 	}
 	w.must(w.Close())
 	t.Log(seen)
-	for _, what := range []string{"logged", "dropped", "empty", "failed", "compacted"} {
+	for _, what := range []string{
+		"logged", "settled", "taken", "emptied", "grown", "failed", "compacted",
+	} {
 		if seen[what] == 0 {
 			t.Errorf("never %s", what)
 		}
 	}
 }
 
-// Ensure that each commit of many rows at random writes to fewer pages than it has rows: a
-// checkpoint is spread over the commits that follow.
+// Ensure that after a commit whose sync has failed, of the log or of bbolt's, the file is as it was
+// published and writes go on; or it is said not to be, and then the next Open has the commit whole,
+// or not at all.
+func TestLog_G11_FailedSync(t *testing.T) {
+	w := newWide(t, 300)
+	broken, left := errors.New("a broken disk"), 20
+	w.must(w.Close())
+	w.synced = func() error {
+		if left--; left > 0 {
+			return nil
+		}
+		left = 1 + w.random.IntN(8)
+		return broken
+	}
+	w.open()
+	seen := map[string]int{}
+	for range 1500 / min(step(), 5) {
+		before := dump(w.Store)
+		w.change(1 + w.random.IntN(20))
+		w.Seal()
+		b := w.Take()
+		err := b.Write()
+		if err == nil {
+			w.Publish(b)
+			seen["committed"]++
+			continue
+		}
+		if !errors.Is(err, broken) {
+			t.Fatal(err)
+		}
+		index, unknown := w.FileIndex()
+		w.Drop(b)
+		if unknown == nil && index == w.Published() {
+			seen["as published"]++
+			if got, err := openStore(w.copied()); err != nil || got != before {
+				t.Fatalf("got index %d, %v, want %d", got.index, err, before.index)
+			}
+			continue
+		}
+		w.must(w.Close())
+		w.open()
+		switch got := dump(w.Store); {
+		case got == before:
+			seen["not known: as before"]++
+		case got.index == b.Index():
+			seen["not known: committed"]++
+		default:
+			t.Fatalf("got index %d, want %d or %d", got.index, before.index, b.Index())
+		}
+		w.must(w.Check())
+	}
+	w.must(w.Close())
+	t.Log(seen)
+	for _, what := range []string{"committed", "as published", "not known: committed"} {
+		if seen[what] == 0 {
+			t.Errorf("never %s", what)
+		}
+	}
+}
+
+// fillLog writes until the file has a log with so many records.
+func (w *wide) fillLog(records uint64) {
+	w.t.Helper()
+	for {
+		w.must(write(w.Store, func() { w.put(w.anyKey(), 40) }))
+		if state := readLog(w.t, w.copied()); state.Next > records {
+			return
+		}
+	}
+}
+
+// Ensure that commits of many rows at random write to few pages, each of them: a checkpoint is
+// spread over the commits that follow.
 func TestLog_CheckpointIsSpread(t *testing.T) {
-	const rows = 40
+	const rows, commits = 40, 300
 	w := newWide(t, 4000)
+	w.fillLog(1)
 	before, err := os.ReadFile(w.path)
 	w.must(err)
 	page, most, all := os.Getpagesize(), 0, 0
-	var last map[string]string
-	fewer, dropped := 0, 0 // commits after which there are fewer records, and by how many at most
-	const commits = 200
 	for range commits {
 		w.must(write(w.Store, func() {
 			for range rows {
@@ -208,135 +262,42 @@ func TestLog_CheckpointIsSpread(t *testing.T) {
 			}
 		}
 		most, all, before = max(most, changed), all+changed, after
-		now := records(t, w.copied())
-		if gone := len(last) + 1 - len(now); gone > 0 {
-			fewer++
-			dropped = max(dropped, gone)
-		}
-		last = now
 	}
+	state := readLog(t, w.copied())
 	w.must(w.Close())
-	t.Logf("%d pages in a commit at most, %d in all; %d times %d records went at most", most, all,
-		fewer, dropped)
-	if most > rows || all > commits*rows/2 {
+	t.Logf("%d pages in a commit at most, %d in all; %+v", most, all, state)
+	if most > 2*rows || all > commits*rows/2 {
 		t.Error("these are too many pages")
 	}
-	if fewer == 0 || dropped > rows {
-		t.Error("these are too many records, or none")
+	if state.Next < commits || state.First < commits/4 {
+		t.Error("these are too few records, or too few that are in the tables")
 	}
 }
 
-// Ensure that a file without a log is of the first version, which an older program knows, and one
-// with a log of the second.
+// Ensure that the first commits to a file need no log, so that a file that is hardly written to
+// stays small and of the first version, which an older program knows; and that a compaction leaves
+// such a file.
 func TestLog_Version(t *testing.T) {
 	w := newWide(t, 400)
-	check := func(when string, want byte, count int) {
-		t.Helper()
-		log := records(t, w.copied())
-		if got := w.version(); got != want || len(log) != count {
-			t.Errorf("%s: got version %d with %d records, want %d with %d", when, got, len(log),
-				want, count)
-		}
+	var first []byte
+	for range 12 {
+		first = append(first, w.version())
+		w.must(write(w.Store, func() { w.put(w.anyKey(), 10) }))
 	}
-	check("all keys are new", 1, 0)
-	some := func() {
-		for i := range 10 {
-			w.put(w.key(37*i), 10)
-		}
+	if string(first) != "\x01\x01\x01\x02\x02\x02\x02\x02\x02\x02\x02\x02" {
+		t.Errorf("versions %x", first)
 	}
-	w.must(write(w.Store, some))
-	check("some keys", 2, 1)
-	w.must(write(w.Store, func() { w.put(w.key(1), 10) }))
-	check("one that is not in the log", 2, 1)
-	w.must(write(w.Store, func() { w.put(w.key(37), 10) }))
-	check("one that is in the log", 2, 2)
-	w.must(write(w.Store, func() { w.Marks.Put("m", store.Mark{Name: "m", Index: w.Next()}) }))
-	check("no key", 2, 2)
-	w.must(write(w.Store, func() { w.put(w.key(2), 200_000) }))
-	check("a large one that is not in the log", 2, 2)
-	w.must(write(w.Store, func() { w.put(w.key(37), 200_000) }))
-	check("a large one that is in the log", 1, 0)
-	w.must(write(w.Store, some))
-	check("some keys again", 2, 1)
+	if state := readLog(t, w.copied()); state.Rows == 0 {
+		t.Errorf("%+v", state)
+	}
 	want := dump(w.Store)
 	w.must(w.Close())
 	w.must(store.Compact(w.path, store.Options{Sync: store.SyncNever}))
-	check("compacted", 1, 0)
+	if got := w.version(); got != 1 {
+		t.Errorf("compacted: version %d", got)
+	}
 	if got, err := openStore(w.path); err != nil || got != want {
 		t.Errorf("compacted: got index %d, %v, want %d", got.index, err, want.index)
-	}
-}
-
-// Ensure that a log is bounded even if the file is closed before a checkpoint ends, each time.
-func TestLog_OfShortSessions(t *testing.T) {
-	w := newWide(t, 1200)
-	most := 0
-	for round := range 600 {
-		w.must(w.Close())
-		w.open()
-		w.must(write(w.Store, func() {
-			for range 6 {
-				w.put(w.anyKey(), 400)
-			}
-		}))
-		if round%20 > 0 {
-			continue
-		}
-		size := 0
-		for _, record := range records(t, w.copied()) {
-			size += len(record)
-		}
-		most = max(most, size)
-	}
-	w.must(w.Close())
-	t.Logf("%d bytes at most", most)
-	if most < 128<<10 || most > 4*128<<10 { // else it was not tried, or is not bounded
-		t.Errorf("%d bytes at most", most)
-	}
-}
-
-// Ensure that the log goes when nothing but a key or two is written any more.
-func TestLog_Goes(t *testing.T) {
-	w := newWide(t, 1200)
-	w.must(write(w.Store, func() {
-		for i := range 50 {
-			w.put(w.key(20*i), 100)
-		}
-	}))
-	for range 3000 {
-		w.must(write(w.Store, func() { w.put(w.key(20), 100) }))
-	}
-	if log := records(t, w.copied()); log != nil {
-		t.Errorf("%d records are left", len(log))
-	}
-	w.must(w.Close())
-}
-
-// Ensure that a compaction of a file with a log leaves no more free pages than one without.
-func TestLog_Compacted(t *testing.T) {
-	w := newWide(t, 8000)
-	for range 20 {
-		w.must(write(w.Store, func() {
-			for range 64 {
-				w.put(w.anyKey(), 100)
-			}
-		}))
-	}
-	if len(records(t, w.copied())) != 20 {
-		t.Fatal("it has no log")
-	}
-	want := dump(w.Store)
-	w.must(w.Close())
-	var sizes []int
-	for range 2 {
-		w.must(store.Compact(w.path, store.Options{Sync: store.SyncNever}))
-		sizes = append(sizes, len(stateOf(t, w.path).bytes))
-		if got, err := openStore(w.path); err != nil || got != want {
-			t.Fatalf("got index %d, %v, want %d", got.index, err, want.index)
-		}
-	}
-	if sizes[0] != sizes[1] {
-		t.Errorf("first %d bytes, then %d", sizes[0], sizes[1])
 	}
 }
 
@@ -350,121 +311,171 @@ func (w *wide) version() (version byte) {
 	return version
 }
 
-// Ensure that a log that no commit can have left is refused, whatever checksums it has.
-func TestLog_Refused(t *testing.T) {
-	row := func(key, value string) string {
-		return string(rune(len(key))) + key + string(rune(len(value))) + value
-	}
-	long := "\x81\x80\x02" + strings.Repeat("k", store.KeyLimit+1) + "\x00"
-	good := string(store.KeyRows.Append(nil, "k", store.Key{Key: "k"}))
-	other := string(store.KeyRows.Append(nil, "l", store.Key{Key: "l", Flags: 1}))
-	for name, test := range map[string]struct {
-		number uint64
-		record []byte
-		text   string
-	}{
-		"None":          {1, store.Record(1, row("k", good)), ""},
-		"Checksum":      {1, store.Record(2, row("k", good)), "checksum"},
-		"Short":         {1, []byte{1, 2}, "ends too early"},
-		"Future":        {99, store.Record(99, row("k", good)), "no commit has that number"},
-		"NoKey":         {1, store.Record(1, row("", good)), "key has the wrong length"},
-		"LongKey":       {1, store.Record(1, long), "key has the wrong length"},
-		"CutKey":        {1, store.Record(1, "\x05k"), "ends too early"},
-		"CutValue":      {1, store.Record(1, "\x01k\x09v"), "ends too early"},
-		"LongNumber":    {1, store.Record(1, "\x81\x00k\x00"), "a number that is too large"},
-		"Unsorted":      {1, store.Record(1, row("l", other)+row("k", good)), "not in the order"},
-		"Twice":         {1, store.Record(1, row("k", good)+row("k", good)), "not in the order"},
-		"Value":         {1, store.Record(1, row("k", "bad")), `row "k" of keys`},
-		"OtherValue":    {1, store.Record(1, row("other", good)), `row "other" of keys`},
-		"NotCounted":    {1, store.Record(1, row("k", good)+row("more", "")), ""},
-		"OneTooMany":    {1, store.Record(1, row("k", good)+row("l", other)), "lost a write"},
-		"OneTooFew":     {1, store.Record(1, row("k", "")), "lost a write"},
-		"OneForAnother": {1, store.Record(1, row("l", other)), "lost a write"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			path := newPath(t)
-			closeFile(t, openFile(t, path, quick))
-			inBolt(t, path, nil, func(tx *bbolt.Tx) error {
-				log, err := tx.CreateBucket([]byte(logBucket))
-				if err != nil {
-					return err
-				}
-				number := binary.BigEndian.AppendUint64(nil, test.number)
-				if err := log.Put(number, test.record); err != nil {
-					return err
-				}
-				return putHeader(tx, store.LoggedHeader(uint64(tx.ID()), []byte(good)))
-			})
-			testLog(t, path, test.text)
-		})
-	}
-	t.Run("KeyLength", func(t *testing.T) {
-		path := newPath(t)
-		closeFile(t, openFile(t, path, quick))
-		inBolt(t, path, nil, func(tx *bbolt.Tx) error {
-			log, err := tx.CreateBucket([]byte(logBucket))
-			err = errors.Join(err, log.Put([]byte("number"), store.Record(1, row("k", good))))
-			header := store.LoggedHeader(uint64(tx.ID()), []byte(good))
-			return errors.Join(err, putHeader(tx, header))
-		})
-		testLog(t, path, "key has the wrong length")
-	})
-	t.Run("Bucket", func(t *testing.T) {
-		path := newPath(t)
-		closeFile(t, openFile(t, path, quick))
-		inBolt(t, path, nil, func(tx *bbolt.Tx) error {
-			log, err := tx.CreateBucket([]byte(logBucket))
-			if err == nil {
-				_, err = log.CreateBucket([]byte("\x00\x00\x00\x00\x00\x00\x00\x01"))
+// Ensure that a file which is closed after each commit has no more in its log than any other, and
+// that its checkpoints go on from where they were.
+func TestLog_OfShortSessions(t *testing.T) {
+	w := newWide(t, 1200)
+	w.fillLog(1)
+	most, taken := 0, 0
+	var last store.LogState
+	for range 600 / min(step(), 4) {
+		w.must(w.Close())
+		w.open()
+		w.must(write(w.Store, func() {
+			for range 6 {
+				w.put(w.anyKey(), 200)
 			}
-			return errors.Join(err, putHeader(tx, store.LoggedHeader(uint64(tx.ID()))))
-		})
-		testLog(t, path, "it is a bucket")
-	})
-	t.Run("NoRecord", func(t *testing.T) {
-		path := newPath(t)
-		closeFile(t, openFile(t, path, quick))
-		inBolt(t, path, nil, func(tx *bbolt.Tx) error {
-			_, err := tx.CreateBucket([]byte(logBucket))
-			return errors.Join(err, putHeader(tx, store.LoggedHeader(uint64(tx.ID()))))
-		})
-		testLog(t, path, "has no record")
-	})
-	t.Run("NoLog", func(t *testing.T) {
-		path := newPath(t)
-		closeFile(t, openFile(t, path, quick))
-		inBolt(t, path, nil, func(tx *bbolt.Tx) error {
-			return putHeader(tx, store.LoggedHeader(uint64(tx.ID())))
-		})
-		testLog(t, path, "does not fit its log")
-	})
-	t.Run("FirstVersion", func(t *testing.T) {
-		path := newPath(t)
-		closeFile(t, openFile(t, path, quick))
-		inBolt(t, path, nil, func(tx *bbolt.Tx) error {
-			_, err := tx.CreateBucket([]byte(logBucket))
-			return errors.Join(err, putHeader(tx, store.HeaderValue(1, uint64(tx.ID()), 5)))
-		})
-		testLog(t, path, "does not fit its log")
-	})
+		}))
+		now := readLog(t, w.copied())
+		most = max(most, now.Rows)
+		if now.First == last.First {
+			taken = max(taken, now.Taken-last.Taken)
+		}
+		last = now
+	}
+	w.must(w.Close())
+	t.Logf("%d rows at most, %d taken at most, %+v", most, taken, last)
+	if most > 600 || taken > 60 || last.First < 50 {
+		t.Error("the log is not bounded, or was not tried")
+	}
 }
 
-// testLog opens the file, which is to be refused with that text and left as it is, or to have one
-// key if there is none.
-func testLog(t *testing.T, path, text string) {
+// Ensure that a record of which a crash has left some sectors is none; that nothing is written
+// until somebody commits; and that the next record takes its place.
+func TestLog_CutOff(t *testing.T) {
+	w := newWide(t, 50)
+	w.fillLog(3)
+	want := dump(w.Store)
+	w.must(w.Close())
+	for name, keep := range map[string]func(sector int) bool{
+		"first":     func(sector int) bool { return sector == 0 },
+		"all but 1": func(sector int) bool { return sector != 1 },
+		"last":      func(sector int) bool { return sector == 4 },
+	} {
+		path := w.copied()
+		state := readLog(t, path)
+		payload, err := store.RecordOf(state.Head, []store.RowWrite{
+			store.Write(0, "k", bytes.Repeat([]byte{1}, 4*500))})
+		w.must(err)
+		w.must(store.AppendRecord(path, 0, payload, keep))
+		before := age(t, path)
+		if state := readLog(t, path); !state.Cut {
+			t.Errorf("%s: %+v", name, state)
+		}
+		if got, err := openStore(path); err != nil || got != want {
+			t.Errorf("%s: got index %d, %v", name, got.index, err)
+		}
+		if stateOf(t, path) != before {
+			t.Errorf("%s: the file was written to", name)
+		}
+		changed := commitTo(t, path, 0)
+		if got, err := openStore(path); err != nil || got != changed || readLog(t, path).Cut {
+			t.Errorf("%s: after a commit: got index %d, %v, want %d", name, got.index, err,
+				changed.index)
+		}
+	}
+}
+
+// Ensure that a record that no commit can have left is refused, whatever checksums it has.
+func TestLog_Refused(t *testing.T) {
+	w := newWide(t, 50)
+	w.fillLog(3)
+	w.must(w.Close())
+	state := readLog(t, w.path)
+	head := string(binary.AppendUvarint(binary.AppendUvarint(binary.AppendUvarint(nil,
+		state.Head.Index), state.Head.Rows), state.Head.Sum))
+	older := "\x01" + head[len(binary.AppendUvarint(nil, state.Head.Index)):]
+	row := func(table byte, key, value string) string {
+		text := string(binary.AppendUvarint([]byte{table}, uint64(len(key)))) + key
+		return text + string(binary.AppendUvarint(nil, uint64(len(value)))) + value
+	}
+	good := string(store.KeyRows.Append(nil, "k", store.Key{Key: "k"}))
+	for name, test := range map[string]struct {
+		number  int
+		payload string
+		text    string
+	}{
+		"NoRows":     {0, head, ""},
+		"Gap":        {2, head, "lacks a record"},
+		"OtherLane":  {1, head, "lacks a record"},
+		"Again":      {-1, head, "lacks a record"},
+		"Short":      {0, head[:2], "ends too early"},
+		"Older":      {0, older, "not between those of its neighbours"},
+		"Limit":      {0, strings.Repeat("\xff", 9) + "\x01" + older[1:], "its last index is"},
+		"Table":      {0, head + row(9, "k", good), "unknown table"},
+		"NoKey":      {0, head + row(0, "", good), "key has the wrong length"},
+		"CutKey":     {0, head + "\x00\x05k", "ends too early"},
+		"CutValue":   {0, head + "\x00\x01k\x09v", "ends too early"},
+		"LongNumber": {0, head + "\x00\x81\x00k\x00", "a number that is too large"},
+		"Unsorted":   {0, head + row(1, "k", "") + row(0, "k", ""), "not in order"},
+		"Twice":      {0, head + row(0, "k", "") + row(0, "k", ""), "not in order"},
+		"Value":      {0, head + row(0, "k", "bad"), `row "k" of keys`},
+		"OtherValue": {0, head + row(0, "other", good), `row "other" of keys`},
+		"OneTooMany": {0, head + row(0, "k", good), "lost a write"},
+		"OneTooFew":  {0, head + row(0, w.key(1), ""), "lost a write"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := copyOf(t, w.path)
+			if err := store.AppendRecord(path, test.number, []byte(test.payload), nil); err != nil {
+				t.Fatal(err)
+			}
+			mustRefuse(t, path, test.text)
+		})
+	}
+	for name, change := range map[string]func(tx *bbolt.Tx) error{
+		"OneSegment": func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("log1")) },
+		"NoSegments": func(tx *bbolt.Tx) error {
+			return errors.Join(tx.DeleteBucket([]byte("log0")), tx.DeleteBucket([]byte("log1")))
+		},
+		"Short": func(tx *bbolt.Tx) error {
+			return tx.Bucket([]byte("log0")).Put([]byte("log"), make([]byte, 9000))
+		},
+		"Empty": func(tx *bbolt.Tx) error {
+			return tx.Bucket([]byte("log0")).Delete([]byte("log"))
+		},
+		"More": func(tx *bbolt.Tx) error {
+			return tx.Bucket([]byte("log0")).Put([]byte("m"), nil)
+		},
+		"Inline": func(tx *bbolt.Tx) error {
+			return errors.Join(tx.DeleteBucket([]byte("log0")), inline(tx, "log0"))
+		},
+		"Last": func(tx *bbolt.Tx) error {
+			header, err := store.NextHeader(tx, 1<<64-1)
+			return errors.Join(err, putHeader(tx, header))
+		},
+		"Zeros": func(tx *bbolt.Tx) error {
+			log := tx.Bucket([]byte("log0"))
+			return log.Put([]byte("log"), make([]byte, len(log.Get([]byte("log")))))
+		},
+		"FirstVersion": func(tx *bbolt.Tx) error {
+			return putHeader(tx, store.HeaderValue(1, uint64(tx.ID()), 5))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := copyOf(t, w.path)
+			inBolt(t, path, nil, func(tx *bbolt.Tx) error {
+				header, err := store.NextHeader(tx, 0)
+				return errors.Join(err, putHeader(tx, header), change(tx))
+			})
+			mustRefuse(t, path, "log")
+		})
+	}
+}
+
+// inline makes a bucket so small that it is in the page of the one that it is in.
+func inline(tx *bbolt.Tx, name string) error {
+	bucket, err := tx.CreateBucket([]byte(name))
+	return errors.Join(err, bucket.Put([]byte("log"), make([]byte, 100)))
+}
+
+// mustRefuse opens the file, which is to be refused with that text, unless there is none, and left
+// as it is.
+func mustRefuse(t *testing.T, path, text string) {
 	t.Helper()
 	before := age(t, path)
-	s := store.New()
-	err := s.Open(path, store.Options{Sync: store.SyncNever})
-	switch {
-	case err == nil:
-		if keys := s.Keys.Len(); text != "" || keys != 1 {
-			t.Errorf("accepted, with %d keys; want %q", keys, text)
-		}
-		if err := errors.Join(s.Check(), s.Close()); err != nil {
-			t.Error(err)
-		}
-	case text == "" || !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), text):
+	_, err := openStore(path)
+	refused := errors.Is(err, store.ErrCorrupt) && strings.Contains(fmt.Sprint(err), text)
+	if text == "" && err != nil || text != "" && !refused {
 		t.Errorf("got %v, want %q", err, text)
 	}
 	if stateOf(t, path) != before {

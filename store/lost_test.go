@@ -2,6 +2,8 @@ package store_test
 
 import (
 	"bytes"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -16,12 +18,28 @@ type image struct {
 	state   whole
 }
 
-// images returns the file after each of so many commits; fn writes what one of them has.
-func images(t *testing.T, commits int, fn func(s *store.Store, round int)) []image {
+// images returns the file after each of so many commits; fn writes what one of them has. Synced is
+// called with what is on disk within them.
+func images(
+	t *testing.T, commits int, fn func(s *store.Store, round int), synced func(content []byte),
+) []image {
 	t.Helper()
 	path := newPath(t)
+	read := func() []byte {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return content
+	}
 	s := store.New()
-	if err := s.Open(path, store.Options{Sync: store.SyncNever}); err != nil {
+	hooks := store.Hooks{Synced: func() error {
+		if synced != nil {
+			synced(read())
+		}
+		return nil
+	}}
+	if err := s.Open(path, store.Options{Sync: store.SyncNever, Hooks: hooks}); err != nil {
 		t.Fatal(err)
 	}
 	var list []image
@@ -29,16 +47,21 @@ func images(t *testing.T, commits int, fn func(s *store.Store, round int)) []ima
 		if err := write(s, func() { fn(s, round) }); err != nil {
 			t.Fatal(err)
 		}
-		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		list = append(list, image{content, dump(s)})
+		list = append(list, image{read(), dump(s)})
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
+	if state := readLog(t, path); state.Next < 5 {
+		t.Fatalf("the log has %+v", state)
+	}
 	return list
+}
+
+// logged reports whether the commit after one is in the log only: bbolt has not written its pages.
+func logged(before, after image) bool {
+	metas := 2 * os.Getpagesize()
+	return bytes.Equal(before.content[:metas], after.content[:metas])
 }
 
 // traffic are the ways in which a file changes from one commit to the next.
@@ -54,11 +77,11 @@ var traffic = map[string]func(s *store.Store, round int){
 			}
 		}
 	},
-	"many locks of more": func(s *store.Store, round int) { // they go to the log, and from it
+	"many locks of more": func(s *store.Store, round int) { // the log is full again and again
 		for i := range 400 {
 			key := fmt.Sprintf("lock/%03d", i)
-			if round == 0 || i*7919%400%13 == round {
-				value := bytes.Repeat([]byte{byte(round)}, 900)
+			if round == 0 || i*7919%400%41 == round {
+				value := bytes.Repeat([]byte{byte(round)}, 500)
 				s.Keys.Put(key, store.Key{Key: key, Value: value, Fence: s.Next()})
 			}
 		}
@@ -76,29 +99,41 @@ var traffic = map[string]func(s *store.Store, round int){
 }
 
 // Ensure that a page which is as an older commit wrote it in the same place, whole and sound,
-// because the disk lost every later write of it, is not taken for the last state.
+// because the disk lost every later write of it, is not taken for the last state. But without the
+// newest record of the log it is the state before.
 func TestDamage_LostWrite(t *testing.T) {
 	for name, fn := range traffic {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			list := images(t, 12, fn)
-			last := list[len(list)-1]
-			b := newBench(t, last.content)
-			tried := 0
-			for i, older := range list[:len(list)-1] {
-				for page := 2; page < min(len(older.content)/b.page, b.pages()); page++ {
-					lost := older.content[page*b.page : (page+1)*b.page]
-					if !bytes.Equal(lost, b.at(page)) {
-						tried++
-						b.damaged(fmt.Sprintf("page %d of commit %d", page, i), page*b.page, lost,
-							last.state)
-					}
-				}
-			}
-			if b.refused < tried/4 || b.refused == 0 {
-				t.Errorf("refused %d times of %d", b.refused, tried)
+			list := images(t, 40, fn, nil)
+			for end := 12; end <= len(list); end += 9 {
+				loseWrites(t, list[:end])
 			}
 		})
+	}
+}
+
+func loseWrites(t *testing.T, list []image) {
+	t.Helper()
+	last, before := list[len(list)-1], list[len(list)-2]
+	allowed := []whole{last.state}
+	if logged(before, last) {
+		allowed = append(allowed, before.state)
+	}
+	b := newBench(t, last.content)
+	tried := 0
+	for i, older := range list[:len(list)-1] {
+		for page := 2; page < min(len(older.content)/b.page, b.pages()); page++ {
+			lost := older.content[page*b.page : (page+1)*b.page]
+			if !bytes.Equal(lost, b.at(page)) {
+				tried++
+				b.damaged(fmt.Sprintf("page %d of commit %d", page, i), page*b.page, lost,
+					allowed...)
+			}
+		}
+	}
+	if b.refused < tried/4 || b.refused == 0 {
+		t.Errorf("refused %d times of %d", b.refused, tried)
 	}
 }
 
@@ -108,23 +143,87 @@ func TestDamage_LostCommit(t *testing.T) {
 	for name, fn := range traffic {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			list := images(t, 12, fn)
-			last, older := list[len(list)-1], list[len(list)-2]
-			b := newBench(t, last.content)
-			random := rand.New(rand.NewPCG(8, 9))
-			for round := range 200 / step() {
-				mixed := bytes.Clone(last.content)
-				for page := 2; page < min(len(older.content)/b.page, b.pages()); page++ {
-					if round == 0 || random.IntN(2) == 0 { // once all of them
-						start, end := page*b.page, (page+1)*b.page
-						copy(mixed[start:end], older.content[start:end])
-					}
+			list := images(t, 40, fn, nil)
+			refused := 0
+			for i, last := range list[1:] {
+				if older := list[i]; !logged(older, last) {
+					refused += loseCommit(t, older, last)
 				}
-				b.damaged(fmt.Sprintf("round %d", round), 0, mixed, last.state)
 			}
-			if b.refused == 0 {
+			if refused == 0 {
 				t.Error("never refused")
 			}
 		})
+	}
+}
+
+func loseCommit(t *testing.T, older, last image) (refused int) {
+	t.Helper()
+	b := newBench(t, last.content)
+	random := rand.New(rand.NewPCG(8, last.state.index))
+	for round := range 40 / step() {
+		mixed := bytes.Clone(last.content)
+		for page := 2; page < min(len(older.content)/b.page, b.pages()); page++ {
+			if round == 0 || random.IntN(2) == 0 { // once all of them
+				start, end := page*b.page, (page+1)*b.page
+				copy(mixed[start:end], older.content[start:end])
+			}
+		}
+		b.damaged(fmt.Sprintf("index %d, round %d", last.state.index, round), 0, mixed, last.state)
+	}
+	return b.refused
+}
+
+// Ensure that a file whose newest meta page is damaged, so that the one before it is read, has all
+// that was committed since to the log, or is refused: only the commit of the page itself may be
+// missing, if it was one of bbolt's. Meanwhile the log is full again and again, and made anew.
+func TestDamage_NewestMetaPage(t *testing.T) {
+	w := newWide(t, 300)
+	page, grown, seen := os.Getpagesize(), 0, map[string]int{}
+	last, before := image{state: dump(w.Store)}, store.LogState{}
+	for round := range 200 {
+		w.must(write(w.Store, func() {
+			for i := range 60 {
+				w.put(fmt.Sprintf("%d/%d", round, i), w.random.IntN(20))
+			}
+			if w.random.IntN(4) == 0 { // so that the lanes do not fill evenly
+				w.put(w.anyKey(), 3000+w.random.IntN(3000))
+			}
+		}))
+		content, err := os.ReadFile(w.path)
+		w.must(err)
+		now := image{bytes.Clone(content), dump(w.Store)}
+		if state := readLog(t, w.copied()); state.Segments != before.Segments {
+			before, grown = state, grown+1
+		}
+		at, number := 0, headSize+48
+		if binary.NativeEndian.Uint64(content[page+number:]) >
+			binary.NativeEndian.Uint64(content[number:]) {
+			at = page
+		}
+		sum := content[at+headSize+56 : at+headSize+metaSize]
+		other := binary.NativeEndian.Uint64(sum) + 1 + w.random.Uint64N(1<<60)
+		binary.NativeEndian.PutUint64(sum, other)
+		path := newPath(t)
+		w.must(os.WriteFile(path, content, 0o600))
+		got, err := openStore(path)
+		switch {
+		case errors.Is(err, store.ErrCorrupt):
+			seen["refused"]++
+		case err != nil:
+			t.Fatal(err)
+		case got == now.state:
+			seen["as it was"]++
+		case got == last.state && (last.content == nil || !logged(last, now)):
+			seen["the one before"]++
+		default:
+			t.Fatalf("round %d: got index %d, want %d", round, got.index, now.state.index)
+		}
+		last = now
+	}
+	w.must(w.Close())
+	t.Log(seen, grown)
+	if seen["as it was"] == 0 || seen["refused"] == 0 || grown < 2 {
+		t.Errorf("%v, made %d times", seen, grown)
 	}
 }

@@ -13,23 +13,23 @@ type merging struct {
 const mergedRows = 64
 
 // mergedBy returns a reader that gives the other one the rows of the log too.
-func (l *logged) mergedBy(reader rowReader) rowReader {
-	if l.empty() {
+func mergedBy(log []rowWrite, reader rowReader) rowReader {
+	if len(log) == 0 {
 		return reader
 	}
-	return &merging{reader, l.list()}
+	return &merging{reader, log}
 }
 
 // leaf implements rowReader. A page to which the log has nothing passes as it is.
 func (m *merging) leaf(table byte, content []byte) {
+	m.skipTo(table)
 	count := elementCount(content)
-	if table != tableKeys || count == 0 {
-		m.rowReader.leaf(table, content)
-		return
-	}
-	n, last := 0, stringOf(elementAt(content, count-1).key)
-	for n < len(m.log) && m.log[n].key <= last {
-		n++
+	n := 0
+	if count > 0 {
+		last := rowWrite{table: table, key: stringOf(elementAt(content, count-1).key)}
+		for n < len(m.log) && !last.before(m.log[n]) {
+			n++
+		}
 	}
 	if n == 0 {
 		m.rowReader.leaf(table, content)
@@ -49,17 +49,29 @@ func (m *merging) leaf(table byte, content []byte) {
 		}
 		rows = append(rows, rowWrite{table: table, key: key, value: e.value})
 	}
-	m.give(rows)
+	m.give(table, rows)
 }
 
-// end implements rowReader. What is left of the log is behind all pages of keys.
+// skipTo gives what the log has of the tables before that one, behind all their pages.
+func (m *merging) skipTo(table byte) {
+	for len(m.log) > 0 && m.log[0].table < table {
+		n, first := 0, m.log[0].table
+		for n < len(m.log) && m.log[n].table == first {
+			n++
+		}
+		m.give(first, m.log[:n])
+		m.log = m.log[n:]
+	}
+}
+
+// end implements rowReader.
 func (m *merging) end() error {
-	m.give(m.log)
+	m.skipTo(tableCount)
 	return m.rowReader.end()
 }
 
 // give makes pages of the rows, but for those that were deleted.
-func (m *merging) give(rows []rowWrite) {
+func (m *merging) give(table byte, rows []rowWrite) {
 	kept := rows[:0]
 	for _, row := range rows {
 		if row.value != nil {
@@ -68,7 +80,7 @@ func (m *merging) give(rows []rowWrite) {
 	}
 	for len(kept) > 0 {
 		n := min(mergedRows, len(kept))
-		m.rowReader.leaf(tableKeys, makeLeafPage(kept[:n]))
+		m.rowReader.leaf(table, makeLeafPage(kept[:n]))
 		kept = kept[n:]
 	}
 }

@@ -170,13 +170,18 @@ func openExisting(
 // again if they were not that commit's: somebody wrote to the file before it was locked.
 func (f *file) settle(found found, reader rowReader) error {
 	last, err := f.lastCommit()
-	if err == nil && found.last.commit != last {
+	// Who wrote to it meanwhile may have been half way through a sector of the log.
+	outdated := found.err != nil || found.last.commit != last
+	if err == nil && !outdated {
+		outdated, err = found.log.outdated(f)
+	}
+	if err == nil && outdated {
 		found, err = inspect(f.handle, reader)
 	}
 	if err != nil {
 		return err
 	}
-	f.log = newCommitLog(found.log)
+	f.last, f.log, f.size = found.last, found.log, found.info.Size()
 	return found.err
 }
 

@@ -48,6 +48,20 @@ func (o *opener) visit() error {
 	return errors.Join(err, s.Close())
 }
 
+// visitTwice has two visit the file again and again.
+func (o *opener) visitTwice(t *testing.T, wg *sync.WaitGroup) {
+	for range 2 {
+		wg.Go(func() {
+			for range openingRounds {
+				if err := o.visit(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+}
+
 // visits returns how many there were.
 func visits(t *testing.T, path string) uint64 {
 	t.Helper()
@@ -93,16 +107,7 @@ func TestOpening_Compaction(t *testing.T) {
 	o := &opener{path, new(atomic.Int32)}
 	closeFile(t, openFile(t, path, quick))
 	var wg sync.WaitGroup
-	for range 2 {
-		wg.Go(func() {
-			for range openingRounds {
-				if err := o.visit(); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
+	o.visitTwice(t, &wg)
 	wg.Go(func() {
 		for range openingRounds {
 			if err := store.Compact(path, patient); err != nil {
@@ -117,6 +122,44 @@ func TestOpening_Compaction(t *testing.T) {
 	}
 	if names := folder(t, path); len(names) != 1 {
 		t.Errorf("left in the folder: %q", names)
+	}
+}
+
+// Ensure that of two who open a file with a log, never both have it open, and that no commit is
+// lost: they read it before they have its lock, while the other one writes to the log.
+func TestOpening_Log(t *testing.T) {
+	o := &opener{newPath(t), new(atomic.Int32)}
+	closeFile(t, openFile(t, o.path, quick))
+	logFile(t, o.path)
+	var wg sync.WaitGroup
+	o.visitTwice(t, &wg)
+	wg.Wait()
+	if n := visits(t, o.path); n != 2*openingRounds {
+		t.Errorf("the file has seen %d visits of %d", n, 2*openingRounds)
+	}
+	if state := readLog(t, o.path); state.Next < openingRounds {
+		t.Errorf("the log has %+v", state)
+	}
+}
+
+// logFile has a file written to until it has a log.
+func logFile(t *testing.T, path string) {
+	t.Helper()
+	s := store.New()
+	if err := s.Open(path, patient); err != nil {
+		t.Fatal(err)
+	}
+	for range 6 {
+		err := write(s, func() { s.Marks.Put("log", store.Mark{Name: "log", Index: s.Next()}) })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if state := readLog(t, path); state.Next < 2 {
+		t.Fatalf("the log has %+v", state)
 	}
 }
 
@@ -198,11 +241,26 @@ func testHolder(t *testing.T, text string, pid int, began time.Time) {
 // Ensure that what is written while a file is waited for is read: the rows are taken before the
 // file's lock is had, and again if they are no longer those of the last commit.
 func TestOpening_ReadsWhatWasWrittenMeanwhile(t *testing.T) {
-	path := newPath(t)
+	for name, prepare := range map[string]func(t *testing.T, path string){
+		"NoLog": func(*testing.T, string) {},
+		"Log":   logFile,
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := newPath(t)
+			closeFile(t, openFile(t, path, quick))
+			prepare(t, path)
+			readMeanwhile(t, path)
+		})
+	}
+}
+
+func readMeanwhile(t *testing.T, path string) {
+	t.Helper()
 	f := openFile(t, path, quick)
-	commit(t, f, 2, mark("m", 1))
+	commit(t, f, 12, mark("m", 1))
 	begun, taken := 0, make(map[place]string)
 	read := make(chan struct{})
+	tell := sync.OnceFunc(func() { close(read) })
 	reader := store.Reader{
 		Begin: func() {
 			begun++
@@ -211,7 +269,7 @@ func TestOpening_ReadsWhatWasWrittenMeanwhile(t *testing.T) {
 		Row: func(table byte, key string, value []byte) error {
 			taken[place{table, key}] = string(value)
 			if begun == 1 {
-				close(read)
+				tell()
 			}
 			return nil
 		},
@@ -224,8 +282,8 @@ func TestOpening_ReadsWhatWasWrittenMeanwhile(t *testing.T) {
 		opened, err = store.ReadFile(path, patient, reader)
 	})
 	<-read
-	commit(t, f, 3, store.Write(store.MarkRows.Table, "m", nil), mark("n", 2))
-	commit(t, f, 4, mark("o", 3))
+	commit(t, f, 13, store.Write(store.MarkRows.Table, "m", nil), mark("n", 2))
+	commit(t, f, 14, mark("o", 3))
 	want, _ := contents(t, f)
 	closeFile(t, f)
 	opening.Wait()

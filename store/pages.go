@@ -47,6 +47,9 @@ type bucket struct {
 	leaf  uint64 // the page where that is
 }
 
+// root is its root page; 0: it is a leaf in the value.
+func (b bucket) root() uint64 { return binary.NativeEndian.Uint64(b.value) }
+
 // bounds are the keys that a page may have: the first is the least, and all are below the limit.
 // Nil means that there is no such bound.
 type bounds struct{ least, limit []byte }
@@ -177,7 +180,7 @@ func (w *pageWalk) walkBranch(content []byte, in bounds, depth int, visit leafVi
 
 // walkRoot checks the root bucket, and returns the buckets in it.
 func (w *pageWalk) walkRoot() (found []bucket, err error) {
-	found = make([]bucket, 0, tableCount+1) // as many as a file of ours has
+	found = make([]bucket, 0, tableCount+1+segments) // as many as a file of ours has
 	err = w.walk(w.meta.root, bounds{}, 0, 1, func(leaf uint64, _ int, content []byte) error {
 		for e := range innerBuckets(content) {
 			found = append(found, bucket{string(e.key), bytes.Clone(e.value), leaf})
@@ -195,6 +198,7 @@ func (w *pageWalk) walkFile(reader rowReader) (f found, err error) {
 	}
 	if err == nil {
 		err = w.walkLog(&f, &buckets)
+		w.checkTally(&f)
 	}
 	if err == nil && reader != nil {
 		buckets, err = w.walkTables(&f, buckets, reader)
@@ -211,7 +215,7 @@ func (w *pageWalk) walkTables(
 ) (others []bucket, err error) {
 	if f.err == nil {
 		reader.begin(f.last)
-		reader = f.log.mergedBy(reader)
+		reader = mergedBy(f.log.list(), reader)
 	}
 	for table := range tableCount {
 		if err := w.walkTable(f, &buckets, table, reader); err != nil {
@@ -250,35 +254,16 @@ func (w *pageWalk) walkHeader(f *found, buckets *[]bucket) (err error) {
 		})
 	}
 	f.last, f.err = headerOf(value, w.meta.commit)
+	return err
+}
+
+// checkTally refuses a number of rows for which a file has no room.
+func (w *pageWalk) checkTally(f *found) {
 	size := w.meta.highWater * uint64(w.meta.pageSize)
 	if rows := f.last.tally.rows; f.err == nil && rows > size/leastRow {
 		f.err = fmt.Errorf("%w: its last commit left %d rows, and it has %d bytes", ErrCorrupt,
 			rows, size)
 	}
-	return err
-}
-
-// walkLog walks the log's bucket, which is there if it has records.
-func (w *pageWalk) walkLog(f *found, buckets *[]bucket) error {
-	f.log = newLogged()
-	b, ok := take(buckets, logBucket)
-	if f.err == nil && ok != (f.last.version == logVersion) {
-		f.err = fmt.Errorf("%w: its format has version %d, which does not fit its log", ErrCorrupt,
-			f.last.version)
-	}
-	if !ok {
-		return nil
-	}
-	err := w.walkBucket(b, 0, func(leaf uint64, depth int, content []byte) error {
-		for i := 0; i < elementCount(content) && f.err == nil; i++ {
-			f.err = f.log.read(elementAt(content, i), f.last.commit)
-		}
-		return w.walkBuckets(leaf, depth, content)
-	})
-	if f.err == nil && f.log.empty() {
-		f.err = fmt.Errorf("%w: its log has no record", ErrCorrupt)
-	}
-	return err
 }
 
 // walkTable walks a table's bucket, and gives the rows in it to the reader.
@@ -309,8 +294,8 @@ func (w *pageWalk) walkBucket(b bucket, depth int, visit leafVisitor) error {
 	if len(b.value) < bucketSize {
 		return misplaced(b.leaf, "has a bucket that is cut off")
 	}
-	if root := binary.NativeEndian.Uint64(b.value); root != 0 {
-		return w.walk(root, bounds{}, depth, 1, visit)
+	if b.root() != 0 {
+		return w.walk(b.root(), bounds{}, depth, 1, visit)
 	}
 	inline := b.value[bucketSize:]
 	if len(inline) < headSize || pageKind(inline) != leafFlag || depth == deepest {

@@ -4,136 +4,96 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 
-	"github.com/google/btree"
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// A record's payload has one row behind the other, in the order of their keys:
+// A record's payload says what its commit left, and has the rows that it wrote, one behind the
+// other, in the order of their tables and places:
 //
-//	length and bytes of the key | length and bytes of the value, none if the key was deleted
+//	last index | number of all rows | sum of their checksums
+//	number of the table | length and bytes of the place | length and bytes of the value
 //
-// A length is a varint. The record's key is the number of its commit.
-
-// logTable stands for a table in the checksum.
-const logTable byte = 0xfe
+// The value is empty if the row was deleted. The table is a byte, all else a varint or bytes.
 
 // leastRow is how many bytes any row takes in a file, at least.
 const leastRow = 8
 
-func recordKey(number uint64) []byte { return binary.BigEndian.AppendUint64(nil, number) }
-
-// recordSize is as much as the record of the rows takes, or a little more.
+// recordSize is as much as the payload takes, or a little more.
 func recordSize(rows []rowWrite) int {
-	size := checksumSize
+	size := 3 * binary.MaxVarintLen64
 	for _, row := range rows {
-		size += 2*binary.MaxVarintLen32 + len(row.key) + len(row.value)
+		size += 1 + 2*binary.MaxVarintLen32 + len(row.key) + len(row.value)
 	}
 	return size
 }
 
-// makeRecord returns the record of the rows, which takes that size at most, and the rows with their
-// values in its memory.
-func makeRecord(rows []rowWrite, number uint64, size int) ([]byte, []rowWrite, error) {
-	record, logged := make([]byte, 0, size), slices.Clone(rows)
+// makeRecord returns the payload of a record, and the rows with their values in its memory. Rows
+// that bbolt would refuse are refused here: the checkpoint must not be the first to find out.
+func makeRecord(rows []rowWrite, last header) (payload []byte, kept []rowWrite, err error) {
+	payload = make([]byte, 0, recordSize(rows))
+	payload = binary.AppendUvarint(payload, last.index)
+	payload = binary.AppendUvarint(payload, last.tally.rows)
+	payload = binary.AppendUvarint(payload, last.tally.sum)
+	kept = make([]rowWrite, len(rows))
 	for i, row := range rows {
-		switch { // as bbolt does it: the checkpoint must not be the first to find out
+		switch {
 		case len(row.key) == 0:
 			return nil, nil, errRow(row, berrors.ErrKeyRequired)
 		case len(row.key) > bbolt.MaxKeySize:
 			return nil, nil, errRow(row, berrors.ErrKeyTooLarge)
+		case i > 0 && !rows[i-1].before(row):
+			return nil, nil, errRow(row, errSorted)
 		}
-		record = appendBytes(appendString(record, row.key), row.value)
+		payload = appendBytes(appendString(append(payload, row.table), row.key), row.value)
+		kept[i] = row
 		if row.value != nil {
-			end := len(record)
-			logged[i].value = record[end-len(row.value) : end : end]
+			end := len(payload)
+			kept[i].value = payload[end-len(row.value) : end : end]
 		}
 	}
-	sum := checksum(logTable, recordKey(number), record)
-	return binary.BigEndian.AppendUint32(record, sum), logged, nil
+	return payload, kept, nil
+}
+
+// before is the order of the rows in a record.
+func (r rowWrite) before(other rowWrite) bool {
+	if r.table != other.table {
+		return r.table < other.table
+	}
+	return r.key < other.key
 }
 
 // What is found wrong with a record.
 var (
-	errBucket = errors.New("it is a bucket")
-	errFuture = errors.New("no commit has that number yet")
-	errSorted = errors.New("its rows are not in the order of their keys")
+	errTable  = errors.New("it has a row of an unknown table")
+	errSorted = errors.New("its rows are not in order")
+	errIndex  = errors.New("its last index is not between those of its neighbours")
 )
 
-// read takes one more record, of a file whose last commit has that number.
-func (l *logged) read(e element, commit uint64) error {
-	if err := l.tryRead(e, commit); err != nil {
-		return fmt.Errorf("%w: record %.8x of the log: %w", ErrCorrupt, e.key, err)
-	}
-	return nil
-}
-
-func (l *logged) tryRead(e element, commit uint64) error {
-	switch {
-	case e.flags == bucketFlag:
-		return errBucket
-	case len(e.key) != numberSize:
-		return errKeyLength
-	}
-	payload, err := verify(logTable, e.key, e.value)
-	if err != nil {
-		return err
-	}
-	number := binary.BigEndian.Uint64(e.key)
-	if number > commit {
-		return errFuture
-	}
-	d, last := decoder{rest: slices.Clone(payload)}, ""
-	for len(d.rest) > 0 {
-		row := rowWrite{table: tableKeys, key: d.string(), value: d.bytes()}
+// readRecord returns what the commit left, and the rows that it wrote, in the payload's memory.
+func readRecord(payload []byte) (last header, rows []rowWrite, err error) {
+	d := decoder{rest: payload}
+	last.index = d.uint64()
+	last.tally = tally{rows: d.uint64(), sum: d.uint64()}
+	for d.err == nil && len(d.rest) > 0 {
+		row := rowWrite{table: d.uint8(), key: d.string(), value: d.bytes()}
 		switch {
 		case d.err != nil:
-			return d.err
+		case row.table >= tableCount:
+			d.fail(errTable)
 		case len(row.key) == 0 || len(row.key) > bbolt.MaxKeySize:
-			return errKeyLength
-		case row.key <= last:
-			return errSorted
+			d.fail(errKeyLength)
+		case len(rows) > 0 && !rows[len(rows)-1].before(row):
+			d.fail(errSorted)
+		default:
+			rows = append(rows, row)
 		}
-		last = row.key
-		l.rows.ReplaceOrInsert(row)
 	}
-	l.records = append(l.records, number)
-	l.size += len(e.value)
-	return nil
+	return last, rows, d.end()
 }
 
-// logged is the newest row of each key that some records have.
-type logged struct {
-	rows    *btree.BTreeG[rowWrite]
-	records []uint64 // their numbers, in order
-	size    int      // of all of them, in bytes
-}
-
-func newLogged() *logged {
-	return &logged{rows: btree.NewG(treeDegree, func(a, b rowWrite) bool { return a.key < b.key })}
-}
-
-// empty reports whether there are no records.
-func (l *logged) empty() bool { return len(l.records) == 0 }
-
-// has reports whether there is a row of the key, or that it was deleted.
-func (l *logged) has(key string) bool { return l.rows.Has(rowWrite{key: key}) }
-
-// add puts rows in the place of those that were there.
-func (l *logged) add(rows []rowWrite) {
-	for _, row := range rows {
-		l.rows.ReplaceOrInsert(row)
-	}
-}
-
-// list returns the rows, in order.
-func (l *logged) list() []rowWrite {
-	rows := make([]rowWrite, 0, l.rows.Len())
-	l.rows.Ascend(func(row rowWrite) bool {
-		rows = append(rows, row)
-		return true
-	})
-	return rows
+// recordError says of what record the error is.
+func recordError(number uint64, err error) error {
+	return fmt.Errorf("%w: record %d of its log: %w", ErrCorrupt, number, err)
 }

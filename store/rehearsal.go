@@ -13,7 +13,7 @@ type rehearsal struct {
 	last  uint64
 }
 
-func (r *rehearsal) commit(_ []rowWrite, _ int, last header) error {
+func (r *rehearsal) commit(_ []rowWrite, last header) error {
 	return r.hooks.around(func() error {
 		r.last = last.index
 		return nil

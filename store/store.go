@@ -58,7 +58,7 @@ type Store struct {
 
 // medium is where batches go. One goroutine at a time may use it.
 type medium interface {
-	commit(rows []rowWrite, keys int, last header) error
+	commit(rows []rowWrite, last header) error
 	index() (uint64, error) // of the last commit
 	close() error
 }
@@ -274,7 +274,7 @@ func (s *Store) PublishMemory() {
 // Take closes the open batch, which becomes the one to be written; the next fills from now on.
 // The batch before must have been published or dropped.
 func (s *Store) Take() *Batch {
-	b := &Batch{store: s, index: s.index, keys: s.Keys.Len(), buffer: s.buffer}
+	b := &Batch{store: s, index: s.index, buffer: s.buffer}
 	for set := s.pending; set != 0; set &= set - 1 {
 		b.parts = append(b.parts, s.table(bits.TrailingZeros16(set)).take())
 	}

@@ -1,0 +1,165 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+)
+
+// write commits the rows, and what they leave, to the log or to the tables.
+func (f *file) write(rows []rowWrite, last header) error {
+	if err := f.inherit(); err != nil {
+		return err
+	}
+	if f.log.takes(recordSize(rows)) && !(f.log.empty() && f.young()) {
+		return f.writeLog(rows, last)
+	}
+	return f.writeTables(rows, last)
+}
+
+// young reports whether bbolt's last commit has made a segment. No record may be in it yet: if the
+// meta page of that commit is damaged, the one before is read, and it must know the segment.
+func (f *file) young() bool { return f.log.made == f.last.commit }
+
+// inherit has on disk what was in the file when it was opened, before anything is written to it,
+// and nothing where the next record goes.
+//
+// Who had it open before may have been killed between the write of a meta page and its sync. Then
+// the commit can be read, and a power cut may yet undo it. But the pages of the one before are free
+// in it, and the next commit would write over them: of the two, neither would be left. Nor may half
+// of a record that was never acknowledged be taken for a part of the next of that number.
+func (f *file) inherit() error {
+	if !f.synced {
+		if err := f.flush(); err != nil {
+			return fmt.Errorf("sync what was in it: %w", err)
+		}
+		f.synced = true
+	}
+	if f.log.cut == nil {
+		return nil
+	}
+	if err := f.blank(f.log.cut); err != nil {
+		return err
+	}
+	if err := f.flush(); err != nil {
+		return fmt.Errorf("sync what was cut off: %w", err)
+	}
+	f.log.cut, f.log.unclear = nil, false
+	return nil
+}
+
+// flush has on disk what was written, if the policy says so.
+func (f *file) flush() error {
+	if f.sync == SyncAlways {
+		if err := f.db.Sync(); err != nil {
+			return err
+		}
+	}
+	return f.hooks.synced()
+}
+
+func (f *file) blank(e *sectorRun) error {
+	_, err := f.handle.WriteAt(e.segment.blank(e.place, e.sectors), e.segment.offset(e.place))
+	if err != nil {
+		return fmt.Errorf("blank a record: %w", cause(err))
+	}
+	return nil
+}
+
+// writeLog commits the rows as one record.
+func (f *file) writeLog(rows []rowWrite, last header) error {
+	payload, kept, err := makeRecord(rows, last)
+	if err := errors.Join(err, f.checkSize()); err != nil {
+		return err
+	}
+	l, sectors := &f.log, sectorsFor(len(payload))
+	if l.full(sectors) { // no record may go where one is that counts
+		if err := f.checkpoint(l.rest()); err != nil {
+			return err
+		}
+		if err := f.age(); err != nil {
+			return err
+		}
+	}
+	at := l.reserve(sectors)
+	if err := f.append(at, payload); err != nil {
+		l.cut = &at
+		l.unclear = !f.withdraw(&at)
+		return err
+	}
+	l.keep(at, kept)
+	last.commit = f.last.commit
+	f.last = last
+	return f.advance()
+}
+
+// age makes the segments old enough.
+func (f *file) age() error {
+	if !f.young() {
+		return nil
+	}
+	last := f.last
+	last.log = f.log.after(nil)
+	return f.transact(nil, nil, last)
+}
+
+// append writes the record's sectors, and has them on disk.
+func (f *file) append(at sectorRun, payload []byte) error {
+	s := at.segment
+	f.buffer = s.frame(f.buffer[:0], at.place, f.log.next, payload)
+	if _, err := f.handle.WriteAt(f.buffer, s.offset(at.place)); err != nil {
+		return fmt.Errorf("write record %d: %w", f.log.next, cause(err))
+	}
+	return f.flush()
+}
+
+// checkSize returns [ErrCorrupt] if somebody has cut the file off. bbolt would find out when it
+// looks for a page; a write puts a hole there.
+func (f *file) checkSize() error {
+	info, err := f.handle.Stat()
+	switch {
+	case err != nil:
+		return cause(err)
+	case info.Size() < f.size:
+		return fmt.Errorf("%w: it is cut off: it has %d bytes, and had %d", ErrCorrupt, info.Size(),
+			f.size)
+	}
+	f.size = info.Size()
+	return nil
+}
+
+// withdraw reports whether what was written of a record last is not whole in the file, or not any
+// more, and neither is a sector half written: so that the next Open finds what it finds without it.
+func (f *file) withdraw(at *sectorRun) bool {
+	if f.blank(at) == nil {
+		return true
+	}
+	found := make([]byte, len(f.buffer))
+	if _, err := f.handle.ReadAt(found, at.segment.offset(at.place)); err != nil {
+		return false
+	}
+	for i := range at.sectors {
+		sector := found[i*sectorSize : (i+1)*sectorSize]
+		if _, err := at.segment.readSector(at.place+i, sector); err != nil {
+			return false
+		}
+	}
+	return !bytes.Equal(found, f.buffer)
+}
+
+var errUnclear = errors.New("it is not known whether the commit that failed is in the file")
+
+// index returns the last index that the file has: after a commit that failed, whether it is in
+// the file nevertheless.
+func (f *file) index() (uint64, error) {
+	written, err := f.header()
+	switch {
+	case err != nil:
+		return 0, err
+	case f.log.unclear, written.commit != f.last.commit && written.index == f.last.index:
+		return 0, errUnclear
+	case written.commit == f.last.commit:
+		return f.last.index, nil
+	}
+	return written.index, nil
+}
