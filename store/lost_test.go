@@ -106,7 +106,7 @@ func TestDamage_LostWrite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			list := images(t, 40, fn, nil)
-			for end := 12; end <= len(list); end += 9 {
+			for end := 12; end <= len(list); end += 9 * min(step(), 3) {
 				loseWrites(t, list[:end])
 			}
 		})
@@ -190,9 +190,16 @@ func TestDamage_NewestMetaPage(t *testing.T) {
 				w.put(w.anyKey(), 3000+w.random.IntN(3000))
 			}
 		}))
+		if step() > 1 && round%8 > 2 {
+			continue
+		}
 		content, err := os.ReadFile(w.path)
 		w.must(err)
 		now := image{bytes.Clone(content), dump(w.Store)}
+		if step() > 1 && round%8 == 0 { // what was before it is not known
+			last = now
+			continue
+		}
 		if state := readLog(t, w.copied()); state.Segments != before.Segments {
 			before, grown = state, grown+1
 		}
@@ -223,7 +230,7 @@ func TestDamage_NewestMetaPage(t *testing.T) {
 	}
 	w.must(w.Close())
 	t.Log(seen, grown)
-	if seen["as it was"] == 0 || seen["refused"] == 0 || grown < 2 {
+	if seen["as it was"] == 0 || seen["refused"] == 0 && step() == 1 || grown < 2 {
 		t.Errorf("%v, made %d times", seen, grown)
 	}
 }
