@@ -14,7 +14,7 @@ package store
 // in its record, which says the same of it.
 const (
 	firstSegment = 32 << 10 // bytes of a segment in a file that has none
-	rowSegment   = 8        // of one in a file that goes on being written to, for each row of it,
+	rowSegment   = 6        // of one in a file that goes on being written to, for each row of it,
 	mostSegment  = 4 << 20  // but no more
 	lateCommits  = 3        // so many commits of a process go to the tables before there is a log
 )
