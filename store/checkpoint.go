@@ -62,15 +62,9 @@ func (f *file) committedSince(before uint64) bool {
 // writeTables commits the rows to the tables, with all that the log has.
 func (f *file) writeTables(rows []rowWrite, last header) error {
 	l := &f.log
-	if !l.empty() {
-		all := newMemtable()
-		all.add(l.list())
-		all.add(rows)
-		rows = all.list()
-	}
 	next := max(1, l.next)
 	last.log = logState{first: next, next: next}
-	made, err := f.grow(rows, f.newSegments(last.tally.rows), last)
+	made, err := f.grow(l.list(rows), f.newSegments(last.tally.rows), last)
 	if err != nil {
 		return err
 	}

@@ -216,7 +216,6 @@ type LogState struct {
 	Next     uint64 // that of the next one
 	Rows     int    // of those that count
 	Taken    int    // of the older segment, those that are in their tables
-	Older    int    // rows of the older segment
 	Cut      bool   // there is a record that a crash has cut off
 	Head     RecordHead
 }
@@ -228,7 +227,7 @@ func ReadLog(path string) (state LogState, err error) {
 		return state, err
 	}
 	l := &f.log
-	state = LogState{Rows: len(l.list()), Taken: l.count, Cut: l.cut != nil, Next: l.next}
+	state = LogState{Rows: len(l.list(nil)), Taken: l.count, Cut: l.cut != nil, Next: l.next}
 	state.Head = RecordHead{f.last.index, f.last.tally.rows, f.last.tally.sum}
 	if !l.none() {
 		state.First = l.after(&step{done: true}).first
@@ -237,7 +236,7 @@ func ReadLog(path string) (state LogState, err error) {
 		}
 	}
 	if l.settled != nil {
-		state.Older, state.First = l.settled.rows.len(), l.settled.first
+		state.First = l.settled.first
 	}
 	return state, f.close()
 }

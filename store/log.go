@@ -114,10 +114,10 @@ func (l *commitLog) after(s *step) logState {
 	return logState{first: l.next, next: l.next}
 }
 
-// list returns all rows of the log, in order.
-func (l *commitLog) list() []rowWrite {
+// list returns all rows of the log, in order, with newer ones in their places.
+func (l *commitLog) list(newer []rowWrite) []rowWrite {
 	if l.empty() {
-		return nil
+		return newer
 	}
 	all := newMemtable()
 	for _, s := range []*segment{l.settled, l.filling} {
@@ -125,6 +125,7 @@ func (l *commitLog) list() []rowWrite {
 			all.add(s.rows.list())
 		}
 	}
+	all.add(newer)
 	return all.list()
 }
 

@@ -215,7 +215,7 @@ func (w *pageWalk) walkTables(
 ) (others []bucket, err error) {
 	if f.err == nil {
 		reader.begin(f.last)
-		reader = mergedBy(f.log.list(), reader)
+		reader = mergedBy(f.log.list(nil), reader)
 	}
 	for table := range tableCount {
 		if err := w.walkTable(f, &buckets, table, reader); err != nil {
