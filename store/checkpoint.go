@@ -81,7 +81,7 @@ func (f *file) writeTables(rows []rowWrite, last header) error {
 func (f *file) newSegments(rows uint64) []*segment {
 	size := wanted(rows)
 	switch l := &f.log; {
-	case !l.none() && !f.young() && l.filling.small(size):
+	case !l.none() && !f.young() && l.small(size):
 	case l.none() && l.direct >= lateCommits:
 		size = firstSegment
 	default:

@@ -206,8 +206,12 @@ func (f *file) Close() error { return f.close() }
 
 func (f *file) CheckPath(path string) error { return f.checkPath(path) }
 
-// With these few commits go through all that happens to a log.
-func init() { leastSegment, stepSectors, stepRows, manyRows = 2*firstSegment, 4, 4, 64 }
+// With these few commits go through all that happens to a log. A first segment is much smaller than
+// the next ones here too.
+func init() {
+	firstSegment, leastSegment = 16<<10, 64<<10
+	stepSectors, stepRows, manyRows = 4, 4, 64
+}
 
 // LogState is what a file has of a log.
 type LogState struct {

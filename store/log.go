@@ -13,15 +13,15 @@ package store
 // the records that count in their places, the newest last. A row that a checkpoint has taken stays
 // in its record, which says the same of it.
 const (
-	firstSegment = 32 << 10 // bytes of a segment in a file that has none
-	rowSegment   = 6        // of one in a file that goes on being written to, for each row of it,
-	mostSegment  = 4 << 20  // but no more
-	lateCommits  = 3        // so many commits of a process go to the tables before there is a log
+	rowSegment  = 6       // bytes of a segment in a file that is written to, for each row of it,
+	mostSegment = 4 << 20 // but no more
+	lateCommits = 3       // so many commits of a process go to the tables before there is a log
 )
 
 // What a file of any size has, at the least. Tests do with less.
 var (
-	leastSegment = 512 << 10 // bytes of a segment
+	firstSegment = 32 << 10  // bytes of a segment in a file that has none,
+	leastSegment = 512 << 10 // and in one that goes on being written to
 	stepSectors  = 32        // of a lane that are used between two steps of a checkpoint,
 	stepRows     = 32        // and the least rows that one takes, but for the last;
 	manyRows     = 512       // for so many there is one at once
@@ -62,9 +62,18 @@ func wanted(rows uint64) int {
 }
 
 // takes reports whether a payload goes to the log. One that takes half a lane is as well off in the
-// tables: it has so many rows that neighbours share a page, or rows that take whole ones.
+// tables: it has so many rows that neighbours share a page, or rows that take whole ones. The lane
+// is one of the smaller segment, so that any record fits in either when they change places.
 func (l *commitLog) takes(size int) bool {
-	return !l.none() && sectorsFor(size) <= l.filling.room()/lanes
+	if l.none() {
+		return false
+	}
+	return sectorsFor(size) <= min(l.segments[0].room(), l.segments[1].room())/2
+}
+
+// small reports whether a segment is small in a file that should have ones of that size.
+func (l *commitLog) small(size int) bool {
+	return l.segments[0].small(size) || l.segments[1].small(size)
 }
 
 // lane is where the next record goes.

@@ -226,6 +226,30 @@ func TestLog_G11_FailedSync(t *testing.T) {
 	}
 }
 
+// Ensure that no record goes beyond its segment when the two are not of one size: one of them was
+// made larger, and then all of the log went to the tables before the other one was.
+func TestLog_SegmentsOfTwoSizes(t *testing.T) {
+	w := newWide(t, 400)
+	w.fillLog(1)
+	small := readLog(t, w.copied()).Segments
+	for readLog(t, w.copied()).Segments == small {
+		w.must(write(w.Store, func() { w.put(w.anyKey(), 40) }))
+	}
+	mixed := readLog(t, w.copied())
+	w.must(write(w.Store, func() { w.put("large", small) }))
+	if now := readLog(t, w.copied()); now.Rows > 0 || now.Segments != mixed.Segments {
+		t.Fatalf("got %+v after %+v, want no rows and segments of that size", now, mixed)
+	}
+	for round := range 12 {
+		w.must(write(w.Store, func() { w.put(w.anyKey(), small*3/8) })) // more than a lane of it
+		got, err := openStore(w.copied())
+		if want := dump(w.Store); err != nil || got != want {
+			t.Fatalf("round %d: got index %d, %v, want %d", round, got.index, err, want.index)
+		}
+	}
+	w.must(w.Close())
+}
+
 // fillLog writes until the file has a log with so many records.
 func (w *wide) fillLog(records uint64) {
 	w.t.Helper()
