@@ -19,7 +19,7 @@ const blockRows = 63
 //
 // A clone and what it was made of share their blocks, and each copies one before it changes it.
 type order[T any] struct {
-	tree  *btree.BTreeG[block[T]]
+	tree  *btree.BTreeG[block[T]] // nil: there has never been a block
 	size  int
 	owner *ownership // of the blocks that nobody shares
 
@@ -55,12 +55,16 @@ type item[T any] struct {
 // item returns the newest row in its place.
 func (c *cell[T]) item() item[T] { return item[T]{c.key, c.head.Load()} }
 
-func newOrder[T any]() order[T] {
-	less := func(a, b block[T]) bool { return a.first < b.first }
-	none := btree.NewFreeListG[block[T]](0) // nodes of blocks seldom come and go
-	return order[T]{
-		tree: btree.NewWithFreeListG(treeDegree, less, none), owner: new(ownership),
+func newOrder[T any]() order[T] { return order[T]{owner: new(ownership)} }
+
+// put puts a block in its place, or in that of the one with its first key.
+func (o *order[T]) put(b block[T]) {
+	if o.tree == nil {
+		less := func(a, b block[T]) bool { return a.first < b.first }
+		none := btree.NewFreeListG[block[T]](0) // nodes of blocks seldom come and go
+		o.tree = btree.NewWithFreeListG(treeDegree, less, none)
 	}
+	o.tree.ReplaceOrInsert(b)
 }
 
 // clone returns the order as it is now.
@@ -70,11 +74,18 @@ func (o *order[T]) clone() order[T] {
 	}
 	o.unfolded = nil
 	o.owner = new(ownership)
-	return order[T]{tree: o.tree.Clone(), size: o.size, owner: new(ownership)}
+	cloned := newOrder[T]()
+	if o.tree != nil {
+		cloned.tree, cloned.size = o.tree.Clone(), o.size
+	}
+	return cloned
 }
 
 // find returns the block where the key is or belongs; false if there is no block yet.
 func (o *order[T]) find(key string) (found block[T], ok bool) {
+	if o.tree == nil {
+		return found, false
+	}
 	o.tree.DescendLessOrEqual(block[T]{first: key}, func(b block[T]) bool {
 		found, ok = b, true
 		return false
@@ -121,10 +132,11 @@ func (o *order[T]) get(key string) *T {
 
 // ascend calls visit for the rows from the key on, until it returns false.
 func (o *order[T]) ascend(from string, visit func(key string, row *T) bool) {
-	start, _ := o.find(from)
-	o.tree.AscendGreaterOrEqual(block[T]{first: start.first}, func(b block[T]) bool {
-		return b.rows.ascend(from, visit)
-	})
+	if start, ok := o.find(from); ok {
+		o.tree.AscendGreaterOrEqual(start, func(b block[T]) bool {
+			return b.rows.ascend(from, visit)
+		})
+	}
 }
 
 // ascend calls visit for the rows from the key on, until it returns false, and reports whether it
@@ -149,7 +161,7 @@ func (o *order[T]) add(first string, items []item[T]) *rows[T] {
 		room = blockRows / 4
 	}
 	added := &rows[T]{items: append(make([]item[T], 0, room), items...), owner: o.owner}
-	o.tree.ReplaceOrInsert(block[T]{first, added})
+	o.put(block[T]{first, added})
 	return added
 }
 
@@ -160,7 +172,7 @@ func (o *order[T]) fill(leaves []*leaf[T]) {
 		if i > 0 {
 			first = l.first
 		}
-		o.tree.ReplaceOrInsert(block[T]{first, &rows[T]{leaf: l}})
+		o.put(block[T]{first, &rows[T]{leaf: l}})
 		o.size += l.rows()
 	}
 }
@@ -173,7 +185,7 @@ func (o *order[T]) unfold(cells []cell[T]) {
 		first = folded.first
 	}
 	added := &rows[T]{cells: cells, owner: o.owner}
-	o.tree.ReplaceOrInsert(block[T]{first, added})
+	o.put(block[T]{first, added})
 	o.unfolded = append(o.unfolded, added)
 }
 
@@ -265,7 +277,7 @@ func (o *order[T]) merge(b block[T]) {
 func (o *order[T]) check() error {
 	size, last, blocks := 0, "", 0
 	var err error
-	o.tree.Ascend(func(b block[T]) bool {
+	visit := func(b block[T]) bool {
 		if blocks++; (blocks == 1) != (b.first == "") {
 			err = fmt.Errorf("block %d begins with %q", blocks, b.first)
 		}
@@ -283,7 +295,10 @@ func (o *order[T]) check() error {
 		}
 		size += n
 		return err == nil
-	})
+	}
+	if o.tree != nil {
+		o.tree.Ascend(visit)
+	}
 	if err == nil && size != o.size {
 		err = fmt.Errorf("%d rows in blocks, %d counted", size, o.size)
 	}
