@@ -105,6 +105,7 @@ func (db *DB) followLocked() *batch {
 func (db *DB) commit(b *batch) {
 	defer b.leave()
 	db.committing <- struct{}{}
+	db.store.Tidy() // while others join: see BenchmarkCommit_Crowd
 	db.pace.gather(b)
 
 	db.mu.Lock()

@@ -6,8 +6,20 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// advance takes the step of the checkpoint that is due. The commit is durable already, so that a
-// step for which there is no room can wait: until the log is full too.
+// tidy does what the last commit to the log has left to be done, unless it is done, or the file is
+// not ready to be written to. What goes wrong is an error of the next commit: the last one is
+// durable.
+func (f *file) tidy() {
+	if f.tidied || !f.synced || f.log.cut != nil {
+		return
+	}
+	f.tidied = true
+	f.log.tidy()
+	f.untidy = f.attempt(f.advance)
+}
+
+// advance takes the step of the checkpoint that is due. One for which there is no room can wait:
+// until the log is full too.
 func (f *file) advance() error {
 	step := f.log.due()
 	if step == nil {

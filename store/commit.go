@@ -11,6 +11,9 @@ func (f *file) write(rows []rowWrite, last header) error {
 	if err := f.inherit(); err != nil {
 		return err
 	}
+	if f.tidy(); f.untidy != nil {
+		return f.untidy
+	}
 	if f.log.takes(recordSize(rows)) && !(f.log.empty() && f.young()) {
 		return f.writeLog(rows, last)
 	}
@@ -89,8 +92,8 @@ func (f *file) writeLog(rows []rowWrite, last header) error {
 	}
 	l.keep(at, kept)
 	last.commit = f.last.commit
-	f.last = last
-	return f.advance()
+	f.last, f.tidied = last, false
+	return nil
 }
 
 // age makes the segments old enough.

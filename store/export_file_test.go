@@ -213,6 +213,19 @@ func init() {
 	stepSectors, stepRows, manyRows = 4, 4, 64
 }
 
+// LogSizes are the sizes of a log's segments, in bytes: see log.go.
+type LogSizes struct{ First, Least, Row, Most int }
+
+// SetLogSizes sets those of all files that are open. Call what it returns to have the old ones.
+func SetLogSizes(s LogSizes) (restore func()) {
+	before := LogSizes{firstSegment, leastSegment, rowSegment, mostSegment}
+	set := func(s LogSizes) {
+		firstSegment, leastSegment, rowSegment, mostSegment = s.First, s.Least, s.Row, s.Most
+	}
+	set(s)
+	return func() { set(before) }
+}
+
 // LogState is what a file has of a log.
 type LogState struct {
 	Segments int    // bytes of both; 0: there is no log
@@ -223,6 +236,9 @@ type LogState struct {
 	Cut      bool   // there is a record that a crash has cut off
 	Head     RecordHead
 }
+
+// Records is how many records were ever written to it.
+func (l LogState) Records() uint64 { return max(l.Next, 1) - 1 }
 
 // ReadLog returns what the file has.
 func ReadLog(path string) (state LogState, err error) {

@@ -124,6 +124,8 @@ type file struct {
 	last   header // what the last commit left; its number is that of bbolt's last commit
 	log    commitLog
 	buffer []byte // the last record's sectors, to be used again
+	tidied bool   // all is done that the last commit has left to be done
+	untidy error  // what went wrong in that
 	synced bool   // what was in the file when it was opened is on disk
 	locked bool   // a transaction is open, or a panic of bbolt's left its locks
 	broken error  // not nil: such a panic, after which bbolt's memory may be wrong

@@ -12,20 +12,19 @@ package store
 // At any time, after any crash, the rows of the last commit are those of the tables, with those of
 // the records that count in their places, the newest last. A row that a checkpoint has taken stays
 // in its record, which says the same of it.
-const (
-	rowSegment  = 6       // bytes of a segment in a file that is written to, for each row of it,
-	mostSegment = 4 << 20 // but no more
-	lateCommits = 3       // so many commits of a process go to the tables before there is a log
-)
-
-// What a file of any size has, at the least. Tests do with less.
+//
+// Tests do with less than this.
 var (
 	firstSegment = 32 << 10  // bytes of a segment in a file that has none,
-	leastSegment = 512 << 10 // and in one that goes on being written to
+	leastSegment = 512 << 10 // and at the least in one that goes on being written to:
+	rowSegment   = 6         // so many for each row of it,
+	mostSegment  = 4 << 20   // but no more
 	stepSectors  = 32        // of a lane that are used between two steps of a checkpoint,
 	stepRows     = 32        // and the least rows that one takes, but for the last;
 	manyRows     = 512       // for so many there is one at once
 )
+
+const lateCommits = 3 // so many commits of a process go to the tables before there is a log
 
 // commitLog is the log of a file. The zero value is that of a file that has none.
 type commitLog struct {
@@ -37,6 +36,7 @@ type commitLog struct {
 	taken    rowWrite // the last row of the settled segment that is in its table; none: no row is
 	count    int      // how many of them are
 
+	latest  []rowWrite // of the last record, if they are not among those of its segment yet
 	stepped int        // sectors that were used at the last step
 	direct  int        // commits of this process that went to the tables
 	cut     *sectorRun // what has to be blank before anything is written
@@ -58,7 +58,7 @@ func (l *commitLog) empty() bool { return l.none() || l.settled == nil && l.fill
 
 // wanted is how large a segment should be in a file of so many rows.
 func wanted(rows uint64) int {
-	return max(leastSegment, int(min(rowSegment*rows, mostSegment)))
+	return max(leastSegment, int(min(uint64(rowSegment)*rows, uint64(mostSegment))))
 }
 
 // takes reports whether a payload goes to the log. One that takes half a lane is as well off in the
@@ -100,8 +100,16 @@ func (l *commitLog) keep(at sectorRun, rows []rowWrite) {
 		s.first = l.next
 	}
 	s.used[l.lane()] += at.sectors
-	s.rows.add(rows)
+	l.latest = rows
 	l.next++
+}
+
+// tidy has the rows of the last record among those of its segment.
+func (l *commitLog) tidy() {
+	if l.latest != nil {
+		l.filling.rows.add(l.latest)
+		l.latest = nil
+	}
 }
 
 // logState is what a header says of the log.

@@ -16,6 +16,7 @@ import (
 type image struct {
 	content []byte
 	state   whole
+	records uint64 // that were written to its log by then
 }
 
 // images returns the file after each of so many commits; fn writes what one of them has. Synced is
@@ -47,7 +48,7 @@ func images(
 		if err := write(s, func() { fn(s, round) }); err != nil {
 			t.Fatal(err)
 		}
-		list = append(list, image{read(), dump(s)})
+		list = append(list, image{read(), dump(s), readLog(t, copyOf(t, path)).Records()})
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -58,10 +59,19 @@ func images(
 	return list
 }
 
-// logged reports whether the commit after one is in the log only: bbolt has not written its pages.
-func logged(before, after image) bool {
+// after returns what may be read if the disk has lost writes of the commit after one, all others
+// having been done: a record of the log may be missing as a whole.
+func (i image) after(before image) []whole {
+	if i.records > before.records {
+		return []whole{i.state, before.state}
+	}
+	return []whole{i.state}
+}
+
+// sameTables reports whether bbolt has written nothing from one commit to the other.
+func (i image) sameTables(other image) bool {
 	metas := 2 * os.Getpagesize()
-	return bytes.Equal(before.content[:metas], after.content[:metas])
+	return bytes.Equal(i.content[:metas], other.content[:metas])
 }
 
 // traffic are the ways in which a file changes from one commit to the next.
@@ -115,11 +125,8 @@ func TestDamage_LostWrite(t *testing.T) {
 
 func loseWrites(t *testing.T, list []image) {
 	t.Helper()
-	last, before := list[len(list)-1], list[len(list)-2]
-	allowed := []whole{last.state}
-	if logged(before, last) {
-		allowed = append(allowed, before.state)
-	}
+	last := list[len(list)-1]
+	allowed := last.after(list[len(list)-2])
 	b := newBench(t, last.content)
 	tried := 0
 	for i, older := range list[:len(list)-1] {
@@ -146,7 +153,7 @@ func TestDamage_LostCommit(t *testing.T) {
 			list := images(t, 40, fn, nil)
 			refused := 0
 			for i, last := range list[1:] {
-				if older := list[i]; !logged(older, last) {
+				if older := list[i]; !older.sameTables(last) {
 					refused += loseCommit(t, older, last)
 				}
 			}
@@ -169,7 +176,8 @@ func loseCommit(t *testing.T, older, last image) (refused int) {
 				copy(mixed[start:end], older.content[start:end])
 			}
 		}
-		b.damaged(fmt.Sprintf("index %d, round %d", last.state.index, round), 0, mixed, last.state)
+		b.damaged(fmt.Sprintf("index %d, round %d", last.state.index, round), 0, mixed,
+			last.after(older)...)
 	}
 	return b.refused
 }
@@ -180,7 +188,8 @@ func loseCommit(t *testing.T, older, last image) (refused int) {
 func TestDamage_NewestMetaPage(t *testing.T) {
 	w := newWide(t, 300)
 	page, grown, seen := os.Getpagesize(), 0, map[string]int{}
-	last, before := image{state: dump(w.Store)}, store.LogState{}
+	before := readLog(t, w.copied())
+	last := image{state: dump(w.Store), records: before.Records()}
 	for round := range 200 {
 		w.must(write(w.Store, func() {
 			for i := range 60 {
@@ -195,12 +204,13 @@ func TestDamage_NewestMetaPage(t *testing.T) {
 		}
 		content, err := os.ReadFile(w.path)
 		w.must(err)
-		now := image{bytes.Clone(content), dump(w.Store)}
+		state := readLog(t, w.copied())
+		now := image{bytes.Clone(content), dump(w.Store), state.Records()}
 		if step() > 1 && round%8 == 0 { // what was before it is not known
 			last = now
 			continue
 		}
-		if state := readLog(t, w.copied()); state.Segments != before.Segments {
+		if state.Segments != before.Segments {
 			before, grown = state, grown+1
 		}
 		at, number := 0, headSize+48
@@ -221,7 +231,7 @@ func TestDamage_NewestMetaPage(t *testing.T) {
 			t.Fatal(err)
 		case got == now.state:
 			seen["as it was"]++
-		case got == last.state && (last.content == nil || !logged(last, now)):
+		case got == last.state && now.records == last.records:
 			seen["the one before"]++
 		default:
 			t.Fatalf("round %d: got index %d, want %d", round, got.index, now.state.index)

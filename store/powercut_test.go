@@ -34,7 +34,7 @@ func TestPowerCut(t *testing.T) {
 					use = leave
 				}
 				c.cutPages(use)
-				if logged(list[i], next) {
+				if next.sameTables(list[i]) {
 					records++
 				} else {
 					c.cutMeta()
@@ -67,7 +67,7 @@ func (s *stages) add(content []byte) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.list = append(s.list, image{content, state})
+	s.list = append(s.list, image{content: content, state: state})
 }
 
 // powerCut is a cut between two stages.
@@ -87,7 +87,7 @@ func (c *powerCut) cutPages(use func(t *testing.T, content []byte)) {
 	b := newBench(c.t, grown)
 	metas := 2 * b.page
 	allowed := []whole{c.before.state}
-	if logged(c.before, c.after) {
+	if c.after.sameTables(c.before) {
 		allowed = append(allowed, c.after.state)
 	}
 	random := rand.New(rand.NewPCG(5, c.after.state.index))

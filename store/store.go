@@ -59,6 +59,7 @@ type Store struct {
 // medium is where batches go. One goroutine at a time may use it.
 type medium interface {
 	commit(rows []rowWrite, last header) error
+	tidy()
 	index() (uint64, error) // of the last commit
 	close() error
 }
@@ -304,6 +305,11 @@ func (s *Store) Drop(b *Batch) {
 	s.pending = 0
 	s.taken = s.index
 }
+
+// Tidy does what the last batch has left to be done in the file. It may be called wherever a batch
+// may be written, so that the batch need not wait for it: else Write does it, and it is Write that
+// returns what goes wrong.
+func (s *Store) Tidy() { s.file.tidy() }
 
 // FileIndex reads the index of the last transaction that the file has.
 func (s *Store) FileIndex() (uint64, error) { return s.file.index() }
