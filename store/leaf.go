@@ -16,13 +16,12 @@ type leaf[T any] struct {
 	tags    []byte // of each row, a part of its key's hash; verify makes them
 }
 
+// newLeaf keeps a page that has rows.
 func newLeaf[T any](t *Table[T], content []byte) *leaf[T] {
 	count, end := elementCount(content), len(content)
 	kept := append(make([]byte, 0, end+count), content...)
 	l := &leaf[T]{table: t, content: kept[:end:end], tags: kept[end : end+count]}
-	if count > 0 {
-		l.first = strings.Clone(l.key(0))
-	}
+	l.first = strings.Clone(l.key(0))
 	return l
 }
 

@@ -2,12 +2,10 @@ package store
 
 import "unsafe"
 
-// add takes a page of rows, in the order of the file, and returns it to be verified.
+// add takes a page that has rows, in the order of the file, and returns it to be verified.
 func (t *Table[T]) add(content []byte) page {
 	leaf := newLeaf(t, content)
-	if leaf.rows() > 0 {
-		t.read = append(t.read, leaf)
-	}
+	t.read = append(t.read, leaf)
 	return leaf
 }
 

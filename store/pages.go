@@ -182,8 +182,8 @@ func (w *pageWalk) walkBranch(content []byte, in bounds, depth int, visit leafVi
 func (w *pageWalk) walkRoot() (found []bucket, err error) {
 	found = make([]bucket, 0, tableCount+1+segments) // as many as a file of ours has
 	err = w.walk(w.meta.root, bounds{}, 0, 1, func(leaf uint64, _ int, content []byte) error {
-		for e := range innerBuckets(content) {
-			found = append(found, bucket{string(e.key), bytes.Clone(e.value), leaf})
+		for e := range innerBuckets(bytes.Clone(content)) {
+			found = append(found, bucket{stringOf(e.key), e.value, leaf})
 		}
 		return nil
 	})

@@ -179,7 +179,9 @@ func (s *Store) begin(last header) {
 
 // leaf is the rowReader's.
 func (s *Store) leaf(table byte, content []byte) {
-	s.verifying.add(s.table(int(table)).add(content))
+	if elementCount(content) > 0 {
+		s.verifying.add(s.table(int(table)).add(content))
+	}
 }
 
 // end is the rowReader's.
