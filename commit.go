@@ -14,7 +14,7 @@ import (
 type batch struct {
 	done    chan struct{} // closed when the outcome is told
 	err     error         // why it was dropped
-	decided bool          // the outcome is known
+	decided bool          // the outcome is known; whoever commits may read it without DB.mu too
 	led     bool          // somebody commits it, or will
 	again   bool          // it has what the database does by itself, and has to try again
 	due     int           // how much of what was due its writers have ended
@@ -105,15 +105,14 @@ func (db *DB) followLocked() *batch {
 func (db *DB) commit(b *batch) {
 	defer b.leave()
 	db.committing <- struct{}{}
+	if b.decided { // it was dropped with the one before: Close need not wait for who led it
+		<-db.committing
+		return
+	}
 	db.store.Tidy() // while others join: see BenchmarkCommit_Crowd
 	db.pace.gather(b)
 
 	db.mu.Lock()
-	if b.decided { // it was dropped with the one before
-		db.mu.Unlock()
-		<-db.committing
-		return
-	}
 	answered := db.serveLocked() // so that they ride in this batch
 	rows := db.store.Take()
 	db.flying = b

@@ -19,6 +19,8 @@ type commits struct {
 
 	mu     sync.Mutex // protects what follows
 	n      int        // commits that have begun
+	within bool       // one has, and is not over
+	beside int        // how often something was written between two of them
 	hold   bool
 	before func() error // what fails a commit of which nothing is written, or nil
 	after  func() error // what fails one that is in the file, or nil
@@ -30,7 +32,9 @@ func (h *harness) commits() *commits {
 	c := &commits{
 		began: make(chan struct{}), outcome: make(chan error), over: make(chan struct{}),
 	}
-	h.hook(store.Hooks{BeforeCommit: c.beforeCommit, AfterCommit: c.afterCommit})
+	h.hook(store.Hooks{
+		BeforeCommit: c.beforeCommit, AfterCommit: c.afterCommit, Synced: c.synced,
+	})
 	h.t.Cleanup(func() { close(c.over) })
 	return c
 }
@@ -38,6 +42,7 @@ func (h *harness) commits() *commits {
 func (c *commits) beforeCommit() error {
 	c.mu.Lock()
 	c.n++
+	c.within = true
 	hold, before := c.hold, c.before
 	c.mu.Unlock()
 	if isClosed(c.over) {
@@ -61,10 +66,27 @@ func (c *commits) beforeCommit() error {
 func (c *commits) afterCommit() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.within = false
 	if c.after != nil && !isClosed(c.over) {
 		return c.after()
 	}
 	return nil
+}
+
+func (c *commits) synced() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.within {
+		c.beside++
+	}
+	return nil
+}
+
+// wroteBeside is how often something was written between two commits.
+func (c *commits) wroteBeside() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.beside
 }
 
 // begun is how many commits have begun.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +50,40 @@ func TestG7G8_DoubtfulExpiry(t *testing.T) {
 		if fence := h.lock(next, "k").Sequencer().Fence; fence <= lock.Sequencer().Fence {
 			t.Errorf("fence %d after %d", fence, lock.Sequencer().Fence)
 		}
+	})
+}
+
+// Ensure that who led a batch that was dropped with the one before writes nothing, not even what
+// that one has left to be done in the file: it may be closed at any moment.
+func TestG12_DroppedBatchWritesNothing(t *testing.T) {
+	putTo := func(h *harness, i int) error {
+		return second(h.Put(strconv.Itoa(i), make([]byte, 300), nil))
+	}
+	last := 0 // the commit after which there is something to be done
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		for ; c.wroteBeside() == 0; last++ {
+			h.must(putTo(h, last))
+		}
+		last -= 2
+	})
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		for i := range last {
+			h.must(putTo(h, i))
+		}
+		call := c.held(func() error { return putTo(h, last) })
+		followers := h.crowd(1)
+		h.settle()
+		c.failAfter(errDisk)
+		c.release(nil)
+		mustFail(t, "first", call.wait())
+		mustFail(t, "follower", followers[0].wait())
+		h.settle()
+		if n := c.wroteBeside(); n > 0 {
+			t.Errorf("it was written to %d times", n)
+		}
+		c.failAfter(nil)
 	})
 }
 
