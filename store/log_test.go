@@ -232,28 +232,54 @@ func TestLog_G11_FailedSync(t *testing.T) {
 	}
 }
 
-// Ensure that no record goes beyond its segment when the two are not of one size: one of them was
-// made larger, and then all of the log went to the tables before the other one was.
-func TestLog_SegmentsOfTwoSizes(t *testing.T) {
-	w := newWide(t, 400)
-	w.fillLog(1)
-	small := readLog(t, w.copied()).Segments
-	for readLog(t, w.copied()).Segments == small {
-		w.must(write(w.Store, func() { w.put(w.anyKey(), 40) }))
+// Ensure that a step of a checkpoint whose sync has failed, after a commit that was durable, makes
+// the next commit fail, and nothing is said of what the file has: the step may have moved a segment
+// of the log, and where it was nothing may be written any more.
+func TestLog_G11_FailedStep(t *testing.T) {
+	w := newWide(t, 1200)
+	broken, failing, failed := errors.New("a broken disk"), false, false
+	w.must(w.Close())
+	w.synced = func() error {
+		if failed = failing; failed {
+			return broken
+		}
+		return nil
 	}
-	mixed := readLog(t, w.copied())
-	w.must(write(w.Store, func() { w.put("large", small) }))
-	if now := readLog(t, w.copied()); now.Rows > 0 || now.Segments != mixed.Segments {
-		t.Fatalf("got %+v after %+v, want no rows and segments of that size", now, mixed)
-	}
-	for round := range 12 {
-		w.must(write(w.Store, func() { w.put(w.anyKey(), small*3/8) })) // more than a lane of it
-		got, err := openStore(w.copied())
-		if want := dump(w.Store); err != nil || got != want {
-			t.Fatalf("round %d: got index %d, %v, want %d", round, got.index, err, want.index)
+	w.open()
+	const enough = 12
+	steps := 0
+	for range 2000 {
+		w.must(write(w.Store, func() { w.change(1 + w.random.IntN(20)) }))
+		failing, failed = true, false
+		w.Tidy()
+		failing = false
+		if !failed { // there was none
+			continue
+		}
+		want := dump(w.Store)
+		w.change(1)
+		w.Seal()
+		b := w.Take()
+		if err := b.Write(); !errors.Is(err, broken) {
+			t.Fatalf("got %v from the commit after a step, want %v", err, broken)
+		}
+		if index, err := w.FileIndex(); err == nil {
+			t.Errorf("the file is said to have index %d", index)
+		}
+		w.Drop(b)
+		w.must(w.Close())
+		w.open()
+		if got := dump(w.Store); got != want {
+			t.Fatalf("got index %d, want %d", got.index, want.index)
+		}
+		if steps++; steps == enough {
+			break
 		}
 	}
 	w.must(w.Close())
+	if steps < enough {
+		t.Errorf("%d steps", steps)
+	}
 }
 
 // fillLog writes until the file has a log with so many records.
