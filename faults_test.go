@@ -64,8 +64,9 @@ func TestG12_DroppedBatchWritesNothing(t *testing.T) {
 		c := h.commits()
 		for ; c.wroteBeside() == 0; last++ {
 			h.must(putTo(h, last))
+			h.settle()
 		}
-		last -= 2
+		last--
 	})
 	onFile(t, func(h *harness) {
 		c := h.commits()

@@ -114,7 +114,7 @@ func Open(path string, opts *Options) (*DB, error) {
 		return nil, wrap("open", "", err)
 	}
 	if err := db.start(opts); err != nil {
-		return nil, wrap("open", path, errors.Join(err, db.store.Close()))
+		return nil, wrap("open", path, errors.Join(err, db.closeStore()))
 	}
 	return db, nil
 }
@@ -449,7 +449,7 @@ func (db *DB) Close() error {
 	db.unlock()
 	db.hub.Close()
 	db.closeLogger()
-	err = errors.Join(err, db.store.Close())
+	err = errors.Join(err, db.closeStore())
 	close(db.closed)
 	return wrap("close", "", err)
 }

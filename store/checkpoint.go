@@ -15,18 +15,24 @@ func (f *file) tidy() {
 	}
 	f.tidied = true
 	f.log.tidy()
-	f.untidy = f.attempt(f.advance)
+	f.failed = f.attempt(f.advance)
+}
+
+// untidy reports whether tidy has much to do.
+func (f *file) untidy() bool {
+	_, due := f.log.due()
+	return !f.tidied && (due || len(f.log.latest) >= manyRows)
 }
 
 // advance takes the step of the checkpoint that is due. One for which there is no room can wait:
 // until the log is full too.
 func (f *file) advance() error {
-	step := f.log.due()
-	if step == nil {
+	target, due := f.log.due()
+	if !due {
 		return nil
 	}
 	before := f.last.commit
-	if err := f.checkpoint(step); err != nil {
+	if err := f.checkpoint(f.log.step(target)); err != nil {
 		if f.committedSince(before) {
 			return err
 		}

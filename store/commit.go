@@ -11,8 +11,8 @@ func (f *file) write(rows []rowWrite, last header) error {
 	if err := f.inherit(); err != nil {
 		return err
 	}
-	if f.tidy(); f.untidy != nil {
-		return f.untidy
+	if f.tidy(); f.failed != nil {
+		return f.failed
 	}
 	if f.log.takes(recordSize(rows)) && !(f.log.empty() && f.young()) {
 		return f.writeLog(rows, last)

@@ -65,7 +65,8 @@ const (
 )
 
 // Hooks are for tests that hold or break a commit, or feign a file system. A nil function does
-// nothing, and so does the zero value. Those of a commit are called on the goroutine that commits.
+// nothing, and so does the zero value. Those of a commit are called on the goroutine that commits,
+// or on the one that does what the commit before has left to be done.
 type Hooks struct {
 	// BeforeCommit is called before anything is written. Its error fails the commit.
 	BeforeCommit func() error
@@ -125,7 +126,7 @@ type file struct {
 	log    commitLog
 	buffer []byte // the last record's sectors, to be used again
 	tidied bool   // all is done that the last commit has left to be done
-	untidy error  // what went wrong in that
+	failed error  // what went wrong in that
 	synced bool   // what was in the file when it was opened is on disk
 	locked bool   // a transaction is open, or a panic of bbolt's left its locks
 	broken error  // not nil: such a panic, after which bbolt's memory may be wrong

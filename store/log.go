@@ -154,21 +154,18 @@ type step struct {
 	done  bool       // they are all
 }
 
-// due returns the step that is due, nil for none. As much of the rows is to be in the tables as the
-// filling segment is full, and all when an eighth of it is left.
-func (l *commitLog) due() *step {
+// due reports whether a step is due, and how many rows are to be in the tables after it: as many of
+// them as the filling segment is full, and all when an eighth of it is left.
+func (l *commitLog) due() (target int, due bool) {
 	if l.settled == nil {
-		return nil
+		return 0, false
 	}
 	used, room := l.filling.fill(), l.filling.room()*7/8
 	total := l.settled.rows.len()
-	target := int(int64(total) * int64(min(used, room)) / int64(room))
+	target = int(int64(total) * int64(min(used, room)) / int64(room))
 	rows := target - l.count
 	early := used-l.stepped < stepSectors && rows < manyRows || rows < stepRows
-	if early && target < total {
-		return nil
-	}
-	return l.step(target)
+	return target, !early || target == total
 }
 
 // rest returns the step that ends the checkpoint, nil if there is none.

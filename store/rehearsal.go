@@ -22,6 +22,8 @@ func (r *rehearsal) commit(_ []rowWrite, last header) error {
 
 func (r *rehearsal) tidy() {}
 
+func (r *rehearsal) untidy() bool { return false }
+
 func (r *rehearsal) index() (uint64, error) { return r.last, nil }
 
 func (r *rehearsal) close() error { return nil }

@@ -60,6 +60,7 @@ type Store struct {
 type medium interface {
 	commit(rows []rowWrite, last header) error
 	tidy()
+	untidy() bool
 	index() (uint64, error) // of the last commit
 	close() error
 }
@@ -312,6 +313,10 @@ func (s *Store) Drop(b *Batch) {
 // may be written, so that the batch need not wait for it: else Write does it, and it is Write that
 // returns what goes wrong.
 func (s *Store) Tidy() { s.file.tidy() }
+
+// Untidy reports whether Tidy has so much to do that it is worth a goroutine of its own. It may be
+// called where Tidy may be.
+func (s *Store) Untidy() bool { return s.file.untidy() }
 
 // FileIndex reads the index of the last transaction that the file has.
 func (s *Store) FileIndex() (uint64, error) { return s.file.index() }
