@@ -396,6 +396,34 @@ func TestLog_OfShortSessions(t *testing.T) {
 	}
 }
 
+// Ensure that what the last process has left to be done in a file waits for a commit: an Open
+// writes nothing, and what was in the file is on disk before anything else is.
+func TestLog_G2_LeftoversWaitForACommit(t *testing.T) {
+	w := newWide(t, 1200)
+	w.fillLog(1)
+	due := 0
+	for round := 0; round < 1000 && due < 3; round++ {
+		w.must(write(w.Store, func() { w.change(1 + w.random.IntN(10)) }))
+		path := w.copied()
+		before, untouched := readLog(t, path), age(t, path)
+		s := store.New()
+		w.must(s.Open(path, store.Options{Sync: store.SyncNever}))
+		s.Tidy()
+		if stateOf(t, path) != untouched {
+			t.Fatalf("round %d: it was written to", round)
+		}
+		w.must(write(s, func() { s.Marks.Put("any", store.Mark{Name: "any", Index: s.Next()}) }))
+		w.must(s.Close())
+		if after := readLog(t, path); after.Taken > before.Taken {
+			due++
+		}
+	}
+	w.must(w.Close())
+	if due < 3 {
+		t.Errorf("%d times there was something to be done", due)
+	}
+}
+
 // Ensure that a record of which a crash has left some sectors is none; that nothing is written
 // until somebody commits; and that the next record takes its place.
 func TestLog_CutOff(t *testing.T) {
