@@ -14,8 +14,9 @@ type cell[T any] struct {
 	key  string
 	head atomic.Pointer[version[T]] // the newest version, published or not
 
-	behind bool // the order does not have head yet; the cell is in the table's behind list
-	listed bool // the cell is in the table's open list
+	ordered bool // the order has the key
+	behind  bool // the order does not have head yet; the cell is in the table's behind list
+	listed  bool // the cell is in the table's open list
 }
 
 // at returns the newest version that is not above the index, or nil: what there was then, for as

@@ -110,7 +110,8 @@ func (l *leaf[T]) ascend(from string, visit func(key string, row *T) bool) bool 
 // the most that the runtime gives without a word of its own.
 const versionsAtOnce = 4
 
-// unfold gives a cell to each row, and returns them all, in blocks and in memory of their own.
+// unfold gives a cell to each row, and returns them all, in blocks and in memory of their own. They
+// are for the order.
 func (l *leaf[T]) unfold() [][]cell[T] {
 	blocks := make([][]cell[T], 0, (l.rows()+blockRows-1)/blockRows)
 	for from := 0; from < l.rows(); from += blockRows {
@@ -136,6 +137,7 @@ func (l *leaf[T]) unfoldBlock(from, count int) []cell[T] {
 		l.unfoldVersions(from+at, cells[at:min(at+versionsAtOnce, count)])
 	}
 	for i := range cells {
+		cells[i].ordered = true
 		t.cells.insert(&cells[i])
 	}
 	return cells

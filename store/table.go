@@ -273,25 +273,31 @@ func (t *Table[T]) Prefix(prefix string) iter.Seq2[string, *T] {
 }
 
 // catchUp brings the order to the newest rows, and drops the cells of rows that are gone.
-func (t *Table[T]) catchUp() { t.catchUpBut(0) }
+func (t *Table[T]) catchUp() {
+	t.catchUpBy(len(t.behind))
+	t.behind = t.behind[:0]
+}
 
-// catchUpBut is catchUp, but for so many of the cells.
-func (t *Table[T]) catchUpBut(left int) {
-	late := t.behind[left:]
-	for i, c := range late {
-		late[i] = nil
+// catchUpBy is catchUp for so many of the cells, those that have waited longest: the order never
+// has what has come and gone since.
+func (t *Table[T]) catchUpBy(most int) {
+	for i, c := range t.behind[:most] {
+		t.behind[i] = nil
 		c.behind = false
 		head := c.head.Load()
-		if head.live() != nil {
+		live := head.live() != nil
+		switch {
+		case live:
 			t.order.set(c.item())
-			continue
+		case c.ordered:
+			t.order.remove(c.key)
 		}
-		t.order.remove(c.key)
-		if head == nil || head.index <= t.store.published.Load() {
+		c.ordered = live
+		if !live && (head == nil || head.index <= t.store.published.Load()) {
 			t.forget(c)
 		}
 	}
-	t.behind = t.behind[:left]
+	t.behind = t.behind[most:]
 }
 
 // rollBack takes back what the running transaction changed.
@@ -308,7 +314,7 @@ func (t *Table[T]) seal() {
 	// Rows that come and go without anybody asking for the order must not pile up. Nobody makes up
 	// for all of it: each transaction takes a few with it, and more than it adds.
 	if late := len(t.behind); late > slack+2*t.size {
-		t.catchUpBut(max(0, late-catchUps*len(t.undo)))
+		t.catchUpBy(min(late, catchUps*len(t.undo)))
 	}
 	clear(t.undo)
 	t.undo = t.undo[:0]
