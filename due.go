@@ -39,6 +39,7 @@ func (db *DB) run() {
 		switch {
 		case b != nil:
 			db.commit(b)
+			others.goFirst(began)
 		case more && undecided != nil:
 			<-undecided.done
 		case more: // in memory there is no commit to wait for

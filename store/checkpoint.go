@@ -1,95 +1,146 @@
 package store
 
-import (
-	"fmt"
+import "fmt"
 
-	"go.etcd.io/bbolt"
-)
+// stepping is a step of the checkpoint that is under way. It writes to the tables, while commits
+// write to the log: none of its rows is one that they change, and what it makes anew is not where
+// they write.
+type stepping struct {
+	*step
+	commit  tableCommit
+	unclear bool  // it may be in the file, although it has failed
+	err     error // why it has
+	ended   chan struct{}
+}
 
 // tidy does what the last commit to the log has left to be done, unless it is done, or the file is
-// not ready to be written to. What goes wrong is an error of the next commit: the last one is
-// durable.
-func (f *file) tidy() {
+// not ready to be written to. It returns a step of the checkpoint, if one is due, that the caller
+// has to run: beside commits, if he likes. What goes wrong is an error of the next commit: the last
+// one is durable.
+func (f *file) tidy() (step func()) {
+	f.conclude()
 	if f.tidied || !f.synced || f.log.cut != nil {
-		return
+		return nil
 	}
 	f.tidied = true
 	f.log.tidy()
-	f.failed = f.attempt(f.advance)
+	target, due := f.log.due()
+	if !due || f.failed != nil || f.stepping != nil {
+		return nil
+	}
+	return f.begin(f.log.step(target))
 }
 
 // untidy reports whether tidy has much to do.
 func (f *file) untidy() bool {
+	f.conclude()
 	_, due := f.log.due()
-	return !f.tidied && (due || len(f.log.latest) >= manyRows)
+	return !f.tidied && (due && f.stepping == nil || len(f.log.latest) >= manyRows)
 }
 
-// advance takes the step of the checkpoint that is due. One for which there is no room can wait:
-// until the log is full too.
-func (f *file) advance() error {
-	target, due := f.log.due()
-	if !due {
-		return nil
+// begin returns what takes the step.
+func (f *file) begin(s *step) func() {
+	c := tableCommit{rows: s.rows, last: f.next(f.log.after(s))}
+	if idle, size := f.log.settled, wanted(f.last.tally.rows); s.done && idle.small(size) {
+		c.made = append(c.made, f.newSegment(idle.number, size))
 	}
-	before := f.last.commit
-	if err := f.checkpoint(f.log.step(target)); err != nil {
-		if f.committedSince(before) {
-			return err
-		}
+	begun := &stepping{step: s, commit: c, ended: make(chan struct{})}
+	f.stepping = begun
+	return func() {
+		defer close(begun.ended)
+		begun.commit, begun.unclear, begun.err = f.tables.commit(begun.commit)
+	}
+}
+
+// wait waits for the end of the step that is under way, if one is.
+func (f *file) wait() {
+	if f.stepping != nil {
+		<-f.stepping.ended
+		f.conclude()
+	}
+}
+
+// conclude takes note of the step that has ended, if one has. One for which there was no room can
+// wait: until the log is full too.
+func (f *file) conclude() {
+	s := f.stepping
+	if s == nil {
+		return
+	}
+	select {
+	case <-s.ended:
+	default:
+		return
+	}
+	f.stepping = nil
+	switch {
+	case s.err == nil:
+		f.committed(s.commit.last)
+		f.log.advance(s.step, s.commit.made)
+	case s.unclear:
+		f.failed = fmt.Errorf("checkpoint: %w", s.err)
+	default:
 		f.log.stepped = f.log.filling.fill()
 	}
-	return nil
 }
 
-// checkpoint takes rows from the log to the tables.
-func (f *file) checkpoint(s *step) error {
+// next returns a header like that of the last commit, but for the log.
+func (f *file) next(log logState) header {
+	last := f.last
+	last.log, last.version = log, logVersion
+	if last.log.made = f.log.made; f.log.none() {
+		last.version = plainVersion
+	}
+	return last
+}
+
+// committed takes note of a commit of bbolt's that has left that. Commits to the log may have come
+// after it was begun.
+func (f *file) committed(last header) {
+	f.last.version, f.last.commit, f.last.log = last.version, last.commit, last.log
+	f.log.made = last.log.made
+}
+
+// finish takes the rest of the settled segment to the tables.
+func (f *file) finish() error {
+	if f.wait(); f.failed != nil {
+		return f.failed
+	}
+	s := f.log.rest()
 	if s == nil {
 		return nil
 	}
-	var made []*segment
-	if idle, size := f.log.settled, wanted(f.last.tally.rows); s.done && idle.small(size) {
-		made = append(made, f.newSegment(idle.number, size))
-	}
-	last := f.last
-	last.log = f.log.after(s)
-	made, err := f.grow(s.rows, made, last)
+	f.begin(s)()
+	err := f.stepping.err
+	f.conclude()
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
-	f.log.advance(s, made)
 	return nil
-}
-
-// grow calls transact, and does without the segments if they cannot be made. It returns those that
-// were.
-func (f *file) grow(rows []rowWrite, made []*segment, last header) ([]*segment, error) {
-	before := f.last.commit
-	err := f.transact(rows, made, last)
-	if err == nil || len(made) == 0 || f.committedSince(before) {
-		return made, err
-	}
-	return nil, f.transact(rows, nil, last)
-}
-
-// committedSince reports whether bbolt's last commit is another one than that, or is not known.
-func (f *file) committedSince(before uint64) bool {
-	last, err := f.lastCommit()
-	return err != nil || last != before
 }
 
 // writeTables commits the rows to the tables, with all that the log has.
 func (f *file) writeTables(rows []rowWrite, last header) error {
+	if f.wait(); f.failed != nil {
+		return f.failed
+	}
 	l := &f.log
-	next := max(1, l.next)
-	last.log = logState{first: next, next: next}
-	made, err := f.grow(l.list(rows), f.newSegments(last.tally.rows), last)
+	after := max(1, l.next)
+	c := tableCommit{
+		rows: l.list(rows), made: f.newSegments(last.tally.rows),
+		last: f.next(logState{first: after, next: after}),
+	}
+	c.last.index, c.last.tally = last.index, last.tally
+	c, _, err := f.tables.commit(c)
 	if err != nil {
 		return err
 	}
-	if l.direct++; len(made) == 0 && l.direct > lateCommits {
+	if l.direct++; len(c.made) == 0 && l.direct > lateCommits {
 		l.direct = 0 // for want of room: later
 	}
-	l.clear(made)
+	f.last = c.last
+	f.log.made = c.last.log.made
+	l.clear(c.made)
 	return nil
 }
 
@@ -109,65 +160,8 @@ func (f *file) newSegments(rows uint64) []*segment {
 }
 
 func (f *file) newSegment(number byte, size int) *segment {
-	page := f.db.Info().PageSize
+	page := f.tables.db.Info().PageSize
 	s := &segment{number: number, stride: segmentStride(size, page)}
 	s.reset()
 	return s
-}
-
-// transact writes rows to the tables, and the header, and makes segments, in one transaction of
-// bbolt's.
-func (f *file) transact(rows []rowWrite, made []*segment, last header) error {
-	f.locked = true
-	tx, err := f.db.Begin(true)
-	if err != nil {
-		f.locked = false
-		return err
-	}
-	defer f.end(tx)
-	last.version, last.commit, last.log.made = logVersion, uint64(tx.ID()), f.log.made
-	switch {
-	case len(made) > 0:
-		last.log.made = last.commit
-	case f.log.none():
-		last.version = plainVersion
-	}
-	if err := writeTables(tx, rows, bbolt.DefaultFillPercent); err != nil {
-		return err
-	}
-	for _, s := range made {
-		if err := s.create(tx); err != nil {
-			return fmt.Errorf("make segment %d of the log: %w", s.number, err)
-		}
-	}
-	if err := writeHeader(tx, last); err != nil {
-		return err
-	}
-	if err := tx.Commit(); err != nil {
-		return err
-	}
-	if err := f.hooks.synced(); err != nil {
-		return err
-	}
-	if err := f.locate(made); err != nil {
-		return err
-	}
-	f.last = last
-	f.log.made = last.log.made
-	return nil
-}
-
-// locate finds segments that a commit has made.
-func (f *file) locate(made []*segment) error {
-	if len(made) == 0 {
-		return nil
-	}
-	return f.view(func(tx *bbolt.Tx) error {
-		for _, s := range made {
-			if err := s.locate(tx, f.db.Info().PageSize); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }

@@ -11,7 +11,10 @@ func (f *file) write(rows []rowWrite, last header) error {
 	if err := f.inherit(); err != nil {
 		return err
 	}
-	if f.tidy(); f.failed != nil {
+	if step := f.tidy(); step != nil {
+		step()
+	}
+	if f.conclude(); f.failed != nil {
 		return f.failed
 	}
 	if f.log.takes(recordSize(rows)) && !(f.log.empty() && f.young()) {
@@ -54,7 +57,7 @@ func (f *file) inherit() error {
 // flush has on disk what was written, if the policy says so.
 func (f *file) flush() error {
 	if f.sync == SyncAlways {
-		if err := f.db.Sync(); err != nil {
+		if err := f.tables.db.Sync(); err != nil {
 			return err
 		}
 	}
@@ -77,7 +80,7 @@ func (f *file) writeLog(rows []rowWrite, last header) error {
 	}
 	l, sectors := &f.log, sectorsFor(len(payload))
 	if l.full(sectors) { // no record may go where one is that counts
-		if err := f.checkpoint(l.rest()); err != nil {
+		if err := f.finish(); err != nil {
 			return err
 		}
 		if err := f.age(); err != nil {
@@ -91,8 +94,7 @@ func (f *file) writeLog(rows []rowWrite, last header) error {
 		return err
 	}
 	l.keep(at, kept)
-	last.commit = f.last.commit
-	f.last, f.tidied = last, false
+	f.last.index, f.last.tally, f.tidied = last.index, last.tally, false
 	return nil
 }
 
@@ -101,9 +103,12 @@ func (f *file) age() error {
 	if !f.young() {
 		return nil
 	}
-	last := f.last
-	last.log = f.log.after(nil)
-	return f.transact(nil, nil, last)
+	c, _, err := f.tables.commit(tableCommit{last: f.next(f.log.after(nil))})
+	if err != nil {
+		return err
+	}
+	f.committed(c.last)
+	return nil
 }
 
 // append writes the record's sectors, and has them on disk.
@@ -155,11 +160,13 @@ var errUnclear = errors.New("it is not known whether the commit that failed is i
 // index returns the last index that the file has: after a commit that failed, whether it is in
 // the file nevertheless.
 func (f *file) index() (uint64, error) {
-	written, err := f.header()
+	f.wait()
+	written, err := f.tables.header()
 	switch {
 	case err != nil:
 		return 0, err
-	case f.log.unclear, written.commit != f.last.commit && written.index == f.last.index:
+	case f.failed != nil, f.log.unclear,
+		written.commit != f.last.commit && written.index == f.last.index:
 		return 0, errUnclear
 	case written.commit == f.last.commit:
 		return f.last.index, nil

@@ -40,7 +40,7 @@
 // # File
 //
 // A file has a table as a bucket of bbolt's. A commit writes its rows to a log in the file, which
-// is synced once; a checkpoint takes them to the pages of the tables later, some with every few
+// is synced once; a checkpoint takes them to the pages of the tables later, in steps, beside the
 // commits. The package's README says where all of it is.
 //
 // The package knows no clock, no rule about sessions or locks, and no waiting.

@@ -1,11 +1,9 @@
 package store
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"runtime/debug"
 
 	"go.etcd.io/bbolt"
 )
@@ -66,7 +64,7 @@ const (
 
 // Hooks are for tests that hold or break a commit, or feign a file system. A nil function does
 // nothing, and so does the zero value. Those of a commit are called on the goroutine that commits,
-// or on the one that does what the commit before has left to be done.
+// and Synced is also on the one that takes a step of a checkpoint meanwhile.
 type Hooks struct {
 	// BeforeCommit is called before anything is written. Its error fails the commit.
 	BeforeCommit func() error
@@ -111,25 +109,22 @@ func (h *Hooks) synced() error {
 	return h.Synced()
 }
 
-// file is rows in a bbolt file, which it has open and locked. One goroutine at a time may use it.
-//
-// bbolt panics where it finds damage, and a page that the disk cannot read is a fault of the
-// memory that it is mapped to. So whatever makes bbolt look at pages is called by guard.
+// file is rows in a bbolt file, which it has open and locked. One goroutine at a time may use it;
+// a step of a checkpoint is on one of its own.
 type file struct {
-	db     *bbolt.DB
-	handle *os.File    // bbolt's own
-	info   fs.FileInfo // which file that is
-	size   int64       // that it has at least
-	sync   SyncPolicy
-	hooks  Hooks
-	last   header // what the last commit left; its number is that of bbolt's last commit
-	log    commitLog
-	buffer []byte // the last record's sectors, to be used again
-	tidied bool   // all is done that the last commit has left to be done
-	failed error  // what went wrong in that
-	synced bool   // what was in the file when it was opened is on disk
-	locked bool   // a transaction is open, or a panic of bbolt's left its locks
-	broken error  // not nil: such a panic, after which bbolt's memory may be wrong
+	tables   *tables
+	handle   *os.File    // bbolt's own
+	info     fs.FileInfo // which file that is
+	size     int64       // that it has at least
+	sync     SyncPolicy
+	hooks    Hooks
+	last     header // what the last commit left; its number is that of bbolt's last commit
+	log      commitLog
+	stepping *stepping // a step of the checkpoint, which has tables until it has ended; nil: none
+	buffer   []byte    // the last record's sectors, to be used again
+	tidied   bool      // all is done or begun that the last commit has left to be done
+	failed   error     // what went wrong in that
+	synced   bool      // what was in the file when it was opened is on disk
 }
 
 // rowWrite is one change of a commit.
@@ -139,54 +134,15 @@ type rowWrite struct {
 	value []byte // what appendRow made; nil deletes the row, if there is one
 }
 
-// header returns the header of bbolt's last commit.
-func (f *file) header() (last header, err error) {
-	err = f.view(func(tx *bbolt.Tx) error {
-		return guard(func() (err error) {
-			last, err = readHeader(tx)
-			return err
-		})
-	})
-	return last, err
-}
-
-// lastCommit returns bbolt's number of the last commit.
-func (f *file) lastCommit() (number uint64, err error) {
-	err = f.view(func(tx *bbolt.Tx) error {
-		number = uint64(tx.ID())
-		return nil
-	})
-	return number, err
-}
-
 // commit writes the rows, which come table by table and in order, and the index and tally given. It
 // returns when that is as durable as the file's SyncPolicy says. After an error the file has all of
 // it or nothing: see [file.index].
 func (f *file) commit(rows []rowWrite, last header) error {
 	err := f.hooks.around(func() error {
-		return reveal(f.attempt(func() error { return f.write(rows, last) }))
+		return reveal(f.write(rows, last))
 	})
 	if err != nil {
 		return fmt.Errorf("commit index %d: %w", last.index, err)
-	}
-	return nil
-}
-
-// writeTables writes to the tables. A page that has to be split keeps such a part of its rows.
-func writeTables(tx *bbolt.Tx, rows []rowWrite, fill float64) error {
-	var buckets [tableCount]*bbolt.Bucket
-	for _, row := range rows {
-		if buckets[row.table] == nil {
-			bucket, err := tableBucket(tx, row.table)
-			if err != nil {
-				return err
-			}
-			bucket.FillPercent = fill
-			buckets[row.table] = bucket
-		}
-		if err := row.write(buckets[row.table]); err != nil {
-			return errRow(row, err)
-		}
 	}
 	return nil
 }
@@ -205,62 +161,8 @@ func errRow(row rowWrite, err error) error {
 
 // close gives the file up. Only the first call does anything.
 func (f *file) close() error {
-	if f.locked {
-		// bbolt's Close would wait for ever, and closing the handle alone would free nothing: the
-		// mapped memory keeps the lock too.
-		return fmt.Errorf("close: the file stays locked until the process ends: %w", f.broken)
-	}
-	return f.db.Close()
-}
-
-// view calls fn with a transaction that sees the last commit.
-func (f *file) view(fn func(tx *bbolt.Tx) error) error {
-	var tx *bbolt.Tx
-	err := f.attempt(func() (err error) {
-		f.locked = true
-		tx, err = f.db.Begin(false)
-		f.locked = err == nil
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	defer f.end(tx)
-	return fn(tx)
-}
-
-// end takes back the transaction, unless it was committed. A commit that failed has ended it, and
-// one that panicked has not.
-func (f *file) end(tx *bbolt.Tx) {
-	_ = tx.Rollback() // its only error is that the transaction has ended
-	f.locked = false
-}
-
-// attempt calls fn, which begins or commits a transaction, unless bbolt panicked in doing so
-// before.
-func (f *file) attempt(fn func() error) error {
-	if f.broken != nil {
-		return f.broken
-	}
-	err := guard(fn)
-	if errors.Is(err, errPanic) {
-		f.broken = err
-	}
-	return err
-}
-
-// errPanic is what guard makes of a panic.
-var errPanic = fmt.Errorf("%w: bbolt cannot read it", ErrCorrupt)
-
-// guard calls fn and makes an error of a panic of bbolt's or a fault of the mapped file's.
-func guard(fn func() error) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if reason := recover(); reason != nil {
-			err = fmt.Errorf("%w: %v", errPanic, reason)
-		}
-	}()
-	return fn()
+	f.wait()
+	return f.tables.close()
 }
 
 func tableBucket(tx *bbolt.Tx, table byte) (*bbolt.Bucket, error) {

@@ -156,7 +156,10 @@ func openExisting(
 	case err != nil:
 		return nil, err
 	}
-	f := &file{db: db, handle: handle, info: found.info, sync: o.sync, hooks: o.hooks}
+	f := &file{
+		tables: &tables{db: db, hooks: o.hooks}, handle: handle, info: found.info, sync: o.sync,
+		hooks: o.hooks,
+	}
 	if err := f.checkPath(path); err != nil {
 		return nil, errors.Join(err, f.close())
 	}
@@ -169,7 +172,7 @@ func openExisting(
 // settle returns an error if the last commit is not one of a store. It has the reader take the rows
 // again if they were not that commit's: somebody wrote to the file before it was locked.
 func (f *file) settle(found found, reader rowReader) error {
-	last, err := f.lastCommit()
+	last, err := f.tables.lastCommit()
 	// Who wrote to it meanwhile may have been half way through a sector of the log.
 	outdated := found.err != nil || found.last.commit != last
 	if err == nil && !outdated {

@@ -59,7 +59,7 @@ type Store struct {
 // medium is where batches go. One goroutine at a time may use it.
 type medium interface {
 	commit(rows []rowWrite, last header) error
-	tidy()
+	tidy() (step func())
 	untidy() bool
 	index() (uint64, error) // of the last commit
 	close() error
@@ -309,10 +309,14 @@ func (s *Store) Drop(b *Batch) {
 	s.taken = s.index
 }
 
-// Tidy does what the last batch has left to be done in the file. It may be called wherever a batch
-// may be written, so that the batch need not wait for it: else Write does it, and it is Write that
-// returns what goes wrong.
-func (s *Store) Tidy() { s.file.tidy() }
+// Tidy does what the last batch has left to be done in the file, but for a step of a checkpoint: it
+// returns that, nil if none is due. Tidy may be called wherever a batch may be written, so that the
+// batch need not wait for it: else Write does it.
+//
+// The step has to be called, once, by any goroutine, and may last while other batches are written:
+// they wait for it when they need the tables, and so do FileIndex and Close. What goes wrong in it
+// is returned by a later Write.
+func (s *Store) Tidy() (step func()) { return s.file.tidy() }
 
 // Untidy reports whether Tidy has so much to do that it is worth a goroutine of its own. It may be
 // called where Tidy may be.
