@@ -39,7 +39,7 @@ func (db *DB) run() {
 		switch {
 		case b != nil:
 			db.commit(b)
-			others.goFirst(began)
+			others.goFirst(began) // it may lead the next one, too
 		case more && undecided != nil:
 			<-undecided.done
 		case more: // in memory there is no commit to wait for

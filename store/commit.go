@@ -8,8 +8,10 @@ import (
 
 // write commits the rows, and what they leave, to the log or to the tables.
 func (f *file) write(rows []rowWrite, last header) error {
-	if err := f.inherit(); err != nil {
-		return err
+	if !f.synced || f.log.cut != nil {
+		if err := f.disk.alone(f.inherit); err != nil {
+			return err
+		}
 	}
 	if step := f.tidy(); step != nil {
 		step()
@@ -88,9 +90,15 @@ func (f *file) writeLog(rows []rowWrite, last header) error {
 		}
 	}
 	at := l.reserve(sectors)
-	if err := f.append(at, payload); err != nil {
-		l.cut = &at
-		l.unclear = !f.withdraw(&at)
+	err = f.disk.alone(func() error {
+		err := f.append(at, payload)
+		if err != nil {
+			l.cut = &at
+			l.unclear = !f.withdraw(&at)
+		}
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	l.keep(at, kept)

@@ -64,7 +64,7 @@ const (
 
 // Hooks are for tests that hold or break a commit, or feign a file system. A nil function does
 // nothing, and so does the zero value. Those of a commit are called on the goroutine that commits,
-// and Synced is also on the one that takes a step of a checkpoint meanwhile.
+// and Synced and Changed are also on the one that takes a step of a checkpoint meanwhile.
 type Hooks struct {
 	// BeforeCommit is called before anything is written. Its error fails the commit.
 	BeforeCommit func() error
@@ -76,6 +76,10 @@ type Hooks struct {
 	// Synced is called when all that was written is on disk, or would be with SyncAlways. One
 	// commit may do it some times. Its error fails the sync, as AfterCommit's does the commit.
 	Synced func() error
+
+	// Changed is called when a transaction of bbolt's has all its changes, and has yet to write
+	// them.
+	Changed func()
 
 	// NetworkFS is asked in place of the system for the name of the network file system, or the
 	// like, that the path is on; an empty string means none.
@@ -102,6 +106,12 @@ func (h *Hooks) around(commit func() error) error {
 	return nil
 }
 
+func (h *Hooks) changed() {
+	if h.Changed != nil {
+		h.Changed()
+	}
+}
+
 func (h *Hooks) synced() error {
 	if h.Synced == nil {
 		return nil
@@ -113,6 +123,7 @@ func (h *Hooks) synced() error {
 // a step of a checkpoint is on one of its own.
 type file struct {
 	tables   *tables
+	disk     *disk
 	handle   *os.File    // bbolt's own
 	info     fs.FileInfo // which file that is
 	size     int64       // that it has at least

@@ -6,8 +6,8 @@ package store
 // page, and without those that were written again since.
 //
 // The log has two segments. Records go to the one; the rows of the other are taken to the tables
-// meanwhile, in steps, beside the commits, which so wait for no page of a table. When the one is
-// full, the other has nothing any more that counts, and they change places.
+// meanwhile, in steps. Commits go on beside a step until it writes. When the one is full, the other
+// has nothing any more that counts, and they change places.
 //
 // At any time, after any crash, the rows of the last commit are those of the tables, with those of
 // the records that count in their places, the newest last. A row that a checkpoint has taken stays

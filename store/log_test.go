@@ -34,6 +34,8 @@ type wide struct {
 	keys   int
 	fail   error // of the next commit
 	synced func() error
+
+	changed func()
 }
 
 func newWide(t *testing.T, keys int) *wide {
@@ -61,7 +63,7 @@ func (w *wide) open() {
 	w.t.Helper()
 	w.Store = store.New()
 	w.must(w.Open(w.path, store.Options{Sync: store.SyncNever, Hooks: store.Hooks{
-		BeforeCommit: func() error { return w.fail }, Synced: w.synced,
+		BeforeCommit: func() error { return w.fail }, Synced: w.synced, Changed: w.changed,
 	}}))
 }
 

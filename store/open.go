@@ -156,9 +156,10 @@ func openExisting(
 	case err != nil:
 		return nil, err
 	}
+	disk := newDisk()
 	f := &file{
-		tables: &tables{db: db, hooks: o.hooks}, handle: handle, info: found.info, sync: o.sync,
-		hooks: o.hooks,
+		tables: &tables{db: db, hooks: o.hooks, disk: disk}, disk: disk,
+		handle: handle, info: found.info, sync: o.sync, hooks: o.hooks,
 	}
 	if err := f.checkPath(path); err != nil {
 		return nil, errors.Join(err, f.close())

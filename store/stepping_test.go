@@ -12,11 +12,12 @@ import (
 // beside is a store of which a step of the checkpoint is held, while commits are made.
 type beside struct {
 	*wide
-	armed   atomic.Bool   // the next sync is held
-	reached chan struct{} // it is
-	outcome chan error    // what it comes to
-	fail    atomic.Bool   // the next sync that is not held fails
-	want    whole         // what was committed
+	changed atomic.Bool           // the next step is held when it has yet to write,
+	written atomic.Bool           // or the next sync, when all is written
+	reached chan struct{}         // it is held
+	outcome chan error            // what it comes to
+	failure atomic.Pointer[error] // of the next sync that is not held
+	want    whole                 // what was committed
 	seen    map[string]int
 }
 
@@ -29,23 +30,33 @@ func newBeside(t *testing.T) *beside {
 		seen: map[string]int{},
 	}
 	b.must(b.Close())
-	b.synced = func() error {
-		if b.armed.CompareAndSwap(true, false) {
+	held := func(armed *atomic.Bool) (err error) {
+		if armed.CompareAndSwap(true, false) {
 			b.reached <- struct{}{}
-			return <-b.outcome
+			err = <-b.outcome
 		}
-		if b.fail.CompareAndSwap(true, false) {
-			return errSync
+		return err
+	}
+	b.wide.changed = func() {
+		if err := held(&b.changed); err != nil {
+			b.failure.Store(&err)
 		}
-		return nil
+	}
+	b.synced = func() error {
+		if err := b.failure.Swap(nil); err != nil {
+			return *err
+		}
+		return held(&b.written)
 	}
 	b.open()
 	return b
 }
 
-// commit changes some rows.
-func (b *beside) commit(many int) error {
-	b.change(1 + b.random.IntN(many))
+// commit changes up to so many rows.
+func (b *beside) commit(many int) error { return b.commitJust(1 + b.random.IntN(many)) }
+
+func (b *beside) commitJust(many int) error {
+	b.change(many)
 	b.Seal()
 	batch := b.Take()
 	if err := batch.Write(); err != nil {
@@ -63,7 +74,9 @@ func (b *beside) commitBeside() (waiting chan error) {
 	b.t.Helper()
 	for range 1 + b.random.IntN(4) {
 		failing := b.random.IntN(8) == 0
-		b.fail.Store(failing)
+		if failing {
+			b.failure.Store(&errSync)
+		}
 		outcome := make(chan error, 1)
 		go func() { outcome <- b.commit(20) }()
 		synctest.Wait()
@@ -77,7 +90,7 @@ func (b *beside) commitBeside() (waiting chan error) {
 				b.seen["failed"]++
 			}
 		default:
-			b.fail.Store(false) // it may have waited before it failed
+			b.failure.Store(nil) // it may have waited before it failed
 			b.seen["waited"]++
 			return outcome
 		}
@@ -102,58 +115,50 @@ func (b *beside) opens(what string, content []byte) {
 	}
 }
 
-// cut checks the file as a power cut may leave it before the step's meta page is on disk: with what
-// the commits have written, and any of what the step has.
-func (b *beside) cut(before, stepped []byte) {
+// cut checks the file as a power cut may leave it when the step's meta page is not on disk: with
+// what the commits have written beside it, and any of what the step has.
+func (b *beside) cut(before, beside []byte) {
 	b.t.Helper()
 	left := b.content()
 	metas := 2 * os.Getpagesize()
 	copy(left[:metas], before[:metas])
 	before = append(bytes.Clone(before), make([]byte, len(left)-len(before))...)
-	for at := metas; at < len(stepped); at += sector {
+	beside = append(bytes.Clone(beside), make([]byte, len(left)-len(beside))...)
+	for at := metas; at < len(left); at += sector {
 		end := at + sector
-		if bytes.Equal(left[at:end], stepped[at:end]) && b.random.IntN(2) == 0 {
+		if bytes.Equal(before[at:end], beside[at:end]) && b.random.IntN(2) == 0 {
 			copy(left[at:end], before[at:end])
 		}
 	}
 	b.opens("after a power cut", left)
 }
 
-// Ensure that commits go on beside a step of a checkpoint, whether it has begun to write or has
-// written all, and that the file has what was committed then, after a crash too; that one which has
-// no room waits for the step, and one that fails leaves nothing.
+// Ensure that commits go on beside a step of a checkpoint until it writes, and that the file has
+// what was committed then, after a crash too; that one which has no room waits for the step, and
+// one that fails leaves nothing.
 func TestStepping_G2_CommitsBesideAStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBeside(t)
 		for b.seen["steps"] < 50 || b.seen["waited"] < 2 {
-			if err := b.commit(20); err != nil {
-				t.Fatal(err)
-			}
+			b.must(b.commit(20))
 			step := b.Tidy()
 			if step == nil {
 				continue
 			}
 			b.seen["steps"]++
 			before, ended := b.content(), make(chan struct{})
-			late := b.random.IntN(3) == 0
-			run := func() { step(); close(ended) }
-			if !late {
-				b.armed.Store(true)
-				go run()
-				<-b.reached
-			}
-			stepped := b.content()
+			b.changed.Store(true)
+			go func() { step(); close(ended) }()
+			<-b.reached
 			waiting := b.commitBeside()
-			b.opens("beside the step", b.content())
-			if late {
-				go run()
-			} else {
-				b.cut(before, stepped)
-				b.outcome <- nil
-			}
+			beside := b.content()
+			b.opens("beside the step", beside)
+			b.outcome <- nil
 			<-ended
 			if waiting != nil {
 				b.must(<-waiting)
+			} else {
+				b.cut(before, beside)
 			}
 			b.opens("after the step", b.content())
 		}
@@ -165,23 +170,53 @@ func TestStepping_G2_CommitsBesideAStep(t *testing.T) {
 	})
 }
 
+// Ensure that a commit writes nothing between what a step writes and the sync of that: the system
+// tells only one of two syncs that a write has failed, and it may be the wrong one.
+func TestStepping_G2_OneWritesAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBeside(t)
+		for b.seen["steps"] < 10 {
+			b.must(b.commit(20))
+			step := b.Tidy()
+			if step == nil {
+				continue
+			}
+			b.seen["steps"]++
+			b.written.Store(true)
+			go step()
+			<-b.reached
+			before, outcome := b.content(), make(chan error, 1)
+			go func() { outcome <- b.commit(1) }()
+			synctest.Wait()
+			if !bytes.Equal(b.content(), before) {
+				t.Fatal("a commit has written while a step does")
+			}
+			b.outcome <- nil
+			b.must(<-outcome)
+			b.opens("after the step", b.content())
+		}
+		b.must(b.Close())
+	})
+}
+
 // Ensure that after commits beside a step that fails, when it may be in the file, no more are made,
 // and that the file has those that were; Close waits for a step.
 func TestStepping_G11_FailsBesideCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBeside(t)
-		for b.seen["broken"] < 20 || b.seen["closed"] < 4 {
-			if err := b.commit(20); err != nil {
-				t.Fatal(err)
-			}
+		for b.seen["broken"] < 20 || b.seen["closed"] < 4 || b.seen["large"] < 4 {
+			b.must(b.commit(20))
 			step := b.Tidy()
 			if step == nil {
 				continue
 			}
-			b.armed.Store(true)
+			b.changed.Store(true)
 			go step()
 			<-b.reached
 			waiting := b.commitBeside()
+			if waiting == nil && b.random.IntN(3) == 0 {
+				waiting = b.commitLarge()
+			}
 			if waiting == nil && b.random.IntN(2) == 0 {
 				b.closeBeside()
 				continue
@@ -213,6 +248,15 @@ func TestStepping_G11_FailsBesideCommits(t *testing.T) {
 			t.Error("this was not tried")
 		}
 	})
+}
+
+// commitLarge makes a commit that is too large for the log, and so waits for the step.
+func (b *beside) commitLarge() (waiting chan error) {
+	waiting = make(chan error, 1)
+	go func() { waiting <- b.commitJust(1000) }()
+	synctest.Wait()
+	b.seen["large"]++
+	return waiting
 }
 
 // closeBeside closes the store while a step is held, and opens it again.

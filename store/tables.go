@@ -16,6 +16,7 @@ import (
 type tables struct {
 	db     *bbolt.DB
 	hooks  Hooks
+	disk   *disk
 	locked bool  // a transaction is open, or a panic of bbolt's left its locks
 	broken error // not nil: such a panic, after which bbolt's memory may be wrong
 }
@@ -100,10 +101,14 @@ func (t *tables) write(c tableCommit) (header, error) {
 	if err := writeHeader(tx, last); err != nil {
 		return last, err
 	}
-	if err := tx.Commit(); err != nil {
-		return last, err
-	}
-	if err := t.hooks.synced(); err != nil {
+	t.hooks.changed()
+	err = t.disk.alone(func() error {
+		if err := tx.Commit(); err != nil {
+			return err
+		}
+		return t.hooks.synced()
+	})
+	if err != nil {
 		return last, err
 	}
 	return last, t.locate(c.made)
