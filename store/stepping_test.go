@@ -68,6 +68,16 @@ func (b *beside) commitJust(many int) error {
 	return nil
 }
 
+// nextStep commits until a step of the checkpoint is due.
+func (b *beside) nextStep() (step func()) {
+	b.t.Helper()
+	for step == nil {
+		b.must(b.commit(20))
+		step = b.Tidy()
+	}
+	return step
+}
+
 // commitBeside makes some commits while the step has not ended. It returns the outcome of the last
 // one if that waits for the step.
 func (b *beside) commitBeside() (waiting chan error) {
@@ -140,11 +150,7 @@ func TestStepping_G2_CommitsBesideAStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBeside(t)
 		for b.seen["steps"] < 20 || b.seen["waited"] < 1 || b.seen["failed"] < 1 {
-			b.must(b.commit(20))
-			step := b.Tidy()
-			if step == nil {
-				continue
-			}
+			step := b.nextStep()
 			b.seen["steps"]++
 			before, ended := b.content(), make(chan struct{})
 			b.changed.Store(true)
@@ -176,11 +182,7 @@ func TestStepping_G2_OneWritesAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBeside(t)
 		for b.seen["steps"] < 5 {
-			b.must(b.commit(20))
-			step := b.Tidy()
-			if step == nil {
-				continue
-			}
+			step := b.nextStep()
 			b.seen["steps"]++
 			b.written.Store(true)
 			go step()
@@ -205,11 +207,7 @@ func TestStepping_G11_FailsBesideCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBeside(t)
 		for b.seen["broken"] < 8 || b.seen["closed"] < 2 || b.seen["large"] < 2 {
-			b.must(b.commit(20))
-			step := b.Tidy()
-			if step == nil {
-				continue
-			}
+			step := b.nextStep()
 			b.changed.Store(true)
 			go step()
 			<-b.reached
