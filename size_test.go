@@ -15,7 +15,8 @@ import (
 	"github.com/lockd/lockd"
 )
 
-var sizePairs = flag.Int("size.pairs", 20_000, "how many locks the tests of size take")
+// With the first half of them the log of a file is as large as it becomes.
+var sizePairs = flag.Int("size.pairs", 80_000, "how many locks the tests of size take")
 
 const (
 	sizeKeys   = 1_000

@@ -15,13 +15,13 @@ package store
 //
 // Tests do with less than this.
 var (
-	firstSegment = 32 << 10  // bytes of a segment in a file that has none,
-	leastSegment = 512 << 10 // and at the least in one that goes on being written to:
-	rowSegment   = 6         // so many for each row of it,
-	mostSegment  = 4 << 20   // but no more
-	stepSectors  = 32        // of a lane that are used between two steps of a checkpoint,
-	stepRows     = 32        // and the least rows that one takes, but for the last;
-	manyRows     = 512       // for so many there is one at once
+	firstSegment = 32 << 10 // bytes of a segment in a file that has none,
+	leastSegment = 2 << 20  // and at the least in one that goes on being written to:
+	rowSegment   = 6        // so many for each row of it,
+	mostSegment  = 4 << 20  // but no more
+	stepSectors  = 32       // of a lane that are used between two steps of a checkpoint,
+	stepRows     = 32       // and the least rows that one takes, but for the last;
+	manyRows     = 512      // for so many there is one at once
 )
 
 const lateCommits = 3 // so many commits of a process go to the tables before there is a log
