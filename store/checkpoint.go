@@ -19,7 +19,7 @@ type stepping struct {
 // one is durable.
 func (f *file) tidy() (step func()) {
 	f.conclude()
-	if f.tidied || !f.synced || f.log.cut != nil {
+	if f.tidied || !f.ready() {
 		return nil
 	}
 	f.tidied = true

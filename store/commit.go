@@ -8,7 +8,7 @@ import (
 
 // write commits the rows, and what they leave, to the log or to the tables.
 func (f *file) write(rows []rowWrite, last header) error {
-	if !f.synced || f.log.cut != nil {
+	if !f.ready() {
 		if err := f.disk.alone(f.inherit); err != nil {
 			return err
 		}
@@ -28,6 +28,10 @@ func (f *file) write(rows []rowWrite, last header) error {
 // young reports whether bbolt's last commit has made a segment. No record may be in it yet: if the
 // meta page of that commit is damaged, the one before is read, and it must know the segment.
 func (f *file) young() bool { return f.log.made == f.last.commit }
+
+// ready reports whether what was in the file when it was opened is on disk, and nothing is where
+// the next record goes: whether inherit has nothing to do.
+func (f *file) ready() bool { return f.synced && f.log.cut == nil }
 
 // inherit has on disk what was in the file when it was opened, before anything is written to it,
 // and nothing where the next record goes.
