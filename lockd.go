@@ -164,7 +164,8 @@ func (db *DB) start(opts *Options) error {
 
 	err := db.update(func(tx *Txn) error {
 		tx.shortenDelays()
-		if db.store.Nodes.Newest(folded(db.node)) != nil {
+		// Nobody has written to one yet. For the newest row its leaf would be unfolded.
+		if db.store.Nodes.Get(folded(db.node)) != nil {
 			return nil
 		}
 		return tx.PutNode(Node{Name: db.node})
