@@ -174,7 +174,7 @@ func (db *DB) endCommit(b *batch) {
 
 // tidyFile does what the last batch has left to be done in the file. A step of a checkpoint goes on
 // beside the next commits, so that they wait for it only while it writes: see BenchmarkCommit_Crowd
-// and BenchmarkExpiry_File.
+// and BenchmarkExpiry_File. That it has failed is logged; it is tried again, or the next one fails.
 func (db *DB) tidyFile() {
 	step := db.store.Tidy()
 	if step == nil {
@@ -182,7 +182,7 @@ func (db *DB) tidyFile() {
 	}
 	go func() {
 		runtime.Gosched() // those who were woken meanwhile come first
-		step()
+		db.logStep(step())
 	}()
 }
 

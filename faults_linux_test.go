@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -187,6 +189,57 @@ func TestG11_NoGrowth(t *testing.T) {
 		}
 		if got := string(h.entry("small").Value); got != "2" {
 			h.t.Errorf("small: got %q", got)
+		}
+	})
+}
+
+// Ensure that the log tells of a checkpoint that has no room, before a commit fails for it, and
+// that nothing is lost with either.
+func TestLogger_TellsOfACheckpoint(t *testing.T) {
+	inChild(t, func(h *harness) {
+		l := &logged{level: slog.LevelWarn}
+		h.log(l)
+		put := func(i int) error {
+			return h.Update(func(tx *lockd.Txn) error {
+				for j := range 8 {
+					value := bytes.Repeat([]byte("x"), 2000)
+					if _, err := tx.Put(fmt.Sprintf("%d/%d", i, j), value, nil); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		for i := range 20 { // so that there is a log
+			h.must(put(-1 - i))
+		}
+		h.settle()
+		info, err := os.Stat(h.path)
+		h.must(err)
+		room := h.limit(info.Size())
+		var told []string
+		last := 0
+		for len(told) == 0 {
+			h.must(put(last))
+			last++
+			h.settle()
+			told = l.take()
+		}
+		if !strings.HasPrefix(told[0], "0 WARN checkpoint failed: error=checkpoint: ") ||
+			!strings.HasSuffix(told[0], syscall.EFBIG.Error()) {
+			h.t.Errorf("log: got %q", told)
+		}
+		for err == nil {
+			err = put(last)
+			last++
+		}
+		mustBeFull(h.t, "put into a log that is full", err)
+		room()
+		h.must(put(last))
+		before := h.contents()
+		h.reopen()
+		if after := h.contents(); !reflect.DeepEqual(after, before) {
+			h.t.Error("the file has other rows")
 		}
 	})
 }

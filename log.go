@@ -208,6 +208,18 @@ func (db *DB) logCommitLocked(took time.Duration, writers uint64, err error) {
 	db.logger.addLocked(db.now().Round(0), slog.LevelWarn, "commit slow", attrs...)
 }
 
+// logStep logs that a step of a checkpoint has failed. What was committed is durable, and further
+// commits succeed while the log has room for them; nobody else is told before it has none.
+func (db *DB) logStep(err error) {
+	if db.logger == nil || err == nil {
+		return
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.logger.addLocked(db.now().Round(0), slog.LevelWarn, "checkpoint failed",
+		slog.String("error", err.Error()))
+}
+
 // logPanic logs that the function of a leader has panicked: its caller hears of it only when Lead
 // returns.
 func (db *DB) logPanic(lock *Lock, p *PanicError) {

@@ -49,7 +49,8 @@ type Options struct {
 	// A record has the time of the database's clock. Debug is "lock granted", "lock released",
 	// "session created", and "session ended" if its owner closed it; Info if EndSession did. Warn
 	// is "lock lost", and "session ended" otherwise; "commit slow" if one took a second or more;
-	// and "log records dropped". Error is "commit failed", "database failed", and "leader
+	// "checkpoint failed" if the file's log could not be emptied: commits succeed until it is
+	// full; and "log records dropped". Error is "commit failed", "database failed", and "leader
 	// panicked", as soon as the function does that Keeper.Lead runs.
 	//
 	// The attributes are index, of the change; key, fence, session and name (of the session, if it

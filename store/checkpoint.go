@@ -15,9 +15,9 @@ type stepping struct {
 
 // tidy does what the last commit to the log has left to be done, unless it is done, or the file is
 // not ready to be written to. It returns a step of the checkpoint, if one is due, that the caller
-// has to run: beside commits, if he likes. What goes wrong is an error of the next commit: the last
-// one is durable.
-func (f *file) tidy() (step func()) {
+// has to run: beside commits, if he likes. What goes wrong in it is no error of the last commit,
+// which is durable: see conclude.
+func (f *file) tidy() (step func() error) {
 	f.conclude()
 	if f.tidied || !f.ready() {
 		return nil
@@ -39,16 +39,21 @@ func (f *file) untidy() bool {
 }
 
 // begin returns what takes the step.
-func (f *file) begin(s *step) func() {
+func (f *file) begin(s *step) func() error {
 	c := tableCommit{rows: s.rows, last: f.next(f.log.after(s))}
 	if idle, size := f.log.settled, wanted(f.last.tally.rows); s.done && idle.small(size) {
 		c.made = append(c.made, f.newSegment(idle.number, size))
 	}
 	begun := &stepping{step: s, commit: c, ended: make(chan struct{})}
 	f.stepping = begun
-	return func() {
+	return func() error {
 		defer close(begun.ended)
-		begun.commit, begun.unclear, begun.err = f.tables.commit(begun.commit)
+		done, unclear, err := f.tables.commit(begun.commit)
+		begun.commit, begun.unclear = done, unclear
+		if err != nil {
+			begun.err = fmt.Errorf("checkpoint: %w", reveal(err))
+		}
+		return begun.err
 	}
 }
 
@@ -78,7 +83,7 @@ func (f *file) conclude() {
 		f.committed(s.commit.last)
 		f.log.advance(s.step, s.commit.made)
 	case s.unclear:
-		f.failed = fmt.Errorf("checkpoint: %w", s.err)
+		f.failed = s.err
 	default:
 		f.log.stepped = f.log.filling.fill()
 	}
@@ -110,13 +115,9 @@ func (f *file) finish() error {
 	if s == nil {
 		return nil
 	}
-	f.begin(s)()
-	err := f.stepping.err
+	err := f.begin(s)()
 	f.conclude()
-	if err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
-	}
-	return nil
+	return err
 }
 
 // writeTables commits the rows to the tables, with all that the log has.

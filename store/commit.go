@@ -14,7 +14,7 @@ func (f *file) write(rows []rowWrite, last header) error {
 		}
 	}
 	if step := f.tidy(); step != nil {
-		step()
+		_ = step() // conclude knows of it
 	}
 	if f.conclude(); f.failed != nil {
 		return f.failed

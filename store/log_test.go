@@ -254,7 +254,9 @@ func TestLog_G11_FailedStep(t *testing.T) {
 		w.must(write(w.Store, func() { w.change(1 + w.random.IntN(20)) }))
 		failing, failed = true, false
 		if step := w.Tidy(); step != nil {
-			step()
+			if err := step(); failed != errors.Is(err, broken) {
+				t.Fatalf("got %v from a step, its sync failed: %t", err, failed)
+			}
 		}
 		failing = false
 		if !failed { // there was none

@@ -20,7 +20,7 @@ func (r *rehearsal) commit(_ []rowWrite, last header) error {
 	})
 }
 
-func (r *rehearsal) tidy() (step func()) { return nil }
+func (r *rehearsal) tidy() (step func() error) { return nil }
 
 func (r *rehearsal) untidy() bool { return false }
 

@@ -69,7 +69,7 @@ func (b *beside) commitJust(many int) error {
 }
 
 // nextStep commits until a step of the checkpoint is due.
-func (b *beside) nextStep() (step func()) {
+func (b *beside) nextStep() (step func() error) {
 	b.t.Helper()
 	for step == nil {
 		b.must(b.commit(20))
@@ -152,15 +152,15 @@ func TestStepping_G2_CommitsBesideAStep(t *testing.T) {
 		for b.seen["steps"] < 20 || b.seen["waited"] < 1 || b.seen["failed"] < 1 {
 			step := b.nextStep()
 			b.seen["steps"]++
-			before, ended := b.content(), make(chan struct{})
+			before, ended := b.content(), make(chan error, 1)
 			b.changed.Store(true)
-			go func() { step(); close(ended) }()
+			go func() { ended <- step() }()
 			<-b.reached
 			waiting := b.commitBeside()
 			beside := b.content()
 			b.opens("beside the step", beside)
 			b.outcome <- nil
-			<-ended
+			b.must(<-ended)
 			if waiting != nil {
 				b.must(<-waiting)
 			} else {
@@ -207,9 +207,9 @@ func TestStepping_G11_FailsBesideCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBeside(t)
 		for b.seen["broken"] < 8 || b.seen["closed"] < 2 || b.seen["large"] < 2 {
-			step := b.nextStep()
+			step, ended := b.nextStep(), make(chan error, 1)
 			b.changed.Store(true)
-			go step()
+			go func() { ended <- step() }()
 			<-b.reached
 			waiting := b.commitBeside()
 			if waiting == nil && b.random.IntN(3) == 0 {
@@ -227,8 +227,12 @@ func TestStepping_G11_FailsBesideCommits(t *testing.T) {
 				}()
 			}
 			b.outcome <- errSync
-			if err := <-waiting; !errors.Is(err, errSync) {
-				t.Fatalf("got %v from a commit after the step, want %v", err, errSync)
+			for what, got := range map[string]chan error{
+				"the step": ended, "a commit after it": waiting,
+			} {
+				if err := <-got; !errors.Is(err, errSync) {
+					t.Fatalf("got %v from %s, want %v", err, what, errSync)
+				}
 			}
 			if index, err := b.FileIndex(); err == nil {
 				t.Errorf("the file is said to have index %d", index)

@@ -59,7 +59,7 @@ type Store struct {
 // medium is where batches go. One goroutine at a time may use it.
 type medium interface {
 	commit(rows []rowWrite, last header) error
-	tidy() (step func())
+	tidy() (step func() error)
 	untidy() bool
 	index() (uint64, error) // of the last commit
 	close() error
@@ -314,9 +314,10 @@ func (s *Store) Drop(b *Batch) {
 // batch need not wait for it: else Write does it.
 //
 // The step has to be called, once, by any goroutine, and may last while other batches are written:
-// they wait for it when they need the tables, and so do FileIndex and Close. What goes wrong in it
-// is returned by a later Write.
-func (s *Store) Tidy() (step func()) { return s.file.tidy() }
+// they wait for it when they need the tables, and so do FileIndex and Close. After its error all
+// batches are as durable as before. It is tried again, at the latest when the log is full, and what
+// goes wrong then is returned by Write; if it is not known what the file has, by each from now on.
+func (s *Store) Tidy() (step func() error) { return s.file.tidy() }
 
 // Untidy reports whether Tidy has so much to do that it is worth a goroutine of its own. It may be
 // called where Tidy may be.
