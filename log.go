@@ -208,8 +208,8 @@ func (db *DB) logCommitLocked(took time.Duration, writers uint64, err error) {
 	db.logger.addLocked(db.now().Round(0), slog.LevelWarn, "commit slow", attrs...)
 }
 
-// logStep logs that a step of a checkpoint has failed. What was committed is durable, and further
-// commits succeed while the log has room for them; nobody else is told before it has none.
+// logStep logs that a step of a checkpoint has failed. What was committed is durable. If there was
+// no room, further commits succeed while the log has some, and nobody else is told before that.
 func (db *DB) logStep(err error) {
 	if db.logger == nil || err == nil {
 		return

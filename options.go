@@ -49,9 +49,10 @@ type Options struct {
 	// A record has the time of the database's clock. Debug is "lock granted", "lock released",
 	// "session created", and "session ended" if its owner closed it; Info if EndSession did. Warn
 	// is "lock lost", and "session ended" otherwise; "commit slow" if one took a second or more;
-	// "checkpoint failed" if the file's log could not be emptied: commits succeed until it is
-	// full; and "log records dropped". Error is "commit failed", "database failed", and "leader
-	// panicked", as soon as the function does that Keeper.Lead runs.
+	// "checkpoint failed" if the file's log could not be emptied: for want of room, and commits
+	// succeed until it is full, or because the disk is broken, and the next one fails; and "log
+	// records dropped". Error is "commit failed", "database failed", and "leader panicked", as
+	// soon as the function does that Keeper.Lead runs.
 	//
 	// The attributes are index, of the change; key, fence, session and name (of the session, if it
 	// has one) of a lock; session, name and node of a session; cause, as text, of what was lost,
