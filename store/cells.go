@@ -9,24 +9,22 @@ import (
 // shardCount splits the hash, so that one growth copies a small part of it.
 const shardCount = 64
 
-// cell is what there is of one key: where its versions hang.
+// cell is what there is of one key. All but the key is the writer's.
 type cell[T any] struct {
 	key  string
-	head atomic.Pointer[version[T]] // the newest version, published or not
+	head *atomic.Pointer[version[T]] // where its versions hang, in a group; nil if it is in none
 
 	ordered bool // the order has the key
-	behind  bool // the order does not have head yet; the cell is in the table's behind list
+	behind  bool // the order does not have the head yet; the cell is in the table's behind list
 	listed  bool // the cell is in the table's open list
 }
 
-// at returns the newest version that is not above the index, or nil: what there was then, for as
-// long as a reader may need it.
-func (c *cell[T]) at(index uint64) *version[T] {
-	v := c.head.Load()
-	for v != nil && v.index > index {
-		v = v.prev.Load()
+// newest returns the newest version, published or not, or nil.
+func (c *cell[T]) newest() *version[T] {
+	if c.head == nil {
+		return nil
 	}
-	return v
+	return c.head.Load()
 }
 
 // version is one state of a row. All but prev and checksum is immutable.
@@ -37,6 +35,15 @@ type version[T any] struct {
 	byKey    bool                       // it was read from under its key, layout or not
 	checksum uint32                     // of the row in the file; only the committer's
 	prev     atomic.Pointer[version[T]] // the state before, while readers may need it
+}
+
+// at returns the newest version that is not above the index, or nil: what there was then, for as
+// long as a reader may need it. It begins at v, which may be nil.
+func (v *version[T]) at(index uint64) *version[T] {
+	for v != nil && v.index > index {
+		v = v.prev.Load()
+	}
+	return v
 }
 
 // live returns the row, or nil if v is none or dead.
@@ -52,6 +59,7 @@ func (v *version[T]) live() *T {
 // before it is put in place. One writer at a time.
 type cells[T any] struct {
 	seed   maphash.Seed
+	keyOf  func(row *T) string                  // nil: rows do not say their keys
 	shards atomic.Pointer[[shardCount]shard[T]] // nil: there has never been a cell
 }
 
@@ -63,11 +71,15 @@ type shard[T any] struct {
 
 type groups[T any] []group[T]
 
-// group is a line of a processor's cache. To find a cell takes one of them as a rule, and no look
-// at the cells of other keys, each of which would be one more.
+// group is two lines of a processor's cache. To find a key takes the first as a rule, and no look
+// at the versions of other keys, each of which would be a line more. If a row says its key, it is
+// compared with that of the newest version, and not with the cell's: to fetch the cell would be a
+// quarter of a Get.
 type group[T any] struct {
 	tags  atomic.Uint64 // a byte for each place, from the lowest on
+	heads [groupSize]atomic.Pointer[version[T]]
 	cells [groupSize]atomic.Pointer[cell[T]]
+	_     [8]byte // to the end of the second line
 }
 
 const groupSize = 7
@@ -114,34 +126,68 @@ func (c *cells[T]) hash(key string) (hash uint64, tag uint8, in *shard[T]) {
 	return hash, uint8(hash>>56) | tagCell, &shards[hash%shardCount]
 }
 
-// find returns the key's cell, or nil. Anybody may call it.
-func (c *cells[T]) find(key string) *cell[T] {
+// find returns the key's cell and its newest version; nil and nil if there is none. It is the
+// writer's.
+func (c *cells[T]) find(key string) (*cell[T], *version[T]) {
+	group, place, newest := c.search(key)
+	if group == nil {
+		return nil, nil
+	}
+	return group.cells[place].Load(), newest
+}
+
+// newest returns the newest version of the key, or nil, and whether the key has a cell. Anybody may
+// call it.
+func (c *cells[T]) newest(key string) (newest *version[T], there bool) {
+	group, _, newest := c.search(key)
+	return newest, group != nil
+}
+
+// search returns the group in which the key has its cell, its place there, and the version that is
+// its newest one; a nil group if there is none.
+func (c *cells[T]) search(key string) (*group[T], int, *version[T]) {
 	hash, tag, shard := c.hash(key)
 	if shard == nil {
-		return nil
+		return nil, 0, nil
 	}
 	table := shard.groups.Load()
 	if table == nil {
-		return nil
+		return nil, 0, nil
 	}
 	for at := table.start(hash); ; at = table.after(at) {
 		group := &(*table)[at]
 		tags := group.tags.Load()
 		for found := having(tags, tag); found != 0; found &= found - 1 {
 			// The place may have lost its cell since the tags were read, or got another.
-			cell := group.cells[found.first()].Load()
-			if cell != nil && cell.key == key {
-				return cell
+			place := found.first()
+			if newest, there := group.look(place, key, c.keyOf); there {
+				return group, place, newest
 			}
 		}
 		if having(tags, tagFree) != 0 {
-			return nil
+			return nil, 0, nil
 		}
 	}
 }
 
-// insert adds a cell whose key is not there.
-func (c *cells[T]) insert(added *cell[T]) {
+// look reports whether the place is the key's, and returns the newest version that is there then.
+func (g *group[T]) look(
+	place int, key string, keyOf func(row *T) string,
+) (newest *version[T], there bool) {
+	newest = g.heads[place].Load()
+	if row := newest.live(); row != nil && keyOf != nil && keyOf(row) == key {
+		return newest, true
+	}
+	c := g.cells[place].Load()
+	if c == nil || c.key != key {
+		return nil, false
+	}
+	newest = g.heads[place].Load()
+	return newest, g.cells[place].Load() == c // one that has left never comes back
+}
+
+// insert adds a cell, whose key is not there, with its newest version.
+func (c *cells[T]) insert(added *cell[T], newest *version[T]) {
 	if c.shards.Load() == nil {
 		c.shards.Store(new([shardCount]shard[T]))
 	}
@@ -150,19 +196,23 @@ func (c *cells[T]) insert(added *cell[T]) {
 	if table == nil || (shard.used+1)*4 > len(*table)*groupSize*3 {
 		table = c.grow(shard)
 	}
-	if table.insert(added, hash, tag) == tagFree {
+	if table.insert(added, newest, hash, tag) == tagFree {
 		shard.used++
 	}
 	shard.live++
 }
 
 // insert puts the cell into the first empty place, and returns the tag that this had.
-func (g groups[T]) insert(added *cell[T], hash uint64, tag uint8) (before uint8) {
+func (g groups[T]) insert(
+	added *cell[T], newest *version[T], hash uint64, tag uint8,
+) (before uint8) {
 	for at := g.start(hash); ; at = g.after(at) {
 		group := &g[at]
 		tags := group.tags.Load()
 		if empty := having(tags, tagFree) | having(tags, tagGone); empty != 0 {
 			place := empty.first()
+			added.head = &group.heads[place]
+			added.head.Store(newest)
 			group.cells[place].Store(added)
 			group.setTag(place, tag) // from now on it is found
 			return uint8(tags >> (8 * place))
@@ -178,7 +228,7 @@ func (c *cells[T]) grow(shard *shard[T]) *groups[T] {
 			for place := range groupSize {
 				if moved := (*old)[i].cells[place].Load(); moved != nil {
 					hash, tag, _ := c.hash(moved.key)
-					grown.insert(moved, hash, tag)
+					grown.insert(moved, moved.newest(), hash, tag)
 				}
 			}
 		}
@@ -214,6 +264,8 @@ func (c *cells[T]) remove(removed *cell[T]) {
 			}
 			group.setTag(place, left)
 			group.cells[place].Store(nil)
+			group.heads[place].Store(nil)
+			removed.head = nil
 			shard.live--
 			return
 		}

@@ -38,7 +38,8 @@ func (t *Table[T]) check() error {
 	}
 	var err error
 	t.order.ascend("", func(key string, row *T) bool {
-		c, leaves := t.cells.find(key), t.leaves.Load()
+		c, newest := t.cells.find(key)
+		leaves := t.leaves.Load()
 		inLeaf := leaves != nil && leaves.get(key, new(T)) != nil
 		switch {
 		case c == nil && !inLeaf:
@@ -46,10 +47,12 @@ func (t *Table[T]) check() error {
 		case c == nil:
 		case inLeaf:
 			err = fmt.Errorf("row %q has a cell, and is in a leaf", key)
-		case c.head.Load().live() != row:
+		case c.newest() != newest:
+			err = fmt.Errorf("row %q hangs where its cell is not", key)
+		case newest.live() != row:
 			err = fmt.Errorf("row %q is not the newest version", key)
-		case c.head.Load().index > t.store.index:
-			err = fmt.Errorf("row %q is of index %d, ahead of %d", key, c.head.Load().index,
+		case newest.index > t.store.index:
+			err = fmt.Errorf("row %q is of index %d, ahead of %d", key, newest.index,
 				t.store.index)
 		}
 		return err == nil

@@ -136,14 +136,10 @@ func (l *leaf[T]) unfoldBlock(from, count int) []cell[T] {
 	for at := 0; at < count; at += versionsAtOnce {
 		l.unfoldVersions(from+at, cells[at:min(at+versionsAtOnce, count)])
 	}
-	for i := range cells {
-		cells[i].ordered = true
-		t.cells.insert(&cells[i])
-	}
 	return cells
 }
 
-// unfoldVersions gives the cells their versions.
+// unfoldVersions puts the cells into the table, with their versions.
 func (l *leaf[T]) unfoldVersions(from int, cells []cell[T]) {
 	size := 0
 	for i := range cells {
@@ -159,6 +155,7 @@ func (l *leaf[T]) unfoldVersions(from int, cells []cell[T]) {
 		c, v := &cells[i], &versions[i]
 		v.row, _ = l.table.codec.decode(c.key, payloads[start:])
 		v.index, v.checksum, v.byKey = FirstIndex, checksum, c.key == place
-		c.head.Store(v)
+		c.ordered = true
+		l.table.cells.insert(c, v)
 	}
 }

@@ -59,7 +59,7 @@ func (t *Table[T]) insert(leaf *leaf[T]) error {
 func (t *Table[T]) clear() {
 	t.read, t.picked, t.size = nil, nil, 0
 	t.leaves.Store(nil)
-	t.cells = cells[T]{seed: t.cells.seed}
+	t.cells = cells[T]{seed: t.cells.seed, keyOf: t.cells.keyOf}
 	if t.order.size > 0 {
 		t.order = newOrder[T]()
 	}

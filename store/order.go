@@ -53,7 +53,7 @@ type item[T any] struct {
 }
 
 // item returns the newest row in its place.
-func (c *cell[T]) item() item[T] { return item[T]{c.key, c.head.Load()} }
+func (c *cell[T]) item() item[T] { return item[T]{c.key, c.newest()} }
 
 func newOrder[T any]() order[T] { return order[T]{owner: new(ownership)} }
 

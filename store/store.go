@@ -90,6 +90,7 @@ func New() *Store {
 	s.published.Store(FirstIndex)
 	s.Keys.init(s, tableKeys, keyCodec)
 	s.Keys.pick = lockedKey
+	s.Keys.cells.keyOf = func(row *Key) string { return row.Key }
 	s.Sessions.init(s, tableSessions, sessionCodec)
 	s.Sessions.layout = &sessionLayout
 	s.Nodes.init(s, tableNodes, nodeCodec)

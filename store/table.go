@@ -76,18 +76,18 @@ func (t *Table[T]) get(key string, into *T) *T {
 	for {
 		published := t.store.published.Load()
 		leaves := t.leaves.Load()
-		c := t.cells.find(key)
-		if c == nil && leaves != nil {
+		newest, there := t.cells.newest(key)
+		if !there && leaves != nil {
 			if row := leaves.get(key, into); row != nil {
 				return row
 			}
 			// Its leaf may have been unfolded since we looked for its cell.
-			c = t.cells.find(key)
+			newest, there = t.cells.newest(key)
 		}
-		if c == nil {
+		if !there {
 			return nil
 		}
-		v := c.at(published)
+		v := newest.at(published)
 		// No version so old: the row is new, or a publication cut the chain while we walked.
 		if v != nil || t.store.published.Load() == published {
 			return v.live()
@@ -100,26 +100,24 @@ func (t *Table[T]) Newest(key string) *T {
 	if t.size == 0 {
 		return nil // which needs no search: most tables of most stores are empty
 	}
-	if c := t.find(key); c != nil {
-		return c.head.Load().live()
-	}
-	return nil
+	_, newest := t.find(key)
+	return newest.live()
 }
 
-// find returns the key's cell, or nil. A writer asks for one key some times in a row: only the
-// first is a search.
-func (t *Table[T]) find(key string) *cell[T] {
+// find returns the key's cell and its newest version; nil and nil if there is none. A writer asks
+// for one key some times in a row: only the first is a search.
+func (t *Table[T]) find(key string) (c *cell[T], newest *version[T]) {
 	if t.last != nil && t.last.key == key {
-		return t.last
+		return t.last, t.last.newest()
 	}
-	c := t.cells.find(key)
+	c, newest = t.cells.find(key)
 	if c == nil && t.unfold(key) {
-		c = t.cells.find(key)
+		c, newest = t.cells.find(key)
 	}
 	if c != nil {
 		t.last = c
 	}
-	return c
+	return c, newest
 }
 
 // forget removes the cell.
@@ -165,13 +163,12 @@ func (t *Table[T]) Delete(key string) {
 // set makes next, which is new, the newest version of the key.
 func (t *Table[T]) set(key string, next *version[T]) {
 	s := t.store
-	c := t.find(key)
+	c, old := t.find(key)
 	if c == nil {
 		c = &cell[T]{key: key}
-		t.cells.insert(c)
+		t.cells.insert(c, nil)
 		t.last = c
 	}
-	old := c.head.Load()
 	next.index = s.Next()
 	switch {
 	case old == nil:
@@ -225,7 +222,7 @@ func (t *Table[T]) Changed() bool { return len(t.undo) > 0 }
 func (t *Table[T]) Changes() iter.Seq2[*T, *T] {
 	return func(yield func(*T, *T) bool) {
 		for _, changed := range t.undo {
-			old, newest := changed.old.live(), changed.cell.head.Load().live()
+			old, newest := changed.old.live(), changed.cell.newest().live()
 			if (old != nil || newest != nil) && !yield(old, newest) {
 				return
 			}
@@ -284,7 +281,7 @@ func (t *Table[T]) catchUpBy(most int) {
 	for i, c := range t.behind[:most] {
 		t.behind[i] = nil
 		c.behind = false
-		head := c.head.Load()
+		head := c.newest()
 		live := head.live() != nil
 		switch {
 		case live:
@@ -304,7 +301,7 @@ func (t *Table[T]) catchUpBy(most int) {
 func (t *Table[T]) rollBack() {
 	for i := len(t.undo) - 1; i >= 0; i-- {
 		undone := t.undo[i]
-		t.move(undone.cell, undone.cell.head.Load(), undone.old)
+		t.move(undone.cell, undone.cell.newest(), undone.old)
 	}
 	t.seal()
 }
@@ -325,7 +322,7 @@ func (t *Table[T]) publish() {
 	for i, c := range t.open {
 		t.open[i] = nil
 		c.listed = false
-		if head := c.head.Load(); head != nil {
+		if head := c.newest(); head != nil {
 			t.settle(c, head)
 		}
 	}
@@ -335,7 +332,7 @@ func (t *Table[T]) publish() {
 // settle does what is left to do for a version that has been published.
 func (t *Table[T]) settle(c *cell[T], v *version[T]) {
 	v.prev.Store(nil)
-	if v.dead && c.head.Load() == v && !c.behind { // else the order has to catch up first
+	if v.dead && c.newest() == v && !c.behind { // else the order has to catch up first
 		t.forget(c)
 	}
 }
@@ -360,7 +357,7 @@ func (t *Table[T]) published() View[T] {
 	order := t.order.clone()
 	for _, changed := range [][]*cell[T]{t.flying, t.open} {
 		for _, c := range changed {
-			if v := c.at(t.store.Published()); v.live() != nil {
+			if v := c.newest().at(t.store.Published()); v.live() != nil {
 				order.set(item[T]{c.key, v})
 			} else {
 				order.remove(c.key)
@@ -375,7 +372,7 @@ func (t *Table[T]) take() part {
 	p := &tablePart[T]{table: t, rows: make([]taken[T], 0, len(t.open))}
 	for _, c := range t.open {
 		c.listed = false
-		if head := c.head.Load(); head != nil && head.index > t.store.taken {
+		if head := c.newest(); head != nil && head.index > t.store.taken {
 			p.rows = append(p.rows, taken[T]{c, head})
 		}
 	}
@@ -400,7 +397,8 @@ func (t *Table[T]) drop() {
 }
 
 func (t *Table[T]) dropCell(c *cell[T]) {
-	if head, kept := c.head.Load(), c.at(t.store.Published()); kept != head {
+	head := c.newest()
+	if kept := head.at(t.store.Published()); kept != head {
 		t.move(c, head, kept)
 	}
 }

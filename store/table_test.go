@@ -217,6 +217,63 @@ func TestTable_ReadersBesideTheWriter(t *testing.T) {
 	}
 }
 
+// Ensure that a reader without a lock is never given the row of another key, though keys take the
+// places that others have left: in a table whose rows say their keys, and in one whose rows do not.
+func TestTable_ReadersOfPlacesThatAreTakenAgain(t *testing.T) {
+	t.Run("keys", func(t *testing.T) {
+		s := store.New()
+		readWhileOthersCome(t, s, &s.Keys,
+			func(key string) store.Key { return store.Key{Key: key} },
+			func(row *store.Key) string { return row.Key })
+	})
+	t.Run("nodes", func(t *testing.T) {
+		s := store.New()
+		readWhileOthersCome(t, s, &s.Nodes,
+			func(key string) store.Node { return store.Node{Name: key} },
+			func(row *store.Node) string { return row.Name })
+	})
+}
+
+func readWhileOthersCome[T any](
+	t *testing.T, s *store.Store, table *store.Table[T],
+	made func(key string) T, keyOf func(row *T) string,
+) {
+	const keys = 64
+	name := func(n int) string { return fmt.Sprint("key/", n%keys) }
+	done := make(chan struct{})
+	var wait sync.WaitGroup
+	for reader := range 2 {
+		wait.Go(func() {
+			for n := reader; ; n++ {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if row := table.Get(name(n)); row != nil && keyOf(row) != name(n) {
+					t.Errorf("%s: got the row of %s", name(n), keyOf(row))
+					return
+				}
+			}
+		})
+	}
+	for n := range 20_000 {
+		if key := name(n * 7); table.Newest(key) == nil {
+			table.Put(key, made(key))
+		} else {
+			table.Delete(key)
+		}
+		s.Seal()
+		s.PublishMemory()
+		_ = s.Snapshot() // which forgets the cells of what is gone
+	}
+	close(done)
+	wait.Wait()
+	if err := s.Check(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Ensure that rows that come and go leave nothing behind, though nobody asks for their order.
 func TestTable_PassingRowsLeaveNothing(t *testing.T) {
 	s := store.New()
