@@ -78,9 +78,9 @@ func (f *file) blank(e *sectorRun) error {
 	return nil
 }
 
-// writeLog commits the rows as one record.
+// writeLog commits the rows as one record, and keeps them.
 func (f *file) writeLog(rows []rowWrite, last header) error {
-	payload, kept, err := makeRecord(rows, last)
+	payload, err := makeRecord(rows, last)
 	if err := errors.Join(err, f.checkSize()); err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (f *file) writeLog(rows []rowWrite, last header) error {
 	if err != nil {
 		return err
 	}
-	l.keep(at, kept)
+	l.keep(at, rows)
 	f.last.index, f.last.tally, f.tidied = last.index, last.tally, false
 	return nil
 }

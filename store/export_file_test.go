@@ -83,7 +83,7 @@ func ReadRecord(payload []byte) (RecordHead, []RowWrite, error) {
 
 // RecordOf returns the payload of such a record.
 func RecordOf(head RecordHead, rows []RowWrite) ([]byte, error) {
-	payload, _, err := makeRecord(rows, head.header())
+	payload, err := makeRecord(rows, head.header())
 	return payload, err
 }
 

@@ -29,31 +29,30 @@ func recordSize(rows []rowWrite) int {
 	return size
 }
 
-// makeRecord returns the payload of a record, and the rows with their values in its memory. Rows
-// that bbolt would refuse are refused here: the checkpoint must not be the first to find out.
-func makeRecord(rows []rowWrite, last header) (payload []byte, kept []rowWrite, err error) {
+// makeRecord returns the payload of a record, in whose memory the values of the rows are from then
+// on. Rows that bbolt would refuse are refused here: the checkpoint must not be the first to find
+// out.
+func makeRecord(rows []rowWrite, last header) (payload []byte, err error) {
 	payload = make([]byte, 0, recordSize(rows))
 	payload = binary.AppendUvarint(payload, last.index)
 	payload = binary.AppendUvarint(payload, last.tally.rows)
 	payload = binary.AppendUvarint(payload, last.tally.sum)
-	kept = make([]rowWrite, len(rows))
 	for i, row := range rows {
 		switch {
 		case len(row.key) == 0:
-			return nil, nil, errRow(row, berrors.ErrKeyRequired)
+			return nil, errRow(row, berrors.ErrKeyRequired)
 		case len(row.key) > bbolt.MaxKeySize:
-			return nil, nil, errRow(row, berrors.ErrKeyTooLarge)
+			return nil, errRow(row, berrors.ErrKeyTooLarge)
 		case i > 0 && !rows[i-1].before(row):
-			return nil, nil, errRow(row, errSorted)
+			return nil, errRow(row, errSorted)
 		}
 		payload = appendBytes(appendString(append(payload, row.table), row.key), row.value)
-		kept[i] = row
 		if row.value != nil {
 			end := len(payload)
-			kept[i].value = payload[end-len(row.value) : end : end]
+			rows[i].value = payload[end-len(row.value) : end : end]
 		}
 	}
-	return payload, kept, nil
+	return payload, nil
 }
 
 // before is the order of the rows in a record.
