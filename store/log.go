@@ -179,7 +179,7 @@ func (l *commitLog) rest() *step {
 // step returns the step after which so many rows are in the tables. Those that the log has anew
 // need not be.
 func (l *commitLog) step(target int) *step {
-	s := &step{taken: l.taken, count: l.count}
+	s := &step{rows: make([]rowWrite, 0, target-l.count), taken: l.taken, count: l.count}
 	l.settled.rows.after(l.taken, func(row rowWrite) bool {
 		if s.count >= target {
 			return false
