@@ -56,10 +56,11 @@ func (v *version[T]) live() *T {
 
 // cells is a hash of keys with open addressing. Readers take no lock: a place that has a cell
 // changes only to one that the cell has left, or to another key's, and a grown table is complete
-// before it is put in place. One writer at a time.
+// before it is put in place. The one that it replaces keeps its heads as they were: who still looks
+// there has read the published index before, and needs nothing newer. One writer at a time.
 type cells[T any] struct {
 	seed   maphash.Seed
-	keyOf  func(row *T) string                  // nil: rows do not say their keys
+	keyOf  func(row *T) string                  // nil: rows are not asked for their keys
 	shards atomic.Pointer[[shardCount]shard[T]] // nil: there has never been a cell
 }
 
@@ -72,9 +73,8 @@ type shard[T any] struct {
 type groups[T any] []group[T]
 
 // group is two lines of a processor's cache. To find a key takes the first as a rule, and no look
-// at the versions of other keys, each of which would be a line more. If a row says its key, it is
-// compared with that of the newest version, and not with the cell's: to fetch the cell would be a
-// quarter of a Get.
+// at the versions of other keys, each of which would be a line more. If rows are asked for their
+// keys, the cell is not needed: to fetch it would be a quarter of a Get.
 type group[T any] struct {
 	tags  atomic.Uint64 // a byte for each place, from the lowest on
 	heads [groupSize]atomic.Pointer[version[T]]
@@ -174,9 +174,11 @@ func (c *cells[T]) search(key string) (*group[T], int, *version[T]) {
 func (g *group[T]) look(
 	place int, key string, keyOf func(row *T) string,
 ) (newest *version[T], there bool) {
-	newest = g.heads[place].Load()
-	if row := newest.live(); row != nil && keyOf != nil && keyOf(row) == key {
-		return newest, true
+	if keyOf != nil {
+		newest = g.heads[place].Load()
+		if row := newest.live(); row != nil && keyOf(row) == key {
+			return newest, true
+		}
 	}
 	c := g.cells[place].Load()
 	if c == nil || c.key != key {
@@ -212,7 +214,7 @@ func (g groups[T]) insert(
 		if empty := having(tags, tagFree) | having(tags, tagGone); empty != 0 {
 			place := empty.first()
 			added.head = &group.heads[place]
-			added.head.Store(newest)
+			added.head.Store(newest) // before the cell: who finds that, finds its version
 			group.cells[place].Store(added)
 			group.setTag(place, tag) // from now on it is found
 			return uint8(tags >> (8 * place))
@@ -238,7 +240,8 @@ func (c *cells[T]) grow(shard *shard[T]) *groups[T] {
 	return &grown
 }
 
-// remove takes the cell out; one that is not there is left alone.
+// remove takes the cell out, whose newest version is dead or none; one that is not there is left
+// alone.
 func (c *cells[T]) remove(removed *cell[T]) {
 	hash, tag, shard := c.hash(removed.key)
 	if shard == nil {
@@ -263,7 +266,7 @@ func (c *cells[T]) remove(removed *cell[T]) {
 				shard.used--
 			}
 			group.setTag(place, left)
-			group.cells[place].Store(nil)
+			group.cells[place].Store(nil) // before the head: see look
 			group.heads[place].Store(nil)
 			removed.head = nil
 			shard.live--

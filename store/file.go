@@ -145,9 +145,9 @@ type rowWrite struct {
 	value []byte // what appendRow made; nil deletes the row, if there is one
 }
 
-// commit writes the rows, which come table by table and in order, and the index and tally given. It
-// returns when that is as durable as the file's SyncPolicy says. After an error the file has all of
-// it or nothing: see [file.index].
+// commit writes the rows, which come table by table and in order, and the index and tally given.
+// The rows are the file's from then on. It returns when that is as durable as the file's SyncPolicy
+// says. After an error the file has all of it or nothing: see [file.index].
 func (f *file) commit(rows []rowWrite, last header) error {
 	err := f.hooks.around(func() error {
 		return reveal(f.write(rows, last))

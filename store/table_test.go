@@ -238,7 +238,7 @@ func readWhileOthersCome[T any](
 	t *testing.T, s *store.Store, table *store.Table[T],
 	made func(key string) T, keyOf func(row *T) string,
 ) {
-	const keys = 64
+	const keys = 4000 // enough that there are others with the same tag nearby
 	name := func(n int) string { return fmt.Sprint("key/", n%keys) }
 	done := make(chan struct{})
 	var wait sync.WaitGroup
