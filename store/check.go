@@ -38,19 +38,18 @@ func (t *Table[T]) check() error {
 	}
 	var err error
 	t.order.ascend("", func(key string, row *T) bool {
-		c, newest := t.cells.find(key)
-		group, place, _ := t.cells.search(key)
+		group, place, newest := t.cells.search(key)
 		leaves := t.leaves.Load()
 		inLeaf := leaves != nil && leaves.get(key, new(T)) != nil
 		switch {
-		case c == nil && !inLeaf:
+		case group == nil && !inLeaf:
 			err = fmt.Errorf("row %q has no cell", key)
-		case c == nil:
+		case group == nil:
 		case inLeaf:
 			err = fmt.Errorf("row %q has a cell, and is in a leaf", key)
-		case c.key != key:
-			err = fmt.Errorf("row %q is where %q has its cell", key, c.key)
-		case c.head != &group.heads[place]:
+		case group.cells[place].Load().key != key:
+			err = fmt.Errorf("row %q is where another one has its cell", key)
+		case group.cells[place].Load().head != &group.heads[place]:
 			err = fmt.Errorf("row %q hangs where its cell is not", key)
 		case newest.live() != row:
 			err = fmt.Errorf("row %q is not the newest version", key)

@@ -83,8 +83,7 @@ func ReadRecord(payload []byte) (RecordHead, []RowWrite, error) {
 
 // RecordOf returns the payload of such a record.
 func RecordOf(head RecordHead, rows []RowWrite) ([]byte, error) {
-	payload, err := makeRecord(rows, head.header())
-	return payload, err
+	return makeRecord(rows, head.header())
 }
 
 // AppendRecord writes sectors of a record with that payload to the log of the file, where the next
