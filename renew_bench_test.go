@@ -1,0 +1,49 @@
+package lockd_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/lockd/lockd"
+)
+
+// Ensure that to renew a session touches one line of the processor's cache.
+func TestSession_IsOneLine(t *testing.T) {
+	const line = 64
+	if size := unsafe.Sizeof(lockd.Session{}); size > line {
+		t.Errorf("a Session has %d bytes, more than %d", size, line)
+	}
+}
+
+// BenchmarkRenew renews sessions in random order. A thousand of them are in the processor's caches,
+// 100,000 are not.
+func BenchmarkRenew(b *testing.B) {
+	b.Run("Hot", func(b *testing.B) { benchmarkRenew(b, 1_000) })
+	b.Run("Many", func(b *testing.B) { benchmarkRenew(b, 100_000) })
+}
+
+func benchmarkRenew(b *testing.B, total int) {
+	db, err := lockd.New(nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer db.Close()
+	sessions := make([]*lockd.Session, total)
+	for i := range sessions {
+		sessions[i], err = db.NewSession(&lockd.SessionOptions{TTL: time.Hour})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	rand.Shuffle(total, func(i, j int) { sessions[i], sessions[j] = sessions[j], sessions[i] })
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		if err := sessions[i%total].Renew(); err != nil {
+			b.Fatal(err)
+		}
+		i++
+	}
+}
