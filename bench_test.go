@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/lockd/lockd"
 )
@@ -71,6 +72,20 @@ func BenchmarkPair_Memory(b *testing.B) {
 // BenchmarkPair_Hot has everything in the processor's caches.
 func BenchmarkPair_Hot(b *testing.B) {
 	_, s, keys := benchDB(b, "")
+	b.ReportAllocs()
+	for b.Loop() {
+		pair(b, s, keys[0])
+	}
+}
+
+// BenchmarkPair_TTL is BenchmarkPair_Hot with a session that has to be renewed: each write looks at
+// what is due.
+func BenchmarkPair_TTL(b *testing.B) {
+	db, _, keys := benchDB(b, "")
+	s, err := db.NewSession(&lockd.SessionOptions{TTL: time.Hour})
+	if err != nil {
+		b.Fatal(err)
+	}
 	b.ReportAllocs()
 	for b.Loop() {
 		pair(b, s, keys[0])

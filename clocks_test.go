@@ -302,6 +302,30 @@ func TestClock_G6G7_JumpBeforeAnyTimer(t *testing.T) {
 	}
 }
 
+// Ensure that what a write begins ends in its time, counted from the write's one reading of the
+// clock, although the write went on for some seconds after that.
+func TestClock_G7_SlowWrite(t *testing.T) {
+	each(t, func(h *harness) {
+		h.session(&lockd.SessionOptions{TTL: time.Hour}) // so that each write looks at what is due
+		holder := h.session(&lockd.SessionOptions{LockDelay: 10 * time.Second})
+		h.lock(holder, "k")
+		next := h.session(nil)
+		waiting := start(func() error { return second(next.Lock(h.t.Context(), "k", nil)) })
+		h.settle()
+		h.must(h.Update(func(tx *lockd.Txn) error {
+			err := tx.EndSession(holder.ID())
+			h.clock.Add(4 * time.Second)
+			return err
+		}))
+		h.advance(6*time.Second - 1)
+		if waiting.returned() {
+			h.t.Fatalf("1 ns before the end of the delay: %v", waiting.err)
+		}
+		h.advance(1)
+		h.must(waiting.wait())
+	})
+}
+
 // Ensure that a clock without a monotonic reading that is set back ends nothing before its time by
 // that clock, and that what is begun after that ends in its own time, although what was begun
 // before ends much later.

@@ -144,12 +144,22 @@ func (db *DB) stopLocked() {
 // armLocked sets the timer for what is due next. The write is over, and with it its reading of the
 // clock.
 func (db *DB) armLocked() {
+	if db.expiry.Len() > 0 {
+		db.armAsOf(db.reading)
+	}
 	db.reading = time.Time{}
-	switch {
-	case db.expiry.Len() == 0:
-	case db.backoff > 0:
-		db.expiry.ArmNotBefore(db.now(), db.retry)
-	default:
-		db.expiry.Arm(db.now())
+}
+
+// armAsOf sets the timer by the write's reading of the clock, if there is one. That it is as old as
+// the write does no harm: an alarm that stood then rings, and one that is set now looks at the
+// clock itself.
+func (db *DB) armAsOf(reading time.Time) {
+	if reading.IsZero() {
+		reading = db.now()
+	}
+	if db.backoff > 0 {
+		db.expiry.ArmNotBefore(reading, db.retry)
+	} else {
+		db.expiry.Arm(reading)
 	}
 }

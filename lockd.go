@@ -369,7 +369,10 @@ func (tx *Txn) begin(db *DB) {
 // each time.
 func emptied[K comparable, V any](m map[K]V) map[K]V {
 	const small = 8
-	if len(m) > small {
+	switch {
+	case len(m) == 0:
+		return m
+	case len(m) > small:
 		return nil
 	}
 	clear(m)
