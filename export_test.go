@@ -17,6 +17,14 @@ func (o RestoreOptions) WithHooks(hooks store.Hooks) *RestoreOptions {
 // Waiters is the number of calls that wait for the key's lock.
 func (db *DB) Waiters(key string) int { return db.waiters(key) }
 
+// RenewsAlone renews the session with nothing of it in reach but the memory of the handle.
+func (s *Session) RenewsAlone() error {
+	kept := s.estate
+	s.estate = nil
+	defer func() { s.estate = kept }()
+	return s.Renew()
+}
+
 // Topics is the number of scopes that are watched.
 func (db *DB) Topics() int { return db.hub.Topics() }
 

@@ -9,12 +9,19 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// Ensure that to renew a session touches one line of the processor's cache.
-func TestSession_IsOneLine(t *testing.T) {
+// Ensure that to renew a session touches one line of the processor's cache, beside the database's.
+func TestSession_RenewalTouchesOneLine(t *testing.T) {
 	const line = 64
 	if size := unsafe.Sizeof(lockd.Session{}); size > line {
 		t.Errorf("a Session has %d bytes, more than %d", size, line)
 	}
+	each(t, func(h *harness) {
+		s := h.session(&lockd.SessionOptions{TTL: time.Minute})
+		h.advance(time.Minute - 1)
+		h.must(s.RenewsAlone())
+		h.advance(time.Minute - 1)
+		h.must(s.Err())
+	})
 }
 
 // BenchmarkRenew renews sessions in random order. A thousand of them are in the processor's caches,

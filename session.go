@@ -2,7 +2,6 @@ package lockd
 
 import (
 	"context"
-	"encoding"
 	"errors"
 	"maps"
 	"slices"
@@ -14,56 +13,6 @@ import (
 	"github.com/lockd/lockd/internal/expiry"
 	"github.com/lockd/lockd/store"
 )
-
-// SessionID names a session, for ever: an ID is never used again (S36). It is comparable, and
-// its text form is a UUID in lower case. The zero value names no session.
-type SessionID [16]byte
-
-var (
-	_ encoding.TextMarshaler   = SessionID{}
-	_ encoding.TextUnmarshaler = (*SessionID)(nil)
-)
-
-// IsZero reports whether id names no session.
-func (id SessionID) IsZero() bool { return id == SessionID{} }
-
-// String returns the UUID, or the empty string for the zero value.
-func (id SessionID) String() string {
-	if id.IsZero() {
-		return ""
-	}
-	return id.text()
-}
-
-// text is the UUID, of the zero value too.
-func (id SessionID) text() string { return uuid.UUID(id).String() }
-
-// ParseSessionID reads a UUID in any case (K36). Any other text is ErrInvalid.
-func ParseSessionID(text string) (SessionID, error) {
-	id, err := uuid.Parse(text)
-	if err != nil || len(text) != len(id.String()) || id == uuid.Nil {
-		return SessionID{}, invalid("session %q is not a UUID", text)
-	}
-	return SessionID(id), nil
-}
-
-// MarshalText returns the text form. It never fails.
-func (id SessionID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
-
-// UnmarshalText reads the text form, the empty text as the zero value. After an error id is
-// unchanged.
-func (id *SessionID) UnmarshalText(text []byte) error {
-	if len(text) == 0 {
-		*id = SessionID{}
-		return nil
-	}
-	parsed, err := ParseSessionID(string(text))
-	if err != nil {
-		return err
-	}
-	*id = parsed
-	return nil
-}
 
 // Behavior says what the end of a session does to the keys whose locks it holds.
 type Behavior uint8
@@ -216,17 +165,18 @@ func sessionInfo(row *store.Session) SessionInfo {
 // all who ask for it; its methods may be called by many goroutines. The zero value is not
 // usable; DB.NewSession and DB.Session give one.
 type Session struct {
+	_ noCopy
+
 	db  *DB
 	row *store.Session
+	*estate
 
-	// What follows is protected by db.mu. With what precedes it, it is all that a renewal needs,
-	// and one line of the processor's cache: to renew one of very many takes as long as it takes to
-	// get hold of its memory, and lines alone stay nearer. See BenchmarkRenew.
+	// What follows is protected by db.mu. With db, it is all that a renewal needs, and one line of
+	// the processor's cache: to renew one of very many takes as long as it takes to get hold of its
+	// memory, and lines alone stay nearer. See BenchmarkRenew.
 	live     bool          // not ended, as of the newest state
 	life     time.Duration // that a renewal gives it: the TTL, and the grace; 0: for ever
 	deadline time.Time
-
-	*estate
 }
 
 // estate is what else there is of a session: most of it is for its end. It is protected by db.mu.
@@ -239,6 +189,12 @@ type estate struct {
 	waiting  *waiter             // the newest of the calls that wait
 	attached map[string]struct{} // names of its attachments
 }
+
+// noCopy has go vet tell who copies what it is in.
+type noCopy struct{}
+
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}
 
 // NewSession creates a session. It blocks until the session is durable; its TTL runs from the
 // call.

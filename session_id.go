@@ -1,0 +1,57 @@
+package lockd
+
+import (
+	"encoding"
+
+	"github.com/google/uuid"
+)
+
+// SessionID names a session, for ever: an ID is never used again (S36). It is comparable, and
+// its text form is a UUID in lower case. The zero value names no session.
+type SessionID [16]byte
+
+var (
+	_ encoding.TextMarshaler   = SessionID{}
+	_ encoding.TextUnmarshaler = (*SessionID)(nil)
+)
+
+// IsZero reports whether id names no session.
+func (id SessionID) IsZero() bool { return id == SessionID{} }
+
+// String returns the UUID, or the empty string for the zero value.
+func (id SessionID) String() string {
+	if id.IsZero() {
+		return ""
+	}
+	return id.text()
+}
+
+// text is the UUID, of the zero value too.
+func (id SessionID) text() string { return uuid.UUID(id).String() }
+
+// ParseSessionID reads a UUID in any case (K36). Any other text is ErrInvalid.
+func ParseSessionID(text string) (SessionID, error) {
+	id, err := uuid.Parse(text)
+	if err != nil || len(text) != len(id.String()) || id == uuid.Nil {
+		return SessionID{}, invalid("session %q is not a UUID", text)
+	}
+	return SessionID(id), nil
+}
+
+// MarshalText returns the text form. It never fails.
+func (id SessionID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText reads the text form, the empty text as the zero value. After an error id is
+// unchanged.
+func (id *SessionID) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*id = SessionID{}
+		return nil
+	}
+	parsed, err := ParseSessionID(string(text))
+	if err != nil {
+		return err
+	}
+	*id = parsed
+	return nil
+}
