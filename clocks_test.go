@@ -303,8 +303,14 @@ func TestClock_G6G7_JumpBeforeAnyTimer(t *testing.T) {
 }
 
 // Ensure that what a write begins ends in its time, counted from the write's one reading of the
-// clock, although the write went on for some seconds after that.
+// clock, although the write went on for some time after that.
 func TestClock_G7_SlowWrite(t *testing.T) {
+	for _, by := range []time.Duration{time.Microsecond, 999 * time.Microsecond, 4 * time.Second} {
+		t.Run(by.String(), func(t *testing.T) { testSlowWrite(t, by) })
+	}
+}
+
+func testSlowWrite(t *testing.T, by time.Duration) {
 	each(t, func(h *harness) {
 		h.session(&lockd.SessionOptions{TTL: time.Hour}) // so that each write looks at what is due
 		holder := h.session(&lockd.SessionOptions{LockDelay: 10 * time.Second})
@@ -314,16 +320,95 @@ func TestClock_G7_SlowWrite(t *testing.T) {
 		h.settle()
 		h.must(h.Update(func(tx *lockd.Txn) error {
 			err := tx.EndSession(holder.ID())
-			h.clock.Add(4 * time.Second)
+			h.clock.Add(by)
 			return err
 		}))
-		h.advance(6*time.Second - 1)
+		h.advance(10*time.Second - by - 1)
 		if waiting.returned() {
 			h.t.Fatalf("1 ns before the end of the delay: %v", waiting.err)
 		}
 		h.advance(1)
+		if !waiting.returned() {
+			h.t.Fatal("not granted at the end of the delay")
+		}
 		h.must(waiting.wait())
 	})
+}
+
+// Ensure that a write notices when what was due later has become due while it went on, although no
+// timer tells of it: because that is late, or because the clock was set.
+func TestClock_G6_DueDuringWrite(t *testing.T) {
+	for name, test := range map[string]struct {
+		clock func(m *clock.Mock) clock.Clock
+		move  func(c clock.Clock)
+	}{
+		"a late timer": {
+			func(m *clock.Mock) clock.Clock { return &late{m, time.Hour} },
+			func(c clock.Clock) { c.(*late).Mock.Add(2 * time.Minute) },
+		},
+		"a clock that is set": {
+			func(m *clock.Mock) clock.Clock { return &setClock{Mock: m} },
+			func(c clock.Clock) { c.(*setClock).ahead = 2 * time.Minute },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(h *harness) {
+				c := test.clock(h.clock)
+				h.opts.Clock = c
+				h.reopen()
+				s := h.session(&lockd.SessionOptions{TTL: time.Minute})
+				h.must(h.Update(func(tx *lockd.Txn) error {
+					test.move(c)
+					return second(tx.Put("k", nil, nil))
+				}))
+				h.settle()
+				if !errors.Is(s.Err(), lockd.ErrExpired) {
+					h.t.Errorf("a minute after its TTL has passed: %v", s.Err())
+				}
+			})
+		})
+	}
+}
+
+// setClock is a clock that was set ahead, of which its timers know nothing.
+type setClock struct {
+	*clock.Mock
+	ahead time.Duration
+}
+
+func (c *setClock) Now() time.Time { return c.Mock.Now().Add(c.ahead) }
+
+// Ensure that a lock is taken and released with one look at the clock each, also while something is
+// due later: to read it takes longer than much else.
+func TestClock_OneReading(t *testing.T) {
+	each(t, func(h *harness) {
+		c := &countingClock{Mock: h.clock}
+		h.opts.Clock = c
+		h.reopen()
+		s := h.session(&lockd.SessionOptions{TTL: time.Minute})
+		h.must(h.lock(s, "k").Unlock())
+		before := c.readings.Load()
+		lock := h.lock(s, "k")
+		h.must(lock.Unlock())
+		most := before + 2
+		if h.path != "" {
+			most += 4 // how long each commit took
+		}
+		if got := c.readings.Load(); got > most {
+			h.t.Errorf("readings: got %d, want %d", got-before, most-before)
+		}
+	})
+}
+
+// countingClock counts how often it is read.
+type countingClock struct {
+	*clock.Mock
+	readings atomic.Int64
+}
+
+func (c *countingClock) Now() time.Time {
+	c.readings.Add(1)
+	return c.Mock.Now()
 }
 
 // Ensure that a clock without a monotonic reading that is set back ends nothing before its time by

@@ -150,9 +150,9 @@ func (db *DB) armLocked() {
 	db.reading = time.Time{}
 }
 
-// armAsOf sets the timer by the write's reading of the clock, if there is one. That it is as old as
-// the write does no harm: an alarm that stood then rings, and one that is set now looks at the
-// clock itself.
+// armAsOf sets the timer by the write's reading of the clock, if there is one. It is older by a few
+// microseconds, and decides only whether the alarm that stands can be left: one that is set reads
+// the clock itself.
 func (db *DB) armAsOf(reading time.Time) {
 	if reading.IsZero() {
 		reading = db.now()

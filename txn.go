@@ -61,7 +61,9 @@ func (db *DB) Update(fn func(tx *Txn) error) error {
 	err := db.transact(&Txn{db: db}, func(tx *Txn) error {
 		db.mu.guest.enter()
 		defer db.mu.guest.leave()
-		if err := fn(tx); err != nil {
+		err := fn(tx)
+		tx.outlast()
+		if err != nil {
 			refusal = &Error{Err: err}
 			return refusal
 		}
@@ -84,6 +86,15 @@ func (tx *Txn) check() {
 func (tx *Txn) Index() uint64 {
 	tx.check()
 	return tx.db.store.Next()
+}
+
+// outlast is called after code of the user's, which may have taken long: the transaction keeps its
+// reading of the clock, and the timer is set by another one.
+func (tx *Txn) outlast() {
+	if !tx.db.reading.IsZero() {
+		tx.clock()
+		tx.db.reading = time.Time{}
+	}
 }
 
 // clock reads the database's clock, once in a write.

@@ -57,7 +57,7 @@ var clockPlan = []allowance{
 	{"store/open.go", "time.Now", 1, "when the wait for the file's lock began"},
 	{"store/open.go", "time.Since", 2, "how long it lasts"},
 	{"internal/expiry", "Clock.AfterFunc", 1, "the one timer; it only wakes"},
-	{"internal/expiry", "Clock.Now", 1, "how far the clock went while the timer was set"},
+	{"internal/expiry", "Clock.Now", 2, "before a timer is set, and after it"},
 }
 
 // clockMethods are the methods of a clock that are looked for by their names, whatever they are

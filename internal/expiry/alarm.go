@@ -30,7 +30,8 @@ func (a *alarm) pending(now time.Time) bool {
 //
 // An alarm that is set for earlier stands, for an owner that is woken too early looks, finds
 // nothing due and calls Arm again. So Arm sets the timer only if the owner would be woken too late,
-// and costs next to nothing otherwise.
+// and costs next to nothing otherwise. Whether one that stands will ring is judged by now, which may
+// be a reading of the clock that the owner had already.
 func (q *Queue) Arm(now time.Time) {
 	if at, ok := q.Next(); ok {
 		q.arm(now, at)
@@ -69,6 +70,9 @@ func (q *Queue) arm(now, at time.Time) {
 		return
 	}
 	q.Stop()
+	if now.Before(at) {
+		now = q.clock.Now() // the owner's reading is older by what it has done since
+	}
 	for now.Before(at) {
 		q.alarm = q.start(now, at)
 

@@ -63,6 +63,27 @@ func TestArm_WakesAtTheInstant(t *testing.T) {
 	mustPop(t, q, mock.Now(), &it)
 }
 
+// Ensure that the owner's reading of the clock may be older than Arm: the timer runs from then on.
+func TestArm_OldReading(t *testing.T) {
+	for _, age := range []time.Duration{1, time.Millisecond - 1, time.Millisecond, time.Minute} {
+		q, mock, wake := newQueue()
+		var it expiry.Item
+		q.Set(&it, start.Add(time.Hour))
+		read := mock.Now()
+		mock.Add(age)
+		q.Arm(read)
+
+		mock.Add(time.Hour - age - 1)
+		if woken(wake) {
+			t.Fatalf("%v old: woken too early", age)
+		}
+		mock.Add(1)
+		if !woken(wake) {
+			t.Fatalf("%v old: not woken at the instant", age)
+		}
+	}
+}
+
 func TestArm_WakesAtOnceIfDue(t *testing.T) {
 	q, mock, wake := newQueue()
 	var it expiry.Item
