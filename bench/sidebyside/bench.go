@@ -133,31 +133,48 @@ const chunk = 1000
 // loop is a trial of one goroutine that does op with one key after the other. There are as many
 // keys as some chunks.
 func (b *bench) loop(name string, keys []string, op func(key string) error) measure.Trial {
-	return measure.Trial{Name: name, Run: func() (measure.Cost, error) {
-		return measure.Loop(b.inRAM, chunk, func(first, count int) error {
-			first %= len(keys)
-			for _, key := range keys[first : first+count] {
-				if err := op(key); err != nil {
-					return err
-				}
+	return chunks(name, &b.inRAM, keys, chunk, func(some []string) error {
+		for _, key := range some {
+			if err := op(key); err != nil {
+				return err
 			}
-			return nil
+		}
+		return nil
+	})
+}
+
+// chunks is a trial of one goroutine that does op with so many keys at a time. It goes on where it
+// stopped the last time: what a round has time for may be a small part of the keys. There are as
+// many keys as some chunks.
+func chunks(
+	name string, window *time.Duration, keys []string, size int, op func(some []string) error,
+) measure.Trial {
+	begun := 0
+	return measure.Trial{Name: name, Run: func() (measure.Cost, error) {
+		cost, err := measure.Loop(*window, size, func(first, count int) error {
+			first = (begun + first) % len(keys)
+			return op(keys[first : first+count])
 		})
+		begun += cost.Operations
+		return cost, err
 	}}
 }
 
 // repeat is a trial of one goroutine that does op again and again in memory, with a number that
-// counts up.
+// counts up from one round to the next.
 func (b *bench) repeat(name string, op func(i int) error) measure.Trial {
+	begun := 0
 	return measure.Trial{Name: name, Run: func() (measure.Cost, error) {
-		return measure.Loop(b.inRAM, chunk, func(first, count int) error {
-			for i := first; i < first+count; i++ {
-				if err := op(i); err != nil {
+		cost, err := measure.Loop(b.inRAM, chunk, func(first, count int) error {
+			for i := range count {
+				if err := op(begun + first + i); err != nil {
 					return err
 				}
 			}
 			return nil
 		})
+		begun += cost.Operations
+		return cost, err
 	}}
 }
 
@@ -180,10 +197,13 @@ func crowd(
 	op func(worker int, key string) error,
 ) measure.Trial {
 	own := len(keys) / workers
+	begun := 0 // each goes on where it stopped the last time, or near to it: see chunks
 	return measure.Trial{Name: name, Run: func() (measure.Cost, error) {
-		return measure.Crowd(*window, workers, func(worker, i int) error {
-			return op(worker, keys[worker*own+i%own])
+		cost, err := measure.Crowd(*window, workers, func(worker, i int) error {
+			return op(worker, keys[worker*own+(begun+i)%own])
 		})
+		begun += cost.Operations / workers
+		return cost, err
 	}}
 }
 

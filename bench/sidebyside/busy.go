@@ -59,7 +59,8 @@ func inBusyProgram(b *bench) error {
 		b.besideSpinning("durable Updates with 1,000 operations; times as fast",
 			updates("lockd", &b.onDisk, whole, fill(paced)),
 			updates("unpaced", &b.onDisk, whole, fill(hasty))),
-		b.handOffsBesideSpinning())
+		b.handOffsBesideSpinning(),
+		b.endsBesideSpinning())
 }
 
 // unpaced is the options with which group commit waits for nobody.
@@ -91,6 +92,22 @@ func (b *bench) handOffsBesideSpinning() error {
 	}
 	return b.besideSpinning("durable hand-offs, "+count(waiters)+" waiters; times as fast",
 		trials[0], trials[1])
+}
+
+func (b *bench) endsBesideSpinning() error {
+	const total = 10_000
+	ends := func(name string, on func(mock *clock.Mock) clock.Clock) measure.Trial {
+		round := 0
+		return measure.Trial{Name: name, Run: func() (measure.Cost, error) {
+			round++
+			cost, _, err := expireAll(b.file(fmt.Sprintf("%s%d.db", name, round)), total, on)
+			return cost, err
+		}}
+	}
+	return b.besideSpinning(
+		"ends of "+count(total)+" sessions with a key each, durable; times as fast",
+		ends("lockd", paced),
+		ends("unpaced", func(mock *clock.Mock) clock.Clock { return hook.Unpaced{Clock: mock} }))
 }
 
 // spinning is the trial in a busy program. What is between the rounds is not kept waiting.

@@ -147,11 +147,7 @@ func growOnDisk(b *bench, sizes []int) error {
 func (b *bench) rowsAtOnce(
 	name string, bolt *rival.Bolt, keys []string, rows int,
 ) measure.Trial {
-	return measure.Trial{Name: name, Run: func() (measure.Cost, error) {
-		return measure.Loop(b.onDisk, rows, func(first, count int) error {
-			first %= len(keys)
-			some := keys[first : first+count]
-			return errors.Join(bolt.Write(some), bolt.Write(some))
-		})
-	}}
+	return chunks(name, &b.onDisk, keys, rows, func(some []string) error {
+		return errors.Join(bolt.Write(some), bolt.Write(some))
+	})
 }

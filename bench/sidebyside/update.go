@@ -61,10 +61,5 @@ func largeUpdate(b *bench) error {
 func updates(
 	name string, window *time.Duration, keys []string, write func(keys []string) error,
 ) measure.Trial {
-	return measure.Trial{Name: name, Run: func() (measure.Cost, error) {
-		return measure.Loop(*window, chunk, func(first, count int) error {
-			first %= len(keys)
-			return write(keys[first : first+count])
-		})
-	}}
+	return chunks(name, window, keys, chunk, write)
 }
