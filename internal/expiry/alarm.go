@@ -30,8 +30,8 @@ func (a *alarm) pending(now time.Time) bool {
 //
 // An alarm that is set for earlier stands, for an owner that is woken too early looks, finds
 // nothing due and calls Arm again. So Arm sets the timer only if the owner would be woken too late,
-// and costs next to nothing otherwise. Whether one that stands will ring is judged by now, which may
-// be a reading of the clock that the owner had already.
+// and costs next to nothing otherwise. Whether one that stands will ring is judged by now, which
+// may be a reading of the clock that the owner had already.
 func (q *Queue) Arm(now time.Time) {
 	if at, ok := q.Next(); ok {
 		q.arm(now, at)
