@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -230,6 +231,74 @@ func BenchmarkGet_Opened(b *testing.B) {
 	}
 }
 
+// BenchmarkGet_EveryCore reads on all cores at once.
+func BenchmarkGet_EveryCore(b *testing.B) {
+	db, _, keys := benchDB(b, "")
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for i := rand.IntN(len(keys)); pb.Next(); i++ {
+			if _, ok := db.Get(keys[i%len(keys)]); !ok {
+				b.Error("missing")
+				return
+			}
+		}
+	})
+}
+
+// BenchmarkGet_BesideWriter reads while somebody writes as fast as can be.
+func BenchmarkGet_BesideWriter(b *testing.B) {
+	db, s, keys := benchDB(b, "")
+	var stop atomic.Bool
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for i := 0; !stop.Load(); i++ {
+			pair(b, s, keys[i%len(keys)])
+		}
+	})
+	i := 0
+	for b.Loop() {
+		if _, ok := db.Get(keys[i%len(keys)]); !ok {
+			b.Fatal("missing")
+		}
+		i++
+	}
+	stop.Store(true)
+	writing.Wait()
+}
+
+// BenchmarkPrefix walks over a thousand keys of a snapshot.
+func BenchmarkPrefix(b *testing.B) {
+	db, _, _ := benchDB(b, "")
+	const found = 1000
+	b.ReportAllocs()
+	for b.Loop() {
+		n := 0
+		for range db.Snapshot().Prefix("locks/042") {
+			n++
+		}
+		if n != found {
+			b.Fatalf("keys: got %d, want %d", n, found)
+		}
+	}
+	reportEach(b, found, "ns/key")
+}
+
+// BenchmarkSlot takes one of three slots of a semaphore and releases it.
+func BenchmarkSlot(b *testing.B) {
+	_, s, _ := benchDB(b, "")
+	b.ReportAllocs()
+	for b.Loop() {
+		slot, err := s.TryAcquire("pool", 3)
+		if err == nil {
+			err = slot.Release()
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // Ensure that a point read does not allocate, also of what was read from the file.
 func TestGet_DoesNotAllocate(t *testing.T) {
 	each(t, func(h *harness) {
@@ -251,31 +320,44 @@ func TestGet_DoesNotAllocate(t *testing.T) {
 // BenchmarkLock_Queue has many goroutines take and release one lock, each again and again: all but
 // one wait.
 func BenchmarkLock_Queue(b *testing.B) {
-	const turns = 5
 	for _, waiters := range []int{1000, 10_000} {
 		b.Run(fmt.Sprint(waiters), func(b *testing.B) {
-			db, err := lockd.New(nil)
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.Cleanup(func() { db.Close() })
-			sessions := make([]*lockd.Session, waiters)
-			for i := range sessions {
-				if sessions[i], err = db.NewSession(nil); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				var wait sync.WaitGroup
-				for _, s := range sessions {
-					wait.Go(func() { lockOften(b, s, turns) })
-				}
-				wait.Wait()
-			}
-			reportEach(b, turns*waiters, "ns/hand-off")
+			benchmarkQueue(b, waiters, 5, lockd.New)
 		})
 	}
+}
+
+// BenchmarkLock_QueueInFile is the same with a commit for each hand-off.
+func BenchmarkLock_QueueInFile(b *testing.B) {
+	path := filepath.Join(b.TempDir(), "lockd.db")
+	benchmarkQueue(b, 100, 5, func(o *lockd.Options) (*lockd.DB, error) {
+		return lockd.Open(path, o)
+	})
+}
+
+func benchmarkQueue(
+	b *testing.B, waiters, turns int, open func(*lockd.Options) (*lockd.DB, error),
+) {
+	db, err := open(nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer db.Close()
+	sessions := make([]*lockd.Session, waiters)
+	for i := range sessions {
+		if sessions[i], err = db.NewSession(nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		var wait sync.WaitGroup
+		for _, s := range sessions {
+			wait.Go(func() { lockOften(b, s, turns) })
+		}
+		wait.Wait()
+	}
+	reportEach(b, turns*waiters, "ns/hand-off")
 }
 
 func lockOften(b *testing.B, s *lockd.Session, times int) {

@@ -173,6 +173,7 @@ func BenchmarkQueue_FrontPastManySetAside(b *testing.B) {
 		enter(&q, i).SetAside()
 	}
 	enter(&q, -1)
+	b.ReportAllocs()
 	for b.Loop() {
 		if q.Front().Waiter != -1 {
 			b.Fatal("wrong front")

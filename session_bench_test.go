@@ -24,6 +24,21 @@ func TestSession_RenewalTouchesOneLine(t *testing.T) {
 	})
 }
 
+// BenchmarkNewSession creates sessions with a TTL.
+func BenchmarkNewSession(b *testing.B) {
+	db, err := lockd.New(nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer db.Close()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := db.NewSession(&lockd.SessionOptions{TTL: time.Hour}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // BenchmarkRenew renews sessions in random order. A thousand of them are in the processor's caches,
 // 100,000 are not.
 func BenchmarkRenew(b *testing.B) {
