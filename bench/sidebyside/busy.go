@@ -59,8 +59,10 @@ func inBusyProgram(b *bench) error {
 		b.besideSpinning("durable Updates with 1,000 operations; times as fast",
 			updates("lockd", &b.onDisk, whole, fill(paced)),
 			updates("unpaced", &b.onDisk, whole, fill(hasty))),
-		b.handOffsBesideSpinning(),
-		b.endsBesideSpinning())
+		b.handOffsBesideSpinning(1000),
+		b.handOffsBesideSpinning(manyWaiters),
+		b.endsBesideSpinning(),
+		b.manyKeysBesideSpinning())
 }
 
 // unpaced is the options with which group commit waits for nobody.
@@ -77,11 +79,11 @@ func (b *bench) besideSpinning(what string, paced, unpaced measure.Trial) error 
 	return nil
 }
 
-func (b *bench) handOffsBesideSpinning() error {
-	const waiters, served = 1000, 20
+func (b *bench) handOffsBesideSpinning(waiters int) error {
+	const served = 300 // so that one time slice of 10 ms is not most of a round
 	var trials [2]measure.Trial
 	for i, opts := range []*lockd.Options{nil, unpaced()} {
-		q, err := newQueue(b.file(fmt.Sprintf("queue%d.db", i)), opts)
+		q, err := newQueue(b.file(fmt.Sprintf("queue%d-%d.db", waiters, i)), opts)
 		if err != nil {
 			return err
 		}
@@ -108,6 +110,34 @@ func (b *bench) endsBesideSpinning() error {
 		"ends of "+count(total)+" sessions with a key each, durable; times as fast",
 		ends("lockd", paced),
 		ends("unpaced", func(mock *clock.Mock) clock.Clock { return hook.Unpaced{Clock: mock} }))
+}
+
+// manyKeysBesideSpinning is about a crowd whose keys are spread over the file, and one whose keys come
+// and go.
+func (b *bench) manyKeysBesideSpinning() error {
+	const workers = 64
+	keys := keysOf(b.size(1_000_000, 25_000))
+	var spread, fresh [2]measure.Trial
+	for i, opts := range []*lockd.Options{nil, unpaced()} {
+		db, err := openOurs(b.file(fmt.Sprintf("many%d.db", i)), opts, keys)
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		gone := &lockd.LockOptions{Key: lockd.RemoveAfter}
+		spread[i] = b.crowd("many keys", workers, keys, db.pairOf)
+		fresh[i] = b.crowd("new keys", workers, keys, func(_ int, key string) error {
+			lock, err := db.session.TryLock("new-"+key, gone)
+			if err == nil {
+				err = lock.Unlock()
+			}
+			return err
+		})
+	}
+	const times = ", goroutines: 64; times as fast"
+	return errors.Join(
+		b.besideSpinning("durable pairs, "+count(len(keys))+" keys"+times, spread[0], spread[1]),
+		b.besideSpinning("durable pairs, new keys, RemoveAfter"+times, fresh[0], fresh[1]))
 }
 
 // spinning is the trial in a busy program. What is between the rounds is not kept waiting.
