@@ -197,9 +197,8 @@ func BenchmarkCommit_Crowd(b *testing.B) {
 	}
 }
 
-func BenchmarkGet(b *testing.B) {
-	db, _, keys := benchDB(b, "")
-	b.ReportAllocs()
+// benchmarkGet reads the keys in their order.
+func benchmarkGet(b *testing.B, db *lockd.DB, keys []string) {
 	i := 0
 	for b.Loop() {
 		if _, ok := db.Get(keys[i%len(keys)]); !ok {
@@ -207,6 +206,12 @@ func BenchmarkGet(b *testing.B) {
 		}
 		i++
 	}
+}
+
+func BenchmarkGet(b *testing.B) {
+	db, _, keys := benchDB(b, "")
+	b.ReportAllocs()
+	benchmarkGet(b, db, keys)
 }
 
 // BenchmarkGet_Opened reads keys that nobody has written to since the file was opened.
@@ -222,13 +227,7 @@ func BenchmarkGet_Opened(b *testing.B) {
 	}
 	defer db.Close()
 	b.ReportAllocs()
-	i := 0
-	for b.Loop() {
-		if _, ok := db.Get(keys[i%len(keys)]); !ok {
-			b.Fatal("missing")
-		}
-		i++
-	}
+	benchmarkGet(b, db, keys)
 }
 
 // BenchmarkGet_EveryCore reads on all cores at once.
@@ -256,13 +255,7 @@ func BenchmarkGet_BesideWriter(b *testing.B) {
 			pair(b, s, keys[i%len(keys)])
 		}
 	})
-	i := 0
-	for b.Loop() {
-		if _, ok := db.Get(keys[i%len(keys)]); !ok {
-			b.Fatal("missing")
-		}
-		i++
-	}
+	benchmarkGet(b, db, keys)
 	stop.Store(true)
 	writing.Wait()
 }
@@ -343,12 +336,7 @@ func benchmarkQueue(
 		b.Fatal(err)
 	}
 	defer db.Close()
-	sessions := make([]*lockd.Session, waiters)
-	for i := range sessions {
-		if sessions[i], err = db.NewSession(nil); err != nil {
-			b.Fatal(err)
-		}
-	}
+	sessions := benchSessions(b, db, waiters, nil)
 	b.ReportAllocs()
 	for b.Loop() {
 		var wait sync.WaitGroup

@@ -171,9 +171,9 @@ type Session struct {
 	row *store.Session
 	*estate
 
-	// What follows is protected by db.mu. With db, it is all that a renewal needs, and one line of
-	// the processor's cache: to renew one of very many takes as long as it takes to get hold of its
-	// memory, and lines alone stay nearer. See BenchmarkRenew.
+	// What follows is protected by db.mu. With db, it is all that a renewal needs. A Session is one
+	// line of the processor's cache: to renew one of very many takes as long as it takes to get
+	// hold of its memory, and lines alone stay nearer. See BenchmarkRenew.
 	live     bool          // not ended, as of the newest state
 	life     time.Duration // that a renewal gives it: the TTL, and the grace; 0: for ever
 	deadline time.Time

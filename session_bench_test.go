@@ -24,6 +24,21 @@ func TestSession_RenewalTouchesOneLine(t *testing.T) {
 	})
 }
 
+// benchSessions makes so many sessions.
+func benchSessions(
+	b *testing.B, db *lockd.DB, total int, opts *lockd.SessionOptions,
+) []*lockd.Session {
+	b.Helper()
+	sessions := make([]*lockd.Session, total)
+	for i := range sessions {
+		var err error
+		if sessions[i], err = db.NewSession(opts); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return sessions
+}
+
 // BenchmarkNewSession creates sessions with a TTL.
 func BenchmarkNewSession(b *testing.B) {
 	db, err := lockd.New(nil)
@@ -52,13 +67,7 @@ func benchmarkRenew(b *testing.B, total int) {
 		b.Fatal(err)
 	}
 	defer db.Close()
-	sessions := make([]*lockd.Session, total)
-	for i := range sessions {
-		sessions[i], err = db.NewSession(&lockd.SessionOptions{TTL: time.Hour})
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
+	sessions := benchSessions(b, db, total, &lockd.SessionOptions{TTL: time.Hour})
 	rand.Shuffle(total, func(i, j int) { sessions[i], sessions[j] = sessions[j], sessions[i] })
 	b.ReportAllocs()
 	i := 0

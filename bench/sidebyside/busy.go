@@ -108,7 +108,7 @@ func (b *bench) endsBesideSpinning() error {
 	}
 	return b.besideSpinning(
 		"ends of "+count(total)+" sessions with a key each, durable; times as fast",
-		ends("lockd", paced),
+		ends("lockd", plain),
 		ends("unpaced", func(mock *clock.Mock) clock.Clock { return hook.Unpaced{Clock: mock} }))
 }
 
@@ -117,7 +117,7 @@ func (b *bench) endsBesideSpinning() error {
 func (b *bench) manyKeysBesideSpinning() error {
 	const workers = 64
 	keys := keysOf(b.size(1_000_000, 25_000))
-	var spread, fresh [2]measure.Trial
+	var kept, fresh [2]measure.Trial
 	for i, opts := range []*lockd.Options{nil, unpaced()} {
 		db, err := openOurs(b.file(fmt.Sprintf("many%d.db", i)), opts, keys)
 		if err != nil {
@@ -125,7 +125,7 @@ func (b *bench) manyKeysBesideSpinning() error {
 		}
 		defer db.Close()
 		gone := &lockd.LockOptions{Key: lockd.RemoveAfter}
-		spread[i] = b.crowd("many keys", workers, keys, db.pairOf)
+		kept[i] = b.crowd("many keys", workers, keys, db.pairOf)
 		fresh[i] = b.crowd("new keys", workers, keys, func(_ int, key string) error {
 			lock, err := db.session.TryLock("new-"+key, gone)
 			if err == nil {
@@ -136,7 +136,7 @@ func (b *bench) manyKeysBesideSpinning() error {
 	}
 	const times = ", goroutines: 64; times as fast"
 	return errors.Join(
-		b.besideSpinning("durable pairs, "+count(len(keys))+" keys"+times, spread[0], spread[1]),
+		b.besideSpinning("durable pairs, "+count(len(keys))+" keys"+times, kept[0], kept[1]),
 		b.besideSpinning("durable pairs, new keys, RemoveAfter"+times, fresh[0], fresh[1]))
 }
 

@@ -107,7 +107,7 @@ func sessionsExpire(b *bench, total int, within time.Duration, name string) erro
 			path = b.file(fmt.Sprintf("%s%d.db", name, round))
 		}
 		round++
-		cost, wait, err := expireAll(path, total, paced)
+		cost, wait, err := expireAll(path, total, plain)
 		waits = append(waits, float64(wait))
 		return cost, err
 	}})
@@ -130,8 +130,8 @@ func sessionsExpire(b *bench, total int, within time.Duration, name string) erro
 
 const expiringTTL = 10 * time.Second
 
-// paced is the clock as it is.
-func paced(mock *clock.Mock) clock.Clock { return mock }
+// plain is the clock as it is.
+func plain(mock *clock.Mock) clock.Clock { return mock }
 
 // expireAll makes sessions that hold a key each, lets all of them be due at one instant, and
 // returns what it took until the last one was told its end, and the longest call meanwhile.
