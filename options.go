@@ -37,7 +37,8 @@ type Options struct {
 	// there, and two databases on one file destroy it. Who sets it sees to that by other means.
 	AllowNetworkFS bool
 
-	// History is how many events are kept, for Watch and DB.History. The default is 10,000.
+	// History is how many events are kept, for Watch and DB.History. The default is 10,000. Fewer
+	// are if what they keep of values, before the change and after it, would be more than 64 MiB.
 	History int
 
 	// Logger is told what happens. Nil is silent, and costs nothing. It is called on a goroutine of

@@ -1,6 +1,7 @@
 package lockd_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -438,6 +439,33 @@ func TestWatch_B12_Compacted(t *testing.T) {
 		}
 		if n := h.Topics(); n != 0 {
 			h.t.Errorf("%d topics are left", n)
+		}
+	})
+}
+
+// Ensure that events do not keep values that were overwritten or deleted, beyond 64 MiB of them.
+func TestWatch_B12_CompactedByLargeValues(t *testing.T) {
+	const size = 10 << 20 // twice that for an event: before the change, and after
+	inBubble(t, "", func(h *harness) {
+		id := h.session(nil).ID()
+		for _, test := range []struct {
+			scope lockd.Scope
+			write func(value []byte) error
+		}{
+			{lockd.Key("k"), func(value []byte) error { return second(h.Put("k", value, nil)) }},
+			{lockd.Catalog(), func(value []byte) error {
+				return h.Update(func(tx *lockd.Txn) error { return tx.Attach(id, "a", value) })
+			}},
+		} {
+			var indexes []uint64
+			for i := range byte(6) {
+				h.must(test.write(bytes.Repeat([]byte{'a' + i}, size)))
+				indexes = append(indexes, h.Snapshot().Index())
+			}
+			if got := len(h.events(test.scope, indexes[2])); got != 3 {
+				h.t.Errorf("%v: kept: got %d", test.scope, got)
+			}
+			h.watches(h.t.Context(), test.scope, indexes[1]).ends(lockd.ErrCompacted)
 		}
 	})
 }

@@ -5,6 +5,7 @@ package hub
 type Event[T any] struct {
 	Index uint64
 	Space byte
+	Size  uint32 // bytes that the Body keeps from being freed, as far as they count for [MaxBytes]
 	Name  string
 	Body  T
 }

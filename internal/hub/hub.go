@@ -36,9 +36,9 @@ type Hub[T any] struct {
 	closed bool
 }
 
-// New returns a hub that keeps the newest events, up to history of them, and that knows nothing of
-// events at or below the index floor. If history is 0 it keeps none, and only wakes; New panics if
-// history is negative. Memory is taken as events come.
+// New returns a hub that keeps the newest events, up to history of them and up to [MaxBytes], and
+// that knows nothing of events at or below the index floor. If history is 0 it keeps none, and only
+// wakes; New panics if history is negative. Memory is taken as events come.
 func New[T any](history int, floor uint64) *Hub[T] {
 	if history < 0 {
 		panic("hub: negative history")

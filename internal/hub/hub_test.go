@@ -461,6 +461,37 @@ func TestRead_IndexThatLostOneEventIsCompacted(t *testing.T) {
 	}
 }
 
+// Ensure that events that are large make room for others, and that the newest is there whatever its
+// size.
+func TestRead_CompactedByBytes(t *testing.T) {
+	h := hub.New[int](10, 0)
+	large := func(index uint64, size uint32) {
+		e := event(index, "a")
+		e.Size = size
+		publish(h, e)
+	}
+	for _, test := range []struct {
+		size uint32
+		lost uint64 // the newest index that is
+	}{
+		{hub.MaxBytes / 2, 0}, {hub.MaxBytes / 2, 0}, {1, 1}, {0, 1}, {3 * hub.MaxBytes, 4}, {0, 5},
+		{hub.MaxBytes, 5}, {1, 7},
+	} {
+		index := h.Index() + 1
+		large(index, test.size)
+		events, _, err := h.Read(exactly("a"), hub.After(test.lost), nil)
+		if err != nil || len(events) != int(index-test.lost) {
+			t.Errorf("at %d: got %v, %v, want all after %d", index, indexes(events), err, test.lost)
+		}
+		if test.lost == 0 {
+			continue
+		}
+		if _, _, err := h.Read(exactly("a"), hub.After(test.lost-1), nil); err == nil {
+			t.Errorf("at %d: %d is kept", index, test.lost)
+		}
+	}
+}
+
 func TestRead_NoHistory(t *testing.T) {
 	h := hub.New[int](0, 0)
 	topic := h.Subscribe(exactly("a"))

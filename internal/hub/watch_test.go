@@ -173,9 +173,10 @@ func TestHub_Model(t *testing.T) {
 			}
 		}
 		// lost is the highest index of which an event may be missing.
+		kept := 0
 		lost := func() uint64 {
-			if len(all) > history {
-				return all[len(all)-history-1].Index
+			if len(all) > kept {
+				return all[len(all)-kept-1].Index
 			}
 			return floor
 		}
@@ -189,11 +190,16 @@ func TestHub_Model(t *testing.T) {
 					e := event(index, rapid.SampledFrom(names).Draw(t, "name"))
 					e.Space = rapid.SampledFrom([]byte{keys, sessions}).Draw(t, "space")
 					e.Body = len(all) + len(batch)
+					e.Size = rapid.SampledFrom([]uint32{0, 1, hub.MaxBytes / 4, 2 * hub.MaxBytes}).
+						Draw(t, "size")
 					batch = append(batch, e)
 				}
 				index += rapid.Uint64Range(0, 1).Draw(t, "index without events")
 				h.Publish(batch, index)
-				all = append(all, batch...)
+				for _, e := range batch {
+					all = append(all, e)
+					kept = newestThatFit(all, kept+1, history)
+				}
 				clear(batch) // the hub must not have kept it
 			},
 			"Subscribe": func(t *rapid.T) {
@@ -262,6 +268,17 @@ func TestHub_Model(t *testing.T) {
 			},
 		})
 	})
+}
+
+// newestThatFit returns how many of the newest events there is room for, at most so many.
+func newestThatFit(all []hub.Event[int], most, history int) int {
+	bytes := 0
+	for n := range min(most, history) {
+		if bytes += int(all[len(all)-1-n].Size); n > 0 && bytes > hub.MaxBytes {
+			return n
+		}
+	}
+	return min(most, history)
 }
 
 // elsewhere subscribes to n scopes that do not concern the key "key".
