@@ -90,12 +90,21 @@ func catalogKey(node, id string) string { return folded(node) + "\x00" + folded(
 // missing says what is not there, or not as it should be.
 func missing(sentinel error, name string) error { return fmt.Errorf("%w: %q", sentinel, name) }
 
+// maxCatalogName is how long a folded name may be, so that a key of two is one that a row can have.
+const maxCatalogName = (store.KeyLimit - len("\x00")) / 2
+
 // checkCatalogName also refuses the byte that separates names.
 func checkCatalogName(field, name string) error {
+	if err := checkName(field, name); err != nil {
+		return err
+	}
 	if strings.Contains(name, "\x00") {
 		return invalid("%s %q has a zero byte", field, name)
 	}
-	return checkName(field, name)
+	if n := len(folded(name)); n > maxCatalogName {
+		return invalid("%s has %d bytes in lower case, more than %d", field, n, maxCatalogName)
+	}
+	return nil
 }
 
 // Node returns a node by its name, and whether there is one.
@@ -106,7 +115,8 @@ func (tx *Txn) Node(name string) (Node, bool) {
 }
 
 // PutNode registers a node, or changes it. A node with the same ID under another name is removed
-// first, with all that belongs to it (N5). It returns ErrInvalid for an empty name.
+// first, with all that belongs to it (N5). It returns ErrInvalid for a name that is empty or too
+// long, or has a zero byte.
 func (tx *Txn) PutNode(node Node) (err error) {
 	tx.check()
 	defer label(&err, "put node", node.Name)
@@ -170,16 +180,16 @@ func (tx *Txn) Service(node, id string) (Service, bool) {
 	return serviceOf(row), row != nil
 }
 
-// PutService registers a service on a node, or changes it. It returns ErrNoNode, or ErrInvalid
-// for an empty name.
+// PutService registers a service on a node, or changes it. It returns ErrNoNode, or ErrInvalid for
+// a name or an ID that is empty or too long, or an ID with a zero byte.
 func (tx *Txn) PutService(service Service) (err error) {
 	tx.check()
 	defer label(&err, "put service", service.ID)
 	if service.ID == "" {
 		service.ID = service.Name
 	}
-	if service.Name == "" {
-		return invalid("Service.Name is empty")
+	if err := checkName("Service.Name", service.Name); err != nil {
+		return err
 	}
 	if err := checkCatalogName("Service.ID", service.ID); err != nil {
 		return err
@@ -234,8 +244,8 @@ func (tx *Txn) Check(node, id string) (Check, bool) {
 
 // PutCheck registers a check, or changes it, and begins its TTL. If its status is Critical, every
 // session that is bound to it ends with ErrCheckCritical, even if the check was so before (N3). It
-// returns ErrNoNode, ErrNoService, or ErrInvalid for an empty name, an unknown status or a TTL
-// below zero.
+// returns ErrNoNode, ErrNoService, or ErrInvalid for an ID that is empty, too long or has a zero
+// byte, an unknown status or a TTL below zero.
 func (tx *Txn) PutCheck(check Check) (err error) {
 	tx.check()
 	defer label(&err, "put check", check.ID)

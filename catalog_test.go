@@ -1,6 +1,7 @@
 package lockd_test
 
 import (
+	"bytes"
 	"errors"
 	"maps"
 	"reflect"
@@ -119,6 +120,25 @@ func TestCatalog_N1_IDIsTheName(t *testing.T) {
 	})
 }
 
+// Ensure that whatever the catalog takes can be committed and backed up: the longest names, too.
+func TestCatalog_N1_LongestNames(t *testing.T) {
+	each(t, func(h *harness) {
+		longest := strings.Repeat("N", lockd.MaxKeySize-1)
+		h.must(h.Update(func(tx *lockd.Txn) error {
+			return errors.Join(
+				tx.PutNode(lockd.Node{Name: longest}),
+				tx.PutService(lockd.Service{Node: longest, Name: longest}),
+				tx.PutCheck(lockd.Check{Node: longest, ID: longest, ServiceID: longest}))
+		}))
+		var backup bytes.Buffer
+		h.must(h.Backup(&backup))
+		h.must(h.Restore(&backup))
+		if _, found := h.Snapshot().Check(longest, longest); !found {
+			h.t.Error("the check is gone")
+		}
+	})
+}
+
 // Ensure that what is missing, or has no name, is an error, and nothing is written.
 func TestCatalog_N1_Refuses(t *testing.T) {
 	each(t, func(h *harness) {
@@ -134,6 +154,18 @@ func TestCatalog_N1_Refuses(t *testing.T) {
 			}, lockd.ErrInvalid},
 			"node with a long name": {func(tx *lockd.Txn) error {
 				return tx.PutNode(lockd.Node{Name: long})
+			}, lockd.ErrInvalid},
+			"node whose name is too long in lower case": {func(tx *lockd.Txn) error {
+				return tx.PutNode(lockd.Node{Name: strings.Repeat("Ⱥ", 6_000)})
+			}, lockd.ErrInvalid},
+			"service with a long name": {func(tx *lockd.Txn) error {
+				return tx.PutService(lockd.Service{Node: "db1", ID: "x", Name: long})
+			}, lockd.ErrInvalid},
+			"service with a long ID": {func(tx *lockd.Txn) error {
+				return tx.PutService(lockd.Service{Node: "db1", ID: long[1:], Name: "x"})
+			}, lockd.ErrInvalid},
+			"check with a long ID": {func(tx *lockd.Txn) error {
+				return tx.PutCheck(lockd.Check{Node: "db1", ID: long[1:]})
 			}, lockd.ErrInvalid},
 			"node with a zero byte": {func(tx *lockd.Txn) error {
 				return tx.PutNode(lockd.Node{Name: "a\x00b"})
