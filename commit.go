@@ -180,17 +180,19 @@ func (db *DB) tidyFile() {
 	if step == nil {
 		return
 	}
-	go func() {
+	db.steps.Go(func() {
 		runtime.Gosched() // those who were woken meanwhile come first
 		db.logStep(step())
-	}()
+	})
 }
 
 // closeStore closes the file when nobody writes to it any more.
 func (db *DB) closeStore() error {
 	db.committing <- struct{}{}
 	defer func() { <-db.committing }()
-	return db.store.Close()
+	err := db.store.Close()
+	db.steps.Wait()
+	return err
 }
 
 // Backoff of what the database itself tries again.

@@ -37,7 +37,8 @@ type DB struct {
 	// committing has the token of the one committer, who takes it before mu. It is a channel and no
 	// mutex, so that in a synctest bubble whoever waits for it counts as waiting.
 	committing chan struct{}
-	pace       pace // of the committers; protected by committing
+	pace       pace           // of the committers; protected by committing
+	steps      sync.WaitGroup // of a checkpoint, until they are told of; protected by committing
 
 	// mu orders all writes and all that is decided. Under it there is no I/O, no waiting and no
 	// code of the user's but the function of an Update. It is taken before the hub's mutex and
@@ -453,8 +454,8 @@ func (db *DB) Close() error {
 	db.endAllLocked(ErrClosed)
 	db.unlock()
 	db.hub.Close()
-	db.closeLogger()
 	err = errors.Join(err, db.closeStore())
+	db.closeLogger() // when a step has been told of
 	close(db.closed)
 	return wrap("close", "", err)
 }

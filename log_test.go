@@ -1,6 +1,7 @@
 package lockd_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,10 +9,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/store"
 )
 
 // logged is a handler that keeps what it is given, in words.
@@ -246,6 +249,53 @@ func TestLogger_TellsOfCommits(t *testing.T) {
 		if len(got) != 2 || !strings.HasPrefix(got[1],
 			"1 ERROR database failed: error=database has failed, open it again") {
 			t.Errorf("log: got %q", got)
+		}
+	})
+}
+
+// Ensure that Close waits for a step of a checkpoint, and that the log tells of its failure.
+func TestLogger_G12_TellsOfAStepDuringClose(t *testing.T) {
+	onFile(t, func(h *harness) {
+		handler := &logged{level: slog.LevelWarn}
+		h.opts.Logger = slog.New(handler)
+		begun, goOn := make(chan struct{}, 1), make(chan struct{})
+		var failing atomic.Bool
+		h.hook(store.Hooks{
+			Changed: func() {
+				begun <- struct{}{}
+				<-goOn
+			},
+			Synced: func() error {
+				if failing.Load() {
+					return errors.New("the disk is gone")
+				}
+				return nil
+			},
+		})
+		for stepping, value := false, byte('a'); !stepping; value ^= 1 {
+			put := make(chan error, 1)
+			large := bytes.Repeat([]byte{value}, 1<<14)
+			go func() { put <- second(h.Put("k", large, nil)) }()
+			h.settle()
+			select {
+			case err := <-put:
+				h.must(err)
+				stepping = len(begun) > 0
+			default: // it takes its rows to the tables itself
+				<-begun
+				goOn <- struct{}{}
+				h.must(<-put)
+			}
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- h.Close() }()
+		h.settle()
+		failing.Store(true)
+		close(goOn)
+		err := <-closed
+		lines := handler.take()
+		if err != nil || len(lines) != 1 || !strings.Contains(lines[0], "checkpoint failed") {
+			t.Errorf("close: %v, logged: %q", err, lines)
 		}
 	})
 }
