@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -620,5 +621,64 @@ func TestG11_ContextEndsWhenDue(t *testing.T) {
 				h.must(waiting.err)
 			})
 		})
+	}
+}
+
+// timed is a clock that counts the timers that are set when they should not be.
+type timed struct {
+	*clock.Mock
+	over atomic.Bool // none should be any more
+	late atomic.Int64
+}
+
+func (c *timed) AfterFunc(d time.Duration, fn func()) *clock.Timer {
+	if c.over.Load() {
+		c.late.Add(1)
+	}
+	return c.Mock.AfterFunc(d, fn)
+}
+
+// Ensure that sessions that begin to be kept alive while their database is closed set no timer
+// after that. Whether one would is a matter of chance: there are many.
+func TestClose_G12_SetsNoTimer(t *testing.T) {
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 500 {
+		c := &timed{Mock: clock.NewMock()}
+		db, err := lockd.New(&lockd.Options{Clock: c})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const sessions = 4
+		var ready sync.WaitGroup
+		kept := make(chan error, sessions)
+		for range sessions {
+			s, err := db.NewSession(&lockd.SessionOptions{TTL: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ready.Add(1)
+			go func() {
+				err := s.KeepAlive(canceled)
+				ready.Done()
+				for errors.Is(err, context.Canceled) {
+					err = s.KeepAlive(canceled)
+				}
+				kept <- err
+			}()
+		}
+		ready.Wait()
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		c.over.Store(true)
+		for range sessions {
+			if err := <-kept; !errors.Is(err, lockd.ErrClosed) {
+				t.Fatalf("kept alive: got %v", err)
+			}
+		}
+		if n := c.late.Load(); n > 0 {
+			t.Fatalf("%d timers were set after Close", n)
+		}
 	}
 }

@@ -462,6 +462,9 @@ func (s *Session) startKeeping() error {
 	db := s.db
 	db.mu.Lock()
 	defer db.mu.Unlock()
+	if db.refusal != nil { // since it was renewed: nobody would stop a timer
+		return db.refusal
+	}
 	if now := db.now(); s.keepLocked(now) {
 		db.expiry.Arm(now)
 	}
