@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/benbjohnson/clock"
 
@@ -59,6 +60,7 @@ func inBusyProgram(b *bench) error {
 		b.besideSpinning("durable Updates with 1,000 operations; times as fast",
 			updates("lockd", &b.onDisk, whole, fill(paced)),
 			updates("unpaced", &b.onDisk, whole, fill(hasty))),
+		b.latencyBesideSpinning(paced, hasty, keys),
 		b.handOffsBesideSpinning(1000),
 		b.handOffsBesideSpinning(manyWaiters),
 		b.endsBesideSpinning(),
@@ -77,6 +79,28 @@ func (b *bench) besideSpinning(what string, paced, unpaced measure.Trial) error 
 	b.add(faster("busy", what, measure.AtLeast(0.8), figures[0].Wall, "lockd that waits for nobody",
 		figures[1].Wall))
 	return nil
+}
+
+// latencyBesideSpinning is about single calls in a crowd, and about ends of sessions that are alone.
+func (b *bench) latencyBesideSpinning(paced, unpaced *ours, keys []string) error {
+	const workers = 64
+	crowded := func(db *ours) measure.Trial {
+		return db.probed(b.crowd("crowd", workers, keys, db.pairOf))
+	}
+	due := func(db *ours) measure.Trial {
+		return measure.Trial{Name: "due", Run: func() (measure.Cost, error) {
+			late, err := db.lateEnds()
+			return measure.Cost{Operations: 1, Wall: time.Duration(late.Median())}, err
+		}}
+	}
+	err := b.besideSpinning("p99 of a durable TryLock under 64 writers; times as fast",
+		crowded(paced), crowded(unpaced))
+	if err != nil {
+		return err
+	}
+	return b.besideSpinning(
+		fmt.Sprintf("median of %d TTLs that are due, durable; times as fast", dueSessions),
+		due(paced), due(unpaced))
 }
 
 func (b *bench) handOffsBesideSpinning(waiters int) error {

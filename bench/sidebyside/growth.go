@@ -25,6 +25,14 @@ func growth(b *bench) error {
 	return nil
 }
 
+// atLast is what is asked with the largest size; what is between is only shown.
+func atLast(sizes []int, n int, limit float64) measure.Bound {
+	if n < len(sizes)-1 {
+		return measure.Bound{}
+	}
+	return measure.AtMost(limit)
+}
+
 // growInMemory is about keys that are used in order, and a hot thousand of them.
 func growInMemory(b *bench, sizes []int) error {
 	var inOrder, hot []measure.Trial
@@ -46,13 +54,9 @@ func growInMemory(b *bench, sizes []int) error {
 	for i, what := range []string{"keys in order", "a hot thousand keys"} {
 		of := figures[i*len(sizes):]
 		for n := 1; n <= last; n++ {
-			asked := measure.Bound{}
-			if n == last {
-				asked = measure.AtMost(2)
-			}
 			b.add(slower("P11",
 				fmt.Sprintf("pair in memory, %s of %s, to 1,000", what, count(sizes[n])),
-				asked, of[n].Wall, "lockd, 1,000 keys", of[0].Wall))
+				atLast(sizes, n, 2), of[n].Wall, "lockd, 1,000 keys", of[0].Wall))
 		}
 	}
 	return nil
@@ -60,9 +64,8 @@ func growInMemory(b *bench, sizes []int) error {
 
 // growBesideTree is about keys that are used at random.
 func growBesideTree(b *bench, sizes []int) error {
-	first, last := sizes[0], sizes[len(sizes)-1]
 	var trials []measure.Trial
-	for _, size := range []int{first, last} {
+	for _, size := range sizes {
 		keys := keysOf(size)
 		db, err := openOurs("", nil, keys)
 		if err != nil {
@@ -81,17 +84,21 @@ func growBesideTree(b *bench, sizes []int) error {
 		return err
 	}
 	const tree = "raw btree, two sets"
-	row := slower("P11", "growth of a pair at random, "+count(last)+" keys to 1,000",
-		measure.AtMost(1), figures[2].Wall.Over(figures[0].Wall), tree,
-		figures[3].Wall.Over(figures[1].Wall))
-	row.Ours, row.Theirs = nil, nil
-	b.add(row)
+	few, last := figures[:2], len(sizes)-1
+	for n := 1; n <= last; n++ {
+		many := figures[2*n:]
+		row := slower("P11", "growth of a pair at random, "+count(sizes[n])+" keys to 1,000",
+			atLast(sizes, n, 1), many[0].Wall.Over(few[0].Wall), tree,
+			many[1].Wall.Over(few[1].Wall))
+		row.Ours, row.Theirs = nil, nil
+		b.add(row)
+	}
 	asked := measure.Bound{}
 	if b.effort == full { // with a million keys
 		asked = measure.AtMost(1)
 	}
-	b.add(slower("P11", "pair in memory at random, "+count(last)+" keys", asked,
-		figures[2].Wall, tree, figures[3].Wall))
+	b.add(slower("P11", "pair in memory at random, "+count(sizes[last])+" keys", asked,
+		figures[2*last].Wall, tree, figures[2*last+1].Wall))
 	return nil
 }
 
@@ -99,9 +106,9 @@ func growBesideTree(b *bench, sizes []int) error {
 // goroutine that is alone, and for a crowd of as many at once.
 func growOnDisk(b *bench, sizes []int) error {
 	const crowd = 64
-	defer b.roundsOnDisk(b.onDisk / 2 / diskSlices)() // there are twice as many trials as elsewhere
+	defer b.roundsOnDisk(b.onDisk / 2 / diskSlices)() // there are more trials than elsewhere
 	var trials []measure.Trial
-	for i, size := range []int{sizes[0], sizes[len(sizes)-1]} {
+	for i, size := range sizes {
 		keys := keysOf(size - size%crowd)
 		db, err := openOurs(b.file(fmt.Sprintf("lockd%d.db", i)), nil, keys)
 		if err != nil {
@@ -126,18 +133,18 @@ func growOnDisk(b *bench, sizes []int) error {
 	if err != nil {
 		return err
 	}
-	if len(figures) != 8 {
-		return errors.New("bug: a trial is missing")
-	}
+	const each = 4 // trials of a size
 	for i, who := range []string{"1 goroutine", "64 goroutines"} {
-		few, many := figures[2*i:], figures[4+2*i:]
-		row := slower("P11",
-			fmt.Sprintf("growth of a durable pair, %s, %s keys to 1,000", who,
-				count(sizes[len(sizes)-1])),
-			measure.AtMost(1), many[0].Wall.Over(few[0].Wall), "bbolt Update of the same rows",
-			many[1].Wall.Over(few[1].Wall))
-		row.Ours, row.Theirs = many[0].Wall, many[1].Wall
-		b.add(row)
+		few := figures[2*i:]
+		for n := 1; n < len(sizes); n++ {
+			many := figures[each*n+2*i:]
+			row := slower("P11",
+				fmt.Sprintf("growth of a durable pair, %s, %s keys to 1,000", who, count(sizes[n])),
+				atLast(sizes, n, 1), many[0].Wall.Over(few[0].Wall),
+				"bbolt Update of the same rows", many[1].Wall.Over(few[1].Wall))
+			row.Ours, row.Theirs = many[0].Wall, many[1].Wall
+			b.add(row)
+		}
 	}
 	return nil
 }

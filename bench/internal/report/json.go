@@ -15,6 +15,7 @@ type document struct {
 	Rows     []object `json:"rows"`
 	Met      int      `json:"met"`
 	Missed   []string `json:"missed"`
+	Closing  string   `json:"closing"`
 }
 
 type object struct {
@@ -40,6 +41,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 		Command: r.Command, Machine: r.Machine, Settings: r.Settings, Notes: r.Notes,
 		Rows: make([]object, len(r.Rows)),
 		Met:  len(r.Verdicts()) - len(missed), Missed: append([]string{}, missed...),
+		Closing: r.Closing(),
 	}
 	for i := range r.Rows {
 		doc.Rows[i] = r.Rows[i].object()

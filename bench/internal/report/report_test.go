@@ -83,6 +83,8 @@ P4                   -       -   ≤ 16 MB                             file: not
 
 missed: P2 writes per commit: 430, worst 340, asked ≥ 430
 missed: P4: nothing was measured
+not measured: P3 pair: no server
+not measured: P4 file: no disk
 targets: 2 met, 2 missed
 `
 	if got := text.String(); got != want {
@@ -105,14 +107,18 @@ func TestWriteJSON(t *testing.T) {
 			Rival                     *float64 `json:"rival_ns"`
 			NotMeasured               string   `json:"not_measured"`
 		}
-		Met    int
-		Missed []string
+		Met     int
+		Missed  []string
+		Closing string
 	}
 	if err := json.Unmarshal([]byte(text.String()), &got); err != nil {
 		t.Fatal(err)
 	}
 	if got.Met != 2 || !slices.Equal(got.Missed, []string{"P2", "P4"}) {
 		t.Errorf("met %d, missed %v", got.Met, got.Missed)
+	}
+	if want := "targets: 2 met, 2 missed"; got.Closing != want {
+		t.Errorf("got %q, want %q", got.Closing, want)
 	}
 	first := got.Rows[0]
 	if *first.Median != 1.5 || *first.Worst != 2.25 || *first.Limit != 2 || !*first.Met ||

@@ -14,7 +14,7 @@ var header = []string{"target", "", "median", "worst", "asked", "lockd", "rival"
 var rightAligned = []bool{false, false, true, true, true, true, true, false, false}
 
 // WriteTable writes the report as text: command, machine, settings, notes, a line for each row, and at the
-// end the targets that were missed and the closing line.
+// end the targets that were missed, what was asked for and not measured, and the closing line.
 func (r *Report) WriteTable(w io.Writer) error {
 	var text strings.Builder
 	if r.Command != "" {
@@ -35,7 +35,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 	return err
 }
 
-// explain writes why each target is missed.
+// explain writes why each target is missed, and what has decided nothing.
 func (r *Report) explain(text *strings.Builder) {
 	for _, target := range r.Missed() {
 		measured := false
@@ -53,6 +53,11 @@ func (r *Report) explain(text *strings.Builder) {
 		}
 		if !measured {
 			fmt.Fprintf(text, "missed: %s: nothing was measured\n", target)
+		}
+	}
+	for i := range r.Rows {
+		if row := &r.Rows[i]; row.Missing != "" && row.Bound.Asked() {
+			fmt.Fprintf(text, "not measured: %s %s: %s\n", row.Target, row.What, row.Missing)
 		}
 	}
 }
