@@ -264,7 +264,7 @@ func (h *Hub[T]) Close() {
 
 	h.closed = true
 	for _, s := range h.spaces {
-		h.watchers -= s.fireAll(0)
+		h.watchers -= s.fireAll()
 	}
 	h.spaces = nil
 }

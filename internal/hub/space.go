@@ -108,13 +108,13 @@ func (s *space) watched(match Match, name string) *Topic {
 	return s.topics(match)[name]
 }
 
-// fireAll removes and fires every topic, and returns how many watched them.
-func (s *space) fireAll(index uint64) int {
+// fireAll removes and fires every topic, for no event, and returns how many watched them.
+func (s *space) fireAll() int {
 	watchers := 0
 	for _, topics := range []map[string]*Topic{s.exact, s.prefixes} {
 		for _, t := range topics {
 			s.remove(t)
-			t.fire(index)
+			t.fire(0)
 			watchers += t.watchers
 		}
 	}
