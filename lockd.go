@@ -279,8 +279,8 @@ func (db *DB) Schedule(d time.Duration, fn func()) (stop func() bool) {
 // now reads the clock. Nothing else does.
 func (db *DB) now() time.Time { return db.time.Now() }
 
-// update is the one write path: every call that writes, or that decides on the newest state,
-// comes through here.
+// update does fn as a write, and returns when that is durable. Calls that wait for more than that,
+// or for somebody else, begin and end a write themselves; all of them come through applyLocked.
 func (db *DB) update(fn func(tx *Txn) error) error { return db.transact(&db.own, fn) }
 
 func (db *DB) transact(tx *Txn, fn func(tx *Txn) error) error {
@@ -337,8 +337,8 @@ func (db *DB) runLocked(tx *Txn, fn func(tx *Txn) error) error {
 	return err
 }
 
-// applyLocked runs fn in tx, and keeps what it did, or none of it. If fn does not return, it is
-// takeBackLocked that takes it back.
+// applyLocked is the one way to change anything: it runs fn in tx, and keeps what it did, or none
+// of it. If fn does not return, it is takeBackLocked that takes it back.
 func (db *DB) applyLocked(tx *Txn, fn func(tx *Txn) error) error {
 	tx.begin(db)
 	err := fn(tx)
