@@ -147,7 +147,7 @@ func TestBackup_Restore(t *testing.T) {
 	if r := command(t, "", "backup", path, "-"); r != piped {
 		t.Error("with - it is another one")
 	}
-	write(t, in("backup"), []byte("yesterday's"))
+	write(t, in("backup"), []byte(command(t, "", "backup", fileWith(t, "yesterday's")).out))
 	command(t, "", "backup", path, in("backup")).wants(t, 0, "")
 	if string(read(t, in("backup"))) != piped.out {
 		t.Error("the file has another backup than standard output")
@@ -209,9 +209,10 @@ func TestRestore_MinIndex(t *testing.T) {
 func TestBackup_Fails(t *testing.T) {
 	path := damaged(t)
 	to := filepath.Join(filepath.Dir(path), "backup")
-	write(t, to, []byte("yesterday's"))
+	yesterdays := command(t, "", "backup", fileWith(t, "yesterday's")).out
+	write(t, to, []byte(yesterdays))
 	command(t, "", "backup", path, to).wants(t, exitDamaged, path)
-	if got := read(t, to); string(got) != "yesterday's" {
+	if got := read(t, to); string(got) != yesterdays {
 		t.Errorf("got %q", got)
 	}
 	if got := names(t, filepath.Dir(path)); len(got) != 2 {
