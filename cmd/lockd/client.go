@@ -25,17 +25,53 @@ func clientFlags(own ...cli.Flag) []cli.Flag {
 	return append(own,
 		&cli.StringFlag{Name: "http-addr", Value: "127.0.0.1:8500",
 			Usage:   "`ADDRESS` of the server, host:port or a URL of http or https",
-			Sources: cli.EnvVars("CONSUL_HTTP_ADDR")},
+			Sources: fromEnv("CONSUL_HTTP_ADDR")},
 		&cli.StringFlag{Name: "token", Usage: "`TOKEN` to send with each request; others on the " +
 			"machine can read a command line, so better a file, or the environment",
-			Sources: cli.EnvVars("CONSUL_HTTP_TOKEN")},
+			Sources: fromEnv("CONSUL_HTTP_TOKEN")},
 		&cli.StringFlag{Name: "token-file", Usage: "`FILE` that has the token",
-			Sources: cli.EnvVars("CONSUL_HTTP_TOKEN_FILE")},
+			Sources: fromEnv("CONSUL_HTTP_TOKEN_FILE")},
 		&cli.BoolFlag{Name: "ssl", Usage: "use https if the address does not say",
-			Sources: cli.EnvVars("CONSUL_HTTP_SSL")},
+			Sources: fromEnv("CONSUL_HTTP_SSL")},
 		&cli.StringFlag{Name: "ca-file", Usage: "`FILE` of the certificate authorities that the " +
 			"server's certificate may be of, in place of the system's",
-			Sources: cli.EnvVars("CONSUL_CACERT")})
+			Sources: fromEnv("CONSUL_CACERT")})
+}
+
+// fromEnv is the value of an environment variable. One that is empty is as good as none, as it is
+// for Consul's command.
+func fromEnv(name string) cli.ValueSourceChain {
+	return cli.NewValueSourceChain(&variable{cli.EnvVar(name), name})
+}
+
+type variable struct {
+	cli.ValueSource
+	name string
+}
+
+var _ cli.EnvValueSource = (*variable)(nil)
+
+// Lookup returns the value, if it is not empty.
+func (v *variable) Lookup() (string, bool) {
+	value, _ := v.ValueSource.Lookup()
+	return value, value != ""
+}
+
+// IsFromEnv has the help tell the name.
+func (v *variable) IsFromEnv() bool { return true }
+
+// Key is the name.
+func (v *variable) Key() string { return v.name }
+
+// checkTexts refuses a flag that is given without a text. It comes of a variable that is not set,
+// and would be taken for a flag that is left out: a server without a token would be the result.
+func checkTexts(cmd *cli.Command) error {
+	for _, f := range cmd.Flags {
+		if f, ok := f.(*cli.StringFlag); ok && f.IsSet() && cmd.String(f.Name) == "" {
+			return usage(cmd, "--%s is empty: give it a value, or leave it out", f.Name)
+		}
+	}
+	return nil
 }
 
 func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "write JSON"} }
@@ -70,6 +106,9 @@ func advised(err error) error {
 
 // client returns a client of the server that the flags name.
 func client(cmd *cli.Command) (*consulclient.Client, error) {
+	if err := checkTexts(cmd); err != nil {
+		return nil, err
+	}
 	opts := consulclient.Options{Address: cmd.String("http-addr")}
 	if cmd.Bool("ssl") && !strings.Contains(opts.Address, "://") {
 		opts.Address = "https://" + opts.Address

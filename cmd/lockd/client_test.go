@@ -58,6 +58,26 @@ func TestClient_NoServer(t *testing.T) {
 	}
 }
 
+// Ensure that an environment variable that is empty is as good as none, and that the help names it.
+func TestClient_EmptyEnvironment(t *testing.T) {
+	s := served(t, "--memory")
+	t.Setenv("CONSUL_HTTP_ADDR", s.url)
+	empty := []string{"CONSUL_HTTP_TOKEN", "CONSUL_HTTP_TOKEN_FILE", "CONSUL_HTTP_SSL",
+		"CONSUL_CACERT"}
+	for _, name := range empty {
+		t.Setenv(name, "")
+	}
+	command(t, "", "kv", "put", "k", "v").wants(t, 0, "")
+	help := command(t, "", "kv", "put", "--help").out
+	for _, name := range append(empty, "CONSUL_HTTP_ADDR") {
+		if !strings.Contains(help, "$"+name) {
+			t.Errorf("no %s in %s", name, help)
+		}
+	}
+	t.Setenv("CONSUL_HTTP_ADDR", "")
+	command(t, "", "kv", "put", "--http-addr", s.url, "k", "v").wants(t, 0, "")
+}
+
 // clients returns the names of the commands that use a server.
 func clients(path []string, cmd *cli.Command) (names []string) {
 	for _, sub := range cmd.Commands {

@@ -24,6 +24,9 @@ func kvDeleteCommand() *cli.Command {
 			ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
 		) error {
 			if !cmd.Bool("recurse") {
+				if err := checkKey(cmd, args[0]); err != nil {
+					return err
+				}
 				opts := consulclient.DeleteOptions{CAS: index(cmd, "cas")}
 				done, err := c.Delete(ctx, args[0], opts)
 				return conflict(done, err, args[0], opts.CAS)

@@ -20,6 +20,9 @@ func kvGetCommand() *cli.Command {
 		Action: withClient(1, 1, func(
 			ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
 		) error {
+			if err := checkKey(cmd, args[0]); err != nil {
+				return err
+			}
 			read, err := c.Get(ctx, args[0], consulclient.Wait{})
 			switch {
 			case err != nil:

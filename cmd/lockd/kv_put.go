@@ -25,6 +25,9 @@ func kvPutCommand() *cli.Command {
 		Action: withClient(2, 2, func(
 			ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
 		) error {
+			if err := checkKey(cmd, args[0]); err != nil {
+				return err
+			}
 			value := []byte(args[1])
 			if args[1] == standard {
 				var err error

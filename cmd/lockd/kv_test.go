@@ -58,8 +58,6 @@ func TestKV_PutGet(t *testing.T) {
 		t.Errorf("flags %d", e.Flags)
 	}
 	s.at("", "kv", "get", "absent").wants(t, exitNotFound, `not found: key "absent"`)
-	s.at("", "kv", "get", "").wants(t, exitFailed, "Missing key name")
-	s.at("", "kv", "put", "", "v").wants(t, exitFailed, "Missing key name")
 }
 
 // Ensure that a write with an index is done only if the key has it, and that the exit code says.

@@ -42,8 +42,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v3"
@@ -94,7 +97,7 @@ func newRoot() *cli.Command {
 	}
 	_ = root.Walk(func(cmd *cli.Command) error { // which returns no error, as this one does not
 		cmd.OnUsageError = func(_ context.Context, cmd *cli.Command, err error, _ bool) error {
-			if err = usage(cmd, "%w", err); cmd.Name == "lock" {
+			if err = usage(cmd, "%w", explained(cmd, err)); cmd.Name == "lock" {
 				return inLock(err)
 			}
 			return err
@@ -102,6 +105,40 @@ func newRoot() *cli.Command {
 		return nil
 	})
 	return root
+}
+
+// wrongValue is how the parser tells of a flag's value that is none.
+var wrongValue = regexp.MustCompile(`^invalid value (".*") for flag -([^ :]+): `)
+
+// explained puts what a flag takes in place of what the parser of its value says, which is for
+// programmers.
+func explained(cmd *cli.Command, err error) error {
+	match := wrongValue.FindStringSubmatch(err.Error())
+	if match == nil {
+		return err
+	}
+	name := "--" + match[2]
+	if len(match[2]) == 1 {
+		name = "-" + match[2]
+	}
+	for _, f := range cmd.Flags {
+		if !slices.Contains(f.Names(), match[2]) {
+			continue
+		}
+		switch f.(type) {
+		case *cli.Uint64Flag:
+			return fmt.Errorf("%s %s is not a whole number from 0 to %d", name, match[1],
+				uint64(math.MaxUint64))
+		case *cli.IntFlag:
+			return fmt.Errorf("%s %s is not a whole number", name, match[1])
+		case *cli.DurationFlag:
+			return fmt.Errorf("%s %s is not a time with its unit, such as 500ms, 30s or 1m30s",
+				name, match[1])
+		case *cli.BoolFlag:
+			return fmt.Errorf("%s %s is neither true nor false", name, match[1])
+		}
+	}
+	return err
 }
 
 // noCommand is what the root does when the first word is no subcommand.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -60,23 +62,63 @@ func TestUsage(t *testing.T) {
 		{[]string{"verfy", "--help"}, "'verfy'; see lockd --help"},
 		{[]string{"verify"}, "verify: an argument is missing, of: FILE; see lockd verify --help"},
 		{[]string{"verify", "a", "b"}, `verify: "b" is one argument too many`},
-		{[]string{"restore", "--min-index", "x", "a"}, "min-index"},
+		{[]string{"restore", "--min-index", "x", "a"},
+			`--min-index "x" is not a whole number from 0 to 18446744073709551615; see lockd rest`},
 		{[]string{"compact", "--fast", "a"}, "fast; see lockd compact --help"},
 		{[]string{"kv"}, "no command is given; see lockd kv --help"},
 		{[]string{"kv", "help"}, `there is no command "help"; see lockd kv --help`},
 		{[]string{"kv", "put", "k"}, "kv put: an argument is missing, of: KEY VALUE"},
-		{[]string{"kv", "put", "--cas", "-1", "k", "v"}, "cas"},
+		{[]string{"kv", "put", "--cas", "-1", "k", "v"}, `--cas "-1" is not a whole number`},
+		{[]string{"kv", "put", "--cas", "x", "k", "v"}, `--cas "x" is not a whole number`},
+		{[]string{"kv", "put", "--cas"}, "needs an argument: --cas"},
+		{[]string{"kv", "list", "--json=maybe"}, `--json "maybe" is neither true nor false`},
+		{[]string{"kv", "get", ""}, "kv get: KEY is empty; see lockd kv get --help"},
+		{[]string{"kv", "put", "", "1"}, "kv put: KEY is empty; see lockd kv put --help"},
+		{[]string{"kv", "delete", ""}, "kv delete: KEY is empty; see lockd kv delete --help"},
+		{[]string{"serve", "--memory", "--node-id", "xx"}, `--node-id "xx" is not a UUID`},
+		{[]string{"serve", "--memory", "--node", strings.Repeat("n", 16<<10+1)},
+			"--node has 16385 bytes, more than 16384"},
 		{[]string{"kv", "delete", "--recurse", "--cas", "1", "k"}, "both --recurse and --cas"},
 		{[]string{"session", "list", "all"}, `list: "all" is one argument too many: it takes none`},
 		{[]string{"kv", "get", "--http-addr", "ftp://h", "k"}, "--http-addr: address"},
 		{[]string{"kv", "get", "--token", "a", "--token-file", "b", "k"}, "both --token and"},
 	} {
-		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%.50q", test.args), func(t *testing.T) {
 			r := command(t, "", test.args...)
 			r.wants(t, exitUsage, test.complaint)
 			if r.out != "" {
 				t.Errorf("standard output: %q", r.out)
 			}
+		})
+	}
+}
+
+// Ensure that an option that is given without a text, as by a variable that is not set, is not
+// taken for one that is left out: a server without a token would come of it, or one without TLS.
+func TestUsage_EmptyText(t *testing.T) {
+	t.Setenv("CONSUL_HTTP_TOKEN", "the token")
+	for _, test := range []struct {
+		flag string
+		args []string
+	}{
+		{"--token", []string{"serve", "--memory", "--http", nowhere, "--token", ""}},
+		{"--token", []string{"serve", "--memory", "--http", nowhere, "--token="}},
+		{"--token-file", []string{"serve", "--memory", "--http", nowhere, "--token-file", ""}},
+		{"--tls-cert", []string{"serve", "--memory", "--tls-cert", "", "--tls-key", ""}},
+		{"--http", []string{"serve", "--memory", "--http", "", "--token", "t"}},
+		{"--token", []string{"kv", "get", "--token", "", "k"}},
+		{"--token-file", []string{"kv", "list", "--token-file", ""}},
+		{"--http-addr", []string{"watch", "--http-addr", "", "k"}},
+		{"--ca-file", []string{"session", "list", "--ca-file", ""}},
+	} {
+		t.Run(fmt.Sprintf("%q", test.args), func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel() // should it serve, it ends at once
+			var out, complaints bytes.Buffer
+			code := run(ctx, append([]string{"lockd"}, test.args...), strings.NewReader(""),
+				&out, &complaints)
+			r := result{out.String(), complaints.String(), code}
+			r.wants(t, exitUsage, test.flag+" is empty: give it a value, or leave it out")
 		})
 	}
 }

@@ -84,6 +84,12 @@ type service struct {
 
 // serviceOf reads the command line.
 func serviceOf(cmd *cli.Command) (*service, error) {
+	if err := checkTexts(cmd); err != nil {
+		return nil, err
+	}
+	if err := checkNode(cmd); err != nil {
+		return nil, err
+	}
 	s := &service{path: cmd.String("data")}
 	s.logger = slog.New(slog.NewTextHandler(cmd.Root().ErrWriter, nil))
 	if (s.path == "") != cmd.Bool("memory") {
@@ -124,6 +130,19 @@ func serviceOf(cmd *cli.Command) (*service, error) {
 		Logger: s.logger,
 	}
 	return s, nil
+}
+
+// checkNode refuses what no node can have as its name or ID.
+func checkNode(cmd *cli.Command) error {
+	name, id := cmd.String("node"), cmd.String("node-id")
+	if len(name) > lockd.MaxKeySize {
+		return usage(cmd, "--node has %d bytes, more than %d", len(name), lockd.MaxKeySize)
+	}
+	if _, err := lockd.ParseSessionID(id); err != nil && id != "" { // which is a UUID too
+		return usage(cmd, "--node-id %q is not a UUID, of the form %s", id,
+			"01234567-89ab-cdef-0123-456789abcdef")
+	}
+	return nil
 }
 
 // serve serves until ctx ends.
