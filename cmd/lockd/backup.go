@@ -27,15 +27,24 @@ func backupCommand() *cli.Command {
 		ArgsUsage: "FILE [TO]",
 		Description: "It has the keys with their values and flags, and the catalog;\n" +
 			"no sessions, locks or delays. The file stays as it is.\n" +
+			writable + "\n" +
 			"Without TO, or with -, it goes to standard output.\n" +
 			"A TO that exists is replaced when the backup is whole and on disk, if it is a\n" +
-			"backup or empty; anything else there, such as a database, is refused.",
+			"backup or empty; anything else there, such as a database, is refused.\n" +
+			"Of a file that is served, GET /v1/snapshot on the server gives a backup.",
+		Flags: []cli.Flag{waitFlag()},
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			args, err := operands(cmd, 1, 2)
 			if err != nil {
 				return err
 			}
-			write := func(w io.Writer) error { return lockd.BackupFile(args[0], w, nil) }
+			opts, err := openOptions(cmd)
+			if err != nil {
+				return err
+			}
+			write := func(w io.Writer) error {
+				return advisedReading(lockd.BackupFile(args[0], w, opts))
+			}
 			if len(args) == 1 || args[1] == standard {
 				return write(cmd.Root().Writer)
 			}

@@ -18,8 +18,13 @@ func compactCommand() *cli.Command {
 		ArgsUsage: "FILE",
 		Description: "The file is there, whole, at every moment.\n" +
 			"What it shrank from and to, in bytes, is printed.",
+		Flags: []cli.Flag{waitFlag()},
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			args, err := operands(cmd, 1, 1)
+			if err != nil {
+				return err
+			}
+			opts, err := openOptions(cmd)
 			if err != nil {
 				return err
 			}
@@ -27,8 +32,8 @@ func compactCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if err := lockd.Compact(args[0], nil); err != nil {
-				return err
+			if err := lockd.Compact(args[0], opts); err != nil {
+				return advisedOnFile(err)
 			}
 			after, err := size(args[0])
 			if err != nil {

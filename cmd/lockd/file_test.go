@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/lockd/lockd"
@@ -91,7 +92,7 @@ func names(t *testing.T, folder string) []string {
 func TestOnFile_Refused(t *testing.T) {
 	for _, name := range []string{"verify", "backup", "compact"} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // the wait for a file in use is a second long
+			t.Parallel()
 			path := damaged(t)
 			before := read(t, path)
 			r := command(t, "", name, path)
@@ -117,10 +118,39 @@ func TestOnFile_Refused(t *testing.T) {
 				t.Fatal(err)
 			}
 			db = open(t, used)
-			command(t, "", name, used).wants(t, exitInUse, fmt.Sprint(os.Getpid()))
+			r = command(t, "", name, "--wait", "1ms", used)
+			r.wants(t, exitInUse, fmt.Sprint(os.Getpid()))
+			r.wants(t, exitInUse, "was not closed within 1ms")
+			r.wants(t, exitInUse, "or allow more time; --wait gives it more time\n")
 			if err := db.Close(); err != nil {
 				t.Fatal(err)
 			}
+		})
+	}
+}
+
+// Ensure that a file that cannot be written to is refused with the reason, and with what to do.
+func TestOnFile_ReadOnly(t *testing.T) {
+	for _, cause := range []error{syscall.EACCES, syscall.EPERM, syscall.EROFS} {
+		err := advisedReading(&lockd.Error{Op: "verify", Err: fmt.Errorf("lockd.db: %w", cause)})
+		if !errors.Is(err, cause) || !strings.Contains(err.Error(), "it has to be writable") {
+			t.Errorf("%v: got %v", cause, err)
+		}
+	}
+	for _, name := range []string{"verify", "backup"} {
+		help := command(t, "", name, "--help").out
+		if !strings.Contains(help, "FILE has to be writable") {
+			t.Errorf("%s --help does not say so: %s", name, help)
+		}
+		t.Run(name, func(t *testing.T) {
+			if os.Geteuid() <= 0 {
+				t.Skip("root may write to any file, and windows has no such modes")
+			}
+			path := fileWith(t, "value")
+			if err := os.Chmod(path, 0o400); err != nil {
+				t.Fatal(err)
+			}
+			command(t, "", name, path).wants(t, exitFailed, "copy it and name the copy")
 		})
 	}
 }

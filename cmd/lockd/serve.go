@@ -41,6 +41,7 @@ func serveCommand() *cli.Command {
 			&cli.StringFlag{Name: "http", Value: "127.0.0.1:8500",
 				Usage: "`ADDRESS` to listen on; with port 0 the system chooses one"},
 			&cli.StringFlag{Name: "data", Usage: "`FILE` of the database, made if there is none"},
+			waitFlag(),
 			&cli.BoolFlag{Name: "memory", Usage: "keep everything in memory, in place of --data"},
 			&cli.StringFlag{Name: "node", Usage: "`NAME` of the node (default: the host's)"},
 			&cli.StringFlag{Name: "node-id", Usage: "`UUID` of the node " +
@@ -117,9 +118,12 @@ func serviceOf(cmd *cli.Command) (*service, error) {
 		}
 		s.tls = &tls.Config{Certificates: []tls.Certificate{pair}}
 	}
-	s.db = lockd.Options{
-		Node: cmd.String("node"), Reopen: lockd.KeepAll, Logger: s.logger,
+	opts, err := openOptions(cmd)
+	if err != nil {
+		return nil, err
 	}
+	s.db = *opts
+	s.db.Node, s.db.Reopen, s.db.Logger = cmd.String("node"), lockd.KeepAll, s.logger
 	if s.db.Node == "" {
 		if s.db.Node, err = os.Hostname(); err != nil {
 			return nil, err
@@ -154,7 +158,7 @@ func (s *service) serve(ctx context.Context, cmd *cli.Command) (err error) {
 		db, err = lockd.Open(s.path, &s.db)
 	}
 	if err != nil {
-		return err
+		return advisedOnFile(err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	api, err := consulapi.Handler(db, &s.api)

@@ -100,7 +100,7 @@ func TestServe_File(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lockd.db")
 	s := served(t, "--data", path)
 	command(t, "", "kv", "put", "--http-addr", s.url, "k", "v").wants(t, 0, "")
-	command(t, "", "verify", path).wants(t, exitInUse, "")
+	command(t, "", "verify", "--wait", "0s", path).wants(t, exitInUse, "")
 	if got := s.end(); got != "" {
 		t.Error(got)
 	}
