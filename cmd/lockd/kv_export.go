@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/urfave/cli/v3"
 
@@ -21,13 +24,17 @@ func kvExportCommand() *cli.Command {
 		Usage:     "write keys as JSON, in the form of consul kv export",
 		ArgsUsage: "[PREFIX]",
 		Description: "It has keys, values and flags. lockd kv import reads it, " +
-			"and so does consul kv import.",
+			"and so does consul kv import.\n" +
+			"JSON has no room for a key that is not UTF-8: there is no export with one.",
 		Flags: clientFlags(),
 		Action: withClient(0, 1, func(
 			ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
 		) error {
 			entries, err := entriesUnder(ctx, c, args)
 			if err != nil {
+				return err
+			}
+			if err := checkText(ctx, c, entries); err != nil {
 				return err
 			}
 			keys := make([]exported, len(entries))
@@ -40,4 +47,26 @@ func kvExportCommand() *cli.Command {
 			return writeJSON(cmd.Root().Writer, keys)
 		}),
 	}
+}
+
+// checkText refuses keys that are not UTF-8. The server's JSON has the replacement character in the
+// place of each byte that is not, and so shows another key, which it need not have.
+func checkText(ctx context.Context, c *consulclient.Client, entries []consulclient.Entry) error {
+	seen := make(map[string]bool)
+	for _, e := range entries {
+		if !strings.ContainsRune(e.Key, utf8.RuneError) {
+			continue
+		}
+		read, err := c.Get(ctx, e.Key, consulclient.Wait{})
+		if err != nil {
+			return err
+		}
+		if seen[e.Key] || !read.Found || read.Entry.CreateIndex != e.CreateIndex {
+			return fmt.Errorf("export: key %+q is not UTF-8 where it has \\ufffd, and JSON has no "+
+				"room for it; export prefixes without it, or make a backup with GET /v1/snapshot",
+				e.Key)
+		}
+		seen[e.Key] = true
+	}
+	return nil
 }

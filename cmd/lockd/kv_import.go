@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"unicode/utf8"
 
 	"github.com/urfave/cli/v3"
 
@@ -51,18 +54,52 @@ func kvImportCommand() *cli.Command {
 
 // readExport reads the whole of an export, and refuses one that is cut or has more behind it.
 func readExport(r io.Reader) ([]exported, error) {
-	d := json.NewDecoder(r)
-	var keys []exported
-	if err := d.Decode(&keys); err != nil {
+	text, err := io.ReadAll(r)
+	var entries []json.RawMessage
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("read the export: %w", err)
+	case len(bytes.TrimSpace(text)) == 0:
+		return nil, errors.New("read the export: it is empty; one without keys is []")
+	case !utf8.Valid(text): // the decoder would put other keys in the place of those that are not
+		return nil, errors.New("read the export: it is not UTF-8, and so not JSON")
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("read the export: there is something behind its end")
+	err = json.Unmarshal(text, &entries)
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return nil, fmt.Errorf("read the export: it is not JSON, or cut off: byte %d of %d: %w",
+			syntax.Offset, len(text), err)
 	}
-	for i, k := range keys {
-		if k.Key == "" {
-			return nil, fmt.Errorf("read the export: key %d of %d is empty", i+1, len(keys))
+	if err != nil || entries == nil {
+		return nil, errors.New("read the export: it is not an array of keys, as kv export " +
+			"writes it")
+	}
+	keys := make([]exported, len(entries))
+	for i, entry := range entries {
+		if keys[i], err = readEntry(entry); err != nil {
+			return nil, fmt.Errorf("read the export: entry %d of %d: %w", i+1, len(entries), err)
 		}
 	}
 	return keys, nil
+}
+
+// readEntry reads one key of an export.
+func readEntry(text json.RawMessage) (exported, error) {
+	var e struct {
+		Key          string
+		Flags, Value json.RawMessage
+	}
+	k := exported{}
+	switch err := json.Unmarshal(text, &e); {
+	case err != nil:
+		return k, fmt.Errorf(`%.60s is not an object that has a text as its "key"`, text)
+	case e.Key == "":
+		return k, fmt.Errorf(`%.60s has no "key", or an empty one`, text)
+	case e.Flags != nil && json.Unmarshal(e.Flags, &k.Flags) != nil:
+		return k, fmt.Errorf(`key %q: its "flags" %.40s are not a whole number from 0 to %d`,
+			e.Key, e.Flags, uint64(math.MaxUint64))
+	case e.Value != nil && json.Unmarshal(e.Value, &k.Value) != nil:
+		return k, fmt.Errorf(`key %q: its "value" %.40s is not a text in base64`, e.Key, e.Value)
+	}
+	k.Key = e.Key
+	return k, nil
 }

@@ -157,16 +157,52 @@ func TestKV_ExportImport(t *testing.T) {
 	}
 }
 
+// Ensure that there is no export with a key that is not UTF-8, which would come back as another,
+// and that keys that have the character which stands for such bytes are exported like any other.
+func TestKV_Export_NotUTF8(t *testing.T) {
+	t.Parallel()
+	s := served(t, "--memory")
+	s.at("", "kv", "put", "a/\ufffd", "1").wants(t, 0, "")
+	s.at("", "kv", "put", "b/\xff", "2").wants(t, 0, "")
+	s.at("", "kv", "put", "c/\ufffd", "3").wants(t, 0, "")
+	s.at("", "kv", "put", "c/\xfe", "4").wants(t, 0, "")
+	for prefix, key := range map[string]string{"b": `"b/\ufffd"`, "c": `"c/\ufffd"`, "": ``} {
+		r := s.at("", "kv", "export", prefix)
+		r.wants(t, exitFailed, key+" is not UTF-8")
+		if r.out != "" {
+			t.Errorf("%q: got %s", prefix, r.out)
+		}
+	}
+	r := s.at("", "kv", "export", "a")
+	s.at("", "kv", "delete", "--recurse", "").wants(t, 0, "")
+	s.at(r.out, "kv", "import").wants(t, 0, "")
+	if r := s.at("", "kv", "get", "a/\ufffd"); r.out != "1" {
+		t.Errorf("got %+v", r)
+	}
+}
+
 // Ensure that an export that is damaged is refused before anything of it is written.
 func TestKV_Import_Refused(t *testing.T) {
 	t.Parallel()
 	s := served(t, "--memory")
 	whole := `[{"key":"a","flags":0,"value":"eA=="},{"key":"b","flags":0,"value":"eA=="}]`
-	for _, damaged := range []string{
-		"", whole[:len(whole)-1], whole + "x", `{"key":"a"}`, strings.Replace(whole, "eA", "e", 1),
-		strings.Replace(whole, `"b"`, `""`, 1), strings.Replace(whole, "0", "-1", 1),
+	for damaged, complaint := range map[string]string{
+		"":                                       "it is empty",
+		whole[:len(whole)-1]:                     "or cut off: byte 74 of 74: ",
+		whole + "x":                              "byte 76 of 76: ",
+		"hello":                                  "it is not JSON",
+		`{"key":"a"}`:                            "not an array of keys, as kv export writes it",
+		"null":                                   "not an array of keys",
+		"[1]":                                    `entry 1 of 1: 1 is not an object`,
+		`[{"key":1}]`:                            `entry 1 of 1: {"key":1} is not an object that`,
+		"[{\"key\":\"a\xff\"}]":                  "it is not UTF-8",
+		strings.Replace(whole, "eA", "e", 1):     `key "a": its "value" "e==" is not a text in`,
+		strings.Replace(whole, `"eA=="`, "5", 1): `key "a": its "value" 5 is not a text`,
+		strings.Replace(whole, `"b"`, `""`, 1):   `entry 2 of 2: {"key":"","flags":0,"value":"eA=`,
+		strings.Replace(whole, "0", "-1", 1):     `key "a": its "flags" -1 are not a whole number`,
 	} {
-		s.at(damaged, "kv", "import").wants(t, exitFailed, "read the export")
+		s.at(damaged, "kv", "import").wants(t, exitFailed, "read the export: ")
+		s.at(damaged, "kv", "import").wants(t, exitFailed, complaint)
 	}
 	s.at("", "kv", "import", "/absent/file").wants(t, exitNotFound, "/absent/file")
 	if r := s.at("", "kv", "list"); r.out != "" {
