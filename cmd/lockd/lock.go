@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/urfave/cli/v3"
 
@@ -134,8 +135,13 @@ func lockedOf(cmd *cli.Command, args []string) (locked, error) {
 		what.patience = consulclient.AtOnce
 	}
 	switch {
-	case len(args) < 2 || args[0] == "":
+	case len(args) < 2:
 		return what, usage(cmd, "an argument is missing, of: %s", cmd.ArgsUsage)
+	case args[0] == "":
+		return what, usage(cmd, "KEY is empty")
+	case !utf8.ValidString(args[0]):
+		// The transaction that takes the lock is JSON, and would take that of another key.
+		return what, usage(cmd, "KEY %q is not UTF-8, so it cannot be locked", args[0])
 	case cmd.IsSet("n") && what.limit < 1:
 		return what, usage(cmd, "-n %d is not at least 1", what.limit)
 	case cmd.Bool("try") && cmd.IsSet("timeout"):
@@ -181,6 +187,10 @@ func take(
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", consulclient.ErrNotAcquired, context.Cause(ctx))
 		}
+		if refused, ok := errors.AsType[*consulclient.Error](err); ok &&
+			strings.Contains(refused.Text, "Session TTL") {
+			err = fmt.Errorf("the server does not take --ttl %v: %w", what.session.TTL, err)
+		}
 		return nil, nil, err
 	}
 	var lock *consulclient.Lock
@@ -191,6 +201,10 @@ func take(
 	}
 	if err != nil {
 		_ = k.Close(context.Background()) // it ends by its TTL else
+		if errors.Is(err, consulclient.ErrDelayed) {
+			err = fmt.Errorf("%w; for that time, 15s by default, nobody gets a lock whose session "+
+				"has ended; a longer --timeout, or no --try, waits for it", err)
+		}
 		return nil, nil, err
 	}
 	return k, lock, nil

@@ -206,7 +206,13 @@ func TestLock_ExitCodes(t *testing.T) {
 		{exitNotStarted, "text", []string{"k", "--", text}},
 		{exitLockFailed, "an argument is missing", []string{"k"}},
 		{exitLockFailed, "an argument is missing", []string{"k", "--"}},
-		{exitLockFailed, "an argument is missing", []string{"", "--", "true"}},
+		{exitLockFailed, "KEY is empty; see lockd lock --help", []string{"", "--", "true"}},
+		{exitLockFailed, `KEY "k\xff" is not UTF-8`, []string{"k\xff", "--", "true"}},
+		{exitLockFailed, `-n "x" is not a whole number;`, []string{"-n", "x", "k", "--", "true"}},
+		{exitLockFailed, `--timeout "5" is not a time with its unit, such as 500ms, 30s or 1m30s;`,
+			[]string{"--timeout", "5", "k", "--", "true"}},
+		{exitLockFailed, "the server does not take --ttl 25h0m0s: ",
+			[]string{"--ttl", "25h", "k", "true"}},
 		{exitLockFailed, "no-such-flag", []string{"--no-such-flag", "k", "--", "true"}},
 		{exitLockFailed, `"--try" comes after KEY`, []string{"k", "--try", "--", "true"}},
 		{exitNoCommand, "absent", []string{"k", "--", "./--absent"}},
@@ -255,9 +261,11 @@ func TestLock_NotAcquired(t *testing.T) {
 			t.Errorf("%q: output %q", args, r.out)
 		}
 	}
-	if err := session.Close(); err != nil {
+	if err := db.EndSession(session.ID()); err != nil { // its lock-delay begins
 		t.Fatal(err)
 	}
+	r := command(t, "", "lock", "--http-addr", s.URL, "--try", "k", "echo", "it runs")
+	r.wants(t, exitNotAcquired, "lock delay; for that time, 15s by default, nobody gets a lock")
 	if n := len(sessionsOf(db)); n != 0 {
 		t.Errorf("%d sessions left", n)
 	}
@@ -337,19 +345,19 @@ func TestLock_Remnants(t *testing.T) {
 func TestLock_Lost(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		name, trap, said string
-		take             func(db *lockd.DB) error
+		name, trap, said, why string
+		take                  func(db *lockd.DB) error
 	}{
 		// There is a lock-delay, so there is time to say goodbye.
-		{"SessionEnded", "echo bye; exit 0", "bye\n", func(db *lockd.DB) error {
+		{"SessionEnded", "echo bye; exit 0", "bye\n", "was destroyed", func(db *lockd.DB) error {
 			return db.EndSession(sessionsOf(db)[0].ID)
 		}},
 		// And no longer than a sixth of the TTL.
-		{"SessionEnded_Deaf", "", "", func(db *lockd.DB) error {
+		{"SessionEnded_Deaf", "", "", "was destroyed", func(db *lockd.DB) error {
 			return db.EndSession(sessionsOf(db)[0].ID)
 		}},
 		// Somebody else may have it already.
-		{"KeyDeleted", "", "", func(db *lockd.DB) error {
+		{"KeyDeleted", "", "", `: key "k" was deleted`, func(db *lockd.DB) error {
 			_, err := db.Delete("k")
 			return err
 		}},
@@ -368,7 +376,8 @@ func TestLock_Lost(t *testing.T) {
 			if got := p.rest(); got != test.said {
 				t.Errorf("output %q, want %q", got, test.said)
 			}
-			p.ends(exitLost, "the lock was lost")
+			p.ends(exitLost, "the lock was lost, and the command was ended: ")
+			p.ends(exitLost, test.why)
 			if n := len(sessionsOf(db)); n != 0 {
 				t.Errorf("%d sessions left", n)
 			}

@@ -133,7 +133,7 @@ func (k *Keeper) renew() {
 			k.last = sent
 			k.mu.Unlock()
 		case errors.Is(failure, ErrNoSession):
-			k.lose(failure, k.afterEnd())
+			k.lose(k.ended(), k.afterEnd())
 			return
 		}
 	}
@@ -155,20 +155,26 @@ func (k *Keeper) afterEnd() time.Time {
 	return deadline
 }
 
-// afterLoss is by when all has to be over if what was taken is gone: at once, but if that came
-// with the end of the session there is its lock-delay.
-func (k *Keeper) afterLoss() time.Time {
+// afterLoss is by when all has to be over if what was taken is gone, and why it is: at once, but if
+// that came with the end of the session there is its lock-delay.
+func (k *Keeper) afterLoss(loss string) (time.Time, error) {
 	now := time.Now()
 	deadline := k.afterEnd()
-	if !deadline.After(now) {
-		return now
+	if !deadline.After(now) { // to ask would take time
+		return now, fmt.Errorf("%s; it may be that session %s has ended", loss, k.id)
 	}
 	ctx, cancel := context.WithDeadline(k.life, deadline)
 	defer cancel()
 	if errors.Is(k.client.renew(ctx, k.id), ErrNoSession) {
-		return deadline
+		return deadline, fmt.Errorf("%w; by that %s", k.ended(), loss)
 	}
-	return now
+	return now, errors.New(loss)
+}
+
+// ended is the error when the server does not have the session any more.
+func (k *Keeper) ended() error {
+	return fmt.Errorf("%w: %s was destroyed, or its TTL of %v has passed", ErrNoSession, k.id,
+		k.ttl)
 }
 
 // look reads whether something is still held. It returns the index for the next read, and how it
@@ -193,7 +199,8 @@ func (k *Keeper) watch(look look) (stop func()) {
 				_ = pause(ctx, retry)
 				wait = Wait{}
 			case loss != "":
-				k.lose(errors.New(loss), k.afterLoss())
+				deadline, err := k.afterLoss(loss)
+				k.lose(err, deadline)
 				return
 			case index < wait.Index:
 				wait = Wait{} // indexes began anew

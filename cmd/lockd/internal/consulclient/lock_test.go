@@ -139,6 +139,10 @@ func TestLock_NotAcquired(t *testing.T) {
 		cancel()
 		h.close(holder)
 		refused("held", h.t.Context(), consulclient.AtOnce, "delay")
+		_, err := k.Lock(h.t.Context(), "held", consulclient.AtOnce)
+		if !errors.Is(err, consulclient.ErrDelayed) {
+			t.Errorf("got %v, want ErrDelayed", err)
+		}
 		ctx, cancel = context.WithTimeout(h.t.Context(), 7*time.Second)
 		refused("held", ctx, consulclient.UntilDone, "delay")
 		cancel()
@@ -280,6 +284,31 @@ func TestLock_Lost(t *testing.T) {
 				}
 				h.close(k)
 			})
+		})
+	}
+}
+
+// Ensure that a lock that is lost with its session says so, or that it may be so if there is no
+// time to ask.
+func TestLock_Lost_WithSession(t *testing.T) {
+	for delay, text := range map[time.Duration]string{
+		time.Minute: ` was destroyed, or its TTL of 15s has passed; by that the lock of key "k"`,
+		0:           `the lock of key "k" was released; it may be that session `,
+	} {
+		run(t, func(h *harness) {
+			k := h.keep(delay)
+			h.lock(k, "k")
+			synctest.Wait() // the watch has begun
+			id, err := lockd.ParseSessionID(k.ID())
+			h.must(err)
+			h.must(h.db.EndSession(id))
+			doneAfter(t, k, 0)
+			err = k.Err()
+			told := strings.Contains(err.Error(), text) && strings.Contains(err.Error(), k.ID())
+			if !told || errors.Is(err, consulclient.ErrNoSession) != (delay > 0) {
+				t.Errorf("delay %v: got %v", delay, err)
+			}
+			h.close(k)
 		})
 	}
 }

@@ -2,6 +2,7 @@ package consulclient
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -32,6 +33,15 @@ func (r *refusal) Error() string {
 		reasons[i] = e.What
 	}
 	return "refused: " + strings.Join(reasons, "; ")
+}
+
+// ErrDelayed is returned, with ErrNotAcquired, for a lock that nobody gets until its lock-delay has
+// passed.
+var ErrDelayed = errors.New("lock-delay")
+
+// Is reports whether the target is ErrDelayed and that is why it was refused.
+func (r *refusal) Is(target error) bool {
+	return target == ErrDelayed && strings.Contains(r.Error(), "lock delay")
 }
 
 // noSession reports whether it was refused because the session does not exist.
