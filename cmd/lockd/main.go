@@ -12,7 +12,7 @@
 //
 //	lockd lock KEY -- CMD        run a command while holding a lock, or with -n a slot
 //	lockd locks [PREFIX]         list the locks that are held, and by whom
-//	lockd watch [PREFIX]         write a line for each key, and then for each change
+//	lockd watch [PREFIX]         write a line for each key, and then when it has changed
 //	lockd kv get KEY             and put, delete, list, export, import
 //	lockd session list           and info, destroy
 //

@@ -27,13 +27,15 @@ func watchCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "watch",
 		Category:  atServer,
-		Usage:     "write a line for each key, or each with a prefix, and each change",
+		Usage:     "write a line for each key, or each with a prefix, and when it changes",
 		ArgsUsage: "[PREFIX]",
-		Description: "First a line for each key that is present; then, without a gap, one for\n" +
-			"each change: index, what it is (present, put, locked, released or deleted), key\n" +
-			"and session. With --json each line is an object that also has the entry.\n" +
-			"Changes that come at once may be told as one. While the server is away it is\n" +
-			"asked again every second; then what has changed meanwhile is told.",
+		Description: "First a line for each key that is present; then one for each that has\n" +
+			"changed since it was told: index, what it is (present, put, locked, released\n" +
+			"or deleted), key and session. With --json each line is an object that also\n" +
+			"has the entry. The last state is always told; changes of a key that come at\n" +
+			"once may be told as one, and a key that is made and deleted at once not at all.\n" +
+			"While the server is away it is asked again every second, for what has changed\n" +
+			"meanwhile.",
 		Flags: clientFlags(jsonFlag()),
 		Action: withClient(0, 1, func(
 			ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
