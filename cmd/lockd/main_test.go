@@ -64,6 +64,8 @@ func TestUsage(t *testing.T) {
 		{[]string{"verify", "a", "b"}, `verify: "b" is one argument too many`},
 		{[]string{"restore", "--min-index", "x", "a"},
 			`--min-index "x" is not a whole number from 0 to 18446744073709551615; see lockd rest`},
+		{[]string{"restore", "--min-index", "4611686018427387905", "a"},
+			"--min-index 4611686018427387905 is more than 4611686018427387904"},
 		{[]string{"verify", "--wait", "-1s", "a"}, "--wait -1s is below 0; see lockd verify"},
 		{[]string{"verify", "--wait", "1", "a"}, `--wait "1" is not a time with its unit, such as`},
 		{[]string{"compact", "--fast", "a"}, "fast; see lockd compact --help"},

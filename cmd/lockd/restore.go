@@ -12,6 +12,9 @@ import (
 	"github.com/lockd/lockd"
 )
 
+// maxMinIndex is the largest RestoreOptions.MinIndex.
+const maxMinIndex = 1 << 62
+
 func restoreCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "restore",
@@ -29,6 +32,9 @@ func restoreCommand() *cli.Command {
 			args, err := operands(cmd, 1, 2)
 			if err != nil {
 				return err
+			}
+			if index := cmd.Uint64("min-index"); index > maxMinIndex {
+				return usage(cmd, "--min-index %d is more than %d", index, uint64(maxMinIndex))
 			}
 			opts := &lockd.RestoreOptions{MinIndex: cmd.Uint64("min-index")}
 			if len(args) == 1 || args[1] == standard {
