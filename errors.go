@@ -12,8 +12,8 @@ import (
 
 // Errors of the database as a whole.
 var (
-	// ErrClosed is returned by calls on a database, and is the cause of the end of a session,
-	// that its owner closed.
+	// ErrClosed is returned by calls on a database that its owner closed, and is the cause of the
+	// end of what was closed: of a session, or of the handles of a database.
 	ErrClosed = errors.New("closed by its owner")
 
 	// ErrInUse is returned by Open when another database, of this process or of another one,
@@ -150,7 +150,9 @@ func conflict(format string, args ...any) error {
 }
 
 // EndedError says that a session or a lock has ended, and why: errors.Is finds the cause. It is
-// also ErrNoSession for a session, and ErrNotHeld for a lock. Only the database makes one.
+// also ErrNoSession for a session, and ErrNotHeld for a lock, but not if only the handle has ended:
+// because the database was closed, and its file keeps the session with its locks (see Independent).
+// Only the database makes one.
 type EndedError struct {
 	Session SessionID // the session, or the session that held the lock
 	Key     string    // of the lock; empty for a session
@@ -159,11 +161,20 @@ type EndedError struct {
 
 // Error returns the text.
 func (e *EndedError) Error() string {
-	if e.Key == "" {
-		return "session " + e.Session.String() + " has ended: " + e.Cause.Error()
+	what, ended := "session "+e.Session.String(), " has ended: "
+	if e.Key != "" {
+		what, ended = "lock "+strconv.Quote(e.Key)+" of "+what, " is no longer held: "
 	}
-	return "lock " + strconv.Quote(e.Key) + " of session " + e.Session.String() +
-		" is no longer held: " + e.Cause.Error()
+	if e.kept() {
+		ended = " is kept in the file: "
+	}
+	return what + ended + e.Cause.Error()
+}
+
+// kept reports whether only the handle has ended.
+func (e *EndedError) kept() bool {
+	_, kept := e.Cause.(*kept)
+	return kept
 }
 
 // Unwrap returns the cause.
@@ -171,11 +182,21 @@ func (e *EndedError) Unwrap() error { return e.Cause }
 
 // Is reports whether the target is the sentinel of what ended.
 func (e *EndedError) Is(target error) bool {
-	if e.Key == "" {
+	switch {
+	case e.kept():
+		return false
+	case e.Key == "":
 		return target == ErrNoSession
 	}
 	return target == ErrNotHeld
 }
+
+// kept is why the handles ended of a session that is still in the file, and of its locks.
+type kept struct{ cause error }
+
+func (k *kept) Error() string { return k.cause.Error() + "; Open goes on with it" }
+
+func (k *kept) Unwrap() error { return k.cause }
 
 // lapse is ErrExpired with what is known of the renewals.
 type lapse struct{ ago time.Duration }

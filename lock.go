@@ -87,7 +87,8 @@ func (l *Lock) Sequencer() Sequencer {
 func (l *Lock) Done() <-chan struct{} { return l.ending.Done() }
 
 // Err returns nil while the lock is held, and then an *EndedError with the cause, ErrUnlocked
-// after Unlock.
+// after Unlock. The end of the database is one for this handle, also if the file keeps the lock:
+// see DB.Close.
 func (l *Lock) Err() error { return l.ending.Err() }
 
 // lose tells the end of the lock. Only the first call counts; db.mu is held.
@@ -252,7 +253,8 @@ func (db *DB) setHandle(state *lockState, lock *Lock) {
 //
 // It returns nil, also when repeated. If the lock was lost before, it changes nothing, not even
 // if the same session holds the lock again, and returns an error that is ErrNotHeld and wraps the
-// cause. After ErrCommit the lock is still held, and Unlock may be called again.
+// cause; if the database was closed and its file keeps the lock, one that is ErrClosed. After
+// ErrCommit the lock is still held, and Unlock may be called again.
 func (l *Lock) Unlock() error { return wrap("unlock", l.Key(), l.unlock()) }
 
 func (l *Lock) unlock() error {

@@ -429,10 +429,11 @@ func tellWaiters(w *waiter) {
 }
 
 // Close ends the database. Calls that wait, and locks that are held, end with ErrClosed; sessions
-// that are bound to the process end cleanly, without lock-delays, and the others stay in the file.
-// It blocks until that is durable and the database's goroutine has ended. Then every call that
-// writes, waits, or asks for a session or about a lock returns ErrClosed; Get, Snapshot and Backup
-// go on answering from the last state.
+// that are bound to the process end cleanly, without lock-delays, and the others stay in the file,
+// with their locks: only the handles on them end, with an error that is ErrClosed, and not
+// ErrNoSession or ErrNotHeld. It blocks until that is durable and the database's goroutine has
+// ended. Then every call that writes, waits, or asks for a session or about a lock returns
+// ErrClosed; Get, Snapshot and Backup go on answering from the last state.
 //
 // It returns ErrCommit if the sessions' ends could not be made durable; the next Open ends them
 // then. A repeated call waits for the first, and returns nil.
@@ -450,7 +451,7 @@ func (db *DB) Close() error {
 	db.rest()
 	db.mu.Lock()
 	db.stopLocked()
-	db.endAllLocked(ErrClosed)
+	db.endAllLocked(errDatabaseClosed)
 	db.unlock()
 	db.hub.Close()
 	db.closeLogger()
@@ -478,16 +479,21 @@ func (db *DB) windUpLocked() (b *batch, lead bool, err error) {
 			}
 			return nil
 		})
-		err = errors.Join(err, db.endEachLocked((*Session).bound, ErrClosed))
+		err = errors.Join(err, db.endEachLocked((*Session).bound, errDatabaseClosed))
 	}
 	db.refuse(errDatabaseClosed)
 	b, lead = db.joinLocked()
 	return b, lead, err
 }
 
-// endAllLocked ends every wait, lock, session and keeper that is left, without a write.
-func (db *DB) endAllLocked(cause error) {
+// endAllLocked ends every wait, lock, session and keeper that is left, without a write: their
+// handles, of what a file keeps.
+func (db *DB) endAllLocked(why error) {
 	for _, s := range db.sessions {
+		cause := why
+		if why == errDatabaseClosed && db.store.Durable() && !s.bound() {
+			cause = &kept{why}
+		}
 		ended := &EndedError{Session: s.ID(), Cause: cause}
 		for state := s.held; state != nil; state = state.next {
 			if handle := state.handle; handle != nil {

@@ -321,7 +321,7 @@ func (tx *Txn) EndSession(id SessionID) (err error) {
 func (tx *Txn) endSession(s *Session, cause error) {
 	db := tx.db
 	delay := s.row.LockDelay
-	if cause == ErrClosed { // its owner says that it has stopped
+	if errors.Is(cause, ErrClosed) { // its owner says that it has stopped
 		delay = 0
 	}
 	ended := &EndedError{Session: SessionID(s.row.ID), Cause: cause}
@@ -388,7 +388,8 @@ func (s *Session) ID() SessionID { return SessionID(s.row.ID) }
 // Done returns a channel that is closed when the session has ended, and that is durable.
 func (s *Session) Done() <-chan struct{} { return s.ending.Done() }
 
-// Err returns nil while the session lives, and then an *EndedError with the cause.
+// Err returns nil while the session lives, and then an *EndedError with the cause. The end of the
+// database is one for this handle, also if the session lives on in the file: see DB.Close.
 func (s *Session) Err() error { return s.ending.Err() }
 
 // Renew begins the TTL anew, from the moment of the call (G6); without a TTL it does nothing
