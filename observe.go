@@ -17,7 +17,8 @@ type Leadership struct {
 	// is known: 0 if there was none, or the key has been deleted since.
 	Fence uint64
 
-	// Leader proves the leadership; its Session leads. In a vacancy it is the zero value.
+	// Leader proves the leadership; its Session leads. In a vacancy it is the zero value, which as
+	// PutOptions.If asks for nothing: ask Vacant before a write is made to depend on it.
 	Leader Sequencer
 	Name   string // of the leader's session
 	Value  []byte // that the leader campaigned with, or proclaimed; shared: do not change it

@@ -13,7 +13,7 @@ import (
 
 // Sequencer proves that a session holds, or held, a lock: it names one grant, and no other ever
 // has the same. It is comparable, and its text form can travel in a header, a variable or a file.
-// The zero value proves nothing.
+// The zero value proves nothing: checks refuse it, but as PutOptions.If it asks for nothing.
 //
 // Of two grants of one key, the later has the larger Fence, across delete, restart and restore
 // (G8).
@@ -47,6 +47,10 @@ func ParseSequencer(text string) (Sequencer, error) {
 }
 
 func parseSequencer(text string) (Sequencer, error) {
+	if text == "" {
+		return Sequencer{}, invalid("the text is empty, so nothing is proved; " +
+			"want fence:lockindex:session:key")
+	}
 	parts := strings.SplitN(text, ":", 4)
 	if len(parts) != 4 {
 		return Sequencer{}, invalid("want fence:lockindex:session:key")
@@ -76,13 +80,10 @@ func parseSequencer(text string) (Sequencer, error) {
 // MarshalText returns the text form. It never fails.
 func (q Sequencer) MarshalText() ([]byte, error) { return []byte(q.String()), nil }
 
-// UnmarshalText reads the text form, as ParseSequencer does, but the empty text as the zero value,
-// which MarshalText makes it from. After an error q is unchanged.
+// UnmarshalText reads the text form, as ParseSequencer does. So it refuses the empty text too,
+// which MarshalText makes of the zero value: a field of JSON that may have none is tagged omitzero.
+// After an error q is unchanged.
 func (q *Sequencer) UnmarshalText(text []byte) error {
-	if len(text) == 0 {
-		*q = Sequencer{}
-		return nil
-	}
 	parsed, err := ParseSequencer(string(text))
 	if err != nil {
 		return err

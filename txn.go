@@ -530,7 +530,8 @@ func (tx *Txn) CheckSession(key string, session SessionID) (err error) {
 	return nil
 }
 
-// CheckSequencer returns ErrNotHeld unless the lock that q names is held, by this very grant.
+// CheckSequencer returns ErrNotHeld unless the lock that q names is held, by this very grant. The
+// zero value is refused, unlike in PutOptions.If.
 func (tx *Txn) CheckSequencer(q Sequencer) (err error) {
 	tx.check()
 	defer label(&err, "check sequencer", q.Key)
