@@ -36,9 +36,12 @@ func (db *DB) Backup(w io.Writer) error {
 // of r's Read, with nothing changed. A nil r panics.
 func (db *DB) Restore(r io.Reader) error {
 	checkReader(r)
+	if err := db.over.Load(); err != nil {
+		return wrap("restore", "", *err) // before a long backup is read for nothing
+	}
 	backup, err := readBackup(r)
 	if err != nil {
-		return wrap("restore", "", err)
+		return wrap("restore", "", db.refused(err))
 	}
 	db.mu.Lock()
 	err = db.restoreLocked(backup)

@@ -24,7 +24,7 @@ var (
 )
 
 // refuseAll fails the test unless each call is refused, in the words that it should be, and
-// changes nothing.
+// changes nothing; and after Close, for that alone.
 func refuseAll(t *testing.T, calls []badInput) {
 	t.Helper()
 	each(t, func(h *harness) {
@@ -52,6 +52,13 @@ func refuseAll(t *testing.T, calls []badInput) {
 		if s.Err() != nil || h.Waiters("k") != 0 || h.Topics() != 0 {
 			h.t.Errorf("left: session %v, %d waiting, %d topics", s.Err(), h.Waiters("k"),
 				h.Topics())
+		}
+		h.must(h.Close())
+		for _, c := range calls {
+			if err := c.call(h, s); !errors.Is(err, lockd.ErrClosed) ||
+				errors.Is(err, lockd.ErrInvalid) {
+				h.t.Errorf("%s, after Close: got %.300v, want ErrClosed", c.name, err)
+			}
 		}
 	})
 }

@@ -148,7 +148,9 @@ func (s *Session) TryLock(key string, opts *LockOptions) (*Lock, error) {
 	if err == nil {
 		err = opts.validate()
 	}
-	if err == nil {
+	if err != nil {
+		err = s.db.refused(err)
+	} else {
 		lock, err = s.db.perform(doTryLock, call{session: s, key: key, opts: opts})
 	}
 	if err != nil {
@@ -345,7 +347,7 @@ func checkFunction(fn func(ctx context.Context, proof Sequencer) error) {
 // is durable. It returns ErrNotHeld if that grant has passed, ErrInvalid for an empty key,
 // ErrClosed, ErrFailed or ErrCommit, with nothing changed.
 func (db *DB) ForceUnlock(key string, fence uint64, reason string) error {
-	err := checkKey(key)
+	err := db.refused(checkKey(key))
 	if err == nil {
 		err = db.update(func(tx *Txn) error { return tx.forceUnlock(key, fence, reason) })
 	}

@@ -466,6 +466,25 @@ func (db *DB) refuse(why error) {
 	db.over.Store(&why)
 }
 
+// refused returns err, by which the arguments of a call are refused before anything else is looked
+// at; or, if the database takes no writes any more, why.
+func (db *DB) refused(err error) error {
+	if err != nil {
+		if refusal := db.over.Load(); refusal != nil {
+			return *refusal
+		}
+	}
+	return err
+}
+
+// orClosed is refused for calls that read, and go on when the database has failed.
+func (db *DB) orClosed(err error) error {
+	if refusal := db.refused(err); errors.Is(refusal, ErrClosed) {
+		return refusal
+	}
+	return err
+}
+
 var errDatabaseClosed = fmt.Errorf("database %w", ErrClosed)
 
 // windUpLocked refuses all writes from now on, after ending the sessions of this process.

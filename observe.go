@@ -55,7 +55,7 @@ func (l Leadership) newsTo(before Leadership) bool {
 func (db *DB) Observe(ctx context.Context, key string) iter.Seq2[Leadership, error] {
 	checkContext(ctx)
 	return func(yield func(Leadership, error) bool) {
-		err := checkKey(key)
+		err := db.orClosed(checkKey(key))
 		if err == nil {
 			o := observer{db: db, key: key, yield: yield}
 			err = o.run(ctx)

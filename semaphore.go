@@ -78,7 +78,7 @@ func (s *Session) Acquire(ctx context.Context, prefix string, limit int) (*Slot,
 	checkContext(ctx)
 	err := ctx.Err()
 	if err == nil {
-		err = checkSemaphore(prefix, limit)
+		err = s.db.refused(checkSemaphore(prefix, limit))
 	}
 	var lock [1]*Lock
 	if err == nil {
@@ -97,7 +97,7 @@ func (s *Session) Acquire(ctx context.Context, prefix string, limit int) (*Slot,
 // longer; else as Acquire does.
 func (s *Session) TryAcquire(prefix string, limit int) (*Slot, error) {
 	var lock *Lock
-	err := checkSemaphore(prefix, limit)
+	err := s.db.refused(checkSemaphore(prefix, limit))
 	if err == nil {
 		err = s.db.update(func(tx *Txn) (err error) {
 			lock, err = tx.tryAcquire(s, prefix, limit)
@@ -116,7 +116,7 @@ func (s *Session) TryAcquire(prefix string, limit int) (*Slot, error) {
 // that is durable. It returns ErrInvalid as Acquire does, ErrConflict if prefix/.lock has something
 // else than a semaphore, ErrClosed, ErrFailed or ErrCommit, with nothing changed.
 func (db *DB) SetLimit(prefix string, limit int) error {
-	err := checkSemaphore(prefix, limit)
+	err := db.refused(checkSemaphore(prefix, limit))
 	if err == nil {
 		err = db.update(func(tx *Txn) error { return tx.setLimit(prefix, limit) })
 	}

@@ -222,7 +222,7 @@ func (db *DB) NewSession(opts *SessionOptions) (*Session, error) {
 		opts = &SessionOptions{}
 	}
 	var created *Session
-	err := opts.validate()
+	err := db.refused(opts.validate())
 	if err == nil {
 		err = db.update(func(tx *Txn) (err error) {
 			created, err = tx.newSession(opts)

@@ -63,10 +63,10 @@ func (s *Session) acquire(
 		return err
 	}
 	if err := checkKeys(keys); err != nil {
-		return err
+		return s.db.refused(err)
 	}
 	if err := opts.validate(); err != nil {
-		return err
+		return s.db.refused(err)
 	}
 	return s.db.acquire(ctx, request{session: s, opts: opts}, keys, locks)
 }
