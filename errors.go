@@ -111,14 +111,17 @@ var (
 // Error is what the calls of the package return: what was done, to which key or session, and why
 // it was refused. errors.Is and errors.As look into it. Only the database makes one.
 type Error struct {
-	Op  string // such as "put" or "lock"
-	Key string // the key, prefix, or session concerned; empty if there is none
+	Op  string // such as "put" or "lock"; empty for DB.Err
+	Key string // the key, keys, prefix, or session concerned; empty if there is none
 	Err error
 }
 
 // Error returns the text.
 func (e *Error) Error() string {
 	ended, _ := e.Err.(*EndedError)
+	if e.Op == "" {
+		return "lockd: " + e.Err.Error()
+	}
 	if e.Key == "" || ended != nil && (ended.Key == e.Key || ended.Session.String() == e.Key) {
 		return "lockd: " + e.Op + ": " + e.Err.Error()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/lockd/lockd/internal/waitq"
 	"github.com/lockd/lockd/store"
@@ -133,7 +134,7 @@ func (s *Session) LockAll(
 ) ([]*Lock, error) {
 	locks := make([]*Lock, len(keys))
 	if err := s.acquire(ctx, keys, opts, locks); err != nil {
-		return nil, wrap("lock all", "", err)
+		return nil, wrap("lock all", strings.Join(keys, ", "), err)
 	}
 	return locks, nil
 }

@@ -254,7 +254,7 @@ func (db *DB) Node() string { return db.node }
 // ErrFailed. It waits for nobody.
 func (db *DB) Err() error {
 	if refusal := db.over.Load(); refusal != nil {
-		return wrap("look", "", *refusal)
+		return wrap("", "", *refusal)
 	}
 	return nil
 }

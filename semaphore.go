@@ -152,8 +152,8 @@ func contenderOf(key string) SessionID {
 	if len(key)-len(prefix) != 1+len(SessionID{}.text()) {
 		return SessionID{}
 	}
-	id, err := ParseSessionID(key[len(prefix)+1:])
-	if err != nil || contenderKey(prefix, id) != key {
+	id, ok := parseSessionID(key[len(prefix)+1:])
+	if !ok || contenderKey(prefix, id) != key {
 		return SessionID{}
 	}
 	return id
@@ -200,7 +200,7 @@ func rosterOf(prefix string, row *store.Key) (roster, error) {
 		return r, conflict("%q is not that of a semaphore: its limit is %d", row.Key, text.Limit)
 	}
 	for _, name := range names {
-		if id, err := ParseSessionID(name); err == nil { // nobody else can hold anything
+		if id, ok := parseSessionID(name); ok { // nobody else can hold anything
 			r.holders[id] = true
 		}
 	}

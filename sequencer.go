@@ -64,8 +64,11 @@ func parseSequencer(text string) (Sequencer, error) {
 		return Sequencer{}, invalid("lock index: %v", err)
 	}
 	// That of a free lock has no session, and proves nothing.
-	if err = q.Session.UnmarshalText([]byte(parts[2])); err != nil {
-		return Sequencer{}, err
+	if parts[2] != "" {
+		var ok bool
+		if q.Session, ok = parseSessionID(parts[2]); !ok {
+			return Sequencer{}, invalid("session %q is not a UUID", parts[2])
+		}
 	}
 	if q.Key, err = url.PathUnescape(parts[3]); err != nil {
 		return Sequencer{}, invalid("key: %v", err)
@@ -116,8 +119,20 @@ func proves(q Sequencer, row *store.Key) error {
 	case SessionID(row.Session).IsZero():
 		return fmt.Errorf("%w: nobody holds it, fence %d has passed", ErrNotHeld, q.Fence)
 	}
-	return fmt.Errorf("%w: fence %d has passed, the lock is held with fence %d by session %s",
-		ErrNotHeld, q.Fence, row.Fence, SessionID(row.Session))
+	holder := SessionID(row.Session)
+	switch {
+	case q.Fence < row.Fence:
+		return fmt.Errorf("%w: fence %d has passed, the lock is held with fence %d by session %s",
+			ErrNotHeld, q.Fence, row.Fence, holder)
+	case q.Fence > row.Fence:
+		return fmt.Errorf("%w: fence %d was not granted, the lock is held with fence %d by "+
+			"session %s", ErrNotHeld, q.Fence, row.Fence, holder)
+	case q.Session != holder:
+		return fmt.Errorf("%w: fence %d is of session %s, not of session %s", ErrNotHeld, q.Fence,
+			holder, q.Session)
+	}
+	return fmt.Errorf("%w: fence %d has lock index %d, not %d", ErrNotHeld, q.Fence, row.LockIndex,
+		q.LockIndex)
 }
 
 // Guard stands at a resource outside lockd, such as a file or a queue, and lets through only who

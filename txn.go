@@ -524,10 +524,16 @@ func (tx *Txn) CheckSession(key string, session SessionID) (err error) {
 	if row == nil {
 		return conflict("the key does not exist")
 	}
-	if SessionID(row.Session) != session {
-		return conflict("session is %q, not %q", SessionID(row.Session), session)
+	switch holder := SessionID(row.Session); {
+	case holder == session:
+		return nil
+	case holder.IsZero():
+		return conflict("the lock is free, not held by session %s", session)
+	case session.IsZero():
+		return conflict("the lock is not free, session %s holds it", holder)
+	default:
+		return conflict("session %s holds the lock, not %s", holder, session)
 	}
-	return nil
 }
 
 // CheckSequencer returns ErrNotHeld unless the lock that q names is held, by this very grant. The
