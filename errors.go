@@ -253,11 +253,12 @@ func name[E ~uint8](value E, words ...string) string {
 // database makes one.
 //
 // With ObstacleSlots, Until and Remaining are of the first lost slot that comes back, and zero if
-// none was lost.
+// none was lost; Holder, and what is known with it, is of the slot that is held for longest, and
+// zero if all are lost.
 type LockedError struct {
 	Key        string
 	Obstacle   Obstacle
-	Holder     SessionID     // with ObstacleHolder
+	Holder     SessionID     // with ObstacleHolder, as what follows, and ObstacleSlots
 	HolderName string        // the name of that session, if it has one
 	Own        bool          // with ObstacleHolder: that is the session that asked
 	Fence      uint64        // with ObstacleHolder: of the grant by which it is held
@@ -281,6 +282,9 @@ func (e *LockedError) Error() string {
 		text.WriteString("promised to those who wait for it")
 	case ObstacleSlots:
 		fmt.Fprintf(&text, "all slots are taken, the limit is %d", e.Limit)
+		if !e.Holder.IsZero() {
+			text.WriteString(", the longest by " + who(e.HolderName, e.Holder) + e.held())
+		}
 		if e.Remaining > 0 {
 			fmt.Fprintf(&text, ", one that was lost is delayed for another %v",
 				max(e.Remaining.Round(time.Millisecond), time.Millisecond))
@@ -290,16 +294,20 @@ func (e *LockedError) Error() string {
 		if e.Own {
 			text.WriteString(", your own,")
 		}
-		if e.Since.IsZero() {
-			text.WriteString(" since before the file was opened")
-		} else {
-			text.WriteString(" for " + span(e.Held))
-		}
+		text.WriteString(e.held())
 	}
 	if e.Waiters > 0 {
 		fmt.Fprintf(&text, ", %d ahead of you", e.Waiters)
 	}
 	return text.String()
+}
+
+// held says for how long.
+func (e *LockedError) held() string {
+	if e.Since.IsZero() {
+		return " since before the file was opened"
+	}
+	return " for " + span(e.Held)
 }
 
 // who names a session: by its name too, if it has one.

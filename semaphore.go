@@ -1,6 +1,7 @@
 package lockd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"path"
@@ -93,8 +94,8 @@ func (s *Session) Acquire(ctx context.Context, prefix string, limit int) (*Slot,
 
 // TryAcquire takes a slot of the semaphore if that can be done at once. It does not wait for the
 // slot, only until the answer is durable. It returns a *LockedError that says what is in the way:
-// that all slots are taken, until when the session's own key is delayed, or that others have waited
-// longer; else as Acquire does.
+// that all slots are taken, and by whom for longest, until when the session's own key is delayed,
+// or that others have waited longer; else as Acquire does.
 func (s *Session) TryAcquire(prefix string, limit int) (*Slot, error) {
 	var lock *Lock
 	err := s.db.refused(checkSemaphore(prefix, limit))
@@ -248,9 +249,29 @@ func (tx *Txn) tryAcquire(s *Session, prefix string, limit int) (*Lock, error) {
 	}
 	lock, obstacle, err := tx.acquireSlot(s, prefix, limit)
 	if err == nil && obstacle != nil {
+		tx.nameHolder(obstacle, s)
 		err = obstacle
 	}
 	return lock, err
+}
+
+// nameHolder adds to a refusal for want of slots who holds one for longest.
+func (tx *Txn) nameHolder(refusal *LockedError, s *Session) {
+	if refusal.Obstacle != ObstacleSlots {
+		return
+	}
+	slots, _ := tx.roster(prefixOf(refusal.Key)) // it has been read before
+	var longest *store.Key
+	for id := range slots.holders {
+		row := tx.db.store.Keys.Newest(contenderKey(slots.prefix, id))
+		if row != nil && SessionID(row.Session) == id && (longest == nil ||
+			cmp.Or(cmp.Compare(row.Fence, longest.Fence), cmp.Compare(row.Key, longest.Key)) < 0) {
+			longest = row
+		}
+	}
+	if longest != nil {
+		tx.describeHolder(refusal, s, longest)
+	}
 }
 
 // acquireSlot gives the session a slot, or says what it may wait for, or why it must not.

@@ -413,13 +413,19 @@ func (tx *Txn) obstructed(s *Session, key string, row *store.Key) error {
 	refusal := &LockedError{Key: key, Obstacle: ObstacleQueue, Waiters: state.queue.Len()}
 	if held {
 		refusal.Obstacle = ObstacleHolder
-		refusal.Holder, refusal.Fence = SessionID(row.Session), row.Fence
-		refusal.HolderName, refusal.Own = state.session.row.Name, state.session == s
-		if since := tx.db.instant(row.Granted); !since.IsZero() {
-			refusal.Since, refusal.Held = since.Round(0), tx.clock().Sub(since)
-		}
+		tx.describeHolder(refusal, s, row)
 	}
 	return refusal
+}
+
+// describeHolder adds to a refusal for s who holds the lock of row, and since when.
+func (tx *Txn) describeHolder(refusal *LockedError, s *Session, row *store.Key) {
+	holder := tx.db.holder(row.Session)
+	refusal.Holder, refusal.Fence = SessionID(row.Session), row.Fence
+	refusal.HolderName, refusal.Own = holder.row.Name, holder == s
+	if since := tx.db.instant(row.Granted); !since.IsZero() {
+		refusal.Since, refusal.Held = since.Round(0), tx.clock().Sub(since)
+	}
 }
 
 // grant gives a free lock to the session (K13, K14). The index of the grant is its fence.
