@@ -15,6 +15,9 @@ import (
 // has the same. It is comparable, and its text form can travel in a header, a variable or a file.
 // The zero value proves nothing: checks refuse it, but as PutOptions.If it asks for nothing.
 //
+// It is no credential: anyone can read it in an Entry, or make one up. As Chubby's, it keeps honest
+// programs apart of which one is late.
+//
 // Of two grants of one key, the later has the larger Fence, across delete, restart and restore
 // (G8).
 type Sequencer struct {
@@ -136,9 +139,14 @@ func proves(q Sequencer, row *store.Key) error {
 }
 
 // Guard stands at a resource outside lockd, such as a file or a queue, and lets through only who
-// presents the newest grant of a lock that it has heard of. It lives in memory: a resource that
-// outlives its process keeps the highest fence beside its data instead. It may be used by many
-// goroutines; the zero value is ready, and one Guard guards one resource.
+// presents the newest grant of a lock that it has heard of. It goes by the key and the fence, and
+// asks nobody whether there was such a grant: a fence that was made up passes if it is larger, and
+// then keeps the true holder out. So it is for clients that can be trusted; who reaches the
+// database can ask DB.CheckSequencer before.
+//
+// It lives in memory: a resource that outlives its process keeps the highest fence beside its data
+// instead. It may be used by many goroutines; the zero value is ready, and one Guard guards one
+// resource.
 type Guard struct {
 	mu      sync.Mutex // protects what follows
 	highest Sequencer
