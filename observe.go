@@ -51,7 +51,8 @@ func (l Leadership) newsTo(before Leadership) bool {
 // present then, and misses what was between. No leader ever waits for an observer.
 //
 // It ends with an error: ctx's, ErrClosed at the end of the database, or ErrInvalid for an empty
-// key or one over MaxKeySize. It is a single-use iterator. A nil ctx panics.
+// key or one over MaxKeySize. The Leadership that comes with it is the zero value, which looks like
+// a vacancy: look at the error first. It is a single-use iterator. A nil ctx panics.
 func (db *DB) Observe(ctx context.Context, key string) iter.Seq2[Leadership, error] {
 	checkContext(ctx)
 	return func(yield func(Leadership, error) bool) {

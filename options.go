@@ -25,7 +25,8 @@ type Options struct {
 	// are bound to their process.
 	Reopen ReopenPolicy
 
-	// OpenTimeout is how long Open waits for a file that is in use. The default is 1 s.
+	// OpenTimeout is how long Open waits for a file that is in use. The default is 1 s; a
+	// nanosecond asks it not to wait.
 	OpenTimeout time.Duration
 
 	// FileMode is the mode of a file that Open creates, before the umask. The owner has to be able

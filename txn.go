@@ -49,8 +49,9 @@ type Txn struct {
 // ErrCommit, with nothing changed. There is no limit on the number of operations.
 //
 // fn runs under the database's lock: it must not wait, and must not call the methods of this
-// database, its sessions or its locks. Most of them need that lock, and would wait for it for ever;
-// in a build with -tags=invariants they panic.
+// database, its sessions or its locks. Most of them need that lock, and would wait for it for ever,
+// such as DB.Put, or DB.Snapshot now and then; in a build with -tags=invariants they panic. What
+// Txn has in their place is for fn.
 // It may call what only names a thing, such as Session.ID and Lock.Sequencer, and DB.Get, which
 // shows the published state without fn's writes. A nil fn panics.
 func (db *DB) Update(fn func(tx *Txn) error) error {

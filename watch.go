@@ -18,7 +18,8 @@ const (
 )
 
 // Scope is what a watcher watches: one key, the keys with a prefix, the sessions, one session, or
-// the catalog. It is comparable. The zero value covers nothing.
+// the catalog. It is comparable. The zero value covers nothing: its index is always 1, so that
+// Changed from index 0 is closed at once, as for any scope, and from 1 only with the database.
 type Scope struct{ scope hub.Scope }
 
 // Key is the scope of one key exactly, whether it exists or not.
