@@ -36,9 +36,12 @@ func (db *DB) Backup(w io.Writer) error {
 // of r's Read, with nothing changed. A nil r panics.
 func (db *DB) Restore(r io.Reader) error {
 	checkReader(r)
+	if err := db.over.Load(); err != nil {
+		return wrap("restore", "", *err) // before a long backup is read for nothing
+	}
 	backup, err := readBackup(r)
 	if err != nil {
-		return wrap("restore", "", err)
+		return wrap("restore", "", db.refused(err))
 	}
 	db.mu.Lock()
 	err = db.restoreLocked(backup)
@@ -57,7 +60,7 @@ type RestoreOptions struct {
 	// Clock tells the present. The default is the real clock.
 	Clock clock.Clock
 
-	// FileMode is the mode of the new file, before the umask. The default is 0o600.
+	// FileMode is the mode of the new file, as in Options. The default is 0o600.
 	FileMode fs.FileMode
 
 	// AllowNetworkFS is as in Options.
@@ -272,13 +275,16 @@ func readBackup(r io.Reader) (*store.Backup, error) {
 
 // Compact rewrites the file of a closed database without the free pages in it. The file is there,
 // whole, at every moment, and keeps its owner and mode; of a symbolic link it is the file that the
-// link leads to. It returns ErrInUse, ErrCorrupt and ErrFormat as Open does, an error that is
-// fs.ErrNotExist if there is no file, and one that is fs.ErrPermission for who may not give the
-// file to its owner; then the file is as it was. A nil opts means the defaults; only OpenTimeout,
-// Sync and AllowNetworkFS count. On Windows, where an open file cannot be replaced, it returns the
-// error of the system.
+// link leads to. It returns ErrInUse, ErrCorrupt, ErrFormat and ErrInvalid as Open does, an error
+// that is fs.ErrNotExist if there is no file, and one that is fs.ErrPermission for who may not give
+// the file to its owner; then the file is as it was. A nil opts means the defaults; only
+// OpenTimeout, Sync and AllowNetworkFS count. On Windows, where an open file cannot be replaced, it
+// returns the error of the system.
 func Compact(path string, opts *Options) error {
-	err := opts.validate()
+	err := checkName("path", path)
+	if err == nil {
+		err = opts.validate()
+	}
 	if err == nil {
 		err = store.Compact(path, opts.file())
 	}
@@ -287,8 +293,9 @@ func Compact(path string, opts *Options) error {
 
 // Verify reads the whole file of a closed database, and returns nil if Open would take it. It
 // changes nothing, and makes no file if there is none; but it needs the permission to write to it.
-// It returns ErrCorrupt, ErrFormat and ErrInUse as Open does, and an error that is fs.ErrNotExist
-// if there is no file. A nil opts means the defaults; only OpenTimeout and AllowNetworkFS count.
+// It returns ErrCorrupt, ErrFormat, ErrInUse and ErrInvalid as Open does, and an error that is
+// fs.ErrNotExist if there is no file. A nil opts means the defaults; only OpenTimeout and
+// AllowNetworkFS count.
 func Verify(path string, opts *Options) error {
 	return wrap("verify", "", inspect(path, opts, func(*DB) error { return nil }))
 }
@@ -320,6 +327,9 @@ func checkReader(r io.Reader) {
 
 // inspect calls fn on a database that has the rows of the file, and is not started.
 func inspect(path string, opts *Options, fn func(*DB) error) error {
+	if err := checkName("path", path); err != nil {
+		return err
+	}
 	if err := opts.validate(); err != nil {
 		return err
 	}

@@ -245,7 +245,7 @@ func (tx *Txn) Check(node, id string) (Check, bool) {
 // PutCheck registers a check, or changes it, and begins its TTL. If its status is Critical, every
 // session that is bound to it ends with ErrCheckCritical, even if the check was so before (N3). It
 // returns ErrNoNode, ErrNoService, or ErrInvalid for an ID that is empty, too long or has a zero
-// byte, an unknown status or a TTL below zero.
+// byte, an unknown status, or a TTL below zero, or above it and below MinTTL.
 func (tx *Txn) PutCheck(check Check) (err error) {
 	tx.check()
 	defer label(&err, "put check", check.ID)
@@ -257,6 +257,9 @@ func (tx *Txn) PutCheck(check Check) (err error) {
 	}
 	if check.TTL < 0 {
 		return invalid("Check.TTL is %v, below 0", check.TTL)
+	}
+	if check.TTL > 0 && check.TTL < MinTTL {
+		return tooShort("Check.TTL", check.TTL, MinTTL)
 	}
 	if err := checkCatalogName("Check.ID", check.ID); err != nil {
 		return err

@@ -587,3 +587,21 @@ func releaseSeen(
 	<-seen
 	return changed, early
 }
+
+// Ensure that the scope that covers nothing wakes nobody but those who begin at 0, and at Close.
+func TestScope_ZeroCoversNothing(t *testing.T) {
+	each(t, func(h *harness) {
+		none := lockd.Scope{}
+		fromZero := h.Changed(h.t.Context(), none, 0)
+		fromOne := h.Changed(h.t.Context(), none, 1)
+		h.must(h.session(nil).Close())
+		h.put("k", "v", 0)
+		if !isClosed(fromZero) || isClosed(fromOne) || h.Snapshot().IndexOf(none) != 1 {
+			h.t.Errorf("from 0 %v, from 1 %v", isClosed(fromZero), isClosed(fromOne))
+		}
+		h.must(h.Close())
+		if !isClosed(fromOne) {
+			h.t.Error("open after Close")
+		}
+	})
+}

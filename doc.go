@@ -50,7 +50,8 @@
 //   - G11: A call that a rule refuses changes nothing; one that gives up waiting leaves nothing
 //     held that its session did not hold before; one that ends in ErrCommit may be found in the
 //     file by a later Open, whole or not at all. A nil handle never comes with a nil error.
-//   - G12: Close ends every wait and every hold with ErrClosed and leaves no goroutine behind.
+//   - G12: Close ends every wait and every hold with ErrClosed and leaves no goroutine behind. Of a
+//     session with lifetime Independent only the handles end: the file keeps it, with its locks.
 //   - G13: A file that is damaged, in use by another process, or of a newer format is refused with
 //     an error that says so, and left as it is, byte for byte.
 //

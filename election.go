@@ -33,7 +33,7 @@ func (s *Session) Campaign(ctx context.Context, key string, value []byte) (*Lead
 
 func (s *Session) campaign(ctx context.Context, key string, value []byte) (*Leader, error) {
 	if err := checkValue(value); err != nil {
-		return nil, err
+		return nil, s.db.refused(err)
 	}
 	value = append([]byte{}, value...) // not nil, and still the same when its turn comes
 	opts := &LockOptions{Value: value, Flags: electionFlags}
@@ -137,7 +137,7 @@ func (k *Keeper) Lead(
 ) error {
 	checkContext(ctx)
 	checkFunction(fn)
-	err := errors.Join(checkKey(key), checkValue(value))
+	err := k.db.refused(errors.Join(checkKey(key), checkValue(value)))
 	if err != nil {
 		return wrap("lead", key, err)
 	}

@@ -278,7 +278,9 @@ func TestElection_RefusedInput(t *testing.T) {
 	lead := func(key string, value []byte) func(*harness, *lockd.Session) error {
 		return func(h *harness, _ *lockd.Session) error {
 			k, err := h.NewKeeper(nil)
-			h.must(err)
+			if err != nil {
+				return err
+			}
 			return k.Lead(h.t.Context(), key, value,
 				func(context.Context, lockd.Sequencer) error { return nil })
 		}
@@ -298,7 +300,9 @@ func TestElection_RefusedInput(t *testing.T) {
 		{"keeper", keeper(&lockd.SessionOptions{TTL: -1}), lockd.ErrInvalid, "TTL is -1ns"},
 		{"keeper of nowhere", func(h *harness, _ *lockd.Session) error {
 			k, err := h.NewKeeper(&lockd.SessionOptions{Node: "nowhere"})
-			h.must(err)
+			if err != nil {
+				return err
+			}
 			return second(k.Session(h.t.Context()))
 		}, lockd.ErrNoNode, "nowhere"},
 	}, badKeys("campaign", func(key string) func(*harness, *lockd.Session) error {

@@ -12,8 +12,8 @@ import (
 
 // Errors of the database as a whole.
 var (
-	// ErrClosed is returned by calls on a database, and is the cause of the end of a session,
-	// that its owner closed.
+	// ErrClosed is returned by calls on a database that its owner closed, and is the cause of the
+	// end of what was closed: of a session, or of the handles of a database.
 	ErrClosed = errors.New("closed by its owner")
 
 	// ErrInUse is returned by Open when another database, of this process or of another one,
@@ -111,14 +111,17 @@ var (
 // Error is what the calls of the package return: what was done, to which key or session, and why
 // it was refused. errors.Is and errors.As look into it. Only the database makes one.
 type Error struct {
-	Op  string // such as "put" or "lock"
-	Key string // the key, prefix, or session concerned; empty if there is none
+	Op  string // such as "put" or "lock"; empty for DB.Err
+	Key string // the key, keys, prefix, or session concerned; empty if there is none
 	Err error
 }
 
 // Error returns the text.
 func (e *Error) Error() string {
 	ended, _ := e.Err.(*EndedError)
+	if e.Op == "" {
+		return "lockd: " + e.Err.Error()
+	}
 	if e.Key == "" || ended != nil && (ended.Key == e.Key || ended.Session.String() == e.Key) {
 		return "lockd: " + e.Op + ": " + e.Err.Error()
 	}
@@ -150,7 +153,9 @@ func conflict(format string, args ...any) error {
 }
 
 // EndedError says that a session or a lock has ended, and why: errors.Is finds the cause. It is
-// also ErrNoSession for a session, and ErrNotHeld for a lock. Only the database makes one.
+// also ErrNoSession for a session, and ErrNotHeld for a lock, but not if only the handle has ended:
+// because the database was closed, and its file keeps the session with its locks (see Independent).
+// Only the database makes one.
 type EndedError struct {
 	Session SessionID // the session, or the session that held the lock
 	Key     string    // of the lock; empty for a session
@@ -159,11 +164,20 @@ type EndedError struct {
 
 // Error returns the text.
 func (e *EndedError) Error() string {
-	if e.Key == "" {
-		return "session " + e.Session.String() + " has ended: " + e.Cause.Error()
+	what, ended := "session "+e.Session.String(), " has ended: "
+	if e.Key != "" {
+		what, ended = "lock "+strconv.Quote(e.Key)+" of "+what, " is no longer held: "
 	}
-	return "lock " + strconv.Quote(e.Key) + " of session " + e.Session.String() +
-		" is no longer held: " + e.Cause.Error()
+	if e.kept() {
+		ended = " is kept in the file: "
+	}
+	return what + ended + e.Cause.Error()
+}
+
+// kept reports whether only the handle has ended.
+func (e *EndedError) kept() bool {
+	_, kept := e.Cause.(*kept)
+	return kept
 }
 
 // Unwrap returns the cause.
@@ -171,11 +185,21 @@ func (e *EndedError) Unwrap() error { return e.Cause }
 
 // Is reports whether the target is the sentinel of what ended.
 func (e *EndedError) Is(target error) bool {
-	if e.Key == "" {
+	switch {
+	case e.kept():
+		return false
+	case e.Key == "":
 		return target == ErrNoSession
 	}
 	return target == ErrNotHeld
 }
+
+// kept is why the handles ended of a session that is still in the file, and of its locks.
+type kept struct{ cause error }
+
+func (k *kept) Error() string { return k.cause.Error() + "; Open goes on with it" }
+
+func (k *kept) Unwrap() error { return k.cause }
 
 // lapse is ErrExpired with what is known of the renewals.
 type lapse struct{ ago time.Duration }
@@ -229,11 +253,12 @@ func name[E ~uint8](value E, words ...string) string {
 // database makes one.
 //
 // With ObstacleSlots, Until and Remaining are of the first lost slot that comes back, and zero if
-// none was lost.
+// none was lost; Holder, and what is known with it, is of the slot that is held for longest, and
+// zero if all are lost.
 type LockedError struct {
 	Key        string
 	Obstacle   Obstacle
-	Holder     SessionID     // with ObstacleHolder
+	Holder     SessionID     // with ObstacleHolder, as what follows, and ObstacleSlots
 	HolderName string        // the name of that session, if it has one
 	Own        bool          // with ObstacleHolder: that is the session that asked
 	Fence      uint64        // with ObstacleHolder: of the grant by which it is held
@@ -257,6 +282,9 @@ func (e *LockedError) Error() string {
 		text.WriteString("promised to those who wait for it")
 	case ObstacleSlots:
 		fmt.Fprintf(&text, "all slots are taken, the limit is %d", e.Limit)
+		if !e.Holder.IsZero() {
+			text.WriteString(", the longest by " + who(e.HolderName, e.Holder) + e.held())
+		}
 		if e.Remaining > 0 {
 			fmt.Fprintf(&text, ", one that was lost is delayed for another %v",
 				max(e.Remaining.Round(time.Millisecond), time.Millisecond))
@@ -266,16 +294,20 @@ func (e *LockedError) Error() string {
 		if e.Own {
 			text.WriteString(", your own,")
 		}
-		if e.Since.IsZero() {
-			text.WriteString(" since before the file was opened")
-		} else {
-			text.WriteString(" for " + span(e.Held))
-		}
+		text.WriteString(e.held())
 	}
 	if e.Waiters > 0 {
 		fmt.Fprintf(&text, ", %d ahead of you", e.Waiters)
 	}
 	return text.String()
+}
+
+// held says for how long.
+func (e *LockedError) held() string {
+	if e.Since.IsZero() {
+		return " since before the file was opened"
+	}
+	return " for " + span(e.Held)
 }
 
 // who names a session: by its name too, if it has one.

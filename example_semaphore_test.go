@@ -35,11 +35,15 @@ func ExampleSession_Acquire() {
 func ExampleSlot() {
 	db := must(lockd.New(nil))
 	defer db.Close()
-	first, second := must(db.NewSession(nil)), must(db.NewSession(nil))
+	first := must(db.NewSession(&lockd.SessionOptions{Name: "importer"}))
+	second := must(db.NewSession(nil))
 
 	slot := must(first.TryAcquire("pool", 1))
 	_, err := second.TryAcquire("pool", 1)
-	fmt.Println(err)
+	if full, ok := errors.AsType[*lockd.LockedError](err); ok {
+		fmt.Printf("%v, %d in all, the longest by %s\n", full.Obstacle, full.Limit,
+			full.HolderName)
+	}
 	err = db.SetLimit("pool", 2)
 	fmt.Println("one more:", err == nil)
 	_, err = second.TryAcquire("pool", 2)
@@ -52,7 +56,7 @@ func ExampleSlot() {
 	_, err = db.Put("result", []byte("late"), held)
 	fmt.Println("written late:", !errors.Is(err, lockd.ErrNotHeld))
 	// Output:
-	// lockd: try acquire "pool": all slots are taken, the limit is 1
+	// all slots taken, 1 in all, the longest by importer
 	// one more: true
 	// taken: true
 	// released: true

@@ -3,6 +3,7 @@ package lockd_test
 import (
 	"errors"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -249,15 +250,20 @@ func TestCatalog_N8_FailedLapseIsTriedAgain(t *testing.T) {
 	})
 }
 
-// Ensure that a TTL below zero is refused.
-func TestCatalog_TTLBelowZero(t *testing.T) {
+// Ensure that a TTL below zero is refused, and one that most likely lacks its unit.
+func TestCatalog_TTLTooShort(t *testing.T) {
 	each(t, func(h *harness) {
 		h.register()
-		err := h.Update(func(tx *lockd.Txn) error {
-			return tx.PutCheck(lockd.Check{Node: "db1", Name: "beat", TTL: -1})
-		})
-		if !errors.Is(err, lockd.ErrInvalid) {
-			h.t.Error(err)
+		for ttl, text := range map[time.Duration]string{
+			-1: "Check.TTL is -1ns, below 0",
+			10: "Check.TTL is 10ns, below 1ms; was a unit forgotten, as in 10 * time.Second?",
+		} {
+			err := h.Update(func(tx *lockd.Txn) error {
+				return tx.PutCheck(lockd.Check{Node: "db1", Name: "beat", TTL: ttl})
+			})
+			if !errors.Is(err, lockd.ErrInvalid) || !strings.Contains(err.Error(), text) {
+				h.t.Errorf("got %v, want %q", err, text)
+			}
 		}
 	})
 }

@@ -24,7 +24,7 @@ var (
 )
 
 // refuseAll fails the test unless each call is refused, in the words that it should be, and
-// changes nothing.
+// changes nothing; and after Close, for that alone.
 func refuseAll(t *testing.T, calls []badInput) {
 	t.Helper()
 	each(t, func(h *harness) {
@@ -52,6 +52,13 @@ func refuseAll(t *testing.T, calls []badInput) {
 		if s.Err() != nil || h.Waiters("k") != 0 || h.Topics() != 0 {
 			h.t.Errorf("left: session %v, %d waiting, %d topics", s.Err(), h.Waiters("k"),
 				h.Topics())
+		}
+		h.must(h.Close())
+		for _, c := range calls {
+			if err := c.call(h, s); !errors.Is(err, lockd.ErrClosed) ||
+				errors.Is(err, lockd.ErrInvalid) {
+				h.t.Errorf("%s, after Close: got %.300v, want ErrClosed", c.name, err)
+			}
 		}
 	})
 }
@@ -187,13 +194,15 @@ func TestBadInput_SessionOptions(t *testing.T) {
 		{lockd.SessionOptions{TTL: -1}, lockd.ErrInvalid, "SessionOptions.TTL is -1ns, below 0"},
 		{lockd.SessionOptions{Meta: map[string]string{"k": strings.Repeat("v", 16<<10)}},
 			lockd.ErrInvalid, "SessionOptions.Meta has 16385 bytes, more than 16384"},
-		{lockd.SessionOptions{TTL: 1, Grace: -1}, lockd.ErrInvalid,
+		{lockd.SessionOptions{TTL: time.Minute, Grace: -1}, lockd.ErrInvalid,
 			"SessionOptions.Grace is -1ns, below 0"},
 		{lockd.SessionOptions{Grace: 1}, lockd.ErrInvalid, "SessionOptions.Grace is 1ns, but"},
 		{lockd.SessionOptions{TTL: math.MaxInt64, Grace: 1}, lockd.ErrInvalid,
 			"SessionOptions.TTL and Grace"},
 		{lockd.SessionOptions{LockDelay: -2}, lockd.ErrInvalid,
 			"SessionOptions.LockDelay is -2ns, below 0"},
+		{lockd.SessionOptions{LockDelay: 15}, lockd.ErrInvalid, "SessionOptions.LockDelay is " +
+			"15ns, below 1ms; was a unit forgotten, as in 15 * time.Second?"},
 		{lockd.SessionOptions{LockDelay: lockd.MaxLockDelay + 1}, lockd.ErrInvalid,
 			"SessionOptions.LockDelay is 1m0.000000001s, more than 1m0s"},
 		{lockd.SessionOptions{Behavior: lockd.DeleteKeys + 1}, lockd.ErrInvalid,

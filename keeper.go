@@ -47,7 +47,7 @@ func (db *DB) NewKeeper(opts *SessionOptions) (*Keeper, error) {
 		k.opts = *opts
 		k.opts.Checks = slices.Clone(opts.Checks)
 	}
-	err := k.opts.validate()
+	err := db.refused(k.opts.validate())
 	if err == nil {
 		db.mu.Lock()
 		if err = db.refusal; err == nil {

@@ -48,8 +48,11 @@ type PutOptions struct {
 	Flags uint64
 
 	// If makes the write depend on a lock, of this key or any other: it is refused with
-	// ErrNotHeld unless this sequencer holds in the same transaction. Only the zero Sequencer
-	// asks for nothing.
+	// ErrNotHeld unless this sequencer holds in the same transaction.
+	//
+	// The zero Sequencer asks for nothing, and the write is done whoever holds the lock. So who has
+	// it from where there may be none, such as Leadership.Leader in a vacancy (ask Vacant first),
+	// looks at it before; or calls Txn.CheckSequencer, which refuses the zero value too.
 	If Sequencer
 }
 

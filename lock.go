@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/lockd/lockd/internal/waitq"
 	"github.com/lockd/lockd/store"
@@ -87,7 +88,8 @@ func (l *Lock) Sequencer() Sequencer {
 func (l *Lock) Done() <-chan struct{} { return l.ending.Done() }
 
 // Err returns nil while the lock is held, and then an *EndedError with the cause, ErrUnlocked
-// after Unlock.
+// after Unlock. The end of the database is one for this handle, also if the file keeps the lock:
+// see DB.Close.
 func (l *Lock) Err() error { return l.ending.Err() }
 
 // lose tells the end of the lock. Only the first call counts; db.mu is held.
@@ -132,7 +134,7 @@ func (s *Session) LockAll(
 ) ([]*Lock, error) {
 	locks := make([]*Lock, len(keys))
 	if err := s.acquire(ctx, keys, opts, locks); err != nil {
-		return nil, wrap("lock all", "", err)
+		return nil, wrap("lock all", strings.Join(keys, ", "), err)
 	}
 	return locks, nil
 }
@@ -147,7 +149,9 @@ func (s *Session) TryLock(key string, opts *LockOptions) (*Lock, error) {
 	if err == nil {
 		err = opts.validate()
 	}
-	if err == nil {
+	if err != nil {
+		err = s.db.refused(err)
+	} else {
 		lock, err = s.db.perform(doTryLock, call{session: s, key: key, opts: opts})
 	}
 	if err != nil {
@@ -252,7 +256,8 @@ func (db *DB) setHandle(state *lockState, lock *Lock) {
 //
 // It returns nil, also when repeated. If the lock was lost before, it changes nothing, not even
 // if the same session holds the lock again, and returns an error that is ErrNotHeld and wraps the
-// cause. After ErrCommit the lock is still held, and Unlock may be called again.
+// cause; if the database was closed and its file keeps the lock, one that is ErrClosed. After
+// ErrCommit the lock is still held, and Unlock may be called again.
 func (l *Lock) Unlock() error { return wrap("unlock", l.Key(), l.unlock()) }
 
 func (l *Lock) unlock() error {
@@ -343,7 +348,7 @@ func checkFunction(fn func(ctx context.Context, proof Sequencer) error) {
 // is durable. It returns ErrNotHeld if that grant has passed, ErrInvalid for an empty key,
 // ErrClosed, ErrFailed or ErrCommit, with nothing changed.
 func (db *DB) ForceUnlock(key string, fence uint64, reason string) error {
-	err := checkKey(key)
+	err := db.refused(checkKey(key))
 	if err == nil {
 		err = db.update(func(tx *Txn) error { return tx.forceUnlock(key, fence, reason) })
 	}

@@ -380,7 +380,9 @@ func TestLock_TakesOver_WithAValueAndAfterReopen(t *testing.T) {
 		s := h.session(&lockd.SessionOptions{Lifetime: lockd.Independent})
 		old := h.lock(s, "k")
 		h.reopen()
-		h.lost(old, lockd.ErrClosed)
+		if err := old.Err(); !closed(old.Done()) || !errors.Is(err, lockd.ErrClosed) {
+			h.t.Errorf("the old handle: got %v", err)
+		}
 		s, err := h.Session(s.ID())
 		h.must(err)
 		l, err := s.TryLock("k", &lockd.LockOptions{Value: []byte("mine"), Flags: 2})
@@ -393,7 +395,7 @@ func TestLock_TakesOver_WithAValueAndAfterReopen(t *testing.T) {
 			e.ModifyIndex != h.Snapshot().Index() {
 			h.t.Errorf("the key: got %+v", e)
 		}
-		if err := old.Unlock(); !errors.Is(err, lockd.ErrNotHeld) ||
+		if err := old.Unlock(); errors.Is(err, lockd.ErrNotHeld) ||
 			!errors.Is(err, lockd.ErrClosed) {
 			h.t.Errorf("unlock of the old handle: got %v", err)
 		}

@@ -94,6 +94,12 @@ func New(opts *Options) (*DB, error) {
 // Options.OpenTimeout and returns ErrInUse then. A file that is written to again and again grows to
 // about 8 MB, however few its keys are: that is mostly its log.
 //
+// What is at the path is a whole database or nothing: a file without a byte is ErrCorrupt, and a
+// symbolic link that leads nowhere is fs.ErrNotExist. While the file is open nobody may remove or
+// replace it, or rename another one over it: the lock is on the file, not on its name, so that a
+// second Open would make another database there, and what is committed to the first is lost with
+// it.
+//
 // Sessions bound to a process that is gone end with ErrProcessGone, and their lock-delays begin
 // (see Options.Reopen); the others live on with their TTLs anew (S28); lock-delays go on by the
 // wall clock, but never for longer than their full length, which begins anew once if that clock was
@@ -255,7 +261,7 @@ func (db *DB) Node() string { return db.node }
 // ErrFailed. It waits for nobody.
 func (db *DB) Err() error {
 	if refusal := db.over.Load(); refusal != nil {
-		return wrap("look", "", *refusal)
+		return wrap("", "", *refusal)
 	}
 	return nil
 }
@@ -430,10 +436,11 @@ func tellWaiters(w *waiter) {
 }
 
 // Close ends the database. Calls that wait, and locks that are held, end with ErrClosed; sessions
-// that are bound to the process end cleanly, without lock-delays, and the others stay in the file.
-// It blocks until that is durable and the database's goroutine has ended. Then every call that
-// writes, waits, or asks for a session or about a lock returns ErrClosed; Get, Snapshot and Backup
-// go on answering from the last state.
+// that are bound to the process end cleanly, without lock-delays, and the others stay in the file,
+// with their locks: only the handles on them end, with an error that is ErrClosed, and not
+// ErrNoSession or ErrNotHeld. It blocks until that is durable and the database's goroutine has
+// ended. Then every call that writes, waits, or asks for a session or about a lock returns
+// ErrClosed; Get, Snapshot and Backup go on answering from the last state.
 //
 // It returns ErrCommit if the sessions' ends could not be made durable; the next Open ends them
 // then. A repeated call waits for the first, and returns nil.
@@ -451,7 +458,7 @@ func (db *DB) Close() error {
 	db.rest()
 	db.mu.Lock()
 	db.stopLocked()
-	db.endAllLocked(ErrClosed)
+	db.endAllLocked(errDatabaseClosed)
 	db.unlock()
 	db.hub.Close()
 	err = errors.Join(err, db.closeStore())
@@ -464,6 +471,25 @@ func (db *DB) Close() error {
 func (db *DB) refuse(why error) {
 	db.refusal = why
 	db.over.Store(&why)
+}
+
+// refused returns err, by which the arguments of a call are refused before anything else is looked
+// at; or, if the database takes no writes any more, why.
+func (db *DB) refused(err error) error {
+	if err != nil {
+		if refusal := db.over.Load(); refusal != nil {
+			return *refusal
+		}
+	}
+	return err
+}
+
+// orClosed is refused for calls that read, and go on when the database has failed.
+func (db *DB) orClosed(err error) error {
+	if refusal := db.refused(err); errors.Is(refusal, ErrClosed) {
+		return refusal
+	}
+	return err
 }
 
 var errDatabaseClosed = fmt.Errorf("database %w", ErrClosed)
@@ -479,16 +505,21 @@ func (db *DB) windUpLocked() (b *batch, lead bool, err error) {
 			}
 			return nil
 		})
-		err = errors.Join(err, db.endEachLocked((*Session).bound, ErrClosed))
+		err = errors.Join(err, db.endEachLocked((*Session).bound, errDatabaseClosed))
 	}
 	db.refuse(errDatabaseClosed)
 	b, lead = db.joinLocked()
 	return b, lead, err
 }
 
-// endAllLocked ends every wait, lock, session and keeper that is left, without a write.
-func (db *DB) endAllLocked(cause error) {
+// endAllLocked ends every wait, lock, session and keeper that is left, without a write: their
+// handles, of what a file keeps.
+func (db *DB) endAllLocked(why error) {
 	for _, s := range db.sessions {
+		cause := why
+		if why == errDatabaseClosed && db.store.Durable() && !s.bound() {
+			cause = &kept{why}
+		}
 		ended := &EndedError{Session: s.ID(), Cause: cause}
 		for state := s.held; state != nil; state = state.next {
 			if handle := state.handle; handle != nil {

@@ -320,6 +320,6 @@ func TestLogger_TellsOfOpenAndClose(t *testing.T) {
 			fmt.Sprintf("0 DEBUG session created: index=%d node=local session=<b>", at+2))
 		next.must(next.Close())
 		next.mustLog(l, names, fmt.Sprintf("0 DEBUG session ended: index=%d node=local "+
-			"session=<b> cause=closed by its owner", at+3))
+			"session=<b> cause=database closed by its owner", at+3))
 	})
 }

@@ -3,6 +3,7 @@ package lockd_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -99,9 +100,32 @@ func (tx *modelTx) tryAcquire(s *modelSession, key string, limit int) (*modelLoc
 	}
 	lock, obstacle, err := tx.acquireSlot(s, key, limit)
 	if err == nil && obstacle != nil {
+		tx.m.nameHolder(obstacle, s)
 		err = obstacle
 	}
 	return lock, err
+}
+
+// nameHolder adds who holds a slot for longest to what is said where all are taken.
+func (m *model) nameHolder(refusal *lockd.LockedError, s *modelSession) {
+	sem, _ := m.semaphore(refusal.Key)
+	if refusal.Obstacle != lockd.ObstacleSlots {
+		return
+	}
+	longest := ""
+	for _, id := range sem.holders { // in order
+		own := path.Dir(refusal.Key) + "/" + id
+		if m.holds(sem, id) && (longest == "" || m.keys[own].Fence < m.keys[longest].Fence) {
+			longest = own
+		}
+	}
+	if longest == "" {
+		return
+	}
+	var held *lockd.LockedError
+	_ = errors.As(m.obstructed(s.info.ID, longest), &held)
+	refusal.Holder, refusal.HolderName, refusal.Own = held.Holder, held.HolderName, held.Own
+	refusal.Fence, refusal.Since, refusal.Held = held.Fence, held.Since, held.Held
 }
 
 // acquireSlot is a slot, what keeps it from the session and passes, or an error.

@@ -381,7 +381,11 @@ func sameEnd(
 	if closed != (cause != nil) || (err != nil) != closed {
 		return fmt.Errorf("done %v, err %v, want %v", closed, err, cause)
 	}
-	if closed && !(errors.Is(err, cause) && errors.Is(err, sentinel)) {
+	isKept := cause == errKept
+	if isKept {
+		cause = lockd.ErrClosed
+	}
+	if closed && !(errors.Is(err, cause) && errors.Is(err, sentinel) != isKept) {
 		return fmt.Errorf("err: got %v, want %v", err, cause)
 	}
 	return nil

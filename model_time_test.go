@@ -306,20 +306,26 @@ func (m *model) close() error {
 		}
 	}
 	err := m.commit(m.open)
-	m.endAll(lockd.ErrClosed)
+	m.endAll()
 	return err
 }
 
+// errKept is ErrClosed as the cause of the end of a handle on what the file keeps.
+var errKept = fmt.Errorf("kept in the file: %w", lockd.ErrClosed)
+
 // endAll ends every handle and wait that is left, without a write.
-func (m *model) endAll(cause error) {
-	for _, l := range m.handles {
-		l.cause = cause
-	}
+func (m *model) endAll() {
 	for _, s := range m.live {
-		s.cause = cause
+		s.cause = lockd.ErrClosed
+		if s.info.Lifetime == lockd.Independent {
+			s.cause = errKept
+		}
+	}
+	for _, l := range m.handles {
+		l.cause = m.session(l.grant.Session).cause
 	}
 	for _, w := range m.queue {
-		w.told, w.err = true, cause
+		w.told, w.err = true, lockd.ErrClosed
 	}
 	m.queue = nil
 }

@@ -17,7 +17,8 @@ type Leadership struct {
 	// is known: 0 if there was none, or the key has been deleted since.
 	Fence uint64
 
-	// Leader proves the leadership; its Session leads. In a vacancy it is the zero value.
+	// Leader proves the leadership; its Session leads. In a vacancy it is the zero value, which as
+	// PutOptions.If asks for nothing: ask Vacant before a write is made to depend on it.
 	Leader Sequencer
 	Name   string // of the leader's session
 	Value  []byte // that the leader campaigned with, or proclaimed; shared: do not change it
@@ -50,11 +51,12 @@ func (l Leadership) newsTo(before Leadership) bool {
 // present then, and misses what was between. No leader ever waits for an observer.
 //
 // It ends with an error: ctx's, ErrClosed at the end of the database, or ErrInvalid for an empty
-// key or one over MaxKeySize. It is a single-use iterator. A nil ctx panics.
+// key or one over MaxKeySize. The Leadership that comes with it is the zero value, which looks like
+// a vacancy: look at the error first. It is a single-use iterator. A nil ctx panics.
 func (db *DB) Observe(ctx context.Context, key string) iter.Seq2[Leadership, error] {
 	checkContext(ctx)
 	return func(yield func(Leadership, error) bool) {
-		err := checkKey(key)
+		err := db.orClosed(checkKey(key))
 		if err == nil {
 			o := observer{db: db, key: key, yield: yield}
 			err = o.run(ctx)

@@ -25,10 +25,12 @@ type Options struct {
 	// are bound to their process.
 	Reopen ReopenPolicy
 
-	// OpenTimeout is how long Open waits for a file that is in use. The default is 1 s.
+	// OpenTimeout is how long Open waits for a file that is in use. The default is 1 s; a
+	// nanosecond asks it not to wait.
 	OpenTimeout time.Duration
 
-	// FileMode is the mode of a file that Open creates, before the umask. The default is 0o600.
+	// FileMode is the mode of a file that Open creates, before the umask. The owner has to be able
+	// to read and write it. The default is 0o600.
 	FileMode fs.FileMode
 
 	// AllowNetworkFS lets Open take a file on a network file system, or the like: NFS, SMB, 9p,
@@ -164,6 +166,9 @@ func (o *Options) validate() error {
 	if o.FileMode&^fs.ModePerm != 0 {
 		faults = append(faults, invalid("Options.FileMode is %v, not just permissions",
 			o.FileMode))
+	} else if o.FileMode != 0 && o.FileMode&0o600 != 0o600 {
+		faults = append(faults, invalid("Options.FileMode is %#o, but the owner of the "+
+			"file has to read and write it: 0o600 at least", o.FileMode))
 	}
 	if o.History < 0 {
 		faults = append(faults, invalid("Options.History is %d, below 0", o.History))

@@ -3,6 +3,7 @@ package lockd_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -27,7 +28,10 @@ func TestOptions_Refused(t *testing.T) {
 		"Reopen":   {lockd.Options{Reopen: 2}, "Options.Reopen is 2, not a ReopenPolicy"},
 		"Timeout":  {lockd.Options{OpenTimeout: -1}, "Options.OpenTimeout is -1ns, below 0"},
 		"FileMode": {lockd.Options{FileMode: fs.ModeDir | 0o600}, "Options.FileMode is d"},
-		"History":  {lockd.Options{History: -1}, "Options.History is -1, below 0"},
+		"FileModeOfAReader": {lockd.Options{FileMode: 0o400}, "Options.FileMode is 0400, but " +
+			"the owner of the file has to read and write it: 0o600 at least"},
+		"FileModeOfOthers": {lockd.Options{FileMode: 0o177}, "Options.FileMode is 0177, but"},
+		"History":          {lockd.Options{History: -1}, "Options.History is -1, below 0"},
 		"Node": {lockd.Options{Node: strings.Repeat("n", lockd.MaxKeySize+1)},
 			"Options.Node has 16385 bytes, more than 16384"},
 		"NodeWithZeroByte": {lockd.Options{Node: "a\x00b"}, "Options.Node \"a\\x00b\" has a zero"},
@@ -65,6 +69,16 @@ func TestOptions_NamesEveryFault(t *testing.T) {
 func TestOpen_NoPath(t *testing.T) {
 	if db, err := lockd.Open("", nil); db != nil || !errors.Is(err, lockd.ErrInvalid) {
 		t.Errorf("got %v, %v", db, err)
+	}
+	for name, err := range map[string]error{
+		"verify": lockd.Verify("", nil), "compact": lockd.Compact("", nil),
+		"backup":  lockd.BackupFile("", io.Discard, nil),
+		"restore": lockd.Restore("", strings.NewReader(""), nil),
+	} {
+		want := "lockd: " + name + ": invalid argument: path is empty"
+		if !errors.Is(err, lockd.ErrInvalid) || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -271,6 +272,50 @@ func closeEverything(h *harness, lifetime lockd.Lifetime) {
 	if _, ok := h.Get("k"); !ok || h.Snapshot().Len() != 1 {
 		t.Error("reads do not go on")
 	}
+}
+
+// Ensure that after Close nobody is told that a session has ended, or that its lock is not held,
+// which the file keeps, and that who has a handle hears that it was the database that was closed.
+func TestG12_IndependentIsKept(t *testing.T) {
+	each(t, func(h *harness) {
+		kept := h.session(&lockd.SessionOptions{Lifetime: lockd.Independent})
+		bound := h.session(nil)
+		locks := map[*lockd.Session]*lockd.Lock{kept: h.lock(kept, "k"), bound: h.lock(bound, "b")}
+		ctx := locks[kept].Context(h.t.Context())
+		h.must(h.Close())
+		for s, lock := range locks {
+			ended := s == bound || h.path == "" // of what was in memory nothing is left
+			for what, err := range map[string]error{
+				"session": s.Err(), "lock": lock.Err(), "unlock": lock.Unlock(),
+			} {
+				told, ok := errors.AsType[*lockd.EndedError](err)
+				if !ok || !errors.Is(err, lockd.ErrClosed) || told.Session != s.ID() {
+					h.t.Errorf("%s: got %v, want ErrClosed", what, err)
+				}
+				gone := errors.Is(err, lockd.ErrNoSession) || errors.Is(err, lockd.ErrNotHeld)
+				if gone != ended {
+					h.t.Errorf("%s: got %v, want that it is gone: %v", what, err, ended)
+				}
+				text := "database closed by its owner"
+				if !ended {
+					text = "is kept in the file: database closed by its owner; Open goes on with it"
+				}
+				if !strings.HasSuffix(err.Error(), text) {
+					h.t.Errorf("%s: got %q, want %q", what, err, text)
+				}
+			}
+		}
+		if context.Cause(ctx) != locks[kept].Err() {
+			h.t.Errorf("context: got %v", context.Cause(ctx))
+		}
+		if h.path == "" {
+			return
+		}
+		h.open()
+		if h.entry("k").Session != kept.ID() || !h.entry("b").Session.IsZero() {
+			h.t.Errorf("after the reopen: %+v, %+v", h.entry("k"), h.entry("b"))
+		}
+	})
 }
 
 // Ensure that Close waits for a commit that is under way, and ends those who wait for it well.

@@ -19,6 +19,23 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
+// Ensure that a closed database reads no backup, and says what it is: closed.
+func TestRestore_AfterClose(t *testing.T) {
+	each(t, func(h *harness) {
+		h.must(h.Close())
+		for name, text := range map[string]string{"bad": "no backup", "empty": ""} {
+			r := strings.NewReader(text)
+			err := h.Restore(r)
+			if !errors.Is(err, lockd.ErrClosed) || errors.Is(err, lockd.ErrCorrupt) {
+				h.t.Errorf("%s: got %v, want ErrClosed", name, err)
+			}
+			if r.Len() != len(text) {
+				h.t.Errorf("%s: it was read", name)
+			}
+		}
+	})
+}
+
 // Ensure that a restore over a database with holders, waiters and watchers ends the first and the
 // second with ErrRestored, lets nobody in before the delay is over, and tells the watchers of each
 // end and then of all changes, at one index.

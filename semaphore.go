@@ -1,6 +1,7 @@
 package lockd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"path"
@@ -78,7 +79,7 @@ func (s *Session) Acquire(ctx context.Context, prefix string, limit int) (*Slot,
 	checkContext(ctx)
 	err := ctx.Err()
 	if err == nil {
-		err = checkSemaphore(prefix, limit)
+		err = s.db.refused(checkSemaphore(prefix, limit))
 	}
 	var lock [1]*Lock
 	if err == nil {
@@ -93,11 +94,11 @@ func (s *Session) Acquire(ctx context.Context, prefix string, limit int) (*Slot,
 
 // TryAcquire takes a slot of the semaphore if that can be done at once. It does not wait for the
 // slot, only until the answer is durable. It returns a *LockedError that says what is in the way:
-// that all slots are taken, until when the session's own key is delayed, or that others have waited
-// longer; else as Acquire does.
+// that all slots are taken, and by whom for longest, until when the session's own key is delayed,
+// or that others have waited longer; else as Acquire does.
 func (s *Session) TryAcquire(prefix string, limit int) (*Slot, error) {
 	var lock *Lock
-	err := checkSemaphore(prefix, limit)
+	err := s.db.refused(checkSemaphore(prefix, limit))
 	if err == nil {
 		err = s.db.update(func(tx *Txn) (err error) {
 			lock, err = tx.tryAcquire(s, prefix, limit)
@@ -116,7 +117,7 @@ func (s *Session) TryAcquire(prefix string, limit int) (*Slot, error) {
 // that is durable. It returns ErrInvalid as Acquire does, ErrConflict if prefix/.lock has something
 // else than a semaphore, ErrClosed, ErrFailed or ErrCommit, with nothing changed.
 func (db *DB) SetLimit(prefix string, limit int) error {
-	err := checkSemaphore(prefix, limit)
+	err := db.refused(checkSemaphore(prefix, limit))
 	if err == nil {
 		err = db.update(func(tx *Txn) error { return tx.setLimit(prefix, limit) })
 	}
@@ -152,8 +153,8 @@ func contenderOf(key string) SessionID {
 	if len(key)-len(prefix) != 1+len(SessionID{}.text()) {
 		return SessionID{}
 	}
-	id, err := ParseSessionID(key[len(prefix)+1:])
-	if err != nil || contenderKey(prefix, id) != key {
+	id, ok := parseSessionID(key[len(prefix)+1:])
+	if !ok || contenderKey(prefix, id) != key {
 		return SessionID{}
 	}
 	return id
@@ -200,7 +201,7 @@ func rosterOf(prefix string, row *store.Key) (roster, error) {
 		return r, conflict("%q is not that of a semaphore: its limit is %d", row.Key, text.Limit)
 	}
 	for _, name := range names {
-		if id, err := ParseSessionID(name); err == nil { // nobody else can hold anything
+		if id, ok := parseSessionID(name); ok { // nobody else can hold anything
 			r.holders[id] = true
 		}
 	}
@@ -248,9 +249,29 @@ func (tx *Txn) tryAcquire(s *Session, prefix string, limit int) (*Lock, error) {
 	}
 	lock, obstacle, err := tx.acquireSlot(s, prefix, limit)
 	if err == nil && obstacle != nil {
+		tx.nameHolder(obstacle, s)
 		err = obstacle
 	}
 	return lock, err
+}
+
+// nameHolder adds to a refusal for want of slots who holds one for longest.
+func (tx *Txn) nameHolder(refusal *LockedError, s *Session) {
+	if refusal.Obstacle != ObstacleSlots {
+		return
+	}
+	slots, _ := tx.roster(prefixOf(refusal.Key)) // it has been read before
+	var longest *store.Key
+	for id := range slots.holders {
+		row := tx.db.store.Keys.Newest(contenderKey(slots.prefix, id))
+		if row != nil && SessionID(row.Session) == id && (longest == nil ||
+			cmp.Or(cmp.Compare(row.Fence, longest.Fence), cmp.Compare(row.Key, longest.Key)) < 0) {
+			longest = row
+		}
+	}
+	if longest != nil {
+		tx.describeHolder(refusal, s, longest)
+	}
 }
 
 // acquireSlot gives the session a slot, or says what it may wait for, or why it must not.

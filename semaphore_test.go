@@ -147,8 +147,11 @@ func TestG1_NoMoreSlotsThanTheLimit(t *testing.T) {
 		}
 		h.nothingMoves("a refusal", func() {
 			refusal := h.fullOf(sessions[3], 3)
+			text := "all slots are taken, the limit is 3, the longest by session " +
+				sessions[0].ID().String() + " for 0s"
 			if refusal.Obstacle != lockd.ObstacleSlots || refusal.Limit != 3 ||
-				!strings.Contains(refusal.Error(), "all slots are taken, the limit is 3") {
+				refusal.Holder != sessions[0].ID() || refusal.Error() != text ||
+				refusal.Fence != slots[0].Sequencer().Fence {
 				t.Errorf("refusal: %+v: %v", refusal, refusal)
 			}
 		})

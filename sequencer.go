@@ -13,7 +13,10 @@ import (
 
 // Sequencer proves that a session holds, or held, a lock: it names one grant, and no other ever
 // has the same. It is comparable, and its text form can travel in a header, a variable or a file.
-// The zero value proves nothing.
+// The zero value proves nothing: checks refuse it, but as PutOptions.If it asks for nothing.
+//
+// It is no credential: anyone can read it in an Entry, or make one up. As Chubby's, it keeps honest
+// programs apart of which one is late.
 //
 // Of two grants of one key, the later has the larger Fence, across delete, restart and restore
 // (G8).
@@ -47,6 +50,10 @@ func ParseSequencer(text string) (Sequencer, error) {
 }
 
 func parseSequencer(text string) (Sequencer, error) {
+	if text == "" {
+		return Sequencer{}, invalid("the text is empty, so nothing is proved; " +
+			"want fence:lockindex:session:key")
+	}
 	parts := strings.SplitN(text, ":", 4)
 	if len(parts) != 4 {
 		return Sequencer{}, invalid("want fence:lockindex:session:key")
@@ -60,8 +67,11 @@ func parseSequencer(text string) (Sequencer, error) {
 		return Sequencer{}, invalid("lock index: %v", err)
 	}
 	// That of a free lock has no session, and proves nothing.
-	if err = q.Session.UnmarshalText([]byte(parts[2])); err != nil {
-		return Sequencer{}, err
+	if parts[2] != "" {
+		var ok bool
+		if q.Session, ok = parseSessionID(parts[2]); !ok {
+			return Sequencer{}, invalid("session %q is not a UUID", parts[2])
+		}
 	}
 	if q.Key, err = url.PathUnescape(parts[3]); err != nil {
 		return Sequencer{}, invalid("key: %v", err)
@@ -76,13 +86,10 @@ func parseSequencer(text string) (Sequencer, error) {
 // MarshalText returns the text form. It never fails.
 func (q Sequencer) MarshalText() ([]byte, error) { return []byte(q.String()), nil }
 
-// UnmarshalText reads the text form, as ParseSequencer does, but the empty text as the zero value,
-// which MarshalText makes it from. After an error q is unchanged.
+// UnmarshalText reads the text form, as ParseSequencer does. So it refuses the empty text too,
+// which MarshalText makes of the zero value: a field of JSON that may have none is tagged omitzero.
+// After an error q is unchanged.
 func (q *Sequencer) UnmarshalText(text []byte) error {
-	if len(text) == 0 {
-		*q = Sequencer{}
-		return nil
-	}
 	parsed, err := ParseSequencer(string(text))
 	if err != nil {
 		return err
@@ -115,14 +122,31 @@ func proves(q Sequencer, row *store.Key) error {
 	case SessionID(row.Session).IsZero():
 		return fmt.Errorf("%w: nobody holds it, fence %d has passed", ErrNotHeld, q.Fence)
 	}
-	return fmt.Errorf("%w: fence %d has passed, the lock is held with fence %d by session %s",
-		ErrNotHeld, q.Fence, row.Fence, SessionID(row.Session))
+	holder := SessionID(row.Session)
+	switch {
+	case q.Fence < row.Fence:
+		return fmt.Errorf("%w: fence %d has passed, the lock is held with fence %d by session %s",
+			ErrNotHeld, q.Fence, row.Fence, holder)
+	case q.Fence > row.Fence:
+		return fmt.Errorf("%w: fence %d was not granted, the lock is held with fence %d by "+
+			"session %s", ErrNotHeld, q.Fence, row.Fence, holder)
+	case q.Session != holder:
+		return fmt.Errorf("%w: fence %d is of session %s, not of session %s", ErrNotHeld, q.Fence,
+			holder, q.Session)
+	}
+	return fmt.Errorf("%w: fence %d has lock index %d, not %d", ErrNotHeld, q.Fence, row.LockIndex,
+		q.LockIndex)
 }
 
 // Guard stands at a resource outside lockd, such as a file or a queue, and lets through only who
-// presents the newest grant of a lock that it has heard of. It lives in memory: a resource that
-// outlives its process keeps the highest fence beside its data instead. It may be used by many
-// goroutines; the zero value is ready, and one Guard guards one resource.
+// presents the newest grant of a lock that it has heard of. It goes by the key and the fence, and
+// asks nobody whether there was such a grant: a fence that was made up passes if it is larger, and
+// then keeps the true holder out. So it is for clients that can be trusted; who reaches the
+// database can ask DB.CheckSequencer before.
+//
+// It lives in memory: a resource that outlives its process keeps the highest fence beside its data
+// instead. It may be used by many goroutines; the zero value is ready, and one Guard guards one
+// resource.
 type Guard struct {
 	mu      sync.Mutex // protects what follows
 	highest Sequencer

@@ -51,9 +51,15 @@ const (
 
 	// DefaultLockDelay is the lock-delay of a session that names none.
 	DefaultLockDelay = 15 * time.Second
+	// MinLockDelay is the shortest lock-delay, if there is one.
+	MinLockDelay = time.Millisecond
 	// MaxLockDelay is the longest lock-delay.
 	MaxLockDelay = 60 * time.Second
 )
+
+// MinTTL is the shortest TTL of a session or a check, if it has one. What is below is most likely a
+// number without its unit, and would be over before anybody could renew it.
+const MinTTL = time.Millisecond
 
 // SessionOptions configures a session. A nil *SessionOptions and the zero value mean the
 // defaults.
@@ -62,7 +68,7 @@ type SessionOptions struct {
 	Name string
 
 	// TTL is how long the session lives without being renewed; exactly so (S26). Who sets it has it
-	// renewed, by Session.KeepAlive or a Keeper. Zero means for ever.
+	// renewed, by Session.KeepAlive or a Keeper. Zero means for ever; the least is MinTTL.
 	TTL time.Duration
 
 	// Grace is added to the TTL before the session ends, and not shown as part of it. It is for
@@ -70,7 +76,7 @@ type SessionOptions struct {
 	Grace time.Duration
 
 	// LockDelay keeps a lock from everybody for a time after its holder was lost (S32). Zero
-	// means DefaultLockDelay, NoLockDelay none; the most is MaxLockDelay.
+	// means DefaultLockDelay, NoLockDelay none; the least is MinLockDelay, the most MaxLockDelay.
 	LockDelay time.Duration
 
 	// Behavior says what happens to the held keys at the end. The default is ReleaseKeys.
@@ -109,6 +115,8 @@ func (o *SessionOptions) validate() error {
 	switch {
 	case o.TTL < 0:
 		return invalid("SessionOptions.TTL is %v, below 0", o.TTL)
+	case o.TTL > 0 && o.TTL < MinTTL:
+		return tooShort("SessionOptions.TTL", o.TTL, MinTTL)
 	case o.Grace < 0:
 		return invalid("SessionOptions.Grace is %v, below 0", o.Grace)
 	case o.Grace > 0 && o.TTL == 0:
@@ -118,6 +126,8 @@ func (o *SessionOptions) validate() error {
 	case o.LockDelay < 0 && o.LockDelay != NoLockDelay:
 		return invalid("SessionOptions.LockDelay is %v, below 0; NoLockDelay means none",
 			o.LockDelay)
+	case o.LockDelay > 0 && o.LockDelay < MinLockDelay:
+		return tooShort("SessionOptions.LockDelay", o.LockDelay, MinLockDelay)
 	case o.LockDelay > MaxLockDelay:
 		return invalid("SessionOptions.LockDelay is %v, more than %v", o.LockDelay, MaxLockDelay)
 	case o.Behavior > DeleteKeys:
@@ -135,6 +145,12 @@ func (o *SessionOptions) validate() error {
 		return invalid("SessionOptions.Meta has %d bytes, more than %d", size, MaxKeySize)
 	}
 	return nil
+}
+
+// tooShort refuses a duration that most likely lacks its unit.
+func tooShort(field string, d, least time.Duration) error {
+	return invalid("%s is %v, below %v; was a unit forgotten, as in %d * time.Second?", field, d,
+		least, d.Nanoseconds())
 }
 
 // SessionInfo describes a session. None of it ever changes (S3). The zero value is no session.
@@ -206,7 +222,7 @@ func (db *DB) NewSession(opts *SessionOptions) (*Session, error) {
 		opts = &SessionOptions{}
 	}
 	var created *Session
-	err := opts.validate()
+	err := db.refused(opts.validate())
 	if err == nil {
 		err = db.update(func(tx *Txn) (err error) {
 			created, err = tx.newSession(opts)
@@ -305,7 +321,7 @@ func (tx *Txn) EndSession(id SessionID) (err error) {
 func (tx *Txn) endSession(s *Session, cause error) {
 	db := tx.db
 	delay := s.row.LockDelay
-	if cause == ErrClosed { // its owner says that it has stopped
+	if errors.Is(cause, ErrClosed) { // its owner says that it has stopped
 		delay = 0
 	}
 	ended := &EndedError{Session: SessionID(s.row.ID), Cause: cause}
@@ -372,7 +388,8 @@ func (s *Session) ID() SessionID { return SessionID(s.row.ID) }
 // Done returns a channel that is closed when the session has ended, and that is durable.
 func (s *Session) Done() <-chan struct{} { return s.ending.Done() }
 
-// Err returns nil while the session lives, and then an *EndedError with the cause.
+// Err returns nil while the session lives, and then an *EndedError with the cause. The end of the
+// database is one for this handle, also if the session lives on in the file: see DB.Close.
 func (s *Session) Err() error { return s.ending.Err() }
 
 // Renew begins the TTL anew, from the moment of the call (G6); without a TTL it does nothing

@@ -31,11 +31,19 @@ func (id SessionID) text() string { return uuid.UUID(id).String() }
 
 // ParseSessionID reads a UUID in any case (K36). Any other text is ErrInvalid.
 func ParseSessionID(text string) (SessionID, error) {
-	id, err := uuid.Parse(text)
-	if err != nil || len(text) != len(id.String()) || id == uuid.Nil {
-		return SessionID{}, invalid("session %q is not a UUID", text)
+	id, ok := parseSessionID(text)
+	if !ok {
+		return SessionID{}, wrap("parse session", text, invalid("it is not a UUID"))
 	}
-	return SessionID(id), nil
+	return id, nil
+}
+
+func parseSessionID(text string) (id SessionID, ok bool) {
+	parsed, err := uuid.Parse(text)
+	if err != nil || len(text) != len(parsed.String()) || parsed == uuid.Nil {
+		return SessionID{}, false
+	}
+	return SessionID(parsed), true
 }
 
 // MarshalText returns the text form. It never fails.

@@ -153,7 +153,11 @@ var badSessions = []struct {
 		"SessionOptions.Lifetime is 2"},
 	{"S13", "TTL below 0", lockd.SessionOptions{TTL: -1}, lockd.ErrInvalid,
 		"SessionOptions.TTL is -1ns, below 0"},
-	{"S13", "grace below 0", lockd.SessionOptions{TTL: 1, Grace: -1}, lockd.ErrInvalid,
+	{"S13", "TTL without its unit", lockd.SessionOptions{TTL: 10}, lockd.ErrInvalid,
+		"SessionOptions.TTL is 10ns, below 1ms; was a unit forgotten, as in 10 * time.Second?"},
+	{"S13", "TTL just too short", lockd.SessionOptions{TTL: lockd.MinTTL - 1}, lockd.ErrInvalid,
+		"SessionOptions.TTL is 999.999µs, below 1ms"},
+	{"S13", "grace below 0", lockd.SessionOptions{TTL: time.Second, Grace: -1}, lockd.ErrInvalid,
 		"SessionOptions.Grace is -1ns, below 0"},
 	{"S13", "grace without TTL", lockd.SessionOptions{Grace: 1}, lockd.ErrInvalid,
 		"SessionOptions.Grace is 1ns, but there is no TTL"},
@@ -219,7 +223,7 @@ func TestNewSession_S11S13S16S17S18S20S22_Accepted(t *testing.T) {
 			delay time.Duration
 		}{
 			{"S11", lockd.SessionOptions{Behavior: lockd.DeleteKeys}, 15 * time.Second},
-			{"S13", lockd.SessionOptions{TTL: 1}, 15 * time.Second},
+			{"S13", lockd.SessionOptions{TTL: lockd.MinTTL}, 15 * time.Second},
 			{"S13", lockd.SessionOptions{TTL: 1<<63 - 1}, 15 * time.Second},
 			{"S16", lockd.SessionOptions{Node: "DB1"}, 15 * time.Second},
 			{"S17", lockd.SessionOptions{Node: "db1", Checks: []string{"DISK"}}, 15 * time.Second},
@@ -227,7 +231,7 @@ func TestNewSession_S11S13S16S17S18S20S22_Accepted(t *testing.T) {
 			{"S20", lockd.SessionOptions{Name: long}, 15 * time.Second},
 			{"S20", lockd.SessionOptions{Name: long}, 15 * time.Second}, // not unique
 			{"S22", lockd.SessionOptions{LockDelay: time.Minute}, time.Minute},
-			{"S22", lockd.SessionOptions{LockDelay: 1}, 1},
+			{"S22", lockd.SessionOptions{LockDelay: time.Millisecond}, lockd.MinLockDelay},
 			{"S22", lockd.SessionOptions{LockDelay: lockd.NoLockDelay}, 0},
 		} {
 			s, err := h.NewSession(&test.opts)

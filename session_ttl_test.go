@@ -51,8 +51,8 @@ func (h *harness) slowly() *slow {
 // Ensure that a session lives to the last instant of its TTL and grace, and not in the next.
 func TestSession_S26_EndsExactly(t *testing.T) {
 	for _, opts := range []lockd.SessionOptions{
-		{TTL: time.Second}, {TTL: time.Second, Grace: 300 * time.Millisecond}, {TTL: 2},
-		{TTL: 1, Grace: 1}, {TTL: 400 * 24 * time.Hour},
+		{TTL: time.Second}, {TTL: time.Second, Grace: 300 * time.Millisecond}, {TTL: lockd.MinTTL},
+		{TTL: lockd.MinTTL, Grace: 1}, {TTL: 400 * 24 * time.Hour},
 	} {
 		t.Run(fmt.Sprintf("%v and %v", opts.TTL, opts.Grace), func(t *testing.T) {
 			each(t, func(h *harness) {
@@ -373,11 +373,11 @@ func TestSession_KeepAlive_Twice(t *testing.T) {
 // Ensure that the shortest TTL can be kept alive.
 func TestSession_KeepAlive_ShortestTTL(t *testing.T) {
 	each(t, func(h *harness) {
-		s := h.session(&lockd.SessionOptions{TTL: 1})
+		s := h.session(&lockd.SessionOptions{TTL: lockd.MinTTL})
 		keeping := start(func() error { return s.KeepAlive(h.t.Context()) })
 		h.settle()
 		for range 5 {
-			h.advance(1)
+			h.advance(lockd.MinTTL)
 		}
 		h.must(s.Err())
 		h.must(s.Close())

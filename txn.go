@@ -49,8 +49,9 @@ type Txn struct {
 // ErrCommit, with nothing changed. There is no limit on the number of operations.
 //
 // fn runs under the database's lock: it must not wait, and must not call the methods of this
-// database, its sessions or its locks. Most of them need that lock, and would wait for it for ever;
-// in a build with -tags=invariants they panic.
+// database, its sessions or its locks. Most of them need that lock, and would wait for it for ever,
+// such as DB.Put, or DB.Snapshot now and then; in a build with -tags=invariants they panic. What
+// Txn has in their place is for fn.
 // It may call what only names a thing, such as Session.ID and Lock.Sequencer, and DB.Get, which
 // shows the published state without fn's writes. A nil fn panics.
 func (db *DB) Update(fn func(tx *Txn) error) error {
@@ -413,13 +414,19 @@ func (tx *Txn) obstructed(s *Session, key string, row *store.Key) error {
 	refusal := &LockedError{Key: key, Obstacle: ObstacleQueue, Waiters: state.queue.Len()}
 	if held {
 		refusal.Obstacle = ObstacleHolder
-		refusal.Holder, refusal.Fence = SessionID(row.Session), row.Fence
-		refusal.HolderName, refusal.Own = state.session.row.Name, state.session == s
-		if since := tx.db.instant(row.Granted); !since.IsZero() {
-			refusal.Since, refusal.Held = since.Round(0), tx.clock().Sub(since)
-		}
+		tx.describeHolder(refusal, s, row)
 	}
 	return refusal
+}
+
+// describeHolder adds to a refusal for s who holds the lock of row, and since when.
+func (tx *Txn) describeHolder(refusal *LockedError, s *Session, row *store.Key) {
+	holder := tx.db.holder(row.Session)
+	refusal.Holder, refusal.Fence = SessionID(row.Session), row.Fence
+	refusal.HolderName, refusal.Own = holder.row.Name, holder == s
+	if since := tx.db.instant(row.Granted); !since.IsZero() {
+		refusal.Since, refusal.Held = since.Round(0), tx.clock().Sub(since)
+	}
 }
 
 // grant gives a free lock to the session (K13, K14). The index of the grant is its fence.
@@ -524,13 +531,20 @@ func (tx *Txn) CheckSession(key string, session SessionID) (err error) {
 	if row == nil {
 		return conflict("the key does not exist")
 	}
-	if SessionID(row.Session) != session {
-		return conflict("session is %q, not %q", SessionID(row.Session), session)
+	switch holder := SessionID(row.Session); {
+	case holder == session:
+		return nil
+	case holder.IsZero():
+		return conflict("the lock is free, not held by session %s", session)
+	case session.IsZero():
+		return conflict("the lock is not free, session %s holds it", holder)
+	default:
+		return conflict("session %s holds the lock, not %s", holder, session)
 	}
-	return nil
 }
 
-// CheckSequencer returns ErrNotHeld unless the lock that q names is held, by this very grant.
+// CheckSequencer returns ErrNotHeld unless the lock that q names is held, by this very grant. The
+// zero value is refused, unlike in PutOptions.If.
 func (tx *Txn) CheckSequencer(q Sequencer) (err error) {
 	tx.check()
 	defer label(&err, "check sequencer", q.Key)

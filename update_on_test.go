@@ -32,6 +32,7 @@ func TestUpdate_CallsTheDatabase(t *testing.T) {
 			"Keeper.Session": func() { _, _ = k.Session(h.t.Context()) },
 			"Locks":          func() { h.Locks()(func(lockd.LockInfo) bool { return true }) },
 			"Stats":          func() { h.Stats() },
+			"Snapshot":       func() { h.Snapshot() },
 			"Close":          func() { _ = h.Close() },
 		} {
 			var other *call

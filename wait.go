@@ -2,6 +2,7 @@ package lockd
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -63,10 +64,10 @@ func (s *Session) acquire(
 		return err
 	}
 	if err := checkKeys(keys); err != nil {
-		return err
+		return s.db.refused(err)
 	}
 	if err := opts.validate(); err != nil {
-		return err
+		return s.db.refused(err)
 	}
 	return s.db.acquire(ctx, request{session: s, opts: opts}, keys, locks)
 }
@@ -104,9 +105,9 @@ func checkKeys(keys []string) error {
 		return checkKey(keys[0])
 	}
 	seen := make(map[string]struct{}, len(keys))
-	for _, key := range keys {
+	for i, key := range keys {
 		if err := checkKey(key); err != nil {
-			return err
+			return fmt.Errorf("%w (number %d of %d)", err, i+1, len(keys))
 		}
 		if _, twice := seen[key]; twice {
 			return invalid("key %q is named twice", key)

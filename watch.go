@@ -18,7 +18,8 @@ const (
 )
 
 // Scope is what a watcher watches: one key, the keys with a prefix, the sessions, one session, or
-// the catalog. It is comparable. The zero value covers nothing.
+// the catalog. It is comparable. The zero value covers nothing: its index is always 1, so that
+// Changed from index 0 is closed at once, as for any scope, and from 1 only with the database.
 type Scope struct{ scope hub.Scope }
 
 // Key is the scope of one key exactly, whether it exists or not.
@@ -141,8 +142,9 @@ type logEntry = hub.Event[record]
 // It ends with an error: ctx's, ErrClosed at the end of the database, ErrInvalid for an index that
 // the database has not reached, or ErrCompacted as soon as events that it should yield are no
 // longer kept: at once if the index is older than Options.History reaches, and after a restart for
-// any index before it. It does not go on from a later point by itself. No writer ever waits for
-// a watcher. It is a single-use iterator. A nil ctx panics.
+// any index before it. Index 0 is from before the database was made: it yields everything, as long
+// as all of that is kept. Watch does not go on from a later point by itself. No writer ever waits
+// for a watcher. It is a single-use iterator. A nil ctx panics.
 func (db *DB) Watch(ctx context.Context, scope Scope, index uint64) iter.Seq2[Event, error] {
 	checkContext(ctx)
 	return func(yield func(Event, error) bool) {
@@ -160,9 +162,10 @@ func (db *DB) follow(
 	ctx context.Context, scope Scope, index uint64, yield func(*logEntry) bool,
 ) error {
 	if newest := db.store.Published(); index > newest {
-		return invalid("index %d is ahead of the database, which is at %d", index, newest)
+		return db.orClosed(invalid("index %d is ahead of the database, which is at %d", index,
+			newest))
 	}
-	at := hub.After(index)
+	at := hub.After(max(index, store.FirstIndex)) // before the first change, as all below it
 	var events []logEntry
 	var topic *hub.Topic
 	defer func() { db.hub.Unsubscribe(topic) }() // also when the loop panics
@@ -173,7 +176,7 @@ func (db *DB) follow(
 		var err error
 		events, at, topic, err = db.hub.Follow(scope.scope, at, events)
 		if err != nil {
-			return ErrCompacted
+			return db.orClosed(ErrCompacted)
 		}
 		for i := range events {
 			if !yield(&events[i]) {
@@ -197,7 +200,7 @@ func (db *DB) waitFor(ctx context.Context, topic *hub.Topic, at hub.Cursor) (hub
 			// What fell out of the history before it was not in scope.
 			return at.Advance(first - 1), nil
 		}
-		return at, ErrClosed
+		return at, errDatabaseClosed
 	case <-ctx.Done():
 		return at, ctx.Err()
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -466,6 +467,47 @@ func TestWatch_B12_CompactedByLargeValues(t *testing.T) {
 				h.t.Errorf("%v: kept: got %d", test.scope, got)
 			}
 			h.watches(h.t.Context(), test.scope, indexes[1]).ends(lockd.ErrCompacted)
+		}
+	})
+}
+
+// Ensure that of a database that was just made everything can be watched, from before its first
+// change, until the first event falls out of the history.
+func TestWatch_B12_FromTheBeginning(t *testing.T) {
+	each(t, func(h *harness) {
+		h.writes("k", 2)
+		for index := range uint64(2) {
+			if got := len(h.events(lockd.Key("k"), index)); got != 2 {
+				h.t.Errorf("from %d: got %d events", index, got)
+			}
+			if got := len(h.events(lockd.Catalog(), index)); got != 1 { // this process's node
+				h.t.Errorf("from %d: got %d events of the catalog", index, got)
+			}
+		}
+		h.shortHistory()
+		h.writes("k", 11)
+		h.watches(h.t.Context(), lockd.Key("k"), 0).ends(lockd.ErrCompacted)
+	})
+}
+
+// Ensure that a watch of a closed database says that it is closed, whatever else is in its way.
+func TestWatch_G12_AfterClose(t *testing.T) {
+	each(t, func(h *harness) {
+		h.shortHistory()
+		h.writes("k", 30)
+		h.must(h.Close())
+		for _, index := range []uint64{0, 1, h.Snapshot().Index(), 1 << 40} {
+			for _, err := range h.Watch(h.t.Context(), lockd.Key("k"), index) {
+				if !errors.Is(err, lockd.ErrClosed) || errors.Is(err, lockd.ErrCompacted) ||
+					!strings.HasSuffix(err.Error(), ": database closed by its owner") {
+					h.t.Errorf("from %d: got %v", index, err)
+				}
+			}
+		}
+		for _, err := range h.Observe(h.t.Context(), "") {
+			if !errors.Is(err, lockd.ErrClosed) || errors.Is(err, lockd.ErrInvalid) {
+				h.t.Errorf("observe: got %v", err)
+			}
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 // defaults. It is read once and not kept.
 type Options struct {
 	// MinTTL is the shortest TTL that a session may have, as Consul's session_ttl_min (S13). The
-	// default is 10 s.
+	// default is 10 s, the least lockd.MinTTL.
 	MinTTL time.Duration
 
 	// GraceTTLs is how many of its TTLs a session lives on, without being renewed, after the
@@ -75,8 +75,8 @@ func (o *Options) complete(db *lockd.DB) (Options, error) {
 		faults = append(faults, fmt.Errorf("%w: Options."+format,
 			append([]any{lockd.ErrInvalid}, args...)...))
 	}
-	if o.MinTTL < 0 || o.MinTTL > maxTTL {
-		invalid("MinTTL is %v, not between 0 and %v", o.MinTTL, maxTTL)
+	if o.MinTTL != 0 && (o.MinTTL < lockd.MinTTL || o.MinTTL > maxTTL) {
+		invalid("MinTTL is %v, not between %v and %v", o.MinTTL, lockd.MinTTL, maxTTL)
 	}
 	if o.GraceTTLs < 0 || o.GraceTTLs > maxGraceTTLs {
 		invalid("GraceTTLs is %d, not between 0 and %d", o.GraceTTLs, maxGraceTTLs)

@@ -2,7 +2,6 @@ package consulapi
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -271,9 +270,12 @@ func parseLockDelay(text []byte) (time.Duration, error) {
 }
 
 // option is what the database is told: more than its limit is capped in silence, as Consul
-// does (S22).
+// does (S22), and less than a millisecond is one.
 func (d lockDelay) option() time.Duration {
-	return cmp.Or(min(time.Duration(d), lockd.MaxLockDelay), lockd.NoLockDelay)
+	if d == 0 {
+		return lockd.NoLockDelay
+	}
+	return min(max(time.Duration(d), lockd.MinLockDelay), lockd.MaxLockDelay)
 }
 
 func (h *handler) sessionDestroy(r *request) (answer, error) {

@@ -34,16 +34,27 @@ func Transport(db *lockd.DB, opts *Options) (http.RoundTripper, error) {
 
 type transport struct{ handler *handler }
 
-// RoundTrip answers a request. It returns the context's error if that ends first.
+var errNoURL = fmt.Errorf("consulapi: %w: the request has no URL; http.NewRequest gives it one",
+	lockd.ErrInvalid)
+
+// RoundTrip answers a request. It returns the context's error if that ends first, and ErrInvalid
+// for a request without a URL. One without a header or a body has an empty one; no method is GET.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	in := r
-	if r.Body == nil {
+	if r.Body == nil || r.Method == "" {
 		in = r.WithContext(r.Context()) // a copy, for r is not to be changed
-		in.Body = http.NoBody
+		in.Method = cmp.Or(r.Method, http.MethodGet)
+		if r.Body == nil {
+			in.Body = http.NoBody
+		}
 	}
-	if ended := r.Context().Err(); ended != nil {
+	refusal := r.Context().Err()
+	if r.URL == nil {
+		refusal = errNoURL
+	}
+	if refusal != nil {
 		_ = in.Body.Close() // nothing of it is needed
-		return nil, ended
+		return nil, refusal
 	}
 	a, err := t.answer(in)
 	if ended := r.Context().Err(); ended != nil {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"reflect"
 	"runtime"
 	"strings"
@@ -75,6 +76,48 @@ func TestTransport_ErrInvalid(t *testing.T) {
 		transport, err := consulapi.Transport(h.db, &consulapi.Options{MinTTL: -1})
 		if !errors.Is(err, lockd.ErrInvalid) || transport != nil {
 			t.Errorf("%v, %v", transport, err)
+		}
+	})
+}
+
+// closing is a body that notes that it was closed.
+type closing struct {
+	strings.Reader
+	closed bool
+}
+
+func (b *closing) Close() error { b.closed = true; return nil }
+
+// Ensure that a request that somebody has put together by hand is refused if it names nothing, with
+// its body closed, and answered if all that it lacks may be lacking.
+func TestTransport_BareRequest(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		transport, err := consulapi.Transport(h.db, nil)
+		h.must(err)
+		body := new(closing)
+		for _, r := range []*http.Request{
+			{}, {Method: http.MethodPut}, {Method: http.MethodPut, Body: body},
+		} {
+			got, err := transport.RoundTrip(r)
+			if got != nil || !errors.Is(err, lockd.ErrInvalid) ||
+				!strings.Contains(err.Error(), "the request has no URL") {
+				t.Errorf("got %v, %v", got, err)
+			}
+		}
+		if !body.closed {
+			t.Error("the body is open")
+		}
+		_, err = h.db.Put("k", []byte("v"), nil)
+		h.must(err)
+		for _, method := range []string{"", http.MethodGet} {
+			r := &http.Request{Method: method, URL: &url.URL{Path: "/v1/kv/k", RawQuery: "raw"}}
+			got, err := transport.RoundTrip(r)
+			h.must(err)
+			text, err := io.ReadAll(got.Body)
+			h.must(err)
+			if got.StatusCode != http.StatusOK || string(text) != "v" || r.Method != method {
+				t.Errorf("method %q: got %s %s", method, got.Status, text)
+			}
 		}
 	})
 }

@@ -58,11 +58,16 @@ func (db *DB) HoldCommits() (release func()) {
 // DropRenewals loses the next n renewals of the session, as if it was paused or cut off: Renew
 // returns ErrDropped, and KeepAlive and Keeper, which renew every half TTL, go on without. The one
 // with which KeepAlive begins is not lost. A later call for the same session replaces n; 0 ends it.
-// A negative n fails the test, and so does it if the test ends and not one renewal was lost.
+// A negative n fails the test, and so does a session that does not live in this database; and so
+// does it if the test ends and not one renewal was lost.
 func (db *DB) DropRenewals(s *lockd.Session, n int) {
 	db.t.Helper()
 	if n < 0 {
 		db.t.Fatalf("lockdtest: DropRenewals of %d renewals", n)
+	}
+	if _, ours := db.Snapshot().Session(s.ID()); !ours && n > 0 {
+		db.t.Fatalf("lockdtest: DropRenewals(%s): no such session lives in this database: it has "+
+			"ended, or is another's", s.ID())
 	}
 	db.mu.Lock()
 	defer db.mu.Unlock()

@@ -268,4 +268,9 @@ func TestFaults_Refused(t *testing.T) {
 		db := lockdtest.New(t, nil)
 		db.DropRenewals(session(t, db, "", time.Second), -1)
 	}, []string{"DropRenewals of -1"})
+	fails(t, func(t testing.TB) {
+		db, another := lockdtest.New(t, nil), lockdtest.New(t, nil)
+		db.DropRenewals(session(t, another, "", time.Second), 1)
+		t.Error("it goes on")
+	}, []string{"no such session lives in this database"})
 }

@@ -1,0 +1,82 @@
+package lockd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/lockd/lockd"
+)
+
+// Ensure that the text of a refusal says what was expected and what was found, so that nobody has
+// to look it up.
+func TestError_SaysWhatWasFound(t *testing.T) {
+	each(t, func(h *harness) {
+		s, other := h.session(nil), h.session(nil)
+		q := h.lock(s, "k").Sequencer()
+		h.put("free", "v", 0)
+		with := func(change func(q *lockd.Sequencer)) error {
+			changed := q
+			change(&changed)
+			return h.CheckSequencer(changed)
+		}
+		checkSession := func(key string, id lockd.SessionID) error {
+			return h.Update(func(tx *lockd.Txn) error { return tx.CheckSession(key, id) })
+		}
+		ended, cancel := context.WithCancel(h.t.Context())
+		cancel()
+		all := func(ctx context.Context, keys ...string) error {
+			return second(s.LockAll(ctx, keys, nil))
+		}
+		const check = `lockd: check sequencer "k": lock is not held: `
+		const session = "lockd: check session "
+		for _, test := range []struct {
+			err  error
+			is   error
+			want string
+		}{
+			{with(func(q *lockd.Sequencer) { q.LockIndex = 7 }), lockd.ErrNotHeld,
+				check + fmt.Sprintf("fence %d has lock index 1, not 7", q.Fence)},
+			{with(func(q *lockd.Sequencer) { q.Session = other.ID() }), lockd.ErrNotHeld,
+				check + fmt.Sprintf("fence %d is of session %s, not of session %s", q.Fence,
+					s.ID(), other.ID())},
+			{with(func(q *lockd.Sequencer) { q.Fence = 1 << 40 }), lockd.ErrNotHeld,
+				check + fmt.Sprintf("fence 1099511627776 was not granted, the lock is held with "+
+					"fence %d by session %s", q.Fence, s.ID())},
+			{with(func(q *lockd.Sequencer) { q.Fence-- }), lockd.ErrNotHeld,
+				check + fmt.Sprintf("fence %d has passed, the lock is held with fence %d by "+
+					"session %s", q.Fence-1, q.Fence, s.ID())},
+			{checkSession("free", s.ID()), lockd.ErrConflict, session +
+				`"free": conflict: the lock is free, not held by session ` + s.ID().String()},
+			{checkSession("k", lockd.SessionID{}), lockd.ErrConflict, session +
+				fmt.Sprintf(`"k": conflict: the lock is not free, session %s holds it`, s.ID())},
+			{checkSession("k", other.ID()), lockd.ErrConflict, session + fmt.Sprintf(
+				`"k": conflict: session %s holds the lock, not %s`, s.ID(), other.ID())},
+			{all(ended, "a", "b"), context.Canceled, `lockd: lock all "a, b": context canceled`},
+			{all(h.t.Context(), "a", "", "b"), lockd.ErrInvalid,
+				`lockd: lock all "a, , b": invalid argument: key is empty (number 2 of 3)`},
+			{second(lockd.ParseSessionID("web1")), lockd.ErrInvalid,
+				`lockd: parse session "web1": invalid argument: it is not a UUID`},
+			{second(lockd.ParseSequencer("1:2:web1:k")), lockd.ErrInvalid,
+				`lockd: parse sequencer "1:2:web1:k": invalid argument: ` +
+					`session "web1" is not a UUID`},
+		} {
+			if !errors.Is(test.err, test.is) || test.err.Error() != test.want {
+				h.t.Errorf("got  %v\nwant %v", test.err, test.want)
+			}
+			if _, ok := errors.AsType[*lockd.Error](test.err); !ok {
+				h.t.Errorf("%v is no *Error", test.err)
+			}
+		}
+		h.must(h.Close())
+		if got := h.Err().Error(); got != "lockd: database closed by its owner" {
+			h.t.Errorf("got %s", got)
+		}
+		for _, err := range h.Observe(h.t.Context(), "k") {
+			if err != nil && err.Error() != `lockd: observe "k": database closed by its owner` {
+				h.t.Errorf("got %s", err)
+			}
+		}
+	})
+}
