@@ -29,37 +29,6 @@ func (f *file) write(rows []rowWrite, last header) error {
 // meta page of that commit is damaged, the one before is read, and it must know the segment.
 func (f *file) young() bool { return f.log.made == f.last.commit }
 
-// ready reports whether what was in the file when it was opened is on disk, and nothing is where
-// the next record goes: whether inherit has nothing to do.
-func (f *file) ready() bool { return f.synced && f.log.cut == nil }
-
-// inherit has on disk what was in the file when it was opened, before anything is written to it,
-// and nothing where the next record goes.
-//
-// Who had it open before may have been killed between the write of a meta page and its sync. Then
-// the commit can be read, and a power cut may yet undo it. But the pages of the one before are free
-// in it, and the next commit would write over them: of the two, neither would be left. Nor may half
-// of a record that was never acknowledged be taken for a part of the next of that number.
-func (f *file) inherit() error {
-	if !f.synced {
-		if err := f.flush(); err != nil {
-			return fmt.Errorf("sync what was in it: %w", err)
-		}
-		f.synced = true
-	}
-	if f.log.cut == nil {
-		return nil
-	}
-	if err := f.blank(f.log.cut); err != nil {
-		return err
-	}
-	if err := f.flush(); err != nil {
-		return fmt.Errorf("sync what was cut off: %w", err)
-	}
-	f.log.cut, f.log.unclear = nil, false
-	return nil
-}
-
 // flush has on disk what was written, if the policy says so.
 func (f *file) flush() error {
 	if f.sync == SyncAlways {

@@ -135,7 +135,7 @@ type file struct {
 	buffer   []byte    // the last record's sectors, to be used again
 	tidied   bool      // all is done or begun that the last commit has left to be done
 	failed   error     // what went wrong in that
-	synced   bool      // what was in the file when it was opened is on disk
+	opened   *metaPage // the newest one, when it was opened; nil: that is on disk, as all else is
 }
 
 // rowWrite is one change of a commit.

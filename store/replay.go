@@ -113,6 +113,7 @@ func (l *commitLog) replay(scans []*scan, last header) (header, error) {
 			return last, recordError(l.next, errIndex)
 		}
 		l.filling.rows.add(rows)
+		l.newest = &record{l.filling.last(l.lane(), len(payload)), l.next, payload}
 		l.next++
 		before = left
 	}
@@ -228,22 +229,15 @@ func (w *pageWalk) scanSegment(
 // outdated reports whether somebody has written to the log since it was read: the next record is
 // where it would be, or half of it.
 func (l *commitLog) outdated(f *file) (bool, error) {
-	if l.none() {
-		return false, nil
-	}
 	if l.cut != nil {
 		return true, nil
 	}
-	raw, lane := make([]byte, sectorSize), l.lane()
-	for _, s := range l.segments {
-		if s == l.settled || s.used[lane] == s.room() {
-			continue
-		}
-		place := s.place(lane, s.used[lane])
-		if _, err := f.handle.ReadAt(raw, s.offset(place)); err != nil {
+	raw := make([]byte, sectorSize)
+	for _, run := range l.ahead() {
+		if _, err := f.handle.ReadAt(raw, run.segment.offset(run.place)); err != nil {
 			return false, cause(err)
 		}
-		now, err := s.readSector(place, raw)
+		now, err := run.segment.readSector(run.place, raw)
 		if err != nil || now.number == l.next {
 			return true, nil
 		}
