@@ -36,6 +36,7 @@ type Table[T any] struct {
 	flying []*cell[T]  // what the batch that is being written changed
 	undo   []change[T] // what the running transaction changed, each cell once
 	size   int         // rows that live
+	moves  uint64      // how often a row has changed
 
 	// While a file is read:
 	read   []*leaf[T]
@@ -201,6 +202,7 @@ func (t *Table[T]) move(c *cell[T], old, next *version[T]) {
 		t.size++
 	}
 	c.head.Store(next)
+	t.moves++
 	if !t.stale {
 		t.stale = true
 		t.view = View[T]{} // which would keep what it has
@@ -231,7 +233,7 @@ func (t *Table[T]) Changes() iter.Seq2[*T, *T] {
 }
 
 // Ascend yields the newest rows from the key on, in order. The loop may write, and sees what it
-// has done ahead of it.
+// has done ahead of it; it may have another loop in it.
 func (t *Table[T]) Ascend(from string) iter.Seq2[string, *T] {
 	return func(yield func(string, *T) bool) {
 		var page [pageSize]struct {
@@ -240,7 +242,7 @@ func (t *Table[T]) Ascend(from string) iter.Seq2[string, *T] {
 		}
 		for {
 			t.catchUp()
-			n := 0
+			n, moves := 0, t.moves
 			t.order.ascend(from, func(key string, row *T) bool {
 				page[n].key, page[n].row = key, row
 				n++
@@ -252,11 +254,11 @@ func (t *Table[T]) Ascend(from string) iter.Seq2[string, *T] {
 					return
 				}
 				done++
-				if len(t.behind) > 0 { // the loop has written: the page may be wrong
+				if t.moves != moves { // the loop has written: the page may be wrong
 					break
 				}
 			}
-			if done == n && n < pageSize && len(t.behind) == 0 {
+			if done == n && n < pageSize && t.moves == moves {
 				return
 			}
 			from = page[done-1].key + "\x00" // the least string above it

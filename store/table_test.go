@@ -360,6 +360,39 @@ func TestTable_OnMoveFollowsTheNewest(t *testing.T) {
 	})
 }
 
+// Ensure that a loop that writes sees what it has done ahead of it, also when another loop in it
+// has gone through the rows since.
+func TestTable_LoopSeesWhatItWrites(t *testing.T) {
+	inner := map[string]func(s *store.Store){
+		"no loop":       func(*store.Store) {},
+		"other rows":    func(s *store.Store) { keysOf(s.Keys.Prefix("b/")) },
+		"the same rows": func(s *store.Store) { keysOf(s.Keys.Prefix("a/")) },
+		"a writing loop": func(s *store.Store) {
+			for key := range s.Keys.Prefix("b/") {
+				s.Keys.Put(key, store.Key{Key: key})
+			}
+		},
+	}
+	for name, loop := range inner {
+		s := store.New()
+		for _, key := range []string{"a/1", "a/2", "a/3", "b/1"} {
+			s.Keys.Put(key, store.Key{Key: key})
+		}
+		var got []string
+		for key := range s.Keys.Prefix("a/") {
+			got = append(got, key)
+			if key == "a/1" {
+				s.Keys.Delete("a/2")
+				s.Keys.Put("a/4", store.Key{Key: "a/4"})
+			}
+			loop(s)
+		}
+		if want := []string{"a/1", "a/3", "a/4"}; !slices.Equal(got, want) {
+			t.Errorf("with %s in it: got %q, want %q", name, got, want)
+		}
+	}
+}
+
 // Ensure that the newest tombstones stay, and of the others the highest index.
 func TestBury_KeepsTheNewest(t *testing.T) {
 	s := store.New()
