@@ -33,6 +33,9 @@ type taken[T any] struct {
 	version *version[T]
 }
 
+// mostBuffer is how many bytes for encoded rows are kept at most from one batch to the next.
+const mostBuffer = 1 << 20
+
 // Write commits the batch to the file, whole or not at all, with its index. It is called
 // without the store's lock, by one goroutine at a time, once. After an error
 // [Store.FileIndex] tells whether the file has the batch.
@@ -43,7 +46,9 @@ func (b *Batch) Write() error {
 	for _, p := range b.parts {
 		buffer, rows = p.encode(buffer, rows, &after)
 	}
-	s.buffer = buffer
+	if s.buffer = buffer; cap(buffer) > mostBuffer {
+		s.buffer = nil
+	}
 	if err := s.file.commit(rows, header{index: b.index, tally: after}); err != nil {
 		return err
 	}
