@@ -9,7 +9,7 @@ import "encoding/binary"
 // page of its own, which a commit would have to write for it.
 type layout[T any] struct {
 	place func(key string, row *T) string
-	key   func(place string) string // a key is a place as well, of rows from before the layout
+	key   func(place string, payload []byte) string // the key itself is one from before the layout
 }
 
 // place returns where in the file the version lies, or is to lie.
@@ -21,11 +21,11 @@ func (t *Table[T]) place(key string, v *version[T]) string {
 }
 
 // keyAt returns the key of a row that lies at the place.
-func (t *Table[T]) keyAt(place string) string {
+func (t *Table[T]) keyAt(place string, payload []byte) string {
 	if t.layout == nil {
 		return place
 	}
-	return t.layout.key(place)
+	return t.layout.key(place, payload)
 }
 
 const indexSize = 8
@@ -37,13 +37,14 @@ func placeByIndex(prefix string, index uint64, key string) string {
 	return string(append(place, key...))
 }
 
-// marked is what some places begin with, in front of an index and a key: no key begins with it
-// where a row from before the layout may lie.
+// marked is what some places begin with, in front of an index and a key.
 const marked = "\xff"
+
+func placeMarked(index uint64, key string) string { return placeByIndex(marked, index, key) }
 
 // markedKey returns the key of a row whose place may be marked.
 func markedKey(place string) string {
-	if len(place) > indexSize && place[:len(marked)] == marked {
+	if len(place) >= len(marked)+indexSize && place[:len(marked)] == marked {
 		return place[len(marked)+indexSize:]
 	}
 	return place
@@ -51,19 +52,34 @@ func markedKey(place string) string {
 
 // graveLayout marks its places with a number that no kind has.
 var graveLayout = layout[Grave]{
-	place: func(key string, row *Grave) string { return placeByIndex(marked, row.Index, key) },
-	key:   markedKey,
+	place: func(key string, row *Grave) string { return placeMarked(row.Index, key) },
+	key:   func(place string, _ []byte) string { return markedKey(place) },
 }
 
 var delayLayout = layout[Delay]{
-	place: func(key string, row *Delay) string { return placeByIndex(marked, row.Index, key) },
-	key:   markedKey,
+	place: func(key string, row *Delay) string { return placeMarked(row.Index, key) },
+	key:   delayKey,
+}
+
+// delayKey returns the key of a delay. A user's key may begin with the mark too: a row from before
+// the layout has no index, and lies elsewhere than one without an index would since. One with an
+// index has to lie where that says.
+func delayKey(place string, payload []byte) string {
+	key := markedKey(place)
+	if key == place {
+		return place
+	}
+	row, err := delayCodec.decode(key, payload)
+	if err == nil && row.Index == 0 && placeMarked(0, key) != place {
+		return place
+	}
+	return key
 }
 
 // sessionLayout knows a place by its length, which an ID does not have.
 var sessionLayout = layout[Session]{
 	place: func(id string, row *Session) string { return placeByIndex("", row.CreateIndex, id) },
-	key: func(place string) string {
+	key: func(place string, _ []byte) string {
 		if len(place) == indexSize+len(ID{}) {
 			return place[indexSize:]
 		}
