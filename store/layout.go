@@ -1,6 +1,9 @@
 package store
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"fmt"
+)
 
 // layout says where in the file the rows of a table lie that do not lie under their keys.
 //
@@ -8,6 +11,7 @@ import "encoding/binary"
 // neighbours, and so are, as a rule, those that go in one. By their keys nearly each would be on a
 // page of its own, which a commit would have to write for it.
 type layout[T any] struct {
+	ahead int // bytes of a place before the key
 	place func(key string, row *T) string
 	key   func(place string, payload []byte) string // the key itself is one from before the layout
 }
@@ -26,6 +30,17 @@ func (t *Table[T]) keyAt(place string, payload []byte) string {
 		return place
 	}
 	return t.layout.key(place, payload)
+}
+
+// mustHave panics if no file could have a row under the key: it would fail the whole batch.
+func (t *Table[T]) mustHave(key string) {
+	size := len(key)
+	if t.layout != nil {
+		size += t.layout.ahead
+	}
+	if size == 0 || size > KeyLimit {
+		panic(fmt.Sprintf("store: a key of %d bytes in %s", len(key), tableName(t.number)))
+	}
 }
 
 const indexSize = 8
@@ -52,11 +67,13 @@ func markedKey(place string) string {
 
 // graveLayout marks its places with a number that no kind has.
 var graveLayout = layout[Grave]{
+	ahead: len(marked) + indexSize,
 	place: func(key string, row *Grave) string { return placeMarked(row.Index, key) },
 	key:   func(place string, _ []byte) string { return markedKey(place) },
 }
 
 var delayLayout = layout[Delay]{
+	ahead: len(marked) + indexSize,
 	place: func(key string, row *Delay) string { return placeMarked(row.Index, key) },
 	key:   delayKey,
 }
@@ -78,6 +95,7 @@ func delayKey(place string, payload []byte) string {
 
 // sessionLayout knows a place by its length, which an ID does not have.
 var sessionLayout = layout[Session]{
+	ahead: indexSize,
 	place: func(id string, row *Session) string { return placeByIndex("", row.CreateIndex, id) },
 	key: func(place string, _ []byte) string {
 		if len(place) == indexSize+len(ID{}) {

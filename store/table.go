@@ -129,7 +129,9 @@ func (t *Table[T]) forget(c *cell[T]) {
 	}
 }
 
-// Put makes row the newest of the key, at the transaction's index, and returns it.
+// Put makes row the newest of the key, at the transaction's index, and returns it. It panics if a
+// file could not have the row: for an empty key, or one over [KeyLimit] with what a table puts
+// before it.
 func (t *Table[T]) Put(key string, row T) *T {
 	d := &Draft[T]{version[T]{row: row}}
 	t.Write(key, d)
@@ -152,8 +154,8 @@ func (t *Table[T]) Draft(key string) *Draft[T] {
 	return d
 }
 
-// Write makes the draft the newest row of the key, at the transaction's index. It is written once,
-// and not changed any more.
+// Write makes the draft the newest row of the key, at the transaction's index, as Put does. It is
+// written once, and not changed any more.
 func (t *Table[T]) Write(key string, d *Draft[T]) { t.set(key, &d.version) }
 
 // Delete removes the newest row of the key, which must be there.
@@ -166,6 +168,7 @@ func (t *Table[T]) set(key string, next *version[T]) {
 	s := t.store
 	c, old := t.find(key)
 	if c == nil {
+		t.mustHave(key)
 		c = &cell[T]{key: key}
 		t.cells.insert(c, nil)
 		t.last = c
