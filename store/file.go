@@ -129,7 +129,7 @@ type file struct {
 	size     int64       // that it has at least
 	sync     SyncPolicy
 	hooks    Hooks
-	last     header // what the last commit left; its number is that of bbolt's last commit
+	last     header // what the last commit left, but of the log; its number is bbolt's last one
 	log      commitLog
 	stepping *stepping // a step of the checkpoint, which has tables until it has ended; nil: none
 	buffer   []byte    // the last record's sectors, to be used again
