@@ -42,18 +42,14 @@ const mostBuffer = 1 << 20
 func (b *Batch) Write() error {
 	s := b.store
 	rows := make([]rowWrite, 0, b.size())
-	buffer, after := b.buffer[:0], s.inFile
+	buffer, after := b.buffer[:0], s.file.tally()
 	for _, p := range b.parts {
 		buffer, rows = p.encode(buffer, rows, &after)
 	}
 	if s.buffer = buffer; cap(buffer) > mostBuffer {
 		s.buffer = nil
 	}
-	if err := s.file.commit(rows, header{index: b.index, tally: after}); err != nil {
-		return err
-	}
-	s.inFile = after
-	return nil
+	return s.file.commit(rows, header{index: b.index, tally: after})
 }
 
 // size is how many rows the batch has.

@@ -154,3 +154,6 @@ func (f *file) index() (uint64, error) {
 	}
 	return written.index, nil
 }
+
+// tally is of the rows that the last commit left.
+func (f *file) tally() tally { return f.last.tally }

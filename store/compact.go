@@ -45,7 +45,7 @@ func Compact(path string, opts Options) (err error) {
 			err = errors.Join(err, removeErr)
 		}
 	}()
-	last := header{version: plainVersion, index: rows.index, tally: rows.inFile}
+	last := header{version: plainVersion, index: rows.index, tally: f.tally()}
 	err = f.copyTo(other, o, info, last, func() error {
 		if err := os.Rename(other, path); err != nil {
 			return err

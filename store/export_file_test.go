@@ -140,7 +140,7 @@ func CopyFile(path, other string, between, publish func() error) error {
 	if err != nil {
 		return err
 	}
-	last := header{version: plainVersion, index: rows.index, tally: rows.inFile}
+	last := header{version: plainVersion, index: rows.index, tally: f.tally()}
 	if err = between(); err == nil {
 		err = f.copyTo(other, o, f.info, last, publish)
 	}
