@@ -9,7 +9,7 @@ import (
 // write commits the rows, and what they leave, to the log or to the tables.
 func (f *file) write(rows []rowWrite, last header) error {
 	if !f.ready() {
-		if err := f.disk.alone(f.inherit); err != nil {
+		if err := f.tables.disk.alone(f.inherit); err != nil {
 			return err
 		}
 	}
@@ -19,8 +19,8 @@ func (f *file) write(rows []rowWrite, last header) error {
 	if f.conclude(); f.failed != nil {
 		return f.failed
 	}
-	if f.log.takes(recordSize(rows)) && !(f.log.empty() && f.young()) {
-		return f.writeLog(rows, last)
+	if size := recordSize(rows); f.log.takes(size) && !(f.log.empty() && f.young()) {
+		return f.writeLog(rows, last, size)
 	}
 	return f.writeTables(rows, last)
 }
@@ -36,7 +36,7 @@ func (f *file) flush() error {
 			return err
 		}
 	}
-	return f.hooks.synced()
+	return f.tables.hooks.synced()
 }
 
 func (f *file) blank(e *sectorRun) error {
@@ -47,9 +47,9 @@ func (f *file) blank(e *sectorRun) error {
 	return nil
 }
 
-// writeLog commits the rows as one record, and keeps them.
-func (f *file) writeLog(rows []rowWrite, last header) error {
-	payload, err := makeRecord(rows, last)
+// writeLog commits the rows as one record of about that size, and keeps them.
+func (f *file) writeLog(rows []rowWrite, last header, size int) error {
+	payload, err := makeRecord(rows, last, size)
 	if err := errors.Join(err, f.checkSize()); err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (f *file) writeLog(rows []rowWrite, last header) error {
 		}
 	}
 	at := l.reserve(sectors)
-	err = f.disk.alone(func() error {
+	err = f.tables.disk.alone(func() error {
 		err := f.append(at, payload)
 		if err != nil {
 			l.cut = &at

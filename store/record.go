@@ -28,11 +28,11 @@ func recordSize(rows []rowWrite) int {
 	return size
 }
 
-// makeRecord returns the payload of a record, in whose memory the values of the rows are from then
-// on. Rows that bbolt would refuse are refused here: the checkpoint must not be the first to find
-// out.
-func makeRecord(rows []rowWrite, last header) (payload []byte, err error) {
-	payload = make([]byte, 0, recordSize(rows))
+// makeRecord returns the payload of a record, for which it takes that much memory, and in which the
+// values of the rows are from then on. Rows that bbolt would refuse are refused here: the
+// checkpoint must not be the first to find out.
+func makeRecord(rows []rowWrite, last header, size int) (payload []byte, err error) {
+	payload = make([]byte, 0, size)
 	payload = binary.AppendUvarint(payload, last.index)
 	payload = binary.AppendUvarint(payload, last.tally.rows)
 	payload = binary.AppendUvarint(payload, last.tally.sum)
