@@ -1,8 +1,8 @@
 package store
 
 // Rehearse has s, which New made and nothing was written to, go through its batches as if it had a
-// file, and keep nothing of them: a test that holds or fails commits needs no disk. Hooks.NetworkFS
-// is of no use here.
+// file, and keep nothing of them: a test that holds or fails commits needs no disk. Of the hooks
+// only BeforeCommit and AfterCommit are called.
 func (s *Store) Rehearse(hooks Hooks) {
 	s.file = &rehearsal{hooks, header{index: s.index}}
 }
