@@ -8,6 +8,18 @@ import (
 
 // write commits the rows, and what they leave, to the log or to the tables.
 func (f *file) write(rows []rowWrite, last header) error {
+	if err := f.makeReady(); err != nil {
+		return err
+	}
+	if size := recordSize(rows); f.log.takes(size) && !(f.log.empty() && f.young()) {
+		return f.writeLog(rows, last, size)
+	}
+	return f.writeTables(rows, last)
+}
+
+// makeReady does what has to be done before anything new is written. It returns an error if
+// nothing may be.
+func (f *file) makeReady() error {
 	if !f.ready() {
 		if err := f.tables.disk.alone(f.inherit); err != nil {
 			return err
@@ -16,13 +28,8 @@ func (f *file) write(rows []rowWrite, last header) error {
 	if step := f.tidy(); step != nil {
 		_ = step() // conclude knows of it
 	}
-	if f.conclude(); f.failed != nil {
-		return f.failed
-	}
-	if size := recordSize(rows); f.log.takes(size) && !(f.log.empty() && f.young()) {
-		return f.writeLog(rows, last, size)
-	}
-	return f.writeTables(rows, last)
+	f.conclude()
+	return f.failed
 }
 
 // young reports whether bbolt's last commit has made a segment. No record may be in it yet: if the

@@ -104,19 +104,35 @@ func (l *commitLog) replay(scans []*scan, last header) (header, error) {
 			break
 		}
 		left, rows, err := readRecord(payload)
+		if err == nil {
+			err = l.checkOrder(left, before, last)
+		}
 		if err != nil {
 			return last, recordError(l.next, err)
-		}
-		known := l.next < last.log.next // to the header
-		if left.index < before.index || known && left.index > last.index ||
-			!known && left.index < last.index {
-			return last, recordError(l.next, errIndex)
 		}
 		l.filling.rows.add(rows)
 		l.newest = &record{l.filling.last(l.lane(), len(payload)), l.next, payload}
 		l.next++
 		before = left
 	}
+	return l.finishReplay(scans, before, last)
+}
+
+// checkOrder returns an error if what the next record left cannot have come after what the one
+// before it has, or on its side of what the header says.
+func (l *commitLog) checkOrder(left, before, last header) error {
+	known := l.next < last.log.next // to the header
+	switch {
+	case left.index < before.index,
+		known && left.index > last.index,
+		!known && left.index < last.index:
+		return errIndex
+	}
+	return nil
+}
+
+// finishReplay ends the replay when there are no more records: newest is what the last one left.
+func (l *commitLog) finishReplay(scans []*scan, newest, last header) (header, error) {
 	if l.next < last.log.next {
 		return last, errLost
 	}
@@ -124,7 +140,7 @@ func (l *commitLog) replay(scans []*scan, last header) (header, error) {
 		l.filling = l.segments[0]
 	}
 	if l.next > last.log.next {
-		last.index, last.tally = before.index, before.tally
+		last.index, last.tally = newest.index, newest.tally
 	}
 	if last.index >= lastLimit {
 		return last, errLastIndex(last.index)
