@@ -425,8 +425,8 @@ func (tx *Txn) Attachment(name string) (Attachment, bool) {
 	return attachmentOf(row), row != nil
 }
 
-// Attachments yields the attachments whose names begin with the prefix, in order. The function of a
-// loop must not attach or detach anything.
+// Attachments yields the attachments whose names begin with the prefix, in order. The loop may
+// write.
 func (tx *Txn) Attachments(prefix string) iter.Seq[Attachment] {
 	tx.check()
 	return func(yield func(Attachment) bool) {

@@ -33,22 +33,23 @@ type taken[T any] struct {
 	version *version[T]
 }
 
+// mostBuffer is how many bytes for encoded rows are kept at most from one batch to the next.
+const mostBuffer = 1 << 20
+
 // Write commits the batch to the file, whole or not at all, with its index. It is called
 // without the store's lock, by one goroutine at a time, once. After an error
 // [Store.FileIndex] tells whether the file has the batch.
 func (b *Batch) Write() error {
 	s := b.store
 	rows := make([]rowWrite, 0, b.size())
-	buffer, after := b.buffer[:0], s.inFile
+	buffer, after := b.buffer[:0], s.file.tally()
 	for _, p := range b.parts {
 		buffer, rows = p.encode(buffer, rows, &after)
 	}
-	s.buffer = buffer
-	if err := s.file.commit(rows, header{index: b.index, tally: after}); err != nil {
-		return err
+	if s.buffer = buffer; cap(buffer) > mostBuffer {
+		s.buffer = nil
 	}
-	s.inFile = after
-	return nil
+	return s.file.commit(rows, header{index: b.index, tally: after})
 }
 
 // size is how many rows the batch has.

@@ -102,7 +102,7 @@ func (f *file) next(log logState) header {
 // committed takes note of a commit of bbolt's that has left that. Commits to the log may have come
 // after it was begun.
 func (f *file) committed(last header) {
-	f.last.version, f.last.commit, f.last.log = last.version, last.commit, last.log
+	f.last.version, f.last.commit = last.version, last.commit
 	f.log.made = last.log.made
 }
 
@@ -139,8 +139,8 @@ func (f *file) writeTables(rows []rowWrite, last header) error {
 	if l.direct++; len(c.made) == 0 && l.direct > lateCommits {
 		l.direct = 0 // for want of room: later
 	}
-	f.last = c.last
-	f.log.made = c.last.log.made
+	f.committed(c.last)
+	f.last.index, f.last.tally = last.index, last.tally
 	l.clear(c.made)
 	return nil
 }

@@ -8,57 +8,33 @@ import (
 
 // write commits the rows, and what they leave, to the log or to the tables.
 func (f *file) write(rows []rowWrite, last header) error {
+	if err := f.makeReady(); err != nil {
+		return err
+	}
+	if size := recordSize(rows); f.log.takes(size) && !(f.log.empty() && f.young()) {
+		return f.writeLog(rows, last, size)
+	}
+	return f.writeTables(rows, last)
+}
+
+// makeReady does what has to be done before anything new is written. It returns an error if
+// nothing may be.
+func (f *file) makeReady() error {
 	if !f.ready() {
-		if err := f.disk.alone(f.inherit); err != nil {
+		if err := f.tables.disk.alone(f.inherit); err != nil {
 			return err
 		}
 	}
 	if step := f.tidy(); step != nil {
 		_ = step() // conclude knows of it
 	}
-	if f.conclude(); f.failed != nil {
-		return f.failed
-	}
-	if f.log.takes(recordSize(rows)) && !(f.log.empty() && f.young()) {
-		return f.writeLog(rows, last)
-	}
-	return f.writeTables(rows, last)
+	f.conclude()
+	return f.failed
 }
 
 // young reports whether bbolt's last commit has made a segment. No record may be in it yet: if the
 // meta page of that commit is damaged, the one before is read, and it must know the segment.
 func (f *file) young() bool { return f.log.made == f.last.commit }
-
-// ready reports whether what was in the file when it was opened is on disk, and nothing is where
-// the next record goes: whether inherit has nothing to do.
-func (f *file) ready() bool { return f.synced && f.log.cut == nil }
-
-// inherit has on disk what was in the file when it was opened, before anything is written to it,
-// and nothing where the next record goes.
-//
-// Who had it open before may have been killed between the write of a meta page and its sync. Then
-// the commit can be read, and a power cut may yet undo it. But the pages of the one before are free
-// in it, and the next commit would write over them: of the two, neither would be left. Nor may half
-// of a record that was never acknowledged be taken for a part of the next of that number.
-func (f *file) inherit() error {
-	if !f.synced {
-		if err := f.flush(); err != nil {
-			return fmt.Errorf("sync what was in it: %w", err)
-		}
-		f.synced = true
-	}
-	if f.log.cut == nil {
-		return nil
-	}
-	if err := f.blank(f.log.cut); err != nil {
-		return err
-	}
-	if err := f.flush(); err != nil {
-		return fmt.Errorf("sync what was cut off: %w", err)
-	}
-	f.log.cut, f.log.unclear = nil, false
-	return nil
-}
 
 // flush has on disk what was written, if the policy says so.
 func (f *file) flush() error {
@@ -67,7 +43,7 @@ func (f *file) flush() error {
 			return err
 		}
 	}
-	return f.hooks.synced()
+	return f.tables.hooks.synced()
 }
 
 func (f *file) blank(e *sectorRun) error {
@@ -78,9 +54,9 @@ func (f *file) blank(e *sectorRun) error {
 	return nil
 }
 
-// writeLog commits the rows as one record, and keeps them.
-func (f *file) writeLog(rows []rowWrite, last header) error {
-	payload, err := makeRecord(rows, last)
+// writeLog commits the rows as one record of about that size, and keeps them.
+func (f *file) writeLog(rows []rowWrite, last header, size int) error {
+	payload, err := makeRecord(rows, last, size)
 	if err := errors.Join(err, f.checkSize()); err != nil {
 		return err
 	}
@@ -94,7 +70,7 @@ func (f *file) writeLog(rows []rowWrite, last header) error {
 		}
 	}
 	at := l.reserve(sectors)
-	err = f.disk.alone(func() error {
+	err = f.tables.disk.alone(func() error {
 		err := f.append(at, payload)
 		if err != nil {
 			l.cut = &at
@@ -185,3 +161,6 @@ func (f *file) index() (uint64, error) {
 	}
 	return written.index, nil
 }
+
+// tally is of the rows that the last commit left.
+func (f *file) tally() tally { return f.last.tally }

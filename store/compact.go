@@ -19,7 +19,8 @@ const compactTransaction = 1 << 20
 // file is there, whole, at every moment: the smaller one takes its name when it is on disk, and
 // who waited for the lock of the larger one meanwhile finds out and opens the smaller. It returns
 // [ErrInUse], [ErrCorrupt] and [ErrFormat] as [Store.Open] does, and fs.ErrNotExist if there is no
-// file; after an error the file is as it was.
+// file. After an error the file is as it was, unless the smaller one had its name already: that has
+// the same rows, but whether it has the name on disk is not known.
 func Compact(path string, opts Options) (err error) {
 	// Not the link is to be replaced that leads to the file, but the file.
 	path, err = filepath.EvalSymlinks(path)
@@ -45,7 +46,7 @@ func Compact(path string, opts Options) (err error) {
 			err = errors.Join(err, removeErr)
 		}
 	}()
-	last := header{version: plainVersion, index: rows.index, tally: rows.inFile}
+	last := header{version: plainVersion, index: rows.index, tally: f.tally()}
 	err = f.copyTo(other, o, info, last, func() error {
 		if err := os.Rename(other, path); err != nil {
 			return err
@@ -153,7 +154,7 @@ func (c *copying) write() {
 
 // Publish gives a complete file, closed and on disk, the name path, in the same file system. It
 // returns an error that is fs.ErrExist if the name is taken. After an error the file does not have
-// the name.
+// the name, unless the name could not be taken back, or only to close the file has failed.
 func Publish(made, path string, opts Options) (err error) {
 	o := opts.file()
 	f, err := openFile(made, o, nil) // under its lock, as create does it

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -66,6 +67,59 @@ func TestDelays_MoveFromTheirKeys(t *testing.T) {
 	}
 	if got, err := openStore(path); err != nil || got != want {
 		t.Errorf("opened: got index %d, %v, want %d", got.index, err, want.index)
+	}
+}
+
+// underKeys makes a file with delays that lie under their keys, as in the first files.
+func underKeys(t *testing.T, keys []string) (path string) {
+	t.Helper()
+	w := newWide(t, 50)
+	w.fillLog(3)
+	w.must(w.Close())
+	head := readLog(t, w.path).Head
+	var rows []store.RowWrite
+	for _, key := range slices.Sorted(slices.Values(keys)) {
+		value := store.DelayRows.Append(nil, key, store.Delay{Until: time.Unix(1, 0)})
+		rows = append(rows, store.Write(store.DelayRows.Table, key, value))
+		head.Rows++
+		head.Sum += uint64(binary.BigEndian.Uint32(value[len(value)-4:]))
+	}
+	payload, err := store.RecordOf(head, rows)
+	w.must(err)
+	w.must(store.AppendRecord(w.path, 0, payload, nil))
+	return w.path
+}
+
+// Ensure that a delay that lies under its key is found whatever the key begins with, and moves when
+// it is set anew, with an index or, as when it is shortened, without.
+func TestDelays_UnderAnyKey(t *testing.T) {
+	keys := []string{"k", "\xff", "\xfflock-of-a-user", "\xff12345678", atIndex(3, "k")}
+	for _, index := range []uint64{0, 9} {
+		path := underKeys(t, keys)
+		s := store.New()
+		if err := s.Open(path, store.Options{Sync: store.SyncNever}); err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range keys {
+			if row := s.Delays.Get(key); row == nil || row.Key != key {
+				t.Fatalf("%q: got %v", key, row)
+			}
+		}
+		err := write(s, func() {
+			for _, key := range keys {
+				row := *s.Delays.Newest(key)
+				row.Until, row.Index = time.Unix(2, 0).UTC(), index
+				s.Delays.Put(key, row)
+			}
+		})
+		want := dump(s)
+		if err := errors.Join(err, s.Check(), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := openStore(path); err != nil || got != want {
+			t.Errorf("index %d: got %v, %d rows %q, want %q", index, err, got.index, got.rows,
+				want.rows)
+		}
 	}
 }
 

@@ -83,7 +83,7 @@ func ReadRecord(payload []byte) (RecordHead, []RowWrite, error) {
 
 // RecordOf returns the payload of such a record.
 func RecordOf(head RecordHead, rows []RowWrite) ([]byte, error) {
-	return makeRecord(rows, head.header())
+	return makeRecord(rows, head.header(), recordSize(rows))
 }
 
 // AppendRecord writes sectors of a record with that payload to the log of the file, where the next
@@ -140,9 +140,13 @@ func CopyFile(path, other string, between, publish func() error) error {
 	if err != nil {
 		return err
 	}
-	last := header{version: plainVersion, index: rows.index, tally: rows.inFile}
+	info, err := f.handle.Stat()
+	if err != nil {
+		return errors.Join(err, f.close())
+	}
+	last := header{version: plainVersion, index: rows.index, tally: f.tally()}
 	if err = between(); err == nil {
-		err = f.copyTo(other, o, f.info, last, publish)
+		err = f.copyTo(other, o, info, last, publish)
 	}
 	return errors.Join(err, f.close())
 }
@@ -203,7 +207,10 @@ func (f *file) Index() (uint64, error) { return f.index() }
 
 func (f *file) Close() error { return f.close() }
 
-func (f *file) CheckPath(path string) error { return f.checkPath(path) }
+func (f *file) CheckPath(path string) error {
+	info, err := f.handle.Stat()
+	return errors.Join(err, checkPath(path, info))
+}
 
 // With these few commits go through all that happens to a log. A first segment is much smaller than
 // the next ones here too.

@@ -2,7 +2,6 @@ package store
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 
 	"go.etcd.io/bbolt"
@@ -123,19 +122,16 @@ func (h *Hooks) synced() error {
 // a step of a checkpoint is on one of its own.
 type file struct {
 	tables   *tables
-	disk     *disk
-	handle   *os.File    // bbolt's own
-	info     fs.FileInfo // which file that is
-	size     int64       // that it has at least
+	handle   *os.File // bbolt's own
+	size     int64    // that it has at least
 	sync     SyncPolicy
-	hooks    Hooks
-	last     header // what the last commit left; its number is that of bbolt's last commit
+	last     header // what the last commit left, but of the log; its number is bbolt's last one
 	log      commitLog
 	stepping *stepping // a step of the checkpoint, which has tables until it has ended; nil: none
 	buffer   []byte    // the last record's sectors, to be used again
 	tidied   bool      // all is done or begun that the last commit has left to be done
 	failed   error     // what went wrong in that
-	synced   bool      // what was in the file when it was opened is on disk
+	opened   *metaPage // the newest one, when it was opened; nil: that is on disk, as all else is
 }
 
 // rowWrite is one change of a commit.
@@ -149,7 +145,7 @@ type rowWrite struct {
 // The rows are the file's from then on. It returns when that is as durable as the file's SyncPolicy
 // says. After an error the file has all of it or nothing: see [file.index].
 func (f *file) commit(rows []rowWrite, last header) error {
-	err := f.hooks.around(func() error {
+	err := f.tables.hooks.around(func() error {
 		return reveal(f.write(rows, last))
 	})
 	if err != nil {

@@ -69,6 +69,7 @@ type rowReader interface {
 // found is what is in a file, beside the rows that the reader was given.
 type found struct {
 	info fs.FileInfo
+	meta metaPage // the newest one
 	last header
 	log  commitLog
 	err  error // not nil: these are not the rows of a store, or the reader has refused one
@@ -132,7 +133,7 @@ func inspect(file *os.File, reader rowReader) (found, error) {
 		return found{}, err
 	}
 	found, err := w.walkFile(reader)
-	found.info = info
+	found.info, found.meta = info, meta
 	return found, err
 }
 

@@ -1,6 +1,9 @@
 package store
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"fmt"
+)
 
 // layout says where in the file the rows of a table lie that do not lie under their keys.
 //
@@ -8,8 +11,9 @@ import "encoding/binary"
 // neighbours, and so are, as a rule, those that go in one. By their keys nearly each would be on a
 // page of its own, which a commit would have to write for it.
 type layout[T any] struct {
+	ahead int // bytes of a place before the key
 	place func(key string, row *T) string
-	key   func(place string) string // a key is a place as well, of rows from before the layout
+	key   func(place string, payload []byte) string // the key itself is one from before the layout
 }
 
 // place returns where in the file the version lies, or is to lie.
@@ -21,11 +25,22 @@ func (t *Table[T]) place(key string, v *version[T]) string {
 }
 
 // keyAt returns the key of a row that lies at the place.
-func (t *Table[T]) keyAt(place string) string {
+func (t *Table[T]) keyAt(place string, payload []byte) string {
 	if t.layout == nil {
 		return place
 	}
-	return t.layout.key(place)
+	return t.layout.key(place, payload)
+}
+
+// mustHave panics if no file could have a row under the key: it would fail the whole batch.
+func (t *Table[T]) mustHave(key string) {
+	size := len(key)
+	if t.layout != nil {
+		size += t.layout.ahead
+	}
+	if size == 0 || size > KeyLimit {
+		panic(fmt.Sprintf("store: a key of %d bytes in %s", len(key), tableName(t.number)))
+	}
 }
 
 const indexSize = 8
@@ -37,13 +52,14 @@ func placeByIndex(prefix string, index uint64, key string) string {
 	return string(append(place, key...))
 }
 
-// marked is what some places begin with, in front of an index and a key: no key begins with it
-// where a row from before the layout may lie.
+// marked is what some places begin with, in front of an index and a key.
 const marked = "\xff"
+
+func placeMarked(index uint64, key string) string { return placeByIndex(marked, index, key) }
 
 // markedKey returns the key of a row whose place may be marked.
 func markedKey(place string) string {
-	if len(place) > indexSize && place[:len(marked)] == marked {
+	if len(place) >= len(marked)+indexSize && place[:len(marked)] == marked {
 		return place[len(marked)+indexSize:]
 	}
 	return place
@@ -51,19 +67,37 @@ func markedKey(place string) string {
 
 // graveLayout marks its places with a number that no kind has.
 var graveLayout = layout[Grave]{
-	place: func(key string, row *Grave) string { return placeByIndex(marked, row.Index, key) },
-	key:   markedKey,
+	ahead: len(marked) + indexSize,
+	place: func(key string, row *Grave) string { return placeMarked(row.Index, key) },
+	key:   func(place string, _ []byte) string { return markedKey(place) },
 }
 
 var delayLayout = layout[Delay]{
-	place: func(key string, row *Delay) string { return placeByIndex(marked, row.Index, key) },
-	key:   markedKey,
+	ahead: len(marked) + indexSize,
+	place: func(key string, row *Delay) string { return placeMarked(row.Index, key) },
+	key:   delayKey,
+}
+
+// delayKey returns the key of a delay. A user's key may begin with the mark too: a row from before
+// the layout has no index, and lies elsewhere than one without an index would since. One with an
+// index has to lie where that says.
+func delayKey(place string, payload []byte) string {
+	key := markedKey(place)
+	if key == place {
+		return place
+	}
+	row, err := delayCodec.decode(key, payload)
+	if err == nil && row.Index == 0 && placeMarked(0, key) != place {
+		return place
+	}
+	return key
 }
 
 // sessionLayout knows a place by its length, which an ID does not have.
 var sessionLayout = layout[Session]{
+	ahead: indexSize,
 	place: func(id string, row *Session) string { return placeByIndex("", row.CreateIndex, id) },
-	key: func(place string) string {
+	key: func(place string, _ []byte) string {
 		if len(place) == indexSize+len(ID{}) {
 			return place[indexSize:]
 		}

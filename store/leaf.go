@@ -37,7 +37,7 @@ func (l *leaf[T]) verify(found *tally) error {
 		case t.pick != nil:
 			chosen, err = t.pick(key, payload)
 		default:
-			_, err = t.codec.decode(t.keyAt(key), payload)
+			_, err = t.codec.decode(t.keyAt(key, payload), payload)
 		}
 		if err != nil {
 			return rowError(t.number, key, err)
@@ -130,8 +130,9 @@ func (l *leaf[T]) unfoldBlock(from, count int) []cell[T] {
 	cells := make([]cell[T], count)
 	for i := range cells {
 		start := len(places)
-		places = append(places, l.key(from+i)...)
-		cells[i].key = t.keyAt(stringOf(places[start:]))
+		place, payload, _ := l.at(from + i)
+		places = append(places, place...)
+		cells[i].key = t.keyAt(stringOf(places[start:]), payload)
 	}
 	for at := 0; at < count; at += versionsAtOnce {
 		l.unfoldVersions(from+at, cells[at:min(at+versionsAtOnce, count)])

@@ -41,6 +41,14 @@ type commitLog struct {
 	direct  int        // commits of this process that went to the tables
 	cut     *sectorRun // what has to be blank before anything is written
 	unclear bool       // it is not blank, though it should be
+	newest  *record    // the last one that the file had when it was opened, until that is on disk
+}
+
+// record is one as it is in the file.
+type record struct {
+	at      sectorRun
+	number  uint64
+	payload []byte
 }
 
 // sectorRun is sectors that lie one behind the other in a lane.
@@ -68,7 +76,12 @@ func (l *commitLog) takes(size int) bool {
 	if l.none() {
 		return false
 	}
-	return sectorsFor(size) <= min(l.segments[0].room(), l.segments[1].room())/2
+	return sectorsFor(size) <= l.longest()
+}
+
+// longest is how many sectors a record has at most.
+func (l *commitLog) longest() int {
+	return min(l.segments[0].room(), l.segments[1].room()) / 2
 }
 
 // small reports whether a segment is small in a file that should have ones of that size.
@@ -89,6 +102,21 @@ func (l *commitLog) reserve(sectors int) sectorRun {
 	}
 	s, lane := l.filling, l.lane()
 	return sectorRun{s, s.place(lane, s.used[lane]), sectors}
+}
+
+// ahead returns where the next record may go, with as many sectors as it may have.
+func (l *commitLog) ahead() (runs []sectorRun) {
+	if l.none() {
+		return nil
+	}
+	lane := l.lane()
+	for _, s := range l.segments {
+		if left := s.room() - s.used[lane]; s != l.settled && left > 0 {
+			at := s.place(lane, s.used[lane])
+			runs = append(runs, sectorRun{s, at, min(left, l.longest())})
+		}
+	}
+	return runs
 }
 
 func (l *commitLog) full(sectors int) bool { return !l.filling.fits(l.lane(), sectors) }

@@ -156,12 +156,10 @@ func openExisting(
 	case err != nil:
 		return nil, err
 	}
-	disk := newDisk()
 	f := &file{
-		tables: &tables{db: db, hooks: o.hooks, disk: disk}, disk: disk,
-		handle: handle, info: found.info, sync: o.sync, hooks: o.hooks,
+		tables: &tables{db: db, hooks: o.hooks, disk: newDisk()}, handle: handle, sync: o.sync,
 	}
-	if err := f.checkPath(path); err != nil {
+	if err := checkPath(path, found.info); err != nil {
 		return nil, errors.Join(err, f.close())
 	}
 	if err := f.settle(found, reader); err != nil {
@@ -186,19 +184,21 @@ func (f *file) settle(found found, reader rowReader) error {
 		return err
 	}
 	f.last, f.log, f.size = found.last, found.log, found.info.Size()
+	f.last.log = logState{} // f.log has it
+	f.opened = &found.meta
 	return found.err
 }
 
-// checkPath returns errChanging if the path names another file than the one that is locked:
-// whoever opens the path from now on would not find the lock.
-func (f *file) checkPath(path string) error {
+// checkPath returns errChanging if the path names another file than the one that is locked: whoever
+// opens the path from now on would not find the lock.
+func checkPath(path string, locked fs.FileInfo) error {
 	named, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return errChanging
 	case err != nil:
 		return cause(err)
-	case !os.SameFile(f.info, named):
+	case !os.SameFile(locked, named):
 		return errChanging
 	}
 	return nil

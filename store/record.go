@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 )
 
@@ -29,11 +28,11 @@ func recordSize(rows []rowWrite) int {
 	return size
 }
 
-// makeRecord returns the payload of a record, in whose memory the values of the rows are from then
-// on. Rows that bbolt would refuse are refused here: the checkpoint must not be the first to find
-// out.
-func makeRecord(rows []rowWrite, last header) (payload []byte, err error) {
-	payload = make([]byte, 0, recordSize(rows))
+// makeRecord returns the payload of a record, for which it takes that much memory, and in which the
+// values of the rows are from then on. Rows that bbolt would refuse are refused here: the
+// checkpoint must not be the first to find out.
+func makeRecord(rows []rowWrite, last header, size int) (payload []byte, err error) {
+	payload = make([]byte, 0, size)
 	payload = binary.AppendUvarint(payload, last.index)
 	payload = binary.AppendUvarint(payload, last.tally.rows)
 	payload = binary.AppendUvarint(payload, last.tally.sum)
@@ -41,7 +40,7 @@ func makeRecord(rows []rowWrite, last header) (payload []byte, err error) {
 		switch {
 		case len(row.key) == 0:
 			return nil, errRow(row, berrors.ErrKeyRequired)
-		case len(row.key) > bbolt.MaxKeySize:
+		case len(row.key) > KeyLimit:
 			return nil, errRow(row, berrors.ErrKeyTooLarge)
 		case i > 0 && !rows[i-1].before(row):
 			return nil, errRow(row, errSorted)
@@ -81,7 +80,7 @@ func readRecord(payload []byte) (last header, rows []rowWrite, err error) {
 		case d.err != nil:
 		case row.table >= tableCount:
 			d.fail(errTable)
-		case len(row.key) == 0 || len(row.key) > bbolt.MaxKeySize:
+		case len(row.key) == 0 || len(row.key) > KeyLimit:
 			d.fail(errKeyLength)
 		case len(rows) > 0 && !rows[len(rows)-1].before(row):
 			d.fail(errSorted)

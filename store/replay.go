@@ -104,18 +104,35 @@ func (l *commitLog) replay(scans []*scan, last header) (header, error) {
 			break
 		}
 		left, rows, err := readRecord(payload)
+		if err == nil {
+			err = l.checkOrder(left, before, last)
+		}
 		if err != nil {
 			return last, recordError(l.next, err)
 		}
-		known := l.next < last.log.next // to the header
-		if left.index < before.index || known && left.index > last.index ||
-			!known && left.index < last.index {
-			return last, recordError(l.next, errIndex)
-		}
 		l.filling.rows.add(rows)
+		l.newest = &record{l.filling.last(l.lane(), len(payload)), l.next, payload}
 		l.next++
 		before = left
 	}
+	return l.finishReplay(scans, before, last)
+}
+
+// checkOrder returns an error if what the next record left cannot have come after what the one
+// before it has, or on its side of what the header says.
+func (l *commitLog) checkOrder(left, before, last header) error {
+	known := l.next < last.log.next // to the header
+	switch {
+	case left.index < before.index,
+		known && left.index > last.index,
+		!known && left.index < last.index:
+		return errIndex
+	}
+	return nil
+}
+
+// finishReplay ends the replay when there are no more records: newest is what the last one left.
+func (l *commitLog) finishReplay(scans []*scan, newest, last header) (header, error) {
 	if l.next < last.log.next {
 		return last, errLost
 	}
@@ -123,7 +140,7 @@ func (l *commitLog) replay(scans []*scan, last header) (header, error) {
 		l.filling = l.segments[0]
 	}
 	if l.next > last.log.next {
-		last.index, last.tally = before.index, before.tally
+		last.index, last.tally = newest.index, newest.tally
 	}
 	if last.index >= lastLimit {
 		return last, errLastIndex(last.index)
@@ -228,22 +245,15 @@ func (w *pageWalk) scanSegment(
 // outdated reports whether somebody has written to the log since it was read: the next record is
 // where it would be, or half of it.
 func (l *commitLog) outdated(f *file) (bool, error) {
-	if l.none() {
-		return false, nil
-	}
 	if l.cut != nil {
 		return true, nil
 	}
-	raw, lane := make([]byte, sectorSize), l.lane()
-	for _, s := range l.segments {
-		if s == l.settled || s.used[lane] == s.room() {
-			continue
-		}
-		place := s.place(lane, s.used[lane])
-		if _, err := f.handle.ReadAt(raw, s.offset(place)); err != nil {
+	raw := make([]byte, sectorSize)
+	for _, run := range l.ahead() {
+		if _, err := f.handle.ReadAt(raw, run.segment.offset(run.place)); err != nil {
 			return false, cause(err)
 		}
-		now, err := s.readSector(place, raw)
+		now, err := run.segment.readSector(run.place, raw)
 		if err != nil || now.number == l.next {
 			return true, nil
 		}

@@ -12,7 +12,7 @@ import (
 // A segment is a row of bbolt's that is written once, with empty sectors, and then overwritten in
 // place, a record at a time, without bbolt: it moves no page of a bucket that nobody writes to. A
 // record is a run of whole sectors, so that none that has been acknowledged is ever written again
-// while it counts.
+// while it counts, but with what it has.
 //
 // A disk writes a sector whole or not at all. Each has a checksum, which covers its place, so every
 // sector of a segment is one that was written there, now or before: else the file is damaged, and a
@@ -82,6 +82,12 @@ func (s *segment) fits(lane, sectors int) bool { return s.used[lane]+sectors <= 
 
 // fill is how many sectors of the fuller lane are used.
 func (s *segment) fill() int { return max(s.used[0], s.used[1]) }
+
+// last is where the last record of a lane is, which has a payload of that size.
+func (s *segment) last(lane, size int) sectorRun {
+	sectors := sectorsFor(size)
+	return sectorRun{s, s.place(lane, s.used[lane]-sectors), sectors}
+}
 
 // reset forgets what it has: the next record is its first.
 func (s *segment) reset() {

@@ -45,7 +45,6 @@ type Store struct {
 	graves      graves
 
 	file      medium        // nil: in memory
-	inFile    tally         // of the rows in the file; the committer's
 	verifying verifying     // while the file is read, and what was found in it
 	published atomic.Uint64 // what readers see
 	cached    atomic.Pointer[Snapshot]
@@ -62,6 +61,7 @@ type medium interface {
 	tidy() (step func() error)
 	untidy() bool
 	index() (uint64, error) // of the last commit
+	tally() tally           // of the rows that it left
 	close() error
 }
 
@@ -149,7 +149,7 @@ func (s *Store) load(path string, o fileOptions) (*file, error) {
 		s.clear()
 		return nil, err
 	}
-	if err := s.loaded(); err != nil {
+	if err := s.loaded(f.tally()); err != nil {
 		s.clear()
 		return nil, errors.Join(fmt.Errorf("read %s: %w", path, err), f.close())
 	}
@@ -158,17 +158,17 @@ func (s *Store) load(path string, o fileOptions) (*file, error) {
 	return f, nil
 }
 
-// loaded ends the loading. It returns an error if these are not the rows that a commit left.
-func (s *Store) loaded() error {
+// loaded ends the loading. It returns an error if these are not the rows that the last commit left.
+func (s *Store) loaded(left tally) error {
 	for table := range tableCount {
 		if err := s.table(int(table)).loaded(); err != nil {
 			return err
 		}
 	}
-	if found := s.verifying.found; found != s.inFile {
+	if found := s.verifying.found; found != left {
 		return fmt.Errorf("%w: it has %d rows with the checksum %x, and its last commit left %d "+
-			"with %x: the disk has lost a write", ErrCorrupt, found.rows, found.sum, s.inFile.rows,
-			s.inFile.sum)
+			"with %x: the disk has lost a write", ErrCorrupt, found.rows, found.sum, left.rows,
+			left.sum)
 	}
 	return nil
 }
@@ -176,7 +176,7 @@ func (s *Store) loaded() error {
 // begin is the rowReader's.
 func (s *Store) begin(last header) {
 	s.clear()
-	s.index, s.inFile = last.index, last.tally
+	s.index = last.index
 }
 
 // leaf is the rowReader's.

@@ -36,6 +36,7 @@ type Table[T any] struct {
 	flying []*cell[T]  // what the batch that is being written changed
 	undo   []change[T] // what the running transaction changed, each cell once
 	size   int         // rows that live
+	moves  uint64      // how often a row has changed
 
 	// While a file is read:
 	read   []*leaf[T]
@@ -128,7 +129,9 @@ func (t *Table[T]) forget(c *cell[T]) {
 	}
 }
 
-// Put makes row the newest of the key, at the transaction's index, and returns it.
+// Put makes row the newest of the key, at the transaction's index, and returns it. It panics if a
+// file could not have the row: for an empty key, or one over [KeyLimit] with what a table puts
+// before it.
 func (t *Table[T]) Put(key string, row T) *T {
 	d := &Draft[T]{version[T]{row: row}}
 	t.Write(key, d)
@@ -151,8 +154,8 @@ func (t *Table[T]) Draft(key string) *Draft[T] {
 	return d
 }
 
-// Write makes the draft the newest row of the key, at the transaction's index. It is written once,
-// and not changed any more.
+// Write makes the draft the newest row of the key, at the transaction's index, as Put does. It is
+// written once, and not changed any more.
 func (t *Table[T]) Write(key string, d *Draft[T]) { t.set(key, &d.version) }
 
 // Delete removes the newest row of the key, which must be there.
@@ -165,6 +168,7 @@ func (t *Table[T]) set(key string, next *version[T]) {
 	s := t.store
 	c, old := t.find(key)
 	if c == nil {
+		t.mustHave(key)
 		c = &cell[T]{key: key}
 		t.cells.insert(c, nil)
 		t.last = c
@@ -201,6 +205,7 @@ func (t *Table[T]) move(c *cell[T], old, next *version[T]) {
 		t.size++
 	}
 	c.head.Store(next)
+	t.moves++
 	if !t.stale {
 		t.stale = true
 		t.view = View[T]{} // which would keep what it has
@@ -231,7 +236,7 @@ func (t *Table[T]) Changes() iter.Seq2[*T, *T] {
 }
 
 // Ascend yields the newest rows from the key on, in order. The loop may write, and sees what it
-// has done ahead of it.
+// has done ahead of it; it may have another loop in it.
 func (t *Table[T]) Ascend(from string) iter.Seq2[string, *T] {
 	return func(yield func(string, *T) bool) {
 		var page [pageSize]struct {
@@ -240,7 +245,7 @@ func (t *Table[T]) Ascend(from string) iter.Seq2[string, *T] {
 		}
 		for {
 			t.catchUp()
-			n := 0
+			n, moves := 0, t.moves
 			t.order.ascend(from, func(key string, row *T) bool {
 				page[n].key, page[n].row = key, row
 				n++
@@ -252,11 +257,11 @@ func (t *Table[T]) Ascend(from string) iter.Seq2[string, *T] {
 					return
 				}
 				done++
-				if len(t.behind) > 0 { // the loop has written: the page may be wrong
+				if t.moves != moves { // the loop has written: the page may be wrong
 					break
 				}
 			}
-			if done == n && n < pageSize && len(t.behind) == 0 {
+			if done == n && n < pageSize && t.moves == moves {
 				return
 			}
 			from = page[done-1].key + "\x00" // the least string above it

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -358,6 +359,80 @@ func TestTable_OnMoveFollowsTheNewest(t *testing.T) {
 			t.Fatalf("followed: got %v, want %v", got, want)
 		}
 	})
+}
+
+// Ensure that a row that no file could have is refused where it is written, and leaves nothing: in
+// a batch it would fail everybody's.
+func TestTable_RefusesKeysThatNoFileHas(t *testing.T) {
+	s := store.New()
+	if err := s.Open(newPath(t), store.Options{Sync: store.SyncNever}); err != nil {
+		t.Fatal(err)
+	}
+	puts := map[string]func(key string){
+		"keys":   func(key string) { s.Keys.Put(key, store.Key{Key: key}) },
+		"delays": func(key string) { s.Delays.Put(key, store.Delay{Key: key, Index: s.Next()}) },
+		"graves": func(key string) { s.Bury(0, key) },
+		"drafts": func(key string) { s.Keys.Write(key, s.Keys.Draft(key)) },
+	}
+	const index, kind = 9, 1 // what the places of delays and graves have beside
+	longest := map[string]int{
+		"keys": store.KeyLimit, "delays": store.KeyLimit - index,
+		"graves": store.KeyLimit - index - kind, "drafts": store.KeyLimit,
+	}
+	refuses := func(put func(key string), key string) (refused bool) {
+		defer func() { refused = recover() != nil }()
+		put(key)
+		return false
+	}
+	for name, put := range puts {
+		for size, want := range map[int]bool{longest[name]: false, longest[name] + 1: true} {
+			if got := refuses(put, strings.Repeat("k", size)); got != want {
+				t.Errorf("%s: a key of %d bytes is refused: %t", name, size, got)
+			}
+		}
+	}
+	if !refuses(puts["keys"], "") {
+		t.Error("an empty key is not refused")
+	}
+	if err := write(s, func() {}); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(s.Check(), s.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Ensure that a loop that writes sees what it has done ahead of it, also when another loop in it
+// has gone through the rows since.
+func TestTable_LoopSeesWhatItWrites(t *testing.T) {
+	inner := map[string]func(s *store.Store){
+		"no loop":       func(*store.Store) {},
+		"other rows":    func(s *store.Store) { keysOf(s.Keys.Prefix("b/")) },
+		"the same rows": func(s *store.Store) { keysOf(s.Keys.Prefix("a/")) },
+		"a writing loop": func(s *store.Store) {
+			for key := range s.Keys.Prefix("b/") {
+				s.Keys.Put(key, store.Key{Key: key})
+			}
+		},
+	}
+	for name, loop := range inner {
+		s := store.New()
+		for _, key := range []string{"a/1", "a/2", "a/3", "b/1"} {
+			s.Keys.Put(key, store.Key{Key: key})
+		}
+		var got []string
+		for key := range s.Keys.Prefix("a/") {
+			got = append(got, key)
+			if key == "a/1" {
+				s.Keys.Delete("a/2")
+				s.Keys.Put("a/4", store.Key{Key: "a/4"})
+			}
+			loop(s)
+		}
+		if want := []string{"a/1", "a/3", "a/4"}; !slices.Equal(got, want) {
+			t.Errorf("with %s in it: got %q, want %q", name, got, want)
+		}
+	}
 }
 
 // Ensure that the newest tombstones stay, and of the others the highest index.
