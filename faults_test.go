@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -397,6 +398,30 @@ func TestOpen_NetworkFS(t *testing.T) {
 		if got := string(h.entry("k").Value); got != "v" {
 			t.Errorf("got %q", got)
 		}
+	})
+}
+
+// Ensure that a file which is removed under the open database ends every hold with the next write,
+// and that this is not acknowledged: who opens the path from then on has another file.
+func TestG1G2_RemovedWhileOpen(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("an open file cannot be removed")
+	}
+	onFile(t, func(h *harness) {
+		lock := h.lock(h.session(nil), "k")
+		h.must(os.Remove(h.path))
+		for what, err := range map[string]error{
+			"put": second(h.Put("new", nil, nil)), "lock": lock.Err(), "database": h.Err(),
+		} {
+			failed := what == "put" || errors.Is(err, lockd.ErrFailed)
+			if !failed || !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s: got %v, want ErrFailed because of ErrNotExist", what, err)
+			}
+		}
+		if _, found := h.Get("new"); found || !isClosed(lock.Done()) {
+			t.Errorf("found %t, Done closed %t", found, isClosed(lock.Done()))
+		}
+		h.must(h.Close())
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 )
 
 // write commits the rows, and what they leave, to the log or to the tables.
@@ -20,6 +21,9 @@ func (f *file) write(rows []rowWrite, last header) error {
 // makeReady does what has to be done before anything new is written. It returns an error if
 // nothing may be.
 func (f *file) makeReady() error {
+	if err := f.checkFile(); err != nil {
+		return err
+	}
 	if !f.ready() {
 		if err := f.tables.disk.alone(f.inherit); err != nil {
 			return err
@@ -57,7 +61,7 @@ func (f *file) blank(e *sectorRun) error {
 // writeLog commits the rows as one record of about that size, and keeps them.
 func (f *file) writeLog(rows []rowWrite, last header, size int) error {
 	payload, err := makeRecord(rows, last, size)
-	if err := errors.Join(err, f.checkSize()); err != nil {
+	if err != nil {
 		return err
 	}
 	l, sectors := &f.log, sectorsFor(len(payload))
@@ -109,13 +113,18 @@ func (f *file) append(at sectorRun, payload []byte) error {
 	return f.flush()
 }
 
-// checkSize returns [ErrCorrupt] if somebody has cut the file off. bbolt would find out when it
-// looks for a page; a write puts a hole there.
-func (f *file) checkSize() error {
+var errRemoved = fmt.Errorf("%w: it was removed or replaced while it was open", fs.ErrNotExist)
+
+// checkFile returns [ErrCorrupt] if somebody has cut the file off. bbolt would find out when it
+// looks for a page; a write puts a hole there. It returns fs.ErrNotExist if somebody has removed
+// the file, or renamed another one over it: what is written to it from then on is lost.
+func (f *file) checkFile() error {
 	info, err := f.handle.Stat()
 	switch {
 	case err != nil:
 		return cause(err)
+	case f.named && unlinked(info):
+		return errRemoved
 	case info.Size() < f.size:
 		return fmt.Errorf("%w: it is cut off: it has %d bytes, and had %d", ErrCorrupt, info.Size(),
 			f.size)
@@ -149,6 +158,9 @@ var errUnclear = errors.New("it is not known whether the commit that failed is i
 // the file nevertheless.
 func (f *file) index() (uint64, error) {
 	f.wait()
+	if err := f.checkFile(); err != nil {
+		return 0, err
+	}
 	written, err := f.tables.header()
 	switch {
 	case err != nil:

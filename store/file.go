@@ -124,6 +124,7 @@ type file struct {
 	tables   *tables
 	handle   *os.File // bbolt's own
 	size     int64    // that it has at least
+	named    bool     // its names are counted
 	sync     SyncPolicy
 	last     header // what the last commit left, but of the log; its number is bbolt's last one
 	log      commitLog

@@ -3,6 +3,7 @@ package store_test
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -302,6 +303,41 @@ func openAndLoad(path string) (map[place]string, error) {
 		return nil
 	})
 	return rows, errors.Join(err, f.Close())
+}
+
+// Ensure that a file that is removed while it is open, or replaced, takes no commit: it would be
+// lost. One that has got another name is still there.
+func TestFile_RemovedWhileOpen(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("an open file cannot be removed")
+	}
+	for name, test := range map[string]struct {
+		remove func(path string) error
+		want   error
+	}{
+		"removed": {os.Remove, fs.ErrNotExist},
+		"replaced": {func(path string) error {
+			other := path + ".other"
+			return errors.Join(os.WriteFile(other, nil, 0o600), os.Rename(other, path))
+		}, fs.ErrNotExist},
+		"renamed": {func(path string) error { return os.Rename(path, path+".other") }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := newPath(t)
+			sound(t, path)
+			f := openFile(t, path, quick)
+			if err := test.remove(path); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Commit(99, mark("m", 1)); !errors.Is(err, test.want) {
+				t.Errorf("commit: got %v, want %v", err, test.want)
+			}
+			if _, err := f.Index(); !errors.Is(err, test.want) {
+				t.Errorf("index: got %v, want %v", err, test.want)
+			}
+			closeFile(t, f)
+		})
+	}
 }
 
 // Ensure that a file that is cut off while it is open ends in errors, not in a signal.

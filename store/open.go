@@ -184,7 +184,8 @@ func (f *file) settle(found found, reader rowReader) error {
 		return err
 	}
 	f.last, f.log, f.size = found.last, found.log, found.info.Size()
-	f.last.log = logState{} // f.log has it
+	f.named = !unlinked(found.info) // else the file system counts none
+	f.last.log = logState{}         // f.log has it
 	f.opened = &found.meta
 	return found.err
 }
