@@ -90,19 +90,23 @@ func catalogKey(node, id string) string { return folded(node) + "\x00" + folded(
 // missing says what is not there, or not as it should be.
 func missing(sentinel error, name string) error { return fmt.Errorf("%w: %q", sentinel, name) }
 
-// maxCatalogName is how long a folded name may be, so that a key of two is one that a row can have.
-const maxCatalogName = (store.KeyLimit - len("\x00")) / 2
-
 // checkCatalogName also refuses the byte that separates names.
 func checkCatalogName(field, name string) error {
-	if err := checkName(field, name); err != nil {
-		return err
-	}
 	if strings.Contains(name, "\x00") {
 		return invalid("%s %q has a zero byte", field, name)
 	}
-	if n := len(folded(name)); n > maxCatalogName {
-		return invalid("%s has %d bytes in lower case, more than %d", field, n, maxCatalogName)
+	return checkName(field, name)
+}
+
+// checkCatalogID also refuses an ID under which no file could keep anything of the node: it would
+// fail the commit, and with it all that ride in that.
+func checkCatalogID(field, node, id string) error {
+	if err := checkCatalogName(field, id); err != nil {
+		return err
+	}
+	if n := len(catalogKey(node, id)); n > store.KeyLimit {
+		return invalid("%s and the node's name have %d bytes in lower case, more than %d", field,
+			n-1, store.KeyLimit-1)
 	}
 	return nil
 }
@@ -181,17 +185,18 @@ func (tx *Txn) Service(node, id string) (Service, bool) {
 }
 
 // PutService registers a service on a node, or changes it. It returns ErrNoNode, or ErrInvalid for
-// a name or an ID that is empty or too long, or an ID with a zero byte.
+// an empty name, or an ID that is empty, has a zero byte, or is too long, also together with the
+// name of its node (N1).
 func (tx *Txn) PutService(service Service) (err error) {
 	tx.check()
 	defer label(&err, "put service", service.ID)
 	if service.ID == "" {
 		service.ID = service.Name
 	}
-	if err := checkName("Service.Name", service.Name); err != nil {
-		return err
+	if service.Name == "" {
+		return invalid("Service.Name is empty")
 	}
-	if err := checkCatalogName("Service.ID", service.ID); err != nil {
+	if err := checkCatalogID("Service.ID", service.Node, service.ID); err != nil {
 		return err
 	}
 	if tx.db.store.Nodes.Newest(folded(service.Node)) == nil {
@@ -244,8 +249,8 @@ func (tx *Txn) Check(node, id string) (Check, bool) {
 
 // PutCheck registers a check, or changes it, and begins its TTL. If its status is Critical, every
 // session that is bound to it ends with ErrCheckCritical, even if the check was so before (N3). It
-// returns ErrNoNode, ErrNoService, or ErrInvalid for an ID that is empty, too long or has a zero
-// byte, an unknown status, or a TTL below zero, or above it and below MinTTL.
+// returns ErrNoNode, ErrNoService, or ErrInvalid for an ID as PutService does, an unknown status,
+// or a TTL below zero, or above it and below MinTTL.
 func (tx *Txn) PutCheck(check Check) (err error) {
 	tx.check()
 	defer label(&err, "put check", check.ID)
@@ -261,7 +266,7 @@ func (tx *Txn) PutCheck(check Check) (err error) {
 	if check.TTL > 0 && check.TTL < MinTTL {
 		return tooShort("Check.TTL", check.TTL, MinTTL)
 	}
-	if err := checkCatalogName("Check.ID", check.ID); err != nil {
+	if err := checkCatalogID("Check.ID", check.Node, check.ID); err != nil {
 		return err
 	}
 	if tx.db.store.Nodes.Newest(folded(check.Node)) == nil {

@@ -87,8 +87,9 @@ func (l *Leader) Proclaim(value []byte) error {
 // keeps its value. It blocks until that is durable.
 //
 // It returns nil, also when repeated. If the leadership was lost before, it changes nothing, and
-// returns an error that is ErrNotHeld and wraps the cause. After ErrCommit it still leads, and
-// Resign may be called again.
+// returns an error that is ErrNotHeld and wraps the cause; if the database was closed and its file
+// keeps the lock, one that is ErrClosed. After ErrCommit it still leads, and Resign may be called
+// again.
 func (l *Leader) Resign() error {
 	return wrap("resign", l.Key(), l.lock.unlock())
 }

@@ -8,7 +8,7 @@ import (
 
 // Limits of what a database takes.
 const (
-	MaxKeySize   = 16 << 10 // bytes of a key, and of any name; of one in the catalog, one less
+	MaxKeySize   = 16 << 10 // bytes of a key, and of any name or ID that something is found by
 	MaxValueSize = 64 << 20 // bytes of a value
 )
 

@@ -97,8 +97,9 @@ func New(opts *Options) (*DB, error) {
 // What is at the path is a whole database or nothing: a file without a byte is ErrCorrupt, and a
 // symbolic link that leads nowhere is fs.ErrNotExist. While the file is open nobody may remove it,
 // or rename another one over it: the lock is on the file, not on its name, so that a second Open
-// would make another database there. The next write finds out, and is not acknowledged: the
-// database has failed then, with fs.ErrNotExist. What was committed before is lost with the file.
+// would make another database there. The next write finds out if the file has no name left at all,
+// and is not acknowledged: the database has failed then, with fs.ErrNotExist. What was committed
+// before is lost with the file. One that has another name, or is moved, goes on there.
 //
 // Sessions bound to a process that is gone end with ErrProcessGone, and their lock-delays begin
 // (see Options.Reopen); the others live on with their TTLs anew (S28); lock-delays go on by the

@@ -40,7 +40,8 @@ type Options struct {
 	AllowNetworkFS bool
 
 	// History is how many events are kept, for Watch and DB.History. The default is 10,000. Fewer
-	// are if what they keep of values, before the change and after it, would be more than 64 MiB.
+	// are if keys, values and the like of them, before the change and after it, would be more than
+	// 64 MiB; those of the newest write always are.
 	History int
 
 	// Logger is told what happens. Nil is silent, and costs nothing. It is called on a goroutine of

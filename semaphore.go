@@ -53,8 +53,9 @@ func (s *Slot) Context(parent context.Context) context.Context { return s.lock.C
 // no lock-delay (G7), and the session lives on. It blocks until that is durable.
 //
 // It returns nil, also when repeated. If the slot was lost before, it changes nothing, not even if
-// the same session has a slot again, and returns an error that is ErrNotHeld and wraps the cause.
-// After ErrCommit the slot is still held, and Release may be called again.
+// the same session has a slot again, and returns an error that is ErrNotHeld and wraps the cause;
+// if the database was closed and its file keeps the slot, one that is ErrClosed. After ErrCommit
+// the slot is still held, and Release may be called again.
 func (s *Slot) Release() error { return wrap("release", s.Prefix(), s.lock.unlock()) }
 
 // Acquire takes a slot of the semaphore, and waits for one if need be: until fewer than limit are

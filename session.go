@@ -1,6 +1,7 @@
 package lockd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -480,7 +481,7 @@ func (s *Session) startKeeping() error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	if db.refusal != nil { // since it was renewed: nobody would stop a timer
-		return db.refusal
+		return cmp.Or(s.Err(), db.refusal)
 	}
 	if now := db.now(); s.keepLocked(now) {
 		db.expiry.Arm(now)

@@ -313,7 +313,7 @@ func (tx *Txn) log(events []logEntry) []logEntry {
 		events[n] = logEntry{}
 		events[n].Index, events[n].Space = s.Next(), spaceKeys
 		events[n].Name = nameOf(old, new, func(k *store.Key) string { return k.Key })
-		events[n].Size = valueSize(old) + valueSize(new)
+		events[n].Size = keyFootprint(old) + keyFootprint(new)
 		tx.recordKey(&events[n].Body, old, new)
 	}
 	if s.Sessions.Changed() || s.Nodes.Changed() || s.Services.Changed() ||
@@ -328,9 +328,11 @@ func (tx *Txn) log(events []logEntry) []logEntry {
 func (tx *Txn) logOthers(events []logEntry) []logEntry {
 	s := tx.db.store
 	index := s.Next()
-	add := func(space byte, name string, r record) *logEntry {
-		events = append(events, logEntry{Index: index, Space: space, Name: name, Body: r})
-		return &events[len(events)-1]
+	add := func(space byte, name string, r record) {
+		events = append(events, logEntry{
+			Index: index, Space: space, Name: name,
+			Size: footprint(r.old) + footprint(r.new), Body: r,
+		})
 	}
 	before := len(events)
 	for old, new := range s.Sessions.Changes() {
@@ -353,8 +355,7 @@ func (tx *Txn) logOthers(events []logEntry) []logEntry {
 		add(spaceCatalog, "", record{kind: kindOf(new, CheckPut), old: old, new: new})
 	}
 	for old, new := range s.Attachments.Changes() {
-		r := record{kind: kindOf(new, AttachmentPut), old: old, new: new}
-		add(spaceCatalog, "", r).Size = attachmentSize(old) + attachmentSize(new)
+		add(spaceCatalog, "", record{kind: kindOf(new, AttachmentPut), old: old, new: new})
 	}
 	// What is told of moves the index, and nothing else does: what came and went does not.
 	if sessions > before {
@@ -364,21 +365,6 @@ func (tx *Txn) logOthers(events []logEntry) []logEntry {
 		tx.mark(markCatalog)
 	}
 	return events
-}
-
-// valueSize and attachmentSize are what counts of an event, of which all else is short.
-func valueSize(row *store.Key) uint32 {
-	if row == nil {
-		return 0
-	}
-	return uint32(len(row.Value))
-}
-
-func attachmentSize(row *store.Attachment) uint32 {
-	if row == nil {
-		return 0
-	}
-	return uint32(len(row.Value))
 }
 
 // mark has the name stand for the index of the transaction.

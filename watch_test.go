@@ -457,6 +457,11 @@ func TestWatch_B12_CompactedByLargeValues(t *testing.T) {
 			{lockd.Catalog(), func(value []byte) error {
 				return h.Update(func(tx *lockd.Txn) error { return tx.Attach(id, "a", value) })
 			}},
+			{lockd.Catalog(), func(value []byte) error {
+				check := lockd.Check{Node: h.Node(), ID: "c", Status: lockd.Passing}
+				check.Output = string(value)
+				return h.Update(func(tx *lockd.Txn) error { return tx.PutCheck(check) })
+			}},
 		} {
 			var indexes []uint64
 			for i := range byte(6) {

@@ -162,6 +162,7 @@ func openExisting(
 	if err := checkPath(path, found.info); err != nil {
 		return nil, errors.Join(err, f.close())
 	}
+	f.named = !unlinked(found.info) // else the file system counts none
 	if err := f.settle(found, reader); err != nil {
 		return nil, errors.Join(err, f.close())
 	}
@@ -184,8 +185,7 @@ func (f *file) settle(found found, reader rowReader) error {
 		return err
 	}
 	f.last, f.log, f.size = found.last, found.log, found.info.Size()
-	f.named = !unlinked(found.info) // else the file system counts none
-	f.last.log = logState{}         // f.log has it
+	f.last.log = logState{} // f.log has it
 	f.opened = &found.meta
 	return found.err
 }

@@ -31,7 +31,7 @@ func openOptions(cmd *cli.Command) (*lockd.Options, error) {
 	if wait < 0 {
 		return nil, usage(cmd, "--wait %v is below 0", wait)
 	}
-	return &lockd.Options{OpenTimeout: max(wait, 1)}, nil // zero is the default
+	return &lockd.Options{OpenTimeout: max(wait, time.Millisecond)}, nil // zero is the default
 }
 
 // advisedOnFile adds to the error of a command that opens a file what the command line can do about

@@ -461,8 +461,8 @@ func TestRead_IndexThatLostOneEventIsCompacted(t *testing.T) {
 	}
 }
 
-// Ensure that events that are large make room for others, and that the newest is there whatever its
-// size.
+// Ensure that events that are large make room for others, and that those of the newest index are
+// there whatever their sizes.
 func TestRead_CompactedByBytes(t *testing.T) {
 	h := hub.New[int](10, 0)
 	large := func(index uint64, size uint32) {
@@ -489,6 +489,15 @@ func TestRead_CompactedByBytes(t *testing.T) {
 		if _, _, err := h.Read(exactly("a"), hub.After(test.lost-1), nil); err == nil {
 			t.Errorf("at %d: %d is kept", index, test.lost)
 		}
+	}
+
+	at := h.Index() + 1
+	e := event(at, "a")
+	e.Size = hub.MaxBytes
+	h.Publish([]hub.Event[int]{e, e, e}, at)
+	events, _, err := h.Read(exactly("a"), hub.After(at-1), nil)
+	if err != nil || len(events) != 3 {
+		t.Errorf("of one index: got %v, %v", indexes(events), err)
 	}
 }
 

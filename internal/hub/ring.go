@@ -2,8 +2,8 @@ package hub
 
 import "sort"
 
-// MaxBytes is how many bytes the events of a hub keep at most, by their sizes. The newest event is
-// kept whatever its size.
+// MaxBytes is how many bytes the events of a hub keep at most, by their sizes. Those of the newest
+// index are kept whatever their sizes: who comes at once has them all.
 const MaxBytes = 64 << 20
 
 // ring holds the newest events. Events are numbered as they come, from 0 on, and the slot of an
@@ -46,7 +46,7 @@ func (r *ring[T]) push(event *Event[T]) {
 	r.next++
 	r.kept++
 	r.bytes += uint64(event.Size)
-	for r.bytes > MaxBytes && r.kept > 1 {
+	for r.bytes > MaxBytes && r.at(r.oldest()).Index < event.Index {
 		*r.drop() = Event[T]{} // so that what it keeps is free at once
 	}
 }

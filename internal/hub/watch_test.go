@@ -274,7 +274,8 @@ func TestHub_Model(t *testing.T) {
 func newestThatFit(all []hub.Event[int], most, history int) int {
 	bytes := 0
 	for n := range min(most, history) {
-		if bytes += int(all[len(all)-1-n].Size); n > 0 && bytes > hub.MaxBytes {
+		e := all[len(all)-1-n]
+		if bytes += int(e.Size); bytes > hub.MaxBytes && e.Index < all[len(all)-1].Index {
 			return n
 		}
 	}

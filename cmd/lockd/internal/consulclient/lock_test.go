@@ -137,9 +137,18 @@ func TestLock_NotAcquired(t *testing.T) {
 			t.Errorf("gave up after %v", got)
 		}
 		cancel()
+		const named = "its name is no lock delay"
+		l2 := h.lock(holder, named)
+		_, err := k.Lock(h.t.Context(), named, consulclient.AtOnce)
+		if err == nil || errors.Is(err, consulclient.ErrDelayed) {
+			t.Errorf("got %v, want that it is held", err)
+		}
+		if err := l2.Unlock(h.t.Context()); err != nil {
+			t.Error(err)
+		}
 		h.close(holder)
 		refused("held", h.t.Context(), consulclient.AtOnce, "delay")
-		_, err := k.Lock(h.t.Context(), "held", consulclient.AtOnce)
+		_, err = k.Lock(h.t.Context(), "held", consulclient.AtOnce)
 		if !errors.Is(err, consulclient.ErrDelayed) {
 			t.Errorf("got %v, want ErrDelayed", err)
 		}

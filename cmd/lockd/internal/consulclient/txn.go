@@ -41,7 +41,14 @@ var ErrDelayed = errors.New("lock-delay")
 
 // Is reports whether the target is ErrDelayed and that is why it was refused.
 func (r *refusal) Is(target error) bool {
-	return target == ErrDelayed && strings.Contains(r.Error(), "lock delay")
+	if target == ErrDelayed {
+		for _, e := range r.Errors {
+			if strings.HasSuffix(e.What, " due to lock delay") { // what is before it has the key
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // noSession reports whether it was refused because the session does not exist.
