@@ -28,6 +28,15 @@ type place struct {
 
 func newPath(t *testing.T) string { return filepath.Join(t.TempDir(), "lockd.db") }
 
+func contentOf(t *testing.T, path string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
 func openFile(t *testing.T, path string, o store.FileOptions) *store.File {
 	t.Helper()
 	f, err := store.OpenFile(path, o)

@@ -23,13 +23,7 @@ type failedSync struct {
 func failSync(t *testing.T, fn func(s *store.Store, round int), number int) failedSync {
 	t.Helper()
 	path := newPath(t)
-	read := func() []byte {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return content
-	}
+	read := func() []byte { return contentOf(t, path) }
 	f, syncs := failedSync{}, 0
 	hooks := store.Hooks{Synced: func() error {
 		switch syncs++; {

@@ -26,13 +26,7 @@ func images(
 ) []image {
 	t.Helper()
 	path := newPath(t)
-	read := func() []byte {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return content
-	}
+	read := func() []byte { return contentOf(t, path) }
 	s := store.New()
 	hooks := store.Hooks{Synced: func() error {
 		if synced != nil {
