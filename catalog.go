@@ -260,11 +260,8 @@ func (tx *Txn) PutCheck(check Check) (err error) {
 	if check.Status > Passing {
 		return invalid("Check.Status is %d, not a Status", check.Status)
 	}
-	if check.TTL < 0 {
-		return invalid("Check.TTL is %v, below 0", check.TTL)
-	}
-	if check.TTL > 0 && check.TTL < MinTTL {
-		return tooShort("Check.TTL", check.TTL, MinTTL)
+	if err := checkTTL("Check.TTL", check.TTL); err != nil {
+		return err
 	}
 	if err := checkCatalogID("Check.ID", check.Node, check.ID); err != nil {
 		return err

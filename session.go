@@ -113,11 +113,10 @@ func (o *SessionOptions) validate() error {
 	if len(o.Name) > MaxKeySize {
 		return checkName("SessionOptions.Name", o.Name)
 	}
+	if err := checkTTL("SessionOptions.TTL", o.TTL); err != nil {
+		return err
+	}
 	switch {
-	case o.TTL < 0:
-		return invalid("SessionOptions.TTL is %v, below 0", o.TTL)
-	case o.TTL > 0 && o.TTL < MinTTL:
-		return tooShort("SessionOptions.TTL", o.TTL, MinTTL)
 	case o.Grace < 0:
 		return invalid("SessionOptions.Grace is %v, below 0", o.Grace)
 	case o.Grace > 0 && o.TTL == 0:
@@ -144,6 +143,17 @@ func (o *SessionOptions) validate() error {
 	}
 	if size > MaxKeySize {
 		return invalid("SessionOptions.Meta has %d bytes, more than %d", size, MaxKeySize)
+	}
+	return nil
+}
+
+// checkTTL refuses what is no TTL of a session or a check.
+func checkTTL(field string, ttl time.Duration) error {
+	switch {
+	case ttl < 0:
+		return invalid("%s is %v, below 0", field, ttl)
+	case ttl > 0 && ttl < MinTTL:
+		return tooShort(field, ttl, MinTTL)
 	}
 	return nil
 }
