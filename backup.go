@@ -50,6 +50,40 @@ func (db *DB) Restore(r io.Reader) error {
 	return wrap("restore", "", db.settle(b, lead, err))
 }
 
+// WriteBackup writes to w a backup of what fn puts: the keys, nodes, services and checks of another
+// system, for Restore to bring in. Its index is above the one that is given, and so are those of
+// whatever it is restored to (G4): that system may have told its own to somebody. fn runs in a
+// transaction of a database in memory, which is gone when WriteBackup returns.
+//
+// It returns the error of fn, ErrInvalid for an index of more than 2^62, and the errors of w's
+// Write. After an error what w has is no backup. A nil w or a nil fn panics.
+func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
+	checkWriter(w)
+	if fn == nil {
+		panic("lockd: nil function")
+	}
+	opts := &Options{Node: rand.Text()} // which is no node of the backup
+	db := newDB(opts)
+	if err := raise(db.store, index); err != nil {
+		return wrap("write backup", "", err)
+	}
+	if err := db.start(opts); err != nil {
+		return wrap("write backup", "", err)
+	}
+	defer func() { _ = db.Close() }() // which has nothing to write
+	err := db.Update(func(tx *Txn) error {
+		if err := fn(tx); err != nil {
+			return err
+		}
+		_, err := tx.DeleteNode(db.node)
+		return err
+	})
+	if err == nil {
+		err = db.Backup(w)
+	}
+	return wrap("write backup", "", err)
+}
+
 // RestoreOptions configures Restore into a new file. A nil *RestoreOptions and the zero value mean
 // the defaults.
 type RestoreOptions struct {
@@ -164,7 +198,8 @@ func (db *DB) restoreLocked(backup *store.Backup) error {
 	if err := raise(db.store, backup.Index); err != nil {
 		return err
 	}
-	if err := db.endEachLocked(func(*Session) bool { return true }, ErrRestored); err != nil {
+	every := func(*Session) bool { return true }
+	if err := db.endEachLocked(every, endWith(ErrRestored)); err != nil {
 		return err
 	}
 	return db.applyLocked(&db.own, func(tx *Txn) error {
@@ -261,7 +296,7 @@ func readBackup(r io.Reader) (*store.Backup, error) {
 	}
 	err = trial.update(func(tx *Txn) error {
 		for _, row := range backup.Keys {
-			if err := tx.admit(row.Key, row.Value, nil); err != nil {
+			if err := admit(row.Key, row.Value); err != nil {
 				return err
 			}
 		}
@@ -286,7 +321,7 @@ func Compact(path string, opts *Options) error {
 		err = opts.validate()
 	}
 	if err == nil {
-		err = store.Compact(path, opts.file())
+		err = advised(store.Compact(path, opts.file()))
 	}
 	return wrap("compact", "", err) // which names the file, as those of Verify do
 }
@@ -338,11 +373,11 @@ func inspect(path string, opts *Options, fn func(*DB) error) error {
 	}
 	db := newDB(opts)
 	if err := db.store.Open(path, opts.file()); err != nil {
-		return err
+		return advised(err)
 	}
 	err := db.checkReferences()
 	if err != nil {
-		err = fmt.Errorf("read %s: %w", path, err)
+		err = advised(fmt.Errorf("read %s: %w", path, err))
 	} else {
 		err = fn(db)
 	}

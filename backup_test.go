@@ -258,7 +258,7 @@ func TestBackupFile(t *testing.T) {
 	onFile(t, func(h *harness) {
 		h.put("k", "value", 7)
 		if err := lockd.BackupFile(h.path, io.Discard, &lockd.Options{
-			OpenTimeout: time.Nanosecond,
+			OpenTimeout: lockd.NoWait,
 		}); !errors.Is(err, lockd.ErrInUse) {
 			t.Fatalf("of an open file: got %v, want ErrInUse", err)
 		}
@@ -295,7 +295,7 @@ func TestBackupFile_EndsNoSession(t *testing.T) {
 	if err := lockd.BackupFile(path, io.Discard, nil); err != nil {
 		t.Fatal(err)
 	}
-	db, err := lockd.Open(path, &lockd.Options{Reopen: lockd.KeepAll, Sync: lockd.SyncNever})
+	db, err := lockd.Open(path, &lockd.Options{Reopen: lockd.EndNone, Sync: lockd.SyncNever})
 	if err != nil {
 		t.Fatal(err)
 	}

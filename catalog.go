@@ -122,7 +122,8 @@ func (tx *Txn) Node(name string) (Node, bool) {
 // first, with all that belongs to it (N5). It returns ErrInvalid for a name that is empty or too
 // long, or has a zero byte.
 func (tx *Txn) PutNode(node Node) (err error) {
-	tx.check()
+	tx.enter()
+	defer tx.leave()
 	defer label(&err, "put node", node.Name)
 	if err := checkCatalogName("Node.Name", node.Name); err != nil {
 		return err
@@ -153,7 +154,8 @@ func (tx *Txn) PutNode(node Node) (err error) {
 // DeleteNode removes a node with its services and checks, and ends its sessions with ErrNodeGone
 // (N4). It reports whether there was one.
 func (tx *Txn) DeleteNode(name string) (deleted bool, err error) {
-	tx.check()
+	tx.enter()
+	defer tx.leave()
 	defer label(&err, "delete node", name)
 	row := tx.db.store.Nodes.Newest(folded(name))
 	if row == nil {
@@ -188,7 +190,8 @@ func (tx *Txn) Service(node, id string) (Service, bool) {
 // an empty name, or an ID that is empty, has a zero byte, or is too long, also together with the
 // name of its node (N1).
 func (tx *Txn) PutService(service Service) (err error) {
-	tx.check()
+	tx.enter()
+	defer tx.leave()
 	defer label(&err, "put service", service.ID)
 	if service.ID == "" {
 		service.ID = service.Name
@@ -223,7 +226,8 @@ func (tx *Txn) PutService(service Service) (err error) {
 // DeleteService removes a service with its checks, which ends the sessions that are bound to one
 // of them with ErrCheckGone (N4). It reports whether there was one.
 func (tx *Txn) DeleteService(node, id string) (deleted bool, err error) {
-	tx.check()
+	tx.enter()
+	defer tx.leave()
 	defer label(&err, "delete service", id)
 	key := catalogKey(node, id)
 	row := tx.db.store.Services.Newest(key)
@@ -252,7 +256,8 @@ func (tx *Txn) Check(node, id string) (Check, bool) {
 // returns ErrNoNode, ErrNoService, or ErrInvalid for an ID as PutService does, an unknown status,
 // or a TTL below zero, or above it and below MinTTL.
 func (tx *Txn) PutCheck(check Check) (err error) {
-	tx.check()
+	tx.enter()
+	defer tx.leave()
 	defer label(&err, "put check", check.ID)
 	if check.ID == "" {
 		check.ID = check.Name
@@ -309,7 +314,8 @@ func (tx *Txn) writeCheck(key string, next store.Check) {
 // DeleteCheck removes a check, which ends the sessions that are bound to it with ErrCheckGone
 // (S30). It reports whether there was one.
 func (tx *Txn) DeleteCheck(node, id string) (deleted bool, err error) {
-	tx.check()
+	tx.enter()
+	defer tx.leave()
 	defer label(&err, "delete check", id)
 	key := catalogKey(node, id)
 	if tx.db.store.Checks.Newest(key) == nil {
@@ -367,7 +373,8 @@ func (tx *Txn) endBound(key string, cause error) {
 // record of that name is not the session's, ErrNoSession, and ErrInvalid for an empty name or a
 // value over MaxValueSize.
 func (tx *Txn) Attach(session SessionID, name string, value []byte) (err error) {
-	tx.check()
+	tx.enter()
+	defer tx.leave()
 	defer label(&err, "attach", name)
 	s, err := tx.session(session)
 	if err != nil {
@@ -376,12 +383,13 @@ func (tx *Txn) Attach(session SessionID, name string, value []byte) (err error) 
 	return tx.attach(s.row.ID, name, value)
 }
 
-// Keep stores a record as Attach does, but one that no session owns: it stays until Detach. It
-// returns ErrConflict if the record of that name is a session's, and ErrInvalid for an empty name
-// or a value over MaxValueSize.
-func (tx *Txn) Keep(name string, value []byte) (err error) {
-	tx.check()
-	defer label(&err, "keep", name)
+// AttachUnowned stores a record as Attach does, but one that no session owns: it stays until
+// Detach. It returns ErrConflict if the record of that name is a session's, and ErrInvalid for an
+// empty name or a value over MaxValueSize.
+func (tx *Txn) AttachUnowned(name string, value []byte) (err error) {
+	tx.enter()
+	defer tx.leave()
+	defer label(&err, "attach", name)
 	return tx.attach(store.ID{}, name, value)
 }
 
@@ -411,7 +419,8 @@ func (tx *Txn) attach(owner store.ID, name string, value []byte) error {
 
 // Detach removes an attachment, and reports whether there was one.
 func (tx *Txn) Detach(name string) (ok bool, err error) {
-	tx.check()
+	tx.enter()
+	defer tx.leave()
 	defer label(&err, "detach", name)
 	if tx.db.store.Attachments.Newest(name) == nil {
 		return false, nil
@@ -432,10 +441,12 @@ func (tx *Txn) Attachment(name string) (Attachment, bool) {
 func (tx *Txn) Attachments(prefix string) iter.Seq[Attachment] {
 	tx.check()
 	return func(yield func(Attachment) bool) {
+		tx.check() // as in Txn.Prefix
 		for _, row := range tx.db.store.Attachments.Prefix(prefix) {
 			if !yield(attachmentOf(row)) {
 				return
 			}
+			tx.check()
 		}
 	}
 }

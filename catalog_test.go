@@ -224,7 +224,8 @@ func TestCatalog_N1_NoOp(t *testing.T) {
 		h.must(h.txn(put))
 		s := h.session(&lockd.SessionOptions{Node: "db1", Checks: []string{"disk"}})
 		index := h.Snapshot().Index()
-		woken := h.Changed(h.t.Context(), lockd.Catalog(), h.Snapshot().IndexOf(lockd.Catalog()))
+		scope := lockd.CatalogScope()
+		woken := h.Changed(h.t.Context(), scope, h.Snapshot().IndexOf(scope))
 		node.Meta, service.Meta = maps.Clone(node.Meta), maps.Clone(service.Meta)
 		service.Tags = slices.Clone(service.Tags)
 		h.must(h.txn(put))
@@ -272,14 +273,14 @@ func TestCatalog_N3N13T13(t *testing.T) {
 		h.must(h.txn(func(tx *lockd.Txn) error {
 			index = tx.Index()
 			h.must(tx.PutCheck(lockd.Check{Node: "db1", Name: "ping", Status: lockd.Critical}))
-			h.must(tx.CheckSession("a", lockd.SessionID{}))
+			h.heldIn(tx, "a", lockd.SessionID{})
 			return second(tx.Lock("b", free.ID(), nil))
 		}))
 		for _, s := range []*lockd.Session{a, b} {
 			if !errors.Is(s.Err(), lockd.ErrCheckCritical) {
 				h.t.Errorf("session: got %v", s.Err())
 			}
-			if at := h.Snapshot().IndexOf(lockd.OneSession(s.ID())); at != index {
+			if at := h.Snapshot().IndexOf(lockd.SessionScope(s.ID())); at != index {
 				h.t.Errorf("ended at %d, want %d", at, index)
 			}
 		}
@@ -565,8 +566,8 @@ func TestTxn_S31_Attachments(t *testing.T) {
 			h.t.Errorf("listed: %d", n)
 		}
 		h.advance(time.Second)
-		ended := h.Snapshot().IndexOf(lockd.OneSession(s.ID()))
-		if got := h.Snapshot().IndexOf(lockd.Catalog()); got != ended || ended != index+1 {
+		ended := h.Snapshot().IndexOf(lockd.SessionScope(s.ID()))
+		if got := h.Snapshot().IndexOf(lockd.CatalogScope()); got != ended || ended != index+1 {
 			h.t.Errorf("catalog moved at %d, session ended at %d", got, ended)
 		}
 		want := []string{"node local", "attachment b"}
@@ -592,7 +593,7 @@ func TestTxn_S31_Attachments(t *testing.T) {
 func TestTxn_S31_KeptRecords(t *testing.T) {
 	onFile(t, func(h *harness) {
 		keep := func(name, value string) error {
-			return h.txn(func(tx *lockd.Txn) error { return tx.Keep(name, []byte(value)) })
+			return h.txn(func(tx *lockd.Txn) error { return tx.AttachUnowned(name, []byte(value)) })
 		}
 		s := h.session(nil)
 		h.must(keep("a", "one"))

@@ -17,9 +17,9 @@ func TestWatch_B5X15_FutureIndex(t *testing.T) {
 	each(t, func(h *harness) {
 		newest := h.Snapshot().Index()
 		for _, ahead := range []uint64{1, 1000, 1 << 63} {
-			h.watches(h.t.Context(), lockd.Prefix(""), newest+ahead).ends(lockd.ErrInvalid)
+			h.watches(h.t.Context(), lockd.PrefixScope(""), newest+ahead).ends(lockd.ErrInvalid)
 		}
-		w := h.watches(h.t.Context(), lockd.Prefix(""), newest)
+		w := h.watches(h.t.Context(), lockd.PrefixScope(""), newest)
 		h.put("k", "v", 0)
 		w.want("put k=v")
 		w.stop()
@@ -33,7 +33,7 @@ func TestWatch_EndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(h.t.Context(), time.Second)
 		defer cancel()
 		watching := start(func() error {
-			for e, err := range h.Watch(ctx, lockd.Key("k"), h.Snapshot().Index()) {
+			for e, err := range h.Watch(ctx, lockd.KeyScope("k"), h.Snapshot().Index()) {
 				if err != nil {
 					return err
 				}
@@ -44,7 +44,7 @@ func TestWatch_EndsWithItsContext(t *testing.T) {
 		if err := watching.wait(); !errors.Is(err, context.DeadlineExceeded) {
 			h.t.Errorf("got %v", err)
 		}
-		h.watches(ctx, lockd.Key("k"), h.Snapshot().Index()).ends(context.DeadlineExceeded)
+		h.watches(ctx, lockd.KeyScope("k"), h.Snapshot().Index()).ends(context.DeadlineExceeded)
 		if n := h.Topics(); n != 0 {
 			h.t.Errorf("%d topics are left", n)
 		}
@@ -57,7 +57,8 @@ func TestWatch_EndsWithTheDatabase(t *testing.T) {
 		h.session(&lockd.SessionOptions{Name: "last"})
 		var got []string
 		watching := start(func() error {
-			for e, err := range h.Watch(h.t.Context(), lockd.Sessions(), h.Snapshot().Index()) {
+			newest := h.Snapshot().Index()
+			for e, err := range h.Watch(h.t.Context(), lockd.SessionsScope(), newest) {
 				if err != nil {
 					return err
 				}
@@ -73,7 +74,7 @@ func TestWatch_EndsWithTheDatabase(t *testing.T) {
 		if !slices.Equal(got, []string{"session ended last"}) {
 			h.t.Errorf("events: got %q", got)
 		}
-		h.watches(h.t.Context(), lockd.Sessions(), h.Snapshot().Index()).ends(lockd.ErrClosed)
+		h.watches(h.t.Context(), lockd.SessionsScope(), h.Snapshot().Index()).ends(lockd.ErrClosed)
 	})
 }
 
@@ -83,11 +84,11 @@ func TestWatch_LeavesNothingBehind(t *testing.T) {
 		index := h.Snapshot().Index()
 		h.put("k", "1", 0)
 		h.put("k", "2", 0)
-		for range h.Watch(h.t.Context(), lockd.Key("k"), index) {
+		for range h.Watch(h.t.Context(), lockd.KeyScope("k"), index) {
 			break
 		}
 		n := 0
-		for range h.Watch(h.t.Context(), lockd.Key("k"), index) {
+		for range h.Watch(h.t.Context(), lockd.KeyScope("k"), index) {
 			if n++; n == 2 {
 				break
 			}
@@ -108,12 +109,12 @@ type answer struct {
 // given one, or the context ends, and reads then.
 func blockingGet(ctx context.Context, db *lockd.DB, key string, index uint64) answer {
 	select {
-	case <-db.Changed(ctx, lockd.Key(key), index):
+	case <-db.Changed(ctx, lockd.KeyScope(key), index):
 	case <-ctx.Done():
 	}
 	s := db.Snapshot()
 	entry, _ := s.Get(key)
-	return answer{entry, s.IndexOf(lockd.Key(key))}
+	return answer{entry, s.IndexOf(lockd.KeyScope(key))}
 }
 
 // blockingList is the same for the keys with a prefix, folded at a slash.
@@ -121,11 +122,11 @@ func blockingList(
 	ctx context.Context, db *lockd.DB, prefix string, index uint64,
 ) (keys []string, at uint64) {
 	select {
-	case <-db.Changed(ctx, lockd.Prefix(prefix), index):
+	case <-db.Changed(ctx, lockd.PrefixScope(prefix), index):
 	case <-ctx.Done():
 	}
 	s := db.Snapshot()
-	return slices.Collect(s.Keys(prefix, "/")), s.IndexOf(lockd.Prefix(prefix))
+	return slices.Collect(s.Keys(prefix, "/")), s.IndexOf(lockd.PrefixScope(prefix))
 }
 
 // reader is a blocking read on a goroutine of its own.
@@ -244,7 +245,7 @@ func TestBlocking_B6B7(t *testing.T) {
 			{"a delete of the prefix", func() error { return second(h.DeletePrefix("k")) }, true},
 		} {
 			before := h.Snapshot()
-			r := h.reads("k", before.IndexOf(lockd.Key("k")))
+			r := h.reads("k", before.IndexOf(lockd.KeyScope("k")))
 			h.must(step.do())
 			h.settle()
 			if r.returned() != step.wakes {
@@ -274,7 +275,7 @@ func TestBlocking_B8B9X13(t *testing.T) {
 				if r.returned() {
 					h.t.Fatalf("%s: woke for others, at %d", key, r.got.index)
 				}
-				index = h.Snapshot().IndexOf(lockd.Key(key))
+				index = h.Snapshot().IndexOf(lockd.KeyScope(key))
 			}
 			r := h.reads(key, index)
 			e := h.put(key, "created", 0)
@@ -316,7 +317,7 @@ func TestBlocking_B10B11X14(t *testing.T) {
 				return second(h.DeletePrefix("dirk/"))
 			}, false, nil},
 		} {
-			index := h.Snapshot().IndexOf(lockd.Prefix("dir/"))
+			index := h.Snapshot().IndexOf(lockd.PrefixScope("dir/"))
 			var keys []string
 			var at uint64
 			r := start(func() error {
@@ -344,15 +345,15 @@ func TestChanged_B12_Shared(t *testing.T) {
 		index := h.Snapshot().Index()
 		ctx, cancel := context.WithCancel(h.t.Context())
 		defer cancel()
-		first := h.Changed(ctx, lockd.Key("k"), index)
+		first := h.Changed(ctx, lockd.KeyScope("k"), index)
 		for i := range 100 {
 			other, done := context.WithCancel(h.t.Context())
 			defer done()
-			if c := h.Changed(other, lockd.Key("k"), index); c != first {
+			if c := h.Changed(other, lockd.KeyScope("k"), index); c != first {
 				h.t.Fatalf("channel %d is another", i)
 			}
 		}
-		elsewhere := h.Changed(ctx, lockd.Key("kk"), index)
+		elsewhere := h.Changed(ctx, lockd.KeyScope("kk"), index)
 		if n := h.Topics(); n != 2 {
 			h.t.Errorf("topics: got %d", n)
 		}
@@ -374,14 +375,14 @@ func TestChanged_GivenBack(t *testing.T) {
 		a, cancelA := context.WithCancel(h.t.Context())
 		b, cancelB := context.WithCancel(h.t.Context())
 		for i := range 50 {
-			scope := lockd.Key(fmt.Sprint(i % 5))
+			scope := lockd.KeyScope(fmt.Sprint(i % 5))
 			h.Changed(a, scope, index)
 			h.Changed(b, scope, index)
-			h.Changed(a, lockd.Prefix(fmt.Sprint(i%5)), index)
+			h.Changed(a, lockd.PrefixScope(fmt.Sprint(i%5)), index)
 		}
-		h.Changed(b, lockd.Key("0"), 0)     // is closed at once
-		h.Changed(b, lockd.Key("0"), 1<<63) // too
-		c := h.Changed(a, lockd.Key("0"), index)
+		h.Changed(b, lockd.KeyScope("0"), 0)     // is closed at once
+		h.Changed(b, lockd.KeyScope("0"), 1<<63) // too
+		c := h.Changed(a, lockd.KeyScope("0"), index)
 		if n := h.Topics(); n != 10 {
 			h.t.Errorf("topics: got %d", n)
 		}
@@ -399,7 +400,7 @@ func TestChanged_GivenBack(t *testing.T) {
 		if n := h.Topics(); n != 0 {
 			h.t.Errorf("after both: got %d", n)
 		}
-		h.Changed(a, lockd.Key("1"), index) // for a context that has ended
+		h.Changed(a, lockd.KeyScope("1"), index) // for a context that has ended
 		h.settle()
 		if n := h.Topics(); n != 0 {
 			h.t.Errorf("for an ended context: got %d", n)
@@ -414,7 +415,7 @@ func TestChanged_ManyWithOneContext(t *testing.T) {
 		h.reopen()
 		index := uint64(0)
 		for i := range 300 {
-			changed := h.Changed(h.t.Context(), lockd.Key("k"), index)
+			changed := h.Changed(h.t.Context(), lockd.KeyScope("k"), index)
 			index = h.put("k", fmt.Sprint(i), 0).ModifyIndex
 			<-changed
 		}
@@ -429,8 +430,8 @@ func TestChanged_EndsWithTheDatabase(t *testing.T) {
 	each(t, func(h *harness) {
 		index := h.Snapshot().Index()
 		scopes := []lockd.Scope{
-			lockd.Key("k"), lockd.Prefix("k"), lockd.Sessions(), lockd.Catalog(),
-			lockd.OneSession(lockd.SessionID{1}),
+			lockd.KeyScope("k"), lockd.PrefixScope("k"), lockd.SessionsScope(),
+			lockd.CatalogScope(), lockd.SessionScope(lockd.SessionID{1}),
 		}
 		var waits []<-chan struct{}
 		for _, scope := range scopes {
@@ -452,9 +453,9 @@ func TestBlocking_B4I12_WhatCameAndWent(t *testing.T) {
 		s := h.session(&lockd.SessionOptions{Behavior: lockd.DeleteKeys})
 		h.put("dir/other", "v", 0)
 		scopes := map[string]lockd.Scope{
-			"the key": lockd.Key("dir/k"), "its prefix": lockd.Prefix("dir/"),
-			"every key": lockd.Prefix(""), "the catalog": lockd.Catalog(),
-			"the sessions": lockd.Sessions(),
+			"the key": lockd.KeyScope("dir/k"), "its prefix": lockd.PrefixScope("dir/"),
+			"every key": lockd.PrefixScope(""), "the catalog": lockd.CatalogScope(),
+			"the sessions": lockd.SessionsScope(),
 		}
 		put := func(tx *lockd.Txn) error { return second(tx.Put("dir/k", nil, nil)) }
 		for name, fn := range map[string]func(tx *lockd.Txn) error{
@@ -501,13 +502,14 @@ func TestIndexOf_I3K26_RemovedAndMadeAnew(t *testing.T) {
 			"DeletePrefix": func(tx *lockd.Txn) error { return second(tx.DeletePrefix("dir/")) },
 		} {
 			index := h.put("dir/k", "v", 0).ModifyIndex
-			changed := h.Changed(h.t.Context(), lockd.Key("dir/k"), index)
+			changed := h.Changed(h.t.Context(), lockd.KeyScope("dir/k"), index)
 			h.must(h.Update(func(tx *lockd.Txn) error {
 				return errors.Join(remove(tx), second(tx.Put("dir/k", nil, nil)), remove(tx))
 			}))
 			h.settle()
 			now := h.Snapshot()
-			key, prefix := now.IndexOf(lockd.Key("dir/k")), now.IndexOf(lockd.Prefix("dir/"))
+			key := now.IndexOf(lockd.KeyScope("dir/k"))
+			prefix := now.IndexOf(lockd.PrefixScope("dir/"))
 			if key != now.Index() || prefix != now.Index() || !isClosed(changed) {
 				h.t.Errorf("%s: the indexes are %d and %d, want %d; told: %t", name, key, prefix,
 					now.Index(), isClosed(changed))
@@ -578,7 +580,7 @@ func releaseSeen(
 			}
 		}
 		early = waiting > len(some)/2
-		changed = db.Changed(t.Context(), lockd.Key("k"), e.ModifyIndex)
+		changed = db.Changed(t.Context(), lockd.KeyScope("k"), e.ModifyIndex)
 	}()
 	<-looks
 	if err := lock.Unlock(); err != nil {

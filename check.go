@@ -104,8 +104,13 @@ func (db *DB) checkState(key string, state *lockState) error {
 	if place == nil || db.unserved {
 		return nil
 	}
-	if w := place.Waiter; w.limit > 0 {
-		return db.checkWaits(w)
+	if s := state.session; s != nil && state.handle == nil {
+		if own := s.firstFor(key); own != nil && !own.slot && len(own.claims) == 1 {
+			return fmt.Errorf("bug: key %q is held by the session of a call that waits for it", key)
+		}
+	}
+	if place.Waiter.slot {
+		return db.checkWaits(state)
 	}
 	if state.session != nil || state.delay != nil {
 		return nil
@@ -117,19 +122,29 @@ func (db *DB) checkState(key string, state *lockState) error {
 	return nil
 }
 
-// checkWaits checks the first who waits for a slot.
-func (db *DB) checkWaits(w *waiter) error {
-	key := w.claims[0].key
+// checkWaits checks the first who waits for a slot, and not for a delay of its own.
+func (db *DB) checkWaits(state *lockState) error {
+	var w *waiter
+	for w = range state.queue.All() {
+		if !w.slot {
+			return nil // it waits for the lock of the semaphore's key
+		}
+		own := db.locks[contenderKey(w.prefix(), w.session.ID())]
+		if own == nil || own.delay == nil {
+			break
+		}
+		w = nil
+	}
+	if w == nil {
+		return nil
+	}
+	key := state.key
 	slots, err := rosterOf(w.prefix(), db.store.Keys.Newest(key))
 	if err != nil {
 		return fmt.Errorf("bug: %q is no semaphore, but somebody waits for it", key)
 	}
 	if slots.limit == 0 { // it was deleted, but the slots that were lost still count
 		slots.limit = w.limit
-	}
-	own := contenderKey(w.prefix(), w.session.ID())
-	if state := db.locks[own]; state != nil && state.delay != nil {
-		return nil
 	}
 	taken := len(db.semaphores[w.prefix()].lost)
 	for id := range slots.holders {

@@ -2,11 +2,9 @@
 
 package lockd
 
-import (
-	"bytes"
-	"runtime"
-	"sync/atomic"
-)
+// checking is true: the state is checked, and every database looks for calls that would wait for
+// themselves, as those of package lockdtest do in any build.
+const checking = true
 
 // A large state is checked only now and then: looking at all of it after every transaction takes
 // time in proportion to its square.
@@ -24,28 +22,4 @@ func (db *DB) mustHold() {
 	if err := db.checkLocked(); err != nil {
 		panic("lockd: " + err.Error())
 	}
-}
-
-// guest is the goroutine that runs the function of an Update, if there is one: it has the gate.
-type guest struct{ name atomic.Pointer[string] }
-
-func (g *guest) enter() {
-	name := goroutine()
-	g.name.Store(&name)
-}
-
-func (g *guest) leave() { g.name.Store(nil) }
-
-// mustNotBeHere panics in the function of an Update, which would wait for itself.
-func (g *guest) mustNotBeHere() {
-	if name := g.name.Load(); name != nil && *name == goroutine() {
-		panic("lockd: the function of an Update calls a method that would wait for it for ever")
-	}
-}
-
-// goroutine names the caller's.
-func goroutine() string {
-	var stack [64]byte
-	name, _, _ := bytes.Cut(stack[:runtime.Stack(stack[:], false)], []byte(" ["))
-	return string(name)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -410,6 +411,48 @@ type countingClock struct {
 func (c *countingClock) Now() time.Time {
 	c.readings.Add(1)
 	return c.Mock.Now()
+}
+
+// Ensure that what is told of a lock, and of a commit, never lasts less than no time, whatever the
+// clock says meanwhile.
+func TestClock_SetBack_NothingLastsLessThanNoTime(t *testing.T) {
+	each(t, func(h *harness) {
+		h.advance(time.Hour)
+		s, other := h.session(nil), h.session(nil)
+		h.lock(s, "k")
+		waiting := h.wait(h.t.Context(), other, "k", nil)
+		h.clock.Set(h.clock.Now().Add(-time.Minute))
+		h.settle()
+
+		if got := h.refusal(other, "k"); got.Held != 0 || !strings.Contains(got.Error(), "for 0s") {
+			h.t.Errorf("refusal: held for %v: %v", got.Held, got)
+		}
+		for info := range h.Locks() {
+			if info.Held != 0 || len(info.Queue) != 1 || info.Queue[0].Waited != 0 {
+				h.t.Errorf("lock: got %+v", info)
+			}
+		}
+		waiting.waits()
+		h.must(s.Close())
+		waiting.held()
+	})
+}
+
+// Ensure the same of a commit during which the clock is set back.
+func TestClock_SetBack_CommitTakesNoLessThanNoTime(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		before := h.Stats().Commits
+		c.failBy(func() error {
+			h.clock.Set(h.clock.Now().Add(-time.Minute))
+			return nil
+		})
+		h.put("k", "v", 0)
+		if got := h.Stats().Commits; got.Count != before.Count+1 || got.Last != 0 ||
+			got.Total != before.Total {
+			h.t.Errorf("commits: got %+v, before %+v", got, before)
+		}
+	})
 }
 
 // Ensure that a clock without a monotonic reading that is set back ends nothing before its time by

@@ -10,7 +10,7 @@ import (
 )
 
 // batch is what one commit makes durable, and who waits for it. It is protected by DB.mu, but
-// for the channels and the count, and for err and errands once it is decided.
+// for the channels and the count, and for err once it is decided.
 type batch struct {
 	done    chan struct{} // closed when the outcome is told
 	err     error         // why it was dropped
@@ -20,7 +20,6 @@ type batch struct {
 	due     int           // how much of what was due its writers have ended
 	effects []effect
 	events  []logEntry
-	errands *errand // whose calls wait for it
 
 	callers atomic.Int64  // who joined it and did not leave it; its leader counts from the start
 	empty   chan struct{} // closed when all have left
@@ -31,12 +30,6 @@ func (b *batch) leave() {
 	if b.callers.Add(-1) == 0 {
 		close(b.empty)
 	}
-}
-
-// tell wakes all who wait for the outcome. Nobody joins any more.
-func (b *batch) tell() {
-	close(b.done)
-	tellErrands(b.errands)
 }
 
 // openBatch makes the batch that is joined from now on.
@@ -113,16 +106,15 @@ func (db *DB) commit(b *batch) {
 	db.pace.gather(b)
 
 	db.mu.Lock()
-	answered := db.serveLocked() // so that they ride in this batch
 	rows := db.store.Take()
 	db.flying = b
 	db.openBatch()
 	callers := b.callers.Load()
-	db.release(answered) // what is left from now on rides in the next
+	db.unlock()
 
 	began := db.now()
 	err := rows.Write()
-	took := db.now().Sub(began)
+	took := lasted(began, db.now())
 	var found error
 	if err != nil {
 		found = db.lookInFile()
@@ -150,13 +142,12 @@ func (db *DB) commit(b *batch) {
 	if db.open.led {
 		db.pace.expected += db.open.callers.Load()
 	}
-	db.release(nil)
+	db.unlock()
 	db.endCommit(b)
-	b.tell()
+	close(b.done)
 	if follower != nil {
-		follower.tell()
+		close(follower.done)
 	}
-	db.serve() // after those who have waited for longer
 }
 
 // endCommit lets others commit. If a batch that is durable has left much to be done in the file,

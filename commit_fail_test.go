@@ -252,7 +252,7 @@ func TestS29_FailedExpiryGoesWithTheNextWrite(t *testing.T) {
 		if c.begun() != tries+1 || !errors.Is(s.Err(), lockd.ErrExpired) {
 			t.Fatalf("%d commits, session %v", c.begun()-tries, s.Err())
 		}
-		ended := h.Snapshot().IndexOf(lockd.OneSession(s.ID()))
+		ended := h.Snapshot().IndexOf(lockd.SessionScope(s.ID()))
 		if ended >= h.entry("k").ModifyIndex {
 			t.Fatalf("ended at %d, written at %d", ended, h.entry("k").ModifyIndex)
 		}

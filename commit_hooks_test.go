@@ -76,7 +76,7 @@ func (c *commits) afterCommit() error {
 func (c *commits) synced() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.within {
+	if !c.within && c.n > 0 { // before the first one it is the Open that syncs
 		c.beside++
 	}
 	return nil
@@ -187,13 +187,13 @@ type observers struct {
 func (h *harness) observe() *observers {
 	o := &observers{h: h, index: h.Snapshot().Index(), entries: make(map[string]lockd.Entry)}
 	o.changed = map[string]<-chan struct{}{
-		"keys":     h.Changed(h.t.Context(), lockd.Prefix(""), o.index),
-		"sessions": h.Changed(h.t.Context(), lockd.Sessions(), o.index),
+		"keys":     h.Changed(h.t.Context(), lockd.PrefixScope(""), o.index),
+		"sessions": h.Changed(h.t.Context(), lockd.SessionsScope(), o.index),
 	}
 	for key, e := range h.Snapshot().Prefix("") {
 		o.entries[key] = e
 	}
-	for _, scope := range []lockd.Scope{lockd.Prefix(""), lockd.Sessions()} {
+	for _, scope := range []lockd.Scope{lockd.PrefixScope(""), lockd.SessionsScope()} {
 		go func() {
 			for _, err := range h.Watch(h.t.Context(), scope, o.index) {
 				if err == nil {

@@ -205,8 +205,11 @@ func (w *crashWriter) begin() (*lockd.Session, error) {
 	var err error
 	if w.random.IntN(2) == 0 {
 		s, err = w.db.NewSession(opts)
-	} else if w.keeper, err = w.db.NewKeeper(opts); err == nil {
-		s, err = w.keeper.Session(context.Background())
+	} else {
+		opts.TTL = time.Hour // without one a keeper takes no Independent session
+		if w.keeper, err = w.db.NewKeeper(opts); err == nil {
+			s, err = w.keeper.Session(context.Background())
+		}
 	}
 	if err == nil {
 		w.session = s

@@ -227,7 +227,7 @@ func (c *crashed) look() *lockd.Snapshot {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	db, err := lockd.Open(copied, &lockd.Options{Reopen: lockd.KeepAll})
+	db, err := lockd.Open(copied, &lockd.Options{Reopen: lockd.EndNone})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -349,7 +349,7 @@ func (c *crashed) checkEnds(db *lockd.DB, left *lockd.Snapshot) {
 // end with their process, one at each.
 func (c *crashed) checkOrphans(db *lockd.DB, after, upto uint64) {
 	c.t.Helper()
-	for event, err := range db.Watch(c.t.Context(), lockd.Sessions(), after) {
+	for event, err := range db.Watch(c.t.Context(), lockd.SessionsScope(), after) {
 		if err != nil {
 			c.t.Fatal(err)
 		}

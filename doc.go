@@ -10,7 +10,7 @@
 // gets a handle ([Lock]), which alone releases it. When a session ends, its locks are released or
 // their keys deleted, and for a lock-delay nobody gets them: a holder that was lost may still be at
 // work. A lock is told lost by [Lock.Done]; late writes of a lost holder are refused by its
-// [Sequencer], in lockd itself ([PutOptions]) and, with a [Guard], anywhere.
+// [Sequencer], in lockd itself ([DB.If]) and, with a [Guard], anywhere.
 //
 // On top of these stand a [Keeper], which has one session that lives for as long as the program
 // does, and elections: who holds the lock of a key leads ([Session.Campaign], [Keeper.Lead]), and
@@ -38,20 +38,24 @@
 //     renewal that returned nil guarantees one more TTL.
 //   - G7: During a key's lock-delay no session is granted its lock. Delays survive a restart. A
 //     voluntary unlock, or an owner that closes its own session, sets none.
-//   - G8: For one key a fence is always larger than the one before, across delete, restart and
-//     restore; for any two keys, the later grant's is never smaller. All grants of one transaction
-//     share its index and so their fence.
+//   - G8: Of two grants of one key in two transactions, the later has the larger fence, across
+//     delete, restart and restore; of grants of two keys, the later never has the smaller one. All
+//     grants of one transaction have its index as their fence: of two of one key, the later has the
+//     larger lock index.
 //   - G9: Waiters for a lock are served in the order in which they began to wait; nobody overtakes
 //     them, by no door. One that gives up, or whose session ends, leaves the queue with an error
 //     and never holds up the rest. G7 and G9 hold for slots of semaphores too, but only among those
-//     who take them by this package: clients that go by a semaphore's keys do not queue.
+//     who take them by this package: clients that go by a semaphore's keys do not queue. A session
+//     whose slot was taken by force gets no other during its lock-delay: a call of it that waits
+//     keeps its place, and those behind it are served meanwhile.
 //   - G10: The loss of a lock is told (Done is closed) no later than anybody else is told of being
 //     granted it.
 //   - G11: A call that a rule refuses changes nothing; one that gives up waiting leaves nothing
 //     held that its session did not hold before; one that ends in ErrCommit may be found in the
 //     file by a later Open, whole or not at all. A nil handle never comes with a nil error.
 //   - G12: Close ends every wait and every hold with ErrClosed and leaves no goroutine behind. Of a
-//     session with lifetime Independent only the handles end: the file keeps it, with its locks.
+//     session with lifetime Independent only the handles end: the file keeps it, with its locks,
+//     unless it is a Keeper's.
 //   - G13: A file that is damaged, in use by another process, or of a newer format is refused with
 //     an error that says so, and left as it is, byte for byte.
 //
@@ -69,23 +73,27 @@
 // # Writing and reading
 //
 // All writes go one way. Under one lock, held for no I/O, a call ends what is due, decides on the
-// newest state, and joins the open batch. On a file, a TryLock or Unlock that finds the lock taken
-// has this done by whoever has it. The first to join commits the batch, with one write to the
-// file's log and one sync for all, while the next one fills; then the state is published, and those
-// concerned are told: losses first, then watchers, then those who were granted something, then the
-// callers. A batch that cannot be committed is taken back together with the one that was decided on
-// it. Reads go to what is published, and wait for no commit; [DB.Get] takes no lock either.
+// newest state, and joins the open batch. The first to join commits the batch, with one write to
+// the file's log and one sync for all, while the next one fills; then the state is published, and
+// those concerned are told: losses first, then watchers, then those who were granted something,
+// then the callers. A batch that cannot be committed is taken back together with the one that was
+// decided on it. Reads go to what is published, and wait for no commit; [DB.Get] takes no lock
+// either.
 //
-// The locks are taken in this order: the committer's, the database's, the hub's or that of an
-// ending (a session's or lock's Done and Err).
+// The function of a [DB.Update] has the turn: no other call writes until it has returned, but the
+// lock is not held while it runs, so that calls which only look need not wait for it.
+//
+// The locks are taken in this order: the committer's, the turn, the database's, that of the leases
+// of watchers, the hub's or that of an ending (a session's or lock's Done and Err).
 //
 // # Crash
 //
 // After a crash the file has some prefix of the batches, at least all that were answered. The next
 // Open ends the sessions that were bound to the process, with their lock-delays; sessions with
 // lifetime Independent go on, and their locks can be taken over again by [Session.Lock]. Of what a
-// process had not answered when it was killed, the last batch may be read from then on; it is on
-// disk before the next process writes anything.
+// process had not answered when it was killed, the last batch may be read from then on. Open has it
+// on disk before it returns: so no power cut takes back what any process has answered, nor has an
+// index used again (G3, G4). With SyncNever it does not, as no write does.
 //
 // A commit of which it is not known whether it is in the file ends as a crash does, but that the
 // process lives: [ErrFailed]. The next Open finds all of that commit or nothing. So a session with
@@ -93,4 +101,9 @@
 // returned ErrCommit or the error of its context. Nobody else gets it before that session takes it
 // over and releases it, or ends: by its TTL, if it has one. The same goes for what else such a call
 // was to write: who repeats it has to expect that it was done.
+//
+// A file that is damaged is refused (G13). What can be read of it [Recover] writes to a backup, and
+// says what is missing and what may be older than what was committed last; [Restore] makes a new
+// file of that. A newest commit that a disk has written by less than a sector of 512 bytes is such
+// damage too: Recover leaves it out, and says so.
 package lockd

@@ -24,14 +24,12 @@ func (db *DB) rest() {
 // run is the database's goroutine: it ends what is due, and leads batches that nobody leads.
 func (db *DB) run() {
 	defer close(db.finished)
-	var others courtesy
 	for {
 		select {
 		case <-db.closing:
 			return
 		case <-db.wake:
 		}
-		began := time.Now()
 		db.mu.Lock()
 		more := db.attendLocked()
 		b, undecided := db.leadLocked(), db.undecidedLocked()
@@ -39,30 +37,12 @@ func (db *DB) run() {
 		switch {
 		case b != nil:
 			db.commit(b)
-			others.goFirst(began) // it may lead the next one, too
 		case more && undecided != nil:
 			<-undecided.done
 		case more: // in memory there is no commit to wait for
-			others.goFirst(began)
+			runtime.Gosched()
 		}
 	}
-}
-
-// courtesy lets others run who would have to wait for the end of a time slice, as all do while
-// garbage is collected. In a busy program that takes long: so it gives them no more time in all
-// than was worked.
-type courtesy struct {
-	ahead time.Duration // what they have had beyond that
-}
-
-// goFirst is called after work that began then.
-func (c *courtesy) goFirst(began time.Time) {
-	worked := time.Since(began)
-	if c.ahead -= worked; c.ahead > 0 {
-		return
-	}
-	runtime.Gosched()
-	c.ahead = time.Since(began) - worked
 }
 
 // attendLocked does what is due of the database's own accord. It reports whether there may be more.
@@ -139,6 +119,7 @@ func (db *DB) stepLocked(now time.Time, step func(tx *Txn)) {
 func (db *DB) stopLocked() {
 	db.expiry.Stop()
 	db.naps.Stop()
+	db.logger.stopLocked()
 }
 
 // armLocked sets the timer for what is due next. The write is over, and with it its reading of the

@@ -2,6 +2,7 @@ package lockd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,9 +22,11 @@ type Leader struct{ lock *Lock }
 // With the lock it writes the value, by which others find the leader: see DB.Observe. A nil value
 // is an empty one.
 //
-// It blocks until this session leads and that is durable. It returns ctx's error if that ends
-// first, with nothing left held; an error that is ErrNoSession and wraps the cause if the session
-// has ended or does so; ErrInvalid, ErrClosed, ErrFailed or ErrCommit. A nil ctx panics.
+// It blocks until this session leads and that is durable. If ctx ends first, nothing is left held
+// that the session did not hold before, and the error is ctx's and also a *LockedError that says
+// who leads, as Session.Lock's is. It returns an error that is ErrNoSession and wraps the cause if
+// the session has ended or does so; ErrInvalid, ErrClosed, ErrFailed or ErrCommit. A nil ctx
+// panics.
 //
 // Keeper.Lead does all that has to be done around it.
 func (s *Session) Campaign(ctx context.Context, key string, value []byte) (*Leader, error) {
@@ -47,7 +50,7 @@ func (s *Session) campaign(ctx context.Context, key string, value []byte) (*Lead
 // Key is the key of the election.
 func (l *Leader) Key() string { return l.lock.Key() }
 
-// Sequencer proves the leadership: to lockd in PutOptions.If, to anybody else through a Guard.
+// Sequencer proves the leadership: to lockd by DB.If, to anybody else through a Guard.
 func (l *Leader) Sequencer() Sequencer { return l.lock.Sequencer() }
 
 // Done returns a channel that is closed when this leadership is over: no later than anybody else
@@ -70,7 +73,7 @@ func (l *Leader) Proclaim(value []byte) error {
 	err := l.Err()
 	if err == nil {
 		err = l.lock.session.db.update(func(tx *Txn) error {
-			if err := tx.admit(key, value, &PutOptions{If: l.Sequencer()}); err != nil {
+			if err := cmp.Or(checkValue(value), tx.proves(l.Sequencer())); err != nil {
 				return err
 			}
 			tx.put(key, value, tx.db.store.Keys.Newest(key).Flags)
@@ -121,9 +124,10 @@ func (e *PanicError) Unwrap() error {
 //   - If the leadership was lost, what fn returned is not looked at, and Lead stands again, with
 //     the next session if that one has ended.
 //   - If ctx has ended, it returns ctx's error, and fn's with it if that is another.
-//   - If fn panicked, Lead has survived it. It stands again after a rest, of 1 s at first and up to
-//     1 min if that goes on; others may lead meanwhile. When Lead returns, the error has the last
-//     panic, as a *PanicError. If fn calls runtime.Goexit, Lead resigns and is gone too.
+//   - If fn panicked, Lead has survived it. Options.Logger is told at once, with the stack. Lead
+//     stands again after a rest, of 1 s at first and up to 1 min if that goes on; others may lead
+//     meanwhile. When it returns, the error has the last panic, as a *PanicError. If fn calls
+//     runtime.Goexit, Lead resigns and is gone too.
 //   - Otherwise fn has returned of its own accord: Lead returns what fn did, as it is.
 //
 // A commit that does not succeed is tried again, as long as ctx lasts. If it has ended, and the

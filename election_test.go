@@ -298,6 +298,8 @@ func TestElection_RefusedInput(t *testing.T) {
 		{"campaign, value", campaign("k", tooLarge), lockd.ErrInvalid, "value has 67108865 bytes"},
 		{"lead, value", lead("k", tooLarge), lockd.ErrInvalid, "value has 67108865 bytes"},
 		{"keeper", keeper(&lockd.SessionOptions{TTL: -1}), lockd.ErrInvalid, "TTL is -1ns"},
+		{"keeper, for ever", keeper(&lockd.SessionOptions{Lifetime: lockd.Independent}),
+			lockd.ErrInvalid, "SessionOptions.Lifetime is independent, and there is no TTL"},
 		{"keeper of nowhere", func(h *harness, _ *lockd.Session) error {
 			k, err := h.NewKeeper(&lockd.SessionOptions{Node: "nowhere"})
 			if err != nil {

@@ -20,7 +20,8 @@ var (
 	// has the file open and kept it for Options.OpenTimeout.
 	ErrInUse = store.ErrInUse
 
-	// ErrCorrupt is returned by Open when the file is damaged. The file is left as it is.
+	// ErrCorrupt is returned by Open when the file is damaged. The file is left as it is; the text
+	// says what can be done.
 	ErrCorrupt = store.ErrCorrupt
 
 	// ErrFormat is returned by Open when the file is not lockd's, or of a newer format. The
@@ -64,7 +65,8 @@ var (
 	// ErrNoCheck is returned when a check is not in the catalog.
 	ErrNoCheck = errors.New("no such check")
 
-	// ErrCompacted is yielded by Watch when events after its index are not kept any more.
+	// ErrCompacted is yielded by Watch when events after its index are not kept any more. It is the
+	// cause of a state that Follow yields after a gap.
 	ErrCompacted = errors.New("events after this index are no longer kept")
 )
 
@@ -91,8 +93,9 @@ var (
 	ErrCheckCritical = errors.New("check of the session is critical")
 
 	// ErrProcessGone is the cause when a session was bound to a process that ended without
-	// Close. The next Open ends it, before anybody could hold a handle on it: Watch of
-	// OneSession from before the index of its end tells.
+	// Close. The next Open ends it, before anybody could hold a handle on it. It is seen in
+	// DB.History of the locks that it held, in Options.Logger, and by a Watch from the last index
+	// that the file had before; from an older one that is ErrCompacted.
 	ErrProcessGone = errors.New("process of the session is gone")
 
 	// ErrRestored is the cause when a backup was restored over the database.
@@ -145,6 +148,15 @@ func label(err *error, op, key string) { *err = wrap(op, key, *err) }
 // invalid says which argument is wrong, and how.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
+}
+
+// advised adds to the refusal of a damaged file what can be done.
+func advised(err error) error {
+	if !errors.Is(err, ErrCorrupt) {
+		return err
+	}
+	return fmt.Errorf("%w; the file is left as it is: restore a backup, have Recover, or the "+
+		"command lockd recover, save what is whole in it, or remove it to begin anew", err)
 }
 
 // conflict says which state was expected, and which one was found.
@@ -249,8 +261,13 @@ func name[E ~uint8](value E, words ...string) string {
 	return strconv.Itoa(int(value))
 }
 
-// LockedError says why a lock, or a slot of a semaphore, could not be taken at once. Only the
-// database makes one.
+// LockedError says why a lock, or a slot of a semaphore, could not be taken: at once, by TryLock,
+// TryAcquire or Txn.Lock, or before the context of a Lock, LockAll, Acquire or Campaign ended. Only
+// the database makes one.
+//
+// A call that gave up tells what the published state has at that moment, of the first of its keys
+// that it could not have: it does not wait for a commit that is under way (G3). Its Waiters are
+// those who stood before it, and 1,000 if they are more.
 //
 // With ObstacleSlots, Until and Remaining are of the first lost slot that comes back, and zero if
 // none was lost; Holder, and what is known with it, is of the slot that is held for longest, and

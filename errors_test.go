@@ -21,16 +21,12 @@ func TestError_SaysWhatWasFound(t *testing.T) {
 			change(&changed)
 			return h.CheckSequencer(changed)
 		}
-		checkSession := func(key string, id lockd.SessionID) error {
-			return h.Update(func(tx *lockd.Txn) error { return tx.CheckSession(key, id) })
-		}
 		ended, cancel := context.WithCancel(h.t.Context())
 		cancel()
 		all := func(ctx context.Context, keys ...string) error {
 			return second(s.LockAll(ctx, keys, nil))
 		}
 		const check = `lockd: check sequencer "k": lock is not held: `
-		const session = "lockd: check session "
 		for _, test := range []struct {
 			err  error
 			is   error
@@ -47,12 +43,6 @@ func TestError_SaysWhatWasFound(t *testing.T) {
 			{with(func(q *lockd.Sequencer) { q.Fence-- }), lockd.ErrNotHeld,
 				check + fmt.Sprintf("fence %d has passed, the lock is held with fence %d by "+
 					"session %s", q.Fence-1, q.Fence, s.ID())},
-			{checkSession("free", s.ID()), lockd.ErrConflict, session +
-				`"free": conflict: the lock is free, not held by session ` + s.ID().String()},
-			{checkSession("k", lockd.SessionID{}), lockd.ErrConflict, session +
-				fmt.Sprintf(`"k": conflict: the lock is not free, session %s holds it`, s.ID())},
-			{checkSession("k", other.ID()), lockd.ErrConflict, session + fmt.Sprintf(
-				`"k": conflict: session %s holds the lock, not %s`, s.ID(), other.ID())},
 			{all(ended, "a", "b"), context.Canceled, `lockd: lock all "a, b": context canceled`},
 			{all(h.t.Context(), "a", "", "b"), lockd.ErrInvalid,
 				`lockd: lock all "a, , b": invalid argument: key is empty (number 2 of 3)`},

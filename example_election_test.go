@@ -51,8 +51,7 @@ func ExampleKeeper_Lead() {
 	err := keeper.Lead(ctx, "service/mysql/leader", []byte("10.0.0.7"),
 		func(ctx context.Context, proof lockd.Sequencer) error {
 			terms++
-			_, err := db.Put("service/mysql/primary", []byte("10.0.0.7"),
-				&lockd.PutOptions{If: proof})
+			_, err := db.If(proof).Put("service/mysql/primary", []byte("10.0.0.7"), nil)
 			fmt.Printf("term %d: written: %v\n", terms, err == nil)
 			if terms == 1 {
 				_ = db.EndSession(proof.Session) // this leader is lost

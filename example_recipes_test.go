@@ -25,7 +25,8 @@ func Example_recipes() {
 	// Under a lock.
 	err := session.WithLock(ctx, "jobs/nightly", work)
 
-	// With one of three slots. Each session has one; the others wait in order.
+	// With one of three slots. Each session has one; the others wait in order. To a resource that
+	// compares fences a slot proves nothing: see below.
 	slot := must(session.Acquire(ctx, "pool", 3))
 	err = errors.Join(err, work(slot.Context(ctx), slot.Sequencer()), slot.Release())
 

@@ -50,10 +50,10 @@ func ExampleSlot() {
 	fmt.Println("taken:", err == nil)
 
 	// What a holder does is refused when it has no slot any more.
-	held := &lockd.PutOptions{If: slot.Sequencer()}
+	held := db.If(slot.Sequencer())
 	err = slot.Release()
 	fmt.Println("released:", err == nil && errors.Is(slot.Err(), lockd.ErrUnlocked))
-	_, err = db.Put("result", []byte("late"), held)
+	_, err = held.Put("result", []byte("late"), nil)
 	fmt.Println("written late:", !errors.Is(err, lockd.ErrNotHeld))
 	// Output:
 	// all slots taken, 1 in all, the longest by importer
@@ -63,7 +63,37 @@ func ExampleSlot() {
 	// written late: false
 }
 
-// The limit of a semaphore is changed for all who use it.
+// Two at a time work on the rows of a table outside lockd, which compares fences to refuse late
+// writes. Those of the slots do not tell who is late; those of a lock for each row do.
+func ExampleSlot_Sequencer() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+	ctx := context.Background()
+	first := must(db.NewSession(&lockd.SessionOptions{LockDelay: lockd.NoLockDelay}))
+	second := must(db.NewSession(nil))
+	slot := must(first.Acquire(ctx, "pool", 2)).Sequencer()
+	newer := must(second.Acquire(ctx, "pool", 2)).Sequencer()
+	fmt.Println("smaller, and held:", slot.Fence < newer.Fence && db.CheckSequencer(slot) == nil)
+
+	var row lockd.Guard // of row 7; every row has one
+	lock := must(first.Lock(ctx, "table/7", nil))
+	fmt.Println("write:", row.Check(lock.Sequencer()))
+
+	fmt.Println("the first is lost:", db.EndSession(first.ID()))
+	next := must(second.Lock(ctx, "table/7", nil))
+	fmt.Println("write of the next:", row.Check(next.Sequencer()))
+	err := row.Check(lock.Sequencer())
+	fmt.Println("late write refused:", errors.Is(err, lockd.ErrNotHeld))
+	// Output:
+	// smaller, and held: true
+	// write: <nil>
+	// the first is lost: <nil>
+	// write of the next: <nil>
+	// late write refused: true
+}
+
+// The limit of a semaphore is set in one place, and those who take slots name none: so it can be
+// changed while they run.
 func ExampleDB_SetLimit() {
 	db := must(lockd.New(nil))
 	defer db.Close()
@@ -73,7 +103,10 @@ func ExampleDB_SetLimit() {
 	fmt.Println("set:", err == nil)
 	_, err = session.TryAcquire("pool", 2)
 	fmt.Println("taken with another limit:", !errors.Is(err, lockd.ErrConflict))
+	_, err = session.TryAcquire("pool", 0)
+	fmt.Println("taken with the semaphore's own:", err == nil)
 	// Output:
 	// set: true
 	// taken with another limit: false
+	// taken with the semaphore's own: true
 }

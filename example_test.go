@@ -33,8 +33,8 @@ func Example() {
 	db := must(lockd.Open(path, nil))
 	session := must(db.NewSession(nil))
 	lock := must(session.Lock(ctx, "service/mysql/leader", nil))
-	held := &lockd.PutOptions{If: lock.Sequencer()}
-	entry, err := db.Put("service/mysql/primary", []byte("10.0.0.7"), held)
+	held := db.If(lock.Sequencer())
+	entry, err := held.Put("service/mysql/primary", []byte("10.0.0.7"), nil)
 	err = errors.Join(err, lock.Unlock(), db.Close())
 
 	fmt.Printf("%s = %s, error %v\n", entry.Key, entry.Value, err)
@@ -98,6 +98,8 @@ func ExampleSession() {
 	session := must(db.NewSession(&lockd.SessionOptions{Name: "worker", TTL: 10 * time.Second}))
 	mock.Add(9 * time.Second)
 	fmt.Println("renewed:", session.Renew() == nil)
+	mock.Add(time.Second)
+	fmt.Println("renewed by its ID:", db.Renew(session.ID()) == nil)
 	mock.Add(9 * time.Second)
 	fmt.Println("lives:", session.Err() == nil)
 	mock.Add(time.Second)
@@ -105,6 +107,7 @@ func ExampleSession() {
 	fmt.Println("expired:", errors.Is(session.Err(), lockd.ErrExpired))
 	// Output:
 	// renewed: true
+	// renewed by its ID: true
 	// lives: true
 	// expired: true
 }
@@ -187,14 +190,11 @@ func ExampleDB_Update() {
 	defer db.Close()
 
 	move := func(tx *lockd.Txn) error {
-		if err := tx.CheckNotExists("queue/done/1"); err != nil {
-			return err
-		}
 		job, ok := tx.Get("queue/open/1")
 		if !ok {
 			return errors.New("no such job")
 		}
-		if _, err := tx.Put("queue/done/1", job.Value, nil); err != nil {
+		if _, err := tx.CompareAndSwap("queue/done/1", 0, job.Value, nil); err != nil {
 			return err
 		}
 		_, err := tx.Delete(job.Key)
@@ -233,23 +233,36 @@ func ExampleSequencer() {
 }
 
 // A write that depends on a lock is refused when the lock is lost, and so is never late.
-func ExamplePutOptions() {
+func ExampleFenced() {
 	db := must(lockd.New(nil))
 	defer db.Close()
 	session := must(db.NewSession(nil))
 	lock := must(session.TryLock("service/mysql/leader", nil))
-	held := &lockd.PutOptions{If: lock.Sequencer()}
+	held := db.If(lock.Sequencer())
 
-	_, err := db.Put("service/mysql/primary", []byte("10.0.0.7"), held)
+	_, err := held.Put("service/mysql/primary", []byte("10.0.0.7"), nil)
 	fmt.Println("in time:", err)
 
 	fmt.Println("end session:", db.EndSession(session.ID()))
-	_, err = db.Put("service/mysql/primary", []byte("10.0.0.8"), held)
+	_, err = held.Put("service/mysql/primary", []byte("10.0.0.8"), nil)
 	fmt.Println("late:", errors.Is(err, lockd.ErrNotHeld))
 	// Output:
 	// in time: <nil>
 	// end session: <nil>
 	// late: true
+}
+
+// Flags are a number of the caller's own, such as a format of the value.
+func ExamplePutOptions() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+	entry := must(db.Put("config", []byte("{}"), &lockd.PutOptions{Flags: 2}))
+	fmt.Println("flags:", entry.Flags)
+	entry = must(db.Put("config", []byte("{}"), nil)) // the next write replaces them
+	fmt.Println("flags:", entry.Flags)
+	// Output:
+	// flags: 2
+	// flags: 0
 }
 
 // A guard stands before something that lockd knows nothing of.
@@ -287,7 +300,7 @@ func ExampleDB_Watch() {
 		lockd.LockUnchanged: "as it was", lockd.LockGranted: "granted",
 		lockd.LockReleased: "released",
 	}
-	watch := db.Watch(context.Background(), lockd.Prefix("config/"), state.Index())
+	watch := db.Watch(context.Background(), lockd.PrefixScope("config/"), state.Index())
 	for event, err := range watch {
 		if err != nil {
 			fmt.Println(err)
@@ -307,6 +320,56 @@ func ExampleDB_Watch() {
 	// config/color deleted, was red
 }
 
+// A copy of some keys that is kept in step: the state comes first, then each change, and the state
+// again if changes were missed.
+func ExampleDB_Follow() {
+	db := must(lockd.New(&lockd.Options{History: 3})) // so few that some are missed here
+	defer db.Close()
+	put := func(key, value string) { must(db.Put(key, []byte(value), nil)) }
+	put("config/color", "red")
+	meanwhile := []func(){ // what others write while the loop is at an event
+		func() { put("config/size", "10") },
+		func() { put("config/size", "11"); must(db.Delete("config/color")) },
+		func() {},
+		func() {
+			for size := range 5 {
+				put("config/size", fmt.Sprint(size))
+			}
+		},
+	}
+
+	var config map[string]string
+	for event, err := range db.Follow(context.Background(), "config/") {
+		if err != nil {
+			fmt.Println(err)
+			break
+		}
+		switch event.Kind {
+		case lockd.StateLoaded: // in place of all that was known
+			config = make(map[string]string)
+			for key, entry := range event.State.Prefix("config/") {
+				config[key] = string(entry.Value)
+			}
+		case lockd.KeyPut:
+			config[event.Key] = string(event.Entry.Value)
+		case lockd.KeyDeleted:
+			delete(config, event.Key)
+		}
+		fmt.Println(event.Kind, config, event.Cause)
+		if len(meanwhile) == 0 {
+			break
+		}
+		meanwhile[0]()
+		meanwhile = meanwhile[1:]
+	}
+	// Output:
+	// state loaded map[config/color:red] <nil>
+	// key put map[config/color:red config/size:10] <nil>
+	// key put map[config/color:red config/size:11] <nil>
+	// key deleted map[config/size:11] <nil>
+	// state loaded map[config/size:4] events after this index are no longer kept
+}
+
 // The channel is closed at the next change, and can stand in a select.
 func ExampleDB_Changed() {
 	db := must(lockd.New(nil))
@@ -315,7 +378,7 @@ func ExampleDB_Changed() {
 	defer cancel() // gives the channel back
 
 	state := db.Snapshot()
-	changed := db.Changed(ctx, lockd.Key("config/color"), state.Index())
+	changed := db.Changed(ctx, lockd.KeyScope("config/color"), state.Index())
 	must(db.Put("config/size", []byte("L"), nil)) // another key
 	select {
 	case <-changed:
@@ -362,7 +425,7 @@ func ExampleScope() {
 	after := db.Snapshot()
 
 	for _, prefix := range []string{"web/", "mail/"} {
-		scope := lockd.Prefix(prefix)
+		scope := lockd.PrefixScope(prefix)
 		fmt.Println(prefix, "moved:", after.IndexOf(scope) > before.IndexOf(scope))
 	}
 	// Output:

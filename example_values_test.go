@@ -174,7 +174,7 @@ func ExampleEvent() {
 	must(session.TryLock("k", nil))
 	fmt.Println("close:", session.Close())
 
-	for event, err := range db.Watch(context.Background(), lockd.Key("k"), before) {
+	for event, err := range db.Watch(context.Background(), lockd.KeyScope("k"), before) {
 		fmt.Println(event.Kind, event.Key, event.Lock, event.Cause, err)
 		if event.Lock != lockd.LockGranted {
 			break
@@ -194,7 +194,7 @@ func ExampleEventKind() {
 	must(db.Put("k", nil, nil))
 	must(db.Delete("k"))
 
-	for event := range db.Watch(context.Background(), lockd.Prefix(""), before) {
+	for event := range db.Watch(context.Background(), lockd.PrefixScope(""), before) {
 		fmt.Println(event.Kind)
 		if event.Kind == lockd.KeyDeleted {
 			break
@@ -404,11 +404,11 @@ func ExampleSyncPolicy() {
 	// v
 }
 
-// After a crash, KeepAll leaves the sessions of the process that is gone, to be taken over.
+// After a crash, EndNone leaves the sessions of the process that is gone, to be taken over.
 func ExampleReopenPolicy() {
 	path := filepath.Join(must(os.MkdirTemp("", "lockd-")), "lockd.db")
 	defer os.RemoveAll(filepath.Dir(path))
-	db := must(lockd.Open(path, &lockd.Options{Reopen: lockd.KeepAll}))
+	db := must(lockd.Open(path, &lockd.Options{Reopen: lockd.EndNone}))
 	fmt.Println("close:", db.Close())
 	// Output: close: <nil>
 }

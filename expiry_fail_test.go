@@ -67,7 +67,7 @@ func TestS26S29_LateEndsAreInOrder(t *testing.T) {
 		}
 		h.advance(1)
 		var names []string
-		for e, err := range h.Watch(context.Background(), lockd.Sessions(), from) {
+		for e, err := range h.Watch(context.Background(), lockd.SessionsScope(), from) {
 			h.must(err)
 			if names = append(names, e.Session.Name); len(names) == 3 {
 				break

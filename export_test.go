@@ -1,6 +1,11 @@
 package lockd
 
-import "github.com/lockd/lockd/store"
+import (
+	"maps"
+	"slices"
+
+	"github.com/lockd/lockd/store"
+)
 
 // WithHooks returns a copy of the options whose database calls the hooks around its commits.
 func (o Options) WithHooks(hooks store.Hooks) *Options {
@@ -47,4 +52,11 @@ func (db *DB) Deadlines() int {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	return db.expiry.Len() + db.naps.Len()
+}
+
+// NewestSessions are the IDs of the sessions that live, durable or not.
+func (db *DB) NewestSessions() []SessionID {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return slices.Collect(maps.Keys(db.sessions))
 }

@@ -217,7 +217,7 @@ func TestG7G12_CloseFails(t *testing.T) {
 				s := h.session(&lockd.SessionOptions{LockDelay: 5 * time.Second})
 				lock := h.lock(s, "k")
 				line := h.line("k", h.session(nil))
-				changed := h.Changed(h.t.Context(), lockd.Prefix(""), h.Snapshot().Index())
+				changed := h.Changed(h.t.Context(), lockd.PrefixScope(""), h.Snapshot().Index())
 				if fault.there {
 					c.failAfter(errDisk)
 				} else {
@@ -421,7 +421,7 @@ func TestG1G2_RemovedWhileOpen(t *testing.T) {
 		if _, found := h.Get("new"); found || !isClosed(lock.Done()) {
 			t.Errorf("found %t, Done closed %t", found, isClosed(lock.Done()))
 		}
-		h.must(h.Close())
+		h.shut()
 	})
 }
 
@@ -448,7 +448,7 @@ func TestG10G12_CutOffWhileOpen(t *testing.T) {
 		if got := string(h.entry("old").Value); got != "old" || !isClosed(lock.Done()) {
 			t.Errorf("got %q, Done closed %t", got, isClosed(lock.Done()))
 		}
-		h.must(h.Close())
+		h.shut()
 		db, err := lockd.Open(h.path, &h.opts)
 		if db != nil || !errors.Is(err, lockd.ErrCorrupt) {
 			t.Errorf("open: got %v, %v", db, err)

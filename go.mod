@@ -6,10 +6,12 @@ require (
 	github.com/benbjohnson/clock v1.3.5
 	github.com/google/btree v1.1.3
 	github.com/google/uuid v1.6.0
-	github.com/urfave/cli/v3 v3.14.0
 	go.etcd.io/bbolt v1.5.0
 	go.uber.org/goleak v1.3.0
 	pgregory.net/rapid v1.3.0
 )
 
-require golang.org/x/sys v0.45.0 // indirect
+require (
+	github.com/stretchr/testify v1.12.1 // indirect
+	golang.org/x/sys v0.45.0 // indirect
+)

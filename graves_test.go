@@ -47,11 +47,13 @@ func TestIndexOf_I3I9X13X14B13_DroppedTombstones(t *testing.T) {
 		h.must(second(h.DeletePrefix("dir/")))
 		alive := h.put("alive/k", "v", 0)
 		scopes := map[string]lockd.Scope{
-			"old": lockd.Key("old"), "never": lockd.Key("never"), "in dir": lockd.Key("dir/x"),
-			"dir": lockd.Prefix("dir/"), "empty": lockd.Prefix("nothing/"),
-			"session": lockd.OneSession(s.ID()), "unknown": lockd.OneSession(lockd.SessionID{1}),
-			"alive": lockd.Key("alive/k"), "near alive": lockd.Prefix("alive/"),
-			"recent": lockd.Key("grave/020/0000"),
+			"old": lockd.KeyScope("old"), "never": lockd.KeyScope("never"),
+			"in dir": lockd.KeyScope("dir/x"),
+			"dir":    lockd.PrefixScope("dir/"), "empty": lockd.PrefixScope("nothing/"),
+			"session": lockd.SessionScope(s.ID()),
+			"unknown": lockd.SessionScope(lockd.SessionID{1}),
+			"alive":   lockd.KeyScope("alive/k"), "near alive": lockd.PrefixScope("alive/"),
+			"recent": lockd.KeyScope("grave/020/0000"),
 		}
 		last := h.indexes(scopes)
 		first := maps.Clone(last)
@@ -94,7 +96,7 @@ func TestIndexOf_I3I9X13X14B13_DroppedTombstones(t *testing.T) {
 		if last["alive"] != alive.ModifyIndex {
 			h.t.Errorf("a key that is there moved: %d, want %d", last["alive"], alive.ModifyIndex)
 		}
-		if got := last["recent"]; got != h.Snapshot().IndexOf(lockd.Key("grave/020/0499")) {
+		if got := last["recent"]; got != h.Snapshot().IndexOf(lockd.KeyScope("grave/020/0499")) {
 			h.t.Errorf("recent tombstones: got %d", got)
 		}
 		h.writes("elsewhere", 3)
@@ -123,12 +125,12 @@ func TestIndexOf_I8I9_OneTombstoneForAPrefix(t *testing.T) {
 		if n, err := h.DeletePrefix("dir/"); err != nil || n != store.GraveLimit+600 {
 			h.t.Fatalf("deleted %d, %v", n, err)
 		}
-		if got := h.Snapshot().IndexOf(lockd.Key("old")); got != index {
+		if got := h.Snapshot().IndexOf(lockd.KeyScope("old")); got != index {
 			h.t.Errorf("old: was %d, is %d", index, got)
 		}
 		for _, scope := range []lockd.Scope{
-			lockd.Key("dir/00000"), lockd.Key("dir/never"), lockd.Prefix("dir/0"),
-			lockd.Prefix("dir"), lockd.Prefix("dir/"),
+			lockd.KeyScope("dir/00000"), lockd.KeyScope("dir/never"), lockd.PrefixScope("dir/0"),
+			lockd.PrefixScope("dir"), lockd.PrefixScope("dir/"),
 		} {
 			if got := h.Snapshot().IndexOf(scope); got != h.Snapshot().Index() {
 				h.t.Errorf("%+v: got %d, want %d", scope, got, h.Snapshot().Index())
@@ -142,7 +144,9 @@ func TestIndexOf_I8I9_OneTombstoneForAPrefix(t *testing.T) {
 func TestBlocking_I8B4B8_DeletedAround(t *testing.T) {
 	each(t, func(h *harness) {
 		h.put("dir/other", "v", 0)
-		for _, scope := range []lockd.Scope{lockd.Key("dir/never"), lockd.Prefix("dir/none/")} {
+		for _, scope := range []lockd.Scope{
+			lockd.KeyScope("dir/never"), lockd.PrefixScope("dir/none/"),
+		} {
 			h.put("dir/other", "v", 0)
 			index := h.Snapshot().IndexOf(scope)
 			waiting := h.Changed(h.t.Context(), scope, index)

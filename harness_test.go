@@ -1,6 +1,8 @@
 package lockd_test
 
 import (
+	"errors"
+	"log/slog"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -13,7 +15,10 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // where the databases of the tests log
+	goleak.VerifyTestMain(m)
+}
 
 // harness is a database on a mock clock, inside a bubble: settle returns when every goroutine of
 // the test waits, so nothing has to be slept for.
@@ -45,9 +50,7 @@ func inBubble(t *testing.T, path string, test func(h *harness)) {
 		h.opts.Clock = h.clock
 		h.open()
 		t.Cleanup(func() {
-			if err := h.Close(); err != nil {
-				t.Errorf("close: %v", err)
-			}
+			h.shut()
 		})
 		test(h)
 	})
@@ -68,8 +71,18 @@ func (h *harness) open() {
 // reopen closes the file and opens it again.
 func (h *harness) reopen() {
 	h.t.Helper()
-	h.must(h.Close())
+	h.shut()
 	h.open()
+}
+
+// shut closes the database. Close has to say that it could not write if the database had failed,
+// and nothing otherwise.
+func (h *harness) shut() {
+	h.t.Helper()
+	failed := errors.Is(h.Err(), lockd.ErrFailed)
+	if err := h.Close(); failed != errors.Is(err, lockd.ErrFailed) || !failed && err != nil {
+		h.t.Errorf("close: got %v; the database had failed: %t", err, failed)
+	}
 }
 
 // hook opens the file anew with hooks around its commits.
@@ -111,6 +124,15 @@ func (h *harness) lock(s *lockd.Session, key string) *lockd.Lock {
 	l, err := s.TryLock(key, nil)
 	h.must(err)
 	return l
+}
+
+// heldIn fails the test unless the session holds the key in the transaction; the zero ID means that
+// the key exists, and is free.
+func (h *harness) heldIn(tx *lockd.Txn, key string, id lockd.SessionID) {
+	h.t.Helper()
+	if e, ok := tx.Get(key); !ok || e.Session != id {
+		h.t.Errorf("key %q in the transaction: %v, held by %q, want %q", key, ok, e.Session, id)
+	}
 }
 
 // entry returns the key's entry, which must be there.

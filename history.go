@@ -43,7 +43,8 @@ func (t Transition) String() string {
 // History returns the last transitions of the key's lock, the oldest first: those that are among
 // the newest Options.History events of the whole database, none of them from before it was opened.
 // It reads all events that are kept, and stops writers for no more than a few of them at a time. It
-// cannot fail, and goes on answering after Close.
+// waits neither for the file nor for the function of an Update, cannot fail, and goes on answering
+// after Close.
 func (db *DB) History(key string) []Transition {
 	var found []Transition
 	names := make(map[SessionID]string) // of those whose end is met, and of all that are looked up
@@ -135,6 +136,10 @@ func (db *DB) sessionName(id SessionID, names map[SessionID]string) string {
 	}
 	return ""
 }
+
+// lasted is how long something has lasted that began then: no less than no time, although the clock
+// may have been set back since.
+func lasted(began, now time.Time) time.Duration { return max(0, now.Sub(began)) }
 
 // moment is how rows and events keep an instant: in nanoseconds after the epoch, and so never 0,
 // which is what they have of an instant that is not known.

@@ -11,6 +11,7 @@ import (
 // but to nowhere.
 func (db *DB) attach(test *hook.Clock) {
 	db.hooks = &test.Hooks
+	db.mu.guest.checked = true
 	db.store.Rehearse(store.Hooks{BeforeCommit: test.Hooks.BeforeCommit})
 	test.Door = hook.Door{
 		Next: db.next, CatchUp: db.catchUp, Expire: db.expire,
@@ -111,7 +112,7 @@ func (db *DB) waits() []hook.Wait {
 	for _, s := range db.sessions {
 		for w := range s.waiters() {
 			waits = append(waits, hook.Wait{
-				Keys: w.keys(), Limit: w.limit, Session: s.row.ID, Name: s.row.Name,
+				Keys: w.keys(), Slot: w.slot, Session: s.row.ID, Name: s.row.Name,
 			})
 		}
 	}

@@ -95,15 +95,6 @@ var keyCalls = map[string]func(h *harness, s *lockd.Session, key string) error{
 	"Txn.Unlock": func(h *harness, s *lockd.Session, key string) error {
 		return h.Update(func(tx *lockd.Txn) error { return second(tx.Unlock(key, s.ID())) })
 	},
-	"Txn.CheckIndex": func(h *harness, _ *lockd.Session, key string) error {
-		return h.Update(func(tx *lockd.Txn) error { return tx.CheckIndex(key, 1) })
-	},
-	"Txn.CheckNotExists": func(h *harness, _ *lockd.Session, key string) error {
-		return h.Update(func(tx *lockd.Txn) error { return tx.CheckNotExists(key) })
-	},
-	"Txn.CheckSession": func(h *harness, s *lockd.Session, key string) error {
-		return h.Update(func(tx *lockd.Txn) error { return tx.CheckSession(key, s.ID()) })
-	},
 }
 
 func TestBadInput_Keys(t *testing.T) {
@@ -133,7 +124,7 @@ func TestBadInput_Keys(t *testing.T) {
 			return second(s.LockAll(h.t.Context(), []string{"a", "k", "b", "k"}, nil))
 		}, lockd.ErrInvalid, `key "k" is named twice`},
 		{"Watch ahead", func(h *harness, _ *lockd.Session) error {
-			for _, err := range h.Watch(h.t.Context(), lockd.Key("k"), 1_000_000) {
+			for _, err := range h.Watch(h.t.Context(), lockd.KeyScope("k"), 1_000_000) {
 				return err
 			}
 			return nil
@@ -303,7 +294,7 @@ func TestBadInput_SessionsAndCatalog(t *testing.T) {
 // Ensure that options of a database are refused with all their faults at once.
 func TestBadInput_Options(t *testing.T) {
 	opts := &lockd.Options{
-		Sync: lockd.SyncNever + 1, Reopen: lockd.KeepAll + 1, OpenTimeout: -time.Second,
+		Sync: lockd.SyncNever + 1, Reopen: lockd.EndNone + 1, OpenTimeout: -time.Second,
 		FileMode: 1 << 31, History: -1, Node: tooLong,
 	}
 	path := t.TempDir() + "/never"
@@ -316,7 +307,7 @@ func TestBadInput_Options(t *testing.T) {
 			t.Fatalf("%s: got %v, %v", name, db, err)
 		}
 		for _, text := range []string{
-			"Options.Sync is 2, not a SyncPolicy", "Options.Reopen is 2, not a ReopenPolicy",
+			"Options.Sync is 2, not a SyncPolicy", "Options.Reopen is 3, not a ReopenPolicy",
 			"Options.OpenTimeout is -1s, below 0", "Options.FileMode is ",
 			"Options.History is -1, below 0", "Options.Node has 16385 bytes",
 		} {

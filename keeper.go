@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -18,8 +19,12 @@ import (
 //
 // There are never two: no session is made before the end of the one before is known, that is
 // durable and told by its Done. The database does the renewing, so a Keeper needs no goroutine; but
-// it has to be closed, for a session that nobody uses is renewed too, and so is that of a program
-// which runs and is stuck.
+// it has to be closed, for a session that nobody uses is renewed too. So is that of a program which
+// runs and is stuck: SessionOptions.TTL says what helps against that.
+//
+// A session never outlives its Keeper: Keeper.Close and DB.Close end it, also if its lifetime is
+// Independent. One whose process is killed is in the file for a TTL more, with its locks, and then
+// ends with ErrExpired; the Keeper of the next process makes another one meanwhile.
 //
 // Its methods may be called by many goroutines. The zero value is not usable; DB.NewKeeper gives
 // one.
@@ -39,15 +44,22 @@ var errKeeperClosed = fmt.Errorf("keeper %w; NewKeeper gives another", ErrClosed
 // does not block: the first call of Keeper.Session or Keeper.Lead does that. A nil opts means the
 // defaults.
 //
-// It returns ErrInvalid for options that are out of their bounds, ErrClosed or ErrFailed. Whether
-// the node and the checks exist is found out when a session is made.
+// It returns ErrInvalid for options that are out of their bounds, and for a session that is
+// Independent and has no TTL: after a crash nobody would end it, or have its locks. It returns
+// ErrClosed or ErrFailed. Whether the node and the checks exist is found out when a session is
+// made.
 func (db *DB) NewKeeper(opts *SessionOptions) (*Keeper, error) {
 	k := &Keeper{db: db}
 	if opts != nil {
 		k.opts = *opts
-		k.opts.Checks = slices.Clone(opts.Checks)
+		k.opts.Checks, k.opts.Meta = slices.Clone(opts.Checks), maps.Clone(opts.Meta)
 	}
-	err := db.refused(k.opts.validate())
+	err := k.opts.validate()
+	if err == nil && k.opts.Lifetime == Independent && k.opts.TTL == 0 {
+		err = invalid("SessionOptions.Lifetime is %v, and there is no TTL: after a crash the "+
+			"keeper's session would hold its locks for ever", Independent)
+	}
+	err = db.refused(err)
 	if err == nil {
 		db.mu.Lock()
 		if err = db.refusal; err == nil {
@@ -102,9 +114,9 @@ func (k *Keeper) session(ctx context.Context) (*Session, error) {
 		case err == nil:
 			continue // it is there now, or the end of the last one is known
 		case errors.Is(err, ErrCommit):
-			err = k.rest(ctx, Sessions(), before, wait.next())
+			err = k.rest(ctx, SessionsScope(), before, wait.next())
 		case k.passes(err):
-			err = k.rest(ctx, Catalog(), before, 0)
+			err = k.rest(ctx, CatalogScope(), before, 0)
 		}
 		if err != nil {
 			return nil, err
@@ -126,6 +138,7 @@ func (k *Keeper) ensure(ctx context.Context) error {
 		}
 		s, err := tx.newSession(&k.opts)
 		if err == nil {
+			s.ofKeeper = true
 			s.keepLocked(tx.clock())
 			k.newest.Store(s)
 		}
@@ -162,9 +175,9 @@ func (k *Keeper) Done() <-chan struct{} { return k.ending.Done() }
 // Err returns nil until then, and after that an error that is ErrClosed, or ErrFailed.
 func (k *Keeper) Err() error { return k.ending.Err() }
 
-// Close ends the session, if one lives, as Session.Close does: its locks are released without a
-// lock-delay. So who works under them, or leads, has to stop before. It blocks until that is
-// durable. From the call on there is no new session.
+// Close ends the session, if one lives, as Session.Close does and whatever its lifetime: its locks
+// are released without a lock-delay. So who works under them, or leads, has to stop before. It
+// blocks until that is durable. From the call on there is no new session.
 //
 // It returns nil, also when repeated. After ErrCommit the session still lives and is renewed, and
 // Close may be called again. If the database ended first, and left the session in its file, it

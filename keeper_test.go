@@ -65,7 +65,7 @@ func TestKeeper_OneSession(t *testing.T) {
 		if s, ok := k.Current(); !ok || s != sessions[0] || h.kept(k) != s {
 			h.t.Errorf("current: got %v, %v", s, ok)
 		}
-		if got := len(h.events(lockd.Sessions(), 1)); got != 1 {
+		if got := len(h.events(lockd.SessionsScope(), 1)); got != 1 {
 			h.t.Errorf("sessions: got %d", got)
 		}
 	})
@@ -92,11 +92,15 @@ func TestKeeper_G6_Renews(t *testing.T) {
 func TestKeeper_OptionsAreItsOwn(t *testing.T) {
 	each(t, func(h *harness) {
 		h.register()
-		opts := &lockd.SessionOptions{Name: "mine", Node: "db1", Checks: []string{"disk"}}
+		opts := &lockd.SessionOptions{
+			Name: "mine", Node: "db1", Checks: []string{"disk"}, Meta: map[string]string{"m": "v"},
+		}
 		k := h.keeper(opts)
 		opts.Name, opts.Node, opts.Checks[0] = "x", "x", "x"
-		if info := h.kept(k).Info(); info.Name != "mine" || info.Node != "db1" ||
-			info.Checks[0] != "disk" {
+		opts.Meta["m"] = strings.Repeat("x", 2*lockd.MaxKeySize)
+		s := h.kept(k)
+		if info := s.Info(); info.Name != "mine" || info.Node != "db1" ||
+			info.Checks[0] != "disk" || info.Meta["m"] != "v" {
 			h.t.Errorf("got %+v", info)
 		}
 	})
@@ -512,9 +516,10 @@ func TestKeeper_S30_Catalog(t *testing.T) {
 func TestKeeper_G12_CloseOfTheDatabase(t *testing.T) {
 	each(t, func(h *harness) {
 		k := h.keeper(&lockd.SessionOptions{TTL: time.Minute})
-		alone := h.keeper(&lockd.SessionOptions{Lifetime: lockd.Independent})
-		s := h.kept(k)
-		h.kept(alone)
+		alone := h.keeper(&lockd.SessionOptions{
+			Lifetime: lockd.Independent, TTL: 10 * time.Second,
+		})
+		sessions := []*lockd.Session{h.kept(k), h.kept(alone)}
 		unused := h.keeper(nil)
 		h.must(h.Close())
 		for _, k := range []*lockd.Keeper{k, alone, unused} {
@@ -525,16 +530,88 @@ func TestKeeper_G12_CloseOfTheDatabase(t *testing.T) {
 				h.t.Errorf("session: got %v", err)
 			}
 		}
-		h.checkEnded(s, lockd.ErrClosed)
-		h.must(k.Close())
-		h.must(unused.Close())
-		if err := alone.Close(); !errors.Is(err, lockd.ErrClosed) {
-			h.t.Errorf("one whose session lives on: got %v", err)
+		for _, s := range sessions {
+			h.checkEnded(s, lockd.ErrClosed)
+		}
+		for _, k := range []*lockd.Keeper{k, alone, unused} {
+			h.must(k.Close())
 		}
 		if k, err := h.NewKeeper(nil); k != nil || !errors.Is(err, lockd.ErrClosed) {
 			h.t.Errorf("new keeper: got %v, %v", k, err)
 		}
 		h.open()
+	})
+}
+
+// Ensure that the session of a keeper that was closed is in no file, whatever its lifetime, and
+// that of one that was not ends by its TTL: else each restart would leave one, with its locks.
+func TestKeeper_S28_LeavesNoSession(t *testing.T) {
+	onFile(t, func(h *harness) {
+		opts := &lockd.SessionOptions{
+			Lifetime: lockd.Independent, TTL: 10 * time.Second, LockDelay: 5 * time.Second,
+		}
+		restart := func(end func(k *lockd.Keeper, s *lockd.Session) error) {
+			k := h.keeper(opts)
+			s := h.kept(k)
+			h.lock(s, "k")
+			h.must(end(k, s))
+			h.must(h.Close())
+			h.open()
+			for info := range h.Snapshot().Sessions() {
+				h.t.Errorf("after the restart: %+v", info)
+			}
+			h.must(h.lock(h.session(nil), "k").Unlock()) // no delay
+		}
+		restart(func(k *lockd.Keeper, _ *lockd.Session) error { return k.Close() })
+		restart(func(*lockd.Keeper, *lockd.Session) error { return nil })
+		restart(func(k *lockd.Keeper, s *lockd.Session) error { // the second session of a keeper
+			h.must(s.Close())
+			h.lock(h.kept(k), "k")
+			return nil
+		})
+
+		s := h.kept(h.keeper(opts))
+		h.lock(s, "k")
+		next := h.crash(nil)
+		next.advance(10*time.Second - 1)
+		if e := next.entry("k"); e.Session != s.ID() {
+			h.t.Errorf("within its TTL: got %+v", e)
+		}
+		next.advance(1)
+		if e := next.entry("k"); !e.Session.IsZero() {
+			h.t.Errorf("after its TTL: got %+v", e)
+		}
+		if got := next.refusal(next.session(nil), "k").Remaining; got != 5*time.Second {
+			h.t.Errorf("delay: got %v", got)
+		}
+	})
+}
+
+// Ensure that the end of a keeper's session that Close could not make durable is known to be in
+// doubt: the file keeps the session, and the next Open goes on with it.
+func TestKeeper_S28_CloseFails(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		k := h.keeper(&lockd.SessionOptions{Lifetime: lockd.Independent, TTL: 10 * time.Second})
+		s := h.kept(k)
+		h.lock(s, "k")
+		c.fail(errDisk)
+		mustFail(h.t, "close", h.Close())
+		for _, err := range []error{s.Err(), k.Err(), k.Close(), s.Close()} {
+			if !errors.Is(err, lockd.ErrClosed) {
+				h.t.Errorf("got %v", err)
+			}
+		}
+		c.fail(nil)
+		h.open()
+		h.advance(10*time.Second - 1)
+		if e := h.entry("k"); e.Session != s.ID() {
+			h.t.Errorf("within its TTL: got %+v", e)
+		}
+		h.advance(1)
+		if e := h.entry("k"); !e.Session.IsZero() {
+			h.t.Errorf("after its TTL: got %+v", e)
+		}
 	})
 }
 
@@ -618,7 +695,7 @@ func TestKeeper_NeverTwo(t *testing.T) {
 		c.fail(nil)
 		h.must(k.Close())
 		alive := 0
-		for _, e := range h.events(lockd.Sessions(), from) {
+		for _, e := range h.events(lockd.SessionsScope(), from) {
 			switch e.Kind {
 			case lockd.SessionCreated:
 				alive++

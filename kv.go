@@ -26,7 +26,7 @@ type Entry struct {
 }
 
 // Sequencer returns what proves the lock that the entry shows. If that is free, the sequencer
-// proves nothing, and as PutOptions.If it refuses the write.
+// proves nothing, and DB.If refuses every write with it.
 func (e Entry) Sequencer() Sequencer {
 	return Sequencer{Key: e.Key, Session: e.Session, LockIndex: e.LockIndex, Fence: e.Fence}
 }
@@ -46,14 +46,6 @@ func entryOf(row *store.Key) Entry {
 type PutOptions struct {
 	// Flags is stored with the value.
 	Flags uint64
-
-	// If makes the write depend on a lock, of this key or any other: it is refused with
-	// ErrNotHeld unless this sequencer holds in the same transaction.
-	//
-	// The zero Sequencer asks for nothing, and the write is done whoever holds the lock. So who has
-	// it from where there may be none, such as Leadership.Leader in a vacancy (ask Vacant first),
-	// looks at it before; or calls Txn.CheckSequencer, which refuses the zero value too.
-	If Sequencer
 }
 
 func (o *PutOptions) flags() uint64 {
@@ -79,7 +71,8 @@ func (db *DB) Get(key string) (Entry, bool) {
 // is durable.
 //
 // It returns ErrInvalid for an empty key or one over MaxKeySize, or a value over MaxValueSize,
-// ErrNotHeld if PutOptions.If does not hold, ErrClosed, ErrFailed or ErrCommit.
+// ErrClosed, ErrFailed or ErrCommit. The lock of the key need not be held: If makes a write depend
+// on a lock.
 func (db *DB) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
 	var entry Entry
 	err := db.update(func(tx *Txn) (err error) {

@@ -129,17 +129,17 @@ func (h *harness) scopes() map[string]uint64 {
 	s := h.Snapshot()
 	return map[string]uint64{
 		"store":    s.Index(),
-		"key":      s.IndexOf(lockd.Key("k")),
-		"prefix":   s.IndexOf(lockd.Prefix("k")),
-		"all":      s.IndexOf(lockd.Prefix("")),
-		"other":    s.IndexOf(lockd.Key(other)),
-		"sessions": s.IndexOf(lockd.Sessions()),
+		"key":      s.IndexOf(lockd.KeyScope("k")),
+		"prefix":   s.IndexOf(lockd.PrefixScope("k")),
+		"all":      s.IndexOf(lockd.PrefixScope("")),
+		"other":    s.IndexOf(lockd.KeyScope(other)),
+		"sessions": s.IndexOf(lockd.SessionsScope()),
 	}
 }
 
 // watch returns a channel that is closed by the next change of the key.
 func (h *harness) watch(key string) <-chan struct{} {
-	scope := lockd.Key(key)
+	scope := lockd.KeyScope(key)
 	return h.Changed(h.t.Context(), scope, h.Snapshot().IndexOf(scope))
 }
 
@@ -311,10 +311,10 @@ func TestDelete_K26K27_Tombstone(t *testing.T) {
 		if _, err := h.Delete("k"); err != nil {
 			t.Fatal(err)
 		}
-		if got := h.Snapshot().IndexOf(lockd.Key("k")); !deleted || got != at {
+		if got := h.Snapshot().IndexOf(lockd.KeyScope("k")); !deleted || got != at {
 			h.t.Fatalf("index of the absent key: got %d, want %d", got, at)
 		}
-		if got := h.Snapshot().IndexOf(lockd.Key("never")); got != 1 {
+		if got := h.Snapshot().IndexOf(lockd.KeyScope("never")); got != 1 {
 			h.t.Fatalf("index of a key that never was: got %d, want 1", got)
 		}
 	})
@@ -346,11 +346,11 @@ func TestDeletePrefix_K31K32(t *testing.T) {
 		}
 		h.put("q", "w", 0)
 		for _, key := range []string{"p/1", "p/2", "p/never", "p/"} {
-			if got := h.Snapshot().IndexOf(lockd.Key(key)); got != at {
+			if got := h.Snapshot().IndexOf(lockd.KeyScope(key)); got != at {
 				h.t.Errorf("index of %q: got %d, want %d", key, got, at)
 			}
 		}
-		if got := h.Snapshot().IndexOf(lockd.Key("p")); got != 1 {
+		if got := h.Snapshot().IndexOf(lockd.KeyScope("p")); got != 1 {
 			h.t.Errorf("index of %q, which the prefix does not cover: got %d", "p", got)
 		}
 		if !errors.Is(held.Err(), lockd.ErrKeyDeleted) {

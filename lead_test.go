@@ -479,8 +479,7 @@ func TestLead_G1G8_OneAtATime(t *testing.T) {
 						h.t.Error("two lead")
 					}
 					leading = ctx
-					held := &lockd.PutOptions{If: q}
-					if second(h.Put("work", fmt.Append(nil, q.Fence), held)) == nil {
+					if second(h.If(q).Put("work", fmt.Append(nil, q.Fence), nil)) == nil {
 						fences = append(fences, q.Fence)
 					}
 					mu.Unlock()

@@ -15,8 +15,8 @@ type KeyPolicy uint8
 
 // The policies.
 const (
-	// KeepKey keeps it.
-	KeepKey KeyPolicy = iota
+	// LeaveKey keeps it.
+	LeaveKey KeyPolicy = iota
 	// RemoveAfter deletes it, if this lock created it when it was granted and nobody has written to
 	// it since; a lock that was taken over did not. If others wait, the first of them gets it made
 	// anew. Fences do not depend on the key.
@@ -32,13 +32,13 @@ type LockOptions struct {
 	Value []byte
 	Flags uint64
 
-	// Key says what becomes of the key after Unlock. The default is KeepKey.
+	// Key says what becomes of the key after Unlock. The default is LeaveKey.
 	Key KeyPolicy
 }
 
 func (o *LockOptions) key() KeyPolicy {
 	if o == nil {
-		return KeepKey
+		return LeaveKey
 	}
 	return o.Key
 }
@@ -76,7 +76,7 @@ type Lock struct {
 // Key is the key of the lock.
 func (l *Lock) Key() string { return l.ended.Key }
 
-// Sequencer proves the lock: to lockd in PutOptions.If, to anybody else through a Guard.
+// Sequencer proves the lock: to lockd by DB.If, to anybody else through a Guard.
 func (l *Lock) Sequencer() Sequencer {
 	return Sequencer{
 		Key: l.ended.Key, Session: l.ended.Session, LockIndex: l.lockIndex, Fence: l.fence,
@@ -111,11 +111,16 @@ func (l *Lock) Context(parent context.Context) context.Context {
 // lost, and then until the lock-delay is over. Those who wait are served in the order in which
 // they began to (G9), whatever their sessions: two goroutines with one session exclude each other
 // too, and who has the lock and asks for it again waits for itself. A lock that the session got by
-// Txn.Lock, and that has no handle, is taken over as it is, and left to the session if ctx ends.
+// Txn.Lock, or had before a restart, and that has no handle, is taken over as it is, and left to
+// the session if ctx ends. Those who wait for that session to release it are not waited for.
 //
-// It blocks until the lock is held and that is durable. It returns ctx's error if that ends
-// first, with nothing left held; an error that is ErrNoSession and wraps the cause if the session
-// has ended or does so; ErrInvalid, ErrClosed, ErrFailed or ErrCommit. A nil ctx panics.
+// It blocks until the lock is held and that is durable. If ctx ends first, nothing is left held
+// that the session did not hold before, and the error is ctx's and also a *LockedError that says
+// what was in the way: who holds the lock and for how long, or until when it is delayed, and how
+// many stood before the call. It has none if ctx had ended before the call, or if only a commit was
+// in the way, which the text says. It returns an error that is ErrNoSession and wraps the cause if
+// the session has ended or does so; ErrInvalid, ErrClosed, ErrFailed or ErrCommit. A nil ctx
+// panics.
 func (s *Session) Lock(ctx context.Context, key string, opts *LockOptions) (*Lock, error) {
 	var lock [1]*Lock
 	if err := s.acquire(ctx, []string{key}, opts, lock[:]); err != nil {
@@ -125,10 +130,17 @@ func (s *Session) Lock(ctx context.Context, key string, opts *LockOptions) (*Loc
 }
 
 // LockAll takes the locks of all the keys, or none: it gets them in one transaction, when all are
-// free and it is the oldest waiter of each, and holds nothing until then. So those who lock
-// several keys at once never wait for each other in a circle. The locks come in the order of the
-// keys, and share one fence, but for those that are taken over. Blocking and errors are as in
-// Lock; a key named twice is ErrInvalid.
+// free and it is the oldest waiter of each, and is granted nothing until then. So those who lock
+// several keys at once, and hold none of them, never wait for each other in a circle.
+//
+// While it waits it keeps its place for each key. A key for which it is the first stays free as
+// long as another one is busy, and is refused to everybody else (ObstacleQueue): one busy key keeps
+// the others from being used, which a context with a deadline bounds. What the session holds
+// already, it goes on holding meanwhile: locks without a handle are taken over with the rest, and
+// one with a handle is waited for until that is unlocked.
+//
+// The locks come in the order of the keys, and share one fence, but for those that are taken over.
+// Blocking and errors are as in Lock; a key named twice is ErrInvalid.
 func (s *Session) LockAll(
 	ctx context.Context, keys []string, opts *LockOptions,
 ) ([]*Lock, error) {
@@ -152,19 +164,15 @@ func (s *Session) TryLock(key string, opts *LockOptions) (*Lock, error) {
 	if err != nil {
 		err = s.db.refused(err)
 	} else {
-		lock, err = s.db.perform(doTryLock, call{session: s, key: key, opts: opts})
+		err = s.db.update(func(tx *Txn) (err error) {
+			lock, err = tx.tryLock(s, key, opts)
+			return err
+		})
 	}
 	if err != nil {
 		return nil, wrap("try lock", key, err)
 	}
 	return lock, nil
-}
-
-func doTryLock(tx *Txn, c call) (*Lock, error) { return tx.tryLock(c.session, c.key, c.opts) }
-
-func doUnlock(tx *Txn, c call) (*Lock, error) {
-	tx.unlock(c.lock)
-	return nil, nil
 }
 
 func (tx *Txn) tryLock(s *Session, key string, opts *LockOptions) (*Lock, error) {
@@ -201,11 +209,11 @@ func (tx *Txn) adoptable(s *Session, key string, row *store.Key) bool {
 	return row != nil && row.Session == s.row.ID && tx.db.lockOf(key).handle == nil
 }
 
-// takeable reports whether the session could have the lock at once, but for the queue.
-func (tx *Txn) takeable(s *Session, key string) bool {
+// takeable reports whether the lock can be had at once, but for the queue.
+func (tx *Txn) takeable(key string) bool {
 	row := tx.db.store.Keys.Newest(key)
 	free := row == nil || row.Session == store.ID{}
-	return (free || tx.adoptable(s, key, row)) && tx.delayed(key) == nil
+	return free && tx.delayed(key) == nil
 }
 
 // hold makes lock the handle of a lock that the session may take, or has without one.
@@ -213,7 +221,7 @@ func (tx *Txn) hold(lock *Lock, s *Session, key string, opts *LockOptions) *Lock
 	row := tx.db.store.Keys.Newest(key)
 	policy := opts.key()
 	if row != nil {
-		policy = KeepKey // the lock does not create the key
+		policy = LeaveKey // the lock does not create the key
 	}
 	lock.takenOver = row != nil && row.Session == s.row.ID
 	if !lock.takenOver {
@@ -262,7 +270,10 @@ func (l *Lock) Unlock() error { return wrap("unlock", l.Key(), l.unlock()) }
 
 func (l *Lock) unlock() error {
 	if l.Err() == nil {
-		_, err := l.session.db.perform(doUnlock, call{lock: l})
+		err := l.session.db.update(func(tx *Txn) error {
+			tx.unlock(l)
+			return nil
+		})
 		if err != nil {
 			return err
 		}
@@ -344,9 +355,10 @@ func checkFunction(fn func(ctx context.Context, proof Sequencer) error) {
 
 // ForceUnlock takes a lock away from its holder, who may not know: the lock-delay of its session
 // follows. The fence, as in Entry or LockedError, says which grant is meant, so that a later
-// holder is never hit. The holder's handle ends with ErrForced and the reason. It blocks until that
-// is durable. It returns ErrNotHeld if that grant has passed, ErrInvalid for an empty key,
-// ErrClosed, ErrFailed or ErrCommit, with nothing changed.
+// holder is never hit; of two grants that one transaction made, it is the later. The holder's
+// handle ends with ErrForced and the reason. It blocks until that is durable. It returns ErrNotHeld
+// if that grant has passed, ErrInvalid for an empty key, ErrClosed, ErrFailed or ErrCommit, with
+// nothing changed.
 func (db *DB) ForceUnlock(key string, fence uint64, reason string) error {
 	err := db.refused(checkKey(key))
 	if err == nil {
@@ -426,6 +438,9 @@ func (db *DB) keyMoved(old, new *store.Key) {
 	}
 	if from == to {
 		return
+	}
+	if tx := db.mu.guest.tx; tx != nil {
+		tx.passed = append(tx.passed, key) // for Locks, which has to show the holder before
 	}
 	state := db.state(key)
 	if s := state.session; s != nil {

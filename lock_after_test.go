@@ -31,7 +31,7 @@ func TestRemoveAfter_TheKeyGoes(t *testing.T) {
 			if e, ok := h.Get("k"); ok {
 				h.t.Errorf("the key is left: %+v", e)
 			}
-			if got := h.Snapshot().IndexOf(lockd.Key("k")); got != h.Snapshot().Index() {
+			if got := h.Snapshot().IndexOf(lockd.KeyScope("k")); got != h.Snapshot().Index() {
 				h.t.Errorf("no tombstone: index %d", got)
 			}
 		}

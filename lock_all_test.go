@@ -299,3 +299,46 @@ func TestG9_TakingOverOvertakesNobody(t *testing.T) {
 		}
 	})
 }
+
+// Ensure that a call which waits for a lock that its session has without a handle, and for another
+// one that is busy, is not held up by those who wait for the first: they wait for its session.
+func TestLockAll_G9_TakingOverWaitsForNobodyElse(t *testing.T) {
+	each(t, func(h *harness) {
+		s, other := h.session(nil), h.session(nil)
+		h.must(h.Update(func(tx *lockd.Txn) error { return second(tx.Lock("a", s.ID(), nil)) }))
+		was := h.entry("a").Sequencer()
+		b := h.lock(other, "b")
+		rival := h.wait(h.t.Context(), other, "a", nil)
+		all := h.waitAll(h.t.Context(), s, "a", "b")
+		all.waits()
+		next := h.wait(h.t.Context(), s, "a", nil)
+		h.must(b.Unlock())
+		if got := all.held().Sequencer(); got != was {
+			h.t.Errorf("the lock that it had: got %v, want %v", got, was)
+		}
+		rival.waits()
+		h.must(all.locks[0].Unlock())
+		h.must(rival.held().Unlock())
+		next.held()
+	})
+}
+
+// Ensure that when such a call gives up, the session's next one takes the lock over.
+func TestLockAll_G9_GivesUpTakingOver(t *testing.T) {
+	each(t, func(h *harness) {
+		s, other := h.session(nil), h.session(nil)
+		h.must(h.Update(func(tx *lockd.Txn) error { return second(tx.Lock("a", s.ID(), nil)) }))
+		h.lock(other, "b")
+		rival := h.wait(h.t.Context(), other, "a", nil)
+		ctx, cancel := context.WithCancel(h.t.Context())
+		all := h.waitAll(ctx, s, "a", "b")
+		next := h.wait(h.t.Context(), s, "a", nil)
+		next.waits() // the call before it came first
+		cancel()
+		next.held()
+		rival.waits()
+		if !errors.Is(all.err, context.Canceled) {
+			h.t.Errorf("the call that gave up: got %v", all.err)
+		}
+	})
+}

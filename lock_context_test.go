@@ -2,6 +2,7 @@ package lockd_test
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"testing"
 	"time"
@@ -20,6 +21,16 @@ func (c foreign) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
+func (c foreign) Err() error {
+	c.asked()
+	return c.Context.Err()
+}
+
+func (c foreign) Deadline() (time.Time, bool) {
+	c.asked()
+	return c.Context.Deadline()
+}
+
 func (c foreign) Value(key any) any {
 	c.asked()
 	return c.Context.Value(key)
@@ -31,6 +42,7 @@ type teller struct{ foreign }
 func (c teller) Value(any) any { return nil }
 
 func (c teller) AfterFunc(fn func()) func() bool {
+	c.asked()
 	stop := context.AfterFunc(c.Context, fn)
 	return func() bool {
 		c.asked()
@@ -115,5 +127,180 @@ func askedOfItsEnd(t *testing.T, db *lockd.DB, lock *lockd.Lock, end func() erro
 		if answered := <-asked; !answered {
 			t.Fatal("a parent was asked while a mutex was held")
 		}
+	}
+}
+
+// asking is a context of the user's own type that is done when the test says so, and that has the
+// database called, and another context watched, whenever it is asked: none of that may wait.
+func asking(t *testing.T, db *lockd.DB) (ctx context.Context, cancel context.CancelFunc) {
+	t.Helper()
+	parent, cancel := context.WithCancel(t.Context())
+	other, stop := context.WithCancel(t.Context())
+	t.Cleanup(stop)
+	return teller{foreign{parent, func() {
+		answered := make(chan struct{})
+		go func() {
+			defer close(answered)
+			for range db.Locks() {
+				break
+			}
+			db.Changed(other, lockd.PrefixScope(""), db.Snapshot().Index())
+		}()
+		select {
+		case <-answered:
+		case <-time.After(10 * time.Second):
+			t.Error("a context was asked while a mutex was held")
+		}
+	}}}, cancel
+}
+
+// Ensure that a context is asked under no mutex, whatever call it is given to, and whether that
+// returns at once, waits and is answered, or gives up.
+func TestContext_IsAskedUnderNoMutex(t *testing.T) {
+	fn := func(context.Context, lockd.Sequencer) error { return nil }
+	waits := map[string]func(context.Context, *lockd.Session) error{
+		"Lock": func(ctx context.Context, s *lockd.Session) error {
+			return second(s.Lock(ctx, "k", nil))
+		},
+		"LockAll": func(ctx context.Context, s *lockd.Session) error {
+			return second(s.LockAll(ctx, []string{"j", "k"}, nil))
+		},
+		"Acquire": func(ctx context.Context, s *lockd.Session) error {
+			return second(s.Acquire(ctx, "pool", 1))
+		},
+		"Campaign": func(ctx context.Context, s *lockd.Session) error {
+			return second(s.Campaign(ctx, "k", nil))
+		},
+		"WithLock": func(ctx context.Context, s *lockd.Session) error {
+			return s.WithLock(ctx, "k", fn)
+		},
+	}
+	opens := map[string]func(t *testing.T) (*lockd.DB, error){
+		"Memory": func(*testing.T) (*lockd.DB, error) { return lockd.New(nil) },
+		"File": func(t *testing.T) (*lockd.DB, error) {
+			return lockd.Open(filepath.Join(t.TempDir(), "lockd.db"), nil)
+		},
+	}
+	for where, open := range opens {
+		for name, wait := range waits {
+			t.Run(name+"/"+where, func(t *testing.T) {
+				db, err := open(t)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer db.Close()
+				askedByCall(t, db, wait)
+			})
+		}
+	}
+}
+
+// askedByCall has the call return at once, be answered when it has waited, and give up.
+func askedByCall(
+	t *testing.T, db *lockd.DB, wait func(context.Context, *lockd.Session) error,
+) {
+	t.Helper()
+	session := func() *lockd.Session {
+		s, err := db.NewSession(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	ctx, cancel := asking(t, db)
+	defer cancel()
+	atOnce := session()
+	if err := wait(ctx, atOnce); err != nil {
+		t.Fatal(err)
+	}
+	if err := atOnce.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	holder := session()
+	for _, take := range []func() error{
+		func() error { return second(holder.TryLock("k", nil)) },
+		func() error { return second(holder.TryAcquire("pool", 1)) },
+	} {
+		if err := take(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answered := start(func() error { return wait(ctx, session()) })
+	for db.Stats().Waiters < 1 {
+		time.Sleep(time.Millisecond)
+	}
+	leaving, leave := asking(t, db)
+	givesUp := start(func() error { return wait(leaving, session()) })
+	for db.Stats().Waiters < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	leave()
+	if err := givesUp.wait(); !errors.Is(err, context.Canceled) {
+		t.Errorf("the call that gave up: got %v", err)
+	}
+	if err := holder.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := answered.wait(); err != nil {
+		t.Errorf("the call that waited: got %v", err)
+	}
+}
+
+// Ensure that a context is asked under no mutex by Changed, also when it ends, and by those who
+// wait for nothing but an event.
+func TestWatch_ContextIsAskedUnderNoMutex(t *testing.T) {
+	db, err := lockd.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	k, err := db.NewKeeper(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := asking(t, db)
+	defer cancel()
+	s, err := k.Session(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"a", "a", "b"} {
+		db.Changed(ctx, lockd.KeyScope(key), db.Snapshot().Index())
+	}
+	calls := []*call{
+		start(func() error { return s.KeepAlive(ctx) }),
+		start(func() error {
+			for _, err := range db.Watch(ctx, lockd.KeyScope("k"), db.Snapshot().Index()) {
+				return err
+			}
+			return nil
+		}),
+		start(func() error {
+			for l, err := range db.Observe(ctx, "k") {
+				if err != nil || !l.Vacant() {
+					return err
+				}
+			}
+			return nil
+		}),
+		start(func() error {
+			return k.Lead(ctx, "lead", nil, func(ctx context.Context, _ lockd.Sequencer) error {
+				<-ctx.Done()
+				return nil
+			})
+		}),
+	}
+	for db.Topics() < 4 {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	for i, call := range calls {
+		if err := call.wait(); !errors.Is(err, context.Canceled) {
+			t.Errorf("call %d: got %v", i, err)
+		}
+	}
+	for db.Topics() > 1 { // that of the test's own context
+		time.Sleep(time.Millisecond)
 	}
 }

@@ -125,7 +125,7 @@ func TestSession_K34_DeletesItsKeys(t *testing.T) {
 			h.t.Fatalf("keys: got %v", got)
 		}
 		for _, l := range locks {
-			if got := h.Snapshot().IndexOf(lockd.Key(l.Key())); got != index {
+			if got := h.Snapshot().IndexOf(lockd.KeyScope(l.Key())); got != index {
 				h.t.Errorf("tombstone of %s: got %d, want %d", l.Key(), got, index)
 			}
 			h.lost(l, lockd.ErrDestroyed)

@@ -24,7 +24,7 @@ type DB struct {
 	hub    *hub.Hub[record]
 	leases leases
 	hooks  *hook.Hooks // of a test, or nil
-	logger *logger     // nil: silent
+	logger *logger     // nil: everything is discarded
 	epoch  time.Time   // just before the database was opened: see moment
 
 	over     atomic.Pointer[error] // refusal, for those who take no lock
@@ -40,10 +40,12 @@ type DB struct {
 	pace       pace           // of the committers; protected by committing
 	steps      sync.WaitGroup // of a checkpoint, until they are told of; protected by committing
 
-	// mu orders all writes and all that is decided. Under it there is no I/O, no waiting and no
-	// code of the user's but the function of an Update. It is taken before the hub's mutex and
-	// before that of an ending.
-	mu         gate        // protects what follows
+	// mu orders all writes and all that is decided. Under it there is no I/O, no waiting, and no
+	// code of the user's but the methods of Options.Clock and its timers. It is not locked while
+	// the function of an Update runs, and nobody else writes then. A context, whose type may be
+	// the user's, is asked before or after it, and a log handler has a goroutine of its own. It is
+	// taken before the hub's mutex and before that of an ending.
+	mu         mutex       // protects what follows
 	refusal    error       // ErrClosed or ErrFailed: why nothing is written any more; set by refuse
 	own        Txn         // for the operations of one call, to be used again
 	events     []logEntry  // of the transaction, to be used again
@@ -106,9 +108,13 @@ func New(opts *Options) (*DB, error) {
 // wall clock, but never for longer than their full length, which begins anew once if that clock was
 // set back.
 //
-// It returns ErrCorrupt or ErrFormat for a file that it refuses and leaves as it is, and
-// ErrInvalid for options that are out of their bounds, and for a file where Options.AllowNetworkFS
-// would have to be set. A nil opts means the defaults.
+// What Open reads is on disk when it returns, with SyncAlways, also if it was written by a process
+// that was killed before it was (G3). It costs one sync, which has nothing to do as a rule.
+//
+// It returns ErrCorrupt or ErrFormat for a file that it refuses and leaves as it is, ErrCommit if
+// what is in it, or the end of a session, cannot be made durable, and ErrInvalid for options that
+// are out of their bounds, and for a file where Options.AllowNetworkFS would have to be set. A nil
+// opts means the defaults.
 func Open(path string, opts *Options) (*DB, error) {
 	err := opts.validate()
 	if err == nil {
@@ -120,10 +126,10 @@ func Open(path string, opts *Options) (*DB, error) {
 	db := newDB(opts)
 	_, db.pace.off = db.time.(hook.Unpaced)
 	if err := db.store.Open(path, opts.file()); err != nil {
-		return nil, wrap("open", "", err)
+		return nil, wrap("open", "", advised(err))
 	}
 	if err := db.start(opts); err != nil {
-		return nil, wrap("open", path, errors.Join(err, db.closeStore()))
+		return nil, wrap("open", path, errors.Join(advised(err), db.closeStore()))
 	}
 	return db, nil
 }
@@ -149,7 +155,8 @@ func newDB(opts *Options) *DB {
 
 		semaphores: make(map[string]*semaphore),
 	}
-	db.mu.unlock = db.unlock
+	db.mu.turn = make(chan struct{}, 1)
+	db.mu.guest.checked = checking
 	db.openBatch()
 	return db
 }
@@ -163,12 +170,15 @@ func (db *DB) start(opts *Options) error {
 	if err := db.checkReferences(); err != nil {
 		return err
 	}
+	if err := db.store.Secure(); err != nil {
+		return fmt.Errorf("%w: %w", ErrCommit, err)
+	}
 	db.mu.Lock()
 	db.epoch = db.now().Add(-1)
 	db.takeUpLocked()
 	db.countRowsLocked()
 	db.mu.Unlock()
-	db.logger.start()
+	db.logger.start(db)
 
 	err := db.update(func(tx *Txn) error {
 		tx.shortenDelays()
@@ -178,8 +188,8 @@ func (db *DB) start(opts *Options) error {
 		}
 		return tx.PutNode(Node{Name: db.node})
 	})
-	if err == nil && opts.reopen() == EndBound {
-		err = db.endOrphans()
+	if err == nil {
+		err = db.endOrphans(opts.reopen())
 	}
 	if err != nil {
 		db.rest()
@@ -226,18 +236,29 @@ func (db *DB) takeUpLocked() {
 }
 
 // endOrphans ends the sessions whose process is gone, each at an index of its own.
-func (db *DB) endOrphans() error {
+func (db *DB) endOrphans(policy ReopenPolicy) error {
+	if policy == EndNone {
+		return nil
+	}
 	db.mu.Lock()
-	err := db.endEachLocked((*Session).bound, ErrProcessGone)
+	err := db.endEachLocked((*Session).bound, func(tx *Txn, s *Session) {
+		if policy == EndBoundWithoutDelay {
+			tx.endSessionWith(s, ErrProcessGone, 0)
+		} else {
+			tx.endSession(s, ErrProcessGone)
+		}
+	})
 	db.armLocked()             // for the delays
 	b, lead := db.joinLocked() // before the database's goroutine could: a drop has to be seen here
 	db.unlock()
 	return errors.Join(err, db.settle(b, lead, nil))
 }
 
-// endEachLocked ends the sessions that are chosen, the oldest first, each in a transaction of its
-// own (G5).
-func (db *DB) endEachLocked(chosen func(*Session) bool, cause error) error {
+// endEachLocked calls end for the sessions that are chosen, the oldest first, each in a transaction
+// of its own (G5).
+func (db *DB) endEachLocked(
+	chosen func(*Session) bool, end func(tx *Txn, s *Session),
+) error {
 	var sessions []*Session
 	for _, s := range db.sessions {
 		if s.live && chosen(s) {
@@ -248,11 +269,16 @@ func (db *DB) endEachLocked(chosen func(*Session) bool, cause error) error {
 	var errs []error
 	for _, s := range sessions {
 		errs = append(errs, db.applyLocked(&db.own, func(tx *Txn) error {
-			tx.endSession(s, cause)
+			end(tx, s)
 			return nil
 		}))
 	}
 	return errors.Join(errs...)
+}
+
+// endWith returns what ends a session with the cause.
+func endWith(cause error) func(*Txn, *Session) {
+	return func(tx *Txn, s *Session) { tx.endSession(s, cause) }
 }
 
 // Node is the name under which this process stands in the catalog: Options.Node.
@@ -371,6 +397,7 @@ func (db *DB) takeBackLocked(tx *Txn) {
 func (tx *Txn) begin(db *DB) {
 	tx.db, tx.ended, tx.clocked = db, false, false
 	tx.freed, tx.causes, tx.ends = reusable(tx.freed), emptied(tx.causes), emptied(tx.ends)
+	tx.locked = emptied(tx.locked)
 }
 
 // emptied returns the map to be used again, unless it has grown: then it would take longer to empty
@@ -426,6 +453,17 @@ func (tx *Txn) undo() {
 	tx.effects = reusable(tx.effects)
 }
 
+// unlock frees mu after a write, and wakes the calls whose waits it settled.
+func (db *DB) unlock() {
+	if db.store.Durable() && db.store.Pending() && !db.open.led {
+		db.rouse() // rows that no caller waits for have to be committed too
+	}
+	told := db.told
+	db.told, db.lastTold = nil, nil
+	db.mu.Unlock()
+	tellWaiters(told)
+}
+
 // tellWaiters wakes the calls of a list.
 func tellWaiters(w *waiter) {
 	for w != nil {
@@ -437,14 +475,17 @@ func tellWaiters(w *waiter) {
 }
 
 // Close ends the database. Calls that wait, and locks that are held, end with ErrClosed; sessions
-// that are bound to the process end cleanly, without lock-delays, and the others stay in the file,
-// with their locks: only the handles on them end, with an error that is ErrClosed, and not
-// ErrNoSession or ErrNotHeld. It blocks until that is durable and the database's goroutine has
-// ended. Then every call that writes, waits, or asks for a session or about a lock returns
-// ErrClosed; Get, Snapshot and Backup go on answering from the last state.
+// that are bound to the process, or a Keeper's, end cleanly, without lock-delays, and the others
+// stay in the file, with their locks: only the handles on them end, with an error that is
+// ErrClosed, and not ErrNoSession or ErrNotHeld. It blocks until that is durable and the database's
+// goroutine has ended. Then every call that writes, waits, or asks for a session or about a lock
+// returns ErrClosed; Get, Snapshot and Backup go on answering from the last state.
 //
-// It returns ErrCommit if the sessions' ends could not be made durable; the next Open ends them
-// then. A repeated call waits for the first, and returns nil.
+// It returns an error if it could not write what it should: ErrCommit if that could not be made
+// durable, and ErrFailed if the database had failed before. The next Open ends the sessions then,
+// but for those that are Independent, which end by their TTLs. A lock that was granted to a call
+// which returned ErrCommit, or gave up, may be left to a session with lifetime Independent: see
+// Crash in the package comment. A repeated call waits for the first, and returns nil.
 func (db *DB) Close() error {
 	db.mu.Lock()
 	if db.refusal != nil && errors.Is(db.refusal, ErrClosed) {
@@ -495,18 +536,23 @@ func (db *DB) orClosed(err error) error {
 
 var errDatabaseClosed = fmt.Errorf("database %w", ErrClosed)
 
-// windUpLocked refuses all writes from now on, after ending the sessions of this process.
+// windUpLocked refuses all writes from now on, after ending the sessions of this process and
+// releasing what is held by nobody.
 func (db *DB) windUpLocked() (b *batch, lead bool, err error) {
-	if db.refusal == nil {
+	if err = db.refusal; err == nil {
 		err = db.applyLocked(&db.own, func(tx *Txn) error {
 			for _, s := range db.sessions {
 				for w := range s.waiters() {
 					tx.dismiss(w, errDatabaseClosed)
 				}
 			}
+			if db.unserved {
+				tx.unlockGivenUp()
+			}
 			return nil
 		})
-		err = errors.Join(err, db.endEachLocked((*Session).bound, errDatabaseClosed))
+		end := endWith(errDatabaseClosed)
+		err = errors.Join(err, db.endEachLocked((*Session).closesWithDB, end))
 	}
 	db.refuse(errDatabaseClosed)
 	b, lead = db.joinLocked()

@@ -50,9 +50,9 @@ type WaiterInfo struct {
 // them are at the beginning of the loop. It shows what is durable: a grant that is still being
 // committed is not one yet, and who is to have it still waits.
 //
-// It does not wait for the file, and cannot fail. It takes the database's lock for a time in
-// proportion to the number of these locks and of those who wait, and not while the loop runs.
-// After Close it goes on answering.
+// It waits neither for the file nor for the function of an Update, and cannot fail. It takes the
+// database's lock for a time in proportion to the number of these locks and of those who wait, and
+// not while the loop runs. After Close it goes on answering.
 func (db *DB) Locks() iter.Seq[LockInfo] {
 	return func(yield func(LockInfo) bool) {
 		seen, now := db.seen()
@@ -80,7 +80,7 @@ type sight struct {
 
 // seen looks at all locks as they are published, and reads the clock.
 func (db *DB) seen() ([]sight, time.Time) {
-	db.mu.Lock()
+	db.mu.LockBeside()
 	defer db.mu.Unlock()
 	now := db.now()
 	pending := db.pendingLocked()
@@ -126,43 +126,57 @@ type undecided struct {
 
 // pendingLocked returns what is to be shown as it was before, by key; and every key that changed.
 func (db *DB) pendingLocked() map[string]*undecided {
-	var batches []*batch // the older one first
-	if db.flying != nil {
-		batches = append(batches, db.flying)
-	}
-	batches = append(batches, db.open)
-	pending := make(map[string]*undecided)
-	of := func(key string) *undecided {
-		if pending[key] == nil {
-			pending[key] = &undecided{}
+	p := make(pending)
+	for _, b := range []*batch{db.flying, db.open} { // the older one first
+		if b == nil {
+			continue
 		}
-		return pending[key]
-	}
-	for _, b := range batches {
 		for i := range b.events {
 			if b.events[i].Space == spaceKeys {
-				of(b.events[i].Name)
+				p.of(b.events[i].Name)
 			}
 		}
-		for i := range b.effects {
-			switch e := &b.effects[i]; e.kind {
-			case delaySet:
-				if p := of(e.delay.key); !p.replaces {
-					p.replaces, p.delay = true, e.replaced
-				}
-			case waiterServed, waiterLeft:
-				if e.waiter.left {
-					continue
-				}
-				for j := range e.waiter.claims {
-					c := &e.waiter.claims[j]
-					p := of(c.key)
-					p.aside = append(p.aside, &c.place)
-				}
+		p.addEffects(b.effects)
+	}
+	if tx := db.mu.guest.tx; tx != nil { // the function of its Update runs
+		for _, key := range tx.passed {
+			p.of(key)
+		}
+		p.addEffects(tx.effects)
+	}
+	return p
+}
+
+// pending is what is undecided, by key.
+type pending map[string]*undecided
+
+// of returns what is undecided of the key.
+func (p pending) of(key string) *undecided {
+	if p[key] == nil {
+		p[key] = &undecided{}
+	}
+	return p[key]
+}
+
+// addEffects adds what the effects, which are later than those before, have changed.
+func (p pending) addEffects(effects []effect) {
+	for i := range effects {
+		switch e := &effects[i]; e.kind {
+		case delaySet:
+			if u := p.of(e.delay.key); !u.replaces {
+				u.replaces, u.delay = true, e.replaced
+			}
+		case waiterServed, waiterLeft:
+			if e.waiter.left {
+				continue
+			}
+			for j := range e.waiter.claims {
+				c := &e.waiter.claims[j]
+				u := p.of(c.key)
+				u.aside = append(u.aside, &c.place)
 			}
 		}
 	}
-	return pending
 }
 
 // limit returns that of the semaphore of which it is a slot, or the key. It reads each semaphore
@@ -189,7 +203,7 @@ func (s *sight) info(db *DB, now time.Time) LockInfo {
 	if s.holder != nil {
 		info.Holder, info.Fence = sessionInfo(s.holder), s.row.Fence
 		if since := db.instant(s.row.Granted); !since.IsZero() {
-			info.Since, info.Held = since.Round(0), now.Sub(since)
+			info.Since, info.Held = since.Round(0), lasted(since, now)
 		}
 	}
 	if s.delay != nil {
@@ -201,7 +215,7 @@ func (s *sight) info(db *DB, now time.Time) LockInfo {
 	for _, place := range s.queue {
 		w := place.Waiter
 		info.Queue = append(info.Queue, WaiterInfo{
-			Session: w.session.Info(), Since: w.began.Round(0), Waited: now.Sub(w.began),
+			Session: w.session.Info(), Since: w.began.Round(0), Waited: lasted(w.began, now),
 			Keys: w.keys(),
 		})
 	}

@@ -1,6 +1,7 @@
 package lockd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockd/lockd/internal/expiry"
 	"github.com/lockd/lockd/store"
 )
 
@@ -21,52 +23,105 @@ const (
 // take its time. A nil one is silent.
 type logger struct {
 	handler slog.Handler
-	queue   chan slog.Record // sent to under db.mu only, and never waited for
-	done    chan struct{}    // closed when all of it is logged
+	least   slog.Level // what is below is not even made
 	dropped atomic.Uint64
+	told    uint64      // how many of them a record has told of; the goroutine's
 	debug   atomic.Bool // the handler wanted the last record of Debug that it was asked about
-	closed  bool        // protected by db.mu
+
+	// What follows is protected by db.mu. The first record, or Update, makes the queue, which takes
+	// a megabyte, and begins the goroutine.
+	queue   chan slog.Record // nil if there was none; never waited for by those who send
+	done    chan struct{}    // closed when all of the queue is logged
+	closed  bool
+	updates *expiry.Queue // of Updates that become slow
+
+	alarm chan struct{}              // an Update may have become slow
+	slow  func() (slog.Record, bool) // what to log of it
 }
 
+// newLogger returns the logger of the options. If they name none, each lock that comes and goes
+// need not pay for the default logger, which as a rule does not take Debug.
 func newLogger(opts *Options) *logger {
-	if opts == nil || opts.Logger == nil {
+	chosen := opts.logger()
+	l := &logger{handler: cmp.Or(chosen, slog.Default()).Handler(), least: slog.LevelDebug}
+	if l.handler == slog.DiscardHandler {
 		return nil
 	}
-	return &logger{
-		handler: opts.Logger.Handler(),
-		queue:   make(chan slog.Record, logQueue),
-		done:    make(chan struct{}),
+	if chosen == nil && !l.handler.Enabled(context.Background(), slog.LevelDebug) {
+		l.least = slog.LevelInfo
+	}
+	return l
+}
+
+// takes reports whether records of the level are made.
+func (l *logger) takes(level slog.Level) bool { return l != nil && level >= l.least }
+
+// start has the logger look at the Updates of the database.
+func (l *logger) start(db *DB) {
+	if l == nil {
+		return
+	}
+	l.slow = db.slowUpdate
+	l.alarm = make(chan struct{}, 1)
+	l.updates = expiry.New(db.time, func() {
+		select {
+		case l.alarm <- struct{}{}:
+		default: // it will be looked at
+		}
+	})
+}
+
+// beginLocked begins the goroutine, unless that is done.
+func (l *logger) beginLocked() {
+	if l.queue == nil {
+		l.queue, l.done = make(chan slog.Record, logQueue), make(chan struct{})
+		go l.run(l.queue, l.done)
 	}
 }
 
-func (l *logger) start() {
+// stopLocked stops the timer.
+func (l *logger) stopLocked() {
 	if l != nil {
-		go l.run()
+		l.updates.Stop()
 	}
 }
 
-// run logs what comes, until the queue is closed.
-func (l *logger) run() {
-	defer close(l.done)
-	ctx := context.Background()
-	told := uint64(0)
-	for record := range l.queue {
-		wanted := l.handler.Enabled(ctx, record.Level)
-		if record.Level == slog.LevelDebug {
-			l.debug.Store(wanted)
+// run logs what comes, until the queue is closed, and Updates that are slow.
+func (l *logger) run(queue <-chan slog.Record, done chan<- struct{}) {
+	defer close(done)
+	for {
+		select {
+		case record, open := <-queue:
+			if !open {
+				return
+			}
+			l.handle(record)
+		case <-l.alarm:
+			if record, slow := l.slow(); slow {
+				l.handle(record)
+			}
 		}
-		if wanted {
-			_ = l.handler.Handle(ctx, record) // there is nobody else to tell
-		}
-		dropped := l.dropped.Load()
-		if dropped == told || !l.handler.Enabled(ctx, slog.LevelWarn) {
-			continue
-		}
-		notice := slog.NewRecord(record.Time, slog.LevelWarn, "log records dropped", 0)
-		notice.AddAttrs(slog.Uint64("count", dropped-told))
-		_ = l.handler.Handle(ctx, notice)
-		told = dropped
 	}
+}
+
+// handle gives the record to the user's handler, and tells it of those that were dropped.
+func (l *logger) handle(record slog.Record) {
+	ctx := context.Background()
+	wanted := l.handler.Enabled(ctx, record.Level)
+	if record.Level == slog.LevelDebug {
+		l.debug.Store(wanted)
+	}
+	if wanted {
+		_ = l.handler.Handle(ctx, record) // there is nobody else to tell
+	}
+	dropped := l.dropped.Load()
+	if dropped == l.told || !l.handler.Enabled(ctx, slog.LevelWarn) {
+		return
+	}
+	notice := slog.NewRecord(record.Time, slog.LevelWarn, "log records dropped", 0)
+	notice.AddAttrs(slog.Uint64("count", dropped-l.told))
+	_ = l.handler.Handle(ctx, notice)
+	l.told = dropped
 }
 
 // addLocked queues a record, or drops it.
@@ -76,6 +131,7 @@ func (l *logger) addLocked(
 	if l.closed {
 		return
 	}
+	l.beginLocked()
 	if level == slog.LevelDebug && len(l.queue) >= debugQueue {
 		if l.debug.Load() { // else nobody misses it
 			l.dropped.Add(1)
@@ -106,14 +162,17 @@ func (db *DB) closeLogger() {
 	}
 	db.mu.Lock()
 	db.logger.closed = true
-	close(db.logger.queue)
+	queue, done := db.logger.queue, db.logger.done
 	db.mu.Unlock()
-	<-db.logger.done
+	if queue != nil {
+		close(queue)
+		<-done
+	}
 }
 
 // logEvents logs what has become durable.
 func (db *DB) logEvents(events []logEntry) {
-	if db.logger == nil {
+	if db.logger == nil || !db.logger.takes(slog.LevelDebug) && !notable(events) {
 		return
 	}
 	var ended map[string]*store.Session // they are no longer in the tables
@@ -137,6 +196,17 @@ func (db *DB) logEvents(events []logEntry) {
 	}
 }
 
+// notable reports whether one of the events is logged above Debug: as a loss, or as an end that the
+// owner did not bring about.
+func notable(events []logEntry) bool {
+	for i := range events {
+		if cause := events[i].Body.cause; cause != nil && !clean(cause) {
+			return true
+		}
+	}
+	return false
+}
+
 func (db *DB) logTransition(t Transition, ended map[string]*store.Session) {
 	level, message := slog.LevelDebug, "lock granted"
 	switch {
@@ -147,6 +217,9 @@ func (db *DB) logTransition(t Transition, ended map[string]*store.Session) {
 		message = "lock released"
 	default:
 		level, message = slog.LevelWarn, "lock lost"
+	}
+	if !db.logger.takes(level) {
+		return
 	}
 	if row := ended[string(t.Session[:])]; row != nil {
 		t.Name = row.Name
@@ -172,6 +245,9 @@ func (db *DB) logSession(event *logEntry) {
 		default:
 			level = slog.LevelWarn
 		}
+	}
+	if !db.logger.takes(level) {
+		return
 	}
 	attrs := []slog.Attr{slog.Uint64("index", event.Index), slog.String("node", row.Node)}
 	attrs = append(attrs, sessionAttrs(SessionID(row.ID), row.Name)...)

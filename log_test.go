@@ -323,3 +323,95 @@ func TestLogger_TellsOfOpenAndClose(t *testing.T) {
 			"session=<b> cause=database closed by its owner", at+3))
 	})
 }
+
+// logByDefault makes the handler the one of slog.Default, and opens the database anew without a
+// logger of its own.
+func (h *harness) logByDefault(handler *logged) {
+	h.t.Helper()
+	before := slog.Default()
+	slog.SetDefault(slog.New(handler))
+	h.t.Cleanup(func() { slog.SetDefault(before) })
+	h.opts.Logger = nil
+	h.reopen()
+}
+
+// Ensure that a database without a logger of its own tells the default one: what went wrong can be
+// seen by who has not asked for it, such as the panic that Keeper.Lead survives in term after term.
+func TestLogger_NilIsTheDefault(t *testing.T) {
+	each(t, func(h *harness) {
+		l := &logged{level: slog.LevelInfo}
+		h.logByDefault(l)
+		s := h.named("a")
+		lock := h.lock(s, "held")
+		h.mustLog(l, nil)
+		h.must(h.ForceUnlock("held", lock.Sequencer().Fence, "test"))
+		h.settle()
+		if got := l.take(); len(got) != 1 || !strings.Contains(got[0], "WARN lock lost: ") {
+			h.t.Errorf("a loss: got %q", got)
+		}
+
+		c := h.stands(nil)
+		count := func(terms map[string]int) error { terms["k"]++; return nil }
+		for range 2 {
+			c.leads().finish(func() error { return count(nil) })
+			h.settle()
+			got := l.take()
+			if len(got) != 1 || !strings.Contains(got[0], "ERROR leader panicked: ") ||
+				!strings.Contains(got[0], "panic=assignment to entry in nil map") {
+				h.t.Errorf("a panic: got %q", got)
+			}
+			h.advance(2 * time.Second) // the rest after a panic
+		}
+		last := c.leads()
+		c.stop()
+		last.ends(nil)
+		if err := c.call.wait(); !errors.Is(err, context.Canceled) {
+			h.t.Errorf("lead: got %v", err)
+		}
+		if h.Stats().LogDrops != 0 {
+			h.t.Errorf("%d records were dropped", h.Stats().LogDrops)
+		}
+	})
+}
+
+// Ensure that the default logger is told of what is below Info if it wants that.
+func TestLogger_DefaultThatTakesDebug(t *testing.T) {
+	inBubble(t, "", func(h *harness) {
+		l := &logged{}
+		h.logByDefault(l)
+		h.settle()
+		l.take()
+		h.lock(h.session(nil), "k")
+		h.settle()
+		got := l.take()
+		if len(got) != 2 || !strings.Contains(got[0], "DEBUG session created: ") ||
+			!strings.Contains(got[1], "DEBUG lock granted: ") {
+			h.t.Errorf("got %q", got)
+		}
+	})
+}
+
+// Ensure that a database with a logger of its own, be it one that discards, tells nobody else.
+func TestLogger_OfItsOwn(t *testing.T) {
+	inBubble(t, "", func(h *harness) {
+		def, own := &logged{}, &logged{}
+		h.logByDefault(def)
+		for _, logger := range []*slog.Logger{slog.New(own), slog.New(slog.DiscardHandler)} {
+			h.opts.Logger = logger
+			h.reopen()
+			def.take()
+			own.take()
+			lock := h.lock(h.session(nil), "k")
+			h.must(h.ForceUnlock("k", lock.Sequencer().Fence, "test"))
+			h.settle()
+			want := 0
+			if logger.Handler() == slog.Handler(own) {
+				want = 3
+			}
+			if got := own.take(); len(got) != want {
+				h.t.Errorf("its own: got %q, want %d records", got, want)
+			}
+			h.mustLog(def, nil)
+		}
+	})
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"testing/synctest"
 
 	"github.com/lockd/lockd"
@@ -186,12 +185,17 @@ func (w *twin) startUpdate(f *follower) {
 	<-f.deciding
 }
 
-// context returns one that notes when it is first asked for Done: that is when it is decided
-// whether the call has to wait.
+// context returns one that notes when it is asked for Done for the second time: the first is before
+// it is decided whether the call has to wait, and the second when that is decided.
 func (f *follower) context(call *twinCall) context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	call.cancel = cancel
-	return &asked{Context: ctx, asked: sync.OnceFunc(func() { close(f.deciding) })}
+	times := 0 // asked by the goroutine of the call only
+	return &asked{Context: ctx, asked: func() {
+		if times++; times == 2 {
+			close(f.deciding)
+		}
+	}}
 }
 
 type asked struct {

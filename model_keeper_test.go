@@ -40,11 +40,14 @@ func infoOf(opts *lockd.SessionOptions) lockd.SessionInfo {
 func (w *twin) doKeep(o op) error {
 	k := &w.keeper
 	if k.real == nil {
-		k.opts = w.sessionOptions(o)
-		var err error
-		if k.real, err = w.db.NewKeeper(k.opts); err != nil {
+		opts := w.sessionOptions(o)
+		real, err := w.db.NewKeeper(opts)
+		if opts.Lifetime == lockd.Independent && opts.TTL == 0 {
+			return sameError(err, lockd.ErrInvalid)
+		} else if err != nil {
 			return err
 		}
+		k.opts, k.real = opts, real
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -54,7 +54,7 @@ var (
 	}
 	txKinds = []string{
 		"txLock", "txUnlock", "put", "delete", "txEndSession", "compareAndSwap", "compareAndDelete",
-		"deletePrefix", "checkSession", "checkSequencer", "putCheck", "beat", "catalog",
+		"deletePrefix", "txGet", "checkSequencer", "putCheck", "beat", "catalog",
 	}
 
 	drawAny    = rapid.SampledFrom(anyKinds)
@@ -267,15 +267,18 @@ func (w *twin) same(got any, err error, want any, failed error) error {
 func (w *twin) deed(o op) deed {
 	key := o.key()
 	switch o.kind {
-	case "put", "putIf":
+	case "put":
 		opts := &lockd.PutOptions{Flags: o.flags()}
-		if o.kind == "putIf" {
-			opts.If = w.proof(o)
-		}
 		return deed{
 			call: func() (any, error) { return w.db.Put(key, o.value(), opts) },
+			rule: func(tx *modelTx) (any, error) { return tx.put(key, o.value(), opts.Flags), nil },
+		}
+	case "putIf":
+		opts, proof := &lockd.PutOptions{Flags: o.flags()}, w.proof(o)
+		return deed{
+			call: func() (any, error) { return w.db.If(proof).Put(key, o.value(), opts) },
 			rule: func(tx *modelTx) (any, error) {
-				return tx.putIf(key, o.value(), opts.Flags, opts.If)
+				return tx.putIf(key, o.value(), opts.Flags, proof)
 			},
 		}
 	case "compareAndSwap":

@@ -14,11 +14,11 @@ func (tx *modelTx) acquire(w *modelWaiter) (queued bool, err error) {
 	}
 	atOnce := true
 	for _, key := range w.keys {
-		first := tx.m.first(key) == nil && tx.m.takeable(key, w.session)
-		atOnce = atOnce && (first ||
+		free := tx.m.first(key) == nil && tx.m.takeable(key)
+		atOnce = atOnce && (free ||
 			tx.m.adoptable(key, w.session) && !tx.m.awaits(key, w.session))
 	}
-	if w.limit > 0 {
+	if w.slot {
 		lock, obstacle, err := tx.acquireSlot(w.session, w.keys[0], w.limit)
 		if err != nil {
 			return false, err
@@ -60,8 +60,13 @@ func (m *model) gone(w *modelWaiter) {
 
 // serve grants those who wait for the key what they wait for, until one has to wait on.
 func (tx *modelTx) serve(key string) {
-	for w := tx.m.first(key); w != nil; w = tx.m.first(key) {
-		locks := tx.serveFirst(w)
+	for {
+		w := tx.m.turn(key)
+		locks := tx.serveWaiter(w)
+		if locks == nil {
+			w = tx.m.takesOver(key)
+			locks = tx.serveWaiter(w)
+		}
 		if locks == nil {
 			return
 		}
@@ -71,13 +76,31 @@ func (tx *modelTx) serve(key string) {
 	}
 }
 
-// serveFirst grants the oldest waiter of a key what it waits for, if it can have all of it.
-func (tx *modelTx) serveFirst(w *modelWaiter) []*modelLock {
-	if w.limit > 0 {
+// takesOver returns the oldest waiter that may take the lock over, because its session has it
+// without a handle: nobody else can have it.
+func (m *model) takesOver(key string) *modelWaiter {
+	for _, w := range m.queue {
+		if slices.Contains(w.keys, key) && m.adoptable(key, w.session) {
+			if w.slot {
+				return nil
+			}
+			return w
+		}
+	}
+	return nil
+}
+
+// serveWaiter grants a waiter what it waits for, if it can have all of it.
+func (tx *modelTx) serveWaiter(w *modelWaiter) []*modelLock {
+	if w == nil {
+		return nil
+	}
+	if w.slot {
 		return tx.serveSlot(w)
 	}
 	for _, wanted := range w.keys {
-		if tx.m.first(wanted) != w || !tx.m.takeable(wanted, w.session) {
+		free := tx.m.first(wanted) == w && tx.m.takeable(wanted)
+		if !free && tx.m.takesOver(wanted) != w {
 			return nil
 		}
 	}

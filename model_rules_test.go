@@ -58,7 +58,8 @@ type modelWaiter struct {
 	session *modelSession
 	keys    []string
 	opts    *lockd.LockOptions
-	limit   int // 0: it wants locks
+	slot    bool
+	limit   int
 
 	told  bool
 	locks []*modelLock
@@ -71,8 +72,9 @@ type modelTx struct {
 	index   uint64
 	wrote   bool
 	before  modelState
-	freed   []string         // keys whose queue is to be looked at
-	causes  map[string]oneOf // why the grant that was there before it ended
+	locked  map[string]uint64 // the last lock index of what was locked and deleted
+	freed   []string          // keys whose queue is to be looked at
+	causes  map[string]oneOf  // why the grant that was there before it ended
 	ends    map[*modelSession]error
 	began   *modelSession
 	effects []func() // what is told when it is durable
@@ -82,7 +84,7 @@ type modelTx struct {
 func (m *model) transact(fn func(tx *modelTx) error) error {
 	tx := &modelTx{
 		m: m, index: m.index + 1, before: m.clone(),
-		causes: map[string]oneOf{}, ends: map[*modelSession]error{},
+		causes: map[string]oneOf{}, ends: map[*modelSession]error{}, locked: map[string]uint64{},
 	}
 	if err := fn(tx); err != nil {
 		m.modelState = tx.before
@@ -144,7 +146,7 @@ func (tx *modelTx) write(e lockd.Entry) lockd.Entry {
 func (tx *modelTx) putIf(
 	key string, value []byte, flags uint64, proof lockd.Sequencer,
 ) (lockd.Entry, error) {
-	if proof != (lockd.Sequencer{}) && tx.m.keys[proof.Key].Sequencer() != proof {
+	if proof.Session.IsZero() || tx.m.keys[proof.Key].Sequencer() != proof {
 		return lockd.Entry{}, lockd.ErrNotHeld
 	}
 	return tx.put(key, value, flags), nil
@@ -165,6 +167,9 @@ func (tx *modelTx) remove(key string, cause error) bool {
 		return false
 	}
 	delete(tx.m.keys, key)
+	if e.Fence == tx.index {
+		tx.locked[key] = e.LockIndex
+	}
 	tx.wrote = true
 	if cause == nil {
 		cause = lockd.ErrKeyDeleted
@@ -248,7 +253,7 @@ func (tx *modelTx) grant(key string, s *modelSession, opts *lockd.LockOptions) l
 	}
 	e.Session, e.Fence = s.info.ID, tx.index
 	tx.m.granted[tx.index] = tx.m.now
-	e.LockIndex++
+	e.LockIndex = 1 + max(e.LockIndex, tx.locked[key])
 	if opts != nil && opts.Value != nil {
 		e.Value, e.Flags = opts.Value, opts.Flags
 	}
@@ -317,6 +322,17 @@ func (m *model) first(key string) *modelWaiter {
 	return nil
 }
 
+// turn is the oldest waiter of the key that waits for no delay of its own.
+func (m *model) turn(key string) *modelWaiter {
+	for _, w := range m.queue {
+		if slices.Contains(w.keys, key) &&
+			(!w.slot || m.delayed(contenderOf(key, w.session)) == nil) {
+			return w
+		}
+	}
+	return nil
+}
+
 func (m *model) session(id lockd.SessionID) *modelSession {
 	for _, s := range m.live {
 		if s.info.ID == id {
@@ -338,16 +354,15 @@ func (m *model) awaits(key string, s *modelSession) bool {
 	})
 }
 
-// takeable reports whether the session could have the lock at once, but for the queue.
-func (m *model) takeable(key string, s *modelSession) bool {
-	free := m.keys[key].Session.IsZero() && m.delayed(key) == nil
-	return free || m.adoptable(key, s)
+// takeable reports whether the lock can be had at once, but for the queue.
+func (m *model) takeable(key string) bool {
+	return m.keys[key].Session.IsZero() && m.delayed(key) == nil
 }
 
 // hold makes the handle of a lock that the session may take, or has without one.
 func (tx *modelTx) hold(key string, s *modelSession, opts *lockd.LockOptions) *modelLock {
 	e, exists := tx.m.keys[key]
-	policy := lockd.KeepKey
+	policy := lockd.LeaveKey
 	if opts != nil && !exists { // else this lock does not create it
 		policy = opts.Key
 	}

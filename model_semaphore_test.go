@@ -55,6 +55,17 @@ func (m *model) semaphore(key string) (modelSemaphore, error) {
 	return sem, nil
 }
 
+// begin makes a semaphore with the limit that a call names, if there is none yet.
+func (s *modelSemaphore) begin(limit int) error {
+	if s.limit == 0 {
+		s.limit = limit
+	}
+	if s.limit == 0 {
+		return lockd.ErrConflict
+	}
+	return nil
+}
+
 // holds reports whether the session, by its ID's text, is named and has its contender key.
 func (m *model) holds(sem modelSemaphore, id string) bool {
 	key := path.Dir(sem.key) + "/" + id
@@ -133,17 +144,17 @@ func (tx *modelTx) acquireSlot(
 	s *modelSession, key string, limit int,
 ) (*modelLock, *lockd.LockedError, error) {
 	sem, err := tx.m.semaphore(key)
-	if err != nil || sem.limit != 0 && sem.limit != limit || tx.m.awaits(key, s) {
+	other := sem.limit != 0 && limit != 0 && sem.limit != limit
+	if err != nil || other || sem.begin(limit) != nil || tx.m.awaits(key, s) {
 		return nil, nil, lockd.ErrConflict
 	}
-	sem.limit = limit
 	obstacle, err := tx.m.obstacle(s, sem)
 	if err != nil || obstacle != nil {
 		return nil, obstacle, err
 	}
-	if n := tx.m.waiters(key); n > 0 && !tx.m.holds(sem, s.info.ID.String()) {
+	if tx.m.turn(key) != nil && !tx.m.holds(sem, s.info.ID.String()) {
 		return nil, &lockd.LockedError{
-			Key: key, Obstacle: lockd.ObstacleQueue, Waiters: n, Limit: limit,
+			Key: key, Obstacle: lockd.ObstacleQueue, Waiters: tx.m.waiters(key), Limit: sem.limit,
 		}, nil
 	}
 	return tx.holdSlot(s, sem), nil, nil
@@ -211,8 +222,8 @@ func (tx *modelTx) holdSlot(s *modelSession, sem modelSemaphore) *modelLock {
 // serveSlot is the slot of who waits first, if there is one.
 func (tx *modelTx) serveSlot(w *modelWaiter) []*modelLock {
 	sem, err := tx.m.semaphore(w.keys[0])
-	if sem.limit == 0 {
-		sem.limit = w.limit
+	if err == nil {
+		err = sem.begin(w.limit)
 	}
 	var obstacle *lockd.LockedError
 	if err == nil {
@@ -266,7 +277,7 @@ func (tx *modelTx) lookAtSemaphores() {
 }
 
 func (tx *modelTx) serveContenders(key string) {
-	if first := tx.m.first(key); first != nil && first.limit > 0 {
+	if first := tx.m.first(key); first != nil && first.slot {
 		tx.freed = append(tx.freed, key)
 	}
 }
@@ -277,7 +288,10 @@ func (tx *modelTx) serveContenders(key string) {
 func (o op) semaphore() string { return []string{"sem", "sem", "b"}[o.b%3] }
 
 func (o op) limit() int {
-	if o.c == 15 {
+	switch o.c {
+	case 13, 14:
+		return 0 // the semaphore's own
+	case 15:
 		return 3
 	}
 	return 2

@@ -198,7 +198,9 @@ func (w *twin) open() {
 	w.observed, w.ends, w.seen = nil, nil, 0
 	var ctx context.Context
 	ctx, w.stop = context.WithCancel(context.Background())
-	for _, scope := range []lockd.Scope{lockd.Prefix(""), lockd.Sessions(), lockd.Catalog()} {
+	for _, scope := range []lockd.Scope{
+		lockd.PrefixScope(""), lockd.SessionsScope(), lockd.CatalogScope(),
+	} {
 		go w.watch(ctx, scope)
 	}
 	synctest.Wait()

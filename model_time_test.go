@@ -298,7 +298,7 @@ func (m *model) close() error {
 		return nil
 	})
 	for _, s := range slices.Clone(m.live) {
-		if s.info.Lifetime == lockd.BoundToProcess {
+		if s.info.Lifetime == lockd.BoundToProcess || s.kept {
 			_ = m.transact(func(tx *modelTx) error {
 				tx.end(s, lockd.ErrClosed)
 				return nil

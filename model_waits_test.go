@@ -72,7 +72,8 @@ func (w *twin) startCall(o op, context func(call *twinCall) context.Context) *tw
 	}
 	model := &modelWaiter{session: s.model, keys: keys, opts: o.lockOptions()}
 	if o.kind == "acquire" {
-		model.keys, model.opts, model.limit = []string{o.semaphore() + "/.lock"}, nil, o.limit()
+		model.slot, model.limit = true, o.limit()
+		model.keys, model.opts = []string{o.semaphore() + "/.lock"}, nil
 	}
 	call := &twinCall{model: model, done: make(chan struct{})}
 	ctx := context(call)
@@ -373,14 +374,12 @@ func (w *twin) txPart(o op) (func(tx *lockd.Txn) (any, error), func(tx *modelTx)
 	case "txEndSession":
 		return func(tx *lockd.Txn) (any, error) { return nil, tx.EndSession(id) },
 			func(tx *modelTx) (any, error) { return nil, tx.endByID(id) }
-	case "checkSession":
-		return func(tx *lockd.Txn) (any, error) { return nil, tx.CheckSession(key, id) },
-			func(tx *modelTx) (any, error) {
-				if e, ok := tx.m.keys[key]; !ok || e.Session != id {
-					return nil, lockd.ErrConflict
-				}
-				return nil, nil
-			}
+	case "txGet":
+		return func(tx *lockd.Txn) (any, error) {
+				e, _ := tx.Get(key)
+				return e, nil
+			},
+			func(tx *modelTx) (any, error) { return tx.m.keys[key], nil }
 	case "checkSequencer":
 		return func(tx *lockd.Txn) (any, error) { return nil, tx.CheckSequencer(proof) },
 			func(tx *modelTx) (any, error) {
@@ -396,11 +395,11 @@ func (w *twin) txPart(o op) (func(tx *lockd.Txn) (any, error), func(tx *modelTx)
 // doReplay watches from an index that has passed: nothing may be missing.
 func (w *twin) doReplay(o op) error {
 	from := w.m.floor + (w.m.published-w.m.floor)*uint64(o.a)/15
-	scope, in := lockd.Prefix(o.prefix()), func(e lockd.Event) bool {
+	scope, in := lockd.PrefixScope(o.prefix()), func(e lockd.Event) bool {
 		return strings.HasPrefix(e.Key, o.prefix())
 	}
 	if o.d%4 == 0 {
-		scope, in = lockd.Key(o.key()), func(e lockd.Event) bool {
+		scope, in = lockd.KeyScope(o.key()), func(e lockd.Event) bool {
 			return e.Key == o.key()
 		}
 	}

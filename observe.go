@@ -3,7 +3,6 @@ package lockd
 import (
 	"bytes"
 	"context"
-	"errors"
 	"iter"
 	"time"
 
@@ -17,8 +16,8 @@ type Leadership struct {
 	// is known: 0 if there was none, or the key has been deleted since.
 	Fence uint64
 
-	// Leader proves the leadership; its Session leads. In a vacancy it is the zero value, which as
-	// PutOptions.If asks for nothing: ask Vacant before a write is made to depend on it.
+	// Leader proves the leadership; its Session leads. In a vacancy it is the zero value, which
+	// proves nothing: DB.If refuses every write with it.
 	Leader Sequencer
 	Name   string // of the leader's session
 	Value  []byte // that the leader campaigned with, or proclaimed; shared: do not change it
@@ -55,6 +54,7 @@ func (l Leadership) newsTo(before Leadership) bool {
 // a vacancy: look at the error first. It is a single-use iterator. A nil ctx panics.
 func (db *DB) Observe(ctx context.Context, key string) iter.Seq2[Leadership, error] {
 	checkContext(ctx)
+	db.mu.mustNotBeGuest()
 	return func(yield func(Leadership, error) bool) {
 		err := db.orClosed(checkKey(key))
 		if err == nil {
@@ -77,19 +77,8 @@ type observer struct {
 
 // run returns nil if the loop was left.
 func (o *observer) run(ctx context.Context) error {
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		s := o.db.Snapshot()
-		if !o.show(o.present(s)) {
-			return nil
-		}
-		err := o.db.follow(ctx, Key(o.key), s.Index(), o.take)
-		if !errors.Is(err, ErrCompacted) {
-			return err
-		}
-	}
+	load := func(s *Snapshot, _ error) bool { return o.show(o.present(s)) }
+	return o.db.track(ctx, KeyScope(o.key), load, o.take)
 }
 
 // show yields what is not known yet.

@@ -15,18 +15,20 @@ import (
 // once, by New or Open, and not kept.
 type Options struct {
 	// Clock is what every deadline runs on. The default is the real clock; for tests, package
-	// lockdtest has one that it moves.
+	// lockdtest has one that it moves. Its methods are called under the database's lock: they must
+	// not wait, and must not call the database.
 	Clock clock.Clock
 
 	// Sync says when a write is durable. The default is SyncAlways.
 	Sync SyncPolicy
 
 	// Reopen says what becomes of sessions whose process is gone. The default ends those that
-	// are bound to their process.
+	// are bound to their process, and their lock-delays begin: after a crash nobody is granted
+	// their locks for 15 s, unless their options say otherwise.
 	Reopen ReopenPolicy
 
-	// OpenTimeout is how long Open waits for a file that is in use. The default is 1 s; a
-	// nanosecond asks it not to wait.
+	// OpenTimeout is how long Open waits for a file that is in use. Zero means 1 s, and NoWait
+	// not to wait.
 	OpenTimeout time.Duration
 
 	// FileMode is the mode of a file that Open creates, before the umask. The owner has to be able
@@ -39,20 +41,25 @@ type Options struct {
 	// there, and two databases on one file destroy it. Who sets it sees to that by other means.
 	AllowNetworkFS bool
 
-	// History is how many events are kept, for Watch and DB.History. The default is 10,000. Fewer
-	// are if keys, values and the like of them, before the change and after it, would be more than
-	// 64 MiB; those of the newest write always are.
+	// History is how many events are kept at least, for Watch and DB.History. The default is
+	// 10,000. Those that became durable together, as those of one Update do, are kept until so many
+	// have come after them: so a watcher that has seen all before them has the time of History more
+	// events to read them, however many they are, and what is kept exceeds History by one commit at
+	// most. Fewer are kept if keys, values and the like of them, before the change and after it,
+	// would be more than 64 MiB; those of the last commit always are, until the next one.
 	History int
 
-	// Logger is told what happens. Nil is silent, and costs nothing. It is called on a goroutine of
-	// its own, which a slow one delays and nothing else: up to 4,096 records wait for it, and what
-	// comes then is dropped, counted (Stats.LogDrops), and told of in a record. The last quarter
-	// of them is kept for records above Debug. Close waits until all that waits is logged; a
-	// handler must not call it.
+	// Logger is told what happens. Nil means slog.Default(), as it is when the database is opened;
+	// whether that one takes Debug is asked then, and not again. slog.DiscardHandler is how to be
+	// silent, and costs nothing. The handler is called on a goroutine of its own, which a slow one
+	// delays and nothing else: up to 4,096 records wait for it, and what comes then is dropped,
+	// counted (Stats.LogDrops), and told of in a record. The last quarter of them is kept for
+	// records above Debug. Close waits until all that waits is logged; a handler must not call it.
 	//
 	// A record has the time of the database's clock. Debug is "lock granted", "lock released",
 	// "session created", and "session ended" if its owner closed it; Info if EndSession did. Warn
 	// is "lock lost", and "session ended" otherwise; "commit slow" if one took a second or more;
+	// "update slow" if the function of an Update has run for a second, while it runs, and once;
 	// "checkpoint failed" if the file's log could not be emptied: for want of room, and commits
 	// succeed until it is full, or because the disk is broken, and the next one fails; and "log
 	// records dropped". Error is "commit failed", "database failed", and "leader panicked", as
@@ -60,8 +67,9 @@ type Options struct {
 	//
 	// The attributes are index, of the change; key, fence, session and name (of the session, if it
 	// has one) of a lock; session, name and node of a session; cause, as text, of what was lost,
-	// released or ended; error, of what failed; took and writers of a commit; panic, as text, and
-	// stack, of a leader, beside those of its lock; and how many records were dropped as count.
+	// released or ended; error, of what failed; took and writers of a commit; took of an Update,
+	// and caller, where it was called; panic, as text, and stack, of a leader, beside those of its
+	// lock; and how many records were dropped as count.
 	Logger *slog.Logger
 
 	// Node is the name under which this process stands in the catalog, and the node of every
@@ -89,11 +97,19 @@ type ReopenPolicy uint8
 
 // The policies.
 const (
-	// EndBound ends them, with cause ErrProcessGone and their lock-delays.
+	// EndBound ends them, with cause ErrProcessGone and their lock-delays: what the process that
+	// died has set going elsewhere, such as a program that it started, may still be at work.
 	EndBound ReopenPolicy = iota
-	// KeepAll keeps them, with their TTLs anew (S28).
-	KeepAll
+	// EndBoundWithoutDelay ends them in the same way, and sets no lock-delay. It is for holders
+	// that do all of their work in their process, which the lock on the file proves dead. A delay
+	// that had begun before goes on.
+	EndBoundWithoutDelay
+	// EndNone lets them live on, with their TTLs anew (S28).
+	EndNone
 )
+
+// NoWait as Options.OpenTimeout means that Open does not wait for a file that is in use.
+const NoWait time.Duration = -1
 
 const (
 	defaultOpenTimeout = time.Second
@@ -121,6 +137,14 @@ func (o *Options) node() string {
 		return defaultNode
 	}
 	return o.Node
+}
+
+// logger returns the logger that is to be used instead of the default one, or nil.
+func (o *Options) logger() *slog.Logger {
+	if o == nil {
+		return nil
+	}
+	return o.Logger
 }
 
 func (o *Options) reopen() ReopenPolicy {
@@ -158,11 +182,12 @@ func (o *Options) validate() error {
 	if o.Sync > SyncNever {
 		faults = append(faults, invalid("Options.Sync is %d, not a SyncPolicy", o.Sync))
 	}
-	if o.Reopen > KeepAll {
+	if o.Reopen > EndNone {
 		faults = append(faults, invalid("Options.Reopen is %d, not a ReopenPolicy", o.Reopen))
 	}
-	if o.OpenTimeout < 0 {
-		faults = append(faults, invalid("Options.OpenTimeout is %v, below 0", o.OpenTimeout))
+	if o.OpenTimeout < 0 && o.OpenTimeout != NoWait {
+		faults = append(faults, invalid("Options.OpenTimeout is %v, below 0; NoWait means not to "+
+			"wait", o.OpenTimeout))
 	}
 	if o.FileMode&^fs.ModePerm != 0 {
 		faults = append(faults, invalid("Options.FileMode is %v, not just permissions",

@@ -25,8 +25,8 @@ func TestOptions_Refused(t *testing.T) {
 		text string
 	}{
 		"Sync":     {lockd.Options{Sync: 2}, "Options.Sync is 2, not a SyncPolicy"},
-		"Reopen":   {lockd.Options{Reopen: 2}, "Options.Reopen is 2, not a ReopenPolicy"},
-		"Timeout":  {lockd.Options{OpenTimeout: -1}, "Options.OpenTimeout is -1ns, below 0"},
+		"Reopen":   {lockd.Options{Reopen: 3}, "Options.Reopen is 3, not a ReopenPolicy"},
+		"Timeout":  {lockd.Options{OpenTimeout: -2}, "Options.OpenTimeout is -2ns, below 0"},
 		"FileMode": {lockd.Options{FileMode: fs.ModeDir | 0o600}, "Options.FileMode is d"},
 		"FileModeOfAReader": {lockd.Options{FileMode: 0o400}, "Options.FileMode is 0400, but " +
 			"the owner of the file has to read and write it: 0o600 at least"},
@@ -161,11 +161,11 @@ func TestOptions_History(t *testing.T) {
 				h.reopen()
 				h.writes("k", 11_000)
 				newest := h.Snapshot().Index()
-				if got := len(h.events(lockd.Key("k"), newest-uint64(kept))); got != kept {
+				if got := len(h.events(lockd.KeyScope("k"), newest-uint64(kept))); got != kept {
 					h.t.Errorf("kept: got %d, want %d", got, kept)
 				}
 				if kept < 11_000 {
-					h.watches(h.t.Context(), lockd.Key("k"), newest-uint64(kept)-1).
+					h.watches(h.t.Context(), lockd.KeyScope("k"), newest-uint64(kept)-1).
 						ends(lockd.ErrCompacted)
 				}
 			})
@@ -203,6 +203,13 @@ func TestOptions_OpenTimeout(t *testing.T) {
 		}
 		if took := time.Since(began); took < 200*time.Millisecond {
 			h.t.Errorf("refused after %v", took)
+		}
+		opts.OpenTimeout, began = lockd.NoWait, time.Now()
+		if db, err := lockd.Open(h.path, &opts); db != nil || !errors.Is(err, lockd.ErrInUse) {
+			h.t.Fatalf("got %v, %v", db, err)
+		}
+		if took := time.Since(began); took >= 200*time.Millisecond {
+			h.t.Errorf("refused after %v, want at once", took)
 		}
 		h.put("k", "still mine", 0)
 		h.reopen()

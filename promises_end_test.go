@@ -127,13 +127,13 @@ func TestG11_RefusalChangesNothing(t *testing.T) {
 		}))
 		lock := h.lock(s, "held")
 		fence := lock.Sequencer().Fence
-		stale := &lockd.PutOptions{If: lockd.Sequencer{Key: "k", Session: s.ID(), Fence: 3}}
+		stale := h.If(lockd.Sequencer{Key: "k", Session: s.ID(), Fence: 3})
 		calls := map[string]func() error{
 			"swap":       func() error { _, err := h.CompareAndSwap("k", 1, nil, nil); return err },
 			"create":     func() error { _, err := h.CompareAndSwap("k", 0, nil, nil); return err },
 			"delete":     func() error { _, err := h.CompareAndDelete("k", 1); return err },
 			"everything": func() error { _, err := h.DeletePrefix(""); return err },
-			"stale":      func() error { _, err := h.Put("k", nil, stale); return err },
+			"stale":      func() error { _, err := stale.Put("k", nil, nil); return err },
 			"empty key":  func() error { _, err := h.Put("", nil, nil); return err },
 			"try lock":   func() error { _, err := other.TryLock("held", nil); return err },
 			"force":      func() error { return h.ForceUnlock("held", fence-1, "test") },
@@ -236,13 +236,13 @@ func closeEverything(h *harness, lifetime lockd.Lifetime) {
 		}),
 		"keep alive": start(func() error { return s.KeepAlive(t.Context()) }),
 		"watch": start(func() error {
-			for event, err := range h.Watch(t.Context(), lockd.Key("none"), index) {
+			for event, err := range h.Watch(t.Context(), lockd.KeyScope("none"), index) {
 				return errors.Join(err, event.Cause)
 			}
 			return nil
 		}),
 	}
-	changed := h.Changed(t.Context(), lockd.Key("none"), index)
+	changed := h.Changed(t.Context(), lockd.KeyScope("none"), index)
 	h.settle()
 	h.must(h.Close())
 	h.must(h.Close())

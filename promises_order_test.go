@@ -276,14 +276,14 @@ func TestG10_LossIsToldFirst(t *testing.T) {
 // watchLoss has watchers of several kinds check, when they hear of the first change, that.
 func watchLoss(h *harness, check func() error) map[string]*call {
 	index := h.Snapshot().Index()
-	changed := h.Changed(h.t.Context(), lockd.Prefix("k/"), index)
+	changed := h.Changed(h.t.Context(), lockd.PrefixScope("k/"), index)
 	return map[string]*call{
 		"changed": start(func() error {
 			<-changed
 			return check()
 		}),
 		"watch": start(func() error {
-			for _, err := range h.Watch(h.t.Context(), lockd.Prefix("k/"), index) {
+			for _, err := range h.Watch(h.t.Context(), lockd.PrefixScope("k/"), index) {
 				return errors.Join(err, check())
 			}
 			return nil
@@ -341,7 +341,7 @@ func TestG1G10_OneHolder(t *testing.T) {
 			h.must(call.err)
 		}
 		holders, fences := make(map[string]lockd.Sequencer), make(map[string]uint64)
-		for _, event := range h.events(lockd.Prefix(""), index) {
+		for _, event := range h.events(lockd.PrefixScope(""), index) {
 			before, now := holding(event.Previous), holding(event.Entry)
 			key := cmp.Or(event.Entry.Key, event.Previous.Key)
 			if before != holders[key] {

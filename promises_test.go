@@ -58,9 +58,9 @@ func wokenReads(h *harness) {
 	wake("done of the lock", locks[0].Done())
 	wake("done of the session", s.Done())
 	wake("context", locks[0].Context(h.t.Context()).Done())
-	wake("changed key", h.Changed(h.t.Context(), lockd.Key("k"), index))
-	wake("changed sessions", h.Changed(h.t.Context(), lockd.Sessions(), index))
-	for _, scope := range []lockd.Scope{lockd.Key("k"), lockd.Sessions()} {
+	wake("changed key", h.Changed(h.t.Context(), lockd.KeyScope("k"), index))
+	wake("changed sessions", h.Changed(h.t.Context(), lockd.SessionsScope(), index))
+	for _, scope := range []lockd.Scope{lockd.KeyScope("k"), lockd.SessionsScope()} {
 		calls = append(calls, start(func() error {
 			for event, err := range h.Watch(h.t.Context(), scope, index) {
 				if now := h.Snapshot().Index(); err == nil && now < event.Index {
@@ -228,7 +228,9 @@ func boundSession(h *harness, behavior lockd.Behavior) *lockd.Session {
 func mustBeOneStep(h *harness, s *lockd.Session, after uint64) {
 	h.t.Helper()
 	got := make(map[string]uint64)
-	for _, scope := range []lockd.Scope{lockd.Prefix(""), lockd.Sessions(), lockd.Catalog()} {
+	for _, scope := range []lockd.Scope{
+		lockd.PrefixScope(""), lockd.SessionsScope(), lockd.CatalogScope(),
+	} {
 		for _, event := range h.events(scope, after) {
 			switch {
 			case event.Kind == lockd.AttachmentDeleted:
@@ -242,7 +244,7 @@ func mustBeOneStep(h *harness, s *lockd.Session, after uint64) {
 			}
 		}
 	}
-	index := h.Snapshot().IndexOf(lockd.OneSession(s.ID()))
+	index := h.Snapshot().IndexOf(lockd.SessionScope(s.ID()))
 	want := map[string]uint64{
 		"attachment x": index, "attachment y": index, "session": index, "key a": index,
 		"key b": index,
@@ -306,7 +308,7 @@ func TestG5_EachEndHasAnIndex(t *testing.T) {
 			if !errors.Is(s.Err(), lockd.ErrExpired) {
 				t.Fatalf("got %v", s.Err())
 			}
-			indexes = append(indexes, h.Snapshot().IndexOf(lockd.OneSession(s.ID())))
+			indexes = append(indexes, h.Snapshot().IndexOf(lockd.SessionScope(s.ID())))
 		}
 		slices.Sort(indexes)
 		if len(slices.Compact(indexes)) != 3 {

@@ -49,10 +49,10 @@ func TestG5G7_RestoreUnderLoad(t *testing.T) {
 		lock := h.lock(holder, "held")
 		line := h.line("held", h.sessions(2)...)
 		from := h.Snapshot().Index()
-		changed := h.Changed(h.t.Context(), lockd.Key("changed"), from)
+		changed := h.Changed(h.t.Context(), lockd.KeyScope("changed"), from)
 		var ends, changes []uint64
 		watches := []*call{start(func() error {
-			for e, err := range h.Watch(h.t.Context(), lockd.Sessions(), from) {
+			for e, err := range h.Watch(h.t.Context(), lockd.SessionsScope(), from) {
 				if err != nil || !errors.Is(e.Cause, lockd.ErrRestored) {
 					return errors.Join(err, e.Cause, errors.New("not the end that was expected"))
 				}
@@ -62,7 +62,7 @@ func TestG5G7_RestoreUnderLoad(t *testing.T) {
 			}
 			return nil
 		}), start(func() error {
-			for e, err := range h.Watch(h.t.Context(), lockd.Prefix(""), from) {
+			for e, err := range h.Watch(h.t.Context(), lockd.PrefixScope(""), from) {
 				if err != nil {
 					return err
 				}
@@ -400,7 +400,7 @@ func TestG10G11_RestoreCommitFails(t *testing.T) {
 		lock := h.lock(h.session(&lockd.SessionOptions{LockDelay: 5 * time.Second}), "held")
 		line := h.line("held", h.session(nil))
 		before := h.contents()
-		changed := h.Changed(h.t.Context(), lockd.Prefix(""), h.Snapshot().Index())
+		changed := h.Changed(h.t.Context(), lockd.PrefixScope(""), h.Snapshot().Index())
 		restore := func() error { return h.Restore(bytes.NewReader(b)) }
 		c.fail(errDisk)
 		for range 2 {

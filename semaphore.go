@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"iter"
 	"path"
 	"strings"
 
@@ -33,8 +34,12 @@ type Slot struct {
 func (s *Slot) Prefix() string { return prefixOf(s.lock.Key()) }
 
 // Sequencer proves the slot: it is that of the contender key, prefix/session, which is locked for
-// as long as the slot is held. A Guard lets only one holder through, so it cannot guard what a
-// semaphore shares out; PutOptions.If and DB.CheckSequencer can.
+// as long as the slot is held. DB.If and DB.CheckSequencer go by that key.
+//
+// It is not for a Guard, or any other resource that compares fences. Slots are held side by side,
+// so a smaller fence does not mean that its holder is late: the newest slot would shut out the
+// others. Who writes to such a resource takes the lock of what it writes as well, such as one row,
+// and presents the sequencer of that lock, as in the example.
 func (s *Slot) Sequencer() Sequencer { return s.lock.Sequencer() }
 
 // Done returns a channel that is closed when the slot is no longer held: no later than anybody
@@ -60,31 +65,40 @@ func (s *Slot) Release() error { return wrap("release", s.Prefix(), s.lock.unloc
 
 // Acquire takes a slot of the semaphore, and waits for one if need be: until fewer than limit are
 // held, or lost and in their lock-delay. Those who wait are served in the order in which they began
-// to (G9). The first to take a slot makes the semaphore, with the limit; from then on all have to
-// name the same, and SetLimit changes it, also for those who wait. A slot that the session has and
-// that has no handle, as after a restart, is taken over as it is.
+// to (G9). A session whose slot was taken by force gets no other during its lock-delay: it keeps
+// its place, and those behind it are served meanwhile. A slot that the session has and that has no
+// handle, as after a restart, is taken over as it is. Slots have no order among their fences: see
+// Slot.Sequencer for what that means to a resource outside lockd.
+//
+// SetLimit makes a semaphore, and so does the first to take a slot, with the limit that it names.
+// From then on a limit of 0 means the semaphore's own, and any other has to be the same as that.
+// SetLimit changes it, also for those who wait; who names the old one is refused after that, and
+// who names 0 is not. If the semaphore is deleted while the call waits, the limit that it named
+// makes it again.
 //
 // The semaphore is kept as Consul's official client does: the limit and the holders at the key
 // prefix/.lock, and for each holder a key prefix/session, locked by it. Clients that go by these
 // keys share the semaphore; they do not stand in the queue, and do not heed lock-delays, so the
 // order and the delays hold among those who call Acquire and TryAcquire.
 //
-// It blocks until the slot is held and that is durable. It returns ctx's error if that ends first,
-// with nothing left held; ErrInvalid for a limit that is not between 1 and MaxLimit, or a prefix
-// that is empty or no clean path, such as one that ends in a slash; ErrConflict if the semaphore
-// has another limit, if prefix/.lock has something else than a semaphore, or if the session has, or
-// waits for, a slot: who needs several takes a session for each; a *LockedError if another session
-// has taken prefix/session; an error that is ErrNoSession and wraps the cause if the session has
-// ended or does so; ErrClosed, ErrFailed or ErrCommit. A nil ctx panics.
+// It blocks until the slot is held and that is durable. If ctx ends first, nothing is left held
+// that the session did not hold before, and the error is ctx's and also a *LockedError that says
+// what was in the way, as Session.Lock's is. It returns ErrInvalid for a limit that is not between
+// 0 and MaxLimit, or a prefix that is empty or no clean path, such as one that ends in a slash;
+// ErrConflict if the semaphore has another limit than the one named, or has none and the limit is
+// 0, if prefix/.lock has something else than a semaphore, or if the session has, or waits for, a
+// slot: a caller that needs several takes a session for each; a *LockedError if another session has
+// taken prefix/session; an error that is ErrNoSession and wraps the cause if the session has ended
+// or does so; ErrClosed, ErrFailed or ErrCommit. A nil ctx panics.
 func (s *Session) Acquire(ctx context.Context, prefix string, limit int) (*Slot, error) {
 	checkContext(ctx)
 	err := ctx.Err()
 	if err == nil {
-		err = s.db.refused(checkSemaphore(prefix, limit))
+		err = s.db.refused(checkSlot(prefix, limit))
 	}
 	var lock [1]*Lock
 	if err == nil {
-		r := request{session: s, limit: limit}
+		r := request{session: s, slot: true, limit: limit}
 		err = s.db.acquire(ctx, r, []string{prefix + semaphoreKey}, lock[:])
 	}
 	if err != nil {
@@ -99,7 +113,7 @@ func (s *Session) Acquire(ctx context.Context, prefix string, limit int) (*Slot,
 // or that others have waited longer; else as Acquire does.
 func (s *Session) TryAcquire(prefix string, limit int) (*Slot, error) {
 	var lock *Lock
-	err := s.db.refused(checkSemaphore(prefix, limit))
+	err := s.db.refused(checkSlot(prefix, limit))
 	if err == nil {
 		err = s.db.update(func(tx *Txn) (err error) {
 			lock, err = tx.tryAcquire(s, prefix, limit)
@@ -112,22 +126,44 @@ func (s *Session) TryAcquire(prefix string, limit int) (*Slot, error) {
 	return &Slot{lock}, nil
 }
 
-// SetLimit changes how many slots the semaphore has, for all who use it, and makes it if need be.
-// If there are more of them now, those who wait get them in the same transaction; if there are
-// fewer, those who hold one keep it, and no other is given until there is room. It blocks until
-// that is durable. It returns ErrInvalid as Acquire does, ErrConflict if prefix/.lock has something
-// else than a semaphore, ErrClosed, ErrFailed or ErrCommit, with nothing changed.
+// SetLimit changes how many slots the semaphore has, and makes the semaphore if need be. If there
+// are more of them now, those who wait get them in the same transaction; if there are fewer, those
+// who hold one keep it, and no other is given until there is room. Calls of Acquire and TryAcquire
+// that are made after that name the new limit, or 0, which stands for whatever it is.
+//
+// It blocks until that is durable. It returns ErrInvalid for a limit that is not between 1 and
+// MaxLimit, or a prefix that Acquire refuses, ErrConflict if prefix/.lock has something else than a
+// semaphore, ErrClosed, ErrFailed or ErrCommit, with nothing changed.
 func (db *DB) SetLimit(prefix string, limit int) error {
-	err := db.refused(checkSemaphore(prefix, limit))
+	err := checkSemaphore(prefix)
 	if err == nil {
+		err = checkLimit(limit)
+	}
+	if err = db.refused(err); err == nil {
 		err = db.update(func(tx *Txn) error { return tx.setLimit(prefix, limit) })
 	}
 	return wrap("set limit", prefix, err)
 }
 
+// checkSlot refuses what Acquire and TryAcquire cannot be asked for. A limit of 0 is the
+// semaphore's own.
+func checkSlot(prefix string, limit int) error {
+	if err := checkSemaphore(prefix); err != nil || limit == 0 {
+		return err
+	}
+	return checkLimit(limit)
+}
+
+func checkLimit(limit int) error {
+	if limit < 1 || limit > MaxLimit {
+		return invalid("limit is %d, not between 1 and %d", limit, MaxLimit)
+	}
+	return nil
+}
+
 // checkSemaphore refuses what cannot be a semaphore. One that the official client would keep at
 // another key, because it cleans paths, would be another semaphore there.
-func checkSemaphore(prefix string, limit int) error {
+func checkSemaphore(prefix string) error {
 	if err := checkName("prefix", prefix); err != nil {
 		return err
 	}
@@ -136,9 +172,6 @@ func checkSemaphore(prefix string, limit int) error {
 	}
 	if longest := MaxKeySize - 1 - len(SessionID{}.text()); len(prefix) > longest {
 		return invalid("prefix has %d bytes, more than %d", len(prefix), longest)
-	}
-	if limit < 1 || limit > MaxLimit {
-		return invalid("limit is %d, not between 1 and %d", limit, MaxLimit)
 	}
 	return nil
 }
@@ -250,23 +283,22 @@ func (tx *Txn) tryAcquire(s *Session, prefix string, limit int) (*Lock, error) {
 	}
 	lock, obstacle, err := tx.acquireSlot(s, prefix, limit)
 	if err == nil && obstacle != nil {
-		tx.nameHolder(obstacle, s)
+		slots, _ := tx.roster(prefix) // it has been read before
+		tx.nameHolder(obstacle, s, slots.held(tx.db.store.Keys.Newest))
 		err = obstacle
 	}
 	return lock, err
 }
 
-// nameHolder adds to a refusal for want of slots who holds one for longest.
-func (tx *Txn) nameHolder(refusal *LockedError, s *Session) {
+// nameHolder adds to a refusal for want of slots who of the holders has one for longest.
+func (tx *Txn) nameHolder(refusal *LockedError, s *Session, holders iter.Seq[*store.Key]) {
 	if refusal.Obstacle != ObstacleSlots {
 		return
 	}
-	slots, _ := tx.roster(prefixOf(refusal.Key)) // it has been read before
 	var longest *store.Key
-	for id := range slots.holders {
-		row := tx.db.store.Keys.Newest(contenderKey(slots.prefix, id))
-		if row != nil && SessionID(row.Session) == id && (longest == nil ||
-			cmp.Or(cmp.Compare(row.Fence, longest.Fence), cmp.Compare(row.Key, longest.Key)) < 0) {
+	for row := range holders {
+		if longest == nil ||
+			cmp.Or(cmp.Compare(row.Fence, longest.Fence), cmp.Compare(row.Key, longest.Key)) < 0 {
 			longest = row
 		}
 	}
@@ -282,21 +314,23 @@ func (tx *Txn) acquireSlot(s *Session, prefix string, limit int) (*Lock, *Locked
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case slots.limit != 0 && slots.limit != limit:
-		return nil, nil, conflict("the limit of the semaphore is %d, not %d: "+
-			"SetLimit changes it for all", slots.limit, limit)
+	case slots.limit != 0 && limit != 0 && slots.limit != limit:
+		return nil, nil, conflict("the limit of the semaphore is %d, not %d: name 0 to go by "+
+			"its own, or change it by SetLimit", slots.limit, limit)
 	case s.awaits(key):
 		return nil, nil, conflict("session %s waits for a slot: %s", s.ID(), oneSlotEach)
 	}
-	slots.limit = limit
+	if err := slots.begin(limit); err != nil {
+		return nil, nil, err
+	}
 	row, obstacle, err := tx.seekSlot(s, slots)
 	if err != nil || obstacle != nil {
 		return nil, obstacle, err
 	}
 	state := tx.db.lockOf(key)
-	if state != nil && state.queue.Len() > 0 && !slots.has(row) {
+	if state != nil && tx.nextWaiter(state) != nil && !slots.has(row) {
 		return nil, &LockedError{
-			Key: key, Obstacle: ObstacleQueue, Waiters: state.queue.Len(), Limit: limit,
+			Key: key, Obstacle: ObstacleQueue, Waiters: state.queue.Len(), Limit: slots.limit,
 		}, nil
 	}
 	lock := tx.holdSlot(new(Lock), s, slots, row)
@@ -310,8 +344,8 @@ const oneSlotEach = "it can have one slot of a semaphore, so take a session for 
 // be had, or the waiter had to go with an error.
 func (tx *Txn) serveSlot(w *waiter) bool {
 	slots, err := tx.roster(w.prefix())
-	if slots.limit == 0 {
-		slots.limit = w.limit // else whatever it has become
+	if err == nil {
+		err = slots.begin(w.limit)
 	}
 	var row *store.Key
 	var obstacle *LockedError
@@ -350,41 +384,72 @@ func (tx *Txn) seekSlot(s *Session, slots roster) (*store.Key, *LockedError, err
 	return row, tx.full(slots), nil
 }
 
+// begin gives the semaphore, if there is none yet, the limit that a call has named.
+func (r *roster) begin(limit int) error {
+	if r.limit == 0 {
+		r.limit = limit
+	}
+	if r.limit == 0 {
+		return conflict("the semaphore has no limit: name one, or call SetLimit before")
+	}
+	return nil
+}
+
 // has reports whether the holder of a contender key is one of the semaphore.
 func (r roster) has(contender *store.Key) bool {
 	return contender != nil && r.holders[SessionID(contender.Session)]
 }
 
+// held yields the contender keys, as read gives them, whose holders have a slot.
+func (r roster) held(read func(key string) *store.Key) iter.Seq[*store.Key] {
+	return func(yield func(*store.Key) bool) {
+		for id := range r.holders {
+			row := read(contenderKey(r.prefix, id))
+			if row != nil && SessionID(row.Session) == id && !yield(row) {
+				return
+			}
+		}
+	}
+}
+
 // full returns nil if there is a slot that nobody has, and none that was lost stands for.
 func (tx *Txn) full(slots roster) *LockedError {
 	taken := 0
-	for id := range slots.holders {
-		row := tx.db.store.Keys.Newest(contenderKey(slots.prefix, id))
-		if row != nil && SessionID(row.Session) == id {
-			taken++
-		}
+	for range slots.held(tx.db.store.Keys.Newest) {
+		taken++
 	}
 	key := slots.prefix + semaphoreKey
 	refusal := &LockedError{Key: key, Obstacle: ObstacleSlots, Limit: slots.limit}
 	if state := tx.db.lockOf(key); state != nil {
 		refusal.Waiters = state.queue.Len()
 	}
-	if sem := tx.db.semaphores[slots.prefix]; sem != nil {
-		for lost := range sem.lost {
-			remaining := lost.until.Sub(tx.clock())
-			if remaining <= 0 {
-				continue
-			}
-			taken++
-			if refusal.Remaining == 0 || remaining < refusal.Remaining {
-				refusal.Until, refusal.Remaining = lost.until.Round(0), remaining
-			}
-		}
-	}
+	taken += tx.countLost(refusal, slots.prefix, func(*delay) bool { return true })
 	if taken < slots.limit {
 		return nil
 	}
 	return refusal
+}
+
+// countLost returns how many lost slots of the semaphore are delayed, of those that count, and adds
+// to a refusal when the first of them comes back.
+func (tx *Txn) countLost(
+	refusal *LockedError, prefix string, counts func(*delay) bool,
+) (taken int) {
+	sem := tx.db.semaphores[prefix]
+	if sem == nil {
+		return 0
+	}
+	for lost := range sem.lost {
+		remaining := lost.until.Sub(tx.clock())
+		if remaining <= 0 || !counts(lost) {
+			continue
+		}
+		taken++
+		if refusal.Remaining == 0 || remaining < refusal.Remaining {
+			refusal.Until, refusal.Remaining = lost.until.Round(0), remaining
+		}
+	}
+	return taken
 }
 
 // holdSlot makes lock the handle of a slot that the session may take, or has without one. Both keys
@@ -488,7 +553,7 @@ func (tx *Txn) serveContenders(prefix string) {
 	}
 	key := prefix + semaphoreKey
 	if state := tx.db.lockOf(key); state != nil {
-		if first := state.queue.Front(); first != nil && first.Waiter.limit > 0 {
+		if first := state.queue.Front(); first != nil && first.Waiter.slot {
 			tx.freed = append(tx.freed, key)
 		}
 	}

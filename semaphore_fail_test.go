@@ -35,6 +35,36 @@ func TestG9_FailedReleaseKeepsTheQueue(t *testing.T) {
 	})
 }
 
+// Ensure that a waiter that is served before one that waits out its own delay takes its place again
+// when that could not be committed.
+func TestG9_DroppedGrantBehindADelay(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		s := h.session(nil)
+		holder := h.slot(h.session(nil), 2)
+		q := h.slot(s, 2).Sequencer()
+		h.must(h.ForceUnlock(q.Key, q.Fence, "in a test"))
+		first := h.awaitSlot(h.t.Context(), s, 2)
+		second := h.awaitSlot(h.t.Context(), h.session(nil), 2)
+		third := h.awaitSlot(h.t.Context(), h.session(nil), 2)
+		c.fail(errDisk)
+		for range 2 {
+			mustFail(t, "release", holder.Release())
+			second.waits()
+		}
+		c.fail(nil)
+		h.must(holder.Release())
+		first.waits()
+		third.waits()
+		slot := second.held()
+		h.advance(lockd.DefaultLockDelay)
+		first.held()
+		third.waits()
+		h.must(slot.Release())
+		third.held()
+	})
+}
+
 // Ensure that what takes a slot away, and fails, leaves it where it was.
 func TestG10_DroppedLossOfASlot(t *testing.T) {
 	onFile(t, func(h *harness) {

@@ -318,26 +318,67 @@ func TestG7_NoDelayForSlotsThatWereLeft(t *testing.T) {
 }
 
 // Ensure that a session whose slot was taken by force waits for its own delay before it gets
-// another, and nobody overtakes it.
-func TestG7G9_M6_OwnDelay(t *testing.T) {
+// another, and that those behind it are served meanwhile: those who wait, and those who try.
+func TestG7G9_M6_OwnDelayHoldsUpNobody(t *testing.T) {
 	each(t, func(h *harness) {
-		s, next := h.session(nil), h.session(nil)
-		q := h.slot(s, 3).Sequencer()
+		s := h.session(nil)
+		q := h.slot(s, 4).Sequencer()
 		h.must(h.ForceUnlock(q.Key, q.Fence, "in a test"))
-		if refusal := h.fullOf(s, 3); refusal.Obstacle != lockd.ObstacleDelay {
+		if refusal := h.fullOf(s, 4); refusal.Obstacle != lockd.ObstacleDelay {
 			t.Errorf("refusal: %+v", refusal)
 		}
-		first := h.awaitSlot(h.t.Context(), s, 3)
-		second := h.awaitSlot(h.t.Context(), next, 3)
-		if refusal := h.fullOf(h.session(nil), 3); refusal.Obstacle != lockd.ObstacleQueue {
+		first := h.awaitSlot(h.t.Context(), s, 4)
+		first.waits()
+		h.awaitSlot(h.t.Context(), h.session(nil), 4).held()
+		slot := h.slot(h.session(nil), 4)
+		h.slot(h.session(nil), 4)
+		second := h.awaitSlot(h.t.Context(), h.session(nil), 4) // the lost slot counts
+		refusal := h.fullOf(h.session(nil), 4)
+		if refusal.Obstacle != lockd.ObstacleSlots || refusal.Waiters != 2 {
 			t.Errorf("refusal: %+v", refusal)
 		}
+		third := h.awaitSlot(h.t.Context(), h.session(nil), 4)
+		second.waits()
+		h.must(slot.Release())
+		slot = second.held()
+		third.waits()
 		h.advance(lockd.DefaultLockDelay - 1)
 		first.waits()
-		second.waits()
+		h.must(slot.Release())
+		slot = third.held()
 		h.advance(1)
 		first.held()
-		second.held()
+		h.fullOf(h.session(nil), 4)
+		h.must(slot.Release())
+	})
+}
+
+// Ensure that who waits out its own delay keeps its place: after the delay nobody behind it is
+// served before it, whenever a slot is free then.
+func TestG7G9_M6_OwnDelayKeepsThePlace(t *testing.T) {
+	each(t, func(h *harness) {
+		forced := h.sessions(2)
+		holder := h.slot(h.session(nil), 3)
+		var calls []*slotCall
+		for _, s := range forced {
+			q := h.slot(s, 3).Sequencer()
+			h.must(h.ForceUnlock(q.Key, q.Fence, "in a test"))
+			calls = append(calls, h.awaitSlot(h.t.Context(), s, 3))
+			h.advance(time.Second)
+		}
+		calls = append(calls, h.awaitSlot(h.t.Context(), h.session(nil), 3))
+		h.must(h.SetLimit("sem", 1)) // so no slot is free when the delays are over
+		h.advance(lockd.DefaultLockDelay)
+		for i, call := range calls {
+			for _, behind := range calls[i:] {
+				behind.waits()
+			}
+			if refusal := h.fullOf(h.session(nil), 1); refusal.Waiters != len(calls)-i {
+				t.Errorf("refusal: %+v", refusal)
+			}
+			h.must(holder.Release())
+			holder = call.held()
+		}
 	})
 }
 

@@ -155,11 +155,11 @@ func TestG1_NoMoreSlotsThanTheLimit(t *testing.T) {
 				t.Errorf("refusal: %+v: %v", refusal, refusal)
 			}
 		})
-		proof := &lockd.PutOptions{If: slots[1].Sequencer()}
-		_, err := h.Put("k", nil, proof)
+		held := h.If(slots[1].Sequencer())
+		_, err := held.Put("k", nil, nil)
 		h.must(err)
 		h.must(slots[1].Release())
-		if _, err := h.Put("k", []byte("late"), proof); !errors.Is(err, lockd.ErrNotHeld) {
+		if _, err := held.Put("k", []byte("late"), nil); !errors.Is(err, lockd.ErrNotHeld) {
 			t.Errorf("late write: got %v", err)
 		}
 		h.slot(sessions[3], 3)
@@ -236,15 +236,19 @@ func TestAcquire_M1M2M7M8_Misuse(t *testing.T) {
 			is      error
 			says    string
 		}{
-			{other, "sem", 0, lockd.ErrInvalid, "limit is 0, not between 1 and 1048576"},
-			{other, "sem", -1, lockd.ErrInvalid, "limit is -1"},
+			{other, "sem", -1, lockd.ErrInvalid, "limit is -1, not between 1 and 1048576"},
 			{other, "sem", lockd.MaxLimit + 1, lockd.ErrInvalid, "limit is 1048577"},
 			{other, "", 1, lockd.ErrInvalid, "prefix is empty"},
 			{other, "sem/", 2, lockd.ErrInvalid, `it would be "sem"`},
 			{other, "a//b", 2, lockd.ErrInvalid, `it would be "a/b"`},
 			{other, strings.Repeat("p", lockd.MaxKeySize), 2, lockd.ErrInvalid, "16384 bytes"},
 			{other, strings.Repeat("p", lockd.MaxKeySize-36), 2, lockd.ErrInvalid, "16347"},
-			{other, "sem", 3, lockd.ErrConflict, "is 2, not 3: SetLimit changes it"},
+			{other, "sem", 3, lockd.ErrConflict, "is 2, not 3: name 0 to go by its own"},
+			{other, "new", 0, lockd.ErrConflict, "has no limit: name one, or call SetLimit"},
+			{other, "taken", 0, lockd.ErrConflict, `"taken/.lock" is not that of a semaphore`},
+			{other, "sem/", 0, lockd.ErrInvalid, `it would be "sem"`},
+			{s, "sem", 0, lockd.ErrConflict, "take a session for each"},
+			{ended, "sem", 0, lockd.ErrNoSession, "has ended"},
 			{s, "sem", 2, lockd.ErrConflict, "take a session for each"},
 			{other, "taken", 2, lockd.ErrConflict, `"taken/.lock" is not that of a semaphore`},
 			{other, "none", 2, lockd.ErrConflict, "its limit is 0"},
@@ -352,6 +356,68 @@ func TestSetLimit_M7_ChangesItForAll(t *testing.T) {
 		h.must(held[1].Release())
 		h.must(calls[2].held().Release())
 		h.must(calls[3].held().Release())
+	})
+}
+
+// Ensure that a limit of 0 means the semaphore's own, whatever that is and becomes, so that
+// SetLimit breaks nobody who names none.
+func TestAcquire_M7_LimitOfZeroIsTheSemaphoresOwn(t *testing.T) {
+	each(t, func(h *harness) {
+		sessions := h.sessions(7)
+		h.must(h.SetLimit("sem", 2))
+		first := h.slot(sessions[0], 0)
+		second := h.awaitSlot(h.t.Context(), sessions[1], 0).held()
+		if refusal := h.fullOf(sessions[2], 0); refusal.Obstacle != lockd.ObstacleSlots ||
+			refusal.Limit != 2 || refusal.Holder != sessions[0].ID() {
+			t.Errorf("refusal: %+v", refusal)
+		}
+		waiting := h.awaitSlot(h.t.Context(), sessions[2], 0)
+		waiting.waits()
+		h.must(h.SetLimit("sem", 3))
+		waiting.held()
+		if refusal := h.fullOf(sessions[3], 0); refusal.Limit != 3 {
+			t.Errorf("refusal: %+v", refusal)
+		}
+		waiting = h.awaitSlot(h.t.Context(), sessions[3], 0)
+		h.must(h.SetLimit("sem", 1))
+		h.must(first.Release())
+		h.must(second.Release())
+		waiting.waits()
+		if h.sem().Limit != 1 {
+			t.Errorf("limit: %+v", h.sem())
+		}
+		foreign := sessions[4] // it knows nothing of the limit but what is there
+		h.contend(foreign)
+		h.join(foreign, 4)
+		waiting.held()
+		if slot := h.slot(foreign, 0); h.sem().Limit != 4 || slot.Err() != nil {
+			t.Errorf("taken over: %+v, %v", h.sem(), slot.Err())
+		}
+		h.slot(sessions[5], 4)
+		h.fullOf(sessions[6], 0)
+	})
+}
+
+// Ensure that who named no limit is told when the semaphore goes while it waits, and that those
+// behind it who did name one make it again.
+func TestAcquire_M7_NoLimitWhenTheSemaphoreGoes(t *testing.T) {
+	each(t, func(h *harness) {
+		h.slot(h.session(nil), 1)
+		var calls []*slotCall
+		for _, limit := range []int{0, 1, 0, 1} {
+			calls = append(calls, h.awaitSlot(h.t.Context(), h.session(nil), limit))
+		}
+		h.must(second(h.Delete("sem/.lock")))
+		if err := calls[0].wait(); !errors.Is(err, lockd.ErrConflict) || calls[0].slot != nil ||
+			!strings.Contains(err.Error(), "has no limit") {
+			t.Errorf("who named none: got %v", err)
+		}
+		slot := calls[1].held()
+		for _, call := range calls[2:] {
+			call.waits()
+			h.must(slot.Release())
+			slot = call.held()
+		}
 	})
 }
 

@@ -13,13 +13,14 @@ import (
 
 // Sequencer proves that a session holds, or held, a lock: it names one grant, and no other ever
 // has the same. It is comparable, and its text form can travel in a header, a variable or a file.
-// The zero value proves nothing: checks refuse it, but as PutOptions.If it asks for nothing.
+// The zero value proves nothing, and is refused wherever a sequencer is checked.
 //
 // It is no credential: anyone can read it in an Entry, or make one up. As Chubby's, it keeps honest
 // programs apart of which one is late.
 //
-// Of two grants of one key, the later has the larger Fence, across delete, restart and restore
-// (G8).
+// Of two grants of one key, the later has the larger Fence, across delete, restart and restore. If
+// one transaction made both, which takes an Update that locks the key, gives it up, and locks it
+// again, they have one Fence, and the later has the larger LockIndex (G8).
 type Sequencer struct {
 	Key       string
 	Session   SessionID
@@ -101,7 +102,7 @@ func (q *Sequencer) UnmarshalText(text []byte) error {
 // CheckSequencer returns nil if, in the published state, the lock that q names is held by this
 // very grant, and ErrNotHeld otherwise; ErrClosed or ErrFailed when nothing is held any more. It
 // waits for nobody, and by the time the caller acts on it the lock may be lost, or its session's
-// time be up: who writes to lockd passes q in PutOptions.If, and who writes elsewhere has a Guard.
+// time be up. A write to lockd is fenced by DB.If, and one to anything else by a Guard.
 func (db *DB) CheckSequencer(q Sequencer) error {
 	if refusal := db.over.Load(); refusal != nil {
 		return wrap("check sequencer", q.Key, *refusal)
@@ -139,10 +140,13 @@ func proves(q Sequencer, row *store.Key) error {
 }
 
 // Guard stands at a resource outside lockd, such as a file or a queue, and lets through only who
-// presents the newest grant of a lock that it has heard of. It goes by the key and the fence, and
-// asks nobody whether there was such a grant: a fence that was made up passes if it is larger, and
-// then keeps the true holder out. So it is for clients that can be trusted; who reaches the
-// database can ask DB.CheckSequencer before.
+// presents the newest grant of a lock that it has heard of. It goes by the key, the fence and,
+// between grants of one fence, the lock index. It asks nobody whether there was such a grant: a
+// fence that was made up passes if it is larger, and then keeps the true holder out. So it is for
+// clients that can be trusted; who reaches the database can ask DB.CheckSequencer before.
+//
+// It is for a lock, which one session holds at a time, and not for the slots of a semaphore: see
+// Slot.Sequencer.
 //
 // It lives in memory: a resource that outlives its process keeps the highest fence beside its data
 // instead. It may be used by many goroutines; the zero value is ready, and one Guard guards one
@@ -171,6 +175,10 @@ func (g *Guard) check(q Sequencer) error {
 	if q.Fence < g.highest.Fence {
 		return fmt.Errorf("%w: fence %d has passed, %d was here", ErrNotHeld, q.Fence,
 			g.highest.Fence)
+	}
+	if q.Fence == g.highest.Fence && q.LockIndex < g.highest.LockIndex {
+		return fmt.Errorf("%w: lock index %d of fence %d has passed, %d was here", ErrNotHeld,
+			q.LockIndex, q.Fence, g.highest.LockIndex)
 	}
 	g.highest = q
 	return nil

@@ -3,6 +3,7 @@ package lockd_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -25,14 +26,18 @@ func (h *harness) proved(what string, q lockd.Sequencer, want error) {
 	if !errors.Is(err, want) {
 		h.t.Errorf("%s: check in a transaction: got %v, want %v", what, err, want)
 	}
-	if q == (lockd.Sequencer{}) {
-		return // to a write it means that there is no condition
-	}
-	opts := &lockd.PutOptions{If: q}
-	if err := second(h.CompareAndSwap("written", 0, nil, opts)); !errors.Is(err, want) {
+	held := h.If(q)
+	if err := second(held.CompareAndSwap("written", 0, nil, nil)); !errors.Is(err, want) {
 		h.t.Errorf("%s: compare and swap: got %v, want %v", what, err, want)
 	}
-	if err := second(h.Put("written", []byte("v"), opts)); !errors.Is(err, want) {
+	err = held.Update(func(tx *lockd.Txn) error { return second(tx.Put("written", nil, nil)) })
+	if !errors.Is(err, want) {
+		h.t.Errorf("%s: update: got %v, want %v", what, err, want)
+	}
+	if err := second(held.Delete("nothing")); !errors.Is(err, want) {
+		h.t.Errorf("%s: delete: got %v, want %v", what, err, want)
+	}
+	if err := second(held.Put("written", []byte("v"), nil)); !errors.Is(err, want) {
 		h.t.Errorf("%s: put: got %v, want %v", what, err, want)
 	}
 	_, written := h.Get("written")
@@ -143,33 +148,43 @@ func TestSequencer_K41_AllOfIt(t *testing.T) {
 
 // Ensure that a write can depend on the lock of any key, also on one that its own transaction
 // takes, and that the refusal says which fence has passed.
-func TestPutOptions_If(t *testing.T) {
+func TestIf_K41(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
 		old := h.lock(s, "leader")
-		opts := &lockd.PutOptions{If: old.Sequencer(), Flags: 3}
-		want, err := h.Put("data", []byte("v"), opts)
+		held := h.If(old.Sequencer())
+		want, err := held.Put("data", []byte("v"), &lockd.PutOptions{Flags: 3})
 		h.must(err)
 		if want.Flags != 3 {
 			h.t.Errorf("flags: got %d", want.Flags)
 		}
-		h.must(second(h.Put("leader", []byte("v"), opts)))
+		h.must(second(held.Put("leader", []byte("v"), nil)))
 		h.must(old.Unlock())
 		now := h.lock(s, "leader")
 		h.nothingMoves("a late write", func() {
-			_, err := h.Put("data", []byte("late"), opts)
+			_, err := held.Put("data", []byte("late"), nil)
 			text := "the lock is held with fence"
 			if !errors.Is(err, lockd.ErrNotHeld) || !strings.Contains(err.Error(), text) {
 				h.t.Errorf("a late write: got %v", err)
 			}
 			// A write that would change nothing is refused as well.
-			if err := second(h.Put("data", want.Value, opts)); !errors.Is(err,
+			if err := second(held.Put("data", want.Value, nil)); !errors.Is(err,
 				lockd.ErrNotHeld) {
 				h.t.Errorf("a late no-op: got %v", err)
 			}
-			_, err = h.CompareAndSwap("data", want.ModifyIndex, []byte("late"), opts)
+			_, err = held.CompareAndSwap("data", want.ModifyIndex, []byte("late"), nil)
 			if !errors.Is(err, lockd.ErrNotHeld) {
 				h.t.Errorf("a late compare and swap: got %v", err)
+			}
+			if _, err := held.Delete("data"); !errors.Is(err, lockd.ErrNotHeld) {
+				h.t.Errorf("a late delete: got %v", err)
+			}
+			err = held.Update(func(*lockd.Txn) error {
+				h.t.Error("the function of a late update is called")
+				return nil
+			})
+			if !errors.Is(err, lockd.ErrNotHeld) {
+				h.t.Errorf("a late update: got %v", err)
 			}
 		})
 		same(h, "data", h.entry("data"), want)
@@ -177,10 +192,10 @@ func TestPutOptions_If(t *testing.T) {
 		h.must(h.Update(func(tx *lockd.Txn) error {
 			e, err := tx.Lock("leader", s.ID(), nil)
 			h.must(err)
-			mine := &lockd.PutOptions{If: e.Sequencer()}
-			h.must(second(tx.Put("data", []byte("in it"), mine)))
+			h.must(tx.CheckSequencer(e.Sequencer()))
+			h.must(second(tx.Put("data", []byte("in it"), nil)))
 			h.must(second(tx.Unlock("leader", s.ID())))
-			if err := second(tx.Put("data", nil, mine)); !errors.Is(err, lockd.ErrNotHeld) {
+			if err := tx.CheckSequencer(e.Sequencer()); !errors.Is(err, lockd.ErrNotHeld) {
 				h.t.Errorf("after the unlock in it: got %v", err)
 			}
 			return nil
@@ -218,6 +233,155 @@ func TestGuard(t *testing.T) {
 		{grant("k", 15), nil},
 		{grant("k", 1<<64-1), nil},
 		{grant("k", 15), lockd.ErrNotHeld},
+	} {
+		if err := g.Check(tt.q); !errors.Is(err, tt.want) {
+			t.Errorf("check %d of %v: got %v, want %v", i, tt.q, err, tt.want)
+		}
+	}
+}
+
+// Ensure that two grants of one key in one transaction, which share a fence, have two sequencers
+// whose lock indexes rise, and that a guard that has seen the second refuses the first: also if the
+// transaction deletes the key between them, which sets the lock index of a key back.
+func TestGuard_G8_TwoGrantsInOneTransaction(t *testing.T) {
+	type txn = lockd.Txn
+	unlock := func(tx *txn, s lockd.SessionID) error { return second(tx.Unlock("k", s)) }
+	remove := func(tx *txn, _ lockd.SessionID) error { return second(tx.Delete("k")) }
+	for name, between := range map[string]func(tx *txn, holder lockd.SessionID) error{
+		"Unlock": unlock,
+		"Delete": remove,
+		"DeletePrefix": func(tx *txn, _ lockd.SessionID) error {
+			return second(tx.DeletePrefix("k"))
+		},
+		"Unlock, Delete": func(tx *txn, holder lockd.SessionID) error {
+			return errors.Join(unlock(tx, holder), remove(tx, holder))
+		},
+		"Delete, Put": func(tx *txn, holder lockd.SessionID) error {
+			return errors.Join(remove(tx, holder), second(tx.Put("k", []byte("v"), nil)))
+		},
+		"Delete, Put, Delete": func(tx *txn, holder lockd.SessionID) error {
+			return errors.Join(remove(tx, holder), second(tx.Put("k", nil, nil)),
+				remove(tx, holder))
+		},
+	} {
+		for _, before := range []int{0, 3} {
+			for _, holders := range []int{1, 2} {
+				t.Run(fmt.Sprintf("%s/%d before/%d holders", name, before, holders),
+					func(t *testing.T) {
+						each(t, func(h *harness) {
+							sessions := h.sessions(2)[:holders]
+							for range before {
+								h.must(h.lock(sessions[0], "k").Unlock())
+							}
+							h.regrants(sessions, between)
+						})
+					})
+			}
+		}
+	}
+}
+
+// regrants has one transaction lock the key three times, and fails the test unless the sequencers
+// of these grants tell which is later.
+func (h *harness) regrants(
+	sessions []*lockd.Session, between func(tx *lockd.Txn, holder lockd.SessionID) error,
+) {
+	h.t.Helper()
+	var grants []lockd.Sequencer
+	h.must(h.Update(func(tx *lockd.Txn) error {
+		for i := range 3 {
+			if i > 0 {
+				h.must(between(tx, grants[i-1].Session))
+			}
+			e, err := tx.Lock("k", sessions[i%len(sessions)].ID(), nil)
+			h.must(err)
+			grants = append(grants, e.Sequencer())
+			h.must(tx.CheckSequencer(e.Sequencer()))
+			for _, earlier := range grants[:i] {
+				if err := tx.CheckSequencer(earlier); !errors.Is(err, lockd.ErrNotHeld) {
+					h.t.Errorf("%v in the transaction, after %v: got %v", earlier, e.Sequencer(),
+						err)
+				}
+			}
+		}
+		return nil
+	}))
+	last := len(grants) - 1
+	h.must(h.CheckSequencer(grants[last]))
+	for i, earlier := range grants[:last] {
+		later := grants[i+1]
+		if earlier.Fence != later.Fence || earlier.LockIndex >= later.LockIndex {
+			h.t.Errorf("grants: %v, and then %v", earlier, later)
+		}
+		var guard lockd.Guard
+		h.must(guard.Check(earlier))
+		h.must(guard.Check(later))
+		if err := guard.Check(earlier); !errors.Is(err, lockd.ErrNotHeld) {
+			h.t.Errorf("guard: %v after %v: got %v, want ErrNotHeld", earlier, later, err)
+		}
+		h.must(guard.Check(later))
+		if err := h.CheckSequencer(earlier); !errors.Is(err, lockd.ErrNotHeld) {
+			h.t.Errorf("check of %v: got %v, want ErrNotHeld", earlier, err)
+		}
+	}
+}
+
+// Ensure that what one transaction has seen of a key is nothing to the next one: a key that is made
+// anew starts at lock index 1 again.
+func TestTxn_K13_LockIndexStartsAgain(t *testing.T) {
+	each(t, func(h *harness) {
+		s := h.session(nil)
+		undone := errors.New("undone")
+		lock := func(tx *lockd.Txn) lockd.Entry {
+			e, err := tx.Lock("k", s.ID(), nil)
+			h.must(err)
+			return e
+		}
+		for _, want := range []error{undone, nil} {
+			var gone uint64 // the fence of grants of which nothing is left
+			err := h.Update(func(tx *lockd.Txn) error {
+				for range 3 {
+					gone = lock(tx).Fence
+					h.must(second(tx.Delete("k")))
+				}
+				return want
+			})
+			if !errors.Is(err, want) {
+				t.Fatalf("update: got %v, want %v", err, want)
+			}
+			h.must(h.Update(func(tx *lockd.Txn) error {
+				e := lock(tx)
+				if e.LockIndex != 1 {
+					t.Errorf("lock index of a new key: got %d, want 1", e.LockIndex)
+				}
+				if want == nil && e.Fence <= gone {
+					t.Errorf("fence %d after %d", e.Fence, gone)
+				}
+				return second(tx.Delete("k"))
+			}))
+		}
+	})
+}
+
+// Ensure that a guard tells apart the grants of one transaction that it is given by lock index, and
+// heeds none from before.
+func TestGuard_G8_LockIndexCountsWithinAFence(t *testing.T) {
+	grant := func(fence, lockIndex uint64) lockd.Sequencer {
+		return lockd.Sequencer{Key: "k", Session: lockd.SessionID{1}, LockIndex: lockIndex,
+			Fence: fence}
+	}
+	var g lockd.Guard
+	for i, tt := range []struct {
+		q    lockd.Sequencer
+		want error
+	}{
+		{grant(10, 7), nil},
+		{grant(10, 6), lockd.ErrNotHeld},
+		{grant(10, 8), nil},
+		{grant(10, 7), lockd.ErrNotHeld},
+		{grant(9, 9), lockd.ErrNotHeld},
+		{grant(11, 1), nil}, // the key was deleted, and made anew
+		{grant(10, 8), lockd.ErrNotHeld},
 	} {
 		if err := g.Check(tt.q); !errors.Is(err, tt.want) {
 			t.Errorf("check %d of %v: got %v, want %v", i, tt.q, err, tt.want)

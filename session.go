@@ -38,7 +38,7 @@ const (
 	// by the next Open.
 	BoundToProcess Lifetime = iota
 	// Independent lets the session live on in the file. Its TTL runs while the file is open, and
-	// begins anew with each Open (S28).
+	// begins anew with each Open (S28). That of a Keeper lives on only after a crash.
 	Independent
 )
 
@@ -68,8 +68,15 @@ type SessionOptions struct {
 	// Name is for people. It need not be unique.
 	Name string
 
-	// TTL is how long the session lives without being renewed; exactly so (S26). Who sets it has it
-	// renewed, by Session.KeepAlive or a Keeper. Zero means for ever; the least is MinTTL.
+	// TTL is how long the session lives without being renewed; exactly so (S26). Zero means for
+	// ever; the least is MinTTL.
+	//
+	// A process that dies needs no TTL to be noticed: the next Open ends its sessions (Lifetime).
+	// A TTL is for holders that are reached over a network, for sessions that are Independent, and
+	// for work that may hang. It notices work that hangs only if the work itself renews, by
+	// Session.Renew before each of its steps. Session.KeepAlive and a Keeper renew beside the work,
+	// and go on when that hangs: with them, the work puts a Check with a TTL that the session has
+	// among its Checks.
 	TTL time.Duration
 
 	// Grace is added to the TTL before the session ends, and not shown as part of it. It is for
@@ -211,6 +218,7 @@ type estate struct {
 	ending // has a mutex of its own
 
 	expires  expiry.Item
+	ofKeeper bool                // a Keeper has made it, and it ends with that
 	renewal  *renewal            // for those who keep it alive; nil if nobody ever did
 	held     *lockState          // the first of the keys whose locks it holds
 	waiting  *waiter             // the newest of the calls that wait
@@ -318,7 +326,8 @@ func (db *DB) EndSession(id SessionID) error {
 
 // EndSession is DB.EndSession within the transaction.
 func (tx *Txn) EndSession(id SessionID) (err error) {
-	tx.check()
+	tx.enter()
+	defer tx.leave()
 	defer label(&err, "end session", "")
 	s, err := tx.session(id)
 	if err != nil {
@@ -330,11 +339,16 @@ func (tx *Txn) EndSession(id SessionID) (err error) {
 
 // endSession is the end of a session, whatever its cause, in one step (G5, S31).
 func (tx *Txn) endSession(s *Session, cause error) {
-	db := tx.db
 	delay := s.row.LockDelay
 	if errors.Is(cause, ErrClosed) { // its owner says that it has stopped
 		delay = 0
 	}
+	tx.endSessionWith(s, cause, delay)
+}
+
+// endSessionWith is endSession with another lock-delay than the session's.
+func (tx *Txn) endSessionWith(s *Session, cause error, delay time.Duration) {
+	db := tx.db
 	ended := &EndedError{Session: SessionID(s.row.ID), Cause: cause}
 	s.live = false
 	db.expiry.Remove(&s.expires)
@@ -387,8 +401,11 @@ func (s *Session) revive() {
 	}
 }
 
-// bound reports whether the session ends with its process.
+// bound reports whether the session ends with its process, however that ends.
 func (s *Session) bound() bool { return Lifetime(s.row.Lifetime) == BoundToProcess }
+
+// closesWithDB reports whether Close of the database ends the session.
+func (s *Session) closesWithDB() bool { return s.bound() || s.ofKeeper }
 
 // Info describes the session.
 func (s *Session) Info() SessionInfo { return sessionInfo(s.row) }
@@ -403,65 +420,11 @@ func (s *Session) Done() <-chan struct{} { return s.ending.Done() }
 // database is one for this handle, also if the session lives on in the file: see DB.Close.
 func (s *Session) Err() error { return s.ending.Err() }
 
-// Renew begins the TTL anew, from the moment of the call (G6); without a TTL it does nothing
-// (S25). It moves no index and writes nothing to the file. It returns an error that is
-// ErrNoSession and wraps the cause if the session has ended, or its time was up when Renew was
-// called, and ErrClosed or ErrFailed.
-func (s *Session) Renew() error {
-	err := s.renewalLost()
-	if err == nil {
-		err = s.renew()
-	}
-	if err == nil {
-		return nil // to write the ID out takes longer than to renew
-	}
-	return wrap("renew", s.ID().String(), err)
-}
-
-func (s *Session) renew() error {
-	db := s.db
-	called := db.now()
-	db.mu.Lock()
-	err := db.refusal
-	renewed := err == nil && s.extend(called)
-	db.mu.Unlock()
-	if err != nil || renewed {
-		return err
-	}
-	// It has ended, or is due: an update ends it now, and waits until that is durable. Or it lives
-	// after all: it is kept alive and only the timer was late, or its end was dropped meanwhile.
-	err = db.update(func(*Txn) error {
-		renewed = s.extend(called)
-		return nil
-	})
-	if err != nil || renewed {
-		return err
-	}
-	if err := s.Err(); err != nil {
-		return err
-	}
-	return &EndedError{Session: s.ID(), Cause: ErrExpired}
-}
-
-// extend renews the session, as of the moment of the call, unless it has ended or was due then.
-func (s *Session) extend(called time.Time) bool {
-	switch {
-	case !s.live:
-		return false
-	case s.life == 0:
-		return true
-	case !called.Before(s.deadline) && !s.aboutToBeRenewed():
-		return false
-	}
-	// A renewal that was called earlier but comes later takes nothing back.
-	if until := called.Add(s.life); until.After(s.deadline) {
-		s.deadline = until
-	}
-	return true
-}
-
 // KeepAlive renews the session in time, until ctx ends, which returns its error, or the session
 // does, which returns that. It blocks all the while and starts no goroutine. A nil ctx panics.
+//
+// The session then lives for as long as this process runs, however busy that is, and whether its
+// work goes on or hangs: SessionOptions.TTL says how to notice that.
 func (s *Session) KeepAlive(ctx context.Context) error {
 	checkContext(ctx)
 	if err := s.startKeeping(); err != nil {
@@ -484,7 +447,7 @@ type renewal struct {
 }
 
 func (s *Session) startKeeping() error {
-	if err := s.renew(); err != nil {
+	if err := s.renew(s.db.now()); err != nil {
 		return err
 	}
 	db := s.db

@@ -134,8 +134,8 @@ func (h *harness) checkOneStep(
 	h.t.Helper()
 	snap := h.Snapshot()
 	for name, scope := range map[string]lockd.Scope{
-		"a": lockd.Key("a"), "b": lockd.Key("b"), "one": lockd.OneSession(s.ID()),
-		"sessions": lockd.Sessions(), "catalog": lockd.Catalog(),
+		"a": lockd.KeyScope("a"), "b": lockd.KeyScope("b"), "one": lockd.SessionScope(s.ID()),
+		"sessions": lockd.SessionsScope(), "catalog": lockd.CatalogScope(),
 	} {
 		if got := snap.IndexOf(scope); got != index {
 			h.t.Errorf("%s moved at %d, want %d", name, got, index)
@@ -153,7 +153,7 @@ func (h *harness) checkOneStep(
 			h.t.Errorf("%s: got %+v", key, e)
 		}
 	}
-	events := h.events(lockd.OneSession(s.ID()), index-1)
+	events := h.events(lockd.SessionScope(s.ID()), index-1)
 	if len(events) != 1 || events[0].Kind != lockd.SessionEnded || events[0].Index != index ||
 		!errors.Is(events[0].Cause, cause) || events[0].Session.ID != s.ID() {
 		h.t.Errorf("told: got %+v", events)
@@ -300,7 +300,7 @@ func TestSession_S28_Reopen(t *testing.T) {
 		if err := second(h.DB.Session(bound.ID())); !errors.Is(err, lockd.ErrNoSession) {
 			h.t.Errorf("the bound one: got %v", err)
 		}
-		if got := h.Snapshot().IndexOf(lockd.OneSession(bound.ID())); got != index+1 {
+		if got := h.Snapshot().IndexOf(lockd.SessionScope(bound.ID())); got != index+1 {
 			h.t.Errorf("it ended at %d, want %d", got, index+1)
 		}
 		h.lock(h.session(nil), "bound") // no delay
@@ -338,7 +338,7 @@ func TestSession_S28S30_Crash(t *testing.T) {
 		index := h.Snapshot().Index()
 
 		next := h.crash(nil)
-		events := next.events(lockd.Sessions(), index)
+		events := next.events(lockd.SessionsScope(), index)
 		if len(events) != 2 || events[0].Index != index+1 || events[1].Index != index+2 ||
 			events[0].Session.ID != bound.ID() || events[1].Session.ID != another.ID() {
 			h.t.Fatalf("sessions after the crash: %+v", events)
@@ -346,6 +346,13 @@ func TestSession_S28S30_Crash(t *testing.T) {
 		for _, e := range events {
 			if e.Kind != lockd.SessionEnded || !errors.Is(e.Cause, lockd.ErrProcessGone) {
 				h.t.Errorf("got %+v", e)
+			}
+		}
+		next.watches(h.t.Context(), lockd.SessionsScope(), index-1).ends(lockd.ErrCompacted)
+		for _, key := range []string{"bound", "another"} {
+			lost := next.History(key)
+			if len(lost) != 1 || !errors.Is(lost[0].Cause, lockd.ErrProcessGone) {
+				h.t.Errorf("history of %s: got %v", key, lost)
 			}
 		}
 		if e := next.entry("bound"); !e.Session.IsZero() || e.ModifyIndex != index+1 {
@@ -357,7 +364,7 @@ func TestSession_S28S30_Crash(t *testing.T) {
 		if _, ok := next.Snapshot().Attachment("bound"); ok {
 			h.t.Errorf("the attachment is there")
 		}
-		locks := next.events(lockd.Prefix(""), index)
+		locks := next.events(lockd.PrefixScope(""), index)
 		changes := []lockd.LockChange{locks[0].Lock, locks[1].Lock}
 		if !slices.Equal(changes, []lockd.LockChange{lockd.LockLost, lockd.LockDeleted}) ||
 			!errors.Is(locks[0].Cause, lockd.ErrProcessGone) ||
@@ -376,14 +383,40 @@ func TestSession_S28S30_Crash(t *testing.T) {
 	})
 }
 
-// Ensure that KeepAll keeps what was bound to a process that crashed, with a whole TTL; and that a
+// Ensure that EndBoundWithoutDelay ends the sessions of a process that crashed, and that others are
+// granted their locks at once, but for a delay that had begun before.
+func TestSession_S28S32_EndBoundWithoutDelay(t *testing.T) {
+	onFile(t, func(h *harness) {
+		bound, free := pairOf(h)
+		lost := h.session(nil)
+		h.lock(lost, "delayed")
+		h.must(h.EndSession(lost.ID()))
+		h.opts.Reopen = lockd.EndBoundWithoutDelay
+		next := h.crash(nil)
+		if err := second(next.DB.Session(bound.ID())); !errors.Is(err, lockd.ErrNoSession) {
+			h.t.Errorf("the session that was bound: got %v", err)
+		}
+		s := next.session(nil)
+		next.lock(s, "bound")
+		if next.entry("free").Session != free.ID() {
+			h.t.Errorf("the lock of the other session is gone: %+v", next.entry("free"))
+		}
+		held := new(lockd.LockedError)
+		if err := second(s.TryLock("delayed", nil)); !errors.As(err, &held) ||
+			held.Obstacle != lockd.ObstacleDelay {
+			h.t.Errorf("the delay from before: got %v", err)
+		}
+	})
+}
+
+// Ensure that EndNone keeps what was bound to a process that crashed, with a whole TTL; and that a
 // DB.Close ends it all the same.
-func TestSession_S28_KeepAll(t *testing.T) {
+func TestSession_S28_EndNone(t *testing.T) {
 	onFile(t, func(h *harness) {
 		bound, free := pairOf(h)
 		h.advance(9 * time.Second)
 		index := h.Snapshot().Index()
-		h.opts.Reopen = lockd.KeepAll
+		h.opts.Reopen = lockd.EndNone
 		next := h.crash(nil)
 		if got := next.Snapshot().Index(); got != index {
 			h.t.Errorf("index: was %d, is %d", index, got)

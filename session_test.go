@@ -95,7 +95,7 @@ func TestSession_S3(t *testing.T) {
 			h.hook(store.Hooks{BeforeCommit: func() error { commits++; return nil }})
 		}
 		s := h.session(&lockd.SessionOptions{TTL: 10 * time.Second})
-		one, all := lockd.OneSession(s.ID()), lockd.Sessions()
+		one, all := lockd.SessionScope(s.ID()), lockd.SessionsScope()
 		before, index := commits, h.Snapshot().Index()
 		wokenOne := h.Changed(h.t.Context(), one, h.Snapshot().IndexOf(one))
 		wokenAll := h.Changed(h.t.Context(), all, h.Snapshot().IndexOf(all))
@@ -370,7 +370,7 @@ func TestSession_S38S40_Scopes(t *testing.T) {
 			{"end of the other", other.Close, moved{all: true, other: true}},
 		} {
 			scopes := []lockd.Scope{
-				lockd.Sessions(), lockd.OneSession(s.ID()), lockd.OneSession(other.ID()),
+				lockd.SessionsScope(), lockd.SessionScope(s.ID()), lockd.SessionScope(other.ID()),
 			}
 			was, woken := make([]uint64, 3), make([]<-chan struct{}, 3)
 			for i, scope := range scopes {

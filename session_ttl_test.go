@@ -413,8 +413,8 @@ func TestSession_S29_BoundedWork(t *testing.T) {
 		var at uint64
 		h.must(h.txn(func(tx *lockd.Txn) error {
 			at = tx.Index()
-			if err := tx.CheckNotExists("k"); err != nil {
-				return err
+			if _, ok := tx.Get("k"); ok {
+				return errors.New("the key exists")
 			}
 			return tx.EndSession(made[0].ID()) // its turn has not come
 		}))
@@ -433,7 +433,7 @@ func TestSession_S29_BoundedWork(t *testing.T) {
 			case place > most:
 				place++
 			}
-			got := h.Snapshot().IndexOf(lockd.OneSession(s.ID()))
+			got := h.Snapshot().IndexOf(lockd.SessionScope(s.ID()))
 			if !errors.Is(s.Err(), cause) || got != index+place {
 				h.t.Fatalf("session %d: %v at %d, want %d", i, s.Err(), got-index, place)
 			}

@@ -14,10 +14,11 @@ type Snapshot struct{ rows *store.Snapshot }
 
 // Snapshot returns the published state. It cannot fail, and never waits for the file. The first one
 // after a write may have to bring the order of the keys up to date, which takes time in proportion
-// to what was written since the one before, and stops writers meanwhile. So the function of an
-// Update must not call it, which has Txn.Get and Txn.Prefix: it may wait for itself for ever.
+// to what was written since the one before, and stops writers meanwhile; it also waits for the
+// function of an Update that runs. So that function must not call it, which has Txn.Get and
+// Txn.Prefix: it may wait for itself for ever.
 func (db *DB) Snapshot() *Snapshot {
-	db.mu.guest.mustNotBeHere() // for a snapshot that is there already would hide it
+	db.mu.mustNotBeGuest() // for a snapshot that is there already would hide it
 	rows := db.store.Cached()
 	if rows == nil {
 		db.mu.Lock()

@@ -27,15 +27,17 @@ func (h *harness) indexes(scopes map[string]lockd.Scope) map[string]uint64 {
 
 // around are scopes of each kind, of what the tests below write and of what they do not.
 func around(ids ...lockd.SessionID) map[string]lockd.Scope {
-	scopes := map[string]lockd.Scope{"sessions": lockd.Sessions(), "catalog": lockd.Catalog()}
+	scopes := map[string]lockd.Scope{
+		"sessions": lockd.SessionsScope(), "catalog": lockd.CatalogScope(),
+	}
 	for _, key := range []string{"a", "a/1", "a/1/x", "a/2", "ab", "b", "c"} {
-		scopes["key "+key] = lockd.Key(key)
+		scopes["key "+key] = lockd.KeyScope(key)
 	}
 	for _, prefix := range []string{"", "a", "a/", "a/1", "a/1/", "b", "z"} {
-		scopes["prefix "+prefix] = lockd.Prefix(prefix)
+		scopes["prefix "+prefix] = lockd.PrefixScope(prefix)
 	}
 	for i, id := range append(ids, lockd.SessionID{7}) {
-		scopes[fmt.Sprint("session ", i)] = lockd.OneSession(id)
+		scopes[fmt.Sprint("session ", i)] = lockd.SessionScope(id)
 	}
 	return scopes
 }
@@ -73,10 +75,10 @@ func TestIndexOf_I2(t *testing.T) {
 		h.put("elsewhere", "1", 0)
 		s := h.Snapshot()
 		e, _ := s.Get("k")
-		if s.IndexOf(lockd.Key("k")) != e.ModifyIndex {
-			h.t.Errorf("got %d, want %d", s.IndexOf(lockd.Key("k")), e.ModifyIndex)
+		if s.IndexOf(lockd.KeyScope("k")) != e.ModifyIndex {
+			h.t.Errorf("got %d, want %d", s.IndexOf(lockd.KeyScope("k")), e.ModifyIndex)
 		}
-		h.must(second(h.CompareAndSwap("k", s.IndexOf(lockd.Key("k")), []byte("2"), nil)))
+		h.must(second(h.CompareAndSwap("k", s.IndexOf(lockd.KeyScope("k")), []byte("2"), nil)))
 	})
 }
 
@@ -155,8 +157,8 @@ func TestIndexOf_I6(t *testing.T) {
 		s := h.Snapshot()
 		keys := slices.Collect(s.Keys("jobs/", "/"))
 		if !slices.Equal(keys, []string{"jobs/8/", "jobs/9"}) ||
-			s.IndexOf(lockd.Prefix("jobs/")) != e.ModifyIndex {
-			h.t.Errorf("got %q at %d, want %d", keys, s.IndexOf(lockd.Prefix("jobs/")),
+			s.IndexOf(lockd.PrefixScope("jobs/")) != e.ModifyIndex {
+			h.t.Errorf("got %q at %d, want %d", keys, s.IndexOf(lockd.PrefixScope("jobs/")),
 				e.ModifyIndex)
 		}
 	})
@@ -166,7 +168,7 @@ func TestIndexOf_I6(t *testing.T) {
 func TestIndexOf_S38_OneSession(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
-		scope := lockd.OneSession(s.ID())
+		scope := lockd.SessionScope(s.ID())
 		began := h.Snapshot().Index()
 		h.lock(s, "k")
 		if got := h.Snapshot().IndexOf(scope); got != began {
@@ -294,7 +296,7 @@ func TestIndexOf_I1B13X14_NeverFalls(t *testing.T) {
 func TestSnapshot_IsImmutable(t *testing.T) {
 	each(t, func(h *harness) {
 		show := func(s *lockd.Snapshot) string {
-			text := fmt.Sprintln(s.Index(), s.Len(), s.IndexOf(lockd.Prefix("")))
+			text := fmt.Sprintln(s.Index(), s.Len(), s.IndexOf(lockd.PrefixScope("")))
 			for key, e := range s.Prefix("") {
 				text += fmt.Sprintln(key, e)
 			}

@@ -61,9 +61,9 @@ type Commits struct {
 }
 
 // Stats counts. It takes the database's lock for an instant, and no longer with more to count; it
-// never waits for the file. After Close it goes on answering.
+// never waits for the file, or for the function of an Update. After Close it goes on answering.
 func (db *DB) Stats() Stats {
-	db.mu.Lock()
+	db.mu.LockBeside()
 	stats := db.stats
 	stats.Index = db.store.Published()
 	stats.Err = db.refusal

@@ -58,12 +58,12 @@ func TestStats_Counts(t *testing.T) {
 
 		watching, stop := context.WithCancel(h.t.Context())
 		go func() {
-			for range h.Watch(watching, lockd.Prefix(""), h.Stats().Index) {
+			for range h.Watch(watching, lockd.PrefixScope(""), h.Stats().Index) {
 			}
 		}()
 		h.settle()
 		for range 2 { // of one context: it is the same channel
-			h.Changed(h.t.Context(), lockd.Key("never"), h.Stats().Index)
+			h.Changed(h.t.Context(), lockd.KeyScope("never"), h.Stats().Index)
 		}
 		want.Watchers = 2
 		h.mustCount(want)

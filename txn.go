@@ -27,18 +27,22 @@ const (
 // the newest state, its own writes included; none of them blocks. All that it writes carries one
 // index (I12) and becomes visible, durable and told at once, or not at all.
 //
-// It may be used only inside that function and by one goroutine; afterwards every method panics.
-// The zero value is not usable.
+// It may be used only inside that function and by one goroutine; afterwards every method panics,
+// and so does the next step of a loop over what Prefix or Attachments yields. The zero value is not
+// usable.
 type Txn struct {
 	db      *DB
 	ended   bool
+	turn    bool      // it has the turn of mu: see mutex
 	now     time.Time // valid if clocked
 	clocked bool
 
 	effects []effect            // what is decided outside the tables
 	freed   []string            // keys whose queue has to be looked at
+	passed  []string            // keys whose holders have changed, while its function runs
 	causes  map[string]loss     // why the lock of a key ended, where the key does not tell
 	ends    map[SessionID]error // why sessions ended
+	locked  map[string]uint64   // the last lock index of a key that it has locked and deleted
 }
 
 // Update runs fn in a transaction. It blocks until what fn wrote is durable, and, if fn wrote
@@ -48,21 +52,22 @@ type Txn struct {
 // returns the error as it is, or goes on panicking. Update also returns ErrClosed, ErrFailed or
 // ErrCommit, with nothing changed. There is no limit on the number of operations.
 //
-// fn runs under the database's lock: it must not wait, and must not call the methods of this
-// database, its sessions or its locks. Most of them need that lock, and would wait for it for ever,
-// such as DB.Put, or DB.Snapshot now and then; in a build with -tags=invariants they panic. What
-// Txn has in their place is for fn.
-// It may call what only names a thing, such as Session.ID and Lock.Sequencer, and DB.Get, which
-// shows the published state without fn's writes. A nil fn panics.
+// Nothing else is written while fn runs, so it must not wait, and must not call what waits for it:
+// methods of this database, its sessions or its locks that write, wait, or take a Snapshot. Such a
+// call never returns; in a database of package lockdtest, and in a build with -tags=invariants, it
+// panics and says where it is. What Txn has in their place is for fn. fn may call what only names a
+// thing, such as Session.ID and Lock.Sequencer, and what shows the published state, without fn's
+// writes: DB.Get, DB.Stats, DB.Locks and DB.History. These answer for others too, as does
+// Session.Renew, however long fn takes; if that is a second or more, Options.Logger is told while
+// it lasts. A nil fn panics.
 func (db *DB) Update(fn func(tx *Txn) error) error {
-	if fn == nil {
-		panic("lockd: nil function")
-	}
+	checkUpdate(fn)
 	var refusal *Error // carries fn's error, which may be of a type that cannot be compared
-	err := db.transact(&Txn{db: db}, func(tx *Txn) error {
-		db.mu.guest.enter()
-		defer db.mu.guest.leave()
-		err := fn(tx)
+	db.mu.LockTurn()
+	tx := &Txn{db: db, turn: true}
+	defer tx.endTurn()
+	err := db.transactLocked(tx, func(tx *Txn) error {
+		err := tx.call(fn)
 		tx.outlast()
 		if err != nil {
 			refusal = &Error{Err: err}
@@ -74,6 +79,13 @@ func (db *DB) Update(fn func(tx *Txn) error) error {
 		return refusal.Err // as it is, for it is the caller's
 	}
 	return wrap("update", "", err)
+}
+
+// checkUpdate refuses what is a caller's bug.
+func checkUpdate(fn func(tx *Txn) error) {
+	if fn == nil {
+		panic("lockd: nil function")
+	}
 }
 
 func (tx *Txn) check() {
@@ -121,11 +133,12 @@ func (tx *Txn) Get(key string) (Entry, bool) {
 func (tx *Txn) Prefix(prefix string) iter.Seq2[string, Entry] {
 	tx.check()
 	return func(yield func(string, Entry) bool) {
-		tx.check() // the loop may have been carried out of the function
+		tx.check() // the loop may have been carried out of the function, at any step
 		for key, row := range tx.db.store.Keys.Prefix(prefix) {
 			if !yield(key, entryOf(row)) {
 				return
 			}
+			tx.check()
 		}
 	}
 }
@@ -134,7 +147,7 @@ func (tx *Txn) Prefix(prefix string) iter.Seq2[string, Entry] {
 func (tx *Txn) Put(key string, value []byte, opts *PutOptions) (entry Entry, err error) {
 	tx.check()
 	defer label(&err, "put", key)
-	if err := tx.admit(key, value, opts); err != nil {
+	if err := admit(key, value); err != nil {
 		return Entry{}, err
 	}
 	return entryOf(tx.put(key, value, opts.flags())), nil
@@ -146,7 +159,7 @@ func (tx *Txn) CompareAndSwap(
 ) (entry Entry, err error) {
 	tx.check()
 	defer label(&err, "compare and swap", key)
-	if err := tx.admit(key, value, opts); err != nil {
+	if err := admit(key, value); err != nil {
 		return Entry{}, err
 	}
 	if err := tx.checkIndex(key, index); err != nil {
@@ -155,18 +168,12 @@ func (tx *Txn) CompareAndSwap(
 	return entryOf(tx.put(key, value, opts.flags())), nil
 }
 
-// admit says whether a write of a value may be done at all.
-func (tx *Txn) admit(key string, value []byte, opts *PutOptions) error {
+// admit refuses what can be neither a key nor a value.
+func admit(key string, value []byte) error {
 	if err := checkKey(key); err != nil {
 		return err
 	}
-	if err := checkValue(value); err != nil {
-		return err
-	}
-	if opts == nil || opts.If == (Sequencer{}) {
-		return nil
-	}
-	return proves(opts.If, tx.db.store.Keys.Newest(opts.If.Key))
+	return checkValue(value)
 }
 
 // put writes value and flags and leaves the lock alone (K1 to K3).
@@ -200,7 +207,8 @@ func (tx *Txn) write(draft *store.Draft[store.Key]) *store.Key {
 
 // Delete is DB.Delete within the transaction.
 func (tx *Txn) Delete(key string) (deleted bool, err error) {
-	tx.check()
+	tx.enter()
+	defer tx.leave()
 	defer label(&err, "delete", key)
 	if err := checkKey(key); err != nil {
 		return false, err
@@ -216,7 +224,8 @@ func (tx *Txn) Delete(key string) (deleted bool, err error) {
 
 // CompareAndDelete is DB.CompareAndDelete within the transaction.
 func (tx *Txn) CompareAndDelete(key string, index uint64) (deleted bool, err error) {
-	tx.check()
+	tx.enter()
+	defer tx.leave()
 	defer label(&err, "compare and delete", key)
 	if err := checkKey(key); err != nil {
 		return false, err
@@ -228,12 +237,15 @@ func (tx *Txn) CompareAndDelete(key string, index uint64) (deleted bool, err err
 	if row.ModifyIndex != index {
 		return false, conflict("modify index is %d, not %d", row.ModifyIndex, index)
 	}
-	return tx.Delete(key)
+	tx.remove(row, ErrKeyDeleted)
+	tx.bury(row)
+	return true, nil
 }
 
 // DeletePrefix is DB.DeletePrefix within the transaction.
 func (tx *Txn) DeletePrefix(prefix string) (n int, err error) {
-	tx.check()
+	tx.enter()
+	defer tx.leave()
 	defer label(&err, "delete prefix", prefix)
 	if prefix == "" {
 		return 0, invalid("prefix is empty, which means every key: DeleteAll does that")
@@ -246,7 +258,8 @@ func (tx *Txn) DeletePrefix(prefix string) (n int, err error) {
 
 // DeleteAll is DB.DeleteAll within the transaction.
 func (tx *Txn) DeleteAll() (int, error) {
-	tx.check()
+	tx.enter()
+	defer tx.leave()
 	return tx.removePrefix(""), nil
 }
 
@@ -279,6 +292,12 @@ func (tx *Txn) bury(row *store.Key) {
 // lock ends, if it is held.
 func (tx *Txn) remove(row *store.Key, cause error) {
 	tx.db.store.Keys.Delete(row.Key)
+	if row.Fence == tx.db.store.Next() {
+		if tx.locked == nil {
+			tx.locked = make(map[string]uint64)
+		}
+		tx.locked[row.Key] = row.LockIndex
+	}
 	tx.explain(row, cause)
 	tx.unhold(row, cause)
 }
@@ -345,12 +364,13 @@ func (tx *Txn) loseHandle(state *lockState, cause error) {
 // promised to those who wait for it (G9), ErrNoSession for a session that does not live (K20),
 // and ErrInvalid for an empty key or session (K19).
 func (tx *Txn) Lock(key string, session SessionID, opts *LockOptions) (entry Entry, err error) {
-	tx.check()
+	tx.enter()
+	defer tx.leave()
 	defer label(&err, "lock", key)
 	if err := opts.validate(); err != nil {
 		return Entry{}, err
 	}
-	if opts.key() != KeepKey {
+	if opts.key() != LeaveKey {
 		return Entry{}, invalid("LockOptions.Key is for Session.Lock, not for Txn.Lock")
 	}
 	if err := checkKey(key); err != nil {
@@ -425,16 +445,18 @@ func (tx *Txn) describeHolder(refusal *LockedError, s *Session, row *store.Key) 
 	refusal.Holder, refusal.Fence = SessionID(row.Session), row.Fence
 	refusal.HolderName, refusal.Own = holder.row.Name, holder == s
 	if since := tx.db.instant(row.Granted); !since.IsZero() {
-		refusal.Since, refusal.Held = since.Round(0), tx.clock().Sub(since)
+		refusal.Since, refusal.Held = since.Round(0), lasted(since, tx.clock())
 	}
 }
 
-// grant gives a free lock to the session (K13, K14). The index of the grant is its fence.
+// grant gives a free lock to the session (K13, K14). The index of the grant is its fence. Of two
+// grants in one transaction the later has the larger lock index, also if the key was deleted
+// between them (G8).
 func (tx *Txn) grant(key string, s *Session, opts *LockOptions) *store.Key {
 	draft, next := tx.draft(key)
 	next.Session, next.Fence, next.Granted = s.row.ID, tx.db.store.Next(), tx.db.moment(tx.clock())
 	tx.db.grantee = s
-	next.LockIndex++
+	next.LockIndex = 1 + max(next.LockIndex, tx.locked[key])
 	if opts != nil && opts.Value != nil {
 		next.Value, next.Flags = bytes.Clone(opts.Value), opts.Flags
 	}
@@ -446,7 +468,8 @@ func (tx *Txn) grant(key string, s *Session, opts *LockOptions) *store.Key {
 // (K21). It sets no lock-delay (K39). It returns ErrNotHeld if the session does not hold it, or
 // there is no such key or session (K22, K23, K25), and ErrInvalid for an empty key or session.
 func (tx *Txn) Unlock(key string, session SessionID) (entry Entry, err error) {
-	tx.check()
+	tx.enter()
+	defer tx.leave()
 	defer label(&err, "unlock", key)
 	if err := checkKey(key); err != nil {
 		return Entry{}, err
@@ -482,19 +505,6 @@ func (tx *Txn) forceUnlock(key string, fence uint64, reason string) error {
 	return nil
 }
 
-// CheckIndex returns ErrConflict unless the key exists and its ModifyIndex is index.
-func (tx *Txn) CheckIndex(key string, index uint64) (err error) {
-	tx.check()
-	defer label(&err, "check index", key)
-	if err := checkKey(key); err != nil {
-		return err
-	}
-	if index == 0 {
-		return conflict("no key has modify index 0")
-	}
-	return tx.checkIndex(key, index)
-}
-
 // checkIndex takes index 0 to mean that there must be no such key.
 func (tx *Txn) checkIndex(key string, index uint64) error {
 	row := tx.db.store.Keys.Newest(key)
@@ -509,44 +519,12 @@ func (tx *Txn) checkIndex(key string, index uint64) error {
 	return nil
 }
 
-// CheckNotExists returns ErrConflict if the key exists.
-func (tx *Txn) CheckNotExists(key string) (err error) {
-	tx.check()
-	defer label(&err, "check not exists", key)
-	if err := checkKey(key); err != nil {
-		return err
-	}
-	return tx.checkIndex(key, 0)
-}
-
-// CheckSession returns ErrConflict unless the key exists and the session holds its lock; the zero
-// SessionID asks for a lock that is free.
-func (tx *Txn) CheckSession(key string, session SessionID) (err error) {
-	tx.check()
-	defer label(&err, "check session", key)
-	if err := checkKey(key); err != nil {
-		return err
-	}
-	row := tx.db.store.Keys.Newest(key)
-	if row == nil {
-		return conflict("the key does not exist")
-	}
-	switch holder := SessionID(row.Session); {
-	case holder == session:
-		return nil
-	case holder.IsZero():
-		return conflict("the lock is free, not held by session %s", session)
-	case session.IsZero():
-		return conflict("the lock is not free, session %s holds it", holder)
-	default:
-		return conflict("session %s holds the lock, not %s", holder, session)
-	}
-}
-
-// CheckSequencer returns ErrNotHeld unless the lock that q names is held, by this very grant. The
-// zero value is refused, unlike in PutOptions.If.
+// CheckSequencer returns ErrNotHeld unless the lock that q names is held, by this very grant.
 func (tx *Txn) CheckSequencer(q Sequencer) (err error) {
 	tx.check()
 	defer label(&err, "check sequencer", q.Key)
-	return proves(q, tx.db.store.Keys.Newest(q.Key))
+	return tx.proves(q)
 }
+
+// proves says whether the lock that q names is held by this very grant (K41).
+func (tx *Txn) proves(q Sequencer) error { return proves(q, tx.db.store.Keys.Newest(q.Key)) }

@@ -244,7 +244,7 @@ func TestSessionID_K36_AnyCase(t *testing.T) {
 		}
 		h.lock(s, "k")
 		h.must(h.Update(func(tx *lockd.Txn) error {
-			h.must(tx.CheckSession("k", id))
+			h.heldIn(tx, "k", id)
 			return second(tx.Unlock("k", id))
 		}))
 		if _, ok := h.Snapshot().Session(id); !ok {

@@ -62,60 +62,24 @@ func TestTxn_T5_Operations(t *testing.T) {
 	})
 }
 
-// Ensure that the checks hold when they should, and change nothing.
-func TestTxn_T5_Checks(t *testing.T) {
+// Ensure that a check of a sequencer holds when it should, and changes nothing.
+func TestTxn_T5_CheckSequencer(t *testing.T) {
 	each(t, func(h *harness) {
-		s, stranger := h.session(nil), h.session(nil)
-		h.put("free", "v", 0)
-		q := h.lock(s, "held").Sequencer()
+		q := h.lock(h.session(nil), "held").Sequencer()
 		stale := q
 		stale.Fence--
-		at := h.entry("held").ModifyIndex
 		before := h.Snapshot().Index()
 		for _, tt := range []struct {
-			name  string
-			check func(tx *lockd.Txn) error
-			want  error
+			name string
+			q    lockd.Sequencer
+			want error
 		}{
-			{"index", func(tx *lockd.Txn) error { return tx.CheckIndex("held", at) }, nil},
-			{"older index", func(tx *lockd.Txn) error { return tx.CheckIndex("held", at-1) },
-				lockd.ErrConflict},
-			{"index of an absent key",
-				func(tx *lockd.Txn) error { return tx.CheckIndex("absent", at) },
-				lockd.ErrConflict},
-			{"index 0 of an absent key",
-				func(tx *lockd.Txn) error { return tx.CheckIndex("absent", 0) },
-				lockd.ErrConflict},
-			{"index 0", func(tx *lockd.Txn) error { return tx.CheckIndex("held", 0) },
-				lockd.ErrConflict},
-			{"session", func(tx *lockd.Txn) error { return tx.CheckSession("held", s.ID()) },
-				nil},
-			{"another session",
-				func(tx *lockd.Txn) error { return tx.CheckSession("held", stranger.ID()) },
-				lockd.ErrConflict},
-			{"free, of a held key",
-				func(tx *lockd.Txn) error { return tx.CheckSession("held", lockd.SessionID{}) },
-				lockd.ErrConflict},
-			{"free", func(tx *lockd.Txn) error {
-				return tx.CheckSession("free", lockd.SessionID{})
-			}, nil},
-			{"session of a free key",
-				func(tx *lockd.Txn) error { return tx.CheckSession("free", s.ID()) },
-				lockd.ErrConflict},
-			{"free, of an absent key",
-				func(tx *lockd.Txn) error { return tx.CheckSession("absent", lockd.SessionID{}) },
-				lockd.ErrConflict},
-			{"absent", func(tx *lockd.Txn) error { return tx.CheckNotExists("absent") }, nil},
-			{"exists", func(tx *lockd.Txn) error { return tx.CheckNotExists("free") },
-				lockd.ErrConflict},
-			{"sequencer", func(tx *lockd.Txn) error { return tx.CheckSequencer(q) }, nil},
-			{"stale sequencer", func(tx *lockd.Txn) error { return tx.CheckSequencer(stale) },
-				lockd.ErrNotHeld},
-			{"zero sequencer",
-				func(tx *lockd.Txn) error { return tx.CheckSequencer(lockd.Sequencer{}) },
-				lockd.ErrNotHeld},
+			{"holds", q, nil},
+			{"stale", stale, lockd.ErrNotHeld},
+			{"zero", lockd.Sequencer{}, lockd.ErrNotHeld},
 		} {
-			if err := h.Update(tt.check); !errors.Is(err, tt.want) {
+			err := h.Update(func(tx *lockd.Txn) error { return tx.CheckSequencer(tt.q) })
+			if !errors.Is(err, tt.want) {
 				h.t.Errorf("%s: got %v, want %v", tt.name, err, tt.want)
 			}
 		}
@@ -174,14 +138,15 @@ func TestTxn_T7_InOrder(t *testing.T) {
 		var index uint64
 		h.must(h.Update(func(tx *lockd.Txn) error {
 			index = tx.Index()
-			h.must(tx.CheckNotExists("k"))
 			h.must(second(tx.CompareAndSwap("k", 0, []byte("1"), nil)))
-			h.must(tx.CheckIndex("k", index))
+			if e, _ := tx.Get("k"); e.ModifyIndex != index {
+				h.t.Errorf("modify index: got %d, want %d", e.ModifyIndex, index)
+			}
 			e, err := tx.Lock("k", s.ID(), nil)
 			h.must(err)
 			h.must(tx.CheckSequencer(e.Sequencer()))
 			h.must(tx.EndSession(s.ID()))
-			h.must(tx.CheckSession("k", lockd.SessionID{}))
+			h.heldIn(tx, "k", lockd.SessionID{})
 			h.must(second(tx.Lock("k", next.ID(), nil)))
 			h.must(second(tx.Delete("gone")))
 			return nil
@@ -378,7 +343,7 @@ func TestTxn_T13_Catalog(t *testing.T) {
 		check.Status = lockd.Critical
 		h.must(h.Update(func(tx *lockd.Txn) error {
 			h.must(tx.PutCheck(check))
-			h.must(tx.CheckSession("k", lockd.SessionID{}))
+			h.heldIn(tx, "k", lockd.SessionID{})
 			if e, _ := tx.Get("k"); e.ModifyIndex != tx.Index() {
 				h.t.Errorf("the key in the transaction: got %+v", e)
 			}

@@ -22,7 +22,6 @@ func TestUpdate_CallsTheDatabase(t *testing.T) {
 			"Put":            func() { h.put("k", "v", 0) },
 			"Update":         func() { _ = h.Update(func(*lockd.Txn) error { return nil }) },
 			"NewSession":     func() { h.session(nil) },
-			"Session.Renew":  func() { _ = s.Renew() },
 			"Session.Close":  func() { _ = s.Close() },
 			"TryLock":        func() { _, _ = s.TryLock("k", nil) },
 			"Lock":           func() { _, _ = s.Lock(h.t.Context(), "k", nil) },
@@ -30,8 +29,6 @@ func TestUpdate_CallsTheDatabase(t *testing.T) {
 			"Acquire":        func() { _, _ = s.Acquire(h.t.Context(), "slots", 1) },
 			"KeepAlive":      func() { _ = s.KeepAlive(h.t.Context()) },
 			"Keeper.Session": func() { _, _ = k.Session(h.t.Context()) },
-			"Locks":          func() { h.Locks()(func(lockd.LockInfo) bool { return true }) },
-			"Stats":          func() { h.Stats() },
 			"Snapshot":       func() { h.Snapshot() },
 			"Close":          func() { _ = h.Close() },
 		} {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"reflect"
 	"runtime"
@@ -14,19 +16,32 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// Ensure that every method of a Txn panics after its Update, and that so does an iterator which
-// was got from it.
+// Ensure that every method of a Txn panics after its Update, and that so does every iterator which
+// was got from it: one whose loop begins then, and one whose loop goes on then.
 func TestTxn_UsedAfterItsEnd(t *testing.T) {
 	each(t, func(h *harness) {
 		h.put("k", "v", 0)
 		var tx *lockd.Txn
-		var loop func()
+		loops := make(map[string]func())
 		h.must(h.Update(func(inside *lockd.Txn) error {
 			tx = inside
-			keys := tx.Prefix("")
-			loop = func() {
-				for range keys {
-				}
+			h.must(tx.AttachUnowned("a", nil))
+			h.must(tx.AttachUnowned("b", nil))
+			h.must(second(tx.Put("l", nil, nil)))
+			keys, attachments := tx.Prefix(""), tx.Attachments("")
+			loops["of Prefix"] = func() { keys(func(string, lockd.Entry) bool { return true }) }
+			loops["of Attachments"] = func() {
+				attachments(func(lockd.Attachment) bool { return true })
+			}
+
+			nextKey, stopKeys := iter.Pull2(keys)
+			nextAttachment, stopAttachments := iter.Pull(attachments)
+			nextKey()
+			nextAttachment()
+			loops["of Prefix, begun before"] = func() { defer stopKeys(); nextKey() }
+			loops["of Attachments, begun before"] = func() {
+				defer stopAttachments()
+				nextAttachment()
 			}
 			return nil
 		}))
@@ -42,7 +57,9 @@ func TestTxn_UsedAfterItsEnd(t *testing.T) {
 		if methods.NumMethod() < 20 {
 			h.t.Errorf("only %d methods: is this test looking at them?", methods.NumMethod())
 		}
-		panics(h, "the loop of Prefix", loop)
+		for what, loop := range loops {
+			panics(h, "the loop "+what, loop)
+		}
 		h.put("k", "w", 0)
 	})
 }
@@ -55,11 +72,16 @@ func TestUpdate_NilFunction(t *testing.T) {
 	})
 }
 
+// nothing is a transaction that does nothing.
+func nothing(*lockd.Txn) error { return nil }
+
 // Ensure that a nil writer, or reader, of a backup panics in words, before anything is done.
 func TestBackup_Nil(t *testing.T) {
 	onFile(t, func(h *harness) {
 		fresh := h.path + ".new"
 		panics(h, "Backup", func() { _ = h.Backup(nil) })
+		panics(h, "WriteBackup", func() { _ = lockd.WriteBackup(nil, 0, nothing) })
+		panics(h, "WriteBackup", func() { _ = lockd.WriteBackup(io.Discard, 0, nil) })
 		panics(h, "DB.Restore", func() { _ = h.Restore(nil) })
 		panics(h, "Restore", func() { _ = lockd.Restore(fresh, nil, nil) })
 		h.must(h.Close())
@@ -108,8 +130,8 @@ func TestNilContext(t *testing.T) {
 		panics(h, "Lead, function", func() { _ = k.Lead(h.t.Context(), "free", nil, nil) })
 		panics(h, "KeepAlive", func() { _ = s.KeepAlive(none) })
 		panics(h, "Context", func() { l.Context(none) })
-		panics(h, "Watch", func() { h.Watch(none, lockd.Key("k"), 1) })
-		panics(h, "Changed", func() { h.Changed(none, lockd.Key("k"), 1) })
+		panics(h, "Watch", func() { h.Watch(none, lockd.KeyScope("k"), 1) })
+		panics(h, "Changed", func() { h.Changed(none, lockd.KeyScope("k"), 1) })
 		if got := h.Snapshot().Index(); got != before || h.Topics() != 0 {
 			h.t.Errorf("index: got %d, want %d; %d topics", got, before, h.Topics())
 		}

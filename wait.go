@@ -16,7 +16,8 @@ import (
 type request struct {
 	session *Session
 	opts    *LockOptions
-	limit   int // of the semaphore; 0: it wants locks
+	slot    bool // of a semaphore is what it wants, and not locks
+	limit   int  // of the semaphore, as the call named it; 0: whatever it is
 }
 
 // waiter is a request that waits. It is one piece of memory, the locks that it gets included, for
@@ -74,6 +75,7 @@ func (s *Session) acquire(
 
 // acquire does what the request asks for, and waits if need be.
 func (db *DB) acquire(ctx context.Context, r request, keys []string, locks []*Lock) error {
+	done := ctx.Done() // code of the user's, if the type is: before mu is taken
 	var queued *waiter
 	db.mu.Lock()
 	err := db.runLocked(&db.own, func(tx *Txn) (err error) {
@@ -84,7 +86,7 @@ func (db *DB) acquire(ctx context.Context, r request, keys []string, locks []*Lo
 		db.unlock()
 		return db.await(ctx, queued, locks)
 	}
-	if ctx.Done() == nil {
+	if done == nil {
 		b, lead := db.joinLocked()
 		db.unlock()
 		return db.settle(b, lead, err)
@@ -122,7 +124,7 @@ func (tx *Txn) acquire(r request, keys []string, locks []*Lock) (*waiter, error)
 	if err := r.session.alive(); err != nil {
 		return nil, err
 	}
-	if r.limit > 0 {
+	if r.slot {
 		lock, obstacle, err := tx.acquireSlot(r.session, prefixOf(keys[0]), r.limit)
 		if err != nil {
 			return nil, err
@@ -155,7 +157,7 @@ func (tx *Txn) queue(r request, keys []string) *waiter {
 		c.state.queue.Push(w, &c.place)
 	}
 	w.session.addWaiter(w)
-	if w.limit > 0 {
+	if w.slot {
 		db.semaphore(w.prefix()).waiting++
 	}
 	db.waitsMoved()
@@ -177,18 +179,21 @@ func (w *waiter) keys() []string {
 
 // awaits reports whether a call with this session waits for the lock: it would be overtaken by one
 // that took over a lock without a handle.
-func (s *Session) awaits(key string) bool {
-	for w := range s.waiters() {
+func (s *Session) awaits(key string) bool { return s.firstFor(key) != nil }
+
+// firstFor returns the oldest of the calls with this session that wait for the lock, or nil.
+func (s *Session) firstFor(key string) (first *waiter) {
+	for w := range s.waiters() { // the oldest is the last
 		if w.phase != standing {
 			continue
 		}
 		for i := range w.claims {
 			if w.claims[i].key == key {
-				return true
+				first = w
 			}
 		}
 	}
-	return false
+	return first
 }
 
 // waiters yields those who wait with this session. The one just yielded may leave.
@@ -228,10 +233,8 @@ func (s *Session) removeWaiter(w *waiter) {
 func (tx *Txn) free(s *Session, keys []string) bool {
 	for _, key := range keys {
 		state := tx.db.lockOf(key)
-		empty := state == nil || state.queue.Len() == 0
-		first := empty && tx.takeable(s, key)
-		if !first && !(tx.adoptable(s, key, tx.db.store.Keys.Newest(key)) &&
-			!s.awaits(key)) {
+		free := (state == nil || state.queue.Len() == 0) && tx.takeable(key)
+		if !free && !(tx.adoptable(s, key, tx.db.store.Keys.Newest(key)) && !s.awaits(key)) {
 			return false
 		}
 	}
@@ -254,31 +257,53 @@ func (tx *Txn) handOff() {
 }
 
 // serve grants those who wait for the key what they wait for, in their order, until one has to wait
-// on.
+// on. A lock that its holder has without a handle can be had by a call of the holder's only, which
+// waits for none of the others.
 func (tx *Txn) serve(key string) {
 	for {
 		state := tx.db.lockOf(key)
 		if state == nil {
 			return
 		}
-		first := state.queue.Front()
-		if first == nil || !tx.serveFirst(first.Waiter) {
+		next := tx.nextWaiter(state)
+		if next == nil {
+			return
+		}
+		if tx.serveFirst(next) {
+			continue
+		}
+		if state.session == nil || state.handle != nil {
+			return
+		}
+		own := state.session.firstFor(key)
+		if own == nil || own.slot || own == next || !tx.serveFirst(own) {
 			return
 		}
 	}
 }
 
-// serveFirst grants the first waiter of a key what it waits for: its locks, if all of them can be
-// had and it is the first of each, or its slot. It reports whether it did.
+// nextWaiter returns the waiter of the queue whose turn it is: the first, but for those that could
+// have no slot because the contender key of their own session is delayed. It returns nil if there
+// is none.
+func (tx *Txn) nextWaiter(state *lockState) *waiter {
+	for w := range state.queue.All() {
+		if !w.slot || tx.delayed(contenderKey(w.prefix(), w.session.ID())) == nil {
+			return w
+		}
+	}
+	return nil
+}
+
+// serveFirst grants a waiter what it waits for: its locks, if all of them can be had and it is its
+// turn for each, or its slot, for which it has to be the first. It reports whether it did.
 func (tx *Txn) serveFirst(w *waiter) bool {
-	if w.limit > 0 {
+	if w.slot {
 		if !tx.serveSlot(w) {
 			return false
 		}
 	} else {
 		for i := range w.claims {
-			c := &w.claims[i]
-			if c.state.queue.Front() != &c.place || !tx.takeable(w.session, c.key) {
+			if !tx.inTurn(w, &w.claims[i]) {
 				return false
 			}
 		}
@@ -289,6 +314,14 @@ func (tx *Txn) serveFirst(w *waiter) bool {
 	}
 	tx.served(w)
 	return true
+}
+
+// inTurn reports whether the waiter is the next to have the lock of the claim, and can have it.
+func (tx *Txn) inTurn(w *waiter, c *claim) bool {
+	if tx.adoptable(w.session, c.key, tx.db.store.Keys.Newest(c.key)) {
+		return w.session.firstFor(c.key) == w
+	}
+	return c.state.queue.Front() == &c.place && tx.takeable(c.key)
 }
 
 // served takes out of its queues a waiter that was granted what it waits for.
@@ -309,10 +342,10 @@ func (tx *Txn) handOn(state *lockState) bool {
 		return false
 	}
 	w := first.Waiter
-	if w.limit > 0 || len(w.claims) > 1 {
+	if w.slot || len(w.claims) > 1 {
 		return false
 	}
-	tx.handle(&w.claims[0].lock, w.session, tx.grant(state.key, w.session, w.opts), KeepKey)
+	tx.handle(&w.claims[0].lock, w.session, tx.grant(state.key, w.session, w.opts), LeaveKey)
 	tx.served(w)
 	return true
 }
@@ -338,7 +371,7 @@ func (db *DB) leave(w *waiter) {
 	if !w.waits {
 		return
 	}
-	if w.limit > 0 {
+	if w.slot {
 		sem := db.semaphore(w.prefix())
 		sem.waiting--
 		db.tidySemaphore(sem)
@@ -356,15 +389,9 @@ func (db *DB) leave(w *waiter) {
 }
 
 // serveAll looks at every queue: after a drop, a lock may be free for which nobody else will, or
-// held by nobody. It goes by their keys, for what is left of one may depend on another: who gives
-// up the key of a semaphore removes it unless a slot that was given up has been written to it.
+// held by nobody.
 func (tx *Txn) serveAll() {
-	for _, key := range slices.Sorted(maps.Keys(tx.db.locks)) {
-		state := tx.db.locks[key]
-		if state != nil && state.handle != nil && state.handle.givenUp {
-			tx.unlock(state.handle)
-		}
-	}
+	tx.unlockGivenUp()
 	for key, state := range tx.db.locks {
 		if state.queue.Len() > 0 {
 			tx.freed = append(tx.freed, key)
@@ -373,14 +400,26 @@ func (tx *Txn) serveAll() {
 	slices.Sort(tx.freed)
 }
 
+// unlockGivenUp releases what is held by nobody, because a drop has kept it from being released. It
+// goes by the keys, for what is left of one may depend on another: who gives up the key of a
+// semaphore removes it unless a slot that was given up has been written to it.
+func (tx *Txn) unlockGivenUp() {
+	for _, key := range slices.Sorted(maps.Keys(tx.db.locks)) {
+		state := tx.db.locks[key]
+		if state != nil && state.handle != nil && state.handle.givenUp {
+			tx.unlock(state.handle)
+		}
+	}
+}
+
 // await waits until the waiter is told, or ctx ends, and puts what it was granted into locks.
 func (db *DB) await(ctx context.Context, w *waiter, locks []*Lock) error {
 	select {
 	case <-w.told:
 	case <-ctx.Done():
 		// Both may be ready: what was told wins, and withdraw sees which it is.
-		if db.withdraw(w) {
-			return ctx.Err()
+		if obstacle, gone := db.withdraw(w); gone {
+			return gaveUp(ctx.Err(), w, obstacle)
 		}
 		<-w.told
 	}
@@ -393,18 +432,20 @@ func (db *DB) await(ctx context.Context, w *waiter, locks []*Lock) error {
 	return nil
 }
 
-// withdraw takes the waiter out, unless it has been told. A grant that is decided and not told
-// is released; that joins the open batch, and nobody here waits for it.
-func (db *DB) withdraw(w *waiter) bool {
+// withdraw takes the waiter out, unless it has been told, and returns what was in its way. A grant
+// that is decided and not told is released; that joins the open batch, and nobody here waits for
+// it.
+func (db *DB) withdraw(w *waiter) (obstacle *LockedError, gone bool) {
 	db.mu.Lock()
 	defer db.unlock()
 	if w.phase == settled || db.refusal != nil {
-		return false // it is told, or will be when the last commit is through
+		return nil, false // it is told, or will be when the last commit is through
 	}
 	_ = db.runLocked(&db.own, func(tx *Txn) error { // nothing refuses it
 		if w.phase == settled {
 			return nil // in memory by what was due
 		}
+		obstacle = tx.obstacle(w)
 		w.left = true
 		db.stats.Waiters--
 		switch w.phase {
@@ -420,7 +461,7 @@ func (db *DB) withdraw(w *waiter) bool {
 		}
 		return nil
 	})
-	return w.left
+	return obstacle, w.left
 }
 
 // giveUp releases a lock that was granted to a call that has returned without it. Nobody else
@@ -441,7 +482,7 @@ func (db *DB) confirm(ctx context.Context, locks []*Lock, err error, b *batch) e
 	case <-b.done:
 	case <-ctx.Done():
 		if db.takeBack(locks, b) {
-			return ctx.Err()
+			return beforeDurable(ctx.Err())
 		}
 		<-b.done
 	}

@@ -143,6 +143,136 @@ func givenUpTakeover(
 	rival.waits()
 }
 
+// Ensure that when a call gives up while it takes over a lock that its session has, the session's
+// next call takes it over, although others have waited for longer: nobody else can have it.
+func TestG11_GivenUpTakeoverStrandsNobody(t *testing.T) {
+	type take func(ctx context.Context, s *lockd.Session) error
+	takes := map[string]take{
+		"Lock": func(ctx context.Context, s *lockd.Session) error {
+			return second(s.Lock(ctx, "k", nil))
+		},
+		"LockAll": func(ctx context.Context, s *lockd.Session) error {
+			return second(s.LockAll(ctx, []string{"free", "k"}, nil))
+		},
+	}
+	for first, giveUp := range takes {
+		for next, again := range takes {
+			for _, outcome := range []error{nil, errDisk} {
+				t.Run(fmt.Sprintf("%s, then %s, commit: %v", first, next, outcome),
+					func(t *testing.T) {
+						onFile(t, func(h *harness) { takeoverGoesOn(h, giveUp, again, outcome) })
+					})
+			}
+		}
+	}
+}
+
+func takeoverGoesOn(
+	h *harness, giveUp, again func(ctx context.Context, s *lockd.Session) error, outcome error,
+) {
+	c := h.commits()
+	s, other := h.session(nil), h.session(nil)
+	h.must(h.Update(func(tx *lockd.Txn) error { return second(tx.Lock("k", s.ID(), nil)) }))
+	want := h.entry("k").Sequencer()
+
+	put := c.held(func() error { return second(h.Put("other", nil, nil)) })
+	ctx, cancel := context.WithCancel(h.t.Context())
+	gone := start(func() error { return giveUp(ctx, s) })
+	h.settle()
+	rival := h.wait(h.t.Context(), other, "k", nil)
+	goesOn := start(func() error { return again(h.t.Context(), s) })
+	h.settle()
+	cancel()
+	if err := gone.wait(); !errors.Is(err, context.Canceled) {
+		h.t.Fatalf("take: got %v", err)
+	}
+	c.release(outcome)
+	if err := put.wait(); !errors.Is(err, outcome) {
+		h.t.Fatalf("put: got %v", err)
+	}
+	h.settle()
+	if !goesOn.returned() {
+		h.t.Fatal("the session has the lock, and its call waits for it")
+	}
+	h.must(goesOn.err)
+	rival.waits()
+	if got := h.entry("k").Sequencer(); got != want {
+		h.t.Errorf("taken over: got %v, want %v", got, want)
+	}
+}
+
+// Ensure that a lock which was granted to a call that has given up is not left in the file when the
+// database is closed, although giving it up could not be committed before: Close writes that, or
+// says that it could not.
+func TestG11G12_CloseWritesWhatIsOwed(t *testing.T) {
+	for _, outcome := range []error{nil, errDisk} {
+		for what, take := range map[string]func(context.Context, *lockd.Session) error{
+			"Lock": func(ctx context.Context, s *lockd.Session) error {
+				return second(s.Lock(ctx, "k", nil))
+			},
+			"LockAll": func(ctx context.Context, s *lockd.Session) error {
+				return second(s.LockAll(ctx, []string{"j", "k"}, nil))
+			},
+			"Acquire": func(ctx context.Context, s *lockd.Session) error {
+				return second(s.Acquire(ctx, "k", 1))
+			},
+			"Campaign": func(ctx context.Context, s *lockd.Session) error {
+				return second(s.Campaign(ctx, "k", nil))
+			},
+		} {
+			t.Run(fmt.Sprintf("%s, commit: %v", what, outcome), func(t *testing.T) {
+				onFile(t, func(h *harness) { closedWithDebts(h, take, outcome) })
+			})
+		}
+	}
+}
+
+func closedWithDebts(
+	h *harness, take func(context.Context, *lockd.Session) error, outcome error,
+) {
+	c := h.commits()
+	s := h.session(&lockd.SessionOptions{Lifetime: lockd.Independent})
+	ctx, cancel := context.WithCancel(h.t.Context())
+	gone := c.held(func() error { return take(ctx, s) })
+	cancel()
+	if err := gone.wait(); !errors.Is(err, context.Canceled) {
+		h.t.Fatalf("take: got %v", err)
+	}
+	c.fail(errDisk) // what gives it up, and the database's own next try
+	c.release(nil)
+	h.settle()
+	c.fail(outcome)
+
+	if err := h.Close(); !errors.Is(err, outcome) || (err == nil) != (outcome == nil) ||
+		outcome != nil && !errors.Is(err, lockd.ErrCommit) {
+		h.t.Fatalf("close: got %v, want %v", err, outcome)
+	}
+	c.fail(nil)
+	h.open()
+	held := 0
+	for range h.Locks() {
+		held++
+	}
+	if outcome == nil && held > 0 {
+		h.t.Errorf("%d locks are held by nobody, and Close returned nil", held)
+	}
+}
+
+// Ensure that Close of a database that has failed says that it could not write what it should.
+func TestG12_CloseOfAFailedDatabaseSaysSo(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		h.lock(h.session(nil), "k")
+		c.failAfter(errDisk)
+		mustFail(t, "put", second(h.Put("doubtful", nil, nil)))
+		if err := h.Close(); !errors.Is(err, lockd.ErrFailed) || !errors.Is(err, errDisk) ||
+			errors.Is(err, lockd.ErrClosed) {
+			t.Errorf("close: got %v, want ErrFailed with its cause", err)
+		}
+		h.must(h.Close())
+	})
+}
+
 // Ensure that who waits for several locks at once keeps its places when a commit fails, whether it
 // is that of the release or one that was to grant them, and has all of them later, at one index.
 func TestG9G11_DroppedGrantOfAll(t *testing.T) {
@@ -200,10 +330,10 @@ func TestG3G12_FailedEndsEveryWait(t *testing.T) {
 			"Campaign": start(func() error { return second(s.Campaign(ctx, "k", nil)) }),
 		}
 		from := h.Snapshot().Index()
-		changed := h.Changed(ctx, lockd.Prefix(""), from)
+		changed := h.Changed(ctx, lockd.PrefixScope(""), from)
 		events := 0
 		watch := start(func() error {
-			for _, err := range h.Watch(ctx, lockd.Prefix(""), from) {
+			for _, err := range h.Watch(ctx, lockd.PrefixScope(""), from) {
 				if err != nil {
 					return err
 				}
@@ -229,7 +359,7 @@ func TestG3G12_FailedEndsEveryWait(t *testing.T) {
 			t.Errorf("%d events; Watch returned %t; Changed closed %t", events, watch.returned(),
 				isClosed(changed))
 		}
-		h.must(h.Close())
+		h.shut()
 		if err := watch.wait(); !errors.Is(err, lockd.ErrClosed) || events != 0 {
 			t.Errorf("watch: got %v, %d events", err, events)
 		}

@@ -22,28 +22,28 @@ const (
 // Changed from index 0 is closed at once, as for any scope, and from 1 only with the database.
 type Scope struct{ scope hub.Scope }
 
-// Key is the scope of one key exactly, whether it exists or not.
-func Key(key string) Scope {
+// KeyScope is the scope of one key exactly, whether it exists or not.
+func KeyScope(key string) Scope {
 	return Scope{hub.Scope{Space: spaceKeys, Match: hub.Exact, Name: key}}
 }
 
-// Prefix is the scope of every key that begins with the prefix; the empty one covers all keys.
-func Prefix(prefix string) Scope {
+// PrefixScope is the scope of every key that begins with the prefix; the empty one covers all keys.
+func PrefixScope(prefix string) Scope {
 	return Scope{hub.Scope{Space: spaceKeys, Match: hub.Prefix, Name: prefix}}
 }
 
-// Sessions is the scope of the beginnings and ends of all sessions.
-func Sessions() Scope {
+// SessionsScope is the scope of the beginnings and ends of all sessions.
+func SessionsScope() Scope {
 	return Scope{hub.Scope{Space: spaceSessions, Match: hub.Prefix}}
 }
 
-// OneSession is the scope of the beginning and end of one session.
-func OneSession(id SessionID) Scope {
+// SessionScope is the scope of the beginning and end of one session.
+func SessionScope(id SessionID) Scope {
 	return Scope{hub.Scope{Space: spaceSessions, Match: hub.Exact, Name: string(id[:])}}
 }
 
-// Catalog is the scope of all nodes, services, checks and attachments.
-func Catalog() Scope {
+// CatalogScope is the scope of all nodes, services, checks and attachments.
+func CatalogScope() Scope {
 	return Scope{hub.Scope{Space: spaceCatalog, Match: hub.Prefix}}
 }
 
@@ -72,13 +72,14 @@ const (
 	CheckDeleted                           // CheckDeleted: a check was removed.
 	AttachmentPut                          // AttachmentPut: an attachment was made, or changed.
 	AttachmentDeleted                      // AttachmentDeleted: an attachment was removed.
+	StateLoaded                            // StateLoaded: no change; DB.Follow begins with it.
 )
 
 // String returns the kind in words.
 func (k EventKind) String() string {
 	return name(k, "none", "key put", "key deleted", "session created", "session ended",
 		"node put", "node deleted", "service put", "service deleted", "check put", "check deleted",
-		"attachment put", "attachment deleted")
+		"attachment put", "attachment deleted", "state loaded")
 }
 
 // LockChange says what a change of a key did to its lock.
@@ -100,7 +101,7 @@ func (c LockChange) String() string {
 }
 
 // Event is one change: of one key, session or part of the catalog, by one transaction, whatever
-// steps it took there. The zero value is none.
+// steps it took there; or the state that DB.Follow yields. The zero value is none.
 type Event struct {
 	Index uint64
 	Kind  EventKind
@@ -111,9 +112,12 @@ type Event struct {
 	Entry, Previous Entry
 
 	// Lock says what became of the key's lock, and Cause why, if a holder lost it or released
-	// it, or why a session ended. errors.Is finds it in Cause.
+	// it, or why a session ended, or that a state comes after a gap. errors.Is finds it in Cause.
 	Lock  LockChange
 	Cause error
+
+	// State is the whole state at Index, if the kind is StateLoaded, and nil otherwise.
+	State *Snapshot
 
 	// Session is the session that began or ended, or that an attachment is of.
 	Session SessionInfo
@@ -141,12 +145,19 @@ type logEntry = hub.Event[record]
 //
 // It ends with an error: ctx's, ErrClosed at the end of the database, ErrInvalid for an index that
 // the database has not reached, or ErrCompacted as soon as events that it should yield are no
-// longer kept: at once if the index is older than Options.History reaches, and after a restart for
-// any index before it. Index 0 is from before the database was made: it yields everything, as long
-// as all of that is kept. Watch does not go on from a later point by itself. No writer ever waits
-// for a watcher. It is a single-use iterator. A nil ctx panics.
+// longer kept: at once if the index is older than Options.History reaches. Index 0 is from before
+// the database was made: it yields everything, as long as all of that is kept. No writer ever waits
+// for a watcher, and Watch does not go on from a later point by itself: DB.Follow does.
+//
+// Events are not in the file. After an Open the oldest index to watch from is the last one that the
+// file had: from there Watch yields what the Open itself did, such as the ends with ErrProcessGone,
+// and from any older one it ends with ErrCompacted. DB.History shows the locks that were lost by
+// that, and Options.Logger is told.
+//
+// It is a single-use iterator. A nil ctx panics.
 func (db *DB) Watch(ctx context.Context, scope Scope, index uint64) iter.Seq2[Event, error] {
 	checkContext(ctx)
+	db.mu.mustNotBeGuest()
 	return func(yield func(Event, error) bool) {
 		err := db.follow(ctx, scope, index, func(e *logEntry) bool {
 			return yield(e.Body.event(e.Index), nil)
@@ -161,6 +172,7 @@ func (db *DB) Watch(ctx context.Context, scope Scope, index uint64) iter.Seq2[Ev
 func (db *DB) follow(
 	ctx context.Context, scope Scope, index uint64, yield func(*logEntry) bool,
 ) error {
+	db.mu.mustNotBeGuest() // the loop may have been begun in the function of an Update
 	if newest := db.store.Published(); index > newest {
 		return db.orClosed(invalid("index %d is ahead of the database, which is at %d", index,
 			newest))
@@ -221,9 +233,7 @@ func (db *DB) Changed(ctx context.Context, scope Scope, index uint64) <-chan str
 		db.hub.Unsubscribe(topic)
 		return closedNow()
 	}
-	if ctx.Done() != nil {
-		db.leases.add(ctx, topic, db.hub)
-	}
+	db.leases.add(ctx, topic, db.hub)
 	return topic.Changed()
 }
 
@@ -254,9 +264,9 @@ func (db *DB) indexOf(scope Scope) uint64 {
 
 // leases gives topics back when the context ends for which they were subscribed.
 type leases struct {
-	mu sync.Mutex // protects what follows; taken before the hub's
+	mu sync.Mutex // protects what follows; taken before the hub's. No context is asked under it
 
-	// One entry, and one AfterFunc, for a context however often it is used.
+	// One entry, and one AfterFunc, for a context however often it is used: by its Done.
 	topics map[<-chan struct{}]*lease
 }
 
@@ -265,25 +275,35 @@ type lease struct {
 	prune  int // fired topics are looked for when there are more than this
 }
 
+// add has the topic given back when ctx ends, if it ever does.
 func (l *leases) add(ctx context.Context, topic *hub.Topic, h *hub.Hub[record]) {
+	done := ctx.Done()
+	if done != nil && l.keep(done, topic, h) {
+		context.AfterFunc(ctx, func() { l.end(done, h) })
+	}
+}
+
+// keep notes the topic for the context, and reports whether it is the first one.
+func (l *leases) keep(
+	done <-chan struct{}, topic *hub.Topic, h *hub.Hub[record],
+) (first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	held := l.topics[ctx.Done()]
-	if held == nil {
+	held := l.topics[done]
+	if first = held == nil; first {
 		if l.topics == nil {
 			l.topics = make(map[<-chan struct{}]*lease)
 		}
 		held = &lease{topics: make(map[*hub.Topic]struct{}), prune: 8}
-		l.topics[ctx.Done()] = held
-		context.AfterFunc(ctx, func() { l.end(ctx, h) })
+		l.topics[done] = held
 	}
 	if _, twice := held.topics[topic]; twice {
 		h.Unsubscribe(topic)
-		return
+		return first
 	}
 	held.topics[topic] = struct{}{}
 	if len(held.topics) <= held.prune {
-		return
+		return first
 	}
 	for topic := range held.topics {
 		select {
@@ -293,15 +313,17 @@ func (l *leases) add(ctx context.Context, topic *hub.Topic, h *hub.Hub[record]) 
 		}
 	}
 	held.prune = 8 + 2*len(held.topics)
+	return first
 }
 
-func (l *leases) end(ctx context.Context, h *hub.Hub[record]) {
+// end gives back what was subscribed for the context.
+func (l *leases) end(done <-chan struct{}, h *hub.Hub[record]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for topic := range l.topics[ctx.Done()].topics {
+	for topic := range l.topics[done].topics {
 		h.Unsubscribe(topic)
 	}
-	delete(l.topics, ctx.Done())
+	delete(l.topics, done)
 }
 
 // log appends what the transaction changed, one event for each thing.

@@ -61,7 +61,7 @@ func TestWatch_B12_EveryChangeInOrder(t *testing.T) {
 		h.must(second(h.Delete("a/1")))
 		want = append(want, "deleted a/1")
 		indexes = append(indexes, h.Snapshot().Index())
-		events := h.events(lockd.Prefix("a/"), index)
+		events := h.events(lockd.PrefixScope("a/"), index)
 		if !slices.Equal(inWords(events), want) {
 			h.t.Errorf("got %q, want %q", inWords(events), want)
 		}
@@ -70,7 +70,7 @@ func TestWatch_B12_EveryChangeInOrder(t *testing.T) {
 				h.t.Errorf("event %d has index %d, want %d", i, e.Index, indexes[i])
 			}
 		}
-		if got := inWords(h.events(lockd.Key("a/1"), indexes[len(indexes)-2])); len(got) != 1 {
+		if got := inWords(h.events(lockd.KeyScope("a/1"), indexes[len(indexes)-2])); len(got) != 1 {
 			h.t.Errorf("one key from the middle: got %q", got)
 		}
 	})
@@ -95,7 +95,7 @@ func TestWatch_B12_NetChange(t *testing.T) {
 			put("new", "1")
 			return second(tx.Lock("new", s.ID(), &lockd.LockOptions{Value: []byte("2")}))
 		}))
-		events := h.events(lockd.Prefix(""), index)
+		events := h.events(lockd.PrefixScope(""), index)
 		slices.SortFunc(events, func(a, b lockd.Event) int {
 			return slices.Compare([]byte(told(a)), []byte(told(b)))
 		})
@@ -204,7 +204,7 @@ func TestWatch_B12_LockChanges(t *testing.T) {
 				s := h.session(&lockd.SessionOptions{TTL: time.Second})
 				index := h.Snapshot().Index()
 				l := h.lock(s, "k")
-				events := h.events(lockd.Key("k"), index)
+				events := h.events(lockd.KeyScope("k"), index)
 				if len(events) != 1 || events[0].Lock != lockd.LockGranted ||
 					events[0].Cause != nil {
 					h.t.Errorf("the grant: got %+v", events)
@@ -221,7 +221,7 @@ func TestWatch_B12_LockChanges(t *testing.T) {
 				before := h.entry("k")
 				h.must(test.do(h, s, l))
 				h.settle()
-				events = h.events(lockd.Key("k"), index)
+				events = h.events(lockd.KeyScope("k"), index)
 				if len(events) != 1 {
 					h.t.Fatalf("got %d events: %+v", len(events), events)
 				}
@@ -248,7 +248,7 @@ func TestWatch_B12_RemoveAfter(t *testing.T) {
 		h.must(err)
 		index := h.Snapshot().Index()
 		h.must(l.Unlock())
-		events := h.events(lockd.Key("k"), index)
+		events := h.events(lockd.KeyScope("k"), index)
 		if len(events) != 1 || events[0].Kind != lockd.KeyDeleted ||
 			!errors.Is(events[0].Cause, lockd.ErrUnlocked) {
 			h.t.Errorf("got %+v", events)
@@ -267,7 +267,7 @@ func TestWatch_S40_SessionsAndCatalog(t *testing.T) {
 		h.must(h.txn(func(tx *lockd.Txn) error { return second(tx.DeleteNode("db1")) }))
 		h.must(h.EndSession(s.ID()))
 
-		events := h.events(lockd.Sessions(), index)
+		events := h.events(lockd.SessionsScope(), index)
 		want := []string{"session s", "session other", "session ended other", "session ended s"}
 		if !slices.Equal(inWords(events), want) {
 			h.t.Errorf("sessions: got %q", inWords(events))
@@ -277,11 +277,11 @@ func TestWatch_S40_SessionsAndCatalog(t *testing.T) {
 			!errors.Is(events[3].Cause, lockd.ErrDestroyed) {
 			h.t.Errorf("causes: got %+v", events)
 		}
-		one := inWords(h.events(lockd.OneSession(s.ID()), index))
+		one := inWords(h.events(lockd.SessionScope(s.ID()), index))
 		if !slices.Equal(one, []string{"session s", "session ended s"}) {
 			h.t.Errorf("one session: got %q", one)
 		}
-		catalog := inWords(h.events(lockd.Catalog(), index))
+		catalog := inWords(h.events(lockd.CatalogScope(), index))
 		want = []string{
 			"node db1/", "service db1/mysql", "check db1/disk", "check db1/ping",
 			"attachment /note",
@@ -308,11 +308,11 @@ func TestWatch_B12_PassingCatalog(t *testing.T) {
 				second(tx.DeleteService("db1", "passing")),
 				tx.PutNode(lockd.Node{Name: "passing"}),
 				second(tx.DeleteNode("passing")),
-				tx.Keep("passing", nil),
+				tx.AttachUnowned("passing", nil),
 				second(tx.Detach("passing")),
 			)
 		}))
-		if got := inWords(h.events(lockd.Catalog(), index)); len(got) != 0 {
+		if got := inWords(h.events(lockd.CatalogScope(), index)); len(got) != 0 {
 			h.t.Errorf("got %q", got)
 		}
 	})
@@ -350,7 +350,7 @@ func TestWatch_B12_NoGapToTheSnapshot(t *testing.T) {
 			state[key] = e
 		}
 		last := snap.Index()
-		for _, e := range h.events(lockd.Prefix(""), snap.Index()) {
+		for _, e := range h.events(lockd.PrefixScope(""), snap.Index()) {
 			if e.Index <= last {
 				h.t.Errorf("index %d after %d", e.Index, last)
 			}
@@ -429,13 +429,14 @@ func TestWatch_B12_Compacted(t *testing.T) {
 		h.writes("k", 30)
 		newest := h.Snapshot().Index()
 		for _, scope := range []lockd.Scope{
-			lockd.Key("k"), lockd.Prefix(""), lockd.Key("of which nothing was ever told"),
+			lockd.KeyScope("k"), lockd.PrefixScope(""),
+			lockd.KeyScope("of which nothing was ever told"),
 		} {
 			for _, index := range []uint64{0, 1, newest - 20, newest - 11} {
 				h.watches(h.t.Context(), scope, index).ends(lockd.ErrCompacted)
 			}
 		}
-		if got := len(h.events(lockd.Key("k"), newest-10)); got != 10 {
+		if got := len(h.events(lockd.KeyScope("k"), newest-10)); got != 10 {
 			h.t.Errorf("kept: got %d", got)
 		}
 		if n := h.Topics(); n != 0 {
@@ -453,11 +454,13 @@ func TestWatch_B12_CompactedByLargeValues(t *testing.T) {
 			scope lockd.Scope
 			write func(value []byte) error
 		}{
-			{lockd.Key("k"), func(value []byte) error { return second(h.Put("k", value, nil)) }},
-			{lockd.Catalog(), func(value []byte) error {
+			{lockd.KeyScope("k"), func(value []byte) error {
+				return second(h.Put("k", value, nil))
+			}},
+			{lockd.CatalogScope(), func(value []byte) error {
 				return h.Update(func(tx *lockd.Txn) error { return tx.Attach(id, "a", value) })
 			}},
-			{lockd.Catalog(), func(value []byte) error {
+			{lockd.CatalogScope(), func(value []byte) error {
 				check := lockd.Check{Node: h.Node(), ID: "c", Status: lockd.Passing}
 				check.Output = string(value)
 				return h.Update(func(tx *lockd.Txn) error { return tx.PutCheck(check) })
@@ -482,16 +485,16 @@ func TestWatch_B12_FromTheBeginning(t *testing.T) {
 	each(t, func(h *harness) {
 		h.writes("k", 2)
 		for index := range uint64(2) {
-			if got := len(h.events(lockd.Key("k"), index)); got != 2 {
+			if got := len(h.events(lockd.KeyScope("k"), index)); got != 2 {
 				h.t.Errorf("from %d: got %d events", index, got)
 			}
-			if got := len(h.events(lockd.Catalog(), index)); got != 1 { // this process's node
+			if got := len(h.events(lockd.CatalogScope(), index)); got != 1 { // this process's node
 				h.t.Errorf("from %d: got %d events of the catalog", index, got)
 			}
 		}
 		h.shortHistory()
 		h.writes("k", 11)
-		h.watches(h.t.Context(), lockd.Key("k"), 0).ends(lockd.ErrCompacted)
+		h.watches(h.t.Context(), lockd.KeyScope("k"), 0).ends(lockd.ErrCompacted)
 	})
 }
 
@@ -502,7 +505,7 @@ func TestWatch_G12_AfterClose(t *testing.T) {
 		h.writes("k", 30)
 		h.must(h.Close())
 		for _, index := range []uint64{0, 1, h.Snapshot().Index(), 1 << 40} {
-			for _, err := range h.Watch(h.t.Context(), lockd.Key("k"), index) {
+			for _, err := range h.Watch(h.t.Context(), lockd.KeyScope("k"), index) {
 				if !errors.Is(err, lockd.ErrClosed) || errors.Is(err, lockd.ErrCompacted) ||
 					!strings.HasSuffix(err.Error(), ": database closed by its owner") {
 					h.t.Errorf("from %d: got %v", index, err)
@@ -524,9 +527,9 @@ func TestWatch_B12_CompactedByARestart(t *testing.T) {
 		h.reopen()
 		newest := h.Snapshot().Index()
 		for _, index := range []uint64{0, 1, newest - 1} {
-			h.watches(h.t.Context(), lockd.Key("k"), index).ends(lockd.ErrCompacted)
+			h.watches(h.t.Context(), lockd.KeyScope("k"), index).ends(lockd.ErrCompacted)
 		}
-		w := h.watches(h.t.Context(), lockd.Key("k"), newest)
+		w := h.watches(h.t.Context(), lockd.KeyScope("k"), newest)
 		h.put("k", "after", 0)
 		w.want("put k=after")
 		w.stop()
@@ -538,7 +541,7 @@ func TestWatch_B12_CompactedByARestart(t *testing.T) {
 func TestWatch_B12_TooSlow(t *testing.T) {
 	each(t, func(h *harness) {
 		h.shortHistory()
-		w := h.watches(h.t.Context(), lockd.Prefix("k"), h.Snapshot().Index())
+		w := h.watches(h.t.Context(), lockd.PrefixScope("k"), h.Snapshot().Index())
 		h.put("k", "first", 0)
 		w.want("put k=first")
 		h.writes("k", 11) // it has not come back for more
@@ -554,7 +557,7 @@ func TestWatch_B12_ForeignChangesCutNobodyOff(t *testing.T) {
 		ctx, cancel := context.WithCancel(h.t.Context())
 		var got []string
 		watching := start(func() error {
-			for e, err := range h.Watch(ctx, lockd.Key("k"), h.Snapshot().Index()) {
+			for e, err := range h.Watch(ctx, lockd.KeyScope("k"), h.Snapshot().Index()) {
 				if err != nil {
 					return err
 				}
@@ -587,12 +590,74 @@ func TestWatch_LoopPanics(t *testing.T) {
 		h.put("k", "v", 0)
 		func() {
 			defer func() { _ = recover() }()
-			for range h.Watch(h.t.Context(), lockd.Key("k"), h.Snapshot().Index()-1) {
+			for range h.Watch(h.t.Context(), lockd.KeyScope("k"), h.Snapshot().Index()-1) {
 				panic("the loop's own")
 			}
 		}()
 		if n := h.Topics(); n != 0 {
 			h.t.Errorf("%d topics are left", n)
 		}
+	})
+}
+
+// wantAll fails the test unless the watch has each of the n keys with the prefix next, in any order
+// of its own.
+func (w *watched) wantAll(prefix string, n int) {
+	w.h.t.Helper()
+	seen := make(map[string]bool)
+	for range n {
+		e, err, ok := w.next()
+		if err != nil || !ok || !strings.HasPrefix(e.Key, prefix) || seen[e.Key] {
+			w.h.t.Fatalf("after %d of %d events: got %q, %v, %v", len(seen), n, told(e), err, ok)
+		}
+		seen[e.Key] = true
+	}
+}
+
+// Ensure that a watcher that is up to date has every change of a transaction that is longer than
+// the history, also if the next ones follow at once.
+func TestWatch_B12_TransactionLongerThanTheHistory(t *testing.T) {
+	each(t, func(h *harness) {
+		h.shortHistory() // 10 events
+		w := h.watches(h.t.Context(), lockd.PrefixScope(""), h.Snapshot().Index())
+		h.put("k", "first", 0)
+		w.want("put k=first")
+		before := h.Snapshot().Index()
+		h.must(h.Update(func(tx *lockd.Txn) error {
+			for i := range 1_000 {
+				if _, err := tx.Put(fmt.Sprintf("many/%03d", i), nil, nil); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		h.writes("k", 9)
+		w.wantAll("many/", 1_000)
+		for range 9 {
+			w.wantAll("k", 1)
+		}
+		w.stop()
+		h.writes("k", 1)
+		h.watches(h.t.Context(), lockd.PrefixScope(""), before).ends(lockd.ErrCompacted)
+	})
+}
+
+// Ensure that a watcher that is up to date has every change of one commit for many writers.
+func TestWatch_B12_CommitLongerThanTheHistory(t *testing.T) {
+	onFile(t, func(h *harness) {
+		h.opts.History = 10
+		c := h.commits()
+		w := h.watches(h.t.Context(), lockd.PrefixScope("crowd/"), h.Snapshot().Index())
+		h.put("crowd/first", "", 0)
+		w.want("put crowd/first=")
+		first := c.held(func() error { return second(h.Put("elsewhere", nil, nil)) })
+		calls := h.crowd(200)
+		c.release(nil)
+		h.must(first.wait())
+		for _, call := range calls {
+			h.must(call.wait())
+		}
+		w.wantAll("crowd/", 200)
+		w.stop()
 	})
 }

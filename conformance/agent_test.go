@@ -168,3 +168,22 @@ func TestN12_AServiceOfTheAgent(t *testing.T) {
 		equal(h, "healthy instances", len(healthy), 1)
 	})
 }
+
+func TestA10_TheAgentCounts(t *testing.T) {
+	each(t, func(h *harness) {
+		h.ttlCheck("c", time.Minute)
+		h.wantHeld(h.boundTo("a", "", "c"), "a")
+		metrics, err := h.Agent().Metrics()
+		check(h.t, err)
+		var locks, grants bool
+		for _, g := range metrics.Gauges {
+			locks = locks || g.Name == "lockd.locks" && g.Value == 1
+		}
+		for _, c := range metrics.Counters {
+			grants = grants || c.Name == "lockd.grants" && c.Count == 1 && c.Sum == 1
+		}
+		if !locks || !grants || metrics.Timestamp == "" || len(metrics.Samples) != 1 {
+			h.t.Errorf("%+v", metrics)
+		}
+	})
+}

@@ -407,3 +407,34 @@ func TestN13T13T15_TheCatalogInATransaction(t *testing.T) {
 		}
 	})
 }
+
+func TestT15_TaggedAddressesAndTagsOfATransaction(t *testing.T) {
+	each(t, func(h *harness) {
+		tagged := map[string]api.ServiceAddress{"wan": {Address: "192.0.2.9", Port: 81}}
+		ok, response, _, err := h.Txn().Txn(api.TxnOps{
+			{Node: &api.NodeTxnOp{Verb: api.NodeSet, Node: api.Node{
+				Node: "n", Address: "192.0.2.7", TaggedAddresses: map[string]string{"lan": "192.0.2.8"},
+			}}},
+			{Service: &api.ServiceTxnOp{Verb: api.ServiceSet, Node: "n", Service: api.AgentService{
+				Service: "s", TaggedAddresses: tagged,
+			}}},
+			{Check: &api.CheckTxnOp{Verb: api.CheckSet, Check: api.HealthCheck{
+				Node: "n", CheckID: "c", ServiceID: "s",
+			}}},
+		}, nil)
+		check(h.t, err)
+		if !ok || len(response.Results) != 3 {
+			h.t.Fatalf("%v %+v", ok, response)
+		}
+		if c := response.Results[2].Check; c.ServiceTags != nil {
+			h.t.Errorf("tags that nobody gave: %#v", c.ServiceTags)
+		}
+		services, _, err := h.Catalog().Service("s", "", nil)
+		check(h.t, err)
+		if len(services) != 1 || services[0].TaggedAddresses["lan"] != "192.0.2.8" ||
+			services[0].ServiceTaggedAddresses["wan"] != tagged["wan"] ||
+			len(services[0].NodeMeta) != 0 || len(services[0].ServiceMeta) != 0 {
+			h.t.Errorf("%+v", services)
+		}
+	})
+}

@@ -30,8 +30,9 @@ func TestSnapshot_BringsBackKeysAndEndsSessions(t *testing.T) {
 		h.put("a", "1")
 		id := h.session(nil)
 		equal(h, "acquire", h.acquire("l", id, "mine"), true)
-		stream, _, err := h.Snapshot().Save(nil)
+		stream, meta, err := h.Snapshot().Save(nil)
 		check(h.t, err)
+		equal(h, "index", meta.LastIndex, h.db.Snapshot().Index()) // which consul snapshot save tells
 		saved, err := io.ReadAll(stream)
 		check(h.t, err)
 		check(h.t, stream.Close())

@@ -26,6 +26,7 @@ func (h *handler) agentRoutes() map[string][]method {
 		"agent/checks":      {{http.MethodGet, h.agentChecks}},
 		"agent/services":    {{http.MethodGet, h.agentServices}},
 		"agent/maintenance": {{http.MethodPut, h.agentMaintenance}},
+		"agent/metrics":     {{http.MethodGet, h.agentMetrics}},
 
 		"agent/check/register":    {{http.MethodPut, h.checkRegister}},
 		"agent/check/deregister/": {{http.MethodPut, h.checkDeregister}},
@@ -110,7 +111,7 @@ func (h *handler) agentSelf(*request) (answer, error) {
 		DebugConfig: object{},
 		Member:      h.member(n),
 		Stats:       object{},
-		Meta:        n.Meta,
+		Meta:        visible(n.Meta),
 	}), nil
 }
 

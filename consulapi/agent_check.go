@@ -159,12 +159,15 @@ func (h *handler) setCheck(r *request, status lockd.Status, output string) (answ
 
 func (h *handler) agentChecks(*request) (answer, error) {
 	state := h.db.Snapshot()
-	checks := map[string]check{}
-	for c := range state.Checks(h.opts.Node) {
-		if c.ID != serfHealth {
+	return ok(mapping[check](func(yield func(string, check) bool) {
+		for id := range inOrder(state.Checks(h.opts.Node),
+			func(c lockd.Check) string { return c.ID },
+		) {
+			c, _ := state.Check(h.opts.Node, id)
 			of, _ := state.Service(c.Node, c.ServiceID)
-			checks[c.ID] = newCheck(c, of)
+			if id != serfHealth && !yield(id, newCheck(c, of)) {
+				return
+			}
 		}
-	}
-	return ok(checks), nil
+	})), nil
 }

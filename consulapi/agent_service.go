@@ -16,6 +16,7 @@ type agentService struct {
 	Port              int
 	Tags              []string
 	Meta              map[string]string
+	TaggedAddresses   map[string]serviceAddress
 	Check             *agentCheck
 	Checks            []agentCheck
 }
@@ -65,7 +66,8 @@ func (h *handler) serviceRegister(r *request) (answer, error) {
 	return answer{}, h.update(func(tx *lockd.Txn) error {
 		if err := tx.PutService(lockd.Service{
 			Node: h.opts.Node, ID: id, Name: body.Name, Address: body.Address,
-			Port: body.Port, Tags: body.Tags, Meta: body.Meta,
+			Port: body.Port, Tags: body.Tags,
+			Meta: hide(body.Meta, taggedKey, body.TaggedAddresses),
 		}); err != nil {
 			return err
 		}
@@ -145,14 +147,11 @@ func (h *handler) serviceInfo(r *request) (answer, error) {
 
 // agentsService shows a service as the agent does.
 func agentsService(s lockd.Service) service {
-	s.Meta = object(s.Meta)
-	return newService(s)
+	shown := newService(s)
+	shown.Meta = object(shown.Meta)
+	return shown
 }
 
 func (h *handler) agentServices(*request) (answer, error) {
-	services := map[string]service{}
-	for s := range h.db.Snapshot().Services(h.opts.Node) {
-		services[s.ID] = agentsService(s)
-	}
-	return ok(services), nil
+	return ok(servicesByID(h.db.Snapshot(), h.opts.Node, agentsService)), nil
 }

@@ -1,7 +1,6 @@
 package consulapi
 
 import (
-	"encoding/json"
 	"io"
 	"maps"
 	"net/http"
@@ -20,10 +19,10 @@ type answer struct {
 	contentType string // of body
 
 	value any    // the body, as JSON, if it is not nil
-	body  []byte // the body, if value is nil
+	body  []byte // the body, if value and stream are nil
 
 	// stream writes the body, if it is not nil. When it fails the connection ends, so that a part
-	// is not taken for the whole.
+	// is not taken for the whole. To call it does not need the whole body in memory.
 	stream func(w io.Writer) error
 
 	// read is set for the answer to a read, which tells of the leader; and index is then that of
@@ -78,24 +77,26 @@ func (a *answer) write(w http.ResponseWriter) error {
 	return nil
 }
 
-// encode makes the body of the value, if there is one, as JSON, indented if ?pretty asks for it.
+// encode makes the body of the value, if there is one, as JSON, indented if ?pretty asks for it. A
+// body that is longer than a piece becomes a stream, which begins anew with the first byte.
 func (a *answer) encode(r *request) {
 	if a.value == nil {
 		return
 	}
-	var err error
-	pretty := r.has("pretty")
-	switch succeeded, is := a.value.(bool); {
-	case pretty:
-		a.body, err = json.MarshalIndent(a.value, "", "    ")
-		a.body = append(a.body, '\n')
-	case is: // of most writes
-		a.body = strconv.AppendBool(nil, succeeded)
-	default:
-		a.body, err = json.Marshal(a.value)
-	}
-	if err != nil {
-		panic("consulapi: bug: " + err.Error())
-	}
 	a.contentType = applicationJSON
+	form := compact
+	if r.has("pretty") {
+		form = pretty
+	}
+	if succeeded, is := a.value.(bool); is && form == compact { // of most writes
+		a.body = strconv.AppendBool(nil, succeeded)
+		return
+	}
+	value := a.value
+	body, err := encodeWhole(value, form)
+	if err == nil {
+		a.body = body
+		return
+	}
+	a.stream = func(w io.Writer) error { return encodeTo(w, value, form) }
 }

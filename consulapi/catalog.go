@@ -35,10 +35,10 @@ type registration struct {
 	Service           *sentService
 	Check             *sentCheck
 	Checks            []sentCheck
+	TaggedAddresses   map[string]string
 	SkipNodeUpdate    bool
 
 	elsewhere
-	TaggedAddresses json.RawMessage // a node has one address here
 }
 
 // sentService is a service as it is registered.
@@ -47,6 +47,7 @@ type sentService struct {
 	Port                 int
 	Tags                 []string
 	Meta                 map[string]string
+	TaggedAddresses      map[string]serviceAddress
 
 	ModifyIndex uint64 // which nobody can choose
 	unkept
@@ -159,7 +160,8 @@ func (b *registration) checks() []sentCheck {
 func (b *registration) apply(tx *lockd.Txn) error {
 	n, exists := tx.Node(b.Node)
 	if !exists || !b.SkipNodeUpdate {
-		n.Name, n.Address, n.Meta = b.Node, b.Address, b.NodeMeta
+		n.Name, n.Address = b.Node, b.Address
+		n.Meta = hide(b.NodeMeta, taggedKey, b.TaggedAddresses)
 		n.ID = cmp.Or(b.ID, n.ID)
 		if err := tx.PutNode(n); err != nil {
 			return err
@@ -168,7 +170,7 @@ func (b *registration) apply(tx *lockd.Txn) error {
 	if s := b.Service; s != nil {
 		if err := tx.PutService(lockd.Service{
 			Node: n.Name, ID: cmp.Or(s.ID, s.Service), Name: s.Service, Address: s.Address,
-			Port: s.Port, Tags: s.Tags, Meta: s.Meta,
+			Port: s.Port, Tags: s.Tags, Meta: hide(s.Meta, taggedKey, s.TaggedAddresses),
 		}); err != nil {
 			return err
 		}
@@ -194,9 +196,7 @@ func (c *sentCheck) put(tx *lockd.Txn, node string) error {
 	if next.Status, err = parseStatus(c.Status); err != nil {
 		return err
 	}
-	if next.Meta, err = define(next.Meta, c.Definition); err != nil {
-		return err
-	}
+	next.Meta = hide(next.Meta, definitionKey, c.Definition)
 	err = tx.PutCheck(next)
 	switch {
 	case errors.Is(err, lockd.ErrNoNode):
@@ -267,7 +267,7 @@ func (h *handler) readCatalog(
 	if r.query.Get("filter") != "" {
 		return answer{}, badRequest("lockd has no filter expressions")
 	}
-	scope := lockd.Catalog()
+	scope := lockd.CatalogScope()
 	return h.read(r, scope, func() (answer, error) {
 		state := h.db.Snapshot()
 		return answer{
@@ -278,13 +278,13 @@ func (h *handler) readCatalog(
 
 func (h *handler) catalogNodes(r *request) (answer, error) {
 	return h.readCatalog(r, func(state *lockd.Snapshot) any {
-		nodes := []node{}
-		for n := range state.Nodes() {
-			if r.wantsNode(n) {
-				nodes = append(nodes, h.newNode(n))
+		return list[node](func(yield func(node) bool) {
+			for n := range state.Nodes() {
+				if r.wantsNode(n) && !yield(h.newNode(n)) {
+					return
+				}
 			}
-		}
-		return nodes
+		})
 	})
 }
 
@@ -337,29 +337,57 @@ func (h *handler) catalogNode(r *request) (answer, error) {
 		if !exists {
 			return nullValue
 		}
-		services := map[string]service{}
-		for s := range state.Services(n.Name) {
-			services[s.ID] = newService(s)
-		}
-		return struct {
-			Node     node
-			Services map[string]service
-		}{h.newNode(n), services}
+		return nodeServices{h.newNode(n), servicesByID(state, n.Name, newService)}
 	})
+}
+
+// nodeServices is a node with its services.
+type nodeServices struct {
+	node     node
+	services mapping[service]
+}
+
+func (v nodeServices) encode(e *encoder) {
+	e.raw(`{"Node":`)
+	e.value(v.node)
+	e.raw(`,"Services":`)
+	e.value(v.services)
+	e.raw("}")
+}
+
+// servicesByID yields the services of a node, each with its ID, in the order of those.
+func servicesByID(
+	state *lockd.Snapshot, node string, show func(lockd.Service) service,
+) mapping[service] {
+	return func(yield func(string, service) bool) {
+		for id := range inOrder(state.Services(node),
+			func(s lockd.Service) string { return s.ID },
+		) {
+			s, _ := state.Service(node, id)
+			if !yield(id, show(s)) {
+				return
+			}
+		}
+	}
 }
 
 func (h *handler) catalogServices(r *request) (answer, error) {
 	return h.readCatalog(r, func(state *lockd.Snapshot) any {
-		services := map[string][]string{}
-		for s := range state.Services("") {
-			if n, _ := state.Node(s.Node); !r.wantsNode(n) {
-				continue
+		services := func(yield func(lockd.Service) bool) {
+			for s := range state.Services("") {
+				if n, _ := state.Node(s.Node); r.wantsNode(n) && !yield(s) {
+					return
+				}
 			}
-			tags := append(services[s.Name], s.Tags...)
-			slices.Sort(tags)
-			services[s.Name] = append([]string{}, slices.Compact(tags)...)
 		}
-		return services
+		return mapping[[]string](collated(services,
+			func(s lockd.Service) string { return s.Name },
+			func(tags []string, s lockd.Service) []string {
+				tags = append(tags, s.Tags...)
+				slices.Sort(tags)
+				return append([]string{}, slices.Compact(tags)...)
+			},
+		))
 	})
 }
 
@@ -376,6 +404,7 @@ type catalogInstance struct {
 	ServiceName              string
 	ServiceTags              []string
 	ServiceAddress           string
+	ServiceTaggedAddresses   map[string]serviceAddress `json:",omitempty"`
 	ServiceWeights           weights
 	ServiceMeta              map[string]string
 	ServicePort              int
@@ -391,22 +420,25 @@ func (h *handler) catalogService(r *request) (answer, error) {
 		return answer{}, badRequest("Missing service name")
 	}
 	return h.readCatalog(r, func(state *lockd.Snapshot) any {
-		found := []catalogInstance{}
-		for n, s := range instances(state, r.rest, r.query["tag"]) {
-			if !r.wantsNode(n) {
-				continue
+		return list[catalogInstance](func(yield func(catalogInstance) bool) {
+			for n, s := range instances(state, r.rest, r.query["tag"]) {
+				if r.wantsNode(n) && !yield(newCatalogInstance(h.newNode(n), newService(s))) {
+					return
+				}
 			}
-			n, s := h.newNode(n), newService(s)
-			found = append(found, catalogInstance{
-				ID: n.ID, Node: n.Node, Address: n.Address, Datacenter: n.Datacenter,
-				TaggedAddresses: n.TaggedAddresses, NodeMeta: n.Meta, ServiceID: s.ID,
-				ServiceName: s.Service, ServiceTags: s.Tags, ServiceAddress: s.Address,
-				ServiceWeights: s.Weights, ServiceMeta: object(s.Meta), ServicePort: s.Port,
-				CreateIndex: s.CreateIndex, ModifyIndex: s.ModifyIndex,
-			})
-		}
-		return found
+		})
 	})
+}
+
+func newCatalogInstance(n node, s service) catalogInstance {
+	return catalogInstance{
+		ID: n.ID, Node: n.Node, Address: n.Address, Datacenter: n.Datacenter,
+		TaggedAddresses: n.TaggedAddresses, NodeMeta: n.Meta, ServiceID: s.ID,
+		ServiceName: s.Service, ServiceTags: s.Tags, ServiceAddress: s.Address,
+		ServiceTaggedAddresses: s.TaggedAddresses, ServiceWeights: s.Weights,
+		ServiceMeta: object(s.Meta), ServicePort: s.Port,
+		CreateIndex: s.CreateIndex, ModifyIndex: s.ModifyIndex,
+	}
 }
 
 func (h *handler) catalogDatacenters(*request) (answer, error) {

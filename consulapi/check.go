@@ -29,10 +29,6 @@ type check struct {
 	ModifyIndex uint64
 }
 
-// definitionKey is the key in a check's Meta of its Definition, as it was sent: it says how an
-// agent would look after the check, which nobody does here.
-const definitionKey = "consul.definition"
-
 // newCheck shows a check with what it says of the service that it is of.
 func newCheck(c lockd.Check, of lockd.Service) check {
 	definition := cmp.Or(c.Meta[definitionKey], "{}")

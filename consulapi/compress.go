@@ -2,11 +2,16 @@ package consulapi
 
 import (
 	"bytes"
-	"compress/gzip"
+	"compress/flate"
+	"encoding/binary"
+	"hash/crc32"
+	"io"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // leastCompressed is the length of a body from which on it is compressed: a shorter one is in one
@@ -14,26 +19,110 @@ import (
 const leastCompressed = 1400
 
 // compress makes the body of the answer shorter, if the client takes gzip and it does get shorter
-// (H20). A client on this machine would wait for twice as long, and no wire is spared. Whatever it
-// does, the answer then says that it depends on what the client takes.
+// (H20); of a long one the first piece decides, and JSON that is long always does. A client on this
+// machine would wait for twice as long, and no wire is spared. Whatever it does, the answer then
+// says that it depends on what the client takes.
 func (h *handler) compress(a *answer, r *http.Request, header http.Header) {
 	header.Add("Vary", "Accept-Encoding")
-	if len(a.body) < leastCompressed || !takesGzip(r.Header) || !isRemote(r.RemoteAddr) {
+	if !takesGzip(r.Header) || !isRemote(r.RemoteAddr) {
 		return
 	}
-	z, _ := h.compressors.Get().(*gzip.Writer)
-	if z == nil {
-		z, _ = gzip.NewWriterLevel(nil, gzip.BestSpeed) // which is a level that there is
+	stream := a.stream
+	if stream != nil && a.value == nil { // a snapshot
+		return
 	}
-	defer h.compressors.Put(z)
-	var body bytes.Buffer
-	z.Reset(&body)
-	_, _ = z.Write(a.body) // a buffer takes everything
-	_ = z.Close()
-	if body.Len() < len(a.body) {
-		a.body = body.Bytes()
-		header.Set("Content-Encoding", "gzip")
+	if stream == nil {
+		var small bytes.Buffer
+		body := a.body
+		if !h.shrinks(body[:min(len(body), pieceSize)], &small) {
+			return
+		}
+		if len(body) > pieceSize {
+			stream = func(w io.Writer) error {
+				_, err := w.Write(body)
+				return err
+			}
+		}
+		a.body = small.Bytes()
 	}
+	if stream != nil {
+		a.stream = func(w io.Writer) error { return h.zip(w, stream) }
+	}
+	header.Set("Content-Encoding", "gzip")
+}
+
+// shrinks reports whether it pays to compress the body, and writes it to small, compressed.
+func (h *handler) shrinks(body []byte, small *bytes.Buffer) bool {
+	if len(body) < leastCompressed {
+		return false
+	}
+	_ = h.zip(small, func(w io.Writer) error { // a buffer takes everything
+		_, err := w.Write(body)
+		return err
+	})
+	return small.Len() < len(body)
+}
+
+// zip writes what the stream writes to w, compressed.
+func (h *handler) zip(w io.Writer, stream func(w io.Writer) error) error {
+	z := &zipper{w: w, compressors: &h.compressors}
+	z.piece.WriteString(gzipHeader)
+	if err := stream(z); err != nil {
+		return err
+	}
+	return z.end()
+}
+
+// gzipHeader begins what is compressed: no name, no time, made fast, on an unknown system.
+const gzipHeader = "\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff"
+
+// zipper compresses in pieces. It has a compressor only while it makes one, and none while it waits
+// for a client to take it: a compressor is larger than all else that a connection needs. Each piece
+// is compressed without a look at the one before.
+type zipper struct {
+	w           io.Writer
+	compressors *sync.Pool // of *flate.Writer
+
+	piece bytes.Buffer
+	sum   uint32
+	size  uint32 // modulo 1<<32
+}
+
+// Write compresses p and writes it.
+func (z *zipper) Write(p []byte) (int, error) {
+	for part := range slices.Chunk(p, pieceSize) {
+		z.sum = crc32.Update(z.sum, crc32.IEEETable, part)
+		z.size += uint32(len(part))
+		if err := z.send(part, (*flate.Writer).Flush); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
+
+// end writes what tells that nothing is missing.
+func (z *zipper) end() error {
+	return z.send(nil, func(c *flate.Writer) error {
+		err := c.Close()
+		z.piece.Write(binary.LittleEndian.AppendUint32(nil, z.sum))
+		z.piece.Write(binary.LittleEndian.AppendUint32(nil, z.size))
+		return err
+	})
+}
+
+// send compresses a part, and writes it when finish has made it complete.
+func (z *zipper) send(part []byte, finish func(*flate.Writer) error) error {
+	c, _ := z.compressors.Get().(*flate.Writer)
+	if c == nil {
+		c, _ = flate.NewWriter(nil, flate.BestSpeed) // which is a level that there is
+	}
+	c.Reset(&z.piece)
+	_, _ = c.Write(part) // a buffer takes everything
+	_ = finish(c)
+	z.compressors.Put(c)
+	_, err := z.w.Write(z.piece.Bytes())
+	z.piece.Reset()
+	return err
 }
 
 // takesGzip reports whether the client names gzip among the encodings that it takes.

@@ -26,8 +26,9 @@ import (
 // A nil opts means the defaults.
 //
 // Its calls end with their requests' contexts, and with ErrClosed when the database is closed; it
-// holds nothing that would have to be given back. It sets no time limits and asks for no token:
-// that is the server's to do.
+// holds nothing that would have to be given back. A list is sent in pieces, from one snapshot, so
+// that a client that takes its answer slowly costs some 100 KiB, however much it asked for (H21).
+// The handler sets no time limits and asks for no token: that is the server's to do.
 //
 // It returns an error that is lockd.ErrInvalid for options that are out of their bounds,
 // lockd.ErrClosed, lockd.ErrFailed or lockd.ErrCommit.
@@ -48,7 +49,7 @@ type handler struct {
 
 	repairing atomic.Bool // the node of this process will be put right
 
-	compressors sync.Pool // of *gzip.Writer, each of which is large
+	compressors sync.Pool // of *flate.Writer, each of which is large
 }
 
 // method is what a path does for one HTTP method.
@@ -71,6 +72,7 @@ func newHandler(db *lockd.DB, opts *Options) (*handler, error) {
 		h.catalogRoutes(),
 		h.healthRoutes(),
 		h.kvRoutes(),
+		h.lockdRoutes(),
 		h.queryRoutes(),
 		h.sessionRoutes(),
 		h.snapshotRoutes(),

@@ -107,7 +107,7 @@ func TestHandler_N14X21_NodeOfThisProcess(t *testing.T) {
 		if node.ID != id || node.Address == "" || check.Status != lockd.Passing {
 			t.Errorf("%+v %+v", node, check)
 		}
-		if index := state.IndexOf(lockd.Catalog()); index < 2 {
+		if index := state.IndexOf(lockd.CatalogScope()); index < 2 {
 			t.Errorf("the catalog is at %d, and clients wait for 2", index)
 		}
 		// A second handler finds what the first one made.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -19,7 +20,10 @@ import (
 	"github.com/lockd/lockd/consulapi"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // where the databases of the tests log
+	goleak.VerifyTestMain(m)
+}
 
 // harness is the API of a database in memory, on a mock clock, inside a bubble: settle returns
 // when every goroutine of the test waits, so nothing has to be slept for.

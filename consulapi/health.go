@@ -1,7 +1,9 @@
 package consulapi
 
 import (
+	"iter"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/lockd/lockd"
@@ -21,14 +23,15 @@ func (h *handler) checks(
 	r *request, wanted func(n lockd.Node, c lockd.Check, of lockd.Service) bool,
 ) (answer, error) {
 	return h.readCatalog(r, func(state *lockd.Snapshot) any {
-		checks := []check{}
-		for c := range state.Checks("") {
-			of, _ := state.Service(c.Node, c.ServiceID)
-			if n, _ := state.Node(c.Node); wanted(n, c, of) {
-				checks = append(checks, newCheck(c, of))
+		return list[check](func(yield func(check) bool) {
+			for c := range state.Checks("") {
+				of, _ := state.Service(c.Node, c.ServiceID)
+				n, _ := state.Node(c.Node)
+				if wanted(n, c, of) && !yield(newCheck(c, of)) {
+					return
+				}
 			}
-		}
-		return checks
+		})
 	})
 }
 
@@ -59,11 +62,21 @@ func (h *handler) healthState(r *request) (answer, error) {
 	})
 }
 
-// instance is a service with its node and what is checked of both.
+// instance is a service with its node and the checks of both.
 type instance struct {
 	Node    node
 	Service service
-	Checks  []check
+	Checks  list[check]
+}
+
+func (v instance) encode(e *encoder) {
+	e.raw(`{"Node":`)
+	e.value(v.Node)
+	e.raw(`,"Service":`)
+	e.value(v.Service)
+	e.raw(`,"Checks":`)
+	e.value(v.Checks)
+	e.raw("}")
 }
 
 func (h *handler) healthService(r *request) (answer, error) {
@@ -81,31 +94,57 @@ func (h *handler) healthService(r *request) (answer, error) {
 		}
 	}
 	return h.readCatalog(r, func(state *lockd.Snapshot) any {
-		found := []instance{}
-		for n, s := range instances(state, r.rest, r.query["tag"]) {
-			if health, checks := healthOf(state, s); health >= worst && r.wantsNode(n) {
-				found = append(found, instance{h.newNode(n), newService(s), checks})
+		return list[instance](func(yield func(instance) bool) {
+			for n, s := range instances(state, r.rest, r.query["tag"]) {
+				if health(state, s, nil) < worst || !r.wantsNode(n) {
+					continue
+				}
+				if !yield(h.newInstance(state, n, s, nil)) {
+					return
+				}
 			}
-		}
-		return found
+		})
 	})
 }
 
-// healthOf returns the worst status of a service, of what is checked of its node and of it, and
-// those checks, in this order.
-func healthOf(state *lockd.Snapshot, s lockd.Service) (worst lockd.Status, checks []check) {
-	worst, checks = lockd.Passing, []check{}
-	var own []check
-	for c := range state.Checks(s.Node) {
-		switch {
-		case c.ServiceID == "":
-			checks = append(checks, newCheck(c, lockd.Service{}))
-		case sameName(c.ServiceID, s.ID):
-			own = append(own, newCheck(c, s))
-		default:
-			continue
+// newInstance shows a service of a node, with those of their checks whose IDs are not ignored.
+func (h *handler) newInstance(
+	state *lockd.Snapshot, n lockd.Node, s lockd.Service, ignored []string,
+) instance {
+	return instance{h.newNode(n), newService(s), func(yield func(check) bool) {
+		for c, of := range checksOf(state, s) {
+			if !slices.Contains(ignored, c.ID) && !yield(newCheck(c, of)) {
+				return
+			}
 		}
-		worst = min(worst, c.Status)
+	}}
+}
+
+// health returns the worst status of a service: of the checks of its node and of its own, but for
+// those whose IDs are ignored.
+func health(state *lockd.Snapshot, s lockd.Service, ignored []string) lockd.Status {
+	worst := lockd.Passing
+	for c := range checksOf(state, s) {
+		if !slices.Contains(ignored, c.ID) {
+			worst = min(worst, c.Status)
+		}
 	}
-	return worst, append(checks, own...)
+	return worst
+}
+
+// checksOf yields the checks that count for a service: those of its node, then its own, each with
+// the service that it is of.
+func checksOf(state *lockd.Snapshot, s lockd.Service) iter.Seq2[lockd.Check, lockd.Service] {
+	return func(yield func(lockd.Check, lockd.Service) bool) {
+		for c := range state.Checks(s.Node) {
+			if c.ServiceID == "" && !yield(c, lockd.Service{}) {
+				return
+			}
+		}
+		for c := range state.Checks(s.Node) {
+			if c.ServiceID != "" && sameName(c.ServiceID, s.ID) && !yield(c, s) {
+				return
+			}
+		}
+	}
 }

@@ -3,7 +3,6 @@ package consulapi
 import (
 	"errors"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -12,23 +11,48 @@ import (
 
 // entry is a key as it is in JSON (H11).
 type entry struct {
-	LockIndex   uint64
-	Key         string
-	Flags       uint64
-	Value       []byte
+	entryHead
+	Value []byte
+	entryTail
+}
+
+// entryHead is what stands before the value.
+type entryHead struct {
+	LockIndex uint64
+	Key       string
+	Flags     uint64
+}
+
+// entryTail is what stands behind the value.
+type entryTail struct {
 	Session     string `json:",omitempty"`
 	CreateIndex uint64
 	ModifyIndex uint64
 }
 
-func newEntry(e lockd.Entry) entry {
+func newEntry(e lockd.Entry) *entry {
 	if len(e.Value) == 0 {
 		e.Value = nil // which is null
 	}
-	return entry{
-		LockIndex: e.LockIndex, Key: e.Key, Flags: e.Flags, Value: e.Value,
-		Session: e.Session.String(), CreateIndex: e.CreateIndex, ModifyIndex: e.ModifyIndex,
+	return &entry{
+		entryHead{e.LockIndex, e.Key, e.Flags}, e.Value,
+		entryTail{e.Session.String(), e.CreateIndex, e.ModifyIndex},
 	}
+}
+
+// encode writes the entry, a large value in pieces.
+func (v *entry) encode(e *encoder) {
+	if len(v.Value) < pieceSize/2 {
+		add(e, marshal(v))
+		return
+	}
+	e.raw("{")
+	e.members(v.entryHead)
+	e.raw(`,"Value":`)
+	e.bytes(v.Value)
+	e.raw(",")
+	e.members(v.entryTail)
+	e.raw("}")
 }
 
 // maxValueHelp is where Consul's text on too large a value points.
@@ -55,7 +79,7 @@ func (h *handler) kvGet(r *request) (answer, error) {
 	case r.rest == "":
 		return answer{}, errNoKey
 	}
-	scope := lockd.Key(r.rest)
+	scope := lockd.KeyScope(r.rest)
 	return h.read(r, scope, func() (answer, error) {
 		e, exists := h.db.Get(r.rest)
 		if !exists {
@@ -66,28 +90,44 @@ func (h *handler) kvGet(r *request) (answer, error) {
 				}, nil
 			}
 		}
-		if r.has("raw") {
-			return answer{body: e.Value, contentType: "text/plain", index: e.ModifyIndex,
-				header: http.Header{ // H13
-					"X-Content-Type-Options":  {"nosniff"},
-					"Content-Security-Policy": {"sandbox"},
-				}}, nil
+		a := answer{index: e.ModifyIndex, header: fenceHeader(e)}
+		if !r.has("raw") {
+			a.value = listOf(newEntry(e))
+			return a, nil
 		}
-		return answer{value: []entry{newEntry(e)}, index: e.ModifyIndex}, nil
+		if a.header == nil {
+			a.header = make(http.Header)
+		}
+		a.header.Set("X-Content-Type-Options", "nosniff") // H13
+		a.header.Set("Content-Security-Policy", "sandbox")
+		a.body, a.contentType = e.Value, "text/plain"
+		return a, nil
 	})
+}
+
+// fenceHeader tells the fence of a key's lock, nothing if the key is free. The header is lockd's
+// own: Consul's JSON of a key has no member for it (X1).
+func fenceHeader(e lockd.Entry) http.Header {
+	if e.Session.IsZero() {
+		return nil
+	}
+	return http.Header{"X-Lockd-Fence": {strconv.FormatUint(e.Fence, 10)}}
 }
 
 // kvList answers with all entries that begin with the prefix.
 func (h *handler) kvList(r *request) (answer, error) {
-	scope := lockd.Prefix(r.rest)
+	scope := lockd.PrefixScope(r.rest)
 	return h.read(r, scope, func() (answer, error) {
 		state := h.db.Snapshot()
 		a := answer{index: state.IndexOf(scope)}
-		var entries []entry
-		for _, e := range state.Prefix(r.rest) {
-			entries = append(entries, newEntry(e))
-		}
-		if entries == nil {
+		entries := list[*entry](func(yield func(*entry) bool) {
+			for _, e := range state.Prefix(r.rest) {
+				if !yield(newEntry(e)) {
+					return
+				}
+			}
+		})
+		if entries.isEmpty() {
 			a.status = http.StatusNotFound // H12
 			return a, nil
 		}
@@ -102,12 +142,12 @@ func (h *handler) kvKeys(r *request) (answer, error) {
 	if separator == "" {
 		separator = r.query.Get("seperator") // as older clients spell it
 	}
-	scope := lockd.Prefix(r.rest)
+	scope := lockd.PrefixScope(r.rest)
 	return h.read(r, scope, func() (answer, error) {
 		state := h.db.Snapshot()
 		a := answer{index: state.IndexOf(scope)}
-		keys := slices.AppendSeq([]string{}, state.Keys(r.rest, separator))
-		if len(keys) == 0 && r.rest != "" {
+		keys := list[string](state.Keys(r.rest, separator))
+		if r.rest != "" && keys.isEmpty() {
 			a.status = http.StatusNotFound // H12
 			return a, nil
 		}
@@ -184,8 +224,9 @@ const refusalHeader = "X-Lockd-Refusal"
 
 func (h *handler) kvAcquire(r *request, value []byte, flags uint64) (answer, error) {
 	given := r.query.Get("acquire")
-	err := h.db.Update(func(tx *lockd.Txn) error {
-		_, err := acquire(tx, r.rest, given, value, flags)
+	var e lockd.Entry
+	err := h.db.Update(func(tx *lockd.Txn) (err error) {
+		e, err = acquire(tx, r.rest, given, value, flags)
 		return err
 	})
 	if locked, is := errors.AsType[*lockd.LockedError](err); is {
@@ -193,7 +234,9 @@ func (h *handler) kvAcquire(r *request, value []byte, flags uint64) (answer, err
 		refused.header = http.Header{refusalHeader: {locked.Error()}}
 		return refused, nil
 	}
-	return applied(err)
+	a, err := applied(err)
+	a.header = fenceHeader(e)
+	return a, err
 }
 
 func (h *handler) kvRelease(r *request, value []byte, flags uint64) (answer, error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -170,6 +171,54 @@ func TestKV_K18K35_DelayComesFirst(t *testing.T) {
 		}
 		h.advance(5 * time.Second)
 		h.want("PUT /v1/kv/l?acquire="+next, "", 200, "true")
+	})
+}
+
+// Ensure that the fence of a lock is told with its acquire and with a read of its key, and that it
+// rises where a sequencer's LockIndex begins again.
+func TestKV_G8X1_Fence(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		const header = "X-Lockd-Fence"
+		s := h.session(nil).ID().String()
+		fence := func(target string) (fence uint64) {
+			r := h.send(target, "v")
+			if r.code != 200 || len(r.header.Values(header)) != 1 {
+				t.Fatalf("%s: %d %s %v", target, r.code, r.body, r.header)
+			}
+			fence, err := strconv.ParseUint(r.header.Get(header), 10, 64)
+			h.must(err)
+			return fence
+		}
+		without := func(target string) {
+			if r := h.send(target, "v"); r.code >= 500 || r.header.Values(header) != nil {
+				t.Errorf("%s: %d %v", target, r.code, r.header)
+			}
+		}
+		without("GET /v1/kv/l")
+		first := fence("PUT /v1/kv/l?acquire=" + s)
+		if e := h.entry("l"); e.LockIndex != 1 {
+			t.Errorf("LockIndex is %d", e.LockIndex)
+		}
+		h.put("l", "w")
+		for _, again := range []string{"PUT /v1/kv/l?acquire=" + s, "GET /v1/kv/l",
+			"GET /v1/kv/l?raw", "GET /v1/kv/l?stale"} {
+			if got := fence(again); got != first {
+				t.Errorf("%s: %d, not %d", again, got, first)
+			}
+		}
+		without("GET /v1/kv/l?recurse")
+		without("GET /v1/kv/l?keys")
+		without("PUT /v1/kv/l?acquire=" + h.session(nil).ID().String())
+		without("PUT /v1/kv/l?release=" + s)
+		without("GET /v1/kv/l")
+		without("DELETE /v1/kv/l")
+		second := fence("PUT /v1/kv/l?acquire=" + s)
+		if e := h.entry("l"); e.LockIndex != 1 || second <= first {
+			t.Errorf("LockIndex %d, fence %d after %d", e.LockIndex, second, first)
+		}
+		if e, _ := h.db.Get("l"); e.Fence != second {
+			t.Errorf("the library says %d, not %d", e.Fence, second)
+		}
 	})
 }
 

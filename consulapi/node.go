@@ -25,14 +25,15 @@ type node struct {
 	ModifyIndex     uint64
 }
 
-// newNode shows a node. Other addresses than the one are those of the node of this process, which
-// has one for all purposes.
+// newNode shows a node. That of this process has one address for all purposes, unless it was
+// registered with others.
 func (h *handler) newNode(n lockd.Node) node {
 	shown := node{
-		ID: n.ID, Node: n.Name, Address: n.Address, Datacenter: h.opts.Datacenter, Meta: n.Meta,
+		ID: n.ID, Node: n.Name, Address: n.Address, Datacenter: h.opts.Datacenter,
+		TaggedAddresses: hidden[string](n.Meta, taggedKey), Meta: visible(n.Meta),
 		CreateIndex: n.CreateIndex, ModifyIndex: n.ModifyIndex,
 	}
-	if sameName(n.Name, h.opts.Node) {
+	if sameName(n.Name, h.opts.Node) && shown.TaggedAddresses == nil {
 		shown.TaggedAddresses = map[string]string{
 			"lan": n.Address, "lan_ipv4": n.Address, "wan": n.Address, "wan_ipv4": n.Address,
 		}

@@ -37,8 +37,8 @@ type Options struct {
 	// The default is 512 KiB, the most is lockd.MaxValueSize.
 	MaxValueSize int
 
-	// MaxSnapshotSize is how many bytes a snapshot may have that is to be restored. The default
-	// is 1 GiB.
+	// MaxSnapshotSize is how many bytes a snapshot may have that is to be restored, as it is sent
+	// and as it unpacks. The default is 1 GiB.
 	MaxSnapshotSize int64
 
 	// MaxTxnOps is how many operations a transaction may have (T4). The default is 64.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -141,7 +140,7 @@ func (q *preparedQuery) keep(tx *lockd.Txn) error {
 		}
 	}
 	if q.Session == "" {
-		return tx.Keep(attachmentOf(q.ID), value)
+		return tx.AttachUnowned(attachmentOf(q.ID), value)
 	}
 	err = tx.Attach(sessionID(q.Session), attachmentOf(q.ID), value)
 	if errors.Is(err, lockd.ErrNoSession) || errors.Is(err, lockd.ErrInvalid) {
@@ -191,11 +190,13 @@ func (h *handler) queryDelete(r *request) (answer, error) {
 
 func (h *handler) queryList(r *request) (answer, error) {
 	return h.readCatalog(r, func(state *lockd.Snapshot) any {
-		queries := []preparedQuery{}
-		for a := range state.Attachments(queryPrefix) {
-			queries = append(queries, newQuery(a))
-		}
-		return queries
+		return list[preparedQuery](func(yield func(preparedQuery) bool) {
+			for a := range state.Attachments(queryPrefix) {
+				if !yield(newQuery(a)) {
+					return
+				}
+			}
+		})
 	})
 }
 
@@ -203,7 +204,7 @@ func (h *handler) queryGet(r *request) (answer, error) {
 	if name, ok := strings.CutSuffix(r.rest, "/execute"); ok {
 		return h.queryExecute(r, name)
 	}
-	scope := lockd.Catalog()
+	scope := lockd.CatalogScope()
 	return h.read(r, scope, func() (answer, error) {
 		state := h.db.Snapshot()
 		a, exists := state.Attachment(attachmentOf(r.rest))
@@ -241,41 +242,59 @@ func (h *handler) queryExecute(r *request, name string) (answer, error) {
 	if q.ID == "" {
 		return answer{}, errNoQuery
 	}
-	found := h.healthy(state, &q)
+	found := q.healthy(state)
 	rand.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
 	if limit > 0 && limit < len(found) {
 		found = found[:limit]
 	}
-	return answer{header: r.consistencyHeader(), value: struct {
-		Service    string
-		Nodes      []instance
+	result := queryResult{service: q.Service.Service}
+	result.tail.DNS, result.tail.Datacenter = q.DNS, h.opts.Datacenter
+	result.nodes = func(yield func(instance) bool) {
+		for _, at := range found {
+			n, _ := state.Node(at.node)
+			s, _ := state.Service(at.node, at.id)
+			if !yield(h.newInstance(state, n, s, q.Service.IgnoreCheckIDs)) {
+				return
+			}
+		}
+	}
+	return answer{header: r.consistencyHeader(), value: result}.asRead(), nil
+}
+
+// queryResult is what a query found.
+type queryResult struct {
+	service string
+	nodes   list[instance]
+	tail    struct {
 		DNS        struct{ TTL string }
 		Datacenter string
 		Failovers  int
-	}{q.Service.Service, found, q.DNS, h.opts.Datacenter, 0}}.asRead(), nil
+	}
 }
+
+func (v queryResult) encode(e *encoder) {
+	e.raw(`{"Service":`)
+	e.value(v.service)
+	e.raw(`,"Nodes":`)
+	e.value(v.nodes)
+	e.raw(",")
+	e.members(v.tail)
+	e.raw("}")
+}
+
+// place is where a service is in the catalog.
+type place struct{ node, id string }
 
 // healthy returns the instances that a query finds: none that is critical, and none that is not
 // passing if it wants only those.
-func (h *handler) healthy(state *lockd.Snapshot, q *preparedQuery) []instance {
+func (q *preparedQuery) healthy(state *lockd.Snapshot) (found []place) {
 	worst := lockd.Warning
 	if q.Service.OnlyPassing {
 		worst = lockd.Passing
 	}
-	found := []instance{}
 	for n, s := range instances(state, q.Service.Service, nil) {
-		if !q.wants(n, s) {
-			continue
-		}
-		_, checks := healthOf(state, s)
-		checks = slices.DeleteFunc(checks, func(c check) bool {
-			return slices.Contains(q.Service.IgnoreCheckIDs, c.CheckID)
-		})
-		if !slices.ContainsFunc(checks, func(c check) bool {
-			status, _ := parseStatus(c.Status)
-			return status < worst
-		}) {
-			found = append(found, instance{h.newNode(n), newService(s), checks})
+		if q.wants(n, s) && health(state, s, q.Service.IgnoreCheckIDs) >= worst {
+			found = append(found, place{s.Node, s.ID})
 		}
 	}
 	return found

@@ -14,6 +14,7 @@ type service struct {
 	Service           string
 	Tags              []string
 	Address           string
+	TaggedAddresses   map[string]serviceAddress `json:",omitempty"`
 	Meta              map[string]string
 	Port              int
 	Weights           weights
@@ -29,7 +30,8 @@ type weights struct{ Passing, Warning int }
 func newService(s lockd.Service) service {
 	return service{
 		ID: s.ID, Service: s.Name, Tags: append([]string{}, s.Tags...), Address: s.Address,
-		Meta: s.Meta, Port: s.Port, Weights: weights{Passing: 1, Warning: 1},
+		TaggedAddresses: hidden[serviceAddress](s.Meta, taggedKey),
+		Meta:            visible(s.Meta), Port: s.Port, Weights: weights{Passing: 1, Warning: 1},
 		CreateIndex: s.CreateIndex, ModifyIndex: s.ModifyIndex,
 	}
 }

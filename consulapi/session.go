@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -24,32 +23,13 @@ type session struct {
 	ModifyIndex uint64
 }
 
-// given is what a client sent of a session and gets back as it was, whatever lockd makes of it.
-// It is kept in the session's Meta.
-type given struct {
-	LockDelay     time.Duration
-	Behavior      string
-	TTL           string
-	NodeChecks    []string
-	ServiceChecks []serviceCheck
-	Checks        []string `json:",omitempty"`
-}
-
-// serviceCheck is a check of a service that a session is bound to.
-type serviceCheck struct {
-	ID        string
-	Namespace string
-}
-
-// metaKey is the key of given in a session's Meta.
-const metaKey = "consul"
-
 func newSession(info lockd.SessionInfo) session {
 	s := session{
 		ID: info.ID, Name: info.Name, Node: info.Node,
 		CreateIndex: info.CreateIndex, ModifyIndex: info.CreateIndex,
 	}
-	if json.Unmarshal([]byte(info.Meta[metaKey]), &s.given) == nil {
+	var made bool
+	if s.given, made = givenOf(info); made {
 		return s
 	}
 	// It was not made here.
@@ -166,14 +146,12 @@ func (h *handler) sessionOptions(r *request) (*lockd.SessionOptions, error) {
 		return nil, err
 	}
 	opts.Grace = time.Duration(h.opts.GraceTTLs) * opts.TTL
-	body.resolveChecks()
-	opts.Checks = body.boundTo()
-	meta, err := json.Marshal(given{
+	g := given{
 		LockDelay: time.Duration(body.LockDelay), Behavior: opts.Behavior.String(), TTL: body.TTL,
 		NodeChecks: body.NodeChecks, ServiceChecks: body.ServiceChecks, Checks: body.Checks,
-	})
-	opts.Meta = map[string]string{metaKey: string(meta)}
-	return opts, err
+	}
+	g.resolveChecks()
+	return opts, g.keep(opts)
 }
 
 // parseTTL returns the TTL, zero for none, if it is within its bounds (S12 to S15).
@@ -190,36 +168,6 @@ func (h *handler) parseTTL(text string) (time.Duration, error) {
 			"Invalid Session TTL '%d', must be between [%v=%v]", ttl, h.opts.MinTTL, maxTTL)
 	}
 	return ttl, nil
-}
-
-// resolveChecks settles which of Checks, the old member, and NodeChecks counts (S7).
-func (b *sessionBody) resolveChecks() {
-	switch {
-	case len(b.Checks) == 0:
-		b.NodeChecks = []string{}
-	case slices.Equal(b.Checks, []string{serfHealth}), len(b.NodeChecks) == 0:
-		b.Checks = nil
-	}
-}
-
-// boundTo returns the IDs of all checks, each once.
-func (b *sessionBody) boundTo() []string {
-	var ids []string
-	add := func(id string) {
-		if !slices.ContainsFunc(ids, func(other string) bool { return sameName(id, other) }) {
-			ids = append(ids, id)
-		}
-	}
-	for _, id := range b.Checks {
-		add(id)
-	}
-	for _, id := range b.NodeChecks {
-		add(id)
-	}
-	for _, check := range b.ServiceChecks {
-		add(check.ID)
-	}
-	return ids
 }
 
 // sameName compares names of nodes and checks, which differ by more than case (S39, N17).
@@ -296,17 +244,18 @@ func (h *handler) sessionRenew(r *request) (answer, error) {
 	if r.rest == "" {
 		return answer{}, errSessionMissing
 	}
-	s, err := h.db.Session(sessionID(r.rest))
-	if err == nil {
-		err = s.Renew()
-	}
-	if errors.Is(err, lockd.ErrNoSession) { // S24
+	id := sessionID(r.rest)
+	// It waits for no commit (S26). A session whose creation is not durable yet is not there for
+	// it, nor in the snapshot: nobody has been told its ID, so nobody misses it (G3).
+	err := h.db.Renew(id)
+	info, exists := h.db.Snapshot().Session(id)
+	if errors.Is(err, lockd.ErrNoSession) || err == nil && !exists { // S24; or it has ended since
 		return answer{}, refuse(http.StatusNotFound, "Session id '%s' not found", r.rest)
 	}
 	if err != nil {
 		return answer{}, err
 	}
-	return ok([]session{newSession(s.Info())}), nil
+	return ok([]session{newSession(info)}), nil
 }
 
 func (h *handler) sessionInfo(r *request) (answer, error) {
@@ -314,13 +263,13 @@ func (h *handler) sessionInfo(r *request) (answer, error) {
 		return answer{}, errSessionMissing
 	}
 	id := sessionID(r.rest)
-	scope := lockd.OneSession(id)
+	scope := lockd.SessionScope(id)
 	return h.read(r, scope, func() (answer, error) {
 		state := h.db.Snapshot()
 		info, exists := state.Session(id)
-		sessions := []session{}
+		sessions := listOf[session]()
 		if exists {
-			sessions = append(sessions, newSession(info))
+			sessions = listOf(newSession(info))
 		}
 		return answer{value: sessions, index: state.IndexOf(scope), absent: !exists}, nil
 	})
@@ -339,15 +288,16 @@ func (h *handler) sessionList(r *request) (answer, error) {
 
 // sessions answers with the sessions that are wanted, in the order of their IDs (S2).
 func (h *handler) sessions(r *request, wanted func(lockd.SessionInfo) bool) (answer, error) {
-	scope := lockd.Sessions()
+	scope := lockd.SessionsScope()
 	return h.read(r, scope, func() (answer, error) {
 		state := h.db.Snapshot()
-		sessions := []session{}
-		for info := range state.Sessions() {
-			if wanted(info) {
-				sessions = append(sessions, newSession(info))
+		sessions := list[session](func(yield func(session) bool) {
+			for info := range state.Sessions() {
+				if wanted(info) && !yield(newSession(info)) {
+					return
+				}
 			}
-		}
+		})
 		return answer{value: sessions, index: state.IndexOf(scope)}, nil
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -238,6 +239,47 @@ func TestSession_S13_MinTTLIsAnOption(t *testing.T) {
 		h.create(`{"TTL":"1s"}`)
 		h.want("PUT /v1/session/create", `{"TTL":"999ms"}`, 500,
 			"Invalid Session TTL '999000000', must be between [1s=24h0m0s]")
+	})
+}
+
+// Ensure that a session may have very many checks, and shows them as they were sent.
+func TestSession_S7_ManyChecks(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		ids := []string{"alive"}
+		register := func(id string) string {
+			return fmt.Sprintf(`{"Name":%q,"TTL":"1h","Status":"passing"}`, id)
+		}
+		for i := range 1000 {
+			id := fmt.Sprintf("a-check-with-a-name-of-some-length-%d", i)
+			h.want("PUT /v1/agent/check/register", register(id), 200, "")
+			ids = append(ids, id)
+		}
+		h.want("PUT /v1/agent/check/register", register(ids[0]), 200, "")
+		nodeChecks, _ := json.Marshal(ids)
+		s := h.create(`{"Checks":["alive"],"NodeChecks":` + string(nodeChecks) +
+			`,"ServiceChecks":[{"ID":"ALIVE","Namespace":"n"},{"ID":"alive"}]}`)
+		services := []struct{ ID, Namespace string }{{"ALIVE", "n"}, {"alive", ""}}
+		if !slices.Equal(s.NodeChecks, ids) || !slices.Equal(s.Checks, ids[:1]) ||
+			!slices.Equal(s.ServiceChecks, services) {
+			t.Errorf("%v", s)
+		}
+		h.want("PUT /v1/agent/check/fail/"+ids[1000], "", 200, "")
+		h.want("GET /v1/session/info/"+s.ID, "", 200, "[]")
+	})
+}
+
+// Ensure that a Meta which another program wrote is no trap.
+func TestSession_S1_ForeignMeta(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		for _, meta := range []string{
+			`{"NodeChecks":1000000000000}`, `{"NodeChecks":-1}`, `[]`, `null`, `x`,
+			`{"Checks":2,"Repeated":{"1":"x"}}`,
+		} {
+			s := h.session(&lockd.SessionOptions{Meta: map[string]string{"consul": meta}})
+			if got := h.info(s.ID().String()); got.ID != s.ID().String() {
+				t.Errorf("%s: %+v", meta, got)
+			}
+		}
 	})
 }
 

@@ -1,39 +1,213 @@
 package consulapi_test
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
+	"time"
 
+	"github.com/lockd/lockd"
 	"github.com/lockd/lockd/consulapi"
 )
 
-// Ensure that what a snapshot has comes back, without the sessions, and that the node of this
-// process is there afterwards whatever the snapshot has.
-func TestSnapshot_SaveAndRestore(t *testing.T) {
-	var saved string
-	run(t, nil, func(h *harness) {
-		h.put("a", "v")
-		s := h.create("").ID
-		h.want("PUT /v1/kv/l?acquire="+s, "", 200, "true")
+// archived is a file of an archive.
+type archived struct{ name, content string }
+
+// sums are the checksums of the files, as sha256sum writes them.
+func sums(files ...archived) archived {
+	var lines strings.Builder
+	for _, f := range files {
+		fmt.Fprintf(&lines, "%x  %s\n", sha256.Sum256([]byte(f.content)), f.name)
+	}
+	return archived{"SHA256SUMS", lines.String()}
+}
+
+// archive makes an archive of the files.
+func archive(t testing.TB, files ...archived) string {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	to := tar.NewWriter(z)
+	var err error
+	for _, f := range files {
+		err = errors.Join(err, to.WriteHeader(&tar.Header{
+			Name: f.name, Mode: 0o600, Size: int64(len(f.content)),
+		}))
+		_, wrong := io.WriteString(to, f.content)
+		err = errors.Join(err, wrong)
+	}
+	if err = errors.Join(err, to.Close(), z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// ofState makes a whole archive of a state.
+func ofState(t testing.TB, state string) string {
+	t.Helper()
+	meta, content := archived{"meta.json", "{}"}, archived{"state.bin", state}
+	return archive(t, meta, content, sums(meta, content))
+}
+
+// unzip returns what is in a gzip stream.
+func unzip(text string) (string, error) {
+	z, err := gzip.NewReader(strings.NewReader(text))
+	if err != nil {
+		return "", err
+	}
+	plain, err := io.ReadAll(z)
+	return string(plain), err
+}
+
+// unpack returns the files of an archive.
+func unpack(t testing.TB, text string) (files []archived) {
+	t.Helper()
+	plain, err := unzip(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := tar.NewReader(strings.NewReader(plain))
+	for {
+		header, err := from.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		content, wrong := io.ReadAll(from)
+		if err := errors.Join(err, wrong); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, archived{header.Name, string(content)})
+	}
+}
+
+// Ensure that a snapshot is an archive as Consul's commands take it: its files in their order, with
+// their checksums, and a state in the records of Consul's.
+func TestSnapshot_IsConsulsArchive(t *testing.T) {
+	run(t, &consulapi.Options{NodeID: uuidOfWeb1, Datacenter: "x"}, func(h *harness) {
+		h.put("k", "v")
+		h.want("DELETE /v1/kv/k", "", 200, "true")
+		h.want("PUT /v1/kv/k?flags=300", strings.Repeat("v", 40), 200, "true")
 		r := h.send("GET /v1/snapshot", "")
-		if saved = r.body; r.code != 200 || r.header.Get("X-Consul-LastContact") != "0" ||
-			r.header.Get("Content-Type") != "application/octet-stream" {
+		index := h.db.Snapshot().Index()
+		if r.code != 200 || r.header.Get("Content-Type") != "application/x-gzip" ||
+			r.header.Get("X-Consul-LastContact") != "0" || r.index() != index {
 			t.Fatalf("%d %v", r.code, r.header)
 		}
+		if again := h.send("GET /v1/snapshot", ""); again.body != r.body {
+			t.Error("the same state has another archive")
+		}
+		files := unpack(t, r.body)
+		if len(files) != 3 || files[0].name != "meta.json" || files[1].name != "state.bin" ||
+			files[2] != sums(files[0], files[1]) {
+			t.Fatalf("%q", files)
+		}
+		state := files[1].content
+		want := fmt.Sprintf(`{"Version":1,"ID":"1-%d","Index":%[1]d,"Term":1,"Peers":null,`+
+			`"Configuration":{"Servers":null},"ConfigurationIndex":0,"Size":%d}`, index, len(state))
+		if files[0].content != want {
+			t.Errorf("meta.json: %s, not\n%s", files[0].content, want)
+		}
+		at := string([]byte{byte(index)})
+		if !strings.HasPrefix(state, "\x81\xa9LastIndex"+at+"\x00\x88\xaaDatacenter\xa1x") {
+			t.Errorf("state.bin begins with %q", state[:40])
+		}
+		key := "\x02\x87\xa3Key\xa1k\xa5Value\xda\x00\x28" + strings.Repeat("v", 40) +
+			"\xa5Flags\xcf\x00\x00\x00\x00\x00\x00\x01\x2c\xa9LockIndex\x00\xa7Session\xa0" +
+			"\xabCreateIndex" + at + "\xabModifyIndex" + at
+		if !strings.HasSuffix(state, key) {
+			t.Errorf("state.bin ends with %q, not\n%q", state[max(0, len(state)-len(key)):], key)
+		}
 	})
-	run(t, nil, func(h *harness) {
+}
+
+// snapshotOf is what a snapshot has to keep, without indexes.
+func snapshotOf(h *harness) string {
+	state := h.db.Snapshot()
+	var all []any
+	for _, e := range state.Prefix("") {
+		all = append(all, e.Key, string(e.Value), e.Flags)
+	}
+	for n := range state.Nodes() {
+		n.CreateIndex, n.ModifyIndex = 0, 0
+		all = append(all, n)
+	}
+	for s := range state.Services("") {
+		s.CreateIndex, s.ModifyIndex = 0, 0
+		all = append(all, s)
+	}
+	for c := range state.Checks("") {
+		c.CreateIndex, c.ModifyIndex = 0, 0
+		all = append(all, c)
+	}
+	text, err := json.Marshal(all)
+	h.must(err)
+	return string(text)
+}
+
+// Ensure that all that a snapshot has comes back, without the sessions, that indexes go on above
+// its own (G4), and that the node of this process is there afterwards whatever the snapshot has.
+func TestSnapshot_SaveAndRestore(t *testing.T) {
+	var saved, kept string
+	var index uint64
+	run(t, &consulapi.Options{NodeID: uuidOfWeb1}, func(h *harness) {
+		h.put("a", "v")
+		h.put("empty", "")
+		h.put("long", strings.Repeat("\x00\xff", 40_000))
+		h.put("\xff/%25", "v")
+		h.want("PUT /v1/kv/flagged?flags=18446744073709551615", "v", 200, "true")
+		s := h.create("").ID
+		h.want("PUT /v1/kv/l?acquire="+s, "", 200, "true")
+		h.want("PUT /v1/agent/service/register", `{"Name":"web","Port":80,"Tags":["t","u"],
+			"Meta":{"m":"1"},"TaggedAddresses":{"wan":{"Address":"1.2.3.4","Port":3},"lan":{}},
+			"Check":{"TTL":"1h","Status":"passing"}}`, 200, "")
+		h.want("PUT /v1/catalog/register", `{"Node":"n",
+			"ID":"7e5e0f5a-8f7a-4a31-9d6f-9b3b0c6d8a11","Address":"1.1.1.1",
+			"TaggedAddresses":{"lan":"2.2.2.2"},"NodeMeta":{"a":"b"},"Service":{"Service":"s"},
+			"Check":{"Name":"c","Notes":"no","Output":"out","ServiceID":"s","Status":"warning",
+			"Definition":{"TCP":"x","Interval":"5s"}}}`, 200, "true")
+		for i := range 300 {
+			h.put(fmt.Sprintf("many/%d", i), "v")
+		}
+		saved, kept = h.send("GET /v1/snapshot", "").body, snapshotOf(h)
+		index = h.db.Snapshot().Index()
+	})
+	run(t, &consulapi.Options{NodeID: uuidOfWeb1}, func(h *harness) {
 		h.put("b", "v")
 		s := h.create("").ID
 		r := h.sendAs(h.t.Context(), "PUT /v1/snapshot", chunked(saved))
 		if r.code != 200 || r.body != "" {
 			t.Fatalf("%d %s", r.code, r.body)
 		}
-		h.want("GET /v1/kv/?keys", "", 200, `["a","l"]`)
-		if e := h.entry("l"); e.Session != "" {
-			t.Errorf("%+v", e)
+		if got := snapshotOf(h); got != kept {
+			t.Errorf("%s, not\n%s", got, kept)
+		}
+		if e := h.entry("l"); e.Session != "" || e.ModifyIndex <= index {
+			t.Errorf("%+v, saved at %d", e, index)
 		}
 		h.want("PUT /v1/session/renew/"+s, "", 404, "Session id '"+s+"' not found")
 		h.create("") // is bound to the node and its check
+	})
+}
+
+// Ensure that a backup as the library writes it is taken too.
+func TestSnapshot_RestoresABackup(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.put("a", "v")
+		var backup bytes.Buffer
+		h.must(h.db.Backup(&backup))
+		h.put("a", "w")
+		h.want("PUT /v1/snapshot", backup.String(), 200, "")
+		if e := h.entry("a"); string(e.Value) != "v" {
+			t.Errorf("%+v", e)
+		}
 	})
 }
 
@@ -43,24 +217,158 @@ func TestSnapshot_Refused(t *testing.T) {
 		h.put("a", "v")
 		saved := h.send("GET /v1/snapshot", "").body
 		h.put("a", "w")
-		for name, body := range map[string]string{
-			"empty": "", "none": "x", "cut": saved[:len(saved)-1],
-			"damaged": strings.Replace(saved, "v", "x", 1), "longer": saved + "x",
-		} {
-			r := h.send("PUT /v1/snapshot", body)
-			if r.code != 400 {
+		meta, state := unpack(t, saved)[0], unpack(t, saved)[1]
+		other := archived{"state.bin", strings.Replace(state.content, "v", "x", 1)}
+		bad := map[string]string{
+			"empty": "", "none": "x", "longer": saved + "x", "gzip alone": "\x1f\x8b",
+			"nothing in it": archive(t),
+			"no state":      archive(t, meta, sums(meta)),
+			"no meta":       archive(t, state, sums(state)),
+			"no sums":       archive(t, meta, state),
+			"another state": archive(t, meta, other, sums(meta, state)),
+			"another meta":  archive(t, archived{"meta.json", "{}"}, state, sums(meta, state)),
+			"half the sums": archive(t, meta, state, sums(state)),
+			"twice":         archive(t, meta, state, state, sums(meta, state)),
+			"a file more":   archive(t, meta, archived{"x", ""}, state, sums(meta, state)),
+			"record cut":    ofState(t, state.content[:len(state.content)-1]),
+			"no header":     ofState(t, ""),
+			"a text first":  ofState(t, "\xa0"),
+			"a bad byte":    ofState(t, "\x80\x02\xc1"),
+			"no key":        ofState(t, "\x80\x02\x80"),
+			"no node":       ofState(t, "\x80\x00\x80"),
+			"long claimed":  ofState(t, "\x80\x02\x81\xa3Key\xdb\xff\xff\xff\xff"),
+			"many claimed":  ofState(t, "\x80\x09\xdf\xff\xff\xff\xff"),
+			"foreign check": ofState(t, "\x80\x00\x82\xa4Node\xa1n\xa5Check\x82\xa4Node\xa1m"+
+				"\xa4Name\xa1c"),
+		}
+		whole, err := unzip(saved)
+		h.must(err)
+		for at := range len(saved) {
+			damaged := []byte(saved)
+			damaged[at] ^= 0x10
+			// Some bits mean nothing to gzip, such as those of a time.
+			if got, err := unzip(string(damaged)); err != nil || got != whole {
+				bad[fmt.Sprintf("damaged at %d", at)] = string(damaged)
+			}
+			bad[fmt.Sprintf("cut to %d", at)] = saved[:at]
+		}
+		for name, body := range bad {
+			if r := h.send("PUT /v1/snapshot", body); r.code != 400 {
 				t.Errorf("%s: %d %s", name, r.code, r.body)
 			}
 		}
+		const tooLarge = "Request body too large, max size: 1048576 bytes."
+		h.want("PUT /v1/snapshot", ofState(t, strings.Repeat("\x80", 1<<20)), 413, tooLarge)
 		h.put("large", strings.Repeat("x", 500<<10))
 		h.put("larger", strings.Repeat("x", 512<<10))
 		h.put("largest", strings.Repeat("x", 512<<10))
-		saved = h.send("GET /v1/snapshot", "").body
-		if r := h.send("PUT /v1/snapshot", saved); r.code != 413 {
-			t.Errorf("too large: %d %s", r.code, r.body)
-		}
+		h.want("PUT /v1/snapshot", h.send("GET /v1/snapshot", "").body, 413, tooLarge)
+		var backup bytes.Buffer
+		h.must(h.db.Backup(&backup))
+		h.want("PUT /v1/snapshot", backup.String(), 413, tooLarge)
 		if e := h.entry("a"); string(e.Value) != "w" {
 			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// Ensure that a snapshot of Consul's is brought in, whatever of MessagePack it is written in, and
+// that what lockd has no place for is left out.
+func TestReadSnapshot_OfConsul(t *testing.T) {
+	state := "\x81\xa9LastIndex\xcd\x27\x10" + // 10,000
+		"\x03\x82\xa2ID\xa1s\xa9LockDelay\xd3\x00\x00\x00\x03\x7e\x11\xd6\x00" + // a session
+		"\x06\x91\x82\xa4Node\xa1n\xa5Coord\x82\xa3Vec\x92\xcb12345678\xca1234\xa1E\xc0" +
+		"\x1d\xc7\x02\x01xy" + "\x10\xd4\x01x" + "\x11\xc3" + "\x12\xff" + "\x13\xd0\x80" +
+		"\x00\x87\xa4Node\xa4away\xa7Address\xa1a\xa8PeerName\xa1p\xa7Service\xc0\xa5Check\xc0" +
+		"\xa8NodeMeta\xc0\xaeSkipNodeUpdate\xc2" +
+		"\x00\x84\xa4Node\xa1n\xa7Address\xa71.1.1.1\xa8NodeMeta\xde\x00\x01\xa1a\xa1b" +
+		"\xa7Service\xdf\x00\x00\x00\x04\xa2ID\xa1s\xa7Service\xa3web\xa4Port\xcd\x1f\x90" +
+		"\xa4Tags\xdc\x00\x02\xd9\x01t\xc4\x01u" +
+		"\x00\x84\xa4Node\xa1n\xa7Address\xa71.1.1.1\xa8NodeMeta\x81\xa1a\xa1b" +
+		"\xa5Check\x85\xa4Node\xa1n\xa7CheckID\xa1c" +
+		"\xa6Status\xa7passing\xa9ServiceID\xa1s" +
+		"\xaaDefinition\x81\xa8Interval\xd2\x00\x00\x00\x05" +
+		"\x02\x84\xa3Key\xa1k\xa5Value\xc5\x00\x01v\xa5Flags\xcc\xff\xa7Session\xa1s" +
+		"\x05\x81\xa3Key\xa4gone"
+	backup, err := consulapi.ReadSnapshot(strings.NewReader(ofState(t, state)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, nil, func(h *harness) {
+		h.must(h.db.Restore(backup))
+		shown := h.db.Snapshot()
+		if e := h.entry("k"); string(e.Value) != "v" || e.Flags != 255 || e.ModifyIndex <= 10_000 {
+			t.Errorf("%+v", e)
+		}
+		n, _ := shown.Node("n")
+		s, _ := shown.Service("n", "s")
+		c, _ := shown.Check("n", "c")
+		if shown.Len() != 1 || n.Meta["a"] != "b" || s.Name != "web" || s.Port != 8080 ||
+			fmt.Sprint(s.Tags) != "[t u]" || c.Status != lockd.Passing || c.ServiceID != "s" {
+			t.Errorf("%d keys, %+v, %+v, %+v", shown.Len(), n, s, c)
+		}
+		if _, exists := shown.Node("away"); exists {
+			t.Error("a node of another cluster is here")
+		}
+	})
+}
+
+// Ensure that the errors of the reader are told as they are, and that a check of the library's
+// keeps its TTL.
+func TestReadSnapshot(t *testing.T) {
+	errBroken := errors.New("the cable is cut")
+	var saved string
+	run(t, nil, func(h *harness) {
+		h.must(h.db.Update(func(tx *lockd.Txn) error {
+			return tx.PutCheck(lockd.Check{
+				Node: "local", Name: "c", TTL: time.Minute, Meta: map[string]string{"own": "1"},
+			})
+		}))
+		saved = h.send("GET /v1/snapshot", "").body
+	})
+	for _, part := range []int{0, 1, 2, 20, len(saved) / 2} {
+		_, err := consulapi.ReadSnapshot(
+			io.MultiReader(strings.NewReader(saved[:part]), iotest.ErrReader(errBroken)))
+		if !errors.Is(err, errBroken) || errors.Is(err, lockd.ErrCorrupt) {
+			t.Errorf("after %d bytes: %v", part, err)
+		}
+	}
+	if _, err := consulapi.ReadSnapshot(strings.NewReader(saved[:20])); !errors.Is(err,
+		lockd.ErrCorrupt) {
+		t.Errorf("cut off: %v", err)
+	}
+	backup, err := consulapi.ReadSnapshot(strings.NewReader(saved))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, nil, func(h *harness) {
+		h.must(h.db.Restore(backup))
+		c, _ := h.db.Snapshot().Check("local", "c")
+		if c.TTL != time.Minute || c.Meta["own"] != "1" || len(c.Meta) != 1 {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+// Ensure that no state makes ReadSnapshot panic, and that what it takes is a backup.
+func FuzzReadSnapshot(f *testing.F) {
+	f.Add("\x81\xa9LastIndex\x05\x02\x81\xa3Key\xa1k")
+	f.Add("\x80\x00\x82\xa4Node\xa1n\xa7Service\x81\xa7Service\xa1s")
+	f.Add("\x80\x09\x92\xdc\x00\x01\xc7\x01xy\xca1234")
+	f.Fuzz(func(t *testing.T, state string) {
+		backup, err := consulapi.ReadSnapshot(strings.NewReader(ofState(t, state)))
+		if err != nil {
+			if !errors.Is(err, lockd.ErrCorrupt) && !errors.Is(err, lockd.ErrInvalid) {
+				t.Fatal(err)
+			}
+			return
+		}
+		db, err := lockd.New(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(db.Restore(backup), db.Close()); err != nil {
+			t.Fatal(err)
 		}
 	})
 }

@@ -19,9 +19,9 @@ import (
 // client of Consul to the database. A nil opts means the defaults.
 //
 // A request and its answer end with its context, which a blocking query needs, and it may be
-// answered after its body was only partly read. The body of a snapshot is made as it is read; it
-// has to be closed, as that of any http.Response. The RoundTripper holds nothing that would have to
-// be given back.
+// answered after its body was only partly read. The body of a snapshot or of a long list is made as
+// it is read; it has to be closed, as that of any http.Response. The RoundTripper holds nothing
+// that would have to be given back.
 //
 // It returns the errors of Handler.
 func Transport(db *lockd.DB, opts *Options) (http.RoundTripper, error) {

@@ -51,9 +51,50 @@ type txnAnswer struct {
 	Errors  []txnError
 }
 
+func (a txnAnswer) encode(e *encoder) {
+	e.raw("{")
+	a.parts(e)
+	e.raw("}")
+}
+
+// parts writes the members of the answer.
+func (a txnAnswer) parts(e *encoder) {
+	e.raw(`"Results":`)
+	if a.Results == nil {
+		e.raw("null")
+	} else {
+		e.value(listOf(a.Results...))
+	}
+	e.raw(`,"Errors":`)
+	e.value(a.Errors)
+}
+
+func (v txnResult) encode(e *encoder) {
+	if v.KV == nil {
+		add(e, marshal(v))
+		return
+	}
+	e.raw(`{"KV":`)
+	e.value(v.KV)
+	e.raw("}")
+}
+
 // txnReadAnswer is the answer to one that could not write anything (T11).
 type txnReadAnswer struct {
 	txnAnswer
+	txnRead
+}
+
+func (a txnReadAnswer) encode(e *encoder) {
+	e.raw("{")
+	a.parts(e)
+	e.raw(",")
+	e.members(a.txnRead)
+	e.raw("}")
+}
+
+// txnRead is what the answer to a read says besides.
+type txnRead struct {
 	Index                 uint64
 	LastContact           int
 	KnownLeader           bool
@@ -94,7 +135,7 @@ func (h *handler) txn(r *request) (answer, error) {
 		return a, nil
 	}
 	result, err := h.runTxn(ops)
-	a := result.answer(txnReadAnswer{txnAnswer: result, Index: 1, KnownLeader: true})
+	a := result.answer(txnReadAnswer{result, txnRead{Index: 1, KnownLeader: true}})
 	a.read = true
 	return a, err
 }

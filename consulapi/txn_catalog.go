@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"maps"
 	"strconv"
 
 	"github.com/google/uuid"
@@ -18,6 +17,7 @@ type txnNode struct {
 	Node struct {
 		ID, Node, Address string
 		Meta              map[string]string
+		TaggedAddresses   map[string]string
 		ModifyIndex       uint64
 
 		unkept
@@ -42,7 +42,7 @@ type txnCheck struct {
 // unkept are the members that Consul's own client sends and lockd makes nothing of: any other one
 // is a mistake (T2).
 type unkept struct {
-	CreateIndex, Datacenter, Namespace, Partition, PeerName, Locality, TaggedAddresses,
+	CreateIndex, Datacenter, Namespace, Partition, PeerName, Locality,
 	Kind, SocketPath, Weights, EnableTagOverride, ContentHash, Proxy, Connect, Ports,
 	ServiceName, ServiceTags, Type, Interval, Timeout, ExposedPort json.RawMessage
 }
@@ -129,7 +129,8 @@ func (op *txnNode) apply(tx *lockd.Txn) ([]txnResult, error) {
 		},
 		put: func() error {
 			return tx.PutNode(lockd.Node{
-				Name: sent.Node, ID: sent.ID, Address: sent.Address, Meta: sent.Meta,
+				Name: sent.Node, ID: sent.ID, Address: sent.Address,
+				Meta: hide(sent.Meta, taggedKey, sent.TaggedAddresses),
 			})
 		},
 		remove: func() error {
@@ -187,12 +188,13 @@ func (op *txnService) apply(tx *lockd.Txn) ([]txnResult, error) {
 		look: func() (uint64, txnResult) {
 			s, _ := tx.Service(op.Node, id)
 			shown := newService(s)
+			shown.Tags = orNull(s.Tags)
 			return s.ModifyIndex, txnResult{Service: &shown}
 		},
 		put: func() error {
 			return tx.PutService(lockd.Service{
 				Node: op.Node, ID: id, Name: sent.Service, Address: sent.Address, Port: sent.Port,
-				Tags: sent.Tags, Meta: sent.Meta,
+				Tags: sent.Tags, Meta: hide(sent.Meta, taggedKey, sent.TaggedAddresses),
 			})
 		},
 		remove: func() error {
@@ -202,19 +204,12 @@ func (op *txnService) apply(tx *lockd.Txn) ([]txnResult, error) {
 	}.do(op.Verb)
 }
 
-// define returns the Meta of a check with a definition in place of the one that it has.
-func define(meta map[string]string, definition map[string]any) (map[string]string, error) {
-	meta = maps.Clone(meta)
-	delete(meta, definitionKey)
-	if len(definition) == 0 {
-		return meta, nil
+// orNull returns the tags as a transaction shows them: none are null there.
+func orNull(tags []string) []string {
+	if len(tags) == 0 {
+		return nil
 	}
-	text, err := json.Marshal(definition)
-	if meta == nil {
-		meta = make(map[string]string)
-	}
-	meta[definitionKey] = string(text)
-	return meta, err
+	return tags
 }
 
 func (op *txnCheck) check() error {
@@ -236,6 +231,7 @@ func (op *txnCheck) apply(tx *lockd.Txn) ([]txnResult, error) {
 			c, _ := tx.Check(sent.Node, id)
 			of, _ := tx.Service(c.Node, c.ServiceID)
 			shown := newCheck(c, of)
+			shown.ServiceTags = orNull(of.Tags)
 			return c.ModifyIndex, txnResult{Check: &shown}
 		},
 		put: func() error { return sent.put(tx, sent.Node) },

@@ -130,8 +130,7 @@ func refused(format string, args ...any) error { return reword(nil, format, args
 
 // shown is the result of an operation that reads.
 func shown(e lockd.Entry) []txnResult {
-	shown := newEntry(e)
-	return []txnResult{{KV: &shown}}
+	return []txnResult{{KV: newEntry(e)}}
 }
 
 // written is the result of an operation that writes or checks: without the value.

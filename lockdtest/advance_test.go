@@ -99,7 +99,7 @@ func TestAdvance_InOrder(t *testing.T) {
 		must(t, kept.Renew())
 
 		var got []string
-		scopes := []lockd.Scope{lockd.Sessions(), lockd.Key("k")}
+		scopes := []lockd.Scope{lockd.SessionsScope(), lockd.KeyScope("k")}
 		type moment struct {
 			index uint64
 			what  string
@@ -272,4 +272,51 @@ func TestAdvance_Bounds(t *testing.T) {
 	})
 	fails(t, func(t testing.TB) { lockdtest.New(t, nil).Advance(-1) },
 		[]string{"Advance by -1ns", "cannot go back"})
+}
+
+// Ensure that a call in a bubble, on a database that was made outside it, fails the test in words
+// instead of waiting for ever.
+func TestAdvance_InABubbleOfItsOwn(t *testing.T) {
+	want := "made outside: call lockdtest.New in the function of synctest.Test"
+	for name, do := range map[string]func(db *lockdtest.DB, s *lockd.Session){
+		"Advance":          func(db *lockdtest.DB, _ *lockd.Session) { db.Advance(time.Minute) },
+		"Expire":           func(db *lockdtest.DB, s *lockd.Session) { db.Expire(s) },
+		"WaitForWaiters":   func(db *lockdtest.DB, _ *lockd.Session) { db.WaitForWaiters("k", 1) },
+		"WaitForKeepAlive": func(db *lockdtest.DB, s *lockd.Session) { db.WaitForKeepAlive(s) },
+		"WaitForCommit":    func(db *lockdtest.DB, _ *lockd.Session) { db.WaitForCommit() },
+	} {
+		fails(t, func(tb testing.TB) {
+			db := lockdtest.New(tb, nil)
+			s := session(tb, db, "", time.Minute)
+			synctest.Test(t, func(*testing.T) {
+				<-start(func() error { do(db, s); return nil }).done
+			})
+		}, []string{"lockdtest: " + name + " inside a bubble", want})
+	}
+	synctest.Test(t, func(t *testing.T) { lockdtest.New(t, nil).Advance(time.Minute) })
+}
+
+// Ensure that a call with the test's own context ends before anything is checked, and that one with
+// another context is found to wait.
+func TestCleanup_FindsCallsByTheirContexts(t *testing.T) {
+	for _, own := range []bool{true, false} {
+		var waiting *call
+		var wanted [][]string
+		if !own {
+			wanted = [][]string{{"still waited for the lock of [\"k\"]"}}
+		}
+		fails(t, func(t testing.TB) {
+			db := lockdtest.New(t, nil)
+			tryLock(t, session(t, db, "", 0), "k")
+			s, ctx := session(t, db, "", 0), t.Context()
+			if !own {
+				ctx = context.Background()
+			}
+			waiting = start(func() error { _, err := s.Lock(ctx, "k", nil); return err })
+			db.WaitForWaiters("k", 1)
+		}, wanted...)
+		if err := waiting.wait(); own != errors.Is(err, context.Canceled) {
+			t.Errorf("own context %v: got %v", own, err)
+		}
+	}
 }

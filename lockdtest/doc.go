@@ -15,12 +15,14 @@
 // What goroutines of the test do in answer is up to them:
 //
 //   - In a bubble of testing/synctest they have done it too, whenever the clock moves on. The
-//     database has to be made inside the bubble.
+//     database has to be made inside the bubble; Advance fails the test otherwise.
 //   - Outside, the test waits for what it wants to see: for a call to return, for Done of a lock or
 //     session, or with [DB.WaitForWaiters] and [DB.WaitForKeepAlive] for a call to begin to wait.
 //
 // When the test is over the database is checked and closed. The test fails if calls still wait for
 // locks, if a fault that it asked for never came about, or if the database's state is not
-// consistent. Sessions that live, locks that are held, and calls of KeepAlive and Watch end with
-// the database, as with a program.
+// consistent. A call whose context is the test's own, or comes from it, does not wait any more
+// then: T.Context ends before anything is checked. So a call that the test has to have ended by
+// itself is given another context, such as context.Background(). Sessions that live, locks that are
+// held, and calls of KeepAlive and Watch end with the database, as with a program.
 package lockdtest

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"testing"
 	"time"
 
@@ -32,7 +33,7 @@ func Example() {
 		t.Fatalf("the lock has not passed on: session %q holds it", report.Session)
 	}
 
-	_, err := db.Put("report", []byte("late"), &lockd.PutOptions{If: lock.Sequencer()})
+	_, err := db.If(lock.Sequencer()).Put("report", []byte("late"), nil)
 	if !errors.Is(err, lockd.ErrNotHeld) {
 		t.Errorf("late write: got %v, want ErrNotHeld", err)
 	}
@@ -49,6 +50,7 @@ type exampleT struct {
 
 func (t *exampleT) Helper()                  {}
 func (t *exampleT) Context() context.Context { return context.Background() }
+func (t *exampleT) Output() io.Writer        { return io.Discard }
 func (t *exampleT) Cleanup(fn func())        { t.cleanups = append(t.cleanups, fn) }
 
 func (t *exampleT) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }

@@ -16,6 +16,7 @@ var ErrDropped = errors.New("renewal dropped by the test")
 // it is decided. It fails the test if the session has ended, or has no TTL that could pass.
 func (db *DB) Expire(s *lockd.Session) {
 	db.t.Helper()
+	db.mustReach("Expire")
 	if err := db.door.Expire(s.ID()); err != nil {
 		db.t.Fatalf("lockdtest: expire: %v", err)
 	}

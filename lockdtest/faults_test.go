@@ -248,7 +248,7 @@ func TestDropRenewals_Renew(t *testing.T) {
 		}
 
 		db.DropRenewals(other, 2)
-		if err := other.Renew(); !errors.Is(err, lockdtest.ErrDropped) {
+		if err := db.Renew(other.ID()); !errors.Is(err, lockdtest.ErrDropped) {
 			t.Fatalf("got %v, want ErrDropped", err)
 		}
 		db.DropRenewals(other, 0)

@@ -1,8 +1,10 @@
 package lockdtest_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"runtime"
 	"strings"
 	"sync"
@@ -95,6 +97,7 @@ type fake struct {
 	mu       sync.Mutex // protects what follows
 	texts    []string
 	cleanups []func()
+	output   bytes.Buffer
 }
 
 func (f *fake) Helper() {}
@@ -105,6 +108,14 @@ func (f *fake) Cleanup(fn func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.cleanups = append(f.cleanups, fn)
+}
+
+func (f *fake) Output() io.Writer { return f }
+
+func (f *fake) Write(text []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.output.Write(text)
 }
 
 func (f *fake) Errorf(format string, args ...any) {
@@ -120,8 +131,11 @@ func (f *fake) Fatalf(format string, args ...any) {
 
 func (f *fake) Fatal(args ...any) { f.Fatalf("%s", fmt.Sprint(args...)) }
 
-// run runs the test as package testing does, and returns with what it failed.
-func run(test func(t testing.TB)) []string {
+// run runs the test, and returns with what it failed.
+func run(test func(t testing.TB)) []string { return runFake(test).texts }
+
+// runFake runs the test as package testing does.
+func runFake(test func(t testing.TB)) *fake {
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &fake{ctx: ctx}
 	<-start(func() error { test(f); return nil }).done
@@ -129,7 +143,7 @@ func run(test func(t testing.TB)) []string {
 	for i := len(f.cleanups) - 1; i >= 0; i-- {
 		f.cleanups[i]()
 	}
-	return f.texts
+	return f
 }
 
 // fails fails the test unless there is exactly one text for each of the wanted, which has all of

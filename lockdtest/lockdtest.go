@@ -2,6 +2,7 @@ package lockdtest
 
 import (
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,6 +27,7 @@ type DB struct {
 	t        testing.TB
 	door     *hook.Door
 	patience time.Duration
+	bubbled  bool // it was made in a bubble
 
 	mu       sync.Mutex // protects what follows; taken after the database's own
 	moved    chan struct{}
@@ -37,8 +39,10 @@ type DB struct {
 var _ clock.Clock = (*DB)(nil)
 
 // New returns a database in memory, whose clock stands at the beginning of Unix time. Nil opts mean
-// the defaults. Options.Clock is nil, or a *clock.Mock that the test has already; Advance speaks
-// only for this database then.
+// the defaults, but that a nil Options.Logger is the test's own output: what has gone wrong stands
+// beside the failure that it led to, and is not shown if the test passes, without -v.
+// Options.Clock is nil, or a *clock.Mock that the test has already; Advance speaks only for this
+// database then.
 //
 // The database is checked and closed when the test and its subtests are over. New fails the test at
 // once if the options are not valid.
@@ -56,8 +60,11 @@ func New(t testing.TB, opts *lockd.Options) *DB {
 		t.Fatalf("lockdtest: Options.Clock is a %T: leave it nil, or give a *clock.Mock",
 			options.Clock)
 	}
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+	}
 	db := &DB{
-		Mock: mock, t: t, patience: patience,
+		Mock: mock, t: t, patience: patience, bubbled: inBubble(),
 		moved: make(chan struct{}), drops: make(map[lockd.SessionID]*drops), hold: newHold(),
 	}
 	kit := &hook.Clock{Mock: mock, Hooks: hook.Hooks{
@@ -79,9 +86,11 @@ func New(t testing.TB, opts *lockd.Options) *DB {
 // mock a millisecond or two outside a bubble. While commits are held, what is due is decided, and
 // told only after their release.
 //
-// It is for one goroutine at a time. A negative d fails the test.
+// It is for one goroutine at a time. A negative d fails the test, and so does a call in a bubble of
+// testing/synctest if the database was made outside it.
 func (db *DB) Advance(d time.Duration) {
 	db.t.Helper()
+	db.mustReach("Advance")
 	if d < 0 {
 		db.t.Fatalf("lockdtest: Advance by %v: the clock cannot go back", d)
 	}

@@ -1,10 +1,13 @@
 package lockdtest_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,6 +39,38 @@ func TestNew_Options(t *testing.T) {
 		[]string{"Options.Clock is a *clock.clock"})
 	fails(t, func(t testing.TB) { lockdtest.New(t, &lockd.Options{Clock: (*clock.Mock)(nil)}) },
 		[]string{"Options.Clock is a *clock.Mock"})
+}
+
+// Ensure that what goes wrong is in the output of the test, and nothing of it on the process's own,
+// unless the options have a logger.
+func TestNew_LogsToTheTest(t *testing.T) {
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	var def, own bytes.Buffer
+	slog.SetDefault(slog.New(slog.NewTextHandler(&def, nil)))
+	for _, logger := range []*slog.Logger{nil, slog.New(slog.NewTextHandler(&own, nil))} {
+		f := runFake(func(t testing.TB) {
+			db := lockdtest.New(t, &lockd.Options{Logger: logger})
+			s, err := db.NewSession(nil)
+			if err == nil {
+				_, err = s.TryLock("k", nil)
+			}
+			if err = errors.Join(err, db.EndSession(s.ID())); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if len(f.texts) > 0 {
+			t.Errorf("failures: %q", f.texts)
+		}
+		output := f.output.String()
+		if logger == nil && !strings.Contains(output, `level=WARN msg="lock lost" index=5 key=k`) ||
+			logger != nil && output != "" {
+			t.Errorf("output of the test: got %q", output)
+		}
+	}
+	if !strings.Contains(own.String(), "lock lost") || def.Len() > 0 {
+		t.Errorf("own: %q, default: %q", own.String(), def.String())
+	}
 }
 
 // Ensure that the two that are embedded have no method in common, which nobody could call.
@@ -154,7 +189,7 @@ func TestCleanup_PassesWhatEnds(t *testing.T) {
 				start(func() error { _, err := waiter.Lock(t.Context(), "k", nil); return err }),
 				start(func() error { return holder.KeepAlive(context.Background()) }),
 				start(func() error {
-					for _, err := range db.Watch(t.Context(), lockd.Key("none"), 0) {
+					for _, err := range db.Watch(t.Context(), lockd.KeyScope("none"), 0) {
 						return err
 					}
 					return nil

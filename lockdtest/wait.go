@@ -20,6 +20,7 @@ const patience = 10 * time.Second
 // in a bubble as soon as every goroutine is blocked.
 func (db *DB) WaitForWaiters(key string, n int) {
 	db.t.Helper()
+	db.mustReach("WaitForWaiters")
 	if !db.wait(db.patience, func() bool { return db.door.Waiters(key) >= n }) {
 		db.t.Fatalf("lockdtest: calls that wait for the lock of %q: got %d, want %d%s", key,
 			db.door.Waiters(key), n, db.holders([]string{key}))
@@ -30,6 +31,7 @@ func (db *DB) WaitForWaiters(key string, n int) {
 // is about to begin. It fails the test as WaitForWaiters does.
 func (db *DB) WaitForKeepAlive(s *lockd.Session) {
 	db.t.Helper()
+	db.mustReach("WaitForKeepAlive")
 	if !db.wait(db.patience, func() bool { return db.door.KeptAlive(s.ID()) }) {
 		db.t.Fatalf("lockdtest: nothing keeps session %s alive", s.ID())
 	}
@@ -39,6 +41,7 @@ func (db *DB) WaitForKeepAlive(s *lockd.Session) {
 // does.
 func (db *DB) WaitForCommit() {
 	db.t.Helper()
+	db.mustReach("WaitForCommit")
 	if !db.wait(db.patience, db.holdsCommit) {
 		db.t.Fatalf("lockdtest: no commit is held: HoldCommits comes first, and then a write")
 	}
@@ -88,7 +91,7 @@ const semaphoreKey = "/.lock" // after the prefix: where those wait who want a s
 
 // wanted says what a call waits for.
 func wanted(w hook.Wait) string {
-	if w.Limit == 0 {
+	if !w.Slot {
 		return fmt.Sprintf("the lock of %q", w.Keys)
 	}
 	return fmt.Sprintf("a slot of %q", strings.TrimSuffix(w.Keys[0], semaphoreKey))

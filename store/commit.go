@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 )
 
 // write commits the rows, and what they leave, to the log or to the tables.
@@ -24,10 +23,11 @@ func (f *file) makeReady() error {
 	if err := f.checkFile(); err != nil {
 		return err
 	}
-	if !f.ready() {
-		if err := f.tables.disk.alone(f.inherit); err != nil {
-			return err
-		}
+	if err := f.secure(); err != nil {
+		return err
+	}
+	if err := f.unclean(); err != nil {
+		return err
 	}
 	if step := f.tidy(); step != nil {
 		_ = step() // conclude knows of it
@@ -113,7 +113,7 @@ func (f *file) append(at sectorRun, payload []byte) error {
 	return f.flush()
 }
 
-var errRemoved = fmt.Errorf("%w: it was removed or replaced while it was open", fs.ErrNotExist)
+const errRemoved = notExist("the file was removed or replaced while it was open")
 
 // checkFile returns [ErrCorrupt] if somebody has cut the file off. bbolt would find out when it
 // looks for a page; a write puts a hole there. It returns fs.ErrNotExist if somebody has removed

@@ -71,8 +71,8 @@ func build(path string, o fileOptions, publish func() error) (err error) {
 		}
 	}()
 	db, err := bbolt.Open(path, o.permissions(), options)
-	if err != nil { // which names the file by a name that nobody knows
-		return fmt.Errorf("create it in its folder: %w", cause(err))
+	if err != nil {
+		return notCreated(filepath.Dir(path), err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if err := db.Update(fill); err != nil {
@@ -84,6 +84,15 @@ func build(path string, o fileOptions, publish func() error) (err error) {
 		}
 	}
 	return publish()
+}
+
+// notCreated says why there is no new file in the folder. The error names the file by a name that
+// nobody knows.
+func notCreated(folder string, err error) error {
+	if _, missing := os.Stat(folder); errors.Is(missing, fs.ErrNotExist) {
+		return notExist(fmt.Sprintf("its folder %s does not exist: make that first", folder))
+	}
+	return fmt.Errorf("create a file in the folder %s: %w", folder, cause(err))
 }
 
 // fill writes the empty tables.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"io/fs"
 	"strings"
 	"syscall"
 )
@@ -25,6 +26,15 @@ var (
 	// trusted, and Options.AllowNetworkFS does not let it through.
 	ErrInvalid = errors.New("invalid argument")
 )
+
+// notExist is fs.ErrNotExist, in words that say what does not exist.
+type notExist string
+
+// Error returns the words.
+func (e notExist) Error() string { return string(e) }
+
+// Is reports whether the target is fs.ErrNotExist.
+func (notExist) Is(target error) bool { return target == fs.ErrNotExist }
 
 // hiddenError is an error of bbolt's and its cause, of which bbolt has kept the text only.
 type hiddenError struct {

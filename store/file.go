@@ -133,6 +133,7 @@ type file struct {
 	tidied   bool      // all is done or begun that the last commit has left to be done
 	failed   error     // what went wrong in that
 	opened   *metaPage // the newest one, when it was opened; nil: that is on disk, as all else is
+	clean    bool      // it says that it was closed cleanly, and nothing was written since
 }
 
 // rowWrite is one change of a commit.
@@ -170,6 +171,7 @@ func errRow(row rowWrite, err error) error {
 // close gives the file up. Only the first call does anything.
 func (f *file) close() error {
 	f.wait()
+	f.closeCleanly()
 	return f.tables.close()
 }
 

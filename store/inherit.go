@@ -2,14 +2,19 @@ package store
 
 import "fmt"
 
-// inherit has on disk what was in the file when it was opened, before anything else is written to
-// it, and nothing where the next record goes.
+// inherit has on disk what was in the file when it was opened, before anybody is told of it and
+// anything else is written, and nothing where the next record goes.
 //
-// Who had it open before may have been killed between a write and its sync, or the sync may have
-// failed. Then the file has what a power cut may yet undo, and a sync alone does not help: the
-// system tells of a write that has failed only once, and takes for written what is not. So it is
-// written once more, as it was read. It is little: whoever writes goes on only when what he wrote
-// last is on disk, or is not in force, and all that may be missing is of one write.
+// The process that had the file open before may have been killed between a write and its sync: then
+// the file has what a power cut may yet undo, and a sync is what it needs. Or that sync has failed,
+// and then another one does not help: the system tells of a write that has failed only once, and
+// takes for written what is not. Nothing in the file tells the two apart. So it is written once
+// more, as it was read, unless the process says that it has closed the file with all of it on disk
+// (see clean.go). Then a sync is all, for a file that was copied meanwhile, and there is nothing to
+// be synced otherwise.
+//
+// It is little that is written: a process goes on only when what it wrote last is on disk, or is
+// not in force, and all that may be missing is of one write.
 //
 //   - bbolt syncs the pages of a commit before it writes the meta page that names them. If the
 //     first sync fails, there is no such meta page, and nothing that is in force was written. If
@@ -25,7 +30,7 @@ import "fmt"
 // A power cut in the middle of this leaves what one in the middle of the last write does. What was
 // written under SyncNever is not had so: nobody knows what of it is on disk.
 func (f *file) inherit() error {
-	if f.opened != nil {
+	if f.opened != nil && !f.closedCleanly() {
 		if err := f.writeAgain(); err != nil {
 			return fmt.Errorf("write again what was in it: %w", cause(err))
 		}
@@ -41,6 +46,14 @@ func (f *file) inherit() error {
 	f.opened, f.log.newest = nil, nil
 	f.log.cut, f.log.unclear = nil, false
 	return nil
+}
+
+// secure has inherit done, unless there is nothing to do.
+func (f *file) secure() error {
+	if f.ready() {
+		return nil
+	}
+	return f.tables.disk.alone(f.inherit)
 }
 
 // ready reports whether inherit has nothing to do.

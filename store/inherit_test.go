@@ -147,9 +147,10 @@ func (h *heir) check(what string) {
 	}
 }
 
-// Ensure that when a sync has failed, so that the system takes for written what is not on disk, who
-// opens the file next has on disk what it begins from, with its first commit, whether that goes to
-// the log or to the tables; also if a sync of its own fails before that.
+// Ensure that when a sync has failed, so that the system takes for written what is not on disk, the
+// process that opens the file next has on disk what it begins from, before it answers, and with its
+// first commit, whether that goes to the log or to the tables; also if a sync of its own fails
+// before that.
 func TestFailedSync_G2_NextOpenHasOnDiskWhatItReads(t *testing.T) {
 	for name, fn := range traffic {
 		t.Run(name, func(t *testing.T) {
@@ -174,16 +175,31 @@ func TestFailedSync_G2_NextOpenHasOnDiskWhatItReads(t *testing.T) {
 	}
 }
 
+// secure has an heir who only reads.
+func (f *failedSync) secure(t *testing.T, what string, cached, disk []byte) {
+	t.Helper()
+	h := newHeir(t, cached, disk)
+	if err := h.Secure(); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	h.check(what)
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // inherit has so many heirs of each kind commit.
 func (f *failedSync) inherit(t *testing.T, what string, heirs int) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(4, uint64(len(f.cached))))
 	for i := range heirs {
 		disk := f.onDisk(random, i)
+		f.secure(t, fmt.Sprintf("%s, answer %d", what, i), f.cached, disk)
 		f.inheritFrom(t, fmt.Sprintf("%s, heir %d", what, i), f.cached, disk, 1+random.IntN(4))
 		if !bytes.Equal(f.cached, f.written) { // it may have ended before it withdrew the record
 			f.inheritFrom(t, fmt.Sprintf("%s, heir %d of all", what, i), f.written, disk,
 				1+random.IntN(4))
+			f.secure(t, fmt.Sprintf("%s, answer %d of all", what, i), f.written, disk)
 		}
 	}
 }

@@ -257,7 +257,7 @@ func explain(f *beginning, first, second metaPage) error {
 	case err != nil:
 		return cause(err)
 	case info.Size() == 0:
-		return fmt.Errorf("%w: it is empty; remove it to begin anew", ErrCorrupt)
+		return fmt.Errorf("%w: it is empty", ErrCorrupt)
 	case first.magic != boltMagic && second.magic != boltMagic:
 		return fmt.Errorf("%w: it is not a bbolt file; choose another path", ErrFormat)
 	case first.magic == boltMagic && first.version != boltVersion:

@@ -125,7 +125,7 @@ func prepare(path string, o fileOptions) error {
 	case err == nil: // to open a pipe would wait for its other end
 		return fmt.Errorf("%w: it is not a regular file, its mode is %v", ErrFormat, info.Mode())
 	case !errors.Is(err, fs.ErrNotExist):
-		return cause(err)
+		return fmt.Errorf("look into the folder %s: %w", filepath.Dir(path), cause(err))
 	}
 	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
 		return fmt.Errorf("follow the symbolic link: %w", fs.ErrNotExist)
@@ -210,6 +210,10 @@ func openSound(
 	path string, flag int, mode fs.FileMode, reader rowReader,
 ) (*os.File, found, error) {
 	f, err := os.OpenFile(path, flag, mode)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, found{}, fmt.Errorf("open it to read and write: %w; its owner has to allow it",
+			cause(err))
+	}
 	if err != nil {
 		return nil, found{}, cause(err)
 	}

@@ -3,6 +3,7 @@ package store_test
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"os"
@@ -486,10 +487,10 @@ func TestFile_RefusesWhatIsNoFile(t *testing.T) {
 		if !errors.Is(err, fs.ErrNotExist) {
 			t.Fatalf("got %v, want ErrNotExist", err)
 		}
-		text := err.Error()
-		if !strings.Contains(text, path+": create it in its folder: ") ||
-			strings.Contains(text, ".new") {
-			t.Errorf("got %v, want the path and that its folder is missing", err)
+		want := fmt.Sprintf("%s: its folder %s does not exist: make that first", path,
+			filepath.Dir(path))
+		if err.Error() != want {
+			t.Errorf("got %q, want %q", err, want)
 		}
 	})
 	t.Run("FolderIsAFile", func(t *testing.T) {

@@ -58,6 +58,7 @@ type Store struct {
 // medium is where batches go. One goroutine at a time may use it.
 type medium interface {
 	commit(rows []rowWrite, last header) error
+	secure() error
 	tidy() (step func() error)
 	untidy() bool
 	index() (uint64, error) // of the last commit
@@ -131,8 +132,8 @@ func (s *Store) table(number int) table {
 // Open reads the file into s, which New made and nothing was written to; OnMove hooks that are
 // set see every row. It creates the file if there is none. It waits for the file's lock up to
 // Options.Timeout, and returns [ErrInUse] then; [ErrCorrupt] and [ErrFormat] tell of a file that
-// it refuses and leaves as it is. An existing file is not written to. After an error s is not
-// usable.
+// it refuses and leaves as it is. An existing file is not written to, and what it has may not be on
+// disk yet: see Secure. After an error s is not usable.
 func (s *Store) Open(path string, opts Options) error {
 	f, err := s.load(path, opts.file())
 	if err != nil {
@@ -323,6 +324,16 @@ func (s *Store) Tidy() (step func() error) { return s.file.tidy() }
 // Untidy reports whether Tidy has so much to do that it is worth a goroutine of its own. It may be
 // called where Tidy may be.
 func (s *Store) Untidy() bool { return s.file.untidy() }
+
+// Secure has on disk what was read from the file, as far as the file's SyncPolicy says: whoever had
+// it open before may have been killed before it was. It is to be called before anybody is told of
+// what was read; a batch that is written has it done too. Without a file it does nothing.
+func (s *Store) Secure() error {
+	if s.file == nil {
+		return nil
+	}
+	return s.file.secure()
+}
 
 // FileIndex reads the index of the last transaction that the file has.
 func (s *Store) FileIndex() (uint64, error) { return s.file.index() }

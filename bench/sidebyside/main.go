@@ -12,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime/pprof"
@@ -49,6 +50,7 @@ type group struct {
 var errMissed = errors.New("targets were missed")
 
 func main() {
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // the rivals log nothing either
 	err := run(os.Args[1:], os.Stdout, os.Stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):

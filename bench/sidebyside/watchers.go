@@ -37,7 +37,7 @@ func watchers(b *bench) error {
 	for _, on := range []struct {
 		what  string
 		scope func(name string) lockd.Scope
-	}{{"keys", lockd.Key}, {"prefixes", lockd.Prefix}} {
+	}{{"keys", lockd.KeyScope}, {"prefixes", lockd.PrefixScope}} {
 		a := newAudience(watched, total, on.scope)
 		err := a.measure(b, lone, keys, on.what)
 		a.leave()

@@ -31,9 +31,10 @@ func backupCommand() *cli.Command {
 			"Without TO, or with -, it goes to standard output.\n" +
 			"A TO that exists is replaced when the backup is whole and on disk, if it is a\n" +
 			"backup or empty; anything else there, such as a database, is refused.\n" +
-			"Of a file that is served, GET /v1/snapshot on the server gives a backup.",
-		Flags: []cli.Flag{waitFlag()},
-		Action: func(_ context.Context, cmd *cli.Command) error {
+			"If FILE is in use, the server at --http-addr is asked for the backup. It gives\n" +
+			"one if FILE is the very file that it has open; else nothing is written.",
+		Flags: clientFlags(waitFlag()),
+		Action: func(ctx context.Context, cmd *cli.Command) error {
 			args, err := operands(cmd, 1, 2)
 			if err != nil {
 				return err
@@ -43,16 +44,17 @@ func backupCommand() *cli.Command {
 				return err
 			}
 			write := func(w io.Writer) error {
-				return advisedReading(lockd.BackupFile(args[0], w, opts))
+				err := lockd.BackupFile(args[0], w, opts)
+				if errors.Is(err, lockd.ErrInUse) { // then nothing is written yet
+					return backupServed(ctx, cmd, args[0], w, err)
+				}
+				return advisedReading(err)
 			}
 			if len(args) == 1 || args[1] == standard {
 				return write(cmd.Root().Writer)
 			}
-			switch same, err := sameFile(args[0], args[1]); {
-			case err != nil:
-				return fmt.Errorf("backup: %w", err)
-			case same:
-				return usage(cmd, "backup: TO %s is FILE itself: name another one", args[1])
+			if err := differ(cmd, args[0], args[1]); err != nil {
+				return err
 			}
 			return replace(args[1], write)
 		},

@@ -2,10 +2,15 @@ package main
 
 import (
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
 )
 
 // Ensure that a backup is written over nothing but a backup or an empty file, so that no database
@@ -73,6 +78,123 @@ func TestBackup_ServedFile(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 	s.end()
+}
+
+// Ensure that the backup of a file that is served comes from its server, by a port and by a socket,
+// with a token and without, and that it is the one that the closed file gives.
+func TestBackup_OfAServedFile(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	for name, args := range map[string][]string{
+		"Port": nil, "Socket": {"--http", "unix://" + filepath.Join(folder, "s")},
+		"Token": {"--token", "t"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, to := fileWith(t, "value"), filepath.Join(t.TempDir(), "backup")
+			s := served(t, append([]string{"--data", path}, args...)...)
+			if name == "Token" {
+				s.at("", "backup", "--wait", "0s", path, to).wants(t, exitInUse, "403: Permission")
+				if len(names(t, filepath.Dir(to))) != 0 {
+					t.Error("something is left")
+				}
+			}
+			backup := func(args ...string) result {
+				args = append([]string{"backup", "--wait", "0s", "--token", "t"}, args...)
+				return s.at("", args...)
+			}
+			backup(path, to).wants(t, 0, "")
+			link := filepath.Join(t.TempDir(), "link")
+			if err := os.Symlink(path, link); err != nil {
+				t.Fatal(err)
+			}
+			out := backup(link)
+			out.wants(t, 0, "")
+			s.end()
+			restored := filepath.Join(t.TempDir(), "restored.db")
+			command(t, "", "restore", restored, to).wants(t, 0, "")
+			if got := valueOf(t, restored); got != "value" || out.out != string(read(t, to)) {
+				t.Errorf("restored %q", got)
+			}
+		})
+	}
+}
+
+// Ensure that the backup of one file is never taken for that of another: not from a server that has
+// another file open, though it is a copy, nor from one in memory, nor from one that is not lockd.
+func TestBackup_OfAServedFile_OnlyOfThatFile(t *testing.T) {
+	t.Parallel()
+	path, to := fileWith(t, "value"), filepath.Join(t.TempDir(), "backup")
+	other := filepath.Join(t.TempDir(), "lockd.db")
+	write(t, other, read(t, path))
+	held := open(t, path)
+	consul := httptest.NewServer(http.NotFoundHandler())
+	defer consul.Close()
+	for name, address := range map[string]string{
+		"Copy": served(t, "--data", other).url, "Memory": served(t, "--memory").url,
+		"Consul": consul.URL, "Nobody": nowhere,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := command(t, "", "backup", "--wait", "0s", "--http-addr", address, path, to)
+			r.wants(t, exitInUse, ", or name the server with --http-addr")
+			want := consulclient.ErrOtherFile.Error()
+			if name == "Nobody" {
+				want = "no server can be reached at http://" + nowhere
+			}
+			if !strings.Contains(r.complaints, want) || len(names(t, filepath.Dir(to))) != 0 {
+				t.Errorf("got %s", r.complaints)
+			}
+		})
+	}
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "", "backup", "--http-addr", nowhere, path, to).wants(t, 0, "")
+}
+
+// Ensure that the ID of a file follows the file, and that no other one has it.
+func TestFileID(t *testing.T) {
+	path, link := fileWith(t, "a"), filepath.Join(t.TempDir(), "link")
+	id := func(path string) string {
+		t.Helper()
+		id, err := fileID(path)
+		if err != nil || len(id) != 64 {
+			t.Fatal(id, err)
+		}
+		return id
+	}
+	first := id(path)
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	if first != id(link) || first == id(fileWith(t, "a")) {
+		t.Error("a link has another ID, or a copy the same")
+	}
+	if _, err := fileID(path + "absent"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Ensure that a file that is in use says who has it open, and what a person can do.
+func TestOnFile_InUse(t *testing.T) {
+	path := fileWith(t, "v")
+	db := open(t, path)
+	for _, name := range []string{"verify", "compact", "serve"} {
+		args := []string{name, "--wait", "0s", path}
+		if name == "serve" {
+			args = []string{name, "--wait", "0s", "--data", path}
+		}
+		r := command(t, "", args...)
+		r.wants(t, exitInUse, path+": file is in use by this process, ")
+		for _, want := range []string{"; end that process, or wait for longer with --wait; ",
+			"if it is a lockd serve, use that: lockd kv, lockd locks, lockd backup"} {
+			if !strings.Contains(r.complaints, want) {
+				t.Errorf("%s: no %q in %s", name, want, r.complaints)
+			}
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Ensure that a file that is empty is replaced, as mktemp makes one, and that of a symbolic link it

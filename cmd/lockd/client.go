@@ -24,7 +24,7 @@ const atServer = "against a server, lockd or Consul"
 func clientFlags(own ...cli.Flag) []cli.Flag {
 	return append(own,
 		&cli.StringFlag{Name: "http-addr", Value: "127.0.0.1:8500",
-			Usage:   "`ADDRESS` of the server, host:port or a URL of http or https",
+			Usage:   "`ADDRESS` of the server, host:port, a URL of http or https, or unix://PATH",
 			Sources: fromEnv("CONSUL_HTTP_ADDR")},
 		&cli.StringFlag{Name: "token", Usage: "`TOKEN` to send with each request; others on the " +
 			"machine can read a command line, so better a file, or the environment",
@@ -138,15 +138,7 @@ func token(cmd *cli.Command) (string, error) {
 	case cmd.String("token") != "":
 		return "", usage(cmd, "both --token and --token-file are given")
 	}
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return "", err
-	}
-	text := strings.TrimSpace(string(content))
-	if text == "" {
-		return "", fmt.Errorf("token file %s is empty", path)
-	}
-	return text, nil
+	return readToken(path)
 }
 
 // trusting returns what makes a client trust the authorities in a file.

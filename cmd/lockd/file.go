@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"syscall"
 	"time"
 
@@ -31,17 +32,37 @@ func openOptions(cmd *cli.Command) (*lockd.Options, error) {
 	if wait < 0 {
 		return nil, usage(cmd, "--wait %v is below 0", wait)
 	}
-	return &lockd.Options{OpenTimeout: max(wait, time.Millisecond)}, nil // zero is the default
+	if wait == 0 { // which would be the default
+		wait = lockd.NoWait
+	}
+	return &lockd.Options{OpenTimeout: wait}, nil
 }
 
 // advisedOnFile adds to the error of a command that opens a file what the command line can do about
 // it.
 func advisedOnFile(err error) error {
 	if errors.Is(err, lockd.ErrInUse) {
-		return fmt.Errorf("%w; --wait gives it more time", err)
+		return &inUse{err, "end that process, or wait for longer with --wait; if it is a lockd " +
+			"serve, use that: lockd kv, lockd locks, lockd backup"}
 	}
 	return err
 }
+
+// inUse is lockd.ErrInUse with what a person at a shell can do about it, in place of what a program
+// can.
+type inUse struct {
+	err    error
+	advice string
+}
+
+// Error returns the text: which file, who has it open, and what to do.
+func (e *inUse) Error() string {
+	text, _, _ := strings.Cut(e.err.Error(), "; ")
+	return text + "; " + e.advice
+}
+
+// Unwrap returns the library's error.
+func (e *inUse) Unwrap() error { return e.err }
 
 // advisedReading does so for a command that only reads a file: why that has to be writable.
 func advisedReading(err error) error {

@@ -16,25 +16,52 @@ func kvDeleteCommand() *cli.Command {
 		Description: "It is no error if there is none. " +
 			"A locked key can be deleted: its holder loses the lock.",
 		Flags: clientFlags(
-			&cli.BoolFlag{Name: "recurse", Usage: "delete all keys that begin with KEY; " +
-				"all there are, if it is empty"},
+			&cli.BoolFlag{Name: "recurse", Usage: "delete all keys that begin with KEY"},
+			&cli.BoolFlag{Name: "all", Usage: "with --recurse: delete every key; KEY is left out"},
 			&cli.Uint64Flag{Name: "cas", HideDefault: true,
 				Usage: "delete it only if its ModifyIndex is `INDEX`"}),
-		Action: withClient(1, 1, func(
+		Action: withClient(0, 1, func(
 			ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
 		) error {
-			if !cmd.Bool("recurse") {
-				if err := checkKey(cmd, args[0]); err != nil {
-					return err
-				}
-				opts := consulclient.DeleteOptions{CAS: index(cmd, "cas")}
-				done, err := c.Delete(ctx, args[0], opts)
-				return conflict(done, err, args[0], opts.CAS)
+			if cmd.Bool("recurse") || cmd.Bool("all") {
+				return deleteMany(ctx, cmd, c, args)
 			}
-			if cmd.IsSet("cas") {
-				return usage(cmd, "both --recurse and --cas are given")
+			if _, err := operands(cmd, 1, 1); err != nil {
+				return err
 			}
-			return c.DeletePrefix(ctx, args[0])
+			if err := checkKey(cmd, args[0]); err != nil {
+				return err
+			}
+			opts := consulclient.DeleteOptions{CAS: index(cmd, "cas")}
+			done, err := c.Delete(ctx, args[0], opts)
+			return conflict(done, err, args[0], opts.CAS)
 		}),
 	}
+}
+
+// deleteMany deletes the keys that begin with the prefix in the arguments. Only --all deletes every
+// key: a prefix may be empty because a variable is not set.
+func deleteMany(
+	ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
+) error {
+	prefix := prefixIn(args)
+	switch {
+	case cmd.IsSet("cas"):
+		return usage(cmd, "both --recurse and --cas are given")
+	case !cmd.Bool("recurse"):
+		return usage(cmd, "--all goes with --recurse")
+	case cmd.Bool("all") && prefix != "":
+		return usage(cmd, "--all deletes every key, not those that begin with %q: leave one out",
+			prefix)
+	case cmd.Bool("all"):
+		return c.DeletePrefix(ctx, "")
+	}
+	if _, err := operands(cmd, 1, 1); err != nil {
+		return err
+	}
+	if prefix == "" {
+		return usage(cmd, "KEY is empty, which is the prefix of every key: give --all too to "+
+			"delete them all")
+	}
+	return c.DeletePrefix(ctx, prefix)
 }

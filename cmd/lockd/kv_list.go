@@ -11,11 +11,12 @@ import (
 
 func kvListCommand() *cli.Command {
 	return &cli.Command{
-		Name:        "list",
-		Usage:       "list keys",
-		ArgsUsage:   "[PREFIX]",
-		Description: "One to a line, in order; with --json as entries, with their values.",
-		Flags:       clientFlags(jsonFlag()),
+		Name:      "list",
+		Usage:     "list keys",
+		ArgsUsage: "[PREFIX]",
+		Description: "One to a line, in order; with --json as entries, with their values.\n" +
+			"A key that a terminal would act on is quoted, as in Go.",
+		Flags: clientFlags(jsonFlag()),
 		Action: withClient(0, 1, func(
 			ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
 		) error {
@@ -27,7 +28,7 @@ func kvListCommand() *cli.Command {
 				return writeJSON(cmd.Root().Writer, entries)
 			}
 			for _, e := range entries {
-				if _, err := fmt.Fprintln(cmd.Root().Writer, e.Key); err != nil {
+				if _, err := fmt.Fprintln(cmd.Root().Writer, printed(e.Key)); err != nil {
 					return err
 				}
 			}

@@ -109,7 +109,7 @@ func TestKV_ListDelete(t *testing.T) {
 	if r := s.at("", "kv", "list"); r.out != "b\n" {
 		t.Errorf("got %q", r.out)
 	}
-	s.at("", "kv", "delete", "--recurse", "").wants(t, 0, "")
+	s.at("", "kv", "delete", "--recurse", "--all").wants(t, 0, "")
 	s.decode(s.at("", "kv", "list", "--json"), &none)
 	if len(none) != 0 {
 		t.Errorf("left: %+v", none)
@@ -174,7 +174,7 @@ func TestKV_Export_NotUTF8(t *testing.T) {
 		}
 	}
 	r := s.at("", "kv", "export", "a")
-	s.at("", "kv", "delete", "--recurse", "").wants(t, 0, "")
+	s.at("", "kv", "delete", "--recurse", "--all").wants(t, 0, "")
 	s.at(r.out, "kv", "import").wants(t, 0, "")
 	if r := s.at("", "kv", "get", "a/\ufffd"); r.out != "1" {
 		t.Errorf("got %+v", r)
@@ -253,16 +253,20 @@ func TestSession(t *testing.T) {
 			t.Errorf("no %q in %s", want, r.out)
 		}
 	}
-	if r := s.at("", "locks"); r.out != "dir/k  "+made.ID+"  n1  the name\n"+
-		"other  "+made.ID+"  n1  the name\n" {
-		t.Errorf("locks: got %+v", r)
+	lines := strings.Split(s.at("", "locks").out, "\n")
+	for i, key := range []string{"dir/k", "other"} {
+		if want := key + "  held  " + made.ID + "  n1  the name  "; len(lines) != 3 ||
+			!strings.HasPrefix(lines[i], want) || !strings.HasSuffix(lines[i], "s") {
+			t.Errorf("got %q, want %q and how long", lines, want)
+		}
 	}
-	var locks []held
+	var locks []consulclient.LockInfo
 	s.decode(s.at("", "locks", "--json", "dir/"), &locks)
 	e := s.entry("dir/k")
-	if want := (held{"dir/k", made.ID, "the name", "n1", 1, e.ModifyIndex}); len(locks) != 1 ||
-		locks[0] != want {
-		t.Errorf("got %+v, want %+v", locks, want)
+	want := consulclient.Party{Session: made.ID, Name: "the name", Node: "n1"}
+	if len(locks) != 1 || locks[0].Key != "dir/k" || locks[0].Party != want ||
+		locks[0].LockIndex != 1 || locks[0].ModifyIndex != e.ModifyIndex {
+		t.Errorf("got %+v", locks)
 	}
 
 	s.at("", "session", "destroy", made.ID).wants(t, 0, "")

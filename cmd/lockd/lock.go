@@ -36,13 +36,14 @@ func lockCommand() *cli.Command {
 			"before the session can end by its TTL. When the lock is taken away by force\n" +
 			"the latter comes at once, unless a lock-delay leaves time. A longer TTL gives\n" +
 			"more of it: a sixth.\n\n" +
-			"With -n, KEY is the prefix of a semaphore, as of consul lock -n.\n" +
+			"With -n, KEY is the prefix of a semaphore, as of consul lock -n. All who use\n" +
+			"it name the same limit, or 0 for the one that it has.\n" +
 			"If standard input is a terminal, CMD's is empty: it could not read from it.\n\n" +
 			lockCodes,
 		StopOnNthArg: &afterKey,
 		Flags: clientFlags(
 			&cli.IntFlag{Name: "n", HideDefault: true,
-				Usage: "take one of `LIMIT` slots, in place of a lock"},
+				Usage: "take one of `LIMIT` slots, in place of a lock; 0 for the limit it has"},
 			&cli.BoolFlag{Name: "try", Usage: "give up at once if the lock is not to be had"},
 			&cli.DurationFlag{Name: "timeout", HideDefault: true,
 				Usage: "give up after the `TIME`, such as 30s"},
@@ -70,7 +71,8 @@ func lockCommand() *cli.Command {
 // locked is what lockd lock has to do.
 type locked struct {
 	key      string
-	limit    int // 0: a lock
+	slot     bool // of a semaphore at the key, in place of the lock
+	limit    int  // of the semaphore; 0: its own
 	patience consulclient.Patience
 	session  consulclient.SessionOptions
 	command  *exec.Cmd
@@ -119,15 +121,15 @@ func runLocked(ctx context.Context, cmd *cli.Command, args []string) error {
 	what.command.Env = append(os.Environ(), envSequencer+"="+sequencer(k, lock))
 	err = supervise(what.command, k, signals)
 	if back := giveBack(k, lock); back != nil {
-		fmt.Fprintf(cmd.Root().ErrWriter, "lockd: %q is not given back, and ends with its "+
-			"session, after at most %v: %v\n", what.key, what.session.TTL, back)
+		complain(cmd.Root().ErrWriter, "%q is not given back, and ends with its session, "+
+			"after at most %v: %v", what.key, what.session.TTL, back)
 	}
 	return err
 }
 
 // lockedOf reads the command line.
 func lockedOf(cmd *cli.Command, args []string) (locked, error) {
-	what := locked{limit: cmd.Int("n"), session: consulclient.SessionOptions{
+	what := locked{slot: cmd.IsSet("n"), limit: cmd.Int("n"), session: consulclient.SessionOptions{
 		Name: cmd.String("name"), TTL: cmd.Duration("ttl"), LockDelay: cmd.Duration("lock-delay"),
 		DeleteKeys: cmd.IsSet("n"),
 	}}
@@ -142,8 +144,8 @@ func lockedOf(cmd *cli.Command, args []string) (locked, error) {
 	case !utf8.ValidString(args[0]):
 		// The transaction that takes the lock is JSON, and would take that of another key.
 		return what, usage(cmd, "KEY %q is not UTF-8, so it cannot be locked", args[0])
-	case cmd.IsSet("n") && what.limit < 1:
-		return what, usage(cmd, "-n %d is not at least 1", what.limit)
+	case what.limit < 0:
+		return what, usage(cmd, "-n %d is below 0", what.limit)
 	case cmd.Bool("try") && cmd.IsSet("timeout"):
 		return what, usage(cmd, "both --try and --timeout are given")
 	case cmd.IsSet("timeout") && cmd.Duration("timeout") <= 0:
@@ -194,7 +196,7 @@ func take(
 		return nil, nil, err
 	}
 	var lock *consulclient.Lock
-	if what.limit > 0 {
+	if what.slot {
 		lock, err = k.Acquire(ctx, what.key, what.limit, what.patience)
 	} else {
 		lock, err = k.Lock(ctx, what.key, what.patience)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
 )
 
 // process is a command line that runs in a process of its own.
@@ -37,7 +38,14 @@ func start(t *testing.T, env []string, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return startProgram(t, env, program, args...)
+}
+
+// startProgram starts a program that runs a command line, in time, in its own process.
+func startProgram(t *testing.T, env []string, program string, args ...string) *process {
+	t.Helper()
 	p := &process{Cmd: exec.CommandContext(t.Context(), program, args...), t: t}
+	var err error
 	p.Env = append(append(os.Environ(), envRun+"=1"), env...)
 	p.Stderr = &p.complaints
 	if p.in, err = p.StdinPipe(); err != nil {
@@ -167,7 +175,7 @@ func TestLock_Serve(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var locks []held
+		var locks []consulclient.LockInfo
 		s.decode(s.at("", "locks", "--json"), &locks)
 		if len(locks) != 1 || locks[0].Key != q.Key || locks[0].Session != q.Session.String() ||
 			locks[0].LockIndex != q.LockIndex || locks[0].ModifyIndex != q.Fence {
@@ -216,7 +224,9 @@ func TestLock_ExitCodes(t *testing.T) {
 		{exitLockFailed, "no-such-flag", []string{"--no-such-flag", "k", "--", "true"}},
 		{exitLockFailed, `"--try" comes after KEY`, []string{"k", "--try", "--", "true"}},
 		{exitNoCommand, "absent", []string{"k", "--", "./--absent"}},
-		{exitLockFailed, "-n 0 is not", []string{"-n", "0", "k", "--", "true"}},
+		{exitLockFailed, "-n -1 is below 0", []string{"-n", "-1", "k", "--", "true"}},
+		{exitLockFailed, `"k" has no limit yet: name one`,
+			[]string{"-n", "0", "k", "--", "true"}},
 		{exitLockFailed, "both --try and", []string{"--try", "--timeout", "1s", "k", "true"}},
 		{exitLockFailed, "not above 0", []string{"--timeout", "0s", "k", "true"}},
 		{exitLockFailed, "--ttl 1ms", []string{"--ttl", "1ms", "k", "true"}},
@@ -265,7 +275,8 @@ func TestLock_NotAcquired(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := command(t, "", "lock", "--http-addr", s.URL, "--try", "k", "echo", "it runs")
-	r.wants(t, exitNotAcquired, "lock delay; for that time, 15s by default, nobody gets a lock")
+	r.wants(t, exitNotAcquired, "due to lock delay until ")
+	r.wants(t, exitNotAcquired, "; for that time, 15s by default, nobody gets a lock")
 	if n := len(sessionsOf(db)); n != 0 {
 		t.Errorf("%d sessions left", n)
 	}
@@ -282,9 +293,9 @@ func TestLock_SignalWhileWaiting(t *testing.T) {
 	if _, err := holder.TryLock("k", nil); err != nil {
 		t.Fatal(err)
 	}
-	index := db.Snapshot().IndexOf(lockd.Sessions())
+	index := db.Snapshot().IndexOf(lockd.SessionsScope())
 	p := locking(t, s.URL, nil, "echo it runs")
-	<-db.Changed(t.Context(), lockd.Sessions(), index) // its session is there
+	<-db.Changed(t.Context(), lockd.SessionsScope(), index) // its session is there
 	p.signal(syscall.SIGTERM)
 	if got := p.rest(); got != "" {
 		t.Errorf("output %q", got)
@@ -461,7 +472,7 @@ func TestLock_Contention(t *testing.T) {
 			p.rest()
 			p.ends(1, "")
 		}
-		r = command(t, "", "lock", "--http-addr", s.URL, "-n", "2", "--try", "k", "true")
+		r = command(t, "", "lock", "--http-addr", s.URL, "-n", "0", "--try", "k", "true")
 		r.wants(t, 0, "")
 	})
 }

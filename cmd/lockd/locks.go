@@ -2,71 +2,74 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
 	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
 )
 
-// held is a lock that somebody holds.
-type held struct {
-	Key         string
-	Session     string
-	Name        string // of the session
-	Node        string // of the session
-	LockIndex   uint64
-	ModifyIndex uint64
-}
-
 func locksCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "locks",
 		Category:  atServer,
-		Usage:     "list the locks that are held, and by whom",
+		Usage:     "list the locks that are held, delayed or waited for, and by whom",
 		ArgsUsage: "[PREFIX]",
-		Description: "Key, session, and the node and name of that; with --json the indexes of " +
-			"the key too.",
+		Description: "A line for each: key, held, session, node and name of that, and for how\n" +
+			"long. Below it those who wait: key, waits, session, node, name, for how long;\n" +
+			"and a key whose lock is free and delayed: key, delayed, and until when. With\n" +
+			"--json the indexes and the fence too. A Consul agent tells who holds what, and\n" +
+			"no more.",
 		Flags: clientFlags(jsonFlag()),
 		Action: withClient(0, 1, func(
 			ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
 		) error {
-			locks, err := locks(ctx, c, args)
+			locks, err := c.Locks(ctx, prefixIn(args))
 			if err != nil {
 				return err
 			}
 			if cmd.Bool("json") {
+				if locks == nil {
+					locks = []consulclient.LockInfo{}
+				}
 				return writeJSON(cmd.Root().Writer, locks)
 			}
-			rows := make([][]any, len(locks))
-			for i, l := range locks {
-				rows[i] = []any{l.Key, l.Session, orNone(l.Node), orNone(l.Name)}
-			}
-			return writeTable(cmd.Root().Writer, rows)
+			return writeLocks(cmd.Root().Writer, locks)
 		}),
 	}
 }
 
-func locks(ctx context.Context, c *consulclient.Client, args []string) ([]held, error) {
-	entries, err := entriesUnder(ctx, c, args)
-	if err != nil {
-		return nil, err
+// writeLocks writes what is known of each lock, and of each call that waits for it.
+func writeLocks(w io.Writer, locks []consulclient.LockInfo) error {
+	var rows [][]any
+	row := func(key, what string, p consulclient.Party, when string) {
+		rows = append(rows, []any{key, what, p.Session, p.Node, p.Name, when})
 	}
-	// A session that ended in between has no name here.
-	sessions, _, err := c.Sessions(ctx, consulclient.Wait{})
-	if err != nil {
-		return nil, err
-	}
-	byID := make(map[string]consulclient.SessionInfo, len(sessions))
-	for _, s := range sessions {
-		byID[s.ID] = s
-	}
-	locks := []held{}
-	for _, e := range entries {
-		if e.Session != "" {
-			s := byID[e.Session]
-			locks = append(locks,
-				held{e.Key, e.Session, s.Name, s.Node, e.LockIndex, e.ModifyIndex})
+	for _, l := range locks {
+		if l.Session != "" {
+			held := ""
+			if !l.Since.IsZero() {
+				held = rough(l.Held)
+			}
+			row(l.Key, "held", l.Party, held)
+		}
+		if !l.DelayedUntil.IsZero() {
+			row(l.Key, "delayed", consulclient.Party{},
+				"until "+l.DelayedUntil.UTC().Format(time.RFC3339))
+		}
+		for _, waiter := range l.Queue {
+			row(l.Key, "waits", waiter.Party, rough(waiter.Waited))
 		}
 	}
-	return locks, nil
+	return writeTable(w, rows)
+}
+
+// rough returns a time as people want it: in whole seconds, if there are some.
+func rough(d time.Duration) string {
+	if d < time.Second {
+		return fmt.Sprint(d.Round(time.Millisecond))
+	}
+	return fmt.Sprint(d.Round(time.Second))
 }

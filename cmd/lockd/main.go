@@ -4,19 +4,21 @@
 // On the file of a closed database:
 //
 //	lockd verify FILE            read all of it, and say whether a program could open it
-//	lockd backup FILE [TO]       write a backup of it, without a change to it
+//	lockd backup FILE [TO]       write a backup of it; of one that is served, by its server
+//	lockd recover FILE TO        write a backup of what can be read of a damaged one
 //	lockd restore FILE [FROM]    make a new file of a backup
 //	lockd compact FILE           rewrite it without the free pages in it
 //
 // Against a server, lockd or a Consul agent:
 //
 //	lockd lock KEY -- CMD        run a command while holding a lock, or with -n a slot
-//	lockd locks [PREFIX]         list the locks that are held, and by whom
+//	lockd locks [PREFIX]         list the locks that are held, delayed or waited for, and by whom
 //	lockd watch [PREFIX]         write a line for each key, and then when it has changed
 //	lockd kv get KEY             and put, delete, list, export, import
 //	lockd session list           and info, destroy
 //
-// Each explains itself with --help.
+// lockd completion SHELL writes a script that completes commands and options. Each command explains
+// itself with --help.
 //
 // # Exit codes
 //
@@ -65,8 +67,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, complaints io.Wr
 		err = usage(root, "%w", err)
 	}
 	if err != nil && err.Error() != "" {
-		// The library's errors begin with the name too.
-		fmt.Fprintf(complaints, "lockd: %s\n", strings.TrimPrefix(err.Error(), "lockd: "))
+		complain(complaints, "%v", err)
 	}
 	return exitCode(err)
 }
@@ -85,6 +86,7 @@ func newRoot() *cli.Command {
 			sessionCommand(),
 			verifyCommand(),
 			backupCommand(),
+			recoverCommand(),
 			restoreCommand(),
 			compactCommand(),
 		},
@@ -94,6 +96,9 @@ func newRoot() *cli.Command {
 		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // the code is returned
 
 		HideHelpCommand: true, // --help does it; "help" may be a key, or a file
+
+		EnableShellCompletion:           true,
+		ConfigureShellCompletionCommand: configureCompletion,
 	}
 	_ = root.Walk(func(cmd *cli.Command) error { // which returns no error, as this one does not
 		cmd.OnUsageError = func(_ context.Context, cmd *cli.Command, err error, _ bool) error {

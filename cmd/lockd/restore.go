@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/consulapi"
 )
 
 // maxMinIndex is the largest RestoreOptions.MinIndex.
@@ -23,6 +24,7 @@ func restoreCommand() *cli.Command {
 		ArgsUsage: "FILE [FROM]",
 		Description: "FILE must not exist: it is there when it is complete and on disk,\n" +
 			"or not at all. Its indexes, and so its fences, are above those of the backup.\n" +
+			"A snapshot, as GET /v1/snapshot and consul snapshot save give it, will do too.\n" +
 			"Without FROM, or with -, the backup comes from standard input.",
 		Flags: []cli.Flag{
 			&cli.Uint64Flag{Name: "min-index", Usage: "an index that the new file's are above, " +
@@ -37,12 +39,17 @@ func restoreCommand() *cli.Command {
 				return usage(cmd, "--min-index %d is more than %d", index, uint64(maxMinIndex))
 			}
 			opts := &lockd.RestoreOptions{MinIndex: cmd.Uint64("min-index")}
-			if len(args) == 1 || args[1] == standard {
-				return lockd.Restore(args[0], cmd.Root().Reader, opts)
+			restore := func(r io.Reader) error {
+				backup, err := consulapi.ReadSnapshot(r)
+				if err != nil {
+					return fmt.Errorf("restore: %w", err)
+				}
+				return lockd.Restore(args[0], backup, opts)
 			}
-			return readFrom(args[1], func(r io.Reader) error {
-				return lockd.Restore(args[0], r, opts)
-			})
+			if len(args) == 1 || args[1] == standard {
+				return restore(cmd.Root().Reader)
+			}
+			return readFrom(args[1], restore)
 		},
 	}
 }

@@ -1,12 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -33,13 +33,21 @@ func serveCommand() *cli.Command {
 			"SIGINT and SIGTERM end it; sessions and locks stay in the file, with their TTLs\n" +
 			"anew when it is served again. A session lives for one more of its TTLs before it\n" +
 			"expires, as in Consul.\n\n" +
-			"Without a token it listens on loopback addresses only, and without TLS too refuses\n" +
-			"requests whose Host is a domain, as a page of a browser could send them. With one\n" +
-			"every request has to bear it, in the header X-Consul-Token or as Authorization:\n" +
-			"Bearer.",
-		Flags: []cli.Flag{
+			"Without a token it listens on loopback addresses only, and refuses requests that a\n" +
+			"browser sends for a page of another origin; without TLS too those whose Host is a\n" +
+			"name that is not this machine's. With one every request has to bear it, in the\n" +
+			"header X-Consul-Token or as Authorization: Bearer, and an address that other\n" +
+			"machines can reach needs TLS, or --plain-http. Only /healthz asks for none: it\n" +
+			"answers 200 while the database takes writes. SIGHUP reads the token file again; a\n" +
+			"file that has none leaves the old in force.\n\n" +
+			"A client of another machine may have 200 connections at a time. All together may\n" +
+			"have 16,384, or fewer if the process may have fewer files open.\n\n" +
+			"/metrics has metrics for Prometheus. Refused tokens are counted there, and logged\n" +
+			"once in ten seconds.",
+		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "http", Value: "127.0.0.1:8500",
-				Usage: "`ADDRESS` to listen on; with port 0 the system chooses one"},
+				Usage: "`ADDRESS` to listen on; with port 0 the system chooses one; unix://PATH " +
+					"for a socket that only this user can connect to"},
 			&cli.StringFlag{Name: "data", Usage: "`FILE` of the database, made if there is none"},
 			waitFlag(),
 			&cli.BoolFlag{Name: "memory", Usage: "keep everything in memory, in place of --data"},
@@ -53,7 +61,9 @@ func serveCommand() *cli.Command {
 			&cli.StringFlag{Name: "tls-cert", Usage: "`FILE` of the certificate, and those up to " +
 				"its authority, to serve https with"},
 			&cli.StringFlag{Name: "tls-key", Usage: "`FILE` of the certificate's key"},
-		},
+			&cli.BoolFlag{Name: "plain-http", Usage: "take the token without TLS on an address " +
+				"that other machines can reach"},
+		}, logFlags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if _, err := operands(cmd, 0, 0); err != nil {
 				return err
@@ -73,11 +83,12 @@ func serveCommand() *cli.Command {
 
 // service is what lockd serve has to do.
 type service struct {
-	address *net.TCPAddr
-	path    string // empty: in memory
-	token   string // empty: none is asked for
-	tls     *tls.Config
-	logger  *slog.Logger
+	address   listenAddress
+	path      string // empty: in memory
+	token     string // empty: none is asked for
+	tokenFile string // that has it; empty: it was given in another way
+	tls       *tls.Config
+	logger    *slog.Logger
 
 	db  lockd.Options
 	api consulapi.Options
@@ -91,23 +102,30 @@ func serviceOf(cmd *cli.Command) (*service, error) {
 	if err := checkNode(cmd); err != nil {
 		return nil, err
 	}
-	s := &service{path: cmd.String("data")}
-	s.logger = slog.New(slog.NewTextHandler(cmd.Root().ErrWriter, nil))
+	s := &service{path: cmd.String("data"), tokenFile: cmd.String("token-file")}
 	if (s.path == "") != cmd.Bool("memory") {
 		return nil, usage(cmd, "serve needs either --data FILE or --memory")
 	}
 	var err error
+	if s.logger, err = newLogger(cmd, cmd.Root().ErrWriter); err != nil {
+		return nil, err
+	}
 	if s.token, err = token(cmd); err != nil {
 		return nil, err
 	}
-	if s.address, err = net.ResolveTCPAddr("tcp", cmd.String("http")); err != nil {
-		return nil, usage(cmd, "--http: %w", err)
+	if s.address, err = listenAddressOf(cmd); err != nil {
+		return nil, err
 	}
-	if s.token == "" && !s.address.IP.IsLoopback() {
+	if s.token == "" && !s.address.isPrivate() {
 		return nil, usage(cmd, "--http %s can be reached from other machines: give a "+
 			"--token-file, or an address such as 127.0.0.1:8500", cmd.String("http"))
 	}
 	certificate, key := cmd.String("tls-cert"), cmd.String("tls-key")
+	if certificate == "" && !s.address.isPrivate() && !cmd.Bool("plain-http") {
+		return nil, usage(cmd, "--http %s without TLS sends the token, and everything else, "+
+			"where others can read it: give --tls-cert and --tls-key, or --plain-http if "+
+			"something else encrypts it on the way", cmd.String("http"))
+	}
 	if (certificate == "") != (key == "") {
 		return nil, usage(cmd, "one of --tls-cert and --tls-key is given without the other")
 	}
@@ -123,7 +141,7 @@ func serviceOf(cmd *cli.Command) (*service, error) {
 		return nil, err
 	}
 	s.db = *opts
-	s.db.Node, s.db.Reopen, s.db.Logger = cmd.String("node"), lockd.KeepAll, s.logger
+	s.db.Node, s.db.Reopen, s.db.Logger = cmd.String("node"), lockd.EndNone, s.logger
 	if s.db.Node == "" {
 		if s.db.Node, err = os.Hostname(); err != nil {
 			return nil, err
@@ -149,6 +167,24 @@ func checkNode(cmd *cli.Command) error {
 	return nil
 }
 
+// guard returns what lets only those requests through that may ask for something.
+func (s *service) guard(token *secret) func(next http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		if token != nil {
+			return guarded(token, next)
+		}
+		if s.address.port == nil { // no page comes by a socket
+			return next
+		}
+		next = sameOrigin(next) // any page in a browser could ask
+		if s.tls == nil {       // a certificate tells the browser whose the name is
+			hostname, _ := os.Hostname() // without it, the machine has no name but localhost
+			next = local(hostname, next)
+		}
+		return next
+	}
+}
+
 // serve serves until ctx ends.
 func (s *service) serve(ctx context.Context, cmd *cli.Command) (err error) {
 	var db *lockd.DB
@@ -161,37 +197,95 @@ func (s *service) serve(ctx context.Context, cmd *cli.Command) (err error) {
 		return advisedOnFile(err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	api, err := consulapi.Handler(db, &s.api)
+	server, err := s.server(db)
 	if err != nil {
 		return err
 	}
-	listener, err := net.ListenTCP("tcp", s.address)
+	listener, url, err := s.address.listen(s.tls)
 	if err != nil {
-		return fmt.Errorf("%w; --http chooses another address", err)
+		return err
 	}
-	if s.token == "" { // any page in a browser could ask
-		api = http.NewCrossOriginProtection().Handler(api)
-		if s.tls == nil { // a certificate tells the browser whose the name is
-			api = local(api)
-		}
-	}
-	server := newServer(defaultLimits, s.token, s.logger, api)
-	var accept net.Listener = listener
-	scheme := "http"
-	if s.tls != nil {
-		scheme, accept = "https", tls.NewListener(listener, s.tls)
-	}
+	began := time.Now()
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(accept) }()
-	_, err = fmt.Fprintf(cmd.Root().Writer, "%s://%s\n", scheme, listener.Addr())
-	if err == nil {
-		select {
-		case <-ctx.Done():
-		case err = <-ended:
-			return err
-		}
+	go func() { ended <- server.Serve(listener) }()
+	s.logStart(db, url)
+	if _, err = fmt.Fprintln(cmd.Root().Writer, url); err == nil {
+		s.notify(notifyReady)
+		err = s.attend(ctx, server.token, ended)
 	}
+	s.notify(notifyEnds)
+	s.logEnd(db, cmp.Or(err, context.Cause(ctx)), began, server.metrics.serving.Load())
 	err = errors.Join(err, server.stop(windUp))
 	<-ended
 	return err
+}
+
+// ownServer is the server of a service.
+type ownServer struct {
+	*httpServer
+	token   *secret // nil: none is asked for
+	metrics *serverMetrics
+}
+
+// server returns what serves the database: the API, its metrics and its health.
+func (s *service) server(db *lockd.DB) (*ownServer, error) {
+	api, err := consulapi.Handler(db, &s.api)
+	if err != nil {
+		return nil, err
+	}
+	metrics := newServerMetrics(db)
+	api = metrics.beside(api, s.logger)
+	if s.path != "" { // which the database has open, so that nobody replaces it unseen
+		id, err := fileID(s.path)
+		if err != nil {
+			return nil, err
+		}
+		api = sayFile(id, api)
+	}
+	var token *secret
+	if s.token != "" {
+		token = newSecret(s.token, s.tokenFile, s.logger, metrics.refused.Inc)
+	}
+	server := newServer(defaultLimits.within(openFiles()), s.guard(token), s.logger, api)
+	server.Handler = metrics.count(healthBeside(defaultLimits, db, server.Handler))
+	return &ownServer{server, token, metrics}, nil
+}
+
+// notify tells systemd. What goes wrong is no reason not to serve.
+func (s *service) notify(state string) {
+	if err := notify(state); err != nil {
+		s.logger.Warn("systemd cannot be told", "state", state, "cause", err)
+	}
+}
+
+// attend waits until ctx ends, which is no error, or the server does. Meanwhile a SIGHUP has the
+// token read again.
+func (s *service) attend(ctx context.Context, token *secret, ended chan error) error {
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, syscall.SIGHUP)
+	defer signal.Stop(again)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-ended:
+			ended <- err
+			return err
+		case <-again:
+			s.reload(token)
+		}
+	}
+}
+
+// reload reads the token again.
+func (s *service) reload(token *secret) {
+	if token == nil {
+		s.logger.Warn("SIGHUP: there is no token to read again")
+		return
+	}
+	if err := token.reload(); err != nil {
+		s.logger.Error("SIGHUP: the token stays as it was", "cause", err)
+		return
+	}
+	s.logger.Info("SIGHUP: the token is read again", "file", s.tokenFile)
 }

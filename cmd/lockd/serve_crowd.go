@@ -3,57 +3,191 @@ package main
 import (
 	"container/list"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
+	"syscall"
 )
 
-// crowd keeps the number of connections within bounds: one too many costs the one that has been
-// idle for longest its place, and if none is idle, the newcomer. Its method may be called by many
-// goroutines.
+// crowd keeps the number of connections within bounds, of all clients together and of each. One too
+// many costs the one that has been idle for longest its place, of the same client if it is that
+// which has too many; if none is idle, the newcomer. A connection is idle until a request of it is
+// admitted, so that clients without the token hold no place against those that have it. Its methods
+// may be called by many goroutines.
 type crowd struct {
-	most int
+	most, share int // of all clients, of each
 
 	mu sync.Mutex // guards what follows
 
-	all  map[net.Conn]*list.Element // the element in idle, nil while a request is served
-	idle list.List                  // of net.Conn, those idle for longest in front
+	members map[net.Conn]*member
+	remotes map[string]*remote
+	idle    list.List // of *member, those idle for longest in front
 }
 
-func newCrowd(most int) *crowd {
-	return &crowd{most: most, all: make(map[net.Conn]*list.Element)}
+// member is a connection.
+type member struct {
+	conn net.Conn
+	from *remote // nil: its address does not tell it from others
+
+	// Its places among the idle ones, of all and of its client; nil while it is at work.
+	idle, fromIdle *list.Element
+}
+
+// remote is where connections come from.
+type remote struct {
+	name        string
+	connections int
+	idle        list.List // of *member, those idle for longest in front
+}
+
+func newCrowd(most, share int) *crowd {
+	return &crowd{
+		most: most, share: share,
+		members: make(map[net.Conn]*member), remotes: make(map[string]*remote),
+	}
+}
+
+// clientOf returns the name of the client with the address, or an empty one if many clients have
+// that: all programs of this machine have the same. A client that has an IPv6 address mostly has
+// all that begin with the same 64 bits, but for those of its link, which begin alike for all.
+func clientOf(address net.Addr) string {
+	tcp, is := address.(*net.TCPAddr)
+	if !is || tcp.IP.IsLoopback() {
+		return ""
+	}
+	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
+	if ip.Is6() && !ip.IsLinkLocalUnicast() {
+		return netip.PrefixFrom(ip, 64).Masked().String()
+	}
+	return ip.String()
 }
 
 // changed is told of what becomes of a connection.
 func (c *crowd) changed(conn net.Conn, state http.ConnState) {
+	c.mu.Lock()
 	victim := c.note(conn, state)
-	if encrypted, ok := victim.(*tls.Conn); ok {
-		victim = encrypted.NetConn() // to close the other waits for its client
+	c.mu.Unlock()
+	dismiss(victim)
+}
+
+// dismiss closes a connection, if there is one.
+func dismiss(conn net.Conn) {
+	if encrypted, ok := conn.(*tls.Conn); ok {
+		conn = encrypted.NetConn() // to close the other waits for its client
 	}
-	if victim != nil {
-		_ = victim.Close() // whoever reads from it finds out
+	if conn != nil {
+		_ = conn.Close() // the goroutine that reads from it finds out
 	}
 }
 
 // note returns the connection to close, if there is one.
 func (c *crowd) note(conn net.Conn, state http.ConnState) net.Conn {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e := c.all[conn]; e != nil {
-		c.idle.Remove(e)
+	m := c.members[conn]
+	switch {
+	case state == http.StateNew:
+		return c.join(conn)
+	case m == nil: // it was dismissed
+	case state == http.StateIdle:
+		c.rest(m)
+	case state == http.StateClosed, state == http.StateHijacked:
+		c.leave(m)
 	}
-	switch state {
-	case http.StateNew, http.StateIdle:
-		c.all[conn] = c.idle.PushBack(conn)
-	case http.StateActive:
-		c.all[conn] = nil
-	default:
-		delete(c.all, conn)
+	return nil
+}
+
+// join takes up a new connection, and returns the one to close, if there is one.
+func (c *crowd) join(conn net.Conn) net.Conn {
+	m := &member{conn: conn}
+	c.members[conn] = m
+	idle, tooMany := &c.idle, len(c.members) > c.most
+	if name := clientOf(conn.RemoteAddr()); name != "" {
+		m.from = c.remotes[name]
+		if m.from == nil {
+			m.from = &remote{name: name}
+			c.remotes[name] = m.from
+		}
+		m.from.connections++
+		if m.from.connections > c.share {
+			idle, tooMany = &m.from.idle, true
+		}
 	}
-	if state != http.StateNew || len(c.all) <= c.most {
+	c.rest(m)
+	if !tooMany {
 		return nil
 	}
-	victim := c.idle.Remove(c.idle.Front()).(net.Conn) // at least the newcomer is there
-	c.all[victim] = nil
-	return victim
+	victim := idle.Front().Value.(*member) // at least the newcomer is there
+	c.leave(victim)
+	return victim.conn
+}
+
+// rest puts a member behind the others that are idle.
+func (c *crowd) rest(m *member) {
+	c.work(m)
+	m.idle = c.idle.PushBack(m)
+	if m.from != nil {
+		m.fromIdle = m.from.idle.PushBack(m)
+	}
+}
+
+// work takes a member from among those that are idle.
+func (c *crowd) work(m *member) {
+	if m.idle == nil {
+		return
+	}
+	c.idle.Remove(m.idle)
+	if m.from != nil {
+		m.from.idle.Remove(m.fromIdle)
+	}
+	m.idle, m.fromIdle = nil, nil
+}
+
+// leave forgets a member.
+func (c *crowd) leave(m *member) {
+	c.work(m)
+	delete(c.members, m.conn)
+	if m.from == nil {
+		return
+	}
+	if m.from.connections--; m.from.connections == 0 {
+		delete(c.remotes, m.from.name)
+	}
+}
+
+// admit is told that a request of the connection is let through: it is at work until it is idle.
+func (c *crowd) admit(conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m := c.members[conn]; m != nil {
+		c.work(m)
+	}
+}
+
+// makeRoom closes the connection that has been idle for longest, if there is one.
+func (c *crowd) makeRoom() {
+	c.mu.Lock()
+	var victim net.Conn
+	if oldest := c.idle.Front(); oldest != nil {
+		m := oldest.Value.(*member)
+		c.leave(m)
+		victim = m.conn
+	}
+	c.mu.Unlock()
+	dismiss(victim)
+}
+
+// door is a listener that makes room when the system has no file left for one connection more.
+type door struct {
+	net.Listener
+	crowd *crowd
+}
+
+// Accept waits for a connection. The server tries again a little later if there was no file for it.
+func (d door) Accept() (net.Conn, error) {
+	conn, err := d.Listener.Accept()
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		d.crowd.makeRoom()
+	}
+	return conn, err
 }

@@ -2,15 +2,11 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"time"
 )
 
@@ -23,6 +19,7 @@ type limits struct {
 	ignored     int64         // bytes of a body that nothing is done with
 	idle        time.Duration // between two requests
 	connections int           // at a time
+	share       int           // of them, for one client
 }
 
 // defaultLimits leave room for the queries that may be blocked.
@@ -34,36 +31,64 @@ var defaultLimits = limits{
 	ignored:     64 << 10,
 	idle:        2 * time.Minute,
 	connections: 16_384,
+	share:       200, // as in Consul
 }
 
-// httpServer is an http.Server that asks for a token and keeps limits.
+// spareFiles is how many files are for other things than connections.
+const spareFiles = 64
+
+// within returns the limits of a process that may have so many files open.
+func (l limits) within(files int) limits {
+	l.connections = min(l.connections, max(files-spareFiles, files/2))
+	return l
+}
+
+// earned is the time that a client has for so many bytes, beyond that for none.
+func (l limits) earned(bytes int64) time.Duration {
+	return time.Duration(bytes) * time.Second / time.Duration(l.bodyRate)
+}
+
+// httpServer is an http.Server that has a guard and keeps limits.
 type httpServer struct {
 	*http.Server
 	crowd  *crowd
 	cancel context.CancelFunc // ends what requests wait for
 }
 
-// newServer returns a server of the API. An empty token means that none is asked for.
-func newServer(l limits, token string, logger *slog.Logger, api http.Handler) *httpServer {
+// connKey is the key of a request's context under which its connection is.
+type connKey struct{}
+
+// newServer returns a server of the API. The guard refuses requests before anything else is done
+// for them.
+func newServer(
+	l limits, guard func(http.Handler) http.Handler, logger *slog.Logger, api http.Handler,
+) *httpServer {
 	requests, cancel := context.WithCancel(context.Background())
-	handler := l.bounded(api)
-	if token != "" {
-		handler = guarded(token, handler)
-	}
-	crowd := newCrowd(l.connections)
+	crowd := newCrowd(l.connections, l.share)
+	bounded := l.bounded(api)
+	admitted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		crowd.admit(r.Context().Value(connKey{}).(net.Conn))
+		bounded.ServeHTTP(w, r)
+	})
 	server := &http.Server{
-		Handler:           handler,
+		Handler:           guard(admitted),
 		ReadHeaderTimeout: l.header,
 		MaxHeaderBytes:    l.headerBytes,
 		IdleTimeout:       l.idle,
 		ConnState:         crowd.changed,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 		BaseContext:       func(net.Listener) context.Context { return requests },
-		Protocols:         new(http.Protocols), // one, so that there is one set of limits
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, conn)
+		},
+		Protocols: new(http.Protocols), // one, so that there is one set of limits
 	}
 	server.Protocols.SetHTTP1(true)
 	return &httpServer{server, crowd, cancel}
 }
+
+// Serve serves the listener's connections until the server is stopped.
+func (s *httpServer) Serve(l net.Listener) error { return s.Server.Serve(door{l, s.crowd}) }
 
 // stop accepts nothing more, ends the queries that wait, and gives the other requests that time.
 func (s *httpServer) stop(patience time.Duration) error {
@@ -76,50 +101,6 @@ func (s *httpServer) stop(patience time.Duration) error {
 		return err
 	}
 	return nil
-}
-
-// local refuses requests that name a host by a domain: a page of a browser could have its own
-// stand for this machine, and would get by it what only programs on this machine are to get. An
-// address can be nobody's domain, and neither can a name without a dot.
-func local(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isLocal(r.Host) {
-			http.Error(w, fmt.Sprintf("Permission denied: host %q may be a name that a stranger "+
-				"gave this machine: ask for localhost or an address, or serve with a --token-file",
-				r.Host), http.StatusForbidden)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// isLocal reports whether the host, with or without a port, is no domain that anybody can own.
-func isLocal(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	return !strings.Contains(host, ".") || strings.HasSuffix(strings.ToLower(host), ".localhost") ||
-		net.ParseIP(host) != nil
-}
-
-// guarded lets only those requests through that bear the token. How long it takes to refuse one
-// says nothing about the token.
-func guarded(token string, next http.Handler) http.Handler {
-	want := sha256.Sum256([]byte(token))
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		scheme, bearer, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		given := sha256.Sum256([]byte(r.Header.Get("X-Consul-Token")))
-		other := sha256.Sum256([]byte(bearer))
-		allowed := subtle.ConstantTimeCompare(given[:], want[:])
-		if strings.EqualFold(scheme, "Bearer") {
-			allowed |= subtle.ConstantTimeCompare(other[:], want[:])
-		}
-		if allowed != 1 {
-			http.Error(w, "Permission denied", http.StatusForbidden)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
 }
 
 // bounded gives bodies and answers their time. A body of a request that has none in the API is
@@ -169,25 +150,30 @@ func (b *timedBody) Read(p []byte) (int, error) {
 }
 
 func (b *timedBody) extend() error {
-	extra := time.Duration(b.read) * time.Second / time.Duration(b.limits.bodyRate)
-	return b.control.SetReadDeadline(b.until.Add(extra))
+	return b.control.SetReadDeadline(b.until.Add(b.limits.earned(b.read)))
 }
 
-// timedWriter is an answer each of whose pieces has a deadline.
+// timedWriter is an answer whose client has to take it in time. A client that takes each piece has
+// more time for the next, but only at that rate: what counts is how long it made the server wait.
 type timedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	limits  limits
+	written int64
+	waited  time.Duration
 }
 
 // Write writes a piece.
 func (w *timedWriter) Write(p []byte) (int, error) {
-	extra := time.Duration(len(p)) * time.Second / time.Duration(w.limits.bodyRate)
-	deadline := time.Now().Add(w.limits.body + extra)
-	if err := w.control.SetWriteDeadline(deadline); err != nil {
+	w.written += int64(len(p))
+	allowed := w.limits.body + w.limits.earned(w.written) - w.waited
+	start := time.Now()
+	if err := w.control.SetWriteDeadline(start.Add(allowed)); err != nil {
 		return 0, err
 	}
-	return w.ResponseWriter.Write(p)
+	n, err := w.ResponseWriter.Write(p)
+	w.waited += time.Since(start)
+	return n, err
 }
 
 // Unwrap is for http.ResponseController.

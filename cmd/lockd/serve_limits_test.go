@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -20,21 +19,8 @@ import (
 // patience is how long a test waits for what has to happen.
 const patience = 20 * time.Second
 
-// serveLimited serves a handler with limits until the test ends.
-func serveLimited(t *testing.T, l limits, listener net.Listener, api http.HandlerFunc) {
-	t.Helper()
-	s := newServer(l, "", slog.New(slog.DiscardHandler), api)
-	ended := make(chan error)
-	go func() { ended <- s.Serve(listener) }()
-	t.Cleanup(func() {
-		if err := s.stop(patience); err != nil {
-			t.Error(err)
-		}
-		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-			t.Error(err)
-		}
-	})
-}
+// everybody is a guard that lets every request through.
+func everybody(next http.Handler) http.Handler { return next }
 
 // limited serves a handler with limits on loopback, and returns the address.
 func limited(t *testing.T, l limits, api http.HandlerFunc) string {
@@ -43,7 +29,7 @@ func limited(t *testing.T, l limits, api http.HandlerFunc) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serveLimited(t, l, listener, api)
+	serveGuarded(t, l, listener, everybody, api)
 	return listener.Addr().String()
 }
 
@@ -52,7 +38,7 @@ func limited(t *testing.T, l limits, api http.HandlerFunc) string {
 func limitedIn(t *testing.T, l limits, api http.HandlerFunc) *pipes {
 	t.Helper()
 	p := &pipes{t: t, conns: make(chan net.Conn), closed: make(chan struct{})}
-	serveLimited(t, l, p, api)
+	serveGuarded(t, l, p, everybody, api)
 	return p
 }
 

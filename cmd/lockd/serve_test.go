@@ -11,7 +11,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -98,7 +100,7 @@ func newRequest(t *testing.T, method, url, body string) *http.Request {
 func TestServe_File(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lockd.db")
-	s := served(t, "--data", path)
+	s := served(t, "--data", path, "--log-level", "warn")
 	command(t, "", "kv", "put", "--http-addr", s.url, "k", "v").wants(t, 0, "")
 	command(t, "", "verify", "--wait", "0s", path).wants(t, exitInUse, "")
 	if got := s.end(); got != "" {
@@ -127,7 +129,7 @@ func TestServe_Sessions(t *testing.T) {
 	before := s.entry("k")
 	s.end()
 
-	db, err := lockd.Open(path, &lockd.Options{Reopen: lockd.KeepAll, Node: "n"})
+	db, err := lockd.Open(path, &lockd.Options{Reopen: lockd.EndNone, Node: "n"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +165,7 @@ func TestServe_BlockedQueries(t *testing.T) {
 	var waiting []*caller
 	for range many {
 		c := dial(t, address)
-		c.say("GET /v1/kv/k?index=%d&wait=10m HTTP/1.1\r\nHost: h\r\n\r\n", index)
+		c.say("GET /v1/kv/k?index=%d&wait=10m HTTP/1.1\r\nHost: localhost\r\n\r\n", index)
 		waiting = append(waiting, c)
 	}
 	s.at("", "kv", "put", "other", "v").wants(t, 0, "")
@@ -177,7 +179,7 @@ func TestServe_BlockedQueries(t *testing.T) {
 		if got := c.status(); got != 200 {
 			t.Fatalf("got %d", got)
 		}
-		c.say("GET /v1/kv/k?index=%d&wait=10m HTTP/1.1\r\nHost: h\r\n\r\n",
+		c.say("GET /v1/kv/k?index=%d&wait=10m HTTP/1.1\r\nHost: localhost\r\n\r\n",
 			s.entry("k").ModifyIndex)
 	}
 	s.end()
@@ -233,6 +235,12 @@ func TestServe_Refused(t *testing.T) {
 		{exitUsage, "reached from other machines", []string{"--memory", "--http", "10.0.0.1:0"}},
 		{exitUsage, "both --token and --token-file", []string{"--memory", "--token", "t",
 			"--token-file", absent}},
+		{exitUsage, "give --tls-cert and --tls-key, or --plain-http",
+			[]string{"--memory", "--http", ":0", "--token", "t"}},
+		{exitUsage, "give --tls-cert and --tls-key, or --plain-http",
+			[]string{"--memory", "--http", "10.0.0.1:0", "--token", "t"}},
+		{exitUsage, "give a --token-file",
+			[]string{"--memory", "--http", ":0", "--plain-http"}},
 		{exitNotFound, "absent", []string{"--memory", "--token-file", absent}},
 		{exitFailed, "is empty", []string{"--memory", "--http", ":0", "--token-file", empty}},
 		{exitUsage, "--tls-cert and --tls-key", []string{"--memory", "--tls-cert", absent}},
@@ -317,10 +325,11 @@ func TestServe_Token(t *testing.T) {
 	}
 }
 
-// Ensure that with a token an address that others can reach is taken.
+// Ensure that with a token an address that others can reach is taken, without TLS only if that is
+// asked for.
 func TestServe_AnyAddress(t *testing.T) {
 	t.Parallel()
-	s := served(t, "--memory", "--http", "0.0.0.0:0", "--token", "t")
+	s := served(t, "--memory", "--http", "0.0.0.0:0", "--token", "t", "--plain-http")
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(s.url, "http://"))
 	if err != nil {
 		t.Fatal(err)
@@ -379,12 +388,16 @@ func TestServe_PreparedQuery(t *testing.T) {
 	s.end()
 }
 
-// Ensure that a page of a browser does not get at a server without a token by a name that its
-// owner has made to stand for this machine; and that whoever says where the server is does.
+// Ensure that a page of a browser does not get at a server without a token by a name that somebody
+// has made to stand for this machine, with a dot or without; and that its own names do.
 func TestServe_NameOfAnotherHost(t *testing.T) {
 	t.Parallel()
 	open, guarded := served(t, "--memory"), served(t, "--memory", "--token", "t")
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(open.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hostname, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -397,7 +410,8 @@ func TestServe_NameOfAnotherHost(t *testing.T) {
 	for host, want := range map[string]int{
 		"127.0.0.1:" + port: 200, "127.0.0.1": 200, "[::1]:" + port: 200, "[::1]": 200,
 		"localhost:" + port: 200, "localhost": 200, "LOCALHOST": 200, "lockd.localhost:1": 200,
-		"consul:8500": 200, "consul": 200, "10.1.2.3:8500": 200,
+		"10.1.2.3:8500": 200, hostname: 200, strings.ToUpper(hostname) + ":8500": 200,
+		"consul:8500": 403, "consul": 403, hostname + "x": 403, hostname + ".example": 403,
 		"evil.example": 403, "evil.example:" + port: 403, "127.0.0.1.evil.example": 403,
 		"localhost.evil.example": 403, "evillocalhost.example": 403, "example.:1": 403,
 	} {
@@ -414,7 +428,8 @@ func TestServe_NameOfAnotherHost(t *testing.T) {
 }
 
 // Ensure that a server without a token does nothing that a page of a browser that came from
-// elsewhere asks for.
+// elsewhere asks for, and reads nothing for it, also if the page is of another port of this
+// machine; and that what is typed into a browser is answered.
 func TestServe_PageFromElsewhere(t *testing.T) {
 	t.Parallel()
 	s := served(t, "--memory")
@@ -424,6 +439,7 @@ func TestServe_PageFromElsewhere(t *testing.T) {
 	}{
 		{"Origin", "https://evil.example", 403}, {"Origin", "null", 403},
 		{"Sec-Fetch-Site", "cross-site", 403}, {"Sec-Fetch-Site", "same-origin", 200},
+		{"Sec-Fetch-Site", "same-site", 403}, {"Sec-Fetch-Site", "none", 200},
 		{"Origin", s.url, 200}, {"X-Nothing", "x", 200},
 	} {
 		r := newRequest(t, http.MethodPost, s.url+"/v1/query",
@@ -433,8 +449,70 @@ func TestServe_PageFromElsewhere(t *testing.T) {
 			t.Errorf("%s %s: got %d, %q, want %d", test.header, test.value, status, body,
 				test.status)
 		}
+		r = newRequest(t, http.MethodGet, s.url+"/v1/kv/?keys", "")
+		r.Header.Set(test.header, test.value)
+		if status, body := send(t, http.DefaultClient, r); status != test.status {
+			t.Errorf("read, %s %s: got %d, %q, want %d", test.header, test.value, status, body,
+				test.status)
+		}
 	}
 	s.end()
+}
+
+// Ensure that a client without the token is answered at once, also if its body does not come.
+func TestServe_RefusedRequest(t *testing.T) {
+	t.Parallel()
+	guarded, open := served(t, "--memory", "--token", "t"), served(t, "--memory")
+	for host, s := range map[string]*serving{"localhost": guarded, "evil.example": open} {
+		c := dial(t, strings.TrimPrefix(s.url, "http://"))
+		c.say("PUT /v1/kv/k HTTP/1.1\r\nHost: %s\r\nContent-Length: 10\r\n\r\n", host)
+		if got := c.status(); got != 403 {
+			t.Errorf("%s: got %d", host, got)
+		}
+		c.closed()
+		s.end()
+	}
+}
+
+// Ensure that clients that do not read what they asked for cost little memory, however long it is,
+// and hold up nobody else.
+func TestServe_ClientsThatDoNotRead(t *testing.T) {
+	const clients, most = 40, 256 << 10
+	s := served(t, "--memory")
+	for i := range 40 {
+		r := newRequest(t, http.MethodPut, fmt.Sprintf("%s/v1/kv/big/%d", s.url, i),
+			strings.Repeat("0123456789abcdef", 512<<10/16))
+		if status, body := send(t, http.DefaultClient, r); status != 200 {
+			t.Fatalf("got %d, %s", status, body)
+		}
+	}
+	before := memoryInUse()
+	var callers []*caller
+	for range clients {
+		c := dial(t, strings.TrimPrefix(s.url, "http://"))
+		c.say("GET /v1/kv/?recurse HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		if _, err := c.r.Peek(1); err != nil { // it is being answered
+			t.Fatal(err)
+		}
+		callers = append(callers, c)
+	}
+	if got := (memoryInUse() - before) / clients; got > most {
+		t.Errorf("%d bytes for each client", got)
+	}
+	s.at("", "kv", "get", "none").wants(t, exitNotFound, "")
+	for _, c := range callers {
+		_ = c.Close()
+	}
+	s.end()
+}
+
+// memoryInUse returns how many bytes are in use when all garbage is gone.
+func memoryInUse() int {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC() // what pools have kept goes with the second
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc + m.StackInuse)
 }
 
 // Ensure that the datacenter has the name that it is given, and no other.

@@ -5,12 +5,33 @@ package main
 import (
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
+
+// Ensure that a server that may have few files open still serves, however many connections are
+// idle: those give up their places.
+func TestServe_FewFiles(t *testing.T) {
+	t.Parallel()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := startProgram(t, nil, "/bin/sh", "-c",
+		`ulimit -n 64 && exec "$0" serve --http 127.0.0.1:0 --memory --log-level warn`, program)
+	address := strings.TrimPrefix(p.line(), "http://")
+	for range 200 {
+		dial(t, address).say("GET /v1/kv/k HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	}
+	command(t, "", "kv", "put", "--http-addr", address, "k", "v").wants(t, 0, "")
+	p.signal(syscall.SIGTERM)
+	p.rest()
+	p.ends(0, "")
+}
 
 // Ensure that a signal ends the server within 5 seconds, with exit code 0, whatever is going on:
 // a query that waits, a body that does not come, a connection that is idle.
@@ -20,13 +41,14 @@ func TestServe_Signals(t *testing.T) {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "lockd.db")
-			p := start(t, nil, "serve", "--http", "127.0.0.1:0", "--data", path)
+			p := start(t, nil, "serve", "--http", "127.0.0.1:0", "--data", path,
+				"--log-level", "warn")
 			address := strings.TrimPrefix(p.line(), "http://")
 			command(t, "", "kv", "put", "--http-addr", address, "k", "v").wants(t, 0, "")
 			for _, request := range []string{
-				"GET /v1/kv/k?index=100&wait=10m HTTP/1.1\r\nHost: h\r\n\r\n",
-				"PUT /v1/kv/other HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n1",
-				"GET /v1/kv/k HTTP/1.1\r\nHost: h\r\n\r\n",
+				"GET /v1/kv/k?index=100&wait=10m HTTP/1.1\r\nHost: localhost\r\n\r\n",
+				"PUT /v1/kv/other HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n1",
+				"GET /v1/kv/k HTTP/1.1\r\nHost: localhost\r\n\r\n",
 				"GET /v1/k",
 			} {
 				conn, err := net.Dial("tcp", address)

@@ -36,12 +36,12 @@ func sessionInfoCommand() *cli.Command {
 			}
 			return writeTable(cmd.Root().Writer, [][]any{
 				{"ID", s.ID},
-				{"Name", orNone(s.Name)},
+				{"Name", s.Name},
 				{"Node", s.Node},
-				{"TTL", orNone(s.TTL)},
+				{"TTL", s.TTL},
 				{"LockDelay", s.LockDelay},
 				{"Behavior", s.Behavior},
-				{"Checks", orNone(strings.Join(checks, " "))},
+				{"Checks", strings.Join(checks, " ")},
 				{"CreateIndex", s.CreateIndex},
 			})
 		}),

@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"text/tabwriter"
 
 	"github.com/urfave/cli/v3"
 
@@ -33,32 +30,9 @@ func sessionListCommand() *cli.Command {
 			}
 			rows := make([][]any, len(sessions))
 			for i, s := range sessions {
-				rows[i] = []any{s.ID, orNone(s.TTL), s.Behavior, s.Node, orNone(s.Name)}
+				rows[i] = []any{s.ID, s.TTL, s.Behavior, s.Node, s.Name}
 			}
 			return writeTable(cmd.Root().Writer, rows)
 		}),
 	}
-}
-
-// writeTable writes rows with their columns one below the other.
-func writeTable(w io.Writer, rows [][]any) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		for i, cell := range row {
-			if i > 0 {
-				fmt.Fprint(table, "\t")
-			}
-			fmt.Fprint(table, cell)
-		}
-		fmt.Fprintln(table)
-	}
-	return table.Flush() // has the errors of all writes
-}
-
-// orNone is what stands in a table for a text that may be empty.
-func orNone(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }

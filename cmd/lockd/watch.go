@@ -67,7 +67,7 @@ func (w *watcher) watch(ctx context.Context, c *consulclient.Client, prefix stri
 		case err != nil && w.known == nil:
 			return err
 		case err != nil:
-			fmt.Fprintf(w.complaints, "lockd: %v; asking again\n", err)
+			complain(w.complaints, "%v; asking again", err)
 			timer := time.NewTimer(pause)
 			select {
 			case <-timer.C:
@@ -133,6 +133,7 @@ func (w *watcher) write(ch change) error {
 	if ch.Entry != nil {
 		session = ch.Entry.Session
 	}
-	_, err := fmt.Fprintf(w.out, "%d\t%s\t%s\t%s\n", ch.Index, ch.Change, ch.Key, orNone(session))
+	_, err := fmt.Fprintf(w.out, "%d\t%s\t%s\t%s\n", ch.Index, ch.Change, printed(ch.Key),
+		cell(session))
 	return err
 }

@@ -66,7 +66,7 @@ func TestWatch(t *testing.T) {
 			e = s.entry(key)
 		}
 		index, rest, _ := strings.Cut(w.line(), "\t")
-		if rest != change+"\t"+key+"\t"+orNone(session) ||
+		if rest != change+"\t"+key+"\t"+cell(session) ||
 			change != "deleted" && index != fmt.Sprint(e.ModifyIndex) {
 			t.Errorf("got %s %q, want %s of %+v", index, rest, change, e)
 		}

@@ -87,7 +87,7 @@ func once(ctx context.Context, db *lockd.DB, day string, job func() error) error
 		if err := job(); err != nil {
 			return err
 		}
-		_, err := db.Put(lastKey, []byte(day), &lockd.PutOptions{If: proof})
+		_, err := db.If(proof).Put(lastKey, []byte(day), nil)
 		return err
 	})
 	return errors.Join(err, session.Close())

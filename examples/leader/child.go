@@ -46,7 +46,7 @@ func live(ctx context.Context, path string, ttl time.Duration) error {
 	out := json.NewEncoder(os.Stdout)
 	for n := 1; ctx.Err() == nil; n++ {
 		value := []byte(strconv.Itoa(n))
-		entry, err := db.Put(countKey, value, &lockd.PutOptions{If: leader.Sequencer()})
+		entry, err := db.If(leader.Sequencer()).Put(countKey, value, nil)
 		if err != nil {
 			return err
 		}

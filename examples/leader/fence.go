@@ -11,8 +11,8 @@ import (
 // The two fences are all that keeps a late write out. The test takes down one at a time, and the
 // story has to notice.
 var (
-	fenceInLockd = func(q lockd.Sequencer) *lockd.PutOptions {
-		return &lockd.PutOptions{If: q}
+	putInLockd = func(db *lockd.DB, q lockd.Sequencer, text string) (lockd.Entry, error) {
+		return db.If(q).Put(primaryKey, []byte(text), nil)
 	}
 	fenceAtJournal = (*lockd.Guard).Check
 )
@@ -33,7 +33,7 @@ func (j *journal) add(q lockd.Sequencer, line string) error {
 
 // put writes to lockd as the worker that the sequencer was given to.
 func (s *story) put(q lockd.Sequencer, text string) (lockd.Entry, error) {
-	return s.db.Put(primaryKey, []byte(text), fenceInLockd(q))
+	return putInLockd(s.db, q, text)
 }
 
 // write does what a leader does: it writes to lockd and to the journal, both fenced.
@@ -86,7 +86,7 @@ func (s *story) handOver(ctx context.Context, leader, next *worker) error {
 	if err := leader.lock.Unlock(); err != nil {
 		return err
 	}
-	for event, err := range s.db.Watch(ctx, lockd.Key(leaderKey), before) {
+	for event, err := range s.db.Watch(ctx, lockd.KeyScope(leaderKey), before) {
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -33,6 +34,7 @@ func main() {
 	ttl := flag.Duration("ttl", time.Second, "the TTL of the sessions, and their lock-delay")
 	child := flag.String("child", "", "the file of a `process` to be killed; not for people")
 	flag.Parse()
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // the story tells what lockd would log
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	var err error

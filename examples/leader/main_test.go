@@ -23,7 +23,9 @@ func TestMain(m *testing.M) {
 	}
 	switch without {
 	case "lockd":
-		fenceInLockd = func(lockd.Sequencer) *lockd.PutOptions { return nil }
+		putInLockd = func(db *lockd.DB, _ lockd.Sequencer, text string) (lockd.Entry, error) {
+			return db.Put(primaryKey, []byte(text), nil)
+		}
 	case "journal":
 		fenceAtJournal = func(*lockd.Guard, lockd.Sequencer) error { return nil }
 	}

@@ -69,7 +69,7 @@ func (s *story) takeOver(ctx context.Context, backup lockd.Sequencer) error {
 
 // died looks at the end of the session that was bound to its process.
 func (s *story) died(ctx context.Context, leader lockd.Sequencer) error {
-	scope := lockd.OneSession(leader.Session)
+	scope := lockd.SessionScope(leader.Session)
 	ended := s.db.Snapshot().IndexOf(scope)
 	for event, err := range s.db.Watch(ctx, scope, ended-1) {
 		if err != nil {

@@ -46,7 +46,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	came, gone := 0, 0
-	for event, err := range db.Watch(ctx, lockd.Prefix(prefix), before) {
+	for event, err := range db.Watch(ctx, lockd.PrefixScope(prefix), before) {
 		if err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ const (
 	cli    = "github.com/urfave/cli/v3"
 	rapid  = "pgregory.net/rapid"
 	goleak = "go.uber.org/goleak"
+	prom   = "github.com/prometheus/client_golang/prometheus"
 )
 
 // edges says what a package may import, and why: packages of this module by their folder, others
@@ -52,7 +53,11 @@ var importPlan = map[string]edges{
 		".":                               "the database that it serves; the files",
 		"consulapi":                       "what it serves",
 		"cmd/lockd/internal/consulclient": "what it asks a server",
+		"metrics/prometheus":              "the metrics of the database",
 		cli:                               "command lines and their help",
+		prom:                              "the metrics of the server",
+		prom + "/collectors":              "the metrics of its process",
+		prom + "/promhttp":                "how they are served",
 	},
 	"cmd/lockd/internal/consulclient": {
 		".":         "its tests: a server's database",
@@ -67,8 +72,9 @@ var importPlan = map[string]edges{
 		clock:           "the mock that it moves",
 	},
 	"consulapi": {
-		".":  "what a user has, and nothing else of the module: that proves it complete",
-		uuid: "the ID of a node that has none",
+		".":         "what a user has, and nothing else of the module: that proves it complete",
+		"lockdtest": "its tests: commits that are held, or fail",
+		uuid:        "the ID of a node that has none",
 	},
 	"examples/daily": {
 		".": "what a user has, and nothing else of the module",

@@ -105,8 +105,8 @@ func parse(name, text string) (source, error) {
 	return source{name, text, fset, file}, err
 }
 
-// module returns every Go file of the module, whatever its build tags. Nested modules are not
-// part of it.
+// module returns every Go file of the module, whatever its build tags, and those of the command.
+// The other nested modules are not part of it.
 func module(t *testing.T) []source {
 	t.Helper()
 	sources, err := readModule()
@@ -142,11 +142,15 @@ var readModule = sync.OnceValues(func() ([]source, error) {
 	return sources, err
 })
 
-// notOurs is true for the folders that the go command would not count to this module.
+// notOurs is true for the folders that the go command would not count to this module, but for the
+// command's: it is a module for what it depends on, and keeps the same rules.
 func notOurs(dir, name string) bool {
 	if name == "testdata" || name == "vendor" || strings.HasPrefix(name, ".") ||
 		strings.HasPrefix(name, "_") {
 		return true
+	}
+	if dir == filepath.Join(rootDir, "cmd", "lockd") {
+		return false
 	}
 	_, err := os.Stat(filepath.Join(dir, "go.mod"))
 	return err == nil

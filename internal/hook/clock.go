@@ -64,7 +64,7 @@ type Door struct {
 // Wait is a call that waits for the locks of the keys, or for a slot of a semaphore.
 type Wait struct {
 	Keys    []string // or the semaphore's own
-	Limit   int      // of the semaphore; 0: it waits for locks
+	Slot    bool     // of a semaphore is what it waits for, and not locks
 	Session [16]byte
 	Name    string // of the session
 }

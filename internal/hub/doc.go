@@ -29,7 +29,9 @@
 // The last line matters. While the watcher sleeps, or delivers what it read last, events elsewhere
 // push the ring on past its cursor; but nothing happened in its scope before the event that closed
 // the channel, and so it may go straight there. Only a watcher with events still to read, in a ring
-// that may hold them, can be overtaken; it is cut off with [ErrCompacted].
+// that may hold them, can be overtaken; it is cut off with [ErrCompacted]. One that had read all
+// that there was when a publication came cannot miss part of that: it is dropped whole, and no
+// sooner than the history's length of events has come after it (see [New] for bytes).
 //
 // That depends on the topic being taken at the end of the ring, in the same moment. So [Hub.Follow]
 // does both. [Hub.Read] alone reads, and [Hub.Subscribe] alone waits. Whoever stops watching gives

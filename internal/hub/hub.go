@@ -36,15 +36,16 @@ type Hub[T any] struct {
 	closed bool
 }
 
-// New returns a hub that keeps the newest events, up to history of them and up to [MaxBytes], and
-// that knows nothing of events at or below the index floor. If history is 0 it keeps none, and only
-// wakes; New panics if history is negative. Memory is taken as events come.
+// New returns a hub that keeps the newest events, and that knows nothing of events at or below the
+// index floor. The events of a publication are kept until history newer ones have come, or until
+// all would be over [MaxBytes]; those of the last publication always are. If history is 0 the hub
+// keeps none, and only wakes; New panics if history is negative. Memory is taken as events come.
 func New[T any](history int, floor uint64) *Hub[T] {
 	if history < 0 {
 		panic("hub: negative history")
 	}
 	return &Hub[T]{
-		ring:  ring[T]{capacity: history, floor: floor},
+		ring:  ring[T]{history: history, floor: floor},
 		index: floor,
 	}
 }
@@ -52,7 +53,7 @@ func New[T any](history int, floor uint64) *Hub[T] {
 // Publish adds the events, in their order, and fires the topics that they concern. The index is the
 // newest that is now published: that of the last event, or a later one that had no events. Publish
 // waits for no watcher, keeps no reference to the slice, and allocates nothing once the ring is
-// full.
+// full, unless that grows or shrinks for a publication of another size.
 //
 // Publish panics, and publishes nothing, if the index is below that of the call before, or if the
 // indexes of the events do not lie between the two, in order: a watcher that was told that it had
@@ -62,12 +63,12 @@ func (h *Hub[T]) Publish(events []Event[T], index uint64) {
 	defer h.mu.Unlock()
 
 	h.checkLocked(events, index)
+	h.ring.push(events)
 	for i := range events {
-		event := &events[i]
-		h.ring.push(event)
-		if len(h.spaces) > 0 {
-			h.fireLocked(event.Space, event.Name, event.Index)
+		if len(h.spaces) == 0 {
+			break
 		}
+		h.fireLocked(events[i].Space, events[i].Name, events[i].Index)
 	}
 	h.index = index
 }

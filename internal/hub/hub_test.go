@@ -3,8 +3,10 @@ package hub_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
+	"weak"
 
 	"go.uber.org/goleak"
 
@@ -373,8 +375,7 @@ func TestRead_MayStopWithinOneIndex(t *testing.T) {
 		t.Fatalf("got %d events upto %d, %v, want some upto 1",
 			len(events), cursor.Index(), err)
 	}
-	// The index loses its first events, which have been read already.
-	for i := range uint64(2) {
+	for i := range uint64(n) { // one more, and the rest of the index would be dropped
 		publish(h, event(3+i, "b"))
 	}
 	for read := 0; ; {
@@ -394,9 +395,6 @@ func TestRead_MayStopWithinOneIndex(t *testing.T) {
 	if cursor.Index() < 2 {
 		t.Fatalf("upto %d, want 2 at least", cursor.Index())
 	}
-	if _, _, err = h.Read(exactly("a"), hub.After(1), nil); !errors.Is(err, hub.ErrCompacted) {
-		t.Fatalf("the whole index: got %v, want ErrCompacted", err)
-	}
 }
 
 func TestRead_CompactedWithinOneIndex(t *testing.T) {
@@ -410,11 +408,14 @@ func TestRead_CompactedWithinOneIndex(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range len(events) {
-		publish(h, event(uint64(2+i), "b"))
+	if len(events) == len(transaction) {
+		t.Fatal("all was read at once")
+	}
+	for i := range uint64(299) {
+		publish(h, event(2+i, "b"))
 	}
 	if _, _, err := h.Read(exactly("a"), cursor, nil); err != nil {
-		t.Fatalf("nothing unread is lost: got %v", err)
+		t.Fatalf("nothing is lost: got %v", err)
 	}
 	publish(h, event(1_000, "b"))
 	if _, _, err := h.Read(exactly("a"), cursor, nil); !errors.Is(err, hub.ErrCompacted) {
@@ -449,10 +450,11 @@ func TestRead_CompactedExactlyWhenAnEventMayBeMissing(t *testing.T) {
 func TestRead_IndexThatLostOneEventIsCompacted(t *testing.T) {
 	h := hub.New[int](3, 0)
 	h.Publish([]hub.Event[int]{event(1, "a"), event(1, "a"), event(1, "a")}, 1)
+	publish(h, event(2, "b"), event(3, "b"))
 	if _, _, err := h.Read(exactly("a"), hub.After(0), nil); err != nil {
 		t.Fatalf("complete: got %v", err)
 	}
-	publish(h, event(2, "b"))
+	publish(h, event(4, "b"))
 	if _, _, err := h.Read(exactly("a"), hub.After(0), nil); !errors.Is(err, hub.ErrCompacted) {
 		t.Fatalf("incomplete: got %v, want ErrCompacted", err)
 	}
@@ -461,8 +463,73 @@ func TestRead_IndexThatLostOneEventIsCompacted(t *testing.T) {
 	}
 }
 
-// Ensure that events that are large make room for others, and that those of the newest index are
-// there whatever their sizes.
+// Ensure that whoever has seen all before a publication has all of that, however many events it
+// has, until as many newer ones as the history has room for have come.
+func TestPublish_IsWholeForWhoIsUpToDate(t *testing.T) {
+	const history = 4
+	for _, size := range []int{1, history, history + 1, 1_000} {
+		for _, sleeps := range []bool{true, false} {
+			h := hub.New[int](history, 0)
+			publish(h, event(1, "a"), event(2, "elsewhere"))
+			_, cursor, topic, err := h.Follow(prefix("a"), hub.After(0), nil)
+			if err != nil || topic == nil {
+				t.Fatal(err)
+			}
+			index := h.Index()
+			batch := make([]hub.Event[int], size) // of a few transactions
+			for i := range batch {
+				batch[i] = event(index+1+uint64(i/7), "a")
+			}
+			h.Publish(batch, batch[size-1].Index)
+			for range history - 1 {
+				publish(h, event(h.Index()+1, "elsewhere"))
+			}
+			if sleeps {
+				cursor = cursor.Advance(topic.First() - 1)
+			}
+			for read := 0; read < size; {
+				var events []hub.Event[int]
+				if events, cursor, err = h.Read(prefix("a"), cursor, nil); err != nil {
+					t.Fatalf("%d events, of which %d are read: %v", size, read, err)
+				}
+				read += len(events)
+			}
+
+			publish(h, event(h.Index()+1, "elsewhere"))
+			if _, _, err := h.Read(prefix("a"), hub.After(index), nil); err == nil {
+				t.Errorf("%d events are kept for longer", size)
+			}
+		}
+	}
+}
+
+// Ensure that events that were dropped keep nothing in memory, and that a ring that had to be large
+// once is not so for ever.
+func TestPublish_FreesWhatItDrops(t *testing.T) {
+	h := hub.New[*[64]byte](4, 0)
+	batch := make([]hub.Event[*[64]byte], 1_000)
+	bodies := make([]weak.Pointer[[64]byte], len(batch))
+	for i := range batch {
+		body := new([64]byte)
+		bodies[i] = weak.Make(body)
+		batch[i] = hub.Event[*[64]byte]{Index: 1, Space: keys, Body: body}
+	}
+	h.Publish(batch, 1)
+	clear(batch)
+	for i := range uint64(4) {
+		h.Publish([]hub.Event[*[64]byte]{{Index: 2 + i, Space: keys}}, 2+i)
+	}
+	runtime.GC()
+	for i := range bodies {
+		if bodies[i].Value() != nil {
+			t.Fatalf("the body of event %d is kept", i)
+		}
+	}
+	runtime.KeepAlive(h)
+}
+
+// Ensure that events that are large make room for others, and that those of the last publication
+// are there whatever their sizes.
 func TestRead_CompactedByBytes(t *testing.T) {
 	h := hub.New[int](10, 0)
 	large := func(index uint64, size uint32) {
@@ -498,6 +565,19 @@ func TestRead_CompactedByBytes(t *testing.T) {
 	events, _, err := h.Read(exactly("a"), hub.After(at-1), nil)
 	if err != nil || len(events) != 3 {
 		t.Errorf("of one index: got %v, %v", indexes(events), err)
+	}
+
+	e.Index++
+	next := e
+	next.Index++
+	h.Publish([]hub.Event[int]{e, next}, next.Index)
+	events, _, err = h.Read(exactly("a"), hub.After(at), nil)
+	if err != nil || len(events) != 2 {
+		t.Errorf("of one publication: got %v, %v", indexes(events), err)
+	}
+	large(next.Index+1, 1)
+	if _, _, err := h.Read(exactly("a"), hub.After(at), nil); err == nil {
+		t.Error("the publication is kept for longer")
 	}
 }
 

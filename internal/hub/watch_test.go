@@ -174,6 +174,7 @@ func TestHub_Model(t *testing.T) {
 		}
 		// lost is the highest index of which an event may be missing.
 		kept := 0
+		var publications []int // how many events each had
 		lost := func() uint64 {
 			if len(all) > kept {
 				return all[len(all)-kept-1].Index
@@ -196,10 +197,11 @@ func TestHub_Model(t *testing.T) {
 				}
 				index += rapid.Uint64Range(0, 1).Draw(t, "index without events")
 				h.Publish(batch, index)
-				for _, e := range batch {
-					all = append(all, e)
-					kept = newestThatFit(all, kept+1, history)
+				all = append(all, batch...)
+				if len(batch) > 0 {
+					publications = append(publications, len(batch))
 				}
+				kept = newestThatFit(all, publications, history)
 				clear(batch) // the hub must not have kept it
 			},
 			"Subscribe": func(t *rapid.T) {
@@ -270,16 +272,23 @@ func TestHub_Model(t *testing.T) {
 	})
 }
 
-// newestThatFit returns how many of the newest events there is room for, at most so many.
-func newestThatFit(all []hub.Event[int], most, history int) int {
-	bytes := 0
-	for n := range min(most, history) {
-		e := all[len(all)-1-n]
-		if bytes += int(e.Size); bytes > hub.MaxBytes && e.Index < all[len(all)-1].Index {
-			return n
-		}
+// newestThatFit returns how many of the newest events are kept, given how many events each
+// publication had. A publication is kept whole or not at all.
+func newestThatFit(all []hub.Event[int], publications []int, history int) (kept int) {
+	if history == 0 {
+		return 0
 	}
-	return min(most, history)
+	bytes := 0
+	for n, size := range slices.Backward(publications) {
+		for _, e := range all[len(all)-kept-size : len(all)-kept] {
+			bytes += int(e.Size)
+		}
+		if n < len(publications)-1 && (kept >= history || bytes > hub.MaxBytes) {
+			return kept
+		}
+		kept += size
+	}
+	return kept
 }
 
 // elsewhere subscribes to n scopes that do not concern the key "key".

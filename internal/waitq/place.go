@@ -14,15 +14,15 @@ type Place[W any] struct {
 	previous, next *Place[W] // neighbours among those who wait; nil if set aside
 }
 
-// Ahead returns how many wait in front of the place. It counts them, in time in proportion to their
-// number. Of a place that has been left it returns 0.
-func (p *Place[W]) Ahead() int {
+// Ahead returns how many wait in front of the place, and most if they are more. It counts them, in
+// time in proportion to their number. Of a place that has been left it returns 0.
+func (p *Place[W]) Ahead(most int) int {
 	if p.queue == nil {
 		return 0
 	}
 	n := 0
-	for other := p.queue.first; other != nil && other.ticket < p.ticket; other = other.next {
-		n++
+	for other := p.queue.first; n < most && other != nil && other.ticket < p.ticket; n++ {
+		other = other.next
 	}
 	return n
 }

@@ -1,6 +1,7 @@
 package waitq_test
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -14,8 +15,8 @@ func TestPlace_ZeroHasBeenLeft(t *testing.T) {
 	p.SetAside()
 	p.Restore()
 	p.Leave()
-	if p.Ahead() != 0 {
-		t.Fatalf("ahead: got %d, want 0", p.Ahead())
+	if p.Ahead(math.MaxInt) != 0 {
+		t.Fatalf("ahead: got %d, want 0", p.Ahead(math.MaxInt))
 	}
 }
 
@@ -24,8 +25,11 @@ func TestAhead_CountsThoseWhoWait(t *testing.T) {
 	places := push(&q, "a", "b", "c", "d")
 	places["b"].SetAside()
 	for w, want := range map[string]int{"a": 0, "b": 1, "c": 1, "d": 2} {
-		if got := places[w].Ahead(); got != want {
+		if got := places[w].Ahead(math.MaxInt); got != want {
 			t.Errorf("ahead of %s: got %d, want %d", w, got, want)
+		}
+		if got := places[w].Ahead(1); got != min(want, 1) {
+			t.Errorf("ahead of %s, 1 at most: got %d, want %d", w, got, min(want, 1))
 		}
 	}
 }
@@ -87,8 +91,8 @@ func TestLeave_IsForGood(t *testing.T) {
 	places["a"].SetAside()
 	places["a"].Restore()
 	mustWait(t, &q, "b")
-	if places["a"].Ahead() != 0 {
-		t.Fatalf("ahead: got %d, want 0", places["a"].Ahead())
+	if places["a"].Ahead(math.MaxInt) != 0 {
+		t.Fatalf("ahead: got %d, want 0", places["a"].Ahead(math.MaxInt))
 	}
 }
 
@@ -154,7 +158,7 @@ func TestQueue_Model(t *testing.T) {
 						want++
 					}
 				}
-				if got := p.Ahead(); got != want {
+				if got := p.Ahead(math.MaxInt); got != want {
 					t.Fatalf("ahead: got %d, want %d", got, want)
 				}
 			},

@@ -2,6 +2,7 @@ package prometheus_test
 
 import (
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -18,7 +19,10 @@ import (
 	"github.com/lockd/lockd/metrics/prometheus"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // where the databases of the tests log
+	goleak.VerifyTestMain(m)
+}
 
 // must returns the value of a call that succeeds here.
 func must[T any](value T, err error) T {
@@ -156,6 +160,24 @@ func TestCollector_Concurrently(t *testing.T) {
 	wait.Wait()
 	if got := gathered(t, registry)["lockd_keys"]; got != 100 {
 		t.Errorf("keys: got %v, want 100", got)
+	}
+}
+
+// Ensure that the figures can be had while the function of an Update runs.
+func TestCollector_WhileAnUpdateRuns(t *testing.T) {
+	db := must(lockd.New(nil))
+	defer db.Close()
+	registry := client.NewRegistry()
+	registry.MustRegister(prometheus.NewCollector(db))
+	err := db.Update(func(tx *lockd.Txn) error {
+		must(tx.Put("k", nil, nil))
+		if keys := gathered(t, registry)["lockd_keys"]; keys != 0 {
+			t.Errorf("keys: got %v, want what is published", keys)
+		}
+		return nil
+	})
+	if keys := gathered(t, registry)["lockd_keys"]; err != nil || keys != 1 {
+		t.Errorf("afterwards: got %v keys, and %v", keys, err)
 	}
 }
 

@@ -18,8 +18,8 @@ import (
 
 // Options configures a Client. The zero value means a server at the default address.
 type Options struct {
-	// Address is host:port, or a URL that begins with http:// or https://. The default is
-	// 127.0.0.1:8500.
+	// Address is host:port, a URL that begins with http:// or https://, or unix:// and the path of
+	// a socket. The default is 127.0.0.1:8500.
 	Address string
 
 	// Token is sent with each request, if it is not empty.
@@ -32,6 +32,9 @@ type Options struct {
 	Transport http.RoundTripper
 }
 
+// SocketScheme is what an address begins with that is the path of a socket.
+const SocketScheme = "unix://"
+
 const (
 	defaultAddress = "127.0.0.1:8500"
 
@@ -42,6 +45,7 @@ const (
 // Client sends requests to one server. Its methods may be called by many goroutines. The zero
 // value is not usable; New gives one.
 type Client struct {
+	name  string // of the server, for errors
 	base  *url.URL
 	token string
 	http  *http.Client
@@ -53,7 +57,13 @@ func New(opts Options) (*Client, error) {
 	if address == "" {
 		address = defaultAddress
 	}
-	if !strings.Contains(address, "://") {
+	socket, isSocket := strings.CutPrefix(address, SocketScheme)
+	switch {
+	case isSocket && socket == "":
+		return nil, fmt.Errorf("address %q has no path", address)
+	case isSocket:
+		address = "http://localhost" // for the header Host
+	case !strings.Contains(address, "://"):
 		address = "http://" + address
 	}
 	base, err := url.Parse(address)
@@ -61,7 +71,7 @@ func New(opts Options) (*Client, error) {
 	case err != nil:
 		return nil, fmt.Errorf("address: %w", err)
 	case base.Scheme != "http" && base.Scheme != "https":
-		return nil, fmt.Errorf("address %q begins with neither http:// nor https://",
+		return nil, fmt.Errorf("address %q begins with none of http://, https:// and unix://",
 			base.Redacted())
 	case base.Host == "" || base.RawQuery != "" || base.Fragment != "" || base.User != nil:
 		return nil, fmt.Errorf("address %q is not of the form host:port", base.Redacted())
@@ -70,9 +80,19 @@ func New(opts Options) (*Client, error) {
 	if transport == nil {
 		own := http.DefaultTransport.(*http.Transport).Clone()
 		own.TLSClientConfig = opts.TLS
+		if isSocket {
+			own.Proxy = nil
+			own.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "unix", socket)
+			}
+		}
 		transport = own
 	}
-	return &Client{base: base, token: opts.Token, http: &http.Client{
+	name := base.String()
+	if isSocket {
+		name = SocketScheme + socket
+	}
+	return &Client{name: name, base: base, token: opts.Token, http: &http.Client{
 		Transport: transport,
 		// A PUT that is redirected becomes a GET, and nobody notices.
 		CheckRedirect: func(*http.Request, []*http.Request) error {
@@ -91,19 +111,22 @@ var ErrUnreachable = errors.New("no server can be reached")
 // Error is an answer that is neither success nor one of the refusals that have an error of their
 // own. The zero value is none.
 type Error struct {
-	Method, Path string
+	Method, Path string // the path as it was sent, escaped
 	Status       int
 	Text         string // the body
 }
 
 // Error returns the text. A path that is long is cut: it has a key in it.
 func (e *Error) Error() string {
-	text := strings.TrimSpace(e.Text)
+	text := oneLine(e.Text)
 	if text == "" {
 		text = http.StatusText(e.Status)
 	}
 	return fmt.Sprintf("%s %.120s: %d: %s", e.Method, e.Path, e.Status, text)
 }
+
+// oneLine returns a server's text as one line, for an error that has it.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // lasting reports whether the same request would be refused again: the server understood it.
 func lasting(err error) bool {
@@ -138,21 +161,14 @@ type answer struct {
 func (c *Client) do(ctx context.Context, r request, statuses ...int) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience+r.wait.For+r.wait.For/16)
 	defer cancel()
-	req, err := c.build(ctx, r)
-	if err != nil {
-		return answer{}, err
-	}
-	response, err := c.http.Do(req)
-	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
-		return answer{}, fmt.Errorf("%w at %s: %w", ErrUnreachable, c.base, dial)
-	}
+	response, err := c.send(ctx, r)
 	if err != nil {
 		return answer{}, err
 	}
 	body, err := io.ReadAll(response.Body)
 	err = errors.Join(err, response.Body.Close())
 	if err != nil {
-		return answer{}, fmt.Errorf("%s %s: read the answer: %w", r.method, req.URL.Path, err)
+		return answer{}, fmt.Errorf("%s %s: read the answer: %w", r.method, "/"+r.path, err)
 	}
 	a := answer{status: response.StatusCode, body: body}
 	for _, status := range append(statuses, http.StatusOK) {
@@ -161,7 +177,20 @@ func (c *Client) do(ctx context.Context, r request, statuses ...int) (answer, er
 			return a, err
 		}
 	}
-	return answer{}, &Error{r.method, req.URL.Path, a.status, string(body)}
+	return answer{}, &Error{r.method, "/" + r.path, a.status, string(body)}
+}
+
+// send sends a request. The body of the answer is for the caller to close.
+func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
+	req, err := c.build(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	response, err := c.http.Do(req)
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		return nil, fmt.Errorf("%w at %s: %w", ErrUnreachable, c.name, dial)
+	}
+	return response, err
 }
 
 func (c *Client) build(ctx context.Context, r request) (*http.Request, error) {

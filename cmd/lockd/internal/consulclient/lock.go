@@ -115,13 +115,14 @@ func (t *taking) take(ctx context.Context) error {
 			t.entry = read.Entry // by an attempt whose answer did not arrive
 			return nil
 		case read.Found && read.Entry.Session != "":
-			t.obstacle = fmt.Errorf("key %q is locked by session %s", t.key, read.Entry.Session)
+			t.obstacle = &obstacle{fmt.Sprintf("key %q is locked", t.key), t.key,
+				[]string{read.Entry.Session}}
 		default:
 			if err = t.attempt(ctx, read); err == nil {
 				return nil
 			}
 		}
-		if err := t.proceed(ctx, err, t.patience, t.obstacle); err != nil {
+		if err := t.proceed(ctx, t.key, err, t.patience, t.obstacle); err != nil {
 			return err
 		}
 		refused, isRefusal := errors.AsType[*refusal](err)
@@ -166,9 +167,9 @@ func (t *taking) attempt(ctx context.Context, read Read) error {
 }
 
 // proceed returns nil if the waiting is to go on after an error or an obstacle, else the error to
-// end it with.
+// end it with. The key is that of the lock, and empty for a slot.
 func (k *Keeper) proceed(
-	ctx context.Context, err error, patience Patience, obstacle error,
+	ctx context.Context, key string, err error, patience Patience, obstacle error,
 ) error {
 	refused, isRefusal := errors.AsType[*refusal](err)
 	if isRefusal {
@@ -180,13 +181,14 @@ func (k *Keeper) proceed(
 	case isRefusal && refused.noSession():
 		return fmt.Errorf("%w: %w", ErrNoSession, refused)
 	case ctx.Err() != nil && obstacle != nil:
-		return fmt.Errorf("%w: %w: %w", ErrNotAcquired, obstacle, context.Cause(ctx))
+		return fmt.Errorf("%w: %w: %w", ErrNotAcquired, k.client.explain(ctx, key, obstacle),
+			context.Cause(ctx))
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", ErrNotAcquired, context.Cause(ctx))
 	case err != nil && !isRefusal && (patience == AtOnce || lasting(err)):
 		return err
 	case err == nil && patience == AtOnce, isRefusal && patience == AtOnce:
-		return fmt.Errorf("%w: %w", ErrNotAcquired, obstacle)
+		return fmt.Errorf("%w: %w", ErrNotAcquired, k.client.explain(ctx, key, obstacle))
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 )
@@ -23,18 +24,20 @@ type holders struct {
 	Holders map[string]bool // sessions
 }
 
-// Acquire takes a slot of the semaphore at the prefix, of which there are limit, by the protocol of
-// Consul's own client: the semaphore's key prefix/.lock has the limit and the holders, and whoever
-// holds a slot or waits for one has locked a key prefix/session. If the slot is lost, Keeper.Done
-// is closed: no lock-delay guards it.
+// Acquire takes a slot of the semaphore at the prefix, of which there are limit, or as many as the
+// semaphore says if limit is 0. It follows the protocol of Consul's own client: the semaphore's key
+// prefix/.lock has the limit and the holders, and each session that holds a slot or waits for one
+// has locked a key prefix/session. If the slot is lost, Keeper.Done is closed: no lock-delay guards
+// it.
 //
-// It blocks and fails as Lock does. It also returns an error for a limit below 1, a prefix that is
-// no clean path, and a key prefix/.lock that is not of a semaphore or has another limit.
+// It blocks and fails as Lock does. It also returns an error for a limit below 0, a prefix that is
+// no clean path, a key prefix/.lock that is not of a semaphore or has another limit, and a limit of
+// 0 if there is no such key.
 func (k *Keeper) Acquire(
 	ctx context.Context, prefix string, limit int, patience Patience,
 ) (*Lock, error) {
-	if limit < 1 {
-		return nil, fmt.Errorf("the limit is %d, not at least 1", limit)
+	if limit < 0 {
+		return nil, fmt.Errorf("the limit is %d, below 0", limit)
 	}
 	if prefix == "" || prefix == "." || path.Join("/", prefix) != "/"+prefix {
 		return nil, fmt.Errorf("prefix %q is no clean path", prefix)
@@ -69,7 +72,7 @@ func (k *Keeper) Acquire(
 type slot struct {
 	*Keeper
 	prefix    string
-	limit     int
+	limit     int // 0: the semaphore's own
 	contender Entry
 }
 
@@ -81,22 +84,25 @@ func (s *slot) acquire(ctx context.Context, patience Patience) error {
 	var err error
 	for s.contender.Key == "" {
 		if err = s.contend(ctx); err != nil {
-			if err := s.proceed(ctx, err, patience, nil); err != nil {
+			if err := s.proceed(ctx, "", err, patience, nil); err != nil {
 				return err
 			}
 			_ = pause(ctx, retry)
 		}
 	}
 	wait := Wait{}
-	var obstacle error
+	var inTheWay error
 	for {
 		state, err := s.read(ctx, wait)
 		switch {
 		case err != nil:
 		case slices.Contains(state.live, s.id):
 			return nil // by an attempt whose answer did not arrive
-		case len(state.live) >= s.limit:
-			obstacle = fmt.Errorf("all slots of semaphore %q are held", s.prefix)
+		case len(state.live) >= state.limit:
+			inTheWay = &obstacle{
+				what:    fmt.Sprintf("all slots of semaphore %q are held", s.prefix),
+				holders: state.live,
+			}
 		default:
 			var done bool
 			longer, cancel := lingering(ctx)
@@ -113,7 +119,7 @@ func (s *slot) acquire(ctx context.Context, patience Patience) error {
 		if errors.Is(err, errSemaphore) {
 			return err
 		}
-		if err := s.proceed(ctx, err, patience, obstacle); err != nil {
+		if err := s.proceed(ctx, "", err, patience, inTheWay); err != nil {
 			return err
 		}
 		wait = Wait{Index: state.index, For: longPoll}
@@ -139,6 +145,7 @@ func (s *slot) contend(ctx context.Context) error {
 // semaphore is a semaphore as it was read.
 type semaphore struct {
 	index uint64   // for the next read
+	limit int      // at least 1
 	key   Read     // prefix/.lock
 	live  []string // the holders whose contender keys are locked
 }
@@ -152,7 +159,7 @@ func (s *slot) read(ctx context.Context, wait Wait) (semaphore, error) {
 	if err != nil {
 		return semaphore{}, err
 	}
-	state := semaphore{index: index}
+	state := semaphore{index: index, limit: s.limit}
 	contenders := make(map[string]bool)
 	for _, e := range entries {
 		switch {
@@ -163,6 +170,9 @@ func (s *slot) read(ctx context.Context, wait Wait) (semaphore, error) {
 		}
 	}
 	if !state.key.Found {
+		if s.limit == 0 {
+			return state, fmt.Errorf("%w: %q has no limit yet: name one", errSemaphore, s.prefix)
+		}
 		return state, nil
 	}
 	if flags := state.key.Entry.Flags; flags != slotFlags {
@@ -172,11 +182,16 @@ func (s *slot) read(ctx context.Context, wait Wait) (semaphore, error) {
 	if err := json.Unmarshal(state.key.Entry.Value, &was); err != nil {
 		return state, fmt.Errorf("%w: key %q: %w", errSemaphore, s.key(), err)
 	}
-	if was.Limit != s.limit {
+	switch {
+	case was.Limit < 1:
+		return state, fmt.Errorf("%w: %q has the limit %d", errSemaphore, s.prefix, was.Limit)
+	case s.limit == 0:
+		state.limit = was.Limit
+	case was.Limit != s.limit:
 		return state, fmt.Errorf("%w: %q has the limit %d, not %d", errSemaphore, s.prefix,
 			was.Limit, s.limit)
 	}
-	for session := range was.Holders {
+	for _, session := range slices.Sorted(maps.Keys(was.Holders)) {
 		if contenders[session] {
 			state.live = append(state.live, session)
 		}
@@ -186,7 +201,7 @@ func (s *slot) read(ctx context.Context, wait Wait) (semaphore, error) {
 
 // put writes the holders, unless somebody has written since the semaphore was read.
 func (s *slot) put(ctx context.Context, state semaphore, live []string) (bool, error) {
-	next := holders{s.limit, make(map[string]bool)}
+	next := holders{state.limit, make(map[string]bool)}
 	for _, session := range live {
 		next.Holders[session] = true
 	}

@@ -135,6 +135,49 @@ func TestSemaphore_Lost(t *testing.T) {
 	}
 }
 
+// Ensure that a limit of 0 is the semaphore's own, also when that is changed while a slot is waited
+// for, and an error if it has none.
+func TestSemaphore_OwnLimit(t *testing.T) {
+	run(t, func(h *harness) {
+		a, b, c := h.keep(0), h.keep(0), h.keep(0)
+		_, err := a.Acquire(h.t.Context(), "jobs", 0, consulclient.UntilDone)
+		if err == nil || !strings.Contains(err.Error(), `"jobs" has no limit yet: name one`) {
+			t.Errorf("got %v", err)
+		}
+		for key := range h.db.Snapshot().Prefix("") {
+			t.Errorf("left behind: %q", key)
+		}
+		h.slot(a, "jobs", 1)
+		_, err = b.Acquire(h.t.Context(), "jobs", 0, consulclient.AtOnce)
+		if !errors.Is(err, consulclient.ErrNotAcquired) {
+			t.Errorf("got %v", err)
+		}
+		var l *consulclient.Lock
+		time.AfterFunc(time.Minute, func() {
+			_, err := h.db.Put("jobs/.lock", []byte(`{"Limit":2,"Holders":{"`+a.ID()+`":true}}`),
+				&lockd.PutOptions{Flags: slotFlags})
+			h.must(err)
+		})
+		began := time.Now()
+		l, err = b.Acquire(h.t.Context(), "jobs", 0, consulclient.UntilDone)
+		h.must(err)
+		if took := time.Since(began); took != time.Minute {
+			t.Errorf("acquired after %v", took)
+		}
+		if limit, holders := h.holders("jobs"); limit != 2 || len(holders) != 2 {
+			t.Errorf("limit %d, holders %v", limit, holders)
+		}
+		h.must(l.Unlock(h.t.Context()))
+		h.slot(c, "jobs", 0)
+		if limit, holders := h.holders("jobs"); limit != 2 || len(holders) != 2 {
+			t.Errorf("limit %d, holders %v", limit, holders)
+		}
+		h.close(a)
+		h.close(b)
+		h.close(c)
+	})
+}
+
 // Ensure that what is not this semaphore is not touched.
 func TestSemaphore_Refused(t *testing.T) {
 	run(t, func(h *harness) {
@@ -154,8 +197,8 @@ func TestSemaphore_Refused(t *testing.T) {
 				t.Errorf("%q: got %v, want %q", prefix, err, text)
 			}
 		}
-		if _, err := b.Acquire(h.t.Context(), "jobs", 0, consulclient.UntilDone); err == nil {
-			t.Error("a limit of 0 is taken")
+		if _, err := b.Acquire(h.t.Context(), "jobs", -1, consulclient.UntilDone); err == nil {
+			t.Error("a limit of -1 is taken")
 		}
 		if e, _ := h.db.Get("other/.lock"); string(e.Value) != "{}" || e.Flags != 0 {
 			t.Errorf("other/.lock is %+v", e)

@@ -116,6 +116,7 @@ const (
 	lost         // an answer does not arrive, which the client is told
 	broken       // the server answers with status 500
 	slow         // it takes half a second for an answer
+	absent       // the server has no such path
 )
 
 // fail has the fault happen to requests whose path has the text in it.
@@ -148,6 +149,10 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	case broken:
 		rec := httptest.NewRecorder()
 		http.Error(rec, "broken", http.StatusInternalServerError)
+		return rec.Result(), nil
+	case absent:
+		rec := httptest.NewRecorder()
+		http.NotFound(rec, r)
 		return rec.Result(), nil
 	}
 	if f == slow {

@@ -30,7 +30,7 @@ type refusal struct {
 func (r *refusal) Error() string {
 	reasons := make([]string, len(r.Errors))
 	for i, e := range r.Errors {
-		reasons[i] = e.What
+		reasons[i] = oneLine(e.What)
 	}
 	return "refused: " + strings.Join(reasons, "; ")
 }

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+)
+
+// backupServed writes a backup of a file that is in use, by the server that has it open. The server
+// at the address may have another one: then, and if there is none, the error is also that the file
+// is in use.
+func backupServed(
+	ctx context.Context, cmd *cli.Command, path string, w io.Writer, inUseErr error,
+) error {
+	id, err := fileID(path)
+	if err != nil {
+		return fmt.Errorf("%w: %w", inUseErr, err)
+	}
+	c, err := client(cmd)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	err = c.Backup(ctx, id, w)
+	_, refused := errors.AsType[*consulclient.Error](err)
+	if refused || errors.Is(err, consulclient.ErrUnreachable) ||
+		errors.Is(err, consulclient.ErrOtherFile) {
+		return &inUse{inUseErr, fmt.Sprintf("and no server gives a backup of it: %v; end that "+
+			"process, wait for longer with --wait, or name the server with --http-addr", err)}
+	}
+	return err
+}

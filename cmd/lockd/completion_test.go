@@ -1,0 +1,67 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Ensure that there is a script for each shell, and that a shell that there is none for is refused.
+func TestCompletion(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "pwsh"} {
+		r := command(t, "", "completion", shell)
+		if r.wants(t, 0, ""); !strings.Contains(r.out, "--generate-shell-completion") {
+			t.Errorf("%s: %s", shell, r.out)
+		}
+	}
+	command(t, "", "completion", "tcsh").wants(t, exitUsage, `there is no command "tcsh"`)
+	if help := command(t, "", "--help").out; !strings.Contains(help, "completion") {
+		t.Error("the help does not tell of it")
+	}
+	if help := command(t, "", "completion", "--help").out; !strings.Contains(help, ".bashrc") {
+		t.Errorf("help: %s", help)
+	}
+}
+
+// Ensure that bash completes commands and options, and that it evaluates nothing of the line.
+func TestCompletion_Bash(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("there is no bash")
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	if err := os.Symlink(program, filepath.Join(folder, "lockd")); err != nil {
+		t.Fatal(err)
+	}
+	const script = `source <(lockd completion bash)
+complete_line() {
+	COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+	_lockd
+	echo "${COMPREPLY[*]}"
+}
+complete_line lockd se
+complete_line lockd kv de
+complete_line lockd serve --tok
+complete_line lockd kv '$(touch evaluated)' '>' evaluated ''
+complete_line lockd lock key -- ''
+`
+	shell := exec.CommandContext(t.Context(), bash, "--norc", "-c", script)
+	shell.Dir = folder
+	shell.Env = append(os.Environ(), envRun+"=1", "PATH="+folder+":"+os.Getenv("PATH"))
+	shell.Stderr = os.Stderr
+	out, err := shell.Output()
+	const want = "serve session\ndelete\n--token --token-file\n" +
+		"get put delete list export import\n\n"
+	if err != nil || string(out) != want {
+		t.Errorf("got %q, %v, want %q", out, err, want)
+	}
+	if got := names(t, folder); len(got) != 1 {
+		t.Errorf("in the folder: %q", got)
+	}
+}

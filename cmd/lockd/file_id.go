@@ -1,0 +1,46 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+)
+
+// fileID returns an ID of the file at the path, which no other file has as long as this machine is
+// up, on this machine or another. It is a hash, and tells nothing else.
+func fileID(path string) (string, error) {
+	node, err := inode(path)
+	if err != nil {
+		return "", err
+	}
+	machine, err := machineID()
+	if err != nil {
+		return "", err
+	}
+	hash := sha256.Sum256([]byte(machine + " " + node))
+	return hex.EncodeToString(hash[:]), nil
+}
+
+// machineID returns what tells this machine from others: on Linux a random ID of the time since it
+// was booted, which containers share with it, and elsewhere its name.
+func machineID() (string, error) {
+	if id, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
+		return strings.TrimSpace(string(id)), nil
+	}
+	return os.Hostname()
+}
+
+// sayFile has every answer of lockd's own endpoints say which file the server has open: see
+// consulclient.Client.Backup.
+func sayFile(id string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/v1/lockd/") {
+			w.Header().Set(consulclient.FileHeader, id)
+		}
+		next.ServeHTTP(w, r)
+	})
+}

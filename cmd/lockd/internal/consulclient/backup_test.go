@@ -1,0 +1,88 @@
+package consulclient_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+)
+
+// drip is a server that sends a byte at a time, and then stops: for ever, or with an error.
+type drip struct {
+	bytes int
+	pause time.Duration
+	err   error // nil: it says nothing more
+}
+
+func (d *drip) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Body: &dripping{*d, r.Context()},
+		Header: http.Header{consulclient.FileHeader: {"id"}}}, nil
+}
+
+type dripping struct {
+	drip
+	ctx context.Context
+}
+
+func (d *dripping) Read(p []byte) (int, error) {
+	switch d.bytes--; {
+	case d.bytes >= 0:
+		time.Sleep(d.pause)
+		p[0] = 'x'
+		return 1, nil
+	case d.err != nil:
+		return 0, d.err
+	}
+	<-d.ctx.Done()
+	return 0, d.ctx.Err()
+}
+
+func (d *dripping) Close() error { return nil }
+
+// Ensure that a backup may take long, that one that stalls or breaks off is an error, and that one
+// of another file is not written.
+func TestClient_Backup(t *testing.T) {
+	for name, test := range map[string]struct {
+		server drip
+		file   string
+		text   string
+		got    int
+		took   time.Duration
+	}{
+		"Whole":     {drip{100, 9 * time.Second, io.EOF}, "id", "", 100, 900 * time.Second},
+		"Stalls":    {drip{5, time.Second, nil}, "id", "nothing for 10s", 5, 15 * time.Second},
+		"BreaksOff": {drip{5, 0, io.ErrUnexpectedEOF}, "id", "unexpected EOF", 5, 0},
+		"OtherFile": {drip{5, 0, io.EOF}, "other", "does not have this file open", 0, 0},
+		"NoID":      {drip{5, 0, io.EOF}, "", "does not have this file open", 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, err := consulclient.New(consulclient.Options{Transport: &test.server})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var out bytes.Buffer
+				began := time.Now()
+				err = c.Backup(t.Context(), test.file, &out)
+				if (err == nil) != (test.text == "") ||
+					err != nil && !strings.Contains(err.Error(), test.text) {
+					t.Errorf("got %v, want %q", err, test.text)
+				}
+				other := strings.Contains(test.text, "file open")
+				if errors.Is(err, consulclient.ErrOtherFile) != other {
+					t.Errorf("got %v", err)
+				}
+				if took := time.Since(began); out.Len() != test.got || took != test.took {
+					t.Errorf("%d bytes after %v", out.Len(), took)
+				}
+			})
+		})
+	}
+}

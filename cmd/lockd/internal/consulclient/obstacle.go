@@ -1,0 +1,82 @@
+package consulclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// obstacle is what is in the way of a lock or a slot: the sessions that hold it.
+type obstacle struct {
+	what    string
+	key     string // of the lock; empty: a slot
+	holders []string
+}
+
+// Error returns the text, with the sessions' IDs.
+func (o *obstacle) Error() string {
+	parties := make([]Party, len(o.holders))
+	for i, id := range o.holders {
+		parties[i] = Party{Session: id}
+	}
+	return o.by(parties)
+}
+
+// maxNamed is how many sessions an error names.
+const maxNamed = 3
+
+func (o *obstacle) by(parties []Party) string {
+	var names []string
+	for _, p := range parties[:min(len(parties), maxNamed)] {
+		names = append(names, p.String())
+	}
+	text := o.what + " by " + strings.Join(names, ", ")
+	if more := len(parties) - maxNamed; more > 0 {
+		text += fmt.Sprintf(", and %d more", more)
+	}
+	return text
+}
+
+// explain adds to what is in the way what the server tells of it now: who the sessions are, for how
+// long they have held the lock, until when it is delayed. It returns the error as it is if that is
+// not to be had within a second after ctx has ended.
+func (c *Client) explain(ctx context.Context, key string, err error) error {
+	longer, cancel := lingering(ctx)
+	defer cancel()
+	var info LockInfo
+	if key != "" {
+		locks, _ := c.ownLocks(longer, key) // without them the error says what is known
+		at := slices.IndexFunc(locks, func(l LockInfo) bool { return l.Key == key })
+		if at >= 0 {
+			info = locks[at]
+		}
+	}
+	o, isHeld := errors.AsType[*obstacle](err)
+	switch {
+	case isHeld && info.Session != "":
+		return errors.New(info.String())
+	case isHeld:
+		return errors.New(o.by(c.parties(longer, o.holders)))
+	case errors.Is(err, ErrDelayed) && !info.DelayedUntil.IsZero():
+		return fmt.Errorf("%w until %s", err, info.DelayedUntil.UTC().Format(time.RFC3339))
+	}
+	return err
+}
+
+// parties describes the sessions, the first of them by name and node.
+func (c *Client) parties(ctx context.Context, ids []string) []Party {
+	parties := make([]Party, len(ids))
+	for i, id := range ids {
+		parties[i] = Party{Session: id}
+		if i >= maxNamed {
+			continue
+		}
+		if s, err := c.Session(ctx, id); err == nil {
+			parties[i] = Party{s.ID, s.Name, s.Node}
+		}
+	}
+	return parties
+}

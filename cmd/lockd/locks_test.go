@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd"
+)
+
+// Ensure that the locks are listed with those who wait, in order, and with how long all that
+// lasts.
+func TestLocks_QueueAndDelay(t *testing.T) {
+	t.Parallel()
+	db, s := testServer(t)
+	session := func(name string) *lockd.Session {
+		t.Helper()
+		made, err := db.NewSession(&lockd.SessionOptions{Name: name, LockDelay: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made
+	}
+	holder, gone := session("the holder"), session("gone")
+	for _, lock := range []struct {
+		session *lockd.Session
+		key     string
+	}{{holder, "held"}, {gone, "lost"}} {
+		if _, err := lock.session.TryLock(lock.key, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	for i, name := range []string{"first", "second"} {
+		waits := session(name)
+		go func() {
+			_, err := waits.Lock(ctx, "held", nil)
+			ended <- err
+		}()
+		for db.Stats().Waiters <= i { // nothing else tells that it waits
+			runtime.Gosched()
+		}
+	}
+	if err := db.EndSession(gone.ID()); err != nil {
+		t.Fatal(err)
+	}
+	r := command(t, "", "locks", "--http-addr", s.URL)
+	r.wants(t, 0, "")
+	const id, duration = `[0-9a-f-]{36}  \S+  `, ` +[0-9.]+(ms|s)\n`
+	if !regexp.MustCompile("^held  held     " + id + "the holder" + duration +
+		"held  waits    " + id + "first" + duration + "held  waits    " + id + "second" + duration +
+		`lost  delayed  - +- +- +until \d{4}-\S+Z\n$`).MatchString(r.out) {
+		t.Errorf("got %s", r.out)
+	}
+	r = command(t, "", "locks", "--http-addr", s.URL, "--json")
+	if strings.Count(r.out, `"Waited"`) != 2 || !strings.Contains(r.out, `"DelayedUntil"`) {
+		t.Errorf("got %s", r.out)
+	}
+	cancel()
+	for range 2 {
+		<-ended
+	}
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// farewell is how long a client whose request is refused has to take the answer. It is short, since
+// a client without the token could otherwise keep connections from those that have it.
+const farewell = 400 * time.Millisecond
+
+// turnAway refuses a request, and ends its connection, whether or not the client has sent its body.
+func turnAway(w http.ResponseWriter, reason string) {
+	control := http.NewResponseController(w)
+	deadline := time.Now().Add(farewell)
+	if control.SetReadDeadline(deadline) != nil || control.SetWriteDeadline(deadline) != nil {
+		panic(http.ErrAbortHandler) // the connection is gone
+	}
+	w.Header().Set("Connection", "close") // so that the answer does not wait for the body
+	http.Error(w, reason, http.StatusForbidden)
+}
+
+// guarded lets only those requests through that bear the token.
+func guarded(token *secret, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !token.allows(r) {
+			token.note(r)
+			turnAway(w, "Permission denied")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// sameOrigin refuses what a browser sends for a page of another origin. That holds for reads too:
+// the page does not see the answer, but the server makes it.
+func sameOrigin(next http.Handler) http.Handler {
+	protection := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		write := *r // the protection lets every read pass
+		write.Method = http.MethodPost
+		if err := protection.Check(&write); err != nil {
+			turnAway(w, "Permission denied: "+err.Error())
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// local refuses requests that name a host by another name than this machine's: a page of a browser
+// could have its own name stand for this machine, and would get by it what only programs on this
+// machine are to get.
+func local(hostname string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isLocal(r.Host, hostname) {
+			turnAway(w, fmt.Sprintf("Permission denied: host %q may be a name that a stranger "+
+				"gave this machine: ask for localhost or an address, or serve with a --token-file",
+				r.Host))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// isLocal reports whether the host, with or without a port, is this machine by a name that nobody
+// else can give it. A browser always names one.
+func isLocal(host, hostname string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.ToLower(host)
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil || host == "" || host == "localhost" ||
+		strings.HasSuffix(host, ".localhost") || host == strings.ToLower(hostname)
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+)
+
+// listenAddress is where a server listens: on a port, or on a socket in the file system.
+type listenAddress struct {
+	port   *net.TCPAddr // nil: on the socket
+	socket string       // its path
+}
+
+// listenAddressOf reads --http.
+func listenAddressOf(cmd *cli.Command) (a listenAddress, err error) {
+	text := cmd.String("http")
+	if path, ok := strings.CutPrefix(text, consulclient.SocketScheme); ok {
+		switch {
+		case !socketsGuarded:
+			return a, usage(cmd, "--http %s: on this system a socket in the file system has no "+
+				"mode that keeps others away: listen on 127.0.0.1", text)
+		case path == "":
+			return a, usage(cmd, "--http %s has no path", text)
+		case cmd.IsSet("tls-cert"):
+			return a, usage(cmd, "--tls-cert is for a port: a socket in the file system carries "+
+				"no TLS")
+		}
+		return listenAddress{socket: path}, nil
+	}
+	if a.port, err = net.ResolveTCPAddr("tcp", text); err != nil {
+		return a, usage(cmd, "--http: %w", err)
+	}
+	return a, nil
+}
+
+// isPrivate reports whether only programs on this machine reach it.
+func (a listenAddress) isPrivate() bool { return a.port == nil || a.port.IP.IsLoopback() }
+
+// listen returns a listener there, and its URL.
+func (a listenAddress) listen(config *tls.Config) (net.Listener, string, error) {
+	if a.port == nil {
+		l, err := listenOnSocket(a.socket)
+		return l, consulclient.SocketScheme + a.socket, err
+	}
+	l, err := net.ListenTCP("tcp", a.port)
+	switch {
+	case err != nil:
+		return nil, "", fmt.Errorf("%w; --http chooses another address", err)
+	case config != nil:
+		return tls.NewListener(l, config), "https://" + l.Addr().String(), nil
+	}
+	return l, "http://" + l.Addr().String(), nil
+}
+
+// listenOnSocket listens on a socket that only the user of this process can connect to. One that is
+// there is replaced if nobody listens on it.
+func listenOnSocket(path string) (net.Listener, error) {
+	unlock, err := lockFolder(path)
+	if err != nil {
+		return nil, fmt.Errorf("socket %s: %w", path, cause(err))
+	}
+	defer unlock()
+	if err := removeStale(path); err != nil {
+		return nil, fmt.Errorf("socket %s: %w", path, err)
+	}
+	l, err := bindSocket(path)
+	if err != nil {
+		return nil, fmt.Errorf("socket %s: %w", path, err)
+	}
+	return &socketListener{l, path}, nil
+}
+
+// removeStale removes the socket at the path if nobody listens on it. Others that do this wait for
+// the lock of the folder, so that none removes the socket that another one has just made.
+func removeStale(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return cause(err)
+	case info.Mode()&fs.ModeSocket == 0:
+		return errors.New("there is something else, which is not replaced; name another path")
+	}
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		_ = conn.Close() // it was to find out only
+		return errors.New("a server listens there already; end it, or name another path")
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("whether a server listens there cannot be told: %w", err)
+	}
+	return cause(os.Remove(path))
+}
+
+// socketListener removes its socket when it is closed, unless another server listens there by then.
+type socketListener struct {
+	net.Listener
+	path string
+}
+
+// Close closes the listener, and removes the socket.
+func (l *socketListener) Close() error {
+	err := l.Listener.Close()
+	if errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	if unlock, lockErr := lockFolder(l.path); lockErr == nil {
+		// If another server has the path, the socket is that one's, and stays.
+		_ = removeStale(l.path)
+		unlock()
+	}
+	return err
+}

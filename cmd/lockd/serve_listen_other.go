@@ -1,0 +1,16 @@
+//go:build !unix || solaris || illumos || aix
+
+package main
+
+import (
+	"errors"
+	"net"
+)
+
+// socketsGuarded says that the mode of a socket does not keep other users away, or that nothing
+// tells two servers apart that make one at the same path.
+const socketsGuarded = false
+
+func lockFolder(string) (unlock func(), err error) { return nil, errors.ErrUnsupported }
+
+func bindSocket(string) (net.Listener, error) { return nil, errors.ErrUnsupported }

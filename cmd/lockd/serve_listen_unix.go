@@ -1,0 +1,71 @@
+//go:build unix && !solaris && !illumos && !aix
+
+package main
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// socketsGuarded says that the mode of a socket keeps other users away.
+const socketsGuarded = true
+
+// lockFolder waits until no other process looks after a socket in the folder of the path. It
+// returns what ends the lock.
+func lockFolder(path string) (unlock func(), err error) {
+	f, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	if err := flock(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() { _ = f.Close() }, nil // which ends the lock
+}
+
+// flock waits for the lock of a file.
+func flock(f *os.File) error {
+	for {
+		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != syscall.EINTR {
+			return err
+		}
+	}
+}
+
+// bindSocket makes a socket of mode 0600 at the path and listens on it. Until it listens nobody can
+// connect, so that there is no moment in which others can.
+func bindSocket(path string) (net.Listener, error) {
+	syscall.ForkLock.RLock() // no child is to inherit it
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer func() { _ = f.Close() }() // the listener has a descriptor of its own
+	if err := syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}); err != nil {
+		return nil, os.NewSyscallError("bind", err)
+	}
+	l, err := openSocket(f, path)
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(path))
+	}
+	return l, nil
+}
+
+// openSocket gives a socket its mode, and then listens on it.
+func openSocket(f *os.File, path string) (net.Listener, error) {
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, err
+	}
+	if err := syscall.Listen(int(f.Fd()), syscall.SOMAXCONN); err != nil {
+		return nil, os.NewSyscallError("listen", err)
+	}
+	return net.FileListener(f)
+}

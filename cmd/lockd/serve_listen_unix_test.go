@@ -1,0 +1,182 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+)
+
+// Ensure that a server on a socket is reached by every command through it, that only its user can
+// connect, and that the socket is gone at the end.
+func TestServe_Socket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	s := served(t, "--memory", "--http", consulclient.SocketScheme+path)
+	if s.url != consulclient.SocketScheme+path {
+		t.Errorf("printed %q", s.url)
+	}
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode() != fs.ModeSocket|0o600 {
+		t.Errorf("got %v, %v", info.Mode(), err)
+	}
+	s.at("", "kv", "put", "k", "v").wants(t, 0, "")
+	t.Setenv("CONSUL_HTTP_ADDR", s.url)
+	t.Setenv("HTTP_PROXY", "http://"+nowhere)
+	if r := command(t, "", "kv", "get", "k"); r.out != "v" {
+		t.Errorf("got %+v", r)
+	}
+	if r := command(t, "", "lock", "l", "--", "true"); r.code != 0 {
+		t.Errorf("got %+v", r)
+	}
+	if got := s.end(); !strings.Contains(got, "address=unix://"+path) {
+		t.Errorf("logged %s", got)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("left: %v", err)
+	}
+	command(t, "", "kv", "get", "k").wants(t, exitFailed,
+		"no server can be reached at unix://"+path+": ")
+}
+
+// Ensure that a socket is replaced only if nobody listens there, and nothing else ever is.
+func TestServe_Socket_InTheWay(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	in := func(name string) string { return filepath.Join(folder, name) }
+	serve := func(path string) result {
+		return command(t, "", "serve", "--memory", "--http", consulclient.SocketScheme+path)
+	}
+	write(t, in("file"), []byte("content"))
+	serve(in("file")).wants(t, exitFailed, in("file")+": there is something else, which is not")
+	serve(in("absent/s")).wants(t, exitNotFound, in("absent/s")+": no such file")
+	if got := string(read(t, in("file"))); got != "content" {
+		t.Errorf("the file has %q", got)
+	}
+
+	s := served(t, "--memory", "--http", consulclient.SocketScheme+in("s"))
+	serve(in("s")).wants(t, exitFailed, in("s")+": a server listens there already; end it, or name")
+	s.at("", "kv", "put", "k", "v").wants(t, 0, "")
+	s.end()
+
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: in("stale"), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = served(t, "--memory", "--http", consulclient.SocketScheme+in("stale"))
+	s.at("", "kv", "put", "k", "v").wants(t, 0, "")
+	s.end()
+	if got := names(t, folder); len(got) != 1 {
+		t.Errorf("left: %q", got)
+	}
+	for text, args := range map[string][]string{
+		"has no path":              {"--http", "unix://"},
+		"--tls-cert is for a port": {"--http", "unix://" + in("s"), "--tls-cert", "c", "--tls-key", "k"},
+	} {
+		command(t, "", append([]string{"serve", "--memory"}, args...)...).wants(t, exitUsage, text)
+	}
+}
+
+// Ensure that of many servers that begin at one stale socket one listens, and that its end leaves
+// the socket of the next one.
+func TestServe_Socket_OneOfMany(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "s")
+	for range 20 {
+		var mu sync.Mutex
+		var listeners []net.Listener
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				if l, err := listenOnSocket(path); err == nil {
+					mu.Lock()
+					defer mu.Unlock()
+					listeners = append(listeners, l)
+				}
+			})
+		}
+		all.Wait()
+		if len(listeners) != 1 {
+			t.Fatalf("%d listen", len(listeners))
+		}
+		first := listeners[0].(*socketListener)
+		if err := first.Listener.Close(); err != nil { // as a kill would, the socket stays
+			t.Fatal(err)
+		}
+		second, err := listenOnSocket(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = first.Close()
+		unlock, err := lockFolder(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := removeStale(path); err == nil || !strings.Contains(err.Error(), "listens there") {
+			t.Fatalf("got %v", err)
+		}
+		unlock()
+		if err := second.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Ensure that SIGHUP has the token read again, that a file that has none keeps the old one, and
+// that the server goes on either way.
+func TestServe_Token_SIGHUP(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "token")
+	write(t, file, []byte("one"))
+	p := start(t, nil, "serve", "--http", "127.0.0.1:0", "--memory", "--token-file", file,
+		"--node", "n")
+	url := p.line()
+	status := func(token string) int {
+		return command(t, "", "kv", "list", "--http-addr", url, "--token", token).code
+	}
+	if status("one") != 0 || status("two") == 0 {
+		t.Error("before")
+	}
+	write(t, file, []byte("two"))
+	p.signal(syscall.SIGHUP)
+	for status("two") != 0 {
+	}
+	if status("one") == 0 {
+		t.Error("the old token is still taken")
+	}
+	// A pipe can be opened when the server has begun to read it.
+	if err := errors.Join(os.Remove(file), syscall.Mkfifo(file, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	p.signal(syscall.SIGHUP)
+	pipe, err := os.OpenFile(file, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pipe.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if status("two") != 0 {
+		t.Error("the token is gone")
+	}
+	p.signal(syscall.SIGTERM)
+	p.rest()
+	p.ends(0, fmt.Sprintf("token file %s is empty", file))
+	if got := p.complaints.String(); !strings.Contains(got, "the token is read again") ||
+		!strings.Contains(got, "no token, or a wrong one") || strings.Contains(got, "two") {
+		t.Errorf("logged %s", got)
+	}
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/lockd/lockd"
+)
+
+// logFlags say what a server logs, and how.
+func logFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "log-level", Value: "info",
+			Usage: "the lowest `LEVEL` to log: debug, info, warn or error"},
+		&cli.StringFlag{Name: "log-format", Value: "text",
+			Usage: "`FORMAT` of the log, on standard error: text or json"},
+	}
+}
+
+// newLogger returns the logger that the flags ask for.
+func newLogger(cmd *cli.Command, w io.Writer) (*slog.Logger, error) {
+	opts := new(slog.HandlerOptions)
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(cmd.String("log-level"))); err != nil {
+		return nil, usage(cmd, "--log-level %q is none of debug, info, warn and error",
+			cmd.String("log-level"))
+	}
+	opts.Level = level
+	switch format := cmd.String("log-format"); format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, opts)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, opts)), nil
+	default:
+		return nil, usage(cmd, "--log-format %q is neither text nor json", format)
+	}
+}
+
+// logStart says what is served, and where.
+func (s *service) logStart(db *lockd.DB, address string) {
+	file := "none, in memory"
+	if s.path != "" {
+		file = s.path
+		if absolute, err := filepath.Abs(file); err == nil {
+			file = absolute
+		}
+	}
+	stats := db.Stats()
+	s.logger.Info("serving", "version", version(), "file", file, "keys", stats.Keys,
+		"sessions", stats.Sessions, "locks", stats.Locks, "address", address)
+}
+
+// logEnd says why the server ends, how long it has served, how many requests are ended with it, and
+// what stays in the file.
+func (s *service) logEnd(db *lockd.DB, cause error, began time.Time, requests int64) {
+	stats := db.Stats()
+	s.logger.Info("ending", "cause", cause, "after", time.Since(began).Round(time.Millisecond),
+		"requests_ended", requests, "sessions_left", stats.Sessions, "locks_left", stats.Locks)
+}

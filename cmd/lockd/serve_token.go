@@ -1,0 +1,98 @@
+package main
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// secret is the token that requests have to bear, and what becomes of those that do not. Its
+// methods may be called by many goroutines.
+type secret struct {
+	file    string // that has it; empty: it was given in another way
+	hash    atomic.Pointer[[sha256.Size]byte]
+	logger  *slog.Logger
+	counted func() // called for each refusal
+
+	mu sync.Mutex // guards what follows
+
+	logged  time.Time // when a refusal was logged
+	refused int       // how many since
+}
+
+// refusalPause is how long no refusal is logged after one was.
+const refusalPause = 10 * time.Second
+
+func newSecret(token, file string, logger *slog.Logger, counted func()) *secret {
+	s := &secret{file: file, logger: logger, counted: counted}
+	s.set(token)
+	return s
+}
+
+func (s *secret) set(token string) {
+	hash := sha256.Sum256([]byte(token))
+	s.hash.Store(&hash)
+}
+
+// reload reads the token from its file again. If that fails, the token stays as it was.
+func (s *secret) reload() error {
+	if s.file == "" {
+		return errors.New("there is no --token-file")
+	}
+	token, err := readToken(s.file)
+	if err == nil {
+		s.set(token)
+	}
+	return err
+}
+
+// allows reports whether the request bears the token. How long it takes to refuse one says nothing
+// about the token.
+func (s *secret) allows(r *http.Request) bool {
+	want := s.hash.Load()
+	scheme, bearer, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	given := sha256.Sum256([]byte(r.Header.Get("X-Consul-Token")))
+	other := sha256.Sum256([]byte(bearer))
+	allowed := subtle.ConstantTimeCompare(given[:], want[:])
+	if strings.EqualFold(scheme, "Bearer") {
+		allowed |= subtle.ConstantTimeCompare(other[:], want[:])
+	}
+	return allowed == 1
+}
+
+// note counts a request that is refused. It logs one in ten seconds, with how many there were since
+// the one before: strangers can send as many as they like.
+func (s *secret) note(r *http.Request) {
+	s.counted()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused++
+	now := time.Now()
+	if !s.logged.IsZero() && now.Sub(s.logged) < refusalPause {
+		return
+	}
+	s.logger.Warn("requests refused: no token, or a wrong one", "count", s.refused,
+		"last_from", r.RemoteAddr)
+	s.logged, s.refused = now, 0
+}
+
+// readToken reads a token from a file.
+func readToken(path string) (string, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	text := strings.TrimSpace(string(content))
+	if text == "" {
+		return "", fmt.Errorf("token file %s is empty", path)
+	}
+	return text, nil
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Ensure that refused requests are logged at a bounded rate, and that none is left out of the
+// count.
+func TestSecret_RefusalsAreLoggedAtABoundedRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		counted := 0
+		token := newSecret("t", "", slog.New(slog.NewTextHandler(&log, nil)),
+			func() { counted++ })
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("X-Consul-Token", "guess\n")
+		lines := func(want ...string) {
+			t.Helper()
+			got := strings.Split(strings.TrimSuffix(log.String(), "\n"), "\n")
+			if len(got) != len(want) {
+				t.Fatalf("got %q, want %q", got, want)
+			}
+			for i := range want {
+				if !strings.Contains(got[i], want[i]) || strings.Contains(got[i], "guess") {
+					t.Errorf("got %q, want %q", got[i], want[i])
+				}
+			}
+		}
+		for range 1000 {
+			token.note(r)
+		}
+		lines("count=1 last_from=192.0.2.1:1234")
+		time.Sleep(refusalPause - 1)
+		token.note(r)
+		lines("count=1 ")
+		time.Sleep(time.Nanosecond)
+		token.note(r)
+		lines("count=1 ", "count=1001 ")
+		time.Sleep(time.Hour)
+		token.note(r)
+		lines("count=1 ", "count=1001 ", "count=1 ")
+		if counted != 1003 {
+			t.Errorf("counted %d", counted)
+		}
+	})
+}
+
+// Ensure that a token that cannot be read leaves the one before in force.
+func TestSecret_Reload(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	write(t, file, []byte("new\n"))
+	allows := func(s *secret, token string) bool {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("X-Consul-Token", token)
+		return s.allows(r)
+	}
+	token := newSecret("old", file, slog.New(slog.DiscardHandler), func() {})
+	if !allows(token, "old") || allows(token, "new") || allows(token, "") {
+		t.Error("before")
+	}
+	if err := token.reload(); err != nil || allows(token, "old") || !allows(token, "new") {
+		t.Errorf("after: %v", err)
+	}
+	write(t, file, []byte(" \n"))
+	if err := token.reload(); err == nil || !allows(token, "new") || allows(token, "") {
+		t.Errorf("an empty file: %v", err)
+	}
+	token.file = filepath.Join(file, "absent")
+	if err := token.reload(); err == nil || !allows(token, "new") {
+		t.Errorf("no file: %v", err)
+	}
+	token.file = ""
+	if err := token.reload(); err == nil || !strings.Contains(err.Error(), "no --token-file") {
+		t.Errorf("a token of the command line: %v", err)
+	}
+}

@@ -1,0 +1,126 @@
+package consulapi
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/lockd/lockd"
+)
+
+// metrics has the counts of the database in the form of Consul's agent (A10).
+type metrics struct {
+	Timestamp string
+	Gauges    []gauge
+	Points    []struct{} // there are none
+	Counters  []sample
+	Samples   []sample
+}
+
+// gauge is how much there is of something.
+type gauge struct {
+	Name   string
+	Value  float64
+	Labels map[string]string
+}
+
+// sample is how often something has happened, or how long it took. Consul's samples are of the last
+// ten seconds. These are of the time since the database was opened, so Rate and Stddev stay 0.
+type sample struct {
+	Name   string
+	Count  uint64
+	Rate   float64
+	Sum    float64
+	Min    float64
+	Max    float64
+	Mean   float64
+	Stddev float64
+	Labels map[string]string
+}
+
+// agentMetrics answers with the counts of the database.
+func (h *handler) agentMetrics(r *request) (answer, error) {
+	if r.query.Get("format") == "prometheus" {
+		return answer{}, refuse(http.StatusUnsupportedMediaType,
+			"The format prometheus is not served here: lockd serve has it under /metrics")
+	}
+	stats := h.db.Stats()
+	up := 1.0
+	if stats.Err != nil {
+		up = 0
+	}
+	return ok(metrics{
+		Timestamp: time.Now().UTC().Round(time.Second).String(),
+		Gauges: []gauge{
+			newGauge("up", up),
+			newGauge("index", float64(stats.Index)),
+			newGauge("keys", float64(stats.Keys)),
+			newGauge("sessions", float64(stats.Sessions)),
+			newGauge("locks", float64(stats.Locks)),
+			newGauge("waiters", float64(stats.Waiters)),
+			newGauge("watchers", float64(stats.Watchers)),
+			newGauge("queries.blocked", float64(h.blocked.Load())),
+		},
+		Points: []struct{}{},
+		Counters: append([]sample{
+			newCounter("grants", stats.Grants, nil),
+			newCounter("commits.failed", stats.Commits.Failed, nil),
+			newCounter("commits.writers", stats.Commits.Writers, nil),
+			newCounter("log.drops", stats.LogDrops, nil),
+		}, newEnds(stats.Ends)...),
+		Samples: []sample{newCommits(stats.Commits)},
+	}), nil
+}
+
+// newGauge names it as Consul does: after the program.
+func newGauge(name string, value float64) gauge {
+	return gauge{"lockd." + name, value, map[string]string{}}
+}
+
+func newCounter(name string, count uint64, labels map[string]string) sample {
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	c := sample{Name: "lockd." + name, Count: count, Sum: float64(count), Labels: labels}
+	if count > 0 {
+		c.Min, c.Max, c.Mean = 1, 1, 1
+	}
+	return c
+}
+
+// newEnds has a counter for each cause.
+func newEnds(ends lockd.Ends) (counters []sample) {
+	for _, end := range []struct {
+		name, cause string
+		count       uint64
+	}{
+		{"sessions.ended", "closed", ends.Closed},
+		{"sessions.ended", "expired", ends.Expired},
+		{"sessions.ended", "destroyed", ends.Destroyed},
+		{"sessions.ended", "node_gone", ends.NodeGone},
+		{"sessions.ended", "check_gone", ends.CheckGone},
+		{"sessions.ended", "check_critical", ends.CheckCritical},
+		{"sessions.ended", "process_gone", ends.ProcessGone},
+		{"sessions.ended", "restored", ends.Restored},
+		{"locks.ended", "unlocked", ends.Unlocked},
+		{"locks.ended", "key_deleted", ends.KeyDeleted},
+		{"locks.ended", "forced", ends.Forced},
+	} {
+		counters = append(counters,
+			newCounter(end.name, end.count, map[string]string{"cause": end.cause}))
+	}
+	return counters
+}
+
+// newCommits has how long commits took, in milliseconds as Consul's samples of time are. The
+// shortest is not known.
+func newCommits(commits lockd.Commits) sample {
+	milliseconds := func(d time.Duration) float64 { return d.Seconds() * 1000 }
+	c := sample{
+		Name: "lockd.commits", Count: commits.Count, Sum: milliseconds(commits.Total),
+		Max: milliseconds(commits.Max), Labels: map[string]string{},
+	}
+	if c.Count > 0 {
+		c.Mean = c.Sum / float64(c.Count)
+	}
+	return c
+}

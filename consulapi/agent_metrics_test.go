@@ -1,0 +1,72 @@
+package consulapi_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// Ensure that the agent tells what the database counts, in the form of Consul's.
+func TestAgent_A10_Metrics(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		s := h.session(nil)
+		_, err := s.TryLock("held", nil)
+		h.must(err)
+		h.put("k", "v")
+		h.must(h.session(nil).Close())
+		h.must(h.db.EndSession(h.session(nil).ID()))
+		waiting := h.blocked(fmt.Sprintf("GET /v1/kv/k?wait=1m&index=%d",
+			h.entry("k").ModifyIndex))
+		type sample struct {
+			Name                string
+			Count               int
+			Sum, Min, Max, Mean float64
+			Labels              map[string]string
+		}
+		m := decode[struct {
+			Timestamp string
+			Gauges    []struct {
+				Name  string
+				Value float32
+			}
+			Points            []any
+			Counters, Samples []sample
+		}](h, h.send("GET /v1/agent/metrics", ""))
+		got := make(map[string]float64)
+		for _, g := range m.Gauges {
+			got[g.Name] = float64(g.Value)
+		}
+		for _, c := range m.Counters {
+			got[c.Name+"/"+c.Labels["cause"]] = float64(c.Count)
+			if c.Sum != float64(c.Count) {
+				t.Errorf("%+v", c)
+			}
+		}
+		for name, want := range map[string]float64{
+			"lockd.up": 1, "lockd.keys": 2, "lockd.sessions": 1, "lockd.locks": 1,
+			"lockd.waiters": 0, "lockd.watchers": 1, "lockd.queries.blocked": 1,
+			"lockd.index": float64(h.db.Stats().Index), "lockd.grants/": 1,
+			"lockd.sessions.ended/closed": 1, "lockd.sessions.ended/destroyed": 1,
+			"lockd.sessions.ended/expired": 0, "lockd.locks.ended/unlocked": 0,
+		} {
+			if value, is := got[name]; !is || value != want {
+				t.Errorf("%s is %v, %v, not %v", name, value, is, want)
+			}
+		}
+		if !strings.HasSuffix(m.Timestamp, " +0000 UTC") || m.Points == nil ||
+			len(m.Samples) != 1 || m.Samples[0].Name != "lockd.commits" {
+			t.Errorf("%+v", m)
+		}
+		h.put("k", "w")
+		h.answered(waiting)
+		r := h.send("GET /v1/agent/metrics?format=prometheus", "")
+		if r.code != 415 || !strings.Contains(r.body, "/metrics") {
+			t.Errorf("%d %s", r.code, r.body)
+		}
+		h.must(h.db.Close())
+		if r := h.send("GET /v1/agent/metrics", ""); !strings.Contains(r.body,
+			`{"Name":"lockd.up","Value":0,"Labels":{}}`) {
+			t.Errorf("after Close: %s", r.body)
+		}
+	})
+}

@@ -1,0 +1,58 @@
+package consulapi
+
+import (
+	"encoding/json"
+	"maps"
+)
+
+// What Consul has a member for and lockd has not is kept as JSON in the Meta of its node, service
+// or check, under one of these keys. They are in nobody's way: Consul takes no key with a dot in
+// it.
+const (
+	definitionKey = "consul.definition"       // of a check: how an agent would look after it
+	taggedKey     = "consul.tagged_addresses" // of a node or a service
+)
+
+// serviceAddress is one of the TaggedAddresses of a service; one of a node's is a text.
+type serviceAddress struct {
+	Address string
+	Port    int
+}
+
+// hide returns the Meta with what is hidden under the key in place of what it has there.
+func hide[T any](meta map[string]string, key string, members map[string]T) map[string]string {
+	meta = maps.Clone(meta)
+	delete(meta, key)
+	if len(members) == 0 {
+		return meta
+	}
+	text, err := json.Marshal(members)
+	if err != nil {
+		panic("consulapi: bug: " + err.Error()) // it came as JSON
+	}
+	if meta == nil {
+		meta = make(map[string]string)
+	}
+	meta[key] = string(text)
+	return meta
+}
+
+// hidden returns what is hidden under the key.
+func hidden[T any](meta map[string]string, key string) (members map[string]T) {
+	if text, has := meta[key]; has && json.Unmarshal([]byte(text), &members) != nil {
+		return nil // it was not written here
+	}
+	return members
+}
+
+// visible returns the Meta as a client sees it.
+func visible(meta map[string]string) map[string]string {
+	if _, has := meta[taggedKey]; !has {
+		return meta
+	}
+	if meta = maps.Clone(meta); len(meta) == 1 {
+		return nil
+	}
+	delete(meta, taggedKey)
+	return meta
+}

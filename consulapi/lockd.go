@@ -1,0 +1,92 @@
+package consulapi
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/lockd/lockd"
+)
+
+// The endpoints under /v1/lockd/ are lockd's own: Consul has nothing that says as much.
+
+func (h *handler) lockdRoutes() map[string][]method {
+	return map[string][]method{
+		"lockd/backup": {{http.MethodGet, h.lockdBackup}},
+		"lockd/locks":  {{http.MethodGet, h.lockdLocks}},
+	}
+}
+
+// lockdBackup answers with a backup in lockd's own form, which has all that a restore brings back
+// (L2).
+func (h *handler) lockdBackup(*request) (answer, error) {
+	return answer{read: true, contentType: "application/octet-stream", stream: h.db.Backup}, nil
+}
+
+// lock is a lock that is held, delayed or waited for, as it is in JSON. What does not apply is left
+// out.
+type lock struct {
+	Key string
+	party
+	LockIndex    uint64        `json:",omitempty"`
+	ModifyIndex  uint64        `json:",omitempty"`
+	Fence        uint64        `json:",omitempty"`
+	Since        time.Time     `json:",omitzero"`
+	Held         time.Duration `json:",omitempty"`
+	DelayedUntil time.Time     `json:",omitzero"`
+	Limit        int           `json:",omitempty"`
+	Queue        []waiter
+}
+
+// party is a session that holds a lock, or waits for one. The zero value is nobody.
+type party struct {
+	Session lockd.SessionID `json:",omitzero"`
+	Name    string          `json:",omitempty"`
+	Node    string          `json:",omitempty"`
+}
+
+// waiter is a call that waits for a lock.
+type waiter struct {
+	party
+	Since  time.Time
+	Waited time.Duration
+	Keys   []string
+}
+
+func newParty(info lockd.SessionInfo) party { return party{info.ID, info.Name, info.Node} }
+
+func (h *handler) newLock(info lockd.LockInfo) lock {
+	l := lock{
+		Key: info.Key, party: newParty(info.Holder), Fence: info.Fence, Since: utc(info.Since),
+		Held: info.Held, DelayedUntil: utc(info.DelayedUntil), Limit: info.Limit,
+		Queue: []waiter{},
+	}
+	// It may have been granted anew, or the key deleted, since the lock was looked at.
+	if e, _ := h.db.Get(info.Key); info.Fence > 0 && e.Fence == info.Fence {
+		l.LockIndex, l.ModifyIndex = e.LockIndex, e.ModifyIndex
+	}
+	for _, w := range info.Queue {
+		l.Queue = append(l.Queue, waiter{newParty(w.Session), utc(w.Since), w.Waited, w.Keys})
+	}
+	return l
+}
+
+// utc returns a time in UTC. The zero time stays that.
+func utc(at time.Time) time.Time {
+	if at.IsZero() {
+		return time.Time{}
+	}
+	return at.UTC()
+}
+
+// lockdLocks lists the locks whose keys begin with the parameter prefix (L1).
+func (h *handler) lockdLocks(r *request) (answer, error) {
+	prefix := r.query.Get("prefix")
+	locks := []lock{}
+	for info := range h.db.Locks() {
+		if strings.HasPrefix(info.Key, prefix) {
+			locks = append(locks, h.newLock(info))
+		}
+	}
+	return answer{value: listOf(locks...), read: true}, nil
+}

@@ -1,0 +1,304 @@
+package consulapi
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/lockd/lockd"
+)
+
+// The state in a snapshot of Consul's is a header and then records, each a byte that says what it
+// is and an object. Those of the kinds below are written and read, all others are skipped.
+const (
+	recordRegistration = 0 // of a node, and of a service or a check on it
+	recordKey          = 2
+)
+
+// What Consul has no member for stands in members of lockd's, which Consul skips.
+const (
+	memberTTL  = "LockdTTL"  // of a check, in nanoseconds
+	memberMeta = "LockdMeta" // of a check
+)
+
+// stateWriter writes records, and keeps the first error.
+type stateWriter struct {
+	to         *bufio.Writer
+	datacenter string
+	buffer     []byte
+	err        error
+}
+
+// writeState writes what outlives a restore: the nodes with their services and checks, and the
+// keys. Sessions and locks are not of it.
+func writeState(w io.Writer, state *lockd.Snapshot, datacenter string) error {
+	s := &stateWriter{to: bufio.NewWriter(w), datacenter: datacenter}
+	s.write(appendPacked(nil, packed{{"LastIndex", state.Index()}}))
+	for n := range state.Nodes() {
+		s.register(n)
+		for service := range state.Services(n.Name) {
+			s.register(n, packedMember{"Service", packService(service)})
+		}
+		for check := range state.Checks(n.Name) {
+			s.register(n, packedMember{"Check", packCheck(check)})
+		}
+	}
+	for key, e := range state.Prefix("") {
+		s.record(recordKey, packed{
+			{"Key", key}, {"Value", e.Value}, {"Flags", e.Flags}, {"LockIndex", e.LockIndex},
+			{"Session", ""}, {"CreateIndex", e.CreateIndex}, {"ModifyIndex", e.ModifyIndex},
+		})
+		if s.err != nil {
+			return s.err
+		}
+	}
+	return cmp.Or(s.err, s.to.Flush())
+}
+
+func (s *stateWriter) write(b []byte) {
+	if s.err == nil {
+		_, s.err = s.to.Write(b)
+	}
+}
+
+func (s *stateWriter) record(kind byte, object packed) {
+	s.buffer = appendPacked(append(s.buffer[:0], kind), object)
+	s.write(s.buffer)
+}
+
+// register writes a node, and what is on it.
+func (s *stateWriter) register(n lockd.Node, on ...packedMember) {
+	s.record(recordRegistration, append(packed{
+		{"Datacenter", s.datacenter}, {"ID", n.ID}, {"Node", n.Name}, {"Address", n.Address},
+		{"TaggedAddresses", hidden[string](n.Meta, taggedKey)}, {"NodeMeta", visible(n.Meta)},
+		{"CreateIndex", n.CreateIndex}, {"ModifyIndex", n.ModifyIndex},
+	}, on...))
+}
+
+func packService(s lockd.Service) packed {
+	var tagged packed
+	addresses := hidden[serviceAddress](s.Meta, taggedKey)
+	for _, name := range slices.Sorted(maps.Keys(addresses)) {
+		to := addresses[name]
+		tagged = append(tagged, packedMember{
+			name, packed{{"Address", to.Address}, {"Port", to.Port}},
+		})
+	}
+	return packed{
+		{"ID", s.ID}, {"Service", s.Name}, {"Tags", s.Tags}, {"Address", s.Address},
+		{"TaggedAddresses", tagged}, {"Meta", visible(s.Meta)}, {"Port", s.Port},
+		{"Weights", packed{{"Passing", 1}, {"Warning", 1}}},
+		{"CreateIndex", s.CreateIndex}, {"ModifyIndex", s.ModifyIndex},
+	}
+}
+
+func packCheck(c lockd.Check) packed {
+	return packed{
+		{"Node", c.Node}, {"CheckID", c.ID}, {"Name", c.Name}, {"Status", c.Status.String()},
+		{"Notes", c.Notes}, {"Output", c.Output}, {"ServiceID", c.ServiceID},
+		{"CreateIndex", c.CreateIndex}, {"ModifyIndex", c.ModifyIndex},
+		{memberTTL, uint64(c.TTL)}, {memberMeta, c.Meta},
+	}
+}
+
+// readState reads a state to its end, and writes the backup that it is.
+func readState(r io.Reader, backup io.Writer) error {
+	u := &unpacker{bufio.NewReader(r)}
+	var index uint64
+	err := u.object(func(name string) error {
+		if name == "LastIndex" {
+			return u.number(&index)
+		}
+		return u.skip()
+	})
+	if err != nil {
+		return err
+	}
+	return lockd.WriteBackup(backup, index, func(tx *lockd.Txn) error {
+		for {
+			kind, err := u.from.ReadByte()
+			switch {
+			case errors.Is(err, io.EOF):
+				return nil
+			case err != nil:
+				return err
+			case kind == recordKey:
+				err = u.key(tx)
+			case kind == recordRegistration:
+				err = u.registration(tx)
+			default:
+				err = u.skip()
+			}
+			if err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// key reads a key, and puts it.
+func (u *unpacker) key(tx *lockd.Txn) error {
+	var key, value string
+	var flags uint64
+	err := u.object(func(name string) error {
+		switch name {
+		case "Key":
+			return u.text(&key)
+		case "Value":
+			return u.text(&value)
+		case "Flags":
+			return u.number(&flags)
+		}
+		return u.skip()
+	})
+	if err == nil {
+		_, err = tx.Put(key, []byte(value), &lockd.PutOptions{Flags: flags})
+	}
+	return err
+}
+
+// registration reads a node with what is on it, and registers it. What is imported from another
+// cluster of Consul's is nothing of this one's.
+func (u *unpacker) registration(tx *lockd.Txn) error {
+	var b registration
+	var own ownCheck
+	var peer string
+	err := u.object(func(name string) error {
+		switch name {
+		case "ID":
+			return u.text(&b.ID)
+		case "Node":
+			return u.text(&b.Node)
+		case "Address":
+			return u.text(&b.Address)
+		case "TaggedAddresses":
+			return u.textObject(&b.TaggedAddresses)
+		case "NodeMeta":
+			return u.textObject(&b.NodeMeta)
+		case "PeerName":
+			return u.text(&peer)
+		case "Service":
+			return u.service(&b)
+		case "Check":
+			return u.check(&b, &own)
+		}
+		return u.skip()
+	})
+	if err != nil || peer != "" {
+		return err
+	}
+	if err := errors.Join(b.apply(tx), own.put(tx)); err != nil {
+		return fmt.Errorf("%w: state.bin: what is on node %q does not fit: %v", lockd.ErrCorrupt,
+			b.Node, err)
+	}
+	return nil
+}
+
+// service reads a service of the registration; nil is none.
+func (u *unpacker) service(b *registration) error {
+	var s sentService
+	var port uint64
+	there := false
+	err := u.object(func(name string) error {
+		there = true
+		switch name {
+		case "ID":
+			return u.text(&s.ID)
+		case "Service":
+			return u.text(&s.Service)
+		case "Tags":
+			return u.texts(&s.Tags)
+		case "Address":
+			return u.text(&s.Address)
+		case "TaggedAddresses":
+			return u.serviceAddresses(&s)
+		case "Meta":
+			return u.textObject(&s.Meta)
+		case "Port":
+			return u.number(&port)
+		}
+		return u.skip()
+	})
+	if s.Port = int(port); there {
+		b.Service = &s
+	}
+	return err
+}
+
+func (u *unpacker) serviceAddresses(s *sentService) error {
+	return u.object(func(tag string) error {
+		if s.TaggedAddresses == nil {
+			s.TaggedAddresses = make(map[string]serviceAddress)
+		}
+		var to serviceAddress
+		var port uint64
+		err := u.object(func(name string) error {
+			switch name {
+			case "Address":
+				return u.text(&to.Address)
+			case "Port":
+				return u.number(&port)
+			}
+			return u.skip()
+		})
+		to.Port = int(port)
+		s.TaggedAddresses[tag] = to
+		return err
+	})
+}
+
+// ownCheck is what of a check is not Consul's.
+type ownCheck struct {
+	node, id string // empty: there is none
+	ttl      uint64
+	meta     map[string]string
+}
+
+// put adds it to the check, which is there.
+func (o *ownCheck) put(tx *lockd.Txn) error {
+	if o.ttl == 0 && o.meta == nil {
+		return nil
+	}
+	c, _ := tx.Check(o.node, o.id)
+	c.TTL, c.Meta = time.Duration(o.ttl), o.meta
+	return tx.PutCheck(c)
+}
+
+// check reads a check of the registration; nil is none.
+func (u *unpacker) check(b *registration, own *ownCheck) error {
+	var c sentCheck
+	there := false
+	err := u.object(func(name string) error {
+		there = true
+		switch name {
+		case "Node":
+			return u.text(&c.Node)
+		case "CheckID":
+			return u.text(&c.CheckID)
+		case "Name":
+			return u.text(&c.Name)
+		case "Status":
+			return u.text(&c.Status)
+		case "Notes":
+			return u.text(&c.Notes)
+		case "Output":
+			return u.text(&c.Output)
+		case "ServiceID":
+			return u.text(&c.ServiceID)
+		case memberTTL:
+			return u.number(&own.ttl)
+		case memberMeta:
+			return u.textObject(&own.meta)
+		}
+		return u.skip()
+	})
+	if own.node, own.id = c.Node, cmp.Or(c.CheckID, c.Name); there {
+		b.Check = &c
+	}
+	return err
+}

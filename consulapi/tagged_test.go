@@ -1,0 +1,79 @@
+package consulapi_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// Ensure that a transaction shows what has no tags with null, as Consul does there and
+// nowhere else.
+func TestTxnCatalog_T15_NoTags(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		r := h.send("PUT /v1/txn", `[
+			{"Node":{"Verb":"set","Node":{"Node":"n"}}},
+			{"Service":{"Verb":"set","Node":"n","Service":{"Service":"s"}}},
+			{"Check":{"Verb":"set","Check":{"Node":"n","CheckID":"a","ServiceID":"s"}}},
+			{"Check":{"Verb":"set","Check":{"Node":"n","CheckID":"b"}}}]`)
+		if r.code != 200 || strings.Count(r.body, `"Tags":null`) != 1 ||
+			strings.Count(r.body, `"ServiceTags":null`) != 2 {
+			t.Errorf("%d %s", r.code, r.body)
+		}
+		for _, read := range []string{"health/node/n", "catalog/service/s", "catalog/node/n"} {
+			if r := h.send("GET /v1/"+read, ""); strings.Contains(r.body, `Tags":null`) {
+				t.Errorf("%s: %s", read, r.body)
+			}
+		}
+	})
+}
+
+// Ensure that the tagged addresses of nodes and services are kept, however they come, and that
+// nobody sees where.
+func TestCatalog_T15_TaggedAddresses(t *testing.T) {
+	const (
+		ofNode    = `"TaggedAddresses":{"lan":"10.0.0.1","wan":"1.2.3.4"}`
+		ofService = `"TaggedAddresses":{"wan":{"Address":"1.2.3.4","Port":81}}`
+	)
+	run(t, nil, func(h *harness) {
+		h.want("PUT /v1/catalog/register", `{"Node":"n","Address":"a","NodeMeta":{"k":"v"},`+ofNode+
+			`,"Service":{"Service":"s",`+ofService+`}}`, 200, "true")
+		h.want("PUT /v1/agent/service/register", `{"Name":"t",`+ofService+`}`, 200, "")
+		r := h.send("PUT /v1/txn", `[{"Node":{"Verb":"set","Node":{"Node":"m",`+ofNode+`}}},
+			{"Service":{"Verb":"set","Node":"m","Service":{"Service":"u",`+ofService+`}}},
+			{"Node":{"Verb":"get","Node":{"Node":"n"}}}]`)
+		if r.code != 200 || strings.Count(r.body, ofNode) != 2 ||
+			strings.Count(r.body, ofService) != 1 || strings.Contains(r.body, "tagged_addresses") {
+			t.Errorf("%d %s", r.code, r.body)
+		}
+		for read, want := range map[string][]string{
+			"catalog/nodes":       {ofNode, `"Meta":{"k":"v"}`, `"Meta":null`},
+			"catalog/node/n":      {ofNode, ofService},
+			"catalog/service/s":   {ofNode, `"Service` + ofService[1:], `"NodeMeta":{"k":"v"}`},
+			"health/service/u":    {ofNode, ofService},
+			"agent/service/t":     {ofService, `"Meta":{}`},
+			"agent/services":      {ofService},
+			"catalog/node/local":  {`"TaggedAddresses":{"lan":"127.0.0.1"`},
+			"health/service/t":    {ofService},
+			"catalog/service/u":   {`"NodeMeta":null`, `"ServiceMeta":{}`},
+			"agent/self":          {`"consul-network-segment"`},
+			"health/node/n":       {},
+			"catalog/services":    {`"u":[]`},
+			"catalog/datacenters": {},
+		} {
+			r := h.send("GET /v1/"+read, "")
+			for _, part := range want {
+				if !strings.Contains(r.body, part) {
+					t.Errorf("%s: %s lacks %s", read, r.body, part)
+				}
+			}
+			if strings.Contains(r.body, "tagged_addresses") {
+				t.Errorf("%s: %s", read, r.body)
+			}
+		}
+		h.want("PUT /v1/catalog/register", `{"Node":"n","Address":"a","NodeMeta":{"k":"v",`+
+			`"consul.tagged_addresses":"x"}}`, 200, "true")
+		r = h.send("GET /v1/catalog/node/n", "")
+		if !strings.Contains(r.body, `"TaggedAddresses":null,"Meta":{"k":"v"}`) {
+			t.Errorf("registered anew: %s", r.body)
+		}
+	})
+}

@@ -1,0 +1,70 @@
+package lockd
+
+// Fenced does writes that depend on a lock: each of them is done only while one grant of that lock
+// is held, in the same transaction, and so is never late. DB.If gives one; the zero value is not
+// usable. It may be copied, kept, and used by many goroutines.
+type Fenced struct {
+	db    *DB
+	proof Sequencer
+}
+
+// If returns the database's writes that depend on the grant which proof names: of the key that is
+// written, or of any other. It checks nothing yet, and does not block.
+//
+// Each write returns ErrNotHeld, with nothing changed, unless the lock is held by this very grant.
+// A sequencer that proves nothing is refused in the same way, the zero value too: so a write that
+// was meant to be fenced is never done without a fence.
+func (db *DB) If(proof Sequencer) Fenced { return Fenced{db, proof} }
+
+// Put is DB.Put, done only while the lock is held.
+func (f Fenced) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
+	var entry Entry
+	err := f.update(func(tx *Txn) (err error) {
+		entry, err = tx.Put(key, value, opts)
+		return err
+	})
+	return result(entry, "put", key, err)
+}
+
+// CompareAndSwap is DB.CompareAndSwap, done only while the lock is held.
+func (f Fenced) CompareAndSwap(
+	key string, index uint64, value []byte, opts *PutOptions,
+) (Entry, error) {
+	var entry Entry
+	err := f.update(func(tx *Txn) (err error) {
+		entry, err = tx.CompareAndSwap(key, index, value, opts)
+		return err
+	})
+	return result(entry, "compare and swap", key, err)
+}
+
+// Delete is DB.Delete, done only while the lock is held.
+func (f Fenced) Delete(key string) (bool, error) {
+	var deleted bool
+	err := f.update(func(tx *Txn) (err error) {
+		deleted, err = tx.Delete(key)
+		return err
+	})
+	return result(deleted, "delete", key, err)
+}
+
+// Update is DB.Update, with fn called only while the lock is held; it stays so until fn itself
+// releases the lock. A nil fn panics.
+func (f Fenced) Update(fn func(tx *Txn) error) error {
+	checkUpdate(fn)
+	return f.db.Update(func(tx *Txn) error {
+		if err := tx.proves(f.proof); err != nil {
+			return wrap("update", f.proof.Key, err)
+		}
+		return fn(tx)
+	})
+}
+
+func (f Fenced) update(fn func(tx *Txn) error) error {
+	return f.db.update(func(tx *Txn) error {
+		if err := tx.proves(f.proof); err != nil {
+			return err
+		}
+		return fn(tx)
+	})
+}

@@ -1,0 +1,105 @@
+package lockd
+
+import (
+	"fmt"
+	"time"
+)
+
+// Renew begins the TTL of the session anew, as Session.Renew does, for a caller who has its ID
+// and no handle (S26). It touches no disk and waits for no commit, neither its own nor anybody
+// else's; only the answer that a session has ended waits until that is durable. Without a TTL it
+// does nothing (S25).
+//
+// It returns ErrNoSession for a session that does not live, or whose time was up when Renew was
+// called, ErrInvalid for the zero ID, ErrClosed or ErrFailed, with nothing changed.
+func (db *DB) Renew(id SessionID) error {
+	called := db.now()
+	s, err := db.published(id)
+	if err == nil {
+		err = s.renewalLost()
+	}
+	if err == nil {
+		err = s.renew(called)
+	}
+	if err == nil {
+		return nil
+	}
+	return wrap("renew", id.String(), db.refused(err))
+}
+
+// published returns the handle of a session that is published. One whose creation is not durable
+// yet is not known to anybody, so it is not there (G3). That none is there needs no commit either:
+// a session is published until its end is durable.
+func (db *DB) published(id SessionID) (*Session, error) {
+	if id.IsZero() {
+		return nil, invalid("session is empty")
+	}
+	var s *Session
+	if db.store.Sessions.Get(string(id[:])) != nil {
+		db.mu.LockBeside()
+		s = db.sessions[id] // none if it has ended since
+		db.mu.Unlock()
+	}
+	if s == nil {
+		return nil, fmt.Errorf("%w: %s", ErrNoSession, id)
+	}
+	return s, nil
+}
+
+// Renew begins the TTL anew, from the moment of the call (G6); without a TTL it does nothing
+// (S25). It moves no index and writes nothing to the file. It waits for no commit and for no
+// function of an Update, unless the session can no longer be renewed: then until that is durable.
+// It returns an error that is ErrNoSession and wraps the cause if the session has ended, or its
+// time was up when Renew was called, and ErrClosed or ErrFailed.
+func (s *Session) Renew() error {
+	err := s.renewalLost()
+	if err == nil {
+		err = s.renew(s.db.now())
+	}
+	if err == nil {
+		return nil // to write the ID out takes longer than to renew
+	}
+	return wrap("renew", s.ID().String(), err)
+}
+
+// renew is Renew for a call that was made at that time.
+func (s *Session) renew(called time.Time) error {
+	db := s.db
+	db.mu.LockBeside()
+	err := db.refusal
+	renewed := err == nil && s.extend(called)
+	db.mu.Unlock()
+	if err != nil || renewed {
+		return err
+	}
+	// It has ended, or is due: an update ends it now, and waits until that is durable. Or it lives
+	// after all: it is kept alive and only the timer was late, or its end was dropped meanwhile.
+	err = db.update(func(*Txn) error {
+		renewed = s.extend(called)
+		return nil
+	})
+	if err != nil || renewed {
+		return err
+	}
+	if err := s.Err(); err != nil {
+		return err
+	}
+	return &EndedError{Session: s.ID(), Cause: ErrExpired}
+}
+
+// extend renews the session, as of the moment of the call, unless it has ended or was due then.
+func (s *Session) extend(called time.Time) bool {
+	switch {
+	case !s.live:
+		return false
+	case s.life == 0:
+		return true
+	case !called.Before(s.deadline) && !s.aboutToBeRenewed():
+		return false
+	}
+	// A renewal that was called earlier but comes later takes nothing back.
+	if until := called.Add(s.life); until.After(s.deadline) {
+		s.deadline = until
+	}
+	return true
+}

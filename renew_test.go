@@ -1,0 +1,123 @@
+package lockd_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd"
+)
+
+// Ensure that a renewal by ID begins the TTL anew, from the moment of its call.
+func TestRenew_S26_ByID(t *testing.T) {
+	each(t, func(h *harness) {
+		s := h.session(&lockd.SessionOptions{TTL: 10 * time.Second})
+		index := h.Snapshot().Index()
+		for range 3 {
+			h.advance(10*time.Second - 1)
+			h.must(h.Renew(s.ID()))
+		}
+		if h.Snapshot().Index() != index {
+			h.t.Errorf("index: was %d, is %d", index, h.Snapshot().Index())
+		}
+		h.advance(10*time.Second - 1)
+		h.must(s.Err())
+		h.advance(1)
+		if !errors.Is(s.Err(), lockd.ErrExpired) {
+			h.t.Errorf("lives on: %v", s.Err())
+		}
+		h.must(h.Renew(h.session(nil).ID())) // S25
+	})
+}
+
+// Ensure that a renewal by ID neither waits for the commit of somebody else nor fails with it.
+func TestRenew_S26_WaitsForNoCommit(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		s := h.session(&lockd.SessionOptions{TTL: time.Minute})
+		put := func() error { return second(h.Put("k", nil, nil)) }
+		held := c.held(put)
+		begun := c.begun()
+		h.must(h.Renew(s.ID())) // in a bubble, a wait for the held commit would be a deadlock
+		if c.begun() != begun {
+			t.Errorf("a renewal made %d commits", c.begun()-begun)
+		}
+		h.advance(time.Minute - 1)
+		h.must(h.Renew(s.ID()))
+		c.release(errDisk)
+		mustFail(t, "put", held.wait())
+		c.fail(errDisk)
+		h.must(h.Renew(s.ID()))
+		c.fail(nil)
+		h.advance(time.Minute - 1)
+		h.must(s.Err())
+	})
+}
+
+// Ensure that a session whose creation is not durable is not there for a renewal, and that one
+// whose end is not durable has its renewal wait for that.
+func TestRenew_G3_KnowsWhatIsDurable(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		var made *lockd.Session
+		held := c.held(func() (err error) {
+			made, err = h.NewSession(nil)
+			return err
+		})
+		sessions := h.NewestSessions()
+		if len(sessions) != 1 {
+			t.Fatalf("%d sessions", len(sessions))
+		}
+		for _, id := range sessions {
+			if err := h.Renew(id); !errors.Is(err, lockd.ErrNoSession) {
+				t.Errorf("not durable: %v", err)
+			}
+		}
+		c.release(nil)
+		h.must(held.wait())
+		h.must(h.Renew(made.ID()))
+
+		held = c.held(made.Close)
+		renewal := start(func() error { return h.Renew(made.ID()) })
+		h.settle()
+		if isClosed(renewal.done) {
+			t.Errorf("answered before the end is durable: %v", renewal.err)
+		}
+		c.release(nil)
+		h.must(held.wait())
+		if err := renewal.wait(); !errors.Is(err, lockd.ErrNoSession) {
+			t.Errorf("ended: %v", err)
+		}
+	})
+}
+
+// Ensure that a renewal of what does not live says so, and changes nothing.
+func TestRenew_S24(t *testing.T) {
+	each(t, func(h *harness) {
+		s := h.session(&lockd.SessionOptions{TTL: time.Second})
+		h.must(s.Close())
+		unknown := lockd.SessionID{1}
+		for name, id := range map[string]lockd.SessionID{"ended": s.ID(), "unknown": unknown} {
+			var failed *lockd.Error
+			err := h.Renew(id)
+			if !errors.Is(err, lockd.ErrNoSession) || !errors.As(err, &failed) ||
+				failed.Op != "renew" || failed.Key != id.String() {
+				h.t.Errorf("%s: %v", name, err)
+			}
+		}
+		if err := h.Renew(lockd.SessionID{}); !errors.Is(err, lockd.ErrInvalid) {
+			h.t.Errorf("zero: %v", err)
+		}
+		late := h.session(&lockd.SessionOptions{TTL: time.Second})
+		h.advance(time.Second)
+		if err := h.Renew(late.ID()); !errors.Is(err, lockd.ErrNoSession) {
+			h.t.Errorf("late: %v", err)
+		}
+		h.must(h.Close())
+		for _, id := range []lockd.SessionID{{}, unknown, late.ID()} {
+			if err := h.Renew(id); !errors.Is(err, lockd.ErrClosed) {
+				h.t.Errorf("closed: %v", err)
+			}
+		}
+	})
+}
