@@ -14,6 +14,7 @@ import (
 	"github.com/benbjohnson/clock"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -286,11 +287,11 @@ func TestBackupFile(t *testing.T) {
 
 // Ensure that a session that is bound to a process which has gone is still there after a backup.
 func TestBackupFile_EndsNoSession(t *testing.T) {
-	id := store.ID{1}
+	id := schema.ID{1}
 	path := craft(t, func(s *store.Store) {
-		s.Nodes.Put("n", store.Node{Name: "n"})
-		s.Sessions.Put(string(id[:]), store.Session{ID: id, Node: "n"})
-		s.Keys.Put("held", store.Key{Key: "held", Session: id, LockIndex: 1})
+		s.Nodes.Put("n", schema.Node{Name: "n"})
+		s.Sessions.Put(string(id[:]), schema.Session{ID: id, Node: "n"})
+		s.Keys.Put("held", schema.Key{Key: "held", Session: id, LockIndex: 1})
 	})
 	if err := lockd.BackupFile(path, io.Discard, nil); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockd/lockd/store"
+	"github.com/lockd/lockd/internal/schema"
 )
 
 // Node is a machine, or whatever sessions, services and checks belong to. Names are compared
@@ -104,9 +104,9 @@ func checkCatalogID(field, node, id string) error {
 	if err := checkCatalogName(field, id); err != nil {
 		return err
 	}
-	if n := len(catalogKey(node, id)); n > store.KeyLimit {
+	if n := len(catalogKey(node, id)); n > schema.KeyLimit {
 		return invalid("%s and the node's name have %d bytes in lower case, more than %d", field,
-			n-1, store.KeyLimit-1)
+			n-1, schema.KeyLimit-1)
 	}
 	return nil
 }
@@ -136,7 +136,7 @@ func (tx *Txn) PutNode(node Node) (err error) {
 			}
 		}
 	}
-	next := store.Node{
+	next := schema.Node{
 		Name: node.Name, ID: node.ID, Address: node.Address, Meta: maps.Clone(node.Meta),
 		CreateIndex: tx.db.store.Next(), ModifyIndex: tx.db.store.Next(),
 	}
@@ -165,7 +165,7 @@ func (tx *Txn) DeleteNode(name string) (deleted bool, err error) {
 	return true, nil
 }
 
-func (tx *Txn) removeNode(row *store.Node) {
+func (tx *Txn) removeNode(row *schema.Node) {
 	db := tx.db
 	tx.endBound(folded(row.Name), missing(ErrNodeGone, row.Name))
 	of := folded(row.Name) + "\x00"
@@ -205,7 +205,7 @@ func (tx *Txn) PutService(service Service) (err error) {
 	if tx.db.store.Nodes.Newest(folded(service.Node)) == nil {
 		return missing(ErrNoNode, service.Node)
 	}
-	next := store.Service{
+	next := schema.Service{
 		Node: service.Node, ID: service.ID, Name: service.Name, Address: service.Address,
 		Port: service.Port, Tags: slices.Clone(service.Tags), Meta: maps.Clone(service.Meta),
 		CreateIndex: tx.db.store.Next(), ModifyIndex: tx.db.store.Next(),
@@ -278,7 +278,7 @@ func (tx *Txn) PutCheck(check Check) (err error) {
 		tx.db.store.Services.Newest(catalogKey(check.Node, check.ServiceID)) == nil {
 		return missing(ErrNoService, check.ServiceID)
 	}
-	next := store.Check{
+	next := schema.Check{
 		Node: check.Node, ID: check.ID, Name: check.Name, Status: uint8(check.Status),
 		Notes: check.Notes, Output: check.Output, ServiceID: check.ServiceID,
 		TTL: check.TTL, Meta: maps.Clone(check.Meta),
@@ -290,7 +290,7 @@ func (tx *Txn) PutCheck(check Check) (err error) {
 
 // writeCheck puts the row of a check, unless it changes nothing, with what follows from its status
 // and TTL.
-func (tx *Txn) writeCheck(key string, next store.Check) {
+func (tx *Txn) writeCheck(key string, next schema.Check) {
 	if Status(next.Status) == Critical {
 		tx.endBound(key, missing(ErrCheckCritical, next.ID))
 	}
@@ -390,17 +390,17 @@ func (tx *Txn) AttachUnowned(name string, value []byte) (err error) {
 	tx.enter()
 	defer tx.leave()
 	defer label(&err, "attach", name)
-	return tx.attach(store.ID{}, name, value)
+	return tx.attach(schema.ID{}, name, value)
 }
 
-func (tx *Txn) attach(owner store.ID, name string, value []byte) error {
+func (tx *Txn) attach(owner schema.ID, name string, value []byte) error {
 	if err := checkName("name", name); err != nil {
 		return err
 	}
 	if len(value) > MaxValueSize {
 		return invalid("value has %d bytes, more than %d", len(value), MaxValueSize)
 	}
-	next := store.Attachment{
+	next := schema.Attachment{
 		Name: name, Session: owner, Value: slices.Clone(value),
 		CreateIndex: tx.db.store.Next(), ModifyIndex: tx.db.store.Next(),
 	}
@@ -452,7 +452,7 @@ func (tx *Txn) Attachments(prefix string) iter.Seq[Attachment] {
 }
 
 // attachmentMoved keeps each session's set of attachments.
-func (db *DB) attachmentMoved(old, new *store.Attachment) {
+func (db *DB) attachmentMoved(old, new *schema.Attachment) {
 	if old != nil {
 		if s := db.sessions[SessionID(old.Session)]; s != nil {
 			delete(s.attached, old.Name)
@@ -477,21 +477,21 @@ func (tx *Txn) detachAll(s *Session) {
 	}
 }
 
-func nodeOf(row *store.Node) Node {
+func nodeOf(row *schema.Node) Node {
 	if row == nil {
 		return Node{}
 	}
 	return Node(*row)
 }
 
-func serviceOf(row *store.Service) Service {
+func serviceOf(row *schema.Service) Service {
 	if row == nil {
 		return Service{}
 	}
 	return Service(*row)
 }
 
-func checkOf(row *store.Check) Check {
+func checkOf(row *schema.Check) Check {
 	if row == nil {
 		return Check{}
 	}
@@ -502,7 +502,7 @@ func checkOf(row *store.Check) Check {
 	}
 }
 
-func attachmentOf(row *store.Attachment) Attachment {
+func attachmentOf(row *schema.Attachment) Attachment {
 	if row == nil {
 		return Attachment{}
 	}

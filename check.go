@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/lockd/lockd/store"
+	"github.com/lockd/lockd/internal/schema"
 )
 
 // checkLocked compares what is kept beside the rows with the rows.
@@ -14,7 +14,7 @@ func (db *DB) checkLocked() error {
 	}
 	held := 0
 	for key, row := range db.store.Keys.Ascend("") {
-		if row.Session == (store.ID{}) {
+		if row.Session == (schema.ID{}) {
 			continue
 		}
 		held++
@@ -78,7 +78,7 @@ func (db *DB) checkStats() error {
 }
 
 // checkHeld checks a key that is locked.
-func (db *DB) checkHeld(key string, row *store.Key) error {
+func (db *DB) checkHeld(key string, row *schema.Key) error {
 	state := db.locks[key]
 	if state == nil || state.session == nil || state.session.row.ID != row.Session {
 		return fmt.Errorf("bug: key %q is locked, but its session does not know", key)

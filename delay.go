@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd/internal/expiry"
-	"github.com/lockd/lockd/store"
+	"github.com/lockd/lockd/internal/schema"
 )
 
 // delay keeps a lock from everybody after its holder was lost. It belongs to the name of the key,
@@ -33,7 +33,7 @@ func (tx *Txn) setDelay(key string, length time.Duration) {
 	d.slot = tx.losesSlot(key)
 	tx.effects = append(tx.effects, effect{kind: delaySet, delay: d, replaced: state.delay})
 	db.swapDelay(state, d)
-	db.store.Delays.Put(key, store.Delay{
+	db.store.Delays.Put(key, schema.Delay{
 		Key: key, Until: d.until.Round(0), Length: length, Index: db.store.Next(),
 	})
 }

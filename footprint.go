@@ -1,9 +1,11 @@
 package lockd
 
-import "github.com/lockd/lockd/store"
+import (
+	"github.com/lockd/lockd/internal/schema"
+)
 
 // keyFootprint is footprint for keys, of which most events are. The row may be nil.
-func keyFootprint(row *store.Key) uint32 {
+func keyFootprint(row *schema.Key) uint32 {
 	if row == nil {
 		return 0
 	}
@@ -14,25 +16,25 @@ func keyFootprint(row *store.Key) uint32 {
 func footprint(row any) uint32 {
 	n := 0
 	switch row := row.(type) {
-	case *store.Session:
+	case *schema.Session:
 		if row != nil {
 			n = size(row.Name, row.Node) + size(row.Checks...) + metaSize(row.Meta)
 		}
-	case *store.Node:
+	case *schema.Node:
 		if row != nil {
 			n = size(row.Name, row.ID, row.Address) + metaSize(row.Meta)
 		}
-	case *store.Service:
+	case *schema.Service:
 		if row != nil {
 			n = size(row.Node, row.ID, row.Name, row.Address) + size(row.Tags...) +
 				metaSize(row.Meta)
 		}
-	case *store.Check:
+	case *schema.Check:
 		if row != nil {
 			n = size(row.Node, row.ID, row.Name, row.Notes, row.Output, row.ServiceID) +
 				metaSize(row.Meta)
 		}
-	case *store.Attachment:
+	case *schema.Attachment:
 		if row != nil {
 			n = len(row.Name) + len(row.Value)
 		}

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd/internal/expiry"
-	"github.com/lockd/lockd/store"
+	"github.com/lockd/lockd/internal/schema"
 )
 
 // heartbeat is when a check becomes critical unless it is put again: there is one for each that has
@@ -25,7 +25,7 @@ func newHeartbeat(check string) *heartbeat {
 const lapsed = "TTL expired"
 
 // lapses reports whether the check becomes critical unless it is put again.
-func lapses(row *store.Check) bool { return row.TTL > 0 && Status(row.Status) != Critical }
+func lapses(row *schema.Check) bool { return row.TTL > 0 && Status(row.Status) != Critical }
 
 // beginTTL begins the TTL of a check anew, from now.
 func (tx *Txn) beginTTL(check string, ttl time.Duration) {

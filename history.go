@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockd/lockd/store"
+	"github.com/lockd/lockd/internal/schema"
 )
 
 // Transition is one step in the life of a lock: a grant, or the end of one. The zero value is none.
@@ -59,7 +59,7 @@ func (db *DB) History(key string) []Transition {
 			}
 		case event.Body.kind == SessionEnded:
 			// The end of a session is newer than what the session did, so it is met first.
-			row := event.Body.old.(*store.Session)
+			row := event.Body.old.(*schema.Session)
 			names[SessionID(row.ID)] = row.Name
 		}
 	}
@@ -83,13 +83,13 @@ func (db *DB) transitions(event *logEntry) (ended, granted Transition) {
 		Index: event.Index, Key: event.Name, Time: db.instant(r.moment).Round(0),
 	}
 	if r.lock != LockGranted {
-		old := r.old.(*store.Key)
+		old := r.old.(*schema.Key)
 		ended = both
 		ended.Change, ended.Cause = r.lock, r.cause
 		ended.Session, ended.Fence = SessionID(old.Session), old.Fence
 	}
 	if r.lock == LockGranted || r.lock == LockHandedOn {
-		new := r.new.(*store.Key)
+		new := r.new.(*schema.Key)
 		granted = both
 		granted.Change = LockGranted
 		granted.Session, granted.Fence = SessionID(new.Session), new.Fence
@@ -126,9 +126,9 @@ func (db *DB) sessionName(id SessionID, names map[SessionID]string) string {
 	}
 	for event := range db.hub.Backward() {
 		if event.Space == spaceSessions && event.Name == string(id[:]) {
-			row, _ := event.Body.new.(*store.Session)
+			row, _ := event.Body.new.(*schema.Session)
 			if row == nil {
-				row = event.Body.old.(*store.Session)
+				row = event.Body.old.(*schema.Session)
 			}
 			names[id] = row.Name
 			return row.Name

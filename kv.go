@@ -3,7 +3,7 @@ package lockd
 import (
 	"strings"
 
-	"github.com/lockd/lockd/store"
+	"github.com/lockd/lockd/internal/schema"
 )
 
 // Limits of what a database takes.
@@ -31,7 +31,7 @@ func (e Entry) Sequencer() Sequencer {
 	return Sequencer{Key: e.Key, Session: e.Session, LockIndex: e.LockIndex, Fence: e.Fence}
 }
 
-func entryOf(row *store.Key) Entry {
+func entryOf(row *schema.Key) Entry {
 	if row == nil {
 		return Entry{}
 	}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/internal/waitq"
-	"github.com/lockd/lockd/store"
 )
 
 // KeyPolicy says what becomes of a lock's key after Unlock.
@@ -205,14 +205,14 @@ func (s *Session) alive() error {
 }
 
 // adoptable reports whether the session holds the lock already, without a handle.
-func (tx *Txn) adoptable(s *Session, key string, row *store.Key) bool {
+func (tx *Txn) adoptable(s *Session, key string, row *schema.Key) bool {
 	return row != nil && row.Session == s.row.ID && tx.db.lockOf(key).handle == nil
 }
 
 // takeable reports whether the lock can be had at once, but for the queue.
 func (tx *Txn) takeable(key string) bool {
 	row := tx.db.store.Keys.Newest(key)
-	free := row == nil || row.Session == store.ID{}
+	free := row == nil || row.Session == schema.ID{}
 	return free && tx.delayed(key) == nil
 }
 
@@ -233,7 +233,7 @@ func (tx *Txn) hold(lock *Lock, s *Session, key string, opts *LockOptions) *Lock
 }
 
 // handle makes lock, which nobody knows yet, the handle of a lock that the session holds.
-func (tx *Txn) handle(lock *Lock, s *Session, row *store.Key, policy KeyPolicy) *Lock {
+func (tx *Txn) handle(lock *Lock, s *Session, row *schema.Key, policy KeyPolicy) *Lock {
 	lock.session, lock.lockIndex, lock.fence, lock.policy = s, row.LockIndex, row.Fence, policy
 	lock.ended.Session, lock.ended.Key = s.ID(), row.Key
 	tx.db.setHandle(tx.db.lockOf(row.Key), lock)
@@ -419,7 +419,7 @@ func (db *DB) tidy(state *lockState) {
 }
 
 // holder returns the session of a key that is locked.
-func (db *DB) holder(id store.ID) *Session {
+func (db *DB) holder(id schema.ID) *Session {
 	if s := db.grantee; s != nil && s.row.ID == id { // most often
 		return s
 	}
@@ -427,8 +427,8 @@ func (db *DB) holder(id store.ID) *Session {
 }
 
 // keyMoved keeps each session's list of the locks that it holds.
-func (db *DB) keyMoved(old, new *store.Key) {
-	var from, to store.ID
+func (db *DB) keyMoved(old, new *schema.Key) {
+	var from, to schema.ID
 	key := ""
 	if old != nil {
 		from, key = old.Session, old.Key
@@ -454,7 +454,7 @@ func (db *DB) keyMoved(old, new *store.Key) {
 		}
 		state.session, state.prev, state.next = nil, nil, nil
 	}
-	if to != (store.ID{}) {
+	if to != (schema.ID{}) {
 		s := db.holder(to)
 		state.session, state.next = s, s.held
 		if s.held != nil {

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/internal/waitq"
-	"github.com/lockd/lockd/store"
 )
 
 // LockInfo describes the lock of one key: one that is held, delayed or waited for. A slot of a
@@ -57,7 +57,7 @@ func (db *DB) Locks() iter.Seq[LockInfo] {
 	return func(yield func(LockInfo) bool) {
 		seen, now := db.seen()
 		slices.SortFunc(seen, func(a, b sight) int { return cmp.Compare(a.key, b.key) })
-		limits := make(map[*store.Key]roster)
+		limits := make(map[*schema.Key]roster)
 		for i := range seen {
 			info := seen[i].info(db, now)
 			info.Limit = seen[i].limit(limits)
@@ -71,11 +71,11 @@ func (db *DB) Locks() iter.Seq[LockInfo] {
 // sight is one lock as it was seen under mu: what does not change any more, to be described later.
 type sight struct {
 	key       string
-	row       *store.Key // nil: there is no such key
-	holder    *store.Session
+	row       *schema.Key // nil: there is no such key
+	holder    *schema.Session
 	delay     *delay
 	queue     []*waitq.Place[*waiter]
-	semaphore *store.Key // that it may be a key of; nil if there is none
+	semaphore *schema.Key // that it may be a key of; nil if there is none
 }
 
 // seen looks at all locks as they are published, and reads the clock.
@@ -87,7 +87,7 @@ func (db *DB) seen() ([]sight, time.Time) {
 	seen := make([]sight, 0, len(db.locks))
 	see := func(key string, delay *delay, queue []*waitq.Place[*waiter]) {
 		s := sight{key: key, row: db.store.Keys.Get(key), queue: queue}
-		if s.row != nil && s.row.Session != (store.ID{}) {
+		if s.row != nil && s.row.Session != (schema.ID{}) {
 			s.holder = db.store.Sessions.Get(string(s.row.Session[:]))
 		}
 		if delay != nil && now.Before(delay.until) {
@@ -181,7 +181,7 @@ func (p pending) addEffects(effects []effect) {
 
 // limit returns that of the semaphore of which it is a slot, or the key. It reads each semaphore
 // once, and keeps what it has read.
-func (s *sight) limit(read map[*store.Key]roster) int {
+func (s *sight) limit(read map[*schema.Key]roster) int {
 	if s.semaphore == nil {
 		return 0
 	}

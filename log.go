@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd/internal/expiry"
-	"github.com/lockd/lockd/store"
+	"github.com/lockd/lockd/internal/schema"
 )
 
 const (
@@ -175,11 +175,11 @@ func (db *DB) logEvents(events []logEntry) {
 	if db.logger == nil || !db.logger.takes(slog.LevelDebug) && !notable(events) {
 		return
 	}
-	var ended map[string]*store.Session // they are no longer in the tables
+	var ended map[string]*schema.Session // they are no longer in the tables
 	for i := range events {
-		if row, _ := events[i].Body.old.(*store.Session); row != nil {
+		if row, _ := events[i].Body.old.(*schema.Session); row != nil {
 			if ended == nil {
-				ended = make(map[string]*store.Session)
+				ended = make(map[string]*schema.Session)
 			}
 			ended[events[i].Name] = row
 		}
@@ -207,7 +207,7 @@ func notable(events []logEntry) bool {
 	return false
 }
 
-func (db *DB) logTransition(t Transition, ended map[string]*store.Session) {
+func (db *DB) logTransition(t Transition, ended map[string]*schema.Session) {
 	level, message := slog.LevelDebug, "lock granted"
 	switch {
 	case t.Change == LockUnchanged:
@@ -235,9 +235,9 @@ func (db *DB) logTransition(t Transition, ended map[string]*store.Session) {
 
 func (db *DB) logSession(event *logEntry) {
 	r := &event.Body
-	level, message, row := slog.LevelDebug, "session created", r.new.(*store.Session)
+	level, message, row := slog.LevelDebug, "session created", r.new.(*schema.Session)
 	if r.kind == SessionEnded {
-		message, row = "session ended", r.old.(*store.Session)
+		message, row = "session ended", r.old.(*schema.Session)
 		switch {
 		case clean(r.cause):
 		case errors.Is(r.cause, ErrDestroyed): // which is how clients of an API end theirs

@@ -6,7 +6,7 @@ import (
 	"iter"
 	"time"
 
-	"github.com/lockd/lockd/store"
+	"github.com/lockd/lockd/internal/schema"
 )
 
 // Leadership is who leads, or that nobody does: what Observe yields. The zero value is a vacancy
@@ -115,8 +115,8 @@ func (o *observer) present(s *Snapshot) Leadership {
 // take makes of an event of the key what there is to tell.
 func (o *observer) take(e *logEntry) bool {
 	r := &e.Body
-	old, _ := r.old.(*store.Key)
-	row, _ := r.new.(*store.Key)
+	old, _ := r.old.(*schema.Key)
+	row, _ := r.new.(*schema.Key)
 	switch r.lock {
 	case LockGranted, LockHandedOn:
 		return o.show(Leadership{

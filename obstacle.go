@@ -3,7 +3,7 @@ package lockd
 import (
 	"fmt"
 
-	"github.com/lockd/lockd/store"
+	"github.com/lockd/lockd/internal/schema"
 )
 
 // gaveUp is what a call that has waited returns when its context has ended: that error, and what
@@ -47,7 +47,7 @@ func (tx *Txn) lockObstacle(w *waiter, c *claim) *LockedError {
 	refusal := &LockedError{Key: c.key, Waiters: db.ahead(c)}
 	row := db.store.Keys.Get(c.key)
 	switch {
-	case row != nil && row.Session != store.ID{}:
+	case row != nil && row.Session != schema.ID{}:
 		if row.Session == w.session.row.ID && db.takesOver(w, c) {
 			return nil
 		}

@@ -3,7 +3,7 @@ package lockd
 import (
 	"fmt"
 
-	"github.com/lockd/lockd/store"
+	"github.com/lockd/lockd/internal/schema"
 )
 
 // checkReferences returns ErrCorrupt if a row names another one that is not there.
@@ -19,7 +19,7 @@ func (db *DB) checkReferences() error {
 		}
 	}
 	for name, row := range s.Attachments.Ascend("") {
-		if row.Session != (store.ID{}) && s.Sessions.Newest(string(row.Session[:])) == nil {
+		if row.Session != (schema.ID{}) && s.Sessions.Newest(string(row.Session[:])) == nil {
 			return dangling("attachment", name, "session", SessionID(row.Session).String())
 		}
 	}

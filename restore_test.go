@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -216,7 +217,7 @@ func TestDB_Restore_References(t *testing.T) {
 				for _, name := range []string{h.Node(), "local", "gone"} {
 					crafted := store.New()
 					crafted.Services.Put(name+"\x00s",
-						store.Service{Node: name, ID: "s", Name: "s"})
+						schema.Service{Node: name, ID: "s", Name: "s"})
 					crafted.Seal()
 					crafted.PublishMemory()
 					var b bytes.Buffer

@@ -8,7 +8,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/lockd/lockd/store"
+	"github.com/lockd/lockd/internal/schema"
 )
 
 // MaxLimit is the largest limit of a semaphore. Each grant and release of a slot takes time in
@@ -208,7 +208,7 @@ func (tx *Txn) roster(prefix string) (roster, error) {
 
 // rosterOf reads both forms of the holders: the official client's, an object with a name for each,
 // and the guide's, a list. It does not look at the flags, which the guide does not set (X3).
-func rosterOf(prefix string, row *store.Key) (roster, error) {
+func rosterOf(prefix string, row *schema.Key) (roster, error) {
 	r := roster{prefix: prefix, holders: make(map[SessionID]bool)}
 	if row == nil || len(row.Value) == 0 {
 		return r, nil
@@ -252,7 +252,7 @@ func (tx *Txn) writeRoster(r roster) {
 			continue
 		}
 		delete(r.holders, id)
-		if row != nil && row.Session == (store.ID{}) {
+		if row != nil && row.Session == (schema.ID{}) {
 			tx.remove(row, ErrKeyDeleted)
 			tx.bury(row)
 		}
@@ -291,11 +291,11 @@ func (tx *Txn) tryAcquire(s *Session, prefix string, limit int) (*Lock, error) {
 }
 
 // nameHolder adds to a refusal for want of slots who of the holders has one for longest.
-func (tx *Txn) nameHolder(refusal *LockedError, s *Session, holders iter.Seq[*store.Key]) {
+func (tx *Txn) nameHolder(refusal *LockedError, s *Session, holders iter.Seq[*schema.Key]) {
 	if refusal.Obstacle != ObstacleSlots {
 		return
 	}
-	var longest *store.Key
+	var longest *schema.Key
 	for row := range holders {
 		if longest == nil ||
 			cmp.Or(cmp.Compare(row.Fence, longest.Fence), cmp.Compare(row.Key, longest.Key)) < 0 {
@@ -347,7 +347,7 @@ func (tx *Txn) serveSlot(w *waiter) bool {
 	if err == nil {
 		err = slots.begin(w.limit)
 	}
-	var row *store.Key
+	var row *schema.Key
 	var obstacle *LockedError
 	if err == nil {
 		row, obstacle, err = tx.seekSlot(w.session, slots)
@@ -365,7 +365,7 @@ func (tx *Txn) serveSlot(w *waiter) bool {
 
 // seekSlot says what keeps a session from a slot, but for the queue: something that passes, or an
 // error if it need not. It returns the row of the session's contender key, if there is one.
-func (tx *Txn) seekSlot(s *Session, slots roster) (*store.Key, *LockedError, error) {
+func (tx *Txn) seekSlot(s *Session, slots roster) (*schema.Key, *LockedError, error) {
 	key := contenderKey(slots.prefix, s.ID())
 	if delayed := tx.delayed(key); delayed != nil {
 		return nil, delayed, nil
@@ -396,13 +396,13 @@ func (r *roster) begin(limit int) error {
 }
 
 // has reports whether the holder of a contender key is one of the semaphore.
-func (r roster) has(contender *store.Key) bool {
+func (r roster) has(contender *schema.Key) bool {
 	return contender != nil && r.holders[SessionID(contender.Session)]
 }
 
 // held yields the contender keys, as read gives them, whose holders have a slot.
-func (r roster) held(read func(key string) *store.Key) iter.Seq[*store.Key] {
-	return func(yield func(*store.Key) bool) {
+func (r roster) held(read func(key string) *schema.Key) iter.Seq[*schema.Key] {
+	return func(yield func(*schema.Key) bool) {
 		for id := range r.holders {
 			row := read(contenderKey(r.prefix, id))
 			if row != nil && SessionID(row.Session) == id && !yield(row) {
@@ -454,7 +454,7 @@ func (tx *Txn) countLost(
 
 // holdSlot makes lock the handle of a slot that the session may take, or has without one. Both keys
 // are written in the one transaction, so that the contender's sequencer proves the slot.
-func (tx *Txn) holdSlot(lock *Lock, s *Session, slots roster, row *store.Key) *Lock {
+func (tx *Txn) holdSlot(lock *Lock, s *Session, slots roster, row *schema.Key) *Lock {
 	id := s.ID()
 	lock.takenOver = slots.has(row)
 	if !lock.takenOver {
@@ -471,7 +471,7 @@ func (tx *Txn) holdSlot(lock *Lock, s *Session, slots roster, row *store.Key) *L
 }
 
 // leaveSlot gives back the slot of which row is the contender key.
-func (tx *Txn) leaveSlot(row *store.Key) {
+func (tx *Txn) leaveSlot(row *schema.Key) {
 	tx.remove(row, ErrUnlocked)
 	tx.bury(row)
 	// It lists the holder, or the slot would have been lost.
@@ -564,7 +564,7 @@ func (tx *Txn) serveContenders(prefix string) {
 func (tx *Txn) lookAtSemaphores() {
 	touched := make(map[*semaphore]struct{})
 	for old, new := range tx.db.store.Keys.Changes() {
-		key := nameOf(old, new, func(k *store.Key) string { return k.Key })
+		key := nameOf(old, new, func(k *schema.Key) string { return k.Key })
 		if sem := tx.db.semaphores[prefixOf(key)]; sem != nil {
 			touched[sem] = struct{}{}
 		}

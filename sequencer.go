@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/lockd/lockd/store"
+	"github.com/lockd/lockd/internal/schema"
 )
 
 // Sequencer proves that a session holds, or held, a lock: it names one grant, and no other ever
@@ -112,7 +112,7 @@ func (db *DB) CheckSequencer(q Sequencer) error {
 }
 
 // proves says whether q is the grant by which row is locked (K41).
-func proves(q Sequencer, row *store.Key) error {
+func proves(q Sequencer, row *schema.Key) error {
 	switch {
 	case q.Session.IsZero():
 		return fmt.Errorf("%w: the sequencer proves nothing", ErrNotHeld)

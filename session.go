@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/lockd/lockd/internal/expiry"
-	"github.com/lockd/lockd/store"
+	"github.com/lockd/lockd/internal/schema"
 )
 
 // Behavior says what the end of a session does to the keys whose locks it holds.
@@ -186,7 +186,7 @@ type SessionInfo struct {
 	CreateIndex uint64
 }
 
-func sessionInfo(row *store.Session) SessionInfo {
+func sessionInfo(row *schema.Session) SessionInfo {
 	return SessionInfo{
 		ID: SessionID(row.ID), Name: row.Name, Node: row.Node, TTL: row.TTL, Grace: row.Grace,
 		LockDelay: row.LockDelay, Behavior: Behavior(row.Behavior),
@@ -202,7 +202,7 @@ type Session struct {
 	_ noCopy
 
 	db  *DB
-	row *store.Session
+	row *schema.Session
 	*estate
 
 	// What follows is protected by db.mu. With db, it is all that a renewal needs. A Session is one
@@ -269,8 +269,8 @@ func (tx *Txn) newSession(opts *SessionOptions) (*Session, error) {
 			return nil, missing(ErrCheckCritical, id)
 		}
 	}
-	id := store.ID(uuid.New())
-	row := db.store.Sessions.Put(string(id[:]), store.Session{
+	id := schema.ID(uuid.New())
+	row := db.store.Sessions.Put(string(id[:]), schema.Session{
 		ID: id, Name: opts.Name, Node: node, TTL: opts.TTL, Grace: opts.Grace,
 		LockDelay: opts.lockDelay(), Behavior: uint8(opts.Behavior),
 		Lifetime: uint8(opts.Lifetime), Checks: slices.Clone(opts.Checks),
@@ -283,7 +283,7 @@ func (tx *Txn) newSession(opts *SessionOptions) (*Session, error) {
 }
 
 // adopt makes the handle of a session's row.
-func (db *DB) adopt(row *store.Session) *Session {
+func (db *DB) adopt(row *schema.Session) *Session {
 	s := &Session{db: db, row: row, live: true, life: row.TTL + row.Grace, estate: new(estate)}
 	s.expires = expiry.Item{Owner: s, Rank: expiry.End}
 	db.sessions[SessionID(row.ID)] = s

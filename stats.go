@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/lockd/lockd/store"
+	"github.com/lockd/lockd/internal/schema"
 )
 
 // Stats is what a database counts: how much there is now, and how often things have happened since
@@ -90,7 +90,7 @@ func (db *DB) countEvents(events []logEntry) {
 		r := &events[i].Body
 		switch r.kind {
 		case KeyPut:
-			if r.old.(*store.Key) == nil {
+			if r.old.(*schema.Key) == nil {
 				stats.Keys++
 			}
 		case KeyDeleted:

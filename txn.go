@@ -6,6 +6,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -177,7 +178,7 @@ func admit(key string, value []byte) error {
 }
 
 // put writes value and flags and leaves the lock alone (K1 to K3).
-func (tx *Txn) put(key string, value []byte, flags uint64) *store.Key {
+func (tx *Txn) put(key string, value []byte, flags uint64) *schema.Key {
 	row := tx.db.store.Keys.Newest(key)
 	if row != nil && row.Flags == flags && bytes.Equal(row.Value, value) {
 		return row
@@ -188,7 +189,7 @@ func (tx *Txn) put(key string, value []byte, flags uint64) *store.Key {
 }
 
 // draft returns what may become the newest row of the key: as it is, or a new one.
-func (tx *Txn) draft(key string) (*store.Draft[store.Key], *store.Key) {
+func (tx *Txn) draft(key string) (*store.Draft[schema.Key], *schema.Key) {
 	draft := tx.db.store.Keys.Draft(key)
 	row := draft.Row()
 	if row.Key == "" {
@@ -198,7 +199,7 @@ func (tx *Txn) draft(key string) (*store.Draft[store.Key], *store.Key) {
 }
 
 // write makes the draft the newest row of its key.
-func (tx *Txn) write(draft *store.Draft[store.Key]) *store.Key {
+func (tx *Txn) write(draft *store.Draft[schema.Key]) *schema.Key {
 	row := draft.Row()
 	row.ModifyIndex = tx.db.store.Next()
 	tx.db.store.Keys.Write(row.Key, draft)
@@ -279,10 +280,10 @@ func (tx *Txn) removePrefix(prefix string) int {
 
 // made reports whether the key is of this transaction: nobody has seen it, so that it goes moves no
 // index. If there was another one before, that has its tombstone.
-func (tx *Txn) made(row *store.Key) bool { return row.CreateIndex == tx.db.store.Next() }
+func (tx *Txn) made(row *schema.Key) bool { return row.CreateIndex == tx.db.store.Next() }
 
 // bury leaves the tombstone of a key that is removed.
-func (tx *Txn) bury(row *store.Key) {
+func (tx *Txn) bury(row *schema.Key) {
 	if !tx.made(row) {
 		tx.db.store.Bury(graveKey, row.Key)
 	}
@@ -290,7 +291,7 @@ func (tx *Txn) bury(row *store.Key) {
 
 // remove deletes the row of a key; the tombstone is the caller's: see bury. The cause is why its
 // lock ends, if it is held.
-func (tx *Txn) remove(row *store.Key, cause error) {
+func (tx *Txn) remove(row *schema.Key, cause error) {
 	tx.db.store.Keys.Delete(row.Key)
 	if row.Fence == tx.db.store.Next() {
 		if tx.locked == nil {
@@ -303,9 +304,9 @@ func (tx *Txn) remove(row *store.Key, cause error) {
 }
 
 // release takes the lock off a key, which keeps all else (K33; for K21 see Unlock).
-func (tx *Txn) release(row *store.Key, cause error) *store.Key {
+func (tx *Txn) release(row *schema.Key, cause error) *schema.Key {
 	draft, next := tx.draft(row.Key)
-	next.Session = store.ID{}
+	next.Session = schema.ID{}
 	written := tx.write(draft)
 	if cause != ErrUnlocked { // which is what a release means, if nothing is said
 		tx.explain(row, cause)
@@ -321,8 +322,8 @@ type loss struct {
 }
 
 // explain keeps why the lock of row is over, for the event that will tell of it.
-func (tx *Txn) explain(row *store.Key, cause error) {
-	if row.Session == (store.ID{}) {
+func (tx *Txn) explain(row *schema.Key, cause error) {
+	if row.Session == (schema.ID{}) {
 		return
 	}
 	if tx.causes == nil {
@@ -335,7 +336,7 @@ func (tx *Txn) explain(row *store.Key, cause error) {
 
 // unhold does what follows when the lock of row, as it was, is over: its handle loses it, and
 // its queue is looked at when fn is through.
-func (tx *Txn) unhold(row *store.Key, cause error) {
+func (tx *Txn) unhold(row *schema.Key, cause error) {
 	state := tx.db.lockOf(row.Key)
 	if state == nil {
 		return
@@ -425,8 +426,8 @@ func (tx *Txn) delayed(key string) *LockedError {
 }
 
 // obstructed returns a *LockedError for s if row is locked, or its lock is promised to a queue.
-func (tx *Txn) obstructed(s *Session, key string, row *store.Key) error {
-	held := row != nil && row.Session != store.ID{}
+func (tx *Txn) obstructed(s *Session, key string, row *schema.Key) error {
+	held := row != nil && row.Session != schema.ID{}
 	state := tx.db.lockOf(key)
 	if !held && (state == nil || state.queue.Len() == 0) {
 		return nil
@@ -440,7 +441,7 @@ func (tx *Txn) obstructed(s *Session, key string, row *store.Key) error {
 }
 
 // describeHolder adds to a refusal for s who holds the lock of row, and since when.
-func (tx *Txn) describeHolder(refusal *LockedError, s *Session, row *store.Key) {
+func (tx *Txn) describeHolder(refusal *LockedError, s *Session, row *schema.Key) {
 	holder := tx.db.holder(row.Session)
 	refusal.Holder, refusal.Fence = SessionID(row.Session), row.Fence
 	refusal.HolderName, refusal.Own = holder.row.Name, holder == s
@@ -452,7 +453,7 @@ func (tx *Txn) describeHolder(refusal *LockedError, s *Session, row *store.Key) 
 // grant gives a free lock to the session (K13, K14). The index of the grant is its fence. Of two
 // grants in one transaction the later has the larger lock index, also if the key was deleted
 // between them (G8).
-func (tx *Txn) grant(key string, s *Session, opts *LockOptions) *store.Key {
+func (tx *Txn) grant(key string, s *Session, opts *LockOptions) *schema.Key {
 	draft, next := tx.draft(key)
 	next.Session, next.Fence, next.Granted = s.row.ID, tx.db.store.Next(), tx.db.moment(tx.clock())
 	tx.db.grantee = s
@@ -488,7 +489,7 @@ func (tx *Txn) Unlock(key string, session SessionID) (entry Entry, err error) {
 // lock-delay of the session follows.
 func (tx *Txn) forceUnlock(key string, fence uint64, reason string) error {
 	row := tx.db.store.Keys.Newest(key)
-	if row == nil || row.Session == (store.ID{}) {
+	if row == nil || row.Session == (schema.ID{}) {
 		return fmt.Errorf("%w: the lock is free", ErrNotHeld)
 	}
 	if row.Fence != fence {

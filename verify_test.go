@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -38,7 +39,7 @@ func craft(t *testing.T, fn func(s *store.Store)) string {
 // Ensure that a file whose rows name others that are not there is refused, by Open and by Verify,
 // with the name of what is missing; and that it is left as it is.
 func TestVerify_References(t *testing.T) {
-	id, absent := store.ID{1}, store.ID{2}
+	id, absent := schema.ID{1}, schema.ID{2}
 	for _, test := range []struct {
 		name string
 		put  func(s *store.Store)
@@ -46,37 +47,37 @@ func TestVerify_References(t *testing.T) {
 	}{
 		{"Sound", func(*store.Store) {}, ""},
 		{"Key", func(s *store.Store) {
-			s.Keys.Put("k", store.Key{Key: "k", Session: absent})
+			s.Keys.Put("k", schema.Key{Key: "k", Session: absent})
 		}, `locked key "k" is of session`},
 		{"Attachment", func(s *store.Store) {
-			s.Attachments.Put("a", store.Attachment{Name: "a", Session: absent})
+			s.Attachments.Put("a", schema.Attachment{Name: "a", Session: absent})
 		}, `attachment "a" is of session`},
 		{"SessionNode", func(s *store.Store) {
-			s.Sessions.Put(string(absent[:]), store.Session{ID: absent, Node: "gone"})
+			s.Sessions.Put(string(absent[:]), schema.Session{ID: absent, Node: "gone"})
 		}, `of node "gone"`},
 		{"SessionCheck", func(s *store.Store) {
-			s.Sessions.Put(string(absent[:]), store.Session{ID: absent, Node: "N",
+			s.Sessions.Put(string(absent[:]), schema.Session{ID: absent, Node: "N",
 				Checks: []string{"up", "gone"}})
 		}, `of check "gone"`},
 		{"Service", func(s *store.Store) {
-			s.Services.Put("gone\x00s", store.Service{Node: "gone", ID: "s"})
+			s.Services.Put("gone\x00s", schema.Service{Node: "gone", ID: "s"})
 		}, `service "s" is of node "gone"`},
 		{"CheckNode", func(s *store.Store) {
-			s.Checks.Put("gone\x00c", store.Check{Node: "gone", ID: "c"})
+			s.Checks.Put("gone\x00c", schema.Check{Node: "gone", ID: "c"})
 		}, `check "c" is of node "gone"`},
 		{"CheckService", func(s *store.Store) {
-			s.Checks.Put("n\x00c", store.Check{Node: "n", ID: "c", ServiceID: "gone"})
+			s.Checks.Put("n\x00c", schema.Check{Node: "n", ID: "c", ServiceID: "gone"})
 		}, `check "c" is of service "gone"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			path := craft(t, func(s *store.Store) {
-				s.Nodes.Put("n", store.Node{Name: "n"})
-				s.Services.Put("n\x00web", store.Service{Node: "n", ID: "Web"})
-				s.Checks.Put("n\x00up", store.Check{Node: "n", ID: "up", ServiceID: "web"})
-				s.Sessions.Put(string(id[:]), store.Session{ID: id, Node: "N",
+				s.Nodes.Put("n", schema.Node{Name: "n"})
+				s.Services.Put("n\x00web", schema.Service{Node: "n", ID: "Web"})
+				s.Checks.Put("n\x00up", schema.Check{Node: "n", ID: "up", ServiceID: "web"})
+				s.Sessions.Put(string(id[:]), schema.Session{ID: id, Node: "N",
 					Lifetime: uint8(lockd.Independent), Checks: []string{"Up"}})
-				s.Keys.Put("held", store.Key{Key: "held", Session: id, LockIndex: 1})
-				s.Attachments.Put("of", store.Attachment{Name: "of", Session: id})
+				s.Keys.Put("held", schema.Key{Key: "held", Session: id, LockIndex: 1})
+				s.Attachments.Put("of", schema.Attachment{Name: "of", Session: id})
 				test.put(s)
 			})
 			before := readFile(t, path)

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/lockd/lockd/internal/hub"
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -133,8 +134,8 @@ type record struct {
 	moment   int64 // 0 unless lock changed, or a session began or ended
 	cause    error
 	old, new any
-	holder   *store.Session // to whom the lock was granted
-	delay    *store.Delay   // that the lock is in since then
+	holder   *schema.Session // to whom the lock was granted
+	delay    *schema.Delay   // that the lock is in since then
 }
 
 type logEntry = hub.Event[record]
@@ -334,7 +335,7 @@ func (tx *Txn) log(events []logEntry) []logEntry {
 		events = slices.Grow(events, 1)[:n+1]
 		events[n] = logEntry{}
 		events[n].Index, events[n].Space = s.Next(), spaceKeys
-		events[n].Name = nameOf(old, new, func(k *store.Key) string { return k.Key })
+		events[n].Name = nameOf(old, new, func(k *schema.Key) string { return k.Key })
 		events[n].Size = keyFootprint(old) + keyFootprint(new)
 		tx.recordKey(&events[n].Body, old, new)
 	}
@@ -360,7 +361,7 @@ func (tx *Txn) logOthers(events []logEntry) []logEntry {
 	for old, new := range s.Sessions.Changes() {
 		r := record{kind: kindOf(new, SessionCreated), old: old, new: new}
 		r.moment = tx.db.moment(tx.clock())
-		id := nameOf(old, new, func(s *store.Session) string { return string(s.ID[:]) })
+		id := nameOf(old, new, func(s *schema.Session) string { return string(s.ID[:]) })
 		if new == nil {
 			r.cause = tx.ends[SessionID([]byte(id))]
 		}
@@ -391,7 +392,7 @@ func (tx *Txn) logOthers(events []logEntry) []logEntry {
 
 // mark has the name stand for the index of the transaction.
 func (tx *Txn) mark(name string) {
-	tx.db.store.Marks.Put(name, store.Mark{Name: name, Index: tx.db.store.Next()})
+	tx.db.store.Marks.Put(name, schema.Mark{Name: name, Index: tx.db.store.Next()})
 }
 
 func nameOf[T any](old, new *T, name func(*T) string) string {
@@ -410,10 +411,10 @@ func kindOf[T any](new *T, put EventKind) EventKind {
 }
 
 // recordKey fills in the record of a key.
-func (tx *Txn) recordKey(r *record, old, new *store.Key) {
+func (tx *Txn) recordKey(r *record, old, new *schema.Key) {
 	r.kind, r.old, r.new = kindOf(new, KeyPut), old, new
-	held := old != nil && old.Session != store.ID{}
-	holds := new != nil && new.Session != store.ID{}
+	held := old != nil && old.Session != schema.ID{}
+	holds := new != nil && new.Session != schema.ID{}
 	if !held && !holds || held && holds && old.Fence == new.Fence {
 		return
 	}
@@ -444,7 +445,7 @@ func (tx *Txn) recordKey(r *record, old, new *store.Key) {
 }
 
 // holder returns the session that holds the lock of row.
-func (tx *Txn) holder(row *store.Key) *store.Session {
+func (tx *Txn) holder(row *schema.Key) *schema.Session {
 	return tx.db.holder(row.Session).row
 }
 
@@ -457,22 +458,22 @@ func (r *record) event(index uint64) Event {
 		row = r.old
 	}
 	switch row := row.(type) {
-	case *store.Key:
-		old, _ := r.old.(*store.Key)
+	case *schema.Key:
+		old, _ := r.old.(*schema.Key)
 		e.Entry, e.Previous = entryOf(row), entryOf(old)
 		e.Key = e.Entry.Key
 		if e.Kind == KeyDeleted {
 			e.Key = e.Previous.Key
 		}
-	case *store.Session:
+	case *schema.Session:
 		e.Session = sessionInfo(row)
-	case *store.Node:
+	case *schema.Node:
 		e.Node = row.Name
-	case *store.Service:
+	case *schema.Service:
 		e.Node, e.ID = row.Node, row.ID
-	case *store.Check:
+	case *schema.Check:
 		e.Node, e.ID = row.Node, row.ID
-	case *store.Attachment:
+	case *schema.Attachment:
 		e.Session.ID, e.ID = SessionID(row.Session), row.Name
 	}
 	return e

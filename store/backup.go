@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"github.com/lockd/lockd/internal/schema"
 	"hash"
 	"io"
 )
@@ -31,10 +32,10 @@ const maxBackupValue = 1 << 30
 // Backup is what a stream holds. Its rows are as they were: with the locks of that time.
 type Backup struct {
 	Index    uint64
-	Keys     []Key
-	Nodes    []Node
-	Services []Service
-	Checks   []Check
+	Keys     []schema.Key
+	Nodes    []schema.Node
+	Services []schema.Service
+	Checks   []schema.Check
 }
 
 // WriteBackup writes the snapshot to w. It returns the errors of w's Write.
@@ -186,7 +187,7 @@ func (b *backupReader) rows(backup *Backup) error {
 		if table == sealByte {
 			return b.seal(rows)
 		}
-		key, err := b.bytes(KeyLimit)
+		key, err := b.bytes(schema.KeyLimit)
 		if err != nil {
 			return err
 		}

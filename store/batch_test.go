@@ -3,6 +3,7 @@ package store_test
 import (
 	"testing"
 
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -16,7 +17,7 @@ func TestBatch_LargeValueLeavesNothing(t *testing.T) {
 	}
 	before, _ := memory()
 	for _, step := range []func(){
-		func() { s.Keys.Put("large", store.Key{Key: "large", Value: make([]byte, size)}) },
+		func() { s.Keys.Put("large", schema.Key{Key: "large", Value: make([]byte, size)}) },
 		func() { s.Keys.Delete("large") },
 	} {
 		if err := write(s, step); err != nil {

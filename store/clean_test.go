@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -38,12 +39,12 @@ func securing(t *testing.T, path string) (syncs int, written bool) {
 // written since, to the log or to the tables.
 func TestClean_OnlyWhatMayNotBeOnDiskIsWrittenAgain(t *testing.T) {
 	small := func(s *store.Store) {
-		s.Keys.Put("k", store.Key{Key: "k", Fence: s.Next()})
+		s.Keys.Put("k", schema.Key{Key: "k", Fence: s.Next()})
 	}
 	large := func(s *store.Store) { // more than the log takes
 		for i := range 700 {
 			key := fmt.Sprintf("large/%d", i)
-			s.Keys.Put(key, store.Key{Key: key, Value: make([]byte, 90), Fence: s.Next()})
+			s.Keys.Put(key, schema.Key{Key: key, Value: make([]byte, 90), Fence: s.Next()})
 		}
 	}
 	for _, test := range []struct {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"github.com/lockd/lockd/internal/schema"
 	"hash/crc32"
 	"unsafe"
 )
@@ -96,8 +97,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // every row.
 func bytesOf(key string) []byte { return unsafe.Slice(unsafe.StringData(key), len(key)) }
 
-var keyCodec = codec[Key]{
-	append: func(buf []byte, row *Key) []byte {
+var keyCodec = codec[schema.Key]{
+	append: func(buf []byte, row *schema.Key) []byte {
 		buf = appendBytes(buf, row.Value)
 		buf = binary.AppendUvarint(buf, row.Flags)
 		buf = appendID(buf, row.Session)
@@ -106,13 +107,13 @@ var keyCodec = codec[Key]{
 		buf = binary.AppendUvarint(buf, row.LockIndex)
 		return binary.AppendUvarint(buf, row.Fence)
 	},
-	decode: func(key string, payload []byte) (row Key, err error) {
+	decode: func(key string, payload []byte) (row schema.Key, err error) {
 		err = decodeKey(&row, key, payload)
 		return row, err
 	},
 }
 
-func decodeKey(row *Key, key string, payload []byte) error {
+func decodeKey(row *schema.Key, key string, payload []byte) error {
 	d := decoder{rest: payload}
 	row.Key = key
 	row.Value = d.bytes()
@@ -128,13 +129,13 @@ func decodeKey(row *Key, key string, payload []byte) error {
 // lockedKey decodes a row, and says whether the key is locked. To return the row would take as long
 // again.
 func lockedKey(key string, payload []byte) (bool, error) {
-	var row Key
+	var row schema.Key
 	err := decodeKey(&row, key, payload)
-	return row.Session != ID{}, err
+	return row.Session != schema.ID{}, err
 }
 
-var sessionCodec = codec[Session]{
-	append: func(buf []byte, row *Session) []byte {
+var sessionCodec = codec[schema.Session]{
+	append: func(buf []byte, row *schema.Session) []byte {
 		buf = appendString(buf, row.Name)
 		buf = appendString(buf, row.Node)
 		buf = binary.AppendVarint(buf, int64(row.TTL))
@@ -148,13 +149,13 @@ var sessionCodec = codec[Session]{
 		}
 		return appendMap(buf, row.Meta)
 	},
-	decode: func(key string, payload []byte) (Session, error) {
-		if len(key) != len(ID{}) {
-			return Session{}, errKeyLength
+	decode: func(key string, payload []byte) (schema.Session, error) {
+		if len(key) != len(schema.ID{}) {
+			return schema.Session{}, errKeyLength
 		}
 		d := decoder{rest: payload}
-		row := Session{
-			ID:          ID([]byte(key)),
+		row := schema.Session{
+			ID:          schema.ID([]byte(key)),
 			Name:        d.string(),
 			Node:        d.string(),
 			TTL:         d.duration(),
@@ -174,8 +175,8 @@ var sessionCodec = codec[Session]{
 	},
 }
 
-var nodeCodec = codec[Node]{
-	append: func(buf []byte, row *Node) []byte {
+var nodeCodec = codec[schema.Node]{
+	append: func(buf []byte, row *schema.Node) []byte {
 		buf = appendString(buf, row.Name)
 		buf = appendString(buf, row.ID)
 		buf = appendString(buf, row.Address)
@@ -183,9 +184,9 @@ var nodeCodec = codec[Node]{
 		buf = binary.AppendUvarint(buf, row.CreateIndex)
 		return binary.AppendUvarint(buf, row.ModifyIndex)
 	},
-	decode: func(_ string, payload []byte) (Node, error) {
+	decode: func(_ string, payload []byte) (schema.Node, error) {
 		d := decoder{rest: payload}
-		row := Node{
+		row := schema.Node{
 			Name:        d.string(),
 			ID:          d.string(),
 			Address:     d.string(),
@@ -197,8 +198,8 @@ var nodeCodec = codec[Node]{
 	},
 }
 
-var serviceCodec = codec[Service]{
-	append: func(buf []byte, row *Service) []byte {
+var serviceCodec = codec[schema.Service]{
+	append: func(buf []byte, row *schema.Service) []byte {
 		buf = appendString(buf, row.Node)
 		buf = appendString(buf, row.ID)
 		buf = appendString(buf, row.Name)
@@ -209,9 +210,9 @@ var serviceCodec = codec[Service]{
 		buf = binary.AppendUvarint(buf, row.CreateIndex)
 		return binary.AppendUvarint(buf, row.ModifyIndex)
 	},
-	decode: func(_ string, payload []byte) (Service, error) {
+	decode: func(_ string, payload []byte) (schema.Service, error) {
 		d := decoder{rest: payload}
-		row := Service{
+		row := schema.Service{
 			Node:        d.string(),
 			ID:          d.string(),
 			Name:        d.string(),
@@ -226,8 +227,8 @@ var serviceCodec = codec[Service]{
 	},
 }
 
-var checkCodec = codec[Check]{
-	append: func(buf []byte, row *Check) []byte {
+var checkCodec = codec[schema.Check]{
+	append: func(buf []byte, row *schema.Check) []byte {
 		buf = appendString(buf, row.Node)
 		buf = appendString(buf, row.ID)
 		buf = appendString(buf, row.Name)
@@ -243,9 +244,9 @@ var checkCodec = codec[Check]{
 		buf = binary.AppendVarint(buf, int64(row.TTL))
 		return appendMap(buf, row.Meta)
 	},
-	decode: func(_ string, payload []byte) (Check, error) {
+	decode: func(_ string, payload []byte) (schema.Check, error) {
 		d := decoder{rest: payload}
-		row := Check{
+		row := schema.Check{
 			Node:        d.string(),
 			ID:          d.string(),
 			Name:        d.string(),
@@ -266,16 +267,16 @@ var checkCodec = codec[Check]{
 	},
 }
 
-var attachmentCodec = codec[Attachment]{
-	append: func(buf []byte, row *Attachment) []byte {
+var attachmentCodec = codec[schema.Attachment]{
+	append: func(buf []byte, row *schema.Attachment) []byte {
 		buf = appendID(buf, row.Session)
 		buf = appendBytes(buf, row.Value)
 		buf = binary.AppendUvarint(buf, row.CreateIndex)
 		return binary.AppendUvarint(buf, row.ModifyIndex)
 	},
-	decode: func(key string, payload []byte) (Attachment, error) {
+	decode: func(key string, payload []byte) (schema.Attachment, error) {
 		d := decoder{rest: payload}
-		row := Attachment{
+		row := schema.Attachment{
 			Name:        key,
 			Session:     d.id(),
 			Value:       d.bytes(),
@@ -286,8 +287,8 @@ var attachmentCodec = codec[Attachment]{
 	},
 }
 
-var delayCodec = codec[Delay]{
-	append: func(buf []byte, row *Delay) []byte {
+var delayCodec = codec[schema.Delay]{
+	append: func(buf []byte, row *schema.Delay) []byte {
 		buf = binary.AppendVarint(buf, row.Until.Unix())
 		buf = binary.AppendUvarint(buf, uint64(row.Until.Nanosecond()))
 		buf = binary.AppendVarint(buf, int64(row.Length))
@@ -296,9 +297,9 @@ var delayCodec = codec[Delay]{
 		}
 		return binary.AppendUvarint(buf, row.Index)
 	},
-	decode: func(key string, payload []byte) (Delay, error) {
+	decode: func(key string, payload []byte) (schema.Delay, error) {
 		d := decoder{rest: payload}
-		row := Delay{
+		row := schema.Delay{
 			Key:    key,
 			Until:  d.time(),
 			Length: d.duration(),
@@ -312,27 +313,27 @@ var delayCodec = codec[Delay]{
 	},
 }
 
-var graveCodec = codec[Grave]{
-	append: func(buf []byte, row *Grave) []byte {
+var graveCodec = codec[schema.Grave]{
+	append: func(buf []byte, row *schema.Grave) []byte {
 		return binary.AppendUvarint(buf, row.Index)
 	},
-	decode: func(key string, payload []byte) (Grave, error) {
+	decode: func(key string, payload []byte) (schema.Grave, error) {
 		if key == "" {
-			return Grave{}, errKeyLength
+			return schema.Grave{}, errKeyLength
 		}
 		d := decoder{rest: payload}
-		row := Grave{Kind: key[0], Name: key[1:], Index: d.uint64()}
+		row := schema.Grave{Kind: key[0], Name: key[1:], Index: d.uint64()}
 		return row, d.end()
 	},
 }
 
-var markCodec = codec[Mark]{
-	append: func(buf []byte, row *Mark) []byte {
+var markCodec = codec[schema.Mark]{
+	append: func(buf []byte, row *schema.Mark) []byte {
 		return binary.AppendUvarint(buf, row.Index)
 	},
-	decode: func(key string, payload []byte) (Mark, error) {
+	decode: func(key string, payload []byte) (schema.Mark, error) {
 		d := decoder{rest: payload}
-		row := Mark{Name: key, Index: d.uint64()}
+		row := schema.Mark{Name: key, Index: d.uint64()}
 		return row, d.end()
 	},
 }

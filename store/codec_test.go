@@ -11,12 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
 var (
-	someID = store.ID{0xde, 0xad, 15: 0xef}
-	allIDs = store.ID(bytes.Repeat([]byte{0xff}, 16))
+	someID = schema.ID{0xde, 0xad, 15: 0xef}
+	allIDs = schema.ID(bytes.Repeat([]byte{0xff}, 16))
 )
 
 const (
@@ -32,85 +33,85 @@ type keyed[T any] struct {
 }
 
 func TestRow_ComesBackAsItWas(t *testing.T) {
-	long := strings.Repeat("x", store.KeyLimit)
+	long := strings.Repeat("x", schema.KeyLimit)
 	t.Run("Key", func(t *testing.T) {
-		testRoundTrip(t, store.KeyRows, []keyed[store.Key]{
-			{"", store.Key{}},
-			{"a/b", store.Key{Key: "a/b", Value: []byte("v"), Flags: 1, Session: someID,
+		testRoundTrip(t, store.KeyRows, []keyed[schema.Key]{
+			{"", schema.Key{}},
+			{"a/b", schema.Key{Key: "a/b", Value: []byte("v"), Flags: 1, Session: someID,
 				CreateIndex: 2, ModifyIndex: 3, LockIndex: 4, Fence: 5}},
-			{odd, store.Key{Key: odd, Value: []byte(odd), Flags: math.MaxUint64, Session: allIDs,
+			{odd, schema.Key{Key: odd, Value: []byte(odd), Flags: math.MaxUint64, Session: allIDs,
 				CreateIndex: math.MaxUint64, ModifyIndex: math.MaxUint64,
 				LockIndex: math.MaxUint64, Fence: math.MaxUint64}},
-			{long, store.Key{Key: long, Value: bytes.Repeat([]byte{7}, 1<<20)}},
+			{long, schema.Key{Key: long, Value: bytes.Repeat([]byte{7}, 1<<20)}},
 		})
 	})
 	t.Run("Session", func(t *testing.T) {
-		testRoundTrip(t, store.SessionRows, []keyed[store.Session]{
-			{string(make([]byte, 16)), store.Session{}},
-			{string(someID[:]), store.Session{ID: someID, Name: "s", Node: "n",
+		testRoundTrip(t, store.SessionRows, []keyed[schema.Session]{
+			{string(make([]byte, 16)), schema.Session{}},
+			{string(someID[:]), schema.Session{ID: someID, Name: "s", Node: "n",
 				TTL: time.Second, Grace: time.Minute, LockDelay: 15 * time.Second,
 				Behavior: 1, Lifetime: 2, Checks: []string{"b", "a", "", "b"}, CreateIndex: 9}},
-			{string(allIDs[:]), store.Session{ID: allIDs, Name: odd, Node: odd,
+			{string(allIDs[:]), schema.Session{ID: allIDs, Name: odd, Node: odd,
 				TTL: longest, Grace: least, LockDelay: -1, Behavior: math.MaxUint8,
 				Lifetime: math.MaxUint8, Checks: []string{""}, CreateIndex: math.MaxUint64,
 				Meta: map[string]string{"b": "2", "": odd}}},
 		})
 	})
 	t.Run("Node", func(t *testing.T) {
-		testRoundTrip(t, store.NodeRows, []keyed[store.Node]{
-			{"n", store.Node{}},
-			{"n", store.Node{Name: "N", ID: "id", Address: "::1",
+		testRoundTrip(t, store.NodeRows, []keyed[schema.Node]{
+			{"n", schema.Node{}},
+			{"n", schema.Node{Name: "N", ID: "id", Address: "::1",
 				Meta:        map[string]string{"b": "2", "a": "1", "": "", odd: odd},
 				CreateIndex: math.MaxUint64, ModifyIndex: 1}},
 		})
 	})
 	t.Run("Service", func(t *testing.T) {
-		testRoundTrip(t, store.ServiceRows, []keyed[store.Service]{
-			{"n/s", store.Service{}},
-			{"n/s", store.Service{Node: "n", ID: "s", Name: "web", Address: odd,
+		testRoundTrip(t, store.ServiceRows, []keyed[schema.Service]{
+			{"n/s", schema.Service{}},
+			{"n/s", schema.Service{Node: "n", ID: "s", Name: "web", Address: odd,
 				Port: math.MaxInt, Tags: []string{"z", "a"}, Meta: map[string]string{"k": "v"},
 				CreateIndex: 1, ModifyIndex: math.MaxUint64}},
-			{"n/s", store.Service{Port: math.MinInt}},
+			{"n/s", schema.Service{Port: math.MinInt}},
 		})
 	})
 	t.Run("Check", func(t *testing.T) {
-		testRoundTrip(t, store.CheckRows, []keyed[store.Check]{
-			{"n/c", store.Check{}},
-			{"n/c", store.Check{Node: "n", ID: "c", Name: "alive", Notes: odd, Output: long,
+		testRoundTrip(t, store.CheckRows, []keyed[schema.Check]{
+			{"n/c", schema.Check{}},
+			{"n/c", schema.Check{Node: "n", ID: "c", Name: "alive", Notes: odd, Output: long,
 				ServiceID: "s", Status: math.MaxUint8, CreateIndex: 1, ModifyIndex: 2}},
-			{"n/c", store.Check{TTL: longest}},
-			{"n/c", store.Check{TTL: least, Meta: map[string]string{"": odd}}},
-			{"n/c", store.Check{Meta: map[string]string{"b": "2", "a": "1"}}},
+			{"n/c", schema.Check{TTL: longest}},
+			{"n/c", schema.Check{TTL: least, Meta: map[string]string{"": odd}}},
+			{"n/c", schema.Check{Meta: map[string]string{"b": "2", "a": "1"}}},
 		})
 	})
 	t.Run("Attachment", func(t *testing.T) {
-		testRoundTrip(t, store.AttachmentRows, []keyed[store.Attachment]{
-			{"", store.Attachment{}},
-			{odd, store.Attachment{Name: odd, Session: someID, Value: []byte{0},
+		testRoundTrip(t, store.AttachmentRows, []keyed[schema.Attachment]{
+			{"", schema.Attachment{}},
+			{odd, schema.Attachment{Name: odd, Session: someID, Value: []byte{0},
 				CreateIndex: 1, ModifyIndex: math.MaxUint64}},
 		})
 	})
 	t.Run("Delay", func(t *testing.T) {
-		testRoundTrip(t, store.DelayRows, []keyed[store.Delay]{
-			{"k", store.Delay{Key: "k", Until: time.Unix(0, 0).UTC()}},
-			{"k", store.Delay{Key: "k", Until: time.Unix(0, 1).UTC(), Length: longest}},
-			{"k", store.Delay{Key: "k", Until: time.Unix(0, -1).UTC(), Length: least}},
-			{odd, store.Delay{Key: odd, Until: time.Unix(0, math.MaxInt64).UTC(), Index: 1}},
-			{odd, store.Delay{Key: odd, Until: time.Unix(0, math.MinInt64).UTC()}},
-			{odd, store.Delay{Key: odd, Until: time.Date(9999, 1, 2, 3, 4, 5, 6, time.UTC)}},
-			{odd, store.Delay{Key: odd, Until: time.Date(-9999, 1, 2, 3, 4, 5, 6, time.UTC)}},
+		testRoundTrip(t, store.DelayRows, []keyed[schema.Delay]{
+			{"k", schema.Delay{Key: "k", Until: time.Unix(0, 0).UTC()}},
+			{"k", schema.Delay{Key: "k", Until: time.Unix(0, 1).UTC(), Length: longest}},
+			{"k", schema.Delay{Key: "k", Until: time.Unix(0, -1).UTC(), Length: least}},
+			{odd, schema.Delay{Key: odd, Until: time.Unix(0, math.MaxInt64).UTC(), Index: 1}},
+			{odd, schema.Delay{Key: odd, Until: time.Unix(0, math.MinInt64).UTC()}},
+			{odd, schema.Delay{Key: odd, Until: time.Date(9999, 1, 2, 3, 4, 5, 6, time.UTC)}},
+			{odd, schema.Delay{Key: odd, Until: time.Date(-9999, 1, 2, 3, 4, 5, 6, time.UTC)}},
 		})
 	})
 	t.Run("Grave", func(t *testing.T) {
-		testRoundTrip(t, store.GraveRows, []keyed[store.Grave]{
-			{"\x00", store.Grave{}},
-			{"\xff" + odd, store.Grave{Kind: 0xff, Name: odd, Index: math.MaxUint64}},
+		testRoundTrip(t, store.GraveRows, []keyed[schema.Grave]{
+			{"\x00", schema.Grave{}},
+			{"\xff" + odd, schema.Grave{Kind: 0xff, Name: odd, Index: math.MaxUint64}},
 		})
 	})
 	t.Run("Mark", func(t *testing.T) {
-		testRoundTrip(t, store.MarkRows, []keyed[store.Mark]{
-			{"", store.Mark{}},
-			{"floor", store.Mark{Name: "floor", Index: math.MaxUint64}},
+		testRoundTrip(t, store.MarkRows, []keyed[schema.Mark]{
+			{"", schema.Mark{}},
+			{"floor", schema.Mark{Name: "floor", Index: math.MaxUint64}},
 		})
 	})
 }
@@ -137,12 +138,12 @@ func testRoundTrip[T any](t *testing.T, rows store.Rows[T], list []keyed[T]) {
 // Ensure that what is empty has one form after it was in a file: nil.
 func TestRow_EmptyIsNil(t *testing.T) {
 	key, err := store.KeyRows.Decode("k",
-		store.KeyRows.Append(nil, "k", store.Key{Key: "k", Value: []byte{}}))
+		store.KeyRows.Append(nil, "k", schema.Key{Key: "k", Value: []byte{}}))
 	if err != nil || key.Value != nil {
 		t.Errorf("an empty value came back as %#v, %v", key.Value, err)
 	}
 	service, err := store.ServiceRows.Decode("k", store.ServiceRows.Append(nil, "k",
-		store.Service{Tags: []string{}, Meta: map[string]string{}}))
+		schema.Service{Tags: []string{}, Meta: map[string]string{}}))
 	if err != nil || service.Tags != nil || service.Meta != nil {
 		t.Errorf("an empty slice and map came back as %#v, %#v, %v",
 			service.Tags, service.Meta, err)
@@ -153,7 +154,7 @@ func TestRow_EmptyIsNil(t *testing.T) {
 func TestRow_DelayIsAnInstant(t *testing.T) {
 	until := time.Date(2030, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600))
 	got, err := store.DelayRows.Decode("k",
-		store.DelayRows.Append(nil, "k", store.Delay{Key: "k", Until: until}))
+		store.DelayRows.Append(nil, "k", schema.Delay{Key: "k", Until: until}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,40 +171,40 @@ func TestRow_BytesArePinned(t *testing.T) {
 		got  []byte
 		want string
 	}{
-		{"Key", store.KeyRows.Append(nil, "k", store.Key{Key: "k", Value: []byte("v"), Flags: 300,
+		{"Key", store.KeyRows.Append(nil, "k", schema.Key{Key: "k", Value: []byte("v"), Flags: 300,
 			Session: someID, CreateIndex: 2, ModifyIndex: 3, LockIndex: 1, Fence: 3}),
 			"0176ac0201dead00000000000000000000000000ef0203010312730499"},
-		{"Session", store.SessionRows.Append(nil, session, store.Session{ID: someID, Name: "s",
+		{"Session", store.SessionRows.Append(nil, session, schema.Session{ID: someID, Name: "s",
 			Node: "n", TTL: 1, Grace: -1, LockDelay: 2, Behavior: 1, Lifetime: 2,
 			Checks: []string{"b", "a"}, CreateIndex: 7}),
 			"0173016e020104010202016201610795a2b4aa"},
-		{"SessionWithMeta", store.SessionRows.Append(nil, session, store.Session{ID: someID,
+		{"SessionWithMeta", store.SessionRows.Append(nil, session, schema.Session{ID: someID,
 			CreateIndex: 7, Meta: map[string]string{"a": "1"}}),
 			"0000000000000000070101610131e12947a1"},
-		{"Node", store.NodeRows.Append(nil, "n", store.Node{Name: "N", ID: "i", Address: "a",
+		{"Node", store.NodeRows.Append(nil, "n", schema.Node{Name: "N", ID: "i", Address: "a",
 			Meta: map[string]string{"b": "2", "a": "1"}, CreateIndex: 1, ModifyIndex: 2}),
 			"014e0169016102016101310162013201020fafd760"},
-		{"Service", store.ServiceRows.Append(nil, "s", store.Service{Node: "n", ID: "i",
+		{"Service", store.ServiceRows.Append(nil, "s", schema.Service{Node: "n", ID: "i",
 			Name: "s", Address: "a", Port: 80, Tags: []string{"t"},
 			Meta: map[string]string{"k": "v"}, CreateIndex: 1, ModifyIndex: 2}),
 			"016e016901730161a00101017401016b017601028fdc8d8c"},
-		{"Check", store.CheckRows.Append(nil, "c", store.Check{Node: "n", ID: "i", Name: "c",
+		{"Check", store.CheckRows.Append(nil, "c", schema.Check{Node: "n", ID: "i", Name: "c",
 			Notes: "o", Output: "p", ServiceID: "s", Status: 3, CreateIndex: 1,
 			ModifyIndex: 2}),
 			"016e01690163016f01700173030102568f2218"},
-		{"CheckWithMore", store.CheckRows.Append(nil, "c", store.Check{ID: "i",
+		{"CheckWithMore", store.CheckRows.Append(nil, "c", schema.Check{ID: "i",
 			CreateIndex: 1, ModifyIndex: 2, TTL: 3, Meta: map[string]string{"a": "1"}}),
 			"000169000000000001020601016101316544e439"},
-		{"Attachment", store.AttachmentRows.Append(nil, "a", store.Attachment{Name: "a",
+		{"Attachment", store.AttachmentRows.Append(nil, "a", schema.Attachment{Name: "a",
 			Session: someID, Value: []byte("v"), CreateIndex: 1, ModifyIndex: 2}),
 			"01dead00000000000000000000000000ef01760102223b7fe9"},
-		{"Delay", store.DelayRows.Append(nil, "k", store.Delay{Key: "k",
+		{"Delay", store.DelayRows.Append(nil, "k", schema.Delay{Key: "k",
 			Until: time.Unix(1, 5), Length: 15 * time.Second}),
 			"020580d88ee16feba440a3"},
-		{"Grave", store.GraveRows.Append(nil, "\x01k", store.Grave{Kind: 1, Name: "k",
+		{"Grave", store.GraveRows.Append(nil, "\x01k", schema.Grave{Kind: 1, Name: "k",
 			Index: 128}),
 			"800103795a94"},
-		{"Mark", store.MarkRows.Append(nil, "m", store.Mark{Name: "m", Index: 127}),
+		{"Mark", store.MarkRows.Append(nil, "m", schema.Mark{Name: "m", Index: 127}),
 			"7f8de89099"},
 		{"header", store.HeaderValue(1, 9, 5),
 			"01090500001804dfe3"},
@@ -215,7 +216,7 @@ func TestRow_BytesArePinned(t *testing.T) {
 }
 
 // sample is a row with something in every part.
-var sample = keyed[store.Service]{"n/s", store.Service{
+var sample = keyed[schema.Service]{"n/s", schema.Service{
 	Node: "n", ID: "s", Name: "web", Port: -1, Tags: []string{"t", ""},
 	Meta: map[string]string{"a": "1", "b": ""}, CreateIndex: 300, ModifyIndex: 1 << 40,
 }}
@@ -246,7 +247,7 @@ func TestRow_EveryOtherLengthIsRefused(t *testing.T) {
 }
 
 func TestRow_BelongsToItsPlace(t *testing.T) {
-	value := store.MarkRows.Append(nil, "mark", store.Mark{Name: "mark", Index: 7})
+	value := store.MarkRows.Append(nil, "mark", schema.Mark{Name: "mark", Index: 7})
 	for _, key := range []string{"", "mar", "marks", "nark", "\x00mark", "kram"} {
 		_, err := store.MarkRows.Decode(key, value)
 		if !errors.Is(err, store.ErrCorrupt) {
@@ -336,7 +337,7 @@ func TestRow_SharesNoMemoryWithItsBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keyValue := store.KeyRows.Append(nil, "k", store.Key{Key: "k", Value: []byte("value")})
+	keyValue := store.KeyRows.Append(nil, "k", schema.Key{Key: "k", Value: []byte("value")})
 	key, err := store.KeyRows.Decode("k", keyValue)
 	if err != nil {
 		t.Fatal(err)
@@ -355,11 +356,11 @@ func FuzzRow(f *testing.F) {
 	f.Add(store.ServiceRows.Table, sample.key,
 		store.ServiceRows.Append(nil, sample.key, sample.row))
 	f.Add(store.SessionRows.Table, string(someID[:]),
-		store.SessionRows.Append(nil, string(someID[:]), store.Session{Checks: []string{"c"}}))
+		store.SessionRows.Append(nil, string(someID[:]), schema.Session{Checks: []string{"c"}}))
 	f.Add(store.SessionRows.Table, string(someID[:]), store.SessionRows.Append(nil,
-		string(someID[:]), store.Session{Meta: map[string]string{"a": "b"}}))
+		string(someID[:]), schema.Session{Meta: map[string]string{"a": "b"}}))
 	f.Add(store.CheckRows.Table, "n/c", store.CheckRows.Append(nil, "n/c",
-		store.Check{TTL: 1, Meta: map[string]string{"a": "b"}}))
+		schema.Check{TTL: 1, Meta: map[string]string{"a": "b"}}))
 	f.Fuzz(func(t *testing.T, table byte, key string, payload []byte) {
 		switch table {
 		case store.KeyRows.Table:
@@ -403,7 +404,7 @@ func fuzzRow[T any](t *testing.T, rows store.Rows[T], key string, payload []byte
 
 func BenchmarkRow(b *testing.B) {
 	for _, size := range []int{16, 1024} {
-		row := store.Key{Key: "service/web/leader", Value: make([]byte, size), Session: someID,
+		row := schema.Key{Key: "service/web/leader", Value: make([]byte, size), Session: someID,
 			CreateIndex: 1 << 20, ModifyIndex: 1 << 20, LockIndex: 3, Fence: 1 << 20}
 		value := store.KeyRows.Append(nil, row.Key, row)
 		b.Run(fmt.Sprintf("Append/%d", size), func(b *testing.B) {

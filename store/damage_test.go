@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -75,19 +76,19 @@ func write(s *store.Store, fn func()) error {
 // someRows writes rows of every kind, most of them new ones, and deletes some keys.
 func someRows(s *store.Store, round int, random *rand.Rand) {
 	index := s.Next()
-	id := store.ID{1, byte(round), 15: 1}
+	id := schema.ID{1, byte(round), 15: 1}
 	node, name := fmt.Sprintf("node-%d", round%4), fmt.Sprintf("name-%02d", round)
-	s.Nodes.Put(node, store.Node{Name: node, Meta: map[string]string{"round": name},
+	s.Nodes.Put(node, schema.Node{Name: node, Meta: map[string]string{"round": name},
 		CreateIndex: 1, ModifyIndex: index})
-	s.Services.Put(node+"\x00web", store.Service{Node: node, ID: "web", Name: "web",
+	s.Services.Put(node+"\x00web", schema.Service{Node: node, ID: "web", Name: "web",
 		Tags: []string{name}, CreateIndex: 1, ModifyIndex: index})
-	s.Checks.Put(node+"\x00up", store.Check{Node: node, ID: "up", Name: "up",
+	s.Checks.Put(node+"\x00up", schema.Check{Node: node, ID: "up", Name: "up",
 		ServiceID: "web", Output: strings.Repeat(name, 100), ModifyIndex: index})
-	s.Sessions.Put(string(id[:]), store.Session{ID: id, Node: node, Name: name,
+	s.Sessions.Put(string(id[:]), schema.Session{ID: id, Node: node, Name: name,
 		TTL: time.Minute, LockDelay: time.Second, Checks: []string{"up"}, CreateIndex: index})
 	for i := range 40 {
 		key := fmt.Sprintf("key/%03d", random.IntN(1000))
-		row := store.Key{Key: key, Value: make([]byte, random.IntN(1500)), Flags: uint64(i),
+		row := schema.Key{Key: key, Value: make([]byte, random.IntN(1500)), Flags: uint64(i),
 			CreateIndex: index, ModifyIndex: index}
 		for j := range row.Value {
 			row.Value[j] = byte(random.Uint32())
@@ -97,7 +98,7 @@ func someRows(s *store.Store, round int, random *rand.Rand) {
 		}
 		s.Keys.Put(key, row)
 	}
-	s.Keys.Put("large", store.Key{Key: "large", Value: make([]byte, 10_000+round*500),
+	s.Keys.Put("large", schema.Key{Key: "large", Value: make([]byte, 10_000+round*500),
 		CreateIndex: 2, ModifyIndex: index})
 	for range 10 {
 		key := fmt.Sprintf("key/%03d", random.IntN(1000))
@@ -108,12 +109,12 @@ func someRows(s *store.Store, round int, random *rand.Rand) {
 	}
 	for i := range 20 {
 		key := fmt.Sprintf("delayed/%d/%d", round, i)
-		s.Delays.Put(key, store.Delay{Key: key, Until: time.Unix(int64(i), 0).UTC(), Length: 1,
+		s.Delays.Put(key, schema.Delay{Key: key, Until: time.Unix(int64(i), 0).UTC(), Length: 1,
 			Index: index})
-		s.Attachments.Put(key, store.Attachment{Name: key, Session: id, Value: []byte(key),
+		s.Attachments.Put(key, schema.Attachment{Name: key, Session: id, Value: []byte(key),
 			CreateIndex: index, ModifyIndex: index})
 	}
-	s.Marks.Put("catalog", store.Mark{Name: "catalog", Index: index})
+	s.Marks.Put("catalog", schema.Mark{Name: "catalog", Index: index})
 }
 
 // dump returns all that the store has.

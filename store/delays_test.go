@@ -8,11 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
 func setDelay(s *store.Store, key string) {
-	s.Delays.Put(key, store.Delay{Key: key, Until: time.Unix(1, 9).UTC(), Length: 1,
+	s.Delays.Put(key, schema.Delay{Key: key, Until: time.Unix(1, 9).UTC(), Length: 1,
 		Index: s.Next()})
 }
 
@@ -79,7 +80,7 @@ func underKeys(t *testing.T, keys []string) (path string) {
 	head := readLog(t, w.path).Head
 	var rows []store.RowWrite
 	for _, key := range slices.Sorted(slices.Values(keys)) {
-		value := store.DelayRows.Append(nil, key, store.Delay{Until: time.Unix(1, 0)})
+		value := store.DelayRows.Append(nil, key, schema.Delay{Until: time.Unix(1, 0)})
 		rows = append(rows, store.Write(store.DelayRows.Table, key, value))
 		head.Rows++
 		head.Sum += uint64(binary.BigEndian.Uint32(value[len(value)-4:]))
@@ -127,7 +128,7 @@ func TestDelays_UnderAnyKey(t *testing.T) {
 func TestDelays_Refused(t *testing.T) {
 	delay := func(place string, index uint64) store.RowWrite {
 		return store.Write(store.DelayRows.Table, place, store.DelayRows.Append(nil, place,
-			store.Delay{Until: time.Unix(1, 0), Index: index}))
+			schema.Delay{Until: time.Unix(1, 0), Index: index}))
 	}
 	testRefused(t, map[string]refusedRows{
 		"twice": {[]store.RowWrite{delay(atIndex(2, "k"), 2), delay(atIndex(3, "k"), 3)}, "twice"},
@@ -155,7 +156,7 @@ func TestDelays_WrittenAgain(t *testing.T) {
 	}
 	err := write(s, func() {
 		for key, index := range begun {
-			s.Delays.Put(key, store.Delay{Key: key, Until: time.Unix(1, 8).UTC(), Length: 1,
+			s.Delays.Put(key, schema.Delay{Key: key, Until: time.Unix(1, 8).UTC(), Length: 1,
 				Index: index})
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/lockd/lockd/internal/schema"
 	"go.etcd.io/bbolt"
 )
 
@@ -16,15 +17,15 @@ type Rows[T any] struct {
 }
 
 var (
-	KeyRows        = Rows[Key]{tableKeys, keyCodec}
-	SessionRows    = Rows[Session]{tableSessions, sessionCodec}
-	NodeRows       = Rows[Node]{tableNodes, nodeCodec}
-	ServiceRows    = Rows[Service]{tableServices, serviceCodec}
-	CheckRows      = Rows[Check]{tableChecks, checkCodec}
-	AttachmentRows = Rows[Attachment]{tableAttachments, attachmentCodec}
-	DelayRows      = Rows[Delay]{tableDelays, delayCodec}
-	GraveRows      = Rows[Grave]{tableGraves, graveCodec}
-	MarkRows       = Rows[Mark]{tableMarks, markCodec}
+	KeyRows        = Rows[schema.Key]{tableKeys, keyCodec}
+	SessionRows    = Rows[schema.Session]{tableSessions, sessionCodec}
+	NodeRows       = Rows[schema.Node]{tableNodes, nodeCodec}
+	ServiceRows    = Rows[schema.Service]{tableServices, serviceCodec}
+	CheckRows      = Rows[schema.Check]{tableChecks, checkCodec}
+	AttachmentRows = Rows[schema.Attachment]{tableAttachments, attachmentCodec}
+	DelayRows      = Rows[schema.Delay]{tableDelays, delayCodec}
+	GraveRows      = Rows[schema.Grave]{tableGraves, graveCodec}
+	MarkRows       = Rows[schema.Mark]{tableMarks, markCodec}
 )
 
 func (r Rows[T]) Append(buf []byte, key string, row T) []byte {

@@ -14,6 +14,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -63,7 +64,7 @@ func commit(t *testing.T, f *store.File, index uint64, rows ...store.RowWrite) {
 
 // mark is the write of a mark.
 func mark(name string, index uint64) store.RowWrite {
-	row := store.Mark{Name: name, Index: index}
+	row := schema.Mark{Name: name, Index: index}
 	return store.Write(store.MarkRows.Table, name, store.MarkRows.Append(nil, name, row))
 }
 
@@ -85,7 +86,7 @@ func TestFile_KeepsWhatWasCommitted(t *testing.T) {
 	path := newPath(t)
 	f := openFile(t, path, store.FileOptions{})
 	big := bytes.Repeat([]byte{1, 2, 3}, 100_000)
-	long := strings.Repeat("k", store.KeyLimit)
+	long := strings.Repeat("k", schema.KeyLimit)
 	var rows []store.RowWrite
 	for table := byte(0); store.MarkRows.Table >= table; table++ {
 		rows = append(rows, store.Write(table, "key", []byte{table}))
@@ -138,11 +139,11 @@ func TestFile_LoadIsInOrder(t *testing.T) {
 func TestFile_RowsOutliveTheFile(t *testing.T) {
 	path := newPath(t)
 	f := openFile(t, path, quick)
-	want := store.Key{Key: "k", Value: bytes.Repeat([]byte{7}, 100_000)}
+	want := schema.Key{Key: "k", Value: bytes.Repeat([]byte{7}, 100_000)}
 	commit(t, f, 2, store.Write(store.KeyRows.Table, "k", store.KeyRows.Append(nil, "k", want)))
 	closeFile(t, f)
 	f = openFile(t, path, quick)
-	var got store.Key
+	var got schema.Key
 	_, err := f.Load(func(_ byte, key string, value []byte) (err error) {
 		got, err = store.KeyRows.Decode(key, value)
 		return err
@@ -175,7 +176,7 @@ func TestFile_RefusedCommitWritesNothing(t *testing.T) {
 	f := openFile(t, newPath(t), quick)
 	commit(t, f, 2, mark("m", 1))
 	for name, key := range map[string]string{
-		"empty": "", "too long": strings.Repeat("k", store.KeyLimit+1),
+		"empty": "", "too long": strings.Repeat("k", schema.KeyLimit+1),
 	} {
 		if err := f.Commit(3, mark("n", 1), store.Write(0, key, []byte{1})); err == nil {
 			t.Errorf("a key that is %s was accepted", name)

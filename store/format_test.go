@@ -15,6 +15,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -29,33 +30,33 @@ const (
 
 // formatRows puts what formatFile has, in two transactions.
 func formatRows(s *store.Store, write func(fn func())) {
-	id := store.ID{0xde, 0xad, 15: 0xef}
+	id := schema.ID{0xde, 0xad, 15: 0xef}
 	write(func() {
-		s.Keys.Put("gone", store.Key{Key: "gone", CreateIndex: 2, ModifyIndex: 2})
-		s.Nodes.Put("n", store.Node{Name: "N", ID: "id", Address: "::1",
+		s.Keys.Put("gone", schema.Key{Key: "gone", CreateIndex: 2, ModifyIndex: 2})
+		s.Nodes.Put("n", schema.Node{Name: "N", ID: "id", Address: "::1",
 			Meta: map[string]string{"a": "1", "b": "2"}, CreateIndex: 2, ModifyIndex: 2})
-		s.Services.Put("n\x00web", store.Service{Node: "N", ID: "web", Name: "Web",
+		s.Services.Put("n\x00web", schema.Service{Node: "N", ID: "web", Name: "Web",
 			Address: "::1", Port: 80, Tags: []string{"z", "a"},
 			Meta: map[string]string{"k": "v"}, CreateIndex: 2, ModifyIndex: 2})
-		s.Checks.Put("n\x00up", store.Check{Node: "N", ID: "up", Name: "Up", Notes: "notes",
+		s.Checks.Put("n\x00up", schema.Check{Node: "N", ID: "up", Name: "Up", Notes: "notes",
 			Output: "output", ServiceID: "web", Status: 2, CreateIndex: 2, ModifyIndex: 2})
-		s.Marks.Put("catalog", store.Mark{Name: "catalog", Index: 2})
+		s.Marks.Put("catalog", schema.Mark{Name: "catalog", Index: 2})
 	})
 	write(func() {
 		s.Keys.Delete("gone")
 		s.Bury(0, "gone")
-		s.Keys.Put("k", store.Key{Key: "k", Value: []byte("v"), Flags: 300, Session: id,
+		s.Keys.Put("k", schema.Key{Key: "k", Value: []byte("v"), Flags: 300, Session: id,
 			CreateIndex: 3, ModifyIndex: 3, LockIndex: 1, Fence: 3})
-		s.Keys.Put("large", store.Key{Key: "large", Value: make([]byte, 10_000),
+		s.Keys.Put("large", schema.Key{Key: "large", Value: make([]byte, 10_000),
 			CreateIndex: 3, ModifyIndex: 3})
-		s.Sessions.Put(string(id[:]), store.Session{ID: id, Name: "s", Node: "N",
+		s.Sessions.Put(string(id[:]), schema.Session{ID: id, Name: "s", Node: "N",
 			TTL: 10 * time.Second, Grace: time.Second, LockDelay: 15 * time.Second,
 			Behavior: 1, Lifetime: 1, Checks: []string{"up"}, CreateIndex: 3})
-		s.Attachments.Put("a", store.Attachment{Name: "a", Session: id, Value: []byte("v"),
+		s.Attachments.Put("a", schema.Attachment{Name: "a", Session: id, Value: []byte("v"),
 			CreateIndex: 3, ModifyIndex: 3})
-		s.Delays.Put("delayed", store.Delay{Key: "delayed", Until: time.Unix(1, 5).UTC(),
+		s.Delays.Put("delayed", schema.Delay{Key: "delayed", Until: time.Unix(1, 5).UTC(),
 			Length: 15 * time.Second})
-		s.Marks.Put("sessions", store.Mark{Name: "sessions", Index: 3})
+		s.Marks.Put("sessions", schema.Mark{Name: "sessions", Index: 3})
 	})
 }
 
@@ -176,7 +177,7 @@ func TestFormat1_ByHand(t *testing.T) {
 // loggedRows puts what loggedFile has: the last two commits are in its log.
 func loggedRows(s *store.Store, write func(fn func())) {
 	put := func(key, value string) {
-		s.Keys.Put(key, store.Key{Key: key, Value: []byte(value), Flags: 300, CreateIndex: 2,
+		s.Keys.Put(key, schema.Key{Key: key, Value: []byte(value), Flags: 300, CreateIndex: 2,
 			ModifyIndex: s.Next()})
 	}
 	for i := range 5 {
@@ -185,7 +186,7 @@ func loggedRows(s *store.Store, write func(fn func())) {
 	write(func() {
 		put("lock/2", "second")
 		s.Keys.Delete("lock/3")
-		s.Marks.Put("m", store.Mark{Name: "m", Index: 7})
+		s.Marks.Put("m", schema.Mark{Name: "m", Index: 7})
 	})
 	write(func() { put("large", strings.Repeat("x", 600)) })
 }
@@ -267,8 +268,8 @@ func rowSum(table byte, key, payload string) uint32 {
 // Ensure that README.md is right about backups too.
 func TestBackup_ByHand(t *testing.T) {
 	s := store.New()
-	s.Keys.Put("k", store.Key{Key: "k", Value: []byte("v"), ModifyIndex: 2})
-	s.Marks.Put("m", store.Mark{Name: "m", Index: 2}) // is not in a backup
+	s.Keys.Put("k", schema.Key{Key: "k", Value: []byte("v"), ModifyIndex: 2})
+	s.Marks.Put("m", schema.Mark{Name: "m", Index: 2}) // is not in a backup
 	s.Seal()
 	s.PublishMemory()
 	payload := "\x01v" + "\x00\x00\x00\x02\x00\x00"

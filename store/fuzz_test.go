@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -32,10 +33,10 @@ func smallRows(s *store.Store, round int) {
 	for i := range 60 {
 		key := fmt.Sprintf("key/%03d", (i*7+round*11)%200)
 		value := bytes.Repeat([]byte{byte(i)}, 20+i)
-		s.Keys.Put(key, store.Key{Key: key, Value: value, ModifyIndex: s.Next()})
+		s.Keys.Put(key, schema.Key{Key: key, Value: value, ModifyIndex: s.Next()})
 		s.Bury(1, key)
 	}
-	s.Nodes.Put("n", store.Node{Name: "n", ModifyIndex: s.Next()})
+	s.Nodes.Put("n", schema.Node{Name: "n", ModifyIndex: s.Next()})
 }
 
 // small returns smallFile, and the states of its last two commits.
@@ -147,7 +148,7 @@ func fuzzRevival(t *testing.T, path string) {
 		err := write(s, func() {
 			for j := range 40 {
 				key := fmt.Sprintf("key/%03d", i+j*5)
-				s.Keys.Put(key, store.Key{Key: key, Value: make([]byte, 100*i)})
+				s.Keys.Put(key, schema.Key{Key: key, Value: make([]byte, 100*i)})
 			}
 		})
 		if err != nil {
@@ -191,10 +192,10 @@ func FuzzRecord(f *testing.F) {
 func FuzzBackup(f *testing.F) {
 	s := store.New()
 	f.Add(backupOf(f, s))
-	s.Keys.Put("k", store.Key{Key: "k", Value: []byte("v"), Session: someID, ModifyIndex: 2})
-	s.Nodes.Put("n", store.Node{Name: "N", Meta: map[string]string{"a": "b"}})
-	s.Services.Put("n\x00s", store.Service{Node: "N", ID: "s", Tags: []string{"t"}})
-	s.Checks.Put("n\x00c", store.Check{Node: "N", ID: "c", ServiceID: "s"})
+	s.Keys.Put("k", schema.Key{Key: "k", Value: []byte("v"), Session: someID, ModifyIndex: 2})
+	s.Nodes.Put("n", schema.Node{Name: "N", Meta: map[string]string{"a": "b"}})
+	s.Services.Put("n\x00s", schema.Service{Node: "N", ID: "s", Tags: []string{"t"}})
+	s.Checks.Put("n\x00c", schema.Check{Node: "N", ID: "c", ServiceID: "s"})
 	s.Seal()
 	s.PublishMemory()
 	full := backupOf(f, s)

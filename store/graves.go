@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/google/btree"
+	"github.com/lockd/lockd/internal/schema"
 )
 
 // GraveLimit is how many tombstones are kept at least. Of the older ones only the highest index
@@ -20,8 +21,8 @@ const FloorMark = "floor"
 // graves is the table of tombstones, with the order in which they were dug.
 type graves struct {
 	store *Store
-	table Table[Grave]
-	byAge *btree.BTreeG[Grave]
+	table Table[schema.Grave]
+	byAge *btree.BTreeG[schema.Grave]
 }
 
 func (g *graves) init(s *Store) {
@@ -29,7 +30,7 @@ func (g *graves) init(s *Store) {
 	g.table.init(s, tableGraves, graveCodec)
 	g.table.layout = &graveLayout
 	g.byAge = btree.NewG(treeDegree, older)
-	g.table.OnMove(func(old, new *Grave) {
+	g.table.OnMove(func(old, new *schema.Grave) {
 		if old != nil {
 			g.byAge.Delete(*old)
 		}
@@ -40,7 +41,7 @@ func (g *graves) init(s *Store) {
 }
 
 // older reports whether a was dug before b. Their names are seldom looked at: they lie elsewhere.
-func older(a, b Grave) bool {
+func older(a, b schema.Grave) bool {
 	if a.Index != b.Index {
 		return a.Index < b.Index
 	}
@@ -54,19 +55,19 @@ func GraveKey(kind byte, name string) string { return string([]byte{kind}) + nam
 // [GraveLimit] are dropped from time to time.
 func (s *Store) Bury(kind byte, name string) {
 	g := &s.graves
-	g.table.Put(GraveKey(kind, name), Grave{Kind: kind, Name: name, Index: s.Next()})
+	g.table.Put(GraveKey(kind, name), schema.Grave{Kind: kind, Name: name, Index: s.Next()})
 	if g.table.Len() <= GraveLimit+graveSurplus {
 		return
 	}
-	var oldest Grave
+	var oldest schema.Grave
 	for g.table.Len() > GraveLimit {
 		oldest, _ = g.byAge.Min()
 		g.table.Delete(GraveKey(oldest.Kind, oldest.Name))
 	}
-	s.Marks.Put(FloorMark, Mark{Name: FloorMark, Index: oldest.Index})
+	s.Marks.Put(FloorMark, schema.Mark{Name: FloorMark, Index: oldest.Index})
 }
 
 // Buried returns the tombstone of the name, or nil.
-func (s *Snapshot) Buried(kind byte, name string) *Grave {
+func (s *Snapshot) Buried(kind byte, name string) *schema.Grave {
 	return s.Graves.Get(GraveKey(kind, name))
 }

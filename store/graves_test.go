@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -75,7 +76,7 @@ func TestGraves_MoveFromTheirNames(t *testing.T) {
 func TestGraves_Refused(t *testing.T) {
 	grave := func(place string, index uint64) store.RowWrite {
 		return store.Write(store.GraveRows.Table, place,
-			store.GraveRows.Append(nil, place, store.Grave{Index: index}))
+			store.GraveRows.Append(nil, place, schema.Grave{Index: index}))
 	}
 	testRefused(t, map[string]refusedRows{
 		"twice": {[]store.RowWrite{grave(atIndex(2, "kx"), 2), grave(atIndex(3, "kx"), 3)},

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -18,7 +19,7 @@ type churn struct {
 }
 
 func (c *churn) put(key string) {
-	row := store.Key{Key: key, Value: make([]byte, c.size()), ModifyIndex: c.s.Next()}
+	row := schema.Key{Key: key, Value: make([]byte, c.size()), ModifyIndex: c.s.Next()}
 	c.s.Keys.Put(key, row)
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -133,7 +134,7 @@ func (h *heir) commit(rows int) error {
 	return write(h.Store, func() {
 		for i := range rows {
 			key := fmt.Sprintf("heir/%d", i)
-			h.Keys.Put(key, store.Key{Key: key, Value: make([]byte, 90), Fence: h.Next()})
+			h.Keys.Put(key, schema.Key{Key: key, Value: make([]byte, 90), Fence: h.Next()})
 		}
 	})
 }
@@ -209,7 +210,7 @@ func (f *failedSync) inheritFrom(t *testing.T, what string, cached, disk []byte,
 	h := newHeir(t, cached, disk)
 	if kind == 1 {
 		h.failing = true
-		h.Marks.Put("failed", store.Mark{Name: "failed", Index: h.Next()})
+		h.Marks.Put("failed", schema.Mark{Name: "failed", Index: h.Next()})
 		h.Seal()
 		b := h.Take()
 		if err := b.Write(); !errors.Is(err, errSync) {

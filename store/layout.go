@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/binary"
 	"fmt"
+	"github.com/lockd/lockd/internal/schema"
 )
 
 // layout says where in the file the rows of a table lie that do not lie under their keys.
@@ -38,7 +39,7 @@ func (t *Table[T]) mustHave(key string) {
 	if t.layout != nil {
 		size += t.layout.ahead
 	}
-	if size == 0 || size > KeyLimit {
+	if size == 0 || size > schema.KeyLimit {
 		panic(fmt.Sprintf("store: a key of %d bytes in %s", len(key), tableName(t.number)))
 	}
 }
@@ -66,15 +67,15 @@ func markedKey(place string) string {
 }
 
 // graveLayout marks its places with a number that no kind has.
-var graveLayout = layout[Grave]{
+var graveLayout = layout[schema.Grave]{
 	ahead: len(marked) + indexSize,
-	place: func(key string, row *Grave) string { return placeMarked(row.Index, key) },
+	place: func(key string, row *schema.Grave) string { return placeMarked(row.Index, key) },
 	key:   func(place string, _ []byte) string { return markedKey(place) },
 }
 
-var delayLayout = layout[Delay]{
+var delayLayout = layout[schema.Delay]{
 	ahead: len(marked) + indexSize,
-	place: func(key string, row *Delay) string { return placeMarked(row.Index, key) },
+	place: func(key string, row *schema.Delay) string { return placeMarked(row.Index, key) },
 	key:   delayKey,
 }
 
@@ -94,11 +95,13 @@ func delayKey(place string, payload []byte) string {
 }
 
 // sessionLayout knows a place by its length, which an ID does not have.
-var sessionLayout = layout[Session]{
+var sessionLayout = layout[schema.Session]{
 	ahead: indexSize,
-	place: func(id string, row *Session) string { return placeByIndex("", row.CreateIndex, id) },
+	place: func(id string, row *schema.Session) string {
+		return placeByIndex("", row.CreateIndex, id)
+	},
 	key: func(place string, _ []byte) string {
-		if len(place) == indexSize+len(ID{}) {
+		if len(place) == indexSize+len(schema.ID{}) {
 			return place[indexSize:]
 		}
 		return place

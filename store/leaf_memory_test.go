@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -27,7 +28,7 @@ func memoryFile(t *testing.T) string {
 	}
 	err := write(s, func() {
 		for i := range memoryKeys {
-			s.Keys.Put(memoryKey(i), store.Key{Key: memoryKey(i), Value: memoryValue(i, 0)})
+			s.Keys.Put(memoryKey(i), schema.Key{Key: memoryKey(i), Value: memoryValue(i, 0)})
 		}
 	})
 	if err := errors.Join(err, s.Close()); err != nil {
@@ -53,7 +54,7 @@ func TestLeaf_MemoryOfWrittenRows(t *testing.T) {
 	path := memoryFile(t)
 	before, _ := memory()
 	s := reopened(t, path)
-	var kept []*store.Key
+	var kept []*schema.Key
 	random := rand.New(rand.NewPCG(1, 2))
 	for some := range slices.Chunk(random.Perm(memoryKeys), 500) {
 		err := write(s, func() {

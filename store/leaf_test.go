@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -29,7 +30,7 @@ func newRead(t *testing.T) *store.Store {
 	err := write(s, func() {
 		for i := range leafKeys {
 			key := leafKey(2 * i)
-			s.Keys.Put(key, store.Key{Key: key, Value: fmt.Append(nil, i), ModifyIndex: s.Next()})
+			s.Keys.Put(key, schema.Key{Key: key, Value: fmt.Append(nil, i), ModifyIndex: s.Next()})
 		}
 	})
 	if err := errors.Join(err, s.Close()); err != nil {
@@ -49,7 +50,7 @@ func reopened(t *testing.T, path string) *store.Store {
 }
 
 // keysOf is what the rows say.
-func keysOf(rows func(yield func(string, *store.Key) bool)) values {
+func keysOf(rows func(yield func(string, *schema.Key) bool)) values {
 	got := values{}
 	for key, row := range rows {
 		if row.Key != key {
@@ -76,7 +77,7 @@ func TestLeaf_Reads(t *testing.T) {
 	for i := range 2*leafKeys + 2 {
 		key := leafKey(i - 1)
 		value, there := want[key]
-		for name, row := range map[string]*store.Key{
+		for name, row := range map[string]*schema.Key{
 			"Get": s.Keys.Get(key), "Snapshot": snapshot.Keys.Get(key),
 		} {
 			if (row != nil) != there || there && (row.Key != key || string(row.Value) != value) {
@@ -135,7 +136,7 @@ func TestLeaf_SnapshotStays(t *testing.T) {
 			case 0:
 				s.Keys.Delete(key)
 			case 1:
-				s.Keys.Put(key, store.Key{Key: key, Value: []byte("new")})
+				s.Keys.Put(key, schema.Key{Key: key, Value: []byte("new")})
 			}
 		}
 	})
@@ -178,7 +179,7 @@ func TestLeaf_SnapshotOfWrittenPages(t *testing.T) {
 	before := s.Snapshot()
 	err = write(s, func() {
 		for i := gone; i < leafKeys; i++ {
-			s.Keys.Put(leafKey(2*i), store.Key{Key: leafKey(2 * i), Value: []byte("new")})
+			s.Keys.Put(leafKey(2*i), schema.Key{Key: leafKey(2 * i), Value: []byte("new")})
 		}
 	})
 	if err != nil {
@@ -229,7 +230,7 @@ func TestLeaf_LetGo(t *testing.T) {
 	err := write(s, func() {
 		for i := range leafKeys {
 			key := leafKey(2 * i)
-			s.Keys.Put(key, store.Key{Key: key, Value: []byte("new")})
+			s.Keys.Put(key, schema.Key{Key: key, Value: []byte("new")})
 		}
 	})
 	if err != nil {
@@ -275,7 +276,7 @@ func TestLeaf_Model(t *testing.T) {
 				delete(newest, key)
 			} else if random.IntN(3) > 0 {
 				value := fmt.Sprint(random.IntN(1000))
-				s.Keys.Put(key, store.Key{Key: key, Value: []byte(value)})
+				s.Keys.Put(key, schema.Key{Key: key, Value: []byte(value)})
 				newest[key] = value
 			} else if (s.Keys.Newest(key) != nil) != there {
 				t.Fatalf("%s: there is %v", key, !there)
@@ -383,7 +384,7 @@ func TestLeaf_ReadersBesideTheWriter(t *testing.T) {
 			if key := leafKey(2 * i); i%3 == 0 {
 				s.Keys.Delete(key)
 			} else {
-				s.Keys.Put(key, store.Key{Key: key, ModifyIndex: s.Next()})
+				s.Keys.Put(key, schema.Key{Key: key, ModifyIndex: s.Next()})
 			}
 		})
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -74,7 +75,7 @@ func (w *wide) anyKey() string { return w.key(w.random.IntN(w.keys)) }
 
 // put writes a row with a value of that size.
 func (w *wide) put(key string, size int) {
-	w.Keys.Put(key, store.Key{Key: key, Value: bytes.Repeat([]byte{'v'}, size), Fence: w.Next()})
+	w.Keys.Put(key, schema.Key{Key: key, Value: bytes.Repeat([]byte{'v'}, size), Fence: w.Next()})
 }
 
 // change writes so many rows of keys, or deletes them.
@@ -426,7 +427,7 @@ func TestLog_G2_LeftoversWaitForACommit(t *testing.T) {
 		if stateOf(t, path) != untouched {
 			t.Fatalf("round %d: it was written to", round)
 		}
-		w.must(write(s, func() { s.Marks.Put("any", store.Mark{Name: "any", Index: s.Next()}) }))
+		w.must(write(s, func() { s.Marks.Put("any", schema.Mark{Name: "any", Index: s.Next()}) }))
 		w.must(s.Close())
 		if after := readLog(t, path); after.Taken > before.Taken {
 			due++
@@ -487,7 +488,7 @@ func TestLog_Refused(t *testing.T) {
 		text := string(binary.AppendUvarint([]byte{table}, uint64(len(key)))) + key
 		return text + string(binary.AppendUvarint(nil, uint64(len(value)))) + value
 	}
-	good := string(store.KeyRows.Append(nil, "k", store.Key{Key: "k"}))
+	good := string(store.KeyRows.Append(nil, "k", schema.Key{Key: "k"}))
 	for name, test := range map[string]struct {
 		number  int
 		payload string

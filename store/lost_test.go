@@ -9,6 +9,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -71,13 +72,13 @@ func (i image) sameTables(other image) bool {
 // traffic are the ways in which a file changes from one commit to the next.
 var traffic = map[string]func(s *store.Store, round int){
 	"one lock": func(s *store.Store, _ int) { // all of it is in one page
-		s.Keys.Put("k", store.Key{Key: "k", Fence: s.Next()})
+		s.Keys.Put("k", schema.Key{Key: "k", Fence: s.Next()})
 	},
 	"some locks of many": func(s *store.Store, round int) { // the number of rows stays the same
 		for i := range 400 {
 			key := fmt.Sprintf("lock/%03d", i)
 			if round == 0 || i%97 == round {
-				s.Keys.Put(key, store.Key{Key: key, LockIndex: uint64(round), Fence: s.Next()})
+				s.Keys.Put(key, schema.Key{Key: key, LockIndex: uint64(round), Fence: s.Next()})
 			}
 		}
 	},
@@ -86,7 +87,7 @@ var traffic = map[string]func(s *store.Store, round int){
 			key := fmt.Sprintf("lock/%03d", i)
 			if round == 0 || i*7919%400%41 == round {
 				value := bytes.Repeat([]byte{byte(round)}, 500)
-				s.Keys.Put(key, store.Key{Key: key, Value: value, Fence: s.Next()})
+				s.Keys.Put(key, schema.Key{Key: key, Value: value, Fence: s.Next()})
 			}
 		}
 	},
@@ -94,7 +95,7 @@ var traffic = map[string]func(s *store.Store, round int){
 		for i := range 60 {
 			n := i*7 + round*60
 			key, gone := fmt.Sprintf("user/%03d", n%211), fmt.Sprintf("user/%03d", (n+100)%211)
-			s.Keys.Put(key, store.Key{Key: key, Value: bytes.Repeat([]byte{1}, 50)})
+			s.Keys.Put(key, schema.Key{Key: key, Value: bytes.Repeat([]byte{1}, 50)})
 			if s.Keys.Newest(gone) != nil {
 				s.Keys.Delete(gone)
 			}

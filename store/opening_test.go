@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -39,7 +40,7 @@ func (o *opener) visit() error {
 	n := o.open.Add(1)
 	err := write(s, func() {
 		visits := s.Snapshot().Mark("visits")
-		s.Marks.Put("visits", store.Mark{Name: "visits", Index: visits + 1})
+		s.Marks.Put("visits", schema.Mark{Name: "visits", Index: visits + 1})
 	})
 	if n != 1 {
 		err = errors.Join(err, fmt.Errorf("%d have the file open", n))
@@ -150,7 +151,7 @@ func logFile(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	for range 6 {
-		err := write(s, func() { s.Marks.Put("log", store.Mark{Name: "log", Index: s.Next()}) })
+		err := write(s, func() { s.Marks.Put("log", schema.Mark{Name: "log", Index: s.Next()}) })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -19,7 +20,7 @@ func TestOrder_Model(t *testing.T) {
 	want := make(map[string]uint64)
 	put := func(key string) {
 		want[key] = s.Next()
-		s.Keys.Put(key, store.Key{Key: key, ModifyIndex: s.Next()})
+		s.Keys.Put(key, schema.Key{Key: key, ModifyIndex: s.Next()})
 	}
 	remove := func(key string) {
 		if _, there := want[key]; there {
@@ -56,7 +57,7 @@ func each(count int, fn func(i int)) {
 	}
 }
 
-func testOrder(t *testing.T, view store.View[store.Key], want map[string]uint64) {
+func testOrder(t *testing.T, view store.View[schema.Key], want map[string]uint64) {
 	t.Helper()
 	var got []string
 	for key, row := range view.Ascend("") {

@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/binary"
 	"errors"
+	"github.com/lockd/lockd/internal/schema"
 	"maps"
 	"slices"
 	"time"
@@ -58,8 +59,8 @@ func appendMap(buf []byte, m map[string]string) []byte {
 	return buf
 }
 
-func appendID(buf []byte, id ID) []byte {
-	if id == (ID{}) {
+func appendID(buf []byte, id schema.ID) []byte {
+	if id == (schema.ID{}) {
 		return append(buf, 0)
 	}
 	return append(append(buf, 1), id[:]...)
@@ -153,19 +154,19 @@ func (d *decoder) time() time.Time {
 	return time.Unix(seconds, int64(part)).UTC()
 }
 
-func (d *decoder) id() ID {
+func (d *decoder) id() schema.ID {
 	switch d.uint8() {
 	case 0:
-		return ID{}
+		return schema.ID{}
 	case 1:
-		if b := d.next(uint64(len(ID{}))); b != nil && ID(b) != (ID{}) {
-			return ID(b)
+		if b := d.next(uint64(len(schema.ID{}))); b != nil && schema.ID(b) != (schema.ID{}) {
+			return schema.ID(b)
 		}
 	}
 	if d.err == nil {
 		d.fail(errID)
 	}
-	return ID{}
+	return schema.ID{}
 }
 
 func (d *decoder) string() string { return stringOf(d.next(d.uint64())) }

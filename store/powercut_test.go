@@ -9,6 +9,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -153,7 +154,7 @@ func revive(t *testing.T, content []byte) {
 	err := s.Open(path, store.Options{Sync: store.SyncNever, Hooks: hooks})
 	for i := 0; i < 3 && err == nil; i++ {
 		err = write(s, func() {
-			s.Marks.Put("revived", store.Mark{Name: "revived", Index: s.Next()})
+			s.Marks.Put("revived", schema.Mark{Name: "revived", Index: s.Next()})
 		})
 	}
 	want := dump(s)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/lockd/lockd/internal/schema"
 	berrors "go.etcd.io/bbolt/errors"
 )
 
@@ -40,7 +41,7 @@ func makeRecord(rows []rowWrite, last header, size int) (payload []byte, err err
 		switch {
 		case len(row.key) == 0:
 			return nil, errRow(row, berrors.ErrKeyRequired)
-		case len(row.key) > KeyLimit:
+		case len(row.key) > schema.KeyLimit:
 			return nil, errRow(row, berrors.ErrKeyTooLarge)
 		case i > 0 && !rows[i-1].before(row):
 			return nil, errRow(row, errSorted)
@@ -80,7 +81,7 @@ func readRecord(payload []byte) (last header, rows []rowWrite, err error) {
 		case d.err != nil:
 		case row.table >= tableCount:
 			d.fail(errTable)
-		case len(row.key) == 0 || len(row.key) > KeyLimit:
+		case len(row.key) == 0 || len(row.key) > schema.KeyLimit:
 			d.fail(errKeyLength)
 		case len(rows) > 0 && !rows[len(rows)-1].before(row):
 			d.fail(errSorted)

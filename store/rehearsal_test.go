@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -21,7 +22,7 @@ func TestRehearse(t *testing.T) {
 		t.Fatal("no batches")
 	}
 	write := func(key string) (*store.Batch, error) {
-		s.Keys.Put(key, store.Key{Key: key})
+		s.Keys.Put(key, schema.Key{Key: key})
 		s.Seal()
 		b := s.Take()
 		return b, b.Write()

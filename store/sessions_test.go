@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -16,7 +17,7 @@ func madeAt(index, id byte) string {
 func sessionID(id byte) string { return string([]byte{15: id}) }
 
 func makeSession(s *store.Store, id byte) {
-	s.Sessions.Put(sessionID(id), store.Session{ID: store.ID([]byte(sessionID(id))),
+	s.Sessions.Put(sessionID(id), schema.Session{ID: schema.ID([]byte(sessionID(id))),
 		CreateIndex: s.Next()})
 }
 
@@ -56,7 +57,7 @@ func TestSessions_LieByIndex(t *testing.T) {
 func TestSessions_EndUnderTheirIDs(t *testing.T) {
 	path := firstFile(t)
 	before := places(t, path, "sessions")
-	if len(before) != 1 || len(before[0]) != len(store.ID{}) {
+	if len(before) != 1 || len(before[0]) != len(schema.ID{}) {
 		t.Fatalf("first: got %q", before)
 	}
 	s := store.New()
@@ -83,7 +84,7 @@ func TestSessions_EndUnderTheirIDs(t *testing.T) {
 func TestSessions_Refused(t *testing.T) {
 	session := func(place string, index uint64) store.RowWrite {
 		return store.Write(store.SessionRows.Table, place,
-			store.SessionRows.Append(nil, place, store.Session{CreateIndex: index}))
+			store.SessionRows.Append(nil, place, schema.Session{CreateIndex: index}))
 	}
 	testRefused(t, map[string]refusedRows{
 		"twice": {[]store.RowWrite{session(madeAt(2, 1), 2), session(madeAt(3, 1), 3)}, "twice"},

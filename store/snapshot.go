@@ -1,6 +1,7 @@
 package store
 
 import (
+	"github.com/lockd/lockd/internal/schema"
 	"iter"
 	"strings"
 )
@@ -10,15 +11,15 @@ import (
 type Snapshot struct {
 	index uint64
 
-	Keys        View[Key]
-	Sessions    View[Session]
-	Nodes       View[Node]
-	Services    View[Service]
-	Checks      View[Check]
-	Attachments View[Attachment]
-	Delays      View[Delay]
-	Graves      View[Grave]
-	Marks       View[Mark]
+	Keys        View[schema.Key]
+	Sessions    View[schema.Session]
+	Nodes       View[schema.Node]
+	Services    View[schema.Service]
+	Checks      View[schema.Check]
+	Attachments View[schema.Attachment]
+	Delays      View[schema.Delay]
+	Graves      View[schema.Grave]
+	Marks       View[schema.Mark]
 }
 
 // Index is the index of the last transaction that the snapshot has.

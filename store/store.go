@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"github.com/lockd/lockd/internal/schema"
 	"io/fs"
 	"math/bits"
 	"sync/atomic"
@@ -34,14 +35,14 @@ func (o Options) file() fileOptions {
 // Cached, Published and the Get of every table are free for all; all else is the writer's, under
 // one lock of the caller's.
 type Store struct {
-	Keys        Table[Key]
-	Sessions    Table[Session]
-	Nodes       Table[Node]
-	Services    Table[Service]
-	Checks      Table[Check]
-	Attachments Table[Attachment]
-	Delays      Table[Delay]
-	Marks       Table[Mark]
+	Keys        Table[schema.Key]
+	Sessions    Table[schema.Session]
+	Nodes       Table[schema.Node]
+	Services    Table[schema.Service]
+	Checks      Table[schema.Check]
+	Attachments Table[schema.Attachment]
+	Delays      Table[schema.Delay]
+	Marks       Table[schema.Mark]
 	graves      graves
 
 	file      medium        // nil: in memory
@@ -91,7 +92,7 @@ func New() *Store {
 	s.published.Store(FirstIndex)
 	s.Keys.init(s, tableKeys, keyCodec)
 	s.Keys.pick = lockedKey
-	s.Keys.cells.keyOf = func(row *Key) string { return row.Key }
+	s.Keys.cells.keyOf = func(row *schema.Key) string { return row.Key }
 	s.Sessions.init(s, tableSessions, sessionCodec)
 	s.Sessions.layout = &sessionLayout
 	s.Nodes.init(s, tableNodes, nodeCodec)
@@ -200,7 +201,7 @@ func (s *Store) clear() {
 }
 
 // Locked returns the keys that were locked when the file was opened, in order.
-func (s *Store) Locked() []*Key { return s.Keys.picked }
+func (s *Store) Locked() []*schema.Key { return s.Keys.picked }
 
 // Close closes the file, if there is one. What is published stays readable.
 func (s *Store) Close() error {

@@ -13,6 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -81,7 +82,7 @@ func (m *machine) transaction() {
 			delete(m.newest, key)
 		} else {
 			value := rapid.StringN(0, 3, 8).Draw(m.t, "value")
-			m.Keys.Put(key, store.Key{Key: key, Value: []byte(value)})
+			m.Keys.Put(key, schema.Key{Key: key, Value: []byte(value)})
 			m.newest[key] = value
 		}
 		if rapid.Bool().Draw(m.t, "look") {
@@ -175,7 +176,7 @@ func TestTable_Model(t *testing.T) {
 func TestTable_ReadersBesideTheWriter(t *testing.T) {
 	s := store.New()
 	put := func(key string, n int) {
-		s.Keys.Put(key, store.Key{Key: key, Flags: uint64(n)})
+		s.Keys.Put(key, schema.Key{Key: key, Flags: uint64(n)})
 		s.Seal()
 		s.PublishMemory()
 	}
@@ -224,14 +225,14 @@ func TestTable_ReadersOfPlacesThatAreTakenAgain(t *testing.T) {
 	t.Run("keys", func(t *testing.T) {
 		s := store.New()
 		readWhileOthersCome(t, s, &s.Keys,
-			func(key string) store.Key { return store.Key{Key: key} },
-			func(row *store.Key) string { return row.Key })
+			func(key string) schema.Key { return schema.Key{Key: key} },
+			func(row *schema.Key) string { return row.Key })
 	})
 	t.Run("nodes", func(t *testing.T) {
 		s := store.New()
 		readWhileOthersCome(t, s, &s.Nodes,
-			func(key string) store.Node { return store.Node{Name: key} },
-			func(row *store.Node) string { return row.Name })
+			func(key string) schema.Node { return schema.Node{Name: key} },
+			func(row *schema.Node) string { return row.Name })
 	})
 }
 
@@ -280,7 +281,7 @@ func TestTable_PassingRowsLeaveNothing(t *testing.T) {
 	s := store.New()
 	pass := func(n int) {
 		key := fmt.Sprint(n)
-		s.Keys.Put(key, store.Key{Key: key})
+		s.Keys.Put(key, schema.Key{Key: key})
 		s.Seal()
 		s.PublishMemory()
 		s.Keys.Delete(key)
@@ -305,7 +306,7 @@ func TestTable_ManyKeysComeAndGo(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	s := store.New()
-	there := make(map[string]*store.Key)
+	there := make(map[string]*schema.Key)
 	for range 50 {
 		most := random.IntN(4000)
 		for range 2000 {
@@ -314,7 +315,7 @@ func TestTable_ManyKeysComeAndGo(t *testing.T) {
 				t.Fatalf("key %s: got %v, want %v", key, s.Keys.Newest(key), there[key])
 			}
 			if there[key] == nil && len(there) < most {
-				there[key] = s.Keys.Put(key, store.Key{Key: key})
+				there[key] = s.Keys.Put(key, schema.Key{Key: key})
 			} else if there[key] != nil {
 				s.Keys.Delete(key)
 				delete(there, key)
@@ -341,8 +342,8 @@ func TestTable_ManyKeysComeAndGo(t *testing.T) {
 func TestTable_OnMoveFollowsTheNewest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &machine{Store: store.New(), t: t, newest: values{}, published: values{}}
-		followed := map[string]*store.Key{}
-		m.Keys.OnMove(func(old, new *store.Key) {
+		followed := map[string]*schema.Key{}
+		m.Keys.OnMove(func(old, new *schema.Key) {
 			if old != nil {
 				if followed[old.Key] != old {
 					t.Fatalf("moved from %v, but it was at %v", old, followed[old.Key])
@@ -369,15 +370,15 @@ func TestTable_RefusesKeysThatNoFileHas(t *testing.T) {
 		t.Fatal(err)
 	}
 	puts := map[string]func(key string){
-		"keys":   func(key string) { s.Keys.Put(key, store.Key{Key: key}) },
-		"delays": func(key string) { s.Delays.Put(key, store.Delay{Key: key, Index: s.Next()}) },
+		"keys":   func(key string) { s.Keys.Put(key, schema.Key{Key: key}) },
+		"delays": func(key string) { s.Delays.Put(key, schema.Delay{Key: key, Index: s.Next()}) },
 		"graves": func(key string) { s.Bury(0, key) },
 		"drafts": func(key string) { s.Keys.Write(key, s.Keys.Draft(key)) },
 	}
 	const index, kind = 9, 1 // what the places of delays and graves have beside
 	longest := map[string]int{
-		"keys": store.KeyLimit, "delays": store.KeyLimit - index,
-		"graves": store.KeyLimit - index - kind, "drafts": store.KeyLimit,
+		"keys": schema.KeyLimit, "delays": schema.KeyLimit - index,
+		"graves": schema.KeyLimit - index - kind, "drafts": schema.KeyLimit,
 	}
 	refuses := func(put func(key string), key string) (refused bool) {
 		defer func() { refused = recover() != nil }()
@@ -411,21 +412,21 @@ func TestTable_LoopSeesWhatItWrites(t *testing.T) {
 		"the same rows": func(s *store.Store) { keysOf(s.Keys.Prefix("a/")) },
 		"a writing loop": func(s *store.Store) {
 			for key := range s.Keys.Prefix("b/") {
-				s.Keys.Put(key, store.Key{Key: key})
+				s.Keys.Put(key, schema.Key{Key: key})
 			}
 		},
 	}
 	for name, loop := range inner {
 		s := store.New()
 		for _, key := range []string{"a/1", "a/2", "a/3", "b/1"} {
-			s.Keys.Put(key, store.Key{Key: key})
+			s.Keys.Put(key, schema.Key{Key: key})
 		}
 		var got []string
 		for key := range s.Keys.Prefix("a/") {
 			got = append(got, key)
 			if key == "a/1" {
 				s.Keys.Delete("a/2")
-				s.Keys.Put("a/4", store.Key{Key: "a/4"})
+				s.Keys.Put("a/4", schema.Key{Key: "a/4"})
 			}
 			loop(s)
 		}
@@ -470,11 +471,11 @@ func TestTable_OpenBesideALargerOne(t *testing.T) {
 	err := write(s, func() {
 		for i := range keys {
 			key := fmt.Sprintf("key/%03d", i)
-			s.Keys.Put(key, store.Key{Key: key, ModifyIndex: s.Next()})
+			s.Keys.Put(key, schema.Key{Key: key, ModifyIndex: s.Next()})
 		}
 		for i := range marks {
 			name := fmt.Sprintf("mark/%04d", i)
-			s.Marks.Put(name, store.Mark{Name: name, Index: s.Next()})
+			s.Marks.Put(name, schema.Mark{Name: name, Index: s.Next()})
 		}
 	})
 	if err := errors.Join(err, s.Close()); err != nil {

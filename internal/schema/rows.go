@@ -1,4 +1,8 @@
-package store
+// Package schema has the rows of a database: what its tables hold and its file keeps.
+//
+// They are data without rules. What a field means to locks and sessions is the business of the
+// packages that write it.
+package schema
 
 import "time"
 
@@ -105,7 +109,7 @@ type Delay struct {
 	Index uint64 // at which it began; 0: it is not known
 }
 
-// Grave is a row of the table of tombstones, under [GraveKey]: the index at which something was
+// Grave is a row of the table of tombstones, under its kind and name: the index at which something was
 // deleted.
 type Grave struct {
 	Kind  uint8  // the first byte of the row's key; not 255
