@@ -91,7 +91,7 @@ func TestSet_PanicsOnItemOfAnotherQueue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
-				if recover() != "expiry: item is in another queue" {
+				if recover() != "expiry: item is in another heap" {
 					t.Fatal("no panic")
 				}
 			}()
