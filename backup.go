@@ -11,6 +11,7 @@ import (
 
 	"github.com/benbjohnson/clock"
 
+	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/store"
 )
 
@@ -36,18 +37,15 @@ func (db *DB) Backup(w io.Writer) error {
 // of r's Read, with nothing changed. A nil r panics.
 func (db *DB) Restore(r io.Reader) error {
 	checkReader(r)
-	if err := db.over.Load(); err != nil {
-		return wrap("restore", "", *err) // before a long backup is read for nothing
+	if err := db.writer.Refused(); err != nil {
+		return wrap("restore", "", err) // before a long backup is read for nothing
 	}
 	backup, err := readBackup(r)
 	if err != nil {
 		return wrap("restore", "", db.refused(err))
 	}
-	db.mu.Lock()
-	err = db.restoreLocked(backup)
-	b, lead := db.joinLocked()
-	db.unlock()
-	return wrap("restore", "", db.settle(b, lead, err))
+	err = db.writer.DoAll(func() error { return db.restore(backup) })
+	return wrap("restore", "", err)
 }
 
 // WriteBackup writes to w a backup of what fn puts: the keys, nodes, services and checks of another
@@ -64,7 +62,7 @@ func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
 	}
 	opts := &Options{Node: rand.Text()} // which is no node of the backup
 	db := newDB(opts)
-	if err := raise(db.store, index); err != nil {
+	if err := db.engine.Raise(index); err != nil {
 		return wrap("write backup", "", err)
 	}
 	if err := db.start(opts); err != nil {
@@ -75,8 +73,8 @@ func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
 		if err := fn(tx); err != nil {
 			return err
 		}
-		_, err := tx.DeleteNode(db.node)
-		return err
+		tx.rules.DeleteNode(db.node)
+		return nil
 	})
 	if err == nil {
 		err = db.Backup(w)
@@ -154,131 +152,43 @@ func restore(path string, r io.Reader, opts *RestoreOptions) (err error) {
 	return store.Publish(made, path, options.file())
 }
 
-// maxFloor leaves more indexes above it than can ever be used, before they begin anew.
-const maxFloor = 1 << 62
-
 // fill makes the file.
 func fill(path string, backup *store.Backup, minIndex uint64, options *Options) error {
 	db := newDB(options)
-	if err := db.store.Open(path, options.file()); err != nil {
+	if err := db.rows.Open(path, options.file()); err != nil {
 		return err
 	}
-	now := uint64(max(0, db.now().UnixMicro()))
-	if err := raise(db.store, max(backup.Index, minIndex, now)); err != nil {
-		return errors.Join(err, db.store.Close())
+	now := uint64(max(0, db.writer.Time().UnixMicro()))
+	if err := db.engine.Raise(max(backup.Index, minIndex, now)); err != nil {
+		return errors.Join(err, db.rows.Close())
 	}
 	if err := db.start(options); err != nil {
-		return errors.Join(err, db.store.Close())
+		return errors.Join(err, db.rows.Close())
 	}
-	err := db.update(func(tx *Txn) error {
-		tx.mark(markRestored) // so that the file has the index, even if the backup is empty
-		return tx.restore(backup)
+	err := db.update(func(tx *engine.Txn) error {
+		tx.MarkRestored() // so that the file has the index, even if the backup is empty
+		return tx.Restore(backup)
 	})
 	return errors.Join(err, db.Close())
 }
 
-// raise has the next indexes of the store be above that one.
-func raise(s *store.Store, index uint64) error {
-	if index > maxFloor && index > s.Index() {
-		return invalid("index %d, which the next ones would be above, is more than %d", index,
-			uint64(maxFloor))
-	}
-	s.Raise(index)
-	return nil
-}
-
-// restoreLocked does what Restore says. Only the first steps can be refused.
-func (db *DB) restoreLocked(backup *store.Backup) error {
-	if db.refusal != nil {
-		return db.refusal
-	}
-	db.endDueLocked(maxDue)
-	defer db.armLocked()
-	younger := db.store.Index() < backup.Index
-	if err := raise(db.store, backup.Index); err != nil {
+// restore does what Restore says. Only the first steps can be refused. It is called by a body of
+// the writer's.
+func (db *DB) restore(backup *store.Backup) error {
+	younger := db.rows.Index() < backup.Index
+	if err := db.engine.Raise(backup.Index); err != nil {
 		return err
 	}
-	every := func(*Session) bool { return true }
-	if err := db.endEachLocked(every, endWith(ErrRestored)); err != nil {
+	every := func(*engine.Session) bool { return true }
+	if err := db.endEach(every, endWith(ErrRestored)); err != nil {
 		return err
 	}
-	return db.applyLocked(&db.own, func(tx *Txn) error {
+	return db.writer.Apply(func(tx *engine.Txn) error {
 		if younger {
-			tx.mark(markRestored) // so that a file has the index, whatever differs
+			tx.MarkRestored() // so that a file has the index, whatever differs
 		}
-		return tx.restore(backup)
+		return tx.Restore(backup)
 	})
-}
-
-// restore makes the rows those of the backup, which has been checked.
-func (tx *Txn) restore(backup *store.Backup) error {
-	db := tx.db
-	keys := make(map[string]struct{}, len(backup.Keys))
-	for _, row := range backup.Keys {
-		keys[row.Key] = struct{}{}
-		tx.put(row.Key, row.Value, row.Flags)
-	}
-	for key, row := range db.store.Keys.Ascend("") {
-		if _, kept := keys[key]; !kept {
-			tx.remove(row, ErrKeyDeleted)
-			tx.bury(row)
-		}
-	}
-	return tx.restoreCatalog(backup)
-}
-
-func (tx *Txn) restoreCatalog(backup *store.Backup) error {
-	db := tx.db
-	kept := map[string]struct{}{folded(db.node): {}}
-	for _, row := range backup.Nodes {
-		kept[folded(row.Name)] = struct{}{}
-	}
-	for _, row := range backup.Services {
-		kept[catalogKey(row.Node, row.ID)+"\x00service"] = struct{}{}
-	}
-	for _, row := range backup.Checks {
-		kept[catalogKey(row.Node, row.ID)+"\x00check"] = struct{}{}
-	}
-	for key, row := range db.store.Nodes.Ascend("") {
-		if _, ok := kept[key]; !ok {
-			tx.removeNode(row)
-		}
-	}
-	for key := range db.store.Checks.Ascend("") {
-		if _, ok := kept[key+"\x00check"]; !ok {
-			tx.removeCheck(key)
-		}
-	}
-	for key := range db.store.Services.Ascend("") {
-		if _, ok := kept[key+"\x00service"]; !ok {
-			db.store.Services.Delete(key)
-		}
-	}
-	errs := []error{tx.cedeNodeID(backup)}
-	for i := range backup.Nodes {
-		errs = append(errs, tx.PutNode(nodeOf(&backup.Nodes[i])))
-	}
-	for i := range backup.Services {
-		errs = append(errs, tx.PutService(serviceOf(&backup.Services[i])))
-	}
-	for i := range backup.Checks {
-		errs = append(errs, tx.PutCheck(checkOf(&backup.Checks[i])))
-	}
-	return errors.Join(errs...)
-}
-
-// cedeNodeID takes its ID from the node of this process, which stays, if the backup has it for
-// another: that would be the renaming of this one (N5).
-func (tx *Txn) cedeNodeID(backup *store.Backup) error {
-	own := nodeOf(tx.db.store.Nodes.Newest(folded(tx.db.node)))
-	for i := range backup.Nodes {
-		row := &backup.Nodes[i]
-		if row.ID == own.ID && row.ID != "" && folded(row.Name) != folded(own.Name) {
-			own.ID = ""
-			return tx.PutNode(own)
-		}
-	}
-	return nil
 }
 
 // readBackup reads a backup, and checks that its rows fit together.
@@ -294,18 +204,41 @@ func readBackup(r io.Reader) (*store.Backup, error) {
 	if err := trial.start(opts); err != nil {
 		return nil, err
 	}
-	err = trial.update(func(tx *Txn) error {
-		for _, row := range backup.Keys {
-			if err := admit(row.Key, row.Value); err != nil {
-				return err
-			}
+	err = trial.update(func(tx *engine.Txn) error {
+		if err := validateBackup(backup); err != nil {
+			return err
 		}
-		return tx.restoreCatalog(backup)
+		return tx.RestoreCatalog(backup)
 	})
 	if err := errors.Join(err, trial.Close()); err != nil {
 		return nil, fmt.Errorf("%w: its rows do not fit together: %w", ErrCorrupt, err)
 	}
 	return backup, nil
+}
+
+// validateBackup refuses rows that no call could have written.
+func validateBackup(backup *store.Backup) error {
+	for _, row := range backup.Keys {
+		if err := admit(row.Key, row.Value); err != nil {
+			return err
+		}
+	}
+	for i := range backup.Nodes {
+		if node := nodeOf(&backup.Nodes[i]); node.validate() != nil {
+			return node.validate()
+		}
+	}
+	for i := range backup.Services {
+		if service := serviceOf(&backup.Services[i]); service.validate() != nil {
+			return service.validate()
+		}
+	}
+	for i := range backup.Checks {
+		if check := checkOf(&backup.Checks[i]); check.validate() != nil {
+			return check.validate()
+		}
+	}
+	return nil
 }
 
 // Compact rewrites the file of a closed database without the free pages in it. The file is there,
@@ -342,7 +275,7 @@ func Verify(path string, opts *Options) error {
 func BackupFile(path string, w io.Writer, opts *Options) error {
 	checkWriter(w)
 	return wrap("backup", "", inspect(path, opts, func(db *DB) error {
-		return store.WriteBackup(w, db.store.Snapshot())
+		return store.WriteBackup(w, db.rows.Snapshot())
 	}))
 }
 
@@ -372,14 +305,14 @@ func inspect(path string, opts *Options, fn func(*DB) error) error {
 		return err
 	}
 	db := newDB(opts)
-	if err := db.store.Open(path, opts.file()); err != nil {
+	if err := db.rows.Open(path, opts.file()); err != nil {
 		return advised(err)
 	}
-	err := db.checkReferences()
+	err := db.engine.CheckReferences()
 	if err != nil {
 		err = advised(fmt.Errorf("read %s: %w", path, err))
 	} else {
 		err = fn(db)
 	}
-	return errors.Join(err, db.store.Close())
+	return errors.Join(err, db.rows.Close())
 }

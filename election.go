@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+
+	"github.com/lockd/lockd/internal/engine"
+	"github.com/lockd/lockd/internal/writer"
 )
 
 // electionFlags are the flags of a key that an election is held for: those by which Consul's own
@@ -72,11 +75,11 @@ func (l *Leader) Proclaim(value []byte) error {
 	key := l.Key()
 	err := l.Err()
 	if err == nil {
-		err = l.lock.session.db.update(func(tx *Txn) error {
-			if err := cmp.Or(checkValue(value), tx.proves(l.Sequencer())); err != nil {
+		err = l.lock.session().db.update(func(tx *engine.Txn) error {
+			if err := cmp.Or(checkValue(value), proves(tx, l.Sequencer())); err != nil {
 				return err
 			}
-			tx.put(key, value, tx.db.store.Keys.Newest(key).Flags)
+			tx.Put(key, value, tx.Get(key).Flags)
 			return nil
 		})
 	}
@@ -154,14 +157,14 @@ func (k *Keeper) Lead(
 		if err != nil {
 			return wrap("lead", key, after(last, err))
 		}
-		began := k.db.now()
+		began := k.db.writer.Time()
 		panicked, err := leader.serve(ctx, fn)
 		lost := leader.Err() != nil
 		resigned := k.resign(ctx, leader)
 		switch {
 		case panicked != nil:
 			last = panicked
-			if k.db.now().Sub(began) > lastBackoff {
+			if k.db.writer.Time().Sub(began) > writer.LastBackoff {
 				wait = 0 // it had gone well for a while
 			}
 			err = k.rest(ctx, Scope{}, nil, wait.next())
@@ -210,7 +213,7 @@ func (l *Leader) serve(
 		}
 		if reason := recover(); reason != nil {
 			panicked = &PanicError{Value: reason, Stack: debug.Stack()}
-			l.lock.session.db.logPanic(l.lock, panicked)
+			l.lock.session().db.logPanic(l.lock, panicked)
 			return
 		}
 		_ = l.Resign() // fn ended its goroutine: nobody is left to try again, or to hear of it

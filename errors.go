@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/store"
 )
 
@@ -14,7 +15,7 @@ import (
 var (
 	// ErrClosed is returned by calls on a database that its owner closed, and is the cause of the
 	// end of what was closed: of a session, or of the handles of a database.
-	ErrClosed = errors.New("closed by its owner")
+	ErrClosed = engine.ErrClosed
 
 	// ErrInUse is returned by Open when another database, of this process or of another one,
 	// has the file open and kept it for Options.OpenTimeout.
@@ -48,22 +49,22 @@ var (
 
 	// ErrConflict is returned when the state is not the one that the call was made for: by
 	// CompareAndSwap, CompareAndDelete and the checks of a transaction.
-	ErrConflict = errors.New("conflict")
+	ErrConflict = engine.ErrConflict
 
 	// ErrNotHeld is returned when a lock that the call names is not, or no longer, held.
-	ErrNotHeld = errors.New("lock is not held")
+	ErrNotHeld = engine.ErrNotHeld
 
 	// ErrNoSession is returned when a session does not exist, or has ended.
-	ErrNoSession = errors.New("no such session")
+	ErrNoSession = engine.ErrNoSession
 
 	// ErrNoNode is returned when a node is not in the catalog.
-	ErrNoNode = errors.New("no such node")
+	ErrNoNode = engine.ErrNoNode
 
 	// ErrNoService is returned when a service is not in the catalog.
-	ErrNoService = errors.New("no such service")
+	ErrNoService = engine.ErrNoService
 
 	// ErrNoCheck is returned when a check is not in the catalog.
-	ErrNoCheck = errors.New("no such check")
+	ErrNoCheck = engine.ErrNoCheck
 
 	// ErrCompacted is yielded by Watch when events after its index are not kept any more. It is the
 	// cause of a state that Follow yields after a gap.
@@ -75,40 +76,40 @@ var (
 var (
 	// ErrExpired is the cause when a session was not renewed within its TTL and grace. The text
 	// says how long before its end it was renewed last, or made.
-	ErrExpired = errors.New("session expired: not renewed within its TTL")
+	ErrExpired = engine.ErrExpired
 
 	// ErrDestroyed is the cause when EndSession ended a session.
-	ErrDestroyed = errors.New("session destroyed")
+	ErrDestroyed = engine.ErrDestroyed
 
 	// ErrNodeGone is the cause when a session's node was removed from the catalog or renamed. The
 	// text has its name.
-	ErrNodeGone = errors.New("node of the session removed")
+	ErrNodeGone = engine.ErrNodeGone
 
 	// ErrCheckGone is the cause when a check of a session, or its service, was removed. The text
 	// has the ID of the check.
-	ErrCheckGone = errors.New("check of the session removed")
+	ErrCheckGone = engine.ErrCheckGone
 
 	// ErrCheckCritical is the cause when a check of a session became critical. NewSession also
 	// returns it, for a check that is. The text has the ID of the check.
-	ErrCheckCritical = errors.New("check of the session is critical")
+	ErrCheckCritical = engine.ErrCheckCritical
 
 	// ErrProcessGone is the cause when a session was bound to a process that ended without
 	// Close. The next Open ends it, before anybody could hold a handle on it. It is seen in
 	// DB.History of the locks that it held, in Options.Logger, and by a Watch from the last index
 	// that the file had before; from an older one that is ErrCompacted.
-	ErrProcessGone = errors.New("process of the session is gone")
+	ErrProcessGone = engine.ErrProcessGone
 
 	// ErrRestored is the cause when a backup was restored over the database.
-	ErrRestored = errors.New("database restored from a backup")
+	ErrRestored = engine.ErrRestored
 
 	// ErrUnlocked is the cause when a lock was released: by its Unlock, or by Txn.Unlock.
-	ErrUnlocked = errors.New("lock released")
+	ErrUnlocked = engine.ErrUnlocked
 
 	// ErrKeyDeleted is the cause when the key of a lock was deleted.
-	ErrKeyDeleted = errors.New("key deleted")
+	ErrKeyDeleted = engine.ErrKeyDeleted
 
 	// ErrForced is the cause when ForceUnlock took a lock away. The text has the reason.
-	ErrForced = errors.New("unlocked by force")
+	ErrForced = engine.ErrForced
 )
 
 // Error is what the calls of the package return: what was done, to which key or session, and why
@@ -136,14 +137,14 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // wrap returns err as an *Error, and nil for nil. What an inner call has wrapped stays as it is.
 func wrap(op, key string, err error) error {
-	if wrapped, _ := err.(*Error); err == nil || wrapped != nil {
+	switch inner := err.(type) {
+	case nil, *Error:
 		return err
+	case *engine.Blocked:
+		err = lockedError(inner)
 	}
 	return &Error{Op: op, Key: key, Err: err}
 }
-
-// label makes *err what wrap makes of it; a method of Txn defers it.
-func label(err *error, op, key string) { *err = wrap(op, key, *err) }
 
 // invalid says which argument is wrong, and how.
 func invalid(format string, args ...any) error {
@@ -157,11 +158,6 @@ func advised(err error) error {
 	}
 	return fmt.Errorf("%w; the file is left as it is: restore a backup, have Recover, or the "+
 		"command lockd recover, save what is whole in it, or remove it to begin anew", err)
-}
-
-// conflict says which state was expected, and which one was found.
-func conflict(format string, args ...any) error {
-	return fmt.Errorf("%w: "+format, append([]any{ErrConflict}, args...)...)
 }
 
 // EndedError says that a session or a lock has ended, and why: errors.Is finds the cause. It is
@@ -212,26 +208,6 @@ type kept struct{ cause error }
 func (k *kept) Error() string { return k.cause.Error() + "; Open goes on with it" }
 
 func (k *kept) Unwrap() error { return k.cause }
-
-// lapse is ErrExpired with what is known of the renewals.
-type lapse struct{ ago time.Duration }
-
-func (l *lapse) Error() string {
-	return ErrExpired.Error() + ": last renewal " + span(l.ago) + " ago"
-}
-
-func (l *lapse) Unwrap() error { return ErrExpired }
-
-// span writes a duration as exactly as people want it.
-func span(d time.Duration) string {
-	switch {
-	case d >= time.Minute:
-		return d.Round(time.Second).String()
-	case d >= time.Second:
-		return d.Round(100 * time.Millisecond).String()
-	}
-	return d.Round(time.Millisecond).String()
-}
 
 // Obstacle is what stands between a session and a lock. The zero value is none.
 type Obstacle uint8
@@ -287,6 +263,15 @@ type LockedError struct {
 	Limit      int           // of the semaphore, if it is a slot of one that was refused
 }
 
+// lockedError is b as users know it.
+func lockedError(b *engine.Blocked) *LockedError {
+	return &LockedError{
+		Key: b.Key, Obstacle: Obstacle(b.Obstacle), Holder: SessionID(b.Holder),
+		HolderName: b.HolderName, Own: b.Own, Fence: b.Fence, Since: b.Since, Held: b.Held,
+		Waiters: b.Waiters, Until: b.Until, Remaining: b.Remaining, Limit: b.Limit,
+	}
+}
+
 // Error returns the text.
 func (e *LockedError) Error() string {
 	var text strings.Builder
@@ -324,7 +309,7 @@ func (e *LockedError) held() string {
 	if e.Since.IsZero() {
 		return " since before the file was opened"
 	}
-	return " for " + span(e.Held)
+	return " for " + engine.Span(e.Held)
 }
 
 // who names a session: by its name too, if it has one.

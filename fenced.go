@@ -1,5 +1,7 @@
 package lockd
 
+import "github.com/lockd/lockd/internal/engine"
+
 // Fenced does writes that depend on a lock: each of them is done only while one grant of that lock
 // is held, in the same transaction, and so is never late. DB.If gives one; the zero value is not
 // usable. It may be copied, kept, and used by many goroutines.
@@ -19,8 +21,8 @@ func (db *DB) If(proof Sequencer) Fenced { return Fenced{db, proof} }
 // Put is DB.Put, done only while the lock is held.
 func (f Fenced) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
 	var entry Entry
-	err := f.update(func(tx *Txn) (err error) {
-		entry, err = tx.Put(key, value, opts)
+	err := f.update(func(tx *engine.Txn) (err error) {
+		entry, err = put(tx, key, value, opts)
 		return err
 	})
 	return result(entry, "put", key, err)
@@ -31,8 +33,8 @@ func (f Fenced) CompareAndSwap(
 	key string, index uint64, value []byte, opts *PutOptions,
 ) (Entry, error) {
 	var entry Entry
-	err := f.update(func(tx *Txn) (err error) {
-		entry, err = tx.CompareAndSwap(key, index, value, opts)
+	err := f.update(func(tx *engine.Txn) (err error) {
+		entry, err = compareAndSwap(tx, key, index, value, opts)
 		return err
 	})
 	return result(entry, "compare and swap", key, err)
@@ -41,8 +43,8 @@ func (f Fenced) CompareAndSwap(
 // Delete is DB.Delete, done only while the lock is held.
 func (f Fenced) Delete(key string) (bool, error) {
 	var deleted bool
-	err := f.update(func(tx *Txn) (err error) {
-		deleted, err = tx.Delete(key)
+	err := f.update(func(tx *engine.Txn) (err error) {
+		deleted, err = deleteKey(tx, key)
 		return err
 	})
 	return result(deleted, "delete", key, err)
@@ -53,16 +55,16 @@ func (f Fenced) Delete(key string) (bool, error) {
 func (f Fenced) Update(fn func(tx *Txn) error) error {
 	checkUpdate(fn)
 	return f.db.Update(func(tx *Txn) error {
-		if err := tx.proves(f.proof); err != nil {
+		if err := proves(tx.rules, f.proof); err != nil {
 			return wrap("update", f.proof.Key, err)
 		}
 		return fn(tx)
 	})
 }
 
-func (f Fenced) update(fn func(tx *Txn) error) error {
-	return f.db.update(func(tx *Txn) error {
-		if err := tx.proves(f.proof); err != nil {
+func (f Fenced) update(fn func(tx *engine.Txn) error) error {
+	return f.db.update(func(tx *engine.Txn) error {
+		if err := proves(tx, f.proof); err != nil {
 			return err
 		}
 		return fn(tx)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"iter"
+
+	"github.com/lockd/lockd/internal/engine"
 )
 
 // Follow yields the state of the keys with the prefix, and then each change of them: for whoever
@@ -21,12 +23,12 @@ import (
 // ErrClosed at the end of the database. It is a single-use iterator. A nil ctx panics.
 func (db *DB) Follow(ctx context.Context, prefix string) iter.Seq2[Event, error] {
 	checkContext(ctx)
-	db.mu.mustNotBeGuest()
+	db.writer.MustNotBeFunction()
 	return func(yield func(Event, error) bool) {
 		load := func(s *Snapshot, gap error) bool {
 			return yield(Event{Index: s.Index(), Kind: StateLoaded, State: s, Cause: gap}, nil)
 		}
-		change := func(e *logEntry) bool { return yield(e.Body.event(e.Index), nil) }
+		change := func(e *engine.Event) bool { return yield(eventOf(e), nil) }
 		if err := db.track(ctx, PrefixScope(prefix), load, change); err != nil {
 			yield(Event{}, wrap("follow", prefix, err))
 		}
@@ -38,7 +40,7 @@ func (db *DB) Follow(ctx context.Context, prefix string) iter.Seq2[Event, error]
 // false.
 func (db *DB) track(
 	ctx context.Context, scope Scope,
-	load func(s *Snapshot, gap error) bool, change func(*logEntry) bool,
+	load func(s *Snapshot, gap error) bool, change func(*engine.Event) bool,
 ) error {
 	var gap error
 	for {

@@ -1,12 +1,12 @@
 package lockd
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/schema"
 )
 
@@ -48,18 +48,18 @@ func (t Transition) String() string {
 func (db *DB) History(key string) []Transition {
 	var found []Transition
 	names := make(map[SessionID]string) // of those whose end is met, and of all that are looked up
-	for event := range db.hub.Backward() {
+	for event := range db.watch.hub.Backward() {
 		switch {
-		case event.Space == spaceKeys && event.Name == key:
+		case event.Space == engine.SpaceKeys && event.Name == key:
 			ended, granted := db.transitions(&event)
 			for _, t := range []Transition{granted, ended} {
 				if t.Change != LockUnchanged {
 					found = append(found, t)
 				}
 			}
-		case event.Body.kind == SessionEnded:
+		case event.Body.Kind == engine.SessionGone:
 			// The end of a session is newer than what the session did, so it is met first.
-			row := event.Body.old.(*schema.Session)
+			row := event.Body.Old.(*schema.Session)
 			names[SessionID(row.ID)] = row.Name
 		}
 	}
@@ -74,81 +74,51 @@ func (db *DB) History(key string) []Transition {
 
 // transitions returns what the event of a key did to its lock: a grant that ended, without the name
 // of its session, and one that began, each with LockUnchanged if there is none.
-func (db *DB) transitions(event *logEntry) (ended, granted Transition) {
+func (db *DB) transitions(event *engine.Event) (ended, granted Transition) {
 	r := &event.Body
-	if r.lock == LockUnchanged {
+	if r.Lock == engine.Unchanged {
 		return ended, granted
 	}
 	both := Transition{
-		Index: event.Index, Key: event.Name, Time: db.instant(r.moment).Round(0),
+		Index: event.Index, Key: event.Name, Time: db.engine.Instant(r.Moment).Round(0),
 	}
-	if r.lock != LockGranted {
-		old := r.old.(*schema.Key)
+	if r.Lock != engine.Granted {
+		old := r.Old.(*schema.Key)
 		ended = both
-		ended.Change, ended.Cause = r.lock, r.cause
+		ended.Change, ended.Cause = LockChange(r.Lock), r.Cause
 		ended.Session, ended.Fence = SessionID(old.Session), old.Fence
 	}
-	if r.lock == LockGranted || r.lock == LockHandedOn {
-		new := r.new.(*schema.Key)
+	if r.Lock == engine.Granted || r.Lock == engine.HandedOn {
+		new := r.New.(*schema.Key)
 		granted = both
 		granted.Change = LockGranted
 		granted.Session, granted.Fence = SessionID(new.Session), new.Fence
-		granted.Name = r.holder.Name
+		granted.Name = r.Holder.Name
 	}
-	if r.lock == LockHandedOn {
-		ended.Change = endOf(r.cause)
+	if r.Lock == engine.HandedOn {
+		ended.Change = LockChange(engine.EndOf(r.Cause))
 	}
 	return ended, granted
 }
-
-// endOf returns what the cause makes of the end of a grant, if the key is still there.
-func endOf(cause error) LockChange {
-	switch {
-	case clean(cause):
-		return LockReleased
-	case errors.Is(cause, ErrKeyDeleted): // and made anew
-		return LockDeleted
-	}
-	return LockLost
-}
-
-// clean reports whether the owner itself has ended what ended.
-func clean(cause error) bool { return cause == ErrUnlocked || errors.Is(cause, ErrClosed) }
 
 // sessionName returns the name of a session that lives, or that ended since its event was met.
 func (db *DB) sessionName(id SessionID, names map[SessionID]string) string {
 	if name, ok := names[id]; ok {
 		return name
 	}
-	if row := db.store.Sessions.Get(string(id[:])); row != nil {
+	if row := db.rows.Sessions.Get(string(id[:])); row != nil {
 		names[id] = row.Name
 		return row.Name
 	}
-	for event := range db.hub.Backward() {
-		if event.Space == spaceSessions && event.Name == string(id[:]) {
-			row, _ := event.Body.new.(*schema.Session)
+	for event := range db.watch.hub.Backward() {
+		if event.Space == engine.SpaceSessions && event.Name == string(id[:]) {
+			row, _ := event.Body.New.(*schema.Session)
 			if row == nil {
-				row = event.Body.old.(*schema.Session)
+				row = event.Body.Old.(*schema.Session)
 			}
 			names[id] = row.Name
 			return row.Name
 		}
 	}
 	return ""
-}
-
-// lasted is how long something has lasted that began then: no less than no time, although the clock
-// may have been set back since.
-func lasted(began, now time.Time) time.Duration { return max(0, now.Sub(began)) }
-
-// moment is how rows and events keep an instant: in nanoseconds after the epoch, and so never 0,
-// which is what they have of an instant that is not known.
-func (db *DB) moment(now time.Time) int64 { return max(1, int64(now.Sub(db.epoch))) }
-
-// instant is what moment was made of, and the zero time for 0.
-func (db *DB) instant(moment int64) time.Time {
-	if moment == 0 {
-		return time.Time{}
-	}
-	return db.epoch.Add(time.Duration(moment))
 }

@@ -3,7 +3,9 @@ package lockd
 import (
 	"time"
 
+	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/hook"
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -11,12 +13,17 @@ import (
 // but to nowhere.
 func (db *DB) attach(test *hook.Clock) {
 	db.hooks = &test.Hooks
-	db.mu.guest.checked = true
-	db.store.Rehearse(store.Hooks{BeforeCommit: test.Hooks.BeforeCommit})
+	db.rows.Rehearse(store.Hooks{BeforeCommit: test.Hooks.BeforeCommit})
 	test.Door = hook.Door{
 		Next: db.next, CatchUp: db.catchUp, Expire: db.expire,
 		Waiters: db.waiters, Waits: db.waits, KeptAlive: db.keptAlive, Check: db.check,
 	}
+}
+
+// losesRenewal reports whether a test has the renewal of a session be lost.
+func (db *DB) losesRenewal(id schema.ID) bool {
+	s := db.engine.Known(id)
+	return s != nil && handleOf(s).session.renewalLost() != nil
 }
 
 // renewalLost asks a test whether a renewal of the session is lost, and returns why.
@@ -24,7 +31,7 @@ func (s *Session) renewalLost() error {
 	if s.db.hooks == nil || s.Err() != nil {
 		return nil
 	}
-	return s.db.hooks.Renewal(s.row.ID)
+	return s.db.hooks.Renewal(s.state.Row.ID)
 }
 
 // waitsMoved tells a test that a call has begun or ceased to wait, or to keep a session alive.
@@ -35,99 +42,70 @@ func (db *DB) waitsMoved() {
 }
 
 func (db *DB) next() (time.Time, bool) {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	return db.nextLocked()
-}
-
-func (db *DB) nextLocked() (time.Time, bool) {
-	if db.refusal != nil {
-		return time.Time{}, false
-	}
-	at, ok := db.expiry.Next()
-	if ok && db.backoff > 0 && at.Before(db.retry) {
-		at = db.retry
-	}
-	if over, naps := db.naps.Next(); naps && (!ok || over.Before(at)) {
+	db.writer.Lock()
+	defer db.writer.Unlock()
+	at, ok := db.writer.Next()
+	if over, naps := db.watch.naps.Next(); naps && db.writer.Refused() == nil &&
+		(!ok || over.Before(at)) {
 		return over, true
 	}
 	return at, ok
 }
 
 func (db *DB) catchUp(held <-chan struct{}) {
-	for {
-		db.mu.Lock()
-		db.attendLocked() // as the database's goroutine does, which may be late
-		undecided := db.undecidedLocked()
-		next, ok := db.nextLocked()
-		more := ok && !db.now().Before(next) // one write ends only so many sessions
-		db.unlock()
-		if undecided != nil {
-			select {
-			case <-undecided.done:
-				more = true // it may have failed, or others may have joined the next one
-			case <-held:
-			}
-		}
-		if !more {
-			return
-		}
-	}
+	db.writer.CatchUp(held, func(now time.Time) bool {
+		over, ok := db.watch.naps.Next()
+		return ok && db.writer.Refused() == nil && !now.Before(over)
+	})
 }
 
-func (db *DB) expire(id [16]byte) error {
-	db.mu.Lock()
-	defer db.unlock()
-	if db.refusal != nil {
-		return db.refusal
+// expire decides the end of the session by its TTL, and does not wait until that is durable.
+func (db *DB) expire(id [16]byte) (err error) {
+	begun := db.writer.DoSoon(func(tx *engine.Txn) {
+		var s *engine.Session
+		if s, err = tx.Session(id); err == nil && s.Life() == 0 {
+			err = invalid("session %s has no TTL that could pass", s.Row.ID)
+		}
+		if err == nil {
+			db.engine.Expire(s, tx.Time())
+		}
+	})
+	if !begun {
+		return db.writer.Refused()
 	}
-	db.endDueLocked(maxDue)
-	defer db.armLocked()
-	s, err := (&Txn{db: db}).session(id)
-	if err != nil {
-		return err
+	if err == nil {
+		db.writer.DoSoon(func(*engine.Txn) {}) // which ends what is due first
 	}
-	if s.life == 0 {
-		return invalid("session %s has no TTL that could pass", s.ID())
-	}
-	s.deadline = db.now()
-	db.expiry.Set(&s.expires, s.deadline)
-	db.endDueLocked(maxDue)
-	return nil
+	return err
 }
 
 func (db *DB) waiters(key string) int {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	if state := db.locks[key]; state != nil {
-		return state.queue.Len()
-	}
-	return 0
+	db.writer.Lock()
+	defer db.writer.Unlock()
+	return db.engine.WaitersFor(key)
 }
 
 func (db *DB) waits() []hook.Wait {
-	db.mu.Lock()
-	defer db.mu.Unlock()
+	db.writer.Lock()
+	defer db.writer.Unlock()
 	var waits []hook.Wait
-	for _, s := range db.sessions {
-		for w := range s.waiters() {
-			waits = append(waits, hook.Wait{
-				Keys: w.keys(), Slot: w.slot, Session: s.row.ID, Name: s.row.Name,
-			})
-		}
+	for _, w := range db.engine.AllWaiters() {
+		waits = append(waits, hook.Wait{
+			Keys: w.Keys(), Slot: w.Slot, Session: w.Session.Row.ID, Name: w.Session.Row.Name,
+		})
 	}
 	return waits
 }
 
 func (db *DB) keptAlive(id [16]byte) bool {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	s := db.sessions[id]
-	return s != nil && s.renewal != nil && s.renewal.callers > 0
+	db.writer.Lock()
+	defer db.writer.Unlock()
+	s := db.engine.Known(id)
+	return s != nil && s.Kept()
 }
 
 func (db *DB) check() error {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	return db.checkLocked()
+	db.writer.Lock()
+	defer db.writer.Unlock()
+	return db.engine.Check()
 }

@@ -1,7 +1,6 @@
 package lockd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/expiry"
+	"github.com/lockd/lockd/internal/writer"
 )
 
 // Keeper has one session that lives, renews it in time, and makes another one when it has ended.
@@ -33,7 +34,7 @@ type Keeper struct {
 	opts SessionOptions
 	ending
 
-	// Both are written under db.mu.
+	// Both are written under the writer's mutex.
 	newest atomic.Pointer[Session] // the last one made, if its making was not dropped
 	closed atomic.Bool             // Close was called: none is made any more
 }
@@ -61,11 +62,11 @@ func (db *DB) NewKeeper(opts *SessionOptions) (*Keeper, error) {
 	}
 	err = db.refused(err)
 	if err == nil {
-		db.mu.Lock()
-		if err = db.refusal; err == nil {
+		db.writer.Lock()
+		if err = db.writer.Refused(); err == nil {
 			db.keepers[k] = struct{}{}
 		}
-		db.mu.Unlock()
+		db.writer.Unlock()
 	}
 	return result(k, "new keeper", k.opts.Name, err)
 }
@@ -74,7 +75,7 @@ func (db *DB) NewKeeper(opts *SessionOptions) (*Keeper, error) {
 // nobody.
 func (k *Keeper) Current() (*Session, bool) {
 	s := k.newest.Load()
-	if s == nil || s.Err() != nil || k.db.store.Sessions.Get(string(s.row.ID[:])) == nil {
+	if s == nil || s.Err() != nil || k.db.rows.Sessions.Get(string(s.state.Row.ID[:])) == nil {
 		return nil, false // none, ended, not yet durable, or about to be told of its end
 	}
 	return s, true
@@ -128,34 +129,23 @@ func (k *Keeper) session(ctx context.Context) (*Session, error) {
 // found or made is durable, or ctx ends.
 func (k *Keeper) ensure(ctx context.Context) error {
 	db := k.db
-	db.mu.Lock()
-	err := db.runLocked(&db.own, func(tx *Txn) error {
+	outcome, _ := db.writer.Start(ctx.Done(), func(tx *engine.Txn) (queued bool, err error) {
 		if k.closed.Load() {
-			return errKeeperClosed
+			return false, errKeeperClosed
 		}
-		if s := k.newest.Load(); s != nil && db.sessions[s.ID()] == s {
-			return nil
+		if s := k.newest.Load(); s != nil && db.engine.Known(s.state.Row.ID) == &s.state {
+			return false, nil
 		}
-		s, err := tx.newSession(&k.opts)
+		s, err := tx.NewSession(k.opts.row())
 		if err == nil {
-			s.ofKeeper = true
-			s.keepLocked(tx.clock())
-			k.newest.Store(s)
+			s.EndWithKeeper()
+			db.engine.Keep(s, tx.Time())
+			db.waitsMoved()
+			k.newest.Store(handleOf(s).session)
 		}
-		return err
+		return false, err
 	})
-	b := db.followLocked()
-	db.unlock()
-	if b == nil {
-		return err
-	}
-	defer b.leave()
-	select {
-	case <-b.done:
-		return cmp.Or(b.err, err)
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return outcome.Wait(ctx, nil)
 }
 
 // passes reports whether a refusal is one that the catalog may put an end to. That a name is
@@ -187,10 +177,10 @@ func (k *Keeper) Close() error { return wrap("close keeper", k.opts.Name, k.clos
 func (k *Keeper) close() error {
 	db := k.db
 	if k.Err() == nil {
-		err := db.update(func(tx *Txn) error {
+		err := db.update(func(tx *engine.Txn) error {
 			k.closed.Store(true)
-			if s := k.newest.Load(); s != nil && s.live {
-				tx.endSession(s, ErrClosed)
+			if s := k.newest.Load(); s != nil && s.state.Live() {
+				tx.EndSession(&s.state, ErrClosed)
 			}
 			return nil
 		})
@@ -201,11 +191,11 @@ func (k *Keeper) close() error {
 		}
 		<-k.Done() // the end of the database is that of its keepers
 	}
-	db.mu.Lock()
-	defer db.mu.Unlock()
+	db.writer.Lock()
+	defer db.writer.Unlock()
 	delete(db.keepers, k)
-	if s := k.newest.Load(); s != nil && s.live {
-		return db.refusal
+	if s := k.newest.Load(); s != nil && s.state.Live() {
+		return db.writer.Refused()
 	}
 	return nil
 }
@@ -243,7 +233,7 @@ type backoff time.Duration
 
 // next returns how long the next wait is.
 func (b *backoff) next() time.Duration {
-	*b = backoff(min(max(firstBackoff, 2*time.Duration(*b)), lastBackoff))
+	*b = backoff(min(max(writer.FirstBackoff, 2*time.Duration(*b)), writer.LastBackoff))
 	return time.Duration(*b)
 }
 
@@ -256,30 +246,32 @@ type nap struct {
 func (db *DB) startNap(d time.Duration) *nap {
 	n := &nap{over: make(chan struct{})}
 	n.due = expiry.Item{Owner: n}
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	if db.refusal == nil { // else its end tells
-		now := db.now()
-		db.naps.Set(&n.due, now.Add(d))
-		db.naps.Arm(now)
+	db.writer.Lock()
+	defer db.writer.Unlock()
+	if db.writer.Refused() == nil { // else its end tells
+		now := db.writer.Time()
+		db.watch.naps.Set(&n.due, now.Add(d))
+		db.watch.naps.Arm(now)
 	}
 	return n
 }
 
 func (db *DB) endNap(n *nap) {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	db.naps.Remove(&n.due)
+	db.writer.Lock()
+	defer db.writer.Unlock()
+	db.watch.naps.Remove(&n.due)
 }
 
-// endNapsLocked ends those that are over.
-func (db *DB) endNapsLocked() {
-	if db.naps.Len() == 0 {
+// naps are those of keepers.
+type naps struct{ *expiry.Queue }
+
+// end ends the naps that are over.
+func (n naps) end(now time.Time) {
+	if n.Len() == 0 {
 		return
 	}
-	now := db.now()
-	for due := db.naps.Pop(now); due != nil; due = db.naps.Pop(now) {
+	for due := n.Pop(now); due != nil; due = n.Pop(now) {
 		close(due.Owner.(*nap).over)
 	}
-	db.naps.Arm(now)
+	n.Arm(now)
 }

@@ -3,6 +3,7 @@ package lockd
 import (
 	"strings"
 
+	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/schema"
 )
 
@@ -61,7 +62,7 @@ func (o *PutOptions) flags() uint64 {
 // Inside the function of an Update it shows the published state, without what the function
 // wrote; Txn.Get shows that.
 func (db *DB) Get(key string) (Entry, bool) {
-	row := db.store.Keys.Get(key)
+	row := db.rows.Keys.Get(key)
 	return entryOf(row), row != nil
 }
 
@@ -75,8 +76,8 @@ func (db *DB) Get(key string) (Entry, bool) {
 // on a lock.
 func (db *DB) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
 	var entry Entry
-	err := db.update(func(tx *Txn) (err error) {
-		entry, err = tx.Put(key, value, opts)
+	err := db.update(func(tx *engine.Txn) (err error) {
+		entry, err = put(tx, key, value, opts)
 		return err
 	})
 	return result(entry, "put", key, err)
@@ -89,8 +90,8 @@ func (db *DB) CompareAndSwap(
 	key string, index uint64, value []byte, opts *PutOptions,
 ) (Entry, error) {
 	var entry Entry
-	err := db.update(func(tx *Txn) (err error) {
-		entry, err = tx.CompareAndSwap(key, index, value, opts)
+	err := db.update(func(tx *engine.Txn) (err error) {
+		entry, err = compareAndSwap(tx, key, index, value, opts)
 		return err
 	})
 	return result(entry, "compare and swap", key, err)
@@ -106,8 +107,8 @@ func (db *DB) CompareAndSwap(
 // with nothing changed.
 func (db *DB) Delete(key string) (bool, error) {
 	var deleted bool
-	err := db.update(func(tx *Txn) (err error) {
-		deleted, err = tx.Delete(key)
+	err := db.update(func(tx *engine.Txn) (err error) {
+		deleted, err = deleteKey(tx, key)
 		return err
 	})
 	return result(deleted, "delete", key, err)
@@ -118,8 +119,8 @@ func (db *DB) Delete(key string) (bool, error) {
 // blocks and fails as Delete does.
 func (db *DB) CompareAndDelete(key string, index uint64) (bool, error) {
 	var deleted bool
-	err := db.update(func(tx *Txn) (err error) {
-		deleted, err = tx.CompareAndDelete(key, index)
+	err := db.update(func(tx *engine.Txn) (err error) {
+		deleted, err = compareAndDelete(tx, key, index)
 		return err
 	})
 	return result(deleted, "compare and delete", key, err)
@@ -130,8 +131,8 @@ func (db *DB) CompareAndDelete(key string, index uint64) (bool, error) {
 // ErrInvalid: DeleteAll is the call for that. It blocks and fails as Delete does.
 func (db *DB) DeletePrefix(prefix string) (int, error) {
 	var n int
-	err := db.update(func(tx *Txn) (err error) {
-		n, err = tx.DeletePrefix(prefix)
+	err := db.update(func(tx *engine.Txn) (err error) {
+		n, err = deletePrefix(tx, prefix)
 		return err
 	})
 	return result(n, "delete prefix", prefix, err)
@@ -141,9 +142,9 @@ func (db *DB) DeletePrefix(prefix string) (int, error) {
 // blocks and fails as Delete does.
 func (db *DB) DeleteAll() (int, error) {
 	var n int
-	err := db.update(func(tx *Txn) (err error) {
-		n, err = tx.DeleteAll()
-		return err
+	err := db.update(func(tx *engine.Txn) error {
+		n = tx.DeletePrefix("")
+		return nil
 	})
 	return result(n, "delete all", "", err)
 }

@@ -1,13 +1,12 @@
 package lockd
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
-	"github.com/lockd/lockd/internal/schema"
-	"github.com/lockd/lockd/internal/waitq"
+	"github.com/lockd/lockd/internal/engine"
 )
 
 // KeyPolicy says what becomes of a lock's key after Unlock.
@@ -16,13 +15,11 @@ type KeyPolicy uint8
 // The policies.
 const (
 	// LeaveKey keeps it.
-	LeaveKey KeyPolicy = iota
+	LeaveKey KeyPolicy = KeyPolicy(engine.LeaveKey)
 	// RemoveAfter deletes it, if this lock created it when it was granted and nobody has written to
 	// it since; a lock that was taken over did not. If others wait, the first of them gets it made
 	// anew. Fences do not depend on the key.
-	RemoveAfter
-
-	leaveSlot // deletes it, for it is that of a contender, and takes the holder off the semaphore
+	RemoveAfter KeyPolicy = KeyPolicy(engine.RemoveAfter)
 )
 
 // LockOptions adds to the taking of a lock. A nil *LockOptions and the zero value add nothing.
@@ -36,11 +33,12 @@ type LockOptions struct {
 	Key KeyPolicy
 }
 
-func (o *LockOptions) key() KeyPolicy {
+// rules is o as the rules know it.
+func (o *LockOptions) rules() engine.LockOptions {
 	if o == nil {
-		return LeaveKey
+		return engine.LockOptions{}
 	}
-	return o.Key
+	return engine.LockOptions{Value: o.Value, Flags: o.Flags, Policy: engine.KeyPolicy(o.Key)}
 }
 
 func (o *LockOptions) validate() error {
@@ -61,27 +59,30 @@ func (o *LockOptions) validate() error {
 // most one. Its methods may be called by many goroutines. The zero value is not usable;
 // Session.Lock, TryLock and LockAll give one.
 type Lock struct {
-	session   *Session
-	lockIndex uint64
-	fence     uint64
-	ended     EndedError // what Err returns; its cause is written before the end is told
+	hold  engine.Hold
+	ended EndedError // what Err returns; its cause is written before the end is told
 	ending
-
-	policy    KeyPolicy
-	released  bool // by Unlock; written before the end is told, and never after it
-	givenUp   bool // nobody has it: the call that was granted it gave up; protected by db.mu
-	takenOver bool // its session had the lock before, without a handle
+	released bool // by Unlock; written before the end is told, and never after it
 }
+
+// newLock makes the memory of a lock that is about to be held.
+func newLock() *Lock {
+	l := new(Lock)
+	l.hold.Owner = l
+	return l
+}
+
+// lockOf returns the handle that the hold is part of.
+func lockOf(hold *engine.Hold) *Lock { return hold.Owner.(*Lock) }
+
+// session is the handle on the session that held the lock.
+func (l *Lock) session() *Session { return handleOf(l.hold.Session).session }
 
 // Key is the key of the lock.
-func (l *Lock) Key() string { return l.ended.Key }
+func (l *Lock) Key() string { return l.hold.Key }
 
 // Sequencer proves the lock: to lockd by DB.If, to anybody else through a Guard.
-func (l *Lock) Sequencer() Sequencer {
-	return Sequencer{
-		Key: l.ended.Key, Session: l.ended.Session, LockIndex: l.lockIndex, Fence: l.fence,
-	}
-}
+func (l *Lock) Sequencer() Sequencer { return sequencerOf(l.hold.Sequencer()) }
 
 // Done returns a channel that is closed when the lock is no longer held: no later than anybody
 // else is told of holding it (G10).
@@ -95,7 +96,7 @@ func (l *Lock) Err() error { return l.ending.Err() }
 // lose tells the end of the lock. Only the first call counts; db.mu is held.
 func (l *Lock) lose(cause error) {
 	if l.ended.Cause == nil {
-		l.ended.Cause = cause
+		l.ended = EndedError{SessionID(l.hold.Session.Row.ID), l.hold.Key, cause}
 		l.end(&l.ended)
 	}
 }
@@ -156,7 +157,7 @@ func (s *Session) LockAll(
 // the lock, which may be the session itself, until when it is delayed, or that others have waited
 // longer; else as Lock does.
 func (s *Session) TryLock(key string, opts *LockOptions) (*Lock, error) {
-	var lock *Lock
+	lock := newLock()
 	err := checkKey(key)
 	if err == nil {
 		err = opts.validate()
@@ -164,99 +165,22 @@ func (s *Session) TryLock(key string, opts *LockOptions) (*Lock, error) {
 	if err != nil {
 		err = s.db.refused(err)
 	} else {
-		err = s.db.update(func(tx *Txn) (err error) {
-			lock, err = tx.tryLock(s, key, opts)
-			return err
+		err = s.db.update(func(tx *engine.Txn) error {
+			return tx.TryLock(&lock.hold, &s.state, key, opts.rules())
 		})
 	}
 	if err != nil {
-		return nil, wrap("try lock", key, err)
+		return nil, wrap("try lock", key, s.cause(err))
 	}
 	return lock, nil
 }
 
-func (tx *Txn) tryLock(s *Session, key string, opts *LockOptions) (*Lock, error) {
-	if err := s.alive(); err != nil {
-		return nil, err
+// cause is the error of a call with the session: the end of the session, if that is why.
+func (s *Session) cause(err error) error {
+	if errors.Is(err, ErrNoSession) {
+		return cmp.Or(s.Err(), err)
 	}
-	if err := tx.delayed(key); err != nil {
-		return nil, err
-	}
-	row := tx.db.store.Keys.Newest(key)
-	if !tx.adoptable(s, key, row) || s.awaits(key) {
-		if err := tx.obstructed(s, key, row); err != nil {
-			return nil, err
-		}
-	}
-	lock := tx.hold(new(Lock), s, key, opts)
-	tx.took(lock)
-	return lock, nil
-}
-
-// alive returns why the session, as of the newest state, has ended.
-func (s *Session) alive() error {
-	if s.live {
-		return nil
-	}
-	if err := s.ending.Err(); err != nil {
-		return err
-	}
-	return fmt.Errorf("%w: it is about to end", ErrNoSession)
-}
-
-// adoptable reports whether the session holds the lock already, without a handle.
-func (tx *Txn) adoptable(s *Session, key string, row *schema.Key) bool {
-	return row != nil && row.Session == s.row.ID && tx.db.lockOf(key).handle == nil
-}
-
-// takeable reports whether the lock can be had at once, but for the queue.
-func (tx *Txn) takeable(key string) bool {
-	row := tx.db.store.Keys.Newest(key)
-	free := row == nil || row.Session == schema.ID{}
-	return free && tx.delayed(key) == nil
-}
-
-// hold makes lock the handle of a lock that the session may take, or has without one.
-func (tx *Txn) hold(lock *Lock, s *Session, key string, opts *LockOptions) *Lock {
-	row := tx.db.store.Keys.Newest(key)
-	policy := opts.key()
-	if row != nil {
-		policy = LeaveKey // the lock does not create the key
-	}
-	lock.takenOver = row != nil && row.Session == s.row.ID
-	if !lock.takenOver {
-		row = tx.grant(key, s, opts)
-	} else if opts != nil && opts.Value != nil {
-		row = tx.put(key, opts.Value, opts.Flags)
-	}
-	return tx.handle(lock, s, row, policy)
-}
-
-// handle makes lock, which nobody knows yet, the handle of a lock that the session holds.
-func (tx *Txn) handle(lock *Lock, s *Session, row *schema.Key, policy KeyPolicy) *Lock {
-	lock.session, lock.lockIndex, lock.fence, lock.policy = s, row.LockIndex, row.Fence, policy
-	lock.ended.Session, lock.ended.Key = s.ID(), row.Key
-	tx.db.setHandle(tx.db.lockOf(row.Key), lock)
-	return lock
-}
-
-// took has a handle taken back with the transaction. Those of a waiter go with it.
-func (tx *Txn) took(lock *Lock) {
-	tx.effect(lockHeld).lock = lock
-}
-
-// setHandle makes lock the handle of the lock that the state is of, and nil takes its handle away.
-func (db *DB) setHandle(state *lockState, lock *Lock) {
-	old := state.handle
-	state.handle = lock
-	if old != nil && old.policy == leaveSlot {
-		sem := db.semaphore(prefixOf(state.key))
-		delete(sem.slots, old)
-		db.tidySemaphore(sem)
-	}
-	if lock != nil && lock.policy == leaveSlot {
-		db.semaphore(prefixOf(state.key)).slots[lock] = struct{}{}
-	}
+	return err
 }
 
 // Unlock releases the lock; the first who waits for it has it in the same transaction. It sets no
@@ -270,8 +194,8 @@ func (l *Lock) Unlock() error { return wrap("unlock", l.Key(), l.unlock()) }
 
 func (l *Lock) unlock() error {
 	if l.Err() == nil {
-		err := l.session.db.update(func(tx *Txn) error {
-			tx.unlock(l)
+		err := l.session().db.update(func(tx *engine.Txn) error {
+			tx.Release(&l.hold)
 			return nil
 		})
 		if err != nil {
@@ -282,34 +206,6 @@ func (l *Lock) unlock() error {
 		return nil
 	}
 	return l.Err()
-}
-
-// unlock releases the lock if it is still held by this handle.
-func (tx *Txn) unlock(l *Lock) {
-	state := tx.db.lockOf(l.Key())
-	if state == nil || state.handle != l {
-		return
-	}
-	row := tx.db.store.Keys.Newest(l.Key())
-	tx.db.setHandle(state, nil)
-	tx.effect(lockReleased).lock = l
-	if l.givenUp && l.takenOver { // the session goes on having it as before
-		tx.freed = append(tx.freed, l.Key())
-		return
-	}
-	if l.policy == leaveSlot {
-		tx.leaveSlot(row)
-		return
-	}
-	if l.policy == RemoveAfter && row.CreateIndex == l.fence &&
-		row.ModifyIndex == l.fence {
-		tx.remove(row, ErrUnlocked)
-		tx.bury(row)
-		return
-	}
-	if !tx.handOn(state) {
-		tx.release(row, ErrUnlocked)
-	}
 }
 
 // WithLock runs fn while it holds the key's lock. It takes it as Lock does, calls fn, on the
@@ -362,105 +258,7 @@ func checkFunction(fn func(ctx context.Context, proof Sequencer) error) {
 func (db *DB) ForceUnlock(key string, fence uint64, reason string) error {
 	err := db.refused(checkKey(key))
 	if err == nil {
-		err = db.update(func(tx *Txn) error { return tx.forceUnlock(key, fence, reason) })
+		err = db.update(func(tx *engine.Txn) error { return tx.ForceUnlock(key, fence, reason) })
 	}
 	return wrap("force unlock", key, err)
-}
-
-// lockState is what is known of a key's lock beside its row: there is one while the lock is held,
-// awaited or delayed. It is protected by db.mu.
-type lockState struct {
-	key    string
-	handle *Lock // of the holder; nil if it has none
-	queue  waitq.Queue[*waiter]
-	delay  *delay
-
-	session    *Session // the holder, as of the newest state; nil if the lock is free
-	prev, next *lockState
-}
-
-// lockOf returns the key's lockState, or nil if there is none. A write asks for one key some times
-// in a row: only the first is a search.
-func (db *DB) lockOf(key string) *lockState {
-	if db.latest != nil && db.latest.key == key {
-		return db.latest
-	}
-	state := db.locks[key]
-	if state != nil {
-		db.latest = state
-	}
-	return state
-}
-
-// state returns the key's lockState, and makes it if need be.
-func (db *DB) state(key string) *lockState {
-	state := db.lockOf(key)
-	if state == nil {
-		state, db.spare = db.spare, nil
-		if state == nil {
-			state = new(lockState)
-		}
-		state.key = key
-		db.locks[key], db.latest = state, state
-	}
-	return state
-}
-
-// tidy forgets a lockState that says nothing. It may become another key's, so nobody may look at it
-// after that.
-func (db *DB) tidy(state *lockState) {
-	if state.session == nil && state.handle == nil && state.delay == nil && state.queue.Empty() {
-		delete(db.locks, state.key)
-		db.spare = state
-		if db.latest == state {
-			db.latest = nil
-		}
-	}
-}
-
-// holder returns the session of a key that is locked.
-func (db *DB) holder(id schema.ID) *Session {
-	if s := db.grantee; s != nil && s.row.ID == id { // most often
-		return s
-	}
-	return db.sessions[SessionID(id)]
-}
-
-// keyMoved keeps each session's list of the locks that it holds.
-func (db *DB) keyMoved(old, new *schema.Key) {
-	var from, to schema.ID
-	key := ""
-	if old != nil {
-		from, key = old.Session, old.Key
-	}
-	if new != nil {
-		to, key = new.Session, new.Key
-	}
-	if from == to {
-		return
-	}
-	if tx := db.mu.guest.tx; tx != nil {
-		tx.passed = append(tx.passed, key) // for Locks, which has to show the holder before
-	}
-	state := db.state(key)
-	if s := state.session; s != nil {
-		if state.prev != nil {
-			state.prev.next = state.next
-		} else {
-			s.held = state.next
-		}
-		if state.next != nil {
-			state.next.prev = state.prev
-		}
-		state.session, state.prev, state.next = nil, nil, nil
-	}
-	if to != (schema.ID{}) {
-		s := db.holder(to)
-		state.session, state.next = s, s.held
-		if s.held != nil {
-			s.held.prev = state
-		}
-		s.held = state
-	}
-	db.tidy(state)
 }

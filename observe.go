@@ -6,6 +6,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/schema"
 )
 
@@ -54,7 +55,7 @@ func (l Leadership) newsTo(before Leadership) bool {
 // a vacancy: look at the error first. It is a single-use iterator. A nil ctx panics.
 func (db *DB) Observe(ctx context.Context, key string) iter.Seq2[Leadership, error] {
 	checkContext(ctx)
-	db.mu.mustNotBeGuest()
+	db.writer.MustNotBeFunction()
 	return func(yield func(Leadership, error) bool) {
 		err := db.orClosed(checkKey(key))
 		if err == nil {
@@ -104,7 +105,7 @@ func (o *observer) present(s *Snapshot) Leadership {
 	}
 	if row := s.rows.Delays.Get(o.key); row != nil {
 		// The row stays until a later write, and after a restart no delay is longer than it was.
-		now := o.db.now()
+		now := o.db.writer.Time()
 		if left := min(row.Until.Sub(now.Round(0)), row.Length); left > 0 {
 			l.Until = now.Round(0).Add(left)
 		}
@@ -113,20 +114,20 @@ func (o *observer) present(s *Snapshot) Leadership {
 }
 
 // take makes of an event of the key what there is to tell.
-func (o *observer) take(e *logEntry) bool {
+func (o *observer) take(e *engine.Event) bool {
 	r := &e.Body
-	old, _ := r.old.(*schema.Key)
-	row, _ := r.new.(*schema.Key)
-	switch r.lock {
+	old, _ := r.Old.(*schema.Key)
+	row, _ := r.New.(*schema.Key)
+	switch LockChange(r.Lock) {
 	case LockGranted, LockHandedOn:
 		return o.show(Leadership{
-			Fence: row.Fence, Leader: entryOf(row).Sequencer(), Name: r.holder.Name,
+			Fence: row.Fence, Leader: entryOf(row).Sequencer(), Name: r.Holder.Name,
 			Value: row.Value,
 		})
 	case LockReleased, LockLost, LockDeleted:
-		l := Leadership{Fence: old.Fence, Cause: r.cause}
-		if r.delay != nil {
-			l.Until = r.delay.Until
+		l := Leadership{Fence: old.Fence, Cause: r.Cause}
+		if r.Delay != nil {
+			l.Until = r.Delay.Until
 		}
 		return o.show(l)
 	}

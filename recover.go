@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/store"
 )
 
@@ -107,20 +108,20 @@ func (r *Recovery) sort(found *store.Backup, rows *store.Store) error {
 	if err := trial.start(opts); err != nil {
 		return err
 	}
-	err := trial.update(func(tx *Txn) error {
+	err := trial.Update(func(tx *Txn) error {
 		for _, row := range found.Nodes {
 			if r.fits("nodes", row.Name, tx.PutNode(nodeOf(&row))) {
-				rows.Nodes.Put(folded(row.Name), row)
+				rows.Nodes.Put(engine.Folded(row.Name), row)
 			}
 		}
 		for _, row := range found.Services {
-			key := catalogKey(row.Node, row.ID)
+			key := engine.CatalogKey(row.Node, row.ID)
 			if r.fits("services", key, tx.PutService(serviceOf(&row))) {
 				rows.Services.Put(key, row)
 			}
 		}
 		for _, row := range found.Checks {
-			key := catalogKey(row.Node, row.ID)
+			key := engine.CatalogKey(row.Node, row.ID)
 			if r.fits("checks", key, tx.PutCheck(checkOf(&row))) {
 				rows.Checks.Put(key, row)
 			}

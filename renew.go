@@ -3,6 +3,9 @@ package lockd
 import (
 	"fmt"
 	"time"
+
+	"github.com/lockd/lockd/internal/engine"
+	"github.com/lockd/lockd/internal/schema"
 )
 
 // Renew begins the TTL of the session anew, as Session.Renew does, for a caller who has its ID
@@ -13,7 +16,7 @@ import (
 // It returns ErrNoSession for a session that does not live, or whose time was up when Renew was
 // called, ErrInvalid for the zero ID, ErrClosed or ErrFailed, with nothing changed.
 func (db *DB) Renew(id SessionID) error {
-	called := db.now()
+	called := db.writer.Time()
 	s, err := db.published(id)
 	if err == nil {
 		err = s.renewalLost()
@@ -35,10 +38,12 @@ func (db *DB) published(id SessionID) (*Session, error) {
 		return nil, invalid("session is empty")
 	}
 	var s *Session
-	if db.store.Sessions.Get(string(id[:])) != nil {
-		db.mu.LockBeside()
-		s = db.sessions[id] // none if it has ended since
-		db.mu.Unlock()
+	if db.rows.Sessions.Get(string(id[:])) != nil {
+		db.writer.LockBeside()
+		if known := db.engine.Known(schema.ID(id)); known != nil { // else it has ended since
+			s = handleOf(known).session
+		}
+		db.writer.Unlock()
 	}
 	if s == nil {
 		return nil, fmt.Errorf("%w: %s", ErrNoSession, id)
@@ -54,7 +59,7 @@ func (db *DB) published(id SessionID) (*Session, error) {
 func (s *Session) Renew() error {
 	err := s.renewalLost()
 	if err == nil {
-		err = s.renew(s.db.now())
+		err = s.renew(s.db.writer.Time())
 	}
 	if err == nil {
 		return nil // to write the ID out takes longer than to renew
@@ -65,17 +70,17 @@ func (s *Session) Renew() error {
 // renew is Renew for a call that was made at that time.
 func (s *Session) renew(called time.Time) error {
 	db := s.db
-	db.mu.LockBeside()
-	err := db.refusal
-	renewed := err == nil && s.extend(called)
-	db.mu.Unlock()
+	db.writer.LockBeside()
+	err := db.writer.Refused()
+	renewed := err == nil && s.state.Extend(called)
+	db.writer.Unlock()
 	if err != nil || renewed {
 		return err
 	}
 	// It has ended, or is due: an update ends it now, and waits until that is durable. Or it lives
 	// after all: it is kept alive and only the timer was late, or its end was dropped meanwhile.
-	err = db.update(func(*Txn) error {
-		renewed = s.extend(called)
+	err = db.update(func(*engine.Txn) error {
+		renewed = s.state.Extend(called)
 		return nil
 	})
 	if err != nil || renewed {
@@ -85,21 +90,4 @@ func (s *Session) renew(called time.Time) error {
 		return err
 	}
 	return &EndedError{Session: s.ID(), Cause: ErrExpired}
-}
-
-// extend renews the session, as of the moment of the call, unless it has ended or was due then.
-func (s *Session) extend(called time.Time) bool {
-	switch {
-	case !s.live:
-		return false
-	case s.life == 0:
-		return true
-	case !called.Before(s.deadline) && !s.aboutToBeRenewed():
-		return false
-	}
-	// A renewal that was called earlier but comes later takes nothing back.
-	if until := called.Add(s.life); until.After(s.deadline) {
-		s.deadline = until
-	}
-	return true
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/schema"
 )
 
@@ -104,39 +105,25 @@ func (q *Sequencer) UnmarshalText(text []byte) error {
 // waits for nobody, and by the time the caller acts on it the lock may be lost, or its session's
 // time be up. A write to lockd is fenced by DB.If, and one to anything else by a Guard.
 func (db *DB) CheckSequencer(q Sequencer) error {
-	if refusal := db.over.Load(); refusal != nil {
-		return wrap("check sequencer", q.Key, *refusal)
+	err := db.writer.Refused()
+	if err == nil {
+		err = q.rules().Proves(db.rows.Keys.Get(q.Key))
 	}
-	row := db.store.Keys.Get(q.Key)
-	return wrap("check sequencer", q.Key, proves(q, row))
+	return wrap("check sequencer", q.Key, err)
 }
 
-// proves says whether q is the grant by which row is locked (K41).
-func proves(q Sequencer, row *schema.Key) error {
-	switch {
-	case q.Session.IsZero():
-		return fmt.Errorf("%w: the sequencer proves nothing", ErrNotHeld)
-	case row == nil:
-		return fmt.Errorf("%w: the key does not exist", ErrNotHeld)
-	case entryOf(row).Sequencer() == q:
-		return nil
-	case SessionID(row.Session).IsZero():
-		return fmt.Errorf("%w: nobody holds it, fence %d has passed", ErrNotHeld, q.Fence)
+// rules is q as the rules know it.
+func (q Sequencer) rules() engine.Sequencer {
+	return engine.Sequencer{
+		Key: q.Key, Session: schema.ID(q.Session), LockIndex: q.LockIndex, Fence: q.Fence,
 	}
-	holder := SessionID(row.Session)
-	switch {
-	case q.Fence < row.Fence:
-		return fmt.Errorf("%w: fence %d has passed, the lock is held with fence %d by session %s",
-			ErrNotHeld, q.Fence, row.Fence, holder)
-	case q.Fence > row.Fence:
-		return fmt.Errorf("%w: fence %d was not granted, the lock is held with fence %d by "+
-			"session %s", ErrNotHeld, q.Fence, row.Fence, holder)
-	case q.Session != holder:
-		return fmt.Errorf("%w: fence %d is of session %s, not of session %s", ErrNotHeld, q.Fence,
-			holder, q.Session)
+}
+
+// sequencerOf returns q as users know it.
+func sequencerOf(q engine.Sequencer) Sequencer {
+	return Sequencer{
+		Key: q.Key, Session: SessionID(q.Session), LockIndex: q.LockIndex, Fence: q.Fence,
 	}
-	return fmt.Errorf("%w: fence %d has lock index %d, not %d", ErrNotHeld, q.Fence, row.LockIndex,
-		q.LockIndex)
 }
 
 // Guard stands at a resource outside lockd, such as a file or a queue, and lets through only who

@@ -6,12 +6,11 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
-	"github.com/lockd/lockd/internal/expiry"
+	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/schema"
 )
 
@@ -201,29 +200,28 @@ func sessionInfo(row *schema.Session) SessionInfo {
 type Session struct {
 	_ noCopy
 
-	db  *DB
-	row *schema.Session
-	*estate
-
-	// What follows is protected by db.mu. With db, it is all that a renewal needs. A Session is one
-	// line of the processor's cache: to renew one of very many takes as long as it takes to get
-	// hold of its memory, and lines alone stay nearer. See BenchmarkRenew.
-	live     bool          // not ended, as of the newest state
-	life     time.Duration // that a renewal gives it: the TTL, and the grace; 0: for ever
-	deadline time.Time
+	// Both together are one line of the processor's cache: see engine.Session and BenchmarkRenew.
+	db    *DB
+	state engine.Session
 }
 
-// estate is what else there is of a session: most of it is for its end. It is protected by db.mu.
-type estate struct {
-	ending // has a mutex of its own
-
-	expires  expiry.Item
-	ofKeeper bool                // a Keeper has made it, and it ends with that
-	renewal  *renewal            // for those who keep it alive; nil if nobody ever did
-	held     *lockState          // the first of the keys whose locks it holds
-	waiting  *waiter             // the newest of the calls that wait
-	attached map[string]struct{} // names of its attachments
+// sessionHandle is what else there is of a Session: most of it is for its end.
+type sessionHandle struct {
+	session *Session
+	ending
 }
+
+// newHandle makes the memory of a session.
+func (db *DB) newHandle() *engine.Session {
+	s := &Session{db: db}
+	s.state.SetOwner(&sessionHandle{session: s})
+	return &s.state
+}
+
+// handleOf returns the handle that the session is part of.
+func handleOf(s *engine.Session) *sessionHandle { return s.Owner.(*sessionHandle) }
+
+func (s *Session) ending() *ending { return &handleOf(&s.state).ending }
 
 // noCopy has go vet tell who copies what it is in.
 type noCopy struct{}
@@ -243,63 +241,23 @@ func (db *DB) NewSession(opts *SessionOptions) (*Session, error) {
 	var created *Session
 	err := db.refused(opts.validate())
 	if err == nil {
-		err = db.update(func(tx *Txn) (err error) {
-			created, err = tx.newSession(opts)
+		err = db.update(func(tx *engine.Txn) error {
+			s, err := tx.NewSession(opts.row())
+			if err == nil {
+				created = handleOf(s).session
+			}
 			return err
 		})
 	}
 	return result(created, "new session", opts.Name, err)
 }
 
-func (tx *Txn) newSession(opts *SessionOptions) (*Session, error) {
-	db := tx.db
-	node := opts.Node
-	if node == "" {
-		node = db.node
-	}
-	if db.store.Nodes.Newest(folded(node)) == nil {
-		return nil, missing(ErrNoNode, node)
-	}
-	for _, id := range opts.Checks {
-		check := db.store.Checks.Newest(catalogKey(node, id))
-		if check == nil {
-			return nil, missing(ErrNoCheck, id)
-		}
-		if Status(check.Status) == Critical {
-			return nil, missing(ErrCheckCritical, id)
-		}
-	}
-	id := schema.ID(uuid.New())
-	row := db.store.Sessions.Put(string(id[:]), schema.Session{
-		ID: id, Name: opts.Name, Node: node, TTL: opts.TTL, Grace: opts.Grace,
-		LockDelay: opts.lockDelay(), Behavior: uint8(opts.Behavior),
-		Lifetime: uint8(opts.Lifetime), Checks: slices.Clone(opts.Checks),
-		Meta: maps.Clone(opts.Meta), CreateIndex: db.store.Next(),
-	})
-	s := db.adopt(row)
-	s.restart(tx.clock)
-	tx.effect(sessionMade).session = s
-	return s, nil
-}
-
-// adopt makes the handle of a session's row.
-func (db *DB) adopt(row *schema.Session) *Session {
-	s := &Session{db: db, row: row, live: true, life: row.TTL + row.Grace, estate: new(estate)}
-	s.expires = expiry.Item{Owner: s, Rank: expiry.End}
-	db.sessions[SessionID(row.ID)] = s
-	db.bind(s)
-	return s
-}
-
-// restart begins a TTL, if the session has one.
-func (s *Session) restart(clock func() time.Time) {
-	if s.life == 0 {
-		return
-	}
-	s.deadline = clock().Add(s.life)
-	// The heap may hold an older deadline: it is put right when that comes up.
-	if !s.expires.Queued() {
-		s.db.expiry.Set(&s.expires, s.deadline)
+// row is that of a new session.
+func (o *SessionOptions) row() schema.Session {
+	return schema.Session{
+		ID: schema.ID(uuid.New()), Name: o.Name, Node: o.Node, TTL: o.TTL, Grace: o.Grace,
+		LockDelay: o.lockDelay(), Behavior: uint8(o.Behavior), Lifetime: uint8(o.Lifetime),
+		Checks: slices.Clone(o.Checks), Meta: maps.Clone(o.Meta),
 	}
 }
 
@@ -308,8 +266,11 @@ func (s *Session) restart(clock func() time.Time) {
 // ErrCommit.
 func (db *DB) Session(id SessionID) (*Session, error) {
 	var found *Session
-	err := db.update(func(tx *Txn) (err error) {
-		found, err = tx.session(id)
+	err := db.update(func(tx *engine.Txn) error {
+		s, err := tx.Session(schema.ID(id))
+		if err == nil {
+			found = handleOf(s).session
+		}
 		return err
 	})
 	return result(found, "session", "", err)
@@ -320,7 +281,7 @@ func (db *DB) Session(id SessionID) (*Session, error) {
 // durable. It returns ErrNoSession for one that does not live, ErrInvalid for the zero ID,
 // ErrClosed, ErrFailed or ErrCommit, with nothing changed.
 func (db *DB) EndSession(id SessionID) error {
-	err := db.update(func(tx *Txn) error { return tx.EndSession(id) })
+	err := db.update(func(tx *engine.Txn) error { return endSession(tx, id) })
 	return wrap("end session", "", err)
 }
 
@@ -328,97 +289,29 @@ func (db *DB) EndSession(id SessionID) error {
 func (tx *Txn) EndSession(id SessionID) (err error) {
 	tx.enter()
 	defer tx.leave()
-	defer label(&err, "end session", "")
-	s, err := tx.session(id)
-	if err != nil {
-		return err
-	}
-	tx.endSession(s, ErrDestroyed)
-	return nil
+	return wrap("end session", "", endSession(tx.rules, id))
 }
 
-// endSession is the end of a session, whatever its cause, in one step (G5, S31).
-func (tx *Txn) endSession(s *Session, cause error) {
-	delay := s.row.LockDelay
-	if errors.Is(cause, ErrClosed) { // its owner says that it has stopped
-		delay = 0
+func endSession(tx *engine.Txn, id SessionID) error {
+	s, err := tx.Session(schema.ID(id))
+	if err == nil {
+		tx.EndSession(s, ErrDestroyed)
 	}
-	tx.endSessionWith(s, cause, delay)
+	return err
 }
-
-// endSessionWith is endSession with another lock-delay than the session's.
-func (tx *Txn) endSessionWith(s *Session, cause error, delay time.Duration) {
-	db := tx.db
-	ended := &EndedError{Session: SessionID(s.row.ID), Cause: cause}
-	s.live = false
-	db.expiry.Remove(&s.expires)
-	if s.renewal != nil {
-		db.expiry.Remove(&s.renewal.due)
-	}
-	tx.effects = append(tx.effects, effect{kind: sessionEnded, session: s, cause: ended})
-	if tx.ends == nil {
-		tx.ends = make(map[SessionID]error)
-	}
-	tx.ends[ended.Session] = cause
-
-	key := string(s.row.ID[:])
-	db.store.Sessions.Delete(key)
-	db.store.Bury(graveSession, key)
-	// All delays first: whether a slot is lost depends on a key that may go with the session.
-	for state := s.held; state != nil; state = state.next {
-		tx.setDelay(state.key, delay)
-	}
-	for s.held != nil { // each step takes the first off the list
-		row := db.store.Keys.Newest(s.held.key)
-		if Behavior(s.row.Behavior) == DeleteKeys {
-			tx.remove(row, cause)
-			tx.bury(row)
-		} else {
-			tx.release(row, cause)
-		}
-	}
-	tx.detachAll(s)
-	for w := range s.waiters() {
-		tx.dismiss(w, ended)
-	}
-}
-
-// lapse is the cause when the session is found to be due now.
-func (s *Session) lapse(now time.Time) error {
-	renewed := s.deadline.Add(-s.life)
-	return &lapse{now.Sub(renewed)}
-}
-
-// revive takes the end of the session back.
-func (s *Session) revive() {
-	s.live = true
-	if s.life == 0 {
-		return
-	}
-	s.db.expiry.Set(&s.expires, s.deadline)
-	if s.renewal != nil && s.renewal.callers > 0 {
-		s.db.expiry.Set(&s.renewal.due, s.renewal.due.At())
-	}
-}
-
-// bound reports whether the session ends with its process, however that ends.
-func (s *Session) bound() bool { return Lifetime(s.row.Lifetime) == BoundToProcess }
-
-// closesWithDB reports whether Close of the database ends the session.
-func (s *Session) closesWithDB() bool { return s.bound() || s.ofKeeper }
 
 // Info describes the session.
-func (s *Session) Info() SessionInfo { return sessionInfo(s.row) }
+func (s *Session) Info() SessionInfo { return sessionInfo(s.state.Row) }
 
 // ID names the session.
-func (s *Session) ID() SessionID { return SessionID(s.row.ID) }
+func (s *Session) ID() SessionID { return SessionID(s.state.Row.ID) }
 
 // Done returns a channel that is closed when the session has ended, and that is durable.
-func (s *Session) Done() <-chan struct{} { return s.ending.Done() }
+func (s *Session) Done() <-chan struct{} { return s.ending().Done() }
 
 // Err returns nil while the session lives, and then an *EndedError with the cause. The end of the
 // database is one for this handle, also if the session lives on in the file: see DB.Close.
-func (s *Session) Err() error { return s.ending.Err() }
+func (s *Session) Err() error { return s.ending().Err() }
 
 // KeepAlive renews the session in time, until ctx ends, which returns its error, or the session
 // does, which returns that. It blocks all the while and starts no goroutine. A nil ctx panics.
@@ -439,71 +332,29 @@ func (s *Session) KeepAlive(ctx context.Context) error {
 	}
 }
 
-// renewal renews a session from the heap, half a TTL after the last time.
-type renewal struct {
-	session *Session
-	due     expiry.Item
-	callers int
-}
-
 func (s *Session) startKeeping() error {
-	if err := s.renew(s.db.now()); err != nil {
+	if err := s.renew(s.db.writer.Time()); err != nil {
 		return err
 	}
 	db := s.db
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	if db.refusal != nil { // since it was renewed: nobody would stop a timer
-		return cmp.Or(s.Err(), db.refusal)
+	db.writer.Lock()
+	defer db.writer.Unlock()
+	if refusal := db.writer.Refused(); refusal != nil {
+		// Since it was renewed: no call would stop a timer.
+		return cmp.Or(s.Err(), refusal)
 	}
-	if now := db.now(); s.keepLocked(now) {
-		db.expiry.Arm(now)
+	if now := db.writer.Time(); db.engine.Keep(&s.state, now) {
+		db.writer.Arm(now)
 	}
+	db.waitsMoved()
 	return nil
 }
 
-// aboutToBeRenewed reports whether a renewal was due before the session is, and is only late.
-func (s *Session) aboutToBeRenewed() bool {
-	return s.renewal != nil && s.renewal.due.Queued() && !s.renewal.due.At().After(s.deadline)
-}
-
-// keepLocked has the session renewed for one more caller. It reports whether it is the first, and
-// there is something to renew.
-func (s *Session) keepLocked(now time.Time) bool {
-	if s.renewal == nil {
-		s.renewal = &renewal{session: s}
-		s.renewal.due = expiry.Item{Owner: s.renewal, Rank: expiry.Renewal}
-	}
-	s.renewal.callers++
-	s.db.waitsMoved()
-	if s.life == 0 || s.renewal.callers > 1 {
-		return false
-	}
-	s.db.expiry.Set(&s.renewal.due, s.renewal.next(now))
-	return true
-}
-
 func (s *Session) stopKeeping() {
-	s.db.mu.Lock()
-	defer s.db.mu.Unlock()
-	if s.renewal.callers--; s.renewal.callers == 0 {
-		s.db.expiry.Remove(&s.renewal.due)
-	}
+	s.db.writer.Lock()
+	defer s.db.writer.Unlock()
+	s.db.engine.StopKeeping(&s.state)
 	s.db.waitsMoved()
-}
-
-// next is when to renew after a renewal now: always later, however short the TTL is.
-func (r *renewal) next(now time.Time) time.Time {
-	return now.Add(max(1, r.session.row.TTL/2))
-}
-
-// renewLocked renews on behalf of those who keep the session alive. The renewal was due before
-// the session was, so it counts, however late the timer is.
-func (r *renewal) renewLocked(now time.Time) {
-	if r.session.renewalLost() == nil {
-		r.session.deadline = now.Add(r.session.life)
-	}
-	r.session.db.expiry.Set(&r.due, r.next(now))
 }
 
 // Close ends the session, for its owner: its keys are released or deleted, without a lock-delay
@@ -511,9 +362,9 @@ func (r *renewal) renewLocked(now time.Time) {
 // had ended otherwise: then an error that is ErrNoSession and wraps the cause.
 func (s *Session) Close() error {
 	if s.Err() == nil {
-		err := s.db.update(func(tx *Txn) error {
-			if s.live {
-				tx.endSession(s, ErrClosed)
+		err := s.db.update(func(tx *engine.Txn) error {
+			if s.state.Live() {
+				tx.EndSession(&s.state, ErrClosed)
 			}
 			return nil
 		})
@@ -525,10 +376,10 @@ func (s *Session) Close() error {
 	if !errors.Is(ended, ErrClosed) {
 		return wrap("close session", s.ID().String(), ended)
 	}
-	s.db.mu.Lock()
-	defer s.db.mu.Unlock()
-	if s.live { // the database was closed, and the session lives on in the file
-		return wrap("close session", s.ID().String(), s.db.refusal)
+	s.db.writer.Lock()
+	defer s.db.writer.Unlock()
+	if s.state.Live() { // the database was closed, and the session lives on in the file
+		return wrap("close session", s.ID().String(), s.db.writer.Refused())
 	}
 	return nil
 }
@@ -539,6 +390,3 @@ func checkContext(ctx context.Context) {
 		panic("lockd: nil context")
 	}
 }
-
-// folded is the form in which names of the catalog are compared (S39, N17).
-func folded(name string) string { return strings.ToLower(name) }

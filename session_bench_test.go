@@ -9,19 +9,13 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// Ensure that to renew a session touches one line of the processor's cache, beside the database's.
+// Ensure that a session, and all that a renewal touches of it, is one line of the processor's
+// cache: see TestExtend_TouchesOnlyTheSession of package engine.
 func TestSession_RenewalTouchesOneLine(t *testing.T) {
 	const line = 64
 	if size := unsafe.Sizeof(lockd.Session{}); size > line {
 		t.Errorf("a Session has %d bytes, more than %d", size, line)
 	}
-	each(t, func(h *harness) {
-		s := h.session(&lockd.SessionOptions{TTL: time.Minute})
-		h.advance(time.Minute - 1)
-		h.must(s.RenewsAlone())
-		h.advance(time.Minute - 1)
-		h.must(s.Err())
-	})
 }
 
 // benchSessions makes so many sessions.

@@ -3,7 +3,7 @@ package lockd
 import (
 	"encoding"
 
-	"github.com/google/uuid"
+	"github.com/lockd/lockd/internal/schema"
 )
 
 // SessionID names a session, for ever: an ID is never used again (S36). It is comparable, and
@@ -19,15 +19,7 @@ var (
 func (id SessionID) IsZero() bool { return id == SessionID{} }
 
 // String returns the UUID, or the empty string for the zero value.
-func (id SessionID) String() string {
-	if id.IsZero() {
-		return ""
-	}
-	return id.text()
-}
-
-// text is the UUID, of the zero value too.
-func (id SessionID) text() string { return uuid.UUID(id).String() }
+func (id SessionID) String() string { return schema.ID(id).String() }
 
 // ParseSessionID reads a UUID in any case (K36). Any other text is ErrInvalid.
 func ParseSessionID(text string) (SessionID, error) {
@@ -38,12 +30,9 @@ func ParseSessionID(text string) (SessionID, error) {
 	return id, nil
 }
 
-func parseSessionID(text string) (id SessionID, ok bool) {
-	parsed, err := uuid.Parse(text)
-	if err != nil || len(text) != len(parsed.String()) || parsed == uuid.Nil {
-		return SessionID{}, false
-	}
-	return SessionID(parsed), true
+func parseSessionID(text string) (SessionID, bool) {
+	id, ok := schema.ParseID(text)
+	return SessionID(id), ok
 }
 
 // MarshalText returns the text form. It never fails.

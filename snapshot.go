@@ -3,6 +3,7 @@ package lockd
 import (
 	"iter"
 
+	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/hub"
 	"github.com/lockd/lockd/store"
 )
@@ -18,12 +19,12 @@ type Snapshot struct{ rows *store.Snapshot }
 // function of an Update that runs. So that function must not call it, which has Txn.Get and
 // Txn.Prefix: it may wait for itself for ever.
 func (db *DB) Snapshot() *Snapshot {
-	db.mu.mustNotBeGuest() // for a snapshot that is there already would hide it
-	rows := db.store.Cached()
+	db.writer.MustNotBeFunction() // for a snapshot that is there already would hide it
+	rows := db.rows.Cached()
 	if rows == nil {
-		db.mu.Lock()
-		rows = db.store.Snapshot()
-		db.mu.Unlock()
+		db.writer.Lock()
+		rows = db.rows.Snapshot()
+		db.writer.Unlock()
 	}
 	return &Snapshot{rows}
 }
@@ -86,7 +87,7 @@ func (s *Snapshot) Sessions() iter.Seq[SessionInfo] {
 
 // Node returns a node by its name, in any case, and whether there is one.
 func (s *Snapshot) Node(name string) (Node, bool) {
-	row := s.rows.Nodes.Get(folded(name))
+	row := s.rows.Nodes.Get(engine.Folded(name))
 	return nodeOf(row), row != nil
 }
 
@@ -95,7 +96,7 @@ func (s *Snapshot) Nodes() iter.Seq[Node] { return values(s.rows.Nodes, "", node
 
 // Service returns a service of a node by its ID, and whether there is one.
 func (s *Snapshot) Service(node, id string) (Service, bool) {
-	row := s.rows.Services.Get(catalogKey(node, id))
+	row := s.rows.Services.Get(engine.CatalogKey(node, id))
 	return serviceOf(row), row != nil
 }
 
@@ -106,7 +107,7 @@ func (s *Snapshot) Services(node string) iter.Seq[Service] {
 
 // Check returns a check of a node by its ID, and whether there is one.
 func (s *Snapshot) Check(node, id string) (Check, bool) {
-	row := s.rows.Checks.Get(catalogKey(node, id))
+	row := s.rows.Checks.Get(engine.CatalogKey(node, id))
 	return checkOf(row), row != nil
 }
 
@@ -131,7 +132,7 @@ func within(node string) string {
 	if node == "" {
 		return ""
 	}
-	return catalogKey(node, "")
+	return engine.CatalogKey(node, "")
 }
 
 func values[T, V any](view store.View[T], prefix string, convert func(*T) V) iter.Seq[V] {
@@ -157,32 +158,32 @@ func values[T, V any](view store.View[T], prefix string, convert func(*T) V) ite
 func (s *Snapshot) IndexOf(scope Scope) uint64 {
 	at := scope.scope
 	switch {
-	case at.Space == spaceKeys && at.Match == hub.Exact:
+	case at.Space == engine.SpaceKeys && at.Match == hub.Exact:
 		if row := s.rows.Keys.Get(at.Name); row != nil {
 			return row.ModifyIndex
 		}
-		return s.buried(graveKey, at.Name)
-	case at.Space == spaceKeys:
+		return s.buried(engine.GraveKey, at.Name)
+	case at.Space == engine.SpaceKeys:
 		return s.indexOfPrefix(at.Name)
-	case at.Space == spaceSessions && at.Match == hub.Exact:
+	case at.Space == engine.SpaceSessions && at.Match == hub.Exact:
 		if row := s.rows.Sessions.Get(at.Name); row != nil {
 			return row.CreateIndex
 		}
-		return s.buried(graveSession, at.Name)
-	case at.Space == spaceSessions:
-		return max(store.FirstIndex, s.rows.Mark(markSessions))
-	case at.Space == spaceCatalog:
-		return max(store.FirstIndex, s.rows.Mark(markCatalog))
+		return s.buried(engine.GraveSession, at.Name)
+	case at.Space == engine.SpaceSessions:
+		return max(store.FirstIndex, s.rows.Mark(engine.MarkSessions))
+	case at.Space == engine.SpaceCatalog:
+		return max(store.FirstIndex, s.rows.Mark(engine.MarkCatalog))
 	}
 	return store.FirstIndex
 }
 
 func (s *Snapshot) indexOfPrefix(prefix string) uint64 {
-	index := s.buried(graveKey, prefix)
+	index := s.buried(engine.GraveKey, prefix)
 	for _, row := range s.rows.Keys.Prefix(prefix) {
 		index = max(index, row.ModifyIndex)
 	}
-	for _, kind := range []byte{graveKey, gravePrefix} {
+	for _, kind := range []byte{engine.GraveKey, engine.GravePrefix} {
 		from := store.GraveKey(kind, prefix)
 		for _, grave := range s.rows.Graves.Prefix(from) {
 			index = max(index, grave.Index)
@@ -198,11 +199,11 @@ func (s *Snapshot) buried(kind byte, name string) uint64 {
 	if grave := s.rows.Buried(kind, name); grave != nil {
 		index = max(index, grave.Index)
 	}
-	if kind == graveSession || !s.anyPrefixBuried() {
+	if kind == engine.GraveSession || !s.anyPrefixBuried() {
 		return index
 	}
 	for n := range len(name) + 1 {
-		if grave := s.rows.Buried(gravePrefix, name[:n]); grave != nil {
+		if grave := s.rows.Buried(engine.GravePrefix, name[:n]); grave != nil {
 			index = max(index, grave.Index)
 		}
 	}
@@ -210,7 +211,7 @@ func (s *Snapshot) buried(kind byte, name string) uint64 {
 }
 
 func (s *Snapshot) anyPrefixBuried() bool {
-	for range s.rows.Graves.Prefix(store.GraveKey(gravePrefix, "")) {
+	for range s.rows.Graves.Prefix(store.GraveKey(engine.GravePrefix, "")) {
 		return true
 	}
 	return false

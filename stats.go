@@ -1,11 +1,6 @@
 package lockd
 
-import (
-	"errors"
-	"time"
-
-	"github.com/lockd/lockd/internal/schema"
-)
+import "time"
 
 // Stats is what a database counts: how much there is now, and how often things have happened since
 // it was opened. All of it is durable, as everything that is shown, but for Waiters and Watchers,
@@ -63,103 +58,29 @@ type Commits struct {
 // Stats counts. It takes the database's lock for an instant, and no longer with more to count; it
 // never waits for the file, or for the function of an Update. After Close it goes on answering.
 func (db *DB) Stats() Stats {
-	db.mu.LockBeside()
-	stats := db.stats
-	stats.Index = db.store.Published()
-	stats.Err = db.refusal
-	db.mu.Unlock()
-	stats.Watchers = db.hub.Watchers()
-	stats.LogDrops = db.logger.drops()
+	db.writer.LockBeside()
+	counts := db.engine.Counts()
+	stats := Stats{
+		Index: db.rows.Published(), Keys: counts.Keys, Sessions: counts.Sessions,
+		Locks: counts.Locks, Waiters: counts.Waiters, Grants: counts.Grants,
+		Ends: Ends(counts.Ends), Commits: db.commits, Err: db.writer.Refused(),
+	}
+	db.writer.Unlock()
+	stats.Watchers = db.watch.hub.Watchers()
+	stats.LogDrops = db.watch.logger.drops()
 	return stats
 }
 
-// countRowsLocked begins with what the file has.
-func (db *DB) countRowsLocked() {
-	db.stats.Keys, db.stats.Sessions = db.store.Keys.Len(), db.store.Sessions.Len()
-	for _, state := range db.locks {
-		if state.session != nil {
-			db.stats.Locks++
-		}
-	}
-}
-
-// countEvents adds what has become durable.
-func (db *DB) countEvents(events []logEntry) {
-	stats := &db.stats
-	for i := range events {
-		r := &events[i].Body
-		switch r.kind {
-		case KeyPut:
-			if r.old.(*schema.Key) == nil {
-				stats.Keys++
-			}
-		case KeyDeleted:
-			stats.Keys--
-		case SessionCreated:
-			stats.Sessions++
-		case SessionEnded:
-			stats.Sessions--
-			stats.Ends.addSession(r.cause)
-		}
-		switch r.lock {
-		case LockUnchanged:
-		case LockGranted:
-			stats.Locks++
-			stats.Grants++
-		case LockHandedOn:
-			stats.Grants++
-			stats.Ends.addLock(r.cause)
-		default:
-			stats.Locks--
-			stats.Ends.addLock(r.cause)
-		}
-	}
-}
-
-func (e *Ends) addSession(cause error) {
-	switch {
-	case errors.Is(cause, ErrClosed):
-		e.Closed++
-	case errors.Is(cause, ErrExpired):
-		e.Expired++
-	case errors.Is(cause, ErrDestroyed):
-		e.Destroyed++
-	case errors.Is(cause, ErrNodeGone):
-		e.NodeGone++
-	case errors.Is(cause, ErrCheckGone):
-		e.CheckGone++
-	case errors.Is(cause, ErrCheckCritical):
-		e.CheckCritical++
-	case errors.Is(cause, ErrProcessGone):
-		e.ProcessGone++
-	case errors.Is(cause, ErrRestored):
-		e.Restored++
-	}
-}
-
-// addLock leaves out the causes of sessions: those count there.
-func (e *Ends) addLock(cause error) {
-	switch {
-	case cause == ErrUnlocked: // most of them, so it comes first
-		e.Unlocked++
-	case errors.Is(cause, ErrKeyDeleted):
-		e.KeyDeleted++
-	case errors.Is(cause, ErrForced):
-		e.Forced++
-	}
-}
-
-// countCommitLocked adds the outcome of one commit.
-func (db *DB) countCommitLocked(writers uint64, took time.Duration, err error) {
-	commits := &db.stats.Commits
-	db.logCommitLocked(took, writers, err)
+// countCommit adds the outcome of one commit. The caller holds the writer's mutex.
+func (db *DB) countCommit(writers uint64, took time.Duration, err error) {
+	db.logCommit(took, writers, err)
 	if err != nil {
-		commits.Failed++
+		db.commits.Failed++
 		return
 	}
-	commits.Count++
-	commits.Writers += writers
-	commits.Total += took
-	commits.Last = took
-	commits.Max = max(commits.Max, took)
+	db.commits.Count++
+	db.commits.Writers += writers
+	db.commits.Total += took
+	db.commits.Last = took
+	db.commits.Max = max(db.commits.Max, took)
 }

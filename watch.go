@@ -3,20 +3,40 @@ package lockd
 import (
 	"context"
 	"iter"
-	"slices"
 	"sync"
 
+	"github.com/lockd/lockd/internal/engine"
+	"github.com/lockd/lockd/internal/expiry"
 	"github.com/lockd/lockd/internal/hub"
 	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
-// Spaces of names in the hub.
-const (
-	spaceKeys     = 'k'
-	spaceSessions = 's'
-	spaceCatalog  = 'c'
-)
+// watch is what tells of the database: the hub, the naps, and the logger.
+type watch struct {
+	hub    *hub.Hub[engine.Record]
+	leases leases
+	naps   naps
+	logger *logger // nil: everything is discarded
+}
+
+// init makes what the writer may tell before the database is started.
+func (w *watch) init(db *DB, opts *Options) {
+	w.naps = naps{expiry.New(db.clock, db.writer.Rouse)}
+	w.logger = newLogger(opts)
+}
+
+// start begins the history at the index that the store has.
+func (w *watch) start(db *DB, opts *Options) {
+	w.hub = hub.New[engine.Record](opts.history(), db.rows.Index())
+	w.logger.start(db)
+}
+
+// stopLocked stops the timers.
+func (w *watch) stopLocked() {
+	w.naps.Stop()
+	w.logger.stopLocked()
+}
 
 // Scope is what a watcher watches: one key, the keys with a prefix, the sessions, one session, or
 // the catalog. It is comparable. The zero value covers nothing: its index is always 1, so that
@@ -25,32 +45,32 @@ type Scope struct{ scope hub.Scope }
 
 // KeyScope is the scope of one key exactly, whether it exists or not.
 func KeyScope(key string) Scope {
-	return Scope{hub.Scope{Space: spaceKeys, Match: hub.Exact, Name: key}}
+	return Scope{hub.Scope{Space: engine.SpaceKeys, Match: hub.Exact, Name: key}}
 }
 
 // PrefixScope is the scope of every key that begins with the prefix; the empty one covers all keys.
 func PrefixScope(prefix string) Scope {
-	return Scope{hub.Scope{Space: spaceKeys, Match: hub.Prefix, Name: prefix}}
+	return Scope{hub.Scope{Space: engine.SpaceKeys, Match: hub.Prefix, Name: prefix}}
 }
 
 // SessionsScope is the scope of the beginnings and ends of all sessions.
 func SessionsScope() Scope {
-	return Scope{hub.Scope{Space: spaceSessions, Match: hub.Prefix}}
+	return Scope{hub.Scope{Space: engine.SpaceSessions, Match: hub.Prefix}}
 }
 
 // SessionScope is the scope of the beginning and end of one session.
 func SessionScope(id SessionID) Scope {
-	return Scope{hub.Scope{Space: spaceSessions, Match: hub.Exact, Name: string(id[:])}}
+	return Scope{hub.Scope{Space: engine.SpaceSessions, Match: hub.Exact, Name: string(id[:])}}
 }
 
 // CatalogScope is the scope of all nodes, services, checks and attachments.
 func CatalogScope() Scope {
-	return Scope{hub.Scope{Space: spaceCatalog, Match: hub.Prefix}}
+	return Scope{hub.Scope{Space: engine.SpaceCatalog, Match: hub.Prefix}}
 }
 
 // name is what errors call the scope.
 func (s Scope) name() string {
-	if s.scope.Space == spaceSessions && s.scope.Match == hub.Exact {
+	if s.scope.Space == engine.SpaceSessions && s.scope.Match == hub.Exact {
 		return SessionID([]byte(s.scope.Name)).String()
 	}
 	return s.scope.Name
@@ -127,19 +147,6 @@ type Event struct {
 	Node, ID string
 }
 
-// record is an event as it is kept: pointers to rows, which are immutable.
-type record struct {
-	kind     EventKind
-	lock     LockChange
-	moment   int64 // 0 unless lock changed, or a session began or ended
-	cause    error
-	old, new any
-	holder   *schema.Session // to whom the lock was granted
-	delay    *schema.Delay   // that the lock is in since then
-}
-
-type logEntry = hub.Event[record]
-
 // Watch yields every change in the scope after the index, in order, one event for each key and
 // index, as it becomes durable; an index that came with a Snapshot, an Entry or an Event leaves no
 // gap to it. It blocks between events.
@@ -158,10 +165,10 @@ type logEntry = hub.Event[record]
 // It is a single-use iterator. A nil ctx panics.
 func (db *DB) Watch(ctx context.Context, scope Scope, index uint64) iter.Seq2[Event, error] {
 	checkContext(ctx)
-	db.mu.mustNotBeGuest()
+	db.writer.MustNotBeFunction()
 	return func(yield func(Event, error) bool) {
-		err := db.follow(ctx, scope, index, func(e *logEntry) bool {
-			return yield(e.Body.event(e.Index), nil)
+		err := db.follow(ctx, scope, index, func(e *engine.Event) bool {
+			return yield(eventOf(e), nil)
 		})
 		if err != nil {
 			yield(Event{}, wrap("watch", scope.name(), err))
@@ -171,23 +178,23 @@ func (db *DB) Watch(ctx context.Context, scope Scope, index uint64) iter.Seq2[Ev
 
 // follow yields every event in the scope after the index. It returns nil if yield reports false.
 func (db *DB) follow(
-	ctx context.Context, scope Scope, index uint64, yield func(*logEntry) bool,
+	ctx context.Context, scope Scope, index uint64, yield func(*engine.Event) bool,
 ) error {
-	db.mu.mustNotBeGuest() // the loop may have been begun in the function of an Update
-	if newest := db.store.Published(); index > newest {
+	db.writer.MustNotBeFunction() // the loop may have been begun in the function of an Update
+	if newest := db.rows.Published(); index > newest {
 		return db.orClosed(invalid("index %d is ahead of the database, which is at %d", index,
 			newest))
 	}
 	at := hub.After(max(index, store.FirstIndex)) // before the first change, as all below it
-	var events []logEntry
+	var events []engine.Event
 	var topic *hub.Topic
-	defer func() { db.hub.Unsubscribe(topic) }() // also when the loop panics
+	defer func() { db.watch.hub.Unsubscribe(topic) }() // also when the loop panics
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		var err error
-		events, at, topic, err = db.hub.Follow(scope.scope, at, events)
+		events, at, topic, err = db.watch.hub.Follow(scope.scope, at, events)
 		if err != nil {
 			return db.orClosed(ErrCompacted)
 		}
@@ -226,24 +233,24 @@ func (db *DB) waitFor(ctx context.Context, topic *hub.Topic, at hub.Cursor) (hub
 // a channel; when ctx has ended it may stay open for ever. A nil ctx panics.
 func (db *DB) Changed(ctx context.Context, scope Scope, index uint64) <-chan struct{} {
 	checkContext(ctx)
-	if index > db.hub.Index() && index > db.toldOf() {
+	if index > db.watch.hub.Index() && index > db.toldOf() {
 		return closedNow()
 	}
-	topic := db.hub.Subscribe(scope.scope)
+	topic := db.watch.hub.Subscribe(scope.scope)
 	if db.indexOf(scope) > index {
-		db.hub.Unsubscribe(topic)
+		db.watch.hub.Unsubscribe(topic)
 		return closedNow()
 	}
-	db.leases.add(ctx, topic, db.hub)
+	db.watch.leases.add(ctx, topic, db.watch.hub)
 	return topic.Changed()
 }
 
 // toldOf returns the newest index that is published, when watchers have been told of it. Get shows
 // a change a moment before that, and who has seen it there must not be told of it again.
 func (db *DB) toldOf() uint64 {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	return db.store.Published()
+	db.writer.Lock()
+	defer db.writer.Unlock()
+	return db.rows.Published()
 }
 
 func closedNow() <-chan struct{} {
@@ -254,9 +261,9 @@ func closedNow() <-chan struct{} {
 
 // indexOf returns the index of the scope as it is published now.
 func (db *DB) indexOf(scope Scope) uint64 {
-	if scope.scope.Space == spaceKeys && scope.scope.Match == hub.Exact {
+	if scope.scope.Space == engine.SpaceKeys && scope.scope.Match == hub.Exact {
 		// Most readers wait for a key that is there: that takes no snapshot.
-		if row := db.store.Keys.Get(scope.scope.Name); row != nil {
+		if row := db.rows.Keys.Get(scope.scope.Name); row != nil {
 			return row.ModifyIndex
 		}
 	}
@@ -277,7 +284,7 @@ type lease struct {
 }
 
 // add has the topic given back when ctx ends, if it ever does.
-func (l *leases) add(ctx context.Context, topic *hub.Topic, h *hub.Hub[record]) {
+func (l *leases) add(ctx context.Context, topic *hub.Topic, h *hub.Hub[engine.Record]) {
 	done := ctx.Done()
 	if done != nil && l.keep(done, topic, h) {
 		context.AfterFunc(ctx, func() { l.end(done, h) })
@@ -286,7 +293,7 @@ func (l *leases) add(ctx context.Context, topic *hub.Topic, h *hub.Hub[record]) 
 
 // keep notes the topic for the context, and reports whether it is the first one.
 func (l *leases) keep(
-	done <-chan struct{}, topic *hub.Topic, h *hub.Hub[record],
+	done <-chan struct{}, topic *hub.Topic, h *hub.Hub[engine.Record],
 ) (first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -318,7 +325,7 @@ func (l *leases) keep(
 }
 
 // end gives back what was subscribed for the context.
-func (l *leases) end(done <-chan struct{}, h *hub.Hub[record]) {
+func (l *leases) end(done <-chan struct{}, h *hub.Hub[engine.Record]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for topic := range l.topics[done].topics {
@@ -327,139 +334,20 @@ func (l *leases) end(done <-chan struct{}, h *hub.Hub[record]) {
 	delete(l.topics, done)
 }
 
-// log appends what the transaction changed, one event for each thing.
-func (tx *Txn) log(events []logEntry) []logEntry {
-	s := tx.db.store
-	for old, new := range s.Keys.Changes() {
-		n := len(events)
-		events = slices.Grow(events, 1)[:n+1]
-		events[n] = logEntry{}
-		events[n].Index, events[n].Space = s.Next(), spaceKeys
-		events[n].Name = nameOf(old, new, func(k *schema.Key) string { return k.Key })
-		events[n].Size = keyFootprint(old) + keyFootprint(new)
-		tx.recordKey(&events[n].Body, old, new)
+// eventOf makes of an event what Watch yields.
+func eventOf(event *engine.Event) Event {
+	r := &event.Body
+	e := Event{
+		Index: event.Index, Kind: EventKind(r.Kind), Lock: LockChange(r.Lock), Cause: r.Cause,
 	}
-	if s.Sessions.Changed() || s.Nodes.Changed() || s.Services.Changed() ||
-		s.Checks.Changed() || s.Attachments.Changed() {
-		return tx.logOthers(events)
-	}
-	return events
-}
-
-// logOthers is log for what is no key. It is on its own because most transactions do without its
-// stack.
-func (tx *Txn) logOthers(events []logEntry) []logEntry {
-	s := tx.db.store
-	index := s.Next()
-	add := func(space byte, name string, r record) {
-		events = append(events, logEntry{
-			Index: index, Space: space, Name: name,
-			Size: footprint(r.old) + footprint(r.new), Body: r,
-		})
-	}
-	before := len(events)
-	for old, new := range s.Sessions.Changes() {
-		r := record{kind: kindOf(new, SessionCreated), old: old, new: new}
-		r.moment = tx.db.moment(tx.clock())
-		id := nameOf(old, new, func(s *schema.Session) string { return string(s.ID[:]) })
-		if new == nil {
-			r.cause = tx.ends[SessionID([]byte(id))]
-		}
-		add(spaceSessions, id, r)
-	}
-	sessions := len(events)
-	for old, new := range s.Nodes.Changes() {
-		add(spaceCatalog, "", record{kind: kindOf(new, NodePut), old: old, new: new})
-	}
-	for old, new := range s.Services.Changes() {
-		add(spaceCatalog, "", record{kind: kindOf(new, ServicePut), old: old, new: new})
-	}
-	for old, new := range s.Checks.Changes() {
-		add(spaceCatalog, "", record{kind: kindOf(new, CheckPut), old: old, new: new})
-	}
-	for old, new := range s.Attachments.Changes() {
-		add(spaceCatalog, "", record{kind: kindOf(new, AttachmentPut), old: old, new: new})
-	}
-	// What is told of moves the index, and nothing else does: what came and went does not.
-	if sessions > before {
-		tx.mark(markSessions)
-	}
-	if len(events) > sessions {
-		tx.mark(markCatalog)
-	}
-	return events
-}
-
-// mark has the name stand for the index of the transaction.
-func (tx *Txn) mark(name string) {
-	tx.db.store.Marks.Put(name, schema.Mark{Name: name, Index: tx.db.store.Next()})
-}
-
-func nameOf[T any](old, new *T, name func(*T) string) string {
-	if new == nil {
-		return name(old)
-	}
-	return name(new)
-}
-
-// kindOf returns the kind of a change; the kinds of a deletion follow those of the put.
-func kindOf[T any](new *T, put EventKind) EventKind {
-	if new == nil {
-		return put + 1
-	}
-	return put
-}
-
-// recordKey fills in the record of a key.
-func (tx *Txn) recordKey(r *record, old, new *schema.Key) {
-	r.kind, r.old, r.new = kindOf(new, KeyPut), old, new
-	held := old != nil && old.Session != schema.ID{}
-	holds := new != nil && new.Session != schema.ID{}
-	if !held && !holds || held && holds && old.Fence == new.Fence {
-		return
-	}
-	r.moment = tx.db.moment(tx.clock())
-	// An unlock is the cause unless another end has explained itself.
-	switch {
-	case !held:
-		r.lock, r.holder = LockGranted, tx.holder(new)
-		return
-	case holds:
-		r.lock, r.holder, r.cause = LockHandedOn, tx.holder(new), ErrUnlocked
-	case new == nil:
-		r.lock, r.cause = LockDeleted, ErrUnlocked
-	default:
-		r.lock, r.cause = LockReleased, ErrUnlocked
-	}
-	if !holds {
-		r.delay = tx.db.store.Delays.Newest(old.Key)
-	}
-	told, ok := tx.causes[old.Key]
-	if !ok || told.fence != old.Fence { // else it is why a grant within the transaction was over
-		return
-	}
-	r.cause = told.cause
-	if r.lock == LockReleased {
-		r.lock = endOf(told.cause)
-	}
-}
-
-// holder returns the session that holds the lock of row.
-func (tx *Txn) holder(row *schema.Key) *schema.Session {
-	return tx.db.holder(row.Session).row
-}
-
-// event makes of a record what Watch yields.
-func (r *record) event(index uint64) Event {
-	e := Event{Index: index, Kind: r.kind, Lock: r.lock, Cause: r.cause}
-	row := r.new
-	if r.kind == SessionEnded || r.kind == NodeDeleted || r.kind == ServiceDeleted ||
-		r.kind == CheckDeleted || r.kind == AttachmentDeleted {
-		row = r.old
+	row := r.New
+	switch e.Kind {
+	case SessionEnded, NodeDeleted, ServiceDeleted, CheckDeleted, AttachmentDeleted:
+		row = r.Old
 	}
 	switch row := row.(type) {
 	case *schema.Key:
-		old, _ := r.old.(*schema.Key)
+		old, _ := r.Old.(*schema.Key)
 		e.Entry, e.Previous = entryOf(row), entryOf(old)
 		e.Key = e.Entry.Key
 		if e.Kind == KeyDeleted {

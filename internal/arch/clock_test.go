@@ -28,10 +28,10 @@ type allowance struct {
 
 // clockPlan has all places that may have to do with time. Anything else gets a now handed in.
 var clockPlan = []allowance{
-	{"lockd.go", "Clock.Now", 1, "the one reading of Options.Clock"},
 	{"lockd.go", "Clock.AfterFunc", 1, "DB.Schedule: nothing of the database's waits by it"},
-	{"commit.go", "time.Now", 1, "when a yield began: for batching, nothing is decided by it"},
-	{"commit.go", "time.Since", 1, "how long it took"},
+	{"internal/writer/writer.go", "Clock.Now", 1, "the one reading of Options.Clock"},
+	{"internal/writer/pace.go", "time.Now", 1, "when a yield began: nothing is decided by it"},
+	{"internal/writer/pace.go", "time.Since", 1, "how long it took"},
 	{"cmd/lockd/lock.go", "context.WithTimeoutCause", 1, "--timeout"},
 	{"cmd/lockd/lock_run.go", "time.Now", 3, "processes know no clock but the real one"},
 	{"cmd/lockd/lock_run.go", "time.Until", 1, "the same"},

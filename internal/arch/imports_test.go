@@ -24,23 +24,40 @@ type edges map[string]string
 
 // importPlan has every package of the module. Arrows go down only:
 //
-//	cmd, examples, lockdtest, consulapi → the root → internal/{expiry,hook,hub,waitq}, store
-//	store → internal/schema
+//	cmd, examples, lockdtest, consulapi → the root: handles, options, recipes
+//	the root → internal/writer: the one way to write
+//	internal/writer → internal/engine: the rules
+//	internal/engine → internal/{expiry,hub,waitq}, store → internal/schema
 //
 // and what stands side by side does not know each other. An arrow that is missing here is a
 // decision to take, not a line to add.
 var importPlan = map[string]edges{
 	".": {
-		"store":           "the tables; all that is durable",
+		"internal/engine": "the rules, and what they know of a handle",
+		"internal/writer": "the one way to write",
+		"store":           "opens the file; what reads rows; backups",
 		"internal/schema": "the rows of the tables",
-		"internal/expiry": "wakes the DB when a deadline is due",
+		"internal/expiry": "the naps of keepers, and slow Updates",
 		"internal/hub":    "wakes those who watch a scope",
-		"internal/waitq":  "who waits for a key, in order",
 		"internal/hook":   "what lockdtest reaches; on no other clock than its own",
-		clock:             "Options.Clock; read in one place, see TestClock",
-		uuid:              "session IDs",
+		clock:             "Options.Clock, which the writer reads",
+		uuid:              "new session IDs: the rules have nothing random",
 	},
-	"internal/schema": {},
+	"internal/writer": {
+		"internal/engine": "what it runs, takes, publishes and drops",
+		"internal/expiry": "the one timer",
+		clock:             "read in one place, see TestClock",
+	},
+	"internal/engine": {
+		"internal/expiry": "the heap of deadlines; not its alarm",
+		"internal/hub":    "the type of an event; nothing is called",
+		"internal/schema": "the rows of the tables",
+		"internal/waitq":  "the calls that wait for a key, in order",
+		"store":           "the tables, and one batch after the other",
+	},
+	"internal/schema": {
+		uuid: "the text form of an ID",
+	},
 	"store": {
 		"internal/schema": "the rows of the tables",
 		bbolt:             "the file; nobody else knows how rows get there",
@@ -203,12 +220,22 @@ func TestImports_Plan(t *testing.T) {
 			case to == bbolt || to == btree:
 				only = []string{"store"}
 			case to == clock:
-				only = []string{".", "internal/expiry", "internal/hook", "lockdtest"}
+				only = []string{
+					".", "internal/expiry", "internal/hook", "internal/writer", "lockdtest",
+				}
 			case to == "internal/hook":
 				only = []string{".", "lockdtest"}
 			case to == "internal/schema":
-				only = []string{".", "store"}
-			case strings.HasPrefix(to, "internal/") || to == "store":
+				only = []string{".", "internal/engine", "store"}
+			case to == "internal/engine":
+				only = []string{".", "internal/writer"}
+			case to == "internal/expiry":
+				only = []string{".", "internal/engine", "internal/writer"}
+			case to == "internal/hub" || to == "store":
+				only = []string{".", "internal/engine"}
+			case to == "internal/waitq":
+				only = []string{"internal/engine"}
+			case strings.HasPrefix(to, "internal/"):
 				only = []string{"."}
 			default:
 				continue

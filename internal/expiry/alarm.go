@@ -11,7 +11,7 @@ import (
 // for that reason. A clock that runs moves by much less; one that is moved by hand may jump.
 const slack = time.Millisecond
 
-// Alarm wakes its owner at an instant, by one timer. It comes from [NewAlarm]; the zero value is not
+// Alarm wakes its owner at an instant, by one timer. NewAlarm gives one; the zero value is not
 // usable. The owner's mutex guards it.
 type Alarm struct {
 	clock clock.Clock

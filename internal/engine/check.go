@@ -1,4 +1,4 @@
-package lockd
+package engine
 
 import (
 	"errors"
@@ -7,58 +7,58 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// checkLocked compares what is kept beside the rows with the rows.
-func (db *DB) checkLocked() error {
-	if err := db.store.Check(); err != nil {
+// Check compares what is kept beside the rows with the rows.
+func (e *Engine) Check() error {
+	if err := e.rows.Check(); err != nil {
 		return err
 	}
 	held := 0
-	for key, row := range db.store.Keys.Ascend("") {
-		if row.Session == (schema.ID{}) {
+	for key, row := range e.rows.Keys.Ascend("") {
+		if row.Session.IsZero() {
 			continue
 		}
 		held++
-		if err := db.checkHeld(key, row); err != nil {
+		if err := e.checkHeld(key, row); err != nil {
 			return err
 		}
 	}
-	for key, state := range db.locks {
+	for key, state := range e.locks {
 		if state.session != nil {
 			held--
 		}
-		if err := db.checkState(key, state); err != nil {
+		if err := e.checkState(key, state); err != nil {
 			return err
 		}
 	}
 	if held != 0 {
 		return fmt.Errorf("bug: %d more keys are locked than sessions hold", held)
 	}
-	if err := errors.Join(db.checkSemaphores(), db.checkStats()); err != nil {
+	if err := errors.Join(e.checkSemaphores(), e.checkStats()); err != nil {
 		return err
 	}
 	beats := 0
-	for key, row := range db.store.Checks.Ascend("") {
+	for key, row := range e.rows.Checks.Ascend("") {
 		if !lapses(row) {
 			continue
 		}
 		beats++
-		if b := db.heartbeats[key]; b == nil || !b.due.Queued() {
+		if b := e.leases[key]; b == nil || !b.due.Queued() {
 			return fmt.Errorf("bug: check %q has a TTL but no deadline", key)
 		}
 	}
-	if n := len(db.heartbeats); n != beats {
+	if n := len(e.leases); n != beats {
 		return fmt.Errorf("bug: %d checks have a deadline, but %d a TTL", n, beats)
 	}
-	return db.checkSessions()
+	return e.checkSessions()
 }
 
 // checkStats compares what is counted with what there is, if all of that is published.
-func (db *DB) checkStats() error {
-	if db.undecidedLocked() != nil {
+func (e *Engine) checkStats() error {
+	if e.Undecided() != nil {
 		return nil
 	}
 	locks, waiters := 0, 0
-	for _, s := range db.sessions {
+	for _, s := range e.sessions {
 		for state := s.held; state != nil; state = state.next {
 			locks++
 		}
@@ -68,8 +68,8 @@ func (db *DB) checkStats() error {
 			}
 		}
 	}
-	got, want := db.stats, db.stats
-	want.Keys, want.Sessions = db.store.Keys.Len(), db.store.Sessions.Len()
+	got, want := e.counts, e.counts
+	want.Keys, want.Sessions = e.rows.Keys.Len(), e.rows.Sessions.Len()
 	want.Locks, want.Waiters = locks, waiters
 	if got != want {
 		return fmt.Errorf("bug: counted %+v, found %+v", got, want)
@@ -78,39 +78,39 @@ func (db *DB) checkStats() error {
 }
 
 // checkHeld checks a key that is locked.
-func (db *DB) checkHeld(key string, row *schema.Key) error {
-	state := db.locks[key]
-	if state == nil || state.session == nil || state.session.row.ID != row.Session {
+func (e *Engine) checkHeld(key string, row *schema.Key) error {
+	state := e.locks[key]
+	if state == nil || state.session == nil || state.session.Row.ID != row.Session {
 		return fmt.Errorf("bug: key %q is locked, but its session does not know", key)
 	}
 	if !state.session.live {
 		return fmt.Errorf("bug: key %q is locked by a session that has ended", key)
 	}
-	if handle := state.handle; handle != nil && handle.Sequencer() != entryOf(row).Sequencer() {
+	if hold := state.hold; hold != nil && hold.Sequencer() != SequencerOf(row) {
 		return fmt.Errorf("bug: key %q has the handle of another grant", key)
 	}
 	return nil
 }
 
 // checkState checks what is known of a key's lock.
-func (db *DB) checkState(key string, state *lockState) error {
+func (e *Engine) checkState(key string, state *lockState) error {
 	if state.key != key {
 		return fmt.Errorf("bug: key %q has the state of %q", key, state.key)
 	}
-	if state.session == nil && state.handle != nil {
+	if state.session == nil && state.hold != nil {
 		return fmt.Errorf("bug: key %q is free, but has a handle", key)
 	}
 	place := state.queue.Front()
-	if place == nil || db.unserved {
+	if place == nil || e.unserved {
 		return nil
 	}
-	if s := state.session; s != nil && state.handle == nil {
-		if own := s.firstFor(key); own != nil && !own.slot && len(own.claims) == 1 {
+	if s := state.session; s != nil && state.hold == nil {
+		if own := s.firstFor(key); own != nil && !own.Slot && len(own.claims) == 1 {
 			return fmt.Errorf("bug: key %q is held by the session of a call that waits for it", key)
 		}
 	}
-	if place.Waiter.slot {
-		return db.checkWaits(state)
+	if place.Waiter.Slot {
+		return e.checkWaits(state)
 	}
 	if state.session != nil || state.delay != nil {
 		return nil
@@ -123,13 +123,13 @@ func (db *DB) checkState(key string, state *lockState) error {
 }
 
 // checkWaits checks the first who waits for a slot, and not for a delay of its own.
-func (db *DB) checkWaits(state *lockState) error {
-	var w *waiter
+func (e *Engine) checkWaits(state *lockState) error {
+	var w *Waiter
 	for w = range state.queue.All() {
-		if !w.slot {
+		if !w.Slot {
 			return nil // it waits for the lock of the semaphore's key
 		}
-		own := db.locks[contenderKey(w.prefix(), w.session.ID())]
+		own := e.locks[contenderKey(w.prefix(), w.Session.Row.ID)]
 		if own == nil || own.delay == nil {
 			break
 		}
@@ -139,17 +139,17 @@ func (db *DB) checkWaits(state *lockState) error {
 		return nil
 	}
 	key := state.key
-	slots, err := rosterOf(w.prefix(), db.store.Keys.Newest(key))
+	slots, err := rosterOf(w.prefix(), e.rows.Keys.Newest(key))
 	if err != nil {
 		return fmt.Errorf("bug: %q is no semaphore, but somebody waits for it", key)
 	}
 	if slots.limit == 0 { // it was deleted, but the slots that were lost still count
-		slots.limit = w.limit
+		slots.limit = w.Limit
 	}
-	taken := len(db.semaphores[w.prefix()].lost)
+	taken := len(e.semaphores[w.prefix()].lost)
 	for id := range slots.holders {
-		row := db.store.Keys.Newest(contenderKey(w.prefix(), id))
-		if row != nil && SessionID(row.Session) == id {
+		row := e.rows.Keys.Newest(contenderKey(w.prefix(), id))
+		if row != nil && row.Session == id {
 			taken++
 		}
 	}
@@ -160,18 +160,18 @@ func (db *DB) checkWaits(state *lockState) error {
 }
 
 // checkSemaphores compares what is kept beside the rows of semaphores with them.
-func (db *DB) checkSemaphores() error {
-	for prefix, sem := range db.semaphores {
-		slots, err := rosterOf(prefix, db.store.Keys.Newest(prefix+semaphoreKey))
-		for lock := range sem.slots {
-			if err != nil || !slots.holders[lock.session.ID()] ||
-				db.locks[lock.Key()] == nil || db.locks[lock.Key()].handle != lock {
+func (e *Engine) checkSemaphores() error {
+	for prefix, sem := range e.semaphores {
+		slots, err := rosterOf(prefix, e.rows.Keys.Newest(prefix+SemaphoreKey))
+		for hold := range sem.slots {
+			if err != nil || !slots.holders[hold.Session.Row.ID] ||
+				e.locks[hold.Key] == nil || e.locks[hold.Key].hold != hold {
 				return fmt.Errorf("bug: %q is held, but the semaphore does not know",
-					lock.Key())
+					hold.Key)
 			}
 		}
 		for lost := range sem.lost {
-			if db.locks[lost.key] == nil || db.locks[lost.key].delay != lost {
+			if e.locks[lost.key] == nil || e.locks[lost.key].delay != lost {
 				return fmt.Errorf("bug: %q counts as lost, but is not delayed", lost.key)
 			}
 		}
@@ -182,18 +182,18 @@ func (db *DB) checkSemaphores() error {
 	return nil
 }
 
-func (db *DB) checkSessions() error {
+func (e *Engine) checkSessions() error {
 	live := 0
-	for id, s := range db.sessions {
+	for id, s := range e.sessions {
 		if s.live {
 			live++
 		}
-		if s.live != (db.store.Sessions.Newest(string(id[:])) != nil) {
+		if s.live != (e.rows.Sessions.Newest(string(id[:])) != nil) {
 			return fmt.Errorf("bug: session %s has no row, or has ended and has one", id)
 		}
 		var prev *lockState
 		for state := s.held; state != nil; state = state.next {
-			if state.session != s || state.prev != prev || db.locks[state.key] != state {
+			if state.session != s || state.prev != prev || e.locks[state.key] != state {
 				return fmt.Errorf("bug: the list of what session %s holds is broken", id)
 			}
 			prev = state
@@ -202,8 +202,8 @@ func (db *DB) checkSessions() error {
 			return fmt.Errorf("bug: session %s has a TTL but no deadline", id)
 		}
 	}
-	if live != db.store.Sessions.Len() {
-		return fmt.Errorf("bug: %d sessions live, %d have rows", live, db.store.Sessions.Len())
+	if live != e.rows.Sessions.Len() {
+		return fmt.Errorf("bug: %d sessions live, %d have rows", live, e.rows.Sessions.Len())
 	}
 	return nil
 }

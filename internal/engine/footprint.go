@@ -1,4 +1,4 @@
-package lockd
+package engine
 
 import (
 	"github.com/lockd/lockd/internal/schema"

@@ -1,0 +1,66 @@
+package lockd
+
+import (
+	"time"
+
+	"github.com/lockd/lockd/internal/engine"
+	"github.com/lockd/lockd/internal/writer"
+)
+
+// host is what the writer tells: it tells the handles, the watchers and the logger.
+type host struct{ db *DB }
+
+var _ writer.Host = host{}
+
+// Tell makes what is durable known, in the order of G10: first what was lost, then the watchers,
+// then the calls that were granted something.
+func (h host) Tell(o engine.Outcome) {
+	db := h.db
+	for i := range o.Effects {
+		switch e := &o.Effects[i]; e.Kind {
+		case engine.LockReleased:
+			lock := lockOf(e.Hold)
+			lock.released = true
+			lock.lose(ErrUnlocked)
+		case engine.LockLost:
+			lockOf(e.Hold).lose(e.Cause)
+		case engine.SessionEnded:
+			handleOf(e.Session).end(
+				&EndedError{Session: SessionID(e.Session.Row.ID), Cause: e.Cause})
+		}
+	}
+	if len(o.Events) > 0 {
+		db.logEvents(o.Events)
+		db.watch.hub.Publish(o.Events, o.Index)
+	}
+	for i := range o.Effects {
+		switch e := &o.Effects[i]; e.Kind {
+		case engine.WaiterServed, engine.WaiterLeft:
+			db.settled(e.Waiter)
+		}
+	}
+}
+
+// settled wakes the call of a waiter whose outcome is final.
+func (db *DB) settled(w *engine.Waiter) {
+	db.writer.Wake(waiterOf(w).told)
+	db.waitsMoved()
+}
+
+func (h host) Committed(writers int64, took time.Duration, err error) {
+	h.db.countCommit(uint64(writers), took, err)
+}
+
+func (h host) Failed(err error) {
+	h.db.logFailure(err)
+	h.db.watch.stopLocked()
+	h.db.endAll(err)
+}
+
+func (h host) StepFailed(err error) { h.db.logStep(err) }
+
+func (h host) Tick(now time.Time) { h.db.watch.naps.end(now) }
+
+func (h host) UpdateBegins(now time.Time) { h.db.watch.logger.updateBegins(now) }
+
+func (h host) UpdateEnds() { h.db.watch.logger.updateEnds() }

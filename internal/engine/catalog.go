@@ -1,0 +1,193 @@
+package engine
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/lockd/lockd/internal/schema"
+)
+
+// Critical is the status of a check that ends sessions. Package lockd documents the others.
+const Critical = 0
+
+// CatalogKey is the key under which something of a node is kept.
+func CatalogKey(node, id string) string { return Folded(node) + "\x00" + Folded(id) }
+
+// PutNode registers a node, or changes it. A node with the same ID under another name is removed
+// first, with all that belongs to it (N5).
+func (tx *Txn) PutNode(node schema.Node) {
+	old := tx.engine.rows.Nodes.Newest(Folded(node.Name))
+	if node.ID != "" && (old == nil || old.ID != node.ID) {
+		for key, row := range tx.engine.rows.Nodes.Ascend("") {
+			if row.ID == node.ID && key != Folded(node.Name) {
+				tx.removeNode(row)
+			}
+		}
+	}
+	node.Meta = maps.Clone(node.Meta)
+	node.CreateIndex, node.ModifyIndex = tx.next(), tx.next()
+	if old != nil {
+		node.CreateIndex = old.CreateIndex
+		if old.Name == node.Name && old.ID == node.ID && old.Address == node.Address &&
+			maps.Equal(old.Meta, node.Meta) {
+			return
+		}
+	}
+	tx.engine.rows.Nodes.Put(Folded(node.Name), node)
+}
+
+// DeleteNode removes a node with its services and checks, and ends its sessions with ErrNodeGone
+// (N4). It reports whether there was one.
+func (tx *Txn) DeleteNode(name string) bool {
+	row := tx.engine.rows.Nodes.Newest(Folded(name))
+	if row == nil {
+		return false
+	}
+	tx.removeNode(row)
+	return true
+}
+
+func (tx *Txn) removeNode(row *schema.Node) {
+	e := tx.engine
+	tx.endBound(Folded(row.Name), missing(ErrNodeGone, row.Name))
+	of := Folded(row.Name) + "\x00"
+	for key := range e.rows.Services.Prefix(of) {
+		e.rows.Services.Delete(key)
+	}
+	for key := range e.rows.Checks.Prefix(of) {
+		e.rows.Checks.Delete(key)
+		tx.endTTL(key)
+	}
+	e.rows.Nodes.Delete(Folded(row.Name))
+}
+
+// PutService registers a service on a node, or changes it. It returns ErrNoNode (N1).
+func (tx *Txn) PutService(next schema.Service) error {
+	if tx.engine.rows.Nodes.Newest(Folded(next.Node)) == nil {
+		return missing(ErrNoNode, next.Node)
+	}
+	next.Tags, next.Meta = slices.Clone(next.Tags), maps.Clone(next.Meta)
+	next.CreateIndex, next.ModifyIndex = tx.next(), tx.next()
+	key := CatalogKey(next.Node, next.ID)
+	if old := tx.engine.rows.Services.Newest(key); old != nil {
+		next.CreateIndex = old.CreateIndex
+		if old.Node == next.Node && old.ID == next.ID &&
+			old.Name == next.Name && old.Address == next.Address && old.Port == next.Port &&
+			slices.Equal(old.Tags, next.Tags) && maps.Equal(old.Meta, next.Meta) {
+			return nil
+		}
+	}
+	tx.engine.rows.Services.Put(key, next)
+	return nil
+}
+
+// DeleteService removes a service with its checks, which ends the sessions that are bound to one
+// of them with ErrCheckGone (N4). It reports whether there was one.
+func (tx *Txn) DeleteService(node, id string) bool {
+	key := CatalogKey(node, id)
+	if tx.engine.rows.Services.Newest(key) == nil {
+		return false
+	}
+	of := Folded(node) + "\x00"
+	for key, check := range tx.engine.rows.Checks.Prefix(of) {
+		if Folded(check.ServiceID) == Folded(id) {
+			tx.removeCheck(key)
+		}
+	}
+	tx.engine.rows.Services.Delete(key)
+	return true
+}
+
+// PutCheck registers a check, or changes it, and begins its TTL. If its status is Critical, every
+// session that is bound to it ends with ErrCheckCritical, even if the check was so before (N3). It
+// returns ErrNoNode or ErrNoService.
+func (tx *Txn) PutCheck(next schema.Check) error {
+	if tx.engine.rows.Nodes.Newest(Folded(next.Node)) == nil {
+		return missing(ErrNoNode, next.Node)
+	}
+	if next.ServiceID != "" &&
+		tx.engine.rows.Services.Newest(CatalogKey(next.Node, next.ServiceID)) == nil {
+		return missing(ErrNoService, next.ServiceID)
+	}
+	next.Meta = maps.Clone(next.Meta)
+	next.CreateIndex, next.ModifyIndex = tx.next(), tx.next()
+	tx.writeCheck(CatalogKey(next.Node, next.ID), next)
+	return nil
+}
+
+// writeCheck puts the row of a check, unless it changes nothing, with what follows from its status
+// and TTL.
+func (tx *Txn) writeCheck(key string, next schema.Check) {
+	if next.Status == Critical {
+		tx.endBound(key, missing(ErrCheckCritical, next.ID))
+	}
+	if lapses(&next) {
+		tx.beginTTL(key, next.TTL)
+	} else {
+		tx.endTTL(key)
+	}
+	if old := tx.engine.rows.Checks.Newest(key); old != nil {
+		if old.Node == next.Node && old.ID == next.ID && old.Name == next.Name &&
+			old.Status == next.Status && old.Notes == next.Notes && old.Output == next.Output &&
+			old.ServiceID == next.ServiceID && old.TTL == next.TTL &&
+			maps.Equal(old.Meta, next.Meta) {
+			return
+		}
+		next.CreateIndex = old.CreateIndex
+	}
+	tx.engine.rows.Checks.Put(key, next)
+}
+
+// DeleteCheck removes a check, which ends the sessions that are bound to it with ErrCheckGone
+// (S30). It reports whether there was one.
+func (tx *Txn) DeleteCheck(node, id string) bool {
+	key := CatalogKey(node, id)
+	if tx.engine.rows.Checks.Newest(key) == nil {
+		return false
+	}
+	tx.removeCheck(key)
+	return true
+}
+
+func (tx *Txn) removeCheck(key string) {
+	tx.endBound(key, missing(ErrCheckGone, tx.engine.rows.Checks.Newest(key).ID))
+	tx.engine.rows.Checks.Delete(key)
+	tx.endTTL(key)
+}
+
+// bind and unbind keep e.bound: which sessions belong to a node, and to each of their checks.
+func (e *Engine) bind(s *Session) {
+	for _, key := range s.bindings() {
+		if e.bound[key] == nil {
+			e.bound[key] = make(map[*Session]struct{})
+		}
+		e.bound[key][s] = struct{}{}
+	}
+}
+
+func (e *Engine) unbind(s *Session) {
+	for _, key := range s.bindings() {
+		if delete(e.bound[key], s); len(e.bound[key]) == 0 {
+			delete(e.bound, key)
+		}
+	}
+}
+
+func (s *Session) bindings() []string {
+	keys := []string{Folded(s.Row.Node)}
+	for _, id := range s.Row.Checks {
+		keys = append(keys, CatalogKey(s.Row.Node, id))
+	}
+	return keys
+}
+
+// endBound ends the sessions that are bound to a node or a check, the oldest first.
+func (tx *Txn) endBound(key string, cause error) {
+	bound := slices.Collect(maps.Keys(tx.engine.bound[key]))
+	sortByAge(bound)
+	for _, s := range bound {
+		if s.live {
+			tx.EndSession(s, cause)
+		}
+	}
+}

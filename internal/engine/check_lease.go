@@ -1,0 +1,63 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/lockd/lockd/internal/expiry"
+	"github.com/lockd/lockd/internal/schema"
+)
+
+func newCheckLease(check string) *checkLease {
+	l := &checkLease{check: check}
+	l.due = expiry.Item{Owner: l, Rank: expiry.End}
+	return l
+}
+
+// lapsed is the output of a check whose TTL is over (N8).
+const lapsed = "TTL expired"
+
+// lapses reports whether the check becomes critical unless it is put again.
+func lapses(row *schema.Check) bool { return row.TTL > 0 && row.Status != Critical }
+
+// beginTTL begins the TTL of a check anew, from now.
+func (tx *Txn) beginTTL(check string, ttl time.Duration) {
+	l := tx.engine.leases[check]
+	if l == nil {
+		l = newCheckLease(check)
+	}
+	tx.lease(l, tx.now.Add(ttl))
+}
+
+// endTTL has the check become critical no more by itself.
+func (tx *Txn) endTTL(check string) {
+	if l := tx.engine.leases[check]; l != nil {
+		tx.lease(l, time.Time{})
+	}
+}
+
+// lease gives a check another deadline.
+func (tx *Txn) lease(l *checkLease, deadline time.Time) {
+	f := tx.effect(leaseBegun)
+	f.lease, f.until = l, l.deadline
+	tx.engine.setLease(l, deadline)
+}
+
+// setLease gives a check its deadline; the zero one takes it away.
+func (e *Engine) setLease(l *checkLease, deadline time.Time) {
+	l.deadline = deadline
+	if deadline.IsZero() {
+		e.due.Remove(&l.due)
+		delete(e.leases, l.check)
+		return
+	}
+	e.leases[l.check] = l
+	e.postpone(&l.due, deadline)
+}
+
+// lapse makes a check critical whose TTL is over.
+func (tx *Txn) lapse(l *checkLease) {
+	next := *tx.engine.rows.Checks.Newest(l.check)
+	next.Status, next.Output = Critical, lapsed
+	next.ModifyIndex = tx.next()
+	tx.writeCheck(l.check, next)
+}

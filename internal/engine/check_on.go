@@ -1,0 +1,21 @@
+//go:build invariants
+
+package engine
+
+// A large state is checked only now and then: looking at all of it after every transaction takes
+// time in proportion to its square.
+const (
+	largeState = 500
+	nowAndThen = 128
+)
+
+// mustHold panics if the state is not consistent. It is called after every transaction and every
+// batch.
+func (e *Engine) mustHold() {
+	if e.rows.Rows()+len(e.locks) > largeState && e.rows.Index()%nowAndThen != 0 {
+		return
+	}
+	if err := e.Check(); err != nil {
+		panic("lockd: " + err.Error())
+	}
+}

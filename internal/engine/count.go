@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"errors"
+
+	"github.com/lockd/lockd/internal/schema"
+)
+
+// count adds what has become durable.
+func (e *Engine) count(events []Event) {
+	counts := &e.counts
+	for i := range events {
+		r := &events[i].Body
+		switch r.Kind {
+		case KeyPut:
+			if r.Old.(*schema.Key) == nil {
+				counts.Keys++
+			}
+		case KeyDeleted:
+			counts.Keys--
+		case SessionCreated:
+			counts.Sessions++
+		case SessionGone:
+			counts.Sessions--
+			counts.Ends.addSession(r.Cause)
+		}
+		switch r.Lock {
+		case Unchanged:
+		case Granted:
+			counts.Locks++
+			counts.Grants++
+		case HandedOn:
+			counts.Grants++
+			counts.Ends.addLock(r.Cause)
+		default:
+			counts.Locks--
+			counts.Ends.addLock(r.Cause)
+		}
+	}
+}
+
+func (e *Ends) addSession(cause error) {
+	switch {
+	case errors.Is(cause, ErrClosed):
+		e.Closed++
+	case errors.Is(cause, ErrExpired):
+		e.Expired++
+	case errors.Is(cause, ErrDestroyed):
+		e.Destroyed++
+	case errors.Is(cause, ErrNodeGone):
+		e.NodeGone++
+	case errors.Is(cause, ErrCheckGone):
+		e.CheckGone++
+	case errors.Is(cause, ErrCheckCritical):
+		e.CheckCritical++
+	case errors.Is(cause, ErrProcessGone):
+		e.ProcessGone++
+	case errors.Is(cause, ErrRestored):
+		e.Restored++
+	}
+}
+
+// addLock leaves out the causes of sessions: those count there.
+func (e *Ends) addLock(cause error) {
+	switch {
+	case cause == ErrUnlocked: // most of them, so it comes first
+		e.Unlocked++
+	case errors.Is(cause, ErrKeyDeleted):
+		e.KeyDeleted++
+	case errors.Is(cause, ErrForced):
+		e.Forced++
+	}
+}

@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/lockd/lockd/internal/expiry"
+	"github.com/lockd/lockd/internal/schema"
+)
+
+func newDelay(key string, until time.Time) *delay {
+	d := &delay{key: key, until: until}
+	d.over = expiry.Item{Owner: d, Rank: expiry.Grant}
+	return d
+}
+
+// setDelay begins a lock-delay now; it replaces one that lasts (S32).
+func (tx *Txn) setDelay(key string, length time.Duration) {
+	if length <= 0 {
+		return
+	}
+	e := tx.engine
+	state := e.state(key)
+	d := newDelay(key, tx.now.Add(length))
+	d.slot = tx.losesSlot(key)
+	f := tx.effect(delaySet)
+	f.delay, f.replaced = d, state.delay
+	e.swapDelay(state, d)
+	e.rows.Delays.Put(key, schema.Delay{
+		Key: key, Until: d.until.Round(0), Length: length, Index: tx.next(),
+	})
+}
+
+// swapDelay puts d, or none, in the place of the delay that is there.
+func (e *Engine) swapDelay(state *lockState, d *delay) {
+	if state.delay != nil {
+		e.due.Remove(&state.delay.over)
+		e.slotBack(state.delay)
+	}
+	state.delay = d
+	if d != nil {
+		e.due.Set(&d.over, d.until)
+		e.slotLost(d)
+	}
+	e.tidy(state)
+}
+
+// endDelay gives the lock to the first that waits for it. If none does, that is no write: the row
+// goes with the next one.
+func (tx *Txn) endDelay(d *delay) {
+	e := tx.engine
+	state := e.locks[d.key]
+	if state == nil || state.delay != d {
+		return // replaced meanwhile
+	}
+	state.delay = nil
+	e.slotBack(d)
+	e.overdue = append(e.overdue, d.key)
+	tx.serve(d.key)
+	tx.serveContenders(PrefixOf(d.key))
+	e.tidy(state)
+}
+
+// maxSweep is how many rows of delays that are over one write takes along.
+const maxSweep = 64
+
+// sweepDelays removes rows of delays that are over, with a write that is made anyway.
+func (tx *Txn) sweepDelays() {
+	e := tx.engine
+	swept := e.overdue[max(0, len(e.overdue)-maxSweep):]
+	for _, key := range swept {
+		// A new delay of the key has the row for itself.
+		if state := e.locks[key]; state == nil || state.delay == nil {
+			tx.dropDelay(key)
+		}
+	}
+	clear(swept)
+	e.overdue = e.overdue[:len(e.overdue)-len(swept)]
+}
+
+// recallDelays finds the rows of delays that are over anew: a drop brings back those that were
+// swept.
+func (e *Engine) recallDelays() {
+	e.overdue = e.overdue[:0]
+	for key := range e.rows.Delays.Ascend("") {
+		if state := e.locks[key]; state == nil || state.delay == nil {
+			e.overdue = append(e.overdue, key)
+		}
+	}
+}
+
+// dropDelay removes the row of a delay that is over, if there is one.
+func (tx *Txn) dropDelay(key string) {
+	if tx.engine.rows.Delays.Len() > 0 && tx.engine.rows.Delays.Newest(key) != nil {
+		tx.engine.rows.Delays.Delete(key)
+	}
+}

@@ -1,0 +1,72 @@
+package engine
+
+import "time"
+
+// Next returns the earliest instant at which something is due, and whether there is one.
+func (e *Engine) Next() (time.Time, bool) { return e.due.Next() }
+
+// Deadlines returns how many instants the engine waits for.
+func (e *Engine) Deadlines() int { return e.due.Len() }
+
+// AnyDue reports whether EndDue has anything to look at.
+func (e *Engine) AnyDue() bool { return e.due.Len() > 0 || e.unserved }
+
+// Due is something that is due: the end of a session, of a check's TTL or of a lock-delay. The zero
+// value is none.
+type Due struct{ owner any }
+
+// PopDue returns the first of what is due, in the order of the deadlines (G5), which has to be
+// ended in a transaction of its own. It reports false if there is none. Renewals that are due it
+// does itself, and what was renewed it puts back, for these are no transactions. It looks at so
+// many deadlines at most, and returns at how many it did.
+func (e *Engine) PopDue(now time.Time, most int) (due Due, looked int, ok bool) {
+	for ; looked < most; looked++ {
+		it := e.due.Pop(now)
+		if it == nil {
+			return Due{}, looked, false
+		}
+		switch owner := it.Owner.(type) {
+		case *renewal:
+			e.renew(owner, now)
+			continue
+		case *Session:
+			if e.early(it, owner.deadline) { // it was renewed
+				continue
+			}
+		case *checkLease:
+			if e.early(it, owner.deadline) { // it was put again
+				continue
+			}
+		}
+		return Due{it.Owner}, looked + 1, true
+	}
+	return Due{}, looked, false
+}
+
+// EndDue ends what is due.
+func (tx *Txn) EndDue(due Due) {
+	switch owner := due.owner.(type) {
+	case *Session:
+		renewed := owner.deadline.Add(-owner.life)
+		tx.EndSession(owner, &lapse{tx.now.Sub(renewed)})
+	case *checkLease:
+		tx.lapse(owner)
+	case *delay:
+		tx.endDelay(owner)
+	}
+	tx.again = true
+}
+
+// PopUnserved reports whether ServeAll has to be called, and forgets it.
+func (e *Engine) PopUnserved() bool {
+	unserved := e.unserved
+	e.unserved = false
+	return unserved
+}
+
+// ServeAll looks at every queue after a drop: a lock may be free for which no other transaction
+// will, or held by a call that has returned.
+func (tx *Txn) ServeAll() {
+	tx.serveAll()
+	tx.again = true
+}

@@ -1,0 +1,11 @@
+package engine
+
+import "time"
+
+// ExtendAlone is Extend with nothing of the session in reach but its own memory.
+func (s *Session) ExtendAlone(called time.Time) bool {
+	rest := s.sessionRest
+	s.sessionRest = nil
+	defer func() { s.sessionRest = rest }()
+	return s.Extend(called)
+}

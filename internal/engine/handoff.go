@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"maps"
+	"slices"
+)
+
+// handOff gives every lock and slot that the transaction freed to the first who waits for it. What
+// is granted may be a write to a semaphore, so it is looked at again after that.
+func (tx *Txn) handOff() {
+	for decided := -1; decided != len(tx.effects); {
+		decided = len(tx.effects)
+		if len(tx.engine.semaphores) > 0 {
+			tx.lookAtSemaphores()
+		}
+		for i := 0; i < len(tx.freed); i++ {
+			tx.serve(tx.freed[i])
+		}
+		tx.freed = reusable(tx.freed)
+	}
+}
+
+// serve grants those who wait for the key what they wait for, in their order, until one has to wait
+// on. A lock that its holder has without a handle can be had by a call of the holder's only, which
+// waits for none of the others.
+func (tx *Txn) serve(key string) {
+	for {
+		state := tx.engine.lockOf(key)
+		if state == nil {
+			return
+		}
+		next := tx.nextWaiter(state)
+		if next == nil {
+			return
+		}
+		if tx.serveFirst(next) {
+			continue
+		}
+		if state.session == nil || state.hold != nil {
+			return
+		}
+		own := state.session.firstFor(key)
+		if own == nil || own.Slot || own == next || !tx.serveFirst(own) {
+			return
+		}
+	}
+}
+
+// nextWaiter returns the waiter of the queue whose turn it is: the first, but for those that could
+// have no slot because the contender key of their own session is delayed. It returns nil if there
+// is none.
+func (tx *Txn) nextWaiter(state *lockState) *Waiter {
+	for w := range state.queue.All() {
+		if !w.Slot || tx.delayed(contenderKey(w.prefix(), w.Session.Row.ID)) == nil {
+			return w
+		}
+	}
+	return nil
+}
+
+// serveFirst grants a waiter what it waits for: its locks, if all of them can be had and it is its
+// turn for each, or its slot, for which it has to be the first. It reports whether it did.
+func (tx *Txn) serveFirst(w *Waiter) bool {
+	if w.Slot {
+		if !tx.serveSlot(w) {
+			return false
+		}
+	} else {
+		for i := range w.claims {
+			if !tx.inTurn(w, &w.claims[i]) {
+				return false
+			}
+		}
+		for i := range w.claims {
+			c := &w.claims[i]
+			tx.take(c.hold, w.Session, c.key, w.Options)
+		}
+	}
+	tx.served(w)
+	return true
+}
+
+// inTurn reports whether the waiter is the next to have the lock of the claim, and can have it.
+func (tx *Txn) inTurn(w *Waiter, c *claim) bool {
+	if tx.adoptable(w.Session, c.key, tx.Get(c.key)) {
+		return w.Session.firstFor(c.key) == w
+	}
+	return c.state.queue.Front() == &c.place && tx.takeable(c.key)
+}
+
+// handOn gives the lock, which its holder releases, to the first who waits for it, in one write. It
+// reports false if that has to be done in steps: the lock is freed, and looked at when the
+// transaction is through.
+func (tx *Txn) handOn(state *lockState) bool {
+	first := state.queue.Front()
+	if first == nil || state.delay != nil {
+		return false
+	}
+	w := first.Waiter
+	if w.Slot || len(w.claims) > 1 {
+		return false
+	}
+	tx.assign(w.claims[0].hold, w.Session, tx.grant(state.key, w.Session, w.Options), LeaveKey)
+	tx.served(w)
+	return true
+}
+
+// serveAll looks at every queue: after a drop, a lock may be free for which no other transaction
+// will, or held by a call that has returned.
+func (tx *Txn) serveAll() {
+	tx.releaseGivenUp()
+	for key, state := range tx.engine.locks {
+		if state.queue.Len() > 0 {
+			tx.freed = append(tx.freed, key)
+		}
+	}
+	slices.Sort(tx.freed)
+}
+
+// ReleaseGivenUp releases the locks of calls that have returned without them, because a drop has
+// kept them from being released. It goes by the keys, for what is left of one may depend on
+// another: to give up the key of a semaphore removes it unless a slot that was given up has been
+// written to it.
+func (tx *Txn) ReleaseGivenUp() {
+	if !tx.engine.unserved {
+		return
+	}
+	tx.releaseGivenUp()
+}
+
+func (tx *Txn) releaseGivenUp() {
+	for _, key := range slices.Sorted(maps.Keys(tx.engine.locks)) {
+		state := tx.engine.locks[key]
+		if state != nil && state.hold != nil && state.hold.givenUp {
+			tx.Release(state.hold)
+		}
+	}
+}
+
+// GiveUp releases a lock that was granted to a call that has returned without it. No other call
+// can: if that is dropped and the grant is not, it is released with the next write.
+func (tx *Txn) GiveUp(hold *Hold) {
+	hold.givenUp = true
+	tx.Release(hold)
+}
+
+// Release releases the lock of hold, if it is still held by it; the first that waits for it has it
+// in the same transaction.
+func (tx *Txn) Release(hold *Hold) {
+	e := tx.engine
+	state := e.lockOf(hold.Key)
+	if state == nil || state.hold != hold {
+		return
+	}
+	row := tx.Get(hold.Key)
+	e.setHold(state, nil)
+	tx.effect(LockReleased).Hold = hold
+	if hold.givenUp && hold.takenOver { // the session goes on having it as before
+		tx.freed = append(tx.freed, hold.Key)
+		return
+	}
+	if hold.policy == leaveSlot {
+		tx.leaveSlot(row)
+		return
+	}
+	if hold.policy == RemoveAfter && row.CreateIndex == hold.Fence &&
+		row.ModifyIndex == hold.Fence {
+		tx.remove(row, ErrUnlocked)
+		tx.bury(row)
+		return
+	}
+	if !tx.handOn(state) {
+		tx.release(row, ErrUnlocked)
+	}
+}

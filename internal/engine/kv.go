@@ -1,0 +1,254 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"iter"
+
+	"github.com/lockd/lockd/internal/schema"
+	"github.com/lockd/lockd/store"
+)
+
+// Get returns the newest row of the key, or nil.
+func (tx *Txn) Get(key string) *schema.Key { return tx.engine.rows.Keys.Newest(key) }
+
+// Prefix yields the newest rows of the keys that begin with the prefix, in order. The loop may
+// write.
+func (tx *Txn) Prefix(prefix string) iter.Seq2[string, *schema.Key] {
+	return tx.engine.rows.Keys.Prefix(prefix)
+}
+
+// Put writes value and flags and leaves the lock alone (K1 to K3).
+func (tx *Txn) Put(key string, value []byte, flags uint64) *schema.Key {
+	row := tx.Get(key)
+	if row != nil && row.Flags == flags && bytes.Equal(row.Value, value) {
+		return row
+	}
+	draft, next := tx.draft(key)
+	next.Value, next.Flags = bytes.Clone(value), flags
+	return tx.write(draft)
+}
+
+// CheckIndex refuses a key whose modify index is another (K4 to K8). Index 0 means that there must
+// be no such key.
+func (tx *Txn) CheckIndex(key string, index uint64) error {
+	row := tx.Get(key)
+	switch {
+	case row == nil && index != 0:
+		return conflict("the key does not exist")
+	case row != nil && index == 0:
+		return conflict("the key exists, its modify index is %d", row.ModifyIndex)
+	case row != nil && row.ModifyIndex != index:
+		return conflict("modify index is %d, not %d", row.ModifyIndex, index)
+	}
+	return nil
+}
+
+// Delete removes the key, locked or not, and reports whether there was one (K26, K27).
+func (tx *Txn) Delete(key string) bool {
+	row := tx.Get(key)
+	if row == nil {
+		return false
+	}
+	tx.remove(row, ErrKeyDeleted)
+	tx.bury(row)
+	return true
+}
+
+// CompareAndDelete is Delete for a key whose modify index is that one (K28 to K30).
+func (tx *Txn) CompareAndDelete(key string, index uint64) (deleted bool, err error) {
+	row := tx.Get(key)
+	if row == nil {
+		return false, nil
+	}
+	if row.ModifyIndex != index {
+		return false, conflict("modify index is %d, not %d", row.ModifyIndex, index)
+	}
+	return tx.Delete(key), nil
+}
+
+// DeletePrefix removes the keys that begin with the prefix, under one tombstone (K31), and returns
+// how many there were.
+func (tx *Txn) DeletePrefix(prefix string) int {
+	n, known := 0, false
+	for _, row := range tx.Prefix(prefix) {
+		tx.remove(row, ErrKeyDeleted)
+		n++
+		known = known || !tx.made(row)
+	}
+	if known {
+		tx.engine.rows.Bury(GravePrefix, prefix)
+	}
+	return n
+}
+
+// draft returns what may become the newest row of the key: as it is, or a new one.
+func (tx *Txn) draft(key string) (*store.Draft[schema.Key], *schema.Key) {
+	draft := tx.engine.rows.Keys.Draft(key)
+	row := draft.Row()
+	if row.Key == "" {
+		row.Key, row.CreateIndex = key, tx.next()
+	}
+	return draft, row
+}
+
+// write makes the draft the newest row of its key.
+func (tx *Txn) write(draft *store.Draft[schema.Key]) *schema.Key {
+	row := draft.Row()
+	row.ModifyIndex = tx.next()
+	tx.engine.rows.Keys.Write(row.Key, draft)
+	return row
+}
+
+// made reports whether the key is of this transaction: no other has seen it, so that it goes moves
+// no index. If there was another one before, that has its tombstone.
+func (tx *Txn) made(row *schema.Key) bool { return row.CreateIndex == tx.next() }
+
+// bury leaves the tombstone of a key that is removed.
+func (tx *Txn) bury(row *schema.Key) {
+	if !tx.made(row) {
+		tx.engine.rows.Bury(GraveKey, row.Key)
+	}
+}
+
+// remove deletes the row of a key; the tombstone is the caller's: see bury. The cause is why its
+// lock ends, if it is held.
+func (tx *Txn) remove(row *schema.Key, cause error) {
+	tx.engine.rows.Keys.Delete(row.Key)
+	if row.Fence == tx.next() {
+		if tx.locked == nil {
+			tx.locked = make(map[string]uint64)
+		}
+		tx.locked[row.Key] = row.LockIndex
+	}
+	tx.explain(row, cause)
+	tx.unhold(row, cause)
+}
+
+// release takes the lock off a key, which keeps all else (K33; for K21 see Unlock).
+func (tx *Txn) release(row *schema.Key, cause error) *schema.Key {
+	draft, next := tx.draft(row.Key)
+	next.Session = schema.ID{}
+	written := tx.write(draft)
+	if cause != ErrUnlocked { // which is what a release means, if nothing is said
+		tx.explain(row, cause)
+	}
+	tx.unhold(row, cause)
+	return written
+}
+
+// explain keeps why the lock of row is over, for the event that will tell of it.
+func (tx *Txn) explain(row *schema.Key, cause error) {
+	if row.Session.IsZero() {
+		return
+	}
+	if tx.causes == nil {
+		tx.causes = make(map[string]loss)
+	}
+	if _, earlier := tx.causes[row.Key]; !earlier {
+		tx.causes[row.Key] = loss{row.Fence, cause}
+	}
+}
+
+// unhold does what follows when the lock of row, as it was, is over: its handle loses it, and its
+// queue is looked at when the transaction is through.
+func (tx *Txn) unhold(row *schema.Key, cause error) {
+	e := tx.engine
+	state := e.lockOf(row.Key)
+	if state == nil {
+		return
+	}
+	if hold := state.hold; hold != nil {
+		e.setHold(state, nil)
+		f := tx.effect(LockLost)
+		f.Hold, f.Cause = hold, cause
+	}
+	if state.queue.Len() > 0 {
+		tx.freed = append(tx.freed, row.Key)
+	}
+	e.tidy(state)
+}
+
+// keyMoved keeps each session's list of the locks that it holds.
+func (e *Engine) keyMoved(old, new *schema.Key) {
+	var from, to schema.ID
+	key := ""
+	if old != nil {
+		from, key = old.Session, old.Key
+	}
+	if new != nil {
+		to, key = new.Session, new.Key
+	}
+	if from == to {
+		return
+	}
+	if e.own.shared {
+		e.own.passed = append(e.own.passed, key)
+	}
+	state := e.state(key)
+	if s := state.session; s != nil {
+		if state.prev != nil {
+			state.prev.next = state.next
+		} else {
+			s.held = state.next
+		}
+		if state.next != nil {
+			state.next.prev = state.prev
+		}
+		state.session, state.prev, state.next = nil, nil, nil
+	}
+	if !to.IsZero() {
+		s := e.holder(to)
+		state.session, state.next = s, s.held
+		if s.held != nil {
+			s.held.prev = state
+		}
+		s.held = state
+	}
+	e.tidy(state)
+}
+
+// Sequencer names one grant of a lock: see that of package lockd.
+type Sequencer struct {
+	Key       string
+	Session   schema.ID
+	LockIndex uint64
+	Fence     uint64
+}
+
+// SequencerOf returns the sequencer of the grant by which row is locked.
+func SequencerOf(row *schema.Key) Sequencer {
+	return Sequencer{Key: row.Key, Session: row.Session, LockIndex: row.LockIndex, Fence: row.Fence}
+}
+
+// Proves returns ErrNotHeld unless q is the grant by which row is locked, which may be nil (K41).
+func (q Sequencer) Proves(row *schema.Key) error {
+	switch {
+	case q.Session.IsZero():
+		return fmt.Errorf("%w: the sequencer proves nothing", ErrNotHeld)
+	case row == nil:
+		return fmt.Errorf("%w: the key does not exist", ErrNotHeld)
+	case SequencerOf(row) == q:
+		return nil
+	case row.Session.IsZero():
+		return fmt.Errorf("%w: nobody holds it, fence %d has passed", ErrNotHeld, q.Fence)
+	case q.Fence < row.Fence:
+		return fmt.Errorf("%w: fence %d has passed, the lock is held with fence %d by session %s",
+			ErrNotHeld, q.Fence, row.Fence, row.Session)
+	case q.Fence > row.Fence:
+		return fmt.Errorf("%w: fence %d was not granted, the lock is held with fence %d by "+
+			"session %s", ErrNotHeld, q.Fence, row.Fence, row.Session)
+	case q.Session != row.Session:
+		return fmt.Errorf("%w: fence %d is of session %s, not of session %s", ErrNotHeld, q.Fence,
+			row.Session, q.Session)
+	}
+	return fmt.Errorf("%w: fence %d has lock index %d, not %d", ErrNotHeld, q.Fence, row.LockIndex,
+		q.LockIndex)
+}
+
+// Sequencer proves the lock of the hold.
+func (h *Hold) Sequencer() Sequencer {
+	return Sequencer{
+		Key: h.Key, Session: h.Session.Row.ID, LockIndex: h.LockIndex, Fence: h.Fence,
+	}
+}

@@ -1,0 +1,125 @@
+package engine
+
+// obstacle returns what is in the way of a waiter in the published state, or nil if only a commit
+// is. What is newer is not durable, and the waiter is about to leave without waiting for that (G3).
+func (tx *Txn) obstacle(w *Waiter) *Blocked {
+	if w.Slot {
+		return tx.slotObstacle(w)
+	}
+	for i := range w.claims {
+		if refusal := tx.lockObstacle(w, &w.claims[i]); refusal != nil {
+			return refusal
+		}
+	}
+	return nil
+}
+
+// lockObstacle returns what is in the way of a waiter's claim to a lock.
+func (tx *Txn) lockObstacle(w *Waiter, c *claim) *Blocked {
+	e := tx.engine
+	if refusal := tx.delayed(c.key); refusal != nil && e.isPublished(c.state.delay) {
+		refusal.Waiters = e.ahead(c)
+		return refusal
+	}
+	refusal := &Blocked{Key: c.key, Waiters: e.ahead(c)}
+	row := e.rows.Keys.Get(c.key)
+	switch {
+	case row != nil && !row.Session.IsZero():
+		if row.Session == w.Session.Row.ID && e.takesOver(w, c) {
+			return nil
+		}
+		refusal.Obstacle = ByHolder
+		tx.describeHolder(refusal, w.Session, row)
+	case refusal.Waiters > 0:
+		refusal.Obstacle = ByQueue
+	default:
+		return nil
+	}
+	return refusal
+}
+
+// takesOver reports whether the waiter is the one to take over the lock, which its session holds,
+// or has done so.
+func (e *Engine) takesOver(w *Waiter, c *claim) bool {
+	if c.state.hold == nil {
+		return w.Session.firstFor(c.key) == w
+	}
+	return c.state.hold == c.hold
+}
+
+// slotObstacle returns what is in the way of a waiter for a slot.
+func (tx *Txn) slotObstacle(w *Waiter) *Blocked {
+	e, c := tx.engine, &w.claims[0]
+	own := contenderKey(w.prefix(), w.Session.Row.ID)
+	if refusal := tx.delayed(own); refusal != nil && e.isPublished(e.lockOf(own).delay) {
+		refusal.Waiters = e.ahead(c)
+		return refusal
+	}
+	slots, err := rosterOf(w.prefix(), e.rows.Keys.Get(c.key))
+	if err == nil {
+		err = slots.begin(w.Limit)
+	}
+	if err != nil {
+		return nil // it is no semaphore any more: the waiter was about to be told
+	}
+	refusal := &Blocked{
+		Key: c.key, Obstacle: BySlots, Limit: slots.limit, Waiters: e.ahead(c),
+	}
+	taken := tx.countLost(refusal, slots.prefix, e.isPublished)
+	for range slots.held(e.rows.Keys.Get) {
+		taken++
+	}
+	switch {
+	case taken >= slots.limit:
+		tx.nameHolder(refusal, w.Session, slots.held(e.rows.Keys.Get))
+		return refusal
+	case refusal.Waiters > 0:
+		return &Blocked{
+			Key: c.key, Obstacle: ByQueue, Limit: slots.limit, Waiters: refusal.Waiters,
+		}
+	}
+	return nil
+}
+
+// isPublished reports whether the delay is the one that the key's published row is of.
+func (e *Engine) isPublished(d *delay) bool {
+	row := e.rows.Delays.Get(d.key)
+	return row != nil && row.Until.Equal(d.until.Round(0))
+}
+
+// maxAhead is how many of the waiters in front of a waiter that gives up are counted: a crowd whose
+// contexts end together would stop writers for a time in proportion to its square.
+const maxAhead = 1000
+
+// ahead returns how many wait in front of the claim's place. Those whose outcome is decided and not
+// yet durable wait on until they are told.
+func (e *Engine) ahead(c *claim) int {
+	n := c.place.Ahead(maxAhead)
+	for _, b := range [...]*Batch{e.flying, e.open} {
+		if b == nil {
+			continue
+		}
+		for i := range b.effects {
+			f := &b.effects[i]
+			if f.Kind == WaiterServed || f.Kind == WaiterLeft {
+				n += f.Waiter.asideBefore(c)
+			}
+		}
+	}
+	return min(n, maxAhead)
+}
+
+// asideBefore returns 1 if a waiter that is set aside came to the claim's key before that, and its
+// call still waits.
+func (w *Waiter) asideBefore(c *claim) int {
+	if w.left {
+		return 0
+	}
+	for i := range w.claims {
+		other := &w.claims[i]
+		if other.state == c.state && other.place.Ticket() < c.place.Ticket() {
+			return 1
+		}
+	}
+	return 0
+}

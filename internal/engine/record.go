@@ -1,0 +1,144 @@
+package engine
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/lockd/lockd/internal/schema"
+)
+
+// record appends what the transaction changed, one event for each thing.
+func (tx *Txn) record(events []Event) []Event {
+	s := tx.engine.rows
+	for old, new := range s.Keys.Changes() {
+		n := len(events)
+		events = slices.Grow(events, 1)[:n+1]
+		events[n] = Event{}
+		events[n].Index, events[n].Space = s.Next(), SpaceKeys
+		events[n].Name = nameOf(old, new, func(k *schema.Key) string { return k.Key })
+		events[n].Size = keyFootprint(old) + keyFootprint(new)
+		tx.recordKey(&events[n].Body, old, new)
+	}
+	if s.Sessions.Changed() || s.Nodes.Changed() || s.Services.Changed() ||
+		s.Checks.Changed() || s.Attachments.Changed() {
+		return tx.recordOthers(events)
+	}
+	return events
+}
+
+// recordOthers is record for what is no key. It is on its own because most transactions do without
+// its stack.
+func (tx *Txn) recordOthers(events []Event) []Event {
+	s := tx.engine.rows
+	index := s.Next()
+	add := func(space byte, name string, r Record) {
+		events = append(events, Event{
+			Index: index, Space: space, Name: name,
+			Size: footprint(r.Old) + footprint(r.New), Body: r,
+		})
+	}
+	before := len(events)
+	for old, new := range s.Sessions.Changes() {
+		r := Record{Kind: kindOf(new, SessionCreated), Old: old, New: new}
+		r.Moment = tx.engine.moment(tx.now)
+		id := nameOf(old, new, func(s *schema.Session) string { return string(s.ID[:]) })
+		if new == nil {
+			r.Cause = tx.ends[schema.ID([]byte(id))]
+		}
+		add(SpaceSessions, id, r)
+	}
+	sessions := len(events)
+	for old, new := range s.Nodes.Changes() {
+		add(SpaceCatalog, "", Record{Kind: kindOf(new, NodePut), Old: old, New: new})
+	}
+	for old, new := range s.Services.Changes() {
+		add(SpaceCatalog, "", Record{Kind: kindOf(new, ServicePut), Old: old, New: new})
+	}
+	for old, new := range s.Checks.Changes() {
+		add(SpaceCatalog, "", Record{Kind: kindOf(new, CheckPut), Old: old, New: new})
+	}
+	for old, new := range s.Attachments.Changes() {
+		add(SpaceCatalog, "", Record{Kind: kindOf(new, AttachmentPut), Old: old, New: new})
+	}
+	// What is told of moves the index, and nothing else does: what came and went does not.
+	if sessions > before {
+		tx.mark(MarkSessions)
+	}
+	if len(events) > sessions {
+		tx.mark(MarkCatalog)
+	}
+	return events
+}
+
+// mark has the name stand for the index of the transaction.
+func (tx *Txn) mark(name string) {
+	tx.engine.rows.Marks.Put(name, schema.Mark{Name: name, Index: tx.next()})
+}
+
+func nameOf[T any](old, new *T, name func(*T) string) string {
+	if new == nil {
+		return name(old)
+	}
+	return name(new)
+}
+
+// kindOf returns the kind of a change; the kinds of a deletion follow those of the put.
+func kindOf[T any](new *T, put RecordKind) RecordKind {
+	if new == nil {
+		return put + 1
+	}
+	return put
+}
+
+// recordKey fills in the record of a key.
+func (tx *Txn) recordKey(r *Record, old, new *schema.Key) {
+	r.Kind, r.Old, r.New = kindOf(new, KeyPut), old, new
+	held := old != nil && !old.Session.IsZero()
+	holds := new != nil && !new.Session.IsZero()
+	if !held && !holds || held && holds && old.Fence == new.Fence {
+		return
+	}
+	r.Moment = tx.engine.moment(tx.now)
+	// An unlock is the cause unless another end has explained itself.
+	switch {
+	case !held:
+		r.Lock, r.Holder = Granted, tx.holderOf(new)
+		return
+	case holds:
+		r.Lock, r.Holder, r.Cause = HandedOn, tx.holderOf(new), ErrUnlocked
+	case new == nil:
+		r.Lock, r.Cause = Deleted, ErrUnlocked
+	default:
+		r.Lock, r.Cause = Released, ErrUnlocked
+	}
+	if !holds {
+		r.Delay = tx.engine.rows.Delays.Newest(old.Key)
+	}
+	told, ok := tx.causes[old.Key]
+	if !ok || told.fence != old.Fence { // else it is why a grant within the transaction was over
+		return
+	}
+	r.Cause = told.cause
+	if r.Lock == Released {
+		r.Lock = EndOf(told.cause)
+	}
+}
+
+// holderOf returns the session that holds the lock of row.
+func (tx *Txn) holderOf(row *schema.Key) *schema.Session {
+	return tx.engine.holder(row.Session).Row
+}
+
+// EndOf returns what the cause makes of the end of a grant, if the key is still there.
+func EndOf(cause error) LockChange {
+	switch {
+	case Clean(cause):
+		return Released
+	case errors.Is(cause, ErrKeyDeleted): // and made anew
+		return Deleted
+	}
+	return Lost
+}
+
+// Clean reports whether the owner itself has ended what ended.
+func Clean(cause error) bool { return cause == ErrUnlocked || errors.Is(cause, ErrClosed) }

@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/json"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/lockd/lockd/internal/schema"
+)
+
+const (
+	// SemaphoreKey, after the prefix, is where a semaphore keeps its limit and holders.
+	SemaphoreKey = "/.lock"
+
+	// semaphoreFlags are on all keys of a semaphore: Consul's official client wants them there.
+	semaphoreFlags = 0xe0f69a2baa414de0
+
+	// MaxLimit is the largest limit of a semaphore.
+	MaxLimit = 1 << 20
+)
+
+// PrefixOf names the semaphore that a key is of, if it is of one: what comes before the last slash.
+func PrefixOf(key string) string { return key[:max(0, strings.LastIndexByte(key, '/'))] }
+
+func contenderKey(prefix string, id schema.ID) string { return prefix + "/" + id.UUID() }
+
+// contenderOf returns the session of which key is the contender key; the zero ID if it is none.
+func contenderOf(key string) schema.ID {
+	prefix := PrefixOf(key)
+	if len(key)-len(prefix) != 1+len(schema.ID{}.UUID()) {
+		return schema.ID{}
+	}
+	id, ok := schema.ParseID(key[len(prefix)+1:])
+	if !ok || contenderKey(prefix, id) != key {
+		return schema.ID{}
+	}
+	return id
+}
+
+// roster is what a semaphore's key says. A limit of 0 means that there is no semaphore yet.
+type roster struct {
+	prefix  string
+	limit   int
+	holders map[schema.ID]bool
+}
+
+// rosterOf reads both forms of the holders: the official client's, an object with a name for each,
+// and the guide's, a list. It does not look at the flags, which the guide does not set (X3).
+func rosterOf(prefix string, row *schema.Key) (roster, error) {
+	r := roster{prefix: prefix, holders: make(map[schema.ID]bool)}
+	if row == nil || len(row.Value) == 0 {
+		return r, nil
+	}
+	var text struct {
+		Limit   int
+		Holders json.RawMessage
+	}
+	err := json.Unmarshal(row.Value, &text)
+	var names []string
+	if err == nil && len(text.Holders) > 0 && text.Holders[0] == '{' {
+		var object map[string]json.RawMessage
+		err = json.Unmarshal(text.Holders, &object)
+		for name := range object {
+			names = append(names, name)
+		}
+	} else if err == nil && len(text.Holders) > 0 {
+		err = json.Unmarshal(text.Holders, &names)
+	}
+	if err != nil {
+		return r, conflict("%q is not that of a semaphore: %v", row.Key, err)
+	}
+	if text.Limit < 1 || text.Limit > MaxLimit {
+		return r, conflict("%q is not that of a semaphore: its limit is %d", row.Key, text.Limit)
+	}
+	for _, name := range names {
+		if id, ok := schema.ParseID(name); ok { // nothing else can hold anything
+			r.holders[id] = true
+		}
+	}
+	r.limit = text.Limit
+	return r, nil
+}
+
+// ids are those of the holders, in order.
+func (r roster) ids() []schema.ID {
+	return slices.SortedFunc(maps.Keys(r.holders), func(a, b schema.ID) int {
+		return bytes.Compare(a[:], b[:])
+	})
+}
+
+// begin gives the semaphore, if there is none yet, the limit that a call has named.
+func (r *roster) begin(limit int) error {
+	if r.limit == 0 {
+		r.limit = limit
+	}
+	if r.limit == 0 {
+		return conflict("the semaphore has no limit: name one, or call SetLimit before")
+	}
+	return nil
+}
+
+// has reports whether the holder of a contender key is one of the semaphore.
+func (r roster) has(contender *schema.Key) bool {
+	return contender != nil && r.holders[contender.Session]
+}
+
+// held yields the contender keys, as read gives them, whose holders have a slot.
+func (r roster) held(read func(key string) *schema.Key) iter.Seq[*schema.Key] {
+	return func(yield func(*schema.Key) bool) {
+		for _, id := range r.ids() {
+			row := read(contenderKey(r.prefix, id))
+			if row != nil && row.Session == id && !yield(row) {
+				return
+			}
+		}
+	}
+}

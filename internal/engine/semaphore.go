@@ -1,0 +1,321 @@
+package engine
+
+import (
+	"cmp"
+	"encoding/json"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/lockd/lockd/internal/schema"
+)
+
+// rosterOf reads the semaphore, as it is now.
+func (tx *Txn) rosterOf(prefix string) (roster, error) {
+	return rosterOf(prefix, tx.Get(prefix+SemaphoreKey))
+}
+
+// writeRoster brings the semaphore's key up to date, without those who hold nothing any more. Their
+// contender keys, of no use to anybody, go with them.
+func (tx *Txn) writeRoster(r roster) {
+	for _, id := range r.ids() {
+		row := tx.Get(contenderKey(r.prefix, id))
+		if row != nil && row.Session == id {
+			continue
+		}
+		delete(r.holders, id)
+		if row != nil && row.Session.IsZero() {
+			tx.remove(row, ErrKeyDeleted)
+			tx.bury(row)
+		}
+	}
+	text, err := json.Marshal(struct {
+		Limit   int
+		Holders map[schema.ID]bool
+	}{r.limit, r.holders})
+	if err != nil {
+		panic("engine: bug: " + err.Error())
+	}
+	tx.Put(r.prefix+SemaphoreKey, text, semaphoreFlags)
+}
+
+// SetLimit changes how many slots the semaphore has, and makes it if need be. It returns
+// ErrConflict if its key has something else.
+func (tx *Txn) SetLimit(prefix string, limit int) error {
+	r, err := tx.rosterOf(prefix)
+	if err != nil || r.limit == limit {
+		return err
+	}
+	r.limit = limit
+	tx.writeRoster(r)
+	return nil
+}
+
+// TryAcquire makes hold that of a slot, if one can be had at once. It returns a *Blocked if none
+// can, ErrConflict if the session must not wait for one, and ErrNoSession if it has ended.
+func (tx *Txn) TryAcquire(hold *Hold, s *Session, prefix string, limit int) error {
+	blocked, err := tx.Acquire(hold, s, prefix, limit)
+	if err != nil || blocked == nil {
+		return err
+	}
+	slots, _ := tx.rosterOf(prefix) // it has been read before
+	tx.nameHolder(blocked, s, slots.held(tx.Get))
+	return blocked
+}
+
+// nameHolder adds to a refusal for want of slots who of the holders has one for longest.
+func (tx *Txn) nameHolder(refusal *Blocked, s *Session, holders iter.Seq[*schema.Key]) {
+	if refusal.Obstacle != BySlots {
+		return
+	}
+	var longest *schema.Key
+	for row := range holders {
+		if longest == nil ||
+			cmp.Or(cmp.Compare(row.Fence, longest.Fence), cmp.Compare(row.Key, longest.Key)) < 0 {
+			longest = row
+		}
+	}
+	if longest != nil {
+		tx.describeHolder(refusal, s, longest)
+	}
+}
+
+// Acquire makes hold that of a slot, or returns what the session may wait for, or why it must not.
+func (tx *Txn) Acquire(hold *Hold, s *Session, prefix string, limit int) (*Blocked, error) {
+	if err := s.alive(); err != nil {
+		return nil, err
+	}
+	key := prefix + SemaphoreKey
+	slots, err := tx.rosterOf(prefix)
+	switch {
+	case err != nil:
+		return nil, err
+	case slots.limit != 0 && limit != 0 && slots.limit != limit:
+		return nil, conflict("the limit of the semaphore is %d, not %d: name 0 to go by "+
+			"its own, or change it by SetLimit", slots.limit, limit)
+	case s.awaits(key):
+		return nil, conflict("session %s waits for a slot: %s", s.Row.ID, oneSlotEach)
+	}
+	if err := slots.begin(limit); err != nil {
+		return nil, err
+	}
+	row, obstacle, err := tx.seekSlot(s, slots)
+	if err != nil || obstacle != nil {
+		return obstacle, err
+	}
+	state := tx.engine.lockOf(key)
+	if state != nil && tx.nextWaiter(state) != nil && !slots.has(row) {
+		return &Blocked{
+			Key: key, Obstacle: ByQueue, Waiters: state.queue.Len(), Limit: slots.limit,
+		}, nil
+	}
+	tx.holdSlot(hold, s, slots, row)
+	tx.effect(LockHeld).Hold = hold
+	return nil, nil
+}
+
+const oneSlotEach = "it can have one slot of a semaphore, so take a session for each"
+
+// serveSlot gives the first that waits for a slot one, and reports whether it did: else none is to
+// be had, or the waiter had to go with an error.
+func (tx *Txn) serveSlot(w *Waiter) bool {
+	slots, err := tx.rosterOf(w.prefix())
+	if err == nil {
+		err = slots.begin(w.Limit)
+	}
+	var row *schema.Key
+	var obstacle *Blocked
+	if err == nil {
+		row, obstacle, err = tx.seekSlot(w.Session, slots)
+	}
+	if err != nil {
+		tx.dismiss(w, err)
+		return false
+	}
+	if obstacle != nil {
+		return false
+	}
+	tx.holdSlot(w.claims[0].hold, w.Session, slots, row)
+	return true
+}
+
+// seekSlot says what keeps a session from a slot, but for the queue: something that passes, or an
+// error if it need not. It returns the row of the session's contender key, if there is one.
+func (tx *Txn) seekSlot(s *Session, slots roster) (*schema.Key, *Blocked, error) {
+	key := contenderKey(slots.prefix, s.Row.ID)
+	if delayed := tx.delayed(key); delayed != nil {
+		return nil, delayed, nil
+	}
+	row := tx.Get(key)
+	switch {
+	case row == nil || row.Session != s.Row.ID:
+		if err := tx.obstructed(s, key, row); err != nil {
+			return nil, nil, err
+		}
+	case tx.engine.lockOf(key).hold != nil:
+		return nil, nil, conflict("session %s holds %q: %s", s.Row.ID, key, oneSlotEach)
+	case slots.has(row):
+		return row, nil, nil
+	}
+	return row, tx.full(slots), nil
+}
+
+// full returns nil if there is a slot that is neither held, nor lost and delayed.
+func (tx *Txn) full(slots roster) *Blocked {
+	taken := 0
+	for range slots.held(tx.Get) {
+		taken++
+	}
+	key := slots.prefix + SemaphoreKey
+	refusal := &Blocked{Key: key, Obstacle: BySlots, Limit: slots.limit}
+	if state := tx.engine.lockOf(key); state != nil {
+		refusal.Waiters = state.queue.Len()
+	}
+	taken += tx.countLost(refusal, slots.prefix, func(*delay) bool { return true })
+	if taken < slots.limit {
+		return nil
+	}
+	return refusal
+}
+
+// countLost returns how many lost slots of the semaphore are delayed, of those that count, and adds
+// to a refusal when the first of them comes back.
+func (tx *Txn) countLost(
+	refusal *Blocked, prefix string, counts func(*delay) bool,
+) (taken int) {
+	sem := tx.engine.semaphores[prefix]
+	if sem == nil {
+		return 0
+	}
+	for lost := range sem.lost {
+		remaining := lost.until.Sub(tx.now)
+		if remaining <= 0 || !counts(lost) {
+			continue
+		}
+		taken++
+		if refusal.Remaining == 0 || remaining < refusal.Remaining {
+			refusal.Until, refusal.Remaining = lost.until.Round(0), remaining
+		}
+	}
+	return taken
+}
+
+// holdSlot makes hold that of a slot that the session may take, or has without one. Both keys
+// are written in the one transaction, so that the contender's sequencer proves the slot.
+func (tx *Txn) holdSlot(hold *Hold, s *Session, slots roster, row *schema.Key) {
+	id := s.Row.ID
+	hold.takenOver = slots.has(row)
+	if !hold.takenOver {
+		value := []byte{}
+		if row != nil {
+			value = append(value, row.Value...)
+		}
+		row = tx.grant(contenderKey(slots.prefix, id), s,
+			LockOptions{Value: value, Flags: semaphoreFlags})
+		slots.holders[id] = true
+		tx.writeRoster(slots)
+	}
+	tx.assign(hold, s, row, leaveSlot)
+}
+
+// leaveSlot gives back the slot of which row is the contender key.
+func (tx *Txn) leaveSlot(row *schema.Key) {
+	tx.remove(row, ErrUnlocked)
+	tx.bury(row)
+	// It lists the holder, or the slot would have been lost.
+	if slots, err := tx.rosterOf(PrefixOf(row.Key)); err == nil && slots.limit > 0 {
+		tx.writeRoster(slots)
+	}
+}
+
+// losesSlot reports whether the key, whose lock was just lost, is that of a holder.
+func (tx *Txn) losesSlot(key string) bool {
+	id := contenderOf(key)
+	if id.IsZero() {
+		return false
+	}
+	slots, err := tx.rosterOf(PrefixOf(key))
+	return err == nil && slots.holders[id]
+}
+
+// mayHaveLostSlot reports whether a delay that outlasted a restart may stand for a slot. If others
+// have taken the holder off meanwhile, that does not show any more; a delay too many does less harm
+// than one too few.
+func (e *Engine) mayHaveLostSlot(key string) bool {
+	if contenderOf(key).IsZero() {
+		return false
+	}
+	prefix := PrefixOf(key)
+	slots, err := rosterOf(prefix, e.rows.Keys.Newest(prefix+SemaphoreKey))
+	return err == nil && slots.limit > 0
+}
+
+// slotLost has a delay that begins stand for a slot, if it was lost.
+func (e *Engine) slotLost(d *delay) {
+	if d.slot {
+		e.semaphore(PrefixOf(d.key)).lost[d] = struct{}{}
+	}
+}
+
+// slotBack is the end of that.
+func (e *Engine) slotBack(d *delay) {
+	if d.slot {
+		sem := e.semaphore(PrefixOf(d.key))
+		delete(sem.lost, d)
+		e.tidySemaphore(sem)
+	}
+}
+
+// serveContenders has the waiters for a slot served, if there are any.
+func (tx *Txn) serveContenders(prefix string) {
+	if len(tx.engine.semaphores) == 0 {
+		return
+	}
+	key := prefix + SemaphoreKey
+	if state := tx.engine.lockOf(key); state != nil {
+		if first := state.queue.Front(); first != nil && first.Waiter.Slot {
+			tx.freed = append(tx.freed, key)
+		}
+	}
+}
+
+// lookAtSemaphores does what follows for semaphores from what the transaction wrote, whoever wrote
+// it: to a semaphore's own key, or to that of a contender.
+func (tx *Txn) lookAtSemaphores() {
+	touched := make(map[*semaphore]struct{})
+	for old, new := range tx.engine.rows.Keys.Changes() {
+		key := nameOf(old, new, func(k *schema.Key) string { return k.Key })
+		if sem := tx.engine.semaphores[PrefixOf(key)]; sem != nil {
+			touched[sem] = struct{}{}
+		}
+	}
+	order := slices.SortedFunc(maps.Keys(touched), func(a, b *semaphore) int {
+		return cmp.Compare(a.prefix, b.prefix)
+	})
+	for _, sem := range order {
+		tx.takeSlots(sem)
+		tx.serveContenders(sem.prefix)
+	}
+}
+
+// takeSlots takes the slots from those handles that the semaphore does not name any more: an
+// operator, or another client, has written to it. The contender key goes with its slot, which it
+// would still prove otherwise.
+func (tx *Txn) takeSlots(sem *semaphore) {
+	slots, err := tx.rosterOf(sem.prefix)
+	cause := ErrUnlocked
+	if err != nil || slots.limit == 0 {
+		cause, slots.holders = ErrKeyDeleted, nil
+	}
+	holds := slices.SortedFunc(maps.Keys(sem.slots), func(a, b *Hold) int {
+		return cmp.Compare(a.Key, b.Key)
+	})
+	for _, hold := range holds {
+		if slots.holders[hold.Session.Row.ID] {
+			continue
+		}
+		row := tx.Get(hold.Key)
+		tx.remove(row, cause)
+		tx.bury(row)
+	}
+}

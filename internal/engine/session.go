@@ -1,0 +1,261 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lockd/lockd/internal/expiry"
+	"github.com/lockd/lockd/internal/schema"
+)
+
+// What the fields of a session's row mean. Package lockd documents them.
+const (
+	ReleaseKeys = 0 // ReleaseKeys is a Behavior.
+	DeleteKeys  = 1 // DeleteKeys is a Behavior.
+
+	BoundToProcess = 0 // BoundToProcess is a Lifetime.
+	Independent    = 1 // Independent is a Lifetime.
+)
+
+// NewSession makes a session of the row, whose ID has never been used (S16 to S18); an empty node
+// means the one of the process. It returns ErrNoNode, ErrNoCheck or ErrCheckCritical.
+func (tx *Txn) NewSession(row schema.Session) (*Session, error) {
+	e := tx.engine
+	if row.Node == "" {
+		row.Node = e.config.Node
+	}
+	if e.rows.Nodes.Newest(Folded(row.Node)) == nil {
+		return nil, missing(ErrNoNode, row.Node)
+	}
+	for _, id := range row.Checks {
+		check := e.rows.Checks.Newest(CatalogKey(row.Node, id))
+		if check == nil {
+			return nil, missing(ErrNoCheck, id)
+		}
+		if check.Status == Critical {
+			return nil, missing(ErrCheckCritical, id)
+		}
+	}
+	row.CreateIndex = tx.next()
+	s := e.adopt(e.rows.Sessions.Put(string(row.ID[:]), row))
+	e.restart(s, tx.now)
+	tx.effect(SessionMade).Session = s
+	return s, nil
+}
+
+// Session returns the session that lives under the ID. It returns ErrNoSession if there is none,
+// and ErrInvalid for the zero ID.
+func (tx *Txn) Session(id schema.ID) (*Session, error) {
+	if id.IsZero() {
+		return nil, invalid("session is empty")
+	}
+	s := tx.engine.sessions[id]
+	if s == nil || !s.live {
+		return nil, fmt.Errorf("%w: %s", ErrNoSession, id)
+	}
+	return s, nil
+}
+
+// Known returns the session of the ID that lives, or whose end is not published, or nil.
+func (e *Engine) Known(id schema.ID) *Session { return e.sessions[id] }
+
+// adopt makes what is known of a session beside its row.
+func (e *Engine) adopt(row *schema.Session) *Session {
+	s := e.config.NewSession()
+	if s.sessionRest == nil {
+		s.sessionRest = new(sessionRest)
+	}
+	s.Row, s.live, s.life = row, true, row.TTL+row.Grace
+	s.expires = expiry.Item{Owner: s, Rank: expiry.End}
+	e.sessions[row.ID] = s
+	e.bind(s)
+	return s
+}
+
+// SetOwner sets the handle that the session is part of.
+func (s *Session) SetOwner(owner any) { s.sessionRest = &sessionRest{Owner: owner} }
+
+// Live reports whether the session has not ended, as of the newest state.
+func (s *Session) Live() bool { return s.live }
+
+// Life returns how long a renewal lets the session live: the TTL, and the
+// grace; 0: for ever.
+func (s *Session) Life() time.Duration { return s.life }
+
+// restart begins a TTL, if the session has one.
+func (e *Engine) restart(s *Session, now time.Time) {
+	if s.life > 0 {
+		s.deadline = now.Add(s.life)
+		e.postpone(&s.expires, s.deadline)
+	}
+}
+
+// postpone has the item be due at the deadline or before: a deadline that moves on leaves the heap
+// as it is, and is put right by early when the older one comes up.
+func (e *Engine) postpone(it *expiry.Item, deadline time.Time) {
+	if !it.Queued() || deadline.Before(it.At()) {
+		e.due.Set(it, deadline)
+	}
+}
+
+// early reports whether an item that has come up is for a deadline that has moved on, and sets it
+// anew then.
+func (e *Engine) early(it *expiry.Item, deadline time.Time) bool {
+	if !it.At().Before(deadline) {
+		return false
+	}
+	e.due.Set(it, deadline)
+	return true
+}
+
+// EndSession is the end of a session, whatever its cause, in one step (G5, S31).
+func (tx *Txn) EndSession(s *Session, cause error) {
+	delay := s.Row.LockDelay
+	if errors.Is(cause, ErrClosed) { // its owner says that it has stopped
+		delay = 0
+	}
+	tx.EndSessionAfter(s, cause, delay)
+}
+
+// EndSessionAfter is EndSession with another lock-delay than the session's.
+func (tx *Txn) EndSessionAfter(s *Session, cause error, delay time.Duration) {
+	e := tx.engine
+	s.live = false
+	e.due.Remove(&s.expires)
+	if s.renewal != nil {
+		e.due.Remove(&s.renewal.due)
+	}
+	f := tx.effect(SessionEnded)
+	f.Session, f.Cause = s, cause
+	if tx.ends == nil {
+		tx.ends = make(map[schema.ID]error)
+	}
+	tx.ends[s.Row.ID] = cause
+
+	key := string(s.Row.ID[:])
+	e.rows.Sessions.Delete(key)
+	e.rows.Bury(GraveSession, key)
+	// All delays first: whether a slot is lost depends on a key that may go with the session.
+	for state := s.held; state != nil; state = state.next {
+		tx.setDelay(state.key, delay)
+	}
+	for s.held != nil { // each step takes the first off the list
+		row := tx.Get(s.held.key)
+		if s.Row.Behavior == DeleteKeys {
+			tx.remove(row, cause)
+			tx.bury(row)
+		} else {
+			tx.release(row, cause)
+		}
+	}
+	tx.detachAll(s)
+	for w := range s.waiters() {
+		tx.dismiss(w, fmt.Errorf("%w: %w", ErrNoSession, cause))
+	}
+}
+
+// revive takes the end of the session back.
+func (e *Engine) revive(s *Session) {
+	s.live = true
+	if s.life == 0 {
+		return
+	}
+	e.due.Set(&s.expires, s.deadline)
+	if s.renewal != nil && s.renewal.callers > 0 {
+		e.due.Set(&s.renewal.due, s.renewal.due.At())
+	}
+}
+
+// unmake takes the making of the session back.
+func (e *Engine) unmake(s *Session) {
+	s.live = false
+	delete(e.sessions, s.Row.ID)
+	e.unbind(s)
+	e.due.Remove(&s.expires)
+	if s.renewal != nil { // it is a keeper's
+		e.due.Remove(&s.renewal.due)
+	}
+}
+
+// BoundToProcess reports whether the session ends with its process, however that ends.
+func (s *Session) BoundToProcess() bool { return s.Row.Lifetime == BoundToProcess }
+
+// ClosesWithDatabase reports whether a clean end of the database ends the session.
+func (s *Session) ClosesWithDatabase() bool { return s.BoundToProcess() || s.ofKeeper }
+
+// EndWithKeeper has the session end with the Keeper that has made it.
+func (s *Session) EndWithKeeper() { s.ofKeeper = true }
+
+// aboutToBeRenewed reports whether a renewal was due before the session is, and is only late.
+func (s *Session) aboutToBeRenewed() bool {
+	return s.renewal != nil && s.renewal.due.Queued() && !s.renewal.due.At().After(s.deadline)
+}
+
+// Keep has the session renewed for one more caller. It reports whether it is the first, and there
+// is something to renew.
+func (e *Engine) Keep(s *Session, now time.Time) bool {
+	if s.renewal == nil {
+		s.renewal = &renewal{session: s}
+		s.renewal.due = expiry.Item{Owner: s.renewal, Rank: expiry.Renewal}
+	}
+	s.renewal.callers++
+	if s.life == 0 || s.renewal.callers > 1 {
+		return false
+	}
+	e.due.Set(&s.renewal.due, s.renewal.next(now))
+	return true
+}
+
+// StopKeeping ends Keep for one caller.
+func (e *Engine) StopKeeping(s *Session) {
+	if s.renewal.callers--; s.renewal.callers == 0 {
+		e.due.Remove(&s.renewal.due)
+	}
+}
+
+// Kept reports whether a call keeps the session alive.
+func (s *Session) Kept() bool { return s.renewal != nil && s.renewal.callers > 0 }
+
+// next is when to renew after a renewal now: always later, however short the TTL is.
+func (r *renewal) next(now time.Time) time.Time {
+	return now.Add(max(1, r.session.Row.TTL/2))
+}
+
+// renew renews on behalf of the calls that keep the session alive. The renewal was due before the
+// session was, so it counts, however late the timer is.
+func (e *Engine) renew(r *renewal, now time.Time) {
+	loses := e.config.LosesRenewal
+	if loses == nil || !loses(r.session.Row.ID) {
+		r.session.deadline = now.Add(r.session.life)
+	}
+	e.due.Set(&r.due, r.next(now))
+}
+
+// Extend renews the session, as of the moment of the call, unless it has ended or was due then. It
+// reports whether the session lives on.
+func (s *Session) Extend(called time.Time) bool {
+	switch {
+	case !s.live:
+		return false
+	case s.life == 0:
+		return true
+	case !called.Before(s.deadline) && !s.aboutToBeRenewed():
+		return false
+	}
+	// A renewal that was called earlier but comes later takes nothing back.
+	if until := called.Add(s.life); until.After(s.deadline) {
+		s.deadline = until
+	}
+	return true
+}
+
+// Expire has the session be due now.
+func (e *Engine) Expire(s *Session, now time.Time) {
+	s.deadline = now
+	e.due.Set(&s.expires, now)
+}
+
+// Folded is the form in which names of the catalog are compared (S39, N17).
+func Folded(name string) string { return strings.ToLower(name) }

@@ -1,0 +1,32 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd/internal/engine"
+	"github.com/lockd/lockd/internal/schema"
+	"github.com/lockd/lockd/store"
+)
+
+// Ensure that a renewal touches nothing of a session but its own memory, which is one line of the
+// processor's cache together with its handle.
+func TestExtend_TouchesOnlyTheSession(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	e := engine.New(store.New(), engine.Config{Node: "local"})
+	e.Load(now)
+	tx := e.Begin(now)
+	tx.Begin()
+	s, err := tx.NewSession(schema.Session{ID: schema.ID{1}, TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx.Seal()
+	tx.Done()
+	if !s.ExtendAlone(now.Add(time.Minute - 1)) {
+		t.Fatal("a session that lives was not renewed")
+	}
+	if due, _, ok := e.PopDue(now.Add(2*time.Minute-2), 10); ok {
+		t.Fatalf("%v is due, although it was renewed", due)
+	}
+}

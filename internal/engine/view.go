@@ -1,0 +1,196 @@
+package engine
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/lockd/lockd/internal/schema"
+	"github.com/lockd/lockd/internal/waitq"
+)
+
+// LockView is one lock as it is published: what does not change any more, so that it may be read
+// without the caller's lock.
+type LockView struct {
+	Key    string
+	Row    *schema.Key     // nil: there is no such key
+	Holder *schema.Session // nil: the lock is free
+
+	delay     *delay
+	queue     []*waitq.Place[*Waiter]
+	semaphore *schema.Key // that it may be a key of; nil if there is none
+}
+
+// LockViews returns all locks that are held, delayed or waited for, in no order.
+func (e *Engine) LockViews(now time.Time) []LockView {
+	pending := e.pending()
+	views := make([]LockView, 0, len(e.locks))
+	see := func(key string, delay *delay, queue []*waitq.Place[*Waiter]) {
+		v := LockView{Key: key, Row: e.rows.Keys.Get(key), queue: queue}
+		if v.Row != nil && !v.Row.Session.IsZero() {
+			v.Holder = e.rows.Sessions.Get(string(v.Row.Session[:]))
+		}
+		if delay != nil && now.Before(delay.until) {
+			v.delay = delay
+		}
+		if key == PrefixOf(key)+SemaphoreKey || !contenderOf(key).IsZero() {
+			v.semaphore = e.rows.Keys.Get(PrefixOf(key) + SemaphoreKey)
+		}
+		if v.Holder != nil || v.delay != nil || len(v.queue) > 0 {
+			views = append(views, v)
+		}
+	}
+	for key, state := range e.locks {
+		delay, queue := state.delay, slices.Collect(state.queue.Places())
+		if p := pending[key]; p != nil {
+			if p.replaces {
+				delay = p.delay
+			}
+			queue = append(queue, p.aside...)
+			delete(pending, key)
+		}
+		see(key, delay, queue)
+	}
+	for key, p := range pending {
+		see(key, p.delay, p.aside)
+	}
+	return views
+}
+
+// DelayedUntil is the end of the lock-delay, and the zero time if there is none.
+func (v *LockView) DelayedUntil() time.Time {
+	if v.delay == nil {
+		return time.Time{}
+	}
+	return v.delay.until.Round(0)
+}
+
+// Waiters are the calls that wait for the lock, in the order in which they came.
+func (v *LockView) Waiters() []*Waiter {
+	slices.SortFunc(v.queue, func(a, b *waitq.Place[*Waiter]) int {
+		return cmp.Compare(a.Ticket(), b.Ticket())
+	})
+	var waiters []*Waiter
+	for _, place := range v.queue {
+		waiters = append(waiters, place.Waiter)
+	}
+	return waiters
+}
+
+// Limits are those of the semaphores that have been read, by their rows.
+type Limits map[*schema.Key]roster
+
+// Limit returns that of the semaphore of which it is a slot, or the key; 0 if it is neither. It
+// reads each semaphore once, and keeps what it has read.
+func (v *LockView) Limit(read Limits) int {
+	if v.semaphore == nil {
+		return 0
+	}
+	slots, ok := read[v.semaphore]
+	if !ok {
+		// What is no semaphore has the limit 0.
+		slots, _ = rosterOf(PrefixOf(v.Key), v.semaphore)
+		read[v.semaphore] = slots
+	}
+	if v.semaphore.Key == v.Key || slots.has(v.Row) || v.delay != nil && v.delay.slot {
+		return slots.limit
+	}
+	return 0 // another client's, which has no slot yet
+}
+
+// WaitersFor returns how many calls wait for the key's lock.
+func (e *Engine) WaitersFor(key string) int {
+	if state := e.locks[key]; state != nil {
+		return state.queue.Len()
+	}
+	return 0
+}
+
+// AllWaiters returns the calls that wait.
+func (e *Engine) AllWaiters() []*Waiter {
+	var waiters []*Waiter
+	for _, s := range e.sessions {
+		waiters = slices.AppendSeq(waiters, s.waiters())
+	}
+	return waiters
+}
+
+// AllSessions returns the sessions that live, or whose end is not published.
+func (e *Engine) AllSessions() []*Session { return slices.Collect(maps.Values(e.sessions)) }
+
+// Held returns the locks that the session's handles have.
+func (s *Session) Held() []*Hold {
+	var holds []*Hold
+	for state := s.held; state != nil; state = state.next {
+		if state.hold != nil {
+			holds = append(holds, state.hold)
+		}
+	}
+	return holds
+}
+
+// States returns of how many locks something is known beside their rows.
+func (e *Engine) States() int { return len(e.locks) }
+
+// undecided is what the batches that are not durable yet change of one lock, beside its row.
+type undecided struct {
+	replaces bool // the lock-delay, which is published as delay
+	delay    *delay
+	aside    []*waitq.Place[*Waiter] // of those that still wait until their outcome is told
+}
+
+// pending returns what is to be shown as it was before, by key; and every key that changed.
+func (e *Engine) pending() pending {
+	p := make(pending)
+	for _, b := range []*Batch{e.flying, e.open} { // the older one first
+		if b == nil {
+			continue
+		}
+		for i := range b.events {
+			if b.events[i].Space == SpaceKeys {
+				p.of(b.events[i].Name)
+			}
+		}
+		p.addEffects(b.effects)
+	}
+	if tx := &e.own; tx.shared {
+		for _, key := range tx.passed {
+			p.of(key)
+		}
+		p.addEffects(tx.effects)
+	}
+	return p
+}
+
+// pending is what is undecided, by key.
+type pending map[string]*undecided
+
+// of returns what is undecided of the key.
+func (p pending) of(key string) *undecided {
+	if p[key] == nil {
+		p[key] = &undecided{}
+	}
+	return p[key]
+}
+
+// addEffects adds what the effects, which are later than those before, have changed.
+func (p pending) addEffects(effects []Effect) {
+	for i := range effects {
+		switch f := &effects[i]; f.Kind {
+		case delaySet:
+			if u := p.of(f.delay.key); !u.replaces {
+				u.replaces, u.delay = true, f.replaced
+			}
+		case WaiterServed, WaiterLeft:
+			if f.Waiter.left {
+				continue
+			}
+			for j := range f.Waiter.claims {
+				c := &f.Waiter.claims[j]
+				u := p.of(c.key)
+				u.aside = append(u.aside, &c.place)
+			}
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package writer
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// committer has what one commit at a time needs.
+type committer struct {
+	// token is taken by the one call that commits, before mu. It is a channel and no mutex, so that
+	// in a synctest bubble a call that waits for it counts as waiting.
+	token chan struct{}
+	pace  pace           // protected by token
+	steps sync.WaitGroup // of a checkpoint, until they are told of; protected by token
+}
+
+// commit commits the open batch, which the caller leads.
+func (w *Writer) commit(b *batch) {
+	defer b.leave()
+	w.committer.token <- struct{}{}
+	if b.decided { // it was dropped with the one before: Close need not wait for its leader
+		<-w.committer.token
+		return
+	}
+	w.tidyFile() // while others join: see BenchmarkCommit_Crowd
+	pace := &w.committer.pace
+	pace.gather(b)
+
+	w.mu.Lock()
+	taken := w.Engine.Take()
+	w.flying, w.open = b, newBatch()
+	callers := b.callers.Load()
+	w.unlock()
+
+	began := w.Time()
+	err := taken.Write()
+	took := max(0, w.Time().Sub(began))
+	var unclear error
+	if err != nil {
+		unclear = w.lookInFile()
+	}
+
+	var follower *batch
+	w.mu.Lock()
+	w.flying = nil
+	w.Host.Committed(callers, took, err)
+	if err == nil {
+		w.Host.Tell(w.Engine.Publish(taken))
+		w.Engine.Reuse(taken)
+		b.decided = true
+		if w.retry.backoff > 0 {
+			w.retry = retry{}
+			w.instant = w.Time()
+			w.arm()
+		}
+	} else {
+		again := taken.Again() || w.Engine.Open().Again()
+		w.Engine.Drop(taken)
+		follower = w.drop(b, again, err, unclear)
+	}
+	pace.last, pace.expected = b, callers
+	if w.open.led {
+		pace.expected += w.open.callers.Load()
+	}
+	w.unlock()
+	w.endCommit(b)
+	close(b.done)
+	if follower != nil {
+		close(follower.done)
+	}
+}
+
+// endCommit lets others commit. If a batch that is durable has left much to be done in the file,
+// that comes before, while they decide what they will commit.
+func (w *Writer) endCommit(b *batch) {
+	if b.err != nil || !w.Engine.Rows().Untidy() {
+		<-w.committer.token
+		return
+	}
+	go func() {
+		w.tidyFile()
+		<-w.committer.token
+	}()
+}
+
+// tidyFile does what the last batch has left to be done in the file. A step of a checkpoint goes on
+// beside the next commits, so that they wait for it only while it writes: see BenchmarkCommit_Crowd
+// and BenchmarkExpiry_File. A step that fails is tried again, or the next one fails.
+func (w *Writer) tidyFile() {
+	step := w.Engine.Rows().Tidy()
+	if step == nil {
+		return
+	}
+	w.committer.steps.Go(func() {
+		runtime.Gosched() // the calls that were woken meanwhile come first
+		if err := step(); err != nil {
+			w.Host.StepFailed(err)
+		}
+	})
+}
+
+// CloseFile closes the file when nothing writes to it any more.
+func (w *Writer) CloseFile() error {
+	w.committer.token <- struct{}{}
+	defer func() { <-w.committer.token }()
+	err := w.Engine.Rows().Close()
+	w.committer.steps.Wait()
+	return err
+}
+
+// Backoff of what is due and has to be tried again.
+const (
+	FirstBackoff = time.Second // FirstBackoff is that after the first failure.
+	LastBackoff  = time.Minute // LastBackoff is the longest.
+)
+
+// retry is when what is due is tried again.
+type retry struct {
+	at      time.Time     // valid with backoff
+	backoff time.Duration // 0: the last commit succeeded
+	waits   bool          // it has not been tried again yet
+}
+
+// drop ends a batch that could not be committed, and the open one, which was decided on it. It
+// returns the open one. The database has failed if it is unclear what the file has.
+func (w *Writer) drop(b *batch, again bool, cause, unclear error) *batch {
+	follower := w.open
+	w.open = newBatch() // in the same step: what is lost must not be joined
+	err := fmt.Errorf("%w: %w", w.Commit, cause)
+	for _, dropped := range []*batch{b, follower} {
+		dropped.decided, dropped.err = true, err
+	}
+	switch {
+	case unclear != nil:
+		w.fail(fmt.Errorf("%w: %w, and then %w", w.Failure, cause, unclear))
+	case again:
+		w.retry.backoff = min(max(FirstBackoff, 2*w.retry.backoff), LastBackoff)
+		w.instant = w.Time()
+		w.retry.at, w.retry.waits = w.instant.Add(w.retry.backoff), true
+		w.arm()
+	default:
+		w.Rouse() // the first attempt of the database's own
+	}
+	return follower
+}
+
+// fail ends all writing: it is not known what the file has.
+func (w *Writer) fail(err error) {
+	if w.refusal == nil {
+		w.Refuse(err)
+	}
+	w.alarm.Stop()
+	w.Host.Failed(err)
+}
+
+// lookInFile returns an error unless the file is as it was published: what failed may have come
+// when the commit was in it.
+func (w *Writer) lookInFile() error {
+	index, err := w.Engine.Rows().FileIndex()
+	if err != nil {
+		return err
+	}
+	if published := w.Engine.Rows().Published(); index != published {
+		return fmt.Errorf("index %d is in the file, and %d was published", index, published)
+	}
+	return nil
+}

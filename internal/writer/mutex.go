@@ -1,0 +1,172 @@
+package writer
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+
+	"github.com/lockd/lockd/internal/engine"
+)
+
+// mutex is the mutex of a writer. It is not locked while the function of an Update runs: what it
+// protects changes then only within the methods of the transaction, which lock it. Calls that only
+// read, or do no harm to the transaction, lock it with LockBeside, and wait for no function; all
+// others wait for the end of it. So a function that hangs does not keep from view what has happened
+// before.
+type mutex struct {
+	mutex    sync.Mutex
+	function function // protected by mutex
+
+	// turn has the token of the Update that runs, from before it locks mutex until its function has
+	// returned. It is taken before mutex, never under it. It is a channel and no mutex, so that in
+	// a synctest bubble a call that waits for it counts as waiting.
+	turn chan struct{}
+}
+
+// function is the function of an Update while it runs: code of the user's, for which the database
+// waits. The zero value is none.
+type function struct {
+	checked   bool   // a call by the function that would wait for itself is looked for
+	running   bool   // a function runs
+	goroutine string // that runs it, if checked
+}
+
+// Lock locks the mutex when no function of an Update runs. It panics if it is called by that
+// function itself, in a writer that looks for it.
+func (m *mutex) Lock() {
+	m.mutex.Lock()
+	if m.function.running {
+		m.await()
+	}
+}
+
+// await goes on with Lock when the function that runs has returned.
+func (m *mutex) await() {
+	own := m.function.isCaller()
+	m.mutex.Unlock()
+	if own {
+		panic(misuse())
+	}
+	m.turn <- struct{}{}
+	m.mutex.Lock() // and no function runs, for it would have the turn
+	<-m.turn
+}
+
+// LockTurn is Lock for an Update, which gives back the turn when its function has returned.
+func (m *mutex) LockTurn() {
+	m.mustNotBeFunction()
+	m.turn <- struct{}{}
+	m.mutex.Lock()
+}
+
+// LockBeside locks the mutex, also while the function of an Update runs.
+func (m *mutex) LockBeside() { m.mutex.Lock() }
+
+// Unlock unlocks the mutex.
+func (m *mutex) Unlock() { m.mutex.Unlock() }
+
+// mustNotBeFunction panics if the function of an Update calls, in a writer that looks for it.
+func (m *mutex) mustNotBeFunction() {
+	if !m.function.checked {
+		return
+	}
+	m.mutex.Lock()
+	own := m.function.isCaller()
+	m.mutex.Unlock()
+	if own {
+		panic(misuse())
+	}
+}
+
+// begin notes that a function runs.
+func (f *function) begin() {
+	f.running = true
+	if f.checked {
+		f.goroutine = goroutine()
+	}
+}
+
+// isCaller reports whether the function runs on the goroutine that asks.
+func (f *function) isCaller() bool {
+	return f.checked && f.running && f.goroutine == goroutine()
+}
+
+// Update is Do for a function that is code of the user's: the mutex is not locked while it runs,
+// and nothing else is written. Its calls of the transaction's methods are between Enter and Leave.
+func (w *Writer) Update(fn func(tx *engine.Txn) error) error {
+	w.mu.LockTurn()
+	turn := true
+	endTurn := func() {
+		if turn {
+			turn = false
+			<-w.mu.turn
+		}
+	}
+	defer endTurn()
+	return w.write(func() error {
+		return w.Apply(func(tx *engine.Txn) error {
+			w.mu.function.begin()
+			w.Host.UpdateBegins(w.instant)
+			tx.Share()
+			w.mu.Unlock()
+			defer func() {
+				w.mu.LockBeside()
+				tx.Unshare()
+				w.Host.UpdateEnds()
+				w.mu.function.running = false
+				w.instant = w.Time() // fn may have taken long
+				endTurn()
+			}()
+			return fn(tx)
+		})
+	})
+}
+
+// Enter begins a call of a method of the transaction by the function of an Update. Those that write
+// a value and leave its lock alone do without: what they change is not looked at before it is
+// published.
+func (w *Writer) Enter() { w.mu.LockBeside() }
+
+// Leave ends what Enter began.
+func (w *Writer) Leave() { w.mu.Unlock() }
+
+// goroutine names the one that calls.
+func goroutine() string {
+	var stack [64]byte
+	name, _, _ := bytes.Cut(stack[:runtime.Stack(stack[:], false)], []byte(" ["))
+	return string(name)
+}
+
+// misuse says which method is called by the function of an Update, and where.
+func misuse() string {
+	var callers [32]uintptr
+	method, site := CallOf(callers[:runtime.Callers(1, callers[:])])
+	return fmt.Sprintf("lockd: %s is called by the function of an Update, at %s, and would wait "+
+		"for it for ever: use the methods of its Txn", method, site)
+}
+
+// CallOf finds in a stack the call of a function of package lockd by other code: which function,
+// and where it is called.
+func CallOf(callers []uintptr) (method, site string) {
+	const (
+		us      = "github.com/lockd/lockd."
+		inside  = "github.com/lockd/lockd/internal/"
+		unknown = "an unknown place"
+	)
+	frames := runtime.CallersFrames(callers)
+	for {
+		frame, more := frames.Next()
+		name, ours := strings.CutPrefix(frame.Function, us)
+		switch {
+		case ours:
+			method = strings.NewReplacer("(*", "", ")", "").Replace(name)
+		case !strings.HasPrefix(frame.Function, inside):
+			return method, fmt.Sprintf("%s:%d", frame.File, frame.Line)
+		}
+		if !more {
+			return method, unknown
+		}
+	}
+}

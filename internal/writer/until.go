@@ -1,0 +1,77 @@
+package writer
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/lockd/lockd/internal/engine"
+)
+
+// Outcome is what Start returns: that of a write which was decided, and may not be durable yet.
+type Outcome struct {
+	writer *Writer
+	batch  *batch // that it depends on; nil: none
+	lead   bool
+	err    error
+}
+
+// Start does fn as a write, and returns when that is decided. If fn reports that its caller is
+// queued, and so waits for something else, the outcome is that it is. Else the caller has to call
+// Wait. It passes the channel by which it may be told to give up, which is ctx.Done of a context
+// and may be nil.
+func (w *Writer) Start(
+	done <-chan struct{}, fn func(tx *engine.Txn) (queued bool, err error),
+) (o Outcome, queued bool) {
+	w.mu.Lock()
+	defer w.unlock()
+	err := w.run(func() error {
+		return w.Apply(func(tx *engine.Txn) (err error) {
+			queued, err = fn(tx)
+			return err
+		})
+	})
+	o = Outcome{writer: w, err: err}
+	switch {
+	case err == nil && queued:
+		return o, true
+	case done == nil:
+		o.batch, o.lead = w.join()
+	default:
+		o.batch = w.follow()
+	}
+	return o, false
+}
+
+// Wait returns the outcome when it is durable. If ctx ends before, it does giveUp as a write that
+// it does not wait for, unless that is nil or there is nothing to give up, and returns ctx's error.
+func (o Outcome) Wait(ctx context.Context, giveUp func(tx *engine.Txn)) error {
+	b := o.batch
+	if b == nil || o.lead {
+		return o.writer.settle(b, o.lead, o.err)
+	}
+	defer b.leave()
+	select {
+	case <-b.done:
+	case <-ctx.Done():
+		if giveUp == nil || o.err != nil || o.writer.takeBackFrom(b, giveUp) {
+			return BeforeDurable(ctx.Err())
+		}
+		<-b.done
+	}
+	if b.err != nil {
+		return b.err
+	}
+	return o.err
+}
+
+// BeforeDurable is what a call returns whose context has ended while only a commit was in the way.
+func BeforeDurable(ended error) error {
+	return fmt.Errorf("%w, before the answer was durable", ended)
+}
+
+// takeBackFrom does giveUp unless the batch is decided, or nothing is written any more.
+func (w *Writer) takeBackFrom(b *batch, giveUp func(tx *engine.Txn)) bool {
+	w.mu.Lock()
+	defer w.unlock()
+	return !b.decided && w.run(func() error { return w.Apply(certain(giveUp)) }) == nil
+}
