@@ -97,8 +97,6 @@ type RestoreOptions struct {
 
 	// AllowNetworkFS is as in Options.
 	AllowNetworkFS bool
-
-	hooks store.Hooks // set by tests
 }
 
 // Restore makes a new file at the path of a backup. Its indexes start above that of the backup,
@@ -135,7 +133,6 @@ func restore(path string, r io.Reader, opts *RestoreOptions) (err error) {
 	}
 	options := &Options{
 		Clock: opts.Clock, FileMode: opts.FileMode, AllowNetworkFS: opts.AllowNetworkFS,
-		hooks: opts.hooks,
 	}
 	if err := options.validate(); err != nil {
 		return err

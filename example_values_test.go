@@ -321,7 +321,8 @@ func ExampleNode() {
 	})
 	session := must(db.NewSession(&lockd.SessionOptions{Node: "db1"}))
 	err = errors.Join(err, db.Update(func(tx *lockd.Txn) error {
-		return second(tx.DeleteNode("db1"))
+		_, err := tx.DeleteNode("db1")
+		return err
 	}))
 	<-session.Done()
 	fmt.Println(err, errors.Is(session.Err(), lockd.ErrNodeGone))

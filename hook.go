@@ -20,6 +20,34 @@ func (db *DB) attach(test *hook.Clock) {
 	}
 }
 
+// show lets a test look inside.
+func (db *DB) show(probe *hook.Probe) {
+	probe.Inside = hook.Inside{
+		Waiters:     db.waiters,
+		Topics:      func() int { return db.watch.hub.Topics() },
+		States:      locked(db, func() int { return db.engine.States() }),
+		NewestIndex: locked(db, func() uint64 { return db.rows.Index() }),
+		Deadlines: locked(db, func() int {
+			return db.engine.Deadlines() + db.watch.naps.Len()
+		}),
+		NewestSessions: locked(db, func() (ids [][16]byte) {
+			for _, s := range db.engine.AllSessions() {
+				ids = append(ids, s.Row.ID)
+			}
+			return ids
+		}),
+	}
+}
+
+// locked returns read, called under the writer's mutex.
+func locked[T any](db *DB, read func() T) func() T {
+	return func() T {
+		db.writer.Lock()
+		defer db.writer.Unlock()
+		return read()
+	}
+}
+
 // losesRenewal reports whether a test has the renewal of a session be lost.
 func (db *DB) losesRenewal(id schema.ID) bool {
 	s := db.engine.Known(id)

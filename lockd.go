@@ -104,6 +104,9 @@ func newDB(opts *Options) *DB {
 		Unpaced: unpaced, Checked: checking || test,
 	})
 	db.watch.init(db, opts)
+	if probe, ok := db.clock.(*hook.Probe); ok {
+		db.show(probe)
+	}
 	return db
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/benbjohnson/clock"
 
+	"github.com/lockd/lockd/internal/hook"
 	"github.com/lockd/lockd/store"
 )
 
@@ -75,8 +76,6 @@ type Options struct {
 	// Node is the name under which this process stands in the catalog, and the node of every
 	// session that names none. The default is "local".
 	Node string
-
-	hooks store.Hooks // set by tests
 }
 
 // SyncPolicy says when a write is durable.
@@ -169,7 +168,9 @@ func (o *Options) file() store.Options {
 		opts.Sync = store.SyncNever
 	}
 	opts.AllowNetworkFS = o.AllowNetworkFS
-	opts.Hooks = o.hooks
+	if probe, ok := o.Clock.(*hook.Probe); ok {
+		opts.Hooks = probe.File
+	}
 	return opts
 }
 

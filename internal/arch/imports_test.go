@@ -85,7 +85,15 @@ var importPlan = map[string]edges{
 		"consulapi": "its tests: a server",
 	},
 	"internal/hook": {
-		clock: "hooks and door come with the mock",
+		"store": "the hooks around what is written to a file",
+		clock:   "hooks and door come with the mock",
+	},
+	"test": {
+		".":               "the database under test",
+		"internal/hook":   "what a test may see and do that users may not",
+		"internal/schema": "rows that no call would write, in a file or a backup",
+		"store":           "the hooks around what is written to a file",
+		uuid:              "IDs of sessions that do not exist",
 	},
 	"lockdtest": {
 		".":             "the database under test",
@@ -224,14 +232,16 @@ func TestImports_Plan(t *testing.T) {
 					".", "internal/expiry", "internal/hook", "internal/writer", "lockdtest",
 				}
 			case to == "internal/hook":
-				only = []string{".", "lockdtest"}
+				only = []string{".", "lockdtest", "test"}
 			case to == "internal/schema":
-				only = []string{".", "internal/engine", "store"}
+				only = []string{".", "internal/engine", "store", "test"}
 			case to == "internal/engine":
 				only = []string{".", "internal/writer"}
 			case to == "internal/expiry":
 				only = []string{".", "internal/engine", "internal/writer"}
-			case to == "internal/hub" || to == "store":
+			case to == "store":
+				only = []string{".", "internal/engine", "internal/hook", "test"}
+			case to == "internal/hub":
 				only = []string{".", "internal/engine"}
 			case to == "internal/waitq":
 				only = []string{"internal/engine"}

@@ -32,15 +32,15 @@ func newCutFile(t *testing.T, written, synced []byte) *cutFile {
 // open opens the file; synced is called for each sync of it, before that counts.
 func (c *cutFile) open(synced func()) *lockd.DB {
 	c.t.Helper()
-	opts := lockd.Options{Sync: lockd.SyncNever}
-	db, err := lockd.Open(c.path, opts.WithHooks(store.Hooks{Synced: func() error {
+	watched := probe(nil, store.Hooks{Synced: func() error {
 		c.syncs++
 		if synced != nil {
 			synced()
 		}
 		c.synced = readFile(c.t, c.path)
 		return nil
-	}}))
+	}})
+	db, err := lockd.Open(c.path, &lockd.Options{Sync: lockd.SyncNever, Clock: watched})
 	if err != nil {
 		c.t.Fatal(err)
 	}

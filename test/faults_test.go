@@ -256,7 +256,7 @@ func TestOpen_CommitFails(t *testing.T) {
 	for _, fault := range faulty {
 		t.Run(fault.name, func(t *testing.T) {
 			onFile(t, func(h *harness) {
-				opts := h.opts.WithHooks(fault.hooks)
+				opts := &lockd.Options{Clock: probe(h.clock, fault.hooks)}
 				path := filepath.Join(h.t.TempDir(), "new.db")
 				db, err := lockd.Open(path, opts)
 				if db != nil {
@@ -346,7 +346,8 @@ func TestRestore_NetworkFS(t *testing.T) {
 		b := h.backup()
 		remote := store.Hooks{NetworkFS: func(string) string { return "NFS" }}
 		path := filepath.Join(h.t.TempDir(), "restored.db")
-		err := lockd.Restore(path, bytes.NewReader(b), lockd.RestoreOptions{}.WithHooks(remote))
+		err := lockd.Restore(path, bytes.NewReader(b),
+			&lockd.RestoreOptions{Clock: probe(nil, remote)})
 		if !errors.Is(err, lockd.ErrInvalid) || !strings.Contains(err.Error(), "NFS") ||
 			!strings.Contains(err.Error(), "Options.AllowNetworkFS") ||
 			!strings.Contains(err.Error(), path) {
@@ -356,7 +357,7 @@ func TestRestore_NetworkFS(t *testing.T) {
 		if len(left) > 0 || err != nil {
 			t.Errorf("left in the folder: %v (%v)", left, err)
 		}
-		allowed := lockd.RestoreOptions{AllowNetworkFS: true}.WithHooks(remote)
+		allowed := &lockd.RestoreOptions{Clock: probe(nil, remote), AllowNetworkFS: true}
 		h.must(lockd.Restore(path, bytes.NewReader(b), allowed))
 		h.must(h.Close())
 		h.path = path
@@ -374,7 +375,7 @@ func TestOpen_NetworkFS(t *testing.T) {
 		h.put("k", "v", 0)
 		h.must(h.Close())
 		remote := func(string) string { return "NFS" }
-		h.opts = *h.opts.WithHooks(store.Hooks{NetworkFS: remote})
+		h.probe.File = store.Hooks{NetworkFS: remote}
 		fresh := filepath.Join(h.t.TempDir(), "new.db")
 		for what, call := range map[string]func() error{
 			"open":    func() error { return second(lockd.Open(h.path, &h.opts)) },

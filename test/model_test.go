@@ -21,6 +21,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/internal/hook"
 	"github.com/lockd/lockd/store"
 )
 
@@ -86,14 +87,15 @@ func setFlag(t *testing.T, name, value string) {
 
 // twin is a database and its model, and all that was got from both.
 type twin struct {
-	t     *rapid.T
-	db    *lockd.DB
-	m     *model
-	clock *clock.Mock
-	path  string // empty: in memory
-	files int
-	names map[lockd.SessionID]string
-	named int // how many sessions were given a name
+	t      *rapid.T
+	db     *lockd.DB
+	m      *model
+	clock  *clock.Mock
+	inside *hook.Probe // on the clock
+	path   string      // empty: in memory
+	files  int
+	names  map[lockd.SessionID]string
+	named  int // how many sessions were given a name
 
 	failures atomic.Int64 // how many of the next commits fail
 	spared   bool         // but not the very next one
@@ -171,8 +173,7 @@ func (w *twin) must(err error) {
 
 // open opens the database, and watches all of it from the index that was opened.
 func (w *twin) open() {
-	opts := &lockd.Options{Clock: w.clock}
-	opts = opts.WithHooks(store.Hooks{BeforeCommit: func() error {
+	w.inside = probe(w.clock, store.Hooks{BeforeCommit: func() error {
 		if during := w.during; during != nil {
 			w.during = nil
 			during()
@@ -185,9 +186,10 @@ func (w *twin) open() {
 			return nil
 		}
 		w.failures.Add(-1)
-		w.drops = append(w.drops, w.db.NewestIndex())
+		w.drops = append(w.drops, w.inside.Inside.NewestIndex())
 		return errors.New("disk is full")
 	}})
+	opts := &lockd.Options{Clock: w.inside}
 	var err error
 	if w.path == "" {
 		w.db, err = lockd.New(opts)
@@ -322,7 +324,7 @@ func (w *twin) compareState() error {
 		return err
 	}
 	for _, key := range modelKeys {
-		if got, want := w.db.Waiters(key), w.m.waiters(key); got != want {
+		if got, want := w.inside.Inside.Waiters(key), w.m.waiters(key); got != want {
 			return fmt.Errorf("waiters of %q: got %d, want %d", key, got, want)
 		}
 	}

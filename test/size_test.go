@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/internal/hook"
+	"github.com/lockd/lockd/store"
 )
 
 // With the first quarter of them the log of a file is as large as it becomes.
@@ -58,6 +60,7 @@ func TestSize_IsBounded(t *testing.T) {
 type sizes struct {
 	*lockd.DB
 	t    *testing.T
+	in   *hook.Probe
 	path string
 	key  func(i int) string
 	opts lockd.LockOptions
@@ -71,10 +74,12 @@ func (sz *sizes) run(left int) {
 	t := sz.t
 	t.Helper()
 	var err error
+	sz.in = probe(nil, store.Hooks{})
 	if sz.path == "" {
-		sz.DB, err = lockd.New(nil)
+		sz.DB, err = lockd.New(&lockd.Options{Clock: sz.in})
 	} else {
-		sz.DB, err = lockd.Open(sz.path, &lockd.Options{Sync: lockd.SyncNever})
+		sz.DB, err = lockd.Open(sz.path,
+			&lockd.Options{Sync: lockd.SyncNever, Clock: sz.in})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +97,7 @@ func (sz *sizes) run(left int) {
 	if got := sz.Snapshot().Len(); got != left {
 		t.Errorf("%d keys are left, want %d", got, left)
 	}
-	if got := sz.States(); got != 0 {
+	if got := sz.in.Inside.States(); got != 0 {
 		t.Errorf("something is known of %d locks that are free", got)
 	}
 	if err := sz.Close(); err != nil {

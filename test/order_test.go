@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/internal/hook"
 	"github.com/lockd/lockd/store"
 )
 
@@ -36,6 +37,7 @@ type rivals struct {
 	t        *rapid.T
 	db       *lockd.DB
 	clock    *clock.Mock
+	inside   *hook.Probe // on the clock
 	file     bool
 	failures atomic.Int64 // how many of the next commits fail
 	sessions []*lockd.Session
@@ -69,13 +71,14 @@ func (p *place) holds() bool {
 
 func newRivals(t *rapid.T, dir string) *rivals {
 	w := &rivals{t: t, clock: clock.NewMock()}
-	opts := (lockd.Options{Clock: w.clock}).WithHooks(store.Hooks{BeforeCommit: func() error {
+	w.inside = probe(w.clock, store.Hooks{BeforeCommit: func() error {
 		if w.failures.Load() == 0 {
 			return nil
 		}
 		w.failures.Add(-1)
 		return errors.New("disk is full")
 	}})
+	opts := &lockd.Options{Clock: w.inside}
 	var err error
 	if dir == "" {
 		w.db, err = lockd.New(opts)
@@ -219,7 +222,8 @@ func (w *rivals) outside(t *rapid.T) {
 	} else {
 		_, err = s.TryLock(key, nil)
 	}
-	if waiting := w.db.Waiters(key); err == nil && waiting > 0 && before.Session != s.ID() {
+	waiting := w.inside.Inside.Waiters(key)
+	if err == nil && waiting > 0 && before.Session != s.ID() {
 		w.t.Fatalf("%q was taken, but %d are waiting for it", key, waiting)
 	}
 	if e := w.entry(key); err == nil && e.Session == s.ID() {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/store"
 )
 
 // foreign is a context of the user's own type, which has something done whenever it is asked.
@@ -250,7 +251,8 @@ func askedByCall(
 // Ensure that a context is asked under no mutex by Changed, also when it ends, and by those who
 // wait for nothing but an event.
 func TestWatch_ContextIsAskedUnderNoMutex(t *testing.T) {
-	db, err := lockd.New(nil)
+	watched := probe(nil, store.Hooks{})
+	db, err := lockd.New(&lockd.Options{Clock: watched})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +293,7 @@ func TestWatch_ContextIsAskedUnderNoMutex(t *testing.T) {
 			})
 		}),
 	}
-	for db.Topics() < 4 {
+	for watched.Inside.Topics() < 4 {
 		time.Sleep(time.Millisecond)
 	}
 	cancel()
@@ -300,7 +302,7 @@ func TestWatch_ContextIsAskedUnderNoMutex(t *testing.T) {
 			t.Errorf("call %d: got %v", i, err)
 		}
 	}
-	for db.Topics() > 1 { // that of the test's own context
+	for watched.Inside.Topics() > 1 { // that of the test's own context
 		time.Sleep(time.Millisecond)
 	}
 }
