@@ -1,4 +1,4 @@
-package consulclient
+package lockclient
 
 import (
 	"context"
@@ -6,7 +6,12 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/consul/api"
 )
+
+// ErrNoSession is returned when a session does not exist, or has ended.
+var ErrNoSession = errors.New("no such session")
 
 // SessionOptions says which session Keep makes. TTL has to be positive.
 type SessionOptions struct {
@@ -86,7 +91,40 @@ func (k *Keeper) Close(ctx context.Context) error {
 	if errors.Is(k.Err(), ErrNoSession) {
 		return nil
 	}
-	return k.client.Destroy(ctx, k.id)
+	_, err := k.client.Session().Destroy(k.id, writing(ctx))
+	return err
+}
+
+// create makes a session, and returns its ID. The official client's Create leaves a lock-delay of
+// zero out, which is none, so that the server takes its default.
+func (c *Client) create(ctx context.Context, opts SessionOptions) (string, error) {
+	entry := struct{ Name, TTL, LockDelay, Behavior string }{
+		opts.Name, text(opts.TTL), text(opts.LockDelay), api.SessionBehaviorRelease,
+	}
+	if opts.DeleteKeys {
+		entry.Behavior = api.SessionBehaviorDelete
+	}
+	var created struct{ ID string }
+	_, err := c.Raw().Write("/v1/session/create", entry, &created, writing(ctx))
+	if err == nil && created.ID == "" {
+		err = errors.New("the answer has no session ID")
+	}
+	return created.ID, err
+}
+
+// text writes a duration in milliseconds, rounded up: a number below 1000 of any smaller unit would
+// be taken for seconds.
+func text(d time.Duration) string {
+	return fmt.Sprintf("%dms", (d+time.Millisecond-1)/time.Millisecond)
+}
+
+// renewOnce renews the session. It returns ErrNoSession if there is none.
+func (k *Keeper) renewOnce(ctx context.Context) error {
+	entry, _, err := k.client.Session().Renew(k.id, writing(ctx))
+	if err == nil && entry == nil {
+		return ErrNoSession
+	}
+	return err
 }
 
 // lose tells that what is done under the session has to end by the deadline.
@@ -124,7 +162,7 @@ func (k *Keeper) renew() {
 		}
 		sent := time.Now()
 		attempt, cancel := context.WithDeadline(k.life, giveUp)
-		failure = k.client.renew(attempt, k.id)
+		failure = k.renewOnce(attempt)
 		cancel()
 		switch {
 		case failure == nil:
@@ -165,7 +203,7 @@ func (k *Keeper) afterLoss(loss string) (time.Time, error) {
 	}
 	ctx, cancel := context.WithDeadline(k.life, deadline)
 	defer cancel()
-	if errors.Is(k.client.renew(ctx, k.id), ErrNoSession) {
+	if errors.Is(k.renewOnce(ctx), ErrNoSession) {
 		return deadline, fmt.Errorf("%w; by that %s", k.ended(), loss)
 	}
 	return now, errors.New(loss)

@@ -1,4 +1,4 @@
-package consulclient
+package lockclient
 
 import (
 	"cmp"
@@ -52,7 +52,7 @@ func (c *Client) Locks(ctx context.Context, prefix string) ([]LockInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	sessions, _, err := c.Sessions(ctx, Wait{})
+	sessions, _, err := c.Session().List(reading(ctx, Wait{}))
 	if err != nil {
 		return nil, err
 	}
@@ -73,19 +73,16 @@ func (c *Client) Locks(ctx context.Context, prefix string) ([]LockInfo, error) {
 
 // ownLocks asks lockd. It returns errors.ErrUnsupported if the server is not lockd.
 func (c *Client) ownLocks(ctx context.Context, prefix string) ([]LockInfo, error) {
-	r := request{method: http.MethodGet, path: "v1/lockd/locks"}
+	query := url.Values{}
 	if prefix != "" {
-		r.query = url.Values{"prefix": {prefix}}
-	}
-	a, err := c.do(ctx, r, http.StatusNotFound)
-	switch {
-	case err != nil:
-		return nil, err
-	case a.status == http.StatusNotFound:
-		return nil, errors.ErrUnsupported
+		query.Set("prefix", prefix)
 	}
 	var locks []LockInfo
-	return locks, a.decode(&locks)
+	err := c.ask(ctx, http.MethodGet, "/v1/lockd/locks", query, nil, &locks)
+	if refused, ok := errors.AsType[*Error](err); ok && refused.Status == http.StatusNotFound {
+		return nil, errors.ErrUnsupported
+	}
+	return locks, err
 }
 
 // String says who holds the lock and for how long, or until when it is delayed, and how many wait.
