@@ -33,13 +33,14 @@ type Keeper struct {
 	life    context.Context // ends with Close
 	end     context.CancelFunc
 	running sync.WaitGroup // the renewals, and what watches over a lock or a slot
-	done    chan struct{}
+
+	lost    context.Context // ends when what is done under the session has to, with the cause
+	endLost context.CancelCauseFunc
 
 	mu sync.Mutex // guards what follows
 
 	last     time.Time     // when the last renewal that succeeded was sent
-	delay    time.Duration // for which nobody has what the session held, after its end
-	err      error         // nil until done is closed
+	delay    time.Duration // for which no session gets what this one held, after its end
 	deadline time.Time
 }
 
@@ -54,8 +55,8 @@ func (c *Client) Keep(ctx context.Context, opts SessionOptions) (*Keeper, error)
 	if err != nil {
 		return nil, err
 	}
-	k := &Keeper{client: c, id: id, ttl: opts.TTL, last: sent, delay: opts.LockDelay,
-		done: make(chan struct{})}
+	k := &Keeper{client: c, id: id, ttl: opts.TTL, last: sent, delay: opts.LockDelay}
+	k.lost, k.endLost = context.WithCancelCause(context.Background())
 	k.life, k.end = context.WithCancel(context.Background())
 	k.running.Go(k.renew)
 	return k, nil
@@ -66,14 +67,10 @@ func (k *Keeper) ID() string { return k.id }
 
 // Done returns a channel that is closed when what is done under the session has to end: because
 // the session or the lock is lost, or because it is not known to last.
-func (k *Keeper) Done() <-chan struct{} { return k.done }
+func (k *Keeper) Done() <-chan struct{} { return k.lost.Done() }
 
 // Err returns nil until Done is closed, and then why it is.
-func (k *Keeper) Err() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.err
-}
+func (k *Keeper) Err() error { return context.Cause(k.lost) }
 
 // Deadline is when, after Done was closed, everything has to be over: from then on the lock may be
 // somebody else's. It is the zero time before.
@@ -131,11 +128,10 @@ func (k *Keeper) renewOnce(ctx context.Context) error {
 func (k *Keeper) lose(err error, deadline time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.err != nil {
-		return
+	if k.lost.Err() == nil {
+		k.deadline = deadline
+		k.endLost(err)
 	}
-	k.err, k.deadline = err, deadline
-	close(k.done)
 }
 
 // renew renews the session until the keeper is closed or the session is lost.
@@ -256,17 +252,9 @@ func (k *Keeper) watch(look look) (stop func()) {
 // bound returns a context that also ends when the session is lost.
 func (k *Keeper) bound(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		select {
-		case <-k.done:
-			cancel(k.Err())
-		case <-ctx.Done():
-		}
-	}()
+	stop := context.AfterFunc(k.lost, func() { cancel(k.Err()) })
 	return ctx, func() {
+		stop()
 		cancel(nil)
-		<-stopped
 	}
 }
