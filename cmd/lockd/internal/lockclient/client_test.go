@@ -130,6 +130,24 @@ func TestClient_Requests(t *testing.T) {
 	}
 }
 
+// Ensure that reads and writes are of one namespace and partition: those of the environment too.
+func TestClient_Namespace(t *testing.T) {
+	s := &script{status: 200, body: "true", header: http.Header{"X-Consul-Index": {"9"}}}
+	t.Setenv("CONSUL_NAMESPACE", "n")
+	t.Setenv("CONSUL_PARTITION", "p")
+	c := over(t, s)
+	for _, call := range []func() error{
+		func() error { _, _, err := c.Get(t.Context(), "k", lockclient.Wait{}); return err },
+		func() error { _, err := c.Put(t.Context(), &api.KVPair{Key: "k"}, nil); return err },
+		func() error { _, err := c.Delete(t.Context(), "k", nil); return err },
+	} {
+		_ = call() // the answer is not one to a read
+		if !strings.Contains(s.asked, "ns=n&partition=p") {
+			t.Errorf("asked %q", s.asked)
+		}
+	}
+}
+
 // Ensure that a session is made as asked, with a lock-delay that no server takes for seconds.
 func TestClient_CreateSession(t *testing.T) {
 	s := &script{status: 500, body: "Invalid Session TTL\n"}

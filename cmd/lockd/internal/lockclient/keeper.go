@@ -45,7 +45,7 @@ type Keeper struct {
 }
 
 // Keep makes a session and keeps it alive, which begins at once. It blocks until there is the
-// session, for a second longer than ctx at most, so that none is left behind that nobody knows of.
+// session, for a second longer than ctx at most, so that none is left behind without a keeper.
 // It returns the error of the request if there is none.
 func (c *Client) Keep(ctx context.Context, opts SessionOptions) (*Keeper, error) {
 	sent := time.Now()
@@ -72,8 +72,8 @@ func (k *Keeper) Done() <-chan struct{} { return k.lost.Done() }
 // Err returns nil until Done is closed, and then why it is.
 func (k *Keeper) Err() error { return context.Cause(k.lost) }
 
-// Deadline is when, after Done was closed, everything has to be over: from then on the lock may be
-// somebody else's. It is the zero time before.
+// Deadline is when, after Done was closed, everything has to be over: from then on another session
+// may have the lock. It is the zero time before.
 func (k *Keeper) Deadline() time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -136,7 +136,7 @@ func (k *Keeper) lose(err error, deadline time.Time) {
 
 // renew renews the session until the keeper is closed or the session is lost.
 func (k *Keeper) renew() {
-	last := k.last // nobody else sets it
+	last := k.last // which only this function sets, from now on
 	var failure error
 	for {
 		giveUp := last.Add(k.ttl * 2 / 3)

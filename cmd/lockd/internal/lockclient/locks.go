@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Party is a session that holds a lock, or waits for one. The zero value is nobody.
+// Party is a session that holds a lock, or waits for one. The zero value is no session.
 type Party struct {
 	Session string `json:",omitempty"`
 	Name    string `json:",omitempty"`
@@ -25,7 +25,7 @@ type LockInfo struct {
 	LockIndex    uint64        `json:",omitempty"`
 	ModifyIndex  uint64        `json:",omitempty"`
 	Fence        uint64        `json:",omitempty"`
-	Since        time.Time     `json:",omitzero"` // zero: unknown, or nobody holds it
+	Since        time.Time     `json:",omitzero"` // zero: unknown, or not held
 	Held         time.Duration `json:",omitempty"`
 	DelayedUntil time.Time     `json:",omitzero"`
 	Limit        int           `json:",omitempty"` // of the semaphore

@@ -160,7 +160,7 @@ func (s *slot) read(ctx context.Context, wait Wait) (semaphore, error) {
 	return state, nil
 }
 
-// put writes the holders, unless somebody has written since the semaphore was read.
+// put writes the holders, unless the key has changed since the semaphore was read.
 func (s *slot) put(ctx context.Context, state semaphore, live []string) (bool, error) {
 	next := holders{state.limit, make(map[string]bool)}
 	for _, session := range live {
