@@ -73,10 +73,7 @@ func (c *Client) Locks(ctx context.Context, prefix string) ([]LockInfo, error) {
 
 // ownLocks asks lockd. It returns errors.ErrUnsupported if the server is not lockd.
 func (c *Client) ownLocks(ctx context.Context, prefix string) ([]LockInfo, error) {
-	query := url.Values{}
-	if prefix != "" {
-		query.Set("prefix", prefix)
-	}
+	query := url.Values{"prefix": {prefix}}
 	var locks []LockInfo
 	err := c.ask(ctx, http.MethodGet, "/v1/lockd/locks", query, nil, &locks)
 	if refused, ok := errors.AsType[*Error](err); ok && refused.Status == http.StatusNotFound {
