@@ -8,7 +8,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
 // backupServed writes a backup of a file that is in use, by the server that has it open. The server
@@ -27,9 +27,9 @@ func backupServed(
 	}
 	defer c.Close()
 	err = c.Backup(ctx, id, w)
-	_, refused := errors.AsType[*consulclient.Error](err)
-	if refused || errors.Is(err, consulclient.ErrUnreachable) ||
-		errors.Is(err, consulclient.ErrOtherFile) {
+	_, refused := errors.AsType[*lockclient.Error](err)
+	if refused || errors.Is(err, lockclient.ErrUnreachable) ||
+		errors.Is(err, lockclient.ErrOtherFile) {
 		return &inUse{inUseErr, fmt.Sprintf("and no server gives a backup of it: %v; end that "+
 			"process, wait for longer with --wait, or name the server with --http-addr", err)}
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
 // Ensure that a backup is written over nothing but a backup or an empty file, so that no database
@@ -136,7 +136,7 @@ func TestBackup_OfAServedFile_OnlyOfThatFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := command(t, "", "backup", "--wait", "0s", "--http-addr", address, path, to)
 			r.wants(t, exitInUse, ", or name the server with --http-addr")
-			want := consulclient.ErrOtherFile.Error()
+			want := lockclient.ErrOtherFile.Error()
 			if name == "Nobody" {
 				want = "no server can be reached at http://" + nowhere
 			}

@@ -2,18 +2,20 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 
+	"github.com/hashicorp/consul/api"
 	"github.com/urfave/cli/v3"
 
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
 // atServer is the category of the commands that use a server.
@@ -79,7 +81,7 @@ func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "write JSON
 // withClient makes an action of a function that uses a server.
 func withClient(
 	least, most int,
-	fn func(ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string) error,
+	fn func(ctx context.Context, cmd *cli.Command, c *lockclient.Client, args []string) error,
 ) cli.ActionFunc {
 	return func(ctx context.Context, cmd *cli.Command) error {
 		args, err := operands(cmd, least, most)
@@ -97,36 +99,67 @@ func withClient(
 
 // advised adds to the error of a server that cannot be reached what to do about it.
 func advised(err error) error {
-	if errors.Is(err, consulclient.ErrUnreachable) {
+	if errors.Is(err, lockclient.ErrUnreachable) {
+		if e, ok := err.(*url.Error); ok {
+			err = e.Err // which says it all
+		}
 		return fmt.Errorf("%w; start one with lockd serve, or name another with --http-addr or "+
 			"CONSUL_HTTP_ADDR", err)
 	}
 	return err
 }
 
-// client returns a client of the server that the flags name.
-func client(cmd *cli.Command) (*consulclient.Client, error) {
+// client returns a client of the server that the flags name, and else, as the official client does,
+// the environment.
+func client(cmd *cli.Command) (*lockclient.Client, error) {
 	if err := checkTexts(cmd); err != nil {
 		return nil, err
 	}
-	opts := consulclient.Options{Address: cmd.String("http-addr")}
-	if cmd.Bool("ssl") && !strings.Contains(opts.Address, "://") {
-		opts.Address = "https://" + opts.Address
-	}
-	var err error
-	if opts.Token, err = token(cmd); err != nil {
-		return nil, err
-	}
-	if path := cmd.String("ca-file"); path != "" {
-		if opts.TLS, err = trusting(path); err != nil {
-			return nil, err
-		}
-	}
-	c, err := consulclient.New(opts)
+	address, err := addressOf(cmd.String("http-addr"), cmd.Bool("ssl"))
 	if err != nil {
 		return nil, usage(cmd, "--http-addr: %w", err)
 	}
-	return c, nil
+	// With no scheme at all, CONSUL_HTTP_SSL would win over --ssl=false.
+	config := api.Config{Address: address, Scheme: "http"}
+	if config.Token, err = token(cmd); err != nil {
+		return nil, err
+	}
+	if path := cmd.String("ca-file"); path != "" {
+		if err := checkAuthorities(path); err != nil {
+			return nil, err
+		}
+		config.TLSConfig.CAFile = path
+	}
+	return lockclient.New(config)
+}
+
+// addressOf returns the URL of an address, which may be host:port, and https if that is asked for.
+func addressOf(address string, ssl bool) (string, error) {
+	if !strings.Contains(address, "://") {
+		scheme := "http://"
+		if ssl {
+			scheme = "https://"
+		}
+		address = scheme + address
+	}
+	if path, isSocket := strings.CutPrefix(address, socketScheme); isSocket {
+		if path == "" {
+			return "", fmt.Errorf("address %q has no path", address)
+		}
+		path, err := filepath.Abs(path)
+		return socketScheme + path, err
+	}
+	base, err := url.Parse(address)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("address: %w", err)
+	case base.Scheme != "http" && base.Scheme != "https":
+		return "", fmt.Errorf("address %q begins with none of http://, https:// and unix://",
+			base.Redacted())
+	case base.Host == "" || base.RawQuery != "" || base.Fragment != "" || base.User != nil:
+		return "", fmt.Errorf("address %q is not of the form host:port", base.Redacted())
+	}
+	return strings.TrimSuffix(address, "/"), nil
 }
 
 // token returns the token that --token or --token-file give, "" if there is none.
@@ -141,17 +174,13 @@ func token(cmd *cli.Command) (string, error) {
 	return readToken(path)
 }
 
-// trusting returns what makes a client trust the authorities in a file.
-func trusting(path string) (*tls.Config, error) {
+// checkAuthorities returns an error if a file has no certificate.
+func checkAuthorities(path string) error {
 	pem, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
+	if err == nil && !x509.NewCertPool().AppendCertsFromPEM(pem) {
+		err = fmt.Errorf("%s has no certificate", path)
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s has no certificate", path)
-	}
-	return &tls.Config{RootCAs: pool}, nil
+	return err
 }
 
 // writeJSON writes a value as one indented document.

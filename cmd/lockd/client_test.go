@@ -1,6 +1,8 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -55,6 +57,50 @@ func TestClient_NoServer(t *testing.T) {
 	}
 	if len(arguments) > 0 {
 		t.Errorf("there are no such commands: %v", arguments)
+	}
+}
+
+// Ensure that an address that is none is refused, without a password that it may have.
+func TestClient_Address(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{
+		"unix://", "http://", "http://h/?dc=a", "http://h/#a", "ftp://h", "http://[",
+		"http://user:secret@h",
+	} {
+		r := command(t, "", "kv", "list", "--http-addr", address)
+		r.wants(t, exitUsage, "--http-addr: address")
+		if strings.Contains(r.complaints, "secret@") {
+			t.Errorf("%q: got %s", address, r.complaints)
+		}
+	}
+}
+
+// Ensure that every request goes to the address that is named, and below its path.
+func TestClient_AddressWithPath(t *testing.T) {
+	t.Parallel()
+	db, s := testServer(t)
+	asked := make(chan string, 4)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.Method + " " + r.URL.Path
+		http.StripPrefix("/base", s.Config.Handler).ServeHTTP(w, r)
+	}))
+	defer proxy.Close()
+	at := func(args ...string) {
+		t.Helper()
+		command(t, "", append(args, "--http-addr", proxy.URL+"/base/")...).wants(t, 0, "")
+	}
+	at("kv", "put", "/k", "v")
+	at("kv", "get", "/k")
+	at("kv", "delete", "--recurse", "/")
+	at("session", "list")
+	for _, want := range []string{"PUT /base/v1/kv//k", "GET /base/v1/kv//k",
+		"DELETE /base/v1/kv//", "GET /base/v1/session/list"} {
+		if got := <-asked; got != want {
+			t.Errorf("asked %q, want %q", got, want)
+		}
+	}
+	if _, there := db.Get("/k"); there {
+		t.Error("the key is not deleted")
 	}
 }
 

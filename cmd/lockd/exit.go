@@ -8,7 +8,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/lockd/lockd"
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
 // The exit codes, which the package comment and exitCodes explain.
@@ -42,7 +42,7 @@ var codes = []struct {
 	{lockd.ErrInUse, exitInUse},
 	{lockd.ErrCorrupt, exitDamaged},
 	{lockd.ErrFormat, exitDamaged},
-	{consulclient.ErrUnreachable, exitFailed}, // also if it is its socket that is not there
+	{lockclient.ErrUnreachable, exitFailed}, // also if it is its socket that is not there
 	{fs.ErrNotExist, exitNotFound},
 	{errNotFound, exitNotFound},
 	{errConflict, exitConflict},

@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
 // fileID returns an ID of the file at the path, which no other file has as long as this machine is
@@ -35,11 +35,11 @@ func machineID() (string, error) {
 }
 
 // sayFile has every answer of lockd's own endpoints say which file the server has open: see
-// consulclient.Client.Backup.
+// lockclient.Client.Backup.
 func sayFile(id string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/v1/lockd/") {
-			w.Header().Set(consulclient.FileHeader, id)
+			w.Header().Set(lockclient.FileHeader, id)
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -5,7 +5,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
 func kvDeleteCommand() *cli.Command {
@@ -21,7 +21,7 @@ func kvDeleteCommand() *cli.Command {
 			&cli.Uint64Flag{Name: "cas", HideDefault: true,
 				Usage: "delete it only if its ModifyIndex is `INDEX`"}),
 		Action: withClient(0, 1, func(
-			ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
+			ctx context.Context, cmd *cli.Command, c *lockclient.Client, args []string,
 		) error {
 			if cmd.Bool("recurse") || cmd.Bool("all") {
 				return deleteMany(ctx, cmd, c, args)
@@ -32,9 +32,9 @@ func kvDeleteCommand() *cli.Command {
 			if err := checkKey(cmd, args[0]); err != nil {
 				return err
 			}
-			opts := consulclient.DeleteOptions{CAS: index(cmd, "cas")}
-			done, err := c.Delete(ctx, args[0], opts)
-			return conflict(done, err, args[0], opts.CAS)
+			cas := index(cmd, "cas")
+			done, err := c.Delete(ctx, args[0], cas)
+			return conflict(done, err, args[0], cas)
 		}),
 	}
 }
@@ -42,7 +42,7 @@ func kvDeleteCommand() *cli.Command {
 // deleteMany deletes the keys that begin with the prefix in the arguments. Only --all deletes every
 // key: a prefix may be empty because a variable is not set.
 func deleteMany(
-	ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
+	ctx context.Context, cmd *cli.Command, c *lockclient.Client, args []string,
 ) error {
 	prefix := prefixIn(args)
 	switch {

@@ -6,9 +6,10 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/hashicorp/consul/api"
 	"github.com/urfave/cli/v3"
 
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
 // exported is a key in the form of consul kv export.
@@ -28,7 +29,7 @@ func kvExportCommand() *cli.Command {
 			"JSON has no room for a key that is not UTF-8: there is no export with one.",
 		Flags: clientFlags(),
 		Action: withClient(0, 1, func(
-			ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
+			ctx context.Context, cmd *cli.Command, c *lockclient.Client, args []string,
 		) error {
 			entries, err := entriesUnder(ctx, c, args)
 			if err != nil {
@@ -51,17 +52,17 @@ func kvExportCommand() *cli.Command {
 
 // checkText refuses keys that are not UTF-8. The server's JSON has the replacement character in the
 // place of each byte that is not, and so shows another key, which it need not have.
-func checkText(ctx context.Context, c *consulclient.Client, entries []consulclient.Entry) error {
+func checkText(ctx context.Context, c *lockclient.Client, entries api.KVPairs) error {
 	seen := make(map[string]bool)
 	for _, e := range entries {
 		if !strings.ContainsRune(e.Key, utf8.RuneError) {
 			continue
 		}
-		read, err := c.Get(ctx, e.Key, consulclient.Wait{})
+		pair, _, err := c.Get(ctx, e.Key, lockclient.Wait{})
 		if err != nil {
 			return err
 		}
-		if seen[e.Key] || !read.Found || read.Entry.CreateIndex != e.CreateIndex {
+		if seen[e.Key] || pair == nil || pair.CreateIndex != e.CreateIndex {
 			return fmt.Errorf("export: key %+q is not UTF-8 where it has \\ufffd, and JSON has no "+
 				"room for it; export prefixes without it, or make a backup with GET /v1/snapshot",
 				e.Key)

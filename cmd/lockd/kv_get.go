@@ -6,7 +6,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
 func kvGetCommand() *cli.Command {
@@ -18,21 +18,21 @@ func kvGetCommand() *cli.Command {
 			"With --json it is the entry: its indexes, flags, session, and the value in base64.",
 		Flags: clientFlags(jsonFlag()),
 		Action: withClient(1, 1, func(
-			ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
+			ctx context.Context, cmd *cli.Command, c *lockclient.Client, args []string,
 		) error {
 			if err := checkKey(cmd, args[0]); err != nil {
 				return err
 			}
-			read, err := c.Get(ctx, args[0], consulclient.Wait{})
+			pair, _, err := c.Get(ctx, args[0], lockclient.Wait{})
 			switch {
 			case err != nil:
 				return err
-			case !read.Found:
+			case pair == nil:
 				return fmt.Errorf("%w: key %q", errNotFound, args[0])
 			case cmd.Bool("json"):
-				return writeJSON(cmd.Root().Writer, read.Entry)
+				return writeJSON(cmd.Root().Writer, entry(*pair))
 			}
-			_, err = cmd.Root().Writer.Write(read.Entry.Value)
+			_, err = cmd.Root().Writer.Write(pair.Value)
 			return err
 		}),
 	}

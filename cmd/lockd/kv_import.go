@@ -10,9 +10,10 @@ import (
 	"math"
 	"unicode/utf8"
 
+	"github.com/hashicorp/consul/api"
 	"github.com/urfave/cli/v3"
 
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
 func kvImportCommand() *cli.Command {
@@ -25,7 +26,7 @@ func kvImportCommand() *cli.Command {
 			"Keys that it does not have stay; if a write is refused, those before it are done.",
 		Flags: clientFlags(),
 		Action: withClient(0, 1, func(
-			ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
+			ctx context.Context, cmd *cli.Command, c *lockclient.Client, args []string,
 		) error {
 			var keys []exported
 			read := func(r io.Reader) (err error) {
@@ -42,8 +43,8 @@ func kvImportCommand() *cli.Command {
 				return err
 			}
 			for i, k := range keys {
-				opts := consulclient.PutOptions{Flags: k.Flags}
-				if _, err := c.Put(ctx, k.Key, k.Value, opts); err != nil {
+				pair := &api.KVPair{Key: k.Key, Flags: k.Flags, Value: k.Value}
+				if _, err := c.Put(ctx, pair, nil); err != nil {
 					return fmt.Errorf("%d of %d keys are set: %w", i, len(keys), err)
 				}
 			}

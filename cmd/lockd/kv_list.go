@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hashicorp/consul/api"
 	"github.com/urfave/cli/v3"
 
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
 func kvListCommand() *cli.Command {
@@ -18,14 +19,18 @@ func kvListCommand() *cli.Command {
 			"A key that a terminal would act on is quoted, as in Go.",
 		Flags: clientFlags(jsonFlag()),
 		Action: withClient(0, 1, func(
-			ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
+			ctx context.Context, cmd *cli.Command, c *lockclient.Client, args []string,
 		) error {
 			entries, err := entriesUnder(ctx, c, args)
 			if err != nil {
 				return err
 			}
 			if cmd.Bool("json") {
-				return writeJSON(cmd.Root().Writer, entries)
+				shown := make([]entry, len(entries))
+				for i, e := range entries {
+					shown[i] = entry(*e)
+				}
+				return writeJSON(cmd.Root().Writer, shown)
 			}
 			for _, e := range entries {
 				if _, err := fmt.Fprintln(cmd.Root().Writer, printed(e.Key)); err != nil {
@@ -40,12 +45,9 @@ func kvListCommand() *cli.Command {
 // entriesUnder returns the entries under the prefix in the arguments, or all. It is never nil, so
 // that as JSON it is an array.
 func entriesUnder(
-	ctx context.Context, c *consulclient.Client, args []string,
-) ([]consulclient.Entry, error) {
-	entries, _, err := c.List(ctx, prefixIn(args), consulclient.Wait{})
-	if entries == nil {
-		entries = []consulclient.Entry{}
-	}
+	ctx context.Context, c *lockclient.Client, args []string,
+) (api.KVPairs, error) {
+	entries, _, err := c.List(ctx, prefixIn(args), lockclient.Wait{})
 	return entries, err
 }
 

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/hashicorp/consul/api"
 	"github.com/urfave/cli/v3"
 
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
 func kvPutCommand() *cli.Command {
@@ -23,7 +24,7 @@ func kvPutCommand() *cli.Command {
 			&cli.Uint64Flag{Name: "cas", HideDefault: true, Usage: "set it only if its " +
 				"ModifyIndex is `INDEX`; 0: if there is no such key"}),
 		Action: withClient(2, 2, func(
-			ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
+			ctx context.Context, cmd *cli.Command, c *lockclient.Client, args []string,
 		) error {
 			if err := checkKey(cmd, args[0]); err != nil {
 				return err
@@ -35,9 +36,10 @@ func kvPutCommand() *cli.Command {
 					return err
 				}
 			}
-			opts := consulclient.PutOptions{Flags: cmd.Uint64("flags"), CAS: index(cmd, "cas")}
-			done, err := c.Put(ctx, args[0], value, opts)
-			return conflict(done, err, args[0], opts.CAS)
+			pair := &api.KVPair{Key: args[0], Flags: cmd.Uint64("flags"), Value: value}
+			cas := index(cmd, "cas")
+			done, err := c.Put(ctx, pair, cas)
+			return conflict(done, err, args[0], cas)
 		}),
 	}
 }

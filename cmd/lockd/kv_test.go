@@ -9,7 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/hashicorp/consul/api"
+
+	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
 // at runs a command line against the server.
@@ -19,11 +21,11 @@ func (s *serving) at(input string, args ...string) result {
 }
 
 // entry reads a key.
-func (s *serving) entry(key string) consulclient.Entry {
+func (s *serving) entry(key string) api.KVPair {
 	s.t.Helper()
 	r := s.at("", "kv", "get", "--json", key)
 	r.wants(s.t, 0, "")
-	var e consulclient.Entry
+	var e api.KVPair
 	s.decode(r, &e)
 	return e
 }
@@ -83,7 +85,7 @@ func TestKV_CAS(t *testing.T) {
 func TestKV_ListDelete(t *testing.T) {
 	t.Parallel()
 	s := served(t, "--memory")
-	var none []consulclient.Entry
+	var none []api.KVPair
 	if r := s.at("", "kv", "list", "--json"); r.out != "[]\n" {
 		t.Errorf("empty: %+v", r)
 	}
@@ -98,7 +100,7 @@ func TestKV_ListDelete(t *testing.T) {
 			t.Errorf("%q: got %q", prefix, r.out)
 		}
 	}
-	var entries []consulclient.Entry
+	var entries []api.KVPair
 	s.decode(s.at("", "kv", "list", "--json", "a/"), &entries)
 	if len(entries) != 2 || string(entries[1].Value) != "value of a/2" {
 		t.Errorf("got %+v", entries)
@@ -238,9 +240,9 @@ func TestSession(t *testing.T) {
 	if r := s.at("", "session", "list"); r.out != made.ID+"  30s  release  n1  the name\n" {
 		t.Errorf("list: got %+v", r)
 	}
-	var sessions []consulclient.SessionInfo
+	var sessions []api.SessionEntry
 	s.decode(s.at("", "session", "list", "--json"), &sessions)
-	var info consulclient.SessionInfo
+	var info api.SessionEntry
 	s.decode(s.at("", "session", "info", "--json", made.ID), &info)
 	if len(sessions) != 1 || sessions[0].ID != made.ID || info.ID != made.ID ||
 		info.Name != "the name" || info.TTL != "30s" || info.Node != "n1" ||
@@ -260,10 +262,10 @@ func TestSession(t *testing.T) {
 			t.Errorf("got %q, want %q and how long", lines, want)
 		}
 	}
-	var locks []consulclient.LockInfo
+	var locks []lockclient.LockInfo
 	s.decode(s.at("", "locks", "--json", "dir/"), &locks)
 	e := s.entry("dir/k")
-	want := consulclient.Party{Session: made.ID, Name: "the name", Node: "n1"}
+	want := lockclient.Party{Session: made.ID, Name: "the name", Node: "n1"}
 	if len(locks) != 1 || locks[0].Key != "dir/k" || locks[0].Party != want ||
 		locks[0].LockIndex != 1 || locks[0].ModifyIndex != e.ModifyIndex {
 		t.Errorf("got %+v", locks)

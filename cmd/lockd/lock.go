@@ -15,7 +15,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/lockd/lockd"
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
 // envSequencer has the sequencer of the lock, in the environment of the command that runs under it.
@@ -73,8 +73,8 @@ type locked struct {
 	key      string
 	slot     bool // of a semaphore at the key, in place of the lock
 	limit    int  // of the semaphore; 0: its own
-	patience consulclient.Patience
-	session  consulclient.SessionOptions
+	patience lockclient.Patience
+	session  lockclient.SessionOptions
 	command  *exec.Cmd
 }
 
@@ -129,12 +129,12 @@ func runLocked(ctx context.Context, cmd *cli.Command, args []string) error {
 
 // lockedOf reads the command line.
 func lockedOf(cmd *cli.Command, args []string) (locked, error) {
-	what := locked{slot: cmd.IsSet("n"), limit: cmd.Int("n"), session: consulclient.SessionOptions{
+	what := locked{slot: cmd.IsSet("n"), limit: cmd.Int("n"), session: lockclient.SessionOptions{
 		Name: cmd.String("name"), TTL: cmd.Duration("ttl"), LockDelay: cmd.Duration("lock-delay"),
 		DeleteKeys: cmd.IsSet("n"),
 	}}
 	if cmd.Bool("try") {
-		what.patience = consulclient.AtOnce
+		what.patience = lockclient.AtOnce
 	}
 	switch {
 	case len(args) < 2:
@@ -182,20 +182,20 @@ func isTerminal(f *os.File) bool {
 
 // take makes a session and takes the lock with it, or a slot.
 func take(
-	ctx context.Context, c *consulclient.Client, what locked,
-) (*consulclient.Keeper, *consulclient.Lock, error) {
+	ctx context.Context, c *lockclient.Client, what locked,
+) (*lockclient.Keeper, *lockclient.Lock, error) {
 	k, err := c.Keep(ctx, what.session)
 	if err != nil {
 		if ctx.Err() != nil {
-			err = fmt.Errorf("%w: %w", consulclient.ErrNotAcquired, context.Cause(ctx))
+			err = fmt.Errorf("%w: %w", lockclient.ErrNotAcquired, context.Cause(ctx))
 		}
-		if refused, ok := errors.AsType[*consulclient.Error](err); ok &&
+		if refused, ok := errors.AsType[*lockclient.Error](err); ok &&
 			strings.Contains(refused.Text, "Session TTL") {
 			err = fmt.Errorf("the server does not take --ttl %v: %w", what.session.TTL, err)
 		}
 		return nil, nil, err
 	}
-	var lock *consulclient.Lock
+	var lock *lockclient.Lock
 	if what.slot {
 		lock, err = k.Acquire(ctx, what.key, what.limit, what.patience)
 	} else {
@@ -203,7 +203,7 @@ func take(
 	}
 	if err != nil {
 		_ = k.Close(context.Background()) // it ends by its TTL else
-		if errors.Is(err, consulclient.ErrDelayed) {
+		if errors.Is(err, lockclient.ErrDelayed) {
 			err = fmt.Errorf("%w; for that time, 15s by default, nobody gets a lock whose session "+
 				"has ended; a longer --timeout, or no --try, waits for it", err)
 		}
@@ -213,7 +213,7 @@ func take(
 }
 
 // giveBack gives the lock back and ends the session, even if a signal came.
-func giveBack(k *consulclient.Keeper, lock *consulclient.Lock) error {
+func giveBack(k *lockclient.Keeper, lock *lockclient.Lock) error {
 	if k.Err() != nil {
 		// What was lost is not ours to give back, and the server may be away.
 		_ = k.Close(context.Background())
@@ -224,14 +224,14 @@ func giveBack(k *consulclient.Keeper, lock *consulclient.Lock) error {
 
 // sequencer returns what proves the lock. Its fence is the key's index when it was locked: between
 // those of the grants before and after.
-func sequencer(k *consulclient.Keeper, lock *consulclient.Lock) string {
-	e := lock.Entry()
+func sequencer(k *lockclient.Keeper, lock *lockclient.Lock) string {
+	pair := lock.Pair()
 	id, err := lockd.ParseSessionID(k.ID())
 	if err != nil {
 		return ""
 	}
 	return lockd.Sequencer{
-		Key: e.Key, Session: id, LockIndex: e.LockIndex, Fence: e.ModifyIndex,
+		Key: pair.Key, Session: id, LockIndex: pair.LockIndex, Fence: pair.ModifyIndex,
 	}.String()
 }
 

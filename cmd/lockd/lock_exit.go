@@ -6,7 +6,7 @@ import (
 	"os/exec"
 	"syscall"
 
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
 // The exit codes of lockd lock, which lockCodes explains: those of env and timeout, as far as they
@@ -71,7 +71,7 @@ func inLock(err error) error {
 		code = exitNoCommand
 	case isNotStarted, errors.Is(err, exec.ErrDot):
 		code = exitNotStarted
-	case errors.Is(err, consulclient.ErrNotAcquired):
+	case errors.Is(err, lockclient.ErrNotAcquired):
 		code = exitNotAcquired
 	}
 	return &lockStatus{code, err}

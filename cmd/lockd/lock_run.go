@@ -9,7 +9,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
 // lostLock is returned when the lock was lost while the command ran, whose group was ended.
@@ -39,7 +39,7 @@ const remnants = 2 * time.Second
 // no process of the group is left: the command has ended and what it left behind was ended, or the
 // lock was lost and all of it was. It returns the command's *exec.ExitError, a *lostLock, or a
 // *notStarted.
-func supervise(cmd *exec.Cmd, k *consulclient.Keeper, signals chan os.Signal) error {
+func supervise(cmd *exec.Cmd, k *lockclient.Keeper, signals chan os.Signal) error {
 	g := newGroup(cmd)
 	defer g.close()
 	signal.Notify(signals, passedOn...)

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
 // process is a command line that runs in a process of its own.
@@ -175,7 +175,7 @@ func TestLock_Serve(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var locks []consulclient.LockInfo
+		var locks []lockclient.LockInfo
 		s.decode(s.at("", "locks", "--json"), &locks)
 		if len(locks) != 1 || locks[0].Key != q.Key || locks[0].Session != q.Session.String() ||
 			locks[0].LockIndex != q.LockIndex || locks[0].ModifyIndex != q.Fence {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
 func locksCommand() *cli.Command {
@@ -24,7 +24,7 @@ func locksCommand() *cli.Command {
 			"no more.",
 		Flags: clientFlags(jsonFlag()),
 		Action: withClient(0, 1, func(
-			ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
+			ctx context.Context, cmd *cli.Command, c *lockclient.Client, args []string,
 		) error {
 			locks, err := c.Locks(ctx, prefixIn(args))
 			if err != nil {
@@ -32,7 +32,7 @@ func locksCommand() *cli.Command {
 			}
 			if cmd.Bool("json") {
 				if locks == nil {
-					locks = []consulclient.LockInfo{}
+					locks = []lockclient.LockInfo{}
 				}
 				return writeJSON(cmd.Root().Writer, locks)
 			}
@@ -42,9 +42,9 @@ func locksCommand() *cli.Command {
 }
 
 // writeLocks writes what is known of each lock, and of each call that waits for it.
-func writeLocks(w io.Writer, locks []consulclient.LockInfo) error {
+func writeLocks(w io.Writer, locks []lockclient.LockInfo) error {
 	var rows [][]any
-	row := func(key, what string, p consulclient.Party, when string) {
+	row := func(key, what string, p lockclient.Party, when string) {
 		rows = append(rows, []any{key, what, p.Session, p.Node, p.Name, when})
 	}
 	for _, l := range locks {
@@ -56,7 +56,7 @@ func writeLocks(w io.Writer, locks []consulclient.LockInfo) error {
 			row(l.Key, "held", l.Party, held)
 		}
 		if !l.DelayedUntil.IsZero() {
-			row(l.Key, "delayed", consulclient.Party{},
+			row(l.Key, "delayed", lockclient.Party{},
 				"until "+l.DelayedUntil.UTC().Format(time.RFC3339))
 		}
 		for _, waiter := range l.Queue {

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/lockd/lockd"
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
 func TestPrinted(t *testing.T) {
@@ -73,7 +73,7 @@ func TestPrint_NothingControlsTheTerminal(t *testing.T) {
 	if r := command(t, "", "kv", "list"); r.out != printed(nasty)+"\n" {
 		t.Errorf("got %q", r.out)
 	}
-	var locks []consulclient.LockInfo
+	var locks []lockclient.LockInfo
 	(&serving{t: t}).decode(command(t, "", "locks", "--json"), &locks)
 	if len(locks) == 0 || locks[0].Key != nasty || locks[0].Name != nasty {
 		t.Errorf("got %+v", locks)

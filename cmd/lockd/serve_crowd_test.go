@@ -79,6 +79,21 @@ func TestLimits_RefusedRequest(t *testing.T) {
 	})
 }
 
+// Ensure that a refused request has its answer, also if a busy machine takes seconds to send it.
+func TestLimits_RefusedRequest_Late(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := guardedIn(t, defaultLimits, answerOK).dial()
+		if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second) // the server cannot send before this side reads
+		if got := c.status(); got != 403 {
+			t.Errorf("got %d", got)
+		}
+		c.closed()
+	})
+}
+
 // Ensure that connections without a token hold no place against a request that has one: neither
 // those that are refused, nor those that have sent only a part of a request.
 func TestLimits_TokenlessConnections(t *testing.T) {

@@ -9,15 +9,23 @@ import (
 	"time"
 )
 
-// farewell is how long a client whose request is refused has to take the answer. It is short, since
-// a client without the token could otherwise keep connections from those that have it.
-const farewell = 400 * time.Millisecond
+const (
+	// farewell is how long a client whose request is refused has to send the rest of it. It is
+	// short, since a client without the token could otherwise keep connections from those that
+	// have it.
+	farewell = 400 * time.Millisecond
+
+	// refusalTime is how long such a client has to take the answer. The answer fits into the
+	// buffers of the connection, so what counts in practice is how long a busy machine takes to
+	// send it: with a time as short as the other one, the client sometimes got none.
+	refusalTime = 10 * time.Second
+)
 
 // turnAway refuses a request, and ends its connection, whether or not the client has sent its body.
 func turnAway(w http.ResponseWriter, reason string) {
-	control := http.NewResponseController(w)
-	deadline := time.Now().Add(farewell)
-	if control.SetReadDeadline(deadline) != nil || control.SetWriteDeadline(deadline) != nil {
+	control, now := http.NewResponseController(w), time.Now()
+	if control.SetReadDeadline(now.Add(farewell)) != nil ||
+		control.SetWriteDeadline(now.Add(refusalTime)) != nil {
 		panic(http.ErrAbortHandler) // the connection is gone
 	}
 	w.Header().Set("Connection", "close") // so that the answer does not wait for the body

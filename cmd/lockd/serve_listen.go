@@ -12,9 +12,10 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v3"
-
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
 )
+
+// socketScheme is what an address begins with that is the path of a socket.
+const socketScheme = "unix://"
 
 // listenAddress is where a server listens: on a port, or on a socket in the file system.
 type listenAddress struct {
@@ -25,7 +26,7 @@ type listenAddress struct {
 // listenAddressOf reads --http.
 func listenAddressOf(cmd *cli.Command) (a listenAddress, err error) {
 	text := cmd.String("http")
-	if path, ok := strings.CutPrefix(text, consulclient.SocketScheme); ok {
+	if path, ok := strings.CutPrefix(text, socketScheme); ok {
 		switch {
 		case !socketsGuarded:
 			return a, usage(cmd, "--http %s: on this system a socket in the file system has no "+
@@ -51,7 +52,7 @@ func (a listenAddress) isPrivate() bool { return a.port == nil || a.port.IP.IsLo
 func (a listenAddress) listen(config *tls.Config) (net.Listener, string, error) {
 	if a.port == nil {
 		l, err := listenOnSocket(a.socket)
-		return l, consulclient.SocketScheme + a.socket, err
+		return l, socketScheme + a.socket, err
 	}
 	l, err := net.ListenTCP("tcp", a.port)
 	switch {

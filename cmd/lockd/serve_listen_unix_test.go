@@ -13,16 +13,14 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
 )
 
 // Ensure that a server on a socket is reached by every command through it, that only its user can
 // connect, and that the socket is gone at the end.
 func TestServe_Socket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	s := served(t, "--memory", "--http", consulclient.SocketScheme+path)
-	if s.url != consulclient.SocketScheme+path {
+	s := served(t, "--memory", "--http", socketScheme+path)
+	if s.url != socketScheme+path {
 		t.Errorf("printed %q", s.url)
 	}
 	info, err := os.Lstat(path)
@@ -54,7 +52,7 @@ func TestServe_Socket_InTheWay(t *testing.T) {
 	folder := t.TempDir()
 	in := func(name string) string { return filepath.Join(folder, name) }
 	serve := func(path string) result {
-		return command(t, "", "serve", "--memory", "--http", consulclient.SocketScheme+path)
+		return command(t, "", "serve", "--memory", "--http", socketScheme+path)
 	}
 	write(t, in("file"), []byte("content"))
 	serve(in("file")).wants(t, exitFailed, in("file")+": there is something else, which is not")
@@ -63,7 +61,7 @@ func TestServe_Socket_InTheWay(t *testing.T) {
 		t.Errorf("the file has %q", got)
 	}
 
-	s := served(t, "--memory", "--http", consulclient.SocketScheme+in("s"))
+	s := served(t, "--memory", "--http", socketScheme+in("s"))
 	serve(in("s")).wants(t, exitFailed, in("s")+": a server listens there already; end it, or name")
 	s.at("", "kv", "put", "k", "v").wants(t, 0, "")
 	s.end()
@@ -76,7 +74,7 @@ func TestServe_Socket_InTheWay(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s = served(t, "--memory", "--http", consulclient.SocketScheme+in("stale"))
+	s = served(t, "--memory", "--http", socketScheme+in("stale"))
 	s.at("", "kv", "put", "k", "v").wants(t, 0, "")
 	s.end()
 	if got := names(t, folder); len(got) != 1 {

@@ -3,10 +3,11 @@ package main
 import (
 	"context"
 
+	"github.com/hashicorp/consul/api"
 	"github.com/urfave/cli/v3"
 
 	"github.com/lockd/lockd"
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
 func sessionDestroyCommand() *cli.Command {
@@ -18,13 +19,14 @@ func sessionDestroyCommand() *cli.Command {
 			"its lock-delay. It is no error if it has ended.",
 		Flags: clientFlags(),
 		Action: withClient(1, 1, func(
-			ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
+			ctx context.Context, cmd *cli.Command, c *lockclient.Client, args []string,
 		) error {
 			// A server says of any text that no such session is left.
 			if _, err := lockd.ParseSessionID(args[0]); err != nil {
 				return usage(cmd, "session destroy: %w", err)
 			}
-			return c.Destroy(ctx, args[0])
+			_, err := c.Session().Destroy(args[0], new(api.WriteOptions).WithContext(ctx))
+			return err
 		}),
 	}
 }

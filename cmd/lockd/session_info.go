@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/hashicorp/consul/api"
 	"github.com/urfave/cli/v3"
 
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
 func sessionInfoCommand() *cli.Command {
@@ -18,16 +18,15 @@ func sessionInfoCommand() *cli.Command {
 		ArgsUsage: "ID",
 		Flags:     clientFlags(jsonFlag()),
 		Action: withClient(1, 1, func(
-			ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
+			ctx context.Context, cmd *cli.Command, c *lockclient.Client, args []string,
 		) error {
-			s, err := c.Session(ctx, args[0])
-			if errors.Is(err, consulclient.ErrNoSession) {
-				return fmt.Errorf("%w: session %q", errNotFound, args[0])
-			}
-			if err != nil {
+			s, _, err := c.Session().Info(args[0], new(api.QueryOptions).WithContext(ctx))
+			switch {
+			case err != nil:
 				return err
-			}
-			if cmd.Bool("json") {
+			case s == nil:
+				return fmt.Errorf("%w: session %q", errNotFound, args[0])
+			case cmd.Bool("json"):
 				return writeJSON(cmd.Root().Writer, s)
 			}
 			checks := append(s.NodeChecks, s.Checks...)

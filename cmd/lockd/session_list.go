@@ -3,9 +3,10 @@ package main
 import (
 	"context"
 
+	"github.com/hashicorp/consul/api"
 	"github.com/urfave/cli/v3"
 
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
 func sessionListCommand() *cli.Command {
@@ -16,16 +17,13 @@ func sessionListCommand() *cli.Command {
 		Description: "ID, TTL, behavior, node and name; with --json everything.",
 		Flags:       clientFlags(jsonFlag()),
 		Action: withClient(0, 0, func(
-			ctx context.Context, cmd *cli.Command, c *consulclient.Client, _ []string,
+			ctx context.Context, cmd *cli.Command, c *lockclient.Client, _ []string,
 		) error {
-			sessions, _, err := c.Sessions(ctx, consulclient.Wait{})
+			sessions, _, err := c.Session().List(new(api.QueryOptions).WithContext(ctx))
 			if err != nil {
 				return err
 			}
 			if cmd.Bool("json") {
-				if sessions == nil {
-					sessions = []consulclient.SessionInfo{}
-				}
 				return writeJSON(cmd.Root().Writer, sessions)
 			}
 			rows := make([][]any, len(sessions))

@@ -10,9 +10,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hashicorp/consul/api"
 	"github.com/urfave/cli/v3"
 
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
 // change is one line of the watch.
@@ -20,7 +21,7 @@ type change struct {
 	Index  uint64
 	Change string // present, put, locked, released or deleted
 	Key    string
-	Entry  *consulclient.Entry `json:",omitempty"` // none of a key that was deleted
+	Entry  *entry `json:",omitempty"` // none of a key that was deleted
 }
 
 func watchCommand() *cli.Command {
@@ -38,7 +39,7 @@ func watchCommand() *cli.Command {
 			"meanwhile.",
 		Flags: clientFlags(jsonFlag()),
 		Action: withClient(0, 1, func(
-			ctx context.Context, cmd *cli.Command, c *consulclient.Client, args []string,
+			ctx context.Context, cmd *cli.Command, c *lockclient.Client, args []string,
 		) error {
 			w := &watcher{out: cmd.Root().Writer, complaints: cmd.Root().ErrWriter,
 				json: cmd.Bool("json")}
@@ -52,13 +53,13 @@ type watcher struct {
 	out        io.Writer
 	complaints io.Writer
 	json       bool
-	known      map[string]consulclient.Entry // nil before the first read
+	known      map[string]entry // nil before the first read
 }
 
 // watch returns if ctx ends, if the first read fails, or if nothing can be written any more.
-func (w *watcher) watch(ctx context.Context, c *consulclient.Client, prefix string) error {
+func (w *watcher) watch(ctx context.Context, c *lockclient.Client, prefix string) error {
 	const longPoll, pause = time.Minute, time.Second
-	wait := consulclient.Wait{}
+	wait := lockclient.Wait{}
 	for {
 		entries, index, err := c.List(ctx, prefix, wait)
 		switch {
@@ -74,7 +75,7 @@ func (w *watcher) watch(ctx context.Context, c *consulclient.Client, prefix stri
 			case <-ctx.Done():
 				timer.Stop()
 			}
-			wait = consulclient.Wait{}
+			wait = lockclient.Wait{}
 			continue
 		}
 		if err := w.tell(entries, index); err != nil {
@@ -83,15 +84,16 @@ func (w *watcher) watch(ctx context.Context, c *consulclient.Client, prefix stri
 		if index < wait.Index { // indexes began anew
 			index = 0
 		}
-		wait = consulclient.Wait{Index: index, For: longPoll}
+		wait = lockclient.Wait{Index: index, For: longPoll}
 	}
 }
 
 // tell writes how the entries differ from those before, in the order of the indexes.
-func (w *watcher) tell(entries []consulclient.Entry, index uint64) error {
+func (w *watcher) tell(entries api.KVPairs, index uint64) error {
 	var changes []change
-	now := make(map[string]consulclient.Entry, len(entries))
-	for _, e := range entries {
+	now := make(map[string]entry, len(entries))
+	for _, pair := range entries {
+		e := entry(*pair)
 		now[e.Key] = e
 		was, known := w.known[e.Key]
 		if known && was.ModifyIndex == e.ModifyIndex && was.CreateIndex == e.CreateIndex {

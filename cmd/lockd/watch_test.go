@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/hashicorp/consul/api"
 )
 
 // watching is a lockd watch that runs in this process.
@@ -61,7 +61,7 @@ func TestWatch(t *testing.T) {
 	w, asJSON := watch(t, s, "dir/"), watch(t, s, "--json", "dir/")
 	seen := func(change, key, session string) {
 		t.Helper()
-		e := consulclient.Entry{Key: key}
+		e := api.KVPair{Key: key}
 		if change != "deleted" {
 			e = s.entry(key)
 		}
@@ -73,7 +73,7 @@ func TestWatch(t *testing.T) {
 		var got struct {
 			Index       uint64
 			Change, Key string
-			Entry       *consulclient.Entry
+			Entry       *api.KVPair
 		}
 		if err := json.Unmarshal([]byte(asJSON.line()), &got); err != nil {
 			t.Fatal(err)

@@ -16,6 +16,7 @@ const (
 	rapid  = "pgregory.net/rapid"
 	goleak = "go.uber.org/goleak"
 	prom   = "github.com/prometheus/client_golang/prometheus"
+	consul = "github.com/hashicorp/consul/api"
 )
 
 // edges says what a package may import, and why: packages of this module by their folder, others
@@ -71,18 +72,20 @@ var importPlan = map[string]edges{
 	"internal/waitq": {},
 	"internal/arch":  {},
 	"cmd/lockd": {
-		".":                               "the database that it serves; the files",
-		"consulapi":                       "what it serves",
-		"cmd/lockd/internal/consulclient": "what it asks a server",
-		"metrics/prometheus":              "the metrics of the database",
-		cli:                               "command lines and their help",
-		prom:                              "the metrics of the server",
-		prom + "/collectors":              "the metrics of its process",
-		prom + "/promhttp":                "how they are served",
+		".":                             "the database that it serves; the files",
+		"consulapi":                     "what it serves",
+		"cmd/lockd/internal/lockclient": "what it asks a server",
+		"metrics/prometheus":            "the metrics of the database",
+		cli:                             "command lines and their help",
+		consul:                          "keys and sessions of a server",
+		prom:                            "the metrics of the server",
+		prom + "/collectors":            "the metrics of its process",
+		prom + "/promhttp":              "how they are served",
 	},
-	"cmd/lockd/internal/consulclient": {
+	"cmd/lockd/internal/lockclient": {
 		".":         "its tests: a server's database",
 		"consulapi": "its tests: a server",
+		consul:      "the client that it adds to",
 	},
 	"internal/hook": {
 		"store": "the hooks around what is written to a file",

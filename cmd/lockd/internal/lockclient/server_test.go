@@ -1,4 +1,4 @@
-package consulclient_test
+package lockclient_test
 
 import (
 	"errors"
@@ -10,10 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/consul/api"
 	"go.uber.org/goleak"
 
 	"github.com/lockd/lockd"
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 	"github.com/lockd/lockd/consulapi"
 )
 
@@ -39,11 +40,11 @@ func run(t *testing.T, test func(h *harness)) {
 				t.Error(err)
 			}
 		})
-		api, err := consulapi.Handler(db, &consulapi.Options{MinTTL: time.Second})
+		handler, err := consulapi.Handler(db, &consulapi.Options{MinTTL: time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
-		test(&harness{&wire{handler: api}, t, db})
+		test(&harness{&wire{handler: handler}, t, db})
 	})
 }
 
@@ -54,17 +55,26 @@ func (h *harness) must(err error) {
 	}
 }
 
-func (h *harness) client() *consulclient.Client {
+func (h *harness) client() *lockclient.Client {
 	h.t.Helper()
-	c, err := consulclient.New(consulclient.Options{Transport: h})
-	h.must(err)
+	return over(h.t, h)
+}
+
+// over returns a client whose requests go over a transport.
+func over(t *testing.T, transport http.RoundTripper) *lockclient.Client {
+	t.Helper()
+	c, err := lockclient.New(api.Config{Address: "http://h:1", Token: "secret",
+		HttpClient: &http.Client{Transport: transport}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return c
 }
 
 // keep makes a session with a TTL of 15 s and that lock-delay.
-func (h *harness) keep(delay time.Duration) *consulclient.Keeper {
+func (h *harness) keep(delay time.Duration) *lockclient.Keeper {
 	h.t.Helper()
-	k, err := h.client().Keep(h.t.Context(), consulclient.SessionOptions{
+	k, err := h.client().Keep(h.t.Context(), lockclient.SessionOptions{
 		Name: h.t.Name(), TTL: ttl, LockDelay: delay,
 	})
 	h.must(err)
@@ -74,7 +84,7 @@ func (h *harness) keep(delay time.Duration) *consulclient.Keeper {
 const ttl = 15 * time.Second
 
 // close ends a session.
-func (h *harness) close(k *consulclient.Keeper) {
+func (h *harness) close(k *lockclient.Keeper) {
 	h.t.Helper()
 	h.must(k.Close(h.t.Context()))
 }

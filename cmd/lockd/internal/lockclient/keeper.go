@@ -1,4 +1,4 @@
-package consulclient
+package lockclient
 
 import (
 	"context"
@@ -6,7 +6,12 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/consul/api"
 )
+
+// ErrNoSession is returned when a session does not exist, or has ended.
+var ErrNoSession = errors.New("no such session")
 
 // SessionOptions says which session Keep makes. TTL has to be positive.
 type SessionOptions struct {
@@ -28,18 +33,19 @@ type Keeper struct {
 	life    context.Context // ends with Close
 	end     context.CancelFunc
 	running sync.WaitGroup // the renewals, and what watches over a lock or a slot
-	done    chan struct{}
+
+	lost    context.Context // ends when what is done under the session has to, with the cause
+	endLost context.CancelCauseFunc
 
 	mu sync.Mutex // guards what follows
 
 	last     time.Time     // when the last renewal that succeeded was sent
-	delay    time.Duration // for which nobody has what the session held, after its end
-	err      error         // nil until done is closed
+	delay    time.Duration // for which no session gets what this one held, after its end
 	deadline time.Time
 }
 
 // Keep makes a session and keeps it alive, which begins at once. It blocks until there is the
-// session, for a second longer than ctx at most, so that none is left behind that nobody knows of.
+// session, for a second longer than ctx at most, so that none is left behind without a keeper.
 // It returns the error of the request if there is none.
 func (c *Client) Keep(ctx context.Context, opts SessionOptions) (*Keeper, error) {
 	sent := time.Now()
@@ -49,8 +55,8 @@ func (c *Client) Keep(ctx context.Context, opts SessionOptions) (*Keeper, error)
 	if err != nil {
 		return nil, err
 	}
-	k := &Keeper{client: c, id: id, ttl: opts.TTL, last: sent, delay: opts.LockDelay,
-		done: make(chan struct{})}
+	k := &Keeper{client: c, id: id, ttl: opts.TTL, last: sent, delay: opts.LockDelay}
+	k.lost, k.endLost = context.WithCancelCause(context.Background())
 	k.life, k.end = context.WithCancel(context.Background())
 	k.running.Go(k.renew)
 	return k, nil
@@ -61,17 +67,13 @@ func (k *Keeper) ID() string { return k.id }
 
 // Done returns a channel that is closed when what is done under the session has to end: because
 // the session or the lock is lost, or because it is not known to last.
-func (k *Keeper) Done() <-chan struct{} { return k.done }
+func (k *Keeper) Done() <-chan struct{} { return k.lost.Done() }
 
 // Err returns nil until Done is closed, and then why it is.
-func (k *Keeper) Err() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.err
-}
+func (k *Keeper) Err() error { return context.Cause(k.lost) }
 
-// Deadline is when, after Done was closed, everything has to be over: from then on the lock may be
-// somebody else's. It is the zero time before.
+// Deadline is when, after Done was closed, everything has to be over: from then on another session
+// may have the lock. It is the zero time before.
 func (k *Keeper) Deadline() time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -86,23 +88,55 @@ func (k *Keeper) Close(ctx context.Context) error {
 	if errors.Is(k.Err(), ErrNoSession) {
 		return nil
 	}
-	return k.client.Destroy(ctx, k.id)
+	_, err := k.client.Session().Destroy(k.id, writing(ctx))
+	return err
+}
+
+// create makes a session, and returns its ID. The official client's Create leaves a lock-delay of
+// zero out, which is none, so that the server takes its default.
+func (c *Client) create(ctx context.Context, opts SessionOptions) (string, error) {
+	entry := struct{ Name, TTL, LockDelay, Behavior string }{
+		opts.Name, text(opts.TTL), text(opts.LockDelay), api.SessionBehaviorRelease,
+	}
+	if opts.DeleteKeys {
+		entry.Behavior = api.SessionBehaviorDelete
+	}
+	var created struct{ ID string }
+	_, err := c.Raw().Write("/v1/session/create", entry, &created, writing(ctx))
+	if err == nil && created.ID == "" {
+		err = errors.New("the answer has no session ID")
+	}
+	return created.ID, err
+}
+
+// text writes a duration in milliseconds, rounded up: a number below 1000 of any smaller unit would
+// be taken for seconds.
+func text(d time.Duration) string {
+	return fmt.Sprintf("%dms", (d+time.Millisecond-1)/time.Millisecond)
+}
+
+// renewOnce renews the session. It returns ErrNoSession if there is none.
+func (k *Keeper) renewOnce(ctx context.Context) error {
+	entry, _, err := k.client.Session().Renew(k.id, writing(ctx))
+	if err == nil && entry == nil {
+		return ErrNoSession
+	}
+	return err
 }
 
 // lose tells that what is done under the session has to end by the deadline.
 func (k *Keeper) lose(err error, deadline time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.err != nil {
-		return
+	if k.lost.Err() == nil {
+		k.deadline = deadline
+		k.endLost(err)
 	}
-	k.err, k.deadline = err, deadline
-	close(k.done)
 }
 
 // renew renews the session until the keeper is closed or the session is lost.
 func (k *Keeper) renew() {
-	last := k.last // nobody else sets it
+	last := k.last // which only this function sets, from now on
 	var failure error
 	for {
 		giveUp := last.Add(k.ttl * 2 / 3)
@@ -124,7 +158,7 @@ func (k *Keeper) renew() {
 		}
 		sent := time.Now()
 		attempt, cancel := context.WithDeadline(k.life, giveUp)
-		failure = k.client.renew(attempt, k.id)
+		failure = k.renewOnce(attempt)
 		cancel()
 		switch {
 		case failure == nil:
@@ -165,7 +199,7 @@ func (k *Keeper) afterLoss(loss string) (time.Time, error) {
 	}
 	ctx, cancel := context.WithDeadline(k.life, deadline)
 	defer cancel()
-	if errors.Is(k.client.renew(ctx, k.id), ErrNoSession) {
+	if errors.Is(k.renewOnce(ctx), ErrNoSession) {
 		return deadline, fmt.Errorf("%w; by that %s", k.ended(), loss)
 	}
 	return now, errors.New(loss)
@@ -218,17 +252,9 @@ func (k *Keeper) watch(look look) (stop func()) {
 // bound returns a context that also ends when the session is lost.
 func (k *Keeper) bound(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		select {
-		case <-k.done:
-			cancel(k.Err())
-		case <-ctx.Done():
-		}
-	}()
+	stop := context.AfterFunc(k.lost, func() { cancel(k.Err()) })
 	return ctx, func() {
+		stop()
 		cancel(nil)
-		<-stopped
 	}
 }

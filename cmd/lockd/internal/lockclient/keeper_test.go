@@ -1,4 +1,4 @@
-package consulclient_test
+package lockclient_test
 
 import (
 	"context"
@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
 // doneWithin fails the test unless the keeper's Done closes after exactly that time, and returns
 // its deadline as a time from then.
-func doneAfter(t *testing.T, k *consulclient.Keeper, want time.Duration) time.Duration {
+func doneAfter(t *testing.T, k *lockclient.Keeper, want time.Duration) time.Duration {
 	t.Helper()
 	began := time.Now()
 	select {
@@ -63,7 +63,7 @@ func TestKeeper_NotRenewed(t *testing.T) {
 				if left != ttl/6 || !h.lives(k.ID()) {
 					t.Errorf("%v left, session lives: %v", left, h.lives(k.ID()))
 				}
-				if err := k.Err(); errors.Is(err, consulclient.ErrNoSession) ||
+				if err := k.Err(); errors.Is(err, lockclient.ErrNoSession) ||
 					!strings.Contains(fmt.Sprint(err), "could not be renewed for 10s") {
 					t.Errorf("got %v", err)
 				}
@@ -81,10 +81,10 @@ func TestKeep_GivesUp(t *testing.T) {
 		h.fail(slow, "/session/create")
 		ctx, cancel := context.WithTimeout(h.t.Context(), 100*time.Millisecond)
 		defer cancel()
-		k, err := h.client().Keep(ctx, consulclient.SessionOptions{TTL: ttl})
+		k, err := h.client().Keep(ctx, lockclient.SessionOptions{TTL: ttl})
 		h.must(err)
-		if _, err := k.Lock(ctx, "k", consulclient.UntilDone); !errors.Is(err,
-			consulclient.ErrNotAcquired) {
+		if _, err := k.Lock(ctx, "k", lockclient.UntilDone); !errors.Is(err,
+			lockclient.ErrNotAcquired) {
 			t.Errorf("got %v", err)
 		}
 		h.close(k)
@@ -93,7 +93,7 @@ func TestKeep_GivesUp(t *testing.T) {
 		}
 		h.fail(mute, "/session/create")
 		began := time.Now()
-		if _, err := h.client().Keep(ctx, consulclient.SessionOptions{TTL: ttl}); err == nil {
+		if _, err := h.client().Keep(ctx, lockclient.SessionOptions{TTL: ttl}); err == nil {
 			t.Error("no answer makes a session")
 		}
 		if got := time.Since(began); got != time.Second {
@@ -137,7 +137,7 @@ func TestKeeper_SessionEnded(t *testing.T) {
 		t.Run(test.delay.String(), func(t *testing.T) {
 			run(t, func(h *harness) {
 				k := h.keep(test.delay)
-				_, err := k.Lock(h.t.Context(), "k", consulclient.UntilDone)
+				_, err := k.Lock(h.t.Context(), "k", lockclient.UntilDone)
 				h.must(err)
 				time.Sleep(2 * time.Second)
 				id, err := lockd.ParseSessionID(k.ID())
@@ -162,7 +162,7 @@ func TestKeeper_SessionEnded_Unseen(t *testing.T) {
 		if left := doneAfter(t, k, ttl/3); left != ttl/6 {
 			t.Errorf("%v left", left)
 		}
-		if !errors.Is(k.Err(), consulclient.ErrNoSession) {
+		if !errors.Is(k.Err(), lockclient.ErrNoSession) {
 			t.Error(k.Err())
 		}
 		h.requests()

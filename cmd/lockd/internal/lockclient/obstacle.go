@@ -1,4 +1,4 @@
-package consulclient
+package lockclient
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 // obstacle is what is in the way of a lock or a slot: the sessions that hold it.
 type obstacle struct {
 	what    string
-	key     string // of the lock; empty: a slot
 	holders []string
 }
 
@@ -74,7 +73,8 @@ func (c *Client) parties(ctx context.Context, ids []string) []Party {
 		if i >= maxNamed {
 			continue
 		}
-		if s, err := c.Session(ctx, id); err == nil {
+		s, _, err := c.Session().Info(id, reading(ctx, Wait{}))
+		if err == nil && s != nil {
 			parties[i] = Party{s.ID, s.Name, s.Node}
 		}
 	}

@@ -1,4 +1,4 @@
-package consulclient
+package lockclient
 
 import (
 	"context"
@@ -8,14 +8,8 @@ import (
 	"maps"
 	"path"
 	"slices"
-)
 
-const (
-	// slotFlags are on the keys of a semaphore. Consul's own client refuses others.
-	slotFlags = 0xe0f69a2baa414de0
-
-	// semaphoreKey, after the prefix, has the limit and the holders.
-	semaphoreKey = "/.lock"
+	"github.com/hashicorp/consul/api"
 )
 
 // holders is what the semaphore's key has.
@@ -25,10 +19,11 @@ type holders struct {
 }
 
 // Acquire takes a slot of the semaphore at the prefix, of which there are limit, or as many as the
-// semaphore says if limit is 0. It follows the protocol of Consul's own client: the semaphore's key
-// prefix/.lock has the limit and the holders, and each session that holds a slot or waits for one
-// has locked a key prefix/session. If the slot is lost, Keeper.Done is closed: no lock-delay guards
-// it.
+// semaphore says if limit is 0. It follows the protocol of the official client's semaphore: the
+// semaphore's key prefix/.lock has the limit and the holders, and each session that holds a slot or
+// waits for one has locked a key prefix/session. (That one takes no limit of 0, does not tell the
+// holders, and fails with the first request that does.) If the slot is lost, Keeper.Done is closed:
+// no lock-delay guards it.
 //
 // It blocks and fails as Lock does. It also returns an error for a limit below 0, a prefix that is
 // no clean path, a key prefix/.lock that is not of a semaphore or has another limit, and a limit of
@@ -46,10 +41,7 @@ func (k *Keeper) Acquire(
 	k.delay = 0
 	k.mu.Unlock()
 	s := &slot{Keeper: k, prefix: prefix, limit: limit}
-	bound, cancel := k.bound(ctx)
-	err := s.acquire(bound, patience)
-	cancel()
-	if err != nil {
+	if err := k.take(ctx, "", patience, s.attempt); err != nil {
 		longer, cancel := lingering(ctx)
 		defer cancel()
 		_ = s.release(longer) // or it ends with the session
@@ -72,82 +64,51 @@ func (k *Keeper) Acquire(
 type slot struct {
 	*Keeper
 	prefix    string
-	limit     int // 0: the semaphore's own
-	contender Entry
+	limit     int         // 0: the semaphore's own
+	contender *api.KVPair // nil: not there yet
 }
 
-func (s *slot) key() string          { return s.prefix + semaphoreKey }
+func (s *slot) key() string          { return s.prefix + "/" + api.DefaultSemaphoreKey }
 func (s *slot) contenderKey() string { return s.prefix + "/" + s.id }
 
-// acquire puts the contender key there, and then the session among the holders.
-func (s *slot) acquire(ctx context.Context, patience Patience) error {
+// attempt puts the contender key there, which is the session's own, and then the session among the
+// holders.
+func (s *slot) attempt(ctx context.Context, wait Wait) (uint64, error) {
 	var err error
-	for s.contender.Key == "" {
-		if err = s.contend(ctx); err != nil {
-			if err := s.proceed(ctx, "", err, patience, nil); err != nil {
-				return err
-			}
-			_ = pause(ctx, retry)
+	if s.contender == nil {
+		s.contender, err = s.client.lock(ctx, &api.KVTxnOp{Verb: api.KVLock,
+			Key: s.contenderKey(), Flags: api.SemaphoreFlagValue, Session: s.id})
+		if err != nil {
+			return 0, err
 		}
 	}
-	wait := Wait{}
-	var inTheWay error
 	for {
 		state, err := s.read(ctx, wait)
 		switch {
 		case err != nil:
+			return 0, err
 		case slices.Contains(state.live, s.id):
-			return nil // by an attempt whose answer did not arrive
+			return state.index, nil // by an attempt whose answer did not arrive
 		case len(state.live) >= state.limit:
-			inTheWay = &obstacle{
-				what:    fmt.Sprintf("all slots of semaphore %q are held", s.prefix),
-				holders: state.live,
-			}
-		default:
-			var done bool
-			longer, cancel := lingering(ctx)
-			done, err = s.put(longer, state, append(state.live, s.id))
-			cancel()
-			if done {
-				return nil
-			}
-			if err == nil {
-				wait = Wait{}
-				continue // somebody else was quicker
-			}
+			what := fmt.Sprintf("all slots of semaphore %q are held", s.prefix)
+			return state.index, &obstacle{what, state.live}
 		}
-		if errors.Is(err, errSemaphore) {
-			return err
+		longer, cancel := lingering(ctx)
+		done, err := s.put(longer, state, append(state.live, s.id))
+		cancel()
+		if done || err != nil {
+			return 0, err
 		}
-		if err := s.proceed(ctx, "", err, patience, inTheWay); err != nil {
-			return err
-		}
-		wait = Wait{Index: state.index, For: longPoll}
-		if err != nil {
-			wait = Wait{}
-			_ = pause(ctx, retry)
-		}
+		wait = Wait{} // another session was quicker
 	}
-}
-
-// contend locks the contender key, which is the session's own.
-func (s *slot) contend(ctx context.Context) error {
-	longer, cancel := lingering(ctx)
-	defer cancel()
-	entries, err := s.client.txn(longer,
-		op{Verb: "lock", Key: s.contenderKey(), Flags: slotFlags, Session: s.id})
-	if err == nil {
-		s.contender, err = granted(s.contenderKey(), entries)
-	}
-	return err
 }
 
 // semaphore is a semaphore as it was read.
 type semaphore struct {
-	index uint64   // for the next read
-	limit int      // at least 1
-	key   Read     // prefix/.lock
-	live  []string // the holders whose contender keys are locked
+	index uint64     // for the next read
+	limit int        // at least 1
+	key   api.KVPair // prefix/.lock; zero: not there yet
+	live  []string   // the holders whose contender keys are locked
 }
 
 // errSemaphore is returned when the semaphore's key has something else.
@@ -164,22 +125,22 @@ func (s *slot) read(ctx context.Context, wait Wait) (semaphore, error) {
 	for _, e := range entries {
 		switch {
 		case e.Key == s.key():
-			state.key = Read{Entry: e, Found: true}
+			state.key = *e
 		case e.Session != "":
 			contenders[e.Session] = true
 		}
 	}
-	if !state.key.Found {
+	if state.key.Key == "" {
 		if s.limit == 0 {
 			return state, fmt.Errorf("%w: %q has no limit yet: name one", errSemaphore, s.prefix)
 		}
 		return state, nil
 	}
-	if flags := state.key.Entry.Flags; flags != slotFlags {
+	if flags := state.key.Flags; flags != api.SemaphoreFlagValue {
 		return state, fmt.Errorf("%w: key %q has the flags %d", errSemaphore, s.key(), flags)
 	}
 	var was holders
-	if err := json.Unmarshal(state.key.Entry.Value, &was); err != nil {
+	if err := json.Unmarshal(state.key.Value, &was); err != nil {
 		return state, fmt.Errorf("%w: key %q: %w", errSemaphore, s.key(), err)
 	}
 	switch {
@@ -199,7 +160,7 @@ func (s *slot) read(ctx context.Context, wait Wait) (semaphore, error) {
 	return state, nil
 }
 
-// put writes the holders, unless somebody has written since the semaphore was read.
+// put writes the holders, unless the key has changed since the semaphore was read.
 func (s *slot) put(ctx context.Context, state semaphore, live []string) (bool, error) {
 	next := holders{state.limit, make(map[string]bool)}
 	for _, session := range live {
@@ -209,8 +170,8 @@ func (s *slot) put(ctx context.Context, state semaphore, live []string) (bool, e
 	if err != nil {
 		return false, err
 	}
-	index := state.key.Entry.ModifyIndex
-	return s.client.Put(ctx, s.key(), value, PutOptions{Flags: slotFlags, CAS: &index})
+	pair := &api.KVPair{Key: s.key(), Value: value, Flags: api.SemaphoreFlagValue}
+	return s.client.Put(ctx, pair, &state.key.ModifyIndex)
 }
 
 // release takes the session off the holders, and then deletes its contender key.
@@ -230,6 +191,6 @@ func (s *slot) release(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err := s.client.Delete(ctx, s.contenderKey(), DeleteOptions{})
+	_, err := s.client.Delete(ctx, s.contenderKey(), nil)
 	return err
 }

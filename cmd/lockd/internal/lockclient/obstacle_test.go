@@ -1,4 +1,4 @@
-package consulclient_test
+package lockclient_test
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
 // Ensure that the error of a lock or slot that is not to be had says who holds it, by name, and on
@@ -31,16 +31,16 @@ func TestNotAcquired_SaysWhoHolds(t *testing.T) {
 				if time.Sleep(2 * time.Second); own {
 					held += ", for 2s"
 				}
-				_, err := k.Lock(h.t.Context(), "k", consulclient.AtOnce)
+				_, err := k.Lock(h.t.Context(), "k", lockclient.AtOnce)
 				says(err, held)
 				ctx, cancel := context.WithTimeout(h.t.Context(), 3*time.Second)
 				defer cancel()
-				_, err = k.Lock(ctx, "k", consulclient.UntilDone)
+				_, err = k.Lock(ctx, "k", lockclient.UntilDone)
 				says(err, strings.Replace(held, "2s", "5s", 1)+": context deadline exceeded")
 				h.must(l.Unlock(h.t.Context()))
 
 				h.slot(holder, "jobs", 1)
-				_, err = k.Acquire(h.t.Context(), "jobs", 1, consulclient.AtOnce)
+				_, err = k.Acquire(h.t.Context(), "jobs", 1, lockclient.AtOnce)
 				says(err, `not acquired: all slots of semaphore "jobs" are held by `+who)
 				h.close(holder)
 
@@ -48,7 +48,7 @@ func TestNotAcquired_SaysWhoHolds(t *testing.T) {
 				h.lock(holder, "delayed")
 				h.close(holder)
 				until := time.Now().Add(time.Minute).UTC().Format(time.RFC3339)
-				_, err = k.Lock(h.t.Context(), "delayed", consulclient.AtOnce)
+				_, err = k.Lock(h.t.Context(), "delayed", lockclient.AtOnce)
 				if says(err, "due to lock delay"); own {
 					says(err, "due to lock delay until "+until)
 				}
@@ -61,14 +61,14 @@ func TestNotAcquired_SaysWhoHolds(t *testing.T) {
 // Ensure that of many holders of slots an error names a few, and counts the others.
 func TestNotAcquired_ManyHolders(t *testing.T) {
 	run(t, func(h *harness) {
-		var keepers []*consulclient.Keeper
+		var keepers []*lockclient.Keeper
 		for range 5 {
 			k := h.keep(0)
 			h.slot(k, "jobs", 5)
 			keepers = append(keepers, k)
 		}
 		k := h.keep(0)
-		_, err := k.Acquire(h.t.Context(), "jobs", 5, consulclient.AtOnce)
+		_, err := k.Acquire(h.t.Context(), "jobs", 5, lockclient.AtOnce)
 		if err == nil || strings.Count(err.Error(), "session ") != 3 ||
 			!strings.HasSuffix(err.Error(), ", and 2 more") {
 			t.Errorf("got %v", err)
@@ -94,7 +94,7 @@ func TestLocks(t *testing.T) {
 				locks, err := c.Locks(h.t.Context(), "a/")
 				h.must(err)
 				e, _ := h.db.Get("a/held")
-				want := consulclient.Party{Session: holder.ID(), Name: t.Name(), Node: h.db.Node()}
+				want := lockclient.Party{Session: holder.ID(), Name: t.Name(), Node: h.db.Node()}
 				if len(locks) != 1 || locks[0].Key != "a/held" || locks[0].Party != want ||
 					locks[0].LockIndex != 1 || locks[0].ModifyIndex != e.ModifyIndex {
 					t.Fatalf("got %+v", locks)

@@ -1,4 +1,4 @@
-package consulclient
+package lockclient
 
 import (
 	"cmp"
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Party is a session that holds a lock, or waits for one. The zero value is nobody.
+// Party is a session that holds a lock, or waits for one. The zero value is no session.
 type Party struct {
 	Session string `json:",omitempty"`
 	Name    string `json:",omitempty"`
@@ -25,7 +25,7 @@ type LockInfo struct {
 	LockIndex    uint64        `json:",omitempty"`
 	ModifyIndex  uint64        `json:",omitempty"`
 	Fence        uint64        `json:",omitempty"`
-	Since        time.Time     `json:",omitzero"` // zero: unknown, or nobody holds it
+	Since        time.Time     `json:",omitzero"` // zero: unknown, or not held
 	Held         time.Duration `json:",omitempty"`
 	DelayedUntil time.Time     `json:",omitzero"`
 	Limit        int           `json:",omitempty"` // of the semaphore
@@ -52,7 +52,7 @@ func (c *Client) Locks(ctx context.Context, prefix string) ([]LockInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	sessions, _, err := c.Sessions(ctx, Wait{})
+	sessions, _, err := c.Session().List(reading(ctx, Wait{}))
 	if err != nil {
 		return nil, err
 	}
@@ -73,19 +73,13 @@ func (c *Client) Locks(ctx context.Context, prefix string) ([]LockInfo, error) {
 
 // ownLocks asks lockd. It returns errors.ErrUnsupported if the server is not lockd.
 func (c *Client) ownLocks(ctx context.Context, prefix string) ([]LockInfo, error) {
-	r := request{method: http.MethodGet, path: "v1/lockd/locks"}
-	if prefix != "" {
-		r.query = url.Values{"prefix": {prefix}}
-	}
-	a, err := c.do(ctx, r, http.StatusNotFound)
-	switch {
-	case err != nil:
-		return nil, err
-	case a.status == http.StatusNotFound:
+	query := url.Values{"prefix": {prefix}}
+	var locks []LockInfo
+	err := c.ask(ctx, http.MethodGet, "/v1/lockd/locks", query, nil, &locks)
+	if refused, ok := errors.AsType[*Error](err); ok && refused.Status == http.StatusNotFound {
 		return nil, errors.ErrUnsupported
 	}
-	var locks []LockInfo
-	return locks, a.decode(&locks)
+	return locks, err
 }
 
 // String says who holds the lock and for how long, or until when it is delayed, and how many wait.

@@ -1,4 +1,4 @@
-package consulclient_test
+package lockclient_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
 const slotFlags = 0xe0f69a2baa414de0
@@ -31,9 +31,9 @@ func (h *harness) holders(prefix string) (limit int, holders map[string]bool) {
 }
 
 // slot takes a slot that is free.
-func (h *harness) slot(k *consulclient.Keeper, prefix string, limit int) *consulclient.Lock {
+func (h *harness) slot(k *lockclient.Keeper, prefix string, limit int) *lockclient.Lock {
 	h.t.Helper()
-	l, err := k.Acquire(h.t.Context(), prefix, limit, consulclient.AtOnce)
+	l, err := k.Acquire(h.t.Context(), prefix, limit, lockclient.AtOnce)
 	h.must(err)
 	if _, holders := h.holders(prefix); !holders[k.ID()] || h.holder(prefix+"/"+k.ID()) != k.ID() {
 		h.t.Fatalf("%s is not among %v, or has not locked its key", k.ID(), holders)
@@ -48,14 +48,14 @@ func TestSemaphore(t *testing.T) {
 		a, b, c := h.keep(0), h.keep(0), h.keep(0)
 		h.slot(a, "jobs", 2)
 		l := h.slot(b, "jobs", 2)
-		if e := l.Entry(); e.Key != "jobs/"+b.ID() || e.LockIndex != 1 || e.Flags != slotFlags {
+		if e := l.Pair(); e.Key != "jobs/"+b.ID() || e.LockIndex != 1 || e.Flags != slotFlags {
 			t.Errorf("entry %+v", e)
 		}
 		if limit, holders := h.holders("jobs"); limit != 2 || len(holders) != 2 {
 			t.Errorf("limit %d, holders %v", limit, holders)
 		}
-		_, err := c.Acquire(h.t.Context(), "jobs", 2, consulclient.AtOnce)
-		if !errors.Is(err, consulclient.ErrNotAcquired) ||
+		_, err := c.Acquire(h.t.Context(), "jobs", 2, lockclient.AtOnce)
+		if !errors.Is(err, lockclient.ErrNotAcquired) ||
 			!strings.Contains(err.Error(), "all slots") {
 			t.Errorf("third: got %v", err)
 		}
@@ -64,7 +64,7 @@ func TestSemaphore(t *testing.T) {
 		}
 		began := time.Now()
 		time.AfterFunc(90*time.Second, func() { h.must(l.Unlock(context.Background())) })
-		_, err = c.Acquire(h.t.Context(), "jobs", 2, consulclient.UntilDone)
+		_, err = c.Acquire(h.t.Context(), "jobs", 2, lockclient.UntilDone)
 		h.must(err)
 		if got := time.Since(began); got != 90*time.Second {
 			t.Errorf("acquired after %v", got)
@@ -88,7 +88,7 @@ func TestSemaphore_HolderDies(t *testing.T) {
 		h.must(err)
 		time.AfterFunc(time.Minute, func() { h.must(h.db.EndSession(id)) })
 		began := time.Now()
-		_, err = b.Acquire(h.t.Context(), "jobs", 1, consulclient.UntilDone)
+		_, err = b.Acquire(h.t.Context(), "jobs", 1, lockclient.UntilDone)
 		h.must(err)
 		if got := time.Since(began); got != time.Minute {
 			t.Errorf("acquired after %v", got)
@@ -140,7 +140,7 @@ func TestSemaphore_Lost(t *testing.T) {
 func TestSemaphore_OwnLimit(t *testing.T) {
 	run(t, func(h *harness) {
 		a, b, c := h.keep(0), h.keep(0), h.keep(0)
-		_, err := a.Acquire(h.t.Context(), "jobs", 0, consulclient.UntilDone)
+		_, err := a.Acquire(h.t.Context(), "jobs", 0, lockclient.UntilDone)
 		if err == nil || !strings.Contains(err.Error(), `"jobs" has no limit yet: name one`) {
 			t.Errorf("got %v", err)
 		}
@@ -148,18 +148,18 @@ func TestSemaphore_OwnLimit(t *testing.T) {
 			t.Errorf("left behind: %q", key)
 		}
 		h.slot(a, "jobs", 1)
-		_, err = b.Acquire(h.t.Context(), "jobs", 0, consulclient.AtOnce)
-		if !errors.Is(err, consulclient.ErrNotAcquired) {
+		_, err = b.Acquire(h.t.Context(), "jobs", 0, lockclient.AtOnce)
+		if !errors.Is(err, lockclient.ErrNotAcquired) {
 			t.Errorf("got %v", err)
 		}
-		var l *consulclient.Lock
+		var l *lockclient.Lock
 		time.AfterFunc(time.Minute, func() {
 			_, err := h.db.Put("jobs/.lock", []byte(`{"Limit":2,"Holders":{"`+a.ID()+`":true}}`),
 				&lockd.PutOptions{Flags: slotFlags})
 			h.must(err)
 		})
 		began := time.Now()
-		l, err = b.Acquire(h.t.Context(), "jobs", 0, consulclient.UntilDone)
+		l, err = b.Acquire(h.t.Context(), "jobs", 0, lockclient.UntilDone)
 		h.must(err)
 		if took := time.Since(began); took != time.Minute {
 			t.Errorf("acquired after %v", took)
@@ -192,12 +192,12 @@ func TestSemaphore_Refused(t *testing.T) {
 			"": "no clean path", "/jobs": "no clean path", "jobs/": "no clean path",
 			"a//b": "no clean path",
 		} {
-			_, err := b.Acquire(h.t.Context(), prefix, 3, consulclient.UntilDone)
+			_, err := b.Acquire(h.t.Context(), prefix, 3, lockclient.UntilDone)
 			if err == nil || !strings.Contains(err.Error(), text) {
 				t.Errorf("%q: got %v, want %q", prefix, err, text)
 			}
 		}
-		if _, err := b.Acquire(h.t.Context(), "jobs", -1, consulclient.UntilDone); err == nil {
+		if _, err := b.Acquire(h.t.Context(), "jobs", -1, lockclient.UntilDone); err == nil {
 			t.Error("a limit of -1 is taken")
 		}
 		if e, _ := h.db.Get("other/.lock"); string(e.Value) != "{}" || e.Flags != 0 {
@@ -220,12 +220,12 @@ func TestSemaphore_AnswerLost(t *testing.T) {
 		for _, path := range []string{"/txn", "/.lock"} {
 			k := h.keep(0)
 			h.fail(lost, path)
-			if _, err := k.Acquire(h.t.Context(), "jobs", 1, consulclient.AtOnce); err == nil {
+			if _, err := k.Acquire(h.t.Context(), "jobs", 1, lockclient.AtOnce); err == nil {
 				t.Errorf("%s: got a slot, want the error", path)
 			}
 			h.fail(lost, path)
 			timer := time.AfterFunc(3500*time.Millisecond, func() { h.fail(none, "") })
-			l, err := k.Acquire(h.t.Context(), "jobs", 1, consulclient.UntilDone)
+			l, err := k.Acquire(h.t.Context(), "jobs", 1, lockclient.UntilDone)
 			h.must(err)
 			timer.Stop()
 			h.fail(none, "")

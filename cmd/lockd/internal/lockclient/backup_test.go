@@ -1,4 +1,4 @@
-package consulclient_test
+package lockclient_test
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
 // drip is a server that sends a byte at a time, and then stops: for ever, or with an error.
@@ -23,7 +23,7 @@ type drip struct {
 
 func (d *drip) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: &dripping{*d, r.Context()},
-		Header: http.Header{consulclient.FileHeader: {"id"}}}, nil
+		Header: http.Header{lockclient.FileHeader: {"id"}}}, nil
 }
 
 type dripping struct {
@@ -64,19 +64,16 @@ func TestClient_Backup(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, err := consulclient.New(consulclient.Options{Transport: &test.server})
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := over(t, &test.server)
 				var out bytes.Buffer
 				began := time.Now()
-				err = c.Backup(t.Context(), test.file, &out)
+				err := c.Backup(t.Context(), test.file, &out)
 				if (err == nil) != (test.text == "") ||
 					err != nil && !strings.Contains(err.Error(), test.text) {
 					t.Errorf("got %v, want %q", err, test.text)
 				}
 				other := strings.Contains(test.text, "file open")
-				if errors.Is(err, consulclient.ErrOtherFile) != other {
+				if errors.Is(err, lockclient.ErrOtherFile) != other {
 					t.Errorf("got %v", err)
 				}
 				if took := time.Since(began); out.Len() != test.got || took != test.took {

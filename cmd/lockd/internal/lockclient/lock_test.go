@@ -1,4 +1,4 @@
-package consulclient_test
+package lockclient_test
 
 import (
 	"context"
@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
-	"github.com/lockd/lockd/cmd/lockd/internal/consulclient"
+	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
 // lock takes a lock that is free.
-func (h *harness) lock(k *consulclient.Keeper, key string) *consulclient.Lock {
+func (h *harness) lock(k *lockclient.Keeper, key string) *lockclient.Lock {
 	h.t.Helper()
-	l, err := k.Lock(h.t.Context(), key, consulclient.AtOnce)
+	l, err := k.Lock(h.t.Context(), key, lockclient.AtOnce)
 	h.must(err)
 	if got := h.holder(key); got != k.ID() {
 		h.t.Fatalf("key %q is locked by %q, not %q", key, got, k.ID())
@@ -31,7 +31,7 @@ func TestLock(t *testing.T) {
 		k := h.keep(time.Minute)
 		l := h.lock(k, "dir/ä b%")
 		e, _ := h.db.Get("dir/ä b%")
-		if got := l.Entry(); got.ModifyIndex != e.Fence || got.LockIndex != 1 ||
+		if got := l.Pair(); got.ModifyIndex != e.Fence || got.LockIndex != 1 ||
 			got.Key != e.Key || e.Flags != 0x2ddccbc058a50c18 {
 			t.Errorf("got %+v of %+v", got, e)
 		}
@@ -44,8 +44,8 @@ func TestLock(t *testing.T) {
 		}
 		other := h.keep(0)
 		again := h.lock(other, "dir/ä b%") // there is no lock-delay
-		if again.Entry().ModifyIndex <= l.Entry().ModifyIndex {
-			t.Errorf("fence %d after %d", again.Entry().ModifyIndex, l.Entry().ModifyIndex)
+		if again.Pair().ModifyIndex <= l.Pair().ModifyIndex {
+			t.Errorf("fence %d after %d", again.Pair().ModifyIndex, l.Pair().ModifyIndex)
 		}
 		h.close(k)
 		h.close(other)
@@ -89,7 +89,7 @@ func TestLock_Waits(t *testing.T) {
 		l := h.lock(first, "k")
 		began := time.Now()
 		time.AfterFunc(100*time.Second, func() { h.must(l.Unlock(context.Background())) })
-		_, err := second.Lock(h.t.Context(), "k", consulclient.UntilDone)
+		_, err := second.Lock(h.t.Context(), "k", lockclient.UntilDone)
 		h.must(err)
 		if got := time.Since(began); got != 100*time.Second {
 			t.Errorf("locked after %v", got)
@@ -97,7 +97,7 @@ func TestLock_Waits(t *testing.T) {
 		synctest.Wait()
 		began = time.Now()
 		h.close(second) // holding it
-		_, err = third.Lock(h.t.Context(), "k", consulclient.UntilDone)
+		_, err = third.Lock(h.t.Context(), "k", lockclient.UntilDone)
 		h.must(err)
 		if got := time.Since(began); got < 10*time.Second || got > 11*time.Second {
 			t.Errorf("locked after %v, want the lock-delay of 10s", got)
@@ -114,11 +114,11 @@ func TestLock_NotAcquired(t *testing.T) {
 		holder, k := h.keep(time.Minute), h.keep(0)
 		l := h.lock(holder, "held")
 		refused := func(
-			key string, ctx context.Context, patience consulclient.Patience, text string,
+			key string, ctx context.Context, patience lockclient.Patience, text string,
 		) {
 			t.Helper()
 			_, err := k.Lock(ctx, key, patience)
-			if !errors.Is(err, consulclient.ErrNotAcquired) ||
+			if !errors.Is(err, lockclient.ErrNotAcquired) ||
 				!strings.Contains(err.Error(), text) {
 				t.Errorf("got %v, want %q", err, text)
 			}
@@ -129,33 +129,33 @@ func TestLock_NotAcquired(t *testing.T) {
 				t.Errorf("holds %q", key)
 			}
 		}
-		refused("held", h.t.Context(), consulclient.AtOnce, "locked by session "+holder.ID())
+		refused("held", h.t.Context(), lockclient.AtOnce, "locked by session "+holder.ID())
 		ctx, cancel := context.WithTimeout(h.t.Context(), 7*time.Second)
 		began := time.Now()
-		refused("held", ctx, consulclient.UntilDone, "locked by session "+holder.ID())
+		refused("held", ctx, lockclient.UntilDone, "locked by session "+holder.ID())
 		if got := time.Since(began); got != 7*time.Second {
 			t.Errorf("gave up after %v", got)
 		}
 		cancel()
 		const named = "its name is no lock delay"
 		l2 := h.lock(holder, named)
-		_, err := k.Lock(h.t.Context(), named, consulclient.AtOnce)
-		if err == nil || errors.Is(err, consulclient.ErrDelayed) {
+		_, err := k.Lock(h.t.Context(), named, lockclient.AtOnce)
+		if err == nil || errors.Is(err, lockclient.ErrDelayed) {
 			t.Errorf("got %v, want that it is held", err)
 		}
 		if err := l2.Unlock(h.t.Context()); err != nil {
 			t.Error(err)
 		}
 		h.close(holder)
-		refused("held", h.t.Context(), consulclient.AtOnce, "delay")
-		_, err = k.Lock(h.t.Context(), "held", consulclient.AtOnce)
-		if !errors.Is(err, consulclient.ErrDelayed) {
+		refused("held", h.t.Context(), lockclient.AtOnce, "delay")
+		_, err = k.Lock(h.t.Context(), "held", lockclient.AtOnce)
+		if !errors.Is(err, lockclient.ErrDelayed) {
 			t.Errorf("got %v, want ErrDelayed", err)
 		}
 		ctx, cancel = context.WithTimeout(h.t.Context(), 7*time.Second)
-		refused("held", ctx, consulclient.UntilDone, "delay")
+		refused("held", ctx, lockclient.UntilDone, "delay")
 		cancel()
-		refused("free", ctx, consulclient.UntilDone, "")
+		refused("free", ctx, lockclient.UntilDone, "")
 		if _, there := h.db.Get("free"); there {
 			t.Error("a key is left behind")
 		}
@@ -171,11 +171,11 @@ func TestLock_AnswerLost(t *testing.T) {
 	run(t, func(h *harness) {
 		k := h.keep(time.Minute)
 		h.fail(lost, "/txn")
-		_, err := k.Lock(h.t.Context(), "k", consulclient.AtOnce)
+		_, err := k.Lock(h.t.Context(), "k", lockclient.AtOnce)
 		if _, there := h.db.Get("k"); err == nil || there {
 			t.Errorf("got %v, and the key is there: %v", err, there)
 		}
-		_, err = k.Lock(h.t.Context(), "k", consulclient.UntilDone)
+		_, err = k.Lock(h.t.Context(), "k", lockclient.UntilDone)
 		h.must(err) // for it has it
 		h.fail(none, "")
 		h.close(k)
@@ -185,7 +185,7 @@ func TestLock_AnswerLost(t *testing.T) {
 		time.AfterFunc(100*time.Millisecond, func() { h.fail(none, "") })
 		ctx, cancel := context.WithTimeout(h.t.Context(), 200*time.Millisecond)
 		defer cancel()
-		if _, err = k.Lock(ctx, "other", consulclient.UntilDone); err == nil {
+		if _, err = k.Lock(ctx, "other", lockclient.UntilDone); err == nil {
 			t.Error("got the lock, want the time to have passed")
 		}
 		if _, there := h.db.Get("other"); there {
@@ -202,7 +202,7 @@ func TestLock_ServerAway(t *testing.T) {
 		h.fail(broken, "/v1/kv/")
 		time.AfterFunc(30*time.Second, func() { h.fail(none, "") })
 		began := time.Now()
-		_, err := k.Lock(h.t.Context(), "k", consulclient.UntilDone)
+		_, err := k.Lock(h.t.Context(), "k", lockclient.UntilDone)
 		h.must(err)
 		if got := time.Since(began); got < 30*time.Second || got > 31*time.Second {
 			t.Errorf("locked after %v", got)
@@ -212,7 +212,7 @@ func TestLock_ServerAway(t *testing.T) {
 		k = h.keep(0)
 		h.fail(cut, "")
 		began = time.Now()
-		if _, err := k.Lock(h.t.Context(), "k", consulclient.UntilDone); err == nil ||
+		if _, err := k.Lock(h.t.Context(), "k", lockclient.UntilDone); err == nil ||
 			!strings.Contains(err.Error(), "could not be renewed") {
 			t.Errorf("got %v, want that of the renewals", err)
 		}
@@ -232,12 +232,12 @@ func TestLock_SessionEnds(t *testing.T) {
 		id, err := lockd.ParseSessionID(k.ID())
 		h.must(err)
 		time.AfterFunc(time.Second, func() { h.must(h.db.EndSession(id)) })
-		_, err = k.Lock(h.t.Context(), "k", consulclient.UntilDone)
-		if !errors.Is(err, consulclient.ErrNoSession) {
+		_, err = k.Lock(h.t.Context(), "k", lockclient.UntilDone)
+		if !errors.Is(err, lockclient.ErrNoSession) {
 			t.Errorf("got %v", err)
 		}
-		_, err = k.Lock(h.t.Context(), "free", consulclient.UntilDone)
-		if !errors.Is(err, consulclient.ErrNoSession) {
+		_, err = k.Lock(h.t.Context(), "free", lockclient.UntilDone)
+		if !errors.Is(err, lockclient.ErrNoSession) {
 			t.Errorf("after that: got %v", err)
 		}
 		h.close(k)
@@ -279,7 +279,7 @@ func TestLock_Lost(t *testing.T) {
 				time.Sleep(time.Second)
 				h.fail(none, "")
 				time.Sleep(5 * time.Minute)
-				h.must(test.take(h, l.Entry().ModifyIndex))
+				h.must(test.take(h, l.Pair().ModifyIndex))
 				if left := doneAfter(t, k, 0); left != 0 {
 					t.Errorf("%v left", left)
 				}
@@ -314,7 +314,7 @@ func TestLock_Lost_WithSession(t *testing.T) {
 			doneAfter(t, k, 0)
 			err = k.Err()
 			told := strings.Contains(err.Error(), text) && strings.Contains(err.Error(), k.ID())
-			if !told || errors.Is(err, consulclient.ErrNoSession) != (delay > 0) {
+			if !told || errors.Is(err, lockclient.ErrNoSession) != (delay > 0) {
 				t.Errorf("delay %v: got %v", delay, err)
 			}
 			h.close(k)
@@ -332,17 +332,17 @@ func TestLock_OneAtATime(t *testing.T) {
 			wg.Go(func() {
 				k := h.keep(0)
 				for range rounds {
-					l, err := k.Lock(h.t.Context(), "k", consulclient.UntilDone)
+					l, err := k.Lock(h.t.Context(), "k", lockclient.UntilDone)
 					if err != nil {
 						t.Error(err)
 						break
 					}
 					// No lock of Go's: the race detector sees two inside.
-					if inside++; inside != 1 || l.Entry().ModifyIndex <= fence {
+					if inside++; inside != 1 || l.Pair().ModifyIndex <= fence {
 						t.Errorf("%d inside, fence %d after %d", inside,
-							l.Entry().ModifyIndex, fence)
+							l.Pair().ModifyIndex, fence)
 					}
-					fence = l.Entry().ModifyIndex
+					fence = l.Pair().ModifyIndex
 					time.Sleep(time.Duration(n) * time.Millisecond)
 					inside--
 					if err := l.Unlock(h.t.Context()); err != nil {

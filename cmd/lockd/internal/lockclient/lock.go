@@ -1,0 +1,125 @@
+package lockclient
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hashicorp/consul/api"
+)
+
+// Lock is the lock of a key, or a slot of a semaphore. The zero value is not usable; Keeper.Lock
+// and Keeper.Acquire give one.
+type Lock struct {
+	pair   *api.KVPair
+	unlock func(context.Context) error
+}
+
+// Pair is the key that was locked, as it was then: for a slot, the contender key. Its ModifyIndex
+// is above that of every grant before, and below that of every one after.
+func (l *Lock) Pair() *api.KVPair { return l.pair }
+
+// Unlock gives the lock or the slot back, with no lock-delay. It blocks until that is done or has
+// gone wrong. It is no error if it was lost before.
+func (l *Lock) Unlock(ctx context.Context) error { return l.unlock(ctx) }
+
+// Lock takes the lock of a key. The key keeps its value and its flags, for which the official
+// client's lock has no room; one that is made for it has no value, and the flags that the official
+// client wants on it, and Unlock deletes it unless it has been written to. If the lock is lost,
+// Keeper.Done is closed.
+//
+// It blocks until the lock is held; while it waits, errors that may pass do not end it, as long as
+// the session is known to live. It returns ErrNotAcquired if the lock could not be had, wrapping
+// the cause of ctx if that ended, Keeper.Err if the session was lost, or the error of a request.
+// Then nothing is held.
+func (k *Keeper) Lock(ctx context.Context, key string, patience Patience) (*Lock, error) {
+	t := taking{Keeper: k, key: key}
+	if err := k.take(ctx, key, patience, t.attempt); err != nil {
+		if t.unknown {
+			longer, cancel := lingering(ctx)
+			defer cancel()
+			_ = k.release(longer, key, t.created) // or it ends with the session
+		}
+		return nil, err
+	}
+	stop := k.watch(func(ctx context.Context, wait Wait) (uint64, string, error) {
+		pair, index, err := k.client.Get(ctx, key, wait)
+		return index, lost(pair, key, k.id), err
+	})
+	return &Lock{t.pair, func(ctx context.Context) error {
+		stop()
+		return k.release(ctx, key, t.created)
+	}}, nil
+}
+
+// lost says how the lock of a key was lost, or nothing.
+func lost(pair *api.KVPair, key, session string) string {
+	switch {
+	case pair == nil:
+		return fmt.Sprintf("key %q was deleted", key)
+	case pair.Session == "":
+		return fmt.Sprintf("the lock of key %q was released", key)
+	case pair.Session != session:
+		return fmt.Sprintf("key %q is locked by session %s", key, pair.Session)
+	}
+	return ""
+}
+
+// taking is the taking of one lock.
+type taking struct {
+	*Keeper
+	key string
+
+	pair    *api.KVPair // as it was granted
+	created bool        // by this
+	unknown bool        // whether an attempt whose answer did not arrive took it
+}
+
+// attempt takes the lock of the key if that is free, and as it was read.
+func (t *taking) attempt(ctx context.Context, wait Wait) (uint64, error) {
+	pair, index, err := t.client.Get(ctx, t.key, wait)
+	ops := []*api.KVTxnOp{
+		{Verb: api.KVCheckNotExists, Key: t.key},
+		{Verb: api.KVLock, Key: t.key, Flags: api.LockFlagValue, Session: t.id},
+	}
+	switch {
+	case err != nil:
+		return 0, err
+	case pair == nil:
+		t.created = true
+	case pair.Session == t.id:
+		t.pair = pair // by an attempt whose answer did not arrive
+		return index, nil
+	case pair.Session != "":
+		return index, &obstacle{fmt.Sprintf("key %q is locked", t.key), []string{pair.Session}}
+	default:
+		t.created = t.created && t.unknown
+		ops[0] = &api.KVTxnOp{Verb: api.KVCheckIndex, Key: t.key, Index: pair.ModifyIndex}
+		ops[1].Value, ops[1].Flags = pair.Value, pair.Flags
+	}
+	t.pair, err = t.client.lock(ctx, ops...)
+	if err != nil && !inTheWay(err) {
+		t.unknown = true
+	}
+	return index, err
+}
+
+// release gives a lock back: it deletes the key if it was made for it and is as it was made, else
+// it leaves its value and flags as they are.
+func (k *Keeper) release(ctx context.Context, key string, created bool) error {
+	for {
+		pair, _, err := k.client.Get(ctx, key, Wait{})
+		if err != nil || pair == nil || pair.Session != k.id {
+			return err
+		}
+		ops := []*api.KVTxnOp{
+			{Verb: api.KVCheckIndex, Key: key, Index: pair.ModifyIndex},
+			{Verb: api.KVUnlock, Key: key, Value: pair.Value, Flags: pair.Flags, Session: k.id},
+		}
+		if created && len(pair.Value) == 0 && pair.Flags == api.LockFlagValue {
+			ops = append(ops, &api.KVTxnOp{Verb: api.KVDelete, Key: key})
+		}
+		if _, err = k.client.txn(ctx, ops...); err == nil || !inTheWay(err) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package lockclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+const (
+	// longPoll is how long a read waits for a change.
+	longPoll = time.Minute
+
+	// retry is how long a read waits for a change of a key that is free and cannot be locked,
+	// because of a lock-delay, whose end changes no key; and the pause after an error.
+	retry = time.Second
+)
+
+// ErrNotAcquired is returned when the lock, or a slot, was not to be had in the time that there
+// was for it.
+var ErrNotAcquired = errors.New("not acquired")
+
+// Patience says how long to wait for a lock or a slot.
+type Patience uint8
+
+// The degrees.
+const (
+	// UntilDone waits until it is there, or ctx ends.
+	UntilDone Patience = iota
+	// AtOnce does not wait.
+	AtOnce
+)
+
+// attempt tries to take a lock or a slot, after a read that waits as it says. It returns nil if
+// that is taken, an *obstacle or a refusal if it is not to be had, with the index of the read, or
+// what else went wrong.
+type attempt func(ctx context.Context, wait Wait) (index uint64, err error)
+
+// inTheWay reports whether an error is what is in the way of a lock or a slot, and may go.
+func inTheWay(err error) bool {
+	_, isHeld := errors.AsType[*obstacle](err)
+	_, isRefused := errors.AsType[refusal](err)
+	return isHeld || isRefused
+}
+
+// take attempts until something is taken, or the wait for it has an end. The key is that of the
+// lock, and empty for a slot.
+func (k *Keeper) take(
+	ctx context.Context, key string, patience Patience, try attempt,
+) error {
+	bound, cancel := k.bound(ctx)
+	defer cancel()
+	var wait Wait
+	var known error // what was in the way the last time
+	for {
+		index, err := try(bound, wait)
+		if err == nil {
+			return nil
+		}
+		blocked := inTheWay(err)
+		if blocked {
+			known = err
+		}
+		switch {
+		case k.Err() != nil:
+			return k.Err()
+		case errors.Is(err, ErrNoSession):
+			return fmt.Errorf("%w: %w", ErrNoSession, err)
+		case bound.Err() != nil && known != nil:
+			return fmt.Errorf("%w: %w: %w", ErrNotAcquired, k.client.explain(ctx, key, known),
+				context.Cause(bound))
+		case bound.Err() != nil:
+			return fmt.Errorf("%w: %w", ErrNotAcquired, context.Cause(bound))
+		case blocked && patience == AtOnce:
+			return fmt.Errorf("%w: %w", ErrNotAcquired, k.client.explain(ctx, key, known))
+		case !blocked && (patience == AtOnce || lasting(err)):
+			return err
+		}
+		wait = Wait{Index: index, For: retry}
+		if _, isHeld := errors.AsType[*obstacle](err); isHeld {
+			wait.For = longPoll
+		} else if !blocked || index == 0 {
+			wait = Wait{}
+			_ = pause(bound, retry) // if ctx ends, the next read says so
+		}
+	}
+}
+
+// lasting reports whether the same attempt would fail again.
+func lasting(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return errors.Is(err, errSemaphore) ||
+		ok && e.Status < http.StatusInternalServerError
+}

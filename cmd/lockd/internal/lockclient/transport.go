@@ -1,0 +1,126 @@
+package lockclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// patience is how long a server may send nothing, beyond what it was asked to wait.
+const patience = 10 * time.Second
+
+var (
+	// ErrUnreachable is returned when there is no connection to the server's address, so that
+	// nothing was asked of it.
+	ErrUnreachable = errors.New("no server can be reached")
+
+	errSilent = fmt.Errorf("the server has sent nothing for %v beyond what it was asked to wait: "+
+		"%w", patience, context.DeadlineExceeded)
+)
+
+// Error is an answer that is neither success nor one that the official client understands.
+type Error struct {
+	Status int
+	Text   string // the body
+}
+
+// Error returns the text, on one line.
+func (e *Error) Error() string {
+	text := oneLine(e.Text)
+	if text == "" {
+		text = http.StatusText(e.Status)
+	}
+	return fmt.Sprintf("%d: %s", e.Status, text)
+}
+
+// oneLine returns a server's text as one line, for an error that has it.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// transport gives up on a server that has become silent, and makes errors of the answers that the
+// official client would take for others.
+type transport struct {
+	next http.RoundTripper
+	name string // of the server, for errors
+}
+
+// RoundTrip sends a request.
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	wait, err := time.ParseDuration(r.URL.Query().Get("wait"))
+	if err != nil {
+		wait = 0 // it is not asked to wait
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	silent := time.AfterFunc(patience+wait+wait/16, func() { cancel(errSilent) })
+	response, err := t.next.RoundTrip(r.WithContext(ctx))
+	silent.Stop()
+	if err != nil {
+		defer cancel(nil)
+		if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+			return nil, fmt.Errorf("%w at %s: %w", ErrUnreachable, t.name, dial)
+		}
+		return nil, blamed(ctx, err)
+	}
+	response.Body = &body{response.Body, ctx, cancel, silent}
+	if understood(r, response) {
+		return response, nil
+	}
+	text, err := io.ReadAll(io.LimitReader(response.Body, 4<<10))
+	return nil, errors.Join(&Error{response.StatusCode, string(text)}, err, response.Body.Close())
+}
+
+// blamed returns the error, or why the request was given up.
+func blamed(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// understood reports whether the official client knows what an answer says. It takes any 404 to a
+// read of keys for an absent key, and an index that is missing for 0, with which a read that is to
+// wait does not.
+func understood(r *http.Request, response *http.Response) bool {
+	is := func(path string) bool { return strings.Contains(r.URL.Path, path) }
+	status := response.StatusCode
+	switch {
+	case r.Method == http.MethodGet && is("/v1/kv/"):
+		_, err := strconv.ParseUint(response.Header.Get("X-Consul-Index"), 10, 64)
+		return err == nil && (status == http.StatusOK || status == http.StatusNotFound)
+	case is("/v1/session/renew/"):
+		return status == http.StatusOK || status == http.StatusNotFound
+	case is("/v1/txn"):
+		return status == http.StatusOK || status == http.StatusConflict
+	}
+	return status == http.StatusOK
+}
+
+// body is that of an answer. The server may be silent between two reads, and not during one.
+type body struct {
+	io.ReadCloser
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	silent *time.Timer
+}
+
+// Read reads, and gives up if nothing comes.
+func (b *body) Read(p []byte) (int, error) {
+	b.silent.Reset(patience)
+	defer b.silent.Stop()
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		err = blamed(b.ctx, err)
+	}
+	return n, err
+}
+
+// Close ends the request.
+func (b *body) Close() error {
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
+}
