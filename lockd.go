@@ -124,7 +124,7 @@ func (db *DB) start(opts *Options) error {
 	db.watch.start(db, opts)
 
 	err := db.update(func(tx *engine.Txn) error {
-		tx.Begin()
+		tx.Initialize()
 		return nil
 	})
 	if err == nil {

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/lockd/lockd/internal/schema"
@@ -57,12 +56,5 @@ func (e *Engine) attachmentMoved(old, new *schema.Attachment) {
 			s.attached = make(map[string]struct{})
 		}
 		s.attached[new.Name] = struct{}{}
-	}
-}
-
-// detachAll removes what dies with the session.
-func (tx *Txn) detachAll(s *Session) {
-	for _, name := range slices.Sorted(maps.Keys(s.attached)) {
-		tx.engine.rows.Attachments.Delete(name)
 	}
 }

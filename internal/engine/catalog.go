@@ -7,12 +7,6 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// Critical is the status of a check that ends sessions. Package lockd documents the others.
-const Critical = 0
-
-// CatalogKey is the key under which something of a node is kept.
-func CatalogKey(node, id string) string { return Folded(node) + "\x00" + Folded(id) }
-
 // PutNode registers a node, or changes it. A node with the same ID under another name is removed
 // first, with all that belongs to it (N5).
 func (tx *Txn) PutNode(node schema.Node) {
@@ -155,32 +149,6 @@ func (tx *Txn) removeCheck(key string) {
 	tx.endTTL(key)
 }
 
-// bind and unbind keep e.bound: which sessions belong to a node, and to each of their checks.
-func (e *Engine) bind(s *Session) {
-	for _, key := range s.bindings() {
-		if e.bound[key] == nil {
-			e.bound[key] = make(map[*Session]struct{})
-		}
-		e.bound[key][s] = struct{}{}
-	}
-}
-
-func (e *Engine) unbind(s *Session) {
-	for _, key := range s.bindings() {
-		if delete(e.bound[key], s); len(e.bound[key]) == 0 {
-			delete(e.bound, key)
-		}
-	}
-}
-
-func (s *Session) bindings() []string {
-	keys := []string{Folded(s.Row.Node)}
-	for _, id := range s.Row.Checks {
-		keys = append(keys, CatalogKey(s.Row.Node, id))
-	}
-	return keys
-}
-
 // endBound ends the sessions that are bound to a node or a check, the oldest first.
 func (tx *Txn) endBound(key string, cause error) {
 	bound := slices.Collect(maps.Keys(tx.engine.bound[key]))
@@ -190,4 +158,12 @@ func (tx *Txn) endBound(key string, cause error) {
 			tx.EndSession(s, cause)
 		}
 	}
+}
+
+// lapse makes a check critical whose TTL is over.
+func (tx *Txn) lapse(l *checkLease) {
+	next := *tx.engine.rows.Checks.Newest(l.check)
+	next.Status, next.Output = Critical, lapsed
+	next.ModifyIndex = tx.next()
+	tx.writeCheck(l.check, next)
 }

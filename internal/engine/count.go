@@ -71,3 +71,17 @@ func (e *Ends) addLock(cause error) {
 		e.Forced++
 	}
 }
+
+// Counts is what the engine counts, as it is published; but for Waiters, which are calls.
+type Counts struct {
+	Keys, Sessions, Locks, Waiters int
+	Grants                         uint64
+	Ends                           Ends
+}
+
+// Ends counts what has ended, by the cause. Locks that a session's end took are not counted again.
+type Ends struct {
+	Closed, Expired, Destroyed, NodeGone, CheckGone, CheckCritical, ProcessGone, Restored uint64
+
+	Unlocked, KeyDeleted, Forced uint64
+}

@@ -44,22 +44,6 @@ func (e *Engine) swapDelay(state *lockState, d *delay) {
 	e.tidy(state)
 }
 
-// endDelay gives the lock to the first that waits for it. If none does, that is no write: the row
-// goes with the next one.
-func (tx *Txn) endDelay(d *delay) {
-	e := tx.engine
-	state := e.locks[d.key]
-	if state == nil || state.delay != d {
-		return // replaced meanwhile
-	}
-	state.delay = nil
-	e.slotBack(d)
-	e.overdue = append(e.overdue, d.key)
-	tx.serve(d.key)
-	tx.serveContenders(PrefixOf(d.key))
-	e.tidy(state)
-}
-
 // maxSweep is how many rows of delays that are over one write takes along.
 const maxSweep = 64
 
@@ -92,5 +76,43 @@ func (e *Engine) recallDelays() {
 func (tx *Txn) dropDelay(key string) {
 	if tx.engine.rows.Delays.Len() > 0 && tx.engine.rows.Delays.Newest(key) != nil {
 		tx.engine.rows.Delays.Delete(key)
+	}
+}
+
+// losesSlot reports whether the key, whose lock was just lost, is that of a holder.
+func (tx *Txn) losesSlot(key string) bool {
+	id := contenderOf(key)
+	if id.IsZero() {
+		return false
+	}
+	slots, err := tx.rosterOf(PrefixOf(key))
+	return err == nil && slots.holders[id]
+}
+
+// mayHaveLostSlot reports whether a delay that outlasted a restart may stand for a slot. If others
+// have taken the holder off meanwhile, that does not show any more; a delay too many does less harm
+// than one too few.
+func (e *Engine) mayHaveLostSlot(key string) bool {
+	if contenderOf(key).IsZero() {
+		return false
+	}
+	prefix := PrefixOf(key)
+	slots, err := rosterOf(prefix, e.rows.Keys.Newest(prefix+SemaphoreKey))
+	return err == nil && slots.limit > 0
+}
+
+// slotLost has a delay that begins stand for a slot, if it was lost.
+func (e *Engine) slotLost(d *delay) {
+	if d.slot {
+		e.semaphore(PrefixOf(d.key)).lost[d] = struct{}{}
+	}
+}
+
+// slotBack is the end of that.
+func (e *Engine) slotBack(d *delay) {
+	if d.slot {
+		sem := e.semaphore(PrefixOf(d.key))
+		delete(sem.lost, d)
+		e.tidySemaphore(sem)
 	}
 }

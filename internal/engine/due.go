@@ -70,3 +70,19 @@ func (tx *Txn) ServeAll() {
 	tx.serveAll()
 	tx.again = true
 }
+
+// endDelay gives the lock to the first that waits for it. If none does, that is no write: the row
+// goes with the next one.
+func (tx *Txn) endDelay(d *delay) {
+	e := tx.engine
+	state := e.locks[d.key]
+	if state == nil || state.delay != d {
+		return // replaced meanwhile
+	}
+	state.delay = nil
+	e.slotBack(d)
+	e.overdue = append(e.overdue, d.key)
+	tx.serve(d.key)
+	tx.serveContenders(PrefixOf(d.key))
+	e.tidy(state)
+}

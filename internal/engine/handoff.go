@@ -46,18 +46,6 @@ func (tx *Txn) serve(key string) {
 	}
 }
 
-// nextWaiter returns the waiter of the queue whose turn it is: the first, but for those that could
-// have no slot because the contender key of their own session is delayed. It returns nil if there
-// is none.
-func (tx *Txn) nextWaiter(state *lockState) *Waiter {
-	for w := range state.queue.All() {
-		if !w.Slot || tx.delayed(contenderKey(w.prefix(), w.Session.Row.ID)) == nil {
-			return w
-		}
-	}
-	return nil
-}
-
 // serveFirst grants a waiter what it waits for: its locks, if all of them can be had and it is its
 // turn for each, or its slot, for which it has to be the first. It reports whether it did.
 func (tx *Txn) serveFirst(w *Waiter) bool {
@@ -171,5 +159,14 @@ func (tx *Txn) Release(hold *Hold) {
 	}
 	if !tx.handOn(state) {
 		tx.release(row, ErrUnlocked)
+	}
+}
+
+// DismissAll takes all waiters out of their queues with an error.
+func (tx *Txn) DismissAll(err error) {
+	for _, s := range tx.engine.Sessions(func(*Session) bool { return true }) {
+		for w := range s.waiters() {
+			tx.dismiss(w, err)
+		}
 	}
 }

@@ -118,3 +118,8 @@ func (r roster) held(read func(key string) *schema.Key) iter.Seq[*schema.Key] {
 		}
 	}
 }
+
+// rosterOf reads the semaphore, as it is now.
+func (tx *Txn) rosterOf(prefix string) (roster, error) {
+	return rosterOf(prefix, tx.Get(prefix+SemaphoreKey))
+}

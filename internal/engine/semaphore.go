@@ -10,11 +10,6 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// rosterOf reads the semaphore, as it is now.
-func (tx *Txn) rosterOf(prefix string) (roster, error) {
-	return rosterOf(prefix, tx.Get(prefix+SemaphoreKey))
-}
-
 // writeRoster brings the semaphore's key up to date, without those who hold nothing any more. Their
 // contender keys, of no use to anybody, go with them.
 func (tx *Txn) writeRoster(r roster) {
@@ -228,44 +223,6 @@ func (tx *Txn) leaveSlot(row *schema.Key) {
 	}
 }
 
-// losesSlot reports whether the key, whose lock was just lost, is that of a holder.
-func (tx *Txn) losesSlot(key string) bool {
-	id := contenderOf(key)
-	if id.IsZero() {
-		return false
-	}
-	slots, err := tx.rosterOf(PrefixOf(key))
-	return err == nil && slots.holders[id]
-}
-
-// mayHaveLostSlot reports whether a delay that outlasted a restart may stand for a slot. If others
-// have taken the holder off meanwhile, that does not show any more; a delay too many does less harm
-// than one too few.
-func (e *Engine) mayHaveLostSlot(key string) bool {
-	if contenderOf(key).IsZero() {
-		return false
-	}
-	prefix := PrefixOf(key)
-	slots, err := rosterOf(prefix, e.rows.Keys.Newest(prefix+SemaphoreKey))
-	return err == nil && slots.limit > 0
-}
-
-// slotLost has a delay that begins stand for a slot, if it was lost.
-func (e *Engine) slotLost(d *delay) {
-	if d.slot {
-		e.semaphore(PrefixOf(d.key)).lost[d] = struct{}{}
-	}
-}
-
-// slotBack is the end of that.
-func (e *Engine) slotBack(d *delay) {
-	if d.slot {
-		sem := e.semaphore(PrefixOf(d.key))
-		delete(sem.lost, d)
-		e.tidySemaphore(sem)
-	}
-}
-
 // serveContenders has the waiters for a slot served, if there are any.
 func (tx *Txn) serveContenders(prefix string) {
 	if len(tx.engine.semaphores) == 0 {
@@ -318,4 +275,16 @@ func (tx *Txn) takeSlots(sem *semaphore) {
 		tx.remove(row, cause)
 		tx.bury(row)
 	}
+}
+
+// nextWaiter returns the waiter of the queue whose turn it is: the first, but for those that could
+// have no slot because the contender key of their own session is delayed. It returns nil if there
+// is none.
+func (tx *Txn) nextWaiter(state *lockState) *Waiter {
+	for w := range state.queue.All() {
+		if !w.Slot || tx.delayed(contenderKey(w.prefix(), w.Session.Row.ID)) == nil {
+			return w
+		}
+	}
+	return nil
 }

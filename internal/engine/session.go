@@ -3,7 +3,8 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"strings"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/lockd/lockd/internal/expiry"
@@ -90,24 +91,6 @@ func (e *Engine) restart(s *Session, now time.Time) {
 		s.deadline = now.Add(s.life)
 		e.postpone(&s.expires, s.deadline)
 	}
-}
-
-// postpone has the item be due at the deadline or before: a deadline that moves on leaves the heap
-// as it is, and is put right by early when the older one comes up.
-func (e *Engine) postpone(it *expiry.Item, deadline time.Time) {
-	if !it.Queued() || deadline.Before(it.At()) {
-		e.due.Set(it, deadline)
-	}
-}
-
-// early reports whether an item that has come up is for a deadline that has moved on, and sets it
-// anew then.
-func (e *Engine) early(it *expiry.Item, deadline time.Time) bool {
-	if !it.At().Before(deadline) {
-		return false
-	}
-	e.due.Set(it, deadline)
-	return true
 }
 
 // EndSession is the end of a session, whatever its cause, in one step (G5, S31).
@@ -257,5 +240,9 @@ func (e *Engine) Expire(s *Session, now time.Time) {
 	e.due.Set(&s.expires, now)
 }
 
-// Folded is the form in which names of the catalog are compared (S39, N17).
-func Folded(name string) string { return strings.ToLower(name) }
+// detachAll removes what dies with the session.
+func (tx *Txn) detachAll(s *Session) {
+	for _, name := range slices.Sorted(maps.Keys(s.attached)) {
+		tx.engine.rows.Attachments.Delete(name)
+	}
+}

@@ -16,7 +16,7 @@ func TestExtend_TouchesOnlyTheSession(t *testing.T) {
 	e := engine.New(store.New(), engine.Config{Node: "local"})
 	e.Load(now)
 	tx := e.Begin(now)
-	tx.Begin()
+	tx.Initialize()
 	s, err := tx.NewSession(schema.Session{ID: schema.ID{1}, TTL: time.Minute})
 	if err != nil {
 		t.Fatal(err)

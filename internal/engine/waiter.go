@@ -135,32 +135,3 @@ func (e *Engine) standAgain(w *Waiter) {
 		e.leave(w)
 	}
 }
-
-// Withdraw takes out a waiter whose call returns without it, and returns what is in its way in the
-// published state, or nil if only a commit is. A grant that is decided is released.
-func (tx *Txn) Withdraw(w *Waiter) *Blocked {
-	blocked := tx.obstacle(w)
-	w.left = true
-	tx.engine.counts.Waiters--
-	switch w.phase {
-	case standing:
-		for i := range w.claims {
-			tx.freed = append(tx.freed, w.claims[i].key)
-		}
-		tx.engine.leave(w)
-	case granted:
-		for i := range w.claims {
-			tx.GiveUp(w.claims[i].hold)
-		}
-	}
-	return blocked
-}
-
-// DismissAll takes all waiters out of their queues with an error.
-func (tx *Txn) DismissAll(err error) {
-	for _, s := range tx.engine.Sessions(func(*Session) bool { return true }) {
-		for w := range s.waiters() {
-			tx.dismiss(w, err)
-		}
-	}
-}

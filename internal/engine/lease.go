@@ -54,10 +54,20 @@ func (e *Engine) setLease(l *checkLease, deadline time.Time) {
 	e.postpone(&l.due, deadline)
 }
 
-// lapse makes a check critical whose TTL is over.
-func (tx *Txn) lapse(l *checkLease) {
-	next := *tx.engine.rows.Checks.Newest(l.check)
-	next.Status, next.Output = Critical, lapsed
-	next.ModifyIndex = tx.next()
-	tx.writeCheck(l.check, next)
+// postpone has the item be due at the deadline or before: a deadline that moves on leaves the heap
+// as it is, and is put right by early when the older one comes up.
+func (e *Engine) postpone(it *expiry.Item, deadline time.Time) {
+	if !it.Queued() || deadline.Before(it.At()) {
+		e.due.Set(it, deadline)
+	}
+}
+
+// early reports whether an item that has come up is for a deadline that has moved on, and sets it
+// anew then.
+func (e *Engine) early(it *expiry.Item, deadline time.Time) bool {
+	if !it.At().Before(deadline) {
+		return false
+	}
+	e.due.Set(it, deadline)
+	return true
 }

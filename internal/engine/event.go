@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"github.com/lockd/lockd/internal/hub"
+	"github.com/lockd/lockd/internal/schema"
+)
+
+// Event is one change of one row, for those who watch.
+type Event = hub.Event[Record]
+
+// Record is what an event keeps: pointers to rows, which are immutable.
+type Record struct {
+	Kind     RecordKind
+	Lock     LockChange
+	Moment   int64 // 0 unless Lock changed, or a session began or ended
+	Cause    error
+	Old, New any
+	Holder   *schema.Session // to which the lock was granted
+	Delay    *schema.Delay   // that the lock is in since then
+}
+
+// RecordKind says what changed. The kind of a deletion follows that of the put.
+type RecordKind uint8
+
+// The kinds.
+const (
+	KeyPut            RecordKind = iota + 1 // KeyPut: a key was made, or changed
+	KeyDeleted                              // KeyDeleted: a key was deleted
+	SessionCreated                          // SessionCreated: a session began
+	SessionGone                             // SessionGone: a session ended
+	NodePut                                 // NodePut: a node was made, or changed
+	NodeDeleted                             // NodeDeleted: a node was removed
+	ServicePut                              // ServicePut: a service was made, or changed
+	ServiceDeleted                          // ServiceDeleted: a service was removed
+	CheckPut                                // CheckPut: a check was made, or changed
+	CheckDeleted                            // CheckDeleted: a check was removed
+	AttachmentPut                           // AttachmentPut: an attachment was made, or changed
+	AttachmentDeleted                       // AttachmentDeleted: an attachment was removed
+)
+
+// LockChange says what a change of a key did to its lock.
+type LockChange uint8
+
+// The changes.
+const (
+	Unchanged LockChange = iota // Unchanged: it is as it was
+	Granted                     // Granted: it was free, and is held
+	HandedOn                    // HandedOn: it went from one holder, or grant, to the next
+	Released                    // Released: its holder released it
+	Lost                        // Lost: its holder's session ended, or it was taken by force
+	Deleted                     // Deleted: its key was deleted
+)
+
+// Spaces of names among the events.
+const (
+	SpaceKeys     = 'k' // SpaceKeys: the keys
+	SpaceSessions = 's' // SpaceSessions: the IDs of sessions
+	SpaceCatalog  = 'c' // SpaceCatalog: the catalog, all under one empty name
+)
+
+// Kinds of tombstones.
+const (
+	GraveKey     = 'k' // GraveKey: of one key
+	GravePrefix  = 'p' // GravePrefix: of the keys with a prefix
+	GraveSession = 's' // GraveSession: of one session
+)
+
+// Marks.
+const (
+	MarkSessions = "sessions" // the index of the last change of any session
+	MarkCatalog  = "catalog"  // and that of the catalog
+	markRestored = "restored" // the index of the last restoring that had to carry one over
+)

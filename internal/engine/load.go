@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/lockd/lockd/internal/schema"
+)
+
+// Load takes up the rows that the store has, which fit together, at the instant at which it was
+// opened: it makes what is kept beside them. It is called once, before anything else.
+func (e *Engine) Load(now time.Time) {
+	e.epoch = now.Add(-1)
+	e.rows.Keys.OnMove(e.keyMoved)
+	e.rows.Attachments.OnMove(e.attachmentMoved)
+	for _, row := range e.rows.Sessions.Ascend("") {
+		s := e.adopt(row)
+		e.restart(s, now)
+	}
+	for _, row := range e.rows.Locked() {
+		e.keyMoved(nil, row)
+		e.counts.Locks++
+	}
+	for _, row := range e.rows.Attachments.Ascend("") {
+		e.attachmentMoved(nil, row)
+	}
+	for key, row := range e.rows.Checks.Ascend("") {
+		if lapses(row) {
+			e.setLease(newCheckLease(key), now.Add(row.TTL))
+		}
+	}
+	e.loadDelays(now)
+	e.counts.Keys, e.counts.Sessions = e.rows.Keys.Len(), e.rows.Sessions.Len()
+}
+
+// loadDelays goes by the wall clock, which may have been set: never longer than a delay was.
+func (e *Engine) loadDelays(now time.Time) {
+	for key, row := range e.rows.Delays.Ascend("") {
+		left := min(row.Until.Sub(now.Round(0)), row.Length)
+		if left <= 0 {
+			e.overdue = append(e.overdue, key)
+			continue
+		}
+		d := newDelay(key, now.Add(left))
+		d.slot = e.mayHaveLostSlot(key)
+		e.swapDelay(e.state(key), d)
+	}
+}
+
+// Initialize writes what an opened database begins with: delays that last shorter than their rows
+// say, because the wall clock was set back since, and the node of the process.
+func (tx *Txn) Initialize() {
+	e := tx.engine
+	for key, row := range e.rows.Delays.Ascend("") {
+		state := e.locks[key]
+		if state == nil || state.delay == nil {
+			continue
+		}
+		// The next Open does not begin them anew once more.
+		if until := state.delay.until.Round(0); until.Before(row.Until) {
+			shorter := *row
+			shorter.Until = until
+			e.rows.Delays.Put(key, shorter)
+		}
+	}
+	// Nothing has been written to a node yet. For the newest row its leaf would be unfolded.
+	if e.rows.Nodes.Get(Folded(e.config.Node)) == nil {
+		tx.PutNode(schema.Node{Name: e.config.Node})
+	}
+}

@@ -1,0 +1,68 @@
+package engine
+
+import "time"
+
+// Begin begins a transaction at the instant. The one before has ended.
+func (e *Engine) Begin(now time.Time) *Txn {
+	tx := &e.own
+	tx.now, tx.again, tx.shared = now, false, false
+	tx.freed, tx.passed = reusable(tx.freed), reusable(tx.passed)
+	tx.causes, tx.ends, tx.locked = emptied(tx.causes), emptied(tx.ends), emptied(tx.locked)
+	return tx
+}
+
+// Share has the transaction note what LockViews needs to show the state before it: the caller's
+// lock is free between the calls of its methods from now on, until Unshare.
+func (tx *Txn) Share() { tx.shared = true }
+
+// Unshare ends Share.
+func (tx *Txn) Unshare() { tx.shared = false }
+
+// Index is the index that the transaction's writes carry.
+func (tx *Txn) Index() uint64 { return tx.next() }
+
+// Time is the instant of the transaction.
+func (tx *Txn) Time() time.Time { return tx.now }
+
+// Undo takes back what the transaction did.
+func (tx *Txn) Undo() {
+	tx.engine.rows.Undo()
+	tx.engine.revert(tx.effects)
+	tx.effects = reusable(tx.effects)
+	tx.engine.mustHold()
+}
+
+// Seal keeps what the transaction did: it serves the queues, and joins the open batch. It returns
+// what is published with that, and so has to be told now: all of it in memory, and on a file what
+// depends on no batch.
+func (tx *Txn) Seal() Outcome {
+	e := tx.engine
+	tx.handOff()
+	if e.rows.Wrote() {
+		tx.sweepDelays()
+		e.open.again = e.open.again || tx.again
+	}
+	e.events = tx.record(e.events[:0])
+	e.rows.Seal()
+	var told Outcome
+	if !e.rows.Durable() {
+		e.rows.PublishMemory()
+		told = e.settle(Outcome{tx.effects, e.events, e.rows.Published()})
+	} else if b := e.Undecided(); b != nil {
+		// What has no row of its own is decided on the batches that are not durable yet.
+		b.effects = append(b.effects, tx.effects...)
+		b.events = append(b.events, e.events...)
+	} else {
+		told = e.settle(Outcome{tx.effects, nil, e.rows.Published()})
+	}
+	e.mustHold()
+	return told
+}
+
+// Done gives back the memory of the outcome of Seal, which has been told.
+func (tx *Txn) Done() {
+	tx.effects, tx.engine.events = reusable(tx.effects), reusable(tx.engine.events)
+}
+
+// Running returns the running transaction.
+func (e *Engine) Running() *Txn { return &e.own }

@@ -1,0 +1,124 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/lockd/lockd/internal/schema"
+	"github.com/lockd/lockd/store"
+)
+
+// Txn is the running transaction. Begin gives it, and Seal and Undo end it.
+type Txn struct {
+	engine *Engine
+	now    time.Time
+	again  bool // what it does is due by itself, and has to be tried again
+	shared bool // see Share
+
+	effects []Effect            // what is decided outside the tables
+	freed   []string            // keys whose queue has to be looked at
+	passed  []string            // keys whose holders have changed, while it is shared
+	causes  map[string]loss     // why the lock of a key ended, where the key does not tell
+	ends    map[schema.ID]error // why sessions ended
+	locked  map[string]uint64   // the last lock index of a key that it has locked and deleted
+}
+
+// loss is why the lock of one grant was over.
+type loss struct {
+	fence uint64
+	cause error
+}
+
+// Effect is what a transaction decided beside the rows. It is told when its batch is durable, and
+// reverted if that is dropped.
+type Effect struct {
+	Kind    EffectKind
+	Hold    *Hold
+	Waiter  *Waiter
+	Session *Session
+	Cause   error
+
+	delay    *delay
+	replaced *delay
+	lease    *checkLease
+	until    time.Time
+}
+
+// EffectKind says what an effect is.
+type EffectKind uint8
+
+// The kinds.
+const (
+	LockHeld     EffectKind = iota + 1 // Hold became the handle's of its key
+	LockReleased                       // Hold no longer is, by its own release
+	LockLost                           // Hold no longer is, for another cause
+	SessionMade                        // SessionMade: Session was made
+	SessionEnded                       // SessionEnded: Session has ended, for Cause
+	WaiterServed                       // the holds of Waiter became those of their keys
+	WaiterLeft                         // Waiter goes with an error
+
+	delaySet   // delay took the place of replaced
+	leaseBegun // lease got another deadline than until
+)
+
+// effect adds one to those of the transaction, to be filled in.
+func (tx *Txn) effect(kind EffectKind) *Effect {
+	n := len(tx.effects)
+	tx.effects = slices.Grow(tx.effects, 1)[:n+1] // what is beyond the end is zero
+	e := &tx.effects[n]
+	e.Kind = kind
+	return e
+}
+
+// next is the index that the transaction's writes carry.
+func (tx *Txn) next() uint64 { return tx.engine.rows.Next() }
+
+// reusable returns the list, empty, to be used again, unless it has grown. It has nothing any more
+// that would be kept in memory by it.
+func reusable[T any](list []T) []T {
+	if cap(list) > maxReusable {
+		return nil
+	}
+	clear(list)
+	return list[:0]
+}
+
+// emptied returns the map to be used again, unless it has grown: then it would take longer to empty
+// each time.
+func emptied[K comparable, V any](m map[K]V) map[K]V {
+	const small = 8
+	switch {
+	case len(m) == 0:
+		return m
+	case len(m) > small:
+		return nil
+	}
+	clear(m)
+	return m
+}
+
+// maxReusable is how many effects and events there may be in memory that is kept.
+const maxReusable = 4096
+
+// Batch is what one commit makes durable, beside its rows.
+type Batch struct {
+	rows    *store.Batch // once it is taken
+	effects []Effect
+	events  []Event
+	again   bool // it has what is due by itself, and has to be tried again
+}
+
+// batchMemory is what a batch needed, for a later one.
+type batchMemory struct {
+	effects []Effect
+	events  []Event
+}
+
+// Outcome is what has been published, and has to be told in this order (G10): first the effects
+// LockReleased, LockLost and SessionEnded, then the events, and then WaiterServed and WaiterLeft.
+// It is valid until the next call of a method that changes anything.
+type Outcome struct {
+	Effects []Effect
+	Events  []Event
+	Index   uint64 // that is published
+}
