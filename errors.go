@@ -202,6 +202,15 @@ func (e *EndedError) Is(target error) bool {
 	return target == ErrNotHeld
 }
 
+// Lost reports whether err says that a session, a lock, a slot or a leadership was lost: that it
+// has ended, and not because its owner ended it, by Unlock, Release, Resign or Close, of the
+// database too. So it answers what Err, context.Cause, or an Unlock that came too late has
+// returned, whatever the cause is. It is false for nil, and for any other error.
+func Lost(err error) bool {
+	ended, ok := errors.AsType[*EndedError](err)
+	return ok && !engine.Clean(ended.Cause)
+}
+
 // kept is why the handles ended of a session that is still in the file, and of its locks.
 type kept struct{ cause error }
 

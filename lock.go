@@ -89,8 +89,8 @@ func (l *Lock) Sequencer() Sequencer { return sequencerOf(l.hold.Sequencer()) }
 func (l *Lock) Done() <-chan struct{} { return l.ending.Done() }
 
 // Err returns nil while the lock is held, and then an *EndedError with the cause, ErrUnlocked
-// after Unlock. The end of the database is one for this handle, also if the file keeps the lock:
-// see DB.Close.
+// after Unlock; Lost tells a loss from that. The end of the database is one for this handle, also
+// if the file keeps the lock: see DB.Close.
 func (l *Lock) Err() error { return l.ending.Err() }
 
 // lose tells the end of the lock. Only the first call counts; db.mu is held.

@@ -70,3 +70,46 @@ func TestError_SaysWhatWasFound(t *testing.T) {
 		}
 	})
 }
+
+// Ensure that a caller can tell that it still holds, that it has ended what it held itself, and
+// that it has lost it, without knowing the causes.
+func TestLost(t *testing.T) {
+	each(t, func(h *harness) {
+		s, lost := h.session(nil), h.session(nil)
+		released, taken, deleted := h.lock(s, "released"), h.lock(s, "taken"), h.lock(s, "deleted")
+		ended, kept := h.lock(lost, "ended"), h.lock(s, "kept")
+		ctx := taken.Context(h.t.Context())
+		h.must(released.Unlock())
+		h.must(h.ForceUnlock("taken", taken.Sequencer().Fence, "test"))
+		h.must(second(h.Delete("deleted")))
+		h.must(h.EndSession(lost.ID()))
+		for what, test := range map[string]struct {
+			err  error
+			want bool
+		}{
+			"held":          {kept.Err(), false},
+			"released":      {released.Err(), false},
+			"taken":         {taken.Err(), true},
+			"its context":   {context.Cause(ctx), true},
+			"its unlock":    {taken.Unlock(), true},
+			"key deleted":   {deleted.Err(), true},
+			"session ended": {ended.Err(), true},
+			"the session":   {lost.Err(), true},
+			"another error": {h.ForceUnlock("taken", 1, ""), false},
+		} {
+			if got := lockd.Lost(test.err); got != test.want {
+				h.t.Errorf("%s: Lost(%v) is %t", what, test.err, got)
+			}
+		}
+		h.must(s.Close())
+		h.must(h.Close())
+		for what, err := range map[string]error{
+			"session closed": s.Err(), "with its session": kept.Err(), "closed database": h.Err(),
+		} {
+			if err == nil || lockd.Lost(err) {
+				h.t.Errorf("%s: Lost(%v)", what, err)
+			}
+		}
+		h.open()
+	})
+}
