@@ -34,8 +34,9 @@ func Compact(path string, opts Options) (err error) {
 	o := opts.file()
 	o.mode = 0o600 // until the copy is like the file
 	// A damaged row is found before a copy takes the place of what might yet be saved.
-	rows := New()
-	f, err := rows.load(path, o)
+	rows := &loading{store: New()}
+	defer rows.discard()
+	f, err := openFile(path, o, rows)
 	if err != nil {
 		return err
 	}
@@ -46,7 +47,7 @@ func Compact(path string, opts Options) (err error) {
 			err = errors.Join(err, removeErr)
 		}
 	}()
-	last := header{version: plainVersion, index: rows.index, tally: f.tally()}
+	last := header{version: plainVersion, index: f.last.index, tally: f.tally()}
 	err = f.copyTo(other, o, info, last, func() error {
 		if err := os.Rename(other, path); err != nil {
 			return err
@@ -107,7 +108,7 @@ func (f *file) copyTo(
 type copying struct {
 	to   *bbolt.DB
 	last header // what the file has
-	rows []rowWrite
+	read []rowWrite
 	size int // of them, in bytes
 	done tally
 	err  error
@@ -115,9 +116,9 @@ type copying struct {
 
 func (c *copying) begin(header) {}
 
-func (c *copying) leaf(table byte, content []byte) {
-	for i := 0; i < elementCount(content) && c.err == nil; i++ {
-		row, keySize := rowAt(content, i)
+func (c *copying) rows(table byte, from *chunk) {
+	for i := 0; i < from.len() && c.err == nil; i++ {
+		row, keySize := from.at(i)
 		if _, err := verifyRow(table, row, keySize); err != nil {
 			c.err = rowError(table, string(row[:keySize]), err)
 			return
@@ -125,7 +126,7 @@ func (c *copying) leaf(table byte, content []byte) {
 		c.done.add(storedChecksum(row))
 		row = bytes.Clone(row)
 		key, value := stringOf(row[:keySize]), row[keySize:]
-		c.rows = append(c.rows, rowWrite{table: table, key: key, value: value})
+		c.read = append(c.read, rowWrite{table: table, key: key, value: value})
 		c.size += len(row)
 	}
 	if c.size >= compactTransaction {
@@ -146,10 +147,10 @@ func (c *copying) write() {
 	const full = 0.9 // as bbolt's own Compact has it, for a few more rows
 	if c.err == nil {
 		c.err = guard(func() error {
-			return c.to.Update(func(tx *bbolt.Tx) error { return writeTables(tx, c.rows, full) })
+			return c.to.Update(func(tx *bbolt.Tx) error { return writeTables(tx, c.read, full) })
 		})
 	}
-	c.rows, c.size = c.rows[:0], 0
+	c.read, c.size = c.read[:0], 0
 }
 
 // Publish gives a complete file, closed and on disk, the name path, in the same file system. It

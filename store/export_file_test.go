@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"io/fs"
@@ -136,8 +137,8 @@ func OpenFile(path string, o FileOptions) (*File, error) { return openFile(path,
 
 // CopyFile copies a file as Compact does it, and calls between when it was read for the first time.
 func CopyFile(path, other string, between, publish func() error) error {
-	rows, o := New(), fileOptions{sync: SyncNever}
-	f, err := rows.load(path, o)
+	o := fileOptions{sync: SyncNever}
+	f, err := openFile(path, o, nil)
 	if err != nil {
 		return err
 	}
@@ -145,7 +146,7 @@ func CopyFile(path, other string, between, publish func() error) error {
 	if err != nil {
 		return errors.Join(err, f.close())
 	}
-	last := header{version: plainVersion, index: rows.index, tally: f.tally()}
+	last := header{version: plainVersion, index: f.last.index, tally: f.tally()}
 	if err = between(); err == nil {
 		err = f.copyTo(other, o, info, last, publish)
 	}
@@ -184,10 +185,10 @@ func (r *rowVisitor) begin(header) {
 	r.Begin()
 }
 
-func (r *rowVisitor) leaf(table byte, content []byte) {
-	for i := range elementCount(content) {
-		if e := elementAt(content, i); r.err == nil {
-			r.err = r.Row(table, string(e.key), e.value)
+func (r *rowVisitor) rows(table byte, c *chunk) {
+	for i := range c.len() {
+		if row, keySize := c.at(i); r.err == nil {
+			r.err = r.Row(table, string(row[:keySize]), bytes.Clone(row[keySize:]))
 		}
 	}
 }

@@ -26,7 +26,7 @@ func (t *Table[T]) LeafMemory() []weak.Pointer[byte] {
 	var memory []weak.Pointer[byte]
 	leaves := t.leaves.Load()
 	for i := range leaves.places {
-		memory = append(memory, weak.Make(&leaves.places[i].Load().content[0]))
+		memory = append(memory, weak.Make(&leaves.places[i].Load().content.bytes[0]))
 	}
 	return memory
 }

@@ -57,10 +57,9 @@ type rowReader interface {
 	// begin is called before the first row. Rows that were taken before do not count.
 	begin(last header)
 
-	// leaf is called with each page that has rows, table by table and in the order of the keys. The
-	// rows of the log are in their places; those behind all others of keys come last. The content
-	// is valid until it returns, and not to be changed.
-	leaf(table byte, content []byte)
+	// rows is called with all rows, table by table and in the order of the keys; those of the log are
+	// in their places. The chunk is valid until it returns, and not to be changed.
+	rows(table byte, c *chunk)
 
 	// end is called after the last row, and returns what is wrong with any of them.
 	end() error

@@ -3,24 +3,29 @@ package store
 import (
 	"bytes"
 	"hash/maphash"
+	"slices"
 	"sort"
 	"strings"
 )
 
-// leaf is a page of the file as it was read, to whose rows nobody has written since. A row is made
-// when somebody looks at it, and shares the leaf's memory.
+// leaf is neighbouring rows as they were read, to which nobody has written since. A row is made when
+// somebody looks at it, and shares the leaf's memory.
 type leaf[T any] struct {
 	table   *Table[T]
 	first   string // the first key, which does not share it
-	content []byte
+	content chunk
 	tags    []byte // of each row, a part of its key's hash; verify makes them
 }
 
-// newLeaf keeps a page that has rows.
-func newLeaf[T any](t *Table[T], content []byte) *leaf[T] {
-	count, end := elementCount(content), len(content)
-	kept := append(make([]byte, 0, end+count), content...)
-	l := &leaf[T]{table: t, content: kept[:end:end], tags: kept[end : end+count]}
+// newLeaf keeps a copy of the rows.
+func newLeaf[T any](t *Table[T], content *chunk) *leaf[T] {
+	count, end := content.len(), len(content.bytes)
+	kept := append(make([]byte, 0, end+count), content.bytes...)
+	l := &leaf[T]{
+		table:   t,
+		content: chunk{kept[:end:end], slices.Clone(content.rows)},
+		tags:    kept[end : end+count],
+	}
 	l.first = strings.Clone(l.key(0))
 	return l
 }
@@ -29,7 +34,7 @@ func newLeaf[T any](t *Table[T], content []byte) *leaf[T] {
 func (l *leaf[T]) verify(found *tally) error {
 	t := l.table
 	for i := range l.tags {
-		row, keySize := rowAt(l.content, i)
+		row, keySize := l.content.at(i)
 		key, chosen := stringOf(row[:keySize]), false
 		payload, err := verifyRow(t.number, row, keySize)
 		switch {
@@ -57,15 +62,12 @@ func (l *leaf[T]) rows() int { return len(l.tags) }
 
 // at returns key, payload and checksum of a row.
 func (l *leaf[T]) at(i int) (key string, payload []byte, checksum uint32) {
-	row, keySize := rowAt(l.content, i)
+	row, keySize := l.content.at(i)
 	end := len(row) - checksumSize
 	return stringOf(row[:keySize]), row[keySize:end:end], storedChecksum(row)
 }
 
-func (l *leaf[T]) key(i int) string {
-	row, keySize := rowAt(l.content, i)
-	return stringOf(row[:keySize])
-}
+func (l *leaf[T]) key(i int) string { return l.content.key(i) }
 
 // row makes a row.
 func (l *leaf[T]) row(i int) T {

@@ -1,15 +1,73 @@
 package store
 
-import "unsafe"
+import (
+	"fmt"
+	"unsafe"
+)
 
-// add takes a page that has rows, in the order of the file, and returns it to be verified.
-func (t *Table[T]) add(content []byte) page {
+// loading gives a store the rows of a file, which are verified while the next are read.
+type loading struct {
+	store     *Store
+	left      tally // what the last commit left
+	verifying verifying
+}
+
+// begin is the rowReader's.
+func (l *loading) begin(last header) {
+	l.discard()
+	*l = loading{store: l.store, left: last.tally}
+	l.store.index = last.index
+}
+
+// rows is the rowReader's.
+func (l *loading) rows(table byte, c *chunk) {
+	l.verifying.add(l.store.table(int(table)).add(c))
+}
+
+// end is the rowReader's. It returns an error too if these are not the rows that the last commit
+// left.
+func (l *loading) end() error {
+	if err := l.verifying.end(); err != nil {
+		return err
+	}
+	for table := range tableCount {
+		if err := l.store.table(int(table)).loaded(); err != nil {
+			return err
+		}
+	}
+	if found := l.verifying.found; found != l.left {
+		return fmt.Errorf("%w: it has %d rows with the checksum %x, and its last commit left %d "+
+			"with %x: the disk has lost a write", ErrCorrupt, found.rows, found.sum, l.left.rows,
+			l.left.sum)
+	}
+	return nil
+}
+
+// publish shows the rows to readers and to the OnMove hooks. No error may have come.
+func (l *loading) publish() {
+	for table := range tableCount {
+		l.store.table(int(table)).tell()
+	}
+	l.store.taken = l.store.index
+	l.store.published.Store(l.store.index)
+}
+
+// discard drops what was read.
+func (l *loading) discard() {
+	l.verifying.stop()
+	for table := range tableCount {
+		l.store.table(int(table)).clear()
+	}
+}
+
+// add makes a leaf of rows that come next in the file, and returns it to be verified.
+func (t *Table[T]) add(content *chunk) page {
 	leaf := newLeaf(t, content)
 	t.read = append(t.read, leaf)
 	return leaf
 }
 
-// loaded ends the loading, when all is verified: the rows are found from now on.
+// loaded ends the reading, when all is verified: the rows are found from now on.
 func (t *Table[T]) loaded() error {
 	read := t.read
 	t.read = nil
@@ -25,12 +83,6 @@ func (t *Table[T]) loaded() error {
 	if t.layout == nil && len(read) > 0 {
 		t.leaves.Store(newLeaves(read))
 		t.order.fill(read)
-	}
-	if t.moved != nil {
-		t.order.ascend("", func(_ string, row *T) bool {
-			t.moved(nil, row)
-			return true
-		})
 	}
 	return nil
 }
@@ -53,6 +105,16 @@ func (t *Table[T]) insert(leaf *leaf[T]) error {
 		}
 	}
 	return nil
+}
+
+// tell tells the OnMove hook of all rows.
+func (t *Table[T]) tell() {
+	if t.moved != nil {
+		t.order.ascend("", func(_ string, row *T) bool {
+			t.moved(nil, row)
+			return true
+		})
+	}
 }
 
 // clear drops what was read.

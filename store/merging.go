@@ -1,106 +1,68 @@
 package store
 
-import "encoding/binary"
-
-// merging is a rowReader that gets the pages of a file as they are, and gives another one the rows
-// of the log in their places.
+// merging is a rowReader that gets the rows of a file's tables, and gives another one those of the
+// log in their places.
 type merging struct {
 	rowReader
-	log []rowWrite // what is left of it, in order
+	log    []rowWrite // what is left of it, in order
+	table  byte       // of the rows that are merged, and not given yet
+	merged chunk
 }
 
-// mergedRows is how many rows a page has at most that is made here.
-const mergedRows = 64
+// mergedSize is how many bytes of rows a chunk has that is made here, before the last row.
+const mergedSize = 2 << 10
 
-// mergedBy returns a reader that gives the other one the rows of the log too.
-func mergedBy(log []rowWrite, reader rowReader) rowReader {
-	if len(log) == 0 {
-		return reader
-	}
-	return &merging{reader, log}
-}
-
-// leaf implements rowReader. A page to which the log has nothing passes as it is.
-func (m *merging) leaf(table byte, content []byte) {
-	m.skipTo(table)
-	count := elementCount(content)
-	n := 0
-	if count > 0 {
-		last := rowWrite{table: table, key: stringOf(elementAt(content, count-1).key)}
-		for n < len(m.log) && !last.before(m.log[n]) {
-			n++
-		}
-	}
-	if n == 0 {
-		m.rowReader.leaf(table, content)
+// rows implements rowReader. A chunk to which the log has nothing passes as it is.
+func (m *merging) rows(table byte, c *chunk) {
+	m.passBefore(rowWrite{table: table})
+	last := rowWrite{table: table, key: c.key(c.len() - 1)}
+	if len(m.log) == 0 || last.before(m.log[0]) {
+		m.give()
+		m.rowReader.rows(table, c)
 		return
 	}
-	rows, log := make([]rowWrite, 0, count+n), m.log[:n]
-	m.log = m.log[n:]
-	for i := range count {
-		e := elementAt(content, i)
-		key := stringOf(e.key)
-		for len(log) > 0 && log[0].key < key {
-			rows, log = append(rows, log[0]), log[1:]
+	for i := range c.len() {
+		raw, keySize := c.at(i)
+		row := rowWrite{table: table, key: stringOf(raw[:keySize]), value: raw[keySize:]}
+		m.passBefore(row)
+		if len(m.log) > 0 && !row.before(m.log[0]) { // it is the same row
+			row, m.log = m.log[0], m.log[1:]
 		}
-		if len(log) > 0 && log[0].key == key {
-			rows, log = append(rows, log[0]), log[1:]
-			continue
-		}
-		rows = append(rows, rowWrite{table: table, key: key, value: e.value})
+		m.add(row)
 	}
-	m.give(table, rows)
+	m.give()
 }
 
-// skipTo gives what the log has of the tables before that one, behind all their pages.
-func (m *merging) skipTo(table byte) {
-	for len(m.log) > 0 && m.log[0].table < table {
-		n, first := 0, m.log[0].table
-		for n < len(m.log) && m.log[n].table == first {
-			n++
-		}
-		m.give(first, m.log[:n])
-		m.log = m.log[n:]
+// passBefore adds the rows of the log before that one.
+func (m *merging) passBefore(row rowWrite) {
+	for len(m.log) > 0 && m.log[0].before(row) {
+		m.add(m.log[0])
+		m.log = m.log[1:]
+	}
+}
+
+// add adds a row to those that are merged, unless it was deleted.
+func (m *merging) add(row rowWrite) {
+	if row.table != m.table || len(m.merged.bytes) >= mergedSize {
+		m.give()
+		m.table = row.table
+	}
+	if row.value != nil {
+		m.merged.add(bytesOf(row.key), row.value)
+	}
+}
+
+// give gives the other reader what is merged.
+func (m *merging) give() {
+	if m.merged.len() > 0 {
+		m.rowReader.rows(m.table, &m.merged)
+		m.merged.reset()
 	}
 }
 
 // end implements rowReader.
 func (m *merging) end() error {
-	m.skipTo(tableCount)
+	m.passBefore(rowWrite{table: tableCount})
+	m.give()
 	return m.rowReader.end()
-}
-
-// give makes pages of the rows, but for those that were deleted.
-func (m *merging) give(table byte, rows []rowWrite) {
-	kept := rows[:0]
-	for _, row := range rows {
-		if row.value != nil {
-			kept = append(kept, row)
-		}
-	}
-	for len(kept) > 0 {
-		n := min(mergedRows, len(kept))
-		m.rowReader.leaf(table, makeLeafPage(kept[:n]))
-		kept = kept[n:]
-	}
-}
-
-// makeLeafPage returns the content of a leaf page of bbolt's with these rows.
-func makeLeafPage(rows []rowWrite) []byte {
-	order := binary.NativeEndian
-	size := headSize + len(rows)*elementSize
-	for _, row := range rows {
-		size += len(row.key) + len(row.value)
-	}
-	page := make([]byte, headSize+len(rows)*elementSize, size)
-	order.PutUint16(page[8:], leafFlag)
-	order.PutUint16(page[10:], uint16(len(rows)))
-	for i, row := range rows {
-		start := headSize + i*elementSize
-		order.PutUint32(page[start+4:], uint32(len(page)-start))
-		order.PutUint32(page[start+8:], uint32(len(row.key)))
-		order.PutUint32(page[start+12:], uint32(len(row.value)))
-		page = append(append(page, row.key...), row.value...)
-	}
-	return page
 }

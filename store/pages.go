@@ -32,6 +32,8 @@ type pageWalk struct {
 	meta metaPage
 	used []bool    // by page: it was reached, or is free
 	runs []pageRun // by depth: with the page that is being walked
+
+	chunk chunk // to be used again
 }
 
 // pageRun is pages that lie one behind the other, in memory to be used again.
@@ -215,7 +217,9 @@ func (w *pageWalk) walkTables(
 ) (others []bucket, err error) {
 	if f.err == nil {
 		reader.begin(f.last)
-		reader = mergedBy(f.log.list(nil), reader)
+		if log := f.log.list(nil); len(log) > 0 {
+			reader = &merging{rowReader: reader, log: log}
+		}
 	}
 	for table := range tableCount {
 		if err := w.walkTable(f, &buckets, table, reader); err != nil {
@@ -282,11 +286,24 @@ func (w *pageWalk) walkTable(f *found, buckets *[]bucket, table byte, reader row
 					tableName(table))
 			}
 		}
-		if f.err == nil {
-			reader.leaf(table, content)
+		if f.err == nil && elementCount(content) > 0 {
+			reader.rows(table, w.chunkOf(content))
 		}
 		return w.walkBuckets(leaf, depth, content)
 	})
+}
+
+// chunkOf returns the rows of a leaf, which share its memory, until it is called again.
+func (w *pageWalk) chunkOf(content []byte) *chunk {
+	count := elementCount(content)
+	start := headSize + uint64(count)*elementSize
+	w.chunk.bytes, w.chunk.rows = content[start:], w.chunk.rows[:0]
+	for i := range count {
+		at, keySize, _ := extent(content, leafFlag, i)
+		key := uint32(at - start)
+		w.chunk.rows = append(w.chunk.rows, chunkRow{key, key + uint32(keySize)})
+	}
+	return &w.chunk
 }
 
 // walkBucket checks a bucket, which is a tree of its own, or a leaf in the value.
@@ -403,13 +420,4 @@ func elementAt(content []byte, i int) element {
 		e.flags = order.Uint32(raw)
 	}
 	return e
-}
-
-// rowAt takes a row out of such a leaf: the key, which has that size, and behind it the value.
-func rowAt(content []byte, i int) (row []byte, keySize int) {
-	start := headSize + i*elementSize
-	raw := content[start : start+elementSize]
-	order := binary.NativeEndian
-	begin, keySize := start+int(order.Uint32(raw[4:])), int(order.Uint32(raw[8:]))
-	return content[begin : begin+keySize+int(order.Uint32(raw[12:]))], keySize
 }

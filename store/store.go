@@ -1,7 +1,6 @@
 package store
 
 import (
-	"errors"
 	"fmt"
 	"github.com/lockd/lockd/internal/schema"
 	"io/fs"
@@ -46,7 +45,6 @@ type Store struct {
 	graves      graves
 
 	file      medium        // nil: in memory
-	verifying verifying     // while the file is read, and what was found in it
 	published atomic.Uint64 // what readers see
 	cached    atomic.Pointer[Snapshot]
 	index     uint64 // of the newest sealed transaction
@@ -79,8 +77,9 @@ type table interface {
 	publish()
 	take() part
 	drop()
-	add(content []byte) page
+	add(content *chunk) page
 	loaded() error
+	tell()
 	clear()
 	check() error
 	rows() int
@@ -136,68 +135,15 @@ func (s *Store) table(number int) table {
 // it refuses and leaves as it is. An existing file is not written to, and what it has may not be on
 // disk yet: see Secure. After an error s is not usable.
 func (s *Store) Open(path string, opts Options) error {
-	f, err := s.load(path, opts.file())
+	rows := &loading{store: s}
+	f, err := openFile(path, opts.file(), rows)
 	if err != nil {
+		rows.discard()
 		return err
 	}
+	rows.publish()
 	s.file = f
 	return nil
-}
-
-// load opens the file, and reads all that it has.
-func (s *Store) load(path string, o fileOptions) (*file, error) {
-	f, err := openFile(path, o, s)
-	if err != nil {
-		s.clear()
-		return nil, err
-	}
-	if err := s.loaded(f.tally()); err != nil {
-		s.clear()
-		return nil, errors.Join(fmt.Errorf("read %s: %w", path, err), f.close())
-	}
-	s.taken = s.index
-	s.published.Store(s.index)
-	return f, nil
-}
-
-// loaded ends the loading. It returns an error if these are not the rows that the last commit left.
-func (s *Store) loaded(left tally) error {
-	for table := range tableCount {
-		if err := s.table(int(table)).loaded(); err != nil {
-			return err
-		}
-	}
-	if found := s.verifying.found; found != left {
-		return fmt.Errorf("%w: it has %d rows with the checksum %x, and its last commit left %d "+
-			"with %x: the disk has lost a write", ErrCorrupt, found.rows, found.sum, left.rows,
-			left.sum)
-	}
-	return nil
-}
-
-// begin is the rowReader's.
-func (s *Store) begin(last header) {
-	s.clear()
-	s.index = last.index
-}
-
-// leaf is the rowReader's.
-func (s *Store) leaf(table byte, content []byte) {
-	if elementCount(content) > 0 {
-		s.verifying.add(s.table(int(table)).add(content))
-	}
-}
-
-// end is the rowReader's.
-func (s *Store) end() error { return s.verifying.end() }
-
-// clear drops what was read.
-func (s *Store) clear() {
-	s.verifying.stop()
-	for table := range tableCount {
-		s.table(int(table)).clear()
-	}
-	s.verifying = verifying{}
 }
 
 // Locked returns the keys that were locked when the file was opened, in order.

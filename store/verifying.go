@@ -1,6 +1,6 @@
 package store
 
-// page is a leaf of any table.
+// page is a leaf of any table, as it was read.
 type page interface {
 	// verify adds the rows to what was found, or returns an error that says what is wrong with one.
 	verify(found *tally) error
