@@ -113,7 +113,7 @@ func (db *DB) commit(b *batch) {
 	db.unlock()
 
 	began := db.now()
-	err := rows.Write()
+	err := db.store.Write(rows)
 	took := lasted(began, db.now())
 	var found error
 	if err != nil {

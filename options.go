@@ -166,7 +166,7 @@ func (o *Options) file() store.Options {
 		opts.Mode = o.FileMode
 	}
 	if o.Sync == SyncNever {
-		opts.Sync = store.SyncNever
+		opts.NoSync = true
 	}
 	opts.AllowNetworkFS = o.AllowNetworkFS
 	opts.Hooks = o.hooks

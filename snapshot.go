@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	"github.com/lockd/lockd/internal/hub"
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -170,11 +171,11 @@ func (s *Snapshot) IndexOf(scope Scope) uint64 {
 		}
 		return s.buried(graveSession, at.Name)
 	case at.Space == spaceSessions:
-		return max(store.FirstIndex, s.rows.Mark(markSessions))
+		return max(schema.FirstIndex, s.rows.Mark(markSessions))
 	case at.Space == spaceCatalog:
-		return max(store.FirstIndex, s.rows.Mark(markCatalog))
+		return max(schema.FirstIndex, s.rows.Mark(markCatalog))
 	}
-	return store.FirstIndex
+	return schema.FirstIndex
 }
 
 func (s *Snapshot) indexOfPrefix(prefix string) uint64 {
@@ -183,7 +184,7 @@ func (s *Snapshot) indexOfPrefix(prefix string) uint64 {
 		index = max(index, row.ModifyIndex)
 	}
 	for _, kind := range []byte{graveKey, gravePrefix} {
-		from := store.GraveKey(kind, prefix)
+		from := schema.GraveKey(kind, prefix)
 		for _, grave := range s.rows.Graves.Prefix(from) {
 			index = max(index, grave.Index)
 		}
@@ -194,7 +195,7 @@ func (s *Snapshot) indexOfPrefix(prefix string) uint64 {
 // buried returns the newest index at which the absent name may have gone: by its own tombstone,
 // by that of a prefix of it, or by one that was dropped.
 func (s *Snapshot) buried(kind byte, name string) uint64 {
-	index := max(store.FirstIndex, s.rows.Mark(store.FloorMark))
+	index := max(schema.FirstIndex, s.rows.Mark(schema.FloorMark))
 	if grave := s.rows.Buried(kind, name); grave != nil {
 		index = max(index, grave.Index)
 	}
@@ -210,7 +211,7 @@ func (s *Snapshot) buried(kind byte, name string) uint64 {
 }
 
 func (s *Snapshot) anyPrefixBuried() bool {
-	for range s.rows.Graves.Prefix(store.GraveKey(gravePrefix, "")) {
+	for range s.rows.Graves.Prefix(schema.GraveKey(gravePrefix, "")) {
 		return true
 	}
 	return false

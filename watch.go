@@ -8,7 +8,6 @@ import (
 
 	"github.com/lockd/lockd/internal/hub"
 	"github.com/lockd/lockd/internal/schema"
-	"github.com/lockd/lockd/store"
 )
 
 // Spaces of names in the hub.
@@ -178,7 +177,7 @@ func (db *DB) follow(
 		return db.orClosed(invalid("index %d is ahead of the database, which is at %d", index,
 			newest))
 	}
-	at := hub.After(max(index, store.FirstIndex)) // before the first change, as all below it
+	at := hub.After(max(index, schema.FirstIndex)) // before the first change, as all below it
 	var events []logEntry
 	var topic *hub.Topic
 	defer func() { db.hub.Unsubscribe(topic) }() // also when the loop panics

@@ -38,15 +38,32 @@ type Backup struct {
 	Checks   []schema.Check
 }
 
-// WriteBackup writes the snapshot to w. It returns the errors of w's Write.
-func WriteBackup(w io.Writer, s *Snapshot) error {
+// backupWriter writes and sums, and keeps the first error.
+type backupWriter struct {
+	to   *bufio.Writer
+	sum  hash.Hash
+	rows uint64
+	err  error
+}
+
+// newBackup begins a backup of a state with that index.
+func newBackup(w io.Writer, index uint64) *backupWriter {
 	b := &backupWriter{to: bufio.NewWriter(w), sum: sha256.New()}
 	b.write([]byte(backupMagic), []byte{backupVersion})
-	b.write(binary.AppendUvarint(nil, s.index))
-	writeRows(b, tableKeys, keyCodec, s.Keys)
-	writeRows(b, tableNodes, nodeCodec, s.Nodes)
-	writeRows(b, tableServices, serviceCodec, s.Services)
-	writeRows(b, tableChecks, checkCodec, s.Checks)
+	b.write(binary.AppendUvarint(nil, index))
+	return b
+}
+
+// row adds a row, which comes after those before, and reports whether more can be written.
+func (b *backupWriter) row(table byte, key string, value []byte) bool {
+	head := binary.AppendUvarint([]byte{table}, uint64(len(key)))
+	b.write(head, bytesOf(key), binary.AppendUvarint(nil, uint64(len(value))), value)
+	b.rows++
+	return b.err == nil
+}
+
+// end ends the backup, and returns the first error of its writer's Write.
+func (b *backupWriter) end() error {
 	b.write(binary.AppendUvarint([]byte{sealByte}, b.rows))
 	b.write(b.sum.Sum(nil))
 	if b.err != nil {
@@ -55,34 +72,12 @@ func WriteBackup(w io.Writer, s *Snapshot) error {
 	return b.to.Flush()
 }
 
-// backupWriter writes and sums, and keeps the first error.
-type backupWriter struct {
-	to     *bufio.Writer
-	sum    hash.Hash
-	rows   uint64
-	buffer []byte
-	err    error
-}
-
 func (b *backupWriter) write(pieces ...[]byte) {
 	for _, piece := range pieces {
 		if b.err == nil {
 			_, b.err = b.to.Write(piece)
 		}
 		b.sum.Write(piece) // never fails
-	}
-}
-
-func writeRows[T any](b *backupWriter, table byte, c codec[T], view View[T]) {
-	for key, row := range view.Ascend("") {
-		value := appendRow(b.buffer[:0], table, key, c, row)
-		head := binary.AppendUvarint([]byte{table}, uint64(len(key)))
-		b.write(head, []byte(key), binary.AppendUvarint(nil, uint64(len(value))), value)
-		b.buffer = value
-		b.rows++
-		if b.err != nil {
-			return
-		}
 	}
 }
 
@@ -170,8 +165,8 @@ func (b *backupReader) read() (*Backup, error) {
 	if backup.Index, err = b.number(); err != nil {
 		return nil, err
 	}
-	if backup.Index < FirstIndex || backup.Index >= lastLimit {
-		return nil, b.corrupt("its index is %d, not from %d to %d", backup.Index, FirstIndex,
+	if backup.Index < schema.FirstIndex || backup.Index >= lastLimit {
+		return nil, b.corrupt("its index is %d, not from %d to %d", backup.Index, schema.FirstIndex,
 			uint64(lastLimit-1))
 	}
 	return backup, b.rows(backup)

@@ -2,16 +2,29 @@ package store
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 )
 
 // Batch is what one commit writes: the newest version of every row that changed since the batch
-// before. The zero value is not usable; [Store.Take] makes one.
+// before. The zero value is not usable; [State.Take] makes one.
 type Batch struct {
-	store  *Store
+	state  *State
 	index  uint64
 	parts  []part
 	buffer []byte
+}
+
+// Take closes the open batch, which becomes the one to be written; the next fills from now on.
+// The batch before must have been published or dropped.
+func (s *State) Take() *Batch {
+	b := &Batch{state: s, index: s.index, buffer: s.buffer}
+	for set := s.pending; set != 0; set &= set - 1 {
+		b.parts = append(b.parts, s.table(bits.TrailingZeros16(set)).take())
+	}
+	s.taken = s.index
+	s.pending = 0
+	return b
 }
 
 // part is a batch's share of one table.
@@ -36,20 +49,18 @@ type taken[T any] struct {
 // mostBuffer is how many bytes for encoded rows are kept at most from one batch to the next.
 const mostBuffer = 1 << 20
 
-// Write commits the batch to the file, whole or not at all, with its index. It is called
-// without the store's lock, by one goroutine at a time, once. After an error
-// [Store.FileIndex] tells whether the file has the batch.
-func (b *Batch) Write() error {
-	s := b.store
+// encode returns the batch as a file gets it: its rows, in order, and the tally that they leave
+// where that one was. It is called by one goroutine at a time, once.
+func (b *Batch) encode(after tally) ([]rowWrite, tally) {
 	rows := make([]rowWrite, 0, b.size())
-	buffer, after := b.buffer[:0], s.file.tally()
+	buffer := b.buffer[:0]
 	for _, p := range b.parts {
 		buffer, rows = p.encode(buffer, rows, &after)
 	}
-	if s.buffer = buffer; cap(buffer) > mostBuffer {
-		s.buffer = nil
+	if b.state.buffer = buffer; cap(buffer) > mostBuffer {
+		b.state.buffer = nil
 	}
-	return s.file.commit(rows, header{index: b.index, tally: after})
+	return rows, after
 }
 
 // size is how many rows the batch has.

@@ -11,7 +11,7 @@ import (
 func TestBatch_LargeValueLeavesNothing(t *testing.T) {
 	const size, most = 32 << 20, 8 << 20
 	s := store.New()
-	err := s.Open(newPath(t), store.Options{Sync: store.SyncNever})
+	err := s.Open(newPath(t), store.Options{NoSync: true})
 	if err != nil {
 		t.Fatal(err)
 	}

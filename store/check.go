@@ -5,7 +5,7 @@ import "fmt"
 // Check compares what the store keeps twice, and returns an error that names the first thing that
 // does not fit. It is for tests: it takes time in proportion to the number of rows. The caller
 // holds the store's lock, and no transaction is running.
-func (s *Store) Check() error {
+func (s *State) Check() error {
 	for number := range int(tableCount) {
 		if err := s.table(number).check(); err != nil {
 			return fmt.Errorf("store: bug: table of %s: %w", tableName(byte(number)), err)
@@ -18,7 +18,7 @@ func (s *Store) Check() error {
 }
 
 // Rows is the number of rows in all tables.
-func (s *Store) Rows() int {
+func (s *State) Rows() int {
 	n := 0
 	for number := range int(tableCount) {
 		n += s.table(number).rows()
@@ -53,9 +53,9 @@ func (t *Table[T]) check() error {
 			err = fmt.Errorf("row %q hangs where its cell is not", key)
 		case newest.live() != row:
 			err = fmt.Errorf("row %q is not the newest version", key)
-		case newest.index > t.store.index:
+		case newest.index > t.state.index:
 			err = fmt.Errorf("row %q is of index %d, ahead of %d", key, newest.index,
-				t.store.index)
+				t.state.index)
 		}
 		return err == nil
 	})

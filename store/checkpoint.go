@@ -17,7 +17,7 @@ type stepping struct {
 // not ready to be written to. It returns a step of the checkpoint, if one is due, that the caller
 // has to run: beside commits, if he likes. What goes wrong in it is no error of the last commit,
 // which is durable: see conclude.
-func (f *file) tidy() (step func() error) {
+func (f *file) Tidy() (step func() error) {
 	f.conclude()
 	if f.tidied || !f.ready() {
 		return nil
@@ -32,7 +32,7 @@ func (f *file) tidy() (step func() error) {
 }
 
 // untidy reports whether tidy has much to do.
-func (f *file) untidy() bool {
+func (f *file) Untidy() bool {
 	f.conclude()
 	_, due := f.log.due()
 	return !f.tidied && (due && f.stepping == nil || len(f.log.latest) >= manyRows)

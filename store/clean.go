@@ -18,9 +18,6 @@ const (
 	cleanSize = checksumSize + 2*numberSize
 )
 
-// cleanTable stands for a table in its checksum.
-const cleanTable byte = 0xfd
-
 // cleanPlace is where in the file it is.
 func (f *file) cleanPlace() int64 {
 	return int64(f.last.commit%2)*int64(f.tables.db.Info().PageSize) + cleanAt
@@ -46,7 +43,7 @@ func (f *file) closedCleanly() bool {
 // closeCleanly says that all of the file is on disk, if it is. It does no harm if that fails.
 func (f *file) closeCleanly() {
 	known := f.ready() && f.failed == nil && !f.log.unclear && f.tables.broken == nil
-	if known && !f.clean && f.sync == SyncAlways && f.checkFile() == nil {
+	if known && !f.clean && !f.noSync && f.checkFile() == nil {
 		_, _ = f.handle.WriteAt(f.cleanWord(), f.cleanPlace())
 	}
 }

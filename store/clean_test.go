@@ -50,19 +50,19 @@ func TestClean_OnlyWhatMayNotBeOnDiskIsWrittenAgain(t *testing.T) {
 	for _, test := range []struct {
 		name         string
 		before, last func(s *store.Store)
-		sync         store.SyncPolicy
+		noSync       bool
 		fail, kill   bool
 		clean        bool
 	}{
-		{"Closed", small, small, store.SyncAlways, false, false, true},
-		{"ClosedAfterTables", small, large, store.SyncAlways, false, false, true},
-		{"Killed", small, small, store.SyncAlways, false, true, false},
-		{"KilledAfterTables", large, large, store.SyncAlways, false, true, false},
-		{"Failed", small, small, store.SyncAlways, true, false, false},
-		{"FailedAfterTables", large, large, store.SyncAlways, true, false, false},
-		{"FailedAndKilled", small, small, store.SyncAlways, true, true, false},
-		{"NeverSynced", small, small, store.SyncNever, false, false, false},
-		{"NeverSyncedTables", large, large, store.SyncNever, false, false, false},
+		{"Closed", small, small, false, false, false, true},
+		{"ClosedAfterTables", small, large, false, false, false, true},
+		{"Killed", small, small, false, false, true, false},
+		{"KilledAfterTables", large, large, false, false, true, false},
+		{"Failed", small, small, false, true, false, false},
+		{"FailedAfterTables", large, large, false, true, false, false},
+		{"FailedAndKilled", small, small, false, true, true, false},
+		{"NeverSynced", small, small, true, false, false, false},
+		{"NeverSyncedTables", large, large, true, false, false, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			path := newPath(t)
@@ -72,7 +72,7 @@ func TestClean_OnlyWhatMayNotBeOnDiskIsWrittenAgain(t *testing.T) {
 			if _, written := securing(t, path); written {
 				t.Fatal("it was written to after the first process")
 			}
-			opts := store.Options{Sync: test.sync}
+			opts := store.Options{NoSync: test.noSync}
 			if test.fail {
 				opts.Hooks.AfterCommit = func() error { return errSync }
 				opts.Hooks.Synced = failAfter(1)

@@ -97,6 +97,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // every row.
 func bytesOf(key string) []byte { return unsafe.Slice(unsafe.StringData(key), len(key)) }
 
+// stringOf returns the bytes, which nobody changes, as a string.
+func stringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
 var keyCodec = codec[schema.Key]{
 	append: func(buf []byte, row *schema.Key) []byte {
 		buf = appendBytes(buf, row.Value)

@@ -23,13 +23,13 @@ func (f *file) makeReady() error {
 	if err := f.checkFile(); err != nil {
 		return err
 	}
-	if err := f.secure(); err != nil {
+	if err := f.Secure(); err != nil {
 		return err
 	}
 	if err := f.unclean(); err != nil {
 		return err
 	}
-	if step := f.tidy(); step != nil {
+	if step := f.Tidy(); step != nil {
 		_ = step() // conclude knows of it
 	}
 	f.conclude()
@@ -42,7 +42,7 @@ func (f *file) young() bool { return f.log.made == f.last.commit }
 
 // flush has on disk what was written, if the policy says so.
 func (f *file) flush() error {
-	if f.sync == SyncAlways {
+	if !f.noSync {
 		if err := f.tables.db.Sync(); err != nil {
 			return err
 		}
@@ -156,7 +156,7 @@ var errUnclear = errors.New("it is not known whether the commit that failed is i
 
 // index returns the last index that the file has: after a commit that failed, whether it is in
 // the file nevertheless.
-func (f *file) index() (uint64, error) {
+func (f *file) Index() (uint64, error) {
 	f.wait()
 	if err := f.checkFile(); err != nil {
 		return 0, err
@@ -175,4 +175,4 @@ func (f *file) index() (uint64, error) {
 }
 
 // tally is of the rows that the last commit left.
-func (f *file) tally() tally { return f.last.tally }
+func (f *file) Tally() tally { return f.last.tally }

@@ -15,13 +15,14 @@ import (
 // compactTransaction is how many bytes a compaction copies at a time.
 const compactTransaction = 1 << 20
 
-// Compact rewrites the file at the path without the free pages in it, while it has its lock. The
-// file is there, whole, at every moment: the smaller one takes its name when it is on disk, and
+// compactFile rewrites the file at the path without the free pages in it, while it has its lock.
+// The file is there, whole, at every moment: the smaller one takes its name when it is on disk, and
 // who waited for the lock of the larger one meanwhile finds out and opens the smaller. It returns
-// [ErrInUse], [ErrCorrupt] and [ErrFormat] as [Store.Open] does, and fs.ErrNotExist if there is no
-// file. After an error the file is as it was, unless the smaller one had its name already: that has
-// the same rows, but whether it has the name on disk is not known.
-func Compact(path string, opts Options) (err error) {
+// the errors of openFile, and fs.ErrNotExist if there is no file. After an error the file is as it
+// was, unless the smaller one had its name already: that has the same rows, but whether it has the
+// name on disk is not known. The reader is given the rows before, and may refuse them: a copy must
+// not take the place of what might yet be saved.
+func compactFile(path string, o Options, reader rowReader) (err error) {
 	// Not the link is to be replaced that leads to the file, but the file.
 	path, err = filepath.EvalSymlinks(path)
 	if err != nil {
@@ -31,23 +32,19 @@ func Compact(path string, opts Options) (err error) {
 	if err != nil {
 		return err
 	}
-	o := opts.file()
-	o.mode = 0o600 // until the copy is like the file
-	// A damaged row is found before a copy takes the place of what might yet be saved.
-	rows := &loading{store: New()}
-	defer rows.discard()
-	f, err := openFile(path, o, rows)
+	o.Mode = 0o600 // until the copy is like the file
+	f, err := openFile(path, o, reader)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.close()) }()
+	defer func() { err = errors.Join(err, f.Close()) }()
 	other := filepath.Join(filepath.Dir(path), ".lockd-"+rand.Text()+".new")
 	defer func() {
 		if removeErr := os.Remove(other); !errors.Is(removeErr, fs.ErrNotExist) {
 			err = errors.Join(err, removeErr)
 		}
 	}()
-	last := header{version: plainVersion, index: f.last.index, tally: f.tally()}
+	last := header{version: plainVersion, index: f.last.index, tally: f.Tally()}
 	err = f.copyTo(other, o, info, last, func() error {
 		if err := os.Rename(other, path); err != nil {
 			return err
@@ -66,9 +63,9 @@ func Compact(path string, opts Options) (err error) {
 // be like, has it on disk, and calls publish while it has the copy's lock. The header is written
 // anew, since it is of another commit.
 func (f *file) copyTo(
-	path string, o fileOptions, like fs.FileInfo, last header, publish func() error,
+	path string, o Options, like fs.FileInfo, last header, publish func() error,
 ) (err error) {
-	options := o.bolt(o.timeout)
+	options := o.bolt(o.Timeout)
 	options.NoSync = true // once, when it is complete
 	db, err := bbolt.Open(path, o.permissions(), options)
 	if err != nil {
@@ -95,7 +92,7 @@ func (f *file) copyTo(
 	if err != nil {
 		return err
 	}
-	if o.sync == SyncAlways {
+	if !o.NoSync {
 		if err := db.Sync(); err != nil {
 			return err
 		}
@@ -114,9 +111,9 @@ type copying struct {
 	err  error
 }
 
-func (c *copying) begin(header) {}
+func (c *copying) Begin(uint64, tally) {}
 
-func (c *copying) rows(table byte, from *chunk) {
+func (c *copying) Rows(table byte, from *chunk) {
 	for i := 0; i < from.len() && c.err == nil; i++ {
 		row, keySize := from.at(i)
 		if _, err := verifyRow(table, row, keySize); err != nil {
@@ -134,7 +131,7 @@ func (c *copying) rows(table byte, from *chunk) {
 	}
 }
 
-func (c *copying) end() error {
+func (c *copying) End() error {
 	c.write()
 	if c.err == nil && c.done != c.last.tally {
 		c.err = fmt.Errorf("%w: it has changed while it was copied", ErrCorrupt)
@@ -153,16 +150,15 @@ func (c *copying) write() {
 	c.read, c.size = c.read[:0], 0
 }
 
-// Publish gives a complete file, closed and on disk, the name path, in the same file system. It
+// publishFile gives a complete file, closed and on disk, the name path, in the same file system. It
 // returns an error that is fs.ErrExist if the name is taken. After an error the file does not have
 // the name, unless the name could not be taken back, or only to close the file has failed.
-func Publish(made, path string, opts Options) (err error) {
-	o := opts.file()
+func publishFile(made, path string, o Options) (err error) {
 	f, err := openFile(made, o, nil) // under its lock, as create does it
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.close()) }()
+	defer func() { err = errors.Join(err, f.Close()) }()
 	if err := os.Link(made, path); err != nil {
 		return err
 	}

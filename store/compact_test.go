@@ -32,7 +32,7 @@ func TestCompact_SymbolicLink(t *testing.T) {
 	if err := os.Symlink(path, link); err != nil {
 		t.Skip(err)
 	}
-	if err := store.Compact(link, store.Options{Sync: store.SyncNever}); err != nil {
+	if err := store.Compact(link, store.Options{NoSync: true}); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Lstat(link)
@@ -74,7 +74,7 @@ func TestCompact_KeepsMode(t *testing.T) {
 	if err := os.Chmod(path, mode); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Compact(path, store.Options{Sync: store.SyncNever}); err != nil {
+	if err := store.Compact(path, store.Options{NoSync: true}); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(path)
@@ -114,7 +114,7 @@ func TestOpening_NobodyBeforeTheNameIsOnDisk(t *testing.T) {
 				if folder != filepath.Dir(path) {
 					t.Errorf("folder %s", folder)
 				}
-				impatient := store.FileOptions{Timeout: time.Nanosecond}
+				impatient := store.Options{Timeout: time.Nanosecond}
 				if _, err := store.OpenFile(path, impatient); !errors.Is(err, store.ErrInUse) {
 					t.Errorf("meanwhile: got %v, want ErrInUse", err)
 				}

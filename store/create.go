@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"syscall"
 
+	"github.com/lockd/lockd/internal/schema"
 	"go.etcd.io/bbolt"
 )
 
@@ -19,7 +20,7 @@ import (
 // own by a link, which fails if the name is taken. So nobody ever finds half a file, and of
 // several who create it one wins. A crash may leave the other name behind, ".lockd-….new", which
 // can be removed.
-func create(path string, o fileOptions) error {
+func create(path string, o Options) error {
 	other := filepath.Join(filepath.Dir(path), ".lockd-"+rand.Text()+".new")
 	err := build(other, o, func() error {
 		if err := os.Link(other, path); err != nil {
@@ -46,7 +47,7 @@ func create(path string, o fileOptions) error {
 // file here too, and who opens it waits for its lock. But for a moment the file is there, empty
 // and not yet locked: who opens it just then is told [ErrCorrupt], and a crash before it is
 // complete leaves a file to be removed by hand, since it cannot be told from a damaged one.
-func createInPlace(path string, o fileOptions) error {
+func createInPlace(path string, o Options) error {
 	err := build(path, o, func() error { return syncFolder(filepath.Dir(path), o) })
 	if errors.Is(err, fs.ErrExist) {
 		return nil
@@ -56,9 +57,9 @@ func createInPlace(path string, o fileOptions) error {
 
 // build makes a complete file at the path, where nothing may be, and calls publish while it has
 // the file's lock. After an error there is no file, unless publish gave it another name.
-func build(path string, o fileOptions, publish func() error) (err error) {
+func build(path string, o Options, publish func() error) (err error) {
 	made := false
-	options := o.bolt(o.timeout)
+	options := o.bolt(o.Timeout)
 	options.NoSync = true // once, when it is complete
 	options.OpenFile = func(name string, flag int, mode fs.FileMode) (*os.File, error) {
 		f, err := os.OpenFile(name, flag|os.O_EXCL, mode)
@@ -78,7 +79,7 @@ func build(path string, o fileOptions, publish func() error) (err error) {
 	if err := db.Update(fill); err != nil {
 		return fmt.Errorf("create: %w", reveal(err))
 	}
-	if o.sync == SyncAlways {
+	if !o.NoSync {
 		if err := db.Sync(); err != nil {
 			return fmt.Errorf("create: sync: %w", err)
 		}
@@ -106,18 +107,18 @@ func fill(tx *bbolt.Tx) error {
 		return err
 	}
 	return writeHeader(tx, header{
-		version: plainVersion, commit: uint64(tx.ID()), index: FirstIndex,
+		version: plainVersion, commit: uint64(tx.ID()), index: schema.FirstIndex,
 	})
 }
 
 // syncFolder has the names in the folder on disk. Windows offers no such thing, and does it with
 // the file.
-func syncFolder(folder string, o fileOptions) error {
+func syncFolder(folder string, o Options) error {
 	switch {
-	case o.sync == SyncNever:
+	case o.NoSync:
 		return nil
-	case o.hooks.SyncFolder != nil:
-		return o.hooks.SyncFolder(folder)
+	case o.Hooks.SyncFolder != nil:
+		return o.Hooks.SyncFolder(folder)
 	case runtime.GOOS == "windows":
 		return nil
 	}

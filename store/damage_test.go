@@ -44,7 +44,7 @@ var large = sync.OnceValues(func() (*victim, error) {
 	defer os.RemoveAll(folder)
 	path := folder + "/lockd.db"
 	s := store.New()
-	if err := s.Open(path, store.Options{Sync: store.SyncNever}); err != nil {
+	if err := s.Open(path, store.Options{NoSync: true}); err != nil {
 		return nil, err
 	}
 	random := rand.New(rand.NewPCG(1, 2))
@@ -66,7 +66,7 @@ func write(s *store.Store, fn func()) error {
 	fn()
 	s.Seal()
 	b := s.Take()
-	if err := b.Write(); err != nil {
+	if err := s.Write(b); err != nil {
 		return err
 	}
 	s.Publish(b)
@@ -229,7 +229,7 @@ func (b *bench) check(what string, allowed ...whole) {
 // openStore opens the file and returns what it has.
 func openStore(path string) (whole, error) {
 	s := store.New()
-	if err := s.Open(path, store.Options{Sync: store.SyncNever}); err != nil {
+	if err := s.Open(path, store.Options{NoSync: true}); err != nil {
 		return whole{}, err
 	}
 	got := dump(s)
@@ -419,7 +419,7 @@ func TestDamage_StepsOfACommit(t *testing.T) {
 func commitTo(t *testing.T, path string, round int) whole {
 	t.Helper()
 	s := store.New()
-	if err := s.Open(path, store.Options{Sync: store.SyncNever}); err != nil {
+	if err := s.Open(path, store.Options{NoSync: true}); err != nil {
 		t.Fatal(err)
 	}
 	random := rand.New(rand.NewPCG(7, uint64(round)))

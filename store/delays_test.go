@@ -98,7 +98,7 @@ func TestDelays_UnderAnyKey(t *testing.T) {
 	for _, index := range []uint64{0, 9} {
 		path := underKeys(t, keys)
 		s := store.New()
-		if err := s.Open(path, store.Options{Sync: store.SyncNever}); err != nil {
+		if err := s.Open(path, store.Options{NoSync: true}); err != nil {
 			t.Fatal(err)
 		}
 		for _, key := range keys {
@@ -142,7 +142,7 @@ func TestDelays_Refused(t *testing.T) {
 func TestDelays_WrittenAgain(t *testing.T) {
 	path := newPath(t)
 	s := store.New()
-	if err := s.Open(path, store.Options{Sync: store.SyncNever}); err != nil {
+	if err := s.Open(path, store.Options{NoSync: true}); err != nil {
 		t.Fatal(err)
 	}
 	const delays = 50

@@ -13,11 +13,6 @@ var (
 	// did not close it within Options.Timeout.
 	ErrInUse = errors.New("file is in use")
 
-	// ErrCorrupt is returned when the file is damaged: it is empty or cut off, its pages do not
-	// fit together, or a row is not what was written. Restore a backup. A commit that comes upon
-	// such damage returns it too.
-	ErrCorrupt = errors.New("file is damaged")
-
 	// ErrFormat is returned when the file is sound as far as one can tell, but was not written by
 	// this package, or by a newer version of it.
 	ErrFormat = errors.New("file has an unknown format")

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"io/fs"
-	"time"
 
 	"github.com/lockd/lockd/internal/schema"
 	"go.etcd.io/bbolt"
@@ -91,7 +89,7 @@ func RecordOf(head RecordHead, rows []RowWrite) ([]byte, error) {
 // AppendRecord writes sectors of a record with that payload to the log of the file, where the next
 // one goes. The number is counted from that of the next one.
 func AppendRecord(path string, number int, payload []byte, keep func(sector int) bool) error {
-	f, err := openFile(path, fileOptions{sync: SyncNever}, nil)
+	f, err := openFile(path, Options{NoSync: true}, nil)
 	if err != nil {
 		return err
 	}
@@ -108,7 +106,7 @@ func AppendRecord(path string, number int, payload []byte, keep func(sector int)
 			err = failed
 		}
 	}
-	return errors.Join(err, f.close())
+	return errors.Join(err, f.Close())
 }
 
 // TableName is the name of the table's bucket.
@@ -116,44 +114,27 @@ func TableName(table byte) string { return tableName(table) }
 
 type File = file
 
-// FileOptions is fileOptions with names that a test can use.
-type FileOptions struct {
-	Timeout time.Duration
-	Mode    fs.FileMode
-	Sync    SyncPolicy
-	Hooks   Hooks
-
-	AllowNetworkFS bool
-}
-
-func (o FileOptions) options() fileOptions {
-	return fileOptions{
-		timeout: o.Timeout, mode: o.Mode, sync: o.Sync, hooks: o.Hooks,
-		allowNetworkFS: o.AllowNetworkFS,
-	}
-}
-
-func OpenFile(path string, o FileOptions) (*File, error) { return openFile(path, o.options(), nil) }
+func OpenFile(path string, o Options) (*File, error) { return openFile(path, o, nil) }
 
 // CopyFile copies a file as Compact does it, and calls between when it was read for the first time.
 func CopyFile(path, other string, between, publish func() error) error {
-	o := fileOptions{sync: SyncNever}
+	o := Options{NoSync: true}
 	f, err := openFile(path, o, nil)
 	if err != nil {
 		return err
 	}
 	info, err := f.handle.Stat()
 	if err != nil {
-		return errors.Join(err, f.close())
+		return errors.Join(err, f.Close())
 	}
-	last := header{version: plainVersion, index: f.last.index, tally: f.tally()}
+	last := header{version: plainVersion, index: f.last.index, tally: f.Tally()}
 	if err = between(); err == nil {
 		err = f.copyTo(other, o, info, last, publish)
 	}
-	return errors.Join(err, f.close())
+	return errors.Join(err, f.Close())
 }
 
-func CreateInPlace(path string, o FileOptions) error { return createInPlace(path, o.options()) }
+func CreateInPlace(path string, o Options) error { return createInPlace(path, o) }
 
 // Fill writes what a new file has.
 func Fill(tx *bbolt.Tx) error { return fill(tx) }
@@ -164,28 +145,28 @@ type RowWrite = rowWrite
 func Write(table byte, key string, value []byte) RowWrite { return RowWrite{table, key, value} }
 
 func (f *file) Load(visit func(table byte, key string, value []byte) error) (uint64, error) {
-	found, err := inspect(f.handle, &rowVisitor{Reader: Reader{func() {}, visit}})
+	found, err := inspect(f.handle, &rowVisitor{RowFuncs: RowFuncs{func() {}, visit}})
 	return found.last.index, errors.Join(err, found.err)
 }
 
-// Reader is a rowReader of functions.
-type Reader struct {
-	Begin func()
+// RowFuncs is a rowReader of functions.
+type RowFuncs struct {
+	Reset func()
 	Row   func(table byte, key string, value []byte) error
 }
 
-// rowVisitor is a rowReader that calls a Reader.
+// rowVisitor is a rowReader that calls its functions.
 type rowVisitor struct {
-	Reader
+	RowFuncs
 	err error
 }
 
-func (r *rowVisitor) begin(header) {
+func (r *rowVisitor) Begin(uint64, tally) {
 	r.err = nil
-	r.Begin()
+	r.Reset()
 }
 
-func (r *rowVisitor) rows(table byte, c *chunk) {
+func (r *rowVisitor) Rows(table byte, c *chunk) {
 	for i := range c.len() {
 		if row, keySize := c.at(i); r.err == nil {
 			r.err = r.Row(table, string(row[:keySize]), bytes.Clone(row[keySize:]))
@@ -193,21 +174,17 @@ func (r *rowVisitor) rows(table byte, c *chunk) {
 	}
 }
 
-func (r *rowVisitor) end() error { return r.err }
+func (r *rowVisitor) End() error { return r.err }
 
 // ReadFile is OpenFile that reads the rows.
-func ReadFile(path string, o FileOptions, reader Reader) (*File, error) {
-	return openFile(path, o.options(), &rowVisitor{Reader: reader})
+func ReadFile(path string, o Options, rows RowFuncs) (*File, error) {
+	return openFile(path, o, &rowVisitor{RowFuncs: rows})
 }
 
-// Commit leaves the tally of the rows at none.
-func (f *file) Commit(index uint64, rows ...RowWrite) error {
-	return f.commit(rows, header{index: index})
+// CommitRows leaves the tally of the rows at none.
+func (f *file) CommitRows(index uint64, rows ...RowWrite) error {
+	return f.Commit(rows, index, tally{})
 }
-
-func (f *file) Index() (uint64, error) { return f.index() }
-
-func (f *file) Close() error { return f.close() }
 
 func (f *file) CheckPath(path string) error {
 	info, err := f.handle.Stat()
@@ -250,7 +227,7 @@ func (l LogState) Records() uint64 { return max(l.Next, 1) - 1 }
 
 // ReadLog returns what the file has.
 func ReadLog(path string) (state LogState, err error) {
-	f, err := openFile(path, fileOptions{sync: SyncNever}, nil)
+	f, err := openFile(path, Options{NoSync: true}, nil)
 	if err != nil {
 		return state, err
 	}
@@ -266,5 +243,5 @@ func ReadLog(path string) (state LogState, err error) {
 	if l.settled != nil {
 		state.First = l.settled.first
 	}
-	return state, f.close()
+	return state, f.Close()
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // quick are options for a test that does not depend on the disk.
-var quick = store.FileOptions{Sync: store.SyncNever}
+var quick = store.Options{NoSync: true}
 
 // place names a row in a file.
 type place struct {
@@ -38,7 +38,7 @@ func contentOf(t *testing.T, path string) []byte {
 	return content
 }
 
-func openFile(t *testing.T, path string, o store.FileOptions) *store.File {
+func openFile(t *testing.T, path string, o store.Options) *store.File {
 	t.Helper()
 	f, err := store.OpenFile(path, o)
 	if err != nil {
@@ -57,7 +57,7 @@ func closeFile(t *testing.T, f *store.File) {
 
 func commit(t *testing.T, f *store.File, index uint64, rows ...store.RowWrite) {
 	t.Helper()
-	if err := f.Commit(index, rows...); err != nil {
+	if err := f.CommitRows(index, rows...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -84,7 +84,7 @@ func contents(t *testing.T, f *store.File) (rows map[place]string, index uint64)
 
 func TestFile_KeepsWhatWasCommitted(t *testing.T) {
 	path := newPath(t)
-	f := openFile(t, path, store.FileOptions{})
+	f := openFile(t, path, store.Options{})
 	big := bytes.Repeat([]byte{1, 2, 3}, 100_000)
 	long := strings.Repeat("k", schema.KeyLimit)
 	var rows []store.RowWrite
@@ -103,7 +103,7 @@ func TestFile_KeepsWhatWasCommitted(t *testing.T) {
 		want[place{table, "key"}] = string([]byte{table})
 	}
 	want[place{3, "key"}] = "\x63"
-	f = openFile(t, path, store.FileOptions{})
+	f = openFile(t, path, store.Options{})
 	got, index := contents(t, f)
 	if !maps.Equal(got, want) || index != 7 {
 		t.Errorf("got %d rows and index %d, want %d rows as committed and 7",
@@ -178,7 +178,7 @@ func TestFile_RefusedCommitWritesNothing(t *testing.T) {
 	for name, key := range map[string]string{
 		"empty": "", "too long": strings.Repeat("k", schema.KeyLimit+1),
 	} {
-		if err := f.Commit(3, mark("n", 1), store.Write(0, key, []byte{1})); err == nil {
+		if err := f.CommitRows(3, mark("n", 1), store.Write(0, key, []byte{1})); err == nil {
 			t.Errorf("a key that is %s was accepted", name)
 		}
 	}
@@ -218,7 +218,7 @@ func TestHooks(t *testing.T) {
 // testFailedCommit commits index 3, and checks the error and what the file has after it.
 func testFailedCommit(t *testing.T, f *store.File, want error, wantIndex uint64) {
 	t.Helper()
-	if err := f.Commit(3, mark("m", 99)); !errors.Is(err, want) {
+	if err := f.CommitRows(3, mark("m", 99)); !errors.Is(err, want) {
 		t.Errorf("got %v, want %v", err, want)
 	}
 	if index, err := f.Index(); err != nil || index != wantIndex {
@@ -339,7 +339,7 @@ func TestFile_RemovedWhileOpen(t *testing.T) {
 			if err := test.remove(path); err != nil {
 				t.Fatal(err)
 			}
-			if err := f.Commit(99, mark("m", 1)); !errors.Is(err, test.want) {
+			if err := f.CommitRows(99, mark("m", 1)); !errors.Is(err, test.want) {
 				t.Errorf("commit: got %v, want %v", err, test.want)
 			}
 			if _, err := f.Index(); !errors.Is(err, test.want) {
@@ -365,7 +365,7 @@ func TestFile_CutOffWhileOpen(t *testing.T) {
 	if !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("load: got %v, want ErrCorrupt", err)
 	}
-	if err := f.Commit(99, mark("m", 1)); !errors.Is(err, store.ErrCorrupt) {
+	if err := f.CommitRows(99, mark("m", 1)); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("commit: got %v, want ErrCorrupt", err)
 	}
 	if _, err := f.Index(); !errors.Is(err, store.ErrCorrupt) {

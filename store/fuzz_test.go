@@ -64,7 +64,7 @@ func writeSmall(f *testing.F) {
 	f.Helper()
 	path := filepath.Join(f.TempDir(), "small.db")
 	s := store.New()
-	if err := s.Open(path, store.Options{Sync: store.SyncNever}); err != nil {
+	if err := s.Open(path, store.Options{NoSync: true}); err != nil {
 		f.Fatal(err)
 	}
 	for round := range smallRounds {
@@ -138,7 +138,7 @@ func seal(page []byte) {
 // fuzzRevival writes to a file that was accepted, and reads it again.
 func fuzzRevival(t *testing.T, path string) {
 	s := store.New()
-	if err := s.Open(path, store.Options{Sync: store.SyncNever}); err != nil {
+	if err := s.Open(path, store.Options{NoSync: true}); err != nil {
 		t.Fatalf("open again: %v", err)
 	}
 	if err := s.Check(); err != nil {

@@ -69,7 +69,7 @@ func TestFile_WhateverIsWritten(t *testing.T) {
 	t.Logf("seed %d", seed)
 	path := newPath(t)
 	c := &churn{random: rand.New(rand.NewPCG(seed, 0)), s: store.New()}
-	if err := c.s.Open(path, store.Options{Sync: store.SyncNever}); err != nil {
+	if err := c.s.Open(path, store.Options{NoSync: true}); err != nil {
 		t.Fatal(err)
 	}
 	other := newPath(t)

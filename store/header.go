@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/lockd/lockd/internal/schema"
 	"go.etcd.io/bbolt"
 )
 
@@ -14,13 +15,9 @@ const (
 	logVersion   = 2 // some may be in the log
 )
 
-// headerTable stands for a table in the header's checksum; headerBucket and headerKey are where
-// the header is. The key is also what tells a file of ours from any other of bbolt's.
-const (
-	headerTable  byte = 0xff
-	headerBucket      = "meta"
-	headerKey         = "lockd"
-)
+// headerKey is where the header is in its bucket. It is also what tells a file of ours from any
+// other of bbolt's.
+const headerKey = "lockd"
 
 // lastLimit is above every last index of a file or a backup. No writer gets there; it keeps who
 // crafts one from making indexes begin anew.
@@ -38,23 +35,6 @@ type header struct {
 	tally   tally  // of all other rows, those of the log in their places
 
 	log logState // of the second version
-}
-
-// tally tells whether the rows of a file are those that its last commit left. A page, sound in
-// itself, that is as an older commit wrote it, because the disk lost a later write, is found so.
-type tally struct {
-	rows uint64
-	sum  uint64 // of the checksums of all rows
-}
-
-func (t *tally) add(checksum uint32) {
-	t.rows++
-	t.sum += uint64(checksum)
-}
-
-func (t *tally) remove(checksum uint32) {
-	t.rows--
-	t.sum -= uint64(checksum)
 }
 
 var headerCodec = codec[header]{
@@ -129,7 +109,7 @@ func headerOf(value []byte, commit uint64) (header, error) {
 	case row.commit != commit:
 		return header{}, fmt.Errorf("%w: its header is of commit %d, and its last one is %d",
 			ErrCorrupt, row.commit, commit)
-	case row.index < FirstIndex, row.index >= lastLimit:
+	case row.index < schema.FirstIndex, row.index >= lastLimit:
 		return header{}, errLastIndex(row.index)
 	case row.log.first > row.log.next, row.log.next >= lastLimit,
 		row.version == logVersion && row.log.first == 0:
@@ -140,6 +120,6 @@ func headerOf(value []byte, commit uint64) (header, error) {
 }
 
 func errLastIndex(index uint64) error {
-	return fmt.Errorf("%w: its last index is %d, not from %d to %d", ErrCorrupt, index, FirstIndex,
-		uint64(lastLimit-1))
+	return fmt.Errorf("%w: its last index is %d, not from %d to %d", ErrCorrupt, index,
+		schema.FirstIndex, uint64(lastLimit-1))
 }

@@ -28,7 +28,7 @@ import "fmt"
 //     goes, in the places where the next one may be.
 //
 // A power cut in the middle of this leaves what one in the middle of the last write does. What was
-// written under SyncNever is not had so: nobody knows what of it is on disk.
+// written with Options.NoSync is not had so: nobody knows what of it is on disk.
 func (f *file) inherit() error {
 	if f.opened != nil && !f.closedCleanly() {
 		if err := f.writeAgain(); err != nil {
@@ -49,7 +49,7 @@ func (f *file) inherit() error {
 }
 
 // secure has inherit done, unless there is nothing to do.
-func (f *file) secure() error {
+func (f *file) Secure() error {
 	if f.ready() {
 		return nil
 	}

@@ -39,7 +39,7 @@ func failSync(t *testing.T, fn func(s *store.Store, round int), number int) fail
 		return nil
 	}}
 	s := store.New()
-	if err := s.Open(path, store.Options{Sync: store.SyncNever, Hooks: hooks}); err != nil {
+	if err := s.Open(path, store.Options{NoSync: true, Hooks: hooks}); err != nil {
 		t.Fatal(err)
 	}
 	if number == 1 {
@@ -117,7 +117,7 @@ func newHeir(t *testing.T, cached, disk []byte) *heir {
 		}
 		return nil
 	}}
-	if err := h.Open(h.path, store.Options{Sync: store.SyncNever, Hooks: hooks}); err != nil {
+	if err := h.Open(h.path, store.Options{NoSync: true, Hooks: hooks}); err != nil {
 		t.Fatal(err)
 	}
 	if stateOf(t, h.path) != before || h.syncs > 0 {
@@ -213,7 +213,7 @@ func (f *failedSync) inheritFrom(t *testing.T, what string, cached, disk []byte,
 		h.Marks.Put("failed", schema.Mark{Name: "failed", Index: h.Next()})
 		h.Seal()
 		b := h.Take()
-		if err := b.Write(); !errors.Is(err, errSync) {
+		if err := h.Write(b); !errors.Is(err, errSync) {
 			t.Fatalf("%s: got %v", what, err)
 		}
 		h.Drop(b)

@@ -54,15 +54,16 @@ type metaPage struct {
 
 // rowReader takes the rows of a file.
 type rowReader interface {
-	// begin is called before the first row. Rows that were taken before do not count.
-	begin(last header)
+	// begin is called before the first row, with what the last commit left. Rows that were taken
+	// before do not count.
+	Begin(index uint64, left tally)
 
-	// rows is called with all rows, table by table and in the order of the keys; those of the log are
-	// in their places. The chunk is valid until it returns, and not to be changed.
-	rows(table byte, c *chunk)
+	// rows is called with all rows, table by table and in the order of the keys; those of the log
+	// are in their places. The chunk is valid until it returns, and not to be changed.
+	Rows(table byte, c *chunk)
 
 	// end is called after the last row, and returns what is wrong with any of them.
-	end() error
+	End() error
 }
 
 // found is what is in a file, beside the rows that the reader was given.

@@ -63,7 +63,7 @@ func testRefused(t *testing.T, tests map[string]refusedRows) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			path := newPath(t)
-			f := openFile(t, path, store.FileOptions{})
+			f := openFile(t, path, store.Options{})
 			commit(t, f, 5, test.rows...)
 			closeFile(t, f)
 			before := stateOf(t, path)

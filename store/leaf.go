@@ -2,14 +2,15 @@ package store
 
 import (
 	"bytes"
+	"github.com/lockd/lockd/internal/schema"
 	"hash/maphash"
 	"slices"
 	"sort"
 	"strings"
 )
 
-// leaf is neighbouring rows as they were read, to which nobody has written since. A row is made when
-// somebody looks at it, and shares the leaf's memory.
+// leaf is neighbouring rows as they were read, to which nobody has written since. A row is made
+// when somebody looks at it, and shares the leaf's memory.
 type leaf[T any] struct {
 	table   *Table[T]
 	first   string // the first key, which does not share it
@@ -157,7 +158,7 @@ func (l *leaf[T]) unfoldVersions(from int, cells []cell[T]) {
 		payloads = append(payloads, payload...)
 		c, v := &cells[i], &versions[i]
 		v.row, _ = l.table.codec.decode(c.key, payloads[start:])
-		v.index, v.checksum, v.byKey = FirstIndex, checksum, c.key == place
+		v.index, v.checksum, v.byKey = schema.FirstIndex, checksum, c.key == place
 		c.ordered = true
 		l.table.cells.insert(c, v)
 	}

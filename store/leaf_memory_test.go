@@ -23,7 +23,7 @@ func memoryFile(t *testing.T) string {
 	t.Helper()
 	path := newPath(t)
 	s := store.New()
-	if err := s.Open(path, store.Options{Sync: store.SyncNever}); err != nil {
+	if err := s.Open(path, store.Options{NoSync: true}); err != nil {
 		t.Fatal(err)
 	}
 	err := write(s, func() {

@@ -24,7 +24,7 @@ func newRead(t *testing.T) *store.Store {
 	t.Helper()
 	path := newPath(t)
 	s := store.New()
-	if err := s.Open(path, store.Options{Sync: store.SyncNever}); err != nil {
+	if err := s.Open(path, store.Options{NoSync: true}); err != nil {
 		t.Fatal(err)
 	}
 	err := write(s, func() {
@@ -42,7 +42,7 @@ func newRead(t *testing.T) *store.Store {
 func reopened(t *testing.T, path string) *store.Store {
 	t.Helper()
 	s := store.New()
-	if err := s.Open(path, store.Options{Sync: store.SyncNever}); err != nil {
+	if err := s.Open(path, store.Options{NoSync: true}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
@@ -297,7 +297,7 @@ func TestLeaf_Model(t *testing.T) {
 			s.Drop(flying)
 			flying, newest = nil, maps.Clone(published)
 		default:
-			if err := flying.Write(); err != nil {
+			if err := s.Write(flying); err != nil {
 				t.Fatal(err)
 			}
 			s.Publish(flying)

@@ -2,36 +2,38 @@ package store
 
 import (
 	"fmt"
-	"unsafe"
 )
 
-// loading gives a store the rows of a file, which are verified while the next are read.
+// loading gives a state the rows of a file, which are verified while the next are read.
 type loading struct {
-	store     *Store
+	state     *State
 	left      tally // what the last commit left
 	verifying verifying
 }
 
+// load returns what gives s the rows of a file. Init has made s, and nothing was written to it.
+func (s *State) load() *loading { return &loading{state: s} }
+
 // begin is the rowReader's.
-func (l *loading) begin(last header) {
+func (l *loading) Begin(index uint64, left tally) {
 	l.discard()
-	*l = loading{store: l.store, left: last.tally}
-	l.store.index = last.index
+	*l = loading{state: l.state, left: left}
+	l.state.index = index
 }
 
 // rows is the rowReader's.
-func (l *loading) rows(table byte, c *chunk) {
-	l.verifying.add(l.store.table(int(table)).add(c))
+func (l *loading) Rows(table byte, c *chunk) {
+	l.verifying.add(l.state.table(int(table)).add(c))
 }
 
 // end is the rowReader's. It returns an error too if these are not the rows that the last commit
 // left.
-func (l *loading) end() error {
+func (l *loading) End() error {
 	if err := l.verifying.end(); err != nil {
 		return err
 	}
 	for table := range tableCount {
-		if err := l.store.table(int(table)).loaded(); err != nil {
+		if err := l.state.table(int(table)).loaded(); err != nil {
 			return err
 		}
 	}
@@ -46,17 +48,17 @@ func (l *loading) end() error {
 // publish shows the rows to readers and to the OnMove hooks. No error may have come.
 func (l *loading) publish() {
 	for table := range tableCount {
-		l.store.table(int(table)).tell()
+		l.state.table(int(table)).tell()
 	}
-	l.store.taken = l.store.index
-	l.store.published.Store(l.store.index)
+	l.state.taken = l.state.index
+	l.state.published.Store(l.state.index)
 }
 
 // discard drops what was read.
 func (l *loading) discard() {
 	l.verifying.stop()
 	for table := range tableCount {
-		l.store.table(int(table)).clear()
+		l.state.table(int(table)).clear()
 	}
 }
 
@@ -126,6 +128,3 @@ func (t *Table[T]) clear() {
 		t.order = newOrder[T]()
 	}
 }
-
-// stringOf returns the bytes, which nobody changes, as a string.
-func stringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

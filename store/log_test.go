@@ -64,7 +64,7 @@ func (w *wide) must(err error) {
 func (w *wide) open() {
 	w.t.Helper()
 	w.Store = store.New()
-	w.must(w.Open(w.path, store.Options{Sync: store.SyncNever, Hooks: store.Hooks{
+	w.must(w.Open(w.path, store.Options{NoSync: true, Hooks: store.Hooks{
 		BeforeCommit: func() error { return w.fail }, Synced: w.synced, Changed: w.changed,
 	}}))
 }
@@ -111,7 +111,7 @@ func TestLog_G2_FileHasWhatWasCommitted(t *testing.T) {
 		case round%25 == 13:
 			w.must(w.Close())
 			if round%400 == 213 {
-				w.must(store.Compact(w.path, store.Options{Sync: store.SyncNever}))
+				w.must(store.Compact(w.path, store.Options{NoSync: true}))
 				seen["compacted"]++
 			}
 			w.open()
@@ -124,7 +124,7 @@ func TestLog_G2_FileHasWhatWasCommitted(t *testing.T) {
 		w.change(many)
 		w.Seal()
 		b := w.Take()
-		if err := b.Write(); err != nil {
+		if err := w.Write(b); err != nil {
 			if !errors.Is(err, w.fail) {
 				t.Fatal(err)
 			}
@@ -202,7 +202,7 @@ func TestLog_G11_FailedSync(t *testing.T) {
 		w.change(rows)
 		w.Seal()
 		b := w.Take()
-		err := b.Write()
+		err := w.Write(b)
 		if err == nil {
 			w.Publish(b)
 			seen["committed"]++
@@ -273,7 +273,7 @@ func TestLog_G11_FailedStep(t *testing.T) {
 		w.change(1)
 		w.Seal()
 		b := w.Take()
-		if err := b.Write(); !errors.Is(err, broken) {
+		if err := w.Write(b); !errors.Is(err, broken) {
 			t.Fatalf("got %v from the commit after a step, want %v", err, broken)
 		}
 		if index, err := w.FileIndex(); err == nil {
@@ -361,7 +361,7 @@ func TestLog_Version(t *testing.T) {
 	}
 	want := dump(w.Store)
 	w.must(w.Close())
-	w.must(store.Compact(w.path, store.Options{Sync: store.SyncNever}))
+	w.must(store.Compact(w.path, store.Options{NoSync: true}))
 	if got := w.version(); got != 1 {
 		t.Errorf("compacted: version %d", got)
 	}
@@ -420,7 +420,7 @@ func TestLog_G2_LeftoversWaitForACommit(t *testing.T) {
 		path := w.copied()
 		before, untouched := readLog(t, path), age(t, path)
 		s := store.New()
-		w.must(s.Open(path, store.Options{Sync: store.SyncNever}))
+		w.must(s.Open(path, store.Options{NoSync: true}))
 		if s.Tidy() != nil {
 			t.Fatalf("round %d: a step is due before it was written to", round)
 		}

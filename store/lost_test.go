@@ -35,7 +35,7 @@ func images(
 		}
 		return nil
 	}}
-	if err := s.Open(path, store.Options{Sync: store.SyncNever, Hooks: hooks}); err != nil {
+	if err := s.Open(path, store.Options{NoSync: true, Hooks: hooks}); err != nil {
 		t.Fatal(err)
 	}
 	var list []image

@@ -2,10 +2,12 @@ package store
 
 import "github.com/google/btree"
 
+const memtableDegree = 32
+
 // memtable is the newest row of each place that some records have.
 type memtable struct{ rows *btree.BTreeG[rowWrite] }
 
-func newMemtable() *memtable { return &memtable{btree.NewG(treeDegree, rowWrite.before)} }
+func newMemtable() *memtable { return &memtable{btree.NewG(memtableDegree, rowWrite.before)} }
 
 func (m *memtable) len() int { return m.rows.Len() }
 

@@ -13,12 +13,12 @@ type merging struct {
 const mergedSize = 2 << 10
 
 // rows implements rowReader. A chunk to which the log has nothing passes as it is.
-func (m *merging) rows(table byte, c *chunk) {
+func (m *merging) Rows(table byte, c *chunk) {
 	m.passBefore(rowWrite{table: table})
 	last := rowWrite{table: table, key: c.key(c.len() - 1)}
 	if len(m.log) == 0 || last.before(m.log[0]) {
 		m.give()
-		m.rowReader.rows(table, c)
+		m.rowReader.Rows(table, c)
 		return
 	}
 	for i := range c.len() {
@@ -55,14 +55,14 @@ func (m *merging) add(row rowWrite) {
 // give gives the other reader what is merged.
 func (m *merging) give() {
 	if m.merged.len() > 0 {
-		m.rowReader.rows(m.table, &m.merged)
+		m.rowReader.Rows(m.table, &m.merged)
 		m.merged.reset()
 	}
 }
 
 // end implements rowReader.
-func (m *merging) end() error {
+func (m *merging) End() error {
 	m.passBefore(rowWrite{table: tableCount})
 	m.give()
-	return m.rowReader.end()
+	return m.rowReader.End()
 }

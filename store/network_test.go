@@ -28,7 +28,7 @@ func onNetwork(name string) (hooks store.Hooks, asked *[]string) {
 func TestOpenFile_NetworkFS_New(t *testing.T) {
 	path := newPath(t)
 	hooks, asked := onNetwork("NFS")
-	f, err := store.OpenFile(path, store.FileOptions{Hooks: hooks})
+	f, err := store.OpenFile(path, store.Options{Hooks: hooks})
 	if f != nil || !errors.Is(err, store.ErrInvalid) {
 		t.Fatalf("got %v, %v", f, err)
 	}
@@ -52,7 +52,7 @@ func TestOpenFile_NetworkFS_Existing(t *testing.T) {
 	closeFile(t, openFile(t, path, quick))
 	before := age(t, path)
 	hooks, asked := onNetwork("SMB")
-	f, err := store.OpenFile(path, store.FileOptions{Hooks: hooks})
+	f, err := store.OpenFile(path, store.Options{Hooks: hooks})
 	if f != nil || !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "SMB") {
 		t.Fatalf("got %v, %v", f, err)
 	}
@@ -69,7 +69,7 @@ func TestOpenFile_NetworkFS_Allowed(t *testing.T) {
 	path := newPath(t)
 	hooks, asked := onNetwork("NFS")
 	for range 2 {
-		closeFile(t, openFile(t, path, store.FileOptions{Hooks: hooks, AllowNetworkFS: true}))
+		closeFile(t, openFile(t, path, store.Options{Hooks: hooks, AllowNetworkFS: true}))
 	}
 	if len(*asked) > 0 {
 		t.Errorf("asked about %q", *asked)
@@ -82,12 +82,12 @@ func TestOpenFile_NetworkFS_None(t *testing.T) {
 	path := newPath(t)
 	hooks, asked := onNetwork("")
 	for range 2 {
-		closeFile(t, openFile(t, path, store.FileOptions{Hooks: hooks}))
+		closeFile(t, openFile(t, path, store.Options{Hooks: hooks}))
 	}
 	if !slices.Equal(*asked, []string{filepath.Dir(path), path}) {
 		t.Errorf("asked about %q", *asked)
 	}
-	for _, o := range []store.FileOptions{{Hooks: hooks}, {}} {
+	for _, o := range []store.Options{{Hooks: hooks}, {}} {
 		_, err := store.OpenFile(filepath.Join(filepath.Dir(path), "none", "lockd.db"), o)
 		if !errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrInvalid) {
 			t.Errorf("got %v", err)

@@ -12,37 +12,6 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// fileOptions says how a file is opened.
-type fileOptions struct {
-	timeout time.Duration // how long to wait for the file's lock; zero or less: one attempt
-	mode    fs.FileMode   // of a file that is created, before the umask; zero: 0600
-	sync    SyncPolicy
-	hooks   Hooks
-
-	allowNetworkFS bool
-}
-
-// bolt returns bbolt's options, for a wait of at most the given time.
-func (o *fileOptions) bolt(wait time.Duration) *bbolt.Options {
-	return &bbolt.Options{
-		Timeout: max(wait, 1), // bbolt takes zero for ever
-		// A map finds free pages fast in a file that was once large. The list of them stays in the
-		// file: without it bbolt scans all pages at every open and failed commit, on a goroutine
-		// whose panic nobody can recover.
-		FreelistType: bbolt.FreelistMapType,
-		NoSync:       o.sync == SyncNever,
-		NoStatistics: true,
-	}
-}
-
-// permissions returns the mode of a new file.
-func (o *fileOptions) permissions() fs.FileMode {
-	if o.mode == 0 {
-		return 0o600
-	}
-	return o.mode
-}
-
 // openFile opens the file at the path and locks it against every other open, of this process and
 // of others. If there is none, it creates one whose last index is [FirstIndex]: whatever happens,
 // the path never has half a file, and of several who create it at once one does.
@@ -51,7 +20,7 @@ func (o *fileOptions) permissions() fs.FileMode {
 // or [ErrFormat] for something that it cannot use, and [ErrInvalid] for a place where the lock is
 // worth nothing. It does not write to a file that exists. The reader is given its rows, unless it
 // is nil; after an error it may have some that are not to be used.
-func openFile(path string, o fileOptions, reader rowReader) (*file, error) {
+func openFile(path string, o Options, reader rowReader) (*file, error) {
 	f, err := openOrCreate(path, o, reader)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -59,18 +28,18 @@ func openFile(path string, o fileOptions, reader rowReader) (*file, error) {
 	return f, nil
 }
 
-func openOrCreate(path string, o fileOptions, reader rowReader) (*file, error) {
+func openOrCreate(path string, o Options, reader rowReader) (*file, error) {
 	start := time.Now() // of a wait for another process, which knows no clock but the real one
 	for {
-		f, err := tryOpen(path, o, reader, o.timeout-time.Since(start))
+		f, err := tryOpen(path, o, reader, o.Timeout-time.Since(start))
 		switch {
 		case err == nil:
 			return f, nil
 		case errors.Is(err, berrors.ErrTimeout):
 			return nil, fmt.Errorf("%w%s: it was not closed within %v; close it where it is open, "+
 				"in this process or another, or allow more time", ErrInUse, by(path),
-				max(o.timeout, 0))
-		case !errors.Is(err, errChanging) || time.Since(start) >= o.timeout:
+				max(o.Timeout, 0))
+		case !errors.Is(err, errChanging) || time.Since(start) >= o.Timeout:
 			return nil, err
 		}
 	}
@@ -104,7 +73,7 @@ type holder struct {
 
 // tryOpen returns bbolt's ErrTimeout if it does not get the lock in time.
 func tryOpen(
-	path string, o fileOptions, reader rowReader, wait time.Duration,
+	path string, o Options, reader rowReader, wait time.Duration,
 ) (*file, error) {
 	if err := prepare(path, o); err != nil {
 		return nil, err
@@ -117,7 +86,7 @@ func tryOpen(
 var errChanging = fmt.Errorf("%w: it is being replaced", ErrInUse)
 
 // prepare creates the file if there is nothing at the path, and refuses what is not a file.
-func prepare(path string, o fileOptions) error {
+func prepare(path string, o Options) error {
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.Mode().IsRegular():
@@ -138,7 +107,7 @@ func prepare(path string, o fileOptions) error {
 
 // openExisting opens the file that is at the path.
 func openExisting(
-	path string, o fileOptions, reader rowReader, wait time.Duration,
+	path string, o Options, reader rowReader, wait time.Duration,
 ) (*file, error) {
 	var handle *os.File
 	var found found
@@ -157,14 +126,14 @@ func openExisting(
 		return nil, err
 	}
 	f := &file{
-		tables: &tables{db: db, hooks: o.hooks, disk: newDisk()}, handle: handle, sync: o.sync,
+		tables: &tables{db: db, hooks: o.Hooks, disk: newDisk()}, handle: handle, noSync: o.NoSync,
 	}
 	if err := checkPath(path, found.info); err != nil {
-		return nil, errors.Join(err, f.close())
+		return nil, errors.Join(err, f.Close())
 	}
 	f.named = !unlinked(found.info) // else the file system counts none
 	if err := f.settle(found, reader); err != nil {
-		return nil, errors.Join(err, f.close())
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }

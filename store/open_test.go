@@ -17,14 +17,15 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
 func TestFile_StartsEmpty(t *testing.T) {
 	path := newPath(t)
-	f := openFile(t, path, store.FileOptions{Mode: 0o640})
+	f := openFile(t, path, store.Options{Mode: 0o640})
 	rows, index := contents(t, f)
-	if len(rows) != 0 || index != store.FirstIndex {
+	if len(rows) != 0 || index != schema.FirstIndex {
 		t.Errorf("a new file has %d rows and index %d", len(rows), index)
 	}
 	closeFile(t, f)
@@ -84,12 +85,12 @@ func stateOf(t *testing.T, path string) state {
 
 func TestFile_OpeningWritesNothing(t *testing.T) {
 	path := newPath(t)
-	f := openFile(t, path, store.FileOptions{})
+	f := openFile(t, path, store.Options{})
 	commit(t, f, 2, mark("m", 1))
 	commit(t, f, 3, mark("m", 2))
 	closeFile(t, f)
 	before := age(t, path)
-	f = openFile(t, path, store.FileOptions{})
+	f = openFile(t, path, store.Options{})
 	contents(t, f)
 	closeFile(t, f)
 	if stateOf(t, path) != before {
@@ -213,7 +214,7 @@ func TestFile_CreateInPlace(t *testing.T) {
 		}
 	}
 	f := openFile(t, path, quick)
-	if rows, index := contents(t, f); len(rows) != 0 || index != store.FirstIndex {
+	if rows, index := contents(t, f); len(rows) != 0 || index != schema.FirstIndex {
 		t.Errorf("a new file has %d rows and index %d", len(rows), index)
 	}
 	closeFile(t, f)
@@ -319,7 +320,7 @@ func TestFile_Refuses(t *testing.T) {
 			test.make(t, path)
 			before := age(t, path)
 			for range 2 { // the first must have given it up
-				f, err := store.OpenFile(path, store.FileOptions{})
+				f, err := store.OpenFile(path, store.Options{})
 				if err == nil {
 					closeFile(t, f)
 					t.Fatal("the file was accepted")

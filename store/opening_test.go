@@ -23,7 +23,7 @@ import (
 const openingRounds = 200
 
 // patient are options of somebody who waits for others to close the file.
-var patient = store.Options{Sync: store.SyncNever, Timeout: time.Minute}
+var patient = store.Options{NoSync: true, Timeout: time.Minute}
 
 // opener opens the file, and looks whether anybody else has it open. It counts its visits in a
 // mark, so that one that went to another file than the others' is missing in the end.
@@ -214,7 +214,7 @@ func TestOpening_InUseByAnother(t *testing.T) {
 	if err := errors.Join(input.Close(), child.Wait()); err != nil {
 		t.Error(err)
 	}
-	closeFile(t, openFile(t, path, store.FileOptions{Sync: store.SyncNever, Timeout: time.Minute}))
+	closeFile(t, openFile(t, path, store.Options{NoSync: true, Timeout: time.Minute}))
 }
 
 // hold is what the child process does: it has the file open until its input ends.
@@ -262,8 +262,8 @@ func readMeanwhile(t *testing.T, path string) {
 	begun, taken := 0, make(map[place]string)
 	read := make(chan struct{})
 	tell := sync.OnceFunc(func() { close(read) })
-	reader := store.Reader{
-		Begin: func() {
+	reader := store.RowFuncs{
+		Reset: func() {
 			begun++
 			clear(taken)
 		},
@@ -279,7 +279,7 @@ func readMeanwhile(t *testing.T, path string) {
 	var err error
 	var opening sync.WaitGroup
 	opening.Go(func() {
-		patient := store.FileOptions{Sync: store.SyncNever, Timeout: time.Minute}
+		patient := store.Options{NoSync: true, Timeout: time.Minute}
 		opened, err = store.ReadFile(path, patient, reader)
 	})
 	<-read

@@ -20,7 +20,7 @@ func TestCompact_KeepsOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := owner(t, path)
-	if err := store.Compact(path, store.Options{Sync: store.SyncNever}); err != nil {
+	if err := store.Compact(path, store.Options{NoSync: true}); err != nil {
 		t.Fatal(err)
 	}
 	if after := owner(t, path); after != before {

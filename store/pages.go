@@ -216,7 +216,7 @@ func (w *pageWalk) walkTables(
 	f *found, buckets []bucket, reader rowReader,
 ) (others []bucket, err error) {
 	if f.err == nil {
-		reader.begin(f.last)
+		reader.Begin(f.last.index, f.last.tally)
 		if log := f.log.list(nil); len(log) > 0 {
 			reader = &merging{rowReader: reader, log: log}
 		}
@@ -227,7 +227,7 @@ func (w *pageWalk) walkTables(
 		}
 	}
 	if f.err == nil {
-		f.err = reader.end()
+		f.err = reader.End()
 	}
 	return buckets, nil
 }
@@ -287,7 +287,7 @@ func (w *pageWalk) walkTable(f *found, buckets *[]bucket, table byte, reader row
 			}
 		}
 		if f.err == nil && elementCount(content) > 0 {
-			reader.rows(table, w.chunkOf(content))
+			reader.Rows(table, w.chunkOf(content))
 		}
 		return w.walkBuckets(leaf, depth, content)
 	})

@@ -151,7 +151,7 @@ func revive(t *testing.T, content []byte) {
 		stages.add(content)
 		return err
 	}}
-	err := s.Open(path, store.Options{Sync: store.SyncNever, Hooks: hooks})
+	err := s.Open(path, store.Options{NoSync: true, Hooks: hooks})
 	for i := 0; i < 3 && err == nil; i++ {
 		err = write(s, func() {
 			s.Marks.Put("revived", schema.Mark{Name: "revived", Index: s.Next()})

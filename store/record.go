@@ -55,14 +55,6 @@ func makeRecord(rows []rowWrite, last header, size int) (payload []byte, err err
 	return payload, nil
 }
 
-// before is the order of the rows in a record.
-func (r rowWrite) before(other rowWrite) bool {
-	if r.table != other.table {
-		return r.table < other.table
-	}
-	return r.key < other.key
-}
-
 // What is found wrong with a record.
 var (
 	errTable  = errors.New("it has a row of an unknown table")

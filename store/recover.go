@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lockd/lockd/internal/schema"
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 )
@@ -29,22 +30,22 @@ type Remark struct {
 	Text  string
 }
 
-// Recover reads all rows of the file at the path whose checksums hold, however damaged the file is.
-// It opens the file for reading only, and changes nothing. It returns [ErrInUse] as [Store.Open]
+// recoverFile reads all rows of the file at the path whose checksums hold, however damaged the file
+// is. It opens the file for reading only, and changes nothing. It returns [ErrInUse] as openFile
 // does, and [ErrFormat] or [ErrCorrupt] for a file of a newer format, and for one in which there is
 // nothing of this package's.
 //
 // Where a page of a table cannot be read, older copies of its rows are looked for in pages that are
 // no longer in use, and told of as doubtful.
-func Recover(path string, opts Options) (*Recovered, error) {
-	found, err := recoverFile(path, opts.file())
+func recoverFile(path string, o Options) (*Recovered, error) {
+	found, err := tryRecover(path, o)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return found, nil
 }
 
-func recoverFile(path string, o fileOptions) (found *Recovered, err error) {
+func tryRecover(path string, o Options) (found *Recovered, err error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
@@ -74,12 +75,12 @@ func recoverFile(path string, o fileOptions) (found *Recovered, err error) {
 // lockToRead keeps everybody from opening the file to write to it, until unlock is called. What
 // bbolt says of a file that it does not take is of no interest: it has had the lock before it
 // looked, so nobody has the file open, and nobody can open it.
-func lockToRead(path string, o fileOptions) (unlock func() error, err error) {
-	db, err := openBolt(path, &bbolt.Options{ReadOnly: true, Timeout: max(o.timeout, 1)})
+func lockToRead(path string, o Options) (unlock func() error, err error) {
+	db, err := openBolt(path, &bbolt.Options{ReadOnly: true, Timeout: max(o.Timeout, 1)})
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
 		return nil, fmt.Errorf("%w%s: it was not closed within %v", ErrInUse, by(path),
-			max(o.timeout, 0))
+			max(o.Timeout, 0))
 	case errors.Is(err, fs.ErrPermission):
 		return nil, cause(err)
 	case db == nil:
@@ -103,7 +104,7 @@ type candidate struct {
 
 // result makes of the candidates what Recover returns.
 func (s *salvage) result() (*Recovered, error) {
-	r := &Recovered{Backup: &Backup{Index: max(s.index, FirstIndex)}}
+	r := &Recovered{Backup: &Backup{Index: max(s.index, schema.FirstIndex)}}
 	if len(s.rows) == 0 && !s.headed {
 		if s.metaErr != nil {
 			return nil, s.metaErr

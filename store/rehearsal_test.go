@@ -25,7 +25,7 @@ func TestRehearse(t *testing.T) {
 		s.Keys.Put(key, schema.Key{Key: key})
 		s.Seal()
 		b := s.Take()
-		return b, b.Write()
+		return b, s.Write(b)
 	}
 	last := func(want uint64) {
 		t.Helper()
@@ -33,7 +33,7 @@ func TestRehearse(t *testing.T) {
 			t.Fatalf("last index: got %d and %v, want %d", index, err, want)
 		}
 	}
-	last(store.FirstIndex)
+	last(schema.FirstIndex)
 
 	first, err := write("a")
 	if err != nil || s.Keys.Get("a") != nil {

@@ -31,9 +31,6 @@ const (
 	segmentPrefix = headSize + elementSize + len(segmentKey) // bytes of its first page before it
 )
 
-// logTable stands for a table in the checksum of a sector.
-const logTable byte = 0xfe
-
 // segmentName is the name of the segment's bucket.
 func segmentName(number byte) []byte { return fmt.Appendf(nil, "log%d", number) }
 

@@ -59,7 +59,7 @@ func (b *beside) commitJust(many int) error {
 	b.change(many)
 	b.Seal()
 	batch := b.Take()
-	if err := batch.Write(); err != nil {
+	if err := b.Write(batch); err != nil {
 		b.Drop(batch)
 		return err
 	}

@@ -19,7 +19,7 @@ const (
 // that guards the store. A row is immutable once it is in a table, and what a method returns is
 // shared: do not change it.
 type Table[T any] struct {
-	store  *Store
+	state  *State
 	number byte
 	codec  codec[T]
 	layout *layout[T] // nil: rows lie in the file under their keys
@@ -50,8 +50,8 @@ type change[T any] struct {
 	old  *version[T]
 }
 
-func (t *Table[T]) init(s *Store, number byte, c codec[T]) {
-	t.store, t.number, t.codec = s, number, c
+func (t *Table[T]) init(s *State, number byte, c codec[T]) {
+	t.state, t.number, t.codec = s, number, c
 	t.cells.seed = maphash.MakeSeed()
 	t.order = newOrder[T]()
 	t.stale = true
@@ -75,7 +75,7 @@ func (t *Table[T]) Get(key string) *T {
 // get is Get, with a place for a row that has to be made.
 func (t *Table[T]) get(key string, into *T) *T {
 	for {
-		published := t.store.published.Load()
+		published := t.state.published.Load()
 		leaves := t.leaves.Load()
 		newest, there := t.cells.newest(key)
 		if !there && leaves != nil {
@@ -90,7 +90,7 @@ func (t *Table[T]) get(key string, into *T) *T {
 		}
 		v := newest.at(published)
 		// No version so old: the row is new, or a publication cut the chain while we walked.
-		if v != nil || t.store.published.Load() == published {
+		if v != nil || t.state.published.Load() == published {
 			return v.live()
 		}
 	}
@@ -165,7 +165,7 @@ func (t *Table[T]) Delete(key string) {
 
 // set makes next, which is new, the newest version of the key.
 func (t *Table[T]) set(key string, next *version[T]) {
-	s := t.store
+	s := t.state
 	c, old := t.find(key)
 	if c == nil {
 		t.mustHave(key)
@@ -295,7 +295,7 @@ func (t *Table[T]) catchUpBy(most int) {
 			t.order.remove(c.key)
 		}
 		c.ordered = live
-		if !live && (head == nil || head.index <= t.store.published.Load()) {
+		if !live && (head == nil || head.index <= t.state.published.Load()) {
 			t.forget(c)
 		}
 	}
@@ -362,7 +362,7 @@ func (t *Table[T]) published() View[T] {
 	order := t.order.clone()
 	for _, changed := range [][]*cell[T]{t.flying, t.open} {
 		for _, c := range changed {
-			if v := c.newest().at(t.store.Published()); v.live() != nil {
+			if v := c.newest().at(t.state.Published()); v.live() != nil {
 				order.set(item[T]{c.key, v})
 			} else {
 				order.remove(c.key)
@@ -377,7 +377,7 @@ func (t *Table[T]) take() part {
 	p := &tablePart[T]{table: t, rows: make([]taken[T], 0, len(t.open))}
 	for _, c := range t.open {
 		c.listed = false
-		if head := c.newest(); head != nil && head.index > t.store.taken {
+		if head := c.newest(); head != nil && head.index > t.state.taken {
 			p.rows = append(p.rows, taken[T]{c, head})
 		}
 	}
@@ -403,7 +403,7 @@ func (t *Table[T]) drop() {
 
 func (t *Table[T]) dropCell(c *cell[T]) {
 	head := c.newest()
-	if kept := head.at(t.store.Published()); kept != head {
+	if kept := head.at(t.state.Published()); kept != head {
 		t.move(c, head, kept)
 	}
 }

@@ -109,7 +109,7 @@ func (m *machine) commit() {
 		m.Drop(m.flying)
 		m.flying, m.newest = nil, maps.Clone(m.published)
 	default:
-		if err := m.flying.Write(); err != nil {
+		if err := m.Write(m.flying); err != nil {
 			m.t.Fatal(err)
 		}
 		m.Publish(m.flying)
@@ -147,7 +147,7 @@ func TestTable_Model(t *testing.T) {
 			round++
 			path := filepath.Join(folder, fmt.Sprint(round))
 			m := &machine{Store: store.New(), t: t, newest: values{}, published: values{}}
-			opts := store.Options{Mode: 0o600, Sync: store.SyncNever}
+			opts := store.Options{Mode: 0o600, NoSync: true}
 			if err := m.Open(path, opts); err != nil {
 				t.Fatal(err)
 			}
@@ -366,7 +366,7 @@ func TestTable_OnMoveFollowsTheNewest(t *testing.T) {
 // a batch it would fail everybody's.
 func TestTable_RefusesKeysThatNoFileHas(t *testing.T) {
 	s := store.New()
-	if err := s.Open(newPath(t), store.Options{Sync: store.SyncNever}); err != nil {
+	if err := s.Open(newPath(t), store.Options{NoSync: true}); err != nil {
 		t.Fatal(err)
 	}
 	puts := map[string]func(key string){
@@ -439,7 +439,7 @@ func TestTable_LoopSeesWhatItWrites(t *testing.T) {
 // Ensure that the newest tombstones stay, and of the others the highest index.
 func TestBury_KeepsTheNewest(t *testing.T) {
 	s := store.New()
-	const n = 3 * store.GraveLimit
+	const n = 3 * schema.GraveLimit
 	for i := range n {
 		s.Bury('k', fmt.Sprint(i))
 		s.Seal()
@@ -447,14 +447,14 @@ func TestBury_KeepsTheNewest(t *testing.T) {
 	}
 	snapshot := s.Snapshot()
 	kept := snapshot.Graves.Len()
-	if kept < store.GraveLimit || kept > store.GraveLimit+store.GraveLimit/10 {
+	if kept < schema.GraveLimit || kept > schema.GraveLimit+schema.GraveLimit/10 {
 		t.Fatalf("tombstones: got %d", kept)
 	}
 	if snapshot.Buried('k', fmt.Sprint(n-kept)) == nil || snapshot.Buried('k', "0") != nil {
 		t.Fatal("it is not the newest that were kept")
 	}
 	oldest := snapshot.Buried('k', fmt.Sprint(n-kept)).Index
-	if floor := snapshot.Mark(store.FloorMark); floor != oldest-1 {
+	if floor := snapshot.Mark(schema.FloorMark); floor != oldest-1 {
 		t.Fatalf("floor: got %d, want %d", floor, oldest-1)
 	}
 }
@@ -464,7 +464,7 @@ func TestBury_KeepsTheNewest(t *testing.T) {
 func TestTable_OpenBesideALargerOne(t *testing.T) {
 	path := newPath(t)
 	s := store.New()
-	if err := s.Open(path, store.Options{Sync: store.SyncNever}); err != nil {
+	if err := s.Open(path, store.Options{NoSync: true}); err != nil {
 		t.Fatal(err)
 	}
 	const keys, marks = 600, 3000
@@ -483,7 +483,7 @@ func TestTable_OpenBesideALargerOne(t *testing.T) {
 	}
 	for range 20 { // each time the hash is another one
 		s := store.New()
-		if err := s.Open(path, store.Options{Sync: store.SyncNever}); err != nil {
+		if err := s.Open(path, store.Options{NoSync: true}); err != nil {
 			t.Fatal(err)
 		}
 		if s.Keys.Len() != keys || s.Marks.Len() != marks {

@@ -141,11 +141,35 @@ func writeTables(tx *bbolt.Tx, rows []rowWrite, fill float64) error {
 			bucket.FillPercent = fill
 			buckets[row.table] = bucket
 		}
-		if err := row.write(buckets[row.table]); err != nil {
+		if err := putRow(buckets[row.table], row); err != nil {
 			return errRow(row, err)
 		}
 	}
 	return nil
+}
+
+func putRow(bucket *bbolt.Bucket, row rowWrite) error {
+	key := bytesOf(row.key) // bbolt keeps a copy of its own
+	if row.value == nil {
+		return bucket.Delete(key)
+	}
+	return bucket.Put(key, row.value)
+}
+
+func errRow(row rowWrite, err error) error {
+	return fmt.Errorf("write row %.100q of %s: %w", row.key, tableName(row.table), err)
+}
+
+func tableBucket(tx *bbolt.Tx, table byte) (*bbolt.Bucket, error) {
+	bucket := tx.Bucket([]byte(tableName(table)))
+	if bucket == nil {
+		return nil, errNoTable(table)
+	}
+	return bucket, nil
+}
+
+func errNoTable(table byte) error {
+	return fmt.Errorf("%w: its table of %s is missing", ErrCorrupt, tableName(table))
 }
 
 // view calls fn with a transaction that sees the last commit.

@@ -109,8 +109,8 @@ type Delay struct {
 	Index uint64 // at which it began; 0: it is not known
 }
 
-// Grave is a row of the table of tombstones, under its kind and name: the index at which something was
-// deleted.
+// Grave is a row of the table of tombstones, under its kind and name: the index at which something
+// was deleted.
 type Grave struct {
 	Kind  uint8  // the first byte of the row's key; not 255
 	Name  string // the rest of it
