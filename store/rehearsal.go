@@ -1,5 +1,7 @@
 package store
 
+import "github.com/lockd/lockd/store/internal/format"
+
 // Rehearse has s, which New made and nothing was written to, go through its batches as if it had a
 // file, and keep nothing of them: a test that holds or fails commits needs no disk. Of the hooks
 // only BeforeCommit and AfterCommit are called.
@@ -11,11 +13,11 @@ func (s *Store) Rehearse(hooks Hooks) {
 type rehearsal struct {
 	hooks Hooks
 	last  uint64 // index that was committed
-	left  tally
+	left  format.Tally
 }
 
-func (r *rehearsal) Commit(_ []rowWrite, index uint64, left tally) error {
-	return r.hooks.around(func() error {
+func (r *rehearsal) Commit(_ []format.Write, index uint64, left format.Tally) error {
+	return r.hooks.Around(func() error {
 		r.last, r.left = index, left
 		return nil
 	})
@@ -29,6 +31,6 @@ func (r *rehearsal) Untidy() bool { return false }
 
 func (r *rehearsal) Index() (uint64, error) { return r.last, nil }
 
-func (r *rehearsal) Tally() tally { return r.left }
+func (r *rehearsal) Tally() format.Tally { return r.left }
 
 func (r *rehearsal) Close() error { return nil }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
+	"github.com/lockd/lockd/store/internal/table"
 )
 
 // Ensure that a rehearsal takes batches as a file does: they are not published before they are
@@ -21,7 +22,7 @@ func TestRehearse(t *testing.T) {
 	if !s.Durable() {
 		t.Fatal("no batches")
 	}
-	write := func(key string) (*store.Batch, error) {
+	write := func(key string) (*table.Batch, error) {
 		s.Keys.Put(key, schema.Key{Key: key})
 		s.Seal()
 		b := s.Take()

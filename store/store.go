@@ -1,24 +1,62 @@
 package store
 
+import (
+	"github.com/lockd/lockd/store/internal/file"
+	"github.com/lockd/lockd/store/internal/format"
+	"github.com/lockd/lockd/store/internal/table"
+)
+
+// Options says how a file is opened.
+type Options = file.Options
+
+// Hooks are for tests that hold or break a commit, or feign a file system.
+type Hooks = file.Hooks
+
+// Snapshot is the published state at one index.
+type Snapshot = table.Snapshot
+
+// Draft is a row that is yet to be written.
+type Draft[T any] = table.Draft[T]
+
+// What [Store.Open] returns when it refuses a file. The file is left as it is, byte for byte.
+var (
+	// ErrInUse is returned when somebody else, in this process or another, has the file open, and
+	// did not close it within Options.Timeout.
+	ErrInUse = file.ErrInUse
+
+	// ErrCorrupt is returned when the file is damaged: it is empty or cut off, its pages do not fit
+	// together, or a row is not what was written. Restore a backup. A commit that comes upon such
+	// damage returns it too.
+	ErrCorrupt = format.ErrCorrupt
+
+	// ErrFormat is returned when the file is sound as far as one can tell, but was not written by
+	// this package, or by a newer version of it.
+	ErrFormat = file.ErrFormat
+
+	// ErrInvalid is returned when the path is on a file system on which the file's lock cannot be
+	// trusted, and Options.AllowNetworkFS does not let it through.
+	ErrInvalid = file.ErrInvalid
+)
+
 // Store is rows in memory and, unless they are in memory only, their file.
 type Store struct {
-	State
+	table.State
 	file medium // nil: in memory
 }
 
 // medium is where batches go. One goroutine at a time may use it.
 type medium interface {
-	Commit(rows []rowWrite, index uint64, left tally) error
+	Commit(rows []format.Write, index uint64, left format.Tally) error
 	Secure() error
 	Tidy() (step func() error)
 	Untidy() bool
 	Index() (uint64, error) // of the last commit
-	Tally() tally           // of the rows that it left
+	Tally() format.Tally    // of the rows that it left
 	Close() error
 }
 
 var (
-	_ medium = (*file)(nil)
+	_ medium = (*file.File)(nil)
 	_ medium = (*rehearsal)(nil)
 )
 
@@ -35,13 +73,13 @@ func New() *Store {
 // it refuses and leaves as it is. An existing file is not written to, and what it has may not be on
 // disk yet: see Secure. After an error s is not usable.
 func (s *Store) Open(path string, opts Options) error {
-	rows := s.load()
-	f, err := openFile(path, opts, rows)
+	rows := s.Load()
+	f, err := file.Open(path, opts, rows)
 	if err != nil {
-		rows.discard()
+		rows.Discard()
 		return err
 	}
-	rows.publish()
+	rows.Publish()
 	s.file = f
 	return nil
 }
@@ -70,8 +108,8 @@ func (s *Store) Raise(index uint64) {
 // Write commits the batch to the file, whole or not at all, with its index. It is called without
 // the store's lock, by one goroutine at a time, once for each batch. After an error
 // [Store.FileIndex] tells whether the file has the batch.
-func (s *Store) Write(b *Batch) error {
-	rows, left := b.encode(s.file.Tally())
+func (s *Store) Write(b *table.Batch) error {
+	rows, left := b.Encode(s.file.Tally())
 	return s.file.Commit(rows, b.Index(), left)
 }
 
