@@ -1,10 +1,11 @@
 package store
 
 import (
+	"io"
+
 	"github.com/lockd/lockd/store/internal/file"
 	"github.com/lockd/lockd/store/internal/format"
 	"github.com/lockd/lockd/store/internal/table"
-	"io"
 )
 
 // Compact rewrites the file at the path without the free pages in it, while it has its lock. The

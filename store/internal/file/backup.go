@@ -7,10 +7,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"github.com/lockd/lockd/internal/schema"
-	"github.com/lockd/lockd/store/internal/format"
 	"hash"
 	"io"
+
+	"github.com/lockd/lockd/internal/schema"
+	"github.com/lockd/lockd/store/internal/format"
 )
 
 // A backup is a stream that does not depend on the machine or on bbolt: backupMagic with its

@@ -2,9 +2,12 @@ package file
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 	"syscall"
+
+	"github.com/lockd/lockd/store/internal/format"
 )
 
 // What [Open] returns when it refuses a file. The file is left as it is, byte for byte.
@@ -53,4 +56,20 @@ func reveal(err error) error {
 		}
 	}
 	return err
+}
+
+// cause takes the path off an error of package os, for texts that begin with it.
+func cause(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+func errRow(row format.Write, err error) error {
+	return fmt.Errorf("write row %.100q of %s: %w", row.Key, format.TableName(row.Table), err)
+}
+
+func errNoTable(table byte) error {
+	return fmt.Errorf("%w: its table of %s is missing", format.ErrCorrupt, format.TableName(table))
 }

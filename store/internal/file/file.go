@@ -2,8 +2,9 @@ package file
 
 import (
 	"fmt"
-	"github.com/lockd/lockd/store/internal/format"
 	"os"
+
+	"github.com/lockd/lockd/store/internal/format"
 )
 
 // File is rows in a bbolt file, which it has open and locked. One goroutine at a time may use it;

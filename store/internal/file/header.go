@@ -38,6 +38,14 @@ type header struct {
 	log logState // of the second version
 }
 
+// logState is what a header says of the log.
+type logState struct {
+	made  uint64       // the number of bbolt's last commit that made a segment
+	first uint64       // the number of the first record that counts
+	next  uint64       // that of the first one after the header
+	taken format.Write // the last row of the first segment that is in its table
+}
+
 var headerRows = format.Rows[header]{
 	Table: format.HeaderTable,
 	AppendPayload: func(buf []byte, row *header) []byte {

@@ -142,14 +142,6 @@ func (l *commitLog) tidy() {
 	}
 }
 
-// logState is what a header says of the log.
-type logState struct {
-	made  uint64       // the number of bbolt's last commit that made a segment
-	first uint64       // the number of the first record that counts
-	next  uint64       // that of the first one after the header
-	taken format.Write // the last row of the first segment that is in its table
-}
-
 // after returns what the header says of the log after the step, nil for none.
 func (l *commitLog) after(s *step) logState {
 	switch {

@@ -46,32 +46,6 @@ func openOrCreate(path string, o Options, reader Reader) (*File, error) {
 	}
 }
 
-// by says who has the file open, as far as the system tells.
-func by(path string) string {
-	h, ok := findHolder(path)
-	switch {
-	case !ok:
-		return ""
-	case h.pid == os.Getpid():
-		return fmt.Sprintf(" by this process, %d", h.pid)
-	}
-	text := fmt.Sprintf(" by process %d", h.pid)
-	if h.name != "" {
-		text += fmt.Sprintf(" (%s)", h.name)
-	}
-	if !h.since.IsZero() {
-		text += ", running since " + h.since.UTC().Format(time.RFC3339)
-	}
-	return text
-}
-
-// holder is the process that has a file's lock.
-type holder struct {
-	pid   int
-	name  string    // empty: unknown
-	since time.Time // when the process began; zero: unknown
-}
-
 // tryOpen returns bbolt's ErrTimeout if it does not get the lock in time.
 func tryOpen(
 	path string, o Options, reader Reader, wait time.Duration,
@@ -146,7 +120,7 @@ func (f *File) settle(found found, reader Reader) error {
 	// Who wrote to it meanwhile may have been half way through a sector of the log.
 	outdated := found.err != nil || found.last.commit != last
 	if err == nil && !outdated {
-		outdated, err = found.log.outdated(f)
+		outdated, err = found.log.outdated(f.handle)
 	}
 	if err == nil && outdated {
 		found, err = inspect(f.handle, reader)
@@ -232,12 +206,4 @@ func openBolt(path string, options *bbolt.Options) (db *bbolt.DB, err error) {
 		return err
 	})
 	return db, err
-}
-
-// cause takes the path off an error of package os, for texts that begin with it.
-func cause(err error) error {
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		return e.Err
-	}
-	return err
 }

@@ -2,6 +2,8 @@ package file
 
 import (
 	"fmt"
+	"os"
+
 	"github.com/lockd/lockd/store/internal/format"
 )
 
@@ -206,55 +208,15 @@ func (l *commitLog) findCut(scans []*scan, first uint64) error {
 	return nil
 }
 
-// walkLog walks the buckets of the log's segments, and reads what they have.
-func (w *pageWalk) walkLog(f *found, buckets *[]bucket) error {
-	var scans []*scan
-	for number := range byte(segments) {
-		b, ok := take(buckets, string(segmentName(number)))
-		if f.err == nil && ok != (f.last.version == logVersion) {
-			f.err = fmt.Errorf("%w: its format has version %d, which does not fit its log",
-				format.ErrCorrupt, f.last.version)
-		}
-		if !ok {
-			continue
-		}
-		// At depths of their own, so that the pages of both stay in memory.
-		err := w.walkBucket(b, int(number), func(leaf uint64, depth int, content []byte) error {
-			if f.err == nil {
-				scans, f.err = w.scanSegment(scans, number, b.root(), content)
-			}
-			return w.walkBuckets(leaf, depth, content)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	if f.err == nil && len(scans) == segments {
-		f.last, f.err = f.log.replay(scans, f.last)
-	}
-	return nil
-}
-
-func (w *pageWalk) scanSegment(
-	scans []*scan, number byte, root uint64, content []byte,
-) ([]*scan, error) {
-	s, err := newSegment(number, root, int(w.meta.pageSize), content)
-	if err != nil {
-		return scans, fmt.Errorf("%w: segment %d of its log: %w", format.ErrCorrupt, number, err)
-	}
-	c, err := newScan(s, content)
-	return append(scans, c), err
-}
-
 // outdated reports whether somebody has written to the log since it was read: the next record is
 // where it would be, or half of it.
-func (l *commitLog) outdated(f *File) (bool, error) {
+func (l *commitLog) outdated(file *os.File) (bool, error) {
 	if l.cut != nil {
 		return true, nil
 	}
 	raw := make([]byte, sectorSize)
 	for _, run := range l.ahead() {
-		if _, err := f.handle.ReadAt(raw, run.segment.offset(run.place)); err != nil {
+		if _, err := file.ReadAt(raw, run.segment.offset(run.place)); err != nil {
 			return false, cause(err)
 		}
 		now, err := run.segment.readSector(run.place, raw)

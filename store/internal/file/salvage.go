@@ -4,11 +4,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"github.com/lockd/lockd/store/internal/format"
 	"io"
 	"io/fs"
 	"os"
 	"strings"
+
+	"github.com/lockd/lockd/store/internal/format"
 )
 
 // allTables stands for every table in a remark.

@@ -1,9 +1,10 @@
 package file
 
 import (
-	"github.com/lockd/lockd/store/internal/format"
 	"maps"
 	"slices"
+
+	"github.com/lockd/lockd/store/internal/format"
 )
 
 // logScan is a segment of a log that may be damaged. Its records are found by their sectors alone:

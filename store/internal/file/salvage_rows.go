@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"github.com/lockd/lockd/store/internal/format"
 	"iter"
+
+	"github.com/lockd/lockd/store/internal/format"
 )
 
 // String says which keys they are.

@@ -157,20 +157,12 @@ func putRow(bucket *bbolt.Bucket, row format.Write) error {
 	return bucket.Put(key, row.Value)
 }
 
-func errRow(row format.Write, err error) error {
-	return fmt.Errorf("write row %.100q of %s: %w", row.Key, format.TableName(row.Table), err)
-}
-
 func tableBucket(tx *bbolt.Tx, table byte) (*bbolt.Bucket, error) {
 	bucket := tx.Bucket([]byte(format.TableName(table)))
 	if bucket == nil {
 		return nil, errNoTable(table)
 	}
 	return bucket, nil
-}
-
-func errNoTable(table byte) error {
-	return fmt.Errorf("%w: its table of %s is missing", format.ErrCorrupt, format.TableName(table))
 }
 
 // view calls fn with a transaction that sees the last commit.

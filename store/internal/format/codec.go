@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"github.com/lockd/lockd/internal/schema"
 	"hash/crc32"
 	"unsafe"
+
+	"github.com/lockd/lockd/internal/schema"
 )
 
 // A row in the file is its key, as bbolt's key, and a value: the payload, which has what the key

@@ -3,10 +3,11 @@ package format
 import (
 	"encoding/binary"
 	"errors"
-	"github.com/lockd/lockd/internal/schema"
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/lockd/lockd/internal/schema"
 )
 
 // A payload is a row's fields, in the order that its codec names them:

@@ -2,9 +2,10 @@ package table
 
 import (
 	"cmp"
-	"github.com/lockd/lockd/store/internal/format"
 	"math/bits"
 	"slices"
+
+	"github.com/lockd/lockd/store/internal/format"
 )
 
 // Batch is what one commit writes: the newest version of every row that changed since the batch

@@ -2,6 +2,7 @@ package table
 
 import (
 	"fmt"
+
 	"github.com/lockd/lockd/store/internal/format"
 )
 

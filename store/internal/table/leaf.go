@@ -2,11 +2,12 @@ package table
 
 import (
 	"bytes"
-	"github.com/lockd/lockd/internal/schema"
-	"github.com/lockd/lockd/store/internal/format"
 	"hash/maphash"
 	"sort"
 	"strings"
+
+	"github.com/lockd/lockd/internal/schema"
+	"github.com/lockd/lockd/store/internal/format"
 )
 
 // leaf is neighbouring rows as they were read, to which nobody has written since. A row is made

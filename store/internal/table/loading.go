@@ -3,6 +3,7 @@ package table
 import (
 	"errors"
 	"fmt"
+
 	"github.com/lockd/lockd/store/internal/format"
 )
 

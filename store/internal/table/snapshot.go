@@ -1,9 +1,10 @@
 package table
 
 import (
-	"github.com/lockd/lockd/internal/schema"
 	"iter"
 	"strings"
+
+	"github.com/lockd/lockd/internal/schema"
 )
 
 // Snapshot is the published state at one index. It is immutable; any number of goroutines may

@@ -1,10 +1,12 @@
 package table
 
 import (
-	"github.com/lockd/lockd/store/internal/format"
+	"fmt"
 	"hash/maphash"
 	"iter"
 	"sync/atomic"
+
+	"github.com/lockd/lockd/store/internal/format"
 )
 
 const (
@@ -405,5 +407,21 @@ func (t *Table[T]) dropCell(c *cell[T]) {
 	head := c.newest()
 	if kept := head.at(t.state.Published()); kept != head {
 		t.move(c, head, kept)
+	}
+}
+
+// place returns where in the file the version lies, or is to lie.
+func (t *Table[T]) place(key string, v *version[T]) string {
+	if v.byKey {
+		return key
+	}
+	return t.codec.Place(key, &v.row)
+}
+
+// mustHave panics if no file could have a row under the key: it would fail the whole batch.
+func (t *Table[T]) mustHave(key string) {
+	if !t.codec.Fits(key) {
+		panic(fmt.Sprintf("store: a key of %d bytes in %s", len(key),
+			format.TableName(t.codec.Table)))
 	}
 }
