@@ -96,17 +96,14 @@ func (f *File) conclude() {
 // next returns a header like that of the last commit, but for the log.
 func (f *File) next(log logState) header {
 	last := f.last
-	last.log, last.version = log, logVersion
-	if last.log.made = f.log.made; f.log.none() {
-		last.version = plainVersion
-	}
+	last.log, last.log.made = log, f.log.made
 	return last
 }
 
 // committed takes note of a commit of bbolt's that has left that. Commits to the log may have come
 // after it was begun.
 func (f *File) committed(last header) {
-	f.last.version, f.last.commit = last.version, last.commit
+	f.last.commit = last.commit
 	f.log.made = last.log.made
 }
 

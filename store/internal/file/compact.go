@@ -45,7 +45,7 @@ func Compact(path string, o Options, reader Reader) (err error) {
 			err = errors.Join(err, removeErr)
 		}
 	}()
-	last := header{version: plainVersion, index: f.last.index, tally: f.Tally()}
+	last := header{index: f.last.index, tally: f.Tally()}
 	err = f.copyTo(other, o, info, last, func() error {
 		if err := os.Rename(other, path); err != nil {
 			return err

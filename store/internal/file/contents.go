@@ -80,9 +80,8 @@ func (w *pageWalk) walkLog(f *found, buckets *[]bucket) error {
 	var scans []*scan
 	for number := range byte(segments) {
 		b, ok := take(buckets, string(segmentName(number)))
-		if f.err == nil && ok != (f.last.version == logVersion) {
-			f.err = fmt.Errorf("%w: its format has version %d, which does not fit its log",
-				format.ErrCorrupt, f.last.version)
+		if f.err == nil && ok != (f.last.log.made != 0) {
+			f.err = fmt.Errorf("%w: its header does not fit its log", format.ErrCorrupt)
 		}
 		if !ok {
 			continue

@@ -108,7 +108,7 @@ func fill(tx *bbolt.Tx) error {
 		return err
 	}
 	return writeHeader(tx, header{
-		version: plainVersion, commit: uint64(tx.ID()), index: schema.FirstIndex,
+		commit: uint64(tx.ID()), index: schema.FirstIndex,
 	})
 }
 

@@ -86,7 +86,7 @@ func CopyFile(path, other string, between, publish func() error) error {
 	if err != nil {
 		return errors.Join(err, f.Close())
 	}
-	last := header{version: plainVersion, index: f.last.index, tally: f.Tally()}
+	last := header{index: f.last.index, tally: f.Tally()}
 	if err = between(); err == nil {
 		err = f.copyTo(other, o, info, last, publish)
 	}

@@ -22,11 +22,11 @@ import (
 
 var update = flag.Bool("update", false, "write the files in testdata anew")
 
-// formatFile is a file of the first format, and loggedFile one of the second. Nobody changes them:
+// formatFile is a file without a log, and loggedFile one that has a log. They stay as they are:
 // every later version must open them.
 const (
-	formatFile = "testdata/format1.db"
-	loggedFile = "testdata/format2.db"
+	formatFile = "testdata/format.db"
+	loggedFile = "testdata/logged.db"
 )
 
 // formatRows puts what formatFile has, in two transactions.
@@ -56,13 +56,13 @@ func formatRows(s *store.Store, write func(fn func())) {
 		s.Attachments.Put("a", schema.Attachment{Name: "a", Session: id, Value: []byte("v"),
 			CreateIndex: 3, ModifyIndex: 3})
 		s.Delays.Put("delayed", schema.Delay{Key: "delayed", Until: time.Unix(1, 5).UTC(),
-			Length: 15 * time.Second})
+			Length: 15 * time.Second, Index: 3})
 		s.Marks.Put("sessions", schema.Mark{Name: "sessions", Index: 3})
 	})
 }
 
-// Ensure that a file of the first format is opened, with all that it has, and can be written to.
-func TestFormat1(t *testing.T) {
+// Ensure that a file without a log is opened, with all that it has, and can be written to.
+func TestFormat(t *testing.T) {
 	testFormat(t, formatFile, formatRows)
 }
 
@@ -118,9 +118,9 @@ func writeFile(t *testing.T, file string, rows func(s *store.Store, write func(f
 }
 
 // Ensure that README.md is right: a file is read by what it says, and by nothing of the package.
-func TestFormat1_ByHand(t *testing.T) {
-	path := firstFile(t)
-	id := "\xde\xad" + string(make([]byte, 13)) + "\xef"
+func TestFormat_ByHand(t *testing.T) {
+	path := copyOf(t, formatFile)
+	id, index := "\xde\xad"+string(make([]byte, 13))+"\xef", string(make([]byte, 7))+"\x03"
 	type row struct {
 		table   byte
 		bucket  string
@@ -131,7 +131,7 @@ func TestFormat1_ByHand(t *testing.T) {
 		{0, "keys", "k", "\x01v" + "\xac\x02" + "\x01" + id + "\x03\x03\x01\x03"},
 		{0, "keys", "large", "\x90\x4e" + string(make([]byte, 10_000)) + "\x00" + "\x00" +
 			"\x03\x03\x00\x00"},
-		{1, "sessions", id, "\x01s\x01N" + "\x80\x90\xdf\xc0\x4a" + "\x80\xa8\xd6\xb9\x07" +
+		{1, "sessions", index + id, "\x01s\x01N" + "\x80\x90\xdf\xc0\x4a" + "\x80\xa8\xd6\xb9\x07" +
 			"\x80\xd8\x8e\xe1\x6f" + "\x01\x01" + "\x01\x02up" + "\x03"},
 		{2, "nodes", "n", "\x01N\x02id\x03::1" + "\x02\x01a\x011\x01b\x012" + "\x02\x02"},
 		{3, "services", "n\x00web", "\x01N\x03web\x03Web\x03::1" + "\xa0\x01" +
@@ -139,8 +139,8 @@ func TestFormat1_ByHand(t *testing.T) {
 		{4, "checks", "n\x00up", "\x01N\x02up\x02Up\x05notes\x06output\x03web" + "\x02" +
 			"\x02\x02"},
 		{5, "attachments", "a", "\x01" + id + "\x01v" + "\x03\x03"},
-		{6, "delays", "delayed", "\x02\x05" + "\x80\xd8\x8e\xe1\x6f"},
-		{7, "graves", "\x00gone", "\x03"},
+		{6, "delays", "\xff" + index + "delayed", "\x02\x05" + "\x80\xd8\x8e\xe1\x6f" + "\x03"},
+		{7, "graves", "\xff" + index + "\x00gone", "\x03"},
 		{8, "marks", "catalog", "\x02"},
 		{8, "marks", "sessions", "\x03"},
 	}
@@ -150,7 +150,7 @@ func TestFormat1_ByHand(t *testing.T) {
 	}
 	// Two commits follow the one that made the tables, which is number 2.
 	header := binary.AppendUvarint([]byte("\x01\x04\x03\x0b"), sums)
-	rows = append(rows, row{255, "meta", "lockd", string(header)})
+	rows = append(rows, row{255, "meta", "lockd", string(header) + "\x00\x00\x00\x00\x00"})
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
@@ -192,13 +192,13 @@ func loggedRows(s *store.Store, write func(fn func())) {
 	write(func() { put("large", strings.Repeat("x", 600)) })
 }
 
-// Ensure that a file of the second format is opened, with all that it has, and can be written to.
-func TestFormat2(t *testing.T) {
+// Ensure that a file with a log is opened, with all that it has, and can be written to.
+func TestFormat_Log(t *testing.T) {
 	testFormat(t, loggedFile, loggedRows)
 }
 
 // Ensure that README.md is right about the log.
-func TestFormat2_ByHand(t *testing.T) {
+func TestFormat_LogByHand(t *testing.T) {
 	row := func(table byte, key, payload string) string {
 		value := payload + string(binary.BigEndian.AppendUint32(nil, rowSum(table, key, payload)))
 		text := string(binary.AppendUvarint([]byte{table}, uint64(len(key)))) + key
@@ -291,7 +291,7 @@ func TestBackup_ByHand(t *testing.T) {
 // Ensure that the bytes of a header stay what they are in the files that people have.
 func TestHeader_BytesArePinned(t *testing.T) {
 	got := hex.EncodeToString(file.HeaderValue(1, 9, 5))
-	if want := "01090500001804dfe3"; got != want {
+	if want := "010905000000000000008c33a68e"; got != want {
 		t.Errorf("it is\n%s, want\n%s", got, want)
 	}
 }

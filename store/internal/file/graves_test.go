@@ -48,32 +48,6 @@ func TestGraves_LieByIndex(t *testing.T) {
 	}
 }
 
-// Ensure that a tombstone that lies under its name, as in the first files, moves when the name is
-// buried again.
-func TestGraves_MoveFromTheirNames(t *testing.T) {
-	path := firstFile(t)
-	if got := places(t, path, "graves"); !slices.Equal(got, []string{"\x00gone"}) {
-		t.Fatalf("first: got %q", got)
-	}
-	s := store.New()
-	if err := s.Open(path, store.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := write(s, func() { s.Bury(0, "gone") }); err != nil {
-		t.Fatal(err)
-	}
-	want := dump(s)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if got := places(t, path, "graves"); !slices.Equal(got, []string{atIndex(4, "\x00gone")}) {
-		t.Errorf("then: got %q", got)
-	}
-	if got, err := openStore(path); err != nil || got != want {
-		t.Errorf("opened: got index %d, %v, want %d", got.index, err, want.index)
-	}
-}
-
 // Ensure that a file is refused whose tombstones contradict each other or themselves.
 func TestGraves_Refused(t *testing.T) {
 	grave := func(place string, index uint64) file.RowWrite {
@@ -83,8 +57,7 @@ func TestGraves_Refused(t *testing.T) {
 	testRefused(t, map[string]refusedRows{
 		"twice": {[]file.RowWrite{grave(atIndex(2, "kx"), 2), grave(atIndex(3, "kx"), 3)},
 			"twice"},
-		"twice, once by its name": {[]file.RowWrite{grave("kx", 2), grave(atIndex(3, "kx"), 3)},
-			"twice"},
+		"by its name":      {[]file.RowWrite{grave("kx", 2)}, "not where"},
 		"at another index": {[]file.RowWrite{grave(atIndex(2, "kx"), 3)}, "not where"},
 		"without a kind":   {[]file.RowWrite{grave(atIndex(2, ""), 2)}, "wrong length"},
 	})

@@ -9,12 +9,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// The versions of the format. A file is of the first one as long as it has no log: this package
-// reads and writes both.
-const (
-	plainVersion = 1 // all rows are in the tables
-	logVersion   = 2 // some may be in the log
-)
+// formatVersion is the version of the format.
+const formatVersion = 1
 
 // headerKey is where the header is in its bucket. It is also what tells a file of ours from any
 // other of bbolt's.
@@ -35,7 +31,7 @@ type header struct {
 	index   uint64       // of the last transaction that the file has
 	tally   format.Tally // of all other rows, those of the log in their places
 
-	log logState // of the second version
+	log logState // zero if the file has no log
 }
 
 // logState is what a header says of the log.
@@ -54,9 +50,6 @@ var headerRows = format.Rows[header]{
 		buf = binary.AppendUvarint(buf, row.index)
 		buf = binary.AppendUvarint(buf, row.tally.Rows)
 		buf = binary.AppendUvarint(buf, row.tally.Sum)
-		if row.version == plainVersion {
-			return buf
-		}
 		buf = binary.AppendUvarint(buf, row.log.made)
 		buf = binary.AppendUvarint(buf, row.log.first)
 		buf = binary.AppendUvarint(buf, row.log.next)
@@ -65,29 +58,25 @@ var headerRows = format.Rows[header]{
 	DecodePayload: func(_ string, payload []byte) (header, error) {
 		d := format.Decoder{Rest: payload}
 		row := header{version: d.Uint64()}
-		if d.Err == nil && !row.known() {
+		if d.Err == nil && row.version != formatVersion {
 			return row, nil // what follows is for those who know that version
 		}
 		row.commit = d.Uint64()
 		row.index = d.Uint64()
 		row.tally = format.Tally{Rows: d.Uint64(), Sum: d.Uint64()}
-		if row.version == logVersion {
-			row.log = logState{made: d.Uint64(), first: d.Uint64(), next: d.Uint64()}
-			row.log.taken = format.Write{Table: d.Uint8(), Key: d.String()}
-		}
+		row.log = logState{made: d.Uint64(), first: d.Uint64(), next: d.Uint64()}
+		row.log.taken = format.Write{Table: d.Uint8(), Key: d.String()}
 		return row, d.End()
 	},
 }
 
-// known reports whether the format is one of those that this package reads.
-func (h *header) known() bool { return h.version == plainVersion || h.version == logVersion }
-
-// writeHeader writes the header of this commit, whose number it has.
+// writeHeader writes the header of this commit, whose number it has, in the format of this package.
 func writeHeader(tx *bbolt.Tx, row header) error {
 	bucket := tx.Bucket([]byte(format.HeaderBucket))
 	if bucket == nil {
 		return fmt.Errorf("%w: it has no bucket %s", format.ErrCorrupt, format.HeaderBucket)
 	}
+	row.version = formatVersion
 	value := headerRows.Append(nil, headerKey, &row)
 	return bucket.Put([]byte(headerKey), value)
 }
@@ -113,20 +102,24 @@ func headerOf(value []byte, commit uint64) (header, error) {
 	switch {
 	case err != nil:
 		return header{}, err
-	case !row.known():
-		return header{}, fmt.Errorf("%w: it has version %d, this program knows those up to %d; "+
-			"use the program that wrote it, or a newer one", ErrFormat, row.version, logVersion)
+	case row.version != formatVersion:
+		return header{}, errVersion(row.version)
 	case row.commit != commit:
 		return header{}, fmt.Errorf("%w: its header is of commit %d, and its last one is %d",
 			format.ErrCorrupt, row.commit, commit)
 	case row.index < schema.FirstIndex, row.index >= lastLimit:
 		return header{}, errLastIndex(row.index)
 	case row.log.first > row.log.next, row.log.next >= lastLimit,
-		row.version == logVersion && row.log.first == 0:
+		(row.log.made == 0) != (row.log.first == 0):
 		return header{}, fmt.Errorf("%w: its log is from record %d to before %d", format.ErrCorrupt,
 			row.log.first, row.log.next)
 	}
 	return row, nil
+}
+
+func errVersion(version uint64) error {
+	return fmt.Errorf("%w: it has version %d, this program knows version %d; use the program that "+
+		"wrote it, or a newer one", ErrFormat, version, formatVersion)
 }
 
 func errLastIndex(index uint64) error {

@@ -32,12 +32,6 @@ func places(t *testing.T, path, table string) (found []string) {
 	return found
 }
 
-// firstFile returns the path of a file of the first format, whose rows all lie under their keys.
-func firstFile(t *testing.T) string {
-	t.Helper()
-	return copyOf(t, formatFile)
-}
-
 // copyOf copies a file to where it may be written to.
 func copyOf(t testing.TB, file string) string {
 	t.Helper()

@@ -2,20 +2,7 @@ package file
 
 import "github.com/lockd/lockd/store/internal/format"
 
-// A commit writes its rows to the log, which is synced once, and not to the pages of the tables,
-// which bbolt would have to read, split, write and sync, and then the meta page that makes them
-// valid. A checkpoint takes the rows to their tables later, in order, so that neighbours share a
-// page, and without those that were written again since.
-//
-// The log has two segments. Records go to the one; the rows of the other are taken to the tables
-// meanwhile, in steps. Commits go on beside a step until it writes. When the one is full, the other
-// has nothing any more that counts, and they change places.
-//
-// At any time, after any crash, the rows of the last commit are those of the tables, with those of
-// the records that count in their places, the newest last. A row that a checkpoint has taken stays
-// in its record, which says the same of it.
-//
-// Tests do with less than this.
+// The sizes of the log. Tests do with less than this.
 var (
 	firstSegment = 32 << 10 // bytes of a segment in a file that has none,
 	leastSegment = 2 << 20  // and at the least in one that goes on being written to:

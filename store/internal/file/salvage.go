@@ -3,7 +3,6 @@ package file
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -60,9 +59,8 @@ func (s *salvage) run() (*Recovered, error) {
 			s.lose(table, bounds{})
 		}
 	}
-	if s.headed && !s.last.known() {
-		return nil, fmt.Errorf("%w: it has version %d, this program knows those up to %d; "+
-			"use the program that wrote it, or a newer one", ErrFormat, s.last.version, logVersion)
+	if s.headed && s.last.version != formatVersion {
+		return nil, errVersion(s.last.version)
 	}
 	s.scanOthers()
 	s.checkHeader()

@@ -86,7 +86,7 @@ func (c *logScan) raw(place int) []byte {
 // scanSegments looks for segments in all pages that the walk has not come to, if it has not come to
 // both.
 func (s *salvage) scanSegments() {
-	if len(s.log) == segments || s.headed && s.last.version == plainVersion {
+	if len(s.log) == segments || s.headed && s.last.log.made == 0 {
 		return
 	}
 	for page := uint64(firstPage); page < s.pages; page++ {

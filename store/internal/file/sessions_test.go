@@ -55,33 +55,6 @@ func TestSessions_LieByIndex(t *testing.T) {
 	}
 }
 
-// Ensure that a session that lies under its ID, as in the first files, is gone when it has ended.
-func TestSessions_EndUnderTheirIDs(t *testing.T) {
-	path := firstFile(t)
-	before := places(t, path, "sessions")
-	if len(before) != 1 || len(before[0]) != len(schema.ID{}) {
-		t.Fatalf("first: got %q", before)
-	}
-	s := store.New()
-	if err := s.Open(path, store.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	err := write(s, func() {
-		s.Sessions.Delete(before[0])
-		makeSession(s, 1)
-	})
-	want := dump(s)
-	if err := errors.Join(err, s.Close()); err != nil {
-		t.Fatal(err)
-	}
-	if got := places(t, path, "sessions"); !slices.Equal(got, []string{madeAt(4, 1)}) {
-		t.Errorf("then: got %q", got)
-	}
-	if got, err := openStore(path); err != nil || got != want {
-		t.Errorf("opened: got index %d, %v, want %d", got.index, err, want.index)
-	}
-}
-
 // Ensure that a file is refused whose sessions contradict each other or themselves.
 func TestSessions_Refused(t *testing.T) {
 	session := func(place string, index uint64) file.RowWrite {
@@ -89,9 +62,9 @@ func TestSessions_Refused(t *testing.T) {
 			format.SessionRows.Append(nil, place, &schema.Session{CreateIndex: index}))
 	}
 	testRefused(t, map[string]refusedRows{
-		"twice": {[]file.RowWrite{session(madeAt(2, 1), 2), session(madeAt(3, 1), 3)}, "twice"},
-		"twice, once by its ID": {
-			[]file.RowWrite{session(sessionID(1), 2), session(madeAt(3, 1), 3)}, "twice"},
+		"twice": {[]file.RowWrite{session(madeAt(2, 1), 2), session(madeAt(3, 1), 3)},
+			"twice"},
+		"by its ID":        {[]file.RowWrite{session(sessionID(1), 2)}, "not where"},
 		"at another index": {[]file.RowWrite{session(madeAt(2, 1), 3)}, "not where"},
 		"without an ID":    {[]file.RowWrite{session(madeAt(2, 1)[:8], 2)}, "wrong length"},
 	})

@@ -89,7 +89,10 @@ func (t *tables) write(c tableCommit) (header, error) {
 	defer t.end(tx)
 	last.commit = uint64(tx.ID())
 	if len(c.made) > 0 {
-		last.version, last.log.made = logVersion, last.commit
+		last.log.made = last.commit
+	}
+	if last.log.made == 0 {
+		last.log = logState{} // there is no log, nor is one made
 	}
 	if err := writeTables(tx, c.rows, bbolt.DefaultFillPercent); err != nil {
 		return last, err

@@ -159,7 +159,7 @@ var SessionRows = Rows[schema.Session]{
 		buf = append(buf, row.Behavior, row.Lifetime)
 		buf = appendStrings(buf, row.Checks)
 		buf = binary.AppendUvarint(buf, row.CreateIndex)
-		if len(row.Meta) == 0 { // so that most rows are as they were before there was any
+		if len(row.Meta) == 0 { // as of most rows
 			return buf
 		}
 		return appendMap(buf, row.Meta)
@@ -259,7 +259,7 @@ var CheckRows = Rows[schema.Check]{
 		buf = append(buf, row.Status)
 		buf = binary.AppendUvarint(buf, row.CreateIndex)
 		buf = binary.AppendUvarint(buf, row.ModifyIndex)
-		if row.TTL == 0 && len(row.Meta) == 0 { // as rows were before there was either
+		if row.TTL == 0 && len(row.Meta) == 0 { // as of most rows
 			return buf
 		}
 		buf = binary.AppendVarint(buf, int64(row.TTL))
@@ -318,27 +318,18 @@ var DelayRows = Rows[schema.Delay]{
 		buf = binary.AppendVarint(buf, row.Until.Unix())
 		buf = binary.AppendUvarint(buf, uint64(row.Until.Nanosecond()))
 		buf = binary.AppendVarint(buf, int64(row.Length))
-		if row.Index == 0 { // of a row that was read without one
-			return buf
-		}
 		return binary.AppendUvarint(buf, row.Index)
 	},
-	DecodePayload: decodeDelay,
-}
-
-func decodeDelay(key string, payload []byte) (schema.Delay, error) {
-	d := Decoder{Rest: payload}
-	row := schema.Delay{
-		Key:    key,
-		Until:  d.time(),
-		Length: d.duration(),
-	}
-	if len(d.Rest) > 0 {
-		if row.Index = d.Uint64(); row.Index == 0 && d.Err == nil {
-			d.Fail(errLong) // none is not written
+	DecodePayload: func(key string, payload []byte) (schema.Delay, error) {
+		d := Decoder{Rest: payload}
+		row := schema.Delay{
+			Key:    key,
+			Until:  d.time(),
+			Length: d.duration(),
+			Index:  d.Uint64(),
 		}
-	}
-	return row, d.End()
+		return row, d.End()
+	},
 }
 
 // GraveRows is the format of the table of tombstones.

@@ -203,7 +203,7 @@ func TestRow_BytesArePinned(t *testing.T) {
 			"01dead00000000000000000000000000ef01760102223b7fe9"},
 		{"Delay", format.DelayRows.Append(nil, "k", &schema.Delay{Key: "k",
 			Until: time.Unix(1, 5), Length: 15 * time.Second}),
-			"020580d88ee16feba440a3"},
+			"020580d88ee16f00e38db143"},
 		{"Grave", format.GraveRows.Append(nil, "\x01k", &schema.Grave{Kind: 1, Name: "k",
 			Index: 128}),
 			"800103795a94"},
@@ -309,7 +309,7 @@ func TestRow_OneFormOnly(t *testing.T) {
 		{"IDCut", seals(&format.AttachmentRows, "a"), "\x01\x01\x01", "ends too early"},
 		{"SessionKey", seals(&format.SessionRows, session[1:]),
 			strings.Repeat("\x00", 9), "key has the wrong length"},
-		{"TimeOK", seals(&format.DelayRows, "d"), "\x00\xff\x93\xeb\xdc\x03\x00", ""},
+		{"TimeOK", seals(&format.DelayRows, "d"), "\x00\xff\x93\xeb\xdc\x03\x00\x00", ""},
 		{"TimePart", seals(&format.DelayRows, "d"), "\x00\x80\x94\xeb\xdc\x03\x00", "too large"},
 		{"GraveKey", seals(&format.GraveRows, ""), "\x01", "key has the wrong length"},
 	} {

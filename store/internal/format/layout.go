@@ -14,7 +14,7 @@ import (
 type layout[T any] struct {
 	ahead int // bytes of a place before the key
 	place func(key string, row *T) string
-	key   func(place string, payload []byte) string // the key itself is one from before the layout
+	key   func(place string) string // the place itself, if it is none
 }
 
 // ByKey reports whether the rows lie under their keys, in their order.
@@ -28,12 +28,13 @@ func (r *Rows[T]) Place(key string, row *T) string {
 	return r.layout.place(key, row)
 }
 
-// Key returns the key of a row that lies at the place.
-func (r *Rows[T]) Key(place string, payload []byte) string {
+// Key returns the key of a row that lies at the place. Of a place that is none it returns anything:
+// no row has that place.
+func (r *Rows[T]) Key(place string) string {
 	if r.layout == nil {
 		return place
 	}
-	return r.layout.key(place, payload)
+	return r.layout.key(place)
 }
 
 // Fits reports whether a file can have a row of the key.
@@ -59,7 +60,7 @@ const marked = "\xff"
 
 func placeMarked(index uint64, key string) string { return placeByIndex(marked, index, key) }
 
-// markedKey returns the key of a row whose place may be marked.
+// markedKey returns the key of a row whose place is marked.
 func markedKey(place string) string {
 	if len(place) >= len(marked)+indexSize && place[:len(marked)] == marked {
 		return place[len(marked)+indexSize:]
@@ -71,28 +72,13 @@ func markedKey(place string) string {
 var graveLayout = layout[schema.Grave]{
 	ahead: len(marked) + indexSize,
 	place: func(key string, row *schema.Grave) string { return placeMarked(row.Index, key) },
-	key:   func(place string, _ []byte) string { return markedKey(place) },
+	key:   markedKey,
 }
 
 var delayLayout = layout[schema.Delay]{
 	ahead: len(marked) + indexSize,
 	place: func(key string, row *schema.Delay) string { return placeMarked(row.Index, key) },
-	key:   delayKey,
-}
-
-// delayKey returns the key of a delay. A user's key may begin with the mark too: a row from before
-// the layout has no index, and lies elsewhere than one without an index would since. One with an
-// index has to lie where that says.
-func delayKey(place string, payload []byte) string {
-	key := markedKey(place)
-	if key == place {
-		return place
-	}
-	row, err := decodeDelay(key, payload)
-	if err == nil && row.Index == 0 && placeMarked(0, key) != place {
-		return place
-	}
-	return key
+	key:   markedKey,
 }
 
 // sessionLayout knows a place by its length, which an ID does not have.
@@ -101,7 +87,7 @@ var sessionLayout = layout[schema.Session]{
 	place: func(id string, row *schema.Session) string {
 		return placeByIndex("", row.CreateIndex, id)
 	},
-	key: func(place string, _ []byte) string {
+	key: func(place string) string {
 		if len(place) == indexSize+len(schema.ID{}) {
 			return place[indexSize:]
 		}

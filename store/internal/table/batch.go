@@ -86,10 +86,10 @@ func (p *tablePart[T]) encode(
 	t, first := p.table, len(rows)
 	for _, r := range p.rows {
 		// A version follows the one in the file: the open batch has one version of a row.
-		place, old := t.place(r.cell.key, r.version), r.version.prev.Load()
+		place, old := t.codec.Place(r.cell.key, &r.version.row), r.version.prev.Load()
 		if old.live() != nil {
 			after.Remove(old.checksum)
-			if was := t.place(r.cell.key, old); r.version.dead || was != place {
+			if was := t.codec.Place(r.cell.key, &old.row); r.version.dead || was != place {
 				rows = append(rows, format.Write{Table: t.codec.Table, Key: was})
 			}
 		}

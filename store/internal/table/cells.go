@@ -32,7 +32,6 @@ type version[T any] struct {
 	row      T
 	index    uint64
 	dead     bool                       // the row is deleted
-	byKey    bool                       // it was read from under its key, layout or not
 	checksum uint32                     // of the row in the file; only the committer's
 	prev     atomic.Pointer[version[T]] // the state before, while readers may need it
 }

@@ -39,7 +39,7 @@ func (l *leaf[T]) verify(found *format.Tally) error {
 		case t.pick != nil:
 			chosen, err = t.pick(key, payload)
 		default:
-			_, err = t.codec.DecodePayload(t.codec.Key(key, payload), payload)
+			_, err = t.codec.DecodePayload(t.codec.Key(key), payload)
 		}
 		if err != nil {
 			return format.RowError(t.codec.Table, key, err)
@@ -129,9 +129,9 @@ func (l *leaf[T]) unfoldBlock(from, count int) []cell[T] {
 	cells := make([]cell[T], count)
 	for i := range cells {
 		start := len(places)
-		place, payload, _ := l.at(from + i)
+		place := l.key(from + i)
 		places = append(places, place...)
-		cells[i].key = t.codec.Key(format.StringOf(places[start:]), payload)
+		cells[i].key = t.codec.Key(format.StringOf(places[start:]))
 	}
 	for at := 0; at < count; at += versionsAtOnce {
 		l.unfoldVersions(from+at, cells[at:min(at+versionsAtOnce, count)])
@@ -149,12 +149,12 @@ func (l *leaf[T]) unfoldVersions(from int, cells []cell[T]) {
 	payloads := make([]byte, 0, size)
 	versions := make([]version[T], len(cells))
 	for i := range cells {
-		place, payload, checksum := l.at(from + i)
+		_, payload, checksum := l.at(from + i)
 		start := len(payloads)
 		payloads = append(payloads, payload...)
 		c, v := &cells[i], &versions[i]
 		v.row, _ = l.table.codec.DecodePayload(c.key, payloads[start:])
-		v.index, v.checksum, v.byKey = schema.FirstIndex, checksum, c.key == place
+		v.index, v.checksum = schema.FirstIndex, checksum
 		c.ordered = true
 		l.table.cells.insert(c, v)
 	}

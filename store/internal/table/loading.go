@@ -109,7 +109,7 @@ func (t *Table[T]) insert(leaf *leaf[T]) error {
 		for i := range cells {
 			it, place := cells[i].item(), leaf.key(at)
 			switch {
-			case t.place(it.key, it.version) != place:
+			case t.codec.Place(it.key, &it.version.row) != place:
 				return format.RowError(t.codec.Table, place, errPlace)
 			case t.order.get(it.key) != nil:
 				return format.RowError(t.codec.Table, place, errTwice)
