@@ -165,7 +165,7 @@ func (o *Options) file() store.Options {
 		opts.Mode = o.FileMode
 	}
 	if o.Sync == SyncNever {
-		opts.Sync = store.SyncNever
+		opts.NoSync = true
 	}
 	opts.AllowNetworkFS = o.AllowNetworkFS
 	if probe, ok := o.Clock.(*hook.Probe); ok {

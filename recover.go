@@ -87,7 +87,13 @@ func recoverTo(path string, w io.Writer, opts *Options) (*Recovery, error) {
 		return nil, err
 	}
 	rows := store.New()
-	r := &Recovery{Missing: remarks(found.Missing), Doubtful: remarks(found.Doubtful)}
+	r := new(Recovery)
+	for _, missing := range found.Missing {
+		r.Missing = append(r.Missing, RecoveryRemark(missing).named())
+	}
+	for _, doubtful := range found.Doubtful {
+		r.Doubtful = append(r.Doubtful, RecoveryRemark(doubtful).named())
+	}
 	if err := r.sort(found.Backup, rows); err != nil {
 		return nil, err
 	}
@@ -154,12 +160,10 @@ func (r *Recovery) fits(table, key string, refused error) bool {
 	return false
 }
 
-func remarks(found []store.Remark) []RecoveryRemark {
-	list := make([]RecoveryRemark, 0, len(found))
-	for _, f := range found {
-		list = append(list, RecoveryRemark{f.Table, rowName(f.Table, f.Key), f.Text})
-	}
-	return list
+// named is the remark with what a user knows the row by, in place of its key in a file.
+func (r RecoveryRemark) named() RecoveryRemark {
+	r.Key = rowName(r.Table, r.Key)
+	return r
 }
 
 // rowName is what a user knows a row by, of one that a file has under the key.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/hub"
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -82,7 +83,7 @@ func (s *Snapshot) Session(id SessionID) (SessionInfo, bool) {
 
 // Sessions yields all sessions, in the order of their IDs (S2).
 func (s *Snapshot) Sessions() iter.Seq[SessionInfo] {
-	return values(s.rows.Sessions, "", sessionInfo)
+	return values(s.rows.Sessions.Prefix(""), sessionInfo)
 }
 
 // Node returns a node by its name, in any case, and whether there is one.
@@ -92,7 +93,7 @@ func (s *Snapshot) Node(name string) (Node, bool) {
 }
 
 // Nodes yields all nodes, in the order of their names.
-func (s *Snapshot) Nodes() iter.Seq[Node] { return values(s.rows.Nodes, "", nodeOf) }
+func (s *Snapshot) Nodes() iter.Seq[Node] { return values(s.rows.Nodes.Prefix(""), nodeOf) }
 
 // Service returns a service of a node by its ID, and whether there is one.
 func (s *Snapshot) Service(node, id string) (Service, bool) {
@@ -102,7 +103,7 @@ func (s *Snapshot) Service(node, id string) (Service, bool) {
 
 // Services yields the services of a node, or of all nodes if it is empty, in order.
 func (s *Snapshot) Services(node string) iter.Seq[Service] {
-	return values(s.rows.Services, within(node), serviceOf)
+	return values(s.rows.Services.Prefix(within(node)), serviceOf)
 }
 
 // Check returns a check of a node by its ID, and whether there is one.
@@ -113,7 +114,7 @@ func (s *Snapshot) Check(node, id string) (Check, bool) {
 
 // Checks yields the checks of a node, or of all nodes if it is empty, in order.
 func (s *Snapshot) Checks(node string) iter.Seq[Check] {
-	return values(s.rows.Checks, within(node), checkOf)
+	return values(s.rows.Checks.Prefix(within(node)), checkOf)
 }
 
 // Attachment returns an attachment by its name, and whether there is one.
@@ -124,7 +125,7 @@ func (s *Snapshot) Attachment(name string) (Attachment, bool) {
 
 // Attachments yields the attachments whose names begin with the prefix, in order.
 func (s *Snapshot) Attachments(prefix string) iter.Seq[Attachment] {
-	return values(s.rows.Attachments, prefix, attachmentOf)
+	return values(s.rows.Attachments.Prefix(prefix), attachmentOf)
 }
 
 // within is the prefix of what belongs to a node.
@@ -135,9 +136,9 @@ func within(node string) string {
 	return engine.CatalogKey(node, "")
 }
 
-func values[T, V any](view store.View[T], prefix string, convert func(*T) V) iter.Seq[V] {
+func values[T, V any](rows iter.Seq2[string, *T], convert func(*T) V) iter.Seq[V] {
 	return func(yield func(V) bool) {
-		for _, row := range view.Prefix(prefix) {
+		for _, row := range rows {
 			if !yield(convert(row)) {
 				return
 			}
@@ -171,11 +172,11 @@ func (s *Snapshot) IndexOf(scope Scope) uint64 {
 		}
 		return s.buried(engine.GraveSession, at.Name)
 	case at.Space == engine.SpaceSessions:
-		return max(store.FirstIndex, s.rows.Mark(engine.MarkSessions))
+		return max(schema.FirstIndex, s.rows.Mark(engine.MarkSessions))
 	case at.Space == engine.SpaceCatalog:
-		return max(store.FirstIndex, s.rows.Mark(engine.MarkCatalog))
+		return max(schema.FirstIndex, s.rows.Mark(engine.MarkCatalog))
 	}
-	return store.FirstIndex
+	return schema.FirstIndex
 }
 
 func (s *Snapshot) indexOfPrefix(prefix string) uint64 {
@@ -184,7 +185,7 @@ func (s *Snapshot) indexOfPrefix(prefix string) uint64 {
 		index = max(index, row.ModifyIndex)
 	}
 	for _, kind := range []byte{engine.GraveKey, engine.GravePrefix} {
-		from := store.GraveKey(kind, prefix)
+		from := schema.GraveKey(kind, prefix)
 		for _, grave := range s.rows.Graves.Prefix(from) {
 			index = max(index, grave.Index)
 		}
@@ -195,7 +196,7 @@ func (s *Snapshot) indexOfPrefix(prefix string) uint64 {
 // buried returns the newest index at which the absent name may have gone: by its own tombstone,
 // by that of a prefix of it, or by one that was dropped.
 func (s *Snapshot) buried(kind byte, name string) uint64 {
-	index := max(store.FirstIndex, s.rows.Mark(store.FloorMark))
+	index := max(schema.FirstIndex, s.rows.Mark(schema.FloorMark))
 	if grave := s.rows.Buried(kind, name); grave != nil {
 		index = max(index, grave.Index)
 	}
@@ -211,7 +212,7 @@ func (s *Snapshot) buried(kind byte, name string) uint64 {
 }
 
 func (s *Snapshot) anyPrefixBuried() bool {
-	for range s.rows.Graves.Prefix(store.GraveKey(engine.GravePrefix, "")) {
+	for range s.rows.Graves.Prefix(schema.GraveKey(engine.GravePrefix, "")) {
 		return true
 	}
 	return false

@@ -9,7 +9,6 @@ import (
 	"github.com/lockd/lockd/internal/expiry"
 	"github.com/lockd/lockd/internal/hub"
 	"github.com/lockd/lockd/internal/schema"
-	"github.com/lockd/lockd/store"
 )
 
 // watch is what tells of the database: the hub, the naps, and the logger.
@@ -185,7 +184,7 @@ func (db *DB) follow(
 		return db.orClosed(invalid("index %d is ahead of the database, which is at %d", index,
 			newest))
 	}
-	at := hub.After(max(index, store.FirstIndex)) // before the first change, as all below it
+	at := hub.After(max(index, schema.FirstIndex)) // before the first change, as all below it
 	var events []engine.Event
 	var topic *hub.Topic
 	defer func() { db.watch.hub.Unsubscribe(topic) }() // also when the loop panics

@@ -1,33 +1,36 @@
 package store
 
+import "github.com/lockd/lockd/store/internal/format"
+
 // Rehearse has s, which New made and nothing was written to, go through its batches as if it had a
 // file, and keep nothing of them: a test that holds or fails commits needs no disk. Of the hooks
 // only BeforeCommit and AfterCommit are called.
 func (s *Store) Rehearse(hooks Hooks) {
-	s.file = &rehearsal{hooks, header{index: s.index}}
+	s.file = &rehearsal{hooks: hooks, last: s.Index()}
 }
 
 // rehearsal stands in for the file.
 type rehearsal struct {
 	hooks Hooks
-	last  header
+	last  uint64 // index that was committed
+	left  format.Tally
 }
 
-func (r *rehearsal) commit(_ []rowWrite, last header) error {
-	return r.hooks.around(func() error {
-		r.last = last
+func (r *rehearsal) Commit(_ []format.Write, index uint64, left format.Tally) error {
+	return r.hooks.Around(func() error {
+		r.last, r.left = index, left
 		return nil
 	})
 }
 
-func (r *rehearsal) secure() error { return nil }
+func (r *rehearsal) Secure() error { return nil }
 
-func (r *rehearsal) tidy() (step func() error) { return nil }
+func (r *rehearsal) Tidy() (step func() error) { return nil }
 
-func (r *rehearsal) untidy() bool { return false }
+func (r *rehearsal) Untidy() bool { return false }
 
-func (r *rehearsal) index() (uint64, error) { return r.last.index, nil }
+func (r *rehearsal) Index() (uint64, error) { return r.last, nil }
 
-func (r *rehearsal) tally() tally { return r.last.tally }
+func (r *rehearsal) Tally() format.Tally { return r.left }
 
-func (r *rehearsal) close() error { return nil }
+func (r *rehearsal) Close() error { return nil }

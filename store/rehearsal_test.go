@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
+	"github.com/lockd/lockd/store/internal/table"
 )
 
 // Ensure that a rehearsal takes batches as a file does: they are not published before they are
@@ -21,11 +22,11 @@ func TestRehearse(t *testing.T) {
 	if !s.Durable() {
 		t.Fatal("no batches")
 	}
-	write := func(key string) (*store.Batch, error) {
+	write := func(key string) (*table.Batch, error) {
 		s.Keys.Put(key, schema.Key{Key: key})
 		s.Seal()
 		b := s.Take()
-		return b, b.Write()
+		return b, s.Write(b)
 	}
 	last := func(want uint64) {
 		t.Helper()
@@ -33,7 +34,7 @@ func TestRehearse(t *testing.T) {
 			t.Fatalf("last index: got %d and %v, want %d", index, err, want)
 		}
 	}
-	last(store.FirstIndex)
+	last(schema.FirstIndex)
 
 	first, err := write("a")
 	if err != nil || s.Keys.Get("a") != nil {

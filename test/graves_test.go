@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/lockd/lockd"
-	"github.com/lockd/lockd/store"
+	"github.com/lockd/lockd/internal/schema"
 )
 
 // bury deletes n keys that were never there before, in one transaction.
@@ -71,7 +71,7 @@ func TestIndexOf_I3I9X13X14B13_DroppedTombstones(t *testing.T) {
 			}
 			last = now
 		}
-		const rounds = store.GraveLimit/n + 1 // so that what may be over the limit is used up, once
+		const rounds = schema.GraveLimit/n + 1 // so that what may be over the limit is used up
 		for round := range rounds {
 			h.bury(round, n)
 			look(fmt.Sprint("round ", round))
@@ -80,7 +80,7 @@ func TestIndexOf_I3I9X13X14B13_DroppedTombstones(t *testing.T) {
 				look(fmt.Sprint("reopened after round ", round))
 			}
 			if round == rounds-2 && last["old"] != first["old"] {
-				h.t.Errorf("dropped before there were %d", store.GraveLimit)
+				h.t.Errorf("dropped before there were %d", schema.GraveLimit)
 			}
 		}
 		floor := last["never"]
@@ -115,14 +115,14 @@ func TestIndexOf_I8I9_OneTombstoneForAPrefix(t *testing.T) {
 		h.must(second(h.Delete("old")))
 		index := h.Snapshot().Index()
 		h.must(h.txn(func(tx *lockd.Txn) error {
-			for i := range store.GraveLimit + 600 {
+			for i := range schema.GraveLimit + 600 {
 				if _, err := tx.Put(fmt.Sprintf("dir/%05d", i), nil, nil); err != nil {
 					return err
 				}
 			}
 			return nil
 		}))
-		if n, err := h.DeletePrefix("dir/"); err != nil || n != store.GraveLimit+600 {
+		if n, err := h.DeletePrefix("dir/"); err != nil || n != schema.GraveLimit+600 {
 			h.t.Fatalf("deleted %d, %v", n, err)
 		}
 		if got := h.Snapshot().IndexOf(lockd.KeyScope("old")); got != index {

@@ -408,7 +408,7 @@ func newer(t *testing.T, file []byte) []byte {
 		}
 		at += next + len(key)
 		end := at
-		for range 5 { // numbers
+		for range 10 { // numbers, and an empty string at the end
 			_, n := binary.Uvarint(file[end:])
 			end += n
 		}

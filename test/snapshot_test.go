@@ -12,7 +12,7 @@ import (
 	"weak"
 
 	"github.com/lockd/lockd"
-	"github.com/lockd/lockd/store"
+	"github.com/lockd/lockd/internal/schema"
 )
 
 // indexes returns what IndexOf says of the scopes.
@@ -48,7 +48,7 @@ func TestIndex_I10I11(t *testing.T) {
 	each(t, func(h *harness) {
 		first := h.Snapshot().Index()
 		for name, index := range h.indexes(around()) {
-			want := uint64(store.FirstIndex)
+			want := uint64(schema.FirstIndex)
 			if name == "catalog" { // has this process's node
 				want = first
 			}
@@ -60,7 +60,7 @@ func TestIndex_I10I11(t *testing.T) {
 		if e.ModifyIndex < 2 || e.ModifyIndex != first+1 || first < 2 {
 			h.t.Errorf("first change at %d, after %d", e.ModifyIndex, first)
 		}
-		if got := h.Snapshot().IndexOf(lockd.Scope{}); got != store.FirstIndex {
+		if got := h.Snapshot().IndexOf(lockd.Scope{}); got != schema.FirstIndex {
 			h.t.Errorf("the zero scope: got %d", got)
 		}
 	})

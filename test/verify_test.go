@@ -20,13 +20,13 @@ func craft(t *testing.T, fn func(s *store.Store)) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "crafted.db")
 	s := store.New()
-	if err := s.Open(path, store.Options{Sync: store.SyncNever}); err != nil {
+	if err := s.Open(path, store.Options{NoSync: true}); err != nil {
 		t.Fatal(err)
 	}
 	fn(s)
 	s.Seal()
 	b := s.Take()
-	if err := b.Write(); err != nil {
+	if err := s.Write(b); err != nil {
 		t.Fatal(err)
 	}
 	s.Publish(b)

@@ -58,8 +58,8 @@ var clockPlan = []allowance{
 	{"examples/leader", "context.WithTimeout", 1, "the story has to end"},
 	{"lockdtest/lockdtest.go", "Clock.Now", 2, "where the mock stands, to move it on from there"},
 	{"lockdtest/wait.go", "time.NewTimer", 1, "the patience of a test that waits in vain"},
-	{"store/open.go", "time.Now", 1, "when the wait for the file's lock began"},
-	{"store/open.go", "time.Since", 2, "how long it lasts"},
+	{"store/internal/file/open.go", "time.Now", 1, "when the wait for the file's lock began"},
+	{"store/internal/file/open.go", "time.Since", 2, "how long it lasts"},
 	{"internal/expiry", "Clock.AfterFunc", 1, "the one timer; it only wakes"},
 	{"internal/expiry", "Clock.Now", 2, "before a timer is set, and after it"},
 }

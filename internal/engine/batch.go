@@ -21,7 +21,7 @@ func (b *Batch) Again() bool { return b.again }
 
 // Write commits the rows of a batch that was taken, whole or not at all. It is called without the
 // caller's lock, once, by one goroutine at a time.
-func (b *Batch) Write() error { return b.rows.Write() }
+func (e *Engine) Write(b *Batch) error { return e.rows.Write(b.rows) }
 
 // Take closes the open batch, which is committed now. The one before has ended.
 func (e *Engine) Take() *Batch {

@@ -35,7 +35,7 @@ func (w *Writer) commit(b *batch) {
 	w.unlock()
 
 	began := w.Time()
-	err := taken.Write()
+	err := w.Engine.Write(taken)
 	took := max(0, w.Time().Sub(began))
 	var unclear error
 	if err != nil {

@@ -1,0 +1,253 @@
+package file
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+
+	"github.com/lockd/lockd/internal/schema"
+	"github.com/lockd/lockd/store/internal/format"
+)
+
+// A backup is a stream that does not depend on the machine or on bbolt: backupMagic with its
+// version, the index of the snapshot, the rows, and a seal. An integer is a varint.
+//
+//	row:  table (1 byte) | length and bytes of the key | length and bytes of the value
+//	seal: sealByte | number of rows | SHA-256 of everything before
+//
+// A row's value is as in the file, with its checksum. Rows come in the order of tables and keys.
+// Only what outlives a restore is in it: keys, nodes, services and checks.
+const (
+	backupMagic   = "lockd backup"
+	backupVersion = 1
+	sealByte      = 0xff
+)
+
+// maxBackupValue is more than any row of a backup takes.
+const maxBackupValue = 1 << 30
+
+// Backup is what a stream holds. Its rows are as they were: with the locks of that time.
+type Backup struct {
+	Index    uint64
+	Keys     []schema.Key
+	Nodes    []schema.Node
+	Services []schema.Service
+	Checks   []schema.Check
+}
+
+// BackupWriter writes and sums, and keeps the first error.
+type BackupWriter struct {
+	to   *bufio.Writer
+	sum  hash.Hash
+	rows uint64
+	err  error
+}
+
+// NewBackup begins a backup of a state with that index.
+func NewBackup(w io.Writer, index uint64) *BackupWriter {
+	b := &BackupWriter{to: bufio.NewWriter(w), sum: sha256.New()}
+	b.write([]byte(backupMagic), []byte{backupVersion})
+	b.write(binary.AppendUvarint(nil, index))
+	return b
+}
+
+// Row adds a row, which comes after those before, and reports whether more can be written.
+func (b *BackupWriter) Row(table byte, key string, value []byte) bool {
+	head := binary.AppendUvarint([]byte{table}, uint64(len(key)))
+	b.write(head, format.BytesOf(key), binary.AppendUvarint(nil, uint64(len(value))), value)
+	b.rows++
+	return b.err == nil
+}
+
+// End ends the backup, and returns the first error of its writer's Write.
+func (b *BackupWriter) End() error {
+	b.write(binary.AppendUvarint([]byte{sealByte}, b.rows))
+	b.write(b.sum.Sum(nil))
+	if b.err != nil {
+		return b.err
+	}
+	return b.to.Flush()
+}
+
+func (b *BackupWriter) write(pieces ...[]byte) {
+	for _, piece := range pieces {
+		if b.err == nil {
+			_, b.err = b.to.Write(piece)
+		}
+		b.sum.Write(piece) // never fails
+	}
+}
+
+// ReadBackup reads a whole stream, and returns it only if all of it is as it was written. It
+// returns [ErrCorrupt] for one that is damaged, cut off or goes on after its end, [ErrFormat] for
+// one that is none or of a newer version, and else the errors of r's Read.
+func ReadBackup(r io.Reader) (*Backup, error) {
+	b := &backupReader{from: bufio.NewReader(r), sum: sha256.New()}
+	backup, err := b.read()
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fmt.Errorf("%w: it is cut off after %d bytes", format.ErrCorrupt, b.offset)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read backup: %w", err)
+	}
+	return backup, nil
+}
+
+// backupReader reads and sums. It trusts no length that it reads.
+type backupReader struct {
+	from   *bufio.Reader
+	sum    hash.Hash
+	offset int64
+}
+
+// ReadByte implements [io.ByteReader], for varints.
+func (b *backupReader) ReadByte() (byte, error) {
+	c, err := b.from.ReadByte()
+	if err == nil {
+		b.offset++
+		b.sum.Write([]byte{c})
+	}
+	return c, err
+}
+
+// number reads a varint, which has one form.
+func (b *backupReader) number() (uint64, error) {
+	start := b.offset
+	n, err := binary.ReadUvarint(b)
+	switch used := int(b.offset - start); {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return 0, err
+	case err != nil && used == binary.MaxVarintLen64,
+		err == nil && used != len(binary.AppendUvarint(nil, n)):
+		return 0, b.corrupt("%w", format.ErrNumber)
+	}
+	return n, err
+}
+
+func (b *backupReader) bytes(limit uint64) ([]byte, error) {
+	n, err := b.number()
+	if err != nil {
+		return nil, err
+	}
+	if n > limit {
+		return nil, b.corrupt("a length of %d is more than %d", n, limit)
+	}
+	return b.take(int64(n))
+}
+
+func (b *backupReader) take(n int64) ([]byte, error) {
+	var read bytes.Buffer // grows with what is there, not with what is claimed
+	got, err := io.CopyN(io.MultiWriter(&read, b.sum), b.from, n)
+	b.offset += got
+	return read.Bytes(), err
+}
+
+func (b *backupReader) corrupt(text string, args ...any) error {
+	return fmt.Errorf("%w: near byte %d: "+text, append([]any{format.ErrCorrupt, b.offset},
+		args...)...)
+}
+
+func (b *backupReader) read() (*Backup, error) {
+	head, err := b.take(int64(len(backupMagic) + 1))
+	if !bytes.HasPrefix(head, []byte(backupMagic)[:min(len(head), len(backupMagic))]) {
+		return nil, fmt.Errorf("%w: it is not a backup", ErrFormat)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if version := head[len(backupMagic)]; version != backupVersion {
+		return nil, fmt.Errorf("%w: it is of version %d, this program reads %d", ErrFormat,
+			version, backupVersion)
+	}
+	backup := &Backup{}
+	if backup.Index, err = b.number(); err != nil {
+		return nil, err
+	}
+	if backup.Index < schema.FirstIndex || backup.Index >= lastLimit {
+		return nil, b.corrupt("its index is %d, not from %d to %d", backup.Index, schema.FirstIndex,
+			uint64(lastLimit-1))
+	}
+	return backup, b.rows(backup)
+}
+
+func (b *backupReader) rows(backup *Backup) error {
+	rows, last := uint64(0), ""
+	for {
+		table, err := b.ReadByte()
+		if err != nil {
+			return err
+		}
+		if table == sealByte {
+			return b.seal(rows)
+		}
+		key, err := b.bytes(schema.KeyLimit)
+		if err != nil {
+			return err
+		}
+		value, err := b.bytes(maxBackupValue)
+		if err != nil {
+			return err
+		}
+		if place := string([]byte{table}) + string(key); rows > 0 && place <= last {
+			return b.corrupt("row %.100q is not in its place", key)
+		} else {
+			last = place
+		}
+		if err := backup.add(table, string(key), value); err != nil {
+			return err
+		}
+		rows++
+	}
+}
+
+// seal checks the end of the stream.
+func (b *backupReader) seal(rows uint64) error {
+	claimed, err := b.number()
+	if err != nil {
+		return err
+	}
+	if claimed != rows {
+		return b.corrupt("it has %d rows, not %d", rows, claimed)
+	}
+	want := b.sum.Sum(nil)
+	got, err := b.take(int64(len(want)))
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(got, want) {
+		return b.corrupt("the checksum of the whole does not fit")
+	}
+	switch _, err := b.from.ReadByte(); {
+	case err == nil:
+		return b.corrupt("it goes on after its end")
+	case !errors.Is(err, io.EOF):
+		return err
+	}
+	return nil
+}
+
+func (backup *Backup) add(table byte, key string, value []byte) (err error) {
+	switch table {
+	case format.KeyRows.Table:
+		backup.Keys, err = appendDecoded(backup.Keys, &format.KeyRows, key, value)
+	case format.NodeRows.Table:
+		backup.Nodes, err = appendDecoded(backup.Nodes, &format.NodeRows, key, value)
+	case format.ServiceRows.Table:
+		backup.Services, err = appendDecoded(backup.Services, &format.ServiceRows, key, value)
+	case format.CheckRows.Table:
+		backup.Checks, err = appendDecoded(backup.Checks, &format.CheckRows, key, value)
+	default:
+		err = fmt.Errorf("%w: row %.100q is of the unknown table %d", format.ErrCorrupt, key, table)
+	}
+	return err
+}
+
+func appendDecoded[T any](rows []T, codec *format.Rows[T], key string, value []byte) ([]T, error) {
+	row, err := codec.Decode(key, value)
+	return append(rows, row), err
+}

@@ -1,0 +1,169 @@
+package file
+
+import (
+	"fmt"
+
+	"github.com/lockd/lockd/store/internal/format"
+)
+
+// stepping is a step of the checkpoint that is under way. It writes to the tables, while commits
+// write to the log: none of its rows is one that they change, and what it makes anew is not where
+// they write.
+type stepping struct {
+	*step
+	commit  tableCommit
+	unclear bool  // it may be in the file, although it has failed
+	err     error // why it has
+	ended   chan struct{}
+}
+
+// Tidy does what the last commit to the log has left to be done, unless it is done, or the file is
+// not ready to be written to. It returns a step of the checkpoint, if one is due, that the caller
+// has to run: beside commits, if he likes. What goes wrong in it is no error of the last commit,
+// which is durable: see conclude.
+func (f *File) Tidy() (step func() error) {
+	f.conclude()
+	if f.tidied || !f.ready() {
+		return nil
+	}
+	f.tidied = true
+	f.log.tidy()
+	target, due := f.log.due()
+	if !due || f.failed != nil || f.stepping != nil {
+		return nil
+	}
+	return f.begin(f.log.step(target))
+}
+
+// Untidy reports whether tidy has much to do.
+func (f *File) Untidy() bool {
+	f.conclude()
+	_, due := f.log.due()
+	return !f.tidied && (due && f.stepping == nil || len(f.log.latest) >= manyRows)
+}
+
+// begin returns what takes the step.
+func (f *File) begin(s *step) func() error {
+	c := tableCommit{rows: s.rows, last: f.next(f.log.after(s))}
+	if idle, size := f.log.settled, wanted(f.last.tally.Rows); s.done && idle.small(size) {
+		c.made = append(c.made, f.newSegment(idle.number, size))
+	}
+	begun := &stepping{step: s, commit: c, ended: make(chan struct{})}
+	f.stepping = begun
+	return func() error {
+		defer close(begun.ended)
+		done, unclear, err := f.tables.commit(begun.commit)
+		begun.commit, begun.unclear = done, unclear
+		if err != nil {
+			begun.err = fmt.Errorf("checkpoint: %w", reveal(err))
+		}
+		return begun.err
+	}
+}
+
+// wait waits for the end of the step that is under way, if one is.
+func (f *File) wait() {
+	if f.stepping != nil {
+		<-f.stepping.ended
+		f.conclude()
+	}
+}
+
+// conclude takes note of the step that has ended, if one has. One for which there was no room can
+// wait: until the log is full too.
+func (f *File) conclude() {
+	s := f.stepping
+	if s == nil {
+		return
+	}
+	select {
+	case <-s.ended:
+	default:
+		return
+	}
+	f.stepping = nil
+	switch {
+	case s.err == nil:
+		f.committed(s.commit.last)
+		f.log.advance(s.step, s.commit.made)
+	case s.unclear:
+		f.failed = s.err
+	default:
+		f.log.stepped = f.log.filling.fill()
+	}
+}
+
+// next returns a header like that of the last commit, but for the log.
+func (f *File) next(log logState) header {
+	last := f.last
+	last.log, last.log.made = log, f.log.made
+	return last
+}
+
+// committed takes note of a commit of bbolt's that has left that. Commits to the log may have come
+// after it was begun.
+func (f *File) committed(last header) {
+	f.last.commit = last.commit
+	f.log.made = last.log.made
+}
+
+// finish takes the rest of the settled segment to the tables.
+func (f *File) finish() error {
+	if f.wait(); f.failed != nil {
+		return f.failed
+	}
+	s := f.log.rest()
+	if s == nil {
+		return nil
+	}
+	err := f.begin(s)()
+	f.conclude()
+	return err
+}
+
+// writeTables commits the rows to the tables, with all that the log has.
+func (f *File) writeTables(rows []format.Write, last header) error {
+	if f.wait(); f.failed != nil {
+		return f.failed
+	}
+	l := &f.log
+	after := max(1, l.next)
+	c := tableCommit{
+		rows: l.list(rows), made: f.newSegments(last.tally.Rows),
+		last: f.next(logState{first: after, next: after}),
+	}
+	c.last.index, c.last.tally = last.index, last.tally
+	c, _, err := f.tables.commit(c)
+	if err != nil {
+		return err
+	}
+	if l.direct++; len(c.made) == 0 && l.direct > lateCommits {
+		l.direct = 0 // for want of room: later
+	}
+	f.committed(c.last)
+	f.last.index, f.last.tally = last.index, last.tally
+	l.clear(c.made)
+	return nil
+}
+
+// newSegments returns the segments that a file of so many rows gets with a commit to the tables, if
+// any: small ones when it has seen some commits, and large ones with a commit that is too large for
+// those.
+func (f *File) newSegments(rows uint64) []*segment {
+	size := wanted(rows)
+	switch l := &f.log; {
+	case !l.none() && !f.young() && l.small(size):
+	case l.none() && l.direct >= lateCommits:
+		size = firstSegment
+	default:
+		return nil
+	}
+	return []*segment{f.newSegment(0, size), f.newSegment(1, size)}
+}
+
+func (f *File) newSegment(number byte, size int) *segment {
+	page := f.tables.db.Info().PageSize
+	s := &segment{number: number, stride: segmentStride(size, page)}
+	s.reset()
+	return s
+}

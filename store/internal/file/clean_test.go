@@ -1,0 +1,128 @@
+package file_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/lockd/lockd/internal/schema"
+	"github.com/lockd/lockd/store"
+)
+
+// securing opens the file, has it on disk, and closes it, and reports how often it was synced, and
+// whether it was written to before it was closed.
+func securing(t *testing.T, path string) (syncs int, written bool) {
+	t.Helper()
+	before := age(t, path)
+	s := store.New()
+	hooks := store.Hooks{Synced: func() error {
+		syncs++
+		return nil
+	}}
+	if err := s.Open(path, store.Options{Hooks: hooks}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Secure(); err != nil {
+		t.Fatal(err)
+	}
+	written = stateOf(t, path) != before
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return syncs, written
+}
+
+// Ensure that a file which was closed with all of it on disk is only synced by the next Open, and
+// not written to, again and again; and that one which was not, whatever was the reason, is written
+// to, once. What the process that closed it before has said counts no more when anything was
+// written since, to the log or to the tables.
+func TestClean_OnlyWhatMayNotBeOnDiskIsWrittenAgain(t *testing.T) {
+	small := func(s *store.Store) {
+		s.Keys.Put("k", schema.Key{Key: "k", Fence: s.Next()})
+	}
+	large := func(s *store.Store) { // more than the log takes
+		for i := range 700 {
+			key := fmt.Sprintf("large/%d", i)
+			s.Keys.Put(key, schema.Key{Key: key, Value: make([]byte, 90), Fence: s.Next()})
+		}
+	}
+	for _, test := range []struct {
+		name         string
+		before, last func(s *store.Store)
+		noSync       bool
+		fail, kill   bool
+		clean        bool
+	}{
+		{"Closed", small, small, false, false, false, true},
+		{"ClosedAfterTables", small, large, false, false, false, true},
+		{"Killed", small, small, false, false, true, false},
+		{"KilledAfterTables", large, large, false, false, true, false},
+		{"Failed", small, small, false, true, false, false},
+		{"FailedAfterTables", large, large, false, true, false, false},
+		{"FailedAndKilled", small, small, false, true, true, false},
+		{"NeverSynced", small, small, true, false, false, false},
+		{"NeverSyncedTables", large, large, true, false, false, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			path := newPath(t)
+			closeFile(t, openFile(t, path, quick))
+			logFile(t, path)
+			commitOne(t, path, store.Options{}, test.before, false)
+			if _, written := securing(t, path); written {
+				t.Fatal("it was written to after the first process")
+			}
+			opts := store.Options{NoSync: test.noSync}
+			if test.fail {
+				opts.Hooks.AfterCommit = func() error { return errSync }
+				opts.Hooks.Synced = failAfter(1)
+			}
+			path = commitOne(t, path, opts, test.last, test.kill)
+			if syncs, written := securing(t, path); written == test.clean || syncs != 1 {
+				t.Errorf("synced %d times, written to: %t", syncs, written)
+			}
+			if syncs, written := securing(t, path); written || syncs != 1 {
+				t.Errorf("another time: synced %d times, written to: %t", syncs, written)
+			}
+		})
+	}
+}
+
+// failAfter returns a hook that fails after so many calls.
+func failAfter(calls int) func() error {
+	return func() error {
+		if calls--; calls < 0 {
+			return errSync
+		}
+		return nil
+	}
+}
+
+// commitOne has a process commit once, and returns the file that it leaves: another one, as the
+// file was before its Close, if it is killed.
+func commitOne(
+	t *testing.T, path string, opts store.Options, fn func(s *store.Store), kill bool,
+) string {
+	t.Helper()
+	s := store.New()
+	if err := s.Open(path, opts); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Secure(); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(s, func() { fn(s) }); err != nil && !errors.Is(err, errSync) {
+		t.Fatal(err)
+	}
+	left := path
+	if kill {
+		left = newPath(t)
+		if err := os.WriteFile(left, contentOf(t, path), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return left
+}

@@ -1,0 +1,181 @@
+package file
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/lockd/lockd/store/internal/format"
+)
+
+// write commits the rows, and what they leave, to the log or to the tables.
+func (f *File) write(rows []format.Write, last header) error {
+	if err := f.makeReady(); err != nil {
+		return err
+	}
+	if size := recordSize(rows); f.log.takes(size) && !(f.log.empty() && f.young()) {
+		return f.writeLog(rows, last, size)
+	}
+	return f.writeTables(rows, last)
+}
+
+// makeReady does what has to be done before anything new is written. It returns an error if
+// nothing may be.
+func (f *File) makeReady() error {
+	if err := f.checkFile(); err != nil {
+		return err
+	}
+	if err := f.Secure(); err != nil {
+		return err
+	}
+	if err := f.unclean(); err != nil {
+		return err
+	}
+	if step := f.Tidy(); step != nil {
+		_ = step() // conclude knows of it
+	}
+	f.conclude()
+	return f.failed
+}
+
+// young reports whether bbolt's last commit has made a segment. No record may be in it yet: if the
+// meta page of that commit is damaged, the one before is read, and it must know the segment.
+func (f *File) young() bool { return f.log.made == f.last.commit }
+
+// flush has on disk what was written, if the policy says so.
+func (f *File) flush() error {
+	if !f.noSync {
+		if err := f.tables.db.Sync(); err != nil {
+			return err
+		}
+	}
+	return f.tables.hooks.synced()
+}
+
+func (f *File) blank(e *sectorRun) error {
+	_, err := f.handle.WriteAt(e.segment.blank(e.place, e.sectors), e.segment.offset(e.place))
+	if err != nil {
+		return fmt.Errorf("blank a record: %w", cause(err))
+	}
+	return nil
+}
+
+// writeLog commits the rows as one record of about that size, and keeps them.
+func (f *File) writeLog(rows []format.Write, last header, size int) error {
+	payload, err := makeRecord(rows, last, size)
+	if err != nil {
+		return err
+	}
+	l, sectors := &f.log, sectorsFor(len(payload))
+	if l.full(sectors) { // no record may go where one is that counts
+		if err := f.finish(); err != nil {
+			return err
+		}
+		if err := f.age(); err != nil {
+			return err
+		}
+	}
+	at := l.reserve(sectors)
+	err = f.tables.disk.alone(func() error {
+		err := f.append(at, payload)
+		if err != nil {
+			l.cut = &at
+			l.unclear = !f.withdraw(&at)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	l.keep(at, rows)
+	f.last.index, f.last.tally, f.tidied = last.index, last.tally, false
+	return nil
+}
+
+// age makes the segments old enough.
+func (f *File) age() error {
+	if !f.young() {
+		return nil
+	}
+	c, _, err := f.tables.commit(tableCommit{last: f.next(f.log.after(nil))})
+	if err != nil {
+		return err
+	}
+	f.committed(c.last)
+	return nil
+}
+
+// append writes the record's sectors, and has them on disk.
+func (f *File) append(at sectorRun, payload []byte) error {
+	s := at.segment
+	f.buffer = s.frame(f.buffer[:0], at.place, f.log.next, payload)
+	if _, err := f.handle.WriteAt(f.buffer, s.offset(at.place)); err != nil {
+		return fmt.Errorf("write record %d: %w", f.log.next, cause(err))
+	}
+	return f.flush()
+}
+
+const errRemoved = notExist("the file was removed or replaced while it was open")
+
+// checkFile returns [ErrCorrupt] if somebody has cut the file off. bbolt would find out when it
+// looks for a page; a write puts a hole there. It returns fs.ErrNotExist if somebody has removed
+// the file, or renamed another one over it: what is written to it from then on is lost.
+func (f *File) checkFile() error {
+	info, err := f.handle.Stat()
+	switch {
+	case err != nil:
+		return cause(err)
+	case f.named && unlinked(info):
+		return errRemoved
+	case info.Size() < f.size:
+		return fmt.Errorf("%w: it is cut off: it has %d bytes, and had %d", format.ErrCorrupt,
+			info.Size(),
+			f.size)
+	}
+	f.size = info.Size()
+	return nil
+}
+
+// withdraw reports whether what was written of a record last is not whole in the file, or not any
+// more, and neither is a sector half written: so that the next Open finds what it finds without it.
+func (f *File) withdraw(at *sectorRun) bool {
+	if f.blank(at) == nil {
+		return true
+	}
+	found := make([]byte, len(f.buffer))
+	if _, err := f.handle.ReadAt(found, at.segment.offset(at.place)); err != nil {
+		return false
+	}
+	for i := range at.sectors {
+		sector := found[i*sectorSize : (i+1)*sectorSize]
+		if _, err := at.segment.readSector(at.place+i, sector); err != nil {
+			return false
+		}
+	}
+	return !bytes.Equal(found, f.buffer)
+}
+
+var errUnclear = errors.New("it is not known whether the commit that failed is in the file")
+
+// Index returns the last index that the file has: after a commit that failed, whether it is in
+// the file nevertheless.
+func (f *File) Index() (uint64, error) {
+	f.wait()
+	if err := f.checkFile(); err != nil {
+		return 0, err
+	}
+	written, err := f.tables.header()
+	switch {
+	case err != nil:
+		return 0, err
+	case f.failed != nil, f.log.unclear,
+		written.commit != f.last.commit && written.index == f.last.index:
+		return 0, errUnclear
+	case written.commit == f.last.commit:
+		return f.last.index, nil
+	}
+	return written.index, nil
+}
+
+// Tally is of the rows that the last commit left.
+func (f *File) Tally() format.Tally { return f.last.tally }

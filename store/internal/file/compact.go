@@ -1,0 +1,171 @@
+package file
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/lockd/lockd/store/internal/format"
+	"go.etcd.io/bbolt"
+)
+
+// compactTransaction is how many bytes a compaction copies at a time.
+const compactTransaction = 1 << 20
+
+// Compact rewrites the file at the path without the free pages in it, while it has its lock.
+// The file is there, whole, at every moment: the smaller one takes its name when it is on disk, and
+// who waited for the lock of the larger one meanwhile finds out and opens the smaller. It returns
+// the errors of Open, and fs.ErrNotExist if there is no file. After an error the file is as it
+// was, unless the smaller one had its name already: that has the same rows, but whether it has the
+// name on disk is not known. The reader is given the rows before, and may refuse them: a copy must
+// not take the place of what might yet be saved.
+func Compact(path string, o Options, reader Reader) (err error) {
+	// Not the link is to be replaced that leads to the file, but the file.
+	path, err = filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	o.Mode = 0o600 // until the copy is like the file
+	f, err := Open(path, o, reader)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	other := filepath.Join(filepath.Dir(path), ".lockd-"+rand.Text()+".new")
+	defer func() {
+		if removeErr := os.Remove(other); !errors.Is(removeErr, fs.ErrNotExist) {
+			err = errors.Join(err, removeErr)
+		}
+	}()
+	last := header{index: f.last.index, tally: f.Tally()}
+	err = f.copyTo(other, o, info, last, func() error {
+		if err := os.Rename(other, path); err != nil {
+			return err
+		}
+		// Still under the lock of the copy: nobody can commit to it while a power cut may bring the
+		// larger file back.
+		return syncFolder(filepath.Dir(path), o)
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// copyTo writes a copy, with nothing in it that is not needed and the owner and mode that it is to
+// be like, has it on disk, and calls publish while it has the copy's lock. The header is written
+// anew, since it is of another commit.
+func (f *File) copyTo(
+	path string, o Options, like fs.FileInfo, last header, publish func() error,
+) (err error) {
+	options := o.bolt(o.Timeout)
+	options.NoSync = true // once, when it is complete
+	db, err := bbolt.Open(path, o.permissions(), options)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := giveTo(path, like); err != nil {
+		return err
+	}
+	if err := os.Chmod(path, like.Mode().Perm()); err != nil { // the umask may have taken from it
+		return err
+	}
+	if err := db.Update(fill); err != nil {
+		return err
+	}
+	found, err := inspect(f.handle, &copying{to: db, last: last})
+	if err := errors.Join(err, found.err); err != nil {
+		return err
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		last.commit = uint64(tx.ID())
+		return writeHeader(tx, last)
+	})
+	if err != nil {
+		return err
+	}
+	if !o.NoSync {
+		if err := db.Sync(); err != nil {
+			return err
+		}
+	}
+	return publish()
+}
+
+// copying is a Reader that writes the rows to another file, in transactions of some size. It
+// verifies them once more: what is copied is what it reads, not what was read before.
+type copying struct {
+	to   *bbolt.DB
+	last header // what the file has
+	read []format.Write
+	size int // of them, in bytes
+	done format.Tally
+	err  error
+}
+
+func (c *copying) Begin(uint64, format.Tally) {}
+
+func (c *copying) Rows(table byte, from *format.Chunk) {
+	for i := 0; i < from.Len() && c.err == nil; i++ {
+		row, keySize := from.At(i)
+		if _, err := format.VerifyRow(table, row, keySize); err != nil {
+			c.err = format.RowError(table, string(row[:keySize]), err)
+			return
+		}
+		c.done.Add(format.StoredChecksum(row))
+		row = bytes.Clone(row)
+		key, value := format.StringOf(row[:keySize]), row[keySize:]
+		c.read = append(c.read, format.Write{Table: table, Key: key, Value: value})
+		c.size += len(row)
+	}
+	if c.size >= compactTransaction {
+		c.write()
+	}
+}
+
+func (c *copying) End() error {
+	c.write()
+	if c.err == nil && c.done != c.last.tally {
+		c.err = fmt.Errorf("%w: it has changed while it was copied", format.ErrCorrupt)
+	}
+	return c.err
+}
+
+// write writes the rows that have come.
+func (c *copying) write() {
+	const full = 0.9 // as bbolt's own Compact has it, for a few more rows
+	if c.err == nil {
+		c.err = guard(func() error {
+			return c.to.Update(func(tx *bbolt.Tx) error { return writeTables(tx, c.read, full) })
+		})
+	}
+	c.read, c.size = c.read[:0], 0
+}
+
+// Publish gives a complete file, closed and on disk, the name path, in the same file system. It
+// returns an error that is fs.ErrExist if the name is taken. After an error the file does not have
+// the name, unless the name could not be taken back, or only to close the file has failed.
+func Publish(made, path string, o Options) (err error) {
+	f, err := Open(made, o, nil) // under its lock, as create does it
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := os.Link(made, path); err != nil {
+		return err
+	}
+	if err := syncFolder(filepath.Dir(path), o); err != nil {
+		// Who waits for the lock meanwhile finds out, as with a compaction.
+		return errors.Join(err, os.Remove(path))
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package file_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd/store"
+	"github.com/lockd/lockd/store/internal/file"
+)
+
+// toCompact makes a file with one commit, where an open one can be replaced.
+func toCompact(t *testing.T) (path string, want whole) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("an open file cannot be replaced")
+	}
+	path = newPath(t)
+	closeFile(t, openFile(t, path, quick))
+	return path, commitTo(t, path, 0)
+}
+
+// Ensure that the file is compacted that a symbolic link leads to, and the link stays: else those
+// who open the file by its own name and those who open it by the link would have two.
+func TestCompact_SymbolicLink(t *testing.T) {
+	path, want := toCompact(t)
+	link := filepath.Join(t.TempDir(), "link.db")
+	if err := os.Symlink(path, link); err != nil {
+		t.Skip(err)
+	}
+	if err := store.Compact(link, store.Options{NoSync: true}); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Lstat(link)
+	if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		t.Fatalf("the link is now %v, %v", info, err)
+	}
+	changed := commitTo(t, link, 1)
+	if got, err := openStore(path); err != nil || got != changed || got == want {
+		t.Errorf("by its own name: got index %d, %v, want %d", got.index, err, changed.index)
+	}
+}
+
+// Ensure that a copy is not published that is not of the rows which were verified before.
+func TestCompact_ChangedMeanwhile(t *testing.T) {
+	for name, value := range map[string]string{"a row": "damaged!", "no row": ""} {
+		t.Run(name, func(t *testing.T) {
+			path, _ := toCompact(t)
+			at := strings.LastIndex(stateOf(t, path).bytes, "name-20name-20")
+			published := false
+			err := file.CopyFile(path, filepath.Join(t.TempDir(), "copy.db"), func() error {
+				overwrite(t, path, int64(at), value)
+				return nil
+			}, func() error {
+				published = true
+				return nil
+			})
+			if damaged := value != ""; errors.Is(err, store.ErrCorrupt) != damaged ||
+				published == damaged {
+				t.Errorf("got %v, published: %v", err, published)
+			}
+		})
+	}
+}
+
+// Ensure that a file keeps its mode, whatever the umask is.
+func TestCompact_KeepsMode(t *testing.T) {
+	path, _ := toCompact(t)
+	const mode = 0o666
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Compact(path, store.Options{NoSync: true}); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != mode {
+		t.Errorf("got %v, %v, want %v", info.Mode(), err, fs.FileMode(mode))
+	}
+}
+
+// Ensure that nobody can have a file open, and so commit to it, before its name is on disk: after a
+// power cut the path would lead to what was there before.
+func TestOpening_NobodyBeforeTheNameIsOnDisk(t *testing.T) {
+	for name, give := range map[string]func(t *testing.T, path string, opts store.Options) error{
+		"created": func(t *testing.T, path string, opts store.Options) error {
+			s := store.New()
+			if err := s.Open(path, opts); err != nil {
+				return err
+			}
+			return s.Close()
+		},
+		"compacted": func(t *testing.T, path string, opts store.Options) error {
+			from, _ := toCompact(t)
+			if err := os.Rename(from, path); err != nil {
+				return err
+			}
+			return store.Compact(path, opts)
+		},
+		"published": func(t *testing.T, path string, opts store.Options) error {
+			made, _ := toCompact(t)
+			return store.Publish(made, path, opts)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "named.db")
+			synced := 0
+			opts := store.Options{Hooks: store.Hooks{SyncFolder: func(folder string) error {
+				synced++
+				if folder != filepath.Dir(path) {
+					t.Errorf("folder %s", folder)
+				}
+				impatient := store.Options{Timeout: time.Nanosecond}
+				if _, err := file.OpenFile(path, impatient); !errors.Is(err, store.ErrInUse) {
+					t.Errorf("meanwhile: got %v, want ErrInUse", err)
+				}
+				return nil
+			}}}
+			if err := give(t, path, opts); err != nil {
+				t.Fatal(err)
+			}
+			if synced != 1 {
+				t.Errorf("synced %d times", synced)
+			}
+			if _, err := openStore(path); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Ensure that a file whose name could not be brought to disk does not have it, so that it can be
+// given again.
+func TestPublish_SyncFails(t *testing.T) {
+	made, want := toCompact(t)
+	path := filepath.Join(t.TempDir(), "named.db")
+	fault := errors.New("I/O error")
+	broken := store.Options{Hooks: store.Hooks{SyncFolder: func(string) error { return fault }}}
+	if err := store.Publish(made, path, broken); !errors.Is(err, fault) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it has the name: %v", err)
+	}
+	if err := store.Publish(made, path, store.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Publish(made, path, broken); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a second time: got %v, want fs.ErrExist", err)
+	}
+	if got, err := openStore(path); err != nil || got != want {
+		t.Errorf("got index %d, %v, want %d", got.index, err, want.index)
+	}
+}

@@ -1,0 +1,135 @@
+package file
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+
+	"github.com/lockd/lockd/internal/schema"
+	"github.com/lockd/lockd/store/internal/format"
+	"go.etcd.io/bbolt"
+)
+
+// create makes a new file at the path, or leaves what somebody else put there meanwhile.
+//
+// The file is complete, and on disk, under another name in the same folder before it gets its
+// own by a link, which fails if the name is taken. So nobody ever finds half a file, and of
+// several who create it one wins. A crash may leave the other name behind, ".lockd-….new", which
+// can be removed.
+func create(path string, o Options) error {
+	other := filepath.Join(filepath.Dir(path), ".lockd-"+rand.Text()+".new")
+	err := build(other, o, func() error {
+		if err := os.Link(other, path); err != nil {
+			return err
+		}
+		// Still under the lock: nobody can commit to a file that a power cut may unlink.
+		return syncFolder(filepath.Dir(path), o)
+	})
+	if err == nil {
+		// If this fails the file has two names, which does no harm.
+		_ = os.Remove(other)
+		return nil
+	}
+	if _, unlinked := errors.AsType[*os.LinkError](err); unlinked && !errors.Is(err, fs.ErrExist) {
+		return createInPlace(path, o)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// createInPlace is create for a file system without links. Only one of several can create the
+// file here too, and who opens it waits for its lock. But for a moment the file is there, empty
+// and not yet locked: who opens it just then is told [ErrCorrupt], and a crash before it is
+// complete leaves a file to be removed by hand, since it cannot be told from a damaged one.
+func createInPlace(path string, o Options) error {
+	err := build(path, o, func() error { return syncFolder(filepath.Dir(path), o) })
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// build makes a complete file at the path, where nothing may be, and calls publish while it has
+// the file's lock. After an error there is no file, unless publish gave it another name.
+func build(path string, o Options, publish func() error) (err error) {
+	made := false
+	options := o.bolt(o.Timeout)
+	options.NoSync = true // once, when it is complete
+	options.OpenFile = func(name string, flag int, mode fs.FileMode) (*os.File, error) {
+		f, err := os.OpenFile(name, flag|os.O_EXCL, mode)
+		made = err == nil
+		return f, err
+	}
+	defer func() {
+		if err != nil && made {
+			_ = os.Remove(path) // the first error is the one to tell
+		}
+	}()
+	db, err := bbolt.Open(path, o.permissions(), options)
+	if err != nil {
+		return notCreated(filepath.Dir(path), err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := db.Update(fill); err != nil {
+		return fmt.Errorf("create: %w", reveal(err))
+	}
+	if !o.NoSync {
+		if err := db.Sync(); err != nil {
+			return fmt.Errorf("create: sync: %w", err)
+		}
+	}
+	return publish()
+}
+
+// notCreated says why there is no new file in the folder. The error names the file by a name that
+// nobody knows.
+func notCreated(folder string, err error) error {
+	if _, missing := os.Stat(folder); errors.Is(missing, fs.ErrNotExist) {
+		return notExist(fmt.Sprintf("its folder %s does not exist: make that first", folder))
+	}
+	return fmt.Errorf("create a file in the folder %s: %w", folder, cause(err))
+}
+
+// fill writes the empty tables.
+func fill(tx *bbolt.Tx) error {
+	for table := range format.TableCount {
+		if _, err := tx.CreateBucket([]byte(format.TableName(table))); err != nil {
+			return err
+		}
+	}
+	if _, err := tx.CreateBucket([]byte(format.HeaderBucket)); err != nil {
+		return err
+	}
+	return writeHeader(tx, header{
+		commit: uint64(tx.ID()), index: schema.FirstIndex,
+	})
+}
+
+// syncFolder has the names in the folder on disk. Windows offers no such thing, and does it with
+// the file.
+func syncFolder(folder string, o Options) error {
+	switch {
+	case o.NoSync:
+		return nil
+	case o.Hooks.SyncFolder != nil:
+		return o.Hooks.SyncFolder(folder)
+	case runtime.GOOS == "windows":
+		return nil
+	}
+	f, err := os.Open(folder)
+	if err != nil {
+		return err
+	}
+	err = f.Sync()
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL) {
+		err = nil // a file system that cannot is no worse for it
+	}
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,119 @@
+package file
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"iter"
+
+	"github.com/lockd/lockd/store/internal/format"
+)
+
+// What the format of bbolt's says of the pages of a tree.
+const (
+	branchFlag  = 0x01
+	leafFlag    = 0x02
+	elementSize = 16   // bytes of what precedes the keys, for each of them
+	bucketFlag  = 0x01 // of an element of a leaf: its value is a bucket
+	bucketSize  = 16   // bytes of a bucket: the number of its root page, or 0, and a sequence
+	deepest     = 64   // pages from a root to a leaf, far more than there can be
+)
+
+// element is one entry of a page, with which it shares its memory.
+type element struct {
+	key   []byte
+	child uint64 // in a branch
+	flags uint32 // in a leaf: bucketFlag, if the value is a bucket, or 0
+	value []byte // in a leaf
+}
+
+func misplaced(page uint64, what string) error {
+	return fmt.Errorf("%w: page %d %s", format.ErrCorrupt, page, what)
+}
+
+func pageKind(content []byte) uint16 { return binary.NativeEndian.Uint16(content[8:]) }
+
+func elementCount(content []byte) int { return int(binary.NativeEndian.Uint16(content[10:])) }
+
+// bounds are the keys that a page may have: the first is the least, and all are below the limit.
+// Nil means that there is no such bound.
+type bounds struct{ least, limit []byte }
+
+// inspectElements refuses a branch or leaf page that bbolt did not write: it writes the elements,
+// and then key and value of each, one behind the other, up to the end, which is returned.
+func inspectElements(page uint64, content []byte, in bounds) (end uint64, err error) {
+	kind, count := pageKind(content), elementCount(content)
+	if kind != branchFlag && kind != leafFlag {
+		return 0, misplaced(page, "is neither a branch nor a leaf")
+	}
+	next := headSize + uint64(count)*elementSize // where the next key has to be
+	if next > uint64(len(content)) {
+		return 0, misplaced(page, "has more in it than it has room for")
+	}
+	var last []byte
+	for i := range count {
+		position, keySize, valueSize := extent(content, kind, i)
+		if position != next || keySize == 0 || keySize+valueSize > uint64(len(content))-next {
+			return 0, misplaced(page, "is not filled as it should be")
+		}
+		key := content[next : next+keySize]
+		next += keySize + valueSize
+		switch {
+		case kind == leafFlag && elementFlags(content, i)&^bucketFlag != 0:
+			return 0, misplaced(page, "has an element of an unknown kind")
+		case i == 0 && in.least != nil && !bytes.Equal(key, in.least):
+			// By its first key bbolt finds what to replace in the page above.
+			return 0, misplaced(page, "does not begin with the key that the page above it has")
+		case bytes.Compare(key, last) <= 0,
+			in.limit != nil && bytes.Compare(key, in.limit) >= 0:
+			return 0, misplaced(page, fmt.Sprintf("has %.100q out of its place", key))
+		}
+		last = key
+	}
+	return next, nil
+}
+
+// innerBuckets yields the elements of a leaf that are buckets.
+func innerBuckets(content []byte) iter.Seq[element] {
+	return func(yield func(element) bool) {
+		for i := range elementCount(content) {
+			if elementFlags(content, i) == bucketFlag && !yield(elementAt(content, i)) {
+				return
+			}
+		}
+	}
+}
+
+// extent returns where the key of an element begins, and how long key and value are; a branch has
+// no values.
+func extent(content []byte, kind uint16, i int) (position, keySize, valueSize uint64) {
+	order := binary.NativeEndian
+	start := uint64(headSize + i*elementSize)
+	raw := content[start : start+elementSize]
+	if kind == branchFlag {
+		return start + uint64(order.Uint32(raw)), uint64(order.Uint32(raw[4:])), 0
+	}
+	return start + uint64(order.Uint32(raw[4:])), uint64(order.Uint32(raw[8:])),
+		uint64(order.Uint32(raw[12:]))
+}
+
+// elementFlags returns what kind of element is in a leaf.
+func elementFlags(content []byte, i int) uint32 {
+	return binary.NativeEndian.Uint32(content[headSize+i*elementSize:])
+}
+
+// elementAt takes an element out of a page whose extent is known to be right.
+func elementAt(content []byte, i int) element {
+	order := binary.NativeEndian
+	raw := content[headSize+i*elementSize:]
+	kind := pageKind(content)
+	position, keySize, valueSize := extent(content, kind, i)
+	end := position + keySize
+	e := element{key: content[position:end], value: content[end : end+valueSize]}
+	if kind == branchFlag {
+		e.child = order.Uint64(raw[8:])
+	} else {
+		e.flags = order.Uint32(raw)
+	}
+	return e
+}

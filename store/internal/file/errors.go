@@ -1,0 +1,75 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"syscall"
+
+	"github.com/lockd/lockd/store/internal/format"
+)
+
+// What [Open] returns when it refuses a file. The file is left as it is, byte for byte.
+var (
+	// ErrInUse is returned when somebody else, in this process or another, has the file open, and
+	// did not close it within Options.Timeout.
+	ErrInUse = errors.New("file is in use")
+
+	// ErrFormat is returned when the file is sound as far as one can tell, but was not written by
+	// this package, or by a newer version of it.
+	ErrFormat = errors.New("file has an unknown format")
+
+	// ErrInvalid is returned when the path is on a file system on which the file's lock cannot be
+	// trusted, and Options.AllowNetworkFS does not let it through.
+	ErrInvalid = errors.New("invalid argument")
+)
+
+// notExist is fs.ErrNotExist, in words that say what does not exist.
+type notExist string
+
+// Error returns the words.
+func (e notExist) Error() string { return string(e) }
+
+// Is reports whether the target is fs.ErrNotExist.
+func (notExist) Is(target error) bool { return target == fs.ErrNotExist }
+
+// hiddenError is an error of bbolt's and its cause, of which bbolt has kept the text only.
+type hiddenError struct {
+	error
+	cause syscall.Errno
+}
+
+// Unwrap returns both.
+func (e *hiddenError) Unwrap() []error { return []error{e.error, e.cause} }
+
+// reveal makes errors.Is find why the file could not grow, or be synced then.
+func reveal(err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, cause := range []syscall.Errno{
+		syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EIO, syscall.EROFS,
+	} {
+		if strings.HasSuffix(err.Error(), ": "+cause.Error()) && !errors.Is(err, cause) {
+			return &hiddenError{err, cause}
+		}
+	}
+	return err
+}
+
+// cause takes the path off an error of package os, for texts that begin with it.
+func cause(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+func errRow(row format.Write, err error) error {
+	return fmt.Errorf("write row %.100q of %s: %w", row.Key, format.TableName(row.Table), err)
+}
+
+func errNoTable(table byte) error {
+	return fmt.Errorf("%w: its table of %s is missing", format.ErrCorrupt, format.TableName(table))
+}

@@ -1,0 +1,208 @@
+package file
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/lockd/lockd/store/internal/format"
+	"go.etcd.io/bbolt"
+)
+
+// The header's place in the file.
+const (
+	HeaderBucket = format.HeaderBucket
+	HeaderKey    = headerKey
+)
+
+// HeaderValue is the header of a file of any version of the format, without rows.
+func HeaderValue(version, commit, index uint64) []byte {
+	row := header{version: version, commit: commit, index: index}
+	return headerRows.Append(nil, headerKey, &row)
+}
+
+// NextHeader is the header of a commit that changes nothing of what it says, but that the log is
+// empty and goes on with that record, if it is not 0.
+func NextHeader(tx *bbolt.Tx, record uint64) ([]byte, error) {
+	value := tx.Bucket([]byte(format.HeaderBucket)).Get([]byte(headerKey))
+	row, err := headerRows.Decode(headerKey, value)
+	row.commit = uint64(tx.ID())
+	if record > 0 {
+		row.log.first, row.log.next, row.log.taken = record, record, format.Write{}
+	}
+	return headerRows.Append(nil, headerKey, &row), err
+}
+
+// RecordHead is what a record says of all rows.
+type RecordHead struct{ Index, Rows, Sum uint64 }
+
+func (h RecordHead) header() header {
+	return header{index: h.Index, tally: format.Tally{Rows: h.Rows, Sum: h.Sum}}
+}
+
+// ReadRecord returns what a record with that payload says.
+func ReadRecord(payload []byte) (RecordHead, []RowWrite, error) {
+	last, rows, err := readRecord(payload)
+	return RecordHead{last.index, last.tally.Rows, last.tally.Sum}, rows, err
+}
+
+// RecordOf returns the payload of such a record.
+func RecordOf(head RecordHead, rows []RowWrite) ([]byte, error) {
+	return makeRecord(rows, head.header(), recordSize(rows))
+}
+
+// AppendRecord writes sectors of a record with that payload to the log of the file, where the next
+// one goes. The number is counted from that of the next one.
+func AppendRecord(path string, number int, payload []byte, keep func(sector int) bool) error {
+	f, err := Open(path, Options{NoSync: true}, nil)
+	if err != nil {
+		return err
+	}
+	l := &f.log
+	l.next += uint64(number)
+	at := l.reserve(sectorsFor(len(payload)))
+	frame := at.segment.frame(nil, at.place, l.next, payload)
+	for i := range at.sectors {
+		if keep != nil && !keep(i) {
+			continue
+		}
+		sector := frame[i*sectorSize : (i+1)*sectorSize]
+		if _, failed := f.handle.WriteAt(sector, at.segment.offset(at.place+i)); failed != nil {
+			err = failed
+		}
+	}
+	return errors.Join(err, f.Close())
+}
+
+func OpenFile(path string, o Options) (*File, error) { return Open(path, o, nil) }
+
+// CopyFile copies a file as Compact does it, and calls between when it was read for the first time.
+func CopyFile(path, other string, between, publish func() error) error {
+	o := Options{NoSync: true}
+	f, err := Open(path, o, nil)
+	if err != nil {
+		return err
+	}
+	info, err := f.handle.Stat()
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	last := header{index: f.last.index, tally: f.Tally()}
+	if err = between(); err == nil {
+		err = f.copyTo(other, o, info, last, publish)
+	}
+	return errors.Join(err, f.Close())
+}
+
+func CreateInPlace(path string, o Options) error { return createInPlace(path, o) }
+
+// Fill writes what a new file has.
+func Fill(tx *bbolt.Tx) error { return fill(tx) }
+
+type RowWrite = format.Write
+
+// Write is a change of a row; a nil value deletes it.
+func Write(table byte, key string, value []byte) RowWrite {
+	return RowWrite{Table: table, Key: key, Value: value}
+}
+
+func (f *File) Load(visit func(table byte, key string, value []byte) error) (uint64, error) {
+	found, err := inspect(f.handle, &rowVisitor{RowFuncs: RowFuncs{func() {}, visit}})
+	return found.last.index, errors.Join(err, found.err)
+}
+
+// RowFuncs is a Reader of functions.
+type RowFuncs struct {
+	Reset func()
+	Row   func(table byte, key string, value []byte) error
+}
+
+// rowVisitor is a Reader that calls its functions.
+type rowVisitor struct {
+	RowFuncs
+	err error
+}
+
+func (r *rowVisitor) Begin(uint64, format.Tally) {
+	r.err = nil
+	r.Reset()
+}
+
+func (r *rowVisitor) Rows(table byte, c *format.Chunk) {
+	for i := range c.Len() {
+		if row, keySize := c.At(i); r.err == nil {
+			r.err = r.Row(table, string(row[:keySize]), bytes.Clone(row[keySize:]))
+		}
+	}
+}
+
+func (r *rowVisitor) End() error { return r.err }
+
+// ReadFile is OpenFile that reads the rows.
+func ReadFile(path string, o Options, rows RowFuncs) (*File, error) {
+	return Open(path, o, &rowVisitor{RowFuncs: rows})
+}
+
+// CommitRows leaves the tally of the rows at none.
+func (f *File) CommitRows(index uint64, rows ...RowWrite) error {
+	return f.Commit(rows, index, format.Tally{})
+}
+
+func (f *File) CheckPath(path string) error {
+	info, err := f.handle.Stat()
+	return errors.Join(err, checkPath(path, info))
+}
+
+// With these few commits go through all that happens to a log. A first segment is much smaller than
+// the next ones here too.
+func init() {
+	firstSegment, leastSegment = 16<<10, 64<<10
+	stepSectors, stepRows, manyRows = 4, 4, 64
+}
+
+// LogSizes are the sizes of a log's segments, in bytes: see log.go.
+type LogSizes struct{ First, Least, Row, Most int }
+
+// SetLogSizes sets those of all files that are open. Call what it returns to have the old ones.
+func SetLogSizes(s LogSizes) (restore func()) {
+	before := LogSizes{firstSegment, leastSegment, rowSegment, mostSegment}
+	set := func(s LogSizes) {
+		firstSegment, leastSegment, rowSegment, mostSegment = s.First, s.Least, s.Row, s.Most
+	}
+	set(s)
+	return func() { set(before) }
+}
+
+// LogState is what a file has of a log.
+type LogState struct {
+	Segments int    // bytes of both; 0: there is no log
+	First    uint64 // the number of the first record that counts
+	Next     uint64 // that of the next one
+	Rows     int    // of those that count
+	Taken    int    // of the older segment, those that are in their tables
+	Cut      bool   // there is a record that a crash has cut off
+	Head     RecordHead
+}
+
+// Records is how many records were ever written to it.
+func (l LogState) Records() uint64 { return max(l.Next, 1) - 1 }
+
+// ReadLog returns what the file has.
+func ReadLog(path string) (state LogState, err error) {
+	f, err := Open(path, Options{NoSync: true}, nil)
+	if err != nil {
+		return state, err
+	}
+	l := &f.log
+	state = LogState{Rows: len(l.list(nil)), Taken: l.count, Cut: l.cut != nil, Next: l.next}
+	state.Head = RecordHead{f.last.index, f.last.tally.Rows, f.last.tally.Sum}
+	if !l.none() {
+		state.First = l.after(&step{done: true}).first
+		for _, s := range l.segments {
+			state.Segments += lanes * s.stride * sectorSize
+		}
+	}
+	if l.settled != nil {
+		state.First = l.settled.first
+	}
+	return state, f.Close()
+}

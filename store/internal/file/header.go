@@ -1,0 +1,128 @@
+package file
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/lockd/lockd/internal/schema"
+	"github.com/lockd/lockd/store/internal/format"
+	"go.etcd.io/bbolt"
+)
+
+// formatVersion is the version of the format.
+const formatVersion = 1
+
+// headerKey is where the header is in its bucket. It is also what tells a file of ours from any
+// other of bbolt's.
+const headerKey = "lockd"
+
+// lastLimit is above every last index of a file or a backup. No writer gets there; it keeps who
+// crafts one from making indexes begin anew.
+const lastLimit = 1 << 63
+
+// header is the row that every commit of bbolt's writes anew. Records of the log that are newer
+// say more.
+//
+// Its place, its checksum and its first field are the same in every format: an older program
+// must be able to tell a newer format from damage.
+type header struct {
+	version uint64
+	commit  uint64       // bbolt's number of the commit that wrote it; else the header is older
+	index   uint64       // of the last transaction that the file has
+	tally   format.Tally // of all other rows, those of the log in their places
+
+	log logState // zero if the file has no log
+}
+
+// logState is what a header says of the log.
+type logState struct {
+	made  uint64       // the number of bbolt's last commit that made a segment
+	first uint64       // the number of the first record that counts
+	next  uint64       // that of the first one after the header
+	taken format.Write // the last row of the first segment that is in its table
+}
+
+var headerRows = format.Rows[header]{
+	Table: format.HeaderTable,
+	AppendPayload: func(buf []byte, row *header) []byte {
+		buf = binary.AppendUvarint(buf, row.version)
+		buf = binary.AppendUvarint(buf, row.commit)
+		buf = binary.AppendUvarint(buf, row.index)
+		buf = binary.AppendUvarint(buf, row.tally.Rows)
+		buf = binary.AppendUvarint(buf, row.tally.Sum)
+		buf = binary.AppendUvarint(buf, row.log.made)
+		buf = binary.AppendUvarint(buf, row.log.first)
+		buf = binary.AppendUvarint(buf, row.log.next)
+		return format.AppendString(append(buf, row.log.taken.Table), row.log.taken.Key)
+	},
+	DecodePayload: func(_ string, payload []byte) (header, error) {
+		d := format.Decoder{Rest: payload}
+		row := header{version: d.Uint64()}
+		if d.Err == nil && row.version != formatVersion {
+			return row, nil // what follows is for those who know that version
+		}
+		row.commit = d.Uint64()
+		row.index = d.Uint64()
+		row.tally = format.Tally{Rows: d.Uint64(), Sum: d.Uint64()}
+		row.log = logState{made: d.Uint64(), first: d.Uint64(), next: d.Uint64()}
+		row.log.taken = format.Write{Table: d.Uint8(), Key: d.String()}
+		return row, d.End()
+	},
+}
+
+// writeHeader writes the header of this commit, whose number it has, in the format of this package.
+func writeHeader(tx *bbolt.Tx, row header) error {
+	bucket := tx.Bucket([]byte(format.HeaderBucket))
+	if bucket == nil {
+		return fmt.Errorf("%w: it has no bucket %s", format.ErrCorrupt, format.HeaderBucket)
+	}
+	row.version = formatVersion
+	value := headerRows.Append(nil, headerKey, &row)
+	return bucket.Put([]byte(headerKey), value)
+}
+
+// readHeader returns the header of the last commit. It returns [ErrFormat] if the file is not of
+// this package's format.
+func readHeader(tx *bbolt.Tx) (header, error) {
+	var value []byte
+	if bucket := tx.Bucket([]byte(format.HeaderBucket)); bucket != nil {
+		value = bucket.Get([]byte(headerKey))
+	}
+	return headerOf(value, uint64(tx.ID()))
+}
+
+// headerOf is readHeader for the value that is in the header's place, nil for none, after that
+// commit.
+func headerOf(value []byte, commit uint64) (header, error) {
+	if value == nil {
+		return header{}, fmt.Errorf("%w: it is a bbolt file of another program; "+
+			"choose another path", ErrFormat)
+	}
+	row, err := headerRows.Decode(headerKey, value)
+	switch {
+	case err != nil:
+		return header{}, err
+	case row.version != formatVersion:
+		return header{}, errVersion(row.version)
+	case row.commit != commit:
+		return header{}, fmt.Errorf("%w: its header is of commit %d, and its last one is %d",
+			format.ErrCorrupt, row.commit, commit)
+	case row.index < schema.FirstIndex, row.index >= lastLimit:
+		return header{}, errLastIndex(row.index)
+	case row.log.first > row.log.next, row.log.next >= lastLimit,
+		(row.log.made == 0) != (row.log.first == 0):
+		return header{}, fmt.Errorf("%w: its log is from record %d to before %d", format.ErrCorrupt,
+			row.log.first, row.log.next)
+	}
+	return row, nil
+}
+
+func errVersion(version uint64) error {
+	return fmt.Errorf("%w: it has version %d, this program knows version %d; use the program that "+
+		"wrote it, or a newer one", ErrFormat, version, formatVersion)
+}
+
+func errLastIndex(index uint64) error {
+	return fmt.Errorf("%w: its last index is %d, not from %d to %d", format.ErrCorrupt, index,
+		schema.FirstIndex, uint64(lastLimit-1))
+}

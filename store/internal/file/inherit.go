@@ -1,0 +1,112 @@
+package file
+
+import (
+	"fmt"
+
+	"github.com/lockd/lockd/store/internal/format"
+)
+
+// inherit has on disk what was in the file when it was opened, before anybody is told of it and
+// anything else is written, and nothing where the next record goes.
+//
+// The process that had the file open before may have been killed between a write and its sync: then
+// the file has what a power cut may yet undo, and a sync is what it needs. Or that sync has failed,
+// and then another one does not help: the system tells of a write that has failed only once, and
+// takes for written what is not. Nothing in the file tells the two apart. So it is written once
+// more, as it was read, unless the process says that it has closed the file with all of it on disk
+// (see clean.go). Then a sync is all, for a file that was copied meanwhile, and there is nothing to
+// be synced otherwise.
+//
+// It is little that is written: a process goes on only when what it wrote last is on disk, or is
+// not in force, and all that may be missing is of one write.
+//
+//   - bbolt syncs the pages of a commit before it writes the meta page that names them. If the
+//     first sync fails, there is no such meta page, and nothing that is in force was written. If
+//     the second one does, all that the meta page names is on disk, but not itself. So it is
+//     written, and no other page. Without it the next commit would write over pages, or records,
+//     of the commit before, which is the one on disk: of the two, neither would be left.
+//   - A record of the log is begun when the one before is on disk. So the newest one is written.
+//   - One that was withdrawn may be on disk all the same, where the file has empty sectors. It has
+//     the number of the next one, and what is left of it there would be taken for a part of that,
+//     or for one that has lost others. So sectors that are empty are written, as far as a record
+//     goes, in the places where the next one may be.
+//
+// A power cut in the middle of this leaves what one in the middle of the last write does. What was
+// written with Options.NoSync is not had so: nobody knows what of it is on disk.
+func (f *File) inherit() error {
+	if f.opened != nil && !f.closedCleanly() {
+		if err := f.writeAgain(); err != nil {
+			return fmt.Errorf("write again what was in it: %w", cause(err))
+		}
+	}
+	if f.log.cut != nil {
+		if err := f.blank(f.log.cut); err != nil {
+			return err
+		}
+	}
+	if err := f.flush(); err != nil {
+		return fmt.Errorf("sync what was in it: %w", err)
+	}
+	f.opened, f.log.newest = nil, nil
+	f.log.cut, f.log.unclear = nil, false
+	return nil
+}
+
+// Secure has inherit done, unless there is nothing to do.
+func (f *File) Secure() error {
+	if f.ready() {
+		return nil
+	}
+	return f.tables.disk.alone(f.inherit)
+}
+
+// ready reports whether inherit has nothing to do.
+func (f *File) ready() bool { return f.opened == nil && f.log.cut == nil }
+
+// writeAgain writes what may be in memory only, as it was read.
+func (f *File) writeAgain() error {
+	meta := f.opened
+	at := int64(meta.number)*int64(meta.pageSize) + headSize
+	if _, err := f.handle.WriteAt(meta.raw[:], at); err != nil {
+		return err
+	}
+	if r := f.log.newest; r != nil {
+		sectors := r.at.segment.frame(nil, r.at.place, r.number, r.payload)
+		if _, err := f.handle.WriteAt(sectors, r.at.segment.offset(r.at.place)); err != nil {
+			return err
+		}
+	}
+	for _, run := range f.log.ahead() {
+		if err := f.blankAgain(run); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// blankAgain has empty sectors where there are such, or some of the next record.
+func (f *File) blankAgain(run sectorRun) error {
+	s := run.segment
+	content := make([]byte, run.sectors*sectorSize)
+	if _, err := f.handle.ReadAt(content, s.offset(run.place)); err != nil {
+		return err
+	}
+	from, to := run.sectors, 0 // what has to be written: all else is as it is
+	for i := range run.sectors {
+		start := i * sectorSize
+		found, err := s.readSector(run.place+i, content[start:start+sectorSize])
+		if err != nil {
+			return fmt.Errorf("%w: sector %d of segment %d of its log: %w", format.ErrCorrupt,
+				run.place+i, s.number, err)
+		}
+		if found.number == 0 || found.number == f.log.next {
+			copy(content[start:], s.blank(run.place+i, 1))
+			from, to = min(from, i), i+1
+		}
+	}
+	if from >= to {
+		return nil
+	}
+	_, err := f.handle.WriteAt(content[from*sectorSize:to*sectorSize], s.offset(run.place+from))
+	return err
+}

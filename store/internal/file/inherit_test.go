@@ -1,0 +1,237 @@
+package file_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/lockd/lockd/internal/schema"
+	"github.com/lockd/lockd/store"
+)
+
+// failedSync is a file of which a sync has failed. What it should have had on disk may be there or
+// not, by the sector, and the system has it in memory and takes it for written.
+type failedSync struct {
+	synced  []byte // as it was on disk before
+	written []byte // with all that was written
+	cached  []byte // as the system had it in the end: a record may have been withdrawn
+}
+
+// failSync makes commits until the sync of that number fails.
+func failSync(t *testing.T, fn func(s *store.Store, round int), number int) failedSync {
+	t.Helper()
+	path := newPath(t)
+	read := func() []byte { return contentOf(t, path) }
+	f, syncs := failedSync{}, 0
+	hooks := store.Hooks{Synced: func() error {
+		switch syncs++; {
+		case syncs == number-1:
+			f.synced = read()
+		case syncs >= number:
+			if syncs == number {
+				f.written = read()
+			}
+			return errSync
+		}
+		return nil
+	}}
+	s := store.New()
+	if err := s.Open(path, store.Options{NoSync: true, Hooks: hooks}); err != nil {
+		t.Fatal(err)
+	}
+	if number == 1 {
+		f.synced = read()
+	}
+	for round := 0; ; round++ {
+		if err := write(s, func() { fn(s, round) }); errors.Is(err, errSync) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f.cached = read()
+	for _, content := range []*[]byte{&f.synced, &f.written} {
+		*content = append(*content, make([]byte, len(f.cached)-len(*content))...)
+	}
+	return f
+}
+
+// bolt reports whether it was the sync of a commit of bbolt's, and so of its meta page: it has
+// synced all else before.
+func (f *failedSync) bolt() bool {
+	metas := 2 * os.Getpagesize()
+	return !bytes.Equal(f.synced[:metas], f.written[:metas])
+}
+
+// pages is the file if not that sync has failed, but the one before it, of the pages.
+func (f *failedSync) pages() failedSync {
+	metas := 2 * os.Getpagesize()
+	cached := append(bytes.Clone(f.synced[:metas]), f.written[metas:]...)
+	return failedSync{synced: f.synced, written: cached, cached: cached}
+}
+
+// onDisk returns what is on disk: all of one kind in the first rounds, and then any of them.
+func (f *failedSync) onDisk(random *rand.Rand, round int) []byte {
+	disk := bytes.Clone(f.written)
+	from, kinds := 0, [][]byte{f.synced, f.written, f.cached}
+	for at := 0; at < len(disk); at += sector {
+		if f.bolt() && at >= 2*os.Getpagesize() {
+			break
+		}
+		if from = round; round >= len(kinds) {
+			from = random.IntN(len(kinds))
+		}
+		copy(disk[at:at+sector], kinds[from][at:])
+	}
+	return disk
+}
+
+// heir is who opens a file as the system has it in memory, which then forgets what it has not
+// written.
+type heir struct {
+	*store.Store
+	t       *testing.T
+	path    string
+	failing bool // its next sync fails
+	syncs   int
+}
+
+func newHeir(t *testing.T, cached, disk []byte) *heir {
+	t.Helper()
+	h := &heir{Store: store.New(), t: t, path: newPath(t)}
+	if err := os.WriteFile(h.path, cached, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := age(t, h.path)
+	hooks := store.Hooks{Synced: func() error {
+		h.syncs++
+		if h.failing {
+			h.failing = false
+			return errSync
+		}
+		return nil
+	}}
+	if err := h.Open(h.path, store.Options{NoSync: true, Hooks: hooks}); err != nil {
+		t.Fatal(err)
+	}
+	if stateOf(t, h.path) != before || h.syncs > 0 {
+		t.Fatal("it was written to or synced by an Open")
+	}
+	h.forget(disk)
+	return h
+}
+
+func (h *heir) forget(disk []byte) { overwrite(h.t, h.path, 0, string(disk)) }
+
+// commit writes so many rows.
+func (h *heir) commit(rows int) error {
+	return write(h.Store, func() {
+		for i := range rows {
+			key := fmt.Sprintf("heir/%d", i)
+			h.Keys.Put(key, schema.Key{Key: key, Value: make([]byte, 90), Fence: h.Next()})
+		}
+	})
+}
+
+// check checks what is on disk.
+func (h *heir) check(what string) {
+	h.t.Helper()
+	got, err := openStore(copyOf(h.t, h.path))
+	if err != nil || got != dump(h.Store) {
+		h.t.Errorf("%s: got index %d, %v, want %d", what, got.index, err, h.Published())
+	}
+}
+
+// Ensure that when a sync has failed, so that the system takes for written what is not on disk, the
+// process that opens the file next has on disk what it begins from, before it answers, and with its
+// first commit, whether that goes to the log or to the tables; also if a sync of its own fails
+// before that.
+func TestFailedSync_G2_NextOpenHasOnDiskWhatItReads(t *testing.T) {
+	for name, fn := range traffic {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bolts, records := 0, 0
+			for number := 1; number <= 40; number += min(step(), 7) {
+				f := failSync(t, fn, number)
+				switch {
+				case f.bolt():
+					bolts++
+					pages := f.pages()
+					pages.inherit(t, fmt.Sprintf("pages before sync %d", number), 4)
+				case !bytes.Equal(f.synced, f.written):
+					records++
+				}
+				f.inherit(t, fmt.Sprintf("sync %d", number), 4)
+			}
+			if step() == 1 && (bolts < 3 || records < 5) {
+				t.Errorf("%d commits of bbolt's and %d records", bolts, records)
+			}
+		})
+	}
+}
+
+// secure has an heir who only reads.
+func (f *failedSync) secure(t *testing.T, what string, cached, disk []byte) {
+	t.Helper()
+	h := newHeir(t, cached, disk)
+	if err := h.Secure(); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	h.check(what)
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inherit has so many heirs of each kind commit.
+func (f *failedSync) inherit(t *testing.T, what string, heirs int) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(4, uint64(len(f.cached))))
+	for i := range heirs {
+		disk := f.onDisk(random, i)
+		f.secure(t, fmt.Sprintf("%s, answer %d", what, i), f.cached, disk)
+		f.inheritFrom(t, fmt.Sprintf("%s, heir %d", what, i), f.cached, disk, 1+random.IntN(4))
+		if !bytes.Equal(f.cached, f.written) { // it may have ended before it withdrew the record
+			f.inheritFrom(t, fmt.Sprintf("%s, heir %d of all", what, i), f.written, disk,
+				1+random.IntN(4))
+			f.secure(t, fmt.Sprintf("%s, answer %d of all", what, i), f.written, disk)
+		}
+	}
+}
+
+func (f *failedSync) inheritFrom(t *testing.T, what string, cached, disk []byte, kind int) {
+	t.Helper()
+	h := newHeir(t, cached, disk)
+	if kind == 1 {
+		h.failing = true
+		h.Marks.Put("failed", schema.Mark{Name: "failed", Index: h.Next()})
+		h.Seal()
+		b := h.Take()
+		if err := h.Write(b); !errors.Is(err, errSync) {
+			t.Fatalf("%s: got %v", what, err)
+		}
+		h.Drop(b)
+		h.forget(disk)
+	}
+	rows := 1
+	if kind == 2 {
+		rows = 700 // more than the log takes
+	}
+	err := h.commit(rows)
+	h.check(what)
+	if err := errors.Join(err, h.commit(1), h.commit(1)); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	if kind == 3 {
+		h.check(what + ", later")
+	}
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,233 @@
+package file
+
+import "github.com/lockd/lockd/store/internal/format"
+
+// The sizes of the log. Tests do with less than this.
+var (
+	firstSegment = 32 << 10 // bytes of a segment in a file that has none,
+	leastSegment = 2 << 20  // and at the least in one that goes on being written to:
+	rowSegment   = 6        // so many for each row of it,
+	mostSegment  = 4 << 20  // but no more
+	stepSectors  = 32       // of a lane that are used between two steps of a checkpoint,
+	stepRows     = 32       // and the least rows that one takes, but for the last;
+	manyRows     = 512      // for so many there is one at once
+)
+
+const lateCommits = 3 // so many commits of a process go to the tables before there is a log
+
+// commitLog is the log of a file. The zero value is that of a file that has none.
+type commitLog struct {
+	segments [segments]*segment
+	filling  *segment     // where records go
+	settled  *segment     // whose rows go to the tables; nil: they are all there
+	made     uint64       // the number of bbolt's last commit that made a segment
+	next     uint64       // the number of the next record
+	taken    format.Write // the last row of the settled segment that is in its table; or none
+	count    int          // how many of them are
+
+	latest  []format.Write // of the last record, if they are not among those of its segment yet
+	stepped int            // sectors that were used at the last step
+	direct  int            // commits of this process that went to the tables
+	cut     *sectorRun     // what has to be blank before anything is written
+	unclear bool           // it is not blank, though it should be
+	newest  *record        // the last one of the file as it was opened, until that is on disk
+}
+
+// record is one as it is in the file.
+type record struct {
+	at      sectorRun
+	number  uint64
+	payload []byte
+}
+
+// sectorRun is sectors that lie one behind the other in a lane.
+type sectorRun struct {
+	segment *segment
+	place   int
+	sectors int
+}
+
+// none reports whether the file has no log.
+func (l *commitLog) none() bool { return l.filling == nil }
+
+// empty reports whether no record counts.
+func (l *commitLog) empty() bool { return l.none() || l.settled == nil && l.filling.first == 0 }
+
+// wanted is how large a segment should be in a file of so many rows.
+func wanted(rows uint64) int {
+	return max(leastSegment, int(min(uint64(rowSegment)*rows, uint64(mostSegment))))
+}
+
+// takes reports whether a payload goes to the log. One that takes half a lane is as well off in the
+// tables: it has so many rows that neighbours share a page, or rows that take whole ones. The lane
+// is one of the smaller segment, so that any record fits in either when they change places.
+func (l *commitLog) takes(size int) bool {
+	if l.none() {
+		return false
+	}
+	return sectorsFor(size) <= l.longest()
+}
+
+// longest is how many sectors a record has at most.
+func (l *commitLog) longest() int {
+	return min(l.segments[0].room(), l.segments[1].room()) / 2
+}
+
+// small reports whether a segment is small in a file that should have ones of that size.
+func (l *commitLog) small(size int) bool {
+	return l.segments[0].small(size) || l.segments[1].small(size)
+}
+
+// lane is where the next record goes.
+func (l *commitLog) lane() int { return int(l.next % lanes) }
+
+// reserve returns where a record of so many sectors goes. If the filling segment has no room for
+// it the segments change places; the settled one must have nothing then.
+func (l *commitLog) reserve(sectors int) sectorRun {
+	if l.full(sectors) {
+		l.settled, l.filling = l.filling, l.segments[1-l.filling.number]
+		l.filling.reset()
+		l.stepped = 0
+	}
+	s, lane := l.filling, l.lane()
+	return sectorRun{s, s.place(lane, s.used[lane]), sectors}
+}
+
+// ahead returns where the next record may go, with as many sectors as it may have.
+func (l *commitLog) ahead() (runs []sectorRun) {
+	if l.none() {
+		return nil
+	}
+	lane := l.lane()
+	for _, s := range l.segments {
+		if left := s.room() - s.used[lane]; s != l.settled && left > 0 {
+			at := s.place(lane, s.used[lane])
+			runs = append(runs, sectorRun{s, at, min(left, l.longest())})
+		}
+	}
+	return runs
+}
+
+func (l *commitLog) full(sectors int) bool { return !l.filling.fits(l.lane(), sectors) }
+
+// keep is called when a record is durable.
+func (l *commitLog) keep(at sectorRun, rows []format.Write) {
+	s := l.filling
+	if s.first == 0 {
+		s.first = l.next
+	}
+	s.used[l.lane()] += at.sectors
+	l.latest = rows
+	l.next++
+}
+
+// tidy has the rows of the last record among those of its segment.
+func (l *commitLog) tidy() {
+	if l.latest != nil {
+		l.filling.rows.add(l.latest)
+		l.latest = nil
+	}
+}
+
+// after returns what the header says of the log after the step, nil for none.
+func (l *commitLog) after(s *step) logState {
+	switch {
+	case s != nil && !s.done:
+		return logState{first: l.settled.first, next: l.next, taken: s.taken}
+	case l.filling.first != 0:
+		return logState{first: l.filling.first, next: l.next}
+	}
+	return logState{first: l.next, next: l.next}
+}
+
+// list returns all rows of the log, in order, with newer ones in their places.
+func (l *commitLog) list(newer []format.Write) []format.Write {
+	if l.empty() {
+		return newer
+	}
+	all := newMemtable()
+	for _, s := range []*segment{l.settled, l.filling} {
+		if s != nil {
+			all.add(s.rows.list())
+		}
+	}
+	all.add(newer)
+	return all.list()
+}
+
+// step is a part of a checkpoint.
+type step struct {
+	rows  []format.Write // what the tables get
+	taken format.Write   // the last row that is in them then,
+	count int            // and how many there are of the settled segment
+	done  bool           // they are all
+}
+
+// due reports whether a step is due, and how many rows are to be in the tables after it: as many of
+// them as the filling segment is full, and all when an eighth of it is left.
+func (l *commitLog) due() (target int, due bool) {
+	if l.settled == nil {
+		return 0, false
+	}
+	used, room := l.filling.fill(), l.filling.room()*7/8
+	total := l.settled.rows.len()
+	target = int(int64(total) * int64(min(used, room)) / int64(room))
+	rows := target - l.count
+	early := used-l.stepped < stepSectors && rows < manyRows || rows < stepRows
+	return target, !early || target == total
+}
+
+// rest returns the step that ends the checkpoint, nil if there is none.
+func (l *commitLog) rest() *step {
+	if l.settled == nil {
+		return nil
+	}
+	return l.step(l.settled.rows.len())
+}
+
+// step returns the step after which so many rows are in the tables. Those that the log has anew
+// need not be.
+func (l *commitLog) step(target int) *step {
+	s := &step{rows: make([]format.Write, 0, target-l.count), taken: l.taken, count: l.count}
+	l.settled.rows.after(l.taken, func(row format.Write) bool {
+		if s.count >= target {
+			return false
+		}
+		s.count, s.taken = s.count+1, format.Write{Table: row.Table, Key: row.Key}
+		if !l.filling.rows.has(row) {
+			s.rows = append(s.rows, row)
+		}
+		return true
+	})
+	s.done = s.count == l.settled.rows.len()
+	return s
+}
+
+// advance is called when a step is durable, and with it the segment, if any, that takes the place
+// of the settled one.
+func (l *commitLog) advance(s *step, made []*segment) {
+	l.taken, l.count, l.stepped = s.taken, s.count, l.filling.fill()
+	if s.done {
+		l.settled.reset()
+		l.settled, l.taken, l.count = nil, format.Write{}, 0
+	}
+	for _, m := range made {
+		l.segments[m.number] = m
+	}
+}
+
+// clear is called when the tables have all: from the segments on that are given, if any are.
+func (l *commitLog) clear(made []*segment) {
+	for _, s := range made {
+		l.segments[s.number] = s
+	}
+	if l.segments[0] == nil {
+		return
+	}
+	for _, s := range l.segments {
+		s.reset()
+	}
+	*l = commitLog{
+		segments: l.segments, filling: l.segments[0], made: l.made, next: max(1, l.next),
+	}
+}

@@ -1,0 +1,139 @@
+package file_test
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"testing"
+
+	"github.com/lockd/lockd/store/internal/file"
+)
+
+// anyLogSizes returns segments of any sizes, which grow by any factor.
+func anyLogSizes(random *rand.Rand) file.LogSizes {
+	first := 8 << 10 << random.IntN(3)
+	least := first << random.IntN(5)
+	return file.LogSizes{
+		First: first, Least: least, Row: 1 << random.IntN(10), Most: least << random.IntN(4),
+	}
+}
+
+// Ensure that a file has what was committed, however large the segments of its log are and the
+// commits, while its rows become more and fewer, and so its segments.
+func TestLog_G2_OfAnySize(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	logged, grown := 0, 0
+	for range 24 / min(step(), 3) {
+		sizes := anyLogSizes(random)
+		restore := file.SetLogSizes(sizes)
+		w := newWide(t, 30<<random.IntN(5))
+		var rows int // of a commit, at the most
+		var before file.LogState
+		for round := range 80 {
+			if round == 0 || random.IntN(12) == 0 {
+				rows = 1 + sizes.Least>>random.IntN(8)/300
+			}
+			switch random.IntN(20) {
+			case 0:
+				w.keys = max(10, w.keys/2)
+			case 1:
+				w.keys = min(4000, w.keys*2)
+			case 2:
+				w.must(w.Close())
+				w.open()
+			}
+			w.must(write(w.Store, func() { w.change(1 + random.IntN(rows)) }))
+			if round%4 > 0 {
+				continue
+			}
+			path := w.copied()
+			want := dump(w.Store)
+			if got, err := openStore(path); err != nil || got != want {
+				t.Fatalf("%+v: round %d: got index %d, %v, want %d", sizes, round, got.index, err,
+					want.index)
+			}
+			now := readLog(t, path)
+			if now.Next > before.Next {
+				logged++
+			}
+			if before.Segments > 0 && now.Segments > before.Segments {
+				grown++
+			}
+			before = now
+		}
+		w.must(w.Close())
+		restore()
+	}
+	t.Logf("%d times there was a record, %d times a larger segment", logged, grown)
+	if logged < 20 || grown < 1 {
+		t.Error("this was not tried")
+	}
+}
+
+var smallLog = file.LogSizes{First: 16 << 10, Least: 16 << 10, Most: 16 << 10}
+
+// newMixed returns a store whose log has one segment that was made larger, by bbolt's last commit,
+// which is that of the number, and one that was not, and the size of both before.
+func newMixed(t *testing.T, larger int) (w *wide, before int) {
+	t.Helper()
+	restore := file.SetLogSizes(smallLog)
+	defer restore()
+	w = newWide(t, 400)
+	w.fillLog(1)
+	first := readLog(t, w.copied())
+	if larger == 1 { // the first one is checkpointed first
+		for readLog(t, w.copied()).First == first.First {
+			w.must(write(w.Store, func() { w.put(w.anyKey(), 40) }))
+		}
+	}
+	restore()
+	for readLog(t, w.copied()).Segments == first.Segments {
+		w.must(write(w.Store, func() { w.put(w.anyKey(), 40) }))
+	}
+	return w, first.Segments
+}
+
+// Ensure that no record goes beyond its segment when the two are not of one size: one of them was
+// made larger, and then all of the log went to the tables before the other one was, and the file
+// had fewer rows.
+func TestLog_SegmentsOfTwoSizes(t *testing.T) {
+	for _, larger := range []int{0, 1} {
+		t.Run(strconv.Itoa(larger), func(t *testing.T) {
+			w, small := newMixed(t, larger)
+			mixed := readLog(t, w.copied())
+			w.must(write(w.Store, func() { w.put("large", small) }))
+			if now := readLog(t, w.copied()); now.Rows > 0 || now.Segments != mixed.Segments {
+				t.Fatalf("got %+v after %+v, want no rows and segments of that size", now, mixed)
+			}
+			defer file.SetLogSizes(smallLog)()
+			for round := range 12 {
+				// More than a lane of the smaller one.
+				w.must(write(w.Store, func() { w.put(w.anyKey(), small*3/8) }))
+				got, err := openStore(w.copied())
+				if want := dump(w.Store); err != nil || got != want {
+					t.Fatalf("round %d: got index %d, %v, want %d", round, got.index, err,
+						want.index)
+				}
+			}
+			w.must(w.Close())
+		})
+	}
+}
+
+// Ensure that with a commit that is too large for the smaller segment the other one's size does not
+// matter: both are made anew.
+func TestLog_LargeCommitMakesBothLarge(t *testing.T) {
+	for _, larger := range []int{0, 1} {
+		w, small := newMixed(t, larger)
+		mixed := readLog(t, w.copied())
+		for range 2 { // with the first one the larger one is too young
+			w.must(write(w.Store, func() { w.put("large", small) }))
+		}
+		want := 2 * (mixed.Segments - small/2)
+		if now := readLog(t, w.copied()); now.Segments != want {
+			t.Errorf("%d: got %d bytes, want %d", larger, now.Segments, want)
+		}
+		w.must(w.Close())
+	}
+}

@@ -1,0 +1,180 @@
+package file
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/lockd/lockd/store/internal/format"
+)
+
+// What the format of bbolt's says, which its version 2 fixes.
+const (
+	boltMagic    = 0xED0CDAED
+	boltVersion  = 2
+	headSize     = 16         // bytes at the start of every page, before its content
+	metaSize     = 64         // bytes of a meta page's content
+	metaSumAt    = 56         // where in it the checksum of what is before is
+	metaCommitAt = 48         // where in it the number of the commit is
+	numberSize   = 8          // bytes of a page's number in the list
+	noFreelist   = ^uint64(0) // in place of the list's page: the list is not in the file
+	freelistFlag = 0x10       // the kind of the list's page
+	manyFree     = 0xffff     // in place of the list's length: it is the first number in the list
+	firstPage    = 2          // the lowest page that is not a meta page
+	leastPage    = 1 << 10    // bytes of a page that bbolt looks for
+	greatestPage = 1 << 24
+)
+
+// metaPage is what bbolt starts from. The zero value is a page that is not there.
+type metaPage struct {
+	magic     uint32
+	version   uint32
+	pageSize  uint32
+	root      uint64 // page of the root bucket
+	freelist  uint64 // page of the free list
+	highWater uint64 // pages in use are below it
+	commit    uint64 // counts bbolt's transactions
+	whole     bool   // the checksum fits, and all else that bbolt looks at
+	number    uint64 // which of the two it is
+	raw       [metaSize]byte
+}
+
+// beginning is a file whose first bytes are read at once: all of a small one.
+type beginning struct {
+	file  *os.File
+	first []byte
+}
+
+const beginningSize = 64 << 10
+
+var beginnings = sync.Pool{New: func() any { return new([beginningSize]byte) }}
+
+// ReadAt implements [io.ReaderAt].
+func (b *beginning) ReadAt(p []byte, at int64) (int, error) {
+	if at+int64(len(p)) <= int64(len(b.first)) {
+		return copy(p, b.first[at:]), nil
+	}
+	return b.file.ReadAt(p, at)
+}
+
+// newestMeta returns the meta page that bbolt will use, and the other one.
+func newestMeta(f *beginning) (newest, other metaPage, err error) {
+	first, err := readMeta(f, 0, 0)
+	if err != nil {
+		return metaPage{}, metaPage{}, err
+	}
+	// The second page is where the first one says, or must be looked for.
+	var second metaPage
+	if first.whole {
+		if second, err = readMeta(f, 1, int64(first.pageSize)); err != nil {
+			return metaPage{}, metaPage{}, err
+		}
+	} else if second, err = findSecond(f); err != nil {
+		return metaPage{}, metaPage{}, err
+	}
+	switch {
+	case second.whole && (!first.whole || second.commit > first.commit):
+		return second, first, nil
+	case first.whole:
+		return first, second, nil
+	}
+	return metaPage{}, metaPage{}, explain(f, first, second)
+}
+
+// findSecond looks for the second meta page wherever it may be.
+func findSecond(f *beginning) (second metaPage, err error) {
+	for size := uint32(leastPage); size <= greatestPage && !second.whole; size *= 2 {
+		found, err := readMeta(f, 1, int64(size))
+		if err != nil {
+			return metaPage{}, err
+		}
+		if found.magic == boltMagic && found.pageSize == size {
+			second = found
+		}
+	}
+	return second, nil
+}
+
+// explain says why there is no whole meta page.
+func explain(f *beginning, first, second metaPage) error {
+	info, err := f.file.Stat()
+	switch {
+	case err != nil:
+		return cause(err)
+	case info.Size() == 0:
+		return fmt.Errorf("%w: it is empty", format.ErrCorrupt)
+	case first.magic != boltMagic && second.magic != boltMagic:
+		return fmt.Errorf("%w: it is not a bbolt file; choose another path", ErrFormat)
+	case first.magic == boltMagic && first.version != boltVersion:
+		return fmt.Errorf("%w: it is of version %d of bbolt's format", ErrFormat, first.version)
+	}
+	return fmt.Errorf("%w: neither of its two meta pages is whole", format.ErrCorrupt)
+}
+
+// readMeta reads a meta page, which is at the offset. One that is beyond the end is all zeros.
+func readMeta(f *beginning, number uint64, offset int64) (metaPage, error) {
+	var buf [metaSize]byte
+	n, err := f.ReadAt(buf[:], offset+headSize)
+	if n < len(buf) {
+		if errors.Is(err, io.EOF) {
+			return metaPage{number: number}, nil
+		}
+		return metaPage{}, cause(err)
+	}
+	order := binary.NativeEndian // bbolt's files are as the machine is
+	meta := metaPage{
+		magic:     order.Uint32(buf[0:]),
+		version:   order.Uint32(buf[4:]),
+		pageSize:  order.Uint32(buf[8:]),
+		root:      order.Uint64(buf[16:]),
+		freelist:  order.Uint64(buf[32:]),
+		highWater: order.Uint64(buf[40:]),
+		commit:    order.Uint64(buf[metaCommitAt:]),
+		number:    number,
+		raw:       buf,
+	}
+	meta.whole = meta.magic == boltMagic && meta.version == boltVersion &&
+		meta.pageSize >= leastPage && meta.pageSize <= greatestPage &&
+		meta.pageSize&(meta.pageSize-1) == 0 &&
+		order.Uint64(buf[metaSumAt:]) == metaSum(buf)
+	return meta, nil
+}
+
+// inspectPair returns [ErrCorrupt] if the newest commit may be in the other meta page.
+func inspectPair(meta, other metaPage) error {
+	beside := other.commit+1 == meta.commit || meta.commit+1 == other.commit
+	switch {
+	case meta.commit%2 != meta.number || !beside:
+	case other.whole && other.pageSize == meta.pageSize:
+		return nil
+	case !bytes.Equal(other.raw[:16], meta.raw[:16]): // what no commit changes
+	case !bytes.Equal(other.raw[24:32], meta.raw[24:32]):
+	case !flipped(other, meta.commit+1):
+		return nil // a crash while it was written leaves that
+	}
+	return fmt.Errorf("%w: meta page %d is not what a commit leaves; the last commit may be lost",
+		format.ErrCorrupt, other.number)
+}
+
+// flipped reports whether the page was the whole one of that commit before one of its bits changed.
+func flipped(meta metaPage, commit uint64) bool {
+	for bit := range 8 * metaSize {
+		raw := meta.raw
+		raw[bit/8] ^= 1 << (bit % 8)
+		if metaSum(raw) == binary.NativeEndian.Uint64(raw[metaSumAt:]) {
+			return binary.NativeEndian.Uint64(raw[metaCommitAt:]) == commit
+		}
+	}
+	return false
+}
+
+func metaSum(raw [metaSize]byte) uint64 {
+	sum := fnv.New64a()
+	sum.Write(raw[:metaSumAt])
+	return sum.Sum64()
+}

@@ -1,0 +1,17 @@
+package file_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/lockd/lockd/store/internal/file"
+)
+
+// Ensure that the system is asked: it knows /proc for what it is, and nothing of what is not there.
+func TestNetworkFS_Local(t *testing.T) {
+	for _, path := range []string{"/proc", filepath.Join(t.TempDir(), "none")} {
+		if got := file.NetworkFS(path); got != "" {
+			t.Errorf("%s: got %q", path, got)
+		}
+	}
+}

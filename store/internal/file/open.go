@@ -1,0 +1,209 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/lockd/lockd/store/internal/format"
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+)
+
+// Open opens the file at the path and locks it against every other open, of this process and
+// of others. If there is none, it creates one whose last index is [FirstIndex]: whatever happens,
+// the path never has half a file, and of several who create it at once one does.
+//
+// It waits for the lock up to the timeout; then it returns [ErrInUse]. It returns [ErrCorrupt]
+// or [ErrFormat] for something that it cannot use, and [ErrInvalid] for a place where the lock is
+// worth nothing. It does not write to a file that exists. The reader is given its rows, unless it
+// is nil; after an error it may have some that are not to be used.
+func Open(path string, o Options, reader Reader) (*File, error) {
+	f, err := openOrCreate(path, o, reader)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return f, nil
+}
+
+func openOrCreate(path string, o Options, reader Reader) (*File, error) {
+	start := time.Now() // of a wait for another process, which knows no clock but the real one
+	for {
+		f, err := tryOpen(path, o, reader, o.Timeout-time.Since(start))
+		switch {
+		case err == nil:
+			return f, nil
+		case errors.Is(err, berrors.ErrTimeout):
+			return nil, fmt.Errorf("%w%s: it was not closed within %v; close it where it is open, "+
+				"in this process or another, or allow more time", ErrInUse, by(path),
+				max(o.Timeout, 0))
+		case !errors.Is(err, errChanging) || time.Since(start) >= o.Timeout:
+			return nil, err
+		}
+	}
+}
+
+// tryOpen returns bbolt's ErrTimeout if it does not get the lock in time.
+func tryOpen(
+	path string, o Options, reader Reader, wait time.Duration,
+) (*File, error) {
+	if err := prepare(path, o); err != nil {
+		return nil, err
+	}
+	return openExisting(path, o, reader, wait)
+}
+
+// errChanging is returned if somebody creates, removes or replaces the file at this moment. It
+// may be tried again.
+var errChanging = fmt.Errorf("%w: it is being replaced", ErrInUse)
+
+// prepare creates the file if there is nothing at the path, and refuses what is not a file.
+func prepare(path string, o Options) error {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.Mode().IsRegular():
+		return checkPlace(path, o)
+	case err == nil: // to open a pipe would wait for its other end
+		return fmt.Errorf("%w: it is not a regular file, its mode is %v", ErrFormat, info.Mode())
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("look into the folder %s: %w", filepath.Dir(path), cause(err))
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return fmt.Errorf("follow the symbolic link: %w", fs.ErrNotExist)
+	}
+	if err := checkPlace(filepath.Dir(path), o); err != nil {
+		return err
+	}
+	return create(path, o)
+}
+
+// openExisting opens the file that is at the path.
+func openExisting(
+	path string, o Options, reader Reader, wait time.Duration,
+) (*File, error) {
+	var handle *os.File
+	var found found
+	var suspicion error
+	options := o.bolt(wait)
+	options.OpenFile = func(name string, flag int, mode fs.FileMode) (*os.File, error) {
+		// Without O_CREATE: bbolt would make a file in place of one that has gone meanwhile.
+		handle, found, suspicion = openSound(name, flag&^os.O_CREATE, mode, reader)
+		return handle, suspicion
+	}
+	db, err := openBolt(path, options)
+	switch {
+	case suspicion != nil:
+		return nil, confirm(path, wait, suspicion)
+	case err != nil:
+		return nil, err
+	}
+	f := &File{
+		tables: &tables{db: db, hooks: o.Hooks, disk: newDisk()}, handle: handle, noSync: o.NoSync,
+	}
+	if err := checkPath(path, found.info); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	f.named = !unlinked(found.info) // else the file system counts none
+	if err := f.settle(found, reader); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// settle returns an error if the last commit is not one of a store. It has the reader take the rows
+// again if they were not that commit's: somebody wrote to the file before it was locked.
+func (f *File) settle(found found, reader Reader) error {
+	last, err := f.tables.lastCommit()
+	// Who wrote to it meanwhile may have been half way through a sector of the log.
+	outdated := found.err != nil || found.last.commit != last
+	if err == nil && !outdated {
+		outdated, err = found.log.outdated(f.handle)
+	}
+	if err == nil && outdated {
+		found, err = inspect(f.handle, reader)
+	}
+	if err != nil {
+		return err
+	}
+	f.last, f.log, f.size = found.last, found.log, found.info.Size()
+	f.last.log = logState{} // f.log has it
+	f.opened = &found.meta
+	return found.err
+}
+
+// checkPath returns errChanging if the path names another file than the one that is locked: whoever
+// opens the path from now on would not find the lock.
+func checkPath(path string, locked fs.FileInfo) error {
+	named, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return errChanging
+	case err != nil:
+		return cause(err)
+	case !os.SameFile(locked, named):
+		return errChanging
+	}
+	return nil
+}
+
+// openSound opens the file if bbolt can be trusted with it.
+func openSound(
+	path string, flag int, mode fs.FileMode, reader Reader,
+) (*os.File, found, error) {
+	f, err := os.OpenFile(path, flag, mode)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, found{}, fmt.Errorf("open it to read and write: %w; its owner has to allow it",
+			cause(err))
+	}
+	if err != nil {
+		return nil, found{}, cause(err)
+	}
+	found, err := inspect(f, reader)
+	if err != nil {
+		_ = f.Close() // nothing was written
+		return nil, found, err
+	}
+	return f, found, nil
+}
+
+// confirm returns the error for a file that openSound refused.
+//
+// openSound looks at the file before bbolt has locked it; it has to, because bbolt maps it as soon
+// as it has. So somebody may be writing to it, and what looks like damage be a page half written,
+// or a file half made. Therefore a file is condemned only for what it is after the lock was had:
+// the shared one of a read-only open, which writes nothing, and reads no page but the two that it
+// has seen to be there. The other way round is no such doubt: a file that was sound before the
+// lock is sound after it, since who writes to it in between holds the lock too.
+func confirm(path string, wait time.Duration, suspicion error) error {
+	switch {
+	case errors.Is(suspicion, fs.ErrNotExist):
+		return errChanging
+	case !errors.Is(suspicion, format.ErrCorrupt) && !errors.Is(suspicion, ErrFormat):
+		return suspicion
+	}
+	db, err := openBolt(path, &bbolt.Options{ReadOnly: true, Timeout: max(wait, 1)})
+	if errors.Is(err, berrors.ErrTimeout) {
+		return err
+	}
+	if db != nil {
+		defer db.Close() // it only reads
+	}
+	// If bbolt has refused it too, it is at rest: nobody could have opened it to write.
+	f, _, err := openSound(path, os.O_RDONLY, 0, nil)
+	if err != nil {
+		return err
+	}
+	_ = f.Close()
+	return errChanging
+}
+
+func openBolt(path string, options *bbolt.Options) (db *bbolt.DB, err error) {
+	err = guard(func() (err error) {
+		db, err = bbolt.Open(path, 0, options)
+		return err
+	})
+	return db, err
+}

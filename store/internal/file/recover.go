@@ -1,0 +1,158 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/lockd/lockd/internal/schema"
+	"github.com/lockd/lockd/store/internal/format"
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+)
+
+// Recovered is what Recover has found in a file.
+type Recovered struct {
+	*Backup
+
+	// Missing is what was in the file, or may have been, and is not among the rows. Doubtful is
+	// what is among them, but may be older than what was committed last, or have been deleted
+	// since, and a newest commit that may never have been whole.
+	Missing, Doubtful []Remark
+}
+
+// Remark says something of rows.
+type Remark struct {
+	Table string // the name of it; empty: all of them
+	Key   string // of one row, as a file has it; empty: it is not known which rows
+	Text  string
+}
+
+// Recover reads all rows of the file at the path whose checksums hold, however damaged the file
+// is. It opens the file for reading only, and changes nothing. It returns [ErrInUse] as [Open]
+// does, and [ErrFormat] or [ErrCorrupt] for a file of a newer format, and for one in which there is
+// nothing of this package's.
+//
+// Where a page of a table cannot be read, older copies of its rows are looked for in pages that are
+// no longer in use, and told of as doubtful.
+func Recover(path string, o Options) (*Recovered, error) {
+	found, err := tryRecover(path, o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return found, nil
+}
+
+func tryRecover(path string, o Options) (found *Recovered, err error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, cause(err)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%w: it is not a regular file, its mode is %v", ErrFormat,
+			info.Mode())
+	case info.Size() == 0:
+		return nil, fmt.Errorf("%w: it is empty", format.ErrCorrupt)
+	}
+	unlock, err := lockToRead(path, o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, cause(err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if info, err = f.Stat(); err != nil {
+		return nil, cause(err)
+	}
+	return newSalvage(f, info).run()
+}
+
+// lockToRead keeps everybody from opening the file to write to it, until unlock is called. What
+// bbolt says of a file that it does not take is of no interest: it has had the lock before it
+// looked, so nobody has the file open, and nobody can open it.
+func lockToRead(path string, o Options) (unlock func() error, err error) {
+	db, err := openBolt(path, &bbolt.Options{ReadOnly: true, Timeout: max(o.Timeout, 1)})
+	switch {
+	case errors.Is(err, berrors.ErrTimeout):
+		return nil, fmt.Errorf("%w%s: it was not closed within %v", ErrInUse, by(path),
+			max(o.Timeout, 0))
+	case errors.Is(err, fs.ErrPermission):
+		return nil, cause(err)
+	case db == nil:
+		return func() error { return nil }, nil
+	}
+	return db.Close, nil
+}
+
+// rowPlace is where a row belongs.
+type rowPlace struct {
+	table byte
+	key   string
+}
+
+// candidate is a row that was found.
+type candidate struct {
+	value []byte
+	index uint64 // of its last change; 0: it does not say
+	doubt string // why it may not be what was committed last; empty: it is
+}
+
+// result makes of the candidates what Recover returns.
+func (s *salvage) result() (*Recovered, error) {
+	r := &Recovered{Backup: &Backup{Index: max(s.index, schema.FirstIndex)}}
+	if len(s.rows) == 0 && !s.headed {
+		if s.metaErr != nil {
+			return nil, s.metaErr
+		}
+		return nil, fmt.Errorf("%w: there is no row of lockd's in it", format.ErrCorrupt)
+	}
+	places := make([]rowPlace, 0, len(s.rows))
+	for place := range s.rows {
+		places = append(places, place)
+	}
+	slices.SortFunc(places, func(a, b rowPlace) int {
+		if a.table != b.table {
+			return int(a.table) - int(b.table)
+		}
+		return strings.Compare(a.key, b.key)
+	})
+	for _, place := range places {
+		row := s.rows[place]
+		switch place.table {
+		case format.KeyRows.Table, format.NodeRows.Table, format.ServiceRows.Table,
+			format.CheckRows.Table:
+		default:
+			continue // no backup has these
+		}
+		if err := r.add(place.table, place.key, row.value); err != nil {
+			s.miss(place.table, place.key, "%v", err)
+		} else if row.doubt != "" {
+			s.doubt(place.table, place.key, "%s", row.doubt)
+		}
+	}
+	r.Missing, r.Doubtful = s.missing, s.doubtful
+	return r, nil
+}
+
+// miss and doubt note a remark; no table is all of them.
+func (s *salvage) miss(table byte, key, text string, args ...any) {
+	s.missing = append(s.missing, remark(table, key, text, args))
+}
+
+func (s *salvage) doubt(table byte, key, text string, args ...any) {
+	s.doubtful = append(s.doubtful, remark(table, key, text, args))
+}
+
+func remark(table byte, key, text string, args []any) Remark {
+	r := Remark{Key: key, Text: fmt.Sprintf(text, args...)}
+	if table != allTables {
+		r.Table = format.TableName(table)
+	}
+	return r
+}

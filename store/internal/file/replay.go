@@ -1,0 +1,228 @@
+package file
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/lockd/lockd/store/internal/format"
+)
+
+// scan is a segment as it was found in a file.
+type scan struct {
+	*segment
+	content []byte // from its first page on
+	sectors [lanes][]sector
+}
+
+// newScan reads all sectors of a segment. Each must have been written there at some time.
+func newScan(s *segment, content []byte) (*scan, error) {
+	c := &scan{segment: s, content: content}
+	for lane := range lanes {
+		c.sectors[lane] = make([]sector, s.room())
+		for i := range s.room() {
+			place := s.place(lane, i)
+			read, err := s.readSector(place, c.raw(place))
+			if err != nil {
+				return nil, fmt.Errorf("%w: sector %d of segment %d of its log: %w",
+					format.ErrCorrupt,
+					place, s.number, err)
+			}
+			c.sectors[lane][i] = read
+		}
+	}
+	return c, nil
+}
+
+func (c *scan) raw(place int) []byte {
+	return c.content[place*sectorSize : (place+1)*sectorSize]
+}
+
+// take returns the payload of the record, if it is the next one in its lane, and whole. Its sectors
+// are no longer among those that have a number.
+func (c *scan) take(number uint64) (payload []byte, ok bool) {
+	lane := int(number % lanes)
+	from := c.used[lane]
+	list := c.sectors[lane][from:]
+	if len(list) == 0 || list[0].number != number || list[0].left == 0 ||
+		uint64(list[0].left) > uint64(len(list)*sectorRoom) {
+		return nil, false
+	}
+	size := int(list[0].left)
+	count := sectorsFor(size)
+	for i, s := range list[:count] {
+		if s.number != number || int(s.left) != size-i*sectorRoom {
+			return nil, false
+		}
+	}
+	payload = make([]byte, 0, count*sectorRoom)
+	for i := range count {
+		payload = append(payload, c.raw(c.place(lane, from+i))[sectorHead:]...)
+		list[i].number = 0
+	}
+	c.used[lane] += count
+	if c.first == 0 {
+		c.first = number
+	}
+	return payload[:size], true
+}
+
+// cutOff returns where the record is that a crash has cut off, nil if there is none. Sectors of
+// any other one that is not before the first that counts are none that a crash leaves.
+func (c *scan) cutOff(first, number uint64) (*sectorRun, error) {
+	var found *sectorRun
+	for lane, list := range c.sectors {
+		for i, s := range list {
+			switch {
+			case s.number < first:
+				continue
+			case s.number != number || lane != int(number%lanes) || i < c.used[lane]:
+				return nil, errLost
+			}
+			if s.left == 0 || uint64(s.left) > uint64(c.room()*sectorRoom) {
+				return nil, errLost
+			}
+			from := c.used[lane]
+			size := int(s.left) + (i-from)*sectorRoom
+			e := &sectorRun{c.segment, c.place(lane, from), sectorsFor(size)}
+			if from+e.sectors > c.room() || found != nil && *found != *e {
+				return nil, errLost
+			}
+			found = e
+		}
+	}
+	return found, nil
+}
+
+var errLost = fmt.Errorf("%w: its log lacks a record that was followed by others: the disk has "+
+	"lost a write", format.ErrCorrupt)
+
+// replay reads the records that count, from the segments of a file with that header, and returns
+// what the last commit left.
+func (l *commitLog) replay(scans []*scan, last header) (header, error) {
+	for _, c := range scans {
+		l.segments[c.number] = c.segment
+	}
+	l.made, l.next, l.taken = last.log.made, last.log.first, last.log.taken
+	before := header{}
+	for {
+		payload, ok := l.takeNext(scans)
+		if !ok {
+			break
+		}
+		left, rows, err := readRecord(payload)
+		if err == nil {
+			err = l.checkOrder(left, before, last)
+		}
+		if err != nil {
+			return last, recordError(l.next, err)
+		}
+		l.filling.rows.add(rows)
+		l.newest = &record{l.filling.last(l.lane(), len(payload)), l.next, payload}
+		l.next++
+		before = left
+	}
+	return l.finishReplay(scans, before, last)
+}
+
+// checkOrder returns an error if what the next record left cannot have come after what the one
+// before it has, or on its side of what the header says.
+func (l *commitLog) checkOrder(left, before, last header) error {
+	known := l.next < last.log.next // to the header
+	switch {
+	case left.index < before.index,
+		known && left.index > last.index,
+		!known && left.index < last.index:
+		return errIndex
+	}
+	return nil
+}
+
+// finishReplay ends the replay when there are no more records: newest is what the last one left.
+func (l *commitLog) finishReplay(scans []*scan, newest, last header) (header, error) {
+	if l.next < last.log.next {
+		return last, errLost
+	}
+	if l.filling == nil {
+		l.filling = l.segments[0]
+	}
+	if l.next > last.log.next {
+		last.index, last.tally = newest.index, newest.tally
+	}
+	if last.index >= lastLimit {
+		return last, errLastIndex(last.index)
+	}
+	l.countTaken()
+	return last, l.findCut(scans, last.log.first)
+}
+
+// takeNext takes the next record from the segment where the last one was, or from the start of the
+// other one.
+func (l *commitLog) takeNext(scans []*scan) (payload []byte, ok bool) {
+	for _, c := range scans {
+		if c.segment == l.filling {
+			if payload, ok = c.take(l.next); ok {
+				return payload, true
+			}
+		}
+	}
+	for _, c := range scans {
+		if c.first != 0 { // it has records that count
+			continue
+		}
+		if payload, ok = c.take(l.next); ok {
+			l.settled, l.filling = l.filling, c.segment
+			return payload, true
+		}
+	}
+	return nil, false
+}
+
+// countTaken finds out how far the checkpoint is.
+func (l *commitLog) countTaken() {
+	if l.settled == nil {
+		l.taken = format.Write{}
+		return
+	}
+	left := 0
+	l.settled.rows.after(l.taken, func(format.Write) bool {
+		left++
+		return true
+	})
+	l.count = l.settled.rows.len() - left
+}
+
+// findCut finds the record that a crash has cut off. It would have been the next one.
+func (l *commitLog) findCut(scans []*scan, first uint64) error {
+	for _, c := range scans {
+		cut, err := c.cutOff(first, l.next)
+		switch {
+		case err != nil:
+			return err
+		case cut == nil:
+			continue
+		case l.cut != nil, c.segment == l.settled:
+			return errLost
+		}
+		l.cut = cut
+	}
+	return nil
+}
+
+// outdated reports whether somebody has written to the log since it was read: the next record is
+// where it would be, or half of it.
+func (l *commitLog) outdated(file *os.File) (bool, error) {
+	if l.cut != nil {
+		return true, nil
+	}
+	raw := make([]byte, sectorSize)
+	for _, run := range l.ahead() {
+		if _, err := file.ReadAt(raw, run.segment.offset(run.place)); err != nil {
+			return false, cause(err)
+		}
+		now, err := run.segment.readSector(run.place, raw)
+		if err != nil || now.number == l.next {
+			return true, nil
+		}
+	}
+	return false, nil
+}

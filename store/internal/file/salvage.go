@@ -1,0 +1,283 @@
+package file
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/lockd/lockd/store/internal/format"
+)
+
+// allTables stands for every table in a remark.
+const allTables byte = 0xfc
+
+// salvage reads the rows of a file that may be damaged anywhere. It trusts only checksums, and of
+// what has none nothing that would not fit. First it walks the trees; what it cannot reach, it
+// looks for in all pages that it has not come to.
+type salvage struct {
+	file     *os.File
+	size     int64
+	pageSize uint64
+	pages    uint64
+	visited  []bool // by page: it is sound, and the walk has come to it
+	meta     metaPage
+	metaErr  error // why there is no meta page to begin from
+
+	headed bool // there is a header
+	last   header
+	rows   map[rowPlace]candidate
+	index  uint64 // the highest that was seen
+	lost   [format.TableCount][]bounds
+	log    []*logScan
+	left   format.Tally // of all rows, as the last commit left them
+
+	missing, doubtful []Remark
+}
+
+// What is said of rows that are not from where they should be.
+const (
+	outOfUse = "it is of a page that no table leads to: it may be older than what was committed " +
+		"last, or have been deleted"
+	ofNoHeader = "it is of the log, and the header is missing that says how much of it counts: " +
+		"it may be older than what was committed last, or have been deleted"
+)
+
+func newSalvage(f *os.File, info fs.FileInfo) *salvage {
+	return &salvage{file: f, size: info.Size(), rows: make(map[rowPlace]candidate)}
+}
+
+func (s *salvage) run() (*Recovered, error) {
+	s.begin()
+	if s.metaErr == nil {
+		s.walkRoot(s.meta.root, bounds{}, 0)
+	} else {
+		s.miss(allTables, "", "neither of the two meta pages is whole")
+		for table := range format.TableCount {
+			s.lose(table, bounds{})
+		}
+	}
+	if s.headed && s.last.version != formatVersion {
+		return nil, errVersion(s.last.version)
+	}
+	s.scanOthers()
+	s.checkHeader()
+	s.readLog()
+	if len(s.missing) == 0 && len(s.doubtful) == 0 {
+		s.checkTally()
+	}
+	return s.result()
+}
+
+// begin finds the meta page, or at least the size of a page.
+func (s *salvage) begin() {
+	meta, other, err := newestMeta(&beginning{file: s.file})
+	if err != nil {
+		s.metaErr, s.pageSize = err, s.likelyPageSize()
+	} else {
+		s.meta, s.pageSize = meta, uint64(meta.pageSize)
+		if err := inspectPair(meta, other); err != nil || !other.whole {
+			s.doubt(allTables, "", "meta page %d is damaged: unless a power cut has torn it, the "+
+				"last commit is missing", other.number)
+		}
+	}
+	s.pages = (uint64(s.size) + s.pageSize - 1) / s.pageSize
+	s.visited = make([]bool, s.pages)
+	if need := s.meta.highWater; s.metaErr == nil && need > uint64(s.size)/s.pageSize {
+		s.miss(allTables, "", "the file is cut off: it has %d bytes, and needs %d", s.size,
+			need*s.pageSize)
+	}
+}
+
+// likelyPageSize returns the one with which most pages have their own number.
+func (s *salvage) likelyPageSize() uint64 {
+	best, most := uint64(os.Getpagesize()), 0
+	for size := uint64(leastPage); size <= 1<<16; size *= 2 {
+		fit := 0
+		for page := uint64(firstPage); page*size < uint64(s.size); page++ {
+			var number [numberSize]byte
+			n, _ := s.file.ReadAt(number[:], int64(page*size))
+			if n == len(number) && binary.NativeEndian.Uint64(number[:]) == page {
+				fit++
+			}
+		}
+		if fit > most {
+			best, most = size, fit
+		}
+	}
+	return best
+}
+
+// read returns the content of so many pages. What the disk cannot read, or is behind the end of the
+// file, is zeros, which are no page.
+func (s *salvage) read(page, count uint64) []byte {
+	count = min(count, s.pages-page)
+	content := make([]byte, count*s.pageSize)
+	_, err := s.file.ReadAt(content, int64(page*s.pageSize))
+	if err == nil || errors.Is(err, io.EOF) {
+		return content
+	}
+	for at := uint64(0); at < count; at++ {
+		part := content[at*s.pageSize : (at+1)*s.pageSize]
+		if n, err := s.file.ReadAt(part, int64((page+at)*s.pageSize)); err != nil {
+			clear(part[n:])
+		}
+	}
+	return content
+}
+
+// pageAt returns the content of the page with those that belong to it, and what is wrong with it.
+// There is no content if it is another page.
+func (s *salvage) pageAt(page uint64, in bounds) (content []byte, err error) {
+	if page < firstPage || page >= s.pages {
+		return nil, misplaced(page, "is not one of the file")
+	}
+	if s.visited[page] {
+		return nil, misplaced(page, "is used twice")
+	}
+	content = s.read(page, 1)
+	if binary.NativeEndian.Uint64(content) != page {
+		return nil, misplaced(page, "has the number of another one, or none")
+	}
+	more := pageOverflow(content)
+	if more > 0 && more < s.pages-page {
+		content = s.read(page, 1+more)
+	}
+	switch {
+	case more >= s.pages-page:
+		return content, misplaced(page, "has more pages behind it than there are")
+	case elementCount(content) == 0 && page != s.meta.root:
+		return content, misplaced(page, "has nothing in it")
+	}
+	_, err = inspectElements(page, content, in)
+	return content, err
+}
+
+// pageOverflow returns how many pages the page says that belong to it.
+func pageOverflow(content []byte) uint64 { return uint64(binary.NativeEndian.Uint32(content[12:])) }
+
+// mark notes that the walk has come to the page.
+func (s *salvage) mark(page uint64, content []byte) {
+	for i := range uint64(len(content)) / s.pageSize {
+		s.visited[page+i] = true
+	}
+}
+
+// walkRoot walks the tree of the buckets.
+func (s *salvage) walkRoot(page uint64, in bounds, depth int) {
+	seen := make(map[string]bool)
+	s.walk(page, in, depth, func(content []byte, in bounds, err error) {
+		if err != nil {
+			s.miss(allTables, "", "the list of the tables is damaged: %s", because(err))
+		}
+		for e := range soundElements(content) {
+			if name := string(e.key); e.flags == bucketFlag && !seen[name] &&
+				len(e.value) >= bucketSize {
+				seen[name] = s.walkBucket(name, e.value)
+			}
+		}
+	})
+	for table := range format.TableCount {
+		if !seen[format.TableName(table)] {
+			s.miss(table, "", "the table is not in the list of the tables")
+			s.lose(table, bounds{})
+		}
+	}
+}
+
+// because is the error's text without what all of them begin with.
+func because(err error) string {
+	return strings.TrimPrefix(err.Error(), format.ErrCorrupt.Error()+": ")
+}
+
+// walkBucket walks a bucket, and reports whether it is one of a file of this package's.
+func (s *salvage) walkBucket(name string, value []byte) bool {
+	b := bucket{name: name, value: value}
+	switch name {
+	case format.HeaderBucket:
+		s.walkValue(b, s.takeHeader)
+		return true
+	case string(segmentName(0)), string(segmentName(1)):
+		s.addSegment(name[len(name)-1]-'0', b.root())
+		return true
+	}
+	for table := range format.TableCount {
+		if format.TableName(table) == name {
+			s.walkValue(b, func(content []byte, in bounds, err error) {
+				s.takeLeaf(table, content, in, err)
+			})
+			return true
+		}
+	}
+	return false
+}
+
+// leafTaker takes a leaf, which has keys of those bounds, and what is wrong with it, if anything
+// is.
+type leafTaker func(content []byte, in bounds, err error)
+
+func (s *salvage) walkValue(b bucket, take leafTaker) {
+	if b.root() != 0 {
+		s.walk(b.root(), bounds{}, 0, take)
+		return
+	}
+	inline := b.value[bucketSize:]
+	if len(inline) < headSize {
+		take(nil, bounds{}, format.ErrShort)
+		return
+	}
+	_, err := inspectElements(0, inline, bounds{})
+	if err == nil && pageKind(inline) != leafFlag {
+		err = misplaced(0, "is not a leaf")
+	}
+	take(inline, bounds{}, err)
+}
+
+// walk gives the leaves below the page to take. A page that is damaged is given as a leaf too: of
+// what seem to be elements in it some may be rows.
+func (s *salvage) walk(page uint64, in bounds, depth int, take leafTaker) {
+	if depth == deepest {
+		take(nil, in, misplaced(page, "is too deep in its tree"))
+		return
+	}
+	content, err := s.pageAt(page, in)
+	if err != nil {
+		take(content, in, err)
+		s.walkBroken(content, depth, take)
+		return
+	}
+	s.mark(page, content)
+	if pageKind(content) == leafFlag {
+		take(content, in, nil)
+		return
+	}
+	count := elementCount(content)
+	for i := range count {
+		e := elementAt(content, i)
+		below := bounds{e.key, in.limit}
+		if i+1 < count {
+			below.limit = elementAt(content, i+1).key
+		}
+		s.walk(e.child, below, depth+1, take)
+	}
+}
+
+// walkBroken walks what is below a damaged branch, where page and branch agree.
+func (s *salvage) walkBroken(content []byte, depth int, take leafTaker) {
+	if len(content) == 0 || pageKind(content) != branchFlag {
+		return
+	}
+	for i := range min(elementCount(content), (len(content)-headSize)/elementSize) {
+		position, keySize, _ := extent(content, branchFlag, i)
+		if keySize == 0 || position+keySize > uint64(len(content)) {
+			continue
+		}
+		e := elementAt(content, i)
+		below := bounds{least: e.key}
+		if _, err := s.pageAt(e.child, below); err == nil {
+			s.walk(e.child, below, depth+1, take)
+		}
+	}
+}

@@ -1,0 +1,277 @@
+package file
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/lockd/lockd/store/internal/format"
+)
+
+// logScan is a segment of a log that may be damaged. Its records are found by their sectors alone:
+// where a lane ends is of little interest, as the next one has other numbers.
+type logScan struct {
+	*segment
+	content []byte
+	sectors []sectorScan // by place
+}
+
+// sectorScan is a sector, and whether its checksum holds.
+type sectorScan struct {
+	sector
+	sound bool
+}
+
+// takeHeader takes the header.
+func (s *salvage) takeHeader(content []byte, _ bounds, _ error) {
+	for e := range soundElements(content) {
+		if string(e.key) != headerKey {
+			continue
+		}
+		if row, err := headerRows.Decode(headerKey, e.value); err == nil {
+			s.headed, s.last = true, row
+		}
+	}
+}
+
+// checkHeader notes what the header says, or that there is none.
+func (s *salvage) checkHeader() {
+	if !s.headed {
+		s.doubt(allTables, "", "the header cannot be read: it is not known which commit was the "+
+			"last")
+		return
+	}
+	if s.last.commit != s.meta.commit {
+		s.doubt(allTables, "", "the header is of commit %d, and the last one is %d: the disk has "+
+			"lost a write", s.last.commit, s.meta.commit)
+	}
+	s.index = max(s.index, s.last.index)
+	s.left = s.last.tally
+}
+
+// addSegment reads the segment whose first page that is.
+func (s *salvage) addSegment(number byte, page uint64) {
+	if page < firstPage || page >= s.pages || s.segmentAt(page) {
+		return
+	}
+	size := uint64(mostSegment) + 2*s.pageSize // far behind its end, where no sector is sound
+	head := s.read(page, 1)
+	_, _, length := extent(head, leafFlag, 0)
+	named := (length + uint64(segmentPrefix) + sectorSize) / sectorSize // as newSegment has it
+	size = max(size, min(named*sectorSize, uint64(s.size)))
+	content := s.read(page, min(size/s.pageSize, s.pages-page))
+	c := &logScan{
+		segment: &segment{number: number, start: int64(page), stride: int(named / lanes)},
+		content: content,
+	}
+	end := 0
+	for place := range len(content) / sectorSize {
+		found, err := c.readSector(place, c.raw(place))
+		c.sectors = append(c.sectors, sectorScan{found, err == nil && place > 0})
+		if err == nil {
+			end = place + 1
+		}
+	}
+	c.sectors = c.sectors[:min(len(c.sectors), max(end, int(min(named, size))-1))]
+	s.log = append(s.log, c)
+}
+
+func (s *salvage) segmentAt(page uint64) bool {
+	return slices.ContainsFunc(s.log, func(c *logScan) bool { return c.start == int64(page) })
+}
+
+func (c *logScan) raw(place int) []byte {
+	return c.content[place*sectorSize : (place+1)*sectorSize]
+}
+
+// scanSegments looks for segments in all pages that the walk has not come to, if it has not come to
+// both.
+func (s *salvage) scanSegments() {
+	if len(s.log) == segments || s.headed && s.last.log.made == 0 {
+		return
+	}
+	for page := uint64(firstPage); page < s.pages; page++ {
+		if s.visited[page] {
+			continue
+		}
+		content := s.read(page, 1)
+		for number := range byte(segments) {
+			c := &segment{number: number}
+			if _, err := c.readSector(1, content[sectorSize:2*sectorSize]); err == nil {
+				s.addSegment(number, page)
+			}
+		}
+	}
+	if len(s.log) < segments && s.headed {
+		s.miss(allTables, "", "a segment of the log cannot be found: what commits wrote there")
+	}
+}
+
+// records returns the payloads of the records that are whole.
+func (c *logScan) records() map[uint64][]byte {
+	found := make(map[uint64][]byte)
+	for place := 1; place < len(c.sectors); place++ {
+		at := c.sectors[place]
+		if !at.sound || at.number == 0 || !c.begins(place) {
+			continue
+		}
+		count := sectorsFor(int(at.left))
+		if payload, ok := c.payload(place, count); ok {
+			found[at.number] = payload
+			place += count - 1
+		}
+	}
+	return found
+}
+
+// payload returns what the sectors have, if they are all of one record.
+func (c *logScan) payload(place, count int) ([]byte, bool) {
+	if count == 0 || count > len(c.sectors)-place {
+		return nil, false
+	}
+	head := c.sectors[place]
+	payload := make([]byte, 0, count*sectorRoom)
+	for i := range count {
+		next := c.sectors[place+i]
+		left := head.left - uint32(i*sectorRoom)
+		if !next.sound || next.number != head.number || next.left != left {
+			return nil, false
+		}
+		payload = append(payload, c.raw(place + i)[sectorHead:]...)
+	}
+	return payload[:head.left], true
+}
+
+// begins reports whether a record certainly begins at that place: if the sectors before it are
+// damaged, it may have begun there, unless others have had all of them.
+func (c *logScan) begins(place int) bool {
+	gap := 0
+	for gap < place-1 && !c.sectors[place-1-gap].sound {
+		gap++
+	}
+	here, before := c.sectors[place], c.sectors[place-1-gap]
+	switch {
+	case place == 1 || place == c.stride:
+		return true
+	case gap == 0:
+		return before.number != here.number
+	case !before.sound || before.number == 0 || before.number >= here.number ||
+		before.number%lanes != here.number%lanes:
+		return false
+	}
+	others := (here.number-before.number)/lanes - 1 // each has a sector at least
+	rest := uint64(sectorsFor(int(before.left)) - 1)
+	return uint64(gap) == rest+others
+}
+
+// readLog puts the rows of the log in their places.
+func (s *salvage) readLog() {
+	s.scanSegments()
+	records := make(map[uint64][]byte)
+	for _, c := range s.log {
+		for number, payload := range c.records() {
+			if _, there := records[number]; !there {
+				records[number] = payload
+			}
+		}
+	}
+	numbers := slices.Sorted(maps.Keys(records))
+	if s.headed { // those that do not count are older than the tables
+		at, _ := slices.BinarySearch(numbers, s.last.log.first)
+		numbers = numbers[at:]
+	}
+	readable := make([]uint64, 0, len(numbers))
+	for _, number := range numbers {
+		if s.takeRecord(number, records[number]) {
+			readable = append(readable, number)
+		}
+	}
+	s.checkRecords(readable)
+}
+
+// takeRecord reports whether the record can be read.
+func (s *salvage) takeRecord(number uint64, payload []byte) bool {
+	left, rows, err := readRecord(payload)
+	if err != nil || left.index >= lastLimit {
+		return false
+	}
+	s.index = max(s.index, left.index)
+	if !s.headed || number >= s.last.log.next {
+		s.left = left.tally
+	}
+	for _, row := range rows {
+		if row.Value == nil {
+			place := rowPlace{row.Table, row.Key}
+			if there, ok := s.rows[place]; ok && there.index <= left.index {
+				delete(s.rows, place)
+			}
+			continue
+		}
+		s.takeLogged(row)
+	}
+	return true
+}
+
+// takeLogged takes a row of the log, unless the table has a newer one: a record in between may be
+// missing.
+func (s *salvage) takeLogged(row format.Write) {
+	c, err := candidateOf(row.Table, row.Key, row.Value)
+	if err != nil {
+		s.miss(row.Table, row.Key, "%s", because(err))
+		return
+	}
+	place := rowPlace{row.Table, row.Key}
+	there, ok := s.rows[place]
+	if ok && (there.index > c.index || there.index == c.index && !s.headed) {
+		return
+	}
+	if !s.headed {
+		c.doubt = ofNoHeader
+	}
+	s.rows[place] = c
+}
+
+// checkRecords notes which records are missing, of those that there must have been.
+func (s *salvage) checkRecords(found []uint64) {
+	next, end := uint64(0), uint64(0) // the first that is missing, and the first that need not be
+	if s.headed {
+		next, end = s.last.log.first, s.last.log.next
+	} else if len(found) > 0 {
+		next = found[0]
+	}
+	if len(found) > 0 {
+		end = max(end, found[len(found)-1]+1)
+	}
+	for _, number := range append(found, end) {
+		switch {
+		case number == next+1:
+			s.miss(allTables, "", "record %d of the log is damaged: what its commit wrote", next)
+		case number > next:
+			s.miss(allTables, "", "records %d to %d of the log are damaged: what their commits "+
+				"wrote", next, number-1)
+		}
+		next = number + 1
+	}
+	for _, c := range s.log {
+		if place := c.torn(end); place > 0 {
+			s.doubt(allTables, "", "sector %d of segment %d of the log is damaged, where a newest "+
+				"record would be: it is left out; if a power cut has torn it, nobody was told "+
+				"of its commit", place, c.number)
+		}
+	}
+}
+
+// torn returns the place of a damaged sector where the record may be that is the next, 0 if there
+// is none: behind one of the last records, or at the start of a lane.
+func (c *logScan) torn(next uint64) int {
+	for place := 1; place < len(c.sectors); place++ {
+		if c.sectors[place].sound {
+			continue
+		}
+		before := c.sectors[place-1]
+		behind := before.sound && before.number != 0 && before.number+lanes >= next
+		if place == 1 || place == c.stride || behind {
+			return place
+		}
+	}
+	return 0
+}

@@ -1,0 +1,174 @@
+package file
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"iter"
+
+	"github.com/lockd/lockd/store/internal/format"
+)
+
+// String says which keys they are.
+func (b bounds) String() string {
+	text := "the first"
+	if len(b.least) > 0 {
+		text = fmt.Sprintf("%.100q", b.least)
+	}
+	if b.limit == nil {
+		return text + " to the last"
+	}
+	return fmt.Sprintf("%s to before %.100q", text, b.limit)
+}
+
+// has reports whether the key is one of them.
+func (b bounds) has(key []byte) bool {
+	return bytes.Compare(key, b.least) >= 0 && (b.limit == nil || bytes.Compare(key, b.limit) < 0)
+}
+
+// lose notes that rows of the table may be missing.
+func (s *salvage) lose(table byte, in bounds) { s.lost[table] = append(s.lost[table], in) }
+
+// soundElements yields what seem to be elements of a leaf.
+func soundElements(content []byte) iter.Seq[element] {
+	return func(yield func(element) bool) {
+		if len(content) < headSize+elementSize {
+			return
+		}
+		// The first key begins behind the last element: so it says how many there are.
+		first, _, _ := extent(content, leafFlag, 0)
+		count := max(elementCount(content), int(first/elementSize)-1)
+		for i := range min(count, (len(content)-headSize)/elementSize) {
+			position, keySize, valueSize := extent(content, leafFlag, i)
+			value, end := position+keySize, position+keySize+valueSize
+			if keySize == 0 || end > uint64(len(content)) {
+				continue
+			}
+			e := element{key: content[position:value], value: content[value:end]}
+			if e.flags = elementFlags(content, i); !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// takeLeaf takes the rows of a leaf of the table.
+func (s *salvage) takeLeaf(table byte, content []byte, in bounds, damage error) {
+	if damage != nil {
+		s.lose(table, in)
+		s.miss(table, "", "rows from %s may be missing: %s", in, because(damage))
+		for e := range soundElements(content) {
+			_ = s.take(table, e.key, e.value, "") // what is none is among those that are lost
+		}
+		return
+	}
+	gap, broken := in, false // between two rows that are sound
+	for e := range soundElements(content) {
+		err := s.take(table, e.key, e.value, "")
+		if err != nil {
+			broken = true
+			s.miss(table, string(e.key), "%s", because(err))
+			continue
+		}
+		if gap.limit = e.key; broken {
+			s.lose(table, gap)
+		}
+		gap, broken = bounds{least: e.key}, false
+	}
+	if broken {
+		gap.limit = in.limit
+		s.lose(table, gap)
+	}
+}
+
+// take takes a row, if its checksum holds and it says what a row does. It takes the place of
+// another one only if that is doubtful, and older.
+func (s *salvage) take(table byte, key, value []byte, doubt string) error {
+	c, err := candidateOf(table, string(key), value)
+	if err != nil {
+		return err
+	}
+	s.index = max(s.index, c.index)
+	c.doubt = doubt
+	place := rowPlace{table, string(key)}
+	if there, ok := s.rows[place]; !ok || there.doubt != "" && there.index < c.index {
+		s.rows[place] = c
+	}
+	return nil
+}
+
+// candidateOf reads a row.
+func candidateOf(table byte, key string, value []byte) (c candidate, err error) {
+	c.value = value
+	if _, err := format.Verify(table, format.BytesOf(key), value); err != nil {
+		return c, err
+	}
+	switch table {
+	case format.KeyRows.Table:
+		row, e := format.KeyRows.Decode(key, value)
+		c.index, err = max(row.ModifyIndex, row.Fence), e
+	case format.NodeRows.Table:
+		row, e := format.NodeRows.Decode(key, value)
+		c.index, err = row.ModifyIndex, e
+	case format.ServiceRows.Table:
+		row, e := format.ServiceRows.Decode(key, value)
+		c.index, err = row.ModifyIndex, e
+	case format.CheckRows.Table:
+		row, e := format.CheckRows.Decode(key, value)
+		c.index, err = row.ModifyIndex, e
+	}
+	return c, err
+}
+
+// scanOthers looks for rows that are lost in the pages that the walk has not come to.
+func (s *salvage) scanOthers() {
+	any := false
+	for table := range format.TableCount {
+		any = any || len(s.lost[table]) > 0
+	}
+	if !any {
+		return
+	}
+	for page := uint64(firstPage); page < s.pages; page++ {
+		if s.visited[page] {
+			continue
+		}
+		content := s.read(page, 1)
+		itself := binary.NativeEndian.Uint64(content) == page // else that may be anything
+		if more := pageOverflow(content); itself && more > 0 && more < s.pages-page {
+			content = s.read(page, 1+more)
+		}
+		s.scan(content)
+	}
+}
+
+// scan takes the rows of what seems to be a leaf, of whatever table.
+func (s *salvage) scan(content []byte) {
+	for e := range soundElements(content) {
+		if e.flags == bucketFlag && len(e.value) > bucketSize {
+			s.scan(e.value[bucketSize:]) // a small table is in the list of the tables
+			continue
+		}
+		for table := range format.TableCount {
+			for _, in := range s.lost[table] {
+				if in.has(e.key) {
+					_ = s.take(table, e.key, e.value, outOfUse) // most are none of this table's
+					break
+				}
+			}
+		}
+	}
+}
+
+// checkTally says so if these are not the rows that the last commit left.
+func (s *salvage) checkTally() {
+	var found format.Tally
+	for _, row := range s.rows {
+		found.Add(format.StoredChecksum(row.value))
+	}
+	if found != s.left {
+		s.doubt(allTables, "", "there are %d rows with the checksum %x, and the last commit left "+
+			"%d with %x: the disk has lost a write, and some rows may be older than what was "+
+			"committed last, or have been deleted", found.Rows, found.Sum, s.left.Rows, s.left.Sum)
+	}
+}

@@ -1,0 +1,204 @@
+package file
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/lockd/lockd/store/internal/format"
+	"go.etcd.io/bbolt"
+)
+
+// A segment is a row of bbolt's that is written once, with empty sectors, and then overwritten in
+// place, a record at a time, without bbolt: it moves no page of a bucket that nobody writes to. A
+// record is a run of whole sectors, so that none that has been acknowledged is ever written again
+// while it counts, but with what it has.
+//
+// A disk writes a sector whole or not at all. Each has a checksum, which covers its place, so every
+// sector of a segment is one that was written there, now or before: else the file is damaged, and a
+// record of which only some sectors are there is one that a crash has cut off.
+//
+// The records go to two lanes in turn, which share no page: so if the disk loses what was written
+// to a page last, there is a newer record in the other lane, unless it is the newest that is lost.
+const (
+	sectorSize = 512
+	sectorHead = 16 // checksum, 4 bytes; what is left of the record, 4; its number, 8
+	sectorRoom = sectorSize - sectorHead
+	lanes      = 2
+	segments   = 2
+
+	segmentKey    = "log"
+	segmentPrefix = headSize + elementSize + len(segmentKey) // bytes of its first page before it
+)
+
+// segmentName is the name of the segment's bucket.
+func segmentName(number byte) []byte { return fmt.Appendf(nil, "log%d", number) }
+
+// segment is where one is in the file, and what has been written to it.
+type segment struct {
+	number byte   // 0 or 1
+	start  int64  // where in the file its first page is
+	stride int    // sectors from the start of one lane to that of the next, a multiple of a page
+	first  uint64 // the number of its first record; 0: it has none that counts
+	used   [lanes]int
+	rows   *memtable
+}
+
+// pageSectors is how many sectors a page of that size has.
+func pageSectors(pageSize int) int { return pageSize / sectorSize }
+
+// segmentStride returns the stride of a segment of that many bytes, or a little more.
+func segmentStride(size, pageSize int) int {
+	pages := max(1, (size/lanes+pageSize-1)/pageSize)
+	return pages * pageSectors(pageSize)
+}
+
+// length is how many bytes the value of the row has. What precedes it is the first sector's; the
+// last sector is left out, since bbolt takes one page more than it needs for a full one.
+func (s *segment) length() int { return (lanes*s.stride-1)*sectorSize - segmentPrefix }
+
+// room is how many sectors a lane has.
+func (s *segment) room() int { return s.stride - 1 }
+
+// place counts from the start of the segment's first page. It is what that sector of a lane has.
+func (s *segment) place(lane, sector int) int {
+	if lane == 0 {
+		return 1 + sector // the first one has the page's head
+	}
+	return lane*s.stride + sector
+}
+
+// offset is where in the file a place is.
+func (s *segment) offset(place int) int64 { return s.start + int64(place)*sectorSize }
+
+// small reports whether one of that size is worth the pages that it takes anew.
+func (s *segment) small(size int) bool { return 2*lanes*s.stride*sectorSize <= size }
+
+// fits reports whether the lane has room for so many sectors more.
+func (s *segment) fits(lane, sectors int) bool { return s.used[lane]+sectors <= s.room() }
+
+// fill is how many sectors of the fuller lane are used.
+func (s *segment) fill() int { return max(s.used[0], s.used[1]) }
+
+// last is where the last record of a lane is, which has a payload of that size.
+func (s *segment) last(lane, size int) sectorRun {
+	sectors := sectorsFor(size)
+	return sectorRun{s, s.place(lane, s.used[lane]-sectors), sectors}
+}
+
+// reset forgets what it has: the next record is its first.
+func (s *segment) reset() {
+	s.first, s.used, s.rows = 0, [lanes]int{}, newMemtable()
+}
+
+// create makes the bucket anew, with empty sectors.
+func (s *segment) create(tx *bbolt.Tx) error {
+	name := segmentName(s.number)
+	if tx.Bucket(name) != nil {
+		if err := tx.DeleteBucket(name); err != nil {
+			return err
+		}
+	}
+	bucket, err := tx.CreateBucket(name)
+	if err != nil {
+		return err
+	}
+	value := make([]byte, sectorSize-segmentPrefix, s.length())
+	for place := 1; place < lanes*s.stride-1; place++ {
+		value = s.appendSector(value, place, 0, nil)
+	}
+	return bucket.Put([]byte(segmentKey), value)
+}
+
+// locate finds the bucket's page when its transaction was committed.
+func (s *segment) locate(tx *bbolt.Tx, pageSize int) error {
+	bucket := tx.Bucket(segmentName(s.number))
+	if bucket == nil {
+		return fmt.Errorf("%w: its bucket %s is missing", format.ErrCorrupt, segmentName(s.number))
+	}
+	s.start = int64(bucket.Root()) * int64(pageSize)
+	return nil
+}
+
+// appendSector appends a sector for that place, with as much of the payload as it has room for.
+func (s *segment) appendSector(buf []byte, place int, number uint64, payload []byte) []byte {
+	start := len(buf)
+	buf = append(buf, 0, 0, 0, 0)
+	buf = binary.BigEndian.AppendUint32(buf, uint32(len(payload)))
+	buf = binary.BigEndian.AppendUint64(buf, number)
+	buf = append(buf, payload[:min(len(payload), sectorRoom)]...)
+	buf = slices.Grow(buf, sectorSize)[:start+sectorSize]
+	sector := buf[start:]
+	clear(sector[sectorHead+min(len(payload), sectorRoom):])
+	binary.BigEndian.PutUint32(sector, s.checksum(place, sector))
+	return buf
+}
+
+func (s *segment) checksum(place int, sector []byte) uint32 {
+	key := [5]byte{s.number}
+	binary.BigEndian.PutUint32(key[1:], uint32(place))
+	return format.Checksum(format.LogTable, key[:], sector[format.ChecksumSize:])
+}
+
+// sectorsFor is how many sectors a payload takes.
+func sectorsFor(size int) int { return (size + sectorRoom - 1) / sectorRoom }
+
+// frame returns the sectors of a record that begins at that place.
+func (s *segment) frame(buf []byte, place int, number uint64, payload []byte) []byte {
+	for len(payload) > 0 {
+		buf = s.appendSector(buf, place, number, payload)
+		payload = payload[min(len(payload), sectorRoom):]
+		place++
+	}
+	return buf
+}
+
+// blank returns so many empty sectors from that place on.
+func (s *segment) blank(place, sectors int) []byte {
+	var buf []byte
+	for i := range sectors {
+		buf = s.appendSector(buf, place+i, 0, nil)
+	}
+	return buf
+}
+
+var (
+	errSegment = errors.New("it is not one")
+	errSector  = errors.New("the checksum of a sector does not match")
+)
+
+// newSegment returns the segment of a bucket with that root, from a leaf of it, which has to be the
+// root.
+func newSegment(number byte, root uint64, pageSize int, content []byte) (*segment, error) {
+	page := binary.NativeEndian.Uint64(content)
+	if elementCount(content) != 1 || root == 0 || page != root {
+		return nil, errSegment
+	}
+	e := elementAt(content, 0)
+	sectors := (len(e.value) + segmentPrefix + sectorSize) / sectorSize
+	s := &segment{number: number, start: int64(page) * int64(pageSize), stride: sectors / lanes}
+	if string(e.key) != segmentKey || e.flags == bucketFlag || s.stride == 0 ||
+		s.stride%pageSectors(pageSize) != 0 || s.length() != len(e.value) {
+		return nil, errSegment
+	}
+	s.reset()
+	return s, nil
+}
+
+// sector is what one says.
+type sector struct {
+	number uint64 // of its record; 0: it is empty
+	left   uint32 // bytes of the record's payload from here on
+}
+
+// readSector returns what the sector at that place says.
+func (s *segment) readSector(place int, raw []byte) (sector, error) {
+	if binary.BigEndian.Uint32(raw) != s.checksum(place, raw) {
+		return sector{}, errSector
+	}
+	return sector{
+		left:   binary.BigEndian.Uint32(raw[4:]),
+		number: binary.BigEndian.Uint64(raw[8:]),
+	}, nil
+}

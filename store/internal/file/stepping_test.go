@@ -1,0 +1,282 @@
+package file_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+)
+
+// beside is a store of which a step of the checkpoint is held, while commits are made.
+type beside struct {
+	*wide
+	changed atomic.Bool           // the next step is held when it has yet to write,
+	written atomic.Bool           // or the next sync, when all is written
+	reached chan struct{}         // it is held
+	outcome chan error            // what it comes to
+	failure atomic.Pointer[error] // of the next sync that is not held
+	want    whole                 // what was committed
+	seen    map[string]int
+}
+
+var errSync = errors.New("a broken disk")
+
+func newBeside(t *testing.T) *beside {
+	t.Helper()
+	b := &beside{
+		wide: newWide(t, 1200), reached: make(chan struct{}), outcome: make(chan error),
+		seen: map[string]int{},
+	}
+	b.must(b.Close())
+	held := func(armed *atomic.Bool) (err error) {
+		if armed.CompareAndSwap(true, false) {
+			b.reached <- struct{}{}
+			err = <-b.outcome
+		}
+		return err
+	}
+	b.wide.changed = func() {
+		if err := held(&b.changed); err != nil {
+			b.failure.Store(&err)
+		}
+	}
+	b.synced = func() error {
+		if err := b.failure.Swap(nil); err != nil {
+			return *err
+		}
+		return held(&b.written)
+	}
+	b.open()
+	return b
+}
+
+// commit changes up to so many rows.
+func (b *beside) commit(many int) error { return b.commitJust(1 + b.random.IntN(many)) }
+
+func (b *beside) commitJust(many int) error {
+	b.change(many)
+	b.Seal()
+	batch := b.Take()
+	if err := b.Write(batch); err != nil {
+		b.Drop(batch)
+		return err
+	}
+	b.Publish(batch)
+	b.want = dump(b.Store)
+	return nil
+}
+
+// nextStep commits until a step of the checkpoint is due.
+func (b *beside) nextStep() (step func() error) {
+	b.t.Helper()
+	for step == nil {
+		b.must(b.commit(20))
+		step = b.Tidy()
+	}
+	return step
+}
+
+// commitBeside makes some commits while the step has not ended. It returns the outcome of the last
+// one if that waits for the step.
+func (b *beside) commitBeside() (waiting chan error) {
+	b.t.Helper()
+	for range 1 + b.random.IntN(4) {
+		failing := b.random.IntN(8) == 0
+		if failing {
+			b.failure.Store(&errSync)
+		}
+		outcome := make(chan error, 1)
+		go func() { outcome <- b.commit(20) }()
+		synctest.Wait()
+		select {
+		case err := <-outcome:
+			if failing != errors.Is(err, errSync) || !failing && err != nil {
+				b.t.Fatalf("got %v beside a step, failing %t", err, failing)
+			}
+			b.seen["beside"]++
+			if failing {
+				b.seen["failed"]++
+			}
+		default:
+			b.failure.Store(nil) // it may have waited before it failed
+			b.seen["waited"]++
+			return outcome
+		}
+	}
+	return nil
+}
+
+func (b *beside) content() []byte {
+	b.t.Helper()
+	content, err := os.ReadFile(b.path)
+	b.must(err)
+	return content
+}
+
+// opens checks that such a file has what was committed.
+func (b *beside) opens(what string, content []byte) {
+	b.t.Helper()
+	path := newPath(b.t)
+	b.must(os.WriteFile(path, content, 0o600))
+	if got, err := openStore(path); err != nil || got != b.want {
+		b.t.Fatalf("%s: got index %d, %v, want %d", what, got.index, err, b.want.index)
+	}
+}
+
+// cut checks the file as a power cut may leave it when the step's meta page is not on disk: with
+// what the commits have written beside it, and any of what the step has.
+func (b *beside) cut(before, beside []byte) {
+	b.t.Helper()
+	left := b.content()
+	metas := 2 * os.Getpagesize()
+	copy(left[:metas], before[:metas])
+	before = append(bytes.Clone(before), make([]byte, len(left)-len(before))...)
+	beside = append(bytes.Clone(beside), make([]byte, len(left)-len(beside))...)
+	for at := metas; at < len(left); at += sector {
+		end := at + sector
+		if bytes.Equal(before[at:end], beside[at:end]) && b.random.IntN(2) == 0 {
+			copy(left[at:end], before[at:end])
+		}
+	}
+	b.opens("after a power cut", left)
+}
+
+// Ensure that commits go on beside a step of a checkpoint until it writes, and that the file has
+// what was committed then, after a crash too; that one which has no room waits for the step, and
+// one that fails leaves nothing.
+func TestStepping_G2_CommitsBesideAStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBeside(t)
+		for b.seen["steps"] < 20 || b.seen["waited"] < 1 || b.seen["failed"] < 1 {
+			step := b.nextStep()
+			b.seen["steps"]++
+			before, ended := b.content(), make(chan error, 1)
+			b.changed.Store(true)
+			go func() { ended <- step() }()
+			<-b.reached
+			waiting := b.commitBeside()
+			beside := b.content()
+			b.opens("beside the step", beside)
+			b.outcome <- nil
+			b.must(<-ended)
+			if waiting != nil {
+				b.must(<-waiting)
+			} else {
+				b.cut(before, beside)
+			}
+			b.opens("after the step", b.content())
+		}
+		b.must(b.Close())
+		t.Log(b.seen)
+		if b.seen["beside"] == 0 {
+			t.Error("this was not tried")
+		}
+	})
+}
+
+// Ensure that a commit writes nothing between what a step writes and the sync of that: the system
+// tells only one of two syncs that a write has failed, and it may be the wrong one.
+func TestStepping_G2_OneWritesAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBeside(t)
+		for b.seen["steps"] < 5 {
+			step := b.nextStep()
+			b.seen["steps"]++
+			b.written.Store(true)
+			go step()
+			<-b.reached
+			before, outcome := b.content(), make(chan error, 1)
+			go func() { outcome <- b.commit(1) }()
+			synctest.Wait()
+			if !bytes.Equal(b.content(), before) {
+				t.Fatal("a commit has written while a step does")
+			}
+			b.outcome <- nil
+			b.must(<-outcome)
+			b.opens("after the step", b.content())
+		}
+		b.must(b.Close())
+	})
+}
+
+// Ensure that after commits beside a step that fails, when it may be in the file, no more are made,
+// and that the file has those that were; Close waits for a step.
+func TestStepping_G11_FailsBesideCommits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBeside(t)
+		for b.seen["broken"] < 8 || b.seen["closed"] < 2 || b.seen["large"] < 2 {
+			step, ended := b.nextStep(), make(chan error, 1)
+			b.changed.Store(true)
+			go func() { ended <- step() }()
+			<-b.reached
+			waiting := b.commitBeside()
+			if waiting == nil && b.random.IntN(3) == 0 {
+				waiting = b.commitLarge()
+			}
+			if waiting == nil && b.random.IntN(2) == 0 {
+				b.closeBeside()
+				continue
+			}
+			if waiting == nil {
+				waiting = make(chan error, 1)
+				go func() {
+					synctest.Wait()
+					waiting <- b.commit(1)
+				}()
+			}
+			b.outcome <- errSync
+			for what, got := range map[string]chan error{
+				"the step": ended, "a commit after it": waiting,
+			} {
+				if err := <-got; !errors.Is(err, errSync) {
+					t.Fatalf("got %v from %s, want %v", err, what, errSync)
+				}
+			}
+			if index, err := b.FileIndex(); err == nil {
+				t.Errorf("the file is said to have index %d", index)
+			}
+			b.seen["broken"]++
+			b.must(b.Close())
+			b.open()
+			if got := dump(b.Store); got != b.want {
+				t.Fatalf("got index %d, want %d", got.index, b.want.index)
+			}
+		}
+		b.must(b.Close())
+		t.Log(b.seen)
+		if b.seen["beside"] == 0 {
+			t.Error("this was not tried")
+		}
+	})
+}
+
+// commitLarge makes a commit that is too large for the log, and so waits for the step.
+func (b *beside) commitLarge() (waiting chan error) {
+	waiting = make(chan error, 1)
+	go func() { waiting <- b.commitJust(1000) }()
+	synctest.Wait()
+	b.seen["large"]++
+	return waiting
+}
+
+// closeBeside closes the store while a step is held, and opens it again.
+func (b *beside) closeBeside() {
+	b.t.Helper()
+	closed := make(chan error, 1)
+	go func() { closed <- b.Close() }()
+	synctest.Wait()
+	select {
+	case err := <-closed:
+		b.t.Fatalf("closed while a step is under way: %v", err)
+	default:
+	}
+	b.outcome <- nil
+	b.must(<-closed)
+	b.seen["closed"]++
+	b.open()
+	if got := dump(b.Store); got != b.want {
+		b.t.Fatalf("got index %d, want %d", got.index, b.want.index)
+	}
+}

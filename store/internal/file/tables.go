@@ -1,0 +1,229 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/lockd/lockd/store/internal/format"
+	"go.etcd.io/bbolt"
+)
+
+// tables is what bbolt has of a file: the tables, and the header. One goroutine at a time may use
+// it.
+//
+// bbolt panics where it finds damage, and a page that the disk cannot read is a fault of the
+// memory that it is mapped to. So whatever makes bbolt look at pages is called by guard.
+type tables struct {
+	db     *bbolt.DB
+	hooks  Hooks
+	disk   *disk
+	locked bool  // a transaction is open, or a panic of bbolt's left its locks
+	broken error // not nil: such a panic, after which bbolt's memory may be wrong
+}
+
+// header returns the header of bbolt's last commit.
+func (t *tables) header() (last header, err error) {
+	err = t.view(func(tx *bbolt.Tx) error {
+		return guard(func() (err error) {
+			last, err = readHeader(tx)
+			return err
+		})
+	})
+	return last, err
+}
+
+// lastCommit returns bbolt's number of the last commit.
+func (t *tables) lastCommit() (number uint64, err error) {
+	err = t.view(func(tx *bbolt.Tx) error {
+		number = uint64(tx.ID())
+		return nil
+	})
+	return number, err
+}
+
+// commit is transact, but does without the segments if they cannot be made. It returns the header
+// that it wrote, and the segments that were made. After an error it reports too whether that may be
+// in the file nevertheless.
+func (t *tables) commit(c tableCommit) (done tableCommit, unclear bool, err error) {
+	last, err := t.transact(c)
+	unclear = err != nil && t.committedSince(c.last.commit)
+	if err != nil && !unclear && len(c.made) > 0 {
+		c.made = nil
+		return t.commit(c)
+	}
+	c.last = last
+	return c, unclear, err
+}
+
+// tableCommit is what a transaction of bbolt's writes.
+type tableCommit struct {
+	rows []format.Write // to the tables, in order
+	made []*segment     // what it makes anew
+	last header         // what it leaves; its number is that of bbolt's last commit before
+}
+
+// committedSince reports whether bbolt's last commit is another one than that, or is not known.
+func (t *tables) committedSince(before uint64) bool {
+	last, err := t.lastCommit()
+	return err != nil || last != before
+}
+
+// transact writes c in one transaction of bbolt's, and returns the header that it wrote.
+func (t *tables) transact(c tableCommit) (last header, err error) {
+	err = t.attempt(func() (err error) {
+		last, err = t.write(c)
+		return err
+	})
+	return last, err
+}
+
+func (t *tables) write(c tableCommit) (header, error) {
+	last := c.last
+	t.locked = true
+	tx, err := t.db.Begin(true)
+	if err != nil {
+		t.locked = false
+		return last, err
+	}
+	defer t.end(tx)
+	last.commit = uint64(tx.ID())
+	if len(c.made) > 0 {
+		last.log.made = last.commit
+	}
+	if last.log.made == 0 {
+		last.log = logState{} // there is no log, nor is one made
+	}
+	if err := writeTables(tx, c.rows, bbolt.DefaultFillPercent); err != nil {
+		return last, err
+	}
+	for _, s := range c.made {
+		if err := s.create(tx); err != nil {
+			return last, fmt.Errorf("make segment %d of the log: %w", s.number, err)
+		}
+	}
+	if err := writeHeader(tx, last); err != nil {
+		return last, err
+	}
+	t.hooks.changed()
+	err = t.disk.alone(func() error {
+		if err := tx.Commit(); err != nil {
+			return err
+		}
+		return t.hooks.synced()
+	})
+	if err != nil {
+		return last, err
+	}
+	return last, t.locate(c.made)
+}
+
+// locate finds segments that a commit has made.
+func (t *tables) locate(made []*segment) error {
+	if len(made) == 0 {
+		return nil
+	}
+	return t.view(func(tx *bbolt.Tx) error {
+		for _, s := range made {
+			if err := s.locate(tx, t.db.Info().PageSize); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// writeTables writes to the tables. A page that has to be split keeps such a part of its rows.
+func writeTables(tx *bbolt.Tx, rows []format.Write, fill float64) error {
+	var buckets [format.TableCount]*bbolt.Bucket
+	for _, row := range rows {
+		if buckets[row.Table] == nil {
+			bucket, err := tableBucket(tx, row.Table)
+			if err != nil {
+				return err
+			}
+			bucket.FillPercent = fill
+			buckets[row.Table] = bucket
+		}
+		if err := putRow(buckets[row.Table], row); err != nil {
+			return errRow(row, err)
+		}
+	}
+	return nil
+}
+
+func putRow(bucket *bbolt.Bucket, row format.Write) error {
+	key := format.BytesOf(row.Key) // bbolt keeps a copy of its own
+	if row.Value == nil {
+		return bucket.Delete(key)
+	}
+	return bucket.Put(key, row.Value)
+}
+
+func tableBucket(tx *bbolt.Tx, table byte) (*bbolt.Bucket, error) {
+	bucket := tx.Bucket([]byte(format.TableName(table)))
+	if bucket == nil {
+		return nil, errNoTable(table)
+	}
+	return bucket, nil
+}
+
+// view calls fn with a transaction that sees the last commit.
+func (t *tables) view(fn func(tx *bbolt.Tx) error) error {
+	var tx *bbolt.Tx
+	err := t.attempt(func() (err error) {
+		t.locked = true
+		tx, err = t.db.Begin(false)
+		t.locked = err == nil
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer t.end(tx)
+	return fn(tx)
+}
+
+// end takes back the transaction, unless it was committed. A commit that failed has ended it, and
+// one that panicked has not.
+func (t *tables) end(tx *bbolt.Tx) {
+	_ = tx.Rollback() // its only error is that the transaction has ended
+	t.locked = false
+}
+
+// attempt calls fn, which begins or commits a transaction, unless bbolt panicked in doing so
+// before.
+func (t *tables) attempt(fn func() error) error {
+	if t.broken != nil {
+		return t.broken
+	}
+	err := guard(fn)
+	if errors.Is(err, errPanic) {
+		t.broken = err
+	}
+	return err
+}
+
+// close gives the file up. Only the first call does anything.
+func (t *tables) close() error {
+	if t.locked {
+		// bbolt's Close would wait for ever, and closing the handle alone would free nothing: the
+		// mapped memory keeps the lock too.
+		return fmt.Errorf("close: the file stays locked until the process ends: %w", t.broken)
+	}
+	return t.db.Close()
+}
+
+// errPanic is what guard makes of a panic.
+var errPanic = fmt.Errorf("%w: bbolt cannot read it", format.ErrCorrupt)
+
+// guard calls fn and makes an error of a panic of bbolt's or a fault of the mapped file's.
+func guard(fn func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("%w: %v", errPanic, reason)
+		}
+	}()
+	return fn()
+}

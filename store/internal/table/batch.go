@@ -1,0 +1,130 @@
+package table
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+
+	"github.com/lockd/lockd/store/internal/format"
+)
+
+// Batch is what one commit writes: the newest version of every row that changed since the batch
+// before. The zero value is not usable; [State.Take] makes one.
+type Batch struct {
+	state  *State
+	index  uint64
+	parts  []part
+	buffer []byte
+}
+
+// Take closes the open batch, which becomes the one to be written; the next fills from now on.
+// The batch before must have been published or dropped.
+func (s *State) Take() *Batch {
+	b := &Batch{state: s, index: s.index, buffer: s.buffer}
+	for set := s.pending; set != 0; set &= set - 1 {
+		b.parts = append(b.parts, s.tables[bits.TrailingZeros16(set)].take())
+	}
+	s.taken = s.index
+	s.pending = 0
+	return b
+}
+
+// part is a batch's share of one table.
+type part interface {
+	encode(buffer []byte, rows []format.Write, after *format.Tally) ([]byte, []format.Write)
+	size() int
+	publish()
+	drop()
+}
+
+type tablePart[T any] struct {
+	table *Table[T]
+	rows  []taken[T]
+}
+
+// taken is a row's cell and the version to be written.
+type taken[T any] struct {
+	cell    *cell[T]
+	version *version[T]
+}
+
+// mostBuffer is how many bytes for encoded rows are kept at most from one batch to the next.
+const mostBuffer = 1 << 20
+
+// Encode returns the batch as a file gets it: its rows, in order, and the tally that they leave
+// where that one was. It is called by one goroutine at a time, once.
+func (b *Batch) Encode(after format.Tally) ([]format.Write, format.Tally) {
+	rows := make([]format.Write, 0, b.size())
+	buffer := b.buffer[:0]
+	for _, p := range b.parts {
+		buffer, rows = p.encode(buffer, rows, &after)
+	}
+	if b.state.buffer = buffer; cap(buffer) > mostBuffer {
+		b.state.buffer = nil
+	}
+	return rows, after
+}
+
+// size is how many rows the batch has.
+func (b *Batch) size() int {
+	n := 0
+	for _, p := range b.parts {
+		n += p.size()
+	}
+	return n
+}
+
+// Index is the index of the batch's last transaction.
+func (b *Batch) Index() uint64 { return b.index }
+
+func (p *tablePart[T]) encode(
+	buffer []byte, rows []format.Write, after *format.Tally,
+) ([]byte, []format.Write) {
+	// In order: bbolt splits a page only when it commits, so that each of many rows at random would
+	// move half of those before it.
+	slices.SortFunc(p.rows, func(a, b taken[T]) int { return cmp.Compare(a.cell.key, b.cell.key) })
+	t, first := p.table, len(rows)
+	for _, r := range p.rows {
+		// A version follows the one in the file: the open batch has one version of a row.
+		place, old := t.codec.Place(r.cell.key, &r.version.row), r.version.prev.Load()
+		if old.live() != nil {
+			after.Remove(old.checksum)
+			if was := t.codec.Place(r.cell.key, &old.row); r.version.dead || was != place {
+				rows = append(rows, format.Write{Table: t.codec.Table, Key: was})
+			}
+		}
+		if r.version.dead {
+			continue
+		}
+		write := format.Write{Table: t.codec.Table, Key: place}
+		start := len(buffer)
+		buffer = t.codec.Append(buffer, write.Key, &r.version.row)
+		write.Value = buffer[start:len(buffer):len(buffer)]
+		r.version.checksum = format.StoredChecksum(write.Value)
+		after.Add(r.version.checksum)
+		rows = append(rows, write)
+	}
+	if !t.codec.ByKey() {
+		slices.SortFunc(rows[first:], func(a, b format.Write) int {
+			return cmp.Compare(a.Key,
+				b.Key)
+		})
+	}
+	return buffer, rows
+}
+
+func (p *tablePart[T]) size() int { return len(p.rows) }
+
+func (p *tablePart[T]) publish() {
+	for _, r := range p.rows {
+		p.table.settle(r.cell, r.version)
+	}
+	p.table.land()
+}
+
+func (p *tablePart[T]) drop() {
+	for _, r := range p.rows {
+		p.table.dropCell(r.cell)
+	}
+	p.table.land()
+}

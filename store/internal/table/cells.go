@@ -1,0 +1,278 @@
+package table
+
+import (
+	"hash/maphash"
+	"math/bits"
+	"sync/atomic"
+)
+
+// shardCount splits the hash, so that one growth copies a small part of it.
+const shardCount = 64
+
+// cell is what there is of one key. All but the key is the writer's.
+type cell[T any] struct {
+	key  string
+	head *atomic.Pointer[version[T]] // where its versions hang, in a group; nil if it is in none
+
+	ordered bool // the order has the key
+	behind  bool // the order does not have the head yet; the cell is in the table's behind list
+	listed  bool // the cell is in the table's open list
+}
+
+// newest returns the newest version, published or not, or nil.
+func (c *cell[T]) newest() *version[T] {
+	if c.head == nil {
+		return nil
+	}
+	return c.head.Load()
+}
+
+// version is one state of a row. All but prev and checksum is immutable.
+type version[T any] struct {
+	row      T
+	index    uint64
+	dead     bool                       // the row is deleted
+	checksum uint32                     // of the row in the file; only the committer's
+	prev     atomic.Pointer[version[T]] // the state before, while readers may need it
+}
+
+// at returns the newest version that is not above the index, or nil: what there was then, for as
+// long as a reader may need it. It begins at v, which may be nil.
+func (v *version[T]) at(index uint64) *version[T] {
+	for v != nil && v.index > index {
+		v = v.prev.Load()
+	}
+	return v
+}
+
+// live returns the row, or nil if v is none or dead.
+func (v *version[T]) live() *T {
+	if v == nil || v.dead {
+		return nil
+	}
+	return &v.row
+}
+
+// cells is a hash of keys with open addressing. Readers take no lock: a place that has a cell
+// changes only to one that the cell has left, or to another key's, and a grown table is complete
+// before it is put in place. The one that it replaces keeps its heads as they were: who still looks
+// there has read the published index before, and needs nothing newer. One writer at a time.
+type cells[T any] struct {
+	seed   maphash.Seed
+	keyOf  func(row *T) string                  // nil: rows are not asked for their keys
+	shards atomic.Pointer[[shardCount]shard[T]] // nil: there has never been a cell
+}
+
+type shard[T any] struct {
+	groups atomic.Pointer[groups[T]]
+	used   int // places that are not free
+	live   int // places that have a cell
+}
+
+type groups[T any] []group[T]
+
+// group is two lines of a processor's cache. To find a key takes the first as a rule, and no look
+// at the versions of other keys, each of which would be a line more. If rows are asked for their
+// keys, the cell is not needed: to fetch it would be a quarter of a Get.
+type group[T any] struct {
+	tags  atomic.Uint64 // a byte for each place, from the lowest on
+	heads [groupSize]atomic.Pointer[version[T]]
+	cells [groupSize]atomic.Pointer[cell[T]]
+	_     [8]byte // to the end of the second line
+}
+
+const groupSize = 7
+
+// A tag says what is in a place. That of a cell is a part of its hash, with the highest bit set.
+const (
+	tagFree = 0 // nothing, and there never was
+	tagGone = 1 // nothing, since a cell was removed
+	tagCell = 0x80
+)
+
+// places is a set of a group's places: the highest bit in the byte of each.
+type places uint64
+
+func (p places) first() int { return bits.TrailingZeros64(uint64(p)) / 8 }
+
+// having returns the places with the tag. It may add others after the first of them.
+func having(tags uint64, tag uint8) places {
+	const each = 0x01_01_01_01_01_01_01
+	differ := tags ^ each*uint64(tag)
+	return places((differ - each) &^ differ & (each << 7))
+}
+
+func (g *group[T]) setTag(place int, tag uint8) {
+	others := g.tags.Load() &^ (0xff << (8 * place))
+	g.tags.Store(others | uint64(tag)<<(8*place))
+}
+
+// start is the group in which the search for a hash begins.
+func (g groups[T]) start(hash uint64) int {
+	return int(uint64(uint32(hash>>8)) * uint64(len(g)) >> 32)
+}
+
+// after is the group in which a search goes on, when one has no free place.
+func (g groups[T]) after(at int) int { return (at + 1) % len(g) }
+
+// hash returns the key's hash and tag, and its shard; nil if there has never been a cell.
+func (c *cells[T]) hash(key string) (hash uint64, tag uint8, in *shard[T]) {
+	shards := c.shards.Load()
+	if shards == nil {
+		return 0, 0, nil
+	}
+	hash = maphash.String(c.seed, key)
+	return hash, uint8(hash>>56) | tagCell, &shards[hash%shardCount]
+}
+
+// find returns the key's cell and its newest version; nil and nil if there is none. It is the
+// writer's.
+func (c *cells[T]) find(key string) (*cell[T], *version[T]) {
+	group, place, newest := c.search(key)
+	if group == nil {
+		return nil, nil
+	}
+	return group.cells[place].Load(), newest
+}
+
+// newest returns the newest version of the key, or nil, and whether the key has a cell. Anybody may
+// call it.
+func (c *cells[T]) newest(key string) (newest *version[T], there bool) {
+	group, _, newest := c.search(key)
+	return newest, group != nil
+}
+
+// search returns the group in which the key has its cell, its place there, and the version that is
+// its newest one; a nil group if there is none.
+func (c *cells[T]) search(key string) (*group[T], int, *version[T]) {
+	hash, tag, shard := c.hash(key)
+	if shard == nil {
+		return nil, 0, nil
+	}
+	table := shard.groups.Load()
+	if table == nil {
+		return nil, 0, nil
+	}
+	for at := table.start(hash); ; at = table.after(at) {
+		group := &(*table)[at]
+		tags := group.tags.Load()
+		for found := having(tags, tag); found != 0; found &= found - 1 {
+			// The place may have lost its cell since the tags were read, or got another.
+			place := found.first()
+			if newest, there := group.look(place, key, c.keyOf); there {
+				return group, place, newest
+			}
+		}
+		if having(tags, tagFree) != 0 {
+			return nil, 0, nil
+		}
+	}
+}
+
+// look reports whether the place is the key's, and returns the newest version that is there then.
+func (g *group[T]) look(
+	place int, key string, keyOf func(row *T) string,
+) (newest *version[T], there bool) {
+	if keyOf != nil {
+		newest = g.heads[place].Load()
+		if row := newest.live(); row != nil && keyOf(row) == key {
+			return newest, true
+		}
+	}
+	c := g.cells[place].Load()
+	if c == nil || c.key != key {
+		return nil, false
+	}
+	newest = g.heads[place].Load()
+	return newest, g.cells[place].Load() == c // one that has left never comes back
+}
+
+// insert adds a cell, whose key is not there, with its newest version.
+func (c *cells[T]) insert(added *cell[T], newest *version[T]) {
+	if c.shards.Load() == nil {
+		c.shards.Store(new([shardCount]shard[T]))
+	}
+	hash, tag, shard := c.hash(added.key)
+	table := shard.groups.Load()
+	if table == nil || (shard.used+1)*4 > len(*table)*groupSize*3 {
+		table = c.grow(shard)
+	}
+	if table.insert(added, newest, hash, tag) == tagFree {
+		shard.used++
+	}
+	shard.live++
+}
+
+// insert puts the cell into the first empty place, and returns the tag that this had.
+func (g groups[T]) insert(
+	added *cell[T], newest *version[T], hash uint64, tag uint8,
+) (before uint8) {
+	for at := g.start(hash); ; at = g.after(at) {
+		group := &g[at]
+		tags := group.tags.Load()
+		if empty := having(tags, tagFree) | having(tags, tagGone); empty != 0 {
+			place := empty.first()
+			added.head = &group.heads[place]
+			added.head.Store(newest) // before the cell: who finds that, finds its version
+			group.cells[place].Store(added)
+			group.setTag(place, tag) // from now on it is found
+			return uint8(tags >> (8 * place))
+		}
+	}
+}
+
+// grow gives the shard room for half as many cells again, and drops the marks of removed ones.
+func (c *cells[T]) grow(shard *shard[T]) *groups[T] {
+	grown := make(groups[T], 1+(shard.live+shard.live/2)*4/3/groupSize)
+	if old := shard.groups.Load(); old != nil {
+		for i := range *old {
+			for place := range groupSize {
+				if moved := (*old)[i].cells[place].Load(); moved != nil {
+					hash, tag, _ := c.hash(moved.key)
+					grown.insert(moved, moved.newest(), hash, tag)
+				}
+			}
+		}
+	}
+	shard.used = shard.live
+	shard.groups.Store(&grown)
+	return &grown
+}
+
+// remove takes the cell out, whose newest version is dead or none; one that is not there is left
+// alone.
+func (c *cells[T]) remove(removed *cell[T]) {
+	hash, tag, shard := c.hash(removed.key)
+	if shard == nil {
+		return
+	}
+	table := shard.groups.Load()
+	if table == nil {
+		return
+	}
+	for at := table.start(hash); ; at = table.after(at) {
+		group := &(*table)[at]
+		tags := group.tags.Load()
+		free := having(tags, tagFree) != 0
+		for found := having(tags, tag); found != 0; found &= found - 1 {
+			place := found.first()
+			if group.cells[place].Load() != removed {
+				continue
+			}
+			left := uint8(tagGone)
+			if free { // no search has ever gone on from here
+				left = tagFree
+				shard.used--
+			}
+			group.setTag(place, left)
+			group.cells[place].Store(nil) // before the head: see look
+			group.heads[place].Store(nil)
+			removed.head = nil
+			shard.live--
+			return
+		}
+		if free {
+			return
+		}
+	}
+}

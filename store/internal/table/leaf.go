@@ -1,0 +1,161 @@
+package table
+
+import (
+	"bytes"
+	"hash/maphash"
+	"sort"
+	"strings"
+
+	"github.com/lockd/lockd/internal/schema"
+	"github.com/lockd/lockd/store/internal/format"
+)
+
+// leaf is neighbouring rows as they were read, to which nobody has written since. A row is made
+// when somebody looks at it, and shares the leaf's memory.
+type leaf[T any] struct {
+	table   *Table[T]
+	first   string // the first key, which does not share it
+	content format.Chunk
+	tags    []byte // of each row, a part of its key's hash; verify makes them
+}
+
+// newLeaf keeps a copy of the rows.
+func newLeaf[T any](t *Table[T], content *format.Chunk) *leaf[T] {
+	l := &leaf[T]{table: t}
+	l.content, l.tags = content.Clone()
+	l.first = strings.Clone(l.key(0))
+	return l
+}
+
+// verify is the page's.
+func (l *leaf[T]) verify(found *format.Tally) error {
+	t := l.table
+	for i := range l.tags {
+		row, keySize := l.content.At(i)
+		key, chosen := format.StringOf(row[:keySize]), false
+		payload, err := format.VerifyRow(t.codec.Table, row, keySize)
+		switch {
+		case err != nil:
+		case t.pick != nil:
+			chosen, err = t.pick(key, payload)
+		default:
+			_, err = t.codec.DecodePayload(t.codec.Key(key), payload)
+		}
+		if err != nil {
+			return format.RowError(t.codec.Table, key, err)
+		}
+		if chosen {
+			row, _ := t.codec.DecodePayload(strings.Clone(key), bytes.Clone(payload))
+			t.picked = append(t.picked, &row)
+		}
+		found.Add(format.StoredChecksum(row))
+		l.tags[i] = l.tag(key)
+	}
+	return nil
+}
+
+// rows is how many there are.
+func (l *leaf[T]) rows() int { return len(l.tags) }
+
+// at returns key, payload and checksum of a row.
+func (l *leaf[T]) at(i int) (key string, payload []byte, checksum uint32) {
+	row, keySize := l.content.At(i)
+	end := len(row) - format.ChecksumSize
+	return format.StringOf(row[:keySize]), row[keySize:end:end], format.StoredChecksum(row)
+}
+
+func (l *leaf[T]) key(i int) string { return l.content.Key(i) }
+
+// row makes a row.
+func (l *leaf[T]) row(i int) T {
+	key, payload, _ := l.at(i)
+	row, _ := l.table.codec.DecodePayload(key, payload) // verify has done it before
+	return row
+}
+
+func (l *leaf[T]) tag(key string) byte { return byte(maphash.String(l.table.cells.seed, key)) }
+
+// find returns where the row of the key is.
+func (l *leaf[T]) find(key string) (at int, there bool) {
+	tag := l.tag(key)
+	for {
+		next := bytes.IndexByte(l.tags[at:], tag)
+		if next < 0 {
+			return 0, false
+		}
+		at += next
+		if l.key(at) == key {
+			return at, true
+		}
+		at++
+	}
+}
+
+// ascend calls visit for the rows from the key on, until it returns false, and reports whether it
+// never did.
+func (l *leaf[T]) ascend(from string, visit func(key string, row *T) bool) bool {
+	at := sort.Search(l.rows(), func(i int) bool { return l.key(i) >= from })
+	for ; at < l.rows(); at++ {
+		if !visit(l.key(at), new(l.row(at))) {
+			return false
+		}
+	}
+	return true
+}
+
+// What rows are unfolded in is kept for as long as one of them needs it. Cells and keys stay as a
+// rule, and are unfolded by the block. Versions go one by one, when their rows are written to, and
+// may be kept one by one, by who has kept a row: few of them share their memory. Four of keys take
+// the most that the runtime gives without a word of its own.
+const versionsAtOnce = 4
+
+// unfold gives a cell to each row, and returns them all, in blocks and in memory of their own. They
+// are for the order.
+func (l *leaf[T]) unfold() [][]cell[T] {
+	blocks := make([][]cell[T], 0, (l.rows()+blockRows-1)/blockRows)
+	for from := 0; from < l.rows(); from += blockRows {
+		blocks = append(blocks, l.unfoldBlock(from, min(blockRows, l.rows()-from)))
+	}
+	return blocks
+}
+
+// unfoldBlock unfolds so many rows.
+func (l *leaf[T]) unfoldBlock(from, count int) []cell[T] {
+	t, size := l.table, 0
+	for i := range count {
+		size += len(l.key(from + i))
+	}
+	places := make([]byte, 0, size)
+	cells := make([]cell[T], count)
+	for i := range cells {
+		start := len(places)
+		place := l.key(from + i)
+		places = append(places, place...)
+		cells[i].key = t.codec.Key(format.StringOf(places[start:]))
+	}
+	for at := 0; at < count; at += versionsAtOnce {
+		l.unfoldVersions(from+at, cells[at:min(at+versionsAtOnce, count)])
+	}
+	return cells
+}
+
+// unfoldVersions puts the cells into the table, with their versions.
+func (l *leaf[T]) unfoldVersions(from int, cells []cell[T]) {
+	size := 0
+	for i := range cells {
+		_, payload, _ := l.at(from + i)
+		size += len(payload)
+	}
+	payloads := make([]byte, 0, size)
+	versions := make([]version[T], len(cells))
+	for i := range cells {
+		_, payload, checksum := l.at(from + i)
+		start := len(payloads)
+		payloads = append(payloads, payload...)
+		c, v := &cells[i], &versions[i]
+		v.row, _ = l.table.codec.DecodePayload(c.key, payloads[start:])
+		v.index, v.checksum = schema.FirstIndex, checksum
+		c.ordered = true
+		l.table.cells.insert(c, v)
+	}
+}

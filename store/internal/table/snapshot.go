@@ -1,0 +1,69 @@
+package table
+
+import (
+	"iter"
+	"strings"
+
+	"github.com/lockd/lockd/internal/schema"
+)
+
+// Snapshot is the published state at one index. It is immutable; any number of goroutines may
+// read it, for as long as they like.
+type Snapshot struct {
+	index uint64
+
+	Keys        View[schema.Key]
+	Sessions    View[schema.Session]
+	Nodes       View[schema.Node]
+	Services    View[schema.Service]
+	Checks      View[schema.Check]
+	Attachments View[schema.Attachment]
+	Delays      View[schema.Delay]
+	Graves      View[schema.Grave]
+	Marks       View[schema.Mark]
+}
+
+// Index is the index of the last transaction that the snapshot has.
+func (s *Snapshot) Index() uint64 { return s.index }
+
+// Mark returns the index that stands under the name, or 0.
+func (s *Snapshot) Mark(name string) uint64 {
+	if mark := s.Marks.Get(name); mark != nil {
+		return mark.Index
+	}
+	return 0
+}
+
+// View is one table of a snapshot. Rows are shared: do not change them.
+type View[T any] struct{ order order[T] }
+
+// Get returns the row of the key, or nil.
+func (v View[T]) Get(key string) *T {
+	return v.order.get(key)
+}
+
+// Len is the number of rows.
+func (v View[T]) Len() int { return v.order.size }
+
+// Prefix yields the rows whose keys begin with the prefix, in order.
+func (v View[T]) Prefix(prefix string) iter.Seq2[string, *T] {
+	return within(prefix, v.Ascend(prefix))
+}
+
+// within ends a walk that began at the prefix with the last key that has it.
+func within[T any](prefix string, rows iter.Seq2[string, *T]) iter.Seq2[string, *T] {
+	return func(yield func(string, *T) bool) {
+		for key, row := range rows {
+			if !strings.HasPrefix(key, prefix) || !yield(key, row) {
+				return
+			}
+		}
+	}
+}
+
+// Ascend yields the rows from the key on, in order of their keys.
+func (v View[T]) Ascend(from string) iter.Seq2[string, *T] {
+	return func(yield func(string, *T) bool) {
+		v.order.ascend(from, yield)
+	}
+}

@@ -1,6 +1,0 @@
-//go:build !linux && !darwin && !windows
-
-package store
-
-// networkFS recognises nothing here: systems differ too much in how they name file systems.
-func networkFS(string) string { return "" }

@@ -1,6 +1,0 @@
-//go:build race
-
-package store_test
-
-// raced says that the race detector looks on, which takes many times as long.
-const raced = true
