@@ -15,6 +15,7 @@ const (
 	cli    = "github.com/urfave/cli/v3"
 	rapid  = "pgregory.net/rapid"
 	goleak = "go.uber.org/goleak"
+	driven = "github.com/cockroachdb/datadriven"
 	prom   = "github.com/prometheus/client_golang/prometheus"
 	consul = "github.com/hashicorp/consul/api"
 )
@@ -146,6 +147,7 @@ var testEdges = edges{
 	clock:  "the mock",
 	rapid:  "random operations",
 	goleak: "no goroutine is left behind",
+	driven: "rules by example: commands, and what they answer",
 }
 
 // mayImportTesting has the packages whose ordinary code is made for tests.
