@@ -15,26 +15,22 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// Backup writes the published state to w, as one stream with a version and checksums that any
-// machine can read: keys with their values and flags, nodes, services and checks. Sessions, locks
-// and delays are not of it. Writes go on meanwhile. It returns the errors of w's Write. A nil w
-// panics.
+// Backup writes the published state to w: keys with their values and flags, nodes, services and
+// checks; no sessions, locks or lock-delays. The stream has a version and checksums, and any
+// machine can read it. Writes go on meanwhile. It returns the errors of w's Write.
 func (db *DB) Backup(w io.Writer) error {
 	checkWriter(w)
 	return wrap("backup", "", store.WriteBackup(w, db.Snapshot().rows))
 }
 
-// Restore brings the keys, nodes, services and checks back that a backup has, over what there is.
-// The backup is read and checked before anything changes. Then, in one batch, every session ends
-// with ErrRestored and its lock-delay follows, each at an index of its own; and then what differs
-// from the backup is changed at one more index, what is equal is left alone, and what the backup
-// does not have is deleted. Indexes and fences go on rising, above that of the backup too (G4,
-// G8). The node of this process stays, without its ID if that is another node's in the backup. It
-// blocks until that is durable.
+// Restore replaces the keys, nodes, services and checks by those of a backup. It blocks until that
+// is durable. The backup is read and checked before anything changes. Then every session ends with
+// ErrRestored and its lock-delay, each at an index of its own, and one transaction writes the
+// difference; what is equal stays as it is. Indexes and fences go on rising, above those of the
+// backup too (G4, G8). The node of this process stays.
 //
-// It returns ErrCorrupt or ErrFormat for a backup that is damaged or none, ErrInvalid for one whose
-// index is more than 2^62 and would be new here, ErrClosed, ErrFailed or ErrCommit, and the errors
-// of r's Read, with nothing changed. A nil r panics.
+// It returns ErrCorrupt or ErrFormat for a backup that is damaged or none, ErrInvalid for a backup
+// whose index is new here and more than 2^62, and the errors of r's Read, with nothing changed.
 func (db *DB) Restore(r io.Reader) error {
 	checkReader(r)
 	if err := db.writer.Refused(); err != nil {
@@ -48,13 +44,13 @@ func (db *DB) Restore(r io.Reader) error {
 	return wrap("restore", "", err)
 }
 
-// WriteBackup writes to w a backup of what fn puts: the keys, nodes, services and checks of another
-// system, for Restore to bring in. Its index is above the one that is given, and so are those of
-// whatever it is restored to (G4): that system may have told its own to somebody. fn runs in a
-// transaction of a database in memory, which is gone when WriteBackup returns.
+// WriteBackup writes to w a backup of the keys, nodes, services and checks that fn writes, to
+// import another system's state by Restore. fn runs in a transaction of a temporary database in
+// memory. The backup's index is above the one that is given, so that indexes after a Restore are
+// too (G4).
 //
 // It returns the error of fn, ErrInvalid for an index of more than 2^62, and the errors of w's
-// Write. After an error what w has is no backup. A nil w or a nil fn panics.
+// Write. After an error what w has is no backup.
 func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
 	checkWriter(w)
 	if fn == nil {
@@ -85,11 +81,11 @@ func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
 // RestoreOptions configures Restore into a new file. A nil *RestoreOptions and the zero value mean
 // the defaults.
 type RestoreOptions struct {
-	// MinIndex is an index that the new file's are above, at most 2^62. A fence that somebody may
-	// remember, beyond the one of the backup, belongs here.
+	// MinIndex is an index that all of the new file's are above, at most 2^62: the largest fence
+	// beyond the backup's that a resource may have seen.
 	MinIndex uint64
 
-	// Clock tells the present. The default is the real clock.
+	// Clock is the clock that the first index is taken from. The default is the real clock.
 	Clock clock.Clock
 
 	// FileMode is the mode of the new file, as in Options. The default is 0o600.
@@ -99,16 +95,15 @@ type RestoreOptions struct {
 	AllowNetworkFS bool
 }
 
-// Restore makes a new file at the path of a backup. Its indexes start above that of the backup,
-// RestoreOptions.MinIndex, and the present Unix time in microseconds: so fences do not repeat,
-// given a clock that is not behind (G4). The file is there when it is complete and on disk, or not
-// at all.
+// Restore makes a new file at the path from a backup. Its indexes start above the backup's,
+// RestoreOptions.MinIndex, and the Unix time in microseconds: so fences do not repeat unless the
+// clock is behind (G4). The file appears at the path when it is complete and on disk, or not at
+// all.
 //
-// It returns an error that is fs.ErrExist if there is something at the path, ErrCorrupt or
-// ErrFormat for a backup that is damaged or none, ErrInvalid for an empty path, for options that
-// are out of their bounds, for an index that is more than 2^62, and for a path where
-// RestoreOptions.AllowNetworkFS would have to be set, and the errors of r's Read and of the file
-// system, with nothing changed. A nil r panics.
+// It returns an error that is fs.ErrExist if the path exists, ErrCorrupt or ErrFormat for a backup
+// that is damaged or none, ErrInvalid also for an index of more than 2^62 and a file system that
+// AllowNetworkFS would have to allow, and the errors of r's Read and of the file system, with
+// nothing changed.
 func Restore(path string, r io.Reader, opts *RestoreOptions) error {
 	checkReader(r)
 	if opts == nil {
@@ -238,13 +233,14 @@ func validateBackup(backup *store.Backup) error {
 	return nil
 }
 
-// Compact rewrites the file of a closed database without the free pages in it. The file is there,
-// whole, at every moment, and keeps its owner and mode; of a symbolic link it is the file that the
-// link leads to. It returns ErrInUse, ErrCorrupt, ErrFormat and ErrInvalid as Open does, an error
-// that is fs.ErrNotExist if there is no file, and one that is fs.ErrPermission for who may not give
-// the file to its owner; then the file is as it was. A nil opts means the defaults; only
-// OpenTimeout, Sync and AllowNetworkFS count. On Windows, where an open file cannot be replaced, it
-// returns the error of the system.
+// Compact rewrites the file of a closed database without its free pages. The file is whole at every
+// moment, and keeps its owner and mode; a symbolic link is followed. A nil opts means the defaults;
+// only OpenTimeout, Sync and AllowNetworkFS count.
+//
+// It returns ErrInUse, ErrCorrupt, ErrFormat and ErrInvalid as Open does, an error that is
+// fs.ErrNotExist if there is no file, and one that is fs.ErrPermission if the caller may not give
+// the new file to the owner; then the file is as it was. On Windows, where an open file cannot be
+// replaced, it returns the system's error.
 func Compact(path string, opts *Options) error {
 	err := checkName("path", path)
 	if err == nil {
@@ -257,18 +253,16 @@ func Compact(path string, opts *Options) error {
 }
 
 // Verify reads the whole file of a closed database, and returns nil if Open would take it. It
-// changes nothing, and makes no file if there is none; but it needs the permission to write to it.
-// It returns ErrCorrupt, ErrFormat, ErrInUse and ErrInvalid as Open does, and an error that is
-// fs.ErrNotExist if there is no file. A nil opts means the defaults; only OpenTimeout and
-// AllowNetworkFS count.
+// changes and creates nothing, but needs permission to write to the file. It returns ErrCorrupt,
+// ErrFormat, ErrInUse and ErrInvalid as Open does, and an error that is fs.ErrNotExist if there is
+// no file. A nil opts means the defaults; only OpenTimeout and AllowNetworkFS count.
 func Verify(path string, opts *Options) error {
 	return wrap("verify", "", inspect(path, opts, func(*DB) error { return nil }))
 }
 
-// BackupFile writes to w what Backup does, of the file of a closed database. It changes nothing:
-// no session ends by it, as one may by an Open. It reads the whole file before it writes, and
-// returns the errors that Verify does and those of w's Write. A nil w panics. A nil opts means the
-// defaults; only OpenTimeout and AllowNetworkFS count.
+// BackupFile writes a backup of the file of a closed database to w, as DB.Backup does. It reads the
+// whole file before it writes, and changes nothing: no session ends, as one may by Open. Its errors
+// and options are Verify's, and it returns those of w's Write.
 func BackupFile(path string, w io.Writer, opts *Options) error {
 	checkWriter(w)
 	return wrap("backup", "", inspect(path, opts, func(db *DB) error {

@@ -16,22 +16,15 @@ import (
 // client knows a lock of its kind, so that it can stand for the same election over HTTP.
 const electionFlags = 0x2ddccbc058a50c18
 
-// Leader is who was elected, for as long as it holds the lock of the election's key. Its methods
-// may be called by many goroutines. The zero value is not usable; Session.Campaign gives one.
+// Leader is the handle on a leadership, which lasts for as long as the session holds the lock of
+// the election's key. Its methods may be called by many goroutines. The zero value is not usable;
+// Session.Campaign gives one.
 type Leader struct{ lock *Lock }
 
-// Campaign stands for the election that the key names: it waits for the key's lock as Session.Lock
-// does, behind all who stood before, and until the lock-delay of a leader that was lost is over.
-// With the lock it writes the value, by which others find the leader: see DB.Observe. A nil value
-// is an empty one.
-//
-// It blocks until this session leads and that is durable. If ctx ends first, nothing is left held
-// that the session did not hold before, and the error is ctx's and also a *LockedError that says
-// who leads, as Session.Lock's is. It returns an error that is ErrNoSession and wraps the cause if
-// the session has ended or does so; ErrInvalid, ErrClosed, ErrFailed or ErrCommit. A nil ctx
-// panics.
-//
-// Keeper.Lead does all that has to be done around it.
+// Campaign stands for the election that the key names: it acquires the key's lock as Session.Lock
+// does, and writes the value with it, which DB.Observe shows. A nil value is an empty one. It
+// blocks until this session leads and that is durable, and fails as Session.Lock does. Keeper.Lead
+// campaigns term after term.
 func (s *Session) Campaign(ctx context.Context, key string, value []byte) (*Leader, error) {
 	leader, err := s.campaign(ctx, key, value)
 	return result(leader, "campaign", key, err)
@@ -50,27 +43,25 @@ func (s *Session) campaign(ctx context.Context, key string, value []byte) (*Lead
 	return &Leader{lock[0]}, nil
 }
 
-// Key is the key of the election.
+// Key returns the key of the election.
 func (l *Leader) Key() string { return l.lock.Key() }
 
-// Sequencer proves the leadership: to lockd by DB.If, to anybody else through a Guard.
+// Sequencer returns the proof of the leadership: for DB.If, or for a Guard.
 func (l *Leader) Sequencer() Sequencer { return l.lock.Sequencer() }
 
-// Done returns a channel that is closed when this leadership is over: no later than anybody else
+// Done returns a channel that is closed when this leadership is over, no later than another caller
 // is told of leading (G10).
 func (l *Leader) Done() <-chan struct{} { return l.lock.Done() }
 
-// Err returns nil while it leads, and then an *EndedError with the cause, ErrUnlocked after Resign.
+// Err returns nil while it leads, and then an *EndedError with the cause: ErrUnlocked after Resign.
 func (l *Leader) Err() error { return l.lock.Err() }
 
 // Context returns a child of parent that is cancelled when this leadership is over; context.Cause
-// then gives what Err does. A nil parent panics.
+// then returns what Err does.
 func (l *Leader) Context(parent context.Context) context.Context { return l.lock.Context(parent) }
 
-// Proclaim writes another value to the key, if it still leads; the flags stay as they are. It
-// blocks until that is durable. It returns an error that is ErrNotHeld and wraps the cause if the
-// leadership is over, ErrInvalid for a value over MaxValueSize, ErrClosed, ErrFailed or ErrCommit,
-// with nothing changed.
+// Proclaim writes another value to the key; the flags stay as they are. It blocks until that is
+// durable. If the leadership is over, it returns an error that is ErrNotHeld and wraps the cause.
 func (l *Leader) Proclaim(value []byte) error {
 	key := l.Key()
 	err := l.Err()
@@ -89,13 +80,9 @@ func (l *Leader) Proclaim(value []byte) error {
 	return wrap("proclaim", key, err)
 }
 
-// Resign gives the leadership to whoever stood for it next; it sets no lock-delay (G7). The key
-// keeps its value. It blocks until that is durable.
-//
-// It returns nil, also when repeated. If the leadership was lost before, it changes nothing, and
-// returns an error that is ErrNotHeld and wraps the cause; if the database was closed and its file
-// keeps the lock, one that is ErrClosed. After ErrCommit it still leads, and Resign may be called
-// again.
+// Resign ends the leadership: the first waiter leads in the same transaction, and there is no
+// lock-delay (G7). The key keeps its value. It blocks and fails as Lock.Unlock does, and may be
+// called again.
 func (l *Leader) Resign() error {
 	return wrap("resign", l.Key(), l.lock.unlock())
 }
@@ -117,28 +104,23 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// Lead runs fn whenever it leads, term after term, until ctx ends or fn returns of its own accord.
+// Lead runs fn whenever it leads, term after term, until ctx ends or fn returns on its own.
 //
-// It stands for the election as Session.Campaign does, with whatever session the keeper has. When
-// it is elected it calls fn, on the caller's goroutine, with a context that is cancelled when the
-// leadership is lost or ctx ends, and with the sequencer that proves the leadership. Then it waits
-// for fn to return, however long that takes, resigns if it still leads, and:
+// It campaigns as Session.Campaign does, with the keeper's current session. When it is elected it
+// calls fn, on the caller's goroutine, with the proof of the leadership and a context that is
+// cancelled when the leadership is lost or ctx ends. It waits for fn to return, however long that
+// takes, resigns if it still leads, and:
 //
-//   - If the leadership was lost, what fn returned is not looked at, and Lead stands again, with
-//     the next session if that one has ended.
-//   - If ctx has ended, it returns ctx's error, and fn's with it if that is another.
-//   - If fn panicked, Lead has survived it. Options.Logger is told at once, with the stack. Lead
-//     stands again after a rest, of 1 s at first and up to 1 min if that goes on; others may lead
-//     meanwhile. When it returns, the error has the last panic, as a *PanicError. If fn calls
-//     runtime.Goexit, Lead resigns and is gone too.
-//   - Otherwise fn has returned of its own accord: Lead returns what fn did, as it is.
+//   - If the leadership was lost, it ignores what fn returned and campaigns again.
+//   - If ctx has ended, it returns ctx's error, joined with fn's if that is another.
+//   - If fn panicked, it logs the stack and campaigns again after a backoff, from 1 s up to 1 min.
+//     When it returns, the error also has the last panic, as a *PanicError. If fn called
+//     runtime.Goexit, Lead resigns and ends with the goroutine.
+//   - Otherwise it returns what fn returned.
 //
-// A commit that does not succeed is tried again, as long as ctx lasts. If it has ended, and the
-// resignation cannot be made durable, the error is ErrCommit too, and the lock is held until the
-// keeper's session ends.
-//
-// Besides, Lead returns what Keeper.Session does, and ErrInvalid for a bad key or value. A nil ctx
-// or fn panics.
+// A commit that does not succeed is tried again until ctx ends. If a resignation cannot be made
+// durable by then, the error is also ErrCommit, and the session holds the lock until it ends. For
+// its other errors see Keeper.Session.
 func (k *Keeper) Lead(
 	ctx context.Context, key string, value []byte,
 	fn func(ctx context.Context, proof Sequencer) error,

@@ -13,45 +13,43 @@ import (
 
 // Errors of the database as a whole.
 var (
-	// ErrClosed is returned by calls on a database that its owner closed, and is the cause of the
-	// end of what was closed: of a session, or of the handles of a database.
+	// ErrClosed is returned after the database was closed. It is also the cause when the owner
+	// closed a session or the database.
 	ErrClosed = engine.ErrClosed
 
-	// ErrInUse is returned by Open when another database, of this process or of another one,
-	// has the file open and kept it for Options.OpenTimeout.
+	// ErrInUse is returned by Open when another database, of this process or another one, has the
+	// file open for all of Options.OpenTimeout.
 	ErrInUse = store.ErrInUse
 
 	// ErrCorrupt is returned by Open when the file is damaged. The file is left as it is; the text
 	// says what can be done.
 	ErrCorrupt = store.ErrCorrupt
 
-	// ErrFormat is returned by Open when the file is not lockd's, or of a newer format. The
-	// file is left as it is.
+	// ErrFormat is returned by Open when the file is not lockd's, or of a newer format. The file is
+	// left as it is.
 	ErrFormat = store.ErrFormat
 
 	// ErrCommit is returned by a write that could not be made durable. Nothing of it is visible,
-	// and the call may be repeated; whether a later Open finds it is open. errors.Is finds the
-	// cause too, such as syscall.ENOSPC for a full disk.
+	// and the call may be repeated; a later Open may or may not find it. errors.Is finds the reason
+	// too, such as syscall.ENOSPC for a full disk.
 	ErrCommit = errors.New("commit did not succeed")
 
-	// ErrFailed is returned by every write after a commit of which it is not known whether it
-	// is in the file. Reads go on; opening the file anew settles it. A session with lifetime
-	// Independent may then hold a lock that its caller was not told of: see Crash in the package
-	// comment.
+	// ErrFailed is returned by every write after a commit whose outcome is unknown. Reads go on. A
+	// new Open finds out: see Crash in the package comment.
 	ErrFailed = errors.New("database has failed, open it again")
 )
 
 // Errors of a call that a rule refused. It has changed nothing.
 var (
-	// ErrInvalid is returned when an argument is out of its bounds. The text names it. So is a path
-	// on a file system that Open refuses: see Options.AllowNetworkFS.
+	// ErrInvalid is returned when an argument is out of its bounds. The text names the argument.
+	// Open also returns it for a file system that Options.AllowNetworkFS would have to allow.
 	ErrInvalid = store.ErrInvalid
 
-	// ErrConflict is returned when the state is not the one that the call was made for: by
-	// CompareAndSwap, CompareAndDelete and the checks of a transaction.
+	// ErrConflict is returned when the state is not the one that the call names, as by
+	// CompareAndSwap.
 	ErrConflict = engine.ErrConflict
 
-	// ErrNotHeld is returned when a lock that the call names is not, or no longer, held.
+	// ErrNotHeld is returned when the lock that the call names is not held, or no longer.
 	ErrNotHeld = engine.ErrNotHeld
 
 	// ErrNoSession is returned when a session does not exist, or has ended.
@@ -66,8 +64,8 @@ var (
 	// ErrNoCheck is returned when a check is not in the catalog.
 	ErrNoCheck = engine.ErrNoCheck
 
-	// ErrCompacted is yielded by Watch when events after its index are not kept any more. It is the
-	// cause of a state that Follow yields after a gap.
+	// ErrCompacted is yielded by Watch when events after its index are no longer kept. Follow
+	// yields it as the Cause of a state after a gap.
 	ErrCompacted = errors.New("events after this index are no longer kept")
 )
 
@@ -75,34 +73,32 @@ var (
 // Lock.Context. [ErrClosed] is one more.
 var (
 	// ErrExpired is the cause when a session was not renewed within its TTL and grace. The text
-	// says how long before its end it was renewed last, or made.
+	// says how long before its end it was last renewed or made.
 	ErrExpired = engine.ErrExpired
 
 	// ErrDestroyed is the cause when EndSession ended a session.
 	ErrDestroyed = engine.ErrDestroyed
 
-	// ErrNodeGone is the cause when a session's node was removed from the catalog or renamed. The
-	// text has its name.
+	// ErrNodeGone is the cause when a session's node was removed or renamed. The text has its name.
 	ErrNodeGone = engine.ErrNodeGone
 
-	// ErrCheckGone is the cause when a check of a session, or its service, was removed. The text
-	// has the ID of the check.
+	// ErrCheckGone is the cause when a check of a session, or the check's service, was removed. The
+	// text has the ID of the check.
 	ErrCheckGone = engine.ErrCheckGone
 
-	// ErrCheckCritical is the cause when a check of a session became critical. NewSession also
-	// returns it, for a check that is. The text has the ID of the check.
+	// ErrCheckCritical is the cause when a check of a session became critical. NewSession returns
+	// it for a check that is critical. The text has the ID of the check.
 	ErrCheckCritical = engine.ErrCheckCritical
 
-	// ErrProcessGone is the cause when a session was bound to a process that ended without
-	// Close. The next Open ends it, before anybody could hold a handle on it. It is seen in
-	// DB.History of the locks that it held, in Options.Logger, and by a Watch from the last index
-	// that the file had before; from an older one that is ErrCompacted.
+	// ErrProcessGone is the cause when a session was bound to a process that ended without Close.
+	// The next Open ends the session. The end is seen in DB.History, in Options.Logger, and by a
+	// Watch from the last index that the file had.
 	ErrProcessGone = engine.ErrProcessGone
 
 	// ErrRestored is the cause when a backup was restored over the database.
 	ErrRestored = engine.ErrRestored
 
-	// ErrUnlocked is the cause when a lock was released: by its Unlock, or by Txn.Unlock.
+	// ErrUnlocked is the cause when a lock was released, by Unlock or Txn.Unlock.
 	ErrUnlocked = engine.ErrUnlocked
 
 	// ErrKeyDeleted is the cause when the key of a lock was deleted.
@@ -112,11 +108,11 @@ var (
 	ErrForced = engine.ErrForced
 )
 
-// Error is what the calls of the package return: what was done, to which key or session, and why
-// it was refused. errors.Is and errors.As look into it. Only the database makes one.
+// Error is the error of every call: the operation, the key or session, and the reason. errors.Is
+// and errors.As look into it. Only the database makes one.
 type Error struct {
 	Op  string // such as "put" or "lock"; empty for DB.Err
-	Key string // the key, keys, prefix, or session concerned; empty if there is none
+	Key string // the key, keys, prefix or session; empty if there is none
 	Err error
 }
 
@@ -161,9 +157,8 @@ func advised(err error) error {
 }
 
 // EndedError says that a session or a lock has ended, and why: errors.Is finds the cause. It is
-// also ErrNoSession for a session, and ErrNotHeld for a lock, but not if only the handle has ended:
-// because the database was closed, and its file keeps the session with its locks (see Independent).
-// Only the database makes one.
+// also ErrNoSession for a session, and ErrNotHeld for a lock, unless only the handle has ended
+// because the database was closed and its file keeps the session. Only the database makes one.
 type EndedError struct {
 	Session SessionID // the session, or the session that held the lock
 	Key     string    // of the lock; empty for a session
@@ -202,10 +197,9 @@ func (e *EndedError) Is(target error) bool {
 	return target == ErrNotHeld
 }
 
-// Lost reports whether err says that a session, a lock, a slot or a leadership was lost: that it
-// has ended, and not because its owner ended it, by Unlock, Release, Resign or Close, of the
-// database too. So it answers what Err, context.Cause, or an Unlock that came too late has
-// returned, whatever the cause is. It is false for nil, and for any other error.
+// Lost reports whether err says that a session, lock, slot or leadership was lost: that it ended
+// otherwise than by its owner's Unlock, Release, Resign or Close, or by DB.Close. It takes the
+// errors of Err, context.Cause and Unlock. It is false for nil and any other error.
 func Lost(err error) bool {
 	ended, ok := errors.AsType[*EndedError](err)
 	return ok && !engine.Clean(ended.Cause)
@@ -218,7 +212,7 @@ func (k *kept) Error() string { return k.cause.Error() + "; Open goes on with it
 
 func (k *kept) Unwrap() error { return k.cause }
 
-// Obstacle is what stands between a session and a lock. The zero value is none.
+// Obstacle is the reason why a lock cannot be acquired. The zero value is none.
 type Obstacle uint8
 
 // The obstacles.
@@ -227,7 +221,7 @@ const (
 	ObstacleHolder Obstacle = iota + 1
 	// ObstacleDelay: the lock-delay of a lost holder is not over (K18).
 	ObstacleDelay
-	// ObstacleQueue: the lock is free, but others have waited longer (G9).
+	// ObstacleQueue: the lock is free, but other calls have waited longer (G9).
 	ObstacleQueue
 	// ObstacleSlots: every slot of the semaphore is held, or was lost and is delayed.
 	ObstacleSlots
@@ -246,30 +240,29 @@ func name[E ~uint8](value E, words ...string) string {
 	return strconv.Itoa(int(value))
 }
 
-// LockedError says why a lock, or a slot of a semaphore, could not be taken: at once, by TryLock,
-// TryAcquire or Txn.Lock, or before the context of a Lock, LockAll, Acquire or Campaign ended. Only
-// the database makes one.
+// LockedError says why a lock or a slot could not be acquired, at once (TryLock, TryAcquire,
+// Txn.Lock) or before the context ended (Lock, LockAll, Acquire, Campaign). Only the database makes
+// one.
 //
-// A call that gave up tells what the published state has at that moment, of the first of its keys
-// that it could not have: it does not wait for a commit that is under way (G3). Its Waiters are
-// those who stood before it, and 1,000 if they are more.
+// A call that gave up reports the published state of the first of its keys that it could not have.
+// Its Waiters are those ahead of it, and 1,000 if there are more.
 //
 // With ObstacleSlots, Until and Remaining are of the first lost slot that comes back, and zero if
-// none was lost; Holder, and what is known with it, is of the slot that is held for longest, and
+// none was lost. Holder and what belongs to it are of the slot that has been held for longest, and
 // zero if all are lost.
 type LockedError struct {
 	Key        string
 	Obstacle   Obstacle
-	Holder     SessionID     // with ObstacleHolder, as what follows, and ObstacleSlots
-	HolderName string        // the name of that session, if it has one
-	Own        bool          // with ObstacleHolder: that is the session that asked
-	Fence      uint64        // with ObstacleHolder: of the grant by which it is held
-	Since      time.Time     // with ObstacleHolder: of that grant; zero: before the file was opened
-	Held       time.Duration // with ObstacleHolder: how long it was held by the moment of refusal
-	Waiters    int           // how many wait for the lock, and would be served before the caller
-	Until      time.Time     // with ObstacleDelay: when the delay ends, by the database's clock
-	Remaining  time.Duration // with ObstacleDelay: how long that is from the moment of refusal
-	Limit      int           // of the semaphore, if it is a slot of one that was refused
+	Holder     SessionID     // this and the next five with ObstacleHolder and ObstacleSlots
+	HolderName string        // of the holder; empty if it has none
+	Own        bool          // the holder is the session that asked
+	Fence      uint64        // of the holder's grant
+	Since      time.Time     // of that grant; zero if it was before the file was opened
+	Held       time.Duration // from Since to the refusal
+	Waiters    int           // that would be served before the caller
+	Until      time.Time     // with ObstacleDelay: the delay's end, by the database's clock
+	Remaining  time.Duration // with ObstacleDelay: from the refusal to Until
+	Limit      int           // of the semaphore, if a slot was refused
 }
 
 // lockedError is b as users know it.

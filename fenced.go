@@ -2,20 +2,18 @@ package lockd
 
 import "github.com/lockd/lockd/internal/engine"
 
-// Fenced does writes that depend on a lock: each of them is done only while one grant of that lock
-// is held, in the same transaction, and so is never late. DB.If gives one; the zero value is not
-// usable. It may be copied, kept, and used by many goroutines.
+// Fenced writes only while one grant of a lock is held, checked in the transaction of the write.
+// DB.If gives one; the zero value is not usable. It may be copied, kept, and used by many
+// goroutines.
 type Fenced struct {
 	db    *DB
 	proof Sequencer
 }
 
-// If returns the database's writes that depend on the grant which proof names: of the key that is
-// written, or of any other. It checks nothing yet, and does not block.
-//
-// Each write returns ErrNotHeld, with nothing changed, unless the lock is held by this very grant.
-// A sequencer that proves nothing is refused in the same way, the zero value too: so a write that
-// was meant to be fenced is never done without a fence.
+// If returns the writes that depend on the grant which proof names, of the written key or of
+// another one. It checks nothing yet, and does not block. Each write returns ErrNotHeld, with
+// nothing changed, unless the lock is held by this very grant. A zero proof is refused in the same
+// way.
 func (db *DB) If(proof Sequencer) Fenced { return Fenced{db, proof} }
 
 // Put is DB.Put, done only while the lock is held.
@@ -50,8 +48,8 @@ func (f Fenced) Delete(key string) (bool, error) {
 	return result(deleted, "delete", key, err)
 }
 
-// Update is DB.Update, with fn called only while the lock is held; it stays so until fn itself
-// releases the lock. A nil fn panics.
+// Update is DB.Update, with fn called only while the lock is held. It stays held until fn itself
+// releases it.
 func (f Fenced) Update(fn func(tx *Txn) error) error {
 	checkUpdate(fn)
 	return f.db.Update(func(tx *Txn) error {

@@ -8,19 +8,17 @@ import (
 	"github.com/lockd/lockd/internal/engine"
 )
 
-// Follow yields the state of the keys with the prefix, and then each change of them: for whoever
-// keeps something in step with them, such as a copy of a configuration, or a list of instances. The
-// empty prefix covers all keys.
+// Follow yields the state of the keys with the prefix, and then each change of them, so that a
+// caller keeps a copy of them up to date. The empty prefix covers all keys.
 //
-// The first event is of kind StateLoaded, and its State has the keys as they are at its Index. Then
-// come the changes after that, as Watch yields them, in order, each as it becomes durable. If the
-// ones that come next are no longer kept, because the loop took longer than Options.History
-// reaches, there is a gap: the state comes again, with ErrCompacted as the Cause. Changes were
-// missed then, and a key that is not in the state is gone. So what was made of earlier events is
-// replaced whenever a state comes, by what it has. No index is below one that was yielded before.
+// The first event is of kind StateLoaded: its State has the keys as they are at its Index. The
+// changes after that follow as Watch yields them. If events were dropped (Options.History), because
+// the loop was too slow, the state comes again, with ErrCompacted as the Cause: it replaces what
+// the caller has, and a key that is not in it is gone. No index is below one that was yielded
+// before.
 //
-// It blocks between events, and no writer ever waits for it. It ends with an error: ctx's, or
-// ErrClosed at the end of the database. It is a single-use iterator. A nil ctx panics.
+// It blocks between events; no writer waits for it. It ends with an error: ctx's, or ErrClosed. It
+// is a single-use iterator.
 func (db *DB) Follow(ctx context.Context, prefix string) iter.Seq2[Event, error] {
 	checkContext(ctx)
 	db.writer.MustNotBeFunction()

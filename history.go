@@ -10,18 +10,18 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// Transition is one step in the life of a lock: a grant, or the end of one. The zero value is none.
+// Transition is one grant of a lock, or the end of one. The zero value is none.
 type Transition struct {
 	Index uint64 // of the transaction that did it
 	Time  time.Time
 	Key   string
 
 	// Change is LockGranted, LockReleased, LockLost or LockDeleted. A lock that is handed on makes
-	// two transitions at one index: the end of the one grant, and the next.
+	// two transitions at one index: the end of a grant, and the next grant.
 	Change LockChange
 
 	// Session was granted the lock, or held it until then. Name is its name, and empty if it has
-	// none. It is also empty if, while History looks, the session ends and that is forgotten again.
+	// none, or if the session ended and its end was dropped while History read.
 	Session SessionID
 	Name    string
 	Fence   uint64 // of the grant
@@ -40,11 +40,10 @@ func (t Transition) String() string {
 	return text.String()
 }
 
-// History returns the last transitions of the key's lock, the oldest first: those that are among
-// the newest Options.History events of the whole database, none of them from before it was opened.
-// It reads all events that are kept, and stops writers for no more than a few of them at a time. It
-// waits neither for the file nor for the function of an Update, cannot fail, and goes on answering
-// after Close.
+// History returns the transitions of the key's lock that are among the kept events
+// (Options.History), the oldest first; none is from before the database was opened. It reads all
+// kept events, and stops writers only for a few of them at a time. It waits neither for the file
+// nor for the function of an Update, and goes on answering after Close.
 func (db *DB) History(key string) []Transition {
 	var found []Transition
 	names := make(map[SessionID]string) // of those whose end is met, and of all that are looked up

@@ -14,21 +14,16 @@ import (
 	"github.com/lockd/lockd/internal/writer"
 )
 
-// Keeper has one session that lives, renews it in time, and makes another one when it has ended.
-// It is for a program that wants to be a holder for as long as it runs, whatever becomes of the
-// session that it has just now.
+// Keeper keeps one session alive: the database renews it in time, and the next call makes another
+// when it has ended. It is for a program that has to be a holder for as long as it runs. A Keeper
+// needs no goroutine, but has to be closed. Its methods may be called by many goroutines. The zero
+// value is not usable; DB.NewKeeper gives one.
 //
-// There are never two: no session is made before the end of the one before is known, that is
-// durable and told by its Done. The database does the renewing, so a Keeper needs no goroutine; but
-// it has to be closed, for a session that nobody uses is renewed too. So is that of a program which
-// runs and is stuck: SessionOptions.TTL says what helps against that.
+// There are never two sessions: none is made before the end of the last one is durable and its Done
+// is closed. A session is renewed also if the program hangs: see SessionOptions.TTL.
 //
-// A session never outlives its Keeper: Keeper.Close and DB.Close end it, also if its lifetime is
-// Independent. One whose process is killed is in the file for a TTL more, with its locks, and then
-// ends with ErrExpired; the Keeper of the next process makes another one meanwhile.
-//
-// Its methods may be called by many goroutines. The zero value is not usable; DB.NewKeeper gives
-// one.
+// Keeper.Close and DB.Close end the session, also if it is Independent. If the process is killed,
+// an Independent session stays in the file, with its locks, until its TTL ends it.
 type Keeper struct {
 	db   *DB
 	opts SessionOptions
@@ -41,14 +36,10 @@ type Keeper struct {
 
 var errKeeperClosed = fmt.Errorf("keeper %w; NewKeeper gives another", ErrClosed)
 
-// NewKeeper returns a keeper of sessions that are made with these options. It makes none yet, and
-// does not block: the first call of Keeper.Session or Keeper.Lead does that. A nil opts means the
-// defaults.
-//
-// It returns ErrInvalid for options that are out of their bounds, and for a session that is
-// Independent and has no TTL: after a crash nobody would end it, or have its locks. It returns
-// ErrClosed or ErrFailed. Whether the node and the checks exist is found out when a session is
-// made.
+// NewKeeper returns a keeper of sessions with these options. It does not block, and makes no
+// session: Keeper.Session and Keeper.Lead do. It returns ErrInvalid also for a session that is
+// Independent and has no TTL: after a crash it would hold its locks for ever. Whether the node and
+// the checks exist is found out when a session is made.
 func (db *DB) NewKeeper(opts *SessionOptions) (*Keeper, error) {
 	k := &Keeper{db: db}
 	if opts != nil {
@@ -71,8 +62,7 @@ func (db *DB) NewKeeper(opts *SessionOptions) (*Keeper, error) {
 	return result(k, "new keeper", k.opts.Name, err)
 }
 
-// Current returns the session that lives, and whether there is one. It makes none, and waits for
-// nobody.
+// Current returns the live session, and whether there is one. It makes none, and does not block.
 func (k *Keeper) Current() (*Session, bool) {
 	s := k.newest.Load()
 	if s == nil || s.Err() != nil || k.db.rows.Sessions.Get(string(s.state.Row.ID[:])) == nil {
@@ -81,16 +71,14 @@ func (k *Keeper) Current() (*Session, bool) {
 	return s, true
 }
 
-// Session returns the session that lives, and makes one if there is none. It blocks until that is
-// durable, which takes as long as the reasons why none can be made just now: it tries again when a
-// commit did not succeed, after 1 s, then 2 s, up to 1 min, or as soon as another session could be
-// made; and it waits for the catalog to change while a check of its options is critical, or, once
-// there has been a session, while their node or a check is missing.
+// Session returns the live session, and makes one if there is none. It blocks until that is
+// durable. It tries again after a commit that did not succeed, with a backoff from 1 s up to 1 min.
+// It waits while a check of its options is critical, or, after the first session, while their node
+// or a check is missing.
 //
-// It returns ctx's error if that ends first; ErrNoNode or ErrNoCheck if there has been no session
-// yet; ErrClosed after Close, or the database's; or ErrFailed. A nil ctx panics.
-//
-// The session belongs to the keeper. Who closes it gets another one at the next call.
+// It returns ErrNoNode or ErrNoCheck if there has been no session yet, and ErrClosed after
+// Keeper.Close too. The session belongs to the keeper: a caller that closes it gets another one
+// from the next call.
 func (k *Keeper) Session(ctx context.Context) (*Session, error) {
 	checkContext(ctx)
 	s, err := k.session(ctx)
@@ -157,17 +145,17 @@ func (k *Keeper) passes(err error) bool {
 	return errors.Is(err, ErrCheckCritical)
 }
 
-// Done returns a channel that is closed when there will be no session any more: when Close has
-// ended the last one, and that is durable, or at the end of the database. The session's own Done is
+// Done returns a channel that is closed when there will be no more sessions: when Close has ended
+// the last one, and that is durable, or at the end of the database. The session's own Done is
 // closed before.
 func (k *Keeper) Done() <-chan struct{} { return k.ending.Done() }
 
-// Err returns nil until then, and after that an error that is ErrClosed, or ErrFailed.
+// Err returns nil until Done is closed, and then an error that is ErrClosed or ErrFailed.
 func (k *Keeper) Err() error { return k.ending.Err() }
 
-// Close ends the session, if one lives, as Session.Close does and whatever its lifetime: its locks
-// are released without a lock-delay. So who works under them, or leads, has to stop before. It
-// blocks until that is durable. From the call on there is no new session.
+// Close ends the session, as Session.Close does: its locks are released without a lock-delay, so
+// work under them has to stop before. It blocks until that is durable. From the call on no session
+// is made.
 //
 // It returns nil, also when repeated. After ErrCommit the session still lives and is renewed, and
 // Close may be called again. If the database ended first, and left the session in its file, it

@@ -18,7 +18,7 @@ type Entry struct {
 	Key     string
 	Value   []byte    // shared: do not change it. Empty and absent are the same thing
 	Flags   uint64    // the caller's; replaced by every write of the value
-	Session SessionID // who holds the lock; zero if it is free
+	Session SessionID // the holder of the lock; zero if it is free
 
 	CreateIndex uint64 // of the write that created the key
 	ModifyIndex uint64 // of the last write that changed anything
@@ -26,8 +26,8 @@ type Entry struct {
 	Fence       uint64 // the index of the last grant of its lock
 }
 
-// Sequencer returns what proves the lock that the entry shows. If that is free, the sequencer
-// proves nothing, and DB.If refuses every write with it.
+// Sequencer returns the proof of the lock that the entry shows. If the lock is free, it proves
+// nothing, and DB.If refuses every write with it.
 func (e Entry) Sequencer() Sequencer {
 	return Sequencer{Key: e.Key, Session: e.Session, LockIndex: e.LockIndex, Fence: e.Fence}
 }
@@ -56,24 +56,18 @@ func (o *PutOptions) flags() uint64 {
 	return o.Flags
 }
 
-// Get returns the key's published entry, and whether there is one. It cannot fail, takes no
-// lock, waits for nobody and does not allocate. The value is shared: do not change it.
-//
-// Inside the function of an Update it shows the published state, without what the function
-// wrote; Txn.Get shows that.
+// Get returns the key's published entry, and whether there is one. It cannot fail, does not block,
+// takes no lock and does not allocate. Inside the function of an Update it does not show what the
+// function wrote; Txn.Get does.
 func (db *DB) Get(key string) (Entry, bool) {
 	row := db.rows.Keys.Get(key)
 	return entryOf(row), row != nil
 }
 
-// Put sets the value and the flags of a key, and creates it if need be. The lock of the key, and
-// who holds it, stay as they are (K1, K2). The same value and flags again are a no-op, which
-// moves no index and wakes nobody (K3). It returns the entry as it is then. It blocks until that
-// is durable.
-//
-// It returns ErrInvalid for an empty key or one over MaxKeySize, or a value over MaxValueSize,
-// ErrClosed, ErrFailed or ErrCommit. The lock of the key need not be held: If makes a write depend
-// on a lock.
+// Put sets the value and the flags of a key, and creates the key if need be. It returns the new
+// entry. It blocks until that is durable. The lock of the key stays as it is, and need not be held
+// (K1, K2): If makes a write depend on a lock. Writing the same value and flags again moves no
+// index and wakes no watcher (K3).
 func (db *DB) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
 	var entry Entry
 	err := db.update(func(tx *engine.Txn) (err error) {
@@ -85,7 +79,6 @@ func (db *DB) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
 
 // CompareAndSwap is a Put that is done only if the key's ModifyIndex is index, or, for index 0,
 // only if there is no such key (K4 to K8). Otherwise it returns ErrConflict, with nothing changed.
-// It blocks and fails as Put does.
 func (db *DB) CompareAndSwap(
 	key string, index uint64, value []byte, opts *PutOptions,
 ) (Entry, error) {
@@ -98,13 +91,8 @@ func (db *DB) CompareAndSwap(
 }
 
 // Delete removes the key, locked or not, and reports whether there was one (K26, K27). It blocks
-// until that is durable.
-//
-// Whoever held its lock loses it, with ErrKeyDeleted and no lock-delay (K37). If others wait for
-// the lock, the first of them gets it at once, on a key made anew.
-//
-// It returns ErrInvalid for an empty key or one over MaxKeySize, ErrClosed, ErrFailed or ErrCommit,
-// with nothing changed.
+// until that is durable. The holder of its lock loses it, with ErrKeyDeleted and no lock-delay
+// (K37). The first waiter gets the lock at once, on a key made anew.
 func (db *DB) Delete(key string) (bool, error) {
 	var deleted bool
 	err := db.update(func(tx *engine.Txn) (err error) {
@@ -115,8 +103,7 @@ func (db *DB) Delete(key string) (bool, error) {
 }
 
 // CompareAndDelete is a Delete that is done only if the key's ModifyIndex is index; otherwise it
-// returns ErrConflict (K29, K30). If there is no such key, it returns false and no error (K28). It
-// blocks and fails as Delete does.
+// returns ErrConflict (K29, K30). If there is no such key, it returns false and no error (K28).
 func (db *DB) CompareAndDelete(key string, index uint64) (bool, error) {
 	var deleted bool
 	err := db.update(func(tx *engine.Txn) (err error) {
@@ -126,9 +113,9 @@ func (db *DB) CompareAndDelete(key string, index uint64) (bool, error) {
 	return result(deleted, "compare and delete", key, err)
 }
 
-// DeletePrefix removes every key that begins with the prefix, and returns how many there were
-// (K31, K32, K40). The prefix is of bytes, not of path segments. An empty one is refused with
-// ErrInvalid: DeleteAll is the call for that. It blocks and fails as Delete does.
+// DeletePrefix deletes every key that begins with the prefix, as Delete does, and returns how many
+// there were (K31, K32, K40). The prefix is of bytes, not of path segments. An empty one is
+// ErrInvalid: DeleteAll is the call for that.
 func (db *DB) DeletePrefix(prefix string) (int, error) {
 	var n int
 	err := db.update(func(tx *engine.Txn) (err error) {
@@ -138,8 +125,8 @@ func (db *DB) DeletePrefix(prefix string) (int, error) {
 	return result(n, "delete prefix", prefix, err)
 }
 
-// DeleteAll removes every key, and returns how many there were. Sessions and the catalog stay. It
-// blocks and fails as Delete does.
+// DeleteAll deletes every key, as Delete does, and returns how many there were. Sessions and the
+// catalog stay.
 func (db *DB) DeleteAll() (int, error) {
 	var n int
 	err := db.update(func(tx *engine.Txn) error {

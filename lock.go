@@ -9,27 +9,27 @@ import (
 	"github.com/lockd/lockd/internal/engine"
 )
 
-// KeyPolicy says what becomes of a lock's key after Unlock.
+// KeyPolicy says what happens to a lock's key after Unlock.
 type KeyPolicy uint8
 
 // The policies.
 const (
 	// LeaveKey keeps it.
 	LeaveKey KeyPolicy = KeyPolicy(engine.LeaveKey)
-	// RemoveAfter deletes it, if this lock created it when it was granted and nobody has written to
-	// it since; a lock that was taken over did not. If others wait, the first of them gets it made
-	// anew. Fences do not depend on the key.
+	// RemoveAfter deletes it, if the grant of this lock created it and no call has written to it
+	// since. A lock that was taken over leaves it. If there are waiters, the first of them gets the
+	// lock, on a key made anew.
 	RemoveAfter KeyPolicy = KeyPolicy(engine.RemoveAfter)
 )
 
 // LockOptions adds to the taking of a lock. A nil *LockOptions and the zero value add nothing.
 type LockOptions struct {
-	// Value, if it is not nil, is written to the key with the lock, and Flags with it. Else the
-	// key keeps both.
+	// Value, if it is not nil, is written to the key with the lock, and Flags with it. Otherwise
+	// the key keeps both.
 	Value []byte
 	Flags uint64
 
-	// Key says what becomes of the key after Unlock. The default is LeaveKey.
+	// Key says what happens to the key after Unlock. The default is LeaveKey.
 	Key KeyPolicy
 }
 
@@ -55,9 +55,9 @@ func (o *LockOptions) validate() error {
 	return nil
 }
 
-// Lock is a lock that is held, or was: having one is the only way to release it. A lock has at
-// most one. Its methods may be called by many goroutines. The zero value is not usable;
-// Session.Lock, TryLock and LockAll give one.
+// Lock is the handle on a lock that is or was held, and the only way to release it. Its methods may
+// be called by many goroutines. The zero value is not usable; Session.Lock, TryLock and LockAll
+// give one.
 type Lock struct {
 	hold  engine.Hold
 	ended EndedError // what Err returns; its cause is written before the end is told
@@ -78,19 +78,18 @@ func lockOf(hold *engine.Hold) *Lock { return hold.Owner.(*Lock) }
 // session is the handle on the session that held the lock.
 func (l *Lock) session() *Session { return handleOf(l.hold.Session).session }
 
-// Key is the key of the lock.
+// Key returns the key of the lock.
 func (l *Lock) Key() string { return l.hold.Key }
 
-// Sequencer proves the lock: to lockd by DB.If, to anybody else through a Guard.
+// Sequencer returns the proof of this grant: for DB.If, or for a Guard.
 func (l *Lock) Sequencer() Sequencer { return sequencerOf(l.hold.Sequencer()) }
 
-// Done returns a channel that is closed when the lock is no longer held: no later than anybody
-// else is told of holding it (G10).
+// Done returns a channel that is closed when the lock is no longer held, no later than another
+// caller is told of holding it (G10).
 func (l *Lock) Done() <-chan struct{} { return l.ending.Done() }
 
-// Err returns nil while the lock is held, and then an *EndedError with the cause, ErrUnlocked
-// after Unlock; Lost tells a loss from that. The end of the database is one for this handle, also
-// if the file keeps the lock: see DB.Close.
+// Err returns nil while the lock is held, and then an *EndedError with the cause: ErrUnlocked after
+// Unlock. Lost tells a loss from that. DB.Close ends every handle, also if the file keeps the lock.
 func (l *Lock) Err() error { return l.ending.Err() }
 
 // lose tells the end of the lock. Only the first call counts; db.mu is held.
@@ -102,26 +101,22 @@ func (l *Lock) lose(cause error) {
 }
 
 // Context returns a child of parent that is cancelled when the lock is no longer held;
-// context.Cause then gives what Err does. A nil parent panics.
+// context.Cause then returns what Err does.
 func (l *Lock) Context(parent context.Context) context.Context {
 	checkContext(parent)
 	return l.ending.context(parent)
 }
 
-// Lock takes the key's lock, and waits for it if need be: until the holder releases it or is
-// lost, and then until the lock-delay is over. Those who wait are served in the order in which
-// they began to (G9), whatever their sessions: two goroutines with one session exclude each other
-// too, and who has the lock and asks for it again waits for itself. A lock that the session got by
-// Txn.Lock, or had before a restart, and that has no handle, is taken over as it is, and left to
-// the session if ctx ends. Those who wait for that session to release it are not waited for.
+// Lock acquires the key's lock. It blocks until the lock is held and that is durable: until the
+// holder has released it, or was lost and its lock-delay is over. Waiters are served in the order
+// in which they began to wait (G9), also those of one session: two goroutines with one session
+// exclude each other, and a goroutine that locks a key twice waits for itself.
 //
-// It blocks until the lock is held and that is durable. If ctx ends first, nothing is left held
-// that the session did not hold before, and the error is ctx's and also a *LockedError that says
-// what was in the way: who holds the lock and for how long, or until when it is delayed, and how
-// many stood before the call. It has none if ctx had ended before the call, or if only a commit was
-// in the way, which the text says. It returns an error that is ErrNoSession and wraps the cause if
-// the session has ended or does so; ErrInvalid, ErrClosed, ErrFailed or ErrCommit. A nil ctx
-// panics.
+// A lock that the session holds without a handle, by Txn.Lock or from before a restart, is taken
+// over as it is, ahead of the waiters.
+//
+// If ctx ends first, the error is ctx's and also a *LockedError that says what was in the way. It
+// is no *LockedError if ctx had ended before the call, or if only a commit was in the way.
 func (s *Session) Lock(ctx context.Context, key string, opts *LockOptions) (*Lock, error) {
 	var lock [1]*Lock
 	if err := s.acquire(ctx, []string{key}, opts, lock[:]); err != nil {
@@ -130,18 +125,16 @@ func (s *Session) Lock(ctx context.Context, key string, opts *LockOptions) (*Loc
 	return lock[0], nil
 }
 
-// LockAll takes the locks of all the keys, or none: it gets them in one transaction, when all are
-// free and it is the oldest waiter of each, and is granted nothing until then. So those who lock
-// several keys at once, and hold none of them, never wait for each other in a circle.
+// LockAll acquires the locks of all the keys, or none. It gets them in one transaction, when all
+// are free and it is the first waiter of each. So callers that lock several keys at once, and hold
+// none of them, never deadlock.
 //
-// While it waits it keeps its place for each key. A key for which it is the first stays free as
-// long as another one is busy, and is refused to everybody else (ObstacleQueue): one busy key keeps
-// the others from being used, which a context with a deadline bounds. What the session holds
-// already, it goes on holding meanwhile: locks without a handle are taken over with the rest, and
-// one with a handle is waited for until that is unlocked.
+// A key for which the call is the first waiter stays free while another key is busy, and is refused
+// to other callers (ObstacleQueue): a deadline bounds that. A lock that the session holds without a
+// handle is taken over; one that has a handle is waited for.
 //
-// The locks come in the order of the keys, and share one fence, but for those that are taken over.
-// Blocking and errors are as in Lock; a key named twice is ErrInvalid.
+// The locks come in the order of the keys. They share one fence, but for those that are taken over.
+// LockAll blocks and fails as Lock does. A key named twice is ErrInvalid.
 func (s *Session) LockAll(
 	ctx context.Context, keys []string, opts *LockOptions,
 ) ([]*Lock, error) {
@@ -152,10 +145,9 @@ func (s *Session) LockAll(
 	return locks, nil
 }
 
-// TryLock takes the key's lock if that can be done at once. It does not wait for the lock, only
-// until the answer is durable. It returns a *LockedError that says what is in the way: who holds
-// the lock, which may be the session itself, until when it is delayed, or that others have waited
-// longer; else as Lock does.
+// TryLock acquires the key's lock if it is free, as Lock does, and does not wait for it otherwise.
+// It blocks until the answer is durable. If the lock is held, by this session too, delayed, or
+// promised to waiters, it returns a *LockedError that says so.
 func (s *Session) TryLock(key string, opts *LockOptions) (*Lock, error) {
 	lock := newLock()
 	err := checkKey(key)
@@ -183,13 +175,13 @@ func (s *Session) cause(err error) error {
 	return err
 }
 
-// Unlock releases the lock; the first who waits for it has it in the same transaction. It sets no
+// Unlock releases the lock; the first waiter is granted it in the same transaction. It sets no
 // lock-delay (G7). It blocks until that is durable.
 //
-// It returns nil, also when repeated. If the lock was lost before, it changes nothing, not even
-// if the same session holds the lock again, and returns an error that is ErrNotHeld and wraps the
-// cause; if the database was closed and its file keeps the lock, one that is ErrClosed. After
-// ErrCommit the lock is still held, and Unlock may be called again.
+// It returns nil, also when repeated. If the lock was lost before, it changes nothing, and returns
+// an error that is ErrNotHeld and wraps the cause. If the database was closed and its file keeps
+// the lock, it returns ErrClosed. After ErrCommit the lock is still held, and Unlock may be called
+// again.
 func (l *Lock) Unlock() error { return wrap("unlock", l.Key(), l.unlock()) }
 
 func (l *Lock) unlock() error {
@@ -208,18 +200,15 @@ func (l *Lock) unlock() error {
 	return l.Err()
 }
 
-// WithLock runs fn while it holds the key's lock. It takes it as Lock does, calls fn, on the
-// caller's goroutine, with a context that is cancelled when the lock is lost or ctx ends, and with
-// the sequencer that proves the lock; when fn has returned, it unlocks. A key that was not there
-// before, and that nobody has written to since, goes with the lock.
+// WithLock runs fn while it holds the key's lock. It acquires the lock as Lock does, calls fn on
+// the caller's goroutine, and unlocks when fn has returned, panicked or called runtime.Goexit. fn
+// gets a context that is cancelled when the lock is lost or ctx ends, and the proof of the lock.
+// The key is deleted with the lock, as RemoveAfter says.
 //
 // It returns fn's error as it is. If the lock was lost before fn returned, the error is also
-// ErrNotHeld and wraps the cause: what fn did last, it may have done without the lock. If the lock
-// could not be taken, fn is not called, and the error is Lock's. If Unlock fails, the error is
-// Unlock's too; after ErrCommit the session then holds the lock until it ends.
-//
-// If fn panics or calls runtime.Goexit, the lock is released, and that goes on. A nil ctx or fn
-// panics.
+// ErrNotHeld and wraps the cause: the last work of fn may have been done without the lock. If the
+// lock could not be acquired, fn is not called, and the error is Lock's. If Unlock fails, the error
+// is Unlock's too; after ErrCommit the session holds the lock until it ends.
 func (s *Session) WithLock(
 	ctx context.Context, key string, fn func(ctx context.Context, proof Sequencer) error,
 ) error {
@@ -249,12 +238,10 @@ func checkFunction(fn func(ctx context.Context, proof Sequencer) error) {
 	}
 }
 
-// ForceUnlock takes a lock away from its holder, who may not know: the lock-delay of its session
-// follows. The fence, as in Entry or LockedError, says which grant is meant, so that a later
-// holder is never hit; of two grants that one transaction made, it is the later. The holder's
-// handle ends with ErrForced and the reason. It blocks until that is durable. It returns ErrNotHeld
-// if that grant has passed, ErrInvalid for an empty key, ErrClosed, ErrFailed or ErrCommit, with
-// nothing changed.
+// ForceUnlock takes the lock from its holder. The holder's handle ends with ErrForced and the
+// reason, and its session's lock-delay follows. It blocks until that is durable. The fence, as in
+// Entry or LockedError, names the grant: if that has ended, ForceUnlock returns ErrNotHeld, and a
+// later holder keeps the lock.
 func (db *DB) ForceUnlock(key string, fence uint64, reason string) error {
 	err := db.refused(checkKey(key))
 	if err == nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// DB is a database of keys, locks and sessions, in memory or on one file. Its methods may be
-// called by many goroutines. The zero value is not usable; New and Open give one.
+// DB is a database of keys, locks and sessions, in memory or on one file. Its methods may be called
+// by many goroutines. The zero value is not usable; New and Open give one.
 type DB struct {
 	node   string
 	clock  clock.Clock
@@ -29,9 +29,8 @@ type DB struct {
 	commits Commits              // protected by the writer's mutex
 }
 
-// New returns an empty database in memory. It behaves as one on a file does, but that nothing is
-// left after Close. A nil opts means the defaults. It returns ErrInvalid for options that are out
-// of their bounds.
+// New returns an empty database in memory. It behaves as one on a file does, but leaves nothing
+// after Close. It returns ErrInvalid for options that are out of their bounds.
 func New(opts *Options) (*DB, error) {
 	if err := opts.validate(); err != nil {
 		return nil, wrap("new", "", err)
@@ -47,29 +46,18 @@ func New(opts *Options) (*DB, error) {
 }
 
 // Open returns the database on the file, and creates the file if there is none. Only one DB at a
-// time, of this process or another one, has a file open. It waits for that up to
-// Options.OpenTimeout and returns ErrInUse then. A file that is written to again and again grows to
-// about 8 MB, however few its keys are: that is mostly its log.
+// time, of any process, has a file open: Open waits for it for up to Options.OpenTimeout, and then
+// returns ErrInUse. What it has read is on disk when it returns, with SyncAlways (G3).
 //
-// What is at the path is a whole database or nothing: a file without a byte is ErrCorrupt, and a
-// symbolic link that leads nowhere is fs.ErrNotExist. While the file is open nobody may remove it,
-// or rename another one over it: the lock is on the file, not on its name, so that a second Open
-// would make another database there. The next write finds out if the file has no name left at all,
-// and is not acknowledged: the database has failed then, with fs.ErrNotExist. What was committed
-// before is lost with the file. One that has another name, or is moved, goes on there.
+// Sessions that were bound to a process which is gone end with ErrProcessGone, and their
+// lock-delays begin: see Options.Reopen. The others live on, each with a full TTL (S28).
+// Lock-delays go on by the wall clock, and never last longer than their full length.
 //
-// Sessions bound to a process that is gone end with ErrProcessGone, and their lock-delays begin
-// (see Options.Reopen); the others live on with their TTLs anew (S28); lock-delays go on by the
-// wall clock, but never for longer than their full length, which begins anew once if that clock was
-// set back.
-//
-// What Open reads is on disk when it returns, with SyncAlways, also if it was written by a process
-// that was killed before it was (G3). It costs one sync, which has nothing to do as a rule.
-//
-// It returns ErrCorrupt or ErrFormat for a file that it refuses and leaves as it is, ErrCommit if
-// what is in it, or the end of a session, cannot be made durable, and ErrInvalid for options that
-// are out of their bounds, and for a file where Options.AllowNetworkFS would have to be set. A nil
-// opts means the defaults.
+// The file must not be removed or replaced while it is open: doc/operations.md says what happens
+// then. Open returns ErrCorrupt or ErrFormat for a file that it refuses and leaves as it is (an
+// empty file is ErrCorrupt), an error that is fs.ErrNotExist for a symbolic link that leads
+// nowhere, ErrCommit if what is in the file, or the end of a session, cannot be made durable, and
+// ErrInvalid also for a file system that Options.AllowNetworkFS would have to allow.
 func Open(path string, opts *Options) (*DB, error) {
 	err := opts.validate()
 	if err == nil {
@@ -182,11 +170,11 @@ func endWith(cause error) func(*engine.Txn, *engine.Session) {
 	return func(tx *engine.Txn, s *engine.Session) { tx.EndSession(s, cause) }
 }
 
-// Node is the name under which this process stands in the catalog: Options.Node.
+// Node returns the name of this process in the catalog: Options.Node.
 func (db *DB) Node() string { return db.node }
 
 // Err returns nil while the database takes writes, and then an error that is ErrClosed or
-// ErrFailed. It waits for nobody.
+// ErrFailed. It does not block.
 func (db *DB) Err() error { return wrap("", "", db.writer.Refused()) }
 
 // Schedule calls fn in a goroutine of its own when d has passed on the database's clock, for who
@@ -208,18 +196,18 @@ func (db *DB) Schedule(d time.Duration, fn func()) (stop func() bool) {
 // update does fn as a write, and returns when that is durable.
 func (db *DB) update(fn func(tx *engine.Txn) error) error { return db.writer.Do(fn) }
 
-// Close ends the database. Calls that wait, and locks that are held, end with ErrClosed; sessions
-// that are bound to the process, or a Keeper's, end cleanly, without lock-delays, and the others
-// stay in the file, with their locks: only the handles on them end, with an error that is
-// ErrClosed, and not ErrNoSession or ErrNotHeld. It blocks until that is durable and the database's
-// goroutine has ended. Then every call that writes, waits, or asks for a session or about a lock
-// returns ErrClosed; Get, Snapshot and Backup go on answering from the last state.
+// Close ends the database. Calls that wait, and locks that are held, end with ErrClosed. Sessions
+// that are bound to the process, or are a Keeper's, end without lock-delays. The others stay in the
+// file, with their locks; only the handles on them end, with an error that is ErrClosed and neither
+// ErrNoSession nor ErrNotHeld.
 //
-// It returns an error if it could not write what it should: ErrCommit if that could not be made
-// durable, and ErrFailed if the database had failed before. The next Open ends the sessions then,
-// but for those that are Independent, which end by their TTLs. A lock that was granted to a call
-// which returned ErrCommit, or gave up, may be left to a session with lifetime Independent: see
-// Crash in the package comment. A repeated call waits for the first, and returns nil.
+// It blocks until that is durable and the database's goroutine has ended. From then on every call
+// that writes, waits, or asks for a session or about a lock returns ErrClosed; Get, Snapshot,
+// Backup and the calls that cannot fail answer from the last state.
+//
+// It returns ErrCommit if the end could not be made durable, and ErrFailed if the database had
+// failed before. Then the next Open ends the sessions that are bound to the process, and the others
+// end by their TTLs. A repeated call waits for the first, and returns nil.
 func (db *DB) Close() error {
 	closed := func(refusal error) bool { return refusal != nil && errors.Is(refusal, ErrClosed) }
 	err, first := db.writer.Close(errDatabaseClosed, closed, db.windUp)

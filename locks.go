@@ -9,28 +9,27 @@ import (
 	"github.com/lockd/lockd/internal/engine"
 )
 
-// LockInfo describes the lock of one key: one that is held, delayed or waited for. A slot of a
-// semaphore is the lock of its contender key. The zero value is none.
+// LockInfo describes the lock of one key that is held, delayed or waited for. A slot of a semaphore
+// is the lock of prefix/session. The zero value is none.
 type LockInfo struct {
 	Key string
 
-	// Holder is the session that holds the lock; the zero SessionInfo if it is free. Fence is of
-	// the grant, and Since is when that was: the zero time if it was before the file was opened.
-	// Held is how long ago that is, and 0 if it is not known.
+	// Holder is the session that holds the lock; the zero SessionInfo if it is free. Fence and
+	// Since are of the grant. Held is the time since then. Both are zero if the grant was before
+	// the file was opened.
 	Holder SessionInfo
 	Fence  uint64
 	Since  time.Time
 	Held   time.Duration
 
-	// DelayedUntil is the end of a lock-delay; the zero time if there is none.
+	// DelayedUntil is the end of the lock-delay; the zero time if there is none.
 	DelayedUntil time.Time
 
-	// Limit is that of the semaphore, at the keys of one, and 0 at any other: at prefix/.lock,
-	// where those wait who want a slot, and at prefix/session of each slot, held or lost and
-	// delayed.
+	// Limit is the limit of the semaphore at its keys: prefix/.lock, which has the queue for its
+	// slots, and prefix/session of each slot. It is 0 at any other key.
 	Limit int
 
-	// Queue has those who wait, the next to be served first.
+	// Queue has the waiters, the next to be served first.
 	Queue []WaiterInfo
 }
 
@@ -40,18 +39,18 @@ type WaiterInfo struct {
 	Since   time.Time     // when the call began to wait
 	Waited  time.Duration // how long ago that is
 
-	// Keys are all the locks that the call waits for: several if it is LockAll, which gets them
-	// together, and so may wait although this one is free.
+	// Keys are all the locks that the call waits for: several for LockAll, which gets them together
+	// and may wait although this one is free.
 	Keys []string
 }
 
-// Locks yields every lock that is held, delayed or waited for, in the order of the keys, as all of
-// them are at the beginning of the loop. It shows what is durable: a grant that is still being
-// committed is not one yet, and who is to have it still waits.
+// Locks yields every lock that is held, delayed or waited for, in the order of the keys, as they
+// are when the loop begins. It shows what is durable: until a grant is committed its session is a
+// waiter.
 //
-// It waits neither for the file nor for the function of an Update, and cannot fail. It takes the
-// database's lock for a time in proportion to the number of these locks and of those who wait, and
-// not while the loop runs. After Close it goes on answering.
+// It waits neither for the file nor for the function of an Update, and cannot fail. Before the loop
+// it holds the database's lock for a time in proportion to the number of locks and waiters. After
+// Close it goes on answering.
 func (db *DB) Locks() iter.Seq[LockInfo] {
 	return func(yield func(LockInfo) bool) {
 		db.writer.LockBeside()

@@ -10,28 +10,28 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// Leadership is who leads, or that nobody does: what Observe yields. The zero value is a vacancy
-// in which nobody has led.
+// Leadership is the state of an election: the leader, or a vacancy. The zero value is a vacancy
+// before any leader.
 type Leadership struct {
-	// Fence is that of the leader's grant. In a vacancy it is that of the last leader, as far as it
-	// is known: 0 if there was none, or the key has been deleted since.
+	// Fence is the fence of the leader's grant. In a vacancy it is the last leader's, or 0 if there
+	// was none or the key has been deleted since.
 	Fence uint64
 
-	// Leader proves the leadership; its Session leads. In a vacancy it is the zero value, which
-	// proves nothing: DB.If refuses every write with it.
+	// Leader is the proof of the leadership; its Session leads. In a vacancy it is the zero value,
+	// which proves nothing.
 	Leader Sequencer
 	Name   string // of the leader's session
-	Value  []byte // that the leader campaigned with, or proclaimed; shared: do not change it
+	Value  []byte // that the leader wrote; shared: do not change it
 
-	// Until is when the lock-delay of the last leader ends, by the database's clock: nobody leads
-	// before. The zero Time if there is none.
+	// Until is the end of the last leader's lock-delay, by the database's clock; the zero Time if
+	// there is none.
 	Until time.Time
-	// Cause is why the last leader does not lead any more; nil if Observe has not seen it go.
-	// errors.Is finds the cause in it.
+	// Cause is why the last leader's grant ended; nil if Observe has not seen it end. errors.Is
+	// finds the cause in it.
 	Cause error
 }
 
-// Vacant reports whether nobody leads.
+// Vacant reports whether no session leads.
 func (l Leadership) Vacant() bool { return l.Leader == Sequencer{} }
 
 // newsTo reports whether who knows of the one before has to be told of l.
@@ -41,18 +41,16 @@ func (l Leadership) newsTo(before Leadership) bool {
 		!l.Until.IsZero() && !l.Until.Equal(before.Until)
 }
 
-// Observe yields who leads in the election that the key names: first the present state, and then
-// each leader, each value that one proclaims, and each vacancy. They come in the order of their
-// fences, as they become durable; none that is older than one before. Where one leader hands over
-// to the next there is no vacancy between. The end of a lock-delay is no change of its own, for
-// Leadership.Until told of it. It blocks between changes.
+// Observe yields the state of the election that the key names: first the present one, and then each
+// leader, each value that one proclaims, and each vacancy, in the order of their fences, as they
+// become durable. It blocks between them. A leader that hands over to the next makes no vacancy.
+// The end of a lock-delay is no event: Leadership.Until says it.
 //
-// Who looks so late that Options.History does not reach far enough back gets the state that is
-// present then, and misses what was between. No leader ever waits for an observer.
+// No writer waits for an observer. If events were dropped (Options.History), it goes on with the
+// present state, and changes in between are missed.
 //
-// It ends with an error: ctx's, ErrClosed at the end of the database, or ErrInvalid for an empty
-// key or one over MaxKeySize. The Leadership that comes with it is the zero value, which looks like
-// a vacancy: look at the error first. It is a single-use iterator. A nil ctx panics.
+// It ends with an error: ctx's, ErrClosed or ErrInvalid, with the zero Leadership, which looks like
+// a vacancy: look at the error first. It is a single-use iterator.
 func (db *DB) Observe(ctx context.Context, key string) iter.Seq2[Leadership, error] {
 	checkContext(ctx)
 	db.writer.MustNotBeFunction()

@@ -11,32 +11,32 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// Recovery is what Recover could make of a damaged file. If nothing is missing or doubtful, the
-// backup is the one that BackupFile would have written before the damage.
+// Recovery says what Recover saved of a damaged file. If Missing and Doubtful are empty, the backup
+// is what BackupFile would have written before the damage.
 type Recovery struct {
-	// Index is that of the backup: the highest that was found.
+	// Index is the index of the backup: the highest that was found.
 	Index uint64
 
-	// How many rows the backup has.
+	// The numbers of rows in the backup.
 	Keys, Nodes, Services, Checks int
 
-	// Missing is what was in the file, or may have been, and is not in the backup. What no backup
-	// has is told of too, such as sessions.
+	// Missing is what was in the file, or may have been, and is not in the backup, sessions
+	// included.
 	Missing []RecoveryRemark
 
-	// Doubtful is what is in the backup, and may be older than what was committed last, or have
-	// been deleted since. A newest commit that may never have been whole, and is left out, is told
-	// of here too.
+	// Doubtful is what is in the backup and may be older than the last commit, or have been deleted
+	// since. It also tells of a newest commit that is left out because it may never have been
+	// whole.
 	Doubtful []RecoveryRemark
 }
 
-// RecoveryRemark is what a Recovery says of one row, or of those of a table, or of the whole file.
+// RecoveryRemark is a remark on one row, on the rows of a table, or on the whole file.
 type RecoveryRemark struct {
-	// Table is what the rows are, such as "keys" or "sessions"; empty: all of them.
+	// Table is the kind of the rows, such as "keys" or "sessions". Empty means all of them.
 	Table string
 
-	// Key is such as a key, or the ID of a session, and empty if it is not known which rows. Of a
-	// row whose checksum does not match it is what is there: that may be what is damaged.
+	// Key is the row's key, such as the ID of a session. It is empty if it is not known. If the
+	// row's checksum does not match, the key itself may be damaged.
 	Key string
 
 	Text string
@@ -53,19 +53,17 @@ func (r RecoveryRemark) String() string {
 	return fmt.Sprintf("%s: %.200q: %s", r.Table, r.Key, r.Text)
 }
 
-// Recover writes to w a backup, for Restore, of each row of a damaged file whose checksum holds,
-// and returns what it could not read. The file of a closed database may be damaged anywhere, or not
-// at all. It is opened for reading only, and not changed; so Recover needs no permission to write
-// to it. As in every backup there are keys, nodes, services and checks; no sessions, locks or
-// delays.
+// Recover reads a damaged file of a closed database, and writes to w a backup, for Restore, of each
+// row whose checksum holds. It opens the file for reading only, reads all of it before it writes,
+// and changes nothing. A backup has keys, nodes, services and checks; no sessions, locks or
+// lock-delays.
 //
-// Where rows are lost, Recover takes older copies of them that the file still has, and tells of
-// each one as doubtful. It leaves out, as missing, rows that do not fit without others that are
-// missing, such as a service without its node. It reads the whole file before it writes.
+// Where rows are lost, it takes older copies that the file still has, as doubtful. It leaves out
+// rows that do not fit without missing ones, such as a service without its node, as missing.
 //
-// It returns ErrInUse as Open does, ErrCorrupt if nothing of lockd's is in the file, ErrFormat if
-// it is not lockd's or of a newer format, an error that is fs.ErrNotExist if there is no file, and
-// those of w's Write. A nil w panics. A nil opts means the defaults; only OpenTimeout counts.
+// It returns ErrInUse as Open does, ErrCorrupt if there is nothing of lockd's in the file,
+// ErrFormat if it is not lockd's or of a newer format, an error that is fs.ErrNotExist if there is
+// no file, and those of w's Write. A nil opts means the defaults; only OpenTimeout counts.
 func Recover(path string, w io.Writer, opts *Options) (*Recovery, error) {
 	checkWriter(w)
 	r, err := recoverTo(path, w, opts)

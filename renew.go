@@ -8,13 +8,9 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// Renew begins the TTL of the session anew, as Session.Renew does, for a caller who has its ID
-// and no handle (S26). It touches no disk and waits for no commit, neither its own nor anybody
-// else's; only the answer that a session has ended waits until that is durable. Without a TTL it
-// does nothing (S25).
-//
-// It returns ErrNoSession for a session that does not live, or whose time was up when Renew was
-// called, ErrInvalid for the zero ID, ErrClosed or ErrFailed, with nothing changed.
+// Renew renews a session by its ID, as Session.Renew does (S26). It returns ErrNoSession for a
+// session that does not live, or whose TTL had passed when Renew was called, and ErrInvalid for the
+// zero ID.
 func (db *DB) Renew(id SessionID) error {
 	called := db.writer.Time()
 	s, err := db.published(id)
@@ -51,11 +47,10 @@ func (db *DB) published(id SessionID) (*Session, error) {
 	return s, nil
 }
 
-// Renew begins the TTL anew, from the moment of the call (G6); without a TTL it does nothing
-// (S25). It moves no index and writes nothing to the file. It waits for no commit and for no
-// function of an Update, unless the session can no longer be renewed: then until that is durable.
-// It returns an error that is ErrNoSession and wraps the cause if the session has ended, or its
-// time was up when Renew was called, and ErrClosed or ErrFailed.
+// Renew begins the session's TTL anew, from the moment of the call (G6); without a TTL it does
+// nothing (S25). It moves no index, writes nothing to the file, and waits neither for a commit nor
+// for the function of an Update. If the session has ended, or its TTL had passed when Renew was
+// called, it returns an error that is ErrNoSession and wraps the cause, when that end is durable.
 func (s *Session) Renew() error {
 	err := s.renewalLost()
 	if err == nil {

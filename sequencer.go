@@ -12,20 +12,16 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// Sequencer proves that a session holds, or held, a lock: it names one grant, and no other ever
-// has the same. It is comparable, and its text form can travel in a header, a variable or a file.
-// The zero value proves nothing, and is refused wherever a sequencer is checked.
-//
-// It is no credential: anyone can read it in an Entry, or make one up. As Chubby's, it keeps honest
-// programs apart of which one is late.
+// Sequencer is the proof of a lock: it names one grant, and no other grant ever has the same. It is
+// comparable, and has a text form. It is no credential: every caller can read one in an Entry, or
+// make one up. The zero value proves nothing, and is refused wherever a sequencer is checked.
 //
 // Of two grants of one key, the later has the larger Fence, across delete, restart and restore. If
-// one transaction made both, which takes an Update that locks the key, gives it up, and locks it
-// again, they have one Fence, and the later has the larger LockIndex (G8).
+// one transaction made both, they have one Fence, and the later has the larger LockIndex (G8).
 type Sequencer struct {
 	Key       string
 	Session   SessionID
-	LockIndex uint64 // how often the key, as it was created last, had been locked
+	LockIndex uint64 // how often the key was locked since it was created
 	Fence     uint64 // the index of the grant
 }
 
@@ -44,8 +40,8 @@ func (q Sequencer) String() string {
 	return fmt.Sprintf("%d:%d:%s:%s", q.Fence, q.LockIndex, q.Session, key)
 }
 
-// ParseSequencer reads the text form that String wrote. Any other text is ErrInvalid, and so is
-// the empty one, for who has lost a sequencer must not go on without.
+// ParseSequencer reads the text form that String writes. Any other text is ErrInvalid, the empty
+// one too, so that a caller that has lost its sequencer does not go on without one.
 func ParseSequencer(text string) (Sequencer, error) {
 	q, err := parseSequencer(text)
 	return q, wrap("parse sequencer", text, err)
@@ -88,9 +84,8 @@ func parseSequencer(text string) (Sequencer, error) {
 // MarshalText returns the text form. It never fails.
 func (q Sequencer) MarshalText() ([]byte, error) { return []byte(q.String()), nil }
 
-// UnmarshalText reads the text form, as ParseSequencer does. So it refuses the empty text too,
-// which MarshalText makes of the zero value: a field of JSON that may have none is tagged omitzero.
-// After an error q is unchanged.
+// UnmarshalText reads the text form, as ParseSequencer does. So it refuses the text of the zero
+// value: an optional field of JSON is tagged omitzero. After an error q is unchanged.
 func (q *Sequencer) UnmarshalText(text []byte) error {
 	parsed, err := ParseSequencer(string(text))
 	if err != nil {
@@ -100,10 +95,9 @@ func (q *Sequencer) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// CheckSequencer returns nil if, in the published state, the lock that q names is held by this
-// very grant, and ErrNotHeld otherwise; ErrClosed or ErrFailed when nothing is held any more. It
-// waits for nobody, and by the time the caller acts on it the lock may be lost, or its session's
-// time be up. A write to lockd is fenced by DB.If, and one to anything else by a Guard.
+// CheckSequencer returns nil if, in the published state, the lock that q names is held by this very
+// grant, and ErrNotHeld otherwise. It does not block. The lock may be lost before the caller acts
+// on the answer: DB.If and Guard check in the write itself.
 func (db *DB) CheckSequencer(q Sequencer) error {
 	err := db.writer.Refused()
 	if err == nil {
@@ -126,26 +120,21 @@ func sequencerOf(q engine.Sequencer) Sequencer {
 	}
 }
 
-// Guard stands at a resource outside lockd, such as a file or a queue, and lets through only who
-// presents the newest grant of a lock that it has heard of. It goes by the key, the fence and,
-// between grants of one fence, the lock index. It asks nobody whether there was such a grant: a
-// fence that was made up passes if it is larger, and then keeps the true holder out. So it is for
-// clients that can be trusted; who reaches the database can ask DB.CheckSequencer before.
+// Guard protects a resource outside lockd, such as a file or a queue: it admits only the newest
+// grant of a lock that it has seen, by the fence and then the lock index. One Guard guards one
+// resource. It may be used by many goroutines; the zero value is ready.
 //
-// It is for a lock, which one session holds at a time, and not for the slots of a semaphore: see
-// Slot.Sequencer.
-//
-// It lives in memory: a resource that outlives its process keeps the highest fence beside its data
-// instead. It may be used by many goroutines; the zero value is ready, and one Guard guards one
-// resource.
+// It does not ask the database: a forged sequencer with a larger fence passes, and shuts the true
+// holder out. It lives in memory: a resource that outlives its process stores the highest fence
+// with its data instead. It does not work with the slots of a semaphore: see Slot.Sequencer.
 type Guard struct {
 	mu      sync.Mutex // protects what follows
 	highest Sequencer
 }
 
-// Check lets q through, or refuses it with ErrNotHeld because a later grant was seen, and with
-// ErrInvalid if q proves nothing or is of another key than the first one. A refused call leaves
-// the guard as it was. It does not block.
+// Check returns nil for the newest grant it has seen. It returns ErrNotHeld if it has seen a later
+// one, and ErrInvalid if q proves nothing or is of another key than the first one, and then changes
+// nothing. It does not block.
 func (g *Guard) Check(q Sequencer) error {
 	return wrap("guard", q.Key, g.check(q))
 }

@@ -19,9 +19,9 @@ type Behavior uint8
 
 // The behaviors.
 const (
-	// ReleaseKeys takes the locks off the keys, which stay (K33).
+	// ReleaseKeys releases the locks; the keys stay (K33).
 	ReleaseKeys Behavior = iota
-	// DeleteKeys removes the keys (K34).
+	// DeleteKeys deletes the keys (K34).
 	DeleteKeys
 )
 
@@ -33,11 +33,11 @@ type Lifetime uint8
 
 // The lifetimes.
 const (
-	// BoundToProcess ends the session with its process: cleanly by DB.Close, and after a crash
-	// by the next Open.
+	// BoundToProcess ends the session with its process: cleanly by DB.Close, and after a crash by
+	// the next Open.
 	BoundToProcess Lifetime = iota
-	// Independent lets the session live on in the file. Its TTL runs while the file is open, and
-	// begins anew with each Open (S28). That of a Keeper lives on only after a crash.
+	// Independent keeps the session in the file. Its TTL runs while the file is open, and begins
+	// anew with each Open (S28). A Keeper's session is kept only after a crash.
 	Independent
 )
 
@@ -51,57 +51,53 @@ const (
 
 	// DefaultLockDelay is the lock-delay of a session that names none.
 	DefaultLockDelay = 15 * time.Second
-	// MinLockDelay is the shortest lock-delay, if there is one.
+	// MinLockDelay is the shortest lock-delay, unless there is none.
 	MinLockDelay = time.Millisecond
 	// MaxLockDelay is the longest lock-delay.
 	MaxLockDelay = 60 * time.Second
 )
 
-// MinTTL is the shortest TTL of a session or a check, if it has one. What is below is most likely a
-// number without its unit, and would be over before anybody could renew it.
+// MinTTL is the shortest TTL of a session or a check that has one. A shorter one most likely lacks
+// its unit.
 const MinTTL = time.Millisecond
 
-// SessionOptions configures a session. A nil *SessionOptions and the zero value mean the
-// defaults.
+// SessionOptions configures a session. A nil *SessionOptions and the zero value mean the defaults.
 type SessionOptions struct {
 	// Name is for people. It need not be unique.
 	Name string
 
-	// TTL is how long the session lives without being renewed; exactly so (S26). Zero means for
-	// ever; the least is MinTTL.
+	// TTL is how long the session lives without being renewed, exactly (S26). Zero means for ever;
+	// the least is MinTTL.
 	//
-	// A process that dies needs no TTL to be noticed: the next Open ends its sessions (Lifetime).
 	// A TTL is for holders that are reached over a network, for sessions that are Independent, and
-	// for work that may hang. It notices work that hangs only if the work itself renews, by
-	// Session.Renew before each of its steps. Session.KeepAlive and a Keeper renew beside the work,
-	// and go on when that hangs: with them, the work puts a Check with a TTL that the session has
-	// among its Checks.
+	// for work that may hang; a process that dies is noticed without one, by the next Open. It
+	// notices work that hangs only if the work itself renews, by Session.Renew. Session.KeepAlive
+	// and a Keeper renew beside the work: with them, the work puts a Check with a TTL that is among
+	// the session's Checks.
 	TTL time.Duration
 
-	// Grace is added to the TTL before the session ends, and not shown as part of it. It is for
-	// holders whose renewals come over a network.
+	// Grace is added to the TTL before the session ends, for renewals that come over a network.
+	// SessionInfo.TTL does not include it.
 	Grace time.Duration
 
-	// LockDelay keeps a lock from everybody for a time after its holder was lost (S32). Zero
+	// LockDelay is how long no session is granted a lock after its holder was lost (S32). Zero
 	// means DefaultLockDelay, NoLockDelay none; the least is MinLockDelay, the most MaxLockDelay.
 	LockDelay time.Duration
 
 	// Behavior says what happens to the held keys at the end. The default is ReleaseKeys.
 	Behavior Behavior
 
-	// Lifetime says whether the session ends with its process. The default, BoundToProcess, does.
+	// Lifetime says whether the session ends with its process. The default is BoundToProcess.
 	Lifetime Lifetime
 
-	// Node is the node in the catalog that the session is bound to. Empty means the node of this
-	// process.
+	// Node is the node of the catalog that the session is bound to. Empty means Options.Node.
 	Node string
 
-	// Checks are IDs of checks of the node. None may be critical; when one becomes so, or is
-	// removed, the session ends.
+	// Checks are IDs of checks of the node. None may be critical; the session ends when one becomes
+	// critical or is removed.
 	Checks []string
 
-	// Meta is for people and programs that ask who holds a lock: a host, a process, a purpose. It
-	// may have MaxKeySize bytes in all.
+	// Meta describes the holder: a host, a process, a purpose. It may have MaxKeySize bytes in all.
 	Meta map[string]string
 }
 
@@ -170,7 +166,7 @@ func tooShort(field string, d, least time.Duration) error {
 		least, d.Nanoseconds())
 }
 
-// SessionInfo describes a session. None of it ever changes (S3). The zero value is no session.
+// SessionInfo describes a session. It never changes (S3). The zero value is no session.
 type SessionInfo struct {
 	ID          SessionID
 	Name        string
@@ -194,9 +190,9 @@ func sessionInfo(row *schema.Session) SessionInfo {
 	}
 }
 
-// Session is a handle on a session: what takes locks. There is one for each session, shared by
-// all who ask for it; its methods may be called by many goroutines. The zero value is not
-// usable; DB.NewSession and DB.Session give one.
+// Session is the handle on a session. All callers share one handle of a session, and its methods
+// may be called by many goroutines. The zero value is not usable; DB.NewSession and DB.Session give
+// one.
 type Session struct {
 	_ noCopy
 
@@ -229,11 +225,9 @@ type noCopy struct{}
 func (*noCopy) Lock()   {}
 func (*noCopy) Unlock() {}
 
-// NewSession creates a session. It blocks until the session is durable; its TTL runs from the
-// call.
-//
-// It returns ErrInvalid, ErrNoNode, ErrNoCheck, ErrCheckCritical (S16 to S18), ErrClosed,
-// ErrFailed or ErrCommit, with nothing changed.
+// NewSession creates a session. It blocks until the session is durable; its TTL runs from the call.
+// It returns ErrNoNode, ErrNoCheck or ErrCheckCritical for a node or check that it cannot be bound
+// to (S16 to S18).
 func (db *DB) NewSession(opts *SessionOptions) (*Session, error) {
 	if opts == nil {
 		opts = &SessionOptions{}
@@ -261,9 +255,8 @@ func (o *SessionOptions) row() schema.Session {
 	}
 }
 
-// Session returns the handle on a session that lives. It blocks until it is durable that it does.
-// It returns ErrNoSession for any other ID, ErrInvalid for the zero one, ErrClosed, ErrFailed or
-// ErrCommit.
+// Session returns the handle on a live session. It blocks until it is durable that it lives. It
+// returns ErrNoSession for any other ID, and ErrInvalid for the zero one.
 func (db *DB) Session(id SessionID) (*Session, error) {
 	var found *Session
 	err := db.update(func(tx *engine.Txn) error {
@@ -277,9 +270,9 @@ func (db *DB) Session(id SessionID) (*Session, error) {
 }
 
 // EndSession ends a session from outside, with cause ErrDestroyed: its keys are released or
-// deleted, and its lock-delay follows (S32), for its owner may not know. It blocks until that is
-// durable. It returns ErrNoSession for one that does not live, ErrInvalid for the zero ID,
-// ErrClosed, ErrFailed or ErrCommit, with nothing changed.
+// deleted, and its lock-delay begins (S32), because its owner may still be at work. It blocks until
+// that is durable. It returns ErrNoSession for a session that does not live, and ErrInvalid for the
+// zero ID.
 func (db *DB) EndSession(id SessionID) error {
 	err := db.update(func(tx *engine.Txn) error { return endSession(tx, id) })
 	return wrap("end session", "", err)
@@ -300,24 +293,22 @@ func endSession(tx *engine.Txn, id SessionID) error {
 	return err
 }
 
-// Info describes the session.
+// Info returns the description of the session.
 func (s *Session) Info() SessionInfo { return sessionInfo(s.state.Row) }
 
-// ID names the session.
+// ID returns the ID of the session.
 func (s *Session) ID() SessionID { return SessionID(s.state.Row.ID) }
 
 // Done returns a channel that is closed when the session has ended, and that is durable.
 func (s *Session) Done() <-chan struct{} { return s.ending().Done() }
 
-// Err returns nil while the session lives, and then an *EndedError with the cause. The end of the
-// database is one for this handle, also if the session lives on in the file: see DB.Close.
+// Err returns nil while the session lives, and then an *EndedError with the cause. DB.Close ends
+// every handle, also if the session lives on in the file.
 func (s *Session) Err() error { return s.ending().Err() }
 
-// KeepAlive renews the session in time, until ctx ends, which returns its error, or the session
-// does, which returns that. It blocks all the while and starts no goroutine. A nil ctx panics.
-//
-// The session then lives for as long as this process runs, however busy that is, and whether its
-// work goes on or hangs: SessionOptions.TTL says how to notice that.
+// KeepAlive renews the session in time. It blocks until ctx ends, and returns its error, or until
+// the session has ended, and returns Err's. It starts no goroutine. The session then lives for as
+// long as the process runs, also if its work hangs: see SessionOptions.TTL.
 func (s *Session) KeepAlive(ctx context.Context) error {
 	checkContext(ctx)
 	if err := s.startKeeping(); err != nil {
@@ -357,9 +348,9 @@ func (s *Session) stopKeeping() {
 	s.db.waitsMoved()
 }
 
-// Close ends the session, for its owner: its keys are released or deleted, without a lock-delay
-// (G7). It blocks until that is durable. It returns nil, also when repeated, unless the session
-// had ended otherwise: then an error that is ErrNoSession and wraps the cause.
+// Close ends the session: its keys are released or deleted, without a lock-delay (G7). It blocks
+// until that is durable. It returns nil, also when repeated. If the session had ended otherwise, it
+// returns an error that is ErrNoSession and wraps the cause.
 func (s *Session) Close() error {
 	if s.Err() == nil {
 		err := s.db.update(func(tx *engine.Txn) error {

@@ -6,8 +6,8 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// SessionID names a session, for ever: an ID is never used again (S36). It is comparable, and
-// its text form is a UUID in lower case. The zero value names no session.
+// SessionID names a session. An ID is never used again (S36). It is comparable, and its text form
+// is a UUID in lower case. The zero value names no session.
 type SessionID [16]byte
 
 var (
@@ -38,7 +38,7 @@ func parseSessionID(text string) (SessionID, bool) {
 // MarshalText returns the text form. It never fails.
 func (id SessionID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText reads the text form, the empty text as the zero value. After an error id is
+// UnmarshalText reads the text form; the empty text is the zero value. After an error id is
 // unchanged.
 func (id *SessionID) UnmarshalText(text []byte) error {
 	if len(text) == 0 {

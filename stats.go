@@ -2,9 +2,8 @@ package lockd
 
 import "time"
 
-// Stats is what a database counts: how much there is now, and how often things have happened since
-// it was opened. All of it is durable, as everything that is shown, but for Waiters and Watchers,
-// which are calls. The zero value is what is known of no database.
+// Stats has counts of a database: how much there is now, and how often things happened since it was
+// opened. All but Waiters and Watchers count what is durable. The zero value is of no database.
 type Stats struct {
 	Index    uint64 // of the newest transaction that is published
 	Keys     int
@@ -19,14 +18,13 @@ type Stats struct {
 
 	LogDrops uint64 // records that were not logged, because Options.Logger was too slow
 
-	// Err is why the database writes no more: it is ErrClosed or ErrFailed, and nil as long as it
-	// does.
+	// Err is nil while the database takes writes, and then ErrClosed or ErrFailed.
 	Err error
 }
 
-// Ends counts what has ended, by the cause. The zero value is nothing.
+// Ends counts the ends of sessions and locks by their cause. The zero value counts none.
 type Ends struct {
-	// Sessions. What their end took from them is not counted again below.
+	// Sessions. The locks that their end released are not counted again below.
 
 	Closed        uint64 // ErrClosed
 	Expired       uint64 // ErrExpired
@@ -44,19 +42,18 @@ type Ends struct {
 	Forced     uint64 // ErrForced
 }
 
-// Commits says what writing to the file has cost. In memory there is nothing to write, and it
-// stays zero.
+// Commits says what writing to the file has cost. A database in memory leaves it zero.
 type Commits struct {
 	Count   uint64        // how many succeeded
 	Failed  uint64        // how many did not
-	Writers uint64        // how many calls waited for those that succeeded, all together
-	Total   time.Duration // how long those took, all together
-	Last    time.Duration // how long the last of them took
-	Max     time.Duration // how long the longest of them took
+	Writers uint64        // calls that waited for those that succeeded
+	Total   time.Duration // that those took
+	Last    time.Duration // that the last of them took
+	Max     time.Duration // that the longest of them took
 }
 
-// Stats counts. It takes the database's lock for an instant, and no longer with more to count; it
-// never waits for the file, or for the function of an Update. After Close it goes on answering.
+// Stats returns the counts. It holds the database's lock for an instant, and waits neither for the
+// file nor for the function of an Update. After Close it goes on answering.
 func (db *DB) Stats() Stats {
 	db.writer.LockBeside()
 	counts := db.engine.Counts()

@@ -7,34 +7,28 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// Txn is a transaction: what the function of an Update is given. Its methods apply the rules to
+// Txn is a transaction: the argument of the function of an Update. Its methods apply the rules to
 // the newest state, its own writes included; none of them blocks. All that it writes carries one
-// index (I12) and becomes visible, durable and told at once, or not at all.
+// index (I12), and becomes visible and durable at once, or not at all.
 //
-// It may be used only inside that function and by one goroutine; afterwards every method panics,
-// and so does the next step of a loop over what Prefix or Attachments yields. The zero value is not
-// usable.
+// Only that function may use it, on one goroutine. After it has returned every method panics, and
+// so does a loop over Prefix or Attachments. The zero value is not usable.
 type Txn struct {
 	db    *DB
 	rules *engine.Txn
 	ended bool
 }
 
-// Update runs fn in a transaction. It blocks until what fn wrote is durable, and, if fn wrote
-// nothing or returned an error, until what it saw is.
+// Update runs fn in a transaction. It blocks until what fn wrote is durable, or, if it wrote
+// nothing or returned an error, what it read. If fn returns an error, Update undoes its writes and
+// returns the error as it is. A panic or runtime.Goexit of fn undoes them too, and goes on.
 //
-// If fn returns an error, panics or calls runtime.Goexit, nothing that it did remains, and Update
-// returns the error as it is, or goes on panicking. Update also returns ErrClosed, ErrFailed or
-// ErrCommit, with nothing changed. There is no limit on the number of operations.
-//
-// Nothing else is written while fn runs, so it must not wait, and must not call what waits for it:
-// methods of this database, its sessions or its locks that write, wait, or take a Snapshot. Such a
-// call never returns; in a database of package lockdtest, and in a build with -tags=invariants, it
-// panics and says where it is. What Txn has in their place is for fn. fn may call what only names a
-// thing, such as Session.ID and Lock.Sequencer, and what shows the published state, without fn's
-// writes: DB.Get, DB.Stats, DB.Locks and DB.History. These answer for others too, as does
-// Session.Renew, however long fn takes; if that is a second or more, Options.Logger is told while
-// it lasts. A nil fn panics.
+// No other write runs while fn does, so fn must not wait, and must not call a method of the
+// database, its sessions or its locks that writes, waits or takes a Snapshot: that call never
+// returns. (With package lockdtest, and with the build tag invariants, it panics.) The methods of
+// Txn are for fn. It may also call methods that do not block, such as Session.ID and
+// Lock.Sequencer, and DB.Get, DB.Stats, DB.Locks and DB.History, which show the published state,
+// without fn's writes. An Update of a second or more is logged.
 func (db *DB) Update(fn func(tx *Txn) error) error {
 	checkUpdate(fn)
 	var refusal *Error // carries fn's error, which may be of a type that cannot be compared
@@ -77,8 +71,8 @@ func (tx *Txn) enter() {
 // leave ends what enter began.
 func (tx *Txn) leave() { tx.db.writer.Leave() }
 
-// Index is the index that the transaction's writes carry. It means nothing to anybody else before
-// Update has returned nil: if the commit fails, then after a restart it may be another's.
+// Index returns the index of the transaction's writes. It is valid only when Update has returned
+// nil: after a failed commit and a restart another transaction may carry it.
 func (tx *Txn) Index() uint64 {
 	tx.check()
 	return tx.rules.Index()
@@ -206,11 +200,11 @@ func (tx *Txn) DeleteAll() (int, error) {
 
 // Lock acquires the key's lock for a session, as Consul does: it succeeds on a key that is free,
 // which it creates if need be (K13, K14), and again for the session that holds it (K15, K16).
-// LockOptions.Value is written with it; LockOptions.Key is for handles, and refused here.
+// LockOptions.Value is written with it; LockOptions.Key is for handles, and refused.
 //
 // It returns a *LockedError if the lock is held by another session (K17), delayed (K18), or
-// promised to those who wait for it (G9), ErrNoSession for a session that does not live (K20),
-// and ErrInvalid for an empty key or session (K19).
+// promised to waiters (G9), ErrNoSession for a session that does not live (K20), and ErrInvalid for
+// an empty key or session (K19).
 func (tx *Txn) Lock(key string, session SessionID, opts *LockOptions) (Entry, error) {
 	tx.enter()
 	defer tx.leave()
@@ -232,8 +226,8 @@ func (tx *Txn) lock(key string, session SessionID, opts *LockOptions) (*schema.K
 }
 
 // Unlock releases the key's lock, which the session must hold; the key keeps its value and flags
-// (K21). It sets no lock-delay (K39). It returns ErrNotHeld if the session does not hold it, or
-// there is no such key or session (K22, K23, K25), and ErrInvalid for an empty key or session.
+// (K21). It sets no lock-delay (K39). It returns ErrNotHeld if the session does not hold the lock,
+// or there is no such key or session (K22, K23, K25).
 func (tx *Txn) Unlock(key string, session SessionID) (Entry, error) {
 	tx.enter()
 	defer tx.leave()
@@ -251,7 +245,7 @@ func (tx *Txn) unlock(key string, session SessionID) (*schema.Key, error) {
 	return tx.rules.Unlock(key, schema.ID(session))
 }
 
-// CheckSequencer returns ErrNotHeld unless the lock that q names is held, by this very grant.
+// CheckSequencer returns ErrNotHeld unless the lock that q names is held by this very grant (K41).
 func (tx *Txn) CheckSequencer(q Sequencer) error {
 	tx.check()
 	return wrap("check sequencer", q.Key, proves(tx.rules, q))
