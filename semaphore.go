@@ -74,8 +74,8 @@ func (s *Session) Acquire(ctx context.Context, prefix string, limit int) (*Slot,
 	var lock [1]*Lock
 	if err == nil {
 		keys := []string{prefix + engine.SemaphoreKey}
-		r := request{session: s, keys: keys, slot: true, limit: limit}
-		err = s.db.acquire(ctx, r, lock[:])
+		r := request{session: s, slot: true, limit: limit}
+		err = s.db.acquire(ctx, r, keys, lock[:])
 	}
 	if err != nil {
 		return nil, wrap("acquire", prefix, err)

@@ -8,10 +8,11 @@ import (
 	"github.com/lockd/lockd/internal/writer"
 )
 
-// request is what one call asks for: one lock, several at once, or a slot of a semaphore.
+// request is what one call asks for: one lock, several at once, or a slot of a semaphore. The keys
+// whose locks it wants, or the one of the semaphore, are handed on beside it: they stay the
+// caller's.
 type request struct {
 	session *Session
-	keys    []string // whose locks it wants, or the one of the semaphore
 	opts    engine.LockOptions
 	slot    bool // of a semaphore is what it wants, and not locks
 	limit   int  // of the semaphore, as the call named it; 0: whatever it is
@@ -45,16 +46,16 @@ func (s *Session) acquire(
 	if err := opts.validate(); err != nil {
 		return s.db.refused(err)
 	}
-	return s.db.acquire(ctx, request{session: s, keys: keys, opts: opts.rules()}, locks)
+	return s.db.acquire(ctx, request{session: s, opts: opts.rules()}, keys, locks)
 }
 
 // acquire does what the request asks for, and waits if need be.
-func (db *DB) acquire(ctx context.Context, r request, locks []*Lock) error {
+func (db *DB) acquire(ctx context.Context, r request, keys []string, locks []*Lock) error {
 	var queued *waiter
 	// The context, whose type may be the user's, is asked before the writer's mutex is locked.
 	outcome, waits := db.writer.Start(ctx.Done(), func(tx *engine.Txn) (bool, error) {
 		var err error
-		queued, err = r.do(tx, locks)
+		queued, err = r.do(tx, keys, locks)
 		return queued != nil, err
 	})
 	var err error
@@ -91,10 +92,10 @@ func checkKeys(keys []string) error {
 }
 
 // do does what the request asks for at once if it can, and queues otherwise.
-func (r *request) do(tx *engine.Txn, locks []*Lock) (*waiter, error) {
+func (r *request) do(tx *engine.Txn, keys []string, locks []*Lock) (*waiter, error) {
 	if r.slot {
 		lock := newLock()
-		prefix := r.keys[0][:len(r.keys[0])-len(engine.SemaphoreKey)]
+		prefix := keys[0][:len(keys[0])-len(engine.SemaphoreKey)]
 		blocked, err := tx.Acquire(&lock.hold, &r.session.state, prefix, r.limit)
 		if err != nil {
 			return nil, err
@@ -103,16 +104,16 @@ func (r *request) do(tx *engine.Txn, locks []*Lock) (*waiter, error) {
 			locks[0] = lock
 			return nil, nil
 		}
-		return r.queue(tx), nil
+		return r.queue(tx, keys), nil
 	}
-	free, err := tx.Free(&r.session.state, r.keys)
+	free, err := tx.Free(&r.session.state, keys)
 	if err != nil {
 		return nil, err
 	}
 	if !free {
-		return r.queue(tx), nil
+		return r.queue(tx, keys), nil
 	}
-	for i, key := range r.keys {
+	for i, key := range keys {
 		locks[i] = newLock()
 		tx.Hold(&locks[i].hold, &r.session.state, key, r.opts)
 	}
@@ -120,20 +121,23 @@ func (r *request) do(tx *engine.Txn, locks []*Lock) (*waiter, error) {
 }
 
 // queue has the request wait.
-func (r *request) queue(tx *engine.Txn) *waiter {
+func (r *request) queue(tx *engine.Txn, keys []string) *waiter {
 	w := &waiter{told: make(chan struct{})}
 	w.Owner, w.Session, w.Options = w, &r.session.state, r.opts
 	w.Slot, w.Limit = r.slot, r.limit
 	w.locks = w.one[:]
-	if len(r.keys) > 1 {
-		w.locks = make([]*Lock, len(r.keys))
+	if len(keys) > 1 {
+		w.locks = make([]*Lock, len(keys))
 	}
 	w.lock.hold.Owner = &w.lock
 	w.locks[0] = &w.lock
 	for i := 1; i < len(w.locks); i++ {
 		w.locks[i] = newLock()
 	}
-	tx.Wait(&w.Waiter, r.keys, func(i int) *engine.Hold { return &w.locks[i].hold })
+	tx.Wait(&w.Waiter, keys)
+	for i, lock := range w.locks {
+		w.SetHold(i, &lock.hold)
+	}
 	r.session.db.waitsMoved()
 	return w
 }

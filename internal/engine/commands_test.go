@@ -304,7 +304,10 @@ func wait(tx *engine.Txn, a *args) error {
 }
 
 func (a *args) queue(tx *engine.Txn, h *handle, keys []string) {
-	tx.Wait(&h.Waiter, keys, func(i int) *engine.Hold { return &h.holds[i].hold })
+	tx.Wait(&h.Waiter, keys)
+	for i := range h.holds {
+		h.SetHold(i, &h.holds[i].hold)
+	}
 	a.w.waiters[h.name] = &h.Waiter
 	a.w.printf("%s waits\n", h.name)
 }

@@ -1,11 +1,8 @@
 package engine
 
 import (
-	"bytes"
 	"encoding/json"
 	"iter"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/lockd/lockd/internal/schema"
@@ -84,13 +81,6 @@ func rosterOf(prefix string, row *schema.Key) (roster, error) {
 	return r, nil
 }
 
-// ids are those of the holders, in order.
-func (r roster) ids() []schema.ID {
-	return slices.SortedFunc(maps.Keys(r.holders), func(a, b schema.ID) int {
-		return bytes.Compare(a[:], b[:])
-	})
-}
-
 // begin gives the semaphore, if there is none yet, the limit that a call has named.
 func (r *roster) begin(limit int) error {
 	if r.limit == 0 {
@@ -110,7 +100,7 @@ func (r roster) has(contender *schema.Key) bool {
 // held yields the contender keys, as read gives them, whose holders have a slot.
 func (r roster) held(read func(key string) *schema.Key) iter.Seq[*schema.Key] {
 	return func(yield func(*schema.Key) bool) {
-		for _, id := range r.ids() {
+		for id := range r.holders { // in any order: the rows are counted, or compared
 			row := read(contenderKey(r.prefix, id))
 			if row != nil && row.Session == id && !yield(row) {
 				return

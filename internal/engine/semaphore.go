@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"iter"
@@ -13,11 +14,15 @@ import (
 // writeRoster brings the semaphore's key up to date, without those who hold nothing any more. Their
 // contender keys, of no use to anybody, go with them.
 func (tx *Txn) writeRoster(r roster) {
-	for _, id := range r.ids() {
-		row := tx.Get(contenderKey(r.prefix, id))
-		if row != nil && row.Session == id {
-			continue
+	var gone []schema.ID
+	for id := range r.holders {
+		if row := tx.Get(contenderKey(r.prefix, id)); row == nil || row.Session != id {
+			gone = append(gone, id)
 		}
+	}
+	slices.SortFunc(gone, func(a, b schema.ID) int { return bytes.Compare(a[:], b[:]) })
+	for _, id := range gone {
+		row := tx.Get(contenderKey(r.prefix, id))
 		delete(r.holders, id)
 		if row != nil && row.Session.IsZero() {
 			tx.remove(row, ErrKeyDeleted)

@@ -1,9 +1,9 @@
 package engine
 
 // Wait has a call wait for the locks of the keys, or for a slot of the semaphore at the one key.
-// The caller has filled in Session, Options, Slot and Limit; hold returns what the lock of each key
-// becomes that of when it is granted.
-func (tx *Txn) Wait(w *Waiter, keys []string, hold func(i int) *Hold) {
+// The caller has filled in Session, Options, Slot and Limit, and calls SetHold for each key before
+// the transaction ends.
+func (tx *Txn) Wait(w *Waiter, keys []string) {
 	e := tx.engine
 	w.Began = tx.now
 	w.claims = w.single[:]
@@ -12,7 +12,7 @@ func (tx *Txn) Wait(w *Waiter, keys []string, hold func(i int) *Hold) {
 	}
 	for i, key := range keys {
 		c := &w.claims[i]
-		c.key, c.state, c.hold = key, e.state(key), hold(i)
+		c.key, c.state = key, e.state(key)
 		c.state.queue.Push(w, &c.place)
 	}
 	w.Session.addWaiter(w)
@@ -21,6 +21,9 @@ func (tx *Txn) Wait(w *Waiter, keys []string, hold func(i int) *Hold) {
 	}
 	e.counts.Waiters++
 }
+
+// SetHold sets what the lock of the key with that number becomes that of when it is granted.
+func (w *Waiter) SetHold(i int, hold *Hold) { w.claims[i].hold = hold }
 
 // Settled reports whether the outcome is final.
 func (w *Waiter) Settled() bool { return w.phase == settled }

@@ -63,7 +63,8 @@ type Writer struct {
 	instant time.Time     // of the write that runs
 	retry   retry         // after a commit that failed
 	alarm   *expiry.Alarm // the one timer, for what is due next
-	told    []chan struct{}
+	told    chan struct{} // the first to be closed when mu is free
+	more    []chan struct{}
 }
 
 // New returns a writer. It begins nothing yet.
@@ -112,21 +113,26 @@ func (w *Writer) MustNotBeFunction() { w.mu.mustNotBeFunction() }
 
 // Wake has the channel be closed when the mutex is unlocked after this write. The caller holds the
 // mutex.
-func (w *Writer) Wake(c chan struct{}) { w.told = append(w.told, c) }
+func (w *Writer) Wake(c chan struct{}) {
+	if w.told == nil {
+		w.told = c
+		return
+	}
+	w.more = append(w.more, c)
+}
 
 // unlock frees the mutex after a write, and wakes the calls whose waits it ended.
 func (w *Writer) unlock() {
 	if w.Engine.Pending() && !w.open.led {
 		w.Rouse() // rows that no caller waits for have to be committed too
 	}
-	if len(w.told) == 0 {
-		w.mu.Unlock()
-		return
-	}
-	told := w.told
-	w.told = nil
+	told, more := w.told, w.more
+	w.told, w.more = nil, nil
 	w.mu.Unlock()
-	for _, c := range told {
+	if told != nil {
+		close(told)
+	}
+	for _, c := range more {
 		close(c)
 	}
 }
