@@ -83,8 +83,8 @@
 // The function of a [DB.Update] has the turn: no other call writes until it has returned, but the
 // lock is not held while it runs, so that calls which only look need not wait for it.
 //
-// The locks are taken in this order: the committer's, the turn, the database's, that of the leases
-// of watchers, the hub's or that of an ending (a session's or lock's Done and Err).
+// The locks are taken in this order: the committer's, the turn, the database's, the hub's or that
+// of an ending (a session's or lock's Done and Err).
 //
 // # Crash
 //
