@@ -99,8 +99,8 @@
 // function of a [DB.Update] runs no other call writes, but the lock is not held, so that [DB.Stats]
 // and the like need not wait.
 //
-// The locks are taken in this order: the committer's, the turn to write, the database's, that of
-// the leases of watchers, the hub's or that of an ending (a session's or lock's Done and Err).
+// The locks are taken in this order: the committer's, the turn to write, the database's, the hub's
+// or that of an ending (a session's or lock's Done and Err).
 //
 // # Crash
 //

@@ -149,7 +149,7 @@ func (k *Keeper) Lead(
 			if k.db.writer.Time().Sub(began) > writer.LastBackoff {
 				wait = 0 // it had gone well for a while
 			}
-			err = k.rest(ctx, Scope{}, nil, wait.next())
+			err = k.pause(ctx, wait.next())
 			if err = errors.Join(err, resigned); err != nil {
 				return wrap("lead", key, after(last, err))
 			}
@@ -213,7 +213,7 @@ func (k *Keeper) resign(ctx context.Context, l *Leader) error {
 		if !errors.Is(err, ErrCommit) {
 			return nil // it has, or had lost the leadership
 		}
-		if k.rest(ctx, Scope{}, nil, wait.next()) != nil {
+		if k.pause(ctx, wait.next()) != nil {
 			return err
 		}
 	}
@@ -232,7 +232,7 @@ func (k *Keeper) campaign(ctx context.Context, key string, value []byte) (*Leade
 		case err == nil:
 			return leader, nil
 		case errors.Is(err, ErrCommit):
-			if err := k.rest(ctx, Scope{}, nil, wait.next()); err != nil {
+			if err := k.pause(ctx, wait.next()); err != nil {
 				return nil, err
 			}
 		case !errors.Is(err, ErrNoSession):

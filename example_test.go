@@ -370,28 +370,25 @@ func ExampleDB_Follow() {
 	// state loaded map[config/size:4] events after this index are no longer kept
 }
 
-// The channel is closed at the next change, and can stand in a select.
-func ExampleDB_Changed() {
+// One read after another, each of which waits for the next change, is a blocking query. In a limit
+// nothing may have happened.
+func ExampleDB_Wait() {
 	db := must(lockd.New(nil))
 	defer db.Close()
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel() // gives the channel back
+	ctx, scope := context.Background(), lockd.KeyScope("config/color")
 
-	state := db.Snapshot()
-	changed := db.Changed(ctx, lockd.KeyScope("config/color"), state.Index())
+	from := db.Snapshot().IndexOf(scope)
 	must(db.Put("config/size", []byte("L"), nil)) // another key
-	select {
-	case <-changed:
-		fmt.Println("changed")
-	default:
-		fmt.Println("not yet")
-	}
-	must(db.Put("config/color", []byte("red"), nil))
-	<-changed
-	fmt.Println("changed")
+	_, at, err := db.Wait(ctx, scope, from, time.Millisecond)
+	fmt.Println(at > from, err)
+
+	go db.Put("config/color", []byte("red"), nil)
+	state, at, err := db.Wait(ctx, scope, from, 0)
+	entry, _ := state.Get("config/color")
+	fmt.Println(at > from, err, string(entry.Value))
 	// Output:
-	// not yet
-	// changed
+	// false <nil>
+	// true <nil> red
 }
 
 // A snapshot shows what it showed, whatever is written after it.

@@ -28,7 +28,7 @@ func (db *DB) show(probe *hook.Probe) {
 		States:      locked(db, func() int { return db.engine.States() }),
 		NewestIndex: locked(db, func() uint64 { return db.rows.Index() }),
 		Deadlines: locked(db, func() int {
-			return db.engine.Deadlines() + db.watch.naps.Len()
+			return db.engine.Deadlines() + db.watch.deadlines.len()
 		}),
 		NewestSessions: locked(db, func() (ids [][16]byte) {
 			for _, s := range db.engine.AllSessions() {
@@ -71,20 +71,17 @@ func (db *DB) waitsMoved() {
 
 func (db *DB) next() (time.Time, bool) {
 	db.writer.Lock()
-	defer db.writer.Unlock()
 	at, ok := db.writer.Next()
-	if over, naps := db.watch.naps.Next(); naps && db.writer.Refused() == nil &&
-		(!ok || over.Before(at)) {
-		return over, true
+	db.writer.Unlock()
+	if passes, one := db.watch.deadlines.next(); one && (!ok || passes.Before(at)) {
+		return passes, true
 	}
 	return at, ok
 }
 
 func (db *DB) catchUp(held <-chan struct{}) {
-	db.writer.CatchUp(held, func(now time.Time) bool {
-		over, ok := db.watch.naps.Next()
-		return ok && db.writer.Refused() == nil && !now.Before(over)
-	})
+	db.writer.CatchUp(held)
+	db.watch.deadlines.end()
 }
 
 // expire decides the end of the session by its TTL, and does not wait until that is durable.

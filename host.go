@@ -53,13 +53,11 @@ func (h host) Committed(writers int64, took time.Duration, err error) {
 
 func (h host) Failed(err error) {
 	h.db.logFailure(err)
-	h.db.watch.stopLocked()
+	h.db.watch.logger.stopLocked()
 	h.db.endAll(err)
 }
 
 func (h host) StepFailed(err error) { h.db.logStep(err) }
-
-func (h host) Tick(now time.Time) { h.db.watch.naps.end(now) }
 
 func (h host) UpdateBegins(now time.Time) { h.db.watch.logger.updateBegins(now) }
 

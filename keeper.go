@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd/internal/engine"
-	"github.com/lockd/lockd/internal/expiry"
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/internal/writer"
 )
 
@@ -103,9 +103,9 @@ func (k *Keeper) session(ctx context.Context) (*Session, error) {
 		case err == nil:
 			continue // it is there now, or the end of the last one is known
 		case errors.Is(err, ErrCommit):
-			err = k.rest(ctx, SessionsScope(), before, wait.next())
+			err = k.rest(ctx, SessionsScope(), before.IndexOf(SessionsScope()), wait.next())
 		case k.passes(err):
-			err = k.rest(ctx, CatalogScope(), before, 0)
+			err = k.rest(ctx, CatalogScope(), before.IndexOf(CatalogScope()), 0)
 		}
 		if err != nil {
 			return nil, err
@@ -188,32 +188,21 @@ func (k *Keeper) close() error {
 	return nil
 }
 
-// rest waits until the scope has changed since the snapshot was taken, or, unless it is 0, for d.
-// It returns why there is nothing to wait for any more.
-func (k *Keeper) rest(
-	ctx context.Context, scope Scope, since *Snapshot, d time.Duration,
-) error {
+// rest waits until the scope has changed after the index, or, unless it is 0, for d. It returns why
+// there is nothing to wait for any more.
+func (k *Keeper) rest(ctx context.Context, scope Scope, index uint64, d time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // gives the topic back
-	var changed, over <-chan struct{}
-	if since != nil {
-		changed = k.db.Changed(ctx, scope, since.IndexOf(scope))
+	defer cancel() // frees the child
+	_, _, err := k.db.wait(k.ending.context(ctx), scope, index, d)
+	if ended := k.Err(); err != nil && ended != nil {
+		return ended
 	}
-	if d > 0 {
-		n := k.db.startNap(d)
-		defer k.db.endNap(n)
-		over = n.over
-	}
-	select {
-	case <-changed:
-		return nil
-	case <-over:
-		return nil
-	case <-k.Done():
-		return k.Err()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return err
+}
+
+// pause waits for d, as rest does.
+func (k *Keeper) pause(ctx context.Context, d time.Duration) error {
+	return k.rest(ctx, Scope{}, schema.FirstIndex, d)
 }
 
 // backoff is how long the last wait was before something is tried again.
@@ -223,43 +212,4 @@ type backoff time.Duration
 func (b *backoff) next() time.Duration {
 	*b = backoff(min(max(writer.FirstBackoff, 2*time.Duration(*b)), writer.LastBackoff))
 	return time.Duration(*b)
-}
-
-// nap ends at an instant of the database's clock, also while an expiry waits to be tried again.
-type nap struct {
-	due  expiry.Item
-	over chan struct{} // closed then
-}
-
-func (db *DB) startNap(d time.Duration) *nap {
-	n := &nap{over: make(chan struct{})}
-	n.due = expiry.Item{Owner: n}
-	db.writer.Lock()
-	defer db.writer.Unlock()
-	if db.writer.Refused() == nil { // else its end tells
-		now := db.writer.Time()
-		db.watch.naps.Set(&n.due, now.Add(d))
-		db.watch.naps.Arm(now)
-	}
-	return n
-}
-
-func (db *DB) endNap(n *nap) {
-	db.writer.Lock()
-	defer db.writer.Unlock()
-	db.watch.naps.Remove(&n.due)
-}
-
-// naps are those of keepers.
-type naps struct{ *expiry.Queue }
-
-// end ends the naps that are over.
-func (n naps) end(now time.Time) {
-	if n.Len() == 0 {
-		return
-	}
-	for due := n.Pop(now); due != nil; due = n.Pop(now) {
-		close(due.Owner.(*nap).over)
-	}
-	n.Arm(now)
 }

@@ -3,7 +3,6 @@ package lockd
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/benbjohnson/clock"
 
@@ -131,7 +130,8 @@ func (db *DB) stop() {
 	db.writer.Lock()
 	defer db.writer.Unlock()
 	db.writer.Stop()
-	db.watch.stopLocked()
+	db.watch.deadlines.stop()
+	db.watch.logger.stopLocked()
 }
 
 // endOrphans ends the sessions whose process is gone, each at an index of its own.
@@ -176,22 +176,6 @@ func (db *DB) Node() string { return db.node }
 // Err returns nil while the database takes writes, and then an error that is ErrClosed or
 // ErrFailed. It does not block.
 func (db *DB) Err() error { return wrap("", "", db.writer.Refused()) }
-
-// Schedule calls fn in a goroutine of its own when d has passed on the database's clock, for who
-// waits beside it and is to be driven by the same clock in a test. It returns a function that
-// prevents the call, and reports whether it did: false says that fn was called, or is being
-// called, or was prevented before. The end of the database changes nothing about it. A nil fn
-// panics.
-func (db *DB) Schedule(d time.Duration, fn func()) (stop func() bool) {
-	if fn == nil {
-		panic("lockd: Schedule of a nil function")
-	}
-	if d <= 0 { // a mock that stands still would never call it
-		go fn()
-		return func() bool { return false }
-	}
-	return db.clock.AfterFunc(d, fn).Stop
-}
 
 // update does fn as a write, and returns when that is durable.
 func (db *DB) update(fn func(tx *engine.Txn) error) error { return db.writer.Do(fn) }

@@ -10,7 +10,7 @@ type Stats struct {
 	Sessions int
 	Locks    int // keys whose lock is held
 	Waiters  int // calls of Lock and LockAll that wait
-	Watchers int // calls of Watch that wait, and channels of Changed that are open
+	Watchers int // calls of Watch and Wait that wait
 
 	Grants  uint64 // how often a lock was granted
 	Ends    Ends

@@ -3,25 +3,23 @@ package lockd
 import (
 	"context"
 	"iter"
-	"sync"
+	"time"
 
 	"github.com/lockd/lockd/internal/engine"
-	"github.com/lockd/lockd/internal/expiry"
 	"github.com/lockd/lockd/internal/hub"
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// watch is what tells of the database: the hub, the naps, and the logger.
+// watch is what tells of the database: the hub, the deadlines of Wait, and the logger.
 type watch struct {
-	hub    *hub.Hub[engine.Record]
-	leases leases
-	naps   naps
-	logger *logger // nil: everything is discarded
+	hub       *hub.Hub[engine.Record]
+	deadlines deadlines
+	logger    *logger // nil: everything is discarded
 }
 
 // init makes what the writer may tell before the database is started.
 func (w *watch) init(db *DB, opts *Options) {
-	w.naps = naps{expiry.New(db.clock, db.writer.Rouse)}
+	w.deadlines.init(db.writer.Time, db.clock)
 	w.logger = newLogger(opts)
 }
 
@@ -31,15 +29,9 @@ func (w *watch) start(db *DB, opts *Options) {
 	w.logger.start(db)
 }
 
-// stopLocked stops the timers.
-func (w *watch) stopLocked() {
-	w.naps.Stop()
-	w.logger.stopLocked()
-}
-
 // Scope is what a watcher watches: one key, the keys with a prefix, the sessions, one session, or
-// the catalog. It is comparable. The zero value covers nothing: its index is always 1, so that
-// Changed from index 0 is closed at once, as for any scope, and from 1 only with the database.
+// the catalog. It is comparable. The zero value covers nothing: its index is always 1, so that Wait
+// from index 0 returns at once, as for any scope, and from 1 when its limit has passed.
 type Scope struct{ scope hub.Scope }
 
 // KeyScope is the scope of one key exactly, whether it exists or not.
@@ -225,112 +217,73 @@ func (db *DB) waitFor(ctx context.Context, topic *hub.Topic, at hub.Cursor) (hub
 	}
 }
 
-// Changed returns a channel that is closed as soon as IndexOf(scope) is above the index, which
-// may be at once, and at the end of the database. An index that the database has not reached
-// closes it at once, for it is not of this database. An index that rises although nothing happened
-// to the scope, as IndexOf says, closes no channel that is open (B8). All who watch one scope share
-// a channel; when ctx has ended it may stay open for ever. A nil ctx panics.
-func (db *DB) Changed(ctx context.Context, scope Scope, index uint64) <-chan struct{} {
+// Wait blocks until the index of the scope is above the given one, as Snapshot.IndexOf has it, and
+// returns the state that shows that, with the index of the scope in it, from which to wait next. It
+// returns at once if that is so already, and for an index that the database has not reached, for
+// that is not of this database. A rise without a change in the scope, as IndexOf describes it, ends
+// no call that waits, only the next one (B8).
+//
+// If limit is above 0, Wait blocks no longer than that, by the database's clock. When the limit has
+// passed it returns the state at that time, without an error; the index may not be above then.
+//
+// Wait returns ctx's error if ctx ends while it blocks, and ErrClosed at the end of the database.
+// No writer ever waits for it. A nil ctx panics.
+func (db *DB) Wait(
+	ctx context.Context, scope Scope, index uint64, limit time.Duration,
+) (state *Snapshot, at uint64, err error) {
 	checkContext(ctx)
-	if index > db.watch.hub.Index() && index > db.toldOf() {
-		return closedNow()
-	}
-	topic := db.watch.hub.Subscribe(scope.scope)
-	if db.indexOf(scope) > index {
+	db.writer.MustNotBeFunction()
+	state, at, err = db.wait(ctx, scope, index, limit)
+	return state, at, wrap("wait", scope.name(), err)
+}
+
+func (db *DB) wait(
+	ctx context.Context, scope Scope, index uint64, limit time.Duration,
+) (state *Snapshot, at uint64, err error) {
+	var d deadline
+	var topic *hub.Topic
+	defer func() {
+		db.watch.deadlines.remove(&d)
 		db.watch.hub.Unsubscribe(topic)
-		return closedNow()
-	}
-	db.watch.leases.add(ctx, topic, db.watch.hub)
-	return topic.Changed()
-}
-
-// toldOf returns the newest index that is published, when watchers have been told of it. Get shows
-// a change a moment before that, and who has seen it there must not be told of it again.
-func (db *DB) toldOf() uint64 {
-	db.writer.Lock()
-	defer db.writer.Unlock()
-	return db.rows.Published()
-}
-
-func closedNow() <-chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}
-
-// indexOf returns the index of the scope as it is published now.
-func (db *DB) indexOf(scope Scope) uint64 {
-	if scope.scope.Space == engine.SpaceKeys && scope.scope.Match == hub.Exact {
-		// Most readers wait for a key that is there: that takes no snapshot.
-		if row := db.rows.Keys.Get(scope.scope.Name); row != nil {
-			return row.ModifyIndex
+	}()
+	for {
+		topic = db.watch.hub.Subscribe(scope.scope)
+		if !db.keyStandsAt(scope, index) {
+			state = db.Snapshot()
+			at = state.IndexOf(scope)
+			if at > index || index > state.Index() {
+				return state, at, nil
+			}
 		}
-	}
-	return db.Snapshot().IndexOf(scope)
-}
-
-// leases gives topics back when the context ends for which they were subscribed.
-type leases struct {
-	mu sync.Mutex // protects what follows; taken before the hub's. No context is asked under it
-
-	// One entry, and one AfterFunc, for a context however often it is used: by its Done.
-	topics map[<-chan struct{}]*lease
-}
-
-type lease struct {
-	topics map[*hub.Topic]struct{}
-	prune  int // fired topics are looked for when there are more than this
-}
-
-// add has the topic given back when ctx ends, if it ever does.
-func (l *leases) add(ctx context.Context, topic *hub.Topic, h *hub.Hub[engine.Record]) {
-	done := ctx.Done()
-	if done != nil && l.keep(done, topic, h) {
-		context.AfterFunc(ctx, func() { l.end(done, h) })
-	}
-}
-
-// keep notes the topic for the context, and reports whether it is the first one.
-func (l *leases) keep(
-	done <-chan struct{}, topic *hub.Topic, h *hub.Hub[engine.Record],
-) (first bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	held := l.topics[done]
-	if first = held == nil; first {
-		if l.topics == nil {
-			l.topics = make(map[<-chan struct{}]*lease)
+		if limit > 0 && d.passed == nil {
+			db.watch.deadlines.add(&d, limit)
 		}
-		held = &lease{topics: make(map[*hub.Topic]struct{}), prune: 8}
-		l.topics[done] = held
-	}
-	if _, twice := held.topics[topic]; twice {
-		h.Unsubscribe(topic)
-		return first
-	}
-	held.topics[topic] = struct{}{}
-	if len(held.topics) <= held.prune {
-		return first
-	}
-	for topic := range held.topics {
 		select {
 		case <-topic.Changed():
-			delete(held.topics, topic)
-		default:
+			first := topic.First()
+			if first == 0 {
+				return nil, 0, errDatabaseClosed
+			}
+			if first <= index {
+				continue // the caller has seen it: Get shows it a moment before the hub does
+			}
+		case <-d.passed:
+		case <-ctx.Done():
+			return nil, 0, ctx.Err()
 		}
+		state = db.Snapshot()
+		return state, state.IndexOf(scope), nil
 	}
-	held.prune = 8 + 2*len(held.topics)
-	return first
 }
 
-// end gives back what was subscribed for the context.
-func (l *leases) end(done <-chan struct{}, h *hub.Hub[engine.Record]) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for topic := range l.topics[done].topics {
-		h.Unsubscribe(topic)
+// keyStandsAt reports whether the scope is one key that is there and has not changed after the
+// index. Most calls wait for such a key, and begin to wait without a Snapshot.
+func (db *DB) keyStandsAt(scope Scope, index uint64) bool {
+	if scope.scope.Space != engine.SpaceKeys || scope.scope.Match != hub.Exact {
+		return false
 	}
-	delete(l.topics, done)
+	row := db.rows.Keys.Get(scope.scope.Name)
+	return row != nil && row.ModifyIndex <= index && index <= db.rows.Published()
 }
 
 // eventOf makes of an event what Watch yields.

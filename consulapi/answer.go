@@ -33,10 +33,6 @@ type answer struct {
 	// unasked is set for a read that was refused before the database was asked, so that nothing
 	// is known of the leader (T11).
 	unasked bool
-
-	// absent says that the one thing that was asked for is not there: to wait for it is not
-	// disturbed by its being touched and still not there (B8).
-	absent bool
 }
 
 // ok is the answer that Consul gives in JSON.

@@ -1,7 +1,6 @@
 package consulapi
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"net/http"
@@ -70,56 +69,57 @@ func (r *request) parseConsistency() error {
 	return nil
 }
 
-// read answers a read of the scope. It looks once; if the request names an index that what it
-// sees is not beyond, it waits until that changes or the time is up, and looks again (B4). look
-// gives the index of the scope with what it saw.
+// read answers a read of the scope by what look makes of the state. If the request names an index,
+// it waits until that of the scope is above, or the time is up (B4).
 //
-// It answers with 503 if the client goes away, who will not see it, or whoever else ends the
-// context, and with 429 if too many wait already. It returns ErrClosed when the database is closed.
+// It answers with 503 if the context ends, as it does when the client goes away, and with 429 if
+// too many wait already. It returns ErrClosed when the database is closed.
 func (h *handler) read(
-	r *request, scope lockd.Scope, look func() (answer, error),
+	r *request, scope lockd.Scope, look func(state *lockd.Snapshot) answer,
 ) (answer, error) {
-	seen, err := look()
-	if err != nil || r.index == 0 || seen.index > r.index {
-		return seen.asRead(), err
+	state, index, err := h.await(r, scope)
+	if err != nil {
+		return answer{}, err
 	}
-	if h.blocked.Add(1) > int64(h.opts.MaxBlocked) {
-		h.blocked.Add(-1)
-		return answer{}, refuse(http.StatusTooManyRequests,
+	a := look(state)
+	a.index = index
+	return a.asRead(), nil
+}
+
+// await returns the state that a read of the scope is answered from, and the scope's index there.
+func (h *handler) await(
+	r *request, scope lockd.Scope,
+) (state *lockd.Snapshot, index uint64, err error) {
+	if r.index > 0 {
+		defer h.blocked.Add(-1)
+		if h.blocked.Add(1) <= int64(h.opts.MaxBlocked) {
+			return h.block(r, scope)
+		}
+	}
+	state = h.db.Snapshot()
+	if index = state.IndexOf(scope); index <= r.index {
+		err = refuse(http.StatusTooManyRequests,
 			"Too many blocked queries, the limit is %d", h.opts.MaxBlocked)
 	}
-	defer h.blocked.Add(-1)
+	return state, index, err
+}
 
-	timeout := make(chan struct{})
+// block is await for a query that may wait.
+func (h *handler) block(
+	r *request, scope lockd.Scope,
+) (state *lockd.Snapshot, index uint64, err error) {
 	wait := r.wait
 	if spread := wait / jitter; spread > 0 {
 		wait += rand.N(spread)
 	}
-	stop := h.db.Schedule(wait, func() { close(timeout) })
-	defer stop()
-	ctx, cancel := context.WithCancel(r.Context()) // gives back what Changed took
-	defer cancel()
-	wasAbsent, index := seen.absent, r.index
-	for {
-		select {
-		case <-h.db.Changed(ctx, scope, index):
-		case <-timeout:
-			seen, err = look()
-			return seen.asRead(), err
-		case <-ctx.Done():
-			return answer{}, refuse(http.StatusServiceUnavailable, "Query given up: %v", ctx.Err())
-		}
-		if err := h.db.Err(); errors.Is(err, lockd.ErrClosed) {
-			return answer{}, err
-		}
-		seen, err = look()
-		stillAbsent := seen.absent && wasAbsent && seen.index > index
-		if err != nil || !stillAbsent {
-			// It has changed; or the index is one that the database has not reached (X15).
-			return seen.asRead(), err
-		}
-		index = seen.index // B8
+	state, index, err = h.db.Wait(r.Context(), scope, r.index, wait)
+	switch {
+	case errors.Is(err, lockd.ErrClosed):
+		err = h.db.Err()
+	case err != nil:
+		err = refuse(http.StatusServiceUnavailable, "Query given up: %v", r.Context().Err())
 	}
+	return state, index, err
 }
 
 // asRead adds what all reads tell.

@@ -3,6 +3,7 @@ package consulapi
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"iter"
@@ -218,12 +219,14 @@ func (h *handler) repair() {
 	if check.Status == lockd.Passing || !h.repairing.CompareAndSwap(false, true) {
 		return
 	}
-	h.db.Schedule(repairDelay, func() {
+	go func() {
+		// An empty scope never changes: this waits for the delay, or the end of the database.
+		_, _, _ = h.db.Wait(context.Background(), lockd.Scope{}, 1, repairDelay)
 		h.repairing.Store(false)
 		if err := h.register(); errors.Is(err, lockd.ErrCommit) {
 			h.repair()
 		}
-	})
+	}()
 }
 
 // deregistration is the body of a request to take a node, a service or a check away (N4).
@@ -267,12 +270,8 @@ func (h *handler) readCatalog(
 	if r.query.Get("filter") != "" {
 		return answer{}, badRequest("lockd has no filter expressions")
 	}
-	scope := lockd.CatalogScope()
-	return h.read(r, scope, func() (answer, error) {
-		state := h.db.Snapshot()
-		return answer{
-			value: look(state), index: state.IndexOf(scope), header: r.consistencyHeader(),
-		}, nil
+	return h.read(r, lockd.CatalogScope(), func(state *lockd.Snapshot) answer {
+		return answer{value: look(state), header: r.consistencyHeader()}
 	})
 }
 

@@ -61,6 +61,7 @@ func (h *harness) settle() { synctest.Wait() }
 
 // advance moves the clock, and returns when all that became due has happened.
 func (h *harness) advance(d time.Duration) {
+	synctest.Wait() // what was begun has its deadlines
 	h.clock.Add(d)
 	synctest.Wait()
 }

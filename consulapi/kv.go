@@ -79,30 +79,36 @@ func (h *handler) kvGet(r *request) (answer, error) {
 	case r.rest == "":
 		return answer{}, errNoKey
 	}
-	scope := lockd.KeyScope(r.rest)
-	return h.read(r, scope, func() (answer, error) {
-		e, exists := h.db.Get(r.rest)
+	if r.index == 0 { // a key that is there is read without a Snapshot
+		if e, exists := h.db.Get(r.rest); exists {
+			a := r.entryAnswer(e)
+			a.index = e.ModifyIndex
+			return a.asRead(), nil
+		}
+	}
+	return h.read(r, lockd.KeyScope(r.rest), func(state *lockd.Snapshot) answer {
+		e, exists := state.Get(r.rest)
 		if !exists {
-			state := h.db.Snapshot()
-			if e, exists = state.Get(r.rest); !exists {
-				return answer{
-					status: http.StatusNotFound, index: state.IndexOf(scope), absent: true,
-				}, nil
-			}
+			return answer{status: http.StatusNotFound}
 		}
-		a := answer{index: e.ModifyIndex, header: fenceHeader(e)}
-		if !r.has("raw") {
-			a.value = listOf(newEntry(e))
-			return a, nil
-		}
-		if a.header == nil {
-			a.header = make(http.Header)
-		}
-		a.header.Set("X-Content-Type-Options", "nosniff") // H13
-		a.header.Set("Content-Security-Policy", "sandbox")
-		a.body, a.contentType = e.Value, "text/plain"
-		return a, nil
+		return r.entryAnswer(e)
 	})
+}
+
+// entryAnswer is the answer to a read of one key that is there.
+func (r *request) entryAnswer(e lockd.Entry) answer {
+	a := answer{header: fenceHeader(e)}
+	if !r.has("raw") {
+		a.value = listOf(newEntry(e))
+		return a
+	}
+	if a.header == nil {
+		a.header = make(http.Header)
+	}
+	a.header.Set("X-Content-Type-Options", "nosniff") // H13
+	a.header.Set("Content-Security-Policy", "sandbox")
+	a.body, a.contentType = e.Value, "text/plain"
+	return a
 }
 
 // fenceHeader tells the fence of a key's lock, nothing if the key is free. The header is lockd's
@@ -116,10 +122,7 @@ func fenceHeader(e lockd.Entry) http.Header {
 
 // kvList answers with all entries that begin with the prefix.
 func (h *handler) kvList(r *request) (answer, error) {
-	scope := lockd.PrefixScope(r.rest)
-	return h.read(r, scope, func() (answer, error) {
-		state := h.db.Snapshot()
-		a := answer{index: state.IndexOf(scope)}
+	return h.read(r, lockd.PrefixScope(r.rest), func(state *lockd.Snapshot) answer {
 		entries := list[*entry](func(yield func(*entry) bool) {
 			for _, e := range state.Prefix(r.rest) {
 				if !yield(newEntry(e)) {
@@ -128,11 +131,9 @@ func (h *handler) kvList(r *request) (answer, error) {
 			}
 		})
 		if entries.isEmpty() {
-			a.status = http.StatusNotFound // H12
-			return a, nil
+			return answer{status: http.StatusNotFound} // H12
 		}
-		a.value = entries
-		return a, nil
+		return answer{value: entries}
 	})
 }
 
@@ -142,17 +143,12 @@ func (h *handler) kvKeys(r *request) (answer, error) {
 	if separator == "" {
 		separator = r.query.Get("seperator") // as older clients spell it
 	}
-	scope := lockd.PrefixScope(r.rest)
-	return h.read(r, scope, func() (answer, error) {
-		state := h.db.Snapshot()
-		a := answer{index: state.IndexOf(scope)}
+	return h.read(r, lockd.PrefixScope(r.rest), func(state *lockd.Snapshot) answer {
 		keys := list[string](state.Keys(r.rest, separator))
 		if r.rest != "" && keys.isEmpty() {
-			a.status = http.StatusNotFound // H12
-			return a, nil
+			return answer{status: http.StatusNotFound} // H12
 		}
-		a.value = keys
-		return a, nil
+		return answer{value: keys}
 	})
 }
 

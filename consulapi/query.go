@@ -204,20 +204,15 @@ func (h *handler) queryGet(r *request) (answer, error) {
 	if name, ok := strings.CutSuffix(r.rest, "/execute"); ok {
 		return h.queryExecute(r, name)
 	}
-	scope := lockd.CatalogScope()
-	return h.read(r, scope, func() (answer, error) {
-		state := h.db.Snapshot()
+	return h.read(r, lockd.CatalogScope(), func(state *lockd.Snapshot) answer {
 		a, exists := state.Attachment(attachmentOf(r.rest))
 		if !exists {
 			return answer{
 				status: http.StatusNotFound, contentType: textPlain,
-				body: []byte("Query not found"), index: state.IndexOf(scope),
-			}, nil
+				body: []byte("Query not found"),
+			}
 		}
-		return answer{
-			value: []preparedQuery{newQuery(a)}, index: state.IndexOf(scope),
-			header: r.consistencyHeader(),
-		}, nil
+		return answer{value: []preparedQuery{newQuery(a)}, header: r.consistencyHeader()}
 	})
 }
 

@@ -263,15 +263,13 @@ func (h *handler) sessionInfo(r *request) (answer, error) {
 		return answer{}, errSessionMissing
 	}
 	id := sessionID(r.rest)
-	scope := lockd.SessionScope(id)
-	return h.read(r, scope, func() (answer, error) {
-		state := h.db.Snapshot()
+	return h.read(r, lockd.SessionScope(id), func(state *lockd.Snapshot) answer {
 		info, exists := state.Session(id)
 		sessions := listOf[session]()
 		if exists {
 			sessions = listOf(newSession(info))
 		}
-		return answer{value: sessions, index: state.IndexOf(scope), absent: !exists}, nil
+		return answer{value: sessions}
 	})
 }
 
@@ -288,9 +286,7 @@ func (h *handler) sessionList(r *request) (answer, error) {
 
 // sessions answers with the sessions that are wanted, in the order of their IDs (S2).
 func (h *handler) sessions(r *request, wanted func(lockd.SessionInfo) bool) (answer, error) {
-	scope := lockd.SessionsScope()
-	return h.read(r, scope, func() (answer, error) {
-		state := h.db.Snapshot()
+	return h.read(r, lockd.SessionsScope(), func(state *lockd.Snapshot) answer {
 		sessions := list[session](func(yield func(session) bool) {
 			for info := range state.Sessions() {
 				if wanted(info) && !yield(newSession(info)) {
@@ -298,6 +294,6 @@ func (h *handler) sessions(r *request, wanted func(lockd.SessionInfo) bool) (ans
 				}
 			}
 		})
-		return answer{value: sessions, index: state.IndexOf(scope)}, nil
+		return answer{value: sessions}
 	})
 }

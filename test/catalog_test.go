@@ -225,7 +225,7 @@ func TestCatalog_N1_NoOp(t *testing.T) {
 		s := h.session(&lockd.SessionOptions{Node: "db1", Checks: []string{"disk"}})
 		index := h.Snapshot().Index()
 		scope := lockd.CatalogScope()
-		woken := h.Changed(h.t.Context(), scope, h.Snapshot().IndexOf(scope))
+		woken := h.changed(h.t.Context(), scope, h.Snapshot().IndexOf(scope))
 		node.Meta, service.Meta = maps.Clone(node.Meta), maps.Clone(service.Meta)
 		service.Tags = slices.Clone(service.Tags)
 		h.must(h.txn(put))
@@ -236,6 +236,7 @@ func TestCatalog_N1_NoOp(t *testing.T) {
 		}
 		node.Meta["a"], service.Tags[0] = "c", "u" // what was registered is not the caller's
 		h.must(h.txn(put))
+		h.settle()
 		if h.Snapshot().Index() != index+1 || !closed(woken) {
 			h.t.Errorf("after a change: index %d, woken %v", h.Snapshot().Index(), closed(woken))
 		}

@@ -187,8 +187,8 @@ type observers struct {
 func (h *harness) observe() *observers {
 	o := &observers{h: h, index: h.Snapshot().Index(), entries: make(map[string]lockd.Entry)}
 	o.changed = map[string]<-chan struct{}{
-		"keys":     h.Changed(h.t.Context(), lockd.PrefixScope(""), o.index),
-		"sessions": h.Changed(h.t.Context(), lockd.SessionsScope(), o.index),
+		"keys":     h.changed(h.t.Context(), lockd.PrefixScope(""), o.index),
+		"sessions": h.changed(h.t.Context(), lockd.SessionsScope(), o.index),
 	}
 	for key, e := range h.Snapshot().Prefix("") {
 		o.entries[key] = e
@@ -219,6 +219,7 @@ func (o *observers) seen(handles map[string]<-chan struct{}) []string {
 	if o.h.Snapshot().Index() != o.index {
 		seen = append(seen, "index")
 	}
+	o.h.settle()
 	for scope, changed := range o.changed {
 		if isClosed(changed) {
 			seen = append(seen, "changed "+scope)

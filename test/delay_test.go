@@ -100,7 +100,7 @@ func TestDelay_S33_EndsExactly(t *testing.T) {
 			},
 		}
 		index := h.Snapshot().Index()
-		woken := h.Changed(h.t.Context(), lockd.PrefixScope(""), index)
+		woken := h.changed(h.t.Context(), lockd.PrefixScope(""), index)
 		h.advance(10*time.Second - 1)
 		for door, lock := range locks {
 			var locked *lockd.LockedError

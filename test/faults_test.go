@@ -217,7 +217,7 @@ func TestG7G12_CloseFails(t *testing.T) {
 				s := h.session(&lockd.SessionOptions{LockDelay: 5 * time.Second})
 				lock := h.lock(s, "k")
 				line := h.line("k", h.session(nil))
-				changed := h.Changed(h.t.Context(), lockd.PrefixScope(""), h.Snapshot().Index())
+				changed := h.changed(h.t.Context(), lockd.PrefixScope(""), h.Snapshot().Index())
 				if fault.there {
 					c.failAfter(errDisk)
 				} else {
@@ -232,8 +232,9 @@ func TestG7G12_CloseFails(t *testing.T) {
 						t.Errorf("%s: got %v", what, err)
 					}
 				}
+				h.settle()
 				if !isClosed(s.Done()) || !isClosed(lock.Done()) || !isClosed(changed) {
-					t.Error("Done or Changed is open")
+					t.Error("Done is open, or Wait has not returned")
 				}
 				c.fail(nil)
 				c.failAfter(nil)

@@ -149,19 +149,20 @@ func TestBlocking_I8B4B8_DeletedAround(t *testing.T) {
 		} {
 			h.put("dir/other", "v", 0)
 			index := h.Snapshot().IndexOf(scope)
-			waiting := h.Changed(h.t.Context(), scope, index)
+			waiting := h.changed(h.t.Context(), scope, index)
 			h.must(second(h.DeletePrefix("dir/")))
 			h.settle()
 			now := h.Snapshot().IndexOf(scope)
 			if isClosed(waiting) || now != h.Snapshot().Index() {
 				h.t.Errorf("%v: closed: %t; at %d, was at %d", scope, isClosed(waiting), now, index)
 			}
-			if !isClosed(h.Changed(h.t.Context(), scope, index)) ||
-				isClosed(h.Changed(h.t.Context(), scope, now)) {
+			if !isClosed(h.changed(h.t.Context(), scope, index)) ||
+				isClosed(h.changed(h.t.Context(), scope, now)) {
 				h.t.Errorf("%v: who waits from %d is told, and from %d is not", scope, index, now)
 			}
 			h.put("dir/never", "v", 0)
 			h.put("dir/none/a", "v", 0)
+			h.settle()
 			if !isClosed(waiting) {
 				h.t.Errorf("%v: open when it is there", scope)
 			}

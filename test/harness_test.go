@@ -1,6 +1,7 @@
 package lockd_test
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"path/filepath"
@@ -140,6 +141,22 @@ func (h *harness) settle() { synctest.Wait() }
 func (h *harness) advance(d time.Duration) {
 	h.clock.Add(d)
 	synctest.Wait()
+}
+
+// changed waits from the index, and returns a channel that is closed when Wait returns because the
+// scope has changed, or the database has ended. A test settles before it looks.
+func (h *harness) changed(
+	ctx context.Context, scope lockd.Scope, index uint64,
+) <-chan struct{} {
+	db, changed := h.DB, make(chan struct{})
+	go func() {
+		_, _, err := db.Wait(ctx, scope, index, 0)
+		if err == nil || errors.Is(err, lockd.ErrClosed) {
+			close(changed)
+		}
+	}()
+	h.settle()
+	return changed
 }
 
 // session makes a session; nil options mean one without TTL.

@@ -140,7 +140,7 @@ func (h *harness) scopes() map[string]uint64 {
 // watch returns a channel that is closed by the next change of the key.
 func (h *harness) watch(key string) <-chan struct{} {
 	scope := lockd.KeyScope(key)
-	return h.Changed(h.t.Context(), scope, h.Snapshot().IndexOf(scope))
+	return h.changed(h.t.Context(), scope, h.Snapshot().IndexOf(scope))
 }
 
 func closed(c <-chan struct{}) bool {

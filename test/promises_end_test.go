@@ -242,7 +242,7 @@ func closeEverything(h *harness, lifetime lockd.Lifetime) {
 			return nil
 		}),
 	}
-	changed := h.Changed(t.Context(), lockd.KeyScope("none"), index)
+	changed := h.changed(t.Context(), lockd.KeyScope("none"), index)
 	h.settle()
 	h.must(h.Close())
 	h.must(h.Close())
@@ -251,6 +251,7 @@ func closeEverything(h *harness, lifetime lockd.Lifetime) {
 			t.Errorf("%s: got %v", what, err)
 		}
 	}
+	h.settle()
 	if !isClosed(changed) || !isClosed(s.Done()) || !isClosed(lock.Done()) ||
 		!isClosed(ctx.Done()) {
 		t.Error("a channel is open")

@@ -276,11 +276,10 @@ func TestG10_LossIsToldFirst(t *testing.T) {
 // watchLoss has watchers of several kinds check, when they hear of the first change, that.
 func watchLoss(h *harness, check func() error) map[string]*call {
 	index := h.Snapshot().Index()
-	changed := h.Changed(h.t.Context(), lockd.PrefixScope("k/"), index)
 	return map[string]*call{
-		"changed": start(func() error {
-			<-changed
-			return check()
+		"wait": start(func() error {
+			_, _, err := h.Wait(h.t.Context(), lockd.PrefixScope("k/"), index, 0)
+			return errors.Join(err, check())
 		}),
 		"watch": start(func() error {
 			for _, err := range h.Watch(h.t.Context(), lockd.PrefixScope("k/"), index) {

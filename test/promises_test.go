@@ -58,9 +58,14 @@ func wokenReads(h *harness) {
 	wake("done of the lock", locks[0].Done())
 	wake("done of the session", s.Done())
 	wake("context", locks[0].Context(h.t.Context()).Done())
-	wake("changed key", h.Changed(h.t.Context(), lockd.KeyScope("k"), index))
-	wake("changed sessions", h.Changed(h.t.Context(), lockd.SessionsScope(), index))
 	for _, scope := range []lockd.Scope{lockd.KeyScope("k"), lockd.SessionsScope()} {
+		calls = append(calls, start(func() error {
+			state, at, err := h.Wait(h.t.Context(), scope, index, 0)
+			if err == nil && (state.Index() <= index || at <= index) {
+				return fmt.Errorf("waited from %d, got %d at %d", index, at, state.Index())
+			}
+			return errors.Join(err, read("wait"))
+		}))
 		calls = append(calls, start(func() error {
 			for event, err := range h.Watch(h.t.Context(), scope, index) {
 				if now := h.Snapshot().Index(); err == nil && now < event.Index {

@@ -50,7 +50,7 @@ func TestG5G7_RestoreUnderLoad(t *testing.T) {
 		lock := h.lock(holder, "held")
 		line := h.line("held", h.sessions(2)...)
 		from := h.Snapshot().Index()
-		changed := h.Changed(h.t.Context(), lockd.KeyScope("changed"), from)
+		changed := h.changed(h.t.Context(), lockd.KeyScope("changed"), from)
 		var ends, changes []uint64
 		watches := []*call{start(func() error {
 			for e, err := range h.Watch(h.t.Context(), lockd.SessionsScope(), from) {
@@ -82,8 +82,9 @@ func TestG5G7_RestoreUnderLoad(t *testing.T) {
 		for _, watch := range watches {
 			h.must(watch.wait())
 		}
+		h.settle()
 		if !isClosed(changed) || !isClosed(lock.Done()) {
-			t.Error("Changed or Done is open")
+			t.Error("Done is open, or Wait has not returned")
 		}
 		for i, call := range line.calls {
 			if err := call.wait(); !errors.Is(err, lockd.ErrRestored) {
@@ -401,14 +402,15 @@ func TestG10G11_RestoreCommitFails(t *testing.T) {
 		lock := h.lock(h.session(&lockd.SessionOptions{LockDelay: 5 * time.Second}), "held")
 		line := h.line("held", h.session(nil))
 		before := h.contents()
-		changed := h.Changed(h.t.Context(), lockd.PrefixScope(""), h.Snapshot().Index())
+		changed := h.changed(h.t.Context(), lockd.PrefixScope(""), h.Snapshot().Index())
 		restore := func() error { return h.Restore(bytes.NewReader(b)) }
 		c.fail(errDisk)
 		for range 2 {
 			mustFail(t, "restore", restore())
 			line.mustWait(0)
+			h.settle()
 			if got := h.contents(); fmt.Sprint(got) != fmt.Sprint(before) || isClosed(changed) {
-				t.Fatalf("before %v, after %v; Changed: closed %t", before, got, isClosed(changed))
+				t.Fatalf("before %v, after %v; Wait returned: %t", before, got, isClosed(changed))
 			}
 			h.must(h.CheckSequencer(lock.Sequencer()))
 		}

@@ -97,8 +97,8 @@ func TestSession_S3(t *testing.T) {
 		s := h.session(&lockd.SessionOptions{TTL: 10 * time.Second})
 		one, all := lockd.SessionScope(s.ID()), lockd.SessionsScope()
 		before, index := commits, h.Snapshot().Index()
-		wokenOne := h.Changed(h.t.Context(), one, h.Snapshot().IndexOf(one))
-		wokenAll := h.Changed(h.t.Context(), all, h.Snapshot().IndexOf(all))
+		wokenOne := h.changed(h.t.Context(), one, h.Snapshot().IndexOf(one))
+		wokenAll := h.changed(h.t.Context(), all, h.Snapshot().IndexOf(all))
 		for range 100 {
 			h.advance(9 * time.Second)
 			h.must(s.Renew())
@@ -111,6 +111,7 @@ func TestSession_S3(t *testing.T) {
 		if got := h.Snapshot().IndexOf(one); got != s.Info().CreateIndex {
 			h.t.Errorf("index of the session: got %d, want %d", got, s.Info().CreateIndex)
 		}
+		h.settle()
 		if closed(wokenOne) || closed(wokenAll) {
 			h.t.Errorf("woken: one %v, all %v", closed(wokenOne), closed(wokenAll))
 		}
@@ -375,9 +376,10 @@ func TestSession_S38S40_Scopes(t *testing.T) {
 			was, woken := make([]uint64, 3), make([]<-chan struct{}, 3)
 			for i, scope := range scopes {
 				was[i] = h.Snapshot().IndexOf(scope)
-				woken[i] = h.Changed(h.t.Context(), scope, was[i])
+				woken[i] = h.changed(h.t.Context(), scope, was[i])
 			}
 			h.must(step.do())
+			h.settle()
 			index := h.Snapshot().Index()
 			for i, want := range []bool{step.want.all, step.want.one, step.want.other} {
 				is := h.Snapshot().IndexOf(scopes[i])

@@ -62,10 +62,10 @@ func TestStats_Counts(t *testing.T) {
 			}
 		}()
 		h.settle()
-		for range 2 { // of one context: it is the same channel
-			h.Changed(h.t.Context(), lockd.KeyScope("never"), h.Stats().Index)
+		for range 2 {
+			h.changed(h.t.Context(), lockd.KeyScope("never"), h.Stats().Index)
 		}
-		want.Watchers = 2
+		want.Watchers = 3
 		h.mustCount(want)
 		h.put("never", "v", 0)
 		h.settle()

@@ -1,6 +1,7 @@
 package lockd_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -8,37 +9,51 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// Ensure that Schedule goes by the database's clock, and not at all once it is stopped.
-func TestSchedule(t *testing.T) {
+// Ensure that the limit of a Wait goes by the database's clock, that the state at that time comes
+// back with it, and that nothing of it is left when the call returns earlier.
+func TestWait_Limit(t *testing.T) {
 	each(t, func(h *harness) {
-		calls := make(chan time.Duration, 3)
-		call := func(d time.Duration) func() { return func() { calls <- d } }
-		h.Schedule(time.Minute, call(time.Minute))
-		stop := h.Schedule(time.Minute, call(0))
-		if !stop() || stop() {
-			t.Error("stop did not report what it did")
+		scope := lockd.KeyScope("k")
+		e, deadlines := h.put("k", "v", 0), h.Deadlines()
+		var state *lockd.Snapshot
+		var at uint64
+		wait := func(ctx context.Context) *call {
+			c := start(func() (err error) {
+				state, at, err = h.Wait(ctx, scope, e.ModifyIndex, time.Minute)
+				return err
+			})
+			h.settle()
+			if got := h.Deadlines() - deadlines; got != 1 {
+				h.t.Errorf("%d deadlines", got)
+			}
+			return c
 		}
+		limited := wait(h.t.Context())
+		newest := h.put("other", "v", 0).ModifyIndex
 		h.advance(time.Minute - 1)
-		if len(calls) > 0 {
-			t.Errorf("called early: %v", <-calls)
+		if limited.returned() {
+			h.t.Fatal("returned early")
 		}
 		h.advance(1)
-		if len(calls) != 1 || <-calls != time.Minute {
-			t.Error("not called in time")
+		if !limited.returned() || limited.err != nil || at != e.ModifyIndex ||
+			state.Index() != newest {
+			h.t.Errorf("returned %t: %d, %v", limited.returned(), at, limited.err)
 		}
-		if stop := h.Schedule(-1, call(-1)); stop() {
-			t.Error("stop says that it prevented a call that was due")
+
+		ctx, cancel := context.WithCancel(h.t.Context())
+		limited = wait(ctx)
+		cancel()
+		if err := limited.wait(); !errors.Is(err, context.Canceled) {
+			h.t.Errorf("with a context that ends: %v", err)
 		}
-		h.settle()
-		if len(calls) != 1 {
-			t.Error("not called at once")
+		limited = wait(h.t.Context())
+		e = h.put("k", "w", 0)
+		if err := limited.wait(); err != nil || at != e.ModifyIndex {
+			h.t.Errorf("with a change: %d, %v", at, err)
 		}
-		defer func() {
-			if cause := recover(); cause != "lockd: Schedule of a nil function" {
-				t.Errorf("panic is %v", cause)
-			}
-		}()
-		h.Schedule(1, nil)
+		if got := h.Deadlines(); got != deadlines {
+			h.t.Errorf("%d deadlines, were %d", got, deadlines)
+		}
 	})
 }
 

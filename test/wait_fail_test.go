@@ -330,7 +330,7 @@ func TestG3G12_FailedEndsEveryWait(t *testing.T) {
 			"Campaign": start(func() error { return second(s.Campaign(ctx, "k", nil)) }),
 		}
 		from := h.Snapshot().Index()
-		changed := h.Changed(ctx, lockd.PrefixScope(""), from)
+		changed := h.changed(ctx, lockd.PrefixScope(""), from)
 		events := 0
 		watch := start(func() error {
 			for _, err := range h.Watch(ctx, lockd.PrefixScope(""), from) {
@@ -356,15 +356,28 @@ func TestG3G12_FailedEndsEveryWait(t *testing.T) {
 		}
 		h.settle()
 		if events != 0 || watch.returned() || isClosed(changed) {
-			t.Errorf("%d events; Watch returned %t; Changed closed %t", events, watch.returned(),
+			t.Errorf("%d events; Watch returned %t, Wait %t", events, watch.returned(),
 				isClosed(changed))
+		}
+		limited := start(func() error {
+			_, at, err := h.Wait(ctx, lockd.SessionScope(s.ID()), from, time.Minute)
+			if at > from {
+				t.Errorf("waited from %d, at %d", from, at)
+			}
+			return err
+		})
+		h.settle()
+		h.advance(time.Minute)
+		if !limited.returned() || limited.err != nil {
+			t.Errorf("the limit has passed: Wait returned %t, %v", limited.returned(), limited.err)
 		}
 		h.shut()
 		if err := watch.wait(); !errors.Is(err, lockd.ErrClosed) || events != 0 {
 			t.Errorf("watch: got %v, %d events", err, events)
 		}
+		h.settle()
 		if !isClosed(changed) {
-			t.Error("Changed is open")
+			t.Error("Wait has not returned")
 		}
 	})
 }

@@ -97,23 +97,19 @@ func newAudience(db *ours, total int, scope func(string) lockd.Scope) *audience 
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &audience{db: db, cancel: cancel, told: make([]chan struct{}, total)}
 	index := db.Snapshot().Index()
-	var coming sync.WaitGroup
-	coming.Add(total)
 	for i := range a.told {
 		told := make(chan struct{})
 		a.told[i] = told
-		changed := db.Changed(ctx, scope(watched(i)), index)
 		a.running.Go(func() {
-			coming.Done()
-			select {
-			case <-changed:
+			if _, _, err := db.Wait(ctx, scope(watched(i)), index, 0); err == nil {
 				a.wakes.Add(1)
 				close(told)
-			case <-ctx.Done():
 			}
 		})
 	}
-	coming.Wait()
+	for db.Stats().Watchers < total {
+		time.Sleep(time.Millisecond)
+	}
 	return a
 }
 

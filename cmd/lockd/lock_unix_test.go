@@ -295,7 +295,10 @@ func TestLock_SignalWhileWaiting(t *testing.T) {
 	}
 	index := db.Snapshot().IndexOf(lockd.SessionsScope())
 	p := locking(t, s.URL, nil, "echo it runs")
-	<-db.Changed(t.Context(), lockd.SessionsScope(), index) // its session is there
+	_, _, err = db.Wait(t.Context(), lockd.SessionsScope(), index, 0) // its session is there
+	if err != nil {
+		t.Fatal(err)
+	}
 	p.signal(syscall.SIGTERM)
 	if got := p.rest(); got != "" {
 		t.Errorf("output %q", got)

@@ -28,7 +28,6 @@ type allowance struct {
 
 // clockPlan has all places that may have to do with time. Anything else gets a now handed in.
 var clockPlan = []allowance{
-	{"lockd.go", "Clock.AfterFunc", 1, "DB.Schedule: nothing of the database's waits by it"},
 	{"internal/writer/writer.go", "Clock.Now", 1, "the one reading of Options.Clock"},
 	{"internal/writer/pace.go", "time.Now", 1, "when a yield began: nothing is decided by it"},
 	{"internal/writer/pace.go", "time.Since", 1, "how long it took"},

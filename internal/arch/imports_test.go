@@ -40,7 +40,7 @@ var importPlan = map[string]edges{
 		"internal/writer": "the one way to write",
 		"store":           "opens the file; what reads rows; backups",
 		"internal/schema": "the rows of the tables",
-		"internal/expiry": "the naps of keepers, and slow Updates",
+		"internal/expiry": "the limits of Wait, and slow Updates",
 		"internal/hub":    "wakes those who watch a scope",
 		"internal/hook":   "what lockdtest reaches; on no other clock than its own",
 		clock:             "Options.Clock, which the writer reads",

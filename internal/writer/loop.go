@@ -69,7 +69,6 @@ func (w *Writer) attend() (more bool) {
 		more = w.endDue(maxDue) == maxDue
 	}
 	w.arm()
-	w.Host.Tick(w.instant)
 	return more
 }
 
@@ -135,15 +134,14 @@ func (w *Writer) Next() (time.Time, bool) {
 
 // CatchUp does all that is due, and returns when everything that was decided is told; or, when held
 // is closed, is decided. It is for tests: the writer's goroutine, which does the same, may be late.
-// more reports, under the mutex, whether the host has anything to do that is due.
-func (w *Writer) CatchUp(held <-chan struct{}, more func(now time.Time) bool) {
+func (w *Writer) CatchUp(held <-chan struct{}) {
 	for {
 		w.mu.Lock()
 		w.attend()
 		undecided := w.undecided()
 		now := w.Time()
 		next, ok := w.Next()
-		again := ok && !now.Before(next) || more(now) // one write ends only so many sessions
+		again := ok && !now.Before(next) // one write ends only so many sessions
 		w.unlock()
 		if undecided != nil {
 			select {

@@ -27,9 +27,6 @@ type Host interface {
 	// StepFailed is told that a step of a checkpoint has failed. What was committed is durable.
 	StepFailed(err error)
 
-	// Tick is called whenever the writer's goroutine has looked at what is due.
-	Tick(now time.Time)
-
 	// UpdateBegins and UpdateEnds are called around the function of an Update.
 	UpdateBegins(now time.Time)
 	UpdateEnds()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/store"
 )
 
 // Ensure that a watch from an index that the database has not reached is refused.
@@ -108,25 +109,24 @@ type answer struct {
 // blockingGet is Consul's blocking query of a key: it waits until the key's index is above the
 // given one, or the context ends, and reads then.
 func blockingGet(ctx context.Context, db *lockd.DB, key string, index uint64) answer {
-	select {
-	case <-db.Changed(ctx, lockd.KeyScope(key), index):
-	case <-ctx.Done():
+	s, at, err := db.Wait(ctx, lockd.KeyScope(key), index, 0)
+	if err != nil {
+		s = db.Snapshot()
+		at = s.IndexOf(lockd.KeyScope(key))
 	}
-	s := db.Snapshot()
 	entry, _ := s.Get(key)
-	return answer{entry, s.IndexOf(lockd.KeyScope(key))}
+	return answer{entry, at}
 }
 
 // blockingList is the same for the keys with a prefix, folded at a slash.
 func blockingList(
 	ctx context.Context, db *lockd.DB, prefix string, index uint64,
 ) (keys []string, at uint64) {
-	select {
-	case <-db.Changed(ctx, lockd.PrefixScope(prefix), index):
-	case <-ctx.Done():
+	s, at, err := db.Wait(ctx, lockd.PrefixScope(prefix), index, 0)
+	if err != nil {
+		return nil, 0
 	}
-	s := db.Snapshot()
-	return slices.Collect(s.Keys(prefix, "/")), s.IndexOf(lockd.PrefixScope(prefix))
+	return slices.Collect(s.Keys(prefix, "/")), at
 }
 
 // reader is a blocking read on a goroutine of its own.
@@ -338,28 +338,28 @@ func TestBlocking_B10B11X14(t *testing.T) {
 	})
 }
 
-// Ensure that all who wait for a scope are woken, that they share one channel, and that those who
+// Ensure that all who wait for a scope are woken, that they share one topic, and that those who
 // wait elsewhere are not.
-func TestChanged_B12_Shared(t *testing.T) {
+func TestWait_B12_Shared(t *testing.T) {
 	each(t, func(h *harness) {
 		index := h.Snapshot().Index()
-		ctx, cancel := context.WithCancel(h.t.Context())
-		defer cancel()
-		first := h.Changed(ctx, lockd.KeyScope("k"), index)
-		for i := range 100 {
-			other, done := context.WithCancel(h.t.Context())
-			defer done()
-			if c := h.Changed(other, lockd.KeyScope("k"), index); c != first {
-				h.t.Fatalf("channel %d is another", i)
-			}
+		var waits []<-chan struct{}
+		for range 100 {
+			waits = append(waits, h.changed(h.t.Context(), lockd.KeyScope("k"), index))
 		}
-		elsewhere := h.Changed(ctx, lockd.KeyScope("kk"), index)
+		elsewhere := h.changed(h.t.Context(), lockd.KeyScope("kk"), index)
 		if n := h.Topics(); n != 2 {
 			h.t.Errorf("topics: got %d", n)
 		}
 		h.put("k", "v", 0)
-		if !closed(first) || closed(elsewhere) {
-			h.t.Errorf("woken: %v, elsewhere %v", closed(first), closed(elsewhere))
+		h.settle()
+		for i, wait := range waits {
+			if !closed(wait) {
+				h.t.Errorf("call %d was not woken", i)
+			}
+		}
+		if closed(elsewhere) {
+			h.t.Error("a call that waits elsewhere was woken")
 		}
 		if n := h.Topics(); n != 1 {
 			h.t.Errorf("topics afterwards: got %d", n)
@@ -367,22 +367,24 @@ func TestChanged_B12_Shared(t *testing.T) {
 	})
 }
 
-// Ensure that a channel is given back when the last context ends for which it was asked for,
-// however often that was, and not before; and that one whose wait is over needs none.
-func TestChanged_GivenBack(t *testing.T) {
+// Ensure that a topic is given back when the last call returns that waits for it, by its context
+// or at once, and not before.
+func TestWait_GivesTopicsBack(t *testing.T) {
 	each(t, func(h *harness) {
 		index := h.Snapshot().Index()
 		a, cancelA := context.WithCancel(h.t.Context())
 		b, cancelB := context.WithCancel(h.t.Context())
 		for i := range 50 {
 			scope := lockd.KeyScope(fmt.Sprint(i % 5))
-			h.Changed(a, scope, index)
-			h.Changed(b, scope, index)
-			h.Changed(a, lockd.PrefixScope(fmt.Sprint(i%5)), index)
+			h.changed(a, scope, index)
+			h.changed(b, scope, index)
+			h.changed(a, lockd.PrefixScope(fmt.Sprint(i%5)), index)
 		}
-		h.Changed(b, lockd.KeyScope("0"), 0)     // is closed at once
-		h.Changed(b, lockd.KeyScope("0"), 1<<63) // too
-		c := h.Changed(a, lockd.KeyScope("0"), index)
+		if !closed(h.changed(b, lockd.KeyScope("0"), 0)) ||
+			!closed(h.changed(b, lockd.KeyScope("0"), 1<<63)) {
+			h.t.Error("a call that has nothing to wait for waits")
+		}
+		c := h.changed(b, lockd.KeyScope("0"), index)
 		if n := h.Topics(); n != 10 {
 			h.t.Errorf("topics: got %d", n)
 		}
@@ -392,6 +394,7 @@ func TestChanged_GivenBack(t *testing.T) {
 			h.t.Errorf("after the first context: got %d", n)
 		}
 		h.put("0", "v", 0)
+		h.settle()
 		if !closed(c) {
 			h.t.Errorf("the other's wait went with it")
 		}
@@ -400,8 +403,7 @@ func TestChanged_GivenBack(t *testing.T) {
 		if n := h.Topics(); n != 0 {
 			h.t.Errorf("after both: got %d", n)
 		}
-		h.Changed(a, lockd.KeyScope("1"), index) // for a context that has ended
-		h.settle()
+		h.changed(a, lockd.KeyScope("1"), index) // for a context that has ended
 		if n := h.Topics(); n != 0 {
 			h.t.Errorf("for an ended context: got %d", n)
 		}
@@ -409,13 +411,13 @@ func TestChanged_GivenBack(t *testing.T) {
 }
 
 // Ensure that one wait after another with one context leaves no topic behind, and misses nothing.
-func TestChanged_ManyWithOneContext(t *testing.T) {
+func TestWait_ManyWithOneContext(t *testing.T) {
 	each(t, func(h *harness) {
 		h.opts.Sync = lockd.SyncNever
 		h.reopen()
 		index := uint64(0)
 		for i := range 300 {
-			changed := h.Changed(h.t.Context(), lockd.KeyScope("k"), index)
+			changed := h.changed(h.t.Context(), lockd.KeyScope("k"), index)
 			index = h.put("k", fmt.Sprint(i), 0).ModifyIndex
 			<-changed
 		}
@@ -425,23 +427,39 @@ func TestChanged_ManyWithOneContext(t *testing.T) {
 	})
 }
 
-// Ensure that the end of the database wakes every reader.
-func TestChanged_EndsWithTheDatabase(t *testing.T) {
+// Ensure that the end of the database ends every wait, with an error that says so.
+func TestWait_EndsWithTheDatabase(t *testing.T) {
 	each(t, func(h *harness) {
-		index := h.Snapshot().Index()
 		scopes := []lockd.Scope{
 			lockd.KeyScope("k"), lockd.PrefixScope("k"), lockd.SessionsScope(),
 			lockd.CatalogScope(), lockd.SessionScope(lockd.SessionID{1}),
 		}
-		var waits []<-chan struct{}
-		for _, scope := range scopes {
-			waits = append(waits, h.Changed(h.t.Context(), scope, index))
+		wait := func(scope lockd.Scope, limit time.Duration) *call {
+			return start(func() error {
+				_, _, err := h.Wait(h.t.Context(), scope, h.Snapshot().Index(), limit)
+				return err
+			})
 		}
+		var waits []*call
+		for _, scope := range scopes {
+			waits = append(waits, wait(scope, 0), wait(scope, time.Hour))
+		}
+		h.settle()
 		h.must(h.Close())
-		for i, scope := range scopes {
-			if !closed(waits[i]) || !closed(h.Changed(h.t.Context(), scope, index)) {
-				h.t.Errorf("scope %d is not closed", i)
+		for _, scope := range scopes {
+			waits = append(waits, wait(scope, 0), wait(scope, time.Hour))
+		}
+		h.settle()
+		for i, wait := range waits {
+			if !wait.returned() || !errors.Is(wait.err, lockd.ErrClosed) {
+				h.t.Errorf("wait %d: returned %t, %v", i, wait.returned(), wait.err)
 			}
+		}
+		if n := h.Deadlines(); n != 0 {
+			h.t.Errorf("%d deadlines are left", n)
+		}
+		if _, at, err := h.Wait(h.t.Context(), scopes[0], 0, 0); at == 0 || err != nil {
+			h.t.Errorf("from 0, after Close: at %d, %v", at, err)
 		}
 	})
 }
@@ -479,7 +497,7 @@ func TestBlocking_B4I12_WhatCameAndWent(t *testing.T) {
 			before := h.indexes(scopes)
 			changed := make(map[string]<-chan struct{})
 			for of, scope := range scopes {
-				changed[of] = h.Changed(h.t.Context(), scope, before[of])
+				changed[of] = h.changed(h.t.Context(), scope, before[of])
 			}
 			h.must(h.Update(fn))
 			h.settle()
@@ -502,7 +520,7 @@ func TestIndexOf_I3K26_RemovedAndMadeAnew(t *testing.T) {
 			"DeletePrefix": func(tx *lockd.Txn) error { return second(tx.DeletePrefix("dir/")) },
 		} {
 			index := h.put("dir/k", "v", 0).ModifyIndex
-			changed := h.Changed(h.t.Context(), lockd.KeyScope("dir/k"), index)
+			changed := h.changed(h.t.Context(), lockd.KeyScope("dir/k"), index)
 			h.must(h.Update(func(tx *lockd.Txn) error {
 				return errors.Join(remove(tx), second(tx.Put("dir/k", nil, nil)), remove(tx))
 			}))
@@ -520,8 +538,9 @@ func TestIndexOf_I3K26_RemovedAndMadeAnew(t *testing.T) {
 
 // Ensure that who has seen a change by Get in the moment before watchers are told of it is not told
 // of it again.
-func TestChanged_B4B6_SeenBeforeItIsTold(t *testing.T) {
-	db, err := lockd.New(nil)
+func TestWait_B4B6_SeenBeforeItIsTold(t *testing.T) {
+	watched := probe(nil, store.Hooks{})
+	db, err := lockd.New(&lockd.Options{Clock: watched})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -531,14 +550,20 @@ func TestChanged_B4B6_SeenBeforeItIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	for listeners := 1 << 10; ; listeners *= 2 {
-		if changed, early := releaseSeen(t, db, s, listeners); early {
-			if isClosed(changed) {
-				t.Error("told of what it had seen")
-			}
-			if _, err := db.Put("k", []byte("v"), nil); err != nil {
-				t.Fatal(err)
-			}
-			<-changed
+		waiting, early := releaseSeen(t, db, s, listeners, watched.Inside.Topics)
+		for !waiting.returned() && watched.Inside.Topics() == 0 {
+			runtime.Gosched() // it was told, and looks whether that is news
+		}
+		if early && waiting.returned() {
+			t.Fatal("told of what it had seen")
+		}
+		if _, err := db.Put("k", fmt.Append(nil, listeners), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := waiting.wait(); err != nil {
+			t.Fatal(err)
+		}
+		if early {
 			return
 		}
 		if listeners > 1<<20 {
@@ -547,12 +572,12 @@ func TestChanged_B4B6_SeenBeforeItIsTold(t *testing.T) {
 	}
 }
 
-// releaseSeen releases a lock. It returns the Changed of who saw that by Get, and whether it saw it
+// releaseSeen releases a lock. It returns the Wait of who saw that by Get, and whether it waited
 // before watchers were told: those who listen to the context of the lock are told in between, which
 // takes as long as there are many.
 func releaseSeen(
-	t *testing.T, db *lockd.DB, s *lockd.Session, listeners int,
-) (changed <-chan struct{}, early bool) {
+	t *testing.T, db *lockd.DB, s *lockd.Session, listeners int, topics func() int,
+) (waiting *call, early bool) {
 	lock, err := s.TryLock("k", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -572,38 +597,46 @@ func releaseSeen(
 		for ; !e.Session.IsZero(); e, _ = db.Get("k") {
 			runtime.Gosched()
 		}
+		waiting = start(func() error {
+			_, _, err := db.Wait(t.Context(), lockd.KeyScope("k"), e.ModifyIndex, 0)
+			return err
+		})
+		for topics() == 0 {
+			runtime.Gosched()
+		}
 		some := told[:listeners/16] // they are told in no order
-		waiting := 0
+		left := 0
 		for _, ctx := range some {
 			if ctx.Err() == nil {
-				waiting++
+				left++
 			}
 		}
-		early = waiting > len(some)/2
-		changed = db.Changed(t.Context(), lockd.KeyScope("k"), e.ModifyIndex)
+		early = left > len(some)/2
 	}()
 	<-looks
 	if err := lock.Unlock(); err != nil {
 		t.Fatal(err)
 	}
 	<-seen
-	return changed, early
+	return waiting, early
 }
 
 // Ensure that the scope that covers nothing wakes nobody but those who begin at 0, and at Close.
 func TestScope_ZeroCoversNothing(t *testing.T) {
 	each(t, func(h *harness) {
 		none := lockd.Scope{}
-		fromZero := h.Changed(h.t.Context(), none, 0)
-		fromOne := h.Changed(h.t.Context(), none, 1)
+		fromZero := h.changed(h.t.Context(), none, 0)
+		fromOne := h.changed(h.t.Context(), none, 1)
 		h.must(h.session(nil).Close())
 		h.put("k", "v", 0)
+		h.settle()
 		if !isClosed(fromZero) || isClosed(fromOne) || h.Snapshot().IndexOf(none) != 1 {
 			h.t.Errorf("from 0 %v, from 1 %v", isClosed(fromZero), isClosed(fromOne))
 		}
 		h.must(h.Close())
+		h.settle()
 		if !isClosed(fromOne) {
-			h.t.Error("open after Close")
+			h.t.Error("waits after Close")
 		}
 	})
 }
