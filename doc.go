@@ -5,19 +5,18 @@
 //
 // A database ([DB]) holds keys with values. Every change carries an index, which only rises. A
 // session ([Session]) stands for a holder. It ends when its owner closes it, when it is not renewed
-// within its TTL, when its process dies, or when the node or a check that it is bound to is removed
-// or fails.
+// within its TTL, when its process dies, or when its node or one of its checks is removed or fails.
 //
-// A session acquires the lock of a key ([Session.Lock]), and gets a handle ([Lock]), which releases
+// A session acquires the lock of a key ([Session.Lock]) and gets a handle ([Lock]), which releases
 // it. When a session ends, its locks are released or their keys deleted. If it was lost, no session
 // is granted these locks during its lock-delay, because the lost holder may still be at work.
 // [Lock.Done] reports the loss. The lock's [Sequencer] fences off late writes: in lockd by [DB.If],
 // elsewhere by a [Guard].
 //
-// A [Keeper] holds one live session for as long as the program runs. In an election the holder of a
-// key's lock leads ([Session.Campaign], [Keeper.Lead]), and [DB.Observe] shows who does. A
-// semaphore ([Session.Acquire]) has a limited number of slots ([Slot]); a slot is held, and lost,
-// as a lock is.
+// A [Keeper] keeps one session alive for as long as the program runs. In an election the holder of
+// a key's lock leads ([Session.Campaign], [Keeper.Lead]), and [DB.Observe] shows the leader. A
+// semaphore ([Session.Acquire]) has a limited number of slots ([Slot]), each held, and lost, as a
+// lock is.
 //
 // Locks are advisory: every caller may write or delete a locked key. A write that has to fail
 // without the lock goes through [DB.If].
@@ -61,10 +60,10 @@
 //     larger lock index.
 //   - G9: Waiters for a lock are served in the order in which they began to wait; no call overtakes
 //     them. A waiter that gives up, or whose session ends, leaves the queue with an error and never
-//     holds up the rest. G7 and G9 hold for slots of semaphores too, but only among the callers of
-//     this package: clients that use a semaphore's keys directly do not queue. A session whose slot
-//     was taken by force gets no other during its lock-delay: its waiting call keeps its place, and
-//     those behind it are served meanwhile.
+//     holds up the rest. G7 and G9 hold for slots of semaphores too, but only among callers of this
+//     package: clients that use a semaphore's keys do not queue. A session whose slot was taken by
+//     force gets no other during its lock-delay: its waiting call keeps its place, and those behind
+//     it are served meanwhile.
 //   - G10: The loss of a lock is told (Done is closed) no later than another caller is told of
 //     being granted it.
 //   - G11: A call that a rule refuses changes nothing; one that gives up waiting leaves nothing
@@ -81,23 +80,20 @@
 //
 // # Time
 //
-// Every deadline runs on Options.Clock, which is read in one place. Timers only wake; the clock,
-// read under the database's lock, decides what is due. At one instant renewals come before ends,
-// and ends before grants. While the database is open a deadline is an instant of that clock, its
-// monotonic reading included; only the file has wall time, for lock-delays that outlast a restart.
+// Every deadline runs on Options.Clock. Timers only wake; the clock, read under the database's
+// lock, decides what is due. At one instant renewals come before ends, and ends before grants. Only
+// the file has wall time, for lock-delays that outlast a restart.
 //
 // # Writing and reading
 //
-// All writes go one way. A call takes the database's lock, ends what is due, decides on the newest
-// state, and joins the open batch. The first to join commits the batch, with one write to the
-// file's log and one sync, while the next batch fills. Then the state is published and its effects
-// are told: losses first, then watchers, then new holders, then the callers. A batch that cannot be
-// committed is undone together with the batch that was decided on it. The lock is not held during
-// I/O.
+// A write takes the database's lock, ends what is due, decides on the newest state, and joins the
+// open batch. The first to join commits the batch, with one write to the file's log and one sync,
+// while the next batch fills. Then the state is published and its effects are told: losses first,
+// then watchers, then new holders, then the callers. A batch that cannot be committed is undone
+// together with the batch that was decided on it.
 //
 // Reads see what is published, and wait for no commit; [DB.Get] takes no lock either. While the
-// function of a [DB.Update] runs no other call writes, but the lock is not held, so that [DB.Stats]
-// and the like need not wait.
+// function of a [DB.Update] runs no other call writes, but the database's lock is not held.
 //
 // The locks are taken in this order: the committer's, the turn to write, the database's, the hub's
 // or that of an ending (a session's or lock's Done and Err).
@@ -106,13 +102,12 @@
 //
 // After a crash the file has some prefix of the batches, at least all that were acknowledged. The
 // next Open ends the sessions that were bound to the process, with their lock-delays. Sessions with
-// lifetime Independent go on, and [Session.Lock] takes their locks over. doc/operations.md says
-// what becomes of a write that was not acknowledged.
+// lifetime Independent go on, and [Session.Lock] takes their locks over.
 //
 // A commit whose outcome is unknown makes the database fail ([ErrFailed]); the next Open finds all
 // of that commit or nothing. A caller that repeats such a write has to expect that it was done. A
 // session with lifetime Independent may then hold a lock for which no handle was given, until it
-// takes the lock over and releases it, or ends.
+// takes the lock over and releases it, or ends. doc/operations.md has the details.
 //
 // A damaged file is refused (G13). [Recover] writes what can be read of it to a backup, and says
 // what is missing; [Restore] makes a new file of a backup.

@@ -182,12 +182,12 @@ func (db *DB) update(fn func(tx *engine.Txn) error) error { return db.writer.Do(
 
 // Close ends the database. Calls that wait, and locks that are held, end with ErrClosed. Sessions
 // that are bound to the process, or are a Keeper's, end without lock-delays. The others stay in the
-// file, with their locks; only the handles on them end, with an error that is ErrClosed and neither
+// file, with their locks; only their handles end, with an error that is ErrClosed and neither
 // ErrNoSession nor ErrNotHeld.
 //
 // It blocks until that is durable and the database's goroutine has ended. From then on every call
-// that writes, waits, or asks for a session or about a lock returns ErrClosed; Get, Snapshot,
-// Backup and the calls that cannot fail answer from the last state.
+// that writes, waits, or asks for a session or about a lock returns ErrClosed; the other reads
+// answer from the last state.
 //
 // It returns ErrCommit if the end could not be made durable, and ErrFailed if the database had
 // failed before. Then the next Open ends the sessions that are bound to the process, and the others

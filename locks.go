@@ -15,8 +15,8 @@ type LockInfo struct {
 	Key string
 
 	// Holder is the session that holds the lock; the zero SessionInfo if it is free. Fence and
-	// Since are of the grant. Held is the time since then. Both are zero if the grant was before
-	// the file was opened.
+	// Since are of the grant, and Held is the time since then. Since and Held are zero if the grant
+	// was before the file was opened.
 	Holder SessionInfo
 	Fence  uint64
 	Since  time.Time

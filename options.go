@@ -37,9 +37,9 @@ type Options struct {
 	FileMode fs.FileMode
 
 	// AllowNetworkFS lets Open take a file on a network or shared file system (NFS, SMB, 9p, FUSE,
-	// a folder of a virtual machine's host). Open refuses one that it recognises (on Linux, macOS
-	// and Windows) otherwise: the file lock may not work there, and two databases on one file
-	// destroy it. A program that sets this has to exclude the second by other means.
+	// a folder of a virtual machine's host). Otherwise Open refuses one that it recognises (on
+	// Linux, macOS and Windows): the file lock may not work there, and two databases on one file
+	// destroy it.
 	AllowNetworkFS bool
 
 	// History is the least number of events that are kept, for Watch and DB.History. The default is

@@ -69,11 +69,10 @@ type SessionOptions struct {
 	// TTL is how long the session lives without being renewed, exactly (S26). Zero means for ever;
 	// the least is MinTTL.
 	//
-	// A TTL is for holders that are reached over a network, for sessions that are Independent, and
-	// for work that may hang; a process that dies is noticed without one, by the next Open. It
-	// notices work that hangs only if the work itself renews, by Session.Renew. Session.KeepAlive
-	// and a Keeper renew beside the work: with them, the work puts a Check with a TTL that is among
-	// the session's Checks.
+	// A process that dies is noticed without a TTL, by the next Open. A TTL is for holders that are
+	// reached over a network, for Independent sessions, and for work that may hang. Session.Renew
+	// in the work itself notices that; Session.KeepAlive and a Keeper renew beside the work, which
+	// then puts a Check of the session that has a TTL.
 	TTL time.Duration
 
 	// Grace is added to the TTL before the session ends, for renewals that come over a network.

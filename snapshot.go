@@ -9,16 +9,14 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// Snapshot is the whole published state at one index. It is immutable: it shows what it showed
-// for as long as it is kept, to any number of goroutines. The zero value is not usable;
-// DB.Snapshot gives one.
+// Snapshot is the whole published state at one index. It never changes, and may be used by many
+// goroutines. The zero value is not usable; DB.Snapshot gives one.
 type Snapshot struct{ rows *store.Snapshot }
 
-// Snapshot returns the published state. It cannot fail, and never waits for the file. The first one
-// after a write may have to bring the order of the keys up to date, which takes time in proportion
-// to what was written since the one before, and stops writers meanwhile; it also waits for the
-// function of an Update that runs. So that function must not call it, which has Txn.Get and
-// Txn.Prefix: it may wait for itself for ever.
+// Snapshot returns the published state. It cannot fail, and does not wait for the file. The first
+// call after a write may sort the keys that were written since the last one, which stops writers
+// meanwhile. It waits for the function of an Update, which must not call it: Txn.Get and Txn.Prefix
+// are for that function.
 func (db *DB) Snapshot() *Snapshot {
 	db.writer.MustNotBeFunction() // for a snapshot that is there already would hide it
 	rows := db.rows.Cached()
@@ -30,7 +28,7 @@ func (db *DB) Snapshot() *Snapshot {
 	return &Snapshot{rows}
 }
 
-// Index is the index of the newest transaction that the snapshot shows.
+// Index returns the index of the newest transaction that the snapshot shows.
 func (s *Snapshot) Index() uint64 { return s.rows.Index() }
 
 // Get returns the key's entry, and whether there is one.
@@ -39,7 +37,7 @@ func (s *Snapshot) Get(key string) (Entry, bool) {
 	return entryOf(row), row != nil
 }
 
-// Len is the number of keys.
+// Len returns the number of keys.
 func (s *Snapshot) Len() int { return s.rows.Keys.Len() }
 
 // Prefix yields the keys that begin with the prefix, in order, with their entries.
@@ -53,9 +51,8 @@ func (s *Snapshot) Prefix(prefix string) iter.Seq2[string, Entry] {
 	}
 }
 
-// Keys yields the keys that begin with the prefix, in order, folded at the separator: of those
-// that have it after the prefix, what goes up to its first occurrence there, once (H10). An empty
-// separator folds nothing.
+// Keys yields the keys that begin with the prefix, in order, each cut after the first separator
+// that follows the prefix, and each result once (H10). An empty separator cuts nothing.
 func (s *Snapshot) Keys(prefix, separator string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		last, any := "", false
@@ -72,7 +69,7 @@ func (s *Snapshot) Keys(prefix, separator string) iter.Seq[string] {
 	}
 }
 
-// Session describes a session, and reports whether there is one.
+// Session returns the description of a session, and whether there is one.
 func (s *Snapshot) Session(id SessionID) (SessionInfo, bool) {
 	row := s.rows.Sessions.Get(string(id[:]))
 	if row == nil {
@@ -146,16 +143,15 @@ func values[T, V any](rows iter.Seq2[string, *T], convert func(*T) V) iter.Seq[V
 	}
 }
 
-// IndexOf returns the index at which the scope changed last. It is what a blocking read compares:
-// it never falls, and rises only if something in the scope changed, or, where something is absent,
-// if other keys with one of its prefixes are deleted together (I8), or old tombstones are dropped
-// (X13, X14).
+// IndexOf returns the index at which the scope changed last: what a blocking read compares. It
+// never falls. It rises only if something in the scope changed, or, where something is absent, if
+// keys with one of its prefixes were deleted together (I8) or old tombstones dropped (X13, X14).
 //
-//   - Of a key it is the ModifyIndex (I2), and if there is none, the index of its deletion.
-//   - Of a prefix it is the highest of its keys, which takes time in proportion to their number,
-//     and of what was deleted there (I4, I7).
-//   - Of one session it is the index of its beginning or end, and of all sessions and the catalog
-//     the last change of any.
+//   - Of a key it is the ModifyIndex (I2), or the index of its deletion.
+//   - Of a prefix it is the highest of its keys and deletions (I4, I7). That takes time in
+//     proportion to their number.
+//   - Of one session it is the index of its creation or end; of all sessions, or the catalog, of
+//     any change.
 func (s *Snapshot) IndexOf(scope Scope) uint64 {
 	at := scope.scope
 	switch {

@@ -23,12 +23,11 @@ type Txn struct {
 // nothing or returned an error, what it read. If fn returns an error, Update undoes its writes and
 // returns the error as it is. A panic or runtime.Goexit of fn undoes them too, and goes on.
 //
-// No other write runs while fn does, so fn must not wait, and must not call a method of the
-// database, its sessions or its locks that writes, waits or takes a Snapshot: that call never
-// returns. (With package lockdtest, and with the build tag invariants, it panics.) The methods of
-// Txn are for fn. It may also call methods that do not block, such as Session.ID and
-// Lock.Sequencer, and DB.Get, DB.Stats, DB.Locks and DB.History, which show the published state,
-// without fn's writes. An Update of a second or more is logged.
+// No other write runs while fn does, so fn must not call a method of the database, its sessions or
+// its locks that writes, waits or takes a Snapshot: that call never returns. (With package
+// lockdtest, and with the build tag invariants, it panics.) fn uses the methods of Txn. DB.Get,
+// DB.Stats, DB.Locks and DB.History work too, and show the published state, without fn's writes. An
+// Update of a second or more is logged.
 func (db *DB) Update(fn func(tx *Txn) error) error {
 	checkUpdate(fn)
 	var refusal *Error // carries fn's error, which may be of a type that cannot be compared

@@ -34,7 +34,7 @@ func (w *watch) start(db *DB, opts *Options) {
 // from index 0 returns at once, as for any scope, and from 1 when its limit has passed.
 type Scope struct{ scope hub.Scope }
 
-// KeyScope is the scope of one key exactly, whether it exists or not.
+// KeyScope is the scope of one key, whether it exists or not.
 func KeyScope(key string) Scope {
 	return Scope{hub.Scope{Space: engine.SpaceKeys, Match: hub.Exact, Name: key}}
 }
@@ -44,12 +44,12 @@ func PrefixScope(prefix string) Scope {
 	return Scope{hub.Scope{Space: engine.SpaceKeys, Match: hub.Prefix, Name: prefix}}
 }
 
-// SessionsScope is the scope of the beginnings and ends of all sessions.
+// SessionsScope is the scope of all sessions: their creation and end.
 func SessionsScope() Scope {
 	return Scope{hub.Scope{Space: engine.SpaceSessions, Match: hub.Prefix}}
 }
 
-// SessionScope is the scope of the beginning and end of one session.
+// SessionScope is the scope of one session: its creation and end.
 func SessionScope(id SessionID) Scope {
 	return Scope{hub.Scope{Space: engine.SpaceSessions, Match: hub.Exact, Name: string(id[:])}}
 }
@@ -101,7 +101,7 @@ type LockChange uint8
 const (
 	LockUnchanged LockChange = iota // LockUnchanged: it is as it was
 	LockGranted                     // it was free, and is held
-	LockHandedOn                    // it went from one holder, or grant, to the next
+	LockHandedOn                    // it went from one grant to the next
 	LockReleased                    // its holder released it
 	LockLost                        // its holder's session ended, or ForceUnlock took it
 	LockDeleted                     // its key was deleted
@@ -112,48 +112,43 @@ func (c LockChange) String() string {
 	return name(c, "unchanged", "granted", "handed on", "released", "lost", "deleted")
 }
 
-// Event is one change: of one key, session or part of the catalog, by one transaction, whatever
-// steps it took there; or the state that DB.Follow yields. The zero value is none.
+// Event is one change of one key, session or part of the catalog by one transaction, or the state
+// that DB.Follow yields. The zero value is none.
 type Event struct {
 	Index uint64
 	Kind  EventKind
 
-	// Key is the key that changed, if one did. Entry is it after the change, and Previous before
-	// it; the zero Entry if there was none.
+	// Key is the key that changed, if one did. Entry is its entry after the change, and Previous
+	// before it; the zero Entry if there was none.
 	Key             string
 	Entry, Previous Entry
 
-	// Lock says what became of the key's lock, and Cause why, if a holder lost it or released
-	// it, or why a session ended, or that a state comes after a gap. errors.Is finds it in Cause.
+	// Lock says how the key's lock changed. Cause is why a holder lost or released it, why a
+	// session ended, or why the state is repeated. errors.Is finds the cause in it.
 	Lock  LockChange
 	Cause error
 
-	// State is the whole state at Index, if the kind is StateLoaded, and nil otherwise.
+	// State is the whole state at Index if the kind is StateLoaded, and nil otherwise.
 	State *Snapshot
 
-	// Session is the session that began or ended, or that an attachment is of.
+	// Session is the session that was created or ended, or the owner of an attachment.
 	Session SessionInfo
 
-	// Node, and ID within it, name what changed in the catalog; for an attachment ID is its name.
+	// Node, and ID within it, name what changed in the catalog. ID is the name of an attachment.
 	Node, ID string
 }
 
-// Watch yields every change in the scope after the index, in order, one event for each key and
-// index, as it becomes durable; an index that came with a Snapshot, an Entry or an Event leaves no
-// gap to it. It blocks between events.
+// Watch yields every change in the scope after the index, in order, as it becomes durable: one
+// event for each key and index. It blocks between events; no writer waits for it. The index of a
+// Snapshot, an Entry or an Event leaves no gap to it.
 //
-// It ends with an error: ctx's, ErrClosed at the end of the database, ErrInvalid for an index that
-// the database has not reached, or ErrCompacted as soon as events that it should yield are no
-// longer kept: at once if the index is older than Options.History reaches. Index 0 is from before
-// the database was made: it yields everything, as long as all of that is kept. No writer ever waits
-// for a watcher, and Watch does not go on from a later point by itself: DB.Follow does.
+// It ends with an error: ctx's; ErrClosed; ErrInvalid for an index that the database has not
+// reached; or ErrCompacted when events that it should yield were dropped (Options.History). Then
+// DB.Follow would yield the state anew. Index 0 yields every event since the database was made, as
+// long as all are kept. Events are not in the file: after an Open the oldest index to watch from is
+// the last one that the file had.
 //
-// Events are not in the file. After an Open the oldest index to watch from is the last one that the
-// file had: from there Watch yields what the Open itself did, such as the ends with ErrProcessGone,
-// and from any older one it ends with ErrCompacted. DB.History shows the locks that were lost by
-// that, and Options.Logger is told.
-//
-// It is a single-use iterator. A nil ctx panics.
+// It is a single-use iterator.
 func (db *DB) Watch(ctx context.Context, scope Scope, index uint64) iter.Seq2[Event, error] {
 	checkContext(ctx)
 	db.writer.MustNotBeFunction()
