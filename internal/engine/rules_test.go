@@ -47,8 +47,8 @@ func newStanza(t *testing.T, d *datadriven.TestData) *world {
 	}
 	for _, line := range lines(d.Input) {
 		w.run(line, nil)
+		w.commit()
 	}
-	w.commit()
 	for line := range strings.Lines(w.answer()) {
 		if strings.HasPrefix(line, "refused") {
 			d.Fatalf(t, "%s", line)

@@ -20,9 +20,12 @@ type world struct {
 	now    time.Time
 	taken  *engine.Batch // that is being committed, or nil
 
+	// What callers have: that is told.
 	sessions map[string]*engine.Session
-	holds    map[string]*engine.Hold   // that a call was given last, by its name
+	holds    map[string]*engine.Hold
 	waiters  map[string]*engine.Waiter // that wait
+
+	named map[string]string // the names of sessions, by the text of their IDs
 
 	out   strings.Builder // what the command answers
 	trace *strings.Builder
@@ -44,6 +47,7 @@ func newBatches(t testing.TB) *world {
 func openWorld(t testing.TB, rows *store.Store) *world {
 	w := &world{
 		t: t, rows: rows, now: begin,
+		named:    make(map[string]string),
 		sessions: make(map[string]*engine.Session),
 		holds:    make(map[string]*engine.Hold),
 		waiters:  make(map[string]*engine.Waiter),
@@ -146,6 +150,11 @@ func (w *world) tell(o engine.Outcome) {
 			w.printf("released %s\n", nameOf(f.Hold.Owner))
 		case engine.LockLost:
 			w.printf("lost %s: %v\n", nameOf(f.Hold.Owner), f.Cause)
+			delete(w.holds, nameOf(f.Hold.Owner))
+		case engine.SessionMade:
+			w.sessions[sessionName(f.Session.Row.ID)] = f.Session
+		case engine.LockHeld:
+			w.holds[nameOf(f.Hold.Owner)] = f.Hold
 		case engine.SessionEnded:
 			w.printf("ended %s: %v\n", sessionName(f.Session.Row.ID), f.Cause)
 		}
@@ -177,8 +186,8 @@ func (w *world) printf(format string, args ...any) { fmt.Fprintf(&w.out, format,
 func (w *world) answer() string {
 	text := w.out.String()
 	w.out.Reset()
-	for name := range w.sessions {
-		text = strings.ReplaceAll(text, idOf(name).UUID(), "<"+name+">")
+	for id, name := range w.named {
+		text = strings.ReplaceAll(text, id, "<"+name+">")
 	}
 	return text
 }
