@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 // are what calls it, and texts are what comes out.
 type world struct {
 	t      testing.TB
+	path   string // of the file, if there is one
 	rows   *store.Store
 	engine *engine.Engine
 	now    time.Time
@@ -42,6 +44,40 @@ func newBatches(t testing.TB) *world {
 	rows := store.New()
 	rows.Rehearse(store.Hooks{})
 	return openWorld(t, rows)
+}
+
+// newFile returns a world with a file, which can be opened again.
+func newFile(t testing.TB) *world {
+	rows, path := store.New(), filepath.Join(t.TempDir(), "lockd.db")
+	openFile(t, rows, path)
+	w := openWorld(t, rows)
+	w.path = path
+	t.Cleanup(func() { w.rows.Close() })
+	return w
+}
+
+func openFile(t testing.TB, rows *store.Store, path string) {
+	err := rows.Open(path, store.Options{Mode: 0o600, Sync: store.SyncNever})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reopen has another process open the file. Its handles are those of the sessions that live.
+func (w *world) reopen() {
+	w.commit()
+	if err := w.rows.Close(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.rows = store.New()
+	openFile(w.t, w.rows, w.path)
+	w.load()
+	clear(w.sessions)
+	clear(w.holds)
+	clear(w.waiters)
+	for _, s := range w.engine.AllSessions() {
+		w.sessions[sessionName(s.Row.ID)] = s
+	}
 }
 
 func openWorld(t testing.TB, rows *store.Store) *world {
