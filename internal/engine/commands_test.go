@@ -169,7 +169,7 @@ var operations = map[string]func(tx *engine.Txn, a *args) error{
 	"session": session, "end": end, "expire": expire,
 	"node": node, "delete-node": deleteNode, "service": service,
 	"delete-service": deleteService, "check": check, "delete-check": deleteCheck,
-	"attach": attach, "detach": detach, "restore": restore,
+	"attach": attach, "detach": detach, "restore": restore, "dismiss": dismiss,
 }
 
 func put(tx *engine.Txn, a *args) error {
@@ -254,7 +254,6 @@ func prove(tx *engine.Txn, a *args) error {
 
 // has says that a call has got what it asked for at once.
 func (a *args) has(h *handle) {
-	a.w.holds[h.name] = &h.hold
 	a.w.printf("%s has %s%s\n", h.name, h.hold.Key,
 		fields("lock", h.hold.LockIndex, "fence", h.hold.Fence))
 }
@@ -369,33 +368,41 @@ func withdraw(tx *engine.Txn, a *args) error {
 	return nil
 }
 
+// dismiss ends all waits, as the end of a database does.
+func dismiss(tx *engine.Txn, a *args) error {
+	tx.DismissAll(engine.ErrClosed)
+	return nil
+}
+
 func session(tx *engine.Txn, a *args) error {
 	name := a.word()
-	s, err := tx.NewSession(schema.Session{
+	a.w.named[idOf(name).UUID()] = name
+	_, err := tx.NewSession(schema.Session{
 		ID: idOf(name), Name: name, Node: a.text("node"), Checks: a.list("checks"),
 		TTL: a.duration(a.text("ttl")), Grace: a.duration(a.text("grace")),
 		LockDelay: a.duration(a.text("delay")),
 		Behavior:  a.choice("behavior", []string{"release", "delete"}),
 		Lifetime:  a.choice("lifetime", []string{"process", "independent"}),
 	})
-	if err == nil {
-		a.w.sessions[name] = s
-	}
 	return err
 }
 
 func end(tx *engine.Txn, a *args) error {
-	s, err := tx.Session(idOf(a.word()))
+	id, cause := idOf(a.word()), causes[a.text("cause")]
+	s, err := tx.Session(id)
 	if err == nil {
-		tx.EndSession(s, causes[a.text("cause")])
+		tx.EndSession(s, cause)
 	}
 	return err
 }
 
 // expire has the session be due now.
 func expire(tx *engine.Txn, a *args) error {
-	a.w.engine.Expire(a.session(), tx.Time())
-	return nil
+	s, err := tx.Session(idOf(a.word()))
+	if err == nil {
+		a.w.engine.Expire(s, tx.Time())
+	}
+	return err
 }
 
 func node(tx *engine.Txn, a *args) error {

@@ -92,8 +92,11 @@ func (tx *Txn) grant(key string, s *Session, opts LockOptions) *schema.Key {
 
 // Unlock releases the key's lock, which the session must hold; the key keeps its value and flags
 // (K21). It sets no lock-delay (K39). It returns ErrNotHeld if the session does not hold it, or
-// there is no such key or session (K22, K23, K25).
+// there is no such key or session (K22, K23, K25), and ErrInvalid for the zero ID (K24).
 func (tx *Txn) Unlock(key string, session schema.ID) (*schema.Key, error) {
+	if session.IsZero() { // which a free key has
+		return nil, invalid("session is empty")
+	}
 	row := tx.Get(key)
 	if row == nil || row.Session != session {
 		return nil, fmt.Errorf("%w: not by session %s", ErrNotHeld, session)

@@ -38,17 +38,20 @@ func TestRules(t *testing.T) {
 	})
 }
 
-// newStanza is a new world: in memory, or with batches. The commands of the input begin it, and
-// none of them may be refused.
+// newStanza is a new world: in memory, with batches, or with a file. The commands of the input
+// begin it, and none of them may be refused.
 func newStanza(t *testing.T, d *datadriven.TestData) *world {
 	w := newWorld(t)
-	if d.HasArg("batches") {
+	switch {
+	case d.HasArg("batches"):
 		w = newBatches(t)
+	case d.HasArg("file"):
+		w = newFile(t)
 	}
 	for _, line := range lines(d.Input) {
 		w.run(line, nil)
+		w.commit()
 	}
-	w.commit()
 	for line := range strings.Lines(w.answer()) {
 		if strings.HasPrefix(line, "refused") {
 			d.Fatalf(t, "%s", line)
@@ -97,6 +100,8 @@ func (w *world) run(line string, input []string) {
 		w.commit()
 	case "drop":
 		w.drop()
+	case "reopen":
+		w.reopen()
 	case "published": // what a reader of the key sees
 		w.printf("%s\n", entry(w.rows.Keys.Get(a.word())))
 	case "show":

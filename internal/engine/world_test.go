@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,14 +16,18 @@ import (
 // are what calls it, and texts are what comes out.
 type world struct {
 	t      testing.TB
+	path   string // of the file, if there is one
 	rows   *store.Store
 	engine *engine.Engine
 	now    time.Time
 	taken  *engine.Batch // that is being committed, or nil
 
+	// What callers have: that is told.
 	sessions map[string]*engine.Session
-	holds    map[string]*engine.Hold   // that a call was given last, by its name
+	holds    map[string]*engine.Hold
 	waiters  map[string]*engine.Waiter // that wait
+
+	named map[string]string // the names of sessions, by the text of their IDs
 
 	out   strings.Builder // what the command answers
 	trace *strings.Builder
@@ -41,9 +46,44 @@ func newBatches(t testing.TB) *world {
 	return openWorld(t, rows)
 }
 
+// newFile returns a world with a file, which can be opened again.
+func newFile(t testing.TB) *world {
+	rows, path := store.New(), filepath.Join(t.TempDir(), "lockd.db")
+	openFile(t, rows, path)
+	w := openWorld(t, rows)
+	w.path = path
+	t.Cleanup(func() { w.rows.Close() })
+	return w
+}
+
+func openFile(t testing.TB, rows *store.Store, path string) {
+	err := rows.Open(path, store.Options{Mode: 0o600, Sync: store.SyncNever})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reopen has another process open the file. Its handles are those of the sessions that live.
+func (w *world) reopen() {
+	w.commit()
+	if err := w.rows.Close(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.rows = store.New()
+	openFile(w.t, w.rows, w.path)
+	w.load()
+	clear(w.sessions)
+	clear(w.holds)
+	clear(w.waiters)
+	for _, s := range w.engine.AllSessions() {
+		w.sessions[sessionName(s.Row.ID)] = s
+	}
+}
+
 func openWorld(t testing.TB, rows *store.Store) *world {
 	w := &world{
 		t: t, rows: rows, now: begin,
+		named:    make(map[string]string),
 		sessions: make(map[string]*engine.Session),
 		holds:    make(map[string]*engine.Hold),
 		waiters:  make(map[string]*engine.Waiter),
@@ -146,6 +186,11 @@ func (w *world) tell(o engine.Outcome) {
 			w.printf("released %s\n", nameOf(f.Hold.Owner))
 		case engine.LockLost:
 			w.printf("lost %s: %v\n", nameOf(f.Hold.Owner), f.Cause)
+			delete(w.holds, nameOf(f.Hold.Owner))
+		case engine.SessionMade:
+			w.sessions[sessionName(f.Session.Row.ID)] = f.Session
+		case engine.LockHeld:
+			w.holds[nameOf(f.Hold.Owner)] = f.Hold
 		case engine.SessionEnded:
 			w.printf("ended %s: %v\n", sessionName(f.Session.Row.ID), f.Cause)
 		}
@@ -177,8 +222,8 @@ func (w *world) printf(format string, args ...any) { fmt.Fprintf(&w.out, format,
 func (w *world) answer() string {
 	text := w.out.String()
 	w.out.Reset()
-	for name := range w.sessions {
-		text = strings.ReplaceAll(text, idOf(name).UUID(), "<"+name+">")
+	for id, name := range w.named {
+		text = strings.ReplaceAll(text, id, "<"+name+">")
 	}
 	return text
 }
