@@ -57,7 +57,7 @@ func newFile(t testing.TB) *world {
 }
 
 func openFile(t testing.TB, rows *store.Store, path string) {
-	err := rows.Open(path, store.Options{Mode: 0o600, Sync: store.SyncNever})
+	err := rows.Open(path, store.Options{Mode: 0o600, NoSync: true})
 	if err != nil {
 		t.Fatal(err)
 	}
