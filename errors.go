@@ -133,11 +133,11 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // wrap returns err as an *Error, and nil for nil. What an inner call has wrapped stays as it is.
 func wrap(op, key string, err error) error {
-	switch inner := err.(type) {
-	case nil, *Error:
+	if wrapped, _ := err.(*Error); err == nil || wrapped != nil {
 		return err
-	case *engine.Blocked:
-		err = lockedError(inner)
+	}
+	if blocked, _ := err.(*engine.Blocked); blocked != nil {
+		err = lockedError(blocked)
 	}
 	return &Error{Op: op, Key: key, Err: err}
 }
