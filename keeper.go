@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockd/lockd/catalog"
 	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/expiry"
 	"github.com/lockd/lockd/internal/writer"
@@ -87,8 +88,8 @@ func (k *Keeper) Current() (*Session, bool) {
 // made; and it waits for the catalog to change while a check of its options is critical, or, once
 // there has been a session, while their node or a check is missing.
 //
-// It returns ctx's error if that ends first; ErrNoNode or ErrNoCheck if there has been no session
-// yet; ErrClosed after Close, or the database's; or ErrFailed. A nil ctx panics.
+// It returns ctx's error if that ends first; catalog.ErrNoNode or ErrNoCheck if there has been no
+// session yet; ErrClosed after Close, or the database's; or ErrFailed. A nil ctx panics.
 //
 // The session belongs to the keeper. Who closes it gets another one at the next call.
 func (k *Keeper) Session(ctx context.Context) (*Session, error) {
@@ -151,10 +152,10 @@ func (k *Keeper) ensure(ctx context.Context) error {
 // passes reports whether a refusal is one that the catalog may put an end to. That a name is
 // missing is more likely a mistake, unless it was there before.
 func (k *Keeper) passes(err error) bool {
-	if errors.Is(err, ErrNoNode) || errors.Is(err, ErrNoCheck) {
+	if errors.Is(err, catalog.ErrNoNode) || errors.Is(err, catalog.ErrNoCheck) {
 		return k.newest.Load() != nil
 	}
-	return errors.Is(err, ErrCheckCritical)
+	return errors.Is(err, catalog.ErrCheckCritical)
 }
 
 // Done returns a channel that is closed when there will be no session any more: when Close has

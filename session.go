@@ -59,7 +59,7 @@ const (
 
 // MinTTL is the shortest TTL of a session or a check, if it has one. What is below is most likely a
 // number without its unit, and would be over before anybody could renew it.
-const MinTTL = time.Millisecond
+const MinTTL = engine.MinTTL // 1 ms
 
 // SessionOptions configures a session. A nil *SessionOptions and the zero value mean the
 // defaults.
@@ -74,8 +74,8 @@ type SessionOptions struct {
 	// A TTL is for holders that are reached over a network, for sessions that are Independent, and
 	// for work that may hang. It notices work that hangs only if the work itself renews, by
 	// Session.Renew before each of its steps. Session.KeepAlive and a Keeper renew beside the work,
-	// and go on when that hangs: with them, the work puts a Check with a TTL that the session has
-	// among its Checks.
+	// and go on when that hangs: with them, the work puts a catalog.Check with a TTL that the
+	// session has among its Checks.
 	TTL time.Duration
 
 	// Grace is added to the TTL before the session ends, and not shown as part of it. It is for
@@ -117,9 +117,9 @@ func (o *SessionOptions) lockDelay() time.Duration {
 
 func (o *SessionOptions) validate() error {
 	if len(o.Name) > MaxKeySize {
-		return checkName("SessionOptions.Name", o.Name)
+		return engine.CheckName("SessionOptions.Name", o.Name)
 	}
-	if err := checkTTL("SessionOptions.TTL", o.TTL); err != nil {
+	if err := engine.CheckTTL("SessionOptions.TTL", o.TTL); err != nil {
 		return err
 	}
 	switch {
@@ -133,7 +133,7 @@ func (o *SessionOptions) validate() error {
 		return invalid("SessionOptions.LockDelay is %v, below 0; NoLockDelay means none",
 			o.LockDelay)
 	case o.LockDelay > 0 && o.LockDelay < MinLockDelay:
-		return tooShort("SessionOptions.LockDelay", o.LockDelay, MinLockDelay)
+		return engine.TooShort("SessionOptions.LockDelay", o.LockDelay, MinLockDelay)
 	case o.LockDelay > MaxLockDelay:
 		return invalid("SessionOptions.LockDelay is %v, more than %v", o.LockDelay, MaxLockDelay)
 	case o.Behavior > DeleteKeys:
@@ -141,7 +141,7 @@ func (o *SessionOptions) validate() error {
 	case o.Lifetime > Independent:
 		return invalid("SessionOptions.Lifetime is %d, not a Lifetime", o.Lifetime)
 	case len(o.Node) > MaxKeySize:
-		return checkName("SessionOptions.Node", o.Node)
+		return engine.CheckName("SessionOptions.Node", o.Node)
 	}
 	size := 0
 	for key, value := range o.Meta {
@@ -151,23 +151,6 @@ func (o *SessionOptions) validate() error {
 		return invalid("SessionOptions.Meta has %d bytes, more than %d", size, MaxKeySize)
 	}
 	return nil
-}
-
-// checkTTL refuses what is no TTL of a session or a check.
-func checkTTL(field string, ttl time.Duration) error {
-	switch {
-	case ttl < 0:
-		return invalid("%s is %v, below 0", field, ttl)
-	case ttl > 0 && ttl < MinTTL:
-		return tooShort(field, ttl, MinTTL)
-	}
-	return nil
-}
-
-// tooShort refuses a duration that most likely lacks its unit.
-func tooShort(field string, d, least time.Duration) error {
-	return invalid("%s is %v, below %v; was a unit forgotten, as in %d * time.Second?", field, d,
-		least, d.Nanoseconds())
 }
 
 // SessionInfo describes a session. None of it ever changes (S3). The zero value is no session.
@@ -232,7 +215,7 @@ func (*noCopy) Unlock() {}
 // NewSession creates a session. It blocks until the session is durable; its TTL runs from the
 // call.
 //
-// It returns ErrInvalid, ErrNoNode, ErrNoCheck, ErrCheckCritical (S16 to S18), ErrClosed,
+// It returns ErrInvalid, catalog.ErrNoNode, ErrNoCheck or ErrCheckCritical (S16 to S18), ErrClosed,
 // ErrFailed or ErrCommit, with nothing changed.
 func (db *DB) NewSession(opts *SessionOptions) (*Session, error) {
 	if opts == nil {

@@ -12,8 +12,7 @@ import (
 // index (I12) and becomes visible, durable and told at once, or not at all.
 //
 // It may be used only inside that function and by one goroutine; afterwards every method panics,
-// and so does the next step of a loop over what Prefix or Attachments yields. The zero value is not
-// usable.
+// and so does the next step of a loop over what it yields. The zero value is not usable.
 type Txn struct {
 	db    *DB
 	rules *engine.Txn
@@ -146,7 +145,7 @@ func admit(key string, value []byte) error {
 	if err := checkKey(key); err != nil {
 		return err
 	}
-	return checkValue(value)
+	return engine.CheckValue(value)
 }
 
 // Delete is DB.Delete within the transaction.
@@ -191,7 +190,7 @@ func deletePrefix(tx *engine.Txn, prefix string) (int, error) {
 	if prefix == "" {
 		return 0, invalid("prefix is empty, which means every key: DeleteAll does that")
 	}
-	if err := checkName("prefix", prefix); err != nil {
+	if err := engine.CheckName("prefix", prefix); err != nil {
 		return 0, err
 	}
 	return tx.DeletePrefix(prefix), nil

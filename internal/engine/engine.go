@@ -83,7 +83,7 @@ func (tx *Txn) Begin() {
 	}
 	// Nothing has been written to a node yet. For the newest row its leaf would be unfolded.
 	if e.rows.Nodes.Get(Folded(e.config.Node)) == nil {
-		tx.PutNode(schema.Node{Name: e.config.Node})
+		tx.putNode(schema.Node{Name: e.config.Node})
 	}
 }
 
