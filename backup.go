@@ -113,7 +113,7 @@ func Restore(path string, r io.Reader, opts *RestoreOptions) error {
 }
 
 func restore(path string, r io.Reader, opts *RestoreOptions) (err error) {
-	if err := checkName("path", path); err != nil {
+	if err := engine.CheckName("path", path); err != nil {
 		return err
 	}
 	switch _, err := os.Lstat(path); {
@@ -197,8 +197,10 @@ func readBackup(r io.Reader) (*store.Backup, error) {
 		return nil, err
 	}
 	err = trial.update(func(tx *engine.Txn) error {
-		if err := validateBackup(backup); err != nil {
-			return err
+		for _, row := range backup.Keys {
+			if err := admit(row.Key, row.Value); err != nil {
+				return err
+			}
 		}
 		return tx.RestoreCatalog(backup)
 	})
@@ -206,31 +208,6 @@ func readBackup(r io.Reader) (*store.Backup, error) {
 		return nil, fmt.Errorf("%w: its rows do not fit together: %w", ErrCorrupt, err)
 	}
 	return backup, nil
-}
-
-// validateBackup refuses rows that no call could have written.
-func validateBackup(backup *store.Backup) error {
-	for _, row := range backup.Keys {
-		if err := admit(row.Key, row.Value); err != nil {
-			return err
-		}
-	}
-	for i := range backup.Nodes {
-		if node := nodeOf(&backup.Nodes[i]); node.validate() != nil {
-			return node.validate()
-		}
-	}
-	for i := range backup.Services {
-		if service := serviceOf(&backup.Services[i]); service.validate() != nil {
-			return service.validate()
-		}
-	}
-	for i := range backup.Checks {
-		if check := checkOf(&backup.Checks[i]); check.validate() != nil {
-			return check.validate()
-		}
-	}
-	return nil
 }
 
 // Compact rewrites the file of a closed database without its free pages. The file is whole at every
@@ -242,7 +219,7 @@ func validateBackup(backup *store.Backup) error {
 // the new file to the owner; then the file is as it was. On Windows, where an open file cannot be
 // replaced, it returns the system's error.
 func Compact(path string, opts *Options) error {
-	err := checkName("path", path)
+	err := engine.CheckName("path", path)
 	if err == nil {
 		err = opts.validate()
 	}
@@ -286,7 +263,7 @@ func checkReader(r io.Reader) {
 
 // inspect calls fn on a database that has the rows of the file, and is not started.
 func inspect(path string, opts *Options, fn func(*DB) error) error {
-	if err := checkName("path", path); err != nil {
+	if err := engine.CheckName("path", path); err != nil {
 		return err
 	}
 	if err := opts.validate(); err != nil {

@@ -31,7 +31,7 @@ func (s *Session) Campaign(ctx context.Context, key string, value []byte) (*Lead
 }
 
 func (s *Session) campaign(ctx context.Context, key string, value []byte) (*Leader, error) {
-	if err := checkValue(value); err != nil {
+	if err := engine.CheckValue(value); err != nil {
 		return nil, s.db.refused(err)
 	}
 	value = append([]byte{}, value...) // not nil, and still the same when its turn comes
@@ -67,7 +67,7 @@ func (l *Leader) Proclaim(value []byte) error {
 	err := l.Err()
 	if err == nil {
 		err = l.lock.session().db.update(func(tx *engine.Txn) error {
-			if err := cmp.Or(checkValue(value), proves(tx, l.Sequencer())); err != nil {
+			if err := cmp.Or(engine.CheckValue(value), proves(tx, l.Sequencer())); err != nil {
 				return err
 			}
 			tx.Put(key, value, tx.Get(key).Flags)
@@ -127,7 +127,7 @@ func (k *Keeper) Lead(
 ) error {
 	checkContext(ctx)
 	checkFunction(fn)
-	err := k.db.refused(errors.Join(checkKey(key), checkValue(value)))
+	err := k.db.refused(errors.Join(checkKey(key), engine.CheckValue(value)))
 	if err != nil {
 		return wrap("lead", key, err)
 	}

@@ -55,22 +55,14 @@ var (
 	// ErrNoSession is returned when a session does not exist, or has ended.
 	ErrNoSession = engine.ErrNoSession
 
-	// ErrNoNode is returned when a node is not in the catalog.
-	ErrNoNode = engine.ErrNoNode
-
-	// ErrNoService is returned when a service is not in the catalog.
-	ErrNoService = engine.ErrNoService
-
-	// ErrNoCheck is returned when a check is not in the catalog.
-	ErrNoCheck = engine.ErrNoCheck
-
 	// ErrCompacted is yielded by Watch when events after its index are no longer kept. Follow
 	// yields it as the Cause of a state after a gap.
 	ErrCompacted = errors.New("events after this index are no longer kept")
 )
 
 // Causes of an end: what errors.Is finds in Session.Err, Lock.Err and the cause of a
-// Lock.Context. [ErrClosed] is one more.
+// Lock.Context. [ErrClosed] is one more, and package catalog has those of a session whose node or
+// check is gone or critical.
 var (
 	// ErrExpired is the cause when a session was not renewed within its TTL and grace. The text
 	// says how long before its end it was last renewed or made.
@@ -78,17 +70,6 @@ var (
 
 	// ErrDestroyed is the cause when EndSession ended a session.
 	ErrDestroyed = engine.ErrDestroyed
-
-	// ErrNodeGone is the cause when a session's node was removed or renamed. The text has its name.
-	ErrNodeGone = engine.ErrNodeGone
-
-	// ErrCheckGone is the cause when a check of a session, or the check's service, was removed. The
-	// text has the ID of the check.
-	ErrCheckGone = engine.ErrCheckGone
-
-	// ErrCheckCritical is the cause when a check of a session became critical. NewSession returns
-	// it for a check that is critical. The text has the ID of the check.
-	ErrCheckCritical = engine.ErrCheckCritical
 
 	// ErrProcessGone is the cause when a session was bound to a process that ended without Close.
 	// The next Open ends the session. The end is seen in DB.History, in Options.Logger, and by a

@@ -9,6 +9,7 @@ import (
 	"github.com/benbjohnson/clock"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // Work that renews its session itself, before each step. When a step hangs, nobody renews: after a
@@ -56,8 +57,8 @@ func ExampleKeeper_check() {
 	defer db.Close()
 	beat := func() error {
 		return db.Update(func(tx *lockd.Txn) error {
-			return tx.PutCheck(lockd.Check{
-				Node: db.Node(), ID: "mail works", Status: lockd.Passing, TTL: 10 * time.Second,
+			return tx.Catalog().PutCheck(catalog.Check{
+				Node: db.Node(), ID: "mail works", Status: catalog.Passing, TTL: 10 * time.Second,
 			})
 		})
 	}
@@ -75,7 +76,7 @@ func ExampleKeeper_check() {
 
 	mock.Add(10 * time.Second) // it hangs
 	<-session.Done()
-	fmt.Println("noticed:", errors.Is(session.Err(), lockd.ErrCheckCritical))
+	fmt.Println("noticed:", errors.Is(session.Err(), catalog.ErrCheckCritical))
 	// Output:
 	// at work: <nil> <nil>
 	// noticed: true

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockd/lockd/catalog"
 	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/internal/writer"
@@ -76,7 +77,7 @@ func (k *Keeper) Current() (*Session, bool) {
 // It waits while a check of its options is critical, or, after the first session, while their node
 // or a check is missing.
 //
-// It returns ErrNoNode or ErrNoCheck if there has been no session yet, and ErrClosed after
+// It returns catalog.ErrNoNode or ErrNoCheck if there has been no session yet, and ErrClosed after
 // Keeper.Close too. The session belongs to the keeper: a caller that closes it gets another one
 // from the next call.
 func (k *Keeper) Session(ctx context.Context) (*Session, error) {
@@ -139,10 +140,10 @@ func (k *Keeper) ensure(ctx context.Context) error {
 // passes reports whether a refusal is one that the catalog may put an end to. That a name is
 // missing is more likely a mistake, unless it was there before.
 func (k *Keeper) passes(err error) bool {
-	if errors.Is(err, ErrNoNode) || errors.Is(err, ErrNoCheck) {
+	if errors.Is(err, catalog.ErrNoNode) || errors.Is(err, catalog.ErrNoCheck) {
 		return k.newest.Load() != nil
 	}
-	return errors.Is(err, ErrCheckCritical)
+	return errors.Is(err, catalog.ErrCheckCritical)
 }
 
 // Done returns a channel that is closed when there will be no more sessions: when Close has ended

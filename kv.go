@@ -9,8 +9,11 @@ import (
 
 // Limits of what a database takes.
 const (
-	MaxKeySize   = 16 << 10 // bytes of a key, and of any name or ID that something is found by
-	MaxValueSize = 64 << 20 // bytes of a value
+	// MaxKeySize is how many bytes a key may have, and any name or ID that something is found by:
+	// 16 KiB.
+	MaxKeySize = engine.MaxKeySize
+	// MaxValueSize is how many bytes a value may have: 64 MiB.
+	MaxValueSize = engine.MaxValueSize
 )
 
 // Entry is a key as it was after one write. The zero value is no key.
@@ -146,26 +149,7 @@ func result[T any](value T, op, key string, err error) (T, error) {
 }
 
 // checkKey refuses what cannot be a key.
-func checkKey(key string) error { return checkName("key", key) }
-
-// checkValue refuses what cannot be a value.
-func checkValue(value []byte) error {
-	if len(value) > MaxValueSize {
-		return invalid("value has %d bytes, more than %d", len(value), MaxValueSize)
-	}
-	return nil
-}
-
-// checkName refuses what cannot be the name of anything.
-func checkName(field, name string) error {
-	if name == "" {
-		return invalid("%s is empty", field)
-	}
-	if len(name) > MaxKeySize {
-		return invalid("%s has %d bytes, more than %d", field, len(name), MaxKeySize)
-	}
-	return nil
-}
+func checkKey(key string) error { return engine.CheckName("key", key) }
 
 // fold returns what a listing at a separator shows of a key: all of it, or, if the separator
 // comes after the prefix, all up to the end of its first occurrence there (H10).

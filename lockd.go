@@ -60,7 +60,7 @@ func New(opts *Options) (*DB, error) {
 func Open(path string, opts *Options) (*DB, error) {
 	err := opts.validate()
 	if err == nil {
-		err = checkName("path", path)
+		err = engine.CheckName("path", path)
 	}
 	if err != nil {
 		return nil, wrap("open", "", err)

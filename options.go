@@ -8,6 +8,7 @@ import (
 
 	"github.com/benbjohnson/clock"
 
+	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/hook"
 	"github.com/lockd/lockd/store"
 )
@@ -184,7 +185,7 @@ func (o *Options) validate() error {
 	if o.History < 0 {
 		faults = append(faults, invalid("Options.History is %d, below 0", o.History))
 	}
-	if err := checkCatalogName("Options.Node", o.Node); o.Node != "" && err != nil {
+	if err := engine.CheckNodeName("Options.Node", o.Node); o.Node != "" && err != nil {
 		faults = append(faults, err)
 	}
 	return errors.Join(faults...)

@@ -74,7 +74,7 @@ func Recover(path string, w io.Writer, opts *Options) (*Recovery, error) {
 }
 
 func recoverTo(path string, w io.Writer, opts *Options) (*Recovery, error) {
-	if err := checkName("path", path); err != nil {
+	if err := engine.CheckName("path", path); err != nil {
 		return nil, err
 	}
 	if err := opts.validate(); err != nil {
@@ -112,21 +112,21 @@ func (r *Recovery) sort(found *store.Backup, rows *store.Store) error {
 	if err := trial.start(opts); err != nil {
 		return err
 	}
-	err := trial.Update(func(tx *Txn) error {
+	err := trial.update(func(tx *engine.Txn) error {
 		for _, row := range found.Nodes {
-			if r.fits("nodes", row.Name, tx.PutNode(nodeOf(&row))) {
+			if r.fits("nodes", row.Name, wrap("put node", row.Name, tx.PutNode(row))) {
 				rows.Nodes.Put(engine.Folded(row.Name), row)
 			}
 		}
 		for _, row := range found.Services {
 			key := engine.CatalogKey(row.Node, row.ID)
-			if r.fits("services", key, tx.PutService(serviceOf(&row))) {
+			if r.fits("services", key, wrap("put service", row.ID, tx.PutService(row))) {
 				rows.Services.Put(key, row)
 			}
 		}
 		for _, row := range found.Checks {
 			key := engine.CatalogKey(row.Node, row.ID)
-			if r.fits("checks", key, tx.PutCheck(checkOf(&row))) {
+			if r.fits("checks", key, wrap("put check", row.ID, tx.PutCheck(row))) {
 				rows.Checks.Put(key, row)
 			}
 		}

@@ -135,7 +135,7 @@ func checkLimit(limit int) error {
 // checkSemaphore refuses what cannot be a semaphore. One that the official client would keep at
 // another key, because it cleans paths, would be another semaphore there.
 func checkSemaphore(prefix string) error {
-	if err := checkName("prefix", prefix); err != nil {
+	if err := engine.CheckName("prefix", prefix); err != nil {
 		return err
 	}
 	key := prefix + engine.SemaphoreKey

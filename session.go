@@ -59,7 +59,7 @@ const (
 
 // MinTTL is the shortest TTL of a session or a check that has one. A shorter one most likely lacks
 // its unit.
-const MinTTL = time.Millisecond
+const MinTTL = engine.MinTTL // 1 ms
 
 // SessionOptions configures a session. A nil *SessionOptions and the zero value mean the defaults.
 type SessionOptions struct {
@@ -72,7 +72,7 @@ type SessionOptions struct {
 	// A process that dies is noticed without a TTL, by the next Open. A TTL is for holders that are
 	// reached over a network, for Independent sessions, and for work that may hang. Session.Renew
 	// in the work itself notices that; Session.KeepAlive and a Keeper renew beside the work, which
-	// then puts a Check of the session that has a TTL.
+	// then puts a catalog.Check of the session that has a TTL.
 	TTL time.Duration
 
 	// Grace is added to the TTL before the session ends, for renewals that come over a network.
@@ -112,9 +112,9 @@ func (o *SessionOptions) lockDelay() time.Duration {
 
 func (o *SessionOptions) validate() error {
 	if len(o.Name) > MaxKeySize {
-		return checkName("SessionOptions.Name", o.Name)
+		return engine.CheckName("SessionOptions.Name", o.Name)
 	}
-	if err := checkTTL("SessionOptions.TTL", o.TTL); err != nil {
+	if err := engine.CheckTTL("SessionOptions.TTL", o.TTL); err != nil {
 		return err
 	}
 	switch {
@@ -128,7 +128,7 @@ func (o *SessionOptions) validate() error {
 		return invalid("SessionOptions.LockDelay is %v, below 0; NoLockDelay means none",
 			o.LockDelay)
 	case o.LockDelay > 0 && o.LockDelay < MinLockDelay:
-		return tooShort("SessionOptions.LockDelay", o.LockDelay, MinLockDelay)
+		return engine.TooShort("SessionOptions.LockDelay", o.LockDelay, MinLockDelay)
 	case o.LockDelay > MaxLockDelay:
 		return invalid("SessionOptions.LockDelay is %v, more than %v", o.LockDelay, MaxLockDelay)
 	case o.Behavior > DeleteKeys:
@@ -136,7 +136,7 @@ func (o *SessionOptions) validate() error {
 	case o.Lifetime > Independent:
 		return invalid("SessionOptions.Lifetime is %d, not a Lifetime", o.Lifetime)
 	case len(o.Node) > MaxKeySize:
-		return checkName("SessionOptions.Node", o.Node)
+		return engine.CheckName("SessionOptions.Node", o.Node)
 	}
 	size := 0
 	for key, value := range o.Meta {
@@ -146,23 +146,6 @@ func (o *SessionOptions) validate() error {
 		return invalid("SessionOptions.Meta has %d bytes, more than %d", size, MaxKeySize)
 	}
 	return nil
-}
-
-// checkTTL refuses what is no TTL of a session or a check.
-func checkTTL(field string, ttl time.Duration) error {
-	switch {
-	case ttl < 0:
-		return invalid("%s is %v, below 0", field, ttl)
-	case ttl > 0 && ttl < MinTTL:
-		return tooShort(field, ttl, MinTTL)
-	}
-	return nil
-}
-
-// tooShort refuses a duration that most likely lacks its unit.
-func tooShort(field string, d, least time.Duration) error {
-	return invalid("%s is %v, below %v; was a unit forgotten, as in %d * time.Second?", field, d,
-		least, d.Nanoseconds())
 }
 
 // SessionInfo describes a session. It never changes (S3). The zero value is no session.
@@ -225,8 +208,8 @@ func (*noCopy) Lock()   {}
 func (*noCopy) Unlock() {}
 
 // NewSession creates a session. It blocks until the session is durable; its TTL runs from the call.
-// It returns ErrNoNode, ErrNoCheck or ErrCheckCritical for a node or check that it cannot be bound
-// to (S16 to S18).
+// It returns catalog.ErrNoNode, ErrNoCheck or ErrCheckCritical for a node or check that it cannot
+// be bound to (S16 to S18).
 func (db *DB) NewSession(opts *SessionOptions) (*Session, error) {
 	if opts == nil {
 		opts = &SessionOptions{}

@@ -80,63 +80,9 @@ func (s *Snapshot) Session(id SessionID) (SessionInfo, bool) {
 
 // Sessions yields all sessions, in the order of their IDs (S2).
 func (s *Snapshot) Sessions() iter.Seq[SessionInfo] {
-	return values(s.rows.Sessions.Prefix(""), sessionInfo)
-}
-
-// Node returns a node by its name, in any case, and whether there is one.
-func (s *Snapshot) Node(name string) (Node, bool) {
-	row := s.rows.Nodes.Get(engine.Folded(name))
-	return nodeOf(row), row != nil
-}
-
-// Nodes yields all nodes, in the order of their names.
-func (s *Snapshot) Nodes() iter.Seq[Node] { return values(s.rows.Nodes.Prefix(""), nodeOf) }
-
-// Service returns a service of a node by its ID, and whether there is one.
-func (s *Snapshot) Service(node, id string) (Service, bool) {
-	row := s.rows.Services.Get(engine.CatalogKey(node, id))
-	return serviceOf(row), row != nil
-}
-
-// Services yields the services of a node, or of all nodes if it is empty, in order.
-func (s *Snapshot) Services(node string) iter.Seq[Service] {
-	return values(s.rows.Services.Prefix(within(node)), serviceOf)
-}
-
-// Check returns a check of a node by its ID, and whether there is one.
-func (s *Snapshot) Check(node, id string) (Check, bool) {
-	row := s.rows.Checks.Get(engine.CatalogKey(node, id))
-	return checkOf(row), row != nil
-}
-
-// Checks yields the checks of a node, or of all nodes if it is empty, in order.
-func (s *Snapshot) Checks(node string) iter.Seq[Check] {
-	return values(s.rows.Checks.Prefix(within(node)), checkOf)
-}
-
-// Attachment returns an attachment by its name, and whether there is one.
-func (s *Snapshot) Attachment(name string) (Attachment, bool) {
-	row := s.rows.Attachments.Get(name)
-	return attachmentOf(row), row != nil
-}
-
-// Attachments yields the attachments whose names begin with the prefix, in order.
-func (s *Snapshot) Attachments(prefix string) iter.Seq[Attachment] {
-	return values(s.rows.Attachments.Prefix(prefix), attachmentOf)
-}
-
-// within is the prefix of what belongs to a node.
-func within(node string) string {
-	if node == "" {
-		return ""
-	}
-	return engine.CatalogKey(node, "")
-}
-
-func values[T, V any](rows iter.Seq2[string, *T], convert func(*T) V) iter.Seq[V] {
-	return func(yield func(V) bool) {
-		for _, row := range rows {
-			if !yield(convert(row)) {
+	return func(yield func(SessionInfo) bool) {
+		for _, row := range s.rows.Sessions.Prefix("") {
+			if !yield(sessionInfo(row)) {
 				return
 			}
 		}

@@ -29,9 +29,9 @@ type Ends struct {
 	Closed        uint64 // ErrClosed
 	Expired       uint64 // ErrExpired
 	Destroyed     uint64 // ErrDestroyed
-	NodeGone      uint64 // ErrNodeGone
-	CheckGone     uint64 // ErrCheckGone
-	CheckCritical uint64 // ErrCheckCritical
+	NodeGone      uint64 // catalog.ErrNodeGone
+	CheckGone     uint64 // catalog.ErrCheckGone
+	CheckCritical uint64 // catalog.ErrCheckCritical
 	ProcessGone   uint64 // ErrProcessGone
 	Restored      uint64 // ErrRestored
 

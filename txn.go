@@ -12,7 +12,7 @@ import (
 // index (I12), and becomes visible and durable at once, or not at all.
 //
 // Only that function may use it, on one goroutine. After it has returned every method panics, and
-// so does a loop over Prefix or Attachments. The zero value is not usable.
+// so does a loop over what it yields. The zero value is not usable.
 type Txn struct {
 	db    *DB
 	rules *engine.Txn
@@ -139,7 +139,7 @@ func admit(key string, value []byte) error {
 	if err := checkKey(key); err != nil {
 		return err
 	}
-	return checkValue(value)
+	return engine.CheckValue(value)
 }
 
 // Delete is DB.Delete within the transaction.
@@ -184,7 +184,7 @@ func deletePrefix(tx *engine.Txn, prefix string) (int, error) {
 	if prefix == "" {
 		return 0, invalid("prefix is empty, which means every key: DeleteAll does that")
 	}
-	if err := checkName("prefix", prefix); err != nil {
+	if err := engine.CheckName("prefix", prefix); err != nil {
 		return 0, err
 	}
 	return tx.DeletePrefix(prefix), nil

@@ -6,11 +6,12 @@ import (
 	"strconv"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // The agent is the node of this process. It has no state of its own: its services and checks are
 // those that the catalog has of its node, but for serfHealth, and the database lets its checks
-// lapse (lockd.Check.TTL). So a second handler on the same database, or the next process, goes on
+// lapse (catalog.Check.TTL). So a second handler on the same database, or the next process, goes on
 // where this one is.
 
 // version is that of Consul whose API this is; its clients look at it.
@@ -44,13 +45,14 @@ func (h *handler) agentRoutes() map[string][]method {
 
 // update changes what the agent has. If somebody has taken its node out of the catalog, that is put
 // back first: it is still there (N16).
-func (h *handler) update(fn func(tx *lockd.Txn) error) error {
-	err := h.db.Update(fn)
-	if errors.Is(err, lockd.ErrNoNode) {
+func (h *handler) update(fn func(tx *catalog.Txn) error) error {
+	update := func(tx *lockd.Txn) error { return fn(tx.Catalog()) }
+	err := h.db.Update(update)
+	if errors.Is(err, catalog.ErrNoNode) {
 		if err := h.register(); err != nil {
 			return err
 		}
-		err = h.db.Update(fn)
+		err = h.db.Update(update)
 	}
 	return err
 }
@@ -70,7 +72,7 @@ type member struct {
 // alive is the status of a member that is there.
 const alive = 1
 
-func (h *handler) member(n lockd.Node) member {
+func (h *handler) member(n catalog.Node) member {
 	return member{
 		Name: n.Name, Addr: n.Address, Port: serfPort, Status: alive,
 		Tags: map[string]string{
@@ -82,10 +84,10 @@ func (h *handler) member(n lockd.Node) member {
 }
 
 // self returns the node of this process, as the catalog has it.
-func (h *handler) self() lockd.Node {
-	n, exists := h.db.Snapshot().Node(h.opts.Node)
+func (h *handler) self() catalog.Node {
+	n, exists := h.db.Snapshot().Catalog().Node(h.opts.Node)
 	if !exists { // somebody has removed it, and it will be put back
-		n = lockd.Node{Name: h.opts.Node, ID: h.opts.NodeID, Address: address}
+		n = catalog.Node{Name: h.opts.Node, ID: h.opts.NodeID, Address: address}
 	}
 	return n
 }
@@ -140,8 +142,8 @@ func (r *request) maintenance() (enable bool, err error) {
 
 // maintain puts or removes a check that says that something is not to be used. It ends no session,
 // since none is bound to it (N10, N11).
-func (h *handler) maintain(r *request, enable bool, c lockd.Check) (answer, error) {
-	err := h.update(func(tx *lockd.Txn) error {
+func (h *handler) maintain(r *request, enable bool, c catalog.Check) (answer, error) {
+	err := h.update(func(tx *catalog.Txn) error {
 		if c.ServiceID != "" {
 			if _, exists := tx.Service(c.Node, c.ServiceID); !exists {
 				return unknownService(c.ServiceID)
@@ -172,7 +174,7 @@ func (h *handler) agentMaintenance(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return h.maintain(r, enable, lockd.Check{
+	return h.maintain(r, enable, catalog.Check{
 		Node: h.opts.Node, ID: nodeMaintenance, Name: "Node Maintenance Mode",
 	})
 }

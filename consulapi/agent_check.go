@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // agentCheck is a check as a client asks the agent to keep it (N6).
@@ -68,7 +69,7 @@ func (c *agentCheck) id() string { return cmp.Or(c.ID, c.CheckID, c.Name) }
 
 // put registers the check on the node. One that is there already keeps its status and output, so
 // that to register it again ends no session.
-func (c *agentCheck) put(tx *lockd.Txn, node string) error {
+func (c *agentCheck) put(tx *catalog.Txn, node string) error {
 	if c.ServiceID != "" {
 		if _, exists := tx.Service(node, c.ServiceID); !exists {
 			return mistake("ServiceID %q does not exist", c.ServiceID)
@@ -99,7 +100,7 @@ func (h *handler) checkRegister(r *request) (answer, error) {
 	if err := body.valid(); err != nil {
 		return answer{}, err
 	}
-	return answer{}, h.update(func(tx *lockd.Txn) error { return body.put(tx, h.opts.Node) })
+	return answer{}, h.update(func(tx *catalog.Txn) error { return body.put(tx, h.opts.Node) })
 }
 
 func unknownCheck(id string) error {
@@ -112,7 +113,7 @@ func (h *handler) checkDeregister(r *request) (answer, error) {
 		return answer{}, unknownCheck(r.rest)
 	}
 	return answer{}, h.db.Update(func(tx *lockd.Txn) error {
-		deleted, err := tx.DeleteCheck(h.opts.Node, r.rest)
+		deleted, err := tx.Catalog().DeleteCheck(h.opts.Node, r.rest)
 		if err == nil && !deleted {
 			err = unknownCheck(r.rest)
 		}
@@ -121,15 +122,15 @@ func (h *handler) checkDeregister(r *request) (answer, error) {
 }
 
 func (h *handler) checkPass(r *request) (answer, error) {
-	return h.setCheck(r, lockd.Passing, r.query.Get("note"))
+	return h.setCheck(r, catalog.Passing, r.query.Get("note"))
 }
 
 func (h *handler) checkWarn(r *request) (answer, error) {
-	return h.setCheck(r, lockd.Warning, r.query.Get("note"))
+	return h.setCheck(r, catalog.Warning, r.query.Get("note"))
 }
 
 func (h *handler) checkFail(r *request) (answer, error) {
-	return h.setCheck(r, lockd.Critical, r.query.Get("note"))
+	return h.setCheck(r, catalog.Critical, r.query.Get("note"))
 }
 
 func (h *handler) checkUpdate(r *request) (answer, error) {
@@ -146,22 +147,22 @@ func (h *handler) checkUpdate(r *request) (answer, error) {
 
 // setCheck says how it is with a TTL check, which begins its TTL anew (N7). The sessions that are
 // bound to a critical one have ended before the answer.
-func (h *handler) setCheck(r *request, status lockd.Status, output string) (answer, error) {
+func (h *handler) setCheck(r *request, status catalog.Status, output string) (answer, error) {
 	return answer{}, h.db.Update(func(tx *lockd.Txn) error {
-		c, exists := tx.Check(h.opts.Node, r.rest)
+		c, exists := tx.Catalog().Check(h.opts.Node, r.rest)
 		if !exists || c.TTL == 0 {
 			return unknownCheck(r.rest)
 		}
 		c.Status, c.Output = status, output
-		return tx.PutCheck(c)
+		return tx.Catalog().PutCheck(c)
 	})
 }
 
 func (h *handler) agentChecks(*request) (answer, error) {
-	state := h.db.Snapshot()
+	state := h.db.Snapshot().Catalog()
 	return ok(mapping[check](func(yield func(string, check) bool) {
 		for id := range inOrder(state.Checks(h.opts.Node),
-			func(c lockd.Check) string { return c.ID },
+			func(c catalog.Check) string { return c.ID },
 		) {
 			c, _ := state.Check(h.opts.Node, id)
 			of, _ := state.Service(c.Node, c.ServiceID)

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // agentService is a service as a client asks the agent to keep it (N12).
@@ -63,8 +64,8 @@ func (h *handler) serviceRegister(r *request) (answer, error) {
 	}
 	id := cmp.Or(body.ID, body.Name)
 	replaced := h.replacedChecks(r, id, checks)
-	return answer{}, h.update(func(tx *lockd.Txn) error {
-		if err := tx.PutService(lockd.Service{
+	return answer{}, h.update(func(tx *catalog.Txn) error {
+		if err := tx.PutService(catalog.Service{
 			Node: h.opts.Node, ID: id, Name: body.Name, Address: body.Address,
 			Port: body.Port, Tags: body.Tags,
 			Meta: hide(body.Meta, taggedKey, body.TaggedAddresses),
@@ -99,7 +100,7 @@ func (h *handler) replacedChecks(
 	if !r.has(parameter) || text != "" && text != "true" {
 		return nil
 	}
-	for c := range h.db.Snapshot().Checks(h.opts.Node) {
+	for c := range h.db.Snapshot().Catalog().Checks(h.opts.Node) {
 		if sameName(c.ServiceID, service) &&
 			!slices.ContainsFunc(named, func(n agentCheck) bool { return sameName(n.id(), c.ID) }) {
 			ids = append(ids, c.ID)
@@ -115,7 +116,7 @@ func unknownService(id string) error {
 
 func (h *handler) serviceDeregister(r *request) (answer, error) {
 	return answer{}, h.db.Update(func(tx *lockd.Txn) error {
-		deleted, err := tx.DeleteService(h.opts.Node, r.rest)
+		deleted, err := tx.Catalog().DeleteService(h.opts.Node, r.rest)
 		if err == nil && !deleted {
 			err = unknownService(r.rest)
 		}
@@ -131,14 +132,14 @@ func (h *handler) serviceMaintenance(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return h.maintain(r, enable, lockd.Check{
+	return h.maintain(r, enable, catalog.Check{
 		Node: h.opts.Node, ID: serviceMaintenance + r.rest,
 		Name: "Service Maintenance Mode", ServiceID: r.rest,
 	})
 }
 
 func (h *handler) serviceInfo(r *request) (answer, error) {
-	s, exists := h.db.Snapshot().Service(h.opts.Node, r.rest)
+	s, exists := h.db.Snapshot().Catalog().Service(h.opts.Node, r.rest)
 	if !exists {
 		return answer{}, refuse(http.StatusNotFound, "unknown service ID: %s", r.rest)
 	}
@@ -146,12 +147,12 @@ func (h *handler) serviceInfo(r *request) (answer, error) {
 }
 
 // agentsService shows a service as the agent does.
-func agentsService(s lockd.Service) service {
+func agentsService(s catalog.Service) service {
 	shown := newService(s)
 	shown.Meta = object(shown.Meta)
 	return shown
 }
 
 func (h *handler) agentServices(*request) (answer, error) {
-	return ok(servicesByID(h.db.Snapshot(), h.opts.Node, agentsService)), nil
+	return ok(servicesByID(h.db.Snapshot().Catalog(), h.opts.Node, agentsService)), nil
 }

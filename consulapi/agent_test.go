@@ -287,7 +287,7 @@ func TestAgent_N10N11_Maintenance(t *testing.T) {
 			}
 		}
 		h.want("PUT /v1/agent/maintenance?enable=true&reason=other", "", 200, "")
-		if c, _ := h.db.Snapshot().Check("local", "_node_maintenance"); c.Notes != "why" {
+		if c, _ := h.db.Snapshot().Catalog().Check("local", "_node_maintenance"); c.Notes != "why" {
 			t.Errorf("the first reason has become %q", c.Notes)
 		}
 		h.want("PUT /v1/agent/maintenance?enable=false", "", 200, "")
@@ -334,7 +334,7 @@ func TestAgent_N12_RegistersServices(t *testing.T) {
 		if got := h.checkIDs("/v1/health/checks/web"); got != "local/mine local/service:w1:1" {
 			t.Error(got)
 		}
-		c, _ := h.db.Snapshot().Check("local", "service:w1:1")
+		c, _ := h.db.Snapshot().Catalog().Check("local", "service:w1:1")
 		if c.Name != "Service 'web' check" || c.TTL != 10*time.Second {
 			t.Errorf("%+v", c)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 func (h *handler) catalogRoutes() map[string][]method {
@@ -109,7 +110,7 @@ func (h *handler) catalogRegister(r *request) (answer, error) {
 	if err := h.checkRegistration(&body); err != nil {
 		return answer{}, err
 	}
-	err := h.db.Update(func(tx *lockd.Txn) error { return body.apply(tx) })
+	err := h.db.Update(func(tx *lockd.Txn) error { return body.apply(tx.Catalog()) })
 	h.repair()
 	return done(err, nil)
 }
@@ -158,7 +159,7 @@ func (b *registration) checks() []sentCheck {
 }
 
 // apply does all of the registration.
-func (b *registration) apply(tx *lockd.Txn) error {
+func (b *registration) apply(tx *catalog.Txn) error {
 	n, exists := tx.Node(b.Node)
 	if !exists || !b.SkipNodeUpdate {
 		n.Name, n.Address = b.Node, b.Address
@@ -169,7 +170,7 @@ func (b *registration) apply(tx *lockd.Txn) error {
 		}
 	}
 	if s := b.Service; s != nil {
-		if err := tx.PutService(lockd.Service{
+		if err := tx.PutService(catalog.Service{
 			Node: n.Name, ID: cmp.Or(s.ID, s.Service), Name: s.Service, Address: s.Address,
 			Port: s.Port, Tags: s.Tags, Meta: hide(s.Meta, taggedKey, s.TaggedAddresses),
 		}); err != nil {
@@ -185,7 +186,7 @@ func (b *registration) apply(tx *lockd.Txn) error {
 }
 
 // put registers a check, of the node if it names none itself (N2).
-func (c *sentCheck) put(tx *lockd.Txn, node string) error {
+func (c *sentCheck) put(tx *catalog.Txn, node string) error {
 	id := cmp.Or(c.CheckID, c.Name)
 	if id == "" {
 		return mistake("Must provide check ID or name")
@@ -200,9 +201,9 @@ func (c *sentCheck) put(tx *lockd.Txn, node string) error {
 	next.Meta = hide(next.Meta, definitionKey, c.Definition)
 	err = tx.PutCheck(next)
 	switch {
-	case errors.Is(err, lockd.ErrNoNode):
+	case errors.Is(err, catalog.ErrNoNode):
 		return reword(err, "Missing node registration")
-	case errors.Is(err, lockd.ErrNoService):
+	case errors.Is(err, catalog.ErrNoService):
 		return reword(err, "Unknown service ID '%s' for check ID '%s'", c.ServiceID, id)
 	}
 	return err
@@ -215,8 +216,8 @@ const repairDelay = time.Minute
 // repair has the node of this process, and its check, put right later, if they are not as they
 // should be.
 func (h *handler) repair() {
-	check, _ := h.db.Snapshot().Check(h.opts.Node, serfHealth)
-	if check.Status == lockd.Passing || !h.repairing.CompareAndSwap(false, true) {
+	check, _ := h.db.Snapshot().Catalog().Check(h.opts.Node, serfHealth)
+	if check.Status == catalog.Passing || !h.repairing.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {
@@ -248,7 +249,8 @@ func (h *handler) catalogDeregister(r *request) (answer, error) {
 	if err := h.checkDatacenter(body.Datacenter); err != nil {
 		return answer{}, err
 	}
-	err := h.db.Update(func(tx *lockd.Txn) (err error) {
+	err := h.db.Update(func(txn *lockd.Txn) (err error) {
+		tx := txn.Catalog()
 		switch {
 		case body.ServiceID != "":
 			_, err = tx.DeleteService(body.Node, body.ServiceID)
@@ -265,18 +267,18 @@ func (h *handler) catalogDeregister(r *request) (answer, error) {
 
 // readCatalog answers a read of the catalog, which blocks until anything in it changes.
 func (h *handler) readCatalog(
-	r *request, look func(state *lockd.Snapshot) any,
+	r *request, look func(state *catalog.Snapshot) any,
 ) (answer, error) {
 	if r.query.Get("filter") != "" {
 		return answer{}, badRequest("lockd has no filter expressions")
 	}
 	return h.read(r, lockd.CatalogScope(), func(state *lockd.Snapshot) answer {
-		return answer{value: look(state), header: r.consistencyHeader()}
+		return answer{value: look(state.Catalog()), header: r.consistencyHeader()}
 	})
 }
 
 func (h *handler) catalogNodes(r *request) (answer, error) {
-	return h.readCatalog(r, func(state *lockd.Snapshot) any {
+	return h.readCatalog(r, func(state *catalog.Snapshot) any {
 		return list[node](func(yield func(node) bool) {
 			for n := range state.Nodes() {
 				if r.wantsNode(n) && !yield(h.newNode(n)) {
@@ -288,7 +290,7 @@ func (h *handler) catalogNodes(r *request) (answer, error) {
 }
 
 // wantsNode reports whether the node has all of ?node-meta, each key:value.
-func (r *request) wantsNode(n lockd.Node) bool {
+func (r *request) wantsNode(n catalog.Node) bool {
 	for _, pair := range r.query["node-meta"] {
 		key, value, _ := strings.Cut(pair, ":")
 		if got, has := n.Meta[key]; !has || got != value {
@@ -299,7 +301,7 @@ func (r *request) wantsNode(n lockd.Node) bool {
 }
 
 // hasTags reports whether the service has all of the tags, in any case.
-func hasTags(s lockd.Service, tags []string) bool {
+func hasTags(s catalog.Service, tags []string) bool {
 	for _, tag := range tags {
 		if !slices.ContainsFunc(s.Tags, func(other string) bool { return sameName(tag, other) }) {
 			return false
@@ -310,9 +312,9 @@ func hasTags(s lockd.Service, tags []string) bool {
 
 // instances yields the services of that name, each with its node, that have all of the tags.
 func instances(
-	state *lockd.Snapshot, name string, tags []string,
-) iter.Seq2[lockd.Node, lockd.Service] {
-	return func(yield func(lockd.Node, lockd.Service) bool) {
+	state *catalog.Snapshot, name string, tags []string,
+) iter.Seq2[catalog.Node, catalog.Service] {
+	return func(yield func(catalog.Node, catalog.Service) bool) {
 		for s := range state.Services("") {
 			if !sameName(s.Name, name) || !hasTags(s, tags) {
 				continue
@@ -331,7 +333,7 @@ func (h *handler) catalogNode(r *request) (answer, error) {
 	if r.rest == "" {
 		return answer{}, badRequest("Missing node name")
 	}
-	return h.readCatalog(r, func(state *lockd.Snapshot) any {
+	return h.readCatalog(r, func(state *catalog.Snapshot) any {
 		n, exists := state.Node(r.rest)
 		if !exists {
 			return nullValue
@@ -356,11 +358,11 @@ func (v nodeServices) encode(e *encoder) {
 
 // servicesByID yields the services of a node, each with its ID, in the order of those.
 func servicesByID(
-	state *lockd.Snapshot, node string, show func(lockd.Service) service,
+	state *catalog.Snapshot, node string, show func(catalog.Service) service,
 ) mapping[service] {
 	return func(yield func(string, service) bool) {
 		for id := range inOrder(state.Services(node),
-			func(s lockd.Service) string { return s.ID },
+			func(s catalog.Service) string { return s.ID },
 		) {
 			s, _ := state.Service(node, id)
 			if !yield(id, show(s)) {
@@ -371,8 +373,8 @@ func servicesByID(
 }
 
 func (h *handler) catalogServices(r *request) (answer, error) {
-	return h.readCatalog(r, func(state *lockd.Snapshot) any {
-		services := func(yield func(lockd.Service) bool) {
+	return h.readCatalog(r, func(state *catalog.Snapshot) any {
+		services := func(yield func(catalog.Service) bool) {
 			for s := range state.Services("") {
 				if n, _ := state.Node(s.Node); r.wantsNode(n) && !yield(s) {
 					return
@@ -380,8 +382,8 @@ func (h *handler) catalogServices(r *request) (answer, error) {
 			}
 		}
 		return mapping[[]string](collated(services,
-			func(s lockd.Service) string { return s.Name },
-			func(tags []string, s lockd.Service) []string {
+			func(s catalog.Service) string { return s.Name },
+			func(tags []string, s catalog.Service) []string {
 				tags = append(tags, s.Tags...)
 				slices.Sort(tags)
 				return append([]string{}, slices.Compact(tags)...)
@@ -418,7 +420,7 @@ func (h *handler) catalogService(r *request) (answer, error) {
 	if r.rest == "" {
 		return answer{}, badRequest("Missing service name")
 	}
-	return h.readCatalog(r, func(state *lockd.Snapshot) any {
+	return h.readCatalog(r, func(state *catalog.Snapshot) any {
 		return list[catalogInstance](func(yield func(catalogInstance) bool) {
 			for n, s := range instances(state, r.rest, r.query["tag"]) {
 				if r.wantsNode(n) && !yield(newCatalogInstance(h.newNode(n), newService(s))) {

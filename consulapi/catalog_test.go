@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 	"github.com/lockd/lockd/consulapi"
 )
 
@@ -50,16 +50,16 @@ func TestCatalog_N1N2_Registers(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.registerWeb()
 		state := h.db.Snapshot()
-		node, _ := state.Node("web1")
-		service, _ := state.Service("web1", "w1")
-		up, _ := state.Check("web1", "up")
-		disk, _ := state.Check("web1", "disk")
-		other, _ := state.Check("web2", "up")
+		node, _ := state.Catalog().Node("web1")
+		service, _ := state.Catalog().Service("web1", "w1")
+		up, _ := state.Catalog().Check("web1", "up")
+		disk, _ := state.Catalog().Check("web1", "disk")
+		other, _ := state.Catalog().Check("web2", "up")
 		if node.ID != uuidOfWeb1 || node.Address != "10.0.0.1" || node.Meta["rack"] != "7" ||
 			service.Port != 80 || service.Name != "web" || service.Meta["v"] != "1" ||
-			up.Status != lockd.Passing || up.ServiceID != "w1" || up.Name != "Up" ||
-			disk.Status != lockd.Warning || disk.Output != "90 %" ||
-			other.Status != lockd.Critical {
+			up.Status != catalog.Passing || up.ServiceID != "w1" || up.Name != "Up" ||
+			disk.Status != catalog.Warning || disk.Output != "90 %" ||
+			other.Status != catalog.Critical {
 			t.Errorf("%+v %+v %+v %+v %+v", node, service, up, disk, other)
 		}
 		if service.CreateIndex != node.CreateIndex || up.CreateIndex != node.CreateIndex {
@@ -68,7 +68,7 @@ func TestCatalog_N1N2_Registers(t *testing.T) {
 		// It may leave the node as it is, which needs no address.
 		h.want("PUT /v1/catalog/register", `{"Node":"WEB1","SkipNodeUpdate":true,
 			"Service":{"Service":"more"}}`, 200, "true")
-		if now, _ := h.db.Snapshot().Node("web1"); now.ModifyIndex != node.ModifyIndex {
+		if now, _ := h.db.Snapshot().Catalog().Node("web1"); now.ModifyIndex != node.ModifyIndex {
 			t.Errorf("%+v", now)
 		}
 	})
@@ -193,8 +193,8 @@ func TestCatalog_N16_ComesBack(t *testing.T) {
 func TestCatalog_N18T15_Reads(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.registerWeb()
-		web1, _ := h.db.Snapshot().Node("web1")
-		w1, _ := h.db.Snapshot().Service("web1", "w1")
+		web1, _ := h.db.Snapshot().Catalog().Node("web1")
+		w1, _ := h.db.Snapshot().Catalog().Service("web1", "w1")
 		node := fmt.Sprintf(`{"ID":"%s","Node":"web1","Address":"10.0.0.1","Datacenter":"dc1",`+
 			`"TaggedAddresses":null,"Meta":{"rack":"7"},"CreateIndex":%d,"ModifyIndex":%d}`,
 			uuidOfWeb1, web1.CreateIndex, web1.ModifyIndex)

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // check is a check as it is in JSON (T15).
@@ -30,7 +30,7 @@ type check struct {
 }
 
 // newCheck shows a check with what it says of the service that it is of.
-func newCheck(c lockd.Check, of lockd.Service) check {
+func newCheck(c catalog.Check, of catalog.Service) check {
 	definition := cmp.Or(c.Meta[definitionKey], "{}")
 	kind := checkType(definition)
 	switch {
@@ -68,11 +68,11 @@ func checkType(definition string) string {
 }
 
 // parseStatus returns the status that the text names; none means critical (N2).
-func parseStatus(text string) (lockd.Status, error) {
+func parseStatus(text string) (catalog.Status, error) {
 	if text == "" {
-		return lockd.Critical, nil
+		return catalog.Critical, nil
 	}
-	for _, status := range []lockd.Status{lockd.Critical, lockd.Warning, lockd.Passing} {
+	for _, status := range []catalog.Status{catalog.Critical, catalog.Warning, catalog.Passing} {
 		if text == status.String() {
 			return status, nil
 		}

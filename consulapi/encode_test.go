@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 	"github.com/lockd/lockd/consulapi"
 )
 
@@ -45,23 +46,24 @@ func fill(t *testing.T, db *lockd.DB) {
 			if i%2 == 0 { // names differ by more than their order without case
 				name = strings.ToUpper(name)
 			}
-			if err := tx.PutNode(lockd.Node{Name: name, Address: "10.0.0.1"}); err != nil {
+			n := catalog.Node{Name: name, Address: "10.0.0.1"}
+			if err := tx.Catalog().PutNode(n); err != nil {
 				return err
 			}
-			for _, s := range []lockd.Service{
+			for _, s := range []catalog.Service{
 				{Node: name, ID: "web", Name: "web", Tags: []string{fmt.Sprint("t", i%9), "a"}},
 				{Node: db.Node(), ID: name, Name: name},
 			} {
-				if err := tx.PutService(s); err != nil {
+				if err := tx.Catalog().PutService(s); err != nil {
 					return err
 				}
 			}
-			for _, c := range []lockd.Check{
-				{Node: name, ID: "own", Status: lockd.Passing},
-				{Node: name, ID: "of", ServiceID: "web", Status: lockd.Passing},
-				{Node: db.Node(), ID: name, Status: lockd.Passing},
+			for _, c := range []catalog.Check{
+				{Node: name, ID: "own", Status: catalog.Passing},
+				{Node: name, ID: "of", ServiceID: "web", Status: catalog.Passing},
+				{Node: db.Node(), ID: name, Status: catalog.Passing},
 			} {
-				if err := tx.PutCheck(c); err != nil {
+				if err := tx.Catalog().PutCheck(c); err != nil {
 					return err
 				}
 			}

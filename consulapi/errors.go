@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // status is a row of the table that says what an error of the database is over HTTP.
@@ -26,10 +27,10 @@ func statuses() []status {
 		{lockd.ErrConflict, http.StatusConflict},
 		{lockd.ErrNoSession, http.StatusInternalServerError},
 		{lockd.ErrNotHeld, http.StatusConflict},
-		{lockd.ErrNoNode, http.StatusInternalServerError},
-		{lockd.ErrNoService, http.StatusInternalServerError},
-		{lockd.ErrNoCheck, http.StatusInternalServerError},
-		{lockd.ErrCheckCritical, http.StatusInternalServerError},
+		{catalog.ErrNoNode, http.StatusInternalServerError},
+		{catalog.ErrNoService, http.StatusInternalServerError},
+		{catalog.ErrNoCheck, http.StatusInternalServerError},
+		{catalog.ErrCheckCritical, http.StatusInternalServerError},
 
 		{lockd.ErrClosed, http.StatusInternalServerError},
 		{lockd.ErrFailed, http.StatusInternalServerError},
@@ -39,8 +40,8 @@ func statuses() []status {
 
 		{lockd.ErrExpired, http.StatusInternalServerError},
 		{lockd.ErrDestroyed, http.StatusInternalServerError},
-		{lockd.ErrNodeGone, http.StatusInternalServerError},
-		{lockd.ErrCheckGone, http.StatusInternalServerError},
+		{catalog.ErrNodeGone, http.StatusInternalServerError},
+		{catalog.ErrCheckGone, http.StatusInternalServerError},
 		{lockd.ErrProcessGone, http.StatusInternalServerError},
 		{lockd.ErrRestored, http.StatusInternalServerError},
 		{lockd.ErrUnlocked, http.StatusInternalServerError},

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 	"github.com/lockd/lockd/consulapi"
 )
 
@@ -19,28 +20,30 @@ var sentinels = map[string]error{
 	"ErrFormat": lockd.ErrFormat, "ErrCommit": lockd.ErrCommit, "ErrFailed": lockd.ErrFailed,
 	"ErrInvalid": lockd.ErrInvalid, "ErrConflict": lockd.ErrConflict,
 	"ErrNotHeld": lockd.ErrNotHeld, "ErrNoSession": lockd.ErrNoSession,
-	"ErrNoNode": lockd.ErrNoNode, "ErrNoService": lockd.ErrNoService,
-	"ErrNoCheck": lockd.ErrNoCheck, "ErrCompacted": lockd.ErrCompacted,
+	"ErrNoNode": catalog.ErrNoNode, "ErrNoService": catalog.ErrNoService,
+	"ErrNoCheck": catalog.ErrNoCheck, "ErrCompacted": lockd.ErrCompacted,
 	"ErrExpired": lockd.ErrExpired, "ErrDestroyed": lockd.ErrDestroyed,
-	"ErrNodeGone": lockd.ErrNodeGone, "ErrCheckGone": lockd.ErrCheckGone,
-	"ErrCheckCritical": lockd.ErrCheckCritical, "ErrProcessGone": lockd.ErrProcessGone,
+	"ErrNodeGone": catalog.ErrNodeGone, "ErrCheckGone": catalog.ErrCheckGone,
+	"ErrCheckCritical": catalog.ErrCheckCritical, "ErrProcessGone": lockd.ErrProcessGone,
 	"ErrRestored": lockd.ErrRestored, "ErrUnlocked": lockd.ErrUnlocked,
 	"ErrKeyDeleted": lockd.ErrKeyDeleted, "ErrForced": lockd.ErrForced,
 }
 
-// Ensure that the table of statuses has every error of errors.go.
+// Ensure that the table of statuses has every error of both files errors.go.
 func TestStatuses_Complete(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "../errors.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var exported []string
-	ast.Inspect(file, func(n ast.Node) bool {
-		if spec, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "Err") {
-			exported = append(exported, spec.Names[0].Name)
+	for _, path := range []string{"../errors.go", "../catalog/errors.go"} {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return true
-	})
+		ast.Inspect(file, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "Err") {
+				exported = append(exported, spec.Names[0].Name)
+			}
+			return true
+		})
+	}
 	slices.Sort(exported)
 	if known := slices.Sorted(maps.Keys(sentinels)); !slices.Equal(exported, known) {
 		t.Errorf("errors.go exports %v\nand this test knows %v", exported, known)

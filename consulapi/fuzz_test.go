@@ -312,11 +312,11 @@ func FuzzCatalogBody(f *testing.F) {
 			t.Fatalf("%s: is accepted: %v", body, err)
 		}
 		state := api.db.Snapshot()
-		_, is := state.Node(sent.Node)
+		_, is := state.Catalog().Node(sent.Node)
 		if name == "deregister" && sent.ServiceID != "" {
-			_, is = state.Service(sent.Node, sent.ServiceID)
+			_, is = state.Catalog().Service(sent.Node, sent.ServiceID)
 		} else if name == "deregister" && sent.CheckID != "" {
-			_, is = state.Check(sent.Node, sent.CheckID)
+			_, is = state.Catalog().Check(sent.Node, sent.CheckID)
 		}
 		if is != (name == "register") {
 			t.Fatalf("%s %s: it is there: %v", name, body, is)
@@ -356,11 +356,11 @@ func FuzzAgentBody(f *testing.F) {
 		state, is := api.db.Snapshot(), false
 		switch name {
 		case "check/register":
-			_, is = state.Check("local", cmp.Or(sent.ID, sent.CheckID, sent.Name))
+			_, is = state.Catalog().Check("local", cmp.Or(sent.ID, sent.CheckID, sent.Name))
 		case "service/register":
-			_, is = state.Service("local", cmp.Or(sent.ID, sent.Name))
+			_, is = state.Catalog().Service("local", cmp.Or(sent.ID, sent.Name))
 		default:
-			beat, _ := state.Check("local", "beat")
+			beat, _ := state.Catalog().Check("local", "beat")
 			is = beat.Status.String() == sent.Status
 		}
 		if !is {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 	"github.com/lockd/lockd/consulapi"
 )
 
@@ -102,9 +103,9 @@ func TestHandler_N14X21_NodeOfThisProcess(t *testing.T) {
 	const id = "a6d5e2c1-7f1c-4d0a-9f7e-0d5b1c2e3f40"
 	run(t, &consulapi.Options{NodeID: id}, func(h *harness) {
 		state := h.db.Snapshot()
-		node, _ := state.Node(h.db.Node())
-		check, _ := state.Check(h.db.Node(), "serfHealth")
-		if node.ID != id || node.Address == "" || check.Status != lockd.Passing {
+		node, _ := state.Catalog().Node(h.db.Node())
+		check, _ := state.Catalog().Check(h.db.Node(), "serfHealth")
+		if node.ID != id || node.Address == "" || check.Status != catalog.Passing {
 			t.Errorf("%+v %+v", node, check)
 		}
 		if index := state.IndexOf(lockd.CatalogScope()); index < 2 {
@@ -118,7 +119,7 @@ func TestHandler_N14X21_NodeOfThisProcess(t *testing.T) {
 		}
 		_, err = consulapi.Handler(h.db, &consulapi.Options{Node: "other"})
 		h.must(err)
-		if other, ok := h.db.Snapshot().Node("other"); !ok || len(other.ID) != 36 {
+		if other, ok := h.db.Snapshot().Catalog().Node("other"); !ok || len(other.ID) != 36 {
 			t.Errorf("%+v", other)
 		}
 	})

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 func (h *handler) healthRoutes() map[string][]method {
@@ -20,9 +20,9 @@ func (h *handler) healthRoutes() map[string][]method {
 
 // checks answers with the checks that are wanted, each of a node, and of a service or of none.
 func (h *handler) checks(
-	r *request, wanted func(n lockd.Node, c lockd.Check, of lockd.Service) bool,
+	r *request, wanted func(n catalog.Node, c catalog.Check, of catalog.Service) bool,
 ) (answer, error) {
-	return h.readCatalog(r, func(state *lockd.Snapshot) any {
+	return h.readCatalog(r, func(state *catalog.Snapshot) any {
 		return list[check](func(yield func(check) bool) {
 			for c := range state.Checks("") {
 				of, _ := state.Service(c.Node, c.ServiceID)
@@ -39,7 +39,7 @@ func (h *handler) healthNode(r *request) (answer, error) {
 	if r.rest == "" {
 		return answer{}, badRequest("Missing node name")
 	}
-	return h.checks(r, func(_ lockd.Node, c lockd.Check, _ lockd.Service) bool {
+	return h.checks(r, func(_ catalog.Node, c catalog.Check, _ catalog.Service) bool {
 		return sameName(c.Node, r.rest)
 	})
 }
@@ -48,7 +48,7 @@ func (h *handler) healthChecks(r *request) (answer, error) {
 	if r.rest == "" {
 		return answer{}, badRequest("Missing service name")
 	}
-	return h.checks(r, func(n lockd.Node, c lockd.Check, of lockd.Service) bool {
+	return h.checks(r, func(n catalog.Node, c catalog.Check, of catalog.Service) bool {
 		return c.ServiceID != "" && sameName(of.Name, r.rest) && r.wantsNode(n)
 	})
 }
@@ -57,7 +57,7 @@ func (h *handler) healthState(r *request) (answer, error) {
 	if r.rest == "" {
 		return answer{}, badRequest("Missing check state")
 	}
-	return h.checks(r, func(n lockd.Node, c lockd.Check, _ lockd.Service) bool {
+	return h.checks(r, func(n catalog.Node, c catalog.Check, _ catalog.Service) bool {
 		return (r.rest == "any" || r.rest == c.Status.String()) && r.wantsNode(n)
 	})
 }
@@ -83,17 +83,17 @@ func (h *handler) healthService(r *request) (answer, error) {
 	if r.rest == "" {
 		return answer{}, badRequest("Missing service name")
 	}
-	worst := lockd.Critical
+	worst := catalog.Critical
 	if text := r.query.Get("passing"); r.has("passing") {
 		only, err := strconv.ParseBool(text)
 		if err != nil && text != "" {
 			return answer{}, badRequest("Invalid value for ?passing")
 		}
 		if only || text == "" {
-			worst = lockd.Passing
+			worst = catalog.Passing
 		}
 	}
-	return h.readCatalog(r, func(state *lockd.Snapshot) any {
+	return h.readCatalog(r, func(state *catalog.Snapshot) any {
 		return list[instance](func(yield func(instance) bool) {
 			for n, s := range instances(state, r.rest, r.query["tag"]) {
 				if health(state, s, nil) < worst || !r.wantsNode(n) {
@@ -109,7 +109,7 @@ func (h *handler) healthService(r *request) (answer, error) {
 
 // newInstance shows a service of a node, with those of their checks whose IDs are not ignored.
 func (h *handler) newInstance(
-	state *lockd.Snapshot, n lockd.Node, s lockd.Service, ignored []string,
+	state *catalog.Snapshot, n catalog.Node, s catalog.Service, ignored []string,
 ) instance {
 	return instance{h.newNode(n), newService(s), func(yield func(check) bool) {
 		for c, of := range checksOf(state, s) {
@@ -122,8 +122,8 @@ func (h *handler) newInstance(
 
 // health returns the worst status of a service: of the checks of its node and of its own, but for
 // those whose IDs are ignored.
-func health(state *lockd.Snapshot, s lockd.Service, ignored []string) lockd.Status {
-	worst := lockd.Passing
+func health(state *catalog.Snapshot, s catalog.Service, ignored []string) catalog.Status {
+	worst := catalog.Passing
 	for c := range checksOf(state, s) {
 		if !slices.Contains(ignored, c.ID) {
 			worst = min(worst, c.Status)
@@ -134,10 +134,12 @@ func health(state *lockd.Snapshot, s lockd.Service, ignored []string) lockd.Stat
 
 // checksOf yields the checks that count for a service: those of its node, then its own, each with
 // the service that it is of.
-func checksOf(state *lockd.Snapshot, s lockd.Service) iter.Seq2[lockd.Check, lockd.Service] {
-	return func(yield func(lockd.Check, lockd.Service) bool) {
+func checksOf(
+	state *catalog.Snapshot, s catalog.Service,
+) iter.Seq2[catalog.Check, catalog.Service] {
+	return func(yield func(catalog.Check, catalog.Service) bool) {
 		for c := range state.Checks(s.Node) {
-			if c.ServiceID == "" && !yield(c, lockd.Service{}) {
+			if c.ServiceID == "" && !yield(c, catalog.Service{}) {
 				return
 			}
 		}

@@ -36,7 +36,7 @@ func TestHealth_N18_Checks(t *testing.T) {
 		h.want("GET /v1/health/service/", "", 400, "Bad request: Missing service name")
 		h.want("GET /v1/health/state/", "", 400, "Bad request: Missing check state")
 
-		c, _ := h.db.Snapshot().Check("web1", "up")
+		c, _ := h.db.Snapshot().Catalog().Check("web1", "up")
 		h.want("GET /v1/health/state/passing?node-meta=rack:7", "", 200, fmt.Sprintf(
 			`[{"Node":"web1","CheckID":"up","Name":"Up","Status":"passing","Notes":"",`+
 				`"Output":"","ServiceID":"w1","ServiceName":"web","ServiceTags":["a","b"],`+

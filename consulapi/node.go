@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 const (
@@ -27,7 +28,7 @@ type node struct {
 
 // newNode shows a node. That of this process has one address for all purposes, unless it was
 // registered with others.
-func (h *handler) newNode(n lockd.Node) node {
+func (h *handler) newNode(n catalog.Node) node {
 	shown := node{
 		ID: n.ID, Node: n.Name, Address: n.Address, Datacenter: h.opts.Datacenter,
 		TaggedAddresses: hidden[string](n.Meta, taggedKey), Meta: visible(n.Meta),
@@ -44,7 +45,8 @@ func (h *handler) newNode(n lockd.Node) node {
 // register puts the node of this process into the catalog, with a check that passes for as long
 // as the process lives (N14, X21): the default sessions are bound to it. What the node has stays.
 func (h *handler) register() error {
-	return h.db.Update(func(tx *lockd.Txn) error {
+	return h.db.Update(func(txn *lockd.Txn) error {
+		tx := txn.Catalog()
 		node, _ := tx.Node(h.opts.Node)
 		node.Name = cmp.Or(node.Name, h.opts.Node)
 		node.Address = cmp.Or(node.Address, address)
@@ -59,8 +61,8 @@ func (h *handler) register() error {
 		if err := tx.PutNode(node); err != nil {
 			return err
 		}
-		return tx.PutCheck(lockd.Check{
-			Node: node.Name, ID: serfHealth, Name: "Serf Health Status", Status: lockd.Passing,
+		return tx.PutCheck(catalog.Check{
+			Node: node.Name, ID: serfHealth, Name: "Serf Health Status", Status: catalog.Passing,
 			Output: "Agent alive and reachable",
 		})
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // preparedQuery is a prepared query in JSON. It is kept as an attachment of its session, with
@@ -71,7 +72,7 @@ func noSuchQuery(id string) error {
 }
 
 // newQuery shows a query that is kept.
-func newQuery(a lockd.Attachment) preparedQuery {
+func newQuery(a catalog.Attachment) preparedQuery {
 	var q preparedQuery
 	if err := json.Unmarshal(a.Value, &q); err != nil {
 		panic("consulapi: bug: " + err.Error()) // it was encoded here
@@ -116,7 +117,7 @@ func (q *preparedQuery) valid() error {
 }
 
 // keep stores the query, if it is valid, in the place of the one that has its ID.
-func (q *preparedQuery) keep(tx *lockd.Txn) error {
+func (q *preparedQuery) keep(tx *catalog.Txn) error {
 	if err := q.valid(); err != nil {
 		return err
 	}
@@ -158,7 +159,7 @@ func (h *handler) queryCreate(r *request) (answer, error) {
 		return answer{}, mistake("ID must be empty when creating a new prepared query")
 	}
 	q.ID = uuid.NewString()
-	if err := h.db.Update(q.keep); err != nil {
+	if err := h.db.Update(func(tx *lockd.Txn) error { return q.keep(tx.Catalog()) }); err != nil {
 		return answer{}, err
 	}
 	return ok(struct{ ID string }{q.ID}), nil
@@ -171,16 +172,16 @@ func (h *handler) queryUpdate(r *request) (answer, error) {
 	}
 	q.ID = folded(r.rest)
 	return answer{}, h.db.Update(func(tx *lockd.Txn) error {
-		if _, exists := tx.Attachment(attachmentOf(q.ID)); !exists {
+		if _, exists := tx.Catalog().Attachment(attachmentOf(q.ID)); !exists {
 			return noSuchQuery(r.rest)
 		}
-		return q.keep(tx)
+		return q.keep(tx.Catalog())
 	})
 }
 
 func (h *handler) queryDelete(r *request) (answer, error) {
 	return answer{}, h.db.Update(func(tx *lockd.Txn) error {
-		deleted, err := tx.Detach(attachmentOf(r.rest))
+		deleted, err := tx.Catalog().Detach(attachmentOf(r.rest))
 		if err == nil && !deleted {
 			err = noSuchQuery(r.rest)
 		}
@@ -189,7 +190,7 @@ func (h *handler) queryDelete(r *request) (answer, error) {
 }
 
 func (h *handler) queryList(r *request) (answer, error) {
-	return h.readCatalog(r, func(state *lockd.Snapshot) any {
+	return h.readCatalog(r, func(state *catalog.Snapshot) any {
 		return list[preparedQuery](func(yield func(preparedQuery) bool) {
 			for a := range state.Attachments(queryPrefix) {
 				if !yield(newQuery(a)) {
@@ -205,7 +206,7 @@ func (h *handler) queryGet(r *request) (answer, error) {
 		return h.queryExecute(r, name)
 	}
 	return h.read(r, lockd.CatalogScope(), func(state *lockd.Snapshot) answer {
-		a, exists := state.Attachment(attachmentOf(r.rest))
+		a, exists := state.Catalog().Attachment(attachmentOf(r.rest))
 		if !exists {
 			return answer{
 				status: http.StatusNotFound, contentType: textPlain,
@@ -226,7 +227,7 @@ func (h *handler) queryExecute(r *request, name string) (answer, error) {
 			return answer{}, mistake("Bad limit: %v", err)
 		}
 	}
-	state := h.db.Snapshot()
+	state := h.db.Snapshot().Catalog()
 	var q preparedQuery
 	for a := range state.Attachments(queryPrefix) {
 		other := newQuery(a)
@@ -282,10 +283,10 @@ type place struct{ node, id string }
 
 // healthy returns the instances that a query finds: none that is critical, and none that is not
 // passing if it wants only those.
-func (q *preparedQuery) healthy(state *lockd.Snapshot) (found []place) {
-	worst := lockd.Warning
+func (q *preparedQuery) healthy(state *catalog.Snapshot) (found []place) {
+	worst := catalog.Warning
 	if q.Service.OnlyPassing {
-		worst = lockd.Passing
+		worst = catalog.Passing
 	}
 	for n, s := range instances(state, q.Service.Service, nil) {
 		if q.wants(n, s) && health(state, s, q.Service.IgnoreCheckIDs) >= worst {
@@ -297,7 +298,7 @@ func (q *preparedQuery) healthy(state *lockd.Snapshot) (found []place) {
 
 // wants reports whether the service has the tags that the query names, and none of those that it
 // names with a "!", and what it wants of Meta.
-func (q *preparedQuery) wants(n lockd.Node, s lockd.Service) bool {
+func (q *preparedQuery) wants(n catalog.Node, s catalog.Service) bool {
 	for _, tag := range q.Service.Tags {
 		without, negated := strings.CutPrefix(tag, "!")
 		if hasTags(s, []string{cmp.Or(without, tag)}) == negated {

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // service is a service of a node as it is in JSON (T15). The members that lockd keeps nothing of
@@ -27,7 +27,7 @@ type service struct {
 
 type weights struct{ Passing, Warning int }
 
-func newService(s lockd.Service) service {
+func newService(s catalog.Service) service {
 	return service{
 		ID: s.ID, Service: s.Name, Tags: append([]string{}, s.Tags...), Address: s.Address,
 		TaggedAddresses: hidden[serviceAddress](s.Meta, taggedKey),

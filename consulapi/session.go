@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // session is a session as it is in JSON (S1).
@@ -79,7 +80,7 @@ func (h *handler) sessionCreate(r *request) (answer, error) {
 	}
 	s, err := h.db.NewSession(opts)
 	if sameName(opts.Node, h.opts.Node) &&
-		(errors.Is(err, lockd.ErrNoNode) || errors.Is(err, lockd.ErrNoCheck)) {
+		(errors.Is(err, catalog.ErrNoNode) || errors.Is(err, catalog.ErrNoCheck)) {
 		// A restore, or somebody, has taken the node or its check away: it is still there.
 		if err := h.register(); err != nil {
 			return answer{}, err
@@ -87,9 +88,9 @@ func (h *handler) sessionCreate(r *request) (answer, error) {
 		s, err = h.db.NewSession(opts)
 	}
 	switch {
-	case errors.Is(err, lockd.ErrNoNode): // S16
+	case errors.Is(err, catalog.ErrNoNode): // S16
 		return answer{}, reword(err, "apply failed: Missing node registration")
-	case errors.Is(err, lockd.ErrNoCheck), errors.Is(err, lockd.ErrCheckCritical):
+	case errors.Is(err, catalog.ErrNoCheck), errors.Is(err, catalog.ErrCheckCritical):
 		return answer{}, h.badCheck(opts, err)
 	case err != nil:
 		return answer{}, err
@@ -99,13 +100,13 @@ func (h *handler) sessionCreate(r *request) (answer, error) {
 
 // badCheck says which check it is that a session cannot be bound to (S17, S18).
 func (h *handler) badCheck(opts *lockd.SessionOptions, err error) error {
-	state := h.db.Snapshot()
+	state := h.db.Snapshot().Catalog()
 	for _, id := range opts.Checks {
 		check, exists := state.Check(opts.Node, id)
 		switch {
 		case !exists:
 			return reword(err, "apply failed: Missing check '%s' registration", id)
-		case check.Status == lockd.Critical:
+		case check.Status == catalog.Critical:
 			return reword(err, "apply failed: Check '%s' is in critical state", id)
 		}
 	}

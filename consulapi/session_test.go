@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 	"github.com/lockd/lockd/consulapi"
 )
 
@@ -46,13 +47,14 @@ func (h *harness) info(id string) sessionInfo {
 func (h *harness) register() {
 	h.t.Helper()
 	h.must(h.db.Update(func(tx *lockd.Txn) error {
-		if err := tx.PutNode(lockd.Node{Name: "ext"}); err != nil {
+		if err := tx.Catalog().PutNode(catalog.Node{Name: "ext"}); err != nil {
 			return err
 		}
-		for id, status := range map[string]lockd.Status{
-			"alive": lockd.Passing, "warn": lockd.Warning, "dead": lockd.Critical,
+		for id, status := range map[string]catalog.Status{
+			"alive": catalog.Passing, "warn": catalog.Warning, "dead": catalog.Critical,
 		} {
-			if err := tx.PutCheck(lockd.Check{Node: "ext", Name: id, Status: status}); err != nil {
+			c := catalog.Check{Node: "ext", Name: id, Status: status}
+			if err := tx.Catalog().PutCheck(c); err != nil {
 				return err
 			}
 		}
@@ -149,7 +151,9 @@ func TestSession_S6_Leniency(t *testing.T) {
 func TestSession_S7S8X31_Checks(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.must(h.db.Update(func(tx *lockd.Txn) error {
-			return tx.PutCheck(lockd.Check{Node: "local", Name: "x", Status: lockd.Passing})
+			return tx.Catalog().PutCheck(catalog.Check{
+				Node: "local", Name: "x", Status: catalog.Passing,
+			})
 		}))
 		for _, test := range []struct{ body, checks, nodeChecks, bound string }{
 			{`{}`, `null`, `["serfHealth"]`, `[serfHealth]`},
@@ -492,12 +496,12 @@ func TestSession_S28_Independent(t *testing.T) {
 // Ensure that the node of this process comes back when the catalog has lost it.
 func TestSession_N14_NodeIsMissing(t *testing.T) {
 	run(t, nil, func(h *harness) {
-		for _, lose := range []func(tx *lockd.Txn) (bool, error){
-			func(tx *lockd.Txn) (bool, error) { return tx.DeleteCheck("local", "serfHealth") },
-			func(tx *lockd.Txn) (bool, error) { return tx.DeleteNode("local") },
+		for _, lose := range []func(tx *catalog.Txn) (bool, error){
+			func(tx *catalog.Txn) (bool, error) { return tx.DeleteCheck("local", "serfHealth") },
+			func(tx *catalog.Txn) (bool, error) { return tx.DeleteNode("local") },
 		} {
 			h.must(h.db.Update(func(tx *lockd.Txn) error {
-				lost, err := lose(tx)
+				lost, err := lose(tx.Catalog())
 				if !lost {
 					t.Error("it was not there")
 				}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // The state in a snapshot of Consul's is a header and then records, each a byte that says what it
@@ -39,12 +40,13 @@ type stateWriter struct {
 func writeState(w io.Writer, state *lockd.Snapshot, datacenter string) error {
 	s := &stateWriter{to: bufio.NewWriter(w), datacenter: datacenter}
 	s.write(appendPacked(nil, packed{{"LastIndex", state.Index()}}))
-	for n := range state.Nodes() {
+	nodes := state.Catalog()
+	for n := range nodes.Nodes() {
 		s.register(n)
-		for service := range state.Services(n.Name) {
+		for service := range nodes.Services(n.Name) {
 			s.register(n, packedMember{"Service", packService(service)})
 		}
-		for check := range state.Checks(n.Name) {
+		for check := range nodes.Checks(n.Name) {
 			s.register(n, packedMember{"Check", packCheck(check)})
 		}
 	}
@@ -72,7 +74,7 @@ func (s *stateWriter) record(kind byte, object packed) {
 }
 
 // register writes a node, and what is on it.
-func (s *stateWriter) register(n lockd.Node, on ...packedMember) {
+func (s *stateWriter) register(n catalog.Node, on ...packedMember) {
 	s.record(recordRegistration, append(packed{
 		{"Datacenter", s.datacenter}, {"ID", n.ID}, {"Node", n.Name}, {"Address", n.Address},
 		{"TaggedAddresses", hidden[string](n.Meta, taggedKey)}, {"NodeMeta", visible(n.Meta)},
@@ -80,7 +82,7 @@ func (s *stateWriter) register(n lockd.Node, on ...packedMember) {
 	}, on...))
 }
 
-func packService(s lockd.Service) packed {
+func packService(s catalog.Service) packed {
 	var tagged packed
 	addresses := hidden[serviceAddress](s.Meta, taggedKey)
 	for _, name := range slices.Sorted(maps.Keys(addresses)) {
@@ -97,7 +99,7 @@ func packService(s lockd.Service) packed {
 	}
 }
 
-func packCheck(c lockd.Check) packed {
+func packCheck(c catalog.Check) packed {
 	return packed{
 		{"Node", c.Node}, {"CheckID", c.ID}, {"Name", c.Name}, {"Status", c.Status.String()},
 		{"Notes", c.Notes}, {"Output", c.Output}, {"ServiceID", c.ServiceID},
@@ -130,7 +132,7 @@ func readState(r io.Reader, backup io.Writer) error {
 			case kind == recordKey:
 				err = u.key(tx)
 			case kind == recordRegistration:
-				err = u.registration(tx)
+				err = u.registration(tx.Catalog())
 			default:
 				err = u.skip()
 			}
@@ -164,7 +166,7 @@ func (u *unpacker) key(tx *lockd.Txn) error {
 
 // registration reads a node with what is on it, and registers it. What is imported from another
 // cluster of Consul's is nothing of this one's.
-func (u *unpacker) registration(tx *lockd.Txn) error {
+func (u *unpacker) registration(tx *catalog.Txn) error {
 	var b registration
 	var own ownCheck
 	var peer string
@@ -260,7 +262,7 @@ type ownCheck struct {
 }
 
 // put adds it to the check, which is there.
-func (o *ownCheck) put(tx *lockd.Txn) error {
+func (o *ownCheck) put(tx *catalog.Txn) error {
 	if o.ttl == 0 && o.meta == nil {
 		return nil
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 	"github.com/lockd/lockd/consulapi"
 )
 
@@ -135,15 +136,15 @@ func snapshotOf(h *harness) string {
 	for _, e := range state.Prefix("") {
 		all = append(all, e.Key, string(e.Value), e.Flags)
 	}
-	for n := range state.Nodes() {
+	for n := range state.Catalog().Nodes() {
 		n.CreateIndex, n.ModifyIndex = 0, 0
 		all = append(all, n)
 	}
-	for s := range state.Services("") {
+	for s := range state.Catalog().Services("") {
 		s.CreateIndex, s.ModifyIndex = 0, 0
 		all = append(all, s)
 	}
-	for c := range state.Checks("") {
+	for c := range state.Catalog().Checks("") {
 		c.CreateIndex, c.ModifyIndex = 0, 0
 		all = append(all, c)
 	}
@@ -300,14 +301,14 @@ func TestReadSnapshot_OfConsul(t *testing.T) {
 		if e := h.entry("k"); string(e.Value) != "v" || e.Flags != 255 || e.ModifyIndex <= 10_000 {
 			t.Errorf("%+v", e)
 		}
-		n, _ := shown.Node("n")
-		s, _ := shown.Service("n", "s")
-		c, _ := shown.Check("n", "c")
+		n, _ := shown.Catalog().Node("n")
+		s, _ := shown.Catalog().Service("n", "s")
+		c, _ := shown.Catalog().Check("n", "c")
 		if shown.Len() != 1 || n.Meta["a"] != "b" || s.Name != "web" || s.Port != 8080 ||
-			fmt.Sprint(s.Tags) != "[t u]" || c.Status != lockd.Passing || c.ServiceID != "s" {
+			fmt.Sprint(s.Tags) != "[t u]" || c.Status != catalog.Passing || c.ServiceID != "s" {
 			t.Errorf("%d keys, %+v, %+v, %+v", shown.Len(), n, s, c)
 		}
-		if _, exists := shown.Node("away"); exists {
+		if _, exists := shown.Catalog().Node("away"); exists {
 			t.Error("a node of another cluster is here")
 		}
 	})
@@ -320,7 +321,7 @@ func TestReadSnapshot(t *testing.T) {
 	var saved string
 	run(t, nil, func(h *harness) {
 		h.must(h.db.Update(func(tx *lockd.Txn) error {
-			return tx.PutCheck(lockd.Check{
+			return tx.Catalog().PutCheck(catalog.Check{
 				Node: "local", Name: "c", TTL: time.Minute, Meta: map[string]string{"own": "1"},
 			})
 		}))
@@ -343,7 +344,7 @@ func TestReadSnapshot(t *testing.T) {
 	}
 	run(t, nil, func(h *harness) {
 		h.must(h.db.Restore(backup))
-		c, _ := h.db.Snapshot().Check("local", "c")
+		c, _ := h.db.Snapshot().Catalog().Check("local", "c")
 		if c.TTL != time.Minute || c.Meta["own"] != "1" || len(c.Meta) != 1 {
 			t.Errorf("%+v", c)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // txnNode is an operation on a node (T13).
@@ -84,9 +85,9 @@ func (v catalogVerb) do(verb string) ([]txnResult, error) {
 		}
 		err := v.put()
 		switch {
-		case errors.Is(err, lockd.ErrNoNode):
+		case errors.Is(err, catalog.ErrNoNode):
 			return nil, reword(err, "Missing node registration")
-		case errors.Is(err, lockd.ErrNoService):
+		case errors.Is(err, catalog.ErrNoService):
 			return nil, reword(err, "Missing service registration")
 		case err != nil:
 			return nil, err
@@ -120,21 +121,21 @@ func (op *txnNode) apply(tx *lockd.Txn) ([]txnResult, error) {
 	return catalogVerb{
 		kind: "Node", name: quoted("node", sent.Node), index: sent.ModifyIndex,
 		look: func() (uint64, txnResult) {
-			n, _ := tx.Node(sent.Node)
+			n, _ := tx.Catalog().Node(sent.Node)
 			if op.Verb == "get" {
-				n = op.get(tx)
+				n = op.get(tx.Catalog())
 			}
 			shown := op.h.newNode(n)
 			return n.ModifyIndex, txnResult{Node: &shown}
 		},
 		put: func() error {
-			return tx.PutNode(lockd.Node{
+			return tx.Catalog().PutNode(catalog.Node{
 				Name: sent.Node, ID: sent.ID, Address: sent.Address,
 				Meta: hide(sent.Meta, taggedKey, sent.TaggedAddresses),
 			})
 		},
 		remove: func() error {
-			_, err := tx.DeleteNode(sent.Node)
+			_, err := tx.Catalog().DeleteNode(sent.Node)
 			return err
 		},
 	}.do(op.Verb)
@@ -146,7 +147,7 @@ func (op *txnNode) find() {
 	if op.Verb != "get" || op.Node.ID == "" {
 		return
 	}
-	for n := range op.h.db.Snapshot().Nodes() {
+	for n := range op.h.db.Snapshot().Catalog().Nodes() {
 		if sameName(n.ID, op.Node.ID) {
 			op.byID = n.Name
 		}
@@ -155,13 +156,13 @@ func (op *txnNode) find() {
 
 // get returns the node that has the ID, if one is sent, and else the one that has the name; the
 // zero one if there is none.
-func (op *txnNode) get(tx *lockd.Txn) lockd.Node {
+func (op *txnNode) get(tx *catalog.Txn) catalog.Node {
 	for _, name := range []string{op.Node.Node, op.byID} {
 		if n, _ := tx.Node(name); op.Node.ID == "" || sameName(n.ID, op.Node.ID) {
 			return n
 		}
 	}
-	return lockd.Node{}
+	return catalog.Node{}
 }
 
 func (op *txnService) check() error {
@@ -186,19 +187,19 @@ func (op *txnService) apply(tx *lockd.Txn) ([]txnResult, error) {
 		kind: "Service", name: quoted("service", id) + " on " + quoted("node", op.Node),
 		index: sent.ModifyIndex,
 		look: func() (uint64, txnResult) {
-			s, _ := tx.Service(op.Node, id)
+			s, _ := tx.Catalog().Service(op.Node, id)
 			shown := newService(s)
 			shown.Tags = orNull(s.Tags)
 			return s.ModifyIndex, txnResult{Service: &shown}
 		},
 		put: func() error {
-			return tx.PutService(lockd.Service{
+			return tx.Catalog().PutService(catalog.Service{
 				Node: op.Node, ID: id, Name: sent.Service, Address: sent.Address, Port: sent.Port,
 				Tags: sent.Tags, Meta: hide(sent.Meta, taggedKey, sent.TaggedAddresses),
 			})
 		},
 		remove: func() error {
-			_, err := tx.DeleteService(op.Node, id)
+			_, err := tx.Catalog().DeleteService(op.Node, id)
 			return err
 		},
 	}.do(op.Verb)
@@ -228,15 +229,15 @@ func (op *txnCheck) apply(tx *lockd.Txn) ([]txnResult, error) {
 		kind: "Check", name: quoted("check", id) + " on " + quoted("node", sent.Node),
 		index: sent.ModifyIndex,
 		look: func() (uint64, txnResult) {
-			c, _ := tx.Check(sent.Node, id)
-			of, _ := tx.Service(c.Node, c.ServiceID)
+			c, _ := tx.Catalog().Check(sent.Node, id)
+			of, _ := tx.Catalog().Service(c.Node, c.ServiceID)
 			shown := newCheck(c, of)
 			shown.ServiceTags = orNull(of.Tags)
 			return c.ModifyIndex, txnResult{Check: &shown}
 		},
-		put: func() error { return sent.put(tx, sent.Node) },
+		put: func() error { return sent.put(tx.Catalog(), sent.Node) },
 		remove: func() error {
-			_, err := tx.DeleteCheck(sent.Node, id)
+			_, err := tx.Catalog().DeleteCheck(sent.Node, id)
 			return err
 		},
 	}.do(op.Verb)

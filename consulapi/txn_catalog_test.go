@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // Ensure that nodes, services and checks are shown as Consul shows them.
@@ -24,7 +25,7 @@ func TestTxnCatalog_T13T15_JSON(t *testing.T) {
 			t.Fatal(r.body)
 		}
 		state := h.db.Snapshot()
-		local, _ := state.Node("local")
+		local, _ := state.Catalog().Node("local")
 		want := fmt.Sprintf(`{"Results":[{"Node":{"ID":"`+uuidOfWeb1+`","Node":"foo",`+
 			`"Address":"2.2.2.2","Datacenter":"dc1","TaggedAddresses":null,"Meta":{"m":"1"},`+
 			`"CreateIndex":%d,`+
@@ -88,7 +89,7 @@ func TestTxnCatalog_T13_Verbs(t *testing.T) {
 		}
 		h.txn(check("delete", 0), service("delete-cas", more[0].Service.ModifyIndex),
 			node("delete", 0), node("delete", 0))
-		if _, left := h.db.Snapshot().Node("n"); left {
+		if _, left := h.db.Snapshot().Catalog().Node("n"); left {
 			t.Error("the node is left")
 		}
 		bad := strings.Replace(check("set", 0), `"Name"`, `"Status":"fine","Name"`, 1)
@@ -210,14 +211,16 @@ func TestTxnCatalog_T13X9S31_CriticalCheck(t *testing.T) {
 func TestTxnCatalog_T13_CheckKeepsItsTTL(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.must(h.db.Update(func(tx *lockd.Txn) error {
-			return tx.PutCheck(lockd.Check{Node: "local", ID: "c", Status: lockd.Passing,
-				TTL: time.Minute, Meta: map[string]string{"mine": "x"}})
+			return tx.Catalog().PutCheck(catalog.Check{
+				Node: "local", ID: "c", Status: catalog.Passing, TTL: time.Minute,
+				Meta: map[string]string{"mine": "x"},
+			})
 		}))
 		for _, definition := range []string{`{"HTTP":"x"}`, `{}`} {
 			h.txn(`{"Check":{"Verb":"set","Check":{"Node":"local","CheckID":"c",` +
 				`"Status":"warning","Definition":` + definition + `}}}`)
-			c, _ := h.db.Snapshot().Check("local", "c")
-			if c.TTL != time.Minute || c.Meta["mine"] != "x" || c.Status != lockd.Warning ||
+			c, _ := h.db.Snapshot().Catalog().Check("local", "c")
+			if c.TTL != time.Minute || c.Meta["mine"] != "x" || c.Status != catalog.Warning ||
 				(len(c.Meta) == 2) != (definition != "{}") {
 				t.Errorf("%s: %+v", definition, c)
 			}

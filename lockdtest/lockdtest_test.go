@@ -30,7 +30,7 @@ func TestNew_Options(t *testing.T) {
 	mock := clock.NewMock()
 	opts := &lockd.Options{Clock: mock, Node: "web"}
 	db := lockdtest.New(t, opts)
-	if _, ok := db.Snapshot().Node("web"); !ok || db.Mock != mock || opts.Clock != mock {
+	if _, ok := db.Snapshot().Catalog().Node("web"); !ok || db.Mock != mock || opts.Clock != mock {
 		t.Fatal("the options are not used as they are")
 	}
 	fails(t, func(t testing.TB) { lockdtest.New(t, &lockd.Options{History: -1}) },

@@ -14,6 +14,7 @@ import (
 	"github.com/benbjohnson/clock"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
@@ -72,27 +73,29 @@ func TestDB_Restore_Catalog(t *testing.T) {
 	each(t, func(h *harness) {
 		h.must(h.Update(func(tx *lockd.Txn) error {
 			return errors.Join(
-				tx.PutNode(lockd.Node{Name: "n", Meta: map[string]string{"a": "b"}}),
-				tx.PutService(lockd.Service{Node: "n", Name: "web", Tags: []string{"x"}}),
-				tx.PutCheck(lockd.Check{Node: "n", Name: "up", ServiceID: "web"}))
+				tx.Catalog().PutNode(catalog.Node{Name: "n", Meta: map[string]string{"a": "b"}}),
+				tx.Catalog().PutService(catalog.Service{
+					Node: "n", Name: "web", Tags: []string{"x"},
+				}),
+				tx.Catalog().PutCheck(catalog.Check{Node: "n", Name: "up", ServiceID: "web"}))
 		}))
 		b := h.backup()
 		h.must(h.Update(func(tx *lockd.Txn) error {
-			_, err := tx.DeleteNode("n")
-			return errors.Join(err, tx.PutNode(lockd.Node{Name: "other"}))
+			_, err := tx.Catalog().DeleteNode("n")
+			return errors.Join(err, tx.Catalog().PutNode(catalog.Node{Name: "other"}))
 		}))
 		h.must(h.Restore(bytes.NewReader(b)))
 		s := h.Snapshot()
-		if c, ok := s.Check("n", "up"); !ok || c.ServiceID != "web" {
+		if c, ok := s.Catalog().Check("n", "up"); !ok || c.ServiceID != "web" {
 			t.Fatalf("check: got %+v, %v", c, ok)
 		}
-		if v, ok := s.Service("n", "web"); !ok || len(v.Tags) != 1 {
+		if v, ok := s.Catalog().Service("n", "web"); !ok || len(v.Tags) != 1 {
 			t.Fatalf("service: got %+v, %v", v, ok)
 		}
-		if _, ok := s.Node("other"); ok {
+		if _, ok := s.Catalog().Node("other"); ok {
 			t.Fatal("a node stays that the backup does not have")
 		}
-		if _, ok := s.Node("local"); !ok {
+		if _, ok := s.Catalog().Node("local"); !ok {
 			t.Fatal("the node of the process has gone")
 		}
 	})

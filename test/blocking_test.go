@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 	"github.com/lockd/lockd/store"
 )
 
@@ -488,10 +489,12 @@ func TestBlocking_B4I12_WhatCameAndWent(t *testing.T) {
 				return errors.Join(put(tx), second(tx.DeletePrefix("dir/k")))
 			},
 			"PutNode": func(tx *lockd.Txn) error {
-				return errors.Join(tx.PutNode(lockd.Node{Name: "n"}), second(tx.DeleteNode("n")))
+				return errors.Join(tx.Catalog().PutNode(catalog.Node{Name: "n"}),
+					second(tx.Catalog().DeleteNode("n")))
 			},
 			"Attach": func(tx *lockd.Txn) error {
-				return errors.Join(tx.Attach(s.ID(), "a", nil), second(tx.Detach("a")))
+				return errors.Join(tx.Catalog().Attach(s.ID(), "a", nil),
+					second(tx.Catalog().Detach("a")))
 			},
 		} {
 			before := h.indexes(scopes)

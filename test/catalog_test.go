@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // register makes the node "db1" with the service "mysql", a check of its own, "disk", and one of
@@ -19,11 +20,13 @@ func (h *harness) register() {
 	h.t.Helper()
 	h.must(h.Update(func(tx *lockd.Txn) error {
 		return errors.Join(
-			tx.PutNode(lockd.Node{Name: "db1", ID: "id-of-db1"}),
-			tx.PutService(lockd.Service{Node: "db1", Name: "mysql"}),
-			tx.PutCheck(lockd.Check{Node: "db1", Name: "disk", Status: lockd.Passing}),
-			tx.PutCheck(lockd.Check{
-				Node: "db1", Name: "ping", Status: lockd.Passing, ServiceID: "mysql",
+			tx.Catalog().PutNode(catalog.Node{Name: "db1", ID: "id-of-db1"}),
+			tx.Catalog().PutService(catalog.Service{Node: "db1", Name: "mysql"}),
+			tx.Catalog().PutCheck(catalog.Check{
+				Node: "db1", Name: "disk", Status: catalog.Passing,
+			}),
+			tx.Catalog().PutCheck(catalog.Check{
+				Node: "db1", Name: "ping", Status: catalog.Passing, ServiceID: "mysql",
 			}),
 		)
 	}))
@@ -36,16 +39,16 @@ func (h *harness) txn(op func(tx *lockd.Txn) error) error { return h.Update(op) 
 func (h *harness) registered() []string {
 	var all []string
 	s := h.Snapshot()
-	for n := range s.Nodes() {
+	for n := range s.Catalog().Nodes() {
 		all = append(all, "node "+n.Name)
 	}
-	for v := range s.Services("") {
+	for v := range s.Catalog().Services("") {
 		all = append(all, "service "+v.Node+"/"+v.ID)
 	}
-	for c := range s.Checks("") {
+	for c := range s.Catalog().Checks("") {
 		all = append(all, "check "+c.Node+"/"+c.ID)
 	}
-	for a := range s.Attachments("") {
+	for a := range s.Catalog().Attachments("") {
 		all = append(all, "attachment "+a.Name)
 	}
 	return all
@@ -59,14 +62,15 @@ var whole = []string{
 // creation and last change, after a restart too.
 func TestCatalog_N1_Registers(t *testing.T) {
 	each(t, func(h *harness) {
-		node := lockd.Node{Name: "db1", ID: "1", Address: "10.0.0.1",
+		node := catalog.Node{Name: "db1", ID: "1", Address: "10.0.0.1",
 			Meta: map[string]string{"rack": "7"}}
-		service := lockd.Service{Node: "db1", ID: "m1", Name: "mysql", Address: "10.0.0.2",
+		service := catalog.Service{Node: "db1", ID: "m1", Name: "mysql", Address: "10.0.0.2",
 			Port: 3306, Tags: []string{"a", "b"}, Meta: map[string]string{"v": "8"}}
-		check := lockd.Check{Node: "db1", ID: "c1", Name: "ping", Status: lockd.Warning,
+		check := catalog.Check{Node: "db1", ID: "c1", Name: "ping", Status: catalog.Warning,
 			Notes: "note", Output: "out", ServiceID: "m1"}
 		register := func(tx *lockd.Txn) error {
-			return errors.Join(tx.PutNode(node), tx.PutService(service), tx.PutCheck(check))
+			return errors.Join(tx.Catalog().PutNode(node), tx.Catalog().PutService(service),
+				tx.Catalog().PutCheck(check))
 		}
 		h.must(h.txn(register))
 		created := h.Snapshot().Index()
@@ -80,9 +84,9 @@ func TestCatalog_N1_Registers(t *testing.T) {
 		look := func() {
 			h.t.Helper()
 			s := h.Snapshot()
-			gotNode, _ := s.Node("db1")
-			gotService, _ := s.Service("db1", "m1")
-			gotCheck, _ := s.Check("db1", "c1")
+			gotNode, _ := s.Catalog().Node("db1")
+			gotService, _ := s.Catalog().Service("db1", "m1")
+			gotCheck, _ := s.Catalog().Check("db1", "c1")
 			for _, pair := range [][2]any{
 				{gotNode, node}, {gotService, service}, {gotCheck, check},
 			} {
@@ -91,9 +95,9 @@ func TestCatalog_N1_Registers(t *testing.T) {
 				}
 			}
 			h.must(h.txn(func(tx *lockd.Txn) error {
-				n, _ := tx.Node("db1")
-				v, _ := tx.Service("db1", "m1")
-				c, _ := tx.Check("db1", "c1")
+				n, _ := tx.Catalog().Node("db1")
+				v, _ := tx.Catalog().Service("db1", "m1")
+				c, _ := tx.Catalog().Check("db1", "c1")
 				if !reflect.DeepEqual([]any{n, v, c}, []any{node, service, check}) {
 					h.t.Errorf("in a transaction: got %+v, %+v, %+v", n, v, c)
 				}
@@ -112,8 +116,8 @@ func TestCatalog_N1_Registers(t *testing.T) {
 func TestCatalog_N1_IDIsTheName(t *testing.T) {
 	each(t, func(h *harness) {
 		h.register()
-		v, _ := h.Snapshot().Service("db1", "mysql")
-		c, _ := h.Snapshot().Check("db1", "disk")
+		v, _ := h.Snapshot().Catalog().Service("db1", "mysql")
+		c, _ := h.Snapshot().Catalog().Check("db1", "disk")
 		if v.ID != "mysql" || c.ID != "disk" {
 			h.t.Errorf("got %q and %q", v.ID, c.ID)
 		}
@@ -131,12 +135,12 @@ func TestCatalog_N1_LongestNames(t *testing.T) {
 		for longest, id := range names {
 			h.must(h.Update(func(tx *lockd.Txn) error {
 				err := errors.Join(
-					tx.PutNode(lockd.Node{Name: longest}),
-					tx.PutService(lockd.Service{Node: longest, Name: id}),
-					tx.PutCheck(lockd.Check{Node: longest, ID: id, ServiceID: id}))
+					tx.Catalog().PutNode(catalog.Node{Name: longest}),
+					tx.Catalog().PutService(catalog.Service{Node: longest, Name: id}),
+					tx.Catalog().PutCheck(catalog.Check{Node: longest, ID: id, ServiceID: id}))
 				for _, refused := range []error{
-					tx.PutService(lockd.Service{Node: longest, Name: id + "i"}),
-					tx.PutCheck(lockd.Check{Node: longest, ID: id + "i"}),
+					tx.Catalog().PutService(catalog.Service{Node: longest, Name: id + "i"}),
+					tx.Catalog().PutCheck(catalog.Check{Node: longest, ID: id + "i"}),
 				} {
 					if !errors.Is(refused, lockd.ErrInvalid) {
 						h.t.Errorf("one more byte: got %v", refused)
@@ -149,7 +153,7 @@ func TestCatalog_N1_LongestNames(t *testing.T) {
 		h.must(h.Backup(&backup))
 		h.must(h.Restore(&backup))
 		for longest, id := range names {
-			if _, found := h.Snapshot().Check(longest, id); !found {
+			if _, found := h.Snapshot().Catalog().Check(longest, id); !found {
 				h.t.Errorf("the check is gone of a node with %d bytes", len(longest))
 			}
 		}
@@ -167,37 +171,39 @@ func TestCatalog_N1_Refuses(t *testing.T) {
 			err error
 		}{
 			"node without a name": {func(tx *lockd.Txn) error {
-				return tx.PutNode(lockd.Node{ID: "x"})
+				return tx.Catalog().PutNode(catalog.Node{ID: "x"})
 			}, lockd.ErrInvalid},
 			"node with a long name": {func(tx *lockd.Txn) error {
-				return tx.PutNode(lockd.Node{Name: long})
+				return tx.Catalog().PutNode(catalog.Node{Name: long})
 			}, lockd.ErrInvalid},
 			"service with a long ID": {func(tx *lockd.Txn) error {
-				return tx.PutService(lockd.Service{Node: "db1", ID: long, Name: "x"})
+				return tx.Catalog().PutService(catalog.Service{Node: "db1", ID: long, Name: "x"})
 			}, lockd.ErrInvalid},
 			"check with a long ID": {func(tx *lockd.Txn) error {
-				return tx.PutCheck(lockd.Check{Node: "db1", ID: long})
+				return tx.Catalog().PutCheck(catalog.Check{Node: "db1", ID: long})
 			}, lockd.ErrInvalid},
 			"node with a zero byte": {func(tx *lockd.Txn) error {
-				return tx.PutNode(lockd.Node{Name: "a\x00b"})
+				return tx.Catalog().PutNode(catalog.Node{Name: "a\x00b"})
 			}, lockd.ErrInvalid},
 			"service without a name": {func(tx *lockd.Txn) error {
-				return tx.PutService(lockd.Service{Node: "db1", ID: "x"})
+				return tx.Catalog().PutService(catalog.Service{Node: "db1", ID: "x"})
 			}, lockd.ErrInvalid},
 			"service without its node": {func(tx *lockd.Txn) error {
-				return tx.PutService(lockd.Service{Node: "db2", Name: "x"})
-			}, lockd.ErrNoNode},
+				return tx.Catalog().PutService(catalog.Service{Node: "db2", Name: "x"})
+			}, catalog.ErrNoNode},
 			"check without a name": {func(tx *lockd.Txn) error {
-				return tx.PutCheck(lockd.Check{Node: "db1"})
+				return tx.Catalog().PutCheck(catalog.Check{Node: "db1"})
 			}, lockd.ErrInvalid},
 			"check without its node": {func(tx *lockd.Txn) error {
-				return tx.PutCheck(lockd.Check{Node: "db2", Name: "x"})
-			}, lockd.ErrNoNode},
+				return tx.Catalog().PutCheck(catalog.Check{Node: "db2", Name: "x"})
+			}, catalog.ErrNoNode},
 			"check without its service": {func(tx *lockd.Txn) error {
-				return tx.PutCheck(lockd.Check{Node: "db1", Name: "x", ServiceID: "redis"})
-			}, lockd.ErrNoService},
+				return tx.Catalog().PutCheck(catalog.Check{
+					Node: "db1", Name: "x", ServiceID: "redis",
+				})
+			}, catalog.ErrNoService},
 			"check with an unknown status": {func(tx *lockd.Txn) error {
-				return tx.PutCheck(lockd.Check{Node: "db1", Name: "x", Status: 3})
+				return tx.Catalog().PutCheck(catalog.Check{Node: "db1", Name: "x", Status: 3})
 			}, lockd.ErrInvalid},
 		} {
 			if err := h.txn(test.op); !errors.Is(err, test.err) {
@@ -214,12 +220,13 @@ func TestCatalog_N1_Refuses(t *testing.T) {
 func TestCatalog_N1_NoOp(t *testing.T) {
 	each(t, func(h *harness) {
 		h.register()
-		node := lockd.Node{Name: "db1", ID: "1", Meta: map[string]string{"a": "b"}}
-		service := lockd.Service{Node: "db1", Name: "mysql", Tags: []string{"t"},
+		node := catalog.Node{Name: "db1", ID: "1", Meta: map[string]string{"a": "b"}}
+		service := catalog.Service{Node: "db1", Name: "mysql", Tags: []string{"t"},
 			Meta: map[string]string{"a": "b"}}
-		check := lockd.Check{Node: "db1", Name: "disk", Status: lockd.Passing, Output: "fine"}
+		check := catalog.Check{Node: "db1", Name: "disk", Status: catalog.Passing, Output: "fine"}
 		put := func(tx *lockd.Txn) error {
-			return errors.Join(tx.PutNode(node), tx.PutService(service), tx.PutCheck(check))
+			return errors.Join(tx.Catalog().PutNode(node), tx.Catalog().PutService(service),
+				tx.Catalog().PutCheck(check))
 		}
 		h.must(h.txn(put))
 		s := h.session(&lockd.SessionOptions{Node: "db1", Checks: []string{"disk"}})
@@ -248,13 +255,13 @@ func TestCatalog_N2(t *testing.T) {
 	each(t, func(h *harness) {
 		h.register()
 		h.must(h.txn(func(tx *lockd.Txn) error {
-			return tx.PutCheck(lockd.Check{Node: "db1", Name: "new"})
+			return tx.Catalog().PutCheck(catalog.Check{Node: "db1", Name: "new"})
 		}))
-		if c, _ := h.Snapshot().Check("db1", "new"); c.Status != lockd.Critical {
+		if c, _ := h.Snapshot().Catalog().Check("db1", "new"); c.Status != catalog.Critical {
 			h.t.Errorf("status: got %v", c.Status)
 		}
 		_, err := h.NewSession(&lockd.SessionOptions{Node: "db1", Checks: []string{"new"}})
-		if !errors.Is(err, lockd.ErrCheckCritical) {
+		if !errors.Is(err, catalog.ErrCheckCritical) {
 			h.t.Errorf("session: got %v", err)
 		}
 	})
@@ -273,12 +280,14 @@ func TestCatalog_N3N13T13(t *testing.T) {
 		var index uint64
 		h.must(h.txn(func(tx *lockd.Txn) error {
 			index = tx.Index()
-			h.must(tx.PutCheck(lockd.Check{Node: "db1", Name: "ping", Status: lockd.Critical}))
+			h.must(tx.Catalog().PutCheck(catalog.Check{
+				Node: "db1", Name: "ping", Status: catalog.Critical,
+			}))
 			h.heldIn(tx, "a", lockd.SessionID{})
 			return second(tx.Lock("b", free.ID(), nil))
 		}))
 		for _, s := range []*lockd.Session{a, b} {
-			if !errors.Is(s.Err(), lockd.ErrCheckCritical) {
+			if !errors.Is(s.Err(), catalog.ErrCheckCritical) {
 				h.t.Errorf("session: got %v", s.Err())
 			}
 			if at := h.Snapshot().IndexOf(lockd.SessionScope(s.ID())); at != index {
@@ -288,7 +297,7 @@ func TestCatalog_N3N13T13(t *testing.T) {
 		if e := h.entry("b"); e.Session != free.ID() || e.Fence != index || free.Err() != nil {
 			h.t.Errorf("got %+v, %v", e, free.Err())
 		}
-		if c, _ := h.Snapshot().Check("db1", "ping"); c.ModifyIndex != index {
+		if c, _ := h.Snapshot().Catalog().Check("db1", "ping"); c.ModifyIndex != index {
 			h.t.Errorf("check: got %+v", c)
 		}
 	})
@@ -302,8 +311,8 @@ func TestCatalog_N13T8_Undone(t *testing.T) {
 		h.lock(s, "k")
 		index, mine := h.Snapshot().Index(), errors.New("mine")
 		err := h.txn(func(tx *lockd.Txn) error {
-			h.must(second(tx.DeleteNode("db1")))
-			h.must(tx.PutNode(lockd.Node{Name: "db2"}))
+			h.must(second(tx.Catalog().DeleteNode("db1")))
+			h.must(tx.Catalog().PutNode(catalog.Node{Name: "db2"}))
 			return mine
 		})
 		if !errors.Is(err, mine) {
@@ -315,8 +324,8 @@ func TestCatalog_N13T8_Undone(t *testing.T) {
 		if !slices.Equal(h.registered(), whole) || h.Snapshot().Index() != index {
 			h.t.Errorf("catalog: %v at %d", h.registered(), h.Snapshot().Index())
 		}
-		h.must(h.txn(func(tx *lockd.Txn) error { return second(tx.DeleteNode("db1")) }))
-		if !errors.Is(s.Err(), lockd.ErrNodeGone) {
+		h.must(h.txn(func(tx *lockd.Txn) error { return second(tx.Catalog().DeleteNode("db1")) }))
+		if !errors.Is(s.Err(), catalog.ErrNodeGone) {
 			h.t.Errorf("after the removal: got %v", s.Err())
 		}
 	})
@@ -331,21 +340,21 @@ func TestCatalog_N4N9(t *testing.T) {
 		ends   map[string]error // of the sessions bound to these checks
 	}{
 		"Node": {
-			func(tx *lockd.Txn) (bool, error) { return tx.DeleteNode("DB1") },
+			func(tx *lockd.Txn) (bool, error) { return tx.Catalog().DeleteNode("DB1") },
 			[]string{"node local"},
 			map[string]error{
-				"": lockd.ErrNodeGone, "disk": lockd.ErrNodeGone, "ping": lockd.ErrNodeGone,
+				"": catalog.ErrNodeGone, "disk": catalog.ErrNodeGone, "ping": catalog.ErrNodeGone,
 			},
 		},
 		"Service": {
-			func(tx *lockd.Txn) (bool, error) { return tx.DeleteService("DB1", "MySQL") },
+			func(tx *lockd.Txn) (bool, error) { return tx.Catalog().DeleteService("DB1", "MySQL") },
 			[]string{"node db1", "node local", "check db1/disk"},
-			map[string]error{"": nil, "disk": nil, "ping": lockd.ErrCheckGone},
+			map[string]error{"": nil, "disk": nil, "ping": catalog.ErrCheckGone},
 		},
 		"Check": {
-			func(tx *lockd.Txn) (bool, error) { return tx.DeleteCheck("DB1", "Disk") },
+			func(tx *lockd.Txn) (bool, error) { return tx.Catalog().DeleteCheck("DB1", "Disk") },
 			[]string{"node db1", "node local", "service db1/mysql", "check db1/ping"},
-			map[string]error{"": nil, "disk": lockd.ErrCheckGone, "ping": nil},
+			map[string]error{"": nil, "disk": catalog.ErrCheckGone, "ping": nil},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -399,13 +408,13 @@ func TestCatalog_N5X36(t *testing.T) {
 		h.lock(s, "k")
 		index := h.Snapshot().Index() + 1
 		h.must(h.txn(func(tx *lockd.Txn) error {
-			return tx.PutNode(lockd.Node{Name: "db2", ID: "id-of-db1"})
+			return tx.Catalog().PutNode(catalog.Node{Name: "db2", ID: "id-of-db1"})
 		}))
 		if !slices.Equal(h.registered(), []string{"node db2", "node local"}) {
 			h.t.Errorf("left: %v", h.registered())
 		}
-		n, _ := h.Snapshot().Node("db2")
-		if !errors.Is(s.Err(), lockd.ErrNodeGone) || h.entry("k").ModifyIndex != index ||
+		n, _ := h.Snapshot().Catalog().Node("db2")
+		if !errors.Is(s.Err(), catalog.ErrNodeGone) || h.entry("k").ModifyIndex != index ||
 			n.CreateIndex != index || h.Snapshot().Index() != index {
 			h.t.Errorf("got %v, %+v, %+v, want index %d", s.Err(), h.entry("k"), n, index)
 		}
@@ -417,7 +426,7 @@ func TestCatalog_N5_NoRenaming(t *testing.T) {
 	each(t, func(h *harness) {
 		h.register()
 		s := h.session(&lockd.SessionOptions{Node: "db1", Checks: []string{"disk"}})
-		for _, node := range []lockd.Node{
+		for _, node := range []catalog.Node{
 			{Name: "db1", ID: "id-of-db1", Address: "10.0.0.1"},
 			{Name: "DB1", ID: "id-of-db1"},
 			{Name: "db1", ID: "another"},
@@ -425,7 +434,7 @@ func TestCatalog_N5_NoRenaming(t *testing.T) {
 			{Name: "db2"}, // no ID is nobody's
 			{Name: "db3"},
 		} {
-			h.must(h.txn(func(tx *lockd.Txn) error { return tx.PutNode(node) }))
+			h.must(h.txn(func(tx *lockd.Txn) error { return tx.Catalog().PutNode(node) }))
 		}
 		if s.Err() != nil {
 			h.t.Errorf("session: %v", s.Err())
@@ -442,12 +451,12 @@ func TestCatalog_N10N11X23(t *testing.T) {
 	each(t, func(h *harness) {
 		h.register()
 		s := h.session(&lockd.SessionOptions{Node: "db1", Checks: []string{"disk", "ping"}})
-		for _, check := range []lockd.Check{
+		for _, check := range []catalog.Check{
 			{Node: "db1", Name: "fan"},
 			{Node: "db1", Name: "log", ServiceID: "mysql"},
 			{Node: "local", Name: "disk"},
 		} {
-			h.must(h.txn(func(tx *lockd.Txn) error { return tx.PutCheck(check) }))
+			h.must(h.txn(func(tx *lockd.Txn) error { return tx.Catalog().PutCheck(check) }))
 		}
 		if s.Err() != nil {
 			h.t.Errorf("ended: %v", s.Err())
@@ -458,7 +467,9 @@ func TestCatalog_N10N11X23(t *testing.T) {
 // Ensure that a session can be made on a node that has no check.
 func TestCatalog_N15(t *testing.T) {
 	each(t, func(h *harness) {
-		h.must(h.txn(func(tx *lockd.Txn) error { return tx.PutNode(lockd.Node{Name: "bare"}) }))
+		h.must(h.txn(func(tx *lockd.Txn) error {
+			return tx.Catalog().PutNode(catalog.Node{Name: "bare"})
+		}))
 		if s := h.session(&lockd.SessionOptions{Node: "bare"}); s.Info().Node != "bare" {
 			h.t.Errorf("got %+v", s.Info())
 		}
@@ -472,22 +483,22 @@ func TestCatalog_N17S39(t *testing.T) {
 		h.register()
 		s := h.session(&lockd.SessionOptions{Node: "DB1", Checks: []string{"Ping"}})
 		snap := h.Snapshot()
-		_, node := snap.Node("Db1")
-		_, service := snap.Service("dB1", "MYSQL")
-		_, check := snap.Check("dB1", "PING")
+		_, node := snap.Catalog().Node("Db1")
+		_, service := snap.Catalog().Service("dB1", "MYSQL")
+		_, check := snap.Catalog().Check("dB1", "PING")
 		if !node || !service || !check {
 			h.t.Errorf("found: node %v, service %v, check %v", node, service, check)
 		}
-		if n := len(slices.Collect(snap.Checks("DB1"))); n != 2 {
+		if n := len(slices.Collect(snap.Catalog().Checks("DB1"))); n != 2 {
 			h.t.Errorf("checks of the node: got %d", n)
 		}
 		h.must(h.txn(func(tx *lockd.Txn) error {
-			return tx.PutCheck(lockd.Check{Node: "dB1", Name: "PinG"})
+			return tx.Catalog().PutCheck(catalog.Check{Node: "dB1", Name: "PinG"})
 		}))
-		if !errors.Is(s.Err(), lockd.ErrCheckCritical) {
+		if !errors.Is(s.Err(), catalog.ErrCheckCritical) {
 			h.t.Errorf("session: got %v", s.Err())
 		}
-		if n := len(slices.Collect(h.Snapshot().Checks(""))); n != 2 {
+		if n := len(slices.Collect(h.Snapshot().Catalog().Checks(""))); n != 2 {
 			h.t.Errorf("checks: got %d", n)
 		}
 	})
@@ -497,15 +508,15 @@ func TestCatalog_N17S39(t *testing.T) {
 func TestCatalog_S37(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.Snapshot()
-		n, node := s.Node("nobody")
-		v, service := s.Service("nobody", "x")
-		c, check := s.Check("local", "x")
-		a, attachment := s.Attachment("x")
+		n, node := s.Catalog().Node("nobody")
+		v, service := s.Catalog().Service("nobody", "x")
+		c, check := s.Catalog().Check("local", "x")
+		a, attachment := s.Catalog().Attachment("x")
 		i, session := s.Session(lockd.SessionID{1})
 		if node || service || check || attachment || session {
 			h.t.Errorf("found: %v, %v, %v, %v, %v", n, v, c, a, i)
 		}
-		if got := slices.Collect(s.Services("nobody")); got != nil {
+		if got := slices.Collect(s.Catalog().Services("nobody")); got != nil {
 			h.t.Errorf("services: got %v", got)
 		}
 	})
@@ -517,16 +528,16 @@ func TestSnapshot_ListsOneNode(t *testing.T) {
 		h.register()
 		h.must(h.txn(func(tx *lockd.Txn) error {
 			return errors.Join(
-				tx.PutNode(lockd.Node{Name: "db"}),
-				tx.PutNode(lockd.Node{Name: "db12"}),
-				tx.PutService(lockd.Service{Node: "db12", Name: "s"}),
-				tx.PutCheck(lockd.Check{Node: "db12", Name: "c"}),
+				tx.Catalog().PutNode(catalog.Node{Name: "db"}),
+				tx.Catalog().PutNode(catalog.Node{Name: "db12"}),
+				tx.Catalog().PutService(catalog.Service{Node: "db12", Name: "s"}),
+				tx.Catalog().PutCheck(catalog.Check{Node: "db12", Name: "c"}),
 			)
 		}))
 		s := h.Snapshot()
 		for node, want := range map[string][2]int{"db1": {1, 2}, "db": {0, 0}, "db12": {1, 1}} {
-			services := len(slices.Collect(s.Services(node)))
-			checks := len(slices.Collect(s.Checks(node)))
+			services := len(slices.Collect(s.Catalog().Services(node)))
+			checks := len(slices.Collect(s.Catalog().Checks(node)))
 			if services != want[0] || checks != want[1] {
 				h.t.Errorf("%s: got %d services and %d checks", node, services, checks)
 			}
@@ -542,7 +553,7 @@ func TestTxn_S31_Attachments(t *testing.T) {
 		other := h.session(nil)
 		attach := func(s *lockd.Session, name, value string) error {
 			return h.txn(func(tx *lockd.Txn) error {
-				return tx.Attach(s.ID(), name, []byte(value))
+				return tx.Catalog().Attach(s.ID(), name, []byte(value))
 			})
 		}
 		h.must(attach(s, "a/1", "one"))
@@ -558,12 +569,12 @@ func TestTxn_S31_Attachments(t *testing.T) {
 		if err := attach(s, "", ""); !errors.Is(err, lockd.ErrInvalid) {
 			h.t.Errorf("no name: got %v", err)
 		}
-		a, _ := h.Snapshot().Attachment("a/1")
+		a, _ := h.Snapshot().Catalog().Attachment("a/1")
 		if string(a.Value) != "uno" || a.Session != s.ID() || a.CreateIndex != created ||
 			a.ModifyIndex != index || h.Snapshot().Index() != index {
 			h.t.Errorf("got %+v at %d", a, h.Snapshot().Index())
 		}
-		if n := len(slices.Collect(h.Snapshot().Attachments("a/"))); n != 2 {
+		if n := len(slices.Collect(h.Snapshot().Catalog().Attachments("a/"))); n != 2 {
 			h.t.Errorf("listed: %d", n)
 		}
 		h.advance(time.Second)
@@ -576,10 +587,10 @@ func TestTxn_S31_Attachments(t *testing.T) {
 			h.t.Errorf("left: %v", h.registered())
 		}
 		h.must(h.txn(func(tx *lockd.Txn) error {
-			if was, err := tx.Detach("b"); !was || err != nil {
+			if was, err := tx.Catalog().Detach("b"); !was || err != nil {
 				h.t.Errorf("detach: got %v, %v", was, err)
 			}
-			was, err := tx.Detach("b")
+			was, err := tx.Catalog().Detach("b")
 			if was {
 				h.t.Errorf("detached twice")
 			}
@@ -594,13 +605,17 @@ func TestTxn_S31_Attachments(t *testing.T) {
 func TestTxn_S31_KeptRecords(t *testing.T) {
 	onFile(t, func(h *harness) {
 		keep := func(name, value string) error {
-			return h.txn(func(tx *lockd.Txn) error { return tx.AttachUnowned(name, []byte(value)) })
+			return h.txn(func(tx *lockd.Txn) error {
+				return tx.Catalog().AttachUnowned(name, []byte(value))
+			})
 		}
 		s := h.session(nil)
 		h.must(keep("a", "one"))
 		h.must(keep("a", "two"))
 		attach := func(name string) error {
-			return h.txn(func(tx *lockd.Txn) error { return tx.Attach(s.ID(), name, nil) })
+			return h.txn(func(tx *lockd.Txn) error {
+				return tx.Catalog().Attach(s.ID(), name, nil)
+			})
 		}
 		h.must(attach("b"))
 		for _, err := range []error{keep("b", "mine"), attach("a")} {
@@ -613,10 +628,10 @@ func TestTxn_S31_KeptRecords(t *testing.T) {
 		}
 		h.must(h.txn(func(tx *lockd.Txn) error {
 			var names []string
-			for a := range tx.Attachments("") {
+			for a := range tx.Catalog().Attachments("") {
 				names = append(names, a.Name)
 			}
-			for range tx.Attachments("b") {
+			for range tx.Catalog().Attachments("b") {
 				break
 			}
 			if !slices.Equal(names, []string{"a", "b"}) {
@@ -626,15 +641,16 @@ func TestTxn_S31_KeptRecords(t *testing.T) {
 		}))
 		h.must(s.Close())
 		h.reopen()
-		a, _ := h.Snapshot().Attachment("a")
-		if string(a.Value) != "two" || !a.Session.IsZero() || a.ModifyIndex == a.CreateIndex {
+		a, _ := h.Snapshot().Catalog().Attachment("a")
+		if string(a.Value) != "two" || !lockd.SessionID(a.Session).IsZero() ||
+			a.ModifyIndex == a.CreateIndex {
 			h.t.Errorf("got %+v", a)
 		}
 		h.must(h.txn(func(tx *lockd.Txn) error {
-			_, err := tx.Detach("a")
+			_, err := tx.Catalog().Detach("a")
 			return err
 		}))
-		if _, ok := h.Snapshot().Attachment("a"); ok {
+		if _, ok := h.Snapshot().Catalog().Attachment("a"); ok {
 			h.t.Error("it is still there")
 		}
 	})

@@ -49,7 +49,7 @@ func TestG4_FailedCommitUsesUpIndexes(t *testing.T) {
 // firstIndex is the index of the first write after the file was made: of the node.
 func (h *harness) firstIndex() uint64 {
 	h.t.Helper()
-	for node := range h.Snapshot().Nodes() {
+	for node := range h.Snapshot().Catalog().Nodes() {
 		return node.CreateIndex
 	}
 	h.t.Fatal("no node")
@@ -163,7 +163,7 @@ func TestG5_DroppedEndOfASession(t *testing.T) {
 		s := h.session(&lockd.SessionOptions{TTL: time.Minute, Behavior: lockd.DeleteKeys})
 		lock := h.lock(s, "k")
 		h.must(h.Update(func(tx *lockd.Txn) error {
-			return tx.Attach(s.ID(), "a", []byte("v"))
+			return tx.Catalog().Attach(s.ID(), "a", []byte("v"))
 		}))
 		line := h.line("k", h.session(nil))
 		waiting := start(func() error {
@@ -183,7 +183,7 @@ func TestG5_DroppedEndOfASession(t *testing.T) {
 		if again, err := h.Session(s.ID()); err != nil || again != s {
 			t.Fatalf("session: got %p, %v, want %p", again, err, s)
 		}
-		if _, ok := h.Snapshot().Attachment("a"); !ok || h.Waiters("k") != 2 {
+		if _, ok := h.Snapshot().Catalog().Attachment("a"); !ok || h.Waiters("k") != 2 {
 			t.Fatalf("attachment %t, waiters %d", ok, h.Waiters("k"))
 		}
 		h.advance(time.Minute - 1)

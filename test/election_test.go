@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // campaign has the session elected, by an election that is free.
@@ -306,7 +307,7 @@ func TestElection_RefusedInput(t *testing.T) {
 				return err
 			}
 			return second(k.Session(h.t.Context()))
-		}, lockd.ErrNoNode, "nowhere"},
+		}, catalog.ErrNoNode, "nowhere"},
 	}, badKeys("campaign", func(key string) func(*harness, *lockd.Session) error {
 		return campaign(key, nil)
 	}), badKeys("observe", observe), badKeys("with lock", with),

@@ -8,28 +8,29 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 	"github.com/lockd/lockd/store"
 )
 
 // putCheck registers a check of the node "db1".
-func (h *harness) putCheck(check lockd.Check) {
+func (h *harness) putCheck(check catalog.Check) {
 	h.t.Helper()
 	check.Node = "db1"
-	h.must(h.Update(func(tx *lockd.Txn) error { return tx.PutCheck(check) }))
+	h.must(h.Update(func(tx *lockd.Txn) error { return tx.Catalog().PutCheck(check) }))
 }
 
 // check returns a check of the node "db1", which must be there.
-func (h *harness) check(id string) lockd.Check {
+func (h *harness) check(id string) catalog.Check {
 	h.t.Helper()
-	check, ok := h.Snapshot().Check("db1", id)
+	check, ok := h.Snapshot().Catalog().Check("db1", id)
 	if !ok {
 		h.t.Fatalf("there is no check %q", id)
 	}
 	return check
 }
 
-var ttlCheck = lockd.Check{
-	Name: "beat", Status: lockd.Passing, Output: "fine", TTL: 10 * time.Second,
+var ttlCheck = catalog.Check{
+	Name: "beat", Status: catalog.Passing, Output: "fine", TTL: 10 * time.Second,
 	Meta: map[string]string{"kind": "ttl"},
 }
 
@@ -43,16 +44,16 @@ func TestCatalog_N8_TTLLapses(t *testing.T) {
 		h.lock(s, "k")
 
 		h.advance(10*time.Second - 1)
-		if got := h.check("beat"); got.Status != lockd.Passing || got.Output != "fine" {
+		if got := h.check("beat"); got.Status != catalog.Passing || got.Output != "fine" {
 			h.t.Fatalf("before its time: %+v", got)
 		}
 		h.advance(1)
 		got := h.check("beat")
-		if got.Status != lockd.Critical || got.Output != "TTL expired" ||
+		if got.Status != catalog.Critical || got.Output != "TTL expired" ||
 			got.TTL != 10*time.Second || !maps.Equal(got.Meta, ttlCheck.Meta) {
 			h.t.Errorf("after its time: %+v", got)
 		}
-		if !errors.Is(s.Err(), lockd.ErrCheckCritical) {
+		if !errors.Is(s.Err(), catalog.ErrCheckCritical) {
 			h.t.Errorf("the session: %v", s.Err())
 		}
 		if e := h.entry("k"); e.ModifyIndex != got.ModifyIndex {
@@ -75,17 +76,17 @@ func TestCatalog_N8_PutBeginsTheTTLAnew(t *testing.T) {
 			h.t.Errorf("went from index %d to %d", index, got)
 		}
 		h.advance(10*time.Second - 1)
-		if got := h.check("beat"); got.Status != lockd.Passing {
+		if got := h.check("beat"); got.Status != catalog.Passing {
 			h.t.Errorf("before its time: %+v", got)
 		}
 		h.advance(1)
-		if got := h.check("beat"); got.Status != lockd.Critical {
+		if got := h.check("beat"); got.Status != catalog.Critical {
 			h.t.Errorf("after its time: %+v", got)
 		}
 
 		h.putCheck(ttlCheck)
 		h.advance(10 * time.Second)
-		if got := h.check("beat"); got.Status != lockd.Critical {
+		if got := h.check("beat"); got.Status != catalog.Critical {
 			h.t.Errorf("the second time: %+v", got)
 		}
 	})
@@ -100,7 +101,7 @@ func TestCatalog_N8_ShorterTTL(t *testing.T) {
 		short.TTL = time.Second
 		h.putCheck(short)
 		h.advance(time.Second)
-		if got := h.check("beat"); got.Status != lockd.Critical {
+		if got := h.check("beat"); got.Status != catalog.Critical {
 			h.t.Errorf("%+v", got)
 		}
 	})
@@ -116,10 +117,10 @@ func TestCatalog_N8_NoTTLAnyMore(t *testing.T) {
 		h.putCheck(critical)
 		h.putCheck(without)
 		h.must(h.Update(func(tx *lockd.Txn) error {
-			_, err := tx.DeleteCheck("db1", "gone")
+			_, err := tx.Catalog().DeleteCheck("db1", "gone")
 			return err
 		}))
-		critical.Status, without.TTL = lockd.Critical, 0
+		critical.Status, without.TTL = catalog.Critical, 0
 		h.putCheck(critical)
 		h.putCheck(without)
 		index := h.Snapshot().Index()
@@ -127,7 +128,7 @@ func TestCatalog_N8_NoTTLAnyMore(t *testing.T) {
 		if got := h.Snapshot().Index(); got != index {
 			h.t.Errorf("went from index %d to %d", index, got)
 		}
-		if h.check("critical").Output != "fine" || h.check("without").Status != lockd.Passing {
+		if h.check("critical").Output != "fine" || h.check("without").Status != catalog.Passing {
 			h.t.Errorf("%+v, %+v", h.check("critical"), h.check("without"))
 		}
 	})
@@ -138,18 +139,21 @@ func TestCatalog_N8_NoTTLAnyMore(t *testing.T) {
 func TestCatalog_N8_NoDeadlineIsLeft(t *testing.T) {
 	refused := errors.New("refused")
 	critical, without := ttlCheck, ttlCheck
-	critical.Node, critical.Status = "db1", lockd.Critical
+	critical.Node, critical.Status = "db1", catalog.Critical
 	without.Node, without.TTL = "db1", 0
 	for name, end := range map[string]func(tx *lockd.Txn) error{
-		"critical":    func(tx *lockd.Txn) error { return tx.PutCheck(critical) },
-		"without TTL": func(tx *lockd.Txn) error { return tx.PutCheck(without) },
-		"deleted":     func(tx *lockd.Txn) error { return second(tx.DeleteCheck("db1", "beat")) },
-		"node":        func(tx *lockd.Txn) error { return second(tx.DeleteNode("db1")) },
+		"critical":    func(tx *lockd.Txn) error { return tx.Catalog().PutCheck(critical) },
+		"without TTL": func(tx *lockd.Txn) error { return tx.Catalog().PutCheck(without) },
+		"deleted": func(tx *lockd.Txn) error {
+			return second(tx.Catalog().DeleteCheck("db1", "beat"))
+		},
+		"node": func(tx *lockd.Txn) error { return second(tx.Catalog().DeleteNode("db1")) },
 		"and again": func(tx *lockd.Txn) error {
 			again := ttlCheck
 			again.Node, again.TTL = "db1", time.Hour
-			return errors.Join(second(tx.DeleteCheck("db1", "beat")), tx.PutCheck(again),
-				second(tx.DeleteCheck("db1", "beat")))
+			return errors.Join(second(tx.Catalog().DeleteCheck("db1", "beat")),
+				tx.Catalog().PutCheck(again),
+				second(tx.Catalog().DeleteCheck("db1", "beat")))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -161,7 +165,7 @@ func TestCatalog_N8_NoDeadlineIsLeft(t *testing.T) {
 					h.t.Fatalf("undone: %v, %d deadlines", err, h.Deadlines())
 				}
 				h.advance(10*time.Second - 1)
-				if got := h.check("beat"); got.Status != lockd.Passing {
+				if got := h.check("beat"); got.Status != catalog.Passing {
 					h.t.Fatalf("before its time: %+v", got)
 				}
 				h.must(h.Update(end))
@@ -171,7 +175,7 @@ func TestCatalog_N8_NoDeadlineIsLeft(t *testing.T) {
 				h.register()
 				h.putCheck(ttlCheck)
 				h.advance(10 * time.Second)
-				if got := h.check("beat"); got.Status != lockd.Critical || h.Deadlines() != 0 {
+				if got := h.check("beat"); got.Status != catalog.Critical || h.Deadlines() != 0 {
 					h.t.Errorf("after its time: %+v, %d deadlines", got, h.Deadlines())
 				}
 			})
@@ -191,13 +195,13 @@ func TestCatalog_N8_UndoneBeginsNothing(t *testing.T) {
 		fresh := longer
 		fresh.Name = "fresh"
 		err := h.Update(func(tx *lockd.Txn) error {
-			return errors.Join(tx.PutCheck(longer), tx.PutCheck(fresh), refused)
+			return errors.Join(tx.Catalog().PutCheck(longer), tx.Catalog().PutCheck(fresh), refused)
 		})
 		if !errors.Is(err, refused) {
 			h.t.Fatal(err)
 		}
 		h.advance(time.Second)
-		if got := h.check("beat"); got.Status != lockd.Critical {
+		if got := h.check("beat"); got.Status != catalog.Critical {
 			h.t.Errorf("%+v", got)
 		}
 	})
@@ -211,15 +215,15 @@ func TestCatalog_S28_OpenBeginsTTLsAnew(t *testing.T) {
 		h.advance(9 * time.Second)
 		h.reopen()
 		h.advance(10*time.Second - 1)
-		if got := h.check("beat"); got.Status != lockd.Passing {
+		if got := h.check("beat"); got.Status != catalog.Passing {
 			h.t.Errorf("before its time: %+v", got)
 		}
 		h.advance(1)
-		if got := h.check("beat"); got.Status != lockd.Critical {
+		if got := h.check("beat"); got.Status != catalog.Critical {
 			h.t.Errorf("after its time: %+v", got)
 		}
 		h.reopen()
-		if got := h.check("beat"); got.Status != lockd.Critical || got.TTL != 10*time.Second {
+		if got := h.check("beat"); got.Status != catalog.Critical || got.TTL != 10*time.Second {
 			h.t.Errorf("after a restart: %+v", got)
 		}
 	})
@@ -239,12 +243,12 @@ func TestCatalog_N8_FailedLapseIsTriedAgain(t *testing.T) {
 		h.putCheck(ttlCheck)
 		fail = true
 		h.advance(10 * time.Second)
-		if got := h.check("beat"); got.Status != lockd.Passing {
+		if got := h.check("beat"); got.Status != catalog.Passing {
 			h.t.Fatalf("shown before it is durable: %+v", got)
 		}
 		fail = false
 		h.advance(time.Minute)
-		if got := h.check("beat"); got.Status != lockd.Critical {
+		if got := h.check("beat"); got.Status != catalog.Critical {
 			h.t.Errorf("not tried again: %+v", got)
 		}
 	})
@@ -259,7 +263,7 @@ func TestCatalog_TTLTooShort(t *testing.T) {
 			10: "Check.TTL is 10ns, below 1ms; was a unit forgotten, as in 10 * time.Second?",
 		} {
 			err := h.Update(func(tx *lockd.Txn) error {
-				return tx.PutCheck(lockd.Check{Node: "db1", Name: "beat", TTL: ttl})
+				return tx.Catalog().PutCheck(catalog.Check{Node: "db1", Name: "beat", TTL: ttl})
 			})
 			if !errors.Is(err, lockd.ErrInvalid) || !strings.Contains(err.Error(), text) {
 				h.t.Errorf("got %v, want %q", err, text)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // badInput is a call that must be refused for one of its arguments.
@@ -29,8 +30,8 @@ func refuseAll(t *testing.T, calls []badInput) {
 	t.Helper()
 	each(t, func(h *harness) {
 		h.must(h.Update(func(tx *lockd.Txn) error {
-			h.must(tx.PutNode(lockd.Node{Name: "n"}))
-			return tx.PutCheck(lockd.Check{Node: "n", Name: "bad"})
+			h.must(tx.Catalog().PutNode(catalog.Node{Name: "n"}))
+			return tx.Catalog().PutCheck(catalog.Check{Node: "n", Name: "bad"})
 		}))
 		s := h.session(nil)
 		h.put("k", "v", 0)
@@ -142,7 +143,9 @@ func TestBadInput_ValuesAndLockOptions(t *testing.T) {
 			return second(h.CompareAndSwap("new", 0, tooLarge, nil))
 		}, lockd.ErrInvalid, "value " + large},
 		{"Attach", func(h *harness, s *lockd.Session) error {
-			return h.Update(func(tx *lockd.Txn) error { return tx.Attach(s.ID(), "a", tooLarge) })
+			return h.Update(func(tx *lockd.Txn) error {
+				return tx.Catalog().Attach(s.ID(), "a", tooLarge)
+			})
 		}, lockd.ErrInvalid, "value " + large},
 		{"Txn.Lock with a policy", func(h *harness, s *lockd.Session) error {
 			return h.Update(func(tx *lockd.Txn) error {
@@ -204,12 +207,12 @@ func TestBadInput_SessionOptions(t *testing.T) {
 			"SessionOptions.Name has 16385 bytes"},
 		{lockd.SessionOptions{Node: tooLong}, lockd.ErrInvalid,
 			"SessionOptions.Node has 16385 bytes"},
-		{lockd.SessionOptions{Node: "away"}, lockd.ErrNoNode, `no such node: "away"`},
-		{lockd.SessionOptions{Node: "n", Checks: []string{"away"}}, lockd.ErrNoCheck,
+		{lockd.SessionOptions{Node: "away"}, catalog.ErrNoNode, `no such node: "away"`},
+		{lockd.SessionOptions{Node: "n", Checks: []string{"away"}}, catalog.ErrNoCheck,
 			`no such check: "away"`},
-		{lockd.SessionOptions{Checks: []string{"bad"}}, lockd.ErrNoCheck,
+		{lockd.SessionOptions{Checks: []string{"bad"}}, catalog.ErrNoCheck,
 			`no such check: "bad"`}, // it is on another node
-		{lockd.SessionOptions{Node: "n", Checks: []string{"bad"}}, lockd.ErrCheckCritical,
+		{lockd.SessionOptions{Node: "n", Checks: []string{"bad"}}, catalog.ErrCheckCritical,
 			`"bad"`},
 	} {
 		calls = append(calls, badInput{"NewSession", func(h *harness, _ *lockd.Session) error {
@@ -238,7 +241,7 @@ func TestBadInput_SessionsAndCatalog(t *testing.T) {
 			return h.Update(func(tx *lockd.Txn) error { return second(tx.Lock("k", id, nil)) })
 		},
 		"Txn.Attach": func(h *harness, id lockd.SessionID) error {
-			return h.Update(func(tx *lockd.Txn) error { return tx.Attach(id, "a", nil) })
+			return h.Update(func(tx *lockd.Txn) error { return tx.Catalog().Attach(id, "a", nil) })
 		},
 	} {
 		calls = append(calls,
@@ -253,31 +256,35 @@ func TestBadInput_SessionsAndCatalog(t *testing.T) {
 		want  error
 		text  string
 	}{
-		{func(tx *lockd.Txn) error { return tx.PutNode(lockd.Node{}) }, lockd.ErrInvalid,
+		{func(tx *lockd.Txn) error {
+			return tx.Catalog().PutNode(catalog.Node{})
+		}, lockd.ErrInvalid,
 			"Node.Name is empty"},
-		{func(tx *lockd.Txn) error { return tx.PutNode(lockd.Node{Name: "a\x00b"}) },
+		{func(tx *lockd.Txn) error { return tx.Catalog().PutNode(catalog.Node{Name: "a\x00b"}) },
 			lockd.ErrInvalid, `Node.Name "a\x00b" has a zero byte`},
-		{func(tx *lockd.Txn) error { return tx.PutNode(lockd.Node{Name: tooLong}) },
+		{func(tx *lockd.Txn) error { return tx.Catalog().PutNode(catalog.Node{Name: tooLong}) },
 			lockd.ErrInvalid, "Node.Name has 16385 bytes"},
-		{func(tx *lockd.Txn) error { return tx.PutService(lockd.Service{Node: "n"}) },
+		{func(tx *lockd.Txn) error { return tx.Catalog().PutService(catalog.Service{Node: "n"}) },
 			lockd.ErrInvalid, "Service.Name is empty"},
 		{func(tx *lockd.Txn) error {
-			return tx.PutService(lockd.Service{Node: "n", Name: "x", ID: tooLong})
+			return tx.Catalog().PutService(catalog.Service{Node: "n", Name: "x", ID: tooLong})
 		}, lockd.ErrInvalid, "Service.ID has 16385 bytes"},
 		{func(tx *lockd.Txn) error {
-			return tx.PutService(lockd.Service{Node: "away", Name: "x"})
-		}, lockd.ErrNoNode, `no such node: "away"`},
-		{func(tx *lockd.Txn) error { return tx.PutCheck(lockd.Check{Node: "n"}) },
+			return tx.Catalog().PutService(catalog.Service{Node: "away", Name: "x"})
+		}, catalog.ErrNoNode, `no such node: "away"`},
+		{func(tx *lockd.Txn) error { return tx.Catalog().PutCheck(catalog.Check{Node: "n"}) },
 			lockd.ErrInvalid, "Check."},
 		{func(tx *lockd.Txn) error {
-			return tx.PutCheck(lockd.Check{Node: "n", Name: "x", Status: lockd.Passing + 1})
+			return tx.Catalog().PutCheck(catalog.Check{
+				Node: "n", Name: "x", Status: catalog.Passing + 1,
+			})
 		}, lockd.ErrInvalid, "Check.Status is 3, not a Status"},
 		{func(tx *lockd.Txn) error {
-			return tx.PutCheck(lockd.Check{Node: "away", Name: "x"})
-		}, lockd.ErrNoNode, `no such node: "away"`},
+			return tx.Catalog().PutCheck(catalog.Check{Node: "away", Name: "x"})
+		}, catalog.ErrNoNode, `no such node: "away"`},
 		{func(tx *lockd.Txn) error {
-			return tx.PutCheck(lockd.Check{Node: "n", Name: "x", ServiceID: "away"})
-		}, lockd.ErrNoService, `no such service: "away"`},
+			return tx.Catalog().PutCheck(catalog.Check{Node: "n", Name: "x", ServiceID: "away"})
+		}, catalog.ErrNoService, `no such service: "away"`},
 	} {
 		calls = append(calls, badInput{tt.text, func(h *harness, _ *lockd.Session) error {
 			return h.Update(tt.write)
@@ -285,7 +292,9 @@ func TestBadInput_SessionsAndCatalog(t *testing.T) {
 	}
 	for _, name := range []string{"", tooLong} {
 		calls = append(calls, badInput{"Attach", func(h *harness, s *lockd.Session) error {
-			return h.Update(func(tx *lockd.Txn) error { return tx.Attach(s.ID(), name, nil) })
+			return h.Update(func(tx *lockd.Txn) error {
+				return tx.Catalog().Attach(s.ID(), name, nil)
+			})
 		}, lockd.ErrInvalid, "name "})
 	}
 	refuseAll(t, calls)

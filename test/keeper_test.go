@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 func (h *harness) keeper(opts *lockd.SessionOptions) *lockd.Keeper {
@@ -185,12 +186,12 @@ func TestKeeper_G3_EndedBeforeItIsDurable(t *testing.T) {
 			s, err = k.Session(h.t.Context())
 			return err
 		})
-		status := func(status lockd.Status) error {
+		status := func(status catalog.Status) error {
 			return h.Update(func(tx *lockd.Txn) error {
-				return tx.PutCheck(lockd.Check{Node: "db1", ID: "disk", Status: status})
+				return tx.Catalog().PutCheck(catalog.Check{Node: "db1", ID: "disk", Status: status})
 			})
 		}
-		dies := start(func() error { return status(lockd.Critical) })
+		dies := start(func() error { return status(catalog.Critical) })
 		h.settle()
 		if _, ok := k.Current(); ok || makes.returned() {
 			t.Fatal("it is handed out before it is durable")
@@ -208,7 +209,7 @@ func TestKeeper_G3_EndedBeforeItIsDurable(t *testing.T) {
 				return err
 			})
 		}
-		h.must(status(lockd.Passing))
+		h.must(status(catalog.Passing))
 		h.must(makes.wait())
 		if s.Err() != nil {
 			t.Errorf("got %v", s.Err())
@@ -225,10 +226,10 @@ func TestKeeper_G11_EndBeforeItIsDurableTakenBack(t *testing.T) {
 		makes := c.held(func() error { return second(k.Session(h.t.Context())) })
 		dies := start(func() error {
 			return h.Update(func(tx *lockd.Txn) error {
-				check := lockd.Check{Node: "db1", ID: "disk", Status: lockd.Critical}
-				h.must(tx.PutCheck(check))
-				check.Status = lockd.Passing
-				return tx.PutCheck(check)
+				check := catalog.Check{Node: "db1", ID: "disk", Status: catalog.Critical}
+				h.must(tx.Catalog().PutCheck(check))
+				check.Status = catalog.Passing
+				return tx.Catalog().PutCheck(check)
 			})
 		})
 		h.settle()
@@ -465,23 +466,23 @@ func TestKeeper_S30_Catalog(t *testing.T) {
 			h.t.Helper()
 			h.must(h.Update(fn))
 		}
-		put := func(status lockd.Status) func(tx *lockd.Txn) error {
+		put := func(status catalog.Status) func(tx *lockd.Txn) error {
 			return func(tx *lockd.Txn) error {
-				return errors.Join(tx.PutNode(lockd.Node{Name: "db1"}),
-					tx.PutCheck(lockd.Check{Node: "db1", ID: "disk", Status: status}))
+				return errors.Join(tx.Catalog().PutNode(catalog.Node{Name: "db1"}),
+					tx.Catalog().PutCheck(catalog.Check{Node: "db1", ID: "disk", Status: status}))
 			}
 		}
-		refused(lockd.ErrNoNode)
-		update(func(tx *lockd.Txn) error { return tx.PutNode(lockd.Node{Name: "db1"}) })
-		refused(lockd.ErrNoCheck)
-		update(put(lockd.Critical))
+		refused(catalog.ErrNoNode)
+		update(func(tx *lockd.Txn) error { return tx.Catalog().PutNode(catalog.Node{Name: "db1"}) })
+		refused(catalog.ErrNoCheck)
+		update(put(catalog.Critical))
 		waits := h.keeps(h.t.Context(), k)
-		update(put(lockd.Warning))
+		update(put(catalog.Warning))
 		h.must(waits.wait())
 		for _, end := range []func(tx *lockd.Txn) error{
-			put(lockd.Critical),
-			func(tx *lockd.Txn) error { return second(tx.DeleteCheck("db1", "disk")) },
-			func(tx *lockd.Txn) error { return second(tx.DeleteNode("db1")) },
+			put(catalog.Critical),
+			func(tx *lockd.Txn) error { return second(tx.Catalog().DeleteCheck("db1", "disk")) },
+			func(tx *lockd.Txn) error { return second(tx.Catalog().DeleteNode("db1")) },
 		} {
 			before := h.kept(k)
 			update(end)
@@ -490,10 +491,10 @@ func TestKeeper_S30_Catalog(t *testing.T) {
 			if before.Err() == nil || waits.returned() {
 				h.t.Fatalf("got %v, %v", before.Err(), waits.err)
 			}
-			update(put(lockd.Passing))
+			update(put(catalog.Passing))
 			h.must(waits.wait())
 		}
-		update(put(lockd.Critical))
+		update(put(catalog.Critical))
 		ctx, cancel := context.WithCancel(h.t.Context())
 		waits = h.keeps(ctx, k)
 		cancel()

@@ -497,7 +497,7 @@ func TestPut_ClonesItsValue(t *testing.T) {
 		h.must(h.Update(func(tx *lockd.Txn) error {
 			h.must(second(tx.Put("tx put", value, nil)))
 			h.must(second(tx.Lock("tx lock", s.ID(), opts)))
-			return tx.Attach(s.ID(), "attached", value)
+			return tx.Catalog().Attach(s.ID(), "attached", value)
 		}))
 		copy(value, "different")
 		for _, key := range []string{"put", "cas", "lock", "tx put", "tx lock"} {
@@ -505,7 +505,7 @@ func TestPut_ClonesItsValue(t *testing.T) {
 				h.t.Errorf("%s: got %q", key, got)
 			}
 		}
-		if a, _ := h.Snapshot().Attachment("attached"); string(a.Value) != "as it was" {
+		if a, _ := h.Snapshot().Catalog().Attachment("attached"); string(a.Value) != "as it was" {
 			h.t.Errorf("attachment: got %q", a.Value)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // term is one run of a leader's function.
@@ -439,21 +440,21 @@ func TestLead_StandsAgainAfterErrCommit(t *testing.T) {
 func TestLead_S30_Check(t *testing.T) {
 	each(t, func(h *harness) {
 		h.register()
-		status := func(status lockd.Status) {
+		status := func(status catalog.Status) {
 			h.t.Helper()
 			h.must(h.Update(func(tx *lockd.Txn) error {
-				return tx.PutCheck(lockd.Check{Node: "db1", ID: "disk", Status: status})
+				return tx.Catalog().PutCheck(catalog.Check{Node: "db1", ID: "disk", Status: status})
 			}))
 		}
 		c := h.stands(&lockd.SessionOptions{
 			Node: "db1", Checks: []string{"disk"}, LockDelay: lockd.NoLockDelay,
 		})
 		first := c.leads()
-		status(lockd.Critical)
-		first.lost(lockd.ErrCheckCritical)
+		status(catalog.Critical)
+		first.lost(catalog.ErrCheckCritical)
 		first.ends(nil)
 		c.waits()
-		status(lockd.Passing)
+		status(catalog.Passing)
 		c.leads().ends(nil)
 		h.must(c.call.wait())
 	})

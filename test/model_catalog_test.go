@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // The rules of the model for nodes, services and checks, and the operations on them.
@@ -22,7 +23,7 @@ const (
 )
 
 // modelChecks are the checks that there may be, in the order in which they are listed.
-var modelChecks = [...]lockd.Check{
+var modelChecks = [...]catalog.Check{
 	{Node: ownNode, ID: "beat"},
 	{Node: otherNode, ID: "health"},
 	{Node: otherNode, ID: "web-up", ServiceID: theService},
@@ -30,13 +31,13 @@ var modelChecks = [...]lockd.Check{
 
 // modelCatalog is what there is of it. What has no index is not there.
 type modelCatalog struct {
-	node    lockd.Node
-	service lockd.Service
+	node    catalog.Node
+	service catalog.Service
 	checks  [len(modelChecks)]modelCheck
 }
 
 type modelCheck struct {
-	lockd.Check
+	catalog.Check
 	deadline time.Time // when it becomes critical; zero: by itself never
 }
 
@@ -53,14 +54,14 @@ func (c *modelCheck) binds(info lockd.SessionInfo) bool {
 // begin begins the TTL: N8.
 func (c *modelCheck) begin(now time.Time) {
 	c.deadline = time.Time{}
-	if c.there() && c.TTL > 0 && c.Status != lockd.Critical {
+	if c.there() && c.TTL > 0 && c.Status != catalog.Critical {
 		c.deadline = now.Add(c.TTL)
 	}
 }
 
 // check is the place of a check, which need not be there.
 func (c *modelCatalog) check(node, id string) *modelCheck {
-	return &c.checks[slices.IndexFunc(modelChecks[:], func(place lockd.Check) bool {
+	return &c.checks[slices.IndexFunc(modelChecks[:], func(place catalog.Check) bool {
 		return strings.EqualFold(place.Node, node) && strings.EqualFold(place.ID, id)
 	})]
 }
@@ -71,21 +72,21 @@ func (c *modelCatalog) has(node string) bool { return node == ownNode || c.node.
 // bindable is S16 to S18.
 func (c *modelCatalog) bindable(info lockd.SessionInfo) error {
 	if !c.has(info.Node) {
-		return lockd.ErrNoNode
+		return catalog.ErrNoNode
 	}
 	for _, id := range info.Checks {
 		switch check := c.check(info.Node, id); {
 		case !check.there():
-			return lockd.ErrNoCheck
-		case check.Status == lockd.Critical:
-			return lockd.ErrCheckCritical
+			return catalog.ErrNoCheck
+		case check.Status == catalog.Critical:
+			return catalog.ErrCheckCritical
 		}
 	}
 	return nil
 }
 
 // putNode is N1; a change of the address ends nothing (S30).
-func (tx *modelTx) putNode(node lockd.Node) {
+func (tx *modelTx) putNode(node catalog.Node) {
 	old := tx.m.catalog.node
 	node.CreateIndex, node.ModifyIndex = old.CreateIndex, old.ModifyIndex
 	if sameNode(old, node) {
@@ -96,9 +97,9 @@ func (tx *modelTx) putNode(node lockd.Node) {
 }
 
 // putService is N1.
-func (tx *modelTx) putService(service lockd.Service) error {
+func (tx *modelTx) putService(service catalog.Service) error {
 	if !tx.m.catalog.has(service.Node) {
-		return lockd.ErrNoNode
+		return catalog.ErrNoNode
 	}
 	old := tx.m.catalog.service
 	service.CreateIndex, service.ModifyIndex = old.CreateIndex, old.ModifyIndex
@@ -119,12 +120,12 @@ func (tx *modelTx) stamp(create, modify *uint64) {
 }
 
 // putCheck is N1.
-func (tx *modelTx) putCheck(check lockd.Check) error {
+func (tx *modelTx) putCheck(check catalog.Check) error {
 	switch c := &tx.m.catalog; {
 	case !c.has(check.Node):
-		return lockd.ErrNoNode
+		return catalog.ErrNoNode
 	case check.ServiceID != "" && c.service.CreateIndex == 0:
-		return lockd.ErrNoService
+		return catalog.ErrNoService
 	}
 	place := tx.m.catalog.check(check.Node, check.ID)
 	before := *place
@@ -139,9 +140,9 @@ func (tx *modelTx) putCheck(check lockd.Check) error {
 }
 
 // setCheck is what a write of a check does, whoever writes: N3 and N8.
-func (tx *modelTx) setCheck(place *modelCheck, check lockd.Check) {
-	if check.Status == lockd.Critical {
-		tx.endBound(place, lockd.ErrCheckCritical)
+func (tx *modelTx) setCheck(place *modelCheck, check catalog.Check) {
+	if check.Status == catalog.Critical {
+		tx.endBound(place, catalog.ErrCheckCritical)
 	}
 	check.CreateIndex, check.ModifyIndex = place.CreateIndex, place.ModifyIndex
 	if !sameCheck(place.Check, check) {
@@ -154,7 +155,7 @@ func (tx *modelTx) setCheck(place *modelCheck, check lockd.Check) {
 // lapse is N8.
 func (tx *modelTx) lapse(place *modelCheck) {
 	check := place.Check
-	check.Status, check.Output = lockd.Critical, "TTL expired"
+	check.Status, check.Output = catalog.Critical, "TTL expired"
 	tx.setCheck(place, check)
 	tx.count("lapsed")
 	if len(tx.ends) > 0 {
@@ -171,7 +172,7 @@ func (tx *modelTx) removeCheck(place *modelCheck) bool {
 	if !place.there() {
 		return false
 	}
-	tx.endBound(place, lockd.ErrCheckGone)
+	tx.endBound(place, catalog.ErrCheckGone)
 	*place, tx.wrote = modelCheck{}, true
 	tx.count("deleted")
 	return true
@@ -188,7 +189,7 @@ func (tx *modelTx) deleteService() bool {
 			tx.removeCheck(&c.checks[i])
 		}
 	}
-	c.service, tx.wrote = lockd.Service{}, true
+	c.service, tx.wrote = catalog.Service{}, true
 	return true
 }
 
@@ -200,7 +201,7 @@ func (tx *modelTx) deleteNode() bool {
 	}
 	for _, s := range slices.Clone(tx.m.live) {
 		if s.info.Node != ownNode {
-			tx.end(s, lockd.ErrNodeGone)
+			tx.end(s, catalog.ErrNodeGone)
 		}
 	}
 	for i := range c.checks {
@@ -209,7 +210,7 @@ func (tx *modelTx) deleteNode() bool {
 			tx.count("gone with its node")
 		}
 	}
-	c.node, c.service, tx.wrote = lockd.Node{}, lockd.Service{}, true
+	c.node, c.service, tx.wrote = catalog.Node{}, catalog.Service{}, true
 	return true
 }
 
@@ -242,8 +243,8 @@ func (m *model) countUndone(before modelCatalog) {
 func neverCounted(t *testing.T, counts map[string]int, onFile bool) {
 	all := []string{
 		"put", "put again", "lapsed", "lapsed with sessions", "lapsed beside others", "deleted",
-		"gone with its node", "session refused", "ended: " + lockd.ErrCheckCritical.Error(),
-		"ended: " + lockd.ErrCheckGone.Error(),
+		"gone with its node", "session refused", "ended: " + catalog.ErrCheckCritical.Error(),
+		"ended: " + catalog.ErrCheckGone.Error(),
 	}
 	if onFile {
 		all = append(all, "lapse undone", "put undone", "begun by Open")
@@ -282,35 +283,36 @@ func (tx *modelTx) catalogEvents() []lockd.Event {
 // compareCatalog compares all that the catalog has, but for the process's own node.
 func (w *twin) compareCatalog(s *lockd.Snapshot) error {
 	want := &w.m.catalog
-	if node, _ := s.Node(otherNode); !sameNode(node, want.node) {
+	if node, _ := s.Catalog().Node(otherNode); !sameNode(node, want.node) {
 		return fmt.Errorf("node: got %+v\nwant %+v", node, want.node)
 	}
-	if service, _ := s.Service(otherNode, theService); !sameService(service, want.service) {
+	service, _ := s.Catalog().Service(otherNode, theService)
+	if !sameService(service, want.service) {
 		return fmt.Errorf("service: got %+v\nwant %+v", service, want.service)
 	}
-	var checks []lockd.Check
+	var checks []catalog.Check
 	for _, check := range want.checks {
 		if check.there() {
 			checks = append(checks, check.Check)
 		}
 	}
-	if got := slices.Collect(s.Checks("")); !slices.EqualFunc(got, checks, sameCheck) {
+	if got := slices.Collect(s.Catalog().Checks("")); !slices.EqualFunc(got, checks, sameCheck) {
 		return fmt.Errorf("checks: got %+v\nwant %+v", got, checks)
 	}
 	return nil
 }
 
-func sameNode(a, b lockd.Node) bool {
+func sameNode(a, b catalog.Node) bool {
 	return a.Name == b.Name && a.ID == b.ID && a.Address == b.Address &&
 		a.CreateIndex == b.CreateIndex && a.ModifyIndex == b.ModifyIndex
 }
 
-func sameService(a, b lockd.Service) bool {
+func sameService(a, b catalog.Service) bool {
 	return a.Node == b.Node && a.ID == b.ID && a.Name == b.Name && a.Port == b.Port &&
 		a.CreateIndex == b.CreateIndex && a.ModifyIndex == b.ModifyIndex
 }
 
-func sameCheck(a, b lockd.Check) bool {
+func sameCheck(a, b catalog.Check) bool {
 	return a.Node == b.Node && a.ID == b.ID && a.Status == b.Status && a.Output == b.Output &&
 		a.ServiceID == b.ServiceID && a.TTL == b.TTL && a.CreateIndex == b.CreateIndex &&
 		a.ModifyIndex == b.ModifyIndex
@@ -340,27 +342,27 @@ func (w *twin) binding(o op) (node string, checks []string) {
 	}
 	return node, slices.DeleteFunc(checks, func(id string) bool { // it would be refused
 		check := w.m.catalog.check(cmp.Or(node, ownNode), id)
-		return !check.there() || check.Status == lockd.Critical
+		return !check.there() || check.Status == catalog.Critical
 	})
 }
 
 // check is a check as somebody might put it.
-func (o op) check() lockd.Check {
+func (o op) check() catalog.Check {
 	check := modelChecks[o.b%len(modelChecks)]
-	check.Status = []lockd.Status{
-		lockd.Passing, lockd.Warning, lockd.Passing, lockd.Critical,
+	check.Status = []catalog.Status{
+		catalog.Passing, catalog.Warning, catalog.Passing, catalog.Critical,
 	}[o.c%4]
 	check.TTL = []time.Duration{10, 5, 0, 15, 0}[o.a%5] * time.Second
 	return check
 }
 
 // beat is the check as it is, or was before it became critical.
-func (w *twin) beat(o op) lockd.Check {
+func (w *twin) beat(o op) catalog.Check {
 	check := o.check()
-	check.Status = lockd.Passing
+	check.Status = catalog.Passing
 	if place := w.m.catalog.check(check.Node, check.ID); place.there() {
 		check.TTL = place.TTL
-		if place.Status != lockd.Critical {
+		if place.Status != catalog.Critical {
 			check = place.Check
 		}
 	}
@@ -389,7 +391,7 @@ func (w *twin) catalogPart(
 		check = w.beat(o)
 		fallthrough
 	case "putCheck":
-		return func(tx *lockd.Txn) (any, error) { return nil, tx.PutCheck(check) },
+		return func(tx *lockd.Txn) (any, error) { return nil, tx.Catalog().PutCheck(check) },
 			func(tx *modelTx) (any, error) { return nil, tx.putCheck(check) }
 	}
 	switch o.c % 8 {
@@ -400,14 +402,16 @@ func (w *twin) catalogPart(
 			return true, nil
 		}
 	case 4:
-		return func(tx *lockd.Txn) (any, error) { return tx.DeleteNode("OTHER") },
+		return func(tx *lockd.Txn) (any, error) { return tx.Catalog().DeleteNode("OTHER") },
 			func(tx *modelTx) (any, error) { return tx.deleteNode(), nil }
 	case 5:
-		return func(tx *lockd.Txn) (any, error) { return tx.DeleteService(otherNode, "Web") },
+		return func(tx *lockd.Txn) (any, error) {
+				return tx.Catalog().DeleteService(otherNode, "Web")
+			},
 			func(tx *modelTx) (any, error) { return tx.deleteService(), nil }
 	case 2, 6, 7:
 		id := strings.ToUpper(check.ID)
-		return func(tx *lockd.Txn) (any, error) { return tx.DeleteCheck(check.Node, id) },
+		return func(tx *lockd.Txn) (any, error) { return tx.Catalog().DeleteCheck(check.Node, id) },
 			func(tx *modelTx) (any, error) { return tx.deleteCheck(check.Node, id), nil }
 	}
 	return o.register()
@@ -415,23 +419,24 @@ func (w *twin) catalogPart(
 
 // renameNode has another node take the place of the other one (N5), and deletes that.
 func renameNode(tx *lockd.Txn) (any, error) {
-	node := lockd.Node{Name: "another", ID: otherID}
-	if err := tx.PutNode(node); err != nil {
+	node := catalog.Node{Name: "another", ID: otherID}
+	if err := tx.Catalog().PutNode(node); err != nil {
 		return nil, err
 	}
-	return tx.DeleteNode(node.Name)
+	return tx.Catalog().DeleteNode(node.Name)
 }
 
 // register puts the other node, its service, and the check with the number.
 func (o op) register() (func(tx *lockd.Txn) (any, error), func(tx *modelTx) (any, error)) {
-	node := lockd.Node{
+	node := catalog.Node{
 		Name: otherNode, ID: otherID, Address: []string{"here", "there"}[o.d%2],
 	}
-	service := lockd.Service{Node: otherNode, ID: theService, Name: theService, Port: o.c % 2}
+	service := catalog.Service{Node: otherNode, ID: theService, Name: theService, Port: o.c % 2}
 	check := o.check()
-	check.Status = lockd.Passing
+	check.Status = catalog.Passing
 	return func(tx *lockd.Txn) (any, error) {
-			return nil, errors.Join(tx.PutNode(node), tx.PutService(service), tx.PutCheck(check))
+			return nil, errors.Join(tx.Catalog().PutNode(node), tx.Catalog().PutService(service),
+				tx.Catalog().PutCheck(check))
 		}, func(tx *modelTx) (any, error) {
 			tx.putNode(node)
 			return nil, errors.Join(tx.putService(service), tx.putCheck(check))

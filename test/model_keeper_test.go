@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // twinKeeper is a keeper and what the model knows of it. The zero value is none.
@@ -80,7 +81,7 @@ func (w *twin) doKeep(o op) error {
 		}
 		return err
 	})
-	switch gone := errors.Is(failed, lockd.ErrNoNode) || errors.Is(failed, lockd.ErrNoCheck); {
+	switch gone := errors.Is(failed, catalog.ErrNoNode) || errors.Is(failed, catalog.ErrNoCheck); {
 	case failed == nil:
 	case gone && !k.hadOne:
 		return sameError(err, failed)

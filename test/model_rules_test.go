@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // This is the model: the rules once more, in maps and slices, without a thought for speed. What
@@ -441,7 +442,7 @@ func (tx *modelTx) delay(key string, length time.Duration) {
 // newSession is S16 to S18 and S22.
 func (tx *modelTx) newSession(info lockd.SessionInfo) (*modelSession, error) {
 	if err := tx.m.catalog.bindable(info); err != nil {
-		if err == lockd.ErrCheckCritical {
+		if err == catalog.ErrCheckCritical {
 			tx.m.counts["session refused"]++
 		}
 		return nil, err

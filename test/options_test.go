@@ -93,7 +93,7 @@ func TestOptions_Nil(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if _, ok := db.Snapshot().Node("local"); !ok {
+		if _, ok := db.Snapshot().Catalog().Node("local"); !ok {
 			t.Errorf("%s: no node", name)
 		}
 		if err := db.Close(); err != nil {
@@ -139,10 +139,10 @@ func TestOptions_S4_Node(t *testing.T) {
 		h.opts.Node = "web1" // the same in another case
 		if h.path != "" {
 			h.reopen()
-			if n, _ := h.Snapshot().Node("web1"); n.Name != "Web1" {
+			if n, _ := h.Snapshot().Catalog().Node("web1"); n.Name != "Web1" {
 				h.t.Errorf("node: got %+v", n)
 			}
-			if _, ok := h.Snapshot().Node("local"); !ok {
+			if _, ok := h.Snapshot().Catalog().Node("local"); !ok {
 				h.t.Errorf("the node of the first Open is gone")
 			}
 			if got := h.Snapshot().Index(); got != index+1 { // the session's end

@@ -12,13 +12,16 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // Ensure that waiters are served in the order in which they began to wait, whoever gives up
 // between them, and that each of those leaves with its own error.
 func TestG9_WaitersAreServedInOrder(t *testing.T) {
 	each(t, func(h *harness) {
-		h.must(h.Update(func(tx *lockd.Txn) error { return tx.PutNode(lockd.Node{Name: "n"}) }))
+		h.must(h.Update(func(tx *lockd.Txn) error {
+			return tx.Catalog().PutNode(catalog.Node{Name: "n"})
+		}))
 		sessions := h.sessions(4)
 		sessions = append(sessions,
 			h.session(&lockd.SessionOptions{Node: "n"}),
@@ -30,14 +33,14 @@ func TestG9_WaitersAreServedInOrder(t *testing.T) {
 		line.ends[0]()
 		h.must(h.EndSession(sessions[2].ID()))
 		h.must(h.Update(func(tx *lockd.Txn) error {
-			_, err := tx.DeleteNode("n")
+			_, err := tx.Catalog().DeleteNode("n")
 			return err
 		}))
 		h.advance(time.Minute)
 		h.must(sessions[7].Close())
 		line.mustWait(1, 3, 6)
 		for i, want := range map[int]error{
-			0: context.Canceled, 2: lockd.ErrDestroyed, 4: lockd.ErrNodeGone,
+			0: context.Canceled, 2: lockd.ErrDestroyed, 4: catalog.ErrNodeGone,
 			5: lockd.ErrExpired, 7: lockd.ErrClosed,
 		} {
 			if err := line.calls[i].wait(); !errors.Is(err, want) || line.locks[i] != nil {

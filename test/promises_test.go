@@ -12,6 +12,7 @@ import (
 	"github.com/benbjohnson/clock"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // index writes something, and returns the index that it was written at.
@@ -166,21 +167,23 @@ var endings = []struct {
 	}, lockd.ErrExpired},
 	{"critical", func(h *harness, _ *lockd.Session) error {
 		return h.Update(func(tx *lockd.Txn) error {
-			return tx.PutCheck(lockd.Check{Node: "n", Name: "c", Status: lockd.Critical})
+			return tx.Catalog().PutCheck(catalog.Check{
+				Node: "n", Name: "c", Status: catalog.Critical,
+			})
 		})
-	}, lockd.ErrCheckCritical},
+	}, catalog.ErrCheckCritical},
 	{"check removed", func(h *harness, _ *lockd.Session) error {
 		return h.Update(func(tx *lockd.Txn) error {
-			_, err := tx.DeleteCheck("n", "c")
+			_, err := tx.Catalog().DeleteCheck("n", "c")
 			return err
 		})
-	}, lockd.ErrCheckGone},
+	}, catalog.ErrCheckGone},
 	{"node removed", func(h *harness, _ *lockd.Session) error {
 		return h.Update(func(tx *lockd.Txn) error {
-			_, err := tx.DeleteNode("n")
+			_, err := tx.Catalog().DeleteNode("n")
 			return err
 		})
-	}, lockd.ErrNodeGone},
+	}, catalog.ErrNodeGone},
 }
 
 // Ensure that a session's end, whatever its cause and behavior, is one step: all that follows has
@@ -214,8 +217,8 @@ func TestG5_EndOfASessionIsOneStep(t *testing.T) {
 func boundSession(h *harness, behavior lockd.Behavior) *lockd.Session {
 	h.t.Helper()
 	h.must(h.Update(func(tx *lockd.Txn) error {
-		return errors.Join(tx.PutNode(lockd.Node{Name: "n"}),
-			tx.PutCheck(lockd.Check{Node: "n", Name: "c", Status: lockd.Passing}))
+		return errors.Join(tx.Catalog().PutNode(catalog.Node{Name: "n"}),
+			tx.Catalog().PutCheck(catalog.Check{Node: "n", Name: "c", Status: catalog.Passing}))
 	}))
 	s := h.session(&lockd.SessionOptions{
 		TTL: time.Minute, LockDelay: 10 * time.Second, Behavior: behavior, Node: "n",
@@ -224,7 +227,8 @@ func boundSession(h *harness, behavior lockd.Behavior) *lockd.Session {
 	h.lock(s, "a")
 	h.lock(s, "b")
 	h.must(h.Update(func(tx *lockd.Txn) error {
-		return errors.Join(tx.Attach(s.ID(), "x", nil), tx.Attach(s.ID(), "y", nil))
+		return errors.Join(tx.Catalog().Attach(s.ID(), "x", nil),
+			tx.Catalog().Attach(s.ID(), "y", nil))
 	}))
 	return s
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 	"github.com/lockd/lockd/store"
 )
 
@@ -54,9 +55,9 @@ func newRuin(t *testing.T, random *rand.Rand, transactions, changes int, compact
 	db, err := lockd.Open(r.path, &lockd.Options{Sync: lockd.SyncNever})
 	r.must(err)
 	r.must(db.Update(func(tx *lockd.Txn) error {
-		return errors.Join(tx.PutNode(lockd.Node{Name: "N"}),
-			tx.PutService(lockd.Service{Node: "N", Name: "web"}),
-			tx.PutCheck(lockd.Check{Node: "N", Name: "up", ServiceID: "web"}))
+		return errors.Join(tx.Catalog().PutNode(catalog.Node{Name: "N"}),
+			tx.Catalog().PutService(catalog.Service{Node: "N", Name: "web"}),
+			tx.Catalog().PutCheck(catalog.Check{Node: "N", Name: "up", ServiceID: "web"}))
 	}))
 	s, err := db.NewSession(&lockd.SessionOptions{Lifetime: lockd.Independent})
 	r.must(err)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
@@ -237,19 +238,19 @@ func TestDB_Restore_References(t *testing.T) {
 // for a node of another name; and that the backup's node has it then.
 func TestDB_Restore_N5_NodeOfTheSameID(t *testing.T) {
 	each(t, func(h *harness) {
-		put := func(node lockd.Node) {
-			h.must(h.txn(func(tx *lockd.Txn) error { return tx.PutNode(node) }))
+		put := func(node catalog.Node) {
+			h.must(h.txn(func(tx *lockd.Txn) error { return tx.Catalog().PutNode(node) }))
 		}
-		put(lockd.Node{Name: "before", ID: "X"})
+		put(catalog.Node{Name: "before", ID: "X"})
 		var b bytes.Buffer
 		h.must(h.Backup(&b))
 		h.opts.Node = "now"
 		h.reopen()
-		put(lockd.Node{Name: "now", ID: "X", Address: "a"})
+		put(catalog.Node{Name: "now", ID: "X", Address: "a"})
 		h.must(h.Restore(&b))
 		h.session(nil)
-		before, _ := h.Snapshot().Node("before")
-		now, ok := h.Snapshot().Node("now")
+		before, _ := h.Snapshot().Catalog().Node("before")
+		now, ok := h.Snapshot().Catalog().Node("now")
 		if before.ID != "X" || !ok || now.ID != "" || now.Address != "a" {
 			t.Errorf("got %+v and %+v", before, now)
 		}

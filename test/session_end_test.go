@@ -11,6 +11,7 @@ import (
 	"github.com/benbjohnson/clock"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // sessionEnd is one of the ways in which a session ends.
@@ -38,20 +39,20 @@ var sessionEnds = []sessionEnd{
 		return nil
 	}, lockd.ErrExpired},
 	{"NodeRemoved", inCatalog(func(tx *lockd.Txn) error {
-		return second(tx.DeleteNode("db1"))
-	}), lockd.ErrNodeGone},
+		return second(tx.Catalog().DeleteNode("db1"))
+	}), catalog.ErrNodeGone},
 	{"NodeRenamed", inCatalog(func(tx *lockd.Txn) error {
-		return tx.PutNode(lockd.Node{Name: "db2", ID: "id-of-db1"})
-	}), lockd.ErrNodeGone},
+		return tx.Catalog().PutNode(catalog.Node{Name: "db2", ID: "id-of-db1"})
+	}), catalog.ErrNodeGone},
 	{"ServiceRemoved", inCatalog(func(tx *lockd.Txn) error {
-		return second(tx.DeleteService("db1", "mysql"))
-	}), lockd.ErrCheckGone},
+		return second(tx.Catalog().DeleteService("db1", "mysql"))
+	}), catalog.ErrCheckGone},
 	{"CheckRemoved", inCatalog(func(tx *lockd.Txn) error {
-		return second(tx.DeleteCheck("db1", "disk"))
-	}), lockd.ErrCheckGone},
+		return second(tx.Catalog().DeleteCheck("db1", "disk"))
+	}), catalog.ErrCheckGone},
 	{"CheckCritical", inCatalog(func(tx *lockd.Txn) error {
-		return tx.PutCheck(lockd.Check{Node: "db1", Name: "disk"})
-	}), lockd.ErrCheckCritical},
+		return tx.Catalog().PutCheck(catalog.Check{Node: "db1", Name: "disk"})
+	}), catalog.ErrCheckCritical},
 }
 
 // doomed is a session that every one of sessionEnds ends, with all that a session can have: the
@@ -63,7 +64,7 @@ func doomed(h *harness, behavior lockd.Behavior) (*lockd.Session, []*lockd.Lock,
 		Node: "db1", Checks: []string{"disk", "ping"},
 	})
 	locks := []*lockd.Lock{h.lock(s, "a"), h.lock(s, "b")}
-	h.must(h.txn(func(tx *lockd.Txn) error { return tx.Attach(s.ID(), "note", nil) }))
+	h.must(h.txn(func(tx *lockd.Txn) error { return tx.Catalog().Attach(s.ID(), "note", nil) }))
 	h.lock(h.session(nil), "busy")
 	waiting := start(func() error { return second(s.Lock(h.t.Context(), "busy", nil)) })
 	h.settle()
@@ -113,8 +114,8 @@ func (h *harness) checkEnded(s *lockd.Session, cause error) {
 		h.t.Errorf("done %v, err %v, want %v", closed(s.Done()), err, cause)
 	}
 	for _, other := range []error{
-		lockd.ErrClosed, lockd.ErrDestroyed, lockd.ErrExpired, lockd.ErrNodeGone,
-		lockd.ErrCheckGone, lockd.ErrCheckCritical, lockd.ErrProcessGone,
+		lockd.ErrClosed, lockd.ErrDestroyed, lockd.ErrExpired, catalog.ErrNodeGone,
+		catalog.ErrCheckGone, catalog.ErrCheckCritical, lockd.ErrProcessGone,
 	} {
 		if other != cause && errors.Is(err, other) {
 			h.t.Errorf("err is %v too", other)
@@ -144,7 +145,7 @@ func (h *harness) checkOneStep(
 	if snap.Index() != index {
 		h.t.Errorf("the store moved on to %d, want %d", snap.Index(), index)
 	}
-	if _, ok := snap.Attachment("note"); ok {
+	if _, ok := snap.Catalog().Attachment("note"); ok {
 		h.t.Errorf("the attachment is still there")
 	}
 	for _, key := range []string{"a", "b"} {
@@ -167,23 +168,25 @@ func TestSession_S30_DoesNotEnd(t *testing.T) {
 		s := h.session(&lockd.SessionOptions{Node: "db1", Checks: []string{"disk"}})
 		for name, op := range map[string]func(tx *lockd.Txn) error{
 			"warning": func(tx *lockd.Txn) error {
-				return tx.PutCheck(lockd.Check{
-					Node: "db1", Name: "disk", Status: lockd.Warning,
+				return tx.Catalog().PutCheck(catalog.Check{
+					Node: "db1", Name: "disk", Status: catalog.Warning,
 				})
 			},
 			"check that it is not bound to": func(tx *lockd.Txn) error {
-				return tx.PutCheck(lockd.Check{Node: "db1", Name: "ping"})
+				return tx.Catalog().PutCheck(catalog.Check{Node: "db1", Name: "ping"})
 			},
 			"service without its check": func(tx *lockd.Txn) error {
-				return second(tx.DeleteService("db1", "mysql"))
+				return second(tx.Catalog().DeleteService("db1", "mysql"))
 			},
 			"other node": func(tx *lockd.Txn) error {
-				return errors.Join(tx.PutNode(lockd.Node{Name: "db2"}),
-					tx.PutCheck(lockd.Check{Node: "db2", Name: "disk"}),
-					second(tx.DeleteNode("db2")))
+				return errors.Join(tx.Catalog().PutNode(catalog.Node{Name: "db2"}),
+					tx.Catalog().PutCheck(catalog.Check{Node: "db2", Name: "disk"}),
+					second(tx.Catalog().DeleteNode("db2")))
 			},
 			"address": func(tx *lockd.Txn) error {
-				return tx.PutNode(lockd.Node{Name: "db1", ID: "id-of-db1", Address: "10.0.0.7"})
+				return tx.Catalog().PutNode(catalog.Node{
+					Name: "db1", ID: "id-of-db1", Address: "10.0.0.7",
+				})
 			},
 		} {
 			h.must(h.txn(op))
@@ -278,7 +281,8 @@ func pairOf(h *harness) (bound, free *lockd.Session) {
 	h.lock(bound, "bound")
 	h.lock(free, "free")
 	h.must(h.txn(func(tx *lockd.Txn) error {
-		return errors.Join(tx.Attach(bound.ID(), "bound", nil), tx.Attach(free.ID(), "free", nil))
+		return errors.Join(tx.Catalog().Attach(bound.ID(), "bound", nil),
+			tx.Catalog().Attach(free.ID(), "free", nil))
 	}))
 	return bound, free
 }
@@ -314,7 +318,7 @@ func (h *harness) liveOn(id lockd.SessionID) {
 	h.t.Helper()
 	s, err := h.DB.Session(id)
 	h.must(err)
-	_, attached := h.Snapshot().Attachment("free")
+	_, attached := h.Snapshot().Catalog().Attachment("free")
 	if h.entry("free").Session != id || !attached {
 		h.t.Errorf("got %+v, attached %v", h.entry("free"), attached)
 	}
@@ -361,7 +365,7 @@ func TestSession_S28S30_Crash(t *testing.T) {
 		if _, ok := next.Get("another"); ok {
 			h.t.Errorf("the key of a session that deletes is there")
 		}
-		if _, ok := next.Snapshot().Attachment("bound"); ok {
+		if _, ok := next.Snapshot().Catalog().Attachment("bound"); ok {
 			h.t.Errorf("the attachment is there")
 		}
 		locks := next.events(lockd.PrefixScope(""), index)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 	"github.com/lockd/lockd/store"
 )
 
@@ -126,7 +127,9 @@ func TestNewSession_S7(t *testing.T) {
 		unbound := h.session(&lockd.SessionOptions{Node: "db1"})
 		sick := func(id string) {
 			h.must(h.Update(func(tx *lockd.Txn) error {
-				return tx.PutCheck(lockd.Check{Node: "db1", Name: id, Status: lockd.Critical})
+				return tx.Catalog().PutCheck(catalog.Check{
+					Node: "db1", Name: id, Status: catalog.Critical,
+				})
 			}))
 		}
 		sick("ping")
@@ -135,7 +138,7 @@ func TestNewSession_S7(t *testing.T) {
 			h.t.Errorf("ended by a check that is not theirs: %v, %v", bound.Err(), unbound.Err())
 		}
 		sick("disk")
-		if !errors.Is(bound.Err(), lockd.ErrCheckCritical) || unbound.Err() != nil {
+		if !errors.Is(bound.Err(), catalog.ErrCheckCritical) || unbound.Err() != nil {
 			h.t.Errorf("after disk: got %v, %v", bound.Err(), unbound.Err())
 		}
 	})
@@ -164,15 +167,15 @@ var badSessions = []struct {
 		"SessionOptions.Grace is 1ns, but there is no TTL"},
 	{"S13", "both too long", lockd.SessionOptions{TTL: 1 << 62, Grace: 1 << 62}, lockd.ErrInvalid,
 		"SessionOptions.TTL and Grace"},
-	{"S16", "unknown node", lockd.SessionOptions{Node: "db2"}, lockd.ErrNoNode, `"db2"`},
+	{"S16", "unknown node", lockd.SessionOptions{Node: "db2"}, catalog.ErrNoNode, `"db2"`},
 	{"S16", "name of a node", lockd.SessionOptions{Node: strings.Repeat("n", lockd.MaxKeySize+1)},
 		lockd.ErrInvalid, "SessionOptions.Node has 16385 bytes, more than 16384"},
 	{"S17", "unknown check", lockd.SessionOptions{Node: "db1", Checks: []string{"disk", "fan"}},
-		lockd.ErrNoCheck, `"fan"`},
+		catalog.ErrNoCheck, `"fan"`},
 	{"S17", "check of another node", lockd.SessionOptions{Checks: []string{"disk"}},
-		lockd.ErrNoCheck, `"disk"`},
+		catalog.ErrNoCheck, `"disk"`},
 	{"S18", "critical check", lockd.SessionOptions{Node: "db1", Checks: []string{"ping", "sick"}},
-		lockd.ErrCheckCritical, `"sick"`},
+		catalog.ErrCheckCritical, `"sick"`},
 	{"S20", "name", lockd.SessionOptions{Name: strings.Repeat("n", lockd.MaxKeySize+1)},
 		lockd.ErrInvalid, "SessionOptions.Name has 16385 bytes, more than 16384"},
 	{"S22", "lock-delay over a minute", lockd.SessionOptions{LockDelay: time.Minute + 1},
@@ -187,7 +190,7 @@ func TestNewSession_S11S13S16S17S18S20S22_Refused(t *testing.T) {
 	each(t, func(h *harness) {
 		h.register()
 		h.must(h.Update(func(tx *lockd.Txn) error {
-			return tx.PutCheck(lockd.Check{Node: "db1", Name: "sick"})
+			return tx.Catalog().PutCheck(catalog.Check{Node: "db1", Name: "sick"})
 		}))
 		index := h.Snapshot().Index()
 		for _, bad := range badSessions {
@@ -215,7 +218,9 @@ func TestNewSession_S11S13S16S17S18S20S22_Accepted(t *testing.T) {
 	each(t, func(h *harness) {
 		h.register()
 		h.must(h.Update(func(tx *lockd.Txn) error {
-			return tx.PutCheck(lockd.Check{Node: "db1", Name: "weak", Status: lockd.Warning})
+			return tx.Catalog().PutCheck(catalog.Check{
+				Node: "db1", Name: "weak", Status: catalog.Warning,
+			})
 		}))
 		long := strings.Repeat("n", lockd.MaxKeySize)
 		for _, test := range []struct {
@@ -306,7 +311,9 @@ func (h *harness) checkDead(s *lockd.Session) {
 		"txn": h.Update(func(tx *lockd.Txn) error {
 			return second(tx.Lock(key, s.ID(), nil))
 		}),
-		"attach": h.Update(func(tx *lockd.Txn) error { return tx.Attach(s.ID(), "a", nil) }),
+		"attach": h.Update(func(tx *lockd.Txn) error {
+			return tx.Catalog().Attach(s.ID(), "a", nil)
+		}),
 	} {
 		if !errors.Is(err, lockd.ErrNoSession) {
 			h.t.Errorf("%s of a dead session: got %v", what, err)

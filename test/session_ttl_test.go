@@ -127,7 +127,7 @@ func TestSession_S25S27(t *testing.T) {
 		h.must(h.lock(s, "k").Unlock())
 		h.lock(s, "k")
 		h.put("k", "v", 0)
-		h.must(h.txn(func(tx *lockd.Txn) error { return tx.Attach(s.ID(), "a", nil) }))
+		h.must(h.txn(func(tx *lockd.Txn) error { return tx.Catalog().Attach(s.ID(), "a", nil) }))
 		if again, err := h.DB.Session(s.ID()); again != s || err != nil {
 			h.t.Errorf("handle: %v, %v", again, err)
 		}

@@ -303,7 +303,7 @@ func TestSnapshot_IsImmutable(t *testing.T) {
 			for info := range s.Sessions() {
 				text += fmt.Sprintln(info)
 			}
-			for n := range s.Nodes() {
+			for n := range s.Catalog().Nodes() {
 				text += fmt.Sprintln(n)
 			}
 			return text

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // mustCount compares all that Stats counts but for the commits, the index and Err.
@@ -87,16 +88,16 @@ func TestStats_Counts(t *testing.T) {
 // Ensure that each end of a session or a lock counts once, under its cause.
 func TestStats_EndsByCause(t *testing.T) {
 	counts := map[error]func(e *lockd.Ends) *uint64{
-		lockd.ErrClosed:        func(e *lockd.Ends) *uint64 { return &e.Closed },
-		lockd.ErrExpired:       func(e *lockd.Ends) *uint64 { return &e.Expired },
-		lockd.ErrDestroyed:     func(e *lockd.Ends) *uint64 { return &e.Destroyed },
-		lockd.ErrNodeGone:      func(e *lockd.Ends) *uint64 { return &e.NodeGone },
-		lockd.ErrCheckGone:     func(e *lockd.Ends) *uint64 { return &e.CheckGone },
-		lockd.ErrCheckCritical: func(e *lockd.Ends) *uint64 { return &e.CheckCritical },
-		lockd.ErrRestored:      func(e *lockd.Ends) *uint64 { return &e.Restored },
-		lockd.ErrUnlocked:      func(e *lockd.Ends) *uint64 { return &e.Unlocked },
-		lockd.ErrKeyDeleted:    func(e *lockd.Ends) *uint64 { return &e.KeyDeleted },
-		lockd.ErrForced:        func(e *lockd.Ends) *uint64 { return &e.Forced },
+		lockd.ErrClosed:          func(e *lockd.Ends) *uint64 { return &e.Closed },
+		lockd.ErrExpired:         func(e *lockd.Ends) *uint64 { return &e.Expired },
+		lockd.ErrDestroyed:       func(e *lockd.Ends) *uint64 { return &e.Destroyed },
+		catalog.ErrNodeGone:      func(e *lockd.Ends) *uint64 { return &e.NodeGone },
+		catalog.ErrCheckGone:     func(e *lockd.Ends) *uint64 { return &e.CheckGone },
+		catalog.ErrCheckCritical: func(e *lockd.Ends) *uint64 { return &e.CheckCritical },
+		lockd.ErrRestored:        func(e *lockd.Ends) *uint64 { return &e.Restored },
+		lockd.ErrUnlocked:        func(e *lockd.Ends) *uint64 { return &e.Unlocked },
+		lockd.ErrKeyDeleted:      func(e *lockd.Ends) *uint64 { return &e.KeyDeleted },
+		lockd.ErrForced:          func(e *lockd.Ends) *uint64 { return &e.Forced },
 	}
 	if fields := reflect.TypeFor[lockd.Ends]().NumField(); len(counts)+1 != fields {
 		t.Fatalf("Ends has %d fields: one more than these is ProcessGone", fields)

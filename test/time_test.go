@@ -75,7 +75,7 @@ func TestNode(t *testing.T) {
 		h.opts.Node = "Alpha"
 		h.must(h.Close())
 		h.open()
-		if _, ok := h.Snapshot().Node(h.Node()); !ok || h.Node() != "Alpha" {
+		if _, ok := h.Snapshot().Catalog().Node(h.Node()); !ok || h.Node() != "Alpha" {
 			t.Errorf("%q is not in the catalog", h.Node())
 		}
 	})

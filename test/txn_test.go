@@ -10,6 +10,7 @@ import (
 	"github.com/benbjohnson/clock"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // Ensure that each operation of a transaction follows the rule of its name.
@@ -223,8 +224,8 @@ func TestTxn_T8_AllOrNothing(t *testing.T) {
 			h.must(second(tx.Put("k", []byte("w"), nil)))
 			h.must(second(tx.Lock("k", s.ID(), nil)))
 			h.must(second(tx.Put("new", nil, nil)))
-			h.must(tx.PutNode(lockd.Node{Name: "n"}))
-			h.must(tx.Attach(s.ID(), "attached", nil))
+			h.must(tx.Catalog().PutNode(catalog.Node{Name: "n"}))
+			h.must(tx.Catalog().Attach(s.ID(), "attached", nil))
 			h.must(tx.EndSession(s.ID()))
 			h.must(second(tx.DeleteAll()))
 			return fmt.Errorf("of the caller: %w", mine)
@@ -233,7 +234,8 @@ func TestTxn_T8_AllOrNothing(t *testing.T) {
 			h.t.Fatalf("error: got %v", err)
 		}
 		same(h, "the key", h.entry("k"), want)
-		if _, ok := h.Snapshot().Node("n"); ok || h.Snapshot().Index() != before || s.Err() != nil {
+		if _, ok := h.Snapshot().Catalog().Node("n"); ok || h.Snapshot().Index() != before ||
+			s.Err() != nil {
 			h.t.Fatalf("something of it remains: index %d after %d", h.Snapshot().Index(), before)
 		}
 		h.lock(s, "k") // no delay is left of it (X8)
@@ -259,24 +261,24 @@ func TestTxn_T8_AllOrNothing(t *testing.T) {
 func TestTxn_T8_Attachments(t *testing.T) {
 	each(t, func(h *harness) {
 		s, other := h.session(nil), h.session(nil)
-		h.must(h.Update(func(tx *lockd.Txn) error { return tx.Attach(s.ID(), "x", nil) }))
+		h.must(h.Update(func(tx *lockd.Txn) error { return tx.Catalog().Attach(s.ID(), "x", nil) }))
 		mine := errors.New("mine")
 		err := h.Update(func(tx *lockd.Txn) error {
-			h.must(second(tx.Detach("x")))
-			h.must(tx.Attach(other.ID(), "x", nil))
-			h.must(tx.Attach(other.ID(), "y", nil))
-			h.must(second(tx.Detach("y")))
+			h.must(second(tx.Catalog().Detach("x")))
+			h.must(tx.Catalog().Attach(other.ID(), "x", nil))
+			h.must(tx.Catalog().Attach(other.ID(), "y", nil))
+			h.must(second(tx.Catalog().Detach("y")))
 			return mine
 		})
 		if !errors.Is(err, mine) {
 			h.t.Fatalf("update: got %v", err)
 		}
 		h.must(other.Close())
-		if a, ok := h.Snapshot().Attachment("x"); !ok || a.Session != s.ID() {
+		if a, ok := h.Snapshot().Catalog().Attachment("x"); !ok || a.Session != s.ID() {
 			h.t.Errorf("after the end of another session: got %+v", a)
 		}
 		h.must(s.Close())
-		if _, ok := h.Snapshot().Attachment("x"); ok {
+		if _, ok := h.Snapshot().Catalog().Attachment("x"); ok {
 			h.t.Errorf("after the end of its session it is there")
 		}
 	})
@@ -306,7 +308,7 @@ func TestTxn_T2_EndSession(t *testing.T) {
 		var index uint64
 		h.must(h.Update(func(tx *lockd.Txn) error {
 			index = tx.Index()
-			h.must(tx.Attach(s.ID(), "attached", nil))
+			h.must(tx.Catalog().Attach(s.ID(), "attached", nil))
 			return tx.EndSession(s.ID())
 		}))
 		if !errors.Is(s.Err(), lockd.ErrDestroyed) || !errors.Is(l.Err(), lockd.ErrDestroyed) {
@@ -315,7 +317,7 @@ func TestTxn_T2_EndSession(t *testing.T) {
 		if e := h.entry("k"); e.ModifyIndex != index || !e.Session.IsZero() {
 			h.t.Errorf("key: got %+v, want index %d", e, index)
 		}
-		if _, ok := h.Snapshot().Attachment("attached"); ok {
+		if _, ok := h.Snapshot().Catalog().Attachment("attached"); ok {
 			h.t.Errorf("the attachment outlived its session")
 		}
 		var locked *lockd.LockedError
@@ -330,19 +332,19 @@ func TestTxn_T2_EndSession(t *testing.T) {
 // sessions within it.
 func TestTxn_T13_Catalog(t *testing.T) {
 	each(t, func(h *harness) {
-		check := lockd.Check{Node: "n", Name: "c", Status: lockd.Passing, ServiceID: "web"}
+		check := catalog.Check{Node: "n", Name: "c", Status: catalog.Passing, ServiceID: "web"}
 		h.must(h.Update(func(tx *lockd.Txn) error {
-			h.must(tx.PutNode(lockd.Node{Name: "n"}))
-			h.must(tx.PutService(lockd.Service{Node: "n", Name: "web"}))
-			return tx.PutCheck(check)
+			h.must(tx.Catalog().PutNode(catalog.Node{Name: "n"}))
+			h.must(tx.Catalog().PutService(catalog.Service{Node: "n", Name: "web"}))
+			return tx.Catalog().PutCheck(check)
 		}))
 		s := h.session(&lockd.SessionOptions{Node: "n", Checks: []string{"c"},
 			LockDelay: lockd.NoLockDelay})
 		next := h.session(nil)
 		l := h.lock(s, "k")
-		check.Status = lockd.Critical
+		check.Status = catalog.Critical
 		h.must(h.Update(func(tx *lockd.Txn) error {
-			h.must(tx.PutCheck(check))
+			h.must(tx.Catalog().PutCheck(check))
 			h.heldIn(tx, "k", lockd.SessionID{})
 			if e, _ := tx.Get("k"); e.ModifyIndex != tx.Index() {
 				h.t.Errorf("the key in the transaction: got %+v", e)
@@ -352,8 +354,8 @@ func TestTxn_T13_Catalog(t *testing.T) {
 			}
 			return second(tx.Lock("k", next.ID(), nil))
 		}))
-		if !errors.Is(l.Err(), lockd.ErrCheckCritical) ||
-			!errors.Is(s.Err(), lockd.ErrCheckCritical) {
+		if !errors.Is(l.Err(), catalog.ErrCheckCritical) ||
+			!errors.Is(s.Err(), catalog.ErrCheckCritical) {
 			h.t.Errorf("lock: %v, session: %v", l.Err(), s.Err())
 		}
 		if e := h.entry("k"); e.Session != next.ID() || e.LockIndex != 2 {

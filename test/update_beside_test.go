@@ -145,7 +145,9 @@ func (s scene) changes(h *harness) map[string]func(tx *lockd.Txn) error {
 		"end of who waits":     end(s.b),
 		"end of who wants all": end(s.c),
 		"end of everybody":     end(s.c, s.a, s.b),
-		"DeleteNode":           func(tx *lockd.Txn) error { return second(tx.DeleteNode("local")) },
+		"DeleteNode": func(tx *lockd.Txn) error {
+			return second(tx.Catalog().DeleteNode("local"))
+		},
 	}
 }
 

@@ -14,24 +14,27 @@ import (
 	"testing"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
-// Ensure that every method of a Txn panics after its Update, and that so does every iterator which
-// was got from it: one whose loop begins then, and one whose loop goes on then.
+// Ensure that every method of a Txn and of its catalog panics after its Update, and that so does
+// every iterator which was got from them: one whose loop begins then, and one whose loop goes on
+// then.
 func TestTxn_UsedAfterItsEnd(t *testing.T) {
 	each(t, func(h *harness) {
 		h.put("k", "v", 0)
 		var tx *lockd.Txn
+		var nodes *catalog.Txn
 		loops := make(map[string]func())
 		h.must(h.Update(func(inside *lockd.Txn) error {
-			tx = inside
-			h.must(tx.AttachUnowned("a", nil))
-			h.must(tx.AttachUnowned("b", nil))
+			tx, nodes = inside, inside.Catalog()
+			h.must(tx.Catalog().AttachUnowned("a", nil))
+			h.must(tx.Catalog().AttachUnowned("b", nil))
 			h.must(second(tx.Put("l", nil, nil)))
-			keys, attachments := tx.Prefix(""), tx.Attachments("")
+			keys, attachments := tx.Prefix(""), tx.Catalog().Attachments("")
 			loops["of Prefix"] = func() { keys(func(string, lockd.Entry) bool { return true }) }
 			loops["of Attachments"] = func() {
-				attachments(func(lockd.Attachment) bool { return true })
+				attachments(func(catalog.Attachment) bool { return true })
 			}
 
 			nextKey, stopKeys := iter.Pull2(keys)
@@ -45,17 +48,20 @@ func TestTxn_UsedAfterItsEnd(t *testing.T) {
 			}
 			return nil
 		}))
-		methods := reflect.ValueOf(tx)
-		for i := range methods.NumMethod() {
-			method := methods.Method(i)
-			args := make([]reflect.Value, method.Type().NumIn())
-			for j := range args {
-				args[j] = reflect.Zero(method.Type().In(j))
+		found := 0
+		for _, methods := range []reflect.Value{reflect.ValueOf(tx), reflect.ValueOf(nodes)} {
+			for i := range methods.NumMethod() {
+				found++
+				method := methods.Method(i)
+				args := make([]reflect.Value, method.Type().NumIn())
+				for j := range args {
+					args[j] = reflect.Zero(method.Type().In(j))
+				}
+				panics(h, methods.Type().Method(i).Name, func() { method.Call(args) })
 			}
-			panics(h, methods.Type().Method(i).Name, func() { method.Call(args) })
 		}
-		if methods.NumMethod() < 20 {
-			h.t.Errorf("only %d methods: is this test looking at them?", methods.NumMethod())
+		if found < 20 {
+			h.t.Errorf("only %d methods: is this test looking at them?", found)
 		}
 		for what, loop := range loops {
 			panics(h, "the loop "+what, loop)

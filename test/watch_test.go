@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // told is an event in words: "12 put k=v held granted", and the cause.
@@ -262,9 +263,9 @@ func TestWatch_S40_SessionsAndCatalog(t *testing.T) {
 		index := h.Snapshot().Index()
 		s := h.session(&lockd.SessionOptions{Name: "s"})
 		h.register()
-		h.must(h.txn(func(tx *lockd.Txn) error { return tx.Attach(s.ID(), "note", nil) }))
+		h.must(h.txn(func(tx *lockd.Txn) error { return tx.Catalog().Attach(s.ID(), "note", nil) }))
 		h.must(h.session(&lockd.SessionOptions{Name: "other"}).Close())
-		h.must(h.txn(func(tx *lockd.Txn) error { return second(tx.DeleteNode("db1")) }))
+		h.must(h.txn(func(tx *lockd.Txn) error { return second(tx.Catalog().DeleteNode("db1")) }))
 		h.must(h.EndSession(s.ID()))
 
 		events := h.events(lockd.SessionsScope(), index)
@@ -302,14 +303,14 @@ func TestWatch_B12_PassingCatalog(t *testing.T) {
 		index := h.Snapshot().Index()
 		h.must(h.txn(func(tx *lockd.Txn) error {
 			return errors.Join(
-				tx.PutCheck(lockd.Check{Node: "db1", Name: "passing"}),
-				second(tx.DeleteCheck("db1", "passing")),
-				tx.PutService(lockd.Service{Node: "db1", Name: "passing"}),
-				second(tx.DeleteService("db1", "passing")),
-				tx.PutNode(lockd.Node{Name: "passing"}),
-				second(tx.DeleteNode("passing")),
-				tx.AttachUnowned("passing", nil),
-				second(tx.Detach("passing")),
+				tx.Catalog().PutCheck(catalog.Check{Node: "db1", Name: "passing"}),
+				second(tx.Catalog().DeleteCheck("db1", "passing")),
+				tx.Catalog().PutService(catalog.Service{Node: "db1", Name: "passing"}),
+				second(tx.Catalog().DeleteService("db1", "passing")),
+				tx.Catalog().PutNode(catalog.Node{Name: "passing"}),
+				second(tx.Catalog().DeleteNode("passing")),
+				tx.Catalog().AttachUnowned("passing", nil),
+				second(tx.Catalog().Detach("passing")),
 			)
 		}))
 		if got := inWords(h.events(lockd.CatalogScope(), index)); len(got) != 0 {
@@ -458,12 +459,14 @@ func TestWatch_B12_CompactedByLargeValues(t *testing.T) {
 				return second(h.Put("k", value, nil))
 			}},
 			{lockd.CatalogScope(), func(value []byte) error {
-				return h.Update(func(tx *lockd.Txn) error { return tx.Attach(id, "a", value) })
+				return h.Update(func(tx *lockd.Txn) error {
+					return tx.Catalog().Attach(id, "a", value)
+				})
 			}},
 			{lockd.CatalogScope(), func(value []byte) error {
-				check := lockd.Check{Node: h.Node(), ID: "c", Status: lockd.Passing}
+				check := catalog.Check{Node: h.Node(), ID: "c", Status: catalog.Passing}
 				check.Output = string(value)
-				return h.Update(func(tx *lockd.Txn) error { return tx.PutCheck(check) })
+				return h.Update(func(tx *lockd.Txn) error { return tx.Catalog().PutCheck(check) })
 			}},
 		} {
 			var indexes []uint64

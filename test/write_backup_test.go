@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // Ensure that a backup of what is put has that and nothing else, and that indexes go on above the
@@ -17,9 +18,9 @@ func TestWriteBackup_G4(t *testing.T) {
 		var b bytes.Buffer
 		h.must(lockd.WriteBackup(&b, 1000, func(tx *lockd.Txn) error {
 			_, err := tx.Put("k", []byte("v"), &lockd.PutOptions{Flags: 7})
-			return errors.Join(err, tx.PutNode(lockd.Node{Name: "n", ID: "i"}),
-				tx.PutService(lockd.Service{Node: "n", Name: "s"}),
-				tx.PutCheck(lockd.Check{Node: "n", Name: "c", Status: lockd.Passing}))
+			return errors.Join(err, tx.Catalog().PutNode(catalog.Node{Name: "n", ID: "i"}),
+				tx.Catalog().PutService(catalog.Service{Node: "n", Name: "s"}),
+				tx.Catalog().PutCheck(catalog.Check{Node: "n", Name: "c", Status: catalog.Passing}))
 		}))
 		h.must(h.Restore(&b))
 		state := h.Snapshot()
@@ -27,12 +28,12 @@ func TestWriteBackup_G4(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 		nodes := 0
-		for range state.Nodes() {
+		for range state.Catalog().Nodes() {
 			nodes++
 		}
-		_, service := state.Service("n", "s")
-		c, _ := state.Check("n", "c")
-		if state.Len() != 1 || nodes != 2 || !service || c.Status != lockd.Passing {
+		_, service := state.Catalog().Service("n", "s")
+		c, _ := state.Catalog().Check("n", "c")
+		if state.Len() != 1 || nodes != 2 || !service || c.Status != catalog.Passing {
 			t.Errorf("%d keys, %d nodes, service %v, check %+v", state.Len(), nodes, service, c)
 		}
 	})

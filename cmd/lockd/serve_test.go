@@ -138,7 +138,7 @@ func TestServe_Sessions(t *testing.T) {
 		info[0].Grace != 10*time.Second || info[0].Lifetime != lockd.Independent {
 		t.Errorf("got %+v", info)
 	}
-	if node, _ := db.Snapshot().Node("n"); node.ID != nodeID {
+	if node, _ := db.Snapshot().Catalog().Node("n"); node.ID != nodeID {
 		t.Errorf("got %+v", node)
 	}
 	if err := db.Close(); err != nil {

@@ -9,13 +9,15 @@ import (
 
 // Ensure that each exported type of the library has an Example with output, which go test runs.
 func TestExamples(t *testing.T) {
-	var library []source
-	for _, s := range module(t) {
-		if s.pkg() == "." {
-			library = append(library, s)
+	for _, pkg := range []string{".", "catalog"} {
+		var library []source
+		for _, s := range module(t) {
+			if s.pkg() == pkg {
+				library = append(library, s)
+			}
 		}
+		report(t, checkExamples(library))
 	}
-	report(t, checkExamples(library))
 }
 
 // checkExamples finds the exported types of a package that have no Example: not of their own, nor

@@ -27,6 +27,7 @@ type edges map[string]string
 // importPlan has every package of the module. Arrows go down only:
 //
 //	cmd, examples, lockdtest, consulapi → the root: handles, options, recipes
+//	the root → catalog: what go doc shows of nodes, services, checks and attachments
 //	the root → internal/writer: the one way to write
 //	internal/writer → internal/engine: the rules
 //	internal/engine → internal/{expiry,hub,waitq}, store
@@ -36,6 +37,7 @@ type edges map[string]string
 // decision to take, not a line to add.
 var importPlan = map[string]edges{
 	".": {
+		"catalog":         "Txn.Catalog and Snapshot.Catalog; the causes that a Keeper waits out",
 		"internal/engine": "the rules, and what they know of a handle",
 		"internal/writer": "the one way to write",
 		"store":           "opens the file; what reads rows; backups",
@@ -45,6 +47,12 @@ var importPlan = map[string]edges{
 		"internal/hook":   "what lockdtest reaches; on no other clock than its own",
 		clock:             "Options.Clock, which the writer reads",
 		uuid:              "new session IDs: the rules have nothing random",
+	},
+	"catalog": {
+		".":               "its examples: a database",
+		"internal/engine": "the rules of the catalog, and its errors",
+		"internal/schema": "the rows of the tables",
+		"store":           "the rows of a snapshot",
 	},
 	"internal/writer": {
 		"internal/engine": "what it runs, takes, publishes and drops",
@@ -112,6 +120,7 @@ var importPlan = map[string]edges{
 	},
 	"test": {
 		".":               "the database under test",
+		"catalog":         "its nodes, services and checks",
 		"internal/hook":   "what a test may see and do that users may not",
 		"internal/schema": "rows that no call would write, in a file or a backup",
 		"store":           "the hooks around what is written to a file",
@@ -124,6 +133,7 @@ var importPlan = map[string]edges{
 	},
 	"consulapi": {
 		".":         "what a user has, and nothing else of the module: that proves it complete",
+		"catalog":   "what a user has too",
 		"lockdtest": "its tests: commits that are held, or fail",
 		uuid:        "the ID of a node that has none",
 	},
@@ -260,16 +270,16 @@ func TestImports_Plan(t *testing.T) {
 				only = []string{".", "lockdtest", "test"}
 			case to == "internal/schema":
 				only = []string{
-					".", "internal/engine", "test", "store", "store/internal/file",
+					".", "catalog", "internal/engine", "test", "store", "store/internal/file",
 					"store/internal/format", "store/internal/table",
 				}
 			case to == "internal/engine":
-				only = []string{".", "internal/writer"}
+				only = []string{".", "catalog", "internal/writer"}
 			case to == "internal/expiry":
 				only = []string{".", "internal/engine", "internal/writer"}
 			case to == "store":
 				only = []string{
-					".", "internal/engine", "internal/hook", "test",
+					".", "catalog", "internal/engine", "internal/hook", "test",
 					"store/internal/file", "store/internal/table",
 				}
 			case to == "internal/hub":

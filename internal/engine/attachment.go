@@ -1,18 +1,41 @@
 package engine
 
 import (
+	"cmp"
+	"iter"
 	"slices"
 
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// Attach stores a record that dies with the session, or changes it; that of the zero ID stays until
-// Detach. It returns ErrConflict if the record of that name is another owner's, and ErrNoSession.
-func (tx *Txn) Attach(owner schema.ID, name string, value []byte) error {
-	if !owner.IsZero() {
-		if _, err := tx.Session(owner); err != nil {
-			return err
-		}
+// Attachment returns an attachment by its name; nil: there is none.
+func (tx *Txn) Attachment(name string) *schema.Attachment {
+	return tx.engine.rows.Attachments.Newest(name)
+}
+
+// Attachments yields the attachments whose names begin with the prefix, in order. The loop may
+// write.
+func (tx *Txn) Attachments(prefix string) iter.Seq2[string, *schema.Attachment] {
+	return tx.engine.rows.Attachments.Prefix(prefix)
+}
+
+// Attach stores a record that dies with the session, or changes it. It returns ErrNoSession,
+// ErrInvalid, and ErrConflict if the record of that name is another owner's.
+func (tx *Txn) Attach(session schema.ID, name string, value []byte) error {
+	if _, err := tx.Session(session); err != nil {
+		return err
+	}
+	return tx.attach(session, name, value)
+}
+
+// AttachUnowned is Attach for a record that stays until Detach.
+func (tx *Txn) AttachUnowned(name string, value []byte) error {
+	return tx.attach(schema.ID{}, name, value)
+}
+
+func (tx *Txn) attach(owner schema.ID, name string, value []byte) error {
+	if err := cmp.Or(CheckName("name", name), CheckValue(value)); err != nil {
+		return err
 	}
 	next := schema.Attachment{
 		Name: name, Session: owner, Value: slices.Clone(value),

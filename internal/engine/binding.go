@@ -5,8 +5,13 @@ import "strings"
 // CatalogKey is the key under which something of a node is kept.
 func CatalogKey(node, id string) string { return Folded(node) + "\x00" + Folded(id) }
 
-// Critical is the status of a check that ends sessions. Package lockd documents the others.
-const Critical = 0
+// The statuses of a check that a rule names. Package catalog documents them all.
+const (
+	// Critical ends sessions.
+	Critical = 0
+	// Passing is the last one.
+	Passing = 2
+)
 
 // bind and unbind keep e.bound: which sessions belong to a node, and to each of their checks.
 func (e *Engine) bind(s *Session) {

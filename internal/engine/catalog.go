@@ -7,9 +7,33 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
+// Node returns a node by its name; nil: there is none.
+func (tx *Txn) Node(name string) *schema.Node {
+	return tx.engine.rows.Nodes.Newest(Folded(name))
+}
+
+// Service returns a service of a node by its ID; nil: there is none.
+func (tx *Txn) Service(node, id string) *schema.Service {
+	return tx.engine.rows.Services.Newest(CatalogKey(node, id))
+}
+
+// Check returns a check of a node by its ID; nil: there is none.
+func (tx *Txn) Check(node, id string) *schema.Check {
+	return tx.engine.rows.Checks.Newest(CatalogKey(node, id))
+}
+
 // PutNode registers a node, or changes it. A node with the same ID under another name is removed
-// first, with all that belongs to it (N5).
-func (tx *Txn) PutNode(node schema.Node) {
+// first, with all that belongs to it (N5). It returns ErrInvalid.
+func (tx *Txn) PutNode(node schema.Node) error {
+	if err := CheckNodeName("Node.Name", node.Name); err != nil {
+		return err
+	}
+	tx.putNode(node)
+	return nil
+}
+
+// putNode is PutNode for a name that is known to be one.
+func (tx *Txn) putNode(node schema.Node) {
 	old := tx.engine.rows.Nodes.Newest(Folded(node.Name))
 	if node.ID != "" && (old == nil || old.ID != node.ID) {
 		for key, row := range tx.engine.rows.Nodes.Ascend("") {
@@ -55,8 +79,14 @@ func (tx *Txn) removeNode(row *schema.Node) {
 	e.rows.Nodes.Delete(Folded(row.Name))
 }
 
-// PutService registers a service on a node, or changes it. It returns ErrNoNode (N1).
+// PutService registers a service on a node, or changes it. It returns ErrInvalid or ErrNoNode (N1).
 func (tx *Txn) PutService(next schema.Service) error {
+	if next.Name == "" {
+		return invalid("Service.Name is empty")
+	}
+	if err := checkCatalogID("Service.ID", next.Node, next.ID); err != nil {
+		return err
+	}
 	if tx.engine.rows.Nodes.Newest(Folded(next.Node)) == nil {
 		return missing(ErrNoNode, next.Node)
 	}
@@ -94,8 +124,17 @@ func (tx *Txn) DeleteService(node, id string) bool {
 
 // PutCheck registers a check, or changes it, and begins its TTL. If its status is Critical, every
 // session that is bound to it ends with ErrCheckCritical, even if the check was so before (N3). It
-// returns ErrNoNode or ErrNoService.
+// returns ErrInvalid, ErrNoNode or ErrNoService.
 func (tx *Txn) PutCheck(next schema.Check) error {
+	if next.Status > Passing {
+		return invalid("Check.Status is %d, not a Status", next.Status)
+	}
+	if err := CheckTTL("Check.TTL", next.TTL); err != nil {
+		return err
+	}
+	if err := checkCatalogID("Check.ID", next.Node, next.ID); err != nil {
+		return err
+	}
 	if tx.engine.rows.Nodes.Newest(Folded(next.Node)) == nil {
 		return missing(ErrNoNode, next.Node)
 	}

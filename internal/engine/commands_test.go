@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -406,8 +407,7 @@ func expire(tx *engine.Txn, a *args) error {
 }
 
 func node(tx *engine.Txn, a *args) error {
-	tx.PutNode(schema.Node{Name: a.word(), ID: a.text("id"), Address: a.text("address")})
-	return nil
+	return tx.PutNode(schema.Node{Name: a.word(), ID: a.text("id"), Address: a.text("address")})
 }
 
 func deleteNode(tx *engine.Txn, a *args) error {
@@ -416,7 +416,9 @@ func deleteNode(tx *engine.Txn, a *args) error {
 }
 
 func service(tx *engine.Txn, a *args) error {
-	return tx.PutService(schema.Service{Node: a.word(), ID: a.word(), Name: a.text("name")})
+	row := schema.Service{Node: a.word(), ID: a.word()}
+	row.Name = cmp.Or(a.text("name"), row.ID)
+	return tx.PutService(row)
 }
 
 func deleteService(tx *engine.Txn, a *args) error {
@@ -437,7 +439,11 @@ func deleteCheck(tx *engine.Txn, a *args) error {
 }
 
 func attach(tx *engine.Txn, a *args) error {
-	return tx.Attach(idOf(a.word()), a.word(), []byte(a.word()))
+	id := idOf(a.word())
+	if id.IsZero() {
+		return tx.AttachUnowned(a.word(), []byte(a.word()))
+	}
+	return tx.Attach(id, a.word(), []byte(a.word()))
 }
 
 func detach(tx *engine.Txn, a *args) error {

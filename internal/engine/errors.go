@@ -9,7 +9,8 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// Refusals and causes. Package lockd documents them: it has them under the same names.
+// Refusals and causes. Packages lockd and catalog document them: they have them under the same
+// names.
 var (
 	// ErrClosed is that of package lockd.
 	ErrClosed = errors.New("closed by its owner")
@@ -19,21 +20,21 @@ var (
 	ErrNotHeld = errors.New("lock is not held")
 	// ErrNoSession is that of package lockd.
 	ErrNoSession = errors.New("no such session")
-	// ErrNoNode is that of package lockd.
+	// ErrNoNode is that of package catalog.
 	ErrNoNode = errors.New("no such node")
-	// ErrNoService is that of package lockd.
+	// ErrNoService is that of package catalog.
 	ErrNoService = errors.New("no such service")
-	// ErrNoCheck is that of package lockd.
+	// ErrNoCheck is that of package catalog.
 	ErrNoCheck = errors.New("no such check")
 	// ErrExpired is that of package lockd.
 	ErrExpired = errors.New("session expired: not renewed within its TTL")
 	// ErrDestroyed is that of package lockd.
 	ErrDestroyed = errors.New("session destroyed")
-	// ErrNodeGone is that of package lockd.
+	// ErrNodeGone is that of package catalog.
 	ErrNodeGone = errors.New("node of the session removed")
-	// ErrCheckGone is that of package lockd.
+	// ErrCheckGone is that of package catalog.
 	ErrCheckGone = errors.New("check of the session removed")
-	// ErrCheckCritical is that of package lockd.
+	// ErrCheckCritical is that of package catalog.
 	ErrCheckCritical = errors.New("check of the session is critical")
 	// ErrProcessGone is that of package lockd.
 	ErrProcessGone = errors.New("process of the session is gone")

@@ -64,6 +64,6 @@ func (tx *Txn) Initialize() {
 	}
 	// Nothing has been written to a node yet. For the newest row its leaf would be unfolded.
 	if e.rows.Nodes.Get(Folded(e.config.Node)) == nil {
-		tx.PutNode(schema.Node{Name: e.config.Node})
+		tx.putNode(schema.Node{Name: e.config.Node})
 	}
 }

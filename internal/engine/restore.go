@@ -28,7 +28,8 @@ func (tx *Txn) Restore(backup *store.Backup) error {
 // whatever differs.
 func (tx *Txn) MarkRestored() { tx.mark(markRestored) }
 
-// RestoreCatalog is Restore for the catalog alone. It returns an error if rows do not fit together.
+// RestoreCatalog is Restore for the catalog alone. It returns an error for rows that no
+// call could have written, or that do not fit together.
 func (tx *Txn) RestoreCatalog(backup *store.Backup) error {
 	e := tx.engine
 	kept := map[string]struct{}{Folded(e.config.Node): {}}
@@ -57,10 +58,10 @@ func (tx *Txn) RestoreCatalog(backup *store.Backup) error {
 		}
 	}
 	tx.cedeNodeID(backup)
-	for _, row := range backup.Nodes {
-		tx.PutNode(row)
-	}
 	var errs []error
+	for _, row := range backup.Nodes {
+		errs = append(errs, tx.PutNode(row))
+	}
 	for _, row := range backup.Services {
 		errs = append(errs, tx.PutService(row))
 	}
@@ -79,7 +80,7 @@ func (tx *Txn) cedeNodeID(backup *store.Backup) {
 	}
 	for _, row := range backup.Nodes {
 		if row.ID == own.ID && Folded(row.Name) != Folded(own.Name) {
-			tx.PutNode(schema.Node{Name: own.Name, Address: own.Address, Meta: own.Meta})
+			tx.putNode(schema.Node{Name: own.Name, Address: own.Address, Meta: own.Meta})
 			return
 		}
 	}

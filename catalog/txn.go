@@ -1,0 +1,24 @@
+package catalog
+
+import "github.com/lockd/lockd/internal/engine"
+
+// Txn reads and writes the catalog in a transaction. Its methods apply the rules to the newest
+// state, the transaction's own writes included; none of them blocks. As those of the lockd.Txn that
+// it is of, they panic after the end of the transaction. The zero value is not usable.
+type Txn struct {
+	rules *engine.Txn
+	of    transaction
+}
+
+// transaction is what a Txn needs of the lockd.Txn that it is of.
+type transaction interface {
+	// Check panics after the end of the transaction.
+	Check()
+
+	// Write is Check, and then calls write, which may change locks or sessions. It returns the
+	// error of write as a *lockd.Error.
+	Write(op, name string, write func() error) error
+}
+
+// NewTxn is what lockd.Txn.Catalog calls. A program calls that.
+func NewTxn(rules *engine.Txn, of transaction) *Txn { return &Txn{rules, of} }
