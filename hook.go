@@ -22,6 +22,11 @@ func (db *DB) attach(test *hook.Clock) {
 
 // show lets a test look inside.
 func (db *DB) show(probe *hook.Probe) {
+	db.watch.published = func() {
+		if probe.Published != nil {
+			probe.Published()
+		}
+	}
 	probe.Inside = hook.Inside{
 		Waiters:     db.waiters,
 		Topics:      func() int { return db.watch.hub.Topics() },

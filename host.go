@@ -30,6 +30,9 @@ func (h host) Tell(o engine.Outcome) {
 		}
 	}
 	if len(o.Events) > 0 {
+		if db.watch.published != nil {
+			db.watch.published()
+		}
 		db.logEvents(o.Events)
 		db.watch.hub.Publish(o.Events, o.Index)
 	}

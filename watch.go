@@ -14,6 +14,7 @@ import (
 type watch struct {
 	hub       *hub.Hub[engine.Record]
 	deadlines deadlines
+	published func()  // of a test, or nil: see hook.Probe
 	logger    *logger // nil: everything is discarded
 }
 

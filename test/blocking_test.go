@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/lockd/lockd"
 	"github.com/lockd/lockd/catalog"
-	"github.com/lockd/lockd/store"
 )
 
 // Ensure that a watch from an index that the database has not reached is refused.
@@ -537,91 +535,6 @@ func TestIndexOf_I3K26_RemovedAndMadeAnew(t *testing.T) {
 			}
 		}
 	})
-}
-
-// Ensure that who has seen a change by Get in the moment before watchers are told of it is not told
-// of it again.
-func TestWait_B4B6_SeenBeforeItIsTold(t *testing.T) {
-	watched := probe(nil, store.Hooks{})
-	db, err := lockd.New(&lockd.Options{Clock: watched})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	s, err := db.NewSession(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for listeners := 1 << 10; ; listeners *= 2 {
-		waiting, early := releaseSeen(t, db, s, listeners, watched.Inside.Topics)
-		for !waiting.returned() && watched.Inside.Topics() == 0 {
-			runtime.Gosched() // it was told, and looks whether that is news
-		}
-		if early && waiting.returned() {
-			t.Fatal("told of what it had seen")
-		}
-		if _, err := db.Put("k", fmt.Append(nil, listeners), nil); err != nil {
-			t.Fatal(err)
-		}
-		if err := waiting.wait(); err != nil {
-			t.Fatal(err)
-		}
-		if early {
-			return
-		}
-		if listeners > 1<<20 {
-			t.Fatal("nobody looked between the two")
-		}
-	}
-}
-
-// releaseSeen releases a lock. It returns the Wait of who saw that by Get, and whether it waited
-// before watchers were told: those who listen to the context of the lock are told in between, which
-// takes as long as there are many.
-func releaseSeen(
-	t *testing.T, db *lockd.DB, s *lockd.Session, listeners int, topics func() int,
-) (waiting *call, early bool) {
-	lock, err := s.TryLock("k", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(lock.Context(t.Context()))
-	defer cancel()
-	told := make([]context.Context, listeners)
-	for i := range told {
-		told[i], cancel = context.WithCancel(ctx)
-		defer cancel()
-	}
-	looks, seen := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(seen)
-		close(looks)
-		e, _ := db.Get("k")
-		for ; !e.Session.IsZero(); e, _ = db.Get("k") {
-			runtime.Gosched()
-		}
-		waiting = start(func() error {
-			_, _, err := db.Wait(t.Context(), lockd.KeyScope("k"), e.ModifyIndex, 0)
-			return err
-		})
-		for topics() == 0 {
-			runtime.Gosched()
-		}
-		some := told[:listeners/16] // they are told in no order
-		left := 0
-		for _, ctx := range some {
-			if ctx.Err() == nil {
-				left++
-			}
-		}
-		early = left > len(some)/2
-	}()
-	<-looks
-	if err := lock.Unlock(); err != nil {
-		t.Fatal(err)
-	}
-	<-seen
-	return waiting, early
 }
 
 // Ensure that the scope that covers nothing wakes nobody but those who begin at 0, and at Close.

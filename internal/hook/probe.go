@@ -14,6 +14,10 @@ type Probe struct {
 	// File has hooks around what is written to a file. It is read by lockd.Open and lockd.Restore.
 	File store.Hooks
 
+	// Published, if it is set, is called under the database's lock when something has been
+	// published, before watchers are told of it. It must not call what takes that lock.
+	Published func()
+
 	// Inside is set by lockd.New and lockd.Open.
 	Inside Inside
 }
