@@ -92,7 +92,8 @@ func (l *Lock) Done() <-chan struct{} { return l.ending.Done() }
 // Unlock. Lost tells a loss from that. DB.Close ends every handle, also if the file keeps the lock.
 func (l *Lock) Err() error { return l.ending.Err() }
 
-// lose tells the end of the lock. Only the first call counts; db.mu is held.
+// lose tells the end of the lock. Only the first call counts. The caller holds the
+// writer's mutex.
 func (l *Lock) lose(cause error) {
 	if l.ended.Cause == nil {
 		l.ended = EndedError{SessionID(l.hold.Session.Row.ID), l.hold.Key, cause}

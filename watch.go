@@ -223,7 +223,8 @@ func (db *DB) waitFor(ctx context.Context, topic *hub.Topic, at hub.Cursor) (hub
 // passed it returns the state at that time, without an error; the index may not be above then.
 //
 // Wait returns ctx's error if ctx ends while it blocks, and ErrClosed at the end of the database.
-// No writer ever waits for it. A nil ctx panics.
+// Before it returns it takes a Snapshot, and so waits for the function of an Update that runs. No
+// writer ever waits for it. A nil ctx panics.
 func (db *DB) Wait(
 	ctx context.Context, scope Scope, index uint64, limit time.Duration,
 ) (state *Snapshot, at uint64, err error) {
