@@ -101,7 +101,7 @@ func (q *Sequencer) UnmarshalText(text []byte) error {
 func (db *DB) CheckSequencer(q Sequencer) error {
 	err := db.writer.Refused()
 	if err == nil {
-		err = q.rules().Proves(db.rows.Keys.Get(q.Key))
+		err = db.engine.Proves(q.rules())
 	}
 	return wrap("check sequencer", q.Key, err)
 }

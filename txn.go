@@ -251,4 +251,4 @@ func (tx *Txn) CheckSequencer(q Sequencer) error {
 }
 
 // proves says whether the lock that q names is held by this very grant (K41).
-func proves(tx *engine.Txn, q Sequencer) error { return q.rules().Proves(tx.Get(q.Key)) }
+func proves(tx *engine.Txn, q Sequencer) error { return tx.Proves(q.rules()) }

@@ -106,7 +106,7 @@ func (r *request) do(tx *engine.Txn, keys []string, locks []*Lock) (*waiter, err
 		}
 		return r.queue(tx, keys), nil
 	}
-	free, err := tx.Free(&r.session.state, keys)
+	free, err := tx.Free(&r.session.state, keys, r.opts.Mode)
 	if err != nil {
 		return nil, err
 	}

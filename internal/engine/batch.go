@@ -88,6 +88,11 @@ func (e *Engine) revert(effects []Effect) {
 		case LockHeld:
 			e.dropHold(f.Hold)
 		case LockReleased, LockLost:
+			state := e.state(f.Hold.Key)
+			e.setHold(state, f.Hold)
+			e.tidy(state)
+		case LockDowngraded:
+			f.Hold.next = nil
 			e.setHold(e.state(f.Hold.Key), f.Hold)
 		case SessionMade:
 			e.unmake(f.Session)
@@ -111,6 +116,9 @@ func (e *Engine) revert(effects []Effect) {
 // dropHold takes back that hold became that of its key.
 func (e *Engine) dropHold(hold *Hold) {
 	state := e.state(hold.Key)
+	if one := e.shareOf(hold); one != nil {
+		one.detach(hold)
+	}
 	if state.hold == hold {
 		e.setHold(state, nil)
 	}

@@ -26,9 +26,15 @@ func (e *Engine) Check() error {
 		if state.session != nil {
 			held--
 		}
+		if err := e.checkShares(key, state); err != nil {
+			return err
+		}
 		if err := e.checkState(key, state); err != nil {
 			return err
 		}
+	}
+	if err := e.checkSharesKnown(); err != nil {
+		return err
 	}
 	if held != 0 {
 		return fmt.Errorf("bug: %d more keys are locked than sessions hold", held)
@@ -57,8 +63,11 @@ func (e *Engine) checkStats() error {
 	if e.Undecided() != nil {
 		return nil
 	}
-	locks, waiters := 0, 0
+	locks, shares, waiters := 0, 0, 0
 	for _, s := range e.sessions {
+		for one := s.shares; one != nil; one = one.next {
+			shares++
+		}
 		for state := s.held; state != nil; state = state.next {
 			locks++
 		}
@@ -70,7 +79,7 @@ func (e *Engine) checkStats() error {
 	}
 	got, want := e.counts, e.counts
 	want.Keys, want.Sessions = e.rows.Keys.Len(), e.rows.Sessions.Len()
-	want.Locks, want.Waiters = locks, waiters
+	want.Locks, want.Shares, want.Waiters = locks, shares, waiters
 	if got != want {
 		return fmt.Errorf("bug: counted %+v, found %+v", got, want)
 	}
@@ -92,6 +101,44 @@ func (e *Engine) checkHeld(key string, row *schema.Key) error {
 	return nil
 }
 
+// checkSharesKnown looks for shares of locks of which nothing else is known.
+func (e *Engine) checkSharesKnown() error {
+	for _, share := range e.rows.Shares.Ascend("") {
+		if e.locks[share.Key] == nil {
+			return fmt.Errorf("bug: key %q is shared, but nothing is known of it", share.Key)
+		}
+	}
+	return nil
+}
+
+// checkShares compares the holders that share a lock with their rows.
+func (e *Engine) checkShares(key string, state *lockState) error {
+	n, loose := 0, 0
+	row := e.rows.Keys.Newest(key)
+	for _, share := range e.rows.Shares.Prefix(schema.SharePrefix(key)) {
+		n++
+		one := state.shares.find(grantID{e.sessions[share.Session], share.Fence})
+		switch {
+		case one == nil || one.row != share || one.state != state || !one.session.live:
+			return fmt.Errorf("bug: the share of %q with fence %d is not known", key, share.Fence)
+		case row == nil || !row.Session.IsZero() || row.LockIndex != share.LockIndex:
+			return fmt.Errorf("bug: key %q is shared, and its row says otherwise", key)
+		case one.hold == nil:
+			loose++
+		}
+		for hold := one.hold; hold != nil; hold = hold.nextOf {
+			if hold.Session != one.session || hold.Fence != share.Fence || hold.Mode != Shared {
+				return fmt.Errorf("bug: the share of %q has the handle of another grant", key)
+			}
+		}
+	}
+	if state.shares.n != n || state.shares.loose != loose {
+		return fmt.Errorf("bug: key %q has %d shares and %d of them loose, but counts %d and %d", key,
+			n, loose, state.shares.n, state.shares.loose)
+	}
+	return nil
+}
+
 // checkState checks what is known of a key's lock.
 func (e *Engine) checkState(key string, state *lockState) error {
 	if state.key != key {
@@ -105,17 +152,19 @@ func (e *Engine) checkState(key string, state *lockState) error {
 		return nil
 	}
 	if s := state.session; s != nil && state.hold == nil {
-		if own := s.firstFor(key); own != nil && !own.Slot && len(own.claims) == 1 {
+		if own := s.firstFor(key, Exclusive); own != nil && !own.Slot && len(own.claims) == 1 {
 			return fmt.Errorf("bug: key %q is held by the session of a call that waits for it", key)
 		}
 	}
 	if place.Waiter.Slot {
 		return e.checkWaits(state)
 	}
-	if state.session != nil || state.delay != nil {
+	alone := place.Waiter.Options.Mode == Exclusive
+	if state.session != nil || alone && state.shares.n > 0 ||
+		state.delay != nil && (alone || state.delay.mode == Exclusive) {
 		return nil
 	}
-	// A free key with a queue exists only while its first waiter waits for other keys too.
+	// Else the first waiter has to wait for other keys too.
 	if len(place.Waiter.claims) == 1 {
 		return fmt.Errorf("bug: key %q is free, but not given to who waits for it", key)
 	}

@@ -129,17 +129,20 @@ func (a *args) session() *engine.Session {
 	return s
 }
 
-// lockOptions are those of a lock: value, flags and after.
+// lockOptions are those of a lock: value, flags, after and mode.
 func (a *args) lockOptions() engine.LockOptions {
 	opts := engine.LockOptions{
 		Flags:  a.number(a.text("flags")),
 		Policy: engine.KeyPolicy(a.choice("after", []string{"leave", "remove"})),
+		Mode:   a.mode(),
 	}
 	if value := a.list("value"); value != nil {
 		opts.Value = []byte(value[0])
 	}
 	return opts
 }
+
+func (a *args) mode() engine.Mode { return engine.Mode(a.choice("mode", modes)) }
 
 // handle returns the owner of a hold, or of a waiter: as=name, or the session and the keys.
 func (a *args) handle(s *engine.Session, keys ...string) *handle {
@@ -152,6 +155,7 @@ func (a *args) handle(s *engine.Session, keys ...string) *handle {
 }
 
 var (
+	modes    = []string{"exclusive", "shared"}
 	statuses = []string{"critical", "warning", "passing"}
 	causes   = map[string]error{
 		"": engine.ErrDestroyed, "closed": engine.ErrClosed, "restored": engine.ErrRestored,
@@ -166,7 +170,8 @@ var operations = map[string]func(tx *engine.Txn, a *args) error{
 	"delete-prefix": deletePrefix,
 	"lock":          lock, "unlock": unlock, "force": force, "prove": prove,
 	"try": try, "wait": wait, "release": release, "withdraw": withdraw,
-	"slot": slot, "wait-slot": waitSlot, "limit": limit,
+	"downgrade": downgrade,
+	"slot":      slot, "wait-slot": waitSlot, "limit": limit,
 	"session": session, "end": end, "expire": expire,
 	"node": node, "delete-node": deleteNode, "service": service,
 	"delete-service": deleteService, "check": check, "delete-check": deleteCheck,
@@ -246,7 +251,8 @@ func force(tx *engine.Txn, a *args) error {
 func prove(tx *engine.Txn, a *args) error {
 	q := engine.Sequencer{Key: a.word(), Session: idOf(a.word())}
 	q.LockIndex, q.Fence = a.number(a.text("lock")), a.number(a.text("fence"))
-	if err := q.Proves(tx.Get(q.Key)); err != nil {
+	q.Mode = a.mode()
+	if err := tx.Proves(q); err != nil {
 		return err
 	}
 	a.w.printf("proved\n")
@@ -287,7 +293,7 @@ func wait(tx *engine.Txn, a *args) error {
 		}
 	}
 	opts := a.lockOptions()
-	free, err := tx.Free(s, keys)
+	free, err := tx.Free(s, keys, opts.Mode)
 	switch {
 	case err != nil:
 		return err
@@ -351,6 +357,22 @@ func release(tx *engine.Txn, a *args) error {
 		a.w.t.Fatalf("%q: there is no hold of that name", a.line)
 	}
 	tx.Release(hold)
+	return nil
+}
+
+// downgrade has the holder of a lock share it.
+func downgrade(tx *engine.Txn, a *args) error {
+	name := a.word()
+	hold := a.w.holds[name]
+	if hold == nil {
+		a.w.t.Fatalf("%q: there is no hold of that name", a.line)
+	}
+	h := &handle{name: name}
+	h.hold.Owner = h
+	if !tx.Downgrade(hold, &h.hold) {
+		return engine.ErrNotHeld
+	}
+	a.has(h)
 	return nil
 }
 

@@ -27,13 +27,21 @@ func (e *Engine) count(events []Event) {
 		switch r.Lock {
 		case Unchanged:
 		case Granted:
-			counts.Locks++
 			counts.Grants++
+			if r.Kind == ShareGranted {
+				counts.Shares++
+			} else {
+				counts.Locks++
+			}
 		case HandedOn:
 			counts.Grants++
 			counts.Ends.addLock(r.Cause)
 		default:
-			counts.Locks--
+			if r.Kind == ShareEnded {
+				counts.Shares--
+			} else {
+				counts.Locks--
+			}
 			counts.Ends.addLock(r.Cause)
 		}
 	}
@@ -74,9 +82,9 @@ func (e *Ends) addLock(cause error) {
 
 // Counts is what the engine counts, as it is published; but for Waiters, which are calls.
 type Counts struct {
-	Keys, Sessions, Locks, Waiters int
-	Grants                         uint64
-	Ends                           Ends
+	Keys, Sessions, Locks, Shares, Waiters int
+	Grants                                 uint64
+	Ends                                   Ends
 }
 
 // Ends counts what has ended, by the cause. Locks that a session's end took are not counted again.

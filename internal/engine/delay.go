@@ -13,20 +13,25 @@ func newDelay(key string, until time.Time) *delay {
 	return d
 }
 
-// setDelay begins a lock-delay now; it replaces one that lasts (S32).
-func (tx *Txn) setDelay(key string, length time.Duration) {
+// setDelay begins a lock-delay now, after the loss of a lock in the mode. It replaces one that lasts
+// (S32); that of one reader is never cut short by that of another (R5).
+func (tx *Txn) setDelay(key string, length time.Duration, mode Mode) {
 	if length <= 0 {
 		return
 	}
 	e := tx.engine
 	state := e.state(key)
 	d := newDelay(key, tx.now.Add(length))
+	d.mode = mode
+	if mode == Shared && state.delay.lasts(Exclusive, tx.now) && !d.until.After(state.delay.until) {
+		return
+	}
 	d.slot = tx.losesSlot(key)
 	f := tx.effect(delaySet)
 	f.delay, f.replaced = d, state.delay
 	e.swapDelay(state, d)
 	e.rows.Delays.Put(key, schema.Delay{
-		Key: key, Until: d.until.Round(0), Length: length, Index: tx.next(),
+		Key: key, Until: d.until.Round(0), Length: length, Index: tx.next(), Mode: uint8(mode),
 	})
 }
 

@@ -121,17 +121,19 @@ func (s *script) call() string {
 	prefix := s.one("x", "y")
 	switch n := s.IntN(30); {
 	case n < 4:
-		return "try " + session + " " + s.key() + s.one("", " after=remove") + s.name(" as=h")
+		return "try " + session + " " + s.key() + s.one("", " after=remove") + s.mode() +
+			s.name(" as=h")
 	case n < 12:
 		keys := []string{"k0", "k1", "k2", "k3", "k4"}
 		s.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
-		return "wait " + session + " " + strings.Join(keys[:1+s.IntN(3)], " ") + s.name(" as=w")
+		return "wait " + session + " " + strings.Join(keys[:1+s.IntN(3)], " ") +
+			s.one("", " after=remove") + s.mode() + s.name(" as=w")
 	case n < 18:
 		return "wait-slot " + session + " " + prefix + s.one("", " limit=2") + s.name(" as=w")
 	case n < 20:
 		return "slot " + session + " " + prefix + s.one("", " limit=2") + s.name(" as=h")
 	case n < 26 && len(s.w.holds) > 0:
-		return "release " + s.one(names(s.w.holds)...)
+		return s.one("release ", "release ", "downgrade ") + s.one(names(s.w.holds)...)
 	case n < 29 && len(s.w.waiters) > 0:
 		return "withdraw " + s.one(names(s.w.waiters)...)
 	}
@@ -153,7 +155,7 @@ func (s *script) operation() string {
 	case n < 7:
 		return "delete-prefix" + s.one(" k", " x/", " y/", "")
 	case n < 12:
-		return "lock " + s.key() + " " + session + s.one("", " value=v")
+		return "lock " + s.key() + " " + session + s.one("", " value=v") + s.mode()
 	case n < 14:
 		return "unlock " + s.key() + " " + session
 	case n < 15:
@@ -213,6 +215,8 @@ func (s *script) backup() string {
 	return `{"Keys": [` + strings.Join(rows, ", ") + `], "Nodes": [{"Name": "m", "ID": "1"}],` +
 		`"Checks": [{"Node": "m", "ID": "c0", "Status": 2}]}`
 }
+
+func (s *script) mode() string { return s.one("", "", " mode=shared") }
 
 func (s *script) one(of ...string) string { return of[s.IntN(len(of))] }
 

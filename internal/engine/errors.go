@@ -46,6 +46,8 @@ var (
 	ErrKeyDeleted = errors.New("key deleted")
 	// ErrForced is that of package lockd.
 	ErrForced = errors.New("unlocked by force")
+
+	errDowngraded = fmt.Errorf("%w: downgraded", ErrUnlocked)
 )
 
 // invalid says which argument is wrong, and how.
@@ -97,6 +99,9 @@ const (
 type Blocked struct {
 	Key        string
 	Obstacle   Obstacle
+	Mode       Mode // that was asked for
+	HeldMode   Mode // in which the lock is held
+	Shares     []*schema.Share
 	Holder     schema.ID
 	HolderName string
 	Own        bool

@@ -36,6 +36,8 @@ const (
 	CheckDeleted                            // CheckDeleted: a check was removed
 	AttachmentPut                           // AttachmentPut: an attachment was made, or changed
 	AttachmentDeleted                       // AttachmentDeleted: an attachment was removed
+	ShareGranted                            // ShareGranted: a session was granted a shared lock
+	ShareEnded                              // ShareEnded: a session no longer shares a lock
 )
 
 // LockChange says what a change of a key did to its lock.

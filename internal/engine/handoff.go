@@ -36,14 +36,31 @@ func (tx *Txn) serve(key string) {
 		if tx.serveFirst(next) {
 			continue
 		}
-		if state.session == nil || state.hold != nil {
-			return
-		}
-		own := state.session.firstFor(key)
-		if own == nil || own.Slot || own == next || !tx.serveFirst(own) {
+		if !tx.serveLoose(state, next) {
 			return
 		}
 	}
+}
+
+// serveLoose serves a call of a session that holds the lock without a handle, which waits for none
+// of the others. It reports whether there was one, beside the first waiter.
+func (tx *Txn) serveLoose(state *lockState, first *Waiter) bool {
+	serve := func(s *Session, mode Mode) bool {
+		own := s.firstFor(state.key, mode)
+		return own != nil && !own.Slot && own != first && tx.serveFirst(own)
+	}
+	if state.session != nil && state.hold == nil {
+		return serve(state.session, Exclusive)
+	}
+	if state.shares.loose == 0 {
+		return false
+	}
+	for _, one := range state.shares.inOrder() {
+		if one.hold == nil && serve(one.session, Shared) {
+			return true
+		}
+	}
+	return false
 }
 
 // serveFirst grants a waiter what it waits for: its locks, if all of them can be had and it is its
@@ -70,10 +87,11 @@ func (tx *Txn) serveFirst(w *Waiter) bool {
 
 // inTurn reports whether the waiter is the next to have the lock of the claim, and can have it.
 func (tx *Txn) inTurn(w *Waiter, c *claim) bool {
-	if tx.adoptable(w.Session, c.key, tx.Get(c.key)) {
-		return w.Session.firstFor(c.key) == w
+	mode := w.Options.Mode
+	if tx.adoptable(w.Session, c.key, tx.Get(c.key), mode) {
+		return w.Session.firstFor(c.key, mode) == w
 	}
-	return c.state.queue.Front() == &c.place && tx.takeable(c.key)
+	return c.state.queue.Front() == &c.place && tx.takeable(c.key, mode)
 }
 
 // handOn gives the lock, which its holder releases, to the first who waits for it, in one write. It
@@ -85,7 +103,7 @@ func (tx *Txn) handOn(state *lockState) bool {
 		return false
 	}
 	w := first.Waiter
-	if w.Slot || len(w.claims) > 1 {
+	if w.Slot || len(w.claims) > 1 || w.Options.Mode == Shared {
 		return false
 	}
 	tx.assign(w.claims[0].hold, w.Session, tx.grant(state.key, w.Session, w.Options), LeaveKey)
@@ -119,8 +137,14 @@ func (tx *Txn) ReleaseGivenUp() {
 func (tx *Txn) releaseGivenUp() {
 	for _, key := range slices.Sorted(maps.Keys(tx.engine.locks)) {
 		state := tx.engine.locks[key]
-		if state != nil && state.hold != nil && state.hold.givenUp {
+		if state == nil {
+			continue
+		}
+		if state.hold != nil && state.hold.givenUp {
 			tx.Release(state.hold)
+		}
+		for _, one := range state.shares.inOrder() {
+			tx.releaseGivenUpOf(one)
 		}
 	}
 }
@@ -136,6 +160,14 @@ func (tx *Txn) GiveUp(hold *Hold) {
 // in the same transaction.
 func (tx *Txn) Release(hold *Hold) {
 	e := tx.engine
+	for hold.next != nil { // it was downgraded
+		hold.next.givenUp = hold.givenUp
+		hold = hold.next
+	}
+	if hold.Mode == Shared {
+		tx.releaseShare(hold)
+		return
+	}
 	state := e.lockOf(hold.Key)
 	if state == nil || state.hold != hold {
 		return
@@ -151,8 +183,7 @@ func (tx *Txn) Release(hold *Hold) {
 		tx.leaveSlot(row)
 		return
 	}
-	if hold.policy == RemoveAfter && row.CreateIndex == hold.Fence &&
-		row.ModifyIndex == hold.Fence {
+	if hold.policy == RemoveAfter && row.ModifyIndex == row.Fence {
 		tx.remove(row, ErrUnlocked)
 		tx.bury(row)
 		return

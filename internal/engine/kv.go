@@ -122,6 +122,9 @@ func (tx *Txn) remove(row *schema.Key, cause error) {
 		tx.locked[row.Key] = row.LockIndex
 	}
 	tx.explain(row, cause)
+	if state := tx.engine.lockOf(row.Key); state != nil && state.shares.n > 0 {
+		tx.endShares(state, cause)
+	}
 	tx.unhold(row, cause)
 }
 
@@ -214,6 +217,7 @@ type Sequencer struct {
 	Session   schema.ID
 	LockIndex uint64
 	Fence     uint64
+	Mode      Mode
 }
 
 // SequencerOf returns the sequencer of the grant by which row is locked.
@@ -221,11 +225,37 @@ func SequencerOf(row *schema.Key) Sequencer {
 	return Sequencer{Key: row.Key, Session: row.Session, LockIndex: row.LockIndex, Fence: row.Fence}
 }
 
-// Proves returns ErrNotHeld unless q is the grant by which row is locked, which may be nil (K41).
-func (q Sequencer) Proves(row *schema.Key) error {
-	switch {
-	case q.Session.IsZero():
+// Proves returns ErrNotHeld unless the lock that q names is held by that very grant, as of the newest
+// state (K41).
+func (tx *Txn) Proves(q Sequencer) error {
+	return q.proves(tx.engine.rows.Keys.Newest, tx.engine.rows.Shares.Newest)
+}
+
+// Proves is that of Txn for the published state. It may be called without the caller's lock.
+func (e *Engine) Proves(q Sequencer) error {
+	return q.proves(e.rows.Keys.Get, e.rows.Shares.Get)
+}
+
+func (q Sequencer) proves(
+	key func(string) *schema.Key, share func(string) *schema.Share,
+) error {
+	if q.Session.IsZero() {
 		return fmt.Errorf("%w: the sequencer proves nothing", ErrNotHeld)
+	}
+	if q.Mode == Shared {
+		row := share(schema.ShareKey(q.Key, q.Fence, q.Session))
+		if row == nil || row.LockIndex != q.LockIndex {
+			return fmt.Errorf("%w: session %s does not share it with fence %d", ErrNotHeld,
+				q.Session, q.Fence)
+		}
+		return nil
+	}
+	return q.provesAlone(key(q.Key))
+}
+
+// provesAlone is proves for the lock of row, which may be nil, as one that is not shared.
+func (q Sequencer) provesAlone(row *schema.Key) error {
+	switch {
 	case row == nil:
 		return fmt.Errorf("%w: the key does not exist", ErrNotHeld)
 	case SequencerOf(row) == q:
@@ -250,5 +280,6 @@ func (q Sequencer) Proves(row *schema.Key) error {
 func (h *Hold) Sequencer() Sequencer {
 	return Sequencer{
 		Key: h.Key, Session: h.Session.Row.ID, LockIndex: h.LockIndex, Fence: h.Fence,
+		Mode: h.Mode,
 	}
 }

@@ -20,6 +20,11 @@ func (e *Engine) Load(now time.Time) {
 		e.keyMoved(nil, row)
 		e.counts.Locks++
 	}
+	e.rows.Shares.OnMove(e.shareMoved)
+	for _, row := range e.rows.Shares.Ascend("") {
+		e.shareMoved(nil, row)
+		e.counts.Shares++
+	}
 	for _, row := range e.rows.Attachments.Ascend("") {
 		e.attachmentMoved(nil, row)
 	}
@@ -41,7 +46,7 @@ func (e *Engine) loadDelays(now time.Time) {
 			continue
 		}
 		d := newDelay(key, now.Add(left))
-		d.slot = e.mayHaveLostSlot(key)
+		d.slot, d.mode = e.mayHaveLostSlot(key), Mode(row.Mode)
 		e.swapDelay(e.state(key), d)
 	}
 }

@@ -9,10 +9,10 @@ import (
 
 // Lock acquires the key's lock for a session, as Consul does: it succeeds on a key that is free,
 // which it creates if need be (K13, K14), and again for the session that holds it (K15, K16). It
-// returns a *Blocked if the lock is held by another session (K17), delayed (K18), or promised to a
-// queue (G9), and ErrNoSession for a session that does not live (K20).
+// returns a *Blocked if the lock is held by another session, or in another mode (K17, R1), delayed
+// (K18), or promised to a queue (G9), and ErrNoSession for a session that does not live (K20).
 func (tx *Txn) Lock(key string, session schema.ID, opts LockOptions) (*schema.Key, error) {
-	if blocked := tx.delayed(key); blocked != nil { // before the session is looked at (K35)
+	if blocked := tx.delayed(key, opts.Mode); blocked != nil { // before the session (K35)
 		return nil, blocked
 	}
 	s, err := tx.Session(session)
@@ -20,56 +20,96 @@ func (tx *Txn) Lock(key string, session schema.ID, opts LockOptions) (*schema.Ke
 		return nil, err
 	}
 	row := tx.Get(key)
-	if row != nil && row.Session == s.Row.ID {
+	if tx.holds(s, key, row, opts.Mode) {
 		if opts.Value != nil {
 			row = tx.Put(key, opts.Value, opts.Flags)
 		}
 		return row, nil
 	}
-	if blocked := tx.obstructed(s, key, row); blocked != nil {
+	if blocked := tx.obstructed(s, key, row, opts.Mode); blocked != nil {
 		return nil, blocked
+	}
+	if opts.Mode == Shared {
+		tx.grantShare(key, s, opts)
+		return tx.Get(key), nil
 	}
 	return tx.grant(key, s, opts), nil
 }
 
-// delayed returns what to refuse the lock with while its lock-delay lasts, and nil then.
-func (tx *Txn) delayed(key string) *Blocked {
-	state := tx.engine.lockOf(key)
-	if state == nil || state.delay == nil {
-		return nil
+// holds reports whether the session holds the lock of row in the mode.
+func (tx *Txn) holds(s *Session, key string, row *schema.Key, mode Mode) bool {
+	if mode == Exclusive {
+		return row != nil && row.Session == s.Row.ID
 	}
-	remaining := state.delay.until.Sub(tx.now)
-	if remaining <= 0 {
+	for range s.sharesOf(tx.engine.lockOf(key)) {
+		return true
+	}
+	return false
+}
+
+// delayed returns what to refuse the lock with while its lock-delay lasts, and nil then.
+func (tx *Txn) delayed(key string, mode Mode) *Blocked {
+	state := tx.engine.lockOf(key)
+	if state == nil || !state.delay.lasts(mode, tx.now) {
 		return nil
 	}
 	return &Blocked{
-		Key: key, Obstacle: ByDelay, Waiters: state.queue.Len(),
-		Until: state.delay.until.Round(0), Remaining: remaining,
+		Key: key, Obstacle: ByDelay, Mode: mode, Waiters: state.queue.Len(),
+		Until: state.delay.until.Round(0), Remaining: state.delay.until.Sub(tx.now),
 	}
 }
 
 // obstructed returns what to refuse the lock of row with if it is held, or promised to a queue, and
 // nil otherwise. The row is nil if there is no such key.
-func (tx *Txn) obstructed(s *Session, key string, row *schema.Key) *Blocked {
+func (tx *Txn) obstructed(s *Session, key string, row *schema.Key, mode Mode) *Blocked {
 	held := row != nil && !row.Session.IsZero()
 	state := tx.engine.lockOf(key)
-	if !held && (state == nil || state.queue.Len() == 0) {
+	shared := state != nil && state.shares.n > 0 && mode == Exclusive
+	if !held && !shared && (state == nil || state.queue.Len() == 0) {
 		return nil
 	}
-	blocked := &Blocked{Key: key, Obstacle: ByQueue, Waiters: state.queue.Len()}
-	if held {
+	blocked := &Blocked{Key: key, Obstacle: ByQueue, Mode: mode, Waiters: state.queue.Len()}
+	switch {
+	case held:
 		blocked.Obstacle = ByHolder
 		tx.describeHolder(blocked, s, row)
+	case shared:
+		blocked.Obstacle = ByHolder
+		tx.describeShares(blocked, s, state)
 	}
 	return blocked
 }
 
+// describeShares adds to a refusal for s which sessions share the lock, and since when the first of
+// them has.
+func (tx *Txn) describeShares(blocked *Blocked, s *Session, state *lockState) {
+	for _, one := range state.shares.inOrder() {
+		blocked.Shares = append(blocked.Shares, one.row)
+	}
+	tx.describeFirst(blocked, s)
+}
+
+// describeFirst adds to a refusal for s which of the sessions that share the lock has it for longest.
+func (tx *Txn) describeFirst(blocked *Blocked, s *Session) {
+	first := blocked.Shares[0]
+	blocked.HeldMode = Shared
+	tx.describe(blocked, s, first.Session, first.Fence, first.Granted)
+	for _, one := range blocked.Shares {
+		blocked.Own = blocked.Own || one.Session == s.Row.ID
+	}
+}
+
 // describeHolder adds to a refusal for s which session holds the lock of row, and since when.
 func (tx *Txn) describeHolder(blocked *Blocked, s *Session, row *schema.Key) {
-	holder := tx.engine.holder(row.Session)
-	blocked.Holder, blocked.Fence = row.Session, row.Fence
+	tx.describe(blocked, s, row.Session, row.Fence, row.Granted)
+}
+
+// describe adds to a refusal for s one grant.
+func (tx *Txn) describe(blocked *Blocked, s *Session, id schema.ID, fence uint64, granted int64) {
+	holder := tx.engine.holder(id)
+	blocked.Holder, blocked.Fence = id, fence
 	blocked.HolderName, blocked.Own = holder.Row.Name, holder == s
-	if since := tx.engine.Instant(row.Granted); !since.IsZero() {
+	if since := tx.engine.Instant(granted); !since.IsZero() {
 		blocked.Since, blocked.Held = since.Round(0), Lasted(since, tx.now)
 	}
 }
@@ -98,15 +138,33 @@ func (tx *Txn) Unlock(key string, session schema.ID) (*schema.Key, error) {
 		return nil, invalid("session is empty")
 	}
 	row := tx.Get(key)
-	if row == nil || row.Session != session {
+	if row != nil && row.Session == session {
+		return tx.release(row, ErrUnlocked), nil
+	}
+	shared := false
+	if s := tx.engine.sessions[session]; s != nil {
+		for one := range s.sharesOf(tx.engine.lockOf(key)) { // all of them
+			tx.endShare(one, ErrUnlocked)
+			shared = true
+		}
+	}
+	if !shared {
 		return nil, fmt.Errorf("%w: not by session %s", ErrNotHeld, session)
 	}
-	return tx.release(row, ErrUnlocked), nil
+	return row, nil
 }
 
 // ForceUnlock takes the lock of one grant from its holder, which may not know: the lock-delay of
-// the session follows. It returns ErrNotHeld if that grant has passed.
+// the session follows. Of a lock that is shared it takes the shares of that one fence. It returns
+// ErrNotHeld if that grant has passed.
 func (tx *Txn) ForceUnlock(key string, fence uint64, reason string) error {
+	cause := ErrForced
+	if reason != "" {
+		cause = fmt.Errorf("%w: %s", ErrForced, reason)
+	}
+	if state := tx.engine.lockOf(key); state != nil && state.shares.n > 0 {
+		return tx.forceShares(state, fence, cause)
+	}
 	row := tx.Get(key)
 	if row == nil || row.Session.IsZero() {
 		return fmt.Errorf("%w: the lock is free", ErrNotHeld)
@@ -116,12 +174,24 @@ func (tx *Txn) ForceUnlock(key string, fence uint64, reason string) error {
 			fence, row.Fence)
 	}
 	holder := tx.engine.sessions[row.Session]
-	cause := ErrForced
-	if reason != "" {
-		cause = fmt.Errorf("%w: %s", ErrForced, reason)
-	}
 	tx.release(row, cause)
-	tx.setDelay(key, holder.Row.LockDelay)
+	tx.setDelay(key, holder.Row.LockDelay, Exclusive)
+	return nil
+}
+
+// forceShares is ForceUnlock of a lock that is shared.
+func (tx *Txn) forceShares(state *lockState, fence uint64, cause error) error {
+	key, found := state.key, false
+	for _, one := range state.shares.inOrder() {
+		if one.row.Fence == fence {
+			found = true
+			tx.endShare(one, cause)
+			tx.setDelay(key, one.session.Row.LockDelay, Shared)
+		}
+	}
+	if !found {
+		return fmt.Errorf("%w: no session shares the lock with fence %d", ErrNotHeld, fence)
+	}
 	return nil
 }
 
@@ -131,12 +201,12 @@ func (tx *Txn) TryLock(hold *Hold, s *Session, key string, opts LockOptions) err
 	if err := s.alive(); err != nil {
 		return err
 	}
-	if blocked := tx.delayed(key); blocked != nil {
+	if blocked := tx.delayed(key, opts.Mode); blocked != nil {
 		return blocked
 	}
 	row := tx.Get(key)
-	if !tx.adoptable(s, key, row) || s.awaits(key) {
-		if blocked := tx.obstructed(s, key, row); blocked != nil {
+	if !tx.adoptable(s, key, row, opts.Mode) || s.awaits(key, opts.Mode) {
+		if blocked := tx.obstructed(s, key, row, opts.Mode); blocked != nil {
 			return blocked
 		}
 	}
@@ -152,27 +222,35 @@ func (s *Session) alive() error {
 	return fmt.Errorf("%w: it is about to end", ErrNoSession)
 }
 
-// adoptable reports whether the session holds the lock already, without a handle.
-func (tx *Txn) adoptable(s *Session, key string, row *schema.Key) bool {
+// adoptable reports whether the session holds the lock already, in the mode and without a handle.
+func (tx *Txn) adoptable(s *Session, key string, row *schema.Key, mode Mode) bool {
+	if mode == Shared {
+		return s.looseShare(tx.engine.lockOf(key)) != nil
+	}
 	return row != nil && row.Session == s.Row.ID && tx.engine.lockOf(key).hold == nil
 }
 
-// takeable reports whether the lock can be had at once, but for the queue.
-func (tx *Txn) takeable(key string) bool {
+// takeable reports whether the lock can be had at once in the mode, but for the queue (R1).
+func (tx *Txn) takeable(key string, mode Mode) bool {
 	row := tx.Get(key)
-	return (row == nil || row.Session.IsZero()) && tx.delayed(key) == nil
+	if row != nil && !row.Session.IsZero() {
+		return false
+	}
+	state := tx.engine.lockOf(key)
+	return state == nil ||
+		!state.delay.lasts(mode, tx.now) && (mode == Shared || state.shares.n == 0)
 }
 
-// Free reports whether all the locks can be had at once, and no waiter would be overtaken. It
-// returns ErrNoSession if the session has ended.
-func (tx *Txn) Free(s *Session, keys []string) (bool, error) {
+// Free reports whether all the locks can be had at once in the mode, and no waiter would be
+// overtaken. It returns ErrNoSession if the session has ended.
+func (tx *Txn) Free(s *Session, keys []string, mode Mode) (bool, error) {
 	if err := s.alive(); err != nil {
 		return false, err
 	}
 	for _, key := range keys {
 		state := tx.engine.lockOf(key)
-		free := (state == nil || state.queue.Len() == 0) && tx.takeable(key)
-		if !free && !(tx.adoptable(s, key, tx.Get(key)) && !s.awaits(key)) {
+		free := (state == nil || state.queue.Len() == 0) && tx.takeable(key, mode)
+		if !free && !(tx.adoptable(s, key, tx.Get(key), mode) && !s.awaits(key, mode)) {
 			return false, nil
 		}
 	}
@@ -188,6 +266,10 @@ func (tx *Txn) Hold(hold *Hold, s *Session, key string, opts LockOptions) {
 // take is Hold without its effect. The holds of a waiter go with it.
 func (tx *Txn) take(hold *Hold, s *Session, key string, opts LockOptions) {
 	row := tx.Get(key)
+	if opts.Mode == Shared {
+		tx.takeShare(hold, s, key, row, opts)
+		return
+	}
 	policy := opts.Policy
 	if row != nil {
 		policy = LeaveKey // the lock does not create the key
@@ -203,7 +285,7 @@ func (tx *Txn) take(hold *Hold, s *Session, key string, opts LockOptions) {
 
 // assign makes hold, which nothing refers to yet, that of a lock that the session holds.
 func (tx *Txn) assign(hold *Hold, s *Session, row *schema.Key, policy KeyPolicy) {
-	hold.Session, hold.Key, hold.policy = s, row.Key, policy
+	hold.Session, hold.Key, hold.policy, hold.Mode = s, row.Key, policy, Exclusive
 	hold.LockIndex, hold.Fence = row.LockIndex, row.Fence
 	tx.engine.setHold(tx.engine.lockOf(row.Key), hold)
 }

@@ -17,13 +17,20 @@ func (tx *Txn) obstacle(w *Waiter) *Blocked {
 // lockObstacle returns what is in the way of a waiter's claim to a lock.
 func (tx *Txn) lockObstacle(w *Waiter, c *claim) *Blocked {
 	e := tx.engine
-	if refusal := tx.delayed(c.key); refusal != nil && e.isPublished(c.state.delay) {
+	mode := w.Options.Mode
+	if refusal := tx.delayed(c.key, mode); refusal != nil && e.isPublished(c.state.delay) {
 		refusal.Waiters = e.ahead(c)
 		return refusal
 	}
-	refusal := &Blocked{Key: c.key, Waiters: e.ahead(c)}
+	refusal := &Blocked{Key: c.key, Mode: mode, Waiters: e.ahead(c)}
 	row := e.rows.Keys.Get(c.key)
+	if mode == Exclusive {
+		refusal.Shares = e.publishedShares(c.key)
+	}
 	switch {
+	case len(refusal.Shares) > 0:
+		refusal.Obstacle = ByHolder
+		tx.describeFirst(refusal, w.Session)
 	case row != nil && !row.Session.IsZero():
 		if row.Session == w.Session.Row.ID && e.takesOver(w, c) {
 			return nil
@@ -42,7 +49,7 @@ func (tx *Txn) lockObstacle(w *Waiter, c *claim) *Blocked {
 // or has done so.
 func (e *Engine) takesOver(w *Waiter, c *claim) bool {
 	if c.state.hold == nil {
-		return w.Session.firstFor(c.key) == w
+		return w.Session.firstFor(c.key, w.Options.Mode) == w
 	}
 	return c.state.hold == c.hold
 }
@@ -51,7 +58,7 @@ func (e *Engine) takesOver(w *Waiter, c *claim) bool {
 func (tx *Txn) slotObstacle(w *Waiter) *Blocked {
 	e, c := tx.engine, &w.claims[0]
 	own := contenderKey(w.prefix(), w.Session.Row.ID)
-	if refusal := tx.delayed(own); refusal != nil && e.isPublished(e.lockOf(own).delay) {
+	if refusal := tx.delayed(own, Exclusive); refusal != nil && e.isPublished(e.lockOf(own).delay) {
 		refusal.Waiters = e.ahead(c)
 		return refusal
 	}

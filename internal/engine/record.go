@@ -10,6 +10,9 @@ import (
 // record appends what the transaction changed, one event for each thing.
 func (tx *Txn) record(events []Event) []Event {
 	s := tx.engine.rows
+	if s.Shares.Changed() {
+		events = tx.recordSharesEnded(events)
+	}
 	for old, new := range s.Keys.Changes() {
 		n := len(events)
 		events = slices.Grow(events, 1)[:n+1]
@@ -18,6 +21,9 @@ func (tx *Txn) record(events []Event) []Event {
 		events[n].Name = nameOf(old, new, func(k *schema.Key) string { return k.Key })
 		events[n].Size = keyFootprint(old) + keyFootprint(new)
 		tx.recordKey(&events[n].Body, old, new)
+	}
+	if s.Shares.Changed() {
+		events = tx.recordSharesGranted(events)
 	}
 	if s.Sessions.Changed() || s.Nodes.Changed() || s.Services.Changed() ||
 		s.Checks.Changed() || s.Attachments.Changed() {
@@ -124,6 +130,47 @@ func (tx *Txn) recordKey(r *Record, old, new *schema.Key) {
 	}
 }
 
+// recordSharesEnded appends the ends of shares of locks. They come before the grants that they made
+// room for.
+func (tx *Txn) recordSharesEnded(events []Event) []Event {
+	e := tx.engine
+	for old, new := range e.rows.Shares.Changes() {
+		if new != nil {
+			continue
+		}
+		r := Record{Kind: ShareEnded, Old: old, New: new}
+		if delay := e.rows.Delays.Newest(old.Key); delay != nil && delay.Index == tx.next() {
+			r.Delay = delay
+		}
+		r.Cause = tx.shareEnds[schema.ShareKey(old.Key, old.Fence, old.Session)]
+		if r.Lock = EndOf(r.Cause); e.rows.Keys.Newest(old.Key) == nil {
+			r.Lock = Deleted
+		}
+		events = tx.addShare(events, old.Key, r)
+	}
+	return events
+}
+
+// recordSharesGranted appends the grants of shares, which are never changed afterwards.
+func (tx *Txn) recordSharesGranted(events []Event) []Event {
+	for old, new := range tx.engine.rows.Shares.Changes() {
+		if new != nil {
+			events = tx.addShare(events, new.Key, Record{
+				Kind: ShareGranted, Lock: Granted, Old: old, New: new,
+				Holder: tx.engine.holder(new.Session).Row,
+			})
+		}
+	}
+	return events
+}
+
+func (tx *Txn) addShare(events []Event, key string, r Record) []Event {
+	r.Moment = tx.engine.moment(tx.now)
+	return append(events, Event{
+		Index: tx.next(), Space: SpaceKeys, Name: key, Size: uint32(len(key)), Body: r,
+	})
+}
+
 // holderOf returns the session that holds the lock of row.
 func (tx *Txn) holderOf(row *schema.Key) *schema.Session {
 	return tx.engine.holder(row.Session).Row
@@ -141,4 +188,6 @@ func EndOf(cause error) LockChange {
 }
 
 // Clean reports whether the owner itself has ended what ended.
-func Clean(cause error) bool { return cause == ErrUnlocked || errors.Is(cause, ErrClosed) }
+func Clean(cause error) bool {
+	return errors.Is(cause, ErrUnlocked) || errors.Is(cause, ErrClosed)
+}

@@ -19,6 +19,19 @@ func (e *Engine) CheckReferences() error {
 			return dangling("locked key", row.Key, "session", row.Session.String())
 		}
 	}
+	for _, row := range s.Shares.Ascend("") {
+		if s.Sessions.Newest(string(row.Session[:])) == nil {
+			return dangling("share of", row.Key, "session", row.Session.String())
+		}
+		key := s.Keys.Newest(row.Key)
+		if key == nil {
+			return dangling("share of session", row.Session.String(), "key", row.Key)
+		}
+		if !key.Session.IsZero() {
+			return fmt.Errorf("%w: key %q is locked by session %s, and shared", store.ErrCorrupt,
+				row.Key, key.Session)
+		}
+	}
 	for name, row := range s.Attachments.Ascend("") {
 		if !row.Session.IsZero() && s.Sessions.Newest(string(row.Session[:])) == nil {
 			return dangling("attachment", name, "session", row.Session.String())

@@ -58,6 +58,8 @@ func (w *world) event(e *engine.Event) string {
 	switch row := row(r).(type) {
 	case *schema.Key:
 		text += row.Key
+	case *schema.Share:
+		text += row.Key + " share of " + sessionName(row.Session)
 	case *schema.Session:
 		text += "session " + sessionName(row.ID)
 	case *schema.Node:
@@ -72,6 +74,7 @@ func (w *world) event(e *engine.Event) string {
 	switch r.Kind {
 	case engine.SessionCreated:
 		text += " begins"
+	case engine.ShareGranted, engine.ShareEnded: // what became of it is said below
 	case engine.SessionGone:
 		text += " ends: " + r.Cause.Error()
 	case engine.KeyDeleted, engine.NodeDeleted, engine.ServiceDeleted, engine.CheckDeleted,
@@ -102,7 +105,7 @@ func (w *world) event(e *engine.Event) string {
 func row(r *engine.Record) any {
 	switch r.Kind {
 	case engine.KeyDeleted, engine.SessionGone, engine.NodeDeleted, engine.ServiceDeleted,
-		engine.CheckDeleted, engine.AttachmentDeleted:
+		engine.CheckDeleted, engine.AttachmentDeleted, engine.ShareEnded:
 		return r.Old
 	}
 	return r.New
@@ -118,6 +121,10 @@ func (w *world) problem(err error) string {
 	switch b.Obstacle {
 	case engine.ByHolder:
 		text += " is held by " + sessionName(b.Holder)
+		if b.HeldMode == engine.Shared {
+			text = fmt.Sprintf("%s is shared by %d, longest by %s", b.Key, len(b.Shares),
+				sessionName(b.Holder))
+		}
 	case engine.ByDelay:
 		text += " is delayed"
 	case engine.ByQueue:
@@ -143,8 +150,16 @@ func (w *world) show() {
 	for _, row := range w.rows.Keys.Ascend("") {
 		w.printf("%s\n", entry(row))
 	}
+	for _, row := range w.rows.Shares.Ascend("") {
+		w.printf("share %s%s\n", row.Key, fields("lock", row.LockIndex, "fence", row.Fence,
+			"by", sessionName(row.Session)))
+	}
 	for _, row := range w.rows.Delays.Ascend("") {
-		w.printf("delay %s%s\n", row.Key, fields("until", after(row.Until)))
+		of := ""
+		if engine.Mode(row.Mode) == engine.Shared {
+			of = " of writers"
+		}
+		w.printf("delay%s %s%s\n", of, row.Key, fields("until", after(row.Until)))
 	}
 	queues := make(map[string][]string)
 	for _, v := range w.engine.LockViews(w.now) {
@@ -247,6 +262,7 @@ func (w *world) recordRows() {
 	recordTable(w, "delay", s.Delays.Ascend(""))
 	recordTable(w, "grave", s.Graves.Ascend(""))
 	recordTable(w, "mark", s.Marks.Ascend(""))
+	recordTable(w, "share", s.Shares.Ascend(""))
 }
 
 func recordTable[T any](w *world, table string, rows iter.Seq2[string, *T]) {

@@ -8,6 +8,7 @@ func (e *Engine) Begin(now time.Time) *Txn {
 	tx.now, tx.again, tx.shared = now, false, false
 	tx.freed, tx.passed = reusable(tx.freed), reusable(tx.passed)
 	tx.causes, tx.ends, tx.locked = emptied(tx.causes), emptied(tx.ends), emptied(tx.locked)
+	tx.shareEnds, tx.passedShares = emptied(tx.shareEnds), reusable(tx.passedShares)
 	return tx
 }
 

@@ -93,7 +93,7 @@ func (tx *Txn) Acquire(hold *Hold, s *Session, prefix string, limit int) (*Block
 	case slots.limit != 0 && limit != 0 && slots.limit != limit:
 		return nil, conflict("the limit of the semaphore is %d, not %d: name 0 to go by "+
 			"its own, or change it by SetLimit", slots.limit, limit)
-	case s.awaits(key):
+	case s.awaits(key, Exclusive):
 		return nil, conflict("session %s waits for a slot: %s", s.Row.ID, oneSlotEach)
 	}
 	if err := slots.begin(limit); err != nil {
@@ -143,13 +143,13 @@ func (tx *Txn) serveSlot(w *Waiter) bool {
 // error if it need not. It returns the row of the session's contender key, if there is one.
 func (tx *Txn) seekSlot(s *Session, slots roster) (*schema.Key, *Blocked, error) {
 	key := contenderKey(slots.prefix, s.Row.ID)
-	if delayed := tx.delayed(key); delayed != nil {
+	if delayed := tx.delayed(key, Exclusive); delayed != nil {
 		return nil, delayed, nil
 	}
 	row := tx.Get(key)
 	switch {
 	case row == nil || row.Session != s.Row.ID:
-		if err := tx.obstructed(s, key, row); err != nil {
+		if err := tx.obstructed(s, key, row, Exclusive); err != nil {
 			return nil, nil, err
 		}
 	case tx.engine.lockOf(key).hold != nil:
@@ -287,7 +287,7 @@ func (tx *Txn) takeSlots(sem *semaphore) {
 // is none.
 func (tx *Txn) nextWaiter(state *lockState) *Waiter {
 	for w := range state.queue.All() {
-		if !w.Slot || tx.delayed(contenderKey(w.prefix(), w.Session.Row.ID)) == nil {
+		if !w.Slot || tx.delayed(contenderKey(w.prefix(), w.Session.Row.ID), Exclusive) == nil {
 			return w
 		}
 	}

@@ -122,7 +122,10 @@ func (tx *Txn) EndSessionAfter(s *Session, cause error, delay time.Duration) {
 	e.rows.Bury(GraveSession, key)
 	// All delays first: whether a slot is lost depends on a key that may go with the session.
 	for state := s.held; state != nil; state = state.next {
-		tx.setDelay(state.key, delay)
+		tx.setDelay(state.key, delay, Exclusive)
+	}
+	for one := s.shares; one != nil; one = one.next {
+		tx.setDelay(one.row.Key, delay, Shared)
 	}
 	for s.held != nil { // each step takes the first off the list
 		row := tx.Get(s.held.key)
@@ -133,6 +136,7 @@ func (tx *Txn) EndSessionAfter(s *Session, cause error, delay time.Duration) {
 			tx.release(row, cause)
 		}
 	}
+	tx.endSharesOf(s, cause)
 	tx.detachAll(s)
 	for w := range s.waiters() {
 		tx.dismiss(w, fmt.Errorf("%w: %w", ErrNoSession, cause))

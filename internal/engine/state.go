@@ -72,7 +72,8 @@ type sessionRest struct {
 	expires  expiry.Item
 	ofKeeper bool                // a Keeper has made it, and it ends with that
 	renewal  *renewal            // for the calls that keep it alive; nil if none ever did
-	held     *lockState          // the first of the keys whose locks it holds
+	held     *lockState          // the first of the keys whose locks it holds alone
+	shares   *share              // the first of its shares of locks
 	waiting  *Waiter             // the newest of the calls that wait
 	attached map[string]struct{} // names of its attachments
 }
@@ -91,11 +92,24 @@ type Hold struct {
 	Key       string
 	LockIndex uint64
 	Fence     uint64
+	Mode      Mode
 
 	policy    KeyPolicy
-	givenUp   bool // the call that was granted it has returned without it
-	takenOver bool // its session had the lock before, without a handle
+	givenUp   bool  // the call that was granted it has returned without it
+	takenOver bool  // its session had the lock before, without a handle
+	next      *Hold // that has taken its place by a downgrade
+
+	previousOf, nextOf *Hold // of the same share: see share
 }
+
+// Mode says whether a lock is held by one session alone.
+type Mode uint8
+
+// The modes.
+const (
+	Exclusive Mode = iota // of one holder
+	Shared                // of any number of holders
+)
 
 // KeyPolicy says what becomes of a lock's key when it is released.
 type KeyPolicy uint8
@@ -112,6 +126,7 @@ type LockOptions struct {
 	Value  []byte // is written to the key with the lock, unless it is nil
 	Flags  uint64
 	Policy KeyPolicy
+	Mode   Mode
 }
 
 // Waiter is a call that waits for locks, or for a slot. It is part of what the call waits with.
@@ -160,8 +175,10 @@ type lockState struct {
 	queue waitq.Queue[*Waiter]
 	delay *delay
 
-	session    *Session // the holder, as of the newest state; nil if the lock is free
+	session    *Session // the exclusive holder, as of the newest state; nil if there is none
 	prev, next *lockState
+
+	shares shares // of the holders that share the lock, as of the newest state
 }
 
 // delay keeps a lock from everybody after its holder was lost. It belongs to the name of the key,
@@ -170,7 +187,13 @@ type delay struct {
 	key   string
 	until time.Time
 	slot  bool // of a semaphore: it was lost, and counts until the delay is over
+	mode  Mode // in which the lock was lost: Shared keeps exclusive holders out only (R5)
 	over  expiry.Item
+}
+
+// lasts reports whether the delay keeps the lock from a holder in the mode.
+func (d *delay) lasts(mode Mode, now time.Time) bool {
+	return d != nil && now.Before(d.until) && (d.mode == Exclusive || mode == Exclusive)
 }
 
 // semaphore is what is known of a semaphore beside its rows: there is one while a slot has a
@@ -220,7 +243,8 @@ func (e *Engine) state(key string) *lockState {
 // tidy forgets a lockState that says nothing. It may become another key's, so it must not be looked
 // at after that.
 func (e *Engine) tidy(state *lockState) {
-	if state.session == nil && state.hold == nil && state.delay == nil && state.queue.Empty() {
+	if state.session == nil && state.hold == nil && state.delay == nil && state.shares.n == 0 &&
+		state.queue.Empty() {
 		delete(e.locks, state.key)
 		e.spare = state
 		if e.latest == state {
@@ -256,8 +280,16 @@ func (e *Engine) tidySemaphore(sem *semaphore) {
 	}
 }
 
-// setHold makes hold that of the lock that the state is of, and nil takes it away.
+// setHold makes hold that of the lock that the state is of, or one of those that share it; nil takes
+// away the one that has it alone.
 func (e *Engine) setHold(state *lockState, hold *Hold) {
+	if hold != nil && hold.Mode == Shared {
+		// Without a share the grant is being taken back too: see revert.
+		if one := state.shares.find(grantID{hold.Session, hold.Fence}); one != nil {
+			one.attach(hold)
+		}
+		return
+	}
 	old := state.hold
 	state.hold = hold
 	if old != nil && old.policy == leaveSlot {

@@ -21,6 +21,9 @@ type Txn struct {
 	causes  map[string]loss     // why the lock of a key ended, where the key does not tell
 	ends    map[schema.ID]error // why sessions ended
 	locked  map[string]uint64   // the last lock index of a key that it has locked and deleted
+
+	shareEnds    map[string]error // why shares ended, by the keys of their rows
+	passedShares []*schema.Share  // as passed, for locks that are shared
 }
 
 // loss is why the lock of one grant was over.
@@ -34,6 +37,7 @@ type loss struct {
 type Effect struct {
 	Kind    EffectKind
 	Hold    *Hold
+	Next    *Hold // of a downgrade
 	Waiter  *Waiter
 	Session *Session
 	Cause   error
@@ -49,13 +53,14 @@ type EffectKind uint8
 
 // The kinds.
 const (
-	LockHeld     EffectKind = iota + 1 // Hold became the handle's of its key
-	LockReleased                       // Hold no longer is, by its own release
-	LockLost                           // Hold no longer is, for another cause
-	SessionMade                        // SessionMade: Session was made
-	SessionEnded                       // SessionEnded: Session has ended, for Cause
-	WaiterServed                       // the holds of Waiter became those of their keys
-	WaiterLeft                         // Waiter goes with an error
+	LockHeld       EffectKind = iota + 1 // Hold became the handle's of its key
+	LockReleased                         // Hold no longer is, by its own release
+	LockLost                             // Hold no longer is, for another cause
+	LockDowngraded                       // Hold was one that has its lock alone, and is shared as Next
+	SessionMade                          // SessionMade: Session was made
+	SessionEnded                         // SessionEnded: Session has ended, for Cause
+	WaiterServed                         // the holds of Waiter became those of their keys
+	WaiterLeft                           // Waiter goes with an error
 
 	delaySet   // delay took the place of replaced
 	leaseBegun // lease got another deadline than until

@@ -15,19 +15,29 @@ import (
 type LockView struct {
 	Key    string
 	Row    *schema.Key     // nil: there is no such key
-	Holder *schema.Session // nil: the lock is free
+	Holder *schema.Session // that has the lock alone, or nil
+	Shares []SharedView    // the holders that share it, in the order of their grants
 
 	delay     *delay
 	queue     []*waitq.Place[*Waiter]
 	semaphore *schema.Key // that it may be a key of; nil if there is none
 }
 
+// SharedView is one holder of a lock that is shared, as it is published.
+type SharedView struct {
+	Row    *schema.Share
+	Holder *schema.Session
+}
+
 // LockViews returns all locks that are held, delayed or waited for, in no order.
 func (e *Engine) LockViews(now time.Time) []LockView {
 	pending := e.pending()
 	views := make([]LockView, 0, len(e.locks))
-	see := func(key string, delay *delay, queue []*waitq.Place[*Waiter]) {
+	see := func(key string, delay *delay, queue []*waitq.Place[*Waiter], more []*schema.Share) {
 		v := LockView{Key: key, Row: e.rows.Keys.Get(key), queue: queue}
+		for _, row := range e.publishedShares(key, more...) {
+			v.Shares = append(v.Shares, SharedView{row, e.rows.Sessions.Get(string(row.Session[:]))})
+		}
 		if v.Row != nil && !v.Row.Session.IsZero() {
 			v.Holder = e.rows.Sessions.Get(string(v.Row.Session[:]))
 		}
@@ -37,23 +47,25 @@ func (e *Engine) LockViews(now time.Time) []LockView {
 		if key == PrefixOf(key)+SemaphoreKey || !contenderOf(key).IsZero() {
 			v.semaphore = e.rows.Keys.Get(PrefixOf(key) + SemaphoreKey)
 		}
-		if v.Holder != nil || v.delay != nil || len(v.queue) > 0 {
+		if v.Holder != nil || len(v.Shares) > 0 || v.delay != nil || len(v.queue) > 0 {
 			views = append(views, v)
 		}
 	}
 	for key, state := range e.locks {
 		delay, queue := state.delay, slices.Collect(state.queue.Places())
+		var shares []*schema.Share
 		if p := pending[key]; p != nil {
 			if p.replaces {
 				delay = p.delay
 			}
 			queue = append(queue, p.aside...)
+			shares = p.shares
 			delete(pending, key)
 		}
-		see(key, delay, queue)
+		see(key, delay, queue, shares)
 	}
 	for key, p := range pending {
-		see(key, p.delay, p.aside)
+		see(key, p.delay, p.aside, p.shares)
 	}
 	return views
 }
@@ -127,6 +139,11 @@ func (s *Session) Held() []*Hold {
 			holds = append(holds, state.hold)
 		}
 	}
+	for one := s.shares; one != nil; one = one.next {
+		for hold := one.hold; hold != nil; hold = hold.nextOf {
+			holds = append(holds, hold)
+		}
+	}
 	return holds
 }
 
@@ -138,6 +155,7 @@ type undecided struct {
 	replaces bool // the lock-delay, which is published as delay
 	delay    *delay
 	aside    []*waitq.Place[*Waiter] // of those that still wait until their outcome is told
+	shares   []*schema.Share         // that were granted or ended
 }
 
 // pending returns what is to be shown as it was before, by key; and every key that changed.
@@ -149,7 +167,7 @@ func (e *Engine) pending() pending {
 		}
 		for i := range b.events {
 			if b.events[i].Space == SpaceKeys {
-				p.of(b.events[i].Name)
+				p.addEvent(&b.events[i])
 			}
 		}
 		p.addEffects(b.effects)
@@ -157,6 +175,9 @@ func (e *Engine) pending() pending {
 	if tx := &e.own; tx.shared {
 		for _, key := range tx.passed {
 			p.of(key)
+		}
+		for _, share := range tx.passedShares {
+			p.addShare(share)
 		}
 		p.addEffects(tx.effects)
 	}
@@ -172,6 +193,20 @@ func (p pending) of(key string) *undecided {
 		p[key] = &undecided{}
 	}
 	return p[key]
+}
+
+// addEvent adds the change of a key or of one of its shares.
+func (p pending) addEvent(event *Event) {
+	p.of(event.Name)
+	switch event.Body.Kind {
+	case ShareGranted, ShareEnded:
+		p.addShare(cmp.Or(event.Body.Old.(*schema.Share), event.Body.New.(*schema.Share)))
+	}
+}
+
+func (p pending) addShare(share *schema.Share) {
+	u := p.of(share.Key)
+	u.shares = append(u.shares, share)
 }
 
 // addEffects adds what the effects, which are later than those before, have changed.

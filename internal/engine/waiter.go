@@ -43,14 +43,15 @@ func (w *Waiter) Keys() []string {
 	return keys
 }
 
-// awaits reports whether a call with this session waits for the lock: it would be overtaken by one
-// that took over a lock without a handle.
-func (s *Session) awaits(key string) bool { return s.firstFor(key) != nil }
+// awaits reports whether a call with this session waits for the lock in the mode: it would be
+// overtaken by one that took over a lock without a handle.
+func (s *Session) awaits(key string, mode Mode) bool { return s.firstFor(key, mode) != nil }
 
-// firstFor returns the oldest of the calls with this session that wait for the lock, or nil.
-func (s *Session) firstFor(key string) (first *Waiter) {
+// firstFor returns the oldest of the calls with this session that wait for the lock in the mode, or
+// nil.
+func (s *Session) firstFor(key string, mode Mode) (first *Waiter) {
 	for w := range s.waiters() { // the oldest is the last
-		if w.phase != standing {
+		if w.phase != standing || w.Options.Mode != mode {
 			continue
 		}
 		for i := range w.claims {
@@ -85,7 +86,12 @@ func (s *Session) removeWaiter(w *Waiter) {
 // served takes out of its queues a waiter that was granted what it waits for.
 func (tx *Txn) served(w *Waiter) {
 	for i := range w.claims {
-		w.claims[i].place.SetAside()
+		c := &w.claims[i]
+		c.place.SetAside()
+		// Those behind it may share the other locks that it waited for.
+		if w.Options.Mode == Shared && len(w.claims) > 1 && c.state.queue.Len() > 0 {
+			tx.freed = append(tx.freed, c.key)
+		}
 	}
 	w.phase = granted
 	tx.effect(WaiterServed).Waiter = w

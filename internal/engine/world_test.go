@@ -189,6 +189,8 @@ func (w *world) tell(o engine.Outcome) {
 			delete(w.holds, nameOf(f.Hold.Owner))
 		case engine.SessionMade:
 			w.sessions[sessionName(f.Session.Row.ID)] = f.Session
+		case engine.LockDowngraded:
+			w.holds[nameOf(f.Next.Owner)] = f.Next
 		case engine.LockHeld:
 			w.holds[nameOf(f.Hold.Owner)] = f.Hold
 		case engine.SessionEnded:

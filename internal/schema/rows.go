@@ -4,7 +4,10 @@
 // packages that write it.
 package schema
 
-import "time"
+import (
+	"encoding/binary"
+	"time"
+)
 
 // KeyLimit is the length of the longest key of a row, in bytes. A file cannot hold a longer one,
 // nor an empty one.
@@ -24,8 +27,8 @@ type Key struct {
 	Session     ID     // the holder of the lock, zero if it is free
 	CreateIndex uint64
 	ModifyIndex uint64
-	LockIndex   uint64 // how often the lock was taken since CreateIndex
-	Fence       uint64 // the index of the last grant of the lock
+	LockIndex   uint64 // how often the lock was taken, when free, since CreateIndex
+	Fence       uint64 // the index of the last grant that took the lock when it was free
 
 	// Granted is when that was, as the caller counts. A file does not have it: a row that is read
 	// back has 0.
@@ -107,6 +110,43 @@ type Delay struct {
 	Length time.Duration // the whole delay
 
 	Index uint64 // at which it began; 0: it is not known
+
+	// Mode is that in which the lock was lost. What it means is not this package's business.
+	Mode uint8
+}
+
+// Share is a row of the table of shares, under [ShareKey]: one grant of a lock that is shared. The
+// lock's key says nothing of it.
+type Share struct {
+	Key       string
+	Session   ID
+	LockIndex uint64 // that of the key
+	Fence     uint64 // the index of the grant
+	Granted   int64  // as of Key
+}
+
+// ShareKey is the key of the row of one grant of a shared lock. Those of one lock are neighbours, in
+// the order of their fences.
+func ShareKey(key string, fence uint64, session ID) string {
+	row := make([]byte, 0, 2+len(key)+8+len(session))
+	row = append(binary.BigEndian.AppendUint16(row, uint16(len(key))), key...)
+	return string(append(binary.BigEndian.AppendUint64(row, fence), session[:]...))
+}
+
+// SharePrefix is what the keys of all rows of one shared lock, and no others, begin with.
+func SharePrefix(key string) string {
+	return string(binary.BigEndian.AppendUint16(nil, uint16(len(key)))) + key
+}
+
+// ShareOf takes the key of a row of the table of shares apart. It reports false if that is none.
+func ShareOf(row string) (key string, fence uint64, session ID, ok bool) {
+	const rest = 8 + len(ID{})
+	n := len(row) - 2 - rest
+	if n < 0 || int(binary.BigEndian.Uint16([]byte(row[:2]))) != n {
+		return "", 0, ID{}, false
+	}
+	fence = binary.BigEndian.Uint64([]byte(row[2+n : 2+n+8]))
+	return row[2 : 2+n], fence, ID([]byte(row[len(row)-len(ID{}):])), true
 }
 
 // Grave is a row of the table of tombstones, under its kind and name: the index at which something

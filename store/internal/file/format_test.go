@@ -57,6 +57,10 @@ func formatRows(s *store.Store, write func(fn func())) {
 			CreateIndex: 3, ModifyIndex: 3})
 		s.Delays.Put("delayed", schema.Delay{Key: "delayed", Until: time.Unix(1, 5).UTC(),
 			Length: 15 * time.Second, Index: 3})
+		s.Delays.Put("large", schema.Delay{Key: "large", Until: time.Unix(2, 0).UTC(),
+			Length: time.Second, Index: 3, Mode: 1})
+		s.Shares.Put(schema.ShareKey("large", 3, id),
+			schema.Share{Key: "large", Session: id, LockIndex: 1, Fence: 3})
 		s.Marks.Put("sessions", schema.Mark{Name: "sessions", Index: 3})
 	})
 }
@@ -140,16 +144,18 @@ func TestFormat_ByHand(t *testing.T) {
 			"\x02\x02"},
 		{5, "attachments", "a", "\x01" + id + "\x01v" + "\x03\x03"},
 		{6, "delays", "\xff" + index + "delayed", "\x02\x05" + "\x80\xd8\x8e\xe1\x6f" + "\x03"},
+		{6, "delays", "\xff" + index + "large", "\x04\x00" + "\x80\xa8\xd6\xb9\x07" + "\x03\x01"},
 		{7, "graves", "\xff" + index + "\x00gone", "\x03"},
 		{8, "marks", "catalog", "\x02"},
 		{8, "marks", "sessions", "\x03"},
+		{9, "shares", "\xff" + index + "\x00\x05large" + index + id, "\x01"},
 	}
 	sums := uint64(0)
 	for _, row := range rows {
 		sums += uint64(rowSum(row.table, row.key, row.payload))
 	}
 	// Two commits follow the one that made the tables, which is number 2.
-	header := binary.AppendUvarint([]byte("\x01\x04\x03\x0b"), sums)
+	header := binary.AppendUvarint([]byte("\x01\x04\x03\x0d"), sums)
 	rows = append(rows, row{255, "meta", "lockd", string(header) + "\x00\x00\x00\x00\x00"})
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true})
 	if err != nil {

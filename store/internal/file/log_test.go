@@ -489,7 +489,7 @@ func TestLog_Refused(t *testing.T) {
 		"Short":      {0, head[:2], "ends too early"},
 		"Older":      {0, older, "not between those of its neighbours"},
 		"Limit":      {0, strings.Repeat("\xff", 9) + "\x01" + older[1:], "its last index is"},
-		"Table":      {0, head + row(9, "k", good), "unknown table"},
+		"Table":      {0, head + row(10, "k", good), "unknown table"},
 		"NoKey":      {0, head + row(0, "", good), "key has the wrong length"},
 		"CutKey":     {0, head + "\x00\x05k", "ends too early"},
 		"CutValue":   {0, head + "\x00\x01k\x09v", "ends too early"},

@@ -318,7 +318,11 @@ var DelayRows = Rows[schema.Delay]{
 		buf = binary.AppendVarint(buf, row.Until.Unix())
 		buf = binary.AppendUvarint(buf, uint64(row.Until.Nanosecond()))
 		buf = binary.AppendVarint(buf, int64(row.Length))
-		return binary.AppendUvarint(buf, row.Index)
+		buf = binary.AppendUvarint(buf, row.Index)
+		if row.Mode == 0 { // as of most rows
+			return buf
+		}
+		return append(buf, row.Mode)
 	},
 	DecodePayload: func(key string, payload []byte) (schema.Delay, error) {
 		d := Decoder{Rest: payload}
@@ -327,6 +331,11 @@ var DelayRows = Rows[schema.Delay]{
 			Until:  d.time(),
 			Length: d.duration(),
 			Index:  d.Uint64(),
+		}
+		if len(d.Rest) > 0 {
+			if row.Mode = d.Uint8(); row.Mode == 0 && d.Err == nil {
+				d.Fail(errLong) // it is not written then
+			}
 		}
 		return row, d.End()
 	},
@@ -358,6 +367,24 @@ var MarkRows = Rows[schema.Mark]{
 	DecodePayload: func(key string, payload []byte) (schema.Mark, error) {
 		d := Decoder{Rest: payload}
 		row := schema.Mark{Name: key, Index: d.Uint64()}
+		return row, d.End()
+	},
+}
+
+// ShareRows is the format of the table of shares. The row's key has all of it but the lock index.
+var ShareRows = Rows[schema.Share]{
+	Table:  tableShares,
+	layout: &shareLayout,
+	AppendPayload: func(buf []byte, row *schema.Share) []byte {
+		return binary.AppendUvarint(buf, row.LockIndex)
+	},
+	DecodePayload: func(key string, payload []byte) (row schema.Share, err error) {
+		var ok bool
+		if row.Key, row.Fence, row.Session, ok = schema.ShareOf(key); !ok {
+			return schema.Share{}, ErrKeyLength
+		}
+		d := Decoder{Rest: payload}
+		row.LockIndex = d.Uint64()
 		return row, d.End()
 	},
 }

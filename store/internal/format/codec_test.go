@@ -99,6 +99,7 @@ func TestRow_ComesBackAsItWas(t *testing.T) {
 			{"k", schema.Delay{Key: "k", Until: time.Unix(0, 1).UTC(), Length: longest}},
 			{"k", schema.Delay{Key: "k", Until: time.Unix(0, -1).UTC(), Length: least}},
 			{odd, schema.Delay{Key: odd, Until: time.Unix(0, math.MaxInt64).UTC(), Index: 1}},
+			{odd, schema.Delay{Key: odd, Until: time.Unix(0, 0).UTC(), Mode: 1}},
 			{odd, schema.Delay{Key: odd, Until: time.Unix(0, math.MinInt64).UTC()}},
 			{odd, schema.Delay{Key: odd, Until: time.Date(9999, 1, 2, 3, 4, 5, 6, time.UTC)}},
 			{odd, schema.Delay{Key: odd, Until: time.Date(-9999, 1, 2, 3, 4, 5, 6, time.UTC)}},
@@ -109,6 +110,18 @@ func TestRow_ComesBackAsItWas(t *testing.T) {
 			{"\x00", schema.Grave{}},
 			{"\xff" + odd, schema.Grave{Kind: 0xff, Name: odd, Index: math.MaxUint64}},
 		})
+	})
+	t.Run("Share", func(t *testing.T) {
+		share := schema.Share{Key: odd, Session: someID, LockIndex: 1, Fence: math.MaxUint64}
+		testRoundTrip(t, &format.ShareRows, []keyed[schema.Share]{
+			{schema.ShareKey("", 0, schema.ID{}), schema.Share{}},
+			{schema.ShareKey(share.Key, share.Fence, share.Session), share},
+		})
+		for _, key := range []string{"", "k", schema.ShareKey("k", 1, someID) + "x"} {
+			if _, err := format.ShareRows.DecodePayload(key, []byte{1}); err == nil {
+				t.Errorf("key %q: got no error", key)
+			}
+		}
 	})
 	t.Run("Mark", func(t *testing.T) {
 		testRoundTrip(t, &format.MarkRows, []keyed[schema.Mark]{

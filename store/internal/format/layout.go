@@ -81,6 +81,13 @@ var delayLayout = layout[schema.Delay]{
 	key:   markedKey,
 }
 
+// shareLayout lies by the index of the grant.
+var shareLayout = layout[schema.Share]{
+	ahead: len(marked) + indexSize,
+	place: func(key string, row *schema.Share) string { return placeMarked(row.Fence, key) },
+	key:   markedKey,
+}
+
 // sessionLayout knows a place by its length, which an ID does not have.
 var sessionLayout = layout[schema.Session]{
 	ahead: indexSize,

@@ -14,6 +14,7 @@ const (
 	tableDelays
 	tableGraves
 	tableMarks
+	tableShares
 	tableCount
 )
 
@@ -54,6 +55,8 @@ func TableName(table byte) string {
 		return "graves"
 	case tableMarks:
 		return "marks"
+	case tableShares:
+		return "shares"
 	case HeaderTable:
 		return HeaderBucket
 	}

@@ -21,6 +21,7 @@ type Snapshot struct {
 	Delays      View[schema.Delay]
 	Graves      View[schema.Grave]
 	Marks       View[schema.Mark]
+	Shares      View[schema.Share]
 }
 
 // Index is the index of the last transaction that the snapshot has.

@@ -19,6 +19,7 @@ type State struct {
 	Attachments Table[schema.Attachment]
 	Delays      Table[schema.Delay]
 	Marks       Table[schema.Mark]
+	Shares      Table[schema.Share]
 	graves      graves
 	tables      [format.TableCount]table // all of them, by number
 
@@ -61,6 +62,7 @@ func (s *State) Init() {
 	s.Delays.init(s, &format.DelayRows)
 	s.graves.init(s)
 	s.Marks.init(s, &format.MarkRows)
+	s.Shares.init(s, &format.ShareRows)
 }
 
 // Locked returns the keys that were locked when the file was opened, in order.
@@ -166,6 +168,7 @@ func (s *State) Snapshot() *Snapshot {
 			Delays:      s.Delays.snapshot(),
 			Graves:      s.graves.table.snapshot(),
 			Marks:       s.Marks.snapshot(),
+			Shares:      s.Shares.snapshot(),
 		}
 		s.cached.Store(snapshot)
 	}

@@ -1,0 +1,398 @@
+package engine
+
+import (
+	"bytes"
+	"cmp"
+	"iter"
+	"slices"
+
+	"github.com/lockd/lockd/internal/schema"
+)
+
+// shares are the holders of one lock that is shared: a share for each grant. The zero value is of a
+// lock that is not shared.
+type shares struct {
+	n     int
+	loose int                // those without a handle
+	only  *share             // if there is one
+	all   map[grantID]*share // if there are more
+
+	// removes is set when a holder created the key and is to remove it (RemoveAfter): then the last
+	// holder may, if it asked for that too. It goes with the last share.
+	removes bool
+}
+
+// grantID tells the grants of one lock apart. Those of one session in one transaction are one grant.
+type grantID struct {
+	session *Session
+	fence   uint64
+}
+
+// share is one grant of a lock that is shared.
+type share struct {
+	row     *schema.Share
+	state   *lockState
+	session *Session
+	hold    *Hold // the first of its handles, which hold it together; nil if it has none
+
+	prev, next *share // in the list of the session's
+}
+
+func (s *share) id() grantID { return grantID{s.session, s.row.Fence} }
+
+// find returns the share of a grant, or nil.
+func (s *shares) find(id grantID) *share {
+	if s.only != nil && s.only.id() == id {
+		return s.only
+	}
+	return s.all[id]
+}
+
+func (s *shares) add(added *share) {
+	s.n++
+	s.loose++
+	if s.n == 1 {
+		s.only = added
+		return
+	}
+	if s.all == nil {
+		s.all = make(map[grantID]*share)
+	}
+	if s.only != nil {
+		s.all[s.only.id()], s.only = s.only, nil
+	}
+	s.all[added.id()] = added
+}
+
+// remove takes out a share whose handles are gone.
+func (s *shares) remove(removed *share) {
+	s.n--
+	s.loose--
+	if s.only == removed {
+		s.only = nil
+	}
+	delete(s.all, removed.id())
+	if s.n == 0 {
+		*s = shares{}
+	}
+}
+
+// inOrder returns the shares in the order of their grants.
+func (s *shares) inOrder() []*share {
+	var list []*share
+	if s.only != nil {
+		list = append(list, s.only)
+	}
+	for _, one := range s.all {
+		list = append(list, one)
+	}
+	slices.SortFunc(list, func(a, b *share) int { return compareShares(a.row, b.row) })
+	return list
+}
+
+// compareShares orders the holders of a lock by their grants.
+func compareShares(a, b *schema.Share) int {
+	return cmp.Or(cmp.Compare(a.Fence, b.Fence), bytes.Compare(a.Session[:], b.Session[:]))
+}
+
+// sharesOf yields the session's shares of the lock. The one just yielded may be removed.
+func (s *Session) sharesOf(state *lockState) iter.Seq[*share] {
+	return func(yield func(*share) bool) {
+		if state == nil || state.shares.n == 0 {
+			return
+		}
+		for one := s.shares; one != nil; {
+			next := one.next
+			if one.state == state && !yield(one) {
+				return
+			}
+			one = next
+		}
+	}
+}
+
+// looseShare returns a share of the lock that the session has without a handle, or nil.
+func (s *Session) looseShare(state *lockState) *share {
+	if state == nil || state.shares.loose == 0 { // as a rule
+		return nil
+	}
+	for one := range s.sharesOf(state) {
+		if one.hold == nil {
+			return one
+		}
+	}
+	return nil
+}
+
+// attach makes hold one of the handles of the share.
+func (s *share) attach(hold *Hold) {
+	if s.hold == nil {
+		s.state.shares.loose--
+	} else {
+		s.hold.previousOf = hold
+	}
+	hold.previousOf, hold.nextOf, s.hold = nil, s.hold, hold
+}
+
+// detach takes a handle off the share, and reports whether it was one of it.
+func (s *share) detach(hold *Hold) bool {
+	if s.hold != hold && hold.previousOf == nil {
+		return false
+	}
+	if hold.previousOf == nil {
+		s.hold = hold.nextOf
+	} else {
+		hold.previousOf.nextOf = hold.nextOf
+	}
+	if hold.nextOf != nil {
+		hold.nextOf.previousOf = hold.previousOf
+	}
+	hold.previousOf, hold.nextOf = nil, nil
+	if s.hold == nil {
+		s.state.shares.loose++
+	}
+	return true
+}
+
+// shareOf returns the share that hold is a handle of, or nil.
+func (e *Engine) shareOf(hold *Hold) *share {
+	state := e.lockOf(hold.Key)
+	if state == nil {
+		return nil
+	}
+	one := state.shares.find(grantID{hold.Session, hold.Fence})
+	if one == nil || one.hold != hold && hold.previousOf == nil {
+		return nil
+	}
+	return one
+}
+
+// shareMoved keeps the shares of each lock and of each session.
+func (e *Engine) shareMoved(old, new *schema.Share) {
+	if e.own.shared {
+		e.own.passedShares = append(e.own.passedShares, cmp.Or(old, new))
+	}
+	if old != nil {
+		state := e.lockOf(old.Key)
+		e.dropShare(state.shares.find(grantID{e.holder(old.Session), old.Fence}))
+		e.tidy(state)
+	}
+	if new != nil {
+		state, s := e.state(new.Key), e.holder(new.Session)
+		one := &share{row: new, state: state, session: s, next: s.shares}
+		if s.shares != nil {
+			s.shares.prev = one
+		}
+		s.shares = one
+		state.shares.add(one)
+	}
+}
+
+// dropShare forgets a share. When its row is taken back, its handles may still be there: what they
+// did is reverted after that.
+func (e *Engine) dropShare(one *share) {
+	for one.hold != nil {
+		one.detach(one.hold)
+	}
+	if one.prev != nil {
+		one.prev.next = one.next
+	} else {
+		one.session.shares = one.next
+	}
+	if one.next != nil {
+		one.next.prev = one.prev
+	}
+	one.state.shares.remove(one)
+}
+
+// grantShare gives the session a share of a lock that no session holds alone. Only the first holder
+// writes to the key, which it creates if need be (R2).
+func (tx *Txn) grantShare(key string, s *Session, opts LockOptions) *schema.Share {
+	e, fence := tx.engine, tx.next()
+	row := tx.Get(key)
+	if state := e.lockOf(key); state == nil || state.shares.n == 0 {
+		draft, next := tx.draft(key)
+		next.LockIndex, next.Fence = 1+max(next.LockIndex, tx.locked[key]), fence
+		if opts.Value != nil {
+			next.Value, next.Flags = bytes.Clone(opts.Value), opts.Flags
+		}
+		row = tx.write(draft)
+		if state == nil || state.delay == nil { // that of a lost reader lasts on
+			tx.dropDelay(key)
+		}
+	} else if opts.Value != nil {
+		row = tx.Put(key, opts.Value, opts.Flags)
+	}
+	id := schema.ShareKey(key, fence, s.Row.ID)
+	if again := e.rows.Shares.Newest(id); again != nil {
+		return again
+	}
+	e.grantee = s
+	return e.rows.Shares.Put(id, schema.Share{
+		Key: key, Session: s.Row.ID, LockIndex: row.LockIndex, Fence: fence, Granted: e.moment(tx.now),
+	})
+}
+
+// endShare is the end of a share, whose handles lose it.
+func (tx *Txn) endShare(one *share, cause error) {
+	for one.hold != nil {
+		hold := one.hold
+		one.detach(hold)
+		f := tx.effect(LockLost)
+		f.Hold, f.Cause = hold, cause
+	}
+	tx.removeShare(one, cause)
+}
+
+// removeShare removes the row of a share that has no handle, and looks at the queue.
+func (tx *Txn) removeShare(one *share, cause error) {
+	state, key := one.state, one.row.Key
+	id := schema.ShareKey(key, one.row.Fence, one.row.Session)
+	if tx.shareEnds == nil {
+		tx.shareEnds = make(map[string]error)
+	}
+	tx.shareEnds[id] = cause
+	if state.queue.Len() > 0 {
+		tx.freed = append(tx.freed, key)
+	}
+	tx.engine.rows.Shares.Delete(id) // which tidies the state
+}
+
+// endShares ends all shares of a lock, whose key is gone.
+func (tx *Txn) endShares(state *lockState, cause error) {
+	for _, one := range state.shares.inOrder() {
+		tx.endShare(one, cause)
+	}
+}
+
+// releaseShare releases the share of hold, which is its last handle or one of several.
+func (tx *Txn) releaseShare(hold *Hold) {
+	one := tx.engine.shareOf(hold)
+	if one == nil {
+		return
+	}
+	one.detach(hold)
+	tx.effect(LockReleased).Hold = hold
+	if one.hold != nil { // another handle of the same grant has it
+		return
+	}
+	if hold.givenUp && hold.takenOver { // the session goes on having it as before
+		tx.freed = append(tx.freed, hold.Key)
+		return
+	}
+	row := tx.Get(hold.Key)
+	last := one.state.shares.n == 1
+	tx.removeShare(one, ErrUnlocked)
+	if last && hold.policy == RemoveAfter && row.ModifyIndex == row.Fence {
+		tx.remove(row, ErrUnlocked)
+		tx.bury(row)
+	}
+}
+
+// releaseGivenUpOf releases the handles of the share whose calls have returned without them.
+func (tx *Txn) releaseGivenUpOf(one *share) {
+	for hold := one.hold; hold != nil; {
+		next := hold.nextOf
+		if hold.givenUp {
+			tx.Release(hold)
+		}
+		hold = next
+	}
+}
+
+// endSharesOf is the end of a session for its shares: a key that it is to delete goes with the last
+// holder (R5).
+func (tx *Txn) endSharesOf(s *Session, cause error) {
+	for s.shares != nil {
+		one := s.shares
+		last, row := one.state.shares.n == 1, tx.Get(one.row.Key)
+		if last && s.Row.Behavior == DeleteKeys {
+			tx.remove(row, cause)
+			tx.bury(row)
+			continue
+		}
+		tx.endShare(one, cause)
+	}
+}
+
+// Downgrade makes a lock that hold has alone one that next shares, in the same transaction: no other
+// session has it in between, and the waiters in front that can share it are served (R4). It reports
+// whether hold had the lock alone.
+func (tx *Txn) Downgrade(hold, next *Hold) bool {
+	e := tx.engine
+	state := e.lockOf(hold.Key)
+	if state == nil || state.hold != hold {
+		return false
+	}
+	row, policy := tx.Get(hold.Key), hold.policy
+	if policy == RemoveAfter && row.ModifyIndex != row.Fence {
+		policy = LeaveKey
+	}
+	e.setHold(state, nil)
+	draft, free := tx.draft(hold.Key)
+	free.Session, free.Fence = schema.ID{}, tx.next()
+	tx.write(draft)
+	tx.explain(row, errDowngraded)
+	share := e.rows.Shares.Put(schema.ShareKey(row.Key, tx.next(), row.Session), schema.Share{
+		Key: row.Key, Session: row.Session, LockIndex: row.LockIndex, Fence: tx.next(),
+		Granted: e.moment(tx.now),
+	})
+	tx.assignShare(next, hold.Session, share, policy)
+	hold.next = next
+	f := tx.effect(LockDowngraded)
+	f.Hold, f.Next = hold, next
+	if state.queue.Len() > 0 {
+		tx.freed = append(tx.freed, row.Key)
+	}
+	return true
+}
+
+// takeShare is take of a lock that is shared, or free.
+func (tx *Txn) takeShare(hold *Hold, s *Session, key string, row *schema.Key, opts LockOptions) {
+	e, policy := tx.engine, opts.Policy
+	state := e.lockOf(key)
+	own := s.looseShare(state)
+	if own != nil {
+		hold.takenOver = true
+		if opts.Value != nil {
+			tx.Put(key, opts.Value, opts.Flags)
+		}
+		tx.assignShare(hold, s, own.row, LeaveKey)
+		return
+	}
+	if row != nil && (state == nil || !state.shares.removes) {
+		policy = LeaveKey // neither this holder nor another one created the key
+	}
+	tx.assignShare(hold, s, tx.grantShare(key, s, opts), policy)
+}
+
+// assignShare makes hold, which nothing refers to yet, a handle of a share.
+func (tx *Txn) assignShare(hold *Hold, s *Session, row *schema.Share, policy KeyPolicy) {
+	hold.Session, hold.Key, hold.policy, hold.Mode = s, row.Key, policy, Shared
+	hold.LockIndex, hold.Fence = row.LockIndex, row.Fence
+	state := tx.engine.lockOf(row.Key)
+	tx.engine.setHold(state, hold)
+	state.shares.removes = state.shares.removes || policy == RemoveAfter
+}
+
+// publishedShares returns the published shares of a lock, in the order of their grants: of those that
+// there are now, and of the others named, which have ended since.
+func (e *Engine) publishedShares(key string, ended ...*schema.Share) []*schema.Share {
+	var rows []*schema.Share
+	add := func(row *schema.Share) {
+		row = e.rows.Shares.Get(schema.ShareKey(key, row.Fence, row.Session))
+		if row != nil {
+			rows = append(rows, row)
+		}
+	}
+	if state := e.locks[key]; state != nil {
+		for _, one := range state.shares.inOrder() {
+			add(one.row)
+		}
+	}
+	for _, row := range ended {
+		add(row)
+	}
+	slices.SortFunc(rows, compareShares)
+	return slices.CompactFunc(rows, func(a, b *schema.Share) bool { return compareShares(a, b) == 0 })
+}
