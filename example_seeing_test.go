@@ -100,7 +100,7 @@ func ExampleStats() {
 }
 
 // Why sessions and locks have ended.
-func ExampleEnds() {
+func ExampleStats_ends() {
 	db := must(lockd.New(nil))
 	defer db.Close()
 	s := must(db.NewSession(nil))
@@ -113,7 +113,7 @@ func ExampleEnds() {
 }
 
 // How many calls share a commit, and how long one takes.
-func ExampleCommits() {
+func ExampleStats_commits() {
 	path := filepath.Join(must(os.MkdirTemp("", "lockd-")), "lockd.db")
 	defer os.RemoveAll(filepath.Dir(path))
 	db := must(lockd.Open(path, nil))

@@ -68,3 +68,14 @@ func (f Fenced) update(fn func(tx *engine.Txn) error) error {
 		return fn(tx)
 	})
 }
+
+// CheckSequencer returns nil if, in the published state, the lock that q names is held by this very
+// grant, and ErrNotHeld otherwise. It does not block. The lock may be lost before the caller acts
+// on the answer: DB.If and Guard check in the write itself.
+func (db *DB) CheckSequencer(q Sequencer) error {
+	err := db.writer.Refused()
+	if err == nil {
+		err = db.engine.Proves(q.rules())
+	}
+	return wrap("check sequencer", q.Key, err)
+}

@@ -47,7 +47,7 @@ func (t Transition) String() string {
 func (db *DB) History(key string) []Transition {
 	var found []Transition
 	names := make(map[SessionID]string) // of those whose end is met, and of all that are looked up
-	for event := range db.watch.hub.Backward() {
+	for event := range db.hub.Backward() {
 		switch {
 		case event.Space == engine.SpaceKeys && event.Name == key:
 			ended, granted := db.transitions(&event)
@@ -109,7 +109,7 @@ func (db *DB) sessionName(id SessionID, names map[SessionID]string) string {
 		names[id] = row.Name
 		return row.Name
 	}
-	for event := range db.watch.hub.Backward() {
+	for event := range db.hub.Backward() {
 		if event.Space == engine.SpaceSessions && event.Name == string(id[:]) {
 			row, _ := event.Body.New.(*schema.Session)
 			if row == nil {

@@ -22,18 +22,18 @@ func (db *DB) attach(test *hook.Clock) {
 
 // show lets a test look inside.
 func (db *DB) show(probe *hook.Probe) {
-	db.watch.published = func() {
+	db.shows = func() {
 		if probe.Published != nil {
 			probe.Published()
 		}
 	}
 	probe.Inside = hook.Inside{
 		Waiters:     db.waiters,
-		Topics:      func() int { return db.watch.hub.Topics() },
+		Topics:      func() int { return db.hub.Topics() },
 		States:      locked(db, func() int { return db.engine.States() }),
 		NewestIndex: locked(db, func() uint64 { return db.rows.Index() }),
 		Deadlines: locked(db, func() int {
-			return db.engine.Deadlines() + db.watch.deadlines.len()
+			return db.engine.Deadlines() + db.limits.Len()
 		}),
 		NewestSessions: locked(db, func() (ids [][16]byte) {
 			for _, s := range db.engine.AllSessions() {
@@ -59,26 +59,11 @@ func (db *DB) losesRenewal(id schema.ID) bool {
 	return s != nil && handleOf(s).session.renewalLost() != nil
 }
 
-// renewalLost asks a test whether a renewal of the session is lost, and returns why.
-func (s *Session) renewalLost() error {
-	if s.db.hooks == nil || s.Err() != nil {
-		return nil
-	}
-	return s.db.hooks.Renewal(s.state.Row.ID)
-}
-
-// waitsMoved tells a test that a call has begun or ceased to wait, or to keep a session alive.
-func (db *DB) waitsMoved() {
-	if db.hooks != nil {
-		db.hooks.WaitsMoved()
-	}
-}
-
 func (db *DB) next() (time.Time, bool) {
 	db.writer.Lock()
 	at, ok := db.writer.Next()
 	db.writer.Unlock()
-	if passes, one := db.watch.deadlines.next(); one && (!ok || passes.Before(at)) {
+	if passes, one := db.limits.Next(); one && (!ok || passes.Before(at)) {
 		return passes, true
 	}
 	return at, ok
@@ -86,7 +71,7 @@ func (db *DB) next() (time.Time, bool) {
 
 func (db *DB) catchUp(held <-chan struct{}) {
 	db.writer.CatchUp(held)
-	db.watch.deadlines.end()
+	db.limits.End()
 }
 
 // expire decides the end of the session by its TTL, and does not wait until that is durable.

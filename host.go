@@ -25,16 +25,16 @@ func (h host) Tell(o engine.Outcome) {
 		case engine.LockLost:
 			lockOf(e.Hold).lose(e.Cause)
 		case engine.SessionEnded:
-			handleOf(e.Session).end(
+			handleOf(e.Session).ending.End(
 				&EndedError{Session: SessionID(e.Session.Row.ID), Cause: e.Cause})
 		}
 	}
 	if len(o.Events) > 0 {
-		if db.watch.published != nil {
-			db.watch.published()
+		if db.shows != nil {
+			db.shows()
 		}
 		db.logEvents(o.Events)
-		db.watch.hub.Publish(o.Events, o.Index)
+		db.hub.Publish(o.Events, o.Index)
 	}
 	for i := range o.Effects {
 		switch e := &o.Effects[i]; e.Kind {
@@ -51,17 +51,17 @@ func (db *DB) settled(w *engine.Waiter) {
 }
 
 func (h host) Committed(writers int64, took time.Duration, err error) {
-	h.db.countCommit(uint64(writers), took, err)
+	h.db.logCommit(took, uint64(writers), err)
 }
 
 func (h host) Failed(err error) {
 	h.db.logFailure(err)
-	h.db.watch.logger.stopLocked()
+	h.db.logger.Stop()
 	h.db.endAll(err)
 }
 
 func (h host) StepFailed(err error) { h.db.logStep(err) }
 
-func (h host) UpdateBegins(now time.Time) { h.db.watch.logger.updateBegins(now) }
+func (h host) UpdateBegins(now time.Time) { h.db.logger.UpdateBegins(now) }
 
-func (h host) UpdateEnds() { h.db.watch.logger.updateEnds() }
+func (h host) UpdateEnds() { h.db.logger.UpdateEnds() }

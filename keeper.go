@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd/catalog"
+	"github.com/lockd/lockd/internal/ending"
 	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/internal/writer"
@@ -26,9 +27,9 @@ import (
 // Keeper.Close and DB.Close end the session, also if it is Independent. If the process is killed,
 // an Independent session stays in the file, with its locks, until its TTL ends it.
 type Keeper struct {
-	db   *DB
-	opts SessionOptions
-	ending
+	db     *DB
+	opts   SessionOptions
+	ending ending.Ending
 
 	// Both are written under the writer's mutex.
 	newest atomic.Pointer[Session] // the last one made, if its making was not dropped
@@ -56,7 +57,7 @@ func (db *DB) NewKeeper(opts *SessionOptions) (*Keeper, error) {
 	if err == nil {
 		db.writer.Lock()
 		if err = db.writer.Refused(); err == nil {
-			db.keepers[k] = struct{}{}
+			db.keepers[&k.ending] = struct{}{}
 		}
 		db.writer.Unlock()
 	}
@@ -174,7 +175,7 @@ func (k *Keeper) close() error {
 			return nil
 		})
 		if err == nil {
-			k.end(errKeeperClosed)
+			k.ending.End(errKeeperClosed)
 		} else if !errors.Is(err, ErrClosed) && !errors.Is(err, ErrFailed) {
 			return err
 		}
@@ -182,7 +183,7 @@ func (k *Keeper) close() error {
 	}
 	db.writer.Lock()
 	defer db.writer.Unlock()
-	delete(db.keepers, k)
+	delete(db.keepers, &k.ending)
 	if s := k.newest.Load(); s != nil && s.state.Live() {
 		return db.writer.Refused()
 	}
@@ -194,7 +195,7 @@ func (k *Keeper) close() error {
 func (k *Keeper) rest(ctx context.Context, scope Scope, index uint64, d time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // frees the child
-	_, _, err := k.db.wait(k.ending.context(ctx), scope, index, d)
+	_, _, err := k.db.wait(k.ending.Context(ctx), scope, index, d)
 	if ended := k.Err(); err != nil && ended != nil {
 		return ended
 	}

@@ -139,15 +139,6 @@ func (db *DB) DeleteAll() (int, error) {
 	return result(n, "delete all", "", err)
 }
 
-// result is what a call returns: nothing but the error, if there is one.
-func result[T any](value T, op, key string, err error) (T, error) {
-	if err != nil {
-		var none T
-		return none, wrap(op, key, err)
-	}
-	return value, nil
-}
-
 // checkKey refuses what cannot be a key.
 func checkKey(key string) error { return engine.CheckName("key", key) }
 
@@ -162,4 +153,55 @@ func fold(key, prefix, separator string) string {
 		return key[:len(prefix)+at+len(separator)]
 	}
 	return key
+}
+
+func put(tx *engine.Txn, key string, value []byte, opts *PutOptions) (Entry, error) {
+	if err := admit(key, value); err != nil {
+		return Entry{}, err
+	}
+	return entryOf(tx.Put(key, value, opts.flags())), nil
+}
+
+func compareAndSwap(
+	tx *engine.Txn, key string, index uint64, value []byte, opts *PutOptions,
+) (Entry, error) {
+	if err := admit(key, value); err != nil {
+		return Entry{}, err
+	}
+	if err := tx.CheckIndex(key, index); err != nil {
+		return Entry{}, err
+	}
+	return entryOf(tx.Put(key, value, opts.flags())), nil
+}
+
+// admit refuses what can be neither a key nor a value.
+func admit(key string, value []byte) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	return engine.CheckValue(value)
+}
+
+func deleteKey(tx *engine.Txn, key string) (bool, error) {
+	if err := checkKey(key); err != nil {
+		return false, err
+	}
+	return tx.Delete(key), nil
+}
+
+func compareAndDelete(tx *engine.Txn, key string, index uint64) (bool, error) {
+	if err := checkKey(key); err != nil {
+		return false, err
+	}
+	return tx.CompareAndDelete(key, index)
+}
+
+func deletePrefix(tx *engine.Txn, prefix string) (int, error) {
+	if prefix == "" {
+		return 0, invalid("prefix is empty, which means every key: DeleteAll does that")
+	}
+	if err := engine.CheckName("prefix", prefix); err != nil {
+		return 0, err
+	}
+	return tx.DeletePrefix(prefix), nil
 }

@@ -4,29 +4,14 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/benbjohnson/clock"
-
+	"github.com/lockd/lockd/internal/ending"
 	"github.com/lockd/lockd/internal/engine"
+	"github.com/lockd/lockd/internal/expiry"
 	"github.com/lockd/lockd/internal/hook"
+	"github.com/lockd/lockd/internal/hub"
 	"github.com/lockd/lockd/internal/writer"
 	"github.com/lockd/lockd/store"
 )
-
-// DB is a database of keys, locks and sessions, in memory or on one file. Its methods may be called
-// by many goroutines. The zero value is not usable; New and Open give one.
-type DB struct {
-	node   string
-	clock  clock.Clock
-	rows   *store.Store
-	engine *engine.Engine
-	writer *writer.Writer
-	watch  watch
-	hooks  *hook.Hooks   // of a test, or nil
-	closed chan struct{} // closed when Close is done
-
-	keepers map[*Keeper]struct{} // protected by the writer's mutex
-	commits Commits              // protected by the writer's mutex
-}
 
 // New returns an empty database in memory. It behaves as one on a file does, but leaves nothing
 // after Close. It returns ErrInvalid for options that are out of their bounds.
@@ -79,7 +64,7 @@ func Open(path string, opts *Options) (*DB, error) {
 func newDB(opts *Options) *DB {
 	db := &DB{
 		node: opts.node(), clock: opts.clock(), rows: store.New(),
-		closed: make(chan struct{}), keepers: make(map[*Keeper]struct{}),
+		closed: make(chan struct{}), keepers: make(map[*ending.Ending]struct{}),
 	}
 	db.engine = engine.New(db.rows, engine.Config{
 		Node: db.node, NewSession: db.newHandle, LosesRenewal: db.losesRenewal,
@@ -88,9 +73,10 @@ func newDB(opts *Options) *DB {
 	_, test := db.clock.(*hook.Clock)
 	db.writer = writer.New(writer.Config{
 		Clock: db.clock, Engine: db.engine, Host: host{db}, Commit: ErrCommit, Failure: ErrFailed,
-		Unpaced: unpaced, Checked: checking || test,
+		Unpaced: unpaced, Checked: test,
 	})
-	db.watch.init(db, opts)
+	db.limits = expiry.NewLimits(db.writer.Time, db.clock)
+	db.logger = db.newLogger(opts)
 	if probe, ok := db.clock.(*hook.Probe); ok {
 		db.show(probe)
 	}
@@ -108,7 +94,7 @@ func (db *DB) start(opts *Options) error {
 	db.writer.Lock()
 	db.engine.Load(db.writer.Time())
 	db.writer.Unlock()
-	db.watch.start(db, opts)
+	db.hub = hub.New[engine.Record](opts.history(), db.rows.Index())
 
 	err := db.update(func(tx *engine.Txn) error {
 		tx.Initialize()
@@ -120,7 +106,7 @@ func (db *DB) start(opts *Options) error {
 	if err != nil {
 		db.writer.Rest()
 		db.stop()
-		db.watch.logger.close(db.writer)
+		db.logger.Close()
 	}
 	return err
 }
@@ -130,8 +116,8 @@ func (db *DB) stop() {
 	db.writer.Lock()
 	defer db.writer.Unlock()
 	db.writer.Stop()
-	db.watch.deadlines.stop()
-	db.watch.logger.stopLocked()
+	db.limits.Stop()
+	db.logger.Stop()
 }
 
 // endOrphans ends the sessions whose process is gone, each at an index of its own.
@@ -170,16 +156,6 @@ func endWith(cause error) func(*engine.Txn, *engine.Session) {
 	return func(tx *engine.Txn, s *engine.Session) { tx.EndSession(s, cause) }
 }
 
-// Node returns the name of this process in the catalog: Options.Node.
-func (db *DB) Node() string { return db.node }
-
-// Err returns nil while the database takes writes, and then an error that is ErrClosed or
-// ErrFailed. It does not block.
-func (db *DB) Err() error { return wrap("", "", db.writer.Refused()) }
-
-// update does fn as a write, and returns when that is durable.
-func (db *DB) update(fn func(tx *engine.Txn) error) error { return db.writer.Do(fn) }
-
 // Close ends the database. Calls that wait, and locks that are held, end with ErrClosed. Sessions
 // that are bound to the process, or are a Keeper's, end without lock-delays. The others stay in the
 // file, with their locks; only their handles end, with an error that is ErrClosed and neither
@@ -202,33 +178,12 @@ func (db *DB) Close() error {
 	db.writer.Rest()
 	db.stop()
 	db.writer.EndAll(func() { db.endAll(errDatabaseClosed) })
-	db.watch.hub.Close()
+	db.hub.Close()
 	err = errors.Join(err, db.writer.CloseFile())
-	db.watch.logger.close(db.writer) // when a step has been told of
+	db.logger.Close() // when a step has been told of
 	close(db.closed)
 	return wrap("close", "", err)
 }
-
-// refused returns err, by which the arguments of a call are refused before anything else is looked
-// at; or, if the database takes no writes any more, why.
-func (db *DB) refused(err error) error {
-	if err != nil {
-		if refusal := db.writer.Refused(); refusal != nil {
-			return refusal
-		}
-	}
-	return err
-}
-
-// orClosed is refused for calls that read, and go on when the database has failed.
-func (db *DB) orClosed(err error) error {
-	if refusal := db.refused(err); errors.Is(refusal, ErrClosed) {
-		return refusal
-	}
-	return err
-}
-
-var errDatabaseClosed = fmt.Errorf("database %w", ErrClosed)
 
 // windUp ends the calls that wait and the sessions of this process, and releases the locks of calls
 // that have returned without them.
@@ -254,14 +209,14 @@ func (db *DB) endAll(why error) {
 		for _, hold := range s.Held() {
 			lockOf(hold).lose(cause)
 		}
-		handleOf(s).end(&EndedError{Session: SessionID(s.Row.ID), Cause: cause})
+		handleOf(s).ending.End(&EndedError{Session: SessionID(s.Row.ID), Cause: cause})
 	}
 	for _, w := range db.engine.AllWaiters() {
 		w.Err = refusal
 		db.engine.Settle(w)
 		db.settled(w)
 	}
-	for k := range db.keepers {
-		k.end(refusal)
+	for end := range db.keepers {
+		end.End(refusal)
 	}
 }

@@ -1,6 +1,8 @@
 package lockd
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"time"
 
@@ -85,4 +87,54 @@ func (s *Session) renew(called time.Time) error {
 		return err
 	}
 	return &EndedError{Session: s.ID(), Cause: ErrExpired}
+}
+
+// KeepAlive renews the session in time. It blocks until ctx ends, and returns its error, or until
+// the session has ended, and returns Err's. It starts no goroutine. The session then lives for as
+// long as the process runs, also if its work hangs: see SessionOptions.TTL.
+func (s *Session) KeepAlive(ctx context.Context) error {
+	checkContext(ctx)
+	if err := s.startKeeping(); err != nil {
+		return wrap("keep alive", s.ID().String(), err)
+	}
+	defer s.stopKeeping()
+	select {
+	case <-s.Done():
+		return wrap("keep alive", s.ID().String(), s.Err())
+	case <-ctx.Done():
+		return wrap("keep alive", s.ID().String(), ctx.Err())
+	}
+}
+
+func (s *Session) startKeeping() error {
+	if err := s.renew(s.db.writer.Time()); err != nil {
+		return err
+	}
+	db := s.db
+	db.writer.Lock()
+	defer db.writer.Unlock()
+	if refusal := db.writer.Refused(); refusal != nil {
+		// Since it was renewed: no call would stop a timer.
+		return cmp.Or(s.Err(), refusal)
+	}
+	if now := db.writer.Time(); db.engine.Keep(&s.state, now) {
+		db.writer.Arm(now)
+	}
+	db.waitsMoved()
+	return nil
+}
+
+func (s *Session) stopKeeping() {
+	s.db.writer.Lock()
+	defer s.db.writer.Unlock()
+	s.db.engine.StopKeeping(&s.state)
+	s.db.waitsMoved()
+}
+
+// renewalLost asks a test whether a renewal of the session is lost, and returns why.
+func (s *Session) renewalLost() error {
+	if s.db.hooks == nil || s.Err() != nil {
+		return nil
+	}
+	return s.db.hooks.Renewal(s.state.Row.ID)
 }

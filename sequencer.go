@@ -95,17 +95,6 @@ func (q *Sequencer) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// CheckSequencer returns nil if, in the published state, the lock that q names is held by this very
-// grant, and ErrNotHeld otherwise. It does not block. The lock may be lost before the caller acts
-// on the answer: DB.If and Guard check in the write itself.
-func (db *DB) CheckSequencer(q Sequencer) error {
-	err := db.writer.Refused()
-	if err == nil {
-		err = db.engine.Proves(q.rules())
-	}
-	return wrap("check sequencer", q.Key, err)
-}
-
 // rules is q as the rules know it.
 func (q Sequencer) rules() engine.Sequencer {
 	return engine.Sequencer{
@@ -159,3 +148,6 @@ func (g *Guard) check(q Sequencer) error {
 	g.highest = q
 	return nil
 }
+
+// proves says whether the lock that q names is held by this very grant (K41).
+func proves(tx *engine.Txn, q Sequencer) error { return tx.Proves(q.rules()) }

@@ -1,8 +1,6 @@
 package lockd
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -10,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/lockd/lockd/internal/ending"
 	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/schema"
 )
@@ -186,7 +185,7 @@ type Session struct {
 // sessionHandle is what else there is of a Session: most of it is for its end.
 type sessionHandle struct {
 	session *Session
-	ending
+	ending  ending.Ending
 }
 
 // newHandle makes the memory of a session.
@@ -199,7 +198,7 @@ func (db *DB) newHandle() *engine.Session {
 // handleOf returns the handle that the session is part of.
 func handleOf(s *engine.Session) *sessionHandle { return s.Owner.(*sessionHandle) }
 
-func (s *Session) ending() *ending { return &handleOf(&s.state).ending }
+func (s *Session) ending() *ending.Ending { return &handleOf(&s.state).ending }
 
 // noCopy has go vet tell who copies what it is in.
 type noCopy struct{}
@@ -260,13 +259,6 @@ func (db *DB) EndSession(id SessionID) error {
 	return wrap("end session", "", err)
 }
 
-// EndSession is DB.EndSession within the transaction.
-func (tx *Txn) EndSession(id SessionID) (err error) {
-	tx.enter()
-	defer tx.leave()
-	return wrap("end session", "", endSession(tx.rules, id))
-}
-
 func endSession(tx *engine.Txn, id SessionID) error {
 	s, err := tx.Session(schema.ID(id))
 	if err == nil {
@@ -287,48 +279,6 @@ func (s *Session) Done() <-chan struct{} { return s.ending().Done() }
 // Err returns nil while the session lives, and then an *EndedError with the cause. DB.Close ends
 // every handle, also if the session lives on in the file.
 func (s *Session) Err() error { return s.ending().Err() }
-
-// KeepAlive renews the session in time. It blocks until ctx ends, and returns its error, or until
-// the session has ended, and returns Err's. It starts no goroutine. The session then lives for as
-// long as the process runs, also if its work hangs: see SessionOptions.TTL.
-func (s *Session) KeepAlive(ctx context.Context) error {
-	checkContext(ctx)
-	if err := s.startKeeping(); err != nil {
-		return wrap("keep alive", s.ID().String(), err)
-	}
-	defer s.stopKeeping()
-	select {
-	case <-s.Done():
-		return wrap("keep alive", s.ID().String(), s.Err())
-	case <-ctx.Done():
-		return wrap("keep alive", s.ID().String(), ctx.Err())
-	}
-}
-
-func (s *Session) startKeeping() error {
-	if err := s.renew(s.db.writer.Time()); err != nil {
-		return err
-	}
-	db := s.db
-	db.writer.Lock()
-	defer db.writer.Unlock()
-	if refusal := db.writer.Refused(); refusal != nil {
-		// Since it was renewed: no call would stop a timer.
-		return cmp.Or(s.Err(), refusal)
-	}
-	if now := db.writer.Time(); db.engine.Keep(&s.state, now) {
-		db.writer.Arm(now)
-	}
-	db.waitsMoved()
-	return nil
-}
-
-func (s *Session) stopKeeping() {
-	s.db.writer.Lock()
-	defer s.db.writer.Unlock()
-	s.db.engine.StopKeeping(&s.state)
-	s.db.waitsMoved()
-}
 
 // Close ends the session: its keys are released or deleted, without a lock-delay (G7). It blocks
 // until that is durable. It returns nil, also when repeated. If the session had ended otherwise, it
@@ -355,11 +305,4 @@ func (s *Session) Close() error {
 		return wrap("close session", s.ID().String(), s.db.writer.Refused())
 	}
 	return nil
-}
-
-// checkContext refuses what is a caller's bug.
-func checkContext(ctx context.Context) {
-	if ctx == nil {
-		panic("lockd: nil context")
-	}
 }

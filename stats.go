@@ -12,44 +12,39 @@ type Stats struct {
 	Waiters  int // calls of Lock and LockAll that wait
 	Watchers int // calls of Watch and Wait that wait
 
-	Grants  uint64 // how often a lock was granted
-	Ends    Ends
-	Commits Commits
+	Grants uint64 // how often a lock was granted
+
+	// Ends counts ends by their cause: those of sessions down to Restored, and then those of locks
+	// whose session lived on.
+	Ends struct {
+		Closed        uint64 // ErrClosed
+		Expired       uint64 // ErrExpired
+		Destroyed     uint64 // ErrDestroyed
+		NodeGone      uint64 // catalog.ErrNodeGone
+		CheckGone     uint64 // catalog.ErrCheckGone
+		CheckCritical uint64 // catalog.ErrCheckCritical
+		ProcessGone   uint64 // ErrProcessGone
+		Restored      uint64 // ErrRestored
+
+		Unlocked   uint64 // ErrUnlocked
+		KeyDeleted uint64 // ErrKeyDeleted
+		Forced     uint64 // ErrForced
+	}
+
+	// Commits says what writing to the file has cost. A database in memory leaves it zero.
+	Commits struct {
+		Count   uint64        // how many succeeded
+		Failed  uint64        // how many did not
+		Writers uint64        // calls that waited for those that succeeded
+		Total   time.Duration // how long those took together
+		Last    time.Duration // how long the last of them took
+		Max     time.Duration // how long the longest of them took
+	}
 
 	LogDrops uint64 // records that were not logged, because Options.Logger was too slow
 
 	// Err is nil while the database takes writes, and then ErrClosed or ErrFailed.
 	Err error
-}
-
-// Ends counts the ends of sessions and locks by their cause. The zero value counts none.
-type Ends struct {
-	// Sessions. The locks that their end released are not counted again below.
-
-	Closed        uint64 // ErrClosed
-	Expired       uint64 // ErrExpired
-	Destroyed     uint64 // ErrDestroyed
-	NodeGone      uint64 // catalog.ErrNodeGone
-	CheckGone     uint64 // catalog.ErrCheckGone
-	CheckCritical uint64 // catalog.ErrCheckCritical
-	ProcessGone   uint64 // ErrProcessGone
-	Restored      uint64 // ErrRestored
-
-	// Locks.
-
-	Unlocked   uint64 // ErrUnlocked
-	KeyDeleted uint64 // ErrKeyDeleted
-	Forced     uint64 // ErrForced
-}
-
-// Commits says what writing to the file has cost. A database in memory leaves it zero.
-type Commits struct {
-	Count   uint64        // how many succeeded
-	Failed  uint64        // how many did not
-	Writers uint64        // calls that waited for those that succeeded
-	Total   time.Duration // that those took
-	Last    time.Duration // that the last of them took
-	Max     time.Duration // that the longest of them took
 }
 
 // Stats returns the counts. It holds the database's lock for an instant, and waits neither for the
@@ -60,24 +55,10 @@ func (db *DB) Stats() Stats {
 	stats := Stats{
 		Index: db.rows.Published(), Keys: counts.Keys, Sessions: counts.Sessions,
 		Locks: counts.Locks, Waiters: counts.Waiters, Grants: counts.Grants,
-		Ends: Ends(counts.Ends), Commits: db.commits, Err: db.writer.Refused(),
+		Ends: counts.Ends, Commits: db.writer.Commits(), Err: db.writer.Refused(),
 	}
 	db.writer.Unlock()
-	stats.Watchers = db.watch.hub.Watchers()
-	stats.LogDrops = db.watch.logger.drops()
+	stats.Watchers = db.hub.Watchers()
+	stats.LogDrops = db.logger.Drops()
 	return stats
-}
-
-// countCommit adds the outcome of one commit. The caller holds the writer's mutex.
-func (db *DB) countCommit(writers uint64, took time.Duration, err error) {
-	db.logCommit(took, writers, err)
-	if err != nil {
-		db.commits.Failed++
-		return
-	}
-	db.commits.Count++
-	db.commits.Writers += writers
-	db.commits.Total += took
-	db.commits.Last = took
-	db.commits.Max = max(db.commits.Max, took)
 }

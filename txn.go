@@ -106,13 +106,6 @@ func (tx *Txn) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
 	return result(entry, "put", key, err)
 }
 
-func put(tx *engine.Txn, key string, value []byte, opts *PutOptions) (Entry, error) {
-	if err := admit(key, value); err != nil {
-		return Entry{}, err
-	}
-	return entryOf(tx.Put(key, value, opts.flags())), nil
-}
-
 // CompareAndSwap is DB.CompareAndSwap within the transaction.
 func (tx *Txn) CompareAndSwap(
 	key string, index uint64, value []byte, opts *PutOptions,
@@ -120,26 +113,6 @@ func (tx *Txn) CompareAndSwap(
 	tx.check()
 	entry, err := compareAndSwap(tx.rules, key, index, value, opts)
 	return result(entry, "compare and swap", key, err)
-}
-
-func compareAndSwap(
-	tx *engine.Txn, key string, index uint64, value []byte, opts *PutOptions,
-) (Entry, error) {
-	if err := admit(key, value); err != nil {
-		return Entry{}, err
-	}
-	if err := tx.CheckIndex(key, index); err != nil {
-		return Entry{}, err
-	}
-	return entryOf(tx.Put(key, value, opts.flags())), nil
-}
-
-// admit refuses what can be neither a key nor a value.
-func admit(key string, value []byte) error {
-	if err := checkKey(key); err != nil {
-		return err
-	}
-	return engine.CheckValue(value)
 }
 
 // Delete is DB.Delete within the transaction.
@@ -150,13 +123,6 @@ func (tx *Txn) Delete(key string) (bool, error) {
 	return result(deleted, "delete", key, err)
 }
 
-func deleteKey(tx *engine.Txn, key string) (bool, error) {
-	if err := checkKey(key); err != nil {
-		return false, err
-	}
-	return tx.Delete(key), nil
-}
-
 // CompareAndDelete is DB.CompareAndDelete within the transaction.
 func (tx *Txn) CompareAndDelete(key string, index uint64) (bool, error) {
 	tx.enter()
@@ -165,29 +131,12 @@ func (tx *Txn) CompareAndDelete(key string, index uint64) (bool, error) {
 	return result(deleted, "compare and delete", key, err)
 }
 
-func compareAndDelete(tx *engine.Txn, key string, index uint64) (bool, error) {
-	if err := checkKey(key); err != nil {
-		return false, err
-	}
-	return tx.CompareAndDelete(key, index)
-}
-
 // DeletePrefix is DB.DeletePrefix within the transaction.
 func (tx *Txn) DeletePrefix(prefix string) (int, error) {
 	tx.enter()
 	defer tx.leave()
 	n, err := deletePrefix(tx.rules, prefix)
 	return result(n, "delete prefix", prefix, err)
-}
-
-func deletePrefix(tx *engine.Txn, prefix string) (int, error) {
-	if prefix == "" {
-		return 0, invalid("prefix is empty, which means every key: DeleteAll does that")
-	}
-	if err := engine.CheckName("prefix", prefix); err != nil {
-		return 0, err
-	}
-	return tx.DeletePrefix(prefix), nil
 }
 
 // DeleteAll is DB.DeleteAll within the transaction.
@@ -250,5 +199,9 @@ func (tx *Txn) CheckSequencer(q Sequencer) error {
 	return wrap("check sequencer", q.Key, proves(tx.rules, q))
 }
 
-// proves says whether the lock that q names is held by this very grant (K41).
-func proves(tx *engine.Txn, q Sequencer) error { return tx.Proves(q.rules()) }
+// EndSession is DB.EndSession within the transaction.
+func (tx *Txn) EndSession(id SessionID) (err error) {
+	tx.enter()
+	defer tx.leave()
+	return wrap("end session", "", endSession(tx.rules, id))
+}

@@ -2,142 +2,15 @@ package lockd
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
 	"github.com/lockd/lockd/internal/engine"
+	"github.com/lockd/lockd/internal/expiry"
 	"github.com/lockd/lockd/internal/hub"
 	"github.com/lockd/lockd/internal/schema"
 )
-
-// watch is what tells of the database: the hub, the deadlines of Wait, and the logger.
-type watch struct {
-	hub       *hub.Hub[engine.Record]
-	deadlines deadlines
-	published func()  // of a test, or nil: see hook.Probe
-	logger    *logger // nil: everything is discarded
-}
-
-// init makes what the writer may tell before the database is started.
-func (w *watch) init(db *DB, opts *Options) {
-	w.deadlines.init(db.writer.Time, db.clock)
-	w.logger = newLogger(opts)
-}
-
-// start begins the history at the index that the store has.
-func (w *watch) start(db *DB, opts *Options) {
-	w.hub = hub.New[engine.Record](opts.history(), db.rows.Index())
-	w.logger.start(db)
-}
-
-// Scope is what a watcher watches: one key, the keys with a prefix, the sessions, one session, or
-// the catalog. It is comparable. The zero value covers nothing: its index is always 1, so that Wait
-// from index 0 returns at once, as for any scope, and from 1 when its limit has passed.
-type Scope struct{ scope hub.Scope }
-
-// KeyScope is the scope of one key, whether it exists or not.
-func KeyScope(key string) Scope {
-	return Scope{hub.Scope{Space: engine.SpaceKeys, Match: hub.Exact, Name: key}}
-}
-
-// PrefixScope is the scope of every key that begins with the prefix; the empty one covers all keys.
-func PrefixScope(prefix string) Scope {
-	return Scope{hub.Scope{Space: engine.SpaceKeys, Match: hub.Prefix, Name: prefix}}
-}
-
-// SessionsScope is the scope of all sessions: their creation and end.
-func SessionsScope() Scope {
-	return Scope{hub.Scope{Space: engine.SpaceSessions, Match: hub.Prefix}}
-}
-
-// SessionScope is the scope of one session: its creation and end.
-func SessionScope(id SessionID) Scope {
-	return Scope{hub.Scope{Space: engine.SpaceSessions, Match: hub.Exact, Name: string(id[:])}}
-}
-
-// CatalogScope is the scope of all nodes, services, checks and attachments.
-func CatalogScope() Scope {
-	return Scope{hub.Scope{Space: engine.SpaceCatalog, Match: hub.Prefix}}
-}
-
-// name is what errors call the scope.
-func (s Scope) name() string {
-	if s.scope.Space == engine.SpaceSessions && s.scope.Match == hub.Exact {
-		return SessionID([]byte(s.scope.Name)).String()
-	}
-	return s.scope.Name
-}
-
-// EventKind says what changed. The zero value is no event.
-type EventKind uint8
-
-// The kinds.
-const (
-	KeyPut            EventKind = iota + 1 // KeyPut: a key was made, or changed.
-	KeyDeleted                             // KeyDeleted: a key was deleted.
-	SessionCreated                         // SessionCreated: a session began.
-	SessionEnded                           // SessionEnded: a session ended.
-	NodePut                                // NodePut: a node was made, or changed.
-	NodeDeleted                            // NodeDeleted: a node was removed.
-	ServicePut                             // ServicePut: a service was made, or changed.
-	ServiceDeleted                         // ServiceDeleted: a service was removed.
-	CheckPut                               // CheckPut: a check was made, or changed.
-	CheckDeleted                           // CheckDeleted: a check was removed.
-	AttachmentPut                          // AttachmentPut: an attachment was made, or changed.
-	AttachmentDeleted                      // AttachmentDeleted: an attachment was removed.
-	StateLoaded                            // StateLoaded: no change; DB.Follow begins with it.
-)
-
-// String returns the kind in words.
-func (k EventKind) String() string {
-	return name(k, "none", "key put", "key deleted", "session created", "session ended",
-		"node put", "node deleted", "service put", "service deleted", "check put", "check deleted",
-		"attachment put", "attachment deleted", "state loaded")
-}
-
-// LockChange says what a change of a key did to its lock.
-type LockChange uint8
-
-// The changes.
-const (
-	LockUnchanged LockChange = iota // LockUnchanged: it is as it was
-	LockGranted                     // it was free, and is held
-	LockHandedOn                    // it went from one grant to the next
-	LockReleased                    // its holder released it
-	LockLost                        // its holder's session ended, or ForceUnlock took it
-	LockDeleted                     // its key was deleted
-)
-
-// String returns the change in words.
-func (c LockChange) String() string {
-	return name(c, "unchanged", "granted", "handed on", "released", "lost", "deleted")
-}
-
-// Event is one change of one key, session or part of the catalog by one transaction, or the state
-// that DB.Follow yields. The zero value is none.
-type Event struct {
-	Index uint64
-	Kind  EventKind
-
-	// Key is the key that changed, if one did. Entry is its entry after the change, and Previous
-	// before it; the zero Entry if there was none.
-	Key             string
-	Entry, Previous Entry
-
-	// Lock says how the key's lock changed. Cause is why a holder lost or released it, why a
-	// session ended, or why the state is repeated. errors.Is finds the cause in it.
-	Lock  LockChange
-	Cause error
-
-	// State is the whole state at Index if the kind is StateLoaded, and nil otherwise.
-	State *Snapshot
-
-	// Session is the session that was created or ended, or the owner of an attachment.
-	Session SessionInfo
-
-	// Node, and ID within it, name what changed in the catalog. ID is the name of an attachment.
-	Node, ID string
-}
 
 // Watch yields every change in the scope after the index, in order, as it becomes durable: one
 // event for each key and index. It blocks between events; no writer waits for it. The index of a
@@ -175,13 +48,13 @@ func (db *DB) follow(
 	at := hub.After(max(index, schema.FirstIndex)) // before the first change, as all below it
 	var events []engine.Event
 	var topic *hub.Topic
-	defer func() { db.watch.hub.Unsubscribe(topic) }() // also when the loop panics
+	defer func() { db.hub.Unsubscribe(topic) }() // also when the loop panics
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		var err error
-		events, at, topic, err = db.watch.hub.Follow(scope.scope, at, events)
+		events, at, topic, err = db.hub.Follow(scope.scope, at, events)
 		if err != nil {
 			return db.orClosed(ErrCompacted)
 		}
@@ -237,14 +110,14 @@ func (db *DB) Wait(
 func (db *DB) wait(
 	ctx context.Context, scope Scope, index uint64, limit time.Duration,
 ) (state *Snapshot, at uint64, err error) {
-	var d deadline
+	var d expiry.Limit
 	var topic *hub.Topic
 	defer func() {
-		db.watch.deadlines.remove(&d)
-		db.watch.hub.Unsubscribe(topic)
+		db.limits.Remove(&d)
+		db.hub.Unsubscribe(topic)
 	}()
 	for {
-		topic = db.watch.hub.Subscribe(scope.scope)
+		topic = db.hub.Subscribe(scope.scope)
 		if !db.keyStandsAt(scope, index) {
 			state = db.Snapshot()
 			at = state.IndexOf(scope)
@@ -252,8 +125,8 @@ func (db *DB) wait(
 				return state, at, nil
 			}
 		}
-		if limit > 0 && d.passed == nil {
-			db.watch.deadlines.add(&d, limit)
+		if limit > 0 && d.Passed() == nil {
+			db.limits.Add(&d, limit)
 		}
 		select {
 		case <-topic.Changed():
@@ -264,7 +137,7 @@ func (db *DB) wait(
 			if first <= index {
 				continue // the caller has seen it: Get shows it a moment before the hub does
 			}
-		case <-d.passed:
+		case <-d.Passed():
 		case <-ctx.Done():
 			return nil, 0, ctx.Err()
 		}
@@ -283,35 +156,50 @@ func (db *DB) keyStandsAt(scope Scope, index uint64) bool {
 	return row != nil && row.ModifyIndex <= index && index <= db.rows.Published()
 }
 
-// eventOf makes of an event what Watch yields.
-func eventOf(event *engine.Event) Event {
-	r := &event.Body
-	e := Event{
-		Index: event.Index, Kind: EventKind(r.Kind), Lock: LockChange(r.Lock), Cause: r.Cause,
-	}
-	row := r.New
-	switch e.Kind {
-	case SessionEnded, NodeDeleted, ServiceDeleted, CheckDeleted, AttachmentDeleted:
-		row = r.Old
-	}
-	switch row := row.(type) {
-	case *schema.Key:
-		old, _ := r.Old.(*schema.Key)
-		e.Entry, e.Previous = entryOf(row), entryOf(old)
-		e.Key = e.Entry.Key
-		if e.Kind == KeyDeleted {
-			e.Key = e.Previous.Key
+// Follow yields the state of the keys with the prefix, and then each change of them, so that a
+// caller keeps a copy of them up to date. The empty prefix covers all keys.
+//
+// The first event is of kind StateLoaded: its State has the keys as they are at its Index. The
+// changes after that follow as Watch yields them. If events were dropped (Options.History), because
+// the loop was too slow, the state comes again, with ErrCompacted as the Cause: it replaces what
+// the caller has, and a key that is not in it is gone. No index is below one that was yielded
+// before.
+//
+// It blocks between events; no writer waits for it. It ends with an error: ctx's, or ErrClosed. It
+// is a single-use iterator.
+func (db *DB) Follow(ctx context.Context, prefix string) iter.Seq2[Event, error] {
+	checkContext(ctx)
+	db.writer.MustNotBeFunction()
+	return func(yield func(Event, error) bool) {
+		load := func(s *Snapshot, gap error) bool {
+			return yield(Event{Index: s.Index(), Kind: StateLoaded, State: s, Cause: gap}, nil)
 		}
-	case *schema.Session:
-		e.Session = sessionInfo(row)
-	case *schema.Node:
-		e.Node = row.Name
-	case *schema.Service:
-		e.Node, e.ID = row.Node, row.ID
-	case *schema.Check:
-		e.Node, e.ID = row.Node, row.ID
-	case *schema.Attachment:
-		e.Session.ID, e.ID = SessionID(row.Session), row.Name
+		change := func(e *engine.Event) bool { return yield(eventOf(e), nil) }
+		if err := db.track(ctx, PrefixScope(prefix), load, change); err != nil {
+			yield(Event{}, wrap("follow", prefix, err))
+		}
 	}
-	return e
+}
+
+// track calls load with the state, and then change with each event in the scope after that; and so
+// again after each gap. The first time the gap is nil. It returns nil if one of the two reports
+// false.
+func (db *DB) track(
+	ctx context.Context, scope Scope,
+	load func(s *Snapshot, gap error) bool, change func(*engine.Event) bool,
+) error {
+	var gap error
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		s := db.Snapshot()
+		if !load(s, gap) {
+			return nil
+		}
+		gap = db.follow(ctx, scope, s.Index(), change)
+		if !errors.Is(gap, ErrCompacted) {
+			return gap
+		}
+	}
 }

@@ -66,8 +66,8 @@ func (h *handler) agentMetrics(r *request) (answer, error) {
 			newCounter("commits.failed", stats.Commits.Failed, nil),
 			newCounter("commits.writers", stats.Commits.Writers, nil),
 			newCounter("log.drops", stats.LogDrops, nil),
-		}, newEnds(stats.Ends)...),
-		Samples: []sample{newCommits(stats.Commits)},
+		}, newEnds(&stats)...),
+		Samples: []sample{newCommits(&stats)},
 	}), nil
 }
 
@@ -88,7 +88,8 @@ func newCounter(name string, count uint64, labels map[string]string) sample {
 }
 
 // newEnds has a counter for each cause.
-func newEnds(ends lockd.Ends) (counters []sample) {
+func newEnds(stats *lockd.Stats) (counters []sample) {
+	ends := &stats.Ends
 	for _, end := range []struct {
 		name, cause string
 		count       uint64
@@ -113,7 +114,8 @@ func newEnds(ends lockd.Ends) (counters []sample) {
 
 // newCommits has how long commits took, in milliseconds as Consul's samples of time are. The
 // shortest is not known.
-func newCommits(commits lockd.Commits) sample {
+func newCommits(stats *lockd.Stats) sample {
+	commits := &stats.Commits
 	milliseconds := func(d time.Duration) float64 { return d.Seconds() * 1000 }
 	c := sample{
 		Name: "lockd.commits", Count: commits.Count, Sum: milliseconds(commits.Total),

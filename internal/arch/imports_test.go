@@ -42,9 +42,11 @@ var importPlan = map[string]edges{
 		"internal/writer": "the one way to write",
 		"store":           "opens the file; what reads rows; backups",
 		"internal/schema": "the rows of the tables",
-		"internal/expiry": "the limits of Wait, and slow Updates",
+		"internal/ending": "how sessions, locks and keepers tell their ends",
+		"internal/expiry": "the limits of Wait",
 		"internal/hub":    "wakes those who watch a scope",
 		"internal/hook":   "what lockdtest reaches; on no other clock than its own",
+		"internal/logger": "hands records to Options.Logger",
 		clock:             "Options.Clock, which the writer reads",
 		uuid:              "new session IDs: the rules have nothing random",
 	},
@@ -95,9 +97,14 @@ var importPlan = map[string]edges{
 	"internal/expiry": {
 		clock: "arms the one timer",
 	},
-	"internal/hub":   {},
-	"internal/waitq": {},
-	"internal/arch":  {},
+	"internal/logger": {
+		"internal/expiry": "the alarm of an Update that is slow",
+		clock:             "arms that alarm",
+	},
+	"internal/ending": {},
+	"internal/hub":    {},
+	"internal/waitq":  {},
+	"internal/arch":   {},
 	"cmd/lockd": {
 		".":                             "the database that it serves; the files",
 		"consulapi":                     "what it serves",
@@ -264,7 +271,8 @@ func TestImports_Plan(t *testing.T) {
 				only = []string{"store/internal/file", "store/internal/table"}
 			case to == clock:
 				only = []string{
-					".", "internal/expiry", "internal/hook", "internal/writer", "lockdtest",
+					".", "internal/expiry", "internal/hook", "internal/logger", "internal/writer",
+					"lockdtest",
 				}
 			case to == "internal/hook":
 				only = []string{".", "lockdtest", "test"}
@@ -276,7 +284,7 @@ func TestImports_Plan(t *testing.T) {
 			case to == "internal/engine":
 				only = []string{".", "catalog", "internal/writer"}
 			case to == "internal/expiry":
-				only = []string{".", "internal/engine", "internal/writer"}
+				only = []string{".", "internal/engine", "internal/logger", "internal/writer"}
 			case to == "store":
 				only = []string{
 					".", "catalog", "internal/engine", "internal/hook", "test",

@@ -17,7 +17,7 @@
 //	}
 //
 // A [Queue] and its items have no lock of their own: the owner calls every method under its mutex.
-// No method blocks.
+// No method blocks. [Limits] are a queue with a mutex, for an owner whose own may be held for long.
 //
 // Instants are compared as package time compares them, so those of one queue should all come from
 // one clock: either all with a monotonic reading or all without.

@@ -16,6 +16,30 @@ type committer struct {
 	steps sync.WaitGroup // of a checkpoint, until they are told of; protected by token
 }
 
+// Commits says what writing to the file has cost.
+type Commits struct {
+	Count   uint64        // how many succeeded
+	Failed  uint64        // how many did not
+	Writers uint64        // calls that waited for those that succeeded
+	Total   time.Duration // how long those took together
+	Last    time.Duration // how long the last of them took
+	Max     time.Duration // how long the longest of them took
+}
+
+func (c *Commits) count(callers int64, took time.Duration, err error) {
+	if err != nil {
+		c.Failed++
+		return
+	}
+	c.Count++
+	c.Writers += uint64(callers)
+	c.Total += took
+	c.Last, c.Max = took, max(c.Max, took)
+}
+
+// Commits returns the counts. The caller holds the mutex.
+func (w *Writer) Commits() Commits { return w.commits }
+
 // commit commits the open batch, which the caller leads.
 func (w *Writer) commit(b *batch) {
 	defer b.leave()
@@ -45,6 +69,7 @@ func (w *Writer) commit(b *batch) {
 	var follower *batch
 	w.mu.Lock()
 	w.flying = nil
+	w.commits.count(callers, took, err)
 	w.Host.Committed(callers, took, err)
 	if err == nil {
 		w.Host.Tell(w.Engine.Publish(taken))

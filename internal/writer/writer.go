@@ -59,6 +59,7 @@ type Writer struct {
 	flying  *batch        // what is being committed, or nil
 	instant time.Time     // of the write that runs
 	retry   retry         // after a commit that failed
+	commits Commits       // since the writer was made
 	alarm   *expiry.Alarm // the one timer, for what is due next
 	told    chan struct{} // the first to be closed when mu is free
 	more    []chan struct{}
@@ -73,7 +74,7 @@ func New(config Config) *Writer {
 	w.committer.token = make(chan struct{}, 1)
 	w.committer.pace.off = config.Unpaced
 	w.mu.turn = make(chan struct{}, 1)
-	w.mu.function.checked = config.Checked
+	w.mu.function.checked = config.Checked || checking
 	w.alarm = expiry.NewAlarm(config.Clock, w.Rouse)
 	return w
 }

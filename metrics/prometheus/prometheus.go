@@ -85,13 +85,13 @@ func (c *Collector) ends(suffix, help string, causes []cause) {
 	desc := prometheus.NewDesc(name(suffix), help, []string{"cause"}, nil)
 	for _, of := range causes {
 		c.metrics = append(c.metrics, metric{desc, prometheus.CounterValue, of.name,
-			func(s *lockd.Stats) float64 { return float64(of.count(&s.Ends)) }})
+			func(s *lockd.Stats) float64 { return float64(of.count(s)) }})
 	}
 }
 
 type cause struct {
 	name  string
-	count func(e *lockd.Ends) uint64
+	count func(s *lockd.Stats) uint64
 }
 
 func (c *Collector) addGauges() {
@@ -130,19 +130,19 @@ func (c *Collector) addCounters() {
 	c.counter("log_records_dropped_total", "Log records dropped because the logger was too slow.",
 		func(s *lockd.Stats) uint64 { return s.LogDrops })
 	c.ends("session_ends_total", "Ends of sessions, by their cause.", []cause{
-		{"closed", func(e *lockd.Ends) uint64 { return e.Closed }},
-		{"expired", func(e *lockd.Ends) uint64 { return e.Expired }},
-		{"destroyed", func(e *lockd.Ends) uint64 { return e.Destroyed }},
-		{"node_gone", func(e *lockd.Ends) uint64 { return e.NodeGone }},
-		{"check_gone", func(e *lockd.Ends) uint64 { return e.CheckGone }},
-		{"check_critical", func(e *lockd.Ends) uint64 { return e.CheckCritical }},
-		{"process_gone", func(e *lockd.Ends) uint64 { return e.ProcessGone }},
-		{"restored", func(e *lockd.Ends) uint64 { return e.Restored }},
+		{"closed", func(s *lockd.Stats) uint64 { return s.Ends.Closed }},
+		{"expired", func(s *lockd.Stats) uint64 { return s.Ends.Expired }},
+		{"destroyed", func(s *lockd.Stats) uint64 { return s.Ends.Destroyed }},
+		{"node_gone", func(s *lockd.Stats) uint64 { return s.Ends.NodeGone }},
+		{"check_gone", func(s *lockd.Stats) uint64 { return s.Ends.CheckGone }},
+		{"check_critical", func(s *lockd.Stats) uint64 { return s.Ends.CheckCritical }},
+		{"process_gone", func(s *lockd.Stats) uint64 { return s.Ends.ProcessGone }},
+		{"restored", func(s *lockd.Stats) uint64 { return s.Ends.Restored }},
 	})
 	c.ends("lock_ends_total", "Ends of locks whose sessions went on, by their cause.", []cause{
-		{"unlocked", func(e *lockd.Ends) uint64 { return e.Unlocked }},
-		{"key_deleted", func(e *lockd.Ends) uint64 { return e.KeyDeleted }},
-		{"forced", func(e *lockd.Ends) uint64 { return e.Forced }},
+		{"unlocked", func(s *lockd.Stats) uint64 { return s.Ends.Unlocked }},
+		{"key_deleted", func(s *lockd.Stats) uint64 { return s.Ends.KeyDeleted }},
+		{"forced", func(s *lockd.Stats) uint64 { return s.Ends.Forced }},
 	})
 }
 

@@ -1,6 +1,6 @@
 //go:build !invariants
 
-package lockd
+package writer
 
 // checking is false: builds with the tag invariants check themselves.
 const checking = false

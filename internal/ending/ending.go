@@ -1,26 +1,28 @@
-package lockd
+// Package ending tells the end of something, such as a lock, once and with a cause: by a channel,
+// an error, and contexts. It knows nothing of what ends.
+package ending
 
 import (
 	"context"
 	"sync"
 )
 
-// ending is how a session or a lock tells its end: once, with a cause. The zero value has not
-// ended.
-type ending struct {
+// Ending is the end of one thing. Its methods may be called by many goroutines. The zero value has
+// not ended.
+type Ending struct {
 	mu       sync.Mutex // protects what follows; nothing is called under it but cancel functions
 	err      error
-	audience *audience // nil: nobody has asked to be told
+	audience *audience // nil: no call has asked to be told
 }
 
-// audience is who waits for an end.
+// audience is what is told of an end.
 type audience struct {
 	done     chan struct{}
 	contexts map[context.Context]context.CancelCauseFunc
 }
 
 // hear returns the audience, and makes it if need be; mu is held.
-func (e *ending) hear() *audience {
+func (e *Ending) hear() *audience {
 	if e.audience == nil {
 		e.audience = &audience{done: make(chan struct{})}
 		if e.err != nil {
@@ -31,21 +33,21 @@ func (e *ending) hear() *audience {
 }
 
 // Done returns a channel that is closed at the end.
-func (e *ending) Done() <-chan struct{} {
+func (e *Ending) Done() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.hear().done
 }
 
 // Err returns nil before the end, and the cause after it.
-func (e *ending) Err() error {
+func (e *Ending) Err() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.err
 }
 
-// end tells it. Only the first call counts.
-func (e *ending) end(err error) {
+// End tells the end. Only the first call counts.
+func (e *Ending) End(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.err != nil {
@@ -62,13 +64,13 @@ func (e *ending) end(err error) {
 	e.audience.contexts = nil
 }
 
-// context returns a child of parent that is cancelled, with the cause, at the end.
+// Context returns a child of parent that is cancelled, with the cause, at the end.
 //
 // A child that is cancelled leaves its parent, and asks it for Done and Value for that: code of the
-// user's, if the parent is of the user's own type, and an end is told under the database's lock. So
-// there is a context between the two. It alone leaves the parent, when the child has ended, on a
-// goroutine that has no lock.
-func (e *ending) context(parent context.Context) context.Context {
+// user's, if the parent is of the user's own type, and End may be called under a lock. So there is
+// a context between the two. It alone leaves the parent, when the child has ended, on a goroutine
+// that has no lock.
+func (e *Ending) Context(parent context.Context) context.Context {
 	between, leave := context.WithCancelCause(parent)
 	ctx, cancel := context.WithCancelCause(between)
 	e.mu.Lock()

@@ -1,0 +1,81 @@
+package lockd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/lockd/lockd/internal/ending"
+	"github.com/lockd/lockd/internal/engine"
+	"github.com/lockd/lockd/internal/expiry"
+	"github.com/lockd/lockd/internal/hook"
+	"github.com/lockd/lockd/internal/hub"
+	"github.com/lockd/lockd/internal/logger"
+	"github.com/lockd/lockd/internal/writer"
+	"github.com/lockd/lockd/store"
+)
+
+// DB is a database of keys, locks and sessions, in memory or on one file. Its methods may be called
+// by many goroutines. The zero value is not usable; New and Open give one.
+type DB struct {
+	node   string
+	clock  clock.Clock
+	rows   *store.Store
+	engine *engine.Engine
+	writer *writer.Writer
+	hub    *hub.Hub[engine.Record]
+	limits *expiry.Limits // of the calls of Wait
+	logger *logger.Logger // nil: everything is discarded
+	hooks  *hook.Hooks    // of a test, or nil
+	shows  func()         // tells a test that something is published, or nil: see hook.Probe
+	closed chan struct{}  // closed when Close is done
+
+	keepers map[*ending.Ending]struct{} // of each Keeper; protected by the writer's mutex
+}
+
+// Node returns the name of this process in the catalog: Options.Node.
+func (db *DB) Node() string { return db.node }
+
+// Err returns nil while the database takes writes, and then an error that is ErrClosed or
+// ErrFailed. It does not block.
+func (db *DB) Err() error { return wrap("", "", db.writer.Refused()) }
+
+// update does fn as a write, and returns when that is durable.
+func (db *DB) update(fn func(tx *engine.Txn) error) error { return db.writer.Do(fn) }
+
+// refused returns err, by which the arguments of a call are refused before anything else is looked
+// at; or, if the database takes no writes any more, why.
+func (db *DB) refused(err error) error {
+	if err != nil {
+		if refusal := db.writer.Refused(); refusal != nil {
+			return refusal
+		}
+	}
+	return err
+}
+
+// orClosed is refused for calls that read, and go on when the database has failed.
+func (db *DB) orClosed(err error) error {
+	if refusal := db.refused(err); errors.Is(refusal, ErrClosed) {
+		return refusal
+	}
+	return err
+}
+
+var errDatabaseClosed = fmt.Errorf("database %w", ErrClosed)
+
+// waitsMoved tells a test that a call has begun or ceased to wait, or to keep a session alive.
+func (db *DB) waitsMoved() {
+	if db.hooks != nil {
+		db.hooks.WaitsMoved()
+	}
+}
+
+// checkContext refuses what is a caller's bug.
+func checkContext(ctx context.Context) {
+	if ctx == nil {
+		panic("lockd: nil context")
+	}
+}

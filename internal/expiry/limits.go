@@ -1,0 +1,98 @@
+package expiry
+
+import (
+	"sync"
+	"time"
+
+	"github.com/benbjohnson/clock"
+)
+
+// Limit is how long one call waits at most. It must not be copied after Add. The zero value has
+// not begun.
+type Limit struct {
+	due    Item
+	passed chan struct{}
+}
+
+// Passed returns a channel that is closed when the limit has passed, and nil before Add.
+func (l *Limit) Passed() <-chan struct{} { return l.passed }
+
+// Limits are the limits of all calls of one owner. Unlike a Queue they have a mutex and a goroutine
+// of their own, so that nothing else that the owner does delays them. Their methods may be called
+// by many goroutines, and none blocks. NewLimits gives them; the zero value is not usable.
+type Limits struct {
+	time func() time.Time
+
+	mu      sync.Mutex // protects what follows; no other is locked under it
+	queue   *Queue
+	stopped bool
+}
+
+// NewLimits returns limits that pass by c. They read the time by now.
+func NewLimits(now func() time.Time, c clock.Clock) *Limits {
+	l := &Limits{time: now}
+	// Not End itself: the queue may call it under mu.
+	l.queue = New(c, func() { go l.End() })
+	return l
+}
+
+// Add begins a limit, which passes after d. None passes after Stop.
+func (l *Limits) Add(one *Limit, d time.Duration) {
+	one.passed = make(chan struct{})
+	one.due.Owner = one
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stopped {
+		return
+	}
+	now := l.time()
+	l.queue.Set(&one.due, now.Add(d))
+	l.queue.Arm(now)
+}
+
+// Remove takes a limit out, if it was added and has not passed.
+func (l *Limits) Remove(one *Limit) {
+	if one.passed == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.queue.Remove(&one.due)
+}
+
+// End ends the limits that have passed.
+func (l *Limits) End() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stopped {
+		return
+	}
+	now := l.time()
+	for due := l.queue.Pop(now); due != nil; due = l.queue.Pop(now) {
+		close(due.Owner.(*Limit).passed)
+	}
+	l.queue.Arm(now)
+}
+
+// Next returns the earliest instant at which one passes, and whether there is one.
+func (l *Limits) Next() (time.Time, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at, ok := l.queue.Next()
+	return at, ok && !l.stopped
+}
+
+// Len returns how many there are.
+func (l *Limits) Len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.queue.Len()
+}
+
+// Stop stops the timer: no limit passes any more.
+func (l *Limits) Stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stopped = true
+	l.queue.Stop()
+}

@@ -1,0 +1,227 @@
+// Package logger hands records to a handler of the user's, which may take its time, and notices an
+// Update that runs for too long. It knows nothing of what is logged otherwise.
+package logger
+
+import (
+	"context"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/lockd/lockd/internal/expiry"
+)
+
+const (
+	queueSize  = 4096              // records that may wait for the handler
+	debugQueue = queueSize * 3 / 4 // with so many waiting, records of Debug are dropped
+	slowUpdate = time.Second       // how long the function of an Update may run before it is logged
+)
+
+// Config is what a Logger is made of.
+type Config struct {
+	Handler slog.Handler     // gets the records, on a goroutine of the Logger's
+	Least   slog.Level       // records below it are not made
+	Clock   clock.Clock      // for the alarm
+	Time    func() time.Time // reads the clock
+
+	// Site says where in a stack package lockd was called.
+	Site func(callers []uintptr) string
+}
+
+// Logger queues records for a handler. Its methods may be called by many goroutines; all but Close
+// return at once. A nil one is silent. New gives one; the zero value is not usable.
+type Logger struct {
+	Config
+	dropped atomic.Uint64
+	told    uint64      // how many of them a record has told of; the goroutine's
+	debug   atomic.Bool // the handler wanted the last record of Debug that it was asked about
+	alarm   chan struct{}
+
+	// mu protects what follows. No other mutex is locked under it. The first record, or Update,
+	// makes the queue, which takes a megabyte, and begins the goroutine.
+	mu     sync.Mutex
+	queue  chan slog.Record // nil if there was none; no sender waits for it
+	done   chan struct{}    // closed when all of the queue is logged
+	closed bool
+	update update
+}
+
+// update is an Update whose function runs.
+type update struct {
+	runs    bool
+	logged  bool
+	began   time.Time
+	callers [24]uintptr
+	alarm   *expiry.Alarm // rings when it is slow
+}
+
+// New returns a logger, and nil for a handler that discards everything.
+func New(config Config) *Logger {
+	if config.Handler == slog.DiscardHandler {
+		return nil
+	}
+	l := &Logger{Config: config, alarm: make(chan struct{}, 1)}
+	l.update.alarm = expiry.NewAlarm(config.Clock, func() {
+		select {
+		case l.alarm <- struct{}{}:
+		default: // it will be looked at
+		}
+	})
+	return l
+}
+
+// Takes reports whether records of the level are made.
+func (l *Logger) Takes(level slog.Level) bool { return l != nil && level >= l.Least }
+
+// Add queues a record of what happened at that time, or drops it.
+func (l *Logger) Add(at time.Time, level slog.Level, message string, attrs ...slog.Attr) {
+	if !l.Takes(level) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	l.begin()
+	if level == slog.LevelDebug && len(l.queue) >= debugQueue {
+		if l.debug.Load() { // else the handler would have refused it
+			l.dropped.Add(1)
+		}
+		return
+	}
+	record := slog.NewRecord(at.Round(0), level, message, 0)
+	record.AddAttrs(attrs...)
+	select {
+	case l.queue <- record:
+	default:
+		l.dropped.Add(1)
+	}
+}
+
+// Drops returns how many records were dropped.
+func (l *Logger) Drops() uint64 {
+	if l == nil {
+		return 0
+	}
+	return l.dropped.Load()
+}
+
+// UpdateBegins notes that the function of an Update runs from now on. It is called by the Update.
+func (l *Logger) UpdateBegins(now time.Time) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.begin()
+	runtime.Callers(1, l.update.callers[:])
+	l.update.runs, l.update.logged, l.update.began = true, false, now
+	l.update.alarm.Arm(now, now.Add(slowUpdate))
+}
+
+// UpdateEnds notes that it does not run any more. The alarm stands: it costs less than to stop it.
+func (l *Logger) UpdateEnds() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.update.runs = false
+}
+
+// slow returns what to log of an Update that runs for too long, once. It reports false if there is
+// none.
+func (l *Logger) slow() (slog.Record, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	u := &l.update
+	if !u.runs || u.logged {
+		return slog.Record{}, false
+	}
+	now, due := l.Time(), u.began.Add(slowUpdate)
+	if now.Before(due) {
+		u.alarm.Arm(now, due)
+		return slog.Record{}, false
+	}
+	u.logged = true
+	record := slog.NewRecord(now.Round(0), slog.LevelWarn, "update slow", 0)
+	record.AddAttrs(slog.Duration("took", now.Sub(u.began)),
+		slog.String("caller", l.Site(u.callers[:])))
+	return record, true
+}
+
+// begin begins the goroutine, unless that is done. The caller holds mu.
+func (l *Logger) begin() {
+	if l.queue == nil {
+		l.queue, l.done = make(chan slog.Record, queueSize), make(chan struct{})
+		go l.run(l.queue, l.done)
+	}
+}
+
+// run logs what comes, until the queue is closed, and Updates that are slow.
+func (l *Logger) run(queue <-chan slog.Record, done chan<- struct{}) {
+	defer close(done)
+	for {
+		select {
+		case record, open := <-queue:
+			if !open {
+				return
+			}
+			l.handle(record)
+		case <-l.alarm:
+			if record, slow := l.slow(); slow {
+				l.handle(record)
+			}
+		}
+	}
+}
+
+// handle gives the record to the handler, and tells it of those that were dropped.
+func (l *Logger) handle(record slog.Record) {
+	ctx := context.Background()
+	wanted := l.Handler.Enabled(ctx, record.Level)
+	if record.Level == slog.LevelDebug {
+		l.debug.Store(wanted)
+	}
+	if wanted {
+		_ = l.Handler.Handle(ctx, record) // there is nowhere else to report it
+	}
+	dropped := l.dropped.Load()
+	if dropped == l.told || !l.Handler.Enabled(ctx, slog.LevelWarn) {
+		return
+	}
+	notice := slog.NewRecord(record.Time, slog.LevelWarn, "log records dropped", 0)
+	notice.AddAttrs(slog.Uint64("count", dropped-l.told))
+	_ = l.Handler.Handle(ctx, notice)
+	l.told = dropped
+}
+
+// Stop stops the timer: no Update is found to be slow any more.
+func (l *Logger) Stop() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.update.alarm.Stop()
+}
+
+// Close takes no more records, and returns when all that were queued are logged.
+func (l *Logger) Close() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	l.closed = true
+	queue, done := l.queue, l.done
+	l.mu.Unlock()
+	if queue != nil {
+		close(queue)
+		<-done
+	}
+}

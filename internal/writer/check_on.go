@@ -1,0 +1,7 @@
+//go:build invariants
+
+package writer
+
+// checking is true: every writer looks for calls that would wait for themselves, as those of
+// package lockdtest do in any build.
+const checking = true
