@@ -193,6 +193,10 @@ func gaveUp(ended error, locks int, blocked *engine.Blocked) error {
 // in which they began to wait (G9), also those of one session: two goroutines with one session
 // exclude each other, and a goroutine that locks a key twice waits for itself.
 //
+// With the mode Shared the lock is held together with others of that mode (R1). All waiters in
+// front that can share it are granted it at once; none overtakes one that waits to have it alone
+// (R3).
+//
 // A lock that the session holds without a handle, by Txn.Lock or from before a restart, is taken
 // over as it is, ahead of the waiters.
 //
@@ -259,17 +263,21 @@ func (s *Session) cause(err error) error {
 // WithLock runs fn while it holds the key's lock. It acquires the lock as Lock does, calls fn on
 // the caller's goroutine, and unlocks when fn has returned, panicked or called runtime.Goexit. fn
 // gets a context that is cancelled when the lock is lost or ctx ends, and the proof of the lock.
-// The key is deleted with the lock, as RemoveAfter says.
+// With nil opts the key is deleted with the lock, as RemoveAfter says.
 //
 // It returns fn's error as it is. If the lock was lost before fn returned, the error is also
 // ErrNotHeld and wraps the cause: the last work of fn may have been done without the lock. If the
 // lock could not be acquired, fn is not called, and the error is Lock's. If Unlock fails, the error
 // is Unlock's too; after ErrCommit the session holds the lock until it ends.
 func (s *Session) WithLock(
-	ctx context.Context, key string, fn func(ctx context.Context, proof Sequencer) error,
+	ctx context.Context, key string, opts *LockOptions,
+	fn func(ctx context.Context, proof Sequencer) error,
 ) error {
 	checkFunction(fn)
-	lock, err := s.Lock(ctx, key, &LockOptions{Key: RemoveAfter})
+	if opts == nil {
+		opts = &LockOptions{Key: RemoveAfter}
+	}
+	lock, err := s.Lock(ctx, key, opts)
 	if err != nil {
 		return err
 	}

@@ -198,11 +198,13 @@ type Obstacle uint8
 
 // The obstacles.
 const (
-	// ObstacleHolder: a session holds the lock, maybe the caller's own by another handle.
+	// ObstacleHolder: a session holds the lock, maybe the caller's own by another handle, or
+	// sessions share it.
 	ObstacleHolder Obstacle = iota + 1
 	// ObstacleDelay: the lock-delay of a lost holder is not over (K18).
 	ObstacleDelay
-	// ObstacleQueue: the lock is free, but other calls have waited longer (G9).
+	// ObstacleQueue: the lock is free, or shared and asked for in that mode, but other calls have
+	// waited longer (G9, R3).
 	ObstacleQueue
 	// ObstacleSlots: every slot of the semaphore is held, or was lost and is delayed.
 	ObstacleSlots
@@ -233,10 +235,12 @@ func name[E ~uint8](value E, words ...string) string {
 // zero if all are lost.
 type LockedError struct {
 	Key        string
+	Mode       LockMode // that was asked for
 	Obstacle   Obstacle
+	Holders    []Holder      // of a lock that is shared, of which the first is Holder; else nil
 	Holder     SessionID     // this and the next five with ObstacleHolder and ObstacleSlots
 	HolderName string        // of the holder; empty if it has none
-	Own        bool          // the holder is the session that asked
+	Own        bool          // the holder, or one of Holders, is the session that asked
 	Fence      uint64        // of the holder's grant
 	Since      time.Time     // of that grant; zero if it was before the file was opened
 	Held       time.Duration // from Since to the refusal
@@ -249,7 +253,8 @@ type LockedError struct {
 // lockedError is b as users know it.
 func lockedError(b *engine.Blocked) *LockedError {
 	return &LockedError{
-		Key: b.Key, Obstacle: Obstacle(b.Obstacle), Holder: SessionID(b.Holder),
+		Key: b.Key, Mode: LockMode(b.Mode), Obstacle: Obstacle(b.Obstacle),
+		Holders: holdersOf(b.Holders), Holder: SessionID(b.Holder),
 		HolderName: b.HolderName, Own: b.Own, Fence: b.Fence, Since: b.Since, Held: b.Held,
 		Waiters: b.Waiters, Until: b.Until, Remaining: b.Remaining, Limit: b.Limit,
 	}
@@ -275,8 +280,17 @@ func (e *LockedError) Error() string {
 				max(e.Remaining.Round(time.Millisecond), time.Millisecond))
 		}
 	default:
-		text.WriteString("held by " + who(e.HolderName, e.Holder))
-		if e.Own {
+		if n := len(e.Holders); n > 1 {
+			fmt.Fprintf(&text, "shared by %d holders, for longest by ", n)
+		} else if n == 1 {
+			text.WriteString("shared by ")
+		} else {
+			text.WriteString("held by ")
+		}
+		text.WriteString(who(e.HolderName, e.Holder))
+		if e.Own && len(e.Holders) > 1 {
+			text.WriteString(", one of them your own,")
+		} else if e.Own {
 			text.WriteString(", your own,")
 		}
 		text.WriteString(e.held())

@@ -22,6 +22,8 @@ const (
 	CheckDeleted                           // CheckDeleted: a check was removed.
 	AttachmentPut                          // AttachmentPut: an attachment was made, or changed.
 	AttachmentDeleted                      // AttachmentDeleted: an attachment was removed.
+	ShareGranted                           // ShareGranted: a session was granted a shared lock.
+	ShareEnded                             // ShareEnded: a session no longer shares a lock.
 	StateLoaded                            // StateLoaded: no change; DB.Follow begins with it.
 )
 
@@ -29,7 +31,7 @@ const (
 func (k EventKind) String() string {
 	return name(k, "none", "key put", "key deleted", "session created", "session ended",
 		"node put", "node deleted", "service put", "service deleted", "check put", "check deleted",
-		"attachment put", "attachment deleted", "state loaded")
+		"attachment put", "attachment deleted", "share granted", "share ended", "state loaded")
 }
 
 // LockChange says what a change of a key did to its lock.
@@ -61,16 +63,22 @@ type Event struct {
 	Key             string
 	Entry, Previous Entry
 
-	// Lock says how the key's lock changed. Cause is why a holder lost or released it, why a
-	// session ended, or why the state is repeated. errors.Is finds the cause in it.
+	// Lock says how the key's lock changed: one grant of it, if it is shared. Cause is why a holder
+	// lost or released it, why a session ended, or why the state is repeated. errors.Is finds the
+	// cause in it.
 	Lock  LockChange
 	Cause error
 
 	// State is the whole state at Index if the kind is StateLoaded, and nil otherwise.
 	State *Snapshot
 
-	// Session is the session that was created or ended, or the owner of an attachment.
+	// Session is the session that was created or ended, or the owner of an attachment, of which
+	// only the ID is known.
 	Session SessionInfo
+
+	// Share is the grant of a shared lock that began or ended, with Lock and Cause. Its key is as
+	// it was, and Entry and Previous are zero.
+	Share Sequencer
 
 	// Node, and ID within it, name what changed in the catalog. ID is the name of an attachment.
 	Node, ID string
@@ -84,7 +92,7 @@ func eventOf(event *engine.Event) Event {
 	}
 	row := r.New
 	switch e.Kind {
-	case SessionEnded, NodeDeleted, ServiceDeleted, CheckDeleted, AttachmentDeleted:
+	case SessionEnded, NodeDeleted, ServiceDeleted, CheckDeleted, AttachmentDeleted, ShareEnded:
 		row = r.Old
 	}
 	switch row := row.(type) {
@@ -95,6 +103,8 @@ func eventOf(event *engine.Event) Event {
 		if e.Kind == KeyDeleted {
 			e.Key = e.Previous.Key
 		}
+	case *schema.Share:
+		e.Key, e.Share = row.Key, sequencerOf(engine.SequencerOfShare(row))
 	case *schema.Session:
 		e.Session = sessionInfo(row)
 	case *schema.Node:

@@ -151,7 +151,7 @@ func ExampleSession_WithLock() {
 	defer db.Close()
 	session := must(db.NewSession(nil))
 
-	err := session.WithLock(context.Background(), "jobs/nightly",
+	err := session.WithLock(context.Background(), "jobs/nightly", nil,
 		func(ctx context.Context, proof lockd.Sequencer) error {
 			fmt.Println("held:", db.CheckSequencer(proof) == nil)
 			return ctx.Err() // the lock is lost when ctx ends

@@ -23,7 +23,7 @@ func Example_recipes() {
 	defer stop()
 
 	// Under a lock.
-	err := session.WithLock(ctx, "jobs/nightly", work)
+	err := session.WithLock(ctx, "jobs/nightly", nil, work)
 
 	// With one of three slots. Each session has one; the others wait in order. To a resource that
 	// compares fences a slot proves nothing: see below.

@@ -25,7 +25,8 @@ type Transition struct {
 	Session SessionID
 	Name    string
 	Fence   uint64 // of the grant
-	Cause   error  // why the grant has ended: see Event. Nil for a grant
+	Mode    LockMode
+	Cause   error // why the grant has ended: see Event. Nil for a grant
 }
 
 // String returns the transition in words, on one line.
@@ -33,8 +34,15 @@ func (t Transition) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s index %d: ", t.Time.Format("15:04:05.000"), t.Index)
 	if t.Change == LockGranted {
-		fmt.Fprintf(&text, "granted to %s with fence %d", who(t.Name, t.Session), t.Fence)
+		granted := "granted to"
+		if t.Mode == Shared {
+			granted = "share granted to"
+		}
+		fmt.Fprintf(&text, "%s %s with fence %d", granted, who(t.Name, t.Session), t.Fence)
 		return text.String()
+	}
+	if t.Mode == Shared {
+		text.WriteString("share ")
 	}
 	fmt.Fprintf(&text, "%s by %s: %v", t.Change, who(t.Name, t.Session), t.Cause)
 	return text.String()
@@ -81,23 +89,36 @@ func (db *DB) transitions(event *engine.Event) (ended, granted Transition) {
 	both := Transition{
 		Index: event.Index, Key: event.Name, Time: db.engine.Instant(r.Moment).Round(0),
 	}
+	switch r.Kind {
+	case engine.ShareGranted:
+		granted = both.of(engine.SequencerOfShare(r.New.(*schema.Share)))
+		granted.Change, granted.Name = LockGranted, r.Holder.Name
+		return ended, granted
+	case engine.ShareEnded:
+		ended = both.of(engine.SequencerOfShare(r.Old.(*schema.Share)))
+		ended.Change, ended.Cause = LockChange(r.Lock), r.Cause
+		return ended, granted
+	}
 	if r.Lock != engine.Granted {
 		old := r.Old.(*schema.Key)
-		ended = both
+		ended = both.of(engine.SequencerOf(old))
 		ended.Change, ended.Cause = LockChange(r.Lock), r.Cause
-		ended.Session, ended.Fence = SessionID(old.Session), old.Fence
 	}
 	if r.Lock == engine.Granted || r.Lock == engine.HandedOn {
 		new := r.New.(*schema.Key)
-		granted = both
-		granted.Change = LockGranted
-		granted.Session, granted.Fence = SessionID(new.Session), new.Fence
-		granted.Name = r.Holder.Name
+		granted = both.of(engine.SequencerOf(new))
+		granted.Change, granted.Name = LockGranted, r.Holder.Name
 	}
 	if r.Lock == engine.HandedOn {
 		ended.Change = LockChange(engine.EndOf(r.Cause))
 	}
 	return ended, granted
+}
+
+// of returns t as one of that grant.
+func (t Transition) of(q engine.Sequencer) Transition {
+	t.Session, t.Fence, t.Mode = SessionID(q.Session), q.Fence, LockMode(q.Mode)
+	return t
 }
 
 // sessionName returns the name of a session that lives, or that ended since its event was met.

@@ -22,6 +22,8 @@ func (h host) Tell(o engine.Outcome) {
 			lock := lockOf(e.Hold)
 			lock.released = true
 			lock.lose(ErrUnlocked)
+		case engine.LockDowngraded:
+			lockOf(e.Hold).shared.Store(e.Next)
 		case engine.LockLost:
 			lockOf(e.Hold).lose(e.Cause)
 		case engine.SessionEnded:

@@ -1,7 +1,10 @@
 package lockd
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"sync/atomic"
 
 	"github.com/lockd/lockd/internal/ending"
 	"github.com/lockd/lockd/internal/engine"
@@ -16,9 +19,25 @@ const (
 	LeaveKey KeyPolicy = KeyPolicy(engine.LeaveKey)
 	// RemoveAfter deletes it, if the grant of this lock created it and no call has written to it
 	// since. A lock that was taken over leaves it. If there are waiters, the first of them gets the
-	// lock, on a key made anew.
+	// lock, on a key made anew. If the lock is shared, the last holder deletes the key, if it asked
+	// for that and any holder created it.
 	RemoveAfter KeyPolicy = KeyPolicy(engine.RemoveAfter)
 )
+
+// LockMode says whether a lock is held by one holder alone (R1).
+type LockMode uint8
+
+// The modes.
+const (
+	// Exclusive is the mode of one holder: while it has the lock, no other holder has.
+	Exclusive LockMode = LockMode(engine.Exclusive)
+	// Shared is the mode of any number of holders, of one session or of many, which have the lock
+	// together. While one of them has it, no exclusive holder has.
+	Shared LockMode = LockMode(engine.Shared)
+)
+
+// String returns the name of the mode, as the text of a Sequencer has it.
+func (m LockMode) String() string { return name(m, "exclusive", "shared") }
 
 // LockOptions adds to the taking of a lock. A nil *LockOptions and the zero value add nothing.
 type LockOptions struct {
@@ -29,6 +48,9 @@ type LockOptions struct {
 
 	// Key says what happens to the key after Unlock. The default is LeaveKey.
 	Key KeyPolicy
+
+	// Mode is how the lock is to be held. The default is Exclusive.
+	Mode LockMode
 }
 
 // rules is o as the rules know it.
@@ -36,7 +58,9 @@ func (o *LockOptions) rules() engine.LockOptions {
 	if o == nil {
 		return engine.LockOptions{}
 	}
-	return engine.LockOptions{Value: o.Value, Flags: o.Flags, Policy: engine.KeyPolicy(o.Key)}
+	return engine.LockOptions{
+		Value: o.Value, Flags: o.Flags, Policy: engine.KeyPolicy(o.Key), Mode: engine.Mode(o.Mode),
+	}
 }
 
 func (o *LockOptions) validate() error {
@@ -45,6 +69,8 @@ func (o *LockOptions) validate() error {
 		return nil
 	case o.Key > RemoveAfter:
 		return invalid("LockOptions.Key is %d, not a KeyPolicy", o.Key)
+	case o.Mode > Shared:
+		return invalid("LockOptions.Mode is %d, not a LockMode", o.Mode)
 	case len(o.Value) > MaxValueSize:
 		return invalid("LockOptions.Value has %d bytes, more than %d", len(o.Value), MaxValueSize)
 	case o.Flags != 0 && o.Value == nil:
@@ -61,6 +87,8 @@ type Lock struct {
 	ended    EndedError // what Err returns; its cause is written before the end is told
 	ending   ending.Ending
 	released bool // by Unlock; written before the end is told, and never after it
+
+	shared atomic.Pointer[engine.Hold] // what has taken the place of hold by a Downgrade
 }
 
 // newLock makes the memory of a lock that is about to be held.
@@ -79,8 +107,10 @@ func (l *Lock) session() *Session { return handleOf(l.hold.Session).session }
 // Key returns the key of the lock.
 func (l *Lock) Key() string { return l.hold.Key }
 
-// Sequencer returns the proof of this grant: for DB.If, or for a Guard.
-func (l *Lock) Sequencer() Sequencer { return sequencerOf(l.hold.Sequencer()) }
+// Sequencer returns the proof of this grant: for DB.If, or for a Guard. A Downgrade is a new grant.
+func (l *Lock) Sequencer() Sequencer {
+	return sequencerOf(cmp.Or(l.shared.Load(), &l.hold).Sequencer())
+}
 
 // Done returns a channel that is closed when the lock is no longer held, no later than another
 // caller is told of holding it (G10).
@@ -131,10 +161,36 @@ func (l *Lock) unlock() error {
 	return l.Err()
 }
 
+// Downgrade makes a lock that is held exclusively a shared one, in one transaction: no other holder
+// comes in between, and the waiters in front that can share the lock are granted it with it (R4).
+// The handle goes on; its Sequencer has a new fence, and the one from before proves nothing any
+// more. It blocks until that is durable. A lock that is shared already is left as it is.
+//
+// It fails as Unlock does, with the lock held as before; but a lock that was released is
+// ErrNotHeld.
+//
+// There is no way back: two holders that waited for each other to have the lock alone would wait
+// for ever. A caller that may have to write takes the lock exclusively, and downgrades it when the
+// write is done.
+func (l *Lock) Downgrade() error {
+	err := l.Err()
+	if err == nil {
+		next := &engine.Hold{Owner: l}
+		err = l.session().db.update(func(tx *engine.Txn) error {
+			return tx.Downgrade(&l.hold, next)
+		})
+		if errors.Is(err, ErrNotHeld) {
+			err = cmp.Or(l.Err(), err)
+		}
+	}
+	return wrap("downgrade", l.Key(), err)
+}
+
 // ForceUnlock takes the lock from its holder. The holder's handle ends with ErrForced and the
 // reason, and its session's lock-delay follows. It blocks until that is durable. The fence, as in
-// Entry or LockedError, names the grant: if that has ended, ForceUnlock returns ErrNotHeld, and a
-// later holder keeps the lock.
+// Entry, LockedError or Holder, names the grant: if that has ended, ForceUnlock returns ErrNotHeld,
+// and a later holder keeps the lock. Of a shared lock it takes the holders of that grant only:
+// those that were granted it in one transaction have one fence.
 func (db *DB) ForceUnlock(key string, fence uint64, reason string) error {
 	err := db.refused(checkKey(key))
 	if err == nil {

@@ -14,16 +14,21 @@ import (
 type LockInfo struct {
 	Key string
 
-	// Holder is the session that holds the lock; the zero SessionInfo if it is free. Fence and
-	// Since are of the grant, and Held is the time since then. Since and Held are zero if the grant
-	// was before the file was opened.
+	// Holder is the session that holds the lock, and of those that share it the one that has it for
+	// longest; the zero SessionInfo if it is free. Fence and Since are of the grant, and Held is
+	// the time since then. Since and Held are zero if the grant was before the file was opened.
 	Holder SessionInfo
 	Fence  uint64
 	Since  time.Time
 	Held   time.Duration
 
-	// DelayedUntil is the end of the lock-delay; the zero time if there is none.
+	// Holders has all that share the lock, in the order of their grants. It is nil if none does.
+	Holders []Holder
+
+	// DelayedUntil is the end of the lock-delay; the zero time if there is none. DelayedMode is the
+	// mode in which the lock was lost: after Shared only exclusive requests are kept out (R5).
 	DelayedUntil time.Time
+	DelayedMode  LockMode
 
 	// Limit is the limit of the semaphore at its keys: prefix/.lock, which has the queue for its
 	// slots, and prefix/session of each slot. It is 0 at any other key.
@@ -38,6 +43,7 @@ type WaiterInfo struct {
 	Session SessionInfo
 	Since   time.Time     // when the call began to wait
 	Waited  time.Duration // how long ago that is
+	Mode    LockMode      // in which it is to have the lock
 
 	// Keys are all the locks that the call waits for: several for LockAll, which gets them together
 	// and may wait although this one is free.
@@ -71,7 +77,15 @@ func (db *DB) Locks() iter.Seq[LockInfo] {
 
 // lockInfo describes a lock that was seen at that time.
 func (db *DB) lockInfo(v *engine.LockView, now time.Time) LockInfo {
-	info := LockInfo{Key: v.Key, DelayedUntil: v.DelayedUntil()}
+	info := LockInfo{Key: v.Key, Holders: holdersOf(v.Shares)}
+	info.DelayedUntil, info.DelayedMode = v.DelayedUntil(), LockMode(v.DelayedMode())
+	if len(info.Holders) > 0 {
+		first := info.Holders[0]
+		info.Holder, info.Fence, info.Since = first.Session, first.Grant.Fence, first.Since
+		if !first.Since.IsZero() {
+			info.Held = engine.Lasted(v.Shares[0].Since, now)
+		}
+	}
 	if v.Holder != nil {
 		info.Holder, info.Fence = sessionInfo(v.Holder), v.Row.Fence
 		if since := db.engine.Instant(v.Row.Granted); !since.IsZero() {
@@ -81,7 +95,7 @@ func (db *DB) lockInfo(v *engine.LockView, now time.Time) LockInfo {
 	for _, w := range v.Waiters() {
 		info.Queue = append(info.Queue, WaiterInfo{
 			Session: sessionInfo(w.Session.Row), Since: w.Began.Round(0),
-			Waited: engine.Lasted(w.Began, now), Keys: w.Keys(),
+			Waited: engine.Lasted(w.Began, now), Mode: LockMode(w.Options.Mode), Keys: w.Keys(),
 		})
 	}
 	return info

@@ -100,6 +100,9 @@ func (db *DB) logTransition(t Transition, ended map[string]*schema.Session) {
 	attrs := []slog.Attr{
 		slog.Uint64("index", t.Index), slog.String("key", t.Key), slog.Uint64("fence", t.Fence),
 	}
+	if t.Mode == Shared {
+		attrs = append(attrs, slog.String("mode", t.Mode.String()))
+	}
 	attrs = append(attrs, sessionAttrs(t.Session, t.Name)...)
 	db.logger.Add(t.Time, level, message, append(attrs, causeAttrs(t.Cause)...)...)
 }

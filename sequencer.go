@@ -23,6 +23,7 @@ type Sequencer struct {
 	Session   SessionID
 	LockIndex uint64 // how often the key was locked since it was created
 	Fence     uint64 // the index of the grant
+	Mode      LockMode
 }
 
 var (
@@ -37,7 +38,7 @@ func (q Sequencer) String() string {
 		return ""
 	}
 	key := strings.ReplaceAll(url.PathEscape(q.Key), "%2F", "/")
-	return fmt.Sprintf("%d:%d:%s:%s", q.Fence, q.LockIndex, q.Session, key)
+	return fmt.Sprintf("%d:%d:%s:%s:%s", q.Fence, q.LockIndex, q.Mode, q.Session, key)
 }
 
 // ParseSequencer reads the text form that String writes. Any other text is ErrInvalid, the empty
@@ -50,11 +51,11 @@ func ParseSequencer(text string) (Sequencer, error) {
 func parseSequencer(text string) (Sequencer, error) {
 	if text == "" {
 		return Sequencer{}, invalid("the text is empty, so nothing is proved; " +
-			"want fence:lockindex:session:key")
+			"want fence:lockindex:mode:session:key")
 	}
-	parts := strings.SplitN(text, ":", 4)
-	if len(parts) != 4 {
-		return Sequencer{}, invalid("want fence:lockindex:session:key")
+	parts := strings.SplitN(text, ":", 5)
+	if len(parts) != 5 {
+		return Sequencer{}, invalid("want fence:lockindex:mode:session:key")
 	}
 	var q Sequencer
 	var err error
@@ -64,14 +65,21 @@ func parseSequencer(text string) (Sequencer, error) {
 	if q.LockIndex, err = strconv.ParseUint(parts[1], 10, 64); err != nil {
 		return Sequencer{}, invalid("lock index: %v", err)
 	}
+	switch parts[2] {
+	case Exclusive.String():
+	case Shared.String():
+		q.Mode = Shared
+	default:
+		return Sequencer{}, invalid("mode %q is neither %s nor %s", parts[2], Exclusive, Shared)
+	}
 	// That of a free lock has no session, and proves nothing.
-	if parts[2] != "" {
+	if parts[3] != "" {
 		var ok bool
-		if q.Session, ok = parseSessionID(parts[2]); !ok {
-			return Sequencer{}, invalid("session %q is not a UUID", parts[2])
+		if q.Session, ok = parseSessionID(parts[3]); !ok {
+			return Sequencer{}, invalid("session %q is not a UUID", parts[3])
 		}
 	}
-	if q.Key, err = url.PathUnescape(parts[3]); err != nil {
+	if q.Key, err = url.PathUnescape(parts[4]); err != nil {
 		return Sequencer{}, invalid("key: %v", err)
 	}
 	// One value has one text, so that texts can be compared too.
@@ -99,6 +107,7 @@ func (q *Sequencer) UnmarshalText(text []byte) error {
 func (q Sequencer) rules() engine.Sequencer {
 	return engine.Sequencer{
 		Key: q.Key, Session: schema.ID(q.Session), LockIndex: q.LockIndex, Fence: q.Fence,
+		Mode: engine.Mode(q.Mode),
 	}
 }
 
@@ -106,24 +115,27 @@ func (q Sequencer) rules() engine.Sequencer {
 func sequencerOf(q engine.Sequencer) Sequencer {
 	return Sequencer{
 		Key: q.Key, Session: SessionID(q.Session), LockIndex: q.LockIndex, Fence: q.Fence,
+		Mode: LockMode(q.Mode),
 	}
 }
 
-// Guard protects a resource outside lockd, such as a file or a queue: it admits only the newest
-// grant of a lock that it has seen, by the fence and then the lock index. One Guard guards one
-// resource. It may be used by many goroutines; the zero value is ready.
+// Guard protects a resource outside lockd, such as a file or a queue: by the fence, and then by the
+// lock index, it admits an exclusive grant if it has seen no later grant of the lock, and a shared
+// one if it has seen no later exclusive grant (R6). One Guard guards one resource. It may be used
+// by many goroutines; the zero value is ready.
 //
 // It does not ask the database: a forged sequencer with a larger fence passes, and shuts the true
 // holder out. It lives in memory: a resource that outlives its process stores the highest fence
 // with its data instead. It does not work with the slots of a semaphore: see Slot.Sequencer.
 type Guard struct {
-	mu      sync.Mutex // protects what follows
-	highest Sequencer
+	mu        sync.Mutex // protects what follows
+	newest    Sequencer
+	exclusive Sequencer // the newest of this mode
 }
 
-// Check returns nil for the newest grant it has seen. It returns ErrNotHeld if it has seen a later
-// one, and ErrInvalid if q proves nothing or is of another key than the first one, and then changes
-// nothing. It does not block.
+// Check returns nil if q is admitted. It returns ErrNotHeld if q has passed, and ErrInvalid if q
+// proves nothing or is of another key than the first one, and then changes nothing. It does not
+// block.
 func (g *Guard) Check(q Sequencer) error {
 	return wrap("guard", q.Key, g.check(q))
 }
@@ -134,18 +146,26 @@ func (g *Guard) check(q Sequencer) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.highest.Fence != 0 && q.Key != g.highest.Key {
-		return invalid("this resource is guarded by the lock %q", g.highest.Key)
+	if g.newest.Fence != 0 && q.Key != g.newest.Key {
+		return invalid("this resource is guarded by the lock %q", g.newest.Key)
 	}
-	if q.Fence < g.highest.Fence {
-		return fmt.Errorf("%w: fence %d has passed, %d was here", ErrNotHeld, q.Fence,
-			g.highest.Fence)
+	bar := g.newest
+	if q.Mode == Shared {
+		bar = g.exclusive
 	}
-	if q.Fence == g.highest.Fence && q.LockIndex < g.highest.LockIndex {
+	switch {
+	case q.Fence < bar.Fence:
+		return fmt.Errorf("%w: fence %d has passed, %d was here", ErrNotHeld, q.Fence, bar.Fence)
+	case q.Fence == bar.Fence && q.LockIndex < bar.LockIndex:
 		return fmt.Errorf("%w: lock index %d of fence %d has passed, %d was here", ErrNotHeld,
-			q.LockIndex, q.Fence, g.highest.LockIndex)
+			q.LockIndex, q.Fence, bar.LockIndex)
 	}
-	g.highest = q
+	if q.Mode == Exclusive {
+		g.exclusive = q
+	}
+	if q.Mode == Exclusive || q.Fence > g.newest.Fence {
+		g.newest = q
+	}
 	return nil
 }
 

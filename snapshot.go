@@ -11,7 +11,10 @@ import (
 
 // Snapshot is the whole published state at one index. It never changes, and may be used by many
 // goroutines. The zero value is not usable; DB.Snapshot gives one.
-type Snapshot struct{ rows *store.Snapshot }
+type Snapshot struct {
+	rows   *store.Snapshot
+	engine *engine.Engine
+}
 
 // Snapshot returns the published state. It cannot fail, and does not wait for the file. The first
 // call after a write may sort the keys that were written since the last one, which stops writers
@@ -25,7 +28,7 @@ func (db *DB) Snapshot() *Snapshot {
 		rows = db.rows.Snapshot()
 		db.writer.Unlock()
 	}
-	return &Snapshot{rows}
+	return &Snapshot{rows, db.engine}
 }
 
 // Index returns the index of the newest transaction that the snapshot shows.
@@ -35,6 +38,12 @@ func (s *Snapshot) Index() uint64 { return s.rows.Index() }
 func (s *Snapshot) Get(key string) (Entry, bool) {
 	row := s.rows.Keys.Get(key)
 	return entryOf(row), row != nil
+}
+
+// Holders yields the holders of the key's lock, in the order of their grants: none, one, or all
+// that share it. An Entry names an exclusive holder only.
+func (s *Snapshot) Holders(key string) iter.Seq[Holder] {
+	return each(s.engine.HoldersIn(s.rows, key))
 }
 
 // Len returns the number of keys.

@@ -8,7 +8,8 @@ type Stats struct {
 	Index    uint64 // of the newest transaction that is published
 	Keys     int
 	Sessions int
-	Locks    int // keys whose lock is held
+	Locks    int // locks that are held exclusively
+	Shares   int // holders of locks that are shared
 	Waiters  int // calls of Lock and LockAll that wait
 	Watchers int // calls of Watch and Wait that wait
 
@@ -54,7 +55,7 @@ func (db *DB) Stats() Stats {
 	counts := db.engine.Counts()
 	stats := Stats{
 		Index: db.rows.Published(), Keys: counts.Keys, Sessions: counts.Sessions,
-		Locks: counts.Locks, Waiters: counts.Waiters, Grants: counts.Grants,
+		Locks: counts.Locks, Shares: counts.Shares, Waiters: counts.Waiters, Grants: counts.Grants,
 		Ends: counts.Ends, Commits: db.writer.Commits(), Err: db.writer.Refused(),
 	}
 	db.writer.Unlock()

@@ -205,3 +205,11 @@ func (tx *Txn) EndSession(id SessionID) (err error) {
 	defer tx.leave()
 	return wrap("end session", "", endSession(tx.rules, id))
 }
+
+// Holders yields the holders of the key's lock, in the order of their grants, as they are when it
+// is called: none, one, or all that share it.
+func (tx *Txn) Holders(key string) iter.Seq[Holder] {
+	tx.enter()
+	defer tx.leave()
+	return each(tx.rules.Holders(key))
+}

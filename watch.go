@@ -89,8 +89,9 @@ func (db *DB) waitFor(ctx context.Context, topic *hub.Topic, at hub.Cursor) (hub
 // Wait blocks until the index of the scope is above the given one, as Snapshot.IndexOf has it, and
 // returns the state that shows that, with the index of the scope in it, from which to wait next. It
 // returns at once if that is so already, and for an index that the database has not reached, for
-// that is not of this database. A rise without a change in the scope, as IndexOf describes it, ends
-// no call that waits, only the next one (B8).
+// that is not of this database. A session that joins or leaves those that share a lock moves no
+// index (R2): Watch tells of it. A rise without a change in the scope, as IndexOf describes it,
+// ends no call that waits, only the next one (B8).
 //
 // If limit is above 0, Wait blocks no longer than that, by the database's clock. When the limit has
 // passed it returns the state at that time, without an error; the index may not be above then.
@@ -137,6 +138,11 @@ func (db *DB) wait(
 			if first <= index {
 				continue // the caller has seen it: Get shows it a moment before the hub does
 			}
+			state = db.Snapshot()
+			if at = state.IndexOf(scope); at > index {
+				return state, at, nil
+			}
+			continue // a session that shares a lock has joined or left: the key is as it was (R2)
 		case <-d.Passed():
 		case <-ctx.Done():
 			return nil, 0, ctx.Err()

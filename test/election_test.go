@@ -291,7 +291,7 @@ func TestElection_RefusedInput(t *testing.T) {
 	}
 	with := func(key string) func(*harness, *lockd.Session) error {
 		return func(h *harness, s *lockd.Session) error {
-			return s.WithLock(h.t.Context(), key,
+			return s.WithLock(h.t.Context(), key, nil,
 				func(context.Context, lockd.Sequencer) error { return nil })
 		}
 	}

@@ -173,7 +173,7 @@ func TestContext_IsAskedUnderNoMutex(t *testing.T) {
 			return second(s.Campaign(ctx, "k", nil))
 		},
 		"WithLock": func(ctx context.Context, s *lockd.Session) error {
-			return s.WithLock(ctx, "k", fn)
+			return s.WithLock(ctx, "k", nil, fn)
 		},
 	}
 	opens := map[string]func(t *testing.T) (*lockd.DB, error){

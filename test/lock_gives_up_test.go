@@ -3,6 +3,7 @@ package lockd_test
 import (
 	"context"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -58,12 +59,12 @@ func TestLock_ContextEnds_SaysWhoHolds(t *testing.T) {
 			"Campaign": func(ctx context.Context) error {
 				return second(s.Campaign(ctx, "k", nil))
 			},
-			"WithLock": func(ctx context.Context) error { return s.WithLock(ctx, "k", fn) },
+			"WithLock": func(ctx context.Context) error { return s.WithLock(ctx, "k", nil, fn) },
 			"Lead":     func(ctx context.Context) error { return k.Lead(ctx, "k", nil, fn) },
 		} {
 			err := h.givesUp(wait)
 			want := h.refusal(s, "k")
-			if got := h.obstacle(err, context.DeadlineExceeded); *got != *want ||
+			if got := h.obstacle(err, context.DeadlineExceeded); !reflect.DeepEqual(got, want) ||
 				got.HolderName != "web-1" || got.Held < 2*time.Second {
 				h.t.Errorf("%s: got %+v, want %+v", what, got, want)
 			}
@@ -139,7 +140,7 @@ func TestLock_ContextEnds_SaysDelayAndQueue(t *testing.T) {
 		s, other := h.session(nil), h.session(nil)
 		err := h.givesUp(func(ctx context.Context) error { return second(s.Lock(ctx, "k", nil)) })
 		want := h.refusal(s, "k")
-		if got := h.obstacle(err, context.DeadlineExceeded); *got != *want ||
+		if got := h.obstacle(err, context.DeadlineExceeded); !reflect.DeepEqual(got, want) ||
 			got.Obstacle != lockd.ObstacleDelay || got.Remaining != 9*time.Second {
 			h.t.Errorf("delay: got %+v, want %+v", got, want)
 		}
@@ -147,7 +148,7 @@ func TestLock_ContextEnds_SaysDelayAndQueue(t *testing.T) {
 		all := h.waitAll(h.t.Context(), other, "j", "k")
 		err = h.givesUp(func(ctx context.Context) error { return second(s.Lock(ctx, "j", nil)) })
 		want = h.refusal(s, "j")
-		if got := h.obstacle(err, context.DeadlineExceeded); *got != *want ||
+		if got := h.obstacle(err, context.DeadlineExceeded); !reflect.DeepEqual(got, want) ||
 			got.Obstacle != lockd.ObstacleQueue || got.Waiters != 1 {
 			h.t.Errorf("queue: got %+v, want %+v", got, want)
 		}
@@ -188,7 +189,7 @@ func TestAcquire_ContextEnds_SaysWhoHolds(t *testing.T) {
 		s := h.session(nil)
 		err := h.givesUp(acquire(s))
 		want := h.slotRefusal(s, "pool", 2)
-		if got := h.obstacle(err, context.DeadlineExceeded); *got != *want ||
+		if got := h.obstacle(err, context.DeadlineExceeded); !reflect.DeepEqual(got, want) ||
 			got.Obstacle != lockd.ObstacleSlots || got.HolderName != "first" || got.Limit != 2 ||
 			got.Remaining != 9*time.Second {
 			h.t.Errorf("slots: got %+v, want %+v", got, want)

@@ -14,7 +14,7 @@ var errOfFn = errors.New("the function's own")
 
 // with calls WithLock with a function of one argument.
 func with(ctx context.Context, s *lockd.Session, fn func(ctx context.Context) error) error {
-	return s.WithLock(ctx, "k", func(ctx context.Context, _ lockd.Sequencer) error {
+	return s.WithLock(ctx, "k", nil, func(ctx context.Context, _ lockd.Sequencer) error {
 		return fn(ctx)
 	})
 }
@@ -31,7 +31,7 @@ func TestWithLock_HoldsTheLock(t *testing.T) {
 			}
 			return h.CheckSequencer(proof)
 		}
-		h.must(s.WithLock(h.t.Context(), "k", fn))
+		h.must(s.WithLock(h.t.Context(), "k", nil, fn))
 		if _, ok := h.Get("k"); ok || !errors.Is(context.Cause(during), lockd.ErrUnlocked) {
 			h.t.Errorf("after it: key %v, context %v", ok, context.Cause(during))
 		}

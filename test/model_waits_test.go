@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing/synctest"
@@ -554,7 +555,7 @@ func sameError(got, want error) error {
 		}
 		same := *locked
 		same.Until, same.Since = refusal.Until, refusal.Since
-		if same != *refusal {
+		if !reflect.DeepEqual(same, *refusal) {
 			return fmt.Errorf("error: got %+v, want %+v", same, *refusal)
 		}
 		return nil

@@ -2,6 +2,7 @@ package lockd_test
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -112,7 +113,7 @@ func TestTxnLock_K17K18K19K20(t *testing.T) {
 	locked := func(want func(w *world) lockd.LockedError) func(w *world, err error) {
 		return func(w *world, err error) {
 			var got *lockd.LockedError
-			if !errors.As(err, &got) || *got != want(w) {
+			if !errors.As(err, &got) || !reflect.DeepEqual(*got, want(w)) {
 				w.t.Errorf("error: got %#v, want %#v", got, want(w))
 			}
 		}

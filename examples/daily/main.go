@@ -80,7 +80,7 @@ func once(ctx context.Context, db *lockd.DB, day string, job func() error) error
 	if err != nil {
 		return err
 	}
-	err = session.WithLock(ctx, lockKey, func(_ context.Context, proof lockd.Sequencer) error {
+	err = session.WithLock(ctx, lockKey, nil, func(_ context.Context, proof lockd.Sequencer) error {
 		if last, _ := db.Get(lastKey); string(last.Value) == day {
 			return nil
 		}

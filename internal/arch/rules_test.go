@@ -21,17 +21,17 @@ const (
 
 var (
 	// number is a rule's number in prose.
-	number = regexp.MustCompile(`\b[BGHIKMNSTX][1-9][0-9]?\b`)
+	number = regexp.MustCompile(`\b[BGHIKMNRSTX][1-9][0-9]?\b`)
 
 	// numbersInName are the numbers of one part of a test's name: K14, or K14K15.
-	numbersInName = regexp.MustCompile(`^(?:[BGHIKMNSTX][1-9][0-9]?)+$`)
+	numbersInName = regexp.MustCompile(`^(?:[BGHIKMNRSTX][1-9][0-9]?)+$`)
 
 	oneNumber = regexp.MustCompile(`[A-Z][0-9]+`)
 
 	// ruleStatement begins a rule in semantics.md: an item of a list or a row of a table. Its
 	// number is a link if there is a stanza for it.
 	ruleStatement = regexp.MustCompile(
-		`(?m)^(?:- |\| )\*\*\[?([BHIKMNSTX][1-9][0-9]?)(?:\]\[([a-z]+)\])?\*\*`)
+		`(?m)^(?:- |\| )\*\*\[?([BHIKMNRSTX][1-9][0-9]?)(?:\]\[([a-z]+)\])?\*\*`)
 
 	// promiseStatement begins a promise: an item, a row, a heading or a line.
 	promiseStatement = regexp.MustCompile(`(?m)^[-#|*\s]*(G[1-9][0-9]?)\b`)

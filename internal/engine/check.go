@@ -133,8 +133,8 @@ func (e *Engine) checkShares(key string, state *lockState) error {
 		}
 	}
 	if state.shares.n != n || state.shares.loose != loose {
-		return fmt.Errorf("bug: key %q has %d shares and %d of them loose, but counts %d and %d", key,
-			n, loose, state.shares.n, state.shares.loose)
+		return fmt.Errorf("bug: key %q has %d shares and %d of them loose, but counts %d and %d",
+			key, n, loose, state.shares.n, state.shares.loose)
 	}
 	return nil
 }

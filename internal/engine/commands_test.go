@@ -369,10 +369,14 @@ func downgrade(tx *engine.Txn, a *args) error {
 	}
 	h := &handle{name: name}
 	h.hold.Owner = h
-	if !tx.Downgrade(hold, &h.hold) {
-		return engine.ErrNotHeld
+	if err := tx.Downgrade(hold, &h.hold); err != nil {
+		return err
 	}
-	a.has(h)
+	if h.hold.Session == nil {
+		a.w.printf("shared already\n")
+	} else {
+		a.has(h)
+	}
 	return nil
 }
 

@@ -13,8 +13,8 @@ func newDelay(key string, until time.Time) *delay {
 	return d
 }
 
-// setDelay begins a lock-delay now, after the loss of a lock in the mode. It replaces one that lasts
-// (S32); that of one reader is never cut short by that of another (R5).
+// setDelay begins a lock-delay now, after the loss of a lock in the mode. It replaces one that
+// lasts (S32); that of one reader is never cut short by that of another (R5).
 func (tx *Txn) setDelay(key string, length time.Duration, mode Mode) {
 	if length <= 0 {
 		return

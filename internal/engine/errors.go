@@ -99,9 +99,8 @@ const (
 type Blocked struct {
 	Key        string
 	Obstacle   Obstacle
-	Mode       Mode // that was asked for
-	HeldMode   Mode // in which the lock is held
-	Shares     []*schema.Share
+	Mode       Mode     // that was asked for
+	Holders    []Holder // of a lock that is shared
 	Holder     schema.ID
 	HolderName string
 	Own        bool

@@ -225,8 +225,16 @@ func SequencerOf(row *schema.Key) Sequencer {
 	return Sequencer{Key: row.Key, Session: row.Session, LockIndex: row.LockIndex, Fence: row.Fence}
 }
 
-// Proves returns ErrNotHeld unless the lock that q names is held by that very grant, as of the newest
-// state (K41).
+// SequencerOfShare returns the sequencer of a share.
+func SequencerOfShare(row *schema.Share) Sequencer {
+	return Sequencer{
+		Key: row.Key, Session: row.Session, LockIndex: row.LockIndex, Fence: row.Fence,
+		Mode: Shared,
+	}
+}
+
+// Proves returns ErrNotHeld unless the lock that q names is held by that very grant, as of the
+// newest state (K41).
 func (tx *Txn) Proves(q Sequencer) error {
 	return q.proves(tx.engine.rows.Keys.Newest, tx.engine.rows.Shares.Newest)
 }

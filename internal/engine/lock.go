@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"fmt"
+	"time"
 
 	"github.com/lockd/lockd/internal/schema"
 )
@@ -84,32 +85,32 @@ func (tx *Txn) obstructed(s *Session, key string, row *schema.Key, mode Mode) *B
 // them has.
 func (tx *Txn) describeShares(blocked *Blocked, s *Session, state *lockState) {
 	for _, one := range state.shares.inOrder() {
-		blocked.Shares = append(blocked.Shares, one.row)
+		blocked.Holders = append(blocked.Holders, tx.engine.holderOf(one.row, one.session.Row))
 	}
 	tx.describeFirst(blocked, s)
 }
 
-// describeFirst adds to a refusal for s which of the sessions that share the lock has it for longest.
+// describeFirst adds to a refusal for s which of the sessions that share the lock has it for
+// longest.
 func (tx *Txn) describeFirst(blocked *Blocked, s *Session) {
-	first := blocked.Shares[0]
-	blocked.HeldMode = Shared
-	tx.describe(blocked, s, first.Session, first.Fence, first.Granted)
-	for _, one := range blocked.Shares {
-		blocked.Own = blocked.Own || one.Session == s.Row.ID
+	first := blocked.Holders[0]
+	tx.describe(blocked, s, first.Grant.Session, first.Grant.Fence, first.Since)
+	for _, one := range blocked.Holders {
+		blocked.Own = blocked.Own || one.Grant.Session == s.Row.ID
 	}
 }
 
 // describeHolder adds to a refusal for s which session holds the lock of row, and since when.
 func (tx *Txn) describeHolder(blocked *Blocked, s *Session, row *schema.Key) {
-	tx.describe(blocked, s, row.Session, row.Fence, row.Granted)
+	tx.describe(blocked, s, row.Session, row.Fence, tx.engine.Instant(row.Granted))
 }
 
 // describe adds to a refusal for s one grant.
-func (tx *Txn) describe(blocked *Blocked, s *Session, id schema.ID, fence uint64, granted int64) {
+func (tx *Txn) describe(blocked *Blocked, s *Session, id schema.ID, fence uint64, since time.Time) {
 	holder := tx.engine.holder(id)
 	blocked.Holder, blocked.Fence = id, fence
 	blocked.HolderName, blocked.Own = holder.Row.Name, holder == s
-	if since := tx.engine.Instant(granted); !since.IsZero() {
+	if !since.IsZero() {
 		blocked.Since, blocked.Held = since.Round(0), Lasted(since, tx.now)
 	}
 }

@@ -25,10 +25,10 @@ func (tx *Txn) lockObstacle(w *Waiter, c *claim) *Blocked {
 	refusal := &Blocked{Key: c.key, Mode: mode, Waiters: e.ahead(c)}
 	row := e.rows.Keys.Get(c.key)
 	if mode == Exclusive {
-		refusal.Shares = e.publishedShares(c.key)
+		refusal.Holders = e.publishedHolders(c.key)
 	}
 	switch {
-	case len(refusal.Shares) > 0:
+	case len(refusal.Holders) > 0:
 		refusal.Obstacle = ByHolder
 		tx.describeFirst(refusal, w.Session)
 	case row != nil && !row.Session.IsZero():

@@ -108,10 +108,10 @@ func (tx *Txn) recordKey(r *Record, old, new *schema.Key) {
 	// An unlock is the cause unless another end has explained itself.
 	switch {
 	case !held:
-		r.Lock, r.Holder = Granted, tx.holderOf(new)
+		r.Lock, r.Holder = Granted, tx.sessionOf(new)
 		return
 	case holds:
-		r.Lock, r.Holder, r.Cause = HandedOn, tx.holderOf(new), ErrUnlocked
+		r.Lock, r.Holder, r.Cause = HandedOn, tx.sessionOf(new), ErrUnlocked
 	case new == nil:
 		r.Lock, r.Cause = Deleted, ErrUnlocked
 	default:
@@ -171,8 +171,8 @@ func (tx *Txn) addShare(events []Event, key string, r Record) []Event {
 	})
 }
 
-// holderOf returns the session that holds the lock of row.
-func (tx *Txn) holderOf(row *schema.Key) *schema.Session {
+// sessionOf returns the session that holds the lock of row.
+func (tx *Txn) sessionOf(row *schema.Key) *schema.Session {
 	return tx.engine.holder(row.Session).Row
 }
 

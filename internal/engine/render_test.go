@@ -121,8 +121,8 @@ func (w *world) problem(err error) string {
 	switch b.Obstacle {
 	case engine.ByHolder:
 		text += " is held by " + sessionName(b.Holder)
-		if b.HeldMode == engine.Shared {
-			text = fmt.Sprintf("%s is shared by %d, longest by %s", b.Key, len(b.Shares),
+		if n := len(b.Holders); n > 0 {
+			text = fmt.Sprintf("%s is shared by %d, longest by %s", b.Key, n,
 				sessionName(b.Holder))
 		}
 	case engine.ByDelay:

@@ -22,7 +22,8 @@ type shares struct {
 	removes bool
 }
 
-// grantID tells the grants of one lock apart. Those of one session in one transaction are one grant.
+// grantID tells the grants of one lock apart. Those of one session in one transaction are one
+// grant.
 type grantID struct {
 	session *Session
 	fence   uint64
@@ -86,13 +87,11 @@ func (s *shares) inOrder() []*share {
 	for _, one := range s.all {
 		list = append(list, one)
 	}
-	slices.SortFunc(list, func(a, b *share) int { return compareShares(a.row, b.row) })
+	slices.SortFunc(list, func(a, b *share) int {
+		return cmp.Or(cmp.Compare(a.row.Fence, b.row.Fence),
+			bytes.Compare(a.row.Session[:], b.row.Session[:]))
+	})
 	return list
-}
-
-// compareShares orders the holders of a lock by their grants.
-func compareShares(a, b *schema.Share) int {
-	return cmp.Or(cmp.Compare(a.Fence, b.Fence), bytes.Compare(a.Session[:], b.Session[:]))
 }
 
 // sharesOf yields the session's shares of the lock. The one just yielded may be removed.
@@ -229,7 +228,8 @@ func (tx *Txn) grantShare(key string, s *Session, opts LockOptions) *schema.Shar
 	}
 	e.grantee = s
 	return e.rows.Shares.Put(id, schema.Share{
-		Key: key, Session: s.Row.ID, LockIndex: row.LockIndex, Fence: fence, Granted: e.moment(tx.now),
+		Key: key, Session: s.Row.ID, LockIndex: row.LockIndex, Fence: fence,
+		Granted: e.moment(tx.now),
 	})
 }
 
@@ -315,14 +315,21 @@ func (tx *Txn) endSharesOf(s *Session, cause error) {
 	}
 }
 
-// Downgrade makes a lock that hold has alone one that next shares, in the same transaction: no other
-// session has it in between, and the waiters in front that can share it are served (R4). It reports
-// whether hold had the lock alone.
-func (tx *Txn) Downgrade(hold, next *Hold) bool {
+// Downgrade makes a lock that hold has alone one that next shares, in the same transaction: no
+// other session has it in between, and the waiters in front that can share it are served (R4). It
+// changes nothing of one that is shared already, and returns ErrNotHeld if hold has no lock any
+// more.
+func (tx *Txn) Downgrade(hold, next *Hold) error {
 	e := tx.engine
+	for hold.next != nil {
+		hold = hold.next
+	}
+	if hold.Mode == Shared && e.shareOf(hold) != nil {
+		return nil
+	}
 	state := e.lockOf(hold.Key)
 	if state == nil || state.hold != hold {
-		return false
+		return ErrNotHeld
 	}
 	row, policy := tx.Get(hold.Key), hold.policy
 	if policy == RemoveAfter && row.ModifyIndex != row.Fence {
@@ -344,7 +351,7 @@ func (tx *Txn) Downgrade(hold, next *Hold) bool {
 	if state.queue.Len() > 0 {
 		tx.freed = append(tx.freed, row.Key)
 	}
-	return true
+	return nil
 }
 
 // takeShare is take of a lock that is shared, or free.
@@ -373,26 +380,4 @@ func (tx *Txn) assignShare(hold *Hold, s *Session, row *schema.Share, policy Key
 	state := tx.engine.lockOf(row.Key)
 	tx.engine.setHold(state, hold)
 	state.shares.removes = state.shares.removes || policy == RemoveAfter
-}
-
-// publishedShares returns the published shares of a lock, in the order of their grants: of those that
-// there are now, and of the others named, which have ended since.
-func (e *Engine) publishedShares(key string, ended ...*schema.Share) []*schema.Share {
-	var rows []*schema.Share
-	add := func(row *schema.Share) {
-		row = e.rows.Shares.Get(schema.ShareKey(key, row.Fence, row.Session))
-		if row != nil {
-			rows = append(rows, row)
-		}
-	}
-	if state := e.locks[key]; state != nil {
-		for _, one := range state.shares.inOrder() {
-			add(one.row)
-		}
-	}
-	for _, row := range ended {
-		add(row)
-	}
-	slices.SortFunc(rows, compareShares)
-	return slices.CompactFunc(rows, func(a, b *schema.Share) bool { return compareShares(a, b) == 0 })
 }

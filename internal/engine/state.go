@@ -280,8 +280,8 @@ func (e *Engine) tidySemaphore(sem *semaphore) {
 	}
 }
 
-// setHold makes hold that of the lock that the state is of, or one of those that share it; nil takes
-// away the one that has it alone.
+// setHold makes hold that of the lock that the state is of, or one of those that share it; nil
+// takes away the one that has it alone.
 func (e *Engine) setHold(state *lockState, hold *Hold) {
 	if hold != nil && hold.Mode == Shared {
 		// Without a share the grant is being taken back too: see revert.

@@ -56,7 +56,7 @@ const (
 	LockHeld       EffectKind = iota + 1 // Hold became the handle's of its key
 	LockReleased                         // Hold no longer is, by its own release
 	LockLost                             // Hold no longer is, for another cause
-	LockDowngraded                       // Hold was one that has its lock alone, and is shared as Next
+	LockDowngraded                       // Hold no longer is: Next shares the lock in its place
 	SessionMade                          // SessionMade: Session was made
 	SessionEnded                         // SessionEnded: Session has ended, for Cause
 	WaiterServed                         // the holds of Waiter became those of their keys

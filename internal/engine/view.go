@@ -16,17 +16,11 @@ type LockView struct {
 	Key    string
 	Row    *schema.Key     // nil: there is no such key
 	Holder *schema.Session // that has the lock alone, or nil
-	Shares []SharedView    // the holders that share it, in the order of their grants
+	Shares []Holder        // the holders that share it, in the order of their grants
 
 	delay     *delay
 	queue     []*waitq.Place[*Waiter]
 	semaphore *schema.Key // that it may be a key of; nil if there is none
-}
-
-// SharedView is one holder of a lock that is shared, as it is published.
-type SharedView struct {
-	Row    *schema.Share
-	Holder *schema.Session
 }
 
 // LockViews returns all locks that are held, delayed or waited for, in no order.
@@ -34,9 +28,9 @@ func (e *Engine) LockViews(now time.Time) []LockView {
 	pending := e.pending()
 	views := make([]LockView, 0, len(e.locks))
 	see := func(key string, delay *delay, queue []*waitq.Place[*Waiter], more []*schema.Share) {
-		v := LockView{Key: key, Row: e.rows.Keys.Get(key), queue: queue}
-		for _, row := range e.publishedShares(key, more...) {
-			v.Shares = append(v.Shares, SharedView{row, e.rows.Sessions.Get(string(row.Session[:]))})
+		v := LockView{
+			Key: key, Row: e.rows.Keys.Get(key), queue: queue,
+			Shares: e.publishedHolders(key, more...),
 		}
 		if v.Row != nil && !v.Row.Session.IsZero() {
 			v.Holder = e.rows.Sessions.Get(string(v.Row.Session[:]))
@@ -76,6 +70,14 @@ func (v *LockView) DelayedUntil() time.Time {
 		return time.Time{}
 	}
 	return v.delay.until.Round(0)
+}
+
+// DelayedMode is the mode in which the lock was lost, if it is delayed.
+func (v *LockView) DelayedMode() Mode {
+	if v.delay == nil {
+		return Exclusive
+	}
+	return v.delay.mode
 }
 
 // Waiters are the calls that wait for the lock, in the order in which they came.

@@ -125,8 +125,8 @@ type Share struct {
 	Granted   int64  // as of Key
 }
 
-// ShareKey is the key of the row of one grant of a shared lock. Those of one lock are neighbours, in
-// the order of their fences.
+// ShareKey is the key of the row of one grant of a shared lock. Those of one lock are neighbours,
+// in the order of their fences.
 func ShareKey(key string, fence uint64, session ID) string {
 	row := make([]byte, 0, 2+len(key)+8+len(session))
 	row = append(binary.BigEndian.AppendUint16(row, uint16(len(key))), key...)

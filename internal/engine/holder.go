@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/lockd/lockd/internal/schema"
+	"github.com/lockd/lockd/store"
+)
+
+// Holder is one grant of a lock that is held. Package lockd documents it.
+type Holder struct {
+	Grant   Sequencer
+	Session *schema.Session
+	Since   time.Time // zero if it is not known
+}
+
+// holderOf returns the holder of a share.
+func (e *Engine) holderOf(row *schema.Share, session *schema.Session) Holder {
+	return Holder{SequencerOfShare(row), session, e.Instant(row.Granted)}
+}
+
+// holderAlone returns the holder of a lock that is not shared.
+func (e *Engine) holderAlone(row *schema.Key, session *schema.Session) Holder {
+	return Holder{SequencerOf(row), session, e.Instant(row.Granted)}
+}
+
+// Holders returns those of the key's lock, in the order of their grants.
+func (tx *Txn) Holders(key string) []Holder {
+	e := tx.engine
+	if row := tx.Get(key); row != nil && !row.Session.IsZero() {
+		return []Holder{e.holderAlone(row, e.holder(row.Session).Row)}
+	}
+	var holders []Holder
+	if state := e.lockOf(key); state != nil {
+		for _, one := range state.shares.inOrder() {
+			holders = append(holders, e.holderOf(one.row, one.session.Row))
+		}
+	}
+	return holders
+}
+
+// HoldersIn is that of Txn for a snapshot. It may be called without the caller's lock.
+func (e *Engine) HoldersIn(s *store.Snapshot, key string) []Holder {
+	session := func(id schema.ID) *schema.Session { return s.Sessions.Get(string(id[:])) }
+	if row := s.Keys.Get(key); row != nil && !row.Session.IsZero() {
+		return []Holder{e.holderAlone(row, session(row.Session))}
+	}
+	var holders []Holder
+	for _, row := range s.Shares.Prefix(schema.SharePrefix(key)) {
+		holders = append(holders, e.holderOf(row, session(row.Session)))
+	}
+	return holders
+}
+
+// publishedHolders returns those that share a lock in the published state: of those that do now,
+// and of the rows named, of which some have ended since.
+func (e *Engine) publishedHolders(key string, ended ...*schema.Share) []Holder {
+	var holders []Holder
+	add := func(row *schema.Share) {
+		row = e.rows.Shares.Get(schema.ShareKey(key, row.Fence, row.Session))
+		if row != nil {
+			session := e.rows.Sessions.Get(string(row.Session[:]))
+			holders = append(holders, e.holderOf(row, session))
+		}
+	}
+	if state := e.locks[key]; state != nil {
+		for _, one := range state.shares.inOrder() {
+			add(one.row)
+		}
+	}
+	for _, row := range ended {
+		add(row)
+	}
+	slices.SortFunc(holders, compareHolders)
+	return slices.CompactFunc(holders, func(a, b Holder) bool { return a.Grant == b.Grant })
+}
+
+// compareHolders orders the holders of a lock by their grants.
+func compareHolders(a, b Holder) int {
+	return cmp.Or(cmp.Compare(a.Grant.Fence, b.Grant.Fence),
+		bytes.Compare(a.Grant.Session[:], b.Grant.Session[:]))
+}
