@@ -35,7 +35,7 @@ func (tx *Txn) Undo() {
 // Seal keeps what the transaction did: it serves the queues, and joins the open batch. It returns
 // what is published with that, and so has to be told now: all of it in memory, and on a file what
 // depends on no batch.
-func (tx *Txn) Seal() Outcome {
+func (tx *Txn) Seal() (told Outcome) {
 	e := tx.engine
 	tx.handOff()
 	if e.rows.Wrote() {
@@ -44,16 +44,17 @@ func (tx *Txn) Seal() Outcome {
 	}
 	e.events = tx.record(e.events[:0])
 	e.rows.Seal()
-	var told Outcome
 	if !e.rows.Durable() {
 		e.rows.PublishMemory()
-		told = e.settle(Outcome{tx.effects, e.events, e.rows.Published()})
+		told = Outcome{tx.effects, e.events, e.rows.Published()}
+		e.settle(told.Effects, told.Events)
 	} else if b := e.Undecided(); b != nil {
 		// What has no row of its own is decided on the batches that are not durable yet.
 		b.effects = append(b.effects, tx.effects...)
 		b.events = append(b.events, e.events...)
 	} else {
-		told = e.settle(Outcome{tx.effects, nil, e.rows.Published()})
+		told = Outcome{tx.effects, nil, e.rows.Published()}
+		e.settle(told.Effects, nil)
 	}
 	e.mustHold()
 	return told
