@@ -61,6 +61,7 @@ type Session struct {
 	// hold of its memory, and lines alone stay nearer.
 	*sessionRest
 	live     bool          // not ended, as of the newest state
+	ofKeeper bool          // a Keeper has made it, and it ends with that
 	life     time.Duration // that a renewal gives it: the TTL, and the grace; 0: for ever
 	deadline time.Time
 }
@@ -70,7 +71,6 @@ type sessionRest struct {
 	Owner any // the handle that the session is part of
 
 	expires  expiry.Item
-	ofKeeper bool                // a Keeper has made it, and it ends with that
 	renewal  *renewal            // for the calls that keep it alive; nil if none ever did
 	held     *lockState          // the first of the keys whose locks it holds
 	waiting  *Waiter             // the newest of the calls that wait
