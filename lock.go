@@ -62,7 +62,6 @@ type Lock struct {
 	hold  engine.Hold
 	ended EndedError // what Err returns; its cause is written before the end is told
 	ending
-	released bool // by Unlock; written before the end is told, and never after it
 }
 
 // newLock makes the memory of a lock that is about to be held.
@@ -195,7 +194,7 @@ func (l *Lock) unlock() error {
 			return err
 		}
 	}
-	if l.released {
+	if l.hold.Released { // written before the end is told, and never after it
 		return nil
 	}
 	return l.Err()

@@ -65,6 +65,8 @@ func (e *Engine) Drop(b *Batch) {
 func (e *Engine) settle(effects []Effect, events []Event) {
 	for i := range effects {
 		switch f := &effects[i]; f.Kind {
+		case LockReleased:
+			f.Hold.Released = true
 		case SessionEnded:
 			delete(e.sessions, f.Session.Row.ID)
 			e.unbind(f.Session)

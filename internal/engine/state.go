@@ -92,6 +92,8 @@ type Hold struct {
 	LockIndex uint64
 	Fence     uint64
 
+	Released bool // by Release, and that is published
+
 	policy    KeyPolicy
 	givenUp   bool // the call that was granted it has returned without it
 	takenOver bool // its session had the lock before, without a handle
