@@ -5,9 +5,10 @@ import "time"
 // Begin begins a transaction at the instant. The one before has ended.
 func (e *Engine) Begin(now time.Time) *Txn {
 	tx := &e.own
-	tx.now, tx.again, tx.shared = now, false, false
-	tx.freed, tx.passed = reusable(tx.freed), reusable(tx.passed)
-	tx.causes, tx.ends, tx.locked = emptied(tx.causes), emptied(tx.ends), emptied(tx.locked)
+	tx.now, tx.again = now, false
+	if len(tx.causes)+len(tx.ends)+len(tx.locked) > 0 {
+		tx.causes, tx.ends, tx.locked = emptied(tx.causes), emptied(tx.ends), emptied(tx.locked)
+	}
 	return tx
 }
 
@@ -16,7 +17,7 @@ func (e *Engine) Begin(now time.Time) *Txn {
 func (tx *Txn) Share() { tx.shared = true }
 
 // Unshare ends Share.
-func (tx *Txn) Unshare() { tx.shared = false }
+func (tx *Txn) Unshare() { tx.shared, tx.passed = false, reusable(tx.passed) }
 
 // Index is the index that the transaction's writes carry.
 func (tx *Txn) Index() uint64 { return tx.next() }
@@ -28,7 +29,7 @@ func (tx *Txn) Time() time.Time { return tx.now }
 func (tx *Txn) Undo() {
 	tx.engine.rows.Undo()
 	tx.engine.revert(tx.effects)
-	tx.effects = reusable(tx.effects)
+	tx.effects, tx.freed = reusable(tx.effects), reusable(tx.freed)
 	tx.engine.mustHold()
 }
 
