@@ -144,7 +144,7 @@ func (e *Engine) checkWaits(state *lockState) error {
 		return fmt.Errorf("bug: %q is no semaphore, but somebody waits for it", key)
 	}
 	if slots.limit == 0 { // it was deleted, but the slots that were lost still count
-		slots.limit = w.Limit
+		slots.limit = int(w.Limit)
 	}
 	taken := len(e.semaphores[w.prefix()].lost)
 	for id := range slots.holders {

@@ -116,23 +116,24 @@ type LockOptions struct {
 	Policy KeyPolicy
 }
 
-// Waiter is a call that waits for locks, or for a slot. It is part of what the call waits with.
+// Waiter is a call that waits for locks, or for a slot. It is part of what the call waits with. It
+// is short: a hand-off finds that of the next call in no cache.
 type Waiter struct {
 	Owner   any // what the call waits with
 	Session *Session
 	Options LockOptions
-	Slot    bool // of a semaphore is what it waits for, and not locks
-	Limit   int  // of the semaphore, as the call named it; 0: whatever it is
 	Began   time.Time
 	Err     error // why it goes without what it waited for; final once it is settled
+	Limit   int32 // of the semaphore, as the call named it; 0: whatever it is
+	Slot    bool  // of a semaphore is what it waits for, and not locks
 
-	claims []claim // one for each key
-	phase  phase
-	left   bool // its call has returned
+	phase phase
+	left  bool // its call has returned
+	waits bool // is in its session's list of those that wait
 
-	waits          bool    // is in its session's list of those that wait
 	previous, next *Waiter // in that list
 
+	claims []claim  // one for each key
 	single [1]claim // the claims, if there is one
 }
 
