@@ -25,10 +25,8 @@ type request struct {
 // key.
 type waiter struct {
 	engine.Waiter
-	told  chan struct{} // closed when the locks and Err are final
-	locks []*Lock       // one for each key
-	one   [1]*Lock
-	lock  Lock
+	told chan struct{} // closed when the locks and Err are final
+	lock Lock          // of the first key
 }
 
 // waiterOf returns what the call waits with.
@@ -127,19 +125,12 @@ func (r *request) do(tx *engine.Txn, keys []string, locks []*Lock) (*waiter, err
 func (r *request) queue(tx *engine.Txn, keys []string) *waiter {
 	w := &waiter{told: make(chan struct{})}
 	w.Owner, w.Session, w.Options = w, &r.session.state, r.opts
-	w.Slot, w.Limit = r.slot, r.limit
-	w.locks = w.one[:]
-	if len(keys) > 1 {
-		w.locks = make([]*Lock, len(keys))
-	}
-	w.lock.hold.Owner = &w.lock
-	w.locks[0] = &w.lock
-	for i := 1; i < len(w.locks); i++ {
-		w.locks[i] = newLock()
-	}
+	w.Slot, w.Limit = r.slot, int32(r.limit) // which is MaxLimit at most
 	tx.Wait(&w.Waiter, keys)
-	for i, lock := range w.locks {
-		w.SetHold(i, &lock.hold)
+	w.lock.hold.Owner = &w.lock
+	w.SetHold(0, &w.lock.hold)
+	for i := 1; i < len(keys); i++ {
+		w.SetHold(i, &newLock().hold)
 	}
 	r.session.db.waitsMoved()
 	return w
@@ -152,14 +143,16 @@ func (db *DB) await(ctx context.Context, w *waiter, locks []*Lock) error {
 	case <-ctx.Done():
 		// Both may be ready: what was told wins, and withdraw sees which it is.
 		if blocked, gone := db.withdraw(w); gone {
-			return gaveUp(ctx.Err(), len(w.locks), blocked)
+			return gaveUp(ctx.Err(), len(locks), blocked)
 		}
 		<-w.told
 	}
 	if w.Err != nil {
 		return w.Err
 	}
-	copy(locks, w.locks)
+	for i := range locks {
+		locks[i] = lockOf(w.Hold(i))
+	}
 	return nil
 }
 

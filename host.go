@@ -19,9 +19,7 @@ func (h host) Tell(o engine.Outcome) {
 	for i := range o.Effects {
 		switch e := &o.Effects[i]; e.Kind {
 		case engine.LockReleased:
-			lock := lockOf(e.Hold)
-			lock.released = true
-			lock.lose(ErrUnlocked)
+			lockOf(e.Hold).lose(ErrUnlocked)
 		case engine.LockDowngraded:
 			lockOf(e.Hold).shared.Store(e.Next)
 		case engine.LockLost:

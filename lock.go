@@ -83,10 +83,9 @@ func (o *LockOptions) validate() error {
 // be called by many goroutines. The zero value is not usable; Session.Lock, TryLock and LockAll
 // give one.
 type Lock struct {
-	hold     engine.Hold
-	ended    EndedError // what Err returns; its cause is written before the end is told
-	ending   ending.Ending
-	released bool // by Unlock; written before the end is told, and never after it
+	hold   engine.Hold
+	ended  EndedError // what Err returns; its cause is written before the end is told
+	ending ending.Ending
 
 	shared atomic.Pointer[engine.Hold] // what has taken the place of hold by a Downgrade
 }
@@ -109,8 +108,11 @@ func (l *Lock) Key() string { return l.hold.Key }
 
 // Sequencer returns the proof of this grant: for DB.If, or for a Guard. A Downgrade is a new grant.
 func (l *Lock) Sequencer() Sequencer {
-	return sequencerOf(cmp.Or(l.shared.Load(), &l.hold).Sequencer())
+	return sequencerOf(l.held().Sequencer())
 }
+
+// held is what the handle has, or had last.
+func (l *Lock) held() *engine.Hold { return cmp.Or(l.shared.Load(), &l.hold) }
 
 // Done returns a channel that is closed when the lock is no longer held, no later than another
 // caller is told of holding it (G10).
@@ -146,16 +148,22 @@ func (l *Lock) Context(parent context.Context) context.Context {
 func (l *Lock) Unlock() error { return wrap("unlock", l.Key(), l.unlock()) }
 
 func (l *Lock) unlock() error {
-	if l.Err() == nil {
+	for hold := l.held(); l.Err() == nil; hold = l.held() {
 		err := l.session().db.update(func(tx *engine.Txn) error {
-			tx.Release(&l.hold)
+			tx.Release(hold)
 			return nil
 		})
-		if err != nil {
-			return err
+		if err != nil || l.held() == hold {
+			return cmp.Or(err, l.outcome())
 		}
+		// A Downgrade beside this call had come first, and has been told by now.
 	}
-	if l.released {
+	return l.outcome()
+}
+
+// outcome is what Unlock returns for a lock that has ended.
+func (l *Lock) outcome() error {
+	if l.held().Released {
 		return nil
 	}
 	return l.Err()
@@ -173,14 +181,14 @@ func (l *Lock) unlock() error {
 // for ever. A caller that may have to write takes the lock exclusively, and downgrades it when the
 // write is done.
 func (l *Lock) Downgrade() error {
-	err := l.Err()
-	if err == nil {
+	hold, err := l.held(), l.Err()
+	if err == nil && hold.Mode == engine.Exclusive {
 		next := &engine.Hold{Owner: l}
-		err = l.session().db.update(func(tx *engine.Txn) error {
-			return tx.Downgrade(&l.hold, next)
-		})
-		if errors.Is(err, ErrNotHeld) {
-			err = cmp.Or(l.Err(), err)
+		err = l.session().db.update(func(tx *engine.Txn) error { return tx.Downgrade(hold, next) })
+		if errors.Is(err, ErrNotHeld) { // the lock has ended, or another call has downgraded it
+			if err = l.Err(); err == nil && l.held() == hold {
+				err = ErrNotHeld
+			}
 		}
 	}
 	return wrap("downgrade", l.Key(), err)

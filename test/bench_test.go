@@ -50,8 +50,10 @@ func benchDB(b *testing.B, path string) (*lockd.DB, *lockd.Session, []string) {
 }
 
 // pair takes a lock and releases it.
-func pair(b *testing.B, s *lockd.Session, key string) {
-	l, err := s.TryLock(key, nil)
+func pair(b *testing.B, s *lockd.Session, key string) { pairWith(b, s, key, nil) }
+
+func pairWith(b *testing.B, s *lockd.Session, key string, opts *lockd.LockOptions) {
+	l, err := s.TryLock(key, opts)
 	if err == nil {
 		err = l.Unlock()
 	}
@@ -76,6 +78,32 @@ func BenchmarkPair_Hot(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		pair(b, s, keys[0])
+	}
+}
+
+// BenchmarkPair_Shared is BenchmarkPair_Memory for a lock that is shared, with no other holder: the
+// holder that comes writes to the key too.
+func BenchmarkPair_Shared(b *testing.B) {
+	_, s, keys := benchDB(b, "")
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		pairWith(b, s, keys[i%len(keys)], shared)
+		i++
+	}
+}
+
+// BenchmarkPair_Joined is BenchmarkPair_Shared beside 10,000 other holders of the one lock.
+func BenchmarkPair_Joined(b *testing.B) {
+	_, s, keys := benchDB(b, "")
+	for range 10_000 {
+		if _, err := s.TryLock(keys[0], shared); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		pairWith(b, s, keys[0], shared)
 	}
 }
 

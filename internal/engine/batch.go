@@ -38,7 +38,8 @@ func (e *Engine) Take() *Batch {
 func (e *Engine) Publish(b *Batch) Outcome {
 	e.flying = nil
 	e.rows.Publish(b.rows)
-	return e.settle(Outcome{b.effects, b.events, b.rows.Index()})
+	e.settle(b.effects, b.events)
+	return Outcome{b.effects, b.events, b.rows.Index()}
 }
 
 // Reuse keeps the memory of a batch that has been told.
@@ -61,9 +62,11 @@ func (e *Engine) Drop(b *Batch) {
 }
 
 // settle does what follows for the engine when effects and events are published.
-func (e *Engine) settle(o Outcome) Outcome {
-	for i := range o.Effects {
-		switch f := &o.Effects[i]; f.Kind {
+func (e *Engine) settle(effects []Effect, events []Event) {
+	for i := range effects {
+		switch f := &effects[i]; f.Kind {
+		case LockReleased:
+			f.Hold.Released = true
 		case SessionEnded:
 			delete(e.sessions, f.Session.Row.ID)
 			e.unbind(f.Session)
@@ -71,8 +74,7 @@ func (e *Engine) settle(o Outcome) Outcome {
 			e.Settle(f.Waiter)
 		}
 	}
-	e.count(o.Events)
-	return o
+	e.count(events)
 }
 
 // Settle ends a wait.
@@ -92,7 +94,6 @@ func (e *Engine) revert(effects []Effect) {
 			e.setHold(state, f.Hold)
 			e.tidy(state)
 		case LockDowngraded:
-			f.Hold.next = nil
 			e.setHold(e.state(f.Hold.Key), f.Hold)
 		case SessionMade:
 			e.unmake(f.Session)

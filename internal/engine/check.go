@@ -126,7 +126,7 @@ func (e *Engine) checkShares(key string, state *lockState) error {
 		case one.hold == nil:
 			loose++
 		}
-		for hold := one.hold; hold != nil; hold = hold.nextOf {
+		for _, hold := range one.handles() {
 			if hold.Session != one.session || hold.Fence != share.Fence || hold.Mode != Shared {
 				return fmt.Errorf("bug: the share of %q has the handle of another grant", key)
 			}
@@ -193,7 +193,7 @@ func (e *Engine) checkWaits(state *lockState) error {
 		return fmt.Errorf("bug: %q is no semaphore, but somebody waits for it", key)
 	}
 	if slots.limit == 0 { // it was deleted, but the slots that were lost still count
-		slots.limit = w.Limit
+		slots.limit = int(w.Limit)
 	}
 	taken := len(e.semaphores[w.prefix()].lost)
 	for id := range slots.holders {

@@ -333,8 +333,8 @@ func waitSlot(tx *engine.Txn, a *args) error {
 	s, prefix := a.session(), a.word()
 	h := a.handle(s, prefix)
 	h.holds, h.Session, h.Slot = []*handle{h}, s, true
-	h.Limit = int(a.number(a.text("limit")))
-	blocked, err := tx.Acquire(&h.hold, s, prefix, h.Limit)
+	h.Limit = int32(a.number(a.text("limit")))
+	blocked, err := tx.Acquire(&h.hold, s, prefix, int(h.Limit))
 	switch {
 	case err != nil:
 		return err

@@ -55,6 +55,9 @@ const maxSweep = 64
 // sweepDelays removes rows of delays that are over, with a write that is made anyway.
 func (tx *Txn) sweepDelays() {
 	e := tx.engine
+	if len(e.overdue) == 0 {
+		return
+	}
 	swept := e.overdue[max(0, len(e.overdue)-maxSweep):]
 	for _, key := range swept {
 		// A new delay of the key has the row for itself.

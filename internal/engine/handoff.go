@@ -160,10 +160,6 @@ func (tx *Txn) GiveUp(hold *Hold) {
 // in the same transaction.
 func (tx *Txn) Release(hold *Hold) {
 	e := tx.engine
-	for hold.next != nil { // it was downgraded
-		hold.next.givenUp = hold.givenUp
-		hold = hold.next
-	}
 	if hold.Mode == Shared {
 		tx.releaseShare(hold)
 		return

@@ -64,7 +64,7 @@ func (tx *Txn) slotObstacle(w *Waiter) *Blocked {
 	}
 	slots, err := rosterOf(w.prefix(), e.rows.Keys.Get(c.key))
 	if err == nil {
-		err = slots.begin(w.Limit)
+		err = slots.begin(int(w.Limit))
 	}
 	if err != nil {
 		return nil // it is no semaphore any more: the waiter was about to be told

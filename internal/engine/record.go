@@ -142,7 +142,11 @@ func (tx *Txn) recordSharesEnded(events []Event) []Event {
 		if delay := e.rows.Delays.Newest(old.Key); delay != nil && delay.Index == tx.next() {
 			r.Delay = delay
 		}
-		r.Cause = tx.shareEnds[schema.ShareKey(old.Key, old.Fence, old.Session)]
+		if r.Cause = ErrUnlocked; len(tx.shareEnds) > 0 {
+			if cause := tx.shareEnds[SequencerOfShare(old)]; cause != nil {
+				r.Cause = cause
+			}
+		}
 		if r.Lock = EndOf(r.Cause); e.rows.Keys.Newest(old.Key) == nil {
 			r.Lock = Deleted
 		}

@@ -5,10 +5,11 @@ import "time"
 // Begin begins a transaction at the instant. The one before has ended.
 func (e *Engine) Begin(now time.Time) *Txn {
 	tx := &e.own
-	tx.now, tx.again, tx.shared = now, false, false
-	tx.freed, tx.passed = reusable(tx.freed), reusable(tx.passed)
-	tx.causes, tx.ends, tx.locked = emptied(tx.causes), emptied(tx.ends), emptied(tx.locked)
-	tx.shareEnds, tx.passedShares = emptied(tx.shareEnds), reusable(tx.passedShares)
+	tx.now, tx.again = now, false
+	if len(tx.causes)+len(tx.ends)+len(tx.locked)+len(tx.shareEnds) > 0 {
+		tx.causes, tx.ends, tx.locked = emptied(tx.causes), emptied(tx.ends), emptied(tx.locked)
+		tx.shareEnds = emptied(tx.shareEnds)
+	}
 	return tx
 }
 
@@ -17,7 +18,9 @@ func (e *Engine) Begin(now time.Time) *Txn {
 func (tx *Txn) Share() { tx.shared = true }
 
 // Unshare ends Share.
-func (tx *Txn) Unshare() { tx.shared = false }
+func (tx *Txn) Unshare() {
+	tx.shared, tx.passed, tx.passedShares = false, reusable(tx.passed), nil
+}
 
 // Index is the index that the transaction's writes carry.
 func (tx *Txn) Index() uint64 { return tx.next() }
@@ -29,14 +32,14 @@ func (tx *Txn) Time() time.Time { return tx.now }
 func (tx *Txn) Undo() {
 	tx.engine.rows.Undo()
 	tx.engine.revert(tx.effects)
-	tx.effects = reusable(tx.effects)
+	tx.effects, tx.freed = reusable(tx.effects), reusable(tx.freed)
 	tx.engine.mustHold()
 }
 
 // Seal keeps what the transaction did: it serves the queues, and joins the open batch. It returns
 // what is published with that, and so has to be told now: all of it in memory, and on a file what
 // depends on no batch.
-func (tx *Txn) Seal() Outcome {
+func (tx *Txn) Seal() (told Outcome) {
 	e := tx.engine
 	tx.handOff()
 	if e.rows.Wrote() {
@@ -45,16 +48,17 @@ func (tx *Txn) Seal() Outcome {
 	}
 	e.events = tx.record(e.events[:0])
 	e.rows.Seal()
-	var told Outcome
 	if !e.rows.Durable() {
 		e.rows.PublishMemory()
-		told = e.settle(Outcome{tx.effects, e.events, e.rows.Published()})
+		told = Outcome{tx.effects, e.events, e.rows.Published()}
+		e.settle(told.Effects, told.Events)
 	} else if b := e.Undecided(); b != nil {
 		// What has no row of its own is decided on the batches that are not durable yet.
 		b.effects = append(b.effects, tx.effects...)
 		b.events = append(b.events, e.events...)
 	} else {
-		told = e.settle(Outcome{tx.effects, nil, e.rows.Published()})
+		told = Outcome{tx.effects, nil, e.rows.Published()}
+		e.settle(told.Effects, nil)
 	}
 	e.mustHold()
 	return told

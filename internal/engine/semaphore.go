@@ -121,7 +121,7 @@ const oneSlotEach = "it can have one slot of a semaphore, so take a session for 
 func (tx *Txn) serveSlot(w *Waiter) bool {
 	slots, err := tx.rosterOf(w.prefix())
 	if err == nil {
-		err = slots.begin(w.Limit)
+		err = slots.begin(int(w.Limit))
 	}
 	var row *schema.Key
 	var obstacle *Blocked

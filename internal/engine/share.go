@@ -34,7 +34,8 @@ type share struct {
 	row     *schema.Share
 	state   *lockState
 	session *Session
-	hold    *Hold // the first of its handles, which hold it together; nil if it has none
+	hold    *Hold   // its handle; nil if it has none
+	more    []*Hold // the handles beside that, of calls that were served in the same transaction
 
 	prev, next *share // in the list of the session's
 }
@@ -123,44 +124,49 @@ func (s *Session) looseShare(state *lockState) *share {
 	return nil
 }
 
-// attach makes hold one of the handles of the share.
+// attach makes hold a handle of the share.
 func (s *share) attach(hold *Hold) {
 	if s.hold == nil {
+		s.hold = hold
 		s.state.shares.loose--
-	} else {
-		s.hold.previousOf = hold
+		return
 	}
-	hold.previousOf, hold.nextOf, s.hold = nil, s.hold, hold
+	s.more = append(s.more, hold)
 }
 
-// detach takes a handle off the share, and reports whether it was one of it.
-func (s *share) detach(hold *Hold) bool {
-	if s.hold != hold && hold.previousOf == nil {
-		return false
+// has reports whether hold is a handle of the share.
+func (s *share) has(hold *Hold) bool { return s.hold == hold || slices.Contains(s.more, hold) }
+
+// detach takes one of its handles off the share.
+func (s *share) detach(hold *Hold) {
+	if s.hold != hold {
+		i := slices.Index(s.more, hold)
+		s.more = slices.Delete(s.more, i, i+1)
+		return
 	}
-	if hold.previousOf == nil {
-		s.hold = hold.nextOf
-	} else {
-		hold.previousOf.nextOf = hold.nextOf
+	if s.hold = nil; len(s.more) > 0 {
+		s.hold, s.more = s.more[0], s.more[1:]
+		return
 	}
-	if hold.nextOf != nil {
-		hold.nextOf.previousOf = hold.previousOf
-	}
-	hold.previousOf, hold.nextOf = nil, nil
+	s.state.shares.loose++
+}
+
+// handles are those of the share. They may be detached meanwhile.
+func (s *share) handles() []*Hold {
 	if s.hold == nil {
-		s.state.shares.loose++
+		return nil
 	}
-	return true
+	return append([]*Hold{s.hold}, s.more...)
 }
 
 // shareOf returns the share that hold is a handle of, or nil.
 func (e *Engine) shareOf(hold *Hold) *share {
 	state := e.lockOf(hold.Key)
-	if state == nil {
+	if state == nil || state.shares.n == 0 {
 		return nil
 	}
 	one := state.shares.find(grantID{hold.Session, hold.Fence})
-	if one == nil || one.hold != hold && hold.previousOf == nil {
+	if one == nil || !one.has(hold) {
 		return nil
 	}
 	return one
@@ -222,12 +228,11 @@ func (tx *Txn) grantShare(key string, s *Session, opts LockOptions) *schema.Shar
 	} else if opts.Value != nil {
 		row = tx.Put(key, opts.Value, opts.Flags)
 	}
-	id := schema.ShareKey(key, fence, s.Row.ID)
-	if again := e.rows.Shares.Newest(id); again != nil {
-		return again
+	if again := e.state(key).shares.find(grantID{s, fence}); again != nil {
+		return again.row
 	}
 	e.grantee = s
-	return e.rows.Shares.Put(id, schema.Share{
+	return e.rows.Shares.Put(schema.ShareKey(key, fence, s.Row.ID), schema.Share{
 		Key: key, Session: s.Row.ID, LockIndex: row.LockIndex, Fence: fence,
 		Granted: e.moment(tx.now),
 	})
@@ -247,15 +252,17 @@ func (tx *Txn) endShare(one *share, cause error) {
 // removeShare removes the row of a share that has no handle, and looks at the queue.
 func (tx *Txn) removeShare(one *share, cause error) {
 	state, key := one.state, one.row.Key
-	id := schema.ShareKey(key, one.row.Fence, one.row.Session)
-	if tx.shareEnds == nil {
-		tx.shareEnds = make(map[string]error)
+	if cause != ErrUnlocked { // which is what an end means, if nothing is said
+		if tx.shareEnds == nil {
+			tx.shareEnds = make(map[Sequencer]error)
+		}
+		tx.shareEnds[SequencerOfShare(one.row)] = cause
 	}
-	tx.shareEnds[id] = cause
 	if state.queue.Len() > 0 {
 		tx.freed = append(tx.freed, key)
 	}
-	tx.engine.rows.Shares.Delete(id) // which tidies the state
+	// Which tidies the state.
+	tx.engine.rows.Shares.Delete(schema.ShareKey(key, one.row.Fence, one.row.Session))
 }
 
 // endShares ends all shares of a lock, whose key is gone.
@@ -291,12 +298,10 @@ func (tx *Txn) releaseShare(hold *Hold) {
 
 // releaseGivenUpOf releases the handles of the share whose calls have returned without them.
 func (tx *Txn) releaseGivenUpOf(one *share) {
-	for hold := one.hold; hold != nil; {
-		next := hold.nextOf
+	for _, hold := range one.handles() {
 		if hold.givenUp {
 			tx.Release(hold)
 		}
-		hold = next
 	}
 }
 
@@ -321,12 +326,6 @@ func (tx *Txn) endSharesOf(s *Session, cause error) {
 // more.
 func (tx *Txn) Downgrade(hold, next *Hold) error {
 	e := tx.engine
-	for hold.next != nil {
-		hold = hold.next
-	}
-	if hold.Mode == Shared && e.shareOf(hold) != nil {
-		return nil
-	}
 	state := e.lockOf(hold.Key)
 	if state == nil || state.hold != hold {
 		return ErrNotHeld
@@ -345,7 +344,6 @@ func (tx *Txn) Downgrade(hold, next *Hold) error {
 		Granted: e.moment(tx.now),
 	})
 	tx.assignShare(next, hold.Session, share, policy)
-	hold.next = next
 	f := tx.effect(LockDowngraded)
 	f.Hold, f.Next = hold, next
 	if state.queue.Len() > 0 {

@@ -61,6 +61,7 @@ type Session struct {
 	// hold of its memory, and lines alone stay nearer.
 	*sessionRest
 	live     bool          // not ended, as of the newest state
+	ofKeeper bool          // a Keeper has made it, and it ends with that
 	life     time.Duration // that a renewal gives it: the TTL, and the grace; 0: for ever
 	deadline time.Time
 }
@@ -70,7 +71,6 @@ type sessionRest struct {
 	Owner any // the handle that the session is part of
 
 	expires  expiry.Item
-	ofKeeper bool                // a Keeper has made it, and it ends with that
 	renewal  *renewal            // for the calls that keep it alive; nil if none ever did
 	held     *lockState          // the first of the keys whose locks it holds alone
 	shares   *share              // the first of its shares of locks
@@ -94,12 +94,11 @@ type Hold struct {
 	Fence     uint64
 	Mode      Mode
 
-	policy    KeyPolicy
-	givenUp   bool  // the call that was granted it has returned without it
-	takenOver bool  // its session had the lock before, without a handle
-	next      *Hold // that has taken its place by a downgrade
+	Released bool // by Release, and that is published
 
-	previousOf, nextOf *Hold // of the same share: see share
+	policy    KeyPolicy
+	givenUp   bool // the call that was granted it has returned without it
+	takenOver bool // its session had the lock before, without a handle
 }
 
 // Mode says whether a lock is held by one session alone.
@@ -129,23 +128,24 @@ type LockOptions struct {
 	Mode   Mode
 }
 
-// Waiter is a call that waits for locks, or for a slot. It is part of what the call waits with.
+// Waiter is a call that waits for locks, or for a slot. It is part of what the call waits with. It
+// is short: a hand-off finds that of the next call in no cache.
 type Waiter struct {
 	Owner   any // what the call waits with
 	Session *Session
 	Options LockOptions
-	Slot    bool // of a semaphore is what it waits for, and not locks
-	Limit   int  // of the semaphore, as the call named it; 0: whatever it is
 	Began   time.Time
 	Err     error // why it goes without what it waited for; final once it is settled
+	Limit   int32 // of the semaphore, as the call named it; 0: whatever it is
+	Slot    bool  // of a semaphore is what it waits for, and not locks
 
-	claims []claim // one for each key
-	phase  phase
-	left   bool // its call has returned
+	phase phase
+	left  bool // its call has returned
+	waits bool // is in its session's list of those that wait
 
-	waits          bool    // is in its session's list of those that wait
 	previous, next *Waiter // in that list
 
+	claims []claim  // one for each key
 	single [1]claim // the claims, if there is one
 }
 

@@ -22,8 +22,8 @@ type Txn struct {
 	ends    map[schema.ID]error // why sessions ended
 	locked  map[string]uint64   // the last lock index of a key that it has locked and deleted
 
-	shareEnds    map[string]error // why shares ended, by the keys of their rows
-	passedShares []*schema.Share  // as passed, for locks that are shared
+	shareEnds    map[Sequencer]error // why shares ended, where it is no unlock
+	passedShares []*schema.Share     // as passed, for locks that are shared
 }
 
 // loss is why the lock of one grant was over.

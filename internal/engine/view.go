@@ -142,9 +142,7 @@ func (s *Session) Held() []*Hold {
 		}
 	}
 	for one := s.shares; one != nil; one = one.next {
-		for hold := one.hold; hold != nil; hold = hold.nextOf {
-			holds = append(holds, hold)
-		}
+		holds = append(holds, one.handles()...)
 	}
 	return holds
 }

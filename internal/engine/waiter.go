@@ -25,6 +25,9 @@ func (tx *Txn) Wait(w *Waiter, keys []string) {
 // SetHold sets what the lock of the key with that number becomes that of when it is granted.
 func (w *Waiter) SetHold(i int, hold *Hold) { w.claims[i].hold = hold }
 
+// Hold is what SetHold has set.
+func (w *Waiter) Hold(i int) *Hold { return w.claims[i].hold }
+
 // Settled reports whether the outcome is final.
 func (w *Waiter) Settled() bool { return w.phase == settled }
 

@@ -6,8 +6,8 @@ import "sort"
 // publication are kept whatever their sizes.
 const MaxBytes = 64 << 20
 
-// ring holds the newest events. Events are numbered as they come, from 0 on, and the slot of an
-// event is its number modulo the number of slots.
+// ring holds the newest events. Events are numbered as they come, from 0 on, and fill the slots in
+// laps.
 //
 // A publication is kept whole, until as many events as the history is long have come after it: so
 // who had seen all before it can read it in peace, however many events it has. The ring is then
@@ -17,24 +17,29 @@ type ring[T any] struct {
 	history int
 	slots   []slot[T]
 	kept    int    // so many of the newest events are; the other slots are empty
-	first   int    // so many of them are of the oldest publication
 	bytes   uint64 // that those kept do keep, by their sizes
 	next    uint64 // the number of the next event
+	lap     uint64 // the number of the event in the first slot, or of the next one if it goes there
 	floor   uint64 // events with this index or a lower one may be missing
 }
 
 // slot has room for an event.
 type slot[T any] struct {
-	event Event[T]
-	last  bool // of its publication
+	event       Event[T]
+	publication int // how many events it has, if this is its first
 }
 
 // oldest returns the number of the oldest event that is kept.
 func (r *ring[T]) oldest() uint64 { return r.next - uint64(r.kept) }
 
-// slot returns the slot of that number.
+// slot returns the slot of that number, which must be one that is kept, or the next. It does not
+// divide: a write asks some times.
 func (r *ring[T]) slot(sequence uint64) *slot[T] {
-	return &r.slots[sequence%uint64(len(r.slots))]
+	i := sequence - r.lap
+	if sequence < r.lap { // in the lap before
+		i += uint64(len(r.slots))
+	}
+	return &r.slots[i]
 }
 
 // at returns the event of that number, which must be one that is kept. The event stays the ring's.
@@ -55,35 +60,33 @@ func (r *ring[T]) push(events []Event[T]) {
 	for i := range events {
 		bytes += uint64(events[i].Size)
 	}
-	for r.kept > 0 && (r.kept-r.first+n >= r.history || r.bytes+bytes > MaxBytes) {
-		r.drop()
+	for r.kept > 0 {
+		oldest := r.slot(r.oldest()).publication
+		if r.kept-oldest+n < r.history && r.bytes+bytes <= MaxBytes {
+			break
+		}
+		r.drop(oldest)
 	}
 	r.fit(r.kept + n)
+	r.slot(r.next).publication = n
 	for i := range events {
-		*r.slot(r.next + uint64(i)) = slot[T]{event: events[i], last: i == n-1}
+		r.slot(r.next).event = events[i]
+		if r.next++; r.next-r.lap == uint64(len(r.slots)) {
+			r.lap = r.next
+		}
 	}
-	if r.kept == 0 {
-		r.first = n
-	}
-	r.next += uint64(n)
 	r.kept += n
 	r.bytes += bytes
 }
 
-// drop takes out the oldest publication, so that what it keeps is free at once.
-func (r *ring[T]) drop() {
-	for ; r.first > 0; r.first-- {
+// drop takes out the oldest events, which are one publication: what they keep is free at once.
+func (r *ring[T]) drop(events int) {
+	for range events {
 		s := r.slot(r.oldest())
 		r.floor = s.event.Index
 		r.bytes -= uint64(s.event.Size)
 		r.kept--
 		*s = slot[T]{}
-	}
-	for r.first < r.kept {
-		r.first++
-		if r.slot(r.oldest() + uint64(r.first) - 1).last {
-			return
-		}
 	}
 }
 
@@ -102,10 +105,10 @@ func (r *ring[T]) fit(events int) {
 		return
 	}
 	slots := make([]slot[T], size)
-	for sequence := r.oldest(); sequence < r.next; sequence++ {
-		slots[sequence%uint64(size)] = *r.slot(sequence)
+	for i := range r.kept {
+		slots[i] = *r.slot(r.oldest() + uint64(i))
 	}
-	r.slots = slots
+	r.slots, r.lap = slots, r.oldest()
 }
 
 // seek returns the number of the first event that the cursor has not passed. It reports false if

@@ -128,9 +128,12 @@ type Share struct {
 // ShareKey is the key of the row of one grant of a shared lock. Those of one lock are neighbours,
 // in the order of their fences.
 func ShareKey(key string, fence uint64, session ID) string {
-	row := make([]byte, 0, 2+len(key)+8+len(session))
-	row = append(binary.BigEndian.AppendUint16(row, uint16(len(key))), key...)
-	return string(append(binary.BigEndian.AppendUint64(row, fence), session[:]...))
+	var before [2]byte
+	var after [8 + len(session)]byte
+	binary.BigEndian.PutUint16(before[:], uint16(len(key)))
+	binary.BigEndian.PutUint64(after[:], fence)
+	copy(after[8:], session[:])
+	return string(before[:]) + key + string(after[:])
 }
 
 // SharePrefix is what the keys of all rows of one shared lock, and no others, begin with.
