@@ -29,6 +29,13 @@ type check struct {
 	ModifyIndex uint64
 }
 
+// nodeMaintenance is the ID of the check that says that the node is not to be used; that which says
+// so of a service has the service's ID behind serviceMaintenance.
+const (
+	nodeMaintenance    = "_node_maintenance"
+	serviceMaintenance = "_service_maintenance:"
+)
+
 // newCheck shows a check with what it says of the service that it is of.
 func newCheck(c catalog.Check, of catalog.Service) check {
 	definition := cmp.Or(c.Meta[definitionKey], "{}")

@@ -191,13 +191,7 @@ func (h *handler) queryDelete(r *request) (answer, error) {
 
 func (h *handler) queryList(r *request) (answer, error) {
 	return h.readCatalog(r, func(state *catalog.Snapshot) any {
-		return list[preparedQuery](func(yield func(preparedQuery) bool) {
-			for a := range state.Attachments(queryPrefix) {
-				if !yield(newQuery(a)) {
-					return
-				}
-			}
-		})
+		return listed(state.Attachments(queryPrefix), all, newQuery)
 	})
 }
 
