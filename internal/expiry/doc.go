@@ -4,18 +4,6 @@
 // reads the clock and calls [Queue.Pop] with what it read. A timer that fires early, late, twice or
 // never therefore ends nothing too soon: at worst the owner looks in vain, or looks later.
 //
-//	func (o *owner) run() {
-//		for range o.wake {
-//			o.mu.Lock()
-//			now := o.clock.Now()
-//			for item := o.queue.Pop(now); item != nil; item = o.queue.Pop(now) {
-//				o.end(item.Owner)
-//			}
-//			o.queue.Arm(now)
-//			o.mu.Unlock()
-//		}
-//	}
-//
 // A [Queue] and its items have no lock of their own: the owner calls every method under its mutex.
 // No method blocks.
 //

@@ -6,6 +6,16 @@ import "sort"
 // publication are kept whatever their sizes.
 const MaxBytes = 64 << 20
 
+// Event says that something happened to a name in a space. Events of one transaction share its
+// Index, which is above 0. The hub never reads the Body.
+type Event[T any] struct {
+	Index uint64
+	Space byte
+	Size  uint32 // bytes that the Body keeps from being freed, as far as they count for [MaxBytes]
+	Name  string
+	Body  T
+}
+
 // ring holds the newest events. Events are numbered as they come, from 0 on, and the slot of an
 // event is its number modulo the number of slots.
 //
