@@ -11,7 +11,7 @@ import (
 // lapse (catalog.Check.TTL). So a second handler on the same database, or the next process, goes on
 // where this one is.
 
-// version is that of Consul whose API this is; its clients look at it.
+// version is the version of Consul whose API this is: clients look at it.
 const version = "1.11.0+lockd"
 
 // serfPort is where the node would gossip, if it had others to gossip with.
@@ -71,7 +71,7 @@ func (h *handler) member(n catalog.Node) member {
 // self returns the node of this process, as the catalog has it.
 func (h *handler) self() catalog.Node {
 	n, exists := h.db.Snapshot().Catalog().Node(h.opts.Node)
-	if !exists { // somebody has removed it, and it will be put back
+	if !exists { // it was removed, and will be put back
 		n = catalog.Node{Name: h.opts.Node, ID: h.opts.NodeID, Address: address}
 	}
 	return n

@@ -36,7 +36,7 @@ const (
 	serviceMaintenance = "_service_maintenance:"
 )
 
-// newCheck shows a check with what it says of the service that it is of.
+// newCheck shows a check, with the name and tags of its service.
 func newCheck(c catalog.Check, of catalog.Service) check {
 	definition := cmp.Or(c.Meta[definitionKey], "{}")
 	kind := checkType(definition)

@@ -33,7 +33,7 @@ type encoder struct {
 	indent *indenter // nil: compact
 }
 
-// errLong says that the JSON is longer than a piece. Nobody sees it.
+// errLong says that the JSON is longer than a piece. It is never returned to a caller.
 var errLong = errors.New("longer than a piece")
 
 // encodeWhole returns the value as JSON, or errLong.

@@ -37,8 +37,8 @@ func (h *handler) register() error {
 	})
 }
 
-// update changes what the agent has. If somebody has taken its node out of the catalog, that is put
-// back first: it is still there (N16).
+// update changes what the agent has. If its node was taken out of the catalog, that is put back
+// first: it is still there (N16).
 func (h *handler) update(fn func(tx *catalog.Txn) error) error {
 	update := func(tx *lockd.Txn) error { return fn(tx.Catalog()) }
 	err := h.db.Update(update)
@@ -52,7 +52,7 @@ func (h *handler) update(fn func(tx *catalog.Txn) error) error {
 }
 
 // repairDelay is how long the node of this process stays without a check that passes, or gone
-// from the catalog, after somebody has made it so (N16).
+// from the catalog, after a client has made it so (N16).
 const repairDelay = time.Minute
 
 // repair has the node of this process, and its check, put right later, if they are not as they

@@ -31,7 +31,7 @@ type sentService struct {
 	Meta                 map[string]string
 	TaggedAddresses      map[string]serviceAddress
 
-	ModifyIndex uint64 // which nobody can choose
+	ModifyIndex uint64 // which a client cannot choose
 	unkept
 }
 
@@ -40,7 +40,7 @@ type sentCheck struct {
 	Node, CheckID, Name, Status, Notes, Output, ServiceID string
 
 	Definition  map[string]any
-	ModifyIndex uint64 // which nobody can choose
+	ModifyIndex uint64 // which a client cannot choose
 	unkept
 }
 
@@ -52,7 +52,7 @@ type unkept struct {
 	ServiceName, ServiceTags, Type, Interval, Timeout, ExposedPort json.RawMessage
 }
 
-// elsewhere is where the request is for, and by whom.
+// elsewhere has the members that say where a request is for, and its token.
 type elsewhere struct {
 	Datacenter                            string
 	Namespace, Partition, Token, PeerName json.RawMessage

@@ -77,7 +77,7 @@ func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serve returns the answer to one request, whatever that is; its only error is
-// http.ErrAbortHandler, if somebody has panicked with that.
+// http.ErrAbortHandler, if an endpoint has panicked with that.
 func (t *router) serve(r *http.Request) (a answer, err error) {
 	in := &request{Request: r}
 	err = t.guard(r, func() (err error) {
@@ -104,7 +104,7 @@ func (t *router) serve(r *http.Request) (a answer, err error) {
 // errPanic is what guard makes of a panic.
 var errPanic = errors.New("consulapi: panic")
 
-// guard calls fn, and logs a panic of its that is not meant to end the connection.
+// guard calls fn, and logs a panic in it that is not meant to end the connection.
 func (t *router) guard(r *http.Request, fn func() error) (err error) {
 	defer func() {
 		switch cause := recover(); cause {
@@ -192,7 +192,7 @@ func (t *router) route(path string) (methods []method, rest string, err error) {
 // longestPath is an upper bound of the length of a route.
 const longestPath = 64
 
-// notFound is the answer to a path that is none of the API's (H18).
+// notFound is the answer to a path that the API does not have (H18).
 func notFound(path string) answer {
 	a := answer{status: http.StatusNotFound, contentType: textPlain}
 	switch {

@@ -132,7 +132,7 @@ func (b *wholeBody) WriteTo(w io.Writer) (int64, error) {
 // Close does nothing: there is nothing to give back.
 func (b *wholeBody) Close() error { return nil }
 
-// maxBuffered is how much of a stream is made before anybody reads it. What is not longer keeps no
+// maxBuffered is how much of a stream is made before it is read. What is not longer keeps no
 // goroutine waiting.
 const maxBuffered = 64 << 10
 

@@ -99,7 +99,7 @@ func (h *handler) txn(r *request) (answer, error) {
 	if err := r.parseBlocking(); err != nil { // it does not block, but a bad one is refused (B16)
 		return answer{}, err
 	}
-	if result := checkTxn(ops); result.Errors != nil { // nobody was asked for anything
+	if result := checkTxn(ops); result.Errors != nil { // the database was not asked
 		a := result.answer(txnReadAnswer{txnAnswer: result})
 		a.read, a.unasked = true, true
 		return a, nil
@@ -155,7 +155,7 @@ func (h *handler) parseTxn(r *request) ([]operation, error) {
 	return ops, nil
 }
 
-// errTxnRefused makes Update undo the transaction. Nobody sees it.
+// errTxnRefused makes Update undo the transaction. It is never returned to a caller.
 var errTxnRefused = errors.New("an operation was refused")
 
 // fail adds why an operation failed.

@@ -18,7 +18,7 @@ var (
 	errConflict = errors.New("conflict")
 )
 
-// usage returns an error that is errUsage, with a text, and says whose help to look at.
+// usage returns an error that is errUsage, with a text, and names the command whose help to read.
 func usage(cmd *cli.Command, format string, args ...any) error {
 	return &usageError{fmt.Errorf(format, args...), cmd.FullName()}
 }

@@ -56,7 +56,7 @@ type inUse struct {
 	advice string
 }
 
-// Error returns the text: which file, who has it open, and what to do.
+// Error returns the text: the file, the process that has it open, and what to do.
 func (e *inUse) Error() string {
 	text, _, _ := strings.Cut(e.err.Error(), "; ")
 	return text + "; " + e.advice

@@ -238,7 +238,7 @@ func (s *service) server(db *lockd.DB) (*ownServer, error) {
 	}
 	metrics := newServerMetrics(db)
 	api = metrics.beside(api, s.logger)
-	if s.path != "" { // which the database has open, so that nobody replaces it unseen
+	if s.path != "" { // which the database has open, so that it cannot be replaced unseen
 		id, err := fileID(s.path)
 		if err != nil {
 			return nil, err

@@ -67,7 +67,7 @@ func replace(path string, write func(io.Writer) error) error {
 	}
 	to := &made{f, path}
 	err = errors.Join(write(to), to.error(f.Sync()), to.error(f.Close()))
-	if err == nil { // somebody may have made something there meanwhile
+	if err == nil { // something may have been made there meanwhile
 		err = to.error(checkTarget(target))
 	}
 	if err == nil {
@@ -92,7 +92,7 @@ func targetOf(path string) (string, error) {
 const backupBegins = "lockd backup"
 
 // checkTarget refuses what a backup would not be expected to replace: a database may be in use, and
-// whoever has it open would go on writing to a file without a name.
+// its owner would go on writing to a file without a name.
 func checkTarget(path string) error {
 	info, err := os.Stat(path)
 	switch {

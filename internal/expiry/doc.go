@@ -1,8 +1,8 @@
 // Package expiry keeps deadlines in one heap, and wakes its owner by one timer.
 //
-// It orders and it wakes; it decides nothing. Whether something is due is decided by the owner, who
-// reads the clock and calls [Queue.Pop] with what it read. A timer that fires early, late, twice or
-// never therefore ends nothing too soon: at worst the owner looks in vain, or looks later.
+// It orders and it wakes; it decides nothing. Whether something is due is decided by the owner,
+// which reads the clock and calls [Queue.Pop] with what it read. A timer that fires early, late,
+// twice or never therefore ends nothing too soon: at worst the owner looks in vain, or looks later.
 //
 // A [Queue] and its items have no lock of their own: the owner calls every method under its mutex.
 // No method blocks.

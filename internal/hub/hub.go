@@ -112,8 +112,8 @@ func (h *Hub[T]) tidyLocked(s *space) {
 	}
 }
 
-// Subscribe returns the topic of the scope, which fires at the first event from now on. All who
-// subscribe to one scope share one topic until it fires. After Close the topic has fired already.
+// Subscribe returns the topic of the scope, which fires at the first event from now on. All
+// subscribers of one scope share one topic until it fires. After Close the topic has fired already.
 // A caller that no longer waits for the topic gives it back with Unsubscribe.
 func (h *Hub[T]) Subscribe(scope Scope) *Topic {
 	h.mu.Lock()

@@ -19,10 +19,10 @@ type Event[T any] struct {
 // ring holds the newest events. Events are numbered as they come, from 0 on, and the slot of an
 // event is its number modulo the number of slots.
 //
-// A publication is kept whole, until as many events as the history is long have come after it: so
-// who had seen all before it can read it in peace, however many events it has. The ring is then
-// longer than the history by one publication at most. Bytes are not given such a margin, because
-// they may be very many: a publication that alone is over MaxBytes goes with the next one.
+// A publication is kept whole, until as many events as the history is long have come after it: so a
+// watcher that had seen all before it can read it in peace, however many events it has. The ring is
+// then longer than the history by one publication at most. Bytes are not given such a margin,
+// because they may be very many: a publication that alone is over MaxBytes goes with the next one.
 type ring[T any] struct {
 	history int
 	slots   []slot[T]
