@@ -58,7 +58,7 @@ func (c *agentCheck) valid() error {
 		return badRequest("Invalid check: lockd keeps TTL checks only, and runs no probes")
 	case c.TTL <= 0:
 		return badRequest("Invalid check: TTL must be > 0 for TTL checks")
-	case c.id() == serfHealth: // a lapse would end the sessions of everybody
+	case c.id() == serfHealth: // a lapse would end all default sessions
 		return badRequest("Invalid check: serfHealth is the node's own")
 	}
 	return nil

@@ -124,20 +124,6 @@ func (h *handler) serviceDeregister(r *request) (answer, error) {
 	})
 }
 
-func (h *handler) serviceMaintenance(r *request) (answer, error) {
-	if r.rest == "" {
-		return answer{}, badRequest("Missing service ID")
-	}
-	enable, err := r.maintenance()
-	if err != nil {
-		return answer{}, err
-	}
-	return h.maintain(r, enable, catalog.Check{
-		Node: h.opts.Node, ID: serviceMaintenance + r.rest,
-		Name: "Service Maintenance Mode", ServiceID: r.rest,
-	})
-}
-
 func (h *handler) serviceInfo(r *request) (answer, error) {
 	s, exists := h.db.Snapshot().Catalog().Service(h.opts.Node, r.rest)
 	if !exists {

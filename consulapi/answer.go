@@ -1,6 +1,7 @@
 package consulapi
 
 import (
+	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -73,17 +74,13 @@ func (a *answer) write(w http.ResponseWriter) error {
 	return nil
 }
 
-// encode makes the body of the value, if there is one, as JSON, indented if ?pretty asks for it. A
-// body that is longer than a piece becomes a stream, which begins anew with the first byte.
-func (a *answer) encode(r *request) {
+// encode makes the body of the value, if there is one, as JSON. A body that is longer than a piece
+// becomes a stream, which begins anew with the first byte.
+func (a *answer) encode(form layout) {
 	if a.value == nil {
 		return
 	}
 	a.contentType = applicationJSON
-	form := compact
-	if r.has("pretty") {
-		form = pretty
-	}
 	if succeeded, is := a.value.(bool); is && form == compact { // of most writes
 		a.body = strconv.AppendBool(nil, succeeded)
 		return
@@ -95,4 +92,18 @@ func (a *answer) encode(r *request) {
 		return
 	}
 	a.stream = func(w io.Writer) error { return encodeTo(w, value, form) }
+}
+
+// asRead adds what all reads tell.
+func (a answer) asRead() answer {
+	a.read, a.index = true, max(a.index, 1) // I10
+	return a
+}
+
+// done is the answer to a write: false if it was refused with the one error that is no failure.
+func done(err, refused error) (answer, error) {
+	if err != nil && (refused == nil || !errors.Is(err, refused)) {
+		return answer{}, err
+	}
+	return ok(err == nil), nil
 }

@@ -121,9 +121,3 @@ func (h *handler) block(
 	}
 	return state, index, err
 }
-
-// asRead adds what all reads tell.
-func (a answer) asRead() answer {
-	a.read, a.index = true, max(a.index, 1) // I10
-	return a
-}

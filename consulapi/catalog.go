@@ -1,18 +1,11 @@
 package consulapi
 
 import (
-	"bytes"
-	"cmp"
-	"context"
 	"encoding/json"
-	"errors"
 	"iter"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/lockd/lockd"
 	"github.com/lockd/lockd/catalog"
@@ -23,83 +16,11 @@ func (h *handler) catalogRoutes() map[string][]method {
 		"catalog/register":    {{http.MethodPut, h.catalogRegister}},
 		"catalog/deregister":  {{http.MethodPut, h.catalogDeregister}},
 		"catalog/nodes":       {{http.MethodGet, h.catalogNodes}},
-		"catalog/node/":       {{http.MethodGet, h.catalogNode}},
+		"catalog/node/":       {{http.MethodGet, named("Missing node name", h.catalogNode)}},
 		"catalog/services":    {{http.MethodGet, h.catalogServices}},
-		"catalog/service/":    {{http.MethodGet, h.catalogService}},
+		"catalog/service/":    {{http.MethodGet, named("Missing service name", h.catalogService)}},
 		"catalog/datacenters": {{http.MethodGet, h.catalogDatacenters}},
 	}
-}
-
-// registration is the body of a request to register a node, a service and checks (N1).
-type registration struct {
-	ID, Node, Address string
-	NodeMeta          map[string]string
-	Service           *sentService
-	Check             *sentCheck
-	Checks            []sentCheck
-	TaggedAddresses   map[string]string
-	SkipNodeUpdate    bool
-
-	elsewhere
-}
-
-// sentService is a service as it is registered.
-type sentService struct {
-	ID, Service, Address string
-	Port                 int
-	Tags                 []string
-	Meta                 map[string]string
-	TaggedAddresses      map[string]serviceAddress
-
-	ModifyIndex uint64 // which nobody can choose
-	unkept
-}
-
-// sentCheck is a check as it is registered.
-type sentCheck struct {
-	Node, CheckID, Name, Status, Notes, Output, ServiceID string
-
-	Definition  map[string]any
-	ModifyIndex uint64 // which nobody can choose
-	unkept
-}
-
-// elsewhere is where the request is for, and by whom.
-type elsewhere struct {
-	Datacenter                            string
-	Namespace, Partition, Token, PeerName json.RawMessage
-	Locality, WriteRequest                json.RawMessage
-}
-
-// decodeStrictly decodes the body, in which every member has to be one that is known.
-func (h *handler) decodeStrictly(r *request, body any) error {
-	text, err := r.readBody(h.opts.MaxValueSize, "")
-	if err != nil {
-		return err
-	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(body); err != nil {
-		return badRequest("Request decode failed: %v", plainly(err))
-	}
-	return nil
-}
-
-// decode decodes the body, in which members that are unknown mean nothing.
-func (h *handler) decode(r *request, body any) error {
-	text, err := r.readBody(h.opts.MaxValueSize, "")
-	if err != nil {
-		return err
-	}
-	if err := json.NewDecoder(bytes.NewReader(text)).Decode(body); err != nil {
-		return badRequest("Request decode failed: %v", plainly(err))
-	}
-	return nil
-}
-
-// mistake is a mistake in a request that Consul answers with 500 (X30).
-func mistake(format string, args ...any) error {
-	return refuse(http.StatusInternalServerError, format, args...)
 }
 
 func (h *handler) catalogRegister(r *request) (answer, error) {
@@ -113,121 +34,6 @@ func (h *handler) catalogRegister(r *request) (answer, error) {
 	err := h.db.Update(func(tx *lockd.Txn) error { return body.apply(tx.Catalog()) })
 	h.repair()
 	return done(err, nil)
-}
-
-func (h *handler) checkRegistration(body *registration) error {
-	switch {
-	case body.Node == "":
-		return mistake("Must provide node")
-	case body.Address == "" && !body.SkipNodeUpdate:
-		return mistake("Must provide address if SkipNodeUpdate is not set")
-	case body.ID != "" && uuid.Validate(body.ID) != nil:
-		return mistake("Bad node ID: %v", uuid.Validate(body.ID))
-	case body.Service != nil && body.Service.Service == "" && body.Service.ID != "":
-		return mistake("Must provide service name with ID")
-	case body.Service != nil && body.Service.Service == "":
-		return mistake("Must provide service name")
-	case body.Service != nil && isAnyAddress(body.Service.Address):
-		return mistake("Invalid service address")
-	}
-	for _, c := range body.checks() {
-		if _, err := parseStatus(c.Status); err != nil {
-			return badRequest("%v", err)
-		}
-		if c.Node != "" && !sameName(c.Node, body.Node) {
-			return mistake("Node '%s' for check '%s' doesn't match register request node '%s'",
-				c.Node, cmp.Or(c.CheckID, c.Name), body.Node)
-		}
-	}
-	return h.checkDatacenter(body.Datacenter)
-}
-
-// checkDatacenter refuses what is for another datacenter than this one.
-func (h *handler) checkDatacenter(name string) error {
-	if name != "" && name != h.opts.Datacenter {
-		return mistake("No path to datacenter")
-	}
-	return nil
-}
-
-// checks returns all checks of the registration.
-func (b *registration) checks() []sentCheck {
-	if b.Check == nil {
-		return b.Checks
-	}
-	return append(slices.Clone(b.Checks), *b.Check)
-}
-
-// apply does all of the registration.
-func (b *registration) apply(tx *catalog.Txn) error {
-	n, exists := tx.Node(b.Node)
-	if !exists || !b.SkipNodeUpdate {
-		n.Name, n.Address = b.Node, b.Address
-		n.Meta = hide(b.NodeMeta, taggedKey, b.TaggedAddresses)
-		n.ID = cmp.Or(b.ID, n.ID)
-		if err := tx.PutNode(n); err != nil {
-			return err
-		}
-	}
-	if s := b.Service; s != nil {
-		if err := tx.PutService(catalog.Service{
-			Node: n.Name, ID: cmp.Or(s.ID, s.Service), Name: s.Service, Address: s.Address,
-			Port: s.Port, Tags: s.Tags, Meta: hide(s.Meta, taggedKey, s.TaggedAddresses),
-		}); err != nil {
-			return err
-		}
-	}
-	for _, c := range b.checks() {
-		if err := c.put(tx, n.Name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// put registers a check, of the node if it names none itself (N2).
-func (c *sentCheck) put(tx *catalog.Txn, node string) error {
-	id := cmp.Or(c.CheckID, c.Name)
-	if id == "" {
-		return mistake("Must provide check ID or name")
-	}
-	next, _ := tx.Check(cmp.Or(c.Node, node), id) // its TTL, and what else it has, stays
-	next.Node, next.ID, next.Name = cmp.Or(c.Node, node), id, c.Name
-	next.Notes, next.Output, next.ServiceID = c.Notes, c.Output, c.ServiceID
-	var err error
-	if next.Status, err = parseStatus(c.Status); err != nil {
-		return err
-	}
-	next.Meta = hide(next.Meta, definitionKey, c.Definition)
-	err = tx.PutCheck(next)
-	switch {
-	case errors.Is(err, catalog.ErrNoNode):
-		return reword(err, "Missing node registration")
-	case errors.Is(err, catalog.ErrNoService):
-		return reword(err, "Unknown service ID '%s' for check ID '%s'", c.ServiceID, id)
-	}
-	return err
-}
-
-// repairDelay is how long the node of this process stays without a check that passes, or gone
-// from the catalog, after somebody has made it so (N16).
-const repairDelay = time.Minute
-
-// repair has the node of this process, and its check, put right later, if they are not as they
-// should be.
-func (h *handler) repair() {
-	check, _ := h.db.Snapshot().Catalog().Check(h.opts.Node, serfHealth)
-	if check.Status == catalog.Passing || !h.repairing.CompareAndSwap(false, true) {
-		return
-	}
-	go func() {
-		// An empty scope never changes: this waits for the delay, or the end of the database.
-		_, _, _ = h.db.Wait(context.Background(), lockd.Scope{}, 1, repairDelay)
-		h.repairing.Store(false)
-		if err := h.register(); errors.Is(err, lockd.ErrCommit) {
-			h.repair()
-		}
-	}()
 }
 
 // deregistration is the body of a request to take a node, a service or a check away (N4).
@@ -279,13 +85,7 @@ func (h *handler) readCatalog(
 
 func (h *handler) catalogNodes(r *request) (answer, error) {
 	return h.readCatalog(r, func(state *catalog.Snapshot) any {
-		return list[node](func(yield func(node) bool) {
-			for n := range state.Nodes() {
-				if r.wantsNode(n) && !yield(h.newNode(n)) {
-					return
-				}
-			}
-		})
+		return listed(state.Nodes(), r.wantsNode, h.newNode)
 	})
 }
 
@@ -330,9 +130,6 @@ func instances(
 var nullValue = json.RawMessage("null")
 
 func (h *handler) catalogNode(r *request) (answer, error) {
-	if r.rest == "" {
-		return answer{}, badRequest("Missing node name")
-	}
 	return h.readCatalog(r, func(state *catalog.Snapshot) any {
 		n, exists := state.Node(r.rest)
 		if !exists {
@@ -417,9 +214,6 @@ type catalogInstance struct {
 }
 
 func (h *handler) catalogService(r *request) (answer, error) {
-	if r.rest == "" {
-		return answer{}, badRequest("Missing service name")
-	}
 	return h.readCatalog(r, func(state *catalog.Snapshot) any {
 		return list[catalogInstance](func(yield func(catalogInstance) bool) {
 			for n, s := range instances(state, r.rest, r.query["tag"]) {

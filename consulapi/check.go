@@ -29,7 +29,14 @@ type check struct {
 	ModifyIndex uint64
 }
 
-// newCheck shows a check with what it says of the service that it is of.
+// nodeMaintenance is the ID of the check that says that the node is not to be used; that which says
+// so of a service has the service's ID behind serviceMaintenance.
+const (
+	nodeMaintenance    = "_node_maintenance"
+	serviceMaintenance = "_service_maintenance:"
+)
+
+// newCheck shows a check, with the name and tags of its service.
 func newCheck(c catalog.Check, of catalog.Service) check {
 	definition := cmp.Or(c.Meta[definitionKey], "{}")
 	kind := checkType(definition)

@@ -18,11 +18,16 @@ import (
 // packet anyway.
 const leastCompressed = 1400
 
+// compressor makes gzip of bodies. The zero value is ready to use.
+type compressor struct {
+	writers sync.Pool // of *flate.Writer, each of which is large
+}
+
 // compress makes the body of the answer shorter, if the client takes gzip and it does get shorter
 // (H20); of a long one the first piece decides, and JSON that is long always does. A client on this
 // machine would wait for twice as long, and no wire is spared. Whatever it does, the answer then
 // says that it depends on what the client takes.
-func (h *handler) compress(a *answer, r *http.Request, header http.Header) {
+func (c *compressor) compress(a *answer, r *http.Request, header http.Header) {
 	header.Add("Vary", "Accept-Encoding")
 	if !takesGzip(r.Header) || !isRemote(r.RemoteAddr) {
 		return
@@ -34,7 +39,7 @@ func (h *handler) compress(a *answer, r *http.Request, header http.Header) {
 	if stream == nil {
 		var small bytes.Buffer
 		body := a.body
-		if !h.shrinks(body[:min(len(body), pieceSize)], &small) {
+		if !c.shrinks(body[:min(len(body), pieceSize)], &small) {
 			return
 		}
 		if len(body) > pieceSize {
@@ -46,17 +51,17 @@ func (h *handler) compress(a *answer, r *http.Request, header http.Header) {
 		a.body = small.Bytes()
 	}
 	if stream != nil {
-		a.stream = func(w io.Writer) error { return h.zip(w, stream) }
+		a.stream = func(w io.Writer) error { return c.zip(w, stream) }
 	}
 	header.Set("Content-Encoding", "gzip")
 }
 
 // shrinks reports whether it pays to compress the body, and writes it to small, compressed.
-func (h *handler) shrinks(body []byte, small *bytes.Buffer) bool {
+func (c *compressor) shrinks(body []byte, small *bytes.Buffer) bool {
 	if len(body) < leastCompressed {
 		return false
 	}
-	_ = h.zip(small, func(w io.Writer) error { // a buffer takes everything
+	_ = c.zip(small, func(w io.Writer) error { // a buffer takes everything
 		_, err := w.Write(body)
 		return err
 	})
@@ -64,8 +69,8 @@ func (h *handler) shrinks(body []byte, small *bytes.Buffer) bool {
 }
 
 // zip writes what the stream writes to w, compressed.
-func (h *handler) zip(w io.Writer, stream func(w io.Writer) error) error {
-	z := &zipper{w: w, compressors: &h.compressors}
+func (c *compressor) zip(w io.Writer, stream func(w io.Writer) error) error {
+	z := &zipper{w: w, writers: &c.writers}
 	z.piece.WriteString(gzipHeader)
 	if err := stream(z); err != nil {
 		return err
@@ -76,12 +81,12 @@ func (h *handler) zip(w io.Writer, stream func(w io.Writer) error) error {
 // gzipHeader begins what is compressed: no name, no time, made fast, on an unknown system.
 const gzipHeader = "\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff"
 
-// zipper compresses in pieces. It has a compressor only while it makes one, and none while it waits
-// for a client to take it: a compressor is larger than all else that a connection needs. Each piece
+// zipper compresses in pieces. It has a flate.Writer only while it makes one, and none while it
+// waits for a client to take it: that is larger than all else that a connection needs. Each piece
 // is compressed without a look at the one before.
 type zipper struct {
-	w           io.Writer
-	compressors *sync.Pool // of *flate.Writer
+	w       io.Writer
+	writers *sync.Pool // of *flate.Writer
 
 	piece bytes.Buffer
 	sum   uint32
@@ -112,14 +117,14 @@ func (z *zipper) end() error {
 
 // send compresses a part, and writes it when finish has made it complete.
 func (z *zipper) send(part []byte, finish func(*flate.Writer) error) error {
-	c, _ := z.compressors.Get().(*flate.Writer)
+	c, _ := z.writers.Get().(*flate.Writer)
 	if c == nil {
 		c, _ = flate.NewWriter(nil, flate.BestSpeed) // which is a level that there is
 	}
 	c.Reset(&z.piece)
 	_, _ = c.Write(part) // a buffer takes everything
 	_ = finish(c)
-	z.compressors.Put(c)
+	z.writers.Put(c)
 	_, err := z.w.Write(z.piece.Bytes())
 	z.piece.Reset()
 	return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"slices"
 )
 
 // pieceSize is how many bytes of an answer are made before they are sent. An answer that is not
@@ -32,7 +33,7 @@ type encoder struct {
 	indent *indenter // nil: compact
 }
 
-// errLong says that the JSON is longer than a piece. Nobody sees it.
+// errLong says that the JSON is longer than a piece. It is never returned to a caller.
 var errLong = errors.New("longer than a piece")
 
 // encodeWhole returns the value as JSON, or errLong.
@@ -146,15 +147,21 @@ func (e *encoder) bytes(p []byte) {
 type list[T any] iter.Seq[T]
 
 // listOf returns a list of the elements.
-func listOf[T any](elements ...T) list[T] {
-	return func(yield func(T) bool) {
-		for _, v := range elements {
-			if !yield(v) {
+func listOf[T any](elements ...T) list[T] { return list[T](slices.Values(elements)) }
+
+// listed returns a list of the rows that are wanted, each as it is shown.
+func listed[R, V any](rows iter.Seq[R], wanted func(R) bool, show func(R) V) list[V] {
+	return func(yield func(V) bool) {
+		for row := range rows {
+			if wanted(row) && !yield(show(row)) {
 				return
 			}
 		}
 	}
 }
+
+// all is wanted of listed, for a list of all rows.
+func all[R any](R) bool { return true }
 
 // isEmpty reports whether the list has no element.
 func (l list[T]) isEmpty() bool {

@@ -1,7 +1,6 @@
 package consulapi
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -69,19 +68,6 @@ func badRequest(format string, args ...any) error {
 	return refuse(http.StatusBadRequest, "Bad request: "+format, args...)
 }
 
-// plainly returns what a body could not be decoded for, without the names of Go's types, which say
-// nothing to a client.
-func plainly(err error) error {
-	var misfit *json.UnmarshalTypeError
-	switch {
-	case !errors.As(err, &misfit):
-		return err
-	case misfit.Field == "":
-		return fmt.Errorf("json: cannot unmarshal %s at byte %d", misfit.Value, misfit.Offset)
-	}
-	return fmt.Errorf("json: cannot unmarshal %s into %s", misfit.Value, misfit.Field)
-}
-
 // refuse is a mistake in the request, with a status and a text of its own.
 func refuse(code int, format string, args ...any) error {
 	return &failure{code: code, text: fmt.Sprintf(format, args...)}
@@ -110,4 +96,9 @@ func failed(err error) answer {
 		text = "Bad request: " + text
 	}
 	return answer{status: code, body: []byte(text), contentType: textPlain}
+}
+
+// mistake is a mistake in a request that Consul answers with 500 (X30).
+func mistake(format string, args ...any) error {
+	return refuse(http.StatusInternalServerError, format, args...)
 }

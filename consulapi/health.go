@@ -11,10 +11,10 @@ import (
 
 func (h *handler) healthRoutes() map[string][]method {
 	return map[string][]method{
-		"health/node/":    {{http.MethodGet, h.healthNode}},
-		"health/checks/":  {{http.MethodGet, h.healthChecks}},
-		"health/service/": {{http.MethodGet, h.healthService}},
-		"health/state/":   {{http.MethodGet, h.healthState}},
+		"health/node/":    {{http.MethodGet, named("Missing node name", h.healthNode)}},
+		"health/checks/":  {{http.MethodGet, named("Missing service name", h.healthChecks)}},
+		"health/service/": {{http.MethodGet, named("Missing service name", h.healthService)}},
+		"health/state/":   {{http.MethodGet, named("Missing check state", h.healthState)}},
 	}
 }
 
@@ -36,27 +36,18 @@ func (h *handler) checks(
 }
 
 func (h *handler) healthNode(r *request) (answer, error) {
-	if r.rest == "" {
-		return answer{}, badRequest("Missing node name")
-	}
 	return h.checks(r, func(_ catalog.Node, c catalog.Check, _ catalog.Service) bool {
 		return sameName(c.Node, r.rest)
 	})
 }
 
 func (h *handler) healthChecks(r *request) (answer, error) {
-	if r.rest == "" {
-		return answer{}, badRequest("Missing service name")
-	}
 	return h.checks(r, func(n catalog.Node, c catalog.Check, of catalog.Service) bool {
 		return c.ServiceID != "" && sameName(of.Name, r.rest) && r.wantsNode(n)
 	})
 }
 
 func (h *handler) healthState(r *request) (answer, error) {
-	if r.rest == "" {
-		return answer{}, badRequest("Missing check state")
-	}
 	return h.checks(r, func(n catalog.Node, c catalog.Check, _ catalog.Service) bool {
 		return (r.rest == "any" || r.rest == c.Status.String()) && r.wantsNode(n)
 	})
@@ -80,9 +71,6 @@ func (v instance) encode(e *encoder) {
 }
 
 func (h *handler) healthService(r *request) (answer, error) {
-	if r.rest == "" {
-		return answer{}, badRequest("Missing service name")
-	}
 	worst := catalog.Critical
 	if text := r.query.Get("passing"); r.has("passing") {
 		only, err := strconv.ParseBool(text)

@@ -6,8 +6,8 @@ import (
 )
 
 // What Consul has a member for and lockd has not is kept as JSON in the Meta of its node, service
-// or check, under one of these keys. They are in nobody's way: Consul takes no key with a dot in
-// it.
+// or check, under one of these keys. No client can have such a
+// key: Consul takes none with a dot in it.
 const (
 	definitionKey = "consul.definition"       // of a check: how an agent would look after it
 	taggedKey     = "consul.tagged_addresses" // of a node or a service

@@ -256,30 +256,6 @@ func applied(err error) (answer, error) {
 	return done(err, nil)
 }
 
-// done is the answer to a write: false if it was refused with the one error that is no failure.
-func done(err, refused error) (answer, error) {
-	if err != nil && (refused == nil || !errors.Is(err, refused)) {
-		return answer{}, err
-	}
-	return ok(err == nil), nil
-}
-
-// sessionID returns the ID that was given, in any case (X20), and the zero one for the empty text.
-// For a text that is no ID it returns one that no session ever has, so that the rules meet it
-// where they meet an unknown session.
-func sessionID(given string) (id lockd.SessionID) {
-	if given == "" {
-		return id
-	}
-	if id, err := lockd.ParseSessionID(given); err == nil && !id.IsZero() {
-		return id
-	}
-	for i := range id {
-		id[i] = 0xff
-	}
-	return id
-}
-
 // acquire takes the key's lock as Consul does, value and flags included (K13 to K20, K35).
 func acquire(
 	tx *lockd.Txn, key, given string, value []byte, flags uint64,
@@ -311,7 +287,7 @@ func release(
 	return tx.Put(key, value, &lockd.PutOptions{Flags: flags})
 }
 
-// missingSession is what Consul says to who names no session (K19, K24).
+// missingSession is what Consul says to a request that names no session (K19, K24).
 func missingSession(err error) error {
 	return &failure{
 		code: http.StatusInternalServerError, err: err, text: "missing session",

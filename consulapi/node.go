@@ -1,11 +1,8 @@
 package consulapi
 
 import (
-	"cmp"
+	"strings"
 
-	"github.com/google/uuid"
-
-	"github.com/lockd/lockd"
 	"github.com/lockd/lockd/catalog"
 )
 
@@ -13,6 +10,11 @@ const (
 	serfHealth = "serfHealth"
 	address    = "127.0.0.1"
 )
+
+// sameName compares names of nodes and checks, which differ by more than case (S39, N17).
+func sameName(a, b string) bool { return folded(a) == folded(b) }
+
+func folded(name string) string { return strings.ToLower(name) }
 
 // node is a node as it is in JSON (T15).
 type node struct {
@@ -40,30 +42,4 @@ func (h *handler) newNode(n catalog.Node) node {
 		}
 	}
 	return shown
-}
-
-// register puts the node of this process into the catalog, with a check that passes for as long
-// as the process lives (N14, X21): the default sessions are bound to it. What the node has stays.
-func (h *handler) register() error {
-	return h.db.Update(func(txn *lockd.Txn) error {
-		tx := txn.Catalog()
-		node, _ := tx.Node(h.opts.Node)
-		node.Name = cmp.Or(node.Name, h.opts.Node)
-		node.Address = cmp.Or(node.Address, address)
-		if h.opts.NodeID != "" {
-			node.ID = h.opts.NodeID
-		} else if node.ID == "" {
-			node.ID = uuid.NewString()
-		}
-		if node.Meta == nil {
-			node.Meta = map[string]string{"consul-network-segment": ""}
-		}
-		if err := tx.PutNode(node); err != nil {
-			return err
-		}
-		return tx.PutCheck(catalog.Check{
-			Node: node.Name, ID: serfHealth, Name: "Serf Health Status", Status: catalog.Passing,
-			Output: "Agent alive and reachable",
-		})
-	})
 }

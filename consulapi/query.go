@@ -66,7 +66,7 @@ var errNoQuery = refuse(http.StatusNotFound, "Query not found")
 // attachmentOf returns the name of the attachment that is the query with the ID, in any case.
 func attachmentOf(id string) string { return queryPrefix + folded(id) }
 
-// noSuchQuery is what Consul says to who would change or delete a query that is not there.
+// noSuchQuery is what Consul says to a request to change or delete a query that is not there.
 func noSuchQuery(id string) error {
 	return mistake("Cannot modify non-existent prepared query: '%s'", id)
 }
@@ -94,7 +94,7 @@ func (h *handler) readQuery(r *request) (q preparedQuery, err error) {
 }
 
 // valid refuses a query that has neither a name to be found by nor a session to die with, and what
-// nobody could execute.
+// could not be executed.
 func (q *preparedQuery) valid() error {
 	const invalid = "Invalid prepared query: "
 	switch {
@@ -130,7 +130,7 @@ func (q *preparedQuery) keep(tx *catalog.Txn) error {
 		case q.Name == "":
 		case sameName(q.Name, other.Name) && q.ID != other.ID:
 			return mistake("raft apply failed: name '%s' aliases an existing query name", q.Name)
-		case sameName(q.Name, other.ID): // whoever asks for one of them would get the other
+		case sameName(q.Name, other.ID): // a request for one of them would get the other
 			return mistake("raft apply failed: name '%s' aliases an existing query ID", q.Name)
 		}
 	}
@@ -191,13 +191,7 @@ func (h *handler) queryDelete(r *request) (answer, error) {
 
 func (h *handler) queryList(r *request) (answer, error) {
 	return h.readCatalog(r, func(state *catalog.Snapshot) any {
-		return list[preparedQuery](func(yield func(preparedQuery) bool) {
-			for a := range state.Attachments(queryPrefix) {
-				if !yield(newQuery(a)) {
-					return
-				}
-			}
-		})
+		return listed(state.Attachments(queryPrefix), all, newQuery)
 	})
 }
 

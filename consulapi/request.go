@@ -1,9 +1,6 @@
 package consulapi
 
 import (
-	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"time"
@@ -29,10 +26,10 @@ func (r *request) consistencyHeader() http.Header {
 // has reports whether the query names the parameter, with whatever value.
 func (r *request) has(name string) bool { return r.query.Has(name) }
 
-// checkPlace refuses a request for another datacenter, and for what only Consul's enterprise
-// edition has.
-func (h *handler) checkPlace(r *request) error {
-	if dc := r.query.Get("dc"); dc != "" && dc != h.opts.Datacenter {
+// checkPlace refuses a request for another datacenter than this one, and for what only Consul's
+// enterprise edition has.
+func (r *request) checkPlace(datacenter string) error {
+	if dc := r.query.Get("dc"); dc != "" && dc != datacenter {
 		return refuse(http.StatusInternalServerError, "No path to datacenter")
 	}
 	for _, place := range []struct{ name, header, plural string }{
@@ -49,39 +46,4 @@ func (h *handler) checkPlace(r *request) error {
 		}
 	}
 	return nil
-}
-
-// readBody returns the whole body, whether it is chunked or not (X16), or an error if it is longer
-// than the limit, which the help tells more about, if there is any.
-func (r *request) readBody(limit int, help string) ([]byte, error) {
-	if r.Body == nil || r.Body == http.NoBody {
-		return nil, nil
-	}
-	tooLarge := func(size string) error {
-		if help != "" {
-			help = " See " + help + "."
-		}
-		r.drain(limit + 1)
-		return refuse(http.StatusRequestEntityTooLarge,
-			"Request body%s too large, max size: %d bytes.%s", size, limit, help)
-	}
-	if r.ContentLength > int64(limit) {
-		return nil, tooLarge(fmt.Sprintf("(%d bytes)", r.ContentLength))
-	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, int64(limit)+1))
-	if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong || len(body) > limit {
-		return nil, tooLarge("")
-	}
-	if err != nil {
-		return nil, badRequest("read body: %v", err)
-	}
-	return body, nil
-}
-
-// drain reads up to so many bytes of a body that is refused: a client that is still writing it
-// when the connection is closed may never see why. One that asks before it writes is told.
-func (r *request) drain(most int) {
-	if r.Body != nil && r.Header.Get("Expect") == "" {
-		_, _ = io.CopyN(io.Discard, r.Body, int64(most)) // it is refused either way
-	}
 }

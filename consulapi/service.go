@@ -44,8 +44,8 @@ func object(meta map[string]string) map[string]string {
 	return meta
 }
 
-// isAnyAddress reports whether the address stands for all of a machine, so that nobody can reach a
-// service by it.
+// isAnyAddress reports whether the address stands for all of a machine, so that no client can
+// reach a service by it.
 func isAnyAddress(address string) bool {
 	ip, err := netip.ParseAddr(strings.Trim(address, "[]"))
 	return err == nil && ip.IsUnspecified()

@@ -1,13 +1,11 @@
 package consulapi
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/lockd/lockd"
@@ -47,15 +45,13 @@ func newSession(info lockd.SessionInfo) session {
 func (h *handler) sessionRoutes() map[string][]method {
 	return map[string][]method{
 		"session/create":   {{http.MethodPut, h.sessionCreate}},
-		"session/destroy/": {{http.MethodPut, h.sessionDestroy}},
+		"session/destroy/": {{http.MethodPut, named("Missing session", h.sessionDestroy)}},
 		"session/renew/":   {{http.MethodPut, h.sessionRenew}},
-		"session/info/":    {{http.MethodGet, h.sessionInfo}},
-		"session/node/":    {{http.MethodGet, h.sessionNode}},
+		"session/info/":    {{http.MethodGet, named("Missing session", h.sessionInfo)}},
+		"session/node/":    {{http.MethodGet, named("Missing node name", h.sessionNode)}},
 		"session/list":     {{http.MethodGet, h.sessionList}},
 	}
 }
-
-var errSessionMissing = badRequest("Missing session")
 
 // sessionBody is the body of a request for a session.
 type sessionBody struct {
@@ -68,7 +64,7 @@ type sessionBody struct {
 	NodeChecks    []string
 	ServiceChecks []serviceCheck
 
-	// Which nobody can choose.
+	// Which a client cannot choose.
 	ID                       string
 	CreateIndex, ModifyIndex uint64
 }
@@ -81,7 +77,7 @@ func (h *handler) sessionCreate(r *request) (answer, error) {
 	s, err := h.db.NewSession(opts)
 	if sameName(opts.Node, h.opts.Node) &&
 		(errors.Is(err, catalog.ErrNoNode) || errors.Is(err, catalog.ErrNoCheck)) {
-		// A restore, or somebody, has taken the node or its check away: it is still there.
+		// A restore, or a client, has taken the node or its check away: it is still there.
 		if err := h.register(); err != nil {
 			return answer{}, err
 		}
@@ -120,13 +116,13 @@ func (h *handler) sessionOptions(r *request) (*lockd.SessionOptions, error) {
 		Node: h.opts.Node, LockDelay: lockDelay(lockd.DefaultLockDelay),
 		Checks: []string{serfHealth}, NodeChecks: []string{serfHealth},
 	}
-	text, err := r.readBody(h.opts.MaxValueSize, "")
+	decoder, err := h.decoder(r, "")
 	if err != nil {
 		return nil, err
 	}
 	// What follows the first value is ignored, and so is what it has beyond these members (S6).
-	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&body); err != nil && err != io.EOF {
-		return nil, badRequest("Request decode failed: %v", plainly(err))
+	if err := decoder.Decode(&body); err != nil && err != io.EOF {
+		return nil, undecoded(err)
 	}
 	if body.Node == "" {
 		return nil, refuse(http.StatusInternalServerError, "Must provide Node")
@@ -170,11 +166,6 @@ func (h *handler) parseTTL(text string) (time.Duration, error) {
 	}
 	return ttl, nil
 }
-
-// sameName compares names of nodes and checks, which differ by more than case (S39, N17).
-func sameName(a, b string) bool { return folded(a) == folded(b) }
-
-func folded(name string) string { return strings.ToLower(name) }
 
 // lockDelay is a lock-delay as it is sent: a number below 1,000 is of seconds, any other of
 // nanoseconds, a text has its unit with it (S21, X6).
@@ -228,9 +219,6 @@ func (d lockDelay) option() time.Duration {
 }
 
 func (h *handler) sessionDestroy(r *request) (answer, error) {
-	if r.rest == "" {
-		return answer{}, errSessionMissing
-	}
 	err := h.db.EndSession(sessionID(r.rest))
 	if errors.Is(err, lockd.ErrNoSession) { // S35
 		err = nil
@@ -243,11 +231,11 @@ func (h *handler) sessionRenew(r *request) (answer, error) {
 		return answer{}, err
 	}
 	if r.rest == "" {
-		return answer{}, errSessionMissing
+		return answer{}, badRequest("Missing session")
 	}
 	id := sessionID(r.rest)
 	// It waits for no commit (S26). A session whose creation is not durable yet is not there for
-	// it, nor in the snapshot: nobody has been told its ID, so nobody misses it (G3).
+	// it, nor in the snapshot: no client has been told its ID, so none misses it (G3).
 	err := h.db.Renew(id)
 	info, exists := h.db.Snapshot().Session(id)
 	if errors.Is(err, lockd.ErrNoSession) || err == nil && !exists { // S24; or it has ended since
@@ -260,9 +248,6 @@ func (h *handler) sessionRenew(r *request) (answer, error) {
 }
 
 func (h *handler) sessionInfo(r *request) (answer, error) {
-	if r.rest == "" {
-		return answer{}, errSessionMissing
-	}
 	id := sessionID(r.rest)
 	return h.read(r, lockd.SessionScope(id), func(state *lockd.Snapshot) answer {
 		info, exists := state.Session(id)
@@ -275,26 +260,32 @@ func (h *handler) sessionInfo(r *request) (answer, error) {
 }
 
 func (h *handler) sessionNode(r *request) (answer, error) {
-	if r.rest == "" {
-		return answer{}, badRequest("Missing node name")
-	}
 	return h.sessions(r, func(info lockd.SessionInfo) bool { return sameName(info.Node, r.rest) })
 }
 
 func (h *handler) sessionList(r *request) (answer, error) {
-	return h.sessions(r, func(lockd.SessionInfo) bool { return true })
+	return h.sessions(r, all)
 }
 
 // sessions answers with the sessions that are wanted, in the order of their IDs (S2).
 func (h *handler) sessions(r *request, wanted func(lockd.SessionInfo) bool) (answer, error) {
 	return h.read(r, lockd.SessionsScope(), func(state *lockd.Snapshot) answer {
-		sessions := list[session](func(yield func(session) bool) {
-			for info := range state.Sessions() {
-				if wanted(info) && !yield(newSession(info)) {
-					return
-				}
-			}
-		})
-		return answer{value: sessions}
+		return answer{value: listed(state.Sessions(), wanted, newSession)}
 	})
+}
+
+// sessionID returns the ID that was given, in any case (X20), and the zero one for the empty text.
+// For a text that is no ID it returns one that no session ever has, so that the rules meet it
+// where they meet an unknown session.
+func sessionID(given string) (id lockd.SessionID) {
+	if given == "" {
+		return id
+	}
+	if id, err := lockd.ParseSessionID(given); err == nil && !id.IsZero() {
+		return id
+	}
+	for i := range id {
+		id[i] = 0xff
+	}
+	return id
 }

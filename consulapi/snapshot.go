@@ -37,7 +37,7 @@ func (h *handler) writeSnapshot(w io.Writer, state *lockd.Snapshot) error {
 	if err := writeState(&size, state, h.opts.Datacenter); err != nil {
 		return err
 	}
-	return h.zip(w, func(w io.Writer) error {
+	return h.compressor.zip(w, func(w io.Writer) error {
 		pieces := bufio.NewWriterSize(w, pieceSize)
 		err := writeArchive(pieces, state.Index(), int64(size), func(w io.Writer) error {
 			return writeState(w, state, h.opts.Datacenter)

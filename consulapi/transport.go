@@ -25,14 +25,14 @@ import (
 //
 // It returns the errors of Handler.
 func Transport(db *lockd.DB, opts *Options) (http.RoundTripper, error) {
-	h, err := newHandler(db, opts)
+	r, err := newRouter(db, opts)
 	if err != nil {
 		return nil, fmt.Errorf("consulapi: %w", err)
 	}
-	return &transport{h}, nil
+	return &transport{r}, nil
 }
 
-type transport struct{ handler *handler }
+type transport struct{ router *router }
 
 var errNoURL = fmt.Errorf("consulapi: %w: the request has no URL; http.NewRequest gives it one",
 	lockd.ErrInvalid)
@@ -74,13 +74,13 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return respond(r, &a, body.rest.Size(), body), nil
 }
 
-// answer has the handler answer, on a goroutine of its own only if that may have to be left behind
+// answer has the router answer, on a goroutine of its own only if that may have to be left behind
 // when the context ends: a read that waits ends by itself then, but a write that is being committed
 // does not, and neither does the reading of a body. It closes the body.
 func (t *transport) answer(r *http.Request) (answer, error) {
 	if r.Context().Done() == nil || r.Method == http.MethodGet {
 		defer r.Body.Close()
-		return t.handler.serve(r)
+		return t.router.serve(r)
 	}
 	closeBody := sync.OnceFunc(func() { _ = r.Body.Close() }) // what it was good for is read
 	type outcome struct {
@@ -91,7 +91,7 @@ func (t *transport) answer(r *http.Request) (answer, error) {
 	go func() {
 		defer close(outcomes) // the body may end the goroutine
 		defer closeBody()
-		a, err := t.handler.serve(r)
+		a, err := t.router.serve(r)
 		outcomes <- outcome{a, err}
 	}()
 	select {
@@ -101,7 +101,7 @@ func (t *transport) answer(r *http.Request) (answer, error) {
 		}
 		return o.answer, o.err
 	case <-r.Context().Done():
-		closeBody() // the handler may be waiting for more of it
+		closeBody() // the router may be waiting for more of it
 		return answer{}, r.Context().Err()
 	}
 }
@@ -132,7 +132,7 @@ func (b *wholeBody) WriteTo(w io.Writer) (int64, error) {
 // Close does nothing: there is nothing to give back.
 func (b *wholeBody) Close() error { return nil }
 
-// maxBuffered is how much of a stream is made before anybody reads it. What is not longer keeps no
+// maxBuffered is how much of a stream is made before it is read. What is not longer keeps no
 // goroutine waiting.
 const maxBuffered = 64 << 10
 
@@ -147,7 +147,7 @@ func (t *transport) stream(r *http.Request, a *answer) (*http.Response, error) {
 	go func() {
 		defer stop()
 		buffer := bufio.NewWriterSize(writer, maxBuffered)
-		err := t.handler.guard(r, func() error { return a.stream(buffer) })
+		err := t.router.guard(r, func() error { return a.stream(buffer) })
 		if err == nil {
 			err = buffer.Flush()
 		}

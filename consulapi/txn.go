@@ -1,8 +1,6 @@
 package consulapi
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -19,24 +17,6 @@ type txnOp struct {
 	Node    *txnNode
 	Service *txnService
 	Check   *txnCheck
-}
-
-// operation is what a transaction is made of.
-type operation interface {
-	// check refuses what is wrong whatever the state is.
-	check() error
-	// writes reports whether the verb is one that may write (T11).
-	writes() bool
-	// apply does it, and returns what is to be told of it, often nothing.
-	apply(tx *lockd.Txn) ([]txnResult, error)
-}
-
-// txnResult is what an operation found or left. One of its members is set.
-type txnResult struct {
-	KV      *entry   `json:",omitempty"`
-	Node    *node    `json:",omitempty"`
-	Service *service `json:",omitempty"`
-	Check   *check   `json:",omitempty"`
 }
 
 // txnError is why an operation failed.
@@ -67,16 +47,6 @@ func (a txnAnswer) parts(e *encoder) {
 	}
 	e.raw(`,"Errors":`)
 	e.value(a.Errors)
-}
-
-func (v txnResult) encode(e *encoder) {
-	if v.KV == nil {
-		add(e, marshal(v))
-		return
-	}
-	e.raw(`{"KV":`)
-	e.value(v.KV)
-	e.raw("}")
 }
 
 // txnReadAnswer is the answer to one that could not write anything (T11).
@@ -129,7 +99,7 @@ func (h *handler) txn(r *request) (answer, error) {
 	if err := r.parseBlocking(); err != nil { // it does not block, but a bad one is refused (B16)
 		return answer{}, err
 	}
-	if result := checkTxn(ops); result.Errors != nil { // nobody was asked for anything
+	if result := checkTxn(ops); result.Errors != nil { // the database was not asked
 		a := result.answer(txnReadAnswer{txnAnswer: result})
 		a.read, a.unasked = true, true
 		return a, nil
@@ -150,12 +120,11 @@ func (a txnAnswer) answer(value any) answer {
 
 // parseTxn returns the operations in the body (T1 to T4).
 func (h *handler) parseTxn(r *request) ([]operation, error) {
-	body, err := r.readBody(h.opts.MaxValueSize, maxTxnHelp)
+	decoder, err := h.decoder(r, maxTxnHelp)
 	if err != nil {
 		return nil, err
 	}
 	var sent []*txnOp
-	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&sent); err != nil {
 		return nil, badRequest("Failed to parse body: %v", plainly(err))
@@ -186,7 +155,7 @@ func (h *handler) parseTxn(r *request) ([]operation, error) {
 	return ops, nil
 }
 
-// errTxnRefused makes Update undo the transaction. Nobody sees it.
+// errTxnRefused makes Update undo the transaction. It is never returned to a caller.
 var errTxnRefused = errors.New("an operation was refused")
 
 // fail adds why an operation failed.

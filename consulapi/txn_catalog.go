@@ -2,7 +2,6 @@ package consulapi
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"strconv"
 
@@ -38,14 +37,6 @@ type txnService struct {
 type txnCheck struct {
 	Verb  string
 	Check sentCheck
-}
-
-// unkept are the members that Consul's own client sends and lockd makes nothing of: any other one
-// is a mistake (T2).
-type unkept struct {
-	CreateIndex, Datacenter, Namespace, Partition, PeerName, Locality,
-	Kind, SocketPath, Weights, EnableTagOverride, ContentHash, Proxy, Connect, Ports,
-	ServiceName, ServiceTags, Type, Interval, Timeout, ExposedPort json.RawMessage
 }
 
 // catalogVerb is what a verb of the catalog does, whatever of.

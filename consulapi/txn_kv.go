@@ -124,10 +124,6 @@ func (op *txnKV) compare(tx *lockd.Txn) ([]txnResult, error) {
 	return written(e, nil)
 }
 
-// refused is why an operation cannot be done, as Consul says it. It has no status of its own: the
-// transaction has.
-func refused(format string, args ...any) error { return reword(nil, format, args...) }
-
 // shown is the result of an operation that reads.
 func shown(e lockd.Entry) []txnResult {
 	return []txnResult{{KV: newEntry(e)}}

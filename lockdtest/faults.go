@@ -23,10 +23,11 @@ func (db *DB) Expire(s *lockd.Session) {
 	db.catchUp()
 }
 
-// FailNextCommit lets the next commit fail with err: whoever waits for it gets lockd.ErrCommit,
-// which wraps err, and nothing of it is visible. What the database does by itself, such as ending a
-// session, is tried again. Of several calls each fails one more commit, in their order. A nil err
-// fails the test, and so does a failure that no commit meets until the test is over.
+// FailNextCommit lets the next commit fail with err: the calls that wait for it get
+// lockd.ErrCommit, which wraps err, and nothing of it is visible. What the database does by itself,
+// such as ending a session, is tried again. Of several calls each fails one more commit, in their
+// order. A nil err fails the test, and so does a failure that no commit meets until the test is
+// over.
 func (db *DB) FailNextCommit(err error) {
 	db.t.Helper()
 	if err == nil {
@@ -38,9 +39,9 @@ func (db *DB) FailNextCommit(err error) {
 }
 
 // HoldCommits lets every commit from now on wait, before it has done anything, until release is
-// called: writes block, and nobody sees what they wrote. Repeated calls of release do nothing. What
-// the test does not release is released when it is over. To hold commits that are held fails the
-// test.
+// called: writes block, and what they wrote is not visible. Repeated calls of release do nothing.
+// What the test does not release is released when it is over. To hold commits that are held fails
+// the test.
 func (db *DB) HoldCommits() (release func()) {
 	db.t.Helper()
 	db.mu.Lock()
@@ -126,7 +127,7 @@ func (db *DB) holdsCommit() bool {
 	return db.hold.held
 }
 
-// beforeCommit is called by whoever commits.
+// beforeCommit is called before each commit, by the goroutine that commits.
 func (db *DB) beforeCommit() error {
 	db.mu.Lock()
 	defer db.mu.Unlock()

@@ -82,7 +82,7 @@ func New(t testing.TB, opts *lockd.Options) *DB {
 
 // Advance moves the clock by d, and returns when everything that became due has happened, each
 // thing at its instant: what is kept alive is renewed, sessions and lock-delays end, locks are
-// granted, all who are concerned are told. It stops at every deadline on the way, which takes the
+// granted, all that are concerned are told. It stops at every deadline on the way, which takes the
 // mock a millisecond or two outside a bubble. While commits are held, what is due is decided, and
 // told only after their release.
 //

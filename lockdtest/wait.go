@@ -87,7 +87,7 @@ func describe(w hook.Wait) string {
 	return fmt.Sprintf("%q (%s)", w.Name, id)
 }
 
-const semaphoreKey = "/.lock" // after the prefix: where those wait who want a slot
+const semaphoreKey = "/.lock" // after the prefix: where calls wait for a slot
 
 // wanted says what a call waits for.
 func wanted(w hook.Wait) string {

@@ -48,8 +48,8 @@ func TestError_SaysWhatWasFound(t *testing.T) {
 				`lockd: lock all "a, , b": invalid argument: key is empty (number 2 of 3)`},
 			{second(lockd.ParseSessionID("web1")), lockd.ErrInvalid,
 				`lockd: parse session "web1": invalid argument: it is not a UUID`},
-			{second(lockd.ParseSequencer("1:2:web1:k")), lockd.ErrInvalid,
-				`lockd: parse sequencer "1:2:web1:k": invalid argument: ` +
+			{second(lockd.ParseSequencer("1:2:shared:web1:k")), lockd.ErrInvalid,
+				`lockd: parse sequencer "1:2:shared:web1:k": invalid argument: ` +
 					`session "web1" is not a UUID`},
 		} {
 			if !errors.Is(test.err, test.is) || test.err.Error() != test.want {

@@ -424,6 +424,9 @@ func sequencers() *rapid.Generator[lockd.Sequencer] {
 		if rapid.Bool().Draw(t, "has a session") {
 			copy(q.Session[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "session"))
 		}
+		if rapid.Bool().Draw(t, "shared") {
+			q.Mode = lockd.Shared
+		}
 		return q
 	})
 }
@@ -465,7 +468,7 @@ func TestSequencer_Text(t *testing.T) {
 		t.Fatal(err)
 	}
 	q := lockd.Sequencer{Key: "service/my sql:5%/ä", Session: id, LockIndex: 3, Fence: 71}
-	const want = "71:3:0f8fad5b-d9cb-469f-a165-70867728950e:service/my%20sql:5%25/%C3%A4"
+	const want = "71:3:exclusive:0f8fad5b-d9cb-469f-a165-70867728950e:service/my%20sql:5%25/%C3%A4"
 	if got := q.String(); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -480,7 +483,7 @@ func TestSequencer_LostOneIsRefused(t *testing.T) {
 	was := lockd.Sequencer{Key: "as it was"}
 	var message struct{ Seq lockd.Sequencer }
 	message.Seq = was
-	for _, text := range []string{`{"Seq":""}`, `{"Seq":"0:0::"}`} {
+	for _, text := range []string{`{"Seq":""}`, `{"Seq":"0:0:exclusive::"}`} {
 		err := json.Unmarshal([]byte(text), &message)
 		if !errors.Is(err, lockd.ErrInvalid) || message.Seq != was {
 			t.Errorf("%s: got %+v, %v", text, message, err)
@@ -502,29 +505,31 @@ func TestSequencer_LostOneIsRefused(t *testing.T) {
 func TestParseSequencer_Invalid(t *testing.T) {
 	const id = "0f8fad5b-d9cb-469f-a165-70867728950e"
 	for _, tt := range []struct{ text, want string }{
-		{"x", "fence:lockindex:session:key"},
-		{"1:2:" + id, "fence:lockindex:session:key"},
-		{"x:2:" + id + ":k", "fence"},
-		{"-1:2:" + id + ":k", "fence"},
-		{"18446744073709551616:2:" + id + ":k", "fence"},
-		{":2:" + id + ":k", "fence"},
-		{"1:x:" + id + ":k", "lock index"},
-		{"1:-2:" + id + ":k", "lock index"},
-		{"1:2:session:k", "session"},
-		{"1:2:00000000-0000-0000-0000-000000000000:k", "session"},
-		{"1:2:{" + id + "}:k", "session"},
-		{"1:2:urn:uuid:" + id, "session"},
-		{"1:2:" + id + ":%zz", "key"},
-		{"1:2:" + id + ":%", "key"},
-		{"1:2:" + id + ":a%2Fb", "not in the form"},
-		{"1:2:" + id + ":a b", "not in the form"},
-		{"1:2:" + id + ":%61", "not in the form"},
-		{"1:2:" + strings.ToUpper(id) + ":k", "not in the form"},
-		{"+1:2:" + id + ":k", "fence"},
-		{"01:2:" + id + ":k", "not in the form"},
-		{"1:02:" + id + ":k", "not in the form"},
-		{"", "fence:lockindex:session:key"},
-		{"0:0::", "not in the form"},
+		{"x", "fence:lockindex:mode:session:key"},
+		{"1:2:exclusive:" + id, "fence:lockindex:mode:session:key"},
+		{"1:2:" + id + ":k", "fence:lockindex:mode:session:key"},
+		{"1:2:" + id + ":k:k", "mode"},
+		{"x:2:exclusive:" + id + ":k", "fence"},
+		{"-1:2:exclusive:" + id + ":k", "fence"},
+		{"18446744073709551616:2:exclusive:" + id + ":k", "fence"},
+		{":2:exclusive:" + id + ":k", "fence"},
+		{"1:x:exclusive:" + id + ":k", "lock index"},
+		{"1:-2:exclusive:" + id + ":k", "lock index"},
+		{"1:2:shared:session:k", "session"},
+		{"1:2:shared:00000000-0000-0000-0000-000000000000:k", "session"},
+		{"1:2:shared:{" + id + "}:k", "session"},
+		{"1:2:shared:urn:uuid:" + id, "session"},
+		{"1:2:exclusive:" + id + ":%zz", "key"},
+		{"1:2:exclusive:" + id + ":%", "key"},
+		{"1:2:exclusive:" + id + ":a%2Fb", "not in the form"},
+		{"1:2:exclusive:" + id + ":a b", "not in the form"},
+		{"1:2:exclusive:" + id + ":%61", "not in the form"},
+		{"1:2:exclusive:" + strings.ToUpper(id) + ":k", "not in the form"},
+		{"+1:2:exclusive:" + id + ":k", "fence"},
+		{"01:2:exclusive:" + id + ":k", "not in the form"},
+		{"1:02:exclusive:" + id + ":k", "not in the form"},
+		{"", "fence:lockindex:mode:session:key"},
+		{"0:0:exclusive::", "not in the form"},
 	} {
 		got, err := lockd.ParseSequencer(tt.text)
 		if !errors.Is(err, lockd.ErrInvalid) || !strings.Contains(err.Error(), tt.want) {
@@ -545,7 +550,7 @@ func TestParseSequencer_Invalid(t *testing.T) {
 // that is refused in another way than as invalid.
 func FuzzSequencer(f *testing.F) {
 	f.Add("")
-	f.Add("71:3:0f8fad5b-d9cb-469f-a165-70867728950e:service/my%20sql")
+	f.Add("71:3:exclusive:0f8fad5b-d9cb-469f-a165-70867728950e:service/my%20sql")
 	f.Fuzz(func(t *testing.T, text string) {
 		q, err := lockd.ParseSequencer(text)
 		switch {

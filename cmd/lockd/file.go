@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -55,7 +56,7 @@ type inUse struct {
 	advice string
 }
 
-// Error returns the text: which file, who has it open, and what to do.
+// Error returns the text: the file, the process that has it open, and what to do.
 func (e *inUse) Error() string {
 	text, _, _ := strings.Cut(e.err.Error(), "; ")
 	return text + "; " + e.advice
@@ -71,4 +72,15 @@ func advisedReading(err error) error {
 			"is how it is locked; if no program has it open, copy it and name the copy", err)
 	}
 	return advisedOnFile(err)
+}
+
+// cause takes the path off an error of package os, for texts that have a path already.
+func cause(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	if e, ok := errors.AsType[*os.LinkError](err); ok {
+		return e.Err
+	}
+	return err
 }

@@ -29,17 +29,10 @@ func kvImportCommand() *cli.Command {
 			ctx context.Context, cmd *cli.Command, c *lockclient.Client, args []string,
 		) error {
 			var keys []exported
-			read := func(r io.Reader) (err error) {
+			if err := readInput(cmd, args, func(r io.Reader) (err error) {
 				keys, err = readExport(r)
 				return err
-			}
-			var err error
-			if len(args) == 0 || args[0] == standard {
-				err = read(cmd.Root().Reader)
-			} else {
-				err = readFrom(args[0], read)
-			}
-			if err != nil {
+			}); err != nil {
 				return err
 			}
 			for i, k := range keys {

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -59,7 +58,8 @@ func lockCommand() *cli.Command {
 			case len(args) > 1 && args[1] == "--":
 				args = append(args[:1], args[2:]...)
 			case len(args) > 1 && strings.HasPrefix(args[1], "-"):
-				// The parser has dropped a --, so it may be meant as a command: nobody has one.
+				// The parser has dropped a --, so it may be meant as a command, which does not
+				// exist.
 				return inLock(usage(cmd, "%q comes after KEY: options come before it, and a CMD "+
 					"that begins with a dash needs its path", args[1]))
 			}
@@ -237,17 +237,3 @@ func sequencer(k *lockclient.Keeper, lock *lockclient.Lock) string {
 
 // errTimeout is the cause when --timeout has passed.
 var errTimeout = errors.New("the time for it has passed")
-
-// signalled is returned when a signal ended the wait for the lock.
-type signalled struct{ signal os.Signal }
-
-// Error returns the text.
-func (s *signalled) Error() string { return "ended by a signal: " + s.signal.String() }
-
-// number returns the signal's, as the exit code has it.
-func (s *signalled) number() int {
-	if n, ok := s.signal.(syscall.Signal); ok {
-		return int(n)
-	}
-	return 0
-}

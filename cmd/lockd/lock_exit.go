@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"io/fs"
+	"os"
 	"os/exec"
 	"syscall"
 
@@ -75,4 +76,18 @@ func inLock(err error) error {
 		code = exitNotAcquired
 	}
 	return &lockStatus{code, err}
+}
+
+// signalled is returned when a signal ended the wait for the lock.
+type signalled struct{ signal os.Signal }
+
+// Error returns the text.
+func (s *signalled) Error() string { return "ended by a signal: " + s.signal.String() }
+
+// number returns the signal's, as the exit code has it.
+func (s *signalled) number() int {
+	if n, ok := s.signal.(syscall.Signal); ok {
+		return int(n)
+	}
+	return 0
 }

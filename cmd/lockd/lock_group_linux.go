@@ -6,7 +6,7 @@ import "syscall"
 // end. It is a number of prctl(2).
 const setChildSubreaper = 36
 
-// own has the command killed when this process is, for nobody would renew its session; and makes
+// own has the command killed when this process is, since nothing would renew its session; and makes
 // what the command leaves behind children of this process, which sees them end.
 func own(attr *syscall.SysProcAttr) {
 	attr.Pdeathsig = syscall.SIGKILL

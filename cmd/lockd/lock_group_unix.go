@@ -51,7 +51,7 @@ func (g *group) kill() { g.signal(syscall.SIGKILL) }
 // alive reports whether any process of the group is left. The command itself has ended.
 func (g *group) alive() bool {
 	// Those whose parents have ended may have become ours: the dead among them are of the group
-	// until somebody asks for their exit codes.
+	// until their exit codes are asked for.
 	for {
 		pid, err := syscall.Wait4(-g.cmd.Process.Pid, nil, syscall.WNOHANG, nil)
 		if pid <= 0 && !errors.Is(err, syscall.EINTR) {

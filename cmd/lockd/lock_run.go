@@ -98,7 +98,7 @@ func (g *group) outlast(ended <-chan error, deadline time.Time) {
 			if ended != nil {
 				<-ended
 			}
-			// The dead may stay in the group for as long as nobody asks for their exit codes.
+			// The dead may stay in the group until their exit codes are asked for.
 			for end := deadline.Add(time.Second); g.alive() && time.Now().Before(end); {
 				time.Sleep(look)
 			}

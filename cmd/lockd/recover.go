@@ -37,28 +37,12 @@ func recoverCommand() *cli.Command {
 				found, err = lockd.Recover(args[0], w, opts)
 				return advisedOnFile(err)
 			}
-			if args[1] == standard {
-				err = write(cmd.Root().Writer)
-			} else if err = differ(cmd, args[0], args[1]); err == nil {
-				err = replace(args[1], write)
-			}
-			if err != nil {
+			if err := writeBackup(cmd, args[0], args[1], write); err != nil {
 				return err
 			}
 			return report(cmd.Root().ErrWriter, found)
 		},
 	}
-}
-
-// differ returns an error if both paths lead to one file.
-func differ(cmd *cli.Command, path, to string) error {
-	switch same, err := sameFile(path, to); {
-	case err != nil:
-		return fmt.Errorf("%s: %w", cmd.Name, err)
-	case same:
-		return usage(cmd, "%s: TO %s is FILE itself: name another one", cmd.Name, to)
-	}
-	return nil
 }
 
 // report lists what the backup lacks, and returns an error if that is anything.

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/urfave/cli/v3"
 
@@ -39,26 +37,13 @@ func restoreCommand() *cli.Command {
 				return usage(cmd, "--min-index %d is more than %d", index, uint64(maxMinIndex))
 			}
 			opts := &lockd.RestoreOptions{MinIndex: cmd.Uint64("min-index")}
-			restore := func(r io.Reader) error {
+			return readInput(cmd, args[1:], func(r io.Reader) error {
 				backup, err := consulapi.ReadSnapshot(r)
 				if err != nil {
 					return fmt.Errorf("restore: %w", err)
 				}
 				return lockd.Restore(args[0], backup, opts)
-			}
-			if len(args) == 1 || args[1] == standard {
-				return restore(cmd.Root().Reader)
-			}
-			return readFrom(args[1], restore)
+			})
 		},
 	}
-}
-
-// readFrom calls read with the content of a file.
-func readFrom(path string, read func(io.Reader) error) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("read the input: %w", err)
-	}
-	return errors.Join(read(f), f.Close())
 }

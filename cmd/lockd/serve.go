@@ -205,16 +205,19 @@ func (s *service) serve(ctx context.Context, cmd *cli.Command) (err error) {
 	if err != nil {
 		return err
 	}
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, syscall.SIGHUP) // before the URL is told: a SIGHUP would end the process
+	defer signal.Stop(again)
 	began := time.Now()
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
-	s.logStart(db, url)
+	logStart(s.logger, db, s.path, url)
 	if _, err = fmt.Fprintln(cmd.Root().Writer, url); err == nil {
 		s.notify(notifyReady)
-		err = s.attend(ctx, server.token, ended)
+		err = s.attend(ctx, server.token, again, ended)
 	}
 	s.notify(notifyEnds)
-	s.logEnd(db, cmp.Or(err, context.Cause(ctx)), began, server.metrics.serving.Load())
+	logEnd(s.logger, db, cmp.Or(err, context.Cause(ctx)), began, server.metrics.serving.Load())
 	err = errors.Join(err, server.stop(windUp))
 	<-ended
 	return err
@@ -235,7 +238,7 @@ func (s *service) server(db *lockd.DB) (*ownServer, error) {
 	}
 	metrics := newServerMetrics(db)
 	api = metrics.beside(api, s.logger)
-	if s.path != "" { // which the database has open, so that nobody replaces it unseen
+	if s.path != "" { // which the database has open, so that it cannot be replaced unseen
 		id, err := fileID(s.path)
 		if err != nil {
 			return nil, err
@@ -258,12 +261,11 @@ func (s *service) notify(state string) {
 	}
 }
 
-// attend waits until ctx ends, which is no error, or the server does. Meanwhile a SIGHUP has the
-// token read again.
-func (s *service) attend(ctx context.Context, token *secret, ended chan error) error {
-	again := make(chan os.Signal, 1)
-	signal.Notify(again, syscall.SIGHUP)
-	defer signal.Stop(again)
+// attend waits until ctx ends, which is no error, or the server does. Meanwhile it reads the token
+// again at each signal.
+func (s *service) attend(
+	ctx context.Context, token *secret, again <-chan os.Signal, ended chan error,
+) error {
 	for {
 		select {
 		case <-ctx.Done():

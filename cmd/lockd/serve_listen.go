@@ -65,7 +65,7 @@ func (a listenAddress) listen(config *tls.Config) (net.Listener, string, error) 
 }
 
 // listenOnSocket listens on a socket that only the user of this process can connect to. One that is
-// there is replaced if nobody listens on it.
+// there is replaced if no server listens on it.
 func listenOnSocket(path string) (net.Listener, error) {
 	unlock, err := lockFolder(path)
 	if err != nil {
@@ -82,8 +82,8 @@ func listenOnSocket(path string) (net.Listener, error) {
 	return &socketListener{l, path}, nil
 }
 
-// removeStale removes the socket at the path if nobody listens on it. Others that do this wait for
-// the lock of the folder, so that none removes the socket that another one has just made.
+// removeStale removes the socket at the path if no server listens on it. Others that do this wait
+// for the lock of the folder, so that none removes the socket that another one has just made.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	switch {

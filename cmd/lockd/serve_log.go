@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"io"
 	"log/slog"
 	"path/filepath"
@@ -40,24 +41,23 @@ func newLogger(cmd *cli.Command, w io.Writer) (*slog.Logger, error) {
 	}
 }
 
-// logStart says what is served, and where.
-func (s *service) logStart(db *lockd.DB, address string) {
-	file := "none, in memory"
-	if s.path != "" {
-		file = s.path
-		if absolute, err := filepath.Abs(file); err == nil {
-			file = absolute
-		}
+// logStart says what is served, and where. An empty path is that of no file.
+func logStart(logger *slog.Logger, db *lockd.DB, path, address string) {
+	file := cmp.Or(path, "none, in memory")
+	if absolute, err := filepath.Abs(path); path != "" && err == nil {
+		file = absolute
 	}
 	stats := db.Stats()
-	s.logger.Info("serving", "version", version(), "file", file, "keys", stats.Keys,
+	logger.Info("serving", "version", version(), "file", file, "keys", stats.Keys,
 		"sessions", stats.Sessions, "locks", stats.Locks, "address", address)
 }
 
 // logEnd says why the server ends, how long it has served, how many requests are ended with it, and
 // what stays in the file.
-func (s *service) logEnd(db *lockd.DB, cause error, began time.Time, requests int64) {
+func logEnd(
+	logger *slog.Logger, db *lockd.DB, cause error, began time.Time, requests int64,
+) {
 	stats := db.Stats()
-	s.logger.Info("ending", "cause", cause, "after", time.Since(began).Round(time.Millisecond),
+	logger.Info("ending", "cause", cause, "after", time.Since(began).Round(time.Millisecond),
 		"requests_ended", requests, "sessions_left", stats.Sessions, "locks_left", stats.Locks)
 }

@@ -71,8 +71,8 @@ func (a *Alarm) Arm(now, at time.Time) {
 }
 
 // ArmNotBefore is like Arm, but the owner is woken no earlier than at the instant earliest: for an
-// owner who could not deal with what is due, and has to try again. An alarm that is set for earlier
-// is stopped. The next Arm knows nothing of earliest.
+// owner that could not deal with what is due, and has to try again. An alarm that is set for
+// earlier is stopped. The next Arm knows nothing of earliest.
 func (a *Alarm) ArmNotBefore(now, at, earliest time.Time) {
 	if at.Before(earliest) {
 		at = earliest

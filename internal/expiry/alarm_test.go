@@ -98,7 +98,6 @@ func TestArm_EmptyQueueIsSilent(t *testing.T) {
 	c := &counter{Mock: clock.NewMock()}
 	q, wake := newQueueOn(c)
 	q.Arm(start)
-	q.ArmNotBefore(start, start)
 	if c.timers != 0 || woken(wake) {
 		t.Fatalf("%d timers, want none and no wake-up", c.timers)
 	}
@@ -235,25 +234,20 @@ func TestArm_ClockThatJumpsMeanwhile(t *testing.T) {
 }
 
 func TestArmNotBefore_HoldsBackWhatIsDue(t *testing.T) {
-	q, mock, wake := newQueue()
-	var it expiry.Item
-	q.Set(&it, start)
-	q.ArmNotBefore(mock.Now(), start.Add(time.Second))
+	a, mock, wake := newAlarm()
+	a.ArmNotBefore(mock.Now(), start, start.Add(time.Second))
 	mock.Add(time.Second - 1)
 	if woken(wake) {
 		t.Fatal("woken too early")
 	}
 	mock.Add(1)
 	<-wake
-	mustPop(t, q, mock.Now(), &it)
 }
 
 func TestArmNotBefore_StopsAnEarlierAlarm(t *testing.T) {
-	q, mock, wake := newQueue()
-	var it expiry.Item
-	q.Set(&it, start.Add(time.Second))
-	q.Arm(mock.Now())
-	q.ArmNotBefore(mock.Now(), start.Add(2*time.Second))
+	a, mock, wake := newAlarm()
+	a.Arm(mock.Now(), start.Add(time.Second))
+	a.ArmNotBefore(mock.Now(), start.Add(time.Second), start.Add(2*time.Second))
 	mock.Add(2*time.Second - 1)
 	if woken(wake) {
 		t.Fatal("woken too early")
@@ -263,10 +257,8 @@ func TestArmNotBefore_StopsAnEarlierAlarm(t *testing.T) {
 }
 
 func TestArmNotBefore_LaterItemIsNotWokenForEarlier(t *testing.T) {
-	q, mock, wake := newQueue()
-	var it expiry.Item
-	q.Set(&it, start.Add(time.Minute))
-	q.ArmNotBefore(mock.Now(), start.Add(time.Second))
+	a, mock, wake := newAlarm()
+	a.ArmNotBefore(mock.Now(), start.Add(time.Minute), start.Add(time.Second))
 	mock.Add(time.Minute - 1)
 	if woken(wake) {
 		t.Fatal("woken too early")
@@ -276,11 +268,9 @@ func TestArmNotBefore_LaterItemIsNotWokenForEarlier(t *testing.T) {
 }
 
 func TestArm_KnowsNothingOfAnEarlierArmNotBefore(t *testing.T) {
-	q, mock, wake := newQueue()
-	var it expiry.Item
-	q.Set(&it, start)
-	q.ArmNotBefore(mock.Now(), start.Add(time.Second))
-	q.Arm(mock.Now())
+	a, mock, wake := newAlarm()
+	a.ArmNotBefore(mock.Now(), start, start.Add(time.Second))
+	a.Arm(mock.Now(), start)
 	if !woken(wake) {
 		t.Fatal("not woken")
 	}

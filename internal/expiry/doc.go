@@ -1,20 +1,8 @@
 // Package expiry keeps deadlines in one heap, and wakes its owner by one timer.
 //
-// It orders and it wakes; it decides nothing. Whether something is due is decided by the owner, who
-// reads the clock and calls [Queue.Pop] with what it read. A timer that fires early, late, twice or
-// never therefore ends nothing too soon: at worst the owner looks in vain, or looks later.
-//
-//	func (o *owner) run() {
-//		for range o.wake {
-//			o.mu.Lock()
-//			now := o.clock.Now()
-//			for item := o.queue.Pop(now); item != nil; item = o.queue.Pop(now) {
-//				o.end(item.Owner)
-//			}
-//			o.queue.Arm(now)
-//			o.mu.Unlock()
-//		}
-//	}
+// It orders and it wakes; it decides nothing. Whether something is due is decided by the owner,
+// which reads the clock and calls [Queue.Pop] with what it read. A timer that fires early, late,
+// twice or never therefore ends nothing too soon: at worst the owner looks in vain, or looks later.
 //
 // A [Queue] and its items have no lock of their own: the owner calls every method under its mutex.
 // No method blocks. [Limits] are a queue with a mutex, for an owner whose own may be held for long.

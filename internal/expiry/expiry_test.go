@@ -24,13 +24,26 @@ func newQueue() (*expiry.Queue, *clock.Mock, <-chan struct{}) {
 
 // newQueueOn returns a queue on the clock, and the channel on which it wakes.
 func newQueueOn(c clock.Clock) (*expiry.Queue, <-chan struct{}) {
-	wake := make(chan struct{}, 1)
-	return expiry.New(c, func() {
+	wake, woken := waker()
+	return expiry.New(c, wake), woken
+}
+
+// newAlarm returns an alarm on a mock clock, and the channel on which it wakes.
+func newAlarm() (*expiry.Alarm, *clock.Mock, <-chan struct{}) {
+	mock := clock.NewMock()
+	wake, woken := waker()
+	return expiry.NewAlarm(mock, wake), mock, woken
+}
+
+// waker returns a function that wakes, and the channel on which it does.
+func waker() (wake func(), woken <-chan struct{}) {
+	c := make(chan struct{}, 1)
+	return func() {
 		select {
-		case wake <- struct{}{}:
+		case c <- struct{}{}:
 		default:
 		}
-	}), wake
+	}, c
 }
 
 // woken reports whether a wake-up has arrived. It does not wait for one.

@@ -24,14 +24,6 @@ func (q *Queue) Arm(now time.Time) {
 	}
 }
 
-// ArmNotBefore is like Arm, but the owner is woken no earlier than at the instant earliest, however
-// long an item has been due. The next Arm knows nothing of earliest.
-func (q *Queue) ArmNotBefore(now, earliest time.Time) {
-	if at, ok := q.Next(); ok {
-		q.alarm.ArmNotBefore(now, at, earliest)
-	}
-}
-
 // Stop stops the timer, and keeps the items. A wake-up that is under way may still arrive. The next
 // Arm sets the timer again.
 func (q *Queue) Stop() { q.alarm.Stop() }

@@ -7,14 +7,11 @@ type Cursor struct {
 	sequence uint64 // and so have all events below this number; 0 if the index says it all
 }
 
-// After returns the cursor of one who knows everything up to index, and nothing after it.
+// After returns the cursor of a watcher that knows everything up to index, and nothing after it.
 func After(index uint64) Cursor { return Cursor{index: index} }
 
-// Index returns the newest index of which everything in scope has been read.
-func (c Cursor) Index() uint64 { return c.index }
-
-// Advance returns the cursor moved on to index, for one who knows that nothing in scope was missed
-// by that. It never moves a cursor back.
+// Advance returns the cursor moved on to index, for a watcher that knows that nothing in scope was
+// missed by that. It never moves a cursor back.
 func (c Cursor) Advance(index uint64) Cursor {
 	if index <= c.index {
 		return c

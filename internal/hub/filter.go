@@ -2,8 +2,8 @@ package hub
 
 import "hash/maphash"
 
-// filter says of most names that nobody watches them, at a fraction of what it costs to look into a
-// map of very many. The zero value has room for no name.
+// filter says of most names that they are not watched, at a fraction of what it costs to look into
+// a map of very many. The zero value has room for no name.
 type filter struct {
 	seed   maphash.Seed
 	counts []uint8 // of the names by their hash; their number is a power of two

@@ -16,7 +16,7 @@ var ErrCompacted = errors.New("hub: events compacted")
 const stride = 256
 
 // Hub distributes events. It comes from [New]; the zero value is not usable. Its methods may be
-// called by several goroutines at once.
+// called by several goroutines at once, and wait for nothing but the hub's mutex.
 type Hub[T any] struct {
 	// mu may be taken under any other mutex, for nothing is called, sent or waited for under it.
 	mu sync.Mutex // protects what follows
@@ -112,16 +112,15 @@ func (h *Hub[T]) tidyLocked(s *space) {
 	}
 }
 
-// Subscribe returns the topic of the scope, which fires at the first event from now on. All who
-// subscribe to one scope share one topic until it fires. After Close the topic has fired already.
-// Who no longer waits for the topic gives it back with Unsubscribe. Subscribe does not block.
+// Subscribe returns the topic of the scope, which fires at the first event from now on. All
+// subscribers of one scope share one topic until it fires. After Close the topic has fired already.
+// A caller that no longer waits for the topic gives it back with Unsubscribe.
 func (h *Hub[T]) Subscribe(scope Scope) *Topic {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.subscribeLocked(scope)
 }
 
-// subscribeLocked is Subscribe.
 func (h *Hub[T]) subscribeLocked(scope Scope) *Topic {
 	if h.closed {
 		t := newTopic(scope)
@@ -144,7 +143,7 @@ func (h *Hub[T]) subscribeLocked(scope Scope) *Topic {
 }
 
 // Unsubscribe gives the topic back, once for each time that it was subscribed to; the last one
-// removes it. It does nothing to a topic that has fired, or to nil. Unsubscribe does not block.
+// removes it. It does nothing to a topic that has fired, or to nil.
 func (h *Hub[T]) Unsubscribe(t *Topic) {
 	if t == nil {
 		return
@@ -164,27 +163,14 @@ func (h *Hub[T]) Unsubscribe(t *Topic) {
 	h.tidyLocked(s)
 }
 
-// Read returns events in scope after the cursor, in order, appended to into[:0], and the cursor
-// after them. It returns some of them if there are many, and none only if there are none.
+// Follow returns events in scope after the cursor, in order, appended to into[:0], and the cursor
+// after them: some of them if there are many, and none only if there are none. In the moment in
+// which it has read all there is it subscribes like Subscribe: the topic fires at the first event
+// in scope after the cursor returned. If there may be more to read, the topic is nil. If there are
+// no events and no error, it is not.
 //
 // It returns ErrCompacted and no events if events that it had to look at have been dropped, in
-// scope or not; the cursor then says how far it came. It waits for nothing but the hub's mutex, and
-// lets go of that on the way.
-func (h *Hub[T]) Read(
-	scope Scope, from Cursor, into []Event[T],
-) (events []Event[T], upto Cursor, err error) {
-	events, upto = into[:0], from
-	for more := true; more && len(events) == 0 && err == nil; {
-		h.mu.Lock()
-		events, upto, more, err = h.scanLocked(scope, upto, events)
-		h.mu.Unlock()
-	}
-	return events, upto, err
-}
-
-// Follow reads like Read, and subscribes like Subscribe in the moment in which it has read
-// everything there is: the topic fires at the first event in scope after the cursor returned. If
-// there may be more to read, the topic is nil. If there are no events and no error, it is not.
+// scope or not; the cursor then says how far it came. It lets go of the mutex on the way.
 func (h *Hub[T]) Follow(
 	scope Scope, from Cursor, into []Event[T],
 ) (events []Event[T], upto Cursor, topic *Topic, err error) {
@@ -258,34 +244,28 @@ func (h *Hub[T]) readBackward(before uint64, into []Event[T]) ([]Event[T], uint6
 }
 
 // Close fires all topics, and those of later calls of Subscribe. It may be repeated. Events can
-// still be published and read. Close does not block.
+// still be published and read.
 func (h *Hub[T]) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
 	h.closed = true
 	for _, s := range h.spaces {
-		h.watchers -= s.fireAll()
+		for t := range s.all() {
+			t.fire(0)
+		}
 	}
-	h.spaces = nil
+	h.spaces, h.watchers = nil, 0
 }
 
-// Index returns the newest index that was published, with events or without. It does not block.
-func (h *Hub[T]) Index() uint64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.index
-}
-
-// Watchers returns the number of subscriptions that have neither fired nor been given back. It does
-// not block.
+// Watchers returns the number of subscriptions that have neither fired nor been given back.
 func (h *Hub[T]) Watchers() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.watchers
 }
 
-// Topics returns the number of topics that are watched. It does not block.
+// Topics returns the number of topics that are watched.
 func (h *Hub[T]) Topics() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

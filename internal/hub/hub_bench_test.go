@@ -48,7 +48,7 @@ func BenchmarkRead_NothingInScope(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, _, err := h.Read(exactly("key"), hub.After(0), nil); err != nil {
+		if _, _, err := look(h, exactly("key"), hub.After(0), nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -40,6 +40,15 @@ func publish(h *hub.Hub[int], events ...hub.Event[int]) {
 	}
 }
 
+// look returns what a watcher reads at once, as Follow does, and does not go on to watch.
+func look(
+	h *hub.Hub[int], scope hub.Scope, from hub.Cursor, into []hub.Event[int],
+) ([]hub.Event[int], hub.Cursor, error) {
+	events, upto, topic, err := h.Follow(scope, from, into)
+	h.Unsubscribe(topic)
+	return events, upto, err
+}
+
 // fired reports whether the topic has fired.
 func fired(t *hub.Topic) bool {
 	select {
@@ -86,7 +95,7 @@ func TestPublish_PanicsOutOfOrderAndPublishesNothing(t *testing.T) {
 			topic := h.Subscribe(exactly("a"))
 			mustPanic(t, test.message, func() { h.Publish(test.events, test.index) })
 
-			events, cursor, err := h.Read(prefix(""), hub.After(5), nil)
+			events, cursor, err := look(h, prefix(""), hub.After(5), nil)
 			if len(events) != 0 || cursor.Index() != 5 || err != nil || fired(topic) {
 				t.Fatalf("something was published: %v, %d, %v", events, cursor.Index(), err)
 			}
@@ -302,7 +311,7 @@ func TestRead_ReturnsWhatIsInScopeInOrder(t *testing.T) {
 		{exactly("c"), 0, nil},
 		{hub.Scope{Space: sessions, Match: hub.Prefix}, 0, nil},
 	} {
-		events, cursor, err := h.Read(test.scope, hub.After(test.after), nil)
+		events, cursor, err := look(h, test.scope, hub.After(test.after), nil)
 		if err != nil || !slices.Equal(indexes(events), test.want) || cursor.Index() != 9 {
 			t.Errorf("%+v after %d: got %v upto %d, %v, want %v upto 9",
 				test.scope, test.after, indexes(events), cursor.Index(), err, test.want)
@@ -313,12 +322,12 @@ func TestRead_ReturnsWhatIsInScopeInOrder(t *testing.T) {
 func TestRead_BeyondWhatIsPublishedStaysThere(t *testing.T) {
 	h := hub.New[int](10, 0)
 	publish(h, event(1, "a"))
-	_, cursor, err := h.Read(exactly("a"), hub.After(5), nil)
+	_, cursor, err := look(h, exactly("a"), hub.After(5), nil)
 	if cursor.Index() != 5 || err != nil {
 		t.Fatalf("upto %d, %v, want 5", cursor.Index(), err)
 	}
 	publish(h, event(5, "a"), event(6, "a"))
-	events, _, err := h.Read(exactly("a"), cursor, nil)
+	events, _, err := look(h, exactly("a"), cursor, nil)
 	if !slices.Equal(indexes(events), []uint64{6}) || err != nil {
 		t.Fatalf("got %v, %v, want 6", indexes(events), err)
 	}
@@ -328,7 +337,7 @@ func TestRead_UsesTheSliceGiven(t *testing.T) {
 	h := hub.New[int](10, 0)
 	publish(h, event(1, "a"))
 	into := make([]hub.Event[int], 3, 10)
-	events, _, _ := h.Read(exactly("a"), hub.After(0), into)
+	events, _, _ := look(h, exactly("a"), hub.After(0), into)
 	if len(events) != 1 || &events[0] != &into[0] {
 		t.Fatalf("got %v in another slice", events)
 	}
@@ -341,7 +350,7 @@ func TestRead_FindsTheOneEventAmongMany(t *testing.T) {
 		publish(h, event(i, "b"))
 	}
 	publish(h, event(n, "a"))
-	events, _, err := h.Read(exactly("a"), hub.After(0), nil)
+	events, _, err := look(h, exactly("a"), hub.After(0), nil)
 	if !slices.Equal(indexes(events), []uint64{n}) || err != nil {
 		t.Fatalf("got %v, %v, want %d", indexes(events), err, n)
 	}
@@ -353,7 +362,7 @@ func TestRead_StopsBetweenIndexesIfItCan(t *testing.T) {
 	for i := range uint64(n) {
 		publish(h, event(1+i, "a"))
 	}
-	events, cursor, err := h.Read(exactly("a"), hub.After(0), nil)
+	events, cursor, err := look(h, exactly("a"), hub.After(0), nil)
 	if err != nil || len(events) == n || cursor.Index() != uint64(len(events)) {
 		t.Fatalf("got %d events upto %d, %v", len(events), cursor.Index(), err)
 	}
@@ -370,7 +379,7 @@ func TestRead_MayStopWithinOneIndex(t *testing.T) {
 	publish(h, event(1, "a"))
 	h.Publish(transaction, 2)
 
-	events, cursor, err := h.Read(exactly("a"), hub.After(1), nil)
+	events, cursor, err := look(h, exactly("a"), hub.After(1), nil)
 	if err != nil || len(events) >= n || cursor.Index() != 1 {
 		t.Fatalf("got %d events upto %d, %v, want some upto 1",
 			len(events), cursor.Index(), err)
@@ -388,7 +397,7 @@ func TestRead_MayStopWithinOneIndex(t *testing.T) {
 		if read == n {
 			break
 		}
-		if events, cursor, err = h.Read(exactly("a"), cursor, events); err != nil {
+		if events, cursor, err = look(h, exactly("a"), cursor, events); err != nil {
 			t.Fatalf("read after %d events: %v", read, err)
 		}
 	}
@@ -404,7 +413,7 @@ func TestRead_CompactedWithinOneIndex(t *testing.T) {
 		transaction[i] = event(1, "a")
 	}
 	h.Publish(transaction, 1)
-	events, cursor, err := h.Read(exactly("a"), hub.After(0), nil)
+	events, cursor, err := look(h, exactly("a"), hub.After(0), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -414,11 +423,11 @@ func TestRead_CompactedWithinOneIndex(t *testing.T) {
 	for i := range uint64(299) {
 		publish(h, event(2+i, "b"))
 	}
-	if _, _, err := h.Read(exactly("a"), cursor, nil); err != nil {
+	if _, _, err := look(h, exactly("a"), cursor, nil); err != nil {
 		t.Fatalf("nothing is lost: got %v", err)
 	}
 	publish(h, event(1_000, "b"))
-	if _, _, err := h.Read(exactly("a"), cursor, nil); !errors.Is(err, hub.ErrCompacted) {
+	if _, _, err := look(h, exactly("a"), cursor, nil); !errors.Is(err, hub.ErrCompacted) {
 		t.Fatalf("got %v, want ErrCompacted", err)
 	}
 }
@@ -433,7 +442,7 @@ func TestRead_CompactedExactlyWhenAnEventMayBeMissing(t *testing.T) {
 			known++
 		}
 		for after := uint64(0); after <= index; after++ {
-			events, _, err := h.Read(exactly("a"), hub.After(after), nil)
+			events, _, err := look(h, exactly("a"), hub.After(after), nil)
 			switch {
 			case after < known:
 				if !errors.Is(err, hub.ErrCompacted) || len(events) != 0 {
@@ -451,14 +460,14 @@ func TestRead_IndexThatLostOneEventIsCompacted(t *testing.T) {
 	h := hub.New[int](3, 0)
 	h.Publish([]hub.Event[int]{event(1, "a"), event(1, "a"), event(1, "a")}, 1)
 	publish(h, event(2, "b"), event(3, "b"))
-	if _, _, err := h.Read(exactly("a"), hub.After(0), nil); err != nil {
+	if _, _, err := look(h, exactly("a"), hub.After(0), nil); err != nil {
 		t.Fatalf("complete: got %v", err)
 	}
 	publish(h, event(4, "b"))
-	if _, _, err := h.Read(exactly("a"), hub.After(0), nil); !errors.Is(err, hub.ErrCompacted) {
+	if _, _, err := look(h, exactly("a"), hub.After(0), nil); !errors.Is(err, hub.ErrCompacted) {
 		t.Fatalf("incomplete: got %v, want ErrCompacted", err)
 	}
-	if _, _, err := h.Read(exactly("a"), hub.After(1), nil); err != nil {
+	if _, _, err := look(h, exactly("a"), hub.After(1), nil); err != nil {
 		t.Fatalf("after it: got %v", err)
 	}
 }
@@ -489,14 +498,14 @@ func TestPublish_IsWholeForWhoIsUpToDate(t *testing.T) {
 			}
 			for read := 0; read < size; {
 				var events []hub.Event[int]
-				if events, cursor, err = h.Read(prefix("a"), cursor, nil); err != nil {
+				if events, cursor, err = look(h, prefix("a"), cursor, nil); err != nil {
 					t.Fatalf("%d events, of which %d are read: %v", size, read, err)
 				}
 				read += len(events)
 			}
 
 			publish(h, event(h.Index()+1, "elsewhere"))
-			if _, _, err := h.Read(prefix("a"), hub.After(index), nil); err == nil {
+			if _, _, err := look(h, prefix("a"), hub.After(index), nil); err == nil {
 				t.Errorf("%d events are kept for longer", size)
 			}
 		}
@@ -546,14 +555,14 @@ func TestRead_CompactedByBytes(t *testing.T) {
 	} {
 		index := h.Index() + 1
 		large(index, test.size)
-		events, _, err := h.Read(exactly("a"), hub.After(test.lost), nil)
+		events, _, err := look(h, exactly("a"), hub.After(test.lost), nil)
 		if err != nil || len(events) != int(index-test.lost) {
 			t.Errorf("at %d: got %v, %v, want all after %d", index, indexes(events), err, test.lost)
 		}
 		if test.lost == 0 {
 			continue
 		}
-		if _, _, err := h.Read(exactly("a"), hub.After(test.lost-1), nil); err == nil {
+		if _, _, err := look(h, exactly("a"), hub.After(test.lost-1), nil); err == nil {
 			t.Errorf("at %d: %d is kept", index, test.lost)
 		}
 	}
@@ -562,7 +571,7 @@ func TestRead_CompactedByBytes(t *testing.T) {
 	e := event(at, "a")
 	e.Size = hub.MaxBytes
 	h.Publish([]hub.Event[int]{e, e, e}, at)
-	events, _, err := h.Read(exactly("a"), hub.After(at-1), nil)
+	events, _, err := look(h, exactly("a"), hub.After(at-1), nil)
 	if err != nil || len(events) != 3 {
 		t.Errorf("of one index: got %v, %v", indexes(events), err)
 	}
@@ -571,12 +580,12 @@ func TestRead_CompactedByBytes(t *testing.T) {
 	next := e
 	next.Index++
 	h.Publish([]hub.Event[int]{e, next}, next.Index)
-	events, _, err = h.Read(exactly("a"), hub.After(at), nil)
+	events, _, err = look(h, exactly("a"), hub.After(at), nil)
 	if err != nil || len(events) != 2 {
 		t.Errorf("of one publication: got %v, %v", indexes(events), err)
 	}
 	large(next.Index+1, 1)
-	if _, _, err := h.Read(exactly("a"), hub.After(at), nil); err == nil {
+	if _, _, err := look(h, exactly("a"), hub.After(at), nil); err == nil {
 		t.Error("the publication is kept for longer")
 	}
 }
@@ -588,10 +597,10 @@ func TestRead_NoHistory(t *testing.T) {
 	if topic.First() != 1 {
 		t.Fatalf("first: got %d, want 1", topic.First())
 	}
-	if _, _, err := h.Read(exactly("a"), hub.After(0), nil); !errors.Is(err, hub.ErrCompacted) {
+	if _, _, err := look(h, exactly("a"), hub.After(0), nil); !errors.Is(err, hub.ErrCompacted) {
 		t.Fatalf("got %v, want ErrCompacted", err)
 	}
-	if _, _, err := h.Read(exactly("a"), hub.After(1), nil); err != nil {
+	if _, _, err := look(h, exactly("a"), hub.After(1), nil); err != nil {
 		t.Fatalf("got %v, want nothing to read", err)
 	}
 }
@@ -655,11 +664,11 @@ func TestFollow_SleeperIsNotCompactedByEventsElsewhere(t *testing.T) {
 		t.Fatal("woken by events elsewhere")
 	}
 	publish(h, event(100, "a"))
-	if _, _, err := h.Read(exactly("a"), cursor, nil); !errors.Is(err, hub.ErrCompacted) {
+	if _, _, err := look(h, exactly("a"), cursor, nil); !errors.Is(err, hub.ErrCompacted) {
 		t.Fatalf("the ring should have moved past the cursor: got %v", err)
 	}
 	<-topic.Changed()
-	events, _, err = h.Read(exactly("a"), cursor.Advance(topic.First()-1), nil)
+	events, _, err = look(h, exactly("a"), cursor.Advance(topic.First()-1), nil)
 	if !slices.Equal(indexes(events), []uint64{100}) || err != nil {
 		t.Fatalf("got %v, %v, want 100", indexes(events), err)
 	}

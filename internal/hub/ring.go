@@ -6,13 +6,23 @@ import "sort"
 // publication are kept whatever their sizes.
 const MaxBytes = 64 << 20
 
+// Event says that something happened to a name in a space. Events of one transaction share its
+// Index, which is above 0. The hub never reads the Body.
+type Event[T any] struct {
+	Index uint64
+	Space byte
+	Size  uint32 // bytes that the Body keeps from being freed, as far as they count for [MaxBytes]
+	Name  string
+	Body  T
+}
+
 // ring holds the newest events. Events are numbered as they come, from 0 on, and fill the slots in
 // laps.
 //
-// A publication is kept whole, until as many events as the history is long have come after it: so
-// who had seen all before it can read it in peace, however many events it has. The ring is then
-// longer than the history by one publication at most. Bytes are not given such a margin, because
-// they may be very many: a publication that alone is over MaxBytes goes with the next one.
+// A publication is kept whole, until as many events as the history is long have come after it: so a
+// watcher that had seen all before it can read it in peace, however many events it has. The ring is
+// then longer than the history by one publication at most. Bytes are not given such a margin,
+// because they may be very many: a publication that alone is over MaxBytes goes with the next one.
 type ring[T any] struct {
 	history int
 	slots   []slot[T]

@@ -1,6 +1,9 @@
 package hub
 
-import "slices"
+import (
+	"iter"
+	"slices"
+)
 
 // space holds the topics of one name space. The hub's mutex guards it.
 type space struct {
@@ -57,9 +60,20 @@ func (s *space) add(t *Topic) {
 // refill makes a larger filter of names.
 func (s *space) refill() {
 	s.names = newFilter(s.size() + 1)
-	for _, topics := range []map[string]*Topic{s.exact, s.prefixes} {
-		for name := range topics {
-			s.names.add(name)
+	for t := range s.all() {
+		s.names.add(t.scope.Name)
+	}
+}
+
+// all yields every topic.
+func (s *space) all() iter.Seq[*Topic] {
+	return func(yield func(*Topic) bool) {
+		for _, topics := range []map[string]*Topic{s.exact, s.prefixes} {
+			for _, t := range topics {
+				if !yield(t) {
+					return
+				}
+			}
 		}
 	}
 }
@@ -80,45 +94,28 @@ func (s *space) remove(t *Topic) {
 // fire removes and fires every topic that an event of this name and index concerns, and returns how
 // many watched them.
 func (s *space) fire(name string, index uint64) int {
-	watchers := 0
-	if t := s.watched(Exact, name); t != nil {
-		s.remove(t)
-		t.fire(index)
-		watchers += t.watchers
-	}
+	watchers := s.fireOne(Exact, name, index)
 	// From the longest down, because remove may delete the length at hand and shifts those above.
 	for i := len(s.lengths) - 1; i >= 0; i-- {
-		if s.lengths[i].bytes > len(name) {
-			continue
-		}
-		if t := s.watched(Prefix, name[:s.lengths[i].bytes]); t != nil {
-			s.remove(t)
-			t.fire(index)
-			watchers += t.watchers
+		if bytes := s.lengths[i].bytes; bytes <= len(name) {
+			watchers += s.fireOne(Prefix, name[:bytes], index)
 		}
 	}
 	return watchers
 }
 
-// watched is find, for names that few watch.
-func (s *space) watched(match Match, name string) *Topic {
+// fireOne is fire for the topic of one scope, if there is one.
+func (s *space) fireOne(match Match, name string, index uint64) int {
 	if !s.names.may(name) {
-		return nil
+		return 0
 	}
-	return s.topics(match)[name]
-}
-
-// fireAll removes and fires every topic, for no event, and returns how many watched them.
-func (s *space) fireAll() int {
-	watchers := 0
-	for _, topics := range []map[string]*Topic{s.exact, s.prefixes} {
-		for _, t := range topics {
-			s.remove(t)
-			t.fire(0)
-			watchers += t.watchers
-		}
+	t := s.topics(match)[name]
+	if t == nil {
+		return 0
 	}
-	return watchers
+	s.remove(t)
+	t.fire(index)
+	return t.watchers
 }
 
 // search returns where the length is, or belongs.

@@ -1,6 +1,6 @@
 package hub
 
-// Topic is a scope that is watched. All who watch one scope share one Topic, until it fires; then
+// Topic is a scope that is watched. All watchers of one scope share one Topic, until it fires; then
 // it is spent. It comes from a [Hub]; the zero value is not usable.
 type Topic struct {
 	scope   Scope
@@ -10,7 +10,7 @@ type Topic struct {
 	watchers int    // protected by Hub.mu
 }
 
-// newTopic returns a topic that nobody watches yet.
+// newTopic returns a topic without watchers.
 func newTopic(scope Scope) *Topic {
 	return &Topic{scope: scope, changed: make(chan struct{})}
 }

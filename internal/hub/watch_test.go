@@ -220,7 +220,7 @@ func TestHub_Model(t *testing.T) {
 			"Read": func(t *rapid.T) {
 				scope := drawScope(t)
 				after := rapid.Uint64Range(0, index+1).Draw(t, "after")
-				events, cursor, err := h.Read(scope, hub.After(after), nil)
+				events, cursor, err := look(h, scope, hub.After(after), nil)
 				if compacted := after < lost(); compacted != errors.Is(err, hub.ErrCompacted) {
 					t.Fatalf("after %d, lost %d: got %v", after, lost(), err)
 				} else if compacted {
@@ -231,7 +231,7 @@ func TestHub_Model(t *testing.T) {
 					for _, e := range events {
 						got = append(got, e.Body)
 					}
-					if events, cursor, err = h.Read(scope, cursor, events); err != nil {
+					if events, cursor, err = look(h, scope, cursor, events); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -5,13 +5,13 @@ package waitq
 //
 // Its methods may be repeated, and a place that has been left stays so, whatever is called.
 type Place[W any] struct {
-	// Waiter is who stands there.
+	// Waiter stands there.
 	Waiter W
 
 	queue          *Queue[W] // nil once the place has been left
-	ticket         uint64    // tells who came first, also of places that are in no list
+	ticket         uint64    // tells which came first, also of places that are in no list
 	aside          bool
-	previous, next *Place[W] // neighbours among those who wait; nil if set aside
+	previous, next *Place[W] // neighbours among those that wait; nil if set aside
 }
 
 // Ahead returns how many wait in front of the place, and most if they are more. It counts them, in
@@ -43,10 +43,10 @@ func (p *Place[W]) SetAside() {
 }
 
 // Restore undoes SetAside: the decision was dropped, and the waiter stands where it stood, behind
-// those who came before it and in front of those who came after. It does nothing to a place that is
-// not set aside.
+// those that came before it and in front of those that came after. It does nothing to a place that
+// is not set aside.
 //
-// It looks for the spot from the front, where those who were served came from.
+// It looks for the spot from the front, where those that were served came from.
 func (p *Place[W]) Restore() {
 	if p.queue == nil || !p.aside {
 		return

@@ -5,7 +5,7 @@ import "iter"
 // Queue is a line of waiters, first come first served. The zero value is empty and ready. A Queue
 // must not be copied. The owner's mutex guards it.
 type Queue[W any] struct {
-	first, last *Place[W] // those who wait, in the order of their tickets
+	first, last *Place[W] // those that wait, in the order of their tickets
 	waiting     int       // how many they are
 	aside       int       // how many are set aside, and so in no list
 	tickets     uint64    // how many were ever given out
@@ -19,17 +19,18 @@ func (q *Queue[W]) Push(w W, p *Place[W]) {
 	q.insert(p, q.last)
 }
 
-// Front returns the place of the one who has waited longest, or nil if nobody waits. It takes the
+// Front returns the place of the waiter that has waited longest, or nil if none waits. It takes the
 // same time however many are set aside.
 func (q *Queue[W]) Front() *Place[W] { return q.first }
 
-// Len returns how many wait. Those who are set aside do not count.
+// Len returns how many wait. Those that are set aside do not count.
 func (q *Queue[W]) Len() int { return q.waiting }
 
-// Empty reports whether nobody stands in the queue, not even set aside. The owner may then drop it.
+// Empty reports whether no waiter stands in the queue, not even set aside. The owner may then drop
+// it.
 func (q *Queue[W]) Empty() bool { return q.waiting+q.aside == 0 }
 
-// All returns an iterator over those who wait, the one who has waited longest first. The one just
+// All returns an iterator over those that wait, the one that has waited longest first. The one just
 // yielded may leave or be set aside during the walk; otherwise the queue must not be changed.
 func (q *Queue[W]) All() iter.Seq[W] {
 	return func(yield func(W) bool) {
@@ -54,7 +55,7 @@ func (q *Queue[W]) Places() iter.Seq[*Place[W]] {
 	}
 }
 
-// insert puts p among those who wait: behind the place given, or first if that is nil.
+// insert puts p among those that wait: behind the place given, or first if that is nil.
 func (q *Queue[W]) insert(p, behind *Place[W]) {
 	p.previous = behind
 	if behind == nil {
@@ -70,7 +71,7 @@ func (q *Queue[W]) insert(p, behind *Place[W]) {
 	q.waiting++
 }
 
-// unlink takes p from among those who wait.
+// unlink takes p from among those that wait.
 func (q *Queue[W]) unlink(p *Place[W]) {
 	if p.previous == nil {
 		q.first = p.next

@@ -2,12 +2,12 @@ package writer
 
 import "sync/atomic"
 
-// batch is what one commit makes durable, for the calls that wait for it. It is protected by mu,
-// but for the channels and the count, and for err once it is decided.
+// batch is what one commit makes durable, for the calls that wait for it. It is protected by the
+// mutex, but for the channels and the count, and for err once it is decided.
 type batch struct {
 	done    chan struct{} // closed when the outcome is told
 	err     error         // why it was dropped
-	decided bool          // the outcome is known; its leader may read it without mu too
+	decided bool          // the outcome is known; its leader may read it without the mutex too
 	led     bool          // a call commits it, or will
 	due     int           // how much of what was due its writers have ended
 

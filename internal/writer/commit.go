@@ -9,8 +9,8 @@ import (
 
 // committer has what one commit at a time needs.
 type committer struct {
-	// token is taken by the one call that commits, before mu. It is a channel and no mutex, so that
-	// in a synctest bubble a call that waits for it counts as waiting.
+	// token is taken by the one call that commits, before the mutex. It is a channel, so that in a
+	// synctest bubble a call that waits for it counts as waiting.
 	token chan struct{}
 	pace  pace           // protected by token
 	steps sync.WaitGroup // of a checkpoint, until they are told of; protected by token
@@ -52,7 +52,7 @@ func (w *Writer) commit(b *batch) {
 	pace := &w.committer.pace
 	pace.gather(b)
 
-	w.mu.Lock()
+	w.Lock()
 	taken := w.Engine.Take()
 	w.flying, w.open = b, newBatch()
 	callers := b.callers.Load()
@@ -67,7 +67,7 @@ func (w *Writer) commit(b *batch) {
 	}
 
 	var follower *batch
-	w.mu.Lock()
+	w.Lock()
 	w.flying = nil
 	w.commits.count(callers, took, err)
 	w.Host.Committed(callers, took, err)

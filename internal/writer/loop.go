@@ -44,7 +44,7 @@ func (w *Writer) attendAll() {
 			return
 		case <-w.loop.wake:
 		}
-		w.mu.Lock()
+		w.Lock()
 		more := w.attend()
 		b, undecided := w.lead(), w.undecided()
 		w.unlock()
@@ -136,7 +136,7 @@ func (w *Writer) Next() (time.Time, bool) {
 // is closed, is decided. It is for tests: the writer's goroutine, which does the same, may be late.
 func (w *Writer) CatchUp(held <-chan struct{}) {
 	for {
-		w.mu.Lock()
+		w.Lock()
 		w.attend()
 		undecided := w.undecided()
 		now := w.Time()
@@ -162,9 +162,9 @@ func (w *Writer) CatchUp(held <-chan struct{}) {
 func (w *Writer) Close(
 	why error, closed func(refusal error) bool, body func() error,
 ) (err error, first bool) {
-	w.mu.Lock()
+	w.Lock()
 	if closed(w.refusal) {
-		w.mu.Unlock()
+		w.Unlock()
 		return nil, false
 	}
 	if err = w.refusal; err == nil {

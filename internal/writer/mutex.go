@@ -16,11 +16,11 @@ import (
 // others wait for the end of it. So a function that hangs does not keep from view what has happened
 // before.
 type mutex struct {
-	mutex    sync.Mutex
-	function function // protected by mutex
+	mu       sync.Mutex
+	function function // protected by mu
 
-	// turn has the token of the Update that runs, from before it locks mutex until its function has
-	// returned. It is taken before mutex, never under it. It is a channel and no mutex, so that in
+	// turn has the token of the Update that runs, from before it locks mu until its function has
+	// returned. It is taken before mu, never under it. It is a channel and no mutex, so that in
 	// a synctest bubble a call that waits for it counts as waiting.
 	turn chan struct{}
 }
@@ -33,10 +33,10 @@ type function struct {
 	goroutine string // that runs it, if checked
 }
 
-// Lock locks the mutex when no function of an Update runs. It panics if it is called by that
-// function itself, in a writer that looks for it.
+// Lock locks the mutex when no function of an Update runs: for a write, or a call that only reads.
+// It panics if that function itself calls it, in a writer that is Checked.
 func (m *mutex) Lock() {
-	m.mutex.Lock()
+	m.mu.Lock()
 	if m.function.running {
 		m.await()
 	}
@@ -45,36 +45,37 @@ func (m *mutex) Lock() {
 // await goes on with Lock when the function that runs has returned.
 func (m *mutex) await() {
 	own := m.function.isCaller()
-	m.mutex.Unlock()
+	m.mu.Unlock()
 	if own {
 		panic(misuse())
 	}
 	m.turn <- struct{}{}
-	m.mutex.Lock() // and no function runs, for it would have the turn
+	m.mu.Lock() // and no function runs, for it would have the turn
 	<-m.turn
 }
 
-// LockTurn is Lock for an Update, which gives back the turn when its function has returned.
-func (m *mutex) LockTurn() {
-	m.mustNotBeFunction()
+// lockTurn is Lock for an Update, which gives back the turn when its function has returned.
+func (m *mutex) lockTurn() {
+	m.MustNotBeFunction()
 	m.turn <- struct{}{}
-	m.mutex.Lock()
+	m.mu.Lock()
 }
 
-// LockBeside locks the mutex, also while the function of an Update runs.
-func (m *mutex) LockBeside() { m.mutex.Lock() }
+// LockBeside locks the mutex for a call that only reads, or renews, also while the function of an
+// Update runs.
+func (m *mutex) LockBeside() { m.mu.Lock() }
 
-// Unlock unlocks the mutex.
-func (m *mutex) Unlock() { m.mutex.Unlock() }
+// Unlock unlocks the mutex after Lock or LockBeside.
+func (m *mutex) Unlock() { m.mu.Unlock() }
 
-// mustNotBeFunction panics if the function of an Update calls, in a writer that looks for it.
-func (m *mutex) mustNotBeFunction() {
+// MustNotBeFunction panics if the function of an Update calls, in a writer that is Checked.
+func (m *mutex) MustNotBeFunction() {
 	if !m.function.checked {
 		return
 	}
-	m.mutex.Lock()
+	m.mu.Lock()
 	own := m.function.isCaller()
-	m.mutex.Unlock()
+	m.mu.Unlock()
 	if own {
 		panic(misuse())
 	}
@@ -96,26 +97,20 @@ func (f *function) isCaller() bool {
 // Update is Do for a function that is code of the user's: the mutex is not locked while it runs,
 // and nothing else is written. Its calls of the transaction's methods are between Enter and Leave.
 func (w *Writer) Update(fn func(tx *engine.Txn) error) error {
-	w.mu.LockTurn()
-	turn := true
-	endTurn := func() {
-		if turn {
-			turn = false
-			<-w.mu.turn
-		}
-	}
-	defer endTurn()
+	w.lockTurn()
+	endTurn := sync.OnceFunc(func() { <-w.turn })
+	defer endTurn() // if the function was not called
 	return w.write(func() error {
 		return w.Apply(func(tx *engine.Txn) error {
-			w.mu.function.begin()
+			w.function.begin()
 			w.Host.UpdateBegins(w.instant)
 			tx.Share()
-			w.mu.Unlock()
+			w.Unlock()
 			defer func() {
-				w.mu.LockBeside()
+				w.LockBeside()
 				tx.Unshare()
 				w.Host.UpdateEnds()
-				w.mu.function.running = false
+				w.function.running = false
 				w.instant = w.Time() // fn may have taken long
 				endTurn()
 			}()
@@ -127,10 +122,10 @@ func (w *Writer) Update(fn func(tx *engine.Txn) error) error {
 // Enter begins a call of a method of the transaction by the function of an Update. Those that write
 // a value and leave its lock alone do without: what they change is not looked at before it is
 // published.
-func (w *Writer) Enter() { w.mu.LockBeside() }
+func (w *Writer) Enter() { w.LockBeside() }
 
 // Leave ends what Enter began.
-func (w *Writer) Leave() { w.mu.Unlock() }
+func (w *Writer) Leave() { w.Unlock() }
 
 // goroutine names the one that calls.
 func goroutine() string {

@@ -22,7 +22,7 @@ type Outcome struct {
 func (w *Writer) Start(
 	done <-chan struct{}, fn func(tx *engine.Txn) (queued bool, err error),
 ) (o Outcome, queued bool) {
-	w.mu.Lock()
+	w.Lock()
 	defer w.unlock()
 	err := w.run(func() error {
 		return w.Apply(func(tx *engine.Txn) (err error) {
@@ -71,7 +71,7 @@ func BeforeDurable(ended error) error {
 
 // takeBackFrom does giveUp unless the batch is decided, or nothing is written any more.
 func (w *Writer) takeBackFrom(b *batch, giveUp func(tx *engine.Txn)) bool {
-	w.mu.Lock()
+	w.Lock()
 	defer w.unlock()
 	return !b.decided && w.run(func() error { return w.Apply(certain(giveUp)) }) == nil
 }

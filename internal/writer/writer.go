@@ -51,9 +51,9 @@ type Writer struct {
 	committer committer
 	over      atomic.Pointer[error] // refusal, for calls that take no lock
 
-	// mu orders all writes and all that is decided. It is taken before the hub's mutex and before
-	// that of a handle's ending.
-	mu      mutex         // protects what follows
+	// The mutex orders all writes and all that is decided. It is taken before the hub's mutex and
+	// before that of a handle's ending.
+	mutex                 // protects what follows
 	refusal error         // why nothing is written any more; set by Refuse
 	open    *batch        // what is joined now
 	flying  *batch        // what is being committed, or nil
@@ -61,7 +61,7 @@ type Writer struct {
 	retry   retry         // after a commit that failed
 	commits Commits       // since the writer was made
 	alarm   *expiry.Alarm // the one timer, for what is due next
-	told    chan struct{} // the first to be closed when mu is free
+	told    chan struct{} // the first to be closed when the mutex is free
 	more    []chan struct{}
 }
 
@@ -73,8 +73,8 @@ func New(config Config) *Writer {
 	}
 	w.committer.token = make(chan struct{}, 1)
 	w.committer.pace.off = config.Unpaced
-	w.mu.turn = make(chan struct{}, 1)
-	w.mu.function.checked = config.Checked || checking
+	w.turn = make(chan struct{}, 1)
+	w.function.checked = config.Checked || checking
 	w.alarm = expiry.NewAlarm(config.Clock, w.Rouse)
 	return w
 }
@@ -96,19 +96,6 @@ func (w *Writer) Refuse(why error) {
 	w.over.Store(&why)
 }
 
-// Lock locks the mutex for a call that only reads, when no function of an Update runs.
-func (w *Writer) Lock() { w.mu.Lock() }
-
-// LockBeside locks the mutex for a call that only reads, or renews, also while the function of an
-// Update runs.
-func (w *Writer) LockBeside() { w.mu.LockBeside() }
-
-// Unlock unlocks the mutex after Lock or LockBeside.
-func (w *Writer) Unlock() { w.mu.Unlock() }
-
-// MustNotBeFunction panics if the function of an Update calls, in a writer that is Checked.
-func (w *Writer) MustNotBeFunction() { w.mu.mustNotBeFunction() }
-
 // Wake has the channel be closed when the mutex is unlocked after this write. The caller holds the
 // mutex.
 func (w *Writer) Wake(c chan struct{}) {
@@ -126,7 +113,7 @@ func (w *Writer) unlock() {
 	}
 	told, more := w.told, w.more
 	w.told, w.more = nil, nil
-	w.mu.Unlock()
+	w.Unlock()
 	if told != nil {
 		close(told)
 	}
@@ -138,14 +125,14 @@ func (w *Writer) unlock() {
 // Do does fn as one write. It returns when what fn wrote is durable; if it wrote nothing, or
 // returned an error, when what it saw is. After an error nothing of fn remains.
 func (w *Writer) Do(fn func(tx *engine.Txn) error) error {
-	w.mu.Lock()
+	w.Lock()
 	return w.write(func() error { return w.Apply(fn) })
 }
 
 // DoAll is Do for several transactions, which body makes by Apply, each at an index of its own
 // (G5). What was applied before an error stays.
 func (w *Writer) DoAll(body func() error) error {
-	w.mu.Lock()
+	w.Lock()
 	return w.write(body)
 }
 
@@ -169,7 +156,7 @@ func (w *Writer) write(body func() error) error {
 // DoSoon does fn as a write that its caller does not wait for: the writer's goroutine commits it.
 // It reports false, and does nothing, if nothing is written any more.
 func (w *Writer) DoSoon(fn func(tx *engine.Txn)) bool {
-	w.mu.Lock()
+	w.Lock()
 	defer w.unlock()
 	return w.run(func() error { return w.Apply(certain(fn)) }) == nil
 }
@@ -238,7 +225,7 @@ func (w *Writer) settle(b *batch, lead bool, err error) error {
 
 // EndAll calls end under the mutex, which ends all waits after the last write, and wakes the calls.
 func (w *Writer) EndAll(end func()) {
-	w.mu.Lock()
+	w.Lock()
 	defer w.unlock()
 	end()
 }

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+)
+
+// noCommand is what the root does when the first word is no subcommand.
+func noCommand(_ context.Context, cmd *cli.Command) error {
+	if cmd.Args().Present() {
+		return usage(cmd, "there is no command %q", cmd.Args().First())
+	}
+	return usage(cmd, "no command is given")
+}
+
+// operands returns the arguments of a command, of which there have to be at least and at most so
+// many.
+func operands(cmd *cli.Command, least, most int) ([]string, error) {
+	args := cmd.Args().Slice()
+	name := strings.Join(cmd.Path()[1:], " ")
+	switch {
+	case len(args) < least:
+		return nil, usage(cmd, "%s: an argument is missing, of: %s", name, cmd.ArgsUsage)
+	case len(args) > most && most == 0:
+		return nil, usage(cmd, "%s: %q is one argument too many: it takes none but options", name,
+			args[0])
+	case len(args) > most:
+		return nil, usage(cmd, "%s: %q is one argument too many, after: %s", name, args[most],
+			cmd.ArgsUsage)
+	}
+	return args, nil
+}
+
+// wrongValue is how the parser tells of a flag's value that is none.
+var wrongValue = regexp.MustCompile(`^invalid value (".*") for flag -([^ :]+): `)
+
+// explained puts what a flag takes in place of what the parser of its value says, which is for
+// programmers.
+func explained(cmd *cli.Command, err error) error {
+	match := wrongValue.FindStringSubmatch(err.Error())
+	if match == nil {
+		return err
+	}
+	name := "--" + match[2]
+	if len(match[2]) == 1 {
+		name = "-" + match[2]
+	}
+	for _, f := range cmd.Flags {
+		if !slices.Contains(f.Names(), match[2]) {
+			continue
+		}
+		switch f.(type) {
+		case *cli.Uint64Flag:
+			return fmt.Errorf("%s %s is not a whole number from 0 to %d", name, match[1],
+				uint64(math.MaxUint64))
+		case *cli.IntFlag:
+			return fmt.Errorf("%s %s is not a whole number", name, match[1])
+		case *cli.DurationFlag:
+			return fmt.Errorf("%s %s is not a time with its unit, such as 500ms, 30s or 1m30s",
+				name, match[1])
+		case *cli.BoolFlag:
+			return fmt.Errorf("%s %s is neither true nor false", name, match[1])
+		}
+	}
+	return err
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+
+	"github.com/urfave/cli/v3"
+)
+
+// writeBackup calls write with standard output, or with a file that replaces what is at to. It
+// refuses to replace the file that the backup is of.
+func writeBackup(cmd *cli.Command, file, to string, write func(io.Writer) error) error {
+	if to == standard {
+		return write(cmd.Root().Writer)
+	}
+	if err := differ(cmd, file, to); err != nil {
+		return err
+	}
+	return replace(to, write)
+}
+
+// differ returns an error if both paths lead to one file.
+func differ(cmd *cli.Command, path, to string) error {
+	switch same, err := sameFile(path, to); {
+	case err != nil:
+		return fmt.Errorf("%s: %w", cmd.Name, err)
+	case same:
+		return usage(cmd, "%s: TO %s is FILE itself: name another one", cmd.Name, to)
+	}
+	return nil
+}
+
+// sameFile reports whether both paths lead to one file. There may be none at the second.
+func sameFile(path, other string) (bool, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return false, err
+	}
+	there, err := os.Stat(other)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return os.SameFile(info, there), err
+}
+
+// replace makes a file, readable by its owner only, of the backup that write writes. What was at
+// the path, or where a symbolic link there leads to, is there until the new file is on disk. It
+// refuses to replace anything but a backup, and then changes nothing.
+func replace(path string, write func(io.Writer) error) error {
+	err := checkTarget(path)
+	target := path
+	if err == nil {
+		target, err = targetOf(path)
+	}
+	if err != nil {
+		return fmt.Errorf("backup: TO %s: %w", path, err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(target), ".lockd-*.new")
+	if err != nil {
+		return fmt.Errorf("backup: TO %s: no file can be made there: %w", path, cause(err))
+	}
+	to := &made{f, path}
+	err = errors.Join(write(to), to.error(f.Sync()), to.error(f.Close()))
+	if err == nil { // something may have been made there meanwhile
+		err = to.error(checkTarget(target))
+	}
+	if err == nil {
+		err = to.error(os.Rename(f.Name(), target))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return to.error(syncFolder(filepath.Dir(target)))
+}
+
+// targetOf follows the symbolic links at a path.
+func targetOf(path string) (string, error) {
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return path, nil
+	}
+	target, err := filepath.EvalSymlinks(path)
+	return target, cause(err)
+}
+
+// backupBegins is how every backup does.
+const backupBegins = "lockd backup"
+
+// checkTarget refuses what a backup would not be expected to replace: a database may be in use, and
+// its owner would go on writing to a file without a name.
+func checkTarget(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return cause(err)
+	case !info.Mode().IsRegular():
+		return errors.New("it is not a regular file, and is not replaced; name a file, or - for " +
+			"standard output")
+	case info.Size() == 0:
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return cause(err)
+	}
+	begin := make([]byte, len(backupBegins))
+	n, err := io.ReadFull(f, begin)
+	if err = errors.Join(err, f.Close()); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return cause(err)
+	}
+	if string(begin[:n]) != backupBegins {
+		return errors.New("it is there and is not a backup, so it is not replaced; name another " +
+			"file")
+	}
+	return nil
+}
+
+// made is the file that a backup is written to, under another name than the one that it will have.
+type made struct {
+	file *os.File
+	path string
+}
+
+// Write writes to the file.
+func (m *made) Write(p []byte) (int, error) {
+	n, err := m.file.Write(p)
+	return n, m.error(err)
+}
+
+// error returns an error that names the path that was asked for.
+func (m *made) error(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("write %s: %w", m.path, cause(err))
+}
+
+// syncFolder has the names in the folder on disk, where the system can do so.
+func syncFolder(folder string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	f, err := os.Open(folder)
+	if err != nil {
+		return err
+	}
+	err = f.Sync()
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL) {
+		err = nil
+	}
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,11 @@
+package main
+
+import "runtime/debug"
+
+// version returns the version of the module that the program was built of.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return "unknown"
+}

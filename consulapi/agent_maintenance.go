@@ -1,0 +1,69 @@
+package consulapi
+
+import (
+	"strconv"
+
+	"github.com/lockd/lockd/catalog"
+)
+
+// maintenance reads what a request for maintenance wants.
+func (r *request) maintenance() (enable bool, err error) {
+	if !r.has("enable") {
+		return false, badRequest("Missing value for enable")
+	}
+	text := r.query.Get("enable")
+	if enable, err = strconv.ParseBool(text); err != nil {
+		return false, badRequest("Invalid value for enable: %q", text)
+	}
+	return enable, nil
+}
+
+// maintain puts or removes a check that says that something is not to be used. It ends no session,
+// since none is bound to it (N10, N11).
+func (h *handler) maintain(r *request, enable bool, c catalog.Check) (answer, error) {
+	err := h.update(func(tx *catalog.Txn) error {
+		if c.ServiceID != "" {
+			if _, exists := tx.Service(c.Node, c.ServiceID); !exists {
+				return unknownService(c.ServiceID)
+			}
+		}
+		if !enable {
+			_, err := tx.DeleteCheck(c.Node, c.ID)
+			return err
+		}
+		if _, exists := tx.Check(c.Node, c.ID); exists { // the first reason counts
+			return nil
+		}
+		if c.Notes = r.query.Get("reason"); c.Notes == "" {
+			kind := "node"
+			if c.ServiceID != "" {
+				kind = "service"
+			}
+			c.Notes = "Maintenance mode is enabled for this " + kind +
+				", but no reason was provided. This is a default message."
+		}
+		return tx.PutCheck(c)
+	})
+	return answer{}, err
+}
+
+func (h *handler) agentMaintenance(r *request) (answer, error) {
+	enable, err := r.maintenance()
+	if err != nil {
+		return answer{}, err
+	}
+	return h.maintain(r, enable, catalog.Check{
+		Node: h.opts.Node, ID: nodeMaintenance, Name: "Node Maintenance Mode",
+	})
+}
+
+func (h *handler) serviceMaintenance(r *request) (answer, error) {
+	enable, err := r.maintenance()
+	if err != nil {
+		return answer{}, err
+	}
+	return h.maintain(r, enable, catalog.Check{
+		Node: h.opts.Node, ID: serviceMaintenance + r.rest,
+		Name: "Service Maintenance Mode", ServiceID: r.rest,
+	})
+}

@@ -1,0 +1,73 @@
+package consulapi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
+)
+
+// register puts the node of this process into the catalog, with a check that passes for as long
+// as the process lives (N14, X21): the default sessions are bound to it. What the node has stays.
+func (h *handler) register() error {
+	return h.db.Update(func(txn *lockd.Txn) error {
+		tx := txn.Catalog()
+		node, _ := tx.Node(h.opts.Node)
+		node.Name = cmp.Or(node.Name, h.opts.Node)
+		node.Address = cmp.Or(node.Address, address)
+		if h.opts.NodeID != "" {
+			node.ID = h.opts.NodeID
+		} else if node.ID == "" {
+			node.ID = uuid.NewString()
+		}
+		if node.Meta == nil {
+			node.Meta = map[string]string{"consul-network-segment": ""}
+		}
+		if err := tx.PutNode(node); err != nil {
+			return err
+		}
+		return tx.PutCheck(catalog.Check{
+			Node: node.Name, ID: serfHealth, Name: "Serf Health Status", Status: catalog.Passing,
+			Output: "Agent alive and reachable",
+		})
+	})
+}
+
+// update changes what the agent has. If its node was taken out of the catalog, that is put back
+// first: it is still there (N16).
+func (h *handler) update(fn func(tx *catalog.Txn) error) error {
+	update := func(tx *lockd.Txn) error { return fn(tx.Catalog()) }
+	err := h.db.Update(update)
+	if errors.Is(err, catalog.ErrNoNode) {
+		if err := h.register(); err != nil {
+			return err
+		}
+		err = h.db.Update(update)
+	}
+	return err
+}
+
+// repairDelay is how long the node of this process stays without a check that passes, or gone
+// from the catalog, after a client has made it so (N16).
+const repairDelay = time.Minute
+
+// repair has the node of this process, and its check, put right later, if they are not as they
+// should be.
+func (h *handler) repair() {
+	check, _ := h.db.Snapshot().Catalog().Check(h.opts.Node, serfHealth)
+	if check.Status == catalog.Passing || !h.repairing.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		// An empty scope never changes: this waits for the delay, or the end of the database.
+		_, _, _ = h.db.Wait(context.Background(), lockd.Scope{}, 1, repairDelay)
+		h.repairing.Store(false)
+		if err := h.register(); errors.Is(err, lockd.ErrCommit) {
+			h.repair()
+		}
+	}()
+}

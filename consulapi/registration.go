@@ -1,0 +1,154 @@
+package consulapi
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/lockd/lockd/catalog"
+)
+
+// registration is the body of a request to register a node, a service and checks (N1).
+type registration struct {
+	ID, Node, Address string
+	NodeMeta          map[string]string
+	Service           *sentService
+	Check             *sentCheck
+	Checks            []sentCheck
+	TaggedAddresses   map[string]string
+	SkipNodeUpdate    bool
+
+	elsewhere
+}
+
+// sentService is a service as it is registered.
+type sentService struct {
+	ID, Service, Address string
+	Port                 int
+	Tags                 []string
+	Meta                 map[string]string
+	TaggedAddresses      map[string]serviceAddress
+
+	ModifyIndex uint64 // which a client cannot choose
+	unkept
+}
+
+// sentCheck is a check as it is registered.
+type sentCheck struct {
+	Node, CheckID, Name, Status, Notes, Output, ServiceID string
+
+	Definition  map[string]any
+	ModifyIndex uint64 // which a client cannot choose
+	unkept
+}
+
+// unkept are the members that Consul's own client sends and lockd makes nothing of: any other one
+// is a mistake (T2).
+type unkept struct {
+	CreateIndex, Datacenter, Namespace, Partition, PeerName, Locality,
+	Kind, SocketPath, Weights, EnableTagOverride, ContentHash, Proxy, Connect, Ports,
+	ServiceName, ServiceTags, Type, Interval, Timeout, ExposedPort json.RawMessage
+}
+
+// elsewhere has the members that say where a request is for, and its token.
+type elsewhere struct {
+	Datacenter                            string
+	Namespace, Partition, Token, PeerName json.RawMessage
+	Locality, WriteRequest                json.RawMessage
+}
+
+func (h *handler) checkRegistration(body *registration) error {
+	switch {
+	case body.Node == "":
+		return mistake("Must provide node")
+	case body.Address == "" && !body.SkipNodeUpdate:
+		return mistake("Must provide address if SkipNodeUpdate is not set")
+	case body.ID != "" && uuid.Validate(body.ID) != nil:
+		return mistake("Bad node ID: %v", uuid.Validate(body.ID))
+	case body.Service != nil && body.Service.Service == "" && body.Service.ID != "":
+		return mistake("Must provide service name with ID")
+	case body.Service != nil && body.Service.Service == "":
+		return mistake("Must provide service name")
+	case body.Service != nil && isAnyAddress(body.Service.Address):
+		return mistake("Invalid service address")
+	}
+	for _, c := range body.checks() {
+		if _, err := parseStatus(c.Status); err != nil {
+			return badRequest("%v", err)
+		}
+		if c.Node != "" && !sameName(c.Node, body.Node) {
+			return mistake("Node '%s' for check '%s' doesn't match register request node '%s'",
+				c.Node, cmp.Or(c.CheckID, c.Name), body.Node)
+		}
+	}
+	return h.checkDatacenter(body.Datacenter)
+}
+
+// checkDatacenter refuses what is for another datacenter than this one.
+func (h *handler) checkDatacenter(name string) error {
+	if name != "" && name != h.opts.Datacenter {
+		return mistake("No path to datacenter")
+	}
+	return nil
+}
+
+// checks returns all checks of the registration.
+func (b *registration) checks() []sentCheck {
+	if b.Check == nil {
+		return b.Checks
+	}
+	return append(slices.Clone(b.Checks), *b.Check)
+}
+
+// apply does all of the registration.
+func (b *registration) apply(tx *catalog.Txn) error {
+	n, exists := tx.Node(b.Node)
+	if !exists || !b.SkipNodeUpdate {
+		n.Name, n.Address = b.Node, b.Address
+		n.Meta = hide(b.NodeMeta, taggedKey, b.TaggedAddresses)
+		n.ID = cmp.Or(b.ID, n.ID)
+		if err := tx.PutNode(n); err != nil {
+			return err
+		}
+	}
+	if s := b.Service; s != nil {
+		if err := tx.PutService(catalog.Service{
+			Node: n.Name, ID: cmp.Or(s.ID, s.Service), Name: s.Service, Address: s.Address,
+			Port: s.Port, Tags: s.Tags, Meta: hide(s.Meta, taggedKey, s.TaggedAddresses),
+		}); err != nil {
+			return err
+		}
+	}
+	for _, c := range b.checks() {
+		if err := c.put(tx, n.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// put registers a check, of the node if it names none itself (N2).
+func (c *sentCheck) put(tx *catalog.Txn, node string) error {
+	id := cmp.Or(c.CheckID, c.Name)
+	if id == "" {
+		return mistake("Must provide check ID or name")
+	}
+	next, _ := tx.Check(cmp.Or(c.Node, node), id) // its TTL, and what else it has, stays
+	next.Node, next.ID, next.Name = cmp.Or(c.Node, node), id, c.Name
+	next.Notes, next.Output, next.ServiceID = c.Notes, c.Output, c.ServiceID
+	var err error
+	if next.Status, err = parseStatus(c.Status); err != nil {
+		return err
+	}
+	next.Meta = hide(next.Meta, definitionKey, c.Definition)
+	err = tx.PutCheck(next)
+	switch {
+	case errors.Is(err, catalog.ErrNoNode):
+		return reword(err, "Missing node registration")
+	case errors.Is(err, catalog.ErrNoService):
+		return reword(err, "Unknown service ID '%s' for check ID '%s'", c.ServiceID, id)
+	}
+	return err
+}

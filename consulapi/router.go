@@ -1,0 +1,208 @@
+package consulapi
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/lockd/lockd"
+)
+
+// Handler returns an http.Handler that serves Consul's HTTP API from the database. Before it
+// returns, the node of this process stands in the catalog, with a check serfHealth that passes.
+// A nil opts means the defaults.
+//
+// Its calls end with their requests' contexts, and with ErrClosed when the database is closed; it
+// holds nothing that would have to be given back. A list is sent in pieces, from one snapshot, so
+// that a client that takes its answer slowly costs some 100 KiB, however much it asked for (H21).
+// The handler sets no time limits and asks for no token: that is the server's to do.
+//
+// It returns an error that is lockd.ErrInvalid for options that are out of their bounds,
+// lockd.ErrClosed, lockd.ErrFailed or lockd.ErrCommit.
+func Handler(db *lockd.DB, opts *Options) (http.Handler, error) {
+	r, err := newRouter(db, opts)
+	if err != nil {
+		return nil, fmt.Errorf("consulapi: %w", err)
+	}
+	return r, nil
+}
+
+// router finds the endpoint of a request, and sends its answer. It stands above all endpoints:
+// nothing else knows all of them, and nothing else writes to the client.
+type router struct {
+	handler *handler
+	routes  map[string][]method // by path, without the /v1/
+}
+
+func newRouter(db *lockd.DB, opts *Options) (*router, error) {
+	complete, err := opts.complete(db)
+	if err != nil {
+		return nil, err
+	}
+	h := &handler{db: db, opts: complete}
+	t := &router{handler: h, routes: make(map[string][]method)}
+	for _, routes := range []map[string][]method{
+		h.agentRoutes(),
+		h.catalogRoutes(),
+		h.healthRoutes(),
+		h.kvRoutes(),
+		h.lockdRoutes(),
+		h.queryRoutes(),
+		h.sessionRoutes(),
+		h.snapshotRoutes(),
+		h.statusRoutes(),
+		h.txnRoutes(),
+	} {
+		maps.Copy(t.routes, routes)
+	}
+	return t, h.register()
+}
+
+// ServeHTTP answers one request. A panic costs only that.
+func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a, err := t.serve(r)
+	if err == nil {
+		t.handler.compressor.compress(&a, r, w.Header())
+		err = t.guard(r, func() error { return a.write(w) })
+	}
+	if err != nil { // a part must not be taken for the whole
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// serve returns the answer to one request, whatever that is; its only error is
+// http.ErrAbortHandler, if an endpoint has panicked with that.
+func (t *router) serve(r *http.Request) (a answer, err error) {
+	in := &request{Request: r}
+	err = t.guard(r, func() (err error) {
+		if a, err = t.answer(in); err == nil {
+			form := compact
+			if in.has("pretty") {
+				form = pretty
+			}
+			a.encode(form)
+		}
+		return err
+	})
+	switch err {
+	case nil:
+		return a, nil
+	case http.ErrAbortHandler:
+		return answer{}, err
+	case errPanic:
+		err = refuse(http.StatusInternalServerError, "Internal error")
+	}
+	return failed(err), nil
+}
+
+// errPanic is what guard makes of a panic.
+var errPanic = errors.New("consulapi: panic")
+
+// guard calls fn, and logs a panic in it that is not meant to end the connection.
+func (t *router) guard(r *http.Request, fn func() error) (err error) {
+	defer func() {
+		switch cause := recover(); cause {
+		case nil:
+		case http.ErrAbortHandler:
+			err = http.ErrAbortHandler
+		default:
+			t.handler.opts.Logger.Error("consulapi: panic in a request", "method", r.Method,
+				"path", r.URL.Path, "panic", cause, "stack", string(debug.Stack()))
+			err = errPanic
+		}
+	}()
+	return fn()
+}
+
+// answer finds the endpoint, does what is the same for all of them, and calls it.
+func (t *router) answer(r *request) (answer, error) {
+	if strings.ContainsFunc(r.URL.Path, isUnprintable) { // H3
+		return answer{status: http.StatusBadRequest}, nil
+	}
+	path := r.URL.EscapedPath()
+	methods, rest, err := t.route(path)
+	if err != nil || methods == nil {
+		return notFound(path), err
+	}
+	allow := func() (names []string) {
+		names = append(names, http.MethodOptions)
+		for _, m := range methods {
+			names = append(names, m.name)
+		}
+		return names
+	}
+	at := slices.IndexFunc(methods, func(m method) bool { return m.name == r.Method })
+	if at < 0 { // H1
+		a := answer{header: http.Header{"Allow": {strings.Join(allow(), ",")}}}
+		if r.Method != http.MethodOptions {
+			a.status, a.contentType = http.StatusMethodNotAllowed, textPlain
+			a.body = []byte("method " + r.Method + " not allowed")
+		}
+		return a, nil
+	}
+	r.rest = rest
+	if r.query, err = url.ParseQuery(r.URL.RawQuery); err != nil { // H6
+		return answer{status: http.StatusInternalServerError}, nil
+	}
+	if err := r.checkPlace(t.handler.opts.Datacenter); err != nil {
+		return answer{}, err
+	}
+	if r.Method == http.MethodGet {
+		if err := r.parseBlocking(); err != nil {
+			return answer{}, err
+		}
+	}
+	return methods[at].serve(r)
+}
+
+// isUnprintable is true for what Consul takes in no path.
+func isUnprintable(c rune) bool { return !unicode.IsPrint(c) }
+
+// route finds the methods of a path, and what follows it, decoded once. A path is not cleaned, so
+// keys may have empty or dotted parts; and one that lacks the slash at the end is taken for the
+// one that has it, since a redirect would turn a PUT into a GET (X12).
+func (t *router) route(path string) (methods []method, rest string, err error) {
+	path, ok := strings.CutPrefix(path, "/v1/")
+	if !ok {
+		return nil, "", nil
+	}
+	if methods := t.routes[path]; methods != nil {
+		return methods, "", nil
+	}
+	for end := min(len(path), longestPath) - 1; end >= 0; end-- { // the longest counts
+		if path[end] != '/' {
+			continue
+		}
+		if methods := t.routes[path[:end+1]]; methods != nil {
+			if rest, err = url.PathUnescape(path[end+1:]); err != nil {
+				return nil, "", badRequest("%v", err)
+			}
+			return methods, rest, nil
+		}
+	}
+	return t.routes[path+"/"], "", nil
+}
+
+// longestPath is an upper bound of the length of a route.
+const longestPath = 64
+
+// notFound is the answer to a path that the API does not have (H18).
+func notFound(path string) answer {
+	a := answer{status: http.StatusNotFound, contentType: textPlain}
+	switch {
+	case path == "/":
+		a.status, a.body = http.StatusOK, []byte("lockd: the API is under /v1/\n")
+	case strings.HasPrefix(path, "/v1/"):
+		a.body = []byte("Invalid URL path: not a recognized HTTP API endpoint\n")
+	default:
+		a.body = []byte("Invalid URL path: if attempting to use the HTTP API, " +
+			"ensure the path starts with '/v1/'\n")
+	}
+	return a
+}
