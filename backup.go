@@ -9,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/benbjohnson/clock"
-
 	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/store"
 )
@@ -78,41 +76,24 @@ func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
 	return wrap("write backup", "", err)
 }
 
-// RestoreOptions configures Restore into a new file. A nil *RestoreOptions and the zero value mean
-// the defaults.
-type RestoreOptions struct {
-	// MinIndex is an index that all of the new file's are above, at most 2^62: the largest fence
-	// beyond the backup's that a resource may have seen.
-	MinIndex uint64
-
-	// Clock is the clock that the first index is taken from. The default is the real clock.
-	Clock clock.Clock
-
-	// FileMode is the mode of the new file, as in Options. The default is 0o600.
-	FileMode fs.FileMode
-
-	// AllowNetworkFS is as in Options.
-	AllowNetworkFS bool
-}
-
-// Restore makes a new file at the path from a backup. Its indexes start above the backup's,
-// RestoreOptions.MinIndex, and the Unix time in microseconds: so fences do not repeat unless the
-// clock is behind (G4). The file appears at the path when it is complete and on disk, or not at
-// all.
+// Restore makes a new file at the path from a backup. Its indexes start above the backup's, the
+// given one, and the Unix time in microseconds: so fences do not repeat unless the clock is behind
+// (G4). An index that is not 0 is the largest fence beyond the backup's that a resource may have
+// seen. The file appears at the path when it is complete and on disk, or not at all.
 //
 // It returns an error that is fs.ErrExist if the path exists, ErrCorrupt or ErrFormat for a backup
 // that is damaged or none, ErrInvalid also for an index of more than 2^62 and a file system that
 // AllowNetworkFS would have to allow, and the errors of r's Read and of the file system, with
-// nothing changed.
-func Restore(path string, r io.Reader, opts *RestoreOptions) error {
+// nothing changed. A nil opts means the defaults; only Clock, FileMode and AllowNetworkFS count.
+func Restore(path string, r io.Reader, index uint64, opts *Options) error {
 	checkReader(r)
-	if opts == nil {
-		opts = &RestoreOptions{}
-	}
-	return wrap("restore", path, restore(path, r, opts))
+	return wrap("restore", path, restore(path, r, index, opts))
 }
 
-func restore(path string, r io.Reader, opts *RestoreOptions) (err error) {
+func restore(path string, r io.Reader, index uint64, opts *Options) (err error) {
+	if err := opts.validate(); err != nil {
+		return err
+	}
 	if err := engine.CheckName("path", path); err != nil {
 		return err
 	}
@@ -126,11 +107,10 @@ func restore(path string, r io.Reader, opts *RestoreOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	options := &Options{
-		Clock: opts.Clock, FileMode: opts.FileMode, AllowNetworkFS: opts.AllowNetworkFS,
-	}
-	if err := options.validate(); err != nil {
-		return err
+	options := new(Options)
+	if opts != nil {
+		options.Clock, options.FileMode = opts.Clock, opts.FileMode
+		options.AllowNetworkFS = opts.AllowNetworkFS
 	}
 	folder := filepath.Join(filepath.Dir(path), ".lockd-"+rand.Text()+".new")
 	if err := os.Mkdir(folder, 0o700); err != nil {
@@ -138,20 +118,20 @@ func restore(path string, r io.Reader, opts *RestoreOptions) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	made := filepath.Join(folder, filepath.Base(path))
-	if err := fill(made, backup, opts.MinIndex, options); err != nil {
+	if err := fill(made, backup, index, options); err != nil {
 		return err
 	}
 	return store.Publish(made, path, options.file())
 }
 
 // fill makes the file.
-func fill(path string, backup *store.Backup, minIndex uint64, options *Options) error {
+func fill(path string, backup *store.Backup, index uint64, options *Options) error {
 	db := newDB(options)
 	if err := db.rows.Open(path, options.file()); err != nil {
 		return err
 	}
 	now := uint64(max(0, db.writer.Time().UnixMicro()))
-	if err := db.engine.Raise(max(backup.Index, minIndex, now)); err != nil {
+	if err := db.engine.Raise(max(backup.Index, index, now)); err != nil {
 		return errors.Join(err, db.rows.Close())
 	}
 	if err := db.start(options); err != nil {

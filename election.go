@@ -43,9 +43,6 @@ func (s *Session) campaign(ctx context.Context, key string, value []byte) (*Lead
 	return &Leader{lock[0]}, nil
 }
 
-// Key returns the key of the election.
-func (l *Leader) Key() string { return l.lock.Key() }
-
 // Sequencer returns the proof of the leadership: for DB.If, or for a Guard.
 func (l *Leader) Sequencer() Sequencer { return l.lock.Sequencer() }
 
@@ -63,7 +60,7 @@ func (l *Leader) Context(parent context.Context) context.Context { return l.lock
 // Proclaim writes another value to the key; the flags stay as they are. It blocks until that is
 // durable. If the leadership is over, it returns an error that is ErrNotHeld and wraps the cause.
 func (l *Leader) Proclaim(value []byte) error {
-	key := l.Key()
+	key := l.lock.Key()
 	err := l.Err()
 	if err == nil {
 		err = l.lock.session().db.update(func(tx *engine.Txn) error {
@@ -84,23 +81,19 @@ func (l *Leader) Proclaim(value []byte) error {
 // lock-delay (G7). The key keeps its value. It blocks and fails as Lock.Unlock does, and may be
 // called again.
 func (l *Leader) Resign() error {
-	return wrap("resign", l.Key(), l.lock.unlock())
+	return wrap("resign", l.lock.Key(), l.lock.unlock())
 }
 
-// PanicError is a panic of the function that Keeper.Lead ran. Only Lead makes one.
-type PanicError struct {
-	Value any    // what it panicked with
-	Stack []byte // of its goroutine, as runtime/debug.Stack gives it
-}
+// panicError is a panic of the function that Lead ran.
+type panicError struct{ value any }
 
-// Error returns the text, without the stack.
-func (e *PanicError) Error() string {
-	return fmt.Sprintf("the leader's function panicked: %v", e.Value)
+func (e *panicError) Error() string {
+	return fmt.Sprintf("the leader's function panicked: %v", e.value)
 }
 
 // Unwrap returns what the function panicked with, if that is an error.
-func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
+func (e *panicError) Unwrap() error {
+	err, _ := e.value.(error)
 	return err
 }
 
@@ -114,8 +107,8 @@ func (e *PanicError) Unwrap() error {
 //   - If the leadership was lost, it ignores what fn returned and campaigns again.
 //   - If ctx has ended, it returns ctx's error, joined with fn's if that is another.
 //   - If fn panicked, it logs the stack and campaigns again after a backoff, from 1 s up to 1 min.
-//     When it returns, the error also has the last panic, as a *PanicError. If fn called
-//     runtime.Goexit, Lead resigns and ends with the goroutine.
+//     When it returns, the text of its error has the last panic, and errors.Is finds it if it was
+//     an error. If fn called runtime.Goexit, Lead resigns and ends with the goroutine.
 //   - Otherwise it returns what fn returned.
 //
 // A commit that does not succeed is tried again until ctx ends. If a resignation cannot be made
@@ -132,7 +125,7 @@ func (k *Keeper) Lead(
 		return wrap("lead", key, err)
 	}
 	value = bytes.Clone(value)
-	var last *PanicError
+	var last *panicError
 	var wait backoff
 	for {
 		leader, err := k.campaign(ctx, key, value)
@@ -165,7 +158,7 @@ func (k *Keeper) Lead(
 }
 
 // after adds the last panic, if there was one.
-func after(last *PanicError, err error) error {
+func after(last *panicError, err error) error {
 	if last == nil {
 		return err
 	}
@@ -183,7 +176,7 @@ func stopped(ended, err, resigned error) error {
 // serve runs fn for one term, unless that is over already. It returns what fn did, or its panic.
 func (l *Leader) serve(
 	ctx context.Context, fn func(ctx context.Context, proof Sequencer) error,
-) (panicked *PanicError, err error) {
+) (panicked *panicError, err error) {
 	ctx = l.Context(ctx)
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -194,11 +187,11 @@ func (l *Leader) serve(
 			return
 		}
 		if reason := recover(); reason != nil {
-			panicked = &PanicError{Value: reason, Stack: debug.Stack()}
-			l.lock.session().db.logPanic(l.lock, panicked)
+			panicked = &panicError{reason}
+			l.lock.session().db.logPanic(l.lock, reason, debug.Stack())
 			return
 		}
-		_ = l.Resign() // fn ended its goroutine: nobody is left to try again, or to hear of it
+		_ = l.Resign() // fn ended its goroutine: no caller is left to try again, or to be told
 	}()
 	err = fn(ctx, l.Sequencer())
 	returned = true

@@ -50,8 +50,8 @@ func (db *DB) NewKeeper(opts *SessionOptions) (*Keeper, error) {
 	}
 	err := k.opts.validate()
 	if err == nil && k.opts.Lifetime == Independent && k.opts.TTL == 0 {
-		err = invalid("SessionOptions.Lifetime is %v, and there is no TTL: after a crash the "+
-			"keeper's session would hold its locks for ever", Independent)
+		err = invalid("SessionOptions.Lifetime is Independent, and there is no TTL: after a " +
+			"crash the keeper's session would hold its locks for ever")
 	}
 	err = db.refused(err)
 	if err == nil {

@@ -1,8 +1,6 @@
 package lockd
 
 import (
-	"strings"
-
 	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/schema"
 )
@@ -141,19 +139,6 @@ func (db *DB) DeleteAll() (int, error) {
 
 // checkKey refuses what cannot be a key.
 func checkKey(key string) error { return engine.CheckName("key", key) }
-
-// fold returns what a listing at a separator shows of a key: all of it, or, if the separator
-// comes after the prefix, all up to the end of its first occurrence there (H10).
-func fold(key, prefix, separator string) string {
-	if separator == "" {
-		return key
-	}
-	rest := key[len(prefix):]
-	if at := strings.Index(rest, separator); at >= 0 {
-		return key[:len(prefix)+at+len(separator)]
-	}
-	return key
-}
 
 func put(tx *engine.Txn, key string, value []byte, opts *PutOptions) (Entry, error) {
 	if err := admit(key, value); err != nil {

@@ -116,13 +116,13 @@ func (o *observer) take(e *engine.Event) bool {
 	r := &e.Body
 	old, _ := r.Old.(*schema.Key)
 	row, _ := r.New.(*schema.Key)
-	switch LockChange(r.Lock) {
-	case LockGranted, LockHandedOn:
+	switch r.Lock {
+	case engine.Granted, engine.HandedOn:
 		return o.show(Leadership{
 			Fence: row.Fence, Leader: entryOf(row).Sequencer(), Name: r.Holder.Name,
 			Value: row.Value,
 		})
-	case LockReleased, LockLost, LockDeleted:
+	case engine.Released, engine.Lost, engine.Deleted:
 		l := Leadership{Fence: old.Fence, Cause: r.Cause}
 		if r.Delay != nil {
 			l.Until = r.Delay.Until

@@ -8,10 +8,6 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// MaxLimit is the largest limit of a semaphore. Each grant and release of a slot takes time in
-// proportion to the number of slots that are held.
-const MaxLimit = engine.MaxLimit
-
 // Slot is the handle on a slot of a semaphore that is or was held, and the only way to release it.
 // Its methods may be called by many goroutines. The zero value is not usable; Session.Acquire and
 // TryAcquire give one.
@@ -60,8 +56,8 @@ func (s *Slot) Release() error { return wrap("release", s.Prefix(), s.lock.unloc
 // holders, and each holder locks prefix/session. Clients that use these keys directly share the
 // semaphore, outside the queue and the lock-delays (doc/semantics.md).
 //
-// It fails as Session.Lock does. ErrInvalid is also for a limit that is not between 0 and MaxLimit,
-// and for a prefix that is not a clean path, such as one that ends in a slash. It returns
+// It fails as Session.Lock does. ErrInvalid is also for a limit that is not between 0 and 2^20, and
+// for a prefix that is not a clean path, such as one that ends in a slash. It returns
 // ErrConflict if the semaphore's limit is not the one named, if limit is 0 and there is no
 // semaphore, if prefix/.lock has another value, or if the session has a slot or waits for one; and
 // a *LockedError if another session holds the lock of prefix/session.
@@ -100,7 +96,7 @@ func (s *Session) TryAcquire(prefix string, limit int) (*Slot, error) {
 	return &Slot{lock}, nil
 }
 
-// SetLimit sets the limit of the semaphore, between 1 and MaxLimit, and creates the semaphore if
+// SetLimit sets the limit of the semaphore, between 1 and 2^20, and creates the semaphore if
 // need be. It blocks until that is durable. If the limit rises, waiters get the new slots in the
 // same transaction; if it falls, holders keep their slots, and no other is granted until there is
 // room. It returns ErrInvalid for a prefix that Acquire refuses, and ErrConflict if prefix/.lock
@@ -126,8 +122,8 @@ func checkSlot(prefix string, limit int) error {
 }
 
 func checkLimit(limit int) error {
-	if limit < 1 || limit > MaxLimit {
-		return invalid("limit is %d, not between 1 and %d", limit, MaxLimit)
+	if limit < 1 || limit > engine.MaxLimit {
+		return invalid("limit is %d, not between 1 and %d", limit, engine.MaxLimit)
 	}
 	return nil
 }

@@ -50,14 +50,12 @@ const (
 
 	// DefaultLockDelay is the lock-delay of a session that names none.
 	DefaultLockDelay = 15 * time.Second
-	// MinLockDelay is the shortest lock-delay, unless there is none.
-	MinLockDelay = time.Millisecond
 	// MaxLockDelay is the longest lock-delay.
 	MaxLockDelay = 60 * time.Second
 )
 
-// MinTTL is the shortest TTL of a session or a check that has one. A shorter one most likely lacks
-// its unit.
+// MinTTL is the shortest TTL of a session or a check that has one, and the shortest lock-delay. A
+// shorter one most likely lacks its unit.
 const MinTTL = engine.MinTTL // 1 ms
 
 // SessionOptions configures a session. A nil *SessionOptions and the zero value mean the defaults.
@@ -79,7 +77,7 @@ type SessionOptions struct {
 	Grace time.Duration
 
 	// LockDelay is how long no session is granted a lock after its holder was lost (S32). Zero
-	// means DefaultLockDelay, NoLockDelay none; the least is MinLockDelay, the most MaxLockDelay.
+	// means DefaultLockDelay, NoLockDelay none; the least is MinTTL, the most MaxLockDelay.
 	LockDelay time.Duration
 
 	// Behavior says what happens to the held keys at the end. The default is ReleaseKeys.
@@ -126,8 +124,8 @@ func (o *SessionOptions) validate() error {
 	case o.LockDelay < 0 && o.LockDelay != NoLockDelay:
 		return invalid("SessionOptions.LockDelay is %v, below 0; NoLockDelay means none",
 			o.LockDelay)
-	case o.LockDelay > 0 && o.LockDelay < MinLockDelay:
-		return engine.TooShort("SessionOptions.LockDelay", o.LockDelay, MinLockDelay)
+	case o.LockDelay > 0 && o.LockDelay < MinTTL:
+		return engine.TooShort("SessionOptions.LockDelay", o.LockDelay, MinTTL)
 	case o.LockDelay > MaxLockDelay:
 		return invalid("SessionOptions.LockDelay is %v, more than %v", o.LockDelay, MaxLockDelay)
 	case o.Behavior > DeleteKeys:

@@ -2,6 +2,7 @@ package lockd
 
 import (
 	"iter"
+	"strings"
 
 	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/hub"
@@ -67,6 +68,19 @@ func (s *Snapshot) Keys(prefix, separator string) iter.Seq[string] {
 			last, any = folded, true
 		}
 	}
+}
+
+// fold returns what a listing at a separator shows of a key: all of it, or, if the separator
+// comes after the prefix, all up to the end of its first occurrence there (H10).
+func fold(key, prefix, separator string) string {
+	if separator == "" {
+		return key
+	}
+	rest := key[len(prefix):]
+	if at := strings.Index(rest, separator); at >= 0 {
+		return key[:len(prefix)+at+len(separator)]
+	}
+	return key
 }
 
 // Session returns the description of a session, and whether there is one.

@@ -13,7 +13,7 @@ import (
 	"github.com/lockd/lockd/consulapi"
 )
 
-// maxMinIndex is the largest RestoreOptions.MinIndex.
+// maxMinIndex is the largest index that lockd.Restore takes.
 const maxMinIndex = 1 << 62
 
 func restoreCommand() *cli.Command {
@@ -38,13 +38,12 @@ func restoreCommand() *cli.Command {
 			if index := cmd.Uint64("min-index"); index > maxMinIndex {
 				return usage(cmd, "--min-index %d is more than %d", index, uint64(maxMinIndex))
 			}
-			opts := &lockd.RestoreOptions{MinIndex: cmd.Uint64("min-index")}
 			restore := func(r io.Reader) error {
 				backup, err := consulapi.ReadSnapshot(r)
 				if err != nil {
 					return fmt.Errorf("restore: %w", err)
 				}
-				return lockd.Restore(args[0], backup, opts)
+				return lockd.Restore(args[0], backup, cmd.Uint64("min-index"), nil)
 			}
 			if len(args) == 1 || args[1] == standard {
 				return restore(cmd.Root().Reader)

@@ -16,8 +16,12 @@ type Record struct {
 	Cause    error
 	Old, New any
 	Holder   *schema.Session // to which the lock was granted
+	Former   *schema.Session // whose grant has ended
 	Delay    *schema.Delay   // that the lock is in since then
 }
+
+// Deletes reports whether Old is what changed, and New is none.
+func (r *Record) Deletes() bool { return r.Kind%2 == 0 }
 
 // RecordKind says what changed. The kind of a deletion follows that of the put.
 type RecordKind uint8

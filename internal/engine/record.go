@@ -99,6 +99,9 @@ func (tx *Txn) recordKey(r *Record, old, new *schema.Key) {
 		return
 	}
 	r.Moment = tx.engine.moment(tx.now)
+	if held {
+		r.Former = tx.holderOf(old)
+	}
 	// An unlock is the cause unless another end has explained itself.
 	switch {
 	case !held:
@@ -124,7 +127,7 @@ func (tx *Txn) recordKey(r *Record, old, new *schema.Key) {
 	}
 }
 
-// holderOf returns the session that holds the lock of row.
+// holderOf returns the session that holds the lock of row, or held it until this transaction.
 func (tx *Txn) holderOf(row *schema.Key) *schema.Session {
 	return tx.engine.holder(row.Session).Row
 }
