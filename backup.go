@@ -21,11 +21,10 @@ func (db *DB) Backup(w io.Writer) error {
 	return wrap("backup", "", store.WriteBackup(w, db.Snapshot().rows))
 }
 
-// Restore replaces the keys, nodes, services and checks by those of a backup. It blocks until that
-// is durable. The backup is read and checked before anything changes. Then every session ends with
-// ErrRestored and its lock-delay, each at an index of its own, and one transaction writes the
-// difference; what is equal stays as it is. Indexes and fences go on rising, above those of the
-// backup too (G4, G8). The node of this process stays.
+// Restore replaces the keys, nodes, services and checks by those of a backup, which is read and
+// checked before anything changes. Then every session ends with ErrRestored and its lock-delay,
+// each at an index of its own, and one transaction writes the difference. Indexes and fences go on
+// rising, above those of the backup too (G4, G8). The node of this process stays.
 //
 // It returns ErrCorrupt or ErrFormat for a backup that is damaged or none, ErrInvalid for a backup
 // whose index is new here and more than 2^62, and the errors of r's Read, with nothing changed.
@@ -44,8 +43,7 @@ func (db *DB) Restore(r io.Reader) error {
 
 // WriteBackup writes to w a backup of the keys, nodes, services and checks that fn writes, to
 // import another system's state by Restore. fn runs in a transaction of a temporary database in
-// memory. The backup's index is above the one that is given, so that indexes after a Restore are
-// too (G4).
+// memory. The backup's index is above the given one, so that indexes after a Restore are too (G4).
 //
 // It returns the error of fn, ErrInvalid for an index of more than 2^62, and the errors of w's
 // Write. After an error what w has is no backup.
@@ -78,13 +76,12 @@ func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
 
 // Restore makes a new file at the path from a backup. Its indexes start above the backup's, the
 // given one, and the Unix time in microseconds: so fences do not repeat unless the clock is behind
-// (G4). An index that is not 0 is the largest fence beyond the backup's that a resource may have
-// seen. The file appears at the path when it is complete and on disk, or not at all.
+// (G4). The given index is the largest fence beyond the backup's that a resource may have seen, or
+// 0. The file appears when it is complete and on disk, or not at all.
 //
 // It returns an error that is fs.ErrExist if the path exists, ErrCorrupt or ErrFormat for a backup
-// that is damaged or none, ErrInvalid also for an index of more than 2^62 and a file system that
-// AllowNetworkFS would have to allow, and the errors of r's Read and of the file system, with
-// nothing changed. A nil opts means the defaults; only Clock, FileMode and AllowNetworkFS count.
+// that is damaged or none, ErrInvalid for an index of more than 2^62 and as Open, and the errors of
+// r's Read and of the file system. Of the options Clock, FileMode and AllowNetworkFS count.
 func Restore(path string, r io.Reader, index uint64, opts *Options) error {
 	checkReader(r)
 	return wrap("restore", path, restore(path, r, index, opts))
@@ -191,11 +188,10 @@ func readBackup(r io.Reader) (*store.Backup, error) {
 }
 
 // Compact rewrites the file of a closed database without its free pages. The file is whole at every
-// moment, and keeps its owner and mode; a symbolic link is followed. A nil opts means the defaults;
-// only OpenTimeout, Sync and AllowNetworkFS count.
+// moment, and keeps its owner and mode; a symbolic link is followed. Of the options OpenTimeout,
+// Sync and AllowNetworkFS count.
 //
-// It returns ErrInUse, ErrCorrupt, ErrFormat and ErrInvalid as Open does, an error that is
-// fs.ErrNotExist if there is no file, and one that is fs.ErrPermission if the caller may not give
+// It fails as Verify does, and with an error that is fs.ErrPermission if the caller may not give
 // the new file to the owner; then the file is as it was. On Windows, where an open file cannot be
 // replaced, it returns the system's error.
 func Compact(path string, opts *Options) error {
@@ -210,9 +206,9 @@ func Compact(path string, opts *Options) error {
 }
 
 // Verify reads the whole file of a closed database, and returns nil if Open would take it. It
-// changes and creates nothing, but needs permission to write to the file. It returns ErrCorrupt,
-// ErrFormat, ErrInUse and ErrInvalid as Open does, and an error that is fs.ErrNotExist if there is
-// no file. A nil opts means the defaults; only OpenTimeout and AllowNetworkFS count.
+// changes nothing, but needs permission to write to the file. It returns ErrCorrupt, ErrFormat,
+// ErrInUse and ErrInvalid as Open does, and an error that is fs.ErrNotExist if there is no file. Of
+// the options OpenTimeout and AllowNetworkFS count.
 func Verify(path string, opts *Options) error {
 	return wrap("verify", "", inspect(path, opts, func(*DB) error { return nil }))
 }

@@ -17,8 +17,7 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// DB is a database of keys, locks and sessions, in memory or on one file. Its methods may be called
-// by many goroutines. The zero value is not usable; New and Open give one.
+// DB is a database of keys, locks and sessions, in memory or on one file.
 type DB struct {
 	node   string
 	clock  clock.Clock

@@ -17,14 +17,12 @@ import (
 const electionFlags = 0x2ddccbc058a50c18
 
 // Leader is the handle on a leadership, which lasts for as long as the session holds the lock of
-// the election's key. Its methods may be called by many goroutines. The zero value is not usable;
-// Session.Campaign gives one.
+// the election's key.
 type Leader struct{ lock *Lock }
 
 // Campaign stands for the election that the key names: it acquires the key's lock as Session.Lock
-// does, and writes the value with it, which DB.Observe shows. A nil value is an empty one. It
-// blocks until this session leads and that is durable, and fails as Session.Lock does. Keeper.Lead
-// campaigns term after term.
+// does, and writes the value with it, which DB.Observe shows. A nil value is an empty one.
+// Keeper.Lead campaigns term after term.
 func (s *Session) Campaign(ctx context.Context, key string, value []byte) (*Leader, error) {
 	leader, err := s.campaign(ctx, key, value)
 	return result(leader, "campaign", key, err)
@@ -46,19 +44,17 @@ func (s *Session) campaign(ctx context.Context, key string, value []byte) (*Lead
 // Sequencer returns the proof of the leadership: for DB.If, or for a Guard.
 func (l *Leader) Sequencer() Sequencer { return l.lock.Sequencer() }
 
-// Done returns a channel that is closed when this leadership is over, no later than another caller
-// is told of leading (G10).
+// Done returns a channel that is closed when this leadership is over, as Lock.Done does (G10).
 func (l *Leader) Done() <-chan struct{} { return l.lock.Done() }
 
-// Err returns nil while it leads, and then an *EndedError with the cause: ErrUnlocked after Resign.
+// Err is as Lock.Err. It is ErrUnlocked after Resign.
 func (l *Leader) Err() error { return l.lock.Err() }
 
-// Context returns a child of parent that is cancelled when this leadership is over; context.Cause
-// then returns what Err does.
+// Context is as Lock.Context.
 func (l *Leader) Context(parent context.Context) context.Context { return l.lock.Context(parent) }
 
-// Proclaim writes another value to the key; the flags stay as they are. It blocks until that is
-// durable. If the leadership is over, it returns an error that is ErrNotHeld and wraps the cause.
+// Proclaim writes another value to the key; the flags stay. If the leadership is over, it returns
+// an error that is ErrNotHeld and wraps the cause.
 func (l *Leader) Proclaim(value []byte) error {
 	key := l.lock.Key()
 	err := l.Err()
@@ -77,9 +73,8 @@ func (l *Leader) Proclaim(value []byte) error {
 	return wrap("proclaim", key, err)
 }
 
-// Resign ends the leadership: the first waiter leads in the same transaction, and there is no
-// lock-delay (G7). The key keeps its value. It blocks and fails as Lock.Unlock does, and may be
-// called again.
+// Resign ends the leadership as Lock.Unlock releases a lock: the first waiter leads in the same
+// transaction. The key keeps its value.
 func (l *Leader) Resign() error {
 	return wrap("resign", l.lock.Key(), l.lock.unlock())
 }
@@ -97,7 +92,7 @@ func (e *panicError) Unwrap() error {
 	return err
 }
 
-// Lead runs fn whenever it leads, term after term, until ctx ends or fn returns on its own.
+// Lead runs fn whenever it leads, term after term, until ctx ends or fn returns by itself.
 //
 // It campaigns as Session.Campaign does, with the keeper's current session. When it is elected it
 // calls fn, on the caller's goroutine, with the proof of the leadership and a context that is
@@ -112,8 +107,8 @@ func (e *panicError) Unwrap() error {
 //   - Otherwise it returns what fn returned.
 //
 // A commit that does not succeed is tried again until ctx ends. If a resignation cannot be made
-// durable by then, the error is also ErrCommit, and the session holds the lock until it ends. For
-// its other errors see Keeper.Session.
+// durable by then, the error is also ErrCommit, and the session holds the lock until it ends. Its
+// other errors are Keeper.Session's.
 func (k *Keeper) Lead(
 	ctx context.Context, key string, value []byte,
 	fn func(ctx context.Context, proof Sequencer) error,

@@ -11,7 +11,7 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// EventKind says what changed. The zero value is no event.
+// EventKind says what changed.
 type EventKind uint8
 
 // The kinds.
@@ -31,7 +31,7 @@ func (k EventKind) String() string {
 }
 
 // Event is one change of one key, session or part of the catalog by one transaction, or the state
-// that DB.Follow yields. The zero value is none.
+// that DB.Follow yields.
 type Event struct {
 	Index uint64
 	Kind  EventKind

@@ -2,9 +2,8 @@ package lockd
 
 import "github.com/lockd/lockd/internal/engine"
 
-// Fenced writes only while one grant of a lock is held, checked in the transaction of the write.
-// DB.If gives one; the zero value is not usable. It may be copied, kept, and used by many
-// goroutines.
+// Fenced writes only while one grant of a lock is held, checked in the transaction of the write. It
+// may be copied and kept.
 type Fenced struct {
 	db    *DB
 	proof Sequencer
@@ -12,8 +11,7 @@ type Fenced struct {
 
 // If returns the writes that depend on the grant which proof names, of the written key or of
 // another one. It checks nothing yet, and does not block. Each write returns ErrNotHeld, with
-// nothing changed, unless the lock is held by this very grant. A zero proof is refused in the same
-// way.
+// nothing changed, unless the lock is held by this very grant; with a zero proof always.
 func (db *DB) If(proof Sequencer) Fenced { return Fenced{db, proof} }
 
 // Put is DB.Put, done only while the lock is held.
@@ -48,8 +46,8 @@ func (f Fenced) update(fn func(tx *engine.Txn) error) error {
 }
 
 // CheckSequencer returns nil if, in the published state, the lock that q names is held by this very
-// grant, and ErrNotHeld otherwise. It does not block. The lock may be lost before the caller acts
-// on the answer: DB.If and Guard check in the write itself.
+// grant, and ErrNotHeld otherwise. The lock may be lost before the caller acts on the answer: DB.If
+// and Guard check in the write itself.
 func (db *DB) CheckSequencer(q Sequencer) error {
 	err := db.writer.Refused()
 	if err == nil {

@@ -14,16 +14,14 @@ type KeyPolicy uint8
 const (
 	// LeaveKey keeps it.
 	LeaveKey KeyPolicy = KeyPolicy(engine.LeaveKey)
-	// RemoveAfter deletes it, if the grant of this lock created it and no call has written to it
-	// since. A lock that was taken over leaves it. If there are waiters, the first of them gets the
-	// lock, on a key made anew.
+	// RemoveAfter deletes it, if this grant created it and no call has written to it since. If
+	// there are waiters, the first gets the lock, on a key made anew.
 	RemoveAfter KeyPolicy = KeyPolicy(engine.RemoveAfter)
 )
 
-// LockOptions adds to the taking of a lock. A nil *LockOptions and the zero value add nothing.
+// LockOptions adds to the taking of a lock.
 type LockOptions struct {
-	// Value, if it is not nil, is written to the key with the lock, and Flags with it. Otherwise
-	// the key keeps both.
+	// Value, if it is not nil, is written to the key with the lock, and Flags with it.
 	Value []byte
 	Flags uint64
 
@@ -53,9 +51,9 @@ func (o *LockOptions) validate() error {
 	return nil
 }
 
-// Lock is the handle on a lock that is or was held, and the only way to release it. Its methods may
-// be called by many goroutines. The zero value is not usable; Session.Lock, TryLock and LockAll
-// give one.
+// Lock is the handle on a lock that is or was held, and the only way to release it. If the process
+// crashes, the next Open releases the lock of a session that is bound to it, and begins the
+// lock-delay: 15 s by default.
 type Lock struct {
 	hold     engine.Hold
 	ended    EndedError // what Err returns; its cause is written before the end is told
@@ -107,11 +105,11 @@ func (l *Lock) Context(parent context.Context) context.Context {
 }
 
 // Unlock releases the lock; the first waiter is granted it in the same transaction. It sets no
-// lock-delay (G7). It blocks until that is durable.
+// lock-delay (G7).
 //
-// It returns nil, also when repeated. If the lock was lost before, it changes nothing, and returns
-// an error that is ErrNotHeld and wraps the cause. If the database was closed and its file keeps
-// the lock, it returns ErrClosed. After ErrCommit the lock is still held, and Unlock may be called
+// It returns nil, also when repeated. If the lock was lost, it changes nothing, and returns an
+// error that is ErrNotHeld and wraps the cause. If the database was closed and its file keeps the
+// lock, it returns ErrClosed. After ErrCommit the lock is still held, and Unlock may be called
 // again.
 func (l *Lock) Unlock() error { return wrap("unlock", l.Key(), l.unlock()) }
 
@@ -132,9 +130,8 @@ func (l *Lock) unlock() error {
 }
 
 // ForceUnlock takes the lock from its holder. The holder's handle ends with ErrForced and the
-// reason, and its session's lock-delay follows. It blocks until that is durable. The fence, as in
-// Entry or LockedError, names the grant: if that has ended, ForceUnlock returns ErrNotHeld, and a
-// later holder keeps the lock.
+// reason, and its session's lock-delay follows. The fence, as in Entry or LockedError, names the
+// grant: if that has ended, ForceUnlock returns ErrNotHeld, and a later holder keeps the lock.
 func (db *DB) ForceUnlock(key string, fence uint64, reason string) error {
 	err := db.refused(checkKey(key))
 	if err == nil {

@@ -33,16 +33,14 @@ type Recovery struct {
 }
 
 // Recover reads a damaged file of a closed database, and writes to w a backup, for Restore, of each
-// row whose checksum holds. It opens the file for reading only, reads all of it before it writes,
-// and changes nothing. A backup has keys, nodes, services and checks; no sessions, locks or
-// lock-delays.
+// row whose checksum holds. It only reads the file, all of it before it writes.
 //
 // Where rows are lost, it takes older copies that the file still has, as doubtful. It leaves out
 // rows that do not fit without missing ones, such as a service without its node, as missing.
 //
 // It returns ErrInUse as Open does, ErrCorrupt if there is nothing of lockd's in the file,
 // ErrFormat if it is not lockd's or of a newer format, an error that is fs.ErrNotExist if there is
-// no file, and those of w's Write. A nil opts means the defaults; only OpenTimeout counts.
+// no file, and those of w's Write. Of the options OpenTimeout counts.
 func Recover(path string, w io.Writer, opts *Options) (*Recovery, error) {
 	checkWriter(w)
 	r, err := recoverTo(path, w, opts)

@@ -12,12 +12,10 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// Sequencer is the proof of a lock: it names one grant, and no other grant ever has the same. It is
-// comparable, and has a text form. It is no credential: every caller can read one in an Entry, or
-// make one up. The zero value proves nothing, and is refused wherever a sequencer is checked.
-//
-// Of two grants of one key, the later has the larger Fence, across delete, restart and restore. If
-// one transaction made both, they have one Fence, and the later has the larger LockIndex (G8).
+// Sequencer is the proof of a lock: it names one grant, and no other grant ever has the same (G8).
+// It is comparable, and has a text form. It is no credential: every caller can read one in an
+// Entry, or make one up. The zero value proves nothing, and is refused wherever a sequencer is
+// checked.
 type Sequencer struct {
 	Key       string
 	Session   SessionID
@@ -41,7 +39,7 @@ func (q Sequencer) String() string {
 }
 
 // ParseSequencer reads the text form that String writes. Any other text is ErrInvalid, the empty
-// one too, so that a caller that has lost its sequencer does not go on without one.
+// one too.
 func ParseSequencer(text string) (Sequencer, error) {
 	q, err := parseSequencer(text)
 	return q, wrap("parse sequencer", text, err)
@@ -111,19 +109,18 @@ func sequencerOf(q engine.Sequencer) Sequencer {
 
 // Guard protects a resource outside lockd, such as a file or a queue: it admits only the newest
 // grant of a lock that it has seen, by the fence and then the lock index. One Guard guards one
-// resource. It may be used by many goroutines; the zero value is ready.
+// resource. The zero value is ready.
 //
 // It does not ask the database: a forged sequencer with a larger fence passes, and shuts the true
-// holder out. It lives in memory: a resource that outlives its process stores the highest fence
-// with its data instead. It does not work with the slots of a semaphore: see Slot.Sequencer.
+// holder out. A resource that outlives its process stores the highest fence with its data instead.
+// It is not for slots of a semaphore: see Slot.Sequencer.
 type Guard struct {
 	mu      sync.Mutex // protects what follows
 	highest Sequencer
 }
 
-// Check returns nil for the newest grant it has seen. It returns ErrNotHeld if it has seen a later
-// one, and ErrInvalid if q proves nothing or is of another key than the first one, and then changes
-// nothing. It does not block.
+// Check returns nil for the newest grant it has seen, ErrNotHeld if it has seen a later one, and
+// ErrInvalid if q proves nothing or is of another key than the first one. It does not block.
 func (g *Guard) Check(q Sequencer) error {
 	return wrap("guard", q.Key, g.check(q))
 }

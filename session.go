@@ -36,7 +36,7 @@ const (
 	// the next Open.
 	BoundToProcess Lifetime = iota
 	// Independent keeps the session in the file. Its TTL runs while the file is open, and begins
-	// anew with each Open (S28). A Keeper's session is kept only after a crash.
+	// anew with each Open (S28). A Keeper's is kept only after a crash.
 	Independent
 )
 
@@ -54,11 +54,10 @@ const (
 	MaxLockDelay = 60 * time.Second
 )
 
-// MinTTL is the shortest TTL of a session or a check that has one, and the shortest lock-delay. A
-// shorter one most likely lacks its unit.
+// MinTTL is the shortest TTL and lock-delay. A shorter one most likely lacks its unit.
 const MinTTL = engine.MinTTL // 1 ms
 
-// SessionOptions configures a session. A nil *SessionOptions and the zero value mean the defaults.
+// SessionOptions configures a session.
 type SessionOptions struct {
 	// Name is for people. It need not be unique.
 	Name string
@@ -66,13 +65,13 @@ type SessionOptions struct {
 	// TTL is how long the session lives without being renewed, exactly (S26). Zero means for ever;
 	// the least is MinTTL.
 	//
-	// A process that dies is noticed without a TTL, by the next Open. A TTL is for holders that are
-	// reached over a network, for Independent sessions, and for work that may hang. Session.Renew
-	// in the work itself notices that; Session.KeepAlive and a Keeper renew beside the work, which
-	// then puts a catalog.Check of the session that has a TTL.
+	// The next Open notices a process that died without a TTL. A TTL is for holders over a network,
+	// for Independent sessions, and for work that may hang: that is noticed if the work itself
+	// calls Session.Renew. Session.KeepAlive and a Keeper renew beside the work, which then puts a
+	// catalog.Check of the session that has a TTL.
 	TTL time.Duration
 
-	// Grace is added to the TTL before the session ends, for renewals that come over a network.
+	// Grace is added to the TTL before the session ends, for renewals over a network.
 	// SessionInfo.TTL does not include it.
 	Grace time.Duration
 
@@ -93,7 +92,7 @@ type SessionOptions struct {
 	// critical or is removed.
 	Checks []string
 
-	// Meta describes the holder: a host, a process, a purpose. It may have MaxKeySize bytes in all.
+	// Meta describes the holder, in MaxKeySize bytes at most.
 	Meta map[string]string
 }
 
@@ -145,7 +144,7 @@ func (o *SessionOptions) validate() error {
 	return nil
 }
 
-// SessionInfo describes a session. It never changes (S3). The zero value is no session.
+// SessionInfo describes a session. It never changes (S3).
 type SessionInfo struct {
 	ID          SessionID
 	Name        string
@@ -169,9 +168,7 @@ func sessionInfo(row *schema.Session) SessionInfo {
 	}
 }
 
-// Session is the handle on a session. All callers share one handle of a session, and its methods
-// may be called by many goroutines. The zero value is not usable; DB.NewSession and DB.Session give
-// one.
+// Session is the handle on a session. All callers share one handle of a session.
 type Session struct {
 	_ noCopy
 
@@ -204,9 +201,8 @@ type noCopy struct{}
 func (*noCopy) Lock()   {}
 func (*noCopy) Unlock() {}
 
-// NewSession creates a session. It blocks until the session is durable; its TTL runs from the call.
-// It returns catalog.ErrNoNode, ErrNoCheck or ErrCheckCritical for a node or check that it cannot
-// be bound to (S16 to S18).
+// NewSession creates a session. Its TTL runs from the call. It returns catalog.ErrNoNode,
+// ErrNoCheck or ErrCheckCritical for a node or check that it cannot be bound to (S16 to S18).
 func (db *DB) NewSession(opts *SessionOptions) (*Session, error) {
 	if opts == nil {
 		opts = &SessionOptions{}
@@ -234,8 +230,7 @@ func (o *SessionOptions) row() schema.Session {
 	}
 }
 
-// Session returns the handle on a live session. It blocks until it is durable that it lives. It
-// returns ErrNoSession for any other ID, and ErrInvalid for the zero one.
+// Session returns the handle on a live session. It blocks until it is durable that it lives.
 func (db *DB) Session(id SessionID) (*Session, error) {
 	var found *Session
 	err := db.update(func(tx *engine.Txn) error {
@@ -249,9 +244,7 @@ func (db *DB) Session(id SessionID) (*Session, error) {
 }
 
 // EndSession ends a session from outside, with cause ErrDestroyed: its keys are released or
-// deleted, and its lock-delay begins (S32), because its owner may still be at work. It blocks until
-// that is durable. It returns ErrNoSession for a session that does not live, and ErrInvalid for the
-// zero ID.
+// deleted, and its lock-delay begins (S32), because its owner may still be at work.
 func (db *DB) EndSession(id SessionID) error {
 	err := db.update(func(tx *engine.Txn) error { return endSession(tx, id) })
 	return wrap("end session", "", err)
@@ -278,9 +271,8 @@ func (s *Session) Done() <-chan struct{} { return s.ending().Done() }
 // every handle, also if the session lives on in the file.
 func (s *Session) Err() error { return s.ending().Err() }
 
-// Close ends the session: its keys are released or deleted, without a lock-delay (G7). It blocks
-// until that is durable. It returns nil, also when repeated. If the session had ended otherwise, it
-// returns an error that is ErrNoSession and wraps the cause.
+// Close ends the session: its keys are released or deleted, without a lock-delay (G7). It returns
+// nil, also when repeated.
 func (s *Session) Close() error {
 	if s.Err() == nil {
 		err := s.db.update(func(tx *engine.Txn) error {

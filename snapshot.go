@@ -10,14 +10,13 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// Snapshot is the whole published state at one index. It never changes, and may be used by many
-// goroutines. The zero value is not usable; DB.Snapshot gives one.
+// Snapshot is the whole published state at one index. It never changes. The zero value is not
+// usable; DB.Snapshot gives one.
 type Snapshot struct{ rows *store.Snapshot }
 
-// Snapshot returns the published state. It cannot fail, and does not wait for the file. The first
-// call after a write may sort the keys that were written since the last one, which stops writers
-// meanwhile. It waits for the function of an Update, which must not call it: Txn.Get and Txn.Prefix
-// are for that function.
+// Snapshot returns the published state. The first call after a write may sort the keys that were
+// written since the last one, which stops writers meanwhile. The function of an Update must not
+// call it: Txn.Get and Txn.Prefix are for that function.
 func (db *DB) Snapshot() *Snapshot {
 	db.writer.MustNotBeFunction() // for a snapshot that is there already would hide it
 	rows := db.rows.Cached()

@@ -3,7 +3,7 @@ package lockd
 import "time"
 
 // Stats has counts of a database: how much there is now, and how often things happened since it was
-// opened. All but Waiters and Watchers count what is durable. The zero value is of no database.
+// opened. All but Waiters and Watchers count what is durable.
 type Stats struct {
 	Index    uint64 // of the newest transaction that is published
 	Keys     int
@@ -47,8 +47,7 @@ type Stats struct {
 	Err error
 }
 
-// Stats returns the counts. It holds the database's lock for an instant, and waits neither for the
-// file nor for the function of an Update. After Close it goes on answering.
+// Stats returns the counts. It holds the database's lock for an instant.
 func (db *DB) Stats() Stats {
 	db.writer.LockBeside()
 	counts := db.engine.Counts()

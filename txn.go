@@ -8,26 +8,24 @@ import (
 )
 
 // Txn is a transaction: the argument of the function of an Update. Its methods apply the rules to
-// the newest state, its own writes included; none of them blocks. All that it writes carries one
-// index (I12), and becomes visible and durable at once, or not at all.
+// the newest state, its own writes included; none blocks. All that it writes carries one index
+// (I12), and becomes visible and durable at once, or not at all.
 //
 // Only that function may use it, on one goroutine. After it has returned every method panics, and
-// so does a loop over what it yields. The zero value is not usable.
+// so does a loop over what it yields.
 type Txn struct {
 	db    *DB
 	rules *engine.Txn
 	ended bool
 }
 
-// Update runs fn in a transaction. It blocks until what fn wrote is durable, or, if it wrote
-// nothing or returned an error, what it read. If fn returns an error, Update undoes its writes and
-// returns the error as it is. A panic or runtime.Goexit of fn undoes them too, and goes on.
+// Update runs fn in a transaction. If fn returns an error, Update undoes its writes and returns the
+// error as it is. A panic or runtime.Goexit of fn undoes them too, and goes on.
 //
 // No other write runs while fn does, so fn must not call a method of the database, its sessions or
 // its locks that writes, waits or takes a Snapshot: that call never returns. (With package
-// lockdtest, and with the build tag invariants, it panics.) fn uses the methods of Txn. DB.Get,
-// DB.Stats, DB.Locks and DB.History work too, and show the published state, without fn's writes. An
-// Update of a second or more is logged.
+// lockdtest, and with the build tag invariants, it panics.) Other reads of the database show the
+// published state, without fn's writes. An Update of a second or more is logged.
 func (db *DB) Update(fn func(tx *Txn) error) error {
 	checkUpdate(fn)
 	var refusal *Error // carries fn's error, which may be of a type that cannot be compared
@@ -85,7 +83,7 @@ func (tx *Txn) Get(key string) (Entry, bool) {
 }
 
 // Prefix yields the keys that begin with the prefix, in order, with their entries. The loop may
-// write. It is a single-use iterator.
+// write.
 func (tx *Txn) Prefix(prefix string) iter.Seq2[string, Entry] {
 	tx.check()
 	return func(yield func(string, Entry) bool) {
