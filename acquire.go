@@ -257,14 +257,14 @@ func (s *Session) cause(err error) error {
 }
 
 // WithLock acquires the key's lock as Lock does, calls fn on the caller's goroutine, and unlocks
-// when fn has returned, panicked or called runtime.Goexit. fn gets a context that is cancelled when
-// the lock is lost or ctx ends, and the proof of the lock. The key is deleted with the lock, as
+// when fn has returned, panicked or called runtime.Goexit. fn gets the proof of the lock, and a
+// context that is cancelled when the lock is lost or ctx ends. The key is deleted with the lock, as
 // RemoveAfter says.
 //
 // It returns fn's error as it is. If the lock was lost before fn returned, the error is also
-// ErrNotHeld and wraps the cause: the last work of fn may have been done without the lock. If Lock
-// fails, fn is not called. If Unlock fails, the error is Unlock's too; after ErrCommit the session
-// holds the lock until it ends.
+// ErrNotHeld and wraps the cause: the last work of fn may have been done without the lock. If
+// Unlock fails, the error is Unlock's too; after ErrCommit the session holds the lock until it
+// ends.
 func (s *Session) WithLock(
 	ctx context.Context, key string, fn func(ctx context.Context, proof Sequencer) error,
 ) error {

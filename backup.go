@@ -14,8 +14,8 @@ import (
 )
 
 // Backup writes the published state to w: keys with their values and flags, nodes, services and
-// checks; no sessions, locks or lock-delays. The stream has a version and checksums, and any
-// machine can read it. Writes go on meanwhile. It returns the errors of w's Write.
+// checks; no sessions, locks or lock-delays. Writes go on meanwhile. It returns the errors of w's
+// Write.
 func (db *DB) Backup(w io.Writer) error {
 	checkWriter(w)
 	return wrap("backup", "", store.WriteBackup(w, db.Snapshot().rows))
@@ -43,10 +43,8 @@ func (db *DB) Restore(r io.Reader) error {
 
 // WriteBackup writes to w a backup of the keys, nodes, services and checks that fn writes, to
 // import another system's state by Restore. fn runs in a transaction of a temporary database in
-// memory. The backup's index is above the given one, so that indexes after a Restore are too (G4).
-//
-// It returns the error of fn, ErrInvalid for an index of more than 2^62, and the errors of w's
-// Write. After an error what w has is no backup.
+// memory. The backup's index is above the given one (G4), at most 2^62. It returns the errors of fn
+// and of w's Write. After an error what w has is no backup.
 func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
 	checkWriter(w)
 	if fn == nil {
@@ -76,12 +74,12 @@ func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
 
 // Restore makes a new file at the path from a backup. Its indexes start above the backup's, the
 // given one, and the Unix time in microseconds: so fences do not repeat unless the clock is behind
-// (G4). The given index is the largest fence beyond the backup's that a resource may have seen, or
-// 0. The file appears when it is complete and on disk, or not at all.
+// (G4). The given index is the largest fence beyond the backup's that a resource may have seen, at
+// most 2^62, or 0. The file appears when it is complete and on disk, or not at all.
 //
 // It returns an error that is fs.ErrExist if the path exists, ErrCorrupt or ErrFormat for a backup
-// that is damaged or none, ErrInvalid for an index of more than 2^62 and as Open, and the errors of
-// r's Read and of the file system. Of the options Clock, FileMode and AllowNetworkFS count.
+// that is damaged or none, and the errors of r's Read and of the file system. Of the options Clock,
+// FileMode and AllowNetworkFS count.
 func Restore(path string, r io.Reader, index uint64, opts *Options) error {
 	checkReader(r)
 	return wrap("restore", path, restore(path, r, index, opts))

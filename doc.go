@@ -14,12 +14,11 @@
 // elsewhere by a [Guard].
 //
 // A [Keeper] keeps one session alive for as long as the program runs. In an election the holder of
-// a key's lock leads ([Session.Campaign], [Keeper.Lead]), and [DB.Observe] shows the leader. A
-// semaphore ([Session.Acquire]) has a limited number of slots ([Slot]), each held, and lost, as a
-// lock is.
+// a key's lock leads ([Session.Campaign], [Keeper.Lead], [DB.Observe]). A semaphore
+// ([Session.Acquire]) has a limited number of slots ([Slot]), each held, and lost, as a lock is.
 //
-// Locks are advisory: every caller may write or delete a locked key. A write that has to fail
-// without the lock goes through [DB.If].
+// Locks are advisory: every caller may write or delete a locked key, but through [DB.If] only the
+// holder.
 //
 // # Calls
 //
@@ -68,9 +67,8 @@
 //   - G9: Waiters for a lock are served in the order in which they began to wait; no call overtakes
 //     them. A waiter that gives up, or whose session ends, leaves the queue with an error and never
 //     holds up the rest. G7 and G9 hold for slots of semaphores too, but only among callers of this
-//     package: clients that use a semaphore's keys do not queue. A session whose slot was taken by
-//     force gets no other during its lock-delay: its waiting call keeps its place, and those behind
-//     it are served meanwhile.
+//     package. A session whose slot was taken by force gets no other during its lock-delay: its
+//     waiting call keeps its place, and those behind it are served meanwhile.
 //   - G10: The loss of a lock is told (Done is closed) no later than another caller is told of
 //     being granted it.
 //   - G11: A call that a rule refuses changes nothing; one that gives up waiting leaves nothing
@@ -93,15 +91,12 @@
 //
 // # Crash
 //
-// After a crash the file has some prefix of the batches, at least all that were acknowledged. The
+// After a crash the file has some prefix of the commits, at least all that were acknowledged. The
 // next Open ends the sessions that were bound to the process, with their lock-delays. Sessions with
 // lifetime Independent go on, and [Session.Lock] takes their locks over.
 //
 // A commit whose outcome is unknown makes the database fail ([ErrFailed]); the next Open finds all
-// of that commit or nothing. A caller that repeats such a write has to expect that it was done. A
-// session with lifetime Independent may then hold a lock for which no handle was given, until it
-// takes the lock over and releases it, or ends. doc/operations.md has the details.
-//
-// A damaged file is refused (G13). [Recover] writes what can be read of it to a backup, and says
-// what is missing; [Restore] makes a new file of a backup.
+// of it or nothing. A caller that repeats such a write has to expect that it was done, and an
+// Independent session may hold a lock for which no handle was given (doc/operations.md). A damaged
+// file is refused; [Recover] and [Restore] save what can be read of it.
 package lockd

@@ -92,18 +92,16 @@ func (e *panicError) Unwrap() error {
 	return err
 }
 
-// Lead runs fn whenever it leads, term after term, until ctx ends or fn returns by itself.
-//
-// It campaigns as Session.Campaign does, with the keeper's current session. When it is elected it
-// calls fn, on the caller's goroutine, with the proof of the leadership and a context that is
-// cancelled when the leadership is lost or ctx ends. It waits for fn to return, however long that
-// takes, resigns if it still leads, and:
+// Lead runs fn whenever it leads, term after term, until ctx ends or fn returns by itself. It
+// campaigns as Session.Campaign does, with the keeper's current session, and calls fn on the
+// caller's goroutine, with the proof of the leadership and a context that is cancelled when the
+// leadership is lost or ctx ends. It waits for fn to return, resigns if it still leads, and:
 //
 //   - If the leadership was lost, it ignores what fn returned and campaigns again.
 //   - If ctx has ended, it returns ctx's error, joined with fn's if that is another.
 //   - If fn panicked, it logs the stack and campaigns again after a backoff, from 1 s up to 1 min.
-//     When it returns, the text of its error has the last panic, and errors.Is finds it if it was
-//     an error. If fn called runtime.Goexit, Lead resigns and ends with the goroutine.
+//     The error that it returns in the end has the last panic. If fn called runtime.Goexit, Lead
+//     resigns and ends with the goroutine.
 //   - Otherwise it returns what fn returned.
 //
 // A commit that does not succeed is tried again until ctx ends. If a resignation cannot be made

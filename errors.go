@@ -218,10 +218,9 @@ func name[E ~uint8](value E, words ...string) string {
 	return strconv.Itoa(int(value))
 }
 
-// LockedError says why a lock or a slot could not be acquired, at once (TryLock, TryAcquire,
-// Txn.Lock) or before the context ended. A call that gave up reports the published state of the
-// first of its keys that it could not have. Its Waiters are those ahead of it, and 1,000 if there
-// are more.
+// LockedError says why a lock or a slot could not be acquired, at once or before the context ended.
+// A call that gave up reports the published state of the first of its keys that it could not have.
+// Its Waiters are those ahead of it, and 1,000 if there are more.
 //
 // With ObstacleSlots, Until and Remaining are of the first lost slot that comes back, and zero if
 // none was lost. Holder and what belongs to it are of the slot that has been held for longest, and

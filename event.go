@@ -42,19 +42,18 @@ type Event struct {
 	Entry, Previous Entry
 
 	// Granted is the session that the change granted the key's lock; the fence is Entry's. Ended is
-	// the session whose grant it ended; the fence is Previous's. Either is the zero value if there
-	// was no such grant. A lock that is handed on has both.
+	// the session whose grant it ended; the fence is Previous's. A lock that is handed on has both.
 	Granted, Ended SessionInfo
 
 	// Session is the session that was created or ended, or the owner of an attachment.
 	Session SessionInfo
 
-	// Cause is why a grant or a session ended, or why the state is repeated. errors.Is finds the
-	// cause in it. Lost reports whether it ended otherwise than by its owner.
+	// Cause is why a grant or a session ended, or why the state is repeated, for errors.Is. Lost
+	// reports whether it ended otherwise than by its owner.
 	Cause error
 	Lost  bool
 
-	// Time is the time of the change if a grant or a session began or ended, and else zero.
+	// Time is zero unless a grant or a session began or ended.
 	Time time.Time
 
 	// Catalog says what changed in the catalog.

@@ -17,14 +17,13 @@ import (
 )
 
 // Keeper keeps one session alive: the database renews it in time, and the next call makes another
-// when it has ended. It is for a program that has to be a holder for as long as it runs. It needs
-// no goroutine, but has to be closed.
+// when it has ended. It is for a program that has to be a holder for as long as it runs. It has to
+// be closed.
 //
 // There are never two sessions: none is made before the end of the last one is durable and its Done
-// is closed. A session is renewed also if the program hangs: see SessionOptions.TTL.
-//
-// Keeper.Close and DB.Close end the session, also if it is Independent. If the process is killed,
-// an Independent session stays in the file, with its locks, until its TTL ends it.
+// is closed. A session is renewed also if the program hangs: see SessionOptions.TTL. Keeper.Close
+// and DB.Close end the session, also if it is Independent. If the process is killed, an Independent
+// session stays in the file, with its locks, until its TTL ends it.
 type Keeper struct {
 	db     *DB
 	opts   SessionOptions
@@ -63,7 +62,7 @@ func (db *DB) NewKeeper(opts *SessionOptions) (*Keeper, error) {
 	return result(k, "new keeper", k.opts.Name, err)
 }
 
-// Current returns the live session, and whether there is one. It makes none, and does not block.
+// Current returns the live session, and whether there is one. It makes none.
 func (k *Keeper) Current() (*Session, bool) {
 	s := k.newest.Load()
 	if s == nil || s.Err() != nil || k.db.rows.Sessions.Get(string(s.state.Row.ID[:])) == nil {
@@ -148,7 +147,7 @@ func (k *Keeper) passes(err error) bool {
 // is durable, or at the end of the database. The session's own Done is closed before.
 func (k *Keeper) Done() <-chan struct{} { return k.ending.Done() }
 
-// Err returns nil until Done is closed, and then an error that is ErrClosed or ErrFailed.
+// Err returns nil until Done is closed, and then ErrClosed or ErrFailed.
 func (k *Keeper) Err() error { return k.ending.Err() }
 
 // Close ends the session as Session.Close does, without a lock-delay, so work under its locks has

@@ -25,7 +25,7 @@ type LockOptions struct {
 	Value []byte
 	Flags uint64
 
-	// Key says what happens to the key after Unlock. The default is LeaveKey.
+	// Key says what happens to the key after Unlock.
 	Key KeyPolicy
 }
 
@@ -97,8 +97,8 @@ func (l *Lock) lose(cause error) {
 	}
 }
 
-// Context returns a child of parent that is cancelled when the lock is no longer held;
-// context.Cause then returns what Err does.
+// Context returns a child of parent that is cancelled when the lock is no longer held, with Err as
+// its cause.
 func (l *Lock) Context(parent context.Context) context.Context {
 	checkContext(parent)
 	return l.ending.Context(parent)

@@ -36,11 +36,10 @@ func New(opts *Options) (*DB, error) {
 // Sessions whose process is gone end, as Options.Reopen says. The others live on, each with a full
 // TTL (S28). Lock-delays go on by the wall clock, and never last longer than their full length.
 //
-// The file must not be removed or replaced while it is open (doc/operations.md). Open returns
-// ErrCorrupt or ErrFormat for a file that it refuses and leaves as it is (an empty file is
-// ErrCorrupt), an error that is fs.ErrNotExist for a symbolic link that leads nowhere, ErrCommit if
-// what is in the file, or the end of a session, cannot be made durable, and ErrInvalid also for a
-// file system that Options.AllowNetworkFS would have to allow.
+// The file must not be removed or replaced while it is open. Open returns ErrCorrupt or ErrFormat
+// for a file that it refuses (an empty file is ErrCorrupt), an error that is fs.ErrNotExist for a
+// symbolic link that leads nowhere, ErrCommit if what is in the file, or the end of a session,
+// cannot be made durable, and ErrInvalid also for a file system that needs Options.AllowNetworkFS.
 func Open(path string, opts *Options) (*DB, error) {
 	err := opts.validate()
 	if err == nil {
@@ -159,9 +158,6 @@ func endWith(cause error) func(*engine.Txn, *engine.Session) {
 // that are bound to the process, or are a Keeper's, end without lock-delays. The others stay in the
 // file, with their locks; only their handles end, with an error that is ErrClosed and neither
 // ErrNoSession nor ErrNotHeld.
-//
-// From then on every call that writes, waits, or asks for a session or about a lock returns
-// ErrClosed; the other reads answer from the last state.
 //
 // Close returns ErrCommit if the end could not be made durable, and ErrFailed if the database had
 // failed before. Then the next Open ends the sessions that are bound to the process, and the others

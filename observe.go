@@ -24,8 +24,8 @@ type Leadership struct {
 	// Until is the end of the last leader's lock-delay, by the database's clock; zero if there is
 	// none.
 	Until time.Time
-	// Cause is why the last leader's grant ended; nil if Observe has not seen it end. errors.Is
-	// finds the cause in it.
+	// Cause is why the last leader's grant ended, for errors.Is; nil if Observe has not seen it
+	// end.
 	Cause error
 }
 
@@ -39,13 +39,12 @@ func (l Leadership) newsTo(before Leadership) bool {
 		!l.Until.IsZero() && !l.Until.Equal(before.Until)
 }
 
-// Observe yields the state of the election that the key names: first the present one, and then each
+// Observe yields the state of the election that the key names: the present one, and then each
 // leader, each value that one proclaims, and each vacancy, in the order of their fences. A leader
-// that hands over to the next makes no vacancy. The end of a lock-delay is no event:
-// Leadership.Until says it.
-//
-// If events were dropped (Options.History), it goes on with the present state. The error that ends
-// it comes with the zero Leadership, which looks like a vacancy: look at the error first.
+// that hands over to the next makes no vacancy. The end of a lock-delay is not yielded: see
+// Leadership.Until. If events were dropped (Options.History), it goes on with the present state.
+// The error that ends it comes with the zero Leadership, which looks like a vacancy: look at the
+// error first.
 func (db *DB) Observe(ctx context.Context, key string) iter.Seq2[Leadership, error] {
 	checkContext(ctx)
 	db.writer.MustNotBeFunction()

@@ -15,11 +15,11 @@ import (
 
 // Options configures a database. It is read once, and not kept.
 type Options struct {
-	// Clock is the clock of every deadline. The default is the real clock; package lockdtest has
-	// one that a test moves. Its methods must not wait, and must not call the database.
+	// Clock is the clock of every deadline. The default is the real one. Its methods must not wait,
+	// and must not call the database.
 	Clock clock.Clock
 
-	// Sync says when a write is durable. The default is SyncAlways.
+	// Sync says when a write is durable.
 	Sync SyncPolicy
 
 	// Reopen says what Open does with sessions that are bound to a process which is gone. The
@@ -31,8 +31,7 @@ type Options struct {
 	// wait.
 	OpenTimeout time.Duration
 
-	// FileMode is the mode of a file that Open creates, before the umask. The owner needs to read
-	// and write it. The default is 0o600.
+	// FileMode is the mode of a file that Open creates, before the umask. The default is 0o600.
 	FileMode fs.FileMode
 
 	// AllowNetworkFS lets Open take a file on a network or shared file system, such as NFS or FUSE.
@@ -50,8 +49,7 @@ type Options struct {
 	// database is opened; slog.DiscardHandler turns logging off.
 	//
 	// The handler runs on its own goroutine. Up to 4,096 records wait for it; further ones are
-	// dropped and counted (Stats.LogDrops). Close waits until the queue is logged; a handler must
-	// not call it.
+	// dropped (Stats.LogDrops). A handler must not call Close, which waits for it.
 	Logger *slog.Logger
 
 	// Node is the name of this process in the catalog, and the node of every session that names
@@ -66,8 +64,7 @@ type SyncPolicy uint8
 const (
 	// SyncAlways syncs the file before a write returns: it survives a power cut (G2).
 	SyncAlways SyncPolicy = iota
-	// SyncNever leaves the sync to the operating system: a write survives the end of the process,
-	// but a power cut may cost the whole file.
+	// SyncNever leaves the sync to the operating system: a power cut may cost the whole file (G2).
 	SyncNever
 )
 

@@ -12,8 +12,7 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// Recovery says what Recover saved of a damaged file. If Missing and Doubtful are empty, the backup
-// is what BackupFile would have written before the damage.
+// Recovery says what Recover saved of a damaged file.
 type Recovery struct {
 	// Index is the index of the backup: the highest that was found.
 	Index uint64
@@ -22,21 +21,18 @@ type Recovery struct {
 	Keys, Nodes, Services, Checks int
 
 	// Missing is what was in the file, or may have been, and is not in the backup, sessions
-	// included. Each text has the table, the key of the row if they are known, and the reason:
-	// `keys: "color": its checksum does not match`. Then the key itself may be damaged.
+	// included: `keys: "color": its checksum does not match`, where the key too may be damaged.
 	Missing []string
 
-	// Doubtful is what is in the backup and may be older than the last commit, or have been deleted
-	// since. It also tells of a newest commit that is left out because it may never have been
-	// whole.
+	// Doubtful is what is in the backup and may be out of date. It also tells of a newest commit
+	// that is left out because it may never have been whole.
 	Doubtful []string
 }
 
 // Recover reads a damaged file of a closed database, and writes to w a backup, for Restore, of each
-// row whose checksum holds. It only reads the file, all of it before it writes.
-//
-// Where rows are lost, it takes older copies that the file still has, as doubtful. It leaves out
-// rows that do not fit without missing ones, such as a service without its node, as missing.
+// row whose checksum holds. It only reads the file. Where rows are lost, it takes older copies that
+// the file still has, as doubtful. It leaves out rows that do not fit without missing ones, such as
+// a service without its node, as missing.
 //
 // It returns ErrInUse as Open does, ErrCorrupt if there is nothing of lockd's in the file,
 // ErrFormat if it is not lockd's or of a newer format, an error that is fs.ErrNotExist if there is

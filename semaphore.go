@@ -16,12 +16,9 @@ type Slot struct {
 // Prefix returns the prefix that names the semaphore.
 func (s *Slot) Prefix() string { return engine.PrefixOf(s.lock.Key()) }
 
-// Sequencer returns the proof of the slot, for DB.If and DB.CheckSequencer: the sequencer of the
-// lock of prefix/session.
-//
-// It is not for a Guard, or another resource that compares fences: slots are held side by side, so
-// a smaller fence is not a late one. For such a resource take the lock of what is written as well,
-// and present that lock's sequencer.
+// Sequencer returns the proof of the slot, for DB.If and DB.CheckSequencer. It is not for a Guard,
+// or another resource that compares fences: slots are held side by side, so a smaller fence is not
+// a late one. For such a resource take the lock of what is written as well.
 func (s *Slot) Sequencer() Sequencer { return s.lock.Sequencer() }
 
 // Done returns a channel that is closed when the slot is no longer held, as Lock.Done does (G10).
@@ -39,21 +36,18 @@ func (s *Slot) Release() error { return wrap("release", s.Prefix(), s.lock.unloc
 
 // Acquire acquires a slot of the semaphore. It blocks until fewer than limit slots are held, or
 // lost and in their lock-delay. Waiters are served in order (G9). A session has at most one slot of
-// a semaphore. One that it holds without a handle, as after a restart, is taken over as it is.
+// a semaphore. One that it holds without a handle, as after a restart, is taken over.
 //
 // The first call creates the semaphore, with its limit. After that a limit of 0 means the
 // semaphore's own, and any other has to equal it; SetLimit changes it. If the semaphore is deleted
-// while the call waits, the call's limit creates it again.
-//
-// The semaphore's keys are those of Consul's official client: prefix/.lock has the limit and the
-// holders, and each holder locks prefix/session. Clients that use these keys share the semaphore,
-// outside the queue and the lock-delays (doc/semantics.md).
+// while the call waits, the call's limit creates it again. Its keys are those of Consul's official
+// client, which can share it, outside the queue and the lock-delays: prefix/.lock has the limit and
+// the holders, and each holder locks prefix/session (doc/semantics.md).
 //
 // It fails as Session.Lock does, with ErrInvalid also for a limit that is not between 0 and 2^20,
 // and for a prefix that is not a clean path. It returns ErrConflict if the limit is not the
-// semaphore's, if it is 0 and there is no semaphore, if prefix/.lock has another value, or if the
-// session has a slot or waits for one; and a *LockedError if another session holds the lock of
-// prefix/session.
+// semaphore's, if prefix/.lock has another value, or if the session has a slot or waits for one;
+// and a *LockedError if another session holds the lock of prefix/session.
 func (s *Session) Acquire(ctx context.Context, prefix string, limit int) (*Slot, error) {
 	checkContext(ctx)
 	err := ctx.Err()

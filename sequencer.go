@@ -28,8 +28,8 @@ var (
 	_ encoding.TextUnmarshaler = (*Sequencer)(nil)
 )
 
-// String returns the text form: fence, lock index, session and key between colons, the key
-// percent-encoded but for its slashes. The zero value is the empty string.
+// String returns the text form, fence:lockindex:session:key, with the key percent-encoded but for
+// its slashes. Of the zero value it is empty.
 func (q Sequencer) String() string {
 	if q == (Sequencer{}) {
 		return ""
@@ -79,11 +79,11 @@ func parseSequencer(text string) (Sequencer, error) {
 	return q, nil
 }
 
-// MarshalText returns the text form. It never fails.
+// MarshalText returns the text form.
 func (q Sequencer) MarshalText() ([]byte, error) { return []byte(q.String()), nil }
 
-// UnmarshalText reads the text form, as ParseSequencer does. So it refuses the text of the zero
-// value: an optional field of JSON is tagged omitzero. After an error q is unchanged.
+// UnmarshalText is ParseSequencer. It refuses the text of the zero value: an optional field of JSON
+// is tagged omitzero.
 func (q *Sequencer) UnmarshalText(text []byte) error {
 	parsed, err := ParseSequencer(string(text))
 	if err != nil {

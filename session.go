@@ -16,7 +16,7 @@ import (
 // Behavior says what the end of a session does to the keys whose locks it holds.
 type Behavior uint8
 
-// The behaviors.
+// Behaviors.
 const (
 	// ReleaseKeys releases the locks; the keys stay (K33).
 	ReleaseKeys Behavior = iota
@@ -32,8 +32,7 @@ type Lifetime uint8
 
 // The lifetimes.
 const (
-	// BoundToProcess ends the session with its process: cleanly by DB.Close, and after a crash by
-	// the next Open.
+	// BoundToProcess ends the session with DB.Close, and after a crash with the next Open.
 	BoundToProcess Lifetime = iota
 	// Independent keeps the session in the file. Its TTL runs while the file is open, and begins
 	// anew with each Open (S28). A Keeper's is kept only after a crash.
@@ -62,8 +61,7 @@ type SessionOptions struct {
 	// Name is for people. It need not be unique.
 	Name string
 
-	// TTL is how long the session lives without being renewed, exactly (S26). Zero means for ever;
-	// the least is MinTTL.
+	// TTL is how long the session lives without a renewal, exactly (S26). Zero means for ever.
 	//
 	// The next Open notices a process that died without a TTL. A TTL is for holders over a network,
 	// for Independent sessions, and for work that may hang: that is noticed if the work itself
@@ -76,20 +74,20 @@ type SessionOptions struct {
 	Grace time.Duration
 
 	// LockDelay is how long no session is granted a lock after its holder was lost (S32). Zero
-	// means DefaultLockDelay, NoLockDelay none; the least is MinTTL, the most MaxLockDelay.
+	// means DefaultLockDelay, NoLockDelay none.
 	LockDelay time.Duration
 
-	// Behavior says what happens to the held keys at the end. The default is ReleaseKeys.
+	// Behavior says what happens to the held keys at the end.
 	Behavior Behavior
 
-	// Lifetime says whether the session ends with its process. The default is BoundToProcess.
+	// Lifetime says whether the session ends with its process.
 	Lifetime Lifetime
 
 	// Node is the node of the catalog that the session is bound to. Empty means Options.Node.
 	Node string
 
-	// Checks are IDs of checks of the node. None may be critical; the session ends when one becomes
-	// critical or is removed.
+	// Checks are IDs of checks of the node. The session ends when one becomes critical or is
+	// removed.
 	Checks []string
 
 	// Meta describes the holder, in MaxKeySize bytes at most.

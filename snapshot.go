@@ -52,7 +52,7 @@ func (s *Snapshot) Prefix(prefix string) iter.Seq2[string, Entry] {
 }
 
 // Keys yields the keys that begin with the prefix, in order, each cut after the first separator
-// that follows the prefix, and each result once (H10). An empty separator cuts nothing.
+// that follows the prefix, and each result once (H10).
 func (s *Snapshot) Keys(prefix, separator string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		last, any := "", false
@@ -106,11 +106,9 @@ func (s *Snapshot) Sessions() iter.Seq[SessionInfo] {
 // never falls. It rises only if something in the scope changed, or, where something is absent, if
 // keys with one of its prefixes were deleted together (I8) or old tombstones dropped (X13, X14).
 //
-//   - Of a key it is the ModifyIndex (I2), or the index of its deletion.
-//   - Of a prefix it is the highest of its keys and deletions (I4, I7). That takes time in
-//     proportion to their number.
-//   - Of one session it is the index of its creation or end; of all sessions, or the catalog, of
-//     any change.
+// Of a key it is the ModifyIndex (I2), or the index of its deletion; of a prefix the highest of its
+// keys and deletions (I4, I7), which takes time in proportion to their number; of one session the
+// index of its creation or end; of all sessions, or the catalog, of any change.
 func (s *Snapshot) IndexOf(scope Scope) uint64 {
 	at := scope.scope
 	switch {

@@ -2,8 +2,8 @@ package lockd
 
 import "time"
 
-// Stats has counts of a database: how much there is now, and how often things happened since it was
-// opened. All but Waiters and Watchers count what is durable.
+// Stats has counts of a database: what there is now, and what happened since it was opened. All but
+// Waiters and Watchers count what is durable.
 type Stats struct {
 	Index    uint64 // of the newest transaction that is published
 	Keys     int
@@ -14,8 +14,8 @@ type Stats struct {
 
 	Grants uint64 // how often a lock was granted
 
-	// Ends counts ends by their cause: those of sessions down to Restored, and then those of locks
-	// whose session lived on.
+	// Ends counts ends by cause: of sessions down to Restored, then of locks whose session lived
+	// on.
 	Ends struct {
 		Closed        uint64 // ErrClosed
 		Expired       uint64 // ErrExpired
@@ -31,7 +31,7 @@ type Stats struct {
 		Forced     uint64 // ErrForced
 	}
 
-	// Commits says what writing to the file has cost. A database in memory leaves it zero.
+	// Commits says what writing to the file has cost.
 	Commits struct {
 		Count   uint64        // how many succeeded
 		Failed  uint64        // how many did not

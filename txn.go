@@ -69,7 +69,7 @@ func (tx *Txn) enter() {
 func (tx *Txn) leave() { tx.db.writer.Leave() }
 
 // Index returns the index of the transaction's writes. It is valid only when Update has returned
-// nil: after a failed commit and a restart another transaction may carry it.
+// nil.
 func (tx *Txn) Index() uint64 {
 	tx.check()
 	return tx.rules.Index()
@@ -82,8 +82,7 @@ func (tx *Txn) Get(key string) (Entry, bool) {
 	return entryOf(row), row != nil
 }
 
-// Prefix yields the keys that begin with the prefix, in order, with their entries. The loop may
-// write.
+// Prefix is as Snapshot.Prefix. The loop may write.
 func (tx *Txn) Prefix(prefix string) iter.Seq2[string, Entry] {
 	tx.check()
 	return func(yield func(string, Entry) bool) {
@@ -146,11 +145,10 @@ func (tx *Txn) DeleteAll() (int, error) {
 
 // Lock acquires the key's lock for a session, as Consul does: it succeeds on a key that is free,
 // which it creates if need be (K13, K14), and again for the session that holds it (K15, K16).
-// LockOptions.Value is written with it; LockOptions.Key is for handles, and refused.
+// LockOptions.Key is refused: it is for handles.
 //
 // It returns a *LockedError if the lock is held by another session (K17), delayed (K18), or
-// promised to waiters (G9), ErrNoSession for a session that does not live (K20), and ErrInvalid for
-// an empty key or session (K19).
+// promised to waiters (G9), ErrNoSession (K20), and ErrInvalid for an empty key or session (K19).
 func (tx *Txn) Lock(key string, session SessionID, opts *LockOptions) (Entry, error) {
 	tx.enter()
 	defer tx.leave()
@@ -171,9 +169,9 @@ func (tx *Txn) lock(key string, session SessionID, opts *LockOptions) (*schema.K
 	return tx.rules.Lock(key, schema.ID(session), opts.rules())
 }
 
-// Unlock releases the key's lock, which the session must hold; the key keeps its value and flags
-// (K21). It sets no lock-delay (K39). It returns ErrNotHeld if the session does not hold the lock,
-// or there is no such key or session (K22, K23, K25).
+// Unlock releases the key's lock, without a lock-delay (K39); the key keeps its value and flags
+// (K21). It returns ErrNotHeld if the session does not hold the lock, or there is no such key or
+// session (K22, K23, K25).
 func (tx *Txn) Unlock(key string, session SessionID) (Entry, error) {
 	tx.enter()
 	defer tx.leave()
