@@ -176,8 +176,8 @@ func (db *DB) withdraw(w *waiter) (blocked *engine.Blocked, gone bool) {
 	return blocked, gone
 }
 
-// gaveUp is what a call for so many locks returns that has waited, when its context has ended: that
-// error, and what was in the way.
+// gaveUp is the error of a call that waited for that number of locks until its context ended: the
+// context's, and what was in the way.
 func gaveUp(ended error, locks int, blocked *engine.Blocked) error {
 	switch {
 	case blocked == nil:
@@ -208,14 +208,12 @@ func (s *Session) Lock(ctx context.Context, key string, opts *LockOptions) (*Loc
 
 // LockAll acquires the locks of all the keys, in one transaction, when all are free and it is the
 // first waiter of each. So callers that lock several keys at once, and hold none of them, never
-// deadlock.
+// deadlock. A key for which the call is the first waiter stays free while another is busy, and is
+// refused to other callers (ObstacleQueue).
 //
-// A key for which the call is the first waiter stays free while another is busy, and is refused to
-// other callers (ObstacleQueue): a deadline bounds that. A lock that the session holds without a
-// handle is taken over; one that has a handle is waited for.
-//
-// The locks come in the order of the keys. They share one fence, but for those that are taken over.
-// LockAll fails as Lock does. A key named twice is ErrInvalid.
+// A lock that the session holds without a handle is taken over; one that has a handle is waited
+// for. The locks come in the order of the keys, and share one fence, but for those that are taken
+// over. LockAll fails as Lock does. A key named twice is ErrInvalid.
 func (s *Session) LockAll(
 	ctx context.Context, keys []string, opts *LockOptions,
 ) ([]*Lock, error) {

@@ -21,13 +21,13 @@ func (db *DB) Backup(w io.Writer) error {
 	return wrap("backup", "", store.WriteBackup(w, db.Snapshot().rows))
 }
 
-// Restore replaces the keys, nodes, services and checks by those of a backup, which is read and
-// checked before anything changes. Then every session ends with ErrRestored and its lock-delay,
-// each at an index of its own, and one transaction writes the difference. Indexes and fences go on
-// rising, above those of the backup too (G4, G8). The node of this process stays.
+// Restore replaces the keys, nodes, services and checks by those of a backup, which is checked
+// before anything changes. Every session ends with ErrRestored and its lock-delay, each at an index
+// of its own, and then one transaction writes the difference. Indexes and fences go on rising,
+// above those of the backup too (G4, G8). The node of this process stays.
 //
-// It returns ErrCorrupt or ErrFormat for a backup that is damaged or none, ErrInvalid for a backup
-// whose index is new here and more than 2^62, and the errors of r's Read, with nothing changed.
+// It returns ErrCorrupt or ErrFormat for a backup that is damaged or none, ErrInvalid for one whose
+// index is new here and more than 2^62, and the errors of r's Read, with nothing changed.
 func (db *DB) Restore(r io.Reader) error {
 	checkReader(r)
 	if err := db.writer.Refused(); err != nil {
@@ -187,11 +187,9 @@ func readBackup(r io.Reader) (*store.Backup, error) {
 
 // Compact rewrites the file of a closed database without its free pages. The file is whole at every
 // moment, and keeps its owner and mode; a symbolic link is followed. Of the options OpenTimeout,
-// Sync and AllowNetworkFS count.
-//
-// It fails as Verify does, and with an error that is fs.ErrPermission if the caller may not give
-// the new file to the owner; then the file is as it was. On Windows, where an open file cannot be
-// replaced, it returns the system's error.
+// Sync and AllowNetworkFS count. It fails as Verify does, with an error that is fs.ErrPermission if
+// the caller may not give the new file to the owner, and always on Windows, where an open file
+// cannot be replaced; then the file is as it was.
 func Compact(path string, opts *Options) error {
 	err := engine.CheckName("path", path)
 	if err == nil {

@@ -57,9 +57,8 @@ var (
 	ErrCompacted = errors.New("events after this index are no longer kept")
 )
 
-// Causes of an end: what errors.Is finds in Session.Err, Lock.Err and the cause of a
-// Lock.Context. [ErrClosed] is one more, and package catalog has those of a session whose node or
-// check is gone or critical.
+// Causes of an end, for errors.Is. [ErrClosed] is one more, and package catalog has those of a
+// session whose node or check is gone or critical.
 var (
 	// ErrExpired: a session was not renewed within its TTL and grace. The text says how long before
 	// its end it was last renewed or made.
@@ -68,9 +67,8 @@ var (
 	// ErrDestroyed: EndSession ended a session.
 	ErrDestroyed = engine.ErrDestroyed
 
-	// ErrProcessGone: a session was bound to a process that ended without Close. The next Open ends
-	// the session, which DB.History, Options.Logger, and a Watch from the last index that the file
-	// had tell.
+	// ErrProcessGone: a session was bound to a process that ended without Close, and the next Open
+	// has ended it.
 	ErrProcessGone = engine.ErrProcessGone
 
 	// ErrRestored: a backup was restored over the database.
@@ -135,8 +133,8 @@ func advised(err error) error {
 }
 
 // EndedError says that a session or a lock has ended, and why: errors.Is finds the cause. It is
-// also ErrNoSession for a session, and ErrNotHeld for a lock, unless only the handle has ended
-// because the database was closed and its file keeps the session.
+// also ErrNoSession for a session, and ErrNotHeld for a lock, unless the database was closed and
+// its file keeps the session.
 type EndedError struct {
 	Session SessionID // the session, or the session that held the lock
 	Key     string    // of the lock; empty for a session

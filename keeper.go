@@ -73,10 +73,9 @@ func (k *Keeper) Current() (*Session, bool) {
 
 // Session returns the live session, and makes one if there is none. It tries again after a commit
 // that did not succeed, with a backoff from 1 s up to 1 min. It waits while a check of its options
-// is critical, or, after the first session, while their node or a check is missing.
-//
-// It returns catalog.ErrNoNode or ErrNoCheck if there has been no session yet, and ErrClosed after
-// Keeper.Close too. A caller that closes the session gets another one from the next call.
+// is critical, or, after the first session, while their node or a check is missing; before that it
+// returns catalog.ErrNoNode or ErrNoCheck. It returns ErrClosed after Keeper.Close too. A caller
+// that closes the session gets another one from the next call.
 func (k *Keeper) Session(ctx context.Context) (*Session, error) {
 	checkContext(ctx)
 	s, err := k.session(ctx)

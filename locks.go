@@ -44,9 +44,8 @@ type WaiterInfo struct {
 }
 
 // Locks yields every lock that is held, delayed or waited for, in the order of the keys, as they
-// are when the loop begins. It shows what is durable: until a grant is committed its session is a
-// waiter. Before the loop it holds the database's lock for a time in proportion to the number of
-// locks and waiters.
+// are when the loop begins. Until a grant is committed its session is a waiter. It holds the
+// database's lock for a time in proportion to the number of locks and waiters.
 func (db *DB) Locks() iter.Seq[LockInfo] {
 	return func(yield func(LockInfo) bool) {
 		db.writer.LockBeside()

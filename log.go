@@ -150,7 +150,7 @@ func (db *DB) logCommit(took time.Duration, writers uint64, err error) {
 }
 
 // logStep logs that a step of a checkpoint has failed. What was committed is durable. If there was
-// no room, further commits succeed while the log has some, and nobody else is told before that.
+// no room, further commits succeed while the log has some, and no caller is told before that.
 func (db *DB) logStep(err error) {
 	db.logNow(slog.LevelWarn, "checkpoint failed", slog.String("error", err.Error()))
 }

@@ -39,9 +39,8 @@ type Options struct {
 	// databases on one file destroy it.
 	AllowNetworkFS bool
 
-	// History is how many events are kept, for Watch and DB.History. The default is 10,000. The
-	// events of one commit are kept or dropped together. Fewer are kept if they take more than 64
-	// MiB; the newest commit always is.
+	// History is how many events are kept, for Watch and DB.History. The default is 10,000. Those
+	// of one commit are dropped together; if they take more than 64 MiB, fewer are kept.
 	History int
 
 	// Logger gets records of grants and releases (Debug), losses and slow commits (Warn), and

@@ -49,8 +49,8 @@ func (db *DB) published(id SessionID) (*Session, error) {
 
 // Renew begins the session's TTL anew, from the moment of the call (G6); without a TTL it does
 // nothing (S25). It moves no index, writes nothing to the file, and waits neither for a commit nor
-// for the function of an Update. If the session has ended, or its TTL had passed when Renew was
-// called, it returns when that end is durable.
+// for the function of an Update. If the session has ended, or its TTL had passed at the call, it
+// returns when that is durable.
 func (s *Session) Renew() error {
 	err := s.renewalLost()
 	if err == nil {

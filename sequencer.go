@@ -111,9 +111,8 @@ func sequencerOf(q engine.Sequencer) Sequencer {
 // grant of a lock that it has seen, by the fence and then the lock index. One Guard guards one
 // resource. The zero value is ready.
 //
-// It does not ask the database: a forged sequencer with a larger fence passes, and shuts the true
-// holder out. A resource that outlives its process stores the highest fence with its data instead.
-// It is not for slots of a semaphore: see Slot.Sequencer.
+// It does not ask the database: a forged sequencer with a larger fence shuts the true holder out. A
+// resource that outlives its process stores the highest fence with its data instead.
 type Guard struct {
 	mu      sync.Mutex // protects what follows
 	highest Sequencer

@@ -63,10 +63,10 @@ type SessionOptions struct {
 
 	// TTL is how long the session lives without a renewal, exactly (S26). Zero means for ever.
 	//
-	// The next Open notices a process that died without a TTL. A TTL is for holders over a network,
-	// for Independent sessions, and for work that may hang: that is noticed if the work itself
-	// calls Session.Renew. Session.KeepAlive and a Keeper renew beside the work, which then puts a
-	// catalog.Check of the session that has a TTL.
+	// A process that dies needs none: the next Open ends its sessions. A TTL is for holders over a
+	// network, for Independent sessions, and for work that may hang and calls Session.Renew itself.
+	// Beside Session.KeepAlive or a Keeper such work puts a catalog.Check of the session that has a
+	// TTL.
 	TTL time.Duration
 
 	// Grace is added to the TTL before the session ends, for renewals over a network.

@@ -9,10 +9,8 @@ import (
 
 // Txn is a transaction: the argument of the function of an Update. Its methods apply the rules to
 // the newest state, its own writes included; none blocks. All that it writes carries one index
-// (I12), and becomes visible and durable at once, or not at all.
-//
-// Only that function may use it, on one goroutine. After it has returned every method panics, and
-// so does a loop over what it yields.
+// (I12), and becomes visible and durable at once, or not at all. Only that function may use it, on
+// one goroutine: later every method, and a loop over what it yields, panics.
 type Txn struct {
 	db    *DB
 	rules *engine.Txn

@@ -16,10 +16,9 @@ import (
 // event for each key and index. The index of a Snapshot, an Entry or an Event leaves no gap to it.
 //
 // It also ends with ErrInvalid for an index that the database has not reached, and ErrCompacted
-// when events that it should yield were dropped (Options.History); DB.Follow would then yield the
-// state anew. Index 0 yields every event since the database was made, as long as all are kept.
-// Events are not in the file: after an Open the oldest index to watch from is the last one that the
-// file had.
+// when events that it should yield were dropped (Options.History). Index 0 yields every event since
+// the database was made, as long as all are kept. Events are not in the file: after an Open the
+// oldest index to watch from is the last one that the file had.
 func (db *DB) Watch(ctx context.Context, scope Scope, index uint64) iter.Seq2[Event, error] {
 	checkContext(ctx)
 	db.writer.MustNotBeFunction()
@@ -149,12 +148,10 @@ func (db *DB) keyStandsAt(scope Scope, index uint64) bool {
 }
 
 // Follow yields the state of the keys with the prefix, and then each change of them, so that a
-// caller keeps a copy up to date. The empty prefix covers all keys.
-//
-// The first event is of kind StateLoaded: its State has the keys as they are at its Index. The
-// changes after that follow as Watch yields them. If events were dropped (Options.History), because
-// the loop was too slow, the state comes again, with ErrCompacted as the Cause, and replaces what
-// the caller has. No index is below one that was yielded before.
+// caller keeps a copy up to date. The first event is of kind StateLoaded: its State has the keys as
+// they are at its Index. The changes after that follow as Watch yields them. If events were dropped
+// (Options.History), the state comes again, with ErrCompacted as the Cause, and replaces what the
+// caller has. No index is below one that was yielded before.
 func (db *DB) Follow(ctx context.Context, prefix string) iter.Seq2[Event, error] {
 	checkContext(ctx)
 	db.writer.MustNotBeFunction()

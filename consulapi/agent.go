@@ -43,8 +43,8 @@ func (h *handler) agentRoutes() map[string][]method {
 	}
 }
 
-// update changes what the agent has. If somebody has taken its node out of the catalog, that is put
-// back first: it is still there (N16).
+// update changes what the agent has. If another call has taken its node out of the catalog, that is
+// put back first: it is still there (N16).
 func (h *handler) update(fn func(tx *catalog.Txn) error) error {
 	update := func(tx *lockd.Txn) error { return fn(tx.Catalog()) }
 	err := h.db.Update(update)
@@ -86,7 +86,7 @@ func (h *handler) member(n catalog.Node) member {
 // self returns the node of this process, as the catalog has it.
 func (h *handler) self() catalog.Node {
 	n, exists := h.db.Snapshot().Catalog().Node(h.opts.Node)
-	if !exists { // somebody has removed it, and it will be put back
+	if !exists { // another call has removed it, and it will be put back
 		n = catalog.Node{Name: h.opts.Node, ID: h.opts.NodeID, Address: address}
 	}
 	return n

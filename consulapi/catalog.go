@@ -51,7 +51,7 @@ type sentService struct {
 	Meta                 map[string]string
 	TaggedAddresses      map[string]serviceAddress
 
-	ModifyIndex uint64 // which nobody can choose
+	ModifyIndex uint64 // which no client can choose
 	unkept
 }
 
@@ -60,7 +60,7 @@ type sentCheck struct {
 	Node, CheckID, Name, Status, Notes, Output, ServiceID string
 
 	Definition  map[string]any
-	ModifyIndex uint64 // which nobody can choose
+	ModifyIndex uint64 // which no client can choose
 	unkept
 }
 
@@ -210,7 +210,7 @@ func (c *sentCheck) put(tx *catalog.Txn, node string) error {
 }
 
 // repairDelay is how long the node of this process stays without a check that passes, or gone
-// from the catalog, after somebody has made it so (N16).
+// from the catalog, after a client has made it so (N16).
 const repairDelay = time.Minute
 
 // repair has the node of this process, and its check, put right later, if they are not as they

@@ -14,5 +14,5 @@
 // # Time
 //
 // The wait of a blocking query, as every other deadline, runs on the clock of the database. On a
-// mock that nobody advances, a query ends with a change, or with its request's context.
+// mock that is not advanced, a query ends with a change, or with its request's context.
 package consulapi

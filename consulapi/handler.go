@@ -102,7 +102,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serve returns the answer to one request, whatever that is; its only error is
-// http.ErrAbortHandler, if somebody has panicked with that.
+// http.ErrAbortHandler, if that is what was panicked with.
 func (h *handler) serve(r *http.Request) (a answer, err error) {
 	in := &request{Request: r}
 	err = h.guard(r, func() (err error) {
@@ -213,7 +213,7 @@ func (h *handler) route(path string) (methods []method, rest string, err error) 
 // longestPath is an upper bound of the length of a route.
 const longestPath = 64
 
-// notFound is the answer to a path that is none of the API's (H18).
+// notFound is the answer to a path that the API does not have (H18).
 func notFound(path string) answer {
 	a := answer{status: http.StatusNotFound, contentType: textPlain}
 	switch {

@@ -6,7 +6,7 @@ import (
 )
 
 // What Consul has a member for and lockd has not is kept as JSON in the Meta of its node, service
-// or check, under one of these keys. They are in nobody's way: Consul takes no key with a dot in
+// or check, under one of these keys. They are in no client's way: Consul takes no key with a dot in
 // it.
 const (
 	definitionKey = "consul.definition"       // of a check: how an agent would look after it

@@ -311,7 +311,7 @@ func release(
 	return tx.Put(key, value, &lockd.PutOptions{Flags: flags})
 }
 
-// missingSession is what Consul says to who names no session (K19, K24).
+// missingSession is what Consul says to a client that names no session (K19, K24).
 func missingSession(err error) error {
 	return &failure{
 		code: http.StatusInternalServerError, err: err, text: "missing session",

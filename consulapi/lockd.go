@@ -38,7 +38,7 @@ type lock struct {
 	Queue        []waiter
 }
 
-// party is a session that holds a lock, or waits for one. The zero value is nobody.
+// party is a session that holds a lock, or waits for one. The zero value is no session.
 type party struct {
 	Session lockd.SessionID `json:",omitzero"`
 	Name    string          `json:",omitempty"`

@@ -66,7 +66,8 @@ var errNoQuery = refuse(http.StatusNotFound, "Query not found")
 // attachmentOf returns the name of the attachment that is the query with the ID, in any case.
 func attachmentOf(id string) string { return queryPrefix + folded(id) }
 
-// noSuchQuery is what Consul says to who would change or delete a query that is not there.
+// noSuchQuery is what Consul says to a client that would change or delete a query that is not
+// there.
 func noSuchQuery(id string) error {
 	return mistake("Cannot modify non-existent prepared query: '%s'", id)
 }
@@ -130,7 +131,7 @@ func (q *preparedQuery) keep(tx *catalog.Txn) error {
 		case q.Name == "":
 		case sameName(q.Name, other.Name) && q.ID != other.ID:
 			return mistake("raft apply failed: name '%s' aliases an existing query name", q.Name)
-		case sameName(q.Name, other.ID): // whoever asks for one of them would get the other
+		case sameName(q.Name, other.ID): // a client that asks for one of them would get the other
 			return mistake("raft apply failed: name '%s' aliases an existing query ID", q.Name)
 		}
 	}

@@ -68,7 +68,7 @@ type sessionBody struct {
 	NodeChecks    []string
 	ServiceChecks []serviceCheck
 
-	// Which nobody can choose.
+	// Which no client can choose.
 	ID                       string
 	CreateIndex, ModifyIndex uint64
 }
@@ -81,7 +81,7 @@ func (h *handler) sessionCreate(r *request) (answer, error) {
 	s, err := h.db.NewSession(opts)
 	if sameName(opts.Node, h.opts.Node) &&
 		(errors.Is(err, catalog.ErrNoNode) || errors.Is(err, catalog.ErrNoCheck)) {
-		// A restore, or somebody, has taken the node or its check away: it is still there.
+		// A restore, or another call, has taken the node or its check away: it is still there.
 		if err := h.register(); err != nil {
 			return answer{}, err
 		}
@@ -247,7 +247,7 @@ func (h *handler) sessionRenew(r *request) (answer, error) {
 	}
 	id := sessionID(r.rest)
 	// It waits for no commit (S26). A session whose creation is not durable yet is not there for
-	// it, nor in the snapshot: nobody has been told its ID, so nobody misses it (G3).
+	// it, nor in the snapshot: no client has been told its ID, so none misses it (G3).
 	err := h.db.Renew(id)
 	info, exists := h.db.Snapshot().Session(id)
 	if errors.Is(err, lockd.ErrNoSession) || err == nil && !exists { // S24; or it has ended since

@@ -103,7 +103,7 @@ func givenOf(info lockd.SessionInfo) (given, bool) {
 			id, repeated := k.Repeated[place]
 			if !repeated {
 				if len(ids) == 0 {
-					break // somebody else wrote this Meta
+					break // another program wrote this Meta
 				}
 				id, ids = ids[0], ids[1:]
 			}

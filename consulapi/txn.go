@@ -129,7 +129,7 @@ func (h *handler) txn(r *request) (answer, error) {
 	if err := r.parseBlocking(); err != nil { // it does not block, but a bad one is refused (B16)
 		return answer{}, err
 	}
-	if result := checkTxn(ops); result.Errors != nil { // nobody was asked for anything
+	if result := checkTxn(ops); result.Errors != nil { // nothing was asked of the database
 		a := result.answer(txnReadAnswer{txnAnswer: result})
 		a.read, a.unasked = true, true
 		return a, nil

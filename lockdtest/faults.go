@@ -23,7 +23,7 @@ func (db *DB) Expire(s *lockd.Session) {
 	db.catchUp()
 }
 
-// FailNextCommit lets the next commit fail with err: whoever waits for it gets lockd.ErrCommit,
+// FailNextCommit lets the next commit fail with err: a call that waits for it gets lockd.ErrCommit,
 // which wraps err, and nothing of it is visible. What the database does by itself, such as ending a
 // session, is tried again. Of several calls each fails one more commit, in their order. A nil err
 // fails the test, and so does a failure that no commit meets until the test is over.
@@ -38,9 +38,9 @@ func (db *DB) FailNextCommit(err error) {
 }
 
 // HoldCommits lets every commit from now on wait, before it has done anything, until release is
-// called: writes block, and nobody sees what they wrote. Repeated calls of release do nothing. What
-// the test does not release is released when it is over. To hold commits that are held fails the
-// test.
+// called: writes block, and no call sees what they wrote. Repeated calls of release do nothing.
+// What the test does not release is released when it is over. To hold commits that are held fails
+// the test.
 func (db *DB) HoldCommits() (release func()) {
 	db.t.Helper()
 	db.mu.Lock()
@@ -126,7 +126,7 @@ func (db *DB) holdsCommit() bool {
 	return db.hold.held
 }
 
-// beforeCommit is called by whoever commits.
+// beforeCommit is called by the call that commits.
 func (db *DB) beforeCommit() error {
 	db.mu.Lock()
 	defer db.mu.Unlock()

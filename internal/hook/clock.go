@@ -21,7 +21,8 @@ type Clock struct {
 // Hooks are called by the database. But for BeforeCommit they are called under its lock: they must
 // neither wait nor call the database.
 type Hooks struct {
-	// BeforeCommit is called by whoever commits, before each commit. Its error fails the commit.
+	// BeforeCommit is called by the call that commits, before each commit. Its error fails the
+	// commit.
 	BeforeCommit func() error
 
 	// Renewal is called before a session is renewed: by its Renew, or because it is kept alive. An

@@ -34,8 +34,8 @@
 // sooner than the history's length of events has come after it (see [New] for bytes).
 //
 // That depends on the topic being taken at the end of the ring, in the same moment. So [Hub.Follow]
-// does both. [Hub.Read] alone reads, and [Hub.Subscribe] alone waits. Whoever stops watching gives
-// the topic back.
+// does both. [Hub.Read] alone reads, and [Hub.Subscribe] alone waits. A caller that stops watching
+// gives the topic back.
 //
 // # Publishing
 //

@@ -16,8 +16,8 @@ const MaxBytes = 64 << 20
 type ring[T any] struct {
 	history int
 	slots   []slot[T]
-	kept    int    // so many of the newest events are; the other slots are empty
-	first   int    // so many of them are of the oldest publication
+	kept    int    // how many of the newest events are kept; the other slots are empty
+	first   int    // how many of them are of the oldest publication
 	bytes   uint64 // that those kept do keep, by their sizes
 	next    uint64 // the number of the next event
 	floor   uint64 // events with this index or a lower one may be missing

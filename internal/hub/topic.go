@@ -10,7 +10,7 @@ type Topic struct {
 	watchers int    // protected by Hub.mu
 }
 
-// newTopic returns a topic that nobody watches yet.
+// newTopic returns a topic that no call watches yet.
 func newTopic(scope Scope) *Topic {
 	return &Topic{scope: scope, changed: make(chan struct{})}
 }

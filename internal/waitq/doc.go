@@ -14,7 +14,7 @@
 //		place.Restore()
 //	}
 //
-// A waiter that gives up leaves in the same way, whatever its place in line, and holds up nobody.
+// A waiter that gives up leaves in the same way, whatever its place in line, and holds up no other.
 //
 // Queues and places have no lock of their own: the owner calls every method under its mutex. No
 // method blocks.

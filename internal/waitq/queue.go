@@ -19,14 +19,15 @@ func (q *Queue[W]) Push(w W, p *Place[W]) {
 	q.insert(p, q.last)
 }
 
-// Front returns the place of the one who has waited longest, or nil if nobody waits. It takes the
-// same time however many are set aside.
+// Front returns the place of the waiter that has waited longest, or nil if there is none. It takes
+// the same time however many are set aside.
 func (q *Queue[W]) Front() *Place[W] { return q.first }
 
 // Len returns how many wait. Those who are set aside do not count.
 func (q *Queue[W]) Len() int { return q.waiting }
 
-// Empty reports whether nobody stands in the queue, not even set aside. The owner may then drop it.
+// Empty reports whether no waiter stands in the queue, not even set aside. The owner may then drop
+// it.
 func (q *Queue[W]) Empty() bool { return q.waiting+q.aside == 0 }
 
 // All returns an iterator over those who wait, the one who has waited longest first. The one just
