@@ -16,7 +16,7 @@ type Snapshot struct{ rows *store.Snapshot }
 
 // Snapshot returns the published state. The first call after a write may sort the keys that were
 // written since the last one, which stops writers meanwhile. The function of an Update must not
-// call it: Txn.Get and Txn.Prefix are for that function.
+// call it.
 func (db *DB) Snapshot() *Snapshot {
 	db.writer.MustNotBeFunction() // for a snapshot that is there already would hide it
 	rows := db.rows.Cached()
