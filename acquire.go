@@ -169,8 +169,8 @@ func (db *DB) withdraw(w *waiter) (blocked *engine.Blocked, gone bool) {
 	return blocked, gone
 }
 
-// gaveUp is what a call for so many locks returns that has waited, when its context has ended: that
-// error, and what was in the way.
+// gaveUp is the error of a call that waited for that number of locks until its context ended: the
+// context's, and what was in the way.
 func gaveUp(ended error, locks int, blocked *engine.Blocked) error {
 	switch {
 	case blocked == nil:
@@ -181,10 +181,9 @@ func gaveUp(ended error, locks int, blocked *engine.Blocked) error {
 	return fmt.Errorf("%w: %w", ended, lockedError(blocked))
 }
 
-// Lock acquires the key's lock. It blocks until the lock is held and that is durable: until the
-// holder has released it, or was lost and its lock-delay is over. Waiters are served in the order
-// in which they began to wait (G9), also those of one session: two goroutines with one session
-// exclude each other, and a goroutine that locks a key twice waits for itself.
+// Lock acquires the key's lock. It blocks until the holder has released it, or was lost and its
+// lock-delay is over. Waiters are served in order (G9), also those of one session: two goroutines
+// with one session exclude each other, and a goroutine that locks a key twice waits for itself.
 //
 // With the mode Shared the lock is held together with others of that mode (R1). All waiters in
 // front that can share it are granted it at once; none overtakes one that waits to have it alone
@@ -193,8 +192,9 @@ func gaveUp(ended error, locks int, blocked *engine.Blocked) error {
 // A lock that the session holds without a handle, by Txn.Lock or from before a restart, is taken
 // over as it is, ahead of the waiters.
 //
-// If ctx ends first, the error is ctx's and also a *LockedError that says what was in the way. It
-// is no *LockedError if ctx had ended before the call, or if only a commit was in the way.
+// If ctx ends first, the error is also a *LockedError that says what was in the way, unless ctx had
+// ended before the call or only a commit was in the way. After a crash a bound session's lock is
+// delayed: see Options.Reopen.
 func (s *Session) Lock(ctx context.Context, key string, opts *LockOptions) (*Lock, error) {
 	var lock [1]*Lock
 	if err := s.acquire(ctx, []string{key}, opts, lock[:]); err != nil {
@@ -203,16 +203,14 @@ func (s *Session) Lock(ctx context.Context, key string, opts *LockOptions) (*Loc
 	return lock[0], nil
 }
 
-// LockAll acquires the locks of all the keys, or none. It gets them in one transaction, when all
-// are free and it is the first waiter of each. So callers that lock several keys at once, and hold
-// none of them, never deadlock.
+// LockAll acquires the locks of all the keys, in one transaction, when all are free and it is the
+// first waiter of each. So callers that lock several keys at once, and hold none of them, never
+// deadlock. A key for which the call is the first waiter stays free while another is busy, and is
+// refused to other callers (ObstacleQueue).
 //
-// A key for which the call is the first waiter stays free while another key is busy, and is refused
-// to other callers (ObstacleQueue): a deadline bounds that. A lock that the session holds without a
-// handle is taken over; one that has a handle is waited for.
-//
-// The locks come in the order of the keys. They share one fence, but for those that are taken over.
-// LockAll blocks and fails as Lock does. A key named twice is ErrInvalid.
+// A lock that the session holds without a handle is taken over; one that has a handle is waited
+// for. The locks come in the order of the keys, and share one fence, but for those that are taken
+// over. LockAll fails as Lock does. A key named twice is ErrInvalid.
 func (s *Session) LockAll(
 	ctx context.Context, keys []string, opts *LockOptions,
 ) ([]*Lock, error) {
@@ -223,9 +221,9 @@ func (s *Session) LockAll(
 	return locks, nil
 }
 
-// TryLock acquires the key's lock if it is free, as Lock does, and does not wait for it otherwise.
-// It blocks until the answer is durable. If the lock is held, by this session too, delayed, or
-// promised to waiters, it returns a *LockedError that says so.
+// TryLock acquires the key's lock as Lock does if it is free, and waits only until the answer is
+// durable. If the lock is held, by this session too, delayed, or promised to waiters, it returns a
+// *LockedError.
 func (s *Session) TryLock(key string, opts *LockOptions) (*Lock, error) {
 	lock := newLock()
 	err := checkKey(key)
@@ -253,15 +251,15 @@ func (s *Session) cause(err error) error {
 	return err
 }
 
-// WithLock runs fn while it holds the key's lock. It acquires the lock as Lock does, calls fn on
-// the caller's goroutine, and unlocks when fn has returned, panicked or called runtime.Goexit. fn
-// gets a context that is cancelled when the lock is lost or ctx ends, and the proof of the lock.
-// With nil opts the key is deleted with the lock, as RemoveAfter says.
+// WithLock acquires the key's lock as Lock does, calls fn on the caller's goroutine, and unlocks
+// when fn has returned, panicked or called runtime.Goexit. fn gets the proof of the lock, and a
+// context that is cancelled when the lock is lost or ctx ends. With nil opts the key is deleted
+// with the lock, as RemoveAfter says.
 //
 // It returns fn's error as it is. If the lock was lost before fn returned, the error is also
-// ErrNotHeld and wraps the cause: the last work of fn may have been done without the lock. If the
-// lock could not be acquired, fn is not called, and the error is Lock's. If Unlock fails, the error
-// is Unlock's too; after ErrCommit the session holds the lock until it ends.
+// ErrNotHeld and wraps the cause: the last work of fn may have been done without the lock. If
+// Unlock fails, the error is Unlock's too; after ErrCommit the session holds the lock until it
+// ends.
 func (s *Session) WithLock(
 	ctx context.Context, key string, opts *LockOptions,
 	fn func(ctx context.Context, proof Sequencer) error,

@@ -9,28 +9,25 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/benbjohnson/clock"
-
 	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/store"
 )
 
 // Backup writes the published state to w: keys with their values and flags, nodes, services and
-// checks; no sessions, locks or lock-delays. The stream has a version and checksums, and any
-// machine can read it. Writes go on meanwhile. It returns the errors of w's Write.
+// checks; no sessions, locks or lock-delays. Writes go on meanwhile. It returns the errors of w's
+// Write.
 func (db *DB) Backup(w io.Writer) error {
 	checkWriter(w)
 	return wrap("backup", "", store.WriteBackup(w, db.Snapshot().rows))
 }
 
-// Restore replaces the keys, nodes, services and checks by those of a backup. It blocks until that
-// is durable. The backup is read and checked before anything changes. Then every session ends with
-// ErrRestored and its lock-delay, each at an index of its own, and one transaction writes the
-// difference; what is equal stays as it is. Indexes and fences go on rising, above those of the
-// backup too (G4, G8). The node of this process stays.
+// Restore replaces the keys, nodes, services and checks by those of a backup, which is checked
+// before anything changes. Every session ends with ErrRestored and its lock-delay, each at an index
+// of its own, and then one transaction writes the difference. Indexes and fences go on rising,
+// above those of the backup too (G4, G8). The node of this process stays.
 //
-// It returns ErrCorrupt or ErrFormat for a backup that is damaged or none, ErrInvalid for a backup
-// whose index is new here and more than 2^62, and the errors of r's Read, with nothing changed.
+// It returns ErrCorrupt or ErrFormat for a backup that is damaged or none, ErrInvalid for one whose
+// index is new here and more than 2^62, and the errors of r's Read, with nothing changed.
 func (db *DB) Restore(r io.Reader) error {
 	checkReader(r)
 	if err := db.writer.Refused(); err != nil {
@@ -46,11 +43,8 @@ func (db *DB) Restore(r io.Reader) error {
 
 // WriteBackup writes to w a backup of the keys, nodes, services and checks that fn writes, to
 // import another system's state by Restore. fn runs in a transaction of a temporary database in
-// memory. The backup's index is above the one that is given, so that indexes after a Restore are
-// too (G4).
-//
-// It returns the error of fn, ErrInvalid for an index of more than 2^62, and the errors of w's
-// Write. After an error what w has is no backup.
+// memory. The backup's index is above the given one (G4), at most 2^62. It returns the errors of fn
+// and of w's Write. After an error what w has is no backup.
 func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
 	checkWriter(w)
 	if fn == nil {
@@ -78,41 +72,23 @@ func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
 	return wrap("write backup", "", err)
 }
 
-// RestoreOptions configures Restore into a new file. A nil *RestoreOptions and the zero value mean
-// the defaults.
-type RestoreOptions struct {
-	// MinIndex is an index that all of the new file's are above, at most 2^62: the largest fence
-	// beyond the backup's that a resource may have seen.
-	MinIndex uint64
-
-	// Clock is the clock that the first index is taken from. The default is the real clock.
-	Clock clock.Clock
-
-	// FileMode is the mode of the new file, as in Options. The default is 0o600.
-	FileMode fs.FileMode
-
-	// AllowNetworkFS is as in Options.
-	AllowNetworkFS bool
-}
-
-// Restore makes a new file at the path from a backup. Its indexes start above the backup's,
-// RestoreOptions.MinIndex, and the Unix time in microseconds: so fences do not repeat unless the
-// clock is behind (G4). The file appears at the path when it is complete and on disk, or not at
-// all.
+// Restore makes a new file at the path from a backup. Its indexes start above the backup's, the
+// given one, and the Unix time in microseconds: so fences do not repeat unless the clock is behind
+// (G4). The given index is the largest fence beyond the backup's that a resource may have seen, at
+// most 2^62, or 0. The file appears when it is complete and on disk, or not at all.
 //
 // It returns an error that is fs.ErrExist if the path exists, ErrCorrupt or ErrFormat for a backup
-// that is damaged or none, ErrInvalid also for an index of more than 2^62 and a file system that
-// AllowNetworkFS would have to allow, and the errors of r's Read and of the file system, with
-// nothing changed.
-func Restore(path string, r io.Reader, opts *RestoreOptions) error {
+// that is damaged or none, and the errors of r's Read and of the file system. Of the options Clock,
+// FileMode and AllowNetworkFS count.
+func Restore(path string, r io.Reader, index uint64, opts *Options) error {
 	checkReader(r)
-	if opts == nil {
-		opts = &RestoreOptions{}
-	}
-	return wrap("restore", path, restore(path, r, opts))
+	return wrap("restore", path, restore(path, r, index, opts))
 }
 
-func restore(path string, r io.Reader, opts *RestoreOptions) (err error) {
+func restore(path string, r io.Reader, index uint64, opts *Options) (err error) {
+	if err := opts.validate(); err != nil {
+		return err
+	}
 	if err := engine.CheckName("path", path); err != nil {
 		return err
 	}
@@ -126,11 +102,10 @@ func restore(path string, r io.Reader, opts *RestoreOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	options := &Options{
-		Clock: opts.Clock, FileMode: opts.FileMode, AllowNetworkFS: opts.AllowNetworkFS,
-	}
-	if err := options.validate(); err != nil {
-		return err
+	options := new(Options)
+	if opts != nil {
+		options.Clock, options.FileMode = opts.Clock, opts.FileMode
+		options.AllowNetworkFS = opts.AllowNetworkFS
 	}
 	folder := filepath.Join(filepath.Dir(path), ".lockd-"+rand.Text()+".new")
 	if err := os.Mkdir(folder, 0o700); err != nil {
@@ -138,20 +113,20 @@ func restore(path string, r io.Reader, opts *RestoreOptions) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	made := filepath.Join(folder, filepath.Base(path))
-	if err := fill(made, backup, opts.MinIndex, options); err != nil {
+	if err := fill(made, backup, index, options); err != nil {
 		return err
 	}
 	return store.Publish(made, path, options.file())
 }
 
 // fill makes the file.
-func fill(path string, backup *store.Backup, minIndex uint64, options *Options) error {
+func fill(path string, backup *store.Backup, index uint64, options *Options) error {
 	db := newDB(options)
 	if err := db.rows.Open(path, options.file()); err != nil {
 		return err
 	}
 	now := uint64(max(0, db.writer.Time().UnixMicro()))
-	if err := db.engine.Raise(max(backup.Index, minIndex, now)); err != nil {
+	if err := db.engine.Raise(max(backup.Index, index, now)); err != nil {
 		return errors.Join(err, db.rows.Close())
 	}
 	if err := db.start(options); err != nil {
@@ -211,13 +186,10 @@ func readBackup(r io.Reader) (*store.Backup, error) {
 }
 
 // Compact rewrites the file of a closed database without its free pages. The file is whole at every
-// moment, and keeps its owner and mode; a symbolic link is followed. A nil opts means the defaults;
-// only OpenTimeout, Sync and AllowNetworkFS count.
-//
-// It returns ErrInUse, ErrCorrupt, ErrFormat and ErrInvalid as Open does, an error that is
-// fs.ErrNotExist if there is no file, and one that is fs.ErrPermission if the caller may not give
-// the new file to the owner; then the file is as it was. On Windows, where an open file cannot be
-// replaced, it returns the system's error.
+// moment, and keeps its owner and mode; a symbolic link is followed. Of the options OpenTimeout,
+// Sync and AllowNetworkFS count. It fails as Verify does, with an error that is fs.ErrPermission if
+// the caller may not give the new file to the owner, and always on Windows, where an open file
+// cannot be replaced; then the file is as it was.
 func Compact(path string, opts *Options) error {
 	err := engine.CheckName("path", path)
 	if err == nil {
@@ -230,9 +202,9 @@ func Compact(path string, opts *Options) error {
 }
 
 // Verify reads the whole file of a closed database, and returns nil if Open would take it. It
-// changes and creates nothing, but needs permission to write to the file. It returns ErrCorrupt,
-// ErrFormat, ErrInUse and ErrInvalid as Open does, and an error that is fs.ErrNotExist if there is
-// no file. A nil opts means the defaults; only OpenTimeout and AllowNetworkFS count.
+// changes nothing, but needs permission to write to the file. It fails as Open does, and with an
+// error that is fs.ErrNotExist if there is no file. Of the options OpenTimeout and AllowNetworkFS
+// count.
 func Verify(path string, opts *Options) error {
 	return wrap("verify", "", inspect(path, opts, func(*DB) error { return nil }))
 }

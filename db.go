@@ -17,8 +17,7 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// DB is a database of keys, locks and sessions, in memory or on one file. Its methods may be called
-// by many goroutines. The zero value is not usable; New and Open give one.
+// DB is a database of keys, locks and sessions, in memory or on one file.
 type DB struct {
 	node   string
 	clock  clock.Clock
@@ -35,11 +34,10 @@ type DB struct {
 	keepers map[*ending.Ending]struct{} // of each Keeper; protected by the writer's mutex
 }
 
-// Node returns the name of this process in the catalog: Options.Node.
+// Node returns Options.Node.
 func (db *DB) Node() string { return db.node }
 
-// Err returns nil while the database takes writes, and then an error that is ErrClosed or
-// ErrFailed. It does not block.
+// Err returns nil while the database takes writes, and then ErrClosed or ErrFailed.
 func (db *DB) Err() error { return wrap("", "", db.writer.Refused()) }
 
 // update does fn as a write, and returns when that is durable.

@@ -14,29 +14,35 @@
 // elsewhere by a [Guard].
 //
 // A [Keeper] keeps one session alive for as long as the program runs. In an election the holder of
-// a key's lock leads ([Session.Campaign], [Keeper.Lead]), and [DB.Observe] shows the leader. A
-// semaphore ([Session.Acquire]) has a limited number of slots ([Slot]), each held, and lost, as a
-// lock is.
+// a key's lock leads ([Session.Campaign], [Keeper.Lead], [DB.Observe]). A semaphore
+// ([Session.Acquire]) has a limited number of slots ([Slot]), each held, and lost, as a lock is.
 //
-// Locks are advisory: every caller may write or delete a locked key. A write that has to fail
-// without the lock goes through [DB.If].
+// Locks are advisory: every caller may write or delete a locked key, but through [DB.If] only the
+// holder.
 //
 // # Calls
 //
-// What holds for all calls is said here once.
+// What holds for all calls is said once, here. A comment names only what its call adds.
 //
-//   - A call that writes returns when its outcome is durable. If it is refused, or changes nothing,
-//     it returns when the state that it was decided on is durable (G3).
+//   - A call that writes blocks until its outcome is durable. If it is refused, or changes nothing,
+//     it blocks until the state that it was decided on is durable (G3). Methods of [Txn] do not.
 //   - It returns [ErrInvalid] for an argument that is out of its bounds, [ErrClosed] after
 //     [DB.Close], [ErrFailed] after the database has failed, and [ErrCommit] if its commit did not
-//     succeed, with nothing changed. Its own documentation names only its other errors.
+//     succeed, with nothing changed.
 //   - A call that waits takes a context. If that ends first, the error is the context's, and
 //     nothing is left held that the session did not hold before.
-//   - A call of a session that has ended, or ends meanwhile, returns an error that is
-//     [ErrNoSession] and wraps the cause.
+//   - A call of a session that does not exist, has ended, or ends meanwhile, returns an error that
+//     is [ErrNoSession] and wraps the cause, if it is known.
+//   - A call that only reads waits neither for the file nor for the function of an Update, and goes
+//     on answering after Close. [DB.Snapshot] and [DB.Wait] do wait for that function.
+//   - An iterator that takes a context is for one loop. It blocks between what it yields, and no
+//     writer waits for it. It ends with an error: the context's or ErrClosed.
 //   - Errors are of type *[Error], but for what a function of the caller's returned.
-//   - A nil context, function, reader or writer panics.
+//   - A nil context, function, reader or writer panics. Nil options mean the defaults.
 //   - Values, slices and maps that a call returns are shared: do not change them.
+//   - Many goroutines may use a value of any type, but for a [Txn]. Of a handle, [DB], [Txn],
+//     [Snapshot], [Keeper] or [Fenced] the zero value is not usable. Of any other type it is none,
+//     or the defaults.
 //
 // # Promises
 //
@@ -44,8 +50,8 @@
 //   - G2: A write that returned nil is on disk (SyncAlways) and survives kill -9 and a power cut.
 //     With SyncNever it survives kill -9; a power cut may cost the whole file.
 //   - G3: A reader sees only what is durable, as one immutable snapshot. A caller that is woken by
-//     a change reads a state at least as new. Every answer, a success, a no-op or a refusal, is
-//     given only when the state that it was decided on is durable.
+//     a change reads a state at least as new. Every answer is given only when the state that it was
+//     decided on is durable.
 //   - G4: Indexes strictly increase and are never used again, across crash, failed commit, restart
 //     and restore. Indexes of users' changes start at 2 or above.
 //   - G5: The end of a session is one atomic step at one index of its own: its removal, every
@@ -61,9 +67,8 @@
 //   - G9: Waiters for a lock are served in the order in which they began to wait; no call overtakes
 //     them. A waiter that gives up, or whose session ends, leaves the queue with an error and never
 //     holds up the rest. G7 and G9 hold for slots of semaphores too, but only among callers of this
-//     package: clients that use a semaphore's keys do not queue. A session whose slot was taken by
-//     force gets no other during its lock-delay: its waiting call keeps its place, and those behind
-//     it are served meanwhile.
+//     package. A session whose slot was taken by force gets no other during its lock-delay: its
+//     waiting call keeps its place, and those behind it are served meanwhile.
 //   - G10: The loss of a lock is told (Done is closed) no later than another caller is told of
 //     being granted it.
 //   - G11: A call that a rule refuses changes nothing; one that gives up waiting leaves nothing
@@ -75,40 +80,22 @@
 //   - G13: A file that is damaged, in use by another process, or of a newer format is refused with
 //     an error that says so, and left as it is, byte for byte.
 //
-// The rules in detail, by the numbers that the comments cite (K14, S32), are in doc/semantics.md;
-// which test keeps which promise is in doc/promises.md.
+// The rules that the comments cite (K14, S32) are in doc/semantics.md.
 //
 // # Time
 //
-// Every deadline runs on Options.Clock. Timers only wake; the clock, read under the database's
-// lock, decides what is due. At one instant renewals come before ends, and ends before grants. Only
-// the file has wall time, for lock-delays that outlast a restart.
-//
-// # Writing and reading
-//
-// A write takes the database's lock, ends what is due, decides on the newest state, and joins the
-// open batch. The first to join commits the batch, with one write to the file's log and one sync,
-// while the next batch fills. Then the state is published and its effects are told: losses first,
-// then watchers, then new holders, then the callers. A batch that cannot be committed is undone
-// together with the batch that was decided on it.
-//
-// Reads see what is published, and wait for no commit; [DB.Get] takes no lock either. While the
-// function of a [DB.Update] runs no other call writes, but the database's lock is not held.
-//
-// The locks are taken in this order: the committer's, the turn to write, the database's, the hub's
-// or that of an ending (a session's or lock's Done and Err).
+// Every deadline runs on Options.Clock. Timers only wake; the clock decides what is due. At one
+// instant renewals come before ends, and ends before grants. Only the file has wall time, for
+// lock-delays that outlast a restart.
 //
 // # Crash
 //
-// After a crash the file has some prefix of the batches, at least all that were acknowledged. The
+// After a crash the file has some prefix of the commits, at least all that were acknowledged. The
 // next Open ends the sessions that were bound to the process, with their lock-delays. Sessions with
 // lifetime Independent go on, and [Session.Lock] takes their locks over.
 //
 // A commit whose outcome is unknown makes the database fail ([ErrFailed]); the next Open finds all
-// of that commit or nothing. A caller that repeats such a write has to expect that it was done. A
-// session with lifetime Independent may then hold a lock for which no handle was given, until it
-// takes the lock over and releases it, or ends. doc/operations.md has the details.
-//
-// A damaged file is refused (G13). [Recover] writes what can be read of it to a backup, and says
-// what is missing; [Restore] makes a new file of a backup.
+// of it or nothing. A caller that repeats such a write has to expect that it was done, and an
+// Independent session may hold a lock for which no handle was given (doc/operations.md). A damaged
+// file is refused; [Recover] and [Restore] save what can be read of it.
 package lockd

@@ -17,14 +17,12 @@ import (
 const electionFlags = 0x2ddccbc058a50c18
 
 // Leader is the handle on a leadership, which lasts for as long as the session holds the lock of
-// the election's key. Its methods may be called by many goroutines. The zero value is not usable;
-// Session.Campaign gives one.
+// the election's key.
 type Leader struct{ lock *Lock }
 
 // Campaign stands for the election that the key names: it acquires the key's lock as Session.Lock
-// does, and writes the value with it, which DB.Observe shows. A nil value is an empty one. It
-// blocks until this session leads and that is durable, and fails as Session.Lock does. Keeper.Lead
-// campaigns term after term.
+// does, and writes the value with it, which DB.Observe shows. Keeper.Lead campaigns term after
+// term.
 func (s *Session) Campaign(ctx context.Context, key string, value []byte) (*Leader, error) {
 	leader, err := s.campaign(ctx, key, value)
 	return result(leader, "campaign", key, err)
@@ -43,27 +41,22 @@ func (s *Session) campaign(ctx context.Context, key string, value []byte) (*Lead
 	return &Leader{lock[0]}, nil
 }
 
-// Key returns the key of the election.
-func (l *Leader) Key() string { return l.lock.Key() }
-
 // Sequencer returns the proof of the leadership: for DB.If, or for a Guard.
 func (l *Leader) Sequencer() Sequencer { return l.lock.Sequencer() }
 
-// Done returns a channel that is closed when this leadership is over, no later than another caller
-// is told of leading (G10).
+// Done returns a channel that is closed when this leadership is over, as Lock.Done does (G10).
 func (l *Leader) Done() <-chan struct{} { return l.lock.Done() }
 
-// Err returns nil while it leads, and then an *EndedError with the cause: ErrUnlocked after Resign.
+// Err is as Lock.Err. It is ErrUnlocked after Resign.
 func (l *Leader) Err() error { return l.lock.Err() }
 
-// Context returns a child of parent that is cancelled when this leadership is over; context.Cause
-// then returns what Err does.
+// Context is as Lock.Context.
 func (l *Leader) Context(parent context.Context) context.Context { return l.lock.Context(parent) }
 
-// Proclaim writes another value to the key; the flags stay as they are. It blocks until that is
-// durable. If the leadership is over, it returns an error that is ErrNotHeld and wraps the cause.
+// Proclaim writes another value to the key; the flags stay. If the leadership is over, it returns
+// an error that is ErrNotHeld and wraps the cause.
 func (l *Leader) Proclaim(value []byte) error {
-	key := l.Key()
+	key := l.lock.Key()
 	err := l.Err()
 	if err == nil {
 		err = l.lock.session().db.update(func(tx *engine.Txn) error {
@@ -80,47 +73,40 @@ func (l *Leader) Proclaim(value []byte) error {
 	return wrap("proclaim", key, err)
 }
 
-// Resign ends the leadership: the first waiter leads in the same transaction, and there is no
-// lock-delay (G7). The key keeps its value. It blocks and fails as Lock.Unlock does, and may be
-// called again.
+// Resign ends the leadership as Lock.Unlock releases a lock: the first waiter leads in the same
+// transaction. The key keeps its value.
 func (l *Leader) Resign() error {
-	return wrap("resign", l.Key(), l.lock.unlock())
+	return wrap("resign", l.lock.Key(), l.lock.unlock())
 }
 
-// PanicError is a panic of the function that Keeper.Lead ran. Only Lead makes one.
-type PanicError struct {
-	Value any    // what it panicked with
-	Stack []byte // of its goroutine, as runtime/debug.Stack gives it
-}
+// panicError is a panic of the function that Lead ran.
+type panicError struct{ value any }
 
-// Error returns the text, without the stack.
-func (e *PanicError) Error() string {
-	return fmt.Sprintf("the leader's function panicked: %v", e.Value)
+func (e *panicError) Error() string {
+	return fmt.Sprintf("the leader's function panicked: %v", e.value)
 }
 
 // Unwrap returns what the function panicked with, if that is an error.
-func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
+func (e *panicError) Unwrap() error {
+	err, _ := e.value.(error)
 	return err
 }
 
-// Lead runs fn whenever it leads, term after term, until ctx ends or fn returns on its own.
-//
-// It campaigns as Session.Campaign does, with the keeper's current session. When it is elected it
-// calls fn, on the caller's goroutine, with the proof of the leadership and a context that is
-// cancelled when the leadership is lost or ctx ends. It waits for fn to return, however long that
-// takes, resigns if it still leads, and:
+// Lead runs fn whenever it leads, term after term, until ctx ends or fn returns by itself. It
+// campaigns as Session.Campaign does, with the keeper's current session, and calls fn on the
+// caller's goroutine, with the proof of the leadership and a context that is cancelled when the
+// leadership is lost or ctx ends. It waits for fn to return, resigns if it still leads, and:
 //
 //   - If the leadership was lost, it ignores what fn returned and campaigns again.
 //   - If ctx has ended, it returns ctx's error, joined with fn's if that is another.
 //   - If fn panicked, it logs the stack and campaigns again after a backoff, from 1 s up to 1 min.
-//     When it returns, the error also has the last panic, as a *PanicError. If fn called
-//     runtime.Goexit, Lead resigns and ends with the goroutine.
+//     The error that it returns in the end has the last panic. If fn called runtime.Goexit, Lead
+//     resigns and ends with the goroutine.
 //   - Otherwise it returns what fn returned.
 //
 // A commit that does not succeed is tried again until ctx ends. If a resignation cannot be made
-// durable by then, the error is also ErrCommit, and the session holds the lock until it ends. For
-// its other errors see Keeper.Session.
+// durable by then, the error is also ErrCommit, and the session holds the lock until it ends. Its
+// other errors are Keeper.Session's.
 func (k *Keeper) Lead(
 	ctx context.Context, key string, value []byte,
 	fn func(ctx context.Context, proof Sequencer) error,
@@ -132,7 +118,7 @@ func (k *Keeper) Lead(
 		return wrap("lead", key, err)
 	}
 	value = bytes.Clone(value)
-	var last *PanicError
+	var last *panicError
 	var wait backoff
 	for {
 		leader, err := k.campaign(ctx, key, value)
@@ -165,7 +151,7 @@ func (k *Keeper) Lead(
 }
 
 // after adds the last panic, if there was one.
-func after(last *PanicError, err error) error {
+func after(last *panicError, err error) error {
 	if last == nil {
 		return err
 	}
@@ -183,7 +169,7 @@ func stopped(ended, err, resigned error) error {
 // serve runs fn for one term, unless that is over already. It returns what fn did, or its panic.
 func (l *Leader) serve(
 	ctx context.Context, fn func(ctx context.Context, proof Sequencer) error,
-) (panicked *PanicError, err error) {
+) (panicked *panicError, err error) {
 	ctx = l.Context(ctx)
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -194,11 +180,11 @@ func (l *Leader) serve(
 			return
 		}
 		if reason := recover(); reason != nil {
-			panicked = &PanicError{Value: reason, Stack: debug.Stack()}
-			l.lock.session().db.logPanic(l.lock, panicked)
+			panicked = &panicError{reason}
+			l.lock.session().db.logPanic(l.lock, reason, debug.Stack())
 			return
 		}
-		_ = l.Resign() // fn ended its goroutine: nobody is left to try again, or to hear of it
+		_ = l.Resign() // fn ended its goroutine: no caller is left to try again, or to be told
 	}()
 	err = fn(ctx, l.Sequencer())
 	returned = true

@@ -17,36 +17,33 @@ var (
 	// closed a session or the database.
 	ErrClosed = engine.ErrClosed
 
-	// ErrInUse is returned by Open when another database, of this process or another one, has the
-	// file open for all of Options.OpenTimeout.
+	// ErrInUse is returned by Open when another database has the file open for all of
+	// Options.OpenTimeout.
 	ErrInUse = store.ErrInUse
 
-	// ErrCorrupt is returned by Open when the file is damaged. The file is left as it is; the text
-	// says what can be done.
+	// ErrCorrupt is returned when a file or a backup is damaged. It is left as it is; the text says
+	// what can be done.
 	ErrCorrupt = store.ErrCorrupt
 
-	// ErrFormat is returned by Open when the file is not lockd's, or of a newer format. The file is
-	// left as it is.
+	// ErrFormat is returned when a file or a backup is not lockd's, or of a newer format.
 	ErrFormat = store.ErrFormat
 
 	// ErrCommit is returned by a write that could not be made durable. Nothing of it is visible,
 	// and the call may be repeated; a later Open may or may not find it. errors.Is finds the reason
-	// too, such as syscall.ENOSPC for a full disk.
+	// too, such as syscall.ENOSPC.
 	ErrCommit = errors.New("commit did not succeed")
 
-	// ErrFailed is returned by every write after a commit whose outcome is unknown. Reads go on. A
-	// new Open finds out: see Crash in the package comment.
+	// ErrFailed is returned by every write after a commit whose outcome is unknown. Reads go on.
+	// See Crash in the package comment.
 	ErrFailed = errors.New("database has failed, open it again")
 )
 
 // Errors of a call that a rule refused. It has changed nothing.
 var (
-	// ErrInvalid is returned when an argument is out of its bounds. The text names the argument.
-	// Open also returns it for a file system that Options.AllowNetworkFS would have to allow.
+	// ErrInvalid is returned when an argument is out of its bounds. The text names it.
 	ErrInvalid = store.ErrInvalid
 
-	// ErrConflict is returned when the state is not the one that the call names, as by
-	// CompareAndSwap.
+	// ErrConflict is returned when the state is not the one that the call names.
 	ErrConflict = engine.ErrConflict
 
 	// ErrNotHeld is returned when the lock that the call names is not held, or no longer.
@@ -55,42 +52,39 @@ var (
 	// ErrNoSession is returned when a session does not exist, or has ended.
 	ErrNoSession = engine.ErrNoSession
 
-	// ErrCompacted is yielded by Watch when events after its index are no longer kept. Follow
-	// yields it as the Cause of a state after a gap.
+	// ErrCompacted is yielded by Watch when events after its index are no longer kept, and by
+	// Follow as the Cause of a state after a gap.
 	ErrCompacted = errors.New("events after this index are no longer kept")
 )
 
-// Causes of an end: what errors.Is finds in Session.Err, Lock.Err and the cause of a
-// Lock.Context. [ErrClosed] is one more, and package catalog has those of a session whose node or
-// check is gone or critical.
+// Causes of an end, for errors.Is. [ErrClosed] is one more, and package catalog has those of a
+// session whose node or check is gone or critical.
 var (
-	// ErrExpired is the cause when a session was not renewed within its TTL and grace. The text
-	// says how long before its end it was last renewed or made.
+	// ErrExpired: a session was not renewed within its TTL and grace. The text says how long before
+	// its end it was last renewed or made.
 	ErrExpired = engine.ErrExpired
 
-	// ErrDestroyed is the cause when EndSession ended a session.
+	// ErrDestroyed: EndSession ended a session.
 	ErrDestroyed = engine.ErrDestroyed
 
-	// ErrProcessGone is the cause when a session was bound to a process that ended without Close.
-	// The next Open ends the session. The end is seen in DB.History, in Options.Logger, and by a
-	// Watch from the last index that the file had.
+	// ErrProcessGone: a session was bound to a process that ended without Close, and the next Open
+	// has ended it.
 	ErrProcessGone = engine.ErrProcessGone
 
-	// ErrRestored is the cause when a backup was restored over the database.
+	// ErrRestored: a backup was restored over the database.
 	ErrRestored = engine.ErrRestored
 
-	// ErrUnlocked is the cause when a lock was released, by Unlock or Txn.Unlock.
+	// ErrUnlocked: a lock was released, by Unlock or Txn.Unlock.
 	ErrUnlocked = engine.ErrUnlocked
 
-	// ErrKeyDeleted is the cause when the key of a lock was deleted.
+	// ErrKeyDeleted: the key of a lock was deleted.
 	ErrKeyDeleted = engine.ErrKeyDeleted
 
-	// ErrForced is the cause when ForceUnlock took a lock away. The text has the reason.
+	// ErrForced: ForceUnlock took a lock away. The text has the reason.
 	ErrForced = engine.ErrForced
 )
 
-// Error is the error of every call: the operation, the key or session, and the reason. errors.Is
-// and errors.As look into it. Only the database makes one.
+// Error is the error of every call. errors.Is and errors.As look into it.
 type Error struct {
 	Op  string // such as "put" or "lock"; empty for DB.Err
 	Key string // the key, keys, prefix or session; empty if there is none
@@ -138,8 +132,8 @@ func advised(err error) error {
 }
 
 // EndedError says that a session or a lock has ended, and why: errors.Is finds the cause. It is
-// also ErrNoSession for a session, and ErrNotHeld for a lock, unless only the handle has ended
-// because the database was closed and its file keeps the session. Only the database makes one.
+// also ErrNoSession for a session, and ErrNotHeld for a lock, unless the database was closed and
+// its file keeps the session.
 type EndedError struct {
 	Session SessionID // the session, or the session that held the lock
 	Key     string    // of the lock; empty for a session
@@ -178,9 +172,9 @@ func (e *EndedError) Is(target error) bool {
 	return target == ErrNotHeld
 }
 
-// Lost reports whether err says that a session, lock, slot or leadership was lost: that it ended
-// otherwise than by its owner's Unlock, Release, Resign or Close, or by DB.Close. It takes the
-// errors of Err, context.Cause and Unlock. It is false for nil and any other error.
+// Lost reports whether err says that a session, lock, slot or leadership ended otherwise than by
+// its owner's Unlock, Release, Resign or Close, or by DB.Close. It takes the errors of Err,
+// context.Cause and Unlock; of any other it is false.
 func Lost(err error) bool {
 	ended, ok := errors.AsType[*EndedError](err)
 	return ok && !engine.Clean(ended.Cause)
@@ -193,7 +187,7 @@ func (k *kept) Error() string { return k.cause.Error() + "; Open goes on with it
 
 func (k *kept) Unwrap() error { return k.cause }
 
-// Obstacle is the reason why a lock cannot be acquired. The zero value is none.
+// Obstacle is the reason why a lock cannot be acquired.
 type Obstacle uint8
 
 // The obstacles.
@@ -223,16 +217,12 @@ func name[E ~uint8](value E, words ...string) string {
 	return strconv.Itoa(int(value))
 }
 
-// LockedError says why a lock or a slot could not be acquired, at once (TryLock, TryAcquire,
-// Txn.Lock) or before the context ended (Lock, LockAll, Acquire, Campaign). Only the database makes
-// one.
-//
-// A call that gave up reports the published state of the first of its keys that it could not have.
-// Its Waiters are those ahead of it, and 1,000 if there are more.
+// LockedError says why a lock or a slot could not be acquired, at once or before the context ended.
+// A call that gave up reports the first of its keys that it could not have. Its Waiters are those
+// ahead of it, and 1,000 if there are more.
 //
 // With ObstacleSlots, Until and Remaining are of the first lost slot that comes back, and zero if
-// none was lost. Holder and what belongs to it are of the slot that has been held for longest, and
-// zero if all are lost.
+// none was lost. Holder and what belongs to it are of the slot that has been held for longest.
 type LockedError struct {
 	Key        string
 	Mode       LockMode // that was asked for

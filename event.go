@@ -1,59 +1,40 @@
 package lockd
 
 import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lockd/lockd/catalog"
 	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// EventKind says what changed. The zero value is no event.
+// EventKind says what changed.
 type EventKind uint8
 
 // The kinds.
 const (
-	KeyPut            EventKind = iota + 1 // KeyPut: a key was made, or changed.
-	KeyDeleted                             // KeyDeleted: a key was deleted.
-	SessionCreated                         // SessionCreated: a session began.
-	SessionEnded                           // SessionEnded: a session ended.
-	NodePut                                // NodePut: a node was made, or changed.
-	NodeDeleted                            // NodeDeleted: a node was removed.
-	ServicePut                             // ServicePut: a service was made, or changed.
-	ServiceDeleted                         // ServiceDeleted: a service was removed.
-	CheckPut                               // CheckPut: a check was made, or changed.
-	CheckDeleted                           // CheckDeleted: a check was removed.
-	AttachmentPut                          // AttachmentPut: an attachment was made, or changed.
-	AttachmentDeleted                      // AttachmentDeleted: an attachment was removed.
-	ShareGranted                           // ShareGranted: a session was granted a shared lock.
-	ShareEnded                             // ShareEnded: a session no longer shares a lock.
-	StateLoaded                            // StateLoaded: no change; DB.Follow begins with it.
+	KeyPut         EventKind = iota + 1 // KeyPut: a key was made, or changed.
+	KeyDeleted                          // KeyDeleted: a key was deleted.
+	ShareGranted                        // ShareGranted: a session was granted a shared lock.
+	ShareEnded                          // ShareEnded: a session no longer shares a lock.
+	SessionCreated                      // SessionCreated: a session began.
+	SessionEnded                        // SessionEnded: a session ended.
+	CatalogChanged                      // CatalogChanged: see Event.Catalog.
+	StateLoaded                         // StateLoaded: no change; DB.Follow begins with it.
 )
 
 // String returns the kind in words.
 func (k EventKind) String() string {
-	return name(k, "none", "key put", "key deleted", "session created", "session ended",
-		"node put", "node deleted", "service put", "service deleted", "check put", "check deleted",
-		"attachment put", "attachment deleted", "share granted", "share ended", "state loaded")
-}
-
-// LockChange says what a change of a key did to its lock.
-type LockChange uint8
-
-// The changes.
-const (
-	LockUnchanged LockChange = iota // LockUnchanged: it is as it was
-	LockGranted                     // it was free, and is held
-	LockHandedOn                    // it went from one grant to the next
-	LockReleased                    // its holder released it
-	LockLost                        // its holder's session ended, or ForceUnlock took it
-	LockDeleted                     // its key was deleted
-)
-
-// String returns the change in words.
-func (c LockChange) String() string {
-	return name(c, "unchanged", "granted", "handed on", "released", "lost", "deleted")
+	return name(k, "none", "key put", "key deleted", "share granted", "share ended",
+		"session created", "session ended",
+		"catalog changed", "state loaded")
 }
 
 // Event is one change of one key, session or part of the catalog by one transaction, or the state
-// that DB.Follow yields. The zero value is none.
+// that DB.Follow yields.
 type Event struct {
 	Index uint64
 	Kind  EventKind
@@ -63,58 +44,112 @@ type Event struct {
 	Key             string
 	Entry, Previous Entry
 
-	// Lock says how the key's lock changed: one grant of it, if it is shared. Cause is why a holder
-	// lost or released it, why a session ended, or why the state is repeated. errors.Is finds the
-	// cause in it.
-	Lock  LockChange
-	Cause error
+	// Granted is the session that the change granted the key's lock; the fence is Entry's. Ended is
+	// the session whose grant it ended; the fence is Previous's. A lock that is handed on has both.
+	Granted, Ended SessionInfo
 
-	// State is the whole state at Index if the kind is StateLoaded, and nil otherwise.
-	State *Snapshot
+	// Share is the grant of a shared lock that began or ended. The key is as it was, and Entry and
+	// Previous are zero.
+	Share Sequencer
 
 	// Session is the session that was created or ended, or the owner of an attachment, of which
 	// only the ID is known.
 	Session SessionInfo
 
-	// Share is the grant of a shared lock that began or ended, with Lock and Cause. Its key is as
-	// it was, and Entry and Previous are zero.
-	Share Sequencer
+	// Cause is why a grant or a session ended, or why the state is repeated, for errors.Is. Lost
+	// reports whether it ended otherwise than by its owner.
+	Cause error
+	Lost  bool
 
-	// Node, and ID within it, name what changed in the catalog. ID is the name of an attachment.
-	Node, ID string
+	// Time is zero unless a grant or a session began or ended.
+	Time time.Time
+
+	// Catalog says what changed in the catalog.
+	Catalog catalog.Change
+
+	// State is the whole state at Index if the kind is StateLoaded, and nil otherwise.
+	State *Snapshot
 }
 
-// eventOf makes of an event what Watch yields.
-func eventOf(event *engine.Event) Event {
+// String returns the event on one line: what became of a lock, or else the kind.
+func (e Event) String() string {
+	var text strings.Builder
+	if !e.Time.IsZero() {
+		text.WriteString(e.Time.Format("15:04:05.000 "))
+	}
+	fmt.Fprintf(&text, "index %d: ", e.Index)
+	if ended := e.Ended; !ended.ID.IsZero() {
+		what := "released"
+		switch {
+		case e.Kind == KeyDeleted || errors.Is(e.Cause, ErrKeyDeleted):
+			what = "deleted"
+		case e.Lost:
+			what = "lost"
+		}
+		fmt.Fprintf(&text, "%s%s by %s: %v", e.share(), what, who(ended.Name, ended.ID), e.Cause)
+		if e.Granted.ID.IsZero() {
+			return text.String()
+		}
+		text.WriteString("; ")
+	}
+	if granted := e.Granted; !granted.ID.IsZero() {
+		fmt.Fprintf(&text, "%sgranted to %s with fence %d", e.share(),
+			who(granted.Name, granted.ID), max(e.Entry.Fence, e.Share.Fence))
+		return text.String()
+	}
+	text.WriteString(e.Kind.String())
+	return text.String()
+}
+
+// share says that the event is of a shared lock.
+func (e Event) share() string {
+	if e.Share.Mode == Shared {
+		return "share "
+	}
+	return ""
+}
+
+// eventOf makes of an event what users see.
+func (db *DB) eventOf(event *engine.Event) Event {
 	r := &event.Body
 	e := Event{
-		Index: event.Index, Kind: EventKind(r.Kind), Lock: LockChange(r.Lock), Cause: r.Cause,
+		Index: event.Index, Kind: EventKind(r.Kind), Cause: r.Cause,
+		Lost: r.Cause != nil && !engine.Clean(r.Cause),
+	}
+	if at := db.engine.Instant(r.Moment); !at.IsZero() {
+		e.Time = at.Round(0)
+	}
+	if r.Holder != nil {
+		e.Granted = sessionInfo(r.Holder)
+	}
+	if r.Former != nil {
+		e.Ended = sessionInfo(r.Former)
+	}
+	if r.Kind > engine.SessionGone {
+		e.Kind = CatalogChanged
+		e.Catalog.Kind = catalog.ChangeKind(r.Kind - engine.SessionGone)
 	}
 	row := r.New
-	switch e.Kind {
-	case SessionEnded, NodeDeleted, ServiceDeleted, CheckDeleted, AttachmentDeleted, ShareEnded:
+	if r.Deletes() {
 		row = r.Old
 	}
 	switch row := row.(type) {
 	case *schema.Key:
 		old, _ := r.Old.(*schema.Key)
-		e.Entry, e.Previous = entryOf(row), entryOf(old)
-		e.Key = e.Entry.Key
-		if e.Kind == KeyDeleted {
-			e.Key = e.Previous.Key
-		}
+		new, _ := r.New.(*schema.Key)
+		e.Key, e.Entry, e.Previous = row.Key, entryOf(new), entryOf(old)
 	case *schema.Share:
 		e.Key, e.Share = row.Key, sequencerOf(engine.SequencerOfShare(row))
 	case *schema.Session:
 		e.Session = sessionInfo(row)
 	case *schema.Node:
-		e.Node = row.Name
+		e.Catalog.Node = row.Name
 	case *schema.Service:
-		e.Node, e.ID = row.Node, row.ID
+		e.Catalog.Node, e.Catalog.ID = row.Node, row.ID
 	case *schema.Check:
-		e.Node, e.ID = row.Node, row.ID
+		e.Catalog.Node, e.Catalog.ID = row.Node, row.ID
 	case *schema.Attachment:
-		e.Session.ID, e.ID = SessionID(row.Session), row.Name
+		e.Session.ID, e.Catalog.ID = SessionID(row.Session), row.Name
 	}
 	return e
 }

@@ -58,7 +58,7 @@ func ExampleRecovery() {
 		fmt.Println("missing:", remark)
 	}
 	restored := filepath.Join(folder, "restored.db")
-	if err := lockd.Restore(restored, &backup, nil); err != nil {
+	if err := lockd.Restore(restored, &backup, 0, nil); err != nil {
 		panic(err)
 	}
 	fmt.Println("verified:", lockd.Verify(restored, nil))
@@ -66,13 +66,4 @@ func ExampleRecovery() {
 	// keys: 1
 	// missing: keys: "color": its checksum does not match
 	// verified: <nil>
-}
-
-func ExampleRecoveryRemark() {
-	fmt.Println(lockd.RecoveryRemark{Table: "keys", Key: "color",
-		Text: "its checksum does not match"})
-	fmt.Println(lockd.RecoveryRemark{Text: "record 23 of the log is damaged"})
-	// Output:
-	// keys: "color": its checksum does not match
-	// record 23 of the log is damaged
 }

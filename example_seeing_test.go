@@ -67,7 +67,7 @@ func ExampleWaiterInfo() {
 }
 
 // What has become of a lock, and why.
-func ExampleTransition() {
+func ExampleDB_History() {
 	mock := clock.NewMock()
 	db := must(lockd.New(&lockd.Options{Clock: mock}))
 	defer db.Close()
@@ -79,12 +79,12 @@ func ExampleTransition() {
 	must(db.Put("any", nil, nil)) // what is due is done before any write
 
 	for _, t := range db.History("jobs/nightly") {
-		fmt.Printf("%s, %s: %v\n", t.Change, t.Name, t.Cause)
+		fmt.Printf("%q, then %q: %v\n", t.Ended.Name, t.Granted.Name, t.Cause)
 	}
 	// Output:
 	// renew: <nil>
-	// granted, worker-1: <nil>
-	// lost, worker-1: session expired: not renewed within its TTL: last renewal 15s ago
+	// "", then "worker-1": <nil>
+	// "worker-1", then "": session expired: not renewed within its TTL: last renewal 15s ago
 }
 
 // How much there is.

@@ -296,10 +296,6 @@ func ExampleDB_Watch() {
 	fmt.Println("unlock:", lock.Unlock())
 	must(db.Delete("config/color"))
 
-	changes := map[lockd.LockChange]string{
-		lockd.LockUnchanged: "as it was", lockd.LockGranted: "granted",
-		lockd.LockReleased: "released",
-	}
 	watch := db.Watch(context.Background(), lockd.PrefixScope("config/"), state.Index())
 	for event, err := range watch {
 		if err != nil {
@@ -310,7 +306,14 @@ func ExampleDB_Watch() {
 			fmt.Printf("%s deleted, was %s\n", event.Previous.Key, event.Previous.Value)
 			break
 		}
-		fmt.Printf("%s = %s, lock %s\n", event.Entry.Key, event.Entry.Value, changes[event.Lock])
+		lock := "as it was"
+		switch session.ID() {
+		case event.Granted.ID:
+			lock = "granted"
+		case event.Ended.ID:
+			lock = "released"
+		}
+		fmt.Printf("%s = %s, lock %s\n", event.Entry.Key, event.Entry.Value, lock)
 	}
 	// Output:
 	// unlock: <nil>

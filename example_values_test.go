@@ -175,15 +175,16 @@ func ExampleEvent() {
 	fmt.Println("close:", session.Close())
 
 	for event, err := range db.Watch(context.Background(), lockd.KeyScope("k"), before) {
-		fmt.Println(event.Kind, event.Key, event.Lock, event.Cause, err)
-		if event.Lock != lockd.LockGranted {
+		ended := event.Ended.ID == session.ID()
+		fmt.Println(event.Kind, event.Key, ended, event.Lost, event.Cause, err)
+		if ended {
 			break
 		}
 	}
 	// Output:
 	// close: <nil>
-	// key put k granted <nil> <nil>
-	// key put k released closed by its owner <nil>
+	// key put k false false <nil> <nil>
+	// key put k true false closed by its owner <nil>
 }
 
 // What changed, in words.
@@ -203,22 +204,6 @@ func ExampleEventKind() {
 	// Output:
 	// key put
 	// key deleted
-}
-
-// What a lock went through.
-func ExampleLockChange() {
-	db := must(lockd.New(nil))
-	defer db.Close()
-	session := must(db.NewSession(nil))
-	fmt.Println("unlock:", must(session.TryLock("k", nil)).Unlock())
-
-	for _, t := range db.History("k") {
-		fmt.Println(t.Change)
-	}
-	// Output:
-	// unlock: <nil>
-	// granted
-	// released
 }
 
 // What was done, to which key, and why not.
@@ -286,7 +271,7 @@ func ExampleObstacle() {
 }
 
 // A new file of a backup. Its fences are above one that a resource has seen.
-func ExampleRestoreOptions() {
+func ExampleRestore() {
 	db := must(lockd.New(nil))
 	must(db.Put("k", []byte("v"), nil))
 	var backup bytes.Buffer
@@ -294,7 +279,7 @@ func ExampleRestoreOptions() {
 
 	path := filepath.Join(must(os.MkdirTemp("", "lockd-")), "lockd.db")
 	defer os.RemoveAll(filepath.Dir(path))
-	fmt.Println("restore:", lockd.Restore(path, &backup, &lockd.RestoreOptions{MinIndex: 1000}))
+	fmt.Println("restore:", lockd.Restore(path, &backup, 1000, nil))
 
 	db = must(lockd.Open(path, nil))
 	defer db.Close()

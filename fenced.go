@@ -2,18 +2,16 @@ package lockd
 
 import "github.com/lockd/lockd/internal/engine"
 
-// Fenced writes only while one grant of a lock is held, checked in the transaction of the write.
-// DB.If gives one; the zero value is not usable. It may be copied, kept, and used by many
-// goroutines.
+// Fenced writes only while one grant of a lock is held, checked in the transaction of the write. It
+// may be copied and kept.
 type Fenced struct {
 	db    *DB
 	proof Sequencer
 }
 
 // If returns the writes that depend on the grant which proof names, of the written key or of
-// another one. It checks nothing yet, and does not block. Each write returns ErrNotHeld, with
-// nothing changed, unless the lock is held by this very grant. A zero proof is refused in the same
-// way.
+// another one. It does not block. Each write returns ErrNotHeld unless the lock is held by this
+// very grant; with a zero proof always.
 func (db *DB) If(proof Sequencer) Fenced { return Fenced{db, proof} }
 
 // Put is DB.Put, done only while the lock is held.
@@ -24,28 +22,6 @@ func (f Fenced) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
 		return err
 	})
 	return result(entry, "put", key, err)
-}
-
-// CompareAndSwap is DB.CompareAndSwap, done only while the lock is held.
-func (f Fenced) CompareAndSwap(
-	key string, index uint64, value []byte, opts *PutOptions,
-) (Entry, error) {
-	var entry Entry
-	err := f.update(func(tx *engine.Txn) (err error) {
-		entry, err = compareAndSwap(tx, key, index, value, opts)
-		return err
-	})
-	return result(entry, "compare and swap", key, err)
-}
-
-// Delete is DB.Delete, done only while the lock is held.
-func (f Fenced) Delete(key string) (bool, error) {
-	var deleted bool
-	err := f.update(func(tx *engine.Txn) (err error) {
-		deleted, err = deleteKey(tx, key)
-		return err
-	})
-	return result(deleted, "delete", key, err)
 }
 
 // Update is DB.Update, with fn called only while the lock is held. It stays held until fn itself
@@ -70,8 +46,7 @@ func (f Fenced) update(fn func(tx *engine.Txn) error) error {
 }
 
 // CheckSequencer returns nil if, in the published state, the lock that q names is held by this very
-// grant, and ErrNotHeld otherwise. It does not block. The lock may be lost before the caller acts
-// on the answer: DB.If and Guard check in the write itself.
+// grant, and ErrNotHeld otherwise. DB.If and Guard check in the write itself.
 func (db *DB) CheckSequencer(q Sequencer) error {
 	err := db.writer.Refused()
 	if err == nil {

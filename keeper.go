@@ -17,15 +17,13 @@ import (
 )
 
 // Keeper keeps one session alive: the database renews it in time, and the next call makes another
-// when it has ended. It is for a program that has to be a holder for as long as it runs. A Keeper
-// needs no goroutine, but has to be closed. Its methods may be called by many goroutines. The zero
-// value is not usable; DB.NewKeeper gives one.
+// when it has ended. It is for a program that has to be a holder for as long as it runs. It has to
+// be closed.
 //
 // There are never two sessions: none is made before the end of the last one is durable and its Done
-// is closed. A session is renewed also if the program hangs: see SessionOptions.TTL.
-//
-// Keeper.Close and DB.Close end the session, also if it is Independent. If the process is killed,
-// an Independent session stays in the file, with its locks, until its TTL ends it.
+// is closed. A session is renewed also if the program hangs: see SessionOptions.TTL. Keeper.Close
+// and DB.Close end the session, also if it is Independent. If the process is killed, an Independent
+// session stays in the file, with its locks, until its TTL ends it.
 type Keeper struct {
 	db     *DB
 	opts   SessionOptions
@@ -39,9 +37,8 @@ type Keeper struct {
 var errKeeperClosed = fmt.Errorf("keeper %w; NewKeeper gives another", ErrClosed)
 
 // NewKeeper returns a keeper of sessions with these options. It does not block, and makes no
-// session: Keeper.Session and Keeper.Lead do. It returns ErrInvalid also for a session that is
-// Independent and has no TTL: after a crash it would hold its locks for ever. Whether the node and
-// the checks exist is found out when a session is made.
+// session: Keeper.Session and Keeper.Lead do. A session that is Independent and has no TTL is
+// ErrInvalid: after a crash it would hold its locks for ever.
 func (db *DB) NewKeeper(opts *SessionOptions) (*Keeper, error) {
 	k := &Keeper{db: db}
 	if opts != nil {
@@ -64,7 +61,7 @@ func (db *DB) NewKeeper(opts *SessionOptions) (*Keeper, error) {
 	return result(k, "new keeper", k.opts.Name, err)
 }
 
-// Current returns the live session, and whether there is one. It makes none, and does not block.
+// Current returns the live session, and whether there is one. It makes none.
 func (k *Keeper) Current() (*Session, bool) {
 	s := k.newest.Load()
 	if s == nil || s.Err() != nil || k.db.rows.Sessions.Get(string(s.state.Row.ID[:])) == nil {
@@ -73,14 +70,11 @@ func (k *Keeper) Current() (*Session, bool) {
 	return s, true
 }
 
-// Session returns the live session, and makes one if there is none. It blocks until that is
-// durable. It tries again after a commit that did not succeed, with a backoff from 1 s up to 1 min.
-// It waits while a check of its options is critical, or, after the first session, while their node
-// or a check is missing.
-//
-// It returns catalog.ErrNoNode or ErrNoCheck if there has been no session yet, and ErrClosed after
-// Keeper.Close too. The session belongs to the keeper: a caller that closes it gets another one
-// from the next call.
+// Session returns the live session, and makes one if there is none. It tries again after a commit
+// that did not succeed, with a backoff from 1 s up to 1 min. It waits while a check of its options
+// is critical, or, after the first session, while their node or a check is missing; before that it
+// returns catalog.ErrNoNode or ErrNoCheck. It returns ErrClosed after Keeper.Close too. A caller
+// that closes the session gets another one from the next call.
 func (k *Keeper) Session(ctx context.Context) (*Session, error) {
 	checkContext(ctx)
 	s, err := k.session(ctx)
@@ -147,17 +141,15 @@ func (k *Keeper) passes(err error) bool {
 	return errors.Is(err, catalog.ErrCheckCritical)
 }
 
-// Done returns a channel that is closed when there will be no more sessions: when Close has ended
-// the last one, and that is durable, or at the end of the database. The session's own Done is
-// closed before.
+// Done returns a channel that is closed when there will be no more sessions: when the end by Close
+// is durable, or at the end of the database.
 func (k *Keeper) Done() <-chan struct{} { return k.ending.Done() }
 
-// Err returns nil until Done is closed, and then an error that is ErrClosed or ErrFailed.
+// Err returns nil until Done is closed, and then ErrClosed or ErrFailed.
 func (k *Keeper) Err() error { return k.ending.Err() }
 
-// Close ends the session, as Session.Close does: its locks are released without a lock-delay, so
-// work under them has to stop before. It blocks until that is durable. From the call on no session
-// is made.
+// Close ends the session as Session.Close does, without a lock-delay, so work under its locks has
+// to stop before. From the call on no session is made.
 //
 // It returns nil, also when repeated. After ErrCommit the session still lives and is renewed, and
 // Close may be called again. If the database ended first, and left the session in its file, it

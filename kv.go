@@ -1,8 +1,6 @@
 package lockd
 
 import (
-	"strings"
-
 	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/schema"
 )
@@ -16,7 +14,7 @@ const (
 	MaxValueSize = engine.MaxValueSize
 )
 
-// Entry is a key as it was after one write. The zero value is no key.
+// Entry is a key as it was after one write.
 type Entry struct {
 	Key     string
 	Value   []byte    // shared: do not change it. Empty and absent are the same thing
@@ -46,7 +44,7 @@ func entryOf(row *schema.Key) Entry {
 	}
 }
 
-// PutOptions adds to a write. A nil *PutOptions and the zero value add nothing.
+// PutOptions adds to a write.
 type PutOptions struct {
 	// Flags is stored with the value.
 	Flags uint64
@@ -59,18 +57,16 @@ func (o *PutOptions) flags() uint64 {
 	return o.Flags
 }
 
-// Get returns the key's published entry, and whether there is one. It cannot fail, does not block,
-// takes no lock and does not allocate. Inside the function of an Update it does not show what the
-// function wrote; Txn.Get does.
+// Get returns the key's published entry, and whether there is one. It takes no lock and does not
+// allocate.
 func (db *DB) Get(key string) (Entry, bool) {
 	row := db.rows.Keys.Get(key)
 	return entryOf(row), row != nil
 }
 
-// Put sets the value and the flags of a key, and creates the key if need be. It returns the new
-// entry. It blocks until that is durable. The lock of the key stays as it is, and need not be held
-// (K1, K2): If makes a write depend on a lock. Writing the same value and flags again moves no
-// index and wakes no watcher (K3).
+// Put sets the value and the flags of a key, creates the key if need be, and returns the new entry.
+// The key's lock stays as it is, and need not be held (K1, K2): If makes a write depend on a lock.
+// Writing the same value and flags again moves no index and wakes no watcher (K3).
 func (db *DB) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
 	var entry Entry
 	err := db.update(func(tx *engine.Txn) (err error) {
@@ -80,8 +76,8 @@ func (db *DB) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
 	return result(entry, "put", key, err)
 }
 
-// CompareAndSwap is a Put that is done only if the key's ModifyIndex is index, or, for index 0,
-// only if there is no such key (K4 to K8). Otherwise it returns ErrConflict, with nothing changed.
+// CompareAndSwap is a Put that is done only if the key's ModifyIndex is index, or, for 0, if there
+// is no such key (K4 to K8). Otherwise it returns ErrConflict.
 func (db *DB) CompareAndSwap(
 	key string, index uint64, value []byte, opts *PutOptions,
 ) (Entry, error) {
@@ -93,9 +89,9 @@ func (db *DB) CompareAndSwap(
 	return result(entry, "compare and swap", key, err)
 }
 
-// Delete removes the key, locked or not, and reports whether there was one (K26, K27). It blocks
-// until that is durable. The holder of its lock loses it, with ErrKeyDeleted and no lock-delay
-// (K37). The first waiter gets the lock at once, on a key made anew.
+// Delete removes the key, locked or not, and reports whether there was one (K26, K27). The holder
+// loses its lock, with ErrKeyDeleted and no lock-delay (K37). The first waiter gets it at once, on
+// a key made anew.
 func (db *DB) Delete(key string) (bool, error) {
 	var deleted bool
 	err := db.update(func(tx *engine.Txn) (err error) {
@@ -106,7 +102,7 @@ func (db *DB) Delete(key string) (bool, error) {
 }
 
 // CompareAndDelete is a Delete that is done only if the key's ModifyIndex is index; otherwise it
-// returns ErrConflict (K29, K30). If there is no such key, it returns false and no error (K28).
+// returns ErrConflict (K29, K30). Without such a key it returns false and no error (K28).
 func (db *DB) CompareAndDelete(key string, index uint64) (bool, error) {
 	var deleted bool
 	err := db.update(func(tx *engine.Txn) (err error) {
@@ -117,8 +113,7 @@ func (db *DB) CompareAndDelete(key string, index uint64) (bool, error) {
 }
 
 // DeletePrefix deletes every key that begins with the prefix, as Delete does, and returns how many
-// there were (K31, K32, K40). The prefix is of bytes, not of path segments. An empty one is
-// ErrInvalid: DeleteAll is the call for that.
+// there were (K31, K32, K40). An empty prefix is ErrInvalid: DeleteAll is the call for that.
 func (db *DB) DeletePrefix(prefix string) (int, error) {
 	var n int
 	err := db.update(func(tx *engine.Txn) (err error) {
@@ -141,19 +136,6 @@ func (db *DB) DeleteAll() (int, error) {
 
 // checkKey refuses what cannot be a key.
 func checkKey(key string) error { return engine.CheckName("key", key) }
-
-// fold returns what a listing at a separator shows of a key: all of it, or, if the separator
-// comes after the prefix, all up to the end of its first occurrence there (H10).
-func fold(key, prefix, separator string) string {
-	if separator == "" {
-		return key
-	}
-	rest := key[len(prefix):]
-	if at := strings.Index(rest, separator); at >= 0 {
-		return key[:len(prefix)+at+len(separator)]
-	}
-	return key
-}
 
 func put(tx *engine.Txn, key string, value []byte, opts *PutOptions) (Entry, error) {
 	if err := admit(key, value); err != nil {

@@ -17,10 +17,9 @@ type KeyPolicy uint8
 const (
 	// LeaveKey keeps it.
 	LeaveKey KeyPolicy = KeyPolicy(engine.LeaveKey)
-	// RemoveAfter deletes it, if the grant of this lock created it and no call has written to it
-	// since. A lock that was taken over leaves it. If there are waiters, the first of them gets the
-	// lock, on a key made anew. If the lock is shared, the last holder deletes the key, if it asked
-	// for that and any holder created it.
+	// RemoveAfter deletes it, if this grant created it and no call has written to it since. If
+	// there are waiters, the first gets the lock, on a key made anew. Of a lock that is shared, the
+	// last holder deletes it, if it asked for that and any holder created the key.
 	RemoveAfter KeyPolicy = KeyPolicy(engine.RemoveAfter)
 )
 
@@ -29,24 +28,20 @@ type LockMode uint8
 
 // The modes.
 const (
-	// Exclusive is the mode of one holder: while it has the lock, no other holder has.
-	Exclusive LockMode = LockMode(engine.Exclusive)
-	// Shared is the mode of any number of holders, of one session or of many, which have the lock
-	// together. While one of them has it, no exclusive holder has.
-	Shared LockMode = LockMode(engine.Shared)
+	Exclusive LockMode = LockMode(engine.Exclusive) // Exclusive: no other holder has the lock.
+	Shared    LockMode = LockMode(engine.Shared)    // Shared: any number of holders have it.
 )
 
 // String returns the name of the mode, as the text of a Sequencer has it.
 func (m LockMode) String() string { return name(m, "exclusive", "shared") }
 
-// LockOptions adds to the taking of a lock. A nil *LockOptions and the zero value add nothing.
+// LockOptions adds to the taking of a lock.
 type LockOptions struct {
-	// Value, if it is not nil, is written to the key with the lock, and Flags with it. Otherwise
-	// the key keeps both.
+	// Value, if it is not nil, is written to the key with the lock, and Flags with it.
 	Value []byte
 	Flags uint64
 
-	// Key says what happens to the key after Unlock. The default is LeaveKey.
+	// Key says what happens to the key after Unlock.
 	Key KeyPolicy
 
 	// Mode is how the lock is to be held. The default is Exclusive.
@@ -79,9 +74,9 @@ func (o *LockOptions) validate() error {
 	return nil
 }
 
-// Lock is the handle on a lock that is or was held, and the only way to release it. Its methods may
-// be called by many goroutines. The zero value is not usable; Session.Lock, TryLock and LockAll
-// give one.
+// Lock is the handle on a lock that is or was held, and the only way to release it. If the process
+// crashes, the next Open releases the lock of a session that is bound to it, and begins the
+// lock-delay: 15 s by default.
 type Lock struct {
 	hold   engine.Hold
 	ended  EndedError // what Err returns; its cause is written before the end is told
@@ -119,7 +114,7 @@ func (l *Lock) held() *engine.Hold { return cmp.Or(l.shared.Load(), &l.hold) }
 func (l *Lock) Done() <-chan struct{} { return l.ending.Done() }
 
 // Err returns nil while the lock is held, and then an *EndedError with the cause: ErrUnlocked after
-// Unlock. Lost tells a loss from that. DB.Close ends every handle, also if the file keeps the lock.
+// Unlock. Lost tells a loss from that. DB.Close ends every handle.
 func (l *Lock) Err() error { return l.ending.Err() }
 
 // lose tells the end of the lock. Only the first call counts. The caller holds the
@@ -131,19 +126,19 @@ func (l *Lock) lose(cause error) {
 	}
 }
 
-// Context returns a child of parent that is cancelled when the lock is no longer held;
-// context.Cause then returns what Err does.
+// Context returns a child of parent that is cancelled when the lock is no longer held, with Err as
+// its cause.
 func (l *Lock) Context(parent context.Context) context.Context {
 	checkContext(parent)
 	return l.ending.Context(parent)
 }
 
 // Unlock releases the lock; the first waiter is granted it in the same transaction. It sets no
-// lock-delay (G7). It blocks until that is durable.
+// lock-delay (G7).
 //
-// It returns nil, also when repeated. If the lock was lost before, it changes nothing, and returns
-// an error that is ErrNotHeld and wraps the cause. If the database was closed and its file keeps
-// the lock, it returns ErrClosed. After ErrCommit the lock is still held, and Unlock may be called
+// It returns nil, also when repeated. If the lock was lost, it changes nothing, and returns an
+// error that is ErrNotHeld and wraps the cause. If the database was closed and its file keeps the
+// lock, it returns ErrClosed. After ErrCommit the lock is still held, and Unlock may be called
 // again.
 func (l *Lock) Unlock() error { return wrap("unlock", l.Key(), l.unlock()) }
 
@@ -170,16 +165,13 @@ func (l *Lock) outcome() error {
 }
 
 // Downgrade makes a lock that is held exclusively a shared one, in one transaction: no other holder
-// comes in between, and the waiters in front that can share the lock are granted it with it (R4).
-// The handle goes on; its Sequencer has a new fence, and the one from before proves nothing any
-// more. It blocks until that is durable. A lock that is shared already is left as it is.
-//
-// It fails as Unlock does, with the lock held as before; but a lock that was released is
-// ErrNotHeld.
+// comes in between, and the waiters in front that can share it are granted it too (R4). The handle
+// goes on with a new Sequencer; the one from before proves nothing any more. A lock that is shared
+// is left as it is. It fails as Unlock does; a lock that was released is ErrNotHeld.
 //
 // There is no way back: two holders that waited for each other to have the lock alone would wait
-// for ever. A caller that may have to write takes the lock exclusively, and downgrades it when the
-// write is done.
+// for ever. A caller that may have to write takes the lock exclusively, and downgrades it after
+// that.
 func (l *Lock) Downgrade() error {
 	hold, err := l.held(), l.Err()
 	if err == nil && hold.Mode == engine.Exclusive {
@@ -194,11 +186,10 @@ func (l *Lock) Downgrade() error {
 	return wrap("downgrade", l.Key(), err)
 }
 
-// ForceUnlock takes the lock from its holder. The holder's handle ends with ErrForced and the
-// reason, and its session's lock-delay follows. It blocks until that is durable. The fence, as in
-// Entry, LockedError or Holder, names the grant: if that has ended, ForceUnlock returns ErrNotHeld,
-// and a later holder keeps the lock. Of a shared lock it takes the holders of that grant only:
-// those that were granted it in one transaction have one fence.
+// ForceUnlock takes the lock from its holder, whose handle ends with ErrForced and the reason, and
+// begins the lock-delay. The fence, as in Entry, LockedError or Holder, names the grant: if that
+// has ended, ForceUnlock returns ErrNotHeld. Of those who share a lock it takes that grant's only:
+// in one transaction several sessions may have been granted it with one fence.
 func (db *DB) ForceUnlock(key string, fence uint64, reason string) error {
 	err := db.refused(checkKey(key))
 	if err == nil {

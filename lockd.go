@@ -13,8 +13,7 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// New returns an empty database in memory. It behaves as one on a file does, but leaves nothing
-// after Close. It returns ErrInvalid for options that are out of their bounds.
+// New returns an empty database in memory, which leaves nothing after Close.
 func New(opts *Options) (*DB, error) {
 	if err := opts.validate(); err != nil {
 		return nil, wrap("new", "", err)
@@ -29,19 +28,17 @@ func New(opts *Options) (*DB, error) {
 	return db, nil
 }
 
-// Open returns the database on the file, and creates the file if there is none. Only one DB at a
-// time, of any process, has a file open: Open waits for it for up to Options.OpenTimeout, and then
-// returns ErrInUse. What it has read is on disk when it returns, with SyncAlways (G3).
+// Open returns the database on the file, and creates the file if there is none. Only one DB, of any
+// process, has a file open: Open waits for it for up to Options.OpenTimeout, and then returns
+// ErrInUse. With SyncAlways what it has read is on disk when it returns (G3).
 //
-// Sessions that were bound to a process which is gone end with ErrProcessGone, and their
-// lock-delays begin: see Options.Reopen. The others live on, each with a full TTL (S28).
-// Lock-delays go on by the wall clock, and never last longer than their full length.
+// Sessions whose process is gone end, as Options.Reopen says. The others live on, each with a full
+// TTL (S28). Lock-delays go on by the wall clock, and never last longer than their full length.
 //
-// The file must not be removed or replaced while it is open: doc/operations.md says what happens
-// then. Open returns ErrCorrupt or ErrFormat for a file that it refuses and leaves as it is (an
-// empty file is ErrCorrupt), an error that is fs.ErrNotExist for a symbolic link that leads
-// nowhere, ErrCommit if what is in the file, or the end of a session, cannot be made durable, and
-// ErrInvalid also for a file system that Options.AllowNetworkFS would have to allow.
+// The file must not be removed or replaced while it is open. Open returns ErrCorrupt or ErrFormat
+// for a file that it refuses (an empty file is ErrCorrupt), an error that is fs.ErrNotExist for a
+// symbolic link that leads nowhere, ErrCommit if what is in the file, or the end of a session,
+// cannot be made durable, and ErrInvalid also for a file system that needs Options.AllowNetworkFS.
 func Open(path string, opts *Options) (*DB, error) {
 	err := opts.validate()
 	if err == nil {
@@ -161,11 +158,7 @@ func endWith(cause error) func(*engine.Txn, *engine.Session) {
 // file, with their locks; only their handles end, with an error that is ErrClosed and neither
 // ErrNoSession nor ErrNotHeld.
 //
-// It blocks until that is durable and the database's goroutine has ended. From then on every call
-// that writes, waits, or asks for a session or about a lock returns ErrClosed; the other reads
-// answer from the last state.
-//
-// It returns ErrCommit if the end could not be made durable, and ErrFailed if the database had
+// Close returns ErrCommit if the end could not be made durable, and ErrFailed if the database had
 // failed before. Then the next Open ends the sessions that are bound to the process, and the others
 // end by their TTLs. A repeated call waits for the first, and returns nil.
 func (db *DB) Close() error {

@@ -9,14 +9,13 @@ import (
 	"github.com/lockd/lockd/internal/engine"
 )
 
-// LockInfo describes the lock of one key that is held, delayed or waited for. A slot of a semaphore
-// is the lock of prefix/session. The zero value is none.
+// LockInfo describes the lock of one key that is held, delayed or waited for.
 type LockInfo struct {
 	Key string
 
-	// Holder is the session that holds the lock, and of those that share it the one that has it for
-	// longest; the zero SessionInfo if it is free. Fence and Since are of the grant, and Held is
-	// the time since then. Since and Held are zero if the grant was before the file was opened.
+	// Holder is the session that holds the lock, or of those that share it the first; zero if it is
+	// free. Fence and Since are of the grant, and Held is the time since then; Since and Held are
+	// zero if the grant was before the file was opened.
 	Holder SessionInfo
 	Fence  uint64
 	Since  time.Time
@@ -30,33 +29,29 @@ type LockInfo struct {
 	DelayedUntil time.Time
 	DelayedMode  LockMode
 
-	// Limit is the limit of the semaphore at its keys: prefix/.lock, which has the queue for its
-	// slots, and prefix/session of each slot. It is 0 at any other key.
+	// Limit is the limit of the semaphore at its keys, prefix/.lock, which has the queue, and
+	// prefix/session of each slot; 0 at any other key.
 	Limit int
 
 	// Queue has the waiters, the next to be served first.
 	Queue []WaiterInfo
 }
 
-// WaiterInfo describes one call that waits for a lock. The zero value is none.
+// WaiterInfo describes one call that waits for a lock.
 type WaiterInfo struct {
 	Session SessionInfo
 	Since   time.Time     // when the call began to wait
 	Waited  time.Duration // how long ago that is
 	Mode    LockMode      // in which it is to have the lock
 
-	// Keys are all the locks that the call waits for: several for LockAll, which gets them together
-	// and may wait although this one is free.
+	// Keys are all the locks that the call waits for: LockAll gets several together, and may wait
+	// although this one is free.
 	Keys []string
 }
 
 // Locks yields every lock that is held, delayed or waited for, in the order of the keys, as they
-// are when the loop begins. It shows what is durable: until a grant is committed its session is a
-// waiter.
-//
-// It waits neither for the file nor for the function of an Update, and cannot fail. Before the loop
-// it holds the database's lock for a time in proportion to the number of locks and waiters. After
-// Close it goes on answering.
+// are when the loop begins. Until a grant is committed its session is a waiter. It holds the
+// database's lock for a time in proportion to the number of locks and waiters.
 func (db *DB) Locks() iter.Seq[LockInfo] {
 	return func(yield func(LockInfo) bool) {
 		db.writer.LockBeside()

@@ -46,21 +46,10 @@ func (db *DB) logEvents(events []engine.Event) {
 	if db.logger == nil || !db.logger.Takes(slog.LevelDebug) && !notable(events) {
 		return
 	}
-	var ended map[string]*schema.Session // they are no longer in the tables
-	for i := range events {
-		if row, _ := events[i].Body.Old.(*schema.Session); row != nil {
-			if ended == nil {
-				ended = make(map[string]*schema.Session)
-			}
-			ended[events[i].Name] = row
-		}
-	}
 	for i := range events {
 		switch event := &events[i]; event.Space {
 		case engine.SpaceKeys:
-			lost, granted := db.transitions(event)
-			db.logTransition(lost, ended)
-			db.logTransition(granted, ended)
+			db.logLock(event)
 		case engine.SpaceSessions:
 			db.logSession(event)
 		}
@@ -78,33 +67,40 @@ func notable(events []engine.Event) bool {
 	return false
 }
 
-func (db *DB) logTransition(t Transition, ended map[string]*schema.Session) {
-	level, message := slog.LevelDebug, "lock granted"
-	switch {
-	case t.Change == LockUnchanged:
-		return
-	case t.Change == LockGranted:
-	case engine.Clean(t.Cause):
-		message = "lock released"
-	default:
-		level, message = slog.LevelWarn, "lock lost"
+// logLock logs the end of a grant and the next one.
+func (db *DB) logLock(event *engine.Event) {
+	r := &event.Body
+	if r.Former != nil {
+		level, message := slog.LevelDebug, "lock released"
+		if !engine.Clean(r.Cause) {
+			level, message = slog.LevelWarn, "lock lost"
+		}
+		db.logGrant(level, message, event, r.Former, r.Old, r.Cause)
 	}
+	if r.Holder != nil {
+		db.logGrant(slog.LevelDebug, "lock granted", event, r.Holder, r.New, nil)
+	}
+}
+
+// logGrant logs what has become of the grant that the row tells of.
+func (db *DB) logGrant(
+	level slog.Level, message string, event *engine.Event, holder *schema.Session, row any,
+	cause error,
+) {
 	if !db.logger.Takes(level) {
 		return
 	}
-	if row := ended[string(t.Session[:])]; row != nil {
-		t.Name = row.Name
-	} else if s := db.engine.Known(schema.ID(t.Session)); s != nil {
-		t.Name = s.Row.Name // a grant has it, but the end of one has not
+	attrs := []slog.Attr{slog.Uint64("index", event.Index), slog.String("key", event.Name)}
+	switch row := row.(type) {
+	case *schema.Key:
+		attrs = append(attrs, slog.Uint64("fence", row.Fence))
+	case *schema.Share:
+		attrs = append(attrs, slog.Uint64("fence", row.Fence),
+			slog.String("mode", Shared.String()))
 	}
-	attrs := []slog.Attr{
-		slog.Uint64("index", t.Index), slog.String("key", t.Key), slog.Uint64("fence", t.Fence),
-	}
-	if t.Mode == Shared {
-		attrs = append(attrs, slog.String("mode", t.Mode.String()))
-	}
-	attrs = append(attrs, sessionAttrs(t.Session, t.Name)...)
-	db.logger.Add(t.Time, level, message, append(attrs, causeAttrs(t.Cause)...)...)
+	attrs = append(attrs, sessionAttrs(SessionID(holder.ID), holder.Name)...)
+	db.logger.Add(db.engine.Instant(event.Body.Moment), level, message,
+		append(attrs, causeAttrs(cause)...)...)
 }
 
 func (db *DB) logSession(event *engine.Event) {
@@ -159,19 +155,19 @@ func (db *DB) logCommit(took time.Duration, writers uint64, err error) {
 }
 
 // logStep logs that a step of a checkpoint has failed. What was committed is durable. If there was
-// no room, further commits succeed while the log has some, and nobody else is told before that.
+// no room, further commits succeed while the log has some, and no caller is told before that.
 func (db *DB) logStep(err error) {
 	db.logNow(slog.LevelWarn, "checkpoint failed", slog.String("error", err.Error()))
 }
 
 // logPanic logs that the function of a leader has panicked: its caller hears of it only when Lead
 // returns.
-func (db *DB) logPanic(lock *Lock, p *PanicError) {
+func (db *DB) logPanic(lock *Lock, reason any, stack []byte) {
 	row := lock.hold.Session.Row
 	attrs := []slog.Attr{slog.String("key", lock.Key()), slog.Uint64("fence", lock.hold.Fence)}
 	attrs = append(attrs, sessionAttrs(SessionID(row.ID), row.Name)...)
 	attrs = append(attrs,
-		slog.String("panic", fmt.Sprint(p.Value)), slog.String("stack", string(p.Stack)))
+		slog.String("panic", fmt.Sprint(reason)), slog.String("stack", string(stack)))
 	db.logNow(slog.LevelError, "leader panicked", attrs...)
 }
 

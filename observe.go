@@ -10,24 +10,22 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// Leadership is the state of an election: the leader, or a vacancy. The zero value is a vacancy
-// before any leader.
+// Leadership is the state of an election: the leader, or a vacancy.
 type Leadership struct {
-	// Fence is the fence of the leader's grant. In a vacancy it is the last leader's, or 0 if there
-	// was none or the key has been deleted since.
+	// Fence is of the leader's grant. In a vacancy it is the last leader's, or 0 if there was none
+	// or the key has been deleted since.
 	Fence uint64
 
-	// Leader is the proof of the leadership; its Session leads. In a vacancy it is the zero value,
-	// which proves nothing.
+	// Leader is the proof of the leadership; its Session leads. It is zero in a vacancy.
 	Leader Sequencer
 	Name   string // of the leader's session
 	Value  []byte // that the leader wrote; shared: do not change it
 
-	// Until is the end of the last leader's lock-delay, by the database's clock; the zero Time if
-	// there is none.
+	// Until is the end of the last leader's lock-delay, by the database's clock; zero if there is
+	// none.
 	Until time.Time
-	// Cause is why the last leader's grant ended; nil if Observe has not seen it end. errors.Is
-	// finds the cause in it.
+	// Cause is why the last leader's grant ended, for errors.Is; nil if Observe has not seen it
+	// end.
 	Cause error
 }
 
@@ -41,16 +39,12 @@ func (l Leadership) newsTo(before Leadership) bool {
 		!l.Until.IsZero() && !l.Until.Equal(before.Until)
 }
 
-// Observe yields the state of the election that the key names: first the present one, and then each
-// leader, each value that one proclaims, and each vacancy, in the order of their fences, as they
-// become durable. It blocks between them. A leader that hands over to the next makes no vacancy.
-// The end of a lock-delay is no event: Leadership.Until says it.
-//
-// No writer waits for an observer. If events were dropped (Options.History), it goes on with the
-// present state, and changes in between are missed.
-//
-// It ends with an error: ctx's, ErrClosed or ErrInvalid, with the zero Leadership, which looks like
-// a vacancy: look at the error first. It is a single-use iterator.
+// Observe yields the state of the election that the key names: the present one, and then each
+// leader, each value that one proclaims, and each vacancy, in the order of their fences. A leader
+// that hands over to the next makes no vacancy. The end of a lock-delay is not yielded: see
+// Leadership.Until. If events were dropped (Options.History), it goes on with the present state.
+// The error that ends it comes with the zero Leadership, which looks like a vacancy: look at the
+// error first.
 func (db *DB) Observe(ctx context.Context, key string) iter.Seq2[Leadership, error] {
 	checkContext(ctx)
 	db.writer.MustNotBeFunction()
@@ -116,13 +110,13 @@ func (o *observer) take(e *engine.Event) bool {
 	r := &e.Body
 	old, _ := r.Old.(*schema.Key)
 	row, _ := r.New.(*schema.Key)
-	switch LockChange(r.Lock) {
-	case LockGranted, LockHandedOn:
+	switch r.Lock {
+	case engine.Granted, engine.HandedOn:
 		return o.show(Leadership{
 			Fence: row.Fence, Leader: entryOf(row).Sequencer(), Name: r.Holder.Name,
 			Value: row.Value,
 		})
-	case LockReleased, LockLost, LockDeleted:
+	case engine.Released, engine.Lost, engine.Deleted:
 		l := Leadership{Fence: old.Fence, Cause: r.Cause}
 		if r.Delay != nil {
 			l.Until = r.Delay.Until

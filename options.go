@@ -13,19 +13,17 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// Options configures a database. A nil *Options and the zero value mean the defaults. New or Open
-// reads it once, and does not keep it.
+// Options configures a database. It is read once, and not kept.
 type Options struct {
-	// Clock is the clock of every deadline. The default is the real clock; package lockdtest has
-	// one that a test moves. Its methods are called under the database's lock: they must not wait,
+	// Clock is the clock of every deadline. The default is the real one. Its methods must not wait,
 	// and must not call the database.
 	Clock clock.Clock
 
-	// Sync says when a write is durable. The default is SyncAlways.
+	// Sync says when a write is durable.
 	Sync SyncPolicy
 
-	// Reopen says what Open does with sessions whose process is gone. The default ends those that
-	// are bound to their process, and their lock-delays begin: after a crash no session is granted
+	// Reopen says what Open does with sessions that are bound to a process which is gone. The
+	// default, EndBound, ends them with their lock-delays: after a crash no session is granted
 	// their locks for 15 s, unless SessionOptions.LockDelay says otherwise.
 	Reopen ReopenPolicy
 
@@ -33,29 +31,24 @@ type Options struct {
 	// wait.
 	OpenTimeout time.Duration
 
-	// FileMode is the mode of a file that Open creates, before the umask. The owner needs to read
-	// and write it. The default is 0o600.
+	// FileMode is the mode of a file that Open creates, before the umask. The default is 0o600.
 	FileMode fs.FileMode
 
-	// AllowNetworkFS lets Open take a file on a network or shared file system (NFS, SMB, 9p, FUSE,
-	// a folder of a virtual machine's host). Otherwise Open refuses one that it recognises (on
-	// Linux, macOS and Windows): the file lock may not work there, and two databases on one file
-	// destroy it.
+	// AllowNetworkFS lets Open take a file on a network or shared file system, such as NFS or FUSE.
+	// Otherwise Open refuses one that it recognises: the file lock may not work there, and two
+	// databases on one file destroy it.
 	AllowNetworkFS bool
 
-	// History is the least number of events that are kept, for Watch and DB.History. The default is
-	// 10,000. The events of one commit are kept or dropped together, so up to one commit more is
-	// kept. Fewer are kept if they take more than 64 MiB; the newest commit always is.
+	// History is how many events are kept, for Watch and DB.History. The default is 10,000. Those
+	// of one commit are dropped together; if they take more than 64 MiB, fewer are kept.
 	History int
 
-	// Logger gets a record of each grant and release (Debug), of each loss and slow commit (Warn),
-	// and of each failure (Error); doc/operations.md lists them with their attributes. Nil means
-	// slog.Default(), read once, when the database is opened; slog.DiscardHandler turns logging
-	// off, at no cost.
+	// Logger gets records of grants and releases (Debug), losses and slow commits (Warn), and
+	// failures (Error); doc/operations.md lists them. Nil means slog.Default(), read when the
+	// database is opened; slog.DiscardHandler turns logging off.
 	//
-	// The handler runs on its own goroutine, and a slow one delays no other call. Up to 4,096
-	// records wait for it; further ones are dropped and counted (Stats.LogDrops). Close waits until
-	// the queue is logged; a handler must not call it.
+	// The handler runs on its own goroutine. Up to 4,096 records wait for it; further ones are
+	// dropped (Stats.LogDrops). A handler must not call Close, which waits for it.
 	Logger *slog.Logger
 
 	// Node is the name of this process in the catalog, and the node of every session that names
@@ -70,12 +63,11 @@ type SyncPolicy uint8
 const (
 	// SyncAlways syncs the file before a write returns: it survives a power cut (G2).
 	SyncAlways SyncPolicy = iota
-	// SyncNever leaves the sync to the operating system: a write survives the end of the process,
-	// but a power cut may cost the whole file.
+	// SyncNever leaves the sync to the operating system: a power cut may cost the whole file (G2).
 	SyncNever
 )
 
-// ReopenPolicy says what Open does with sessions that were bound to a process that ended without
+// ReopenPolicy says what Open does with sessions that were bound to a process which ended without
 // Close.
 type ReopenPolicy uint8
 
@@ -84,9 +76,8 @@ const (
 	// EndBound ends them, with cause ErrProcessGone and their lock-delays: what the dead process
 	// has started elsewhere may still be at work.
 	EndBound ReopenPolicy = iota
-	// EndBoundWithoutDelay ends them without a lock-delay. It is for holders that do all of their
-	// work in their process, which the lock on the file proves dead. A delay that had begun before
-	// goes on.
+	// EndBoundWithoutDelay ends them without a lock-delay, for holders that do all of their work in
+	// their process. A delay that had begun before goes on.
 	EndBoundWithoutDelay
 	// EndNone lets them live on, each with a full TTL (S28).
 	EndNone

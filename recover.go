@@ -5,14 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/store"
 )
 
-// Recovery says what Recover saved of a damaged file. If Missing and Doubtful are empty, the backup
-// is what BackupFile would have written before the damage.
+// Recovery says what Recover saved.
 type Recovery struct {
 	// Index is the index of the backup: the highest that was found.
 	Index uint64
@@ -21,49 +21,22 @@ type Recovery struct {
 	Keys, Nodes, Services, Checks int
 
 	// Missing is what was in the file, or may have been, and is not in the backup, sessions
-	// included.
-	Missing []RecoveryRemark
+	// included: `keys: "color": its checksum does not match`, where the key too may be damaged.
+	Missing []string
 
-	// Doubtful is what is in the backup and may be older than the last commit, or have been deleted
-	// since. It also tells of a newest commit that is left out because it may never have been
-	// whole.
-	Doubtful []RecoveryRemark
-}
-
-// RecoveryRemark is a remark on one row, on the rows of a table, or on the whole file.
-type RecoveryRemark struct {
-	// Table is the kind of the rows, such as "keys" or "sessions". Empty means all of them.
-	Table string
-
-	// Key is the row's key, such as the ID of a session. It is empty if it is not known. If the
-	// row's checksum does not match, the key itself may be damaged.
-	Key string
-
-	Text string
-}
-
-// String returns the remark as one line. The key is quoted.
-func (r RecoveryRemark) String() string {
-	switch {
-	case r.Table == "":
-		return r.Text
-	case r.Key == "":
-		return r.Table + ": " + r.Text
-	}
-	return fmt.Sprintf("%s: %.200q: %s", r.Table, r.Key, r.Text)
+	// Doubtful is what is in the backup and may be out of date. It also tells of a newest commit
+	// that is left out because it may never have been whole.
+	Doubtful []string
 }
 
 // Recover reads a damaged file of a closed database, and writes to w a backup, for Restore, of each
-// row whose checksum holds. It opens the file for reading only, reads all of it before it writes,
-// and changes nothing. A backup has keys, nodes, services and checks; no sessions, locks or
-// lock-delays.
-//
-// Where rows are lost, it takes older copies that the file still has, as doubtful. It leaves out
-// rows that do not fit without missing ones, such as a service without its node, as missing.
+// row whose checksum holds. It only reads the file. Where rows are lost, it takes older copies that
+// the file still has, as doubtful. Rows that do not fit without missing ones, such as a service
+// without its node, are missing too.
 //
 // It returns ErrInUse as Open does, ErrCorrupt if there is nothing of lockd's in the file,
-// ErrFormat if it is not lockd's or of a newer format, an error that is fs.ErrNotExist if there is
-// no file, and those of w's Write. A nil opts means the defaults; only OpenTimeout counts.
+// ErrFormat as Open does, an error that is fs.ErrNotExist if there is no file, and those of w's
+// Write. Of the options OpenTimeout counts.
 func Recover(path string, w io.Writer, opts *Options) (*Recovery, error) {
 	checkWriter(w)
 	r, err := recoverTo(path, w, opts)
@@ -85,16 +58,24 @@ func recoverTo(path string, w io.Writer, opts *Options) (*Recovery, error) {
 		return nil, err
 	}
 	rows := store.New()
-	r := new(Recovery)
-	for _, missing := range found.Missing {
-		r.Missing = append(r.Missing, RecoveryRemark(missing).named())
+	var missing, doubtful []remark
+	for _, r := range found.Missing {
+		missing = append(missing, remark(r).named())
 	}
-	for _, doubtful := range found.Doubtful {
-		r.Doubtful = append(r.Doubtful, RecoveryRemark(doubtful).named())
+	for _, r := range found.Doubtful {
+		doubtful = append(doubtful, remark(r).named())
 	}
-	if err := r.sort(found.Backup, rows); err != nil {
+	refused, err := sortOut(found.Backup, rows)
+	if err != nil {
 		return nil, err
 	}
+	missing = append(missing, refused...)
+	doubtful = slices.DeleteFunc(doubtful, func(doubt remark) bool {
+		return slices.ContainsFunc(refused, func(r remark) bool {
+			return r.Table == doubt.Table && r.Key == doubt.Key
+		})
+	})
+	r := &Recovery{Missing: texts(missing), Doubtful: texts(doubtful)}
 	rows.Seal()
 	rows.PublishMemory()
 	rows.Raise(found.Index)
@@ -104,67 +85,73 @@ func recoverTo(path string, w io.Writer, opts *Options) (*Recovery, error) {
 	return r, store.WriteBackup(w, s)
 }
 
-// sort puts the rows that fit together into the store, and says of the others that they are
-// missing. What the rules refuse is found out on a database of its own, as Restore does it.
-func (r *Recovery) sort(found *store.Backup, rows *store.Store) error {
+// remark is a remark on one row, on the rows of a table, or on the whole file.
+type remark struct{ Table, Key, Text string }
+
+// named is the remark with what a user knows the row by, in place of its key in a file.
+func (r remark) named() remark {
+	r.Key = rowName(r.Table, r.Key)
+	return r
+}
+
+func texts(remarks []remark) (texts []string) {
+	for _, r := range remarks {
+		text := r.Text
+		if r.Table != "" && r.Key != "" {
+			text = fmt.Sprintf("%.200q: %s", r.Key, text)
+		}
+		if r.Table != "" {
+			text = r.Table + ": " + text
+		}
+		texts = append(texts, text)
+	}
+	return texts
+}
+
+// sortOut puts the rows that fit together into the store, and returns a remark on each other one.
+// What the rules refuse is found out on a database of its own, as Restore does it.
+func sortOut(found *store.Backup, rows *store.Store) (refused []remark, err error) {
 	opts := &Options{Node: rand.Text()} // which is no node of the backup
 	trial := newDB(opts)
 	if err := trial.start(opts); err != nil {
-		return err
+		return nil, err
 	}
-	err := trial.update(func(tx *engine.Txn) error {
+	fits := func(table, key string, refusal error) bool {
+		if refusal != nil {
+			refused = append(refused,
+				remark{table, key, "it does not fit: " + refusal.Error()}.named())
+		}
+		return refusal == nil
+	}
+	err = trial.update(func(tx *engine.Txn) error {
 		for _, row := range found.Nodes {
-			if r.fits("nodes", row.Name, wrap("put node", row.Name, tx.PutNode(row))) {
+			if fits("nodes", row.Name, wrap("put node", row.Name, tx.PutNode(row))) {
 				rows.Nodes.Put(engine.Folded(row.Name), row)
 			}
 		}
 		for _, row := range found.Services {
 			key := engine.CatalogKey(row.Node, row.ID)
-			if r.fits("services", key, wrap("put service", row.ID, tx.PutService(row))) {
+			if fits("services", key, wrap("put service", row.ID, tx.PutService(row))) {
 				rows.Services.Put(key, row)
 			}
 		}
 		for _, row := range found.Checks {
 			key := engine.CatalogKey(row.Node, row.ID)
-			if r.fits("checks", key, wrap("put check", row.ID, tx.PutCheck(row))) {
+			if fits("checks", key, wrap("put check", row.ID, tx.PutCheck(row))) {
 				rows.Checks.Put(key, row)
 			}
 		}
 		for _, row := range found.Keys {
-			if r.fits("keys", row.Key, admit(row.Key, row.Value)) {
+			if fits("keys", row.Key, admit(row.Key, row.Value)) {
 				rows.Keys.Put(row.Key, row)
 			}
 		}
 		return nil
 	})
-	return errors.Join(err, trial.Close())
+	return refused, errors.Join(err, trial.Close())
 }
 
-// fits notes that a row is missing if it was refused.
-func (r *Recovery) fits(table, key string, refused error) bool {
-	if refused == nil {
-		return true
-	}
-	name := rowName(table, key)
-	r.Missing = append(r.Missing,
-		RecoveryRemark{table, name, "it does not fit: " + refused.Error()})
-	kept := r.Doubtful[:0]
-	for _, doubt := range r.Doubtful {
-		if doubt.Table != table || doubt.Key != name {
-			kept = append(kept, doubt)
-		}
-	}
-	r.Doubtful = kept
-	return false
-}
-
-// named is the remark with what a user knows the row by, in place of its key in a file.
-func (r RecoveryRemark) named() RecoveryRemark {
-	r.Key = rowName(r.Table, r.Key)
-	return r
-}
-
-// rowName is what a user knows a row by, of one that a file has under the key.
+// rowName is what a user knows a row by that a file has under the key.
 func rowName(table, key string) string {
 	const idSize = len(SessionID{})
 	switch {

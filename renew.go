@@ -10,9 +10,7 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// Renew renews a session by its ID, as Session.Renew does (S26). It returns ErrNoSession for a
-// session that does not live, or whose TTL had passed when Renew was called, and ErrInvalid for the
-// zero ID.
+// Renew renews a session by its ID, as Session.Renew does (S26).
 func (db *DB) Renew(id SessionID) error {
 	called := db.writer.Time()
 	s, err := db.published(id)
@@ -51,8 +49,8 @@ func (db *DB) published(id SessionID) (*Session, error) {
 
 // Renew begins the session's TTL anew, from the moment of the call (G6); without a TTL it does
 // nothing (S25). It moves no index, writes nothing to the file, and waits neither for a commit nor
-// for the function of an Update. If the session has ended, or its TTL had passed when Renew was
-// called, it returns an error that is ErrNoSession and wraps the cause, when that end is durable.
+// for the function of an Update. If the session has ended, or its TTL had passed at the call, it
+// returns when that is durable.
 func (s *Session) Renew() error {
 	err := s.renewalLost()
 	if err == nil {
@@ -89,9 +87,9 @@ func (s *Session) renew(called time.Time) error {
 	return &EndedError{Session: s.ID(), Cause: ErrExpired}
 }
 
-// KeepAlive renews the session in time. It blocks until ctx ends, and returns its error, or until
-// the session has ended, and returns Err's. It starts no goroutine. The session then lives for as
-// long as the process runs, also if its work hangs: see SessionOptions.TTL.
+// KeepAlive renews the session in time, until ctx ends, and returns its error, or until the session
+// has ended, and returns Err's. The session then lives also if its work hangs: see
+// SessionOptions.TTL.
 func (s *Session) KeepAlive(ctx context.Context) error {
 	checkContext(ctx)
 	if err := s.startKeeping(); err != nil {

@@ -8,13 +8,7 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// MaxLimit is the largest limit of a semaphore. Each grant and release of a slot takes time in
-// proportion to the number of slots that are held.
-const MaxLimit = engine.MaxLimit
-
 // Slot is the handle on a slot of a semaphore that is or was held, and the only way to release it.
-// Its methods may be called by many goroutines. The zero value is not usable; Session.Acquire and
-// TryAcquire give one.
 type Slot struct {
 	lock *Lock // of the contender key
 }
@@ -22,49 +16,38 @@ type Slot struct {
 // Prefix returns the prefix that names the semaphore.
 func (s *Slot) Prefix() string { return engine.PrefixOf(s.lock.Key()) }
 
-// Sequencer returns the proof of the slot, for DB.If and DB.CheckSequencer: it is the sequencer of
-// the lock of prefix/session, the session's key in the semaphore.
-//
-// It is not for a Guard, or another resource that compares fences. Slots are held side by side, so
-// a smaller fence does not mean that its holder is late. A caller that writes to such a resource
-// takes the lock of what it writes as well, and presents that lock's sequencer.
+// Sequencer returns the proof of the slot, for DB.If and DB.CheckSequencer. It is not for a Guard,
+// or another resource that compares fences: slots are held side by side, so a smaller fence is not
+// a late one. For such a resource take the lock of what is written as well.
 func (s *Slot) Sequencer() Sequencer { return s.lock.Sequencer() }
 
-// Done returns a channel that is closed when the slot is no longer held, no later than another
-// caller is told of holding it (G10).
+// Done returns a channel that is closed when the slot is no longer held, as Lock.Done does (G10).
 func (s *Slot) Done() <-chan struct{} { return s.lock.Done() }
 
-// Err returns nil while the slot is held, and then an *EndedError with the cause: ErrUnlocked after
-// Release, and when a client took the session off the holders of the semaphore.
+// Err is as Lock.Err. It is ErrUnlocked after Release, and when a client took the session off the
+// holders of the semaphore.
 func (s *Slot) Err() error { return s.lock.Err() }
 
-// Context returns a child of parent that is cancelled when the slot is no longer held;
-// context.Cause then returns what Err does.
+// Context is as Lock.Context.
 func (s *Slot) Context(parent context.Context) context.Context { return s.lock.Context(parent) }
 
-// Release releases the slot; the first waiter is granted it in the same transaction. It sets no
-// lock-delay (G7), and the session lives on. It blocks and fails as Lock.Unlock does, and may be
-// called again.
+// Release releases the slot as Lock.Unlock does a lock. The session lives on.
 func (s *Slot) Release() error { return wrap("release", s.Prefix(), s.lock.unlock()) }
 
-// Acquire acquires a slot of the semaphore. It blocks until the slot is held and that is durable:
-// until fewer than limit slots are held, or lost and in their lock-delay. Waiters are served in the
-// order in which they began to wait (G9). A session has at most one slot of a semaphore. A slot
-// that it holds without a handle, as after a restart, is taken over as it is.
+// Acquire acquires a slot of the semaphore. It blocks until fewer than limit slots are held, or
+// lost and in their lock-delay. Waiters are served in order (G9). A session has at most one slot of
+// a semaphore. One that it holds without a handle, as after a restart, is taken over.
 //
 // The first call creates the semaphore, with its limit. After that a limit of 0 means the
-// semaphore's own, and any other has to equal it. SetLimit changes it. If the semaphore is deleted
-// while the call waits, the call's limit creates it again.
+// semaphore's own, and any other has to equal it; SetLimit changes it. If the semaphore is deleted
+// while the call waits, the call's limit creates it again. Its keys are those of Consul's official
+// client, which can share it, outside the queue and the lock-delays: prefix/.lock has the limit and
+// the holders, and each holder locks prefix/session (doc/semantics.md).
 //
-// The semaphore's keys are those of Consul's official client: prefix/.lock has the limit and the
-// holders, and each holder locks prefix/session. Clients that use these keys directly share the
-// semaphore, outside the queue and the lock-delays (doc/semantics.md).
-//
-// It fails as Session.Lock does. ErrInvalid is also for a limit that is not between 0 and MaxLimit,
-// and for a prefix that is not a clean path, such as one that ends in a slash. It returns
-// ErrConflict if the semaphore's limit is not the one named, if limit is 0 and there is no
-// semaphore, if prefix/.lock has another value, or if the session has a slot or waits for one; and
-// a *LockedError if another session holds the lock of prefix/session.
+// It fails as Session.Lock does, with ErrInvalid also for a limit that is not between 0 and 2^20,
+// and for a prefix that is not a clean path. It returns ErrConflict if the limit is not the
+// semaphore's, if prefix/.lock has another value, or if the session has a slot or waits for one;
+// and a *LockedError if another session holds the lock of prefix/session.
 func (s *Session) Acquire(ctx context.Context, prefix string, limit int) (*Slot, error) {
 	checkContext(ctx)
 	err := ctx.Err()
@@ -83,9 +66,9 @@ func (s *Session) Acquire(ctx context.Context, prefix string, limit int) (*Slot,
 	return &Slot{lock[0]}, nil
 }
 
-// TryAcquire acquires a slot if one is free, as Acquire does, and does not wait for one otherwise.
-// It blocks until the answer is durable. If all slots are taken or promised to waiters, or the
-// session's own key is delayed, it returns a *LockedError that says so.
+// TryAcquire acquires a slot as Acquire does if one is free, and waits only until the answer is
+// durable. If all slots are taken or promised to waiters, or the session's own key is delayed, it
+// returns a *LockedError.
 func (s *Session) TryAcquire(prefix string, limit int) (*Slot, error) {
 	lock := newLock()
 	err := s.db.refused(checkSlot(prefix, limit))
@@ -100,11 +83,10 @@ func (s *Session) TryAcquire(prefix string, limit int) (*Slot, error) {
 	return &Slot{lock}, nil
 }
 
-// SetLimit sets the limit of the semaphore, between 1 and MaxLimit, and creates the semaphore if
-// need be. It blocks until that is durable. If the limit rises, waiters get the new slots in the
-// same transaction; if it falls, holders keep their slots, and no other is granted until there is
-// room. It returns ErrInvalid for a prefix that Acquire refuses, and ErrConflict if prefix/.lock
-// has another value than a semaphore.
+// SetLimit sets the limit of the semaphore, between 1 and 2^20, and creates the semaphore if need
+// be. If the limit rises, waiters get the new slots in the same transaction; if it falls, holders
+// keep theirs. It returns ErrInvalid for a prefix that Acquire refuses, and ErrConflict if
+// prefix/.lock has another value.
 func (db *DB) SetLimit(prefix string, limit int) error {
 	err := checkSemaphore(prefix)
 	if err == nil {
@@ -126,8 +108,8 @@ func checkSlot(prefix string, limit int) error {
 }
 
 func checkLimit(limit int) error {
-	if limit < 1 || limit > MaxLimit {
-		return invalid("limit is %d, not between 1 and %d", limit, MaxLimit)
+	if limit < 1 || limit > engine.MaxLimit {
+		return invalid("limit is %d, not between 1 and %d", limit, engine.MaxLimit)
 	}
 	return nil
 }

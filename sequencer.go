@@ -12,12 +12,10 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// Sequencer is the proof of a lock: it names one grant, and no other grant ever has the same. It is
-// comparable, and has a text form. It is no credential: every caller can read one in an Entry, or
-// make one up. The zero value proves nothing, and is refused wherever a sequencer is checked.
-//
-// Of two grants of one key, the later has the larger Fence, across delete, restart and restore. If
-// one transaction made both, they have one Fence, and the later has the larger LockIndex (G8).
+// Sequencer is the proof of a lock: it names one grant, and no other grant ever has the same (G8).
+// It is comparable, and has a text form. It is no credential: every caller can read one in an
+// Entry, or make one up. The zero value proves nothing, and is refused wherever a sequencer is
+// checked.
 type Sequencer struct {
 	Key       string
 	Session   SessionID
@@ -31,8 +29,8 @@ var (
 	_ encoding.TextUnmarshaler = (*Sequencer)(nil)
 )
 
-// String returns the text form: fence, lock index, session and key between colons, the key
-// percent-encoded but for its slashes. The zero value is the empty string.
+// String returns the text form, fence:lockindex:session:key, with the key percent-encoded but for
+// its slashes. Of the zero value it is empty.
 func (q Sequencer) String() string {
 	if q == (Sequencer{}) {
 		return ""
@@ -42,7 +40,7 @@ func (q Sequencer) String() string {
 }
 
 // ParseSequencer reads the text form that String writes. Any other text is ErrInvalid, the empty
-// one too, so that a caller that has lost its sequencer does not go on without one.
+// one too.
 func ParseSequencer(text string) (Sequencer, error) {
 	q, err := parseSequencer(text)
 	return q, wrap("parse sequencer", text, err)
@@ -89,11 +87,10 @@ func parseSequencer(text string) (Sequencer, error) {
 	return q, nil
 }
 
-// MarshalText returns the text form. It never fails.
+// MarshalText returns the text form.
 func (q Sequencer) MarshalText() ([]byte, error) { return []byte(q.String()), nil }
 
-// UnmarshalText reads the text form, as ParseSequencer does. So it refuses the text of the zero
-// value: an optional field of JSON is tagged omitzero. After an error q is unchanged.
+// UnmarshalText is ParseSequencer: an optional field of JSON is tagged omitzero.
 func (q *Sequencer) UnmarshalText(text []byte) error {
 	parsed, err := ParseSequencer(string(text))
 	if err != nil {
@@ -121,21 +118,19 @@ func sequencerOf(q engine.Sequencer) Sequencer {
 
 // Guard protects a resource outside lockd, such as a file or a queue: by the fence, and then by the
 // lock index, it admits an exclusive grant if it has seen no later grant of the lock, and a shared
-// one if it has seen no later exclusive grant (R6). One Guard guards one resource. It may be used
-// by many goroutines; the zero value is ready.
+// one if it has seen no later exclusive one (R6). One Guard guards one resource. The zero value is
+// ready.
 //
-// It does not ask the database: a forged sequencer with a larger fence passes, and shuts the true
-// holder out. It lives in memory: a resource that outlives its process stores the highest fence
-// with its data instead. It does not work with the slots of a semaphore: see Slot.Sequencer.
+// It does not ask the database: a forged sequencer with a larger fence shuts the true holder out. A
+// resource that outlives its process stores the highest fence with its data instead.
 type Guard struct {
 	mu        sync.Mutex // protects what follows
 	newest    Sequencer
 	exclusive Sequencer // the newest of this mode
 }
 
-// Check returns nil if q is admitted. It returns ErrNotHeld if q has passed, and ErrInvalid if q
-// proves nothing or is of another key than the first one, and then changes nothing. It does not
-// block.
+// Check returns nil if q is admitted, ErrNotHeld if q has passed, and ErrInvalid if q proves
+// nothing or is of another key than the first one.
 func (g *Guard) Check(q Sequencer) error {
 	return wrap("guard", q.Key, g.check(q))
 }

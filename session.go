@@ -16,7 +16,7 @@ import (
 // Behavior says what the end of a session does to the keys whose locks it holds.
 type Behavior uint8
 
-// The behaviors.
+// Behaviors.
 const (
 	// ReleaseKeys releases the locks; the keys stay (K33).
 	ReleaseKeys Behavior = iota
@@ -32,11 +32,10 @@ type Lifetime uint8
 
 // The lifetimes.
 const (
-	// BoundToProcess ends the session with its process: cleanly by DB.Close, and after a crash by
-	// the next Open.
+	// BoundToProcess ends the session with DB.Close, and after a crash with the next Open.
 	BoundToProcess Lifetime = iota
 	// Independent keeps the session in the file. Its TTL runs while the file is open, and begins
-	// anew with each Open (S28). A Keeper's session is kept only after a crash.
+	// anew with each Open (S28). A Keeper's is kept only after a crash.
 	Independent
 )
 
@@ -50,52 +49,48 @@ const (
 
 	// DefaultLockDelay is the lock-delay of a session that names none.
 	DefaultLockDelay = 15 * time.Second
-	// MinLockDelay is the shortest lock-delay, unless there is none.
-	MinLockDelay = time.Millisecond
 	// MaxLockDelay is the longest lock-delay.
 	MaxLockDelay = 60 * time.Second
 )
 
-// MinTTL is the shortest TTL of a session or a check that has one. A shorter one most likely lacks
-// its unit.
+// MinTTL is the shortest TTL and lock-delay. A shorter one most likely lacks its unit.
 const MinTTL = engine.MinTTL // 1 ms
 
-// SessionOptions configures a session. A nil *SessionOptions and the zero value mean the defaults.
+// SessionOptions configures a session.
 type SessionOptions struct {
 	// Name is for people. It need not be unique.
 	Name string
 
-	// TTL is how long the session lives without being renewed, exactly (S26). Zero means for ever;
-	// the least is MinTTL.
+	// TTL is how long the session lives without a renewal, exactly (S26). Zero means for ever.
 	//
-	// A process that dies is noticed without a TTL, by the next Open. A TTL is for holders that are
-	// reached over a network, for Independent sessions, and for work that may hang. Session.Renew
-	// in the work itself notices that; Session.KeepAlive and a Keeper renew beside the work, which
-	// then puts a catalog.Check of the session that has a TTL.
+	// A process that dies needs none: the next Open ends its sessions. A TTL is for holders over a
+	// network, for Independent sessions, and for work that may hang and calls Session.Renew itself.
+	// Beside Session.KeepAlive or a Keeper such work puts a catalog.Check of the session that has a
+	// TTL.
 	TTL time.Duration
 
-	// Grace is added to the TTL before the session ends, for renewals that come over a network.
+	// Grace is added to the TTL before the session ends, for renewals over a network.
 	// SessionInfo.TTL does not include it.
 	Grace time.Duration
 
 	// LockDelay is how long no session is granted a lock after its holder was lost (S32). Zero
-	// means DefaultLockDelay, NoLockDelay none; the least is MinLockDelay, the most MaxLockDelay.
+	// means DefaultLockDelay, NoLockDelay none.
 	LockDelay time.Duration
 
-	// Behavior says what happens to the held keys at the end. The default is ReleaseKeys.
+	// Behavior says what happens to the held keys at the end.
 	Behavior Behavior
 
-	// Lifetime says whether the session ends with its process. The default is BoundToProcess.
+	// Lifetime says whether the session ends with its process.
 	Lifetime Lifetime
 
 	// Node is the node of the catalog that the session is bound to. Empty means Options.Node.
 	Node string
 
-	// Checks are IDs of checks of the node. None may be critical; the session ends when one becomes
-	// critical or is removed.
+	// Checks are IDs of checks of the node. The session ends when one becomes critical or is
+	// removed.
 	Checks []string
 
-	// Meta describes the holder: a host, a process, a purpose. It may have MaxKeySize bytes in all.
+	// Meta describes the holder, in MaxKeySize bytes at most.
 	Meta map[string]string
 }
 
@@ -126,8 +121,8 @@ func (o *SessionOptions) validate() error {
 	case o.LockDelay < 0 && o.LockDelay != NoLockDelay:
 		return invalid("SessionOptions.LockDelay is %v, below 0; NoLockDelay means none",
 			o.LockDelay)
-	case o.LockDelay > 0 && o.LockDelay < MinLockDelay:
-		return engine.TooShort("SessionOptions.LockDelay", o.LockDelay, MinLockDelay)
+	case o.LockDelay > 0 && o.LockDelay < MinTTL:
+		return engine.TooShort("SessionOptions.LockDelay", o.LockDelay, MinTTL)
 	case o.LockDelay > MaxLockDelay:
 		return invalid("SessionOptions.LockDelay is %v, more than %v", o.LockDelay, MaxLockDelay)
 	case o.Behavior > DeleteKeys:
@@ -147,7 +142,7 @@ func (o *SessionOptions) validate() error {
 	return nil
 }
 
-// SessionInfo describes a session. It never changes (S3). The zero value is no session.
+// SessionInfo describes a session. It never changes (S3).
 type SessionInfo struct {
 	ID          SessionID
 	Name        string
@@ -171,9 +166,7 @@ func sessionInfo(row *schema.Session) SessionInfo {
 	}
 }
 
-// Session is the handle on a session. All callers share one handle of a session, and its methods
-// may be called by many goroutines. The zero value is not usable; DB.NewSession and DB.Session give
-// one.
+// Session is the handle on a session. All callers share one handle of a session.
 type Session struct {
 	_ noCopy
 
@@ -206,9 +199,8 @@ type noCopy struct{}
 func (*noCopy) Lock()   {}
 func (*noCopy) Unlock() {}
 
-// NewSession creates a session. It blocks until the session is durable; its TTL runs from the call.
-// It returns catalog.ErrNoNode, ErrNoCheck or ErrCheckCritical for a node or check that it cannot
-// be bound to (S16 to S18).
+// NewSession creates a session. Its TTL runs from the call. It returns catalog.ErrNoNode,
+// ErrNoCheck or ErrCheckCritical for a node or check that it cannot be bound to (S16 to S18).
 func (db *DB) NewSession(opts *SessionOptions) (*Session, error) {
 	if opts == nil {
 		opts = &SessionOptions{}
@@ -236,8 +228,7 @@ func (o *SessionOptions) row() schema.Session {
 	}
 }
 
-// Session returns the handle on a live session. It blocks until it is durable that it lives. It
-// returns ErrNoSession for any other ID, and ErrInvalid for the zero one.
+// Session returns the handle on a live session. It blocks until it is durable that it lives.
 func (db *DB) Session(id SessionID) (*Session, error) {
 	var found *Session
 	err := db.update(func(tx *engine.Txn) error {
@@ -251,9 +242,7 @@ func (db *DB) Session(id SessionID) (*Session, error) {
 }
 
 // EndSession ends a session from outside, with cause ErrDestroyed: its keys are released or
-// deleted, and its lock-delay begins (S32), because its owner may still be at work. It blocks until
-// that is durable. It returns ErrNoSession for a session that does not live, and ErrInvalid for the
-// zero ID.
+// deleted, and its lock-delay begins (S32), because its owner may still be at work.
 func (db *DB) EndSession(id SessionID) error {
 	err := db.update(func(tx *engine.Txn) error { return endSession(tx, id) })
 	return wrap("end session", "", err)
@@ -277,12 +266,11 @@ func (s *Session) ID() SessionID { return SessionID(s.state.Row.ID) }
 func (s *Session) Done() <-chan struct{} { return s.ending().Done() }
 
 // Err returns nil while the session lives, and then an *EndedError with the cause. DB.Close ends
-// every handle, also if the session lives on in the file.
+// every handle.
 func (s *Session) Err() error { return s.ending().Err() }
 
-// Close ends the session: its keys are released or deleted, without a lock-delay (G7). It blocks
-// until that is durable. It returns nil, also when repeated. If the session had ended otherwise, it
-// returns an error that is ErrNoSession and wraps the cause.
+// Close ends the session: its keys are released or deleted, without a lock-delay (G7). It returns
+// nil, also when repeated.
 func (s *Session) Close() error {
 	if s.Err() == nil {
 		err := s.db.update(func(tx *engine.Txn) error {

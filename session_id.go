@@ -35,11 +35,10 @@ func parseSessionID(text string) (SessionID, bool) {
 	return SessionID(id), ok
 }
 
-// MarshalText returns the text form. It never fails.
+// MarshalText returns the text form.
 func (id SessionID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText reads the text form; the empty text is the zero value. After an error id is
-// unchanged.
+// UnmarshalText reads the text form; the empty text is the zero value.
 func (id *SessionID) UnmarshalText(text []byte) error {
 	if len(text) == 0 {
 		*id = SessionID{}

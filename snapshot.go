@@ -2,6 +2,7 @@ package lockd
 
 import (
 	"iter"
+	"strings"
 
 	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/hub"
@@ -9,17 +10,16 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// Snapshot is the whole published state at one index. It never changes, and may be used by many
-// goroutines. The zero value is not usable; DB.Snapshot gives one.
+// Snapshot is the whole published state at one index. It never changes. The zero value is not
+// usable; DB.Snapshot gives one.
 type Snapshot struct {
 	rows   *store.Snapshot
 	engine *engine.Engine
 }
 
-// Snapshot returns the published state. It cannot fail, and does not wait for the file. The first
-// call after a write may sort the keys that were written since the last one, which stops writers
-// meanwhile. It waits for the function of an Update, which must not call it: Txn.Get and Txn.Prefix
-// are for that function.
+// Snapshot returns the published state. The first call after a write may sort the keys that were
+// written since the last one, which stops writers meanwhile. The function of an Update must not
+// call it.
 func (db *DB) Snapshot() *Snapshot {
 	db.writer.MustNotBeFunction() // for a snapshot that is there already would hide it
 	rows := db.rows.Cached()
@@ -61,7 +61,7 @@ func (s *Snapshot) Prefix(prefix string) iter.Seq2[string, Entry] {
 }
 
 // Keys yields the keys that begin with the prefix, in order, each cut after the first separator
-// that follows the prefix, and each result once (H10). An empty separator cuts nothing.
+// that follows the prefix, and each result once (H10).
 func (s *Snapshot) Keys(prefix, separator string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		last, any := "", false
@@ -76,6 +76,19 @@ func (s *Snapshot) Keys(prefix, separator string) iter.Seq[string] {
 			last, any = folded, true
 		}
 	}
+}
+
+// fold returns what a listing at a separator shows of a key: all of it, or, if the separator
+// comes after the prefix, all up to the end of its first occurrence there (H10).
+func fold(key, prefix, separator string) string {
+	if separator == "" {
+		return key
+	}
+	rest := key[len(prefix):]
+	if at := strings.Index(rest, separator); at >= 0 {
+		return key[:len(prefix)+at+len(separator)]
+	}
+	return key
 }
 
 // Session returns the description of a session, and whether there is one.
@@ -102,11 +115,9 @@ func (s *Snapshot) Sessions() iter.Seq[SessionInfo] {
 // never falls. It rises only if something in the scope changed, or, where something is absent, if
 // keys with one of its prefixes were deleted together (I8) or old tombstones dropped (X13, X14).
 //
-//   - Of a key it is the ModifyIndex (I2), or the index of its deletion.
-//   - Of a prefix it is the highest of its keys and deletions (I4, I7). That takes time in
-//     proportion to their number.
-//   - Of one session it is the index of its creation or end; of all sessions, or the catalog, of
-//     any change.
+// Of a key it is the ModifyIndex (I2), or the index of its deletion; of a prefix the highest of its
+// keys and deletions (I4, I7), which takes time in proportion to their number; of one session the
+// index of its creation or end; of all sessions, or the catalog, of any change.
 func (s *Snapshot) IndexOf(scope Scope) uint64 {
 	at := scope.scope
 	switch {

@@ -2,8 +2,8 @@ package lockd
 
 import "time"
 
-// Stats has counts of a database: how much there is now, and how often things happened since it was
-// opened. All but Waiters and Watchers count what is durable. The zero value is of no database.
+// Stats has counts of a database: what there is now, and what happened since it was opened. All but
+// Waiters and Watchers count what is durable.
 type Stats struct {
 	Index    uint64 // of the newest transaction that is published
 	Keys     int
@@ -15,8 +15,8 @@ type Stats struct {
 
 	Grants uint64 // how often a lock was granted
 
-	// Ends counts ends by their cause: those of sessions down to Restored, and then those of locks
-	// whose session lived on.
+	// Ends counts ends by cause: of sessions down to Restored, then of locks whose session lived
+	// on.
 	Ends struct {
 		Closed        uint64 // ErrClosed
 		Expired       uint64 // ErrExpired
@@ -32,7 +32,7 @@ type Stats struct {
 		Forced     uint64 // ErrForced
 	}
 
-	// Commits says what writing to the file has cost. A database in memory leaves it zero.
+	// Commits says what writing to the file has cost.
 	Commits struct {
 		Count   uint64        // how many succeeded
 		Failed  uint64        // how many did not
@@ -48,8 +48,7 @@ type Stats struct {
 	Err error
 }
 
-// Stats returns the counts. It holds the database's lock for an instant, and waits neither for the
-// file nor for the function of an Update. After Close it goes on answering.
+// Stats returns the counts. It holds the database's lock for an instant.
 func (db *DB) Stats() Stats {
 	db.writer.LockBeside()
 	counts := db.engine.Counts()

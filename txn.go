@@ -8,26 +8,22 @@ import (
 )
 
 // Txn is a transaction: the argument of the function of an Update. Its methods apply the rules to
-// the newest state, its own writes included; none of them blocks. All that it writes carries one
-// index (I12), and becomes visible and durable at once, or not at all.
-//
-// Only that function may use it, on one goroutine. After it has returned every method panics, and
-// so does a loop over what it yields. The zero value is not usable.
+// the newest state, its own writes included; none blocks. All that it writes carries one index
+// (I12), and becomes visible and durable at once, or not at all. Only that function may use it, on
+// one goroutine: later every method, and a loop over what it yields, panics.
 type Txn struct {
 	db    *DB
 	rules *engine.Txn
 	ended bool
 }
 
-// Update runs fn in a transaction. It blocks until what fn wrote is durable, or, if it wrote
-// nothing or returned an error, what it read. If fn returns an error, Update undoes its writes and
-// returns the error as it is. A panic or runtime.Goexit of fn undoes them too, and goes on.
+// Update runs fn in a transaction. If fn returns an error, Update undoes its writes and returns the
+// error as it is. A panic or runtime.Goexit of fn undoes them too, and goes on.
 //
 // No other write runs while fn does, so fn must not call a method of the database, its sessions or
 // its locks that writes, waits or takes a Snapshot: that call never returns. (With package
-// lockdtest, and with the build tag invariants, it panics.) fn uses the methods of Txn. DB.Get,
-// DB.Stats, DB.Locks and DB.History work too, and show the published state, without fn's writes. An
-// Update of a second or more is logged.
+// lockdtest, and with the build tag invariants, it panics.) Other reads of the database show the
+// published state, without fn's writes. An Update of a second or more is logged.
 func (db *DB) Update(fn func(tx *Txn) error) error {
 	checkUpdate(fn)
 	var refusal *Error // carries fn's error, which may be of a type that cannot be compared
@@ -71,7 +67,7 @@ func (tx *Txn) enter() {
 func (tx *Txn) leave() { tx.db.writer.Leave() }
 
 // Index returns the index of the transaction's writes. It is valid only when Update has returned
-// nil: after a failed commit and a restart another transaction may carry it.
+// nil.
 func (tx *Txn) Index() uint64 {
 	tx.check()
 	return tx.rules.Index()
@@ -84,8 +80,7 @@ func (tx *Txn) Get(key string) (Entry, bool) {
 	return entryOf(row), row != nil
 }
 
-// Prefix yields the keys that begin with the prefix, in order, with their entries. The loop may
-// write. It is a single-use iterator.
+// Prefix is as Snapshot.Prefix. The loop may write.
 func (tx *Txn) Prefix(prefix string) iter.Seq2[string, Entry] {
 	tx.check()
 	return func(yield func(string, Entry) bool) {
@@ -148,11 +143,10 @@ func (tx *Txn) DeleteAll() (int, error) {
 
 // Lock acquires the key's lock for a session, as Consul does: it succeeds on a key that is free,
 // which it creates if need be (K13, K14), and again for the session that holds it (K15, K16).
-// LockOptions.Value is written with it; LockOptions.Key is for handles, and refused.
+// LockOptions.Key is refused: it is for handles.
 //
 // It returns a *LockedError if the lock is held by another session (K17), delayed (K18), or
-// promised to waiters (G9), ErrNoSession for a session that does not live (K20), and ErrInvalid for
-// an empty key or session (K19).
+// promised to waiters (G9), ErrNoSession (K20), and ErrInvalid for an empty key or session (K19).
 func (tx *Txn) Lock(key string, session SessionID, opts *LockOptions) (Entry, error) {
 	tx.enter()
 	defer tx.leave()
@@ -173,9 +167,9 @@ func (tx *Txn) lock(key string, session SessionID, opts *LockOptions) (*schema.K
 	return tx.rules.Lock(key, schema.ID(session), opts.rules())
 }
 
-// Unlock releases the key's lock, which the session must hold; the key keeps its value and flags
-// (K21). It sets no lock-delay (K39). It returns ErrNotHeld if the session does not hold the lock,
-// or there is no such key or session (K22, K23, K25).
+// Unlock releases the key's lock, without a lock-delay (K39); the key keeps its value and flags
+// (K21). It returns ErrNotHeld if the session does not hold the lock, or there is no such key or
+// session (K22, K23, K25).
 func (tx *Txn) Unlock(key string, session SessionID) (Entry, error) {
 	tx.enter()
 	defer tx.leave()

@@ -13,22 +13,18 @@ import (
 )
 
 // Watch yields every change in the scope after the index, in order, as it becomes durable: one
-// event for each key and index. It blocks between events; no writer waits for it. The index of a
-// Snapshot, an Entry or an Event leaves no gap to it.
+// event for each key and index. The index of a Snapshot, an Entry or an Event leaves no gap to it.
 //
-// It ends with an error: ctx's; ErrClosed; ErrInvalid for an index that the database has not
-// reached; or ErrCompacted when events that it should yield were dropped (Options.History). Then
-// DB.Follow would yield the state anew. Index 0 yields every event since the database was made, as
-// long as all are kept. Events are not in the file: after an Open the oldest index to watch from is
-// the last one that the file had.
-//
-// It is a single-use iterator.
+// It also ends with ErrInvalid for an index that the database has not reached, and ErrCompacted
+// when events that it should yield were dropped (Options.History). Index 0 yields every event since
+// the database was made, as long as all are kept. Events are not in the file: after an Open the
+// oldest index to watch from is the last one that the file had.
 func (db *DB) Watch(ctx context.Context, scope Scope, index uint64) iter.Seq2[Event, error] {
 	checkContext(ctx)
 	db.writer.MustNotBeFunction()
 	return func(yield func(Event, error) bool) {
 		err := db.follow(ctx, scope, index, func(e *engine.Event) bool {
-			return yield(eventOf(e), nil)
+			return yield(db.eventOf(e), nil)
 		})
 		if err != nil {
 			yield(Event{}, wrap("watch", scope.name(), err))
@@ -86,19 +82,13 @@ func (db *DB) waitFor(ctx context.Context, topic *hub.Topic, at hub.Cursor) (hub
 	}
 }
 
-// Wait blocks until the index of the scope is above the given one, as Snapshot.IndexOf has it, and
-// returns the state that shows that, with the index of the scope in it, from which to wait next. It
-// returns at once if that is so already, and for an index that the database has not reached, for
-// that is not of this database. A session that joins or leaves those that share a lock moves no
-// index (R2): Watch tells of it. A rise without a change in the scope, as IndexOf describes it,
-// ends no call that waits, only the next one (B8).
+// Wait blocks until the index of the scope (Snapshot.IndexOf) is above the given one, and returns
+// the state that shows that, with the index of the scope in it, from which to wait next. It returns
+// at once for an index that the database has not reached. A rise without a change in the scope ends
+// no call that waits, only the next one (B8).
 //
-// If limit is above 0, Wait blocks no longer than that, by the database's clock. When the limit has
-// passed it returns the state at that time, without an error; the index may not be above then.
-//
-// Wait returns ctx's error if ctx ends while it blocks, and ErrClosed at the end of the database.
-// Before it returns it takes a Snapshot, and so waits for the function of an Update that runs. No
-// writer ever waits for it. A nil ctx panics.
+// A limit above 0 is how long Wait blocks at most, by the database's clock. It then returns the
+// state without an error; the index may not be above.
 func (db *DB) Wait(
 	ctx context.Context, scope Scope, index uint64, limit time.Duration,
 ) (state *Snapshot, at uint64, err error) {
@@ -163,16 +153,10 @@ func (db *DB) keyStandsAt(scope Scope, index uint64) bool {
 }
 
 // Follow yields the state of the keys with the prefix, and then each change of them, so that a
-// caller keeps a copy of them up to date. The empty prefix covers all keys.
-//
-// The first event is of kind StateLoaded: its State has the keys as they are at its Index. The
-// changes after that follow as Watch yields them. If events were dropped (Options.History), because
-// the loop was too slow, the state comes again, with ErrCompacted as the Cause: it replaces what
-// the caller has, and a key that is not in it is gone. No index is below one that was yielded
-// before.
-//
-// It blocks between events; no writer waits for it. It ends with an error: ctx's, or ErrClosed. It
-// is a single-use iterator.
+// caller keeps a copy up to date. The first event is of kind StateLoaded: its State has the keys as
+// they are at its Index. The changes after that follow as Watch yields them. If events were dropped
+// (Options.History), the state comes again, with ErrCompacted as the Cause, and replaces what the
+// caller has. No index is below one that was yielded before.
 func (db *DB) Follow(ctx context.Context, prefix string) iter.Seq2[Event, error] {
 	checkContext(ctx)
 	db.writer.MustNotBeFunction()
@@ -180,7 +164,7 @@ func (db *DB) Follow(ctx context.Context, prefix string) iter.Seq2[Event, error]
 		load := func(s *Snapshot, gap error) bool {
 			return yield(Event{Index: s.Index(), Kind: StateLoaded, State: s, Cause: gap}, nil)
 		}
-		change := func(e *engine.Event) bool { return yield(eventOf(e), nil) }
+		change := func(e *engine.Event) bool { return yield(db.eventOf(e), nil) }
 		if err := db.track(ctx, PrefixScope(prefix), load, change); err != nil {
 			yield(Event{}, wrap("follow", prefix, err))
 		}

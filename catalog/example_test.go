@@ -1,6 +1,7 @@
 package catalog_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -126,4 +127,29 @@ func ExampleAttachment() {
 	// "line 7" true
 	// "" false
 	// <nil>
+}
+
+// Each change of the catalog is an event.
+func ExampleChange() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+	before := db.Snapshot().Index()
+	err := db.Update(func(tx *lockd.Txn) error {
+		return tx.Catalog().PutNode(catalog.Node{Name: "web-1"})
+	})
+	fmt.Println(err)
+
+	for event := range db.Watch(context.Background(), lockd.CatalogScope(), before) {
+		fmt.Println(event.Catalog.Kind, event.Catalog.Node)
+		break
+	}
+	// Output:
+	// <nil>
+	// node put web-1
+}
+
+// What changed, in words.
+func ExampleChangeKind() {
+	fmt.Println(catalog.ServiceDeleted, "or", catalog.AttachmentPut)
+	// Output: service deleted or attachment put
 }

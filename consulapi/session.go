@@ -215,7 +215,7 @@ func (d lockDelay) option() time.Duration {
 	if d == 0 {
 		return lockd.NoLockDelay
 	}
-	return min(max(time.Duration(d), lockd.MinLockDelay), lockd.MaxLockDelay)
+	return min(max(time.Duration(d), lockd.MinTTL), lockd.MaxLockDelay)
 }
 
 func (h *handler) sessionDestroy(r *request) (answer, error) {

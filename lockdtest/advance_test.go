@@ -112,11 +112,11 @@ func TestAdvance_InOrder(t *testing.T) {
 				switch {
 				case event.Kind == lockd.SessionEnded:
 					moments = append(moments, moment{event.Index, event.Session.Name})
-				case event.Lock == lockd.LockGranted:
+				case !event.Granted.ID.IsZero():
 					moments = append(moments, moment{event.Index, "granted"})
 				}
 				if event.Kind == lockd.SessionEnded && event.Session.Name == "late" ||
-					event.Lock == lockd.LockGranted {
+					!event.Granted.ID.IsZero() {
 					break
 				}
 			}

@@ -149,11 +149,11 @@ func TestRestore_NewFile(t *testing.T) {
 				path := filepath.Join(t.TempDir(), "restored.db")
 				mock := clock.NewMock()
 				mock.Set(test.now)
-				opts := &lockd.RestoreOptions{MinIndex: test.min, Clock: mock}
+				opts := &lockd.Options{Clock: mock}
 				b := h.backup()
-				h.must(lockd.Restore(path, bytes.NewReader(b), opts))
+				h.must(lockd.Restore(path, bytes.NewReader(b), test.min, opts))
 
-				err := lockd.Restore(path, bytes.NewReader(b), opts)
+				err := lockd.Restore(path, bytes.NewReader(b), test.min, opts)
 				if !errors.Is(err, fs.ErrExist) {
 					t.Fatalf("a second time: got %v, want fs.ErrExist", err)
 				}
@@ -189,16 +189,17 @@ func TestRestore_IndexNearOverflow(t *testing.T) {
 		late := clock.NewMock()
 		late.Set(time.UnixMicro(math.MaxInt64))
 		for name, test := range map[string]struct {
-			opts lockd.RestoreOptions
-			want error
+			index uint64
+			opts  lockd.Options
+			want  error
 		}{
-			"MinIndex":          {lockd.RestoreOptions{MinIndex: math.MaxUint64}, lockd.ErrInvalid},
-			"MinIndex by 1":     {lockd.RestoreOptions{MinIndex: 1<<62 + 1}, lockd.ErrInvalid},
-			"Clock":             {lockd.RestoreOptions{Clock: late}, lockd.ErrInvalid},
-			"greatest MinIndex": {lockd.RestoreOptions{MinIndex: 1 << 62}, nil},
+			"index":          {math.MaxUint64, lockd.Options{}, lockd.ErrInvalid},
+			"index by 1":     {1<<62 + 1, lockd.Options{}, lockd.ErrInvalid},
+			"Clock":          {0, lockd.Options{Clock: late}, lockd.ErrInvalid},
+			"greatest index": {1 << 62, lockd.Options{}, nil},
 		} {
 			path := filepath.Join(h.t.TempDir(), "restored.db")
-			err := lockd.Restore(path, bytes.NewReader(b), &test.opts)
+			err := lockd.Restore(path, bytes.NewReader(b), test.index, &test.opts)
 			if !errors.Is(err, test.want) {
 				t.Errorf("%s: got %v", name, err)
 			}

@@ -44,7 +44,7 @@ func TestCampaign_G9_InOrder(t *testing.T) {
 			if string(e.Value) != fmt.Sprint(i+1) || e.Sequencer() != leader.Sequencer() {
 				h.t.Errorf("leader %d: got %+v, want %v", i+1, e, leader.Sequencer())
 			}
-			if leader.Sequencer().Fence <= before.Sequencer().Fence || leader.Key() != "k" {
+			if q := leader.Sequencer(); q.Fence <= before.Sequencer().Fence || q.Key != "k" {
 				h.t.Errorf("%v after %v", leader.Sequencer(), before.Sequencer())
 			}
 		}

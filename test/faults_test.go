@@ -347,8 +347,8 @@ func TestRestore_NetworkFS(t *testing.T) {
 		b := h.backup()
 		remote := store.Hooks{NetworkFS: func(string) string { return "NFS" }}
 		path := filepath.Join(h.t.TempDir(), "restored.db")
-		err := lockd.Restore(path, bytes.NewReader(b),
-			&lockd.RestoreOptions{Clock: probe(nil, remote)})
+		err := lockd.Restore(path, bytes.NewReader(b), 0,
+			&lockd.Options{Clock: probe(nil, remote)})
 		if !errors.Is(err, lockd.ErrInvalid) || !strings.Contains(err.Error(), "NFS") ||
 			!strings.Contains(err.Error(), "Options.AllowNetworkFS") ||
 			!strings.Contains(err.Error(), path) {
@@ -358,8 +358,8 @@ func TestRestore_NetworkFS(t *testing.T) {
 		if len(left) > 0 || err != nil {
 			t.Errorf("left in the folder: %v (%v)", left, err)
 		}
-		allowed := &lockd.RestoreOptions{Clock: probe(nil, remote), AllowNetworkFS: true}
-		h.must(lockd.Restore(path, bytes.NewReader(b), allowed))
+		allowed := &lockd.Options{Clock: probe(nil, remote), AllowNetworkFS: true}
+		h.must(lockd.Restore(path, bytes.NewReader(b), 0, allowed))
 		h.must(h.Close())
 		h.path = path
 		h.open()

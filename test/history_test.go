@@ -17,12 +17,14 @@ func (h *harness) mustHistory(key string, want ...string) {
 	var got []string
 	for _, t := range h.History(key) {
 		line := t.String()
-		if t.Name == "" || t.Key != key || t.Fence == 0 || t.Index == 0 ||
-			(t.Cause == nil) != (t.Change == lockd.LockGranted) {
-			h.t.Errorf("transition: got %+v", t)
+		if change := lockChange(t); t.Key != key || t.Index == 0 || change == lockUnchanged ||
+			(t.Cause == nil) != (change == lockGranted) {
+			h.t.Errorf("event: got %+v", t)
 		}
-		line = strings.ReplaceAll(line, fmt.Sprintf(" (session %s)", t.Session), "")
-		line = strings.Replace(line, fmt.Sprintf(" with fence %d", t.Fence), "", 1)
+		for _, s := range []lockd.SessionInfo{t.Granted, t.Ended} {
+			line = strings.ReplaceAll(line, fmt.Sprintf(" (session %s)", s.ID), "")
+		}
+		line = strings.Replace(line, fmt.Sprintf(" with fence %d", t.Entry.Fence), "", 1)
 		line = strings.Replace(line, fmt.Sprintf("index %d: ", t.Index), "", 1)
 		got = append(got, strings.Replace(line, t.Time.Format("15:04:05.000 "),
 			fmt.Sprintf("%ds ", t.Time.Unix()), 1))
@@ -58,8 +60,8 @@ func TestHistory_TellsEachTransition(t *testing.T) {
 		h.advance(10 * time.Second)
 		h.mustHistory("k",
 			"0s granted to \"a\"", "0s released by \"a\": lock released",
-			"1s granted to \"a\"", "1s released by \"a\": lock released",
-			"1s granted to \"b\"", "1s released by \"b\": closed by its owner",
+			"1s granted to \"a\"", "1s released by \"a\": lock released; granted to \"b\"",
+			"1s released by \"b\": closed by its owner",
 			"2s granted to \"a\"", "2s deleted by \"a\": key deleted",
 			"2s granted to \"c\"", "16s lost by \"c\": session expired: not renewed within its "+
 				"TTL: last renewal 10s ago",
@@ -72,8 +74,8 @@ func TestHistory_TellsEachTransition(t *testing.T) {
 				h.t.Errorf("index %d after %d", indexes[i].Index, indexes[i-1].Index)
 			}
 		}
-		if indexes[3].Index != indexes[4].Index {
-			h.t.Errorf("a lock is handed on at %d and %d", indexes[3].Index, indexes[4].Index)
+		if on := indexes[3]; on.Ended.ID != a.ID() || on.Granted.ID != b.ID() {
+			h.t.Errorf("a lock is handed on: got %+v", on)
 		}
 	})
 }
@@ -90,9 +92,8 @@ func TestHistory_HandedOn(t *testing.T) {
 		h.must(h.ForceUnlock("k", h.entry("k").Fence, "it hangs"))
 		h.settle()
 		h.mustHistory("k",
-			"0s granted to \"a\"", "0s deleted by \"a\": key deleted",
-			"0s granted to \"d\"", "0s lost by \"d\": unlocked by force: it hangs",
-			"0s granted to \"b\"",
+			"0s granted to \"a\"", "0s deleted by \"a\": key deleted; granted to \"d\"",
+			"0s lost by \"d\": unlocked by force: it hangs; granted to \"b\"",
 		)
 	})
 }

@@ -278,10 +278,7 @@ func TestLead_SurvivesAPanic(t *testing.T) {
 		c.stop()
 		last.ends(nil)
 		err := c.call.wait()
-		panicked, ok := errors.AsType[*lockd.PanicError](err)
-		if !ok || panicked.Value != errOfFn || !errors.Is(err, errOfFn) ||
-			!errors.Is(err, context.Canceled) ||
-			!strings.Contains(string(panicked.Stack), "TestLead_SurvivesAPanic") ||
+		if !errors.Is(err, errOfFn) || !errors.Is(err, context.Canceled) ||
 			!strings.Contains(err.Error(), "before that, the leader's function panicked: "+
 				errOfFn.Error()) {
 			h.t.Errorf("got %v", err)
@@ -321,8 +318,7 @@ func TestLead_PanicAtTheEnd(t *testing.T) {
 		c.stop()
 		only.finish(func() error { panic("boom") })
 		err := c.call.wait()
-		panicked, ok := errors.AsType[*lockd.PanicError](err)
-		if !ok || panicked.Value != "boom" || panicked.Unwrap() != nil ||
+		if !strings.HasSuffix(err.Error(), "before that, the leader's function panicked: boom") ||
 			!errors.Is(err, context.Canceled) {
 			h.t.Errorf("got %v", err)
 		}
@@ -375,7 +371,7 @@ func TestLead_G12_CloseDuringARest(t *testing.T) {
 		c.waits()
 		h.must(c.keeper.Close())
 		err := c.call.wait()
-		if _, ok := errors.AsType[*lockd.PanicError](err); !ok || !errors.Is(err, lockd.ErrClosed) {
+		if !strings.Contains(err.Error(), "panicked: boom") || !errors.Is(err, lockd.ErrClosed) {
 			h.t.Errorf("got %v", err)
 		}
 		if h.Deadlines() != 0 {

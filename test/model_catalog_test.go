@@ -260,24 +260,32 @@ func neverCounted(t *testing.T, counts map[string]int, onFile bool) {
 func (tx *modelTx) catalogEvents() []lockd.Event {
 	old, new := &tx.before.catalog, &tx.m.catalog
 	var events []lockd.Event
-	add := func(put, deleted lockd.EventKind, node, id string, old, new uint64) {
+	add := func(put, deleted catalog.ChangeKind, node, id string, old, new uint64) {
 		kind := put
 		if new == 0 {
 			kind = deleted
 		}
 		if old != new {
-			events = append(events, lockd.Event{Index: tx.index, Kind: kind, Node: node, ID: id})
+			events = append(events, nodeEvent(tx.index, kind, node, id))
 		}
 	}
-	add(lockd.NodePut, lockd.NodeDeleted, otherNode, "",
+	add(catalog.NodePut, catalog.NodeDeleted, otherNode, "",
 		old.node.ModifyIndex, new.node.ModifyIndex)
-	add(lockd.ServicePut, lockd.ServiceDeleted, otherNode, theService,
+	add(catalog.ServicePut, catalog.ServiceDeleted, otherNode, theService,
 		old.service.ModifyIndex, new.service.ModifyIndex)
 	for i, place := range modelChecks {
-		add(lockd.CheckPut, lockd.CheckDeleted, place.Node, place.ID,
+		add(catalog.CheckPut, catalog.CheckDeleted, place.Node, place.ID,
 			old.checks[i].ModifyIndex, new.checks[i].ModifyIndex)
 	}
 	return events
+}
+
+// nodeEvent is a change of a node, or of what belongs to it.
+func nodeEvent(index uint64, kind catalog.ChangeKind, node, id string) lockd.Event {
+	return lockd.Event{
+		Index: index, Kind: lockd.CatalogChanged,
+		Catalog: catalog.Change{Kind: kind, Node: node, ID: id},
+	}
 }
 
 // compareCatalog compares all that the catalog has, but for the process's own node.

@@ -21,6 +21,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 	"github.com/lockd/lockd/internal/hook"
 	"github.com/lockd/lockd/store"
 )
@@ -233,13 +234,14 @@ func (w *twin) rank(m *model, d due) uint64 {
 	}
 	for _, e := range w.observed {
 		ended := e.Kind == lockd.SessionEnded && e.Session.ID == session
-		granted := e.Kind == lockd.KeyPut && e.Entry.Key == key && e.Lock == lockd.LockGranted
+		granted := e.Kind == lockd.KeyPut && e.Entry.Key == key && lockChange(e) == lockGranted
 		given := contender(key) && e.Kind == lockd.KeyPut && (e.Entry.Key == semaphoreOf(key) ||
 			// the semaphore may name the next holder already, as one whose slot was lost
-			e.Lock == lockd.LockGranted && contender(e.Entry.Key) &&
+			lockChange(e) == lockGranted && contender(e.Entry.Key) &&
 				semaphoreOf(e.Entry.Key) == semaphoreOf(key))
-		lapsed := d.check != nil && e.Kind == lockd.CheckPut && e.Node == d.check.Node &&
-			e.ID == d.check.ID
+		lapsed := d.check != nil && e.Catalog == catalog.Change{
+			Kind: catalog.CheckPut, Node: d.check.Node, ID: d.check.ID,
+		}
 		if e.Index > m.index && (ended || lapsed || granted || given) {
 			first = min(first, e.Index)
 		}

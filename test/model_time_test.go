@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // model is the whole of a database: its state, and what stays when a commit fails.
@@ -66,7 +67,7 @@ func newModel(now time.Time) *model {
 		granted: map[uint64]time.Time{},
 		now:     now, index: 2, published: 2, floor: 1,
 		// The process's own node is the first change.
-		history: []lockd.Event{{Index: 2, Kind: lockd.NodePut, Node: ownNode}},
+		history: []lockd.Event{nodeEvent(2, catalog.NodePut, ownNode, "")},
 	}
 }
 
@@ -398,19 +399,14 @@ func (tx *modelTx) keyEvent(old, new lockd.Entry) lockd.Event {
 	causes := tx.causes[old.Key]
 	switch held, holds := !old.Session.IsZero(), !new.Session.IsZero(); {
 	case holds && !held:
-		e.Lock = lockd.LockGranted
+		e.Granted.ID = new.Session
 		return e
 	case !held || (holds && old.Fence == new.Fence):
 		return e
 	case holds:
-		e.Lock = lockd.LockHandedOn
-	case e.Kind == lockd.KeyDeleted || causes[0] == lockd.ErrKeyDeleted:
-		e.Lock = lockd.LockDeleted
-	case causes[0] == lockd.ErrUnlocked || causes[0] == lockd.ErrClosed:
-		e.Lock = lockd.LockReleased
-	default:
-		e.Lock = lockd.LockLost
+		e.Granted.ID = new.Session
 	}
+	e.Ended.ID = old.Session
 	if e.Cause = causes; e.Kind != lockd.KeyDeleted {
 		e.Cause = causes[:1]
 	}

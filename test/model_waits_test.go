@@ -527,9 +527,12 @@ func sameEvent(got, want lockd.Event) bool {
 	if !ok {
 		causes = oneOf{want.Cause}
 	}
-	return slices.ContainsFunc(causes, func(c error) bool { return errors.Is(got.Cause, c) }) &&
+	is := func(c error) bool { return errors.Is(got.Cause, c) }
+	clean := got.Cause == nil || is(lockd.ErrUnlocked) || is(lockd.ErrClosed)
+	return slices.ContainsFunc(causes, is) && got.Lost != clean &&
 		compareEvents(got, want) == 0 && sameEntry(got.Entry, want.Entry) &&
-		sameEntry(got.Previous, want.Previous) && got.Lock == want.Lock &&
+		sameEntry(got.Previous, want.Previous) && got.Granted.ID == want.Granted.ID &&
+		got.Ended.ID == want.Ended.ID &&
 		sameInfo(got.Session, want.Session)
 }
 
@@ -537,7 +540,9 @@ func sameEvent(got, want lockd.Event) bool {
 func compareEvents(a, b lockd.Event) int {
 	return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.Kind, b.Kind),
 		strings.Compare(a.Key, b.Key), slices.Compare(a.Session.ID[:], b.Session.ID[:]),
-		strings.Compare(a.Node, b.Node), strings.Compare(a.ID, b.ID))
+		cmp.Compare(a.Catalog.Kind, b.Catalog.Kind),
+		strings.Compare(a.Catalog.Node, b.Catalog.Node),
+		strings.Compare(a.Catalog.ID, b.Catalog.ID))
 }
 
 // sameError compares what a call returned with what it should have.

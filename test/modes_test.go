@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -473,19 +474,20 @@ func TestModes_R2_Watched(t *testing.T) {
 		default:
 		}
 		want := []struct {
-			kind  lockd.EventKind
-			lock  lockd.LockChange
-			share lockd.Sequencer
-			cause error
+			kind           lockd.EventKind
+			granted, ended lockd.SessionID
+			share          lockd.Sequencer
+			cause          error
 		}{
-			{lockd.ShareGranted, lockd.LockGranted, two.Sequencer(), nil},
-			{lockd.ShareEnded, lockd.LockReleased, one.Sequencer(), lockd.ErrUnlocked},
-			{lockd.ShareEnded, lockd.LockLost, two.Sequencer(), lockd.ErrForced},
+			{lockd.ShareGranted, s.ID(), lockd.SessionID{}, two.Sequencer(), nil},
+			{lockd.ShareEnded, lockd.SessionID{}, s.ID(), one.Sequencer(), lockd.ErrUnlocked},
+			{lockd.ShareEnded, lockd.SessionID{}, s.ID(), two.Sequencer(), lockd.ErrForced},
 		}
 		for e, err := range h.Watch(h.t.Context(), lockd.KeyScope("k"), from) {
 			h.must(err)
-			if e.Kind != want[0].kind || e.Lock != want[0].lock || e.Share != want[0].share ||
-				!errors.Is(e.Cause, want[0].cause) || e.Key != "k" {
+			if e.Kind != want[0].kind || e.Granted.ID != want[0].granted ||
+				e.Ended.ID != want[0].ended || e.Share != want[0].share || e.Key != "k" ||
+				!errors.Is(e.Cause, want[0].cause) {
 				h.t.Errorf("event: %+v, want %+v", e, want[0])
 			}
 			if want = want[1:]; len(want) == 0 {
@@ -496,8 +498,9 @@ func TestModes_R2_Watched(t *testing.T) {
 		h.must(err)
 		h.settle()
 		<-changed
-		if history := h.History("k"); len(history) != 4 || history[3].Mode != lockd.Shared ||
-			history[3].Name != "reader" || history[3].Change != lockd.LockLost {
+		history := h.History("k")
+		if len(history) != 4 || !strings.HasSuffix(history[3].String(),
+			`share lost by "reader" (session `+s.ID().String()+`): unlocked by force: a test`) {
 			h.t.Errorf("history: %v", history)
 		}
 		if stats := h.Stats(); stats.Shares != 0 || stats.Locks != 0 || stats.Grants != 2 {

@@ -73,7 +73,7 @@ func TestOpen_NoPath(t *testing.T) {
 	for name, err := range map[string]error{
 		"verify": lockd.Verify("", nil), "compact": lockd.Compact("", nil),
 		"backup":  lockd.BackupFile("", io.Discard, nil),
-		"restore": lockd.Restore("", strings.NewReader(""), nil),
+		"restore": lockd.Restore("", strings.NewReader(""), 0, nil),
 	} {
 		want := "lockd: " + name + ": invalid argument: path is empty"
 		if !errors.Is(err, lockd.ErrInvalid) || err.Error() != want {

@@ -242,8 +242,8 @@ func mustBeOneStep(h *harness, s *lockd.Session, after uint64) {
 	} {
 		for _, event := range h.events(scope, after) {
 			switch {
-			case event.Kind == lockd.AttachmentDeleted:
-				got["attachment "+event.ID] = event.Index
+			case event.Catalog.Kind == catalog.AttachmentDeleted:
+				got["attachment "+event.Catalog.ID] = event.Index
 			case event.Kind == lockd.SessionEnded:
 				got["session"] = event.Index
 			case event.Kind == lockd.KeyPut:

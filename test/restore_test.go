@@ -68,7 +68,7 @@ func TestG5G7_RestoreUnderLoad(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				if e.Lock == lockd.LockLost {
+				if lockChange(e) == lockLost {
 					continue // with its session
 				}
 				if changes = append(changes, e.Index); len(changes) == 3 {
@@ -131,7 +131,7 @@ func TestG11_RestoreReaderFails(t *testing.T) {
 			}
 			for what, err := range map[string]error{
 				"over the database": h.Restore(reader()),
-				"into a file":       lockd.Restore(path, reader(), nil),
+				"into a file":       lockd.Restore(path, reader(), 0, nil),
 			} {
 				if !errors.Is(err, errRead) || errors.Is(err, lockd.ErrCorrupt) ||
 					errors.Is(err, lockd.ErrFormat) {
@@ -280,7 +280,7 @@ func TestRestore_Place(t *testing.T) {
 			{"no such folder", filepath.Join(folder, "none", "restored.db"), fs.ErrNotExist},
 			{"below a file", filepath.Join(file, "restored.db"), nil},
 		} {
-			err := lockd.Restore(test.path, bytes.NewReader(b), nil)
+			err := lockd.Restore(test.path, bytes.NewReader(b), 0, nil)
 			if err == nil || test.want != nil && !errors.Is(err, test.want) ||
 				test.want != fs.ErrExist && errors.Is(err, fs.ErrExist) {
 				t.Errorf("%s: got %v, want %v", test.name, err, test.want)

@@ -237,7 +237,7 @@ func TestAcquire_M1M2M7M8_Misuse(t *testing.T) {
 			says    string
 		}{
 			{other, "sem", -1, lockd.ErrInvalid, "limit is -1, not between 1 and 1048576"},
-			{other, "sem", lockd.MaxLimit + 1, lockd.ErrInvalid, "limit is 1048577"},
+			{other, "sem", 1<<20 + 1, lockd.ErrInvalid, "limit is 1048577"},
 			{other, "", 1, lockd.ErrInvalid, "prefix is empty"},
 			{other, "sem/", 2, lockd.ErrInvalid, `it would be "sem"`},
 			{other, "a//b", 2, lockd.ErrInvalid, `it would be "a/b"`},

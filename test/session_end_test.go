@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -369,8 +368,7 @@ func TestSession_S28S30_Crash(t *testing.T) {
 			h.t.Errorf("the attachment is there")
 		}
 		locks := next.events(lockd.PrefixScope(""), index)
-		changes := []lockd.LockChange{locks[0].Lock, locks[1].Lock}
-		if !slices.Equal(changes, []lockd.LockChange{lockd.LockLost, lockd.LockDeleted}) ||
+		if lockChange(locks[0]) != lockLost || lockChange(locks[1]) != lockDeleted ||
 			!errors.Is(locks[0].Cause, lockd.ErrProcessGone) ||
 			!errors.Is(locks[1].Cause, lockd.ErrProcessGone) {
 			h.t.Errorf("locks: got %+v", locks)

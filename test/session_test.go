@@ -237,7 +237,7 @@ func TestNewSession_S11S13S16S17S18S20S22_Accepted(t *testing.T) {
 			{"S20", lockd.SessionOptions{Name: long}, 15 * time.Second},
 			{"S20", lockd.SessionOptions{Name: long}, 15 * time.Second}, // not unique
 			{"S22", lockd.SessionOptions{LockDelay: time.Minute}, time.Minute},
-			{"S22", lockd.SessionOptions{LockDelay: time.Millisecond}, lockd.MinLockDelay},
+			{"S22", lockd.SessionOptions{LockDelay: time.Millisecond}, lockd.MinTTL},
 			{"S22", lockd.SessionOptions{LockDelay: lockd.NoLockDelay}, 0},
 		} {
 			s, err := h.NewSession(&test.opts)

@@ -70,7 +70,7 @@ func (u *updating) end() {
 type sights struct {
 	stats   lockd.Stats
 	locks   []string
-	history []lockd.Transition
+	history []lockd.Event
 }
 
 func (h *harness) sights() sights {

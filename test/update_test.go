@@ -89,7 +89,7 @@ func TestBackup_Nil(t *testing.T) {
 		panics(h, "WriteBackup", func() { _ = lockd.WriteBackup(nil, 0, nothing) })
 		panics(h, "WriteBackup", func() { _ = lockd.WriteBackup(io.Discard, 0, nil) })
 		panics(h, "DB.Restore", func() { _ = h.Restore(nil) })
-		panics(h, "Restore", func() { _ = lockd.Restore(fresh, nil, nil) })
+		panics(h, "Restore", func() { _ = lockd.Restore(fresh, nil, 0, nil) })
 		h.must(h.Close())
 		panics(h, "BackupFile", func() { _ = lockd.BackupFile(h.path, nil, nil) })
 		h.open()

@@ -19,11 +19,13 @@ import (
 func told(e lockd.Event) string {
 	kinds := map[lockd.EventKind]string{
 		lockd.KeyPut: "put", lockd.KeyDeleted: "deleted", lockd.SessionCreated: "session",
-		lockd.SessionEnded: "session ended", lockd.NodePut: "node",
-		lockd.NodeDeleted: "node deleted", lockd.ServicePut: "service",
-		lockd.ServiceDeleted: "service deleted", lockd.CheckPut: "check",
-		lockd.CheckDeleted: "check deleted", lockd.AttachmentPut: "attachment",
-		lockd.AttachmentDeleted: "attachment deleted",
+		lockd.SessionEnded: "session ended",
+	}
+	parts := map[catalog.ChangeKind]string{
+		catalog.NodePut: "node", catalog.NodeDeleted: "node deleted",
+		catalog.ServicePut: "service", catalog.ServiceDeleted: "service deleted",
+		catalog.CheckPut: "check", catalog.CheckDeleted: "check deleted",
+		catalog.AttachmentPut: "attachment", catalog.AttachmentDeleted: "attachment deleted",
 	}
 	switch e.Kind {
 	case lockd.KeyPut:
@@ -33,7 +35,35 @@ func told(e lockd.Event) string {
 	case lockd.SessionCreated, lockd.SessionEnded:
 		return kinds[e.Kind] + " " + e.Session.Name
 	}
-	return fmt.Sprintf("%s %s/%s", kinds[e.Kind], e.Node, e.ID)
+	return fmt.Sprintf("%s %s/%s", parts[e.Catalog.Kind], e.Catalog.Node, e.Catalog.ID)
+}
+
+// What an event may do to a lock: see lockChange.
+const (
+	lockUnchanged = "unchanged"
+	lockGranted   = "granted"
+	lockHandedOn  = "handed on"
+	lockReleased  = "released"
+	lockLost      = "lost"
+	lockDeleted   = "deleted"
+)
+
+// lockChange is what the event did to the lock of its key.
+func lockChange(e lockd.Event) string {
+	begins, ends := !e.Granted.ID.IsZero(), !e.Ended.ID.IsZero()
+	switch {
+	case begins && ends:
+		return lockHandedOn
+	case begins:
+		return lockGranted
+	case !ends:
+		return lockUnchanged
+	case e.Kind == lockd.KeyDeleted || errors.Is(e.Cause, lockd.ErrKeyDeleted):
+		return lockDeleted
+	case e.Lost:
+		return lockLost
+	}
+	return lockReleased
 }
 
 func inWords(events []lockd.Event) []string {
@@ -108,8 +138,8 @@ func TestWatch_B12_NetChange(t *testing.T) {
 		same(h, "previous", twice.Previous, before)
 		same(h, "entry", twice.Entry, h.entry("twice"))
 		same(h, "made", made.Entry, h.entry("new"))
-		if made.Previous.Key != "" || made.Lock != lockd.LockGranted || gone.Entry.Key != "" ||
-			string(gone.Previous.Value) != "v" || gone.Lock != lockd.LockUnchanged {
+		if made.Previous.Key != "" || lockChange(made) != lockGranted || gone.Entry.Key != "" ||
+			string(gone.Previous.Value) != "v" || lockChange(gone) != lockUnchanged {
 			h.t.Errorf("got %+v and %+v", made, gone)
 		}
 		for _, e := range events {
@@ -127,60 +157,60 @@ type lockEvent struct {
 	waits bool
 	do    func(h *harness, s *lockd.Session, l *lockd.Lock) error
 	kind  lockd.EventKind
-	lock  lockd.LockChange
+	lock  string
 	cause error
 }
 
 var lockEvents = []lockEvent{
 	{"Put", false, func(h *harness, _ *lockd.Session, _ *lockd.Lock) error {
 		return second(h.Put("k", []byte("new"), nil))
-	}, lockd.KeyPut, lockd.LockUnchanged, nil},
+	}, lockd.KeyPut, lockUnchanged, nil},
 	{"Unlock", false, func(_ *harness, _ *lockd.Session, l *lockd.Lock) error {
 		return l.Unlock()
-	}, lockd.KeyPut, lockd.LockReleased, lockd.ErrUnlocked},
+	}, lockd.KeyPut, lockReleased, lockd.ErrUnlocked},
 	{"TxnUnlock", false, func(h *harness, s *lockd.Session, _ *lockd.Lock) error {
 		return h.txn(func(tx *lockd.Txn) error { return second(tx.Unlock("k", s.ID())) })
-	}, lockd.KeyPut, lockd.LockReleased, lockd.ErrUnlocked},
+	}, lockd.KeyPut, lockReleased, lockd.ErrUnlocked},
 	{"UnlockHandedOn", true, func(_ *harness, _ *lockd.Session, l *lockd.Lock) error {
 		return l.Unlock()
-	}, lockd.KeyPut, lockd.LockHandedOn, lockd.ErrUnlocked},
+	}, lockd.KeyPut, lockHandedOn, lockd.ErrUnlocked},
 	{"Close", false, func(_ *harness, s *lockd.Session, _ *lockd.Lock) error {
 		return s.Close()
-	}, lockd.KeyPut, lockd.LockReleased, lockd.ErrClosed},
+	}, lockd.KeyPut, lockReleased, lockd.ErrClosed},
 	{"CloseHandedOn", true, func(_ *harness, s *lockd.Session, _ *lockd.Lock) error {
 		return s.Close()
-	}, lockd.KeyPut, lockd.LockHandedOn, lockd.ErrClosed},
+	}, lockd.KeyPut, lockHandedOn, lockd.ErrClosed},
 	{"EndSession", false, func(h *harness, s *lockd.Session, _ *lockd.Lock) error {
 		return h.EndSession(s.ID())
-	}, lockd.KeyPut, lockd.LockLost, lockd.ErrDestroyed},
+	}, lockd.KeyPut, lockLost, lockd.ErrDestroyed},
 	{"Expired", false, func(h *harness, _ *lockd.Session, _ *lockd.Lock) error {
 		h.advance(time.Second)
 		return nil
-	}, lockd.KeyPut, lockd.LockLost, lockd.ErrExpired},
+	}, lockd.KeyPut, lockLost, lockd.ErrExpired},
 	{"Forced", false, func(h *harness, _ *lockd.Session, l *lockd.Lock) error {
 		return h.ForceUnlock("k", l.Sequencer().Fence, "a test")
-	}, lockd.KeyPut, lockd.LockLost, lockd.ErrForced},
+	}, lockd.KeyPut, lockLost, lockd.ErrForced},
 	{"Deleted", false, func(h *harness, _ *lockd.Session, _ *lockd.Lock) error {
 		return second(h.Delete("k"))
-	}, lockd.KeyDeleted, lockd.LockDeleted, lockd.ErrKeyDeleted},
+	}, lockd.KeyDeleted, lockDeleted, lockd.ErrKeyDeleted},
 	{"DeletedPrefix", false, func(h *harness, _ *lockd.Session, _ *lockd.Lock) error {
 		return second(h.DeletePrefix("k"))
-	}, lockd.KeyDeleted, lockd.LockDeleted, lockd.ErrKeyDeleted},
+	}, lockd.KeyDeleted, lockDeleted, lockd.ErrKeyDeleted},
 	{"DeletedHandedOn", true, func(h *harness, _ *lockd.Session, _ *lockd.Lock) error {
 		return second(h.Delete("k"))
-	}, lockd.KeyPut, lockd.LockHandedOn, lockd.ErrKeyDeleted},
+	}, lockd.KeyPut, lockHandedOn, lockd.ErrKeyDeleted},
 	{"ReleasedAndDeleted", false, func(h *harness, s *lockd.Session, _ *lockd.Lock) error {
 		return h.txn(func(tx *lockd.Txn) error {
 			h.must(second(tx.Unlock("k", s.ID())))
 			return second(tx.Delete("k"))
 		})
-	}, lockd.KeyDeleted, lockd.LockDeleted, lockd.ErrUnlocked},
+	}, lockd.KeyDeleted, lockDeleted, lockd.ErrUnlocked},
 	{"DeletedAndMadeAnew", false, func(h *harness, _ *lockd.Session, _ *lockd.Lock) error {
 		return h.txn(func(tx *lockd.Txn) error {
 			h.must(second(tx.Delete("k")))
 			return second(tx.Put("k", nil, nil))
 		})
-	}, lockd.KeyPut, lockd.LockDeleted, lockd.ErrKeyDeleted},
+	}, lockd.KeyPut, lockDeleted, lockd.ErrKeyDeleted},
 	{"ReleasedThenAnotherLost", false, func(h *harness, s *lockd.Session, _ *lockd.Lock) error {
 		other := h.session(nil)
 		return h.txn(func(tx *lockd.Txn) error {
@@ -188,13 +218,13 @@ var lockEvents = []lockEvent{
 			h.must(second(tx.Lock("k", other.ID(), nil)))
 			return tx.EndSession(other.ID())
 		})
-	}, lockd.KeyPut, lockd.LockReleased, lockd.ErrUnlocked},
+	}, lockd.KeyPut, lockReleased, lockd.ErrUnlocked},
 	{"ReleasedAndTakenAgain", false, func(h *harness, s *lockd.Session, _ *lockd.Lock) error {
 		return h.txn(func(tx *lockd.Txn) error {
 			h.must(second(tx.Unlock("k", s.ID())))
 			return second(tx.Lock("k", s.ID(), nil))
 		})
-	}, lockd.KeyPut, lockd.LockHandedOn, lockd.ErrUnlocked},
+	}, lockd.KeyPut, lockHandedOn, lockd.ErrUnlocked},
 }
 
 // Ensure that an event says what became of the lock, and why, as the holder is told.
@@ -206,7 +236,7 @@ func TestWatch_B12_LockChanges(t *testing.T) {
 				index := h.Snapshot().Index()
 				l := h.lock(s, "k")
 				events := h.events(lockd.KeyScope("k"), index)
-				if len(events) != 1 || events[0].Lock != lockd.LockGranted ||
+				if len(events) != 1 || lockChange(events[0]) != lockGranted ||
 					events[0].Cause != nil {
 					h.t.Errorf("the grant: got %+v", events)
 				}
@@ -227,9 +257,14 @@ func TestWatch_B12_LockChanges(t *testing.T) {
 					h.t.Fatalf("got %d events: %+v", len(events), events)
 				}
 				e := events[0]
-				if e.Kind != test.kind || e.Lock != test.lock || !errors.Is(e.Cause, test.cause) {
+				change := lockChange(e)
+				if e.Kind != test.kind || change != test.lock || !errors.Is(e.Cause, test.cause) {
 					h.t.Errorf("got %q, lock %v, cause %v; want lock %v, cause %v",
-						told(e), e.Lock, e.Cause, test.lock, test.cause)
+						told(e), change, e.Cause, test.lock, test.cause)
+				}
+				if ended := change != lockUnchanged; ended != (e.Ended.ID == s.ID()) ||
+					e.Time.IsZero() == ended || e.Lost != lockd.Lost(l.Err()) {
+					h.t.Errorf("got %+v, and the holder %v", e, l.Err())
 				}
 				if test.cause != nil {
 					h.lost(l, test.cause)

@@ -11,7 +11,7 @@ import (
 	"github.com/lockd/lockd/consulapi"
 )
 
-// maxMinIndex is the largest RestoreOptions.MinIndex.
+// maxMinIndex is the largest index that lockd.Restore takes.
 const maxMinIndex = 1 << 62
 
 func restoreCommand() *cli.Command {
@@ -36,13 +36,13 @@ func restoreCommand() *cli.Command {
 			if index := cmd.Uint64("min-index"); index > maxMinIndex {
 				return usage(cmd, "--min-index %d is more than %d", index, uint64(maxMinIndex))
 			}
-			opts := &lockd.RestoreOptions{MinIndex: cmd.Uint64("min-index")}
+			least := cmd.Uint64("min-index")
 			return readInput(cmd, args[1:], func(r io.Reader) error {
 				backup, err := consulapi.ReadSnapshot(r)
 				if err != nil {
 					return fmt.Errorf("restore: %w", err)
 				}
-				return lockd.Restore(args[0], backup, opts)
+				return lockd.Restore(args[0], backup, least, nil)
 			})
 		},
 	}

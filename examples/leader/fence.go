@@ -90,7 +90,7 @@ func (s *story) handOver(ctx context.Context, leader, next *worker) error {
 		if err != nil {
 			return err
 		}
-		if event.Lock != lockd.LockHandedOn || event.Entry.Session != next.session.ID() {
+		if event.Ended.ID.IsZero() || event.Granted.ID != next.session.ID() {
 			return fmt.Errorf("unlock at index %d was followed by %+v", before, event)
 		}
 		s.say("%s unlocked, and at index %d the lock went on to %s, without a lock-delay",

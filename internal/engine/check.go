@@ -166,7 +166,7 @@ func (e *Engine) checkState(key string, state *lockState) error {
 	}
 	// Else the first waiter has to wait for other keys too.
 	if len(place.Waiter.claims) == 1 {
-		return fmt.Errorf("bug: key %q is free, but not given to who waits for it", key)
+		return fmt.Errorf("bug: key %q is free, but not given to the call that waits for it", key)
 	}
 	return nil
 }
@@ -190,7 +190,7 @@ func (e *Engine) checkWaits(state *lockState) error {
 	key := state.key
 	slots, err := rosterOf(w.prefix(), e.rows.Keys.Newest(key))
 	if err != nil {
-		return fmt.Errorf("bug: %q is no semaphore, but somebody waits for it", key)
+		return fmt.Errorf("bug: %q is no semaphore, but a call waits for it", key)
 	}
 	if slots.limit == 0 { // it was deleted, but the slots that were lost still count
 		slots.limit = int(w.Limit)
@@ -203,7 +203,7 @@ func (e *Engine) checkWaits(state *lockState) error {
 		}
 	}
 	if taken < slots.limit {
-		return fmt.Errorf("bug: %q has a slot, but does not give it to who waits", key)
+		return fmt.Errorf("bug: %q has a slot, but does not give it to the call that waits", key)
 	}
 	return nil
 }

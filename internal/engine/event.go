@@ -16,8 +16,12 @@ type Record struct {
 	Cause    error
 	Old, New any
 	Holder   *schema.Session // to which the lock was granted
+	Former   *schema.Session // whose grant has ended
 	Delay    *schema.Delay   // that the lock is in since then
 }
+
+// Deletes reports whether Old is what changed, and New is none.
+func (r *Record) Deletes() bool { return r.Kind%2 == 0 }
 
 // RecordKind says what changed. The kind of a deletion follows that of the put.
 type RecordKind uint8
@@ -26,6 +30,8 @@ type RecordKind uint8
 const (
 	KeyPut            RecordKind = iota + 1 // KeyPut: a key was made, or changed
 	KeyDeleted                              // KeyDeleted: a key was deleted
+	ShareGranted                            // ShareGranted: a session was granted a shared lock
+	ShareEnded                              // ShareEnded: a session no longer shares a lock
 	SessionCreated                          // SessionCreated: a session began
 	SessionGone                             // SessionGone: a session ended
 	NodePut                                 // NodePut: a node was made, or changed
@@ -36,8 +42,6 @@ const (
 	CheckDeleted                            // CheckDeleted: a check was removed
 	AttachmentPut                           // AttachmentPut: an attachment was made, or changed
 	AttachmentDeleted                       // AttachmentDeleted: an attachment was removed
-	ShareGranted                            // ShareGranted: a session was granted a shared lock
-	ShareEnded                              // ShareEnded: a session no longer shares a lock
 )
 
 // LockChange says what a change of a key did to its lock.

@@ -105,6 +105,9 @@ func (tx *Txn) recordKey(r *Record, old, new *schema.Key) {
 		return
 	}
 	r.Moment = tx.engine.moment(tx.now)
+	if held {
+		r.Former = tx.sessionOf(old)
+	}
 	// An unlock is the cause unless another end has explained itself.
 	switch {
 	case !held:
@@ -138,7 +141,7 @@ func (tx *Txn) recordSharesEnded(events []Event) []Event {
 		if new != nil {
 			continue
 		}
-		r := Record{Kind: ShareEnded, Old: old, New: new}
+		r := Record{Kind: ShareEnded, Old: old, New: new, Former: e.holder(old.Session).Row}
 		if delay := e.rows.Delays.Newest(old.Key); delay != nil && delay.Index == tx.next() {
 			r.Delay = delay
 		}

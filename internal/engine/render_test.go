@@ -244,8 +244,9 @@ func (w *world) record(o engine.Outcome) {
 	for i := range o.Events {
 		e := &o.Events[i]
 		r := &e.Body
-		fmt.Fprintf(w.trace, "%d %c %q %d %d %d %d %v %+v %+v %+v %+v\n", e.Index, e.Space,
-			e.Name, e.Size, r.Kind, r.Lock, r.Moment, r.Cause, r.Old, r.New, r.Holder, r.Delay)
+		fmt.Fprintf(w.trace, "%d %c %q %d %d %d %d %v %+v %+v %+v %+v %+v\n", e.Index, e.Space,
+			e.Name, e.Size, r.Kind, r.Lock, r.Moment, r.Cause, r.Old, r.New, r.Holder, r.Former,
+			r.Delay)
 	}
 	fmt.Fprintf(w.trace, "published %d\n", o.Index)
 }

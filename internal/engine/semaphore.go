@@ -241,8 +241,8 @@ func (tx *Txn) serveContenders(prefix string) {
 	}
 }
 
-// lookAtSemaphores does what follows for semaphores from what the transaction wrote, whoever wrote
-// it: to a semaphore's own key, or to that of a contender.
+// lookAtSemaphores does what follows for semaphores from what the transaction wrote, whichever call
+// wrote it: to a semaphore's own key, or to that of a contender.
 func (tx *Txn) lookAtSemaphores() {
 	touched := make(map[*semaphore]struct{})
 	for old, new := range tx.engine.rows.Keys.Changes() {

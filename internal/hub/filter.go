@@ -10,12 +10,12 @@ type filter struct {
 }
 
 const (
-	countsEach  = 4        // so many counts there are for each name, at least
-	countsFirst = 64       // so many there are at the beginning
+	countsEach  = 4        // counts for each name, at least
+	countsFirst = 64       // counts at the beginning
 	stuck       = 1<<8 - 1 // a count that came so far stays there, for it may have missed some
 )
 
-// newFilter returns an empty filter with room for so many names, and as many again.
+// newFilter returns an empty filter with room for twice the number of names.
 func newFilter(names int) filter {
 	size := countsFirst
 	for size < 2*countsEach*names {
@@ -24,7 +24,7 @@ func newFilter(names int) filter {
 	return filter{seed: maphash.MakeSeed(), counts: make([]uint8, size)}
 }
 
-// fits reports whether there is room for so many names.
+// fits reports whether there is room for that number of names.
 func (f *filter) fits(names int) bool { return countsEach*names <= len(f.counts) }
 
 // count returns the count of the name, which it shares with few others.

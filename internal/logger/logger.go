@@ -17,7 +17,7 @@ import (
 
 const (
 	queueSize  = 4096              // records that may wait for the handler
-	debugQueue = queueSize * 3 / 4 // with so many waiting, records of Debug are dropped
+	debugQueue = queueSize * 3 / 4 // when this many wait, records of Debug are dropped
 	slowUpdate = time.Second       // how long the function of an Update may run before it is logged
 )
 

@@ -141,7 +141,7 @@ func (w *Writer) CatchUp(held <-chan struct{}) {
 		undecided := w.undecided()
 		now := w.Time()
 		next, ok := w.Next()
-		again := ok && !now.Before(next) // one write ends only so many sessions
+		again := ok && !now.Before(next) // one write ends a limited number of sessions
 		w.unlock()
 		if undecided != nil {
 			select {
