@@ -202,9 +202,9 @@ func Compact(path string, opts *Options) error {
 }
 
 // Verify reads the whole file of a closed database, and returns nil if Open would take it. It
-// changes nothing, but needs permission to write to the file. It returns ErrCorrupt, ErrFormat,
-// ErrInUse and ErrInvalid as Open does, and an error that is fs.ErrNotExist if there is no file. Of
-// the options OpenTimeout and AllowNetworkFS count.
+// changes nothing, but needs permission to write to the file. It fails as Open does, and with an
+// error that is fs.ErrNotExist if there is no file. Of the options OpenTimeout and AllowNetworkFS
+// count.
 func Verify(path string, opts *Options) error {
 	return wrap("verify", "", inspect(path, opts, func(*DB) error { return nil }))
 }

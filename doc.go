@@ -80,8 +80,7 @@
 //   - G13: A file that is damaged, in use by another process, or of a newer format is refused with
 //     an error that says so, and left as it is, byte for byte.
 //
-// The rules in detail, by the numbers that the comments cite (K14, S32), are in doc/semantics.md;
-// which test keeps which promise is in doc/promises.md.
+// The rules that the comments cite (K14, S32) are in doc/semantics.md.
 //
 // # Time
 //

@@ -21,8 +21,8 @@ const electionFlags = 0x2ddccbc058a50c18
 type Leader struct{ lock *Lock }
 
 // Campaign stands for the election that the key names: it acquires the key's lock as Session.Lock
-// does, and writes the value with it, which DB.Observe shows. A nil value is an empty one.
-// Keeper.Lead campaigns term after term.
+// does, and writes the value with it, which DB.Observe shows. Keeper.Lead campaigns term after
+// term.
 func (s *Session) Campaign(ctx context.Context, key string, value []byte) (*Leader, error) {
 	leader, err := s.campaign(ctx, key, value)
 	return result(leader, "campaign", key, err)

@@ -84,8 +84,7 @@ var (
 	ErrForced = engine.ErrForced
 )
 
-// Error is the error of every call: the operation, the key or session, and the reason. errors.Is
-// and errors.As look into it.
+// Error is the error of every call. errors.Is and errors.As look into it.
 type Error struct {
 	Op  string // such as "put" or "lock"; empty for DB.Err
 	Key string // the key, keys, prefix or session; empty if there is none
@@ -217,12 +216,11 @@ func name[E ~uint8](value E, words ...string) string {
 }
 
 // LockedError says why a lock or a slot could not be acquired, at once or before the context ended.
-// A call that gave up reports the published state of the first of its keys that it could not have.
-// Its Waiters are those ahead of it, and 1,000 if there are more.
+// A call that gave up reports the first of its keys that it could not have. Its Waiters are those
+// ahead of it, and 1,000 if there are more.
 //
 // With ObstacleSlots, Until and Remaining are of the first lost slot that comes back, and zero if
-// none was lost. Holder and what belongs to it are of the slot that has been held for longest, and
-// zero if all are lost.
+// none was lost. Holder and what belongs to it are of the slot that has been held for longest.
 type LockedError struct {
 	Key        string
 	Obstacle   Obstacle

@@ -10,8 +10,8 @@ type Fenced struct {
 }
 
 // If returns the writes that depend on the grant which proof names, of the written key or of
-// another one. It checks nothing yet, and does not block. Each write returns ErrNotHeld, with
-// nothing changed, unless the lock is held by this very grant; with a zero proof always.
+// another one. It does not block. Each write returns ErrNotHeld unless the lock is held by this
+// very grant; with a zero proof always.
 func (db *DB) If(proof Sequencer) Fenced { return Fenced{db, proof} }
 
 // Put is DB.Put, done only while the lock is held.
@@ -46,8 +46,7 @@ func (f Fenced) update(fn func(tx *engine.Txn) error) error {
 }
 
 // CheckSequencer returns nil if, in the published state, the lock that q names is held by this very
-// grant, and ErrNotHeld otherwise. The lock may be lost before the caller acts on the answer: DB.If
-// and Guard check in the write itself.
+// grant, and ErrNotHeld otherwise. DB.If and Guard check in the write itself.
 func (db *DB) CheckSequencer(q Sequencer) error {
 	err := db.writer.Refused()
 	if err == nil {

@@ -7,8 +7,7 @@ import (
 )
 
 // History returns the kept events (Options.History) that changed the key's lock, the oldest first;
-// none is from before the database was opened. It reads all kept events, and stops writers only for
-// a few of them at a time.
+// none is from before the database was opened. It reads all kept events.
 func (db *DB) History(key string) []Event {
 	var found []Event
 	for event := range db.hub.Backward() {

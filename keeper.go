@@ -38,8 +38,7 @@ var errKeeperClosed = fmt.Errorf("keeper %w; NewKeeper gives another", ErrClosed
 
 // NewKeeper returns a keeper of sessions with these options. It does not block, and makes no
 // session: Keeper.Session and Keeper.Lead do. A session that is Independent and has no TTL is
-// ErrInvalid: after a crash it would hold its locks for ever. The node and the checks are looked up
-// when a session is made.
+// ErrInvalid: after a crash it would hold its locks for ever.
 func (db *DB) NewKeeper(opts *SessionOptions) (*Keeper, error) {
 	k := &Keeper{db: db}
 	if opts != nil {
@@ -143,7 +142,7 @@ func (k *Keeper) passes(err error) bool {
 }
 
 // Done returns a channel that is closed when there will be no more sessions: when the end by Close
-// is durable, or at the end of the database. The session's own Done is closed before.
+// is durable, or at the end of the database.
 func (k *Keeper) Done() <-chan struct{} { return k.ending.Done() }
 
 // Err returns nil until Done is closed, and then ErrClosed or ErrFailed.

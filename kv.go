@@ -58,8 +58,7 @@ func (o *PutOptions) flags() uint64 {
 }
 
 // Get returns the key's published entry, and whether there is one. It takes no lock and does not
-// allocate. Inside the function of an Update it does not show what the function wrote; Txn.Get
-// does.
+// allocate.
 func (db *DB) Get(key string) (Entry, bool) {
 	row := db.rows.Keys.Get(key)
 	return entryOf(row), row != nil
@@ -91,8 +90,8 @@ func (db *DB) CompareAndSwap(
 }
 
 // Delete removes the key, locked or not, and reports whether there was one (K26, K27). The holder
-// of its lock loses it, with ErrKeyDeleted and no lock-delay (K37). The first waiter gets the lock
-// at once, on a key made anew.
+// loses its lock, with ErrKeyDeleted and no lock-delay (K37). The first waiter gets it at once, on
+// a key made anew.
 func (db *DB) Delete(key string) (bool, error) {
 	var deleted bool
 	err := db.update(func(tx *engine.Txn) (err error) {

@@ -85,7 +85,7 @@ func (l *Lock) Sequencer() Sequencer { return sequencerOf(l.hold.Sequencer()) }
 func (l *Lock) Done() <-chan struct{} { return l.ending.Done() }
 
 // Err returns nil while the lock is held, and then an *EndedError with the cause: ErrUnlocked after
-// Unlock. Lost tells a loss from that. DB.Close ends every handle, also if the file keeps the lock.
+// Unlock. Lost tells a loss from that. DB.Close ends every handle.
 func (l *Lock) Err() error { return l.ending.Err() }
 
 // lose tells the end of the lock. Only the first call counts. The caller holds the
@@ -129,9 +129,9 @@ func (l *Lock) unlock() error {
 	return l.Err()
 }
 
-// ForceUnlock takes the lock from its holder. The holder's handle ends with ErrForced and the
-// reason, and its session's lock-delay follows. The fence, as in Entry or LockedError, names the
-// grant: if that has ended, ForceUnlock returns ErrNotHeld, and a later holder keeps the lock.
+// ForceUnlock takes the lock from its holder, whose handle ends with ErrForced and the reason, and
+// begins the lock-delay. The fence, as in Entry or LockedError, names the grant: if that has ended,
+// ForceUnlock returns ErrNotHeld.
 func (db *DB) ForceUnlock(key string, fence uint64, reason string) error {
 	err := db.refused(checkKey(key))
 	if err == nil {

@@ -13,8 +13,7 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// New returns an empty database in memory. It behaves as one on a file does, but leaves nothing
-// after Close.
+// New returns an empty database in memory, which leaves nothing after Close.
 func New(opts *Options) (*DB, error) {
 	if err := opts.validate(); err != nil {
 		return nil, wrap("new", "", err)

@@ -12,7 +12,7 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// Recovery says what Recover saved of a damaged file.
+// Recovery says what Recover saved.
 type Recovery struct {
 	// Index is the index of the backup: the highest that was found.
 	Index uint64
@@ -31,12 +31,12 @@ type Recovery struct {
 
 // Recover reads a damaged file of a closed database, and writes to w a backup, for Restore, of each
 // row whose checksum holds. It only reads the file. Where rows are lost, it takes older copies that
-// the file still has, as doubtful. It leaves out rows that do not fit without missing ones, such as
-// a service without its node, as missing.
+// the file still has, as doubtful. Rows that do not fit without missing ones, such as a service
+// without its node, are missing too.
 //
 // It returns ErrInUse as Open does, ErrCorrupt if there is nothing of lockd's in the file,
-// ErrFormat if it is not lockd's or of a newer format, an error that is fs.ErrNotExist if there is
-// no file, and those of w's Write. Of the options OpenTimeout counts.
+// ErrFormat as Open does, an error that is fs.ErrNotExist if there is no file, and those of w's
+// Write. Of the options OpenTimeout counts.
 func Recover(path string, w io.Writer, opts *Options) (*Recovery, error) {
 	checkWriter(w)
 	r, err := recoverTo(path, w, opts)

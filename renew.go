@@ -87,9 +87,9 @@ func (s *Session) renew(called time.Time) error {
 	return &EndedError{Session: s.ID(), Cause: ErrExpired}
 }
 
-// KeepAlive renews the session in time. It blocks until ctx ends, and returns its error, or until
-// the session has ended, and returns Err's. It starts no goroutine. The session then lives also if
-// its work hangs: see SessionOptions.TTL.
+// KeepAlive renews the session in time, until ctx ends, and returns its error, or until the session
+// has ended, and returns Err's. The session then lives also if its work hangs: see
+// SessionOptions.TTL.
 func (s *Session) KeepAlive(ctx context.Context) error {
 	checkContext(ctx)
 	if err := s.startKeeping(); err != nil {

@@ -82,8 +82,7 @@ func parseSequencer(text string) (Sequencer, error) {
 // MarshalText returns the text form.
 func (q Sequencer) MarshalText() ([]byte, error) { return []byte(q.String()), nil }
 
-// UnmarshalText is ParseSequencer. It refuses the text of the zero value: an optional field of JSON
-// is tagged omitzero.
+// UnmarshalText is ParseSequencer: an optional field of JSON is tagged omitzero.
 func (q *Sequencer) UnmarshalText(text []byte) error {
 	parsed, err := ParseSequencer(string(text))
 	if err != nil {
@@ -119,7 +118,7 @@ type Guard struct {
 }
 
 // Check returns nil for the newest grant it has seen, ErrNotHeld if it has seen a later one, and
-// ErrInvalid if q proves nothing or is of another key than the first one. It does not block.
+// ErrInvalid if q proves nothing or is of another key than the first one.
 func (g *Guard) Check(q Sequencer) error {
 	return wrap("guard", q.Key, g.check(q))
 }

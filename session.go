@@ -266,7 +266,7 @@ func (s *Session) ID() SessionID { return SessionID(s.state.Row.ID) }
 func (s *Session) Done() <-chan struct{} { return s.ending().Done() }
 
 // Err returns nil while the session lives, and then an *EndedError with the cause. DB.Close ends
-// every handle, also if the session lives on in the file.
+// every handle.
 func (s *Session) Err() error { return s.ending().Err() }
 
 // Close ends the session: its keys are released or deleted, without a lock-delay (G7). It returns

@@ -16,7 +16,7 @@ type Snapshot struct{ rows *store.Snapshot }
 
 // Snapshot returns the published state. The first call after a write may sort the keys that were
 // written since the last one, which stops writers meanwhile. The function of an Update must not
-// call it: Txn.Get and Txn.Prefix are for that function.
+// call it.
 func (db *DB) Snapshot() *Snapshot {
 	db.writer.MustNotBeFunction() // for a snapshot that is there already would hide it
 	rows := db.rows.Cached()
@@ -82,7 +82,7 @@ func fold(key, prefix, separator string) string {
 	return key
 }
 
-// Session returns the description of a session, and whether there is one.
+// Session describes a session, and reports whether there is one.
 func (s *Snapshot) Session(id SessionID) (SessionInfo, bool) {
 	row := s.rows.Sessions.Get(string(id[:]))
 	if row == nil {

@@ -82,10 +82,10 @@ func (db *DB) waitFor(ctx context.Context, topic *hub.Topic, at hub.Cursor) (hub
 	}
 }
 
-// Wait blocks until the index of the scope is above the given one, as Snapshot.IndexOf has it, and
-// returns the state that shows that, with the index of the scope in it, from which to wait next. It
-// returns at once for an index that the database has not reached. A rise without a change in the
-// scope (IndexOf) ends no call that waits, only the next one (B8).
+// Wait blocks until the index of the scope (Snapshot.IndexOf) is above the given one, and returns
+// the state that shows that, with the index of the scope in it, from which to wait next. It returns
+// at once for an index that the database has not reached. A rise without a change in the scope ends
+// no call that waits, only the next one (B8).
 //
 // A limit above 0 is how long Wait blocks at most, by the database's clock. It then returns the
 // state without an error; the index may not be above.
