@@ -221,9 +221,8 @@ func (s *Session) LockAll(
 	return locks, nil
 }
 
-// TryLock acquires the key's lock as Lock does if it is free, and waits only until the answer is
-// durable. If the lock is held, by this session too, delayed, or promised to waiters, it returns a
-// *LockedError.
+// TryLock acquires the key's lock as Lock does if it is free. If the lock is held, by this session
+// too, delayed, or promised to waiters, it returns a *LockedError.
 func (s *Session) TryLock(key string, opts *LockOptions) (*Lock, error) {
 	lock := newLock()
 	err := checkKey(key)

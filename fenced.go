@@ -24,6 +24,28 @@ func (f Fenced) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
 	return result(entry, "put", key, err)
 }
 
+// CompareAndSwap is DB.CompareAndSwap, done only while the lock is held.
+func (f Fenced) CompareAndSwap(
+	key string, index uint64, value []byte, opts *PutOptions,
+) (Entry, error) {
+	var entry Entry
+	err := f.update(func(tx *engine.Txn) (err error) {
+		entry, err = compareAndSwap(tx, key, index, value, opts)
+		return err
+	})
+	return result(entry, "compare and swap", key, err)
+}
+
+// Delete is DB.Delete, done only while the lock is held.
+func (f Fenced) Delete(key string) (bool, error) {
+	var deleted bool
+	err := f.update(func(tx *engine.Txn) (err error) {
+		deleted, err = deleteKey(tx, key)
+		return err
+	})
+	return result(deleted, "delete", key, err)
+}
+
 // Update is DB.Update, with fn called only while the lock is held. It stays held until fn itself
 // releases it.
 func (f Fenced) Update(fn func(tx *Txn) error) error {

@@ -85,8 +85,7 @@ func (s *Session) TryAcquire(prefix string, limit int) (*Slot, error) {
 
 // SetLimit sets the limit of the semaphore, between 1 and 2^20, and creates the semaphore if need
 // be. If the limit rises, waiters get the new slots in the same transaction; if it falls, holders
-// keep theirs. It returns ErrInvalid for a prefix that Acquire refuses, and ErrConflict if
-// prefix/.lock has another value.
+// keep theirs. It refuses what Acquire refuses.
 func (db *DB) SetLimit(prefix string, limit int) error {
 	err := checkSemaphore(prefix)
 	if err == nil {

@@ -91,7 +91,7 @@ func fold(key, prefix, separator string) string {
 	return key
 }
 
-// Session returns the description of a session, and whether there is one.
+// Session describes a session, and reports whether there is one.
 func (s *Snapshot) Session(id SessionID) (SessionInfo, bool) {
 	row := s.rows.Sessions.Get(string(id[:]))
 	if row == nil {

@@ -27,14 +27,14 @@ func (h *harness) proved(what string, q lockd.Sequencer, want error) {
 		h.t.Errorf("%s: check in a transaction: got %v, want %v", what, err, want)
 	}
 	held := h.If(q)
-	if err := second(casIf(held, "written", 0, nil)); !errors.Is(err, want) {
+	if err := second(held.CompareAndSwap("written", 0, nil, nil)); !errors.Is(err, want) {
 		h.t.Errorf("%s: compare and swap: got %v, want %v", what, err, want)
 	}
 	err = held.Update(func(tx *lockd.Txn) error { return second(tx.Put("written", nil, nil)) })
 	if !errors.Is(err, want) {
 		h.t.Errorf("%s: update: got %v, want %v", what, err, want)
 	}
-	if err := second(deleteIf(held, "nothing")); !errors.Is(err, want) {
+	if err := second(held.Delete("nothing")); !errors.Is(err, want) {
 		h.t.Errorf("%s: delete: got %v, want %v", what, err, want)
 	}
 	if err := second(held.Put("written", []byte("v"), nil)); !errors.Is(err, want) {
@@ -172,11 +172,11 @@ func TestIf_K41(t *testing.T) {
 				lockd.ErrNotHeld) {
 				h.t.Errorf("a late no-op: got %v", err)
 			}
-			_, err = casIf(held, "data", want.ModifyIndex, []byte("late"))
+			_, err = held.CompareAndSwap("data", want.ModifyIndex, []byte("late"), nil)
 			if !errors.Is(err, lockd.ErrNotHeld) {
 				h.t.Errorf("a late compare and swap: got %v", err)
 			}
-			if _, err := deleteIf(held, "data"); !errors.Is(err, lockd.ErrNotHeld) {
+			if _, err := held.Delete("data"); !errors.Is(err, lockd.ErrNotHeld) {
 				h.t.Errorf("a late delete: got %v", err)
 			}
 			err = held.Update(func(*lockd.Txn) error {
@@ -573,22 +573,4 @@ func TestCheckSequencer_AfterClose(t *testing.T) {
 			t.Fatalf("got %v, want ErrClosed", err)
 		}
 	})
-}
-
-// casIf is a CompareAndSwap that is done only while the lock is held.
-func casIf(held lockd.Fenced, key string, index uint64, value []byte) (e lockd.Entry, err error) {
-	err = held.Update(func(tx *lockd.Txn) (err error) {
-		e, err = tx.CompareAndSwap(key, index, value, nil)
-		return err
-	})
-	return e, err
-}
-
-// deleteIf is a Delete that is done only while the lock is held.
-func deleteIf(held lockd.Fenced, key string) (deleted bool, err error) {
-	err = held.Update(func(tx *lockd.Txn) (err error) {
-		deleted, err = tx.Delete(key)
-		return err
-	})
-	return deleted, err
 }
