@@ -174,14 +174,8 @@ func (s *soak) renewSome(chance *rand.Rand) {
 			if i%10 == 0 {
 				continue // its owner hangs
 			}
-			before := time.Now()
-			if err := session.Renew(); err == nil {
-				continue
-			} else if !errors.Is(err, lockd.ErrExpired) {
-				s.t.Errorf("renew: %v", err)
-			} else if time.Since(before) < time.Millisecond && i%10 == 1 {
-				s.lapsed.Add(1) // this machine was too slow
-			}
+			// This machine may be too slow: then it lapses, and the commit of its end may fail.
+			s.must("renew", session.Renew())
 		}
 		s.sleep(ttl/4 + time.Duration(chance.Int64N(int64(ttl/8))))
 	}
