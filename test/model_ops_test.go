@@ -69,14 +69,27 @@ var (
 
 func (w *twin) draw(t *rapid.T) op {
 	kinds := drawAny
-	if w.path != "" {
+	switch {
+	case w.disk != nil:
+		kinds = drawPower
+	case w.path != "":
 		kinds = drawFile
 	}
+	return w.drawOf(t, kinds)
+}
+
+// drawOf draws an operation of these kinds, with its parts.
+func (w *twin) drawOf(t *rapid.T, kinds *rapid.Generator[string]) op {
 	o := drawOp(t, kinds)
 	if len(w.m.live) < 3 && o.d%2 == 0 {
 		o.kind = "newSession" // most rules want several
 	}
 	w.drawParts(t, &o)
+	if part, ok := powerParts[o.kind]; ok {
+		for range drawParts.Draw(t, "meanwhile") {
+			o.of = append(o.of, w.drawOf(t, part))
+		}
+	}
 	if o.kind == "crowd" {
 		o.of = append(o.of, drawOp(t, drawHeld))
 		for range drawParts.Draw(t, "crowd") {
@@ -211,6 +224,10 @@ func (w *twin) do(o op) error {
 		return w.doReopen()
 	case "crash":
 		return w.doCrash()
+	case "cut":
+		return w.doCut(o)
+	case "late":
+		return w.doLate(o)
 	}
 	return w.doCall(o)
 }

@@ -93,6 +93,8 @@ type twin struct {
 	m      *model
 	clock  *clock.Mock
 	inside *hook.Probe // on the clock
+	late   *lateClock  // on the clock
+	disk   *powerDisk  // nil: no power is cut
 	path   string      // empty: in memory
 	files  int
 	names  map[lockd.SessionID]string
@@ -142,7 +144,15 @@ type twinCall struct {
 }
 
 func newTwin(t *rapid.T, dir string, counts map[string]int) *twin {
+	w := newTwinOn(t, dir, counts)
+	w.open()
+	return w
+}
+
+// newTwinOn is newTwin, but the database is yet to be opened.
+func newTwinOn(t *rapid.T, dir string, counts map[string]int) *twin {
 	w := &twin{t: t, clock: clock.NewMock(), names: map[lockd.SessionID]string{}}
+	w.late = &lateClock{Mock: w.clock}
 	w.m = newModel(w.clock.Now())
 	w.m.rank, w.m.dropped, w.m.counts = w.rank, w.dropped, counts
 	if dir != "" {
@@ -162,7 +172,6 @@ func newTwin(t *rapid.T, dir string, counts map[string]int) *twin {
 			<-call.done
 		}
 	})
-	w.open()
 	return w
 }
 
@@ -174,7 +183,7 @@ func (w *twin) must(err error) {
 
 // open opens the database, and watches all of it from the index that was opened.
 func (w *twin) open() {
-	w.inside = probe(w.clock, store.Hooks{BeforeCommit: func() error {
+	hooks := store.Hooks{BeforeCommit: func() error {
 		if during := w.during; during != nil {
 			w.during = nil
 			during()
@@ -189,8 +198,14 @@ func (w *twin) open() {
 		w.failures.Add(-1)
 		w.drops = append(w.drops, w.inside.Inside.NewestIndex())
 		return errors.New("disk is full")
-	}})
-	opts := &lockd.Options{Clock: w.inside}
+	}}
+	opts := &lockd.Options{}
+	if w.disk != nil {
+		hooks.Changed, hooks.Synced = w.disk.changed, w.disk.sync
+		opts.Sync = lockd.SyncNever
+	}
+	w.inside = probe(w.late, hooks)
+	opts.Clock = w.inside
 	var err error
 	if w.path == "" {
 		w.db, err = lockd.New(opts)

@@ -460,6 +460,9 @@ func (w *twin) doCrash() error {
 	if err := copyFile(w.path, old); err != nil {
 		return err
 	}
+	if w.disk != nil {
+		w.disk = w.disk.next(w.path, nil)
+	}
 	w.stop()
 	w.failures.Store(0)
 	if err := w.db.Close(); err != nil {

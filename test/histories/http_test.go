@@ -1,0 +1,251 @@
+package histories_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockd/lockd"
+)
+
+// remote is a client over HTTP: in process, or of a server on loopback.
+type remote struct {
+	caller
+	loopback  bool
+	client    *http.Client
+	base      string
+	cancelled int // requests that were given up
+}
+
+func (c *remote) run(operations int) {
+	for range operations {
+		c.since = c.w.stamp()
+		if e := c.w.current.Load(); e != c.era {
+			c.begin(e)
+		}
+		c.w.asked.Add(1)
+		if c.s == nil {
+			c.newSession()
+			continue
+		}
+		c.step()
+	}
+	c.client.CloseIdleConnections()
+}
+
+func (c *remote) begin(e *era) {
+	if c.client != nil {
+		c.client.CloseIdleConnections()
+	}
+	c.era, c.base = e, "http://lockd.invalid"
+	c.client = &http.Client{Transport: e.transport}
+	if c.loopback {
+		c.base, c.client = e.server.URL, &http.Client{Transport: &http.Transport{}}
+	}
+	if c.s != nil && !e.alive[c.s.id] {
+		c.s = nil
+	}
+}
+
+// reply is what a request was answered with.
+type reply struct {
+	status int
+	body   string
+	header http.Header
+	err    error
+}
+
+// ask sends a request. It is given up after a short time now and then.
+func (c *remote) ask(method, path string, query url.Values, body string) reply {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if method != http.MethodGet && c.cancelled < 2 && c.chance.IntN(12) == 0 {
+		c.cancelled++
+		limit := time.Duration(c.chance.IntN(300)) * time.Microsecond
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	address := c.base + path + "?" + query.Encode()
+	request, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(body))
+	if err != nil {
+		return reply{err: err}
+	}
+	response, err := c.client.Do(request)
+	if err != nil {
+		return reply{err: err}
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	return reply{response.StatusCode, string(answer), response.Header, err}
+}
+
+var errStatus = errors.New("an answer that was not to be expected")
+
+// failed returns why there is no answer, nil if there is one. A commit that has failed is told of
+// as such.
+func (r reply) failed() error {
+	switch {
+	case r.err != nil:
+		return r.err
+	case r.status == http.StatusOK, r.status == http.StatusNotFound:
+		return nil
+	case strings.Contains(r.body, lockd.ErrCommit.Error()):
+		return lockd.ErrCommit
+	case strings.Contains(r.body, "invalid session"):
+		return lockd.ErrNoSession
+	}
+	return errStatus
+}
+
+// answered keeps an operation, and reports whether there was an answer.
+func (c *remote) answered(r *record, got reply, outcome outcome) {
+	err := got.failed()
+	r.quiet = true
+	switch {
+	case err == nil:
+		c.keep(r, outcome)
+	case c.lost():
+		c.keep(r, unknown)
+	case errors.Is(err, lockd.ErrCommit), errors.Is(err, lockd.ErrNoSession):
+	case r.kind == read:
+	default: // it may be done yet
+		r.output, r.back = output{outcome: unknown}, 0
+		c.w.add(r)
+	}
+	if errors.Is(err, errStatus) || got.err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		c.pause()
+	}
+}
+
+// pause waits for the next era if this one is over.
+func (c *remote) pause() {
+	if err := c.era.db.Err(); err != nil || c.lost() {
+		<-c.era.over
+	}
+}
+
+func (c *remote) newSession() {
+	opts := `{"LockDelay": "` + []string{"0s", "1ms", "3ms"}[c.chance.IntN(3)] + `"}`
+	call := c.w.stamp()
+	got := c.ask(http.MethodPut, "/v1/session/create", nil, opts)
+	if got.failed() != nil {
+		c.pause()
+		return
+	}
+	var made struct{ ID string }
+	if err := json.Unmarshal([]byte(got.body), &made); err != nil {
+		c.w.violation("session: %v: %s", err, got.body)
+	}
+	delay := map[string]time.Duration{"0": 0, "1": 1e6, "3": 3e6}[opts[15:16]]
+	c.s = &session{id: made.ID, delay: delay, made: call, era: c.era.number}
+	c.w.mu.Lock()
+	c.w.sessions = append(c.w.sessions, c.s)
+	c.w.mu.Unlock()
+}
+
+// step does one operation.
+func (c *remote) step() {
+	key, value := c.key(), c.value()
+	switch n := c.chance.IntN(100); {
+	case n < 25:
+		c.read(key)
+	case n < 40:
+		r := c.record(input{kind: put, key: key, value: value}, c.w.stamp())
+		c.answered(r, c.ask(http.MethodPut, "/v1/kv/"+key, nil, value), done)
+	case n < 48:
+		now, _ := c.era.db.Get(key)
+		in := input{kind: swap, key: key, value: value, index: now.ModifyIndex}
+		c.swap(in, http.MethodPut)
+	case n < 50:
+		c.answered(c.record(input{kind: remove, key: key}, c.w.stamp()),
+			c.ask(http.MethodDelete, "/v1/kv/"+key, nil, ""), done)
+	case n < 52:
+		if now, there := c.era.db.Get(key); there {
+			c.swap(input{kind: removeIf, key: key, index: now.ModifyIndex}, http.MethodDelete)
+		}
+	case n < 74:
+		c.acquire(key, value)
+	case n < 95:
+		in := input{kind: release, key: key, value: value, session: c.s.id}
+		r := c.record(in, c.w.stamp())
+		got := c.ask(http.MethodPut, "/v1/kv/"+key, url.Values{"release": {c.s.id}}, value)
+		c.answered(r, got, verdict(got))
+	case n < 97:
+		c.destroy()
+	default:
+		time.Sleep(time.Duration(c.chance.IntN(2000)) * time.Microsecond)
+	}
+}
+
+// verdict is what an answer of true or false says.
+func verdict(got reply) outcome {
+	if strings.TrimSpace(got.body) == "true" {
+		return done
+	}
+	return refused
+}
+
+func (c *remote) swap(in input, method string) {
+	r := c.record(in, c.w.stamp())
+	index := strconv.FormatUint(in.index, 10)
+	got := c.ask(method, "/v1/kv/"+in.key, url.Values{"cas": {index}}, in.value)
+	c.answered(r, got, verdict(got))
+}
+
+// fence is what the answer says of the lock's fence, 0 if nothing.
+func (r reply) fence() uint64 {
+	fence, _ := strconv.ParseUint(r.header.Get("X-Lockd-Fence"), 10, 64)
+	return fence
+}
+
+func (c *remote) acquire(key, value string) {
+	in := input{kind: acquire, key: key, value: value, session: c.s.id}
+	r := c.record(in, c.w.stamp())
+	got := c.ask(http.MethodPut, "/v1/kv/"+key, url.Values{"acquire": {c.s.id}}, value)
+	outcome := verdict(got)
+	if got.failed() == nil && outcome == done {
+		if r.entry.fence = got.fence(); r.entry.fence == 0 {
+			c.w.violation("X1: %q was acquired, and the answer has no fence", key)
+		}
+		c.w.told(c.era, key, r.entry.fence, nil)
+	}
+	c.answered(r, got, outcome)
+}
+
+func (c *remote) read(key string) {
+	r := c.record(input{kind: read, key: key}, c.since)
+	got := c.ask(http.MethodGet, "/v1/kv/"+key, nil, "")
+	var list []struct {
+		Value                               []byte
+		Session                             string
+		CreateIndex, ModifyIndex, LockIndex uint64
+	}
+	if got.err == nil && got.status == http.StatusOK {
+		if err := json.Unmarshal([]byte(got.body), &list); err != nil || len(list) != 1 {
+			c.w.violation("read of %q: %v: %s", key, err, got.body)
+			return
+		}
+		e := list[0]
+		r.entry = entry{
+			exists: true, value: string(e.Value), session: e.Session, create: e.CreateIndex,
+			mod: e.ModifyIndex, lockIndex: e.LockIndex,
+		}
+	}
+	c.answered(r, got, done)
+}
+
+func (c *remote) destroy() {
+	call := c.w.stamp()
+	got := c.ask(http.MethodPut, "/v1/session/destroy/"+c.s.id, nil, "")
+	c.closed(c.s, closing{call: call}, got.failed())
+	c.s = nil
+	if got.failed() != nil {
+		c.pause()
+	}
+}

@@ -1,0 +1,347 @@
+package histories_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/lockd/lockd"
+)
+
+// These tests show that each checker can fail: they feed it a history with a violation.
+
+// at makes an operation that has its time for itself.
+func at(time int64, in input, out output) porcupine.Operation {
+	in.key = "k"
+	out.until = time*10 + 5
+	return porcupine.Operation{Input: in, Output: out, Call: time * 10, Return: out.until}
+}
+
+// beside makes it last longer.
+func beside(until int64, o porcupine.Operation) porcupine.Operation {
+	o.Return = until*10 + 7
+	out := o.Output.(output)
+	out.until = o.Return
+	o.Output = out
+	return o
+}
+
+func wrote(value string, create, mod uint64) output {
+	return output{entry: entry{exists: true, value: value, create: create, mod: mod}}
+}
+
+func fenced(lockIndex, fence uint64) output {
+	return output{entry: entry{lockIndex: lockIndex, fence: fence}}
+}
+
+func TestPlanted_Model(t *testing.T) {
+	const second = int64(1e9)
+	lock := func(s string) input { return input{kind: grant, session: s, keeps: true} }
+	free := func(s string, fence uint64) input {
+		return input{kind: unlock, session: s, fence: fence}
+	}
+	lost := output{outcome: unknown}
+	no := output{outcome: refused}
+	quiet := output{quiet: true}
+	held := entry{exists: true, session: "s", create: 5, mod: 5, lockIndex: 1, fence: 5}
+	tests := map[string]struct {
+		right bool
+		list  []porcupine.Operation
+	}{
+		"writes and reads": {true, []porcupine.Operation{
+			at(1, input{kind: put, value: "x"}, wrote("x", 5, 5)),
+			at(2, input{kind: get}, wrote("x", 5, 5)),
+			at(3, input{kind: swap, value: "y", index: 5}, wrote("y", 5, 6)),
+			at(4, input{kind: remove}, output{entry: entry{exists: true}}),
+			at(5, input{kind: get}, output{}),
+		}},
+		"a stale read": {false, []porcupine.Operation{
+			at(1, input{kind: put, value: "x"}, wrote("x", 5, 5)),
+			at(2, input{kind: put, value: "y"}, wrote("y", 5, 6)),
+			at(3, input{kind: get}, wrote("x", 5, 5)),
+		}},
+		"a read beside a write": {true, []porcupine.Operation{
+			at(1, input{kind: put, value: "x"}, wrote("x", 5, 5)),
+			beside(4, at(2, input{kind: put, value: "y"}, wrote("y", 5, 6))),
+			at(3, input{kind: get}, wrote("x", 5, 5)),
+		}},
+		"a lost write": {false, []porcupine.Operation{
+			at(1, input{kind: put, value: "x"}, wrote("x", 5, 5)),
+			at(2, input{kind: get}, output{}),
+		}},
+		"a write of unknown outcome that was done": {true, []porcupine.Operation{
+			beside(9, at(1, input{kind: put, value: "x"}, lost)),
+			at(2, input{kind: get}, output{}),
+			at(3, input{kind: get}, wrote("x", 5, 5)),
+		}},
+		"a write of unknown outcome that was undone": {false, []porcupine.Operation{
+			beside(9, at(1, input{kind: put, value: "x"}, lost)),
+			at(2, input{kind: get}, wrote("x", 5, 5)),
+			at(3, input{kind: get}, output{}),
+		}},
+		"an index that was used again": {false, []porcupine.Operation{
+			at(1, input{kind: put, value: "x"}, wrote("x", 5, 5)),
+			at(2, input{kind: remove}, output{entry: entry{exists: true}}),
+			at(3, input{kind: put, value: "y"}, wrote("y", 5, 5)),
+		}},
+		"an index that moved without a change": {false, []porcupine.Operation{
+			at(1, input{kind: put, value: "x"}, wrote("x", 5, 5)),
+			at(2, input{kind: put, value: "x"}, wrote("x", 5, 6)),
+		}},
+		"a swap with an old index": {false, []porcupine.Operation{
+			at(1, input{kind: put, value: "x"}, wrote("x", 5, 5)),
+			at(2, input{kind: put, value: "y"}, wrote("y", 5, 6)),
+			at(3, input{kind: swap, value: "z", index: 5}, wrote("z", 5, 7)),
+		}},
+		"a swap that was refused for nothing": {false, []porcupine.Operation{
+			at(1, input{kind: put, value: "x"}, wrote("x", 5, 5)),
+			at(2, input{kind: swap, value: "z", index: 5}, no),
+		}},
+		"a lock handed on": {true, []porcupine.Operation{
+			at(1, lock("s"), fenced(1, 5)),
+			beside(4, at(2, lock("u"), fenced(2, 7))),
+			at(3, free("s", 5), output{}),
+			at(5, input{kind: get}, output{entry: entry{
+				exists: true, session: "u", create: 5, mod: 7, lockIndex: 2, fence: 7,
+			}}),
+		}},
+		"two holders": {false, []porcupine.Operation{
+			at(1, lock("s"), fenced(1, 5)),
+			at(2, lock("u"), fenced(2, 7)),
+		}},
+		"a fence that fell": {false, []porcupine.Operation{
+			at(1, lock("s"), fenced(1, 5)),
+			at(2, free("s", 5), output{}),
+			at(3, lock("u"), fenced(2, 4)),
+		}},
+		"a fence that fell with a delete": {false, []porcupine.Operation{
+			at(1, lock("s"), fenced(1, 5)),
+			at(2, input{kind: remove}, quiet),
+			at(3, lock("u"), fenced(1, 5)),
+		}},
+		"a lock index that was used again": {false, []porcupine.Operation{
+			at(1, lock("s"), fenced(1, 5)),
+			at(2, free("s", 5), output{}),
+			at(3, lock("u"), fenced(1, 7)),
+		}},
+		"an unlock of a lock that was lost": {false, []porcupine.Operation{
+			at(1, lock("s"), fenced(1, 5)),
+			at(2, input{kind: endSession, session: "s"}, output{}),
+			at(3, free("s", 5), output{}),
+		}},
+		"a lock that outlived its session": {false, []porcupine.Operation{
+			at(1, lock("s"), fenced(1, 5)),
+			at(2, input{kind: endSession, session: "s"}, output{}),
+			at(3, input{kind: get}, output{entry: held}),
+		}},
+		"a grant during the lock-delay": {false, []porcupine.Operation{
+			at(1, lock("s"), fenced(1, 5)),
+			at(2, input{kind: endSession, session: "s", delay: 1e9, from: 20}, output{}),
+			at(3, lock("u"), fenced(2, 9)),
+		}},
+		"a grant after the lock-delay": {true, []porcupine.Operation{
+			at(1, lock("s"), fenced(1, 5)),
+			at(2, input{kind: endSession, session: "s", delay: 1e9, from: 20}, output{}),
+			at(second/10+3, lock("u"), fenced(2, 9)),
+		}},
+		"a delay where there was no loss": {false, []porcupine.Operation{
+			at(1, lock("s"), fenced(1, 5)),
+			at(2, free("s", 5), output{}),
+			at(3, input{kind: try, session: "u"}, output{outcome: refused, why: delayed}),
+		}},
+		"a grant that was given up": {true, []porcupine.Operation{
+			beside(4, at(1, input{kind: grant, session: "s", keeps: true, call: 1}, lost)),
+			beside(4, at(2, input{kind: giveUp, call: 1}, lost)),
+			at(3, input{kind: get}, output{entry: held}),
+			at(5, lock("u"), fenced(2, 8)),
+		}},
+		"a grant that was given up and stayed": {false, []porcupine.Operation{
+			beside(4, at(1, input{kind: grant, session: "s", keeps: true, call: 1}, lost)),
+			beside(4, at(2, input{kind: giveUp, call: 1}, output{})),
+			at(5, input{kind: get}, output{entry: held}),
+			at(6, input{kind: get}, output{entry: held}),
+		}},
+		"a value that a release over HTTP did not write": {false, []porcupine.Operation{
+			at(1, input{kind: acquire, session: "s", value: "x"}, output{entry: entry{fence: 5}}),
+			at(2, input{kind: release, session: "s", value: "y"}, quiet),
+			at(3, input{kind: get}, output{entry: entry{
+				exists: true, value: "x", create: 5, mod: 6, lockIndex: 1, fence: 5,
+			}}),
+		}},
+		"a refusal of the holder over HTTP": {false, []porcupine.Operation{
+			at(1, input{kind: acquire, session: "s", value: "x"}, output{entry: entry{fence: 5}}),
+			at(2, input{kind: acquire, session: "s", value: "x"}, no),
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			wrong := judgeKey(test.list)
+			if test.right != (len(wrong) == 0) {
+				t.Errorf("right: %v, got %q", test.right, wrong)
+			}
+		})
+	}
+}
+
+func wantWrong(t *testing.T, wrong []string, texts ...string) {
+	t.Helper()
+	if len(wrong) != len(texts) {
+		t.Fatalf("got %q, want %d", wrong, len(texts))
+	}
+	for i, text := range texts {
+		if !strings.Contains(wrong[i], text) {
+			t.Errorf("got %q, want %q", wrong[i], text)
+		}
+	}
+}
+
+func TestPlanted_G8_Fences(t *testing.T) {
+	first := granted{key: "a", fence: 9, call: 1, back: 2}
+	wantWrong(t, checkFences([]granted{first, {key: "a", fence: 10, call: 3, back: 4}}))
+	wantWrong(t, checkFences([]granted{first, {key: "b", fence: 9, call: 3, back: 4}}))
+	wantWrong(t, checkFences([]granted{first, {key: "a", fence: 8, call: 1, back: 4}}))
+	wantWrong(t, checkFences([]granted{first, {key: "a", fence: 9, call: 3, back: 4}}), "G8")
+	wantWrong(t, checkFences([]granted{first, {key: "b", fence: 8, call: 3, back: 4}}), "G8")
+}
+
+func TestPlanted_G9_Queues(t *testing.T) {
+	e := &era{}
+	looks := []look{{era: e, key: "a", from: 10, until: 12, queue: []string{"s", "u"}}}
+	s := granted{key: "a", session: "s", fence: 20, call: 1, back: 30}
+	u := granted{key: "a", session: "u", fence: 21, call: 2, back: 31}
+	late := granted{key: "a", session: "v", fence: 22, call: 13, back: 40}
+	check := func(grants ...granted) []string {
+		pairs, wrong := checkQueues(grants, looks)
+		if pairs == 0 {
+			t.Error("nothing was compared")
+		}
+		return wrong
+	}
+	wantWrong(t, check(s, u, late))
+	s.fence = 25
+	late.fence = 26
+	wantWrong(t, check(s, u, late), "in the queue")
+	s.fence, late.fence = 20, 19
+	wantWrong(t, check(s, u, late), "which waited", "which waited")
+}
+
+func TestPlanted_G10_Told(t *testing.T) {
+	w := newWorld("", 1)
+	e := &era{w: w}
+	lost, own := make(chan struct{}), make(chan struct{})
+	w.told(e, "a", 5, lost)
+	w.told(e, "a", 6, own)
+	wantWrong(t, w.found, "G10")
+	w.found = nil
+	close(lost)
+	w.told(e, "a", 6, make(chan struct{}))
+	wantWrong(t, w.found, "two handles")
+	w.found = nil
+	w.told(e, "a", 9, nil) // over HTTP
+	wantWrong(t, w.found, "G10", "G10")
+}
+
+func TestPlanted_DeadSession(t *testing.T) {
+	ended := map[string]int64{"s": 10}
+	wantWrong(t, checkDead([]granted{{session: "s", fence: 1, call: 9}}, ended))
+	wantWrong(t, checkDead([]granted{{session: "s", fence: 1, call: 11}}, ended), "ended at 10")
+}
+
+// change is an event of a key.
+func change(index uint64, before, after lockd.Entry) seen {
+	after.Key, after.ModifyIndex = "a", index
+	return seen{Event: lockd.Event{
+		Index: index, Kind: lockd.KeyPut, Key: "a", Entry: after, Previous: before,
+	}}
+}
+
+func TestPlanted_Watch(t *testing.T) {
+	none := map[string]lockd.Entry{}
+	first := change(3, lockd.Entry{}, lockd.Entry{Value: []byte("x")})
+	second := change(4, first.Entry, lockd.Entry{Value: []byte("y")})
+	third := change(6, second.Entry, lockd.Entry{Value: []byte("z")})
+	all := []seen{first, second, third}
+	wantWrong(t, checkChain(none, all))
+	wantWrong(t, checkChain(none, []seen{first, third}), "a gap")
+	wantWrong(t, checkChain(none, []seen{first, second, second}), "a gap", "came after")
+	wantWrong(t, checkReplay(all, all[1:], 3))
+	wantWrong(t, checkReplay(all, all[2:], 3), "2 events, and 1 came")
+	wantWrong(t, checkReplay(all[:2], []seen{first, third}, 0), "event 1")
+
+	write := func(index uint64) []*record {
+		return []*record{{input: input{kind: put, key: "a"}, output: wrote("x", 3, index)}}
+	}
+	wantWrong(t, checkSeen(0, all, write(4)))
+	wantWrong(t, checkSeen(0, all, write(5)), "seen 0 times")
+}
+
+func TestPlanted_WatchEndsTooEarly(t *testing.T) {
+	db, err := lockd.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	e, err := db.Put("a", []byte("x"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	none := map[string]lockd.Entry{}
+	wantWrong(t, checkFinal(none, []seen{{Event: lockd.Event{Key: "a", Entry: e}}}, db.Snapshot()))
+	wantWrong(t, checkFinal(none, nil, db.Snapshot()), "the last that was seen")
+	gone := map[string]lockd.Entry{"a": e, "b": {Key: "b"}}
+	wantWrong(t, checkFinal(gone, nil, db.Snapshot()), "no event told of it")
+}
+
+func TestPlanted_G5_Ends(t *testing.T) {
+	id := lockd.SessionID{1}
+	held := change(3, lockd.Entry{}, lockd.Entry{Session: id})
+	freed := change(7, held.Entry, lockd.Entry{})
+	ends := func(index uint64) []seen {
+		return []seen{{Event: lockd.Event{
+			Index: index, Kind: lockd.SessionEnded, Session: lockd.SessionInfo{ID: id},
+		}}}
+	}
+	none := map[string]lockd.Entry{}
+	wantWrong(t, checkEnds(none, []seen{held, freed}, ends(7)))
+	wantWrong(t, checkEnds(none, []seen{held, freed}, ends(6)), "holds")
+	wantWrong(t, checkEnds(none, []seen{held}, ends(2)), "and has")
+}
+
+func TestPlanted_G6_Expiry(t *testing.T) {
+	e := &era{alive: map[string]bool{}, ends: []seen{{at: 100, Event: lockd.Event{
+		Kind: lockd.SessionEnded, Cause: fmt.Errorf("in a test: %w", lockd.ErrExpired),
+	}}}}
+	w := newWorld("", 1)
+	w.eras = []*era{e}
+	s := &session{ttl: 50, made: 10, renewals: []int64{20}}
+	e.ends[0].Session.ID = lockd.SessionID{1}
+	s.id = e.ends[0].Session.ID.String()
+	w.sessions = []*session{s}
+	_, wrong := w.ends()
+	wantWrong(t, wrong)
+	s.renewals = []int64{20, 60}
+	_, wrong = w.ends()
+	wantWrong(t, wrong, "G6")
+}
+
+// Ensure that a history as it is played passes, and does no more when one answer is another one.
+func TestPlanted_History(t *testing.T) {
+	w := newWorld(t.TempDir(), 2)
+	if err := w.play(400); err != nil {
+		t.Fatal(err)
+	}
+	if wrong := w.judge(); len(wrong) > 0 {
+		t.Fatal(wrong)
+	}
+	for _, r := range w.records {
+		if r.kind == get && r.entry.exists && r.output.outcome == done {
+			r.entry.value += "?"
+			break
+		}
+	}
+	if wrong := w.judge(); len(wrong) != 1 || !strings.Contains(wrong[0], "in no order") {
+		t.Errorf("got %q", wrong)
+	}
+}
