@@ -340,7 +340,7 @@ func (s *soak) backUp() {
 			return
 		}
 		path := filepath.Join(filepath.Dir(s.path), fmt.Sprintf("restored-%d.db", n))
-		if err := lockd.Restore(path, &backup, nil); err != nil {
+		if err := lockd.Restore(path, &backup, 0, nil); err != nil {
 			s.t.Errorf("restore: %v", err)
 		}
 		if err := errors.Join(lockd.Verify(path, nil), os.Remove(path)); err != nil {
