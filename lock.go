@@ -165,6 +165,7 @@ func (s *Session) TryLock(key string, opts *LockOptions) (*Lock, error) {
 	if err != nil {
 		return nil, wrap("try lock", key, s.cause(err))
 	}
+	s.db.handed(lock)
 	return lock, nil
 }
 

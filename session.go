@@ -8,9 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/lockd/lockd/internal/engine"
+	"github.com/lockd/lockd/internal/hook"
 	"github.com/lockd/lockd/internal/schema"
 )
 
@@ -218,7 +217,7 @@ func (db *DB) NewSession(opts *SessionOptions) (*Session, error) {
 	err := db.refused(opts.validate())
 	if err == nil {
 		err = db.update(func(tx *engine.Txn) error {
-			s, err := tx.NewSession(opts.row())
+			s, err := tx.NewSession(opts.row(db.newID()))
 			if err == nil {
 				created = handleOf(s).session
 			}
@@ -229,9 +228,9 @@ func (db *DB) NewSession(opts *SessionOptions) (*Session, error) {
 }
 
 // row is that of a new session.
-func (o *SessionOptions) row() schema.Session {
+func (o *SessionOptions) row(id schema.ID) schema.Session {
 	return schema.Session{
-		ID: schema.ID(uuid.New()), Name: o.Name, Node: o.Node, TTL: o.TTL, Grace: o.Grace,
+		ID: id, Name: o.Name, Node: o.Node, TTL: o.TTL, Grace: o.Grace,
 		LockDelay: o.lockDelay(), Behavior: uint8(o.Behavior), Lifetime: uint8(o.Lifetime),
 		Checks: slices.Clone(o.Checks), Meta: maps.Clone(o.Meta),
 	}
@@ -297,6 +296,7 @@ func (s *Session) KeepAlive(ctx context.Context) error {
 		return wrap("keep alive", s.ID().String(), err)
 	}
 	defer s.stopKeeping()
+	defer s.db.writer.Wait(hook.Ending, nil)()
 	select {
 	case <-s.Done():
 		return wrap("keep alive", s.ID().String(), s.Err())

@@ -19,7 +19,9 @@ type committer struct {
 // commit commits the open batch, which the caller leads.
 func (w *Writer) commit(b *batch) {
 	defer b.leave()
+	over := w.hold()
 	w.committer.token <- struct{}{}
+	over()
 	if b.decided { // it was dropped with the one before: Close need not wait for its leader
 		<-w.committer.token
 		return
@@ -103,7 +105,9 @@ func (w *Writer) tidyFile() {
 
 // CloseFile closes the file when nothing writes to it any more.
 func (w *Writer) CloseFile() error {
+	over := w.hold()
 	w.committer.token <- struct{}{}
+	over()
 	defer func() { <-w.committer.token }()
 	err := w.Engine.Rows().Close()
 	w.committer.steps.Wait()

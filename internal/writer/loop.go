@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd/internal/engine"
+	"github.com/lockd/lockd/internal/hook"
 )
 
 // loop is the writer's goroutine.
@@ -29,7 +30,9 @@ func (w *Writer) Rouse() {
 func (w *Writer) Rest() {
 	close(w.loop.closing)
 	w.loop.begun.Do(func() { close(w.loop.finished) })
+	over := w.hold()
 	<-w.loop.finished
+	over()
 }
 
 // Stop stops the timer. The caller holds the mutex.
@@ -38,12 +41,15 @@ func (w *Writer) Stop() { w.alarm.Stop() }
 // attendAll is the writer's goroutine: it ends what is due, and leads batches that no call leads.
 func (w *Writer) attendAll() {
 	defer close(w.loop.finished)
+	defer w.joinTurns()()
 	for {
+		over := w.Wait(hook.Work, nil)
 		select {
 		case <-w.loop.closing:
 			return
 		case <-w.loop.wake:
 		}
+		over()
 		w.mu.Lock()
 		more := w.attend()
 		b, undecided := w.lead(), w.undecided()
@@ -52,7 +58,9 @@ func (w *Writer) attendAll() {
 		case b != nil:
 			w.commit(b)
 		case more && undecided != nil:
+			over := w.hold()
 			<-undecided.done
+			over()
 		case more: // in memory there is no commit to wait for
 			runtime.Gosched()
 		}
@@ -162,6 +170,7 @@ func (w *Writer) CatchUp(held <-chan struct{}) {
 func (w *Writer) Close(
 	why error, closed func(refusal error) bool, body func() error,
 ) (err error, first bool) {
+	w.begin()
 	w.mu.Lock()
 	if closed(w.refusal) {
 		w.mu.Unlock()

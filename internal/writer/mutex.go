@@ -96,6 +96,7 @@ func (f *function) isCaller() bool {
 // Update is Do for a function that is code of the user's: the mutex is not locked while it runs,
 // and nothing else is written. Its calls of the transaction's methods are between Enter and Leave.
 func (w *Writer) Update(fn func(tx *engine.Txn) error) error {
+	w.begin()
 	w.mu.LockTurn()
 	turn := true
 	endTurn := func() {

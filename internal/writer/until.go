@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/lockd/lockd/internal/engine"
+	"github.com/lockd/lockd/internal/hook"
 )
 
 // Outcome is what Start returns: that of a write which was decided, and may not be durable yet.
@@ -22,6 +23,7 @@ type Outcome struct {
 func (w *Writer) Start(
 	done <-chan struct{}, fn func(tx *engine.Txn) (queued bool, err error),
 ) (o Outcome, queued bool) {
+	w.begin()
 	w.mu.Lock()
 	defer w.unlock()
 	err := w.run(func() error {
@@ -50,13 +52,18 @@ func (o Outcome) Wait(ctx context.Context, giveUp func(tx *engine.Txn)) error {
 		return o.writer.settle(b, o.lead, o.err)
 	}
 	defer b.leave()
+	over := o.writer.Wait(hook.Commit, nil)
 	select {
 	case <-b.done:
+		over()
 	case <-ctx.Done():
+		over()
 		if giveUp == nil || o.err != nil || o.writer.takeBackFrom(b, giveUp) {
 			return BeforeDurable(ctx.Err())
 		}
+		over := o.writer.Wait(hook.Commit, nil)
 		<-b.done
+		over()
 	}
 	if b.err != nil {
 		return b.err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/expiry"
+	"github.com/lockd/lockd/internal/hook"
 )
 
 // Host is what the writer tells: the database that it writes to. All methods are called under the
@@ -41,6 +42,8 @@ type Config struct {
 	Failure error // and one of which it is not known whether it is in the file
 	Unpaced bool  // a commit waits for no other call to join it: see package hook
 	Checked bool  // a call by the function of an Update that would wait for itself panics
+
+	Turns hook.Turns // of a test, or nil
 }
 
 // Writer writes to one database. New gives one; the zero value is not usable. Its methods may be
@@ -96,11 +99,17 @@ func (w *Writer) Refuse(why error) {
 }
 
 // Lock locks the mutex for a call that only reads, when no function of an Update runs.
-func (w *Writer) Lock() { w.mu.Lock() }
+func (w *Writer) Lock() {
+	w.begin()
+	w.mu.Lock()
+}
 
 // LockBeside locks the mutex for a call that only reads, or renews, also while the function of an
 // Update runs.
-func (w *Writer) LockBeside() { w.mu.LockBeside() }
+func (w *Writer) LockBeside() {
+	w.begin()
+	w.mu.LockBeside()
+}
 
 // Unlock unlocks the mutex after Lock or LockBeside.
 func (w *Writer) Unlock() { w.mu.Unlock() }
@@ -137,6 +146,7 @@ func (w *Writer) unlock() {
 // Do does fn as one write. It returns when what fn wrote is durable; if it wrote nothing, or
 // returned an error, when what it saw is. After an error nothing of fn remains.
 func (w *Writer) Do(fn func(tx *engine.Txn) error) error {
+	w.begin()
 	w.mu.Lock()
 	return w.write(func() error { return w.Apply(fn) })
 }
@@ -144,6 +154,7 @@ func (w *Writer) Do(fn func(tx *engine.Txn) error) error {
 // DoAll is Do for several transactions, which body makes by Apply, each at an index of its own
 // (G5). What was applied before an error stays.
 func (w *Writer) DoAll(body func() error) error {
+	w.begin()
 	w.mu.Lock()
 	return w.write(body)
 }
@@ -225,9 +236,14 @@ func (w *Writer) settle(b *batch, lead bool, err error) error {
 	}
 	if lead {
 		w.commit(b)
+		if w.Turns != nil {
+			w.Turns.Return()
+		}
 	} else {
+		over := w.Wait(hook.Commit, nil)
 		<-b.done
 		b.leave()
+		over()
 	}
 	if b.err != nil {
 		return b.err
