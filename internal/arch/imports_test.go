@@ -123,6 +123,7 @@ var importPlan = map[string]edges{
 		".":               "the database under test",
 		"catalog":         "its nodes, services and checks",
 		"internal/hook":   "what a test may see and do that users may not",
+		"lockdtest":       "Explore: the promises in many orders",
 		"internal/schema": "rows that no call would write, in a file or a backup",
 		"store":           "the hooks around what is written to a file",
 		uuid:              "IDs of sessions that do not exist",
