@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/lockd/lockd/internal/engine"
+	"github.com/lockd/lockd/internal/hook"
 	"github.com/lockd/lockd/internal/writer"
 )
 
@@ -68,6 +69,9 @@ func (db *DB) acquire(ctx context.Context, r request, keys []string, locks []*Lo
 				tx.GiveUp(&lock.hold)
 			}
 		})
+	}
+	if err == nil {
+		db.handed(locks...)
 	}
 	return r.session.cause(err)
 }
@@ -138,9 +142,16 @@ func (r *request) queue(tx *engine.Txn, keys []string) *waiter {
 
 // await waits until the waiter is told, or ctx ends, and puts what it was granted into locks.
 func (db *DB) await(ctx context.Context, w *waiter, locks []*Lock) error {
+	var keys []string
+	if db.hooks != nil {
+		keys = w.Keys()
+	}
+	over := db.writer.Wait(hook.Locks, keys)
 	select {
 	case <-w.told:
+		over()
 	case <-ctx.Done():
+		over()
 		// Both may be ready: what was told wins, and withdraw sees which it is.
 		if blocked, gone := db.withdraw(w); gone {
 			return gaveUp(ctx.Err(), len(locks), blocked)
@@ -239,6 +250,7 @@ func (s *Session) TryLock(key string, opts *LockOptions) (*Lock, error) {
 	if err != nil {
 		return nil, wrap("try lock", key, s.cause(err))
 	}
+	s.db.handed(lock)
 	return lock, nil
 }
 

@@ -3,17 +3,17 @@ package lockd
 import (
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/hook"
 	"github.com/lockd/lockd/internal/schema"
-	"github.com/lockd/lockd/store"
 )
 
-// attach gives a test its hooks and its door. The database then commits as one on a file does,
-// but to nowhere.
+// attach gives a test its hooks and its door.
 func (db *DB) attach(test *hook.Clock) {
 	db.hooks = &test.Hooks
-	db.rows.Rehearse(store.Hooks{BeforeCommit: test.Hooks.BeforeCommit})
+	db.shows = test.Hooks.Published
 	test.Door = hook.Door{
 		Next: db.next, CatchUp: db.catchUp, Expire: db.expire,
 		Waiters: db.waiters, Waits: db.waits, KeptAlive: db.keptAlive, Check: db.check,
@@ -57,6 +57,29 @@ func locked[T any](db *DB, read func() T) func() T {
 func (db *DB) losesRenewal(id schema.ID) bool {
 	s := db.engine.Known(id)
 	return s != nil && handleOf(s).session.renewalLost() != nil
+}
+
+// handed tells a test of the locks that a call is about to return.
+func (db *DB) handed(locks ...*Lock) {
+	if db.hooks == nil || db.hooks.Handed == nil {
+		return
+	}
+	for _, l := range locks {
+		proof := l.Sequencer()
+		db.hooks.Handed(hook.Held{
+			Key: proof.Key, Session: proof.Session, Fence: proof.Fence,
+			Shared: proof.Mode == Shared, Err: l.Err,
+			Holds: func() bool { return db.engine.Proves(l.held().Sequencer()) == nil },
+		})
+	}
+}
+
+// newID returns the ID of a new session, which a test may name.
+func (db *DB) newID() schema.ID {
+	if db.hooks == nil || db.hooks.NewID == nil {
+		return schema.ID(uuid.New())
+	}
+	return db.hooks.NewID()
 }
 
 func (db *DB) next() (time.Time, bool) {

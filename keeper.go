@@ -120,7 +120,7 @@ func (k *Keeper) ensure(ctx context.Context) error {
 		if s := k.newest.Load(); s != nil && db.engine.Known(s.state.Row.ID) == &s.state {
 			return false, nil
 		}
-		s, err := tx.NewSession(k.opts.row())
+		s, err := tx.NewSession(k.opts.row(db.newID()))
 		if err == nil {
 			s.EndWithKeeper()
 			db.engine.Keep(s, tx.Time())

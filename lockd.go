@@ -20,7 +20,7 @@ func New(opts *Options) (*DB, error) {
 	}
 	db := newDB(opts)
 	if test, ok := db.clock.(*hook.Clock); ok {
-		db.attach(test)
+		db.rows.Rehearse(test.Hooks.File())
 	}
 	if err := db.start(opts); err != nil {
 		return nil, wrap("new", "", err)
@@ -67,13 +67,20 @@ func newDB(opts *Options) *DB {
 		Node: db.node, NewSession: db.newHandle, LosesRenewal: db.losesRenewal,
 	})
 	_, unpaced := db.clock.(hook.Unpaced)
-	_, test := db.clock.(*hook.Clock)
-	db.writer = writer.New(writer.Config{
+	test, tested := db.clock.(*hook.Clock)
+	config := writer.Config{
 		Clock: db.clock, Engine: db.engine, Host: host{db}, Commit: ErrCommit, Failure: ErrFailed,
-		Unpaced: unpaced, Checked: test,
-	})
+		Unpaced: unpaced, Checked: tested,
+	}
+	if tested && test.Hooks.Turns != nil {
+		config.Turns, config.Unpaced = test.Hooks.Turns, true
+	}
+	db.writer = writer.New(config)
 	db.limits = expiry.NewLimits(db.writer.Time, db.clock)
 	db.logger = db.newLogger(opts)
+	if tested {
+		db.attach(test)
+	}
 	if probe, ok := db.clock.(*hook.Probe); ok {
 		db.show(probe)
 	}

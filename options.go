@@ -144,8 +144,11 @@ func (o *Options) file() store.Options {
 		opts.NoSync = true
 	}
 	opts.AllowNetworkFS = o.AllowNetworkFS
-	if probe, ok := o.Clock.(*hook.Probe); ok {
-		opts.Hooks = probe.File
+	switch clock := o.Clock.(type) {
+	case *hook.Probe:
+		opts.Hooks = clock.File
+	case *hook.Clock:
+		opts.Hooks = clock.Hooks.File()
 	}
 	return opts
 }

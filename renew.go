@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd/internal/engine"
+	"github.com/lockd/lockd/internal/hook"
 	"github.com/lockd/lockd/internal/schema"
 )
 
@@ -96,6 +97,7 @@ func (s *Session) KeepAlive(ctx context.Context) error {
 		return wrap("keep alive", s.ID().String(), err)
 	}
 	defer s.stopKeeping()
+	defer s.db.writer.Wait(hook.Ending, nil)()
 	select {
 	case <-s.Done():
 		return wrap("keep alive", s.ID().String(), s.Err())

@@ -80,6 +80,7 @@ func (s *Session) TryAcquire(prefix string, limit int) (*Slot, error) {
 	if err != nil {
 		return nil, wrap("try acquire", prefix, s.cause(err))
 	}
+	s.db.handed(lock)
 	return &Slot{lock}, nil
 }
 

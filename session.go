@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/lockd/lockd/internal/ending"
 	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/schema"
@@ -209,7 +207,7 @@ func (db *DB) NewSession(opts *SessionOptions) (*Session, error) {
 	err := db.refused(opts.validate())
 	if err == nil {
 		err = db.update(func(tx *engine.Txn) error {
-			s, err := tx.NewSession(opts.row())
+			s, err := tx.NewSession(opts.row(db.newID()))
 			if err == nil {
 				created = handleOf(s).session
 			}
@@ -220,9 +218,9 @@ func (db *DB) NewSession(opts *SessionOptions) (*Session, error) {
 }
 
 // row is that of a new session.
-func (o *SessionOptions) row() schema.Session {
+func (o *SessionOptions) row(id schema.ID) schema.Session {
 	return schema.Session{
-		ID: schema.ID(uuid.New()), Name: o.Name, Node: o.Node, TTL: o.TTL, Grace: o.Grace,
+		ID: id, Name: o.Name, Node: o.Node, TTL: o.TTL, Grace: o.Grace,
 		LockDelay: o.lockDelay(), Behavior: uint8(o.Behavior), Lifetime: uint8(o.Lifetime),
 		Checks: slices.Clone(o.Checks), Meta: maps.Clone(o.Meta),
 	}

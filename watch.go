@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/expiry"
+	"github.com/lockd/lockd/internal/hook"
 	"github.com/lockd/lockd/internal/hub"
 	"github.com/lockd/lockd/internal/schema"
 )
@@ -70,14 +71,17 @@ func (db *DB) follow(
 
 // waitFor waits for the topic, and returns the cursor from which there is something to read.
 func (db *DB) waitFor(ctx context.Context, topic *hub.Topic, at hub.Cursor) (hub.Cursor, error) {
+	over := db.writer.Wait(hook.Change, nil)
 	select {
 	case <-topic.Changed():
+		over()
 		if first := topic.First(); first > 0 {
 			// What fell out of the history before it was not in scope.
 			return at.Advance(first - 1), nil
 		}
 		return at, errDatabaseClosed
 	case <-ctx.Done():
+		over()
 		return at, ctx.Err()
 	}
 }
@@ -119,8 +123,14 @@ func (db *DB) wait(
 		if limit > 0 && d.Passed() == nil {
 			db.limits.Add(&d, limit)
 		}
+		why := hook.Change
+		if limit > 0 {
+			why = hook.Limit
+		}
+		over := db.writer.Wait(why, nil)
 		select {
 		case <-topic.Changed():
+			over()
 			first := topic.First()
 			if first == 0 {
 				return nil, 0, errDatabaseClosed
@@ -134,7 +144,9 @@ func (db *DB) wait(
 			}
 			continue // a session that shares a lock has joined or left: the key is as it was (R2)
 		case <-d.Passed():
+			over()
 		case <-ctx.Done():
+			over()
 			return nil, 0, ctx.Err()
 		}
 		state = db.Snapshot()

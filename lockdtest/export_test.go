@@ -1,9 +1,63 @@
 package lockdtest
 
-import "time"
+import (
+	"testing"
+	"time"
+)
 
 // BePatientFor sets how long the test waits for what its own goroutines have to do.
 func (db *DB) BePatientFor(d time.Duration) { db.patience = d }
 
 // FeignBug lets the check of the database's state return err.
 func (db *DB) FeignBug(err error) { db.door.Check = func() error { return err } }
+
+// Found is the schedule that Explore would fail the test with. The zero value is none.
+type Found struct {
+	Seed    string
+	Text    string
+	Number  int // of the schedule that failed first
+	Steps   int // of the shortest one
+	First   int // of the first one
+	Changes int
+}
+
+// Search is Explore, and returns what it would fail the test with.
+func Search(t *testing.T, opts *ExploreOptions, body func(w *World)) Found {
+	t.Helper()
+	e := newExplorer(t, opts, body)
+	return found(t, e.search())
+}
+
+// Replay is Explore with a seed. It returns the timeline if the schedule passes.
+func Replay(t *testing.T, seed string, body func(w *World)) Found {
+	t.Helper()
+	e := newExplorer(t, nil, body)
+	p, err := parsePlan(seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found(t, e.replay(p))
+}
+
+func found(t *testing.T, o *outcome) Found {
+	if o == nil {
+		return Found{}
+	}
+	f := Found{
+		Seed: o.plan.String(), Text: o.timeline(), Number: o.number, Steps: o.steps, First: o.first,
+		Changes: len(o.plan.changes),
+	}
+	if o.failure != nil {
+		f.Text = o.text(t.Name())
+	}
+	return f
+}
+
+// CheckOptions returns why Explore refuses the options.
+func CheckOptions(opts ExploreOptions) error { return opts.complete() }
+
+// CheckSeed returns why Explore refuses the seed.
+func CheckSeed(seed string) (again string, err error) {
+	p, err := parsePlan(seed)
+	return p.String(), err
+}

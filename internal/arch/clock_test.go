@@ -56,6 +56,8 @@ var clockPlan = []allowance{
 	{"examples/leader", "time.Sleep", 1, "between two looks at a queue, which nothing tells of"},
 	{"examples/leader", "context.WithTimeout", 1, "the story has to end"},
 	{"lockdtest/lockdtest.go", "Clock.Now", 2, "where the mock stands, to move it on from there"},
+	{"lockdtest/run.go", "Clock.Now", 1, "where the mock of Explore begins"},
+	{"lockdtest/run.go", "time.Sleep", 1, "in a bubble: timers of package time run with the mock"},
 	{"lockdtest/wait.go", "time.NewTimer", 1, "the patience of a test that waits in vain"},
 	{"store/internal/file/open.go", "time.Now", 1, "when the wait for the file's lock began"},
 	{"store/internal/file/open.go", "time.Since", 2, "how long it lasts"},

@@ -59,6 +59,7 @@ var importPlan = map[string]edges{
 	"internal/writer": {
 		"internal/engine": "what it runs, takes, publishes and drops",
 		"internal/expiry": "the one timer",
+		"internal/hook":   "whose turn it is in a test, asked where the writer would wait",
 		clock:             "read in one place, see TestClock",
 	},
 	"internal/engine": {
@@ -129,6 +130,7 @@ var importPlan = map[string]edges{
 		".":               "the database under test",
 		"catalog":         "its nodes, services and checks",
 		"internal/hook":   "what a test may see and do that users may not",
+		"lockdtest":       "Explore: the promises in many orders",
 		"internal/schema": "rows that no call would write, in a file or a backup",
 		"store":           "the hooks around what is written to a file",
 		uuid:              "IDs of sessions that do not exist",
@@ -275,7 +277,7 @@ func TestImports_Plan(t *testing.T) {
 					"lockdtest",
 				}
 			case to == "internal/hook":
-				only = []string{".", "lockdtest", "test"}
+				only = []string{".", "internal/writer", "lockdtest", "test"}
 			case to == "internal/schema":
 				only = []string{
 					".", "catalog", "internal/engine", "test", "store", "store/internal/file",

@@ -6,5 +6,8 @@
 // option is exported for tests, no variable of a package is set by another, and a test may have as
 // many databases as it likes. A database on any other clock knows nothing of this package.
 //
+// [Turns] go further: they decide which goroutine goes on, wherever one may have to wait. Such a
+// database does not pace its commits.
+//
 // In the same way [Unpaced] is for measurements.
 package hook

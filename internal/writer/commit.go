@@ -43,7 +43,9 @@ func (w *Writer) Commits() Commits { return w.commits }
 // commit commits the open batch, which the caller leads.
 func (w *Writer) commit(b *batch) {
 	defer b.leave()
+	over := w.hold()
 	w.committer.token <- struct{}{}
+	over()
 	if b.decided { // it was dropped with the one before: Close need not wait for its leader
 		<-w.committer.token
 		return
@@ -52,7 +54,7 @@ func (w *Writer) commit(b *batch) {
 	pace := &w.committer.pace
 	pace.gather(b)
 
-	w.Lock()
+	w.mutex.Lock()
 	taken := w.Engine.Take()
 	w.flying, w.open = b, newBatch()
 	callers := b.callers.Load()
@@ -67,7 +69,7 @@ func (w *Writer) commit(b *batch) {
 	}
 
 	var follower *batch
-	w.Lock()
+	w.mutex.Lock()
 	w.flying = nil
 	w.commits.count(callers, took, err)
 	w.Host.Committed(callers, took, err)
@@ -128,7 +130,9 @@ func (w *Writer) tidyFile() {
 
 // CloseFile closes the file when nothing writes to it any more.
 func (w *Writer) CloseFile() error {
+	over := w.hold()
 	w.committer.token <- struct{}{}
+	over()
 	defer func() { <-w.committer.token }()
 	err := w.Engine.Rows().Close()
 	w.committer.steps.Wait()

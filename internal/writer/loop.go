@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd/internal/engine"
+	"github.com/lockd/lockd/internal/hook"
 )
 
 // loop is the writer's goroutine.
@@ -29,7 +30,9 @@ func (w *Writer) Rouse() {
 func (w *Writer) Rest() {
 	close(w.loop.closing)
 	w.loop.begun.Do(func() { close(w.loop.finished) })
+	over := w.hold()
 	<-w.loop.finished
+	over()
 }
 
 // Stop stops the timer. The caller holds the mutex.
@@ -38,13 +41,16 @@ func (w *Writer) Stop() { w.alarm.Stop() }
 // attendAll is the writer's goroutine: it ends what is due, and leads batches that no call leads.
 func (w *Writer) attendAll() {
 	defer close(w.loop.finished)
+	defer w.joinTurns()()
 	for {
+		over := w.Wait(hook.Work, nil)
 		select {
 		case <-w.loop.closing:
 			return
 		case <-w.loop.wake:
 		}
-		w.Lock()
+		over()
+		w.mutex.Lock()
 		more := w.attend()
 		b, undecided := w.lead(), w.undecided()
 		w.unlock()
@@ -52,7 +58,9 @@ func (w *Writer) attendAll() {
 		case b != nil:
 			w.commit(b)
 		case more && undecided != nil:
+			over := w.hold()
 			<-undecided.done
+			over()
 		case more: // in memory there is no commit to wait for
 			runtime.Gosched()
 		}
@@ -136,7 +144,7 @@ func (w *Writer) Next() (time.Time, bool) {
 // is closed, is decided. It is for tests: the writer's goroutine, which does the same, may be late.
 func (w *Writer) CatchUp(held <-chan struct{}) {
 	for {
-		w.Lock()
+		w.mutex.Lock()
 		w.attend()
 		undecided := w.undecided()
 		now := w.Time()

@@ -97,6 +97,7 @@ func (f *function) isCaller() bool {
 // Update is Do for a function that is code of the user's: the mutex is not locked while it runs,
 // and nothing else is written. Its calls of the transaction's methods are between Enter and Leave.
 func (w *Writer) Update(fn func(tx *engine.Txn) error) error {
+	w.begin()
 	w.lockTurn()
 	endTurn := sync.OnceFunc(func() { <-w.turn })
 	defer endTurn() // if the function was not called
@@ -107,7 +108,7 @@ func (w *Writer) Update(fn func(tx *engine.Txn) error) error {
 			tx.Share()
 			w.Unlock()
 			defer func() {
-				w.LockBeside()
+				w.mutex.LockBeside()
 				tx.Unshare()
 				w.Host.UpdateEnds()
 				w.function.running = false
@@ -122,7 +123,7 @@ func (w *Writer) Update(fn func(tx *engine.Txn) error) error {
 // Enter begins a call of a method of the transaction by the function of an Update. Those that write
 // a value and leave its lock alone do without: what they change is not looked at before it is
 // published.
-func (w *Writer) Enter() { w.LockBeside() }
+func (w *Writer) Enter() { w.mutex.LockBeside() }
 
 // Leave ends what Enter began.
 func (w *Writer) Leave() { w.Unlock() }

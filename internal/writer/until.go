@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/lockd/lockd/internal/engine"
+	"github.com/lockd/lockd/internal/hook"
 )
 
 // Outcome is what Start returns: that of a write which was decided, and may not be durable yet.
@@ -50,13 +51,18 @@ func (o Outcome) Wait(ctx context.Context, giveUp func(tx *engine.Txn)) error {
 		return o.writer.settle(b, o.lead, o.err)
 	}
 	defer b.leave()
+	over := o.writer.Wait(hook.Commit, nil)
 	select {
 	case <-b.done:
+		over()
 	case <-ctx.Done():
+		over()
 		if giveUp == nil || o.err != nil || o.writer.takeBackFrom(b, giveUp) {
 			return BeforeDurable(ctx.Err())
 		}
+		over := o.writer.Wait(hook.Commit, nil)
 		<-b.done
+		over()
 	}
 	if b.err != nil {
 		return b.err
@@ -71,7 +77,7 @@ func BeforeDurable(ended error) error {
 
 // takeBackFrom does giveUp unless the batch is decided, or nothing is written any more.
 func (w *Writer) takeBackFrom(b *batch, giveUp func(tx *engine.Txn)) bool {
-	w.Lock()
+	w.mutex.Lock()
 	defer w.unlock()
 	return !b.decided && w.run(func() error { return w.Apply(certain(giveUp)) }) == nil
 }

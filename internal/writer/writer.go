@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/expiry"
+	"github.com/lockd/lockd/internal/hook"
 )
 
 // Host is what the writer tells: the database that it writes to. All methods are called under the
@@ -41,6 +42,8 @@ type Config struct {
 	Failure error // and one of which it is not known whether it is in the file
 	Unpaced bool  // a commit waits for no other call to join it: see package hook
 	Checked bool  // a call by the function of an Update that would wait for itself panics
+
+	Turns hook.Turns // of a test, or nil
 }
 
 // Writer writes to one database. New gives one; the zero value is not usable. Its methods may be
@@ -94,6 +97,18 @@ func (w *Writer) Refused() error {
 func (w *Writer) Refuse(why error) {
 	w.refusal = why
 	w.over.Store(&why)
+}
+
+// Lock is that of the mutex, for a call of a user's.
+func (w *Writer) Lock() {
+	w.begin()
+	w.mutex.Lock()
+}
+
+// LockBeside is that of the mutex, for a call of a user's.
+func (w *Writer) LockBeside() {
+	w.begin()
+	w.mutex.LockBeside()
 }
 
 // Wake has the channel be closed when the mutex is unlocked after this write. The caller holds the
@@ -156,7 +171,7 @@ func (w *Writer) write(body func() error) error {
 // DoSoon does fn as a write that its caller does not wait for: the writer's goroutine commits it.
 // It reports false, and does nothing, if nothing is written any more.
 func (w *Writer) DoSoon(fn func(tx *engine.Txn)) bool {
-	w.Lock()
+	w.mutex.Lock()
 	defer w.unlock()
 	return w.run(func() error { return w.Apply(certain(fn)) }) == nil
 }
@@ -213,9 +228,14 @@ func (w *Writer) settle(b *batch, lead bool, err error) error {
 	}
 	if lead {
 		w.commit(b)
+		if w.Turns != nil {
+			w.Turns.Return()
+		}
 	} else {
+		over := w.Wait(hook.Commit, nil)
 		<-b.done
 		b.leave()
+		over()
 	}
 	if b.err != nil {
 		return b.err
@@ -225,7 +245,7 @@ func (w *Writer) settle(b *batch, lead bool, err error) error {
 
 // EndAll calls end under the mutex, which ends all waits after the last write, and wakes the calls.
 func (w *Writer) EndAll(end func()) {
-	w.Lock()
+	w.mutex.Lock()
 	defer w.unlock()
 	end()
 }

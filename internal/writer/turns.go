@@ -1,0 +1,37 @@
+package writer
+
+import "github.com/lockd/lockd/internal/hook"
+
+// begin is called by every call of a user's before it takes the mutex. Calls by the function of an
+// Update are part of its turn.
+func (w *Writer) begin() {
+	// It is read without the mutex: one goroutine runs at a time.
+	if w.Turns != nil && !w.function.running {
+		w.Turns.Begin()
+	}
+}
+
+// Wait tells a test that the caller is about to wait, for locks of the keys if that is why. The
+// caller calls over when it has waited.
+func (w *Writer) Wait(why hook.Reason, keys []string) (over func()) {
+	if w.Turns == nil {
+		return func() {}
+	}
+	return w.Turns.Wait(why, keys)
+}
+
+// hold is Wait for a caller that has then what others need.
+func (w *Writer) hold() (over func()) {
+	if w.Turns == nil {
+		return func() {}
+	}
+	return w.Turns.Hold()
+}
+
+// joinTurns is called by the writer's goroutine, which calls leave when it ends.
+func (w *Writer) joinTurns() (leave func()) {
+	if w.Turns == nil {
+		return func() {}
+	}
+	return w.Turns.Join()
+}

@@ -1,0 +1,281 @@
+package lockdtest
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+// seed names the one schedule that Explore runs.
+var seed = flag.String("lockdtest.seed", "",
+	"run only the schedule of lockdtest.Explore that the seed names")
+
+// Faults is a set of faults.
+type Faults uint8
+
+// The faults.
+const (
+	// FailedCommits fail: whoever waits for one gets lockd.ErrCommit.
+	FailedCommits Faults = 1 << iota
+	// LostRenewals of a session are lost for its TTL: Session.Renew returns ErrDropped.
+	LostRenewals
+	// Pauses let a goroutine stand still for longer than the TTLs and lock-delays of all sessions.
+	// The renewals of the sessions that it made are lost meanwhile.
+	Pauses
+)
+
+// ExploreOptions configures Explore. A nil *ExploreOptions and the zero value mean the defaults.
+type ExploreOptions struct {
+	// Schedules is how many are run. Zero means 1,000, which takes about a second for a body of
+	// some ten calls. The same number runs the same schedules.
+	Schedules int
+
+	// Changes is how often a schedule departs from its plain order at most: by setting a goroutine
+	// back behind all others, letting time pass, a fault, or the death of the process. Schedules
+	// have 0, 1, 2, ... of them in turn. Zero means 3; NoChanges means none.
+	Changes int
+
+	// Without are faults that do not come about. The zero value excludes none.
+	Without Faults
+}
+
+// NoChanges as ExploreOptions.Changes means that schedules differ in their orders only.
+const NoChanges = -1
+
+const (
+	defaultSchedules = 1000
+	defaultChanges   = 3
+	shrinkRuns       = 2000
+)
+
+// Explore runs the body many times, each time on a database of its own, with its goroutines in
+// another order and with other faults, and fails the test at the first schedule that breaks one of
+// the database's promises or a rule of the body's. It prints that schedule, shrunk to the shortest
+// that was found, step by step, with a seed: go test -lockdtest.seed=... runs exactly that again.
+//
+// See the package comment for what a schedule is. Explore runs in a bubble of testing/synctest of
+// its own, so it cannot be called in one. It fails the test at once if the options or the seed are
+// not valid. With a seed each call of Explore runs that schedule: -run chooses the test.
+func Explore(t *testing.T, opts *ExploreOptions, body func(w *World)) {
+	t.Helper()
+	e := newExplorer(t, opts, body)
+	if *seed == "" {
+		if found := e.search(); found != nil {
+			t.Fatal(found.text(t.Name()))
+		}
+		return
+	}
+	p, err := parsePlan(*seed)
+	if err != nil {
+		t.Fatalf("lockdtest: -lockdtest.seed: %v", err)
+	}
+	found := e.replay(p)
+	if found.failure != nil {
+		t.Fatal(found.text(t.Name()))
+	}
+	t.Logf("lockdtest: the schedule of seed %s passes:\n%s", p, found.timeline())
+}
+
+func newExplorer(t *testing.T, opts *ExploreOptions, body func(w *World)) *explorer {
+	t.Helper()
+	e := &explorer{t: t, body: body}
+	if opts != nil {
+		e.opts = *opts
+	}
+	if err := e.opts.complete(); err != nil {
+		t.Fatalf("lockdtest: %v", err)
+	}
+	return e
+}
+
+// complete puts in the defaults.
+func (o *ExploreOptions) complete() error {
+	switch {
+	case o.Schedules < 0:
+		return fmt.Errorf("ExploreOptions.Schedules is %d, below 0", o.Schedules)
+	case o.Changes < NoChanges:
+		return fmt.Errorf("ExploreOptions.Changes is %d, below 0; NoChanges means none", o.Changes)
+	case o.Without >= Pauses<<1:
+		return fmt.Errorf("ExploreOptions.Without is %d, not a set of Faults", o.Without)
+	}
+	if o.Schedules == 0 {
+		o.Schedules = defaultSchedules
+	}
+	switch o.Changes {
+	case 0:
+		o.Changes = defaultChanges
+	case NoChanges:
+		o.Changes = 0
+	}
+	return nil
+}
+
+// explorer is one call of Explore.
+type explorer struct {
+	t        *testing.T
+	opts     ExploreOptions
+	body     func(w *World)
+	bubble   *testing.T
+	files    int
+	dir      string // for the files of processes that die
+	restarts bool   // the body has said what a next process runs
+	steps    int    // of the longest schedule so far
+	runs     int
+	stuck    string // a goroutine that has not ended with its database
+}
+
+// outcome is what one run of a schedule has shown.
+type outcome struct {
+	plan    plan
+	failure *failure // nil: none
+	steps   int
+	lines   []line // if they were asked for
+
+	number int // of the schedule that failed first
+	first  int // how many steps it had; 0: it was not searched for
+}
+
+// ofTest is the rule of a body that fails the test by itself.
+const ofTest = "test"
+
+// failure is what is wrong.
+type failure struct {
+	rule string // that is broken
+	text string
+}
+
+func (f *failure) String() string {
+	if f.rule == "" {
+		return f.text
+	}
+	return fmt.Sprintf("%s: %s", f.rule, f.text)
+}
+
+// search runs the schedules, and returns the shortest outcome with a failure that it finds.
+func (e *explorer) search() (found *outcome) {
+	e.t.Helper()
+	synctest.Test(e.t, func(t *testing.T) {
+		e.bubble = t
+		for number := range e.opts.Schedules {
+			kinds := e.kinds()
+			p := drawPlan(uint64(number), number%(e.opts.Changes+1), max(e.steps, 1), kinds)
+			o := e.run(p, quiet)
+			if o.failure != nil {
+				found = e.shrink(o)
+				found.number, found.first = number, o.steps
+				e.mustEnd(t, found)
+				return
+			}
+			e.steps = max(e.steps, o.steps)
+		}
+	})
+	return found
+}
+
+// replay runs the one schedule.
+func (e *explorer) replay(p plan) (found *outcome) {
+	e.t.Helper()
+	e.restarts = true
+	synctest.Test(e.t, func(t *testing.T) {
+		e.bubble = t
+		found = e.run(p, loud)
+		e.mustEnd(t, found)
+	})
+	return found
+}
+
+// mustEnd fails the test at once if a goroutine is left: the bubble panics then, and what was found
+// has to be told before.
+func (e *explorer) mustEnd(t *testing.T, found *outcome) {
+	if e.stuck != "" {
+		t.Fatalf("%s\nAnd goroutine %q has not ended with the database, so the bubble panics.",
+			found.text(e.t.Name()), e.stuck)
+	}
+}
+
+// kinds are those that a plan may have beside setBack.
+func (e *explorer) kinds() []kind {
+	kinds := []kind{passTime}
+	for _, f := range []struct {
+		fault Faults
+		kind  kind
+	}{{FailedCommits, failCommit}, {LostRenewals, loseRenewal}, {Pauses, pause}} {
+		if e.opts.Without&f.fault == 0 {
+			kinds = append(kinds, f.kind)
+		}
+	}
+	if e.restarts {
+		kinds = append(kinds, die, dieAfter)
+	}
+	return kinds
+}
+
+// shrink looks for a shorter schedule that breaks the same rule, and returns its outcome with the
+// lines.
+func (e *explorer) shrink(o *outcome) *outcome {
+	if o.failure.rule == ofTest { // no run can be told from another any more
+		return o
+	}
+	best := o
+	better := func(p plan) bool {
+		if e.runs >= shrinkRuns {
+			return false
+		}
+		e.runs++
+		o := e.run(p, quiet)
+		if o.failure == nil || o.failure.rule != best.failure.rule || !o.shorter(best) {
+			return false
+		}
+		best = o
+		return true
+	}
+	for again := true; again; {
+		again = false
+		for i := 0; i < len(best.plan.changes); i++ {
+			if better(best.plan.without(i)) {
+				again, i = true, i-1
+			}
+		}
+		for order := range uint64(20) {
+			if order != best.plan.order && better(best.plan.inOrder(order)) {
+				again = true
+			}
+		}
+		for i := 0; i < len(best.plan.changes); i++ {
+			for step := 1; step <= best.steps && i < len(best.plan.changes); step++ {
+				if better(best.plan.moved(i, step)) {
+					again = true
+				}
+			}
+		}
+	}
+	return e.run(best.plan, loud)
+}
+
+// shorter reports whether o is easier to read than the other: by its changes, its steps, its order.
+func (o *outcome) shorter(than *outcome) bool {
+	switch {
+	case o.steps != than.steps:
+		return o.steps < than.steps
+	case len(o.plan.changes) != len(than.plan.changes):
+		return len(o.plan.changes) < len(than.plan.changes)
+	}
+	return o.plan.order < than.plan.order
+}
+
+// text is what the test fails with.
+func (o *outcome) text(test string) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "lockdtest: %v\n", o.failure)
+	if o.first > 0 {
+		fmt.Fprintf(&text, "Found by schedule %d, of %d steps; the shortest one that does so has "+
+			"%d", o.number, o.first, o.steps)
+	} else {
+		fmt.Fprintf(&text, "Done again, in %d steps", o.steps)
+	}
+	fmt.Fprintf(&text, ":\n\n%s", o.timeline())
+	fmt.Fprintf(&text, "\nAgain: go test -run '^%s$' -lockdtest.seed=%s", test, o.plan)
+	return text.String()
+}

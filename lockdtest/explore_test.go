@@ -1,0 +1,311 @@
+package lockdtest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/lockdtest"
+)
+
+// put writes the number of a report.
+type put func(db *lockd.DB, lock *lockd.Lock, number string) error
+
+func unfenced(db *lockd.DB, _ *lockd.Lock, number string) error {
+	_, err := db.Put("report", []byte(number), nil)
+	return err
+}
+
+func fenced(db *lockd.DB, lock *lockd.Lock, number string) error {
+	_, err := db.If(lock.Sequencer()).Put("report", []byte(number), nil)
+	return err
+}
+
+// reporters returns a body with two holders of one lock, kept alive, who write reports of rising
+// numbers. A holder that is paused for longer than its TTL writes its report after the next one,
+// unless it is fenced.
+func reporters(put put) func(w *lockdtest.World) {
+	return func(w *lockdtest.World) {
+		newest, shown := 0, 0
+		for _, name := range []string{"ann", "bob"} {
+			w.Go(name, func() {
+				ctx, stop := context.WithCancel(context.Background())
+				defer stop()
+				s, err := w.DB().NewSession(
+					&lockd.SessionOptions{Name: name, TTL: 10 * time.Second})
+				if err != nil {
+					return
+				}
+				w.Go(name+", renewed", func() { _ = s.KeepAlive(ctx) })
+				lock, err := s.Lock(ctx, "report", nil)
+				if err != nil {
+					return
+				}
+				newest++
+				if put(w.DB(), lock, strconv.Itoa(newest)) == nil {
+					_ = lock.Unlock()
+				}
+			})
+		}
+		w.Invariant("reports get newer", func() error {
+			report, _ := w.DB().Get("report")
+			number, _ := strconv.Atoi(string(report.Value))
+			if number < shown {
+				return fmt.Errorf("report %d comes after report %d", number, shown)
+			}
+			shown = number
+			return nil
+		})
+	}
+}
+
+// Ensure that the late write of a paused holder is found, and that the same write with a fence is
+// never late.
+func TestExplore_LateWrite(t *testing.T) {
+	began := time.Now()
+	found := lockdtest.Search(t, nil, reporters(unfenced))
+	t.Logf("schedule %d, after %v; seed %s", found.Number, time.Since(began), found.Seed)
+	if !strings.Contains(found.Text, "reports get newer: report 1 comes after report 2") {
+		t.Fatalf("the late write was not found:\n%s", found.Text)
+	}
+	lockdtest.Explore(t, &lockdtest.ExploreOptions{Schedules: 10_000}, reporters(fenced))
+}
+
+// Ensure that without the faults that make a holder late no late write is found, however many
+// changes there are.
+func TestExplore_WithoutFaults(t *testing.T) {
+	opts := lockdtest.ExploreOptions{
+		Without: lockdtest.Pauses | lockdtest.LostRenewals | lockdtest.FailedCommits, Changes: 5,
+	}
+	lockdtest.Explore(t, &opts, reporters(unfenced))
+}
+
+// Ensure that a seed is the same schedule, step by step, each time.
+func TestExplore_SameSeedSameTimeline(t *testing.T) {
+	found := lockdtest.Search(t, nil, reporters(unfenced))
+	for n := range 100 {
+		again := lockdtest.Replay(t, found.Seed, reporters(unfenced))
+		_, first, _ := strings.Cut(found.Text, "\n\n")
+		if _, text, _ := strings.Cut(again.Text, "\n\n"); text != first || text == "" {
+			t.Fatalf("time %d of 100:\n%s\nfirst:\n%s", n, again.Text, found.Text)
+		}
+	}
+	// Those that pass are as good.
+	for _, seed := range []string{"0", "3", "7.s3.t9.c12", "12.r5.p20", "5.d9", "6.w11.s20"} {
+		want := lockdtest.Replay(t, seed, restarting(0)).Text
+		for range 20 {
+			if got := lockdtest.Replay(t, seed, restarting(0)).Text; got != want || got == "" {
+				t.Fatalf("seed %s:\n%s\nand then:\n%s", seed, want, got)
+			}
+		}
+	}
+}
+
+// Ensure that what is printed is never longer than what was found.
+func TestExplore_Shrinks(t *testing.T) {
+	for name, body := range map[string]func(w *lockdtest.World){
+		"late write": reporters(unfenced), "restart": restarting(1), "counter": counter,
+	} {
+		found := lockdtest.Search(t, nil, body)
+		t.Logf("%s: found by schedule %d of %d steps, printed %d steps with %d changes", name,
+			found.Number, found.First, found.Steps, found.Changes)
+		if found.Steps == 0 || found.Steps > found.First {
+			t.Errorf("%s: %d steps after %d", name, found.Steps, found.First)
+		}
+		if again := lockdtest.Replay(t, found.Seed, body); again.Steps != found.Steps {
+			t.Errorf("%s: %d steps, and %d with its seed", name, found.Steps, again.Steps)
+		}
+	}
+}
+
+// counter counts without a lock.
+func counter(w *lockdtest.World) {
+	done := 0
+	for _, name := range []string{"a", "b", "c"} {
+		w.Go(name, func() {
+			defer func() { done++ }()
+			seen, _ := w.DB().Get("counter")
+			n, _ := strconv.Atoi(string(seen.Value))
+			for errors.Is(put1(w.DB(), n+1), lockd.ErrCommit) {
+			}
+		})
+	}
+	w.Await(func() bool { return done == 3 })
+	if e, _ := w.DB().Get("counter"); string(e.Value) != "3" {
+		w.Errorf("three have counted to %s", e.Value)
+	}
+}
+
+func put1(db *lockd.DB, n int) error {
+	_, err := db.Put("counter", []byte(strconv.Itoa(n)), nil)
+	return err
+}
+
+// restarting returns a body that counts writes before they are answered, or after. In a process
+// that dies the one that is early may be lost.
+func restarting(early int) func(w *lockdtest.World) {
+	return func(w *lockdtest.World) {
+		answered := 0
+		work := func() {
+			for n := range 3 {
+				if early == 1 {
+					answered = n + 1
+				}
+				if put1(w.DB(), n+1) != nil {
+					return
+				}
+				answered = n + 1
+			}
+		}
+		w.Restart(func() {
+			e, _ := w.DB().Get("counter")
+			if n, _ := strconv.Atoi(string(e.Value)); n < answered {
+				w.Errorf("%d were answered, and %d are there", answered, n)
+			}
+		})
+		work()
+	}
+}
+
+// Ensure that a process that dies keeps what it was answered, and nothing that it was not may count
+// on.
+func TestExplore_Restart(t *testing.T) {
+	lockdtest.Explore(t, nil, restarting(0))
+	found := lockdtest.Search(t, &lockdtest.ExploreOptions{Without: lockdtest.FailedCommits},
+		restarting(1))
+	if !strings.Contains(found.Text, "are there") ||
+		!strings.Contains(found.Text, "the process dies") {
+		t.Errorf("a lost write was not found: %s", found.Text)
+	}
+}
+
+// Ensure that a body which cannot end, or does what a body must not, fails with what is wrong.
+func TestExplore_Faults(t *testing.T) {
+	lock := func(w *lockdtest.World, name, first, second string) func() {
+		return func() {
+			s, err := w.DB().NewSession(&lockd.SessionOptions{Name: name})
+			if err != nil {
+				return
+			}
+			defer s.Close()
+			for _, key := range []string{first, second} {
+				if _, err := s.Lock(context.Background(), key, nil); err != nil {
+					return
+				}
+			}
+		}
+	}
+	for want, body := range map[string]func(w *lockdtest.World){
+		"wait: these wait for ever: ann for the lock of b; bob for the lock of a": func(
+			w *lockdtest.World) {
+			w.Go("ann", lock(w, "ann", "a", "b"))
+			w.Go("bob", lock(w, "bob", "b", "a"))
+		},
+		"wait: these wait for ever: body for its condition": func(w *lockdtest.World) {
+			w.Await(func() bool { return false })
+		},
+		"goroutine: body waits for something that is not lockd's: use World.Await": func(
+			w *lockdtest.World) {
+			s, err := w.DB().NewSession(nil)
+			if err == nil {
+				<-s.Done()
+			}
+		},
+		"panic: ann: no such thing": func(w *lockdtest.World) {
+			w.Go("ann", func() { panic("no such thing") })
+		},
+		"end: the schedule has not ended": func(w *lockdtest.World) {
+			for {
+				w.Yield()
+			}
+		},
+		"the answer is 42": func(w *lockdtest.World) { w.Errorf("the answer is %d", 42) },
+	} {
+		found := lockdtest.Search(t, &lockdtest.ExploreOptions{Schedules: 300,
+			Without: lockdtest.FailedCommits}, body)
+		if !strings.Contains(found.Text, want) {
+			t.Errorf("got %q, want %q", found.Text, want)
+		}
+	}
+}
+
+// Ensure that timers and contexts of the standard library run by the clock of the World.
+func TestExplore_Clock(t *testing.T) {
+	lockdtest.Explore(t, &lockdtest.ExploreOptions{Schedules: 100}, func(w *lockdtest.World) {
+		w.Go("waits", func() {
+			s, err := w.DB().NewSession(nil)
+			if err != nil {
+				return
+			}
+			other, err := w.DB().NewSession(nil)
+			if err != nil {
+				return
+			}
+			l, err := other.TryLock("a", nil)
+			if err != nil {
+				return
+			}
+			began := w.Clock().Now()
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			_, err = s.Lock(ctx, "a", nil)
+			if took := w.Clock().Now().Sub(began); !errors.Is(err, context.DeadlineExceeded) ||
+				took < time.Minute-time.Second || took > 3*time.Minute {
+				w.Errorf("Lock returned %v after %v", err, took)
+			}
+			began = w.Clock().Now()
+			w.Sleep(time.Hour)
+			if took := w.Clock().Now().Sub(began); took < time.Hour {
+				w.Errorf("Sleep took %v", took)
+			}
+			_ = l
+		})
+	})
+}
+
+// Ensure that all goroutines end with the database, also those that watch.
+func TestExplore_Watch(t *testing.T) {
+	ended := 0
+	lockdtest.Explore(t, &lockdtest.ExploreOptions{Schedules: 50}, func(w *lockdtest.World) {
+		w.Go("watch", func() {
+			scope := lockd.PrefixScope("")
+			for _, err := range w.DB().Watch(context.Background(), scope, 0) {
+				if err != nil && !errors.Is(err, lockd.ErrClosed) {
+					w.Errorf("%v", err)
+				}
+			}
+			ended++
+		})
+		_ = put1(w.DB(), 1)
+	})
+	if ended != 50 {
+		t.Errorf("%d of 50 watchers have ended", ended)
+	}
+}
+
+func TestExplore_Options(t *testing.T) {
+	for want, opts := range map[string]lockdtest.ExploreOptions{
+		"Schedules is -1": {Schedules: -1},
+		"Changes is -2":   {Changes: -2},
+		"Without is 8":    {Without: lockdtest.Pauses << 1},
+	} {
+		if err := lockdtest.CheckOptions(opts); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	for _, seed := range []string{"", "x", "1.", "1.x3", "1.s", "1.s3x", ".s3", "-1"} {
+		if _, err := lockdtest.CheckSeed(seed); err == nil {
+			t.Errorf("seed %q is taken", seed)
+		}
+	}
+	for _, seed := range []string{"0", "18446744073709551615", "7.s1.t2.p3.r4.c5.d6.w7"} {
+		if again, err := lockdtest.CheckSeed(seed); err != nil || again != seed {
+			t.Errorf("seed %q: got %q, %v", seed, again, err)
+		}
+	}
+}

@@ -1,0 +1,271 @@
+package lockdtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/internal/hook"
+)
+
+// monitor checks the promises that a schedule could break, by what the database publishes and
+// returns.
+type monitor struct {
+	world    *World
+	news     bool   // something was published
+	index    uint64 // up to which the database was looked at
+	fence    uint64 // the largest of all
+	keys     map[string]*seen
+	sessions map[lockd.SessionID]lockd.SessionInfo
+	alive    map[lockd.SessionID]bool
+}
+
+// seen is what was seen of a key's lock.
+type seen struct {
+	holder  lockd.SessionID // alone; zero: none, or unknown since the process died
+	shares  int             // that were granted and have not ended, as far as is known
+	fence   uint64
+	granted int // the step in which the last grant was seen
+	delayed time.Time
+	by      lockd.SessionInfo // whose delay it is
+	mode    lockd.LockMode    // in which that session had the lock
+}
+
+func newMonitor(w *World) monitor {
+	return monitor{
+		world: w, keys: make(map[string]*seen), index: 1,
+		sessions: make(map[lockd.SessionID]lockd.SessionInfo),
+		alive:    make(map[lockd.SessionID]bool),
+	}
+}
+
+// forget forgets who holds what: the next process finds it as the file has it.
+func (m *monitor) forget() {
+	for _, k := range m.keys {
+		k.holder, k.shares = lockd.SessionID{}, 0
+	}
+	m.news = true
+}
+
+// name names a session as the body does.
+func (m *monitor) name(id lockd.SessionID) string {
+	if name := m.sessions[id].Name; name != "" {
+		return name
+	}
+	return fmt.Sprintf("session %d", id[15])
+}
+
+// life is how long the session lives after a renewal.
+func (m *monitor) life(id lockd.SessionID) time.Duration {
+	return m.sessions[id].TTL + m.sessions[id].Grace
+}
+
+// longest is how long a goroutine stands still so that its lock can have passed on: longer than the
+// TTL and the lock-delay of every session that lives.
+func (m *monitor) longest() time.Duration {
+	var life, delay time.Duration
+	for id := range m.alive {
+		life, delay = max(life, m.life(id)), max(delay, m.sessions[id].LockDelay)
+	}
+	return life + delay + time.Millisecond
+}
+
+// look checks what was published since the last time.
+func (m *monitor) look() {
+	db := m.world.process.db
+	if !m.news {
+		return
+	}
+	m.news = false
+	last := m.index
+	for e := range events(db, lockd.SessionsScope(), m.index) {
+		last = max(last, e.Index)
+		m.session(e)
+	}
+	for e := range events(db, lockd.PrefixScope(""), m.index) {
+		last = max(last, e.Index)
+		m.note(e)
+		k := m.keys[e.Key]
+		if k == nil {
+			k = new(seen)
+			m.keys[e.Key] = k
+		}
+		if !e.Ended.ID.IsZero() {
+			m.ended(k, e)
+		}
+		if !e.Granted.ID.IsZero() {
+			m.granted(k, e)
+		}
+	}
+	m.index = last
+}
+
+func (m *monitor) session(e lockd.Event) {
+	id := e.Session.ID
+	m.sessions[id] = e.Session
+	if e.Kind == lockd.SessionCreated {
+		m.alive[id] = true
+		return
+	}
+	delete(m.alive, id)
+	m.world.journal.note(fmt.Sprintf("%s has ended: %v", m.name(id), e.Cause))
+}
+
+// note tells of the event of a key.
+func (m *monitor) note(e lockd.Event) {
+	j := &m.world.journal
+	if j.volume == quiet {
+		return
+	}
+	if e.Granted.ID.IsZero() && e.Ended.ID.IsZero() {
+		j.note(fmt.Sprintf("%s = %q", e.Key, e.Entry.Value))
+		return
+	}
+	if ended := e.Ended.ID; !ended.IsZero() {
+		j.note(fmt.Sprintf("%s is no longer held by %s: %v", e.Key, m.name(ended), e.Cause))
+	}
+	if granted := e.Granted.ID; !granted.IsZero() {
+		j.note(fmt.Sprintf("%s is granted to %s, %s, fence %d", e.Key, m.name(granted),
+			e.Share.Mode, fenceOf(e)))
+	}
+}
+
+// fenceOf is the fence of the grant that the event tells of.
+func fenceOf(e lockd.Event) uint64 { return max(e.Entry.Fence, e.Share.Fence) }
+
+// ended notes the end of a grant.
+func (m *monitor) ended(k *seen, e lockd.Event) {
+	if e.Share.Mode == lockd.Shared {
+		k.shares = max(0, k.shares-1)
+	} else {
+		k.holder = lockd.SessionID{}
+	}
+	if delay := e.Ended.LockDelay; delay > 0 && isLoss(e.Cause) {
+		if until := e.Time.Add(delay); e.Share.Mode == lockd.Exclusive || until.After(k.delayed) {
+			k.delayed, k.by, k.mode = until, e.Ended, e.Share.Mode
+		}
+	}
+}
+
+// granted checks a grant.
+func (m *monitor) granted(k *seen, e lockd.Event) {
+	w, name, mode, fence := m.world, m.name(e.Granted.ID), e.Share.Mode, fenceOf(e)
+	if !k.holder.IsZero() {
+		w.fail("G1", fmt.Sprintf("%s was granted to %s while %s held it", e.Key, name,
+			m.name(k.holder)))
+	}
+	if mode == lockd.Exclusive && k.shares > 0 {
+		w.fail("G1", fmt.Sprintf("%s was granted to %s while %d shared it", e.Key, name, k.shares))
+	}
+	if e.Time.Before(k.delayed) && (mode == lockd.Exclusive || k.mode == lockd.Exclusive) {
+		w.fail("G7", fmt.Sprintf("%s was granted to %s at %s, and the delay of %s lasts until %s",
+			e.Key, name, w.at(e.Time), m.name(k.by.ID), w.at(k.delayed)))
+	}
+	if fence < k.fence || fence == k.fence && e.Index != fence || fence < m.fence {
+		w.fail("G8", fmt.Sprintf("%s was granted to %s with fence %d, after fence %d of the key "+
+			"and %d of any", e.Key, name, fence, k.fence, m.fence))
+	}
+	if mode == lockd.Shared {
+		k.shares++
+	} else {
+		k.holder = e.Granted.ID
+	}
+	k.fence, k.granted = fence, w.step
+	m.fence = max(m.fence, fence)
+}
+
+// isLoss reports whether a grant that ended for that cause was lost, so that a delay follows.
+func isLoss(cause error) bool {
+	return !errors.Is(cause, lockd.ErrUnlocked) && !errors.Is(cause, lockd.ErrClosed) &&
+		!errors.Is(cause, lockd.ErrKeyDeleted)
+}
+
+// events yields those after the index that are there, and waits for none. Of what was durable, and
+// not told before the process died, there are none.
+func events(db *lockd.DB, scope lockd.Scope, index uint64) iter.Seq[lockd.Event] {
+	return func(yield func(lockd.Event) bool) {
+		for ; ; index++ {
+			for e, err := range db.Watch(&atOnce{Context: context.Background()}, scope, index) {
+				if errors.Is(err, lockd.ErrCompacted) {
+					break
+				}
+				if err != nil || !yield(e) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// atOnce is a context that ends as soon as a call waits for its end.
+type atOnce struct {
+	context.Context
+	waits bool
+}
+
+func (c *atOnce) Done() <-chan struct{} {
+	c.waits = true
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+func (c *atOnce) Err() error {
+	if c.waits {
+		return context.Canceled
+	}
+	return nil
+}
+
+// published is called under the database's lock, before anything is told but losses: so every grant
+// that has ended is told of now (G10).
+func (p *process) published() {
+	w := p.world
+	w.monitor.news = true
+	if p.db == nil {
+		return // it is being opened
+	}
+	live := p.handles[:0]
+	for _, h := range p.handles {
+		if h.Err() != nil {
+			continue
+		}
+		live = append(live, h)
+		if !p.dead && !h.Holds() {
+			w.fail("G10", fmt.Sprintf("the lock of %s has gone from %s, and Done is not closed "+
+				"when that is told", h.Key, w.monitor.name(h.Session)))
+		}
+	}
+	p.handles = live
+}
+
+// handed is called when a call is about to return a lock or a slot.
+func (p *process) handed(h hook.Held) {
+	w, g := p.world, p.caller()
+	if g == nil || h.Err() != nil { // it was lost while the call was on its way
+		return
+	}
+	name := w.monitor.name(h.Session)
+	for _, other := range p.handles {
+		if other.Key == h.Key && other.Err() == nil && !(other.Shared && h.Shared) {
+			w.fail("G1", fmt.Sprintf("the lock of %s is returned to %s, while %s has it", h.Key,
+				name, w.monitor.name(other.Session)))
+		}
+	}
+	p.handles = append(p.handles, h)
+	k := w.monitor.keys[h.Key]
+	if k != nil && k.fence == h.Fence && k.granted < g.rank {
+		return // it was taken over, as it was
+	}
+	for _, other := range p.goroutines {
+		if other.state == waiting && other.rank < g.rank && slices.Contains(other.keys, h.Key) {
+			w.fail("G9", fmt.Sprintf("the lock of %s is returned to %s, whose call began in "+
+				"step %d, and %s has waited for it since step %d", h.Key, g.name, g.rank,
+				other.name, other.rank))
+		}
+	}
+}

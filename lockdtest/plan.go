@@ -1,0 +1,112 @@
+package lockdtest
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// plan is what a seed names: all that is not the body's own about one schedule.
+type plan struct {
+	order   uint64   // in which goroutines go on that could all; 0: the order of their beginnings
+	changes []change // in the order of their steps
+}
+
+// change is one deviation from the plain order: from that step on, or at the first one after it at
+// which it is possible.
+type change struct {
+	kind kind
+	step int
+}
+
+// kind is what a change does.
+type kind byte
+
+const (
+	setBack     kind = 's' // who is next goes on after all others
+	passTime    kind = 't' // the clock moves to the next deadline, whoever could go on
+	pause       kind = 'p' // who is next stands still for longer than its TTL and lock-delay
+	loseRenewal kind = 'r' // the renewals of the session that is next to be renewed, for its TTL
+	failCommit  kind = 'c' // the next commit
+	die         kind = 'd' // the process dies, and what it commits is lost
+	dieAfter    kind = 'w' // the process dies, and what it commits is durable
+)
+
+// String is the seed.
+func (p plan) String() string {
+	var seed strings.Builder
+	seed.WriteString(strconv.FormatUint(p.order, 10))
+	for _, c := range p.changes {
+		fmt.Fprintf(&seed, ".%c%d", c.kind, c.step)
+	}
+	return seed.String()
+}
+
+// parsePlan returns the plan of a seed.
+func parsePlan(seed string) (plan, error) {
+	order, rest, more := strings.Cut(seed, ".")
+	var p plan
+	var err error
+	if p.order, err = strconv.ParseUint(order, 10, 64); err != nil {
+		return p, fmt.Errorf("%q is no seed: it begins with a number", seed)
+	}
+	for more {
+		var part string
+		part, rest, more = strings.Cut(rest, ".")
+		if part == "" || !strings.ContainsRune("stprcdw", rune(part[0])) {
+			return p, fmt.Errorf("%q is no seed: %q is no change that is known", seed, part)
+		}
+		step, err := strconv.Atoi(part[1:])
+		if err != nil {
+			return p, fmt.Errorf("%q is no seed: %q has no step", seed, part)
+		}
+		p.changes = append(p.changes, change{kind(part[0]), step})
+	}
+	return p, nil
+}
+
+// without returns the plan without one of its changes.
+func (p plan) without(i int) plan {
+	p.changes = slices.Delete(slices.Clone(p.changes), i, i+1)
+	return p
+}
+
+// moved returns the plan with one of its changes at another step.
+func (p plan) moved(i, step int) plan {
+	p.changes = slices.Clone(p.changes)
+	p.changes[i].step = step
+	sortChanges(p.changes)
+	return p
+}
+
+// inOrder returns the plan with another order.
+func (p plan) inOrder(order uint64) plan {
+	p.order = order
+	return p
+}
+
+func sortChanges(changes []change) {
+	slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.step, b.step) })
+}
+
+// drawPlan returns the plan of the schedule of that number, with so many changes of those kinds
+// within so many steps. Number 0 is the plain one.
+func drawPlan(number uint64, changes, steps int, kinds []kind) plan {
+	if number == 0 {
+		return plan{}
+	}
+	rng := rand.New(rand.NewPCG(number, 0))
+	p := plan{order: number}
+	for range changes {
+		k := setBack // half of them
+		if i := rng.IntN(2 * len(kinds)); i < len(kinds) {
+			k = kinds[i]
+		}
+		p.changes = append(p.changes, change{k, 1 + rng.IntN(steps)})
+	}
+	sortChanges(p.changes)
+	return p
+}

@@ -1,0 +1,270 @@
+package lockdtest
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/internal/hook"
+)
+
+// process is what a run plays: a database, and the goroutines that use it. It takes their turns.
+type process struct {
+	world      *World
+	db         *lockd.DB
+	door       *hook.Door
+	database   *goroutine // the one that the database has of its own
+	goroutines []*goroutine
+	handles    []hook.Held // that were returned, and have not been seen to end
+
+	dead  bool
+	flies bool // the commit that is under way when the process dies is durable
+}
+
+var _ hook.Turns = (*process)(nil)
+
+// goroutine is one that the schedule knows.
+type goroutine struct {
+	name     string
+	turn     chan struct{}
+	state    state
+	ready    func() bool // it could go on, if it is held
+	priority int64
+	call     string // where it is, in words; empty unless lines are asked for
+	wakes    time.Time
+	paused   time.Time // until when it stands still
+
+	reason hook.Reason // why it waits
+	keys   []string    // for whose locks
+	rank   int         // the step in which its call began
+	called int         // how many steps it made in a row
+
+	own     bool // the database's or Explore's: it does not die, nor is paused
+	exiting bool
+}
+
+// state is what a goroutine does.
+type state int
+
+const (
+	held    state = iota // it has yet to get its turn
+	running              // it has it
+	waiting              // in a call of lockd's
+	over                 // it has ended
+)
+
+// newProcess returns a process whose database is at the path, or in memory.
+func (w *World) newProcess(path string) *process {
+	p := &process{world: w}
+	p.database = w.newGoroutine("database")
+	p.database.state, p.database.own = over, true
+	p.goroutines = append(p.goroutines, p.database)
+	kit := &hook.Clock{Mock: w.clock, Hooks: hook.Hooks{
+		BeforeCommit: p.beforeCommit, AfterCommit: p.afterCommit, Renewal: w.renews,
+		WaitsMoved: func() {}, Published: p.published, NewID: w.newID, Handed: p.handed, Turns: p,
+	}}
+	opts := &lockd.Options{
+		Clock: kit, Logger: slog.New(slog.DiscardHandler), Sync: lockd.SyncNever,
+	}
+	var err error
+	if path == "" {
+		p.db, err = lockd.New(opts)
+	} else {
+		p.db, err = lockd.Open(path, opts)
+	}
+	if err != nil {
+		w.explorer.bubble.Fatalf("lockdtest: %v", err)
+	}
+	p.door = &kit.Door
+	return p
+}
+
+// path returns where the database is of a run in which the process may die.
+func (e *explorer) path() string {
+	if e.dir == "" {
+		e.dir = e.t.TempDir()
+	}
+	e.files++
+	return filepath.Join(e.dir, fmt.Sprintf("%d.db", e.files))
+}
+
+func (w *World) newGoroutine(name string) *goroutine {
+	priority := int64(w.order() >> 1)
+	return &goroutine{name: name, turn: make(chan struct{}), ready: always, priority: priority}
+}
+
+// start starts a goroutine, which goes on when it is its turn.
+func (p *process) start(name string, fn func()) *goroutine {
+	g := p.world.newGoroutine(name)
+	g.call = "begins"
+	p.goroutines = append(p.goroutines, g)
+	go func() {
+		defer func() {
+			if fault := recover(); fault != nil {
+				p.world.fail("panic", fmt.Sprintf("%s: %v\n%s", name, fault, debug.Stack()))
+			}
+			g.state = over
+		}()
+		<-g.turn
+		p.resumed(g)
+		fn()
+	}()
+	return g
+}
+
+// hold holds the goroutine until it is its turn, and its condition holds.
+func (p *process) hold(g *goroutine, ready func() bool) {
+	g.state, g.ready = held, ready
+	<-g.turn
+}
+
+// resumed ends the goroutine if its process has died.
+func (p *process) resumed(g *goroutine) {
+	if p.dead && !g.own {
+		g.exiting = true
+		runtime.Goexit()
+	}
+}
+
+// caller returns the goroutine that calls, and nil if it is Explore itself, or one that is about to
+// end with its process.
+func (p *process) caller() *goroutine {
+	g := p.world.running.Load()
+	if g == nil || g.exiting {
+		return nil
+	}
+	if g.state != running {
+		p.world.fail("", "a goroutine that World.Go has not started calls lockd, or the World")
+		return nil
+	}
+	return g
+}
+
+// point holds the goroutine that calls.
+func (p *process) point(what string, ready func() bool) {
+	g := p.caller()
+	if g == nil {
+		return
+	}
+	g.call = p.world.journal.call(what)
+	p.hold(g, ready)
+	p.resumed(g)
+}
+
+// Begin is one of hook.Turns.
+func (p *process) Begin() {
+	p.point("", always)
+	if g := p.world.running.Load(); g != nil {
+		g.rank = p.world.step
+	}
+}
+
+// Return is one of hook.Turns.
+func (p *process) Return() { p.point("is answered", always) }
+
+// Wait is one of hook.Turns.
+func (p *process) Wait(why hook.Reason, keys []string) (over func()) {
+	return p.wait(why, keys, p.resumed)
+}
+
+// Hold is one of hook.Turns.
+func (p *process) Hold() (over func()) {
+	return p.wait(hook.Others, nil, func(*goroutine) {})
+}
+
+func (p *process) wait(why hook.Reason, keys []string, resumed func(*goroutine)) (over func()) {
+	g := p.caller()
+	if g == nil {
+		return func() {}
+	}
+	g.state, g.reason, g.keys = waiting, why, keys
+	g.call = p.world.journal.call(arrival(why))
+	return func() {
+		caller := p.world.running.Load() // first: see World.await
+		g.reason, g.keys = "", nil
+		if caller == g { // it had not to wait
+			g.state = running
+			return
+		}
+		p.hold(g, always)
+		resumed(g)
+	}
+}
+
+// arrival says that what a goroutine has waited for has come.
+func arrival(why hook.Reason) string {
+	switch why {
+	case hook.Work, hook.Others:
+		return "goes on"
+	}
+	return "has waited for " + string(why)
+}
+
+// Join is one of hook.Turns.
+func (p *process) Join() (leave func()) {
+	g := p.database
+	g.call = "begins"
+	p.hold(g, always)
+	return func() { g.state = over }
+}
+
+var (
+	errChosen = errors.New("commit fails in this schedule")
+	errDead   = errors.New("process has died")
+)
+
+func (p *process) beforeCommit() error {
+	w := p.world
+	if g := p.caller(); g != nil {
+		g.call = w.journal.call("commits")
+		p.hold(g, always)
+	}
+	switch {
+	case p.dead && !p.flies:
+		return errDead
+	case p.dead:
+		p.flies = false
+	case w.commit && w.running.Load() != nil:
+		w.commit = false
+		w.journal.note("the commit fails")
+		return errChosen
+	}
+	return nil
+}
+
+func (p *process) afterCommit() error {
+	if p.dead {
+		return errDead
+	}
+	return nil
+}
+
+// renews is called before a session is renewed.
+func (w *World) renews(session [16]byte) error {
+	n := w.notes[session]
+	switch {
+	case n == nil:
+		return nil
+	case n.maker != nil && w.now.Before(n.maker.paused):
+	case w.renewal:
+		w.renewal = false
+		n.lost = w.now.Add(w.monitor.life(session))
+	case !w.now.Before(n.lost):
+		return nil
+	}
+	w.journal.note(fmt.Sprintf("a renewal of %s is lost", w.monitor.name(session)))
+	return ErrDropped
+}
+
+// newID names a session: with a number, so that the lines of a schedule are always the same.
+func (w *World) newID() (id [16]byte) {
+	binary.BigEndian.PutUint64(id[8:], uint64(len(w.notes)+1))
+	w.notes[id] = &note{maker: w.running.Load()}
+	return id
+}

@@ -1,0 +1,335 @@
+package lockdtest
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/internal/hook"
+)
+
+const (
+	maxSteps = 10_000 // of a schedule
+	maxIdle  = 1000   // steps of the clock alone
+	maxRow   = 200    // steps of one goroutine in a row
+)
+
+// run runs the schedule, and returns what it has shown.
+func (e *explorer) run(p plan, v volume) *outcome {
+	failed := e.t.Failed()
+	w := &World{
+		explorer: e, clock: clock.NewMock(), plan: p, lowest: -1, order: orderOf(p.order),
+		notes: make(map[lockd.SessionID]*note), journal: journal{volume: v},
+	}
+	w.now = w.clock.Now()
+	w.monitor = newMonitor(w)
+	path := ""
+	for _, c := range p.changes {
+		if path == "" && (c.kind == die || c.kind == dieAfter) {
+			path = e.path()
+			defer os.Remove(path)
+		}
+	}
+	w.process = w.newProcess(path)
+	w.process.start("body", func() { e.body(w) })
+	for w.failure == nil && !w.ended {
+		w.advance(path)
+	}
+	steps := w.step
+	if w.failure == nil {
+		w.conclude()
+	}
+	if w.failure != nil {
+		w.process.kill()
+	}
+	if w.failure == nil && e.t.Failed() && !failed {
+		w.fail(ofTest, "the body has failed the test, and not by World.Errorf")
+	}
+	return &outcome{plan: p, failure: w.failure, steps: steps, lines: w.journal.lines}
+}
+
+// orderOf returns what gives each goroutine its priority. Of order 0 each has a lower one than that
+// before.
+func orderOf(order uint64) func() uint64 {
+	if order == 0 {
+		next := uint64(1) << 62
+		return func() uint64 { next--; return next }
+	}
+	return rand.New(rand.NewPCG(order, 1)).Uint64
+}
+
+// advance does one step.
+func (w *World) advance(path string) {
+	w.step++
+	if w.step > maxSteps {
+		w.fail("end", fmt.Sprintf("the schedule has not ended after %d steps", maxSteps))
+		return
+	}
+	if len(w.plan.changes) > 0 && w.plan.changes[0].step <= w.step {
+		c := w.plan.changes[0]
+		w.plan.changes = w.plan.changes[1:]
+		w.change(c.kind, path)
+		w.look()
+		return
+	}
+	g := w.process.next()
+	switch {
+	case g != nil:
+		w.process.step(g)
+		w.look()
+		w.noteState(g)
+	case w.process.done():
+		w.ended = true
+		w.step--
+	default:
+		w.await()
+		w.look()
+	}
+}
+
+// look checks what has to hold after a step.
+func (w *World) look() {
+	if w.failure != nil {
+		return
+	}
+	w.monitor.look()
+	for _, r := range w.rules {
+		if err := r.holds(); err != nil {
+			w.fail(r.name, err.Error())
+		}
+	}
+}
+
+// next returns the goroutine that goes on, or nil if none can.
+func (p *process) next() *goroutine {
+	return p.first(func(*goroutine) bool { return true })
+}
+
+// nextOfBody returns the goroutine of the body's that goes on before its others, or nil.
+func (p *process) nextOfBody() *goroutine {
+	return p.first(func(g *goroutine) bool { return !g.own })
+}
+
+// first returns the goroutine that goes on first of those that are chosen, or nil.
+func (p *process) first(chosen func(*goroutine) bool) *goroutine {
+	var next *goroutine
+	for _, g := range p.goroutines {
+		if chosen(g) && g.state == held && (next == nil || g.priority > next.priority) &&
+			!p.world.now.Before(g.paused) && (p.dead || g.ready()) {
+			next = g
+		}
+	}
+	return next
+}
+
+// done reports whether all goroutines have ended, or are in a call that ends with the database.
+func (p *process) done() bool {
+	for _, g := range p.goroutines {
+		switch {
+		case g.state == over, g == p.database && g.state == waiting:
+		case g.state == waiting && (g.reason == hook.Ending || g.reason == hook.Change):
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// step has the goroutine go on, until it is held again, waits or ends.
+func (p *process) step(g *goroutine) {
+	w := p.world
+	w.journal.begin(w, g.name, g.call)
+	if g != p.database {
+		w.idle = 0
+	}
+	if w.last != g {
+		w.last, g.called = g, 0
+	}
+	g.called++
+	g.state = running
+	w.running.Store(g)
+	g.turn <- struct{}{}
+	synctest.Wait()
+	w.running.Store(nil)
+	if g.state == running && !p.dead {
+		w.fail("goroutine", fmt.Sprintf("%s waits for something that is not lockd's: use "+
+			"World.Await", g.name))
+	}
+	if g.called > maxRow { // it may wait in a loop for what another has to do
+		g.called = 0
+		w.setBack(g)
+	}
+}
+
+// noteState adds to the line of a step where it has led the goroutine.
+func (w *World) noteState(g *goroutine) {
+	switch g.state {
+	case waiting:
+		w.journal.note("waits for " + string(g.reason) + describeKeys(g.keys))
+	case over:
+		w.journal.note("ends")
+	}
+}
+
+func describeKeys(keys []string) string {
+	if len(keys) == 0 {
+		return ""
+	}
+	return " of " + strings.Join(keys, ", ")
+}
+
+// setBack has the goroutine go on after all others.
+func (w *World) setBack(g *goroutine) {
+	w.lowest--
+	g.priority = w.lowest
+}
+
+// change does what the plan says.
+func (w *World) change(k kind, path string) {
+	g := w.process.next()
+	switch k {
+	case setBack:
+		if g != nil {
+			w.journal.begin(w, g.name, "goes on after all others")
+			w.setBack(g)
+			return
+		}
+	case passTime:
+		w.await()
+		return
+	case pause:
+		if g = w.process.nextOfBody(); g != nil {
+			g.paused = w.now.Add(w.monitor.longest())
+			w.journal.begin(w, g.name, "stands still until "+w.at(g.paused))
+			return
+		}
+	case loseRenewal:
+		w.renewal = true
+		w.journal.begin(w, "", "the next renewal is lost, and those within the TTL after it")
+		return
+	case failCommit:
+		w.commit = true
+		w.journal.begin(w, "", "the next commit fails")
+		return
+	case die, dieAfter:
+		if w.restart != nil && path != "" {
+			w.dies(k, path)
+			return
+		}
+	}
+	w.journal.begin(w, "", "nothing changes")
+}
+
+// at is the time in words, since the clock began.
+func (w *World) at(t time.Time) string { return t.Sub(time.Unix(0, 0)).String() }
+
+// await lets time pass, until something is due.
+func (w *World) await() {
+	if w.idle++; w.idle > maxIdle {
+		w.fail("wait", "these wait for ever: "+w.process.waiters())
+		return
+	}
+	next, known := w.process.door.Next()
+	known = known && next.After(w.now) // else it is being done, by one that stands still
+	for _, g := range w.process.goroutines {
+		for _, t := range []time.Time{g.wakes, g.paused} {
+			if g.state == held && t.After(w.now) && (!known || t.Before(next)) {
+				next, known = t, true
+			}
+		}
+	}
+	if !known { // but there may be timers of the body's
+		if w.idle > 20 {
+			w.fail("wait", "these wait for ever: "+w.process.waiters())
+			return
+		}
+		next = w.now.Add(time.Second << w.idle)
+	}
+	w.journal.begin(w, "", "the clock moves to "+w.at(next))
+	d := next.Sub(w.now)
+	w.now = next
+	w.running.Store(nil) // for those that a timer of package time wakes: they load it
+	w.clock.Set(next)
+	time.Sleep(d) // for timers of package time
+	synctest.Wait()
+}
+
+// waiters says who waits, and for what.
+func (p *process) waiters() string {
+	var waiters []string
+	for _, g := range p.goroutines {
+		switch {
+		case g == p.database:
+		case g.state == held:
+			waiters = append(waiters, g.name+" for its condition")
+		case g.state == waiting:
+			waiters = append(waiters,
+				fmt.Sprintf("%s for %s%s", g.name, g.reason, describeKeys(g.keys)))
+		}
+	}
+	return strings.Join(waiters, "; ")
+}
+
+// dies lets the process die, and the next one begin.
+func (w *World) dies(k kind, path string) {
+	w.journal.begin(w, "", "the process dies, and the next one begins")
+	w.process.flies = k == dieAfter
+	w.process.kill()
+	restart := w.restart
+	w.restart, w.renewal, w.commit = nil, false, false
+	w.monitor.forget()
+	w.process = w.newProcess(path)
+	w.process.start("next process", restart)
+}
+
+// kill ends all goroutines, and closes the database, which can commit nothing any more.
+func (p *process) kill() {
+	w := p.world
+	p.dead, w.journal.muted = true, true
+	p.close()
+	w.journal.muted = false
+	for _, g := range p.goroutines {
+		if g.state != over && w.explorer.stuck == "" {
+			w.explorer.stuck = g.name
+		}
+	}
+}
+
+// conclude checks the database when the body has ended, and closes it.
+func (w *World) conclude() {
+	p := w.process
+	w.commit, w.renewal = false, false
+	if err := p.door.Check(); err != nil {
+		w.fail("state", err.Error())
+		return
+	}
+	if err := p.close(); err != nil {
+		w.fail("close", err.Error())
+	}
+	if waiters := p.waiters(); waiters != "" {
+		w.fail("close", "the database is closed, and these wait: "+waiters)
+	}
+}
+
+// close closes the database, on a goroutine of its own, and has all go on until none can.
+func (p *process) close() (err error) {
+	w := p.world
+	for _, g := range p.goroutines {
+		g.paused = time.Time{}
+	}
+	end := p.start("end", func() { err = p.db.Close() })
+	end.own, end.priority = true, math.MaxInt64
+	for g := p.next(); g != nil; g = p.next() {
+		w.step++
+		p.step(g)
+		w.noteState(g)
+	}
+	return err
+}

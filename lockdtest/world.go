@@ -1,0 +1,117 @@
+package lockdtest
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/lockd/lockd"
+)
+
+// World is one run of the body of Explore: its database, its clock and its goroutines, of which one
+// at a time runs. Its methods are for the goroutines of the body. The zero value is not usable;
+// Explore gives one.
+type World struct {
+	explorer *explorer
+	clock    *clock.Mock
+	rules    []rule
+	restart  func()
+	journal  journal
+	monitor  monitor
+
+	process *process
+	running atomic.Pointer[goroutine] // nil: none, and Explore itself calls
+	last    *goroutine                // that ran
+	failure *failure                  // the first one
+	ended   bool                      // the body has
+
+	// What the plan has to say, and what is left of it.
+	plan    plan
+	order   func() uint64
+	lowest  int64
+	step    int
+	idle    int // steps of the clock since a goroutine of the body went on
+	renewal bool
+	commit  bool
+	notes   map[lockd.SessionID]*note
+	now     time.Time
+}
+
+// note is what is known of a session since its ID was given out.
+type note struct {
+	maker *goroutine
+	lost  time.Time // until when its renewals are
+}
+
+// rule is one of the body's own.
+type rule struct {
+	name  string
+	holds func() error
+}
+
+// DB returns the database of the process that runs. It is closed when the body has ended: by
+// Explore, and not by the body.
+func (w *World) DB() *lockd.DB { return w.process.db }
+
+// Clock returns the clock of the database, for code under test that tells the time itself. It moves
+// when no goroutine can go on, or where the schedule says so; the body must not move it. Timers and
+// contexts of packages time and context run by it too.
+func (w *World) Clock() clock.Clock { return w.clock }
+
+// Go starts fn on a goroutine of its own, which the schedule knows by the name. The schedule ends
+// when all goroutines have ended, but for those that are in a call of KeepAlive, Watch or the like:
+// such a call ends with the database. A panic of fn fails the test.
+func (w *World) Go(name string, fn func()) {
+	w.process.start(name, fn)
+}
+
+// Yield is a point at which others may go on: for a step of the body's that is no call of lockd's,
+// such as a write to a resource that is outside.
+func (w *World) Yield() { w.process.point("Yield", always) }
+
+// Await blocks until the condition holds. Explore looks at it when no goroutine runs, so it must
+// not block, and may look at what the body's goroutines share. It takes the place of channels,
+// mutexes and the like, for which a goroutine must not wait: Explore would not know who goes on.
+func (w *World) Await(condition func() bool) { w.process.point("Await", condition) }
+
+// Sleep blocks until the clock has moved by d: work takes its time.
+func (w *World) Sleep(d time.Duration) {
+	until := w.now.Add(d)
+	if g := w.process.caller(); g != nil {
+		g.wakes = until
+		w.process.point("Sleep", func() bool { return !w.now.Before(until) })
+	}
+}
+
+// Invariant adds a rule that has to hold after every step. Explore calls it when no goroutine runs;
+// it may read the database, and must not write to it. An error fails the test, with the name of the
+// rule.
+func (w *World) Invariant(name string, holds func() error) {
+	w.rules = append(w.rules, rule{name, holds})
+}
+
+// Errorf fails the test, with the schedule that leads here. The schedule ends after this step.
+func (w *World) Errorf(format string, args ...any) {
+	w.fail("", fmt.Sprintf(format, args...))
+}
+
+// Restart says what the next process runs, so that the schedule may let the process die, once: all
+// goroutines end, without their calls being answered, and fn is run on the database as the file has
+// it. Deferred functions do run, on a database that is closed. Without a call of Restart no process
+// dies.
+func (w *World) Restart(fn func()) {
+	w.restart = fn
+	w.explorer.restarts = true
+}
+
+// fail notes the first failure.
+func (w *World) fail(rule, text string) {
+	if w.failure == nil {
+		w.failure = &failure{rule, text}
+	}
+}
+
+// always is the condition of a goroutine that can go on.
+func always() bool { return true }

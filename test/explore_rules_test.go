@@ -1,0 +1,300 @@
+package lockd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/lockdtest"
+)
+
+// explored is a World whose calls check what they are answered, by the promises.
+type explored struct {
+	*lockdtest.World
+	sessions []*exploredSession
+	indexes  map[uint64]string // that writes had, and whose they were
+	index    uint64            // of the newest snapshot
+	queues   map[string][]string
+	holders  map[string]string
+	delays   map[string]time.Time
+}
+
+// exploredSession is a session, and until when it has to live at least (G6).
+type exploredSession struct {
+	*lockd.Session
+	name  string
+	until time.Time
+}
+
+func newExplored(w *lockdtest.World) *explored {
+	x := &explored{
+		World: w, indexes: make(map[uint64]string), queues: make(map[string][]string),
+		holders: make(map[string]string),
+	}
+	w.Invariant("G4: the index does not fall", x.indexRises)
+	w.Invariant("G5: no lock without its session", x.locksHaveSessions)
+	w.Invariant("G6: no session ends before its time", x.sessionsLive)
+	w.Invariant("G7: a delay does not grow", x.delaysPass)
+	w.Invariant("G9: waiters are served in order", x.queuesAreServed)
+	return x
+}
+
+func (x *explored) indexRises() error {
+	index := x.DB().Snapshot().Index()
+	if index < x.index {
+		return fmt.Errorf("it was %d, and is %d", x.index, index)
+	}
+	x.index = index
+	return nil
+}
+
+func (x *explored) locksHaveSessions() error {
+	state := x.DB().Snapshot()
+	for key, entry := range state.Prefix("") {
+		if _, lives := state.Session(entry.Session); !entry.Session.IsZero() && !lives {
+			return fmt.Errorf("%s is held by a session that has ended", key)
+		}
+	}
+	for a := range state.Catalog().Attachments("") {
+		if _, lives := state.Session(a.Session); !lives {
+			return fmt.Errorf("%s is attached to a session that has ended", a.Name)
+		}
+	}
+	for l := range x.DB().Locks() {
+		for _, w := range l.Queue {
+			if _, lives := state.Session(w.Session.ID); !lives {
+				return fmt.Errorf("a session that has ended waits for %s", l.Key)
+			}
+		}
+	}
+	return nil
+}
+
+// delaysPass compares the delays of locks that are free with those after the last step.
+func (x *explored) delaysPass() error {
+	delays := make(map[string]time.Time)
+	for l := range x.DB().Locks() {
+		if !l.Holder.ID.IsZero() || l.DelayedUntil.IsZero() {
+			continue
+		}
+		delays[l.Key] = l.DelayedUntil
+		if before := x.delays[l.Key]; !before.IsZero() && l.DelayedUntil.After(before) {
+			return fmt.Errorf("%s was delayed until %v, and is so until %v", l.Key,
+				before.UnixNano(), l.DelayedUntil.UnixNano())
+		}
+	}
+	x.delays = delays
+	return nil
+}
+
+func (x *explored) sessionsLive() error {
+	now := x.Clock().Now()
+	for _, s := range x.sessions {
+		if errors.Is(s.Err(), lockd.ErrExpired) && now.Before(s.until) {
+			return fmt.Errorf("%s has expired at %v, %v too early", s.name, now.UnixNano(),
+				s.until.Sub(now))
+		}
+	}
+	return nil
+}
+
+// queuesAreServed compares the queues with those after the last step: one that has got what it
+// waited for has left nobody ahead of it behind. A slot's session is in the queue of its semaphore.
+func (x *explored) queuesAreServed() error {
+	queues, holders := make(map[string][]string), make(map[string]string)
+	for l := range x.DB().Locks() {
+		for _, w := range l.Queue {
+			queues[l.Key] = append(queues[l.Key], w.Session.Name)
+		}
+		holders[l.Key] = l.Holder.Name
+	}
+	for key, before := range x.queues {
+		for i, name := range before {
+			if slices.Contains(queues[key], name) || !x.served(key, name, holders) {
+				continue
+			}
+			for _, ahead := range before[:i] {
+				if slices.Contains(queues[key], ahead) {
+					return fmt.Errorf("%s: %s was served, and %s, ahead of it, waits on", key, name,
+						ahead)
+				}
+			}
+		}
+	}
+	x.queues, x.holders = queues, holders
+	return nil
+}
+
+// served reports whether the session holds what it did not hold before.
+func (x *explored) served(key, name string, holders map[string]string) bool {
+	prefix, slot := strings.CutSuffix(key, "/.lock")
+	if !slot {
+		return holders[key] == name && x.holders[key] != name
+	}
+	for key, holder := range holders {
+		if strings.HasPrefix(key, prefix) && holder == name && x.holders[key] != name {
+			return true
+		}
+	}
+	return false
+}
+
+// session makes a session, or returns nil if the commit failed.
+func (x *explored) session(name string, opts lockd.SessionOptions) *exploredSession {
+	opts.Name = name
+	until := x.Clock().Now().Add(opts.TTL + opts.Grace)
+	session, err := x.DB().NewSession(&opts)
+	if err != nil {
+		x.only(err, lockd.ErrCommit)
+		return nil
+	}
+	if session == nil {
+		x.Errorf("G11: NewSession returned nil without an error")
+		return nil
+	}
+	s := &exploredSession{session, name, until}
+	x.sessions = append(x.sessions, s)
+	if _, lives := x.DB().Snapshot().Session(s.ID()); !lives && s.Err() == nil {
+		x.Errorf("G3: %s was answered, and is not published", name)
+	}
+	return s
+}
+
+// renew renews the session.
+func (x *explored) renew(s *exploredSession) {
+	until := x.Clock().Now().Add(s.Info().TTL + s.Info().Grace)
+	if err := s.Renew(); err != nil {
+		x.only(err, lockd.ErrNoSession, lockd.ErrCommit, lockdtest.ErrDropped)
+		return
+	}
+	s.until = until
+}
+
+// only fails on an error that is none of those.
+func (x *explored) only(err error, expected ...error) {
+	for _, e := range expected {
+		if errors.Is(err, e) {
+			return
+		}
+	}
+	x.Errorf("unexpected error: %v", err)
+}
+
+// lock waits for the lock.
+func (x *explored) lock(ctx context.Context, s *exploredSession, key string) *lockd.Lock {
+	before := ctx.Err()
+	l, err := s.Lock(ctx, key, nil)
+	if err == nil && before != nil {
+		x.Errorf("G11: %s was locked with a context that had ended", key)
+	}
+	if err != nil {
+		x.refused(err)
+		x.only(err, lockd.ErrCommit, lockd.ErrNoSession, context.Canceled)
+		return nil
+	}
+	x.granted(l)
+	return l
+}
+
+// lockAll waits for all the locks.
+func (x *explored) lockAll(ctx context.Context, s *exploredSession, keys ...string) []*lockd.Lock {
+	locks, err := s.LockAll(ctx, keys, nil)
+	if err != nil {
+		x.refused(err)
+		x.only(err, lockd.ErrCommit, lockd.ErrNoSession, context.Canceled)
+		return nil
+	}
+	for _, l := range locks {
+		x.granted(l)
+	}
+	return locks
+}
+
+// tryLock takes the lock if it is free.
+func (x *explored) tryLock(s *exploredSession, key string) *lockd.Lock {
+	l, err := s.TryLock(key, nil)
+	if err != nil {
+		x.refused(err)
+		var locked *lockd.LockedError
+		if !errors.As(err, &locked) {
+			x.only(err, lockd.ErrCommit, lockd.ErrNoSession)
+		}
+		return nil
+	}
+	x.granted(l)
+	return l
+}
+
+// refused checks that a refusal tells only of what is published. Get is no point: no other call
+// comes between the refusal and it.
+func (x *explored) refused(err error) {
+	var locked *lockd.LockedError
+	if !errors.As(err, &locked) {
+		return
+	}
+	if e, _ := x.DB().Get(locked.Key); e.Fence < locked.Fence {
+		x.Errorf("G3: refused because of fence %d, and fence %d is published: %v", locked.Fence,
+			e.Fence, err)
+	}
+}
+
+// granted checks that a grant is published.
+func (x *explored) granted(l *lockd.Lock) {
+	if l == nil {
+		x.Errorf("G11: a nil lock without an error")
+		return
+	}
+	proof := l.Sequencer()
+	if e, _ := x.DB().Get(l.Key()); e.Fence < proof.Fence {
+		x.Errorf("G3: the lock of %s was returned with fence %d, and %d is published", l.Key(),
+			proof.Fence, e.Fence)
+	}
+}
+
+// unlock releases the lock, however often the commit fails.
+func (x *explored) unlock(l *lockd.Lock) {
+	for {
+		err := l.Unlock()
+		if !errors.Is(err, lockd.ErrCommit) {
+			if err != nil {
+				x.only(err, lockd.ErrNotHeld)
+			}
+			return
+		}
+	}
+}
+
+// put writes the value, and checks that it is published when that is answered, at an index that no
+// other write has had.
+func (x *explored) put(name, key string) {
+	e, err := x.DB().Put(key, []byte(name), nil)
+	if err != nil {
+		x.only(err, lockd.ErrCommit)
+		if !e.Session.IsZero() || e.Key != "" {
+			x.Errorf("G11: Put returned an entry with its error")
+		}
+		return
+	}
+	x.wrote(name, key, e.ModifyIndex)
+}
+
+// wrote checks a write that was answered.
+func (x *explored) wrote(name, key string, index uint64) {
+	if got, _ := x.DB().Get(key); got.ModifyIndex < index {
+		x.Errorf("G3: a write of %s at index %d was answered, and %d is published", key, index,
+			got.ModifyIndex)
+	}
+	x.used(name, index)
+}
+
+// used notes an index that a write has had.
+func (x *explored) used(name string, index uint64) {
+	if other, twice := x.indexes[index]; twice {
+		x.Errorf("G4: index %d is that of a write of %s, and of one of %s", index, name, other)
+	}
+	x.indexes[index] = name
+}
