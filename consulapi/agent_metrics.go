@@ -56,6 +56,7 @@ func (h *handler) agentMetrics(r *request) (answer, error) {
 			newGauge("keys", float64(stats.Keys)),
 			newGauge("sessions", float64(stats.Sessions)),
 			newGauge("locks", float64(stats.Locks)),
+			newGauge("shares", float64(stats.Shares)),
 			newGauge("waiters", float64(stats.Waiters)),
 			newGauge("watchers", float64(stats.Watchers)),
 			newGauge("queries.blocked", float64(h.blocked.Load())),

@@ -12,6 +12,10 @@ func TestAgent_A10_Metrics(t *testing.T) {
 		s := h.session(nil)
 		_, err := s.TryLock("held", nil)
 		h.must(err)
+		for range 2 {
+			_, err = s.TryLock("k", shared)
+			h.must(err)
+		}
 		h.put("k", "v")
 		h.must(h.session(nil).Close())
 		h.must(h.db.EndSession(h.session(nil).ID()))
@@ -44,8 +48,9 @@ func TestAgent_A10_Metrics(t *testing.T) {
 		}
 		for name, want := range map[string]float64{
 			"lockd.up": 1, "lockd.keys": 2, "lockd.sessions": 1, "lockd.locks": 1,
+			"lockd.shares":  2,
 			"lockd.waiters": 0, "lockd.watchers": 1, "lockd.queries.blocked": 1,
-			"lockd.index": float64(h.db.Stats().Index), "lockd.grants/": 1,
+			"lockd.index": float64(h.db.Stats().Index), "lockd.grants/": 3,
 			"lockd.sessions.ended/closed": 1, "lockd.sessions.ended/destroyed": 1,
 			"lockd.sessions.ended/expired": 0, "lockd.locks.ended/unlocked": 0,
 		} {

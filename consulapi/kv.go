@@ -1,7 +1,6 @@
 package consulapi
 
 import (
-	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -97,7 +96,10 @@ func (h *handler) kvGet(r *request) (answer, error) {
 
 // entryAnswer is the answer to a read of one key that is there.
 func (r *request) entryAnswer(e lockd.Entry) answer {
-	a := answer{header: fenceHeader(e)}
+	var a answer
+	if !e.Session.IsZero() {
+		a.header = fenceHeader(e.Fence)
+	}
 	if !r.has("raw") {
 		a.value = listOf(newEntry(e))
 		return a
@@ -109,15 +111,6 @@ func (r *request) entryAnswer(e lockd.Entry) answer {
 	a.header.Set("Content-Security-Policy", "sandbox")
 	a.body, a.contentType = e.Value, "text/plain"
 	return a
-}
-
-// fenceHeader tells the fence of a key's lock, nothing if the key is free. The header is lockd's
-// own: Consul's JSON of a key has no member for it (X1).
-func fenceHeader(e lockd.Entry) http.Header {
-	if e.Session.IsZero() {
-		return nil
-	}
-	return http.Header{"X-Lockd-Fence": {strconv.FormatUint(e.Fence, 10)}}
 }
 
 // kvList answers with all entries that begin with the prefix.
@@ -212,86 +205,6 @@ func (h *handler) kvPut(r *request) (answer, error) {
 	}
 	_, err = h.db.Put(r.rest, value, &lockd.PutOptions{Flags: flags})
 	return done(err, nil)
-}
-
-// refusalHeader is lockd's own, and says why a lock is refused: a false does not tell a lock that
-// is held from one that is delayed (X25).
-const refusalHeader = "X-Lockd-Refusal"
-
-func (h *handler) kvAcquire(r *request, value []byte, flags uint64) (answer, error) {
-	given := r.query.Get("acquire")
-	var e lockd.Entry
-	err := h.db.Update(func(tx *lockd.Txn) (err error) {
-		e, err = acquire(tx, r.rest, given, value, flags)
-		return err
-	})
-	if locked, is := errors.AsType[*lockd.LockedError](err); is {
-		refused := ok(false) // K17, K18
-		refused.header = http.Header{refusalHeader: {locked.Error()}}
-		return refused, nil
-	}
-	a, err := applied(err)
-	a.header = fenceHeader(e)
-	return a, err
-}
-
-func (h *handler) kvRelease(r *request, value []byte, flags uint64) (answer, error) {
-	given := r.query.Get("release")
-	err := h.db.Update(func(tx *lockd.Txn) error {
-		_, err := release(tx, r.rest, given, value, flags)
-		return err
-	})
-	if errors.Is(err, lockd.ErrNotHeld) {
-		return ok(false), nil // K22, K23, K25
-	}
-	return applied(err)
-}
-
-// applied is the answer to a write that either succeeded or is an error; that has a text of its
-// own (H9).
-func applied(err error) (answer, error) {
-	if f, is := errors.AsType[*failure](err); is {
-		return answer{}, &failure{code: f.code, err: f.err, text: "raft apply failed: " + f.text}
-	}
-	return done(err, nil)
-}
-
-// acquire takes the key's lock as Consul does, value and flags included (K13 to K20, K35).
-func acquire(
-	tx *lockd.Txn, key, given string, value []byte, flags uint64,
-) (lockd.Entry, error) {
-	if value == nil {
-		value = []byte{} // it is written all the same
-	}
-	e, err := tx.Lock(key, sessionID(given), &lockd.LockOptions{Value: value, Flags: flags})
-	switch {
-	case errors.Is(err, lockd.ErrNoSession):
-		return e, reword(err, "invalid session %q", given)
-	case errors.Is(err, lockd.ErrInvalid) && given == "":
-		return e, missingSession(err)
-	}
-	return e, err
-}
-
-// release frees the key's lock and, unlike Txn.Unlock, replaces value and flags (K21 to K25).
-func release(
-	tx *lockd.Txn, key, given string, value []byte, flags uint64,
-) (lockd.Entry, error) {
-	if given == "" {
-		_, err := tx.Unlock(key, lockd.SessionID{})
-		return lockd.Entry{}, missingSession(err)
-	}
-	if e, err := tx.Unlock(key, sessionID(given)); err != nil {
-		return e, err
-	}
-	return tx.Put(key, value, &lockd.PutOptions{Flags: flags})
-}
-
-// missingSession is what Consul says to a request that names no session (K19, K24).
-func missingSession(err error) error {
-	return &failure{
-		code: http.StatusInternalServerError, err: err, text: "missing session",
-	}
 }
 
 func (h *handler) kvDelete(r *request) (answer, error) {

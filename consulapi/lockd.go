@@ -26,14 +26,17 @@ func (h *handler) lockdBackup(*request) (answer, error) {
 // lock is a lock that is held, delayed or waited for, as it is in JSON. What does not apply is left
 // out.
 type lock struct {
-	Key string
+	Key  string
+	Mode string `json:",omitempty"` // in which it is held
 	party
 	LockIndex    uint64        `json:",omitempty"`
 	ModifyIndex  uint64        `json:",omitempty"`
 	Fence        uint64        `json:",omitempty"`
 	Since        time.Time     `json:",omitzero"`
 	Held         time.Duration `json:",omitempty"`
+	Holders      []holder      `json:",omitempty"` // that share it
 	DelayedUntil time.Time     `json:",omitzero"`
+	DelayedMode  string        `json:",omitempty"` // in which it was lost
 	Limit        int           `json:",omitempty"`
 	Queue        []waiter
 }
@@ -45,9 +48,18 @@ type party struct {
 	Node    string          `json:",omitempty"`
 }
 
+// holder is one of those that share a lock.
+type holder struct {
+	party
+	Fence uint64
+	Since time.Time     `json:",omitzero"`
+	Held  time.Duration `json:",omitempty"`
+}
+
 // waiter is a call that waits for a lock.
 type waiter struct {
 	party
+	Mode   string
 	Since  time.Time
 	Waited time.Duration
 	Keys   []string
@@ -61,14 +73,43 @@ func (h *handler) newLock(info lockd.LockInfo) lock {
 		Held: info.Held, DelayedUntil: utc(info.DelayedUntil), Limit: info.Limit,
 		Queue: []waiter{},
 	}
+	if !info.DelayedUntil.IsZero() {
+		l.DelayedMode = info.DelayedMode.String()
+	}
 	// It may have been granted anew, or the key deleted, since the lock was looked at.
-	if e, _ := h.db.Get(info.Key); info.Fence > 0 && e.Fence == info.Fence {
-		l.LockIndex, l.ModifyIndex = e.LockIndex, e.ModifyIndex
+	e, _ := h.db.Get(info.Key)
+	switch {
+	case len(info.Holders) > 0:
+		l.Mode, l.LockIndex = lockd.Shared.String(), info.Holders[0].Grant.LockIndex
+		if e.LockIndex == l.LockIndex {
+			l.ModifyIndex = e.ModifyIndex
+		}
+		l.Holders = newHolders(&info)
+	case info.Fence > 0:
+		l.Mode = lockd.Exclusive.String()
+		if e.Fence == info.Fence {
+			l.LockIndex, l.ModifyIndex = e.LockIndex, e.ModifyIndex
+		}
 	}
 	for _, w := range info.Queue {
-		l.Queue = append(l.Queue, waiter{newParty(w.Session), utc(w.Since), w.Waited, w.Keys})
+		l.Queue = append(l.Queue, waiter{
+			newParty(w.Session), w.Mode.String(), utc(w.Since), w.Waited, w.Keys,
+		})
 	}
 	return l
+}
+
+// newHolders describes those that share the lock.
+func newHolders(info *lockd.LockInfo) (holders []holder) {
+	for _, one := range info.Holders {
+		shown := holder{party: newParty(one.Session), Fence: one.Grant.Fence, Since: utc(one.Since)}
+		if !one.Since.IsZero() && !info.Since.IsZero() {
+			// The first holder is that of info, and tells what time it is.
+			shown.Held = max(info.Held-one.Since.Sub(info.Since), 0)
+		}
+		holders = append(holders, shown)
+	}
+	return holders
 }
 
 // utc returns a time in UTC. The zero time stays that.

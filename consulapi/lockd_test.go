@@ -10,17 +10,21 @@ import (
 
 // shownLock is what /v1/lockd/locks says of one lock.
 type shownLock struct {
-	Key string
+	Key  string
+	Mode string
 	shownParty
 	LockIndex    uint64
 	ModifyIndex  uint64
 	Fence        uint64
 	Since        *time.Time
 	Held         time.Duration
+	Holders      []shownHolder
 	DelayedUntil *time.Time
+	DelayedMode  string
 	Limit        int
 	Queue        []struct {
 		shownParty
+		Mode   string
 		Since  time.Time
 		Waited time.Duration
 		Keys   []string
@@ -28,6 +32,13 @@ type shownLock struct {
 }
 
 type shownParty struct{ Session, Name, Node string }
+
+type shownHolder struct {
+	shownParty
+	Fence uint64
+	Since time.Time
+	Held  time.Duration
+}
 
 // Ensure that the endpoint shows who holds a lock since when, who waits for it, in order, and until
 // when it is delayed.
@@ -62,7 +73,8 @@ func TestLockd_L1_Locks(t *testing.T) {
 		l := locks[0]
 		if l.Key != "dir/held" || l.shownParty != (shownParty{a.ID().String(), "a", h.db.Node()}) ||
 			l.Fence != e.Fence || l.LockIndex != 1 || l.ModifyIndex != e.ModifyIndex ||
-			!l.Since.Equal(began) || l.Held != 5*time.Second ||
+			!l.Since.Equal(began) || l.Held != 5*time.Second || l.Mode != "exclusive" ||
+			l.Holders != nil || l.DelayedMode != "" ||
 			l.DelayedUntil != nil || len(l.Queue) != 2 {
 			t.Fatalf("%+v", l)
 		}
@@ -84,7 +96,7 @@ func TestLockd_L1_Locks(t *testing.T) {
 		h.settle()
 		locks = decode[[]shownLock](h, h.send("GET /v1/lockd/locks?prefix=dir/held", ""))
 		if len(locks) != 1 || locks[0].shownParty != (shownParty{}) || locks[0].Fence != 0 ||
-			locks[0].Since != nil ||
+			locks[0].Since != nil || locks[0].Mode != "" || locks[0].DelayedMode != "exclusive" ||
 			!locks[0].DelayedUntil.Equal(until) || len(locks[0].Queue) != 2 {
 			t.Errorf("%+v", locks)
 		}

@@ -47,7 +47,7 @@ func (op *txnKV) apply(tx *lockd.Txn) ([]txnResult, error) {
 	case "lock":
 		return op.lock(tx)
 	case "unlock":
-		e, err := release(tx, op.Key, op.Session, op.Value, op.Flags)
+		e, err := op.locking().release(tx)
 		if errors.Is(err, lockd.ErrNotHeld) {
 			err = reword(err, "failed to unlock key %q, lock isn't held, "+
 				"or is held by another session", op.Key)
@@ -90,7 +90,7 @@ func (op *txnKV) apply(tx *lockd.Txn) ([]txnResult, error) {
 // lock takes the lock of the key. That the key is delayed is found where the lock would be taken,
 // on the state that the transaction itself has made (X9).
 func (op *txnKV) lock(tx *lockd.Txn) ([]txnResult, error) {
-	e, err := acquire(tx, op.Key, op.Session, op.Value, op.Flags)
+	e, err := op.locking().acquire(tx)
 	if locked, is := errors.AsType[*lockd.LockedError](err); is {
 		if locked.Obstacle == lockd.ObstacleDelay {
 			err = reword(err, "failed to lock key %q due to lock delay", op.Key)
@@ -99,6 +99,11 @@ func (op *txnKV) lock(tx *lockd.Txn) ([]txnResult, error) {
 		}
 	}
 	return written(e, err)
+}
+
+// locking is what the verbs lock and unlock ask for: an exclusive lock.
+func (op *txnKV) locking() *locking {
+	return &locking{key: op.Key, session: op.Session, value: op.Value, flags: op.Flags}
 }
 
 // compare does the verbs that only check something.

@@ -108,8 +108,10 @@ func (c *Collector) addGauges() {
 		func(s *lockd.Stats) float64 { return float64(s.Keys) })
 	c.gauge("sessions", "Sessions that live.",
 		func(s *lockd.Stats) float64 { return float64(s.Sessions) })
-	c.gauge("locks", "Locks that are held.",
+	c.gauge("locks", "Locks that are held exclusively.",
 		func(s *lockd.Stats) float64 { return float64(s.Locks) })
+	c.gauge("shares", "Holders of locks that are shared.",
+		func(s *lockd.Stats) float64 { return float64(s.Shares) })
 	c.gauge("waiters", "Calls that wait for a lock.",
 		func(s *lockd.Stats) float64 { return float64(s.Waiters) })
 	c.gauge("watchers", "Calls and channels that wait for a change.",

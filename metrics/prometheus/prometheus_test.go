@@ -67,6 +67,8 @@ func TestCollector_ExportsEachFigure(t *testing.T) {
 	must(db.NewSession(nil))
 	lock := must(s.TryLock("held", nil))
 	must(0, must(s.TryLock("k", nil)).Unlock())
+	must(s.TryLock("shared", &lockd.LockOptions{Mode: lockd.Shared}))
+	must(s.TryLock("shared", &lockd.LockOptions{Mode: lockd.Shared}))
 	must(s.TryLock("deleted", nil))
 	must(db.Delete("deleted"))
 	must(s.TryLock("forced", nil))
@@ -77,9 +79,9 @@ func TestCollector_ExportsEachFigure(t *testing.T) {
 
 	stats := db.Stats()
 	want := map[string]float64{
-		"lockd_up": 1, "lockd_index": float64(stats.Index), "lockd_keys": 3,
-		"lockd_sessions": 2, "lockd_locks": 1, "lockd_waiters": 0, "lockd_watchers": 0,
-		"lockd_grants_total": 4, "lockd_log_records_dropped_total": 0,
+		"lockd_up": 1, "lockd_index": float64(stats.Index), "lockd_keys": 4,
+		"lockd_sessions": 2, "lockd_locks": 1, "lockd_shares": 2, "lockd_waiters": 0, "lockd_watchers": 0,
+		"lockd_grants_total": 6, "lockd_log_records_dropped_total": 0,
 		"lockd_session_ends_total/closed": 1, "lockd_session_ends_total/expired": 0,
 		"lockd_session_ends_total/destroyed": 1, "lockd_session_ends_total/node_gone": 0,
 		"lockd_session_ends_total/check_gone": 0, "lockd_session_ends_total/check_critical": 0,
@@ -105,7 +107,7 @@ func TestCollector_ExportsEachFigure(t *testing.T) {
 	}
 	must(0, lock.Unlock())
 	must(0, db.Close())
-	if got := gathered(t, registry); got["lockd_up"] != 0 || got["lockd_keys"] != 3 {
+	if got := gathered(t, registry); got["lockd_up"] != 0 || got["lockd_keys"] != 4 {
 		t.Errorf("after Close: got %v", got)
 	}
 }
