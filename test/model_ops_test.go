@@ -269,7 +269,7 @@ func (w *twin) same(got any, err error, want any, failed error) error {
 	}
 	switch want := want.(type) {
 	case *modelLock:
-		return errors.Join(w.take(got.(twinHandle), want), overtakes(want, w.calls))
+		return errors.Join(w.take(got.(twinHandle), want), overtakes(want, w.standing))
 	case lockd.Entry:
 		if !sameEntry(got.(lockd.Entry), want) {
 			return fmt.Errorf("entry: got  %+v\nwant %+v", got, want)

@@ -123,12 +123,11 @@ func (l *refereed) modes() (m lockModes) {
 
 // overtakes fails if a grant that is shared, and was not there before, has come ahead of a call
 // that waits for the lock alone and began earlier.
-func overtakes(l *modelLock, earlier []*twinCall) error {
+func overtakes(l *modelLock, earlier []*modelWaiter) error {
 	if l.grant.Mode != lockd.Shared || l.took {
 		return nil
 	}
-	for _, call := range earlier {
-		w := call.model
+	for _, w := range earlier {
 		if !w.told && !w.slot && modeOf(w.opts) == lockd.Exclusive &&
 			slices.Contains(w.keys, l.grant.Key) {
 			return fmt.Errorf("%v came ahead of a writer of session %s", l.grant,

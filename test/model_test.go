@@ -112,6 +112,7 @@ type twin struct {
 	sessions []twinSession // the oldest first, those that ended long ago left out
 	locks    []twinLock
 	calls    []*twinCall
+	standing []*modelWaiter // those that waited before the present operation
 	keeper   twinKeeper
 }
 
@@ -144,7 +145,8 @@ type twinCall struct {
 func newTwin(t *rapid.T, dir string, counts map[string]int) *twin {
 	w := &twin{t: t, clock: clock.NewMock(), names: map[lockd.SessionID]string{}}
 	w.m = newModel(w.clock.Now())
-	w.m.rank, w.m.dropped, w.m.counts = w.rank, w.dropped, counts
+	w.m.rank = func(m *model, d due) uint64 { return rankIn(w.observed[w.seen:], m, d) }
+	w.m.dropped, w.m.counts = w.dropped, counts
 	if dir != "" {
 		sub, err := os.MkdirTemp(dir, "")
 		w.must(err)
@@ -221,8 +223,8 @@ func (w *twin) watch(ctx context.Context, scope lockd.Scope) {
 	}
 }
 
-// rank is the index of the first change that came of what was due.
-func (w *twin) rank(m *model, d due) uint64 {
+// rankIn is the index of the first change, of those that were seen, that came of what was due.
+func rankIn(events []lockd.Event, m *model, d due) uint64 {
 	first, key := unseen, d.key
 	var session lockd.SessionID
 	if d.session != nil {
@@ -232,7 +234,7 @@ func (w *twin) rank(m *model, d due) uint64 {
 		_, err := lockd.ParseSessionID(path.Base(key))
 		return err == nil
 	}
-	for _, e := range w.observed {
+	for _, e := range events {
 		ended := e.Kind == lockd.SessionEnded && e.Session.ID == session
 		granted := e.Kind == lockd.KeyPut && e.Entry.Key == key && e.Lock == lockd.LockGranted
 		granted = granted || e.Kind == lockd.ShareGranted && e.Key == key
@@ -263,6 +265,7 @@ func (w *twin) run(done *atomic.Int64) {
 		"step": func(t *rapid.T) {
 			o := w.draw(t)
 			t.Logf("at %v: %v", w.clock.Now().Sub(time.Unix(0, 0)), o)
+			w.standing = w.waiting(len(w.calls))
 			err := w.do(o)
 			synctest.Wait()
 			w.m.rouse()
@@ -433,7 +436,7 @@ func (w *twin) compareCalls() error {
 		}
 		for i, l := range call.locks {
 			err := errors.Join(w.take(l, call.model.locks[i]),
-				overtakes(call.model.locks[i], w.calls[:n]))
+				overtakes(call.model.locks[i], w.waiting(n)))
 			if err != nil {
 				return err
 			}
@@ -441,6 +444,14 @@ func (w *twin) compareCalls() error {
 	}
 	w.calls = slices.DeleteFunc(w.calls, func(call *twinCall) bool { return call.model.told })
 	return nil
+}
+
+// waiting are the first n of the calls, as the model has them.
+func (w *twin) waiting(n int) (list []*modelWaiter) {
+	for _, call := range w.calls[:n] {
+		list = append(list, call.model)
+	}
+	return list
 }
 
 // take keeps a lock that was granted.
