@@ -480,7 +480,7 @@ func (c *core) newSession(o op) error {
 	if err := sameError(err, failed); err != nil || failed != nil {
 		return err
 	}
-	c.sessions = append(c.sessions, coreSession{owner, s})
+	c.sessions = append(c.sessions, coreSession{real: owner, model: s})
 	if gone := slices.IndexFunc(c.sessions, func(s coreSession) bool {
 		return s.model.cause != nil
 	}); gone >= 0 && len(c.sessions) > 8 {

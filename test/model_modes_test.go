@@ -341,3 +341,14 @@ func (tx *modelTx) shareEvents() (events []lockd.Event) {
 	}
 	return events
 }
+
+// sortedKeys are the keys of the map, in order. It is called often, and slices.Sorted allocates
+// more.
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}

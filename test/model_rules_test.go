@@ -198,7 +198,7 @@ func (tx *modelTx) compareAndDelete(key string, index uint64) (bool, error) {
 // removePrefix is K31, K32 and K40.
 func (tx *modelTx) removePrefix(prefix string) int {
 	n := 0
-	for _, key := range slices.Sorted(maps.Keys(tx.m.keys)) {
+	for _, key := range sortedKeys(tx.m.keys) {
 		if strings.HasPrefix(key, prefix) && tx.remove(key, nil) {
 			n++
 		}
@@ -542,7 +542,7 @@ func (tx *modelTx) end(s *modelSession, cause error) {
 	tx.ends[s] = cause
 	tx.tell(func() { s.cause = cause })
 	var held []string
-	for _, key := range slices.Sorted(maps.Keys(tx.m.keys)) {
+	for _, key := range sortedKeys(tx.m.keys) {
 		if tx.m.keys[key].Session != s.info.ID {
 			continue
 		}
@@ -551,7 +551,7 @@ func (tx *modelTx) end(s *modelSession, cause error) {
 			tx.delay(key, s.info.LockDelay, lockd.Exclusive)
 		}
 	}
-	shared := slices.Sorted(maps.Keys(tx.m.shares))
+	shared := sortedKeys(tx.m.shares)
 	for _, key := range shared {
 		if tx.m.holdsIn(key, s.info.ID, lockd.Shared) && cause != lockd.ErrClosed {
 			tx.delay(key, s.info.LockDelay, lockd.Shared)

@@ -250,6 +250,9 @@ func (tx *modelTx) leaveSlot(contender lockd.Entry) {
 
 // lookAtSemaphores is what follows from a write to a key of a semaphore, whoever wrote it.
 func (tx *modelTx) lookAtSemaphores() {
+	if !tx.wrote {
+		return
+	}
 	touched := map[string]bool{}
 	for _, keys := range []map[string]lockd.Entry{tx.before.keys, tx.m.keys} {
 		for key := range keys {
@@ -258,7 +261,7 @@ func (tx *modelTx) lookAtSemaphores() {
 			}
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(tx.m.handles)) {
+	for _, key := range sortedKeys(tx.m.handles) {
 		lock := tx.m.handles[key]
 		if lock == nil || !lock.slot || !touched[semaphoreOf(key)] {
 			continue
@@ -271,7 +274,7 @@ func (tx *modelTx) lookAtSemaphores() {
 			tx.remove(key, lockd.ErrUnlocked)
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(touched)) {
+	for _, key := range sortedKeys(touched) {
 		tx.serveContenders(key)
 	}
 }

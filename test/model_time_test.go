@@ -84,8 +84,16 @@ func (m *model) write(fn func(tx *modelTx) error) error {
 
 // begin begins a batch.
 func (m *model) begin() {
-	m.open = modelBatch{before: m.clone()}
+	m.open = modelBatch{before: m.undo()}
 	m.guessed = false
+}
+
+// undo is what a commit that fails puts back. None fails that is not told to.
+func (m *model) undo() modelState {
+	if m.failures == 0 && m.flying == nil {
+		return modelState{}
+	}
+	return m.clone()
 }
 
 // settleOpen is for what was decided and has no rows: it hangs on nothing but the commit that is
@@ -99,7 +107,7 @@ func (m *model) settleOpen() {
 		}
 	}
 	m.open.effects = nil
-	m.open.before = m.clone()
+	m.open.before = m.undo()
 }
 
 // decide does what is due, and then fn.
@@ -188,7 +196,7 @@ func (m *model) compare(a, b due) int {
 
 // pending is what has a deadline: checks first, for a session may end at the index of a lapse.
 func (m *model) pending() []due {
-	var all []due
+	all := make([]due, 0, len(m.live)+len(m.delays)+len(m.catalog.checks))
 	for i := range m.catalog.checks {
 		if check := &m.catalog.checks[i]; !check.deadline.IsZero() {
 			all = append(all, due{at: check.deadline, check: check})
@@ -199,7 +207,7 @@ func (m *model) pending() []due {
 			all = append(all, due{at: s.deadline, session: s})
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(m.delays)) {
+	for _, key := range sortedKeys(m.delays) {
 		all = append(all, due{at: m.delays[key].until, key: key})
 	}
 	return all
@@ -311,7 +319,7 @@ func (m *model) close() error {
 
 // held are the handles that have a lock, in the order of the keys.
 func (m *model) held() (list []*modelLock) {
-	for _, key := range slices.Sorted(maps.Keys(m.keys)) {
+	for _, key := range sortedKeys(m.keys) {
 		if l := m.handles[key]; l != nil {
 			list = append(list, l)
 		}
@@ -398,12 +406,14 @@ func (tx *modelTx) events() []lockd.Event {
 		e.Index = tx.index
 		events = append(events, e)
 	}
-	keys := maps.Clone(tx.before.keys)
-	maps.Copy(keys, tx.m.keys)
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		old, new := tx.before.keys[key], tx.m.keys[key]
-		if !sameEntry(old, new) {
+	for key, new := range tx.m.keys {
+		if old := tx.before.keys[key]; !sameEntry(old, new) {
 			add(tx.keyEvent(old, new))
+		}
+	}
+	for key, old := range tx.before.keys {
+		if _, there := tx.m.keys[key]; !there {
+			add(tx.keyEvent(old, lockd.Entry{}))
 		}
 	}
 	if tx.began != nil {
