@@ -252,6 +252,9 @@ func (tx *Txn) removeShare(one *share, cause error) {
 		tx.shareEnds = make(map[string]error)
 	}
 	tx.shareEnds[id] = cause
+	if state.shares.removes && state.shares.n == 1 {
+		tx.effect(removesEnded).share = one
+	}
 	if state.queue.Len() > 0 {
 		tx.freed = append(tx.freed, key)
 	}
