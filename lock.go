@@ -174,7 +174,7 @@ func (l *Lock) outcome() error {
 // that.
 func (l *Lock) Downgrade() error {
 	hold, err := l.held(), l.Err()
-	if err == nil && hold.Mode == engine.Exclusive {
+	if err == nil {
 		next := &engine.Hold{Owner: l}
 		err = l.session().db.update(func(tx *engine.Txn) error { return tx.Downgrade(hold, next) })
 		if errors.Is(err, ErrNotHeld) { // the lock has ended, or another call has downgraded it

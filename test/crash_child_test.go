@@ -74,16 +74,19 @@ type crashWriter struct {
 	random  *rand.Rand
 	session *lockd.Session
 	keeper  *lockd.Keeper // of the session, or nil
+	kept    []*lockd.Lock // that the session shares
 }
 
 func (w *crashWriter) step() error {
-	switch w.random.IntN(5) {
+	switch w.random.IntN(7) {
 	case 0:
 		return w.count()
 	case 1, 2:
 		return w.lock()
 	case 3:
 		return w.slot()
+	case 4, 5:
+		return w.share()
 	}
 	return w.write()
 }
@@ -221,6 +224,7 @@ func (w *crashWriter) begin() (*lockd.Session, error) {
 func (w *crashWriter) end() error {
 	s := w.session
 	w.session = nil
+	w.forsake()
 	report("ending %v", s.ID())
 	var err error
 	if w.random.IntN(2) == 0 {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -32,6 +33,8 @@ type crashed struct {
 	index  uint64                     // the highest that was ever reported
 	fences map[string]uint64          // of each key, the highest
 	holder map[string]lockd.SessionID // of each key, if its lock cannot be on its way out
+	alone  map[string]uint64          // of each key, the highest fence of an exclusive grant
+	shares map[lockd.Sequencer]bool   // that cannot be on their way out
 	lives  map[lockd.SessionID]bool   // false: it is being ended, or has been
 	gone   map[lockd.SessionID]bool   // that is durable
 	slots  map[lockd.SessionID]uint64 // fence of each slot that cannot be on its way out
@@ -39,6 +42,8 @@ type crashed struct {
 	wrote  map[int]int                // the last write of each writer in this round
 	counts map[uint64]bool            // indexes at which was counted
 	base   int                        // the count before this round
+	found  int                        // shares in files that were acknowledged
+	taken  int                        // shares that were taken over
 }
 
 // Ensure that when a process is killed while it writes, no write is lost that was acknowledged, no
@@ -54,6 +59,7 @@ func TestCrash_G1G2G4G8_Killed(t *testing.T) {
 	c := &crashed{
 		t: t, path: filepath.Join(t.TempDir(), "lockd.db"),
 		fences: make(map[string]uint64), own: make(map[string]string),
+		alone: make(map[string]uint64),
 	}
 	for round := range *crashRounds {
 		c.begin(round)
@@ -64,12 +70,17 @@ func TestCrash_G1G2G4G8_Killed(t *testing.T) {
 			t.Fatalf("in round %d, killed after %d lines", round, lines)
 		}
 	}
+	t.Logf("%d shares were acknowledged and found, %d taken over", c.found, c.taken)
+	if *crashRounds >= 20 && (c.found == 0 || c.taken == 0) {
+		t.Error("no share was found, or taken over")
+	}
 }
 
 // begin forgets what was only of the round before.
 func (c *crashed) begin(round int) {
 	c.round = round
 	c.holder = make(map[string]lockd.SessionID)
+	c.shares = make(map[lockd.Sequencer]bool)
 	c.slots = make(map[lockd.SessionID]uint64)
 	c.lives = make(map[lockd.SessionID]bool)
 	c.gone = make(map[lockd.SessionID]bool)
@@ -146,6 +157,10 @@ func (c *crashed) take(words []string) error {
 		return c.locked(words[1], number(2), id(3))
 	case "releasing":
 		delete(c.holder, words[1])
+	case "shared":
+		return c.shared(words[1])
+	case "unsharing":
+		return c.unsharing(words[1])
 	case "took":
 		return c.took(number(1), id(2))
 	case "leaving":
@@ -178,7 +193,10 @@ func (c *crashed) locked(key string, fence uint64, id lockd.SessionID) error {
 	if fence <= c.fences[key] {
 		return fmt.Errorf("the fence before was %d", c.fences[key])
 	}
-	c.holder[key], c.fences[key] = id, fence
+	if err := c.sharedBy(key); err != nil {
+		return err
+	}
+	c.holder[key], c.fences[key], c.alone[key] = id, fence, fence
 	c.index = max(c.index, fence)
 	return nil
 }
@@ -227,11 +245,15 @@ func (c *crashed) look() *lockd.Snapshot {
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	if err := lockd.Verify(copied, nil); err != nil {
+		c.t.Fatal(err)
+	}
 	db, err := lockd.Open(copied, &lockd.Options{Reopen: lockd.EndNone})
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	left := db.Snapshot()
+	c.checkShares(db, left)
 	if err := db.Close(); err != nil {
 		c.t.Fatal(err)
 	}
@@ -338,6 +360,7 @@ func (c *crashed) checkEnds(db *lockd.DB, left *lockd.Snapshot) {
 			c.t.Errorf("lock %s: got %v, want obstacle %d", key, err, want)
 		}
 	}
+	c.checkSharesEnd(db, left)
 	for info := range now.Sessions() {
 		if err := db.EndSession(info.ID); err != nil {
 			c.t.Errorf("end what is left: %v", err)
@@ -367,8 +390,12 @@ func (c *crashed) checkOrphans(db *lockd.DB, after, upto uint64) {
 func (c *crashed) checkGrants(db *lockd.DB) {
 	c.t.Helper()
 	s := c.session(db)
+	keys := slices.Clone(shareKeys)
 	for i := range crashKeys {
-		lock, err := s.TryLock(crashKey(i), nil)
+		keys = append(keys, crashKey(i))
+	}
+	for _, key := range keys {
+		lock, err := s.TryLock(key, nil)
 		if err != nil {
 			c.t.Fatal(err)
 		}

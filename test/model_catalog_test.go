@@ -228,8 +228,15 @@ func (tx *modelTx) endBound(place *modelCheck, cause error) {
 func (tx *modelTx) count(what string) { tx.tell(func() { tx.m.counts[what]++ }) }
 
 // countUndone counts what a commit that failed takes back.
-func (m *model) countUndone(before modelCatalog) {
-	for i, old := range before.checks {
+func (m *model) countUndone(before modelState) {
+	for key, shares := range before.shares {
+		if now := len(m.shares[key]); now < len(shares) {
+			m.counts["end of a share undone"]++
+		} else if now > len(shares) {
+			m.counts["share undone"]++
+		}
+	}
+	for i, old := range before.catalog.checks {
 		switch lapsed := !old.deadline.IsZero() && !m.now.Before(old.deadline); {
 		case lapsed:
 			m.counts["lapse undone"]++
@@ -245,13 +252,17 @@ func neverCounted(t *testing.T, counts map[string]int, onFile bool) {
 		"put", "put again", "lapsed", "lapsed with sessions", "lapsed beside others", "deleted",
 		"gone with its node", "session refused", "ended: " + catalog.ErrCheckCritical.Error(),
 		"ended: " + catalog.ErrCheckGone.Error(),
+		"lock shared by several", "share taken over", "grant with several handles", "downgrade",
+		"key gone with its last sharer", "key deleted with the last session that shared it",
+		"delay after the loss of exclusive", "delay after the loss of shared",
 	}
 	if onFile {
-		all = append(all, "lapse undone", "put undone", "begun by Open")
+		all = append(all, "lapse undone", "put undone", "begun by Open", "share undone",
+			"end of a share undone", "share kept by Open")
 	}
 	for _, what := range all {
 		if counts[what] == 0 {
-			t.Errorf("it never happened to a check: %s", what)
+			t.Errorf("it never happened: %s", what)
 		}
 	}
 }

@@ -39,7 +39,8 @@ var (
 		"deletePrefix", "catalog", "putIf", "clock", "probe", "lock", "lockAll", "replay",
 		"transaction", "acquire", "acquire", "tryAcquire", "unlock", "acquire", "acquire", "clock",
 		"acquire", "setLimit", "names", "contend", "contender", "acquire", "endSession",
-		"keep", "keep", "keepClose", "putCheck", "beat", "beat",
+		"downgrade", "downgrade", "downgrade", "keep", "keep", "keepClose", "putCheck", "beat",
+		"beat",
 		"catalog", "beat", "catalog",
 	}
 	fileKinds = append([]string{"fail", "crowd"}, append(anyKinds, "fail", "crowd", "clock",
@@ -49,7 +50,8 @@ var (
 		"lock", "transaction", "cancel", "lockAll", "cancel", "acquire", "acquire",
 	}
 	heldKinds = []string{
-		"unlock", "endSession", "closeSession", "tryLock", "delete", "forceUnlock", "put",
+		"unlock", "downgrade", "endSession", "closeSession", "tryLock", "delete", "forceUnlock",
+		"put",
 		"catalog", "tryAcquire", "names", "contender", "setLimit", "putCheck", "beat",
 	}
 	txKinds = []string{
@@ -125,10 +127,22 @@ func (o op) value() []byte { return [][]byte{[]byte("x"), []byte("y"), nil}[o.c%
 
 func (o op) flags() uint64 { return uint64(o.d % 2) }
 
-// lockOptions are nil half of the time.
+// inMode adds a mode to the options, which may be nil.
+func (o op) inMode(opts *lockd.LockOptions) *lockd.LockOptions {
+	if o.d%4 == 0 || o.d%4 == 3 {
+		return opts
+	}
+	if opts == nil {
+		opts = new(lockd.LockOptions)
+	}
+	opts.Mode = lockd.Shared
+	return opts
+}
+
+// lockOptions are nil now and then.
 func (o op) lockOptions() *lockd.LockOptions {
 	if o.c%2 == 0 {
-		return nil
+		return o.inMode(nil)
 	}
 	opts := &lockd.LockOptions{}
 	if o.c%4 == 1 {
@@ -137,7 +151,7 @@ func (o op) lockOptions() *lockd.LockOptions {
 	if o.c >= 8 {
 		opts.Value, opts.Flags = []byte(strconv.Itoa(o.c)), o.flags()
 	}
-	return opts
+	return o.inMode(opts)
 }
 
 func (o op) prefix() string {
@@ -189,7 +203,11 @@ func (w *twin) proof(o op) lockd.Sequencer {
 	if !ok {
 		return lockd.Sequencer{}
 	}
-	return l.model.grant
+	proof := l.model.grant
+	if o.d == 15 { // made up
+		proof.Mode = lockd.Shared - proof.Mode
+	}
+	return proof
 }
 
 // do does the operation to both, and tells what they return differently.
@@ -268,7 +286,7 @@ func (w *twin) same(got any, err error, want any, failed error) error {
 	}
 	switch want := want.(type) {
 	case *modelLock:
-		return w.take(got.(twinHandle), want)
+		return errors.Join(w.take(got.(twinHandle), want), overtakes(want, w.standing))
 	case lockd.Entry:
 		if !sameEntry(got.(lockd.Entry), want) {
 			return fmt.Errorf("entry: got  %+v\nwant %+v", got, want)
@@ -323,6 +341,9 @@ func (w *twin) deed(o op) deed {
 		}
 	case "forceUnlock":
 		fence := w.m.keys[key].Fence - uint64(o.c/12)
+		if holders := w.m.holders(key); len(holders) > 0 && o.c < 12 {
+			fence = holders[o.c%len(holders)].Grant.Fence
+		}
 		return deed{
 			call: func() (any, error) { return nil, w.db.ForceUnlock(key, fence, "in a test") },
 			rule: func(tx *modelTx) (any, error) { return nil, tx.forceUnlock(key, fence) },
@@ -331,6 +352,8 @@ func (w *twin) deed(o op) deed {
 		return w.catalogDeed(o)
 	case "unlock":
 		return w.unlockDeed(o)
+	case "downgrade":
+		return w.downgradeDeed(o)
 	case "setLimit", "names", "contend", "contender":
 		return w.semaphoreDeed(o)
 	}
@@ -361,6 +384,32 @@ func (w *twin) unlockDeed(o op) deed {
 			tx.unlockHandle(l.model)
 			return nil, nil
 		}
+	}
+	return d
+}
+
+func (w *twin) downgradeDeed(o op) deed {
+	l, ok := w.lock(o)
+	if !ok || l.model.slot {
+		return deed{}
+	}
+	lock := l.real.(*lockd.Lock)
+	before, gone := lock.Sequencer(), l.model.cause != nil
+	d := deed{
+		call: func() (any, error) { return nil, lock.Downgrade() },
+		then: func() error {
+			if gone {
+				return errors.Join(lockd.ErrNotHeld, l.model.cause)
+			}
+			if now := lock.Sequencer(); now != before {
+				w.referee.downgrades = append(w.referee.downgrades,
+					[2]lockd.Sequencer{before, now})
+			}
+			return nil
+		},
+	}
+	if !gone {
+		d.rule = func(tx *modelTx) (any, error) { return nil, tx.downgrade(l.model) }
 	}
 	return d
 }

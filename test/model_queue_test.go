@@ -12,11 +12,11 @@ func (tx *modelTx) acquire(w *modelWaiter) (queued bool, err error) {
 	if tx.m.session(w.session.info.ID) == nil {
 		return false, ended(w.session)
 	}
-	atOnce := true
+	atOnce, mode := true, modeOf(w.opts)
 	for _, key := range w.keys {
-		free := tx.m.first(key) == nil && tx.m.takeable(key)
+		free := tx.m.first(key) == nil && tx.m.modes(key).takeable(mode)
 		atOnce = atOnce && (free ||
-			tx.m.adoptable(key, w.session) && !tx.m.awaits(key, w.session))
+			tx.m.adoptable(key, w.session, mode) && !tx.m.awaits(key, w.session, mode))
 	}
 	if w.slot {
 		lock, obstacle, err := tx.acquireSlot(w.session, w.keys[0], w.limit)
@@ -63,31 +63,33 @@ func (tx *modelTx) serve(key string) {
 	for {
 		w := tx.m.turn(key)
 		locks := tx.serveWaiter(w)
-		if locks == nil {
-			w = tx.m.takesOver(key)
-			locks = tx.serveWaiter(w)
+		for _, other := range tx.m.takesOver(key) {
+			if locks == nil && other != w {
+				w = other
+				locks = tx.serveWaiter(w)
+			}
 		}
 		if locks == nil {
 			return
 		}
 		tx.m.leave(w)
 		w.locks = locks
+		tx.freed = append(tx.freed, w.keys...) // others may share the other locks
 		tx.tell(func() { w.told = true })
 	}
 }
 
-// takesOver returns the oldest waiter that may take the lock over, because its session has it
-// without a handle: nobody else can have it.
-func (m *model) takesOver(key string) *modelWaiter {
-	for _, w := range m.queue {
-		if slices.Contains(w.keys, key) && m.adoptable(key, w.session) {
-			if w.slot {
-				return nil
-			}
-			return w
+// takesOver returns the waiters that may take the lock over, because their sessions have it without
+// a handle: the oldest of each session. They wait for none of the others.
+func (m *model) takesOver(key string) (list []*modelWaiter) {
+	for _, holder := range m.holders(key) {
+		s, mode := m.session(holder.Session.ID), holder.Grant.Mode
+		w := m.firstFor(key, s, mode)
+		if w != nil && !w.slot && m.adoptable(key, s, mode) {
+			list = append(list, w)
 		}
 	}
-	return nil
+	return list
 }
 
 // serveWaiter grants a waiter what it waits for, if it can have all of it.
@@ -98,9 +100,13 @@ func (tx *modelTx) serveWaiter(w *modelWaiter) []*modelLock {
 	if w.slot {
 		return tx.serveSlot(w)
 	}
+	mode := modeOf(w.opts)
 	for _, wanted := range w.keys {
-		free := tx.m.first(wanted) == w && tx.m.takeable(wanted)
-		if !free && tx.m.takesOver(wanted) != w {
+		turn := tx.m.first(wanted) == w && tx.m.modes(wanted).takeable(mode)
+		if tx.m.adoptable(wanted, w.session, mode) {
+			turn = tx.m.firstFor(wanted, w.session, mode) == w
+		}
+		if !turn {
 			return nil
 		}
 	}

@@ -21,7 +21,9 @@ import (
 type modelState struct {
 	keys    map[string]lockd.Entry
 	handles map[string]*modelLock // of the keys that are held by one
-	delays  map[string]time.Time  // until when; gone only when a write or the timer saw it over
+	shares  map[string][]modelShare
+	removes map[string]bool       // a holder that shares the key created it, and is to remove it
+	delays  map[string]modelDelay // gone only when a write or the timer saw it over
 	lost    map[string]bool       // which of the delays stand for a slot
 	live    []*modelSession       // the oldest first
 	queue   []*modelWaiter        // all who wait, for whatever, in the order in which they began
@@ -30,8 +32,9 @@ type modelState struct {
 
 func (s *modelState) clone() modelState {
 	return modelState{
-		keys: maps.Clone(s.keys), handles: maps.Clone(s.handles), delays: maps.Clone(s.delays),
-		lost: maps.Clone(s.lost), live: slices.Clone(s.live), queue: slices.Clone(s.queue),
+		keys: maps.Clone(s.keys), handles: maps.Clone(s.handles), shares: maps.Clone(s.shares),
+		removes: maps.Clone(s.removes), delays: maps.Clone(s.delays), lost: maps.Clone(s.lost),
+		live: slices.Clone(s.live), queue: slices.Clone(s.queue),
 		catalog: s.catalog,
 	}
 }
@@ -52,6 +55,7 @@ type modelLock struct {
 	released bool
 	givenUp  bool // nobody has it
 	had      bool // its session had the lock before, without a handle
+	took     bool // it took over a share
 }
 
 // modelWaiter is a call of Lock, LockAll or Acquire.
@@ -69,16 +73,17 @@ type modelWaiter struct {
 
 // modelTx is a transaction: all that it writes carries one index.
 type modelTx struct {
-	m       *model
-	index   uint64
-	wrote   bool
-	before  modelState
-	locked  map[string]uint64 // the last lock index of what was locked and deleted
-	freed   []string          // keys whose queue is to be looked at
-	causes  map[string]oneOf  // why the grant that was there before it ended
-	ends    map[*modelSession]error
-	began   *modelSession
-	effects []func() // what is told when it is durable
+	m         *model
+	index     uint64
+	wrote     bool
+	before    modelState
+	locked    map[string]uint64 // the last lock index of what was locked and deleted
+	freed     []string          // keys whose queue is to be looked at
+	causes    map[string]oneOf  // why the grant that was there before it ended
+	ends      map[*modelSession]error
+	shareEnds map[lockd.Sequencer]error
+	began     *modelSession
+	effects   []func() // what is told when it is durable
 }
 
 // transact runs fn, and keeps what it did, or none of it.
@@ -86,6 +91,7 @@ func (m *model) transact(fn func(tx *modelTx) error) error {
 	tx := &modelTx{
 		m: m, index: m.index + 1, before: m.clone(),
 		causes: map[string]oneOf{}, ends: map[*modelSession]error{}, locked: map[string]uint64{},
+		shareEnds: map[lockd.Sequencer]error{},
 	}
 	if err := fn(tx); err != nil {
 		m.modelState = tx.before
@@ -147,7 +153,7 @@ func (tx *modelTx) write(e lockd.Entry) lockd.Entry {
 func (tx *modelTx) putIf(
 	key string, value []byte, flags uint64, proof lockd.Sequencer,
 ) (lockd.Entry, error) {
-	if proof.Session.IsZero() || tx.m.keys[proof.Key].Sequencer() != proof {
+	if !tx.m.proves(proof) {
 		return lockd.Entry{}, lockd.ErrNotHeld
 	}
 	return tx.put(key, value, flags), nil
@@ -175,6 +181,7 @@ func (tx *modelTx) remove(key string, cause error) bool {
 	if cause == nil {
 		cause = lockd.ErrKeyDeleted
 	}
+	tx.endShares(key, lockd.SessionID{}, cause)
 	tx.unhold(e, cause)
 	return true
 }
@@ -191,7 +198,7 @@ func (tx *modelTx) compareAndDelete(key string, index uint64) (bool, error) {
 // removePrefix is K31, K32 and K40.
 func (tx *modelTx) removePrefix(prefix string) int {
 	n := 0
-	for _, key := range slices.Sorted(maps.Keys(tx.m.keys)) {
+	for _, key := range sortedKeys(tx.m.keys) {
 		if strings.HasPrefix(key, prefix) && tx.remove(key, nil) {
 			n++
 		}
@@ -211,9 +218,7 @@ func (tx *modelTx) release(key string, cause error) lockd.Entry {
 
 // unhold is what follows when the lock of e, as it was, is over.
 func (tx *modelTx) unhold(e lockd.Entry, cause error) {
-	if e.Fence == tx.before.keys[e.Key].Fence && tx.causes[e.Key] == nil {
-		tx.causes[e.Key] = oneOf{cause}
-	}
+	tx.ended(e, cause)
 	if lock := tx.m.handles[e.Key]; lock != nil {
 		delete(tx.m.handles, e.Key)
 		tx.tell(func() { lock.cause = cause })
@@ -221,11 +226,19 @@ func (tx *modelTx) unhold(e lockd.Entry, cause error) {
 	tx.freed = append(tx.freed, e.Key)
 }
 
+// ended keeps why the lock of e, as it was, is over.
+func (tx *modelTx) ended(e lockd.Entry, cause error) {
+	if e.Fence == tx.before.keys[e.Key].Fence && tx.causes[e.Key] == nil {
+		tx.causes[e.Key] = oneOf{cause}
+	}
+}
+
 // lock is K13 to K20, in the order of K35.
 func (tx *modelTx) lock(
 	key string, id lockd.SessionID, opts *lockd.LockOptions,
 ) (lockd.Entry, error) {
-	if err := tx.m.delayed(key); err != nil {
+	mode := modeOf(opts)
+	if err := tx.m.delayed(key, mode); err != nil {
 		return lockd.Entry{}, err
 	}
 	if id.IsZero() {
@@ -235,14 +248,18 @@ func (tx *modelTx) lock(
 	if s == nil {
 		return lockd.Entry{}, lockd.ErrNoSession
 	}
-	if e := tx.m.keys[key]; e.Session == id {
+	if e := tx.m.keys[key]; tx.m.holdsIn(key, id, mode) {
 		if opts != nil && opts.Value != nil {
 			e = tx.put(key, opts.Value, opts.Flags)
 		}
 		return e, nil
 	}
-	if err := tx.m.obstructed(id, key); err != nil {
+	if err := tx.m.obstructed(id, key, mode); err != nil {
 		return lockd.Entry{}, err
+	}
+	if mode == lockd.Shared {
+		tx.grantShare(key, s, opts)
+		return tx.m.keys[key], nil
 	}
 	return tx.grant(key, s, opts), nil
 }
@@ -261,39 +278,53 @@ func (tx *modelTx) grant(key string, s *modelSession, opts *lockd.LockOptions) l
 	return tx.write(e)
 }
 
-// unlock is K21 to K25.
+// unlock is K21 to K25, and R7.
 func (tx *modelTx) unlock(key string, id lockd.SessionID) (lockd.Entry, error) {
 	if id.IsZero() {
 		return lockd.Entry{}, lockd.ErrInvalid
 	}
-	if tx.m.keys[key].Session != id {
+	if tx.m.keys[key].Session == id {
+		return tx.release(key, lockd.ErrUnlocked), nil
+	}
+	if tx.endShares(key, id, lockd.ErrUnlocked) == 0 {
 		return lockd.Entry{}, lockd.ErrNotHeld
 	}
-	return tx.release(key, lockd.ErrUnlocked), nil
+	return tx.m.keys[key], nil
 }
 
 // delayed is K18 and S33.
-func (m *model) delayed(key string) error {
-	until, ok := m.delays[key]
-	if !ok || !m.now.Before(until) {
+func (m *model) delayed(key string, mode lockd.LockMode) error {
+	l := m.modes(key)
+	if l.holders = nil; l.takeable(mode) {
 		return nil
 	}
+	until := m.delays[key].until
 	return &lockd.LockedError{
-		Key: key, Obstacle: lockd.ObstacleDelay, Waiters: m.waiters(key),
+		Key: key, Mode: mode, Obstacle: lockd.ObstacleDelay, Waiters: m.waiters(key),
 		Until: until, Remaining: until.Sub(m.now),
 	}
 }
 
 // obstructed is K17, and the queue.
-func (m *model) obstructed(asks lockd.SessionID, key string) error {
-	refusal := &lockd.LockedError{Key: key, Waiters: m.waiters(key)}
-	switch e := m.keys[key]; {
-	case !e.Session.IsZero():
-		refusal.Obstacle, refusal.Fence = lockd.ObstacleHolder, e.Fence
-		refusal.Own = e.Session == asks
-		refusal.Holder, refusal.HolderName = e.Session, m.session(e.Session).info.Name
-		if since, ok := m.granted[e.Fence]; ok { // else it was before the file was opened
+func (m *model) obstructed(asks lockd.SessionID, key string, mode lockd.LockMode) error {
+	refusal := &lockd.LockedError{Key: key, Mode: mode, Waiters: m.waiters(key)}
+	l := m.modes(key)
+	l.delayed = nil
+	switch {
+	case !l.takeable(mode):
+		refusal.Obstacle = lockd.ObstacleHolder
+		holders := m.holders(key)
+		first := holders[0]
+		refusal.Holder, refusal.HolderName = first.Session.ID, first.Session.Name
+		refusal.Fence = first.Grant.Fence
+		if since := first.Since; !since.IsZero() { // else it was before the file was opened
 			refusal.Since, refusal.Held = since, m.now.Sub(since)
+		}
+		for _, holder := range holders {
+			refusal.Own = refusal.Own || holder.Session.ID == asks
+		}
+		if first.Grant.Mode == lockd.Shared {
+			refusal.Holders = holders
 		}
 	case refusal.Waiters > 0:
 		refusal.Obstacle = lockd.ObstacleQueue
@@ -327,7 +358,7 @@ func (m *model) first(key string) *modelWaiter {
 func (m *model) turn(key string) *modelWaiter {
 	for _, w := range m.queue {
 		if slices.Contains(w.keys, key) &&
-			(!w.slot || m.delayed(contenderOf(key, w.session)) == nil) {
+			(!w.slot || m.delayed(contenderOf(key, w.session), lockd.Exclusive) == nil) {
 			return w
 		}
 	}
@@ -343,25 +374,35 @@ func (m *model) session(id lockd.SessionID) *modelSession {
 	return nil
 }
 
-// adoptable reports whether the session holds the lock already, without a handle.
-func (m *model) adoptable(key string, s *modelSession) bool {
+// adoptable reports whether the session holds the lock already, in the mode and without a handle.
+func (m *model) adoptable(key string, s *modelSession, mode lockd.LockMode) bool {
+	if mode == lockd.Shared {
+		_, ok := m.loose(key, s)
+		return ok
+	}
 	return m.keys[key].Session == s.info.ID && m.handles[key] == nil
 }
 
-// awaits reports whether a call with the session waits for the lock.
-func (m *model) awaits(key string, s *modelSession) bool {
-	return slices.ContainsFunc(m.queue, func(w *modelWaiter) bool {
-		return w.session == s && slices.Contains(w.keys, key)
-	})
+// awaits reports whether a call with the session waits for the lock in the mode.
+func (m *model) awaits(key string, s *modelSession, mode lockd.LockMode) bool {
+	return m.firstFor(key, s, mode) != nil
 }
 
-// takeable reports whether the lock can be had at once, but for the queue.
-func (m *model) takeable(key string) bool {
-	return m.keys[key].Session.IsZero() && m.delayed(key) == nil
+// firstFor is the oldest call with the session that waits for the lock in the mode.
+func (m *model) firstFor(key string, s *modelSession, mode lockd.LockMode) *modelWaiter {
+	for _, w := range m.queue {
+		if w.session == s && modeOf(w.opts) == mode && slices.Contains(w.keys, key) {
+			return w
+		}
+	}
+	return nil
 }
 
 // hold makes the handle of a lock that the session may take, or has without one.
 func (tx *modelTx) hold(key string, s *modelSession, opts *lockd.LockOptions) *modelLock {
+	if modeOf(opts) == lockd.Shared {
+		return tx.holdShare(key, s, opts)
+	}
 	e, exists := tx.m.keys[key]
 	policy := lockd.LeaveKey
 	if opts != nil && !exists { // else this lock does not create it
@@ -385,11 +426,12 @@ func (tx *modelTx) tryLock(
 	if tx.m.session(s.info.ID) == nil {
 		return nil, ended(s)
 	}
-	if err := tx.m.delayed(key); err != nil {
+	mode := modeOf(opts)
+	if err := tx.m.delayed(key, mode); err != nil {
 		return nil, err
 	}
-	if !tx.m.adoptable(key, s) || tx.m.awaits(key, s) {
-		if err := tx.m.obstructed(s.info.ID, key); err != nil {
+	if !tx.m.adoptable(key, s, mode) || tx.m.awaits(key, s, mode) {
+		if err := tx.m.obstructed(s.info.ID, key, mode); err != nil {
 			return nil, err
 		}
 	}
@@ -402,6 +444,10 @@ func ended(s *modelSession) error { return errors.Join(lockd.ErrNoSession, s.cau
 // unlockHandle is Lock.Unlock.
 func (tx *modelTx) unlockHandle(l *modelLock) {
 	key := l.grant.Key
+	if share, ok := tx.m.shareOf(l); ok {
+		tx.releaseShare(l, share)
+		return
+	}
 	if tx.m.handles[key] != l {
 		return
 	}
@@ -422,21 +468,36 @@ func (tx *modelTx) unlockHandle(l *modelLock) {
 }
 
 func (tx *modelTx) forceUnlock(key string, fence uint64) error {
-	e := tx.m.keys[key]
-	if e.Session.IsZero() || e.Fence != fence {
+	found := false
+	for _, holder := range tx.m.holders(key) {
+		if holder.Grant.Fence != fence {
+			continue
+		}
+		found = true
+		if holder.Grant.Mode == lockd.Exclusive {
+			tx.release(key, lockd.ErrForced)
+		} else {
+			tx.endGrant(holder.Grant, lockd.ErrForced)
+		}
+		tx.delay(key, holder.Session.LockDelay, holder.Grant.Mode)
+	}
+	if !found {
 		return lockd.ErrNotHeld
 	}
-	holder := tx.m.session(e.Session)
-	tx.release(key, lockd.ErrForced)
-	tx.delay(key, holder.info.LockDelay)
 	return nil
 }
 
-func (tx *modelTx) delay(key string, length time.Duration) {
-	if length > 0 {
-		tx.m.delays[key] = tx.m.now.Add(length)
-		tx.m.lost[key] = tx.m.losesSlot(key)
+// delay is S32 and R5: the loss of one holder that shares the lock never cuts short what is left
+// after that of another.
+func (tx *modelTx) delay(key string, length time.Duration, mode lockd.LockMode) {
+	until := tx.m.now.Add(length)
+	if length <= 0 || mode == lockd.Shared && tx.m.now.Before(tx.m.delays[key].until) &&
+		!until.After(tx.m.delays[key].until) {
+		return
 	}
+	tx.count("delay after the loss of " + mode.String())
+	tx.m.delays[key] = modelDelay{until, mode}
+	tx.m.lost[key] = tx.m.losesSlot(key)
 }
 
 // newSession is S16 to S18 and S22.
@@ -481,13 +542,19 @@ func (tx *modelTx) end(s *modelSession, cause error) {
 	tx.ends[s] = cause
 	tx.tell(func() { s.cause = cause })
 	var held []string
-	for _, key := range slices.Sorted(maps.Keys(tx.m.keys)) {
+	for _, key := range sortedKeys(tx.m.keys) {
 		if tx.m.keys[key].Session != s.info.ID {
 			continue
 		}
 		held = append(held, key)
 		if cause != lockd.ErrClosed {
-			tx.delay(key, s.info.LockDelay)
+			tx.delay(key, s.info.LockDelay, lockd.Exclusive)
+		}
+	}
+	shared := sortedKeys(tx.m.shares)
+	for _, key := range shared {
+		if tx.m.holdsIn(key, s.info.ID, lockd.Shared) && cause != lockd.ErrClosed {
+			tx.delay(key, s.info.LockDelay, lockd.Shared)
 		}
 	}
 	for _, key := range held {
@@ -495,6 +562,18 @@ func (tx *modelTx) end(s *modelSession, cause error) {
 			tx.remove(key, cause)
 		} else {
 			tx.release(key, cause)
+		}
+	}
+	for _, key := range shared {
+		others := slices.ContainsFunc(tx.m.shares[key], func(share modelShare) bool {
+			return share.grant.Session != s.info.ID
+		})
+		if tx.m.holdsIn(key, s.info.ID, lockd.Shared) && !others &&
+			s.info.Behavior == lockd.DeleteKeys {
+			tx.count("key deleted with the last session that shared it")
+			tx.remove(key, cause)
+		} else {
+			tx.endShares(key, s.info.ID, cause)
 		}
 	}
 	for _, w := range slices.Clone(tx.m.queue) {

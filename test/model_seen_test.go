@@ -11,24 +11,30 @@ import (
 // compareSeen compares what Locks and Stats show with the model.
 func (w *twin) compareSeen() error {
 	stats := w.db.Stats()
-	got := [4]int{stats.Keys, stats.Sessions, stats.Locks, stats.Waiters}
-	want := [4]int{len(w.m.keys), len(w.m.live), 0, len(w.m.queue)}
+	got := [5]int{stats.Keys, stats.Sessions, stats.Locks, stats.Waiters, stats.Shares}
+	want := [5]int{len(w.m.keys), len(w.m.live), 0, len(w.m.queue), 0}
+	for _, shares := range w.m.shares {
+		want[4] += len(shares)
+	}
 	for _, e := range w.m.keys {
 		if !e.Session.IsZero() {
 			want[2]++
 		}
 	}
 	if got != want || stats.Index != w.m.published {
-		return fmt.Errorf("stats: got %+v, want keys, sessions, locks, waiters %v, index %d",
-			stats, want, w.m.published)
+		return fmt.Errorf("stats: got %+v, want keys, sessions, locks, waiters, shares %v, "+
+			"index %d", stats, want, w.m.published)
 	}
-	keys := maps.Clone(w.m.delays)
+	keys := map[string]bool{}
+	for key := range w.m.delays {
+		keys[key] = true
+	}
 	for key := range w.m.keys {
-		keys[key] = w.m.now
+		keys[key] = true
 	}
 	for _, waiter := range w.m.queue {
 		for _, key := range waiter.keys {
-			keys[key] = w.m.now
+			keys[key] = true
 		}
 	}
 	var seen []lockd.LockInfo
@@ -46,6 +52,12 @@ func (w *twin) compareSeen() error {
 		if err := sameLock(locks[i], seen[i]); err != nil {
 			return err
 		}
+		if w.m.unserved || w.m.backoff > 0 {
+			continue // what waits for another try
+		}
+		if err := stranded(locks[i]); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -53,19 +65,23 @@ func (w *twin) compareSeen() error {
 // seen is what Locks should show of the key; of those who wait, their sessions and keys.
 func (m *model) seen(key string) lockd.LockInfo {
 	info := lockd.LockInfo{Key: key}
-	if e := m.keys[key]; !e.Session.IsZero() {
-		info.Holder, info.Fence = m.session(e.Session).info, e.Fence
-		if since, ok := m.granted[e.Fence]; ok {
-			info.Since, info.Held = since, m.now.Sub(since)
+	if holders := m.holders(key); len(holders) > 0 {
+		first := holders[0]
+		info.Holder, info.Fence, info.Since = first.Session, first.Grant.Fence, first.Since
+		if !info.Since.IsZero() {
+			info.Held = m.now.Sub(info.Since)
+		}
+		if first.Grant.Mode == lockd.Shared {
+			info.Holders = holders
 		}
 	}
-	if until := m.delays[key]; m.now.Before(until) {
-		info.DelayedUntil = until
+	if d := m.delays[key]; m.now.Before(d.until) {
+		info.DelayedUntil, info.DelayedMode = d.until, d.mode
 	}
 	for _, w := range m.queue {
 		if slices.Contains(w.keys, key) {
 			info.Queue = append(info.Queue,
-				lockd.WaiterInfo{Session: w.session.info, Keys: w.keys})
+				lockd.WaiterInfo{Session: w.session.info, Mode: modeOf(w.opts), Keys: w.keys})
 		}
 	}
 	return info
@@ -74,13 +90,21 @@ func (m *model) seen(key string) lockd.LockInfo {
 func sameLock(got, want lockd.LockInfo) error {
 	same := got.Key == want.Key && sameInfo(got.Holder, want.Holder) &&
 		got.Fence == want.Fence && got.Since.Equal(want.Since) && got.Held == want.Held &&
-		got.DelayedUntil.Equal(want.DelayedUntil) && len(got.Queue) == len(want.Queue)
+		got.DelayedUntil.Equal(want.DelayedUntil) && got.DelayedMode == want.DelayedMode &&
+		sameHolders(got.Holders, want.Holders) && len(got.Queue) == len(want.Queue)
 	for i := 0; same && i < len(want.Queue); i++ {
 		same = sameInfo(got.Queue[i].Session, want.Queue[i].Session) &&
+			got.Queue[i].Mode == want.Queue[i].Mode &&
 			slices.Equal(got.Queue[i].Keys, want.Queue[i].Keys)
 	}
 	if !same {
 		return fmt.Errorf("lock: got %+v\nwant %+v", got, want)
 	}
 	return nil
+}
+
+func sameHolders(got, want []lockd.Holder) bool {
+	return slices.EqualFunc(got, want, func(a, b lockd.Holder) bool {
+		return sameInfo(a.Session, b.Session) && a.Grant == b.Grant && a.Since.Equal(b.Since)
+	})
 }

@@ -134,7 +134,7 @@ func (m *model) nameHolder(refusal *lockd.LockedError, s *modelSession) {
 		return
 	}
 	var held *lockd.LockedError
-	_ = errors.As(m.obstructed(s.info.ID, longest), &held)
+	_ = errors.As(m.obstructed(s.info.ID, longest, lockd.Exclusive), &held)
 	refusal.Holder, refusal.HolderName, refusal.Own = held.Holder, held.HolderName, held.Own
 	refusal.Fence, refusal.Since, refusal.Held = held.Fence, held.Since, held.Held
 }
@@ -145,7 +145,7 @@ func (tx *modelTx) acquireSlot(
 ) (*modelLock, *lockd.LockedError, error) {
 	sem, err := tx.m.semaphore(key)
 	other := sem.limit != 0 && limit != 0 && sem.limit != limit
-	if err != nil || other || sem.begin(limit) != nil || tx.m.awaits(key, s) {
+	if err != nil || other || sem.begin(limit) != nil || tx.m.awaits(key, s, lockd.Exclusive) {
 		return nil, nil, lockd.ErrConflict
 	}
 	obstacle, err := tx.m.obstacle(s, sem)
@@ -163,11 +163,11 @@ func (tx *modelTx) acquireSlot(
 // obstacle is what keeps the session from a slot, but for the queue.
 func (m *model) obstacle(s *modelSession, sem modelSemaphore) (*lockd.LockedError, error) {
 	own := contenderOf(sem.key, s)
-	if err := m.delayed(own); err != nil {
+	if err := m.delayed(own, lockd.Exclusive); err != nil {
 		return err.(*lockd.LockedError), nil
 	}
 	if m.keys[own].Session != s.info.ID {
-		if err := m.obstructed(s.info.ID, own); err != nil {
+		if err := m.obstructed(s.info.ID, own, lockd.Exclusive); err != nil {
 			return nil, err
 		}
 	} else if m.handles[own] != nil {
@@ -185,11 +185,11 @@ func (m *model) obstacle(s *modelSession, sem modelSemaphore) (*lockd.LockedErro
 		Key: sem.key, Obstacle: lockd.ObstacleSlots, Waiters: m.waiters(sem.key), Limit: sem.limit,
 	}
 	for key, lost := range m.lost {
-		if !lost || semaphoreOf(key) != sem.key || !m.now.Before(m.delays[key]) {
+		if !lost || semaphoreOf(key) != sem.key || !m.now.Before(m.delays[key].until) {
 			continue
 		}
 		taken++
-		if until := m.delays[key]; refusal.Until.IsZero() || until.Before(refusal.Until) {
+		if until := m.delays[key].until; refusal.Until.IsZero() || until.Before(refusal.Until) {
 			refusal.Until, refusal.Remaining = until, until.Sub(m.now)
 		}
 	}
@@ -250,6 +250,9 @@ func (tx *modelTx) leaveSlot(contender lockd.Entry) {
 
 // lookAtSemaphores is what follows from a write to a key of a semaphore, whoever wrote it.
 func (tx *modelTx) lookAtSemaphores() {
+	if !tx.wrote {
+		return
+	}
 	touched := map[string]bool{}
 	for _, keys := range []map[string]lockd.Entry{tx.before.keys, tx.m.keys} {
 		for key := range keys {
@@ -258,7 +261,7 @@ func (tx *modelTx) lookAtSemaphores() {
 			}
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(tx.m.handles)) {
+	for _, key := range sortedKeys(tx.m.handles) {
 		lock := tx.m.handles[key]
 		if lock == nil || !lock.slot || !touched[semaphoreOf(key)] {
 			continue
@@ -271,7 +274,7 @@ func (tx *modelTx) lookAtSemaphores() {
 			tx.remove(key, lockd.ErrUnlocked)
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(touched)) {
+	for _, key := range sortedKeys(touched) {
 		tx.serveContenders(key)
 	}
 }
@@ -321,15 +324,16 @@ func (w *twin) semaphoreDeed(o op) deed {
 		if id.IsZero() {
 			return deed{}
 		}
+		opts := o.inMode(nil)
 		return deed{
 			call: func() (entry any, err error) {
 				err = w.db.Update(func(tx *lockd.Txn) (err error) {
-					entry, err = tx.Lock(contender, id, nil)
+					entry, err = tx.Lock(contender, id, opts)
 					return err
 				})
 				return entry, err
 			},
-			rule: func(tx *modelTx) (any, error) { return tx.lock(contender, id, nil) },
+			rule: func(tx *modelTx) (any, error) { return tx.lock(contender, id, opts) },
 		}
 	}
 	if id.IsZero() {

@@ -64,7 +64,7 @@ func testModel(t *testing.T, want int, dir string) {
 			t.Fatal("no operations in a whole round")
 		}
 	}
-	t.Logf("seed %d: %d operations, checks: %v", seed, done.Load(), counts)
+	t.Logf("seed %d: %d operations, of which: %v", seed, done.Load(), counts)
 	if done.Load() < int64(want) {
 		t.Errorf("%d operations, want %d", done.Load(), want)
 	}
@@ -109,11 +109,13 @@ type twin struct {
 	observed []lockd.Event
 	ends     []error // of watches
 
+	referee  referee
 	seen     int // how much of observed was compared
 	stop     context.CancelFunc
 	sessions []twinSession // the oldest first, those that ended long ago left out
 	locks    []twinLock
 	calls    []*twinCall
+	standing []*modelWaiter // those that waited before the present operation
 	keeper   twinKeeper
 }
 
@@ -154,7 +156,8 @@ func newTwinOn(t *rapid.T, dir string, counts map[string]int) *twin {
 	w := &twin{t: t, clock: clock.NewMock(), names: map[lockd.SessionID]string{}}
 	w.late = &lateClock{Mock: w.clock}
 	w.m = newModel(w.clock.Now())
-	w.m.rank, w.m.dropped, w.m.counts = w.rank, w.dropped, counts
+	w.m.rank = func(m *model, d due) uint64 { return rankIn(w.observed[w.seen:], m, d) }
+	w.m.dropped, w.m.counts = w.dropped, counts
 	if dir != "" {
 		sub, err := os.MkdirTemp(dir, "")
 		w.must(err)
@@ -236,8 +239,8 @@ func (w *twin) watch(ctx context.Context, scope lockd.Scope) {
 	}
 }
 
-// rank is the index of the first change that came of what was due.
-func (w *twin) rank(m *model, d due) uint64 {
+// rankIn is the index of the first change, of those that were seen, that came of what was due.
+func rankIn(events []lockd.Event, m *model, d due) uint64 {
 	first, key := unseen, d.key
 	var session lockd.SessionID
 	if d.session != nil {
@@ -247,9 +250,10 @@ func (w *twin) rank(m *model, d due) uint64 {
 		_, err := lockd.ParseSessionID(path.Base(key))
 		return err == nil
 	}
-	for _, e := range w.observed {
+	for _, e := range events {
 		ended := e.Kind == lockd.SessionEnded && e.Session.ID == session
 		granted := e.Kind == lockd.KeyPut && e.Entry.Key == key && lockChange(e) == lockGranted
+		granted = granted || e.Kind == lockd.ShareGranted && e.Key == key
 		given := contender(key) && e.Kind == lockd.KeyPut && (e.Entry.Key == semaphoreOf(key) ||
 			// the semaphore may name the next holder already, as one whose slot was lost
 			lockChange(e) == lockGranted && contender(e.Entry.Key) &&
@@ -278,6 +282,7 @@ func (w *twin) run(done *atomic.Int64) {
 		"step": func(t *rapid.T) {
 			o := w.draw(t)
 			t.Logf("at %v: %v", w.clock.Now().Sub(time.Unix(0, 0)), o)
+			w.standing = w.waiting(len(w.calls))
 			err := w.do(o)
 			synctest.Wait()
 			w.m.rouse()
@@ -341,6 +346,9 @@ func (w *twin) compareState() error {
 		return err
 	}
 	for _, key := range modelKeys {
+		if got := slices.Collect(s.Holders(key)); !sameHolders(got, w.m.holders(key)) {
+			return fmt.Errorf("holders of %q: got  %+v\nwant %+v", key, got, w.m.holders(key))
+		}
 		if got, want := w.inside.Inside.Waiters(key), w.m.waiters(key); got != want {
 			return fmt.Errorf("waiters of %q: got %d, want %d", key, got, want)
 		}
@@ -360,6 +368,9 @@ func (w *twin) compareEvents() error {
 			return fmt.Errorf("event: got  %+v\nwant %+v", got[i], want[i])
 		}
 	}
+	if err := w.referee.see(got); err != nil {
+		return err
+	}
 	if len(got) != len(want) {
 		return fmt.Errorf("events: got  %+v\nwant %+v", got, want)
 	}
@@ -378,6 +389,9 @@ func (w *twin) compareSessions() error {
 
 func (w *twin) compareLocks() error {
 	for _, l := range w.locks {
+		if got := l.real.Sequencer(); got != l.model.grant {
+			return fmt.Errorf("sequencer: got %+v, want %+v", got, l.model.grant)
+		}
 		if err := sameEnd(l.real, l.model.cause, lockd.ErrNotHeld); err != nil {
 			return fmt.Errorf("lock %q, fence %d: %w", l.model.grant.Key, l.model.grant.Fence, err)
 		}
@@ -414,7 +428,7 @@ func sameEnd(
 
 // compareCalls looks at those who wait, and takes up what they got.
 func (w *twin) compareCalls() error {
-	for _, call := range w.calls {
+	for n, call := range w.calls {
 		returned := false
 		select {
 		case <-call.done:
@@ -438,13 +452,23 @@ func (w *twin) compareCalls() error {
 			return fmt.Errorf("wait for %q: got %d locks", call.model.keys, len(call.locks))
 		}
 		for i, l := range call.locks {
-			if err := w.take(l, call.model.locks[i]); err != nil {
+			err := errors.Join(w.take(l, call.model.locks[i]),
+				overtakes(call.model.locks[i], w.waiting(n)))
+			if err != nil {
 				return err
 			}
 		}
 	}
 	w.calls = slices.DeleteFunc(w.calls, func(call *twinCall) bool { return call.model.told })
 	return nil
+}
+
+// waiting are the first n of the calls, as the model has them.
+func (w *twin) waiting(n int) (list []*modelWaiter) {
+	for _, call := range w.calls[:n] {
+		list = append(list, call.model)
+	}
+	return list
 }
 
 // take keeps a lock that was granted.
@@ -466,11 +490,15 @@ func (w *twin) take(got twinHandle, want *modelLock) error {
 // such as a timer that was not set.
 func (w *twin) probe() error {
 	var got, want []error
+	var holders, held [][]lockd.Holder
+	toShare := &lockd.LockOptions{Mode: lockd.Shared}
 	stay := errors.New("nothing is to change")
 	err := w.db.Update(func(tx *lockd.Txn) error {
 		for _, key := range modelKeys {
 			_, err := tx.Lock(key, lockd.SessionID{}, nil)
-			got = append(got, err)
+			_, other := tx.Lock(key, lockd.SessionID{}, toShare)
+			got = append(got, err, other)
+			holders = append(holders, slices.Collect(tx.Holders(key)))
 		}
 		return stay
 	})
@@ -478,7 +506,9 @@ func (w *twin) probe() error {
 	failed := w.m.write(func(tx *modelTx) error {
 		for _, key := range modelKeys {
 			_, err := tx.lock(key, lockd.SessionID{}, nil)
-			want = append(want, err)
+			_, other := tx.lock(key, lockd.SessionID{}, toShare)
+			want = append(want, err, other)
+			held = append(held, tx.m.holders(key))
 		}
 		return stay
 	})
@@ -489,8 +519,13 @@ func (w *twin) probe() error {
 		return nil
 	}
 	for i, key := range modelKeys {
+		if !sameHolders(holders[i], held[i]) {
+			return fmt.Errorf("holders of %q: got %+v, want %+v", key, holders[i], held[i])
+		}
+	}
+	for i := range got {
 		if err := sameError(got[i], want[i]); err != nil {
-			return fmt.Errorf("probe of %q: %w", key, err)
+			return fmt.Errorf("probe of %q: %w", modelKeys[i/2], err)
 		}
 	}
 	return nil

@@ -40,7 +40,7 @@ type model struct {
 	dropped func() uint64
 	astray  error
 
-	counts map[string]int // how often what happened to checks
+	counts map[string]int // how often what happened
 }
 
 const unseen = ^uint64(0)
@@ -62,7 +62,8 @@ func newModel(now time.Time) *model {
 	return &model{
 		modelState: modelState{
 			keys: map[string]lockd.Entry{}, handles: map[string]*modelLock{},
-			delays: map[string]time.Time{}, lost: map[string]bool{},
+			shares: map[string][]modelShare{}, removes: map[string]bool{},
+			delays: map[string]modelDelay{}, lost: map[string]bool{},
 		},
 		granted: map[uint64]time.Time{},
 		now:     now, index: 2, published: 2, floor: 1,
@@ -84,8 +85,16 @@ func (m *model) write(fn func(tx *modelTx) error) error {
 
 // begin begins a batch.
 func (m *model) begin() {
-	m.open = modelBatch{before: m.clone()}
+	m.open = modelBatch{before: m.undo()}
 	m.guessed = false
+}
+
+// undo is what a commit that fails puts back. None fails that is not told to.
+func (m *model) undo() modelState {
+	if m.failures == 0 && m.flying == nil {
+		return modelState{}
+	}
+	return m.clone()
 }
 
 // settleOpen is for what was decided and has no rows: it hangs on nothing but the commit that is
@@ -99,7 +108,7 @@ func (m *model) settleOpen() {
 		}
 	}
 	m.open.effects = nil
-	m.open.before = m.clone()
+	m.open.before = m.undo()
 }
 
 // decide does what is due, and then fn.
@@ -132,7 +141,7 @@ func (m *model) tryDue() {
 func (m *model) commit(b modelBatch) error {
 	if b.wrote && m.failures > 0 {
 		m.failures--
-		m.countUndone(b.before.catalog)
+		m.countUndone(b.before)
 		m.modelState = b.before
 		for _, key := range b.over {
 			delete(m.delays, key)
@@ -188,7 +197,7 @@ func (m *model) compare(a, b due) int {
 
 // pending is what has a deadline: checks first, for a session may end at the index of a lapse.
 func (m *model) pending() []due {
-	var all []due
+	all := make([]due, 0, len(m.live)+len(m.delays)+len(m.catalog.checks))
 	for i := range m.catalog.checks {
 		if check := &m.catalog.checks[i]; !check.deadline.IsZero() {
 			all = append(all, due{at: check.deadline, check: check})
@@ -199,8 +208,8 @@ func (m *model) pending() []due {
 			all = append(all, due{at: s.deadline, session: s})
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(m.delays)) {
-		all = append(all, due{at: m.delays[key], key: key})
+	for _, key := range sortedKeys(m.delays) {
+		all = append(all, due{at: m.delays[key].until, key: key})
 	}
 	return all
 }
@@ -237,10 +246,8 @@ func (m *model) endDue() {
 	if m.unserved {
 		m.unserved = false
 		_ = m.transact(func(tx *modelTx) error {
-			for _, key := range slices.Sorted(maps.Keys(m.handles)) {
-				if l := m.handles[key]; l != nil && l.givenUp {
-					tx.unlockHandle(l)
-				}
+			for _, l := range m.givenUp() {
+				tx.unlockHandle(l)
 			}
 			for _, w := range m.queue {
 				tx.freed = append(tx.freed, w.keys...)
@@ -311,6 +318,26 @@ func (m *model) close() error {
 	return err
 }
 
+// held are the handles that have a lock, in the order of the keys.
+func (m *model) held() (list []*modelLock) {
+	for _, key := range sortedKeys(m.keys) {
+		if l := m.handles[key]; l != nil {
+			list = append(list, l)
+		}
+		for _, share := range m.shares[key] {
+			for _, h := range share.handles {
+				list = append(list, h.lock)
+			}
+		}
+	}
+	return list
+}
+
+// givenUp are those whose calls have returned without them.
+func (m *model) givenUp() []*modelLock {
+	return slices.DeleteFunc(m.held(), func(l *modelLock) bool { return !l.givenUp })
+}
+
 // errKept is ErrClosed as the cause of the end of a handle on what the file keeps.
 var errKept = fmt.Errorf("kept in the file: %w", lockd.ErrClosed)
 
@@ -322,7 +349,7 @@ func (m *model) endAll() {
 			s.cause = errKept
 		}
 	}
-	for _, l := range m.handles {
+	for _, l := range m.held() {
 		l.cause = m.session(l.grant.Session).cause
 	}
 	for _, w := range m.queue {
@@ -338,8 +365,16 @@ func (m *model) reopen() {
 	m.history = nil
 	m.failures, m.unserved, m.roused, m.backoff, m.retry = 0, false, false, 0, time.Time{}
 	clear(m.handles)
+	clear(m.removes)
+	for key, shares := range m.shares {
+		m.shares[key] = nil
+		for _, share := range shares {
+			m.counts["share kept by Open"]++
+			m.shares[key] = append(m.shares[key], modelShare{grant: share.grant})
+		}
+	}
 	m.queue = nil
-	maps.DeleteFunc(m.delays, func(_ string, until time.Time) bool { return !m.now.Before(until) })
+	maps.DeleteFunc(m.delays, func(_ string, d modelDelay) bool { return !m.now.Before(d.until) })
 	m.findLost()
 	for i, s := range m.live { // their handles are others
 		again := *s
@@ -372,12 +407,14 @@ func (tx *modelTx) events() []lockd.Event {
 		e.Index = tx.index
 		events = append(events, e)
 	}
-	keys := maps.Clone(tx.before.keys)
-	maps.Copy(keys, tx.m.keys)
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		old, new := tx.before.keys[key], tx.m.keys[key]
-		if !sameEntry(old, new) {
+	for key, new := range tx.m.keys {
+		if old := tx.before.keys[key]; !sameEntry(old, new) {
 			add(tx.keyEvent(old, new))
+		}
+	}
+	for key, old := range tx.before.keys {
+		if _, there := tx.m.keys[key]; !there {
+			add(tx.keyEvent(old, lockd.Entry{}))
 		}
 	}
 	if tx.began != nil {
@@ -386,6 +423,7 @@ func (tx *modelTx) events() []lockd.Event {
 	for s, cause := range tx.ends {
 		add(lockd.Event{Kind: lockd.SessionEnded, Session: s.info, Cause: cause})
 	}
+	events = append(events, tx.shareEvents()...)
 	events = append(events, tx.catalogEvents()...)
 	slices.SortFunc(events, compareEvents)
 	return events

@@ -362,13 +362,14 @@ func (w *twin) txPart(o op) (func(tx *lockd.Txn) (any, error), func(tx *modelTx)
 	if o.c%2 == 1 {
 		opts = &lockd.LockOptions{Value: []byte{'0' + byte(o.c)}, Flags: o.flags()}
 	}
+	opts = o.inMode(opts)
 	switch o.kind {
 	case "txLock":
 		return func(tx *lockd.Txn) (any, error) { return tx.Lock(key, id, opts) },
 			func(tx *modelTx) (any, error) { return tx.lock(key, id, opts) }
 	case "txUnlock":
-		if o.c < 12 {
-			id = w.m.keys[key].Session // mostly whoever holds it
+		if holders := w.m.holders(key); o.c < 12 && len(holders) > 0 {
+			id = holders[o.c%len(holders)].Session.ID // mostly one that holds it
 		}
 		return func(tx *lockd.Txn) (any, error) { return tx.Unlock(key, id) },
 			func(tx *modelTx) (any, error) { return tx.unlock(key, id) }
@@ -384,7 +385,7 @@ func (w *twin) txPart(o op) (func(tx *lockd.Txn) (any, error), func(tx *modelTx)
 	case "checkSequencer":
 		return func(tx *lockd.Txn) (any, error) { return nil, tx.CheckSequencer(proof) },
 			func(tx *modelTx) (any, error) {
-				if proof.Session.IsZero() || tx.m.keys[proof.Key].Sequencer() != proof {
+				if !tx.m.proves(proof) {
 					return nil, lockd.ErrNotHeld
 				}
 				return nil, nil
@@ -533,9 +534,9 @@ func sameEvent(got, want lockd.Event) bool {
 	is := func(c error) bool { return errors.Is(got.Cause, c) }
 	clean := got.Cause == nil || is(lockd.ErrUnlocked) || is(lockd.ErrClosed)
 	return slices.ContainsFunc(causes, is) && got.Lost != clean &&
-		compareEvents(got, want) == 0 && sameEntry(got.Entry, want.Entry) &&
-		sameEntry(got.Previous, want.Previous) && got.Granted.ID == want.Granted.ID &&
-		got.Ended.ID == want.Ended.ID &&
+		compareEvents(got, want) == 0 && got.Share == want.Share &&
+		sameEntry(got.Entry, want.Entry) && sameEntry(got.Previous, want.Previous) &&
+		got.Granted.ID == want.Granted.ID && got.Ended.ID == want.Ended.ID &&
 		sameInfo(got.Session, want.Session)
 }
 
@@ -543,6 +544,8 @@ func sameEvent(got, want lockd.Event) bool {
 func compareEvents(a, b lockd.Event) int {
 	return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.Kind, b.Kind),
 		strings.Compare(a.Key, b.Key), slices.Compare(a.Session.ID[:], b.Session.ID[:]),
+		cmp.Compare(a.Share.Fence, b.Share.Fence),
+		slices.Compare(a.Share.Session[:], b.Share.Session[:]),
 		cmp.Compare(a.Catalog.Kind, b.Catalog.Kind),
 		strings.Compare(a.Catalog.Node, b.Catalog.Node),
 		strings.Compare(a.Catalog.ID, b.Catalog.ID))
@@ -558,11 +561,12 @@ func sameError(got, want error) error {
 		return fmt.Errorf("error: got %v, want %v", got, want)
 	case errors.As(want, &refusal):
 		if !errors.As(got, &locked) || !locked.Until.Equal(refusal.Until) ||
-			!locked.Since.Equal(refusal.Since) {
+			!locked.Since.Equal(refusal.Since) ||
+			!sameHolders(locked.Holders, refusal.Holders) {
 			return fmt.Errorf("error: got %v, want %v", got, want)
 		}
 		same := *locked
-		same.Until, same.Since = refusal.Until, refusal.Since
+		same.Until, same.Since, same.Holders = refusal.Until, refusal.Since, refusal.Holders
 		if !reflect.DeepEqual(same, *refusal) {
 			return fmt.Errorf("error: got %+v, want %+v", same, *refusal)
 		}

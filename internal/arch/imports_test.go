@@ -129,6 +129,7 @@ var importPlan = map[string]edges{
 	"test": {
 		".":               "the database under test",
 		"catalog":         "its nodes, services and checks",
+		"internal/engine": "the rules alone: the model test has them too, see TestModel_Engine",
 		"internal/hook":   "what a test may see and do that users may not",
 		"lockdtest":       "Explore: the promises in many orders",
 		"internal/schema": "rows that no call would write, in a file or a backup",
@@ -284,7 +285,7 @@ func TestImports_Plan(t *testing.T) {
 					"store/internal/format", "store/internal/table",
 				}
 			case to == "internal/engine":
-				only = []string{".", "catalog", "internal/writer"}
+				only = []string{".", "catalog", "internal/writer", "test"}
 			case to == "internal/expiry":
 				only = []string{".", "internal/engine", "internal/logger", "internal/writer"}
 			case to == "store":

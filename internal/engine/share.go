@@ -258,6 +258,9 @@ func (tx *Txn) removeShare(one *share, cause error) {
 		}
 		tx.shareEnds[SequencerOfShare(one.row)] = cause
 	}
+	if state.shares.removes && state.shares.n == 1 {
+		tx.effect(removesEnded).share = one
+	}
 	if state.queue.Len() > 0 {
 		tx.freed = append(tx.freed, key)
 	}
@@ -326,6 +329,9 @@ func (tx *Txn) endSharesOf(s *Session, cause error) {
 // more.
 func (tx *Txn) Downgrade(hold, next *Hold) error {
 	e := tx.engine
+	if hold.Mode == Shared && e.shareOf(hold) != nil {
+		return nil
+	}
 	state := e.lockOf(hold.Key)
 	if state == nil || state.hold != hold {
 		return ErrNotHeld

@@ -45,6 +45,7 @@ type Effect struct {
 	delay    *delay
 	replaced *delay
 	lease    *checkLease
+	share    *share
 	until    time.Time
 }
 
@@ -62,8 +63,9 @@ const (
 	WaiterServed                         // the holds of Waiter became those of their keys
 	WaiterLeft                           // Waiter goes with an error
 
-	delaySet   // delay took the place of replaced
-	leaseBegun // lease got another deadline than until
+	delaySet     // delay took the place of replaced
+	leaseBegun   // lease got another deadline than until
+	removesEnded // share, the last one, went with shares.removes
 )
 
 // effect adds one to those of the transaction, to be filled in.
