@@ -145,6 +145,16 @@ type twinCall struct {
 	err    error
 }
 
+// returned reports whether the call has returned. It does not block.
+func (c *twinCall) returned() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
 func newTwin(t *rapid.T, dir string, counts map[string]int) *twin {
 	w := newTwinOn(t, dir, counts)
 	w.open()
@@ -429,12 +439,7 @@ func sameEnd(
 // compareCalls looks at those who wait, and takes up what they got.
 func (w *twin) compareCalls() error {
 	for n, call := range w.calls {
-		returned := false
-		select {
-		case <-call.done:
-			returned = true
-		default:
-		}
+		returned := call.returned()
 		if returned != call.model.told {
 			return fmt.Errorf("wait of %s for %q: returned %v (%v), want %v",
 				call.model.session.info.Name, call.model.keys, returned, call.err, call.model.told)
@@ -531,8 +536,9 @@ func (w *twin) probe() error {
 	return nil
 }
 
-// blurred reports whether what a transaction saw depends on an order that nobody can know: that
-// of ends at one instant, in a batch that was dropped.
+// blurred reports whether what a call saw depends on an order that the model can only guess: that
+// of ends at one instant, in a batch that was dropped. If one of two sessions holds a lock that the
+// other waits for, it decides whether the other has the lock before it ends, and leaves a delay.
 func (w *twin) blurred(failed error) bool {
 	return w.m.guessed && errors.Is(failed, lockd.ErrCommit)
 }

@@ -48,6 +48,9 @@ func (w *twin) doLock(o op) error {
 		queued, err = tx.acquire(call.model)
 		return err
 	})
+	if w.blurred(err) { // whether it had to wait hangs on the order too, and shows by its return
+		queued = !call.returned()
+	}
 	switch {
 	case err == nil:
 	case queued: // what was due could not be committed; the place in line stays
