@@ -35,6 +35,11 @@ func lockCommand() *cli.Command {
 			"before the session can end by its TTL. When the lock is taken away by force\n" +
 			"the latter comes at once, unless a lock-delay leaves time. A longer TTL gives\n" +
 			"more of it: a sixth.\n\n" +
+			"With --shared, others that share it too run their commands beside CMD, and\n" +
+			"nothing that takes the lock exclusively does. KEY stays. Who waits asks again\n" +
+			"each second while the lock is shared, and is in no queue. A share that is\n" +
+			"taken away is noticed within a fifth of the TTL. A Consul agent has exclusive\n" +
+			"locks only: there --shared takes one of those.\n\n" +
 			"With -n, KEY is the prefix of a semaphore, as of consul lock -n. All who use\n" +
 			"it name the same limit, or 0 for the one that it has.\n" +
 			"If standard input is a terminal, CMD's is empty: it could not read from it.\n\n" +
@@ -43,6 +48,7 @@ func lockCommand() *cli.Command {
 		Flags: clientFlags(
 			&cli.IntFlag{Name: "n", HideDefault: true,
 				Usage: "take one of `LIMIT` slots, in place of a lock; 0 for the limit it has"},
+			&cli.BoolFlag{Name: "shared", Usage: "share the lock with others that share it"},
 			&cli.BoolFlag{Name: "try", Usage: "give up at once if the lock is not to be had"},
 			&cli.DurationFlag{Name: "timeout", HideDefault: true,
 				Usage: "give up after the `TIME`, such as 30s"},
@@ -71,6 +77,7 @@ func lockCommand() *cli.Command {
 // locked is what lockd lock has to do.
 type locked struct {
 	key      string
+	shared   bool // with others
 	slot     bool // of a semaphore at the key, in place of the lock
 	limit    int  // of the semaphore; 0: its own
 	patience lockclient.Patience
@@ -133,6 +140,7 @@ func lockedOf(cmd *cli.Command, args []string) (locked, error) {
 		Name: cmd.String("name"), TTL: cmd.Duration("ttl"), LockDelay: cmd.Duration("lock-delay"),
 		DeleteKeys: cmd.IsSet("n"),
 	}}
+	what.shared = cmd.Bool("shared")
 	if cmd.Bool("try") {
 		what.patience = lockclient.AtOnce
 	}
@@ -146,6 +154,8 @@ func lockedOf(cmd *cli.Command, args []string) (locked, error) {
 		return what, usage(cmd, "KEY %q is not UTF-8, so it cannot be locked", args[0])
 	case what.limit < 0:
 		return what, usage(cmd, "-n %d is below 0", what.limit)
+	case what.shared && what.slot:
+		return what, usage(cmd, "both --shared and -n are given: a slot is not shared")
 	case cmd.Bool("try") && cmd.IsSet("timeout"):
 		return what, usage(cmd, "both --try and --timeout are given")
 	case cmd.IsSet("timeout") && cmd.Duration("timeout") <= 0:
@@ -196,9 +206,12 @@ func take(
 		return nil, nil, err
 	}
 	var lock *lockclient.Lock
-	if what.slot {
+	switch {
+	case what.slot:
 		lock, err = k.Acquire(ctx, what.key, what.limit, what.patience)
-	} else {
+	case what.shared:
+		lock, err = k.Share(ctx, what.key, what.patience)
+	default:
 		lock, err = k.Lock(ctx, what.key, what.patience)
 	}
 	if err != nil {
@@ -230,9 +243,13 @@ func sequencer(k *lockclient.Keeper, lock *lockclient.Lock) string {
 	if err != nil {
 		return ""
 	}
-	return lockd.Sequencer{
+	q := lockd.Sequencer{
 		Key: pair.Key, Session: id, LockIndex: pair.LockIndex, Fence: pair.ModifyIndex,
-	}.String()
+	}
+	if lock.Shared() {
+		q.Mode = lockd.Shared
+	}
+	return q.String()
 }
 
 // errTimeout is the cause when --timeout has passed.

@@ -227,6 +227,7 @@ func TestLock_ExitCodes(t *testing.T) {
 		{exitLockFailed, "-n -1 is below 0", []string{"-n", "-1", "k", "--", "true"}},
 		{exitLockFailed, `"k" has no limit yet: name one`,
 			[]string{"-n", "0", "k", "--", "true"}},
+		{exitLockFailed, "both --shared and -n", []string{"--shared", "-n", "1", "k", "true"}},
 		{exitLockFailed, "both --try and", []string{"--try", "--timeout", "1s", "k", "true"}},
 		{exitLockFailed, "not above 0", []string{"--timeout", "0s", "k", "true"}},
 		{exitLockFailed, "--ttl 1ms", []string{"--ttl", "1ms", "k", "true"}},
@@ -279,6 +280,44 @@ func TestLock_NotAcquired(t *testing.T) {
 	r.wants(t, exitNotAcquired, "; for that time, 15s by default, nobody gets a lock")
 	if n := len(sessionsOf(db)); n != 0 {
 		t.Errorf("%d sessions left", n)
+	}
+}
+
+// Ensure that commands run side by side under a shared lock, each with a sequencer that proves its
+// share, while an exclusive lock is not to be had; and that each share is given back.
+func TestLock_Shared(t *testing.T) {
+	t.Parallel()
+	db, s := testServer(t)
+	const script = `echo "$LOCKD_SEQUENCER"; read -r line; exit 7`
+	var both []*process
+	for range 2 {
+		both = append(both, locking(t, s.URL, []string{"--shared", "k"}, script))
+	}
+	for _, p := range both { // both are inside
+		q, err := lockd.ParseSequencer(p.line())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := db.CheckSequencer(q); err != nil || q.Key != "k" || q.Mode != lockd.Shared {
+			t.Errorf("%v: %v", q, err)
+		}
+	}
+	r := command(t, "", "lock", "--http-addr", s.URL, "--try", "k", "echo", "it runs")
+	r.wants(t, exitNotAcquired, `key "k" is shared by 2 holders`)
+	alone := locking(t, s.URL, nil, "echo alone")
+	for _, p := range both {
+		if err := p.in.Close(); err != nil {
+			t.Fatal(err)
+		}
+		p.rest()
+		p.ends(7, "")
+	}
+	if got := alone.rest(); got != "alone\n" {
+		t.Errorf("output %q", got)
+	}
+	alone.ends(0, "")
+	if e, ok := db.Get("k"); !ok || e.LockIndex != 2 || len(sessionsOf(db)) != 0 {
+		t.Errorf("left: %+v, %d sessions", e, len(sessionsOf(db)))
 	}
 }
 

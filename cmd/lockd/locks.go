@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/lockd/lockd"
 	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
@@ -18,8 +19,9 @@ func locksCommand() *cli.Command {
 		Usage:     "list the locks that are held, delayed or waited for, and by whom",
 		ArgsUsage: "[PREFIX]",
 		Description: "A line for each: key, held, session, node and name of that, and for how\n" +
-			"long. Below it those who wait: key, waits, session, node, name, for how long;\n" +
-			"and a key whose lock is free and delayed: key, delayed, and until when. With\n" +
+			"long; of a lock that is shared one for each holder: key, shared, and the same.\n" +
+			"Below it those who wait: key, waits or waits to share, session, node, name, for\n" +
+			"how long; and a key whose lock is delayed: key, delayed, and until when. With\n" +
 			"--json the indexes and the fence too. A Consul agent tells who holds what, and\n" +
 			"no more.",
 		Flags: clientFlags(jsonFlag()),
@@ -48,22 +50,35 @@ func writeLocks(w io.Writer, locks []lockclient.LockInfo) error {
 		rows = append(rows, []any{key, what, p.Session, p.Node, p.Name, when})
 	}
 	for _, l := range locks {
-		if l.Session != "" {
-			held := ""
-			if !l.Since.IsZero() {
-				held = rough(l.Held)
+		switch {
+		case len(l.Holders) > 0:
+			for _, holder := range l.Holders {
+				row(l.Key, l.Mode, holder.Party, since(holder.Since, holder.Held))
 			}
-			row(l.Key, "held", l.Party, held)
+		case l.Session != "":
+			row(l.Key, "held", l.Party, since(l.Since, l.Held))
 		}
 		if !l.DelayedUntil.IsZero() {
 			row(l.Key, "delayed", lockclient.Party{},
 				"until "+l.DelayedUntil.UTC().Format(time.RFC3339))
 		}
 		for _, waiter := range l.Queue {
-			row(l.Key, "waits", waiter.Party, rough(waiter.Waited))
+			what := "waits"
+			if waiter.Mode == lockd.Shared.String() {
+				what = "waits to share"
+			}
+			row(l.Key, what, waiter.Party, rough(waiter.Waited))
 		}
 	}
 	return writeTable(w, rows)
+}
+
+// since is for how long a lock is held, nothing if that is not known.
+func since(at time.Time, held time.Duration) string {
+	if at.IsZero() {
+		return ""
+	}
+	return rough(held)
 }
 
 // rough returns a time as people want it: in whole seconds, if there are some.

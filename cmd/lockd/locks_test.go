@@ -65,3 +65,47 @@ func TestLocks_QueueAndDelay(t *testing.T) {
 		<-ended
 	}
 }
+
+// Ensure that a lock that is shared has a line for each holder.
+func TestLocks_Shared(t *testing.T) {
+	t.Parallel()
+	db, s := testServer(t)
+	shared := &lockd.LockOptions{Mode: lockd.Shared}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	for i, name := range []string{"first", "second", "alone", "third"} {
+		session, err := db.NewSession(&lockd.SessionOptions{Name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i < 2 {
+			if _, err := session.TryLock("k", shared); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		var opts *lockd.LockOptions
+		if i == 3 {
+			opts = shared
+		}
+		go func() {
+			_, err := session.Lock(ctx, "k", opts)
+			ended <- err
+		}()
+		for db.Stats().Waiters <= i-2 { // nothing else tells that it waits
+			runtime.Gosched()
+		}
+	}
+	r := command(t, "", "locks", "--http-addr", s.URL)
+	r.wants(t, 0, "")
+	const id, duration = `[0-9a-f-]{36}  \S+  `, ` +[0-9.]+(ms|s)\n`
+	if !regexp.MustCompile("^k  shared          " + id + "first" + duration +
+		"k  shared          " + id + "second" + duration + "k  waits           " + id + "alone" +
+		duration + "k  waits to share  " + id + "third" + duration + "$").MatchString(r.out) {
+		t.Errorf("got %s", r.out)
+	}
+	cancel()
+	for range 2 {
+		<-ended
+	}
+}

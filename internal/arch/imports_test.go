@@ -117,7 +117,7 @@ var importPlan = map[string]edges{
 		prom + "/promhttp":              "how they are served",
 	},
 	"cmd/lockd/internal/lockclient": {
-		".":         "its tests: a server's database",
+		".":         "the names of the modes; its tests: a server's database",
 		"consulapi": "its tests: a server",
 		consul:      "the client that it adds to",
 	},

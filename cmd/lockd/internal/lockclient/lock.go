@@ -7,16 +7,21 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-// Lock is the lock of a key, or a slot of a semaphore. The zero value is not usable; Keeper.Lock
-// and Keeper.Acquire give one.
+// Lock is the lock of a key, a share of it, or a slot of a semaphore. The zero value is not usable;
+// Keeper.Lock, Keeper.Share and Keeper.Acquire give one.
 type Lock struct {
 	pair   *api.KVPair
+	shared bool
 	unlock func(context.Context) error
 }
 
 // Pair is the key that was locked, as it was then: for a slot, the contender key. Its ModifyIndex
-// is above that of every grant before, and below that of every one after.
+// is above that of every grant before, and below that of every one after; for a share it is the
+// fence.
 func (l *Lock) Pair() *api.KVPair { return l.pair }
+
+// Shared reports whether the lock is shared.
+func (l *Lock) Shared() bool { return l.shared }
 
 // Unlock gives the lock or the slot back, with no lock-delay. It blocks until that is done or has
 // gone wrong. It is no error if it was lost before.
@@ -45,7 +50,7 @@ func (k *Keeper) Lock(ctx context.Context, key string, patience Patience) (*Lock
 		pair, index, err := k.client.Get(ctx, key, wait)
 		return index, lost(pair, key, k.id), err
 	})
-	return &Lock{t.pair, func(ctx context.Context) error {
+	return &Lock{pair: t.pair, unlock: func(ctx context.Context) error {
 		stop()
 		return k.release(ctx, key, t.created)
 	}}, nil

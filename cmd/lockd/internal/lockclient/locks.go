@@ -20,21 +20,33 @@ type Party struct {
 // LockInfo is a lock that is held, delayed or waited for. Of a server that is not lockd it has the
 // key, the holder and two indexes, and nothing else. The zero value is none.
 type LockInfo struct {
-	Key string
+	Key  string
+	Mode string `json:",omitempty"` // in which it is held: exclusive or shared
 	Party
 	LockIndex    uint64        `json:",omitempty"`
 	ModifyIndex  uint64        `json:",omitempty"`
 	Fence        uint64        `json:",omitempty"`
 	Since        time.Time     `json:",omitzero"` // zero: unknown, or not held
 	Held         time.Duration `json:",omitempty"`
+	Holders      []HolderInfo  `json:",omitempty"` // that share it; the first is also above
 	DelayedUntil time.Time     `json:",omitzero"`
+	DelayedMode  string        `json:",omitempty"` // in which it was lost
 	Limit        int           `json:",omitempty"` // of the semaphore
 	Queue        []WaiterInfo  `json:",omitempty"` // the next to be served first
+}
+
+// HolderInfo is one of those that share a lock.
+type HolderInfo struct {
+	Party
+	Fence uint64
+	Since time.Time     `json:",omitzero"` // zero: unknown
+	Held  time.Duration `json:",omitempty"`
 }
 
 // WaiterInfo is a call that waits for a lock.
 type WaiterInfo struct {
 	Party
+	Mode   string `json:",omitempty"`
 	Since  time.Time
 	Waited time.Duration
 	Keys   []string
@@ -86,6 +98,11 @@ func (c *Client) ownLocks(ctx context.Context, prefix string) ([]LockInfo, error
 func (l LockInfo) String() string {
 	text := fmt.Sprintf("key %q is free", l.Key)
 	switch {
+	case len(l.Holders) > 1:
+		text = fmt.Sprintf("key %q is shared by %d holders, the first of them %v", l.Key,
+			len(l.Holders), l.Party)
+	case len(l.Holders) == 1:
+		text = fmt.Sprintf("key %q is shared by %v", l.Key, l.Party)
 	case l.Session != "":
 		text = fmt.Sprintf("key %q is locked by %v", l.Key, l.Party)
 	case !l.DelayedUntil.IsZero():

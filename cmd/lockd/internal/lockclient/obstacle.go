@@ -55,7 +55,7 @@ func (c *Client) explain(ctx context.Context, key string, err error) error {
 	}
 	o, isHeld := errors.AsType[*obstacle](err)
 	switch {
-	case isHeld && info.Session != "":
+	case isHeld && info.Session != "", len(info.Holders) > 0 && !errors.Is(err, ErrDelayed):
 		return errors.New(info.String())
 	case isHeld:
 		return errors.New(o.by(c.parties(longer, o.holders)))

@@ -54,7 +54,7 @@ func (k *Keeper) Acquire(
 		}
 		return state.index, fmt.Sprintf("the slot of semaphore %q was taken away", prefix), nil
 	})
-	return &Lock{s.contender, func(ctx context.Context) error {
+	return &Lock{pair: s.contender, unlock: func(ctx context.Context) error {
 		stop()
 		return s.release(ctx)
 	}}, nil

@@ -13,7 +13,8 @@ const (
 	longPoll = time.Minute
 
 	// retry is how long a read waits for a change of a key that is free and cannot be locked,
-	// because of a lock-delay, whose end changes no key; and the pause after an error.
+	// because of a lock-delay or of sessions that share it, whose end changes no key; and the pause
+	// after an error.
 	retry = time.Second
 )
 
@@ -90,6 +91,6 @@ func (k *Keeper) take(
 // lasting reports whether the same attempt would fail again.
 func lasting(err error) bool {
 	e, ok := errors.AsType[*Error](err)
-	return errors.Is(err, errSemaphore) ||
+	return errors.Is(err, errSemaphore) || errors.Is(err, errors.ErrUnsupported) ||
 		ok && e.Status < http.StatusInternalServerError
 }
