@@ -38,6 +38,7 @@ var groups = []group{
 	{[]string{"P13"}, openSmall},
 	{[]string{"P14"}, largeUpdate},
 	{[]string{"P15"}, latency},
+	{[]string{"P16"}, modes},
 	{[]string{"busy"}, inBusyProgram},
 }
 

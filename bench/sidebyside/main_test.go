@@ -53,7 +53,7 @@ func TestGroups_HaveEveryTarget(t *testing.T) {
 	for _, g := range groups {
 		got = append(got, g.targets...)
 	}
-	for i := range 15 {
+	for i := range 16 {
 		want = append(want, fmt.Sprintf("P%d", i+1))
 	}
 	want = append(want, "busy")
