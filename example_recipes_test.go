@@ -9,8 +9,8 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// What most people come for: work under a lock, with a slot of a semaphore, and as the leader, and
-// seeing who leads.
+// What most people come for: work under a lock, exclusive or shared, with a slot of a semaphore,
+// and as the leader, and seeing who leads.
 func Example_recipes() {
 	db := must(lockd.New(nil))
 	defer db.Close()
@@ -24,6 +24,10 @@ func Example_recipes() {
 
 	// Under a lock.
 	err := session.WithLock(ctx, "jobs/nightly", nil, work)
+
+	// Beside others that share the lock. Who names no mode has it alone, and waits for all of them.
+	shared := &lockd.LockOptions{Mode: lockd.Shared}
+	err = errors.Join(err, session.WithLock(ctx, "page", shared, work))
 
 	// With one of three slots. Each session has one; the others wait in order. To a resource that
 	// compares fences a slot proves nothing: see below.
@@ -42,6 +46,7 @@ func Example_recipes() {
 
 	fmt.Println(err)
 	// Output:
+	// proved: true
 	// proved: true
 	// proved: true
 	// proved: true

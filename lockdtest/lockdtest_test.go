@@ -88,6 +88,25 @@ func TestDB_NoMethodIsAmbiguous(t *testing.T) {
 // at once.
 func TestWaits_Fail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var readers []string
+		texts := run(func(t testing.TB) {
+			db := lockdtest.New(t, nil)
+			for range 2 {
+				reader := session(t, db, "", 0)
+				_, err := reader.TryLock("k", &lockd.LockOptions{Mode: lockd.Shared})
+				must(t, err)
+				readers = append(readers, reader.ID().String())
+			}
+			db.WaitForWaiters("k", 1)
+		})
+		for _, id := range readers {
+			if len(texts) != 1 || !strings.Contains(texts[0], `"k" is shared by session `+id) {
+				t.Errorf("failures %q do not name the reader %s", texts, id)
+			}
+		}
+		if len(readers) != 2 {
+			t.Errorf("%d readers", len(readers))
+		}
 		fails(t, func(t testing.TB) {
 			db := lockdtest.New(t, nil)
 			holder := session(t, db, "", 0)

@@ -105,7 +105,13 @@ func (db *DB) holders(keys []string) string {
 		if l.Limit > 0 {
 			named = slices.Contains(keys, path.Dir(l.Key)+semaphoreKey)
 		}
-		if named && !l.Holder.ID.IsZero() {
+		switch {
+		case !named:
+		case len(l.Holders) > 0:
+			for _, holder := range l.Holders {
+				fmt.Fprintf(&text, ", %q is shared by session %s", l.Key, holder.Session.ID)
+			}
+		case !l.Holder.ID.IsZero():
 			fmt.Fprintf(&text, ", %q is held by session %s", l.Key, l.Holder.ID)
 		}
 	}

@@ -19,10 +19,10 @@ func locksCommand() *cli.Command {
 		Category:  atServer,
 		Usage:     "list the locks that are held, delayed or waited for, and by whom",
 		ArgsUsage: "[PREFIX]",
-		Description: "A line for each: key, exclusive or shared, session, node and name of\n" +
-			"that, and for how long; a lock that is shared has a line for each holder.\n" +
-			"Then a line if it is delayed: key, delayed, and until when. Then those who\n" +
-			"wait: key, waits or waits to share, session, node, name, for how long. With\n" +
+		Description: "A line for each: key, held, session, node and name of that, and for how\n" +
+			"long; of a lock that is shared one for each holder: key, shared, and the same.\n" +
+			"Below it those who wait: key, waits or waits to share, session, node, name, for\n" +
+			"how long; and a key whose lock is delayed: key, delayed, and until when. With\n" +
 			"--json the indexes and the fence too. A Consul agent tells who holds what, and\n" +
 			"no more.",
 		Flags: clientFlags(jsonFlag()),
@@ -57,7 +57,7 @@ func writeLocks(w io.Writer, locks []lockclient.LockInfo) error {
 				row(l.Key, l.Mode, holder.Party, since(holder.Since, holder.Held))
 			}
 		case l.Session != "":
-			row(l.Key, cmp.Or(l.Mode, lockd.Exclusive.String()), l.Party, since(l.Since, l.Held))
+			row(l.Key, "held", l.Party, since(l.Since, l.Held))
 		}
 		if !l.DelayedUntil.IsZero() {
 			row(l.Key, "delayed", lockclient.Party{},

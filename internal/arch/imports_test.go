@@ -147,6 +147,9 @@ var importPlan = map[string]edges{
 		"lockdtest": "its tests: commits that are held, or fail",
 		uuid:        "the ID of a node that has none",
 	},
+	"examples/cache": {
+		".": "what a user has, and nothing else of the module",
+	},
 	"examples/daily": {
 		".": "what a user has, and nothing else of the module",
 	},
