@@ -1,8 +1,10 @@
 package lockdui
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strings"
 	"time"
 
@@ -116,6 +118,11 @@ func (l *lock) add(info lockd.LockInfo) {
 	}
 }
 
+// sortHolders puts those first that have held it for longest.
+func (l *lock) sortHolders() {
+	slices.SortStableFunc(l.Holders, func(a, b holder) int { return cmp.Compare(a.Fence, b.Fence) })
+}
+
 // locksOf returns the locks with the prefix, in the order of their keys. The slots of a semaphore
 // make one row with it.
 func locksOf(db *lockd.DB, prefix string) []*lock {
@@ -135,6 +142,9 @@ func locksOf(db *lockd.DB, prefix string) []*lock {
 			semaphores[key] = l
 		}
 		l.add(info)
+	}
+	for _, l := range semaphores {
+		l.sortHolders()
 	}
 	return locks
 }
@@ -159,5 +169,6 @@ func lockAt(db *lockd.DB, key string) lock {
 		}
 		found.add(info)
 	}
+	found.sortHolders()
 	return found
 }

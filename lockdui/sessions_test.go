@@ -32,9 +32,9 @@ func TestSessions(t *testing.T) {
 		h.waits(worker, "old")
 		h.Advance(30 * time.Second)
 		h.shows("/sessions",
-			"worker", worker.ID().String()[:8], "1m30s + 30 s", "00:01:00 30 s", "delete delay 2 s",
-			"mine 30 s", "old 30 s",
-			"from-before", "none", "at index", "release delay 15 s", "old 1 min 30 s",
+			"worker", worker.ID().String()[:8], "1m30s + 30 s", "00:01:00 30 s",
+			"delete, delay 2 s", "mine 30 s", "old 30 s",
+			"from-before", "none", "at index", "release, delay 15 s", "old 1 min 30 s",
 			"Ended last", "early", "before these pages", "closed by its owner")
 		h.shows("/sessions?id="+worker.ID().String(), "Session", worker.ID().String(),
 			"host", "<h1>", "bound to process")
