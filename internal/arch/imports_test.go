@@ -101,6 +101,7 @@ var importPlan = map[string]edges{
 	"cmd/lockd": {
 		".":                             "the database that it serves; the files",
 		"consulapi":                     "what it serves",
+		"lockdui":                       "the pages beside it",
 		"cmd/lockd/internal/lockclient": "what it asks a server",
 		"metrics/prometheus":            "the metrics of the database",
 		cli:                             "command lines and their help",

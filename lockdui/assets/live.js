@@ -143,7 +143,7 @@
 	function connect() {
 		clearTimeout(retry);
 		if (source) source.close();
-		source = new EventSource(location.href);
+		source = new EventSource(location.origin + location.pathname + location.search);
 		source.addEventListener("view", (event) => {
 			alive();
 			show(event.data);

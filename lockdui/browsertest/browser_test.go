@@ -47,15 +47,18 @@ var browser = sync.OnceValues(func() (context.Context, error) {
 	ctx, _ := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, _ = chromedp.NewContext(ctx)
 	_, err = chromedp.Run(ctx, chromedp.Evaluate[chromedp.Void]("0"))
+	running = ctx
 	return ctx, err
 })
+
+var running context.Context // of the browser; nil: no test has asked for it
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	code := m.Run()
-	if ctx, err := browser(); err == nil {
-		_ = chromedp.Cancel(ctx)
+	if running != nil {
+		_ = chromedp.Cancel(running) // its folder goes with it
 	}
 	os.Exit(code)
 }

@@ -81,7 +81,7 @@ func TestImages(t *testing.T) {
 		must(t, err)
 		must(t, os.WriteFile(filepath.Join(*images, name+".png"), png, 0o644))
 	}
-	shoot("locks", "", 960, 640, "light")
+	shoot("locks", "", 960, 690, "light")
 	shoot("key", "key?k=scheduler%2Fleader", 960, 760, "light")
 	shoot("waits", "graph", 960, 560, "dark")
 }
