@@ -45,9 +45,6 @@ func (s step) Ended() bool { return s.Change != lockd.LockGranted }
 // key makes the page of one key.
 func (h *handler) key(r *http.Request, now time.Time) (content, error) {
 	key := r.URL.Query().Get("k")
-	if text := r.URL.Query().Get("key"); text != "" { // typed by a person
-		key = meant(text)
-	}
 	v := keyView{Lock: lockAt(h.db, key)}
 	if entry, ok := h.db.Get(key); ok {
 		v.Entry, v.Size = entry, len(entry.Value)

@@ -46,6 +46,10 @@ func TestLocks_Prefix(t *testing.T) {
 		h.shows("/?prefix=%22jobs%5Cxff%22", `"jobs\xff\x00"`, "1 shown")
 		h.shows("/?prefix=%22%5C%22%22", `"\"quoted"`, "1 shown")
 		h.hides("/?prefix=none", "jobs")
+		r := h.shows("/?prefix=%22free%5Cxff%22", "No lock is held", "What is known of that key")
+		if !strings.Contains(r.body, `<a href="key?k=free%FF">`) {
+			t.Errorf("no link in %s", r.body)
+		}
 	})
 }
 

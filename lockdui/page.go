@@ -75,6 +75,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"escaped": url.QueryEscape,
 	"full":    func(t time.Time) string { return t.Format("2006-01-02 15:04:05.000 MST") },
 	"key":     keyHref,
+	"meant":   meant,
 	"more":    more,
 	"num":     figure[uint64],
 	"printed": title,

@@ -65,27 +65,38 @@ func (r *roster) load(db *lockd.DB) {
 // follow notes what happens to sessions, those events included that are kept from before, until the
 // database is closed.
 func (r *roster) follow(db *lockd.DB) {
-	r.mu.Lock()
-	from := uint64(0)
-	mounted := r.from
-	r.mu.Unlock()
+	at := uint64(0) // what was noted last
 	for {
-		for event, err := range db.Watch(context.Background(), lockd.SessionsScope(), from) {
+		for event, err := range db.Watch(context.Background(), lockd.SessionsScope(), at) {
 			switch {
 			case err == nil:
 				r.note(event)
+				at = event.Index
 			case !errors.Is(err, lockd.ErrCompacted):
 				return
-			case from == 0: // the beginning is dropped: as many as are known of is enough
-				from = mounted
+			case at == 0: // the beginning is dropped: it is from before the handler
+				at = r.begin()
 			default:
 				r.load(db)
-				r.mu.Lock()
-				r.missed, from = true, r.from
-				r.mu.Unlock()
+				at = r.begin()
+				r.miss()
 			}
 		}
 	}
+}
+
+// begin returns the index up to which all was before the handler, or before events were missed.
+func (r *roster) begin() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.from
+}
+
+// miss notes that there were events that were not seen.
+func (r *roster) miss() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.missed = true
 }
 
 // note takes one event.

@@ -79,6 +79,7 @@ func TestStream_CatchesUp(t *testing.T) {
 // Ensure that each view follows what it shows.
 func TestStream_Views(t *testing.T) {
 	run(t, nil, nil, func(h *harness) {
+		h.follow("/key").view() // of no key
 		key, sessions, graph := h.follow("/key?k=k"), h.follow("/sessions"), h.follow("/graph")
 		for _, s := range []*stream{key, sessions, graph} {
 			s.view()
