@@ -28,8 +28,11 @@ func TestKey_History(t *testing.T) {
 		r := h.shows("/key?k=k",
 			"held by", "third local exclusive since 00:00:45, for 15 s fence",
 			"waiting, in order", "fourth local 5 s", "the key", "0 bytes", "lock index 3",
-			"History", "now 00:01:00", "first", "held it for 20 s", "released", "second",
-			"held it for 10 s", "lock-delay of 15 s", "lost", "third", "holds it since 00:00:45",
+			"History", "now 00:01:00", "first", "held it for 20 s",
+			"00:00:20.000 released: closed by its owner", "closed by its owner",
+			"second", "held it for 10 s", "lock-delay of 15 s",
+			"00:00:30.000 lost: session destroyed", "session destroyed", "third",
+			"holds it since 00:00:45",
 			"fourth", "waits since 00:00:55",
 			"00:00:45", "granted", "third", "00:00:30", "lost", "second", "session destroyed",
 			"00:00:20", "granted", "second", "released", "first", "closed by its owner")

@@ -2,24 +2,27 @@ package lockdui
 
 import (
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/lockd/lockd"
 )
 
 // The measures of a drawing of lanes, in its own units.
 const (
-	lanesWidth = 900.0
-	lanesLeft  = 170.0 // where time begins; names are before it
-	lanesRight = 16.0
-	lanesTop   = 28.0 // room for the axis
-	laneHeight = 34.0
-	barHeight  = 14.0
-	leastBar   = 3.0 // so that a short hold can be seen
-	lanesShown = 20
-	ticks      = 5
-	leastSpan  = time.Second
-	charWidth  = 5.8 // of a label
+	lanesWidth  = 900.0
+	lanesLeft   = 170.0 // where time begins; names are before it
+	lanesRight  = 16.0
+	lanesTop    = 28.0 // room for the axis
+	laneHeight  = 34.0
+	barHeight   = 14.0
+	leastBar    = 3.0 // so that a short hold can be seen
+	lanesShown  = 20
+	ticks       = 5
+	leastSpan   = time.Second
+	charWidth   = 5.8 // of a label
+	labelLength = 30
 )
 
 // lanes is a drawing of a key's history: a lane for each session, time from left to right.
@@ -50,8 +53,9 @@ type bar struct {
 type mark struct {
 	X, Y   float64
 	Lost   bool
-	Label  string // empty: there is no room for it
-	Anchor string // of the label
+	labels []string // the best one first
+	Label  string   // empty: there is no room for one
+	Anchor string   // of the label
 	Text   string
 }
 
@@ -137,8 +141,9 @@ func (d *drawing) step(s step) {
 	}
 	delete(d.holding, s.ID)
 	d.bar("hold", l, since, s.At, "held it for %s, fence %d", period(s.At.Sub(since)), s.Fence)
+	cause, _, _ := strings.Cut(s.Cause, ":")
 	l.Marks = append(l.Marks, mark{
-		X: d.x(s.At), Lost: s.Lost(), Label: s.Change.String(),
+		X: d.x(s.At), Lost: s.Lost(), labels: []string{cut(cause, labelLength), s.Change.String()},
 		Text: fmt.Sprintf("%s %s: %s", s.At.Format("15:04:05.000"), s.Change, s.Cause),
 	})
 	if s.Lost() && s.Delay > 0 {
@@ -188,17 +193,23 @@ func (d *drawing) finish() *lanes {
 	return out
 }
 
-// label places the label of a mark, above the bars, or takes it away if another one follows where
-// it would be.
+// label gives a mark the label for which there is room above the bars, before the next one.
 func (l *lane) label(at int) {
 	m := &l.Marks[at]
-	width := float64(len(m.Label)) * charWidth
-	m.Anchor = "start"
-	if m.X+width > lanesWidth-lanesRight {
-		m.Anchor = "end"
+	room := lanesWidth
+	if at+1 < len(l.Marks) {
+		room = l.Marks[at+1].X - m.X
 	}
-	if at+1 < len(l.Marks) && l.Marks[at+1].X < m.X+2*width {
-		m.Label = ""
+	for _, text := range m.labels {
+		width := float64(utf8.RuneCountInString(text)) * charWidth
+		m.Anchor = "start"
+		if m.X+width > lanesWidth-lanesRight {
+			m.Anchor = "end"
+		}
+		if 2*width < room { // the next one may begin left of its mark
+			m.Label = text
+			return
+		}
 	}
 }
 
