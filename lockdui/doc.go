@@ -11,7 +11,7 @@
 //
 // # What it does not know
 //
-// When a session was made or ended is known from when Handler was called; the API does not tell of
-// the time before. When a session has to be renewed next is not told either, so that the TTL is
-// shown, and not what is left of it. How long past calls have waited is not kept.
+// When a session was made or ended is known as long as that event is kept (lockd.Options.History).
+// When a session has to be renewed next is not told, so that the TTL is shown, and not what is left
+// of it. How long past calls have waited is not kept.
 package lockdui

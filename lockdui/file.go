@@ -53,7 +53,7 @@ func (v fileView) Rate() string {
 	if span <= 0 {
 		return "–"
 	}
-	return fmt.Sprintf("%.1f", float64(last.Commits.Count-first.Commits.Count)/span.Seconds())
+	return fmt.Sprintf("%.1f", float64(last.Commits-first.Commits)/span.Seconds())
 }
 
 // Span is the time of the readings.
@@ -93,7 +93,7 @@ func (v fileView) Curve() (points struct{ Points, Top string }) {
 	top := 0.0
 	for i, r := range v.Readings[1:] {
 		before := v.Readings[i]
-		rate := float64(r.Commits.Count-before.Commits.Count) / r.At.Sub(before.At).Seconds()
+		rate := float64(r.Commits-before.Commits) / r.At.Sub(before.At).Seconds()
 		rates = append(rates, rate)
 		top = max(top, rate)
 	}

@@ -25,6 +25,7 @@ type edge struct {
 	From, To party
 	place
 	Since    time.Time
+	Ahead    bool // the other does not hold it: it waits in front, for the exclusive lock
 	Circular bool // the two wait for each other, maybe by way of others
 }
 
@@ -35,13 +36,7 @@ const edgesListed = rowsPerPage
 func (h *handler) graph(_ *http.Request, _ time.Time) (content, error) {
 	var edges []edge
 	for _, l := range locksOf(h.db, "") {
-		for _, w := range l.Queue {
-			for _, to := range l.Holders {
-				edges = append(edges, edge{
-					From: w.party, To: to.party, place: place{l.Key, l.Limit}, Since: w.Since,
-				})
-			}
-		}
+		edges = l.appendEdges(edges)
 	}
 	slices.SortStableFunc(edges, func(a, b edge) int { return a.Since.Compare(b.Since) })
 	inCircle := circular(edges)
@@ -53,6 +48,33 @@ func (h *handler) graph(_ *http.Request, _ time.Time) (content, error) {
 	v.Drawing, v.Omitted = draw(chained(edges))
 	v.Edges = edges[:min(len(edges), edgesListed)]
 	return v, nil
+}
+
+// appendEdges appends the waits for the lock. An exclusive request waits for every holder. A shared
+// one waits for an exclusive holder, or else for the last exclusive request in front of it, which
+// it does not overtake (R3).
+func (l *lock) appendEdges(edges []edge) []edge {
+	var ahead *waiter
+	for i := range l.Queue {
+		w := &l.Queue[i]
+		e := edge{From: w.party, place: place{l.Key, l.Limit}, Since: w.Since}
+		if w.Mode == lockd.Exclusive || !l.Shared() && len(l.Holders) > 0 {
+			seen := make(map[lockd.SessionID]bool) // a session may share the lock several times
+			for _, to := range l.Holders {
+				if e.To = to.party; !seen[to.ID] {
+					edges = append(edges, e)
+				}
+				seen[to.ID] = true
+			}
+		} else if ahead != nil {
+			e.To, e.Ahead = ahead.party, true
+			edges = append(edges, e)
+		}
+		if w.Mode == lockd.Exclusive {
+			ahead = w
+		}
+	}
+	return edges
 }
 
 // chained returns the edges of chains: of two waits or more, one behind the other.

@@ -41,7 +41,7 @@ func Handler(db *lockd.DB, opts *Options) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lockdui: %w", err)
 	}
-	h := &handler{db: db, opts: complete, now: complete.Now, roster: newRoster(db, complete.Now)}
+	h := &handler{db: db, opts: complete, now: complete.Now, roster: newRoster(db)}
 	h.guard.init(complete.Hosts)
 	_, _ = rand.Read(h.secret[:]) // never fails
 	h.meter.init(h.now(), db.Stats())

@@ -1,14 +1,16 @@
 package lockdui
 
 import (
+	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/lockd/lockd"
 )
 
-// transitionsShown is how many transitions of a key are shown.
-const transitionsShown = 60
+// stepsShown is how many grants and ends of a key's history are shown.
+const stepsShown = 60
 
 // keyView is the content of the page of one key.
 type keyView struct {
@@ -17,7 +19,7 @@ type keyView struct {
 	Size  int         // of the value, in bytes
 
 	History []step
-	Dropped int // transitions before these
+	Dropped int // steps before these
 
 	// Second is the present one while something lasts, so that its bar grows.
 	Second int64
@@ -25,22 +27,48 @@ type keyView struct {
 
 func (keyView) template() string { return "key" }
 
-// step is a transition of the lock.
+// step is the beginning of a grant, or its end.
 type step struct {
+	grant
 	party
-	Index  uint64
-	At     time.Time
-	Change lockd.LockChange
-	Fence  uint64
-	Cause  string
-	Delay  time.Duration // of a loss, if it is known
+	Index uint64
+	At    time.Time
+	What  string // granted, or how it ended
+	Ended bool
+	Lost  bool // it ended otherwise than by its owner
+	Cause string
+	Delay time.Duration // that began with a loss
 }
 
-// Lost reports whether the step is the loss of the lock.
-func (s step) Lost() bool { return s.Change == lockd.LockLost }
-
-// Ended reports whether the step is the end of a grant.
-func (s step) Ended() bool { return s.Change != lockd.LockGranted }
+// stepsOf returns what the event says of grants: the end of one, the beginning of one, or both when
+// the lock was handed on.
+func stepsOf(e lockd.Event) []step {
+	var steps []step
+	one := step{grant: grant{Mode: e.Share.Mode}, Index: e.Index, At: e.Time}
+	if ended := e.Ended; !ended.ID.IsZero() {
+		s := one
+		s.party, s.Fence = partyOf(ended), max(e.Previous.Fence, e.Share.Fence)
+		s.What, s.Ended, s.Lost, s.Cause = "released", true, e.Lost, printed(e.Cause.Error())
+		deleted := errors.Is(e.Cause, lockd.ErrKeyDeleted)
+		switch {
+		case deleted || e.Kind == lockd.KeyDeleted:
+			s.What = "deleted"
+		case e.Lost:
+			s.What = "lost"
+		}
+		if e.Lost && !deleted {
+			s.Delay = ended.LockDelay
+		}
+		steps = append(steps, s)
+	}
+	if granted := e.Granted; !granted.ID.IsZero() {
+		s := one
+		s.party, s.Fence = partyOf(granted), max(e.Entry.Fence, e.Share.Fence)
+		s.What = "granted"
+		steps = append(steps, s)
+	}
+	return steps
+}
 
 // key makes the page of one key.
 func (h *handler) key(r *http.Request, now time.Time) (content, error) {
@@ -50,23 +78,11 @@ func (h *handler) key(r *http.Request, now time.Time) (content, error) {
 		v.Entry, v.Size = entry, len(entry.Value)
 		v.Entry.Value = nil
 	}
-	transitions := h.db.History(key)
-	if v.Dropped = max(0, len(transitions)-transitionsShown); v.Dropped > 0 {
-		transitions = transitions[v.Dropped:]
+	for _, event := range h.db.History(key) {
+		v.History = append(v.History, stepsOf(event)...)
 	}
-	for _, t := range transitions {
-		s := step{
-			party: party{ID: t.Session, Name: t.Name}, Index: t.Index, At: t.Time,
-			Change: t.Change, Fence: t.Fence,
-		}
-		if t.Cause != nil {
-			s.Cause = printed(t.Cause.Error())
-		}
-		if s.Lost() {
-			s.Delay, _ = h.roster.lockDelay(t.Session)
-		}
-		v.History = append(v.History, s)
-	}
+	v.Dropped = max(0, len(v.History)-stepsShown)
+	v.History = v.History[v.Dropped:]
 	if len(v.Lock.Holders)+len(v.Lock.Delays)+len(v.Lock.Queue) > 0 {
 		v.Second = now.Unix()
 	}
@@ -75,9 +91,7 @@ func (h *handler) key(r *http.Request, now time.Time) (content, error) {
 
 // Newest has the steps with the newest first.
 func (v keyView) Newest() []step {
-	steps := make([]step, 0, len(v.History))
-	for i := len(v.History) - 1; i >= 0; i-- {
-		steps = append(steps, v.History[i])
-	}
+	steps := slices.Clone(v.History)
+	slices.Reverse(steps)
 	return steps
 }

@@ -31,7 +31,8 @@ type lanes struct {
 	Left, Right   float64
 	Lanes         []lane
 	Ticks         []tick
-	Earlier       int // sessions that are left out
+	Earlier       int  // sessions that are left out
+	Shared        bool // whether some have shared the lock
 }
 
 // lane is what one session has done.
@@ -44,7 +45,7 @@ type lane struct {
 
 // bar is a stretch of time.
 type bar struct {
-	Kind        string // "hold", "delay" or "wait"
+	Kind        string // "hold", "share", "delay" or "wait"
 	X, Y, Width float64
 	Text        string // for those who point at it
 }
@@ -70,7 +71,7 @@ type tick struct {
 func (v keyView) Lanes(now time.Time) *lanes {
 	d := drawing{
 		now: now, from: now, byID: make(map[lockd.SessionID]*lane),
-		holding: make(map[lockd.SessionID]time.Time),
+		began: make(map[holding]time.Time), over: make(map[holding]bool),
 	}
 	for _, s := range v.History {
 		d.from = earliest(d.from, s.At)
@@ -87,11 +88,11 @@ func (v keyView) Lanes(now time.Time) *lanes {
 	for _, s := range v.History {
 		d.step(s)
 	}
-	for id, since := range d.holding {
-		d.bar("hold", d.byID[id], since, now, "holds it since %s", clockTime(now, since))
+	for _, h := range v.Lock.Holders {
+		d.holds(h)
 	}
 	for _, w := range v.Lock.Queue {
-		d.bar("wait", d.lane(w.party), w.Since, now, "waits since %s", clockTime(now, w.Since))
+		d.bar("wait", d.lane(w.party), w.Since, now, "waits since "+clockTime(now, w.Since))
 	}
 	return d.finish()
 }
@@ -108,7 +109,15 @@ type drawing struct {
 	from, now time.Time
 	lanes     []*lane
 	byID      map[lockd.SessionID]*lane
-	holding   map[lockd.SessionID]time.Time
+	began     map[holding]time.Time // of grants whose beginning is in the history
+	over      map[holding]bool      // whether its end is
+	shared    bool
+}
+
+// holding is one grant of a session.
+type holding struct {
+	lockd.SessionID
+	grant
 }
 
 // x is the place of an instant.
@@ -130,38 +139,79 @@ func (d *drawing) lane(p party) *lane {
 
 // step draws what ends with a transition.
 func (d *drawing) step(s step) {
-	l := d.lane(s.party)
-	if !s.Ended() {
-		d.holding[s.ID] = s.At
+	l, one := d.lane(s.party), holding{s.ID, s.grant}
+	if !s.Ended {
+		d.began[one] = s.At
 		return
 	}
-	since, known := d.holding[s.ID]
+	d.over[one] = true
+	since, known := d.began[one]
 	if !known {
 		since = d.from // the grant is among what is dropped
 	}
-	delete(d.holding, s.ID)
-	d.bar("hold", l, since, s.At, "held it for %s, fence %d", period(s.At.Sub(since)), s.Fence)
+	verb := "held"
+	if s.Shared() {
+		verb = "shared"
+	}
+	d.hold(l, s.grant, since, s.At, verb+" it for "+period(s.At.Sub(since)))
 	cause, _, _ := strings.Cut(s.Cause, ":")
 	l.Marks = append(l.Marks, mark{
-		X: d.x(s.At), Lost: s.Lost(), labels: []string{cut(cause, labelLength), s.Change.String()},
-		Text: fmt.Sprintf("%s %s: %s", s.At.Format("15:04:05.000"), s.Change, s.Cause),
+		X: d.x(s.At), Lost: s.Lost,
+		labels: []string{cut(cause, labelLength), s.What},
+		Text:   fmt.Sprintf("%s %s: %s", s.At.Format("15:04:05.000"), s.What, s.Cause),
 	})
-	if s.Lost() && s.Delay > 0 {
-		d.bar("delay", l, s.At, earliest(d.now, s.At.Add(s.Delay)), "lock-delay of %s",
-			setting(s.Delay))
+	if s.Delay > 0 {
+		text := "lock-delay of " + setting(s.Delay)
+		if s.Shared() {
+			text += " for exclusive requests"
+		}
+		d.bar("delay", l, s.At, earliest(d.now, s.At.Add(s.Delay)), text)
 	}
 }
 
+// holds draws a hold that lasts. Its beginning may be before the history.
+func (d *drawing) holds(h holder) {
+	one := holding{h.ID, h.grant}
+	if d.over[one] { // after the holders were looked up
+		return
+	}
+	since, known := d.began[one]
+	if !known {
+		since = h.Since
+	}
+	text := "holds it since "
+	if h.Shared() {
+		text = "shares it since "
+	}
+	if since.IsZero() {
+		text += "before the file was opened"
+	} else {
+		text += clockTime(d.now, since)
+	}
+	d.hold(d.lane(h.party), h.grant, since, d.now, text)
+}
+
+// hold draws a hold.
+func (d *drawing) hold(l *lane, g grant, from, to time.Time, text string) {
+	kind := "hold"
+	if g.Shared() {
+		kind, d.shared = "share", true
+	}
+	d.bar(kind, l, from, to, fmt.Sprintf("%s, fence %d", text, g.Fence))
+}
+
 // bar draws a stretch of time.
-func (d *drawing) bar(kind string, l *lane, from, to time.Time, format string, args ...any) {
-	b := bar{Kind: kind, X: d.x(from), Text: fmt.Sprintf(format, args...)}
+func (d *drawing) bar(kind string, l *lane, from, to time.Time, text string) {
+	b := bar{Kind: kind, X: d.x(from), Text: text}
 	b.Width = max(d.x(to)-b.X, leastBar)
 	l.Bars = append(l.Bars, b)
 }
 
 // finish gives the lanes their places, the newest ones if there are too many.
 func (d *drawing) finish() *lanes {
-	out := &lanes{Width: lanesWidth, Left: lanesLeft, Right: lanesWidth - lanesRight}
+	out := &lanes{
+		Width: lanesWidth, Left: lanesLeft, Right: lanesWidth - lanesRight, Shared: d.shared,
+	}
 	if out.Earlier = max(0, len(d.lanes)-lanesShown); out.Earlier > 0 {
 		d.lanes = d.lanes[out.Earlier:]
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -17,19 +18,33 @@ type lock struct {
 	Limit int    // of the semaphore; 0: it is none
 
 	Holders []holder
-	Delays  []time.Time // ends of lock-delays: of the lock, or of lost slots
+	Delays  []lockDelay // of the lock, or of lost slots
 	Queue   []waiter
 }
 
 // holder is a session that holds a lock, or a slot.
 type holder struct {
 	party
-	Mode  string
-	Fence uint64
+	grant
 	Since time.Time // zero: before the file was opened
 
 	// WaitsFor are the locks that the session itself waits for, where that is looked for.
 	WaitsFor []place
+}
+
+// grant tells one hold of a lock from the others of the same session.
+type grant struct {
+	Fence uint64
+	Mode  lockd.LockMode
+}
+
+// Shared reports whether others may share the lock.
+func (g grant) Shared() bool { return g.Mode == lockd.Shared }
+
+// lockDelay is the time after a loss.
+type lockDelay struct {
+	Until time.Time
+	Mode  lockd.LockMode // in which the lock was lost
 }
 
 // place is a lock, as sessions name those that they hold or wait for.
@@ -45,7 +60,8 @@ func (p place) Name() string { return lockName(p.Key, p.Limit) }
 type waiter struct {
 	party
 	Since time.Time
-	All   int // how many locks it waits for at once
+	Mode  lockd.LockMode // in which it is to have the lock
+	All   int            // how many locks it waits for at once
 }
 
 // limitSuffix is what a semaphore's key has behind the semaphore's prefix.
@@ -73,11 +89,55 @@ func (l lock) Mode() string {
 	if len(l.Holders) == 0 {
 		return ""
 	}
-	return l.Holders[0].Mode
+	return l.Holders[0].Mode.String()
 }
 
-// modeExclusive is the mode of a lock that one session holds alone.
-const modeExclusive = "exclusive"
+// Shared reports whether the lock is held together, by one holder or by more.
+func (l lock) Shared() bool { return len(l.Holders) > 0 && l.Holders[0].Shared() }
+
+// Mixed reports whether some request is or was for a shared lock, so that the mode of each has to
+// be told.
+func (l lock) Mixed() bool {
+	return l.Shared() ||
+		slices.ContainsFunc(l.Queue, func(w waiter) bool { return w.Mode == lockd.Shared })
+}
+
+// fence is what ForceUnlock takes at once: the holders that one transaction granted the lock.
+type fence struct {
+	Fence   uint64
+	Holders []holder
+}
+
+// Fences are the fences of the holders, the first ones if there are many.
+func (l lock) Fences() []fence {
+	var fences []fence
+	for _, h := range l.Holders {
+		if n := len(fences); n > 0 && fences[n-1].Fence == h.Fence {
+			fences[n-1].Holders = append(fences[n-1].Holders, h)
+		} else if n < fencesShown {
+			fences = append(fences, fence{h.Fence, []holder{h}})
+		}
+	}
+	return fences
+}
+
+const (
+	fencesShown = 200
+	namesShown  = 3 // of the holders with one fence
+)
+
+// Text names the holders.
+func (f fence) Text() string {
+	var names []string
+	for _, h := range f.Holders[:min(len(f.Holders), namesShown)] {
+		names = append(names, h.Text())
+	}
+	text := strings.Join(names, ", ")
+	if more := more(f.Holders, namesShown); more != "" {
+		text += " " + more
+	}
+	return text
+}
 
 // Waiting is the instant since when the first of the waiters waits; zero if there are none.
 func (l lock) Waiting() time.Time {
@@ -103,18 +163,28 @@ func (l lock) Held() time.Time {
 
 // add takes what is known of the lock, or of one slot.
 func (l *lock) add(info lockd.LockInfo) {
-	if !info.Holder.ID.IsZero() {
-		l.Holders = append(l.Holders,
-			holder{
-				party: partyOf(info.Holder), Mode: modeExclusive, Fence: info.Fence,
-				Since: info.Since,
-			})
+	for h := range holdersOf(info) {
+		l.Holders = append(l.Holders, holder{
+			party: partyOf(h.Session), grant: grant{h.Grant.Fence, h.Grant.Mode}, Since: h.Since,
+		})
 	}
 	if !info.DelayedUntil.IsZero() {
-		l.Delays = append(l.Delays, info.DelayedUntil.Round(0))
+		l.Delays = append(l.Delays, lockDelay{info.DelayedUntil.Round(0), info.DelayedMode})
 	}
 	for _, w := range info.Queue {
-		l.Queue = append(l.Queue, waiter{partyOf(w.Session), w.Since, len(w.Keys)})
+		l.Queue = append(l.Queue, waiter{partyOf(w.Session), w.Since, w.Mode, len(w.Keys)})
+	}
+}
+
+// holdersOf yields those that hold the lock, whatever the mode.
+func holdersOf(info lockd.LockInfo) iter.Seq[lockd.Holder] {
+	if len(info.Holders) > 0 || info.Holder.ID.IsZero() {
+		return slices.Values(info.Holders)
+	}
+	return func(yield func(lockd.Holder) bool) {
+		yield(lockd.Holder{
+			Session: info.Holder, Grant: lockd.Sequencer{Fence: info.Fence}, Since: info.Since,
+		})
 	}
 }
 

@@ -23,11 +23,11 @@ type meter struct {
 // reading is the counts at an instant.
 type reading struct {
 	At      time.Time
-	Commits lockd.Commits
+	Commits uint64
 }
 
 func (m *meter) init(now time.Time, stats lockd.Stats) {
-	m.readings = []reading{{now, stats.Commits}}
+	m.readings = []reading{{now, stats.Commits.Count}}
 }
 
 // note takes the counts, unless it has some that are hardly older.
@@ -38,7 +38,7 @@ func (m *meter) note(now time.Time, stats lockd.Stats) {
 	if now.Sub(last.At) < readingEvery {
 		return
 	}
-	m.readings = append(m.readings, reading{now, stats.Commits})
+	m.readings = append(m.readings, reading{now, stats.Commits.Count})
 	for len(m.readings) > 2 && now.Sub(m.readings[1].At) > readingsFor {
 		m.readings = slices.Delete(m.readings, 0, 1)
 	}

@@ -27,7 +27,10 @@ type head struct {
 	View  string // the template of the body
 	Index uint64
 
-	Keys, Sessions, Locks, Waiters int
+	Keys, Sessions, Waiters int
+
+	Locks  int // held by one session alone
+	Shares int // holders of locks that are shared
 
 	// Err is why the database takes no writes; empty: it does.
 	Err string
@@ -43,7 +46,7 @@ func (h *handler) newPage(r *http.Request, now time.Time, body content) page {
 func headOf(stats lockd.Stats, view string) head {
 	head := head{
 		View: view, Index: stats.Index, Keys: stats.Keys, Sessions: stats.Sessions,
-		Locks: stats.Locks, Waiters: stats.Waiters,
+		Locks: stats.Locks, Shares: stats.Shares, Waiters: stats.Waiters,
 	}
 	if stats.Err != nil {
 		head.Err = stats.Err.Error()
@@ -71,7 +74,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"cell":    cell,
 	"cost":    cost,
 	"count":   figure[int],
-	"delay":   func(now, until time.Time) delay { return delay{now, until} },
+	"delay":   func(now time.Time, d lockDelay) delay { return delay{d, now} },
 	"escaped": url.QueryEscape,
 	"full":    func(t time.Time) string { return t.Format("2006-01-02 15:04:05.000 MST") },
 	"key":     keyHref,
@@ -92,7 +95,13 @@ func more(rows any, shown int) string {
 }
 
 // delay is a lock-delay, with what is left of it.
-type delay struct{ now, Until time.Time }
+type delay struct {
+	lockDelay
+	now time.Time
+}
+
+// Shared reports whether only exclusive requests are kept out.
+func (d delay) Shared() bool { return d.Mode == lockd.Shared }
 
 // Left is what is left, in milliseconds.
 func (d delay) Left() int64 { return max(0, d.Until.Sub(d.now)).Milliseconds() }

@@ -18,11 +18,9 @@ const endsKept = 100
 // A Snapshot would say who lives, but not while the function of an Update hangs, which is when a
 // person looks. Its methods may be called by many goroutines.
 type roster struct {
-	now func() time.Time
-
 	mu sync.Mutex // guards what follows
 
-	from    uint64 // changes up to this index have been before the handler: their time is not known
+	from    uint64 // the index of the snapshot that live comes from
 	live    map[lockd.SessionID]member
 	ended   []ending      // the newest last
 	missed  bool          // changes were dropped before they were seen
@@ -32,7 +30,7 @@ type roster struct {
 // member is a session that lives.
 type member struct {
 	Info lockd.SessionInfo
-	Made time.Time // zero: before the handler
+	Made time.Time // zero: before the events that are kept
 }
 
 // ending is the end of a session.
@@ -40,12 +38,12 @@ type ending struct {
 	Info  lockd.SessionInfo
 	Index uint64
 	Cause string
-	Lost  bool      // otherwise than by its owner
-	At    time.Time // zero: before the handler
+	Lost  bool // otherwise than by its owner
+	At    time.Time
 }
 
-func newRoster(db *lockd.DB, now func() time.Time) *roster {
-	r := &roster{now: now, live: make(map[lockd.SessionID]member), changed: make(chan struct{})}
+func newRoster(db *lockd.DB) *roster {
+	r := &roster{live: make(map[lockd.SessionID]member), changed: make(chan struct{})}
 	r.load(db)
 	return r
 }
@@ -74,7 +72,7 @@ func (r *roster) follow(db *lockd.DB) {
 				at = event.Index
 			case !errors.Is(err, lockd.ErrCompacted):
 				return
-			case at == 0: // the beginning is dropped: it is from before the handler
+			case at == 0: // the oldest events are dropped
 				at = r.begin()
 			default:
 				r.load(db)
@@ -85,7 +83,7 @@ func (r *roster) follow(db *lockd.DB) {
 	}
 }
 
-// begin returns the index up to which all was before the handler, or before events were missed.
+// begin returns the index of the snapshot, to go on from.
 func (r *roster) begin() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,14 +101,11 @@ func (r *roster) miss() {
 func (r *roster) note(event lockd.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var at time.Time
-	if event.Index > r.from {
-		at = r.now().Round(0)
-	}
 	switch event.Kind {
 	case lockd.SessionCreated:
-		if event.Index > r.from {
-			r.live[event.Session.ID] = member{event.Session, at}
+		// One that is in no newer snapshot has ended since.
+		if _, lives := r.live[event.Session.ID]; lives || event.Index > r.from {
+			r.live[event.Session.ID] = member{event.Session, event.Time}
 		}
 	case lockd.SessionEnded:
 		delete(r.live, event.Session.ID)
@@ -119,7 +114,7 @@ func (r *roster) note(event lockd.Event) {
 		}
 		r.ended = append(r.ended, ending{
 			Info: event.Session, Index: event.Index, Cause: printed(event.Cause.Error()),
-			Lost: !errors.Is(event.Cause, lockd.ErrClosed), At: at,
+			Lost: event.Lost, At: event.Time,
 		})
 	}
 	close(r.changed)
@@ -141,19 +136,4 @@ func (r *roster) members() (live []member, ended []ending, complete bool) {
 	ended = slices.Clone(r.ended)
 	slices.Reverse(ended)
 	return slices.Collect(maps.Values(r.live)), ended, !r.missed
-}
-
-// lockDelay returns the lock-delay of a session, and whether it is known.
-func (r *roster) lockDelay(id lockd.SessionID) (time.Duration, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if m, ok := r.live[id]; ok {
-		return m.Info.LockDelay, true
-	}
-	for _, e := range r.ended {
-		if e.Info.ID == id {
-			return e.Info.LockDelay, true
-		}
-	}
-	return 0, false
 }

@@ -37,7 +37,7 @@ func (s session) Party() party { return partyOf(s.Info) }
 // held is a lock that a session holds.
 type held struct {
 	place
-	Fence uint64
+	grant
 	Since time.Time
 }
 
@@ -46,7 +46,11 @@ type wait struct {
 	place
 	Place int
 	Since time.Time
+	Mode  lockd.LockMode
 }
+
+// Shared reports whether it is to be had together with others.
+func (w wait) Shared() bool { return w.Mode == lockd.Shared }
 
 // first is the instant since when the session waits; zero if it does not.
 func (s session) first() time.Time {
@@ -109,12 +113,13 @@ func (h *handler) atWork() (holds map[lockd.SessionID][]held, waits map[lockd.Se
 	waits = make(map[lockd.SessionID][]wait)
 	for info := range h.db.Locks() {
 		at := place{semaphoreKey(info), info.Limit}
-		if id := info.Holder.ID; !id.IsZero() {
-			holds[id] = append(holds[id], held{at, info.Fence, info.Since})
+		for h := range holdersOf(info) {
+			id := h.Session.ID
+			holds[id] = append(holds[id], held{at, grant{h.Grant.Fence, h.Grant.Mode}, h.Since})
 		}
 		for i, w := range info.Queue {
 			id := w.Session.ID
-			waits[id] = append(waits[id], wait{at, i + 1, w.Since})
+			waits[id] = append(waits[id], wait{at, i + 1, w.Since, w.Mode})
 		}
 	}
 	for _, w := range waits {

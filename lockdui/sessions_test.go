@@ -2,6 +2,7 @@ package lockdui_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -34,8 +35,8 @@ func TestSessions(t *testing.T) {
 		h.shows("/sessions",
 			"worker", worker.ID().String()[:8], "1m30s + 30 s", "00:01:00 30 s",
 			"delete, delay 2 s", "mine 30 s", "old 30 s",
-			"from-before", "none", "at index", "release, delay 15 s", "old 1 min 30 s",
-			"Ended last", "early", "before these pages", "closed by its owner")
+			"from-before", "none", "00:00:00 1 min 30 s", "release, delay 15 s", "old 1 min 30 s",
+			"Ended last", "early", "00:00:00 1 min 30 s ago", "closed by its owner")
 		h.shows("/sessions?id="+worker.ID().String(), "Session", worker.ID().String(),
 			"host", "<h1>", "bound to process")
 		h.hides("/sessions?filter=work", "from-before", "early")
@@ -66,25 +67,28 @@ func TestSessions_LastHundredEnds(t *testing.T) {
 	})
 }
 
-// Ensure that pages say so when sessions ended too quickly to be seen, and then go on.
+// Ensure that pages say so when sessions ended too quickly to be seen, and then go on. On one
+// processor the pages see nothing while this goroutine goes on without a pause, but the scheduler
+// may make one, so that some rounds may be needed.
 func TestSessions_EndsAreMissed(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	synctest.Test(t, func(t *testing.T) {
 		h := &harness{t: t, DB: lockdtest.New(t, &lockd.Options{History: 10})}
-		hold := make(chan struct{})
-		opts := &lockdui.Options{Now: func() time.Time {
-			<-hold // as long as it is open, no event is seen
-			return h.Now()
-		}}
-		go func() { hold <- struct{}{} }() // one for the Handler itself
 		var err error
-		h.Handler, err = lockdui.Handler(h.DB.DB, opts)
+		h.Handler, err = lockdui.Handler(h.DB.DB, &lockdui.Options{Now: h.Now})
 		h.must(err)
 		h.session("lives")
-		for i := range 30 {
-			h.must(h.session(fmt.Sprintf("s%02d", i)).Close())
+		const missing = "Some ends are missing"
+		h.hides("/sessions", missing)
+		for round := 0; !strings.Contains(h.get("/sessions").words(), missing); round++ {
+			if round == 100 {
+				t.Fatal("no end is missing")
+			}
+			for i := range 30 {
+				h.must(h.session(fmt.Sprintf("s%02d", i)).Close())
+			}
 		}
-		close(hold)
-		h.shows("/sessions", "lives", "1 shown", "Some ends are missing")
+		h.shows("/sessions", "lives", "1 shown", missing)
 		h.must(h.session("next").Close())
 		h.shows("/sessions", "Ended last", "next")
 	})

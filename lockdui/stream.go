@@ -74,7 +74,8 @@ func (h *handler) changes(ctx context.Context, body content) <-chan struct{} {
 		defer close(changes)
 		for ctx.Err() == nil {
 			for event, err := range h.db.Watch(ctx, scope, from) {
-				if err == nil && event.Lock == lockd.LockUnchanged && !every {
+				granted := !event.Granted.ID.IsZero()
+				if err == nil && !granted && event.Ended.ID.IsZero() && !every {
 					continue // the page has locks only
 				}
 				select {
