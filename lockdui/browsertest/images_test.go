@@ -14,6 +14,8 @@ import (
 	"github.com/lockd/lockd/lockdui"
 )
 
+var sharing = &lockd.LockOptions{Mode: lockd.Shared}
+
 // busy is a site on which something hangs.
 func busy(t *testing.T) *site {
 	s := newSite(t, &lockdui.Options{Actions: lockdui.ForceUnlockAndEnd})
@@ -52,7 +54,17 @@ func busy(t *testing.T) *site {
 	_, err = expired.TryLock("backup/nightly", nil)
 	must(t, err)
 	s.waits(s.holds("cleaner", "tmp/\xff\x00sweep"), "backup/nightly")
-	s.Advance(15 * time.Second)
+	s.Advance(3 * time.Second)
+	for _, name := range []string{"edge-1", "edge-2", "edge-3", "edge-4"} {
+		_, err := s.session(name).TryLock("config/routes", sharing)
+		must(t, err)
+		s.Advance(2 * time.Second)
+	}
+	s.waits(s.session("deploy"), "config/routes")
+	late := s.session("edge-5")
+	go late.Lock(t.Context(), "config/routes", sharing)
+	s.WaitForWaiters("config/routes", 2)
+	s.Advance(4 * time.Second)
 	return s
 }
 

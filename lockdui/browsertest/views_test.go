@@ -17,7 +17,9 @@ import (
 )
 
 // views are the addresses of all pages.
-var views = []string{"", "sessions", "key?k=orders%2F4711", "graph", "file"}
+var views = []string{
+	"", "sessions", "key?k=orders%2F4711", "key?k=config%2Froutes", "graph", "file",
+}
 
 // text is what a person reads of an element.
 func (p *page) text(selector string) string {
@@ -42,17 +44,22 @@ func TestViews(t *testing.T) {
 	p.open(s.url)
 	p.has(".longest", "Longest wait orders/4711", "held by billing-1", "waiting, in order importer-2", "web-9")
 	p.has("tbody tr:nth-child(1)", "orders/4711 exclusive billing-1")
+	p.has("tbody", "config/routes shared by 4 edge-1", "edge-3", "and 1 more", "deploy db1 exclusive",
+		"edge-5 db1 shared")
 	p.has("tbody", "pool/gpu 2 of 2 slots gpu-a", "s left", `"tmp/\xff\x00sweep"`)
 	p.open(s.url + "sessions")
 	p.has("tbody tr:nth-child(1)", "importer-2", "invoices/2026/11", "orders/4711")
 	p.has("main", "session expired: not renewed within its TTL")
 	p.open(s.url + "graph")
 	p.has("h1", "Waits in chains")
-	if got := eval[int](p, `document.querySelectorAll("svg .box").length`); got != 4 {
+	if got := eval[int](p, `document.querySelectorAll("svg .box").length`); got != 10 {
 		t.Errorf("%d sessions are drawn", got)
 	}
 	p.open(s.url + "file")
 	p.has("main", "commits a second", "sessions not renewed in time 1")
+	p.open(s.url + "key?k=config%2Froutes")
+	p.has("svg.lanes", "edge-1", "shares it since", "deploy", "waits since")
+	p.has(".legend", "shares")
 	p.open(s.url + "key?k=scheduler%2Fleader")
 	p.has("svg.lanes", "node-1", "lost", "node-4")
 	bars := eval[[]float64](p, `[...document.querySelectorAll("svg .hold")]
