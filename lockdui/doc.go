@@ -3,8 +3,8 @@
 // who waits for whom; and what the file costs. Handler is mounted beside a program's other pages,
 // as net/http/pprof is; lockd serve has it at /ui/.
 //
-// A lock that is shared is one row with all its holders. A wait for it leads to each of them, or, if
-// the wait is to share it too, to the exclusive request in front, which it does not overtake.
+// A lock that is shared is one row with all its holders. An exclusive request waits for each of
+// them, and a shared one behind it waits for that request, which it does not overtake.
 //
 // The pages need nothing but their own server. They are whole without JavaScript, and with it
 // follow the database: each change is on the page some milliseconds after its commit. When the
