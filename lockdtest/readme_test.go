@@ -19,16 +19,3 @@ func TestREADME_LateWrite(t *testing.T) {
 		t.Errorf("README.md does not have\n%s", want)
 	}
 }
-
-// Ensure that the README shows TestReports.
-func TestREADME_Reports(t *testing.T) {
-	example, err := os.ReadFile("example_explore_test.go")
-	must(t, err)
-	readme, err := os.ReadFile("../README.md")
-	must(t, err)
-	_, lines, _ := strings.Cut(string(example), "\nfunc TestReports")
-	want := "```go\nfunc TestReports" + lines + "```"
-	if !strings.Contains(string(readme), want) {
-		t.Errorf("README.md does not have\n%s", want)
-	}
-}

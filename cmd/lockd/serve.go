@@ -17,6 +17,7 @@ import (
 
 	"github.com/lockd/lockd"
 	"github.com/lockd/lockd/consulapi"
+	"github.com/lockd/lockd/lockdui"
 )
 
 // windUp is how long requests may go on after a signal. With the end of the database that makes
@@ -42,6 +43,8 @@ func serveCommand() *cli.Command {
 			"file that has none leaves the old in force.\n\n" +
 			"A client of another machine may have 200 connections at a time. All together may\n" +
 			"have 16,384, or fewer if the process may have fewer files open.\n\n" +
+			"/ui/ shows locks, sessions and who waits for whom in a browser; if there is a\n" +
+			"token, it is the password there, with any name.\n\n" +
 			"/metrics has metrics for Prometheus. Refused tokens are counted there, and logged\n" +
 			"once in ten seconds.",
 		Flags: append([]cli.Flag{
@@ -58,6 +61,8 @@ func serveCommand() *cli.Command {
 			&cli.StringFlag{Name: "token", Usage: "`TOKEN` that requests have to bear; others on " +
 				"the machine can read a command line, so better a file"},
 			&cli.StringFlag{Name: "token-file", Usage: "`FILE` that has the token"},
+			&cli.BoolFlag{Name: "ui-actions", Usage: "let the pages at /ui/ take locks away by " +
+				"force and end sessions"},
 			&cli.StringFlag{Name: "tls-cert", Usage: "`FILE` of the certificate, and those up to " +
 				"its authority, to serve https with"},
 			&cli.StringFlag{Name: "tls-key", Usage: "`FILE` of the certificate's key"},
@@ -89,6 +94,7 @@ type service struct {
 	tokenFile string // that has it; empty: it was given in another way
 	tls       *tls.Config
 	logger    *slog.Logger
+	uiActions lockdui.Actions
 
 	db  lockd.Options
 	api consulapi.Options
@@ -105,6 +111,9 @@ func serviceOf(cmd *cli.Command) (*service, error) {
 	s := &service{path: cmd.String("data"), tokenFile: cmd.String("token-file")}
 	if (s.path == "") != cmd.Bool("memory") {
 		return nil, usage(cmd, "serve needs either --data FILE or --memory")
+	}
+	if cmd.Bool("ui-actions") {
+		s.uiActions = lockdui.ForceUnlockAndEnd
 	}
 	var err error
 	if s.logger, err = newLogger(cmd, cmd.Root().ErrWriter); err != nil {
@@ -238,6 +247,9 @@ func (s *service) server(db *lockd.DB) (*ownServer, error) {
 	}
 	metrics := newServerMetrics(db)
 	api = metrics.beside(api, s.logger)
+	if api, err = s.uiBeside(db, api); err != nil {
+		return nil, err
+	}
 	if s.path != "" { // which the database has open, so that it cannot be replaced unseen
 		id, err := fileID(s.path)
 		if err != nil {

@@ -23,24 +23,37 @@ const (
 
 // turnAway refuses a request, and ends its connection, whether or not the client has sent its body.
 func turnAway(w http.ResponseWriter, reason string) {
+	turnAwayAs(w, http.StatusForbidden, reason)
+}
+
+// turnAwayAs refuses a request with another status.
+func turnAwayAs(w http.ResponseWriter, status int, reason string) {
 	control, now := http.NewResponseController(w), time.Now()
 	if control.SetReadDeadline(now.Add(farewell)) != nil ||
 		control.SetWriteDeadline(now.Add(refusalTime)) != nil {
 		panic(http.ErrAbortHandler) // the connection is gone
 	}
 	w.Header().Set("Connection", "close") // so that the answer does not wait for the body
-	http.Error(w, reason, http.StatusForbidden)
+	http.Error(w, reason, status)
 }
 
-// guarded lets only those requests through that bear the token.
+// guarded lets only those requests through that bear the token. For a page it may also be the
+// password of a login, since a browser that follows a link sends no other header: there only, for a
+// browser sends a login with what other pages ask for too, and the pages look at who asks.
 func guarded(token *secret, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !token.allows(r) {
+		switch {
+		case token.allows(r), isUI(r) && token.allowsLogin(r):
+			next.ServeHTTP(w, r)
+		case isUI(r):
+			if r.Header.Get("Authorization") != "" { // else the person was not asked yet
+				token.note(r)
+			}
+			askToLogIn(w)
+		default:
 			token.note(r)
 			turnAway(w, "Permission denied")
-			return
 		}
-		next.ServeHTTP(w, r)
 	})
 }
 

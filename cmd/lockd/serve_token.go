@@ -68,6 +68,13 @@ func (s *secret) allows(r *http.Request) bool {
 	return allowed == 1
 }
 
+// allowsLogin reports whether the request bears the token as the password of a login.
+func (s *secret) allowsLogin(r *http.Request) bool {
+	_, password, _ := r.BasicAuth()
+	given, want := sha256.Sum256([]byte(password)), s.hash.Load()
+	return subtle.ConstantTimeCompare(given[:], want[:]) == 1
+}
+
 // note counts a request that is refused. It logs one in ten seconds, with how many there were since
 // the one before: strangers can send as many as they like.
 func (s *secret) note(r *http.Request) {

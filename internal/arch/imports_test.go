@@ -26,7 +26,7 @@ type edges map[string]string
 
 // importPlan has every package of the module. Arrows go down only:
 //
-//	cmd, examples, lockdtest, consulapi → the root: handles, options, recipes
+//	cmd, examples, lockdtest, consulapi, lockdui → the root: handles, options, recipes
 //	the root → catalog: what go doc shows of nodes, services, checks and attachments
 //	the root → internal/writer: the one way to write
 //	internal/writer → internal/engine: the rules
@@ -109,6 +109,7 @@ var importPlan = map[string]edges{
 	"cmd/lockd": {
 		".":                             "the database that it serves; the files",
 		"consulapi":                     "what it serves",
+		"lockdui":                       "the pages beside it",
 		"cmd/lockd/internal/lockclient": "what it asks a server",
 		"metrics/prometheus":            "the metrics of the database",
 		cli:                             "command lines and their help",
@@ -149,6 +150,10 @@ var importPlan = map[string]edges{
 	},
 	"examples/cache": {
 		".": "what a user has, and nothing else of the module",
+	},
+	"lockdui": {
+		".":         "what a user has, and nothing else of the module: that proves it complete",
+		"lockdtest": "its tests: a clock that they move, commits that fail",
 	},
 	"examples/daily": {
 		".": "what a user has, and nothing else of the module",

@@ -1,0 +1,135 @@
+package lockdui
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/lockd/lockd"
+)
+
+// The token of a form is a hash, by the handler's secret, of a random cookie that other sites
+// cannot send (SameSite) and cannot read. So a form that another page has made up is refused, also
+// if a browser tells of no origin.
+
+const (
+	cookieName  = "lockdui"
+	cookieBytes = 16
+	maxForm     = 128 << 10 // bytes: an escaped key, and a reason
+)
+
+// action does what a form asks for, and returns where to go then.
+type action func(h *handler, form url.Values) (to string, err error)
+
+// actions has them by the last part of their paths.
+var actions = map[string]action{"force-unlock": forceUnlock, "end-session": endSession}
+
+// act answers a form.
+func (h *handler) act(w http.ResponseWriter, r *http.Request, do action) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		http.Error(w, "method "+r.Method+" not allowed", http.StatusMethodNotAllowed)
+		return
+	}
+	if h.opts.Actions == ShowOnly {
+		http.Error(w, "Permission denied: the pages only show, since lockdui.Options.Actions "+
+			"allows no action", http.StatusForbidden)
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	known := h.knownToken(r)
+	if known == "" || !hmac.Equal([]byte(known), []byte(r.PostForm.Get("token"))) {
+		http.Error(w, "Permission denied: the form is not of this page, or is older than the "+
+			"server: load the page again", http.StatusForbidden)
+		return
+	}
+	to, err := do(h, r.PostForm)
+	if err != nil {
+		h.opts.Logger.Warn("lockdui: action refused", "from", r.RemoteAddr, "cause", err)
+		status := http.StatusBadRequest
+		if errors.Is(err, lockd.ErrNotHeld) || errors.Is(err, lockd.ErrNoSession) {
+			status = http.StatusConflict // it is done already, or too late
+		}
+		h.answer(w, r, status, problem{"Nothing was changed", printed(err.Error())})
+		return
+	}
+	w.Header().Set("Location", to) // relative: the handler does not know where it is mounted
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+// forceUnlock takes a lock from the grant that the page has shown.
+func forceUnlock(h *handler, form url.Values) (string, error) {
+	key, err := url.QueryUnescape(form.Get("key")) // a field of a form can have no other bytes
+	if err != nil {
+		return "", err
+	}
+	fence, err := strconv.ParseUint(form.Get("fence"), 10, 64)
+	if err != nil {
+		return "", err
+	}
+	reason := form.Get("reason")
+	if err := h.db.ForceUnlock(key, fence, reason); err != nil {
+		return "", err
+	}
+	h.opts.Logger.Warn("lockdui: lock taken away", "key", key, "fence", fence, "reason", reason)
+	return keyHref(key), nil
+}
+
+// endSession ends a session.
+func endSession(h *handler, form url.Values) (string, error) {
+	id, err := lockd.ParseSessionID(form.Get("session"))
+	if err != nil {
+		return "", err
+	}
+	if err := h.db.EndSession(id); err != nil {
+		return "", err
+	}
+	h.opts.Logger.Warn("lockdui: session ended", "session", id)
+	return "sessions?id=" + id.String(), nil
+}
+
+// formToken returns the token of the forms of a page, and gives the browser a cookie if it has
+// none. It is empty if there are no actions.
+func (h *handler) formToken(w http.ResponseWriter, r *http.Request) string {
+	if h.opts.Actions == ShowOnly {
+		return ""
+	}
+	if known := h.knownToken(r); known != "" {
+		return known
+	}
+	var value [cookieBytes]byte
+	_, _ = rand.Read(value[:]) // never fails
+	cookie := &http.Cookie{
+		Name: cookieName, Value: hex.EncodeToString(value[:]), HttpOnly: true,
+		SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
+	} // without a path it is for the folder of the page, wherever the handler is mounted
+	http.SetCookie(w, cookie)
+	return h.tokenOf(cookie.Value)
+}
+
+// knownToken returns the token that belongs to the cookie of the request, or nothing.
+func (h *handler) knownToken(r *http.Request) string {
+	if h.opts.Actions == ShowOnly {
+		return ""
+	}
+	cookie, err := r.Cookie(cookieName)
+	if err != nil || len(cookie.Value) != hex.EncodedLen(cookieBytes) {
+		return ""
+	}
+	return h.tokenOf(cookie.Value)
+}
+
+func (h *handler) tokenOf(cookie string) string {
+	mac := hmac.New(sha256.New, h.secret[:])
+	mac.Write([]byte(cookie))
+	return hex.EncodeToString(mac.Sum(nil))
+}

@@ -1,0 +1,190 @@
+package lockdui_test
+
+import (
+	"errors"
+	"html"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/lockdui"
+)
+
+var allowed = &lockdui.Options{Actions: lockdui.ForceUnlockAndEnd}
+
+// form is a form that a page has, as a browser sends it.
+type form struct {
+	cookie *http.Cookie
+	fields url.Values
+}
+
+var field = regexp.MustCompile(`<input type="hidden" name="(\w+)" value="([^"]*)">`)
+
+// formOn returns the form on a page.
+func (h *harness) formOn(target string) form {
+	h.t.Helper()
+	r := h.get(target)
+	f := form{fields: make(url.Values)}
+	for _, m := range field.FindAllStringSubmatch(r.body, -1) {
+		f.fields.Set(m[1], html.UnescapeString(m[2]))
+	}
+	for _, c := range (&http.Response{Header: r.header}).Cookies() {
+		f.cookie = c
+	}
+	if f.cookie == nil || f.fields.Get("token") == "" {
+		h.t.Fatalf("%s: no form in %s", target, r.body)
+	}
+	return f
+}
+
+// send sends the form, with a header more.
+func (h *harness) send(action string, f form, name, value string) reply {
+	r := request("POST", action, f.fields)
+	if f.cookie != nil {
+		r.AddCookie(f.cookie)
+	}
+	if name != "" {
+		r.Header.Set(name, value)
+	}
+	return h.do(r)
+}
+
+func cookie(value string) *http.Cookie { return &http.Cookie{Name: "lockdui", Value: value} }
+
+// Ensure that a lock is taken away by the form on its page, from the grant that was shown, whatever
+// the key is.
+func TestAct_ForceUnlock(t *testing.T) {
+	run(t, allowed, nil, func(h *harness) {
+		for _, key := range hostile {
+			s := h.session("holder")
+			lock, err := s.TryLock(key, nil)
+			h.must(err)
+			f := h.formOn("/key?k=" + url.QueryEscape(key))
+			c := f.cookie
+			if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "" {
+				t.Errorf("cookie %+v", c)
+			}
+			f.fields.Set("reason", "it hangs")
+			r := h.send("/force-unlock", f, "Sec-Fetch-Site", "same-origin")
+			to := r.header.Get("Location")
+			if r.code != 303 || to != "key?k="+url.QueryEscape(key) {
+				t.Fatalf("%q: %d to %q: %s", key, r.code, to, r.words())
+			}
+			if err := lock.Err(); !errors.Is(err, lockd.ErrForced) {
+				t.Errorf("%q: %v", key, err)
+			}
+			if r := h.send("/force-unlock", f, "", ""); r.code != 409 {
+				t.Errorf("%q again: %d", key, r.code)
+			}
+		}
+	})
+}
+
+// Ensure that a session is ended by the form on its page.
+func TestAct_EndSession(t *testing.T) {
+	run(t, allowed, nil, func(h *harness) {
+		s := h.session("s")
+		f := h.formOn("/sessions?id=" + s.ID().String())
+		r := h.send("/end-session", f, "Origin", "http://localhost")
+		if r.code != 303 || !errors.Is(s.Err(), lockd.ErrDestroyed) {
+			t.Fatalf("%d %s: %v", r.code, r.words(), s.Err())
+		}
+		h.shows("/"+r.header.Get("Location"), "It does not live.", "session destroyed")
+		if r := h.send("/end-session", f, "", ""); r.code != 409 {
+			t.Errorf("again: %d", r.code)
+		}
+	})
+}
+
+// Ensure that a form is refused that is not of the handler's own page, and changes nothing.
+func TestAct_ForgedForms(t *testing.T) {
+	run(t, allowed, nil, func(h *harness) {
+		s := h.holds("holder", "k")
+		good := h.formOn("/key?k=k")
+		other, err := lockdui.Handler(h.DB.DB, allowed)
+		h.must(err)
+		mine := h.Handler
+		h.Handler = other
+		foreign := h.formOn("/key?k=k")
+		h.Handler = mine
+		without := func(field string) form {
+			f := form{good.cookie, make(url.Values)}
+			for k, v := range good.fields {
+				if k != field {
+					f.fields[k] = v
+				}
+			}
+			return f
+		}
+		for name, c := range map[string]struct {
+			form          form
+			header, value string
+		}{
+			"no token":               {form: without("token")},
+			"no cookie":              {form: form{nil, good.fields}},
+			"another one's cookie":   {form: form{cookie(strings.Repeat("0", 32)), good.fields}},
+			"an empty cookie":        {form: form{cookie(""), without("token").fields}},
+			"another handler's form": {form: foreign},
+			"another origin":         {good, "Origin", "http://evil.example"},
+			"another site":           {good, "Sec-Fetch-Site", "cross-site"},
+			"a sister site":          {good, "Sec-Fetch-Site", "same-site"},
+			"a hidden origin":        {good, "Origin", "null"},
+		} {
+			if r := h.send("/force-unlock", c.form, c.header, c.value); r.code != 403 {
+				t.Errorf("%s: %d %s", name, r.code, r.words())
+			}
+		}
+		if lockOf(h, "k").Holder.ID != s.ID() {
+			t.Error("the lock was taken away")
+		}
+		link := request("GET", "/force-unlock?"+good.fields.Encode(), nil)
+		link.AddCookie(good.cookie)
+		if r := h.do(link); r.code != 405 {
+			t.Errorf("a link: %d", r.code)
+		}
+		good.fields.Set("fence", "x")
+		if r := h.send("/force-unlock", good, "", ""); r.code != 400 {
+			t.Errorf("no fence: %d", r.code)
+		}
+		if r := h.send("/end-session", good, "", ""); r.code != 400 {
+			t.Errorf("no session: %d", r.code)
+		}
+	})
+}
+
+// Ensure that pages that only show have no forms and no cookies, and refuse every action.
+func TestAct_ShowOnly(t *testing.T) {
+	run(t, nil, nil, func(h *harness) {
+		s := h.holds("holder", "k")
+		for _, target := range []string{"/key?k=k", "/sessions?id=" + s.ID().String()} {
+			r := h.get(target)
+			if r.header.Get("Set-Cookie") != "" || field.MatchString(r.body) {
+				t.Errorf("%s: %q, %s", target, r.header.Get("Set-Cookie"), r.body)
+			}
+		}
+		f := form{fields: url.Values{"session": {s.ID().String()}}}
+		for _, action := range []string{"/force-unlock", "/end-session"} {
+			if r := h.send(action, f, "", ""); r.code != 403 {
+				t.Errorf("%s: %d", action, r.code)
+			}
+		}
+		if s.Err() != nil {
+			t.Error(s.Err())
+		}
+	})
+}
+
+// Ensure that the cookie is for TLS alone if the page is.
+func TestAct_SecureCookie(t *testing.T) {
+	run(t, allowed, nil, func(h *harness) {
+		r := httptest.NewRequest("GET", "https://localhost/", nil)
+		cookies := (&http.Response{Header: h.do(r).header}).Cookies()
+		if len(cookies) != 1 || !cookies[0].Secure {
+			t.Errorf("got %v", cookies)
+		}
+	})
+}

@@ -1,0 +1,70 @@
+package lockdui_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// Ensure that waits are listed, and that chains of them are drawn from those that wait to the one
+// that holds them all up.
+func TestGraph_Chain(t *testing.T) {
+	run(t, nil, nil, func(h *harness) {
+		h.shows("/graph", "No session waits for another")
+		root := h.holds("root", "a")
+		middle := h.holds("middle", "b")
+		h.waits(h.session("aside"), "a")
+		h.shows("/graph", "Waits, none of them in a chain", "aside", "a", "root")
+		h.waits(middle, "a")
+		h.Advance(time.Second)
+		h.waits(h.session("leaf"), "b")
+		h.Advance(time.Second)
+		r := h.shows("/graph", "Waits in chains", "All waits",
+			"aside local a root local 2 s", "middle local a root local 2 s",
+			"leaf local b middle local 1 s")
+		if got := strings.Count(r.body, `class="arrow"`); got != 2 {
+			t.Errorf("%d arrows: the wait that is in no chain is not drawn", got)
+		}
+		for _, box := range []string{
+			`href="sessions?id=` + root.ID().String() + `" class="box root"><rect x="612"`,
+			`href="sessions?id=` + middle.ID().String() + `" class="box"><rect x="312"`,
+		} {
+			if !strings.Contains(r.body, box) {
+				t.Errorf("no %s in %s", box, r.body)
+			}
+		}
+	})
+}
+
+// Ensure that sessions that wait for each other stand out, and what only waits for them does not.
+func TestGraph_Circle(t *testing.T) {
+	run(t, nil, nil, func(h *harness) {
+		one, two, three := h.holds("one", "a"), h.holds("two", "b"), h.holds("three", "c")
+		h.waits(one, "b")
+		h.waits(two, "c")
+		h.waits(three, "a")
+		h.waits(h.session("outside"), "a")
+		r := h.shows("/graph", "Some sessions wait for each other")
+		if got := strings.Count(r.body, `class="arrow hot"`); got != 3 {
+			t.Errorf("%d arrows are in the circle", got)
+		}
+		if got := strings.Count(r.body, `class="arrow"`); got != 1 {
+			t.Errorf("%d arrows are not", got)
+		}
+	})
+}
+
+// Ensure that a crowd is drawn in part, and that it is said so.
+func TestGraph_Crowd(t *testing.T) {
+	run(t, nil, nil, func(h *harness) {
+		h.holds("root", "a")
+		h.waits(h.holds("middle", "b"), "a")
+		for range 50 {
+			h.waits(h.session("w"), "b")
+		}
+		r := h.shows("/graph", "12 more sessions are not drawn")
+		if got := strings.Count(r.body, `class="box`); got != 40 {
+			t.Errorf("%d boxes", got)
+		}
+	})
+}

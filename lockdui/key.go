@@ -1,0 +1,97 @@
+package lockdui
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/lockd/lockd"
+)
+
+// stepsShown is how many grants and ends of a key's history are shown.
+const stepsShown = 60
+
+// keyView is the content of the page of one key.
+type keyView struct {
+	Lock  lock
+	Entry lockd.Entry // zero: there is no such key
+	Size  int         // of the value, in bytes
+
+	History []step
+	Dropped int // steps before these
+
+	// Second is the present one while something lasts, so that its bar grows.
+	Second int64
+}
+
+func (keyView) template() string { return "key" }
+
+// step is the beginning of a grant, or its end.
+type step struct {
+	grant
+	party
+	Index uint64
+	At    time.Time
+	What  string // granted, or how it ended
+	Ended bool
+	Lost  bool // it ended otherwise than by its owner
+	Cause string
+	Delay time.Duration // that began with a loss
+}
+
+// stepsOf returns what the event says of grants: the end of one, the beginning of one, or both when
+// the lock was handed on.
+func stepsOf(e lockd.Event) []step {
+	var steps []step
+	one := step{grant: grant{Mode: e.Share.Mode}, Index: e.Index, At: e.Time}
+	if ended := e.Ended; !ended.ID.IsZero() {
+		s := one
+		s.party, s.Fence = partyOf(ended), max(e.Previous.Fence, e.Share.Fence)
+		s.What, s.Ended, s.Lost, s.Cause = "released", true, e.Lost, printed(e.Cause.Error())
+		deleted := errors.Is(e.Cause, lockd.ErrKeyDeleted)
+		switch {
+		case deleted || e.Kind == lockd.KeyDeleted:
+			s.What = "deleted"
+		case e.Lost:
+			s.What = "lost"
+		}
+		if e.Lost && !deleted {
+			s.Delay = ended.LockDelay
+		}
+		steps = append(steps, s)
+	}
+	if granted := e.Granted; !granted.ID.IsZero() {
+		s := one
+		s.party, s.Fence = partyOf(granted), max(e.Entry.Fence, e.Share.Fence)
+		s.What = "granted"
+		steps = append(steps, s)
+	}
+	return steps
+}
+
+// key makes the page of one key.
+func (h *handler) key(r *http.Request, now time.Time) (content, error) {
+	key := r.URL.Query().Get("k")
+	v := keyView{Lock: lockAt(h.db, key)}
+	if entry, ok := h.db.Get(key); ok {
+		v.Entry, v.Size = entry, len(entry.Value)
+		v.Entry.Value = nil
+	}
+	for _, event := range h.db.History(key) {
+		v.History = append(v.History, stepsOf(event)...)
+	}
+	v.Dropped = max(0, len(v.History)-stepsShown)
+	v.History = v.History[v.Dropped:]
+	if len(v.Lock.Holders)+len(v.Lock.Delays)+len(v.Lock.Queue) > 0 {
+		v.Second = now.Unix()
+	}
+	return v, nil
+}
+
+// Newest has the steps with the newest first.
+func (v keyView) Newest() []step {
+	steps := slices.Clone(v.History)
+	slices.Reverse(steps)
+	return steps
+}

@@ -1,0 +1,244 @@
+package lockdui
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockd/lockd"
+)
+
+// lock is a row of a table of locks: a lock, or a semaphore with all its slots.
+type lock struct {
+	Key   string // of a semaphore the one that has its limit
+	Limit int    // of the semaphore; 0: it is none
+
+	Holders []holder
+	Delays  []lockDelay // of the lock, or of lost slots
+	Queue   []waiter
+}
+
+// holder is a session that holds a lock, or a slot.
+type holder struct {
+	party
+	grant
+	Since time.Time // zero: before the file was opened
+
+	// WaitsFor are the locks that the session itself waits for, where that is looked for.
+	WaitsFor []place
+}
+
+// grant tells one hold of a lock from the others of the same session.
+type grant struct {
+	Fence uint64
+	Mode  lockd.LockMode
+}
+
+// Shared reports whether others may share the lock.
+func (g grant) Shared() bool { return g.Mode == lockd.Shared }
+
+// lockDelay is the time after a loss.
+type lockDelay struct {
+	Until time.Time
+	Mode  lockd.LockMode // in which the lock was lost
+}
+
+// place is a lock, as sessions name those that they hold or wait for.
+type place struct {
+	Key   string
+	Limit int // of the semaphore; 0: it is none
+}
+
+// Name is what the lock is called.
+func (p place) Name() string { return lockName(p.Key, p.Limit) }
+
+// waiter is a call that waits.
+type waiter struct {
+	party
+	Since time.Time
+	Mode  lockd.LockMode // in which it is to have the lock
+	All   int            // how many locks it waits for at once
+}
+
+// limitSuffix is what a semaphore's key has behind the semaphore's prefix.
+const limitSuffix = "/.lock"
+
+// Name is what the lock is called: the key, or the prefix of a semaphore.
+func (l lock) Name() string { return lockName(l.Key, l.Limit) }
+
+func lockName(key string, limit int) string {
+	if limit > 0 {
+		return strings.TrimSuffix(key, limitSuffix)
+	}
+	return key
+}
+
+// Row is a name of the row, so that the page finds it again.
+func (l lock) Row() string {
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(l.Key)) // never fails
+	return fmt.Sprintf("k-%x", hash.Sum64())
+}
+
+// Mode is how the lock is held; empty if it is free.
+func (l lock) Mode() string {
+	if len(l.Holders) == 0 {
+		return ""
+	}
+	return l.Holders[0].Mode.String()
+}
+
+// Shared reports whether the lock is held together, by one holder or by more.
+func (l lock) Shared() bool { return len(l.Holders) > 0 && l.Holders[0].Shared() }
+
+// Mixed reports whether some request is or was for a shared lock, so that the mode of each has to
+// be told.
+func (l lock) Mixed() bool {
+	return l.Shared() ||
+		slices.ContainsFunc(l.Queue, func(w waiter) bool { return w.Mode == lockd.Shared })
+}
+
+// fence is what ForceUnlock takes at once: the holders that one transaction granted the lock.
+type fence struct {
+	Fence   uint64
+	Holders []holder
+}
+
+// Fences are the fences of the holders, the first ones if there are many.
+func (l lock) Fences() []fence {
+	var fences []fence
+	for _, h := range l.Holders {
+		if n := len(fences); n > 0 && fences[n-1].Fence == h.Fence {
+			fences[n-1].Holders = append(fences[n-1].Holders, h)
+		} else if n < fencesShown {
+			fences = append(fences, fence{h.Fence, []holder{h}})
+		}
+	}
+	return fences
+}
+
+const (
+	fencesShown = 200
+	namesShown  = 3 // of the holders with one fence
+)
+
+// Text names the holders.
+func (f fence) Text() string {
+	var names []string
+	for _, h := range f.Holders[:min(len(f.Holders), namesShown)] {
+		names = append(names, h.Text())
+	}
+	text := strings.Join(names, ", ")
+	if more := more(f.Holders, namesShown); more != "" {
+		text += " " + more
+	}
+	return text
+}
+
+// Waiting is the instant since when the first of the waiters waits; zero if there are none.
+func (l lock) Waiting() time.Time {
+	var first time.Time
+	for _, w := range l.Queue {
+		if first.IsZero() || w.Since.Before(first) {
+			first = w.Since
+		}
+	}
+	return first
+}
+
+// Held is the instant since when it is held by the oldest of its holders, if that is known.
+func (l lock) Held() time.Time {
+	var first time.Time
+	for _, h := range l.Holders {
+		if first.IsZero() || !h.Since.IsZero() && h.Since.Before(first) {
+			first = h.Since
+		}
+	}
+	return first
+}
+
+// add takes what is known of the lock, or of one slot.
+func (l *lock) add(info lockd.LockInfo) {
+	for h := range holdersOf(info) {
+		l.Holders = append(l.Holders, holder{
+			party: partyOf(h.Session), grant: grant{h.Grant.Fence, h.Grant.Mode}, Since: h.Since,
+		})
+	}
+	if !info.DelayedUntil.IsZero() {
+		l.Delays = append(l.Delays, lockDelay{info.DelayedUntil.Round(0), info.DelayedMode})
+	}
+	for _, w := range info.Queue {
+		l.Queue = append(l.Queue, waiter{partyOf(w.Session), w.Since, w.Mode, len(w.Keys)})
+	}
+}
+
+// holdersOf yields those that hold the lock, whatever the mode.
+func holdersOf(info lockd.LockInfo) iter.Seq[lockd.Holder] {
+	if len(info.Holders) > 0 || info.Holder.ID.IsZero() {
+		return slices.Values(info.Holders)
+	}
+	return func(yield func(lockd.Holder) bool) {
+		yield(lockd.Holder{
+			Session: info.Holder, Grant: lockd.Sequencer{Fence: info.Fence}, Since: info.Since,
+		})
+	}
+}
+
+// sortHolders puts those first that have held it for longest.
+func (l *lock) sortHolders() {
+	slices.SortStableFunc(l.Holders, func(a, b holder) int { return cmp.Compare(a.Fence, b.Fence) })
+}
+
+// locksOf returns the locks with the prefix, in the order of their keys. The slots of a semaphore
+// make one row with it.
+func locksOf(db *lockd.DB, prefix string) []*lock {
+	var locks []*lock
+	semaphores := make(map[string]*lock)
+	for info := range db.Locks() {
+		key := semaphoreKey(info)
+		if !strings.HasPrefix(key, prefix) {
+			continue
+		}
+		l := semaphores[key]
+		if l == nil {
+			l = &lock{Key: key, Limit: info.Limit}
+			locks = append(locks, l)
+		}
+		if info.Limit > 0 {
+			semaphores[key] = l
+		}
+		l.add(info)
+	}
+	for _, l := range semaphores {
+		l.sortHolders()
+	}
+	return locks
+}
+
+// semaphoreKey is the key of the semaphore that the lock is a slot of, or else the lock's own.
+func semaphoreKey(info lockd.LockInfo) string {
+	if info.Limit == 0 || strings.HasSuffix(info.Key, limitSuffix) {
+		return info.Key
+	}
+	return info.Key[:strings.LastIndexByte(info.Key, '/')] + limitSuffix
+}
+
+// lockAt returns what is known of one key: a lock, a slot, or a semaphore with all its slots.
+func lockAt(db *lockd.DB, key string) lock {
+	found := lock{Key: key}
+	for info := range db.Locks() {
+		if info.Key != key && semaphoreKey(info) != key {
+			continue
+		}
+		if semaphoreKey(info) == key {
+			found.Limit = info.Limit
+		}
+		found.add(info)
+	}
+	found.sortHolders()
+	return found
+}

@@ -1,0 +1,96 @@
+package lockdui
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// locksView is the content of the page of locks.
+type locksView struct {
+	Prefix string // as it was typed
+	Sort   string // of orders
+	Sorts  []choice
+
+	// Longest is what is waited for longest, of all that begin with the prefix; nil if nothing is.
+	Longest *lock
+
+	Locks  []*lock // of this window
+	Window window
+}
+
+func (locksView) template() string { return "locks" }
+
+// choice is one of several ways to show the rows.
+type choice struct {
+	Name, Href string
+	Chosen     bool
+}
+
+// order is an order of locks. Those that it takes for equal are in the order of their keys.
+type order struct {
+	name    string
+	compare func(a, b *lock) int
+}
+
+// orders has the first one as the default.
+var orders = []order{
+	{"longest wait", func(a, b *lock) int {
+		return cmp.Or(
+			earlier(a.Waiting(), b.Waiting()),
+			cmp.Compare(len(b.Delays), len(a.Delays)),
+			earlier(a.Held(), b.Held()))
+	}},
+	{"longest held", func(a, b *lock) int { return earlier(a.Held(), b.Held()) }},
+	{"key", func(a, b *lock) int { return 0 }},
+}
+
+// earlier compares instants, with those that there are before those that there are not.
+func earlier(a, b time.Time) int {
+	switch {
+	case a.IsZero() && b.IsZero():
+		return 0
+	case a.IsZero():
+		return 1
+	case b.IsZero():
+		return -1
+	}
+	return a.Compare(b)
+}
+
+// locks makes the page of locks.
+func (h *handler) locks(r *http.Request, _ time.Time) (content, error) {
+	query := r.URL.Query()
+	v := locksView{Prefix: query.Get("prefix"), Sort: query.Get("sort")}
+	all := locksOf(h.db, meant(v.Prefix))
+	at := max(0, slices.IndexFunc(orders, func(o order) bool { return o.name == v.Sort }))
+	v.Sort = orders[at].name
+	query.Del("page")
+	for i, order := range orders {
+		v.Sorts = append(v.Sorts,
+			choice{order.name, withQuery("./", query, "sort", order.name), i == at})
+	}
+	for _, l := range all {
+		if !l.Waiting().IsZero() &&
+			(v.Longest == nil || l.Waiting().Before(v.Longest.Waiting())) {
+			v.Longest = l
+		}
+	}
+	if v.Longest != nil {
+		h.lookAhead(v.Longest)
+	}
+	slices.SortStableFunc(all, orders[at].compare)
+	v.Locks, v.Window = windowOf(all, "./", r.URL.Query())
+	return v, nil
+}
+
+// lookAhead finds out what the holders of the lock wait for themselves: the cause is there then.
+func (h *handler) lookAhead(l *lock) {
+	_, waits := h.atWork()
+	for i := range l.Holders {
+		for _, w := range waits[l.Holders[i].ID] {
+			l.Holders[i].WaitsFor = append(l.Holders[i].WaitsFor, w.place)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package lockdui
+
+import (
+	"cmp"
+	"html/template"
+	"io"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/lockd/lockd"
+)
+
+// page is what the templates are given.
+type page struct {
+	Now  time.Time
+	Zone string
+	Head head
+	Body content
+	Form string // the token of its forms; empty: it has none
+}
+
+// head is what every page has at its top.
+type head struct {
+	View  string // the template of the body
+	Index uint64
+
+	Keys, Sessions, Waiters int
+
+	Locks  int // held by one session alone
+	Shares int // holders of locks that are shared
+
+	// Err is why the database takes no writes; empty: it does.
+	Err string
+}
+
+func (h *handler) newPage(r *http.Request, now time.Time, body content) page {
+	return page{
+		Now: now, Zone: now.Format("MST"), Head: headOf(h.db.Stats(), body.template()), Body: body,
+		Form: h.knownToken(r),
+	}
+}
+
+func headOf(stats lockd.Stats, view string) head {
+	head := head{
+		View: view, Index: stats.Index, Keys: stats.Keys, Sessions: stats.Sessions,
+		Locks: stats.Locks, Shares: stats.Shares, Waiters: stats.Waiters,
+	}
+	if stats.Err != nil {
+		head.Err = stats.Err.Error()
+	}
+	return head
+}
+
+// render writes a template. They are fixed, so that an error is a fault of this package.
+func (p page) render(w io.Writer, name string) {
+	if err := templates.ExecuteTemplate(w, name, p); err != nil {
+		panic(err)
+	}
+}
+
+// Main is the template of the body, rendered: a template cannot name another by a variable.
+func (p page) Main() (template.HTML, error) {
+	var out strings.Builder
+	err := templates.ExecuteTemplate(&out, p.Body.template(), p)
+	return template.HTML(out.String()), err // escaped by the template that made it
+}
+
+var templates = template.Must(template.New("").Funcs(template.FuncMap{
+	"age":     ageOf,
+	"at":      clockTime,
+	"cell":    cell,
+	"cost":    cost,
+	"count":   figure[int],
+	"delay":   func(now time.Time, d lockDelay) delay { return delay{d, now} },
+	"escaped": url.QueryEscape,
+	"full":    func(t time.Time) string { return t.Format("2006-01-02 15:04:05.000 MST") },
+	"key":     keyHref,
+	"meant":   meant,
+	"more":    more,
+	"num":     figure[uint64],
+	"printed": title,
+	"setting": setting,
+	"short":   func(text string) string { return cut(printed(text), boxLength) },
+}).ParseFS(assets, "assets/*.html"))
+
+// more says how many of the rows are not shown.
+func more(rows any, shown int) string {
+	if n := reflect.ValueOf(rows).Len() - shown; n > 0 {
+		return "and " + figure(n) + " more"
+	}
+	return ""
+}
+
+// delay is a lock-delay, with what is left of it.
+type delay struct {
+	lockDelay
+	now time.Time
+}
+
+// Shared reports whether only exclusive requests are kept out.
+func (d delay) Shared() bool { return d.Mode == lockd.Shared }
+
+// Left is what is left, in milliseconds.
+func (d delay) Left() int64 { return max(0, d.Until.Sub(d.now)).Milliseconds() }
+
+// Text is what is left.
+func (d delay) Text() string { return period(d.Until.Sub(d.now)) }
+
+// party is a session as others name it.
+type party struct {
+	ID         lockd.SessionID
+	Name, Node string
+}
+
+func partyOf(info lockd.SessionInfo) party { return party{info.ID, info.Name, info.Node} }
+
+// Text is the session's name, or the beginning of its ID.
+func (p party) Text() string { return cmp.Or(cellOrNone(p.Name), p.Short()) }
+
+// Short is the beginning of the ID, enough to tell sessions apart.
+func (p party) Short() string { return p.ID.String()[:8] }
+
+// Box is the same for a drawing, where there is little room.
+func (p party) Box() string {
+	if p.Name == "" {
+		return p.Short()
+	}
+	return cut(printed(p.Name), boxLength)
+}
+
+// Href leads to the session.
+func (p party) Href() string { return "sessions?id=" + p.ID.String() }
+
+func cellOrNone(text string) string {
+	if text == "" {
+		return ""
+	}
+	return cell(text)
+}

@@ -1,0 +1,129 @@
+package lockdui
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockd/lockd"
+)
+
+// sessionsView is the content of the page of sessions.
+type sessionsView struct {
+	Filter string // as it was typed
+	One    string // the ID of the session, if the page is of one
+
+	Sessions []session // of this window
+	Window   window
+
+	Ended    []ending
+	Complete bool // whether no end is missing between these
+}
+
+func (sessionsView) template() string { return "sessions" }
+
+// session is a row of the table.
+type session struct {
+	member
+	Holds []held
+	Waits []wait
+}
+
+// Party is the session as others name it.
+func (s session) Party() party { return partyOf(s.Info) }
+
+// held is a lock that a session holds.
+type held struct {
+	place
+	grant
+	Since time.Time
+}
+
+// wait is a lock that a session waits for, and the place in the queue, from 1.
+type wait struct {
+	place
+	Place int
+	Since time.Time
+	Mode  lockd.LockMode
+}
+
+// Shared reports whether it is to be had together with others.
+func (w wait) Shared() bool { return w.Mode == lockd.Shared }
+
+// first is the instant since when the session waits; zero if it does not.
+func (s session) first() time.Time {
+	if len(s.Waits) == 0 {
+		return time.Time{}
+	}
+	return s.Waits[0].Since
+}
+
+// Party is the ended session as others name it.
+func (e ending) Party() party { return partyOf(e.Info) }
+
+// sessions makes the page of sessions.
+func (h *handler) sessions(r *http.Request, _ time.Time) (content, error) {
+	query := r.URL.Query()
+	v := sessionsView{Filter: query.Get("filter")}
+	if text := query.Get("id"); text != "" {
+		id, err := lockd.ParseSessionID(text)
+		if err != nil {
+			return nil, err
+		}
+		v.One = id.String()
+	}
+	live, ended, complete := h.roster.members()
+	v.Complete = complete
+	holds, waits := h.atWork()
+	var all []session
+	for _, m := range live {
+		if v.shows(m.Info) {
+			all = append(all, session{m, holds[m.Info.ID], waits[m.Info.ID]})
+		}
+	}
+	slices.SortFunc(all, func(a, b session) int {
+		return cmp.Or(earlier(a.first(), b.first()), cmp.Compare(len(b.Holds), len(a.Holds)),
+			cmp.Compare(a.Info.CreateIndex, b.Info.CreateIndex),
+			cmp.Compare(a.Info.ID.String(), b.Info.ID.String()))
+	})
+	for _, e := range ended {
+		if v.shows(e.Info) {
+			v.Ended = append(v.Ended, e)
+		}
+	}
+	v.Sessions, v.Window = windowOf(all, "sessions", query)
+	return v, nil
+}
+
+// shows reports whether the session is among those that are asked for.
+func (v sessionsView) shows(info lockd.SessionInfo) bool {
+	if v.One != "" {
+		return info.ID.String() == v.One
+	}
+	filter := meant(v.Filter)
+	return strings.HasPrefix(info.Name, filter) || strings.HasPrefix(info.Node, filter) ||
+		strings.HasPrefix(info.ID.String(), strings.ToLower(filter))
+}
+
+// atWork returns what each session holds and waits for, the longest wait first.
+func (h *handler) atWork() (holds map[lockd.SessionID][]held, waits map[lockd.SessionID][]wait) {
+	holds = make(map[lockd.SessionID][]held)
+	waits = make(map[lockd.SessionID][]wait)
+	for info := range h.db.Locks() {
+		at := place{semaphoreKey(info), info.Limit}
+		for h := range holdersOf(info) {
+			id := h.Session.ID
+			holds[id] = append(holds[id], held{at, grant{h.Grant.Fence, h.Grant.Mode}, h.Since})
+		}
+		for i, w := range info.Queue {
+			id := w.Session.ID
+			waits[id] = append(waits[id], wait{at, i + 1, w.Since, w.Mode})
+		}
+	}
+	for _, w := range waits {
+		slices.SortStableFunc(w, func(a, b wait) int { return a.Since.Compare(b.Since) })
+	}
+	return holds, waits
+}

@@ -1,0 +1,95 @@
+package lockdui_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/lockdtest"
+	"github.com/lockd/lockd/lockdui"
+)
+
+// Ensure that sessions are shown with what they hold and wait for, and those that have ended with
+// why.
+func TestSessions(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		early := h.session("early")
+		h.holds("from-before", "old")
+		h.must(early.Close())
+	}, func(h *harness) {
+		h.Advance(time.Minute)
+		worker, err := h.NewSession(&lockd.SessionOptions{
+			Name: "worker", TTL: 90 * time.Second, Grace: 30 * time.Second,
+			LockDelay: 2 * time.Second, Behavior: lockd.DeleteKeys,
+			Meta: map[string]string{"host": "<h1>"},
+		})
+		h.must(err)
+		_, err = worker.TryLock("mine", nil)
+		h.must(err)
+		h.waits(worker, "old")
+		h.Advance(30 * time.Second)
+		h.shows("/sessions",
+			"worker", worker.ID().String()[:8], "1m30s + 30 s", "00:01:00 30 s",
+			"delete, delay 2 s", "mine 30 s", "old 30 s",
+			"from-before", "none", "00:00:00 1 min 30 s", "release, delay 15 s", "old 1 min 30 s",
+			"Ended last", "early", "00:00:00 1 min 30 s ago", "closed by its owner")
+		h.shows("/sessions?id="+worker.ID().String(), "Session", worker.ID().String(),
+			"host", "<h1>", "bound to process")
+		h.hides("/sessions?filter=work", "from-before", "early")
+		h.Advance(90 * time.Second)
+		r := h.shows("/sessions", "Ended last", "worker", "00:03:00 0 ms ago",
+			"session expired: not renewed within its TTL", "early")
+		if !strings.Contains(r.body, `class="hot">session expired`) {
+			t.Error("the loss does not stand out")
+		}
+		h.shows("/sessions?id="+worker.ID().String(), "It does not live.", "session expired")
+		if got := h.do(request("GET", "/sessions?id=x", nil)); got.code != 400 {
+			t.Errorf("no ID: %d", got.code)
+		}
+	})
+}
+
+// Ensure that the last hundred ends are kept, the newest first.
+func TestSessions_LastHundredEnds(t *testing.T) {
+	run(t, nil, nil, func(h *harness) {
+		for i := range 120 {
+			h.must(h.session(fmt.Sprintf("s%03d", i)).Close())
+		}
+		r := h.shows("/sessions", "No session lives", "Ended last", "s119", "s118", "s020")
+		if got := strings.Count(r.body, `<tr id="e-`); got != 100 {
+			t.Errorf("%d ends", got)
+		}
+		h.hides("/sessions", "s019", "Some ends are missing")
+	})
+}
+
+// Ensure that pages say so when sessions ended too quickly to be seen, and then go on. On one
+// processor the pages see nothing while this goroutine goes on without a pause, but the scheduler
+// may make one, so that some rounds may be needed.
+func TestSessions_EndsAreMissed(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	synctest.Test(t, func(t *testing.T) {
+		h := &harness{t: t, DB: lockdtest.New(t, &lockd.Options{History: 10})}
+		var err error
+		h.Handler, err = lockdui.Handler(h.DB.DB, &lockdui.Options{Now: h.Now})
+		h.must(err)
+		h.session("lives")
+		const missing = "Some ends are missing"
+		h.hides("/sessions", missing)
+		for round := 0; !strings.Contains(h.get("/sessions").words(), missing); round++ {
+			if round == 100 {
+				t.Fatal("no end is missing")
+			}
+			for i := range 30 {
+				h.must(h.session(fmt.Sprintf("s%02d", i)).Close())
+			}
+		}
+		h.shows("/sessions", "lives", "1 shown", missing)
+		h.must(h.session("next").Close())
+		h.shows("/sessions", "Ended last", "next")
+	})
+}

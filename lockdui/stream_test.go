@@ -1,0 +1,145 @@
+package lockdui_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd/lockdui"
+)
+
+// Ensure that a commit is on the stream, and that nothing is sent while nothing changes but that
+// the stream is alive.
+func TestStream_Commit(t *testing.T) {
+	run(t, nil, nil, func(h *harness) {
+		s := h.follow("/")
+		inOrder(t, "the beginning", s.view().words(), "Locks 0", "No session waits")
+		if e := s.next(); e.kind != "alive" {
+			t.Fatalf("got %s %s", e.kind, e.data)
+		}
+		holder := h.holds("holder", "k")
+		began := time.Now()
+		e := s.view()
+		inOrder(t, "a lock", e.words(), "Locks 1", "k exclusive holder")
+		if took := time.Since(began); took > 50*time.Millisecond {
+			t.Errorf("it took %v of the bubble's time", took)
+		}
+		if e.id != "4" {
+			t.Errorf("index %s", e.id)
+		}
+		h.must(holder.Close())
+		inOrder(t, "no lock", s.view().words(), "Locks 0", "No lock is held")
+	})
+}
+
+// Ensure that what no event tells of is on the stream with the next look: a call that begins to
+// wait, a lock-delay that is over.
+func TestStream_Look(t *testing.T) {
+	run(t, nil, nil, func(h *harness) {
+		h.holds("holder", "k")
+		s := h.follow("/")
+		s.view()
+		h.waits(h.session("waiter"), "k")
+		for {
+			if text := s.view().words(); strings.Contains(text, "Longest wait") {
+				inOrder(t, "a waiter", text, "Waits 1", "held by", "holder", "waiter")
+				break
+			}
+		}
+		other := h.holds("other", "delayed")
+		h.must(h.EndSession(other.ID()))
+		for !strings.Contains(s.view().words(), "left") {
+		}
+		h.Advance(15 * time.Second)
+		for strings.Contains(s.view().words(), "delayed") {
+		}
+	})
+}
+
+// Ensure that a stream that was cut begins with the page as it is then, whatever was missed.
+func TestStream_CatchesUp(t *testing.T) {
+	run(t, nil, nil, func(h *harness) {
+		s := h.follow("/?prefix=k")
+		s.view()
+		h.holds("first", "k/1")
+		inOrder(t, "before", s.view().words(), "k/1")
+		s.end()
+		h.holds("second", "k/2", "other")
+		h.must(h.EndSession(lockOf(h, "k/1").Holder.ID))
+		h.Advance(time.Minute)
+		s = h.follow("/?prefix=k")
+		text := s.view().words()
+		inOrder(t, "after", text, "k/2 exclusive second", "1 shown")
+		if strings.Contains(text, "k/1") || strings.Contains(text, "other") {
+			t.Error(text)
+		}
+	})
+}
+
+// Ensure that each view follows what it shows.
+func TestStream_Views(t *testing.T) {
+	run(t, nil, nil, func(h *harness) {
+		h.follow("/key").view() // of no key
+		key, sessions, graph := h.follow("/key?k=k"), h.follow("/sessions"), h.follow("/graph")
+		for _, s := range []*stream{key, sessions, graph} {
+			s.view()
+		}
+		holder := h.session("holder")
+		inOrder(t, "sessions", sessions.view().words(), "Sessions 1", "holder")
+		lock, err := holder.TryLock("k", nil)
+		h.must(err)
+		until := func(s *stream, want string) {
+			t.Helper()
+			for range 10 {
+				if strings.Contains(s.view().words(), want) {
+					return
+				}
+			}
+			t.Fatalf("%q does not come", want)
+		}
+		until(key, "granted")
+		_, err = h.Put("k", []byte("value"), nil)
+		h.must(err)
+		until(key, "5 bytes")
+		h.waits(h.session("waiter"), "k")
+		until(graph, "waiter local k holder local")
+		h.must(lock.Unlock())
+		until(key, "released")
+		h.must(holder.Close())
+		until(sessions, "closed by its owner")
+	})
+}
+
+// Ensure that the page outlives its database, and says that it is closed.
+func TestStream_Close(t *testing.T) {
+	run(t, nil, nil, func(h *harness) {
+		h.holds("holder", "k")
+		s := h.follow("/")
+		s.view()
+		h.must(h.Close())
+		inOrder(t, "closed", s.view().words(), "database closed by its owner")
+		if e := s.next(); e.kind == "" {
+			t.Error("the stream is over")
+		}
+		h.shows("/", "database closed by its owner")
+	})
+}
+
+// Ensure that there is a bound to the number of streams, and that one that ends makes room.
+func TestStream_Bound(t *testing.T) {
+	run(t, &lockdui.Options{}, nil, func(h *harness) {
+		var streams []*stream
+		for range 64 {
+			s := h.follow("/")
+			s.view()
+			streams = append(streams, s)
+		}
+		r := request("GET", "/", nil)
+		r.Header.Set("Accept", "text/event-stream")
+		if got := h.do(r); got.code != 429 {
+			t.Errorf("got %d", got.code)
+		}
+		streams[0].end()
+		h.follow("/").view()
+	})
+}
