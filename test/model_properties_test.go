@@ -3,6 +3,7 @@ package lockd_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/lockd/lockd"
 )
@@ -138,9 +139,10 @@ func overtakes(l *modelLock, earlier []*modelWaiter) error {
 }
 
 // stranded fails if a call waits for a lock that it could have (R3): only the first of a queue that
-// waits for that lock alone shows it.
+// waits for that lock alone shows it, and not where calls may wait for slots of a semaphore.
 func stranded(info lockd.LockInfo) error {
-	if len(info.Queue) == 0 || len(info.Queue[0].Keys) > 1 || info.Limit > 0 {
+	if len(info.Queue) == 0 || len(info.Queue[0].Keys) > 1 ||
+		strings.HasSuffix(info.Key, "/.lock") {
 		return nil
 	}
 	l := lockModes{queue: []lockd.LockMode{info.Queue[0].Mode}}
