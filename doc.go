@@ -10,8 +10,8 @@
 // A session acquires the lock of a key ([Session.Lock]) and gets a handle ([Lock]), which releases
 // it. When a session ends, its locks are released or their keys deleted. If it was lost, no session
 // is granted these locks during its lock-delay, because the lost holder may still be at work.
-// [Lock.Done] reports the loss. The lock's [Sequencer] fences off late writes: in lockd by [DB.If],
-// elsewhere by a [Guard].
+// [Lock.Done] reports the loss. A lock is held exclusively, or shared ([LockMode]). Its [Sequencer]
+// fences off late writes: in lockd by [DB.If], elsewhere by a [Guard].
 //
 // A [Keeper] keeps one session alive for as long as the program runs. In an election the holder of
 // a key's lock leads ([Session.Campaign], [Keeper.Lead], [DB.Observe]). A semaphore
@@ -46,7 +46,8 @@
 //
 // # Promises
 //
-//   - G1: At any index at most one session holds a key's lock.
+//   - G1: At any index a key's lock is free, or held by one session exclusively, or shared by any
+//     number of holders.
 //   - G2: A write that returned nil is on disk (SyncAlways) and survives kill -9 and a power cut.
 //     With SyncNever it survives kill -9; a power cut may cost the whole file.
 //   - G3: A reader sees only what is durable, as one immutable snapshot. A caller that is woken by
@@ -58,17 +59,19 @@
 //     release or delete, every lock-delay.
 //   - G6: A session never ends before its TTL has passed since its last successful renewal; a
 //     renewal that returned nil guarantees one more TTL.
-//   - G7: During a key's lock-delay no session is granted its lock. Delays survive a restart. A
-//     voluntary unlock, or an owner that closes its own session, sets none.
+//   - G7: During a key's lock-delay no session is granted its lock; after the loss of a holder that
+//     shared it, none exclusively. Delays survive a restart. A voluntary unlock, or an owner that
+//     closes its own session, sets none.
 //   - G8: Of two grants of one key in two transactions, the later has the larger fence, across
 //     delete, restart and restore; of grants of two keys, the later never has the smaller one. All
-//     grants of one transaction have its index as their fence: of two of one key, the later has the
-//     larger lock index.
-//   - G9: Waiters for a lock are served in the order in which they began to wait; no call overtakes
-//     them. A waiter that gives up, or whose session ends, leaves the queue with an error and never
-//     holds up the rest. G7 and G9 hold for slots of semaphores too, but only among callers of this
-//     package. A session whose slot was taken by force gets no other during its lock-delay: its
-//     waiting call keeps its place, and those behind it are served meanwhile.
+//     grants of one transaction have its index as their fence: of two exclusive ones of one key,
+//     the later has the larger lock index.
+//   - G9: Waiters for a lock are served in the order in which they began to wait, those in front
+//     that can share it together; no call overtakes them. A waiter that gives up, or whose session
+//     ends, leaves the queue with an error and never holds up the rest. G7 and G9 hold for slots of
+//     semaphores too, but only among callers of this package. A session whose slot was taken by
+//     force gets no other during its lock-delay: its waiting call keeps its place, and those behind
+//     it are served meanwhile.
 //   - G10: The loss of a lock is told (Done is closed) no later than another caller is told of
 //     being granted it.
 //   - G11: A call that a rule refuses changes nothing; one that gives up waiting leaves nothing
