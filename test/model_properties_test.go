@@ -25,6 +25,18 @@ type refereed struct {
 	writers []uint64 // the fences of all exclusive grants
 }
 
+// clone returns the referee as it is now.
+func (r *referee) clone() referee {
+	c := referee{locks: make(map[string]*refereed), downgrades: slices.Clone(r.downgrades)}
+	for key, l := range r.locks {
+		c.locks[key] = &refereed{
+			alone: l.alone, shares: slices.Clone(l.shares), fence: l.fence,
+			writers: slices.Clone(l.writers),
+		}
+	}
+	return c
+}
+
 // see looks at events in the order of their indexes: all of an index, or none.
 func (r *referee) see(events []lockd.Event) error {
 	for len(events) > 0 {

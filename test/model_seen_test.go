@@ -52,8 +52,8 @@ func (w *twin) compareSeen() error {
 		if err := sameLock(locks[i], seen[i]); err != nil {
 			return err
 		}
-		if w.m.unserved || w.m.backoff > 0 {
-			continue // what waits for another try
+		if w.m.unserved || w.m.backoff > 0 || w.late.still.Load() != nil {
+			continue // what waits for another try, or for a timer that is late
 		}
 		if err := stranded(locks[i]); err != nil {
 			return err

@@ -171,12 +171,12 @@ func (m *model) restore(s savedModel) {
 func (w *twin) doCut(o op) error {
 	w.disk.arm(1+o.c%4, func() uint64 { return w.db.Stats().Index })
 	for _, part := range o.of {
-		before := w.m.save()
+		before, saw := w.m.save(), w.referee.clone()
 		if err := w.doStep(part); err != nil {
 			return err
 		}
 		if left := w.disk.taken(); left != nil {
-			return w.afterCut(left, before)
+			return w.afterCut(left, before, saw)
 		}
 	}
 	w.disk.arm(0, nil)
@@ -185,7 +185,7 @@ func (w *twin) doCut(o op) error {
 
 // afterCut goes on with what a cut has left. The database has gone on meanwhile, and so has the
 // model: what was not in the file is taken back.
-func (w *twin) afterCut(left *cutContent, before savedModel) error {
+func (w *twin) afterCut(left *cutContent, before savedModel, saw referee) error {
 	w.m.counts[left.how]++
 	if left.killed {
 		w.m.counts["killed"]++
@@ -204,6 +204,7 @@ func (w *twin) afterCut(left *cutContent, before savedModel) error {
 	case index == before.published:
 		w.m.counts["was lost"]++
 		w.m.restore(before)
+		w.referee = saw
 	case index > w.m.published:
 		return fmt.Errorf("%s: the file has index %d, and the newest is %d", left.how, index,
 			w.m.published)
