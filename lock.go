@@ -23,18 +23,6 @@ const (
 	RemoveAfter KeyPolicy = KeyPolicy(engine.RemoveAfter)
 )
 
-// LockMode says whether a lock is held by one holder alone (R1).
-type LockMode uint8
-
-// The modes.
-const (
-	Exclusive LockMode = LockMode(engine.Exclusive) // Exclusive: no other holder has the lock.
-	Shared    LockMode = LockMode(engine.Shared)    // Shared: any number of holders have it.
-)
-
-// String returns the name of the mode, as the text of a Sequencer has it.
-func (m LockMode) String() string { return name(m, "exclusive", "shared") }
-
 // LockOptions adds to the taking of a lock.
 type LockOptions struct {
 	// Value, if it is not nil, is written to the key with the lock, and Flags with it.

@@ -119,17 +119,5 @@ func (e *Engine) revert(effects []Effect) {
 	}
 }
 
-// dropHold takes back that hold became that of its key.
-func (e *Engine) dropHold(hold *Hold) {
-	state := e.state(hold.Key)
-	if one := e.shareOf(hold); one != nil {
-		one.detach(hold)
-	}
-	if state.hold == hold {
-		e.setHold(state, nil)
-	}
-	e.tidy(state)
-}
-
 // Index is the index of the last transaction of a batch that was taken.
 func (b *Batch) Index() uint64 { return b.rows.Index() }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -82,36 +81,3 @@ func Span(d time.Duration) string {
 	}
 	return d.Round(time.Millisecond).String()
 }
-
-// Obstacle is what keeps a session from a lock. The zero value is none.
-type Obstacle uint8
-
-// The obstacles.
-const (
-	ByHolder Obstacle = iota + 1 // a session holds the lock
-	ByDelay                      // the lock-delay of a lost holder is not over (K18)
-	ByQueue                      // the lock is free, but others have waited longer (G9)
-	BySlots                      // every slot of the semaphore is held, or lost and delayed
-)
-
-// Blocked is the error of a session that cannot have a lock, or a slot, now. Package lockd
-// documents its fields, as those of LockedError.
-type Blocked struct {
-	Key        string
-	Obstacle   Obstacle
-	Mode       Mode     // that was asked for
-	Holders    []Holder // of a lock that is shared
-	Holder     schema.ID
-	HolderName string
-	Own        bool
-	Fence      uint64
-	Since      time.Time
-	Held       time.Duration
-	Waiters    int
-	Until      time.Time
-	Remaining  time.Duration
-	Limit      int
-}
-
-// Error names the key. The text for users is package lockd's.
-func (b *Blocked) Error() string { return fmt.Sprintf("key %q is locked", b.Key) }

@@ -149,6 +149,15 @@ func (tx *Txn) releaseGivenUp() {
 	}
 }
 
+// releaseGivenUpOf releases the handles of the share whose calls have returned without them.
+func (tx *Txn) releaseGivenUpOf(one *share) {
+	for _, hold := range one.handles() {
+		if hold.givenUp {
+			tx.Release(hold)
+		}
+	}
+}
+
 // GiveUp releases a lock that was granted to a call that has returned without it. No other call
 // can: if that is dropped and the grant is not, it is released with the next write.
 func (tx *Txn) GiveUp(hold *Hold) {

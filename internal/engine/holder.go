@@ -30,7 +30,7 @@ func (e *Engine) holderAlone(row *schema.Key, session *schema.Session) Holder {
 // Holders returns those of the key's lock, in the order of their grants.
 func (tx *Txn) Holders(key string) []Holder {
 	e := tx.engine
-	if row := tx.Get(key); row != nil && !row.Session.IsZero() {
+	if row := e.rows.Keys.Newest(key); row != nil && !row.Session.IsZero() {
 		return []Holder{e.holderAlone(row, e.holder(row.Session).Row)}
 	}
 	var holders []Holder

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"bytes"
-	"fmt"
 	"iter"
 
 	"github.com/lockd/lockd/internal/schema"
@@ -209,85 +208,4 @@ func (e *Engine) keyMoved(old, new *schema.Key) {
 		s.held = state
 	}
 	e.tidy(state)
-}
-
-// Sequencer names one grant of a lock: see that of package lockd.
-type Sequencer struct {
-	Key       string
-	Session   schema.ID
-	LockIndex uint64
-	Fence     uint64
-	Mode      Mode
-}
-
-// SequencerOf returns the sequencer of the grant by which row is locked.
-func SequencerOf(row *schema.Key) Sequencer {
-	return Sequencer{Key: row.Key, Session: row.Session, LockIndex: row.LockIndex, Fence: row.Fence}
-}
-
-// SequencerOfShare returns the sequencer of a share.
-func SequencerOfShare(row *schema.Share) Sequencer {
-	return Sequencer{
-		Key: row.Key, Session: row.Session, LockIndex: row.LockIndex, Fence: row.Fence,
-		Mode: Shared,
-	}
-}
-
-// Proves returns ErrNotHeld unless the lock that q names is held by that very grant, as of the
-// newest state (K41).
-func (tx *Txn) Proves(q Sequencer) error {
-	return q.proves(tx.engine.rows.Keys.Newest, tx.engine.rows.Shares.Newest)
-}
-
-// Proves is that of Txn for the published state. It may be called without the caller's lock.
-func (e *Engine) Proves(q Sequencer) error {
-	return q.proves(e.rows.Keys.Get, e.rows.Shares.Get)
-}
-
-func (q Sequencer) proves(
-	key func(string) *schema.Key, share func(string) *schema.Share,
-) error {
-	if q.Session.IsZero() {
-		return fmt.Errorf("%w: the sequencer proves nothing", ErrNotHeld)
-	}
-	if q.Mode == Shared {
-		row := share(schema.ShareKey(q.Key, q.Fence, q.Session))
-		if row == nil || row.LockIndex != q.LockIndex {
-			return fmt.Errorf("%w: session %s does not share it with fence %d", ErrNotHeld,
-				q.Session, q.Fence)
-		}
-		return nil
-	}
-	return q.provesAlone(key(q.Key))
-}
-
-// provesAlone is proves for the lock of row, which may be nil, as one that is not shared.
-func (q Sequencer) provesAlone(row *schema.Key) error {
-	switch {
-	case row == nil:
-		return fmt.Errorf("%w: the key does not exist", ErrNotHeld)
-	case SequencerOf(row) == q:
-		return nil
-	case row.Session.IsZero():
-		return fmt.Errorf("%w: nobody holds it, fence %d has passed", ErrNotHeld, q.Fence)
-	case q.Fence < row.Fence:
-		return fmt.Errorf("%w: fence %d has passed, the lock is held with fence %d by session %s",
-			ErrNotHeld, q.Fence, row.Fence, row.Session)
-	case q.Fence > row.Fence:
-		return fmt.Errorf("%w: fence %d was not granted, the lock is held with fence %d by "+
-			"session %s", ErrNotHeld, q.Fence, row.Fence, row.Session)
-	case q.Session != row.Session:
-		return fmt.Errorf("%w: fence %d is of session %s, not of session %s", ErrNotHeld, q.Fence,
-			row.Session, q.Session)
-	}
-	return fmt.Errorf("%w: fence %d has lock index %d, not %d", ErrNotHeld, q.Fence, row.LockIndex,
-		q.LockIndex)
-}
-
-// Sequencer proves the lock of the hold.
-func (h *Hold) Sequencer() Sequencer {
-	return Sequencer{
-		Key: h.Key, Session: h.Session.Row.ID, LockIndex: h.LockIndex, Fence: h.Fence,
-		Mode: h.Mode,
-	}
 }

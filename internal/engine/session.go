@@ -143,6 +143,21 @@ func (tx *Txn) EndSessionAfter(s *Session, cause error, delay time.Duration) {
 	}
 }
 
+// endSharesOf is the end of a session for its shares: a key that it is to delete goes with the last
+// holder (R5).
+func (tx *Txn) endSharesOf(s *Session, cause error) {
+	for s.shares != nil {
+		one := s.shares
+		last, row := one.state.shares.n == 1, tx.Get(one.row.Key)
+		if last && s.Row.Behavior == DeleteKeys {
+			tx.remove(row, cause)
+			tx.bury(row)
+			continue
+		}
+		tx.endShare(one, cause)
+	}
+}
+
 // revive takes the end of the session back.
 func (e *Engine) revive(s *Session) {
 	s.live = true

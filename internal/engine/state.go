@@ -280,28 +280,6 @@ func (e *Engine) tidySemaphore(sem *semaphore) {
 	}
 }
 
-// setHold makes hold that of the lock that the state is of, or one of those that share it; nil
-// takes away the one that has it alone.
-func (e *Engine) setHold(state *lockState, hold *Hold) {
-	if hold != nil && hold.Mode == Shared {
-		// Without a share the grant is being taken back too: see revert.
-		if one := state.shares.find(grantID{hold.Session, hold.Fence}); one != nil {
-			one.attach(hold)
-		}
-		return
-	}
-	old := state.hold
-	state.hold = hold
-	if old != nil && old.policy == leaveSlot {
-		sem := e.semaphore(PrefixOf(state.key))
-		delete(sem.slots, old)
-		e.tidySemaphore(sem)
-	}
-	if hold != nil && hold.policy == leaveSlot {
-		e.semaphore(PrefixOf(state.key)).slots[hold] = struct{}{}
-	}
-}
-
 // waiters yields the calls that wait with this session. The one just yielded may leave.
 func (s *Session) waiters() iter.Seq[*Waiter] {
 	return func(yield func(*Waiter) bool) {

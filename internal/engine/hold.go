@@ -1,0 +1,35 @@
+package engine
+
+// setHold makes hold that of the lock that the state is of, or one of those that share it; nil
+// takes away the one that has it alone.
+func (e *Engine) setHold(state *lockState, hold *Hold) {
+	if hold != nil && hold.Mode == Shared {
+		// Without a share the grant is being taken back too: see revert.
+		if one := state.shares.find(grantID{hold.Session, hold.Fence}); one != nil {
+			one.attach(hold)
+		}
+		return
+	}
+	old := state.hold
+	state.hold = hold
+	if old != nil && old.policy == leaveSlot {
+		sem := e.semaphore(PrefixOf(state.key))
+		delete(sem.slots, old)
+		e.tidySemaphore(sem)
+	}
+	if hold != nil && hold.policy == leaveSlot {
+		e.semaphore(PrefixOf(state.key)).slots[hold] = struct{}{}
+	}
+}
+
+// dropHold takes back that hold became that of its key.
+func (e *Engine) dropHold(hold *Hold) {
+	state := e.state(hold.Key)
+	if one := e.shareOf(hold); one != nil {
+		one.detach(hold)
+	}
+	if state.hold == hold {
+		e.setHold(state, nil)
+	}
+	e.tidy(state)
+}

@@ -1,0 +1,160 @@
+package engine
+
+import (
+	"bytes"
+	"cmp"
+	"iter"
+	"slices"
+
+	"github.com/lockd/lockd/internal/schema"
+)
+
+// shares are the holders of one lock that is shared: a share for each grant. The zero value is of a
+// lock that is not shared.
+type shares struct {
+	n     int
+	loose int                // those without a handle
+	only  *share             // if there is one
+	all   map[grantID]*share // if there are more
+
+	// removes is set when a holder created the key and is to remove it (RemoveAfter): then the last
+	// holder may, if it asked for that too. It goes with the last share.
+	removes bool
+}
+
+// grantID tells the grants of one lock apart. Those of one session in one transaction are one
+// grant.
+type grantID struct {
+	session *Session
+	fence   uint64
+}
+
+// share is one grant of a lock that is shared.
+type share struct {
+	row     *schema.Share
+	state   *lockState
+	session *Session
+	hold    *Hold   // its handle; nil if it has none
+	more    []*Hold // the handles beside that, of calls that were served in the same transaction
+
+	prev, next *share // in the list of the session's
+}
+
+func (s *share) id() grantID { return grantID{s.session, s.row.Fence} }
+
+// find returns the share of a grant, or nil.
+func (s *shares) find(id grantID) *share {
+	if s.only != nil && s.only.id() == id {
+		return s.only
+	}
+	return s.all[id]
+}
+
+func (s *shares) add(added *share) {
+	s.n++
+	s.loose++
+	if s.n == 1 {
+		s.only = added
+		return
+	}
+	if s.all == nil {
+		s.all = make(map[grantID]*share)
+	}
+	if s.only != nil {
+		s.all[s.only.id()], s.only = s.only, nil
+	}
+	s.all[added.id()] = added
+}
+
+// remove takes out a share whose handles are gone.
+func (s *shares) remove(removed *share) {
+	s.n--
+	s.loose--
+	if s.only == removed {
+		s.only = nil
+	}
+	delete(s.all, removed.id())
+	if s.n == 0 {
+		*s = shares{}
+	}
+}
+
+// inOrder returns the shares in the order of their grants.
+func (s *shares) inOrder() []*share {
+	var list []*share
+	if s.only != nil {
+		list = append(list, s.only)
+	}
+	for _, one := range s.all {
+		list = append(list, one)
+	}
+	slices.SortFunc(list, func(a, b *share) int {
+		return cmp.Or(cmp.Compare(a.row.Fence, b.row.Fence),
+			bytes.Compare(a.row.Session[:], b.row.Session[:]))
+	})
+	return list
+}
+
+// sharesOf yields the session's shares of the lock. The one just yielded may be removed.
+func (s *Session) sharesOf(state *lockState) iter.Seq[*share] {
+	return func(yield func(*share) bool) {
+		if state == nil || state.shares.n == 0 {
+			return
+		}
+		for one := s.shares; one != nil; {
+			next := one.next
+			if one.state == state && !yield(one) {
+				return
+			}
+			one = next
+		}
+	}
+}
+
+// looseShare returns a share of the lock that the session has without a handle, or nil.
+func (s *Session) looseShare(state *lockState) *share {
+	if state == nil || state.shares.loose == 0 { // as a rule
+		return nil
+	}
+	for one := range s.sharesOf(state) {
+		if one.hold == nil {
+			return one
+		}
+	}
+	return nil
+}
+
+// attach makes hold a handle of the share.
+func (s *share) attach(hold *Hold) {
+	if s.hold == nil {
+		s.hold = hold
+		s.state.shares.loose--
+		return
+	}
+	s.more = append(s.more, hold)
+}
+
+// has reports whether hold is a handle of the share.
+func (s *share) has(hold *Hold) bool { return s.hold == hold || slices.Contains(s.more, hold) }
+
+// detach takes one of its handles off the share.
+func (s *share) detach(hold *Hold) {
+	if s.hold != hold {
+		i := slices.Index(s.more, hold)
+		s.more = slices.Delete(s.more, i, i+1)
+		return
+	}
+	if s.hold = nil; len(s.more) > 0 {
+		s.hold, s.more = s.more[0], s.more[1:]
+		return
+	}
+	s.state.shares.loose++
+}
+
+// handles are those of the share. They may be detached meanwhile.
+func (s *share) handles() []*Hold {
+	if s.hold == nil {
+		return nil
+	}
+	return append([]*Hold{s.hold}, s.more...)
+}
