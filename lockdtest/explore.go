@@ -17,7 +17,7 @@ type Faults uint8
 
 // The faults.
 const (
-	// FailedCommits fail: whoever waits for one gets lockd.ErrCommit.
+	// FailedCommits fail: a call that waits for one gets lockd.ErrCommit.
 	FailedCommits Faults = 1 << iota
 	// LostRenewals of a session are lost for its TTL: Session.Renew returns ErrDropped.
 	LostRenewals

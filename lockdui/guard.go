@@ -41,8 +41,8 @@ func (g *guard) refuses(r *http.Request) string {
 	return ""
 }
 
-// isLocal reports whether the host, with or without a port, is this one by a name that nobody else
-// can give it. A browser always names one.
+// isLocal reports whether the host, with or without a port, is this one by a name that no other
+// machine can give it. A browser always names one.
 func (g *guard) isLocal(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -80,7 +80,7 @@ func period(d time.Duration) string {
 	return fmt.Sprintf("%d d %02d h", seconds/86400, seconds/3600%24)
 }
 
-// setting is a length of time that somebody has set: exact.
+// setting is a length of time that a user has set: exact.
 func setting(d time.Duration) string {
 	if d%time.Second == 0 && d < time.Minute {
 		return fmt.Sprintf("%d s", d/time.Second)

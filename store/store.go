@@ -23,8 +23,8 @@ type Draft[T any] = table.Draft[T]
 
 // What [Store.Open] returns when it refuses a file. The file is left as it is, byte for byte.
 var (
-	// ErrInUse is returned when somebody else, in this process or another, has the file open, and
-	// did not close it within Options.Timeout.
+	// ErrInUse is returned when another database, of this process or another, has the file open,
+	// and did not close it within Options.Timeout.
 	ErrInUse = file.ErrInUse
 
 	// ErrCorrupt is returned when the file is damaged: it is empty or cut off, its pages do not fit

@@ -87,8 +87,8 @@ func local(hostname string, next http.Handler) http.Handler {
 	})
 }
 
-// isLocal reports whether the host, with or without a port, is this machine by a name that nobody
-// else can give it. A browser always names one.
+// isLocal reports whether the host, with or without a port, is this machine by a name that no other
+// machine can give it. A browser always names one.
 func isLocal(host, hostname string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -23,8 +23,8 @@ const schema = `
 CREATE TABLE account (name TEXT PRIMARY KEY, balance INTEGER NOT NULL, fence INTEGER NOT NULL);
 INSERT INTO account VALUES ('alice', 100, 0)`
 
-// A row takes the fence of whoever writes it, and no lower one ever again. The comparison and the
-// write are one statement: between two of them, the lock could pass on.
+// A row takes the fence of the worker that writes it, and no lower one ever again. The comparison
+// and the write are one statement: between two of them, the lock could pass on.
 const deposit = `
 UPDATE account SET balance = ?, fence = ? WHERE name = ? AND fence <= ?`
 
@@ -61,7 +61,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	}
 	fmt.Fprintln(out, "worker-1 has the lock, and is paused before it writes")
 
-	// Nobody renews the session of worker-1: this waits for its TTL and the lock-delay.
+	// The session of worker-1 is not renewed: this waits for its TTL and the lock-delay.
 	second, err := take(ctx, locks, &lockd.SessionOptions{Name: "worker-2"})
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ type report struct {
 }
 
 // live is the life of the process that is killed: it takes two locks, and then writes and reports
-// what was acknowledged until somebody ends it.
+// what was acknowledged until it is ended.
 func live(ctx context.Context, path string, ttl time.Duration) error {
 	db, err := lockd.Open(path, nil)
 	if err != nil {

@@ -95,7 +95,7 @@ func (s *story) say(format string, args ...any) {
 // for another reason.
 func (s *story) refused(what string, err, reason error) error {
 	if err == nil {
-		return fmt.Errorf("%s, and nobody refuses it", what)
+		return fmt.Errorf("%s, and it is not refused", what)
 	}
 	if !errors.Is(err, reason) {
 		return fmt.Errorf("%s, and the error is %w, not %q", what, err, reason)

@@ -41,7 +41,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	if err := one.Close(); err != nil { // it says goodbye
 		return err
 	}
-	// The third one hangs: nobody renews its session.
+	// The third one hangs: it does not renew its session.
 	if _, err := register(db, "web-3", "10.0.0.3:80", 100*time.Millisecond); err != nil {
 		return err
 	}

@@ -117,8 +117,8 @@ func (f *File) append(at sectorRun, payload []byte) error {
 
 const errRemoved = notExist("the file was removed or replaced while it was open")
 
-// checkFile returns [ErrCorrupt] if somebody has cut the file off. bbolt would find out when it
-// looks for a page; a write puts a hole there. It returns fs.ErrNotExist if somebody has removed
+// checkFile returns [ErrCorrupt] if the file was cut off. bbolt would find out when it
+// looks for a page; a write puts a hole there. It returns fs.ErrNotExist if it was removed
 // the file, or renamed another one over it: what is written to it from then on is lost.
 func (f *File) checkFile() error {
 	info, err := f.handle.Stat()

@@ -50,8 +50,8 @@ func Compact(path string, o Options, reader Reader) (err error) {
 		if err := os.Rename(other, path); err != nil {
 			return err
 		}
-		// Still under the lock of the copy: nobody can commit to it while a power cut may bring the
-		// larger file back.
+		// Still under the lock of the copy: no database can commit to it while a power cut may
+		// bring the larger file back.
 		return syncFolder(filepath.Dir(path), o)
 	})
 	if err != nil {

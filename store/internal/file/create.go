@@ -15,10 +15,10 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// create makes a new file at the path, or leaves what somebody else put there meanwhile.
+// create makes a new file at the path, or leaves what another process put there meanwhile.
 //
 // The file is complete, and on disk, under another name in the same folder before it gets its
-// own by a link, which fails if the name is taken. So nobody ever finds half a file, and of
+// own by a link, which fails if the name is taken. So no process ever finds half a file, and of
 // several who create it one wins. A crash may leave the other name behind, ".lockd-….new", which
 // can be removed.
 func create(path string, o Options) error {
@@ -27,7 +27,7 @@ func create(path string, o Options) error {
 		if err := os.Link(other, path); err != nil {
 			return err
 		}
-		// Still under the lock: nobody can commit to a file that a power cut may unlink.
+		// Still under the lock: no database can commit to a file that a power cut may unlink.
 		return syncFolder(filepath.Dir(path), o)
 	})
 	if err == nil {

@@ -8,7 +8,7 @@ type disk struct{ busy chan struct{} }
 
 func newDisk() *disk { return &disk{make(chan struct{}, 1)} }
 
-// alone calls write, which syncs all that it has written, when nobody else writes.
+// alone calls write, which syncs all that it has written, when no other goroutine writes.
 func (d *disk) alone(write func() error) error {
 	d.busy <- struct{}{}
 	defer func() { <-d.busy }()

@@ -12,8 +12,8 @@ import (
 
 // What [Open] returns when it refuses a file. The file is left as it is, byte for byte.
 var (
-	// ErrInUse is returned when somebody else, in this process or another, has the file open, and
-	// did not close it within Options.Timeout.
+	// ErrInUse is returned when another database, of this process or another, has the file open,
+	// and did not close it within Options.Timeout.
 	ErrInUse = errors.New("file is in use")
 
 	// ErrFormat is returned when the file is sound as far as one can tell, but was not written by

@@ -32,7 +32,7 @@ import (
 //     goes, in the places where the next one may be.
 //
 // A power cut in the middle of this leaves what one in the middle of the last write does. What was
-// written with Options.NoSync is not had so: nobody knows what of it is on disk.
+// written with Options.NoSync is not had so: it is not known what of it is on disk.
 func (f *File) inherit() error {
 	if f.opened != nil && !f.closedCleanly() {
 		if err := f.writeAgain(); err != nil {

@@ -12,8 +12,8 @@ import "cmp"
 func linuxNetworkName(magic uint32) string {
 	switch magic {
 	case 0x6969:
-		// The server forgets a client's locks when it restarts or a lease runs out, and nobody is
-		// told; with nolock or local_lock they never leave the machine.
+		// The server forgets a client's locks when it restarts or a lease runs out, and no client
+		// is told; with nolock or local_lock they never leave the machine.
 		return "NFS"
 	case 0x517b, 0xff534d42, 0xfe534d42: // smbfs, cifs, smb2
 		return "SMB" // locks are lost with the connection; with nobrl they stay on the machine

@@ -56,7 +56,7 @@ func tryOpen(
 	return openExisting(path, o, reader, wait)
 }
 
-// errChanging is returned if somebody creates, removes or replaces the file at this moment. It
+// errChanging is returned if the file is created, removed or replaced at this moment. It
 // may be tried again.
 var errChanging = fmt.Errorf("%w: it is being replaced", ErrInUse)
 
@@ -114,7 +114,7 @@ func openExisting(
 }
 
 // settle returns an error if the last commit is not one of a store. It has the reader take the rows
-// again if they were not that commit's: somebody wrote to the file before it was locked.
+// again if they were not that commit's: another process wrote to the file before it was locked.
 func (f *File) settle(found found, reader Reader) error {
 	last, err := f.tables.lastCommit()
 	// Who wrote to it meanwhile may have been half way through a sector of the log.
@@ -172,11 +172,11 @@ func openSound(
 // confirm returns the error for a file that openSound refused.
 //
 // openSound looks at the file before bbolt has locked it; it has to, because bbolt maps it as soon
-// as it has. So somebody may be writing to it, and what looks like damage be a page half written,
-// or a file half made. Therefore a file is condemned only for what it is after the lock was had:
-// the shared one of a read-only open, which writes nothing, and reads no page but the two that it
-// has seen to be there. The other way round is no such doubt: a file that was sound before the
-// lock is sound after it, since who writes to it in between holds the lock too.
+// as it has. So another process may be writing to it, and what looks like damage be a page half
+// written, or a file half made. Therefore a file is condemned only for what it is after the lock
+// was had: the shared one of a read-only open, which writes nothing, and reads no page but the two
+// that it has seen to be there. The other way round is no such doubt: a file that was sound before
+// the lock is sound after it, since who writes to it in between holds the lock too.
 func confirm(path string, wait time.Duration, suspicion error) error {
 	switch {
 	case errors.Is(suspicion, fs.ErrNotExist):
@@ -191,7 +191,7 @@ func confirm(path string, wait time.Duration, suspicion error) error {
 	if db != nil {
 		defer db.Close() // it only reads
 	}
-	// If bbolt has refused it too, it is at rest: nobody could have opened it to write.
+	// If bbolt has refused it too, it is at rest: no process could have opened it to write.
 	f, _, err := openSound(path, os.O_RDONLY, 0, nil)
 	if err != nil {
 		return err

@@ -27,7 +27,7 @@ func (o *Options) bolt(wait time.Duration) *bbolt.Options {
 		Timeout: max(wait, 1), // bbolt takes zero for ever
 		// A map finds free pages fast in a file that was once large. The list of them stays in the
 		// file: without it bbolt scans all pages at every open and failed commit, on a goroutine
-		// whose panic nobody can recover.
+		// whose panic cannot be recovered.
 		FreelistType: bbolt.FreelistMapType,
 		NoSync:       o.NoSync,
 		NoStatistics: true,

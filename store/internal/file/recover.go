@@ -75,7 +75,7 @@ func tryRecover(path string, o Options) (found *Recovered, err error) {
 
 // lockToRead keeps everybody from opening the file to write to it, until unlock is called. What
 // bbolt says of a file that it does not take is of no interest: it has had the lock before it
-// looked, so nobody has the file open, and nobody can open it.
+// looked, so no database has the file open, and none can open it.
 func lockToRead(path string, o Options) (unlock func() error, err error) {
 	db, err := openBolt(path, &bbolt.Options{ReadOnly: true, Timeout: max(o.Timeout, 1)})
 	switch {

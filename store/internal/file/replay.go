@@ -208,7 +208,7 @@ func (l *commitLog) findCut(scans []*scan, first uint64) error {
 	return nil
 }
 
-// outdated reports whether somebody has written to the log since it was read: the next record is
+// outdated reports whether the log was written to since it was read: the next record is
 // where it would be, or half of it.
 func (l *commitLog) outdated(file *os.File) (bool, error) {
 	if l.cut != nil {

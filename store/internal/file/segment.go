@@ -11,7 +11,7 @@ import (
 )
 
 // A segment is a row of bbolt's that is written once, with empty sectors, and then overwritten in
-// place, a record at a time, without bbolt: it moves no page of a bucket that nobody writes to. A
+// place, a record at a time, without bbolt: it moves no page of a bucket that is not written to. A
 // record is a run of whole sectors, so that none that has been acknowledged is ever written again
 // while it counts, but with what it has.
 //

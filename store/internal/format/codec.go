@@ -100,11 +100,11 @@ func checksumStart(table byte, keySize int) uint32 { return uint32(table)<<24 ^ 
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// BytesOf returns the bytes of a key, which nobody may change. A conversion would be a copy for
+// BytesOf returns the bytes of a key, which must not be changed. A conversion would be a copy for
 // every row.
 func BytesOf(key string) []byte { return unsafe.Slice(unsafe.StringData(key), len(key)) }
 
-// StringOf returns the bytes, which nobody changes, as a string.
+// StringOf returns the bytes, which are not changed any more, as a string.
 func StringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // KeyRows is the format of the table of keys.

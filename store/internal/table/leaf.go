@@ -10,8 +10,8 @@ import (
 	"github.com/lockd/lockd/store/internal/format"
 )
 
-// leaf is neighbouring rows as they were read, to which nobody has written since. A row is made
-// when somebody looks at it, and shares the leaf's memory.
+// leaf is neighbouring rows as they were read, which were not written to since. A row is made
+// when a reader looks at it, and shares the leaf's memory.
 type leaf[T any] struct {
 	table   *Table[T]
 	first   string // the first key, which does not share it

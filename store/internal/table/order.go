@@ -21,7 +21,7 @@ const blockRows = 63
 type order[T any] struct {
 	tree  *btree.BTreeG[block[T]] // nil: there has never been a block
 	size  int
-	owner *ownership // of the blocks that nobody shares
+	owner *ownership // of the blocks that are not shared
 
 	unfolded []*rows[T] // since the last clone; they may have items by now
 }
@@ -36,9 +36,9 @@ type block[T any] struct {
 	rows  *rows[T]
 }
 
-// rows is what a block has, in order: items; or a leaf, to which nobody writes; or the cells of one
-// that was unfolded. Cells keep no version that has been replaced. But they are shared with nobody:
-// they give way to items when somebody looks at the block, or it is to be cloned.
+// rows is what a block has, in order: items; or a leaf, which is not written to; or the cells of
+// one that was unfolded. Cells keep no version that has been replaced. But they are not shared:
+// they give way to items when a reader looks at the block, or it is to be cloned.
 type rows[T any] struct {
 	items []item[T]
 	leaf  *leaf[T]

@@ -67,7 +67,7 @@ func (t *Table[T]) OnMove(moved func(old, new *T)) { t.moved = moved }
 // Len is the number of rows, those not published yet included.
 func (t *Table[T]) Len() int { return t.size }
 
-// Get returns the published row, or nil. It takes no lock, waits for nobody and allocates
+// Get returns the published row, or nil. It takes no lock, waits for no writer and allocates
 // nothing, unless the caller keeps the row.
 func (t *Table[T]) Get(key string) *T {
 	// This much is inlined, and so the new row is on the caller's stack.
