@@ -2,55 +2,12 @@ package lockdui
 
 import (
 	"bytes"
-	"crypto/rand"
-	"embed"
-	"fmt"
 	"net/http"
-	"runtime/debug"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/lockd/lockd"
 )
-
-// A page is asked for by the last part of its path. What it shows comes from its view, a function
-// of this table that makes its content: data with instants in it and no ages, so that two contents
-// are equal unless something has happened. A browser that asks for text/event-stream at the same
-// address gets that page again whenever its content is another (stream.go).
-
-//go:embed assets
-var assets embed.FS
-
-// Handler returns an http.Handler that shows the database. It is mounted at a path that ends in a
-// slash, with or without http.StripPrefix, for it looks at the last part of the path only. A nil
-// opts means the defaults.
-//
-// It asks for no token and no login: that is for the server to do in front of it, in particular if
-// Options.Actions allows any. It refuses requests that a browser sends for a page of another
-// origin, and those for a host that Options.Hosts does not allow. An action also has to bear a
-// token that only the handler's own pages have.
-//
-// Handler waits for the function of an Update that runs; the pages do not, so that they also show
-// what is held up by one. It starts a goroutine, which ends when the database is closed. After that
-// the pages show the last state. It sets no time limits, and answers at most 64 streams at a time.
-//
-// It returns lockd.ErrInvalid for options that are out of their bounds.
-func Handler(db *lockd.DB, opts *Options) (http.Handler, error) {
-	complete, err := opts.complete()
-	if err != nil {
-		return nil, fmt.Errorf("lockdui: %w", err)
-	}
-	h := &handler{db: db, opts: complete, now: complete.Now, roster: newRoster(db)}
-	h.guard.init(complete.Hosts)
-	_, _ = rand.Read(h.secret[:]) // never fails
-	h.meter.init(h.now(), db.Stats())
-	h.views = map[string]view{
-		"": h.locks, "sessions": h.sessions, "key": h.key, "graph": h.graph, "file": h.file,
-	}
-	go h.roster.follow(db)
-	return h, nil
-}
 
 // handler serves the pages.
 type handler struct {
@@ -73,79 +30,6 @@ type view func(r *http.Request, now time.Time) (content, error)
 type content interface {
 	// template names the template that shows it, and the page itself.
 	template() string
-}
-
-// ServeHTTP answers one request. A panic costs only that.
-func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	defer func() {
-		switch cause := recover(); cause {
-		case nil:
-		case http.ErrAbortHandler:
-			panic(cause)
-		default:
-			h.opts.Logger.Error("lockdui: panic in a request", "path", r.URL.Path,
-				"panic", cause, "stack", string(debug.Stack()))
-			panic(http.ErrAbortHandler) // a part must not be taken for the whole
-		}
-	}()
-	header := w.Header()
-	header.Set("Content-Security-Policy", contentSecurityPolicy)
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Referrer-Policy", "same-origin") // a key is in the address
-	header.Set("Cross-Origin-Opener-Policy", "same-origin")
-	header.Set("Cross-Origin-Resource-Policy", "same-origin")
-	if reason := h.guard.refuses(r); reason != "" {
-		http.Error(w, reason, http.StatusForbidden)
-		return
-	}
-	name := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
-	if action, ok := actions[name]; ok {
-		h.act(w, r, action)
-		return
-	}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		header.Set("Allow", "GET, HEAD")
-		http.Error(w, "method "+r.Method+" not allowed", http.StatusMethodNotAllowed)
-		return
-	}
-	view, ok := h.views[name]
-	switch {
-	case !ok && strings.Contains(name, "."):
-		serveAsset(w, r, name)
-	case !ok:
-		http.NotFound(w, r)
-	case strings.Contains(r.Header.Get("Accept"), eventStream):
-		h.stream(w, r, view)
-	default:
-		h.page(w, r, view)
-	}
-}
-
-const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; " +
-	"img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; " +
-	"frame-ancestors 'none'"
-
-// serveAsset answers with a file that pages name.
-func serveAsset(w http.ResponseWriter, r *http.Request, name string) {
-	content, err := assets.ReadFile("assets/" + name)
-	if err != nil || strings.HasSuffix(name, ".html") {
-		http.NotFound(w, r)
-		return
-	}
-	w.Header().Set("Cache-Control", "no-cache")
-	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(content))
-}
-
-// page answers with a whole page.
-func (h *handler) page(w http.ResponseWriter, r *http.Request, view view) {
-	now := h.now()
-	body, err := view(r, now)
-	status := http.StatusOK
-	if err != nil {
-		status = http.StatusBadRequest
-		body = problem{"This page cannot be shown", printed(err.Error())}
-	}
-	h.answer(w, r, status, body)
 }
 
 // answer writes a whole page.

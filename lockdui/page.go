@@ -2,6 +2,7 @@ package lockdui
 
 import (
 	"cmp"
+	"embed"
 	"html/template"
 	"io"
 	"net/http"
@@ -12,6 +13,9 @@ import (
 
 	"github.com/lockd/lockd"
 )
+
+//go:embed assets
+var assets embed.FS
 
 // page is what the templates are given.
 type page struct {
