@@ -25,8 +25,8 @@ const (
 
 // LockOptions adds to the taking of a lock.
 type LockOptions struct {
-	// Value, if it is not nil, is written to the key with the lock, and Flags with it. Otherwise the
-	// key keeps both.
+	// Value, if it is not nil, is written to the key with the lock, and Flags with it. Otherwise
+	// the key keeps both.
 	Value []byte
 	Flags uint64
 

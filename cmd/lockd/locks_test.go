@@ -51,10 +51,9 @@ func TestLocks_QueueAndDelay(t *testing.T) {
 	r := command(t, "", "locks", "--http-addr", s.URL)
 	r.wants(t, 0, "")
 	const id, duration = `[0-9a-f-]{36}  \S+  `, ` +[0-9.]+(ms|s)\n`
-	if !regexp.MustCompile("^held  exclusive  " + id + "the holder" + duration +
-		"held  waits      " + id + "first" + duration +
-		"held  waits      " + id + "second" + duration +
-		`lost  delayed    - +- +- +until \d{4}-\S+Z\n$`).MatchString(r.out) {
+	if !regexp.MustCompile("^held  held     " + id + "the holder" + duration +
+		"held  waits    " + id + "first" + duration + "held  waits    " + id + "second" + duration +
+		`lost  delayed  - +- +- +until \d{4}-\S+Z\n$`).MatchString(r.out) {
 		t.Errorf("got %s", r.out)
 	}
 	r = command(t, "", "locks", "--http-addr", s.URL, "--json")
