@@ -96,8 +96,8 @@ func TestLeader(t *testing.T) {
 // down, it ends there, and says which write it was.
 func TestLeader_WithoutFence(t *testing.T) {
 	for without, complaint := range map[string]string{
-		"lockd":   `mysql-1 writes to lockd, too late, and nobody refuses it`,
-		"journal": `mysql-1 writes to the journal, too late, and nobody refuses it`,
+		"lockd":   `mysql-1 writes to lockd, too late, and it is not refused`,
+		"journal": `mysql-1 writes to the journal, too late, and it is not refused`,
 	} {
 		t.Run(without, func(t *testing.T) {
 			t.Parallel()
