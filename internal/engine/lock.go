@@ -84,9 +84,7 @@ func (tx *Txn) obstructed(s *Session, key string, row *schema.Key, mode Mode) *B
 // describeShares adds to a refusal for s which sessions share the lock, and since when the first of
 // them has.
 func (tx *Txn) describeShares(blocked *Blocked, s *Session, state *lockState) {
-	for _, one := range state.shares.inOrder() {
-		blocked.Holders = append(blocked.Holders, tx.engine.holderOf(one.row, one.session.Row))
-	}
+	blocked.Holders = tx.Holders(state.key)
 	tx.describeFirst(blocked, s)
 }
 
