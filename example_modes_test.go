@@ -35,7 +35,7 @@ func ExampleLockMode() {
 	// proof of before: true
 }
 
-// Who holds a lock, whatever its mode.
+// The sessions that hold a lock, whatever its mode.
 func ExampleHolder() {
 	db := must(lockd.New(nil))
 	defer db.Close()

@@ -53,7 +53,7 @@
 // schedule is on a file, which the next process opens).
 //
 // After each step Explore checks the promises G1 and G10 by the handles that calls returned, G1, G7
-// and G8 by the history, and G9 by who waits, and the rules that the body adds by
+// and G8 by the history, and G9 by the waiters, and the rules that the body adds by
 // [World.Invariant]. A schedule also fails if goroutines wait for ever, panic, or do not end.
 //
 // What fails is printed step by step: the time, the goroutine, the point from which it went on, and

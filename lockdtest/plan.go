@@ -27,7 +27,7 @@ type kind byte
 
 const (
 	setBack     kind = 's' // who is next goes on after all others
-	passTime    kind = 't' // the clock moves to the next deadline, whoever could go on
+	passTime    kind = 't' // the clock moves to the next deadline, even if goroutines could go on
 	pause       kind = 'p' // who is next stands still for longer than its TTL and lock-delay
 	loseRenewal kind = 'r' // the renewals of the session that is next to be renewed, for its TTL
 	failCommit  kind = 'c' // the next commit

@@ -8,7 +8,7 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// graphView is the content of the page of who waits for whom.
+// graphView is the content of the page that shows which session waits for which.
 type graphView struct {
 	Edges []edge // the longest wait first
 	All   int    // with those that are not listed
@@ -32,7 +32,7 @@ type edge struct {
 // edgesListed is how many waits are listed.
 const edgesListed = rowsPerPage
 
-// graph makes the page of who waits for whom.
+// graph makes the page that shows which session waits for which.
 func (h *handler) graph(_ *http.Request, _ time.Time) (content, error) {
 	var edges []edge
 	for _, l := range locksOf(h.db, "") {

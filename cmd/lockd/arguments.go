@@ -37,7 +37,7 @@ func operands(cmd *cli.Command, least, most int) ([]string, error) {
 	return args, nil
 }
 
-// wrongValue is how the parser tells of a flag's value that is none.
+// wrongValue matches the error of package flag for a value that the flag does not take.
 var wrongValue = regexp.MustCompile(`^invalid value (".*") for flag -([^ :]+): `)
 
 // explained puts what a flag takes in place of what the parser of its value says, which is for

@@ -141,7 +141,7 @@ func SharePrefix(key string) string {
 	return string(binary.BigEndian.AppendUint16(nil, uint16(len(key)))) + key
 }
 
-// ShareOf takes the key of a row of the table of shares apart. It reports false if that is none.
+// ShareOf takes the key of a row of the table of shares apart. It reports false for any other key.
 func ShareOf(row string) (key string, fence uint64, session ID, ok bool) {
 	const rest = 8 + len(ID{})
 	n := len(row) - 2 - rest
