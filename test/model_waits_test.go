@@ -467,6 +467,11 @@ func (w *twin) doCrash() error {
 	if w.disk != nil {
 		w.disk = w.disk.next(w.path, nil)
 	}
+	return w.replace(old)
+}
+
+// replace closes the database, removes old, its file, and opens the file at w.path instead.
+func (w *twin) replace(old string) error {
 	w.stop()
 	w.failures.Store(0)
 	if err := w.db.Close(); err != nil {

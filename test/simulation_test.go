@@ -229,17 +229,7 @@ func (w *twin) afterCut(left *cutContent, before savedModel, saw referee) error 
 	old := w.path
 	w.path, w.disk = path, w.disk.next(path, left.synced)
 	w.m.counts["crashes"]++
-	w.stop()
-	w.failures.Store(0)
-	if err := w.db.Close(); err != nil {
-		return err
-	}
-	synctest.Wait()
-	w.calls = nil
-	if err := os.Remove(old); err != nil {
-		return err
-	}
-	return w.openAgain()
+	return w.replace(old)
 }
 
 // indexOf verifies such a file, and returns its last index.
