@@ -18,8 +18,9 @@ import (
 type request struct {
 	session *Session
 	opts    engine.LockOptions
-	slot    bool // of a semaphore is what it wants, and not locks
-	limit   int  // of the semaphore, as the call named it; 0: whatever it is
+	carried *engine.Carried // by the call's context
+	slot    bool            // of a semaphore is what it wants, and not locks
+	limit   int             // of the semaphore, as the call named it; 0: whatever it is
 }
 
 // waiter is a call that waits. It is one piece of memory, the lock that it gets included, for one
@@ -48,7 +49,8 @@ func (s *Session) acquire(
 	if err := opts.validate(); err != nil {
 		return s.db.refused(err)
 	}
-	return s.db.acquire(ctx, request{session: s, opts: opts.rules()}, keys, locks)
+	r := request{session: s, opts: opts.rules(), carried: carriedBy(ctx)}
+	return s.db.acquire(ctx, r, keys, locks)
 }
 
 // acquire does what the request asks for, and waits if need be.
@@ -109,14 +111,14 @@ func (r *request) do(tx *engine.Txn, keys []string, locks []*Lock) (*waiter, err
 			locks[0] = lock
 			return nil, nil
 		}
-		return r.queue(tx, keys), nil
+		return r.queue(tx, keys)
 	}
-	free, err := tx.Free(&r.session.state, keys, r.opts.Mode)
+	free, err := tx.Free(&r.session.state, keys, r.opts.Mode, r.carried)
 	if err != nil {
 		return nil, err
 	}
 	if !free {
-		return r.queue(tx, keys), nil
+		return r.queue(tx, keys)
 	}
 	for i, key := range keys {
 		locks[i] = newLock()
@@ -125,19 +127,21 @@ func (r *request) do(tx *engine.Txn, keys []string, locks []*Lock) (*waiter, err
 	return nil, nil
 }
 
-// queue has the request wait.
-func (r *request) queue(tx *engine.Txn, keys []string) *waiter {
+// queue has the request wait, unless it would wait for ever.
+func (r *request) queue(tx *engine.Txn, keys []string) (*waiter, error) {
 	w := &waiter{told: make(chan struct{})}
-	w.Owner, w.Session, w.Options = w, &r.session.state, r.opts
+	w.Owner, w.Session, w.Options, w.Carried = w, &r.session.state, r.opts, r.carried
 	w.Slot, w.Limit = r.slot, int32(r.limit) // which is MaxLimit at most
-	tx.Wait(&w.Waiter, keys)
+	if err := tx.Wait(&w.Waiter, keys); err != nil {
+		return nil, err
+	}
 	w.lock.hold.Owner = &w.lock
 	w.SetHold(0, &w.lock.hold)
 	for i := 1; i < len(keys); i++ {
 		w.SetHold(i, &newLock().hold)
 	}
 	r.session.db.waitsMoved()
-	return w
+	return w, nil
 }
 
 // await waits until the waiter is told, or ctx ends, and puts what it was granted into locks.
@@ -194,7 +198,8 @@ func gaveUp(ended error, locks int, blocked *engine.Blocked) error {
 
 // Lock acquires the key's lock. It blocks until the holder has released it, or was lost and its
 // lock-delay is over. Waiters are served in order (G9), also those of one session: two goroutines
-// with one session exclude each other, and a goroutine that locks a key twice waits for itself.
+// with one session exclude each other, and a goroutine that locks a key twice waits for itself; if
+// ctx carries the lock, it is told so.
 //
 // With the mode Shared the lock is held together with others of that mode (R1). All waiters in
 // front that can share it are granted it at once; none overtakes one that waits to have it alone
@@ -204,7 +209,9 @@ func gaveUp(ended error, locks int, blocked *engine.Blocked) error {
 // over as it is, ahead of the waiters.
 //
 // If ctx ends first, the error is also a *LockedError that says what was in the way, unless ctx had
-// ended before the call or only a commit was in the way. After a crash a bound session's lock is
+// ended before the call or only a commit was in the way. If ctx carries a lock (see Lock.Context)
+// without whose release the call would wait for ever, it is refused with a *DeadlockError, and
+// changes nothing (R14). After a crash a bound session's lock is
 // delayed: see Options.Reopen.
 func (s *Session) Lock(ctx context.Context, key string, opts *LockOptions) (*Lock, error) {
 	var lock [1]*Lock
@@ -215,9 +222,10 @@ func (s *Session) Lock(ctx context.Context, key string, opts *LockOptions) (*Loc
 }
 
 // LockAll acquires the locks of all the keys, in one transaction, when all are free and it is the
-// first waiter of each. So callers that lock several keys at once, and hold none of them, never
-// deadlock. A key for which the call is the first waiter stays free while another is busy, and is
-// refused to other callers (ObstacleQueue).
+// first waiter of each. A key for which it is the first waiter stays free while another is busy:
+// it is promised to the call, and refused to others (ObstacleQueue). They wait behind it, but for a
+// session that holds a lock which the call waits for, directly or through others (R13). So calls
+// that lock keys in one order, by LockAll or one by one, never wait for each other for ever.
 //
 // A lock that the session holds without a handle is taken over; one that has a handle is waited
 // for. The locks come in the order of the keys, and share one fence, but for those that are taken

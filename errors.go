@@ -111,8 +111,11 @@ func wrap(op, key string, err error) error {
 	if wrapped, _ := err.(*Error); err == nil || wrapped != nil {
 		return err
 	}
-	if blocked, _ := err.(*engine.Blocked); blocked != nil {
-		err = lockedError(blocked)
+	switch refusal := err.(type) {
+	case *engine.Blocked:
+		err = lockedError(refusal)
+	case *engine.Deadlock:
+		err = deadlockError(refusal)
 	}
 	return &Error{Op: op, Key: key, Err: err}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -80,4 +82,53 @@ func ExampleKeeper_check() {
 	// Output:
 	// at work: <nil> <nil>
 	// noticed: true
+}
+
+// Two goroutines lock two keys in opposite orders, each under the context of the lock that it has.
+// The one that comes second would wait for ever, so it is refused.
+func ExampleDeadlockError() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+	ctx := context.Background()
+	web := must(db.NewSession(&lockd.SessionOptions{Name: "web"}))
+	mail := must(db.NewSession(&lockd.SessionOptions{Name: "mail"}))
+	users, orders := must(web.TryLock("users", nil)), must(mail.TryLock("orders", nil))
+	waits := make(chan *lockd.Lock)
+	go func() { waits <- must(web.Lock(users.Context(ctx), "orders", nil)) }()
+	for len(slices.Collect(db.Locks())[0].Queue) == 0 {
+		runtime.Gosched()
+	}
+
+	_, err := mail.Lock(orders.Context(ctx), "users", nil)
+	var deadlock *lockd.DeadlockError
+	fmt.Println("refused:", errors.As(err, &deadlock))
+	for _, step := range deadlock.Steps {
+		fmt.Println(step.Holds.Session.Name, "holds", step.Holds.Grant.Key,
+			"and wants", step.Awaits)
+	}
+	fmt.Println(orders.Unlock(), (<-waits).Key())
+	// Output:
+	// refused: true
+	// mail holds orders and wants users
+	// web holds users and wants orders
+	// <nil> orders
+}
+
+// A function that runs under a lock calls another one that takes it again: a lock is not reentrant.
+func ExampleDeadlockStep() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+	session := must(db.NewSession(&lockd.SessionOptions{Name: "report"}))
+	take := func(ctx context.Context, _ lockd.Sequencer) error {
+		_, err := session.Lock(ctx, "page", nil)
+		return err
+	}
+	err := session.WithLock(context.Background(), "page", nil, take)
+	if deadlock, ok := errors.AsType[*lockd.DeadlockError](err); ok {
+		step := deadlock.Steps[0]
+		fmt.Printf("%s holds %s %s, and waits for %s\n", step.Holds.Session.Name,
+			step.Holds.Grant.Key, step.Holds.Grant.Mode, step.Awaits)
+	}
+	// Output:
+	// report holds page exclusive, and waits for page
 }

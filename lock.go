@@ -116,10 +116,12 @@ func (l *Lock) lose(cause error) {
 }
 
 // Context returns a child of parent that is cancelled when the lock is no longer held, with Err as
-// its cause.
+// its cause. It carries the lock: it tells calls that wait under it what their goroutine holds, so
+// that one that would wait for ever is refused. See DeadlockError.
 func (l *Lock) Context(parent context.Context) context.Context {
 	checkContext(parent)
-	return l.ending.Context(parent)
+	return context.WithValue(l.ending.Context(parent), carriedLocks{},
+		&engine.Carried{Owner: l, Outer: carriedBy(parent)})
 }
 
 // Unlock releases the lock; the first waiter is granted it in the same transaction. It sets no

@@ -63,9 +63,14 @@ func newDB(opts *Options) *DB {
 		node: opts.node(), clock: opts.clock(), rows: store.New(),
 		closed: make(chan struct{}), keepers: make(map[*ending.Ending]struct{}),
 	}
-	db.engine = engine.New(db.rows, engine.Config{
+	rules := engine.Config{
 		Node: db.node, NewSession: db.newHandle, LosesRenewal: db.losesRenewal,
-	})
+	}
+	probe, probed := db.clock.(*hook.Probe)
+	if probed {
+		rules.DelayEnds = probe.DelayEnds
+	}
+	db.engine = engine.New(db.rows, rules)
 	_, unpaced := db.clock.(hook.Unpaced)
 	test, tested := db.clock.(*hook.Clock)
 	config := writer.Config{
@@ -81,7 +86,7 @@ func newDB(opts *Options) *DB {
 	if tested {
 		db.attach(test)
 	}
-	if probe, ok := db.clock.(*hook.Probe); ok {
+	if probed {
 		db.show(probe)
 	}
 	return db

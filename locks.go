@@ -88,10 +88,15 @@ func (db *DB) lockInfo(v *engine.LockView, now time.Time) LockInfo {
 		}
 	}
 	for _, w := range v.Waiters() {
-		info.Queue = append(info.Queue, WaiterInfo{
-			Session: sessionInfo(w.Session.Row), Since: w.Began.Round(0),
-			Waited: engine.Lasted(w.Began, now), Mode: LockMode(w.Options.Mode), Keys: w.Keys(),
-		})
+		info.Queue = append(info.Queue, waiterInfo(w, now))
 	}
 	return info
+}
+
+// waiterInfo describes a call that waits, as of that time.
+func waiterInfo(w *engine.Waiter, now time.Time) WaiterInfo {
+	return WaiterInfo{
+		Session: sessionInfo(w.Session.Row), Since: w.Began.Round(0),
+		Waited: engine.Lasted(w.Began, now), Mode: LockMode(w.Options.Mode), Keys: w.Keys(),
+	}
 }

@@ -57,7 +57,7 @@ func (s *Session) Acquire(ctx context.Context, prefix string, limit int) (*Slot,
 	var lock [1]*Lock
 	if err == nil {
 		keys := []string{prefix + engine.SemaphoreKey}
-		r := request{session: s, slot: true, limit: limit}
+		r := request{session: s, carried: carriedBy(ctx), slot: true, limit: limit}
 		err = s.db.acquire(ctx, r, keys, lock[:])
 	}
 	if err != nil {

@@ -273,6 +273,26 @@ func TestKV_G9_AcquireRespectsTheQueue(t *testing.T) {
 	})
 }
 
+// Ensure that a key which is free, but promised to a call that waits for several, is refused over
+// HTTP but to the session whose lock that call waits for: else each would wait for the other.
+func TestKV_G9_AcquirePassesACallForSeveral(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		s, waiter, other := h.session(nil), h.session(nil), h.session(nil)
+		h.want("PUT /v1/kv/a?acquire="+s.ID().String(), "", 200, "true")
+		locked := make(chan error, 1)
+		go func() {
+			_, err := waiter.LockAll(h.t.Context(), []string{"a", "b"}, nil)
+			locked <- err
+		}()
+		h.settle()
+		h.want("PUT /v1/kv/b?acquire="+other.ID().String(), "", 200, "false")
+		h.want("PUT /v1/kv/b?acquire="+s.ID().String(), "", 200, "true")
+		h.want("PUT /v1/kv/b?release="+s.ID().String(), "", 200, "true")
+		h.want("PUT /v1/kv/a?release="+s.ID().String(), "", 200, "true")
+		h.must(<-locked)
+	})
+}
+
 // Ensure that keys are decoded once, that no path is cleaned, and that nothing is redirected.
 func TestKV_X12H2H3H4_KeysAreTakenAsTheyAre(t *testing.T) {
 	run(t, nil, func(h *harness) {

@@ -61,7 +61,7 @@ func TestLockAll_AtOnce(t *testing.T) {
 func TestLockAll_AllOrNothing(t *testing.T) {
 	each(t, func(h *harness) {
 		s, others := h.session(nil), h.session(nil)
-		l := h.lock(others, "b")
+		l := h.lock(h.session(nil), "b")
 		h.put("c", "v", 0)
 		keys := []string{"a", "b", "c"}
 		all := h.lockCall(func() ([]*lockd.Lock, error) {
@@ -104,8 +104,8 @@ func TestLockAll_AllOrNothing(t *testing.T) {
 func TestLockAll_OldestOfEach(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
-		l := h.lock(s, "a")
-		first := h.wait(h.t.Context(), s, "a", nil)
+		l := h.lock(h.session(nil), "a")
+		first := h.wait(h.t.Context(), h.session(nil), "a", nil)
 		all := h.waitAll(h.t.Context(), s, "a", "b")
 		behind := h.wait(h.t.Context(), s, "b", nil)
 		h.must(l.Unlock())
@@ -125,8 +125,8 @@ func TestLockAll_OldestOfEach(t *testing.T) {
 // key which is free.
 func TestLockAll_BehindAnother(t *testing.T) {
 	each(t, func(h *harness) {
-		s := h.session(nil)
-		a, c := h.lock(s, "a"), h.lock(s, "c")
+		s, holder := h.session(nil), h.session(nil)
+		a, c := h.lock(holder, "a"), h.lock(holder, "c")
 		older := h.waitAll(h.t.Context(), s, "b", "c")
 		younger := h.waitAll(h.t.Context(), s, "a", "b")
 		h.must(a.Unlock())
@@ -221,7 +221,7 @@ func TestLockAll_KeyDeleted(t *testing.T) {
 		all := h.waitAll(h.t.Context(), s, "a", "b")
 		h.must(second(h.Delete("a")))
 		all.waits()
-		h.promised(others, "a")
+		h.promised(h.session(nil), "a")
 		if _, ok := h.Get("a"); ok {
 			h.t.Errorf("the deleted key is there again")
 		}

@@ -579,8 +579,9 @@ func TestLockedError_Text(t *testing.T) {
 		h.advance(1234 * time.Millisecond)
 		text("mine", `lockd: try lock "mine": held by session OTHER, your own, for 1.2s`)
 
+		h.lock(h.session(nil), "busy")
 		h.lockCall(func() ([]*lockd.Lock, error) {
-			return s.LockAll(h.t.Context(), []string{"mine", "promised"}, nil)
+			return s.LockAll(h.t.Context(), []string{"busy", "promised"}, nil)
 		}).waits()
 		text("promised", `lockd: try lock "promised": promised to those who wait for it, `+
 			`1 ahead of you`)

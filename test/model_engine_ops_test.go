@@ -405,7 +405,7 @@ func (call *coreCall) begin(tx *engine.Txn) (waits bool, err error) {
 			return false, err
 		}
 	} else {
-		free, err := tx.Free(s, keys, call.Options.Mode)
+		free, err := tx.Free(s, keys, call.Options.Mode, nil)
 		if err != nil {
 			return false, err
 		}
@@ -416,7 +416,9 @@ func (call *coreCall) begin(tx *engine.Txn) (waits bool, err error) {
 			return false, nil
 		}
 	}
-	tx.Wait(&call.Waiter, keys)
+	if err := tx.Wait(&call.Waiter, keys); err != nil {
+		return false, err
+	}
 	for i, h := range call.holds {
 		call.SetHold(i, &h.hold)
 	}

@@ -178,7 +178,10 @@ func newCore(seed uint64, durable bool, counts map[string]int) *core {
 	c.m = newModel(c.now)
 	c.m.counts, c.m.dropped = counts, c.dropped
 	c.m.rank = func(m *model, d due) uint64 { return rankIn(c.events[c.seen:], m, d) }
-	c.engine = engine.New(c.rows, engine.Config{Node: ownNode})
+	c.m.ended = new([]string)
+	c.engine = engine.New(c.rows, engine.Config{
+		Node: ownNode, DelayEnds: func(key string) { *c.m.ended = append(*c.m.ended, key) },
+	})
 	c.engine.Load(c.now)
 	_ = c.write(func(tx *engine.Txn) error {
 		tx.Initialize()

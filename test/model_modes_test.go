@@ -139,6 +139,7 @@ func (m *model) replace(share modelShare, handles []modelHandle) {
 
 // grantShare is R2.
 func (tx *modelTx) grantShare(key string, s *modelSession, opts *lockd.LockOptions) modelShare {
+	tx.grantedTo(s)
 	tx.m.granted[tx.index] = tx.m.now
 	switch first := len(tx.m.shares[key]) == 0; {
 	case first:

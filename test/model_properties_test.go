@@ -135,14 +135,20 @@ func (l *refereed) modes() (m lockModes) {
 }
 
 // overtakes fails if a grant that is shared, and was not there before, has come ahead of a call
-// that waits for the lock alone and began earlier.
+// that waits for the lock alone and began earlier; unless one in front of that waits for other
+// locks too, which some pass.
 func overtakes(l *modelLock, earlier []*modelWaiter) error {
 	if l.grant.Mode != lockd.Shared || l.took {
 		return nil
 	}
 	for _, w := range earlier {
-		if !w.told && !w.slot && modeOf(w.opts) == lockd.Exclusive &&
-			slices.Contains(w.keys, l.grant.Key) {
+		if w.slot || !slices.Contains(w.keys, l.grant.Key) {
+			continue
+		}
+		if len(w.keys) > 1 {
+			return nil
+		}
+		if !w.told && modeOf(w.opts) == lockd.Exclusive {
 			return fmt.Errorf("%v came ahead of a writer of session %s", l.grant,
 				w.session.info.Name)
 		}

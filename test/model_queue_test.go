@@ -14,7 +14,8 @@ func (tx *modelTx) acquire(w *modelWaiter) (queued bool, err error) {
 	}
 	atOnce, mode := true, modeOf(w.opts)
 	for _, key := range w.keys {
-		free := tx.m.first(key) == nil && tx.m.modes(key).takeable(mode)
+		free := (tx.m.first(key) == nil || tx.m.passes(w.session, key)) &&
+			tx.m.modes(key).takeable(mode)
 		atOnce = atOnce && (free ||
 			tx.m.adoptable(key, w.session, mode) && !tx.m.awaits(key, w.session, mode))
 	}
@@ -36,6 +37,7 @@ func (tx *modelTx) acquire(w *modelWaiter) (queued bool, err error) {
 		return false, nil
 	}
 	tx.m.queue = append(tx.m.queue, w)
+	tx.promises = tx.promises || tx.m.holdsAny(w.session)
 	return true, nil
 }
 
@@ -61,22 +63,28 @@ func (m *model) gone(w *modelWaiter) {
 // serve grants those who wait for the key what they wait for, until one has to wait on.
 func (tx *modelTx) serve(key string) {
 	for {
-		w := tx.m.turn(key)
-		locks := tx.serveWaiter(w)
-		for _, other := range tx.m.takesOver(key) {
-			if locks == nil && other != w {
-				w = other
-				locks = tx.serveWaiter(w)
-			}
-		}
-		if locks == nil {
+		may := []*modelWaiter{tx.m.turn(key)}
+		may = append(may, tx.m.takesOver(key)...)
+		if !tx.serveOne(key, append(may, tx.m.passers(key)...)) {
 			return
+		}
+	}
+}
+
+// serveOne serves the first of the waiters that can be, and reports whether there was one.
+func (tx *modelTx) serveOne(key string, waiters []*modelWaiter) bool {
+	for _, w := range waiters {
+		locks := tx.serveWaiter(w)
+		if locks == nil {
+			continue
 		}
 		tx.m.leave(w)
 		w.locks = locks
 		tx.freed = append(tx.freed, w.keys...) // others may share the other locks
 		tx.tell(func() { w.told = true })
+		return true
 	}
+	return false
 }
 
 // takesOver returns the waiters that may take the lock over, because their sessions have it without
@@ -97,12 +105,15 @@ func (tx *modelTx) serveWaiter(w *modelWaiter) []*modelLock {
 	if w == nil {
 		return nil
 	}
+	tx.serving = w
+	defer func() { tx.serving = nil }()
 	if w.slot {
 		return tx.serveSlot(w)
 	}
 	mode := modeOf(w.opts)
 	for _, wanted := range w.keys {
-		turn := tx.m.first(wanted) == w && tx.m.modes(wanted).takeable(mode)
+		turn := tx.m.modes(wanted).takeable(mode) &&
+			(tx.m.first(wanted) == w || tx.m.passes(w.session, wanted))
 		if tx.m.adoptable(wanted, w.session, mode) {
 			turn = tx.m.firstFor(wanted, w.session, mode) == w
 		}

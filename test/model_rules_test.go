@@ -79,6 +79,8 @@ type modelTx struct {
 	before    modelState
 	locked    map[string]uint64 // the last lock index of what was locked and deleted
 	freed     []string          // keys whose queue is to be looked at
+	promises  bool              // somebody may pass the first waiter of a free lock now
+	serving   *modelWaiter      // that is being granted what it waits for
 	causes    map[string]oneOf  // why the grant that was there before it ended
 	ends      map[*modelSession]error
 	shareEnds map[lockd.Sequencer]error
@@ -97,13 +99,13 @@ func (m *model) transact(fn func(tx *modelTx) error) error {
 		m.modelState = tx.before
 		return err
 	}
-	for told := -1; told != len(tx.effects); {
+	for told := -1; told != len(tx.effects) || tx.promises; {
 		told = len(tx.effects)
 		tx.lookAtSemaphores()
-		for len(tx.freed) > 0 {
-			key := tx.freed[0]
-			tx.freed = tx.freed[1:]
-			tx.serve(key)
+		tx.serveFreed()
+		if tx.promises {
+			tx.promises = false
+			tx.servePromised()
 		}
 	}
 	if tx.wrote {
@@ -116,6 +118,15 @@ func (m *model) transact(fn func(tx *modelTx) error) error {
 		m.settleOpen()
 	}
 	return nil
+}
+
+// serveFreed looks at the queues of what was freed.
+func (tx *modelTx) serveFreed() {
+	for len(tx.freed) > 0 {
+		key := tx.freed[0]
+		tx.freed = tx.freed[1:]
+		tx.serve(key)
+	}
 }
 
 // oneOf is a cause that may be any of several: if one transaction releases a lock and then deletes
@@ -265,6 +276,7 @@ func (tx *modelTx) lock(
 }
 
 func (tx *modelTx) grant(key string, s *modelSession, opts *lockd.LockOptions) lockd.Entry {
+	tx.grantedTo(s)
 	e, ok := tx.m.keys[key]
 	if !ok {
 		e = lockd.Entry{Key: key, CreateIndex: tx.index}
@@ -326,7 +338,7 @@ func (m *model) obstructed(asks lockd.SessionID, key string, mode lockd.LockMode
 		if first.Grant.Mode == lockd.Shared {
 			refusal.Holders = holders
 		}
-	case refusal.Waiters > 0:
+	case refusal.Waiters > 0 && !m.passes(m.session(asks), key):
 		refusal.Obstacle = lockd.ObstacleQueue
 	default:
 		return nil

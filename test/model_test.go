@@ -218,6 +218,9 @@ func (w *twin) open() {
 		opts.Sync = lockd.SyncNever
 	}
 	w.inside = probe(w.late, hooks)
+	ended := new([]string)
+	w.m.ended = ended
+	w.inside.DelayEnds = func(key string) { *ended = append(*ended, key) }
 	opts.Clock = w.inside
 	var err error
 	if w.path == "" {

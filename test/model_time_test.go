@@ -32,8 +32,10 @@ type model struct {
 	// Which of two things at one instant comes first is not promised, but at which indexes
 	// they come depends on it, and how many they take: a session can end with its check. rank says
 	// it, unseen if it does not show. guessed is set where it may not, because the commit fails.
+	// For lock-delays, ended has the keys in the order in which the database has ended theirs.
 	rank    func(m *model, d due) uint64
 	guessed bool
+	ended   *[]string
 
 	// dropped says at which index the database dropped the batch that fails: with a guess there may
 	// be more or fewer than the model has used. Without one, another index leaves it astray.
@@ -188,11 +190,22 @@ func (m *model) compare(a, b due) int {
 	if c := cmp.Or(a.at.Compare(b.at), cmp.Compare(kind(a), kind(b))); c != 0 {
 		return c
 	}
+	if a.key != "" {
+		return cmp.Compare(m.place(a.key), m.place(b.key))
+	}
 	first, second := m.rank(m, a), m.rank(m, b)
 	if m.failures > 0 || first == unseen && second == unseen {
 		m.guessed = true // it fails, whatever is seen of a later try
 	}
 	return cmp.Compare(first, second)
+}
+
+// place is where the end of the key's lock-delay comes among those that were seen.
+func (m *model) place(key string) int {
+	if at := slices.Index(*m.ended, key); at >= 0 {
+		return at
+	}
+	return len(*m.ended)
 }
 
 // pending is what has a deadline: checks first, for a session may end at the index of a lapse.
@@ -235,6 +248,9 @@ func (m *model) endDue() {
 				tx.lapse(first.check)
 				return nil
 			}
+			if at := m.place(first.key); at < len(*m.ended) {
+				*m.ended = slices.Delete(*m.ended, at, at+1)
+			}
 			delete(m.delays, first.key)
 			delete(m.lost, first.key)
 			m.open.over = append(m.open.over, first.key)
@@ -252,6 +268,8 @@ func (m *model) endDue() {
 			for _, w := range m.queue {
 				tx.freed = append(tx.freed, w.keys...)
 			}
+			slices.Sort(tx.freed) // in this order: who is served may pass others
+			tx.freed = slices.Compact(tx.freed)
 			return nil
 		})
 	}

@@ -293,14 +293,14 @@ func wait(tx *engine.Txn, a *args) error {
 		}
 	}
 	opts := a.lockOptions()
-	free, err := tx.Free(s, keys, opts.Mode)
+	carried := a.carried()
+	free, err := tx.Free(s, keys, opts.Mode, carried)
 	switch {
 	case err != nil:
 		return err
 	case !free:
-		h.Session, h.Options = s, opts
-		a.queue(tx, h, keys)
-		return nil
+		h.Session, h.Options, h.Carried = s, opts, carried
+		return a.queue(tx, h, keys)
 	}
 	for i, key := range keys {
 		tx.Hold(&h.holds[i].hold, s, key, opts)
@@ -309,13 +309,24 @@ func wait(tx *engine.Txn, a *args) error {
 	return nil
 }
 
-func (a *args) queue(tx *engine.Txn, h *handle, keys []string) {
-	tx.Wait(&h.Waiter, keys)
+// carried are the locks that the context of the call carries: carries=(name, ...).
+func (a *args) carried() (carried *engine.Carried) {
+	for _, name := range a.list("carries") {
+		carried = &engine.Carried{Owner: a.w.holds[name].Owner, Outer: carried}
+	}
+	return carried
+}
+
+func (a *args) queue(tx *engine.Txn, h *handle, keys []string) error {
+	if err := tx.Wait(&h.Waiter, keys); err != nil {
+		return err
+	}
 	for i := range h.holds {
 		h.SetHold(i, &h.holds[i].hold)
 	}
 	a.w.waiters[h.name] = &h.Waiter
 	a.w.printf("%s waits\n", h.name)
+	return nil
 }
 
 func slot(tx *engine.Txn, a *args) error {
@@ -332,14 +343,14 @@ func slot(tx *engine.Txn, a *args) error {
 func waitSlot(tx *engine.Txn, a *args) error {
 	s, prefix := a.session(), a.word()
 	h := a.handle(s, prefix)
-	h.holds, h.Session, h.Slot = []*handle{h}, s, true
+	h.holds, h.Session, h.Slot, h.Carried = []*handle{h}, s, true, a.carried()
 	h.Limit = int32(a.number(a.text("limit")))
 	blocked, err := tx.Acquire(&h.hold, s, prefix, int(h.Limit))
 	switch {
 	case err != nil:
 		return err
 	case blocked != nil:
-		a.queue(tx, h, []string{prefix + engine.SemaphoreKey})
+		return a.queue(tx, h, []string{prefix + engine.SemaphoreKey})
 	default:
 		a.has(h)
 	}

@@ -127,9 +127,10 @@ func (s *script) call() string {
 		keys := []string{"k0", "k1", "k2", "k3", "k4"}
 		s.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 		return "wait " + session + " " + strings.Join(keys[:1+s.IntN(3)], " ") +
-			s.one("", " after=remove") + s.mode() + s.name(" as=w")
+			s.one("", " after=remove") + s.mode() + s.carries() + s.name(" as=w")
 	case n < 18:
-		return "wait-slot " + session + " " + prefix + s.one("", " limit=2") + s.name(" as=w")
+		return "wait-slot " + session + " " + prefix + s.one("", " limit=2") + s.carries() +
+			s.name(" as=w")
 	case n < 20:
 		return "slot " + session + " " + prefix + s.one("", " limit=2") + s.name(" as=h")
 	case n < 26 && len(s.w.holds) > 0:
@@ -138,6 +139,14 @@ func (s *script) call() string {
 		return "withdraw " + s.one(names(s.w.waiters)...)
 	}
 	return "expire " + session
+}
+
+// carries has the call carry a lock, now and then.
+func (s *script) carries() string {
+	if len(s.w.holds) == 0 || s.IntN(3) > 0 {
+		return ""
+	}
+	return " carries=" + s.one(names(s.w.holds)...)
 }
 
 // operation returns one that may be part of a transaction. It names what was there before that.

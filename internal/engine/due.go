@@ -79,6 +79,9 @@ func (tx *Txn) endDelay(d *delay) {
 	if state == nil || state.delay != d {
 		return // replaced meanwhile
 	}
+	if e.config.DelayEnds != nil {
+		e.config.DelayEnds(d.key)
+	}
 	state.delay = nil
 	e.slotBack(d)
 	e.overdue = append(e.overdue, d.key)

@@ -6,9 +6,10 @@ import (
 )
 
 // handOff gives every lock and slot that the transaction freed to the first who waits for it. What
-// is granted may be a write to a semaphore, so it is looked at again after that.
+// is granted may be a write to a semaphore, so it is looked at again after that; so are the locks
+// that are promised to a waiter which others may pass now.
 func (tx *Txn) handOff() {
-	for decided := -1; decided != len(tx.effects); {
+	for decided := -1; decided != len(tx.effects) || tx.promises; {
 		decided = len(tx.effects)
 		if len(tx.engine.semaphores) > 0 {
 			tx.lookAtSemaphores()
@@ -17,12 +18,16 @@ func (tx *Txn) handOff() {
 			tx.serve(tx.freed[i])
 		}
 		tx.freed = reusable(tx.freed)
+		if tx.promises {
+			tx.promises = false
+			tx.servePromised()
+		}
 	}
 }
 
 // serve grants those who wait for the key what they wait for, in their order, until one has to wait
 // on. A lock that its holder has without a handle can be had by a call of the holder's only, which
-// waits for none of the others.
+// waits for none of the others; and some pass the first waiter.
 func (tx *Txn) serve(key string) {
 	for {
 		state := tx.engine.lockOf(key)
@@ -36,7 +41,7 @@ func (tx *Txn) serve(key string) {
 		if tx.serveFirst(next) {
 			continue
 		}
-		if !tx.serveLoose(state, next) {
+		if !tx.serveLoose(state, next) && !tx.servePasser(state) {
 			return
 		}
 	}
@@ -76,6 +81,7 @@ func (tx *Txn) serveFirst(w *Waiter) bool {
 				return false
 			}
 		}
+		w.phase = granted
 		for i := range w.claims {
 			c := &w.claims[i]
 			tx.take(c.hold, w.Session, c.key, w.Options)
@@ -91,7 +97,8 @@ func (tx *Txn) inTurn(w *Waiter, c *claim) bool {
 	if tx.adoptable(w.Session, c.key, tx.Get(c.key), mode) {
 		return w.Session.firstFor(c.key, mode) == w
 	}
-	return c.state.queue.Front() == &c.place && tx.takeable(c.key, mode)
+	return tx.takeable(c.key, mode) &&
+		(c.state.queue.Front() == &c.place || tx.passes(w.Session, w.Carried, c.state))
 }
 
 // handOn gives the lock, which its holder releases, to the first who waits for it, in one write. It
@@ -106,6 +113,7 @@ func (tx *Txn) handOn(state *lockState) bool {
 	if w.Slot || len(w.claims) > 1 || w.Options.Mode == Shared {
 		return false
 	}
+	w.phase = granted
 	tx.assign(w.claims[0].hold, w.Session, tx.grant(state.key, w.Session, w.Options), LeaveKey)
 	tx.served(w)
 	return true
@@ -121,6 +129,7 @@ func (tx *Txn) serveAll() {
 		}
 	}
 	slices.Sort(tx.freed)
+	tx.dismissDeadlocked()
 }
 
 // ReleaseGivenUp releases the locks of calls that have returned without them, because a drop has

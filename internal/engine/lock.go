@@ -60,13 +60,14 @@ func (tx *Txn) delayed(key string, mode Mode) *Blocked {
 	}
 }
 
-// obstructed returns what to refuse the lock of row with if it is held, or promised to a queue, and
-// nil otherwise. The row is nil if there is no such key.
+// obstructed returns what to refuse the lock of row with if it is held, or promised to a queue that
+// the session does not pass, and nil otherwise. The row is nil if there is no such key.
 func (tx *Txn) obstructed(s *Session, key string, row *schema.Key, mode Mode) *Blocked {
 	held := row != nil && !row.Session.IsZero()
 	state := tx.engine.lockOf(key)
 	shared := state != nil && state.shares.n > 0 && mode == Exclusive
-	if !held && !shared && (state == nil || state.queue.Len() == 0) {
+	if !held && !shared &&
+		(state == nil || state.queue.Len() == 0 || tx.passes(s, nil, state)) {
 		return nil
 	}
 	blocked := &Blocked{Key: key, Obstacle: ByQueue, Mode: mode, Waiters: state.queue.Len()}
@@ -120,7 +121,7 @@ func (tx *Txn) grant(key string, s *Session, opts LockOptions) *schema.Key {
 	draft, next := tx.draft(key)
 	next.Session, next.Fence = s.Row.ID, tx.next()
 	next.Granted = tx.engine.moment(tx.now)
-	tx.engine.grantee = s
+	tx.granted(s)
 	next.LockIndex = 1 + max(next.LockIndex, tx.locked[key])
 	if opts.Value != nil {
 		next.Value, next.Flags = bytes.Clone(opts.Value), opts.Flags
@@ -240,15 +241,25 @@ func (tx *Txn) takeable(key string, mode Mode) bool {
 		!state.delay.lasts(mode, tx.now) && (mode == Shared || state.shares.n == 0)
 }
 
-// Free reports whether all the locks can be had at once in the mode, and no waiter would be
-// overtaken. It returns ErrNoSession if the session has ended.
-func (tx *Txn) Free(s *Session, keys []string, mode Mode) (bool, error) {
+// granted notes the session that a lock is granted to.
+func (tx *Txn) granted(s *Session) {
+	tx.engine.grantee = s
+	if len(tx.engine.several) > 0 && s.stands() {
+		tx.promises = true
+	}
+}
+
+// Free reports whether all the locks can be had at once in the mode by a call that carries those
+// locks, and no waiter would be overtaken but those that it passes. It returns ErrNoSession if the
+// session has ended.
+func (tx *Txn) Free(s *Session, keys []string, mode Mode, carried *Carried) (bool, error) {
 	if err := s.alive(); err != nil {
 		return false, err
 	}
 	for _, key := range keys {
 		state := tx.engine.lockOf(key)
-		free := (state == nil || state.queue.Len() == 0) && tx.takeable(key, mode)
+		free := tx.takeable(key, mode) &&
+			(state == nil || state.queue.Len() == 0 || tx.passes(s, carried, state))
 		if !free && !(tx.adoptable(s, key, tx.Get(key), mode) && !s.awaits(key, mode)) {
 			return false, nil
 		}

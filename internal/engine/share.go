@@ -79,7 +79,7 @@ func (tx *Txn) grantShare(key string, s *Session, opts LockOptions) *schema.Shar
 	if again := e.state(key).shares.find(grantID{s, fence}); again != nil {
 		return again.row
 	}
-	e.grantee = s
+	tx.granted(s)
 	return e.rows.Shares.Put(schema.ShareKey(key, fence, s.Row.ID), schema.Share{
 		Key: key, Session: s.Row.ID, LockIndex: row.LockIndex, Fence: fence,
 		Granted: e.moment(tx.now),

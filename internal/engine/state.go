@@ -31,6 +31,9 @@ type Engine struct {
 	overdue    []string // keys whose delays are over but still have a row
 	unserved   bool     // a drop may have left a free lock with a queue, or one given up
 
+	several  []*Waiter         // that wait for several locks, in the order in which they began
+	carriers map[any][]*Waiter // the calls that wait, by the owner of each lock that they carry
+
 	own    Txn     // the running transaction, to be used again
 	events []Event // of the transaction, to be used again
 
@@ -50,6 +53,10 @@ type Config struct {
 
 	// LosesRenewal reports whether a test has the renewal of a session be lost. Nil: none is.
 	LosesRenewal func(id schema.ID) bool
+
+	// DelayEnds tells a test that the lock-delay of the key ends. Which comes first of two that end
+	// at one instant is not promised. Nil: nobody is told.
+	DelayEnds func(key string)
 }
 
 // Session is what the rules know of a session: of one that lives, or whose end is not published.
@@ -134,6 +141,7 @@ type Waiter struct {
 	Owner   any // what the call waits with
 	Session *Session
 	Options LockOptions
+	Carried *Carried // by the call's context
 	Began   time.Time
 	Err     error // why it goes without what it waited for; final once it is settled
 	Limit   int32 // of the semaphore, as the call named it; 0: whatever it is

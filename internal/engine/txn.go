@@ -15,12 +15,13 @@ type Txn struct {
 	again  bool // what it does is due by itself, and has to be tried again
 	shared bool // see Share
 
-	effects []Effect            // what is decided outside the tables
-	freed   []string            // keys whose queue has to be looked at
-	passed  []string            // keys whose holders have changed, while it is shared
-	causes  map[string]loss     // why the lock of a key ended, where the key does not tell
-	ends    map[schema.ID]error // why sessions ended
-	locked  map[string]uint64   // the last lock index of a key that it has locked and deleted
+	effects  []Effect            // what is decided outside the tables
+	freed    []string            // keys whose queue has to be looked at
+	promises bool                // servePromised has to be called
+	passed   []string            // keys whose holders have changed, while it is shared
+	causes   map[string]loss     // why the lock of a key ended, where the key does not tell
+	ends     map[schema.ID]error // why sessions ended
+	locked   map[string]uint64   // the last lock index of a key that it has locked and deleted
 
 	shareEnds    map[Sequencer]error // why shares ended, where it is no unlock
 	passedShares []*schema.Share     // as passed, for locks that are shared

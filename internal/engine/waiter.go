@@ -1,9 +1,28 @@
 package engine
 
+import (
+	"iter"
+	"slices"
+)
+
 // Wait has a call wait for the locks of the keys, or for a slot of the semaphore at the one key.
-// The caller has filled in Session, Options, Slot and Limit, and calls SetHold for each key before
-// the transaction ends.
-func (tx *Txn) Wait(w *Waiter, keys []string) {
+// The caller has filled in Session, Options, Carried, Slot and Limit, and calls SetHold for each
+// key before the transaction ends. It returns a *Deadlock, and the call does not wait, if it would
+// never end.
+func (tx *Txn) Wait(w *Waiter, keys []string) error {
+	tx.queue(w, keys)
+	if w.Carried == nil { // as a rule
+		return nil
+	}
+	if found := tx.deadlock(w); found != nil {
+		tx.engine.leave(w)
+		return found
+	}
+	return nil
+}
+
+// queue puts the waiter into its queues.
+func (tx *Txn) queue(w *Waiter, keys []string) {
 	e := tx.engine
 	w.Began = tx.now
 	w.claims = w.single[:]
@@ -19,7 +38,19 @@ func (tx *Txn) Wait(w *Waiter, keys []string) {
 	if w.Slot {
 		e.semaphore(w.prefix()).waiting++
 	}
+	if len(keys) > 1 {
+		e.several = append(e.several, w)
+	}
+	for c := w.Carried; c != nil; c = c.Outer {
+		if e.carriers == nil {
+			e.carriers = make(map[any][]*Waiter)
+		}
+		e.carriers[c.Owner] = append(e.carriers[c.Owner], w)
+	}
 	e.counts.Waiters++
+	if len(e.several) > 0 && (w.Session.holdsAny() || w.Carried != nil) {
+		tx.promises = true
+	}
 }
 
 // SetHold sets what the lock of the key with that number becomes that of when it is granted.
@@ -96,7 +127,6 @@ func (tx *Txn) served(w *Waiter) {
 			tx.freed = append(tx.freed, c.key)
 		}
 	}
-	w.phase = granted
 	tx.effect(WaiterServed).Waiter = w
 }
 
@@ -134,7 +164,36 @@ func (e *Engine) leave(w *Waiter) {
 	if !w.left {
 		e.counts.Waiters--
 	}
+	if len(w.claims) > 1 {
+		e.several = without(e.several, w)
+	}
+	for c := w.Carried; c != nil; c = c.Outer {
+		if e.carriers[c.Owner] = without(e.carriers[c.Owner], w); len(e.carriers[c.Owner]) == 0 {
+			delete(e.carriers, c.Owner)
+		}
+	}
 	w.Session.removeWaiter(w)
+}
+
+// holdsAny reports whether the session holds a lock, alone or with others.
+func (s *Session) holdsAny() bool { return s.held != nil || s.shares != nil }
+
+// stands reports whether a call with this session waits for something.
+func (s *Session) stands() bool {
+	for w := range s.waiters() {
+		if w.phase == standing {
+			return true
+		}
+	}
+	return false
+}
+
+// without takes the waiter out of the list.
+func without(list []*Waiter, w *Waiter) []*Waiter {
+	if i := slices.Index(list, w); i >= 0 {
+		return slices.Delete(list, i, i+1)
+	}
+	return list
 }
 
 // standAgain puts a waiter back into its places.
@@ -145,5 +204,32 @@ func (e *Engine) standAgain(w *Waiter) {
 	}
 	if w.left { // its call has returned meanwhile
 		e.leave(w)
+	}
+}
+
+// holdersAgainst yields the holders that keep the waiter from the lock of its claim, with their
+// handles: nil for a lock without one. A slot is kept by all who have one.
+func (tx *Txn) holdersAgainst(w *Waiter, c *claim) iter.Seq2[*Session, *Hold] {
+	return func(yield func(*Session, *Hold) bool) {
+		state := c.state
+		switch {
+		case w.Slot:
+			tx.slotHolders(w, yield)
+		case state.session != nil:
+			if !tx.adoptable(w.Session, c.key, tx.Get(c.key), w.Options.Mode) {
+				yield(state.session, state.hold)
+			}
+		case w.Options.Mode == Exclusive:
+			for _, one := range state.shares.inOrder() {
+				if one.hold == nil && !yield(one.session, nil) {
+					return
+				}
+				for _, hold := range one.handles() {
+					if !yield(one.session, hold) {
+						return
+					}
+				}
+			}
+		}
 	}
 }

@@ -1,0 +1,244 @@
+package engine
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+)
+
+// Deadlock is the error of a call that would wait for ever: for a lock whose holder waits, directly
+// or through others, for a lock that the call's own context carries. Package lockd documents it.
+type Deadlock struct {
+	Steps []DeadlockStep // of the call, of the one that it waits for, and so on
+}
+
+// DeadlockStep is one call of a circle.
+type DeadlockStep struct {
+	Holds  Holder // the lock that it carries, and the step before it waits for
+	Waiter *Waiter
+	Key    string // of the lock that it waits for, and the next step carries
+}
+
+// Error is for tests of the rules. The text for users is package lockd's.
+func (d *Deadlock) Error() string {
+	text := "deadlock"
+	for _, step := range d.Steps {
+		text += ": holds " + step.Holds.Grant.Key + " and waits for " + step.Key
+	}
+	return text
+}
+
+// stuck is a waiter that is looked at for a circle.
+type stuck struct {
+	waiter    *Waiter
+	obstacles []stuckObstacle
+
+	// What follows says why it will wait for ever, once that is known.
+	known bool
+	key   string
+	hold  *Hold  // of the lock of key
+	by    *stuck // carries that; nil: the call that would close the circle
+}
+
+// stuckObstacle keeps a waiter from the lock of the key until one of the holds is released.
+type stuckObstacle struct {
+	key   string
+	holds []*Hold // all are those of handles
+}
+
+// deadlock returns the circle that the call, which has just begun to wait, closes; nil if none. A
+// lock is not released while a call waits whose context carries it. The circles have no other
+// links: who stands in front at a free lock is passed by those that it waits for.
+func (tx *Txn) deadlock(w *Waiter) *Deadlock {
+	nodes := tx.waitGraph(w)
+	for found := true; found; {
+		found = false
+		for _, node := range slices.Backward(nodes.order) {
+			if !node.known && nodes.settle(node) {
+				found = true
+			}
+		}
+	}
+	first := nodes.order[0]
+	if !first.known {
+		return nil
+	}
+	d := new(Deadlock)
+	var held *Hold
+	for node := first; node != nil; node = node.by {
+		d.Steps = append(d.Steps, DeadlockStep{Waiter: node.waiter, Key: node.key})
+		if held != nil {
+			d.Steps[len(d.Steps)-1].Holds = tx.holderOfHold(held)
+		}
+		held = node.hold
+	}
+	d.Steps[0].Holds = tx.holderOfHold(held)
+	return d
+}
+
+// waitGraph has the call and those that it waits for, directly or through others, as far as
+// they carry locks.
+type waitGraph struct {
+	order  []*stuck // the call first
+	of     map[*Waiter]*stuck
+	engine *Engine
+}
+
+func (tx *Txn) waitGraph(w *Waiter) *waitGraph {
+	g := &waitGraph{of: make(map[*Waiter]*stuck), engine: tx.engine}
+	g.node(w)
+	for i := 0; i < len(g.order); i++ {
+		node := g.order[i]
+		for j := range node.waiter.claims {
+			c := &node.waiter.claims[j]
+			node.obstacles = append(node.obstacles, tx.stuckAt(node.waiter, c)...)
+		}
+		for _, obstacle := range node.obstacles {
+			for _, hold := range obstacle.holds {
+				for _, other := range tx.engine.carriers[hold.Owner] {
+					if other.phase == standing {
+						g.node(other)
+					}
+				}
+			}
+		}
+	}
+	return g
+}
+
+// node returns that of the waiter.
+func (g *waitGraph) node(w *Waiter) *stuck {
+	node := g.of[w]
+	if node == nil {
+		node = &stuck{waiter: w}
+		g.of[w], g.order = node, append(g.order, node)
+	}
+	return node
+}
+
+// settle reports whether the waiter will wait for ever, by what is known of the others.
+func (g *waitGraph) settle(node *stuck) bool {
+	for _, obstacle := range node.obstacles {
+		for i, hold := range obstacle.holds {
+			by, forEver := g.keeps(hold)
+			if !forEver {
+				break
+			}
+			if i == 0 {
+				node.key, node.hold, node.by = obstacle.key, hold, by
+			}
+			node.known = i == len(obstacle.holds)-1
+		}
+		if node.known {
+			return true
+		}
+	}
+	return false
+}
+
+// keeps reports whether the hold is never released: by which waiter, nil being the call that the
+// search began with.
+func (g *waitGraph) keeps(hold *Hold) (by *stuck, forEver bool) {
+	if g.order[0].waiter.Carried.has(hold.Owner) {
+		return nil, true
+	}
+	for _, other := range g.engine.carriers[hold.Owner] {
+		if node := g.of[other]; node != nil && node.known {
+			return node, true
+		}
+	}
+	return nil, false
+}
+
+// stuckAt returns what keeps the waiter from the lock of its claim, as far as handles do.
+func (tx *Txn) stuckAt(w *Waiter, c *claim) []stuckObstacle {
+	if w.Slot {
+		return tx.stuckAtSlots(w)
+	}
+	against := w
+	if w.Options.Mode == Shared && tx.behindExclusive(w, c) {
+		// The one in front needs all who share the lock to release it, and this one comes after.
+		against = &Waiter{Session: w.Session, Options: LockOptions{Mode: Exclusive}}
+	}
+	var obstacles []stuckObstacle
+	for _, hold := range tx.holdersAgainst(against, c) {
+		if hold != nil {
+			obstacles = append(obstacles, stuckObstacle{c.key, []*Hold{hold}})
+		}
+	}
+	return obstacles
+}
+
+// behindExclusive reports whether the waiter stands behind one that has to have the lock alone, and
+// does not pass it.
+func (tx *Txn) behindExclusive(w *Waiter, c *claim) bool {
+	if c.state.shares.n == 0 || w.Session.looseShare(c.state) != nil {
+		return false
+	}
+	for place := range c.state.queue.Places() {
+		if place == &c.place {
+			break
+		}
+		if place.Waiter.Options.Mode == Exclusive {
+			return !tx.passes(w.Session, w.Carried, c.state)
+		}
+	}
+	return false
+}
+
+// stuckAtSlots returns what keeps the waiter from a slot: all who have one, if each has a handle.
+// One that is lost comes back by itself.
+func (tx *Txn) stuckAtSlots(w *Waiter) []stuckObstacle {
+	slots, err := tx.rosterOf(w.prefix())
+	if err != nil || len(tx.engine.semaphores[w.prefix()].lost) > 0 {
+		return nil
+	}
+	all := stuckObstacle{key: w.claims[0].key}
+	for _, hold := range tx.holdersAgainst(w, &w.claims[0]) {
+		if hold == nil {
+			return nil
+		}
+		all.holds = append(all.holds, hold)
+	}
+	if len(all.holds) < max(1, slots.limit) {
+		return nil
+	}
+	slices.SortFunc(all.holds, func(a, b *Hold) int { return cmp.Compare(a.Key, b.Key) })
+	return []stuckObstacle{all}
+}
+
+// holderOfHold returns the holder that the handle is of.
+func (tx *Txn) holderOfHold(hold *Hold) Holder {
+	for _, holder := range tx.Holders(hold.Key) {
+		if holder.Grant.Session == hold.Session.Row.ID && holder.Grant.Fence == hold.Fence {
+			return holder
+		}
+	}
+	panic("engine: bug: no holder of a lock that keeps a call waiting")
+}
+
+// dismissDeadlocked refuses the newest calls of each circle that a drop has closed, because one in
+// it had been granted what it waits for again.
+func (tx *Txn) dismissDeadlocked() {
+	seen := make(map[*Waiter]struct{})
+	var carrying []*Waiter
+	for _, list := range tx.engine.carriers {
+		for _, w := range list {
+			if _, twice := seen[w]; !twice && w.phase == standing {
+				seen[w] = struct{}{}
+				carrying = append(carrying, w)
+			}
+		}
+	}
+	slices.SortFunc(carrying, func(a, b *Waiter) int {
+		return cmp.Or(b.Began.Compare(a.Began),
+			bytes.Compare(a.Session.Row.ID[:], b.Session.Row.ID[:]),
+			cmp.Compare(a.claims[0].key, b.claims[0].key),
+			cmp.Compare(b.claims[0].place.Ticket(), a.claims[0].place.Ticket()))
+	})
+	for _, w := range carrying {
+		if found := tx.deadlock(w); found != nil {
+			tx.dismiss(w, found)
+		}
+	}
+}

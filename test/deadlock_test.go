@@ -1,0 +1,206 @@
+package lockd_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd"
+)
+
+// deadlock is the refusal that the error has to be, which changed nothing.
+func (h *harness) deadlock(err error) *lockd.DeadlockError {
+	h.t.Helper()
+	var found *lockd.DeadlockError
+	if !errors.As(err, &found) {
+		h.t.Fatalf("got %v, want a DeadlockError", err)
+	}
+	return found
+}
+
+// Ensure that a session whose lock a call for several keys waits for gets the key that is promised
+// to that call, by every door, and nobody else does; and that both go on then.
+func TestG9_R13_HolderPassesACallForSeveral(t *testing.T) {
+	each(t, func(h *harness) {
+		s := h.session(nil)
+		a := h.lock(s, "a")
+		all := h.waitAll(h.t.Context(), h.session(nil), "a", "b")
+		h.promised(h.session(nil), "b")
+
+		h.must(h.lock(s, "b").Unlock())
+		h.must(h.Update(func(tx *lockd.Txn) error {
+			return second(tx.Lock("b", s.ID(), nil))
+		}))
+		h.must(h.Update(func(tx *lockd.Txn) error { return second(tx.Unlock("b", s.ID())) }))
+		b := h.wait(h.t.Context(), s, "b", nil).held()
+		all.waits()
+		h.must(b.Unlock())
+		all.waits()
+		h.must(a.Unlock())
+		all.held()
+	})
+}
+
+// Ensure that a session passes as soon as the call for several keys waits for its lock, though it
+// has stood behind before: here by way of a third session.
+func TestG9_R13_PassesWhenItIsWaitedFor(t *testing.T) {
+	each(t, func(h *harness) {
+		one, two := h.session(nil), h.session(nil)
+		h.lock(one, "b")
+		c := h.lock(two, "c")
+		all := h.waitAll(h.t.Context(), h.session(nil), "b", "d")
+		behind := h.wait(h.t.Context(), two, "d", nil)
+		behind.waits()
+		link := h.wait(h.t.Context(), one, "c", nil)
+		d := behind.held()
+		all.waits()
+		h.must(d.Unlock())
+		h.must(c.Unlock())
+		h.must(link.held().Unlock())
+		all.waits()
+	})
+}
+
+// Ensure that the call which closes a circle is refused, with every step of it, and the others wait
+// on and are served.
+func TestDeadlock_R14_NamesEveryStep(t *testing.T) {
+	each(t, func(h *harness) {
+		one := h.session(&lockd.SessionOptions{Name: "one"})
+		two := h.session(&lockd.SessionOptions{Name: "two"})
+		a := h.lock(one, "a")
+		h.advance(time.Second)
+		b := h.lock(two, "b")
+		h.advance(2 * time.Second)
+		first := h.wait(a.Context(h.t.Context()), one, "b", nil)
+		first.waits()
+		h.advance(3 * time.Second)
+
+		before := h.Snapshot().Index()
+		lock, err := two.Lock(b.Context(h.t.Context()), "a", nil)
+		found := h.deadlock(err)
+		want := `lockd: lock "a": deadlock: "two" (session ` + two.ID().String() +
+			`) holds "b" for 5s and asks for "a"; "one" (session ` + one.ID().String() +
+			`) holds "a" for 6s and waits for "b" for 3s`
+		if lock != nil || err.Error() != want {
+			h.t.Errorf("got  %v\nwant %s", err, want)
+		}
+		if len(found.Steps) != 2 {
+			h.t.Fatalf("got %d steps", len(found.Steps))
+		}
+		for i, want := range []struct {
+			holds  lockd.Sequencer
+			awaits string
+			waited time.Duration
+		}{{b.Sequencer(), "a", 0}, {a.Sequencer(), "b", 3 * time.Second}} {
+			step := found.Steps[i]
+			if step.Holds.Grant != want.holds || step.Awaits != want.awaits ||
+				step.Waiter.Waited != want.waited ||
+				step.Waiter.Session.ID != step.Holds.Session.ID ||
+				!slices.Equal(step.Waiter.Keys, []string{want.awaits}) {
+				h.t.Errorf("step %d: got %+v", i, step)
+			}
+		}
+		if h.Snapshot().Index() != before || h.Waiters("a") != 0 || a.Err() != nil {
+			h.t.Errorf("the refusal has changed something")
+		}
+
+		h.must(b.Unlock())
+		h.must(first.held().Unlock())
+		h.must(a.Unlock())
+	})
+}
+
+// Ensure that every context that comes of a lock carries it: of WithLock, of slots, of leaders, and
+// their children; and several carry several.
+func TestDeadlock_R14_WhatContextsCarry(t *testing.T) {
+	each(t, func(h *harness) {
+		s := h.session(nil)
+		h.must(s.WithLock(h.t.Context(), "k", nil,
+			func(ctx context.Context, _ lockd.Sequencer) error {
+				child, cancel := context.WithTimeout(ctx, time.Hour)
+				defer cancel()
+				_, err := s.Lock(child, "k", nil)
+				h.deadlock(err)
+				return s.WithLock(child, "l", nil,
+					func(ctx context.Context, _ lockd.Sequencer) error {
+						for _, keys := range [][]string{{"k"}, {"l"}, {"free", "k"}} {
+							_, err := s.LockAll(ctx, keys, nil)
+							h.deadlock(err)
+						}
+						return nil
+					})
+			}))
+
+		slot, err := s.Acquire(h.t.Context(), "sem", 1)
+		h.must(err)
+		other := h.session(nil)
+		_, err = other.Acquire(slot.Context(h.t.Context()), "sem", 1)
+		if text := h.deadlock(err).Error(); !strings.Contains(text, `"sem/.lock"`) {
+			h.t.Errorf("a slot: got %s", text)
+		}
+		leader, err := s.Campaign(h.t.Context(), "leader", nil)
+		h.must(err)
+		_, err = other.Campaign(leader.Context(h.t.Context()), "leader", nil)
+		h.deadlock(err)
+
+		keeper, err := h.NewKeeper(nil)
+		h.must(err)
+		h.must(keeper.Lead(h.t.Context(), "term", nil,
+			func(ctx context.Context, _ lockd.Sequencer) error {
+				h.deadlock(keeper.Lead(ctx, "term", nil, unused))
+				return nil
+			}))
+	})
+}
+
+func unused(context.Context, lockd.Sequencer) error { return nil }
+
+// Ensure that nothing is refused that could go on: what does not wait, what holds its lock under a
+// context that does not carry it, goroutines that share a session, and a lock that was released.
+func TestDeadlock_R14_NoFalseAlarm(t *testing.T) {
+	each(t, func(h *harness) {
+		s, other := h.session(nil), h.session(nil)
+		a, b := h.lock(s, "a"), h.lock(other, "b")
+		if got := h.refusal(s, "a"); !got.Own {
+			h.t.Errorf("try lock: got %v", got)
+		}
+		// One goroutine of s waits for b, and another one has a, which it will release.
+		first := h.wait(h.t.Context(), s, "b", nil)
+		second := h.wait(b.Context(h.t.Context()), other, "a", nil)
+		second.waits()
+		h.must(a.Unlock())
+		h.must(second.held().Unlock())
+		h.must(b.Unlock())
+		first.held()
+
+		c := h.lock(s, "c")
+		carries := context.WithoutCancel(c.Context(h.t.Context()))
+		h.must(c.Unlock())
+		h.lock(other, "c")
+		again := h.wait(carries, s, "c", nil)
+		again.waits()
+	})
+}
+
+// Ensure that a downgraded lock is carried by the contexts from before: a reader of another session
+// that stands behind a writer waits for it.
+func TestDeadlock_R14_DowngradedAndQueued(t *testing.T) {
+	each(t, func(h *harness) {
+		one, two := h.session(nil), h.session(nil)
+		a := h.lock(one, "a")
+		ctx := a.Context(h.t.Context())
+		h.must(a.Downgrade())
+		b := h.lock(two, "b")
+		writer := h.wait(h.t.Context(), h.session(nil), "a", nil)
+		first := h.wait(ctx, one, "b", nil)
+		_, err := two.Lock(b.Context(h.t.Context()), "a", &lockd.LockOptions{Mode: lockd.Shared})
+		h.deadlock(err)
+		h.must(b.Unlock())
+		h.must(first.held().Unlock())
+		h.must(a.Unlock())
+		writer.held()
+	})
+}

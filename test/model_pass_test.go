@@ -1,0 +1,134 @@
+package lockd_test
+
+import (
+	"slices"
+
+	"github.com/lockd/lockd"
+)
+
+// The model's rules for those who pass a waiter that stands first at a free lock and waits for
+// another one.
+
+// passes reports whether a request of the session's is served ahead of those who wait for the key.
+func (m *model) passes(s *modelSession, key string) bool {
+	first := m.first(key)
+	d, delayed := m.delays[key]
+	if first == nil || first.slot || len(first.keys) == 1 || delayed && !m.now.Before(d.until) {
+		return false
+	}
+	k := modelKeepers{m: m, seen: []*modelWaiter{first}}
+	for _, other := range first.keys {
+		if other != key {
+			k.addAt(first, other)
+		}
+	}
+	return slices.Contains(k.sessions, s)
+}
+
+// modelKeepers are the sessions that keep a waiter from being served.
+type modelKeepers struct {
+	m        *model
+	sessions []*modelSession
+	seen     []*modelWaiter
+}
+
+// addAt adds those that keep the waiter from the key: its holders, those that stand in front, and
+// those that keep these.
+func (k *modelKeepers) addAt(w *modelWaiter, key string) {
+	for _, s := range k.m.holdersAgainst(w, key) {
+		if slices.Contains(k.sessions, s) {
+			continue
+		}
+		k.sessions = append(k.sessions, s)
+		for _, other := range k.m.queue {
+			if other.session == s {
+				k.add(other)
+			}
+		}
+	}
+	for _, other := range k.m.queue {
+		if other == w {
+			break
+		}
+		if slices.Contains(other.keys, key) {
+			k.add(other)
+		}
+	}
+}
+
+func (k *modelKeepers) add(w *modelWaiter) {
+	if slices.Contains(k.seen, w) {
+		return
+	}
+	k.seen = append(k.seen, w)
+	for _, key := range w.keys {
+		k.addAt(w, key)
+	}
+}
+
+// holdersAgainst are the sessions that have to release a lock, or a slot, before the waiter can
+// have it.
+func (m *model) holdersAgainst(w *modelWaiter, key string) (list []*modelSession) {
+	mode := modeOf(w.opts)
+	switch e := m.keys[key]; {
+	case w.slot:
+		sem, err := m.semaphore(key)
+		for _, s := range m.live {
+			if err == nil && slices.Contains(sem.holders, s.info.ID.String()) &&
+				m.keys[contenderOf(key, s)].Session == s.info.ID {
+				list = append(list, s)
+			}
+		}
+	case !e.Session.IsZero():
+		if !m.adoptable(key, w.session, mode) {
+			list = append(list, m.session(e.Session))
+		}
+	case mode == lockd.Exclusive:
+		for _, holder := range m.holders(key) {
+			list = append(list, m.session(holder.Session.ID))
+		}
+	}
+	return list
+}
+
+// passers are the waiters for the key that pass the first of them, in their order.
+func (m *model) passers(key string) (list []*modelWaiter) {
+	first := m.first(key)
+	for _, w := range m.queue {
+		if w != first && !w.slot && slices.Contains(w.keys, key) && m.passes(w.session, key) {
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
+// servePromised serves those who pass the first waiter of a key, which waits for others too.
+func (tx *modelTx) servePromised() {
+	if tx.m.unserved {
+		return
+	}
+	for _, w := range slices.Clone(tx.m.queue) {
+		for _, key := range w.keys {
+			for tx.m.first(key) == w && tx.serveOne(key, tx.m.passers(key)) {
+			}
+		}
+	}
+}
+
+// grantedTo notes that the session is granted a lock: others of its calls may pass now.
+func (tx *modelTx) grantedTo(s *modelSession) {
+	tx.promises = tx.promises || slices.ContainsFunc(tx.m.queue, func(w *modelWaiter) bool {
+		return w.session == s && w != tx.serving
+	})
+}
+
+func (m *model) holdsAny(s *modelSession) bool {
+	for key := range m.keys {
+		for _, holder := range m.holders(key) {
+			if holder.Session.ID == s.info.ID {
+				return true
+			}
+		}
+	}
+	return false
+}
