@@ -75,6 +75,7 @@ func (p page) Main() (template.HTML, error) {
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"age":     ageOf,
 	"at":      clockTime,
+	"bytes":   figure[int64],
 	"cell":    cell,
 	"cost":    cost,
 	"count":   figure[int],
@@ -88,6 +89,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"printed": title,
 	"setting": setting,
 	"short":   func(text string) string { return cut(printed(text), boxLength) },
+	"size":    size,
 }).ParseFS(assets, "assets/*.html"))
 
 // more says how many of the rows are not shown.
