@@ -19,7 +19,7 @@ const (
 	maxStreams = 64
 
 	// look is how often a stream looks for what no event tells of: calls that begin to wait or
-	// give up, delays that are over. It also says then that it is alive.
+	// give up, delays that are over, renewals. It also says then that it is alive.
 	look = time.Second
 
 	// leastPause is between two pages of a stream, so that a person can read them.

@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/lockd/lockd"
 	"github.com/lockd/lockd/lockdui"
 )
 
@@ -112,6 +113,25 @@ func TestLive_TimeGoesOn(t *testing.T) {
 	left := eval[float64](p, `document.querySelector("progress").value`)
 	p.until(fmt.Sprintf(`document.querySelector(".big").innerText !== %q`, before))
 	p.until(fmt.Sprintf(`document.querySelector("progress").value < %f`, left))
+}
+
+// Ensure that the bar of a session's TTL runs out, and is whole again after a renewal, also one that
+// leaves as much as the page was last told.
+func TestLive_Deadline(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil)
+	worker, err := s.NewSession(&lockd.SessionOptions{Name: "worker", TTL: time.Minute})
+	must(t, err)
+	p := tab(t)
+	p.open(s.url + "sessions")
+	p.has("tbody", "worker", "s left")
+	p.until(`document.querySelector("progress").value < 59000`)
+	s.Advance(time.Second)
+	must(t, worker.Renew())
+	p.until(`document.querySelector("progress").value > 59000`)
+	p.until(`document.querySelector("progress").value < 59000`)
+	s.Advance(time.Minute)
+	p.has("main", "No session lives", "session expired: not renewed within its TTL")
 }
 
 // Ensure that the page tells that its stream is cut, by a server that is gone and by one that says
