@@ -16,7 +16,7 @@ type sessionsView struct {
 	One    string // the ID of the session, if the page is of one
 
 	Sessions []session // of this window
-	Window   window
+	Window   window    // of the sessions; of the locks that it holds, if the page is of one
 
 	Ended    []ending
 	Complete bool // whether no end is missing between these
@@ -100,7 +100,12 @@ func (h *handler) sessions(r *http.Request, _ time.Time) (content, error) {
 			v.Ended = append(v.Ended, e)
 		}
 	}
-	v.Sessions, v.Window = windowOf(all, "sessions", query)
+	if v.One != "" && len(all) == 1 {
+		v.Sessions = all
+		all[0].Holds, v.Window = windowOf(all[0].Holds, "sessions", query)
+	} else {
+		v.Sessions, v.Window = windowOf(all, "sessions", query)
+	}
 	return v, nil
 }
 

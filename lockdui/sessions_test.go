@@ -2,6 +2,8 @@ package lockdui_test
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -49,6 +51,49 @@ func TestSessions(t *testing.T) {
 		if got := h.do(request("GET", "/sessions?id=x", nil)); got.code != 400 {
 			t.Errorf("no ID: %d", got.code)
 		}
+	})
+}
+
+// Ensure that the page of a session that holds and awaits very many locks has some of them at a
+// time, and each on one page.
+func TestSessions_ManyLocks(t *testing.T) {
+	run(t, nil, nil, func(h *harness) {
+		const many = 1_000
+		crowded, waits := h.session("crowded"), h.session("waits")
+		var keys []string
+		h.must(h.Update(func(tx *lockd.Txn) error {
+			for i := range many {
+				key := fmt.Sprintf("k/%04d", i)
+				keys = append(keys, key)
+				if _, err := tx.Lock(key, crowded.ID(), nil); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		next := regexp.MustCompile(`rel="next" href="([^"]*)"`)
+		var seen []string
+		for target := "/sessions?id=" + crowded.ID().String(); target != ""; {
+			r := h.shows(target, "crowded", "Locks that it holds", "of 1 000")
+			for _, m := range regexp.MustCompile(`k%2F(\d+)"`).FindAllStringSubmatch(r.body, -1) {
+				seen = append(seen, "k/"+m[1])
+			}
+			if len(r.body) > 128<<10 {
+				t.Errorf("%s has %d bytes", target, len(r.body))
+			}
+			target = ""
+			if m := next.FindStringSubmatch(r.body); m != nil {
+				target = "/" + strings.ReplaceAll(m[1], "&amp;", "&")
+			}
+		}
+		if !slices.Equal(seen, keys) {
+			t.Errorf("%d locks, not those %d that are held", len(seen), many)
+		}
+		go waits.LockAll(h.t.Context(), keys[:300], nil)
+		synctest.Wait()
+		h.shows("/sessions?id="+waits.ID().String(), "waits", "k/0199", "and 100 more")
+		h.hides("/sessions?id="+waits.ID().String(), "Locks that it holds", "k/0200")
+		h.shows("/sessions", "waits", "k/0000", "and 297 more", "crowded", "and 997 more")
 	})
 }
 
