@@ -88,6 +88,20 @@ func (s *Session) renew(called time.Time) error {
 	return &EndedError{Session: s.ID(), Cause: ErrExpired}
 }
 
+// Deadline returns when the session ends by its TTL unless it is renewed before, by the database's
+// clock: the TTL and the grace after the last renewal (G6). It reports false, with the zero time,
+// if the session has no TTL.
+//
+// Each renewal moves the deadline on. It is not in the file: an Open begins the TTL anew (S28). A
+// session that KeepAlive or a Keeper renews lives on past its deadline if only their timer is late.
+// The deadline of a session that has ended stays, whatever it ended by: see Err. Deadline waits
+// neither for a commit nor for the function of an Update.
+func (s *Session) Deadline() (deadline time.Time, ok bool) {
+	s.db.writer.LockBeside()
+	defer s.db.writer.Unlock()
+	return s.state.Deadline()
+}
+
 // KeepAlive renews the session in time, until ctx ends, and returns its error, or until the session
 // has ended, and returns Err's. The session then lives also if its work hangs: see
 // SessionOptions.TTL.

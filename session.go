@@ -2,6 +2,7 @@ package lockd
 
 import (
 	"errors"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -184,6 +185,24 @@ func (db *DB) Session(id SessionID) (*Session, error) {
 		return err
 	})
 	return result(found, "session", "", err)
+}
+
+// Sessions yields the handle on every session that lives, the oldest first, as it is when the loop
+// begins. It waits neither for a commit nor for the function of an Update, and holds the database's
+// lock for a time in proportion to the number of sessions. Snapshot.Sessions describes those of one
+// index.
+func (db *DB) Sessions() iter.Seq[*Session] {
+	return func(yield func(*Session) bool) {
+		db.writer.LockBeside()
+		live := db.engine.PublishedSessions()
+		db.writer.Unlock()
+		engine.SortByAge(live)
+		for _, s := range live {
+			if !yield(handleOf(s).session) {
+				return
+			}
+		}
+	}
 }
 
 // EndSession ends a session from outside, with cause ErrDestroyed: its keys are released or

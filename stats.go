@@ -42,13 +42,18 @@ type Stats struct {
 		Max     time.Duration // how long the longest of them took
 	}
 
+	// FileSize is the size of the file in bytes, its log included, as the file system tells; 0 in
+	// memory, and after Close. It counts also room that is free inside the file.
+	FileSize int64
+
 	LogDrops uint64 // records that were not logged, because Options.Logger was too slow
 
 	// Err is nil while the database takes writes, and then ErrClosed or ErrFailed.
 	Err error
 }
 
-// Stats returns the counts. It holds the database's lock for an instant.
+// Stats returns the counts. It holds the database's lock for an instant, and then asks the file
+// system for the size of the file.
 func (db *DB) Stats() Stats {
 	db.writer.LockBeside()
 	counts := db.engine.Counts()
@@ -59,6 +64,7 @@ func (db *DB) Stats() Stats {
 	}
 	db.writer.Unlock()
 	stats.Watchers = db.hub.Watchers()
+	stats.FileSize = db.rows.Size()
 	stats.LogDrops = db.logger.Drops()
 	return stats
 }

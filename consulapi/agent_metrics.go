@@ -59,6 +59,7 @@ func (h *handler) agentMetrics(r *request) (answer, error) {
 			newGauge("shares", float64(stats.Shares)),
 			newGauge("waiters", float64(stats.Waiters)),
 			newGauge("watchers", float64(stats.Watchers)),
+			newGauge("file.size", float64(stats.FileSize)),
 			newGauge("queries.blocked", float64(h.blocked.Load())),
 		},
 		Points: []struct{}{},

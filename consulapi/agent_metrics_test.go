@@ -50,7 +50,8 @@ func TestAgent_A10_Metrics(t *testing.T) {
 			"lockd.up": 1, "lockd.keys": 2, "lockd.sessions": 1, "lockd.locks": 1,
 			"lockd.shares":  2,
 			"lockd.waiters": 0, "lockd.watchers": 1, "lockd.queries.blocked": 1,
-			"lockd.index": float64(h.db.Stats().Index), "lockd.grants/": 3,
+			"lockd.file.size": float64(h.db.Stats().FileSize),
+			"lockd.index":     float64(h.db.Stats().Index), "lockd.grants/": 3,
 			"lockd.sessions.ended/closed": 1, "lockd.sessions.ended/destroyed": 1,
 			"lockd.sessions.ended/expired": 0, "lockd.locks.ended/unlocked": 0,
 		} {

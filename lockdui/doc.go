@@ -15,6 +15,6 @@
 // # What it does not know
 //
 // When a session was made or ended is known as long as that event is kept (lockd.Options.History).
-// When a session has to be renewed next is not told, so that the TTL is shown, and not what is left
-// of it. How long past calls have waited is not kept.
+// A renewal of a session is no event: the page has it with its next look, within a second. How long
+// past calls have waited is not kept.
 package lockdui

@@ -75,7 +75,10 @@ func (v fileView) Mean() time.Duration {
 }
 
 // Memory reports whether there is no file.
-func (v fileView) Memory() bool { return v.Stats.Commits.Count+v.Stats.Commits.Failed == 0 }
+func (v fileView) Memory() bool {
+	s := v.Stats
+	return s.FileSize == 0 && s.Commits.Count+s.Commits.Failed == 0 && s.Err == nil
+}
 
 // The size of the curve, as its template has it.
 const (

@@ -2,10 +2,17 @@ package lockdui_test
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/lockdui"
 )
 
 // Ensure that the page of the file has rates of what has happened since the last look at it.
@@ -34,4 +41,50 @@ func TestFile(t *testing.T) {
 		h.Advance(3 * time.Second)
 		h.shows("/file", "failed 1", "at most 2 a second")
 	})
+}
+
+// Ensure that the page of the file has the file's size, as it is now.
+func TestFile_Size(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lockd.db")
+	db, err := lockd.Open(path, &lockd.Options{Sync: lockd.SyncNever})
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(err)
+	defer db.Close()
+	handler, err := lockdui.Handler(db, nil)
+	must(err)
+	for range 2 {
+		_, err := db.Put("k", make([]byte, 20<<20), nil)
+		must(err)
+		info, err := os.Stat(path)
+		must(err)
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, request(http.MethodGet, "/file", nil))
+		inOrder(t, "/file", words(w.Body.String()), "size",
+			fmt.Sprintf("%.1f MB", float64(info.Size())/1e6), "bytes commits a second")
+	}
+}
+
+// Ensure that a database in memory is said to have no file, and no size is shown.
+func TestFile_Memory(t *testing.T) {
+	db, err := lockd.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	handler, err := lockdui.Handler(db, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, request(http.MethodGet, "/file", nil))
+	page := words(w.Body.String())
+	inOrder(t, "/file", page, "The database is in memory: it has no file.", "commits a second")
+	if strings.Contains(page, " size ") {
+		t.Error(page)
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/lockdui"
 )
 
 // Ensure that a person sees first what is waited for longest, by whom, who holds it and since when.
@@ -157,6 +158,10 @@ func TestHandler_UpdateThatHangs(t *testing.T) {
 		h.shows("/key?k=k", "holder", "granted")
 		h.get("/graph")
 		h.get("/file")
+		later, err := lockdui.Handler(h.DB.DB, &lockdui.Options{Now: h.Now})
+		h.must(err)
+		h.Handler = later
+		h.shows("/sessions", "holder", "00:00:00", "k 0 ms")
 		close(release)
 		h.must(<-ended)
 	})

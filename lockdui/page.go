@@ -75,10 +75,11 @@ func (p page) Main() (template.HTML, error) {
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"age":     ageOf,
 	"at":      clockTime,
+	"bytes":   figure[int64],
 	"cell":    cell,
 	"cost":    cost,
 	"count":   figure[int],
-	"delay":   func(now time.Time, d lockDelay) delay { return delay{d, now} },
+	"delay":   delayOf,
 	"escaped": url.QueryEscape,
 	"full":    func(t time.Time) string { return t.Format("2006-01-02 15:04:05.000 MST") },
 	"key":     keyHref,
@@ -88,6 +89,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"printed": title,
 	"setting": setting,
 	"short":   func(text string) string { return cut(printed(text), boxLength) },
+	"size":    size,
 }).ParseFS(assets, "assets/*.html"))
 
 // more says how many of the rows are not shown.
@@ -98,20 +100,37 @@ func more(rows any, shown int) string {
 	return ""
 }
 
-// delay is a lock-delay, with what is left of it.
+// left is the time that is left until an instant, drawn as a bar that runs out.
+type left struct {
+	Until time.Time
+	Of    time.Duration // as long as the whole bar
+	What  string        // of what it is left, for those who cannot see the bar
+	now   time.Time
+}
+
+// Millis is what is left, in milliseconds.
+func (l left) Millis() int64 { return max(0, l.Until.Sub(l.now)).Milliseconds() }
+
+// Whole is the length of the bar, in milliseconds.
+func (l left) Whole() int64 { return l.Of.Milliseconds() }
+
+// Text is what is left.
+func (l left) Text() string { return period(l.Until.Sub(l.now)) }
+
+// delay is a lock-delay, with what is left of it. The bar is that of the longest one, so that two
+// delays can be compared.
 type delay struct {
-	lockDelay
-	now time.Time
+	left
+	Mode lockd.LockMode
+}
+
+func delayOf(now time.Time, d lockDelay) delay {
+	of := lockd.MaxLockDelay
+	return delay{left{d.Until, of, "lock-delay, of " + setting(of), now}, d.Mode}
 }
 
 // Shared reports whether only exclusive requests are kept out.
 func (d delay) Shared() bool { return d.Mode == lockd.Shared }
-
-// Left is what is left, in milliseconds.
-func (d delay) Left() int64 { return max(0, d.Until.Sub(d.now)).Milliseconds() }
-
-// Text is what is left.
-func (d delay) Text() string { return period(d.Until.Sub(d.now)) }
 
 // party is a session as others name it.
 type party struct {

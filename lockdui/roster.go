@@ -14,23 +14,15 @@ import (
 // endsKept is how many ends of sessions are kept.
 const endsKept = 100
 
-// roster knows the sessions that live and why the last of them ended, from a Watch of all sessions.
-// A Snapshot would say who lives, but not while the function of an Update hangs, which is when a
-// person looks. Its methods may be called by many goroutines.
+// roster knows when the sessions that live were made and why the last ones ended, from a Watch of
+// all sessions. Its methods may be called by many goroutines.
 type roster struct {
 	mu sync.Mutex // guards what follows
 
-	from    uint64 // the index of the snapshot that live comes from
-	live    map[lockd.SessionID]member
-	ended   []ending      // the newest last
-	missed  bool          // changes were dropped before they were seen
-	changed chan struct{} // closed with the next change
-}
-
-// member is a session that lives.
-type member struct {
-	Info lockd.SessionInfo
-	Made time.Time // zero: before the events that are kept
+	made    map[lockd.SessionID]time.Time // of those whose events are kept
+	ended   []ending                      // the newest last
+	missed  bool                          // changes were dropped before they were seen
+	changed chan struct{}                 // closed with the next change
 }
 
 // ending is the end of a session.
@@ -42,27 +34,13 @@ type ending struct {
 	At    time.Time
 }
 
-func newRoster(db *lockd.DB) *roster {
-	r := &roster{live: make(map[lockd.SessionID]member), changed: make(chan struct{})}
-	r.load(db)
-	return r
-}
-
-// load takes the sessions that live from a snapshot. Those that are known already stay.
-func (r *roster) load(db *lockd.DB) {
-	state := db.Snapshot()
-	live := make(map[lockd.SessionID]member)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for info := range state.Sessions() {
-		live[info.ID] = member{info, r.live[info.ID].Made}
-	}
-	r.live, r.from = live, state.Index()
+func newRoster() *roster {
+	return &roster{made: make(map[lockd.SessionID]time.Time), changed: make(chan struct{})}
 }
 
 // follow notes what happens to sessions, those events included that are kept from before, until the
-// database is closed.
-func (r *roster) follow(db *lockd.DB) {
+// database is closed. If some of them are dropped, it begins at the index.
+func (r *roster) follow(db *lockd.DB, index uint64) {
 	at := uint64(0) // what was noted last
 	for {
 		for event, err := range db.Watch(context.Background(), lockd.SessionsScope(), at) {
@@ -73,28 +51,25 @@ func (r *roster) follow(db *lockd.DB) {
 			case !errors.Is(err, lockd.ErrCompacted):
 				return
 			case at == 0: // the oldest events are dropped
-				at = r.begin()
+				at = index
 			default:
-				r.load(db)
-				at = r.begin()
-				r.miss()
+				at = db.Stats().Index
+				r.miss(db)
 			}
 		}
 	}
 }
 
-// begin returns the index of the snapshot, to go on from.
-func (r *roster) begin() uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.from
-}
-
-// miss notes that there were events that were not seen.
-func (r *roster) miss() {
+// miss notes that there were events that were not seen: ends maybe.
+func (r *roster) miss(db *lockd.DB) {
+	live := make(map[lockd.SessionID]bool)
+	for s := range db.Sessions() {
+		live[s.ID()] = true
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.missed = true
+	maps.DeleteFunc(r.made, func(id lockd.SessionID, _ time.Time) bool { return !live[id] })
 }
 
 // note takes one event.
@@ -103,12 +78,9 @@ func (r *roster) note(event lockd.Event) {
 	defer r.mu.Unlock()
 	switch event.Kind {
 	case lockd.SessionCreated:
-		// One that is in no newer snapshot has ended since.
-		if _, lives := r.live[event.Session.ID]; lives || event.Index > r.from {
-			r.live[event.Session.ID] = member{event.Session, event.Time}
-		}
+		r.made[event.Session.ID] = event.Time
 	case lockd.SessionEnded:
-		delete(r.live, event.Session.ID)
+		delete(r.made, event.Session.ID)
 		if len(r.ended) == endsKept {
 			r.ended = slices.Delete(r.ended, 0, 1)
 		}
@@ -128,12 +100,12 @@ func (r *roster) news() <-chan struct{} {
 	return r.changed
 }
 
-// members returns the sessions that live, in no order, and the ends that are kept, the newest
-// first. Complete is false if there were ends in between that are not known.
-func (r *roster) members() (live []member, ended []ending, complete bool) {
+// all returns when sessions were made, some of which may have ended, and the ends that are kept,
+// the newest first. Complete is false if there were ends in between that are not known.
+func (r *roster) all() (made map[lockd.SessionID]time.Time, ended []ending, complete bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	ended = slices.Clone(r.ended)
 	slices.Reverse(ended)
-	return slices.Collect(maps.Values(r.live)), ended, !r.missed
+	return maps.Clone(r.made), ended, !r.missed
 }

@@ -26,9 +26,10 @@ import (
 // origin, and those for a host that Options.Hosts does not allow. An action also has to bear a
 // token that only the handler's own pages have.
 //
-// Handler waits for the function of an Update that runs; the pages do not, so that they also show
-// what is held up by one. It starts a goroutine, which ends when the database is closed. After that
-// the pages show the last state. It sets no time limits, and answers at most 64 streams at a time.
+// Neither Handler nor the pages wait for the function of an Update that runs, so that a person sees
+// what is held up by one. Handler starts a goroutine, which ends when the database is closed. After
+// that the pages show the last state. It sets no time limits, and answers at most 64 streams at a
+// time.
 //
 // It returns lockd.ErrInvalid for options that are out of their bounds.
 func Handler(db *lockd.DB, opts *Options) (http.Handler, error) {
@@ -36,14 +37,14 @@ func Handler(db *lockd.DB, opts *Options) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lockdui: %w", err)
 	}
-	h := &handler{db: db, opts: complete, now: complete.Now, roster: newRoster(db)}
+	h := &handler{db: db, opts: complete, now: complete.Now, roster: newRoster()}
 	h.guard.init(complete.Hosts)
 	_, _ = rand.Read(h.secret[:]) // never fails
 	h.meter.init(h.now(), db.Stats())
 	h.views = map[string]view{
 		"": h.locks, "sessions": h.sessions, "key": h.key, "graph": h.graph, "file": h.file,
 	}
-	go h.roster.follow(db)
+	go h.roster.follow(db, db.Stats().Index)
 	return h, nil
 }
 

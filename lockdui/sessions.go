@@ -16,7 +16,7 @@ type sessionsView struct {
 	One    string // the ID of the session, if the page is of one
 
 	Sessions []session // of this window
-	Window   window
+	Window   window    // of the sessions; of the locks that it holds, if the page is of one
 
 	Ended    []ending
 	Complete bool // whether no end is missing between these
@@ -26,13 +26,21 @@ func (sessionsView) template() string { return "sessions" }
 
 // session is a row of the table.
 type session struct {
-	member
-	Holds []held
-	Waits []wait
+	Info     lockd.SessionInfo
+	Made     time.Time // zero: before the events that are kept
+	Deadline time.Time // zero: it has no TTL
+	Holds    []held
+	Waits    []wait
 }
 
 // Party is the session as others name it.
 func (s session) Party() party { return partyOf(s.Info) }
+
+// Left is what is left until the session ends, unless it is renewed.
+func (s session) Left(now time.Time) left {
+	life := s.Info.TTL + s.Info.Grace
+	return left{s.Deadline, life, "session, unless it is renewed, of " + setting(life), now}
+}
 
 // held is a lock that a session holds.
 type held struct {
@@ -74,26 +82,30 @@ func (h *handler) sessions(r *http.Request, _ time.Time) (content, error) {
 		}
 		v.One = id.String()
 	}
-	live, ended, complete := h.roster.members()
+	made, ended, complete := h.roster.all()
 	v.Complete = complete
 	holds, waits := h.atWork()
 	var all []session
-	for _, m := range live {
-		if v.shows(m.Info) {
-			all = append(all, session{m, holds[m.Info.ID], waits[m.Info.ID]})
+	for s := range h.db.Sessions() {
+		if id, info := s.ID(), s.Info(); v.shows(info) {
+			deadline, _ := s.Deadline()
+			all = append(all, session{info, made[id], deadline, holds[id], waits[id]})
 		}
 	}
-	slices.SortFunc(all, func(a, b session) int {
-		return cmp.Or(earlier(a.first(), b.first()), cmp.Compare(len(b.Holds), len(a.Holds)),
-			cmp.Compare(a.Info.CreateIndex, b.Info.CreateIndex),
-			cmp.Compare(a.Info.ID.String(), b.Info.ID.String()))
+	slices.SortStableFunc(all, func(a, b session) int { // else the oldest first, as they come
+		return cmp.Or(earlier(a.first(), b.first()), cmp.Compare(len(b.Holds), len(a.Holds)))
 	})
 	for _, e := range ended {
 		if v.shows(e.Info) {
 			v.Ended = append(v.Ended, e)
 		}
 	}
-	v.Sessions, v.Window = windowOf(all, "sessions", query)
+	if v.One != "" && len(all) == 1 {
+		v.Sessions = all
+		all[0].Holds, v.Window = windowOf(all[0].Holds, "sessions", query)
+	} else {
+		v.Sessions, v.Window = windowOf(all, "sessions", query)
+	}
 	return v, nil
 }
 

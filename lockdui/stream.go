@@ -19,15 +19,17 @@ const (
 	maxStreams = 64
 
 	// look is how often a stream looks for what no event tells of: calls that begin to wait or
-	// give up, delays that are over. It also says then that it is alive.
+	// give up, delays that are over, renewals. It also says then that it is alive.
 	look = time.Second
 
 	// leastPause is between two pages of a stream, so that a person can read them.
 	leastPause = 50 * time.Millisecond
 
-	// restFactor is how many times longer than the making of a page the pause after it is, so that
-	// a viewer takes a small part of one core, however many locks there are.
+	// restFactor is how many times longer than the making of pages the pauses after them are, so
+	// that a viewer takes a small part of one core, however many locks there are. As much as
+	// mostOwed of the pauses may be made later: what changes after a quiet time comes at once.
 	restFactor = 9
+	mostOwed   = time.Second
 )
 
 // stream sends the page again whenever something on it has changed, until the client leaves. It
@@ -113,13 +115,19 @@ func (s *streaming) run(ctx context.Context, changes <-chan struct{}) error {
 	defer looks.Stop()
 	pause := time.NewTimer(0)
 	defer pause.Stop()
+	var rested time.Time // when all pauses are made
 	for {
 		news := s.h.roster.news() // before the page is made: what comes after it is seen next time
 		began := time.Now()
 		if err := s.show(); err != nil {
 			return err
 		}
-		pause.Reset(max(leastPause, restFactor*time.Since(began)))
+		took := time.Since(began)
+		if rested.Before(began) {
+			rested = began
+		}
+		rested = rested.Add((1 + restFactor) * took)
+		pause.Reset(max(leastPause, rested.Sub(began)-took-mostOwed))
 		select {
 		case <-pause.C:
 		case <-ctx.Done():

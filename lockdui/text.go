@@ -106,8 +106,22 @@ func cost(d time.Duration) string {
 	return fmt.Sprintf("%.2f s", d.Seconds())
 }
 
+// size is a number of bytes, in the unit that leaves it at least 1.
+func size(n int64) string {
+	const kilo = 1000
+	switch {
+	case n < kilo:
+		return fmt.Sprintf("%d bytes", n)
+	case n < kilo*kilo:
+		return fmt.Sprintf("%.1f kB", float64(n)/kilo)
+	case n < kilo*kilo*kilo:
+		return fmt.Sprintf("%.1f MB", float64(n)/kilo/kilo)
+	}
+	return fmt.Sprintf("%.1f GB", float64(n)/kilo/kilo/kilo)
+}
+
 // figure is a number with its thousands apart.
-func figure[T int | uint64](n T) string {
+func figure[T int | int64 | uint64](n T) string {
 	digits := strconv.FormatUint(uint64(n), 10)
 	for at := len(digits) - 3; at > 0; at -= 3 {
 		digits = digits[:at] + "\u202f" + digits[at:] // a narrow space that does not break

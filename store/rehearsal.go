@@ -33,4 +33,6 @@ func (r *rehearsal) Index() (uint64, error) { return r.last, nil }
 
 func (r *rehearsal) Tally() format.Tally { return r.left }
 
+func (r *rehearsal) Size() int64 { return 0 }
+
 func (r *rehearsal) Close() error { return nil }

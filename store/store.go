@@ -55,6 +55,7 @@ type medium interface {
 	Untidy() bool
 	Index() (uint64, error) // of the last commit
 	Tally() format.Tally    // of the rows that it left
+	Size() int64            // in bytes; any goroutine may ask at any time
 	Close() error
 }
 
@@ -98,6 +99,16 @@ func (s *Store) Close() error {
 // Durable reports whether there is a file: whether a batch has to be written before it is
 // published.
 func (s *Store) Durable() bool { return s.file != nil }
+
+// Size returns how many bytes the file has, its log included, as the file system tells; 0 if there
+// is no file, or it is closed. Any goroutine may call it at any time once the store is open. It is
+// one system call.
+func (s *Store) Size() int64 {
+	if s.file == nil {
+		return 0
+	}
+	return s.file.Size()
+}
 
 // Raise is [State.Raise], for all readers to see at once if there is no file. A file has the index
 // when the next transaction that writes is in it.

@@ -62,6 +62,27 @@ func (w *twin) compareSeen() error {
 	return nil
 }
 
+// compareDeadlines compares what Sessions and Deadline show with the model, which does not say when
+// a session is renewed that is kept alive.
+func (w *twin) compareDeadlines() error {
+	live := slices.Collect(w.db.Sessions())
+	if len(live) != len(w.m.live) {
+		return fmt.Errorf("live sessions: got %d, want %d", len(live), len(w.m.live))
+	}
+	for i, want := range w.m.live {
+		deadline, ok := live[i].Deadline()
+		switch {
+		case live[i].ID() != want.info.ID:
+			return fmt.Errorf("live session %d: got %v, want %v", i, live[i].ID(), want.info.ID)
+		case ok != (want.info.TTL > 0),
+			ok && !want.kept && !deadline.Equal(want.deadline):
+			return fmt.Errorf("deadline of %v: got %v, %v, want %v", want.info.ID, deadline, ok,
+				want.deadline)
+		}
+	}
+	return nil
+}
+
 // seen is what Locks should show of the key; of those who wait, their sessions and keys.
 func (m *model) seen(key string) lockd.LockInfo {
 	info := lockd.LockInfo{Key: key}

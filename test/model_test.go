@@ -355,7 +355,7 @@ func (w *twin) compareState() error {
 	if n != len(w.m.live) {
 		return fmt.Errorf("sessions: got %d, want %d", n, len(w.m.live))
 	}
-	if err := w.compareCatalog(s); err != nil {
+	if err := errors.Join(w.compareDeadlines(), w.compareCatalog(s)); err != nil {
 		return err
 	}
 	for _, key := range modelKeys {

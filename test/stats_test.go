@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,14 +15,15 @@ import (
 	"github.com/lockd/lockd/catalog"
 )
 
-// mustCount compares all that Stats counts but for the commits, the index and Err.
+// mustCount compares all that Stats counts but for the commits, the size of the file, the index and
+// Err.
 func (h *harness) mustCount(want lockd.Stats) {
 	h.t.Helper()
 	got := h.Stats()
 	if got.Index != h.Snapshot().Index() {
 		h.t.Errorf("index: got %d, want %d", got.Index, h.Snapshot().Index())
 	}
-	got.Index, got.Commits = 0, want.Commits
+	got.Index, got.Commits, got.FileSize = 0, want.Commits, want.FileSize
 	if got != want {
 		h.t.Fatalf("stats: got  %+v\nwant %+v", got, want)
 	}
@@ -224,6 +228,44 @@ func TestStats_Commits(t *testing.T) {
 		failed := h.Stats()
 		if failed.Commits.Failed != 1 || failed.Commits.Count != got.Count || failed.Err != nil {
 			h.t.Errorf("after a failure: got %+v", failed)
+		}
+	})
+}
+
+// Ensure that Stats tells the size of the file as the file system does, also when it has grown, and
+// while a commit is held; that there is none in memory; and that a closed one is not looked at.
+func TestStats_FileSize(t *testing.T) {
+	inBubble(t, "", func(h *harness) {
+		h.put("k", "v", 0)
+		if got := h.Stats().FileSize; got != 0 {
+			h.t.Errorf("in memory: got %d", got)
+		}
+	})
+	onFile(t, func(h *harness) {
+		mustTell := func() int64 {
+			h.t.Helper()
+			info, err := os.Stat(h.path)
+			h.must(err)
+			if got := h.Stats().FileSize; got != info.Size() || got == 0 {
+				h.t.Fatalf("got %d bytes, the file has %d", got, info.Size())
+			}
+			return info.Size()
+		}
+		before := mustTell()
+		c := h.commits()
+		call := c.held(func() error { return second(h.Put("held", []byte("v"), nil)) })
+		mustTell()
+		c.release(nil)
+		h.must(call.wait())
+		for i := range 3 {
+			h.put(fmt.Sprintf("large/%d", i), strings.Repeat("x", 16<<20), 0)
+		}
+		if after := mustTell(); after <= before {
+			h.t.Errorf("%d bytes before three large keys, %d after", before, after)
+		}
+		h.must(h.Close())
+		if got := h.Stats().FileSize; got != 0 {
+			h.t.Errorf("closed: got %d", got)
 		}
 	})
 }

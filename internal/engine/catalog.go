@@ -191,7 +191,7 @@ func (tx *Txn) removeCheck(key string) {
 // endBound ends the sessions that are bound to a node or a check, the oldest first.
 func (tx *Txn) endBound(key string, cause error) {
 	bound := slices.Collect(maps.Keys(tx.engine.bound[key]))
-	sortByAge(bound)
+	SortByAge(bound)
 	for _, s := range bound {
 		if s.live {
 			tx.EndSession(s, cause)

@@ -34,7 +34,7 @@ func (e *Engine) Sessions(chosen func(*Session) bool) []*Session {
 			sessions = append(sessions, s)
 		}
 	}
-	sortByAge(sessions)
+	SortByAge(sessions)
 	return sessions
 }
 

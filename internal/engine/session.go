@@ -85,6 +85,10 @@ func (s *Session) Live() bool { return s.live }
 // grace; 0: for ever.
 func (s *Session) Life() time.Duration { return s.life }
 
+// Deadline returns when the session is due unless it is renewed before, and whether it ever is. It
+// does not change any more when the session has ended.
+func (s *Session) Deadline() (time.Time, bool) { return s.deadline, s.life > 0 }
+
 // restart begins a TTL, if the session has one.
 func (e *Engine) restart(s *Session, now time.Time) {
 	if s.life > 0 {

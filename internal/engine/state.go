@@ -301,8 +301,8 @@ func (s *Session) waiters() iter.Seq[*Waiter] {
 	}
 }
 
-// sortByAge orders sessions by when they were made.
-func sortByAge(sessions []*Session) {
+// SortByAge orders sessions by when they were made.
+func SortByAge(sessions []*Session) {
 	slices.SortFunc(sessions, func(a, b *Session) int {
 		return cmp.Or(cmp.Compare(a.Row.CreateIndex, b.Row.CreateIndex),
 			slices.Compare(a.Row.ID[:], b.Row.ID[:]))

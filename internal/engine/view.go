@@ -130,6 +130,19 @@ func (e *Engine) AllWaiters() []*Waiter {
 	return waiters
 }
 
+// PublishedSessions returns the sessions that live as it is published, in no order. Others that are
+// known are not durable yet.
+func (e *Engine) PublishedSessions() []*Session {
+	published := e.rows.Published()
+	sessions := make([]*Session, 0, len(e.sessions))
+	for _, s := range e.sessions {
+		if s.Row.CreateIndex <= published {
+			sessions = append(sessions, s)
+		}
+	}
+	return sessions
+}
+
 // AllSessions returns the sessions that live, or whose end is not published.
 func (e *Engine) AllSessions() []*Session { return slices.Collect(maps.Values(e.sessions)) }
 

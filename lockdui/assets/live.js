@@ -55,6 +55,7 @@
 	// The new page is laid over the old one.
 
 	function attributes(old, next) {
+		stamps.delete(old); // its number is of now, also if it is the same
 		for (const { name, value } of next.attributes) {
 			if (old.getAttribute(name) !== value) old.setAttribute(name, value);
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/lockd/lockd"
 	"github.com/lockd/lockd/lockdui"
 )
 
@@ -72,9 +73,24 @@ func TestViews(t *testing.T) {
 // Ensure that a change is on the page within 100 ms of its commit. A machine that is busy with
 // other things may take longer now and then, so that the middle of some tries counts.
 func TestLive_Within100ms(t *testing.T) {
+	for _, others := range []int{0, 10_000} {
+		t.Run(fmt.Sprintf("%d other locks", others), func(t *testing.T) { liveBeside(t, others) })
+	}
+}
+
+func liveBeside(t *testing.T, others int) {
 	s := newSite(t, nil)
+	holder := s.session("other")
+	must(t, s.Update(func(tx *lockd.Txn) error {
+		for i := range others {
+			if _, err := tx.Lock(fmt.Sprintf("other/%05d", i), holder.ID(), nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
 	p := tab(t)
-	p.open(s.url)
+	p.open(s.url + "?sort=key")
 	eval[bool](p, `window.seen = {}, new MutationObserver(() => {
 		for (const row of document.querySelectorAll("tbody .key")) {
 			window.seen[row.innerText] ||= performance.timeOrigin + performance.now();
@@ -84,7 +100,7 @@ func TestLive_Within100ms(t *testing.T) {
 	for round := range 5 {
 		var took []time.Duration
 		for try := range 7 {
-			time.Sleep(60 * time.Millisecond) // so that no change waits for the one before
+			time.Sleep(400 * time.Millisecond) // so that no change waits for the one before
 			key := fmt.Sprintf("key-%d-%d", round, try)
 			s.holds("holder", key)
 			committed := time.Now()
@@ -112,6 +128,25 @@ func TestLive_TimeGoesOn(t *testing.T) {
 	left := eval[float64](p, `document.querySelector("progress").value`)
 	p.until(fmt.Sprintf(`document.querySelector(".big").innerText !== %q`, before))
 	p.until(fmt.Sprintf(`document.querySelector("progress").value < %f`, left))
+}
+
+// Ensure that the bar of a session's TTL runs out, and is whole again after a renewal, also one that
+// leaves as much as the page was last told.
+func TestLive_Deadline(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil)
+	worker, err := s.NewSession(&lockd.SessionOptions{Name: "worker", TTL: time.Minute})
+	must(t, err)
+	p := tab(t)
+	p.open(s.url + "sessions")
+	p.has("tbody", "worker", "s left")
+	p.until(`document.querySelector("progress").value < 59000`)
+	s.Advance(time.Second)
+	must(t, worker.Renew())
+	p.until(`document.querySelector("progress").value > 59000`)
+	p.until(`document.querySelector("progress").value < 59000`)
+	s.Advance(time.Minute)
+	p.has("main", "No session lives", "session expired: not renewed within its TTL")
 }
 
 // Ensure that the page tells that its stream is cut, by a server that is gone and by one that says
@@ -312,12 +347,20 @@ func TestWithoutJavaScript(t *testing.T) {
 	_, err := chromedp.Call(p.ctx, emulation.SetScriptExecutionDisabled,
 		emulation.SetScriptExecutionDisabledParams{Value: true})
 	must(t, err)
-	p.run(chromedp.Navigate(s.url))
-	text, err := chromedp.Run(p.ctx, chromedp.Text("body"))
-	must(t, err)
-	for _, want := range []string{"Longest wait", "importer-2", "pool/gpu", "Reload for the newest"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %q in %s", want, text)
+	for view, wanted := range map[string][]string{
+		"":                    {"Longest wait", "importer-2", "pool/gpu"},
+		"sessions":            {"gpu-a", "slot", "Ended last", "session destroyed"},
+		"key?k=orders%2F4711": {"billing-1", "importer-2", "granted", "fence"},
+		"graph":               {"Waits in chains", "invoices/2026/11", "report-7"},
+		"file":                {"commits a second", "sessions not renewed in time"},
+	} {
+		p.run(chromedp.Navigate(s.url + view))
+		text, err := chromedp.Run(p.ctx, chromedp.Text("body"))
+		must(t, err)
+		for _, want := range append(wanted, "Reload for the newest") {
+			if !strings.Contains(text, want) {
+				t.Errorf("%q: no %q in %s", view, want, text)
+			}
 		}
 	}
 }

@@ -18,6 +18,7 @@
 //	index                      of the newest transaction
 //	keys, sessions, locks      how many there are; of locks, those that are held
 //	waiters, watchers          how many calls wait for a lock, or for a change
+//	file_size_bytes            the size of the file
 //	grants_total               how often a lock was granted
 //	session_ends_total         by cause: closed, expired, destroyed, node_gone, check_gone,
 //	                           check_critical, process_gone, restored
@@ -116,6 +117,8 @@ func (c *Collector) addGauges() {
 		func(s *lockd.Stats) float64 { return float64(s.Waiters) })
 	c.gauge("watchers", "Calls and channels that wait for a change.",
 		func(s *lockd.Stats) float64 { return float64(s.Watchers) })
+	c.gauge("file_size_bytes", "Size of the file, 0 in memory.",
+		func(s *lockd.Stats) float64 { return float64(s.FileSize) })
 	c.gauge("commit_last_seconds", "How long the last commit took that succeeded.",
 		func(s *lockd.Stats) float64 { return s.Commits.Last.Seconds() })
 	c.gauge("commit_max_seconds", "How long the longest commit took that succeeded.",

@@ -94,12 +94,13 @@ func TestCollector_ExportsEachFigure(t *testing.T) {
 		"lockd_commit_max_seconds":            stats.Commits.Max.Seconds(),
 		"lockd_commit_writers_total":          float64(stats.Commits.Writers),
 		"lockd_commit_failures_total":         0,
+		"lockd_file_size_bytes":               float64(stats.FileSize),
 	}
 	if got := gathered(t, registry); !reflect.DeepEqual(got, want) {
 		t.Errorf("metrics:\ngot  %v\nwant %v", got, want)
 	}
-	if stats.Commits.Count == 0 || stats.Commits.Total == 0 {
-		t.Errorf("commits: got %+v", stats.Commits)
+	if stats.Commits.Count == 0 || stats.Commits.Total == 0 || stats.FileSize == 0 {
+		t.Errorf("commits and size: got %+v", stats)
 	}
 	problems := must(testutil.GatherAndLint(registry))
 	if len(problems) > 0 {

@@ -38,6 +38,16 @@ func (f *File) Commit(rows []format.Write, index uint64, left format.Tally) erro
 	return nil
 }
 
+// Size returns how many bytes the file has, its log included, as the file system tells; 0 if it
+// does not tell, or the file is closed. It may be called by any goroutine at any time.
+func (f *File) Size() int64 {
+	info, err := f.handle.Stat()
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
 // Close gives the file up. Only the first call does anything.
 func (f *File) Close() error {
 	f.wait()

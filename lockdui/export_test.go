@@ -1,0 +1,10 @@
+package lockdui
+
+import "net/http"
+
+// Blind keeps the pages from noting what happens to sessions until see is called.
+func Blind(pages http.Handler) (see func()) {
+	r := pages.(*handler).roster
+	r.mu.Lock()
+	return r.mu.Unlock
+}
