@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/hook"
@@ -18,8 +19,9 @@ import (
 type request struct {
 	session *Session
 	opts    engine.LockOptions
-	slot    bool // of a semaphore is what it wants, and not locks
-	limit   int  // of the semaphore, as the call named it; 0: whatever it is
+	maxHold time.Duration // of each lock; 0: for ever
+	slot    bool          // of a semaphore is what it wants, and not locks
+	limit   int           // of the semaphore, as the call named it; 0: whatever it is
 }
 
 // waiter is a call that waits. It is one piece of memory, the lock that it gets included, for one
@@ -48,7 +50,8 @@ func (s *Session) acquire(
 	if err := opts.validate(); err != nil {
 		return s.db.refused(err)
 	}
-	return s.db.acquire(ctx, request{session: s, opts: opts.rules()}, keys, locks)
+	r := request{session: s, opts: opts.rules(), maxHold: opts.maxHold()}
+	return s.db.acquire(ctx, r, keys, locks)
 }
 
 // acquire does what the request asks for, and waits if need be.
@@ -99,7 +102,7 @@ func checkKeys(keys []string) error {
 // do does what the request asks for at once if it can, and queues otherwise.
 func (r *request) do(tx *engine.Txn, keys []string, locks []*Lock) (*waiter, error) {
 	if r.slot {
-		lock := newLock()
+		lock := newLock(0)
 		prefix := keys[0][:len(keys[0])-len(engine.SemaphoreKey)]
 		blocked, err := tx.Acquire(&lock.hold, &r.session.state, prefix, r.limit)
 		if err != nil {
@@ -119,7 +122,7 @@ func (r *request) do(tx *engine.Txn, keys []string, locks []*Lock) (*waiter, err
 		return r.queue(tx, keys), nil
 	}
 	for i, key := range keys {
-		locks[i] = newLock()
+		locks[i] = newLock(r.maxHold)
 		tx.Hold(&locks[i].hold, &r.session.state, key, r.opts)
 	}
 	return nil, nil
@@ -131,10 +134,10 @@ func (r *request) queue(tx *engine.Txn, keys []string) *waiter {
 	w.Owner, w.Session, w.Options = w, &r.session.state, r.opts
 	w.Slot, w.Limit = r.slot, int32(r.limit) // which is MaxLimit at most
 	tx.Wait(&w.Waiter, keys)
-	w.lock.hold.Owner = &w.lock
+	w.lock.prepare(r.maxHold)
 	w.SetHold(0, &w.lock.hold)
 	for i := 1; i < len(keys); i++ {
-		w.SetHold(i, &newLock().hold)
+		w.SetHold(i, &newLock(r.maxHold).hold)
 	}
 	r.session.db.waitsMoved()
 	return w
@@ -235,7 +238,7 @@ func (s *Session) LockAll(
 // TryLock acquires the key's lock as Lock does if it is free. If the lock is held, by this session
 // too, delayed, or promised to waiters, it returns a *LockedError.
 func (s *Session) TryLock(key string, opts *LockOptions) (*Lock, error) {
-	lock := newLock()
+	lock := newLock(opts.maxHold())
 	err := checkKey(key)
 	if err == nil {
 		err = opts.validate()

@@ -11,8 +11,8 @@ func (e *Engine) Deadlines() int { return e.due.Len() }
 // AnyDue reports whether EndDue has anything to look at.
 func (e *Engine) AnyDue() bool { return e.due.Len() > 0 || e.unserved }
 
-// Due is something that is due: the end of a session, of a check's TTL or of a lock-delay. The zero
-// value is none.
+// Due is something that is due: the end of a session, of a check's TTL, of a hold that may last no
+// longer, or of a lock-delay. The zero value is none.
 type Due struct{ owner any }
 
 // PopDue returns the first of what is due, in the order of the deadlines (G5), which has to be
@@ -51,6 +51,8 @@ func (tx *Txn) EndDue(due Due) {
 		tx.EndSession(owner, &lapse{tx.now.Sub(renewed)})
 	case *checkLease:
 		tx.lapse(owner)
+	case *term:
+		tx.endTerm(owner)
 	case *delay:
 		tx.endDelay(owner)
 	}

@@ -96,6 +96,7 @@ type Hold struct {
 
 	Released bool // by Release, and that is published
 
+	term      *term // nil: the handle may have the lock for ever
 	policy    KeyPolicy
 	givenUp   bool // the call that was granted it has returned without it
 	takenOver bool // its session had the lock before, without a handle
