@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockd/lockd/internal/callsite"
 	"github.com/lockd/lockd/internal/ending"
 	"github.com/lockd/lockd/internal/engine"
 )
@@ -83,7 +84,8 @@ func (o *LockOptions) maxHold() time.Duration {
 // lock-delay: 15 s by default.
 type Lock struct {
 	hold   engine.Hold
-	ended  EndedError // what Err returns; its cause is written before the end is told
+	site   callsite.Site // of the call that takes, or waits for, the lock
+	ended  EndedError    // what Err returns; its cause is written before the end is told
 	ending ending.Ending
 
 	shared atomic.Pointer[engine.Hold] // what has taken the place of hold by a Downgrade
@@ -98,6 +100,7 @@ func newLock(maxHold time.Duration) *Lock {
 
 // prepare is newLock in memory that is there.
 func (l *Lock) prepare(maxHold time.Duration) {
+	l.site = callsite.Here()
 	l.hold.Owner = l
 	l.hold.SetMaxHold(maxHold)
 }

@@ -65,6 +65,7 @@ func newDB(opts *Options) *DB {
 	}
 	db.engine = engine.New(db.rows, engine.Config{
 		Node: db.node, NewSession: db.newHandle, LosesRenewal: db.losesRenewal,
+		Slow: opts.slow(),
 	})
 	_, unpaced := db.clock.(hook.Unpaced)
 	test, tested := db.clock.(*hook.Clock)

@@ -39,7 +39,7 @@ func (e *Engine) Check() error {
 	if held != 0 {
 		return fmt.Errorf("bug: %d more keys are locked than sessions hold", held)
 	}
-	if err := errors.Join(e.checkSemaphores(), e.checkStats()); err != nil {
+	if err := errors.Join(e.checkSemaphores(), e.checkStats(), e.checkSlow()); err != nil {
 		return err
 	}
 	beats := 0

@@ -22,6 +22,9 @@ func (e *Engine) shareOf(hold *Hold) *share {
 
 // shareMoved keeps the shares of each lock and of each session.
 func (e *Engine) shareMoved(old, new *schema.Share) {
+	if e.slow != nil {
+		e.shareHeld(old, new)
+	}
 	if e.own.shared {
 		e.own.passedShares = append(e.own.passedShares, cmp.Or(old, new))
 	}

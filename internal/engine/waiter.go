@@ -20,6 +20,9 @@ func (tx *Txn) Wait(w *Waiter, keys []string) {
 		e.semaphore(w.prefix()).waiting++
 	}
 	e.counts.Waiters++
+	if e.slow != nil {
+		e.waitBegins(w)
+	}
 }
 
 // SetHold sets what the lock of the key with that number becomes that of when it is granted.
@@ -135,6 +138,9 @@ func (e *Engine) leave(w *Waiter) {
 		e.counts.Waiters--
 	}
 	w.Session.removeWaiter(w)
+	if e.slow != nil {
+		e.waitEnds(w)
+	}
 }
 
 // standAgain puts a waiter back into its places.
@@ -145,5 +151,7 @@ func (e *Engine) standAgain(w *Waiter) {
 	}
 	if w.left { // its call has returned meanwhile
 		e.leave(w)
+	} else if e.slow != nil {
+		e.waitGoesOn(e.slow.waits[w])
 	}
 }
