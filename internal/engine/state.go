@@ -95,11 +95,11 @@ type Hold struct {
 	Key       string
 	LockIndex uint64
 	Fence     uint64
+	term      *term // nil: the handle may have the lock for ever; here it takes no padding
 	Mode      Mode
 
 	Released bool // by Release, and that is published
 
-	term      *term // nil: the handle may have the lock for ever
 	policy    KeyPolicy
 	givenUp   bool // the call that was granted it has returned without it
 	takenOver bool // its session had the lock before, without a handle
