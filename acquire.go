@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/hook"
@@ -19,6 +20,7 @@ type request struct {
 	session *Session
 	opts    engine.LockOptions
 	carried *engine.Carried // by the call's context
+	maxHold time.Duration   // of each lock; 0: for ever
 	slot    bool            // of a semaphore is what it wants, and not locks
 	limit   int             // of the semaphore, as the call named it; 0: whatever it is
 }
@@ -49,7 +51,9 @@ func (s *Session) acquire(
 	if err := opts.validate(); err != nil {
 		return s.db.refused(err)
 	}
-	r := request{session: s, opts: opts.rules(), carried: carriedBy(ctx)}
+	r := request{
+		session: s, opts: opts.rules(), carried: carriedBy(ctx), maxHold: opts.maxHold(),
+	}
 	return s.db.acquire(ctx, r, keys, locks)
 }
 
@@ -101,7 +105,7 @@ func checkKeys(keys []string) error {
 // do does what the request asks for at once if it can, and queues otherwise.
 func (r *request) do(tx *engine.Txn, keys []string, locks []*Lock) (*waiter, error) {
 	if r.slot {
-		lock := newLock()
+		lock := newLock(0)
 		prefix := keys[0][:len(keys[0])-len(engine.SemaphoreKey)]
 		blocked, err := tx.Acquire(&lock.hold, &r.session.state, prefix, r.limit)
 		if err != nil {
@@ -121,7 +125,7 @@ func (r *request) do(tx *engine.Txn, keys []string, locks []*Lock) (*waiter, err
 		return r.queue(tx, keys)
 	}
 	for i, key := range keys {
-		locks[i] = newLock()
+		locks[i] = newLock(r.maxHold)
 		tx.Hold(&locks[i].hold, &r.session.state, key, r.opts)
 	}
 	return nil, nil
@@ -135,10 +139,10 @@ func (r *request) queue(tx *engine.Txn, keys []string) (*waiter, error) {
 	if err := tx.Wait(&w.Waiter, keys); err != nil {
 		return nil, err
 	}
-	w.lock.hold.Owner = &w.lock
+	w.lock.prepare(r.maxHold)
 	w.SetHold(0, &w.lock.hold)
 	for i := 1; i < len(keys); i++ {
-		w.SetHold(i, &newLock().hold)
+		w.SetHold(i, &newLock(r.maxHold).hold)
 	}
 	r.session.db.waitsMoved()
 	return w, nil
@@ -243,7 +247,7 @@ func (s *Session) LockAll(
 // TryLock acquires the key's lock as Lock does if it is free. If the lock is held, by this session
 // too, delayed, or promised to waiters, it returns a *LockedError.
 func (s *Session) TryLock(key string, opts *LockOptions) (*Lock, error) {
-	lock := newLock()
+	lock := newLock(opts.maxHold())
 	err := checkKey(key)
 	if err == nil {
 		err = opts.validate()

@@ -82,6 +82,9 @@ var (
 
 	// ErrForced: ForceUnlock took a lock away. The text has the reason.
 	ErrForced = engine.ErrForced
+
+	// ErrHeldTooLong: a lock was held for LockOptions.MaxHold, which the text has.
+	ErrHeldTooLong = engine.ErrHeldTooLong
 )
 
 // Error is the error of every call. errors.Is and errors.As look into it.

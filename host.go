@@ -40,6 +40,8 @@ func (h host) Tell(o engine.Outcome) {
 		switch e := &o.Effects[i]; e.Kind {
 		case engine.WaiterServed, engine.WaiterLeft:
 			db.settled(e.Waiter)
+		case engine.HoldSlow, engine.WaitSlow:
+			db.logSlow(e)
 		}
 	}
 }

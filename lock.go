@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
+	"github.com/lockd/lockd/internal/callsite"
 	"github.com/lockd/lockd/internal/ending"
 	"github.com/lockd/lockd/internal/engine"
 )
@@ -35,6 +37,12 @@ type LockOptions struct {
 
 	// Mode is how the lock is to be held. The default is Exclusive.
 	Mode LockMode
+	// MaxHold is how long the lock may be held, from its grant on: after that it is lost, with
+	// ErrHeldTooLong and the lock-delay of the session, which lives on. Zero means no limit; the
+	// least is a millisecond. It is the handle's: a lock that outlives its process in the file has
+	// none until it is taken over, and one that is taken over has its own from then on. A Downgrade
+	// does not prolong it.
+	MaxHold time.Duration
 }
 
 // rules is o as the rules know it.
@@ -60,7 +68,15 @@ func (o *LockOptions) validate() error {
 	case o.Flags != 0 && o.Value == nil:
 		return invalid("LockOptions.Flags is set, but is written only with a Value")
 	}
-	return nil
+	return engine.CheckTTL("LockOptions.MaxHold", o.MaxHold)
+}
+
+// maxHold is MaxHold, and 0 of no options.
+func (o *LockOptions) maxHold() time.Duration {
+	if o == nil {
+		return 0
+	}
+	return o.MaxHold
 }
 
 // Lock is the handle on a lock that is or was held, and the only way to release it. If the process
@@ -68,17 +84,25 @@ func (o *LockOptions) validate() error {
 // lock-delay: 15 s by default.
 type Lock struct {
 	hold   engine.Hold
-	ended  EndedError // what Err returns; its cause is written before the end is told
+	site   callsite.Site // of the call that takes, or waits for, the lock
+	ended  EndedError    // what Err returns; its cause is written before the end is told
 	ending ending.Ending
 
 	shared atomic.Pointer[engine.Hold] // what has taken the place of hold by a Downgrade
 }
 
-// newLock makes the memory of a lock that is about to be held.
-func newLock() *Lock {
+// newLock makes the memory of a lock that is about to be held, for so long at most; 0: for ever.
+func newLock(maxHold time.Duration) *Lock {
 	l := new(Lock)
-	l.hold.Owner = l
+	l.prepare(maxHold)
 	return l
+}
+
+// prepare is newLock in memory that is there.
+func (l *Lock) prepare(maxHold time.Duration) {
+	l.site = callsite.Here()
+	l.hold.Owner = l
+	l.hold.SetMaxHold(maxHold)
 }
 
 // lockOf returns the handle that the hold is part of.

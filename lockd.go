@@ -65,6 +65,7 @@ func newDB(opts *Options) *DB {
 	}
 	rules := engine.Config{
 		Node: db.node, NewSession: db.newHandle, LosesRenewal: db.losesRenewal,
+		Slow: opts.slow(),
 	}
 	probe, probed := db.clock.(*hook.Probe)
 	if probed {

@@ -103,6 +103,79 @@ func (db *DB) logGrant(
 		append(attrs, causeAttrs(cause)...)...)
 }
 
+// logSlow logs that a lock is held, or that a call waits for one, for longer than Options.Slow.
+func (db *DB) logSlow(f *engine.Effect) {
+	if !db.logger.Takes(slog.LevelWarn) {
+		return
+	}
+	s := f.Slow
+	attrs := []slog.Attr{slog.String("key", s.Key), slog.String("mode", LockMode(s.Mode).String())}
+	message, of := "lock awaited long", sessionAttrs(SessionID(s.Session.ID), s.Session.Name)
+	if f.Kind == engine.HoldSlow {
+		message = "lock held long"
+		attrs = append(append(attrs, slog.Uint64("fence", s.Fence)), of...)
+		attrs = append(attrs, slowHoldAttrs(s)...)
+	} else {
+		attrs = append(append(attrs, of...), slog.Duration("waited", s.Lasted))
+		attrs = append(attrs, blockedAttrs(s.Blocked)...)
+	}
+	db.logger.Add(s.At, slog.LevelWarn, message, append(attrs, callerAttrs(f)...)...)
+}
+
+// slowHoldAttrs are for how long a lock is held, if that is known, and who waits for it.
+func slowHoldAttrs(s *engine.Slow) []slog.Attr {
+	var attrs []slog.Attr
+	if s.Lasted > 0 {
+		attrs = append(attrs, slog.Duration("held", s.Lasted))
+	}
+	attrs = append(attrs, slog.Int("waiters", s.Waiters))
+	if s.First != nil {
+		attrs = append(attrs, slog.String("first", who(s.First.Name, SessionID(s.First.ID))))
+	}
+	return attrs
+}
+
+// blockedAttrs are what is in the way of a call that waits: of holders that share the lock how many
+// there are, and the one that has for longest.
+func blockedAttrs(b *engine.Blocked) []slog.Attr {
+	if b == nil {
+		return nil
+	}
+	attrs := []slog.Attr{
+		slog.String("obstacle", Obstacle(b.Obstacle).String()), slog.Int("ahead", b.Waiters),
+	}
+	if !b.Holder.IsZero() {
+		attrs = append(attrs, slog.String("holder", who(b.HolderName, SessionID(b.Holder))),
+			slog.Uint64("fence", b.Fence))
+	}
+	if b.Held > 0 {
+		attrs = append(attrs, slog.Duration("held", b.Held))
+	}
+	if len(b.Holders) > 0 {
+		attrs = append(attrs, slog.Int("holders", len(b.Holders)))
+	}
+	return attrs
+}
+
+// callerAttrs are where the call was that took the lock, or waits for it, if that was kept.
+func callerAttrs(f *engine.Effect) []slog.Attr {
+	var lock *Lock
+	switch {
+	case f.Waiter != nil:
+		lock = &waiterOf(f.Waiter).lock
+	case f.Hold != nil:
+		lock = lockOf(f.Hold)
+	default:
+		return nil // a transaction took it
+	}
+	callers := lock.site.Callers()
+	if len(callers) == 0 {
+		return nil
+	}
+	_, site := writer.CallOf(callers)
+	return []slog.Attr{slog.String("caller", site)}
+}
+
 func (db *DB) logSession(event *engine.Event) {
 	r := &event.Body
 	level, message, row := slog.LevelDebug, "session created", r.New.(*schema.Session)

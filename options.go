@@ -43,7 +43,7 @@ type Options struct {
 	// of one commit are dropped together; if they take more than 64 MiB, fewer are kept.
 	History int
 
-	// Logger gets records of grants and releases (Debug), losses and slow commits (Warn), and
+	// Logger gets records of grants and releases (Debug), losses and what is slow (Warn), and
 	// failures (Error); doc/operations.md lists them. Nil means slog.Default(), read when the
 	// database is opened; slog.DiscardHandler turns logging off.
 	//
@@ -51,6 +51,9 @@ type Options struct {
 	// dropped (Stats.LogDrops). A handler must not call Close, which waits for it.
 	Logger *slog.Logger
 
+	// Slow is how long a lock or a slot may be held, or waited for, before the Logger is told of
+	// it: once for each grant and each call, by a record with the holders. Zero means never.
+	Slow time.Duration
 	// Node is the name of this process in the catalog, and the node of every session that names
 	// none. The default is "local".
 	Node string
@@ -105,6 +108,13 @@ func (o *Options) history() int {
 		return defaultHistory
 	}
 	return o.History
+}
+
+func (o *Options) slow() time.Duration {
+	if o == nil {
+		return 0
+	}
+	return o.Slow
 }
 
 func (o *Options) node() string {
@@ -178,6 +188,9 @@ func (o *Options) validate() error {
 	}
 	if o.History < 0 {
 		faults = append(faults, invalid("Options.History is %d, below 0", o.History))
+	}
+	if o.Slow < 0 {
+		faults = append(faults, invalid("Options.Slow is %v, below 0", o.Slow))
 	}
 	if err := engine.CheckNodeName("Options.Node", o.Node); o.Node != "" && err != nil {
 		faults = append(faults, err)

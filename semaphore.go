@@ -70,7 +70,7 @@ func (s *Session) Acquire(ctx context.Context, prefix string, limit int) (*Slot,
 // durable. If all slots are taken or promised to waiters, or the session's own key is delayed, it
 // returns a *LockedError.
 func (s *Session) TryAcquire(prefix string, limit int) (*Slot, error) {
-	lock := newLock()
+	lock := newLock(0)
 	err := s.db.refused(checkSlot(prefix, limit))
 	if err == nil {
 		err = s.db.update(func(tx *engine.Txn) error {

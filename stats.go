@@ -27,9 +27,10 @@ type Stats struct {
 		ProcessGone   uint64 // ErrProcessGone
 		Restored      uint64 // ErrRestored
 
-		Unlocked   uint64 // ErrUnlocked
-		KeyDeleted uint64 // ErrKeyDeleted
-		Forced     uint64 // ErrForced
+		Unlocked    uint64 // ErrUnlocked
+		KeyDeleted  uint64 // ErrKeyDeleted
+		Forced      uint64 // ErrForced
+		HeldTooLong uint64 // ErrHeldTooLong
 	}
 
 	// Commits says what writing to the file has cost.

@@ -143,7 +143,7 @@ func (tx *Txn) DeleteAll() (int, error) {
 
 // Lock acquires the key's lock for a session, as Consul does: it succeeds on a key that is free,
 // which it creates if need be (K13, K14), and again for the session that holds it (K15, K16).
-// LockOptions.Key is refused: it is for handles.
+// LockOptions.Key and MaxHold are refused: they are for handles.
 //
 // It returns a *LockedError if the lock is held by another session (K17), delayed (K18), or
 // promised to waiters (G9), ErrNoSession (K20), and ErrInvalid for an empty key or session (K19).
@@ -160,6 +160,9 @@ func (tx *Txn) lock(key string, session SessionID, opts *LockOptions) (*schema.K
 	}
 	if opts.rules().Policy != engine.LeaveKey {
 		return nil, invalid("LockOptions.Key is for Session.Lock, not for Txn.Lock")
+	}
+	if opts.maxHold() != 0 {
+		return nil, invalid("LockOptions.MaxHold is for Session.Lock, not for Txn.Lock")
 	}
 	if err := checkKey(key); err != nil {
 		return nil, err

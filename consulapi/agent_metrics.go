@@ -107,6 +107,7 @@ func newEnds(stats *lockd.Stats) (counters []sample) {
 		{"locks.ended", "unlocked", ends.Unlocked},
 		{"locks.ended", "key_deleted", ends.KeyDeleted},
 		{"locks.ended", "forced", ends.Forced},
+		{"locks.ended", "held_too_long", ends.HeldTooLong},
 	} {
 		counters = append(counters,
 			newCounter(end.name, end.count, map[string]string{"cause": end.cause}))

@@ -46,6 +46,7 @@ func statuses() []status {
 		{lockd.ErrUnlocked, http.StatusInternalServerError},
 		{lockd.ErrKeyDeleted, http.StatusInternalServerError},
 		{lockd.ErrForced, http.StatusInternalServerError},
+		{lockd.ErrHeldTooLong, http.StatusInternalServerError},
 	}
 }
 

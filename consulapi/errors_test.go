@@ -27,6 +27,7 @@ var sentinels = map[string]error{
 	"ErrCheckCritical": catalog.ErrCheckCritical, "ErrProcessGone": lockd.ErrProcessGone,
 	"ErrRestored": lockd.ErrRestored, "ErrUnlocked": lockd.ErrUnlocked,
 	"ErrKeyDeleted": lockd.ErrKeyDeleted, "ErrForced": lockd.ErrForced,
+	"ErrHeldTooLong": lockd.ErrHeldTooLong,
 }
 
 // Ensure that the table of statuses has every error of both files errors.go.

@@ -42,6 +42,7 @@ func (h *handler) file(_ *http.Request, now time.Time) (content, error) {
 		{"locks released by their holders", ends.Unlocked},
 		{"locks whose key was deleted", ends.KeyDeleted},
 		{"locks taken away by force", ends.Forced},
+		{"locks held for their MaxHold", ends.HeldTooLong},
 	}
 	return v, nil
 }

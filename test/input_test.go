@@ -152,11 +152,18 @@ func TestBadInput_ValuesAndLockOptions(t *testing.T) {
 				return second(tx.Lock("k", s.ID(), removeAfter))
 			})
 		}, lockd.ErrInvalid, "LockOptions.Key"},
+		{"Txn.Lock with a MaxHold", func(h *harness, s *lockd.Session) error {
+			return h.Update(func(tx *lockd.Txn) error {
+				return second(tx.Lock("k", s.ID(), atMost5s))
+			})
+		}, lockd.ErrInvalid, "LockOptions.MaxHold is for Session.Lock, not for Txn.Lock"},
 	}
 	for text, opts := range map[string]*lockd.LockOptions{
-		"LockOptions.Key is 2, not a KeyPolicy": {Key: lockd.RemoveAfter + 1},
-		"LockOptions.Value " + large:            {Value: tooLarge},
-		"LockOptions.Flags is set":              {Flags: 1},
+		"LockOptions.Key is 2, not a KeyPolicy":              {Key: lockd.RemoveAfter + 1},
+		"LockOptions.Value " + large:                         {Value: tooLarge},
+		"LockOptions.Flags is set":                           {Flags: 1},
+		"LockOptions.MaxHold is -1ns, below 0":               {MaxHold: -1},
+		"LockOptions.MaxHold is 10ns, below 1ms; was a unit": {MaxHold: 10},
 	} {
 		calls = append(calls, []badInput{
 			{"TryLock", func(_ *harness, s *lockd.Session) error {

@@ -283,7 +283,7 @@ func (c *core) sessionPart(
 	switch o.kind {
 	case "tryLock":
 		opts := o.lockOptions()
-		h := newCoreHold()
+		h := newCoreHold(opts)
 		return func(tx *engine.Txn) (any, error) {
 				return h, tx.TryLock(&h.hold, s.real.state, key, coreOptions(opts))
 			},
@@ -363,7 +363,7 @@ func (c *core) wait(o op) error {
 		call.Slot, call.Limit, call.Options = true, int32(o.limit()), engine.LockOptions{}
 	}
 	for range keys {
-		call.holds = append(call.holds, newCoreHold())
+		call.holds = append(call.holds, newCoreHold(call.model.opts))
 	}
 	c.calls = append(c.calls, call)
 	waits := false

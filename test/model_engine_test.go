@@ -79,6 +79,7 @@ var coreCounts = []string{
 	"lock shared by several", "share taken over", "grant with several handles", "downgrade",
 	"key gone with its last sharer", "key deleted with the last session that shared it",
 	"delay after the loss of exclusive", "delay after the loss of shared",
+	"held too long, exclusive", "held too long, shared",
 	"share undone", "end of a share undone",
 }
 
@@ -476,9 +477,12 @@ func (c *core) compareState() error {
 // grant is what proves the lock.
 func (h *coreHold) grant() lockd.Sequencer { return coreSequencer(h.current().Sequencer()) }
 
-func newCoreHold() *coreHold {
+func newCoreHold(opts *lockd.LockOptions) *coreHold {
 	h := new(coreHold)
 	h.hold.Owner = h
+	if opts != nil {
+		h.hold.SetMaxHold(opts.MaxHold)
+	}
 	return h
 }
 

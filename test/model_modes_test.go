@@ -194,6 +194,7 @@ func (tx *modelTx) holdShare(
 		tx.put(key, opts.Value, opts.Flags)
 	}
 	lock := &modelLock{session: s, grant: share.grant, policy: policy, took: had}
+	lock.limit(opts, tx.m.now)
 	if had {
 		tx.count("share taken over")
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"testing/synctest"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -150,6 +151,9 @@ func (o op) lockOptions() *lockd.LockOptions {
 	}
 	if o.c >= 8 {
 		opts.Value, opts.Flags = []byte(strconv.Itoa(o.c)), o.flags()
+	}
+	if o.c%8 == 3 || o.c%8 == 5 {
+		opts.MaxHold = time.Duration(1+o.d%8) * time.Second
 	}
 	return o.inMode(opts)
 }

@@ -56,6 +56,15 @@ type modelLock struct {
 	givenUp  bool // nobody has it
 	had      bool // its session had the lock before, without a handle
 	took     bool // it took over a share
+
+	until time.Time // when it is lost by its MaxHold; zero: never
+}
+
+// limit is R11.
+func (l *modelLock) limit(opts *lockd.LockOptions, now time.Time) {
+	if opts != nil && opts.MaxHold > 0 {
+		l.until = now.Add(opts.MaxHold)
+	}
 }
 
 // modelWaiter is a call of Lock, LockAll or Acquire.
@@ -428,6 +437,7 @@ func (tx *modelTx) hold(key string, s *modelSession, opts *lockd.LockOptions) *m
 		e = tx.put(key, opts.Value, opts.Flags)
 	}
 	lock := &modelLock{session: s, grant: e.Sequencer(), policy: policy, had: had}
+	lock.limit(opts, tx.m.now)
 	tx.m.handles[key] = lock
 	return lock
 }
@@ -497,6 +507,19 @@ func (tx *modelTx) forceUnlock(key string, fence uint64) error {
 		return lockd.ErrNotHeld
 	}
 	return nil
+}
+
+// outstay is R11: the grant of the handle is over.
+func (tx *modelTx) outstay(l *modelLock) {
+	key, mode := l.grant.Key, lockd.Exclusive
+	if share, ok := tx.m.shareOf(l); ok {
+		mode = lockd.Shared
+		tx.endShare(share, lockd.ErrHeldTooLong)
+	} else {
+		tx.release(key, lockd.ErrHeldTooLong)
+	}
+	tx.delay(key, l.session.info.LockDelay, mode)
+	tx.count("held too long, " + mode.String())
 }
 
 // delay is S32 and R5: the loss of one holder that shares the lock never cuts short what is left

@@ -274,7 +274,9 @@ func rankIn(events []lockd.Event, m *model, d due) uint64 {
 		lapsed := d.check != nil && e.Catalog == catalog.Change{
 			Kind: catalog.CheckPut, Node: d.check.Node, ID: d.check.ID,
 		}
-		if e.Index > m.index && (ended || lapsed || granted || given) {
+		outstayed := d.lock != nil && errors.Is(e.Cause, lockd.ErrHeldTooLong) &&
+			(e.Share == d.lock.grant || e.Previous.Sequencer() == d.lock.grant)
+		if e.Index > m.index && (ended || lapsed || outstayed || granted || given) {
 			first = min(first, e.Index)
 		}
 	}

@@ -177,6 +177,7 @@ type due struct {
 	at      time.Time
 	session *modelSession
 	check   *modelCheck
+	lock    *modelLock
 	key     string
 }
 
@@ -221,6 +222,11 @@ func (m *model) pending() []due {
 			all = append(all, due{at: s.deadline, session: s})
 		}
 	}
+	for _, l := range m.held() {
+		if !l.until.IsZero() {
+			all = append(all, due{at: l.until, lock: l})
+		}
+	}
 	for _, key := range sortedKeys(m.delays) {
 		all = append(all, due{at: m.delays[key].until, key: key})
 	}
@@ -246,6 +252,9 @@ func (m *model) endDue() {
 					tx.count("lapsed beside others")
 				}
 				tx.lapse(first.check)
+				return nil
+			case first.lock != nil:
+				tx.outstay(first.lock)
 				return nil
 			}
 			if at := m.place(first.key); at < len(*m.ended) {

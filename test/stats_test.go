@@ -103,8 +103,8 @@ func TestStats_EndsByCause(t *testing.T) {
 		lockd.ErrKeyDeleted:      func(s *lockd.Stats) *uint64 { return &s.Ends.KeyDeleted },
 		lockd.ErrForced:          func(s *lockd.Stats) *uint64 { return &s.Ends.Forced },
 	}
-	if fields := reflect.TypeOf(lockd.Stats{}.Ends).NumField(); len(counts)+1 != fields {
-		t.Fatalf("Ends has %d fields: one more than these is ProcessGone", fields)
+	if fields := reflect.TypeOf(lockd.Stats{}.Ends).NumField(); len(counts)+2 != fields {
+		t.Fatalf("Ends has %d fields: two more than these are ProcessGone and HeldTooLong", fields)
 	}
 	ends := append([]sessionEnd{
 		{"Unlock", func(h *harness, s *lockd.Session) error {

@@ -16,7 +16,7 @@ var pureImports = []string{
 // pureNames is what it may use of packages that have more than data.
 var pureNames = map[string][]string{
 	"fmt":                           {"Errorf", "Sprintf"},
-	modulePath + "/internal/expiry": {"End", "Grant", "Heap", "Item", "Renewal"},
+	modulePath + "/internal/expiry": {"End", "Grant", "Heap", "Item", "Notice", "Renewal"},
 	modulePath + "/internal/hub":    {"Event"},
 }
 

@@ -75,6 +75,9 @@ func (e *Engine) settle(effects []Effect, events []Event) {
 		}
 	}
 	e.count(events)
+	if e.slow != nil {
+		e.forgetEnded(events)
+	}
 }
 
 // Settle ends a wait.
@@ -115,6 +118,10 @@ func (e *Engine) revert(effects []Effect) {
 			e.standAgain(f.Waiter)
 		case WaiterLeft:
 			e.standAgain(f.Waiter)
+		case HoldSlow:
+			e.untellHold(f.Slow.hold)
+		case WaitSlow:
+			e.untellWait(f.Waiter)
 		}
 	}
 }

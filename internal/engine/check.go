@@ -39,7 +39,7 @@ func (e *Engine) Check() error {
 	if held != 0 {
 		return fmt.Errorf("bug: %d more keys are locked than sessions hold", held)
 	}
-	if err := errors.Join(e.checkSemaphores(), e.checkStats()); err != nil {
+	if err := errors.Join(e.checkSemaphores(), e.checkStats(), e.checkSlow()); err != nil {
 		return err
 	}
 	beats := 0
@@ -95,10 +95,11 @@ func (e *Engine) checkHeld(key string, row *schema.Key) error {
 	if !state.session.live {
 		return fmt.Errorf("bug: key %q is locked by a session that has ended", key)
 	}
-	if hold := state.hold; hold != nil && hold.Sequencer() != SequencerOf(row) {
+	hold := state.hold
+	if hold != nil && hold.Sequencer() != SequencerOf(row) {
 		return fmt.Errorf("bug: key %q has the handle of another grant", key)
 	}
-	return nil
+	return checkTerm(hold)
 }
 
 // checkSharesKnown looks for shares of locks of which nothing else is known.
@@ -129,6 +130,9 @@ func (e *Engine) checkShares(key string, state *lockState) error {
 		for _, hold := range one.handles() {
 			if hold.Session != one.session || hold.Fence != share.Fence || hold.Mode != Shared {
 				return fmt.Errorf("bug: the share of %q has the handle of another grant", key)
+			}
+			if err := checkTerm(hold); err != nil {
+				return err
 			}
 		}
 	}

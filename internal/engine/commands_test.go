@@ -268,6 +268,7 @@ func (a *args) has(h *handle) {
 func try(tx *engine.Txn, a *args) error {
 	s, key := a.session(), a.word()
 	h := a.handle(s, key)
+	h.hold.SetMaxHold(a.duration(a.text("max")))
 	err := tx.TryLock(&h.hold, s, key, a.lockOptions())
 	if err == nil {
 		a.has(h)
@@ -291,6 +292,10 @@ func wait(tx *engine.Txn, a *args) error {
 			given.hold.Owner = given
 			h.holds = append(h.holds, given)
 		}
+	}
+	most := a.duration(a.text("max"))
+	for _, given := range h.holds {
+		given.hold.SetMaxHold(most)
 	}
 	opts := a.lockOptions()
 	carried := a.carried()

@@ -77,6 +77,8 @@ func (e *Ends) addLock(cause error) {
 		e.KeyDeleted++
 	case errors.Is(cause, ErrForced):
 		e.Forced++
+	case errors.Is(cause, ErrHeldTooLong):
+		e.HeldTooLong++
 	}
 }
 
@@ -91,5 +93,5 @@ type Counts struct {
 type Ends struct {
 	Closed, Expired, Destroyed, NodeGone, CheckGone, CheckCritical, ProcessGone, Restored uint64
 
-	Unlocked, KeyDeleted, Forced uint64
+	Unlocked, KeyDeleted, Forced, HeldTooLong uint64
 }

@@ -26,7 +26,7 @@ func (tx *Txn) setDelay(key string, length time.Duration, mode Mode) {
 	if mode == Shared && state.delay.lasts(Exclusive, tx.now) && !d.until.After(state.delay.until) {
 		return
 	}
-	d.slot = tx.losesSlot(key)
+	d.slot = tx.isSlot(key)
 	f := tx.effect(delaySet)
 	f.delay, f.replaced = d, state.delay
 	e.swapDelay(state, d)
@@ -87,8 +87,8 @@ func (tx *Txn) dropDelay(key string) {
 	}
 }
 
-// losesSlot reports whether the key, whose lock was just lost, is that of a holder.
-func (tx *Txn) losesSlot(key string) bool {
+// isSlot reports whether the key is that of a holder of a semaphore.
+func (tx *Txn) isSlot(key string) bool {
 	id := contenderOf(key)
 	if id.IsZero() {
 		return false

@@ -12,12 +12,13 @@ import (
 // for byte and in the same order: no iteration of a map decides anything.
 func TestEngine_IsDeterministic(t *testing.T) {
 	const seeds, steps = 20, 400
-	for name, make := range map[string]func(testing.TB) *world{
+	for name, make := range map[string]func(testing.TB, time.Duration) *world{
 		"memory": newWorld, "batches": newBatches,
 	} {
 		for seed := range uint64(seeds) {
 			t.Run(fmt.Sprintf("%s/seed=%d", name, seed), func(t *testing.T) {
-				one, other := make(t), make(t)
+				slow := time.Duration(seed%2) * 3 * time.Second
+				one, other := make(t, slow), make(t, slow)
 				script := newScript(seed, one)
 				var history []string
 				t.Cleanup(func() {
@@ -122,12 +123,13 @@ func (s *script) call() string {
 	switch n := s.IntN(30); {
 	case n < 4:
 		return "try " + session + " " + s.key() + s.one("", " after=remove") + s.mode() +
-			s.name(" as=h")
+			s.one("", " max=2s") + s.name(" as=h")
 	case n < 12:
 		keys := []string{"k0", "k1", "k2", "k3", "k4"}
 		s.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 		return "wait " + session + " " + strings.Join(keys[:1+s.IntN(3)], " ") +
-			s.one("", " after=remove") + s.mode() + s.carries() + s.name(" as=w")
+			s.one("", " after=remove") + s.mode() +
+			s.one("", " max=2s") + s.carries() + s.name(" as=w")
 	case n < 18:
 		return "wait-slot " + session + " " + prefix + s.one("", " limit=2") + s.carries() +
 			s.name(" as=w")

@@ -11,8 +11,8 @@ func (e *Engine) Deadlines() int { return e.due.Len() }
 // AnyDue reports whether EndDue has anything to look at.
 func (e *Engine) AnyDue() bool { return e.due.Len() > 0 || e.unserved }
 
-// Due is something that is due: the end of a session, of a check's TTL or of a lock-delay. The zero
-// value is none.
+// Due is something that is due: the end of a session, of a check's TTL, of a hold that may last no
+// longer, or of a lock-delay; or what is slow, and is to be told. The zero value is none.
 type Due struct{ owner any }
 
 // PopDue returns the first of what is due, in the order of the deadlines (G5), which has to be
@@ -37,6 +37,10 @@ func (e *Engine) PopDue(now time.Time, most int) (due Due, looked int, ok bool) 
 			if e.early(it, owner.deadline) { // it was put again
 				continue
 			}
+		case *slowWait:
+			if owner.waiter.phase != standing { // it has been decided on, and may be taken back
+				continue
+			}
 		}
 		return Due{it.Owner}, looked + 1, true
 	}
@@ -51,8 +55,14 @@ func (tx *Txn) EndDue(due Due) {
 		tx.EndSession(owner, &lapse{tx.now.Sub(renewed)})
 	case *checkLease:
 		tx.lapse(owner)
+	case *term:
+		tx.endTerm(owner)
 	case *delay:
 		tx.endDelay(owner)
+	case *slowHold:
+		tx.tellHold(owner)
+	case *slowWait:
+		tx.tellWait(owner)
 	}
 	tx.again = true
 }

@@ -18,6 +18,7 @@ func New(rows *store.Store, config Config) *Engine {
 		semaphores: make(map[string]*semaphore),
 		leases:     make(map[string]*checkLease),
 		open:       new(Batch),
+		slow:       newSlow(config.Slow),
 	}
 	e.own.engine = e
 	return e

@@ -46,6 +46,9 @@ var (
 	// ErrForced is that of package lockd.
 	ErrForced = errors.New("unlocked by force")
 
+	// ErrHeldTooLong is that of package lockd.
+	ErrHeldTooLong = errors.New("held too long")
+
 	errDowngraded = fmt.Errorf("%w: downgraded", ErrUnlocked)
 )
 

@@ -7,11 +7,18 @@ func (e *Engine) setHold(state *lockState, hold *Hold) {
 		// Without a share the grant is being taken back too: see revert.
 		if one := state.shares.find(grantID{hold.Session, hold.Fence}); one != nil {
 			one.attach(hold)
+			e.enterTerm(hold)
 		}
 		return
 	}
 	old := state.hold
 	state.hold = hold
+	if old != nil {
+		e.leaveTerm(old)
+	}
+	if hold != nil {
+		e.enterTerm(hold)
+	}
 	if old != nil && old.policy == leaveSlot {
 		sem := e.semaphore(PrefixOf(state.key))
 		delete(sem.slots, old)
@@ -26,10 +33,16 @@ func (e *Engine) setHold(state *lockState, hold *Hold) {
 func (e *Engine) dropHold(hold *Hold) {
 	state := e.state(hold.Key)
 	if one := e.shareOf(hold); one != nil {
-		one.detach(hold)
+		e.detach(one, hold)
 	}
 	if state.hold == hold {
 		e.setHold(state, nil)
 	}
 	e.tidy(state)
+}
+
+// detach takes one of its handles off the share.
+func (e *Engine) detach(one *share, hold *Hold) {
+	e.leaveTerm(hold)
+	one.detach(hold)
 }

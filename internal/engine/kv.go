@@ -173,6 +173,9 @@ func (tx *Txn) unhold(row *schema.Key, cause error) {
 
 // keyMoved keeps each session's list of the locks that it holds.
 func (e *Engine) keyMoved(old, new *schema.Key) {
+	if e.slow != nil {
+		e.keyHeld(old, new)
+	}
 	var from, to schema.ID
 	key := ""
 	if old != nil {

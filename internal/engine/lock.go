@@ -173,26 +173,36 @@ func (tx *Txn) ForceUnlock(key string, fence uint64, reason string) error {
 		return fmt.Errorf("%w: fence %d has passed, the lock is held with fence %d", ErrNotHeld,
 			fence, row.Fence)
 	}
-	holder := tx.engine.sessions[row.Session]
-	tx.release(row, cause)
-	tx.setDelay(key, holder.Row.LockDelay, Exclusive)
+	tx.lose(row, cause)
 	return nil
+}
+
+// lose takes the lock of row from the session that has it alone, whose lock-delay follows.
+func (tx *Txn) lose(row *schema.Key, cause error) {
+	delay := tx.engine.holder(row.Session).Row.LockDelay
+	tx.release(row, cause)
+	tx.setDelay(row.Key, delay, Exclusive)
 }
 
 // forceShares is ForceUnlock of a lock that is shared.
 func (tx *Txn) forceShares(state *lockState, fence uint64, cause error) error {
-	key, found := state.key, false
+	found := false
 	for _, one := range state.shares.inOrder() {
 		if one.row.Fence == fence {
 			found = true
-			tx.endShare(one, cause)
-			tx.setDelay(key, one.session.Row.LockDelay, Shared)
+			tx.loseShare(one, cause)
 		}
 	}
 	if !found {
 		return fmt.Errorf("%w: no session shares the lock with fence %d", ErrNotHeld, fence)
 	}
 	return nil
+}
+
+// loseShare takes a share from its session, whose lock-delay follows (R5).
+func (tx *Txn) loseShare(one *share, cause error) {
+	tx.endShare(one, cause)
+	tx.setDelay(one.row.Key, one.session.Row.LockDelay, Shared)
 }
 
 // TryLock makes hold that of the key's lock, if that can be had at once. It returns a *Blocked if
@@ -297,5 +307,6 @@ func (tx *Txn) take(hold *Hold, s *Session, key string, opts LockOptions) {
 func (tx *Txn) assign(hold *Hold, s *Session, row *schema.Key, policy KeyPolicy) {
 	hold.Session, hold.Key, hold.policy, hold.Mode = s, row.Key, policy, Exclusive
 	hold.LockIndex, hold.Fence = row.LockIndex, row.Fence
+	tx.beginTerm(hold)
 	tx.engine.setHold(tx.engine.lockOf(row.Key), hold)
 }

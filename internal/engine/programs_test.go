@@ -50,7 +50,7 @@ func runPrograms(t *testing.T, n int, run func(p *program) error) {
 	}
 	for i := range n {
 		seed := first + uint64(i)
-		p := &program{Rand: rand.New(rand.NewPCG(seed, 1)), w: newWorld(t)}
+		p := &program{Rand: rand.New(rand.NewPCG(seed, 1)), w: newWorld(t, 0)}
 		for i := range 2 + p.IntN(3) {
 			name := fmt.Sprintf("t%d", i)
 			p.threads = append(p.threads, &thread{name: name, left: 1 + p.IntN(8)})

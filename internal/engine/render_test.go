@@ -145,6 +145,24 @@ func (w *world) problem(err error) string {
 		"waiters", b.Waiters, "limit", b.Limit)
 }
 
+// slowness is what is slow, in words.
+func (w *world) slowness(s *engine.Slow) string {
+	text := sessionName(s.Session.ID)
+	if s.Fence == 0 {
+		text += " waits for " + s.Key + fields("mode", modes[s.Mode], "for", s.Lasted)
+		if s.Blocked != nil {
+			text += ": " + w.problem(s.Blocked)
+		}
+		return text
+	}
+	text += " holds " + s.Key + fields("mode", modes[s.Mode], "fence", s.Fence, "for", s.Lasted,
+		"waiters", s.Waiters)
+	if s.First != nil {
+		text += " first=" + sessionName(s.First.ID)
+	}
+	return text
+}
+
 // show prints the keys, delays and queues.
 func (w *world) show() {
 	for _, row := range w.rows.Keys.Ascend("") {

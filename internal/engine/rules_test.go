@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/datadriven"
 
@@ -19,7 +20,7 @@ import (
 // "new", which is a new engine. Run with -rewrite to see what differs, as a change of the files.
 func TestRules(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		w := newWorld(t)
+		w := newWorld(t, 0)
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			if d.Cmd == "new" {
 				w = newStanza(t, d)
@@ -38,15 +39,23 @@ func TestRules(t *testing.T) {
 	})
 }
 
-// newStanza is a new world: in memory, with batches, or with a file. The commands of the input
-// begin it, and none of them may be refused.
+// newStanza is a new world: in memory, with batches, or with a file; slow=5s is when something is
+// told as slow. The commands of the input begin it, and none of them may be refused.
 func newStanza(t *testing.T, d *datadriven.TestData) *world {
-	w := newWorld(t)
+	var slow time.Duration
+	if text := ""; d.HasArg("slow") {
+		d.ScanArgs(t, "slow", &text)
+		var err error
+		if slow, err = time.ParseDuration(text); err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+	}
+	w := newWorld(t, slow)
 	switch {
 	case d.HasArg("batches"):
-		w = newBatches(t)
+		w = newBatches(t, slow)
 	case d.HasArg("file"):
-		w = newFile(t)
+		w = newFile(t, slow)
 	}
 	for _, line := range lines(d.Input) {
 		w.run(line, nil)

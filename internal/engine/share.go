@@ -22,6 +22,9 @@ func (e *Engine) shareOf(hold *Hold) *share {
 
 // shareMoved keeps the shares of each lock and of each session.
 func (e *Engine) shareMoved(old, new *schema.Share) {
+	if e.slow != nil {
+		e.shareHeld(old, new)
+	}
 	if e.own.shared {
 		e.own.passedShares = append(e.own.passedShares, cmp.Or(old, new))
 	}
@@ -45,7 +48,7 @@ func (e *Engine) shareMoved(old, new *schema.Share) {
 // did is reverted after that.
 func (e *Engine) dropShare(one *share) {
 	for one.hold != nil {
-		one.detach(one.hold)
+		e.detach(one, one.hold)
 	}
 	if one.prev != nil {
 		one.prev.next = one.next
@@ -90,7 +93,7 @@ func (tx *Txn) grantShare(key string, s *Session, opts LockOptions) *schema.Shar
 func (tx *Txn) endShare(one *share, cause error) {
 	for one.hold != nil {
 		hold := one.hold
-		one.detach(hold)
+		tx.engine.detach(one, hold)
 		f := tx.effect(LockLost)
 		f.Hold, f.Cause = hold, cause
 	}
@@ -129,7 +132,7 @@ func (tx *Txn) releaseShare(hold *Hold) {
 	if one == nil {
 		return
 	}
-	one.detach(hold)
+	tx.engine.detach(one, hold)
 	tx.effect(LockReleased).Hold = hold
 	if one.hold != nil { // another handle of the same grant has it
 		return
@@ -174,6 +177,7 @@ func (tx *Txn) Downgrade(hold, next *Hold) error {
 		Granted: e.moment(tx.now),
 	})
 	tx.assignShare(next, hold.Session, share, policy)
+	e.passTerm(hold, next)
 	f := tx.effect(LockDowngraded)
 	f.Hold, f.Next = hold, next
 	if state.queue.Len() > 0 {
@@ -205,6 +209,7 @@ func (tx *Txn) takeShare(hold *Hold, s *Session, key string, row *schema.Key, op
 func (tx *Txn) assignShare(hold *Hold, s *Session, row *schema.Share, policy KeyPolicy) {
 	hold.Session, hold.Key, hold.policy, hold.Mode = s, row.Key, policy, Shared
 	hold.LockIndex, hold.Fence = row.LockIndex, row.Fence
+	tx.beginTerm(hold)
 	state := tx.engine.lockOf(row.Key)
 	tx.engine.setHold(state, hold)
 	state.shares.removes = state.shares.removes || policy == RemoveAfter

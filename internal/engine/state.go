@@ -28,6 +28,7 @@ type Engine struct {
 	semaphores map[string]*semaphore  // by prefix
 	leases     map[string]*checkLease // by check
 	due        expiry.Heap
+	slow       *slow    // nil: nothing is told as slow
 	overdue    []string // keys whose delays are over but still have a row
 	unserved   bool     // a drop may have left a free lock with a queue, or one given up
 
@@ -51,6 +52,8 @@ type Config struct {
 	// NewSession makes the memory of a session, which is part of a handle. Nil: new(Session).
 	NewSession func() *Session
 
+	// Slow is how long a lock may be held, or waited for, until that is told as slow. 0: for ever.
+	Slow time.Duration
 	// LosesRenewal reports whether a test has the renewal of a session be lost. Nil: none is.
 	LosesRenewal func(id schema.ID) bool
 
@@ -99,6 +102,7 @@ type Hold struct {
 	Key       string
 	LockIndex uint64
 	Fence     uint64
+	term      *term // nil: the handle may have the lock for ever; here it takes no padding
 	Mode      Mode
 
 	Released bool // by Release, and that is published

@@ -42,6 +42,7 @@ type Effect struct {
 	Waiter  *Waiter
 	Session *Session
 	Cause   error
+	Slow    *Slow // of what is slow, with the Hold, if there is a handle, or the Waiter
 
 	delay    *delay
 	replaced *delay
@@ -63,6 +64,8 @@ const (
 	SessionEnded                         // SessionEnded: Session has ended, for Cause
 	WaiterServed                         // the holds of Waiter became those of their keys
 	WaiterLeft                           // Waiter goes with an error
+	HoldSlow                             // HoldSlow: a lock is held for long, as Slow says
+	WaitSlow                             // WaitSlow: Waiter waits for long, as Slow says
 
 	delaySet     // delay took the place of replaced
 	leaseBegun   // lease got another deadline than until

@@ -51,6 +51,9 @@ func (tx *Txn) queue(w *Waiter, keys []string) {
 	if len(e.several) > 0 && (w.Session.holdsAny() || w.Carried != nil) {
 		tx.promises = true
 	}
+	if e.slow != nil {
+		e.waitBegins(w)
+	}
 }
 
 // SetHold sets what the lock of the key with that number becomes that of when it is granted.
@@ -173,6 +176,9 @@ func (e *Engine) leave(w *Waiter) {
 		}
 	}
 	w.Session.removeWaiter(w)
+	if e.slow != nil {
+		e.waitEnds(w)
+	}
 }
 
 // holdsAny reports whether the session holds a lock, alone or with others.
@@ -204,6 +210,8 @@ func (e *Engine) standAgain(w *Waiter) {
 	}
 	if w.left { // its call has returned meanwhile
 		e.leave(w)
+	} else if e.slow != nil {
+		e.waitGoesOn(e.slow.waits[w])
 	}
 }
 

@@ -20,6 +20,7 @@ type world struct {
 	rows   *store.Store
 	engine *engine.Engine
 	now    time.Time
+	slow   time.Duration // engine.Config.Slow
 	taken  *engine.Batch // that is being committed, or nil
 
 	// What callers have: that is told.
@@ -37,20 +38,20 @@ type world struct {
 var begin = time.Unix(1_000_000_000, 0).UTC()
 
 // newWorld returns a world in memory, where all that is sealed is told at once.
-func newWorld(t testing.TB) *world { return openWorld(t, store.New()) }
+func newWorld(t testing.TB, slow time.Duration) *world { return openWorld(t, store.New(), slow) }
 
 // newBatches returns a world whose writes wait for a commit, of which nothing is kept.
-func newBatches(t testing.TB) *world {
+func newBatches(t testing.TB, slow time.Duration) *world {
 	rows := store.New()
 	rows.Rehearse(store.Hooks{})
-	return openWorld(t, rows)
+	return openWorld(t, rows, slow)
 }
 
 // newFile returns a world with a file, which can be opened again.
-func newFile(t testing.TB) *world {
+func newFile(t testing.TB, slow time.Duration) *world {
 	rows, path := store.New(), filepath.Join(t.TempDir(), "lockd.db")
 	openFile(t, rows, path)
-	w := openWorld(t, rows)
+	w := openWorld(t, rows, slow)
 	w.path = path
 	t.Cleanup(func() { w.rows.Close() })
 	return w
@@ -80,9 +81,9 @@ func (w *world) reopen() {
 	}
 }
 
-func openWorld(t testing.TB, rows *store.Store) *world {
+func openWorld(t testing.TB, rows *store.Store, slow time.Duration) *world {
 	w := &world{
-		t: t, rows: rows, now: begin,
+		t: t, rows: rows, now: begin, slow: slow,
 		named:    make(map[string]string),
 		sessions: make(map[string]*engine.Session),
 		holds:    make(map[string]*engine.Hold),
@@ -94,7 +95,7 @@ func openWorld(t testing.TB, rows *store.Store) *world {
 
 // load opens what the rows have, and writes what an opened database begins with.
 func (w *world) load() {
-	w.engine = engine.New(w.rows, engine.Config{Node: "local"})
+	w.engine = engine.New(w.rows, engine.Config{Node: "local", Slow: w.slow})
 	w.engine.Load(w.now)
 	w.write(func(tx *engine.Txn) error {
 		tx.Initialize()
@@ -193,6 +194,8 @@ func (w *world) tell(o engine.Outcome) {
 			w.holds[nameOf(f.Next.Owner)] = f.Next
 		case engine.LockHeld:
 			w.holds[nameOf(f.Hold.Owner)] = f.Hold
+		case engine.HoldSlow, engine.WaitSlow:
+			w.printf("slow %s\n", w.slowness(f.Slow))
 		case engine.SessionEnded:
 			w.printf("ended %s: %v\n", sessionName(f.Session.Row.ID), f.Cause)
 		}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Rank orders items that are due at the same instant: renewals come first, then ends, then grants.
-// The zero value is Renewal.
+// Rank orders items that are due at the same instant: renewals come first, then ends, then grants,
+// then what is only told. The zero value is Renewal.
 type Rank uint8
 
 // The ranks, in their order.
@@ -14,6 +14,7 @@ const (
 	Renewal Rank = iota // something is renewed in time
 	End                 // something is over
 	Grant               // something becomes free
+	Notice              // something is told, unless it is over at the same instant
 )
 
 // Item is one deadline. It is embedded in, or pointed to by, what it belongs to, and must not be

@@ -52,18 +52,19 @@ func TestPop_DueFromItsInstantOn(t *testing.T) {
 
 func TestPop_OneInstantInOrderOfRankThenOfSet(t *testing.T) {
 	q, _, _ := newQueue()
+	notice := &expiry.Item{Rank: expiry.Notice}
 	grant := &expiry.Item{Rank: expiry.Grant}
 	end1, end2 := &expiry.Item{Rank: expiry.End}, &expiry.Item{Rank: expiry.End}
 	renewal := &expiry.Item{Rank: expiry.Renewal}
 	early := &expiry.Item{Rank: expiry.Grant}
 
 	at := start.Add(time.Second)
-	for _, it := range []*expiry.Item{grant, end2, end1, renewal} {
+	for _, it := range []*expiry.Item{notice, grant, end2, end1, renewal} {
 		q.Set(it, at)
 	}
 	q.Set(end2, at) // to the same instant, but later than end1
 	q.Set(early, at.Add(-1))
-	mustPop(t, q, at, early, renewal, end1, end2, grant)
+	mustPop(t, q, at, early, renewal, end1, end2, grant, notice)
 }
 
 func TestSet_Moves(t *testing.T) {
@@ -156,7 +157,7 @@ func TestQueue_Model(t *testing.T) {
 		now, sets := start, 0
 		items := make([]expiry.Item, 8)
 		for i := range items {
-			items[i].Rank = expiry.Rank(i % 3)
+			items[i].Rank = expiry.Rank(i % 4)
 		}
 		var model []entry
 		forget := func(it *expiry.Item) {

@@ -148,6 +148,7 @@ func (c *Collector) addCounters() {
 		{"unlocked", func(s *lockd.Stats) uint64 { return s.Ends.Unlocked }},
 		{"key_deleted", func(s *lockd.Stats) uint64 { return s.Ends.KeyDeleted }},
 		{"forced", func(s *lockd.Stats) uint64 { return s.Ends.Forced }},
+		{"held_too_long", func(s *lockd.Stats) uint64 { return s.Ends.HeldTooLong }},
 	})
 }
 

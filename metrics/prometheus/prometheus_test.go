@@ -87,7 +87,7 @@ func TestCollector_ExportsEachFigure(t *testing.T) {
 		"lockd_session_ends_total/check_gone": 0, "lockd_session_ends_total/check_critical": 0,
 		"lockd_session_ends_total/process_gone": 0, "lockd_session_ends_total/restored": 0,
 		"lockd_lock_ends_total/unlocked": 1, "lockd_lock_ends_total/key_deleted": 1,
-		"lockd_lock_ends_total/forced":        1,
+		"lockd_lock_ends_total/forced": 1, "lockd_lock_ends_total/held_too_long": 0,
 		"lockd_commit_duration_seconds_count": float64(stats.Commits.Count),
 		"lockd_commit_duration_seconds_sum":   stats.Commits.Total.Seconds(),
 		"lockd_commit_last_seconds":           stats.Commits.Last.Seconds(),

@@ -1,0 +1,245 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/lockd/lockd/internal/expiry"
+	"github.com/lockd/lockd/internal/schema"
+)
+
+// Slow is a lock, or a slot, that is held or waited for longer than Config.Slow. It is told once.
+type Slow struct {
+	Key     string
+	Mode    Mode
+	Session *schema.Session // that holds, or waits
+	At      time.Time       // the instant as of which this is
+	Lasted  time.Duration   // so far; 0 if it is not known
+
+	Fence   uint64          // of a hold
+	Waiters int             // of a hold: how many calls wait
+	First   *schema.Session // of a hold: whose call is the first of them; nil if there is none
+
+	Blocked *Blocked // of a wait: what is in the way, or nil if only a commit is
+
+	hold *slowHold
+}
+
+// slow has the deadlines of what is to be told as slow: of each grant, with a handle or without,
+// and of each call that waits.
+type slow struct {
+	after time.Duration
+	holds map[Sequencer]*slowHold
+	waits map[*Waiter]*slowWait
+}
+
+// slowHold is when a grant is told as slow. It stands in the heap while the grant lasts and has not
+// been told; one that was told is kept until the end of the grant is published, for that may be
+// taken back.
+type slowHold struct {
+	grant  Sequencer
+	moment int64 // of the grant; 0 if that was before the database was opened
+	told   bool
+	due    expiry.Item
+}
+
+// slowWait is when a call that waits is told as slow. It is kept until its outcome is final.
+type slowWait struct {
+	waiter *Waiter
+	told   bool
+	due    expiry.Item
+}
+
+// newSlow returns what tells after that time, and nil for 0.
+func newSlow(after time.Duration) *slow {
+	if after == 0 {
+		return nil
+	}
+	return &slow{
+		after: after,
+		holds: make(map[Sequencer]*slowHold), waits: make(map[*Waiter]*slowWait),
+	}
+}
+
+// keyHeld keeps the deadlines with the grants of a key that is locked by one session alone.
+func (e *Engine) keyHeld(old, new *schema.Key) {
+	held, holds := old != nil && !old.Session.IsZero(), new != nil && !new.Session.IsZero()
+	switch {
+	case held && holds && SequencerOf(old) == SequencerOf(new):
+		return
+	case held:
+		e.holdEnds(SequencerOf(old))
+	}
+	if holds {
+		e.holdBegins(SequencerOf(new), new.Granted)
+	}
+}
+
+// shareHeld is keyHeld for the grant of a share.
+func (e *Engine) shareHeld(old, new *schema.Share) {
+	if old != nil {
+		e.holdEnds(SequencerOfShare(old))
+	}
+	if new != nil {
+		e.holdBegins(SequencerOfShare(new), new.Granted)
+	}
+}
+
+func (e *Engine) holdBegins(grant Sequencer, moment int64) {
+	if e.slow.holds[grant] != nil { // its end is taken back
+		return
+	}
+	h := &slowHold{grant: grant, moment: moment}
+	h.due = expiry.Item{Owner: h, Rank: expiry.Notice}
+	e.slow.holds[grant] = h
+	e.holdGoesOn(h)
+}
+
+// holdGoesOn sets the deadline of a grant that lasts and was not told. One that is older than the
+// open database counts from the opening.
+func (e *Engine) holdGoesOn(h *slowHold) {
+	e.due.Set(&h.due, e.Instant(max(1, h.moment)).Add(e.slow.after))
+}
+
+func (e *Engine) holdEnds(grant Sequencer) {
+	if h := e.slow.holds[grant]; !h.told {
+		e.due.Remove(&h.due)
+		delete(e.slow.holds, grant)
+	}
+}
+
+// forgetEnded forgets the grants whose ends are published.
+func (e *Engine) forgetEnded(events []Event) {
+	for i := range events {
+		r := &events[i].Body
+		if r.Former == nil {
+			continue
+		}
+		switch old := r.Old.(type) {
+		case *schema.Key:
+			delete(e.slow.holds, SequencerOf(old))
+		case *schema.Share:
+			delete(e.slow.holds, SequencerOfShare(old))
+		}
+	}
+}
+
+// waitBegins gives a call that begins to wait its deadline.
+func (e *Engine) waitBegins(w *Waiter) {
+	s := &slowWait{waiter: w}
+	s.due = expiry.Item{Owner: s, Rank: expiry.Notice}
+	e.slow.waits[w] = s
+	e.waitGoesOn(s)
+}
+
+// waitGoesOn sets the deadline of a call that stands in its queues, unless it was told.
+func (e *Engine) waitGoesOn(s *slowWait) {
+	if !s.told {
+		e.due.Set(&s.due, s.waiter.Began.Add(e.slow.after))
+	}
+}
+
+// waitEnds forgets a call whose outcome is final.
+func (e *Engine) waitEnds(w *Waiter) {
+	e.due.Remove(&e.slow.waits[w].due)
+	delete(e.slow.waits, w)
+}
+
+// tellHold has a grant be told as slow, when the state in which it is so is durable.
+func (tx *Txn) tellHold(h *slowHold) {
+	h.told = true
+	e := tx.engine
+	s := &Slow{
+		Key: h.grant.Key, Mode: h.grant.Mode, Fence: h.grant.Fence,
+		Session: e.holder(h.grant.Session).Row, At: tx.now, hold: h,
+	}
+	if h.moment != 0 {
+		s.Lasted = Lasted(e.Instant(h.moment), tx.now)
+	}
+	queue := s.Key
+	if tx.isSlot(s.Key) {
+		queue = PrefixOf(s.Key) + SemaphoreKey
+	}
+	if state := e.lockOf(queue); state != nil && !state.queue.Empty() {
+		s.Waiters = state.queue.Len()
+		if first := state.queue.Front(); first != nil {
+			s.First = first.Waiter.Session.Row
+		}
+	}
+	f := tx.effect(HoldSlow)
+	f.Slow = s
+	if state := e.lockOf(s.Key); s.Mode == Exclusive {
+		f.Hold = state.hold
+	} else {
+		f.Hold = state.shares.find(grantID{e.holder(h.grant.Session), s.Fence}).hold
+	}
+}
+
+// tellWait has a call that waits be told as slow.
+func (tx *Txn) tellWait(s *slowWait) {
+	s.told = true
+	w := s.waiter
+	f := tx.effect(WaitSlow)
+	f.Waiter = w
+	f.Slow = &Slow{
+		Key: w.claims[0].key, Mode: w.Options.Mode, Session: w.Session.Row, At: tx.now,
+		Lasted: Lasted(w.Began, tx.now), Blocked: tx.obstacle(w),
+	}
+	if blocked := f.Slow.Blocked; blocked != nil {
+		f.Slow.Key = blocked.Key
+	}
+}
+
+// untellHold takes back that a grant was told. The rows have been taken back before.
+func (e *Engine) untellHold(h *slowHold) {
+	h.told = false
+	if e.own.Proves(h.grant) != nil { // the grant was taken back too
+		delete(e.slow.holds, h.grant)
+		return
+	}
+	e.holdGoesOn(h)
+}
+
+// untellWait takes back that a call was told.
+func (e *Engine) untellWait(w *Waiter) {
+	if s := e.slow.waits[w]; s != nil { // else its call has returned meanwhile
+		s.told = false
+		e.waitGoesOn(s)
+	}
+}
+
+// checkSlow compares the deadlines with the grants, and the calls that wait.
+func (e *Engine) checkSlow() error {
+	if e.slow == nil {
+		return nil
+	}
+	for grant, h := range e.slow.holds {
+		lasts := e.own.Proves(grant) == nil
+		kept := h.told && e.Undecided() != nil // for its end may be taken back
+		if h.due.Queued() != (lasts && !h.told) || !lasts && !kept {
+			return fmt.Errorf("bug: %+v: lasts %t, told %t, queued %t", grant, lasts, h.told,
+				h.due.Queued())
+		}
+	}
+	waits := 0
+	for _, s := range e.sessions {
+		for w := range s.waiters() {
+			waits++
+			one := e.slow.waits[w]
+			if one == nil || w.phase == standing && one.told == one.due.Queued() {
+				return fmt.Errorf("bug: a call that waits for %q is not told", w.claims[0].key)
+			}
+		}
+	}
+	held := 0
+	for _, state := range e.locks {
+		if held += state.shares.n; state.session != nil {
+			held++
+		}
+	}
+	if held > len(e.slow.holds) || waits != len(e.slow.waits) {
+		return fmt.Errorf("bug: %d grants of %d, and %d calls of %d are told when they are slow",
+			len(e.slow.holds), held, len(e.slow.waits), waits)
+	}
+	return nil
+}

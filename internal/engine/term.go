@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/lockd/lockd/internal/expiry"
+)
+
+// term is how long a handle may have its lock at most: there is one for each handle that was made
+// with a MaxHold. It stands in the heap while the handle has the lock, and at no other time.
+type term struct {
+	hold  *Hold
+	most  time.Duration
+	until time.Time
+	over  expiry.Item
+}
+
+// SetMaxHold has hold lose its lock that long after it is granted, or taken over; 0 means never. It
+// is called before that.
+func (h *Hold) SetMaxHold(most time.Duration) {
+	if most > 0 {
+		h.term = &term{hold: h, most: most}
+		h.term.over = expiry.Item{Owner: h.term, Rank: expiry.End}
+	}
+}
+
+// beginTerm has the term of hold, if it has one, begin now, with its grant.
+func (tx *Txn) beginTerm(hold *Hold) {
+	if t := hold.term; t != nil {
+		t.until = tx.now.Add(t.most)
+	}
+}
+
+// passTerm has next, which took the place of hold, end when hold would have.
+func (e *Engine) passTerm(hold, next *Hold) {
+	if t := hold.term; t != nil {
+		next.SetMaxHold(t.most)
+		next.term.until = t.until
+		e.enterTerm(next)
+	}
+}
+
+// enterTerm puts the term of a handle that has its lock into the heap.
+func (e *Engine) enterTerm(hold *Hold) {
+	if t := hold.term; t != nil {
+		e.due.Set(&t.over, t.until)
+	}
+}
+
+// leaveTerm takes the term of a handle that has its lock no more out of the heap.
+func (e *Engine) leaveTerm(hold *Hold) {
+	if t := hold.term; t != nil {
+		e.due.Remove(&t.over)
+	}
+}
+
+// endTerm takes the lock from a handle that has had it for as long as it may, as ForceUnlock would.
+func (tx *Txn) endTerm(t *term) {
+	cause := fmt.Errorf("%w: MaxHold is %v", ErrHeldTooLong, t.most)
+	if one := tx.engine.shareOf(t.hold); one != nil {
+		tx.loseShare(one, cause)
+		return
+	}
+	tx.lose(tx.Get(t.hold.Key), cause)
+}
+
+// checkTerm checks that a handle which has its lock loses it in time. The hold may be nil.
+func checkTerm(hold *Hold) error {
+	if hold != nil && hold.term != nil && !hold.term.over.Queued() {
+		return fmt.Errorf("bug: the hold of %q has a MaxHold but no deadline", hold.Key)
+	}
+	return nil
+}
