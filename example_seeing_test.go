@@ -99,6 +99,32 @@ func ExampleStats() {
 	// Output: 1 session, 2 locks, 0 waiters
 }
 
+// How long locks were held: each hold falls into the bucket of the first bound that is no shorter.
+func ExampleHistogram() {
+	mock := clock.NewMock()
+	db := must(lockd.New(&lockd.Options{Clock: mock}))
+	defer db.Close()
+	s := must(db.NewSession(nil))
+	for _, held := range []time.Duration{time.Second, 4 * time.Second} {
+		lock := must(s.TryLock("k", nil))
+		mock.Add(held)
+		if err := lock.Unlock(); err != nil {
+			fmt.Println(err)
+		}
+	}
+	holds := db.Stats().LockHolds
+	fmt.Println(holds.Count(), "holds,", holds.Seconds, "s together")
+	for i, bound := range lockd.HistogramBounds() {
+		if n := holds.Buckets[i]; n > 0 {
+			fmt.Println(n, "of them up to", bound)
+		}
+	}
+	// Output:
+	// 2 holds, 5 s together
+	// 1 of them up to 1s
+	// 1 of them up to 10s
+}
+
 // Why sessions and locks have ended.
 func ExampleStats_ends() {
 	db := must(lockd.New(nil))

@@ -70,7 +70,10 @@ func (e *Engine) settle(effects []Effect, events []Event) {
 		case SessionEnded:
 			delete(e.sessions, f.Session.Row.ID)
 			e.unbind(f.Session)
-		case WaiterServed, WaiterLeft:
+		case WaiterServed:
+			e.counts.countWait(f)
+			e.Settle(f.Waiter)
+		case WaiterLeft:
 			e.Settle(f.Waiter)
 		}
 	}

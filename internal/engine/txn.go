@@ -47,6 +47,7 @@ type Effect struct {
 	lease    *checkLease
 	share    *share
 	until    time.Time
+	waited   time.Duration // of a waiter that is served: until then
 }
 
 // EffectKind says what an effect is.

@@ -97,7 +97,8 @@ func (tx *Txn) served(w *Waiter) {
 		}
 	}
 	w.phase = granted
-	tx.effect(WaiterServed).Waiter = w
+	f := tx.effect(WaiterServed)
+	f.Waiter, f.waited = w, Lasted(w.Began, tx.now)
 }
 
 // dismiss takes a waiter out of its queues with an error, and looks at those that stood behind.
@@ -133,6 +134,9 @@ func (e *Engine) leave(w *Waiter) {
 	}
 	if !w.left {
 		e.counts.Waiters--
+		if w.Err != nil {
+			e.counts.GaveUp++
+		}
 	}
 	w.Session.removeWaiter(w)
 }

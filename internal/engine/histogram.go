@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/lockd/lockd/internal/schema"
+)
+
+// Histogram counts durations. Package lockd documents it.
+type Histogram struct {
+	Buckets [len(Bounds{}) + 1]uint64
+	Seconds float64
+}
+
+// Bounds is the longest duration of each bucket but the last, which has all that are longer.
+type Bounds [14]time.Duration
+
+// HistogramBounds returns the bounds of every histogram. They are close together where a commit
+// ends, and reach to where a leader does.
+func HistogramBounds() Bounds {
+	return Bounds{
+		time.Millisecond, 3 * time.Millisecond,
+		10 * time.Millisecond, 30 * time.Millisecond,
+		100 * time.Millisecond, 300 * time.Millisecond,
+		time.Second, 3 * time.Second, 10 * time.Second, 30 * time.Second,
+		2 * time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour,
+	}
+}
+
+// add counts one duration.
+func (h *Histogram) add(took time.Duration) {
+	bucket := 0
+	if took > time.Millisecond { // else it is in the first, as most are
+		for bounds := HistogramBounds(); bucket < len(bounds) && took > bounds[bucket]; {
+			bucket++
+		}
+	}
+	h.Buckets[bucket]++
+	h.Seconds += float64(took) / float64(time.Second)
+}
+
+// countWait counts the wait that has ended with what it was for. That of a call that has given up
+// meanwhile is counted there: see Withdraw.
+func (c *Counts) countWait(served *Effect) {
+	switch w := served.Waiter; {
+	case w.left:
+	case w.Slot:
+		c.SlotWaits.add(served.waited)
+	default:
+		c.LockWaits.add(served.waited)
+	}
+}
+
+// countHold counts the grant that the event has ended, unless its beginning is not known.
+func (c *Counts) countHold(ended *Record) {
+	holds, granted := &c.LockHolds, int64(0)
+	switch row := ended.Old.(type) {
+	case *schema.Share:
+		granted = row.Granted
+	case *schema.Key:
+		if granted = row.Granted; isSlot(row) {
+			holds = &c.SlotHolds
+		}
+	}
+	if granted != 0 {
+		holds.add(max(0, time.Duration(ended.Moment-granted)))
+	}
+}
+
+// isSlot reports whether the row, which is locked, is the contender key of its holder. The flags,
+// which keys of no semaphore have as good as never, come first.
+func isSlot(row *schema.Key) bool {
+	return row.Flags == semaphoreFlags && contenderOf(row.Key) == row.Session
+}
