@@ -2,6 +2,7 @@ package lockd_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -123,6 +124,32 @@ func ExampleHistogram() {
 	// 2 holds, 5 s together
 	// 1 of them up to 1s
 	// 1 of them up to 10s
+}
+
+// Which locks most calls wait for.
+func ExampleDB_MostAwaited() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+	s := must(db.NewSession(&lockd.SessionOptions{Name: "worker-1"}))
+	must(s.TryLock("quiet", nil))
+	must(s.TryLock("busy", nil))
+	ctx, cancel := context.WithCancel(context.Background())
+	gaveUp := make(chan error)
+	go func() {
+		_, err := s.Lock(ctx, "busy", nil)
+		gaveUp <- err
+	}()
+	for db.Stats().Waiters == 0 {
+		runtime.Gosched()
+	}
+	for _, lock := range db.MostAwaited(10) {
+		fmt.Println(lock.Key, "held by", lock.Holder.Name, "with", len(lock.Queue), "waiter")
+	}
+	cancel()
+	fmt.Println(errors.Is(<-gaveUp, context.Canceled))
+	// Output:
+	// busy held by worker-1 with 1 waiter
+	// true
 }
 
 // Why sessions and locks have ended.
