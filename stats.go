@@ -77,10 +77,13 @@ type Histogram struct {
 	// the last of all others.
 	Buckets [len(engine.Bounds{}) + 1]uint64
 
-	// Seconds is how long all of them took together. Very many holders would overflow a
-	// time.Duration.
+	// Seconds is how long all of them took together. The holds of very many holders would overflow
+	// a time.Duration.
 	Seconds float64
 }
+
+// histogramOf returns the histogram as users know it.
+func histogramOf(h *engine.Histogram) Histogram { return Histogram{h.Buckets, h.Seconds()} }
 
 // Count returns how many durations there were.
 func (h *Histogram) Count() uint64 {
@@ -106,8 +109,8 @@ func (db *DB) Stats() Stats {
 		Index: db.rows.Published(), Keys: counts.Keys, Sessions: counts.Sessions,
 		Locks: counts.Locks, Shares: counts.Shares, Waiters: counts.Waiters, Grants: counts.Grants,
 		GaveUp: counts.GaveUp, Ends: counts.Ends,
-		LockWaits: Histogram(counts.LockWaits), LockHolds: Histogram(counts.LockHolds),
-		SlotWaits: Histogram(counts.SlotWaits), SlotHolds: Histogram(counts.SlotHolds),
+		LockWaits: histogramOf(&counts.LockWaits), LockHolds: histogramOf(&counts.LockHolds),
+		SlotWaits: histogramOf(&counts.SlotWaits), SlotHolds: histogramOf(&counts.SlotHolds),
 		Commits: db.writer.Commits(), Err: db.writer.Refused(),
 	}
 	db.writer.Unlock()

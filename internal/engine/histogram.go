@@ -6,11 +6,21 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// Histogram counts durations. Package lockd documents it.
+// Histogram counts durations. Package lockd documents the one that users see.
 type Histogram struct {
 	Buckets [len(Bounds{}) + 1]uint64
-	Seconds float64
+
+	// The sum is in two parts, for very many holders would overflow a Duration. To add to a float
+	// takes longer.
+	seconds uint64
+	rest    time.Duration
 }
+
+// maxRest is how long the rest of a sum may be before it becomes seconds.
+const maxRest = 1 << 62
+
+// Seconds returns the sum of the durations.
+func (h *Histogram) Seconds() float64 { return float64(h.seconds) + h.rest.Seconds() }
 
 // Bounds is the longest duration of each bucket but the last, which has all that are longer.
 type Bounds [14]time.Duration
@@ -27,8 +37,8 @@ func HistogramBounds() Bounds {
 	}
 }
 
-// add counts one duration.
-func (h *Histogram) add(took time.Duration) {
+// Add counts one duration.
+func (h *Histogram) Add(took time.Duration) {
 	bucket := 0
 	if took > time.Millisecond { // else it is in the first, as most are
 		for bounds := HistogramBounds(); bucket < len(bounds) && took > bounds[bucket]; {
@@ -36,7 +46,10 @@ func (h *Histogram) add(took time.Duration) {
 		}
 	}
 	h.Buckets[bucket]++
-	h.Seconds += float64(took) / float64(time.Second)
+	if h.rest += took; h.rest >= maxRest {
+		h.seconds += uint64(h.rest / time.Second)
+		h.rest %= time.Second
+	}
 }
 
 // countWait counts the wait that has ended with what it was for. That of a call that has given up
@@ -45,9 +58,9 @@ func (c *Counts) countWait(served *Effect) {
 	switch w := served.Waiter; {
 	case w.left:
 	case w.Slot:
-		c.SlotWaits.add(served.waited)
+		c.SlotWaits.Add(served.waited)
 	default:
-		c.LockWaits.add(served.waited)
+		c.LockWaits.Add(served.waited)
 	}
 }
 
@@ -63,7 +76,7 @@ func (c *Counts) countHold(ended *Record) {
 		}
 	}
 	if granted != 0 {
-		holds.add(max(0, time.Duration(ended.Moment-granted)))
+		holds.Add(max(0, time.Duration(ended.Moment-granted)))
 	}
 }
 
