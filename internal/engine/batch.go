@@ -105,7 +105,7 @@ func (e *Engine) revert(effects []Effect) {
 		case delaySet:
 			e.swapDelay(e.state(f.delay.key), f.replaced)
 		case leaseBegun:
-			e.setLease(f.lease, f.until)
+			e.setLease(f.lease, f.instant)
 		case removesEnded:
 			if state := e.lockOf(f.share.row.Key); state != nil &&
 				state.shares.find(f.share.id()) != nil {

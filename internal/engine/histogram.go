@@ -41,9 +41,7 @@ func HistogramBounds() Bounds {
 func (h *Histogram) Add(took time.Duration) {
 	bucket := 0
 	if took > time.Millisecond { // else it is in the first, as most are
-		for bounds := HistogramBounds(); bucket < len(bounds) && took > bounds[bucket]; {
-			bucket++
-		}
+		bucket = bucketOf(took)
 	}
 	h.Buckets[bucket]++
 	if h.rest += took; h.rest >= maxRest {
@@ -52,25 +50,37 @@ func (h *Histogram) Add(took time.Duration) {
 	}
 }
 
+// bucketOf returns the bucket of a duration: that of the first bound which is no shorter.
+func bucketOf(took time.Duration) int {
+	for i, bound := range HistogramBounds() {
+		if took <= bound {
+			return i
+		}
+	}
+	return len(Bounds{})
+}
+
 // countWait counts the wait that has ended with what it was for. That of a call that has given up
 // meanwhile is counted there: see Withdraw.
 func (c *Counts) countWait(served *Effect) {
-	switch w := served.Waiter; {
-	case w.left:
-	case w.Slot:
-		c.SlotWaits.Add(served.waited)
-	default:
-		c.LockWaits.Add(served.waited)
+	w := served.Waiter
+	if w.left {
+		return
 	}
+	waits := &c.LockWaits
+	if w.Slot {
+		waits = &c.SlotWaits
+	}
+	waits.Add(Lasted(w.Began, served.instant))
 }
 
 // countHold counts the grant that the event has ended, unless its beginning is not known.
 func (c *Counts) countHold(ended *Record) {
 	holds, granted := &c.LockHolds, int64(0)
-	switch row := ended.Old.(type) {
-	case *schema.Share:
-		granted = row.Granted
-	case *schema.Key:
+	if ended.Kind == ShareEnded {
+		granted = ended.Old.(*schema.Share).Granted
+	} else {
+		row := ended.Old.(*schema.Key)
 		if granted = row.Granted; isSlot(row) {
 			holds = &c.SlotHolds
 		}

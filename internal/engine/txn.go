@@ -46,8 +46,7 @@ type Effect struct {
 	replaced *delay
 	lease    *checkLease
 	share    *share
-	until    time.Time
-	waited   time.Duration // of a waiter that is served: until then
+	instant  time.Time // the deadline that lease had, or that at which Waiter was served
 }
 
 // EffectKind says what an effect is.
@@ -65,7 +64,7 @@ const (
 	WaiterLeft                           // Waiter goes with an error
 
 	delaySet     // delay took the place of replaced
-	leaseBegun   // lease got another deadline than until
+	leaseBegun   // lease got another deadline than instant
 	removesEnded // share, the last one, went with shares.removes
 )
 

@@ -98,7 +98,7 @@ func (tx *Txn) served(w *Waiter) {
 	}
 	w.phase = granted
 	f := tx.effect(WaiterServed)
-	f.Waiter, f.waited = w, Lasted(w.Began, tx.now)
+	f.Waiter, f.instant = w, tx.now
 }
 
 // dismiss takes a waiter out of its queues with an error, and looks at those that stood behind.
