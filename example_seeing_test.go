@@ -2,6 +2,7 @@ package lockd_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -97,6 +98,58 @@ func ExampleStats() {
 	stats := db.Stats()
 	fmt.Println(stats.Sessions, "session,", stats.Locks, "locks,", stats.Waiters, "waiters")
 	// Output: 1 session, 2 locks, 0 waiters
+}
+
+// How long locks were held: each hold falls into the bucket of the first bound that is no shorter.
+func ExampleHistogram() {
+	mock := clock.NewMock()
+	db := must(lockd.New(&lockd.Options{Clock: mock}))
+	defer db.Close()
+	s := must(db.NewSession(nil))
+	for _, held := range []time.Duration{time.Second, 4 * time.Second} {
+		lock := must(s.TryLock("k", nil))
+		mock.Add(held)
+		if err := lock.Unlock(); err != nil {
+			fmt.Println(err)
+		}
+	}
+	holds := db.Stats().LockHolds
+	fmt.Println(holds.Count(), "holds,", holds.Seconds, "s together")
+	for i, bound := range lockd.HistogramBounds() {
+		if n := holds.Buckets[i]; n > 0 {
+			fmt.Println(n, "of them up to", bound)
+		}
+	}
+	// Output:
+	// 2 holds, 5 s together
+	// 1 of them up to 1s
+	// 1 of them up to 10s
+}
+
+// Which locks most calls wait for.
+func ExampleDB_MostAwaited() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+	s := must(db.NewSession(&lockd.SessionOptions{Name: "worker-1"}))
+	must(s.TryLock("quiet", nil))
+	must(s.TryLock("busy", nil))
+	ctx, cancel := context.WithCancel(context.Background())
+	gaveUp := make(chan error)
+	go func() {
+		_, err := s.Lock(ctx, "busy", nil)
+		gaveUp <- err
+	}()
+	for db.Stats().Waiters == 0 {
+		runtime.Gosched()
+	}
+	for _, lock := range db.MostAwaited(10) {
+		fmt.Println(lock.Key, "held by", lock.Holder.Name, "with", len(lock.Queue), "waiter")
+	}
+	cancel()
+	fmt.Println(errors.Is(<-gaveUp, context.Canceled))
+	// Output:
+	// busy held by worker-1 with 1 waiter
+	// true
 }
 
 // Why sessions and locks have ended.

@@ -69,7 +69,7 @@ func newDB(opts *Options) *DB {
 	}
 	probe, probed := db.clock.(*hook.Probe)
 	if probed {
-		rules.DelayEnds = probe.DelayEnds
+		rules.Ends = probe.Ends
 	}
 	db.engine = engine.New(db.rows, rules)
 	_, unpaced := db.clock.(hook.Unpaced)

@@ -54,11 +54,38 @@ type WaiterInfo struct {
 // database's lock for a time in proportion to the number of locks and waiters.
 func (db *DB) Locks() iter.Seq[LockInfo] {
 	return func(yield func(LockInfo) bool) {
-		db.writer.LockBeside()
-		now := db.writer.Time()
-		views := db.engine.LockViews(now)
-		db.writer.Unlock()
+		views, now := db.lockViews(db.engine.LockViews)
 		slices.SortFunc(views, func(a, b engine.LockView) int { return cmp.Compare(a.Key, b.Key) })
+		db.lockInfos(views, now)(yield)
+	}
+}
+
+// MostAwaited returns the n locks that most calls wait for, as Locks describes them: the most
+// awaited first, of two with as many waiters that whose first has waited longer, and then by the
+// key. They are fewer than n if no more are waited for.
+//
+// It describes those locks only. It holds the database's lock for a time in proportion to the
+// number of locks that are held, delayed or waited for, and of the waiters of those n.
+func (db *DB) MostAwaited(n int) []LockInfo {
+	views, now := db.lockViews(func(now time.Time) []engine.LockView {
+		return db.engine.MostAwaited(n, now)
+	})
+	return slices.Collect(db.lockInfos(views, now))
+}
+
+// lockViews returns the locks that see chooses, and the time at which it saw them.
+func (db *DB) lockViews(
+	see func(now time.Time) []engine.LockView,
+) (views []engine.LockView, now time.Time) {
+	db.writer.LockBeside()
+	defer db.writer.Unlock()
+	now = db.writer.Time()
+	return see(now), now
+}
+
+// lockInfos describes the locks, which were seen at that time.
+func (db *DB) lockInfos(views []engine.LockView, now time.Time) iter.Seq[LockInfo] {
+	return func(yield func(LockInfo) bool) {
 		limits := make(engine.Limits)
 		for i := range views {
 			info := db.lockInfo(&views[i], now)

@@ -1,19 +1,41 @@
 package lockd
 
-import "time"
+import (
+	"time"
+
+	"github.com/lockd/lockd/internal/engine"
+)
 
 // Stats has counts of a database: what there is now, and what happened since it was opened. All but
-// Waiters and Watchers count what is durable.
+// Waiters, GaveUp and Watchers count what is durable.
 type Stats struct {
 	Index    uint64 // of the newest transaction that is published
 	Keys     int
 	Sessions int
 	Locks    int // locks that are held exclusively
 	Shares   int // holders of locks that are shared
-	Waiters  int // calls of Lock and LockAll that wait
+	Waiters  int // calls that wait for locks, or for a slot
 	Watchers int // calls of Watch and Wait that wait
 
 	Grants uint64 // how often a lock was granted
+
+	// LockWaits and SlotWaits are of the calls that had to wait and were granted what they waited
+	// for: locks, which for LockAll are one wait, or a slot. A wait begins when the call joins the
+	// queue, and ends with the grant (Holder.Since); the commit of the grant takes longer.
+	LockWaits, SlotWaits Histogram
+
+	// GaveUp is how many calls had to wait, and returned with an error instead: their context or
+	// session has ended, or the database. Their waits are in no histogram.
+	GaveUp uint64
+
+	// LockHolds and SlotHolds are of the grants that have ended, whatever the end: of locks, each
+	// holder of a shared one by itself, and of slots. A Downgrade is the end of one grant and the
+	// beginning of another. What was granted before the file was opened is left out, because it is
+	// not known when.
+	//
+	// A slot is held from the grant of its key prefix/session to that grant's end. Another client
+	// of Consul's locks that key before it waits for the slot, and both count as its hold.
+	LockHolds, SlotHolds Histogram
 
 	// Ends counts ends by cause: of sessions down to Restored, then of locks whose session lived
 	// on.
@@ -53,6 +75,37 @@ type Stats struct {
 	Err error
 }
 
+// Histogram says how many durations were how long. The zero value has counted none.
+type Histogram struct {
+	// Buckets count the durations. The first is of those up to the first of HistogramBounds, each
+	// further one of those that are longer than the bound before and not longer than its own, and
+	// the last of all others.
+	Buckets [len(engine.Bounds{}) + 1]uint64
+
+	// Seconds is how long all of them took together. The holds of very many holders would overflow
+	// a time.Duration.
+	Seconds float64
+}
+
+// histogramOf returns the histogram as users know it.
+func histogramOf(h *engine.Histogram) Histogram { return Histogram{h.Buckets, h.Seconds()} }
+
+// Count returns how many durations there were.
+func (h *Histogram) Count() uint64 {
+	var n uint64
+	for _, bucket := range h.Buckets {
+		n += bucket
+	}
+	return n
+}
+
+// HistogramBounds returns the bounds of the buckets of every Histogram, the shortest first: from a
+// millisecond to six hours. The slice is the caller's.
+func HistogramBounds() []time.Duration {
+	bounds := engine.HistogramBounds()
+	return bounds[:]
+}
+
 // Stats returns the counts. It holds the database's lock for an instant, and then asks the file
 // system for the size of the file.
 func (db *DB) Stats() Stats {
@@ -61,7 +114,10 @@ func (db *DB) Stats() Stats {
 	stats := Stats{
 		Index: db.rows.Published(), Keys: counts.Keys, Sessions: counts.Sessions,
 		Locks: counts.Locks, Shares: counts.Shares, Waiters: counts.Waiters, Grants: counts.Grants,
-		Ends: counts.Ends, Commits: db.writer.Commits(), Err: db.writer.Refused(),
+		GaveUp: counts.GaveUp, Ends: counts.Ends,
+		LockWaits: histogramOf(&counts.LockWaits), LockHolds: histogramOf(&counts.LockHolds),
+		SlotWaits: histogramOf(&counts.SlotWaits), SlotHolds: histogramOf(&counts.SlotHolds),
+		Commits: db.writer.Commits(), Err: db.writer.Refused(),
 	}
 	db.writer.Unlock()
 	stats.Watchers = db.hub.Watchers()

@@ -5,6 +5,9 @@
 package lockd_test
 
 import (
+	"context"
+	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/lockd/lockd"
@@ -54,5 +57,46 @@ func TestAllocations_OfSingleWrites(t *testing.T) {
 		if got > tt.most {
 			t.Errorf("%s: got %v allocations, want %v at most", tt.name, got, tt.most)
 		}
+	}
+}
+
+// Ensure that MostAwaited describes no more locks than it was asked for: it allocates as much
+// beside ten thousand others as beside ten.
+func TestAllocations_OfMostAwaited(t *testing.T) {
+	const few, many = 10, 10_000
+	var allocations [2]float64
+	for i, others := range []int{few, many} {
+		db, err := lockd.New(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := db.NewSession(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range others {
+			if _, err := s.TryLock(fmt.Sprint("k", n), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		waiting := start(func() error { return second(s.Lock(ctx, "k0", nil)) })
+		for db.Stats().Waiters == 0 {
+			runtime.Gosched()
+		}
+		allocations[i] = testing.AllocsPerRun(10, func() {
+			if most := db.MostAwaited(10); len(most) != 1 || most[0].Key != "k0" {
+				t.Errorf("most awaited: %+v", most)
+			}
+		})
+		cancel()
+		_ = waiting.wait()
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if allocations[1] != allocations[0] {
+		t.Errorf("got %v allocations beside %d locks, and %v beside %d", allocations[1], many,
+			allocations[0], few)
 	}
 }

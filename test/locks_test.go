@@ -349,3 +349,46 @@ func TestG3_LocksShowALockUntilItsReleaseIsDurable(t *testing.T) {
 		h.mustShow()
 	})
 }
+
+// Ensure that MostAwaited has the locks with the most waiters, of as many that whose first has
+// waited longest, and then the key; that it leaves out what nobody waits for; and that a waiter
+// whose grant is not durable waits on.
+func TestMostAwaited_Order(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		must := func(n int, want ...string) {
+			h.t.Helper()
+			var got []string
+			for _, l := range h.MostAwaited(n) {
+				got = append(got, fmt.Sprint(l.Key, len(l.Queue)))
+			}
+			if !slices.Equal(got, want) {
+				h.t.Fatalf("the %d most awaited: got %q, want %q", n, got, want)
+			}
+		}
+		held := map[string]*lockd.Lock{}
+		for _, key := range []string{"quiet", "a", "b", "c", "many"} {
+			held[key] = h.lock(h.session(nil), key)
+		}
+		must(1)
+		wait := func(key string) { h.wait(h.t.Context(), h.session(nil), key, nil) }
+		wait("c")
+		h.advance(time.Second)
+		wait("many")
+		wait("many")
+		wait("b")
+		wait("a")
+		must(-1)
+		must(0)
+		must(1, "many2")
+		must(3, "many2", "c1", "a1")
+		must(100, "many2", "c1", "a1", "b1")
+
+		unlock := c.held(held["many"].Unlock)
+		must(2, "many2", "c1")
+		c.release(nil)
+		h.must(unlock.wait())
+		h.settle()
+		must(4, "c1", "a1", "b1", "many1")
+	})
+}

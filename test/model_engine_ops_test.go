@@ -160,9 +160,6 @@ func (c *core) transaction(o op) error {
 	if err := sameError(err, failed); err != nil {
 		return err
 	}
-	if c.m.guessed && failed == lockd.ErrCommit {
-		return nil // as that of a twin
-	}
 	if len(got) != len(want) {
 		return fmt.Errorf("transaction: got %d results, want %d", len(got), len(want))
 	}
@@ -337,7 +334,7 @@ func (c *core) probe() (func(tx *engine.Txn) (any, error), func(tx *modelTx) (an
 			for i, got := range got {
 				_, want := tx.lock(modelKeys[i/2], lockd.SessionID{},
 					[]*lockd.LockOptions{nil, toShare}[i%2])
-				if err := sameError(got, want); err != nil && !tx.m.guessed {
+				if err := sameError(got, want); err != nil {
 					return fmt.Errorf("probe: %w", err), nil // is no nil, which it has to be
 				}
 			}
@@ -376,9 +373,6 @@ func (c *core) wait(o op) error {
 		queued, err = tx.acquire(call.model)
 		return err
 	})
-	if c.m.guessed && failed == lockd.ErrCommit {
-		queued = waits // as that of a twin: see blurred
-	}
 	if waits != queued {
 		return fmt.Errorf("wait for %q: got %t, want %t", keys, waits, queued)
 	}

@@ -178,10 +178,9 @@ func newCore(seed uint64, durable bool, counts map[string]int) *core {
 	}
 	c.m = newModel(c.now)
 	c.m.counts, c.m.dropped = counts, c.dropped
-	c.m.rank = func(m *model, d due) uint64 { return rankIn(c.events[c.seen:], m, d) }
 	c.m.ended = new([]string)
 	c.engine = engine.New(c.rows, engine.Config{
-		Node: ownNode, DelayEnds: func(key string) { *c.m.ended = append(*c.m.ended, key) },
+		Node: ownNode, Ends: func(due string) { *c.m.ended = append(*c.m.ended, due) },
 	})
 	c.engine.Load(c.now)
 	_ = c.write(func(tx *engine.Txn) error {

@@ -102,17 +102,18 @@ func (m *model) passers(key string) (list []*modelWaiter) {
 	return list
 }
 
-// servePromised serves those who pass the first waiter of a key, which waits for others too.
-func (tx *modelTx) servePromised() {
-	if tx.m.unserved {
-		return
-	}
-	for _, w := range slices.Clone(tx.m.queue) {
+// servePasser serves the first call that passes a waiter for several keys.
+func (tx *modelTx) servePasser() bool {
+	tx.passing = true
+	defer func() { tx.passing = false }()
+	for _, w := range tx.m.queue {
 		for _, key := range w.keys {
-			for tx.m.first(key) == w && tx.serveOne(key, tx.m.passers(key)) {
+			if len(w.keys) > 1 && tx.m.first(key) == w && tx.serveOne(tx.m.passers(key)) {
+				return true
 			}
 		}
 	}
+	return false
 }
 
 // grantedTo notes that the session is granted a lock: others of its calls may pass now.

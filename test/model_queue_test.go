@@ -62,17 +62,15 @@ func (m *model) gone(w *modelWaiter) {
 
 // serve grants those who wait for the key what they wait for, until one has to wait on.
 func (tx *modelTx) serve(key string) {
-	for {
-		may := []*modelWaiter{tx.m.turn(key)}
-		may = append(may, tx.m.takesOver(key)...)
-		if !tx.serveOne(key, append(may, tx.m.passers(key)...)) {
-			return
-		}
+	for tx.serveOne(append([]*modelWaiter{tx.m.turn(key)}, tx.m.takesOver(key)...)) {
+	}
+	if w := tx.m.turn(key); w != nil && len(w.keys) > 1 {
+		tx.promises = true
 	}
 }
 
 // serveOne serves the first of the waiters that can be, and reports whether there was one.
-func (tx *modelTx) serveOne(key string, waiters []*modelWaiter) bool {
+func (tx *modelTx) serveOne(waiters []*modelWaiter) bool {
 	for _, w := range waiters {
 		locks := tx.serveWaiter(w)
 		if locks == nil {
@@ -113,7 +111,7 @@ func (tx *modelTx) serveWaiter(w *modelWaiter) []*modelLock {
 	mode := modeOf(w.opts)
 	for _, wanted := range w.keys {
 		turn := tx.m.modes(wanted).takeable(mode) &&
-			(tx.m.first(wanted) == w || tx.m.passes(w.session, wanted))
+			(tx.m.first(wanted) == w || tx.passing && tx.m.passes(w.session, wanted))
 		if tx.m.adoptable(wanted, w.session, mode) {
 			turn = tx.m.firstFor(wanted, w.session, mode) == w
 		}

@@ -89,6 +89,7 @@ type modelTx struct {
 	locked    map[string]uint64 // the last lock index of what was locked and deleted
 	freed     []string          // keys whose queue is to be looked at
 	promises  bool              // somebody may pass the first waiter of a free lock now
+	passing   bool              // and such a call is looked for
 	serving   *modelWaiter      // that is being granted what it waits for
 	causes    map[string]oneOf  // why the grant that was there before it ended
 	ends      map[*modelSession]error
@@ -112,9 +113,8 @@ func (m *model) transact(fn func(tx *modelTx) error) error {
 		told = len(tx.effects)
 		tx.lookAtSemaphores()
 		tx.serveFreed()
-		if tx.promises {
-			tx.promises = false
-			tx.servePromised()
+		if told == len(tx.effects) && tx.promises { // else those come first whose turn it is
+			tx.promises = tx.servePasser()
 		}
 	}
 	if tx.wrote {

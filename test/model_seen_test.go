@@ -1,8 +1,10 @@
 package lockd_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/lockd/lockd"
@@ -57,6 +59,22 @@ func (w *twin) compareSeen() error {
 		}
 		if err := stranded(locks[i]); err != nil {
 			return err
+		}
+	}
+	return w.compareMostAwaited(locks)
+}
+
+// compareMostAwaited compares what MostAwaited shows with what Locks does at the same time.
+func (w *twin) compareMostAwaited(locks []lockd.LockInfo) error {
+	want := slices.DeleteFunc(locks, func(l lockd.LockInfo) bool { return len(l.Queue) == 0 })
+	slices.SortStableFunc(want, func(a, b lockd.LockInfo) int { // which are in order of the keys
+		return cmp.Or(cmp.Compare(len(b.Queue), len(a.Queue)),
+			cmp.Compare(b.Queue[0].Waited, a.Queue[0].Waited))
+	})
+	for n := range len(want) + 2 {
+		got, want := w.db.MostAwaited(n), want[:min(n, len(want))]
+		if len(got) != len(want) || n > 0 && len(want) > 0 && !reflect.DeepEqual(got, want) {
+			return fmt.Errorf("the %d most awaited: got %+v\nwant %+v", n, got, want)
 		}
 	}
 	return nil

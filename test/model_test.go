@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -21,7 +20,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lockd/lockd"
-	"github.com/lockd/lockd/catalog"
 	"github.com/lockd/lockd/internal/hook"
 	"github.com/lockd/lockd/store"
 )
@@ -166,7 +164,6 @@ func newTwinOn(t *rapid.T, dir string, counts map[string]int) *twin {
 	w := &twin{t: t, clock: clock.NewMock(), names: map[lockd.SessionID]string{}}
 	w.late = &lateClock{Mock: w.clock}
 	w.m = newModel(w.clock.Now())
-	w.m.rank = func(m *model, d due) uint64 { return rankIn(w.observed[w.seen:], m, d) }
 	w.m.dropped, w.m.counts = w.dropped, counts
 	if dir != "" {
 		sub, err := os.MkdirTemp(dir, "")
@@ -220,7 +217,7 @@ func (w *twin) open() {
 	w.inside = probe(w.late, hooks)
 	ended := new([]string)
 	w.m.ended = ended
-	w.inside.DelayEnds = func(key string) { *ended = append(*ended, key) }
+	w.inside.Ends = func(due string) { *ended = append(*ended, due) }
 	opts.Clock = w.inside
 	var err error
 	if w.path == "" {
@@ -250,37 +247,6 @@ func (w *twin) watch(ctx context.Context, scope lockd.Scope) {
 		}
 		w.mu.Unlock()
 	}
-}
-
-// rankIn is the index of the first change, of those that were seen, that came of what was due.
-func rankIn(events []lockd.Event, m *model, d due) uint64 {
-	first, key := unseen, d.key
-	var session lockd.SessionID
-	if d.session != nil {
-		session = d.session.info.ID
-	}
-	contender := func(key string) bool { // else it is another one in the same folder
-		_, err := lockd.ParseSessionID(path.Base(key))
-		return err == nil
-	}
-	for _, e := range events {
-		ended := e.Kind == lockd.SessionEnded && e.Session.ID == session
-		granted := e.Kind == lockd.KeyPut && e.Entry.Key == key && lockChange(e) == lockGranted
-		granted = granted || e.Kind == lockd.ShareGranted && e.Key == key
-		given := contender(key) && e.Kind == lockd.KeyPut && (e.Entry.Key == semaphoreOf(key) ||
-			// the semaphore may name the next holder already, as one whose slot was lost
-			lockChange(e) == lockGranted && contender(e.Entry.Key) &&
-				semaphoreOf(e.Entry.Key) == semaphoreOf(key))
-		lapsed := d.check != nil && e.Catalog == catalog.Change{
-			Kind: catalog.CheckPut, Node: d.check.Node, ID: d.check.ID,
-		}
-		outstayed := d.lock != nil && errors.Is(e.Cause, lockd.ErrHeldTooLong) &&
-			(e.Share == d.lock.grant || e.Previous.Sequencer() == d.lock.grant)
-		if e.Index > m.index && (ended || lapsed || outstayed || granted || given) {
-			first = min(first, e.Index)
-		}
-	}
-	return first
 }
 
 // dropped is the last index of the oldest dropped batch that the model has not asked for.
@@ -525,9 +491,6 @@ func (w *twin) probe() error {
 	if err := sameError(err, failed); err != nil {
 		return fmt.Errorf("probe: %w", err)
 	}
-	if w.blurred(failed) {
-		return nil
-	}
 	for i, key := range modelKeys {
 		if !sameHolders(holders[i], held[i]) {
 			return fmt.Errorf("holders of %q: got %+v, want %+v", key, holders[i], held[i])
@@ -539,13 +502,6 @@ func (w *twin) probe() error {
 		}
 	}
 	return nil
-}
-
-// blurred reports whether what a call saw depends on an order that the model can only guess: that
-// of ends at one instant, in a batch that was dropped. If one of two sessions holds a lock that the
-// other waits for, it decides whether the other has the lock before it ends, and leaves a delay.
-func (w *twin) blurred(failed error) bool {
-	return w.m.guessed && errors.Is(failed, lockd.ErrCommit)
 }
 
 func (w *twin) compareFailures() error {

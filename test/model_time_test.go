@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockd/lockd"
 	"github.com/lockd/lockd/catalog"
+	"github.com/lockd/lockd/internal/engine"
 )
 
 // model is the whole of a database: its state, and what stays when a commit fails.
@@ -29,23 +30,17 @@ type model struct {
 	retry    time.Time     // when what is due is tried again, with backoff
 	backoff  time.Duration // 0: the last commit succeeded
 
-	// Which of two things at one instant comes first is not promised, but at which indexes
-	// they come depends on it, and how many they take: a session can end with its check. rank says
-	// it, unseen if it does not show. guessed is set where it may not, because the commit fails.
-	// For lock-delays, ended has the keys in the order in which the database has ended theirs.
-	rank    func(m *model, d due) uint64
-	guessed bool
-	ended   *[]string
+	// Which of two things that are due at one instant is ended first is not promised, but what
+	// follows depends on it. So ended has the names of those that the database has ended, in order.
+	ended *[]string
 
-	// dropped says at which index the database dropped the batch that fails: with a guess there may
-	// be more or fewer than the model has used. Without one, another index leaves it astray.
+	// dropped says at which index the database dropped the batch that fails. Another index than the
+	// model's leaves it astray, and so does an end that the database has not seen.
 	dropped func() uint64
 	astray  error
 
 	counts map[string]int // how often what happened
 }
-
-const unseen = ^uint64(0)
 
 // modelBatch is what has been decided since the last commit, and what was before.
 type modelBatch struct {
@@ -88,7 +83,6 @@ func (m *model) write(fn func(tx *modelTx) error) error {
 // begin begins a batch.
 func (m *model) begin() {
 	m.open = modelBatch{before: m.undo()}
-	m.guessed = false
 }
 
 // undo is what a commit that fails puts back. None fails that is not told to.
@@ -150,9 +144,7 @@ func (m *model) commit(b modelBatch) error {
 			delete(m.lost, key)
 		}
 		m.unserved = true
-		if at := m.dropped(); m.guessed {
-			m.index = at
-		} else if at != m.index {
+		if at := m.dropped(); at != m.index {
 			m.astray = fmt.Errorf("index of what was dropped: got %d, want %d", at, m.index)
 		}
 		if m.roused = !b.due; b.due {
@@ -188,25 +180,39 @@ func (m *model) compare(a, b due) int {
 		}
 		return 1
 	}
-	if c := cmp.Or(a.at.Compare(b.at), cmp.Compare(kind(a), kind(b))); c != 0 {
-		return c
-	}
-	if a.key != "" {
-		return cmp.Compare(m.place(a.key), m.place(b.key))
-	}
-	first, second := m.rank(m, a), m.rank(m, b)
-	if m.failures > 0 || first == unseen && second == unseen {
-		m.guessed = true // it fails, whatever is seen of a later try
-	}
-	return cmp.Compare(first, second)
+	return cmp.Or(a.at.Compare(b.at), cmp.Compare(kind(a), kind(b)),
+		cmp.Compare(m.place(a), m.place(b)))
 }
 
-// place is where the end of the key's lock-delay comes among those that were seen.
-func (m *model) place(key string) int {
-	if at := slices.Index(*m.ended, key); at >= 0 {
+// place is where the end of what is due comes among those that were seen.
+func (m *model) place(d due) int {
+	if at := slices.Index(*m.ended, d.name()); at >= 0 {
 		return at
 	}
 	return len(*m.ended)
+}
+
+// name is what the database calls it.
+func (d due) name() string {
+	switch {
+	case d.session != nil:
+		return d.session.info.ID.String()
+	case d.check != nil:
+		return engine.CatalogKey(d.check.Node, d.check.ID)
+	case d.lock != nil:
+		return fmt.Sprintf("%d%v%s", d.lock.grant.Fence, d.lock.grant.Session, d.lock.grant.Key)
+	}
+	return d.key
+}
+
+// takeEnded takes what is due from those that were seen.
+func (m *model) takeEnded(d due) {
+	at := m.place(d)
+	if at == len(*m.ended) {
+		m.astray = fmt.Errorf("the database has not ended %q, which is due", d.name())
+		return
+	}
+	*m.ended = slices.Delete(*m.ended, at, at+1)
 }
 
 // pending is what has a deadline: checks first, for a session may end at the index of a lapse.
@@ -242,6 +248,7 @@ func (m *model) endDue() {
 			break
 		}
 		first := slices.MinFunc(all, m.compare)
+		m.takeEnded(first)
 		_ = m.transact(func(tx *modelTx) error {
 			switch {
 			case first.session != nil:
@@ -256,9 +263,6 @@ func (m *model) endDue() {
 			case first.lock != nil:
 				tx.outstay(first.lock)
 				return nil
-			}
-			if at := m.place(first.key); at < len(*m.ended) {
-				*m.ended = slices.Delete(*m.ended, at, at+1)
 			}
 			delete(m.delays, first.key)
 			delete(m.lost, first.key)

@@ -48,9 +48,6 @@ func (w *twin) doLock(o op) error {
 		queued, err = tx.acquire(call.model)
 		return err
 	})
-	if w.blurred(err) { // whether it had to wait hangs on the order too, and shows by its return
-		queued = !call.returned()
-	}
 	switch {
 	case err == nil:
 	case queued: // what was due could not be committed; the place in line stays
@@ -306,15 +303,11 @@ func (w *twin) doTransaction(o op) error {
 	err := recovered(func() error { return w.db.Update(x.real) })
 	synctest.Wait()
 	failed := w.m.write(x.rule)
-	blurred := w.blurred(failed)
 	if x.panics() && failed == lockd.ErrCommit {
 		failed = errAbort // a panic goes on, whatever becomes of the commit
 	}
 	if err := sameError(err, failed); err != nil {
 		return fmt.Errorf("transaction: %w", err)
-	}
-	if blurred {
-		return nil
 	}
 	return x.same(w)
 }

@@ -54,11 +54,12 @@ func TestStats_Counts(t *testing.T) {
 		if second.err == nil {
 			h.t.Fatal("the wait goes on")
 		}
-		want.Waiters = 1
+		want.Waiters, want.GaveUp = 1, 1
 		h.mustCount(want)
 		h.must(lock.Unlock())
 		first.held()
 		want.Waiters, want.Grants, want.Ends.Unlocked = 0, 2, 1
+		want.LockWaits, want.LockHolds = histogramOf(0), histogramOf(0)
 		h.mustCount(want)
 
 		watching, stop := context.WithCancel(h.t.Context())
@@ -85,6 +86,7 @@ func TestStats_Counts(t *testing.T) {
 			h.t.Fatal(err)
 		}
 		want.Keys, want.Locks, want.Ends.KeyDeleted = 0, 0, 1
+		want.LockHolds = histogramOf(0, 0)
 		h.mustCount(want)
 	})
 }
@@ -170,7 +172,7 @@ func TestStats_Restored(t *testing.T) {
 		h.put("gone", "v", 0)
 		h.lock(h.named("a"), "locked")
 		h.must(h.Restore(bytes.NewReader(backup)))
-		want := lockd.Stats{Keys: 1, Grants: 1}
+		want := lockd.Stats{Keys: 1, Grants: 1, LockHolds: histogramOf(0)}
 		want.Ends.Restored = 1
 		h.mustCount(want)
 	})

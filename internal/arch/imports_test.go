@@ -125,6 +125,9 @@ var importPlan = map[string]edges{
 		"consulapi": "its tests: a server",
 		consul:      "the client that it adds to",
 	},
+	"metrics/internal/figures": {
+		".": "the stats, as a user has them; the exporters are modules of their own",
+	},
 	"internal/hook": {
 		"store": "the hooks around what is written to a file",
 		clock:   "hooks and door come with the mock",

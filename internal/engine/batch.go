@@ -70,7 +70,10 @@ func (e *Engine) settle(effects []Effect, events []Event) {
 		case SessionEnded:
 			delete(e.sessions, f.Session.Row.ID)
 			e.unbind(f.Session)
-		case WaiterServed, WaiterLeft:
+		case WaiterServed:
+			e.counts.countWait(f)
+			e.Settle(f.Waiter)
+		case WaiterLeft:
 			e.Settle(f.Waiter)
 		}
 	}
@@ -105,7 +108,7 @@ func (e *Engine) revert(effects []Effect) {
 		case delaySet:
 			e.swapDelay(e.state(f.delay.key), f.replaced)
 		case leaseBegun:
-			e.setLease(f.lease, f.until)
+			e.setLease(f.lease, f.instant)
 		case removesEnded:
 			if state := e.lockOf(f.share.row.Key); state != nil &&
 				state.shares.find(f.share.id()) != nil {

@@ -35,6 +35,7 @@ func (e *Engine) count(events []Event) {
 			}
 		case HandedOn:
 			counts.Grants++
+			counts.countHold(r)
 			counts.Ends.addLock(r.Cause)
 		default:
 			if r.Kind == ShareEnded {
@@ -42,6 +43,7 @@ func (e *Engine) count(events []Event) {
 			} else {
 				counts.Locks--
 			}
+			counts.countHold(r)
 			counts.Ends.addLock(r.Cause)
 		}
 	}
@@ -82,11 +84,13 @@ func (e *Ends) addLock(cause error) {
 	}
 }
 
-// Counts is what the engine counts, as it is published; but for Waiters, which are calls.
+// Counts is what the engine counts, as it is published; but Waiters and GaveUp are calls.
 type Counts struct {
 	Keys, Sessions, Locks, Shares, Waiters int
-	Grants                                 uint64
+	Grants, GaveUp                         uint64
 	Ends                                   Ends
+	LockWaits, LockHolds                   Histogram
+	SlotWaits, SlotHolds                   Histogram
 }
 
 // Ends counts what has ended, by the cause. Locks that a session's end took are not counted again.

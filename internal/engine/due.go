@@ -1,6 +1,9 @@
 package engine
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // Next returns the earliest instant at which something is due, and whether there is one.
 func (e *Engine) Next() (time.Time, bool) { return e.due.Next() }
@@ -47,8 +50,27 @@ func (e *Engine) PopDue(now time.Time, most int) (due Due, looked int, ok bool) 
 	return Due{}, looked, false
 }
 
+// name is what a test is told of: see Config.Ends.
+func (d Due) name() string {
+	switch owner := d.owner.(type) {
+	case *Session:
+		return owner.Row.ID.UUID()
+	case *checkLease:
+		return owner.check
+	case *term:
+		return strconv.FormatUint(owner.hold.Fence, 10) + owner.hold.Session.Row.ID.UUID() +
+			owner.hold.Key
+	case *delay:
+		return owner.key
+	}
+	return ""
+}
+
 // EndDue ends what is due.
 func (tx *Txn) EndDue(due Due) {
+	if tx.engine.config.Ends != nil {
+		tx.engine.config.Ends(due.name())
+	}
 	switch owner := due.owner.(type) {
 	case *Session:
 		renewed := owner.deadline.Add(-owner.life)
@@ -88,9 +110,6 @@ func (tx *Txn) endDelay(d *delay) {
 	state := e.locks[d.key]
 	if state == nil || state.delay != d {
 		return // replaced meanwhile
-	}
-	if e.config.DelayEnds != nil {
-		e.config.DelayEnds(d.key)
 	}
 	state.delay = nil
 	e.slotBack(d)

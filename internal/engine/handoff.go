@@ -18,16 +18,15 @@ func (tx *Txn) handOff() {
 			tx.serve(tx.freed[i])
 		}
 		tx.freed = reusable(tx.freed)
-		if tx.promises {
-			tx.promises = false
-			tx.servePromised()
+		if decided == len(tx.effects) && tx.promises { // else those come first whose turn it is
+			tx.promises = tx.servePasser()
 		}
 	}
 }
 
 // serve grants those who wait for the key what they wait for, in their order, until one has to wait
 // on. A lock that its holder has without a handle can be had by a call of the holder's only, which
-// waits for none of the others; and some pass the first waiter.
+// waits for none of the others.
 func (tx *Txn) serve(key string) {
 	for {
 		state := tx.engine.lockOf(key)
@@ -41,7 +40,8 @@ func (tx *Txn) serve(key string) {
 		if tx.serveFirst(next) {
 			continue
 		}
-		if !tx.serveLoose(state, next) && !tx.servePasser(state) {
+		if !tx.serveLoose(state, next) {
+			tx.promises = tx.promises || len(next.claims) > 1
 			return
 		}
 	}
@@ -97,8 +97,8 @@ func (tx *Txn) inTurn(w *Waiter, c *claim) bool {
 	if tx.adoptable(w.Session, c.key, tx.Get(c.key), mode) {
 		return w.Session.firstFor(c.key, mode) == w
 	}
-	return tx.takeable(c.key, mode) &&
-		(c.state.queue.Front() == &c.place || tx.passes(w.Session, w.Carried, c.state))
+	return tx.takeable(c.key, mode) && (c.state.queue.Front() == &c.place ||
+		tx.passing && tx.passes(w.Session, w.Carried, c.state))
 }
 
 // handOn gives the lock, which its holder releases, to the first who waits for it, in one write. It

@@ -38,7 +38,7 @@ func (tx *Txn) endTTL(check string) {
 // lease gives a check another deadline.
 func (tx *Txn) lease(l *checkLease, deadline time.Time) {
 	f := tx.effect(leaseBegun)
-	f.lease, f.until = l, l.deadline
+	f.lease, f.instant = l, l.deadline
 	tx.engine.setLease(l, deadline)
 }
 

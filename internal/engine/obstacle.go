@@ -137,6 +137,7 @@ func (tx *Txn) Withdraw(w *Waiter) *Blocked {
 	blocked := tx.obstacle(w)
 	w.left = true
 	tx.engine.counts.Waiters--
+	tx.engine.counts.GaveUp++
 	switch w.phase {
 	case standing:
 		for i := range w.claims {

@@ -31,8 +31,24 @@ func (tx *Txn) passes(s *Session, carried *Carried, state *lockState) bool {
 	return tx.keepersOf(state).include(s, carried)
 }
 
-// servePasser serves the first in the queue that passes it, and reports whether there was one.
-func (tx *Txn) servePasser(state *lockState) bool {
+// servePasser serves the first that passes a waiter for several locks, and reports whether there was
+// one. It is for when nobody else can be served: who passes depends on who has what by then.
+func (tx *Txn) servePasser() bool {
+	tx.passing = true
+	defer func() { tx.passing = false }()
+	for _, w := range tx.engine.several {
+		for i := range w.claims {
+			c := &w.claims[i]
+			if c.state.queue.Front() == &c.place && tx.servePasserOf(c.state) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// servePasserOf serves the first in the queue that passes the first of all.
+func (tx *Txn) servePasserOf(state *lockState) bool {
 	if state.session != nil || state.queue.Len() < 2 {
 		return false
 	}
@@ -47,22 +63,6 @@ func (tx *Txn) servePasser(state *lockState) bool {
 		}
 	}
 	return false
-}
-
-// servePromised serves those that pass the first waiter of a key, which waits for others too: a
-// call that has begun to wait, or a grant, may have made one do so. After a drop that is left to
-// ServeAll.
-func (tx *Txn) servePromised() {
-	if tx.engine.unserved {
-		return
-	}
-	for _, w := range tx.engine.several {
-		for i := range w.claims {
-			c := &w.claims[i]
-			for c.state.queue.Front() == &c.place && tx.servePasser(c.state) {
-			}
-		}
-	}
 }
 
 // keepers are those that keep a waiter from being served: whose locks have to be released before,

@@ -57,9 +57,11 @@ type Config struct {
 	// LosesRenewal reports whether a test has the renewal of a session be lost. Nil: none is.
 	LosesRenewal func(id schema.ID) bool
 
-	// DelayEnds tells a test that the lock-delay of the key ends. Which comes first of two that end
-	// at one instant is not promised. Nil: nobody is told.
-	DelayEnds func(key string)
+	// Ends tells a test what is ended because it is due: the ID of a session, the key of a check in
+	// the catalog, the key of a lock-delay, or fence, session and key of a hold that has come to its
+	// MaxHold; else an empty name. Which comes first of two that are due at one instant is not
+	// promised. Nil: no test is told.
+	Ends func(due string)
 }
 
 // Session is what the rules know of a session: of one that lives, or whose end is not published.

@@ -17,7 +17,8 @@ type Txn struct {
 
 	effects  []Effect            // what is decided outside the tables
 	freed    []string            // keys whose queue has to be looked at
-	promises bool                // servePromised has to be called
+	promises bool                // somebody may pass a waiter for several locks: see servePasser
+	passing  bool                // and servePasser looks for one
 	passed   []string            // keys whose holders have changed, while it is shared
 	causes   map[string]loss     // why the lock of a key ended, where the key does not tell
 	ends     map[schema.ID]error // why sessions ended
@@ -48,7 +49,7 @@ type Effect struct {
 	replaced *delay
 	lease    *checkLease
 	share    *share
-	until    time.Time
+	instant  time.Time // the deadline that lease had, or that at which Waiter was served
 }
 
 // EffectKind says what an effect is.
@@ -68,7 +69,7 @@ const (
 	WaitSlow                             // WaitSlow: Waiter waits for long, as Slow says
 
 	delaySet     // delay took the place of replaced
-	leaseBegun   // lease got another deadline than until
+	leaseBegun   // lease got another deadline than instant
 	removesEnded // share, the last one, went with shares.removes
 )
 

@@ -27,41 +27,53 @@ type LockView struct {
 func (e *Engine) LockViews(now time.Time) []LockView {
 	pending := e.pending()
 	views := make([]LockView, 0, len(e.locks))
-	see := func(key string, delay *delay, queue []*waitq.Place[*Waiter], more []*schema.Share) {
-		v := LockView{
-			Key: key, Row: e.rows.Keys.Get(key), queue: queue,
-			Shares: e.publishedHolders(key, more...),
-		}
-		if v.Row != nil && !v.Row.Session.IsZero() {
-			v.Holder = e.rows.Sessions.Get(string(v.Row.Session[:]))
-		}
-		if delay != nil && now.Before(delay.until) {
-			v.delay = delay
-		}
-		if key == PrefixOf(key)+SemaphoreKey || !contenderOf(key).IsZero() {
-			v.semaphore = e.rows.Keys.Get(PrefixOf(key) + SemaphoreKey)
-		}
-		if v.Holder != nil || len(v.Shares) > 0 || v.delay != nil || len(v.queue) > 0 {
+	see := func(key string, state *lockState, p *undecided) {
+		if v := e.view(key, state, p, now); !v.free() {
 			views = append(views, v)
 		}
 	}
 	for key, state := range e.locks {
-		delay, queue := state.delay, slices.Collect(state.queue.Places())
-		var shares []*schema.Share
-		if p := pending[key]; p != nil {
-			if p.replaces {
-				delay = p.delay
-			}
-			queue = append(queue, p.aside...)
-			shares = p.shares
-			delete(pending, key)
-		}
-		see(key, delay, queue, shares)
+		see(key, state, pending[key])
 	}
 	for key, p := range pending {
-		see(key, p.delay, p.aside, p.shares)
+		if e.locks[key] == nil {
+			see(key, nil, p)
+		}
 	}
 	return views
+}
+
+// view returns the key's lock, of which state is known, and p is undecided; each may be nil.
+func (e *Engine) view(key string, state *lockState, p *undecided, now time.Time) LockView {
+	var delay *delay
+	var shares []*schema.Share
+	v := LockView{Key: key, Row: e.rows.Keys.Get(key)}
+	if state != nil {
+		delay, v.queue = state.delay, slices.Collect(state.queue.Places())
+	}
+	if p != nil {
+		if p.replaces {
+			delay = p.delay
+		}
+		v.queue = append(v.queue, p.aside...)
+		shares = p.shares
+	}
+	v.Shares = e.publishedHolders(key, shares...)
+	if v.Row != nil && !v.Row.Session.IsZero() {
+		v.Holder = e.rows.Sessions.Get(string(v.Row.Session[:]))
+	}
+	if delay != nil && now.Before(delay.until) {
+		v.delay = delay
+	}
+	if key == PrefixOf(key)+SemaphoreKey || !contenderOf(key).IsZero() {
+		v.semaphore = e.rows.Keys.Get(PrefixOf(key) + SemaphoreKey)
+	}
+	return v
+}
+
+// free reports whether nothing is to be said of the lock.
+func (v *LockView) free() bool {
+	return v.Holder == nil && len(v.Shares) == 0 && v.delay == nil && len(v.queue) == 0
 }
 
 // DelayedUntil is the end of the lock-delay, and the zero time if there is none.

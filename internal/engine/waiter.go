@@ -130,7 +130,8 @@ func (tx *Txn) served(w *Waiter) {
 			tx.freed = append(tx.freed, c.key)
 		}
 	}
-	tx.effect(WaiterServed).Waiter = w
+	f := tx.effect(WaiterServed)
+	f.Waiter, f.instant = w, tx.now
 }
 
 // dismiss takes a waiter out of its queues with an error, and looks at those that stood behind.
@@ -166,6 +167,9 @@ func (e *Engine) leave(w *Waiter) {
 	}
 	if !w.left {
 		e.counts.Waiters--
+		if w.Err != nil {
+			e.counts.GaveUp++
+		}
 	}
 	if len(w.claims) > 1 {
 		e.several = without(e.several, w)

@@ -18,9 +18,9 @@ type Probe struct {
 	// published, before watchers are told of it. It must not call what takes that lock.
 	Published func()
 
-	// DelayEnds, if it is set, is called under the database's lock with the key of each lock-delay
-	// that ends. It must not call what takes that lock.
-	DelayEnds func(key string)
+	// Ends, if it is set, is called under the database's lock with the name of each thing that is
+	// ended because it is due: see engine.Config. It must not call what takes that lock.
+	Ends func(due string)
 
 	// Inside is set by lockd.New and lockd.Open.
 	Inside Inside

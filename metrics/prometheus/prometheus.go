@@ -17,9 +17,14 @@
 //	up                         1 as long as the database writes, 0 when it is closed or has failed
 //	index                      of the newest transaction
 //	keys, sessions, locks      how many there are; of locks, those that are held
-//	waiters, watchers          how many calls wait for a lock, or for a change
+//	waiters, watchers          how many calls wait for a lock or a slot, or for a change
 //	file_size_bytes            the size of the file
 //	grants_total               how often a lock was granted
+//	lock_wait_seconds          histogram of the waits for locks that ended with the grant
+//	slot_wait_seconds          and of those for slots of semaphores
+//	waits_given_up_total       how many calls waited and returned without a grant
+//	lock_hold_seconds          histogram of how long locks were held that no longer are
+//	slot_hold_seconds          and of how long slots were
 //	session_ends_total         by cause: closed, expired, destroyed, node_gone, check_gone,
 //	                           check_critical, process_gone, restored
 //	lock_ends_total            by cause, of locks whose sessions went on: unlocked, key_deleted,
@@ -34,9 +39,12 @@
 package prometheus
 
 import (
+	"maps"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/metrics/internal/figures"
 )
 
 var _ prometheus.Collector = (*Collector)(nil)
@@ -44,16 +52,22 @@ var _ prometheus.Collector = (*Collector)(nil)
 // Collector exports the Stats of one database. Its methods may be called by many goroutines. The
 // zero value is not usable; NewCollector gives one.
 type Collector struct {
-	db      *lockd.DB
-	metrics []metric
+	db         *lockd.DB
+	metrics    []metric
+	histograms []histogram
 }
 
-// metric is how a value of the stats is exported.
+// metric is how a figure is exported.
 type metric struct {
-	desc  *prometheus.Desc
-	kind  prometheus.ValueType
-	cause string // the value of the label, if there is one
-	value func(s *lockd.Stats) float64
+	figures.Figure
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+}
+
+// histogram is how a histogram is exported.
+type histogram struct {
+	figures.Histogram
+	desc *prometheus.Desc
 }
 
 // NewCollector returns a collector of what the database counts. It goes on after the database's
@@ -63,107 +77,35 @@ func NewCollector(db *lockd.DB) *Collector {
 		panic("lockd: nil database")
 	}
 	c := &Collector{db: db}
-	c.addGauges()
-	c.addCounters()
+	for _, f := range figures.All() {
+		kind := prometheus.GaugeValue
+		if f.Kind == figures.Counter {
+			kind = prometheus.CounterValue
+		}
+		var labels []string
+		if f.Values[0].Cause != "" {
+			labels = []string{figures.CauseLabel}
+		}
+		c.metrics = append(c.metrics,
+			metric{f, prometheus.NewDesc(f.Name, f.Help, labels, nil), kind})
+	}
+	for _, h := range figures.Histograms() {
+		c.histograms = append(c.histograms,
+			histogram{h, prometheus.NewDesc(h.Name, h.Help, nil, nil)})
+	}
 	return c
 }
 
-func name(suffix string) string { return prometheus.BuildFQName("lockd", "", suffix) }
-
-func (c *Collector) gauge(suffix, help string, value func(s *lockd.Stats) float64) {
-	desc := prometheus.NewDesc(name(suffix), help, nil, nil)
-	c.metrics = append(c.metrics, metric{desc, prometheus.GaugeValue, "", value})
-}
-
-func (c *Collector) counter(suffix, help string, value func(s *lockd.Stats) uint64) {
-	desc := prometheus.NewDesc(name(suffix), help, nil, nil)
-	c.metrics = append(c.metrics, metric{desc, prometheus.CounterValue, "",
-		func(s *lockd.Stats) float64 { return float64(value(s)) }})
-}
-
-// ends adds a counter with a value for each cause.
-func (c *Collector) ends(suffix, help string, causes []cause) {
-	desc := prometheus.NewDesc(name(suffix), help, []string{"cause"}, nil)
-	for _, of := range causes {
-		c.metrics = append(c.metrics, metric{desc, prometheus.CounterValue, of.name,
-			func(s *lockd.Stats) float64 { return float64(of.count(s)) }})
-	}
-}
-
-type cause struct {
-	name  string
-	count func(s *lockd.Stats) uint64
-}
-
-func (c *Collector) addGauges() {
-	c.gauge("up", "Whether the database writes: 0 when it is closed or has failed.",
-		func(s *lockd.Stats) float64 {
-			if s.Err != nil {
-				return 0
-			}
-			return 1
-		})
-	c.gauge("index", "Index of the newest transaction.",
-		func(s *lockd.Stats) float64 { return float64(s.Index) })
-	c.gauge("keys", "Keys that exist.",
-		func(s *lockd.Stats) float64 { return float64(s.Keys) })
-	c.gauge("sessions", "Sessions that live.",
-		func(s *lockd.Stats) float64 { return float64(s.Sessions) })
-	c.gauge("locks", "Locks that are held exclusively.",
-		func(s *lockd.Stats) float64 { return float64(s.Locks) })
-	c.gauge("shares", "Holders of locks that are shared.",
-		func(s *lockd.Stats) float64 { return float64(s.Shares) })
-	c.gauge("waiters", "Calls that wait for a lock.",
-		func(s *lockd.Stats) float64 { return float64(s.Waiters) })
-	c.gauge("watchers", "Calls and channels that wait for a change.",
-		func(s *lockd.Stats) float64 { return float64(s.Watchers) })
-	c.gauge("file_size_bytes", "Size of the file, 0 in memory.",
-		func(s *lockd.Stats) float64 { return float64(s.FileSize) })
-	c.gauge("commit_last_seconds", "How long the last commit took that succeeded.",
-		func(s *lockd.Stats) float64 { return s.Commits.Last.Seconds() })
-	c.gauge("commit_max_seconds", "How long the longest commit took that succeeded.",
-		func(s *lockd.Stats) float64 { return s.Commits.Max.Seconds() })
-}
-
-func (c *Collector) addCounters() {
-	c.counter("grants_total", "Grants of locks.",
-		func(s *lockd.Stats) uint64 { return s.Grants })
-	c.counter("commit_writers_total", "Calls that waited for a commit that succeeded.",
-		func(s *lockd.Stats) uint64 { return s.Commits.Writers })
-	c.counter("commit_failures_total", "Commits that did not succeed.",
-		func(s *lockd.Stats) uint64 { return s.Commits.Failed })
-	c.counter("log_records_dropped_total", "Log records dropped because the logger was too slow.",
-		func(s *lockd.Stats) uint64 { return s.LogDrops })
-	c.ends("session_ends_total", "Ends of sessions, by their cause.", []cause{
-		{"closed", func(s *lockd.Stats) uint64 { return s.Ends.Closed }},
-		{"expired", func(s *lockd.Stats) uint64 { return s.Ends.Expired }},
-		{"destroyed", func(s *lockd.Stats) uint64 { return s.Ends.Destroyed }},
-		{"node_gone", func(s *lockd.Stats) uint64 { return s.Ends.NodeGone }},
-		{"check_gone", func(s *lockd.Stats) uint64 { return s.Ends.CheckGone }},
-		{"check_critical", func(s *lockd.Stats) uint64 { return s.Ends.CheckCritical }},
-		{"process_gone", func(s *lockd.Stats) uint64 { return s.Ends.ProcessGone }},
-		{"restored", func(s *lockd.Stats) uint64 { return s.Ends.Restored }},
-	})
-	c.ends("lock_ends_total", "Ends of locks whose sessions went on, by their cause.", []cause{
-		{"unlocked", func(s *lockd.Stats) uint64 { return s.Ends.Unlocked }},
-		{"key_deleted", func(s *lockd.Stats) uint64 { return s.Ends.KeyDeleted }},
-		{"forced", func(s *lockd.Stats) uint64 { return s.Ends.Forced }},
-		{"held_too_long", func(s *lockd.Stats) uint64 { return s.Ends.HeldTooLong }},
-	})
-}
-
-var durations = prometheus.NewDesc(name("commit_duration_seconds"),
-	"How long the commits took that succeeded.", nil, nil)
+var durations = prometheus.NewDesc(figures.CommitDuration, figures.CommitDurationHelp, nil, nil)
 
 // Describe sends what the collector exports. It is for the registry.
 func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- durations
-	var last *prometheus.Desc
 	for _, m := range c.metrics {
-		if m.desc != last { // the causes of one metric follow each other
-			descs <- m.desc
-		}
-		last = m.desc
+		descs <- m.desc
+	}
+	for _, h := range c.histograms {
+		descs <- h.desc
 	}
 }
 
@@ -174,10 +116,17 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	metrics <- prometheus.MustNewConstSummary(durations, stats.Commits.Count,
 		stats.Commits.Total.Seconds(), nil)
 	for _, m := range c.metrics {
-		var labels []string
-		if m.cause != "" {
-			labels = []string{m.cause}
+		for _, v := range m.Values {
+			var labels []string
+			if v.Cause != "" {
+				labels = []string{v.Cause}
+			}
+			metrics <- prometheus.MustNewConstMetric(m.desc, m.kind, v.Of(&stats), labels...)
 		}
-		metrics <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(&stats), labels...)
+	}
+	for _, h := range c.histograms {
+		counted := h.Of(&stats)
+		metrics <- prometheus.MustNewConstHistogram(h.desc, counted.Count(), counted.Seconds,
+			maps.Collect(figures.Cumulative(counted)))
 	}
 }

@@ -47,6 +47,14 @@ func gathered(t *testing.T, registry *client.Registry) map[string]float64 {
 				values[name] = m.GetGauge().GetValue()
 			case m.GetCounter() != nil:
 				values[name] = m.GetCounter().GetValue()
+			case m.GetHistogram() != nil:
+				h := m.GetHistogram()
+				values[name+"_count"] = float64(h.GetSampleCount())
+				values[name+"_sum"] = h.GetSampleSum()
+				for _, bucket := range h.GetBucket() {
+					values[fmt.Sprint(name, "_bucket/", bucket.GetUpperBound())] =
+						float64(bucket.GetCumulativeCount())
+				}
 			default:
 				values[name+"_count"] = float64(m.GetSummary().GetSampleCount())
 				values[name+"_sum"] = m.GetSummary().GetSampleSum()
@@ -54,6 +62,16 @@ func gathered(t *testing.T, registry *client.Registry) map[string]float64 {
 		}
 	}
 	return values
+}
+
+// addHistogram adds what is exported of a histogram.
+func addHistogram(values map[string]float64, name string, h *lockd.Histogram) {
+	values[name+"_count"], values[name+"_sum"] = float64(h.Count()), h.Seconds
+	n := 0.0
+	for i, bound := range lockd.HistogramBounds() {
+		n += float64(h.Buckets[i])
+		values[fmt.Sprint(name, "_bucket/", bound.Seconds())] = n
+	}
 }
 
 // Ensure that each figure of the stats is exported, under its name, and as what it is.
@@ -80,7 +98,8 @@ func TestCollector_ExportsEachFigure(t *testing.T) {
 	stats := db.Stats()
 	want := map[string]float64{
 		"lockd_up": 1, "lockd_index": float64(stats.Index), "lockd_keys": 4,
-		"lockd_sessions": 2, "lockd_locks": 1, "lockd_shares": 2, "lockd_waiters": 0, "lockd_watchers": 0,
+		"lockd_sessions": 2, "lockd_locks": 1, "lockd_shares": 2, "lockd_waiters": 0,
+		"lockd_watchers":     0,
 		"lockd_grants_total": 6, "lockd_log_records_dropped_total": 0,
 		"lockd_session_ends_total/closed": 1, "lockd_session_ends_total/expired": 0,
 		"lockd_session_ends_total/destroyed": 1, "lockd_session_ends_total/node_gone": 0,
@@ -95,7 +114,12 @@ func TestCollector_ExportsEachFigure(t *testing.T) {
 		"lockd_commit_writers_total":          float64(stats.Commits.Writers),
 		"lockd_commit_failures_total":         0,
 		"lockd_file_size_bytes":               float64(stats.FileSize),
+		"lockd_waits_given_up_total":          0,
 	}
+	addHistogram(want, "lockd_lock_wait_seconds", &stats.LockWaits)
+	addHistogram(want, "lockd_lock_hold_seconds", &stats.LockHolds)
+	addHistogram(want, "lockd_slot_wait_seconds", &stats.SlotWaits)
+	addHistogram(want, "lockd_slot_hold_seconds", &stats.SlotHolds)
 	if got := gathered(t, registry); !reflect.DeepEqual(got, want) {
 		t.Errorf("metrics:\ngot  %v\nwant %v", got, want)
 	}
@@ -123,8 +147,43 @@ func TestCollector_KnowsEveryField(t *testing.T) {
 	const structs = 2 // Ends and Commits, in Stats
 	db := must(lockd.New(nil))
 	defer db.Close()
-	if metrics := testutil.CollectAndCount(prometheus.NewCollector(db)); metrics+1 != fields-structs {
+	metrics := testutil.CollectAndCount(prometheus.NewCollector(db))
+	if metrics+1 != fields-structs {
 		t.Errorf("%d metrics, one of them of two fields, and %d fields", metrics, fields-structs)
+	}
+}
+
+// Ensure that a histogram has cumulative buckets in seconds: each counts what is no longer than
+// its bound.
+func TestCollector_Histogram(t *testing.T) {
+	mock := clock.NewMock()
+	db := must(lockd.New(&lockd.Options{Clock: mock}))
+	defer db.Close()
+	registry := client.NewPedanticRegistry()
+	registry.MustRegister(prometheus.NewCollector(db))
+	s := must(db.NewSession(nil))
+	for _, held := range []time.Duration{
+		0, 2 * time.Millisecond, 3 * time.Millisecond, time.Second, 24 * time.Hour,
+	} {
+		lock := must(s.TryLock("k", nil))
+		slot := must(s.TryAcquire("sem", 1))
+		mock.Add(held)
+		must(0, lock.Unlock())
+		must(0, slot.Release())
+	}
+	got := gathered(t, registry)
+	for _, name := range []string{"lockd_lock_hold_seconds", "lockd_slot_hold_seconds"} {
+		for suffix, want := range map[string]float64{
+			"_bucket/0.001": 1, "_bucket/0.003": 3, "_bucket/0.01": 3, "_bucket/0.3": 3,
+			"_bucket/1": 4, "_bucket/3": 4, "_bucket/21600": 4, "_count": 5, "_sum": 86401.005,
+		} {
+			if got[name+suffix] != want {
+				t.Errorf("%s: got %v, want %v", name+suffix, got[name+suffix], want)
+			}
+		}
+	}
+	if got["lockd_lock_wait_seconds_count"] != 0 {
+		t.Errorf("a grant at once counts as a wait: %v", got)
 	}
 }
 
