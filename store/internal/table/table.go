@@ -11,9 +11,13 @@ import (
 
 const (
 	treeDegree = 32
-	pageSize   = 32   // rows that Ascend reads at a time
-	catchUps   = 8    // cells that the order catches up by, for each that changes
-	slack      = 4096 // cells that the order may be behind by, beyond the size of the table
+	pageSize   = 32 // rows that Ascend reads at a time
+	catchUps   = 8  // cells that the order catches up by, for each that changes
+
+	// slack is how many cells the order may be behind by, beyond the size of the table. They are
+	// few, so that rows that come and go use memory that is in the processor's caches: see
+	// BenchmarkPair_Shared.
+	slack = 128
 )
 
 // Table is an ordered map from a string to rows of type T, with versions.
