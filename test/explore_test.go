@@ -17,11 +17,16 @@ const schedules = 1000
 
 func explore(t *testing.T, body func(x *explored)) {
 	t.Helper()
+	exploreWithout(t, 0, body)
+}
+
+func exploreWithout(t *testing.T, faults lockdtest.Faults, body func(x *explored)) {
+	t.Helper()
 	n := schedules
 	if testing.Short() {
 		n /= 10
 	}
-	lockdtest.Explore(t, &lockdtest.ExploreOptions{Schedules: n},
+	lockdtest.Explore(t, &lockdtest.ExploreOptions{Schedules: n, Without: faults},
 		func(w *lockdtest.World) { body(newExplored(w)) })
 }
 
@@ -393,6 +398,7 @@ func TestExplore_G1_Keepers(t *testing.T) {
 					x.Errorf("%v", err)
 					return
 				}
+				x.Go(name+", too", func() { x.kept(k) })
 				ctx, cancel := context.WithCancel(background)
 				err = k.Lead(ctx, "leader", []byte(name),
 					func(held context.Context, proof lockd.Sequencer) error {
@@ -411,9 +417,7 @@ func TestExplore_G1_Keepers(t *testing.T) {
 				if err != nil {
 					x.only(err, context.Canceled, lockd.ErrNotHeld, lockd.ErrCommit)
 				}
-				if _, err := k.Session(background); err != nil {
-					x.only(err, lockd.ErrClosed)
-				}
+				x.kept(k)
 				for errors.Is(k.Close(), lockd.ErrCommit) {
 				}
 			})
@@ -429,6 +433,22 @@ func TestExplore_G1_Keepers(t *testing.T) {
 			return nil
 		})
 	})
+}
+
+// kept asks the keeper for its session twice: a new one is told of after the end of that before.
+func (x *explored) kept(k *lockd.Keeper) {
+	var before *lockd.Session
+	for range 2 {
+		s, err := k.Session(background)
+		if err != nil {
+			x.only(err, lockd.ErrClosed)
+			return
+		}
+		if before != nil && before != s && before.Err() == nil {
+			x.Errorf("a keeper has told of a session, and not of the end of the one before")
+		}
+		before = s
+	}
 }
 
 // Ensure that what was answered is there when the process has died, and that who held a lock still
