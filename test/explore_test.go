@@ -398,7 +398,11 @@ func TestExplore_G1_Keepers(t *testing.T) {
 					x.Errorf("%v", err)
 					return
 				}
-				x.Go(name+", too", func() { x.kept(k) })
+				closing := false
+				x.Go(name+", too", func() {
+					x.Await(func() bool { return closing })
+					x.kept(k)
+				})
 				ctx, cancel := context.WithCancel(background)
 				err = k.Lead(ctx, "leader", []byte(name),
 					func(held context.Context, proof lockd.Sequencer) error {
@@ -408,6 +412,7 @@ func TestExplore_G1_Keepers(t *testing.T) {
 							x.Errorf("G10: %s leads, and %s is not told", e.Session, name)
 						}
 						if s, ok := k.Current(); ok {
+							closing = true
 							s.Close()
 						}
 						x.Sleep(time.Second)
@@ -417,6 +422,7 @@ func TestExplore_G1_Keepers(t *testing.T) {
 				if err != nil {
 					x.only(err, context.Canceled, lockd.ErrNotHeld, lockd.ErrCommit)
 				}
+				closing = true
 				x.kept(k)
 				for errors.Is(k.Close(), lockd.ErrCommit) {
 				}
