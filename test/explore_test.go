@@ -398,11 +398,6 @@ func TestExplore_G1_Keepers(t *testing.T) {
 					x.Errorf("%v", err)
 					return
 				}
-				closing := false
-				x.Go(name+", too", func() {
-					x.Await(func() bool { return closing })
-					x.kept(k)
-				})
 				ctx, cancel := context.WithCancel(background)
 				err = k.Lead(ctx, "leader", []byte(name),
 					func(held context.Context, proof lockd.Sequencer) error {
@@ -412,7 +407,6 @@ func TestExplore_G1_Keepers(t *testing.T) {
 							x.Errorf("G10: %s leads, and %s is not told", e.Session, name)
 						}
 						if s, ok := k.Current(); ok {
-							closing = true
 							s.Close()
 						}
 						x.Sleep(time.Second)
@@ -422,23 +416,44 @@ func TestExplore_G1_Keepers(t *testing.T) {
 				if err != nil {
 					x.only(err, context.Canceled, lockd.ErrNotHeld, lockd.ErrCommit)
 				}
-				closing = true
 				x.kept(k)
 				for errors.Is(k.Close(), lockd.ErrCommit) {
 				}
 			})
 		}
-		x.Invariant("a keeper has one session", func() error {
-			seen := make(map[string]bool)
-			for s := range x.DB().Snapshot().Sessions() {
-				if seen[s.Name] {
-					return fmt.Errorf("%s has two", s.Name)
-				}
-				seen[s.Name] = true
-			}
-			return nil
-		})
+		x.Invariant("a keeper has one session", x.oneEach)
 	})
+}
+
+// Ensure the same of a keeper whose session is ended before its making is durable.
+func TestExplore_G11_KeeperOfEndedSession(t *testing.T) {
+	explore(t, func(x *explored) {
+		x.Invariant("a keeper has one session", x.oneEach)
+		k, err := x.DB().NewKeeper(&lockd.SessionOptions{Name: "ann"})
+		if err != nil {
+			x.Errorf("%v", err)
+			return
+		}
+		x.Go("ann", func() { x.kept(k) })
+		x.Go("ends", func() {
+			if err := x.DB().EndSession(lockd.SessionID{15: 1}); err != nil { // Explore counts them
+				x.only(err, lockd.ErrNoSession, lockd.ErrCommit)
+			}
+		})
+		x.Go("too", func() { x.kept(k) })
+	})
+}
+
+// oneEach finds two sessions of one name.
+func (x *explored) oneEach() error {
+	seen := make(map[string]bool)
+	for s := range x.DB().Snapshot().Sessions() {
+		if seen[s.Name] {
+			return fmt.Errorf("%s has two", s.Name)
+		}
+		seen[s.Name] = true
+	}
+	return nil
 }
 
 // kept asks the keeper for its session twice: a new one is told of after the end of that before.
