@@ -17,11 +17,16 @@ const schedules = 1000
 
 func explore(t *testing.T, body func(x *explored)) {
 	t.Helper()
+	exploreWithout(t, 0, body)
+}
+
+func exploreWithout(t *testing.T, faults lockdtest.Faults, body func(x *explored)) {
+	t.Helper()
 	n := schedules
 	if testing.Short() {
 		n /= 10
 	}
-	lockdtest.Explore(t, &lockdtest.ExploreOptions{Schedules: n},
+	lockdtest.Explore(t, &lockdtest.ExploreOptions{Schedules: n, Without: faults},
 		func(w *lockdtest.World) { body(newExplored(w)) })
 }
 
@@ -411,24 +416,60 @@ func TestExplore_G1_Keepers(t *testing.T) {
 				if err != nil {
 					x.only(err, context.Canceled, lockd.ErrNotHeld, lockd.ErrCommit)
 				}
-				if _, err := k.Session(background); err != nil {
-					x.only(err, lockd.ErrClosed)
-				}
+				x.kept(k)
 				for errors.Is(k.Close(), lockd.ErrCommit) {
 				}
 			})
 		}
-		x.Invariant("a keeper has one session", func() error {
-			seen := make(map[string]bool)
-			for s := range x.DB().Snapshot().Sessions() {
-				if seen[s.Name] {
-					return fmt.Errorf("%s has two", s.Name)
-				}
-				seen[s.Name] = true
-			}
-			return nil
-		})
+		x.Invariant("a keeper has one session", x.oneEach)
 	})
+}
+
+// Ensure the same of a keeper whose session is ended before its making is durable.
+func TestExplore_G11_KeeperOfEndedSession(t *testing.T) {
+	explore(t, func(x *explored) {
+		x.Invariant("a keeper has one session", x.oneEach)
+		k, err := x.DB().NewKeeper(&lockd.SessionOptions{Name: "ann"})
+		if err != nil {
+			x.Errorf("%v", err)
+			return
+		}
+		x.Go("ann", func() { x.kept(k) })
+		x.Go("ends", func() {
+			if err := x.DB().EndSession(lockd.SessionID{15: 1}); err != nil { // Explore counts them
+				x.only(err, lockd.ErrNoSession, lockd.ErrCommit)
+			}
+		})
+		x.Go("too", func() { x.kept(k) })
+	})
+}
+
+// oneEach finds two sessions of one name.
+func (x *explored) oneEach() error {
+	seen := make(map[string]bool)
+	for s := range x.DB().Snapshot().Sessions() {
+		if seen[s.Name] {
+			return fmt.Errorf("%s has two", s.Name)
+		}
+		seen[s.Name] = true
+	}
+	return nil
+}
+
+// kept asks the keeper for its session twice: a new one is told of after the end of that before.
+func (x *explored) kept(k *lockd.Keeper) {
+	var before *lockd.Session
+	for range 2 {
+		s, err := k.Session(background)
+		if err != nil {
+			x.only(err, lockd.ErrClosed)
+			return
+		}
+		if before != nil && before != s && before.Err() == nil {
+			x.Errorf("a keeper has told of a session, and not of the end of the one before")
+		}
+		before = s
+	}
 }
 
 // Ensure that what was answered is there when the process has died, and that who held a lock still

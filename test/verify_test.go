@@ -49,6 +49,15 @@ func TestVerify_References(t *testing.T) {
 		{"Key", func(s *store.Store) {
 			s.Keys.Put("k", schema.Key{Key: "k", Session: absent})
 		}, `locked key "k" is of session`},
+		{"ShareSession", func(s *store.Store) {
+			putShare(s, "read", absent)
+		}, `share of "read" is of session`},
+		{"ShareKey", func(s *store.Store) {
+			putShare(s, "gone", id)
+		}, `of key "gone"`},
+		{"ShareOfLocked", func(s *store.Store) {
+			putShare(s, "held", id)
+		}, `key "held" is locked by session 01000000-0000-0000-0000-000000000000, and shared`},
 		{"Attachment", func(s *store.Store) {
 			s.Attachments.Put("a", schema.Attachment{Name: "a", Session: absent})
 		}, `attachment "a" is of session`},
@@ -77,6 +86,8 @@ func TestVerify_References(t *testing.T) {
 				s.Sessions.Put(string(id[:]), schema.Session{ID: id, Node: "N",
 					Lifetime: uint8(lockd.Independent), Checks: []string{"Up"}})
 				s.Keys.Put("held", schema.Key{Key: "held", Session: id, LockIndex: 1})
+				s.Keys.Put("read", schema.Key{Key: "read", LockIndex: 1})
+				putShare(s, "read", id)
 				s.Attachments.Put("of", schema.Attachment{Name: "of", Session: id})
 				test.put(s)
 			})
@@ -99,6 +110,13 @@ func TestVerify_References(t *testing.T) {
 			}
 		})
 	}
+}
+
+func putShare(s *store.Store, key string, id schema.ID) {
+	const fence = 7
+	s.Shares.Put(schema.ShareKey(key, fence, id), schema.Share{
+		Key: key, Session: id, LockIndex: 1, Fence: fence,
+	})
 }
 
 func openAndClose(path string) error {

@@ -111,17 +111,18 @@ func (s *Session) sharesOf(state *lockState) iter.Seq[*share] {
 	}
 }
 
-// looseShare returns a share of the lock that the session has without a handle, or nil.
-func (s *Session) looseShare(state *lockState) *share {
+// looseShare returns the newest share of the lock that the session has without a handle, or nil.
+// Commits that fail take the ends of shares back in another order than that of the grants.
+func (s *Session) looseShare(state *lockState) (newest *share) {
 	if state == nil || state.shares.loose == 0 { // as a rule
 		return nil
 	}
 	for one := range s.sharesOf(state) {
-		if one.hold == nil {
-			return one
+		if one.hold == nil && (newest == nil || one.row.Fence > newest.row.Fence) {
+			newest = one
 		}
 	}
-	return nil
+	return newest
 }
 
 // attach makes hold a handle of the share.
