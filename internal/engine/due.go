@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"strconv"
+	"fmt"
 	"time"
 )
 
@@ -58,8 +58,8 @@ func (d Due) name() string {
 	case *checkLease:
 		return owner.check
 	case *term:
-		return strconv.FormatUint(owner.hold.Fence, 10) + owner.hold.Session.Row.ID.UUID() +
-			owner.hold.Key
+		hold := owner.hold
+		return fmt.Sprintf("%d%s%s", hold.Fence, hold.Session.Row.ID.UUID(), hold.Key)
 	case *delay:
 		return owner.key
 	}

@@ -31,8 +31,8 @@ func (tx *Txn) passes(s *Session, carried *Carried, state *lockState) bool {
 	return tx.keepersOf(state).include(s, carried)
 }
 
-// servePasser serves the first that passes a waiter for several locks, and reports whether there was
-// one. It is for when nobody else can be served: who passes depends on who has what by then.
+// servePasser serves the first that passes a waiter for several locks, and reports whether there
+// was one. It is for when nobody else can be served: who passes depends on who has what by then.
 func (tx *Txn) servePasser() bool {
 	tx.passing = true
 	defer func() { tx.passing = false }()

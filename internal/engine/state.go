@@ -54,12 +54,13 @@ type Config struct {
 
 	// Slow is how long a lock may be held, or waited for, until that is told as slow. 0: for ever.
 	Slow time.Duration
+
 	// LosesRenewal reports whether a test has the renewal of a session be lost. Nil: none is.
 	LosesRenewal func(id schema.ID) bool
 
 	// Ends tells a test what is ended because it is due: the ID of a session, the key of a check in
-	// the catalog, the key of a lock-delay, or fence, session and key of a hold that has come to its
-	// MaxHold; else an empty name. Which comes first of two that are due at one instant is not
+	// the catalog, the key of a lock-delay, or fence, session and key of a hold that has come to
+	// its MaxHold; else an empty name. Which comes first of two that are due at one instant is not
 	// promised. Nil: no test is told.
 	Ends func(due string)
 }
