@@ -30,7 +30,7 @@ func Example_recipes() {
 	err = errors.Join(err, session.WithLock(ctx, "page", shared, work))
 
 	// With one of three slots. Each session has one; the others wait in order. To a resource that
-	// compares fences a slot proves nothing: see below.
+	// compares fences a slot proves nothing (ExampleSlot_Sequencer).
 	slot := must(session.Acquire(ctx, "pool", 3))
 	err = errors.Join(err, work(slot.Context(ctx), slot.Sequencer()), slot.Release())
 

@@ -156,6 +156,9 @@ var importPlan = map[string]edges{
 	"examples/cache": {
 		".": "what a user has, and nothing else of the module",
 	},
+	"examples/stuck": {
+		".": "what a user has, and nothing else of the module",
+	},
 	"lockdui": {
 		".":         "what a user has, and nothing else of the module: that proves it complete",
 		"lockdtest": "its tests: a clock that they move, commits that fail",

@@ -68,6 +68,20 @@ func busy(t *testing.T) *site {
 	return s
 }
 
+// circle is a database with two sessions that wait for each other, which no context tells.
+func circle(t *testing.T) *site {
+	s := newSite(t, nil)
+	web := s.holds("web", "users")
+	s.Advance(3 * time.Second)
+	mail := s.holds("mail", "orders")
+	s.Advance(2 * time.Second)
+	s.waits(web, "orders")
+	s.Advance(time.Second)
+	s.waits(mail, "users")
+	s.Advance(20 * time.Second)
+	return s
+}
+
 // scheme has the person prefer light or dark.
 func (p *page) scheme(name string) {
 	p.t.Helper()
@@ -82,9 +96,8 @@ func TestImages(t *testing.T) {
 	if *images == "" {
 		t.Skip("no -images")
 	}
-	s := busy(t)
 	p := tab(t)
-	shoot := func(name, path string, width, height int64, scheme string) {
+	shoot := func(s *site, name, path string, width, height int64, scheme string) {
 		t.Helper()
 		p.scheme(scheme)
 		p.run(chromedp.EmulateViewport(width, height))
@@ -93,7 +106,9 @@ func TestImages(t *testing.T) {
 		must(t, err)
 		must(t, os.WriteFile(filepath.Join(*images, name+".png"), png, 0o644))
 	}
-	shoot("locks", "", 960, 690, "light")
-	shoot("key", "key?k=scheduler%2Fleader", 960, 760, "light")
-	shoot("waits", "graph", 960, 560, "dark")
+	s := busy(t)
+	shoot(s, "locks", "", 960, 690, "light")
+	shoot(s, "key", "key?k=scheduler%2Fleader", 960, 760, "light")
+	shoot(s, "waits", "graph", 960, 560, "dark")
+	shoot(circle(t), "deadlock", "graph", 960, 300, "light")
 }
