@@ -106,7 +106,7 @@ func (e *panicError) Unwrap() error {
 //
 // A commit that does not succeed is tried again until ctx ends. If a resignation cannot be made
 // durable by then, the error is also ErrCommit, and the session holds the lock until it ends. Its
-// other errors are Keeper.Session's.
+// other errors are Keeper.Session's, and a *DeadlockError if ctx carries a lock of the circle.
 func (k *Keeper) Lead(
 	ctx context.Context, key string, value []byte,
 	fn func(ctx context.Context, proof Sequencer) error,
