@@ -85,6 +85,9 @@ func (e *Engine) settle(effects []Effect, events []Event) {
 
 // Settle ends a wait.
 func (e *Engine) Settle(w *Waiter) {
+	if w.phase == standing { // the database is closed
+		e.standsNoLonger(w)
+	}
 	w.phase = settled
 	e.leave(w)
 }

@@ -236,8 +236,20 @@ func (e *Engine) checkSemaphores() error {
 }
 
 func (e *Engine) checkSessions() error {
-	live := 0
+	live, nested := 0, 0
 	for id, s := range e.sessions {
+		calls := 0
+		for w := range s.waiters() {
+			if w.phase == standing {
+				calls++
+			}
+		}
+		if calls != s.calls {
+			return fmt.Errorf("bug: session %s has %d calls, but counts %d", id, calls, s.calls)
+		}
+		if s.holdsAny() {
+			nested += s.calls
+		}
 		if s.live {
 			live++
 		}
@@ -254,6 +266,10 @@ func (e *Engine) checkSessions() error {
 		if s.live && s.life > 0 && !s.expires.Queued() {
 			return fmt.Errorf("bug: session %s has a TTL but no deadline", id)
 		}
+	}
+	if nested != e.nested {
+		return fmt.Errorf("bug: %d calls wait whose session holds a lock, but it counts %d", nested,
+			e.nested)
 	}
 	if live != e.rows.Sessions.Len() {
 		return fmt.Errorf("bug: %d sessions live, %d have rows", live, e.rows.Sessions.Len())

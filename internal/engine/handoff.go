@@ -81,7 +81,7 @@ func (tx *Txn) serveFirst(w *Waiter) bool {
 				return false
 			}
 		}
-		w.phase = granted
+		w.granted(tx.engine)
 		for i := range w.claims {
 			c := &w.claims[i]
 			tx.take(c.hold, w.Session, c.key, w.Options)
@@ -113,7 +113,7 @@ func (tx *Txn) handOn(state *lockState) bool {
 	if w.Slot || len(w.claims) > 1 || w.Options.Mode == Shared {
 		return false
 	}
-	w.phase = granted
+	w.granted(tx.engine)
 	tx.assign(w.claims[0].hold, w.Session, tx.grant(state.key, w.Session, w.Options), LeaveKey)
 	tx.served(w)
 	return true

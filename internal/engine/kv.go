@@ -201,14 +201,17 @@ func (e *Engine) keyMoved(old, new *schema.Key) {
 			state.next.prev = state.prev
 		}
 		state.session, state.prev, state.next = nil, nil, nil
+		e.countNested(s, true)
 	}
 	if !to.IsZero() {
 		s := e.holder(to)
+		held := s.holdsAny()
 		state.session, state.next = s, s.held
 		if s.held != nil {
 			s.held.prev = state
 		}
 		s.held = state
+		e.countNested(s, held)
 	}
 	e.tidy(state)
 }

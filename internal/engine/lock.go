@@ -254,7 +254,7 @@ func (tx *Txn) takeable(key string, mode Mode) bool {
 // granted notes the session that a lock is granted to.
 func (tx *Txn) granted(s *Session) {
 	tx.engine.grantee = s
-	if len(tx.engine.several) > 0 && s.stands() {
+	if len(tx.engine.several) > 0 && s.calls > 0 {
 		tx.promises = true
 	}
 }

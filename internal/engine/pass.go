@@ -34,6 +34,9 @@ func (tx *Txn) passes(s *Session, carried *Carried, state *lockState) bool {
 // servePasser serves the first that passes a waiter for several locks, and reports whether there
 // was one. It is for when nobody else can be served: who passes depends on who has what by then.
 func (tx *Txn) servePasser() bool {
+	if tx.engine.nested+len(tx.engine.carriers) == 0 { // nobody waits who holds anything
+		return false
+	}
 	tx.passing = true
 	defer func() { tx.passing = false }()
 	for _, w := range tx.engine.several {

@@ -135,7 +135,7 @@ func (tx *Txn) serveSlot(w *Waiter) bool {
 	if obstacle != nil {
 		return false
 	}
-	w.phase = granted
+	w.granted(tx.engine)
 	tx.holdSlot(w.claims[0].hold, w.Session, slots, row)
 	return true
 }

@@ -35,11 +35,13 @@ func (e *Engine) shareMoved(old, new *schema.Share) {
 	}
 	if new != nil {
 		state, s := e.state(new.Key), e.holder(new.Session)
+		held := s.holdsAny()
 		one := &share{row: new, state: state, session: s, next: s.shares}
 		if s.shares != nil {
 			s.shares.prev = one
 		}
 		s.shares = one
+		e.countNested(s, held)
 		state.shares.add(one)
 	}
 }
@@ -58,6 +60,7 @@ func (e *Engine) dropShare(one *share) {
 	if one.next != nil {
 		one.next.prev = one.prev
 	}
+	e.countNested(one.session, true)
 	one.state.shares.remove(one)
 }
 

@@ -34,6 +34,7 @@ type Engine struct {
 
 	several  []*Waiter         // that wait for several locks, in the order in which they began
 	carriers map[any][]*Waiter // the calls that wait, by the owner of each lock that they carry
+	nested   int               // how many waiters stand in queues whose session holds a lock
 
 	own    Txn     // the running transaction, to be used again
 	events []Event // of the transaction, to be used again
@@ -88,6 +89,7 @@ type sessionRest struct {
 	held     *lockState          // the first of the keys whose locks it holds alone
 	shares   *share              // the first of its shares of locks
 	waiting  *Waiter             // the newest of the calls that wait
+	calls    int                 // how many of them stand in their queues
 	attached map[string]struct{} // names of its attachments
 }
 

@@ -35,6 +35,7 @@ func (tx *Txn) queue(w *Waiter, keys []string) {
 		c.state.queue.Push(w, &c.place)
 	}
 	w.Session.addWaiter(w)
+	e.stands(w)
 	if w.Slot {
 		e.semaphore(w.prefix()).waiting++
 	}
@@ -139,6 +140,7 @@ func (tx *Txn) dismiss(w *Waiter, err error) {
 	if w.phase != standing {
 		return
 	}
+	tx.engine.standsNoLonger(w)
 	w.phase, w.Err = leaving, err
 	for i := range w.claims {
 		c := &w.claims[i]
@@ -154,6 +156,9 @@ func (tx *Txn) dismiss(w *Waiter, err error) {
 func (e *Engine) leave(w *Waiter) {
 	if !w.waits {
 		return
+	}
+	if w.phase == standing {
+		e.standsNoLonger(w)
 	}
 	if w.Slot {
 		sem := e.semaphore(w.prefix())
@@ -188,14 +193,37 @@ func (e *Engine) leave(w *Waiter) {
 // holdsAny reports whether the session holds a lock, alone or with others.
 func (s *Session) holdsAny() bool { return s.held != nil || s.shares != nil }
 
-// stands reports whether a call with this session waits for something.
-func (s *Session) stands() bool {
-	for w := range s.waiters() {
-		if w.phase == standing {
-			return true
-		}
+// stands counts a waiter that stands in its queues.
+func (e *Engine) stands(w *Waiter) {
+	w.Session.calls++
+	if w.Session.holdsAny() {
+		e.nested++
 	}
-	return false
+}
+
+// standsNoLonger is the end of that.
+func (e *Engine) standsNoLonger(w *Waiter) {
+	w.Session.calls--
+	if w.Session.holdsAny() {
+		e.nested--
+	}
+}
+
+// granted notes that a waiter is about to be granted what it waits for.
+func (w *Waiter) granted(e *Engine) {
+	e.standsNoLonger(w)
+	w.phase = granted
+}
+
+// countNested counts the calls of a session that holds a lock now, or does not any more. Before it
+// held one or not.
+func (e *Engine) countNested(s *Session, held bool) {
+	switch holds := s.holdsAny(); {
+	case holds && !held:
+		e.nested += s.calls
+	case held && !holds:
+		e.nested -= s.calls
+	}
 }
 
 // without takes the waiter out of the list.
@@ -209,6 +237,7 @@ func without(list []*Waiter, w *Waiter) []*Waiter {
 // standAgain puts a waiter back into its places.
 func (e *Engine) standAgain(w *Waiter) {
 	w.phase, w.Err = standing, nil
+	e.stands(w)
 	for i := range w.claims {
 		w.claims[i].place.Restore()
 	}
