@@ -112,11 +112,6 @@ func (e *Engine) revert(effects []Effect) {
 			e.swapDelay(e.state(f.delay.key), f.replaced)
 		case leaseBegun:
 			e.setLease(f.lease, f.instant)
-		case removesEnded:
-			if state := e.lockOf(f.share.row.Key); state != nil &&
-				state.shares.find(f.share.id()) != nil {
-				state.shares.removes = true
-			}
 		case WaiterServed:
 			for i := range f.Waiter.claims {
 				e.dropHold(f.Waiter.claims[i].hold)

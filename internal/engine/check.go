@@ -124,6 +124,8 @@ func (e *Engine) checkShares(key string, state *lockState) error {
 			return fmt.Errorf("bug: the share of %q with fence %d is not known", key, share.Fence)
 		case row == nil || !row.Session.IsZero() || row.LockIndex != share.LockIndex:
 			return fmt.Errorf("bug: key %q is shared, and its row says otherwise", key)
+		case state.shares.removes != share.Removes:
+			return fmt.Errorf("bug: the shares of %q differ in whether they remove it", key)
 		case one.hold == nil:
 			loose++
 		}

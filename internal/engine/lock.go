@@ -31,6 +31,7 @@ func (tx *Txn) Lock(key string, session schema.ID, opts LockOptions) (*schema.Ke
 		return nil, blocked
 	}
 	if opts.Mode == Shared {
+		opts.Policy = LeaveKey // it is a handle's, and there is none
 		tx.grantShare(key, s, opts)
 		return tx.Get(key), nil
 	}

@@ -82,13 +82,14 @@ func (tx *Txn) grantShare(key string, s *Session, opts LockOptions) *schema.Shar
 	} else if opts.Value != nil {
 		row = tx.Put(key, opts.Value, opts.Flags)
 	}
-	if again := e.state(key).shares.find(grantID{s, fence}); again != nil {
+	state := e.state(key)
+	if again := state.shares.find(grantID{s, fence}); again != nil {
 		return again.row
 	}
 	tx.granted(s)
 	return e.rows.Shares.Put(schema.ShareKey(key, fence, s.Row.ID), schema.Share{
 		Key: key, Session: s.Row.ID, LockIndex: row.LockIndex, Fence: fence,
-		Granted: e.moment(tx.now),
+		Granted: e.moment(tx.now), Removes: state.shares.removes || opts.Policy == RemoveAfter,
 	})
 }
 
@@ -111,9 +112,6 @@ func (tx *Txn) removeShare(one *share, cause error) {
 			tx.shareEnds = make(map[Sequencer]error)
 		}
 		tx.shareEnds[SequencerOfShare(one.row)] = cause
-	}
-	if state.shares.removes && state.shares.n == 1 {
-		tx.effect(removesEnded).share = one
 	}
 	if state.queue.Len() > 0 {
 		tx.freed = append(tx.freed, key)
@@ -177,7 +175,7 @@ func (tx *Txn) Downgrade(hold, next *Hold) error {
 	tx.explain(row, errDowngraded)
 	share := e.rows.Shares.Put(schema.ShareKey(row.Key, tx.next(), row.Session), schema.Share{
 		Key: row.Key, Session: row.Session, LockIndex: row.LockIndex, Fence: tx.next(),
-		Granted: e.moment(tx.now),
+		Granted: e.moment(tx.now), Removes: policy == RemoveAfter,
 	})
 	tx.assignShare(next, hold.Session, share, policy)
 	e.passTerm(hold, next)
@@ -191,8 +189,7 @@ func (tx *Txn) Downgrade(hold, next *Hold) error {
 
 // takeShare is take of a lock that is shared, or free.
 func (tx *Txn) takeShare(hold *Hold, s *Session, key string, row *schema.Key, opts LockOptions) {
-	e, policy := tx.engine, opts.Policy
-	state := e.lockOf(key)
+	state := tx.engine.lockOf(key)
 	own := s.looseShare(state)
 	if own != nil {
 		hold.takenOver = true
@@ -203,9 +200,9 @@ func (tx *Txn) takeShare(hold *Hold, s *Session, key string, row *schema.Key, op
 		return
 	}
 	if row != nil && (state == nil || !state.shares.removes) {
-		policy = LeaveKey // neither this holder nor another one created the key
+		opts.Policy = LeaveKey // neither this holder nor another one created the key
 	}
-	tx.assignShare(hold, s, tx.grantShare(key, s, opts), policy)
+	tx.assignShare(hold, s, tx.grantShare(key, s, opts), opts.Policy)
 }
 
 // assignShare makes hold, which nothing refers to yet, a handle of a share.
@@ -213,7 +210,5 @@ func (tx *Txn) assignShare(hold *Hold, s *Session, row *schema.Share, policy Key
 	hold.Session, hold.Key, hold.policy, hold.Mode = s, row.Key, policy, Shared
 	hold.LockIndex, hold.Fence = row.LockIndex, row.Fence
 	tx.beginTerm(hold)
-	state := tx.engine.lockOf(row.Key)
-	tx.engine.setHold(state, hold)
-	state.shares.removes = state.shares.removes || policy == RemoveAfter
+	tx.engine.setHold(tx.engine.lockOf(row.Key), hold)
 }

@@ -18,7 +18,8 @@ type shares struct {
 	all   map[grantID]*share // if there are more
 
 	// removes is set when a holder created the key and is to remove it (RemoveAfter): then the last
-	// holder may, if it asked for that too. It goes with the last share.
+	// holder may, if it asked for that too. It is what the row of each share says, so that a drop,
+	// which may bring rows back before it takes others away, leaves it right.
 	removes bool
 }
 
@@ -53,6 +54,7 @@ func (s *shares) find(id grantID) *share {
 func (s *shares) add(added *share) {
 	s.n++
 	s.loose++
+	s.removes = added.row.Removes
 	if s.n == 1 {
 		s.only = added
 		return

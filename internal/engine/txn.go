@@ -48,7 +48,6 @@ type Effect struct {
 	delay    *delay
 	replaced *delay
 	lease    *checkLease
-	share    *share
 	instant  time.Time // the deadline that lease had, or that at which Waiter was served
 }
 
@@ -68,9 +67,8 @@ const (
 	HoldSlow                             // HoldSlow: a lock is held for long, as Slow says
 	WaitSlow                             // WaitSlow: Waiter waits for long, as Slow says
 
-	delaySet     // delay took the place of replaced
-	leaseBegun   // lease got another deadline than instant
-	removesEnded // share, the last one, went with shares.removes
+	delaySet   // delay took the place of replaced
+	leaseBegun // lease got another deadline than instant
 )
 
 // effect adds one to those of the transaction, to be filled in.

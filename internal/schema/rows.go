@@ -123,6 +123,10 @@ type Share struct {
 	LockIndex uint64 // that of the key
 	Fence     uint64 // the index of the grant
 	Granted   int64  // as of Key
+
+	// Removes is set on every grant since a holder that is to remove the key created it, for as
+	// long as the lock is shared without a break. A file does not have it.
+	Removes bool
 }
 
 // ShareKey is the key of the row of one grant of a shared lock. Those of one lock are neighbours,
