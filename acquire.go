@@ -214,9 +214,8 @@ func gaveUp(ended error, locks int, blocked *engine.Blocked) error {
 //
 // If ctx ends first, the error is also a *LockedError that says what was in the way, unless ctx had
 // ended before the call or only a commit was in the way. If ctx carries a lock (see Lock.Context)
-// without whose release the call would wait for ever, it is refused with a *DeadlockError, and
-// changes nothing (R14). After a crash a bound session's lock is
-// delayed: see Options.Reopen.
+// without whose release the call would not end, it is refused with a *DeadlockError, and changes
+// nothing (R14). After a crash a bound session's lock is delayed: see Options.Reopen.
 func (s *Session) Lock(ctx context.Context, key string, opts *LockOptions) (*Lock, error) {
 	var lock [1]*Lock
 	if err := s.acquire(ctx, []string{key}, opts, lock[:]); err != nil {
@@ -227,9 +226,10 @@ func (s *Session) Lock(ctx context.Context, key string, opts *LockOptions) (*Loc
 
 // LockAll acquires the locks of all the keys, in one transaction, when all are free and it is the
 // first waiter of each. A key for which it is the first waiter stays free while another is busy:
-// it is promised to the call, and refused to others (ObstacleQueue). They wait behind it, but for a
-// session that holds a lock which the call waits for, directly or through others (R13). So calls
-// that lock keys in one order, by LockAll or one by one, never wait for each other for ever.
+// it is promised to the call, and refused to others (ObstacleQueue). They wait behind it, unless
+// the call waits, directly or through others, for a lock that their session holds or their context
+// carries (R13). So sessions that lock keys in one order, by LockAll or one by one, never wait for
+// each other for ever.
 //
 // A lock that the session holds without a handle is taken over; one that has a handle is waited
 // for. The locks come in the order of the keys, and share one fence, but for those that are taken

@@ -68,12 +68,12 @@
 //     the later has the larger lock index.
 //   - G9: Waiters for a lock are served in the order in which they began to wait, those in front
 //     that can share it together; no call overtakes them. But if the first waits for other locks
-//     too, directly or through others for one that a request's session holds, the request passes
-//     it, which could not be served before (R13). A waiter that gives up, or whose session ends,
-//     leaves the queue with an error and never holds up the rest. G7 and G9 hold for slots of
-//     semaphores too, but only among callers of this package. A session whose slot was taken by
-//     force gets no other during its lock-delay: its waiting call keeps its place, and those
-//     behind it are served meanwhile.
+//     too, and there, directly or through others, for one that a request's session holds or its
+//     context carries, the request passes it, for else they would wait for each other (R13). A
+//     waiter that gives up, or whose session ends, leaves the queue with an error and never holds
+//     up the rest. G7 and G9 hold for slots of semaphores too, but only among callers of this
+//     package. A session whose slot was taken by force gets no other during its lock-delay: its
+//     waiting call keeps its place, and those behind it are served meanwhile.
 //   - G10: The loss of a lock is told (Done is closed) no later than another caller is told of
 //     being granted it.
 //   - G11: A call that a rule refuses changes nothing; one that gives up waiting leaves nothing

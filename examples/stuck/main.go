@@ -59,7 +59,9 @@ func deadlock(ctx context.Context, db *lockd.DB, web, mail *lockd.Session, out i
 		}
 		ended <- errors.Join(err, users.Unlock())
 	}()
-	show(db, "orders", out)
+	if err := show(ctx, db, "orders", out); err != nil {
+		return errors.Join(err, orders.Unlock(), <-ended)
+	}
 
 	// This would wait for web, which waits for mail.
 	_, err = mail.Lock(orders.Context(ctx), "users", nil)
@@ -91,7 +93,9 @@ func several(ctx context.Context, db *lockd.DB, web, report *lockd.Session, out 
 		}
 		ended <- errors.Join(err, failed)
 	}()
-	show(db, "users", out)
+	if err := show(ctx, db, "users", out); err != nil {
+		return errors.Join(err, users.Unlock(), <-ended)
+	}
 	orders, err := web.Lock(ctx, "orders", nil)
 	if err == nil {
 		fmt.Fprintln(out, "web has users and orders, ahead of report, which waits for users")
@@ -116,15 +120,18 @@ func heldTooLong(ctx context.Context, web, mail *lockd.Session, out io.Writer) e
 }
 
 // show writes who holds the lock and who waits for it, as soon as a call does.
-func show(db *lockd.DB, key string, out io.Writer) {
-	for {
+func show(ctx context.Context, db *lockd.DB, key string, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for ctx.Err() == nil {
 		for _, lock := range db.MostAwaited(2) {
 			if lock.Key == key {
 				fmt.Fprintf(out, "%s is held by %s, and awaited by %s\n", key,
 					lock.Holder.Name, lock.Queue[0].Session.Name)
-				return
+				return nil
 			}
 		}
 		time.Sleep(time.Millisecond)
 	}
+	return fmt.Errorf("nobody waits for %s: %w", key, ctx.Err())
 }

@@ -54,6 +54,7 @@ var clockPlan = []allowance{
 	{"examples/leader", "time.Now", 0, "a story in real time: how long things took"},
 	{"examples/leader", "time.Since", 0, "the same"},
 	{"examples/leader", "time.Sleep", 1, "between two looks at a queue, which nothing tells of"},
+	{"examples/stuck", "context.WithTimeout", 1, "the story has to end"},
 	{"examples/stuck", "time.Sleep", 1, "between two looks at a queue, which nothing tells of"},
 	{"examples/leader", "context.WithTimeout", 1, "the story has to end"},
 	{"lockdtest/lockdtest.go", "Clock.Now", 2, "where the mock stands, to move it on from there"},

@@ -2,8 +2,9 @@ package engine
 
 // A waiter for several locks keeps those behind it from a lock that is free, while it waits for
 // another. If that one is held by a session that stands behind it, each would wait for the other
-// for ever. So the session passes (G9): the first waiter could not be served before that session
-// releases its lock, and those behind it not before the first, so they lose no turn by it.
+// for ever. So the session passes (R13). If a session that waits releases nothing meanwhile, the
+// first waiter could not be served before, and those behind it not before the first: they lose no
+// turn by it. Where goroutines share a session they may.
 
 // Carried is a lock that the context of a call carries, and those that it carries beside it. Nil is
 // none.
