@@ -45,7 +45,7 @@ func runPrograms(t *testing.T, n int, run func(p *program) error) {
 	first := rand.Uint64() >> 16
 	if *programSeed != 0 {
 		first, n = *programSeed, 1
-	} else if testing.Short() {
+	} else if testing.Short() || raced {
 		n /= 20
 	}
 	for i := range n {
