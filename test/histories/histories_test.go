@@ -334,10 +334,38 @@ func (w *world) grants() (list []granted) {
 			had[id] = true
 		}
 		list = append(list, granted{
-			r.key, r.session, fence, r.call, r.back, r.era.number,
+			r.key, r.session, fence, r.call, r.back, r.era.number, r.several, w.held(r),
 		})
 	}
 	return list
+}
+
+// held reports whether the session may have held the lock of another key while the call was on.
+func (w *world) held(r *record) bool {
+	for _, other := range w.records {
+		switch other.kind {
+		case grant, try, acquire:
+		default:
+			continue
+		}
+		if other.session == r.session && other.key != r.key && other.call < r.back &&
+			other.output.outcome != refused && !w.released(other, r.call) {
+			return true
+		}
+	}
+	return false
+}
+
+// released reports whether the grant was told of, and its release too before that time.
+func (w *world) released(r *record, before int64) bool {
+	for _, end := range w.records {
+		if end.kind == unlock && end.key == r.key && end.session == r.session &&
+			r.output.outcome == done && end.fence == r.entry.fence &&
+			end.output.outcome == done && end.back < before {
+			return true
+		}
+	}
+	return false
 }
 
 // judge returns what is wrong with the events of an era.

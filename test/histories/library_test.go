@@ -298,7 +298,9 @@ func (c *library) lockAll() {
 	for i := range 2 {
 		in.key = c.w.keys[(first+i)%len(c.w.keys)]
 		keys = append(keys, in.key)
-		records = append(records, c.record(in, call))
+		r := c.record(in, call)
+		r.several = true
+		records = append(records, r)
 	}
 	locks, err := c.real.LockAll(ctx, keys, opts)
 	if err != nil {

@@ -16,6 +16,16 @@ type granted struct {
 	fence        uint64
 	call, back   int64
 	era          int
+	several      bool // it was a call for several keys
+	holds        bool // the session may have held another lock meanwhile
+}
+
+// passes reports whether the grant may have come ahead of those who waited (R13): its session held
+// a lock that a call for several keys, this one among them, may have waited for.
+func (g granted) passes(ofKey []granted) bool {
+	return g.holds && slices.ContainsFunc(ofKey, func(w granted) bool {
+		return w.several && w.session != g.session && w.call < g.back && w.back > g.call
+	})
 }
 
 // checkFences is G8: of two grants of which one was told of before the other was asked for, the
@@ -42,7 +52,7 @@ func checkFences(grants []granted) (wrong []string) {
 }
 
 // checkQueues is G9: those who were seen to wait are granted the lock in that order, and before all
-// who asked for it later. It also returns how many pairs it has compared.
+// who asked for it later, but for who passes them (R13). It also returns how many pairs it has compared.
 func checkQueues(grants []granted, looks []look) (pairs int, wrong []string) {
 	of := map[string][]granted{}
 	for _, g := range grants {
@@ -63,6 +73,9 @@ func checkQueues(grants []granted, looks []look) (pairs int, wrong []string) {
 		}
 		for i, g := range line {
 			for _, before := range line[:i] {
+				if g.passes(of[l.key]) {
+					continue
+				}
 				pairs++
 				if g.fence <= before.fence {
 					wrong = append(wrong, fmt.Sprintf("G9: %+v overtook %+v in the queue "+
@@ -70,7 +83,8 @@ func checkQueues(grants []granted, looks []look) (pairs int, wrong []string) {
 				}
 			}
 			for _, later := range of[l.key] {
-				if later.call <= l.until || later.era != l.era.number || later.fence == 0 {
+				if later.call <= l.until || later.era != l.era.number || later.fence == 0 ||
+					later.passes(of[l.key]) {
 					continue
 				}
 				pairs++

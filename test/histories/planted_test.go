@@ -225,6 +225,12 @@ func TestPlanted_G9_Queues(t *testing.T) {
 	wantWrong(t, check(s, u, late), "in the queue")
 	s.fence, late.fence = 20, 19
 	wantWrong(t, check(s, u, late), "which waited", "which waited")
+	late.holds = true
+	wantWrong(t, check(s, u, late), "which waited", "which waited")
+	s.several = true
+	wantWrong(t, check(s, u, late)) // R13
+	late.holds = false
+	wantWrong(t, check(s, u, late), "which waited", "which waited")
 }
 
 func TestPlanted_G10_Told(t *testing.T) {

@@ -342,6 +342,7 @@ type record struct {
 	client     int
 	era        *era
 	own        bool // the caller has a handle of what was granted
+	several    bool // it is a call for several keys
 }
 
 func (w *world) add(r *record) *record {
