@@ -117,12 +117,15 @@ func (f *function) isCaller() bool {
 func (w *Writer) Update(fn func(tx *engine.Txn) error) error {
 	w.begin()
 	w.lockTurn()
-	ended := false // the turn
-	defer func() {
-		if !ended { // the function was not called
+	ended := false
+	endTurn := func() { // if the function was not called
+		if !ended {
 			<-w.turn
+			ended = true
 		}
-	}()
+	}
+	defer endTurn()
+	// It does not have the turn while it waits for a commit, whose leader may need that.
 	return w.write(func() error {
 		return w.Apply(func(tx *engine.Txn) error {
 			w.function.begin()
@@ -140,7 +143,7 @@ func (w *Writer) Update(fn func(tx *engine.Txn) error) error {
 			}()
 			return fn(tx)
 		})
-	})
+	}, endTurn)
 }
 
 // Enter begins a call of a method of the transaction by the function of an Update. Those that write

@@ -141,18 +141,19 @@ func (w *Writer) unlock() {
 // returned an error, when what it saw is. After an error nothing of fn remains.
 func (w *Writer) Do(fn func(tx *engine.Txn) error) error {
 	w.Lock()
-	return w.write(func() error { return w.Apply(fn) })
+	return w.write(func() error { return w.Apply(fn) }, nil)
 }
 
 // DoAll is Do for several transactions, which body makes by Apply, each at an index of its own
 // (G5). What was applied before an error stays.
 func (w *Writer) DoAll(body func() error) error {
 	w.Lock()
-	return w.write(body)
+	return w.write(body, nil)
 }
 
-// write does body as a write for a caller that holds the mutex, which it frees.
-func (w *Writer) write(body func() error) error {
+// write does body as a write for a caller that holds the mutex, which it frees. It calls over, unless
+// that is nil, when body has returned, or was not called.
+func (w *Writer) write(body func() error, over func()) error {
 	returned := false
 	defer func() {
 		if !returned { // body panicked, or ended its goroutine
@@ -162,6 +163,9 @@ func (w *Writer) write(body func() error) error {
 	}()
 	err := w.run(body)
 	returned = true
+	if over != nil {
+		over()
+	}
 	// Before the outcome is told, what body saw has to be durable.
 	b, lead := w.join()
 	w.unlock()
