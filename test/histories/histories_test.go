@@ -349,7 +349,8 @@ func (w *world) grants() (list []granted) {
 	return list
 }
 
-// held reports whether the session may have held the lock of another key while the call was on.
+// held reports whether the session may have held a lock while the call was on, by another call. It
+// may be a share of the same key: others may wait for that.
 func (w *world) held(r *record) bool {
 	for _, other := range w.records {
 		switch other.kind {
@@ -357,7 +358,7 @@ func (w *world) held(r *record) bool {
 		default:
 			continue
 		}
-		if other.session == r.session && other.key != r.key && other.call < r.back &&
+		if other != r && other.session == r.session && other.call < r.back &&
 			other.output.outcome != refused && !w.released(other, r.call) {
 			return true
 		}

@@ -18,7 +18,7 @@ type granted struct {
 	era          int
 	shared       bool
 	several      bool // it was a call for several keys
-	holds        bool // the session may have held another lock meanwhile
+	holds        bool // the session may have held a lock meanwhile, by another call
 }
 
 // overtook reports whether the grant came no later than one that it should have. Those who share a
