@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/lockd/lockd"
 )
 
 var (
@@ -85,7 +88,7 @@ func (s *totals) neverCounted(t *testing.T) {
 	for _, what := range []string{
 		"operations", "unknown", "crashes", "commits failed in the file", "reopens", "grants",
 		"waiters compared", "gave up", "expired", "ends", "events", "replays", "over HTTP",
-		"refused",
+		"refused", "shares", "downgrades",
 	} {
 		if s.counts[what] == 0 {
 			t.Errorf("never counted: %s", what)
@@ -232,11 +235,16 @@ func (w *world) judge() []string {
 		if g.fence > 0 {
 			w.counts["grants"]++
 		}
+		if g.fence > 0 && g.shared {
+			w.counts["shares"]++
+		}
 	}
 	w.counts["waiters compared"] += pairs
 	w.counts["ends"] += len(ended)
 	for _, r := range w.records {
 		switch {
+		case r.kind == downgrade && r.output.outcome == done:
+			w.counts["downgrades"]++
 		case r.kind == giveUp:
 			w.counts["gave up"]++
 		case r.output.outcome == unknown:
@@ -334,13 +342,15 @@ func (w *world) grants() (list []granted) {
 			had[id] = true
 		}
 		list = append(list, granted{
-			r.key, r.session, fence, r.call, r.back, r.era.number, r.several, w.held(r),
+			r.key, r.session, fence, r.call, r.back, r.era.number, r.shared, r.several,
+			w.held(r),
 		})
 	}
 	return list
 }
 
-// held reports whether the session may have held the lock of another key while the call was on.
+// held reports whether the session may have held a lock while the call was on, by another call. It
+// may be a share of the same key: others may wait for that.
 func (w *world) held(r *record) bool {
 	for _, other := range w.records {
 		switch other.kind {
@@ -348,7 +358,7 @@ func (w *world) held(r *record) bool {
 		default:
 			continue
 		}
-		if other.session == r.session && other.key != r.key && other.call < r.back &&
+		if other != r && other.session == r.session && other.call < r.back &&
 			other.output.outcome != refused && !w.released(other, r.call) {
 			return true
 		}
@@ -370,8 +380,11 @@ func (w *world) released(r *record, before int64) bool {
 
 // judge returns what is wrong with the events of an era.
 func (e *era) judge(records []*record) []string {
-	wrong := checkChain(e.before, e.events)
-	wrong = append(wrong, checkEnds(e.before, e.events, e.ends)...)
+	keys := slices.DeleteFunc(slices.Clone(e.events), func(event seen) bool {
+		return event.Kind == lockd.ShareGranted || event.Kind == lockd.ShareEnded
+	})
+	wrong := checkChain(e.before, keys)
+	wrong = append(wrong, checkEnds(e.before, keys, e.ends)...)
 	for i, replay := range e.replays {
 		wrong = append(wrong, checkReplay(e.events, replay, e.replayedFrom[i])...)
 	}
@@ -381,8 +394,8 @@ func (e *era) judge(records []*record) []string {
 			own = append(own, r)
 		}
 	}
-	wrong = append(wrong, checkSeen(e.floor, e.events, own)...)
-	wrong = append(wrong, checkFinal(e.before, e.events, e.db.Snapshot())...)
+	wrong = append(wrong, checkSeen(e.floor, keys, own)...)
+	wrong = append(wrong, checkFinal(e.before, keys, e.db.Snapshot())...)
 	for _, event := range e.ends {
 		if event.Cause != nil && strings.Contains(event.Cause.Error(), "expired") {
 			e.w.counts["expired"]++

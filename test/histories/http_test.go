@@ -213,7 +213,7 @@ func (c *remote) acquire(key, value string) {
 		if r.entry.fence = got.fence(); r.entry.fence == 0 {
 			c.w.violation("X1: %q was acquired, and the answer has no fence", key)
 		}
-		c.w.told(c.era, key, r.entry.fence, nil)
+		c.w.told(c.era, lockd.Sequencer{Key: key, Fence: r.entry.fence}, nil)
 	}
 	c.answered(r, got, outcome)
 }

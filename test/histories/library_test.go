@@ -228,7 +228,10 @@ func (c *library) lockOptions(in *input) *lockd.LockOptions {
 		opts.Value = []byte(in.value)
 	}
 	if c.chance.IntN(3) == 0 {
-		opts.Key = lockd.RemoveAfter
+		opts.Key, in.removes = lockd.RemoveAfter, true
+	}
+	if c.chance.IntN(2) == 0 {
+		opts.Mode, in.shared = lockd.Shared, true
 	}
 	return opts
 }
@@ -256,7 +259,7 @@ func (c *library) tryLock() {
 // took keeps a grant that the call was told of.
 func (c *library) took(r *record, l *lockd.Lock, policy lockd.KeyPolicy) {
 	q := l.Sequencer()
-	c.w.told(c.era, r.key, q.Fence, l.Done())
+	c.w.told(c.era, q, l.Done())
 	r.own = true
 	r.entry = entry{lockIndex: q.LockIndex, fence: q.Fence}
 	c.keep(r, done)
@@ -370,7 +373,12 @@ func (c *library) unlock() {
 	r := c.record(input{
 		kind: unlock, key: q.Key, session: q.Session.String(), fence: q.Fence,
 		removes: c.opts[l] == lockd.RemoveAfter && q.Fence > c.era.floor, // else it was taken over
+		shared:  q.Mode == lockd.Shared,
 	}, c.w.stamp())
+	if !r.shared && c.chance.IntN(4) == 0 {
+		c.downgrade(r, l)
+		return
+	}
 	err := l.Unlock()
 	c.wrote(r, err)
 	if !errors.Is(err, lockd.ErrCommit) {
@@ -378,10 +386,22 @@ func (c *library) unlock() {
 	}
 }
 
+func (c *library) downgrade(r *record, l *lockd.Lock) {
+	r.kind = downgrade
+	c.w.downgrading(r.key, l.Done())
+	err := l.Downgrade()
+	q := l.Sequencer()
+	r.entry = entry{lockIndex: q.LockIndex, fence: q.Fence}
+	if err != nil {
+		r.entry = entry{}
+	}
+	c.wrote(r, err)
+}
+
 func (c *library) force() {
 	key := c.key()
-	now, _ := c.era.db.Get(key)
-	if now.Session.IsZero() {
+	now, _ := c.era.db.Get(key) // that of a lock that is shared names its first holder's fence
+	if now.Fence == 0 {
 		return
 	}
 	in := input{kind: force, key: key, fence: now.Fence}

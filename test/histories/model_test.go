@@ -29,6 +29,7 @@ const (
 	try                    // acquires the lock if that is free
 	acquire                // is try over HTTP: a repeat by the holder writes the value
 	unlock                 // releases a grant
+	downgrade              // makes an exclusive grant a share
 	release                // is unlock over HTTP: any grant of the session, and it writes the value
 	force                  // takes a grant away
 	endSession             // the session ends
@@ -53,6 +54,7 @@ type input struct {
 	index   uint64 // for swap and removeIf
 	session string
 	fence   uint64 // of the grant that unlock and force name
+	shared  bool   // the mode, for grant, try and unlock
 	removes bool   // the key goes with the lock: RemoveAfter, or DeleteKeys
 	delay   time.Duration
 	from    int64 // a delay begins then at the earliest
@@ -97,6 +99,12 @@ type state struct {
 	delayed bool   // there was one since the last grant
 	by      int    // the call whose grant nobody was told of
 	calls   string // those that have yet to give up
+
+	shares      shares
+	joined      uint64 // the highest fence of a share
+	gone        bool   // the key goes with the last share, if that asked for it
+	sharedFree  int64  // free, and delayed, of a share that was lost
+	sharedDelay bool
 }
 
 // wrote is the state after a write at an index that is not told yet, or the one that is.
@@ -164,7 +172,7 @@ func (s state) made(index uint64) state {
 func (s state) removed() state {
 	s = s.wrote(0)
 	s.exists, s.value, s.holder, s.by = false, "", "", 0
-	s.create, s.lockIndex, s.fence = 0, 0, 0
+	s.create, s.lockIndex, s.fence, s.shares, s.gone = 0, 0, 0, "", false
 	return s
 }
 
@@ -183,6 +191,7 @@ func (s state) granted(in input, fence uint64) state {
 	s.holder, s.fence, s.lockIndex = in.session, fence, s.lockIndex+1
 	s.highest = max(s.highest, fence)
 	s.delayed, s.free, s.by = false, 0, 0
+	s.sharedDelay, s.sharedFree = false, 0
 	if !in.keeps {
 		s.value = in.value
 	}
@@ -220,14 +229,15 @@ func withoutCall(calls string, call int) (string, bool) {
 	return strings.Join(slices.Delete(list, i, i+1), " "), true
 }
 
+func only(next state, ok bool) []state {
+	if ok {
+		return []state{next}
+	}
+	return nil
+}
+
 // after returns the states that can follow if the operation was done, or refused.
 func after(s state, in input, out output) []state {
-	only := func(next state, ok bool) []state {
-		if ok {
-			return []state{next}
-		}
-		return nil
-	}
 	switch in.kind {
 	case get, read:
 		return only(s.saw(out.entry, in.kind == get))
@@ -239,7 +249,12 @@ func after(s state, in input, out output) []state {
 		return deleted(s, in, out)
 	case grant, try, acquire:
 		return locked(s, in, out)
+	case downgrade:
+		return downgraded(s, in, out)
 	case unlock, release:
+		if in.shared {
+			return shareReleased(s, in, out)
+		}
 		return released(s, in, out)
 	case force:
 		return forced(s, in, out)
@@ -247,6 +262,7 @@ func after(s state, in input, out output) []state {
 		if s.holder == in.session && s.exists {
 			s = ended(s, in)
 		}
+		s = sharesEnded(s, in)
 		return []state{s}
 	case giveUp:
 		return givenUp(s, in)
@@ -307,12 +323,15 @@ func locked(s state, in input, out output) []state {
 	if out.outcome == refused {
 		return obstructed(s, in, out)
 	}
+	if in.shared {
+		return shareTaken(s, in, out)
+	}
 	if s.holder == in.session {
 		return again(s, in, out)
 	}
 	fence := out.entry.fence
-	if s.holder != "" || out.outcome == done && out.until < s.free ||
-		fence != 0 && fence <= max(s.highest, s.mod, s.above) {
+	if s.holder != "" || s.shares != "" || !s.newer(fence) ||
+		out.outcome == done && out.until < max(s.free, s.sharedFree) {
 		return nil
 	}
 	s = s.granted(in, fence)
@@ -367,20 +386,20 @@ func obstructed(s state, in input, out output) []state {
 	case unnamed:
 		ok = s.holder != in.session
 	case held:
+		if s.shares != "" {
+			return only(s, !in.shared && s.shares.has(out.entry.session, out.entry.fence))
+		}
 		ok = s.holder == out.entry.session &&
 			(s.fence == out.entry.fence || s.fence == 0 && out.entry.fence > s.highest)
 		if ok && s.fence == 0 {
 			s.fence, s.highest = out.entry.fence, out.entry.fence
 		}
 	case delayed:
-		ok = s.holder == "" && s.delayed
+		ok = s.holder == "" && (s.delayed || !in.shared && s.sharedDelay)
 	case queued:
-		ok = s.holder == ""
+		ok = s.holder == "" && (in.shared || s.shares == "")
 	}
-	if !ok {
-		return nil
-	}
-	return []state{s}
+	return only(s, ok)
 }
 
 func released(s state, in input, out output) []state {
@@ -413,6 +432,15 @@ func givenUp(s state, in input) []state {
 		return nil
 	}
 	s.calls = calls
+	for i, one := range s.shares.list() {
+		if one.call == in.call {
+			next := s.left(i, in.removes)
+			if in.keeps {
+				next = append(next, s)
+			}
+			return next
+		}
+	}
 	if in.keeps && s.by == in.call {
 		return append(givenBack(s, in), s)
 	}
@@ -432,6 +460,9 @@ func givenBack(s state, in input) []state {
 }
 
 func forced(s state, in input, out output) []state {
+	if s.shares != "" {
+		return sharesForced(s, in, out)
+	}
 	holds := s.holder != "" && (s.fence == in.fence || s.fence == 0 && in.fence > s.highest)
 	switch {
 	case out.outcome == refused:

@@ -16,8 +16,15 @@ type granted struct {
 	fence        uint64
 	call, back   int64
 	era          int
+	shared       bool
 	several      bool // it was a call for several keys
-	holds        bool // the session may have held another lock meanwhile
+	holds        bool // the session may have held a lock meanwhile, by another call
+}
+
+// overtook reports whether the grant came no later than one that it should have. Those who share a
+// lock may be granted it together (R3).
+func (g granted) overtook(first granted) bool {
+	return g.fence < first.fence || g.fence == first.fence && !(g.shared && first.shared)
 }
 
 // passes reports whether the grant may have come ahead of those who waited (R13): its session held
@@ -77,7 +84,7 @@ func checkQueues(grants []granted, looks []look) (pairs int, wrong []string) {
 					continue
 				}
 				pairs++
-				if g.fence <= before.fence {
+				if g.overtook(before) {
 					wrong = append(wrong, fmt.Sprintf("G9: %+v overtook %+v in the queue "+
 						"seen between %d and %d", g, before, l.from, l.until))
 				}
@@ -88,7 +95,7 @@ func checkQueues(grants []granted, looks []look) (pairs int, wrong []string) {
 					continue
 				}
 				pairs++
-				if later.fence <= g.fence {
+				if later.overtook(g) {
 					wrong = append(wrong, fmt.Sprintf("G9: %+v overtook %+v, which waited", later,
 						g))
 				}

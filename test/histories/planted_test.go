@@ -42,6 +42,10 @@ func TestPlanted_Model(t *testing.T) {
 	free := func(s string, fence uint64) input {
 		return input{kind: unlock, session: s, fence: fence}
 	}
+	join := func(s string) input { return input{kind: grant, session: s, keeps: true, shared: true} }
+	leave := func(s string, fence uint64) input {
+		return input{kind: unlock, session: s, fence: fence, shared: true}
+	}
 	lost := output{outcome: unknown}
 	no := output{outcome: refused}
 	quiet := output{quiet: true}
@@ -170,6 +174,73 @@ func TestPlanted_Model(t *testing.T) {
 				exists: true, value: "x", create: 5, mod: 6, lockIndex: 1, fence: 5,
 			}}),
 		}},
+		"a lock that is shared": {true, []porcupine.Operation{
+			at(1, join("s"), fenced(1, 5)),
+			at(2, join("u"), fenced(1, 6)),
+			at(3, input{kind: get}, output{entry: entry{
+				exists: true, create: 5, mod: 5, lockIndex: 1, fence: 5,
+			}}),
+			at(4, leave("s", 5), output{}),
+			at(5, leave("u", 6), output{}),
+			at(6, lock("v"), fenced(2, 9)),
+		}},
+		"an exclusive grant beside a share": {false, []porcupine.Operation{
+			at(1, join("s"), fenced(1, 5)),
+			at(2, join("u"), fenced(1, 6)),
+			at(3, leave("s", 5), output{}),
+			at(4, lock("v"), fenced(2, 8)),
+		}},
+		"a share beside an exclusive grant": {false, []porcupine.Operation{
+			at(1, lock("s"), fenced(1, 5)),
+			at(2, join("u"), fenced(1, 6)),
+		}},
+		"a share that raised the lock index": {false, []porcupine.Operation{
+			at(1, join("s"), fenced(1, 5)),
+			at(2, join("u"), fenced(2, 6)),
+		}},
+		"a share with a fence that fell": {false, []porcupine.Operation{
+			at(1, join("s"), fenced(1, 5)),
+			at(2, join("u"), fenced(1, 7)),
+			at(3, join("v"), fenced(1, 6)),
+		}},
+		"a share that wrote to the key": {false, []porcupine.Operation{
+			at(1, join("s"), fenced(1, 5)),
+			at(2, join("u"), fenced(1, 6)),
+			at(3, input{kind: get}, output{entry: entry{
+				exists: true, create: 5, mod: 6, lockIndex: 1, fence: 5,
+			}}),
+		}},
+		"a share that outlived its session": {false, []porcupine.Operation{
+			at(1, join("s"), fenced(1, 5)),
+			at(2, input{kind: endSession, session: "s"}, output{}),
+			at(3, leave("s", 5), output{}),
+		}},
+		"a share during the lock-delay of a share": {true, []porcupine.Operation{
+			at(1, join("s"), fenced(1, 5)),
+			at(2, input{kind: endSession, session: "s", delay: 1e9, from: 20}, output{}),
+			at(3, join("u"), fenced(2, 9)),
+		}},
+		"an exclusive grant during the lock-delay of a share": {false, []porcupine.Operation{
+			at(1, join("s"), fenced(1, 5)),
+			at(2, input{kind: endSession, session: "s", delay: 1e9, from: 20}, output{}),
+			at(3, lock("u"), fenced(2, 9)),
+		}},
+		"a share during the lock-delay of an exclusive grant": {false, []porcupine.Operation{
+			at(1, lock("s"), fenced(1, 5)),
+			at(2, input{kind: endSession, session: "s", delay: 1e9, from: 20}, output{}),
+			at(3, join("u"), fenced(2, 9)),
+		}},
+		"a downgrade": {true, []porcupine.Operation{
+			at(1, lock("s"), fenced(1, 5)),
+			at(2, input{kind: downgrade, session: "s", fence: 5}, fenced(1, 6)),
+			at(3, join("u"), fenced(1, 7)),
+			at(4, leave("s", 6), output{}),
+		}},
+		"a downgrade that let an exclusive grant in": {false, []porcupine.Operation{
+			at(1, lock("s"), fenced(1, 5)),
+			at(2, input{kind: downgrade, session: "s", fence: 5}, fenced(1, 6)),
+			at(3, lock("u"), fenced(2, 7)),
+		}},
 		"a refusal of the holder over HTTP": {false, []porcupine.Operation{
 			at(1, input{kind: acquire, session: "s", value: "x"}, output{entry: entry{fence: 5}}),
 			at(2, input{kind: acquire, session: "s", value: "x"}, no),
@@ -220,6 +291,12 @@ func TestPlanted_G9_Queues(t *testing.T) {
 		return wrong
 	}
 	wantWrong(t, check(s, u, late))
+	u.fence, late.fence = s.fence, s.fence
+	wantWrong(t, check(s, u, late), "which waited", "in the queue", "which waited")
+	s.shared, u.shared, late.shared = true, true, true
+	wantWrong(t, check(s, u, late)) // R3
+	s.shared, u.shared, late.shared = false, false, false
+	u.fence = 21
 	s.fence = 25
 	late.fence = 26
 	wantWrong(t, check(s, u, late), "in the queue")
@@ -237,15 +314,25 @@ func TestPlanted_G10_Told(t *testing.T) {
 	w := newWorld("", 1)
 	e := &era{w: w}
 	lost, own := make(chan struct{}), make(chan struct{})
-	w.told(e, "a", 5, lost)
-	w.told(e, "a", 6, own)
+	grant := func(fence uint64) lockd.Sequencer { return lockd.Sequencer{Key: "a", Fence: fence} }
+	w.told(e, grant(5), lost)
+	w.told(e, grant(6), own)
 	wantWrong(t, w.found, "G10")
 	w.found = nil
 	close(lost)
-	w.told(e, "a", 6, make(chan struct{}))
+	w.told(e, grant(6), make(chan struct{}))
 	wantWrong(t, w.found, "two handles")
 	w.found = nil
-	w.told(e, "a", 9, nil) // over HTTP
+	w.told(e, grant(9), nil) // over HTTP
+	wantWrong(t, w.found, "G10", "G10")
+	w.found = nil
+	share := func(fence uint64) lockd.Sequencer {
+		return lockd.Sequencer{Key: "b", Fence: fence, Mode: lockd.Shared}
+	}
+	w.told(e, share(5), make(chan struct{}))
+	w.told(e, share(6), make(chan struct{}))
+	wantWrong(t, w.found)
+	w.told(e, lockd.Sequencer{Key: "b", Fence: 7}, make(chan struct{}))
 	wantWrong(t, w.found, "G10", "G10")
 }
 

@@ -355,13 +355,14 @@ func (w *world) add(r *record) *record {
 // handle is a grant that its holder was told of.
 type handle struct {
 	era   *era
-	fence uint64
+	grant lockd.Sequencer
 	done  <-chan struct{}
 }
 
 // told is called when a call has been told of a grant: all that held the lock before must have been
-// told of their loss (G10).
-func (w *world) told(e *era, key string, fence uint64, own <-chan struct{}) {
+// told of their loss (G10), but for those that share it.
+func (w *world) told(e *era, grant lockd.Sequencer, own <-chan struct{}) {
+	key, fence := grant.Key, grant.Fence
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var left []handle
@@ -372,19 +373,32 @@ func (w *world) told(e *era, key string, fence uint64, own <-chan struct{}) {
 		default:
 		}
 		left = append(left, h)
-		if h.era == e && h.fence < fence {
+		both := h.grant.Mode == lockd.Shared && grant.Mode == lockd.Shared
+		if h.era == e && h.grant.Fence < fence && !both {
 			w.found = append(w.found, fmt.Sprintf(
 				"G10: fence %d of %q is told of, and the holder with fence %d knows of no loss",
-				fence, key, h.fence))
+				fence, key, h.grant.Fence))
 		}
-		if h.era == e && h.fence == fence && own != nil {
+		if h.era == e && h.grant.Fence == fence && own != nil &&
+			(!both || h.grant.Session == grant.Session) {
 			w.found = append(w.found, fmt.Sprintf("fence %d of %q has two handles", fence, key))
 		}
 	}
 	if own != nil {
-		left = append(left, handle{e, fence, own})
+		left = append(left, handle{e, grant, own})
 	}
 	w.handles[key] = left
+}
+
+// downgrading is called before a lock is downgraded: others may be told first that they share it.
+func (w *world) downgrading(key string, own <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, h := range w.handles[key] {
+		if h.done == own {
+			w.handles[key][i].grant.Mode = lockd.Shared
+		}
+	}
 }
 
 // session is one that was made in this history.
