@@ -9,8 +9,8 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// Ensure that Close ends, and an Update that waits for its turn meanwhile is refused, while a commit
-// is under way that ends when the function of another Update runs.
+// Ensure that Close ends, and an Update that waits for its turn meanwhile is refused, while a
+// commit is under way that ends when the function of another Update runs.
 func TestG12_CloseBesideUpdatesAndACommit(t *testing.T) {
 	onFile(t, func(h *harness) {
 		var held atomic.Bool

@@ -151,8 +151,8 @@ func (w *Writer) DoAll(body func() error) error {
 	return w.write(body, nil)
 }
 
-// write does body as a write for a caller that holds the mutex, which it frees. It calls over, unless
-// that is nil, when body has returned, or was not called.
+// write does body as a write for a caller that holds the mutex, which it frees. It calls over,
+// unless that is nil, when body has returned, or was not called.
 func (w *Writer) write(body func() error, over func()) error {
 	returned := false
 	defer func() {
