@@ -37,6 +37,7 @@ type LockOptions struct {
 
 	// Mode is how the lock is to be held. The default is Exclusive.
 	Mode LockMode
+
 	// MaxHold is how long the lock may be held, from its grant on: after that it is lost, with
 	// ErrHeldTooLong and the lock-delay of the session, which lives on. Zero means no limit; the
 	// least is a millisecond. It is the handle's: a lock that outlives its process in the file has

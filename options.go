@@ -54,6 +54,7 @@ type Options struct {
 	// Slow is how long a lock or a slot may be held, or waited for, before the Logger is told of
 	// it: once for each grant and each call, by a record with the holders. Zero means never.
 	Slow time.Duration
+
 	// Node is the name of this process in the catalog, and the node of every session that names
 	// none. The default is "local".
 	Node string

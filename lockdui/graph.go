@@ -86,8 +86,9 @@ func chained(edges []edge) []edge {
 }
 
 // circular returns the sessions that are in a circle of waits, or between two: what is left when
-// those that wait for nobody who is left, or whom nobody waits for who is left, are taken away. A
-// slot counts for nothing, since any other slot of its semaphore would do.
+// sessions that wait for no other one of those left, or that none of those left waits for, are
+// taken away again and again. A slot counts for nothing, since any other slot of its semaphore
+// would do.
 func circular(edges []edge) map[lockd.SessionID]bool {
 	left := slices.DeleteFunc(slices.Clone(edges), func(e edge) bool { return e.Limit > 0 })
 	for before := -1; before != len(left); {

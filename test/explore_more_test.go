@@ -107,12 +107,7 @@ func TestExplore_G9_TwoTakeOver(t *testing.T) {
 			if b == nil {
 				return
 			}
-			err := x.DB().Update(func(tx *lockd.Txn) error {
-				_, err := tx.Lock("a", s.ID(), nil)
-				return err
-			})
-			if err != nil {
-				x.only(err, lockd.ErrCommit)
+			if !x.lockInTxn(s, "a") {
 				return
 			}
 			calls := 0

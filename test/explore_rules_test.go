@@ -189,7 +189,7 @@ func (x *explored) renew(s *exploredSession) {
 	s.until = until
 }
 
-// only fails on an error that is none of those.
+// only fails on an error that is none of the expected ones.
 func (x *explored) only(err error, expected ...error) {
 	for _, e := range expected {
 		if errors.Is(err, e) {
@@ -197,6 +197,18 @@ func (x *explored) only(err error, expected ...error) {
 		}
 	}
 	x.Errorf("unexpected error: %v", err)
+}
+
+// lockInTxn takes the lock by a transaction, without a handle, and reports whether that is durable.
+func (x *explored) lockInTxn(s *exploredSession, key string) bool {
+	err := x.DB().Update(func(tx *lockd.Txn) error {
+		_, err := tx.Lock(key, s.ID(), nil)
+		return err
+	})
+	if err != nil {
+		x.only(err, lockd.ErrCommit)
+	}
+	return err == nil
 }
 
 // lock waits for the lock.

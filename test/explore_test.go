@@ -356,12 +356,7 @@ func TestExplore_G9G11_TakingOver(t *testing.T) {
 			if s == nil {
 				return
 			}
-			err := x.DB().Update(func(tx *lockd.Txn) error {
-				_, err := tx.Lock("a", s.ID(), nil)
-				return err
-			})
-			if err != nil {
-				x.only(err, lockd.ErrCommit)
+			if !x.lockInTxn(s, "a") {
 				return
 			}
 			held, _ := x.DB().Get("a")

@@ -126,6 +126,3 @@ func (e *Engine) revert(effects []Effect) {
 		}
 	}
 }
-
-// Index is the index of the last transaction of a batch that was taken.
-func (b *Batch) Index() uint64 { return b.rows.Index() }

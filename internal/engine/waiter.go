@@ -66,9 +66,6 @@ func (w *Waiter) Hold(i int) *Hold { return w.claims[i].hold }
 // Settled reports whether the outcome is final.
 func (w *Waiter) Settled() bool { return w.phase == settled }
 
-// Left reports whether the call has returned.
-func (w *Waiter) Left() bool { return w.left }
-
 // prefix is that of the semaphore.
 func (w *Waiter) prefix() string { return PrefixOf(w.claims[0].key) }
 

@@ -58,8 +58,9 @@ func checkFences(grants []granted) (wrong []string) {
 	return wrong
 }
 
-// checkQueues is G9: those who were seen to wait are granted the lock in that order, and before all
-// who asked for it later, but for who passes them (R13). It also returns how many pairs it has compared.
+// checkQueues is G9: calls that were seen to wait are granted the lock in that order, and before
+// all calls that asked for it later, unless these pass them (R13). It also returns how many pairs
+// it has compared.
 func checkQueues(grants []granted, looks []look) (pairs int, wrong []string) {
 	of := map[string][]granted{}
 	for _, g := range grants {

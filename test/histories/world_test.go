@@ -109,7 +109,7 @@ func (w *world) stamp() int64 {
 	}
 }
 
-// violation is told of by whoever sees one.
+// violation keeps what the goroutine that calls it has seen to be wrong.
 func (w *world) violation(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -268,7 +268,7 @@ func (w *world) reopen(fault int32) error {
 	e := w.current.Load()
 	if fault != noFault {
 		e.wish.Store(fault)
-		for i := 0; !e.dead.Load(); i++ { // whoever commits next runs into it
+		for i := 0; !e.dead.Load(); i++ { // the next commit runs into it
 			_, _ = e.db.Put("other", fmt.Append(nil, i), nil)
 		}
 	}
