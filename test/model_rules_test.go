@@ -74,6 +74,7 @@ type modelWaiter struct {
 	opts    *lockd.LockOptions
 	slot    bool
 	limit   int
+	began   time.Time
 
 	told  bool
 	locks []*modelLock
@@ -95,6 +96,7 @@ type modelTx struct {
 	ends      map[*modelSession]error
 	shareEnds map[lockd.Sequencer]error
 	began     *modelSession
+	waited    map[lockd.Sequencer]time.Duration // for what was granted
 	effects   []func() // what is told when it is durable
 }
 
@@ -103,7 +105,7 @@ func (m *model) transact(fn func(tx *modelTx) error) error {
 	tx := &modelTx{
 		m: m, index: m.index + 1, before: m.clone(),
 		causes: map[string]oneOf{}, ends: map[*modelSession]error{}, locked: map[string]uint64{},
-		shareEnds: map[lockd.Sequencer]error{},
+		shareEnds: map[lockd.Sequencer]error{}, waited: map[lockd.Sequencer]time.Duration{},
 	}
 	if err := fn(tx); err != nil {
 		m.modelState = tx.before

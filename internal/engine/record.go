@@ -25,6 +25,7 @@ func (tx *Txn) record(events []Event) []Event {
 	if s.Shares.Changed() {
 		events = tx.recordSharesGranted(events)
 	}
+	tx.recordWaits(events)
 	if s.Sessions.Changed() || s.Nodes.Changed() || s.Services.Changed() ||
 		s.Checks.Changed() || s.Attachments.Changed() {
 		return tx.recordOthers(events)
