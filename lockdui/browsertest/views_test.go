@@ -2,6 +2,7 @@ package browsertest_test
 
 import (
 	"fmt"
+	"math"
 	"net/url"
 	"slices"
 	"strings"
@@ -62,11 +63,60 @@ func TestViews(t *testing.T) {
 	p.has("svg.lanes", "edge-1", "shares it since", "deploy", "waits since")
 	p.has(".legend", "shares")
 	p.open(s.url + "key?k=scheduler%2Fleader")
-	p.has("svg.lanes", "node-1", "lost", "node-4")
+	p.has("svg.lanes", "node-1", "lost", "node-4", "waited for 35 s")
 	bars := eval[[]float64](p, `[...document.querySelectorAll("svg .hold")]
 		.filter((bar) => bar.closest(".lanes")).map((bar) => bar.getBoundingClientRect().width)`)
 	if len(bars) != 4 || bars[0] < 10 || bars[3] < bars[0] {
 		t.Errorf("bars of %v", bars)
+	}
+}
+
+// Ensure that a wait is drawn before the hold that it led to, in the lane of its session, and both as
+// long as they were: also on a page that was open all the while.
+func TestLanes_WaitBeforeHold(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil)
+	first := s.holds("first", "k")
+	s.Advance(10 * time.Second)
+	p := tab(t)
+	p.open(s.url + "key?k=k")
+	s.waits(s.session("second"), "k")
+	p.until(`document.querySelector(".lanes .wait")`)
+	s.Advance(30 * time.Second)
+	must(t, first.Close())
+	p.until(`document.querySelector(".lanes .waited") && !document.querySelector(".lanes .wait")`)
+	s.Advance(20 * time.Second)
+	p.has("main table", "granted after a wait of 30 s", "second")
+	for _, opened := range []string{"followed", "opened anew"} {
+		p.until(`document.querySelectorAll(".lanes .axis")[4].textContent.endsWith("09:27:53")`)
+		bars := eval[[]struct {
+			Kind, Text         string
+			Left, Right, Width float64
+			Top                float64
+		}](p, `[...document.querySelectorAll(".lanes rect.hold, .lanes rect.waited")].map((bar) => {
+			const at = bar.getBoundingClientRect();
+			return {Kind: bar.getAttribute("class"), Text: bar.textContent, Left: at.left,
+				Right: at.right, Width: at.width, Top: at.top};
+		})`)
+		if len(bars) != 3 || bars[0].Kind != "hold" || bars[1].Kind != "waited" ||
+			bars[1].Text != "waited for 30 s" || bars[2].Kind != "hold" {
+			t.Fatalf("%s: bars %+v", opened, bars)
+		}
+		before, waited, held := bars[0], bars[1], bars[2]
+		second := held.Width / 20 // the width of one
+		for what, off := range map[string]float64{
+			"the wait is not 30 s long":          waited.Width - 30*second,
+			"the hold before is not 40 s long":   before.Width - 40*second,
+			"the hold does not follow the wait":  held.Left - waited.Right,
+			"it is not in the lane of the hold":  held.Top - waited.Top,
+			"the wait does not begin after 10 s": waited.Left - before.Left - 10*second,
+			"it does not end with the hold":      before.Right - waited.Right,
+		} {
+			if math.Abs(off) > 0.5 {
+				t.Errorf("%s: %s, by %.2f: %+v", opened, what, off, bars)
+			}
+		}
+		p.open(s.url + "key?k=k")
 	}
 }
 
