@@ -97,7 +97,7 @@ type modelTx struct {
 	shareEnds map[lockd.Sequencer]error
 	began     *modelSession
 	waited    map[lockd.Sequencer]time.Duration // for what was granted
-	effects   []func() // what is told when it is durable
+	effects   []func()                          // what is told when it is durable
 }
 
 // transact runs fn, and keeps what it did, or none of it.
