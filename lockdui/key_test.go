@@ -141,3 +141,19 @@ func TestKey_LongHistory(t *testing.T) {
 		h.shows("/key?k=k", "10 earlier sessions are left out", "40 earlier ones are not shown.")
 	})
 }
+
+// Ensure that the wait for a slot is in the history of the slot's own key.
+func TestKey_WaitForASlot(t *testing.T) {
+	run(t, nil, nil, func(h *harness) {
+		slot, err := h.session("one").TryAcquire("pool", 1)
+		h.must(err)
+		two := h.session("two")
+		go two.Acquire(h.t.Context(), "pool", 1)
+		h.WaitForWaiters("pool/.lock", 1)
+		h.Advance(3 * time.Second)
+		h.must(slot.Release())
+		h.Advance(3 * time.Second)
+		h.shows("/key?k=pool%2F"+two.ID().String(), "two", "waited for 3 s",
+			"holds it since 00:00:03", "granted after a wait of 3 s two")
+	})
+}

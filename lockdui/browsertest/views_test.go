@@ -11,6 +11,7 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
+	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -20,7 +21,8 @@ import (
 
 // views are the addresses of all pages.
 var views = []string{
-	"", "sessions", "key?k=orders%2F4711", "key?k=config%2Froutes", "graph", "file",
+	"", "sessions", "key?k=orders%2F4711", "key?k=config%2Froutes", "key?k=scheduler%2Fleader",
+	"graph", "file",
 }
 
 // text is what a person reads of an element.
@@ -340,7 +342,7 @@ func TestForceUnlock(t *testing.T) {
 	}
 }
 
-// Ensure that no view scrolls sideways on a phone.
+// Ensure that no view scrolls sideways on a phone, and that no text is too small to be read there.
 func TestPhone(t *testing.T) {
 	t.Parallel()
 	s := busy(t)
@@ -354,39 +356,94 @@ func TestPhone(t *testing.T) {
 		if wide[1] != 360 || slices.Max(wide) > 360 {
 			t.Errorf("%q is %v wide, of %v", view, slices.Max(wide), wide[1])
 		}
+		if small := eval[[]string](p, texts+`.filter((e) => !e.closest("svg") &&
+			parseFloat(getComputedStyle(e).fontSize) < 12).map((e) => e.outerHTML)`); len(small) > 0 {
+			t.Errorf("%q: too small: %q", view, small)
+		}
 	}
 }
 
-// Ensure that the page is dark where a person has chosen that, and that text can be read on it.
+// texts are the elements of a page that have text of their own and are shown.
+const texts = `[...document.querySelectorAll("body *")].filter((e) =>
+	e.getClientRects().length > 0 && !["SCRIPT", "TITLE", "OPTION"].includes(e.tagName) &&
+	[...e.childNodes].some((n) => n.nodeType === Node.TEXT_NODE && n.nodeValue.trim()))`
+
+// Ensure that the page is dark where a person has chosen that, and that all text of each view can be
+// read on what it stands on: the ratio of WCAG AA.
 func TestDark(t *testing.T) {
 	t.Parallel()
 	s := busy(t)
 	p := tab(t)
 	for _, scheme := range []string{"light", "dark"} {
 		p.scheme(scheme)
-		p.open(s.url)
-		contrast := eval[map[string]float64](p, `(() => {
-			const light = (color) => {
-				const [r, g, b] = color.match(/[\d.]+/g).map((v) => v / 255)
-					.map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-				return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-			};
-			const paper = light(getComputedStyle(document.body).backgroundColor);
-			const against = (selector) => {
-				const ink = light(getComputedStyle(document.querySelector(selector)).color);
-				return (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05);
-			};
-			return {paper, text: against("body"), quiet: against("th"), hot: against("td .hot")};
-		})()`)
-		if dark := contrast["paper"] < 0.1; dark != (scheme == "dark") {
-			t.Errorf("%s: paper %v", scheme, contrast["paper"])
-		}
-		for _, what := range []string{"text", "quiet", "hot"} {
-			if contrast[what] < 4.5 { // WCAG AA
-				t.Errorf("%s: the contrast of %s is %.1f", scheme, what, contrast[what])
+		for _, view := range views {
+			p.open(s.url + view)
+			got := eval[struct {
+				Paper float64
+				Count int
+				Faint []string
+			}](p, `(() => {
+				const light = (color) => {
+					const [r, g, b] = color.match(/[\d.]+/g).map((v) => v / 255)
+						.map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+					return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+				};
+				const paper = (e) => {
+					for (; e; e = e.parentElement) {
+						const box = e.matches("g.box, g.box *") && e.closest(".box").querySelector("rect");
+						if (box) return light(getComputedStyle(box).fill);
+						const color = getComputedStyle(e).backgroundColor;
+						if (!color.endsWith(", 0)")) return light(color);
+					}
+				};
+				const contrast = (e) => {
+					const style = getComputedStyle(e);
+					const ink = light(e.closest("svg") ? style.fill : style.color), on = paper(e);
+					return (Math.max(ink, on) + 0.05) / (Math.min(ink, on) + 0.05);
+				};
+				const all = `+texts+`;
+				return {Paper: paper(document.body), Count: all.length,
+					Faint: all.filter((e) => !(contrast(e) >= 4.5))
+						.map((e) => contrast(e).toFixed(1) + " " + e.outerHTML.slice(0, 200))};
+			})()`)
+			if dark := got.Paper < 0.1; dark != (scheme == "dark") {
+				t.Errorf("%s: %q: paper %v", scheme, view, got.Paper)
+			}
+			if len(got.Faint) > 0 || got.Count < 20 {
+				t.Errorf("%s: %q: of %d texts: %q", scheme, view, got.Count, got.Faint)
 			}
 		}
 	}
+}
+
+// Ensure that a page asks nobody but its own server for anything, and breaks no rule that it has set
+// itself.
+func TestOwnOrigin(t *testing.T) {
+	t.Parallel()
+	s := busy(t)
+	p := tab(t)
+	_, err := chromedp.Call(p.ctx, cdppage.AddScriptToEvaluateOnNewDocument,
+		cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: `window.broken = [];
+			addEventListener("securitypolicyviolation", (e) => window.broken.push(
+				e.violatedDirective + " " + e.blockedURI));`})
+	must(t, err)
+	for _, view := range views {
+		p.open(s.url + view)
+		got := eval[struct{ Loaded, Broken []string }](p, `({
+			Loaded: performance.getEntriesByType("resource").map((entry) => entry.name),
+			Broken: window.broken})`)
+		own := func(address string) bool { return strings.HasPrefix(address, s.url) }
+		if len(got.Loaded) < 2 || !slices.ContainsFunc(got.Loaded, own) ||
+			slices.ContainsFunc(got.Loaded, func(a string) bool { return !own(a) }) {
+			t.Errorf("%q: loaded %q", view, got.Loaded)
+		}
+		if len(got.Broken) > 0 {
+			t.Errorf("%q: forbidden by its own policy: %q", view, got.Broken)
+		}
+	}
+	// That the page is told of what its policy forbids.
+	eval[bool](p, `document.body.setAttribute("onclick", "1"), true`)
+	p.until(`window.broken.length === 1`)
 }
 
 // Ensure that the tables are there without JavaScript.
