@@ -48,6 +48,11 @@ type Event struct {
 	// the session whose grant it ended; the fence is Previous's. A lock that is handed on has both.
 	Granted, Ended SessionInfo
 
+	// Waited is for how long, until Time, Granted had waited in the queue for the lock. It is zero
+	// if the session had the lock at once. A wait that ended without the lock has no event:
+	// Stats.GaveUp counts those.
+	Waited time.Duration
+
 	// Share is the grant of a shared lock that began or ended. The key is as it was, and Entry and
 	// Previous are zero.
 	Share Sequencer
@@ -95,6 +100,9 @@ func (e Event) String() string {
 	if granted := e.Granted; !granted.ID.IsZero() {
 		fmt.Fprintf(&text, "%sgranted to %s with fence %d", e.share(),
 			who(granted.Name, granted.ID), max(e.Entry.Fence, e.Share.Fence))
+		if e.Waited > 0 {
+			fmt.Fprintf(&text, " after a wait of %v", e.Waited)
+		}
 		return text.String()
 	}
 	text.WriteString(e.Kind.String())
@@ -120,7 +128,7 @@ func (db *DB) eventOf(event *engine.Event) Event {
 		e.Time = at.Round(0)
 	}
 	if r.Holder != nil {
-		e.Granted = sessionInfo(r.Holder)
+		e.Granted, e.Waited = sessionInfo(r.Holder), r.Waited
 	}
 	if r.Former != nil {
 		e.Ended = sessionInfo(r.Former)

@@ -75,17 +75,17 @@ func (db *DB) logLock(event *engine.Event) {
 		if !engine.Clean(r.Cause) {
 			level, message = slog.LevelWarn, "lock lost"
 		}
-		db.logGrant(level, message, event, r.Former, r.Old, r.Cause)
+		db.logGrant(level, message, event, r.Former, r.Old, causeAttrs(r.Cause))
 	}
 	if r.Holder != nil {
-		db.logGrant(slog.LevelDebug, "lock granted", event, r.Holder, r.New, nil)
+		db.logGrant(slog.LevelDebug, "lock granted", event, r.Holder, r.New, waitAttrs(r.Waited))
 	}
 }
 
 // logGrant logs what has become of the grant that the row tells of.
 func (db *DB) logGrant(
 	level slog.Level, message string, event *engine.Event, holder *schema.Session, row any,
-	cause error,
+	more []slog.Attr,
 ) {
 	if !db.logger.Takes(level) {
 		return
@@ -99,8 +99,7 @@ func (db *DB) logGrant(
 			slog.String("mode", Shared.String()))
 	}
 	attrs = append(attrs, sessionAttrs(SessionID(holder.ID), holder.Name)...)
-	db.logger.Add(db.engine.Instant(event.Body.Moment), level, message,
-		append(attrs, causeAttrs(cause)...)...)
+	db.logger.Add(db.engine.Instant(event.Body.Moment), level, message, append(attrs, more...)...)
 }
 
 // logSlow logs that a lock is held, or that a call waits for one, for longer than Options.Slow.
@@ -211,6 +210,14 @@ func causeAttrs(cause error) []slog.Attr {
 		return nil
 	}
 	return []slog.Attr{slog.String("cause", cause.Error())}
+}
+
+// waitAttrs are for how long a session had waited for what it was granted, if it had.
+func waitAttrs(waited time.Duration) []slog.Attr {
+	if waited == 0 {
+		return nil
+	}
+	return []slog.Attr{slog.Duration("waited", waited)}
 }
 
 // logCommit logs a commit that failed, or took long.

@@ -52,7 +52,8 @@ type Options struct {
 	Logger *slog.Logger
 
 	// Slow is how long a lock or a slot may be held, or waited for, before the Logger is told of
-	// it: once for each grant and each call, by a record with the holders. Zero means never.
+	// it: once for each grant and each call, by a record with the holders. It is a millisecond or
+	// more; zero means never.
 	Slow time.Duration
 
 	// Node is the name of this process in the catalog, and the node of every session that names
@@ -190,8 +191,8 @@ func (o *Options) validate() error {
 	if o.History < 0 {
 		faults = append(faults, invalid("Options.History is %d, below 0", o.History))
 	}
-	if o.Slow < 0 {
-		faults = append(faults, invalid("Options.Slow is %v, below 0", o.Slow))
+	if err := engine.CheckTTL("Options.Slow", o.Slow); err != nil {
+		faults = append(faults, err)
 	}
 	if err := engine.CheckNodeName("Options.Node", o.Node); o.Node != "" && err != nil {
 		faults = append(faults, err)

@@ -15,6 +15,7 @@
 // # What it does not know
 //
 // When a session was made or ended is known as long as that event is kept (lockd.Options.History).
-// A renewal of a session is no event: the page has it with its next look, within a second. How long
-// past calls have waited is not kept.
+// A renewal of a session is no event: the page has it with its next look, within a second. A wait
+// that ended without the lock, because its call gave up, is not kept: the history of a key has the
+// waits of those that were granted it, and the ones that last.
 package lockdui

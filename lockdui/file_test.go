@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -43,8 +44,8 @@ func TestFile(t *testing.T) {
 	})
 }
 
-// Ensure that the page of the file has the file's size, as it is now.
-func TestFile_Size(t *testing.T) {
+// Ensure that the page of the file has its size, as it is now, and how long its commits take.
+func TestFile_OnDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lockd.db")
 	db, err := lockd.Open(path, &lockd.Options{Sync: lockd.SyncNever})
 	must := func(err error) {
@@ -66,6 +67,11 @@ func TestFile_Size(t *testing.T) {
 		handler.ServeHTTP(w, request(http.MethodGet, "/file", nil))
 		inOrder(t, "/file", words(w.Body.String()), "size",
 			fmt.Sprintf("%.1f MB", float64(info.Size())/1e6), "bytes commits a second")
+		took := regexp.MustCompile(`time of a commit [1-9][\d.]* (µs|ms|s) on average ` +
+			`the last one [1-9][\d.]* (µs|ms|s) the longest [1-9][\d.]* (µs|ms|s) commits \d`)
+		if page := words(w.Body.String()); !took.MatchString(page) {
+			t.Errorf("no %s in %s", took, page)
+		}
 	}
 }
 

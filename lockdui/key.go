@@ -31,13 +31,14 @@ func (keyView) template() string { return "key" }
 type step struct {
 	grant
 	party
-	Index uint64
-	At    time.Time
-	What  string // granted, or how it ended
-	Ended bool
-	Lost  bool // it ended otherwise than by its owner
-	Cause string
-	Delay time.Duration // that began with a loss
+	Index  uint64
+	At     time.Time
+	What   string // granted, or how it ended
+	Waited time.Duration
+	Ended  bool
+	Lost   bool // it ended otherwise than by its owner
+	Cause  string
+	Delay  time.Duration // that began with a loss
 }
 
 // stepsOf returns what the event says of grants: the end of one, the beginning of one, or both when
@@ -64,7 +65,7 @@ func stepsOf(e lockd.Event) []step {
 	if granted := e.Granted; !granted.ID.IsZero() {
 		s := one
 		s.party, s.Fence = partyOf(granted), max(e.Entry.Fence, e.Share.Fence)
-		s.What = "granted"
+		s.What, s.Waited = "granted", e.Waited
 		steps = append(steps, s)
 	}
 	return steps
@@ -88,6 +89,9 @@ func (h *handler) key(r *http.Request, now time.Time) (content, error) {
 	}
 	return v, nil
 }
+
+// Began is when the call began to wait that was granted the lock, if the step is a grant.
+func (s step) Began() time.Time { return s.At.Add(-s.Waited) }
 
 // Newest has the steps with the newest first.
 func (v keyView) Newest() []step {

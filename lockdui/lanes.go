@@ -33,6 +33,7 @@ type lanes struct {
 	Ticks         []tick
 	Earlier       int  // sessions that are left out
 	Shared        bool // whether some have shared the lock
+	Waited        bool // whether some had waited that were granted it
 }
 
 // lane is what one session has done.
@@ -45,7 +46,7 @@ type lane struct {
 
 // bar is a stretch of time.
 type bar struct {
-	Kind        string // "hold", "share", "delay" or "wait"
+	Kind        string // "hold", "share", "delay", "waited" or "wait", which lasts
 	X, Y, Width float64
 	Text        string // for those who point at it
 }
@@ -74,7 +75,7 @@ func (v keyView) Lanes(now time.Time) *lanes {
 		began: make(map[holding]time.Time), over: make(map[holding]bool),
 	}
 	for _, s := range v.History {
-		d.from = earliest(d.from, s.At)
+		d.from = earliest(d.from, s.Began())
 	}
 	for _, w := range v.Lock.Queue {
 		d.from = earliest(d.from, w.Since)
@@ -112,6 +113,7 @@ type drawing struct {
 	began     map[holding]time.Time // of grants whose beginning is in the history
 	over      map[holding]bool      // whether its end is
 	shared    bool
+	waited    bool
 }
 
 // holding is one grant of a session.
@@ -142,6 +144,9 @@ func (d *drawing) step(s step) {
 	l, one := d.lane(s.party), holding{s.ID, s.grant}
 	if !s.Ended {
 		d.began[one] = s.At
+		if s.Waited > 0 {
+			d.wait(l, s)
+		}
 		return
 	}
 	d.over[one] = true
@@ -167,6 +172,15 @@ func (d *drawing) step(s step) {
 		}
 		d.bar("delay", l, s.At, earliest(d.now, s.At.Add(s.Delay)), text)
 	}
+}
+
+// wait draws a wait that ended with a grant. One that is too short to be seen is drawn longer, from
+// before it began, for the hold follows.
+func (d *drawing) wait(l *lane, s step) {
+	d.waited = true
+	d.bar("waited", l, s.Began(), s.At, "waited for "+period(s.Waited))
+	b := &l.Bars[len(l.Bars)-1]
+	b.X = d.x(s.At) - b.Width
 }
 
 // holds draws a hold that lasts. Its beginning may be before the history.
@@ -210,7 +224,8 @@ func (d *drawing) bar(kind string, l *lane, from, to time.Time, text string) {
 // finish gives the lanes their places, the newest ones if there are too many.
 func (d *drawing) finish() *lanes {
 	out := &lanes{
-		Width: lanesWidth, Left: lanesLeft, Right: lanesWidth - lanesRight, Shared: d.shared,
+		Width: lanesWidth, Left: lanesLeft, Right: lanesWidth - lanesRight,
+		Shared: d.shared, Waited: d.waited,
 	}
 	if out.Earlier = max(0, len(d.lanes)-lanesShown); out.Earlier > 0 {
 		d.lanes = d.lanes[out.Earlier:]

@@ -86,6 +86,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"meant":   meant,
 	"more":    more,
 	"num":     figure[uint64],
+	"period":  period,
 	"printed": title,
 	"setting": setting,
 	"short":   func(text string) string { return cut(printed(text), boxLength) },

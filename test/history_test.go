@@ -1,6 +1,7 @@
 package lockd_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -95,6 +96,35 @@ func TestHistory_HandedOn(t *testing.T) {
 			"0s granted to \"a\"", "0s deleted by \"a\": key deleted; granted to \"d\"",
 			"0s lost by \"d\": unlocked by force: it hangs; granted to \"b\"",
 		)
+	})
+}
+
+// Ensure that the event of a grant tells for how long the session had waited for it: exactly, and
+// nothing of one that had it at once, or that waited in vain.
+func TestHistory_R15_TellsTheWait(t *testing.T) {
+	each(t, func(h *harness) {
+		a, b, c, d := h.named("a"), h.named("b"), h.named("c"), h.named("d")
+		lock := h.lock(a, "k")
+		waits := h.wait(h.t.Context(), b, "k", nil)
+		h.advance(2 * time.Second)
+		h.waitAll(h.t.Context(), c, "k", "other")
+		ctx, giveUp := context.WithCancel(h.t.Context())
+		h.wait(ctx, d, "k", nil)
+		h.advance(5 * time.Second)
+		giveUp()
+		h.must(lock.Unlock())
+		h.advance(time.Second)
+		h.must(waits.locks[0].Unlock())
+		h.settle()
+		h.mustHistory("k", `0s granted to "a"`,
+			`7s released by "a": lock released; granted to "b" after a wait of 7s`,
+			`8s released by "b": lock released; granted to "c" after a wait of 6s`)
+		h.mustHistory("other", `8s granted to "c" after a wait of 6s`)
+		for i, want := range []time.Duration{0, 7 * time.Second, 6 * time.Second} {
+			if got := h.History("k")[i].Waited; got != want {
+				h.t.Errorf("grant %d: waited %v, want %v", i, got, want)
+			}
+		}
 	})
 }
 

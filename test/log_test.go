@@ -104,7 +104,8 @@ func TestLogger_TellsWhatHappens(t *testing.T) {
 				at+3, at+3),
 			fmt.Sprintf("2 DEBUG lock released: index=%d key=k fence=%d session=<a> name=a "+
 				"cause=lock released", at+5, at+3),
-			fmt.Sprintf("2 DEBUG lock granted: index=%d key=k fence=%d session=<b>", at+5, at+5),
+			fmt.Sprintf("2 DEBUG lock granted: index=%d key=k fence=%d session=<b> waited=1s",
+				at+5, at+5),
 		)
 
 		at = h.Stats().Index

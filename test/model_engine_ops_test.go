@@ -591,7 +591,7 @@ func coreEvent(event *engine.Event) lockd.Event {
 		Lost: r.Cause != nil && !engine.Clean(r.Cause),
 	}
 	if r.Holder != nil {
-		e.Granted = coreInfo(r.Holder)
+		e.Granted, e.Waited = coreInfo(r.Holder), r.Waited
 	}
 	if r.Former != nil {
 		e.Ended = coreInfo(r.Former)

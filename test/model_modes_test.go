@@ -332,7 +332,7 @@ func (tx *modelTx) shareEvents() (events []lockd.Event) {
 				granted := lockd.Event{
 					Index: tx.index, Kind: lockd.ShareGranted, Key: key, Share: share.grant,
 				}
-				granted.Granted.ID = share.grant.Session
+				tx.grants(&granted, share.grant)
 				events = append(events, granted)
 			}
 		}

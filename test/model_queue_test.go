@@ -36,6 +36,7 @@ func (tx *modelTx) acquire(w *modelWaiter) (queued bool, err error) {
 		tx.tell(func() { w.told = true })
 		return false, nil
 	}
+	w.began = tx.m.now
 	tx.m.queue = append(tx.m.queue, w)
 	tx.promises = tx.promises || tx.m.holdsAny(w.session)
 	return true, nil
@@ -78,6 +79,9 @@ func (tx *modelTx) serveOne(waiters []*modelWaiter) bool {
 		}
 		tx.m.leave(w)
 		w.locks = locks
+		for _, l := range locks {
+			tx.waited[l.grant] = max(tx.waited[l.grant], tx.m.now.Sub(w.began)) // R15
+		}
 		tx.freed = append(tx.freed, w.keys...) // others may share the other locks
 		tx.tell(func() { w.told = true })
 		return true

@@ -74,6 +74,7 @@ type modelWaiter struct {
 	opts    *lockd.LockOptions
 	slot    bool
 	limit   int
+	began   time.Time
 
 	told  bool
 	locks []*modelLock
@@ -95,7 +96,8 @@ type modelTx struct {
 	ends      map[*modelSession]error
 	shareEnds map[lockd.Sequencer]error
 	began     *modelSession
-	effects   []func() // what is told when it is durable
+	waited    map[lockd.Sequencer]time.Duration // for what was granted
+	effects   []func()                          // what is told when it is durable
 }
 
 // transact runs fn, and keeps what it did, or none of it.
@@ -103,7 +105,7 @@ func (m *model) transact(fn func(tx *modelTx) error) error {
 	tx := &modelTx{
 		m: m, index: m.index + 1, before: m.clone(),
 		causes: map[string]oneOf{}, ends: map[*modelSession]error{}, locked: map[string]uint64{},
-		shareEnds: map[lockd.Sequencer]error{},
+		shareEnds: map[lockd.Sequencer]error{}, waited: map[lockd.Sequencer]time.Duration{},
 	}
 	if err := fn(tx); err != nil {
 		m.modelState = tx.before

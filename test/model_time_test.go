@@ -468,16 +468,24 @@ func (tx *modelTx) keyEvent(old, new lockd.Entry) lockd.Event {
 	causes := tx.causes[old.Key]
 	switch held, holds := !old.Session.IsZero(), !new.Session.IsZero(); {
 	case holds && !held:
-		e.Granted.ID = new.Session
+		tx.grants(&e, new.Sequencer())
 		return e
 	case !held || (holds && old.Fence == new.Fence):
 		return e
 	case holds:
-		e.Granted.ID = new.Session
+		tx.grants(&e, new.Sequencer())
 	}
 	e.Ended.ID = old.Session
 	if e.Cause = causes; e.Kind != lockd.KeyDeleted {
 		e.Cause = causes[:1]
 	}
 	return e
+}
+
+// grants has the event tell a grant of the transaction.
+func (tx *modelTx) grants(e *lockd.Event, grant lockd.Sequencer) {
+	e.Granted.ID, e.Waited = grant.Session, tx.waited[grant]
+	if e.Waited > 0 {
+		tx.count("wait told")
+	}
 }

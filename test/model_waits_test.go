@@ -538,6 +538,7 @@ func sameEvent(got, want lockd.Event) bool {
 		compareEvents(got, want) == 0 && got.Share == want.Share &&
 		sameEntry(got.Entry, want.Entry) && sameEntry(got.Previous, want.Previous) &&
 		got.Granted.ID == want.Granted.ID && got.Ended.ID == want.Ended.ID &&
+		got.Waited == want.Waited &&
 		sameInfo(got.Session, want.Session)
 }
 

@@ -33,6 +33,7 @@ func TestOptions_Refused(t *testing.T) {
 		"FileModeOfOthers": {lockd.Options{FileMode: 0o177}, "Options.FileMode is 0177, but"},
 		"History":          {lockd.Options{History: -1}, "Options.History is -1, below 0"},
 		"Slow":             {lockd.Options{Slow: -1}, "Options.Slow is -1ns, below 0"},
+		"SlowWithoutUnit":  {lockd.Options{Slow: 5}, "Options.Slow is 5ns, below 1ms; was a unit"},
 		"Node": {lockd.Options{Node: strings.Repeat("n", lockd.MaxKeySize+1)},
 			"Options.Node has 16385 bytes, more than 16384"},
 		"NodeWithZeroByte": {lockd.Options{Node: "a\x00b"}, "Options.Node \"a\\x00b\" has a zero"},

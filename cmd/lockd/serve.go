@@ -68,6 +68,9 @@ func serveCommand() *cli.Command {
 			&cli.StringFlag{Name: "tls-key", Usage: "`FILE` of the certificate's key"},
 			&cli.BoolFlag{Name: "plain-http", Usage: "take the token without TLS on an address " +
 				"that other machines can reach"},
+			&cli.DurationFlag{Name: "slow", HideDefault: true,
+				Usage: "log a lock or a slot, once and as a warning, that is held for longer " +
+					"than `TIME`, such as 30s"},
 		}, logFlags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if _, err := operands(cmd, 0, 0); err != nil {
@@ -148,6 +151,10 @@ func serviceOf(cmd *cli.Command) (*service, error) {
 	opts, err := openOptions(cmd)
 	if err != nil {
 		return nil, err
+	}
+	if opts.Slow = cmd.Duration("slow"); cmd.IsSet("slow") && opts.Slow < time.Millisecond {
+		return nil, usage(cmd, "--slow %v is less than a millisecond: leave it out to log no lock "+
+			"that is held for long", opts.Slow)
 	}
 	s.db = *opts
 	s.db.Node, s.db.Reopen, s.db.Logger = cmd.String("node"), lockd.EndNone, s.logger

@@ -2,9 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Ensure that a line at the start says what is served and where, and one at the end why it ends and
@@ -53,6 +55,10 @@ func TestServe_Log_StartAndEnd(t *testing.T) {
 func TestServe_Log_Flags(t *testing.T) {
 	t.Parallel()
 	for text, args := range map[string][]string{
+		"--slow -1s is less than a millisecond":                     {"--slow", "-1s"},
+		"--slow 0s is less than a millisecond":                      {"--slow", "0"},
+		"--slow 30ns is less than a millisecond":                    {"--slow", "30ns"},
+		`"30" is not a time with its unit`:                          {"--slow", "30"},
 		`--log-level "loud" is none of debug, info, warn and error`: {"--log-level", "loud"},
 		`--log-format "xml" is neither text nor json`:               {"--log-format", "xml"},
 		"--log-format is empty":                                     {"--log-format", ""},
@@ -68,5 +74,44 @@ func TestServe_Log_Flags(t *testing.T) {
 	if got := s.end(); !strings.Contains(got, "level=INFO msg=serving version=") ||
 		!strings.Contains(got, `file="none, in memory"`) {
 		t.Errorf("logged %s", got)
+	}
+}
+
+// Ensure that a lock which is held for longer than --slow is logged, once and as a warning, and
+// that none is without it.
+func TestServe_Log_Slow(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		want int
+	}{
+		{[]string{"--memory", "--slow", "1ms"}, 1},
+		{[]string{"--memory"}, 0},
+	} {
+		s := served(t, c.args...)
+		ask := func(path, body string) string {
+			t.Helper()
+			status, answer := send(t, http.DefaultClient, newRequest(t, "PUT", s.url+path, body))
+			if status != 200 {
+				t.Fatalf("%s: %d %s", path, status, answer)
+			}
+			return answer
+		}
+		var made struct{ ID string }
+		s.decode(result{out: ask("/v1/session/create", `{"Name":"worker"}`)}, &made)
+		ask("/v1/kv/job?acquire="+made.ID, "")
+		// Each write looks at what is due.
+		for granted := time.Now(); time.Since(granted) < 5*time.Millisecond; {
+			ask("/v1/kv/other", "")
+		}
+		ask("/v1/kv/other", "last")
+		log := s.end()
+		if got := strings.Count(log, "lock held long"); got != c.want {
+			t.Errorf("%q: logged %d times in %s", c.args, got, log)
+		}
+		if c.want > 0 && (!strings.Contains(log, `level=WARN msg="lock held long" key=job `) ||
+			!strings.Contains(log, "name=worker held=")) {
+			t.Errorf("logged %s", log)
+		}
 	}
 }

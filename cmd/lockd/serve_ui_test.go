@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"io"
 	"net/http"
 	"path/filepath"
 	"regexp"
@@ -123,5 +124,68 @@ func TestServe_UIToken(t *testing.T) {
 	}
 	if log := s.end(); !strings.Contains(log, "requests refused") {
 		t.Error(log)
+	}
+}
+
+// Ensure that an action of the pages wants the token, and the token of the form as well.
+func TestServe_UIActions(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "token")
+	write(t, file, []byte("secret"))
+	s := served(t, "--memory", "--token-file", file, "--ui-actions")
+	ask := func(
+		method, path, password, body string, cookies ...*http.Cookie,
+	) (*http.Response, string) {
+		t.Helper()
+		r := newRequest(t, method, s.url+path, body)
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.SetBasicAuth("anybody", password)
+		if !strings.HasPrefix(path, "/ui/") {
+			r.Header.Set("X-Consul-Token", password)
+		}
+		for _, cookie := range cookies {
+			r.AddCookie(cookie)
+		}
+		response, err := http.DefaultTransport.RoundTrip(r) // which follows no redirect
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		return response, string(answer)
+	}
+	_, body := ask("PUT", "/v1/session/create", "secret", "")
+	var made struct{ ID string }
+	s.decode(result{out: body}, &made)
+	lives := func() bool {
+		t.Helper()
+		_, body := ask("GET", "/v1/session/info/"+made.ID, "secret", "")
+		return strings.Contains(body, made.ID)
+	}
+	shown, body := ask("GET", "/ui/sessions?id="+made.ID, "secret", "")
+	token := regexp.MustCompile(`name="token" value="(\w+)"`).FindStringSubmatch(body)
+	if token == nil || len(shown.Cookies()) != 1 {
+		t.Fatalf("no form in %s", body)
+	}
+	cookie, form := shown.Cookies()[0], "session="+made.ID+"&token="+token[1]
+	for _, c := range []struct {
+		what, password, form string
+		want                 int
+	}{
+		{"without the token", "", form, http.StatusUnauthorized},
+		{"with another token", "guess", form, http.StatusUnauthorized},
+		{"without the form's token", "secret", "session=" + made.ID, http.StatusForbidden},
+	} {
+		got, answer := ask("POST", "/ui/end-session", c.password, c.form, cookie)
+		if got.StatusCode != c.want || !lives() {
+			t.Errorf("%s: got %d, %s", c.what, got.StatusCode, answer)
+		}
+	}
+	got, answer := ask("POST", "/ui/end-session", "secret", form, cookie)
+	if got.StatusCode != http.StatusSeeOther || lives() {
+		t.Errorf("got %d, %s", got.StatusCode, answer)
 	}
 }

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"time"
+
 	"github.com/lockd/lockd/internal/hub"
 	"github.com/lockd/lockd/internal/schema"
 )
@@ -16,6 +18,7 @@ type Record struct {
 	Cause    error
 	Old, New any
 	Holder   *schema.Session // to which the lock was granted
+	Waited   time.Duration   // for which Holder had waited for it
 	Former   *schema.Session // whose grant has ended
 	Delay    *schema.Delay   // that the lock is in since then
 }

@@ -36,7 +36,7 @@ func CheckValue(value []byte) error {
 	return nil
 }
 
-// CheckTTL refuses what is no TTL of a session or a check.
+// CheckTTL refuses what is no TTL of a session or a check, and no time like that for a lock.
 func CheckTTL(field string, ttl time.Duration) error {
 	switch {
 	case ttl < 0:

@@ -25,6 +25,9 @@ func (tx *Txn) record(events []Event) []Event {
 	if s.Shares.Changed() {
 		events = tx.recordSharesGranted(events)
 	}
+	if tx.serves {
+		tx.recordWaits(events)
+	}
 	if s.Sessions.Changed() || s.Nodes.Changed() || s.Services.Changed() ||
 		s.Checks.Changed() || s.Attachments.Changed() {
 		return tx.recordOthers(events)

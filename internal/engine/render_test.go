@@ -98,7 +98,7 @@ func (w *world) event(e *engine.Event) string {
 	if r.Delay != nil {
 		text += fmt.Sprintf(", delayed until %v", after(r.Delay.Until))
 	}
-	return text
+	return text + fields("waited", r.Waited)
 }
 
 // row is the one that an event is about: the new one, or the old one if that is gone.
@@ -262,9 +262,9 @@ func (w *world) record(o engine.Outcome) {
 	for i := range o.Events {
 		e := &o.Events[i]
 		r := &e.Body
-		fmt.Fprintf(w.trace, "%d %c %q %d %d %d %d %v %+v %+v %+v %+v %+v\n", e.Index, e.Space,
-			e.Name, e.Size, r.Kind, r.Lock, r.Moment, r.Cause, r.Old, r.New, r.Holder, r.Former,
-			r.Delay)
+		fmt.Fprintf(w.trace, "%d %c %q %d %d %d %d %v %+v %+v %+v %v %+v %+v\n", e.Index, e.Space,
+			e.Name, e.Size, r.Kind, r.Lock, r.Moment, r.Cause, r.Old, r.New, r.Holder, r.Waited,
+			r.Former, r.Delay)
 	}
 	fmt.Fprintf(w.trace, "published %d\n", o.Index)
 }

@@ -14,6 +14,7 @@ type Txn struct {
 	now    time.Time
 	again  bool // what it does is due by itself, and has to be tried again
 	shared bool // see Share
+	serves bool // it has granted a waiter what it waits for
 
 	effects  []Effect            // what is decided outside the tables
 	freed    []string            // keys whose queue has to be looked at

@@ -130,6 +130,7 @@ func (tx *Txn) served(w *Waiter) {
 	}
 	f := tx.effect(WaiterServed)
 	f.Waiter, f.instant = w, tx.now
+	tx.serves = true
 }
 
 // dismiss takes a waiter out of its queues with an error, and looks at those that stood behind.

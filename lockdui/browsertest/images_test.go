@@ -20,17 +20,20 @@ var sharing = &lockd.LockOptions{Mode: lockd.Shared}
 func busy(t *testing.T) *site {
 	s := newSite(t, &lockdui.Options{Actions: lockdui.ForceUnlockAndEnd})
 	must(t, s.SetLimit("pool/gpu", 2))
-	for i, work := range []time.Duration{50 * time.Second, 25 * time.Second, 70 * time.Second} {
-		leader := s.holds(fmt.Sprintf("node-%d", i+1), "scheduler/leader")
+	leader := s.holds("node-1", "scheduler/leader")
+	for i, work := range []time.Duration{30 * time.Second, 15 * time.Second, 50 * time.Second} {
+		next := s.session(fmt.Sprintf("node-%d", i+2))
 		s.Advance(work)
+		s.waits(next, "scheduler/leader")
+		s.Advance(20 * time.Second)
 		if i == 1 {
 			must(t, s.EndSession(leader.ID()))
 			s.Advance(lockd.DefaultLockDelay)
 		} else {
 			must(t, leader.Close())
 		}
+		leader = next
 	}
-	s.holds("node-4", "scheduler/leader")
 	s.holds("billing-1", "orders/4711")
 	s.Advance(20 * time.Second)
 	importer := s.holds("importer-2", "invoices/2026/11", "invoices/2026/12")

@@ -2,6 +2,7 @@ package browsertest_test
 
 import (
 	"fmt"
+	"math"
 	"net/url"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
+	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -19,7 +21,8 @@ import (
 
 // views are the addresses of all pages.
 var views = []string{
-	"", "sessions", "key?k=orders%2F4711", "key?k=config%2Froutes", "graph", "file",
+	"", "sessions", "key?k=orders%2F4711", "key?k=config%2Froutes", "key?k=scheduler%2Fleader",
+	"graph", "file",
 }
 
 // text is what a person reads of an element.
@@ -62,11 +65,60 @@ func TestViews(t *testing.T) {
 	p.has("svg.lanes", "edge-1", "shares it since", "deploy", "waits since")
 	p.has(".legend", "shares")
 	p.open(s.url + "key?k=scheduler%2Fleader")
-	p.has("svg.lanes", "node-1", "lost", "node-4")
+	p.has("svg.lanes", "node-1", "lost", "node-4", "waited for 35 s")
 	bars := eval[[]float64](p, `[...document.querySelectorAll("svg .hold")]
 		.filter((bar) => bar.closest(".lanes")).map((bar) => bar.getBoundingClientRect().width)`)
 	if len(bars) != 4 || bars[0] < 10 || bars[3] < bars[0] {
 		t.Errorf("bars of %v", bars)
+	}
+}
+
+// Ensure that a wait is drawn before the hold that it led to, in the lane of its session, and both as
+// long as they were: also on a page that was open all the while.
+func TestLanes_WaitBeforeHold(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil)
+	first := s.holds("first", "k")
+	s.Advance(10 * time.Second)
+	p := tab(t)
+	p.open(s.url + "key?k=k")
+	s.waits(s.session("second"), "k")
+	p.until(`document.querySelector(".lanes .wait")`)
+	s.Advance(30 * time.Second)
+	must(t, first.Close())
+	p.until(`document.querySelector(".lanes .waited") && !document.querySelector(".lanes .wait")`)
+	s.Advance(20 * time.Second)
+	p.has("main table", "granted after a wait of 30 s", "second")
+	for _, opened := range []string{"followed", "opened anew"} {
+		p.until(`document.querySelectorAll(".lanes .axis")[4].textContent.endsWith("09:27:53")`)
+		bars := eval[[]struct {
+			Kind, Text         string
+			Left, Right, Width float64
+			Top                float64
+		}](p, `[...document.querySelectorAll(".lanes rect.hold, .lanes rect.waited")].map((bar) => {
+			const at = bar.getBoundingClientRect();
+			return {Kind: bar.getAttribute("class"), Text: bar.textContent, Left: at.left,
+				Right: at.right, Width: at.width, Top: at.top};
+		})`)
+		if len(bars) != 3 || bars[0].Kind != "hold" || bars[1].Kind != "waited" ||
+			bars[1].Text != "waited for 30 s" || bars[2].Kind != "hold" {
+			t.Fatalf("%s: bars %+v", opened, bars)
+		}
+		before, waited, held := bars[0], bars[1], bars[2]
+		second := held.Width / 20 // the width of one
+		for what, off := range map[string]float64{
+			"the wait is not 30 s long":          waited.Width - 30*second,
+			"the hold before is not 40 s long":   before.Width - 40*second,
+			"the hold does not follow the wait":  held.Left - waited.Right,
+			"it is not in the lane of the hold":  held.Top - waited.Top,
+			"the wait does not begin after 10 s": waited.Left - before.Left - 10*second,
+			"it does not end with the hold":      before.Right - waited.Right,
+		} {
+			if math.Abs(off) > 0.5 {
+				t.Errorf("%s: %s, by %.2f: %+v", opened, what, off, bars)
+			}
+		}
+		p.open(s.url + "key?k=k")
 	}
 }
 
@@ -290,7 +342,7 @@ func TestForceUnlock(t *testing.T) {
 	}
 }
 
-// Ensure that no view scrolls sideways on a phone.
+// Ensure that no view scrolls sideways on a phone, and that no text is too small to be read there.
 func TestPhone(t *testing.T) {
 	t.Parallel()
 	s := busy(t)
@@ -304,39 +356,94 @@ func TestPhone(t *testing.T) {
 		if wide[1] != 360 || slices.Max(wide) > 360 {
 			t.Errorf("%q is %v wide, of %v", view, slices.Max(wide), wide[1])
 		}
+		if small := eval[[]string](p, texts+`.filter((e) => !e.closest("svg") &&
+			parseFloat(getComputedStyle(e).fontSize) < 12).map((e) => e.outerHTML)`); len(small) > 0 {
+			t.Errorf("%q: too small: %q", view, small)
+		}
 	}
 }
 
-// Ensure that the page is dark where a person has chosen that, and that text can be read on it.
+// texts are the elements of a page that have text of their own and are shown.
+const texts = `[...document.querySelectorAll("body *")].filter((e) =>
+	e.getClientRects().length > 0 && !["SCRIPT", "TITLE", "OPTION"].includes(e.tagName) &&
+	[...e.childNodes].some((n) => n.nodeType === Node.TEXT_NODE && n.nodeValue.trim()))`
+
+// Ensure that the page is dark where a person has chosen that, and that all text of each view can be
+// read on what it stands on: the ratio of WCAG AA.
 func TestDark(t *testing.T) {
 	t.Parallel()
 	s := busy(t)
 	p := tab(t)
 	for _, scheme := range []string{"light", "dark"} {
 		p.scheme(scheme)
-		p.open(s.url)
-		contrast := eval[map[string]float64](p, `(() => {
-			const light = (color) => {
-				const [r, g, b] = color.match(/[\d.]+/g).map((v) => v / 255)
-					.map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-				return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-			};
-			const paper = light(getComputedStyle(document.body).backgroundColor);
-			const against = (selector) => {
-				const ink = light(getComputedStyle(document.querySelector(selector)).color);
-				return (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05);
-			};
-			return {paper, text: against("body"), quiet: against("th"), hot: against("td .hot")};
-		})()`)
-		if dark := contrast["paper"] < 0.1; dark != (scheme == "dark") {
-			t.Errorf("%s: paper %v", scheme, contrast["paper"])
-		}
-		for _, what := range []string{"text", "quiet", "hot"} {
-			if contrast[what] < 4.5 { // WCAG AA
-				t.Errorf("%s: the contrast of %s is %.1f", scheme, what, contrast[what])
+		for _, view := range views {
+			p.open(s.url + view)
+			got := eval[struct {
+				Paper float64
+				Count int
+				Faint []string
+			}](p, `(() => {
+				const light = (color) => {
+					const [r, g, b] = color.match(/[\d.]+/g).map((v) => v / 255)
+						.map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+					return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+				};
+				const paper = (e) => {
+					for (; e; e = e.parentElement) {
+						const box = e.matches("g.box, g.box *") && e.closest(".box").querySelector("rect");
+						if (box) return light(getComputedStyle(box).fill);
+						const color = getComputedStyle(e).backgroundColor;
+						if (!color.endsWith(", 0)")) return light(color);
+					}
+				};
+				const contrast = (e) => {
+					const style = getComputedStyle(e);
+					const ink = light(e.closest("svg") ? style.fill : style.color), on = paper(e);
+					return (Math.max(ink, on) + 0.05) / (Math.min(ink, on) + 0.05);
+				};
+				const all = `+texts+`;
+				return {Paper: paper(document.body), Count: all.length,
+					Faint: all.filter((e) => !(contrast(e) >= 4.5))
+						.map((e) => contrast(e).toFixed(1) + " " + e.outerHTML.slice(0, 200))};
+			})()`)
+			if dark := got.Paper < 0.1; dark != (scheme == "dark") {
+				t.Errorf("%s: %q: paper %v", scheme, view, got.Paper)
+			}
+			if len(got.Faint) > 0 || got.Count < 20 {
+				t.Errorf("%s: %q: of %d texts: %q", scheme, view, got.Count, got.Faint)
 			}
 		}
 	}
+}
+
+// Ensure that a page asks nobody but its own server for anything, and breaks no rule that it has set
+// itself.
+func TestOwnOrigin(t *testing.T) {
+	t.Parallel()
+	s := busy(t)
+	p := tab(t)
+	_, err := chromedp.Call(p.ctx, cdppage.AddScriptToEvaluateOnNewDocument,
+		cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: `window.broken = [];
+			addEventListener("securitypolicyviolation", (e) => window.broken.push(
+				e.violatedDirective + " " + e.blockedURI));`})
+	must(t, err)
+	for _, view := range views {
+		p.open(s.url + view)
+		got := eval[struct{ Loaded, Broken []string }](p, `({
+			Loaded: performance.getEntriesByType("resource").map((entry) => entry.name),
+			Broken: window.broken})`)
+		own := func(address string) bool { return strings.HasPrefix(address, s.url) }
+		if len(got.Loaded) < 2 || !slices.ContainsFunc(got.Loaded, own) ||
+			slices.ContainsFunc(got.Loaded, func(a string) bool { return !own(a) }) {
+			t.Errorf("%q: loaded %q", view, got.Loaded)
+		}
+		if len(got.Broken) > 0 {
+			t.Errorf("%q: forbidden by its own policy: %q", view, got.Broken)
+		}
+	}
+	// That the page is told of what its policy forbids.
+	eval[bool](p, `document.body.setAttribute("onclick", "1"), true`)
+	p.until(`window.broken.length === 1`)
 }
 
 // Ensure that the tables are there without JavaScript.
