@@ -141,8 +141,8 @@ func (tx *Txn) recordSharesEnded(events []Event) []Event {
 		if new != nil {
 			continue
 		}
-		r := Record{Kind: ShareEnded, Old: old, New: new, Former: e.holder(old.Session).Row}
-		if delay := e.rows.Delays.Newest(old.Key); delay != nil && delay.Index == tx.next() {
+		r := Record{Kind: ShareEnded, Old: old, New: new, Former: e.holder(old.Session()).Row}
+		if delay := e.rows.Delays.Newest(old.Key()); delay != nil && delay.Index == tx.next() {
 			r.Delay = delay
 		}
 		if r.Cause = ErrUnlocked; len(tx.shareEnds) > 0 {
@@ -150,10 +150,10 @@ func (tx *Txn) recordSharesEnded(events []Event) []Event {
 				r.Cause = cause
 			}
 		}
-		if r.Lock = EndOf(r.Cause); e.rows.Keys.Newest(old.Key) == nil {
+		if r.Lock = EndOf(r.Cause); e.rows.Keys.Newest(old.Key()) == nil {
 			r.Lock = Deleted
 		}
-		events = tx.addShare(events, old.Key, r)
+		events = tx.addShare(events, old.Key(), r)
 	}
 	return events
 }
@@ -162,9 +162,9 @@ func (tx *Txn) recordSharesEnded(events []Event) []Event {
 func (tx *Txn) recordSharesGranted(events []Event) []Event {
 	for old, new := range tx.engine.rows.Shares.Changes() {
 		if new != nil {
-			events = tx.addShare(events, new.Key, Record{
+			events = tx.addShare(events, new.Key(), Record{
 				Kind: ShareGranted, Lock: Granted, Old: old, New: new,
-				Holder: tx.engine.holder(new.Session).Row,
+				Holder: tx.engine.holder(new.Session()).Row,
 			})
 		}
 	}

@@ -29,12 +29,12 @@ func (e *Engine) shareMoved(old, new *schema.Share) {
 		e.own.passedShares = append(e.own.passedShares, cmp.Or(old, new))
 	}
 	if old != nil {
-		state := e.lockOf(old.Key)
-		e.dropShare(state.shares.find(grantID{e.holder(old.Session), old.Fence}))
+		state := e.lockOf(old.Key())
+		e.dropShare(state.shares.find(grantID{e.holder(old.Session()), old.Fence()}))
 		e.tidy(state)
 	}
 	if new != nil {
-		state, s := e.state(new.Key), e.holder(new.Session)
+		state, s := e.state(new.Key()), e.holder(new.Session())
 		held := s.holdsAny()
 		one := &share{row: new, state: state, session: s, next: s.shares}
 		if s.shares != nil {
@@ -87,9 +87,14 @@ func (tx *Txn) grantShare(key string, s *Session, opts LockOptions) *schema.Shar
 		return again.row
 	}
 	tx.granted(s)
-	return e.rows.Shares.Put(schema.ShareKey(key, fence, s.Row.ID), schema.Share{
-		Key: key, Session: s.Row.ID, LockIndex: row.LockIndex, Fence: fence,
-		Granted: e.moment(tx.now), Removes: state.shares.removes || opts.Policy == RemoveAfter,
+	return tx.putShare(row, s.Row.ID, state.shares.removes || opts.Policy == RemoveAfter)
+}
+
+// putShare writes the row of a new share of the key's lock.
+func (tx *Txn) putShare(key *schema.Key, session schema.ID, removes bool) *schema.Share {
+	row := schema.ShareKey(key.Key, tx.next(), session)
+	return tx.engine.rows.Shares.Put(row, schema.Share{
+		Row: row, LockIndex: key.LockIndex, Granted: tx.engine.moment(tx.now), Removes: removes,
 	})
 }
 
@@ -106,7 +111,7 @@ func (tx *Txn) endShare(one *share, cause error) {
 
 // removeShare removes the row of a share that has no handle, and looks at the queue.
 func (tx *Txn) removeShare(one *share, cause error) {
-	state, key := one.state, one.row.Key
+	state := one.state
 	if cause != ErrUnlocked { // which is what an end means, if nothing is said
 		if tx.shareEnds == nil {
 			tx.shareEnds = make(map[Sequencer]error)
@@ -114,10 +119,9 @@ func (tx *Txn) removeShare(one *share, cause error) {
 		tx.shareEnds[SequencerOfShare(one.row)] = cause
 	}
 	if state.queue.Len() > 0 {
-		tx.freed = append(tx.freed, key)
+		tx.freed = append(tx.freed, state.key)
 	}
-	// Which tidies the state.
-	tx.engine.rows.Shares.Delete(schema.ShareKey(key, one.row.Fence, one.row.Session))
+	tx.engine.rows.Shares.Delete(one.row.Row) // which tidies the state
 }
 
 // endShares ends all shares of a lock, whose key is gone.
@@ -173,10 +177,7 @@ func (tx *Txn) Downgrade(hold, next *Hold) error {
 	free.Session, free.Fence = schema.ID{}, tx.next()
 	tx.write(draft)
 	tx.explain(row, errDowngraded)
-	share := e.rows.Shares.Put(schema.ShareKey(row.Key, tx.next(), row.Session), schema.Share{
-		Key: row.Key, Session: row.Session, LockIndex: row.LockIndex, Fence: tx.next(),
-		Granted: e.moment(tx.now), Removes: policy == RemoveAfter,
-	})
+	share := tx.putShare(row, row.Session, policy == RemoveAfter)
 	tx.assignShare(next, hold.Session, share, policy)
 	e.passTerm(hold, next)
 	f := tx.effect(LockDowngraded)
@@ -207,8 +208,8 @@ func (tx *Txn) takeShare(hold *Hold, s *Session, key string, row *schema.Key, op
 
 // assignShare makes hold, which nothing refers to yet, a handle of a share.
 func (tx *Txn) assignShare(hold *Hold, s *Session, row *schema.Share, policy KeyPolicy) {
-	hold.Session, hold.Key, hold.policy, hold.Mode = s, row.Key, policy, Shared
-	hold.LockIndex, hold.Fence = row.LockIndex, row.Fence
+	hold.Session, hold.Key, hold.policy, hold.Mode = s, row.Key(), policy, Shared
+	hold.LockIndex, hold.Fence = row.LockIndex, row.Fence()
 	tx.beginTerm(hold)
-	tx.engine.setHold(tx.engine.lockOf(row.Key), hold)
+	tx.engine.setHold(tx.engine.lockOf(hold.Key), hold)
 }
