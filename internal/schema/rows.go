@@ -115,8 +115,8 @@ type Delay struct {
 	Mode uint8
 }
 
-// Share is a row of the table of shares, under its ShareKey: one grant of a lock that is shared. The
-// lock's key says nothing of it.
+// Share is a row of the table of shares: one grant of a lock that is shared. The lock's key says
+// nothing of it.
 type Share struct {
 	Row       string // the row's key, which says whose grant of which lock it is: see [ShareKey]
 	LockIndex uint64 // that of the key
