@@ -147,7 +147,7 @@ func (db *DB) eventOf(event *engine.Event) Event {
 		new, _ := r.New.(*schema.Key)
 		e.Key, e.Entry, e.Previous = row.Key, entryOf(new), entryOf(old)
 	case *schema.Share:
-		e.Key, e.Share = row.Key, sequencerOf(engine.SequencerOfShare(row))
+		e.Key, e.Share = row.Key(), sequencerOf(engine.SequencerOfShare(row))
 	case *schema.Session:
 		e.Session = sessionInfo(row)
 	case *schema.Node:

@@ -95,7 +95,7 @@ func (db *DB) logGrant(
 	case *schema.Key:
 		attrs = append(attrs, slog.Uint64("fence", row.Fence))
 	case *schema.Share:
-		attrs = append(attrs, slog.Uint64("fence", row.Fence),
+		attrs = append(attrs, slog.Uint64("fence", row.Fence()),
 			slog.String("mode", Shared.String()))
 	}
 	attrs = append(attrs, sessionAttrs(SessionID(holder.ID), holder.Name)...)

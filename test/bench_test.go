@@ -93,17 +93,21 @@ func BenchmarkPair_Shared(b *testing.B) {
 	}
 }
 
-// BenchmarkPair_Joined is BenchmarkPair_Shared beside 10,000 other holders of the one lock.
+// BenchmarkPair_Joined is BenchmarkPair_Shared beside more and more other holders of the one lock.
 func BenchmarkPair_Joined(b *testing.B) {
-	_, s, keys := benchDB(b, "")
-	for range 10_000 {
-		if _, err := s.TryLock(keys[0], shared); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		pairWith(b, s, keys[0], shared)
+	for holders := 10; holders <= 100_000; holders *= 10 {
+		b.Run(fmt.Sprint(holders), func(b *testing.B) {
+			_, s, keys := benchDB(b, "")
+			for range holders {
+				if _, err := s.TryLock(keys[0], shared); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				pairWith(b, s, keys[0], shared)
+			}
+		})
 	}
 }
 

@@ -254,7 +254,7 @@ func neverCounted(counts map[string]int, onFile bool) (never []string) {
 		"lock shared by several", "share taken over", "grant with several handles", "downgrade",
 		"key gone with its last sharer", "key deleted with the last session that shared it",
 		"delay after the loss of exclusive", "delay after the loss of shared",
-		"held too long, exclusive", "held too long, shared", "wait told",
+		"held too long, exclusive", "held too long, shared", "wait told", "shared key over HTTP",
 	}
 	if onFile {
 		all = append(all, "lapse undone", "put undone", "begun by Open", "share undone",

@@ -610,7 +610,7 @@ func coreEvent(event *engine.Event) lockd.Event {
 		new, _ := r.New.(*schema.Key)
 		e.Key, e.Entry, e.Previous = row.Key, coreEntry(new), coreEntry(old)
 	case *schema.Share:
-		e.Key, e.Share = row.Key, coreSequencer(engine.SequencerOfShare(row))
+		e.Key, e.Share = row.Key(), coreSequencer(engine.SequencerOfShare(row))
 	case *schema.Session:
 		e.Session = coreInfo(row)
 	case *schema.Node:

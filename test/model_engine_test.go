@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,24 +28,35 @@ var (
 // memory, and where writes wait for commits, of which some fail. It does in seconds what takes a
 // database minutes.
 func TestModel_Engine(t *testing.T) {
+	var crowded atomic.Int64
+	t.Cleanup(func() { // when both are done
+		if n := crowded.Load(); full() && *engineRun == 0 && n < int64(*engineOps)/2 {
+			t.Errorf("%d operations beside four sessions or more, want %d", n, *engineOps/2)
+		}
+	})
 	for name, durable := range map[string]bool{"memory": false, "batches": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testEngine(t, durable)
+			crowded.Add(testEngine(t, durable))
 		})
 	}
 }
 
-func testEngine(t *testing.T, durable bool) {
+// full reports whether all operations are done, and not a tenth.
+func full() bool { return !testing.Short() && !raced }
+
+// testEngine returns how many operations were done while four sessions lived, or more, on four keys
+// and a semaphore.
+func testEngine(t *testing.T, durable bool) int64 {
 	counts := map[string]int{}
 	if seed := *engineRun; seed != 0 {
 		if script, err := newCore(seed, durable, counts).play(nil); err != nil {
 			t.Fatalf("%v\n%s", err, strings.Join(script.lines, "\n"))
 		}
-		return
+		return 0
 	}
 	want, first := *engineOps/2, rand.Uint64()>>16|1
-	if testing.Short() || raced {
+	if !full() {
 		want /= 10
 	}
 	began, done, runs := time.Now(), 0, uint64(0)
@@ -61,7 +73,7 @@ func testEngine(t *testing.T, durable bool) {
 	took := time.Since(began)
 	t.Logf("seeds %d to %d: %d operations, %.0f in a second, of which: %v", first, first+runs-1,
 		done, float64(done)/took.Seconds(), counts)
-	if !testing.Short() && !raced {
+	if full() {
 		always := coreCounts
 		if !durable {
 			always = always[:len(always)-2]
@@ -72,6 +84,7 @@ func testEngine(t *testing.T, durable bool) {
 			}
 		}
 	}
+	return int64(counts["beside four sessions"])
 }
 
 // coreCounts is what has to happen; the last two only where commits fail.
@@ -303,6 +316,9 @@ func (c *core) play(ops []op) (script coreScript, err error) {
 			o = ops[n]
 		}
 		script.ops = append(script.ops, o)
+		if len(c.m.live) >= 4 {
+			c.m.counts["beside four sessions"]++
+		}
 		if err = c.do(o); err == nil {
 			c.rouse()
 			err = c.compare(n%32 == 0)

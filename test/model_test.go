@@ -40,7 +40,7 @@ func TestModel_File(t *testing.T) { testModel(t, *modelFileOps, t.TempDir()) }
 // with -short or under the race detector, which has little to find in calls that come one by one.
 // All chance comes from rapid's seed, so that a failure can be repeated, and is made small.
 func testModel(t *testing.T, want int, dir string) {
-	full := !testing.Short() && !raced
+	full := full()
 	if !full {
 		want /= 10
 	}
@@ -281,6 +281,7 @@ func (w *twin) run(done *atomic.Int64) {
 			done.Add(1)
 		},
 	})
+	w.fail(w.askConsul())
 }
 
 // fail is the one place where a difference ends the test, so that rapid knows it again. IDs of

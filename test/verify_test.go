@@ -113,10 +113,8 @@ func TestVerify_References(t *testing.T) {
 }
 
 func putShare(s *store.Store, key string, id schema.ID) {
-	const fence = 7
-	s.Shares.Put(schema.ShareKey(key, fence, id), schema.Share{
-		Key: key, Session: id, LockIndex: 1, Fence: fence,
-	})
+	row := schema.ShareKey(key, 7, id)
+	s.Shares.Put(row, schema.Share{Row: row, LockIndex: 1})
 }
 
 func openAndClose(path string) error {

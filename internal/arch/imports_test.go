@@ -135,6 +135,7 @@ var importPlan = map[string]edges{
 	"test": {
 		".":               "the database under test",
 		"catalog":         "its nodes, services and checks",
+		"consulapi":       "the model asks it for keys that are shared",
 		"internal/engine": "the rules alone: the model test has them too, see TestModel_Engine",
 		"internal/hook":   "what a test may see and do that users may not",
 		"lockdtest":       "Explore: the promises in many orders",

@@ -105,8 +105,8 @@ func (e *Engine) checkHeld(key string, row *schema.Key) error {
 // checkSharesKnown looks for shares of locks of which nothing else is known.
 func (e *Engine) checkSharesKnown() error {
 	for _, share := range e.rows.Shares.Ascend("") {
-		if e.locks[share.Key] == nil {
-			return fmt.Errorf("bug: key %q is shared, but nothing is known of it", share.Key)
+		if e.locks[share.Key()] == nil {
+			return fmt.Errorf("bug: key %q is shared, but nothing is known of it", share.Key())
 		}
 	}
 	return nil
@@ -118,10 +118,10 @@ func (e *Engine) checkShares(key string, state *lockState) error {
 	row := e.rows.Keys.Newest(key)
 	for _, share := range e.rows.Shares.Prefix(schema.SharePrefix(key)) {
 		n++
-		one := state.shares.find(grantID{e.sessions[share.Session], share.Fence})
+		one := state.shares.find(grantID{e.sessions[share.Session()], share.Fence()})
 		switch {
 		case one == nil || one.row != share || one.state != state || !one.session.live:
-			return fmt.Errorf("bug: the share of %q with fence %d is not known", key, share.Fence)
+			return fmt.Errorf("bug: the share of %q with fence %d is not known", key, share.Fence())
 		case row == nil || !row.Session.IsZero() || row.LockIndex != share.LockIndex:
 			return fmt.Errorf("bug: key %q is shared, and its row says otherwise", key)
 		case state.shares.removes != share.Removes:
@@ -130,7 +130,7 @@ func (e *Engine) checkShares(key string, state *lockState) error {
 			loose++
 		}
 		for _, hold := range one.handles() {
-			if hold.Session != one.session || hold.Fence != share.Fence || hold.Mode != Shared {
+			if hold.Session != one.session || hold.Fence != share.Fence() || hold.Mode != Shared {
 				return fmt.Errorf("bug: the share of %q has the handle of another grant", key)
 			}
 			if err := checkTerm(hold); err != nil {

@@ -50,7 +50,7 @@ func (e *Engine) HoldersIn(s *store.Snapshot, key string) []Holder {
 	}
 	var holders []Holder
 	for _, row := range s.Shares.Prefix(schema.SharePrefix(key)) {
-		holders = append(holders, e.holderOf(row, session(row.Session)))
+		holders = append(holders, e.holderOf(row, session(row.Session())))
 	}
 	return holders
 }
@@ -60,10 +60,9 @@ func (e *Engine) HoldersIn(s *store.Snapshot, key string) []Holder {
 func (e *Engine) publishedHolders(key string, ended ...*schema.Share) []Holder {
 	var holders []Holder
 	add := func(row *schema.Share) {
-		row = e.rows.Shares.Get(schema.ShareKey(key, row.Fence, row.Session))
-		if row != nil {
-			session := e.rows.Sessions.Get(string(row.Session[:]))
-			holders = append(holders, e.holderOf(row, session))
+		if row = e.rows.Shares.Get(row.Row); row != nil {
+			id := row.Session()
+			holders = append(holders, e.holderOf(row, e.rows.Sessions.Get(string(id[:]))))
 		}
 	}
 	if state := e.locks[key]; state != nil {

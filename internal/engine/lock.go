@@ -189,7 +189,7 @@ func (tx *Txn) lose(row *schema.Key, cause error) {
 func (tx *Txn) forceShares(state *lockState, fence uint64, cause error) error {
 	found := false
 	for _, one := range state.shares.inOrder() {
-		if one.row.Fence == fence {
+		if one.row.Fence() == fence {
 			found = true
 			tx.loseShare(one, cause)
 		}
@@ -203,7 +203,7 @@ func (tx *Txn) forceShares(state *lockState, fence uint64, cause error) error {
 // loseShare takes a share from its session, whose lock-delay follows (R5).
 func (tx *Txn) loseShare(one *share, cause error) {
 	tx.endShare(one, cause)
-	tx.setDelay(one.row.Key, one.session.Row.LockDelay, Shared)
+	tx.setDelay(one.state.key, one.session.Row.LockDelay, Shared)
 }
 
 // TryLock makes hold that of the key's lock, if that can be had at once. It returns a *Blocked if

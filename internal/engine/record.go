@@ -144,8 +144,11 @@ func (tx *Txn) recordSharesEnded(events []Event) []Event {
 		if new != nil {
 			continue
 		}
-		r := Record{Kind: ShareEnded, Old: old, New: new, Former: e.holder(old.Session).Row}
-		if delay := e.rows.Delays.Newest(old.Key); delay != nil && delay.Index == tx.next() {
+		key := old.Key()
+		var r *Record
+		events, r = tx.addShare(events, key, old, new)
+		r.Kind, r.Former = ShareEnded, e.holder(old.Session()).Row
+		if delay := e.rows.Delays.Newest(key); delay != nil && delay.Index == tx.next() {
 			r.Delay = delay
 		}
 		if r.Cause = ErrUnlocked; len(tx.shareEnds) > 0 {
@@ -153,10 +156,9 @@ func (tx *Txn) recordSharesEnded(events []Event) []Event {
 				r.Cause = cause
 			}
 		}
-		if r.Lock = EndOf(r.Cause); e.rows.Keys.Newest(old.Key) == nil {
+		if r.Lock = EndOf(r.Cause); e.rows.Keys.Newest(key) == nil {
 			r.Lock = Deleted
 		}
-		events = tx.addShare(events, old.Key, r)
 	}
 	return events
 }
@@ -165,20 +167,27 @@ func (tx *Txn) recordSharesEnded(events []Event) []Event {
 func (tx *Txn) recordSharesGranted(events []Event) []Event {
 	for old, new := range tx.engine.rows.Shares.Changes() {
 		if new != nil {
-			events = tx.addShare(events, new.Key, Record{
-				Kind: ShareGranted, Lock: Granted, Old: old, New: new,
-				Holder: tx.engine.holder(new.Session).Row,
-			})
+			var r *Record
+			events, r = tx.addShare(events, new.Key(), old, new)
+			r.Kind, r.Lock = ShareGranted, Granted
+			r.Holder = tx.engine.holder(new.Session()).Row
 		}
 	}
 	return events
 }
 
-func (tx *Txn) addShare(events []Event, key string, r Record) []Event {
-	r.Moment = tx.engine.moment(tx.now)
-	return append(events, Event{
-		Index: tx.next(), Space: SpaceKeys, Name: key, Size: uint32(len(key)), Body: r,
-	})
+// addShare appends an event of a share of the key's lock, which has the row before and after.
+func (tx *Txn) addShare(
+	events []Event, key string, old, new *schema.Share,
+) (more []Event, added *Record) {
+	n := len(events)
+	events = slices.Grow(events, 1)[:n+1]
+	events[n] = Event{}
+	events[n].Index, events[n].Space = tx.next(), SpaceKeys
+	events[n].Name, events[n].Size = key, uint32(len(key))
+	added = &events[n].Body
+	added.Old, added.New, added.Moment = old, new, tx.engine.moment(tx.now)
+	return events, added
 }
 
 // sessionOf returns the session that holds the lock of row.

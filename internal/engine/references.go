@@ -20,16 +20,17 @@ func (e *Engine) CheckReferences() error {
 		}
 	}
 	for _, row := range s.Shares.Ascend("") {
-		if s.Sessions.Newest(string(row.Session[:])) == nil {
-			return dangling("share of", row.Key, "session", row.Session.String())
+		session := row.Session()
+		if s.Sessions.Newest(string(session[:])) == nil {
+			return dangling("share of", row.Key(), "session", session.String())
 		}
-		key := s.Keys.Newest(row.Key)
+		key := s.Keys.Newest(row.Key())
 		if key == nil {
-			return dangling("share of session", row.Session.String(), "key", row.Key)
+			return dangling("share of session", session.String(), "key", row.Key())
 		}
 		if !key.Session.IsZero() {
 			return fmt.Errorf("%w: key %q is locked by session %s, and shared", store.ErrCorrupt,
-				row.Key, key.Session)
+				row.Key(), key.Session)
 		}
 	}
 	for name, row := range s.Attachments.Ascend("") {

@@ -59,7 +59,7 @@ func (w *world) event(e *engine.Event) string {
 	case *schema.Key:
 		text += row.Key
 	case *schema.Share:
-		text += row.Key + " share of " + sessionName(row.Session)
+		text += row.Key() + " share of " + sessionName(row.Session())
 	case *schema.Session:
 		text += "session " + sessionName(row.ID)
 	case *schema.Node:
@@ -169,8 +169,8 @@ func (w *world) show() {
 		w.printf("%s\n", entry(row))
 	}
 	for _, row := range w.rows.Shares.Ascend("") {
-		w.printf("share %s%s\n", row.Key, fields("lock", row.LockIndex, "fence", row.Fence,
-			"by", sessionName(row.Session)))
+		w.printf("share %s%s\n", row.Key(), fields("lock", row.LockIndex, "fence", row.Fence(),
+			"by", sessionName(row.Session())))
 	}
 	for _, row := range w.rows.Delays.Ascend("") {
 		of := ""

@@ -23,7 +23,7 @@ func SequencerOf(row *schema.Key) Sequencer {
 // SequencerOfShare returns the sequencer of a share.
 func SequencerOfShare(row *schema.Share) Sequencer {
 	return Sequencer{
-		Key: row.Key, Session: row.Session, LockIndex: row.LockIndex, Fence: row.Fence,
+		Key: row.Key(), Session: row.Session(), LockIndex: row.LockIndex, Fence: row.Fence(),
 		Mode: Shared,
 	}
 }

@@ -129,7 +129,7 @@ func (tx *Txn) EndSessionAfter(s *Session, cause error, delay time.Duration) {
 		tx.setDelay(state.key, delay, Exclusive)
 	}
 	for one := s.shares; one != nil; one = one.next {
-		tx.setDelay(one.row.Key, delay, Shared)
+		tx.setDelay(one.state.key, delay, Shared)
 	}
 	for s.held != nil { // each step takes the first off the list
 		row := tx.Get(s.held.key)
@@ -152,7 +152,7 @@ func (tx *Txn) EndSessionAfter(s *Session, cause error, delay time.Duration) {
 func (tx *Txn) endSharesOf(s *Session, cause error) {
 	for s.shares != nil {
 		one := s.shares
-		last, row := one.state.shares.n == 1, tx.Get(one.row.Key)
+		last, row := one.state.shares.n == 1, tx.Get(one.state.key)
 		if last && s.Row.Behavior == DeleteKeys {
 			tx.remove(row, cause)
 			tx.bury(row)

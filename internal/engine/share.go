@@ -29,12 +29,12 @@ func (e *Engine) shareMoved(old, new *schema.Share) {
 		e.own.passedShares = append(e.own.passedShares, cmp.Or(old, new))
 	}
 	if old != nil {
-		state := e.lockOf(old.Key)
-		e.dropShare(state.shares.find(grantID{e.holder(old.Session), old.Fence}))
+		state := e.lockOf(old.Key())
+		e.dropShare(state.shares.find(grantID{e.holder(old.Session()), old.Fence()}))
 		e.tidy(state)
 	}
 	if new != nil {
-		state, s := e.state(new.Key), e.holder(new.Session)
+		state, s := e.state(new.Key()), e.holder(new.Session())
 		held := s.holdsAny()
 		one := &share{row: new, state: state, session: s, next: s.shares}
 		if s.shares != nil {
@@ -66,31 +66,37 @@ func (e *Engine) dropShare(one *share) {
 
 // grantShare gives the session a share of a lock that no session holds alone. Only the first holder
 // writes to the key, which it creates if need be (R2).
-func (tx *Txn) grantShare(key string, s *Session, opts LockOptions) *schema.Share {
+func (tx *Txn) grantShare(key string, s *Session, opts LockOptions) *share {
 	e, fence := tx.engine, tx.next()
 	row := tx.Get(key)
-	if state := e.lockOf(key); state == nil || state.shares.n == 0 {
+	state := e.state(key)
+	if state.shares.n == 0 {
 		draft, next := tx.draft(key)
 		next.LockIndex, next.Fence = 1+max(next.LockIndex, tx.locked[key]), fence
 		if opts.Value != nil {
 			next.Value, next.Flags = bytes.Clone(opts.Value), opts.Flags
 		}
 		row = tx.write(draft)
-		if state == nil || state.delay == nil { // that of a lost reader lasts on
+		if state.delay == nil { // that of a lost reader lasts on
 			tx.dropDelay(key)
 		}
 	} else if opts.Value != nil {
 		row = tx.Put(key, opts.Value, opts.Flags)
 	}
-	state := e.state(key)
 	if again := state.shares.find(grantID{s, fence}); again != nil {
-		return again.row
+		return again
 	}
 	tx.granted(s)
-	return e.rows.Shares.Put(schema.ShareKey(key, fence, s.Row.ID), schema.Share{
-		Key: key, Session: s.Row.ID, LockIndex: row.LockIndex, Fence: fence,
-		Granted: e.moment(tx.now), Removes: state.shares.removes || opts.Policy == RemoveAfter,
+	return tx.putShare(row, s, state.shares.removes || opts.Policy == RemoveAfter)
+}
+
+// putShare makes a new share of the key's lock.
+func (tx *Txn) putShare(key *schema.Key, s *Session, removes bool) *share {
+	row := schema.ShareKey(key.Key, tx.next(), s.Row.ID)
+	tx.engine.rows.Shares.Put(row, schema.Share{
+		Row: row, LockIndex: key.LockIndex, Granted: tx.engine.moment(tx.now), Removes: removes,
 	})
+	return s.shares // where the table's move has put it
 }
 
 // endShare is the end of a share, whose handles lose it.
@@ -106,7 +112,7 @@ func (tx *Txn) endShare(one *share, cause error) {
 
 // removeShare removes the row of a share that has no handle, and looks at the queue.
 func (tx *Txn) removeShare(one *share, cause error) {
-	state, key := one.state, one.row.Key
+	state := one.state
 	if cause != ErrUnlocked { // which is what an end means, if nothing is said
 		if tx.shareEnds == nil {
 			tx.shareEnds = make(map[Sequencer]error)
@@ -114,10 +120,9 @@ func (tx *Txn) removeShare(one *share, cause error) {
 		tx.shareEnds[SequencerOfShare(one.row)] = cause
 	}
 	if state.queue.Len() > 0 {
-		tx.freed = append(tx.freed, key)
+		tx.freed = append(tx.freed, state.key)
 	}
-	// Which tidies the state.
-	tx.engine.rows.Shares.Delete(schema.ShareKey(key, one.row.Fence, one.row.Session))
+	tx.engine.rows.Shares.Delete(one.row.Row) // which tidies the state
 }
 
 // endShares ends all shares of a lock, whose key is gone.
@@ -173,11 +178,7 @@ func (tx *Txn) Downgrade(hold, next *Hold) error {
 	free.Session, free.Fence = schema.ID{}, tx.next()
 	tx.write(draft)
 	tx.explain(row, errDowngraded)
-	share := e.rows.Shares.Put(schema.ShareKey(row.Key, tx.next(), row.Session), schema.Share{
-		Key: row.Key, Session: row.Session, LockIndex: row.LockIndex, Fence: tx.next(),
-		Granted: e.moment(tx.now), Removes: policy == RemoveAfter,
-	})
-	tx.assignShare(next, hold.Session, share, policy)
+	tx.assignShare(next, tx.putShare(row, hold.Session, policy == RemoveAfter), policy)
 	e.passTerm(hold, next)
 	f := tx.effect(LockDowngraded)
 	f.Hold, f.Next = hold, next
@@ -196,19 +197,20 @@ func (tx *Txn) takeShare(hold *Hold, s *Session, key string, row *schema.Key, op
 		if opts.Value != nil {
 			tx.Put(key, opts.Value, opts.Flags)
 		}
-		tx.assignShare(hold, s, own.row, LeaveKey)
+		tx.assignShare(hold, own, LeaveKey)
 		return
 	}
 	if row != nil && (state == nil || !state.shares.removes) {
 		opts.Policy = LeaveKey // neither this holder nor another one created the key
 	}
-	tx.assignShare(hold, s, tx.grantShare(key, s, opts), opts.Policy)
+	tx.assignShare(hold, tx.grantShare(key, s, opts), opts.Policy)
 }
 
-// assignShare makes hold, which nothing refers to yet, a handle of a share.
-func (tx *Txn) assignShare(hold *Hold, s *Session, row *schema.Share, policy KeyPolicy) {
-	hold.Session, hold.Key, hold.policy, hold.Mode = s, row.Key, policy, Shared
-	hold.LockIndex, hold.Fence = row.LockIndex, row.Fence
+// assignShare makes hold, which nothing refers to yet, a handle of the share.
+func (tx *Txn) assignShare(hold *Hold, one *share, policy KeyPolicy) {
+	hold.Session, hold.Key, hold.policy, hold.Mode = one.session, one.state.key, policy, Shared
+	hold.LockIndex, hold.Fence = one.row.LockIndex, one.row.Fence()
 	tx.beginTerm(hold)
-	tx.engine.setHold(tx.engine.lockOf(row.Key), hold)
+	one.attach(hold)
+	tx.engine.enterTerm(hold)
 }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"cmp"
 	"iter"
 	"slices"
@@ -41,7 +40,7 @@ type share struct {
 	prev, next *share // in the list of the session's
 }
 
-func (s *share) id() grantID { return grantID{s.session, s.row.Fence} }
+func (s *share) id() grantID { return grantID{s.session, s.row.Fence()} }
 
 // find returns the share of a grant, or nil.
 func (s *shares) find(id grantID) *share {
@@ -91,8 +90,7 @@ func (s *shares) inOrder() []*share {
 		list = append(list, one)
 	}
 	slices.SortFunc(list, func(a, b *share) int {
-		return cmp.Or(cmp.Compare(a.row.Fence, b.row.Fence),
-			bytes.Compare(a.row.Session[:], b.row.Session[:]))
+		return cmp.Compare(a.row.Row, b.row.Row)
 	})
 	return list
 }
@@ -120,7 +118,7 @@ func (s *Session) looseShare(state *lockState) (newest *share) {
 		return nil
 	}
 	for one := range s.sharesOf(state) {
-		if one.hold == nil && (newest == nil || one.row.Fence > newest.row.Fence) {
+		if one.hold == nil && (newest == nil || one.row.Fence() > newest.row.Fence()) {
 			newest = one
 		}
 	}

@@ -230,7 +230,7 @@ func (p pending) addEvent(event *Event) {
 }
 
 func (p pending) addShare(share *schema.Share) {
-	u := p.of(share.Key)
+	u := p.of(share.Key())
 	u.shares = append(u.shares, share)
 }
 

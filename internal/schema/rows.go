@@ -115,13 +115,11 @@ type Delay struct {
 	Mode uint8
 }
 
-// Share is a row of the table of shares, under [ShareKey]: one grant of a lock that is shared. The
-// lock's key says nothing of it.
+// Share is a row of the table of shares: one grant of a lock that is shared. The lock's key says
+// nothing of it.
 type Share struct {
-	Key       string
-	Session   ID
+	Row       string // the row's key, which says whose grant of which lock it is: see [ShareKey]
 	LockIndex uint64 // that of the key
-	Fence     uint64 // the index of the grant
 	Granted   int64  // as of Key
 
 	// Removes is set on every grant since a holder that is to remove the key created it, for as
@@ -129,15 +127,20 @@ type Share struct {
 	Removes bool
 }
 
+// What the row of a share has for its key: the length of the lock's key, that key, fence and
+// session.
+const (
+	shareKeyAt   = 2
+	shareFence   = 8
+	shareSession = len(ID{})
+)
+
 // ShareKey is the key of the row of one grant of a shared lock. Those of one lock are neighbours,
 // in the order of their fences.
 func ShareKey(key string, fence uint64, session ID) string {
-	var before [2]byte
-	var after [8 + len(session)]byte
-	binary.BigEndian.PutUint16(before[:], uint16(len(key)))
-	binary.BigEndian.PutUint64(after[:], fence)
-	copy(after[8:], session[:])
-	return string(before[:]) + key + string(after[:])
+	var short [128]byte // which is not allocated
+	row := append(binary.BigEndian.AppendUint16(short[:0], uint16(len(key))), key...)
+	return string(append(binary.BigEndian.AppendUint64(row, fence), session[:]...))
 }
 
 // SharePrefix is what the keys of all rows of one shared lock, and no others, begin with.
@@ -145,16 +148,23 @@ func SharePrefix(key string) string {
 	return string(binary.BigEndian.AppendUint16(nil, uint16(len(key)))) + key
 }
 
-// ShareOf takes the key of a row of the table of shares apart. It reports false for any other key.
-func ShareOf(row string) (key string, fence uint64, session ID, ok bool) {
-	const rest = 8 + len(ID{})
-	n := len(row) - 2 - rest
-	if n < 0 || int(binary.BigEndian.Uint16([]byte(row[:2]))) != n {
-		return "", 0, ID{}, false
-	}
-	fence = binary.BigEndian.Uint64([]byte(row[2+n : 2+n+8]))
-	return row[2 : 2+n], fence, ID([]byte(row[len(row)-len(ID{}):])), true
+// IsShareKey reports whether the string is that of a row of the table of shares.
+func IsShareKey(row string) bool {
+	n := len(row) - shareKeyAt - shareFence - shareSession
+	return n >= 0 && int(binary.BigEndian.Uint16([]byte(row[:shareKeyAt]))) == n
 }
+
+// Key returns the key of the lock.
+func (s *Share) Key() string { return s.Row[shareKeyAt : len(s.Row)-shareFence-shareSession] }
+
+// Fence returns the index of the grant.
+func (s *Share) Fence() uint64 {
+	at := len(s.Row) - shareFence - shareSession
+	return binary.BigEndian.Uint64([]byte(s.Row[at : at+shareFence]))
+}
+
+// Session returns the ID of the holder.
+func (s *Share) Session() ID { return ID([]byte(s.Row[len(s.Row)-shareSession:])) }
 
 // Grave is a row of the table of tombstones, under its kind and name: the index at which something
 // was deleted.

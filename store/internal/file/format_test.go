@@ -59,8 +59,8 @@ func formatRows(s *store.Store, write func(fn func())) {
 			Length: 15 * time.Second, Index: 3})
 		s.Delays.Put("large", schema.Delay{Key: "large", Until: time.Unix(2, 0).UTC(),
 			Length: time.Second, Index: 3, Mode: 1})
-		s.Shares.Put(schema.ShareKey("large", 3, id),
-			schema.Share{Key: "large", Session: id, LockIndex: 1, Fence: 3})
+		share := schema.ShareKey("large", 3, id)
+		s.Shares.Put(share, schema.Share{Row: share, LockIndex: 1})
 		s.Marks.Put("sessions", schema.Mark{Name: "sessions", Index: 3})
 	})
 }

@@ -379,10 +379,10 @@ var ShareRows = Rows[schema.Share]{
 		return binary.AppendUvarint(buf, row.LockIndex)
 	},
 	DecodePayload: func(key string, payload []byte) (row schema.Share, err error) {
-		var ok bool
-		if row.Key, row.Fence, row.Session, ok = schema.ShareOf(key); !ok {
+		if !schema.IsShareKey(key) {
 			return schema.Share{}, ErrKeyLength
 		}
+		row.Row = key
 		d := Decoder{Rest: payload}
 		row.LockIndex = d.Uint64()
 		return row, d.End()

@@ -112,10 +112,11 @@ func TestRow_ComesBackAsItWas(t *testing.T) {
 		})
 	})
 	t.Run("Share", func(t *testing.T) {
-		share := schema.Share{Key: odd, Session: someID, LockIndex: 1, Fence: math.MaxUint64}
+		none := schema.ShareKey("", 0, schema.ID{})
+		share := schema.Share{Row: schema.ShareKey(odd, math.MaxUint64, someID), LockIndex: 1}
 		testRoundTrip(t, &format.ShareRows, []keyed[schema.Share]{
-			{schema.ShareKey("", 0, schema.ID{}), schema.Share{}},
-			{schema.ShareKey(share.Key, share.Fence, share.Session), share},
+			{none, schema.Share{Row: none}},
+			{share.Row, share},
 		})
 		for _, key := range []string{"", "k", schema.ShareKey("k", 1, someID) + "x"} {
 			if _, err := format.ShareRows.DecodePayload(key, []byte{1}); err == nil {

@@ -84,7 +84,7 @@ var delayLayout = layout[schema.Delay]{
 // shareLayout lies by the index of the grant.
 var shareLayout = layout[schema.Share]{
 	ahead: len(marked) + indexSize,
-	place: func(key string, row *schema.Share) string { return placeMarked(row.Fence, key) },
+	place: func(key string, row *schema.Share) string { return placeMarked(row.Fence(), key) },
 	key:   markedKey,
 }
 

@@ -86,10 +86,13 @@ func (p *tablePart[T]) encode(
 	t, first := p.table, len(rows)
 	for _, r := range p.rows {
 		// A version follows the one in the file: the open batch has one version of a row.
-		place, old := t.codec.Place(r.cell.key, &r.version.row), r.version.prev.Load()
+		place, old := "", r.version.prev.Load()
+		if !r.version.dead {
+			place = t.codec.Place(r.cell.key, &r.version.row)
+		}
 		if old.live() != nil {
 			after.Remove(old.checksum)
-			if was := t.codec.Place(r.cell.key, &old.row); r.version.dead || was != place {
+			if was := t.codec.Place(r.cell.key, &old.row); was != place {
 				rows = append(rows, format.Write{Table: t.codec.Table, Key: was})
 			}
 		}

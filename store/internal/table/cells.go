@@ -14,9 +14,9 @@ type cell[T any] struct {
 	key  string
 	head *atomic.Pointer[version[T]] // where its versions hang, in a group; nil if it is in none
 
-	ordered bool // the order has the key
-	behind  bool // the order does not have the head yet; the cell is in the table's behind list
-	listed  bool // the cell is in the table's open list
+	behind  uint32 // its place in the table's behind list, from 1 on; 0: the order has the head
+	ordered bool   // the order has the key
+	listed  bool   // the cell is in the table's open list
 }
 
 // newest returns the newest version, published or not, or nil.

@@ -14,9 +14,7 @@ const (
 	pageSize   = 32 // rows that Ascend reads at a time
 	catchUps   = 8  // cells that the order catches up by, for each that changes
 
-	// slack is how many cells the order may be behind by, beyond the size of the table. They are
-	// few, so that rows that come and go use memory that is in the processor's caches: see
-	// BenchmarkPair_Shared.
+	// slack is how many cells the order may be behind by, beyond the size of the table.
 	slack = 128
 )
 
@@ -216,9 +214,9 @@ func (t *Table[T]) move(c *cell[T], old, next *version[T]) {
 		t.stale = true
 		t.view = View[T]{} // which would keep what it has
 	}
-	if !c.behind {
-		c.behind = true
+	if c.behind == 0 {
 		t.behind = append(t.behind, c)
+		c.behind = uint32(len(t.behind))
 	}
 	if t.moved != nil {
 		t.moved(before, after)
@@ -281,17 +279,14 @@ func (t *Table[T]) Prefix(prefix string) iter.Seq2[string, *T] {
 }
 
 // catchUp brings the order to the newest rows, and drops the cells of rows that are gone.
-func (t *Table[T]) catchUp() {
-	t.catchUpBy(len(t.behind))
-	t.behind = t.behind[:0]
-}
+func (t *Table[T]) catchUp() { t.catchUpBy(len(t.behind)) }
 
-// catchUpBy is catchUp for so many of the cells, those that have waited longest: the order never
-// has what has come and gone since.
+// catchUpBy is catchUp for so many of the cells, the last of those that are behind.
 func (t *Table[T]) catchUpBy(most int) {
-	for i, c := range t.behind[:most] {
-		t.behind[i] = nil
-		c.behind = false
+	left := len(t.behind) - most
+	for i, c := range t.behind[left:] {
+		t.behind[left+i] = nil
+		c.behind = 0
 		head := c.newest()
 		live := head.live() != nil
 		switch {
@@ -305,7 +300,16 @@ func (t *Table[T]) catchUpBy(most int) {
 			t.forget(c)
 		}
 	}
-	t.behind = t.behind[most:]
+	t.behind = t.behind[:left]
+}
+
+// catchesUp takes a cell that the order has never had, and is not to have, off those behind.
+func (t *Table[T]) catchesUp(c *cell[T]) {
+	last := len(t.behind) - 1
+	moved := t.behind[last]
+	t.behind[c.behind-1], moved.behind = moved, c.behind
+	t.behind[last] = nil
+	t.behind, c.behind = t.behind[:last], 0
 }
 
 // rollBack takes back what the running transaction changed.
@@ -319,8 +323,8 @@ func (t *Table[T]) rollBack() {
 
 // seal ends the transaction as far as this table goes.
 func (t *Table[T]) seal() {
-	// Rows that come and go without anybody asking for the order must not pile up. Nobody makes up
-	// for all of it: each transaction takes a few with it, and more than it adds.
+	// Rows of the order that go without anybody asking for it must not pile up. Nobody makes up for
+	// all of it: each transaction takes a few with it, and more than it adds.
 	if late := len(t.behind); late > slack+2*t.size {
 		t.catchUpBy(min(late, catchUps*len(t.undo)))
 	}
@@ -343,7 +347,13 @@ func (t *Table[T]) publish() {
 // settle does what is left to do for a version that has been published.
 func (t *Table[T]) settle(c *cell[T], v *version[T]) {
 	v.prev.Store(nil)
-	if v.dead && c.newest() == v && !c.behind { // else the order has to catch up first
+	if !v.dead || c.newest() != v {
+		return
+	}
+	if c.behind != 0 && !c.ordered {
+		t.catchesUp(c)
+	}
+	if c.behind == 0 { // else the order has to catch up first
 		t.forget(c)
 	}
 }
