@@ -254,7 +254,7 @@ func (x *explored) unlockInTxn(s *exploredSession, key string) {
 // Ensure that readers have what they shared after a crash, the newest share first, also when their
 // end was dropped, and that the delay of a reader goes on as one of a reader.
 func TestExplore_R5R7R8_RestartOfReaders(t *testing.T) {
-	explore(t, func(x *explored) {
+	exploreWithout(t, lockdtest.LostRenewals|lockdtest.Pauses, func(x *explored) {
 		var kept lockd.SessionID
 		lost := false
 		x.Restart(func() {
@@ -267,6 +267,9 @@ func TestExplore_R5R7R8_RestartOfReaders(t *testing.T) {
 			if !kept.IsZero() {
 				if len(fences) == 0 {
 					x.Errorf("R8: the readers have lost the lock by the end of their process")
+				}
+				for range 3 {
+					x.Yield()
 				}
 				if errors.Is(x.DB().EndSession(kept), lockd.ErrCommit) && len(fences) > 0 {
 					x.takesNewest(kept, slices.Max(fences))
@@ -293,7 +296,9 @@ func TestExplore_R5R7R8_RestartOfReaders(t *testing.T) {
 				}
 			}
 			kept = s.ID()
-			x.Sleep(time.Second)
+			for range 5 {
+				x.Yield()
+			}
 		})
 		x.Go("bob", func() {
 			s := x.session("bob", lockd.SessionOptions{LockDelay: 5 * time.Second})
@@ -369,6 +374,55 @@ func TestExplore_R9_RemoveAfter(t *testing.T) {
 	})
 }
 
+// Ensure that a key which nobody made with its lock stays, when the commit of what ended a share,
+// deleted the key and made it anew has failed.
+func TestExplore_R9_DroppedRemoval(t *testing.T) {
+	exploreWithout(t, lockdtest.LostRenewals|lockdtest.Pauses, func(x *explored) {
+		opts := &lockd.LockOptions{Key: lockd.RemoveAfter, Mode: lockd.Shared}
+		var sessions []*exploredSession
+		for _, name := range []string{"ann", "bob", "cid"} {
+			s := x.session(name, lockd.SessionOptions{})
+			if s == nil {
+				return
+			}
+			sessions = append(sessions, s)
+		}
+		if _, err := x.DB().Put("a", nil, nil); err != nil {
+			return
+		}
+		first := x.lockWith(background, sessions[0], "a", opts)
+		if first == nil {
+			return
+		}
+		done, deleted, tried := 0, false, false
+		begins := func(name string, fn func()) {
+			x.Go(name, func() { fn(); done++ })
+		}
+		begins("puts", func() { _, _ = x.DB().Put("x", nil, nil) })
+		begins("ann", func() { x.unlock(first) })
+		begins("deletes", func() {
+			_, err := x.DB().Delete("a")
+			deleted, tried = err == nil, true
+		})
+		begins("bob", func() {
+			if l := x.lockWith(background, sessions[1], "a", opts); l != nil {
+				x.unlock(l)
+			}
+		})
+		begins("cid", func() {
+			x.Await(func() bool { return tried })
+			if l := x.lockWith(background, sessions[2], "a", opts); l != nil {
+				x.Yield()
+				x.unlock(l)
+			}
+		})
+		x.Await(func() bool { return done == 5 })
+		if _, there := x.DB().Get("a"); !there && !deleted {
+			x.Errorf("R9: nobody has deleted the key, nor made it with its lock, and it is gone")
+		}
+	})
+}
+
 // Ensure that a lock which may be held for three seconds only is lost then, with its delay, and no
 // other is, neither alone nor shared nor downgraded.
 func TestExplore_R11_MaxHold(t *testing.T) {
@@ -376,6 +430,10 @@ func TestExplore_R11_MaxHold(t *testing.T) {
 	exploreWithout(t, lockdtest.LostRenewals|lockdtest.Pauses, func(x *explored) {
 		for _, name := range []string{"alone", "shared", "downgrades"} {
 			x.Go(name, func() {
+				key := "a"
+				if name == "downgrades" {
+					key = "b" // where nobody else is: its three seconds begin at once
+				}
 				s := x.session(name, lockd.SessionOptions{LockDelay: 5 * time.Second})
 				if s == nil {
 					return
@@ -386,7 +444,7 @@ func TestExplore_R11_MaxHold(t *testing.T) {
 				}
 				for _, hangs := range []bool{false, true} {
 					began := x.Clock().Now()
-					l := x.lockWith(background, s, "a", opts)
+					l := x.lockWith(background, s, key, opts)
 					if l == nil {
 						return
 					}
@@ -420,6 +478,37 @@ func TestExplore_R11_MaxHold(t *testing.T) {
 			}
 			x.unlock(l)
 		})
+	})
+}
+
+// Ensure that the three seconds of a lock that was released take no other lock.
+func TestExplore_R11_Released(t *testing.T) {
+	exploreWithout(t, lockdtest.LostRenewals|lockdtest.Pauses, func(x *explored) {
+		for _, mode := range []lockd.LockMode{lockd.Exclusive, lockd.Shared} {
+			x.Go(mode.String(), func() {
+				s := x.session(mode.String(), lockd.SessionOptions{})
+				if s == nil {
+					return
+				}
+				for _, most := range []time.Duration{3 * time.Second, 0} {
+					opts := &lockd.LockOptions{Mode: mode, MaxHold: most}
+					if most == 0 {
+						opts = nil
+					}
+					l := x.lockWith(background, s, mode.String(), opts)
+					if l == nil {
+						return
+					}
+					if most == 0 {
+						x.Sleep(time.Minute)
+						if err := l.Err(); err != nil {
+							x.Errorf("R11: a lock that may be held for ever has ended: %v", err)
+						}
+					}
+					x.unlock(l)
+				}
+			})
+		}
 	})
 }
 
@@ -496,6 +585,48 @@ func TestExplore_R14_Carried(t *testing.T) {
 			_ = b.Unlock() // if that fails, bob waits for the other call before it tries again
 			x.Await(func() bool { return two == 1 })
 			x.unlock(b)
+		})
+	})
+}
+
+// Ensure the same when it shows only after the commit of a release has failed, on which the calls
+// were decided.
+func TestExplore_R14_DroppedRelease(t *testing.T) {
+	exploreWithout(t, lockdtest.LostRenewals|lockdtest.Pauses, func(x *explored) {
+		holds, unlocks, two, done := false, false, false, false
+		x.Go("bob", func() {
+			defer func() { holds, unlocks = true, true }()
+			s := x.session("bob", lockd.SessionOptions{})
+			if s == nil {
+				return
+			}
+			b := x.lock(background, s, "b")
+			if b == nil {
+				return
+			}
+			x.Go("bob too", func() {
+				defer func() { two = true }()
+				x.Await(func() bool { return unlocks })
+				x.under(b, s, "a", nil)
+			})
+			holds = true
+			x.Await(func() bool { return done || len(x.queues["b"]) > 0 })
+			unlocks = true
+			_ = b.Unlock() // if that fails, bob waits for the other call before it tries again
+			x.Await(func() bool { return two })
+			x.unlock(b)
+		})
+		x.Go("ann", func() {
+			defer func() { done = true }()
+			s := x.session("ann", lockd.SessionOptions{})
+			if s == nil {
+				return
+			}
+			if a := x.lock(background, s, "a"); a != nil {
+				x.Await(func() bool { return holds })
+				x.under(a, s, "b", nil)
+				x.unlock(a)
+			}
 		})
 	})
 }

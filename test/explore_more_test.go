@@ -292,27 +292,14 @@ func (x *explored) waiting(key string) (names []string) {
 }
 
 // Ensure that Close writes what a call owes that gave up while its grant was being committed,
-// although that has failed twice.
+// although that has failed twice. It takes a commit that others overtake, and two that fail.
 func TestExplore_G11_CloseWritesWhatIsOwed(t *testing.T) {
-	exploreWithout(t, lockdtest.LostRenewals|lockdtest.Pauses, func(x *explored) {
+	opts := &lockdtest.ExploreOptions{
+		Without: lockdtest.LostRenewals | lockdtest.Pauses, Changes: 5,
+	}
+	exploreWith(t, opts, func(x *explored) {
 		ctx, cancel := context.WithCancel(background)
-		calls, gaveUp := false, false
-		x.Go("ann", func() {
-			s := x.session("ann", lockd.SessionOptions{Lifetime: lockd.Independent})
-			calls = true
-			if s == nil {
-				return
-			}
-			if l := x.lock(ctx, s, "a"); l != nil {
-				x.unlock(l)
-			} else {
-				gaveUp = true
-			}
-		})
-		x.Go("gives up", func() {
-			x.Await(func() bool { return calls })
-			cancel()
-		})
+		gaveUp := false
 		x.Go("lasts", func() {
 			s := x.session("lasts", lockd.SessionOptions{})
 			if s == nil {
@@ -323,6 +310,57 @@ func TestExplore_G11_CloseWritesWhatIsOwed(t *testing.T) {
 				x.Errorf("G11: ann gave up, and has the lock when the database is closed")
 			}
 		})
+		x.Go("ann", func() {
+			s := x.session("ann", lockd.SessionOptions{Lifetime: lockd.Independent})
+			for range 5 {
+				if s == nil || gaveUp || ctx.Err() != nil {
+					return
+				}
+				if l := x.lock(ctx, s, "a"); l != nil {
+					x.unlock(l)
+				} else {
+					gaveUp = ctx.Err() != nil
+				}
+			}
+		})
+		x.Go("gives up", func() { cancel() })
+	})
+}
+
+// Ensure that a call which is served when its context has ended, and before it goes on, has its
+// lock.
+func TestExplore_G11_ServedAndCancelled(t *testing.T) {
+	explore(t, func(x *explored) {
+		ctx, cancel := context.WithCancel(background)
+		done := false
+		waits := func() bool { return done || len(x.queues["a"]) > 0 }
+		x.Go("ann", func() {
+			if s := x.session("ann", lockd.SessionOptions{}); s != nil {
+				if l := x.lock(background, s, "a"); l != nil {
+					x.Await(waits)
+					x.unlock(l)
+				}
+			}
+		})
+		x.Go("bob", func() {
+			if s := x.session("bob", lockd.SessionOptions{}); s != nil {
+				if l := x.lock(ctx, s, "a"); l != nil {
+					x.unlock(l)
+				}
+			}
+			done = true
+		})
+		x.Go("gives up", func() {
+			x.Await(waits)
+			cancel()
+		})
+		x.Await(func() bool { return done })
+		x.Sleep(5 * time.Minute) // what failed has been tried again
+		for l := range x.DB().Locks() {
+			if l.Holder.Name == "bob" {
+				x.Errorf("G11: the call of bob has returned without the lock, which it has")
+			}
+		}
 	})
 }
 
@@ -346,11 +384,11 @@ func TestExplore_G7_ClockSetBack(t *testing.T) {
 				return
 			}
 			x.Sleep(delay)
-			for range 2 {
+			for range 5 {
 				if _, err := x.DB().Put("b", nil, nil); err == nil {
 					over = true
 				}
-				x.Sleep(time.Second)
+				x.Yield()
 			}
 		})
 	})
@@ -360,7 +398,7 @@ func TestExplore_G7_ClockSetBack(t *testing.T) {
 // for a slot that comes back then has it.
 func TestExplore_G9_ManyAtOnce(t *testing.T) {
 	exploreWithout(t, lockdtest.LostRenewals|lockdtest.Pauses, func(x *explored) {
-		const delay, atOnce = 5 * time.Second, 100
+		const delay, atOnce = 5 * time.Second, 100 // and the slot
 		x.Go("owner", func() {
 			s := x.session("owner", lockd.SessionOptions{LockDelay: delay})
 			if s == nil {
@@ -387,10 +425,16 @@ func TestExplore_G9_ManyAtOnce(t *testing.T) {
 				if name == "comes" {
 					x.Sleep(delay)
 				}
+				ahead := slices.Clone(x.queues["pool/.lock"])
 				slot, err := s.Acquire(background, "pool", 1)
 				if err != nil {
 					x.only(err, lockd.ErrCommit)
 					return
+				}
+				for _, other := range ahead {
+					if slices.Contains(x.queues["pool/.lock"], other) {
+						x.Errorf("G9: %s has a slot, and %s has waited for one before", name, other)
+					}
 				}
 				x.release(slot)
 			})
