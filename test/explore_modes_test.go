@@ -378,7 +378,7 @@ func TestExplore_R9_RemoveAfter(t *testing.T) {
 // deleted the key and made it anew has failed.
 func TestExplore_R9_DroppedRemoval(t *testing.T) {
 	exploreWithout(t, lockdtest.LostRenewals|lockdtest.Pauses, func(x *explored) {
-		opts := &lockd.LockOptions{Key: lockd.RemoveAfter, Mode: lockd.Shared}
+		removes := &lockd.LockOptions{Key: lockd.RemoveAfter, Mode: lockd.Shared}
 		var sessions []*exploredSession
 		for _, name := range []string{"ann", "bob", "cid"} {
 			s := x.session(name, lockd.SessionOptions{})
@@ -390,33 +390,35 @@ func TestExplore_R9_DroppedRemoval(t *testing.T) {
 		if _, err := x.DB().Put("a", nil, nil); err != nil {
 			return
 		}
-		first := x.lockWith(background, sessions[0], "a", opts)
+		first := x.lockWith(background, sessions[0], "a", removes)
 		if first == nil {
 			return
 		}
-		done, deleted, tried := 0, false, false
+		done, deleted, tried, released := 0, false, false, false
 		begins := func(name string, fn func()) {
 			x.Go(name, func() { fn(); done++ })
 		}
-		begins("puts", func() { _, _ = x.DB().Put("x", nil, nil) })
-		begins("ann", func() { x.unlock(first) })
+		begins("ann", func() {
+			x.unlock(first)
+			released = true
+		})
 		begins("deletes", func() {
 			_, err := x.DB().Delete("a")
 			deleted, tried = err == nil, true
 		})
 		begins("bob", func() {
-			if l := x.lockWith(background, sessions[1], "a", opts); l != nil {
+			if l := x.lockWith(background, sessions[1], "a", removes); l != nil {
 				x.unlock(l)
 			}
 		})
 		begins("cid", func() {
 			x.Await(func() bool { return tried })
-			if l := x.lockWith(background, sessions[2], "a", opts); l != nil {
-				x.Yield()
+			if l := x.lockWith(background, sessions[2], "a", removes); l != nil {
+				x.Await(func() bool { return released })
 				x.unlock(l)
 			}
 		})
-		x.Await(func() bool { return done == 5 })
+		x.Await(func() bool { return done == 4 })
 		if _, there := x.DB().Get("a"); !there && !deleted {
 			x.Errorf("R9: nobody has deleted the key, nor made it with its lock, and it is gone")
 		}
