@@ -277,6 +277,7 @@ func (x *explored) tryLock(s *exploredSession, key string) *lockd.Lock {
 func (x *explored) tryLockWith(
 	s *exploredSession, key string, opts *lockd.LockOptions,
 ) *lockd.Lock {
+	ahead := slices.Clone(x.queues[key])
 	l, err := s.TryLock(key, opts)
 	if err != nil {
 		x.refused(err)
@@ -287,6 +288,11 @@ func (x *explored) tryLockWith(
 		return nil
 	}
 	x.granted(l)
+	for _, name := range ahead {
+		if slices.Contains(x.queues[key], name) && !x.passed[name] {
+			x.Errorf("G9: %s was locked by %s, and %s, ahead of it, waits on", key, s.name, name)
+		}
+	}
 	return l
 }
 
