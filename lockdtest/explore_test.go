@@ -198,7 +198,8 @@ func TestExplore_FailedAndSetBack(t *testing.T) {
 		failed = put1(w.DB(), 1)
 	})
 	for _, want := range []string{
-		"there, and reported as: ", "commits → the commit is in the file, and is reported as failed",
+		"there, and reported as: ",
+		"commits → the commit is in the file, and is reported as failed",
 		"the database has failed: it is closed, and the next process begins",
 	} {
 		if !strings.Contains(found.Text, want) {

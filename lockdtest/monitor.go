@@ -282,8 +282,9 @@ func (p *process) handed(h hook.Held) {
 		return // a holder may pass (R13)
 	}
 	for _, other := range before {
-		w.fail("G9", fmt.Sprintf("the lock of %s is returned to %s, whose call began in step %d, "+
-			"and %s has waited for it since step %d", h.Key, g.name, g.rank, other.name, other.rank))
+		w.fail("G9", fmt.Sprintf("the lock of %s is returned to %s, whose call began in "+
+			"step %d, and %s has waited for it since step %d", h.Key, g.name, g.rank,
+			other.name, other.rank))
 	}
 }
 

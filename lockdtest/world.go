@@ -101,8 +101,8 @@ func (w *World) Errorf(format string, args ...any) {
 // Restart says what the next process runs, so that the schedule may let the process die, once: all
 // goroutines end, without their calls being answered, and fn is run on the database as the file has
 // it. Deferred functions do run, on a database that is closed. Before fn the wall clock may be set
-// back by the longest lock-delay. Or a commit may be reported as failed, by lockd.ErrCommit, that is
-// in the file: then writes return lockd.ErrFailed, and when all goroutines have ended fn is run.
+// back by the longest lock-delay. Or a commit may be reported as failed, by lockd.ErrCommit, that
+// is in the file: then writes return lockd.ErrFailed, and when all goroutines have ended fn is run.
 // Without a call of Restart none of this happens.
 func (w *World) Restart(fn func()) {
 	w.restart = fn
