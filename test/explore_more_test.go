@@ -178,7 +178,9 @@ func TestExplore_G6_Kept(t *testing.T) {
 func TestExplore_G6_EndIsTriedAgain(t *testing.T) {
 	exploreWithout(t, lockdtest.Pauses, func(x *explored) {
 		var s *exploredSession
+		asleep := false
 		x.Go("ann", func() {
+			x.Await(func() bool { return asleep })
 			const ttl = 10 * time.Second
 			made := x.session("ann", lockd.SessionOptions{TTL: ttl})
 			if made != nil && made.until.Equal(x.Clock().Now().Add(ttl)) { // no time has passed
@@ -187,7 +189,10 @@ func TestExplore_G6_EndIsTriedAgain(t *testing.T) {
 			}
 		})
 		const long = 1000 * time.Second // where time passes although the database could go on
-		x.Go("sleeps", func() { x.Sleep(long) })
+		x.Go("sleeps", func() {
+			asleep = true
+			x.Sleep(long)
+		})
 		told := false
 		x.Invariant("G6: tried again after 1 s, 2 s and 4 s", func() error {
 			if s == nil || s.Err() == nil || told {
