@@ -68,8 +68,9 @@ func (db *DB) handed(locks ...*Lock) {
 		proof := l.Sequencer()
 		db.hooks.Handed(hook.Held{
 			Key: proof.Key, Session: proof.Session, Fence: proof.Fence,
-			Shared: proof.Mode == Shared, Err: l.Err,
-			Holds: func() bool { return db.engine.Proves(l.held().Sequencer()) == nil },
+			Err:    l.Err,
+			Shared: func() bool { return l.held().Mode == engine.Shared },
+			Holds:  func() bool { return db.engine.Proves(l.held().Sequencer()) == nil },
 		})
 	}
 }

@@ -48,13 +48,18 @@
 // The plain order is one by priorities, which the seed draws: of the goroutines that can go on the
 // first one does, and time passes when none can. A schedule departs from it in few places
 // ([ExploreOptions.Changes]), because few are enough for most bugs: there a goroutine goes on after
-// all others, time passes although some could go on, a commit fails, renewals are lost, a goroutine
-// is paused for longer than its TTL, or the process dies ([World.Restart]; the database of such a
-// schedule is on a file, which the next process opens).
+// all others, time passes although some could go on, commits fail, renewals are lost, a goroutine
+// is paused for longer than its TTL, the process dies, the wall clock is set back before the next
+// one begins, or a commit is reported as failed that is in the file ([World.Restart]; the database
+// of such a schedule is on a file, which the next process opens). In half of the schedules the
+// changes are close together, and repeated: some bugs show only when a fault comes while another is
+// dealt with.
 //
 // After each step Explore checks the promises G1 and G10 by the handles that calls returned, G1, G7
-// and G8 by the history, and G9 by the waiters, and the rules that the body adds by
-// [World.Invariant]. A schedule also fails if goroutines wait for ever, panic, or do not end.
+// and G8 by the history, and G9 by the waiters (but where a call waits for several keys, which a
+// holder may pass: R13), and the rules that the body adds by [World.Invariant]. What a call returns
+// has to be published (G3), and Close of a database that has failed has to say so (G12). A schedule
+// also fails if goroutines wait for ever, panic, or do not end.
 //
 // What fails is printed step by step: the time, the goroutine, the point from which it went on, and
 // what followed. The body has to do the same each time: no randomness, no order of a map, no

@@ -17,7 +17,8 @@ type Faults uint8
 
 // The faults.
 const (
-	// FailedCommits fail: a call that waits for one gets lockd.ErrCommit.
+	// FailedCommits fail: a call that waits for one gets lockd.ErrCommit. If the body calls
+	// World.Restart, one may be in the file nevertheless: then the database has failed.
 	FailedCommits Faults = 1 << iota
 	// LostRenewals of a session are lost for its TTL: Session.Renew returns ErrDropped.
 	LostRenewals
@@ -34,7 +35,8 @@ type ExploreOptions struct {
 
 	// Changes is how often a schedule departs from its plain order at most: by setting a goroutine
 	// back behind all others, letting time pass, a fault, or the death of the process. Schedules
-	// have 0, 1, 2, ... of them in turn. Zero means 3; NoChanges means none.
+	// have 0, 1, 2, ... of them in turn, in half of them close together. Zero means 3; NoChanges
+	// means none.
 	Changes int
 
 	// Without are faults that do not come about. The zero value excludes none.
@@ -207,7 +209,10 @@ func (e *explorer) kinds() []kind {
 		}
 	}
 	if e.restarts {
-		kinds = append(kinds, die, dieAfter)
+		kinds = append(kinds, die, dieAfter, dieBack)
+		if e.opts.Without&FailedCommits == 0 {
+			kinds = append(kinds, unclear)
+		}
 	}
 	return kinds
 }

@@ -184,6 +184,57 @@ func TestExplore_Restart(t *testing.T) {
 	}
 }
 
+// Ensure that a commit may be in the file that was reported as failed, so that a body which goes by
+// the report is wrong, and that the wall clock may be set back before the next process begins.
+func TestExplore_FailedAndSetBack(t *testing.T) {
+	var failed error
+	found := lockdtest.Search(t, nil, func(w *lockdtest.World) {
+		failed = nil
+		w.Restart(func() {
+			if _, there := w.DB().Get("counter"); there && errors.Is(failed, lockd.ErrCommit) {
+				w.Errorf("there, and reported as: %v", failed)
+			}
+		})
+		failed = put1(w.DB(), 1)
+	})
+	for _, want := range []string{
+		"there, and reported as: ",
+		"commits → the commit is in the file, and is reported as failed",
+		"the database has failed: it is closed, and the next process begins",
+	} {
+		if !strings.Contains(found.Text, want) {
+			t.Errorf("got %q, want %q", found.Text, want)
+		}
+	}
+	found = lockdtest.Search(t, nil, func(w *lockdtest.World) {
+		began := w.Clock().Now()
+		w.Restart(func() {
+			if now := w.Clock().Now(); now.Before(began) {
+				w.Errorf("the wall clock was at %v, and is at %v", began.Unix(), now.Unix())
+			}
+		})
+		_, _ = w.DB().NewSession(&lockd.SessionOptions{LockDelay: 7 * time.Second})
+	})
+	if !strings.Contains(found.Text, "the wall clock was at 0, and is at -7") ||
+		!strings.Contains(found.Text, "the wall clock is set back by 7s") {
+		t.Errorf("got %q", found.Text)
+	}
+}
+
+// Ensure that changes which fail commits add up.
+func TestExplore_CommitsFailInARow(t *testing.T) {
+	failures := 0
+	lockdtest.Replay(t, "0.c1.c2", func(w *lockdtest.World) {
+		failures = 0
+		for put1(w.DB(), 1) != nil {
+			failures++
+		}
+	})
+	if failures != 2 {
+		t.Errorf("%d commits have failed, want 2", failures)
+	}
+}
+
 // Ensure that a body which cannot end, or does what a body must not, fails with what is wrong.
 func TestExplore_Faults(t *testing.T) {
 	lock := func(w *lockdtest.World, name, first, second string) func() {
@@ -303,7 +354,7 @@ func TestExplore_Options(t *testing.T) {
 			t.Errorf("seed %q is taken", seed)
 		}
 	}
-	for _, seed := range []string{"0", "18446744073709551615", "7.s1.t2.p3.r4.c5.d6.w7"} {
+	for _, seed := range []string{"0", "18446744073709551615", "7.s1.t2.p3.r4.c5.d6.w7.u8.b9"} {
 		if again, err := lockdtest.CheckSeed(seed); err != nil || again != seed {
 			t.Errorf("seed %q: got %q, %v", seed, again, err)
 		}

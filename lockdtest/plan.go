@@ -30,10 +30,18 @@ const (
 	passTime    kind = 't' // the clock moves to the next deadline, even if goroutines could go on
 	pause       kind = 'p' // who is next stands still for longer than its TTL and lock-delay
 	loseRenewal kind = 'r' // the renewals of the session that is next to be renewed, for its TTL
-	failCommit  kind = 'c' // the next commit
+	failCommit  kind = 'c' // the next commit, or one more
+	unclear     kind = 'u' // the next commit is in the file, and is reported as failed
 	die         kind = 'd' // the process dies, and what it commits is lost
 	dieAfter    kind = 'w' // the process dies, and what it commits is durable
+	dieBack     kind = 'b' // as die, and the wall clock is set back before the next one begins
 )
+
+// kinds are those that a seed can name.
+const kinds = "stprcudwb"
+
+// needsFile are those after which a next process opens the file.
+var needsFile = []kind{unclear, die, dieAfter, dieBack}
 
 // String is the seed.
 func (p plan) String() string {
@@ -56,7 +64,7 @@ func parsePlan(seed string) (plan, error) {
 	for more {
 		var part string
 		part, rest, more = strings.Cut(rest, ".")
-		if part == "" || !strings.ContainsRune("stprcdw", rune(part[0])) {
+		if part == "" || !strings.ContainsRune(kinds, rune(part[0])) {
 			return p, fmt.Errorf("%q is no seed: %q is no change that is known", seed, part)
 		}
 		step, err := strconv.Atoi(part[1:])
@@ -92,20 +100,32 @@ func sortChanges(changes []change) {
 	slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.step, b.step) })
 }
 
+// nearby is how many steps apart changes are that are drawn close together.
+const nearby = 8
+
 // drawPlan returns the plan of the schedule of that number, with so many changes of those kinds
-// within so many steps. Number 0 is the plain one.
+// within so many steps. Number 0 is the plain one. In half of the others the changes are close
+// together, and some the same again: what mends a fault is tried by the next one.
 func drawPlan(number uint64, changes, steps int, kinds []kind) plan {
 	if number == 0 {
 		return plan{}
 	}
 	rng := rand.New(rand.NewPCG(number, 0))
 	p := plan{order: number}
-	for range changes {
-		k := setBack // half of them
-		if i := rng.IntN(2 * len(kinds)); i < len(kinds) {
-			k = kinds[i]
+	together := rng.IntN(2) == 0
+	for i := range changes {
+		c := change{setBack, 1 + rng.IntN(steps)} // half of them
+		if j := rng.IntN(2 * len(kinds)); j < len(kinds) {
+			c.kind = kinds[j]
 		}
-		p.changes = append(p.changes, change{k, 1 + rng.IntN(steps)})
+		if i > 0 && together {
+			last := p.changes[i-1]
+			c.step = last.step + rng.IntN(nearby)
+			if rng.IntN(2) == 0 {
+				c.kind = last.kind
+			}
+		}
+		p.changes = append(p.changes, c)
 	}
 	sortChanges(p.changes)
 	return p

@@ -23,8 +23,9 @@ type process struct {
 	goroutines []*goroutine
 	handles    []hook.Held // that were returned, and have not been seen to end
 
-	dead  bool
-	flies bool // the commit that is under way when the process dies is durable
+	dead   bool
+	flies  bool // the commit that is under way when the process dies is durable
+	failed bool // a commit was reported as failed that is in the file
 }
 
 var _ hook.Turns = (*process)(nil)
@@ -230,8 +231,8 @@ func (p *process) beforeCommit() error {
 		return errDead
 	case p.dead:
 		p.flies = false
-	case w.commit && w.running.Load() != nil:
-		w.commit = false
+	case w.commits > 0 && w.running.Load() != nil:
+		w.commits--
 		w.journal.note("the commit fails")
 		return errChosen
 	}
@@ -239,8 +240,14 @@ func (p *process) beforeCommit() error {
 }
 
 func (p *process) afterCommit() error {
-	if p.dead {
+	w := p.world
+	switch {
+	case p.dead:
 		return errDead
+	case w.unclear && w.running.Load() != nil:
+		w.unclear, p.failed = false, true
+		w.journal.note("the commit is in the file, and is reported as failed")
+		return errChosen
 	}
 	return nil
 }

@@ -1,10 +1,12 @@
 package lockdtest
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing/synctest"
 	"time"
@@ -32,7 +34,7 @@ func (e *explorer) run(p plan, v volume) *outcome {
 	w.monitor = newMonitor(w)
 	path := ""
 	for _, c := range p.changes {
-		if path == "" && (c.kind == die || c.kind == dieAfter) {
+		if path == "" && slices.Contains(needsFile, c.kind) {
 			path = e.path()
 			defer os.Remove(path)
 		}
@@ -85,6 +87,9 @@ func (w *World) advance(path string) {
 		w.process.step(g)
 		w.look()
 		w.noteState(g)
+	case w.process.done() && w.process.failed:
+		w.reopens(path)
+		w.look()
 	case w.process.done():
 		w.ended = true
 		w.step--
@@ -215,10 +220,19 @@ func (w *World) change(k kind, path string) {
 		w.journal.begin(w, "", "the next renewal is lost, and those within the TTL after it")
 		return
 	case failCommit:
-		w.commit = true
-		w.journal.begin(w, "", "the next commit fails")
+		if w.commits++; w.commits == 1 {
+			w.journal.begin(w, "", "the next commit fails")
+		} else {
+			w.journal.begin(w, "", fmt.Sprintf("the next %d commits fail", w.commits))
+		}
 		return
-	case die, dieAfter:
+	case unclear:
+		if w.restart != nil && path != "" {
+			w.unclear = true
+			w.journal.begin(w, "", "the next commit is in the file, and is reported as failed")
+			return
+		}
+	case die, dieAfter, dieBack:
 		if w.restart != nil && path != "" {
 			w.dies(k, path)
 			return
@@ -279,11 +293,39 @@ func (p *process) waiters() string {
 
 // dies lets the process die, and the next one begin.
 func (w *World) dies(k kind, path string) {
-	w.journal.begin(w, "", "the process dies, and the next one begins")
+	back := time.Duration(0)
+	if k == dieBack {
+		back = w.monitor.longestDelay()
+		w.journal.begin(w, "", fmt.Sprintf("the process dies, the wall clock is set back by %v, "+
+			"and the next one begins", back))
+	} else {
+		w.journal.begin(w, "", "the process dies, and the next one begins")
+	}
 	w.process.flies = k == dieAfter
 	w.process.kill()
+	w.now = w.now.Add(-back)
+	w.clock.Set(w.now)
+	w.begins(path)
+}
+
+// reopens closes a database that has failed, when all that ran on it has ended, and has the next
+// process begin.
+func (w *World) reopens(path string) {
+	w.journal.begin(w, "", "the database has failed: it is closed, and the next process begins")
+	p := w.process
+	if err := p.close(); !errors.Is(err, lockd.ErrFailed) {
+		w.fail("G12", fmt.Sprintf("the database had failed, and Close returned: %v", err))
+	}
+	w.mustEndWaits()
+	if w.failure == nil {
+		w.begins(path)
+	}
+}
+
+// begins has the next process begin.
+func (w *World) begins(path string) {
 	restart := w.restart
-	w.restart, w.renewal, w.commit = nil, false, false
+	w.restart, w.renewal, w.commits, w.unclear = nil, false, 0, false
 	w.monitor.forget()
 	w.process = w.newProcess(path)
 	w.process.start("next process", restart)
@@ -305,7 +347,7 @@ func (p *process) kill() {
 // conclude checks the database when the body has ended, and closes it.
 func (w *World) conclude() {
 	p := w.process
-	w.commit, w.renewal = false, false
+	w.commits, w.unclear, w.renewal = 0, false, false
 	if err := p.door.Check(); err != nil {
 		w.fail("state", err.Error())
 		return
@@ -313,7 +355,12 @@ func (w *World) conclude() {
 	if err := p.close(); err != nil {
 		w.fail("close", err.Error())
 	}
-	if waiters := p.waiters(); waiters != "" {
+	w.mustEndWaits()
+}
+
+// mustEndWaits fails if a goroutine waits although the database is closed.
+func (w *World) mustEndWaits() {
+	if waiters := w.process.waiters(); waiters != "" {
 		w.fail("close", "the database is closed, and these wait: "+waiters)
 	}
 }

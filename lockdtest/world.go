@@ -34,7 +34,8 @@ type World struct {
 	step    int
 	idle    int // steps of the clock since a goroutine of the body went on
 	renewal bool
-	commit  bool
+	commits int  // that are to fail
+	unclear bool // the next commit is to be in the file, and reported as failed
 	notes   map[lockd.SessionID]*note
 	now     time.Time
 }
@@ -99,8 +100,10 @@ func (w *World) Errorf(format string, args ...any) {
 
 // Restart says what the next process runs, so that the schedule may let the process die, once: all
 // goroutines end, without their calls being answered, and fn is run on the database as the file has
-// it. Deferred functions do run, on a database that is closed. Without a call of Restart no process
-// dies.
+// it. Deferred functions do run, on a database that is closed. Before fn the wall clock may be set
+// back by the longest lock-delay. Or a commit may be reported as failed, by lockd.ErrCommit, that
+// is in the file: then writes return lockd.ErrFailed, and when all goroutines have ended fn is run.
+// Without a call of Restart none of this happens.
 func (w *World) Restart(fn func()) {
 	w.restart = fn
 	w.explorer.restarts = true

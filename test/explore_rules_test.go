@@ -22,6 +22,7 @@ type explored struct {
 	holders  map[string]string
 	passed   map[string]bool // those who may be, because of a delay of their own
 	delays   map[string]time.Time
+	restarts bool // the database may fail, and the next process goes on
 }
 
 // exploredSession is a session, and until when it has to live at least (G6).
@@ -189,8 +190,17 @@ func (x *explored) renew(s *exploredSession) {
 	s.until = until
 }
 
+// Restart is that of the World.
+func (x *explored) Restart(fn func()) {
+	x.restarts = true
+	x.World.Restart(fn)
+}
+
 // only fails on an error that is none of the expected ones.
 func (x *explored) only(err error, expected ...error) {
+	if x.restarts {
+		expected = append(expected, lockd.ErrFailed)
+	}
 	for _, e := range expected {
 		if errors.Is(err, e) {
 			return
@@ -213,8 +223,15 @@ func (x *explored) lockInTxn(s *exploredSession, key string) bool {
 
 // lock waits for the lock.
 func (x *explored) lock(ctx context.Context, s *exploredSession, key string) *lockd.Lock {
+	return x.lockWith(ctx, s, key, nil)
+}
+
+// lockWith is lock with options.
+func (x *explored) lockWith(
+	ctx context.Context, s *exploredSession, key string, opts *lockd.LockOptions,
+) *lockd.Lock {
 	before := ctx.Err()
-	l, err := s.Lock(ctx, key, nil)
+	l, err := s.Lock(ctx, key, opts)
 	if err == nil && before != nil {
 		x.Errorf("G11: %s was locked with a context that had ended", key)
 	}
@@ -224,12 +241,22 @@ func (x *explored) lock(ctx context.Context, s *exploredSession, key string) *lo
 		return nil
 	}
 	x.granted(l)
+	if opts != nil && l.Sequencer().Mode != opts.Mode {
+		x.Errorf("R1: %s was asked for %s, and is had %s", key, opts.Mode, l.Sequencer().Mode)
+	}
 	return l
 }
 
 // lockAll waits for all the locks.
 func (x *explored) lockAll(ctx context.Context, s *exploredSession, keys ...string) []*lockd.Lock {
-	locks, err := s.LockAll(ctx, keys, nil)
+	return x.lockAllWith(ctx, s, nil, keys...)
+}
+
+// lockAllWith is lockAll with options.
+func (x *explored) lockAllWith(
+	ctx context.Context, s *exploredSession, opts *lockd.LockOptions, keys ...string,
+) []*lockd.Lock {
+	locks, err := s.LockAll(ctx, keys, opts)
 	if err != nil {
 		x.refused(err)
 		x.only(err, lockd.ErrCommit, lockd.ErrNoSession, context.Canceled)
@@ -243,7 +270,15 @@ func (x *explored) lockAll(ctx context.Context, s *exploredSession, keys ...stri
 
 // tryLock takes the lock if it is free.
 func (x *explored) tryLock(s *exploredSession, key string) *lockd.Lock {
-	l, err := s.TryLock(key, nil)
+	return x.tryLockWith(s, key, nil)
+}
+
+// tryLockWith is tryLock with options.
+func (x *explored) tryLockWith(
+	s *exploredSession, key string, opts *lockd.LockOptions,
+) *lockd.Lock {
+	ahead := slices.Clone(x.queues[key])
+	l, err := s.TryLock(key, opts)
 	if err != nil {
 		x.refused(err)
 		var locked *lockd.LockedError
@@ -253,6 +288,11 @@ func (x *explored) tryLock(s *exploredSession, key string) *lockd.Lock {
 		return nil
 	}
 	x.granted(l)
+	for _, name := range ahead {
+		if slices.Contains(x.queues[key], name) && !x.passed[name] {
+			x.Errorf("G9: %s was locked by %s, and %s, ahead of it, waits on", key, s.name, name)
+		}
+	}
 	return l
 }
 
@@ -260,7 +300,7 @@ func (x *explored) tryLock(s *exploredSession, key string) *lockd.Lock {
 // comes between the refusal and it.
 func (x *explored) refused(err error) {
 	var locked *lockd.LockedError
-	if !errors.As(err, &locked) {
+	if !errors.As(err, &locked) || len(locked.Holders) > 0 { // whose fences the key does not have
 		return
 	}
 	if e, _ := x.DB().Get(locked.Key); e.Fence < locked.Fence {
@@ -276,6 +316,9 @@ func (x *explored) granted(l *lockd.Lock) {
 		return
 	}
 	proof := l.Sequencer()
+	if proof.Mode == lockd.Shared {
+		return // Explore looks at what is published
+	}
 	if e, _ := x.DB().Get(l.Key()); e.Fence < proof.Fence {
 		x.Errorf("G3: the lock of %s was returned with fence %d, and %d is published", l.Key(),
 			proof.Fence, e.Fence)

@@ -22,12 +22,16 @@ func explore(t *testing.T, body func(x *explored)) {
 
 func exploreWithout(t *testing.T, faults lockdtest.Faults, body func(x *explored)) {
 	t.Helper()
-	n := schedules
+	exploreWith(t, &lockdtest.ExploreOptions{Without: faults}, body)
+}
+
+func exploreWith(t *testing.T, opts *lockdtest.ExploreOptions, body func(x *explored)) {
+	t.Helper()
+	opts.Schedules = schedules
 	if testing.Short() {
-		n /= 10
+		opts.Schedules /= 10
 	}
-	lockdtest.Explore(t, &lockdtest.ExploreOptions{Schedules: n, Without: faults},
-		func(w *lockdtest.World) { body(newExplored(w)) })
+	lockdtest.Explore(t, opts, func(w *lockdtest.World) { body(newExplored(w)) })
 }
 
 var background = context.Background()

@@ -45,6 +45,6 @@ type Held struct {
 	Session [16]byte
 	Fence   uint64
 	Err     func() error // of the handle
-	Shared  bool         // the lock was shared when it was granted
+	Shared  func() bool  // the lock is shared, since its grant or a Downgrade
 	Holds   func() bool  // whether the published state has the grant that the handle is of
 }
