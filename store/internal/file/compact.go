@@ -40,11 +40,6 @@ func Compact(path string, o Options, reader Reader) (err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	other := filepath.Join(filepath.Dir(path), ".lockd-"+rand.Text()+".new")
-	defer func() {
-		if removeErr := os.Remove(other); !errors.Is(removeErr, fs.ErrNotExist) {
-			err = errors.Join(err, removeErr)
-		}
-	}()
 	last := header{index: f.last.index, tally: f.Tally()}
 	err = f.copyTo(other, o, info, last, func() error {
 		if err := os.Rename(other, path); err != nil {
@@ -65,40 +60,23 @@ func Compact(path string, o Options, reader Reader) (err error) {
 // anew, since it is of another commit.
 func (f *File) copyTo(
 	path string, o Options, like fs.FileInfo, last header, publish func() error,
-) (err error) {
-	options := o.bolt(o.Timeout)
-	options.NoSync = true // once, when it is complete
-	db, err := bbolt.Open(path, o.permissions(), options)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := giveTo(path, like); err != nil {
-		return err
-	}
-	if err := os.Chmod(path, like.Mode().Perm()); err != nil { // the umask may have taken from it
-		return err
-	}
-	if err := db.Update(fill); err != nil {
-		return err
-	}
-	found, err := inspect(f.handle, &copying{to: db, last: last})
-	if err := errors.Join(err, found.err); err != nil {
-		return err
-	}
-	err = db.Update(func(tx *bbolt.Tx) error {
-		last.commit = uint64(tx.ID())
-		return writeHeader(tx, last)
-	})
-	if err != nil {
-		return err
-	}
-	if !o.NoSync {
-		if err := db.Sync(); err != nil {
+) error {
+	return build(path, o, func(db *bbolt.DB) error {
+		if err := giveTo(path, like); err != nil {
 			return err
 		}
-	}
-	return publish()
+		if err := os.Chmod(path, like.Mode().Perm()); err != nil { // the umask may have taken from it
+			return err
+		}
+		found, err := inspect(f.handle, &copying{to: db, last: last})
+		if err := errors.Join(err, found.err); err != nil {
+			return err
+		}
+		return db.Update(func(tx *bbolt.Tx) error {
+			last.commit = uint64(tx.ID())
+			return writeHeader(tx, last)
+		})
+	}, publish)
 }
 
 // copying is a Reader that writes the rows to another file, in transactions of some size. It
