@@ -17,7 +17,7 @@ import (
 // checks; no sessions, locks or lock-delays. Writes go on meanwhile. It returns the errors of w's
 // Write.
 func (db *DB) Backup(w io.Writer) error {
-	checkWriter(w)
+	mustHave(w != nil, "writer")
 	return wrap("backup", "", store.WriteBackup(w, db.Snapshot().rows))
 }
 
@@ -29,7 +29,7 @@ func (db *DB) Backup(w io.Writer) error {
 // It returns ErrCorrupt or ErrFormat for a backup that is damaged or none, ErrInvalid for one whose
 // index is new here and more than 2^62, and the errors of r's Read, with nothing changed.
 func (db *DB) Restore(r io.Reader) error {
-	checkReader(r)
+	mustHave(r != nil, "reader")
 	if err := db.writer.Refused(); err != nil {
 		return wrap("restore", "", err) // before a long backup is read for nothing
 	}
@@ -46,10 +46,8 @@ func (db *DB) Restore(r io.Reader) error {
 // memory. The backup's index is above the given one (G4), at most 2^62. It returns the errors of fn
 // and of w's Write. After an error what w has is no backup.
 func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
-	checkWriter(w)
-	if fn == nil {
-		panic("lockd: nil function")
-	}
+	mustHave(w != nil, "writer")
+	mustHave(fn != nil, "function")
 	opts := &Options{Node: rand.Text()} // which is no node of the backup
 	db := newDB(opts)
 	if err := db.engine.Raise(index); err != nil {
@@ -81,7 +79,7 @@ func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
 // that is damaged or none, and the errors of r's Read and of the file system. Of the options Clock,
 // FileMode and AllowNetworkFS count.
 func Restore(path string, r io.Reader, index uint64, opts *Options) error {
-	checkReader(r)
+	mustHave(r != nil, "reader")
 	return wrap("restore", path, restore(path, r, index, opts))
 }
 
@@ -213,24 +211,10 @@ func Verify(path string, opts *Options) error {
 // whole file before it writes, and changes nothing: no session ends, as one may by Open. Its errors
 // and options are Verify's, and it returns those of w's Write.
 func BackupFile(path string, w io.Writer, opts *Options) error {
-	checkWriter(w)
+	mustHave(w != nil, "writer")
 	return wrap("backup", "", inspect(path, opts, func(db *DB) error {
 		return store.WriteBackup(w, db.rows.Snapshot())
 	}))
-}
-
-// checkWriter refuses what is a caller's bug.
-func checkWriter(w io.Writer) {
-	if w == nil {
-		panic("lockd: nil writer")
-	}
-}
-
-// checkReader refuses what is a caller's bug.
-func checkReader(r io.Reader) {
-	if r == nil {
-		panic("lockd: nil reader")
-	}
 }
 
 // inspect calls fn on a database that has the rows of the file, and is not started.

@@ -1,7 +1,6 @@
 package lockd
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -71,9 +70,9 @@ func (db *DB) waitsMoved() {
 	}
 }
 
-// checkContext refuses what is a caller's bug.
-func checkContext(ctx context.Context) {
-	if ctx == nil {
-		panic("lockd: nil context")
+// mustHave panics unless the argument is there: that it is not is a caller's bug.
+func mustHave(there bool, argument string) {
+	if !there {
+		panic("lockd: nil " + argument)
 	}
 }

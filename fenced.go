@@ -49,7 +49,7 @@ func (f Fenced) Delete(key string) (bool, error) {
 // Update is DB.Update, with fn called only while the lock is held. It stays held until fn itself
 // releases it.
 func (f Fenced) Update(fn func(tx *Txn) error) error {
-	checkUpdate(fn)
+	mustHave(fn != nil, "function")
 	return f.db.Update(func(tx *Txn) error {
 		if err := proves(tx.rules, f.proof); err != nil {
 			return wrap("update", f.proof.Key, err)

@@ -46,7 +46,7 @@ func (l Leadership) newsTo(before Leadership) bool {
 // The error that ends it comes with the zero Leadership, which looks like a vacancy: look at the
 // error first.
 func (db *DB) Observe(ctx context.Context, key string) iter.Seq2[Leadership, error] {
-	checkContext(ctx)
+	mustHave(ctx != nil, "context")
 	db.writer.MustNotBeFunction()
 	return func(yield func(Leadership, error) bool) {
 		err := db.orClosed(checkKey(key))

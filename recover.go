@@ -38,7 +38,7 @@ type Recovery struct {
 // ErrFormat as Open does, an error that is fs.ErrNotExist if there is no file, and those of w's
 // Write. Of the options OpenTimeout counts.
 func Recover(path string, w io.Writer, opts *Options) (*Recovery, error) {
-	checkWriter(w)
+	mustHave(w != nil, "writer")
 	r, err := recoverTo(path, w, opts)
 	if err != nil {
 		return nil, wrap("recover", "", err)
