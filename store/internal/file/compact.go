@@ -65,7 +65,8 @@ func (f *File) copyTo(
 		if err := giveTo(path, like); err != nil {
 			return err
 		}
-		if err := os.Chmod(path, like.Mode().Perm()); err != nil { // the umask may have taken from it
+		// The umask may have taken from it.
+		if err := os.Chmod(path, like.Mode().Perm()); err != nil {
 			return err
 		}
 		found, err := inspect(f.handle, &copying{to: db, last: last})

@@ -57,8 +57,8 @@ func createInPlace(path string, o Options) error {
 }
 
 // build makes a complete file at the path, where nothing may be: the empty tables, and what write
-// adds, unless it is nil. It has the file on disk, and calls publish while it has its lock. After an
-// error there is no file, unless publish gave it another name.
+// adds, unless that is nil. It has the file on disk, and calls publish while it has its lock. After
+// an error there is no file, unless publish gave it another name.
 func build(
 	path string, o Options, write func(db *bbolt.DB) error, publish func() error,
 ) (err error) {
