@@ -20,7 +20,7 @@ const slowCommit = time.Second
 // newLogger returns the logger of the options. If they name none, each lock that comes and goes
 // need not pay for the default logger, which as a rule does not take Debug.
 func (db *DB) newLogger(opts *Options) *logger.Logger {
-	chosen, least := opts.logger(), slog.LevelDebug
+	chosen, least := opts.Logger, slog.LevelDebug
 	handler := cmp.Or(chosen, slog.Default()).Handler()
 	if chosen == nil && !handler.Enabled(context.Background(), slog.LevelDebug) {
 		least = slog.LevelInfo
