@@ -42,6 +42,28 @@ func (db *DB) Err() error { return wrap("", "", db.writer.Refused()) }
 // update does fn as a write, and returns when that is durable.
 func (db *DB) update(fn func(tx *engine.Txn) error) error { return db.writer.Do(fn) }
 
+// write does fn as a write that the call named op makes, and returns what fn did when that is
+// durable.
+func write[T any](
+	db *DB, op, key string, fn func(tx *engine.Txn) (T, error),
+) (T, error) {
+	var value T
+	err := db.update(func(tx *engine.Txn) (err error) {
+		value, err = fn(tx)
+		return err
+	})
+	return result(value, op, key, err)
+}
+
+// result is what a call returns: nothing but the error, if there is one.
+func result[T any](value T, op, key string, err error) (T, error) {
+	if err != nil {
+		var none T
+		return none, wrap(op, key, err)
+	}
+	return value, nil
+}
+
 // refused returns err, by which the arguments of a call are refused before anything else is looked
 // at; or, if the database takes no writes any more, why.
 func (db *DB) refused(err error) error {

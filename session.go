@@ -151,18 +151,16 @@ func (db *DB) NewSession(opts *SessionOptions) (*Session, error) {
 	if opts == nil {
 		opts = &SessionOptions{}
 	}
-	var created *Session
-	err := db.refused(opts.validate())
-	if err == nil {
-		err = db.update(func(tx *engine.Txn) error {
-			s, err := tx.NewSession(opts.row(db.newID()))
-			if err == nil {
-				created = handleOf(s).session
-			}
-			return err
-		})
+	if err := db.refused(opts.validate()); err != nil {
+		return nil, wrap("new session", opts.Name, err)
 	}
-	return result(created, "new session", opts.Name, err)
+	return write(db, "new session", opts.Name, func(tx *engine.Txn) (*Session, error) {
+		s, err := tx.NewSession(opts.row(db.newID()))
+		if err != nil {
+			return nil, err
+		}
+		return handleOf(s).session, nil
+	})
 }
 
 // row is that of a new session.
@@ -176,15 +174,13 @@ func (o *SessionOptions) row(id schema.ID) schema.Session {
 
 // Session returns the handle on a live session. It blocks until it is durable that it lives.
 func (db *DB) Session(id SessionID) (*Session, error) {
-	var found *Session
-	err := db.update(func(tx *engine.Txn) error {
+	return write(db, "session", "", func(tx *engine.Txn) (*Session, error) {
 		s, err := tx.Session(schema.ID(id))
-		if err == nil {
-			found = handleOf(s).session
+		if err != nil {
+			return nil, err
 		}
-		return err
+		return handleOf(s).session, nil
 	})
-	return result(found, "session", "", err)
 }
 
 // Sessions yields the handle on every session that lives, the oldest first, as it is when the loop
@@ -257,4 +253,57 @@ func (s *Session) Close() error {
 		return wrap("close session", s.ID().String(), s.db.writer.Refused())
 	}
 	return nil
+}
+
+// Behavior says what the end of a session does to the keys whose locks it holds.
+type Behavior uint8
+
+// Behaviors.
+const (
+	// ReleaseKeys releases the locks; the keys stay (K33).
+	ReleaseKeys Behavior = iota
+	// DeleteKeys deletes the keys (K34).
+	DeleteKeys
+)
+
+// String returns the behavior as Consul writes it.
+func (b Behavior) String() string { return name(b, "release", "delete") }
+
+// Lifetime says whether a session can outlive the process that made it.
+type Lifetime uint8
+
+// The lifetimes.
+const (
+	// BoundToProcess ends the session with DB.Close, and after a crash with the next Open.
+	BoundToProcess Lifetime = iota
+	// Independent keeps the session in the file. Its TTL runs while the file is open, and begins
+	// anew with each Open (S28). A Keeper's is kept only after a crash.
+	Independent
+)
+
+// String returns the lifetime in words.
+func (l Lifetime) String() string { return name(l, "bound to process", "independent") }
+
+// SessionInfo describes a session. It never changes (S3).
+type SessionInfo struct {
+	ID          SessionID
+	Name        string
+	Node        string
+	TTL         time.Duration
+	Grace       time.Duration
+	LockDelay   time.Duration // 0: none
+	Behavior    Behavior
+	Lifetime    Lifetime
+	Checks      []string          // shared: do not change it
+	Meta        map[string]string // shared: do not change it
+	CreateIndex uint64
+}
+
+func sessionInfo(row *schema.Session) SessionInfo {
+	return SessionInfo{
+		ID: SessionID(row.ID), Name: row.Name, Node: row.Node, TTL: row.TTL, Grace: row.Grace,
+		LockDelay: row.LockDelay, Behavior: Behavior(row.Behavior),
+		Lifetime: Lifetime(row.Lifetime), Checks: row.Checks, Meta: row.Meta,
+		CreateIndex: row.CreateIndex,
+	}
 }
