@@ -16,13 +16,8 @@ import (
 // compactTransaction is how many bytes a compaction copies at a time.
 const compactTransaction = 1 << 20
 
-// Compact rewrites the file at the path without the free pages in it, while it has its lock.
-// The file is there, whole, at every moment: the smaller one takes its name when it is on disk, and
-// who waited for the lock of the larger one meanwhile finds out and opens the smaller. It returns
-// the errors of Open, and fs.ErrNotExist if there is no file. After an error the file is as it
-// was, unless the smaller one had its name already: that has the same rows, but whether it has the
-// name on disk is not known. The reader is given the rows before, and may refuse them: a copy must
-// not take the place of what might yet be saved.
+// Compact is that of package store. The reader is given the rows before, and may refuse them: a copy
+// must not take the place of what might yet be saved.
 func Compact(path string, o Options, reader Reader) (err error) {
 	// Not the link is to be replaced that leads to the file, but the file.
 	path, err = filepath.EvalSymlinks(path)
@@ -130,9 +125,7 @@ func (c *copying) write() {
 	c.read, c.size = c.read[:0], 0
 }
 
-// Publish gives a complete file, closed and on disk, the name path, in the same file system. It
-// returns an error that is fs.ErrExist if the name is taken. After an error the file does not have
-// the name, unless the name could not be taken back, or only to close the file has failed.
+// Publish is that of package store.
 func Publish(made, path string, o Options) (err error) {
 	f, err := Open(made, o, nil) // under its lock, as create does it
 	if err != nil {

@@ -110,8 +110,8 @@ func (w *pageWalk) scanSegment(
 	if err != nil {
 		return scans, fmt.Errorf("%w: segment %d of its log: %w", format.ErrCorrupt, number, err)
 	}
-	c, err := newScan(s, content)
-	return append(scans, c), err
+	c := newScan(s, content[:(lanes*s.stride-1)*sectorSize])
+	return append(scans, c), c.check()
 }
 
 // checkTally refuses a number of rows for which a file has no room.
@@ -168,4 +168,18 @@ func take(buckets *[]bucket, name string) (taken bucket, ok bool) {
 	taken = (*buckets)[at]
 	*buckets = slices.Delete(*buckets, at, at+1)
 	return taken, true
+}
+
+// Reader takes the rows of a file.
+type Reader interface {
+	// begin is called before the first row, with what the last commit left. Rows that were taken
+	// before do not count.
+	Begin(index uint64, left format.Tally)
+
+	// rows is called with all rows, table by table and in the order of the keys; those of the log
+	// are in their places. The chunk is valid until it returns, and not to be changed.
+	Rows(table byte, c *format.Chunk)
+
+	// end is called after the last row, and returns what is wrong with any of them.
+	End() error
 }

@@ -10,18 +10,15 @@ import (
 	"github.com/lockd/lockd/store/internal/format"
 )
 
-// What [Open] returns when it refuses a file. The file is left as it is, byte for byte.
+// What [Open] returns when it refuses a file. Package store documents them.
 var (
-	// ErrInUse is returned when another database, of this process or another, has the file open,
-	// and did not close it within Options.Timeout.
+	// ErrInUse is that of package store.
 	ErrInUse = errors.New("file is in use")
 
-	// ErrFormat is returned when the file is sound as far as one can tell, but was not written by
-	// this package, or by a newer version of it.
+	// ErrFormat is that of package store.
 	ErrFormat = errors.New("file has an unknown format")
 
-	// ErrInvalid is returned when the path is on a file system on which the file's lock cannot be
-	// trusted, and Options.AllowNetworkFS does not let it through.
+	// ErrInvalid is that of package store.
 	ErrInvalid = errors.New("invalid argument")
 )
 

@@ -31,7 +31,7 @@ type salvage struct {
 	rows   map[rowPlace]candidate
 	index  uint64 // the highest that was seen
 	lost   [format.TableCount][]bounds
-	log    []*logScan
+	log    []*scan
 	left   format.Tally // of all rows, as the last commit left them
 
 	missing, doubtful []Remark
