@@ -82,7 +82,7 @@ func ReadBackup(r io.Reader) (*Backup, error) {
 	b := &backupReader{from: bufio.NewReader(r), sum: sha256.New()}
 	backup, err := b.read()
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = fmt.Errorf("%w: it is cut off after %d bytes", format.ErrCorrupt, b.offset)
+		err = corrupt("it is cut off after %d bytes", b.offset)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read backup: %w", err)
@@ -140,8 +140,7 @@ func (b *backupReader) take(n int64) ([]byte, error) {
 }
 
 func (b *backupReader) corrupt(text string, args ...any) error {
-	return fmt.Errorf("%w: near byte %d: "+text, append([]any{format.ErrCorrupt, b.offset},
-		args...)...)
+	return corrupt("near byte %d: "+text, append([]any{b.offset}, args...)...)
 }
 
 func (b *backupReader) read() (*Backup, error) {
@@ -253,5 +252,5 @@ func (backup *Backup) add(table byte, key string, value []byte) (changed uint64,
 		backup.Checks = append(backup.Checks, row)
 		return row.ModifyIndex, err
 	}
-	return 0, fmt.Errorf("%w: row %.100q is of the unknown table %d", format.ErrCorrupt, key, table)
+	return 0, corrupt("row %.100q is of the unknown table %d", key, table)
 }

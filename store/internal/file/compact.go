@@ -109,7 +109,7 @@ func (c *copying) Rows(table byte, from *format.Chunk) {
 func (c *copying) End() error {
 	c.write()
 	if c.err == nil && c.done != c.last.tally {
-		c.err = fmt.Errorf("%w: it has changed while it was copied", format.ErrCorrupt)
+		c.err = corrupt("it has changed while it was copied")
 	}
 	return c.err
 }

@@ -22,6 +22,11 @@ var (
 	ErrInvalid = errors.New("invalid argument")
 )
 
+// corrupt says what is damaged, and how.
+func corrupt(text string, args ...any) error {
+	return fmt.Errorf("%w: "+text, append([]any{format.ErrCorrupt}, args...)...)
+}
+
 // notExist is fs.ErrNotExist, in words that say what does not exist.
 type notExist string
 
@@ -68,5 +73,5 @@ func errRow(row format.Write, err error) error {
 }
 
 func errNoTable(table byte) error {
-	return fmt.Errorf("%w: its table of %s is missing", format.ErrCorrupt, format.TableName(table))
+	return corrupt("its table of %s is missing", format.TableName(table))
 }

@@ -74,7 +74,7 @@ var headerRows = format.Rows[header]{
 func writeHeader(tx *bbolt.Tx, row header) error {
 	bucket := tx.Bucket([]byte(format.HeaderBucket))
 	if bucket == nil {
-		return fmt.Errorf("%w: it has no bucket %s", format.ErrCorrupt, format.HeaderBucket)
+		return corrupt("it has no bucket %s", format.HeaderBucket)
 	}
 	row.version = formatVersion
 	value := headerRows.Append(nil, headerKey, &row)
@@ -105,14 +105,14 @@ func headerOf(value []byte, commit uint64) (header, error) {
 	case row.version != formatVersion:
 		return header{}, errVersion(row.version)
 	case row.commit != commit:
-		return header{}, fmt.Errorf("%w: its header is of commit %d, and its last one is %d",
-			format.ErrCorrupt, row.commit, commit)
+		return header{}, corrupt("its header is of commit %d, and its last one is %d", row.commit,
+			commit)
 	case row.index < schema.FirstIndex, row.index >= lastLimit:
 		return header{}, errLastIndex(row.index)
 	case row.log.first > row.log.next, row.log.next >= lastLimit,
 		(row.log.made == 0) != (row.log.first == 0):
-		return header{}, fmt.Errorf("%w: its log is from record %d to before %d", format.ErrCorrupt,
-			row.log.first, row.log.next)
+		return header{}, corrupt("its log is from record %d to before %d", row.log.first,
+			row.log.next)
 	}
 	return row, nil
 }
@@ -123,6 +123,6 @@ func errVersion(version uint64) error {
 }
 
 func errLastIndex(index uint64) error {
-	return fmt.Errorf("%w: its last index is %d, not from %d to %d", format.ErrCorrupt, index,
-		schema.FirstIndex, uint64(lastLimit-1))
+	return corrupt("its last index is %d, not from %d to %d", index, schema.FirstIndex,
+		uint64(lastLimit-1))
 }

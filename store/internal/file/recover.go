@@ -50,7 +50,7 @@ func tryRecover(path string, o Options) (found *Recovered, err error) {
 		return nil, fmt.Errorf("%w: it is not a regular file, its mode is %v", ErrFormat,
 			info.Mode())
 	case info.Size() == 0:
-		return nil, fmt.Errorf("%w: it is empty", format.ErrCorrupt)
+		return nil, corrupt("it is empty")
 	}
 	unlock, err := lockToRead(path, o)
 	if err != nil {
@@ -105,7 +105,7 @@ func (s *salvage) result() (*Recovered, error) {
 		if s.metaErr != nil {
 			return nil, s.metaErr
 		}
-		return nil, fmt.Errorf("%w: there is no row of lockd's in it", format.ErrCorrupt)
+		return nil, corrupt("there is no row of lockd's in it")
 	}
 	places := slices.Collect(maps.Keys(s.rows))
 	slices.SortFunc(places, func(a, b rowPlace) int {

@@ -1,7 +1,6 @@
 package file
 
 import (
-	"fmt"
 	"os"
 
 	"github.com/lockd/lockd/store/internal/format"
@@ -34,8 +33,7 @@ func newScan(s *segment, content []byte) *scan {
 func (c *scan) check() error {
 	for place := 1; place < len(c.sectors); place++ {
 		if !c.sectors[place].sound {
-			return fmt.Errorf("%w: sector %d of segment %d of its log: %w", format.ErrCorrupt,
-				place, c.number, errSector)
+			return corrupt("sector %d of segment %d of its log: %w", place, c.number, errSector)
 		}
 	}
 	return nil
@@ -117,8 +115,8 @@ func (c *scan) cutOff(first, number uint64) (*sectorRun, error) {
 	return found, nil
 }
 
-var errLost = fmt.Errorf("%w: its log lacks a record that was followed by others: the disk has "+
-	"lost a write", format.ErrCorrupt)
+var errLost = corrupt("its log lacks a record that was followed by others: " +
+	"the disk has lost a write")
 
 // replay reads the records that count, from the segments of a file with that header, and returns
 // what the last commit left.
@@ -138,7 +136,7 @@ func (l *commitLog) replay(scans []*scan, last header) (header, error) {
 			err = l.checkOrder(left, before, last)
 		}
 		if err != nil {
-			return last, recordError(l.next, err)
+			return last, corrupt("record %d of its log: %w", l.next, err)
 		}
 		l.filling.rows.add(rows)
 		l.newest = &record{l.filling.last(l.lane(), len(payload)), l.next, payload}

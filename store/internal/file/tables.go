@@ -199,7 +199,7 @@ func (t *tables) close() error {
 }
 
 // errPanic is what guard makes of a panic.
-var errPanic = fmt.Errorf("%w: bbolt cannot read it", format.ErrCorrupt)
+var errPanic = corrupt("bbolt cannot read it")
 
 // guard calls fn and makes an error of a panic of bbolt's or a fault of the mapped file's.
 func guard(fn func() error) (err error) {
