@@ -227,12 +227,6 @@ func (db *DB) logCommit(took time.Duration, writers uint64, err error) {
 	db.logNow(slog.LevelWarn, "commit slow", attrs...)
 }
 
-// logStep logs that a step of a checkpoint has failed. What was committed is durable. If there was
-// no room, further commits succeed while the log has some, and no caller is told before that.
-func (db *DB) logStep(err error) {
-	db.logNow(slog.LevelWarn, "checkpoint failed", slog.String("error", err.Error()))
-}
-
 // logPanic logs that the function of a leader has panicked: its caller hears of it only when Lead
 // returns.
 func (db *DB) logPanic(lock *Lock, reason any, stack []byte) {
@@ -242,9 +236,4 @@ func (db *DB) logPanic(lock *Lock, reason any, stack []byte) {
 	attrs = append(attrs,
 		slog.String("panic", fmt.Sprint(reason)), slog.String("stack", string(stack)))
 	db.logNow(slog.LevelError, "leader panicked", attrs...)
-}
-
-// logFailure logs that the database has failed.
-func (db *DB) logFailure(err error) {
-	db.logNow(slog.LevelError, "database failed", slog.String("error", err.Error()))
 }

@@ -52,7 +52,8 @@ func (db *DB) Observe(ctx context.Context, key string) iter.Seq2[Leadership, err
 		err := db.orClosed(checkKey(key))
 		if err == nil {
 			o := observer{db: db, key: key, yield: yield}
-			err = o.run(ctx)
+			load := func(s *Snapshot, _ error) bool { return o.show(o.present(s)) }
+			err = db.track(ctx, KeyScope(key), load, o.take)
 		}
 		if err != nil {
 			yield(Leadership{}, wrap("observe", key, err))
@@ -66,12 +67,6 @@ type observer struct {
 	key   string
 	yield func(Leadership, error) bool
 	last  *Leadership // that it yielded
-}
-
-// run returns nil if the loop was left.
-func (o *observer) run(ctx context.Context) error {
-	load := func(s *Snapshot, _ error) bool { return o.show(o.present(s)) }
-	return o.db.track(ctx, KeyScope(o.key), load, o.take)
 }
 
 // show yields what is not known yet.

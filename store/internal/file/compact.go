@@ -16,8 +16,8 @@ import (
 // compactTransaction is how many bytes a compaction copies at a time.
 const compactTransaction = 1 << 20
 
-// Compact is that of package store. The reader is given the rows before, and may refuse them: a copy
-// must not take the place of what might yet be saved.
+// Compact is that of package store. The reader is given the rows before, and may refuse them: a
+// copy must not take the place of what might yet be saved.
 func Compact(path string, o Options, reader Reader) (err error) {
 	// Not the link is to be replaced that leads to the file, but the file.
 	path, err = filepath.EvalSymlinks(path)

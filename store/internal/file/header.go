@@ -81,18 +81,8 @@ func writeHeader(tx *bbolt.Tx, row header) error {
 	return bucket.Put([]byte(headerKey), value)
 }
 
-// readHeader returns the header of the last commit. It returns [ErrFormat] if the file is not of
-// this package's format.
-func readHeader(tx *bbolt.Tx) (header, error) {
-	var value []byte
-	if bucket := tx.Bucket([]byte(format.HeaderBucket)); bucket != nil {
-		value = bucket.Get([]byte(headerKey))
-	}
-	return headerOf(value, uint64(tx.ID()))
-}
-
-// headerOf is readHeader for the value that is in the header's place, nil for none, after that
-// commit.
+// headerOf returns the header of a value that is in its place, nil for none, after that commit. It
+// returns [ErrFormat] if the file is not of this package's format.
 func headerOf(value []byte, commit uint64) (header, error) {
 	if value == nil {
 		return header{}, fmt.Errorf("%w: it is a bbolt file of another program; "+

@@ -65,7 +65,8 @@ func tryRecover(path string, o Options) (found *Recovered, err error) {
 	if info, err = f.Stat(); err != nil {
 		return nil, cause(err)
 	}
-	return newSalvage(f, info).run()
+	s := &salvage{file: f, size: info.Size(), rows: make(map[rowPlace]candidate)}
+	return s.run()
 }
 
 // lockToRead keeps everybody from opening the file to write to it, until unlock is called. What

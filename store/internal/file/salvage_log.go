@@ -36,7 +36,8 @@ func (s *salvage) checkHeader() {
 
 // addSegment reads the segment whose first page that is.
 func (s *salvage) addSegment(number byte, page uint64) {
-	if page < firstPage || page >= s.pages || s.segmentAt(page) {
+	known := func(c *scan) bool { return c.start == int64(page) }
+	if page < firstPage || page >= s.pages || slices.ContainsFunc(s.log, known) {
 		return
 	}
 	size := uint64(mostSegment) + 2*s.pageSize // far behind its end, where no sector is sound
@@ -54,10 +55,6 @@ func (s *salvage) addSegment(number byte, page uint64) {
 	}
 	c.sectors = c.sectors[:min(len(c.sectors), max(end, int(min(named, size))-1))]
 	s.log = append(s.log, c)
-}
-
-func (s *salvage) segmentAt(page uint64) bool {
-	return slices.ContainsFunc(s.log, func(c *scan) bool { return c.start == int64(page) })
 }
 
 // scanSegments looks for segments in all pages that the walk has not come to, if it has not come to
@@ -83,9 +80,9 @@ func (s *salvage) scanSegments() {
 	}
 }
 
-// records returns the payloads of the records that are whole, in a segment that may be damaged. They
-// are found by their sectors alone: where a lane ends is of little interest, as the next one has
-// other numbers.
+// records returns the payloads of the records that are whole, in a segment that may be damaged.
+// They are found by their sectors alone: where a lane ends is of little interest, as the next one
+// has other numbers.
 func (c *scan) records() map[uint64][]byte {
 	found := make(map[uint64][]byte)
 	for place := 1; place < len(c.sectors); place++ {

@@ -26,7 +26,11 @@ type tables struct {
 func (t *tables) header() (last header, err error) {
 	err = t.view(func(tx *bbolt.Tx) error {
 		return guard(func() (err error) {
-			last, err = readHeader(tx)
+			var value []byte
+			if bucket := tx.Bucket([]byte(format.HeaderBucket)); bucket != nil {
+				value = bucket.Get([]byte(headerKey))
+			}
+			last, err = headerOf(value, uint64(tx.ID()))
 			return err
 		})
 	})
