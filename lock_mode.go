@@ -1,0 +1,15 @@
+package lockd
+
+import "github.com/lockd/lockd/internal/engine"
+
+// LockMode says whether a lock is held by one holder alone (R1).
+type LockMode uint8
+
+// The modes.
+const (
+	Exclusive LockMode = LockMode(engine.Exclusive) // Exclusive: no other holder has the lock.
+	Shared    LockMode = LockMode(engine.Shared)    // Shared: any number of holders have it.
+)
+
+// String returns the name of the mode, as the text of a Sequencer has it.
+func (m LockMode) String() string { return name(m, "exclusive", "shared") }

@@ -1,0 +1,60 @@
+package lockd
+
+import (
+	"time"
+
+	"github.com/lockd/lockd/internal/schema"
+)
+
+// Behavior says what the end of a session does to the keys whose locks it holds.
+type Behavior uint8
+
+// Behaviors.
+const (
+	// ReleaseKeys releases the locks; the keys stay (K33).
+	ReleaseKeys Behavior = iota
+	// DeleteKeys deletes the keys (K34).
+	DeleteKeys
+)
+
+// String returns the behavior as Consul writes it.
+func (b Behavior) String() string { return name(b, "release", "delete") }
+
+// Lifetime says whether a session can outlive the process that made it.
+type Lifetime uint8
+
+// The lifetimes.
+const (
+	// BoundToProcess ends the session with DB.Close, and after a crash with the next Open.
+	BoundToProcess Lifetime = iota
+	// Independent keeps the session in the file. Its TTL runs while the file is open, and begins
+	// anew with each Open (S28). A Keeper's is kept only after a crash.
+	Independent
+)
+
+// String returns the lifetime in words.
+func (l Lifetime) String() string { return name(l, "bound to process", "independent") }
+
+// SessionInfo describes a session. It never changes (S3).
+type SessionInfo struct {
+	ID          SessionID
+	Name        string
+	Node        string
+	TTL         time.Duration
+	Grace       time.Duration
+	LockDelay   time.Duration // 0: none
+	Behavior    Behavior
+	Lifetime    Lifetime
+	Checks      []string          // shared: do not change it
+	Meta        map[string]string // shared: do not change it
+	CreateIndex uint64
+}
+
+func sessionInfo(row *schema.Session) SessionInfo {
+	return SessionInfo{
+		ID: SessionID(row.ID), Name: row.Name, Node: row.Node, TTL: row.TTL, Grace: row.Grace,
+		LockDelay: row.LockDelay, Behavior: Behavior(row.Behavior),
+		Lifetime: Lifetime(row.Lifetime), Checks: row.Checks, Meta: row.Meta,
+		CreateIndex: row.CreateIndex,
+	}
+}
