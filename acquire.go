@@ -41,7 +41,7 @@ func waiterOf(w *engine.Waiter) *waiter { return w.Owner.(*waiter) }
 func (s *Session) acquire(
 	ctx context.Context, keys []string, opts *LockOptions, locks []*Lock,
 ) error {
-	checkContext(ctx)
+	mustHave(ctx != nil, "context")
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -287,7 +287,7 @@ func (s *Session) WithLock(
 	ctx context.Context, key string, opts *LockOptions,
 	fn func(ctx context.Context, proof Sequencer) error,
 ) error {
-	checkFunction(fn)
+	mustHave(fn != nil, "function")
 	if opts == nil {
 		opts = &LockOptions{Key: RemoveAfter}
 	}
@@ -307,11 +307,4 @@ func (s *Session) WithLock(
 		return errors.Join(err, unlocked)
 	}
 	return err
-}
-
-// checkFunction refuses what is a caller's bug.
-func checkFunction(fn func(ctx context.Context, proof Sequencer) error) {
-	if fn == nil {
-		panic("lockd: nil function")
-	}
 }

@@ -17,7 +17,7 @@ import (
 // checks; no sessions, locks or lock-delays. Writes go on meanwhile. It returns the errors of w's
 // Write.
 func (db *DB) Backup(w io.Writer) error {
-	checkWriter(w)
+	mustHave(w != nil, "writer")
 	return wrap("backup", "", store.WriteBackup(w, db.Snapshot().rows))
 }
 
@@ -29,7 +29,7 @@ func (db *DB) Backup(w io.Writer) error {
 // It returns ErrCorrupt or ErrFormat for a backup that is damaged or none, ErrInvalid for one whose
 // index is new here and more than 2^62, and the errors of r's Read, with nothing changed.
 func (db *DB) Restore(r io.Reader) error {
-	checkReader(r)
+	mustHave(r != nil, "reader")
 	if err := db.writer.Refused(); err != nil {
 		return wrap("restore", "", err) // before a long backup is read for nothing
 	}
@@ -46,26 +46,23 @@ func (db *DB) Restore(r io.Reader) error {
 // memory. The backup's index is above the given one (G4), at most 2^62. It returns the errors of fn
 // and of w's Write. After an error what w has is no backup.
 func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
-	checkWriter(w)
-	if fn == nil {
-		panic("lockd: nil function")
-	}
-	opts := &Options{Node: rand.Text()} // which is no node of the backup
-	db := newDB(opts)
-	if err := db.engine.Raise(index); err != nil {
-		return wrap("write backup", "", err)
-	}
-	if err := db.start(opts); err != nil {
+	mustHave(w != nil, "writer")
+	mustHave(fn != nil, "function")
+	db, err := newTrial()
+	if err != nil {
 		return wrap("write backup", "", err)
 	}
 	defer func() { _ = db.Close() }() // which has nothing to write
-	err := db.Update(func(tx *Txn) error {
-		if err := fn(tx); err != nil {
-			return err
-		}
-		tx.rules.DeleteNode(db.node)
-		return nil
-	})
+	err = db.writer.DoAll(func() error { return db.engine.Raise(index) })
+	if err == nil {
+		err = db.Update(func(tx *Txn) error {
+			if err := fn(tx); err != nil {
+				return err
+			}
+			tx.rules.DeleteNode(db.node)
+			return nil
+		})
+	}
 	if err == nil {
 		err = db.Backup(w)
 	}
@@ -81,15 +78,13 @@ func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
 // that is damaged or none, and the errors of r's Read and of the file system. Of the options Clock,
 // FileMode and AllowNetworkFS count.
 func Restore(path string, r io.Reader, index uint64, opts *Options) error {
-	checkReader(r)
+	mustHave(r != nil, "reader")
 	return wrap("restore", path, restore(path, r, index, opts))
 }
 
 func restore(path string, r io.Reader, index uint64, opts *Options) (err error) {
-	if err := opts.validate(); err != nil {
-		return err
-	}
-	if err := engine.CheckName("path", path); err != nil {
+	options, err := opts.filledFor(path)
+	if err != nil {
 		return err
 	}
 	switch _, err := os.Lstat(path); {
@@ -102,18 +97,16 @@ func restore(path string, r io.Reader, index uint64, opts *Options) (err error) 
 	if err != nil {
 		return err
 	}
-	options := new(Options)
-	if opts != nil {
-		options.Clock, options.FileMode = opts.Clock, opts.FileMode
-		options.AllowNetworkFS = opts.AllowNetworkFS
-	}
+	options, _ = (&Options{ // which has been validated
+		Clock: options.Clock, FileMode: options.FileMode, AllowNetworkFS: options.AllowNetworkFS,
+	}).filled()
 	folder := filepath.Join(filepath.Dir(path), ".lockd-"+rand.Text()+".new")
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	made := filepath.Join(folder, filepath.Base(path))
-	if err := fill(made, backup, index, options); err != nil {
+	if err := fill(made, backup, index, &options); err != nil {
 		return err
 	}
 	return store.Publish(made, path, options.file())
@@ -164,11 +157,8 @@ func readBackup(r io.Reader) (*store.Backup, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What the rules refuse is found out on a database of its own, which is thrown away. No row can
-	// be of its node.
-	opts := &Options{Node: rand.Text()}
-	trial := newDB(opts)
-	if err := trial.start(opts); err != nil {
+	trial, err := newTrial()
+	if err != nil {
 		return nil, err
 	}
 	err = trial.update(func(tx *engine.Txn) error {
@@ -191,12 +181,9 @@ func readBackup(r io.Reader) (*store.Backup, error) {
 // the caller may not give the new file to the owner, and always on Windows, where an open file
 // cannot be replaced; then the file is as it was.
 func Compact(path string, opts *Options) error {
-	err := engine.CheckName("path", path)
+	options, err := opts.filledFor(path)
 	if err == nil {
-		err = opts.validate()
-	}
-	if err == nil {
-		err = advised(store.Compact(path, opts.file()))
+		err = advised(store.Compact(path, options.file()))
 	}
 	return wrap("compact", "", err) // which names the file, as those of Verify do
 }
@@ -213,42 +200,26 @@ func Verify(path string, opts *Options) error {
 // whole file before it writes, and changes nothing: no session ends, as one may by Open. Its errors
 // and options are Verify's, and it returns those of w's Write.
 func BackupFile(path string, w io.Writer, opts *Options) error {
-	checkWriter(w)
+	mustHave(w != nil, "writer")
 	return wrap("backup", "", inspect(path, opts, func(db *DB) error {
 		return store.WriteBackup(w, db.rows.Snapshot())
 	}))
 }
 
-// checkWriter refuses what is a caller's bug.
-func checkWriter(w io.Writer) {
-	if w == nil {
-		panic("lockd: nil writer")
-	}
-}
-
-// checkReader refuses what is a caller's bug.
-func checkReader(r io.Reader) {
-	if r == nil {
-		panic("lockd: nil reader")
-	}
-}
-
 // inspect calls fn on a database that has the rows of the file, and is not started.
 func inspect(path string, opts *Options, fn func(*DB) error) error {
-	if err := engine.CheckName("path", path); err != nil {
-		return err
-	}
-	if err := opts.validate(); err != nil {
+	options, err := opts.filledFor(path)
+	if err != nil {
 		return err
 	}
 	if _, err := os.Stat(path); err != nil {
 		return err
 	}
-	db := newDB(opts)
-	if err := db.rows.Open(path, opts.file()); err != nil {
+	db := newDB(&options)
+	if err := db.rows.Open(path, options.file()); err != nil {
 		return advised(err)
 	}
-	err := db.engine.CheckReferences()
+	err = db.engine.CheckReferences()
 	if err != nil {
 		err = advised(fmt.Errorf("read %s: %w", path, err))
 	} else {

@@ -1,7 +1,6 @@
 package lockd
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -43,6 +42,28 @@ func (db *DB) Err() error { return wrap("", "", db.writer.Refused()) }
 // update does fn as a write, and returns when that is durable.
 func (db *DB) update(fn func(tx *engine.Txn) error) error { return db.writer.Do(fn) }
 
+// write does fn as a write that the call named op makes, and returns what fn did when that is
+// durable.
+func write[T any](
+	db *DB, op, key string, fn func(tx *engine.Txn) (T, error),
+) (T, error) {
+	var value T
+	err := db.update(func(tx *engine.Txn) (err error) {
+		value, err = fn(tx)
+		return err
+	})
+	return result(value, op, key, err)
+}
+
+// result is what a call returns: nothing but the error, if there is one.
+func result[T any](value T, op, key string, err error) (T, error) {
+	if err != nil {
+		var none T
+		return none, wrap(op, key, err)
+	}
+	return value, nil
+}
+
 // refused returns err, by which the arguments of a call are refused before anything else is looked
 // at; or, if the database takes no writes any more, why.
 func (db *DB) refused(err error) error {
@@ -71,9 +92,9 @@ func (db *DB) waitsMoved() {
 	}
 }
 
-// checkContext refuses what is a caller's bug.
-func checkContext(ctx context.Context) {
-	if ctx == nil {
-		panic("lockd: nil context")
+// mustHave panics unless the argument is there: that it is not is a caller's bug.
+func mustHave(there bool, argument string) {
+	if !there {
+		panic("lockd: nil " + argument)
 	}
 }

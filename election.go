@@ -111,8 +111,8 @@ func (k *Keeper) Lead(
 	ctx context.Context, key string, value []byte,
 	fn func(ctx context.Context, proof Sequencer) error,
 ) error {
-	checkContext(ctx)
-	checkFunction(fn)
+	mustHave(ctx != nil, "context")
+	mustHave(fn != nil, "function")
 	err := k.db.refused(errors.Join(checkKey(key), engine.CheckValue(value)))
 	if err != nil {
 		return wrap("lead", key, err)

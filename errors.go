@@ -312,12 +312,3 @@ func who(name string, id SessionID) string {
 	}
 	return strconv.Quote(name) + " (session " + id.String() + ")"
 }
-
-// result is what a call returns: nothing but the error, if there is one.
-func result[T any](value T, op, key string, err error) (T, error) {
-	if err != nil {
-		var none T
-		return none, wrap(op, key, err)
-	}
-	return value, nil
-}

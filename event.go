@@ -3,6 +3,7 @@ package lockd
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -160,4 +161,18 @@ func (db *DB) eventOf(event *engine.Event) Event {
 		e.Session.ID, e.Catalog.ID = SessionID(row.Session), row.Name
 	}
 	return e
+}
+
+// History returns the kept events (Options.History) that changed the key's lock, the oldest first;
+// none is from before the database was opened. It reads all kept events.
+func (db *DB) History(key string) []Event {
+	var found []Event
+	for event := range db.hub.Backward() {
+		if event.Space == engine.SpaceKeys && event.Name == key &&
+			event.Body.Lock != engine.Unchanged {
+			found = append(found, db.eventOf(&event))
+		}
+	}
+	slices.Reverse(found)
+	return found
 }

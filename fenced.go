@@ -16,40 +16,31 @@ func (db *DB) If(proof Sequencer) Fenced { return Fenced{db, proof} }
 
 // Put is DB.Put, done only while the lock is held.
 func (f Fenced) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
-	var entry Entry
-	err := f.update(func(tx *engine.Txn) (err error) {
-		entry, err = put(tx, key, value, opts)
-		return err
+	return fenced(f, "put", key, func(tx *engine.Txn) (Entry, error) {
+		return put(tx, key, value, opts)
 	})
-	return result(entry, "put", key, err)
 }
 
 // CompareAndSwap is DB.CompareAndSwap, done only while the lock is held.
 func (f Fenced) CompareAndSwap(
 	key string, index uint64, value []byte, opts *PutOptions,
 ) (Entry, error) {
-	var entry Entry
-	err := f.update(func(tx *engine.Txn) (err error) {
-		entry, err = compareAndSwap(tx, key, index, value, opts)
-		return err
+	return fenced(f, "compare and swap", key, func(tx *engine.Txn) (Entry, error) {
+		return compareAndSwap(tx, key, index, value, opts)
 	})
-	return result(entry, "compare and swap", key, err)
 }
 
 // Delete is DB.Delete, done only while the lock is held.
 func (f Fenced) Delete(key string) (bool, error) {
-	var deleted bool
-	err := f.update(func(tx *engine.Txn) (err error) {
-		deleted, err = deleteKey(tx, key)
-		return err
+	return fenced(f, "delete", key, func(tx *engine.Txn) (bool, error) {
+		return deleteKey(tx, key)
 	})
-	return result(deleted, "delete", key, err)
 }
 
 // Update is DB.Update, with fn called only while the lock is held. It stays held until fn itself
 // releases it.
 func (f Fenced) Update(fn func(tx *Txn) error) error {
-	checkUpdate(fn)
+	mustHave(fn != nil, "function")
 	return f.db.Update(func(tx *Txn) error {
 		if err := proves(tx.rules, f.proof); err != nil {
 			return wrap("update", f.proof.Key, err)
@@ -58,12 +49,15 @@ func (f Fenced) Update(fn func(tx *Txn) error) error {
 	})
 }
 
-func (f Fenced) update(fn func(tx *engine.Txn) error) error {
-	return f.db.update(func(tx *engine.Txn) error {
-		if err := proves(tx, f.proof); err != nil {
-			return err
+// fenced is write for a call that is done only while the lock is held.
+func fenced[T any](
+	f Fenced, op, key string, fn func(tx *engine.Txn) (T, error),
+) (T, error) {
+	return write(f.db, op, key, func(tx *engine.Txn) (value T, err error) {
+		if err = proves(tx, f.proof); err == nil {
+			value, err = fn(tx)
 		}
-		return fn(tx)
+		return value, err
 	})
 }
 

@@ -16,7 +16,8 @@ func (db *DB) attach(test *hook.Clock) {
 	db.shows = test.Hooks.Published
 	test.Door = hook.Door{
 		Next: db.next, CatchUp: db.catchUp, Expire: db.expire,
-		Waiters: db.waiters, Waits: db.waits, KeptAlive: db.keptAlive, Check: db.check,
+		Waiters: db.waiters, Waits: locked(db, db.waits), KeptAlive: db.keptAlive,
+		Check: locked(db, db.engine.Check),
 	}
 }
 
@@ -124,10 +125,8 @@ func (db *DB) waiters(key string) int {
 	return db.engine.WaitersFor(key)
 }
 
-func (db *DB) waits() []hook.Wait {
-	db.writer.Lock()
-	defer db.writer.Unlock()
-	var waits []hook.Wait
+// waits returns the calls that wait for locks. The caller holds the writer's mutex.
+func (db *DB) waits() (waits []hook.Wait) {
 	for _, w := range db.engine.AllWaiters() {
 		waits = append(waits, hook.Wait{
 			Keys: w.Keys(), Slot: w.Slot, Session: w.Session.Row.ID, Name: w.Session.Row.Name,
@@ -141,10 +140,4 @@ func (db *DB) keptAlive(id [16]byte) bool {
 	defer db.writer.Unlock()
 	s := db.engine.Known(id)
 	return s != nil && s.Kept()
-}
-
-func (db *DB) check() error {
-	db.writer.Lock()
-	defer db.writer.Unlock()
-	return db.engine.Check()
 }

@@ -1,6 +1,7 @@
 package lockd
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/lockd/lockd/internal/engine"
@@ -57,12 +58,16 @@ func (h host) Committed(writers int64, took time.Duration, err error) {
 }
 
 func (h host) Failed(err error) {
-	h.db.logFailure(err)
+	h.db.logNow(slog.LevelError, "database failed", slog.String("error", err.Error()))
 	h.db.logger.Stop()
 	h.db.endAll(err)
 }
 
-func (h host) StepFailed(err error) { h.db.logStep(err) }
+// StepFailed logs it. If there was no room, further commits succeed while the log has some, and no
+// caller is told before that.
+func (h host) StepFailed(err error) {
+	h.db.logNow(slog.LevelWarn, "checkpoint failed", slog.String("error", err.Error()))
+}
 
 func (h host) UpdateBegins(now time.Time) { h.db.logger.UpdateBegins(now) }
 

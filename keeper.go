@@ -76,7 +76,7 @@ func (k *Keeper) Current() (*Session, bool) {
 // returns catalog.ErrNoNode or ErrNoCheck. It returns ErrClosed after Keeper.Close too. A caller
 // that closes the session gets another one from the next call.
 func (k *Keeper) Session(ctx context.Context) (*Session, error) {
-	checkContext(ctx)
+	mustHave(ctx != nil, "context")
 	s, err := k.session(ctx)
 	return result(s, "keep session", k.opts.Name, err)
 }

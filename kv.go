@@ -68,12 +68,9 @@ func (db *DB) Get(key string) (Entry, bool) {
 // The key's lock stays as it is, and need not be held (K1, K2): If makes a write depend on a lock.
 // Writing the same value and flags again moves no index and wakes no watcher (K3).
 func (db *DB) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
-	var entry Entry
-	err := db.update(func(tx *engine.Txn) (err error) {
-		entry, err = put(tx, key, value, opts)
-		return err
+	return write(db, "put", key, func(tx *engine.Txn) (Entry, error) {
+		return put(tx, key, value, opts)
 	})
-	return result(entry, "put", key, err)
 }
 
 // CompareAndSwap is a Put that is done only if the key's ModifyIndex is index, or, for 0, if there
@@ -81,57 +78,42 @@ func (db *DB) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
 func (db *DB) CompareAndSwap(
 	key string, index uint64, value []byte, opts *PutOptions,
 ) (Entry, error) {
-	var entry Entry
-	err := db.update(func(tx *engine.Txn) (err error) {
-		entry, err = compareAndSwap(tx, key, index, value, opts)
-		return err
+	return write(db, "compare and swap", key, func(tx *engine.Txn) (Entry, error) {
+		return compareAndSwap(tx, key, index, value, opts)
 	})
-	return result(entry, "compare and swap", key, err)
 }
 
 // Delete removes the key, locked or not, and reports whether there was one (K26, K27). The holder
 // loses its lock, with ErrKeyDeleted and no lock-delay (K37). The first waiter gets it at once, on
 // a key made anew.
 func (db *DB) Delete(key string) (bool, error) {
-	var deleted bool
-	err := db.update(func(tx *engine.Txn) (err error) {
-		deleted, err = deleteKey(tx, key)
-		return err
+	return write(db, "delete", key, func(tx *engine.Txn) (bool, error) {
+		return deleteKey(tx, key)
 	})
-	return result(deleted, "delete", key, err)
 }
 
 // CompareAndDelete is a Delete that is done only if the key's ModifyIndex is index; otherwise it
 // returns ErrConflict (K29, K30). Without such a key it returns false and no error (K28).
 func (db *DB) CompareAndDelete(key string, index uint64) (bool, error) {
-	var deleted bool
-	err := db.update(func(tx *engine.Txn) (err error) {
-		deleted, err = compareAndDelete(tx, key, index)
-		return err
+	return write(db, "compare and delete", key, func(tx *engine.Txn) (bool, error) {
+		return compareAndDelete(tx, key, index)
 	})
-	return result(deleted, "compare and delete", key, err)
 }
 
 // DeletePrefix deletes every key that begins with the prefix, as Delete does, and returns how many
 // there were (K31, K32, K40). An empty prefix is ErrInvalid: DeleteAll is the call for that.
 func (db *DB) DeletePrefix(prefix string) (int, error) {
-	var n int
-	err := db.update(func(tx *engine.Txn) (err error) {
-		n, err = deletePrefix(tx, prefix)
-		return err
+	return write(db, "delete prefix", prefix, func(tx *engine.Txn) (int, error) {
+		return deletePrefix(tx, prefix)
 	})
-	return result(n, "delete prefix", prefix, err)
 }
 
 // DeleteAll deletes every key, as Delete does, and returns how many there were. Sessions and the
 // catalog stay.
 func (db *DB) DeleteAll() (int, error) {
-	var n int
-	err := db.update(func(tx *engine.Txn) error {
-		n = tx.DeletePrefix("")
-		return nil
+	return write(db, "delete all", "", func(tx *engine.Txn) (int, error) {
+		return tx.DeletePrefix(""), nil
 	})
-	return result(n, "delete all", "", err)
 }
 
 // checkKey refuses what cannot be a key.

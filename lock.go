@@ -144,7 +144,7 @@ func (l *Lock) lose(cause error) {
 // its cause. It carries the lock: it tells calls that wait under it what their goroutine holds, so
 // that one that would wait for ever is refused. See DeadlockError.
 func (l *Lock) Context(parent context.Context) context.Context {
-	checkContext(parent)
+	mustHave(parent != nil, "context")
 	return context.WithValue(l.ending.Context(parent), carriedLocks{},
 		&engine.Carried{Owner: l, Outer: carriedBy(parent)})
 }

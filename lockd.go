@@ -1,6 +1,7 @@
 package lockd
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 
@@ -15,14 +16,15 @@ import (
 
 // New returns an empty database in memory, which leaves nothing after Close.
 func New(opts *Options) (*DB, error) {
-	if err := opts.validate(); err != nil {
+	options, err := opts.filled()
+	if err != nil {
 		return nil, wrap("new", "", err)
 	}
-	db := newDB(opts)
+	db := newDB(&options)
 	if test, ok := db.clock.(*hook.Clock); ok {
 		db.rows.Rehearse(test.Hooks.File())
 	}
-	if err := db.start(opts); err != nil {
+	if err := db.start(&options); err != nil {
 		return nil, wrap("new", "", err)
 	}
 	return db, nil
@@ -40,32 +42,33 @@ func New(opts *Options) (*DB, error) {
 // symbolic link that leads nowhere, ErrCommit if what is in the file, or the end of a session,
 // cannot be made durable, and ErrInvalid also for a file system that needs Options.AllowNetworkFS.
 func Open(path string, opts *Options) (*DB, error) {
-	err := opts.validate()
-	if err == nil {
-		err = engine.CheckName("path", path)
-	}
+	options, err := opts.filledFor(path)
 	if err != nil {
 		return nil, wrap("open", "", err)
 	}
-	db := newDB(opts)
-	if err := db.rows.Open(path, opts.file()); err != nil {
+	db := newDB(&options)
+	if err := db.rows.Open(path, options.file()); err != nil {
 		return nil, wrap("open", "", advised(err))
 	}
-	if err := db.start(opts); err != nil {
+	if err := db.start(&options); err != nil {
 		return nil, wrap("open", path, errors.Join(advised(err), db.writer.CloseFile()))
 	}
 	return db, nil
 }
 
-// newDB makes a database that is not started, on no file yet.
+// newTrial returns a database in memory that is thrown away: what the rules refuse of a backup is
+// found out there. No row of a backup is of its node.
+func newTrial() (*DB, error) { return New(&Options{Node: rand.Text()}) }
+
+// newDB makes a database that is not started, on no file yet, of options that are filled.
 func newDB(opts *Options) *DB {
 	db := &DB{
-		node: opts.node(), clock: opts.clock(), rows: store.New(),
+		node: opts.Node, clock: opts.Clock, rows: store.New(),
 		closed: make(chan struct{}), keepers: make(map[*ending.Ending]struct{}),
 	}
 	rules := engine.Config{
 		Node: db.node, NewSession: db.newHandle, LosesRenewal: db.losesRenewal,
-		Slow: opts.slow(),
+		Slow: opts.Slow,
 	}
 	probe, probed := db.clock.(*hook.Probe)
 	if probed {
@@ -104,14 +107,14 @@ func (db *DB) start(opts *Options) error {
 	db.writer.Lock()
 	db.engine.Load(db.writer.Time())
 	db.writer.Unlock()
-	db.hub = hub.New[engine.Record](opts.history(), db.rows.Index())
+	db.hub = hub.New[engine.Record](opts.History, db.rows.Index())
 
 	err := db.update(func(tx *engine.Txn) error {
 		tx.Initialize()
 		return nil
 	})
 	if err == nil {
-		err = db.endOrphans(opts.reopen())
+		err = db.endOrphans(opts.Reopen)
 	}
 	if err != nil {
 		db.writer.Rest()

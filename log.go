@@ -20,7 +20,7 @@ const slowCommit = time.Second
 // newLogger returns the logger of the options. If they name none, each lock that comes and goes
 // need not pay for the default logger, which as a rule does not take Debug.
 func (db *DB) newLogger(opts *Options) *logger.Logger {
-	chosen, least := opts.logger(), slog.LevelDebug
+	chosen, least := opts.Logger, slog.LevelDebug
 	handler := cmp.Or(chosen, slog.Default()).Handler()
 	if chosen == nil && !handler.Enabled(context.Background(), slog.LevelDebug) {
 		least = slog.LevelInfo
@@ -234,12 +234,6 @@ func (db *DB) logCommit(took time.Duration, writers uint64, err error) {
 	db.logNow(slog.LevelWarn, "commit slow", attrs...)
 }
 
-// logStep logs that a step of a checkpoint has failed. What was committed is durable. If there was
-// no room, further commits succeed while the log has some, and no caller is told before that.
-func (db *DB) logStep(err error) {
-	db.logNow(slog.LevelWarn, "checkpoint failed", slog.String("error", err.Error()))
-}
-
 // logPanic logs that the function of a leader has panicked: its caller hears of it only when Lead
 // returns.
 func (db *DB) logPanic(lock *Lock, reason any, stack []byte) {
@@ -249,9 +243,4 @@ func (db *DB) logPanic(lock *Lock, reason any, stack []byte) {
 	attrs = append(attrs,
 		slog.String("panic", fmt.Sprint(reason)), slog.String("stack", string(stack)))
 	db.logNow(slog.LevelError, "leader panicked", attrs...)
-}
-
-// logFailure logs that the database has failed.
-func (db *DB) logFailure(err error) {
-	db.logNow(slog.LevelError, "database failed", slog.String("error", err.Error()))
 }

@@ -46,13 +46,14 @@ func (l Leadership) newsTo(before Leadership) bool {
 // The error that ends it comes with the zero Leadership, which looks like a vacancy: look at the
 // error first.
 func (db *DB) Observe(ctx context.Context, key string) iter.Seq2[Leadership, error] {
-	checkContext(ctx)
+	mustHave(ctx != nil, "context")
 	db.writer.MustNotBeFunction()
 	return func(yield func(Leadership, error) bool) {
 		err := db.orClosed(checkKey(key))
 		if err == nil {
 			o := observer{db: db, key: key, yield: yield}
-			err = o.run(ctx)
+			load := func(s *Snapshot, _ error) bool { return o.show(o.present(s)) }
+			err = db.track(ctx, KeyScope(key), load, o.take)
 		}
 		if err != nil {
 			yield(Leadership{}, wrap("observe", key, err))
@@ -66,12 +67,6 @@ type observer struct {
 	key   string
 	yield func(Leadership, error) bool
 	last  *Leadership // that it yielded
-}
-
-// run returns nil if the loop was left.
-func (o *observer) run(ctx context.Context) error {
-	load := func(s *Snapshot, _ error) bool { return o.show(o.present(s)) }
-	return o.db.track(ctx, KeyScope(o.key), load, o.take)
 }
 
 // show yields what is not known yet.

@@ -1,6 +1,7 @@
 package lockd
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -98,64 +99,38 @@ const (
 	defaultNode        = "local"
 )
 
-func (o *Options) clock() clock.Clock {
-	if o == nil || o.Clock == nil {
-		return clock.New()
+// filled returns the options with the defaults in place of what is not set, or an error that names
+// every field that is out of its bounds.
+func (o *Options) filled() (Options, error) {
+	var options Options
+	if o != nil {
+		options = *o
 	}
-	return o.Clock
+	if err := options.validate(); err != nil {
+		return Options{}, err
+	}
+	if options.Clock == nil {
+		options.Clock = clock.New()
+	}
+	options.OpenTimeout = cmp.Or(options.OpenTimeout, defaultOpenTimeout)
+	options.FileMode = cmp.Or(options.FileMode, defaultFileMode)
+	options.History = cmp.Or(options.History, defaultHistory)
+	options.Node = cmp.Or(options.Node, defaultNode)
+	return options, nil
 }
 
-func (o *Options) history() int {
-	if o == nil || o.History == 0 {
-		return defaultHistory
-	}
-	return o.History
+// filledFor is filled for a call on the file at the path, which has to have a name.
+func (o *Options) filledFor(path string) (Options, error) {
+	options, err := o.filled()
+	return options, cmp.Or(err, engine.CheckName("path", path))
 }
 
-func (o *Options) slow() time.Duration {
-	if o == nil {
-		return 0
-	}
-	return o.Slow
-}
-
-func (o *Options) node() string {
-	if o == nil || o.Node == "" {
-		return defaultNode
-	}
-	return o.Node
-}
-
-// logger returns the logger that is to be used instead of the default one, or nil.
-func (o *Options) logger() *slog.Logger {
-	if o == nil {
-		return nil
-	}
-	return o.Logger
-}
-
-func (o *Options) reopen() ReopenPolicy {
-	if o == nil {
-		return EndBound
-	}
-	return o.Reopen
-}
-
+// file returns what the store needs of options that are filled.
 func (o *Options) file() store.Options {
-	opts := store.Options{Timeout: defaultOpenTimeout, Mode: defaultFileMode}
-	if o == nil {
-		return opts
+	opts := store.Options{
+		Timeout: o.OpenTimeout, Mode: o.FileMode, NoSync: o.Sync == SyncNever,
+		AllowNetworkFS: o.AllowNetworkFS,
 	}
-	if o.OpenTimeout != 0 {
-		opts.Timeout = o.OpenTimeout
-	}
-	if o.FileMode != 0 {
-		opts.Mode = o.FileMode
-	}
-	if o.Sync == SyncNever {
-		opts.NoSync = true
-	}
-	opts.AllowNetworkFS = o.AllowNetworkFS
 	switch clock := o.Clock.(type) {
 	case *hook.Probe:
 		opts.Hooks = clock.File
@@ -165,11 +140,7 @@ func (o *Options) file() store.Options {
 	return opts
 }
 
-// validate names every field that is out of its bounds.
 func (o *Options) validate() error {
-	if o == nil {
-		return nil
-	}
 	var faults []error
 	if o.Sync > SyncNever {
 		faults = append(faults, invalid("Options.Sync is %d, not a SyncPolicy", o.Sync))

@@ -1,7 +1,6 @@
 package lockd
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -38,7 +37,7 @@ type Recovery struct {
 // ErrFormat as Open does, an error that is fs.ErrNotExist if there is no file, and those of w's
 // Write. Of the options OpenTimeout counts.
 func Recover(path string, w io.Writer, opts *Options) (*Recovery, error) {
-	checkWriter(w)
+	mustHave(w != nil, "writer")
 	r, err := recoverTo(path, w, opts)
 	if err != nil {
 		return nil, wrap("recover", "", err)
@@ -47,13 +46,11 @@ func Recover(path string, w io.Writer, opts *Options) (*Recovery, error) {
 }
 
 func recoverTo(path string, w io.Writer, opts *Options) (*Recovery, error) {
-	if err := engine.CheckName("path", path); err != nil {
+	options, err := opts.filledFor(path)
+	if err != nil {
 		return nil, err
 	}
-	if err := opts.validate(); err != nil {
-		return nil, err
-	}
-	found, err := store.Recover(path, opts.file())
+	found, err := store.Recover(path, options.file())
 	if err != nil {
 		return nil, err
 	}
@@ -109,11 +106,9 @@ func texts(remarks []remark) (texts []string) {
 }
 
 // sortOut puts the rows that fit together into the store, and returns a remark on each other one.
-// What the rules refuse is found out on a database of its own, as Restore does it.
 func sortOut(found *store.Backup, rows *store.Store) (refused []remark, err error) {
-	opts := &Options{Node: rand.Text()} // which is no node of the backup
-	trial := newDB(opts)
-	if err := trial.start(opts); err != nil {
+	trial, err := newTrial()
+	if err != nil {
 		return nil, err
 	}
 	fits := func(table, key string, refusal error) bool {

@@ -106,7 +106,7 @@ func (s *Session) Deadline() (deadline time.Time, ok bool) {
 // has ended, and returns Err's. The session then lives also if its work hangs: see
 // SessionOptions.TTL.
 func (s *Session) KeepAlive(ctx context.Context) error {
-	checkContext(ctx)
+	mustHave(ctx != nil, "context")
 	if err := s.startKeeping(); err != nil {
 		return wrap("keep alive", s.ID().String(), err)
 	}

@@ -49,7 +49,7 @@ func (s *Slot) Release() error { return wrap("release", s.Prefix(), s.lock.unloc
 // semaphore's, if prefix/.lock has another value, or if the session has a slot or waits for one;
 // and a *LockedError if another session holds the lock of prefix/session.
 func (s *Session) Acquire(ctx context.Context, prefix string, limit int) (*Slot, error) {
-	checkContext(ctx)
+	mustHave(ctx != nil, "context")
 	err := ctx.Err()
 	if err == nil {
 		err = s.db.refused(checkSlot(prefix, limit))

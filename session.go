@@ -151,18 +151,16 @@ func (db *DB) NewSession(opts *SessionOptions) (*Session, error) {
 	if opts == nil {
 		opts = &SessionOptions{}
 	}
-	var created *Session
-	err := db.refused(opts.validate())
-	if err == nil {
-		err = db.update(func(tx *engine.Txn) error {
-			s, err := tx.NewSession(opts.row(db.newID()))
-			if err == nil {
-				created = handleOf(s).session
-			}
-			return err
-		})
+	if err := db.refused(opts.validate()); err != nil {
+		return nil, wrap("new session", opts.Name, err)
 	}
-	return result(created, "new session", opts.Name, err)
+	return write(db, "new session", opts.Name, func(tx *engine.Txn) (*Session, error) {
+		s, err := tx.NewSession(opts.row(db.newID()))
+		if err != nil {
+			return nil, err
+		}
+		return handleOf(s).session, nil
+	})
 }
 
 // row is that of a new session.
@@ -176,15 +174,13 @@ func (o *SessionOptions) row(id schema.ID) schema.Session {
 
 // Session returns the handle on a live session. It blocks until it is durable that it lives.
 func (db *DB) Session(id SessionID) (*Session, error) {
-	var found *Session
-	err := db.update(func(tx *engine.Txn) error {
+	return write(db, "session", "", func(tx *engine.Txn) (*Session, error) {
 		s, err := tx.Session(schema.ID(id))
-		if err == nil {
-			found = handleOf(s).session
+		if err != nil {
+			return nil, err
 		}
-		return err
+		return handleOf(s).session, nil
 	})
-	return result(found, "session", "", err)
 }
 
 // Sessions yields the handle on every session that lives, the oldest first, as it is when the loop

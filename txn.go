@@ -25,7 +25,7 @@ type Txn struct {
 // lockdtest, and with the build tag invariants, it panics.) Other reads of the database show the
 // published state, without fn's writes. An Update of a second or more is logged.
 func (db *DB) Update(fn func(tx *Txn) error) error {
-	checkUpdate(fn)
+	mustHave(fn != nil, "function")
 	var refusal *Error // carries fn's error, which may be of a type that cannot be compared
 	tx := &Txn{db: db}
 	defer func() { tx.ended = true }()
@@ -41,13 +41,6 @@ func (db *DB) Update(fn func(tx *Txn) error) error {
 		return refusal.Err // as it is, for it is the caller's
 	}
 	return wrap("update", "", err)
-}
-
-// checkUpdate refuses what is a caller's bug.
-func checkUpdate(fn func(tx *Txn) error) {
-	if fn == nil {
-		panic("lockd: nil function")
-	}
 }
 
 func (tx *Txn) check() {

@@ -21,7 +21,7 @@ import (
 // the database was made, as long as all are kept. Events are not in the file: after an Open the
 // oldest index to watch from is the last one that the file had.
 func (db *DB) Watch(ctx context.Context, scope Scope, index uint64) iter.Seq2[Event, error] {
-	checkContext(ctx)
+	mustHave(ctx != nil, "context")
 	db.writer.MustNotBeFunction()
 	return func(yield func(Event, error) bool) {
 		err := db.follow(ctx, scope, index, func(e *engine.Event) bool {
@@ -96,7 +96,7 @@ func (db *DB) waitFor(ctx context.Context, topic *hub.Topic, at hub.Cursor) (hub
 func (db *DB) Wait(
 	ctx context.Context, scope Scope, index uint64, limit time.Duration,
 ) (state *Snapshot, at uint64, err error) {
-	checkContext(ctx)
+	mustHave(ctx != nil, "context")
 	db.writer.MustNotBeFunction()
 	state, at, err = db.wait(ctx, scope, index, limit)
 	return state, at, wrap("wait", scope.name(), err)
@@ -170,7 +170,7 @@ func (db *DB) keyStandsAt(scope Scope, index uint64) bool {
 // (Options.History), the state comes again, with ErrCompacted as the Cause, and replaces what the
 // caller has. No index is below one that was yielded before.
 func (db *DB) Follow(ctx context.Context, prefix string) iter.Seq2[Event, error] {
-	checkContext(ctx)
+	mustHave(ctx != nil, "context")
 	db.writer.MustNotBeFunction()
 	return func(yield func(Event, error) bool) {
 		load := func(s *Snapshot, gap error) bool {

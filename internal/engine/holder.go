@@ -73,12 +73,9 @@ func (e *Engine) publishedHolders(key string, ended ...*schema.Share) []Holder {
 	for _, row := range ended {
 		add(row)
 	}
-	slices.SortFunc(holders, compareHolders)
+	slices.SortFunc(holders, func(a, b Holder) int {
+		return cmp.Or(cmp.Compare(a.Grant.Fence, b.Grant.Fence),
+			bytes.Compare(a.Grant.Session[:], b.Grant.Session[:]))
+	})
 	return slices.CompactFunc(holders, func(a, b Holder) bool { return a.Grant == b.Grant })
-}
-
-// compareHolders orders the holders of a lock by their grants.
-func compareHolders(a, b Holder) int {
-	return cmp.Or(cmp.Compare(a.Grant.Fence, b.Grant.Fence),
-		bytes.Compare(a.Grant.Session[:], b.Grant.Session[:]))
 }

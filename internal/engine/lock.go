@@ -78,16 +78,10 @@ func (tx *Txn) obstructed(s *Session, key string, row *schema.Key, mode Mode) *B
 		tx.describeHolder(blocked, s, row)
 	case shared:
 		blocked.Obstacle = ByHolder
-		tx.describeShares(blocked, s, state)
+		blocked.Holders = tx.Holders(key)
+		tx.describeFirst(blocked, s)
 	}
 	return blocked
-}
-
-// describeShares adds to a refusal for s which sessions share the lock, and since when the first of
-// them has.
-func (tx *Txn) describeShares(blocked *Blocked, s *Session, state *lockState) {
-	blocked.Holders = tx.Holders(state.key)
-	tx.describeFirst(blocked, s)
 }
 
 // describeFirst adds to a refusal for s which of the sessions that share the lock has it for

@@ -141,7 +141,9 @@ func (tx *Txn) EndSessionAfter(s *Session, cause error, delay time.Duration) {
 		}
 	}
 	tx.endSharesOf(s, cause)
-	tx.detachAll(s)
+	for _, name := range slices.Sorted(maps.Keys(s.attached)) {
+		e.rows.Attachments.Delete(name)
+	}
 	for w := range s.waiters() {
 		tx.dismiss(w, fmt.Errorf("%w: %w", ErrNoSession, cause))
 	}
@@ -261,11 +263,4 @@ func (s *Session) Extend(called time.Time) bool {
 func (e *Engine) Expire(s *Session, now time.Time) {
 	s.deadline = now
 	e.due.Set(&s.expires, now)
-}
-
-// detachAll removes what dies with the session.
-func (tx *Txn) detachAll(s *Session) {
-	for _, name := range slices.Sorted(maps.Keys(s.attached)) {
-		tx.engine.rows.Attachments.Delete(name)
-	}
 }

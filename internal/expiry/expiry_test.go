@@ -15,17 +15,31 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // start is where a mock clock begins.
 var start = time.Unix(0, 0)
 
+// queue is a heap with an alarm for its first item, as the owners of both have them.
+type queue struct {
+	expiry.Heap
+	alarm *expiry.Alarm
+}
+
+func (q *queue) Arm(now time.Time) {
+	if at, ok := q.Next(); ok {
+		q.alarm.Arm(now, at)
+	}
+}
+
+func (q *queue) Stop() { q.alarm.Stop() }
+
 // newQueue returns a queue on a mock clock, and the channel on which it wakes.
-func newQueue() (*expiry.Queue, *clock.Mock, <-chan struct{}) {
+func newQueue() (*queue, *clock.Mock, <-chan struct{}) {
 	mock := clock.NewMock()
 	q, wake := newQueueOn(mock)
 	return q, mock, wake
 }
 
 // newQueueOn returns a queue on the clock, and the channel on which it wakes.
-func newQueueOn(c clock.Clock) (*expiry.Queue, <-chan struct{}) {
+func newQueueOn(c clock.Clock) (*queue, <-chan struct{}) {
 	wake, woken := waker()
-	return expiry.New(c, wake), woken
+	return &queue{alarm: expiry.NewAlarm(c, wake)}, woken
 }
 
 // newAlarm returns an alarm on a mock clock, and the channel on which it wakes.
@@ -57,7 +71,7 @@ func woken(wake <-chan struct{}) bool {
 }
 
 // mustPop fails unless exactly these items are due, in this order.
-func mustPop(t *testing.T, q *expiry.Queue, now time.Time, want ...*expiry.Item) {
+func mustPop(t *testing.T, q *queue, now time.Time, want ...*expiry.Item) {
 	t.Helper()
 	for i, it := range want {
 		if got := q.Pop(now); got != it {

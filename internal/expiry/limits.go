@@ -17,22 +17,23 @@ type Limit struct {
 // Passed returns a channel that is closed when the limit has passed, and nil before Add.
 func (l *Limit) Passed() <-chan struct{} { return l.passed }
 
-// Limits are the limits of all calls of one owner. Unlike a Queue they have a mutex and a goroutine
-// of their own, so that nothing else that the owner does delays them. Their methods may be called
+// Limits are the limits of all calls of one owner. They have a mutex and a goroutine of their own,
+// so that nothing else that the owner does delays them. Their methods may be called
 // by many goroutines, and none blocks. NewLimits gives them; the zero value is not usable.
 type Limits struct {
 	time func() time.Time
 
 	mu      sync.Mutex // protects what follows; no other is locked under it
-	queue   *Queue
+	heap    Heap
+	alarm   *Alarm // for the first of the heap
 	stopped bool
 }
 
 // NewLimits returns limits that pass by c. They read the time by now.
 func NewLimits(now func() time.Time, c clock.Clock) *Limits {
 	l := &Limits{time: now}
-	// Not End itself: the queue may call it under mu.
-	l.queue = New(c, func() { go l.End() })
+	// Not End itself: the alarm may call it under mu.
+	l.alarm = NewAlarm(c, func() { go l.End() })
 	return l
 }
 
@@ -46,8 +47,15 @@ func (l *Limits) Add(one *Limit, d time.Duration) {
 		return
 	}
 	now := l.time()
-	l.queue.Set(&one.due, now.Add(d))
-	l.queue.Arm(now)
+	l.heap.Set(&one.due, now.Add(d))
+	l.arm(now)
+}
+
+// arm makes sure that the first is ended once it has passed.
+func (l *Limits) arm(now time.Time) {
+	if at, ok := l.heap.Next(); ok {
+		l.alarm.Arm(now, at)
+	}
 }
 
 // Remove takes a limit out, if it was added and has not passed.
@@ -57,7 +65,7 @@ func (l *Limits) Remove(one *Limit) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.queue.Remove(&one.due)
+	l.heap.Remove(&one.due)
 }
 
 // End ends the limits that have passed.
@@ -68,17 +76,17 @@ func (l *Limits) End() {
 		return
 	}
 	now := l.time()
-	for due := l.queue.Pop(now); due != nil; due = l.queue.Pop(now) {
+	for due := l.heap.Pop(now); due != nil; due = l.heap.Pop(now) {
 		close(due.Owner.(*Limit).passed)
 	}
-	l.queue.Arm(now)
+	l.arm(now)
 }
 
 // Next returns the earliest instant at which one passes, and whether there is one.
 func (l *Limits) Next() (time.Time, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at, ok := l.queue.Next()
+	at, ok := l.heap.Next()
 	return at, ok && !l.stopped
 }
 
@@ -86,7 +94,7 @@ func (l *Limits) Next() (time.Time, bool) {
 func (l *Limits) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.queue.Len()
+	return l.heap.Len()
 }
 
 // Stop stops the timer: no limit passes any more.
@@ -94,5 +102,5 @@ func (l *Limits) Stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stopped = true
-	l.queue.Stop()
+	l.alarm.Stop()
 }

@@ -68,7 +68,10 @@ func (h *Hub[T]) Publish(events []Event[T], index uint64) {
 		if len(h.spaces) == 0 {
 			break
 		}
-		h.fireLocked(events[i].Space, events[i].Name, events[i].Index)
+		if s := h.spaceLocked(events[i].Space); s != nil {
+			h.watchers -= s.fire(events[i].Name, events[i].Index)
+			h.tidyLocked(s)
+		}
 	}
 	h.index = index
 }
@@ -84,14 +87,6 @@ func (h *Hub[T]) checkLocked(events []Event[T], index uint64) {
 			panic("hub: event out of order")
 		}
 		lowest = events[i].Index
-	}
-}
-
-// fireLocked fires the topics that an event concerns.
-func (h *Hub[T]) fireLocked(in byte, name string, index uint64) {
-	if s := h.spaceLocked(in); s != nil {
-		h.watchers -= s.fire(name, index)
-		h.tidyLocked(s)
 	}
 }
 

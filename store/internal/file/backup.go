@@ -14,14 +14,8 @@ import (
 	"github.com/lockd/lockd/store/internal/format"
 )
 
-// A backup is a stream that does not depend on the machine or on bbolt: backupMagic with its
-// version, the index of the snapshot, the rows, and a seal. An integer is a varint.
-//
-//	row:  table (1 byte) | length and bytes of the key | length and bytes of the value
-//	seal: sealByte | number of rows | SHA-256 of everything before
-//
-// A row's value is as in the file, with its checksum. Rows come in the order of tables and keys.
-// Only what outlives a restore is in it: keys, nodes, services and checks.
+// A backup is a stream that does not depend on the machine or on bbolt. It has what outlives a
+// restore: keys, nodes, services and checks. The README of package store has it byte by byte.
 const (
 	backupMagic   = "lockd backup"
 	backupVersion = 1
@@ -83,14 +77,12 @@ func (b *BackupWriter) write(pieces ...[]byte) {
 	}
 }
 
-// ReadBackup reads a whole stream, and returns it only if all of it is as it was written. It
-// returns [ErrCorrupt] for one that is damaged, cut off or goes on after its end, [ErrFormat] for
-// one that is none or of a newer version, and else the errors of r's Read.
+// ReadBackup is that of package store.
 func ReadBackup(r io.Reader) (*Backup, error) {
 	b := &backupReader{from: bufio.NewReader(r), sum: sha256.New()}
 	backup, err := b.read()
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = fmt.Errorf("%w: it is cut off after %d bytes", format.ErrCorrupt, b.offset)
+		err = corrupt("it is cut off after %d bytes", b.offset)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read backup: %w", err)
@@ -148,8 +140,7 @@ func (b *backupReader) take(n int64) ([]byte, error) {
 }
 
 func (b *backupReader) corrupt(text string, args ...any) error {
-	return fmt.Errorf("%w: near byte %d: "+text, append([]any{format.ErrCorrupt, b.offset},
-		args...)...)
+	return corrupt("near byte %d: "+text, append([]any{b.offset}, args...)...)
 }
 
 func (b *backupReader) read() (*Backup, error) {
@@ -198,7 +189,7 @@ func (b *backupReader) rows(backup *Backup) error {
 		} else {
 			last = place
 		}
-		if err := backup.add(table, string(key), value); err != nil {
+		if _, err := backup.add(table, string(key), value); err != nil {
 			return err
 		}
 		rows++
@@ -231,23 +222,35 @@ func (b *backupReader) seal(rows uint64) error {
 	return nil
 }
 
-func (backup *Backup) add(table byte, key string, value []byte) (err error) {
+// inBackup reports whether a backup has the rows of the table.
+func inBackup(table byte) bool {
 	switch table {
-	case format.KeyRows.Table:
-		backup.Keys, err = appendDecoded(backup.Keys, &format.KeyRows, key, value)
-	case format.NodeRows.Table:
-		backup.Nodes, err = appendDecoded(backup.Nodes, &format.NodeRows, key, value)
-	case format.ServiceRows.Table:
-		backup.Services, err = appendDecoded(backup.Services, &format.ServiceRows, key, value)
-	case format.CheckRows.Table:
-		backup.Checks, err = appendDecoded(backup.Checks, &format.CheckRows, key, value)
-	default:
-		err = fmt.Errorf("%w: row %.100q is of the unknown table %d", format.ErrCorrupt, key, table)
+	case format.KeyRows.Table, format.NodeRows.Table, format.ServiceRows.Table,
+		format.CheckRows.Table:
+		return true
 	}
-	return err
+	return false
 }
 
-func appendDecoded[T any](rows []T, codec *format.Rows[T], key string, value []byte) ([]T, error) {
-	row, err := codec.Decode(key, value)
-	return append(rows, row), err
+// add adds a row, and returns the index of its last change.
+func (backup *Backup) add(table byte, key string, value []byte) (changed uint64, err error) {
+	switch table {
+	case format.KeyRows.Table:
+		row, err := format.KeyRows.Decode(key, value)
+		backup.Keys = append(backup.Keys, row)
+		return max(row.ModifyIndex, row.Fence), err
+	case format.NodeRows.Table:
+		row, err := format.NodeRows.Decode(key, value)
+		backup.Nodes = append(backup.Nodes, row)
+		return row.ModifyIndex, err
+	case format.ServiceRows.Table:
+		row, err := format.ServiceRows.Decode(key, value)
+		backup.Services = append(backup.Services, row)
+		return row.ModifyIndex, err
+	case format.CheckRows.Table:
+		row, err := format.CheckRows.Decode(key, value)
+		backup.Checks = append(backup.Checks, row)
+		return row.ModifyIndex, err
+	}
+	return 0, corrupt("row %.100q is of the unknown table %d", key, table)
 }

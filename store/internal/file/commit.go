@@ -128,9 +128,7 @@ func (f *File) checkFile() error {
 	case f.named && unlinked(info):
 		return errRemoved
 	case info.Size() < f.size:
-		return fmt.Errorf("%w: it is cut off: it has %d bytes, and had %d", format.ErrCorrupt,
-			info.Size(),
-			f.size)
+		return corrupt("it is cut off: it has %d bytes, and had %d", info.Size(), f.size)
 	}
 	f.size = info.Size()
 	return nil

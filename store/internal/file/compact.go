@@ -16,13 +16,8 @@ import (
 // compactTransaction is how many bytes a compaction copies at a time.
 const compactTransaction = 1 << 20
 
-// Compact rewrites the file at the path without the free pages in it, while it has its lock.
-// The file is there, whole, at every moment: the smaller one takes its name when it is on disk, and
-// who waited for the lock of the larger one meanwhile finds out and opens the smaller. It returns
-// the errors of Open, and fs.ErrNotExist if there is no file. After an error the file is as it
-// was, unless the smaller one had its name already: that has the same rows, but whether it has the
-// name on disk is not known. The reader is given the rows before, and may refuse them: a copy must
-// not take the place of what might yet be saved.
+// Compact is that of package store. The reader is given the rows before, and may refuse them: a
+// copy must not take the place of what might yet be saved.
 func Compact(path string, o Options, reader Reader) (err error) {
 	// Not the link is to be replaced that leads to the file, but the file.
 	path, err = filepath.EvalSymlinks(path)
@@ -40,11 +35,6 @@ func Compact(path string, o Options, reader Reader) (err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	other := filepath.Join(filepath.Dir(path), ".lockd-"+rand.Text()+".new")
-	defer func() {
-		if removeErr := os.Remove(other); !errors.Is(removeErr, fs.ErrNotExist) {
-			err = errors.Join(err, removeErr)
-		}
-	}()
 	last := header{index: f.last.index, tally: f.Tally()}
 	err = f.copyTo(other, o, info, last, func() error {
 		if err := os.Rename(other, path); err != nil {
@@ -65,40 +55,24 @@ func Compact(path string, o Options, reader Reader) (err error) {
 // anew, since it is of another commit.
 func (f *File) copyTo(
 	path string, o Options, like fs.FileInfo, last header, publish func() error,
-) (err error) {
-	options := o.bolt(o.Timeout)
-	options.NoSync = true // once, when it is complete
-	db, err := bbolt.Open(path, o.permissions(), options)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := giveTo(path, like); err != nil {
-		return err
-	}
-	if err := os.Chmod(path, like.Mode().Perm()); err != nil { // the umask may have taken from it
-		return err
-	}
-	if err := db.Update(fill); err != nil {
-		return err
-	}
-	found, err := inspect(f.handle, &copying{to: db, last: last})
-	if err := errors.Join(err, found.err); err != nil {
-		return err
-	}
-	err = db.Update(func(tx *bbolt.Tx) error {
-		last.commit = uint64(tx.ID())
-		return writeHeader(tx, last)
-	})
-	if err != nil {
-		return err
-	}
-	if !o.NoSync {
-		if err := db.Sync(); err != nil {
+) error {
+	return build(path, o, func(db *bbolt.DB) error {
+		if err := giveTo(path, like); err != nil {
 			return err
 		}
-	}
-	return publish()
+		// The umask may have taken from it.
+		if err := os.Chmod(path, like.Mode().Perm()); err != nil {
+			return err
+		}
+		found, err := inspect(f.handle, &copying{to: db, last: last})
+		if err := errors.Join(err, found.err); err != nil {
+			return err
+		}
+		return db.Update(func(tx *bbolt.Tx) error {
+			last.commit = uint64(tx.ID())
+			return writeHeader(tx, last)
+		})
+	}, publish)
 }
 
 // copying is a Reader that writes the rows to another file, in transactions of some size. It
@@ -135,7 +109,7 @@ func (c *copying) Rows(table byte, from *format.Chunk) {
 func (c *copying) End() error {
 	c.write()
 	if c.err == nil && c.done != c.last.tally {
-		c.err = fmt.Errorf("%w: it has changed while it was copied", format.ErrCorrupt)
+		c.err = corrupt("it has changed while it was copied")
 	}
 	return c.err
 }
@@ -151,9 +125,7 @@ func (c *copying) write() {
 	c.read, c.size = c.read[:0], 0
 }
 
-// Publish gives a complete file, closed and on disk, the name path, in the same file system. It
-// returns an error that is fs.ErrExist if the name is taken. After an error the file does not have
-// the name, unless the name could not be taken back, or only to close the file has failed.
+// Publish is that of package store.
 func Publish(made, path string, o Options) (err error) {
 	f, err := Open(made, o, nil) // under its lock, as create does it
 	if err != nil {

@@ -1,7 +1,6 @@
 package file
 
 import (
-	"fmt"
 	"io/fs"
 	"slices"
 
@@ -81,7 +80,7 @@ func (w *pageWalk) walkLog(f *found, buckets *[]bucket) error {
 	for number := range byte(segments) {
 		b, ok := take(buckets, string(segmentName(number)))
 		if f.err == nil && ok != (f.last.log.made != 0) {
-			f.err = fmt.Errorf("%w: its header does not fit its log", format.ErrCorrupt)
+			f.err = corrupt("its header does not fit its log")
 		}
 		if !ok {
 			continue
@@ -108,19 +107,17 @@ func (w *pageWalk) scanSegment(
 ) ([]*scan, error) {
 	s, err := newSegment(number, root, int(w.meta.pageSize), content)
 	if err != nil {
-		return scans, fmt.Errorf("%w: segment %d of its log: %w", format.ErrCorrupt, number, err)
+		return scans, corrupt("segment %d of its log: %w", number, err)
 	}
-	c, err := newScan(s, content)
-	return append(scans, c), err
+	c := newScan(s, content[:(lanes*s.stride-1)*sectorSize])
+	return append(scans, c), c.check()
 }
 
 // checkTally refuses a number of rows for which a file has no room.
 func (w *pageWalk) checkTally(f *found) {
 	size := w.meta.highWater * uint64(w.meta.pageSize)
 	if rows := f.last.tally.Rows; f.err == nil && rows > size/leastRow {
-		f.err = fmt.Errorf("%w: its last commit left %d rows, and it has %d bytes",
-			format.ErrCorrupt,
-			rows, size)
+		f.err = corrupt("its last commit left %d rows, and it has %d bytes", rows, size)
 	}
 }
 
@@ -136,8 +133,7 @@ func (w *pageWalk) walkTable(f *found, buckets *[]bucket, table byte, reader Rea
 	return w.walkBucket(b, 0, func(leaf uint64, depth int, content []byte) error {
 		for e := range innerBuckets(content) {
 			if f.err == nil {
-				f.err = fmt.Errorf("%w: %.100q of %s is not a row", format.ErrCorrupt, e.key,
-					format.TableName(table))
+				f.err = corrupt("%.100q of %s is not a row", e.key, format.TableName(table))
 			}
 		}
 		if f.err == nil && elementCount(content) > 0 {
@@ -168,4 +164,18 @@ func take(buckets *[]bucket, name string) (taken bucket, ok bool) {
 	taken = (*buckets)[at]
 	*buckets = slices.Delete(*buckets, at, at+1)
 	return taken, true
+}
+
+// Reader takes the rows of a file.
+type Reader interface {
+	// begin is called before the first row, with what the last commit left. Rows that were taken
+	// before do not count.
+	Begin(index uint64, left format.Tally)
+
+	// rows is called with all rows, table by table and in the order of the keys; those of the log
+	// are in their places. The chunk is valid until it returns, and not to be changed.
+	Rows(table byte, c *format.Chunk)
+
+	// end is called after the last row, and returns what is wrong with any of them.
+	End() error
 }

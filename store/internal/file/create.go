@@ -23,7 +23,7 @@ import (
 // can be removed.
 func create(path string, o Options) error {
 	other := filepath.Join(filepath.Dir(path), ".lockd-"+rand.Text()+".new")
-	err := build(other, o, func() error {
+	err := build(other, o, nil, func() error {
 		if err := os.Link(other, path); err != nil {
 			return err
 		}
@@ -49,16 +49,19 @@ func create(path string, o Options) error {
 // and not yet locked: who opens it just then is told [ErrCorrupt], and a crash before it is
 // complete leaves a file to be removed by hand, since it cannot be told from a damaged one.
 func createInPlace(path string, o Options) error {
-	err := build(path, o, func() error { return syncFolder(filepath.Dir(path), o) })
+	err := build(path, o, nil, func() error { return syncFolder(filepath.Dir(path), o) })
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
 	return err
 }
 
-// build makes a complete file at the path, where nothing may be, and calls publish while it has
-// the file's lock. After an error there is no file, unless publish gave it another name.
-func build(path string, o Options, publish func() error) (err error) {
+// build makes a complete file at the path, where nothing may be: the empty tables, and what write
+// adds, unless that is nil. It has the file on disk, and calls publish while it has its lock. After
+// an error there is no file, unless publish gave it another name.
+func build(
+	path string, o Options, write func(db *bbolt.DB) error, publish func() error,
+) (err error) {
 	made := false
 	options := o.bolt(o.Timeout)
 	options.NoSync = true // once, when it is complete
@@ -79,6 +82,11 @@ func build(path string, o Options, publish func() error) (err error) {
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if err := db.Update(fill); err != nil {
 		return fmt.Errorf("create: %w", reveal(err))
+	}
+	if write != nil {
+		if err := write(db); err != nil {
+			return err
+		}
 	}
 	if !o.NoSync {
 		if err := db.Sync(); err != nil {

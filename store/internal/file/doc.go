@@ -23,29 +23,30 @@
 // follows from these invariants.
 //
 //  1. The tables and the header change together. A step and what the header says of it, which
-//     records count and how far the checkpoint is, are one transaction of bbolt's, of which a crash
-//
-// leaves all or nothing. A row that a step has taken may stay in its record, which says the same of
-// it; one that a newer record has is not taken, and if such a record comes while the step is under
-// way, it is read after the table. 2. A record that counts is not overwritten. A record goes behind
-// the last one in its lane, and to the start of the other segment only after finish: the header
-// that is on disk then says that no record in that segment counts. If a step has failed, and it is
-// not known whether it is in the file, nothing is written any more. 3. Only the newest record may
-// be half on disk. A record is begun when the one before is on disk, and commits come one at a
-// time. Each sector has a checksum that covers its place, so a half record is told from a whole
-// one, and from damage. One whose write has failed is withdrawn, and its sectors are empty on disk
-// before the next one is written. 4. Records are read in the order of their numbers, which have no
-// gap. A number is used again only for a record that was withdrawn, by invariant 3. So the record
-// after which reading ends is the newest, unless a later one is there: then the disk has lost a
-// write, and the file is refused. The records go to two lanes in turn, which share no page, so that
-// a page that is lost as a whole has the newest record or is found out in this way. 5. A segment is
-// known to the commit of bbolt's before the last. If the newest meta page is damaged, the one
-// before it is read, and its tables have no segment that the last commit made. So no record goes to
-// a segment before another commit has followed: see young. 6. What this process builds on is on
-// disk. Before it writes anything new, it has the newest record and the newest meta page, which the
-// process before may have left in memory only, written again and synced: see inherit. Writes and
-// syncs come one at a time, so that the error of a sync reaches the commit whose write it is about:
-// see disk.
+//     records count and how far the checkpoint is, are one transaction of bbolt's, of which a
+//     crash leaves all or nothing. A row that a step has taken may stay in its record, which says
+//     the same of it; one that a newer record has is not taken, and if such a record comes while
+//     the step is under way, it is read after the table.
+//  2. A record that counts is not overwritten. A record goes behind the last one in its lane, and
+//     to the start of the other segment only after finish: the header that is on disk then says
+//     that no record in that segment counts. If a step has failed, and it is not known whether it
+//     is in the file, nothing is written any more.
+//  3. Only the newest record may be half on disk. A record is begun when the one before is on
+//     disk, and commits come one at a time. Each sector has a checksum that covers its place, so a
+//     half record is told from a whole one, and from damage. One whose write has failed is
+//     withdrawn, and its sectors are empty on disk before the next one is written.
+//  4. Records are read in the order of their numbers, which have no gap. A number is used again
+//     only for a record that was withdrawn, by invariant 3. So the record after which reading ends
+//     is the newest, unless a later one is there: then the disk has lost a write, and the file is
+//     refused. The records go to two lanes in turn, which share no page, so that a page that is
+//     lost as a whole has the newest record or is found out in this way.
+//  5. A segment is known to the commit of bbolt's before the last. If the newest meta page is
+//     damaged, the one before it is read, and its tables have no segment that the last commit
+//     made. So no record goes to a segment before another commit has followed: see young.
+//  6. What this process builds on is on disk. Before it writes anything new, it has the newest
+//     record and the newest meta page, which the process before may have left in memory only,
+//     written again and synced: see inherit. Writes and syncs come one at a time, so that the
+//     error of a sync reaches the commit whose write it is about: see disk.
 //
 // A log that cannot be made for want of room is done without: its commits go to the tables. A
 // commit that is too large for the log goes there too, with all that the log has; its header says

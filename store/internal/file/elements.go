@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"iter"
-
-	"github.com/lockd/lockd/store/internal/format"
 )
 
 // What the format of bbolt's says of the pages of a tree.
@@ -28,7 +26,7 @@ type element struct {
 }
 
 func misplaced(page uint64, what string) error {
-	return fmt.Errorf("%w: page %d %s", format.ErrCorrupt, page, what)
+	return corrupt("page %d %s", page, what)
 }
 
 func pageKind(content []byte) uint16 { return binary.NativeEndian.Uint16(content[8:]) }

@@ -10,20 +10,22 @@ import (
 	"github.com/lockd/lockd/store/internal/format"
 )
 
-// What [Open] returns when it refuses a file. The file is left as it is, byte for byte.
+// What [Open] returns when it refuses a file. Package store documents them.
 var (
-	// ErrInUse is returned when another database, of this process or another, has the file open,
-	// and did not close it within Options.Timeout.
+	// ErrInUse is that of package store.
 	ErrInUse = errors.New("file is in use")
 
-	// ErrFormat is returned when the file is sound as far as one can tell, but was not written by
-	// this package, or by a newer version of it.
+	// ErrFormat is that of package store.
 	ErrFormat = errors.New("file has an unknown format")
 
-	// ErrInvalid is returned when the path is on a file system on which the file's lock cannot be
-	// trusted, and Options.AllowNetworkFS does not let it through.
+	// ErrInvalid is that of package store.
 	ErrInvalid = errors.New("invalid argument")
 )
+
+// corrupt says what is damaged, and how.
+func corrupt(text string, args ...any) error {
+	return fmt.Errorf("%w: "+text, append([]any{format.ErrCorrupt}, args...)...)
+}
 
 // notExist is fs.ErrNotExist, in words that say what does not exist.
 type notExist string
@@ -71,5 +73,5 @@ func errRow(row format.Write, err error) error {
 }
 
 func errNoTable(table byte) error {
-	return fmt.Errorf("%w: its table of %s is missing", format.ErrCorrupt, format.TableName(table))
+	return corrupt("its table of %s is missing", format.TableName(table))
 }

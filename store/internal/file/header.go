@@ -74,25 +74,15 @@ var headerRows = format.Rows[header]{
 func writeHeader(tx *bbolt.Tx, row header) error {
 	bucket := tx.Bucket([]byte(format.HeaderBucket))
 	if bucket == nil {
-		return fmt.Errorf("%w: it has no bucket %s", format.ErrCorrupt, format.HeaderBucket)
+		return corrupt("it has no bucket %s", format.HeaderBucket)
 	}
 	row.version = formatVersion
 	value := headerRows.Append(nil, headerKey, &row)
 	return bucket.Put([]byte(headerKey), value)
 }
 
-// readHeader returns the header of the last commit. It returns [ErrFormat] if the file is not of
-// this package's format.
-func readHeader(tx *bbolt.Tx) (header, error) {
-	var value []byte
-	if bucket := tx.Bucket([]byte(format.HeaderBucket)); bucket != nil {
-		value = bucket.Get([]byte(headerKey))
-	}
-	return headerOf(value, uint64(tx.ID()))
-}
-
-// headerOf is readHeader for the value that is in the header's place, nil for none, after that
-// commit.
+// headerOf returns the header of a value that is in its place, nil for none, after that commit. It
+// returns [ErrFormat] if the file is not of this package's format.
 func headerOf(value []byte, commit uint64) (header, error) {
 	if value == nil {
 		return header{}, fmt.Errorf("%w: it is a bbolt file of another program; "+
@@ -105,14 +95,14 @@ func headerOf(value []byte, commit uint64) (header, error) {
 	case row.version != formatVersion:
 		return header{}, errVersion(row.version)
 	case row.commit != commit:
-		return header{}, fmt.Errorf("%w: its header is of commit %d, and its last one is %d",
-			format.ErrCorrupt, row.commit, commit)
+		return header{}, corrupt("its header is of commit %d, and its last one is %d", row.commit,
+			commit)
 	case row.index < schema.FirstIndex, row.index >= lastLimit:
 		return header{}, errLastIndex(row.index)
 	case row.log.first > row.log.next, row.log.next >= lastLimit,
 		(row.log.made == 0) != (row.log.first == 0):
-		return header{}, fmt.Errorf("%w: its log is from record %d to before %d", format.ErrCorrupt,
-			row.log.first, row.log.next)
+		return header{}, corrupt("its log is from record %d to before %d", row.log.first,
+			row.log.next)
 	}
 	return row, nil
 }
@@ -123,6 +113,6 @@ func errVersion(version uint64) error {
 }
 
 func errLastIndex(index uint64) error {
-	return fmt.Errorf("%w: its last index is %d, not from %d to %d", format.ErrCorrupt, index,
-		schema.FirstIndex, uint64(lastLimit-1))
+	return corrupt("its last index is %d, not from %d to %d", index, schema.FirstIndex,
+		uint64(lastLimit-1))
 }

@@ -2,8 +2,6 @@ package file
 
 import (
 	"fmt"
-
-	"github.com/lockd/lockd/store/internal/format"
 )
 
 // inherit has on disk what was in the file when it was opened, before anybody is told of it and
@@ -96,8 +94,7 @@ func (f *File) blankAgain(run sectorRun) error {
 		start := i * sectorSize
 		found, err := s.readSector(run.place+i, content[start:start+sectorSize])
 		if err != nil {
-			return fmt.Errorf("%w: sector %d of segment %d of its log: %w", format.ErrCorrupt,
-				run.place+i, s.number, err)
+			return corrupt("sector %d of segment %d of its log: %w", run.place+i, s.number, err)
 		}
 		if found.number == 0 || found.number == f.log.next {
 			copy(content[start:], s.blank(run.place+i, 1))

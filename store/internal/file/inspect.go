@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-
-	"github.com/lockd/lockd/store/internal/format"
 )
 
 // bbolt maps the file into memory and believes its two meta pages and its list of free pages:
@@ -42,14 +40,13 @@ func inspect(file *os.File, reader Reader) (found, error) {
 	need := meta.highWater * uint64(meta.pageSize)
 	switch pages := uint64(info.Size()) / uint64(meta.pageSize); {
 	case meta.highWater > pages:
-		return found{}, fmt.Errorf("%w: it is cut off: it has %d bytes, and needs %d",
-			format.ErrCorrupt, info.Size(), need)
+		return found{}, corrupt("it is cut off: it has %d bytes, and needs %d", info.Size(), need)
 	case meta.freelist == noFreelist:
 		return found{}, fmt.Errorf("%w: it was written by another program, "+
 			"without its list of free pages; choose another path", ErrFormat)
 	case meta.root >= meta.highWater, meta.freelist >= meta.highWater:
-		return found{}, fmt.Errorf("%w: its meta page names pages %d and %d of %d",
-			format.ErrCorrupt, meta.root, meta.freelist, meta.highWater)
+		return found{}, corrupt("its meta page names pages %d and %d of %d", meta.root,
+			meta.freelist, meta.highWater)
 	}
 	if err := inspectPair(meta, other); err != nil {
 		return found{}, err
@@ -63,7 +60,7 @@ func inspect(file *os.File, reader Reader) (found, error) {
 	return found, err
 }
 
-var errFreelist = fmt.Errorf("%w: its list of free pages is not one", format.ErrCorrupt)
+var errFreelist = corrupt("its list of free pages is not one")
 
 // claimFreelist refuses a list that bbolt did not write, and claims its pages and those in it.
 // bbolt has no checksum of it, and would write over pages that are in use.

@@ -9,8 +9,6 @@ import (
 	"io"
 	"os"
 	"sync"
-
-	"github.com/lockd/lockd/store/internal/format"
 )
 
 // What the format of bbolt's says, which its version 2 fixes.
@@ -107,13 +105,13 @@ func explain(f *beginning, first, second metaPage) error {
 	case err != nil:
 		return cause(err)
 	case info.Size() == 0:
-		return fmt.Errorf("%w: it is empty", format.ErrCorrupt)
+		return corrupt("it is empty")
 	case first.magic != boltMagic && second.magic != boltMagic:
 		return fmt.Errorf("%w: it is not a bbolt file; choose another path", ErrFormat)
 	case first.magic == boltMagic && first.version != boltVersion:
 		return fmt.Errorf("%w: it is of version %d of bbolt's format", ErrFormat, first.version)
 	}
-	return fmt.Errorf("%w: neither of its two meta pages is whole", format.ErrCorrupt)
+	return corrupt("neither of its two meta pages is whole")
 }
 
 // readMeta reads a meta page, which is at the offset. One that is beyond the end is all zeros.
@@ -157,8 +155,8 @@ func inspectPair(meta, other metaPage) error {
 	case !flipped(other, meta.commit+1):
 		return nil // a crash while it was written leaves that
 	}
-	return fmt.Errorf("%w: meta page %d is not what a commit leaves; the last commit may be lost",
-		format.ErrCorrupt, other.number)
+	return corrupt("meta page %d is not what a commit leaves; the last commit may be lost",
+		other.number)
 }
 
 // flipped reports whether the page was the whole one of that commit before one of its bits changed.

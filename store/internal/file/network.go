@@ -1,6 +1,9 @@
 package file
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // checkPlace refuses a path on a file system on which the lock, or the mapped memory, cannot be
 // trusted, as far as that can be recognised: for an existing file its own path, and for one to be
@@ -18,4 +21,79 @@ func checkPlace(path string, o Options) error {
 			"others out; put it on a local disk, or set Options.AllowNetworkFS", ErrInvalid, name)
 	}
 	return nil
+}
+
+// What each system says of a file system, and what that means for the lock. All of it is part of
+// the package on every system, so that it can be tested on any.
+
+// linuxNetworkName names a file system by its magic number, as statfs(2) returns it, if the lock
+// cannot be trusted there. GFS2 and OCFS2 are not among them: their locks hold for the whole
+// cluster, their memory is coherent, and a node that is lost is shut out before its locks are
+// freed.
+func linuxNetworkName(magic uint32) string {
+	switch magic {
+	case 0x6969:
+		// The server forgets a client's locks when it restarts or a lease runs out, and no client
+		// is told; with nolock or local_lock they never leave the machine.
+		return "NFS"
+	case 0x517b, 0xff534d42, 0xfe534d42: // smbfs, cifs, smb2
+		return "SMB" // locks are lost with the connection; with nobrl they stay on the machine
+	case 0x564c: // ncpfs
+		return "NCP" // locks stay on the machine
+	case 0x01021997:
+		return "9p" // locks stay on the machine unless it is mounted with posixacl and cache=none
+	case 0x786f4256:
+		return "vboxsf" // locks stay in the guest, and mapped memory does not follow the host
+	case 0xbacbacbc:
+		return "vmhgfs" // as vboxsf
+	case 0x7c7c6673:
+		return "prl_fs" // as vboxsf
+	case 0x65735546:
+		// Anything may be behind it: sshfs, s3fs, GlusterFS, the folders of a virtual machine's
+		// host. It does not say what, and keeps locks on the machine unless its program takes part.
+		return "FUSE"
+	case 0x5346414f, 0x6b414653: // OpenAFS, kAFS
+		return "AFS" // locks of a whole file may stay on the machine, and run out unseen
+	case 0x73757245:
+		return "Coda" // works without its server, and settles conflicts later
+	case 0x00c36400:
+		return "Ceph" // a client that was cut off loses its locks, and may write what it cached
+	case 0x0bd00bd0:
+		return "Lustre" // locks stay on the machine with localflock, and fail without flock
+	case 0x19830326:
+		return "BeeGFS" // locks stay on the machine unless tuneUseGlobalFileLocks is set
+	case 0x20030528:
+		return "OrangeFS" // has no locks but those that stay on the machine
+	}
+	return ""
+}
+
+// mountLocal is MNT_LOCAL of sys/mount.h: the file system is stored on this machine.
+const mountLocal = 0x1000
+
+// darwinNetworkName returns the name of a file system, as statfs(2) returns it with its flags, if
+// the lock cannot be trusted there.
+func darwinNetworkName(name string, flags uint32) string {
+	if flags&mountLocal == 0 { // nfs, smbfs, afpfs, webdav and whatever else knows itself remote
+		return cmp.Or(name, "a file system without a name that is not local")
+	}
+	switch name {
+	case "macfuse", "osxfuse", "fusefs": // a server may be behind it, whatever it says of itself
+		return name
+	case "AppleVirtIOFS", "virtiofs", "vmhgfs", "prl_fs": // the host's folders, in a guest
+		return name
+	}
+	return ""
+}
+
+// driveRemote is DRIVE_REMOTE of fileapi.h.
+const driveRemote = 4
+
+// windowsNetworkName says so if a drive of this kind, as GetDriveTypeW returns it, is another
+// machine's.
+func windowsNetworkName(kind uintptr) string {
+	if kind == driveRemote {
+		return "a network drive"
+	}
+	return ""
 }

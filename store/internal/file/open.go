@@ -32,7 +32,11 @@ func Open(path string, o Options, reader Reader) (*File, error) {
 func openOrCreate(path string, o Options, reader Reader) (*File, error) {
 	start := time.Now() // of a wait for another process, which knows no clock but the real one
 	for {
-		f, err := tryOpen(path, o, reader, o.Timeout-time.Since(start))
+		var f *File
+		err := prepare(path, o)
+		if err == nil {
+			f, err = openExisting(path, o, reader, o.Timeout-time.Since(start))
+		}
 		switch {
 		case err == nil:
 			return f, nil
@@ -44,16 +48,6 @@ func openOrCreate(path string, o Options, reader Reader) (*File, error) {
 			return nil, err
 		}
 	}
-}
-
-// tryOpen returns bbolt's ErrTimeout if it does not get the lock in time.
-func tryOpen(
-	path string, o Options, reader Reader, wait time.Duration,
-) (*File, error) {
-	if err := prepare(path, o); err != nil {
-		return nil, err
-	}
-	return openExisting(path, o, reader, wait)
 }
 
 // errChanging is returned if the file is created, removed or replaced at this moment. It
@@ -80,7 +74,8 @@ func prepare(path string, o Options) error {
 	return create(path, o)
 }
 
-// openExisting opens the file that is at the path.
+// openExisting opens the file that is at the path. It returns bbolt's ErrTimeout if it does not get
+// the lock in time.
 func openExisting(
 	path string, o Options, reader Reader, wait time.Duration,
 ) (*File, error) {

@@ -3,7 +3,6 @@ package file
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 
 	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store/internal/format"
@@ -84,9 +83,4 @@ func readRecord(payload []byte) (last header, rows []format.Write, err error) {
 		}
 	}
 	return last, rows, d.End()
-}
-
-// recordError says of what record the error is.
-func recordError(number uint64, err error) error {
-	return fmt.Errorf("%w: record %d of its log: %w", format.ErrCorrupt, number, err)
 }

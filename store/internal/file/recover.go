@@ -1,12 +1,13 @@
 package file
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store/internal/format"
@@ -31,13 +32,7 @@ type Remark struct {
 	Text  string
 }
 
-// Recover reads all rows of the file at the path whose checksums hold, however damaged the file
-// is. It opens the file for reading only, and changes nothing. It returns [ErrInUse] as [Open]
-// does, and [ErrFormat] or [ErrCorrupt] for a file of a newer format, and for one in which there is
-// nothing of this package's.
-//
-// Where a page of a table cannot be read, older copies of its rows are looked for in pages that are
-// no longer in use, and told of as doubtful.
+// Recover is that of package store.
 func Recover(path string, o Options) (*Recovered, error) {
 	found, err := tryRecover(path, o)
 	if err != nil {
@@ -55,7 +50,7 @@ func tryRecover(path string, o Options) (found *Recovered, err error) {
 		return nil, fmt.Errorf("%w: it is not a regular file, its mode is %v", ErrFormat,
 			info.Mode())
 	case info.Size() == 0:
-		return nil, fmt.Errorf("%w: it is empty", format.ErrCorrupt)
+		return nil, corrupt("it is empty")
 	}
 	unlock, err := lockToRead(path, o)
 	if err != nil {
@@ -70,7 +65,8 @@ func tryRecover(path string, o Options) (found *Recovered, err error) {
 	if info, err = f.Stat(); err != nil {
 		return nil, cause(err)
 	}
-	return newSalvage(f, info).run()
+	s := &salvage{file: f, size: info.Size(), rows: make(map[rowPlace]candidate)}
+	return s.run()
 }
 
 // lockToRead keeps everybody from opening the file to write to it, until unlock is called. What
@@ -110,27 +106,18 @@ func (s *salvage) result() (*Recovered, error) {
 		if s.metaErr != nil {
 			return nil, s.metaErr
 		}
-		return nil, fmt.Errorf("%w: there is no row of lockd's in it", format.ErrCorrupt)
+		return nil, corrupt("there is no row of lockd's in it")
 	}
-	places := make([]rowPlace, 0, len(s.rows))
-	for place := range s.rows {
-		places = append(places, place)
-	}
+	places := slices.Collect(maps.Keys(s.rows))
 	slices.SortFunc(places, func(a, b rowPlace) int {
-		if a.table != b.table {
-			return int(a.table) - int(b.table)
-		}
-		return strings.Compare(a.key, b.key)
+		return cmp.Or(cmp.Compare(a.table, b.table), cmp.Compare(a.key, b.key))
 	})
 	for _, place := range places {
 		row := s.rows[place]
-		switch place.table {
-		case format.KeyRows.Table, format.NodeRows.Table, format.ServiceRows.Table,
-			format.CheckRows.Table:
-		default:
-			continue // no backup has these
+		if !inBackup(place.table) {
+			continue
 		}
-		if err := r.add(place.table, place.key, row.value); err != nil {
+		if _, err := r.add(place.table, place.key, row.value); err != nil {
 			s.miss(place.table, place.key, "%v", err)
 		} else if row.doubt != "" {
 			s.doubt(place.table, place.key, "%s", row.doubt)

@@ -1,7 +1,6 @@
 package file
 
 import (
-	"fmt"
 	"os"
 
 	"github.com/lockd/lockd/store/internal/format"
@@ -10,75 +9,98 @@ import (
 // scan is a segment as it was found in a file.
 type scan struct {
 	*segment
-	content []byte // from its first page on
-	sectors [lanes][]sector
+	content []byte        // from its first page on
+	sectors []sectorFound // by place
 }
 
-// newScan reads all sectors of a segment. Each must have been written there at some time.
-func newScan(s *segment, content []byte) (*scan, error) {
+// sectorFound is a sector, and whether its checksum holds.
+type sectorFound struct {
+	sector
+	sound bool
+}
+
+// newScan reads all sectors in the content. That of place 0, which is bbolt's, is not sound.
+func newScan(s *segment, content []byte) *scan {
 	c := &scan{segment: s, content: content}
-	for lane := range lanes {
-		c.sectors[lane] = make([]sector, s.room())
-		for i := range s.room() {
-			place := s.place(lane, i)
-			read, err := s.readSector(place, c.raw(place))
-			if err != nil {
-				return nil, fmt.Errorf("%w: sector %d of segment %d of its log: %w",
-					format.ErrCorrupt,
-					place, s.number, err)
-			}
-			c.sectors[lane][i] = read
+	for place := range len(content) / sectorSize {
+		found, err := s.readSector(place, c.raw(place))
+		c.sectors = append(c.sectors, sectorFound{found, err == nil && place > 0})
+	}
+	return c
+}
+
+// check returns an error unless each sector was written there at some time.
+func (c *scan) check() error {
+	for place := 1; place < len(c.sectors); place++ {
+		if !c.sectors[place].sound {
+			return corrupt("sector %d of segment %d of its log: %w", place, c.number, errSector)
 		}
 	}
-	return c, nil
+	return nil
 }
 
 func (c *scan) raw(place int) []byte {
 	return c.content[place*sectorSize : (place+1)*sectorSize]
 }
 
-// take returns the payload of the record, if it is the next one in its lane, and whole. Its sectors
+// payload returns what the sectors have, if they are all of one record.
+func (c *scan) payload(place, count int) ([]byte, bool) {
+	if count == 0 || count > len(c.sectors)-place {
+		return nil, false
+	}
+	head := c.sectors[place]
+	payload := make([]byte, 0, count*sectorRoom)
+	for i := range count {
+		next := c.sectors[place+i]
+		left := head.left - uint32(i*sectorRoom)
+		if !next.sound || next.number != head.number || next.left != left {
+			return nil, false
+		}
+		payload = append(payload, c.raw(place + i)[sectorHead:]...)
+	}
+	return payload[:head.left], true
+}
+
+// take takes the payload of the record, if it is the next one in its lane, and whole. Its sectors
 // are no longer among those that have a number.
 func (c *scan) take(number uint64) (payload []byte, ok bool) {
 	lane := int(number % lanes)
 	from := c.used[lane]
-	list := c.sectors[lane][from:]
-	if len(list) == 0 || list[0].number != number || list[0].left == 0 ||
-		uint64(list[0].left) > uint64(len(list)*sectorRoom) {
+	if from == c.room() {
 		return nil, false
 	}
-	size := int(list[0].left)
-	count := sectorsFor(size)
-	for i, s := range list[:count] {
-		if s.number != number || int(s.left) != size-i*sectorRoom {
-			return nil, false
-		}
+	place := c.place(lane, from)
+	head := c.sectors[place]
+	if head.number != number || uint64(head.left) > uint64((c.room()-from)*sectorRoom) {
+		return nil, false
 	}
-	payload = make([]byte, 0, count*sectorRoom)
+	count := sectorsFor(int(head.left))
+	if payload, ok = c.payload(place, count); !ok {
+		return nil, false
+	}
 	for i := range count {
-		payload = append(payload, c.raw(c.place(lane, from+i))[sectorHead:]...)
-		list[i].number = 0
+		c.sectors[place+i].number = 0
 	}
 	c.used[lane] += count
 	if c.first == 0 {
 		c.first = number
 	}
-	return payload[:size], true
+	return payload, true
 }
 
 // cutOff returns where the record is that a crash has cut off, nil if there is none. Sectors of
 // any other one that is not before the first that counts are none that a crash leaves.
 func (c *scan) cutOff(first, number uint64) (*sectorRun, error) {
 	var found *sectorRun
-	for lane, list := range c.sectors {
-		for i, s := range list {
+	for lane := range lanes {
+		for i := range c.room() {
+			s := c.sectors[c.place(lane, i)]
 			switch {
 			case s.number < first:
 				continue
 			case s.number != number || lane != int(number%lanes) || i < c.used[lane]:
 				return nil, errLost
-			}
-			if s.left == 0 || uint64(s.left) > uint64(c.room()*sectorRoom) {
+			case s.left == 0 || uint64(s.left) > uint64(c.room()*sectorRoom):
 				return nil, errLost
 			}
 			from := c.used[lane]
@@ -93,8 +115,8 @@ func (c *scan) cutOff(first, number uint64) (*sectorRun, error) {
 	return found, nil
 }
 
-var errLost = fmt.Errorf("%w: its log lacks a record that was followed by others: the disk has "+
-	"lost a write", format.ErrCorrupt)
+var errLost = corrupt("its log lacks a record that was followed by others: " +
+	"the disk has lost a write")
 
 // replay reads the records that count, from the segments of a file with that header, and returns
 // what the last commit left.
@@ -114,7 +136,7 @@ func (l *commitLog) replay(scans []*scan, last header) (header, error) {
 			err = l.checkOrder(left, before, last)
 		}
 		if err != nil {
-			return last, recordError(l.next, err)
+			return last, corrupt("record %d of its log: %w", l.next, err)
 		}
 		l.filling.rows.add(rows)
 		l.newest = &record{l.filling.last(l.lane(), len(payload)), l.next, payload}

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"strings"
 
@@ -31,7 +30,7 @@ type salvage struct {
 	rows   map[rowPlace]candidate
 	index  uint64 // the highest that was seen
 	lost   [format.TableCount][]bounds
-	log    []*logScan
+	log    []*scan
 	left   format.Tally // of all rows, as the last commit left them
 
 	missing, doubtful []Remark
@@ -44,10 +43,6 @@ const (
 	ofNoHeader = "it is of the log, and the header is missing that says how much of it counts: " +
 		"it may be older than what was committed last, or have been deleted"
 )
-
-func newSalvage(f *os.File, info fs.FileInfo) *salvage {
-	return &salvage{file: f, size: info.Size(), rows: make(map[rowPlace]candidate)}
-}
 
 func (s *salvage) run() (*Recovered, error) {
 	s.begin()
@@ -158,13 +153,6 @@ func (s *salvage) pageAt(page uint64, in bounds) (content []byte, err error) {
 // pageOverflow returns how many pages the page says that belong to it.
 func pageOverflow(content []byte) uint64 { return uint64(binary.NativeEndian.Uint32(content[12:])) }
 
-// mark notes that the walk has come to the page.
-func (s *salvage) mark(page uint64, content []byte) {
-	for i := range uint64(len(content)) / s.pageSize {
-		s.visited[page+i] = true
-	}
-}
-
 // walkRoot walks the tree of the buckets.
 func (s *salvage) walkRoot(page uint64, in bounds, depth int) {
 	seen := make(map[string]bool)
@@ -248,7 +236,9 @@ func (s *salvage) walk(page uint64, in bounds, depth int, take leafTaker) {
 		s.walkBroken(content, depth, take)
 		return
 	}
-	s.mark(page, content)
+	for i := range uint64(len(content)) / s.pageSize {
+		s.visited[page+i] = true
+	}
 	if pageKind(content) == leafFlag {
 		take(content, in, nil)
 		return

@@ -7,20 +7,6 @@ import (
 	"github.com/lockd/lockd/store/internal/format"
 )
 
-// logScan is a segment of a log that may be damaged. Its records are found by their sectors alone:
-// where a lane ends is of little interest, as the next one has other numbers.
-type logScan struct {
-	*segment
-	content []byte
-	sectors []sectorScan // by place
-}
-
-// sectorScan is a sector, and whether its checksum holds.
-type sectorScan struct {
-	sector
-	sound bool
-}
-
 // takeHeader takes the header.
 func (s *salvage) takeHeader(content []byte, _ bounds, _ error) {
 	for e := range soundElements(content) {
@@ -50,7 +36,8 @@ func (s *salvage) checkHeader() {
 
 // addSegment reads the segment whose first page that is.
 func (s *salvage) addSegment(number byte, page uint64) {
-	if page < firstPage || page >= s.pages || s.segmentAt(page) {
+	known := func(c *scan) bool { return c.start == int64(page) }
+	if page < firstPage || page >= s.pages || slices.ContainsFunc(s.log, known) {
 		return
 	}
 	size := uint64(mostSegment) + 2*s.pageSize // far behind its end, where no sector is sound
@@ -59,28 +46,15 @@ func (s *salvage) addSegment(number byte, page uint64) {
 	named := (length + uint64(segmentPrefix) + sectorSize) / sectorSize // as newSegment has it
 	size = max(size, min(named*sectorSize, uint64(s.size)))
 	content := s.read(page, min(size/s.pageSize, s.pages-page))
-	c := &logScan{
-		segment: &segment{number: number, start: int64(page), stride: int(named / lanes)},
-		content: content,
-	}
-	end := 0
-	for place := range len(content) / sectorSize {
-		found, err := c.readSector(place, c.raw(place))
-		c.sectors = append(c.sectors, sectorScan{found, err == nil && place > 0})
-		if err == nil {
-			end = place + 1
-		}
+	c := newScan(&segment{
+		number: number, start: int64(page), stride: int(named / lanes),
+	}, content)
+	end := len(c.sectors)
+	for end > 0 && !c.sectors[end-1].sound {
+		end--
 	}
 	c.sectors = c.sectors[:min(len(c.sectors), max(end, int(min(named, size))-1))]
 	s.log = append(s.log, c)
-}
-
-func (s *salvage) segmentAt(page uint64) bool {
-	return slices.ContainsFunc(s.log, func(c *logScan) bool { return c.start == int64(page) })
-}
-
-func (c *logScan) raw(place int) []byte {
-	return c.content[place*sectorSize : (place+1)*sectorSize]
 }
 
 // scanSegments looks for segments in all pages that the walk has not come to, if it has not come to
@@ -106,8 +80,10 @@ func (s *salvage) scanSegments() {
 	}
 }
 
-// records returns the payloads of the records that are whole.
-func (c *logScan) records() map[uint64][]byte {
+// records returns the payloads of the records that are whole, in a segment that may be damaged.
+// They are found by their sectors alone: where a lane ends is of little interest, as the next one
+// has other numbers.
+func (c *scan) records() map[uint64][]byte {
 	found := make(map[uint64][]byte)
 	for place := 1; place < len(c.sectors); place++ {
 		at := c.sectors[place]
@@ -123,27 +99,9 @@ func (c *logScan) records() map[uint64][]byte {
 	return found
 }
 
-// payload returns what the sectors have, if they are all of one record.
-func (c *logScan) payload(place, count int) ([]byte, bool) {
-	if count == 0 || count > len(c.sectors)-place {
-		return nil, false
-	}
-	head := c.sectors[place]
-	payload := make([]byte, 0, count*sectorRoom)
-	for i := range count {
-		next := c.sectors[place+i]
-		left := head.left - uint32(i*sectorRoom)
-		if !next.sound || next.number != head.number || next.left != left {
-			return nil, false
-		}
-		payload = append(payload, c.raw(place + i)[sectorHead:]...)
-	}
-	return payload[:head.left], true
-}
-
 // begins reports whether a record certainly begins at that place: if the sectors before it are
 // damaged, it may have begun there, unless others have had all of them.
-func (c *logScan) begins(place int) bool {
+func (c *scan) begins(place int) bool {
 	gap := 0
 	for gap < place-1 && !c.sectors[place-1-gap].sound {
 		gap++
@@ -262,7 +220,7 @@ func (s *salvage) checkRecords(found []uint64) {
 
 // torn returns the place of a damaged sector where the record may be that is the next, 0 if there
 // is none: behind one of the last records, or at the start of a lane.
-func (c *logScan) torn(next uint64) int {
+func (c *scan) torn(next uint64) int {
 	for place := 1; place < len(c.sectors); place++ {
 		if c.sectors[place].sound {
 			continue

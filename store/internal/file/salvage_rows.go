@@ -103,19 +103,8 @@ func candidateOf(table byte, key string, value []byte) (c candidate, err error) 
 	if _, err := format.Verify(table, format.BytesOf(key), value); err != nil {
 		return c, err
 	}
-	switch table {
-	case format.KeyRows.Table:
-		row, e := format.KeyRows.Decode(key, value)
-		c.index, err = max(row.ModifyIndex, row.Fence), e
-	case format.NodeRows.Table:
-		row, e := format.NodeRows.Decode(key, value)
-		c.index, err = row.ModifyIndex, e
-	case format.ServiceRows.Table:
-		row, e := format.ServiceRows.Decode(key, value)
-		c.index, err = row.ModifyIndex, e
-	case format.CheckRows.Table:
-		row, e := format.CheckRows.Decode(key, value)
-		c.index, err = row.ModifyIndex, e
+	if inBackup(table) {
+		c.index, err = new(Backup).add(table, key, value)
 	}
 	return c, err
 }

@@ -115,7 +115,7 @@ func (s *segment) create(tx *bbolt.Tx) error {
 func (s *segment) locate(tx *bbolt.Tx, pageSize int) error {
 	bucket := tx.Bucket(segmentName(s.number))
 	if bucket == nil {
-		return fmt.Errorf("%w: its bucket %s is missing", format.ErrCorrupt, segmentName(s.number))
+		return corrupt("its bucket %s is missing", segmentName(s.number))
 	}
 	s.start = int64(bucket.Root()) * int64(pageSize)
 	return nil

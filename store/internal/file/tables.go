@@ -26,7 +26,11 @@ type tables struct {
 func (t *tables) header() (last header, err error) {
 	err = t.view(func(tx *bbolt.Tx) error {
 		return guard(func() (err error) {
-			last, err = readHeader(tx)
+			var value []byte
+			if bucket := tx.Bucket([]byte(format.HeaderBucket)); bucket != nil {
+				value = bucket.Get([]byte(headerKey))
+			}
+			last, err = headerOf(value, uint64(tx.ID()))
 			return err
 		})
 	})
@@ -42,20 +46,6 @@ func (t *tables) lastCommit() (number uint64, err error) {
 	return number, err
 }
 
-// commit is transact, but does without the segments if they cannot be made. It returns the header
-// that it wrote, and the segments that were made. After an error it reports too whether that may be
-// in the file nevertheless.
-func (t *tables) commit(c tableCommit) (done tableCommit, unclear bool, err error) {
-	last, err := t.transact(c)
-	unclear = err != nil && t.committedSince(c.last.commit)
-	if err != nil && !unclear && len(c.made) > 0 {
-		c.made = nil
-		return t.commit(c)
-	}
-	c.last = last
-	return c, unclear, err
-}
-
 // tableCommit is what a transaction of bbolt's writes.
 type tableCommit struct {
 	rows []format.Write // to the tables, in order
@@ -63,19 +53,26 @@ type tableCommit struct {
 	last header         // what it leaves; its number is that of bbolt's last commit before
 }
 
-// committedSince reports whether bbolt's last commit is another one than that, or is not known.
-func (t *tables) committedSince(before uint64) bool {
-	last, err := t.lastCommit()
-	return err != nil || last != before
-}
-
-// transact writes c in one transaction of bbolt's, and returns the header that it wrote.
-func (t *tables) transact(c tableCommit) (last header, err error) {
+// commit writes c in one transaction of bbolt's, without the segments if they cannot be made. It
+// returns the header that it wrote, and the segments that were made. After an error it reports too
+// whether that may be in the file nevertheless: whether bbolt's last commit is another one than
+// before, or is not known.
+func (t *tables) commit(c tableCommit) (done tableCommit, unclear bool, err error) {
+	last := c.last
 	err = t.attempt(func() (err error) {
 		last, err = t.write(c)
 		return err
 	})
-	return last, err
+	if err != nil {
+		newest, unknown := t.lastCommit()
+		unclear = unknown != nil || newest != c.last.commit
+		if !unclear && len(c.made) > 0 {
+			c.made = nil
+			return t.commit(c)
+		}
+	}
+	c.last = last
+	return c, unclear, err
 }
 
 func (t *tables) write(c tableCommit) (header, error) {
@@ -137,35 +134,26 @@ func (t *tables) locate(made []*segment) error {
 func writeTables(tx *bbolt.Tx, rows []format.Write, fill float64) error {
 	var buckets [format.TableCount]*bbolt.Bucket
 	for _, row := range rows {
-		if buckets[row.Table] == nil {
-			bucket, err := tableBucket(tx, row.Table)
-			if err != nil {
-				return err
+		bucket := buckets[row.Table]
+		if bucket == nil {
+			if bucket = tx.Bucket([]byte(format.TableName(row.Table))); bucket == nil {
+				return errNoTable(row.Table)
 			}
 			bucket.FillPercent = fill
 			buckets[row.Table] = bucket
 		}
-		if err := putRow(buckets[row.Table], row); err != nil {
+		key := format.BytesOf(row.Key) // bbolt keeps a copy of its own
+		var err error
+		if row.Value == nil {
+			err = bucket.Delete(key)
+		} else {
+			err = bucket.Put(key, row.Value)
+		}
+		if err != nil {
 			return errRow(row, err)
 		}
 	}
 	return nil
-}
-
-func putRow(bucket *bbolt.Bucket, row format.Write) error {
-	key := format.BytesOf(row.Key) // bbolt keeps a copy of its own
-	if row.Value == nil {
-		return bucket.Delete(key)
-	}
-	return bucket.Put(key, row.Value)
-}
-
-func tableBucket(tx *bbolt.Tx, table byte) (*bbolt.Bucket, error) {
-	bucket := tx.Bucket([]byte(format.TableName(table)))
-	if bucket == nil {
-		return nil, errNoTable(table)
-	}
-	return bucket, nil
 }
 
 // view calls fn with a transaction that sees the last commit.
@@ -215,7 +203,7 @@ func (t *tables) close() error {
 }
 
 // errPanic is what guard makes of a panic.
-var errPanic = fmt.Errorf("%w: bbolt cannot read it", format.ErrCorrupt)
+var errPanic = corrupt("bbolt cannot read it")
 
 // guard calls fn and makes an error of a panic of bbolt's or a fault of the mapped file's.
 func guard(fn func() error) (err error) {
@@ -226,4 +214,19 @@ func guard(fn func() error) (err error) {
 		}
 	}()
 	return fn()
+}
+
+// disk has one goroutine at a time write to the file and sync it: a commit to the log, or one of
+// bbolt's. The system tells of a write that has failed only once, to the next sync, whoever's it
+// is. So with two at a time one could take the other's error, and the other one count as durable
+// what is not on disk. It is a channel, not a mutex, so that a test can tell who waits for it.
+type disk struct{ busy chan struct{} }
+
+func newDisk() *disk { return &disk{make(chan struct{}, 1)} }
+
+// alone calls write, which syncs all that it has written, when no other goroutine writes.
+func (d *disk) alone(write func() error) error {
+	d.busy <- struct{}{}
+	defer func() { <-d.busy }()
+	return write()
 }

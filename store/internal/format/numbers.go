@@ -1,7 +1,5 @@
 package format
 
-import "fmt"
-
 // The tables, by the number that is in the checksum of each of their rows. A number is never
 // given to another table.
 const (
@@ -34,31 +32,23 @@ const (
 // HeaderBucket is the bucket of the header.
 const HeaderBucket = "meta"
 
+var tableNames = [TableCount]string{
+	tableKeys:        "keys",
+	tableSessions:    "sessions",
+	tableNodes:       "nodes",
+	tableServices:    "services",
+	tableChecks:      "checks",
+	tableAttachments: "attachments",
+	tableDelays:      "delays",
+	tableGraves:      "graves",
+	tableMarks:       "marks",
+	tableShares:      "shares",
+}
+
 // TableName is the name of the table's bucket.
 func TableName(table byte) string {
-	switch table {
-	case tableKeys:
-		return "keys"
-	case tableSessions:
-		return "sessions"
-	case tableNodes:
-		return "nodes"
-	case tableServices:
-		return "services"
-	case tableChecks:
-		return "checks"
-	case tableAttachments:
-		return "attachments"
-	case tableDelays:
-		return "delays"
-	case tableGraves:
-		return "graves"
-	case tableMarks:
-		return "marks"
-	case tableShares:
-		return "shares"
-	case HeaderTable:
+	if table == HeaderTable {
 		return HeaderBucket
 	}
-	panic(fmt.Sprintf("store: bug: no table has the number %d", table))
+	return tableNames[table]
 }

@@ -22,9 +22,7 @@ import (
 //
 // A row has one form. A decoder accepts no other, so that what it accepts is what was written.
 
-// ErrCorrupt is returned when the file is damaged: it is empty or cut off, its pages do not fit
-// together, or a row is not what was written. Restore a backup. A commit that comes upon such
-// damage returns it too.
+// ErrCorrupt is that of package store.
 var ErrCorrupt = errors.New("file is damaged")
 
 // What a decoder finds wrong.

@@ -8,6 +8,12 @@ import (
 	"syscall"
 )
 
+// unlinked reports whether no name leads to the file any more.
+func unlinked(info fs.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && stat.Nlink == 0
+}
+
 // giveTo has the file belong to those to whom the other one does, if it does not.
 func giveTo(path string, other fs.FileInfo) error {
 	info, err := os.Stat(path)
