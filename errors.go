@@ -215,14 +215,6 @@ func (o Obstacle) String() string {
 	return name(o, "none", "held", "delayed", "promised to waiters", "all slots taken")
 }
 
-// name returns the word for a value of a small enumeration.
-func name[E ~uint8](value E, words ...string) string {
-	if int(value) < len(words) {
-		return words[value]
-	}
-	return strconv.Itoa(int(value))
-}
-
 // LockedError says why a lock or a slot could not be acquired, at once or before the context ended.
 // A call that gave up reports the first of its keys that it could not have. Its Waiters are those
 // ahead of it, and 1,000 if there are more.

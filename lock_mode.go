@@ -1,6 +1,10 @@
 package lockd
 
-import "github.com/lockd/lockd/internal/engine"
+import (
+	"strconv"
+
+	"github.com/lockd/lockd/internal/engine"
+)
 
 // LockMode says whether a lock is held by one holder alone (R1).
 type LockMode uint8
@@ -13,3 +17,11 @@ const (
 
 // String returns the name of the mode, as the text of a Sequencer has it.
 func (m LockMode) String() string { return name(m, "exclusive", "shared") }
+
+// name returns the word for a value of a small enumeration.
+func name[E ~uint8](value E, words ...string) string {
+	if int(value) < len(words) {
+		return words[value]
+	}
+	return strconv.Itoa(int(value))
+}

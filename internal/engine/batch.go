@@ -1,5 +1,11 @@
 package engine
 
+import (
+	"time"
+
+	"github.com/lockd/lockd/internal/schema"
+)
+
 // Undecided returns the newest batch that anything decided now depends on: nil if everything is
 // published.
 func (e *Engine) Undecided() *Batch {
@@ -125,4 +131,83 @@ func (e *Engine) revert(effects []Effect) {
 			e.untellWait(f.Waiter)
 		}
 	}
+}
+
+// count adds what has become durable.
+func (e *Engine) count(events []Event) {
+	counts := &e.counts
+	for i := range events {
+		r := &events[i].Body
+		switch r.Kind {
+		case KeyPut:
+			if r.Old.(*schema.Key) == nil {
+				counts.Keys++
+			}
+		case KeyDeleted:
+			counts.Keys--
+		case SessionCreated:
+			counts.Sessions++
+		case SessionGone:
+			counts.Sessions--
+			counts.Ends.addSession(r.Cause)
+		}
+		switch r.Lock {
+		case Unchanged:
+		case Granted:
+			counts.Grants++
+			if r.Kind == ShareGranted {
+				counts.Shares++
+			} else {
+				counts.Locks++
+			}
+		case HandedOn:
+			counts.Grants++
+			counts.countHold(r)
+			counts.Ends.addLock(r.Cause)
+		default:
+			if r.Kind == ShareEnded {
+				counts.Shares--
+			} else {
+				counts.Locks--
+			}
+			counts.countHold(r)
+			counts.Ends.addLock(r.Cause)
+		}
+	}
+}
+
+// countWait counts the wait that has ended with what it was for. That of a call that has given up
+// meanwhile is counted there: see Withdraw.
+func (c *Counts) countWait(served *Effect) {
+	w := served.Waiter
+	if w.left {
+		return
+	}
+	waits := &c.LockWaits
+	if w.Slot {
+		waits = &c.SlotWaits
+	}
+	waits.Add(Lasted(w.Began, served.instant))
+}
+
+// countHold counts the grant that the event has ended, unless its beginning is not known.
+func (c *Counts) countHold(ended *Record) {
+	holds, granted := &c.LockHolds, int64(0)
+	if ended.Kind == ShareEnded {
+		granted = ended.Old.(*schema.Share).Granted
+	} else {
+		row := ended.Old.(*schema.Key)
+		if granted = row.Granted; isSlot(row) {
+			holds = &c.SlotHolds
+		}
+	}
+	if granted != 0 {
+		holds.Add(max(0, time.Duration(ended.Moment-granted)))
+	}
+}
+
+// isSlot reports whether the row, which is locked, is the contender key of its holder. The flags,
+// which keys of no semaphore have as good as never, come first.
+func isSlot(row *schema.Key) bool {
+	return row.Flags == semaphoreFlags && contenderOf(row.Key) == row.Session
 }

@@ -278,3 +278,39 @@ func (e *Engine) checkSessions() error {
 	}
 	return nil
 }
+
+// checkSlow compares the deadlines with the grants, and the calls that wait.
+func (e *Engine) checkSlow() error {
+	if e.slow == nil {
+		return nil
+	}
+	for grant, h := range e.slow.holds {
+		lasts := e.own.Proves(grant) == nil
+		kept := h.told && e.Undecided() != nil // for its end may be taken back
+		if h.due.Queued() != (lasts && !h.told) || !lasts && !kept {
+			return fmt.Errorf("bug: %+v: lasts %t, told %t, queued %t", grant, lasts, h.told,
+				h.due.Queued())
+		}
+	}
+	waits := 0
+	for _, s := range e.sessions {
+		for w := range s.waiters() {
+			waits++
+			one := e.slow.waits[w]
+			if one == nil || w.phase == standing && one.told == one.due.Queued() {
+				return fmt.Errorf("bug: a call that waits for %q is not told", w.claims[0].key)
+			}
+		}
+	}
+	held := 0
+	for _, state := range e.locks {
+		if held += state.shares.n; state.session != nil {
+			held++
+		}
+	}
+	if held > len(e.slow.holds) || waits != len(e.slow.waits) {
+		return fmt.Errorf("bug: %d grants of %d, and %d calls of %d are told when they are slow",
+			len(e.slow.holds), held, len(e.slow.waits), waits)
+	}
+	return nil
+}

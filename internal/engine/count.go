@@ -1,52 +1,21 @@
 package engine
 
-import (
-	"errors"
+import "errors"
 
-	"github.com/lockd/lockd/internal/schema"
-)
+// Counts is what the engine counts, as it is published; but Waiters and GaveUp are calls.
+type Counts struct {
+	Keys, Sessions, Locks, Shares, Waiters int
+	Grants, GaveUp                         uint64
+	Ends                                   Ends
+	LockWaits, LockHolds                   Histogram
+	SlotWaits, SlotHolds                   Histogram
+}
 
-// count adds what has become durable.
-func (e *Engine) count(events []Event) {
-	counts := &e.counts
-	for i := range events {
-		r := &events[i].Body
-		switch r.Kind {
-		case KeyPut:
-			if r.Old.(*schema.Key) == nil {
-				counts.Keys++
-			}
-		case KeyDeleted:
-			counts.Keys--
-		case SessionCreated:
-			counts.Sessions++
-		case SessionGone:
-			counts.Sessions--
-			counts.Ends.addSession(r.Cause)
-		}
-		switch r.Lock {
-		case Unchanged:
-		case Granted:
-			counts.Grants++
-			if r.Kind == ShareGranted {
-				counts.Shares++
-			} else {
-				counts.Locks++
-			}
-		case HandedOn:
-			counts.Grants++
-			counts.countHold(r)
-			counts.Ends.addLock(r.Cause)
-		default:
-			if r.Kind == ShareEnded {
-				counts.Shares--
-			} else {
-				counts.Locks--
-			}
-			counts.countHold(r)
-			counts.Ends.addLock(r.Cause)
-		}
-	}
+// Ends counts what has ended, by the cause. Locks that a session's end took are not counted again.
+type Ends struct {
+	Closed, Expired, Destroyed, NodeGone, CheckGone, CheckCritical, ProcessGone, Restored uint64
+
+	Unlocked, KeyDeleted, Forced, HeldTooLong uint64
 }
 
 func (e *Ends) addSession(cause error) {
@@ -82,20 +51,4 @@ func (e *Ends) addLock(cause error) {
 	case errors.Is(cause, ErrHeldTooLong):
 		e.HeldTooLong++
 	}
-}
-
-// Counts is what the engine counts, as it is published; but Waiters and GaveUp are calls.
-type Counts struct {
-	Keys, Sessions, Locks, Shares, Waiters int
-	Grants, GaveUp                         uint64
-	Ends                                   Ends
-	LockWaits, LockHolds                   Histogram
-	SlotWaits, SlotHolds                   Histogram
-}
-
-// Ends counts what has ended, by the cause. Locks that a session's end took are not counted again.
-type Ends struct {
-	Closed, Expired, Destroyed, NodeGone, CheckGone, CheckCritical, ProcessGone, Restored uint64
-
-	Unlocked, KeyDeleted, Forced, HeldTooLong uint64
 }

@@ -28,6 +28,22 @@ func (d *Deadlock) Error() string {
 	return text
 }
 
+// Wait has a call wait for the locks of the keys, or for a slot of the semaphore at the one key.
+// The caller has filled in Session, Options, Carried, Slot and Limit, and calls SetHold for each
+// key before the transaction ends. It returns a *Deadlock, and the call does not wait, if it would
+// never end.
+func (tx *Txn) Wait(w *Waiter, keys []string) error {
+	tx.queue(w, keys)
+	if w.Carried == nil { // as a rule
+		return nil
+	}
+	if found := tx.deadlock(w); found != nil {
+		tx.engine.leave(w)
+		return found
+	}
+	return nil
+}
+
 // stuck is a waiter that is looked at for a circle.
 type stuck struct {
 	waiter    *Waiter

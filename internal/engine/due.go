@@ -118,3 +118,58 @@ func (tx *Txn) endDelay(d *delay) {
 	tx.serveContenders(PrefixOf(d.key))
 	e.tidy(state)
 }
+
+// endTerm takes the lock from a handle that has had it for as long as it may, as ForceUnlock would.
+func (tx *Txn) endTerm(t *term) {
+	cause := fmt.Errorf("%w: MaxHold is %v", ErrHeldTooLong, t.most)
+	if one := tx.engine.shareOf(t.hold); one != nil {
+		tx.loseShare(one, cause)
+		return
+	}
+	tx.lose(tx.Get(t.hold.Key), cause)
+}
+
+// tellHold has a grant be told as slow, when the state in which it is so is durable.
+func (tx *Txn) tellHold(h *slowHold) {
+	h.told = true
+	e := tx.engine
+	s := &Slow{
+		Key: h.grant.Key, Mode: h.grant.Mode, Fence: h.grant.Fence,
+		Session: e.holder(h.grant.Session).Row, At: tx.now, hold: h,
+	}
+	if h.moment != 0 {
+		s.Lasted = Lasted(e.Instant(h.moment), tx.now)
+	}
+	queue := s.Key
+	if tx.isSlot(s.Key) {
+		queue = PrefixOf(s.Key) + SemaphoreKey
+	}
+	if state := e.lockOf(queue); state != nil && !state.queue.Empty() {
+		s.Waiters = state.queue.Len()
+		if first := state.queue.Front(); first != nil {
+			s.First = first.Waiter.Session.Row
+		}
+	}
+	f := tx.effect(HoldSlow)
+	f.Slow = s
+	if state := e.lockOf(s.Key); s.Mode == Exclusive {
+		f.Hold = state.hold
+	} else {
+		f.Hold = state.shares.find(grantID{e.holder(h.grant.Session), s.Fence}).hold
+	}
+}
+
+// tellWait has a call that waits be told as slow.
+func (tx *Txn) tellWait(s *slowWait) {
+	s.told = true
+	w := s.waiter
+	f := tx.effect(WaitSlow)
+	f.Waiter = w
+	f.Slow = &Slow{
+		Key: w.claims[0].key, Mode: w.Options.Mode, Session: w.Session.Row, At: tx.now,
+		Lasted: Lasted(w.Began, tx.now), Blocked: tx.obstacle(w),
+	}
+	if blocked := f.Slow.Blocked; blocked != nil {
+		f.Slow.Key = blocked.Key
+	}
+}

@@ -91,6 +91,43 @@ func (tx *Txn) serveFirst(w *Waiter) bool {
 	return true
 }
 
+// servePasser serves the first that passes a waiter for several locks, and reports whether there
+// was one. It is for when nobody else can be served: who passes depends on who has what by then.
+func (tx *Txn) servePasser() bool {
+	if tx.engine.nested+len(tx.engine.carriers) == 0 { // nobody waits who holds anything
+		return false
+	}
+	tx.passing = true
+	defer func() { tx.passing = false }()
+	for _, w := range tx.engine.several {
+		for i := range w.claims {
+			c := &w.claims[i]
+			if c.state.queue.Front() == &c.place && tx.servePasserOf(c.state) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// servePasserOf serves the first in the queue that passes the first of all.
+func (tx *Txn) servePasserOf(state *lockState) bool {
+	if state.session != nil || state.queue.Len() < 2 {
+		return false
+	}
+	keepers := tx.keepersOf(state)
+	if keepers == nil {
+		return false
+	}
+	front := state.queue.Front().Waiter
+	for w := range state.queue.All() {
+		if w != front && !w.Slot && keepers.include(w.Session, w.Carried) && tx.serveFirst(w) {
+			return true
+		}
+	}
+	return false
+}
+
 // inTurn reports whether the waiter is the next to have the lock of the claim, and can have it.
 func (tx *Txn) inTurn(w *Waiter, c *claim) bool {
 	mode := w.Options.Mode

@@ -2,8 +2,6 @@ package engine
 
 import (
 	"time"
-
-	"github.com/lockd/lockd/internal/schema"
 )
 
 // Histogram counts durations. Package lockd documents the one that users see.
@@ -58,40 +56,4 @@ func bucketOf(took time.Duration) int {
 		}
 	}
 	return len(Bounds{})
-}
-
-// countWait counts the wait that has ended with what it was for. That of a call that has given up
-// meanwhile is counted there: see Withdraw.
-func (c *Counts) countWait(served *Effect) {
-	w := served.Waiter
-	if w.left {
-		return
-	}
-	waits := &c.LockWaits
-	if w.Slot {
-		waits = &c.SlotWaits
-	}
-	waits.Add(Lasted(w.Began, served.instant))
-}
-
-// countHold counts the grant that the event has ended, unless its beginning is not known.
-func (c *Counts) countHold(ended *Record) {
-	holds, granted := &c.LockHolds, int64(0)
-	if ended.Kind == ShareEnded {
-		granted = ended.Old.(*schema.Share).Granted
-	} else {
-		row := ended.Old.(*schema.Key)
-		if granted = row.Granted; isSlot(row) {
-			holds = &c.SlotHolds
-		}
-	}
-	if granted != 0 {
-		holds.Add(max(0, time.Duration(ended.Moment-granted)))
-	}
-}
-
-// isSlot reports whether the row, which is locked, is the contender key of its holder. The flags,
-// which keys of no semaphore have as good as never, come first.
-func isSlot(row *schema.Key) bool {
-	return row.Flags == semaphoreFlags && contenderOf(row.Key) == row.Session
 }

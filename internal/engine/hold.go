@@ -1,5 +1,7 @@
 package engine
 
+import "github.com/lockd/lockd/internal/schema"
+
 // setHold makes hold that of the lock that the state is of, or one of those that share it; nil
 // takes away the one that has it alone.
 func (e *Engine) setHold(state *lockState, hold *Hold) {
@@ -45,4 +47,34 @@ func (e *Engine) dropHold(hold *Hold) {
 func (e *Engine) detach(one *share, hold *Hold) {
 	e.leaveTerm(hold)
 	one.detach(hold)
+}
+
+// granted notes the session that a lock is granted to.
+func (tx *Txn) granted(s *Session) {
+	tx.engine.grantee = s
+	if len(tx.engine.several) > 0 && s.calls > 0 {
+		tx.promises = true
+	}
+}
+
+// holdsAny reports whether the session holds a lock, alone or with others.
+func (s *Session) holdsAny() bool { return s.held != nil || s.shares != nil }
+
+// countNested counts the calls of a session that holds a lock now, or does not any more. Before it
+// held one or not.
+func (e *Engine) countNested(s *Session, held bool) {
+	switch holds := s.holdsAny(); {
+	case holds && !held:
+		e.nested += s.calls
+	case held && !holds:
+		e.nested -= s.calls
+	}
+}
+
+// adoptable reports whether the session holds the lock already, in the mode and without a handle.
+func (tx *Txn) adoptable(s *Session, key string, row *schema.Key, mode Mode) bool {
+	if mode == Shared {
+		return s.looseShare(tx.engine.lockOf(key)) != nil
+	}
+	return row != nil && row.Session == s.Row.ID && tx.engine.lockOf(key).hold == nil
 }

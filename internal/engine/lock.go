@@ -227,14 +227,6 @@ func (s *Session) alive() error {
 	return fmt.Errorf("%w: it is about to end", ErrNoSession)
 }
 
-// adoptable reports whether the session holds the lock already, in the mode and without a handle.
-func (tx *Txn) adoptable(s *Session, key string, row *schema.Key, mode Mode) bool {
-	if mode == Shared {
-		return s.looseShare(tx.engine.lockOf(key)) != nil
-	}
-	return row != nil && row.Session == s.Row.ID && tx.engine.lockOf(key).hold == nil
-}
-
 // takeable reports whether the lock can be had at once in the mode, but for the queue (R1).
 func (tx *Txn) takeable(key string, mode Mode) bool {
 	row := tx.Get(key)
@@ -244,14 +236,6 @@ func (tx *Txn) takeable(key string, mode Mode) bool {
 	state := tx.engine.lockOf(key)
 	return state == nil ||
 		!state.delay.lasts(mode, tx.now) && (mode == Shared || state.shares.n == 0)
-}
-
-// granted notes the session that a lock is granted to.
-func (tx *Txn) granted(s *Session) {
-	tx.engine.grantee = s
-	if len(tx.engine.several) > 0 && s.calls > 0 {
-		tx.promises = true
-	}
 }
 
 // Free reports whether all the locks can be had at once in the mode by a call that carries those

@@ -1,27 +1,12 @@
 package engine
 
+import "iter"
+
 // A waiter for several locks keeps those behind it from a lock that is free, while it waits for
 // another. If that one is held by a session that stands behind it, each would wait for the other
 // for ever. So the session passes (R13). If a session that waits releases nothing meanwhile, the
 // first waiter could not be served before, and those behind it not before the first: they lose no
 // turn by it. Where goroutines share a session they may.
-
-// Carried is a lock that the context of a call carries, and those that it carries beside it. Nil is
-// none.
-type Carried struct {
-	Owner any // of the lock's hold
-	Outer *Carried
-}
-
-// has reports whether the owner's lock is among those carried.
-func (c *Carried) has(owner any) bool {
-	for ; c != nil; c = c.Outer {
-		if c.Owner == owner {
-			return true
-		}
-	}
-	return false
-}
 
 // passes reports whether a request of the session's, with the locks that it carries, is served
 // ahead of those who wait for the lock.
@@ -30,43 +15,6 @@ func (tx *Txn) passes(s *Session, carried *Carried, state *lockState) bool {
 		return false
 	}
 	return tx.keepersOf(state).include(s, carried)
-}
-
-// servePasser serves the first that passes a waiter for several locks, and reports whether there
-// was one. It is for when nobody else can be served: who passes depends on who has what by then.
-func (tx *Txn) servePasser() bool {
-	if tx.engine.nested+len(tx.engine.carriers) == 0 { // nobody waits who holds anything
-		return false
-	}
-	tx.passing = true
-	defer func() { tx.passing = false }()
-	for _, w := range tx.engine.several {
-		for i := range w.claims {
-			c := &w.claims[i]
-			if c.state.queue.Front() == &c.place && tx.servePasserOf(c.state) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// servePasserOf serves the first in the queue that passes the first of all.
-func (tx *Txn) servePasserOf(state *lockState) bool {
-	if state.session != nil || state.queue.Len() < 2 {
-		return false
-	}
-	keepers := tx.keepersOf(state)
-	if keepers == nil {
-		return false
-	}
-	front := state.queue.Front().Waiter
-	for w := range state.queue.All() {
-		if w != front && !w.Slot && keepers.include(w.Session, w.Carried) && tx.serveFirst(w) {
-			return true
-		}
-	}
-	return false
 }
 
 // keepers are those that keep a waiter from being served: whose locks have to be released before,
@@ -176,6 +124,33 @@ func (k *keepers) addHolder(s *Session, hold *Hold) {
 		k.owners[hold.Owner] = struct{}{}
 		for _, w := range k.tx.engine.carriers[hold.Owner] {
 			k.add(w)
+		}
+	}
+}
+
+// holdersAgainst yields the holders that keep the waiter from the lock of its claim, with their
+// handles: nil for a lock without one. A slot is kept by all who have one.
+func (tx *Txn) holdersAgainst(w *Waiter, c *claim) iter.Seq2[*Session, *Hold] {
+	return func(yield func(*Session, *Hold) bool) {
+		state := c.state
+		switch {
+		case w.Slot:
+			tx.slotHolders(w.prefix(), yield)
+		case state.session != nil:
+			if !tx.adoptable(w.Session, c.key, tx.Get(c.key), w.Options.Mode) {
+				yield(state.session, state.hold)
+			}
+		case w.Options.Mode == Exclusive:
+			for _, one := range state.shares.inOrder() {
+				if one.hold == nil && !yield(one.session, nil) {
+					return
+				}
+				for _, hold := range one.handles() {
+					if !yield(one.session, hold) {
+						return
+					}
+				}
+			}
 		}
 	}
 }

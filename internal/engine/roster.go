@@ -113,3 +113,17 @@ func (r roster) held(read func(key string) *schema.Key) iter.Seq[*schema.Key] {
 func (tx *Txn) rosterOf(prefix string) (roster, error) {
 	return rosterOf(prefix, tx.Get(prefix+SemaphoreKey))
 }
+
+// slotHolders yields the sessions that have a slot of the semaphore, in any order, with their
+// handles.
+func (tx *Txn) slotHolders(prefix string, yield func(*Session, *Hold) bool) {
+	slots, err := tx.rosterOf(prefix)
+	if err != nil {
+		return // a call that waits is about to be told
+	}
+	for row := range slots.held(tx.Get) {
+		if !yield(tx.engine.holder(row.Session), tx.engine.lockOf(row.Key).hold) {
+			return
+		}
+	}
+}

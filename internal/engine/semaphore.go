@@ -294,17 +294,3 @@ func (tx *Txn) nextWaiter(state *lockState) *Waiter {
 	}
 	return nil
 }
-
-// slotHolders yields the sessions that have a slot of the semaphore that the waiter waits for, in
-// any order, with their handles.
-func (tx *Txn) slotHolders(w *Waiter, yield func(*Session, *Hold) bool) {
-	slots, err := tx.rosterOf(w.prefix())
-	if err != nil {
-		return // the waiter is about to be told
-	}
-	for row := range slots.held(tx.Get) {
-		if !yield(tx.engine.holder(row.Session), tx.engine.lockOf(row.Key).hold) {
-			return
-		}
-	}
-}

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/lockd/lockd/internal/expiry"
@@ -145,51 +144,6 @@ func (e *Engine) waitEnds(w *Waiter) {
 	delete(e.slow.waits, w)
 }
 
-// tellHold has a grant be told as slow, when the state in which it is so is durable.
-func (tx *Txn) tellHold(h *slowHold) {
-	h.told = true
-	e := tx.engine
-	s := &Slow{
-		Key: h.grant.Key, Mode: h.grant.Mode, Fence: h.grant.Fence,
-		Session: e.holder(h.grant.Session).Row, At: tx.now, hold: h,
-	}
-	if h.moment != 0 {
-		s.Lasted = Lasted(e.Instant(h.moment), tx.now)
-	}
-	queue := s.Key
-	if tx.isSlot(s.Key) {
-		queue = PrefixOf(s.Key) + SemaphoreKey
-	}
-	if state := e.lockOf(queue); state != nil && !state.queue.Empty() {
-		s.Waiters = state.queue.Len()
-		if first := state.queue.Front(); first != nil {
-			s.First = first.Waiter.Session.Row
-		}
-	}
-	f := tx.effect(HoldSlow)
-	f.Slow = s
-	if state := e.lockOf(s.Key); s.Mode == Exclusive {
-		f.Hold = state.hold
-	} else {
-		f.Hold = state.shares.find(grantID{e.holder(h.grant.Session), s.Fence}).hold
-	}
-}
-
-// tellWait has a call that waits be told as slow.
-func (tx *Txn) tellWait(s *slowWait) {
-	s.told = true
-	w := s.waiter
-	f := tx.effect(WaitSlow)
-	f.Waiter = w
-	f.Slow = &Slow{
-		Key: w.claims[0].key, Mode: w.Options.Mode, Session: w.Session.Row, At: tx.now,
-		Lasted: Lasted(w.Began, tx.now), Blocked: tx.obstacle(w),
-	}
-	if blocked := f.Slow.Blocked; blocked != nil {
-		f.Slow.Key = blocked.Key
-	}
-}
-
 // untellHold takes back that a grant was told. The rows have been taken back before.
 func (e *Engine) untellHold(h *slowHold) {
 	h.told = false
@@ -206,40 +160,4 @@ func (e *Engine) untellWait(w *Waiter) {
 		s.told = false
 		e.waitGoesOn(s)
 	}
-}
-
-// checkSlow compares the deadlines with the grants, and the calls that wait.
-func (e *Engine) checkSlow() error {
-	if e.slow == nil {
-		return nil
-	}
-	for grant, h := range e.slow.holds {
-		lasts := e.own.Proves(grant) == nil
-		kept := h.told && e.Undecided() != nil // for its end may be taken back
-		if h.due.Queued() != (lasts && !h.told) || !lasts && !kept {
-			return fmt.Errorf("bug: %+v: lasts %t, told %t, queued %t", grant, lasts, h.told,
-				h.due.Queued())
-		}
-	}
-	waits := 0
-	for _, s := range e.sessions {
-		for w := range s.waiters() {
-			waits++
-			one := e.slow.waits[w]
-			if one == nil || w.phase == standing && one.told == one.due.Queued() {
-				return fmt.Errorf("bug: a call that waits for %q is not told", w.claims[0].key)
-			}
-		}
-	}
-	held := 0
-	for _, state := range e.locks {
-		if held += state.shares.n; state.session != nil {
-			held++
-		}
-	}
-	if held > len(e.slow.holds) || waits != len(e.slow.waits) {
-		return fmt.Errorf("bug: %d grants of %d, and %d calls of %d are told when they are slow",
-			len(e.slow.holds), held, len(e.slow.waits), waits)
-	}
-	return nil
 }

@@ -117,6 +117,15 @@ type Hold struct {
 	takenOver bool // its session had the lock before, without a handle
 }
 
+// term is how long a handle may have its lock at most: there is one for each handle that was made
+// with a MaxHold. It stands in the heap while the handle has the lock, and at no other time.
+type term struct {
+	hold  *Hold
+	most  time.Duration
+	until time.Time
+	over  expiry.Item
+}
+
 // Mode says whether a lock is held by one session alone.
 type Mode uint8
 
@@ -164,6 +173,23 @@ type Waiter struct {
 
 	claims []claim  // one for each key
 	single [1]claim // the claims, if there is one
+}
+
+// Carried is a lock that the context of a call carries, and those that it carries beside it. Nil is
+// none.
+type Carried struct {
+	Owner any // of the lock's hold
+	Outer *Carried
+}
+
+// has reports whether the owner's lock is among those carried.
+func (c *Carried) has(owner any) bool {
+	for ; c != nil; c = c.Outer {
+		if c.Owner == owner {
+			return true
+		}
+	}
+	return false
 }
 
 // claim is where a waiter stands for one key, and the lock that it gets.

@@ -7,15 +7,6 @@ import (
 	"github.com/lockd/lockd/internal/expiry"
 )
 
-// term is how long a handle may have its lock at most: there is one for each handle that was made
-// with a MaxHold. It stands in the heap while the handle has the lock, and at no other time.
-type term struct {
-	hold  *Hold
-	most  time.Duration
-	until time.Time
-	over  expiry.Item
-}
-
 // SetMaxHold has hold lose its lock that long after it is granted, or taken over; 0 means never. It
 // is called before that.
 func (h *Hold) SetMaxHold(most time.Duration) {
@@ -53,16 +44,6 @@ func (e *Engine) leaveTerm(hold *Hold) {
 	if t := hold.term; t != nil {
 		e.due.Remove(&t.over)
 	}
-}
-
-// endTerm takes the lock from a handle that has had it for as long as it may, as ForceUnlock would.
-func (tx *Txn) endTerm(t *term) {
-	cause := fmt.Errorf("%w: MaxHold is %v", ErrHeldTooLong, t.most)
-	if one := tx.engine.shareOf(t.hold); one != nil {
-		tx.loseShare(one, cause)
-		return
-	}
-	tx.lose(tx.Get(t.hold.Key), cause)
 }
 
 // checkTerm checks that a handle which has its lock loses it in time. The hold may be nil.

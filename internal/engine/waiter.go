@@ -1,25 +1,8 @@
 package engine
 
 import (
-	"iter"
 	"slices"
 )
-
-// Wait has a call wait for the locks of the keys, or for a slot of the semaphore at the one key.
-// The caller has filled in Session, Options, Carried, Slot and Limit, and calls SetHold for each
-// key before the transaction ends. It returns a *Deadlock, and the call does not wait, if it would
-// never end.
-func (tx *Txn) Wait(w *Waiter, keys []string) error {
-	tx.queue(w, keys)
-	if w.Carried == nil { // as a rule
-		return nil
-	}
-	if found := tx.deadlock(w); found != nil {
-		tx.engine.leave(w)
-		return found
-	}
-	return nil
-}
 
 // queue puts the waiter into its queues.
 func (tx *Txn) queue(w *Waiter, keys []string) {
@@ -188,9 +171,6 @@ func (e *Engine) leave(w *Waiter) {
 	}
 }
 
-// holdsAny reports whether the session holds a lock, alone or with others.
-func (s *Session) holdsAny() bool { return s.held != nil || s.shares != nil }
-
 // stands counts a waiter that stands in its queues.
 func (e *Engine) stands(w *Waiter) {
 	w.Session.calls++
@@ -213,17 +193,6 @@ func (w *Waiter) granted(e *Engine) {
 	w.phase = granted
 }
 
-// countNested counts the calls of a session that holds a lock now, or does not any more. Before it
-// held one or not.
-func (e *Engine) countNested(s *Session, held bool) {
-	switch holds := s.holdsAny(); {
-	case holds && !held:
-		e.nested += s.calls
-	case held && !holds:
-		e.nested -= s.calls
-	}
-}
-
 // without takes the waiter out of the list.
 func without(list []*Waiter, w *Waiter) []*Waiter {
 	if i := slices.Index(list, w); i >= 0 {
@@ -243,32 +212,5 @@ func (e *Engine) standAgain(w *Waiter) {
 		e.leave(w)
 	} else if e.slow != nil {
 		e.waitGoesOn(e.slow.waits[w])
-	}
-}
-
-// holdersAgainst yields the holders that keep the waiter from the lock of its claim, with their
-// handles: nil for a lock without one. A slot is kept by all who have one.
-func (tx *Txn) holdersAgainst(w *Waiter, c *claim) iter.Seq2[*Session, *Hold] {
-	return func(yield func(*Session, *Hold) bool) {
-		state := c.state
-		switch {
-		case w.Slot:
-			tx.slotHolders(w, yield)
-		case state.session != nil:
-			if !tx.adoptable(w.Session, c.key, tx.Get(c.key), w.Options.Mode) {
-				yield(state.session, state.hold)
-			}
-		case w.Options.Mode == Exclusive:
-			for _, one := range state.shares.inOrder() {
-				if one.hold == nil && !yield(one.session, nil) {
-					return
-				}
-				for _, hold := range one.handles() {
-					if !yield(one.session, hold) {
-						return
-					}
-				}
-			}
-		}
 	}
 }
