@@ -88,7 +88,7 @@ func (s *totals) neverCounted(t *testing.T) {
 	for _, what := range []string{
 		"operations", "unknown", "crashes", "commits failed in the file", "reopens", "grants",
 		"waiters compared", "gave up", "expired", "ends", "events", "replays", "over HTTP",
-		"refused", "shares", "downgrades",
+		"refused", "shares", "downgrades", "shares over HTTP", "refused over HTTP for a share",
 	} {
 		if s.counts[what] == 0 {
 			t.Errorf("never counted: %s", what)
@@ -238,6 +238,9 @@ func (w *world) judge() []string {
 		if g.fence > 0 && g.shared {
 			w.counts["shares"]++
 		}
+		if g.fence > 0 && g.shared && g.remote {
+			w.counts["shares over HTTP"]++
+		}
 	}
 	w.counts["waiters compared"] += pairs
 	w.counts["ends"] += len(ended)
@@ -254,6 +257,9 @@ func (w *world) judge() []string {
 		}
 		if r.quiet || r.kind == read {
 			w.counts["over HTTP"]++
+		}
+		if r.why == shared {
+			w.counts["refused over HTTP for a share"]++
 		}
 	}
 	return wrong
@@ -343,7 +349,7 @@ func (w *world) grants() (list []granted) {
 		}
 		list = append(list, granted{
 			r.key, r.session, fence, r.call, r.back, r.era.number, r.shared, r.several,
-			w.held(r),
+			w.held(r), r.kind == acquire,
 		})
 	}
 	return list
