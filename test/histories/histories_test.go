@@ -31,8 +31,9 @@ var (
 // atOnce is how many histories there are at a time. Most of their time they wait.
 const atOnce = 4
 
-// patience is how long the checker may take for one key of one history.
-const patience = 30 * time.Second
+// patience is how long the checker may take for one key of one history. Many unknown outcomes have
+// many orders, and the machine may have other things to do.
+const patience = 5 * time.Minute
 
 // Ensure that whatever clients of all kinds are answered at the same time, there is an order in
 // which it is right, and that the order of service, the fences and the events are as promised. The
@@ -274,8 +275,11 @@ func judgeKey(part []porcupine.Operation) []string {
 		return nil
 	}
 	key := part[0].Input.(input).key
-	return []string{fmt.Sprintf("%q: the answers are in no order: %s%s", key, result,
-		stuck(part, info))}
+	what := "the answers are in no order"
+	if result == porcupine.Unknown {
+		what = fmt.Sprintf("the checker has found no order in %v", patience)
+	}
+	return []string{fmt.Sprintf("%q: %s: %s", key, what, stuck(part, info))}
 }
 
 // stuck shows how far the checker came: the last operations of its longest order, and those that
