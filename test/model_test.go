@@ -214,6 +214,10 @@ func (w *twin) open() {
 		}
 		w.failures.Add(-1)
 		w.drops = append(w.drops, w.inside.Inside.NewestIndex())
+		if w.disk != nil && w.disk.failSync(w.drops[len(w.drops)-1]) {
+			w.m.counts["sync failed"]++
+			return nil
+		}
 		return errors.New("disk is full")
 	}}
 	opts := &lockd.Options{}
