@@ -223,6 +223,8 @@ func (w *twin) open() {
 	opts := &lockd.Options{}
 	if w.disk != nil {
 		hooks.Changed, hooks.Synced = w.disk.changed, w.disk.sync
+		hooks.AfterCommit = w.disk.committed
+		w.disk.logged = false // the next commit may be one of bbolt's
 		opts.Sync = lockd.SyncNever
 	}
 	w.inside = probe(w.late, hooks)

@@ -21,8 +21,9 @@ type powerDisk struct {
 	mu     sync.Mutex    // protects what follows
 	synced []byte        // nil: all that is in the file
 	tables bool          // bbolt has begun a commit
-	logged bool          // the last sync was of a record
-	fails  bool          // the next one that is of a record fails
+	bolt   bool          // the last sync was one of bbolt's
+	logged bool          // the last commit went to the log
+	fails  bool          // the next sync that is none of bbolt's fails
 	failed uint64        // the index of the newest commit whose sync did
 	left   int           // syncs until the cut; 0: there is none
 	told   func() uint64 // the last index that was told of
@@ -68,9 +69,9 @@ func (d *powerDisk) disarm() {
 	d.left = 0
 }
 
-// failSync has the sync fail of the commit that is about to be written, and has that index, if that
-// is one to the log: whether one of bbolt's is in the file would not be known. It reports whether
-// it does, by chance.
+// failSync has the sync fail of the commit that is about to be written, and has that index, if it
+// is to be expected that it goes to the log: whether one of bbolt's is in the file would not be
+// known. It reports whether it does, by chance.
 func (d *powerDisk) failSync(index uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -125,7 +126,17 @@ func (d *powerDisk) sync() error {
 		}
 		d.left = max(0, d.left-1)
 	}
-	d.logged, d.tables = !d.tables, false
+	d.bolt, d.tables = d.tables, false
+	return nil
+}
+
+// committed is called when a commit is in the file.
+func (d *powerDisk) committed() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.logged = !d.bolt; d.fails {
+		return errors.New("the commit whose sync was to fail did not go to the log")
+	}
 	return nil
 }
 
