@@ -90,6 +90,7 @@ func (s *totals) neverCounted(t *testing.T) {
 		"operations", "unknown", "crashes", "commits failed in the file", "reopens", "grants",
 		"waiters compared", "gave up", "expired", "ends", "events", "replays", "over HTTP",
 		"refused", "shares", "downgrades", "shares over HTTP", "refused over HTTP for a share",
+		"refused for a delay", "reads", "ends of holds told first", "commits failed", "closed",
 	} {
 		if s.counts[what] == 0 {
 			t.Errorf("never counted: %s", what)
@@ -259,8 +260,13 @@ func (w *world) judge() []string {
 		if r.quiet || r.kind == read {
 			w.counts["over HTTP"]++
 		}
-		if r.why == shared {
+		switch {
+		case r.why == shared:
 			w.counts["refused over HTTP for a share"]++
+		case r.why == delayed:
+			w.counts["refused for a delay"]++
+		case r.kind == get || r.kind == read:
+			w.counts["reads"]++
 		}
 	}
 	return wrong

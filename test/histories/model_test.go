@@ -56,6 +56,7 @@ type input struct {
 	fence   uint64 // of the grant that unlock and force name
 	shared  bool   // the mode, for grant, try, acquire, unlock and release
 	removes bool   // the key goes with the lock: RemoveAfter, or DeleteKeys
+	opened  uint64 // for unlock and giveUp: what asked for that up to this index is forgotten (R9)
 	delay   time.Duration
 	from    int64 // a delay begins then at the earliest
 	call    int   // for giveUp and an unknown grant: the call that may have been granted the lock
@@ -441,7 +442,7 @@ func givenUp(s state, in input) []state {
 	s.calls = calls
 	for i, one := range s.shares.list() {
 		if one.call == in.call {
-			next := s.left(i, in.removes)
+			next := s.left(i, in)
 			if in.keeps {
 				next = append(next, s)
 			}

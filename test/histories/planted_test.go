@@ -46,6 +46,9 @@ func TestPlanted_Model(t *testing.T) {
 	leave := func(s string, fence uint64) input {
 		return input{kind: unlock, session: s, fence: fence, shared: true}
 	}
+	removing := func(s string) input {
+		return input{kind: grant, session: s, keeps: true, shared: true, removes: true}
+	}
 	share := func(s, value string) input {
 		return input{kind: acquire, session: s, value: value, shared: true}
 	}
@@ -233,6 +236,23 @@ func TestPlanted_Model(t *testing.T) {
 			at(2, share("u", "x"), output{outcome: refused, quiet: true, why: queued}),
 			at(3, share("u", "x"), forShare),
 		}},
+		"a key that went with its last sharer": {true, []porcupine.Operation{
+			at(1, removing("s"), fenced(1, 5)),
+			at(2, removing("u"), fenced(1, 7)),
+			at(3, leave("s", 5), output{}),
+			at(4, input{kind: unlock, session: "u", fence: 7, shared: true, removes: true}, output{}),
+			at(5, input{kind: get}, output{}),
+		}},
+		"a key that went although the one who made it did so before a restart": {false,
+			[]porcupine.Operation{
+				at(1, removing("s"), fenced(1, 5)),
+				at(2, removing("u"), fenced(1, 7)),
+				at(3, leave("s", 5), output{}),
+				at(4, input{
+					kind: unlock, session: "u", fence: 7, shared: true, removes: true, opened: 6,
+				}, output{}),
+				at(5, input{kind: get}, output{}),
+			}},
 		"a share that raised the lock index": {false, []porcupine.Operation{
 			at(1, join("s"), fenced(1, 5)),
 			at(2, join("u"), fenced(2, 6)),

@@ -124,7 +124,7 @@ func shareReleased(s state, in input, out output) []state {
 	case i < 0:
 		return nil
 	}
-	return s.left(i, in.removes)
+	return s.left(i, in)
 }
 
 // sharesReleased is shareReleased over HTTP, where a session has one share at most and does not
@@ -137,7 +137,7 @@ func sharesReleased(s state, in input, out output) []state {
 	case i < 0:
 		return nil
 	}
-	list := s.left(i, false)
+	list := s.left(i, in)
 	if !in.keeps {
 		for i := range list {
 			list[i] = list[i].set(in.value)
@@ -147,16 +147,17 @@ func sharesReleased(s state, in input, out output) []state {
 }
 
 // left returns the states when a share was released.
-func (s state) left(i int, removes bool) []state {
+func (s state) left(i int, in input) []state {
 	next := s
 	if next.shares = s.shares.without(i); next.shares != "" {
 		return []state{next}
 	}
 	next.gone = false
 	switch {
-	case !removes || !s.gone, s.mod != 0 && s.fence != 0 && s.mod != s.fence: // R9
+	case !in.removes || !s.gone, s.mod != 0 && s.fence != 0 && s.mod != s.fence, // R9
+		s.create != 0 && s.create <= in.opened:
 		return []state{next}
-	case s.mod == 0 || s.fence == 0: // whether nobody has written to it is not told
+	case s.mod == 0 || s.fence == 0 || s.create == 0: // nobody was told whether that is so
 		return []state{next, s.removed()}
 	}
 	return []state{s.removed()}
