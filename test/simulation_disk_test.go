@@ -24,7 +24,7 @@ type powerDisk struct {
 	bolt   bool          // the last sync was one of bbolt's
 	logged bool          // the last commit went to the log
 	fails  bool          // the next sync that is none of bbolt's fails
-	failed uint64        // the index of the newest commit whose sync did
+	failed uint64        // the index of the commit whose sync did, until the next sync; or 0
 	left   int           // syncs until the cut; 0: there is none
 	told   func() uint64 // the last index that was told of
 	cut    *cutContent
@@ -35,6 +35,7 @@ type cutContent struct {
 	content []byte
 	synced  []byte // what of it is on disk; nil: all of it
 	told    uint64 // the last index that was told of before
+	failed  uint64 // the index of a commit that has failed and may be there all the same; or 0
 	killed  bool   // the power stayed on
 	how     string
 }
@@ -122,11 +123,11 @@ func (d *powerDisk) sync() error {
 			d.synced = content
 		default:
 			d.cut = d.leave(was, content)
-			d.cut.told = d.told()
+			d.cut.told, d.cut.failed = d.told(), d.failed
 		}
 		d.left = max(0, d.left-1)
 	}
-	d.bolt, d.tables = d.tables, false
+	d.failed, d.bolt, d.tables = 0, d.tables, false
 	return nil
 }
 

@@ -217,6 +217,9 @@ func (w *twin) afterCut(left *cutContent, before savedModel, saw referee) error 
 	switch {
 	case index < left.told:
 		return fmt.Errorf("%s: the file has index %d, and %d was told", left.how, index, left.told)
+	case index == left.failed: // G11. The model knows no such state. After an Open another commit
+		w.m.counts["failed, may be there"]++ // has that index, and which one it is is not told
+		return os.Remove(path)
 	case index == w.m.published:
 		w.m.counts["was there"]++
 	case index == before.published:
@@ -226,11 +229,8 @@ func (w *twin) afterCut(left *cutContent, before savedModel, saw referee) error 
 	case index > w.m.published:
 		return fmt.Errorf("%s: the file has index %d, and the newest is %d", left.how, index,
 			w.m.published)
-	case index == w.disk.failed: // G11: it may be there. The model knows no such state
-		w.m.counts["failed, was there"]++
-		return os.Remove(path)
 	default:
-		w.m.counts["cut between two commits"]++ // of one operation: nor such a one
+		w.m.counts["cut between two commits"]++ // of one operation: the model knows no such state
 		return os.Remove(path)
 	}
 	old := w.path
