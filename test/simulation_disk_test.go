@@ -24,7 +24,7 @@ type powerDisk struct {
 	bolt   bool          // the last sync was one of bbolt's
 	logged bool          // the last commit went to the log
 	fails  bool          // the next sync that is none of bbolt's fails
-	failed uint64        // the index of the commit whose sync did, until the next sync; or 0
+	failed []uint64      // the indexes of the commits whose sync did, until a sync has not
 	left   int           // syncs until the cut; 0: there is none
 	told   func() uint64 // the last index that was told of
 	cut    *cutContent
@@ -33,10 +33,10 @@ type powerDisk struct {
 // cutContent is a file as it is after a cut.
 type cutContent struct {
 	content []byte
-	synced  []byte // what of it is on disk; nil: all of it
-	told    uint64 // the last index that was told of before
-	failed  uint64 // the index of a commit that has failed and may be there all the same; or 0
-	killed  bool   // the power stayed on
+	synced  []byte   // what of it is on disk; nil: all of it
+	told    uint64   // the last index that was told of before
+	failed  []uint64 // the indexes of commits that have failed and may be there all the same
+	killed  bool     // the power stayed on
 	how     string
 }
 
@@ -85,7 +85,7 @@ func (d *powerDisk) failSync(index uint64) bool {
 			return false
 		}
 	}
-	d.fails, d.failed = true, index
+	d.fails, d.failed = true, append(d.failed, index)
 	return true
 }
 
@@ -127,7 +127,7 @@ func (d *powerDisk) sync() error {
 		}
 		d.left = max(0, d.left-1)
 	}
-	d.failed, d.bolt, d.tables = 0, d.tables, false
+	d.failed, d.bolt, d.tables = nil, d.tables, false
 	return nil
 }
 

@@ -217,7 +217,7 @@ func (w *twin) afterCut(left *cutContent, before savedModel, saw referee) error 
 	switch {
 	case index < left.told:
 		return fmt.Errorf("%s: the file has index %d, and %d was told", left.how, index, left.told)
-	case index == left.failed: // G11. The model knows no such state. After an Open another commit
+	case slices.Contains(left.failed, index): // G11. The model knows no such state. After an Open another commit
 		w.m.counts["failed, may be there"]++ // has that index, and which one it is is not told
 		return os.Remove(path)
 	case index == w.m.published:
