@@ -22,7 +22,9 @@ import (
 )
 
 var (
-	simulationOps = flag.Int("simulation.ops", 4000, "operations of the simulation")
+	simulationOps   = flag.Int("simulation.ops", 4000, "operations of the simulation")
+	simulationSteps = flag.Int("simulation.steps", 100,
+		"operations of one run on average, those within others not counted")
 	simulationDir = flag.String("simulation.dir", "",
 		"where its files are: a folder in memory is fast; empty: a temporary one")
 )
@@ -46,7 +48,7 @@ func TestSimulation(t *testing.T) {
 		seed, _ = strconv.ParseUint(given, 10, 64)
 	}
 	setFlag(t, "rapid.checks", "20")
-	setFlag(t, "rapid.steps", "100")
+	setFlag(t, "rapid.steps", strconv.Itoa(*simulationSteps))
 	began, counts := time.Now(), map[string]int{}
 	var done atomic.Int64 // operations that have no others within
 	unseen := func() (never []string) {
@@ -217,8 +219,10 @@ func (w *twin) afterCut(left *cutContent, before savedModel, saw referee) error 
 	switch {
 	case index < left.told:
 		return fmt.Errorf("%s: the file has index %d, and %d was told", left.how, index, left.told)
-	case slices.Contains(left.failed, index): // G11. The model knows no such state. After an Open another commit
-		w.m.counts["failed, may be there"]++ // has that index, and which one it is is not told
+	case slices.Contains(left.failed, index):
+		// G11: the model knows no such state. After an Open another commit has that index, and
+		// which of them it is is not told.
+		w.m.counts["failed, may be there"]++
 		return os.Remove(path)
 	case index == w.m.published:
 		w.m.counts["was there"]++
