@@ -107,23 +107,23 @@ func (d *powerDisk) changed() {
 func (d *powerDisk) sync() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	was, fails := d.synced, d.fails && !d.tables
-	if d.synced = nil; fails || d.left > 0 {
+	was := d.synced
+	if d.synced = nil; d.fails || d.left > 0 {
 		content, err := os.ReadFile(d.path)
 		if err != nil {
 			return err
 		}
 		switch {
-		case fails:
+		case d.fails && !ofBolt(was, content):
 			d.fails = false
 			d.synced, content = sameSize(was, content)
 			d.write(d.synced, content)
 			return errors.New("an error of the disk")
-		case d.left > 1:
-			d.synced = content
-		default:
+		case d.left == 1:
 			d.cut = d.leave(was, content)
 			d.cut.told, d.cut.failed = d.told(), d.failed
+		default:
+			d.synced = content
 		}
 		d.left = max(0, d.left-1)
 	}
@@ -139,6 +139,13 @@ func (d *powerDisk) committed() error {
 		return errors.New("the commit whose sync was to fail did not go to the log")
 	}
 	return nil
+}
+
+// ofBolt reports whether a commit of bbolt's is between the two: it writes a meta page. That one has
+// begun does not tell, for a record may be written first.
+func ofBolt(was, content []byte) bool {
+	metas := 2 * os.Getpagesize()
+	return !bytes.Equal(was[:metas], content[:metas])
 }
 
 // sameSize makes both as long as the longer one. A file that grows has its new length first.
@@ -163,7 +170,7 @@ func (d *powerDisk) leave(synced, content []byte) *cutContent {
 	metas := 2 * os.Getpagesize()
 	synced, written := sameSize(synced, content)
 	how := "cut in a record"
-	if d.tables && !bytes.Equal(synced[:metas], written[:metas]) {
+	if ofBolt(synced, written) {
 		if d.chance.IntN(3) > 0 {
 			how = "cut in pages"
 			copy(written[:metas], synced)
