@@ -113,6 +113,9 @@ func (d *powerDisk) sync() error {
 		if err != nil {
 			return err
 		}
+		if was == nil { // the cut was in a sync before, of the same commit
+			was = bytes.Clone(content)
+		}
 		switch {
 		case d.fails && !ofBolt(was, content):
 			d.fails = false
@@ -141,8 +144,8 @@ func (d *powerDisk) committed() error {
 	return nil
 }
 
-// ofBolt reports whether a commit of bbolt's is between the two: it writes a meta page. That one has
-// begun does not tell, for a record may be written first.
+// ofBolt reports whether a commit of bbolt's is between the two: it writes a meta page. That one
+// has begun does not tell, for a record may be written first.
 func ofBolt(was, content []byte) bool {
 	metas := 2 * os.Getpagesize()
 	return !bytes.Equal(was[:metas], content[:metas])
