@@ -21,7 +21,8 @@ const (
 	LeaveKey KeyPolicy = KeyPolicy(engine.LeaveKey)
 	// RemoveAfter deletes it, if this grant created it and no call has written to it since. If
 	// there are waiters, the first gets the lock, on a key made anew. Of a lock that is shared, the
-	// last holder deletes it, if it asked for that and any holder created the key.
+	// last holder deletes it, if it asked for that and any holder created the key. The file does
+	// not have it: after an Open the key of a lock that was held before stays.
 	RemoveAfter KeyPolicy = KeyPolicy(engine.RemoveAfter)
 )
 

@@ -214,11 +214,17 @@ func (w *twin) open() {
 		}
 		w.failures.Add(-1)
 		w.drops = append(w.drops, w.inside.Inside.NewestIndex())
+		if w.disk != nil && w.disk.failSync(w.drops[len(w.drops)-1]) {
+			w.m.counts["sync failed"]++
+			return nil
+		}
 		return errors.New("disk is full")
 	}}
 	opts := &lockd.Options{}
 	if w.disk != nil {
 		hooks.Changed, hooks.Synced = w.disk.changed, w.disk.sync
+		hooks.AfterCommit = w.disk.committed
+		w.disk.logged = false // the next commit may be one of bbolt's
 		opts.Sync = lockd.SyncNever
 	}
 	w.inside = probe(w.late, hooks)

@@ -500,7 +500,7 @@ func (w *twin) openAgain() error {
 	if err := w.keeperEnded(); err != nil {
 		return err
 	}
-	w.sessions, w.locks, w.calls = nil, nil, nil
+	w.sessions, w.locks, w.calls, w.standing = nil, nil, nil, nil
 	w.m.reopen()
 	w.open()
 	for _, s := range w.m.live {

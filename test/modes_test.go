@@ -456,6 +456,24 @@ func TestModes_R9_RemoveAfter(t *testing.T) {
 	})
 }
 
+// Ensure that after an Open the key stays: the file does not have that a holder asked for it.
+func TestModes_R9_AfterOpen(t *testing.T) {
+	onFile(t, func(h *harness) {
+		opts := &lockd.LockOptions{Mode: lockd.Shared, Key: lockd.RemoveAfter}
+		maker := h.session(&lockd.SessionOptions{Lifetime: lockd.Independent})
+		_, err := maker.TryLock("k", opts)
+		h.must(err)
+		h.reopen()
+		last, err := h.session(nil).TryLock("k", opts)
+		h.must(err)
+		h.must(h.EndSession(maker.ID()))
+		h.must(last.Unlock())
+		if _, ok := h.Get("k"); !ok {
+			h.t.Error("the key is gone")
+		}
+	})
+}
+
 // Ensure that what watches a key is told of each grant and each end of a share, and that a Wait for
 // the key, which is as it was, goes on.
 func TestModes_R2_Watched(t *testing.T) {

@@ -2,6 +2,7 @@ package lockd_test
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -17,10 +18,13 @@ type powerDisk struct {
 	path   string
 	chance *rand.Rand
 
-	mu     sync.Mutex // protects what follows
-	synced []byte     // nil: nothing was synced yet
-	spare  []byte
+	mu     sync.Mutex    // protects what follows
+	synced []byte        // nil: all that is in the file
 	tables bool          // bbolt has begun a commit
+	bolt   bool          // the last sync was one of bbolt's
+	logged bool          // the last commit went to the log
+	fails  bool          // the next sync that is none of bbolt's fails
+	failed []uint64      // the indexes of the commits whose sync did, until a sync has not
 	left   int           // syncs until the cut; 0: there is none
 	told   func() uint64 // the last index that was told of
 	cut    *cutContent
@@ -29,9 +33,10 @@ type powerDisk struct {
 // cutContent is a file as it is after a cut.
 type cutContent struct {
 	content []byte
-	synced  []byte // what of it is on disk
-	told    uint64 // the last index that was told of before
-	killed  bool   // the power stayed on
+	synced  []byte   // what of it is on disk; nil: all of it
+	told    uint64   // the last index that was told of before
+	failed  []uint64 // the indexes of commits that have failed and may be there all the same
+	killed  bool     // the power stayed on
 	how     string
 }
 
@@ -48,10 +53,40 @@ func (d *powerDisk) next(path string, synced []byte) *powerDisk {
 }
 
 // arm has the power cut in the sync of that number.
-func (d *powerDisk) arm(sync int, told func() uint64) {
+func (d *powerDisk) arm(sync int, told func() uint64) (err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.synced == nil {
+		d.synced, err = os.ReadFile(d.path)
+	}
 	d.left, d.told, d.cut = sync, told, nil
+	return err
+}
+
+// disarm has it not cut.
+func (d *powerDisk) disarm() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.left = 0
+}
+
+// failSync has the sync fail of the commit that is about to be written, and has that index, if it
+// is to be expected that it goes to the log: whether one of bbolt's is in the file would not be
+// known. It reports whether it does, by chance.
+func (d *powerDisk) failSync(index uint64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.logged || d.chance.IntN(2) == 0 {
+		return false
+	}
+	if d.synced == nil {
+		var err error
+		if d.synced, err = os.ReadFile(d.path); err != nil {
+			return false
+		}
+	}
+	d.fails, d.failed = true, append(d.failed, index)
+	return true
 }
 
 // taken returns what the cut has left, nil if it is yet to come.
@@ -72,47 +107,73 @@ func (d *powerDisk) changed() {
 func (d *powerDisk) sync() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	content, err := readInto(d.spare, d.path)
-	if err != nil {
-		return err
-	}
-	if d.left > 0 && d.synced != nil {
-		if d.left--; d.left == 0 {
-			d.cut = d.leave(content)
-			d.cut.told = d.told()
+	was := d.synced
+	if d.synced = nil; d.fails || d.left > 0 {
+		content, err := os.ReadFile(d.path)
+		if err != nil {
+			return err
 		}
+		if was == nil { // the cut was in a sync before, of the same commit
+			was = bytes.Clone(content)
+		}
+		switch {
+		case d.fails && !ofBolt(was, content):
+			d.fails = false
+			d.synced, content = sameSize(was, content)
+			d.write(d.synced, content)
+			return errors.New("an error of the disk")
+		case d.left == 1:
+			d.cut = d.leave(was, content)
+			d.cut.told, d.cut.failed = d.told(), d.failed
+		default:
+			d.synced = content
+		}
+		d.left = max(0, d.left-1)
 	}
-	d.spare, d.synced, d.tables = d.synced, content, false
+	d.failed, d.bolt, d.tables = nil, d.tables, false
 	return nil
 }
 
-// readInto reads the file, into that memory if there is enough of it.
-func readInto(spare []byte, path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
+// committed is called when a commit is in the file.
+func (d *powerDisk) committed() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.logged = !d.bolt; d.fails {
+		return errors.New("the commit whose sync was to fail did not go to the log")
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	size := int(info.Size())
-	if cap(spare) < size {
-		spare = make([]byte, size+size/4)
-	}
-	_, err = f.ReadAt(spare[:size], 0)
-	return spare[:size], err
+	return nil
 }
 
-// leave cuts the power while that is being written.
-func (d *powerDisk) leave(content []byte) *cutContent {
+// ofBolt reports whether a commit of bbolt's is between the two: it writes a meta page. That one
+// has begun does not tell, for a record may be written first.
+func ofBolt(was, content []byte) bool {
 	metas := 2 * os.Getpagesize()
-	// A file that grows has its new length first.
-	synced := append(bytes.Clone(d.synced), make([]byte, max(0, len(content)-len(d.synced)))...)
-	written := append(bytes.Clone(content), make([]byte, max(0, len(synced)-len(content)))...)
+	return !bytes.Equal(was[:metas], content[:metas])
+}
+
+// sameSize makes both as long as the longer one. A file that grows has its new length first.
+func sameSize(a, b []byte) ([]byte, []byte) {
+	return append(a, make([]byte, max(0, len(b)-len(a)))...),
+		append(b, make([]byte, max(0, len(a)-len(b)))...)
+}
+
+// write writes some of the sectors in which the content is another one.
+func (d *powerDisk) write(to, content []byte) {
+	share := d.chance.IntN(5) // from none of the sectors to all
+	for at := 0; at < len(to); at += sectorSize {
+		end := at + sectorSize
+		if d.chance.IntN(4) < share && !bytes.Equal(to[at:end], content[at:end]) {
+			copy(to[at:end], content[at:])
+		}
+	}
+}
+
+// leave cuts the power while that is being written, where the other is on disk.
+func (d *powerDisk) leave(synced, content []byte) *cutContent {
+	metas := 2 * os.Getpagesize()
+	synced, written := sameSize(synced, content)
 	how := "cut in a record"
-	if d.tables && !bytes.Equal(synced[:metas], written[:metas]) {
+	if ofBolt(synced, written) {
 		if d.chance.IntN(3) > 0 {
 			how = "cut in pages"
 			copy(written[:metas], synced)
@@ -124,12 +185,6 @@ func (d *powerDisk) leave(content []byte) *cutContent {
 	if d.chance.IntN(4) == 0 {
 		return &cutContent{content: written, synced: synced, killed: true, how: how}
 	}
-	share := d.chance.IntN(5) // from none of the sectors to all
-	for at := 0; at < len(synced); at += sectorSize {
-		end := at + sectorSize
-		if d.chance.IntN(4) < share && !bytes.Equal(synced[at:end], written[at:end]) {
-			copy(synced[at:end], written[at:])
-		}
-	}
-	return &cutContent{content: synced, synced: bytes.Clone(synced), how: how}
+	d.write(synced, written)
+	return &cutContent{content: synced, how: how}
 }

@@ -31,6 +31,7 @@ type soak struct {
 	path     string
 	stop     context.Context // when the callers are to end
 	counters []atomic.Int64  // writes under each lock that were told of
+	locks    []soakLocks     // holders of each lock
 	holders  []soakSlots     // of each semaphore
 
 	armed    atomic.Bool // commits may fail
@@ -38,12 +39,26 @@ type soak struct {
 	sessions atomic.Int64
 	lapsed   atomic.Int64
 	grants   atomic.Int64
+	shares   atomic.Int64
+	lowered  atomic.Int64 // locks that were downgraded
+	died     atomic.Int64 // holders of a lock, with it
 	gaveUp   atomic.Int64
 	slots    atomic.Int64
 	all      atomic.Int64 // LockAll that were granted
 	events   atomic.Int64
 	behind   atomic.Int64
 	backups  atomic.Int64
+}
+
+// soakLocks are the grants of one lock of which their holders were told.
+type soakLocks struct {
+	mu   sync.Mutex
+	list []soakHeld
+}
+
+type soakHeld struct {
+	*lockd.Lock
+	mode lockd.LockMode
 }
 
 // soakSlots are the slots of one semaphore of which their holders were told.
@@ -59,8 +74,9 @@ const (
 )
 
 // Ensure that under a load of everything at once, on the real clock and with commits that fail, no
-// write under a lock is lost, no semaphore is exceeded, no watch has a gap, nothing grows without
-// bound, and in the end the file has what was told.
+// write under a lock is lost, nobody holds a lock beside its exclusive holder, nothing is written
+// under a shared one, no semaphore is exceeded, no watch has a gap, nothing grows without bound,
+// and in the end the file has what was told.
 func TestSoak(t *testing.T) {
 	scale := 1
 	if *soakFor >= time.Minute {
@@ -70,7 +86,8 @@ func TestSoak(t *testing.T) {
 	defer cancel()
 	s := &soak{
 		t: t, path: filepath.Join(t.TempDir(), "lockd.db"), stop: stop,
-		counters: make([]atomic.Int64, soakKeys), holders: make([]soakSlots, soakSems),
+		counters: make([]atomic.Int64, soakKeys), locks: make([]soakLocks, soakKeys),
+		holders: make([]soakSlots, soakSems),
 	}
 	s.open()
 	s.armed.Store(true)
@@ -95,13 +112,15 @@ func TestSoak(t *testing.T) {
 	callers.Wait()
 	s.armed.Store(false)
 	s.check()
-	t.Logf("%v: %d sessions, %d lapsed; %d grants, %d gave up; %d slots, %d of LockAll; "+
-		"%d events, %d watches fell behind; %d backups, %d commits failed; %s", *soakFor,
-		s.sessions.Load(),
-		s.lapsed.Load(), s.grants.Load(), s.gaveUp.Load(), s.slots.Load(), s.all.Load(),
-		s.events.Load(), s.behind.Load(), s.backups.Load(), s.failed.Load(), peak)
+	t.Logf("%v: %d sessions, %d lapsed; %d grants, %d of them shared, %d downgraded, %d holders "+
+		"died, %d gave up; %d slots, %d of LockAll; %d events, %d watches fell behind; "+
+		"%d backups, %d commits failed; %s", *soakFor, s.sessions.Load(), s.lapsed.Load(),
+		s.grants.Load(), s.shares.Load(), s.lowered.Load(), s.died.Load(), s.gaveUp.Load(),
+		s.slots.Load(), s.all.Load(), s.events.Load(), s.behind.Load(), s.backups.Load(),
+		s.failed.Load(), peak)
 	for what, n := range map[string]*atomic.Int64{
 		"sessions": &s.sessions, "lapsed": &s.lapsed, "grants": &s.grants, "gave up": &s.gaveUp,
+		"shares": &s.shares, "downgrades": &s.lowered, "holders died": &s.died,
 		"slots": &s.slots, "LockAll": &s.all, "events": &s.events, "backups": &s.backups,
 		"commits failed": &s.failed,
 	} {
@@ -195,18 +214,19 @@ func (s *soak) sleep(d time.Duration) {
 	}
 }
 
-// holdLock waits for a lock, counts under it, and unlocks or lets its session lapse.
+// holdLock waits for a lock in either mode, counts or reads under it, and unlocks or lets its
+// session lapse.
 func (s *soak) holdLock(chance *rand.Rand) {
 	session := s.session(300 * time.Millisecond)
 	if session == nil {
 		return
 	}
 	for range 10 {
-		n := chance.IntN(soakKeys)
+		n, mode := chance.IntN(soakKeys), lockd.LockMode(chance.IntN(2))
 		key := fmt.Sprintf("lock/%03d", n)
 		limit := time.Duration(1+chance.IntN(200)) * time.Millisecond
 		ctx, cancel := context.WithTimeout(s.stop, limit)
-		lock, err := session.Lock(ctx, key, nil)
+		lock, err := session.Lock(ctx, key, &lockd.LockOptions{Mode: mode})
 		cancel()
 		if !s.must("lock", err) {
 			s.gaveUp.Add(1)
@@ -216,15 +236,72 @@ func (s *soak) holdLock(chance *rand.Rand) {
 			}
 			continue
 		}
-		s.grants.Add(1)
-		s.count(n, lock)
+		s.granted(n, soakHeld{lock, mode})
+		if mode == lockd.Exclusive {
+			s.count(n, lock)
+		}
+		if mode == lockd.Shared || chance.IntN(10) == 0 && s.downgrade(n, lock) {
+			s.readOnly(lock, chance)
+		}
 		if chance.IntN(30) == 0 {
-			return // it dies: its TTL frees the lock
+			s.died.Add(1)
+			return // its TTL frees the lock
 		}
 		s.must("unlock", lock.Unlock())
 		s.must("renew", session.Renew())
 	}
 	s.must("close", session.Close())
+}
+
+// granted notes a grant. No other holder may know of no loss, unless both are shared.
+func (s *soak) granted(n int, own soakHeld) {
+	s.grants.Add(1)
+	if own.mode == lockd.Shared {
+		s.shares.Add(1)
+	}
+	h := &s.locks[n]
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := []soakHeld{own}
+	for _, other := range h.list {
+		if other.Err() != nil {
+			continue
+		}
+		list = append(list, other)
+		alone := own.mode == lockd.Exclusive || other.mode == lockd.Exclusive
+		if alone && own.Err() == nil {
+			s.t.Errorf("%s is held by %v and %v", own.Key(), own.Sequencer(), other.Sequencer())
+		}
+	}
+	h.list = list
+}
+
+// downgrade makes a lock a shared one. Others may be granted it before the call returns.
+func (s *soak) downgrade(n int, lock *lockd.Lock) bool {
+	h := &s.locks[n]
+	h.mu.Lock()
+	for i := range h.list {
+		if h.list[i].Lock == lock {
+			h.list[i].mode = lockd.Shared
+		}
+	}
+	h.mu.Unlock()
+	if !s.must("downgrade", lock.Downgrade()) {
+		return false
+	}
+	s.lowered.Add(1)
+	return true
+}
+
+// readOnly reads under a shared lock: nobody writes to the key meanwhile.
+func (s *soak) readOnly(lock *lockd.Lock, chance *rand.Rand) {
+	before, _ := s.db.Get(lock.Key())
+	s.sleep(time.Duration(chance.IntN(5)) * time.Millisecond)
+	after, _ := s.db.Get(lock.Key())
+	if lock.Err() == nil && !bytes.Equal(before.Value, after.Value) {
+		s.t.Errorf("%s was %s and is %s, while it is shared by %v", lock.Key(), before.Value,
+			after.Value, lock.Sequencer())
+	}
 }
 
 // count adds one to the number under the lock.
@@ -292,6 +369,7 @@ func (s *soak) holdSeveral(chance *rand.Rand) {
 	if s.must("lock all", err) {
 		s.all.Add(1)
 		for i, lock := range locks {
+			s.granted(from+i, soakHeld{lock, lockd.Exclusive})
 			s.count(from+i, lock)
 		}
 		if chance.IntN(10) == 0 {
@@ -307,10 +385,13 @@ func (s *soak) follow(chance *rand.Rand) {
 	prefix := fmt.Sprintf("lock/%02d", chance.IntN(soakKeys/10))
 	ctx, cancel := context.WithTimeout(s.stop, time.Duration(1+chance.IntN(20))*time.Second)
 	defer cancel()
-	last := map[string]uint64{}
+	last, shares := map[string]uint64{}, map[lockd.Sequencer]bool{}
 	state := s.db.Snapshot()
 	for key, e := range state.Prefix(prefix) {
 		last[key] = e.ModifyIndex
+		for holder := range state.Holders(key) {
+			shares[holder.Grant] = true // an exclusive one is in no event of shares
+		}
 	}
 	for e, err := range s.db.Watch(ctx, lockd.PrefixScope(prefix), state.Index()) {
 		switch {
@@ -322,6 +403,15 @@ func (s *soak) follow(chance *rand.Rand) {
 			return
 		}
 		s.events.Add(1)
+		if began := e.Kind == lockd.ShareGranted; began || e.Kind == lockd.ShareEnded {
+			if shares[e.Share] == began {
+				s.t.Errorf("watch of %s: %v, and it was so before", e.Key, e)
+			}
+			if shares[e.Share] = began; !began {
+				delete(shares, e.Share)
+			}
+			continue
+		}
 		if last[e.Key] != e.Previous.ModifyIndex {
 			s.t.Errorf("watch of %s: index %d follows on %d, and %d was seen", e.Key, e.Index,
 				e.Previous.ModifyIndex, last[e.Key])
@@ -408,12 +498,13 @@ func (s *soak) check() {
 	for info := range now.Sessions() {
 		s.t.Errorf("session %s is left", info.ID)
 	}
-	for key, e := range now.Prefix("") {
-		if !e.Session.IsZero() {
-			s.t.Errorf("%s is held by %s, which has ended", key, e.Session)
+	for key := range now.Prefix("") {
+		for holder := range now.Holders(key) {
+			s.t.Errorf("%s is held by %v, whose session has ended", key, holder.Grant)
 		}
 	}
-	if stats := s.db.Stats(); stats.Waiters != 0 || stats.Watchers != 0 || stats.Locks != 0 {
+	if stats := s.db.Stats(); stats.Waiters != 0 || stats.Watchers != 0 || stats.Locks != 0 ||
+		stats.Shares != 0 {
 		s.t.Errorf("somebody is left: %+v", stats)
 	}
 	for i := range s.counters {

@@ -322,7 +322,7 @@ func TestLimits_SlowlyRead(t *testing.T) {
 // serveGuarded serves a handler with limits and a guard until the test ends.
 func serveGuarded(t *testing.T, l limits, listener net.Listener,
 	guard func(http.Handler) http.Handler, api http.HandlerFunc,
-) {
+) *httpServer {
 	t.Helper()
 	s := newServer(l, guard, slog.New(slog.DiscardHandler), api)
 	ended := make(chan error)
@@ -335,4 +335,5 @@ func serveGuarded(t *testing.T, l limits, listener net.Listener,
 			t.Error(err)
 		}
 	})
+	return s
 }

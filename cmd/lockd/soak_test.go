@@ -10,8 +10,12 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,12 +29,19 @@ import (
 var soakFor = flag.Duration("soak", 4*time.Second,
 	"how long the soak lasts; from a minute on it has ten times as many of all")
 
+// What the child process is told by its environment: the server, and how many connections it has.
+const (
+	soakAddress = "LOCKD_TEST_SOAK_ADDRESS"
+	soakSilent  = "LOCKD_TEST_SOAK_SILENT"
+)
+
 // soak is a server on loopback, and what clients of all kinds have come to.
 type soak struct {
 	t       *testing.T
 	address string
 	limits  limits
 	over    time.Time
+	crowd   *crowd // of the server; nil in the child process
 
 	answers, refused, silenced, cut, full atomic.Int64
 	dropped                               atomic.Int64 // requests of clients, and not answered
@@ -49,11 +60,20 @@ const slow = time.Minute
 
 // Ensure that a server goes on answering its clients, rightly and in time, beside connections that
 // say nothing, requests that never end, and requests that are ten times too large, and that in the
-// end it has kept nothing of them.
+// end it has kept nothing of them. The connections that say nothing are a child process's, so that
+// each takes one file of either.
 func TestSoak(t *testing.T) {
-	scale := 1
+	scale, l := 1, defaultLimits
 	if *soakFor >= time.Minute {
 		scale = 10
+	} else {
+		l.header, l.body = time.Second, 2*time.Second
+	}
+	l.share = l.connections // all come from one address here
+	s := &soak{t: t, limits: l, over: time.Now().Add(*soakFor)}
+	if s.address = os.Getenv(soakAddress); s.address != "" {
+		s.sayNothing()
+		return
 	}
 	db, err := lockd.Open(filepath.Join(t.TempDir(), "lockd.db"), &lockd.Options{
 		Sync: lockd.SyncNever, Logger: slog.New(slog.DiscardHandler),
@@ -76,24 +96,17 @@ func TestSoak(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := defaultLimits
-	if scale == 1 {
-		l.header, l.body = time.Second, 2*time.Second
-	}
-	l.share = l.connections // all come from one address here
-	serveGuarded(t, l, listener, everybody, api.ServeHTTP)
-	s := &soak{
-		t: t, address: listener.Addr().String(), limits: l, over: time.Now().Add(*soakFor),
-	}
+	s.address = listener.Addr().String()
+	s.crowd = serveGuarded(t, l, listener, everybody, api.ServeHTTP).crowd
 	before := runtime.NumGoroutine()
-	// A connection takes two files of this process, one at each end.
-	silent := min(1000*scale, (openFiles()-4000)/2)
-	most := s.run(scale, max(silent, 10))
-	s.settle(before)
+	// A connection of the others takes two files of this process, one at each end.
+	silent := max(min(1000*scale, openFiles()-5000), 10)
+	most := s.run(scale, silent)
 	t.Logf("%v: %d answers, %d requests dropped, %d refused; of %d connections that said nothing "+
-		"%d ends, %d requests that never ended were cut off; %d queries were too many; "+
-		"%d goroutines", *soakFor, s.answers.Load(), s.dropped.Load(), s.refused.Load(), silent,
-		s.silenced.Load(), s.cut.Load(), s.full.Load(), most)
+		"%d ends, %d not; %d requests that never ended were cut off; %d queries were too many; %v",
+		*soakFor, s.answers.Load(), s.dropped.Load(), s.refused.Load(), silent, s.silenced.Load(),
+		s.open.Load(), s.cut.Load(), s.full.Load(), most)
+	s.settle(before)
 	// When its listen queue is full, the kernel drops a connection that the client takes for made.
 	if s.open.Load() > s.silenced.Load()/50 {
 		t.Errorf("%d connections that said nothing are still open", s.open.Load())
@@ -111,8 +124,27 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// run lets all do what they do until it is over, and returns how many goroutines there were.
-func (s *soak) run(scale, silent int) (most int) {
+// soakUsage is what the server has at a time, or the most of it.
+type soakUsage struct {
+	connections, goroutines int
+	heap                    uint64
+}
+
+func (u soakUsage) String() string {
+	return fmt.Sprintf("at most %d connections, %d goroutines, %d MiB of heap", u.connections,
+		u.goroutines, u.heap>>20)
+}
+
+func (s *soak) usage() soakUsage {
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	s.crowd.mu.Lock()
+	defer s.crowd.mu.Unlock()
+	return soakUsage{len(s.crowd.members), runtime.NumGoroutine(), memory.HeapAlloc}
+}
+
+// run lets all do what they do until it is over, and returns the most that the server had.
+func (s *soak) run(scale, silent int) (most soakUsage) {
 	var all sync.WaitGroup
 	crowd := func(n int, do func(chance *rand.Rand)) {
 		for i := range n {
@@ -127,16 +159,57 @@ func (s *soak) run(scale, silent int) (most int) {
 	for i := range 100 * scale {
 		all.Go(func() { s.client(i) })
 	}
-	crowd(silent, s.saysNothing)
+	all.Go(func() { s.silence(silent) })
 	crowd(10*scale, s.neverEnds)
 	crowd(2, s.tooLarge)
 	crowd(min(10*soakBlocked, openFiles()/8), s.blocked)
 	for time.Now().Before(s.over) {
-		most = max(most, runtime.NumGoroutine())
-		time.Sleep(50 * time.Millisecond)
+		u := s.usage()
+		most = soakUsage{
+			max(most.connections, u.connections), max(most.goroutines, u.goroutines),
+			max(most.heap, u.heap),
+		}
+		time.Sleep(100 * time.Millisecond)
 	}
 	all.Wait()
 	return most
+}
+
+// silence runs the child process, and takes over what it has counted.
+func (s *soak) silence(connections int) {
+	child := exec.Command(os.Args[0], "-test.run=^TestSoak$", "-test.v",
+		fmt.Sprintf("-test.timeout=%v", *soakFor+10*slow), fmt.Sprintf("-soak=%v", *soakFor))
+	child.Env = append(os.Environ(), soakAddress+"="+s.address,
+		fmt.Sprintf("%s=%d", soakSilent, connections))
+	out, err := child.CombinedOutput()
+	counts := regexp.MustCompile(`(\d+) ends, (\d+) not`).FindStringSubmatch(string(out))
+	if err != nil || counts == nil {
+		s.t.Errorf("the connections that say nothing: %v\n%s", err, out)
+		return
+	}
+	for i, n := range []*atomic.Int64{&s.silenced, &s.open} {
+		count, _ := strconv.ParseInt(counts[i+1], 10, 64) // they are digits
+		n.Store(count)
+	}
+}
+
+// sayNothing is what the child process does.
+func (s *soak) sayNothing() {
+	connections, err := strconv.Atoi(os.Getenv(soakSilent))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range connections {
+		all.Go(func() {
+			time.Sleep(rand.N(s.limits.header)) // or they would all be ended at once, each time
+			for time.Now().Before(s.over) {
+				s.saysNothing()
+			}
+		})
+	}
+	all.Wait()
+	s.t.Logf("%d ends, %d not", s.silenced.Load(), s.open.Load())
 }
 
 // settle waits until the server has let go of all.
@@ -227,8 +300,7 @@ func (s *soak) dial() net.Conn {
 }
 
 // saysNothing waits for the server to close its connection.
-func (s *soak) saysNothing(chance *rand.Rand) {
-	time.Sleep(time.Duration(chance.Int64N(int64(s.limits.header))))
+func (s *soak) saysNothing() {
 	conn := s.dial()
 	if conn == nil {
 		return
@@ -242,9 +314,9 @@ func (s *soak) saysNothing(chance *rand.Rand) {
 	var late net.Error
 	if errors.As(err, &late) && late.Timeout() {
 		s.open.Add(1)
+		return
 	}
 	s.silenced.Add(1)
-	time.Sleep(time.Duration(chance.IntN(1000)) * time.Millisecond)
 }
 
 // neverEnds sends a header or a body, a little at a time, until it is cut off.

@@ -20,7 +20,8 @@ type remote struct {
 	loopback  bool
 	client    *http.Client
 	base      string
-	cancelled int // requests that were given up
+	cancelled int             // requests that were given up
+	shared    map[string]bool // whether the lock of a key was last asked for in the shared mode
 }
 
 func (c *remote) run(operations int) {
@@ -172,9 +173,9 @@ func (c *remote) step() {
 	case n < 74:
 		c.acquire(key, value)
 	case n < 95:
-		in := input{kind: release, key: key, value: value, session: c.s.id}
+		in, query := c.locking(release, key, value)
 		r := c.record(in, c.w.stamp())
-		got := c.ask(http.MethodPut, "/v1/kv/"+key, url.Values{"release": {c.s.id}}, value)
+		got := c.ask(http.MethodPut, "/v1/kv/"+key, query, in.value)
 		c.answered(r, got, verdict(got))
 	case n < 97:
 		c.destroy()
@@ -204,16 +205,59 @@ func (r reply) fence() uint64 {
 	return fence
 }
 
+// obstacle is what the answer to an acquire says is in the way.
+func (r reply) obstacle() obstacle {
+	for begins, why := range map[string]obstacle{
+		"held by": held, "shared by": shared, "delayed for": delayed, "promised to": queued,
+	} {
+		if strings.HasPrefix(r.header.Get("X-Lockd-Refusal"), begins) {
+			return why
+		}
+	}
+	return unnamed
+}
+
+// locking is what an acquire or a release asks for, and its query. A body is written to the key; in
+// the shared mode there may be none (R10).
+func (c *remote) locking(asks kind, key, value string) (input, url.Values) {
+	in := input{
+		kind: asks, key: key, value: value, session: c.s.id, shared: c.shared[key],
+	}
+	verb := map[kind]string{acquire: "acquire", release: "release"}[asks]
+	query := url.Values{verb: {c.s.id}}
+	if in.shared {
+		query.Set("lockd-mode", "shared")
+		if c.chance.IntN(2) == 0 {
+			in.value, in.keeps = "", true
+		}
+	}
+	return in, query
+}
+
 func (c *remote) acquire(key, value string) {
-	in := input{kind: acquire, key: key, value: value, session: c.s.id}
+	if c.shared == nil {
+		c.shared = map[string]bool{}
+	}
+	c.shared[key] = c.chance.IntN(2) == 0
+	in, query := c.locking(acquire, key, value)
 	r := c.record(in, c.w.stamp())
-	got := c.ask(http.MethodPut, "/v1/kv/"+key, url.Values{"acquire": {c.s.id}}, value)
+	got := c.ask(http.MethodPut, "/v1/kv/"+key, query, in.value)
 	outcome := verdict(got)
-	if got.failed() == nil && outcome == done {
+	switch {
+	case got.failed() != nil:
+	case outcome == refused:
+		if r.why = got.obstacle(); r.why == unnamed {
+			c.w.violation("X25: %q was not acquired, and the answer does not say why", key)
+		}
+	default:
 		if r.entry.fence = got.fence(); r.entry.fence == 0 {
 			c.w.violation("X1: %q was acquired, and the answer has no fence", key)
 		}
-		c.w.told(c.era, lockd.Sequencer{Key: key, Fence: r.entry.fence}, nil)
+		q := lockd.Sequencer{Key: key, Fence: r.entry.fence}
+		if in.shared {
+			q.Mode = lockd.Shared
+		}
+		c.w.told(c.era, q, nil)
 	}
 	c.answered(r, got, outcome)
 }

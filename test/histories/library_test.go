@@ -337,7 +337,7 @@ func (c *library) gaveUp(err error, policy lockd.KeyPolicy, records ...*record) 
 			release := *r
 			release.input = input{
 				kind: giveUp, key: r.key, call: r.input.call, keeps: back == 0,
-				removes: policy == lockd.RemoveAfter,
+				removes: policy == lockd.RemoveAfter, opened: c.era.floor,
 			}
 			all = append(all, &release)
 		}
@@ -373,6 +373,7 @@ func (c *library) unlock() {
 	r := c.record(input{
 		kind: unlock, key: q.Key, session: q.Session.String(), fence: q.Fence,
 		removes: c.opts[l] == lockd.RemoveAfter && q.Fence > c.era.floor, // else it was taken over
+		opened:  c.era.floor,
 		shared:  q.Mode == lockd.Shared,
 	}, c.w.stamp())
 	if !r.shared && c.chance.IntN(4) == 0 {

@@ -54,8 +54,9 @@ type input struct {
 	index   uint64 // for swap and removeIf
 	session string
 	fence   uint64 // of the grant that unlock and force name
-	shared  bool   // the mode, for grant, try and unlock
+	shared  bool   // the mode, for grant, try, acquire, unlock and release
 	removes bool   // the key goes with the lock: RemoveAfter, or DeleteKeys
+	opened  uint64 // for unlock and giveUp: what asked for that up to this index is forgotten (R9)
 	delay   time.Duration
 	from    int64 // a delay begins then at the earliest
 	call    int   // for giveUp and an unknown grant: the call that may have been granted the lock
@@ -76,6 +77,7 @@ type obstacle int
 const (
 	unnamed obstacle = iota
 	held
+	shared // over HTTP, where the holders are not told
 	delayed
 	queued
 )
@@ -252,7 +254,10 @@ func after(s state, in input, out output) []state {
 	case downgrade:
 		return downgraded(s, in, out)
 	case unlock, release:
-		if in.shared {
+		switch {
+		case in.shared && in.kind == release:
+			return sharesReleased(s, in, out)
+		case in.shared:
 			return shareReleased(s, in, out)
 		}
 		return released(s, in, out)
@@ -381,11 +386,14 @@ func again(s state, in input, out output) []state {
 }
 
 func obstructed(s state, in input, out output) []state {
-	ok := true
+	ok := false // for no reason
 	switch out.why {
-	case unnamed:
-		ok = s.holder != in.session
+	case shared:
+		ok = s.shares != "" && !in.shared
 	case held:
+		if in.kind == acquire { // the answer does not name the holder
+			return only(s, s.holder != "" && (s.holder != in.session || in.shared))
+		}
 		if s.shares != "" {
 			return only(s, !in.shared && s.shares.has(out.entry.session, out.entry.fence))
 		}
@@ -434,7 +442,7 @@ func givenUp(s state, in input) []state {
 	s.calls = calls
 	for i, one := range s.shares.list() {
 		if one.call == in.call {
-			next := s.left(i, in.removes)
+			next := s.left(i, in)
 			if in.keeps {
 				next = append(next, s)
 			}

@@ -19,6 +19,7 @@ type granted struct {
 	shared       bool
 	several      bool // it was a call for several keys
 	holds        bool // the session may have held a lock meanwhile, by another call
+	remote       bool // it was asked for over HTTP
 }
 
 // overtook reports whether the grant came no later than one that it should have. Those who share a

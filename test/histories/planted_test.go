@@ -46,6 +46,14 @@ func TestPlanted_Model(t *testing.T) {
 	leave := func(s string, fence uint64) input {
 		return input{kind: unlock, session: s, fence: fence, shared: true}
 	}
+	removing := func(s string) input {
+		return input{kind: grant, session: s, keeps: true, shared: true, removes: true}
+	}
+	share := func(s, value string) input {
+		return input{kind: acquire, session: s, value: value, shared: true}
+	}
+	over := func(fence uint64) output { return output{entry: entry{fence: fence}, quiet: true} }
+	forShare := output{outcome: refused, why: shared, quiet: true}
 	lost := output{outcome: unknown}
 	no := output{outcome: refused}
 	quiet := output{quiet: true}
@@ -194,6 +202,57 @@ func TestPlanted_Model(t *testing.T) {
 			at(1, lock("s"), fenced(1, 5)),
 			at(2, join("u"), fenced(1, 6)),
 		}},
+		"a share over HTTP": {true, []porcupine.Operation{
+			at(1, share("s", "x"), over(5)),
+			at(2, share("s", "y"), over(5)),
+			at(3, input{kind: acquire, session: "v"}, forShare),
+			at(4, input{kind: release, session: "v"}, output{outcome: refused, quiet: true}),
+			at(5, input{kind: release, session: "s", shared: true, keeps: true}, quiet),
+			at(6, input{kind: acquire, session: "v", value: "y"}, over(9)),
+			at(7, input{kind: get}, output{entry: entry{
+				exists: true, value: "y", session: "v", create: 5, mod: 9, lockIndex: 2, fence: 9,
+			}}),
+		}},
+		"an acquire over HTTP beside a share": {false, []porcupine.Operation{
+			at(1, join("s"), fenced(1, 5)),
+			at(2, input{kind: acquire, session: "v"}, over(6)),
+		}},
+		"an acquire over HTTP that was refused for a share that is not there": {false,
+			[]porcupine.Operation{
+				at(1, lock("s"), fenced(1, 5)),
+				at(2, input{kind: acquire, session: "v"}, forShare),
+			}},
+		"a session over HTTP with two shares": {false, []porcupine.Operation{
+			at(1, share("s", "x"), over(5)),
+			at(2, share("s", "x"), over(6)),
+		}},
+		"a release over HTTP that left a share": {false, []porcupine.Operation{
+			at(1, share("s", "x"), over(5)),
+			at(2, input{kind: release, session: "s", shared: true, keeps: true}, quiet),
+			at(3, input{kind: acquire, session: "v"}, forShare),
+		}},
+		"a share over HTTP that was refused for no reason": {false, []porcupine.Operation{
+			at(1, join("s"), fenced(1, 5)),
+			at(2, share("u", "x"), output{outcome: refused, quiet: true, why: queued}),
+			at(3, share("u", "x"), forShare),
+		}},
+		"a key that went with its last sharer": {true, []porcupine.Operation{
+			at(1, removing("s"), fenced(1, 5)),
+			at(2, removing("u"), fenced(1, 7)),
+			at(3, leave("s", 5), output{}),
+			at(4, input{kind: unlock, session: "u", fence: 7, shared: true, removes: true}, output{}),
+			at(5, input{kind: get}, output{}),
+		}},
+		"a key that went although the one who made it did so before a restart": {false,
+			[]porcupine.Operation{
+				at(1, removing("s"), fenced(1, 5)),
+				at(2, removing("u"), fenced(1, 7)),
+				at(3, leave("s", 5), output{}),
+				at(4, input{
+					kind: unlock, session: "u", fence: 7, shared: true, removes: true, opened: 6,
+				}, output{}),
+				at(5, input{kind: get}, output{}),
+			}},
 		"a share that raised the lock index": {false, []porcupine.Operation{
 			at(1, join("s"), fenced(1, 5)),
 			at(2, join("u"), fenced(2, 6)),

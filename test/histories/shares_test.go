@@ -48,6 +48,11 @@ func (s shares) has(session string, fence uint64) bool {
 	})
 }
 
+// of returns the place of a share of the session, -1 if it has none.
+func (s shares) of(session string) int {
+	return slices.IndexFunc(s.list(), func(one share) bool { return one.session == session })
+}
+
 // newer reports whether a fence, if it is told, can be that of the next grant.
 func (s state) newer(fence uint64) bool {
 	return fence == 0 || fence > max(s.highest, s.joined, s.mod, s.above)
@@ -63,7 +68,7 @@ func shareTaken(s state, in input, out output) (list []state) {
 		switch {
 		case one.session != in.session:
 			continue
-		case told && (s.lockIndex != out.entry.lockIndex ||
+		case told && (in.kind != acquire && s.lockIndex != out.entry.lockIndex ||
 			one.fence != out.entry.fence && one.fence != 0):
 			continue
 		}
@@ -77,6 +82,9 @@ func shareTaken(s state, in input, out output) (list []state) {
 		list = append(list, next)
 	}
 	fence := out.entry.fence
+	if in.kind == acquire && s.shares.of(in.session) >= 0 { // R10
+		return list
+	}
 	// Those who are granted it in one transaction have one fence (R3).
 	together := s.shares != "" && fence == s.joined && max(s.mod, s.above) <= fence &&
 		!s.shares.has(in.session, fence)
@@ -92,7 +100,7 @@ func shareTaken(s state, in input, out output) (list []state) {
 		next = s.set(in.value)
 		next.mod = fence
 	}
-	if told && out.entry.lockIndex != next.lockIndex {
+	if told && in.kind != acquire && out.entry.lockIndex != next.lockIndex {
 		return list
 	}
 	if !told {
@@ -116,20 +124,40 @@ func shareReleased(s state, in input, out output) []state {
 	case i < 0:
 		return nil
 	}
-	return s.left(i, in.removes)
+	return s.left(i, in)
+}
+
+// sharesReleased is shareReleased over HTTP, where a session has one share at most and does not
+// name it (R10).
+func sharesReleased(s state, in input, out output) []state {
+	i := s.shares.of(in.session)
+	switch {
+	case out.outcome == refused:
+		return only(s, i < 0)
+	case i < 0:
+		return nil
+	}
+	list := s.left(i, in)
+	if !in.keeps {
+		for i := range list {
+			list[i] = list[i].set(in.value)
+		}
+	}
+	return list
 }
 
 // left returns the states when a share was released.
-func (s state) left(i int, removes bool) []state {
+func (s state) left(i int, in input) []state {
 	next := s
 	if next.shares = s.shares.without(i); next.shares != "" {
 		return []state{next}
 	}
 	next.gone = false
 	switch {
-	case !removes || !s.gone, s.mod != 0 && s.fence != 0 && s.mod != s.fence: // R9
+	case !in.removes || !s.gone, s.mod != 0 && s.fence != 0 && s.mod != s.fence, // R9
+		s.create != 0 && s.create <= in.opened:
 		return []state{next}
-	case s.mod == 0 || s.fence == 0: // whether nobody has written to it is not told
+	case s.mod == 0 || s.fence == 0 || s.create == 0: // nobody was told whether that is so
 		return []state{next, s.removed()}
 	}
 	return []state{s.removed()}

@@ -138,6 +138,7 @@ func (w *world) open(path string) error {
 			case e.dead.Load():
 				return errDead
 			case e.armed.Load() && chance.IntN(60) == 0:
+				w.count("commits failed")
 				return errDisk
 			}
 			return nil
@@ -293,6 +294,7 @@ func (e *era) finish() {
 		e.w.violation("era %d: close: %v", e.number, err)
 	}
 	e.closed = e.w.stamp()
+	e.w.count("closed")
 	e.server.CloseClientConnections()
 	e.server.Close()
 	e.watched.Wait() // all ends with ErrClosed
@@ -369,6 +371,7 @@ func (w *world) told(e *era, grant lockd.Sequencer, own <-chan struct{}) {
 	for _, h := range w.handles[key] {
 		select {
 		case <-h.done:
+			w.counts["ends of holds told first"]++
 			continue
 		default:
 		}
