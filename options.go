@@ -53,8 +53,8 @@ type Options struct {
 	Logger *slog.Logger
 
 	// Slow is how long a lock or a slot may be held, or waited for, before the Logger is told of
-	// it: once for each grant and each call, by a record with the holders. It is a millisecond or
-	// more; zero means never.
+	// it: once for each grant and each call, by a record that names the holder and tells how many
+	// wait. It is a millisecond or more; zero means never.
 	Slow time.Duration
 
 	// Node is the name of this process in the catalog, and the node of every session that names

@@ -1,0 +1,10 @@
+package histories_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// Each history closes its database, its server and its clients: none may leave a goroutine.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
