@@ -1,3 +1,7 @@
+//go:build !race
+
+// Under the race detector the go command would build every package once more, without it.
+
 package arch_test
 
 import (
