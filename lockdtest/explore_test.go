@@ -199,12 +199,15 @@ func TestExplore_FailedAndSetBack(t *testing.T) {
 	})
 	for _, want := range []string{
 		"there, and reported as: ",
-		"commits → the commit is in the file, and is reported as failed",
+		" DB.Put at explore_test.go:", " commits → the commit is in the file, and is reported as failed",
 		"the database has failed: it is closed, and the next process begins",
 	} {
 		if !strings.Contains(found.Text, want) {
 			t.Errorf("got %q, want %q", found.Text, want)
 		}
+	}
+	if strings.Contains(found.Text, "options.go") || strings.Contains(found.Text, "hooks.go") {
+		t.Errorf("a line of lockd's own is named: %q", found.Text)
 	}
 	found = lockdtest.Search(t, nil, func(w *lockdtest.World) {
 		began := w.Clock().Now()

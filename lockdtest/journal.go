@@ -103,7 +103,8 @@ func (j *journal) call(what string) string {
 		switch {
 		case pkg == module || pkg == module+"/lockdtest" && strings.HasPrefix(name, "(*World)"):
 			method = methodName(name)
-		case pkg == module+"/lockdtest", strings.HasPrefix(pkg, module+"/internal/"):
+		case pkg == module+"/lockdtest", strings.HasPrefix(pkg, module+"/internal/"),
+			strings.HasPrefix(pkg, module+"/store"):
 		case pkg == "runtime":
 			return strings.TrimSpace(method + " " + what)
 		default:

@@ -520,6 +520,63 @@ func TestExplore_R11_Released(t *testing.T) {
 	})
 }
 
+// Ensure that a lock whose MaxHold is over at the instant at which the lock-delay of another one is
+// ends before that one is granted.
+func TestExplore_R11_EndsBeforeGrants(t *testing.T) {
+	exploreWithout(t, lockdtest.LostRenewals, func(x *explored) {
+		const over = 5 * time.Second
+		lost, ended := false, false
+		x.Go("lost", func() {
+			defer func() { lost = true }()
+			s := x.session("lost", lockd.SessionOptions{TTL: over, LockDelay: over})
+			if s != nil && x.lock(background, s, "a") != nil {
+				x.Await(func() bool { return s.Err() != nil })
+			}
+		})
+		x.Go("holds", func() {
+			defer func() { ended = true }()
+			s := x.session("holds", lockd.SessionOptions{})
+			if s == nil {
+				return
+			}
+			x.Await(func() bool { return lost })
+			l := x.lockWith(background, s, "b", &lockd.LockOptions{MaxHold: over})
+			if l != nil {
+				x.Await(func() bool { return l.Err() != nil })
+			}
+		})
+		x.Go("waits", func() {
+			s := x.session("waits", lockd.SessionOptions{})
+			if s == nil {
+				return
+			}
+			x.Yield()
+			if l := x.lock(background, s, "a"); l != nil {
+				x.Await(func() bool { return ended })
+				x.endsBefore("b", l.Sequencer().Fence)
+				x.unlock(l)
+			}
+		})
+	})
+}
+
+// endsBefore checks that the lock of the key ended before the grant with that fence, if both were
+// at one instant.
+func (x *explored) endsBefore(key string, fence uint64) {
+	var granted time.Time
+	for _, e := range x.DB().History("a") {
+		if !e.Granted.ID.IsZero() && e.Index == fence {
+			granted = e.Time
+		}
+	}
+	for _, e := range x.DB().History(key) {
+		if errors.Is(e.Cause, lockd.ErrHeldTooLong) && e.Time.Equal(granted) && e.Index > fence {
+			x.Errorf("R11: %s ended at the instant of the grant with fence %d, at index %d", key,
+				fence, e.Index)
+		}
+	}
+}
+
 // Ensure that sessions that lock keys in one order, one by one or together, never wait for each
 // other for ever.
 func TestExplore_G9R13_OrderedLocks(t *testing.T) {
