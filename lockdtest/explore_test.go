@@ -199,7 +199,8 @@ func TestExplore_FailedAndSetBack(t *testing.T) {
 	})
 	for _, want := range []string{
 		"there, and reported as: ",
-		" DB.Put at explore_test.go:", " commits → the commit is in the file, and is reported as failed",
+		" DB.Put at explore_test.go:",
+		" commits → the commit is in the file, and is reported as failed",
 		"the database has failed: it is closed, and the next process begins",
 	} {
 		if !strings.Contains(found.Text, want) {
