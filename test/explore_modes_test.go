@@ -196,8 +196,8 @@ func TestExplore_R5_LostReaders(t *testing.T) {
 	})
 }
 
-// Ensure that a session that shares a lock without a handle can take it over, ahead of who waits to
-// have it alone, and gives back all that it has with an Unlock in a transaction.
+// Ensure that a session that shares a lock without a handle can take it over, ahead of a call that
+// waits to have it alone, and gives back all that it has with an Unlock in a transaction.
 func TestExplore_R7_WithoutHandles(t *testing.T) {
 	explore(t, func(x *explored) {
 		x.Go("owner", func() {
@@ -217,7 +217,7 @@ func TestExplore_R7_WithoutHandles(t *testing.T) {
 				return
 			}
 			waits := 0
-			x.passed["writes a"] = true // by who has the lock already
+			x.passed["writes a"] = true // by a session that has the lock already
 			for _, key := range []string{"a", "b"} {
 				x.Go("writes "+key, func() {
 					waits++
@@ -582,7 +582,7 @@ func (x *explored) endsBefore(key string, fence uint64) {
 func TestExplore_G9R13_OrderedLocks(t *testing.T) {
 	explore(t, func(x *explored) {
 		for _, name := range []string{"ann", "bob", "cid"} {
-			x.passed[name] = true // by who holds what they wait for
+			x.passed[name] = true // by a session that holds what it waits for
 			x.Go(name, func() {
 				s := x.session(name, lockd.SessionOptions{})
 				if s == nil {

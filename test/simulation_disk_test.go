@@ -53,13 +53,18 @@ func (d *powerDisk) next(path string, synced []byte) *powerDisk {
 }
 
 // arm has the power cut in the sync of that number.
-func (d *powerDisk) arm(sync int, told func() uint64) (err error) {
+func (d *powerDisk) arm(sync int, told func() uint64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.left, d.told, d.cut = sync, told, nil
+	return d.know()
+}
+
+// know reads what is on disk, if that is all that is in the file.
+func (d *powerDisk) know() (err error) {
 	if d.synced == nil {
 		d.synced, err = os.ReadFile(d.path)
 	}
-	d.left, d.told, d.cut = sync, told, nil
 	return err
 }
 
@@ -76,14 +81,8 @@ func (d *powerDisk) disarm() {
 func (d *powerDisk) failSync(index uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.logged || d.chance.IntN(2) == 0 {
+	if !d.logged || d.chance.IntN(2) == 0 || d.know() != nil {
 		return false
-	}
-	if d.synced == nil {
-		var err error
-		if d.synced, err = os.ReadFile(d.path); err != nil {
-			return false
-		}
 	}
 	d.fails, d.failed = true, append(d.failed, index)
 	return true

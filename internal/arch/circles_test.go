@@ -6,7 +6,6 @@ package arch_test
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,7 +97,7 @@ func checkCircles(sources []source, imported types.Importer) []finding {
 }
 
 // usesOf returns for each file of a package those whose functions, methods, types, variables and
-// constants it names. Fields do not count: they are used by whoever uses the type.
+// constants it names. Fields do not count: to use one is to use its type.
 func usesOf(
 	name string, sources []source, imported types.Importer,
 ) (map[string]map[string]bool, error) {
@@ -159,7 +158,6 @@ func circles(uses map[string]map[string]bool) [][]string {
 			list = append(list, circle)
 		}
 	}
-	slices.SortFunc(list, func(a, b []string) int { return cmp.Compare(len(b), len(a)) })
 	return list
 }
 
