@@ -11,6 +11,7 @@ const MaxBytes = 64 << 20
 type Event[T any] struct {
 	Index uint64
 	Space byte
+	first bool   // of its publication; the ring's
 	Size  uint32 // bytes that the Body keeps from being freed, as far as they count for [MaxBytes]
 	Name  string
 	Body  T
@@ -25,7 +26,7 @@ type Event[T any] struct {
 // because they may be very many: a publication that alone is over MaxBytes goes with the next one.
 type ring[T any] struct {
 	history int
-	slots   []slot[T]
+	slots   []Event[T]
 	kept    int    // so many of the newest events are; the other slots are empty
 	bytes   uint64 // that those kept do keep, by their sizes
 	next    uint64 // the number of the next event
@@ -33,18 +34,12 @@ type ring[T any] struct {
 	floor   uint64 // events with this index or a lower one may be missing
 }
 
-// slot has room for an event.
-type slot[T any] struct {
-	event       Event[T]
-	publication int // how many events it has, if this is its first
-}
-
 // oldest returns the number of the oldest event that is kept.
 func (r *ring[T]) oldest() uint64 { return r.next - uint64(r.kept) }
 
-// slot returns the slot of that number, which must be one that is kept, or the next. It does not
-// divide: a write asks some times.
-func (r *ring[T]) slot(sequence uint64) *slot[T] {
+// at returns the event of that number, which must be one that is kept, or the next. The event stays
+// the ring's. It does not divide: a write asks some times.
+func (r *ring[T]) at(sequence uint64) *Event[T] {
 	i := sequence - r.lap
 	if sequence < r.lap { // in the lap before
 		i += uint64(len(r.slots))
@@ -52,8 +47,14 @@ func (r *ring[T]) slot(sequence uint64) *slot[T] {
 	return &r.slots[i]
 }
 
-// at returns the event of that number, which must be one that is kept. The event stays the ring's.
-func (r *ring[T]) at(sequence uint64) *Event[T] { return &r.slot(sequence).event }
+// publication returns how many events the oldest publication has; there must be one.
+func (r *ring[T]) publication() int {
+	n := 1
+	for n < r.kept && !r.at(r.oldest()+uint64(n)).first {
+		n++
+	}
+	return n
+}
 
 // push adds a publication, in place of the oldest ones if there is no room for it.
 func (r *ring[T]) push(events []Event[T]) {
@@ -71,16 +72,17 @@ func (r *ring[T]) push(events []Event[T]) {
 		bytes += uint64(events[i].Size)
 	}
 	for r.kept > 0 {
-		oldest := r.slot(r.oldest()).publication
+		oldest := r.publication()
 		if r.kept-oldest+n < r.history && r.bytes+bytes <= MaxBytes {
 			break
 		}
 		r.drop(oldest)
 	}
 	r.fit(r.kept + n)
-	r.slot(r.next).publication = n
 	for i := range events {
-		r.slot(r.next).event = events[i]
+		at := r.at(r.next)
+		*at = events[i]
+		at.first = i == 0
 		if r.next++; r.next-r.lap == uint64(len(r.slots)) {
 			r.lap = r.next
 		}
@@ -92,11 +94,11 @@ func (r *ring[T]) push(events []Event[T]) {
 // drop takes out the oldest events, which are one publication: what they keep is free at once.
 func (r *ring[T]) drop(events int) {
 	for range events {
-		s := r.slot(r.oldest())
-		r.floor = s.event.Index
-		r.bytes -= uint64(s.event.Size)
+		oldest := r.at(r.oldest())
+		r.floor = oldest.Index
+		r.bytes -= uint64(oldest.Size)
 		r.kept--
-		*s = slot[T]{}
+		*oldest = Event[T]{}
 	}
 }
 
@@ -114,9 +116,9 @@ func (r *ring[T]) fit(events int) {
 	default:
 		return
 	}
-	slots := make([]slot[T], size)
+	slots := make([]Event[T], size)
 	for i := range r.kept {
-		slots[i] = *r.slot(r.oldest() + uint64(i))
+		slots[i] = *r.at(r.oldest() + uint64(i))
 	}
 	r.slots, r.lap = slots, r.oldest()
 }
