@@ -1,6 +1,9 @@
 package lockd
 
-import "github.com/lockd/lockd/internal/engine"
+import (
+	"github.com/lockd/lockd/internal/engine"
+	"github.com/lockd/lockd/internal/schema"
+)
 
 // Fenced writes only while one grant of a lock is held, checked in the transaction of the write. It
 // may be copied and kept.
@@ -16,18 +19,20 @@ func (db *DB) If(proof Sequencer) Fenced { return Fenced{db, proof} }
 
 // Put is DB.Put, done only while the lock is held.
 func (f Fenced) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
-	return fenced(f, "put", key, func(tx *engine.Txn) (Entry, error) {
+	row, err := fenced(f, "put", key, func(tx *engine.Txn) (*schema.Key, error) {
 		return put(tx, key, value, opts)
 	})
+	return entryOf(row), err
 }
 
 // CompareAndSwap is DB.CompareAndSwap, done only while the lock is held.
 func (f Fenced) CompareAndSwap(
 	key string, index uint64, value []byte, opts *PutOptions,
 ) (Entry, error) {
-	return fenced(f, "compare and swap", key, func(tx *engine.Txn) (Entry, error) {
+	row, err := fenced(f, "compare and swap", key, func(tx *engine.Txn) (*schema.Key, error) {
 		return compareAndSwap(tx, key, index, value, opts)
 	})
+	return entryOf(row), err
 }
 
 // Delete is DB.Delete, done only while the lock is held.

@@ -68,9 +68,10 @@ func (db *DB) Get(key string) (Entry, bool) {
 // The key's lock stays as it is, and need not be held (K1, K2): If makes a write depend on a lock.
 // Writing the same value and flags again moves no index and wakes no watcher (K3).
 func (db *DB) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
-	return write(db, "put", key, func(tx *engine.Txn) (Entry, error) {
+	row, err := write(db, "put", key, func(tx *engine.Txn) (*schema.Key, error) {
 		return put(tx, key, value, opts)
 	})
+	return entryOf(row), err
 }
 
 // CompareAndSwap is a Put that is done only if the key's ModifyIndex is index, or, for 0, if there
@@ -78,9 +79,10 @@ func (db *DB) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
 func (db *DB) CompareAndSwap(
 	key string, index uint64, value []byte, opts *PutOptions,
 ) (Entry, error) {
-	return write(db, "compare and swap", key, func(tx *engine.Txn) (Entry, error) {
+	row, err := write(db, "compare and swap", key, func(tx *engine.Txn) (*schema.Key, error) {
 		return compareAndSwap(tx, key, index, value, opts)
 	})
+	return entryOf(row), err
 }
 
 // Delete removes the key, locked or not, and reports whether there was one (K26, K27). The holder
@@ -119,23 +121,23 @@ func (db *DB) DeleteAll() (int, error) {
 // checkKey refuses what cannot be a key.
 func checkKey(key string) error { return engine.CheckName("key", key) }
 
-func put(tx *engine.Txn, key string, value []byte, opts *PutOptions) (Entry, error) {
+func put(tx *engine.Txn, key string, value []byte, opts *PutOptions) (*schema.Key, error) {
 	if err := admit(key, value); err != nil {
-		return Entry{}, err
+		return nil, err
 	}
-	return entryOf(tx.Put(key, value, opts.flags())), nil
+	return tx.Put(key, value, opts.flags()), nil
 }
 
 func compareAndSwap(
 	tx *engine.Txn, key string, index uint64, value []byte, opts *PutOptions,
-) (Entry, error) {
+) (*schema.Key, error) {
 	if err := admit(key, value); err != nil {
-		return Entry{}, err
+		return nil, err
 	}
 	if err := tx.CheckIndex(key, index); err != nil {
-		return Entry{}, err
+		return nil, err
 	}
-	return entryOf(tx.Put(key, value, opts.flags())), nil
+	return tx.Put(key, value, opts.flags()), nil
 }
 
 // admit refuses what can be neither a key nor a value.

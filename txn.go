@@ -90,8 +90,8 @@ func (tx *Txn) Prefix(prefix string) iter.Seq2[string, Entry] {
 // Put is DB.Put within the transaction.
 func (tx *Txn) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
 	tx.check()
-	entry, err := put(tx.rules, key, value, opts)
-	return result(entry, "put", key, err)
+	row, err := put(tx.rules, key, value, opts)
+	return entryOf(row), wrap("put", key, err)
 }
 
 // CompareAndSwap is DB.CompareAndSwap within the transaction.
@@ -99,8 +99,8 @@ func (tx *Txn) CompareAndSwap(
 	key string, index uint64, value []byte, opts *PutOptions,
 ) (Entry, error) {
 	tx.check()
-	entry, err := compareAndSwap(tx.rules, key, index, value, opts)
-	return result(entry, "compare and swap", key, err)
+	row, err := compareAndSwap(tx.rules, key, index, value, opts)
+	return entryOf(row), wrap("compare and swap", key, err)
 }
 
 // Delete is DB.Delete within the transaction.
