@@ -25,13 +25,14 @@ type Event[T any] struct {
 // then longer than the history by one publication at most. Bytes are not given such a margin,
 // because they may be very many: a publication that alone is over MaxBytes goes with the next one.
 type ring[T any] struct {
-	history int
-	slots   []Event[T]
-	kept    int    // so many of the newest events are; the other slots are empty
-	bytes   uint64 // that those kept do keep, by their sizes
-	next    uint64 // the number of the next event
-	lap     uint64 // the number of the event in the first slot, or of the next one if it goes there
-	floor   uint64 // events with this index or a lower one may be missing
+	history     int
+	slots       []Event[T]
+	kept        int    // so many of the newest events are; the other slots are empty
+	oldestCount int    // so many of them are of the oldest publication
+	bytes       uint64 // that those kept do keep, by their sizes
+	next        uint64 // the number of the next event
+	lap         uint64 // the number of the event in the first slot, or of the next one if it goes there
+	floor       uint64 // events with this index or a lower one may be missing
 }
 
 // oldest returns the number of the oldest event that is kept.
@@ -45,15 +46,6 @@ func (r *ring[T]) at(sequence uint64) *Event[T] {
 		i += uint64(len(r.slots))
 	}
 	return &r.slots[i]
-}
-
-// publication returns how many events the oldest publication has; there must be one.
-func (r *ring[T]) publication() int {
-	n := 1
-	for n < r.kept && !r.at(r.oldest()+uint64(n)).first {
-		n++
-	}
-	return n
 }
 
 // push adds a publication, in place of the oldest ones if there is no room for it.
@@ -71,12 +63,11 @@ func (r *ring[T]) push(events []Event[T]) {
 	for i := range events {
 		bytes += uint64(events[i].Size)
 	}
-	for r.kept > 0 {
-		oldest := r.publication()
-		if r.kept-oldest+n < r.history && r.bytes+bytes <= MaxBytes {
-			break
-		}
-		r.drop(oldest)
+	for r.kept > 0 && (r.kept-r.oldestCount+n >= r.history || r.bytes+bytes > MaxBytes) {
+		r.drop()
+	}
+	if r.kept == 0 {
+		r.oldestCount = n
 	}
 	r.fit(r.kept + n)
 	for i := range events {
@@ -91,14 +82,18 @@ func (r *ring[T]) push(events []Event[T]) {
 	r.bytes += bytes
 }
 
-// drop takes out the oldest events, which are one publication: what they keep is free at once.
-func (r *ring[T]) drop(events int) {
-	for range events {
+// drop takes out the oldest publication: what its events keep is free at once.
+func (r *ring[T]) drop() {
+	for range r.oldestCount {
 		oldest := r.at(r.oldest())
 		r.floor = oldest.Index
 		r.bytes -= uint64(oldest.Size)
 		r.kept--
 		*oldest = Event[T]{}
+	}
+	r.oldestCount = 0
+	for r.oldestCount < r.kept && (r.oldestCount == 0 || !r.at(r.oldest()+uint64(r.oldestCount)).first) {
+		r.oldestCount++
 	}
 }
 
