@@ -186,7 +186,7 @@ func (tx *Txn) stuckAt(w *Waiter, c *claim) []stuckObstacle {
 }
 
 // behindExclusive reports whether the waiter stands behind one that has to have the lock alone, and
-// does not pass it.
+// passes neither the first of the queue nor that one, when it has become the first.
 func (tx *Txn) behindExclusive(w *Waiter, c *claim) bool {
 	if c.state.shares.n == 0 || w.Session.looseShare(c.state) != nil {
 		return false
@@ -195,8 +195,9 @@ func (tx *Txn) behindExclusive(w *Waiter, c *claim) bool {
 		if place == &c.place {
 			break
 		}
-		if place.Waiter.Options.Mode == Exclusive {
-			return !tx.passes(w.Session, w.Carried, c.state)
+		if first := place.Waiter; first.Options.Mode == Exclusive {
+			return !tx.passes(w.Session, w.Carried, c.state) &&
+				!tx.keepersOf(first, c.state).include(w.Session, w.Carried)
 		}
 	}
 	return false

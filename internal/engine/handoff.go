@@ -115,7 +115,7 @@ func (tx *Txn) servePasserOf(state *lockState) bool {
 	if state.session != nil || state.queue.Len() < 2 {
 		return false
 	}
-	keepers := tx.keepersOf(state)
+	keepers := tx.keepersOfFirst(state)
 	if keepers == nil {
 		return false
 	}

@@ -14,7 +14,7 @@ func (tx *Txn) passes(s *Session, carried *Carried, state *lockState) bool {
 	if !s.holdsAny() && carried == nil { // as a rule
 		return false
 	}
-	return tx.keepersOf(state).include(s, carried)
+	return tx.keepersOfFirst(state).include(s, carried)
 }
 
 // keepers are those that keep a waiter from being served: whose locks have to be released before,
@@ -26,20 +26,27 @@ type keepers struct {
 	seen     map[*Waiter]struct{}
 }
 
-// keepersOf returns those of the first who waits for the lock, as far as another lock is the
+// keepersOfFirst returns those of the first who waits for the lock, as far as another lock is the
 // reason: none if it waits for this one only, or if the end of the lock's delay is due, which looks
 // at the queue.
-func (tx *Txn) keepersOf(state *lockState) *keepers {
+func (tx *Txn) keepersOfFirst(state *lockState) *keepers {
 	front := state.queue.Front()
-	if front == nil || front.Waiter.Slot || len(front.Waiter.claims) == 1 ||
-		state.delay != nil && !state.delay.lasts(Exclusive, tx.now) {
+	if front == nil || state.delay != nil && !state.delay.lasts(Exclusive, tx.now) {
+		return nil
+	}
+	return tx.keepersOf(front.Waiter, state)
+}
+
+// keepersOf returns those of a waiter for the lock, as far as another lock is the reason.
+func (tx *Txn) keepersOf(w *Waiter, state *lockState) *keepers {
+	if w.Slot || len(w.claims) == 1 {
 		return nil
 	}
 	k := &keepers{
 		tx: tx, sessions: make(map[*Session]struct{}), owners: make(map[any]struct{}),
-		seen: map[*Waiter]struct{}{front.Waiter: {}},
+		seen: map[*Waiter]struct{}{w: {}},
 	}
-	k.addOthers(front.Waiter, state)
+	k.addOthers(w, state)
 	return k
 }
 

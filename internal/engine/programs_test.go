@@ -226,17 +226,20 @@ func TestG9_OrderedLocksNeverHang(t *testing.T) {
 // keys, and for calls for one key in both modes.
 func TestDeadlock_Exact(t *testing.T) {
 	t.Parallel()
-	for name, most := range map[string]int{"several": 3, "shared": 1} {
+	for name, test := range map[string]struct {
+		most   int // keys of a call
+		shared bool
+	}{"several": {3, false}, "shared": {1, true}, "several shared": {3, true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			refused := 0
 			runPrograms(t, 20_000, func(p *program) error {
 				return p.run(func(t *thread) error {
 					mode := engine.Exclusive
-					if most == 1 && p.IntN(2) == 0 {
+					if test.shared && p.IntN(2) == 0 {
 						mode = engine.Shared
 					}
-					keys := p.some(0, 1+p.IntN(most))
+					keys := p.some(0, 1+p.IntN(test.most))
 					waits, err := p.lock(t, keys, mode, true)
 					var found *engine.Deadlock
 					if err != nil && !errors.As(err, &found) {
@@ -249,7 +252,7 @@ func TestDeadlock_Exact(t *testing.T) {
 						t.waiter, t.wants, t.mode = new(engine.Waiter), keys, mode
 						p.waiting = append(p.waiting, t)
 					}
-					forEver := p.hangs(most == 1)
+					forEver := p.hangs()
 					if forEver == waits {
 						return fmt.Errorf("%v: got %v, want that it hangs: %v", keys, err, forEver)
 					}
@@ -271,13 +274,12 @@ func TestDeadlock_Exact(t *testing.T) {
 }
 
 // hangs reports whether some threads wait for ever if each thread that does not wait releases what
-// it has, and each one that is served does so after that. With order a waiter cannot have a key
-// before those that came first.
-func (p *program) hangs(inOrder bool) bool {
+// it has, and each one that is served does so after that.
+func (p *program) hangs() bool {
 	stuck := slices.Clone(p.waiting)
 	for {
 		served := slices.IndexFunc(stuck, func(t *thread) bool {
-			return p.servable(t, stuck, inOrder)
+			return p.servable(t, stuck)
 		})
 		if served < 0 {
 			return len(stuck) > 0
@@ -287,20 +289,53 @@ func (p *program) hangs(inOrder bool) bool {
 }
 
 // servable reports whether a thread can have what it wants when only the stuck ones hold locks.
-func (p *program) servable(t *thread, stuck []*thread, inOrder bool) bool {
-	for _, other := range stuck {
-		for _, l := range other.held {
-			if slices.Contains(t.wants, l.key) &&
-				(t.mode == engine.Exclusive || l.hold.Mode == engine.Exclusive) {
-				return false
-			}
-		}
-		if inOrder && slices.Index(stuck, other) < slices.Index(stuck, t) &&
-			other.wants[0] == t.wants[0] {
+func (p *program) servable(t *thread, stuck []*thread) bool {
+	for _, key := range t.wants {
+		if t.blocked(key, stuck) || p.behind(t, key, stuck) {
 			return false
 		}
 	}
 	return true
+}
+
+// behind reports whether another thread waits for the key for longer and comes first: the one that
+// waits for longest does, unless it waits for t because of another key.
+func (p *program) behind(t *thread, key string, stuck []*thread) bool {
+	first := slices.IndexFunc(stuck, func(o *thread) bool { return slices.Contains(o.wants, key) })
+	return stuck[first] != t && !waitsFor(t, stuck[first], key, stuck, make(map[*thread]bool))
+}
+
+// waitsFor reports whether a stuck thread waits for t, directly or through others, because of a key
+// that is not the one given.
+func waitsFor(t, one *thread, but string, stuck []*thread, seen map[*thread]bool) bool {
+	if seen[one] {
+		return false
+	}
+	seen[one] = true
+	for _, key := range one.wants {
+		for i, other := range stuck {
+			ahead := i < slices.Index(stuck, one) && slices.Contains(other.wants, key)
+			if key != but && (one.blocked(key, stuck[i:i+1]) &&
+				(other == t || waitsFor(t, other, "", stuck, seen)) ||
+				ahead && waitsFor(t, other, "", stuck, seen)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// blocked reports whether one of the holders has the key's lock in a mode that keeps it from t.
+func (t *thread) blocked(key string, holders []*thread) bool {
+	for _, holder := range holders {
+		for _, l := range holder.held {
+			if l.key == key &&
+				(t.mode == engine.Exclusive || l.hold.Mode == engine.Exclusive) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // checkSteps follows the circle that a call was refused for.

@@ -31,7 +31,7 @@ type ring[T any] struct {
 	oldestCount int    // so many of them are of the oldest publication
 	bytes       uint64 // that those kept do keep, by their sizes
 	next        uint64 // the number of the next event
-	lap         uint64 // the number of the event in the first slot, or of the next one if it goes there
+	lap         uint64 // the number of the event in the first slot, or the next if it goes there
 	floor       uint64 // events with this index or a lower one may be missing
 }
 
@@ -91,8 +91,8 @@ func (r *ring[T]) drop() {
 		r.kept--
 		*oldest = Event[T]{}
 	}
-	r.oldestCount = 0
-	for r.oldestCount < r.kept && (r.oldestCount == 0 || !r.at(r.oldest()+uint64(r.oldestCount)).first) {
+	r.oldestCount = min(1, r.kept)
+	for r.oldestCount < r.kept && !r.at(r.oldest()+uint64(r.oldestCount)).first {
 		r.oldestCount++
 	}
 }
