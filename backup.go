@@ -14,20 +14,19 @@ import (
 )
 
 // Backup writes the published state to w: keys with their values and flags, nodes, services and
-// checks; no sessions, locks or lock-delays. Writes go on meanwhile. It returns the errors of w's
-// Write.
+// checks; no sessions, locks or lock-delays. Writes go on meanwhile.
 func (db *DB) Backup(w io.Writer) error {
 	mustHave(w != nil, "writer")
 	return wrap("backup", "", store.WriteBackup(w, db.Snapshot().rows))
 }
 
 // Restore replaces the keys, nodes, services and checks by those of a backup, which is checked
-// before anything changes. Every session ends with ErrRestored and its lock-delay, each at an index
-// of its own, and then one transaction writes the difference. Indexes and fences go on rising,
-// above those of the backup too (G4, G8). The node of this process stays.
+// before anything changes. Every session ends with ErrRestored and its lock-delay, and then one
+// transaction writes the difference. Indexes and fences go on rising, above those of the backup too
+// (G4, G8). The node of this process stays.
 //
-// It returns ErrCorrupt or ErrFormat for a backup that is damaged or none, ErrInvalid for one whose
-// index is new here and more than 2^62, and the errors of r's Read, with nothing changed.
+// It returns ErrCorrupt or ErrFormat for the backup, and ErrInvalid if its index is new here and
+// more than 2^62.
 func (db *DB) Restore(r io.Reader) error {
 	mustHave(r != nil, "reader")
 	if err := db.writer.Refused(); err != nil {
@@ -43,8 +42,8 @@ func (db *DB) Restore(r io.Reader) error {
 
 // WriteBackup writes to w a backup of the keys, nodes, services and checks that fn writes, to
 // import another system's state by Restore. fn runs in a transaction of a temporary database in
-// memory. The backup's index is above the given one (G4), at most 2^62. It returns the errors of fn
-// and of w's Write. After an error what w has is no backup.
+// memory. The backup's index is above the given one (G4), at most 2^62. It returns fn's error too.
+// After an error w has no backup.
 func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
 	mustHave(w != nil, "writer")
 	mustHave(fn != nil, "function")
@@ -74,9 +73,8 @@ func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
 // (G4). The given index is the largest fence beyond the backup's that a resource may have seen, at
 // most 2^62, or 0. The file appears when it is complete and on disk, or not at all.
 //
-// It returns an error that is fs.ErrExist if the path exists, ErrCorrupt or ErrFormat for a backup
-// that is damaged or none, and the errors of r's Read and of the file system. Of the options Clock,
-// FileMode and AllowNetworkFS count.
+// It returns fs.ErrExist if the path exists, ErrCorrupt or ErrFormat for the backup, and the file
+// system's errors. Of the options Clock, FileMode and AllowNetworkFS count.
 func Restore(path string, r io.Reader, index uint64, opts *Options) error {
 	mustHave(r != nil, "reader")
 	return wrap("restore", path, restore(path, r, index, opts))
@@ -177,9 +175,9 @@ func readBackup(r io.Reader) (*store.Backup, error) {
 
 // Compact rewrites the file of a closed database without its free pages. The file is whole at every
 // moment, and keeps its owner and mode; a symbolic link is followed. Of the options OpenTimeout,
-// Sync and AllowNetworkFS count. It fails as Verify does, with an error that is fs.ErrPermission if
-// the caller may not give the new file to the owner, and always on Windows, where an open file
-// cannot be replaced; then the file is as it was.
+// Sync and AllowNetworkFS count. It fails as Verify does, with fs.ErrPermission if the caller may
+// not give the new file to the owner, and always on Windows, which cannot replace an open file;
+// then the file is as it was.
 func Compact(path string, opts *Options) error {
 	options, err := opts.filledFor(path)
 	if err == nil {
@@ -189,16 +187,15 @@ func Compact(path string, opts *Options) error {
 }
 
 // Verify reads the whole file of a closed database, and returns nil if Open would take it. It
-// changes nothing, but needs permission to write to the file. It fails as Open does, and with an
-// error that is fs.ErrNotExist if there is no file. Of the options OpenTimeout and AllowNetworkFS
-// count.
+// changes nothing, but needs permission to write to the file. It fails as Open does, and with
+// fs.ErrNotExist if there is no file. Of the options OpenTimeout and AllowNetworkFS count.
 func Verify(path string, opts *Options) error {
 	return wrap("verify", "", inspect(path, opts, func(*DB) error { return nil }))
 }
 
-// BackupFile writes a backup of the file of a closed database to w, as DB.Backup does. It reads the
-// whole file before it writes, and changes nothing: no session ends, as one may by Open. Its errors
-// and options are Verify's, and it returns those of w's Write.
+// BackupFile is DB.Backup for the file of a closed database. It reads the whole file before it
+// writes, and changes nothing: no session ends, as one may by Open. Its options and errors are
+// Verify's.
 func BackupFile(path string, w io.Writer, opts *Options) error {
 	mustHave(w != nil, "writer")
 	return wrap("backup", "", inspect(path, opts, func(db *DB) error {

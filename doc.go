@@ -24,20 +24,20 @@
 //
 // What holds for all calls is said once, here. A comment names only what its call adds.
 //
-//   - A call that writes blocks until its outcome is durable. If it is refused, or changes nothing,
-//     it blocks until the state that it was decided on is durable (G3). Methods of [Txn] do not.
+//   - A call that writes blocks until its outcome is durable, or, if it is refused or changes
+//     nothing, the state that it was decided on (G3). Methods of [Txn] do not.
 //   - It returns [ErrInvalid] for an argument that is out of its bounds, [ErrClosed] after
 //     [DB.Close], [ErrFailed] after the database has failed, and [ErrCommit] if its commit did not
 //     succeed, with nothing changed.
-//   - A call that waits takes a context. If that ends first, the error is the context's, and
-//     nothing is left held that the session did not hold before.
-//   - A call of a session that does not exist, has ended, or ends meanwhile, returns an error that
-//     is [ErrNoSession] and wraps the cause, if it is known.
+//   - A call that waits takes a context. If that ends first, the error is the context's (G11).
+//   - A call of a session that does not exist, has ended, or ends meanwhile, returns [ErrNoSession]
+//     and the cause, if it is known.
 //   - A call that only reads waits neither for the file nor for the function of an Update, and goes
 //     on answering after Close. [DB.Snapshot] and [DB.Wait] do wait for that function.
 //   - An iterator that takes a context is for one loop. It blocks between what it yields, and no
 //     writer waits for it. It ends with an error: the context's or ErrClosed.
-//   - Errors are of type *[Error], but for what a function of the caller's returned.
+//   - Errors are of type *[Error], but for what a function of the caller's returned. errors.Is and
+//     errors.As find in them what a comment names, and what the caller's reader or writer returned.
 //   - A nil context, function, reader or writer panics. Nil options mean the defaults.
 //   - Values, slices and maps that a call returns are shared: do not change them.
 //   - Many goroutines may use a value of any type, but for a [Txn]. Of a handle, [DB], [Txn],
@@ -96,8 +96,8 @@
 // # Crash
 //
 // After a crash the file has some prefix of the commits, at least all that were acknowledged. The
-// next Open ends the sessions that were bound to the process, with their lock-delays. Sessions with
-// lifetime Independent go on, and [Session.Lock] takes their locks over.
+// next Open ends the sessions that were bound to the process, with their lock-delays. [Independent]
+// ones go on, and [Session.Lock] takes their locks over.
 //
 // A commit whose outcome is unknown makes the database fail ([ErrFailed]); the next Open finds all
 // of it or nothing. A caller that repeats such a write has to expect that it was done, and an

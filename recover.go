@@ -23,19 +23,18 @@ type Recovery struct {
 	// included: `keys: "color": its checksum does not match`, where the key too may be damaged.
 	Missing []string
 
-	// Doubtful is what is in the backup and may be out of date. It also tells of a newest commit
-	// that is left out because it may never have been whole.
+	// Doubtful is what is in the backup and may be out of date, and a newest commit that is left
+	// out because it may never have been whole.
 	Doubtful []string
 }
 
-// Recover reads a damaged file of a closed database, and writes to w a backup, for Restore, of each
-// row whose checksum holds. It only reads the file. Where rows are lost, it takes older copies that
-// the file still has, as doubtful. Rows that do not fit without missing ones, such as a service
-// without its node, are missing too.
+// Recover reads a damaged file of a closed database, which it leaves as it is, and writes to w a
+// backup, for Restore, of each row whose checksum holds. Where rows are lost, it takes older copies
+// that the file still has, as doubtful. Rows that do not fit without missing ones, such as a
+// service without its node, are missing too.
 //
-// It returns ErrInUse as Open does, ErrCorrupt if there is nothing of lockd's in the file,
-// ErrFormat as Open does, an error that is fs.ErrNotExist if there is no file, and those of w's
-// Write. Of the options OpenTimeout counts.
+// It returns ErrInUse or ErrFormat as Open does, ErrCorrupt if there is nothing of lockd's in the
+// file, and fs.ErrNotExist if there is no file. Of the options OpenTimeout counts.
 func Recover(path string, w io.Writer, opts *Options) (*Recovery, error) {
 	mustHave(w != nil, "writer")
 	r, err := recoverTo(path, w, opts)
