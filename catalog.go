@@ -2,14 +2,13 @@ package lockd
 
 import "github.com/lockd/lockd/catalog"
 
-// Catalog returns the catalog of nodes, services and checks, for reading and writing within the
-// transaction.
+// Catalog returns the catalog, for reading and writing within the transaction.
 func (tx *Txn) Catalog() *catalog.Txn {
 	tx.check()
 	return catalog.NewTxn(tx.rules, (*catalogTxn)(tx))
 }
 
-// Catalog returns the catalog of nodes, services and checks.
+// Catalog returns the catalog.
 func (s *Snapshot) Catalog() *catalog.Snapshot { return catalog.NewSnapshot(s.rows) }
 
 // catalogTxn is a Txn with the methods that package catalog needs.

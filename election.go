@@ -21,8 +21,7 @@ const electionFlags = 0x2ddccbc058a50c18
 type Leader struct{ lock *Lock }
 
 // Campaign stands for the election that the key names: it acquires the key's lock as Session.Lock
-// does, and writes the value with it, which DB.Observe shows. Keeper.Lead campaigns term after
-// term.
+// does, and writes the value with it. Keeper.Lead campaigns term after term.
 func (s *Session) Campaign(ctx context.Context, key string, value []byte) (*Leader, error) {
 	leader, err := s.campaign(ctx, key, value)
 	return result(leader, "campaign", key, err)
@@ -44,7 +43,7 @@ func (s *Session) campaign(ctx context.Context, key string, value []byte) (*Lead
 // Sequencer returns the proof of the leadership: for DB.If, or for a Guard.
 func (l *Leader) Sequencer() Sequencer { return l.lock.Sequencer() }
 
-// Done returns a channel that is closed when this leadership is over, as Lock.Done does (G10).
+// Done is as Lock.Done (G10).
 func (l *Leader) Done() <-chan struct{} { return l.lock.Done() }
 
 // Err is as Lock.Err. It is ErrUnlocked after Resign.
@@ -54,7 +53,7 @@ func (l *Leader) Err() error { return l.lock.Err() }
 func (l *Leader) Context(parent context.Context) context.Context { return l.lock.Context(parent) }
 
 // Proclaim writes another value to the key; the flags stay. If the leadership is over, it returns
-// an error that is ErrNotHeld and wraps the cause.
+// ErrNotHeld and the cause.
 func (l *Leader) Proclaim(value []byte) error {
 	key := l.lock.Key()
 	err := l.Err()
@@ -73,8 +72,7 @@ func (l *Leader) Proclaim(value []byte) error {
 	return wrap("proclaim", key, err)
 }
 
-// Resign ends the leadership as Lock.Unlock releases a lock: the first waiter leads in the same
-// transaction. The key keeps its value.
+// Resign ends the leadership as Lock.Unlock releases a lock. The key keeps its value.
 func (l *Leader) Resign() error {
 	return wrap("resign", l.lock.Key(), l.lock.unlock())
 }

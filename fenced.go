@@ -12,9 +12,9 @@ type Fenced struct {
 	proof Sequencer
 }
 
-// If returns the writes that depend on the grant which proof names, of the written key or of
-// another one. It does not block. Each write returns ErrNotHeld unless the lock is held by this
-// very grant; with a zero proof always.
+// If returns the writes that are done only while the lock, of the written key or of another one, is
+// held by the grant that proof names. Otherwise, and with a zero proof always, they return
+// ErrNotHeld.
 func (db *DB) If(proof Sequencer) Fenced { return Fenced{db, proof} }
 
 // Put is DB.Put, done only while the lock is held.
@@ -42,7 +42,7 @@ func (f Fenced) Delete(key string) (bool, error) {
 	})
 }
 
-// Update is DB.Update, with fn called only while the lock is held. It stays held until fn itself
+// Update is DB.Update, with fn called only while the lock is held, which it stays until fn itself
 // releases it.
 func (f Fenced) Update(fn func(tx *Txn) error) error {
 	mustHave(fn != nil, "function")

@@ -17,8 +17,7 @@ import (
 )
 
 // Keeper keeps one session alive: the database renews it in time, and the next call makes another
-// when it has ended. It is for a program that has to be a holder for as long as it runs. It has to
-// be closed.
+// when it has ended. It has to be closed.
 //
 // There are never two sessions: none is made before the end of the last one is durable and its Done
 // is closed. A session is renewed also if the program hangs: see SessionOptions.TTL. Keeper.Close
@@ -37,8 +36,8 @@ type Keeper struct {
 var errKeeperClosed = fmt.Errorf("keeper %w; NewKeeper gives another", ErrClosed)
 
 // NewKeeper returns a keeper of sessions with these options. It does not block, and makes no
-// session: Keeper.Session and Keeper.Lead do. A session that is Independent and has no TTL is
-// ErrInvalid: after a crash it would hold its locks for ever.
+// session: Keeper.Session and Keeper.Lead do. An Independent session without a TTL is ErrInvalid:
+// after a crash it would hold its locks for ever.
 func (db *DB) NewKeeper(opts *SessionOptions) (*Keeper, error) {
 	k := &Keeper{db: db}
 	if opts != nil {
@@ -73,8 +72,7 @@ func (k *Keeper) Current() (*Session, bool) {
 // Session returns the live session, and makes one if there is none. It tries again after a commit
 // that did not succeed, with a backoff from 1 s up to 1 min. It waits while a check of its options
 // is critical, or, after the first session, while their node or a check is missing; before that it
-// returns catalog.ErrNoNode or ErrNoCheck. It returns ErrClosed after Keeper.Close too. A caller
-// that closes the session gets another one from the next call.
+// returns catalog.ErrNoNode or ErrNoCheck. It returns ErrClosed after Keeper.Close too.
 func (k *Keeper) Session(ctx context.Context) (*Session, error) {
 	mustHave(ctx != nil, "context")
 	s, err := k.session(ctx)
@@ -148,8 +146,8 @@ func (k *Keeper) Done() <-chan struct{} { return k.ending.Done() }
 // Err returns nil until Done is closed, and then ErrClosed or ErrFailed.
 func (k *Keeper) Err() error { return k.ending.Err() }
 
-// Close ends the session as Session.Close does, without a lock-delay, so work under its locks has
-// to stop before. From the call on no session is made.
+// Close ends the session as Session.Close does, so work under its locks has to stop before. From
+// the call on no session is made.
 //
 // It returns nil, also when repeated. After ErrCommit the session still lives and is renewed, and
 // Close may be called again. If the database ended first, and left the session in its file, it

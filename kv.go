@@ -65,8 +65,8 @@ func (db *DB) Get(key string) (Entry, bool) {
 }
 
 // Put sets the value and the flags of a key, creates the key if need be, and returns the new entry.
-// The key's lock stays as it is, and need not be held (K1, K2): If makes a write depend on a lock.
-// Writing the same value and flags again moves no index and wakes no watcher (K3).
+// The key's lock stays as it is, and need not be held (K1, K2): see If. Writing the same value and
+// flags again moves no index and wakes no watcher (K3).
 func (db *DB) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
 	row, err := write(db, "put", key, func(tx *engine.Txn) (*schema.Key, error) {
 		return put(tx, key, value, opts)
@@ -103,7 +103,7 @@ func (db *DB) CompareAndDelete(key string, index uint64) (bool, error) {
 }
 
 // DeletePrefix deletes every key that begins with the prefix, as Delete does, and returns how many
-// there were (K31, K32, K40). An empty prefix is ErrInvalid: DeleteAll is the call for that.
+// there were (K31, K32, K40). An empty prefix is ErrInvalid: see DeleteAll.
 func (db *DB) DeletePrefix(prefix string) (int, error) {
 	return write(db, "delete prefix", prefix, func(tx *engine.Txn) (int, error) {
 		return deletePrefix(tx, prefix)

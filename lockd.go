@@ -31,16 +31,16 @@ func New(opts *Options) (*DB, error) {
 }
 
 // Open returns the database on the file, and creates the file if there is none. Only one DB, of any
-// process, has a file open: Open waits for it for up to Options.OpenTimeout, and then returns
-// ErrInUse. With SyncAlways what it has read is on disk when it returns (G3).
+// process, has a file open: Open waits up to Options.OpenTimeout for it, and then returns ErrInUse.
+// With SyncAlways what it has read is on disk when it returns (G3).
 //
 // Sessions whose process is gone end, as Options.Reopen says. The others live on, each with a full
 // TTL (S28). Lock-delays go on by the wall clock, and never last longer than their full length.
 //
 // The file must not be removed or replaced while it is open. Open returns ErrCorrupt or ErrFormat
-// for a file that it refuses (an empty file is ErrCorrupt), an error that is fs.ErrNotExist for a
-// symbolic link that leads nowhere, ErrCommit if what is in the file, or the end of a session,
-// cannot be made durable, and ErrInvalid also for a file system that needs Options.AllowNetworkFS.
+// for a file that it refuses (an empty file is ErrCorrupt), fs.ErrNotExist for a symbolic link that
+// leads nowhere, ErrCommit if what is in the file, or the end of a session, cannot be made durable,
+// and ErrInvalid also for a file system that needs Options.AllowNetworkFS.
 func Open(path string, opts *Options) (*DB, error) {
 	options, err := opts.filledFor(path)
 	if err != nil {
@@ -169,10 +169,9 @@ func endWith(cause error) func(*engine.Txn, *engine.Session) {
 	return func(tx *engine.Txn, s *engine.Session) { tx.EndSession(s, cause) }
 }
 
-// Close ends the database. Calls that wait, and locks that are held, end with ErrClosed. Sessions
-// that are bound to the process, or are a Keeper's, end without lock-delays. The others stay in the
-// file, with their locks; only their handles end, with an error that is ErrClosed and neither
-// ErrNoSession nor ErrNotHeld.
+// Close ends the database (G12). Sessions that are bound to the process, or are a Keeper's, end
+// without lock-delays. Of the others the handles end with ErrClosed, which is neither ErrNoSession
+// nor ErrNotHeld.
 //
 // Close returns ErrCommit if the end could not be made durable, and ErrFailed if the database had
 // failed before. Then the next Open ends the sessions that are bound to the process, and the others

@@ -21,11 +21,9 @@ type Leadership struct {
 	Name   string // of the leader's session
 	Value  []byte // that the leader wrote; shared: do not change it
 
-	// Until is the end of the last leader's lock-delay, by the database's clock; zero if there is
-	// none.
+	// Until is the end of the last leader's lock-delay, by the database's clock, or zero.
 	Until time.Time
-	// Cause is why the last leader's grant ended, for errors.Is; nil if Observe has not seen it
-	// end.
+	// Cause is why the last leader's grant ended; nil if Observe has not seen it end.
 	Cause error
 }
 
@@ -43,8 +41,7 @@ func (l Leadership) newsTo(before Leadership) bool {
 // leader, each value that one proclaims, and each vacancy, in the order of their fences. A leader
 // that hands over to the next makes no vacancy. The end of a lock-delay is not yielded: see
 // Leadership.Until. If events were dropped (Options.History), it goes on with the present state.
-// The error that ends it comes with the zero Leadership, which looks like a vacancy: look at the
-// error first.
+// The error that ends it comes with the zero Leadership, which looks like a vacancy.
 func (db *DB) Observe(ctx context.Context, key string) iter.Seq2[Leadership, error] {
 	mustHave(ctx != nil, "context")
 	db.writer.MustNotBeFunction()

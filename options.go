@@ -23,9 +23,9 @@ type Options struct {
 	// Sync says when a write is durable.
 	Sync SyncPolicy
 
-	// Reopen says what Open does with sessions that are bound to a process which is gone. The
-	// default, EndBound, ends them with their lock-delays: after a crash no session is granted
-	// their locks for 15 s, unless SessionOptions.LockDelay says otherwise.
+	// Reopen says what Open does with sessions that are bound to a process which is gone. By the
+	// default, EndBound, their locks are delayed after a crash: for 15 s, unless
+	// SessionOptions.LockDelay says otherwise.
 	Reopen ReopenPolicy
 
 	// OpenTimeout is how long Open waits for a file that is in use. Zero means 1 s, NoWait not to
@@ -53,8 +53,7 @@ type Options struct {
 	Logger *slog.Logger
 
 	// Slow is how long a lock or a slot may be held, or waited for, before the Logger is told of
-	// it: once for each grant and each call, by a record that names the holder and tells how many
-	// wait. It is a millisecond or more; zero means never.
+	// it: once for each grant and each call. The least is a millisecond; zero means never.
 	Slow time.Duration
 
 	// Node is the name of this process in the catalog, and the node of every session that names
@@ -67,7 +66,7 @@ type SyncPolicy uint8
 
 // The policies.
 const (
-	// SyncAlways syncs the file before a write returns: it survives a power cut (G2).
+	// SyncAlways syncs the file before a write returns (G2).
 	SyncAlways SyncPolicy = iota
 	// SyncNever leaves the sync to the operating system: a power cut may cost the whole file (G2).
 	SyncNever
@@ -79,8 +78,8 @@ type ReopenPolicy uint8
 
 // The policies.
 const (
-	// EndBound ends them, with cause ErrProcessGone and their lock-delays: what the dead process
-	// has started elsewhere may still be at work.
+	// EndBound ends them, with ErrProcessGone and their lock-delays: what the dead process has
+	// started elsewhere may still be at work.
 	EndBound ReopenPolicy = iota
 	// EndBoundWithoutDelay ends them without a lock-delay, for holders that do all of their work in
 	// their process. A delay that had begun before goes on.

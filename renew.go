@@ -49,9 +49,9 @@ func (db *DB) published(id SessionID) (*Session, error) {
 }
 
 // Renew begins the session's TTL anew, from the moment of the call (G6); without a TTL it does
-// nothing (S25). It moves no index, writes nothing to the file, and waits neither for a commit nor
-// for the function of an Update. If the session has ended, or its TTL had passed at the call, it
-// returns when that is durable.
+// nothing (S25). It writes nothing and moves no index, and waits neither for a commit nor for the
+// function of an Update. If the session has ended, or its TTL had passed at the call, it returns
+// when that is durable.
 func (s *Session) Renew() error {
 	err := s.renewalLost()
 	if err == nil {
@@ -89,13 +89,12 @@ func (s *Session) renew(called time.Time) error {
 }
 
 // Deadline returns when the session ends by its TTL unless it is renewed before, by the database's
-// clock: the TTL and the grace after the last renewal (G6). It reports false, with the zero time,
-// if the session has no TTL.
+// clock: the TTL and the grace after the last renewal (G6). It reports false if the session has no
+// TTL.
 //
-// Each renewal moves the deadline on. It is not in the file: an Open begins the TTL anew (S28). A
-// session that KeepAlive or a Keeper renews lives on past its deadline if only their timer is late.
-// The deadline of a session that has ended stays, whatever it ended by: see Err. Deadline waits
-// neither for a commit nor for the function of an Update.
+// It is not in the file: an Open begins the TTL anew (S28). A session that KeepAlive or a Keeper
+// renews lives on past its deadline if only their timer is late. The deadline of a session that has
+// ended stays, whatever it ended by: see Err.
 func (s *Session) Deadline() (deadline time.Time, ok bool) {
 	s.db.writer.LockBeside()
 	defer s.db.writer.Unlock()

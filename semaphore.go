@@ -18,10 +18,10 @@ func (s *Slot) Prefix() string { return engine.PrefixOf(s.lock.Key()) }
 
 // Sequencer returns the proof of the slot, for DB.If and DB.CheckSequencer. It is not for a Guard,
 // or another resource that compares fences: slots are held side by side, so a smaller fence is not
-// a late one. For such a resource take the lock of what is written as well.
+// a late one. Such a resource needs a lock of its own as well.
 func (s *Slot) Sequencer() Sequencer { return s.lock.Sequencer() }
 
-// Done returns a channel that is closed when the slot is no longer held, as Lock.Done does (G10).
+// Done is as Lock.Done (G10).
 func (s *Slot) Done() <-chan struct{} { return s.lock.Done() }
 
 // Err is as Lock.Err. It is ErrUnlocked after Release, and when a client took the session off the
@@ -31,7 +31,7 @@ func (s *Slot) Err() error { return s.lock.Err() }
 // Context is as Lock.Context.
 func (s *Slot) Context(parent context.Context) context.Context { return s.lock.Context(parent) }
 
-// Release releases the slot as Lock.Unlock does a lock. The session lives on.
+// Release releases the slot as Lock.Unlock does a lock.
 func (s *Slot) Release() error { return wrap("release", s.Prefix(), s.lock.unlock()) }
 
 // Acquire acquires a slot of the semaphore. It blocks until fewer than limit slots are held, or
@@ -40,9 +40,9 @@ func (s *Slot) Release() error { return wrap("release", s.Prefix(), s.lock.unloc
 //
 // The first call creates the semaphore, with its limit. After that a limit of 0 means the
 // semaphore's own, and any other has to equal it; SetLimit changes it. If the semaphore is deleted
-// while the call waits, the call's limit creates it again. Its keys are those of Consul's official
-// client, which can share it, outside the queue and the lock-delays: prefix/.lock has the limit and
-// the holders, and each holder locks prefix/session (doc/semantics.md).
+// while the call waits, the call's limit creates it again. Consul's official client can share it,
+// outside the queue and the lock-delays: prefix/.lock has the limit and the holders, and each
+// holder locks prefix/session (doc/semantics.md).
 //
 // It fails as Session.Lock does, with ErrInvalid also for a limit that is not between 0 and 2^20,
 // and for a prefix that is not a clean path. It returns ErrConflict if the limit is not the
@@ -66,9 +66,8 @@ func (s *Session) Acquire(ctx context.Context, prefix string, limit int) (*Slot,
 	return &Slot{lock[0]}, nil
 }
 
-// TryAcquire acquires a slot as Acquire does if one is free, and waits only until the answer is
-// durable. If all slots are taken or promised to waiters, or the session's own key is delayed, it
-// returns a *LockedError.
+// TryAcquire acquires a slot as Acquire does if one is free. If all slots are taken or promised to
+// waiters, or the session's own key is delayed, it returns a *LockedError.
 func (s *Session) TryAcquire(prefix string, limit int) (*Slot, error) {
 	lock := newLock(0)
 	err := s.db.refused(checkSlot(prefix, limit))

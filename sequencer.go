@@ -29,8 +29,8 @@ var (
 	_ encoding.TextUnmarshaler = (*Sequencer)(nil)
 )
 
-// String returns the text form, fence:lockindex:session:key, with the key percent-encoded but for
-// its slashes. Of the zero value it is empty.
+// String returns the text form, fence:lockindex:mode:session:key, with the key percent-encoded but
+// for its slashes. Of the zero value it is empty.
 func (q Sequencer) String() string {
 	if q == (Sequencer{}) {
 		return ""
@@ -39,8 +39,7 @@ func (q Sequencer) String() string {
 	return fmt.Sprintf("%d:%d:%s:%s:%s", q.Fence, q.LockIndex, q.Mode, q.Session, key)
 }
 
-// ParseSequencer reads the text form that String writes. Any other text is ErrInvalid, the empty
-// one too.
+// ParseSequencer reads the text form. Any other text is ErrInvalid, the empty one too.
 func ParseSequencer(text string) (Sequencer, error) {
 	q, err := parseSequencer(text)
 	return q, wrap("parse sequencer", text, err)

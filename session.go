@@ -183,10 +183,8 @@ func (db *DB) Session(id SessionID) (*Session, error) {
 	})
 }
 
-// Sessions yields the handle on every session that lives, the oldest first, as it is when the loop
-// begins. It waits neither for a commit nor for the function of an Update, and holds the database's
-// lock for a time in proportion to the number of sessions. Snapshot.Sessions describes those of one
-// index.
+// Sessions yields the handle on every session that lives when the loop begins, the oldest first. It
+// holds the database's lock for a time in proportion to the number of sessions.
 func (db *DB) Sessions() iter.Seq[*Session] {
 	return func(yield func(*Session) bool) {
 		db.writer.LockBeside()
@@ -201,8 +199,7 @@ func (db *DB) Sessions() iter.Seq[*Session] {
 	}
 }
 
-// EndSession ends a session from outside, with cause ErrDestroyed: its keys are released or
-// deleted, and its lock-delay begins (S32), because its owner may still be at work.
+// EndSession ends a session from outside, with ErrDestroyed and its lock-delay (S32).
 func (db *DB) EndSession(id SessionID) error {
 	err := db.update(func(tx *engine.Txn) error { return endSession(tx, id) })
 	return wrap("end session", "", err)
@@ -225,8 +222,7 @@ func (s *Session) ID() SessionID { return SessionID(s.state.Row.ID) }
 // Done returns a channel that is closed when the session has ended, and that is durable.
 func (s *Session) Done() <-chan struct{} { return s.ending().Done() }
 
-// Err returns nil while the session lives, and then an *EndedError with the cause. DB.Close ends
-// every handle.
+// Err returns nil while the session lives, and then an *EndedError with the cause.
 func (s *Session) Err() error { return s.ending().Err() }
 
 // Close ends the session: its keys are released or deleted, without a lock-delay (G7). It returns

@@ -10,16 +10,14 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// Snapshot is the whole published state at one index. It never changes. The zero value is not
-// usable; DB.Snapshot gives one.
+// Snapshot is the whole published state at one index. It never changes.
 type Snapshot struct {
 	rows   *store.Snapshot
 	engine *engine.Engine
 }
 
 // Snapshot returns the published state. The first call after a write may sort the keys that were
-// written since the last one, which stops writers meanwhile. The function of an Update must not
-// call it.
+// written since the last one, which stops writers meanwhile.
 func (db *DB) Snapshot() *Snapshot {
 	db.writer.MustNotBeFunction() // for a snapshot that is there already would hide it
 	rows := db.rows.Cached()
@@ -41,7 +39,7 @@ func (s *Snapshot) Get(key string) (Entry, bool) {
 }
 
 // Holders yields the holders of the key's lock, in the order of their grants: none, one, or all
-// that share it. An Entry names an exclusive holder only.
+// that share it.
 func (s *Snapshot) Holders(key string) iter.Seq[Holder] {
 	return each(s.engine.HoldersIn(s.rows, key))
 }

@@ -59,14 +59,13 @@ func (tx *Txn) enter() {
 // leave ends what enter began.
 func (tx *Txn) leave() { tx.db.writer.Leave() }
 
-// Index returns the index of the transaction's writes. It is valid only when Update has returned
-// nil.
+// Index returns the index of the transaction's writes, once Update has returned nil.
 func (tx *Txn) Index() uint64 {
 	tx.check()
 	return tx.rules.Index()
 }
 
-// Get returns the key's entry, and whether there is one.
+// Get is as Snapshot.Get.
 func (tx *Txn) Get(key string) (Entry, bool) {
 	tx.check()
 	row := tx.rules.Get(key)
@@ -136,7 +135,7 @@ func (tx *Txn) DeleteAll() (int, error) {
 
 // Lock acquires the key's lock for a session, as Consul does: it succeeds on a key that is free,
 // which it creates if need be (K13, K14), and again for the session that holds it (K15, K16).
-// LockOptions.Key and MaxHold are refused: they are for handles.
+// LockOptions.Key and MaxHold, which are for handles, are ErrInvalid.
 //
 // It returns a *LockedError if the lock is held by another session (K17), delayed (K18), or
 // promised to waiters (G9), ErrNoSession (K20), and ErrInvalid for an empty key or session (K19).
@@ -183,7 +182,7 @@ func (tx *Txn) unlock(key string, session SessionID) (*schema.Key, error) {
 	return tx.rules.Unlock(key, schema.ID(session))
 }
 
-// CheckSequencer returns ErrNotHeld unless the lock that q names is held by this very grant (K41).
+// CheckSequencer is DB.CheckSequencer within the transaction (K41).
 func (tx *Txn) CheckSequencer(q Sequencer) error {
 	tx.check()
 	return wrap("check sequencer", q.Key, proves(tx.rules, q))
@@ -196,8 +195,7 @@ func (tx *Txn) EndSession(id SessionID) (err error) {
 	return wrap("end session", "", endSession(tx.rules, id))
 }
 
-// Holders yields the holders of the key's lock, in the order of their grants, as they are when it
-// is called: none, one, or all that share it.
+// Holders is as Snapshot.Holders. It yields those of the moment of the call.
 func (tx *Txn) Holders(key string) iter.Seq[Holder] {
 	tx.enter()
 	defer tx.leave()
