@@ -178,9 +178,9 @@ func (e *EndedError) Is(target error) bool {
 	return target == ErrNotHeld
 }
 
-// Lost reports whether err says that a session, lock, slot or leadership ended otherwise than by
-// its owner's Unlock, Release, Resign or Close, or by DB.Close. It takes the errors of Err,
-// context.Cause and Unlock; of any other it is false.
+// Lost reports whether err, of Err, context.Cause or Unlock, says that a session, lock, slot or
+// leadership ended otherwise than by its owner's Unlock, Release, Resign or Close, or by DB.Close.
+// Of any other error it is false.
 func Lost(err error) bool {
 	ended, ok := errors.AsType[*EndedError](err)
 	return ok && !engine.Clean(ended.Cause)
@@ -198,8 +198,7 @@ type Obstacle uint8
 
 // The obstacles.
 const (
-	// ObstacleHolder: a session holds the lock, maybe the caller's own by another handle, or
-	// sessions share it.
+	// ObstacleHolder: a session holds the lock, maybe the caller's own, or sessions share it.
 	ObstacleHolder Obstacle = iota + 1
 	// ObstacleDelay: the lock-delay of a lost holder is not over (K18).
 	ObstacleDelay

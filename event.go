@@ -41,7 +41,7 @@ type Event struct {
 	Kind  EventKind
 
 	// Key is the key that changed, if one did. Entry is its entry after the change, and Previous
-	// before it; the zero Entry if there was none.
+	// before it, or zero.
 	Key             string
 	Entry, Previous Entry
 
@@ -49,9 +49,8 @@ type Event struct {
 	// the session whose grant it ended; the fence is Previous's. A lock that is handed on has both.
 	Granted, Ended SessionInfo
 
-	// Waited is for how long, until Time, Granted had waited in the queue for the lock. It is zero
-	// if the session had the lock at once. A wait that ended without the lock has no event:
-	// Stats.GaveUp counts those.
+	// Waited is for how long, until Time, Granted had waited in the queue for the lock. A wait that
+	// ended without the lock has no event, but is in Stats.GaveUp.
 	Waited time.Duration
 
 	// Share is the grant of a shared lock that began or ended. The key is as it was, and Entry and
@@ -62,8 +61,8 @@ type Event struct {
 	// only the ID is known.
 	Session SessionInfo
 
-	// Cause is why a grant or a session ended, or why the state is repeated, for errors.Is. Lost
-	// reports whether it ended otherwise than by its owner.
+	// Cause is why a grant or a session ended, or why the state is repeated. Lost reports whether
+	// it ended otherwise than by its owner.
 	Cause error
 	Lost  bool
 
@@ -73,7 +72,7 @@ type Event struct {
 	// Catalog says what changed in the catalog.
 	Catalog catalog.Change
 
-	// State is the whole state at Index if the kind is StateLoaded, and nil otherwise.
+	// State is the whole state at Index if the kind is StateLoaded.
 	State *Snapshot
 }
 

@@ -20,9 +20,9 @@ const (
 	// LeaveKey keeps it.
 	LeaveKey KeyPolicy = KeyPolicy(engine.LeaveKey)
 	// RemoveAfter deletes it, if this grant created it and no call has written to it since. If
-	// there are waiters, the first gets the lock, on a key made anew. Of a lock that is shared, the
-	// last holder deletes it, if it asked for that and any holder created the key. The file does
-	// not have it: after an Open the key of a lock that was held before stays.
+	// there are waiters, the first gets the lock, on a key made anew. A shared lock's key is
+	// deleted by the last holder, if that asked for it and any holder created the key. The policy
+	// is not in the file: after an Open the key of a lock that was held before stays.
 	RemoveAfter KeyPolicy = KeyPolicy(engine.RemoveAfter)
 )
 
@@ -39,11 +39,10 @@ type LockOptions struct {
 	// Mode is how the lock is to be held. The default is Exclusive.
 	Mode LockMode
 
-	// MaxHold is how long the lock may be held, from its grant on: after that it is lost, with
+	// MaxHold is how long the lock may be held, from its grant on: then it is lost, with
 	// ErrHeldTooLong and the lock-delay of the session, which lives on. Zero means no limit; the
-	// least is a millisecond. It is the handle's: a lock that outlives its process in the file has
-	// none until it is taken over, and one that is taken over has its own from then on. A Downgrade
-	// does not prolong it.
+	// least is a millisecond. It is the handle's: a lock without one has no limit, and one that is
+	// taken over has its new handle's from then on. A Downgrade does not prolong it.
 	MaxHold time.Duration
 }
 
@@ -81,9 +80,7 @@ func (o *LockOptions) maxHold() time.Duration {
 	return o.MaxHold
 }
 
-// Lock is the handle on a lock that is or was held, and the only way to release it. If the process
-// crashes, the next Open releases the lock of a session that is bound to it, and begins the
-// lock-delay: 15 s by default.
+// Lock is the handle on a lock that is or was held, and the only way to release it.
 type Lock struct {
 	hold   engine.Hold
 	site   callsite.Site // of the call that takes, or waits for, the lock
@@ -124,12 +121,11 @@ func (l *Lock) Sequencer() Sequencer {
 // held is what the handle has, or had last.
 func (l *Lock) held() *engine.Hold { return cmp.Or(l.shared.Load(), &l.hold) }
 
-// Done returns a channel that is closed when the lock is no longer held, no later than another
-// caller is told of holding it (G10).
+// Done returns a channel that is closed when the lock is no longer held (G10).
 func (l *Lock) Done() <-chan struct{} { return l.ending.Done() }
 
 // Err returns nil while the lock is held, and then an *EndedError with the cause: ErrUnlocked after
-// Unlock. Lost tells a loss from that. DB.Close ends every handle.
+// Unlock. Lost tells a loss from that.
 func (l *Lock) Err() error { return l.ending.Err() }
 
 // lose tells the end of the lock. Only the first call counts. The caller holds the
@@ -142,21 +138,20 @@ func (l *Lock) lose(cause error) {
 }
 
 // Context returns a child of parent that is cancelled when the lock is no longer held, with Err as
-// its cause. It carries the lock: it tells calls that wait under it what their goroutine holds, so
-// that one that would wait for ever is refused. See DeadlockError.
+// its cause. It carries the lock: calls that wait under it are refused if they would wait for ever
+// (DeadlockError).
 func (l *Lock) Context(parent context.Context) context.Context {
 	mustHave(parent != nil, "context")
 	return context.WithValue(l.ending.Context(parent), carriedLocks{},
 		&engine.Carried{Owner: l, Outer: carriedBy(parent)})
 }
 
-// Unlock releases the lock; the first waiter is granted it in the same transaction. It sets no
-// lock-delay (G7).
+// Unlock releases the lock, without a lock-delay (G7); the first waiter is granted it in the same
+// transaction.
 //
-// It returns nil, also when repeated. If the lock was lost, it changes nothing, and returns an
-// error that is ErrNotHeld and wraps the cause. If the database was closed and its file keeps the
-// lock, it returns ErrClosed. After ErrCommit the lock is still held, and Unlock may be called
-// again.
+// It returns nil, also when repeated. If the lock was lost, it changes nothing, and returns
+// ErrNotHeld and the cause. If the database was closed and its file keeps the lock, it returns
+// ErrClosed. After ErrCommit the lock is still held, and Unlock may be called again.
 func (l *Lock) Unlock() error { return wrap("unlock", l.Key(), l.unlock()) }
 
 func (l *Lock) unlock() error {
@@ -181,14 +176,13 @@ func (l *Lock) outcome() error {
 	return l.Err()
 }
 
-// Downgrade makes a lock that is held exclusively a shared one, in one transaction: no other holder
-// comes in between, and the waiters in front that can share it are granted it too (R4). The handle
-// goes on with a new Sequencer; the one from before proves nothing any more. A lock that is shared
-// is left as it is. It fails as Unlock does; a lock that was released is ErrNotHeld.
+// Downgrade makes an exclusive lock a shared one, in one transaction: no other holder comes in
+// between, and the waiters in front that can share it are granted it too (R4). The handle goes on
+// with a new Sequencer; the one from before proves nothing any more. A shared lock is left as it
+// is. It fails as Unlock does; a lock that was released is ErrNotHeld.
 //
 // There is no way back: two holders that waited for each other to have the lock alone would wait
-// for ever. A caller that may have to write takes the lock exclusively, and downgrades it after
-// that.
+// for ever. A caller that may have to write takes the lock exclusively first.
 func (l *Lock) Downgrade() error {
 	hold, err := l.held(), l.Err()
 	if err == nil {
@@ -205,8 +199,8 @@ func (l *Lock) Downgrade() error {
 
 // ForceUnlock takes the lock from its holder, whose handle ends with ErrForced and the reason, and
 // begins the lock-delay. The fence, as in Entry, LockedError or Holder, names the grant: if that
-// has ended, ForceUnlock returns ErrNotHeld. Of those who share a lock it takes that grant's only:
-// in one transaction several sessions may have been granted it with one fence.
+// has ended, ForceUnlock returns ErrNotHeld. Of a shared lock it takes every grant with that fence:
+// those of one transaction have the same.
 func (db *DB) ForceUnlock(key string, fence uint64, reason string) error {
 	err := db.refused(checkKey(key))
 	if err == nil {

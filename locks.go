@@ -13,19 +13,18 @@ import (
 type LockInfo struct {
 	Key string
 
-	// Holder is the session that holds the lock, or of those that share it the first; zero if it is
-	// free. Fence and Since are of the grant, and Held is the time since then; Since and Held are
-	// zero if the grant was before the file was opened.
+	// Holder is the session that holds the lock, or the first of those that share it; zero if it is
+	// free. Fence and Since are of its grant, as in Holder, and Held is the time since then.
 	Holder SessionInfo
 	Fence  uint64
 	Since  time.Time
 	Held   time.Duration
 
-	// Holders has all that share the lock, in the order of their grants. It is nil if none does.
+	// Holders has all that share the lock, in the order of their grants; nil if none does.
 	Holders []Holder
 
-	// DelayedUntil is the end of the lock-delay; the zero time if there is none. DelayedMode is the
-	// mode in which the lock was lost: after Shared only exclusive requests are kept out (R5).
+	// DelayedUntil is the end of the lock-delay, or zero. DelayedMode is the mode in which the lock
+	// was lost: after Shared only exclusive requests are kept out (R5).
 	DelayedUntil time.Time
 	DelayedMode  LockMode
 
@@ -44,8 +43,7 @@ type WaiterInfo struct {
 	Waited  time.Duration // how long ago that is
 	Mode    LockMode      // in which it is to have the lock
 
-	// Keys are all the locks that the call waits for: LockAll gets several together, and may wait
-	// although this one is free.
+	// Keys are all the locks that the call waits for: LockAll may wait although this one is free.
 	Keys []string
 }
 
@@ -60,12 +58,10 @@ func (db *DB) Locks() iter.Seq[LockInfo] {
 	}
 }
 
-// MostAwaited returns the n locks that most calls wait for, as Locks describes them: the most
-// awaited first, of two with as many waiters that whose first has waited longer, and then by the
-// key. They are fewer than n if no more are waited for.
-//
-// It describes those locks only. It holds the database's lock for a time in proportion to the
-// number of locks that are held, delayed or waited for, and of the waiters of those n.
+// MostAwaited returns the n locks that most calls wait for, or fewer, as Locks describes them: the
+// most awaited first, of two with as many waiters that whose first has waited longer, and then by
+// the key. It holds the database's lock for a time in proportion to the number of locks that Locks
+// would yield, and of the waiters of those n.
 func (db *DB) MostAwaited(n int) []LockInfo {
 	views, now := db.lockViews(func(now time.Time) []engine.LockView {
 		return db.engine.MostAwaited(n, now)

@@ -21,17 +21,16 @@ type Stats struct {
 
 	// LockWaits and SlotWaits are of the calls that had to wait and were granted what they waited
 	// for: locks, which for LockAll are one wait, or a slot. A wait begins when the call joins the
-	// queue, and ends with the grant (Holder.Since); the commit of the grant takes longer.
+	// queue, and ends with the grant (Holder.Since), before its commit.
 	LockWaits, SlotWaits Histogram
 
-	// GaveUp is how many calls had to wait, and returned with an error instead: their context or
-	// session has ended, or the database. Their waits are in no histogram.
+	// GaveUp is how many calls had to wait, and ended with an error instead: because of their
+	// context, their session or the database. Their waits are in no histogram.
 	GaveUp uint64
 
 	// LockHolds and SlotHolds are of the grants that have ended, whatever the end: of locks, each
-	// holder of a shared one by itself, and of slots. A Downgrade is the end of one grant and the
-	// beginning of another. What was granted before the file was opened is left out, because it is
-	// not known when.
+	// holder of a shared one by itself, and of slots. A Downgrade ends one grant and begins
+	// another. Grants from before the file was opened are left out.
 	//
 	// A slot is held from the grant of its key prefix/session to that grant's end. Another client
 	// of Consul's locks that key before it waits for the slot, and both count as its hold.
@@ -65,8 +64,8 @@ type Stats struct {
 		Max     time.Duration // how long the longest of them took
 	}
 
-	// FileSize is the size of the file in bytes, its log included, as the file system tells; 0 in
-	// memory, and after Close. It counts also room that is free inside the file.
+	// FileSize is the size of the file in bytes, as the file system tells, its log and its free
+	// room included; 0 in memory, and after Close.
 	FileSize int64
 
 	LogDrops uint64 // records that were not logged, because Options.Logger was too slow
@@ -75,15 +74,13 @@ type Stats struct {
 	Err error
 }
 
-// Histogram says how many durations were how long. The zero value has counted none.
+// Histogram counts durations by their length. The zero value has counted none.
 type Histogram struct {
-	// Buckets count the durations. The first is of those up to the first of HistogramBounds, each
-	// further one of those that are longer than the bound before and not longer than its own, and
-	// the last of all others.
+	// Buckets count the durations. Each has those that are not longer than its bound of
+	// HistogramBounds, and longer than the one before; the last has all others.
 	Buckets [len(engine.Bounds{}) + 1]uint64
 
-	// Seconds is how long all of them took together. The holds of very many holders would overflow
-	// a time.Duration.
+	// Seconds is how long all of them took together. A time.Duration could overflow.
 	Seconds float64
 }
 
@@ -99,15 +96,14 @@ func (h *Histogram) Count() uint64 {
 	return n
 }
 
-// HistogramBounds returns the bounds of the buckets of every Histogram, the shortest first: from a
-// millisecond to six hours. The slice is the caller's.
+// HistogramBounds returns the upper bounds of the buckets of every Histogram, the shortest first:
+// from a millisecond to six hours. The slice is the caller's.
 func HistogramBounds() []time.Duration {
 	bounds := engine.HistogramBounds()
 	return bounds[:]
 }
 
-// Stats returns the counts. It holds the database's lock for an instant, and then asks the file
-// system for the size of the file.
+// Stats returns the counts, and asks the file system for the size of the file.
 func (db *DB) Stats() Stats {
 	db.writer.LockBeside()
 	counts := db.engine.Counts()

@@ -14,7 +14,8 @@ import (
 )
 
 // Watch yields every change in the scope after the index, in order, as it becomes durable: one
-// event for each key and index. The index of a Snapshot, an Entry or an Event leaves no gap to it.
+// event for each key and index. After the index of a Snapshot, an Entry or an Event it misses no
+// change.
 //
 // It also ends with ErrInvalid for an index that the database has not reached, and ErrCompacted
 // when events that it should yield were dropped (Options.History). Index 0 yields every event since
@@ -87,9 +88,9 @@ func (db *DB) waitFor(ctx context.Context, topic *hub.Topic, at hub.Cursor) (hub
 }
 
 // Wait blocks until the index of the scope (Snapshot.IndexOf) is above the given one, and returns
-// the state that shows that, with the index of the scope in it, from which to wait next. It returns
-// at once for an index that the database has not reached. A rise without a change in the scope ends
-// no call that waits, only the next one (B8).
+// the state that shows that, with the scope's index in it, from which to wait next. It returns at
+// once for an index that the database has not reached. A rise without a change in the scope ends no
+// call that waits, only the next one (B8).
 //
 // A limit above 0 is how long Wait blocks at most, by the database's clock. It then returns the
 // state without an error; the index may not be above.
@@ -164,11 +165,10 @@ func (db *DB) keyStandsAt(scope Scope, index uint64) bool {
 	return row != nil && row.ModifyIndex <= index && index <= db.rows.Published()
 }
 
-// Follow yields the state of the keys with the prefix, and then each change of them, so that a
-// caller keeps a copy up to date. The first event is of kind StateLoaded: its State has the keys as
-// they are at its Index. The changes after that follow as Watch yields them. If events were dropped
-// (Options.History), the state comes again, with ErrCompacted as the Cause, and replaces what the
-// caller has. No index is below one that was yielded before.
+// Follow yields an event of kind StateLoaded, whose State has the keys with the prefix, and then
+// each later change of them as Watch does, so that a caller can keep a copy. If events were dropped
+// (Options.History), the state comes again, with ErrCompacted as the Cause, and replaces the copy.
+// No index is below one that was yielded before.
 func (db *DB) Follow(ctx context.Context, prefix string) iter.Seq2[Event, error] {
 	mustHave(ctx != nil, "context")
 	db.writer.MustNotBeFunction()
