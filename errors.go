@@ -21,8 +21,7 @@ var (
 	// Options.OpenTimeout.
 	ErrInUse = store.ErrInUse
 
-	// ErrCorrupt is returned when a file or a backup is damaged. It is left as it is; the text says
-	// what can be done.
+	// ErrCorrupt is returned when a file or a backup is damaged. The text says what can be done.
 	ErrCorrupt = store.ErrCorrupt
 
 	// ErrFormat is returned when a file or a backup is not lockd's, or of a newer format.
@@ -67,8 +66,7 @@ var (
 	// ErrDestroyed: EndSession ended a session.
 	ErrDestroyed = engine.ErrDestroyed
 
-	// ErrProcessGone: a session was bound to a process that ended without Close, and the next Open
-	// has ended it.
+	// ErrProcessGone: Open ended a session that was bound to a process that ended without Close.
 	ErrProcessGone = engine.ErrProcessGone
 
 	// ErrRestored: a backup was restored over the database.
@@ -87,7 +85,7 @@ var (
 	ErrHeldTooLong = engine.ErrHeldTooLong
 )
 
-// Error is the error of every call. errors.Is and errors.As look into it.
+// Error is the error of every call.
 type Error struct {
 	Op  string // such as "put" or "lock"; empty for DB.Err
 	Key string // the key, keys, prefix or session; empty if there is none
@@ -202,8 +200,7 @@ const (
 	ObstacleHolder Obstacle = iota + 1
 	// ObstacleDelay: the lock-delay of a lost holder is not over (K18).
 	ObstacleDelay
-	// ObstacleQueue: the lock is free, or shared and asked for in that mode, but other calls have
-	// waited longer (G9, R3).
+	// ObstacleQueue: the lock could be had, but other calls have waited longer (G9, R3).
 	ObstacleQueue
 	// ObstacleSlots: every slot of the semaphore is held, or was lost and is delayed.
 	ObstacleSlots
@@ -215,8 +212,8 @@ func (o Obstacle) String() string {
 }
 
 // LockedError says why a lock or a slot could not be acquired, at once or before the context ended.
-// A call that gave up reports the first of its keys that it could not have. Its Waiters are those
-// ahead of it, and 1,000 if there are more.
+// A call that gave up reports the first of its keys that it could not have, and 1,000 Waiters at
+// most.
 //
 // With ObstacleSlots, Until and Remaining are of the first lost slot that comes back, and zero if
 // none was lost. Holder and what belongs to it are of the slot that has been held for longest.
@@ -224,15 +221,15 @@ type LockedError struct {
 	Key        string
 	Mode       LockMode // that was asked for
 	Obstacle   Obstacle
-	Holders    []Holder      // of a lock that is shared, of which the first is Holder; else nil
-	Holder     SessionID     // this and the next five with ObstacleHolder and ObstacleSlots
+	Holders    []Holder      // that share the lock; the first is Holder
+	Holder     SessionID     // with ObstacleHolder and ObstacleSlots, as the next five
 	HolderName string        // of the holder; empty if it has none
 	Own        bool          // the holder, or one of Holders, is the session that asked
 	Fence      uint64        // of the holder's grant
-	Since      time.Time     // of that grant; zero if it was before the file was opened
+	Since      time.Time     // of that grant, as in Holder
 	Held       time.Duration // from Since to the refusal
 	Waiters    int           // that would be served before the caller
-	Until      time.Time     // with ObstacleDelay: the delay's end, by the database's clock
+	Until      time.Time     // with ObstacleDelay: the delay's end
 	Remaining  time.Duration // with ObstacleDelay: from the refusal to Until
 	Limit      int           // of the semaphore, if a slot was refused
 }

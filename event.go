@@ -17,14 +17,14 @@ type EventKind uint8
 
 // The kinds.
 const (
-	KeyPut         EventKind = iota + 1 // KeyPut: a key was made, or changed.
-	KeyDeleted                          // KeyDeleted: a key was deleted.
-	ShareGranted                        // ShareGranted: a session was granted a shared lock.
-	ShareEnded                          // ShareEnded: a session no longer shares a lock.
-	SessionCreated                      // SessionCreated: a session began.
-	SessionEnded                        // SessionEnded: a session ended.
-	CatalogChanged                      // CatalogChanged: see Event.Catalog.
-	StateLoaded                         // StateLoaded: no change; DB.Follow begins with it.
+	KeyPut         EventKind = iota + 1 // a key was made, or changed
+	KeyDeleted                          // a key was deleted
+	ShareGranted                        // a session was granted a shared lock
+	ShareEnded                          // a session no longer shares a lock
+	SessionCreated                      // a session began
+	SessionEnded                        // a session ended
+	CatalogChanged                      // see Event.Catalog
+	StateLoaded                         // no change; DB.Follow begins with it
 )
 
 // String returns the kind in words.
@@ -46,7 +46,7 @@ type Event struct {
 	Entry, Previous Entry
 
 	// Granted is the session that the change granted the key's lock; the fence is Entry's. Ended is
-	// the session whose grant it ended; the fence is Previous's. A lock that is handed on has both.
+	// the session whose grant it ended; the fence is Previous's. A change may have both.
 	Granted, Ended SessionInfo
 
 	// Waited is for how long, until Time, Granted had waited in the queue for the lock. A wait that
@@ -76,7 +76,7 @@ type Event struct {
 	State *Snapshot
 }
 
-// String returns the event on one line: what became of a lock, or else the kind.
+// String returns the event on one line.
 func (e Event) String() string {
 	var text strings.Builder
 	if !e.Time.IsZero() {

@@ -6,16 +6,17 @@ import (
 	"github.com/lockd/lockd/internal/engine"
 )
 
-// LockMode says whether a lock is held by one holder alone (R1).
+// LockMode says whether a lock is held by one holder alone (R1). No call that shares a lock
+// overtakes one that waits to have it alone (R3).
 type LockMode uint8
 
 // The modes.
 const (
-	Exclusive LockMode = LockMode(engine.Exclusive) // Exclusive: no other holder has the lock.
-	Shared    LockMode = LockMode(engine.Shared)    // Shared: any number of holders have it.
+	Exclusive LockMode = LockMode(engine.Exclusive) // no other holder has the lock
+	Shared    LockMode = LockMode(engine.Shared)    // any number of holders have it
 )
 
-// String returns the name of the mode, as the text of a Sequencer has it.
+// String returns the name of the mode.
 func (m LockMode) String() string { return name(m, "exclusive", "shared") }
 
 // name returns the word for a value of a small enumeration.

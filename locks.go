@@ -28,8 +28,8 @@ type LockInfo struct {
 	DelayedUntil time.Time
 	DelayedMode  LockMode
 
-	// Limit is the limit of the semaphore at its keys, prefix/.lock, which has the queue, and
-	// prefix/session of each slot; 0 at any other key.
+	// Limit is the semaphore's limit at its keys, prefix/.lock, which has the queue, and
+	// prefix/session of each slot; 0 at any other.
 	Limit int
 
 	// Queue has the waiters, the next to be served first.
@@ -61,7 +61,7 @@ func (db *DB) Locks() iter.Seq[LockInfo] {
 // MostAwaited returns the n locks that most calls wait for, or fewer, as Locks describes them: the
 // most awaited first, of two with as many waiters that whose first has waited longer, and then by
 // the key. It holds the database's lock for a time in proportion to the number of locks that Locks
-// would yield, and of the waiters of those n.
+// yields, and of the waiters of those n.
 func (db *DB) MostAwaited(n int) []LockInfo {
 	views, now := db.lockViews(func(now time.Time) []engine.LockView {
 		return db.engine.MostAwaited(n, now)

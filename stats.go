@@ -12,65 +12,63 @@ type Stats struct {
 	Index    uint64 // of the newest transaction that is published
 	Keys     int
 	Sessions int
-	Locks    int // locks that are held exclusively
-	Shares   int // holders of locks that are shared
-	Waiters  int // calls that wait for locks, or for a slot
+	Locks    int // held exclusively
+	Shares   int // holders of shared locks
+	Waiters  int // calls that wait for a lock or a slot
 	Watchers int // calls of Watch and Wait that wait
 
 	Grants uint64 // how often a lock was granted
 
-	// LockWaits and SlotWaits are of the calls that had to wait and were granted what they waited
-	// for: locks, which for LockAll are one wait, or a slot. A wait begins when the call joins the
-	// queue, and ends with the grant (Holder.Since), before its commit.
+	// LockWaits and SlotWaits are of the calls that waited and were granted their locks, by LockAll
+	// as one wait, or their slot: from when the call joined the queue to the grant (Holder.Since),
+	// before its commit.
 	LockWaits, SlotWaits Histogram
 
-	// GaveUp is how many calls had to wait, and ended with an error instead: because of their
-	// context, their session or the database. Their waits are in no histogram.
+	// GaveUp is how many calls waited, and ended with an error instead: because of their context,
+	// their session or the database. Their waits are in no histogram.
 	GaveUp uint64
 
 	// LockHolds and SlotHolds are of the grants that have ended, whatever the end: of locks, each
 	// holder of a shared one by itself, and of slots. A Downgrade ends one grant and begins
-	// another. Grants from before the file was opened are left out.
-	//
-	// A slot is held from the grant of its key prefix/session to that grant's end. Another client
-	// of Consul's locks that key before it waits for the slot, and both count as its hold.
+	// another. Grants from before the file was opened are left out. A slot is held for as long as
+	// its key prefix/session, which another client of Consul's locks before it waits.
 	LockHolds, SlotHolds Histogram
 
-	// Ends counts ends by cause: of sessions down to Restored, then of locks whose session lived
-	// on.
+	// Ends counts ends by cause, each named as its error, here or in package catalog: of sessions
+	// down to Restored, then of locks whose session lived on.
 	Ends struct {
-		Closed        uint64 // ErrClosed
-		Expired       uint64 // ErrExpired
-		Destroyed     uint64 // ErrDestroyed
-		NodeGone      uint64 // catalog.ErrNodeGone
-		CheckGone     uint64 // catalog.ErrCheckGone
-		CheckCritical uint64 // catalog.ErrCheckCritical
-		ProcessGone   uint64 // ErrProcessGone
-		Restored      uint64 // ErrRestored
+		Closed        uint64
+		Expired       uint64
+		Destroyed     uint64
+		NodeGone      uint64
+		CheckGone     uint64
+		CheckCritical uint64
+		ProcessGone   uint64
+		Restored      uint64
 
-		Unlocked    uint64 // ErrUnlocked
-		KeyDeleted  uint64 // ErrKeyDeleted
-		Forced      uint64 // ErrForced
-		HeldTooLong uint64 // ErrHeldTooLong
+		Unlocked    uint64
+		KeyDeleted  uint64
+		Forced      uint64
+		HeldTooLong uint64
 	}
 
-	// Commits says what writing to the file has cost.
+	// Commits says what writing to the file has cost. All but Failed are of commits that succeeded.
 	Commits struct {
-		Count   uint64        // how many succeeded
-		Failed  uint64        // how many did not
-		Writers uint64        // calls that waited for those that succeeded
-		Total   time.Duration // how long those took together
-		Last    time.Duration // how long the last of them took
-		Max     time.Duration // how long the longest of them took
+		Count   uint64
+		Failed  uint64
+		Writers uint64        // calls that waited for them
+		Total   time.Duration // how long they took together
+		Last    time.Duration // how long the last took
+		Max     time.Duration // how long the longest took
 	}
 
-	// FileSize is the size of the file in bytes, as the file system tells, its log and its free
-	// room included; 0 in memory, and after Close.
+	// FileSize is the size of the file in bytes, its log and its free room included; 0 in memory,
+	// and after Close.
 	FileSize int64
 
-	LogDrops uint64 // records that were not logged, because Options.Logger was too slow
+	LogDrops uint64 // records dropped because Options.Logger was too slow
 
-	// Err is nil while the database takes writes, and then ErrClosed or ErrFailed.
+	// Err is ErrClosed or ErrFailed if the database takes no writes.
 	Err error
 }
 
