@@ -202,18 +202,13 @@ func gaveUp(ended error, locks int, blocked *engine.Blocked) error {
 
 // Lock acquires the key's lock. It blocks until the holder has released it, or was lost and its
 // lock-delay is over. Waiters are served in order (G9), also those of one session: two goroutines
-// with one session exclude each other, and a goroutine that locks a key twice waits for itself.
-//
-// With the mode Shared the lock is held together with others of that mode (R1); none overtakes a
-// waiter that is to have it alone (R3).
-//
-// A lock that the session holds without a handle, by Txn.Lock or from before a restart, is taken
-// over as it is, ahead of the waiters.
+// with one session exclude each other, and a goroutine that locks a key twice waits for itself. A
+// lock that the session holds without a handle, by Txn.Lock or from before a restart, is taken over
+// as it is, ahead of the waiters.
 //
 // If ctx ends first, the error is also a *LockedError that says what was in the way, unless ctx had
-// ended before the call or only a commit was in the way. If the call would not end without the
-// release of a lock that ctx carries, it is refused with a *DeadlockError (R14). After a crash a
-// bound session's lock is delayed: see Options.Reopen.
+// ended before the call or only a commit was in the way. A call that would wait for ever is refused
+// with a *DeadlockError (R14), if ctx carries the locks of its goroutine.
 func (s *Session) Lock(ctx context.Context, key string, opts *LockOptions) (*Lock, error) {
 	var lock [1]*Lock
 	if err := s.acquire(ctx, []string{key}, opts, lock[:]); err != nil {
@@ -223,10 +218,9 @@ func (s *Session) Lock(ctx context.Context, key string, opts *LockOptions) (*Loc
 }
 
 // LockAll acquires the locks of all the keys, in one transaction, when all are free and it is the
-// first waiter of each. A key for which it is the first waiter stays free while another is busy: it
-// is promised to the call, and refused to others (ObstacleQueue). They wait behind it, but for the
-// requests that pass it (G9). So sessions that lock keys in one order, by LockAll or one by one,
-// never wait for each other for ever (R13).
+// first waiter of each. While another key is busy, a free one is promised to its first waiter:
+// others are refused it (ObstacleQueue) or wait, but for those that pass (G9). So sessions that
+// lock keys in one order, by LockAll or one by one, never wait for each other for ever (R13).
 //
 // A lock that the session holds without a handle is taken over; one that has a handle is waited
 // for. The locks come in the order of the keys, and share one fence, but for those that are taken
@@ -241,8 +235,8 @@ func (s *Session) LockAll(
 	return locks, nil
 }
 
-// TryLock acquires the key's lock as Lock does if it is free. If the lock is held, by this session
-// too, delayed, or promised to waiters, it returns a *LockedError.
+// TryLock acquires the key's lock as Lock does if it need not wait. Otherwise it returns a
+// *LockedError, also if this session is the holder.
 func (s *Session) TryLock(key string, opts *LockOptions) (*Lock, error) {
 	lock := newLock(opts.maxHold())
 	err := checkKey(key)
@@ -277,8 +271,8 @@ func (s *Session) cause(err error) error {
 // with the lock (RemoveAfter).
 //
 // It returns fn's error as it is. If the lock was lost before fn returned, the error is also
-// ErrNotHeld and the cause: the last work of fn may have been done without the lock. If Unlock
-// fails, the error is Unlock's too; after ErrCommit the session holds the lock until it ends.
+// ErrNotHeld and the cause. If Unlock fails, the error is Unlock's too; after ErrCommit the session
+// holds the lock until it ends.
 func (s *Session) WithLock(
 	ctx context.Context, key string, opts *LockOptions,
 	fn func(ctx context.Context, proof Sequencer) error,

@@ -8,15 +8,15 @@ import (
 	"github.com/lockd/lockd/internal/engine"
 )
 
-// DeadlockError says that a call was refused because it would have closed a circle of calls that
-// wait for ever: the holder of a lock that it asked for waits, directly or through others, for a
-// lock that the call itself holds. The calls that waited before go on waiting. The refused caller
-// may release what it holds, and try again.
+// DeadlockError says that a call was refused because it would have closed a circle: the holder of a
+// lock that it asked for waits, directly or through others, for a lock that the call itself holds.
+// The calls that waited before go on waiting. The refused caller may release what it holds, and try
+// again.
 //
 // What a call holds is what its context carries: Lock.Context carries the lock, as do the contexts
 // of WithLock, Keeper.Lead, slots and leaders, and all their children. A lock that no context
-// carries is in no circle. A MaxHold, a TTL or the end of a context, which would open the circle in
-// the end, is not waited for. A call that does not wait, such as TryLock, is never refused by this.
+// carries is in no circle. That a MaxHold, a TTL or the end of a context would open the circle in
+// the end does not count. A call that does not wait, such as TryLock, is never refused so.
 type DeadlockError struct {
 	// Steps are the calls of the circle, the refused one first. Each waits for a lock that the next
 	// one holds, and the last for one that the first holds.

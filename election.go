@@ -21,7 +21,7 @@ const electionFlags = 0x2ddccbc058a50c18
 type Leader struct{ lock *Lock }
 
 // Campaign stands for the election that the key names: it acquires the key's lock as Session.Lock
-// does, and writes the value with it. Keeper.Lead campaigns term after term.
+// does, and writes the value with it.
 func (s *Session) Campaign(ctx context.Context, key string, value []byte) (*Leader, error) {
 	leader, err := s.campaign(ctx, key, value)
 	return result(leader, "campaign", key, err)
@@ -40,7 +40,7 @@ func (s *Session) campaign(ctx context.Context, key string, value []byte) (*Lead
 	return &Leader{lock[0]}, nil
 }
 
-// Sequencer returns the proof of the leadership: for DB.If, or for a Guard.
+// Sequencer is as Lock.Sequencer.
 func (l *Leader) Sequencer() Sequencer { return l.lock.Sequencer() }
 
 // Done is as Lock.Done (G10).
@@ -90,10 +90,10 @@ func (e *panicError) Unwrap() error {
 	return err
 }
 
-// Lead runs fn whenever it leads, term after term, until ctx ends or fn returns by itself. It
-// campaigns as Session.Campaign does, with the keeper's current session, and calls fn on the
-// caller's goroutine, with the proof of the leadership and a context that is cancelled when the
-// leadership is lost or ctx ends. It waits for fn to return, resigns if it still leads, and:
+// Lead campaigns as Session.Campaign does, with the keeper's current session, and runs fn whenever
+// it leads, until ctx ends or fn returns by itself. It calls fn on the caller's goroutine, with the
+// proof of the leadership and a context that is cancelled when the leadership is lost or ctx ends.
+// When fn has returned, Lead resigns if it still leads, and:
 //
 //   - If the leadership was lost, it ignores what fn returned and campaigns again.
 //   - If ctx has ended, it returns ctx's error, joined with fn's if that is another.
@@ -102,9 +102,9 @@ func (e *panicError) Unwrap() error {
 //     resigns and ends with the goroutine.
 //   - Otherwise it returns what fn returned.
 //
-// A commit that does not succeed is tried again until ctx ends. If a resignation cannot be made
-// durable by then, the error is also ErrCommit, and the session holds the lock until it ends. Its
-// other errors are Keeper.Session's, and a *DeadlockError if ctx carries a lock of the circle.
+// A commit that does not succeed is tried again until ctx ends. If a resignation is not durable by
+// then, the error is also ErrCommit, and the session holds the lock until it ends. Its other errors
+// are Keeper.Session's and a *DeadlockError.
 func (k *Keeper) Lead(
 	ctx context.Context, key string, value []byte,
 	fn func(ctx context.Context, proof Sequencer) error,

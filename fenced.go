@@ -17,7 +17,7 @@ type Fenced struct {
 // ErrNotHeld.
 func (db *DB) If(proof Sequencer) Fenced { return Fenced{db, proof} }
 
-// Put is DB.Put, done only while the lock is held.
+// Put is as DB.Put.
 func (f Fenced) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
 	row, err := fenced(f, "put", key, func(tx *engine.Txn) (*schema.Key, error) {
 		return put(tx, key, value, opts)
@@ -25,7 +25,7 @@ func (f Fenced) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
 	return entryOf(row), err
 }
 
-// CompareAndSwap is DB.CompareAndSwap, done only while the lock is held.
+// CompareAndSwap is as DB.CompareAndSwap.
 func (f Fenced) CompareAndSwap(
 	key string, index uint64, value []byte, opts *PutOptions,
 ) (Entry, error) {
@@ -35,15 +35,14 @@ func (f Fenced) CompareAndSwap(
 	return entryOf(row), err
 }
 
-// Delete is DB.Delete, done only while the lock is held.
+// Delete is as DB.Delete.
 func (f Fenced) Delete(key string) (bool, error) {
 	return fenced(f, "delete", key, func(tx *engine.Txn) (bool, error) {
 		return deleteKey(tx, key)
 	})
 }
 
-// Update is DB.Update, with fn called only while the lock is held, which it stays until fn itself
-// releases it.
+// Update is as DB.Update. The lock stays held until fn itself releases it.
 func (f Fenced) Update(fn func(tx *Txn) error) error {
 	mustHave(fn != nil, "function")
 	return f.db.Update(func(tx *Txn) error {

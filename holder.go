@@ -7,8 +7,7 @@ import (
 	"github.com/lockd/lockd/internal/engine"
 )
 
-// Holder is one grant of a lock that is held: the only one, or one of those that share it. The zero
-// value is none.
+// Holder is one grant of a lock that is held: the only one, or one of those that share it.
 type Holder struct {
 	Session SessionInfo
 	Grant   Sequencer // its fence is what ForceUnlock takes

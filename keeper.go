@@ -36,8 +36,7 @@ type Keeper struct {
 var errKeeperClosed = fmt.Errorf("keeper %w; NewKeeper gives another", ErrClosed)
 
 // NewKeeper returns a keeper of sessions with these options. It does not block, and makes no
-// session: Keeper.Session and Keeper.Lead do. An Independent session without a TTL is ErrInvalid:
-// after a crash it would hold its locks for ever.
+// session: Keeper.Session and Keeper.Lead do. An Independent session without a TTL is ErrInvalid.
 func (db *DB) NewKeeper(opts *SessionOptions) (*Keeper, error) {
 	k := &Keeper{db: db}
 	if opts != nil {
@@ -139,8 +138,8 @@ func (k *Keeper) passes(err error) bool {
 	return errors.Is(err, catalog.ErrCheckCritical)
 }
 
-// Done returns a channel that is closed when there will be no more sessions: when the end by Close
-// is durable, or at the end of the database.
+// Done returns a channel that is closed when the end of the session by Close is durable, or at the
+// end of the database.
 func (k *Keeper) Done() <-chan struct{} { return k.ending.Done() }
 
 // Err returns nil until Done is closed, and then ErrClosed or ErrFailed.

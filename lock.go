@@ -22,7 +22,7 @@ const (
 	// RemoveAfter deletes it, if this grant created it and no call has written to it since. If
 	// there are waiters, the first gets the lock, on a key made anew. A shared lock's key is
 	// deleted by the last holder, if that asked for it and any holder created the key. The policy
-	// is not in the file: after an Open the key of a lock that was held before stays.
+	// is not in the file: after an Open the key of a lock held before stays.
 	RemoveAfter KeyPolicy = KeyPolicy(engine.RemoveAfter)
 )
 
@@ -113,7 +113,7 @@ func (l *Lock) session() *Session { return handleOf(l.hold.Session).session }
 // Key returns the key of the lock.
 func (l *Lock) Key() string { return l.hold.Key }
 
-// Sequencer returns the proof of this grant: for DB.If, or for a Guard. A Downgrade is a new grant.
+// Sequencer returns the proof of this grant, for DB.If or a Guard.
 func (l *Lock) Sequencer() Sequencer {
 	return sequencerOf(l.held().Sequencer())
 }
@@ -179,10 +179,8 @@ func (l *Lock) outcome() error {
 // Downgrade makes an exclusive lock a shared one, in one transaction: no other holder comes in
 // between, and the waiters in front that can share it are granted it too (R4). The handle goes on
 // with a new Sequencer; the one from before proves nothing any more. A shared lock is left as it
-// is. It fails as Unlock does; a lock that was released is ErrNotHeld.
-//
-// There is no way back: two holders that waited for each other to have the lock alone would wait
-// for ever. A caller that may have to write takes the lock exclusively first.
+// is. It fails as Unlock does; a lock that was released is ErrNotHeld. There is no way back: a
+// caller that may have to write takes the lock exclusively first.
 func (l *Lock) Downgrade() error {
 	hold, err := l.held(), l.Err()
 	if err == nil {

@@ -93,8 +93,8 @@ func (s *Session) renew(called time.Time) error {
 // TTL.
 //
 // It is not in the file: an Open begins the TTL anew (S28). A session that KeepAlive or a Keeper
-// renews lives on past its deadline if only their timer is late. The deadline of a session that has
-// ended stays, whatever it ended by: see Err.
+// renews lives on past its deadline if only their timer is late. When a session has ended, its
+// deadline stays.
 func (s *Session) Deadline() (deadline time.Time, ok bool) {
 	s.db.writer.LockBeside()
 	defer s.db.writer.Unlock()

@@ -16,9 +16,9 @@ type Slot struct {
 // Prefix returns the prefix that names the semaphore.
 func (s *Slot) Prefix() string { return engine.PrefixOf(s.lock.Key()) }
 
-// Sequencer returns the proof of the slot, for DB.If and DB.CheckSequencer. It is not for a Guard,
-// or another resource that compares fences: slots are held side by side, so a smaller fence is not
-// a late one. Such a resource needs a lock of its own as well.
+// Sequencer returns the proof of the slot, for DB.If and DB.CheckSequencer. It is not for a Guard:
+// slots are held side by side, so a smaller fence is not a late one. A resource that compares
+// fences needs a lock as well.
 func (s *Slot) Sequencer() Sequencer { return s.lock.Sequencer() }
 
 // Done is as Lock.Done (G10).
@@ -35,8 +35,8 @@ func (s *Slot) Context(parent context.Context) context.Context { return s.lock.C
 func (s *Slot) Release() error { return wrap("release", s.Prefix(), s.lock.unlock()) }
 
 // Acquire acquires a slot of the semaphore. It blocks until fewer than limit slots are held, or
-// lost and in their lock-delay. Waiters are served in order (G9). A session has at most one slot of
-// a semaphore. One that it holds without a handle, as after a restart, is taken over.
+// lost and in their lock-delay (G9). A session has at most one slot of a semaphore. One that it
+// holds without a handle, as after a restart, is taken over.
 //
 // The first call creates the semaphore, with its limit. After that a limit of 0 means the
 // semaphore's own, and any other has to equal it; SetLimit changes it. If the semaphore is deleted
@@ -44,10 +44,10 @@ func (s *Slot) Release() error { return wrap("release", s.Prefix(), s.lock.unloc
 // outside the queue and the lock-delays: prefix/.lock has the limit and the holders, and each
 // holder locks prefix/session (doc/semantics.md).
 //
-// It fails as Session.Lock does, with ErrInvalid also for a limit that is not between 0 and 2^20,
-// and for a prefix that is not a clean path. It returns ErrConflict if the limit is not the
-// semaphore's, if prefix/.lock has another value, or if the session has a slot or waits for one;
-// and a *LockedError if another session holds the lock of prefix/session.
+// It fails as Session.Lock does. It returns ErrInvalid also for a limit that is not between 0 and
+// 2^20 and a prefix that is not a clean path; ErrConflict if the limit is not the semaphore's, if
+// prefix/.lock has another value, or if the session has a slot or waits for one; and a *LockedError
+// if another session holds the lock of prefix/session.
 func (s *Session) Acquire(ctx context.Context, prefix string, limit int) (*Slot, error) {
 	mustHave(ctx != nil, "context")
 	err := ctx.Err()
@@ -66,8 +66,8 @@ func (s *Session) Acquire(ctx context.Context, prefix string, limit int) (*Slot,
 	return &Slot{lock[0]}, nil
 }
 
-// TryAcquire acquires a slot as Acquire does if one is free. If all slots are taken or promised to
-// waiters, or the session's own key is delayed, it returns a *LockedError.
+// TryAcquire acquires a slot as Acquire does if one is free, and otherwise returns a *LockedError,
+// also if only the session's own key is delayed.
 func (s *Session) TryAcquire(prefix string, limit int) (*Slot, error) {
 	lock := newLock(0)
 	err := s.db.refused(checkSlot(prefix, limit))

@@ -14,7 +14,7 @@ import (
 
 // Lock-delays.
 const (
-	// NoLockDelay as a lock-delay means none; zero means DefaultLockDelay.
+	// NoLockDelay means no lock-delay.
 	NoLockDelay time.Duration = -1
 
 	// DefaultLockDelay is the lock-delay of a session that names none.
@@ -23,7 +23,7 @@ const (
 	MaxLockDelay = 60 * time.Second
 )
 
-// MinTTL is the shortest TTL and lock-delay. A shorter one most likely lacks its unit.
+// MinTTL is the shortest TTL and lock-delay.
 const MinTTL = engine.MinTTL // 1 ms
 
 // SessionOptions configures a session.
@@ -34,9 +34,8 @@ type SessionOptions struct {
 	// TTL is how long the session lives without a renewal, exactly (S26). Zero means for ever.
 	//
 	// A process that dies needs none: the next Open ends its sessions. A TTL is for holders over a
-	// network, for Independent sessions, and for work that may hang and calls Session.Renew itself.
-	// Beside Session.KeepAlive or a Keeper such work puts a catalog.Check of the session that has a
-	// TTL.
+	// network, for Independent sessions, and for work that may hang and calls Session.Renew itself;
+	// beside Session.KeepAlive or a Keeper such work puts a catalog.Check that has a TTL.
 	TTL time.Duration
 
 	// Grace is added to the TTL before the session ends, for renewals over a network.
@@ -112,7 +111,7 @@ func (o *SessionOptions) validate() error {
 	return nil
 }
 
-// Session is the handle on a session. All callers share one handle of a session.
+// Session is the handle on a session, which all callers share.
 type Session struct {
 	_ noCopy
 
@@ -225,8 +224,7 @@ func (s *Session) Done() <-chan struct{} { return s.ending().Done() }
 // Err returns nil while the session lives, and then an *EndedError with the cause.
 func (s *Session) Err() error { return s.ending().Err() }
 
-// Close ends the session: its keys are released or deleted, without a lock-delay (G7). It returns
-// nil, also when repeated.
+// Close ends the session, without a lock-delay (G7). It returns nil, also when repeated.
 func (s *Session) Close() error {
 	if s.Err() == nil {
 		err := s.db.update(func(tx *engine.Txn) error {

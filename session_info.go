@@ -27,8 +27,8 @@ type Lifetime uint8
 const (
 	// BoundToProcess ends the session with DB.Close, and after a crash with the next Open.
 	BoundToProcess Lifetime = iota
-	// Independent keeps the session in the file. Its TTL runs while the file is open, and begins
-	// anew with each Open (S28). A Keeper's is kept only after a crash.
+	// Independent keeps the session in the file, but see Keeper. Its TTL runs while the file is
+	// open, and begins anew with each Open (S28).
 	Independent
 )
 
@@ -45,8 +45,8 @@ type SessionInfo struct {
 	LockDelay   time.Duration // 0: none
 	Behavior    Behavior
 	Lifetime    Lifetime
-	Checks      []string          // shared: do not change it
-	Meta        map[string]string // shared: do not change it
+	Checks      []string
+	Meta        map[string]string
 	CreateIndex uint64
 }
 

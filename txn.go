@@ -133,9 +133,9 @@ func (tx *Txn) DeleteAll() (int, error) {
 	return tx.rules.DeletePrefix(""), nil
 }
 
-// Lock acquires the key's lock for a session, as Consul does: it succeeds on a key that is free,
-// which it creates if need be (K13, K14), and again for the session that holds it (K15, K16).
-// LockOptions.Key and MaxHold, which are for handles, are ErrInvalid.
+// Lock acquires the key's lock for a session: it succeeds on a key that is free, which it creates
+// if need be (K13, K14), and again for the session that holds it (K15, K16). LockOptions.Key and
+// MaxHold, which are for handles, are ErrInvalid.
 //
 // It returns a *LockedError if the lock is held by another session (K17), delayed (K18), or
 // promised to waiters (G9), ErrNoSession (K20), and ErrInvalid for an empty key or session (K19).
