@@ -194,8 +194,7 @@ func Verify(path string, opts *Options) error {
 }
 
 // BackupFile is DB.Backup for the file of a closed database. It reads the whole file before it
-// writes, and changes nothing: no session ends, as one may by Open. Its options and errors are
-// Verify's.
+// writes, and changes nothing. Its options and errors are Verify's.
 func BackupFile(path string, w io.Writer, opts *Options) error {
 	mustHave(w != nil, "writer")
 	return wrap("backup", "", inspect(path, opts, func(db *DB) error {

@@ -22,7 +22,7 @@
 //
 // # Calls
 //
-// What holds for all calls is said once, here. A comment names only what its call adds.
+// What holds for all calls is said here; a comment names only what its call adds.
 //
 //   - A call that writes blocks until its outcome is durable, or, if it is refused or changes
 //     nothing, the state that it was decided on (G3). Methods of [Txn] do not.
@@ -69,7 +69,7 @@
 //   - G9: Waiters for a lock are served in the order in which they began to wait, those in front
 //     that can share it together; no call overtakes them. But if the first waits for other locks
 //     too, and there, directly or through others, for one that a request's session holds or its
-//     context carries, the request passes it, for else they would wait for each other (R13). A
+//     context carries, the request passes it, or else they would wait for each other (R13). A
 //     waiter that gives up, or whose session ends, leaves the queue with an error and never holds
 //     up the rest. G7 and G9 hold for slots of semaphores too, but only among callers of this
 //     package. A session whose slot was taken by force gets no other during its lock-delay: its

@@ -17,9 +17,9 @@ const (
 // Entry is a key as it was after one write.
 type Entry struct {
 	Key     string
-	Value   []byte    // shared: do not change it. Empty and absent are the same thing
+	Value   []byte    // empty and absent are the same
 	Flags   uint64    // the caller's; replaced by every write of the value
-	Session SessionID // the holder of the lock; zero if it is free
+	Session SessionID // the holder, if the lock is held exclusively
 
 	CreateIndex uint64 // of the write that created the key
 	ModifyIndex uint64 // of the last write that changed anything

@@ -14,7 +14,7 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// New returns an empty database in memory, which leaves nothing after Close.
+// New returns an empty database in memory.
 func New(opts *Options) (*DB, error) {
 	options, err := opts.filled()
 	if err != nil {
@@ -35,10 +35,10 @@ func New(opts *Options) (*DB, error) {
 // With SyncAlways what it has read is on disk when it returns (G3).
 //
 // Sessions whose process is gone end, as Options.Reopen says. The others live on, each with a full
-// TTL (S28). Lock-delays go on by the wall clock, and never last longer than their full length.
+// TTL (S28). Lock-delays go on by the wall clock, never longer than their full length.
 //
-// The file must not be removed or replaced while it is open. Open returns ErrCorrupt or ErrFormat
-// for a file that it refuses (an empty file is ErrCorrupt), fs.ErrNotExist for a symbolic link that
+// The file must not be removed or replaced while it is open. Open returns ErrCorrupt (also for an
+// empty file) or ErrFormat for a file that it refuses, fs.ErrNotExist for a symbolic link that
 // leads nowhere, ErrCommit if what is in the file, or the end of a session, cannot be made durable,
 // and ErrInvalid also for a file system that needs Options.AllowNetworkFS.
 func Open(path string, opts *Options) (*DB, error) {
@@ -174,8 +174,8 @@ func endWith(cause error) func(*engine.Txn, *engine.Session) {
 // nor ErrNotHeld.
 //
 // Close returns ErrCommit if the end could not be made durable, and ErrFailed if the database had
-// failed before. Then the next Open ends the sessions that are bound to the process, and the others
-// end by their TTLs. A repeated call waits for the first, and returns nil.
+// failed before: then the next Open finds what it finds after a crash. A repeated call waits for
+// the first, and returns nil.
 func (db *DB) Close() error {
 	closed := func(refusal error) bool { return refusal != nil && errors.Is(refusal, ErrClosed) }
 	err, first := db.writer.Close(errDatabaseClosed, closed, db.windUp)

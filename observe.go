@@ -19,7 +19,7 @@ type Leadership struct {
 	// Leader is the proof of the leadership; its Session leads. It is zero in a vacancy.
 	Leader Sequencer
 	Name   string // of the leader's session
-	Value  []byte // that the leader wrote; shared: do not change it
+	Value  []byte // that the leader wrote
 
 	// Until is the end of the last leader's lock-delay, by the database's clock, or zero.
 	Until time.Time
@@ -41,7 +41,7 @@ func (l Leadership) newsTo(before Leadership) bool {
 // leader, each value that one proclaims, and each vacancy, in the order of their fences. A leader
 // that hands over to the next makes no vacancy. The end of a lock-delay is not yielded: see
 // Leadership.Until. If events were dropped (Options.History), it goes on with the present state.
-// The error that ends it comes with the zero Leadership, which looks like a vacancy.
+// The Leadership that comes with the error looks like a vacancy.
 func (db *DB) Observe(ctx context.Context, key string) iter.Seq2[Leadership, error] {
 	mustHave(ctx != nil, "context")
 	db.writer.MustNotBeFunction()

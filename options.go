@@ -23,9 +23,8 @@ type Options struct {
 	// Sync says when a write is durable.
 	Sync SyncPolicy
 
-	// Reopen says what Open does with sessions that are bound to a process which is gone. By the
-	// default, EndBound, their locks are delayed after a crash: for 15 s, unless
-	// SessionOptions.LockDelay says otherwise.
+	// Reopen says what Open does with sessions whose process is gone. By default it ends them with
+	// their lock-delays: 15 s, unless SessionOptions.LockDelay says otherwise.
 	Reopen ReopenPolicy
 
 	// OpenTimeout is how long Open waits for a file that is in use. Zero means 1 s, NoWait not to
@@ -36,7 +35,7 @@ type Options struct {
 	FileMode fs.FileMode
 
 	// AllowNetworkFS lets Open take a file on a network or shared file system, such as NFS or FUSE.
-	// Otherwise Open refuses one that it recognises: the file lock may not work there, and two
+	// Otherwise Open refuses those that it recognises: file locks may not work there, and two
 	// databases on one file destroy it.
 	AllowNetworkFS bool
 
@@ -88,7 +87,7 @@ const (
 	EndNone
 )
 
-// NoWait as Options.OpenTimeout means that Open does not wait for a file that is in use.
+// NoWait is the Options.OpenTimeout of an Open that does not wait.
 const NoWait time.Duration = -1
 
 const (

@@ -20,7 +20,7 @@ type Recovery struct {
 	Keys, Nodes, Services, Checks int
 
 	// Missing is what was in the file, or may have been, and is not in the backup, sessions
-	// included: `keys: "color": its checksum does not match`, where the key too may be damaged.
+	// included: `keys: "color": its checksum does not match`. The key too may be damaged.
 	Missing []string
 
 	// Doubtful is what is in the backup and may be out of date, and a newest commit that is left

@@ -109,9 +109,9 @@ func (s *Snapshot) Sessions() iter.Seq[SessionInfo] {
 	}
 }
 
-// IndexOf returns the index at which the scope changed last: what a blocking read compares. It
-// never falls. It rises only if something in the scope changed, or, where something is absent, if
-// keys with one of its prefixes were deleted together (I8) or old tombstones dropped (X13, X14).
+// IndexOf returns the index at which the scope changed last. It never falls. It rises only if
+// something in the scope changed, or, where something is absent, if keys with one of its prefixes
+// were deleted together (I8) or old tombstones dropped (X13, X14).
 //
 // Of a key it is the ModifyIndex (I2), or the index of its deletion; of a prefix the highest of its
 // keys and deletions (I4, I7), which takes time in proportion to their number; of one session the

@@ -15,12 +15,11 @@ import (
 
 // Watch yields every change in the scope after the index, in order, as it becomes durable: one
 // event for each key and index. After the index of a Snapshot, an Entry or an Event it misses no
-// change.
+// change. Index 0 is the making of the database.
 //
 // It also ends with ErrInvalid for an index that the database has not reached, and ErrCompacted
-// when events that it should yield were dropped (Options.History). Index 0 yields every event since
-// the database was made, as long as all are kept. Events are not in the file: after an Open the
-// oldest index to watch from is the last one that the file had.
+// when events that it should yield were dropped (Options.History). Events are not in the file:
+// after an Open the oldest index to watch from is the last one that the file had.
 func (db *DB) Watch(ctx context.Context, scope Scope, index uint64) iter.Seq2[Event, error] {
 	mustHave(ctx != nil, "context")
 	db.writer.MustNotBeFunction()
@@ -92,8 +91,8 @@ func (db *DB) waitFor(ctx context.Context, topic *hub.Topic, at hub.Cursor) (hub
 // once for an index that the database has not reached. A rise without a change in the scope ends no
 // call that waits, only the next one (B8).
 //
-// A limit above 0 is how long Wait blocks at most, by the database's clock. It then returns the
-// state without an error; the index may not be above.
+// A limit above 0 bounds the wait, by the database's clock. Then Wait returns the state without an
+// error; the index may not be above.
 func (db *DB) Wait(
 	ctx context.Context, scope Scope, index uint64, limit time.Duration,
 ) (state *Snapshot, at uint64, err error) {
