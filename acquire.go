@@ -218,9 +218,10 @@ func (s *Session) Lock(ctx context.Context, key string, opts *LockOptions) (*Loc
 }
 
 // LockAll acquires the locks of all the keys, in one transaction, when all are free and it is the
-// first waiter of each. While another key is busy, a free one is promised to its first waiter:
-// others are refused it (ObstacleQueue) or wait, but for those that pass (G9). So sessions that
-// lock keys in one order, by LockAll or one by one, never wait for each other for ever (R13).
+// first waiter of each. While another key is busy, a free one is promised to the call if it is the
+// first waiter: others are refused it (ObstacleQueue) or wait behind the call, but for those that
+// pass it (G9). So sessions that lock keys in one order, by LockAll or one by one, never wait for
+// each other for ever (R13).
 //
 // A lock that the session holds without a handle is taken over; one that has a handle is waited
 // for. The locks come in the order of the keys, and share one fence, but for those that are taken

@@ -41,8 +41,8 @@ type LockOptions struct {
 
 	// MaxHold is how long the lock may be held, from its grant on: then it is lost, with
 	// ErrHeldTooLong and the lock-delay of the session, which lives on. Zero means no limit; the
-	// least is a millisecond. It is the handle's: a lock without one has no limit, and one that is
-	// taken over has its new handle's from then on. A Downgrade does not prolong it.
+	// least is a millisecond. It is the handle's: a lock has no limit without a handle, and one
+	// that is taken over has its new handle's from then on. A Downgrade does not prolong it.
 	MaxHold time.Duration
 }
 

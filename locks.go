@@ -14,7 +14,8 @@ type LockInfo struct {
 	Key string
 
 	// Holder is the session that holds the lock, or the first of those that share it; zero if it is
-	// free. Fence and Since are of its grant, as in Holder, and Held is the time since then.
+	// free. Fence and Since are of its grant, as in Holder, and Held is the time since then, if
+	// known.
 	Holder SessionInfo
 	Fence  uint64
 	Since  time.Time

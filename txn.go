@@ -86,14 +86,14 @@ func (tx *Txn) Prefix(prefix string) iter.Seq2[string, Entry] {
 	}
 }
 
-// Put is DB.Put within the transaction.
+// Put is as DB.Put.
 func (tx *Txn) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
 	tx.check()
 	row, err := put(tx.rules, key, value, opts)
 	return entryOf(row), wrap("put", key, err)
 }
 
-// CompareAndSwap is DB.CompareAndSwap within the transaction.
+// CompareAndSwap is as DB.CompareAndSwap.
 func (tx *Txn) CompareAndSwap(
 	key string, index uint64, value []byte, opts *PutOptions,
 ) (Entry, error) {
@@ -102,7 +102,7 @@ func (tx *Txn) CompareAndSwap(
 	return entryOf(row), wrap("compare and swap", key, err)
 }
 
-// Delete is DB.Delete within the transaction.
+// Delete is as DB.Delete.
 func (tx *Txn) Delete(key string) (bool, error) {
 	tx.enter()
 	defer tx.leave()
@@ -110,7 +110,7 @@ func (tx *Txn) Delete(key string) (bool, error) {
 	return result(deleted, "delete", key, err)
 }
 
-// CompareAndDelete is DB.CompareAndDelete within the transaction.
+// CompareAndDelete is as DB.CompareAndDelete.
 func (tx *Txn) CompareAndDelete(key string, index uint64) (bool, error) {
 	tx.enter()
 	defer tx.leave()
@@ -118,7 +118,7 @@ func (tx *Txn) CompareAndDelete(key string, index uint64) (bool, error) {
 	return result(deleted, "compare and delete", key, err)
 }
 
-// DeletePrefix is DB.DeletePrefix within the transaction.
+// DeletePrefix is as DB.DeletePrefix.
 func (tx *Txn) DeletePrefix(prefix string) (int, error) {
 	tx.enter()
 	defer tx.leave()
@@ -126,7 +126,7 @@ func (tx *Txn) DeletePrefix(prefix string) (int, error) {
 	return result(n, "delete prefix", prefix, err)
 }
 
-// DeleteAll is DB.DeleteAll within the transaction.
+// DeleteAll is as DB.DeleteAll.
 func (tx *Txn) DeleteAll() (int, error) {
 	tx.enter()
 	defer tx.leave()
@@ -182,13 +182,13 @@ func (tx *Txn) unlock(key string, session SessionID) (*schema.Key, error) {
 	return tx.rules.Unlock(key, schema.ID(session))
 }
 
-// CheckSequencer is DB.CheckSequencer within the transaction (K41).
+// CheckSequencer is as DB.CheckSequencer (K41).
 func (tx *Txn) CheckSequencer(q Sequencer) error {
 	tx.check()
 	return wrap("check sequencer", q.Key, proves(tx.rules, q))
 }
 
-// EndSession is DB.EndSession within the transaction.
+// EndSession is as DB.EndSession.
 func (tx *Txn) EndSession(id SessionID) (err error) {
 	tx.enter()
 	defer tx.leave()
