@@ -80,7 +80,9 @@ func (o *LockOptions) maxHold() time.Duration {
 	return o.MaxHold
 }
 
-// Lock is the handle on a lock that is or was held, and the only way to release it.
+// Lock is the handle on a lock that is or was held, and the only way to release it. If the process
+// crashes, the next Open releases the lock and begins its delay: 15 s, unless Options.Reopen or
+// SessionOptions says otherwise.
 type Lock struct {
 	hold   engine.Hold
 	site   callsite.Site // of the call that takes, or waits for, the lock
@@ -179,8 +181,9 @@ func (l *Lock) outcome() error {
 // Downgrade makes an exclusive lock a shared one, in one transaction: no other holder comes in
 // between, and the waiters in front that can share it are granted it too (R4). The handle goes on
 // with a new Sequencer; the one from before proves nothing any more. A shared lock is left as it
-// is. It fails as Unlock does; a lock that was released is ErrNotHeld. There is no way back: a
-// caller that may have to write takes the lock exclusively first.
+// is. It fails as Unlock does; a lock that was released is ErrNotHeld. There is no way back, for two
+// holders would wait for each other: a caller that may have to write takes the lock exclusively,
+// and downgrades it when the write is done.
 func (l *Lock) Downgrade() error {
 	hold, err := l.held(), l.Err()
 	if err == nil {
