@@ -181,9 +181,9 @@ func (l *Lock) outcome() error {
 // Downgrade makes an exclusive lock a shared one, in one transaction: no other holder comes in
 // between, and the waiters in front that can share it are granted it too (R4). The handle goes on
 // with a new Sequencer; the one from before proves nothing any more. A shared lock is left as it
-// is. It fails as Unlock does; a lock that was released is ErrNotHeld. There is no way back, for two
-// holders would wait for each other: a caller that may have to write takes the lock exclusively,
-// and downgrades it when the write is done.
+// is. It fails as Unlock does; a lock that was released is ErrNotHeld. There is no way back, for
+// two holders would wait for each other: a caller that may have to write takes the lock
+// exclusively, and downgrades it when the write is done.
 func (l *Lock) Downgrade() error {
 	hold, err := l.held(), l.Err()
 	if err == nil {

@@ -277,8 +277,8 @@ func TestDeadlock_Exact(t *testing.T) {
 	}
 }
 
-// errClosedLater ends a program in which a grant or a release closes a circle, by ending what lets a
-// call pass another one. No call closes it, and so none is refused.
+// errClosedLater ends a program in which a grant or a release closes a circle, by ending what lets
+// a call pass another one. No call closes it, and so none is refused.
 var errClosedLater = errors.New("a grant or a release closes a circle")
 
 // hangs reports whether some threads wait for ever if each thread that does not wait releases what
