@@ -208,5 +208,5 @@ func EndOf(cause error) LockChange {
 
 // Clean reports whether the owner itself has ended what ended.
 func Clean(cause error) bool {
-	return cause == ErrUnlocked || errors.Is(cause, ErrUnlocked) || errors.Is(cause, ErrClosed)
+	return errors.Is(cause, ErrUnlocked) || errors.Is(cause, ErrClosed)
 }

@@ -11,7 +11,7 @@ const MaxBytes = 64 << 20
 type Event[T any] struct {
 	Index uint64
 	Space byte
-	first bool   // of its publication; the ring's
+	first bool   // of its publication; the ring's, here where it takes no memory
 	Size  uint32 // bytes that the Body keeps from being freed, as far as they count for [MaxBytes]
 	Name  string
 	Body  T
