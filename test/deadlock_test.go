@@ -3,6 +3,7 @@ package lockd_test
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -113,6 +114,33 @@ func TestDeadlock_R14_NamesEveryStep(t *testing.T) {
 	})
 }
 
+// Ensure that README shows the text that the refusal has.
+func TestREADME_Deadlock(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	each(t, func(h *harness) {
+		web := h.session(&lockd.SessionOptions{Name: "web"})
+		mail := h.session(&lockd.SessionOptions{Name: "mail"})
+		users := h.lock(web, "users")
+		h.advance(3 * time.Second)
+		orders := h.lock(mail, "orders")
+		h.advance(2 * time.Second)
+		first := h.wait(users.Context(h.t.Context()), web, "orders", nil)
+		h.advance(time.Second)
+		_, err := mail.Lock(orders.Context(h.t.Context()), "users", nil)
+		h.deadlock(err)
+		want := strings.NewReplacer(mail.ID().String(), "5e…", web.ID().String(), "1c…",
+			"; ", ";\n").Replace(err.Error())
+		if !strings.Contains(string(readme), "```\n"+want+"\n```") {
+			h.t.Errorf("README does not show\n%s", want)
+		}
+		h.must(orders.Unlock())
+		first.held()
+	})
+}
+
 // Ensure that every context that comes of a lock carries it: of WithLock, of slots, of leaders, and
 // their children; and several carry several.
 func TestDeadlock_R14_WhatContextsCarry(t *testing.T) {
@@ -156,6 +184,49 @@ func TestDeadlock_R14_WhatContextsCarry(t *testing.T) {
 	})
 }
 
+// Ensure that a circle of two sessions is refused whichever call closes it: for several locks, for
+// a slot or for a leadership.
+func TestDeadlock_R14_EveryCall(t *testing.T) {
+	each(t, func(h *harness) {
+		one, two := h.session(nil), h.session(nil)
+		a, b := h.lock(one, "a"), h.lock(two, "b")
+		slot, err := one.Acquire(h.t.Context(), "sem", 1)
+		h.must(err)
+		leader, err := one.Campaign(h.t.Context(), "leader", nil)
+		h.must(err)
+		carries := b.Context(h.t.Context())
+		for _, circle := range []struct {
+			held context.Context
+			call func() error
+		}{
+			{a.Context(h.t.Context()), func() error {
+				_, err := two.LockAll(carries, []string{"a", "free"}, nil)
+				return err
+			}},
+			{slot.Context(h.t.Context()), func() error {
+				_, err := two.Acquire(carries, "sem", 1)
+				return err
+			}},
+			{leader.Context(h.t.Context()), func() error {
+				_, err := two.Campaign(carries, "leader", nil)
+				return err
+			}},
+		} {
+			ctx, cancel := context.WithCancel(circle.held)
+			first := h.wait(ctx, one, "b", nil)
+			first.waits()
+			if found := h.deadlock(circle.call()); len(found.Steps) != 2 {
+				h.t.Errorf("got %v", found)
+			}
+			cancel()
+			<-first.back
+			if !errors.Is(first.err, context.Canceled) {
+				h.t.Errorf("the call that waited before: got %v", first.err)
+			}
+		}
+	})
+}
+
 func unused(context.Context, lockd.Sequencer) error { return nil }
 
 // Ensure that nothing is refused that could go on: what does not wait, what holds its lock under a
@@ -167,6 +238,13 @@ func TestDeadlock_R14_NoFalseAlarm(t *testing.T) {
 		if got := h.refusal(s, "a"); !got.Own {
 			h.t.Errorf("try lock: got %v", got)
 		}
+		// One goroutine of s has d and waits for a, which another goroutine of s will release.
+		d := h.lock(s, "d")
+		own := h.wait(d.Context(h.t.Context()), s, "a", nil)
+		own.waits()
+		h.must(a.Unlock())
+		a = own.held()
+		h.must(d.Unlock())
 		// One goroutine of s waits for b, and another one has a, which it will release.
 		first := h.wait(h.t.Context(), s, "b", nil)
 		second := h.wait(b.Context(h.t.Context()), other, "a", nil)

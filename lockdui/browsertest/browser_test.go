@@ -2,7 +2,9 @@ package browsertest_test
 
 import (
 	"context"
+	"errors"
 	"flag"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -38,7 +40,7 @@ var browser = sync.OnceValues(func() (context.Context, error) {
 		}
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errNoBrowser, err)
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
@@ -63,13 +65,16 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// tab opens a tab of the browser, and skips the test if there is none.
+var errNoBrowser = errors.New("no browser")
+
+// tab opens a tab of the browser, and skips the test if none is installed.
 func tab(t *testing.T) *page {
 	t.Helper()
 	ctx, err := browser()
-	if err != nil {
-		t.Skipf("no browser: %v", err)
+	if errors.Is(err, errNoBrowser) {
+		t.Skip(err)
 	}
+	must(t, err)
 	ctx, cancel := chromedp.NewContext(ctx)
 	t.Cleanup(cancel)
 	_, err = chromedp.Run(ctx, chromedp.Evaluate[chromedp.Void]("0")) // opens it
