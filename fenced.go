@@ -66,7 +66,8 @@ func fenced[T any](
 }
 
 // CheckSequencer returns nil if, in the published state, the lock that q names is held by this very
-// grant, and ErrNotHeld otherwise. DB.If and Guard check in the write itself.
+// grant, and ErrNotHeld otherwise. Although it only reads, it returns ErrClosed and ErrFailed as a
+// write does. DB.If and Guard check in the write itself.
 func (db *DB) CheckSequencer(q Sequencer) error {
 	err := db.writer.Refused()
 	if err == nil {
