@@ -73,9 +73,8 @@ func (s *shares) remove(removed *share) {
 	s.loose--
 	if s.only == removed {
 		s.only = nil
-	} else {
-		delete(s.all, removed.id())
 	}
+	delete(s.all, removed.id())
 	if s.n == 0 {
 		*s = shares{}
 	}
