@@ -182,7 +182,7 @@ func (tx *Txn) unlock(key string, session SessionID) (*schema.Key, error) {
 	return tx.rules.Unlock(key, schema.ID(session))
 }
 
-// CheckSequencer is as DB.CheckSequencer (K41).
+// CheckSequencer returns ErrNotHeld unless the lock that q names is held by this very grant (K41).
 func (tx *Txn) CheckSequencer(q Sequencer) error {
 	tx.check()
 	return wrap("check sequencer", q.Key, proves(tx.rules, q))
