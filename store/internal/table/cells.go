@@ -115,20 +115,15 @@ func (g groups[T]) start(hash uint64) int {
 // after is the group in which a search goes on, when one has no free place.
 func (g groups[T]) after(at int) int { return (at + 1) % len(g) }
 
-// hash returns the key's hash and tag, and its shard; nil if there has never been a cell.
-func (c *cells[T]) hash(key string) (hash uint64, tag uint8, in *shard[T]) {
-	shards := c.shards.Load()
-	if shards == nil {
-		return 0, 0, nil
-	}
-	hash = maphash.String(c.seed, key)
-	return hash, uint8(hash>>56) | tagCell, &shards[hash%shardCount]
-}
+func (c *cells[T]) hash(key string) uint64 { return maphash.String(c.seed, key) }
 
-// find returns the key's cell and its newest version; nil and nil if there is none. It is the
-// writer's.
-func (c *cells[T]) find(key string) (*cell[T], *version[T]) {
-	group, place, newest := c.search(key)
+// tagOf is the tag of a cell whose key has the hash.
+func tagOf(hash uint64) uint8 { return uint8(hash>>56) | tagCell }
+
+// find returns the cell of the key, which has the hash, and its newest version; nil and nil if
+// there is none. It is the writer's.
+func (c *cells[T]) find(key string, hash uint64) (*cell[T], *version[T]) {
+	group, place, newest := c.search(key, hash)
 	if group == nil {
 		return nil, nil
 	}
@@ -138,21 +133,25 @@ func (c *cells[T]) find(key string) (*cell[T], *version[T]) {
 // newest returns the newest version of the key, or nil, and whether the key has a cell. Anybody may
 // call it.
 func (c *cells[T]) newest(key string) (newest *version[T], there bool) {
-	group, _, newest := c.search(key)
+	if c.shards.Load() == nil {
+		return nil, false // without a hash
+	}
+	group, _, newest := c.search(key, c.hash(key))
 	return newest, group != nil
 }
 
-// search returns the group in which the key has its cell, its place there, and the version that is
-// its newest one; a nil group if there is none.
-func (c *cells[T]) search(key string) (*group[T], int, *version[T]) {
-	hash, tag, shard := c.hash(key)
-	if shard == nil {
+// search returns the group in which the key, which has the hash, has its cell, its place there, and
+// the version that is its newest one; a nil group if there is none.
+func (c *cells[T]) search(key string, hash uint64) (*group[T], int, *version[T]) {
+	shards := c.shards.Load()
+	if shards == nil {
 		return nil, 0, nil
 	}
-	table := shard.groups.Load()
+	table := shards[hash%shardCount].groups.Load()
 	if table == nil {
 		return nil, 0, nil
 	}
+	tag := tagOf(hash)
 	for at := table.start(hash); ; at = table.after(at) {
 		group := &(*table)[at]
 		tags := group.tags.Load()
@@ -187,35 +186,37 @@ func (g *group[T]) look(
 	return newest, g.cells[place].Load() == c // one that has left never comes back
 }
 
-// insert adds a cell, whose key is not there, with its newest version.
-func (c *cells[T]) insert(added *cell[T], newest *version[T]) {
-	if c.shards.Load() == nil {
-		c.shards.Store(new([shardCount]shard[T]))
+// insert adds a cell with its newest version. Its key has the hash, and is not there.
+func (c *cells[T]) insert(added *cell[T], newest *version[T], hash uint64) {
+	shards := c.shards.Load()
+	if shards == nil {
+		shards = new([shardCount]shard[T])
+		c.shards.Store(shards)
 	}
-	hash, tag, shard := c.hash(added.key)
+	shard := &shards[hash%shardCount]
 	table := shard.groups.Load()
 	if table == nil || (shard.used+1)*4 > len(*table)*groupSize*3 {
 		table = c.grow(shard)
 	}
-	if table.insert(added, newest, hash, tag) == tagFree {
+	if table.insert(added, newest, hash) == tagFree {
 		shard.used++
 	}
 	shard.live++
 }
 
 // insert puts the cell into the first empty place, and returns the tag that this had.
-func (g groups[T]) insert(
-	added *cell[T], newest *version[T], hash uint64, tag uint8,
-) (before uint8) {
+func (g groups[T]) insert(added *cell[T], newest *version[T], hash uint64) (before uint8) {
 	for at := g.start(hash); ; at = g.after(at) {
 		group := &g[at]
 		tags := group.tags.Load()
 		if empty := having(tags, tagFree) | having(tags, tagGone); empty != 0 {
 			place := empty.first()
 			added.head = &group.heads[place]
-			added.head.Store(newest) // before the cell: who finds that, finds its version
+			if newest != nil { // which an empty place has
+				added.head.Store(newest) // before the cell: who finds that, finds its version
+			}
 			group.cells[place].Store(added)
-			group.setTag(place, tag) // from now on it is found
+			group.setTag(place, tagOf(hash)) // from now on it is found
 			return uint8(tags >> (8 * place))
 		}
 	}
@@ -228,8 +229,7 @@ func (c *cells[T]) grow(shard *shard[T]) *groups[T] {
 		for i := range *old {
 			for place := range groupSize {
 				if moved := (*old)[i].cells[place].Load(); moved != nil {
-					hash, tag, _ := c.hash(moved.key)
-					grown.insert(moved, moved.newest(), hash, tag)
+					grown.insert(moved, moved.newest(), c.hash(moved.key))
 				}
 			}
 		}
@@ -239,17 +239,14 @@ func (c *cells[T]) grow(shard *shard[T]) *groups[T] {
 	return &grown
 }
 
-// remove takes the cell out, whose newest version is dead or none; one that is not there is left
-// alone.
-func (c *cells[T]) remove(removed *cell[T]) {
-	hash, tag, shard := c.hash(removed.key)
-	if shard == nil {
+// remove takes the cell out, whose key has the hash, and whose newest version is dead or none. One
+// that is not there is left alone.
+func (c *cells[T]) remove(removed *cell[T], hash uint64) {
+	if removed.head == nil {
 		return
 	}
+	shard, tag := &c.shards.Load()[hash%shardCount], tagOf(hash)
 	table := shard.groups.Load()
-	if table == nil {
-		return
-	}
 	for at := table.start(hash); ; at = table.after(at) {
 		group := &(*table)[at]
 		tags := group.tags.Load()

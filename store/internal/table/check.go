@@ -42,7 +42,7 @@ func (t *Table[T]) check() error {
 	}
 	var err error
 	t.order.ascend("", func(key string, row *T) bool {
-		group, place, newest := t.cells.search(key)
+		group, place, newest := t.cells.search(key, t.cells.hash(key))
 		leaves := t.leaves.Load()
 		inLeaf := leaves != nil && leaves.get(key, new(T)) != nil
 		switch {

@@ -158,7 +158,7 @@ func (l *leaf[T]) unfoldVersions(from int, cells []cell[T]) {
 		v.row, _ = l.table.codec.DecodePayload(c.key, payloads[start:])
 		v.index, v.checksum = schema.FirstIndex, checksum
 		c.ordered = true
-		l.table.cells.insert(c, v)
+		l.table.cells.insert(c, v, l.table.cells.hash(c.key))
 	}
 }
 

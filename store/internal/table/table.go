@@ -14,6 +14,10 @@ const (
 	pageSize   = 32 // rows that Ascend reads at a time
 	catchUps   = 8  // cells that the order catches up by, for each that changes
 
+	// endsAtOnce is how many versions for deletions are made at once. To make each when it is
+	// needed would be 3 % of sharing a lock and releasing it.
+	endsAtOnce = 16
+
 	// slack is how many cells the order may be behind by, beyond the size of the table.
 	slack = 128
 )
@@ -30,16 +34,18 @@ type Table[T any] struct {
 
 	cells  cells[T]
 	leaves atomic.Pointer[leaves[T]] // the rows that have no cells; nil: all have
-	last   *cell[T]                  // that the writer found last
+	last   *cell[T]                  // that the writer found last; nil if there was none
+	hashed uint64                    // the hash of the key of last, or of one that was not found
 	order  order[T]                  // without what the cells in behind have changed
 	view   View[T]                   // the newest clone of the order
 	stale  bool                      // view is older than the cells
 	behind []*cell[T]
-	open   []*cell[T]  // what the open batch changed; may name a cell whose change was undone
-	flying []*cell[T]  // what the batch that is being written changed
-	undo   []change[T] // what the running transaction changed, each cell once
-	size   int         // rows that live
-	moves  uint64      // how often a row has changed
+	open   []*cell[T]   // what the open batch changed; may name a cell whose change was undone
+	flying []*cell[T]   // what the batch that is being written changed
+	undo   []change[T]  // what the running transaction changed, each cell once
+	size   int          // rows that live
+	ends   []version[T] // for the deletions to come
+	moves  uint64       // how often a row has changed
 
 	// While a file is read:
 	read   []*leaf[T]
@@ -115,22 +121,23 @@ func (t *Table[T]) find(key string) (c *cell[T], newest *version[T]) {
 	if t.last != nil && t.last.key == key {
 		return t.last, t.last.newest()
 	}
-	c, newest = t.cells.find(key)
+	t.hashed = t.cells.hash(key)
+	c, newest = t.cells.find(key, t.hashed)
 	if c == nil && t.unfold(key) {
-		c, newest = t.cells.find(key)
+		c, newest = t.cells.find(key, t.hashed)
 	}
-	if c != nil {
-		t.last = c
-	}
+	t.last = c
 	return c, newest
 }
 
 // forget removes the cell.
 func (t *Table[T]) forget(c *cell[T]) {
-	t.cells.remove(c)
-	if t.last == c {
-		t.last = nil
+	if t.last != c {
+		t.cells.remove(c, t.cells.hash(c.key))
+		return
 	}
+	t.cells.remove(c, t.hashed)
+	t.last = nil
 }
 
 // Put makes row the newest of the key, at the transaction's index, and returns it. It panics if a
@@ -164,7 +171,13 @@ func (t *Table[T]) Write(key string, d *Draft[T]) { t.set(key, &d.version) }
 
 // Delete removes the newest row of the key, which must be there.
 func (t *Table[T]) Delete(key string) {
-	t.set(key, &version[T]{dead: true})
+	if len(t.ends) == 0 {
+		t.ends = make([]version[T], endsAtOnce)
+	}
+	end := &t.ends[0]
+	t.ends = t.ends[1:]
+	end.dead = true
+	t.set(key, end)
 }
 
 // set makes next, which is new, the newest version of the key.
@@ -174,7 +187,7 @@ func (t *Table[T]) set(key string, next *version[T]) {
 	if c == nil {
 		t.mustHave(key)
 		c = &cell[T]{key: key}
-		t.cells.insert(c, nil)
+		t.cells.insert(c, nil, t.hashed)
 		t.last = c
 	}
 	next.index = s.Next()
@@ -346,7 +359,9 @@ func (t *Table[T]) publish() {
 
 // settle does what is left to do for a version that has been published.
 func (t *Table[T]) settle(c *cell[T], v *version[T]) {
-	v.prev.Store(nil)
+	if v.prev.Load() != nil { // a row that is new has none: to load is much cheaper than to store
+		v.prev.Store(nil)
+	}
 	if !v.dead || c.newest() != v {
 		return
 	}
