@@ -196,8 +196,9 @@ func (tx *Txn) forceShares(state *lockState, fence uint64, cause error) error {
 
 // loseShare takes a share from its session, whose lock-delay follows (R5).
 func (tx *Txn) loseShare(one *share, cause error) {
+	key, delay := one.state.key, one.session.Row.LockDelay
 	tx.endShare(one, cause)
-	tx.setDelay(one.state.key, one.session.Row.LockDelay, Shared)
+	tx.setDelay(key, delay, Shared)
 }
 
 // TryLock makes hold that of the key's lock, if that can be had at once. It returns a *Blocked if

@@ -10,19 +10,18 @@ import (
 // record appends what the transaction changed, one event for each thing.
 func (tx *Txn) record(events []Event) []Event {
 	s := tx.engine.rows
-	if s.Shares.Changed() {
+	if tx.sharesEnded {
 		events = tx.recordSharesEnded(events)
 	}
 	for old, new := range s.Keys.Changes() {
 		n := len(events)
-		events = slices.Grow(events, 1)[:n+1]
-		events[n] = Event{}
+		events = slices.Grow(events, 1)[:n+1] // what is beyond the end is zero
 		events[n].Index, events[n].Space = s.Next(), SpaceKeys
 		events[n].Name = nameOf(old, new, func(k *schema.Key) string { return k.Key })
 		events[n].Size = keyFootprint(old) + keyFootprint(new)
 		tx.recordKey(&events[n].Body, old, new)
 	}
-	if s.Shares.Changed() {
+	if tx.sharesGranted {
 		events = tx.recordSharesGranted(events)
 	}
 	if tx.serves {
@@ -151,12 +150,13 @@ func (tx *Txn) recordSharesEnded(events []Event) []Event {
 		if delay := e.rows.Delays.Newest(key); delay != nil && delay.Index == tx.next() {
 			r.Delay = delay
 		}
-		if r.Cause = ErrUnlocked; len(tx.shareEnds) > 0 {
+		r.Lock, r.Cause = Released, ErrUnlocked
+		if len(tx.shareEnds) > 0 {
 			if cause := tx.shareEnds[SequencerOfShare(old)]; cause != nil {
-				r.Cause = cause
+				r.Lock, r.Cause = EndOf(cause), cause
 			}
 		}
-		if r.Lock = EndOf(r.Cause); e.rows.Keys.Newest(key) == nil {
+		if e.rows.Keys.Newest(key) == nil {
 			r.Lock = Deleted
 		}
 	}
@@ -182,7 +182,6 @@ func (tx *Txn) addShare(
 ) (more []Event, added *Record) {
 	n := len(events)
 	events = slices.Grow(events, 1)[:n+1]
-	events[n] = Event{}
 	events[n].Index, events[n].Space = tx.next(), SpaceKeys
 	events[n].Name, events[n].Size = key, uint32(len(key))
 	added = &events[n].Body

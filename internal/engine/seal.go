@@ -5,7 +5,8 @@ import "time"
 // Begin begins a transaction at the instant. The one before has ended.
 func (e *Engine) Begin(now time.Time) *Txn {
 	tx := &e.own
-	tx.now, tx.again, tx.serves = now, false, false
+	tx.now, tx.again = now, false
+	tx.serves, tx.sharesGranted, tx.sharesEnded = false, false, false
 	if len(tx.causes)+len(tx.ends)+len(tx.locked)+len(tx.shareEnds) > 0 {
 		tx.causes, tx.ends, tx.locked = emptied(tx.causes), emptied(tx.ends), emptied(tx.locked)
 		tx.shareEnds = emptied(tx.shareEnds)

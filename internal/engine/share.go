@@ -30,13 +30,21 @@ func (e *Engine) shareMoved(old, new *schema.Share) {
 	}
 	if old != nil {
 		state := e.lockOf(old.Key())
-		e.dropShare(state.shares.find(grantID{e.holder(old.Session()), old.Fence()}))
+		one := state.shares.only
+		if one == nil || one.row != old {
+			one = state.shares.find(grantID{e.holder(old.Session()), old.Fence()})
+		}
+		e.dropShare(one)
 		e.tidy(state)
 	}
 	if new != nil {
 		state, s := e.state(new.Key()), e.holder(new.Session())
 		held := s.holdsAny()
-		one := &share{row: new, state: state, session: s, next: s.shares}
+		one := e.spareShare
+		if e.spareShare = nil; one == nil {
+			one = &share{}
+		}
+		*one = share{row: new, state: state, session: s, next: s.shares}
 		if s.shares != nil {
 			s.shares.prev = one
 		}
@@ -46,8 +54,8 @@ func (e *Engine) shareMoved(old, new *schema.Share) {
 	}
 }
 
-// dropShare forgets a share. When its row is taken back, its handles may still be there: what they
-// did is reverted after that.
+// dropShare forgets a share. It may become another grant's, so it must not be looked at after that.
+// When its row is taken back, its handles may still be there: what they did is reverted after that.
 func (e *Engine) dropShare(one *share) {
 	for one.hold != nil {
 		e.detach(one, one.hold)
@@ -62,6 +70,8 @@ func (e *Engine) dropShare(one *share) {
 	}
 	e.countNested(one.session, true)
 	one.state.shares.remove(one)
+	*one = share{}
+	e.spareShare = one
 }
 
 // grantShare gives the session a share of a lock that no session holds alone. Only the first holder
@@ -92,6 +102,7 @@ func (tx *Txn) grantShare(key string, s *Session, opts LockOptions) *share {
 
 // putShare makes a new share of the key's lock.
 func (tx *Txn) putShare(key *schema.Key, s *Session, removes bool) *share {
+	tx.sharesGranted = true
 	row := schema.ShareKey(key.Key, tx.next(), s.Row.ID)
 	tx.engine.rows.Shares.Put(row, schema.Share{
 		Row: row, LockIndex: key.LockIndex, Granted: tx.engine.moment(tx.now), Removes: removes,
@@ -122,6 +133,7 @@ func (tx *Txn) removeShare(one *share, cause error) {
 	if state.queue.Len() > 0 {
 		tx.freed = append(tx.freed, state.key)
 	}
+	tx.sharesEnded = true
 	tx.engine.rows.Shares.Delete(one.row.Row) // which tidies the state
 }
 
@@ -147,12 +159,13 @@ func (tx *Txn) releaseShare(hold *Hold) {
 		tx.freed = append(tx.freed, hold.Key)
 		return
 	}
-	row := tx.Get(hold.Key)
 	last := one.state.shares.n == 1
 	tx.removeShare(one, ErrUnlocked)
-	if last && hold.policy == RemoveAfter && row.ModifyIndex == row.Fence {
-		tx.remove(row, ErrUnlocked)
-		tx.bury(row)
+	if last && hold.policy == RemoveAfter {
+		if row := tx.Get(hold.Key); row.ModifyIndex == row.Fence {
+			tx.remove(row, ErrUnlocked)
+			tx.bury(row)
+		}
 	}
 }
 

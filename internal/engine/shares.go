@@ -73,10 +73,11 @@ func (s *shares) remove(removed *share) {
 	s.loose--
 	if s.only == removed {
 		s.only = nil
+	} else {
+		delete(s.all, removed.id())
 	}
-	delete(s.all, removed.id())
 	if s.n == 0 {
-		*s = shares{}
+		s.all, s.removes = nil, false
 	}
 }
 

@@ -25,6 +25,7 @@ type Engine struct {
 	locks      map[string]*lockState
 	latest     *lockState             // that was looked for last; nil if it was forgotten
 	spare      *lockState             // one that was forgotten, for the next
+	spareShare *share                 // and a share: 3 % of sharing a lock and releasing it
 	semaphores map[string]*semaphore  // by prefix
 	leases     map[string]*checkLease // by check
 	due        expiry.Heap

@@ -16,6 +16,8 @@ type Txn struct {
 	shared bool // see Share
 	serves bool // it has granted a waiter what it waits for
 
+	sharesGranted, sharesEnded bool // it has granted a share of a lock, or ended one
+
 	effects  []Effect            // what is decided outside the tables
 	freed    []string            // keys whose queue has to be looked at
 	promises bool                // somebody may pass a waiter for several locks: see servePasser
