@@ -10,9 +10,7 @@ import (
 // record appends what the transaction changed, one event for each thing.
 func (tx *Txn) record(events []Event) []Event {
 	s := tx.engine.rows
-	if tx.sharesEnded {
-		events = tx.recordSharesEnded(events)
-	}
+	events = tx.recordSharesEnded(events)
 	for old, new := range s.Keys.Changes() {
 		n := len(events)
 		events = slices.Grow(events, 1)[:n+1] // what is beyond the end is zero
@@ -21,9 +19,7 @@ func (tx *Txn) record(events []Event) []Event {
 		events[n].Size = keyFootprint(old) + keyFootprint(new)
 		tx.recordKey(&events[n].Body, old, new)
 	}
-	if tx.sharesGranted {
-		events = tx.recordSharesGranted(events)
-	}
+	events = tx.recordSharesGranted(events)
 	if tx.serves {
 		tx.recordWaits(events)
 	}
@@ -138,26 +134,24 @@ func (tx *Txn) recordKey(r *Record, old, new *schema.Key) {
 // recordSharesEnded appends the ends of shares of locks. They come before the grants that they made
 // room for.
 func (tx *Txn) recordSharesEnded(events []Event) []Event {
-	e := tx.engine
-	for old, new := range e.rows.Shares.Changes() {
-		if new != nil {
+	rows := tx.engine.rows
+	for _, end := range tx.shareEnds {
+		if end.row.Fence() == tx.next() { // nobody has seen it
 			continue
 		}
-		key := old.Key()
+		key := end.row.Key()
 		var r *Record
-		events, r = tx.addShare(events, key, old, new)
-		r.Kind, r.Former = ShareEnded, e.holder(old.Session()).Row
-		if delay := e.rows.Delays.Newest(key); delay != nil && delay.Index == tx.next() {
-			r.Delay = delay
+		events, r = tx.addShare(events, key, end.row, nil)
+		r.Kind, r.Former = ShareEnded, end.session
+		r.Lock, r.Cause = Released, end.cause
+		if end.cause != ErrUnlocked { // as a rule it is
+			r.Lock = EndOf(end.cause)
 		}
-		r.Lock, r.Cause = Released, ErrUnlocked
-		if len(tx.shareEnds) > 0 {
-			if cause := tx.shareEnds[SequencerOfShare(old)]; cause != nil {
-				r.Lock, r.Cause = EndOf(cause), cause
-			}
-		}
-		if e.rows.Keys.Newest(key) == nil {
+		if rows.Keys.Newest(key) == nil {
 			r.Lock = Deleted
+		}
+		if delay := rows.Delays.Newest(key); delay != nil && delay.Index == tx.next() {
+			r.Delay = delay
 		}
 	}
 	return events
@@ -165,13 +159,13 @@ func (tx *Txn) recordSharesEnded(events []Event) []Event {
 
 // recordSharesGranted appends the grants of shares, which are never changed afterwards.
 func (tx *Txn) recordSharesGranted(events []Event) []Event {
-	for old, new := range tx.engine.rows.Shares.Changes() {
-		if new != nil {
-			var r *Record
-			events, r = tx.addShare(events, new.Key(), old, new)
-			r.Kind, r.Lock = ShareGranted, Granted
-			r.Holder = tx.engine.holder(new.Session()).Row
+	for _, grant := range tx.shareGrants {
+		if len(tx.shareEnds) > 0 && tx.engine.rows.Shares.Newest(grant.row.Row) != grant.row {
+			continue // it has ended again
 		}
+		var r *Record
+		events, r = tx.addShare(events, grant.row.Key(), nil, grant.row)
+		r.Kind, r.Lock, r.Holder = ShareGranted, Granted, grant.session
 	}
 	return events
 }
@@ -181,7 +175,7 @@ func (tx *Txn) addShare(
 	events []Event, key string, old, new *schema.Share,
 ) (more []Event, added *Record) {
 	n := len(events)
-	events = slices.Grow(events, 1)[:n+1]
+	events = slices.Grow(events, 1)[:n+1] // what is beyond the end is zero
 	events[n].Index, events[n].Space = tx.next(), SpaceKeys
 	events[n].Name, events[n].Size = key, uint32(len(key))
 	added = &events[n].Body

@@ -5,11 +5,12 @@ import "time"
 // Begin begins a transaction at the instant. The one before has ended.
 func (e *Engine) Begin(now time.Time) *Txn {
 	tx := &e.own
-	tx.now, tx.again = now, false
-	tx.serves, tx.sharesGranted, tx.sharesEnded = false, false, false
-	if len(tx.causes)+len(tx.ends)+len(tx.locked)+len(tx.shareEnds) > 0 {
+	tx.now, tx.again, tx.serves = now, false, false
+	if len(tx.causes)+len(tx.ends)+len(tx.locked) > 0 {
 		tx.causes, tx.ends, tx.locked = emptied(tx.causes), emptied(tx.ends), emptied(tx.locked)
-		tx.shareEnds = emptied(tx.shareEnds)
+	}
+	if len(tx.shareGrants)+len(tx.shareEnds) > 0 {
+		tx.shareGrants, tx.shareEnds = reusable(tx.shareGrants), reusable(tx.shareEnds)
 	}
 	return tx
 }

@@ -77,10 +77,10 @@ func (e *Engine) dropShare(one *share) {
 // grantShare gives the session a share of a lock that no session holds alone. Only the first holder
 // writes to the key, which it creates if need be (R2).
 func (tx *Txn) grantShare(key string, s *Session, opts LockOptions) *share {
-	e, fence := tx.engine, tx.next()
-	row := tx.Get(key)
-	state := e.state(key)
-	if state.shares.n == 0 {
+	fence, state := tx.next(), tx.engine.state(key)
+	var row *schema.Key
+	switch {
+	case state.shares.n == 0:
 		draft, next := tx.draft(key)
 		next.LockIndex, next.Fence = 1+max(next.LockIndex, tx.locked[key]), fence
 		if opts.Value != nil {
@@ -90,8 +90,10 @@ func (tx *Txn) grantShare(key string, s *Session, opts LockOptions) *share {
 		if state.delay == nil { // that of a lost reader lasts on
 			tx.dropDelay(key)
 		}
-	} else if opts.Value != nil {
+	case opts.Value != nil:
 		row = tx.Put(key, opts.Value, opts.Flags)
+	default:
+		row = tx.Get(key)
 	}
 	if again := state.shares.find(grantID{s, fence}); again != nil {
 		return again
@@ -102,11 +104,11 @@ func (tx *Txn) grantShare(key string, s *Session, opts LockOptions) *share {
 
 // putShare makes a new share of the key's lock.
 func (tx *Txn) putShare(key *schema.Key, s *Session, removes bool) *share {
-	tx.sharesGranted = true
-	row := schema.ShareKey(key.Key, tx.next(), s.Row.ID)
-	tx.engine.rows.Shares.Put(row, schema.Share{
-		Row: row, LockIndex: key.LockIndex, Granted: tx.engine.moment(tx.now), Removes: removes,
+	name := schema.ShareKey(key.Key, tx.next(), s.Row.ID)
+	row := tx.engine.rows.Shares.Put(name, schema.Share{
+		Row: name, LockIndex: key.LockIndex, Granted: tx.engine.moment(tx.now), Removes: removes,
 	})
+	tx.shareGrants = append(tx.shareGrants, shareChange{row: row, session: s.Row})
 	return s.shares // where the table's move has put it
 }
 
@@ -123,17 +125,10 @@ func (tx *Txn) endShare(one *share, cause error) {
 
 // removeShare removes the row of a share that has no handle, and looks at the queue.
 func (tx *Txn) removeShare(one *share, cause error) {
-	state := one.state
-	if cause != ErrUnlocked { // which is what an end means, if nothing is said
-		if tx.shareEnds == nil {
-			tx.shareEnds = make(map[Sequencer]error)
-		}
-		tx.shareEnds[SequencerOfShare(one.row)] = cause
+	if one.state.queue.Len() > 0 {
+		tx.freed = append(tx.freed, one.state.key)
 	}
-	if state.queue.Len() > 0 {
-		tx.freed = append(tx.freed, state.key)
-	}
-	tx.sharesEnded = true
+	tx.shareEnds = append(tx.shareEnds, shareChange{one.row, one.session.Row, cause})
 	tx.engine.rows.Shares.Delete(one.row.Row) // which tidies the state
 }
 

@@ -16,8 +16,6 @@ type Txn struct {
 	shared bool // see Share
 	serves bool // it has granted a waiter what it waits for
 
-	sharesGranted, sharesEnded bool // it has granted a share of a lock, or ended one
-
 	effects  []Effect            // what is decided outside the tables
 	freed    []string            // keys whose queue has to be looked at
 	promises bool                // somebody may pass a waiter for several locks: see servePasser
@@ -27,8 +25,16 @@ type Txn struct {
 	ends     map[schema.ID]error // why sessions ended
 	locked   map[string]uint64   // the last lock index of a key that it has locked and deleted
 
-	shareEnds    map[Sequencer]error // why shares ended, where it is no unlock
-	passedShares []*schema.Share     // as passed, for locks that are shared
+	shareGrants  []shareChange   // it may have ended them again
+	shareEnds    []shareChange   // of its own grants too
+	passedShares []*schema.Share // as passed, for locks that are shared
+}
+
+// shareChange is the grant of a share, or the end of one.
+type shareChange struct {
+	row     *schema.Share
+	session *schema.Session
+	cause   error // of the end
 }
 
 // loss is why the lock of one grant was over.
