@@ -3,7 +3,6 @@ package lockd
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -166,12 +165,10 @@ func (db *DB) eventOf(event *engine.Event) Event {
 // none is from before the database was opened. It reads all kept events.
 func (db *DB) History(key string) []Event {
 	var found []Event
-	for event := range db.hub.Backward() {
-		if event.Space == engine.SpaceKeys && event.Name == key &&
-			event.Body.Lock != engine.Unchanged {
+	for _, event := range db.hub.Kept(KeyScope(key).scope) {
+		if event.Body.Lock != engine.Unchanged {
 			found = append(found, db.eventOf(&event))
 		}
 	}
-	slices.Reverse(found)
 	return found
 }

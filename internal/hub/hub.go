@@ -2,7 +2,6 @@ package hub
 
 import (
 	"errors"
-	"iter"
 	"math"
 	"slices"
 	"sync"
@@ -203,39 +202,26 @@ func (h *Hub[T]) scanLocked(
 	return into, from.Advance(h.index), false, nil
 }
 
-// Backward yields the events that are kept, the newest first, from the newest at the beginning of
-// the walk on. Those that are dropped while it goes on are not yielded. The mutex is held for one
-// stride of events at a time, and not while the loop runs. It is a single-use iterator.
-func (h *Hub[T]) Backward() iter.Seq[Event[T]] {
-	return func(yield func(Event[T]) bool) {
-		var events []Event[T]
-		for before := uint64(math.MaxUint64); before > 0; {
-			events, before = h.readBackward(before, events)
-			for i := range events {
-				if !yield(events[i]) {
-					return
-				}
+// Kept returns the events in scope that are kept, the oldest first. It reads them from the newest
+// back, and lets go of the mutex on the way: what is published meanwhile is not among them, nor
+// what is dropped before it is read, and between those that are none is missing.
+func (h *Hub[T]) Kept(scope Scope) []Event[T] {
+	var events []Event[T]
+	for before, more := uint64(math.MaxUint64), true; more; {
+		h.mu.Lock()
+		before = min(before, h.ring.next)
+		oldest := h.ring.oldest()
+		for n := 0; n < stride && before > oldest; n++ {
+			before--
+			if event := h.ring.at(before); scope.covers(event.Space, event.Name) {
+				events = append(events, *event)
 			}
 		}
+		more = before > oldest
+		h.mu.Unlock()
 	}
-}
-
-// readBackward returns the newest events with numbers below that one, up to a stride of them, in
-// into, and the number of the last; 0 if there are none before it.
-func (h *Hub[T]) readBackward(before uint64, into []Event[T]) ([]Event[T], uint64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-
-	events, oldest := into[:0], h.ring.oldest()
-	before = min(before, h.ring.next)
-	for before > oldest && len(events) < stride {
-		before--
-		events = append(events, *h.ring.at(before))
-	}
-	if before <= oldest {
-		return events, 0
-	}
-	return events, before
+	slices.Reverse(events)
+	return events
 }
 
 // Close fires all topics, and those of later calls of Subscribe. It may be repeated. Events can

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"weak"
 
@@ -674,62 +675,57 @@ func TestFollow_SleeperIsNotCompactedByEventsElsewhere(t *testing.T) {
 	}
 }
 
-// Ensure that the way back has every event that is kept, the newest first, also when there are more
-// than are read at a time.
-func TestBackward_NewestFirst(t *testing.T) {
-	for _, kept := range []int{0, 1, 255, 256, 257, 1000} {
+// Ensure that every event in scope that is kept is returned, the oldest first, also when there are
+// more than are read at a time.
+func TestKept_OldestFirst(t *testing.T) {
+	for _, kept := range []int{1, 255, 256, 257, 1000} {
 		for _, published := range []int{0, 1, 256, 600, 3000} {
 			h := hub.New[int](kept, 0)
+			var want, wantA []uint64
 			for i := range published {
-				publish(h, event(uint64(i)+1, "k"))
+				name := []string{"a", "b", "ab"}[i%3]
+				publish(h, event(uint64(i)+1, name))
+				if i < published-kept {
+					continue
+				}
+				want = append(want, uint64(i)+1)
+				if name == "a" {
+					wantA = append(wantA, uint64(i)+1)
+				}
 			}
-			var got []uint64
-			for e := range h.Backward() {
-				got = append(got, e.Index)
-			}
-			var want []uint64
-			for i := published; i > max(0, published-kept); i-- {
-				want = append(want, uint64(i))
-			}
-			if !slices.Equal(got, want) {
+			if got := indexes(h.Kept(prefix(""))); !slices.Equal(got, want) {
 				t.Errorf("%d kept, %d published: got %d events %v", kept, published, len(got), got)
+			}
+			if got := indexes(h.Kept(exactly("a"))); !slices.Equal(got, wantA) {
+				t.Errorf("%d kept, %d published: got %v of a", kept, published, got)
 			}
 		}
 	}
 }
 
-// Ensure that what is published and dropped during the way back is left out, and that the loop may
-// be left.
-func TestBackward_WhileEventsGo(t *testing.T) {
-	h := hub.New[int](1000, 0)
-	index := uint64(0)
-	next := func() {
-		index++
-		publish(h, event(index, "k"))
-	}
-	for range 1000 {
-		next()
-	}
-	want := index
-	for e := range h.Backward() {
-		if e.Index != want {
-			t.Fatalf("got %d, want %d", e.Index, want)
+// Ensure that no event is missing between those that are returned, whatever is published and
+// dropped meanwhile.
+func TestKept_WhileEventsGo(t *testing.T) {
+	const n = 20_000
+	h := hub.New[int](1_000, 0)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := range uint64(n) {
+			publish(h, event(1+i, "k"))
 		}
-		want--
-		if e.Index > 800 {
-			next()
-			next()
+	})
+	defer wg.Wait()
+	for h.Index() < n {
+		before := h.Index()
+		got := indexes(h.Kept(exactly("k")))
+		for i := range got {
+			if got[i] != got[0]+uint64(i) {
+				t.Fatalf("event %d: got %d, want %d", i, got[i], got[0]+uint64(i))
+			}
 		}
-	}
-	// 400 were dropped, but what had been read then was yielded.
-	if oldest := want + 1; oldest != 401 {
-		t.Errorf("the oldest: got %d, want 401", oldest)
-	}
-	for e := range h.Backward() {
-		if e.Index != index {
-			t.Errorf("newest: got %d, want %d", e.Index, index)
+		if before > 0 && (len(got) == 0 || got[len(got)-1] < before) {
+			t.Fatalf("got %d events, want all up to %d at least", len(got), before)
 		}
-		break
 	}
 }
 
