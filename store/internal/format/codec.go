@@ -313,7 +313,7 @@ var AttachmentRows = Rows[schema.Attachment]{
 // DelayRows is the format of the table of delays.
 var DelayRows = Rows[schema.Delay]{
 	Table:  tableDelays,
-	layout: &delayLayout,
+	layout: markedLayout(func(row *schema.Delay) uint64 { return row.Index }),
 	AppendPayload: func(buf []byte, row *schema.Delay) []byte {
 		buf = binary.AppendVarint(buf, row.Until.Unix())
 		buf = binary.AppendUvarint(buf, uint64(row.Until.Nanosecond()))
@@ -344,7 +344,7 @@ var DelayRows = Rows[schema.Delay]{
 // GraveRows is the format of the table of tombstones.
 var GraveRows = Rows[schema.Grave]{
 	Table:  tableGraves,
-	layout: &graveLayout,
+	layout: markedLayout(func(row *schema.Grave) uint64 { return row.Index }),
 	AppendPayload: func(buf []byte, row *schema.Grave) []byte {
 		return binary.AppendUvarint(buf, row.Index)
 	},
@@ -374,7 +374,7 @@ var MarkRows = Rows[schema.Mark]{
 // ShareRows is the format of the table of shares. The row's key has all of it but the lock index.
 var ShareRows = Rows[schema.Share]{
 	Table:  tableShares,
-	layout: &shareLayout,
+	layout: markedLayout((*schema.Share).Fence), // of the grant
 	AppendPayload: func(buf []byte, row *schema.Share) []byte {
 		return binary.AppendUvarint(buf, row.LockIndex)
 	},
