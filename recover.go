@@ -54,20 +54,13 @@ func recoverTo(path string, w io.Writer, opts *Options) (*Recovery, error) {
 		return nil, err
 	}
 	rows := store.New()
-	var missing, doubtful []remark
-	for _, r := range found.Missing {
-		missing = append(missing, remark(r).named())
-	}
-	for _, r := range found.Doubtful {
-		doubtful = append(doubtful, remark(r).named())
-	}
 	refused, err := sortOut(found.Backup, rows)
 	if err != nil {
 		return nil, err
 	}
-	missing = append(missing, refused...)
-	doubtful = slices.DeleteFunc(doubtful, func(doubt remark) bool {
-		return slices.ContainsFunc(refused, func(r remark) bool {
+	missing := append(found.Missing, refused...)
+	doubtful := slices.DeleteFunc(found.Doubtful, func(doubt store.Remark) bool {
+		return slices.ContainsFunc(refused, func(r store.Remark) bool {
 			return r.Table == doubt.Table && r.Key == doubt.Key
 		})
 	})
@@ -81,20 +74,12 @@ func recoverTo(path string, w io.Writer, opts *Options) (*Recovery, error) {
 	return r, store.WriteBackup(w, s)
 }
 
-// remark is a remark on one row, on the rows of a table, or on the whole file.
-type remark struct{ Table, Key, Text string }
-
-// named is the remark with what a user knows the row by, in place of its key in a file.
-func (r remark) named() remark {
-	r.Key = rowName(r.Table, r.Key)
-	return r
-}
-
-func texts(remarks []remark) (texts []string) {
+// texts returns the remarks, with what a user knows a row by in place of its key in a file.
+func texts(remarks []store.Remark) (texts []string) {
 	for _, r := range remarks {
 		text := r.Text
 		if r.Table != "" && r.Key != "" {
-			text = fmt.Sprintf("%.200q: %s", r.Key, text)
+			text = fmt.Sprintf("%.200q: %s", rowName(r.Table, r.Key), text)
 		}
 		if r.Table != "" {
 			text = r.Table + ": " + text
@@ -105,15 +90,15 @@ func texts(remarks []remark) (texts []string) {
 }
 
 // sortOut puts the rows that fit together into the store, and returns a remark on each other one.
-func sortOut(found *store.Backup, rows *store.Store) (refused []remark, err error) {
+func sortOut(found *store.Backup, rows *store.Store) (refused []store.Remark, err error) {
 	trial, err := newTrial()
 	if err != nil {
 		return nil, err
 	}
 	fits := func(table, key string, refusal error) bool {
 		if refusal != nil {
-			refused = append(refused,
-				remark{table, key, "it does not fit: " + refusal.Error()}.named())
+			text := "it does not fit: " + refusal.Error()
+			refused = append(refused, store.Remark{Table: table, Key: key, Text: text})
 		}
 		return refusal == nil
 	}

@@ -25,6 +25,9 @@ func Compact(path string, opts Options) error {
 // the name, unless the name could not be taken back, or only to close the file has failed.
 func Publish(made, path string, opts Options) error { return file.Publish(made, path, opts) }
 
+// Remark says something of rows: see [Recover].
+type Remark = file.Remark
+
 // Recover reads all rows of the file at the path whose checksums hold, however damaged the file is.
 // It opens the file for reading only, and changes nothing. It returns [ErrInUse] as [Store.Open]
 // does, and [ErrFormat] or [ErrCorrupt] for a file of a newer format, and for one in which there is
