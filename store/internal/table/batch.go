@@ -74,6 +74,13 @@ func (b *Batch) size() int {
 	return n
 }
 
+// drop takes back what the batch has, which is not published.
+func (b *Batch) drop() {
+	for _, p := range b.parts {
+		p.drop()
+	}
+}
+
 // Index is the index of the batch's last transaction.
 func (b *Batch) Index() uint64 { return b.index }
 

@@ -38,7 +38,6 @@ type table interface {
 	seal()
 	publish()
 	take() part
-	drop()
 	add(content *format.Chunk) page
 	loaded() error
 	tell()
@@ -138,14 +137,8 @@ func (s *State) Publish(b *Batch) {
 // Drop takes back a batch that could not be written, and the open one. The published state is
 // as it was; the indexes are not used again.
 func (s *State) Drop(b *Batch) {
-	for _, p := range b.parts {
-		p.drop()
-	}
-	for set := s.pending; set != 0; set &= set - 1 {
-		s.tables[bits.TrailingZeros16(set)].drop()
-	}
-	s.pending = 0
-	s.taken = s.index
+	b.drop() // before the cells of the open batch take the place of its cells
+	s.Take().drop()
 }
 
 // Cached returns the published snapshot, or nil if it has to be built. Anybody may call it.

@@ -422,16 +422,6 @@ func (t *Table[T]) land() {
 	t.flying = t.flying[:0]
 }
 
-// drop takes back every version that is not published, in the cells of the open list.
-func (t *Table[T]) drop() {
-	for i, c := range t.open {
-		t.open[i] = nil
-		c.listed = false
-		t.dropCell(c)
-	}
-	t.open = t.open[:0]
-}
-
 func (t *Table[T]) dropCell(c *cell[T]) {
 	head := c.newest()
 	if kept := head.at(t.state.Published()); kept != head {
