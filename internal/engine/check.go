@@ -180,7 +180,8 @@ func (e *Engine) checkState(key string, state *lockState) error {
 // checkWaits checks the first who waits for a slot, and not for a delay of its own.
 func (e *Engine) checkWaits(state *lockState) error {
 	var w *Waiter
-	for w = range state.queue.All() {
+	for place := range state.queue.Places() {
+		w = place.Waiter
 		if !w.Slot {
 			return nil // it waits for the lock of the semaphore's key
 		}

@@ -120,7 +120,8 @@ func (tx *Txn) servePasserOf(state *lockState) bool {
 		return false
 	}
 	front := state.queue.Front().Waiter
-	for w := range state.queue.All() {
+	for place := range state.queue.Places() {
+		w := place.Waiter
 		if w != front && !w.Slot && keepers.include(w.Session, w.Carried) && tx.serveFirst(w) {
 			return true
 		}

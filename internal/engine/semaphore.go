@@ -287,7 +287,8 @@ func (tx *Txn) takeSlots(sem *semaphore) {
 // have no slot because the contender key of their own session is delayed. It returns nil if there
 // is none.
 func (tx *Txn) nextWaiter(state *lockState) *Waiter {
-	for w := range state.queue.All() {
+	for place := range state.queue.Places() {
+		w := place.Waiter
 		if !w.Slot || tx.delayed(contenderKey(w.prefix(), w.Session.Row.ID), Exclusive) == nil {
 			return w
 		}

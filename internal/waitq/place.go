@@ -32,7 +32,7 @@ func (p *Place[W]) Ahead(most int) int {
 func (p *Place[W]) Ticket() uint64 { return p.ticket }
 
 // SetAside takes the place out of sight: it is decided that the waiter is served or leaves, but the
-// decision may still be dropped. Front, Len and All pass it over, and Restore brings it back.
+// decision may still be dropped. Front, Len and Places pass it over, and Restore brings it back.
 func (p *Place[W]) SetAside() {
 	if p.queue == nil || p.aside {
 		return

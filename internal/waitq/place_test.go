@@ -175,14 +175,14 @@ func TestQueue_Model(t *testing.T) {
 					t.Fatalf("len %d, empty %t, want %v", q.Len(), q.Empty(), model)
 				}
 				i := 0
-				for w := range q.All() {
-					if w != want[i].Waiter {
-						t.Fatalf("all: got %d at %d, want %d", w, i, want[i].Waiter)
+				for p := range q.Places() {
+					if p != want[i] {
+						t.Fatalf("places: got %d at %d, want %d", p.Waiter, i, want[i].Waiter)
 					}
 					i++
 				}
 				if i != len(want) {
-					t.Fatalf("all: got %d, want %d", i, len(want))
+					t.Fatalf("places: got %d, want %d", i, len(want))
 				}
 			},
 		})

@@ -30,19 +30,9 @@ func (q *Queue[W]) Len() int { return q.waiting }
 // it.
 func (q *Queue[W]) Empty() bool { return q.waiting+q.aside == 0 }
 
-// All returns an iterator over those that wait, the one that has waited longest first. The one just
-// yielded may leave or be set aside during the walk; otherwise the queue must not be changed.
-func (q *Queue[W]) All() iter.Seq[W] {
-	return func(yield func(W) bool) {
-		for p := range q.Places() {
-			if !yield(p.Waiter) {
-				return
-			}
-		}
-	}
-}
-
-// Places is All for where they stand.
+// Places returns an iterator over the places of those that wait, the one that has waited longest
+// first. The one just yielded may leave or be set aside during the walk; otherwise the queue must
+// not be changed.
 func (q *Queue[W]) Places() iter.Seq[*Place[W]] {
 	return func(yield func(*Place[W]) bool) {
 		for p := q.first; p != nil; {

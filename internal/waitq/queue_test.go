@@ -30,8 +30,12 @@ func push(q *waitq.Queue[string], waiters ...string) map[string]*waitq.Place[str
 // mustWait fails unless exactly these wait, in this order.
 func mustWait(t *testing.T, q *waitq.Queue[string], want ...string) {
 	t.Helper()
-	if got := slices.Collect(q.All()); !slices.Equal(got, want) {
-		t.Fatalf("all: got %q, want %q", got, want)
+	var got []string
+	for p := range q.Places() {
+		got = append(got, p.Waiter)
+	}
+	if !slices.Equal(got, want) {
+		t.Fatalf("places: got %q, want %q", got, want)
 	}
 	if q.Len() != len(want) {
 		t.Fatalf("len: got %d, want %d", q.Len(), len(want))
@@ -119,20 +123,20 @@ func TestQueue_OneWaiterInSeveral(t *testing.T) {
 	mustWait(t, &right, "y")
 }
 
-func TestAll_WaiterJustYieldedMayGo(t *testing.T) {
+func TestPlaces_WaiterJustYieldedMayGo(t *testing.T) {
 	var q waitq.Queue[string]
-	places := push(&q, "a", "b", "c", "d")
+	push(&q, "a", "b", "c", "d")
 	var got []string
-	for w := range q.All() {
-		got = append(got, w)
-		if w == "b" {
-			places[w].SetAside()
+	for p := range q.Places() {
+		got = append(got, p.Waiter)
+		if p.Waiter == "b" {
+			p.SetAside()
 		} else {
-			places[w].Leave()
+			p.Leave()
 		}
 	}
 	if want := []string{"a", "b", "c", "d"}; !slices.Equal(got, want) {
-		t.Fatalf("all: got %q, want %q", got, want)
+		t.Fatalf("places: got %q, want %q", got, want)
 	}
 	mustWait(t, &q)
 }
@@ -156,12 +160,12 @@ func TestPlaces_TicketsRise(t *testing.T) {
 	}
 }
 
-func TestAll_MayBeLeftEarly(t *testing.T) {
+func TestPlaces_MayBeLeftEarly(t *testing.T) {
 	var q waitq.Queue[string]
 	push(&q, "a", "b")
-	for w := range q.All() {
-		if w != "a" {
-			t.Fatalf("got %q", w)
+	for p := range q.Places() {
+		if p.Waiter != "a" {
+			t.Fatalf("got %q", p.Waiter)
 		}
 		break
 	}
