@@ -37,11 +37,11 @@ type Hub[T any] struct {
 
 // New returns a hub that keeps the newest events, and that knows nothing of events at or below the
 // index floor. The events of a publication are kept until history newer ones have come, or until
-// all would be over [MaxBytes]; those of the last publication always are. If history is 0 the hub
-// keeps none, and only wakes; New panics if history is negative. Memory is taken as events come.
+// all would be over [MaxBytes]; those of the last publication always are. New panics if history is
+// below 1. Memory is taken as events come.
 func New[T any](history int, floor uint64) *Hub[T] {
-	if history < 0 {
-		panic("hub: negative history")
+	if history < 1 {
+		panic("hub: history below 1")
 	}
 	return &Hub[T]{
 		ring:  ring[T]{history: history, floor: floor},

@@ -72,8 +72,10 @@ func mustPanic(t *testing.T, message string, f func()) {
 	f()
 }
 
-func TestNew_PanicsOnNegativeHistory(t *testing.T) {
-	mustPanic(t, "hub: negative history", func() { hub.New[int](-1, 0) })
+func TestNew_PanicsWithoutHistory(t *testing.T) {
+	for _, history := range []int{-1, 0} {
+		mustPanic(t, "hub: history below 1", func() { hub.New[int](history, 0) })
+	}
 }
 
 func TestPublish_PanicsOutOfOrderAndPublishesNothing(t *testing.T) {
@@ -588,21 +590,6 @@ func TestRead_CompactedByBytes(t *testing.T) {
 	large(next.Index+1, 1)
 	if _, _, err := look(h, exactly("a"), hub.After(at), nil); err == nil {
 		t.Error("the publication is kept for longer")
-	}
-}
-
-func TestRead_NoHistory(t *testing.T) {
-	h := hub.New[int](0, 0)
-	topic := h.Subscribe(exactly("a"))
-	publish(h, event(1, "a"))
-	if topic.First() != 1 {
-		t.Fatalf("first: got %d, want 1", topic.First())
-	}
-	if _, _, err := look(h, exactly("a"), hub.After(0), nil); !errors.Is(err, hub.ErrCompacted) {
-		t.Fatalf("got %v, want ErrCompacted", err)
-	}
-	if _, _, err := look(h, exactly("a"), hub.After(1), nil); err != nil {
-		t.Fatalf("got %v, want nothing to read", err)
 	}
 }
 

@@ -19,16 +19,9 @@ func newTopic(scope Scope) *Topic {
 // subscribed to, or when the hub is closed. It does not block.
 func (t *Topic) Changed() <-chan struct{} { return t.changed }
 
-// First returns the index of the event that closed the channel. It returns 0 if the hub's Close did
-// that, and as long as the channel is open. It does not block.
-func (t *Topic) First() uint64 {
-	select {
-	case <-t.changed:
-		return t.first
-	default:
-		return 0
-	}
-}
+// First returns the index of the event that closed the channel, or 0 if the hub's Close did that.
+// The caller has seen that the channel is closed. It does not block.
+func (t *Topic) First() uint64 { return t.first }
 
 // fire closes the channel. It is called once, under Hub.mu.
 func (t *Topic) fire(index uint64) {
