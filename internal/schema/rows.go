@@ -7,7 +7,19 @@ package schema
 import (
 	"encoding/binary"
 	"time"
+
+	"github.com/google/uuid"
 )
+
+// FirstIndex is the index of a database without rows. The first write gets the next one.
+const FirstIndex = 1
+
+// GraveLimit is how many tombstones are kept at least. Of the older ones only the highest index
+// stays, under the mark [FloorMark].
+const GraveLimit = 10_000
+
+// FloorMark names the mark that holds the highest index of the tombstones that were dropped.
+const FloorMark = "floor"
 
 // KeyLimit is the length of the longest key of a row, in bytes. A file cannot hold a longer one,
 // nor an empty one.
@@ -15,6 +27,33 @@ const KeyLimit = 32_768
 
 // ID is a session's ID. The zero value means none.
 type ID [16]byte
+
+// IsZero reports whether id is no session's.
+func (id ID) IsZero() bool { return id == ID{} }
+
+// String returns the UUID, or the empty string for the zero value.
+func (id ID) String() string {
+	if id.IsZero() {
+		return ""
+	}
+	return id.UUID()
+}
+
+// UUID returns the UUID, of the zero value too.
+func (id ID) UUID() string { return uuid.UUID(id).String() }
+
+// MarshalText returns what String does. It never fails.
+func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// ParseID reads a UUID in any case (K36), and reports whether the text is one. That of the zero
+// value is not.
+func ParseID(text string) (ID, bool) {
+	parsed, err := uuid.Parse(text)
+	if err != nil || len(text) != len(parsed.String()) || parsed == uuid.Nil {
+		return ID{}, false
+	}
+	return ID(parsed), true
+}
 
 // Key is a row of the table of keys, under the key itself.
 //
@@ -173,6 +212,9 @@ type Grave struct {
 	Name  string // the rest of it
 	Index uint64
 }
+
+// GraveKey is the key of a tombstone's row. The kind is not 255.
+func GraveKey(kind byte, name string) string { return string([]byte{kind}) + name }
 
 // Mark is a row of the table of marks, under its name: an index to be remembered, such as the
 // last change of a table.
