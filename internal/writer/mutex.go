@@ -79,8 +79,8 @@ func (m *mutex) takeTurn() {
 // turnTries is how often a call yields for the turn before it queues.
 const turnTries = 4
 
-// LockBeside locks the mutex for a call that only reads, or renews, also while the function of an
-// Update runs.
+// LockBeside locks the mutex for a call that only reads, or renews, or is of the function of an
+// Update: also while that runs.
 func (m *mutex) LockBeside() { m.mu.Lock() }
 
 // Unlock unlocks the mutex after Lock or LockBeside.
@@ -113,7 +113,9 @@ func (f *function) isCaller() bool {
 }
 
 // Update is Do for a function that is code of the user's: the mutex is not locked while it runs,
-// and nothing else is written. Its calls of the transaction's methods are between Enter and Leave.
+// and nothing else is written. Its calls of the transaction's methods are between LockBeside and
+// Unlock. Those that write a value and leave its lock alone do without: what they change is not
+// looked at before it is published.
 func (w *Writer) Update(fn func(tx *engine.Txn) error) error {
 	w.begin()
 	w.lockTurn()
@@ -145,14 +147,6 @@ func (w *Writer) Update(fn func(tx *engine.Txn) error) error {
 		})
 	}, endTurn)
 }
-
-// Enter begins a call of a method of the transaction by the function of an Update. Those that write
-// a value and leave its lock alone do without: what they change is not looked at before it is
-// published.
-func (w *Writer) Enter() { w.mutex.LockBeside() }
-
-// Leave ends what Enter began.
-func (w *Writer) Leave() { w.Unlock() }
 
 // goroutine names the one that calls.
 func goroutine() string {
