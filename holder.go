@@ -1,7 +1,6 @@
 package lockd
 
 import (
-	"iter"
 	"time"
 
 	"github.com/lockd/lockd/internal/engine"
@@ -21,15 +20,4 @@ func holdersOf(holders []engine.Holder) []Holder {
 		list = append(list, Holder{sessionInfo(h.Session), sequencerOf(h.Grant), h.Since.Round(0)})
 	}
 	return list
-}
-
-// each yields the holders.
-func each(holders []engine.Holder) iter.Seq[Holder] {
-	return func(yield func(Holder) bool) {
-		for _, h := range holdersOf(holders) {
-			if !yield(h) {
-				return
-			}
-		}
-	}
 }

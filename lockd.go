@@ -177,8 +177,7 @@ func endWith(cause error) func(*engine.Txn, *engine.Session) {
 // failed before: then the next Open finds what it finds after a crash. A repeated call waits for
 // the first, and returns nil.
 func (db *DB) Close() error {
-	closed := func(refusal error) bool { return refusal != nil && errors.Is(refusal, ErrClosed) }
-	err, first := db.writer.Close(errDatabaseClosed, closed, db.windUp)
+	err, first := db.writer.Close(errDatabaseClosed, db.windUp)
 	if !first {
 		<-db.closed
 		return nil

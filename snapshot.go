@@ -2,6 +2,7 @@ package lockd
 
 import (
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/lockd/lockd/internal/engine"
@@ -41,7 +42,7 @@ func (s *Snapshot) Get(key string) (Entry, bool) {
 // Holders yields the holders of the key's lock, in the order of their grants: none, one, or all
 // that share it.
 func (s *Snapshot) Holders(key string) iter.Seq[Holder] {
-	return each(s.engine.HoldersIn(s.rows, key))
+	return slices.Values(holdersOf(s.engine.HoldersIn(s.rows, key)))
 }
 
 // Len returns the number of keys.

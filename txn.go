@@ -2,6 +2,7 @@ package lockd
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/schema"
@@ -53,11 +54,11 @@ func (tx *Txn) check() {
 // those that write a value and leave its lock alone.
 func (tx *Txn) enter() {
 	tx.check()
-	tx.db.writer.Enter()
+	tx.db.writer.LockBeside()
 }
 
 // leave ends what enter began.
-func (tx *Txn) leave() { tx.db.writer.Leave() }
+func (tx *Txn) leave() { tx.db.writer.Unlock() }
 
 // Index returns the index of the transaction's writes, once Update has returned nil.
 func (tx *Txn) Index() uint64 {
@@ -199,5 +200,5 @@ func (tx *Txn) EndSession(id SessionID) (err error) {
 func (tx *Txn) Holders(key string) iter.Seq[Holder] {
 	tx.enter()
 	defer tx.leave()
-	return each(tx.rules.Holders(key))
+	return slices.Values(holdersOf(tx.rules.Holders(key)))
 }

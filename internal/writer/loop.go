@@ -166,12 +166,10 @@ func (w *Writer) CatchUp(held <-chan struct{}) {
 
 // Close ends all writing with that error, when body has applied what is left to be written, and
 // waits until that is durable. A writer that has failed does not call body, and returns why. It
-// reports false, and does nothing, if it was closed before: if closed reports so of the refusal.
-func (w *Writer) Close(
-	why error, closed func(refusal error) bool, body func() error,
-) (err error, first bool) {
+// reports false, and does nothing, if it was closed with the same error before.
+func (w *Writer) Close(why error, body func() error) (err error, first bool) {
 	w.Lock()
-	if closed(w.refusal) {
+	if w.refusal == why {
 		w.Unlock()
 		return nil, false
 	}
