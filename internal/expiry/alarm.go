@@ -21,8 +21,8 @@ type Alarm struct {
 
 // NewAlarm returns an alarm that is not set, which tells time by c.
 //
-// The alarm calls wake on a goroutine of the clock's, and from within Arm and ArmNotBefore. So wake
-// must neither block nor take the owner's mutex; one non-blocking send is what it is for.
+// The alarm calls wake on a goroutine of the clock's, and from within Arm. So wake must neither
+// block nor take the owner's mutex; one non-blocking send is what it is for.
 func NewAlarm(c clock.Clock, wake func()) *Alarm { return &Alarm{clock: c, wake: wake} }
 
 // run is one run of the timer. A run is never set anew but replaced, so that the end of one cannot
@@ -68,19 +68,6 @@ func (a *Alarm) Arm(now, at time.Time) {
 		now = moved
 	}
 	a.wake()
-}
-
-// ArmNotBefore is like Arm, but the owner is woken no earlier than at the instant earliest: for an
-// owner that could not deal with what is due, and has to try again. An alarm that is set for
-// earlier is stopped. The next Arm knows nothing of earliest.
-func (a *Alarm) ArmNotBefore(now, at, earliest time.Time) {
-	if at.Before(earliest) {
-		at = earliest
-	}
-	if a.run != nil && a.run.at.Before(earliest) {
-		a.Stop()
-	}
-	a.Arm(now, at)
 }
 
 // Stop stops the timer. A wake-up that is under way may still arrive. The next Arm sets the timer

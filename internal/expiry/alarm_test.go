@@ -233,49 +233,6 @@ func TestArm_ClockThatJumpsMeanwhile(t *testing.T) {
 	}
 }
 
-func TestArmNotBefore_HoldsBackWhatIsDue(t *testing.T) {
-	a, mock, wake := newAlarm()
-	a.ArmNotBefore(mock.Now(), start, start.Add(time.Second))
-	mock.Add(time.Second - 1)
-	if woken(wake) {
-		t.Fatal("woken too early")
-	}
-	mock.Add(1)
-	<-wake
-}
-
-func TestArmNotBefore_StopsAnEarlierAlarm(t *testing.T) {
-	a, mock, wake := newAlarm()
-	a.Arm(mock.Now(), start.Add(time.Second))
-	a.ArmNotBefore(mock.Now(), start.Add(time.Second), start.Add(2*time.Second))
-	mock.Add(2*time.Second - 1)
-	if woken(wake) {
-		t.Fatal("woken too early")
-	}
-	mock.Add(1)
-	<-wake
-}
-
-func TestArmNotBefore_LaterItemIsNotWokenForEarlier(t *testing.T) {
-	a, mock, wake := newAlarm()
-	a.ArmNotBefore(mock.Now(), start.Add(time.Minute), start.Add(time.Second))
-	mock.Add(time.Minute - 1)
-	if woken(wake) {
-		t.Fatal("woken too early")
-	}
-	mock.Add(1)
-	<-wake
-}
-
-func TestArm_KnowsNothingOfAnEarlierArmNotBefore(t *testing.T) {
-	a, mock, wake := newAlarm()
-	a.ArmNotBefore(mock.Now(), start, start.Add(time.Second))
-	a.Arm(mock.Now(), start)
-	if !woken(wake) {
-		t.Fatal("not woken")
-	}
-}
-
 func TestStop_SilencesUntilTheNextArm(t *testing.T) {
 	q, mock, wake := newQueue()
 	q.Stop()

@@ -42,13 +42,6 @@ func newQueueOn(c clock.Clock) (*queue, <-chan struct{}) {
 	return &queue{alarm: expiry.NewAlarm(c, wake)}, woken
 }
 
-// newAlarm returns an alarm on a mock clock, and the channel on which it wakes.
-func newAlarm() (*expiry.Alarm, *clock.Mock, <-chan struct{}) {
-	mock := clock.NewMock()
-	wake, woken := waker()
-	return expiry.NewAlarm(mock, wake), mock, woken
-}
-
 // waker returns a function that wakes, and the channel on which it does.
 func waker() (wake func(), woken <-chan struct{}) {
 	c := make(chan struct{}, 1)

@@ -112,17 +112,13 @@ func (w *Writer) endDue(most int) (done int) {
 // few microseconds, and decides only whether the alarm that stands can be left: one that is set
 // reads the clock itself.
 func (w *Writer) arm() {
-	at, ok := w.next()
-	switch {
-	case !ok:
-	case w.retry.backoff > 0:
-		w.alarm.ArmNotBefore(w.instant, at, w.retry.at)
-	default:
+	if at, ok := w.next(); ok {
 		w.alarm.Arm(w.instant, at)
 	}
 }
 
-// next returns the next instant at which there is something to do, and whether there is one.
+// next returns the next instant at which there is something to do, and whether there is one. It is
+// not before that of a retry. An alarm that is set for earlier wakes the writer once for nothing.
 func (w *Writer) next() (time.Time, bool) {
 	at, ok := w.Engine.Next()
 	if w.retry.waits || ok && w.retry.backoff > 0 && at.Before(w.retry.at) {
