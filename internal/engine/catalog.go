@@ -3,6 +3,7 @@ package engine
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/lockd/lockd/internal/schema"
 )
@@ -73,8 +74,7 @@ func (tx *Txn) removeNode(row *schema.Node) {
 		e.rows.Services.Delete(key)
 	}
 	for key := range e.rows.Checks.Prefix(of) {
-		e.rows.Checks.Delete(key)
-		tx.endTTL(key)
+		tx.removeCheck(key)
 	}
 	e.rows.Nodes.Delete(Folded(row.Name))
 }
@@ -154,11 +154,11 @@ func (tx *Txn) writeCheck(key string, next schema.Check) {
 	if next.Status == Critical {
 		tx.endBound(key, missing(ErrCheckCritical, next.ID))
 	}
+	var deadline time.Time
 	if lapses(&next) {
-		tx.beginTTL(key, next.TTL)
-	} else {
-		tx.endTTL(key)
+		deadline = tx.now.Add(next.TTL)
 	}
+	tx.lease(key, deadline)
 	if old := tx.engine.rows.Checks.Newest(key); old != nil {
 		if old.Node == next.Node && old.ID == next.ID && old.Name == next.Name &&
 			old.Status == next.Status && old.Notes == next.Notes && old.Output == next.Output &&
@@ -174,18 +174,18 @@ func (tx *Txn) writeCheck(key string, next schema.Check) {
 // DeleteCheck removes a check, which ends the sessions that are bound to it with ErrCheckGone
 // (S30). It reports whether there was one.
 func (tx *Txn) DeleteCheck(node, id string) bool {
-	key := CatalogKey(node, id)
-	if tx.engine.rows.Checks.Newest(key) == nil {
-		return false
-	}
-	tx.removeCheck(key)
-	return true
+	return tx.removeCheck(CatalogKey(node, id))
 }
 
-func (tx *Txn) removeCheck(key string) {
-	tx.endBound(key, missing(ErrCheckGone, tx.engine.rows.Checks.Newest(key).ID))
+func (tx *Txn) removeCheck(key string) bool {
+	row := tx.engine.rows.Checks.Newest(key)
+	if row == nil {
+		return false
+	}
+	tx.endBound(key, missing(ErrCheckGone, row.ID))
 	tx.engine.rows.Checks.Delete(key)
-	tx.endTTL(key)
+	tx.lease(key, time.Time{})
+	return true
 }
 
 // endBound ends the sessions that are bound to a node or a check, the oldest first.

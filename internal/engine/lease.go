@@ -19,30 +19,21 @@ const lapsed = "TTL expired"
 // lapses reports whether the check becomes critical unless it is put again.
 func lapses(row *schema.Check) bool { return row.TTL > 0 && row.Status != Critical }
 
-// beginTTL begins the TTL of a check anew, from now.
-func (tx *Txn) beginTTL(check string, ttl time.Duration) {
+// lease gives a check another deadline; the zero one takes it away.
+func (tx *Txn) lease(check string, deadline time.Time) {
 	l := tx.engine.leases[check]
 	if l == nil {
+		if deadline.IsZero() {
+			return
+		}
 		l = newCheckLease(check)
 	}
-	tx.lease(l, tx.now.Add(ttl))
-}
-
-// endTTL has the check become critical no more by itself.
-func (tx *Txn) endTTL(check string) {
-	if l := tx.engine.leases[check]; l != nil {
-		tx.lease(l, time.Time{})
-	}
-}
-
-// lease gives a check another deadline.
-func (tx *Txn) lease(l *checkLease, deadline time.Time) {
 	f := tx.effect(leaseBegun)
 	f.lease, f.instant = l, l.deadline
 	tx.engine.setLease(l, deadline)
 }
 
-// setLease gives a check its deadline; the zero one takes it away.
+// setLease is lease without an effect to take back.
 func (e *Engine) setLease(l *checkLease, deadline time.Time) {
 	l.deadline = deadline
 	if deadline.IsZero() {
