@@ -91,11 +91,8 @@ func (e *Engine) settle(effects []Effect, events []Event) {
 
 // Settle ends a wait.
 func (e *Engine) Settle(w *Waiter) {
-	if w.phase == standing { // the database is closed
-		e.standsNoLonger(w)
-	}
-	w.phase = settled
 	e.leave(w)
+	w.phase = settled
 }
 
 // revert takes effects back, the last first. The rows have been taken back before.

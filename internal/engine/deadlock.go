@@ -80,15 +80,12 @@ func (tx *Txn) deadlock(w *Waiter) *Deadlock {
 		return nil
 	}
 	d := new(Deadlock)
-	var held *Hold
+	var held Holder
 	for node := first; node != nil; node = node.by {
-		d.Steps = append(d.Steps, DeadlockStep{Waiter: node.waiter, Key: node.key})
-		if held != nil {
-			d.Steps[len(d.Steps)-1].Holds = tx.holderOfHold(held)
-		}
-		held = node.hold
+		d.Steps = append(d.Steps, DeadlockStep{Waiter: node.waiter, Holds: held, Key: node.key})
+		held = tx.holderOfHold(node.hold)
 	}
-	d.Steps[0].Holds = tx.holderOfHold(held)
+	d.Steps[0].Holds = held
 	return d
 }
 

@@ -121,8 +121,10 @@ func (tx *Txn) remove(row *schema.Key, cause error) {
 		tx.locked[row.Key] = row.LockIndex
 	}
 	tx.explain(row, cause)
-	if state := tx.engine.lockOf(row.Key); state != nil && state.shares.n > 0 {
-		tx.endShares(state, cause)
+	if state := tx.engine.lockOf(row.Key); state != nil {
+		for _, one := range state.shares.inOrder() {
+			tx.endShare(one, cause)
+		}
 	}
 	tx.unhold(row, cause)
 }

@@ -81,10 +81,6 @@ func (s *Session) SetOwner(owner any) { s.sessionRest = &sessionRest{Owner: owne
 // Live reports whether the session has not ended, as of the newest state.
 func (s *Session) Live() bool { return s.live }
 
-// Life returns how long a renewal lets the session live: the TTL, and the
-// grace; 0: for ever.
-func (s *Session) Life() time.Duration { return s.life }
-
 // Deadline returns when the session is due unless it is renewed before, and whether it ever is. It
 // does not change any more when the session has ended.
 func (s *Session) Deadline() (time.Time, bool) { return s.deadline, s.life > 0 }

@@ -132,13 +132,6 @@ func (tx *Txn) removeShare(one *share, cause error) {
 	tx.engine.rows.Shares.Delete(one.row.Row) // which tidies the state
 }
 
-// endShares ends all shares of a lock, whose key is gone.
-func (tx *Txn) endShares(state *lockState, cause error) {
-	for _, one := range state.shares.inOrder() {
-		tx.endShare(one, cause)
-	}
-}
-
 // releaseShare releases the share of hold, which is its last handle or one of several.
 func (tx *Txn) releaseShare(hold *Hold) {
 	one := tx.engine.shareOf(hold)
