@@ -37,14 +37,20 @@ func (tx *Txn) setDelay(key string, length time.Duration, mode Mode) {
 
 // swapDelay puts d, or none, in the place of the delay that is there.
 func (e *Engine) swapDelay(state *lockState, d *delay) {
-	if state.delay != nil {
-		e.due.Remove(&state.delay.over)
-		e.slotBack(state.delay)
+	if old := state.delay; old != nil {
+		e.due.Remove(&old.over)
+		if old.slot {
+			sem := e.semaphore(PrefixOf(old.key))
+			delete(sem.lost, old)
+			e.tidySemaphore(sem)
+		}
 	}
 	state.delay = d
 	if d != nil {
 		e.due.Set(&d.over, d.until)
-		e.slotLost(d)
+		if d.slot {
+			e.semaphore(PrefixOf(d.key)).lost[d] = struct{}{}
+		}
 	}
 	e.tidy(state)
 }
@@ -107,20 +113,4 @@ func (e *Engine) mayHaveLostSlot(key string) bool {
 	prefix := PrefixOf(key)
 	slots, err := rosterOf(prefix, e.rows.Keys.Newest(prefix+SemaphoreKey))
 	return err == nil && slots.limit > 0
-}
-
-// slotLost has a delay that begins stand for a slot, if it was lost.
-func (e *Engine) slotLost(d *delay) {
-	if d.slot {
-		e.semaphore(PrefixOf(d.key)).lost[d] = struct{}{}
-	}
-}
-
-// slotBack is the end of that.
-func (e *Engine) slotBack(d *delay) {
-	if d.slot {
-		sem := e.semaphore(PrefixOf(d.key))
-		delete(sem.lost, d)
-		e.tidySemaphore(sem)
-	}
 }

@@ -111,12 +111,10 @@ func (tx *Txn) endDelay(d *delay) {
 	if state == nil || state.delay != d {
 		return // replaced meanwhile
 	}
-	state.delay = nil
-	e.slotBack(d)
+	e.swapDelay(state, nil)
 	e.overdue = append(e.overdue, d.key)
 	tx.serve(d.key)
 	tx.serveContenders(PrefixOf(d.key))
-	e.tidy(state)
 }
 
 // endTerm takes the lock from a handle that has had it for as long as it may, as ForceUnlock would.
