@@ -237,7 +237,6 @@ func (tx *Txn) Release(hold *Hold) {
 	}
 	if hold.policy == RemoveAfter && row.ModifyIndex == row.Fence {
 		tx.remove(row, ErrUnlocked)
-		tx.bury(row)
 		return
 	}
 	if !tx.handOn(state) {

@@ -50,7 +50,6 @@ func (tx *Txn) Delete(key string) bool {
 		return false
 	}
 	tx.remove(row, ErrKeyDeleted)
-	tx.bury(row)
 	return true
 }
 
@@ -71,7 +70,7 @@ func (tx *Txn) CompareAndDelete(key string, index uint64) (deleted bool, err err
 func (tx *Txn) DeletePrefix(prefix string) int {
 	n, known := 0, false
 	for _, row := range tx.Prefix(prefix) {
-		tx.remove(row, ErrKeyDeleted)
+		tx.removeRow(row, ErrKeyDeleted)
 		n++
 		known = known || !tx.made(row)
 	}
@@ -103,16 +102,16 @@ func (tx *Txn) write(draft *store.Draft[schema.Key]) *schema.Key {
 // no index. If there was another one before, that has its tombstone.
 func (tx *Txn) made(row *schema.Key) bool { return row.CreateIndex == tx.next() }
 
-// bury leaves the tombstone of a key that is removed.
-func (tx *Txn) bury(row *schema.Key) {
+// remove deletes a key, and leaves its tombstone. The cause is why its lock ends, if it is held.
+func (tx *Txn) remove(row *schema.Key, cause error) {
+	tx.removeRow(row, cause)
 	if !tx.made(row) {
 		tx.engine.rows.Bury(GraveKey, row.Key)
 	}
 }
 
-// remove deletes the row of a key; the tombstone is the caller's: see bury. The cause is why its
-// lock ends, if it is held.
-func (tx *Txn) remove(row *schema.Key, cause error) {
+// removeRow is remove without the tombstone.
+func (tx *Txn) removeRow(row *schema.Key, cause error) {
 	tx.engine.rows.Keys.Delete(row.Key)
 	if row.Fence == tx.next() {
 		if tx.locked == nil {

@@ -18,7 +18,6 @@ func (tx *Txn) Restore(backup *store.Backup) error {
 	for key, row := range tx.Prefix("") {
 		if _, kept := keys[key]; !kept {
 			tx.remove(row, ErrKeyDeleted)
-			tx.bury(row)
 		}
 	}
 	return tx.RestoreCatalog(backup)

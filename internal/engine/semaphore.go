@@ -26,7 +26,6 @@ func (tx *Txn) writeRoster(r roster) {
 		delete(r.holders, id)
 		if row != nil && row.Session.IsZero() {
 			tx.remove(row, ErrKeyDeleted)
-			tx.bury(row)
 		}
 	}
 	text, err := json.Marshal(struct {
@@ -222,7 +221,6 @@ func (tx *Txn) holdSlot(hold *Hold, s *Session, slots roster, row *schema.Key) {
 // leaveSlot gives back the slot of which row is the contender key.
 func (tx *Txn) leaveSlot(row *schema.Key) {
 	tx.remove(row, ErrUnlocked)
-	tx.bury(row)
 	// It lists the holder, or the slot would have been lost.
 	if slots, err := tx.rosterOf(PrefixOf(row.Key)); err == nil && slots.limit > 0 {
 		tx.writeRoster(slots)
@@ -279,7 +277,6 @@ func (tx *Txn) takeSlots(sem *semaphore) {
 		}
 		row := tx.Get(hold.Key)
 		tx.remove(row, cause)
-		tx.bury(row)
 	}
 }
 

@@ -131,7 +131,6 @@ func (tx *Txn) EndSessionAfter(s *Session, cause error, delay time.Duration) {
 		row := tx.Get(s.held.key)
 		if s.Row.Behavior == DeleteKeys {
 			tx.remove(row, cause)
-			tx.bury(row)
 		} else {
 			tx.release(row, cause)
 		}
@@ -153,7 +152,6 @@ func (tx *Txn) endSharesOf(s *Session, cause error) {
 		last, row := one.state.shares.n == 1, tx.Get(one.state.key)
 		if last && s.Row.Behavior == DeleteKeys {
 			tx.remove(row, cause)
-			tx.bury(row)
 			continue
 		}
 		tx.endShare(one, cause)

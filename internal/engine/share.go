@@ -152,7 +152,6 @@ func (tx *Txn) releaseShare(hold *Hold) {
 	if last && hold.policy == RemoveAfter {
 		if row := tx.Get(hold.Key); row.ModifyIndex == row.Fence {
 			tx.remove(row, ErrUnlocked)
-			tx.bury(row)
 		}
 	}
 }
