@@ -18,7 +18,7 @@ func (tx *Txn) record(events []Event) []Event {
 		n := len(events)
 		events = slices.Grow(events, 1)[:n+1] // what is beyond the end is zero
 		events[n].Index, events[n].Space = s.Next(), SpaceKeys
-		events[n].Name = nameOf(old, new, func(k *schema.Key) string { return k.Key })
+		events[n].Name = cmp.Or(new, old).Key
 		events[n].Size = keyFootprint(old) + keyFootprint(new)
 		tx.recordKey(&events[n].Body, old, new)
 	}
@@ -48,11 +48,11 @@ func (tx *Txn) recordOthers(events []Event) []Event {
 	for old, new := range s.Sessions.Changes() {
 		r := Record{Kind: kindOf(new, SessionCreated), Old: old, New: new}
 		r.Moment = tx.engine.moment(tx.now)
-		id := nameOf(old, new, func(s *schema.Session) string { return string(s.ID[:]) })
+		id := cmp.Or(new, old).ID
 		if new == nil {
-			r.Cause = tx.ends[schema.ID([]byte(id))]
+			r.Cause = tx.ends[id]
 		}
-		add(SpaceSessions, id, r)
+		add(SpaceSessions, string(id[:]), r)
 	}
 	sessions := len(events)
 	for old, new := range s.Nodes.Changes() {
@@ -82,13 +82,6 @@ func (tx *Txn) mark(name string) {
 	tx.engine.rows.Marks.Put(name, schema.Mark{Name: name, Index: tx.next()})
 }
 
-func nameOf[T any](old, new *T, name func(*T) string) string {
-	if new == nil {
-		return name(old)
-	}
-	return name(new)
-}
-
 // kindOf returns the kind of a change; the kinds of a deletion follow those of the put.
 func kindOf[T any](new *T, put RecordKind) RecordKind {
 	if new == nil {
@@ -107,15 +100,15 @@ func (tx *Txn) recordKey(r *Record, old, new *schema.Key) {
 	}
 	r.Moment = tx.engine.moment(tx.now)
 	if held {
-		r.Former = tx.sessionOf(old)
+		r.Former = tx.engine.holder(old.Session).Row
 	}
 	// An unlock is the cause unless another end has explained itself.
 	switch {
 	case !held:
-		r.Lock, r.Holder = Granted, tx.sessionOf(new)
+		r.Lock, r.Holder = Granted, tx.engine.holder(new.Session).Row
 		return
 	case holds:
-		r.Lock, r.Holder, r.Cause = HandedOn, tx.sessionOf(new), ErrUnlocked
+		r.Lock, r.Holder, r.Cause = HandedOn, tx.engine.holder(new.Session).Row, ErrUnlocked
 	case new == nil:
 		r.Lock, r.Cause = Deleted, ErrUnlocked
 	default:
@@ -184,11 +177,6 @@ func (tx *Txn) addShare(
 	added = &events[n].Body
 	added.Old, added.New, added.Moment = old, new, tx.engine.moment(tx.now)
 	return events, added
-}
-
-// sessionOf returns the session that holds the lock of row.
-func (tx *Txn) sessionOf(row *schema.Key) *schema.Session {
-	return tx.engine.holder(row.Session).Row
 }
 
 // EndOf returns what the cause makes of the end of a grant, if the key is still there.

@@ -245,8 +245,7 @@ func (tx *Txn) serveContenders(prefix string) {
 func (tx *Txn) lookAtSemaphores() {
 	touched := make(map[*semaphore]struct{})
 	for old, new := range tx.engine.rows.Keys.Changes() {
-		key := nameOf(old, new, func(k *schema.Key) string { return k.Key })
-		if sem := tx.engine.semaphores[PrefixOf(key)]; sem != nil {
+		if sem := tx.engine.semaphores[PrefixOf(cmp.Or(new, old).Key)]; sem != nil {
 			touched[sem] = struct{}{}
 		}
 	}
