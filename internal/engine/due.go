@@ -96,13 +96,6 @@ func (e *Engine) PopUnserved() bool {
 	return unserved
 }
 
-// ServeAll looks at every queue after a drop: a lock may be free for which no other transaction
-// will, or held by a call that has returned.
-func (tx *Txn) ServeAll() {
-	tx.serveAll()
-	tx.again = true
-}
-
 // endDelay gives the lock to the first that waits for it. If none does, that is no write: the row
 // goes with the next one.
 func (tx *Txn) endDelay(d *delay) {

@@ -157,9 +157,10 @@ func (tx *Txn) handOn(state *lockState) bool {
 	return true
 }
 
-// serveAll looks at every queue: after a drop, a lock may be free for which no other transaction
+// ServeAll looks at every queue after a drop: a lock may be free for which no other transaction
 // will, or held by a call that has returned.
-func (tx *Txn) serveAll() {
+func (tx *Txn) ServeAll() {
+	tx.again = true
 	tx.releaseGivenUp()
 	for key, state := range tx.engine.locks {
 		if state.queue.Len() > 0 {
@@ -191,16 +192,11 @@ func (tx *Txn) releaseGivenUp() {
 			tx.Release(state.hold)
 		}
 		for _, one := range state.shares.inOrder() {
-			tx.releaseGivenUpOf(one)
-		}
-	}
-}
-
-// releaseGivenUpOf releases the handles of the share whose calls have returned without them.
-func (tx *Txn) releaseGivenUpOf(one *share) {
-	for _, hold := range one.handles() {
-		if hold.givenUp {
-			tx.Release(hold)
+			for _, hold := range one.handles() {
+				if hold.givenUp {
+					tx.Release(hold)
+				}
+			}
 		}
 	}
 }
