@@ -97,7 +97,8 @@ func (db *DB) lockInfos(views []engine.LockView, now time.Time) iter.Seq[LockInf
 // lockInfo describes a lock that was seen at that time.
 func (db *DB) lockInfo(v *engine.LockView, now time.Time) LockInfo {
 	info := LockInfo{Key: v.Key, Holders: holdersOf(v.Shares)}
-	info.DelayedUntil, info.DelayedMode = v.DelayedUntil(), LockMode(v.DelayedMode())
+	until, mode := v.Delay()
+	info.DelayedUntil, info.DelayedMode = until, LockMode(mode)
 	if len(info.Holders) > 0 {
 		first := info.Holders[0]
 		info.Holder, info.Fence, info.Since = first.Session, first.Grant.Fence, first.Since

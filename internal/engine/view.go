@@ -77,20 +77,13 @@ func (v *LockView) free() bool {
 	return v.Holder == nil && len(v.Shares) == 0 && v.delay == nil && len(v.queue) == 0
 }
 
-// DelayedUntil is the end of the lock-delay, and the zero time if there is none.
-func (v *LockView) DelayedUntil() time.Time {
-	if v.delay == nil {
-		return time.Time{}
+// Delay is the end of the lock-delay, and the mode in which the lock was lost; both are zero if
+// there is none.
+func (v *LockView) Delay() (until time.Time, mode Mode) {
+	if v.delay != nil {
+		until, mode = v.delay.until.Round(0), v.delay.mode
 	}
-	return v.delay.until.Round(0)
-}
-
-// DelayedMode is the mode in which the lock was lost, if it is delayed.
-func (v *LockView) DelayedMode() Mode {
-	if v.delay == nil {
-		return Exclusive
-	}
-	return v.delay.mode
+	return until, mode
 }
 
 // Waiters are the calls that wait for the lock, in the order in which they came.
