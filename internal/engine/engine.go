@@ -18,7 +18,11 @@ func New(rows *store.Store, config Config) *Engine {
 		semaphores: make(map[string]*semaphore),
 		leases:     make(map[string]*checkLease),
 		open:       new(Batch),
-		slow:       newSlow(config.Slow),
+	}
+	if config.Slow != 0 {
+		e.slow = &slow{
+			holds: make(map[Sequencer]*slowHold), waits: make(map[*Waiter]*slowWait),
+		}
 	}
 	e.own.engine = e
 	return e

@@ -27,7 +27,6 @@ type Slow struct {
 // slow has the deadlines of what is to be told as slow: of each grant, with a handle or without,
 // and of each call that waits.
 type slow struct {
-	after time.Duration
 	holds map[Sequencer]*slowHold
 	waits map[*Waiter]*slowWait
 }
@@ -47,17 +46,6 @@ type slowWait struct {
 	waiter *Waiter
 	told   bool
 	due    expiry.Item
-}
-
-// newSlow returns what tells after that time, and nil for 0.
-func newSlow(after time.Duration) *slow {
-	if after == 0 {
-		return nil
-	}
-	return &slow{
-		after: after,
-		holds: make(map[Sequencer]*slowHold), waits: make(map[*Waiter]*slowWait),
-	}
 }
 
 // keyHeld keeps the deadlines with the grants of a key that is locked by one session alone.
@@ -97,7 +85,7 @@ func (e *Engine) holdBegins(grant Sequencer, moment int64) {
 // holdGoesOn sets the deadline of a grant that lasts and was not told. One that is older than the
 // open database counts from the opening.
 func (e *Engine) holdGoesOn(h *slowHold) {
-	e.due.Set(&h.due, e.Instant(max(1, h.moment)).Add(e.slow.after))
+	e.due.Set(&h.due, e.Instant(max(1, h.moment)).Add(e.config.Slow))
 }
 
 func (e *Engine) holdEnds(grant Sequencer) {
@@ -134,7 +122,7 @@ func (e *Engine) waitBegins(w *Waiter) {
 // waitGoesOn sets the deadline of a call that stands in its queues, unless it was told.
 func (e *Engine) waitGoesOn(s *slowWait) {
 	if !s.told {
-		e.due.Set(&s.due, s.waiter.Began.Add(e.slow.after))
+		e.due.Set(&s.due, s.waiter.Began.Add(e.config.Slow))
 	}
 }
 
