@@ -15,15 +15,8 @@ func (e *Engine) Undecided() *Batch {
 	return e.flying
 }
 
-// Open returns the open batch.
-func (e *Engine) Open() *Batch { return e.open }
-
 // Pending reports whether the open batch has rows that have to be committed.
 func (e *Engine) Pending() bool { return e.rows.Durable() && e.rows.Pending() }
-
-// Again reports whether the batch has what was due by itself, and so has to be tried again if it
-// is dropped.
-func (b *Batch) Again() bool { return b.again }
 
 // Write commits the rows of a batch that was taken, whole or not at all. It is called without the
 // caller's lock, once, by one goroutine at a time.
@@ -31,11 +24,9 @@ func (e *Engine) Write(b *Batch) error { return e.rows.Write(b.rows) }
 
 // Take closes the open batch, which is committed now. The one before has ended.
 func (e *Engine) Take() *Batch {
-	b := e.open
+	b, next := e.open, e.reusable
 	b.rows = e.rows.Take()
-	e.flying = b
-	e.open = &Batch{effects: e.reusable.effects, events: e.reusable.events}
-	e.reusable = batchMemory{}
+	e.flying, e.open, e.reusable = b, &next, Batch{}
 	return b
 }
 
@@ -50,13 +41,14 @@ func (e *Engine) Publish(b *Batch) Outcome {
 
 // Reuse keeps the memory of a batch that has been told.
 func (e *Engine) Reuse(b *Batch) {
-	e.reusable = batchMemory{reusable(b.effects), reusable(b.events)}
+	e.reusable = Batch{effects: reusable(b.effects), events: reusable(b.events)}
 	b.effects, b.events = nil, nil
 	e.mustHold()
 }
 
 // Drop takes back a batch that could not be committed, and the open one, which was decided on it.
-func (e *Engine) Drop(b *Batch) {
+// It reports whether they have what was due by itself, and so has to be tried again.
+func (e *Engine) Drop(b *Batch) (again bool) {
 	follower := e.open
 	e.flying, e.open = nil, new(Batch)
 	e.rows.Drop(b.rows)
@@ -65,6 +57,7 @@ func (e *Engine) Drop(b *Batch) {
 	e.recallDelays()
 	e.unserved = true
 	e.mustHold()
+	return b.again || follower.again
 }
 
 // settle does what follows for the engine when effects and events are published.

@@ -40,9 +40,9 @@ type Engine struct {
 	own    Txn     // the running transaction, to be used again
 	events []Event // of the transaction, to be used again
 
-	open     *Batch      // that is joined now
-	flying   *Batch      // that is being committed, or nil
-	reusable batchMemory // of the batch before
+	open     *Batch // that is joined now
+	flying   *Batch // that is being committed, or nil
+	reusable Batch  // the memory of the batch before
 	counts   Counts
 }
 

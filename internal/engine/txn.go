@@ -127,12 +127,6 @@ type Batch struct {
 	again   bool // it has what is due by itself, and has to be tried again
 }
 
-// batchMemory is what a batch needed, for a later one.
-type batchMemory struct {
-	effects []Effect
-	events  []Event
-}
-
 // Outcome is what has been published, and has to be told in this order (G10): first the effects
 // LockReleased, LockLost and SessionEnded, then the events, and then WaiterServed and WaiterLeft.
 // It is valid until the next call of a method that changes anything.

@@ -83,9 +83,7 @@ func (w *Writer) commit(b *batch) {
 			w.arm()
 		}
 	} else {
-		again := taken.Again() || w.Engine.Open().Again()
-		w.Engine.Drop(taken)
-		follower = w.drop(b, again, err, unclear)
+		follower = w.drop(b, w.Engine.Drop(taken), err, unclear)
 	}
 	pace.last, pace.expected = b, callers
 	if w.open.led {
