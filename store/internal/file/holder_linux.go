@@ -14,20 +14,40 @@ import (
 // machine that Go runs on.
 const clockTicks = 100
 
-// findHolder returns the process that has the file's lock, if the system shows it: not, for one,
-// if that process is in another container.
-func findHolder(path string) (h holder, ok bool) {
+// by says who has the file open, as far as the system tells.
+func by(path string) string {
+	pid := findHolder(path)
+	switch pid {
+	case 0:
+		return ""
+	case os.Getpid():
+		return fmt.Sprintf(" by this process, %d", pid)
+	}
+	text := fmt.Sprintf(" by process %d", pid)
+	name, since := describe(pid)
+	if name != "" {
+		text += fmt.Sprintf(" (%s)", name)
+	}
+	if !since.IsZero() {
+		text += ", running since " + since.UTC().Format(time.RFC3339)
+	}
+	return text
+}
+
+// findHolder returns the number of the process that has the file's lock, 0 if the system does not
+// show it: for one, if that process is in another container.
+func findHolder(path string) int {
 	info, err := os.Stat(path)
 	if err != nil {
-		return holder{}, false
+		return 0
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return holder{}, false
+		return 0
 	}
 	locks, err := os.ReadFile("/proc/locks")
 	if err != nil {
-		return holder{}, false
+		return 0
 	}
 	device := uint64(stat.Dev)
 	major := device>>8&0xfff | device>>32&^0xfff
@@ -40,11 +60,10 @@ func findHolder(path string) (h holder, ok bool) {
 			continue // who waits has "->" in the second place
 		}
 		if pid, err := strconv.Atoi(fields[4]); err == nil && pid > 0 {
-			name, since := describe(pid)
-			return holder{pid, name, since}, true
+			return pid
 		}
 	}
-	return holder{}, false
+	return 0
 }
 
 // describe returns the name of a process and when it began, as far as the system tells.
