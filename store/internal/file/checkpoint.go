@@ -112,11 +112,11 @@ func (f *File) finish() error {
 	if f.wait(); f.failed != nil {
 		return f.failed
 	}
-	s := f.log.rest()
-	if s == nil {
+	settled := f.log.settled
+	if settled == nil {
 		return nil
 	}
-	err := f.begin(s)()
+	err := f.begin(f.log.step(settled.rows.len()))()
 	f.conclude()
 	return err
 }
@@ -161,9 +161,11 @@ func (f *File) newSegments(rows uint64) []*segment {
 	return []*segment{f.newSegment(0, size), f.newSegment(1, size)}
 }
 
+// newSegment returns an empty segment of that many bytes, or a little more.
 func (f *File) newSegment(number byte, size int) *segment {
 	page := f.tables.db.Info().PageSize
-	s := &segment{number: number, stride: segmentStride(size, page)}
+	pages := max(1, (size/lanes+page-1)/page) // of a lane
+	s := &segment{number: number, stride: pages * page / sectorSize}
 	s.reset()
 	return s
 }

@@ -108,7 +108,10 @@ func (l *commitLog) ahead() (runs []sectorRun) {
 	return runs
 }
 
-func (l *commitLog) full(sectors int) bool { return !l.filling.fits(l.lane(), sectors) }
+// full reports whether the filling segment has no room for a record of so many sectors.
+func (l *commitLog) full(sectors int) bool {
+	return l.filling.used[l.lane()]+sectors > l.filling.room()
+}
 
 // keep is called when a record is durable.
 func (l *commitLog) keep(at sectorRun, rows []format.Write) {
@@ -175,14 +178,6 @@ func (l *commitLog) due() (target int, due bool) {
 	rows := target - l.count
 	early := used-l.stepped < stepSectors && rows < manyRows || rows < stepRows
 	return target, !early || target == total
-}
-
-// rest returns the step that ends the checkpoint, nil if there is none.
-func (l *commitLog) rest() *step {
-	if l.settled == nil {
-		return nil
-	}
-	return l.step(l.settled.rows.len())
 }
 
 // step returns the step after which so many rows are in the tables. Those that the log has anew

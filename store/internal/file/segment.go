@@ -45,15 +45,6 @@ type segment struct {
 	rows   *memtable
 }
 
-// pageSectors is how many sectors a page of that size has.
-func pageSectors(pageSize int) int { return pageSize / sectorSize }
-
-// segmentStride returns the stride of a segment of that many bytes, or a little more.
-func segmentStride(size, pageSize int) int {
-	pages := max(1, (size/lanes+pageSize-1)/pageSize)
-	return pages * pageSectors(pageSize)
-}
-
 // length is how many bytes the value of the row has. What precedes it is the first sector's; the
 // last sector is left out, since bbolt takes one page more than it needs for a full one.
 func (s *segment) length() int { return (lanes*s.stride-1)*sectorSize - segmentPrefix }
@@ -74,9 +65,6 @@ func (s *segment) offset(place int) int64 { return s.start + int64(place)*sector
 
 // small reports whether one of that size is worth the pages that it takes anew.
 func (s *segment) small(size int) bool { return 2*lanes*s.stride*sectorSize <= size }
-
-// fits reports whether the lane has room for so many sectors more.
-func (s *segment) fits(lane, sectors int) bool { return s.used[lane]+sectors <= s.room() }
 
 // fill is how many sectors of the fuller lane are used.
 func (s *segment) fill() int { return max(s.used[0], s.used[1]) }
@@ -179,7 +167,7 @@ func newSegment(number byte, root uint64, pageSize int, content []byte) (*segmen
 	sectors := (len(e.value) + segmentPrefix + sectorSize) / sectorSize
 	s := &segment{number: number, start: int64(page) * int64(pageSize), stride: sectors / lanes}
 	if string(e.key) != segmentKey || e.flags == bucketFlag || s.stride == 0 ||
-		s.stride%pageSectors(pageSize) != 0 || s.length() != len(e.value) {
+		s.stride%(pageSize/sectorSize) != 0 || s.length() != len(e.value) {
 		return nil, errSegment
 	}
 	s.reset()
