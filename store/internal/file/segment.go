@@ -99,16 +99,6 @@ func (s *segment) create(tx *bbolt.Tx) error {
 	return bucket.Put([]byte(segmentKey), value)
 }
 
-// locate finds the bucket's page when its transaction was committed.
-func (s *segment) locate(tx *bbolt.Tx, pageSize int) error {
-	bucket := tx.Bucket(segmentName(s.number))
-	if bucket == nil {
-		return corrupt("its bucket %s is missing", segmentName(s.number))
-	}
-	s.start = int64(bucket.Root()) * int64(pageSize)
-	return nil
-}
-
 // appendSector appends a sector for that place, with as much of the payload as it has room for.
 func (s *segment) appendSector(buf []byte, place int, number uint64, payload []byte) []byte {
 	start := len(buf)

@@ -24,15 +24,13 @@ type tables struct {
 
 // header returns the header of bbolt's last commit.
 func (t *tables) header() (last header, err error) {
-	err = t.view(func(tx *bbolt.Tx) error {
-		return guard(func() (err error) {
-			var value []byte
-			if bucket := tx.Bucket([]byte(format.HeaderBucket)); bucket != nil {
-				value = bucket.Get([]byte(headerKey))
-			}
-			last, err = headerOf(value, uint64(tx.ID()))
-			return err
-		})
+	err = t.view(func(tx *bbolt.Tx) (err error) {
+		var value []byte
+		if bucket := tx.Bucket([]byte(format.HeaderBucket)); bucket != nil {
+			value = bucket.Get([]byte(headerKey))
+		}
+		last, err = headerOf(value, uint64(tx.ID()))
+		return err
 	})
 	return last, err
 }
@@ -115,16 +113,19 @@ func (t *tables) write(c tableCommit) (header, error) {
 	return last, t.locate(c.made)
 }
 
-// locate finds segments that a commit has made.
+// locate finds the pages of segments that a commit has made.
 func (t *tables) locate(made []*segment) error {
 	if len(made) == 0 {
 		return nil
 	}
 	return t.view(func(tx *bbolt.Tx) error {
 		for _, s := range made {
-			if err := s.locate(tx, t.db.Info().PageSize); err != nil {
-				return err
+			name := segmentName(s.number)
+			bucket := tx.Bucket(name)
+			if bucket == nil {
+				return corrupt("its bucket %s is missing", name)
 			}
+			s.start = int64(bucket.Root()) * int64(t.db.Info().PageSize)
 		}
 		return nil
 	})
@@ -169,7 +170,7 @@ func (t *tables) view(fn func(tx *bbolt.Tx) error) error {
 		return err
 	}
 	defer t.end(tx)
-	return fn(tx)
+	return guard(func() error { return fn(tx) })
 }
 
 // end takes back the transaction, unless it was committed. A commit that failed has ended it, and
