@@ -53,8 +53,8 @@ func (f *File) flush() error {
 }
 
 func (f *File) blank(e *sectorRun) error {
-	_, err := f.handle.WriteAt(e.segment.blank(e.place, e.sectors), e.segment.offset(e.place))
-	if err != nil {
+	empty := e.segment.blank(nil, e.place, e.sectors)
+	if _, err := f.handle.WriteAt(empty, e.segment.offset(e.place)); err != nil {
 		return fmt.Errorf("blank a record: %w", cause(err))
 	}
 	return nil

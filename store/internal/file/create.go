@@ -1,6 +1,7 @@
 package file
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -75,7 +76,7 @@ func build(
 			_ = os.Remove(path) // the first error is the one to tell
 		}
 	}()
-	db, err := bbolt.Open(path, o.permissions(), options)
+	db, err := bbolt.Open(path, cmp.Or(o.Mode, 0o600), options)
 	if err != nil {
 		return notCreated(filepath.Dir(path), err)
 	}

@@ -97,7 +97,7 @@ func (f *File) blankAgain(run sectorRun) error {
 			return corrupt("sector %d of segment %d of its log: %w", run.place+i, s.number, err)
 		}
 		if found.number == 0 || found.number == f.log.next {
-			copy(content[start:], s.blank(run.place+i, 1))
+			copy(content[start:], s.blank(nil, run.place+i, 1))
 			from, to = min(from, i), i+1
 		}
 	}

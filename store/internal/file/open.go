@@ -96,7 +96,8 @@ func openExisting(
 		return nil, err
 	}
 	f := &File{
-		tables: &tables{db: db, hooks: o.Hooks, disk: newDisk()}, handle: handle, noSync: o.NoSync,
+		tables: &tables{db: db, hooks: o.Hooks, disk: make(disk, 1)},
+		handle: handle, noSync: o.NoSync,
 	}
 	if err := checkPath(path, found.info); err != nil {
 		return nil, errors.Join(err, f.Close())

@@ -34,14 +34,6 @@ func (o *Options) bolt(wait time.Duration) *bbolt.Options {
 	}
 }
 
-// permissions returns the mode of a new file.
-func (o *Options) permissions() fs.FileMode {
-	if o.Mode == 0 {
-		return 0o600
-	}
-	return o.Mode
-}
-
 // Hooks are for tests that hold or break a commit, or feign a file system. A nil function does
 // nothing, and so does the zero value. Those of a commit are called on the goroutine that commits,
 // and Synced and Changed are also on the one that takes a step of a checkpoint meanwhile.

@@ -93,10 +93,7 @@ func (s *segment) create(tx *bbolt.Tx) error {
 		return err
 	}
 	value := make([]byte, sectorSize-segmentPrefix, s.length())
-	for place := 1; place < lanes*s.stride-1; place++ {
-		value = s.appendSector(value, place, 0, nil)
-	}
-	return bucket.Put([]byte(segmentKey), value)
+	return bucket.Put([]byte(segmentKey), s.blank(value, 1, lanes*s.stride-2))
 }
 
 // appendSector appends a sector for that place, with as much of the payload as it has room for.
@@ -132,9 +129,8 @@ func (s *segment) frame(buf []byte, place int, number uint64, payload []byte) []
 	return buf
 }
 
-// blank returns so many empty sectors from that place on.
-func (s *segment) blank(place, sectors int) []byte {
-	var buf []byte
+// blank appends so many empty sectors from that place on.
+func (s *segment) blank(buf []byte, place, sectors int) []byte {
 	for i := range sectors {
 		buf = s.appendSector(buf, place+i, 0, nil)
 	}

@@ -17,7 +17,7 @@ import (
 type tables struct {
 	db     *bbolt.DB
 	hooks  Hooks
-	disk   *disk
+	disk   disk
 	locked bool  // a transaction is open, or a panic of bbolt's left its locks
 	broken error // not nil: such a panic, after which bbolt's memory may be wrong
 }
@@ -221,14 +221,12 @@ func guard(fn func() error) (err error) {
 // bbolt's. The system tells of a write that has failed only once, to the next sync, whichever
 // goroutine makes it. So with two at a time one could take the other's error, and the other one
 // count as durable what is not on disk. It is a channel, not a mutex, so that a test can tell
-// which goroutine waits for it.
-type disk struct{ busy chan struct{} }
-
-func newDisk() *disk { return &disk{make(chan struct{}, 1)} }
+// which goroutine waits for it. It has room for one.
+type disk chan struct{}
 
 // alone calls write, which syncs all that it has written, when no other goroutine writes.
-func (d *disk) alone(write func() error) error {
-	d.busy <- struct{}{}
-	defer func() { <-d.busy }()
+func (d disk) alone(write func() error) error {
+	d <- struct{}{}
+	defer func() { <-d }()
 	return write()
 }
