@@ -68,9 +68,12 @@ func (f *File) writeAgain() error {
 	if _, err := f.handle.WriteAt(meta.raw[:], at); err != nil {
 		return err
 	}
-	if r := f.log.newest; r != nil {
-		sectors := r.at.segment.frame(nil, r.at.place, r.number, r.payload)
-		if _, err := f.handle.WriteAt(sectors, r.at.segment.offset(r.at.place)); err != nil {
+	if payload := f.log.newest; payload != nil {
+		s, number := f.log.filling, f.log.next-1
+		lane := number % lanes
+		place := s.place(int(lane), s.used[lane]-sectorsFor(len(payload)))
+		sectors := s.frame(nil, place, number, payload)
+		if _, err := f.handle.WriteAt(sectors, s.offset(place)); err != nil {
 			return err
 		}
 	}

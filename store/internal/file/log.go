@@ -30,14 +30,7 @@ type commitLog struct {
 	direct  int            // commits of this process that went to the tables
 	cut     *sectorRun     // what has to be blank before anything is written
 	unclear bool           // it is not blank, though it should be
-	newest  *record        // the last one of the file as it was opened, until that is on disk
-}
-
-// record is one as it is in the file.
-type record struct {
-	at      sectorRun
-	number  uint64
-	payload []byte
+	newest  []byte         // payload of the last record, as it was read, until that is on disk
 }
 
 // sectorRun is sectors that lie one behind the other in a lane.

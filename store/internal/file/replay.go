@@ -139,7 +139,7 @@ func (l *commitLog) replay(scans []*scan, last header) (header, error) {
 			return last, corrupt("record %d of its log: %w", l.next, err)
 		}
 		l.filling.rows.add(rows)
-		l.newest = &record{l.filling.last(l.lane(), len(payload)), l.next, payload}
+		l.newest = payload
 		l.next++
 		before = left
 	}

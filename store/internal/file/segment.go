@@ -69,12 +69,6 @@ func (s *segment) small(size int) bool { return 2*lanes*s.stride*sectorSize <= s
 // fill is how many sectors of the fuller lane are used.
 func (s *segment) fill() int { return max(s.used[0], s.used[1]) }
 
-// last is where the last record of a lane is, which has a payload of that size.
-func (s *segment) last(lane, size int) sectorRun {
-	sectors := sectorsFor(size)
-	return sectorRun{s, s.place(lane, s.used[lane]-sectors), sectors}
-}
-
 // reset forgets what it has: the next record is its first.
 func (s *segment) reset() {
 	s.first, s.used, s.rows = 0, [lanes]int{}, newMemtable()
