@@ -146,7 +146,7 @@ func (f *File) withdraw(at *sectorRun) bool {
 	}
 	for i := range at.sectors {
 		sector := found[i*sectorSize : (i+1)*sectorSize]
-		if _, err := at.segment.readSector(at.place+i, sector); err != nil {
+		if !at.segment.readSector(at.place+i, sector).sound {
 			return false
 		}
 	}

@@ -95,9 +95,9 @@ func (f *File) blankAgain(run sectorRun) error {
 	from, to := run.sectors, 0 // what has to be written: all else is as it is
 	for i := range run.sectors {
 		start := i * sectorSize
-		found, err := s.readSector(run.place+i, content[start:start+sectorSize])
-		if err != nil {
-			return corrupt("sector %d of segment %d of its log: %w", run.place+i, s.number, err)
+		found := s.readSector(run.place+i, content[start:start+sectorSize])
+		if !found.sound {
+			return errSector(run.place+i, s.number)
 		}
 		if found.number == 0 || found.number == f.log.next {
 			copy(content[start:], s.blank(nil, run.place+i, 1))

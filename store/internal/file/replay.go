@@ -9,22 +9,15 @@ import (
 // scan is a segment as it was found in a file.
 type scan struct {
 	*segment
-	content []byte        // from its first page on
-	sectors []sectorFound // by place
-}
-
-// sectorFound is a sector, and whether its checksum holds.
-type sectorFound struct {
-	sector
-	sound bool
+	content []byte   // from its first page on
+	sectors []sector // by place
 }
 
 // newScan reads all sectors in the content. That of place 0, which is bbolt's, is not sound.
 func newScan(s *segment, content []byte) *scan {
-	c := &scan{segment: s, content: content}
-	for place := range len(content) / sectorSize {
-		found, err := s.readSector(place, c.raw(place))
-		c.sectors = append(c.sectors, sectorFound{found, err == nil && place > 0})
+	c := &scan{segment: s, content: content, sectors: make([]sector, len(content)/sectorSize)}
+	for place := 1; place < len(c.sectors); place++ {
+		c.sectors[place] = s.readSector(place, c.raw(place))
 	}
 	return c
 }
@@ -33,7 +26,7 @@ func newScan(s *segment, content []byte) *scan {
 func (c *scan) check() error {
 	for place := 1; place < len(c.sectors); place++ {
 		if !c.sectors[place].sound {
-			return corrupt("sector %d of segment %d of its log: %w", place, c.number, errSector)
+			return errSector(place, c.number)
 		}
 	}
 	return nil
@@ -241,8 +234,8 @@ func (l *commitLog) outdated(file *os.File) (bool, error) {
 		if _, err := file.ReadAt(raw, run.segment.offset(run.place)); err != nil {
 			return false, cause(err)
 		}
-		now, err := run.segment.readSector(run.place, raw)
-		if err != nil || now.number == l.next {
+		now := run.segment.readSector(run.place, raw)
+		if !now.sound || now.number == l.next {
 			return true, nil
 		}
 	}

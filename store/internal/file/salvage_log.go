@@ -70,7 +70,7 @@ func (s *salvage) scanSegments() {
 		content := s.read(page, 1)
 		for number := range byte(segments) {
 			c := &segment{number: number}
-			if _, err := c.readSector(1, content[sectorSize:2*sectorSize]); err == nil {
+			if c.readSector(1, content[sectorSize:2*sectorSize]).sound {
 				s.addSegment(number, page)
 			}
 		}

@@ -131,10 +131,12 @@ func (s *segment) blank(buf []byte, place, sectors int) []byte {
 	return buf
 }
 
-var (
-	errSegment = errors.New("it is not one")
-	errSector  = errors.New("the checksum of a sector does not match")
-)
+var errSegment = errors.New("it is not one")
+
+func errSector(place int, segment byte) error {
+	return corrupt("sector %d of segment %d of its log: the checksum of a sector does not match",
+		place, segment)
+}
 
 // newSegment returns the segment of a bucket with that root, from a leaf of it, which has to be the
 // root.
@@ -154,19 +156,21 @@ func newSegment(number byte, root uint64, pageSize int, content []byte) (*segmen
 	return s, nil
 }
 
-// sector is what one says.
+// sector is what one says. The zero value is one whose checksum does not match.
 type sector struct {
 	number uint64 // of its record; 0: it is empty
 	left   uint32 // bytes of the record's payload from here on
+	sound  bool   // the checksum matches
 }
 
 // readSector returns what the sector at that place says.
-func (s *segment) readSector(place int, raw []byte) (sector, error) {
+func (s *segment) readSector(place int, raw []byte) sector {
 	if binary.BigEndian.Uint32(raw) != s.checksum(place, raw) {
-		return sector{}, errSector
+		return sector{}
 	}
 	return sector{
 		left:   binary.BigEndian.Uint32(raw[4:]),
 		number: binary.BigEndian.Uint64(raw[8:]),
-	}, nil
+		sound:  true,
+	}
 }
