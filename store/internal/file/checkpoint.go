@@ -116,7 +116,7 @@ func (f *File) finish() error {
 	if settled == nil {
 		return nil
 	}
-	err := f.begin(f.log.step(settled.rows.len()))()
+	err := f.begin(f.log.step(settled.rows.Len()))()
 	f.conclude()
 	return err
 }

@@ -166,7 +166,7 @@ func (l *commitLog) due() (target int, due bool) {
 		return 0, false
 	}
 	used, room := l.filling.fill(), l.filling.room()*7/8
-	total := l.settled.rows.len()
+	total := l.settled.rows.Len()
 	target = int(int64(total) * int64(min(used, room)) / int64(room))
 	rows := target - l.count
 	early := used-l.stepped < stepSectors && rows < manyRows || rows < stepRows
@@ -182,12 +182,12 @@ func (l *commitLog) step(target int) *step {
 			return false
 		}
 		s.count, s.taken = s.count+1, format.Write{Table: row.Table, Key: row.Key}
-		if !l.filling.rows.has(row) {
+		if !l.filling.rows.Has(row) {
 			s.rows = append(s.rows, row)
 		}
 		return true
 	})
-	s.done = s.count == l.settled.rows.len()
+	s.done = s.count == l.settled.rows.Len()
 	return s
 }
 

@@ -7,27 +7,22 @@ import (
 
 const memtableDegree = 32
 
-// memtable is the newest row of each place that some records have.
-type memtable struct{ rows *btree.BTreeG[format.Write] }
+// memtable is the newest row of each place that some records have, also of those that were deleted.
+type memtable struct{ *btree.BTreeG[format.Write] }
 
 func newMemtable() *memtable { return &memtable{btree.NewG(memtableDegree, format.Write.Before)} }
-
-func (m *memtable) len() int { return m.rows.Len() }
-
-// has reports whether there is a row of the place, or that it was deleted.
-func (m *memtable) has(row format.Write) bool { return m.rows.Has(row) }
 
 // add puts rows in the place of those that were there.
 func (m *memtable) add(rows []format.Write) {
 	for _, row := range rows {
-		m.rows.ReplaceOrInsert(row)
+		m.ReplaceOrInsert(row)
 	}
 }
 
 // list returns the rows, in order.
 func (m *memtable) list() []format.Write {
-	rows := make([]format.Write, 0, m.len())
-	m.rows.Ascend(func(row format.Write) bool {
+	rows := make([]format.Write, 0, m.Len())
+	m.Ascend(func(row format.Write) bool {
 		rows = append(rows, row)
 		return true
 	})
@@ -36,7 +31,7 @@ func (m *memtable) list() []format.Write {
 
 // after calls fn with the rows behind that place, in order, until it returns false.
 func (m *memtable) after(place format.Write, fn func(row format.Write) bool) {
-	m.rows.AscendGreaterOrEqual(place, func(row format.Write) bool {
+	m.AscendGreaterOrEqual(place, func(row format.Write) bool {
 		return !place.Before(row) || fn(row)
 	})
 }

@@ -203,7 +203,7 @@ func (l *commitLog) countTaken() {
 		left++
 		return true
 	})
-	l.count = l.settled.rows.len() - left
+	l.count = l.settled.rows.Len() - left
 }
 
 // findCut finds the record that a crash has cut off. It would have been the next one.
