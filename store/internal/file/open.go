@@ -134,15 +134,10 @@ func (f *File) settle(found found, reader Reader) error {
 // opens the path from now on would not find the lock.
 func checkPath(path string, locked fs.FileInfo) error {
 	named, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return errChanging
-	case err != nil:
-		return cause(err)
-	case !os.SameFile(locked, named):
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(locked, named) {
 		return errChanging
 	}
-	return nil
+	return cause(err)
 }
 
 // openSound opens the file if bbolt can be trusted with it.
