@@ -84,8 +84,8 @@ func (f *File) conclude() {
 	f.stepping = nil
 	switch {
 	case s.err == nil:
-		f.committed(s.commit.last)
-		f.log.advance(s.step, s.commit.made)
+		f.committed(s.commit)
+		f.log.advance(s.step)
 	case s.unclear:
 		f.failed = s.err
 	default:
@@ -100,11 +100,13 @@ func (f *File) next(log logState) header {
 	return last
 }
 
-// committed takes note of a commit of bbolt's that has left that. Commits to the log may have come
-// after it was begun.
-func (f *File) committed(last header) {
-	f.last.commit = last.commit
-	f.log.made = last.log.made
+// committed takes note of a commit of bbolt's. Commits to the log may have come after it was begun.
+func (f *File) committed(c tableCommit) {
+	f.last.commit = c.last.commit
+	f.log.made = c.last.log.made
+	for _, s := range c.made {
+		f.log.segments[s.number] = s
+	}
 }
 
 // finish takes the rest of the settled segment to the tables.
@@ -140,9 +142,9 @@ func (f *File) writeTables(rows []format.Write, last header) error {
 	if l.direct++; len(c.made) == 0 && l.direct > lateCommits {
 		l.direct = 0 // for want of room: later
 	}
-	f.committed(c.last)
+	f.committed(c)
 	f.last.index, f.last.tally = last.index, last.tally
-	l.clear(c.made)
+	l.clear()
 	return nil
 }
 

@@ -101,7 +101,7 @@ func (f *File) age() error {
 	if err != nil {
 		return err
 	}
-	f.committed(c.last)
+	f.committed(c)
 	return nil
 }
 

@@ -191,24 +191,17 @@ func (l *commitLog) step(target int) *step {
 	return s
 }
 
-// advance is called when a step is durable, and with it the segment, if any, that takes the place
-// of the settled one.
-func (l *commitLog) advance(s *step, made []*segment) {
+// advance is called when a step is durable.
+func (l *commitLog) advance(s *step) {
 	l.taken, l.count, l.stepped = s.taken, s.count, l.filling.fill()
 	if s.done {
 		l.settled.reset()
 		l.settled, l.taken, l.count = nil, format.Write{}, 0
 	}
-	for _, m := range made {
-		l.segments[m.number] = m
-	}
 }
 
-// clear is called when the tables have all: from the segments on that are given, if any are.
-func (l *commitLog) clear(made []*segment) {
-	for _, s := range made {
-		l.segments[s.number] = s
-	}
+// clear is called when the tables have all.
+func (l *commitLog) clear() {
 	if l.segments[0] == nil {
 		return
 	}
