@@ -14,10 +14,6 @@ const (
 	pageSize   = 32 // rows that Ascend reads at a time
 	catchUps   = 8  // cells that the order catches up by, for each that changes
 
-	// endsAtOnce is how many versions for deletions are made at once. To make each when it is
-	// needed would be 3 % of sharing a lock and releasing it.
-	endsAtOnce = 16
-
 	// slack is how many cells the order may be behind by, beyond the size of the table.
 	slack = 128
 )
@@ -40,12 +36,11 @@ type Table[T any] struct {
 	view   View[T]                   // the newest clone of the order
 	stale  bool                      // view is older than the cells
 	behind []*cell[T]
-	open   []*cell[T]   // what the open batch changed; may name a cell whose change was undone
-	flying []*cell[T]   // what the batch that is being written changed
-	undo   []change[T]  // what the running transaction changed, each cell once
-	size   int          // rows that live
-	ends   []version[T] // for the deletions to come
-	moves  uint64       // how often a row has changed
+	open   []*cell[T]  // what the open batch changed; may name a cell whose change was undone
+	flying []*cell[T]  // what the batch that is being written changed
+	undo   []change[T] // what the running transaction changed, each cell once
+	size   int         // rows that live
+	moves  uint64      // how often a row has changed
 
 	// While a file is read:
 	read   []*leaf[T]
@@ -171,13 +166,7 @@ func (t *Table[T]) Write(key string, d *Draft[T]) { t.set(key, &d.version) }
 
 // Delete removes the newest row of the key, which must be there.
 func (t *Table[T]) Delete(key string) {
-	if len(t.ends) == 0 {
-		t.ends = make([]version[T], endsAtOnce)
-	}
-	end := &t.ends[0]
-	t.ends = t.ends[1:]
-	end.dead = true
-	t.set(key, end)
+	t.set(key, &version[T]{dead: true})
 }
 
 // set makes next, which is new, the newest version of the key.
