@@ -157,7 +157,9 @@ func (g *Guard) check(q Sequencer) error {
 	if q.Mode == Exclusive {
 		g.exclusive = q
 	}
-	if q.Mode == Exclusive || q.Fence > g.newest.Fence {
+	later := q.Fence > g.newest.Fence ||
+		q.Fence == g.newest.Fence && q.LockIndex > g.newest.LockIndex
+	if q.Mode == Exclusive || later {
 		g.newest = q
 	}
 	return nil

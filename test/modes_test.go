@@ -374,6 +374,9 @@ func TestModes_R6_Guard(t *testing.T) {
 		{grant(7, 2, lockd.Shared), false},
 		{grant(9, 4, lockd.Shared), true}, // a downgrade
 		{grant(8, 4, lockd.Exclusive), false},
+		{grant(10, 5, lockd.Exclusive), true},
+		{grant(10, 6, lockd.Shared), true}, // of the same transaction, and later
+		{grant(10, 5, lockd.Exclusive), false},
 	} {
 		err := g.Check(step.Sequencer)
 		if step.admitted != (err == nil) || err != nil && !errors.Is(err, lockd.ErrNotHeld) {
