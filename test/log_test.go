@@ -128,6 +128,33 @@ func TestLogger_TellsWhatHappens(t *testing.T) {
 	})
 }
 
+// Ensure that what the log tells of a share says that it is one.
+func TestLogger_TellsTheModeOfAShare(t *testing.T) {
+	each(t, func(h *harness) {
+		l := &logged{}
+		h.log(l)
+		a, b := h.named("a"), h.named("b")
+		h.settle()
+		l.take()
+		names := map[string]*lockd.Session{"a": a, "b": b}
+		at := h.Stats().Index
+		lock := h.share(a, "k")
+		h.share(b, "k")
+		h.must(lock.Unlock())
+		h.must(h.ForceUnlock("k", at+2, "it hangs"))
+		h.mustLog(l, names,
+			fmt.Sprintf("0 DEBUG lock granted: index=%d key=k fence=%d mode=shared session=<a> "+
+				"name=a", at+1, at+1),
+			fmt.Sprintf("0 DEBUG lock granted: index=%d key=k fence=%d mode=shared session=<b> "+
+				"name=b", at+2, at+2),
+			fmt.Sprintf("0 DEBUG lock released: index=%d key=k fence=%d mode=shared session=<a> "+
+				"name=a cause=lock released", at+3, at+1),
+			fmt.Sprintf("0 WARN lock lost: index=%d key=k fence=%d mode=shared session=<b> "+
+				"name=b cause=unlocked by force: it hangs", at+4, at+2),
+		)
+	})
+}
+
 // Ensure that the panic of a leader is logged as soon as it happens: Lead goes on, and returns it
 // only at the end.
 func TestLogger_TellsOfAPanicOfALeader(t *testing.T) {
