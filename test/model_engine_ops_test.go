@@ -37,6 +37,8 @@ func (c *core) draw() op {
 		o.kind = "newSession" // most rules want several
 	case c.rows.Durable() && c.random.IntN(16) == 0:
 		o.kind = "fail"
+	case c.rows.Durable() && c.random.IntN(50) == 0:
+		o.kind = "reopen"
 	case o.kind == "transaction":
 		for range 1 + c.random.IntN(5) {
 			o.of = append(o.of, c.drawOf(coreTxKinds))
@@ -70,6 +72,8 @@ func (c *core) do(o op) error {
 	case "fail":
 		c.failures, c.m.failures = 1+o.c%3, 1+o.c%3
 		return nil
+	case "reopen":
+		return c.reopen()
 	case "transaction":
 		return c.transaction(o)
 	}
@@ -470,7 +474,7 @@ func (c *core) newSession(o op) error {
 		ID: id, Name: fmt.Sprintf("s%d", c.named), Node: ownNode,
 		TTL:       []time.Duration{0, 10, 15, 20, 5}[o.a%5] * time.Second,
 		LockDelay: []time.Duration{15, 5, 0, 60}[o.b] * time.Second,
-		Behavior:  uint8(o.c % 2),
+		Behavior:  uint8(o.c % 2), Lifetime: uint8(o.c / 2 % 2),
 	}
 	owner := new(coreOwner)
 	err := c.write(func(tx *engine.Txn) (err error) {

@@ -7,6 +7,8 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -24,9 +26,9 @@ var (
 	engineRun = flag.Uint64("model.enginerun", 0, "the one run of that test to do, by its seed")
 )
 
-// Ensure that the rules alone do what the model does, without a writer, a file or a goroutine: in
-// memory, and where writes wait for commits, of which some fail. It does in seconds what takes a
-// database minutes.
+// Ensure that the rules alone do what the model does, without a writer or a goroutine: in memory,
+// and on a file, where writes wait for commits, of which some fail, and the file is left as by a
+// crash and opened again. It does in seconds what takes a database minutes.
 func TestModel_Engine(t *testing.T) {
 	var crowded atomic.Int64
 	t.Cleanup(func() { // when both are done
@@ -34,10 +36,12 @@ func TestModel_Engine(t *testing.T) {
 			t.Errorf("%d operations beside four sessions or more, want %d", n, *engineOps/2)
 		}
 	})
-	for name, durable := range map[string]bool{"memory": false, "batches": true} {
+	for name, path := range map[string]string{
+		"memory": "", "file": filepath.Join(t.TempDir(), "lockd.db"),
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			crowded.Add(testEngine(t, durable))
+			crowded.Add(testEngine(t, path))
 		})
 	}
 }
@@ -46,11 +50,11 @@ func TestModel_Engine(t *testing.T) {
 func full() bool { return !testing.Short() && !raced }
 
 // testEngine returns how many operations were done while four sessions lived, or more, on four keys
-// and a semaphore.
-func testEngine(t *testing.T, durable bool) int64 {
+// and a semaphore. Without a path it is in memory.
+func testEngine(t *testing.T, path string) int64 {
 	counts := map[string]int{}
 	if seed := *engineRun; seed != 0 {
-		if script, err := newCore(seed, durable, counts).play(nil); err != nil {
+		if script, err := newCore(seed, path, counts).play(nil); err != nil {
 			t.Fatalf("%v\n%s", err, strings.Join(script.lines, "\n"))
 		}
 		return 0
@@ -62,10 +66,10 @@ func testEngine(t *testing.T, durable bool) int64 {
 	began, done, runs := time.Now(), 0, uint64(0)
 	for ; done < want; runs++ {
 		seed := first + runs
-		script, err := newCore(seed, durable, counts).play(nil)
+		script, err := newCore(seed, path, counts).play(nil)
 		done += len(script.ops)
 		if err != nil {
-			script, err = shortest(script, seed, durable, err)
+			script, err = shortest(script, seed, path, err)
 			t.Fatalf("-model.enginerun=%d: %v\nafter\n%s", seed, err,
 				strings.Join(script.lines, "\n"))
 		}
@@ -75,8 +79,8 @@ func testEngine(t *testing.T, durable bool) int64 {
 		done, float64(done)/took.Seconds(), counts)
 	if full() {
 		always := coreCounts
-		if !durable {
-			always = always[:len(always)-2]
+		if path == "" {
+			always = always[:len(always)-3]
 		}
 		for _, what := range always {
 			if counts[what] == 0 {
@@ -87,13 +91,13 @@ func testEngine(t *testing.T, durable bool) int64 {
 	return int64(counts["beside four sessions"])
 }
 
-// coreCounts is what has to happen; the last two only where commits fail.
+// coreCounts is what has to happen; the last three only on a file.
 var coreCounts = []string{
 	"lock shared by several", "share taken over", "grant with several handles", "downgrade",
 	"key gone with its last sharer", "key deleted with the last session that shared it",
 	"delay after the loss of exclusive", "delay after the loss of shared",
 	"held too long, exclusive", "held too long, shared", "wait told",
-	"share undone", "end of a share undone",
+	"share undone", "end of a share undone", "share kept by Open",
 }
 
 // coreScript is what was done in one run.
@@ -104,12 +108,12 @@ type coreScript struct {
 
 // shortest leaves out of a script what a failure does not need.
 func shortest(
-	failed coreScript, seed uint64, durable bool, err error,
+	failed coreScript, seed uint64, path string, err error,
 ) (coreScript, error) {
 	for n := len(failed.ops) / 2; n > 0; n /= 2 {
 		for at := 0; at+n <= len(failed.ops); {
 			ops := slices.Delete(slices.Clone(failed.ops), at, at+n)
-			script, again := newCore(seed, durable, map[string]int{}).play(ops)
+			script, again := newCore(seed, path, map[string]int{}).play(ops)
 			if again == nil {
 				at += n
 			} else {
@@ -126,6 +130,7 @@ const coreRun = 150
 // core is an engine and its model, and all that was got from both.
 type core struct {
 	random *rand.Rand
+	path   string // of the file, if there is one
 	rows   *store.Store
 	engine *engine.Engine
 	m      *model
@@ -182,25 +187,77 @@ type coreCall struct {
 	err   error
 }
 
-func newCore(seed uint64, durable bool, counts map[string]int) *core {
+func newCore(seed uint64, path string, counts map[string]int) *core {
 	c := &core{
-		random: rand.New(rand.NewPCG(seed, 0)), rows: store.New(), now: time.Unix(0, 0).UTC(),
-	}
-	if durable {
-		c.rows.Rehearse(store.Hooks{})
+		random: rand.New(rand.NewPCG(seed, 0)), path: path, now: time.Unix(0, 0).UTC(),
 	}
 	c.m = newModel(c.now)
 	c.m.counts, c.m.dropped = counts, c.dropped
 	c.m.ended = new([]string)
+	if err := c.open(); err != nil {
+		panic("the model of the rules: " + err.Error())
+	}
+	return c
+}
+
+// open begins with what the file has, if there is one.
+func (c *core) open() error {
+	c.rows = store.New()
+	if c.path != "" {
+		if err := c.rows.Open(c.path, store.Options{NoSync: true}); err != nil {
+			return err
+		}
+	}
 	c.engine = engine.New(c.rows, engine.Config{
 		Node: ownNode, Ends: func(due string) { *c.m.ended = append(*c.m.ended, due) },
 	})
+	if err := c.engine.CheckReferences(); err != nil {
+		return err
+	}
 	c.engine.Load(c.now)
-	_ = c.write(func(tx *engine.Txn) error {
+	return c.write(func(tx *engine.Txn) error {
 		tx.Initialize()
 		return nil
 	})
-	return c
+}
+
+// reopen leaves the file as a crash does, and opens it again. Handles that there were are of the
+// past; the sessions of the process end, and the others have new ones.
+func (c *core) reopen() error {
+	if err := errors.Join(c.engine.Check(), c.rows.Close()); err != nil {
+		return err
+	}
+	c.sessions, c.locks, c.calls, c.events, c.seen, c.failures = nil, nil, nil, nil, 0, 0
+	c.m.reopen()
+	if err := c.open(); err != nil {
+		return err
+	}
+	for _, s := range c.engine.Sessions((*engine.Session).BoundToProcess) {
+		_ = c.apply(func(tx *engine.Txn) error {
+			tx.EndSession(s, lockd.ErrProcessGone)
+			return nil
+		})
+	}
+	if err := c.commit(); err != nil {
+		return err
+	}
+	for _, s := range c.m.live {
+		state := c.engine.Known(schema.ID(s.info.ID))
+		if state == nil {
+			return fmt.Errorf("session %s is not kept", s.info.Name)
+		}
+		c.sessions = append(c.sessions, coreSession{real: &coreOwner{state: state}, model: s})
+	}
+	return c.compareState()
+}
+
+// close gives the file up, if there is one.
+func (c *core) close() error {
+	err := c.rows.Close()
+	if c.path != "" {
+		err = errors.Join(err, os.Remove(c.path))
+	}
+	return err
 }
 
 func (c *core) dropped() uint64 {
@@ -304,8 +361,9 @@ func (c *core) tell(o engine.Outcome) {
 	}
 }
 
-// play does the operations, or random ones, until both sides differ.
+// play does the operations, or random ones, until both sides differ. Afterwards c is of no use.
 func (c *core) play(ops []op) (script coreScript, err error) {
+	defer func() { err = errors.Join(err, c.close()) }()
 	for n := range coreRun {
 		var o op
 		if ops == nil {
