@@ -176,6 +176,7 @@ type way struct {
 	mu       sync.Mutex
 	begun    []string      // "PUT /v1/kv/a?acquire=…"
 	answered []string      // of these
+	refusal  string        // why the last of them is refused, as its header says
 	changed  chan struct{} // closed with the next request or answer
 	breaks   string        // requests that contain this are not let through
 	failures int           // how many of them
@@ -203,6 +204,9 @@ func (w *way) RoundTrip(r *http.Request) (*http.Response, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.record(&w.answered, line)
+	if err == nil {
+		w.refusal = response.Header.Get("X-Lockd-Refusal")
+	}
 	return response, err
 }
 
@@ -225,6 +229,13 @@ func (w *way) count(text string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return occurrences(w.answered, text)
+}
+
+// lastRefusal returns why the request that was answered last is refused, "" if it is not.
+func (w *way) lastRefusal() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.refusal
 }
 
 func occurrences(lines []string, text string) (n int) {

@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/consul/api"
@@ -22,6 +23,10 @@ func TestR10_AClientWaitsForTheEndOfTheLastShare(t *testing.T) {
 		p := h.get("l")
 		equal(h, "session", p.Session, "")
 		equal(h, "acquire", h.acquire("l", h.session(nil), "v"), false)
+		why := "shared by 2 holders, for longest by session " + a.ID().String()
+		if got := h.way.lastRefusal(); !strings.HasPrefix(got, why) {
+			h.t.Errorf("reason: got %q, want %q", got, why)
+		}
 		equal(h, "acquire by one of them", h.acquire("l", a.ID().String(), "v"), false)
 		released, _, err := h.KV().Release(&api.KVPair{Key: "l", Session: b.ID().String()}, nil)
 		check(h.t, err)

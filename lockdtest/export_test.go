@@ -3,6 +3,8 @@ package lockdtest
 import (
 	"testing"
 	"time"
+
+	"github.com/lockd/lockd"
 )
 
 // BePatientFor sets how long the test waits for what its own goroutines have to do.
@@ -60,4 +62,23 @@ func CheckOptions(opts ExploreOptions) error { return opts.complete() }
 func CheckSeed(seed string) (again string, err error) {
 	p, err := parsePlan(seed)
 	return p.String(), err
+}
+
+// Judge returns the promise that a world finds broken by events of one key, "" if none is.
+func Judge(events ...lockd.Event) string {
+	var w World
+	w.monitor = newMonitor(&w)
+	var k seen
+	for _, e := range events {
+		if !e.Ended.ID.IsZero() {
+			w.monitor.ended(&k, e)
+		}
+		if !e.Granted.ID.IsZero() {
+			w.monitor.granted(&k, e)
+		}
+	}
+	if w.failure == nil {
+		return ""
+	}
+	return w.failure.rule
 }

@@ -1,0 +1,79 @@
+package lockdtest_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/lockdtest"
+)
+
+// Ensure that a world knows events that break a promise about grants from those that keep it.
+func TestExplore_JudgesGrants(t *testing.T) {
+	const x, s = lockd.Exclusive, lockd.Shared
+	start := time.Unix(0, 0)
+	session := func(number byte) lockd.SessionInfo {
+		return lockd.SessionInfo{ID: lockd.SessionID{15: number}, LockDelay: 15 * time.Second}
+	}
+	event := func(index uint64, mode lockd.LockMode, second int) lockd.Event {
+		return lockd.Event{
+			Index: index, Key: "k", Time: start.Add(time.Duration(second) * time.Second),
+			Share: lockd.Sequencer{Key: "k", Mode: mode},
+		}
+	}
+	granted := func(number byte, mode lockd.LockMode, index uint64, second int) lockd.Event {
+		e := event(index, mode, second)
+		e.Granted, e.Share.Fence = session(number), index
+		return e
+	}
+	ended := func(number byte, mode lockd.LockMode, cause error, index uint64) lockd.Event {
+		e := event(index, mode, 0)
+		e.Ended, e.Cause = session(number), cause
+		return e
+	}
+	for name, test := range map[string]struct {
+		events []lockd.Event
+		want   string
+	}{
+		"one after another": {[]lockd.Event{
+			granted(1, x, 1, 0), ended(1, x, lockd.ErrUnlocked, 2), granted(2, x, 3, 0),
+		}, ""},
+		"two exclusively": {[]lockd.Event{granted(1, x, 1, 0), granted(2, x, 2, 0)}, "G1"},
+		"two share":       {[]lockd.Event{granted(1, s, 1, 0), granted(2, s, 2, 0)}, ""},
+		"a writer beside a reader": {
+			[]lockd.Event{granted(1, s, 1, 0), granted(2, x, 2, 0)}, "G1",
+		},
+		"a reader beside a writer": {
+			[]lockd.Event{granted(1, x, 1, 0), granted(2, s, 2, 0)}, "G1",
+		},
+		"a writer beside the second of two readers": {[]lockd.Event{
+			granted(1, s, 1, 0), granted(2, s, 2, 0), ended(1, s, lockd.ErrUnlocked, 3),
+			granted(3, x, 4, 0),
+		}, "G1"},
+		"a writer after both readers": {[]lockd.Event{
+			granted(1, s, 1, 0), granted(2, s, 2, 0), ended(1, s, lockd.ErrUnlocked, 3),
+			ended(2, s, lockd.ErrUnlocked, 4), granted(3, x, 5, 0),
+		}, ""},
+		"a reader within a writer's delay": {[]lockd.Event{
+			granted(1, x, 1, 0), ended(1, x, lockd.ErrExpired, 2), granted(2, s, 3, 14),
+		}, "G7"},
+		"a writer within a reader's delay": {[]lockd.Event{
+			granted(1, s, 1, 0), ended(1, s, lockd.ErrExpired, 2), granted(2, x, 3, 14),
+		}, "G7"},
+		"a reader within a reader's delay": {[]lockd.Event{
+			granted(1, s, 1, 0), ended(1, s, lockd.ErrExpired, 2), granted(2, s, 3, 14),
+		}, ""},
+		"after a delay": {[]lockd.Event{
+			granted(1, x, 1, 0), ended(1, x, lockd.ErrExpired, 2), granted(2, x, 3, 15),
+		}, ""},
+		"a fence that falls": {[]lockd.Event{
+			granted(1, x, 2, 0), ended(1, x, lockd.ErrUnlocked, 3), granted(2, x, 1, 0),
+		}, "G8"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := lockdtest.Judge(test.events...); got != test.want {
+				t.Errorf("broken: got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
