@@ -104,8 +104,9 @@ func sortOut(found *store.Backup, rows *store.Store) (refused []store.Remark, er
 	}
 	err = trial.update(func(tx *engine.Txn) error {
 		for _, row := range found.Nodes {
-			if fits("nodes", row.Name, wrap("put node", row.Name, tx.PutNode(row))) {
-				rows.Nodes.Put(engine.Folded(row.Name), row)
+			key := engine.Folded(row.Name)
+			if fits("nodes", key, wrap("put node", row.Name, tx.PutNode(row))) {
+				rows.Nodes.Put(key, row)
 			}
 		}
 		for _, row := range found.Services {
