@@ -151,7 +151,7 @@ func (r *request) queue(tx *engine.Txn, keys []string) (*waiter, error) {
 // await waits until the waiter is told, or ctx ends, and puts what it was granted into locks.
 func (db *DB) await(ctx context.Context, w *waiter, locks []*Lock) error {
 	var keys []string
-	if db.hooks != nil {
+	if db.hooks.Turns != nil {
 		keys = w.Keys()
 	}
 	over := db.writer.Wait(hook.Locks, keys)

@@ -26,8 +26,7 @@ type DB struct {
 	hub    *hub.Hub[engine.Record]
 	limits *expiry.Limits // of the calls of Wait
 	logger *logger.Logger // nil: everything is discarded
-	hooks  *hook.Hooks    // of a test, or nil
-	shows  func()         // tells a test that something is published, or nil: see hook.Probe
+	hooks  *hook.Hooks    // of a test, or none
 	closed chan struct{}  // closed when Close is done
 
 	keepers map[*ending.Ending]struct{} // of each Keeper; protected by the writer's mutex
@@ -87,7 +86,7 @@ var errDatabaseClosed = fmt.Errorf("database %w", ErrClosed)
 
 // waitsMoved tells a test that a call has begun or ceased to wait, or to keep a session alive.
 func (db *DB) waitsMoved() {
-	if db.hooks != nil {
+	if db.hooks.WaitsMoved != nil {
 		db.hooks.WaitsMoved()
 	}
 }

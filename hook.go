@@ -10,26 +10,12 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// attach gives a test its hooks and its door.
-func (db *DB) attach(test *hook.Clock) {
-	db.hooks = &test.Hooks
-	db.shows = test.Hooks.Published
-	test.Door = hook.Door{
+// door is what a test may do to the database, and see of it.
+func (db *DB) door() hook.Door {
+	return hook.Door{
 		Next: db.next, CatchUp: db.catchUp, Expire: db.expire,
 		Waiters: db.waiters, Waits: locked(db, db.waits), KeptAlive: db.keptAlive,
-		Check: locked(db, db.engine.Check),
-	}
-}
-
-// show lets a test look inside.
-func (db *DB) show(probe *hook.Probe) {
-	db.shows = func() {
-		if probe.Published != nil {
-			probe.Published()
-		}
-	}
-	probe.Inside = hook.Inside{
-		Waiters:     db.waiters,
+		Check:       locked(db, db.engine.Check),
 		Topics:      func() int { return db.hub.Topics() },
 		States:      locked(db, func() int { return db.engine.States() }),
 		NewestIndex: locked(db, func() uint64 { return db.rows.Index() }),
@@ -62,7 +48,7 @@ func (db *DB) losesRenewal(id schema.ID) bool {
 
 // handed tells a test of the locks that a call is about to return.
 func (db *DB) handed(locks ...*Lock) {
-	if db.hooks == nil || db.hooks.Handed == nil {
+	if db.hooks.Handed == nil {
 		return
 	}
 	for _, l := range locks {
@@ -78,7 +64,7 @@ func (db *DB) handed(locks ...*Lock) {
 
 // newID returns the ID of a new session, which a test may name.
 func (db *DB) newID() schema.ID {
-	if db.hooks == nil || db.hooks.NewID == nil {
+	if db.hooks.NewID == nil {
 		return schema.ID(uuid.New())
 	}
 	return db.hooks.NewID()

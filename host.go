@@ -31,8 +31,8 @@ func (h host) Tell(o engine.Outcome) {
 		}
 	}
 	if len(o.Events) > 0 {
-		if db.shows != nil {
-			db.shows()
+		if db.hooks.Published != nil {
+			db.hooks.Published()
 		}
 		db.logEvents(o.Events)
 		db.hub.Publish(o.Events, o.Index)

@@ -21,8 +21,8 @@ func New(opts *Options) (*DB, error) {
 		return nil, wrap("new", "", err)
 	}
 	db := newDB(&options)
-	if test, ok := db.clock.(*hook.Clock); ok {
-		db.rows.Rehearse(test.Hooks.File())
+	if test, ok := db.clock.(*hook.Clock); ok && test.Rehearse {
+		db.rows.Rehearse(test.Hooks.File)
 	}
 	if err := db.start(&options); err != nil {
 		return nil, wrap("new", "", err)
@@ -66,32 +66,24 @@ func newDB(opts *Options) *DB {
 		node: opts.Node, clock: opts.Clock, rows: store.New(),
 		closed: make(chan struct{}), keepers: make(map[*ending.Ending]struct{}),
 	}
-	rules := engine.Config{
-		Node: db.node, NewSession: db.newHandle, LosesRenewal: db.losesRenewal,
-		Slow: opts.Slow,
-	}
-	probe, probed := db.clock.(*hook.Probe)
-	if probed {
-		rules.Ends = probe.Ends
-	}
-	db.engine = engine.New(db.rows, rules)
-	_, unpaced := db.clock.(hook.Unpaced)
 	test, tested := db.clock.(*hook.Clock)
-	config := writer.Config{
+	if !tested {
+		test = new(hook.Clock)
+	}
+	db.hooks = &test.Hooks
+	db.engine = engine.New(db.rows, engine.Config{
+		Node: db.node, NewSession: db.newHandle, LosesRenewal: db.losesRenewal,
+		Slow: opts.Slow, Ends: test.Hooks.Ends,
+	})
+	db.writer = writer.New(writer.Config{
 		Clock: db.clock, Engine: db.engine, Host: host{db}, Commit: ErrCommit, Failure: ErrFailed,
-		Unpaced: unpaced, Checked: tested,
-	}
-	if tested && test.Hooks.Turns != nil {
-		config.Turns, config.Unpaced = test.Hooks.Turns, true
-	}
-	db.writer = writer.New(config)
+		Unpaced: test.Unpaced || test.Hooks.Turns != nil, Checked: test.Checked,
+		Turns: test.Hooks.Turns,
+	})
 	db.limits = expiry.NewLimits(db.writer.Time, db.clock)
 	db.logger = db.newLogger(opts)
 	if tested {
-		db.attach(test)
-	}
-	if probed {
-		db.show(probe)
+		test.Door = db.door()
 	}
 	return db
 }

@@ -129,11 +129,8 @@ func (o *Options) file() store.Options {
 		Timeout: o.OpenTimeout, Mode: o.FileMode, NoSync: o.Sync == SyncNever,
 		AllowNetworkFS: o.AllowNetworkFS,
 	}
-	switch clock := o.Clock.(type) {
-	case *hook.Probe:
-		opts.Hooks = clock.File
-	case *hook.Clock:
-		opts.Hooks = clock.Hooks.File()
+	if test, ok := o.Clock.(*hook.Clock); ok {
+		opts.Hooks = test.Hooks.File
 	}
 	return opts
 }

@@ -146,7 +146,7 @@ func (s *Session) stopKeeping() {
 
 // renewalLost asks a test whether a renewal of the session is lost, and returns why.
 func (s *Session) renewalLost() error {
-	if s.db.hooks == nil || s.Err() != nil {
+	if s.db.hooks.Renewal == nil || s.Err() != nil {
 		return nil
 	}
 	return s.db.hooks.Renewal(s.state.Row.ID)

@@ -67,8 +67,9 @@ func New(t testing.TB, opts *lockd.Options) *DB {
 		Mock: mock, t: t, patience: patience, bubbled: inBubble(),
 		moved: make(chan struct{}), drops: make(map[lockd.SessionID]*drops), hold: newHold(),
 	}
-	kit := &hook.Clock{Mock: mock, Hooks: hook.Hooks{
-		BeforeCommit: db.beforeCommit, Renewal: db.renewal, WaitsMoved: db.waitsMoved,
+	kit := &hook.Clock{Clock: mock, Rehearse: true, Checked: true, Hooks: hook.Hooks{
+		File:    hook.File{BeforeCommit: db.beforeCommit},
+		Renewal: db.renewal, WaitsMoved: db.waitsMoved,
 	}}
 	options.Clock = kit
 	var err error

@@ -66,9 +66,9 @@ func (w *World) newProcess(path string) *process {
 	p.database = w.newGoroutine("database")
 	p.database.state, p.database.own = over, true
 	p.goroutines = append(p.goroutines, p.database)
-	kit := &hook.Clock{Mock: w.clock, Hooks: hook.Hooks{
-		BeforeCommit: p.beforeCommit, AfterCommit: p.afterCommit, Renewal: w.renews,
-		WaitsMoved: func() {}, Published: p.published, NewID: w.newID, Handed: p.handed, Turns: p,
+	kit := &hook.Clock{Clock: w.clock, Rehearse: true, Checked: true, Hooks: hook.Hooks{
+		File:    hook.File{BeforeCommit: p.beforeCommit, AfterCommit: p.afterCommit},
+		Renewal: w.renews, Published: p.published, NewID: w.newID, Handed: p.handed, Turns: p,
 	}}
 	opts := &lockd.Options{
 		Clock: kit, Logger: slog.New(slog.DiscardHandler), Sync: lockd.SyncNever,

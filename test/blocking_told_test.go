@@ -33,19 +33,19 @@ func TestWait_B4B6_SeenBeforeItIsTold(t *testing.T) {
 		err   error
 	}
 	told := make(chan answer, 1)
-	watched.Published = func() {
+	watched.Hooks.Published = func() {
 		seen, _ := db.Get("k")
 		go func() {
 			_, index, err := db.Wait(t.Context(), lockd.KeyScope("k"), seen.ModifyIndex, 0)
 			told <- answer{index, err}
 		}()
-		for watched.Inside.Topics() == 0 {
+		for watched.Door.Topics() == 0 {
 			runtime.Gosched() // until it waits
 		}
 	}
 	seen := put("b")
-	watched.Published = nil
-	for len(told) == 0 && watched.Inside.Topics() == 0 {
+	watched.Hooks.Published = nil
+	for len(told) == 0 && watched.Door.Topics() == 0 {
 		runtime.Gosched() // until it has returned, or waits again
 	}
 	next := put("c")

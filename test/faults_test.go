@@ -376,7 +376,7 @@ func TestOpen_NetworkFS(t *testing.T) {
 		h.put("k", "v", 0)
 		h.must(h.Close())
 		remote := func(string) string { return "NFS" }
-		h.probe.File = store.Hooks{NetworkFS: remote}
+		h.probe.Hooks.File = store.Hooks{NetworkFS: remote}
 		fresh := filepath.Join(h.t.TempDir(), "new.db")
 		for what, call := range map[string]func() error{
 			"open":    func() error { return second(lockd.Open(h.path, &h.opts)) },

@@ -28,7 +28,7 @@ type harness struct {
 	*lockd.DB
 	t     *testing.T
 	clock *clock.Mock
-	probe *hook.Probe // on the clock
+	probe *hook.Clock // on the clock
 	opts  lockd.Options
 	path  string // empty: in memory
 }
@@ -50,7 +50,7 @@ func inBubble(t *testing.T, path string, test func(h *harness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		h := &harness{t: t, clock: clock.NewMock(), path: path}
-		h.probe = &hook.Probe{Clock: h.clock}
+		h.probe = &hook.Clock{Clock: h.clock}
 		h.opts.Clock = h.probe
 		h.open()
 		t.Cleanup(func() {
@@ -93,25 +93,25 @@ func (h *harness) shut() {
 func (h *harness) hook(hooks store.Hooks) {
 	h.t.Helper()
 	h.must(h.Close())
-	h.probe.File = hooks
+	h.probe.Hooks.File = hooks
 	h.open()
 }
 
 // Waiters is the number of calls that wait for the key's lock.
-func (h *harness) Waiters(key string) int { return h.probe.Inside.Waiters(key) }
+func (h *harness) Waiters(key string) int { return h.probe.Door.Waiters(key) }
 
 // Topics is the number of scopes that are watched.
-func (h *harness) Topics() int { return h.probe.Inside.Topics() }
+func (h *harness) Topics() int { return h.probe.Door.Topics() }
 
 // States is the number of keys of which something is known beside their rows.
-func (h *harness) States() int { return h.probe.Inside.States() }
+func (h *harness) States() int { return h.probe.Door.States() }
 
 // Deadlines is the number of instants that the database waits for.
-func (h *harness) Deadlines() int { return h.probe.Inside.Deadlines() }
+func (h *harness) Deadlines() int { return h.probe.Door.Deadlines() }
 
 // NewestSessions are the IDs of the sessions that live, durable or not.
 func (h *harness) NewestSessions() (ids []lockd.SessionID) {
-	for _, id := range h.probe.Inside.NewestSessions() {
+	for _, id := range h.probe.Door.NewestSessions() {
 		ids = append(ids, id)
 	}
 	return ids
@@ -119,11 +119,11 @@ func (h *harness) NewestSessions() (ids []lockd.SessionID) {
 
 // probe returns a clock whose database has hooks around what is written to its file. A nil clock
 // means the real one.
-func probe(c clock.Clock, file store.Hooks) *hook.Probe {
+func probe(c clock.Clock, file store.Hooks) *hook.Clock {
 	if c == nil {
 		c = clock.New()
 	}
-	return &hook.Probe{Clock: c, File: file}
+	return &hook.Clock{Clock: c, Hooks: hook.Hooks{File: file}}
 }
 
 // must fails the test on an error.

@@ -46,8 +46,8 @@ func TestModel_Engine(t *testing.T) {
 // full reports whether all operations are done, and not a tenth.
 func full() bool { return !testing.Short() && !raced }
 
-// testEngine does the operations on four keys and a semaphore, most of them while four sessions live,
-// or more. They are on copies of the empty file; without one they are in memory.
+// testEngine does the operations on four keys and a semaphore, most of them while four sessions
+// live, or more. They are on copies of the empty file; without one they are in memory.
 func testEngine(t *testing.T, empty string) {
 	counts := map[string]int{}
 	if seed := *engineRun; seed != 0 {

@@ -97,7 +97,7 @@ type twin struct {
 	db     *lockd.DB
 	m      *model
 	clock  *clock.Mock
-	inside *hook.Probe // on the clock
+	inside *hook.Clock // on the clock
 	late   *lateClock  // on the clock
 	disk   *powerDisk  // nil: no power is cut
 	path   string      // empty: in memory
@@ -213,7 +213,7 @@ func (w *twin) open() {
 			return nil
 		}
 		w.failures.Add(-1)
-		w.drops = append(w.drops, w.inside.Inside.NewestIndex())
+		w.drops = append(w.drops, w.inside.Door.NewestIndex())
 		if w.disk != nil && w.disk.failSync(w.drops[len(w.drops)-1]) {
 			w.m.counts["sync failed"]++
 			return nil
@@ -230,7 +230,7 @@ func (w *twin) open() {
 	w.inside = probe(w.late, hooks)
 	ended := new([]string)
 	w.m.ended = ended
-	w.inside.Ends = func(due string) { *ended = append(*ended, due) }
+	w.inside.Hooks.Ends = func(due string) { *ended = append(*ended, due) }
 	opts.Clock = w.inside
 	var err error
 	if w.path == "" {
@@ -344,7 +344,7 @@ func (w *twin) compareState() error {
 		if got := slices.Collect(s.Holders(key)); !sameHolders(got, w.m.holders(key)) {
 			return fmt.Errorf("holders of %q: got  %+v\nwant %+v", key, got, w.m.holders(key))
 		}
-		if got, want := w.inside.Inside.Waiters(key), w.m.waiters(key); got != want {
+		if got, want := w.inside.Door.Waiters(key), w.m.waiters(key); got != want {
 			return fmt.Errorf("waiters of %q: got %d, want %d", key, got, want)
 		}
 	}

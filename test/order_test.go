@@ -38,7 +38,7 @@ type rivals struct {
 	t        *rapid.T
 	db       *lockd.DB
 	clock    *clock.Mock
-	inside   *hook.Probe // on the clock
+	inside   *hook.Clock // on the clock
 	file     bool
 	failures atomic.Int64 // how many of the next commits fail
 	sessions []*lockd.Session
@@ -224,7 +224,7 @@ func (w *rivals) outside(t *rapid.T) {
 	} else {
 		_, err = s.TryLock(key, nil)
 	}
-	waiting := w.inside.Inside.Waiters(key)
+	waiting := w.inside.Door.Waiters(key)
 	asks := &place{session: s, keys: []string{key}}
 	if err == nil && waiting > 0 && before.Session != s.ID() && !w.mayPass(asks, w.places) {
 		w.t.Fatalf("%q was taken, but %d are waiting for it", key, waiting)

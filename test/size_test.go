@@ -60,7 +60,7 @@ func TestSize_IsBounded(t *testing.T) {
 type sizes struct {
 	*lockd.DB
 	t    *testing.T
-	in   *hook.Probe
+	in   *hook.Clock
 	path string
 	key  func(i int) string
 	opts lockd.LockOptions
@@ -97,7 +97,7 @@ func (sz *sizes) run(left int) {
 	if got := sz.Snapshot().Len(); got != left {
 		t.Errorf("%d keys are left, want %d", got, left)
 	}
-	if got := sz.in.Inside.States(); got != 0 {
+	if got := sz.in.Door.States(); got != 0 {
 		t.Errorf("something is known of %d locks that are free", got)
 	}
 	if err := sz.Close(); err != nil {

@@ -45,7 +45,7 @@ var importPlan = map[string]edges{
 		"internal/ending":   "how sessions, locks and keepers tell their ends",
 		"internal/expiry":   "the limits of Wait",
 		"internal/hub":      "wakes those who watch a scope",
-		"internal/hook":     "what lockdtest reaches; on no other clock than its own",
+		"internal/hook":     "what tests reach; on no other clock than theirs",
 		"internal/logger":   "hands records to Options.Logger",
 		"internal/callsite": "where a lock was taken; nothing but in a build to debug",
 		clock:               "Options.Clock, which the writer reads",
@@ -130,7 +130,7 @@ var importPlan = map[string]edges{
 	},
 	"internal/hook": {
 		"store": "the hooks around what is written to a file",
-		clock:   "hooks and door come with the mock",
+		clock:   "hooks and door come with the clock",
 	},
 	"test": {
 		".":               "the database under test",

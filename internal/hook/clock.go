@@ -8,29 +8,35 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// Clock is the clock of a database under test. It is given to one database at a time. One that
-// lockd.New makes commits as one on a file does, but to nowhere.
-// The zero value is not usable: Mock has to be set, and of the Hooks Renewal and WaitsMoved.
+// Clock is the clock of a database under test, or one that is measured. It is given to one database
+// at a time. The zero value is not usable: the Clock in it has to be set.
 type Clock struct {
-	*clock.Mock
+	clock.Clock
 
 	// Hooks are set before the database is made.
 	Hooks Hooks
+
+	// Rehearse has a database that lockd.New makes commit as one on a file does, but to nowhere.
+	Rehearse bool
+
+	// Checked has a call by the function of an Update panic if it would wait for itself.
+	Checked bool
+
+	// Unpaced has a database on a file commit at once: a commit does not wait for the callers that
+	// the one before has answered. It is there to measure what that wait is worth, and what it
+	// costs in a busy program.
+	Unpaced bool
 
 	// Door is set by lockd.New and lockd.Open.
 	Door Door
 }
 
-// Hooks are called by the database. But for BeforeCommit, AfterCommit, Handed and Turns they are
-// called under its lock: they must neither wait nor call what takes it.
+// Hooks are called by the database; nil ones are not. But for those of File, Handed and Turns they
+// are called under its lock: they must neither wait nor call what takes it.
 type Hooks struct {
-	// BeforeCommit is called before each commit, by the goroutine that commits. Its error fails the
-	// commit.
-	BeforeCommit func() error
-
-	// AfterCommit is called by the same goroutine when the commit is done. Its error makes it fail
-	// nevertheless.
-	AfterCommit func() error
+	// File has hooks around what is written to a file. Those around a commit are called, too, by a
+	// database that rehearses, by the goroutine that commits.
+	File File
 
 	// Renewal is called before a session is renewed: by its Renew, or because it is kept alive. An
 	// error means that the renewal is lost, and Renew returns it.
@@ -44,6 +50,10 @@ type Hooks struct {
 	// losses.
 	Published func()
 
+	// Ends is called with the name of each thing that is ended because it is due: see
+	// engine.Config.
+	Ends func(due string)
+
 	// NewID names a new session.
 	NewID func() [16]byte
 
@@ -54,13 +64,11 @@ type Hooks struct {
 	Turns Turns
 }
 
-// File has the hooks around a commit, to a file or to nowhere.
-func (h *Hooks) File() store.Hooks {
-	return store.Hooks{BeforeCommit: h.BeforeCommit, AfterCommit: h.AfterCommit}
-}
+// File are hooks around what is written to a file.
+type File = store.Hooks
 
-// Door is what a test may do to the database beside what users may. Its functions may be called by
-// many goroutines.
+// Door is what a test may do to the database, and see of it, beside what users may. Its functions
+// may be called by many goroutines.
 type Door struct {
 	// Next returns the next instant at which the database has something to do. It reports false
 	// if there is none.
@@ -85,6 +93,21 @@ type Door struct {
 
 	// Check returns an error if the state is not consistent, which is a bug of the database's.
 	Check func() error
+
+	// Topics returns how many scopes are watched.
+	Topics func() int
+
+	// States returns of how many keys something is known beside their rows.
+	States func() int
+
+	// NewestIndex returns the index of the newest transaction, durable or not.
+	NewestIndex func() uint64
+
+	// Deadlines returns how many instants the database waits for.
+	Deadlines func() int
+
+	// NewestSessions returns the IDs of the sessions that live, durable or not.
+	NewestSessions func() [][16]byte
 }
 
 // Wait is a call that waits for the locks of the keys, or for a slot of a semaphore.

@@ -1,5 +1,5 @@
-// Package hook is what package lockdtest may reach in a database that users may not: hooks that
-// the database calls, and a door to call it by.
+// Package hook is what tests may reach in a database that users may not, those of package lockdtest
+// among them: hooks that the database calls, and a door to call it by.
 //
 // Both ride on the clock. A database under test needs a clock of the test's in any case, and gets
 // it through its options; one that is a [*Clock] tells package lockd that there is more. So no
@@ -8,6 +8,4 @@
 //
 // [Turns] go further: they decide which goroutine goes on, wherever one may have to wait. Such a
 // database does not pace its commits.
-//
-// In the same way [Unpaced] is for measurements.
 package hook

@@ -11,7 +11,7 @@ import (
 // of many writers commits half of them at a time, and the other half meanwhile. Measured with 64
 // and 512 writers: see BenchmarkCommit_Crowd.
 type pace struct {
-	off      bool   // no call is waited for: see hook.Unpaced
+	off      bool   // no call is waited for: see hook.Clock
 	last     *batch // the last one that was decided
 	expected int64  // how many would join the next one if all came again
 	skip     int    // batches for which no call is waited for

@@ -130,7 +130,7 @@ func (w *world) open(path string) error {
 	}
 	chance := rand.New(rand.NewPCG(w.seed, uint64(1000+e.number)))
 	var turn sync.Mutex // of chance
-	probe := &hook.Probe{Clock: clock.New(), File: store.Hooks{
+	file := store.Hooks{
 		BeforeCommit: func() error {
 			turn.Lock()
 			defer turn.Unlock()
@@ -152,10 +152,10 @@ func (w *world) open(path string) error {
 			return nil
 		},
 		Synced: func() error { return e.synced() },
-	}}
+	}
 	opts := &lockd.Options{
-		Clock: probe, Sync: lockd.SyncNever, Logger: slog.New(slog.DiscardHandler),
-		History: 100_000,
+		Clock: &hook.Clock{Clock: clock.New(), Hooks: hook.Hooks{File: file}},
+		Sync:  lockd.SyncNever, Logger: slog.New(slog.DiscardHandler), History: 100_000,
 	}
 	e.openCalled = w.stamp()
 	var err error
