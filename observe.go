@@ -12,8 +12,8 @@ import (
 
 // Leadership is the state of an election: the leader, or a vacancy.
 type Leadership struct {
-	// Fence is of the leader's grant. In a vacancy it is the last leader's, or 0 if there was none
-	// or the key has been deleted since.
+	// Fence is of the leader's grant. In a vacancy it is the last leader's, or that of a session
+	// which has shared the lock since; 0 if there was none or the key has been deleted since.
 	Fence uint64
 
 	// Leader is the proof of the leadership; its Session leads. It is zero in a vacancy.
@@ -39,7 +39,7 @@ func (l Leadership) newsTo(before Leadership) bool {
 
 // Observe yields the state of the election that the key names: the present one, and then each
 // leader, each value that one proclaims, and each vacancy, in the order of their fences. A leader
-// that hands over to the next makes no vacancy. The end of a lock-delay is not yielded: see
+// that hands over to the next makes no vacancy. Sessions that share the lock do not lead. The end of a lock-delay is not yielded: see
 // Leadership.Until. If events were dropped (Options.History), it goes on with the present state.
 // The Leadership that comes with the error looks like a vacancy.
 func (db *DB) Observe(ctx context.Context, key string) iter.Seq2[Leadership, error] {
@@ -87,7 +87,8 @@ func (o *observer) present(s *Snapshot) Leadership {
 		l.Leader, l.Name, l.Value = e.Sequencer(), info.Name, e.Value
 		return l
 	}
-	if row := s.rows.Delays.Get(o.key); row != nil {
+	row := s.rows.Delays.Get(o.key)
+	if row != nil && engine.Mode(row.Mode) == engine.Exclusive {
 		// The row stays until a later write, and after a restart no delay is longer than it was.
 		now := o.db.writer.Time()
 		if left := min(row.Until.Sub(now.Round(0)), row.Length); left > 0 {
@@ -100,6 +101,9 @@ func (o *observer) present(s *Snapshot) Leadership {
 // take makes of an event of the key what there is to tell.
 func (o *observer) take(e *engine.Event) bool {
 	r := &e.Body
+	if r.Kind == engine.ShareGranted || r.Kind == engine.ShareEnded {
+		return true // the key stands in an event of its own, if it has changed
+	}
 	old, _ := r.Old.(*schema.Key)
 	row, _ := r.New.(*schema.Key)
 	switch r.Lock {

@@ -125,6 +125,33 @@ func TestObserve_Story(t *testing.T) {
 	})
 }
 
+// Ensure that sessions that share the lock do not lead, and that a leader that downgrades leaves a
+// vacancy.
+func TestObserve_SharesDoNotLead(t *testing.T) {
+	each(t, func(h *harness) {
+		a, b := h.named("a"), h.named("b")
+		toShare := &lockd.LockOptions{Mode: lockd.Shared}
+		o := h.outlook("k")
+		o.tells("vacant")
+		one, err := a.TryLock("k", toShare)
+		h.must(err)
+		two, err := b.TryLock("k", toShare)
+		h.must(err)
+		h.must(one.Unlock())
+		h.must(h.ForceUnlock("k", two.Sequencer().Fence, "")) // its delay keeps leaders out
+		o.tells()
+		late := h.outlook("k")
+		late.tells("vacant")
+		h.advance(10 * time.Second)
+		lock := h.lock(a, "k")
+		o.tells("a: ")
+		h.must(lock.Downgrade())
+		if l := o.tells("vacant")[0]; !errors.Is(l.Cause, lockd.ErrUnlocked) {
+			h.t.Errorf("downgraded: got %+v", l)
+		}
+	})
+}
+
 // Ensure that a leader who hands over leaves no vacancy.
 func TestObserve_HandedOver(t *testing.T) {
 	each(t, func(h *harness) {
