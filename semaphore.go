@@ -120,8 +120,8 @@ func checkSemaphore(prefix string) error {
 		return err
 	}
 	key := prefix + engine.SemaphoreKey
-	if clean := path.Clean(prefix); path.Join(prefix, engine.SemaphoreKey) != key {
-		return invalid("prefix is not a clean path: it would be %.100q", clean)
+	if clean := path.Join(prefix, engine.SemaphoreKey); clean != key {
+		return invalid("prefix is not a clean path: its key would be %.100q, not %.100q", clean, key)
 	}
 	if longest := MaxKeySize - 1 - len(schema.ID{}.UUID()); len(prefix) > longest {
 		return invalid("prefix has %d bytes, more than %d", len(prefix), longest)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -219,4 +220,27 @@ func TestHistory_ReopenedAndClosed(t *testing.T) {
 		h.must(h.Close())
 		h.mustHistory("k", want)
 	})
+}
+
+// Ensure that the history may be as long as can be said.
+func TestHistory_WithoutBound(t *testing.T) {
+	db, err := lockd.New(&lockd.Options{History: math.MaxInt})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for i := range 100 {
+		if _, err := db.Put("k", []byte{byte(i)}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := 0
+	for _, err := range db.Watch(t.Context(), lockd.KeyScope("k"), 1) {
+		if n++; err != nil {
+			t.Fatal(err)
+		}
+		if n == 100 {
+			break
+		}
+	}
 }

@@ -62,6 +62,9 @@ func (e *Engine) Drop(b *Batch) (again bool) {
 
 // settle does what follows for the engine when effects and events are published.
 func (e *Engine) settle(effects []Effect, events []Event) {
+	if len(events) > 0 {
+		e.forgetSharers()
+	}
 	for i := range effects {
 		switch f := &effects[i]; f.Kind {
 		case LockReleased:

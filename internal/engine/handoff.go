@@ -57,7 +57,7 @@ func (tx *Txn) serveLoose(state *lockState, first *Waiter) bool {
 	if state.session != nil && state.hold == nil {
 		return serve(state.session, Exclusive)
 	}
-	if state.shares.loose == 0 {
+	if state.shares.loose == 0 || tx.engine.nested == 0 { // as a rule no holder waits
 		return false
 	}
 	for _, one := range state.shares.inOrder() {
@@ -133,7 +133,7 @@ func (tx *Txn) servePasserOf(state *lockState) bool {
 func (tx *Txn) inTurn(w *Waiter, c *claim) bool {
 	mode := w.Options.Mode
 	if tx.adoptable(w.Session, c.key, tx.Get(c.key), mode) {
-		return w.Session.firstFor(c.key, mode) == w
+		return w.next == nil || w.Session.firstFor(c.key, mode) == w // the oldest is the last
 	}
 	return tx.takeable(c.key, mode) && (c.state.queue.Front() == &c.place ||
 		tx.passing && tx.passes(w.Session, w.Carried, c.state))

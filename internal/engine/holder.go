@@ -55,6 +55,30 @@ func (e *Engine) HoldersIn(s *store.Snapshot, key string) []Holder {
 	return holders
 }
 
+// sharers is the list of those that share a lock in the published state. Calls may give up together
+// on a lock that many share: to make the list for each would stop writers for a time in proportion
+// to the product of both (BenchmarkGiveUp_Shared).
+type sharers struct {
+	key     string
+	listed  bool
+	holders []Holder
+}
+
+// sharersOf is publishedHolders of those that share the lock now. The list is not to be changed.
+func (e *Engine) sharersOf(key string) []Holder {
+	if !e.sharers.listed || e.sharers.key != key {
+		e.sharers = sharers{key, true, e.publishedHolders(key)}
+	}
+	return e.sharers.holders
+}
+
+// forgetSharers is called when a lock is shared by others than before, or events are published.
+func (e *Engine) forgetSharers() {
+	if e.sharers.listed {
+		e.sharers = sharers{}
+	}
+}
+
 // publishedHolders returns those that share a lock in the published state: of those that do now,
 // and of the rows named, of which some have ended since.
 func (e *Engine) publishedHolders(key string, ended ...*schema.Share) []Holder {

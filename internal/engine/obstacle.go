@@ -25,7 +25,7 @@ func (tx *Txn) lockObstacle(w *Waiter, c *claim) *Blocked {
 	refusal := &Blocked{Key: c.key, Mode: mode, Waiters: e.ahead(c)}
 	row := e.rows.Keys.Get(c.key)
 	if mode == Exclusive {
-		refusal.Holders = e.publishedHolders(c.key)
+		refusal.Holders = e.sharersOf(c.key)
 	}
 	switch {
 	case len(refusal.Holders) > 0:

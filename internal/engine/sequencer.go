@@ -75,6 +75,9 @@ func (q Sequencer) provesAlone(row *schema.Key) error {
 		return fmt.Errorf("%w: fence %d is of session %s, not of session %s", ErrNotHeld, q.Fence,
 			row.Session, q.Session)
 	}
+	if q.LockIndex == row.LockIndex {
+		return fmt.Errorf("%w: mode %d is neither exclusive nor shared", ErrNotHeld, q.Mode)
+	}
 	return fmt.Errorf("%w: fence %d has lock index %d, not %d", ErrNotHeld, q.Fence, row.LockIndex,
 		q.LockIndex)
 }

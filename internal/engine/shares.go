@@ -102,6 +102,12 @@ func (s *Session) sharesOf(state *lockState) iter.Seq[*share] {
 		if state == nil || state.shares.n == 0 {
 			return
 		}
+		if only := state.shares.only; only != nil { // the session may have many others
+			if only.session == s {
+				yield(only)
+			}
+			return
+		}
 		for one := s.shares; one != nil; {
 			next := one.next
 			if one.state == state && !yield(one) {

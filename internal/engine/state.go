@@ -29,6 +29,7 @@ type Engine struct {
 	semaphores map[string]*semaphore  // by prefix
 	leases     map[string]*checkLease // by check
 	due        expiry.Heap
+	sharers    sharers  // of a lock, as the call that gave up last was told of them
 	slow       *slow    // nil: nothing is told as slow
 	overdue    []string // keys whose delays are over but still have a row
 	unserved   bool     // a drop may have left a free lock with a queue, or one given up

@@ -120,7 +120,7 @@ func (r *ring[T]) fit(events int) {
 		size = events + events/4
 	case events > size:
 		size = min(max(2*size, events, 16), r.history)
-	case size > 2*max(events, r.history):
+	case size/2 > max(events, r.history): // twice the history may overflow
 		size = max(events, r.history)
 	default:
 		return
