@@ -65,21 +65,22 @@ func supervise(cmd *exec.Cmd, k *lockclient.Keeper, signals chan os.Signal) erro
 		case <-k.Done():
 			// What goes wrong at sending a signal shows in the group's being there still.
 			g.terminate()
-			g.outlast(ended, k.Deadline())
+			g.outlast(ended, k.Deadline(), nil)
 			return &lostLock{k.Err()}
 		case err := <-ended:
 			if g.alive() {
 				g.terminate()
-				g.outlast(nil, time.Now().Add(remnants))
+				g.outlast(nil, time.Now().Add(remnants), k.Done())
 			}
 			return exitOf(err)
 		}
 	}
 }
 
-// outlast waits until the group has ended, and kills it at the deadline. Ended tells of the
-// command's end, if that is yet to come.
-func (g *group) outlast(ended <-chan error, deadline time.Time) {
+// outlast waits until the group has ended, and kills it at the deadline, or at once when the lock is
+// lost. Ended tells of the command's end, if that is yet to come; lost is nil if the lock is lost
+// already, and the deadline is that of the loss.
+func (g *group) outlast(ended <-chan error, deadline time.Time, lost <-chan struct{}) {
 	const look = 5 * time.Millisecond // of processes that are not ours, nothing tells of their end
 	for ended != nil || g.alive() {
 		wait := look
@@ -87,19 +88,23 @@ func (g *group) outlast(ended <-chan error, deadline time.Time) {
 			wait = time.Until(deadline)
 		}
 		timer := time.NewTimer(max(0, wait))
+		kill := false
 		select {
 		case <-ended:
 			ended = nil
+		case <-lost:
+			kill = true
 		case <-timer.C:
 		}
 		timer.Stop()
-		if !time.Now().Before(deadline) {
+		now := time.Now()
+		if kill || !now.Before(deadline) {
 			g.kill()
 			if ended != nil {
 				<-ended
 			}
 			// The dead may stay in the group until their exit codes are asked for.
-			for end := deadline.Add(time.Second); g.alive() && time.Now().Before(end); {
+			for end := now.Add(time.Second); g.alive() && time.Now().Before(end); {
 				time.Sleep(look)
 			}
 			return

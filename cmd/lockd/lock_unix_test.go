@@ -393,6 +393,35 @@ func TestLock_Remnants(t *testing.T) {
 	nothingLeft(t, db)
 }
 
+// Ensure that what the command leaves running is made to end at once when the lock is lost: another
+// session may have it.
+func TestLock_Remnants_Lost(t *testing.T) {
+	t.Parallel()
+	db, s := testServer(t)
+	p := locking(t, s.URL, []string{"--lock-delay", "0", "k"}, `
+		exec 2>/dev/null # for shells that tell which signal came
+		(trap 'echo told' TERM; echo ready; while :; do sleep 0.02; done) &
+		read -r line; exit 5`)
+	if got := p.line(); got != "ready" {
+		t.Fatal(got)
+	}
+	if err := p.in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.line(); got != "told" { // the command has ended, and what it left goes on
+		t.Fatal(got)
+	}
+	told := time.Now()
+	if err := db.EndSession(sessionsOf(db)[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	p.rest()
+	if lived := time.Since(told); lived > remnants*3/4 {
+		t.Errorf("a process went on for %v without the lock", lived)
+	}
+	p.ends(5, "")
+}
+
 // Ensure that the command is told to end when its lock is lost, and made to if it does not, and
 // that the exit code says so.
 func TestLock_Lost(t *testing.T) {
