@@ -1,8 +1,13 @@
 package lockclient
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
 
 	"github.com/hashicorp/consul/api"
 )
@@ -35,7 +40,8 @@ func (l *Lock) Unlock(ctx context.Context) error { return l.unlock(ctx) }
 // It blocks until the lock is held; while it waits, errors that may pass do not end it, as long as
 // the session is known to live. It returns ErrNotAcquired if the lock could not be had, wrapping
 // the cause of ctx if that ended, Keeper.Err if the session was lost, or the error of a request.
-// Then nothing is held.
+// Then nothing is held. A key whose value is so large that the transaction has no room for it, of
+// about 384 KiB, cannot be locked.
 func (k *Keeper) Lock(ctx context.Context, key string, patience Patience) (*Lock, error) {
 	t := taking{Keeper: k, key: key}
 	if err := k.take(ctx, key, patience, t.attempt); err != nil {
@@ -102,6 +108,10 @@ func (t *taking) attempt(ctx context.Context, wait Wait) (uint64, error) {
 		ops[1].Value, ops[1].Flags = pair.Value, pair.Flags
 	}
 	t.pair, err = t.client.lock(ctx, ops...)
+	if isTooLarge(err) {
+		err = fmt.Errorf("the value of key %.80q has %d bytes, too many for a transaction that "+
+			"locks the key: %w", t.key, len(ops[1].Value), err)
+	}
 	if err != nil && !inTheWay(err) {
 		t.unknown = true
 	}
@@ -123,8 +133,32 @@ func (k *Keeper) release(ctx context.Context, key string, created bool) error {
 		if created && len(pair.Value) == 0 && pair.Flags == api.LockFlagValue {
 			ops = append(ops, &api.KVTxnOp{Verb: api.KVDelete, Key: key})
 		}
-		if _, err = k.client.txn(ctx, ops...); err == nil || !inTheWay(err) {
+		_, err = k.client.txn(ctx, ops...)
+		switch {
+		case isTooLarge(err):
+			return k.releaseLarge(ctx, pair)
+		case err == nil || !inTheWay(err):
 			return err
 		}
 	}
+}
+
+// releaseLarge gives back the lock of a key whose value has grown while it was held, so that a
+// transaction, which has it in base64, has no room for it. No other request that releases a lock
+// leaves the value as it is or looks at the index: this one writes the value and the flags as they
+// were read just before, and what another client wrote in between is lost. The lock would else be
+// held until the session ends, and its lock-delay would follow.
+func (k *Keeper) releaseLarge(ctx context.Context, pair *api.KVPair) error {
+	query := url.Values{
+		"release": {k.id}, "flags": {strconv.FormatUint(pair.Flags, 10)},
+	}
+	var done bool // if not, the lock was lost
+	return k.client.ask(ctx, http.MethodPut, "/v1/kv/"+pair.Key, query,
+		bytes.NewReader(pair.Value), &done)
+}
+
+// isTooLarge reports whether the server refused a request for its size.
+func isTooLarge(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Status == http.StatusRequestEntityTooLarge
 }

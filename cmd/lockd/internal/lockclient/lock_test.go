@@ -1,6 +1,7 @@
 package lockclient_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -76,6 +77,39 @@ func TestLock_KeepsTheKey(t *testing.T) {
 		h.must(made.Unlock(h.t.Context()))
 		if e, _ := h.db.Get("made"); string(e.Value) != "by another" || h.holder("made") != "" {
 			t.Errorf("unlocked: %+v", e)
+		}
+		h.close(k)
+	})
+}
+
+// Ensure that a lock is given back also if the key's value has become too large for a transaction,
+// with no lock-delay, and that the value stays.
+func TestLock_LargeValue(t *testing.T) {
+	run(t, func(h *harness) {
+		large := bytes.Repeat([]byte{7}, 400_000)
+		k := h.keep(time.Minute)
+		for _, key := range []string{"there", "made"} {
+			if key == "there" {
+				_, err := h.db.Put(key, []byte("small"), nil)
+				h.must(err)
+			}
+			l := h.lock(k, key)
+			_, err := h.db.Put(key, large, &lockd.PutOptions{Flags: 6})
+			h.must(err)
+			h.must(l.Unlock(h.t.Context()))
+			if e, _ := h.db.Get(key); !bytes.Equal(e.Value, large) || e.Flags != 6 ||
+				h.holder(key) != "" {
+				t.Errorf("unlocked: %d bytes, flags %d, held by %q", len(e.Value), e.Flags,
+					h.holder(key))
+			}
+		}
+		for l := range h.db.Locks() {
+			t.Errorf("left: %+v", l)
+		}
+		_, err := k.Lock(h.t.Context(), "there", lockclient.UntilDone)
+		const text = `the value of key "there" has 400000 bytes, too many for a transaction`
+		if err == nil || !strings.HasPrefix(err.Error(), text) {
+			t.Errorf("got %v, want %q", err, text)
 		}
 		h.close(k)
 	})
