@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -233,8 +234,10 @@ func TestLock_ExitCodes(t *testing.T) {
 		{exitLockFailed, "--ttl 1ms", []string{"--ttl", "1ms", "k", "true"}},
 		{exitLockFailed, "--lock-delay 1h", []string{"--lock-delay", "1h", "k", "true"}},
 		{exitLockFailed, "no clean path", []string{"-n", "1", "k/", "true"}},
+		{exitLockFailed, "invalid argument: key has",
+			[]string{strings.Repeat("k", lockd.MaxKeySize+1), "true"}},
 	} {
-		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%.50s", strings.Join(test.args, " ")), func(t *testing.T) {
 			args := append([]string{"lock", "--http-addr", s.URL}, test.args...)
 			r := command(t, "", args...)
 			if r.code != test.code || !strings.Contains(r.complaints, test.text) ||

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/consul/api"
+
 	"github.com/lockd/lockd"
 	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
@@ -255,6 +257,43 @@ func TestLock_ServerAway(t *testing.T) {
 		}
 		h.fail(none, "")
 		h.close(k)
+	})
+}
+
+// Ensure that a lock and a slot that no session will ever be granted are refused at once.
+func TestLock_RefusedForever(t *testing.T) {
+	run(t, func(h *harness) {
+		k := h.keep(0)
+		long := strings.Repeat("k", lockd.MaxKeySize+1)
+		prefix := long[:lockd.MaxKeySize-len("/"+api.DefaultSemaphoreKey)]
+		began := time.Now()
+		_, err1 := k.Lock(h.t.Context(), long, lockclient.UntilDone)
+		_, err2 := k.Acquire(h.t.Context(), prefix, 1, lockclient.UntilDone)
+		_, err3 := k.Share(h.t.Context(), long, lockclient.UntilDone)
+		for _, err := range []error{err1, err2, err3} {
+			text := fmt.Sprint(err)
+			if !strings.Contains(text, "invalid argument") || len(text) > 400 ||
+				errors.Is(err, lockclient.ErrNotAcquired) {
+				t.Errorf("got %.500s", text)
+			}
+		}
+		if got := time.Since(began); got != 0 {
+			t.Errorf("refused after %v", got)
+		}
+		h.close(k)
+	})
+}
+
+// Ensure that the name of a key has nothing to do with whether its session lives.
+func TestLock_NamedAsARefusal(t *testing.T) {
+	run(t, func(h *harness) {
+		const key = "an invalid session "
+		first, second := h.keep(10*time.Second), h.keep(0)
+		h.lock(first, key)
+		h.close(first) // holding it
+		_, err := second.Lock(h.t.Context(), key, lockclient.UntilDone)
+		h.must(err)
+		h.close(second)
 	})
 }
 

@@ -95,7 +95,8 @@ func (t *sharing) attempt(ctx context.Context, wait Wait) (uint64, error) {
 // share asks for the share, and returns its fence. It returns a refusal if it is not to be had.
 func (t *sharing) share(ctx context.Context) (uint64, error) {
 	answer, err := t.client.inMode(ctx, "acquire", t.key, t.id)
-	if e, ok := errors.AsType[*Error](err); ok && strings.Contains(e.Text, "invalid session") {
+	if e, ok := errors.AsType[*Error](err); ok &&
+		strings.HasPrefix(e.Text, "raft apply failed: "+invalidSession) {
 		return 0, fmt.Errorf("%w: %w", ErrNoSession, err)
 	}
 	if err != nil {

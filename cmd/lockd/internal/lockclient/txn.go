@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -20,16 +21,33 @@ func (r refusal) Error() string { return "refused: " + strings.Join(r, "; ") }
 // has passed.
 var ErrDelayed = errors.New("lock-delay")
 
+// ofState reports whether all the reasons are of a state that may change: the same transaction may
+// be done later.
+func (r refusal) ofState() bool {
+	begins := []string{"failed to lock key ", "failed to unlock key ", "key ", // exists
+		"failed index check for key ", "failed to check index, key ", invalidSession}
+	return !slices.ContainsFunc(r, func(reason string) bool {
+		return !slices.ContainsFunc(begins, func(begin string) bool {
+			return strings.HasPrefix(reason, begin)
+		})
+	})
+}
+
+// invalidSession is how the reason begins that is no such session. Other reasons may have these
+// words in them: they name a key.
+const invalidSession = "invalid session "
+
 // Is reports whether the target is ErrDelayed or ErrNoSession, and that is why it was refused.
 func (r refusal) Is(target error) bool {
 	return slices.ContainsFunc(r, func(reason string) bool {
 		return target == ErrDelayed && strings.HasSuffix(reason, " due to lock delay") ||
-			target == ErrNoSession && strings.Contains(reason, "invalid session")
+			target == ErrNoSession && strings.HasPrefix(reason, invalidSession)
 	})
 }
 
 // txn does the operations, all or none, and returns the key that the last one answers with, nil if
-// it answers with none. It returns a refusal if none was done.
+// it answers with none. It returns a refusal if none was done because of the state, and an *Error
+// if none ever will be.
 func (c *Client) txn(ctx context.Context, ops ...*api.KVTxnOp) (*api.KVPair, error) {
 	q := new(api.QueryOptions).WithContext(ctx)
 	done, answer, _, err := c.KV().Txn(ops, q)
@@ -40,6 +58,9 @@ func (c *Client) txn(ctx context.Context, ops ...*api.KVTxnOp) (*api.KVPair, err
 		var r refusal
 		for _, e := range answer.Errors {
 			r = append(r, oneLine(e.What))
+		}
+		if !r.ofState() {
+			return nil, &Error{http.StatusConflict, fmt.Sprintf("%.300s", r.Error())}
 		}
 		return nil, r
 	}
