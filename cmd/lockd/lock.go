@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -96,9 +95,8 @@ func runLocked(ctx context.Context, cmd *cli.Command, args []string) error {
 		return err
 	}
 	defer c.Close()
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, ending...)
-	defer signal.Stop(signals)
+	s := newSignals()
+	defer s.stop()
 	waiting, endOfWait := context.WithCancelCause(ctx)
 	defer endOfWait(nil)
 	if d := cmd.Duration("timeout"); d > 0 {
@@ -106,28 +104,24 @@ func runLocked(ctx context.Context, cmd *cli.Command, args []string) error {
 		waiting, cancel = context.WithTimeoutCause(waiting, d, errTimeout)
 		defer cancel()
 	}
-	quit := make(chan struct{})
-	relayed := make(chan struct{})
-	go func() { // while the lock is waited for, a signal ends the wait
-		defer close(relayed)
-		select {
-		case s := <-signals:
-			endOfWait(&signalled{s})
-		case <-quit:
-		}
-	}()
+	var early *signalled // the signal that ended the wait
+	waited := s.onFirst(func(one os.Signal) {
+		early = &signalled{one}
+		endOfWait(early)
+	})
 	k, lock, err := take(waiting, c, what)
-	close(quit)
-	<-relayed
-	if s, ok := errors.AsType[*signalled](context.Cause(waiting)); ok && err == nil {
-		err = errors.Join(s, giveBack(k, lock))
+	if waited(); early != nil && err == nil {
+		err = errors.Join(early, giveBack(k, lock))
 	}
 	if err != nil {
 		return advised(err)
 	}
 	what.command.Env = append(os.Environ(), envSequencer+"="+sequencer(k, lock))
-	err = supervise(what.command, k, signals)
-	if back := giveBack(k, lock); back != nil {
+	err = supervise(what.command, k, s)
+	given := s.onFirst(func(os.Signal) {}) // the first asks for what is being done
+	back := giveBack(k, lock)
+	given()
+	if back != nil {
 		complain(cmd.Root().ErrWriter, "%q is not given back, and ends with its session, "+
 			"after at most %v: %v", what.key, what.session.TTL, back)
 	}

@@ -9,11 +9,12 @@ import (
 	"syscall"
 )
 
-// ending are the signals that end the wait for a lock; passedOn are those that go to the group.
+// ending are the signals that end the wait for a lock, and go to the group; passedOn are the others
+// that go to the group.
 var (
 	ending   = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM}
-	passedOn = append([]os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM,
-		syscall.SIGCONT, syscall.SIGTSTP, syscall.SIGWINCH}, ending...)
+	passedOn = []os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGCONT,
+		syscall.SIGTSTP, syscall.SIGWINCH}
 )
 
 // group is the process group of a command, which leads it.

@@ -6,10 +6,11 @@ import (
 	"syscall"
 )
 
-// ending are the signals that end the wait for a lock; passedOn are those that go to the group.
+// ending are the signals that end the wait for a lock, and go to the group; passedOn are the others
+// that go to the group.
 var (
 	ending   = []os.Signal{os.Interrupt, syscall.SIGTERM}
-	passedOn = ending
+	passedOn []os.Signal
 )
 
 var (

@@ -3,9 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
-	"os/signal"
 	"runtime"
 	"time"
 
@@ -35,14 +33,14 @@ func (n *notStarted) Unwrap() error { return n.cause }
 // remnants is how long the rest of the group has to end by itself, after the command has.
 const remnants = 2 * time.Second
 
-// supervise runs the command in a group of its own, and passes signals on to it. It returns when
-// no process of the group is left: the command has ended and what it left behind was ended, or the
-// lock was lost and all of it was. It returns the command's *exec.ExitError, a *lostLock, or a
-// *notStarted.
-func supervise(cmd *exec.Cmd, k *lockclient.Keeper, signals chan os.Signal) error {
+// supervise runs the command in a group of its own, and passes on to it the signals that come. It
+// returns when no process of the group is left: the command has ended and what it left behind was
+// ended, or the lock was lost and all of it was. It returns the command's *exec.ExitError, a
+// *lostLock, or a *notStarted.
+func supervise(cmd *exec.Cmd, k *lockclient.Keeper, s *signals) error {
 	g := newGroup(cmd)
 	defer g.close()
-	signal.Notify(signals, passedOn...)
+	s.passOn()
 	started, ended := make(chan error, 1), make(chan error, 1)
 	go func() {
 		// The thread that starts the command has to live as long as it does: on Linux the command
@@ -60,8 +58,11 @@ func supervise(cmd *exec.Cmd, k *lockclient.Keeper, signals chan os.Signal) erro
 	g.begin()
 	for {
 		select {
-		case s := <-signals:
-			g.signal(s)
+		case one := <-s.ending:
+			s.told = true
+			g.signal(one)
+		case one := <-s.others:
+			g.signal(one)
 		case <-k.Done():
 			// What goes wrong at sending a signal shows in the group's being there still.
 			g.terminate()
@@ -77,8 +78,8 @@ func supervise(cmd *exec.Cmd, k *lockclient.Keeper, signals chan os.Signal) erro
 	}
 }
 
-// outlast waits until the group has ended, and kills it at the deadline, or at once when the lock is
-// lost. Ended tells of the command's end, if that is yet to come; lost is nil if the lock is lost
+// outlast waits until the group has ended, and kills it at the deadline, or at once when the lock
+// is lost. Ended tells of the command's end, if that is yet to come; lost is nil if the lock is lost
 // already, and the deadline is that of the loss.
 func (g *group) outlast(ended <-chan error, deadline time.Time, lost <-chan struct{}) {
 	const look = 5 * time.Millisecond // of processes that are not ours, nothing tells of their end

@@ -1,0 +1,137 @@
+//go:build unix
+
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/lockd/lockd"
+)
+
+// Ensure that a signal that is ignored when the process begins, as nohup has a hangup, stays so:
+// while the lock is waited for, and for the command.
+func TestLock_SignalIgnored(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		signal os.Signal
+	}{{"HUP", syscall.SIGHUP}, {"INT", syscall.SIGINT}} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			db, s := testServer(t)
+			holder, err := db.NewSession(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lock, err := holder.TryLock("k", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			program, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			index := db.Snapshot().IndexOf(lockd.SessionsScope())
+			p := startProgram(t, nil, "sh", "-c", `trap '' `+test.name+`; exec "$0" "$@"`, program,
+				"lock", "--http-addr", s.URL, "k", "--", "sh", "-c", `exec 2>/dev/null
+				trap 'echo told; exit 0' USR1; echo ready; while :; do sleep 0.02; done`)
+			_, _, err = db.Wait(t.Context(), lockd.SessionsScope(), index, 0) // it waits
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.signal(test.signal)
+			if err := lock.Unlock(); err != nil {
+				t.Fatal(err)
+			}
+			if got := p.line(); got != "ready" {
+				t.Fatal(got)
+			}
+			p.signal(test.signal)
+			p.signal(syscall.SIGUSR1) // which is passed on after it
+			if got := p.rest(); got != "told\n" {
+				t.Errorf("output %q", got)
+			}
+			p.ends(0, "")
+		})
+	}
+}
+
+// Ensure that a second signal ends the process when the server does not answer while a lock that
+// was waited for is given up, or one that was held is given back.
+func TestLock_SecondSignal(t *testing.T) {
+	t.Parallel()
+	t.Run("Waiting", func(t *testing.T) {
+		t.Parallel()
+		db, s := testServer(t)
+		holder, err := db.NewSession(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := holder.TryLock("k", nil); err != nil {
+			t.Fatal(err)
+		}
+		address, asked := hanging(t, s.Config.Handler, "/v1/session/destroy/")
+		index := db.Snapshot().IndexOf(lockd.SessionsScope())
+		p := locking(t, address, nil, "echo it runs")
+		_, _, err = db.Wait(t.Context(), lockd.SessionsScope(), index, 0) // its session is there
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.signal(syscall.SIGTERM)
+		<-asked
+		p.signal(syscall.SIGINT)
+		p.endsBy(syscall.SIGINT)
+	})
+	t.Run("Command", func(t *testing.T) {
+		t.Parallel()
+		_, s := testServer(t)
+		address, asked := hanging(t, s.Config.Handler, "/v1/session/destroy/")
+		p := locking(t, address, nil, `exec 2>/dev/null
+			trap 'exit 3' TERM; echo ready; while :; do sleep 0.02; done`)
+		if got := p.line(); got != "ready" {
+			t.Fatal(got)
+		}
+		p.signal(syscall.SIGTERM)
+		<-asked
+		p.signal(syscall.SIGTERM)
+		p.endsBy(syscall.SIGTERM)
+	})
+}
+
+// hanging serves what next does, but leaves requests for a path without an answer, and tells of
+// each.
+func hanging(t *testing.T, next http.Handler, path string) (address string, asked chan string) {
+	t.Helper()
+	asked = make(chan string, 8)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, path) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body) // without which the end of the client is not seen
+		asked <- r.URL.Path
+		<-r.Context().Done()
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, asked
+}
+
+// endsBy waits for the process, and fails the test unless the signal ends it.
+func (p *process) endsBy(s syscall.Signal) {
+	p.t.Helper()
+	err := p.Wait()
+	exit, ok := err.(*exec.ExitError)
+	if !ok {
+		p.t.Fatalf("ended with %v; %s", err, p.complaints.String())
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); !ok || status.Signal() != s {
+		p.t.Errorf("%v, want %v; %s", err, s, p.complaints.String())
+	}
+}
