@@ -122,10 +122,21 @@ func runLocked(ctx context.Context, cmd *cli.Command, args []string) error {
 	back := giveBack(k, lock)
 	given()
 	if back != nil {
-		complain(cmd.Root().ErrWriter, "%q is not given back, and ends with its session, "+
-			"after at most %v: %v", what.key, what.session.TTL, back)
+		complain(cmd.Root().ErrWriter, "%q may not be given back: %v; it is free %s", what.key,
+			back, what.freeAfter(k.ID()))
 	}
 	return err
+}
+
+// freeAfter says when what the session holds is free at the latest, if nobody can give it back. For
+// how much longer than its TTL the session lives is for the server to say.
+func (w locked) freeAfter(session string) string {
+	text := "at the latest when session " + session + " has ended, which has a TTL of " +
+		w.session.TTL.String() + " and may be let live for longer"
+	if delay := w.session.LockDelay; delay > 0 && !w.slot {
+		text += ", and its lock-delay of " + delay.String() + " has passed"
+	}
+	return text
 }
 
 // lockedOf reads the command line.

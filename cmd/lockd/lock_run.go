@@ -79,8 +79,8 @@ func supervise(cmd *exec.Cmd, k *lockclient.Keeper, s *signals) error {
 }
 
 // outlast waits until the group has ended, and kills it at the deadline, or at once when the lock
-// is lost. Ended tells of the command's end, if that is yet to come; lost is nil if the lock is lost
-// already, and the deadline is that of the loss.
+// is lost. Ended tells of the command's end, if that is yet to come; lost is nil if the lock is
+// lost already, and the deadline is that of the loss.
 func (g *group) outlast(ended <-chan error, deadline time.Time, lost <-chan struct{}) {
 	const look = 5 * time.Millisecond // of processes that are not ours, nothing tells of their end
 	for ended != nil || g.alive() {

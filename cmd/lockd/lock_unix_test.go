@@ -507,6 +507,42 @@ func TestLock_ServerGone(t *testing.T) {
 	}
 }
 
+// Ensure that a lock that cannot be given back says when it is free: not before its session has
+// ended, for which a TTL is no bound, and its lock-delay has passed, which a slot has none of.
+func TestLock_NotGivenBack(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		args []string
+		free string // after the TTL
+	}{
+		{"Lock", []string{"k"}, ", and its lock-delay of 15s has passed\n"},
+		{"NoDelay", []string{"--lock-delay", "0", "k"}, "\n"},
+		{"Slot", []string{"-n", "1", "k"}, "\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			db, s := testServer(t)
+			p := locking(t, s.URL, test.args, "echo ready; read -r line; exit 5")
+			if got := p.line(); got != "ready" {
+				t.Fatal(got)
+			}
+			s.CloseClientConnections()
+			if err := s.Listener.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.in.Close(); err != nil {
+				t.Fatal(err)
+			}
+			p.rest()
+			p.ends(5, `lockd: "k" may not be given back: `)
+			p.ends(5, fmt.Sprintf("; it is free at the latest when session %v has ended, "+
+				"which has a TTL of 15s and may be let live for longer%s", sessionsOf(db)[0].ID,
+				test.free))
+		})
+	}
+}
+
 // Ensure that of several who run a command under a lock one does at a time, and with -n as many as
 // there are slots.
 func TestLock_Contention(t *testing.T) {
