@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/mattn/go-isatty"
 	"github.com/urfave/cli/v3"
 
 	"github.com/lockd/lockd"
@@ -175,7 +176,7 @@ func lockedOf(cmd *cli.Command, args []string) (locked, error) {
 	what.command = exec.Command(args[1], args[2:]...)
 	what.command.Stdin = cmd.Root().Reader
 	what.command.Stdout, what.command.Stderr = cmd.Root().Writer, cmd.Root().ErrWriter
-	if f, ok := cmd.Root().Reader.(*os.File); ok && isTerminal(f) {
+	if f, ok := cmd.Root().Reader.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
 		what.command.Stdin = nil
 	}
 	if what.session.Name == "" {
@@ -187,12 +188,6 @@ func lockedOf(cmd *cli.Command, args []string) (locked, error) {
 			args[1])
 	}
 	return what, what.command.Err // there is no such command
-}
-
-// isTerminal reports whether a file may be a terminal: a device that is read by characters.
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // take makes a session and takes the lock with it, or a slot.

@@ -1,6 +1,12 @@
 package main
 
-import "testing"
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+	"unsafe"
+)
 
 // Ensure that the command does not outlive who renews its session.
 func TestLock_Killed(t *testing.T) {
@@ -14,4 +20,29 @@ func TestLock_Killed(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.rest() // ends when the command does
+}
+
+// Ensure that the command has no terminal as its input, which it could not read from.
+func TestLock_TerminalAsInput(t *testing.T) {
+	t.Parallel()
+	const lock, number = 0x40045431, 0x80045430 // TIOCSPTLCK and TIOCGPTN of ioctl(2)
+	owner, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip("there is no terminal to be had: ", err)
+	}
+	defer func() { _ = owner.Close() }()
+	var locked, n int32
+	for request, at := range map[uintptr]*int32{lock: &locked, number: &n} {
+		_, _, failed := syscall.Syscall(syscall.SYS_IOCTL, owner.Fd(), request,
+			uintptr(unsafe.Pointer(at)))
+		if failed != 0 {
+			t.Fatal(failed)
+		}
+	}
+	_, s := testServer(t)
+	p := lockingWithInput(t, s.URL, fmt.Sprintf("/dev/pts/%d", n), "cat; echo done")
+	if got := p.rest(); got != "done\n" {
+		t.Errorf("output %q", got)
+	}
+	p.ends(0, "")
 }
