@@ -34,36 +34,11 @@ func clientFlags(own ...cli.Flag) []cli.Flag {
 		&cli.StringFlag{Name: "token-file", Usage: "`FILE` that has the token",
 			Sources: fromEnv("CONSUL_HTTP_TOKEN_FILE")},
 		&cli.BoolFlag{Name: "ssl", Usage: "use https if the address does not say",
-			Sources: fromEnv("CONSUL_HTTP_SSL")},
+			Sources: fromEnvBool("CONSUL_HTTP_SSL")},
 		&cli.StringFlag{Name: "ca-file", Usage: "`FILE` of the certificate authorities that the " +
 			"server's certificate may be of, in place of the system's",
 			Sources: fromEnv("CONSUL_CACERT")})
 }
-
-// fromEnv is the value of an environment variable. One that is empty is as good as none, as it is
-// for Consul's command.
-func fromEnv(name string) cli.ValueSourceChain {
-	return cli.NewValueSourceChain(&variable{cli.EnvVar(name), name})
-}
-
-type variable struct {
-	cli.ValueSource
-	name string
-}
-
-var _ cli.EnvValueSource = (*variable)(nil)
-
-// Lookup returns the value, if it is not empty.
-func (v *variable) Lookup() (string, bool) {
-	value, _ := v.ValueSource.Lookup()
-	return value, value != ""
-}
-
-// IsFromEnv has the help tell the name.
-func (v *variable) IsFromEnv() bool { return true }
-
-// Key is the name.
-func (v *variable) Key() string { return v.name }
 
 // checkTexts refuses a flag that is given without a text. It comes of a variable that is not set,
 // and would be taken for a flag that is left out: a server without a token would be the result.
@@ -115,6 +90,9 @@ func client(cmd *cli.Command) (*lockclient.Client, error) {
 	if err := checkTexts(cmd); err != nil {
 		return nil, err
 	}
+	if v := variableOf(cmd, "ssl"); v != nil && !v.parses(v.value) {
+		return nil, usage(cmd, "%s %q is neither true nor false", v.name, v.value)
+	}
 	address, err := addressOf(cmd.String("http-addr"), cmd.Bool("ssl"))
 	if err != nil {
 		return nil, usage(cmd, "--http-addr: %w", err)
@@ -162,14 +140,23 @@ func addressOf(address string, ssl bool) (string, error) {
 	return strings.TrimSuffix(address, "/"), nil
 }
 
-// token returns the token that --token or --token-file give, "" if there is none.
+// token returns the token that --token or --token-file give, or the variables of one of them, "" if
+// there is none. What is on the command line wins over a variable.
 func token(cmd *cli.Command) (string, error) {
-	path := cmd.String("token-file")
-	switch {
-	case path == "":
-		return cmd.String("token"), nil
-	case cmd.String("token") != "":
-		return "", usage(cmd, "both --token and --token-file are given")
+	text, path := cmd.String("token"), cmd.String("token-file")
+	if text != "" && path != "" {
+		textFrom, pathFrom := variableOf(cmd, "token"), variableOf(cmd, "token-file")
+		switch {
+		case textFrom == nil && pathFrom == nil:
+			return "", usage(cmd, "both --token and --token-file are given")
+		case textFrom != nil && pathFrom != nil:
+			return "", usage(cmd, "both %s and %s are set", textFrom.name, pathFrom.name)
+		case textFrom == nil:
+			path = ""
+		}
+	}
+	if path == "" {
+		return text, nil
 	}
 	return readToken(path)
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -122,6 +124,78 @@ func TestClient_EmptyEnvironment(t *testing.T) {
 	}
 	t.Setenv("CONSUL_HTTP_ADDR", "")
 	command(t, "", "kv", "put", "--http-addr", s.url, "k", "v").wants(t, 0, "")
+}
+
+// Ensure that a variable that is to say true or false and says neither is refused as a wrong
+// command line is, unless the command line says it.
+func TestClient_WrongEnvironment(t *testing.T) {
+	_, s := testServer(t)
+	t.Setenv("CONSUL_HTTP_ADDR", strings.TrimPrefix(s.URL, "http://"))
+	t.Setenv("CONSUL_HTTP_SSL", "maybe")
+	const text = `CONSUL_HTTP_SSL "maybe" is neither true nor false; see lockd `
+	command(t, "", "kv", "list").wants(t, exitUsage, text+"kv list --help")
+	command(t, "", "lock", "k", "true").wants(t, exitLockFailed, text+"lock --help")
+	command(t, "", "kv", "put", "--ssl=false", "k", "v").wants(t, 0, "")
+	t.Setenv("CONSUL_HTTP_SSL", "false")
+	command(t, "", "kv", "put", "k", "v").wants(t, 0, "")
+	t.Setenv("CONSUL_HTTP_SSL", "true")
+	command(t, "", "kv", "put", "k", "v").wants(t, exitFailed, "https")
+}
+
+// Ensure that a token on the command line, or its file, wins over those of the environment, and
+// that two of one rank are refused.
+func TestClient_Token(t *testing.T) {
+	tokens := make(chan string, 1)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tokens <- r.Header.Get("X-Consul-Token")
+		_, _ = io.WriteString(w, "true")
+	}))
+	defer s.Close()
+	folder := t.TempDir()
+	own, other := filepath.Join(folder, "own"), filepath.Join(folder, "other")
+	write(t, own, []byte("of the own file"))
+	write(t, other, []byte("of the other file"))
+	const text, file = "CONSUL_HTTP_TOKEN", "CONSUL_HTTP_TOKEN_FILE"
+	for _, test := range []struct {
+		name        string
+		environment map[string]string
+		args        []string
+		token       string // empty: it is refused
+		complaint   string
+	}{
+		{"Variable", map[string]string{text: "t"}, nil, "t", ""},
+		{"FileVariable", map[string]string{file: other}, nil, "of the other file", ""},
+		{"FileOverText", map[string]string{text: "t"}, []string{"--token-file", own},
+			"of the own file", ""},
+		{"TextOverFile", map[string]string{file: other}, []string{"--token", "own"}, "own", ""},
+		{"FileOverBoth", map[string]string{text: "t", file: other},
+			[]string{"--token-file", own}, "of the own file", ""},
+		{"TextOverBoth", map[string]string{text: "t", file: other}, []string{"--token", "own"},
+			"own", ""},
+		{"TwoFlags", nil, []string{"--token", "own", "--token-file", own}, "",
+			"both --token and --token-file are given; see"},
+		{"TwoVariables", map[string]string{text: "t", file: other}, nil, "",
+			"both CONSUL_HTTP_TOKEN and CONSUL_HTTP_TOKEN_FILE are set; see"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Setenv(text, test.environment[text])
+			t.Setenv(file, test.environment[file])
+			args := append([]string{"kv", "put", "--http-addr", s.URL}, test.args...)
+			r := command(t, "", append(args, "k", "v")...)
+			if test.token == "" {
+				r.wants(t, exitUsage, test.complaint)
+				return
+			}
+			r.wants(t, 0, "")
+			sent := "nothing"
+			if len(tokens) > 0 {
+				sent = <-tokens
+			}
+			if sent != test.token {
+				t.Errorf("sent %q, want %q", sent, test.token)
+			}
+		})
+	}
 }
 
 // clients returns the names of the commands that use a server.

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"strconv"
+
+	"github.com/urfave/cli/v3"
+)
+
+// fromEnv is the value of an environment variable. One that is empty is as good as none, as it is
+// for Consul's command.
+func fromEnv(name string) cli.ValueSourceChain {
+	return cli.NewValueSourceChain(&variable{ValueSource: cli.EnvVar(name), name: name})
+}
+
+// fromEnvBool is fromEnv of a variable that says true or false. What is neither is left for the
+// command to refuse: the parser's error would not be one of the command line.
+func fromEnvBool(name string) cli.ValueSourceChain {
+	parses := func(text string) bool {
+		_, err := strconv.ParseBool(text)
+		return err == nil
+	}
+	return cli.NewValueSourceChain(&variable{
+		ValueSource: cli.EnvVar(name), name: name, parses: parses,
+	})
+}
+
+// variable is an environment variable, for the value of a flag that is not on the command line.
+type variable struct {
+	cli.ValueSource
+	name   string
+	parses func(text string) bool // nil: any text does
+	value  string                 // empty: there is none, or the command line has the flag
+}
+
+var _ cli.EnvValueSource = (*variable)(nil)
+
+// Lookup returns the value, if it is not empty. It is called only if the flag is not on the command
+// line.
+func (v *variable) Lookup() (string, bool) {
+	v.value, _ = v.ValueSource.Lookup()
+	return v.value, v.value != "" && (v.parses == nil || v.parses(v.value))
+}
+
+// IsFromEnv has the help tell the name.
+func (v *variable) IsFromEnv() bool { return true }
+
+// Key is the name.
+func (v *variable) Key() string { return v.name }
+
+// variableOf returns the variable that is to give a flag its value, nil if the command line does,
+// or there is none.
+func variableOf(cmd *cli.Command, name string) *variable {
+	for _, f := range cmd.Flags {
+		var sources []cli.ValueSource
+		switch f := f.(type) {
+		case *cli.StringFlag:
+			sources = f.Sources.Chain
+		case *cli.BoolFlag:
+			sources = f.Sources.Chain
+		}
+		for _, source := range sources {
+			if v, ok := source.(*variable); ok && f.Names()[0] == name && v.value != "" {
+				return v
+			}
+		}
+	}
+	return nil
+}
