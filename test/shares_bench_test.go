@@ -87,8 +87,8 @@ func BenchmarkLeave_Shared(b *testing.B) {
 	}
 }
 
-// BenchmarkGiveUp_Shared has as many writers as a lock has readers give it up together. Each is told
-// of all readers.
+// BenchmarkGiveUp_Shared has as many writers as a lock has readers give it up together. Each is
+// told of all readers.
 func BenchmarkGiveUp_Shared(b *testing.B) {
 	for _, n := range []int{500, 2000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

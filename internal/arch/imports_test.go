@@ -115,6 +115,7 @@ var importPlan = map[string]edges{
 		"cmd/lockd/internal/lockclient": "what it asks a server",
 		"metrics/prometheus":            "the metrics of the database",
 		cli:                             "command lines and their help",
+		"github.com/mattn/go-isatty":    "whether the input is a terminal",
 		consul:                          "keys and sessions of a server",
 		prom:                            "the metrics of the server",
 		prom + "/collectors":            "the metrics of its process",
