@@ -39,9 +39,9 @@ func (l Leadership) newsTo(before Leadership) bool {
 
 // Observe yields the state of the election that the key names: the present one, and then each
 // leader, each value that one proclaims, and each vacancy, in the order of their fences. A leader
-// that hands over to the next makes no vacancy. Sessions that share the lock do not lead. The end of a lock-delay is not yielded: see
-// Leadership.Until. If events were dropped (Options.History), it goes on with the present state.
-// The Leadership that comes with the error looks like a vacancy.
+// that hands over to the next makes no vacancy. Sessions that share the lock do not lead. The end
+// of a lock-delay is not yielded: see Leadership.Until. If events were dropped (Options.History),
+// it goes on with the present state. The Leadership that comes with the error looks like a vacancy.
 func (db *DB) Observe(ctx context.Context, key string) iter.Seq2[Leadership, error] {
 	mustHave(ctx != nil, "context")
 	db.writer.MustNotBeFunction()

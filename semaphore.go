@@ -121,7 +121,8 @@ func checkSemaphore(prefix string) error {
 	}
 	key := prefix + engine.SemaphoreKey
 	if clean := path.Join(prefix, engine.SemaphoreKey); clean != key {
-		return invalid("prefix is not a clean path: its key would be %.100q, not %.100q", clean, key)
+		return invalid("prefix is not a clean path: its key would be %.100q, not %.100q", clean,
+			key)
 	}
 	if longest := MaxKeySize - 1 - len(schema.ID{}.UUID()); len(prefix) > longest {
 		return invalid("prefix has %d bytes, more than %d", len(prefix), longest)
