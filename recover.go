@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/lockd/lockd/internal/engine"
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -102,10 +103,17 @@ func sortOut(found *store.Backup, rows *store.Store) (refused []store.Remark, er
 		}
 		return refusal == nil
 	}
+	newest := newestByID(found.Nodes)
 	err = trial.update(func(tx *engine.Txn) error {
 		for _, row := range found.Nodes {
+			var refusal error
+			if last, ok := newest[row.ID]; ok && last.Name != row.Name {
+				refusal = fmt.Errorf("node %q took its ID", last.Name)
+			} else {
+				refusal = wrap("put node", row.Name, tx.PutNode(row))
+			}
 			key := engine.Folded(row.Name)
-			if fits("nodes", key, wrap("put node", row.Name, tx.PutNode(row))) {
+			if fits("nodes", key, refusal) {
 				rows.Nodes.Put(key, row)
 			}
 		}
@@ -129,6 +137,18 @@ func sortOut(found *store.Backup, rows *store.Store) (refused []store.Remark, er
 		return nil
 	})
 	return refused, errors.Join(err, trial.Close())
+}
+
+// newestByID returns, for each ID of a node, the node that had it last. That node was registered
+// with the ID of the others, and so they were removed (N5).
+func newestByID(nodes []schema.Node) map[string]schema.Node {
+	newest := make(map[string]schema.Node)
+	for _, row := range nodes {
+		if row.ID != "" && row.ModifyIndex >= newest[row.ID].ModifyIndex {
+			newest[row.ID] = row
+		}
+	}
+	return newest
 }
 
 // rowName is what a user knows a row by that a file has under the key.

@@ -1,0 +1,114 @@
+package lockd_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
+)
+
+// written makes a file at the path: each function is a transaction.
+func written(t *testing.T, path string, transactions ...func(tx *lockd.Txn) error) {
+	t.Helper()
+	db, err := lockd.Open(path, &lockd.Options{Sync: lockd.SyncNever})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fn := range transactions {
+		err = errors.Join(err, db.Update(fn))
+	}
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rewrite writes what change makes of the file's content.
+func rewrite(t *testing.T, path string, change func(content []byte) []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, change(readFile(t, path)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// clearPages clears the pages that the function chooses, and returns how many.
+func clearPages(t *testing.T, path string, chosen func(page []byte) bool) (cleared int) {
+	t.Helper()
+	rewrite(t, path, func(content []byte) []byte {
+		for page := range slices.Chunk(content, os.Getpagesize()) {
+			if chosen(page) {
+				clear(page)
+				cleared++
+			}
+		}
+		return content
+	})
+	return cleared
+}
+
+// Ensure that a node which was removed because another one took its ID, and of which the file has
+// an older copy, does not take the place of that other one in what Recover saves: the newer node is
+// there with its services, and the older one is told of.
+func TestRecover_NodeThatLostItsID(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lockd.db")
+	const id = "11111111-2222-3333-4444-555555555555"
+	meta := map[string]string{"m": strings.Repeat("x", os.Getpagesize()/12)}
+	written(t, path, func(tx *lockd.Txn) error {
+		var errs []error
+		for i := range 60 {
+			name := fmt.Sprintf("n%03d", i)
+			errs = append(errs, tx.Catalog().PutNode(catalog.Node{Name: name, Meta: meta}))
+		}
+		return errors.Join(append(errs,
+			tx.Catalog().PutNode(catalog.Node{Name: "zeta", ID: id, Meta: meta}))...)
+	}, func(tx *lockd.Txn) error {
+		return errors.Join(tx.Catalog().PutNode(catalog.Node{Name: "alpha", ID: id}),
+			tx.Catalog().PutService(catalog.Service{Node: "alpha", ID: "web", Name: "web"}))
+	})
+	// What the page has that zeta was in is lost, so that the older one is read.
+	if clearPages(t, path, func(page []byte) bool {
+		return bytes.Contains(page, []byte("n059")) && !bytes.Contains(page, []byte("zeta"))
+	}) == 0 {
+		t.Fatal("no page was cleared")
+	}
+
+	var backup bytes.Buffer
+	found, err := lockd.Recover(path, &backup, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := func(text string) bool { return strings.HasPrefix(text, `nodes: "zeta": `) }
+	if !slices.ContainsFunc(found.Missing, told) || slices.ContainsFunc(found.Doubtful, told) {
+		t.Errorf("zeta is not told of as missing: missing %.200q", found.Missing)
+	}
+	restored := path + ".restored"
+	if err := lockd.Restore(restored, &backup, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	db, err := lockd.Open(restored, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	view := db.Snapshot().Catalog()
+	_, alpha := view.Node("alpha")
+	_, web := view.Service("alpha", "web")
+	_, zeta := view.Node("zeta")
+	if !alpha || !web || zeta {
+		t.Errorf("alpha %v, its service %v, zeta %v; want the newer node with its service, and "+
+			"not the older one", alpha, web, zeta)
+	}
+	nodes := 0
+	for range view.Nodes() {
+		nodes++
+	}
+	if nodes != found.Nodes {
+		t.Errorf("%d nodes were restored, and %d recovered", nodes, found.Nodes)
+	}
+}
