@@ -52,33 +52,38 @@ func tryRecover(path string, o Options) (found *Recovered, err error) {
 	case info.Size() == 0:
 		return nil, corrupt("it is empty")
 	}
-	unlock, err := lockToRead(path, o)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, unlock()) }()
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, cause(err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	unlock, err := lockToRead(path, o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
 	if info, err = f.Stat(); err != nil {
 		return nil, cause(err)
+	}
+	// Compact may have put another file there meanwhile. Only one of the two is locked.
+	if err := checkPath(path, info); err != nil {
+		return nil, err
 	}
 	s := &salvage{file: f, size: info.Size(), rows: make(map[rowPlace]candidate)}
 	return s.run()
 }
 
 // lockToRead keeps everybody from opening the file to write to it, until unlock is called. What
-// bbolt says of a file that it does not take is of no interest: it has had the lock before it
-// looked, so no database has the file open, and none can open it.
+// bbolt says of a file that it opens and does not take is of no interest: it has had the lock
+// before it looked, so no database has the file open, and none can open it.
 func lockToRead(path string, o Options) (unlock func() error, err error) {
 	db, err := openBolt(path, &bbolt.Options{ReadOnly: true, Timeout: max(o.Timeout, 1)})
+	failed, ofPath := errors.AsType[*fs.PathError](err)
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
 		return nil, fmt.Errorf("%w%s: it was not closed within %v", ErrInUse, by(path),
 			max(o.Timeout, 0))
-	case errors.Is(err, fs.ErrPermission):
+	case ofPath && failed.Op == "open": // it was never locked
 		return nil, cause(err)
 	case db == nil:
 		return func() error { return nil }, nil
