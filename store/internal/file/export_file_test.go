@@ -206,3 +206,8 @@ func ReadLog(path string) (state LogState, err error) {
 	}
 	return state, f.Close()
 }
+
+// EmptySector is what the log has at that place of a segment before a record is written there.
+func EmptySector(segmentNumber byte, place int) []byte {
+	return (&segment{number: segmentNumber}).blank(nil, place, 1)
+}

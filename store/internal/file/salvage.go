@@ -22,6 +22,7 @@ type salvage struct {
 	pageSize uint64
 	pages    uint64
 	visited  []bool // by page: it is sound, and the walk has come to it
+	budget   uint64 // pages that may yet be read with others: see afford
 	meta     metaPage
 	metaErr  error // why there is no meta page to begin from
 
@@ -79,7 +80,7 @@ func (s *salvage) begin() {
 		}
 	}
 	s.pages = (uint64(s.size) + s.pageSize - 1) / s.pageSize
-	s.visited = make([]bool, s.pages)
+	s.visited, s.budget = make([]bool, s.pages), readsOfPage*s.pages
 	if need := s.meta.highWater; s.metaErr == nil && need > uint64(s.size)/s.pageSize {
 		s.miss(allTables, "", "the file is cut off: it has %d bytes, and needs %d", s.size,
 			need*s.pageSize)
@@ -123,6 +124,31 @@ func (s *salvage) read(page, count uint64) []byte {
 	return content
 }
 
+// readsOfPage is how often each page may be read as one of those behind another, on average. In a
+// file that is sound it happens once at most.
+const readsOfPage = 8
+
+// afford reports whether so many pages may be read with the one before them, and counts them.
+// How many those are says what has no checksum, in a value too: if each page of a large file were
+// to claim all that follow, to read them would never end.
+func (s *salvage) afford(pages uint64) bool {
+	if pages > s.budget {
+		return false
+	}
+	s.budget -= pages
+	return true
+}
+
+// withOverflow returns the page, of which it is given the content, with those that belong to it, if
+// there can be so many.
+func (s *salvage) withOverflow(page uint64, content []byte) []byte {
+	more := pageOverflow(content)
+	if more == 0 || more >= s.pages-page || !s.afford(more) {
+		return content
+	}
+	return s.read(page, 1+more)
+}
+
 // pageAt returns the content of the page with those that belong to it, and what is wrong with it.
 // There is no content if it is another page.
 func (s *salvage) pageAt(page uint64, in bounds) (content []byte, err error) {
@@ -136,12 +162,9 @@ func (s *salvage) pageAt(page uint64, in bounds) (content []byte, err error) {
 	if binary.NativeEndian.Uint64(content) != page {
 		return nil, misplaced(page, "has the number of another one, or none")
 	}
-	more := pageOverflow(content)
-	if more > 0 && more < s.pages-page {
-		content = s.read(page, 1+more)
-	}
+	content = s.withOverflow(page, content)
 	switch {
-	case more >= s.pages-page:
+	case pageOverflow(content) >= s.pages-page:
 		return content, misplaced(page, "has more pages behind it than there are")
 	case elementCount(content) == 0 && page != s.meta.root:
 		return content, misplaced(page, "has nothing in it")

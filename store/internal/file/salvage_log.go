@@ -45,7 +45,11 @@ func (s *salvage) addSegment(number byte, page uint64) {
 	_, _, length := extent(head, leafFlag, 0)
 	named := (length + uint64(segmentPrefix) + sectorSize) / sectorSize // as newSegment has it
 	size = max(size, min(named*sectorSize, uint64(s.size)))
-	content := s.read(page, min(size/s.pageSize, s.pages-page))
+	pages := min(size/s.pageSize, s.pages-page)
+	if !s.afford(pages) {
+		return
+	}
+	content := s.read(page, pages)
 	c := newScan(&segment{
 		number: number, start: int64(page), stride: int(named / lanes),
 	}, content)

@@ -29,7 +29,9 @@ func (b bounds) has(key []byte) bool {
 // lose notes that rows of the table may be missing.
 func (s *salvage) lose(table byte, in bounds) { s.lost[table] = append(s.lost[table], in) }
 
-// soundElements yields what seem to be elements of a leaf.
+// soundElements yields what seem to be elements of a leaf. Those of a leaf have no byte in common,
+// but what looks like one in a value may have elements that all have most of it. So it yields none
+// that is larger than what is left of some times the content.
 func soundElements(content []byte) iter.Seq[element] {
 	return func(yield func(element) bool) {
 		if len(content) < headSize+elementSize {
@@ -38,12 +40,14 @@ func soundElements(content []byte) iter.Seq[element] {
 		// The first key begins behind the last element: so it says how many there are.
 		first, _, _ := extent(content, leafFlag, 0)
 		count := max(elementCount(content), int(first/elementSize)-1)
+		left := 4 * uint64(len(content))
 		for i := range min(count, (len(content)-headSize)/elementSize) {
 			position, keySize, valueSize := extent(content, leafFlag, i)
 			value, end := position+keySize, position+keySize+valueSize
-			if keySize == 0 || end > uint64(len(content)) {
+			if keySize == 0 || end > uint64(len(content)) || keySize+valueSize > left {
 				continue
 			}
+			left -= keySize + valueSize
 			e := element{key: content[position:value], value: content[value:end]}
 			if e.flags = elementFlags(content, i); !yield(e) {
 				return
@@ -123,9 +127,8 @@ func (s *salvage) scanOthers() {
 			continue
 		}
 		content := s.read(page, 1)
-		itself := binary.NativeEndian.Uint64(content) == page // else that may be anything
-		if more := pageOverflow(content); itself && more > 0 && more < s.pages-page {
-			content = s.read(page, 1+more)
+		if binary.NativeEndian.Uint64(content) == page { // else that may be anything
+			content = s.withOverflow(page, content)
 		}
 		s.scan(content)
 	}
@@ -134,16 +137,23 @@ func (s *salvage) scanOthers() {
 // scan takes the rows of what seems to be a leaf, of whatever table.
 func (s *salvage) scan(content []byte) {
 	for e := range soundElements(content) {
-		if e.flags == bucketFlag && len(e.value) > bucketSize {
-			s.scan(e.value[bucketSize:]) // a small table is in the list of the tables
-			continue
+		if e.flags != bucketFlag {
+			s.takeLost(e.key, e.value)
+		} else if len(e.value) > bucketSize { // a small table is in the list of the tables
+			for row := range soundElements(e.value[bucketSize:]) {
+				s.takeLost(row.key, row.value)
+			}
 		}
-		for table := range format.TableCount {
-			for _, in := range s.lost[table] {
-				if in.has(e.key) {
-					_ = s.take(table, e.key, e.value, outOfUse) // most are none of this table's
-					break
-				}
+	}
+}
+
+// takeLost takes the row, if it may be one of those that are lost.
+func (s *salvage) takeLost(key, value []byte) {
+	for table := range format.TableCount {
+		for _, in := range s.lost[table] {
+			if in.has(key) {
+				_ = s.take(table, key, value, outOfUse) // most are none of this table's
+				break
 			}
 		}
 	}

@@ -1,0 +1,114 @@
+package file_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd/store"
+	"github.com/lockd/lockd/store/internal/file"
+)
+
+// What bbolt's pages have that are leaves.
+const (
+	leafKind    = 2
+	leafElement = 16
+)
+
+// feignLeaf writes into the content what looks like the head of a leaf with so many elements, and
+// so many pages behind it. What extent returns is where the key of an element is, of one byte, and
+// where its value ends.
+func feignLeaf(
+	content []byte, number, more, elements int, flags uint32, extent func(i int) (key, end int),
+) {
+	order := binary.NativeEndian
+	order.PutUint64(content, uint64(number))
+	order.PutUint16(content[8:], leafKind)
+	order.PutUint16(content[10:], uint16(elements))
+	order.PutUint32(content[12:], uint32(more))
+	for i := range elements {
+		at := headSize + i*leafElement
+		key, end := extent(i)
+		order.PutUint32(content[at:], flags)
+		order.PutUint32(content[at+4:], uint32(key-at))
+		order.PutUint32(content[at+8:], 1)
+		order.PutUint32(content[at+12:], uint32(end-key-1))
+	}
+}
+
+// hostile are contents of a file, which a value of a row may have too.
+var hostile = map[string]func() []byte{
+	// In each small table there are two that both go on to the end.
+	"NestedTables": func() []byte {
+		const size, step = 4096, 72
+		content := make([]byte, 4*size)
+		page := content[2*size : 3*size]
+		for at := 0; at+2*step < size; at += step {
+			leaf := page[at:]
+			feignLeaf(leaf, 2, 0, 2, 1, func(int) (int, int) { return step - 17, len(leaf) })
+		}
+		return content
+	},
+	// Each page says that all which follow belong to it.
+	"OverlappingPages": func() []byte {
+		const size, pages = 1 << 10, 24 << 10
+		content := make([]byte, pages*size)
+		for page := 2; page < pages-1; page++ {
+			feignLeaf(content[page*size:], page, pages-page-1, 0, 0, nil)
+		}
+		return content
+	},
+	// Of one page each element has all that follows.
+	"OverlappingRows": func() []byte {
+		const size, pages, elements = 4096, 4 << 10, 1<<16 - 1
+		content := make([]byte, pages*size)
+		for page := 3; page < pages; page++ {
+			binary.NativeEndian.PutUint64(content[page*size:], uint64(page))
+		}
+		leaf := content[2*size:]
+		feignLeaf(leaf, 2, pages-3, elements, 0, func(int) (int, int) {
+			return headSize + elements*leafElement, len(leaf) - size
+		})
+		return content
+	},
+	// Each page is the first one of a segment of the log.
+	"OverlappingSegments": func() []byte {
+		const size, pages = 1 << 10, 32 << 10
+		content := make([]byte, pages*size)
+		for page := 2; page < pages; page++ {
+			at := content[page*size:]
+			binary.NativeEndian.PutUint64(at, uint64(page))
+			copy(at[512:1024], file.EmptySector(0, 1))
+		}
+		return content
+	},
+}
+
+// Ensure that Recover comes to an end soon, whatever the pages of a file seem to have: any value
+// may be such a page.
+func TestRecover_HostilePages(t *testing.T) {
+	for name, content := range hostile {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := newPath(t)
+			if err := os.WriteFile(path, content(), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan error, 1)
+			go func() {
+				_, err := file.Recover(path, file.Options{})
+				done <- err
+			}()
+			select {
+			case err := <-done:
+				if !errors.Is(err, store.ErrCorrupt) && !errors.Is(err, store.ErrFormat) {
+					t.Errorf("got %v", err)
+				}
+			case <-time.After(30 * time.Second):
+				t.Fatal("it goes on")
+			}
+		})
+	}
+}
