@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/lockd/lockd/internal/schema"
@@ -125,4 +126,74 @@ func commitOne(
 		t.Fatal(err)
 	}
 	return left
+}
+
+// Ensure that the name of a file is on disk before anybody is told of what is in it, also of a file
+// that was there, whoever left its name unsynced: it was made, and closed, without any sync, or the
+// folder could not be synced. Of a file that was closed with all of it on disk, it is not synced
+// again, and without sync never.
+func TestClean_NameIsOnDisk(t *testing.T) {
+	folders := 0
+	count := store.Hooks{SyncFolder: func(string) error {
+		folders++
+		return nil
+	}}
+	broken := store.Hooks{SyncFolder: func(string) error { return errSync }}
+	for name, first := range map[string]store.Options{
+		"NeverSynced": {NoSync: true}, "Failed": {Hooks: broken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := newPath(t)
+			visit := func(opts store.Options) (syncs int, err error) {
+				folders = 0
+				s := store.New()
+				if err := s.Open(path, opts); err != nil {
+					return folders, err
+				}
+				err = s.Secure()
+				return folders, errors.Join(err, s.Close())
+			}
+			if _, err := visit(first); first.NoSync == (err != nil) {
+				t.Fatal(err)
+			}
+			never := store.Options{NoSync: true, Hooks: count}
+			if syncs, err := visit(never); syncs != 0 || err != nil {
+				t.Errorf("without sync: synced %d times, %v", syncs, err)
+			}
+			if _, err := visit(store.Options{Hooks: broken}); !errors.Is(err, errSync) {
+				t.Errorf("the folder cannot be synced: got %v", err)
+			}
+			if syncs, err := visit(store.Options{Hooks: count}); syncs != 1 || err != nil {
+				t.Errorf("synced %d times, %v", syncs, err)
+			}
+			if syncs, err := visit(store.Options{Hooks: count}); syncs != 0 || err != nil {
+				t.Errorf("closed cleanly: synced %d times, %v", syncs, err)
+			}
+		})
+	}
+}
+
+// Ensure that the folder which is synced is the one that has the file, not that of a link to it.
+func TestClean_NameOfLinkedFile(t *testing.T) {
+	path, link := newPath(t), newPath(t)
+	closeFile(t, openFile(t, path, quick))
+	if err := os.Symlink(path, link); err != nil {
+		t.Skip(err)
+	}
+	want, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	synced := ""
+	f := openFile(t, link, store.Options{Hooks: store.Hooks{SyncFolder: func(folder string) error {
+		synced = folder
+		return nil
+	}}})
+	if err := f.Secure(); err != nil {
+		t.Fatal(err)
+	}
+	closeFile(t, f)
+	if synced != want {
+		t.Errorf("got %q, want %q", synced, want)
+	}
 }

@@ -12,6 +12,7 @@ import (
 type File struct {
 	tables   *tables
 	handle   *os.File // bbolt's own
+	path     string   // by which it was opened
 	size     int64    // that it has at least
 	named    bool     // its names are counted
 	noSync   bool     // see Options

@@ -3,7 +3,10 @@ package file
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 
 	"github.com/lockd/lockd/store/internal/format"
 )
@@ -33,12 +36,18 @@ import (
 //     or for one that has lost others. So sectors that are empty are written, as far as a record
 //     goes, in the places where the next one may be.
 //
+// Nor may the file's name be on disk: the process that made it may have been killed before that, or
+// have had Options.NoSync. So the folder is synced too.
+//
 // A power cut in the middle of this leaves what one in the middle of the last write does. What was
 // written with Options.NoSync is not had so: it is not known what of it is on disk.
 func (f *File) inherit() error {
 	if f.opened != nil && !f.closedCleanly() {
 		if err := f.writeAgain(); err != nil {
 			return fmt.Errorf("write again what was in it: %w", cause(err))
+		}
+		if err := f.syncName(); err != nil {
+			return fmt.Errorf("sync its folder: %w", cause(err))
 		}
 	}
 	if f.log.cut != nil {
@@ -52,6 +61,21 @@ func (f *File) inherit() error {
 	f.opened, f.log.newest = nil, nil
 	f.log.cut, f.log.unclear = nil, false
 	return nil
+}
+
+// syncName has on disk the name that the file was opened by. That of a link to it is the business
+// of whoever made the link, and so is a new name of a file that was moved since. A process that may
+// not read the folder has not made the name.
+func (f *File) syncName() error {
+	path, err := filepath.EvalSymlinks(f.path)
+	if err == nil {
+		o := Options{NoSync: f.noSync, Hooks: f.tables.hooks}
+		err = syncFolder(filepath.Dir(path), o)
+	}
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	return err
 }
 
 // Secure has inherit done, unless there is nothing to do.

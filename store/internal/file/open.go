@@ -97,7 +97,7 @@ func openExisting(
 	}
 	f := &File{
 		tables: &tables{db: db, hooks: o.Hooks, disk: make(disk, 1)},
-		handle: handle, noSync: o.NoSync,
+		handle: handle, path: path, noSync: o.NoSync,
 	}
 	if err := checkPath(path, found.info); err != nil {
 		return nil, errors.Join(err, f.Close())

@@ -58,7 +58,7 @@ type Hooks struct {
 	NetworkFS func(path string) string
 
 	// SyncFolder is called in place of what has the names in the folder on disk, when a file has
-	// got its name. Its error is that of the call.
+	// got its name, or when it is not known whether that is on disk. Its error is that of the call.
 	SyncFolder func(folder string) error
 }
 
