@@ -27,7 +27,7 @@ func (tx *Txn) Node(name string) (Node, bool) {
 
 // PutNode registers a node, or changes it. A node with the same ID under another name is removed
 // first, with all that belongs to it (N5). It returns lockd.ErrInvalid for a name that is empty or
-// too long, or has a zero byte.
+// too long, has a zero byte, or is not UTF-8.
 func (tx *Txn) PutNode(node Node) error {
 	return tx.of.Write("put node", node.Name, func() error {
 		return tx.rules.PutNode(schema.Node(node))

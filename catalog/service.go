@@ -29,8 +29,8 @@ func (tx *Txn) Service(node, id string) (Service, bool) {
 }
 
 // PutService registers a service on a node, or changes it. It returns ErrNoNode, or
-// lockd.ErrInvalid for an empty name, or an ID that is empty, has a zero byte, or is too long, also
-// together with the name of its node (N1).
+// lockd.ErrInvalid for an empty name, or an ID that is empty, has a zero byte, is not UTF-8, or is
+// too long, also together with the name of its node (N1).
 func (tx *Txn) PutService(service Service) error {
 	service.ID = cmp.Or(service.ID, service.Name)
 	return tx.of.Write("put service", service.ID, func() error {

@@ -185,6 +185,10 @@ func TestCatalog_N1_Refuses(t *testing.T) {
 			"node with a zero byte": {func(tx *lockd.Txn) error {
 				return tx.Catalog().PutNode(catalog.Node{Name: "a\x00b"})
 			}, lockd.ErrInvalid},
+			"node that is not UTF-8": {func(tx *lockd.Txn) error {
+				return tx.Catalog().PutNode(catalog.Node{Name: "A" + strings.Repeat("\xff",
+					lockd.MaxKeySize-1)})
+			}, lockd.ErrInvalid},
 			"service without a name": {func(tx *lockd.Txn) error {
 				return tx.Catalog().PutService(catalog.Service{Node: "db1", ID: "x"})
 			}, lockd.ErrInvalid},

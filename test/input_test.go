@@ -269,6 +269,11 @@ func TestBadInput_SessionsAndCatalog(t *testing.T) {
 			"Node.Name is empty"},
 		{func(tx *lockd.Txn) error { return tx.Catalog().PutNode(catalog.Node{Name: "a\x00b"}) },
 			lockd.ErrInvalid, `Node.Name "a\x00b" has a zero byte`},
+		{func(tx *lockd.Txn) error { return tx.Catalog().PutNode(catalog.Node{Name: "a\xff"}) },
+			lockd.ErrInvalid, `Node.Name "a\xff" is not UTF-8`},
+		{func(tx *lockd.Txn) error {
+			return tx.Catalog().PutService(catalog.Service{Node: "n", Name: "x", ID: "a\xff"})
+		}, lockd.ErrInvalid, `Service.ID "a\xff" is not UTF-8`},
 		{func(tx *lockd.Txn) error { return tx.Catalog().PutNode(catalog.Node{Name: tooLong}) },
 			lockd.ErrInvalid, "Node.Name has 16385 bytes"},
 		{func(tx *lockd.Txn) error { return tx.Catalog().PutService(catalog.Service{Node: "n"}) },

@@ -36,6 +36,7 @@ func TestOptions_Refused(t *testing.T) {
 		"SlowWithoutUnit":  {lockd.Options{Slow: 5}, "Options.Slow is 5ns, below 1ms; was a unit"},
 		"Node": {lockd.Options{Node: strings.Repeat("n", lockd.MaxKeySize+1)},
 			"Options.Node has 16385 bytes, more than 16384"},
+		"NodeOfOtherBytes": {lockd.Options{Node: "a\xff"}, `Options.Node "a\xff" is not UTF-8`},
 		"NodeWithZeroByte": {lockd.Options{Node: "a\x00b"}, "Options.Node \"a\\x00b\" has a zero"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package engine
 import (
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/lockd/lockd/internal/schema"
 )
@@ -54,10 +55,15 @@ func TooShort(field string, d, least time.Duration) error {
 }
 
 // CheckNodeName refuses what cannot be the name of a node: also one with the byte that separates
-// the names in the key of a row.
+// the names in the key of a row. One that is not UTF-8, which no client of Consul's can send in
+// JSON, would be another name in lower case, with three bytes for each that is wrong: more than a
+// key may have, and the same for names that differ.
 func CheckNodeName(field, name string) error {
 	if strings.Contains(name, "\x00") {
 		return invalid("%s %q has a zero byte", field, name)
+	}
+	if !utf8.ValidString(name) {
+		return invalid("%s %.100q is not UTF-8", field, name)
 	}
 	return CheckName(field, name)
 }
