@@ -24,8 +24,7 @@ func Compact(path string, o Options, reader Reader) (err error) {
 	if err != nil {
 		return err
 	}
-	info, err := os.Stat(path)
-	if err != nil {
+	if _, err := os.Stat(path); err != nil { // else Open makes one
 		return err
 	}
 	o.Mode = 0o600 // until the copy is like the file
@@ -34,6 +33,10 @@ func Compact(path string, o Options, reader Reader) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.handle.Stat() // as it is after the wait for the lock
+	if err != nil {
+		return err
+	}
 	other := filepath.Join(filepath.Dir(path), ".lockd-"+rand.Text()+".new")
 	last := header{index: f.last.index, tally: f.Tally()}
 	err = f.copyTo(other, o, info, last, func() error {

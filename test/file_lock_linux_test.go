@@ -30,6 +30,15 @@ func opened(t *testing.T, file os.FileInfo) (times int) {
 	return times
 }
 
+// waitOpened waits until the file is open more often than so many times: then somebody has opened
+// it who waits for its lock.
+func waitOpened(t *testing.T, file os.FileInfo, times int) {
+	t.Helper()
+	for opened(t, file) <= times {
+		runtime.Gosched()
+	}
+}
+
 // Ensure that Recover, when it waited for a file which was replaced meanwhile, as Compact does it,
 // returns ErrInUse and does not read the new file, which a database has open.
 func TestRecover_Replaced(t *testing.T) {
@@ -54,13 +63,43 @@ func TestRecover_Replaced(t *testing.T) {
 		_, err := lockd.Recover(path, io.Discard, &lockd.Options{OpenTimeout: time.Minute})
 		done <- err
 	}()
-	for opened(t, info) == before { // until Recover waits for the lock of the old file
-		runtime.Gosched()
-	}
+	waitOpened(t, info, before)
 	if err := errors.Join(os.Rename(path+".new", path), old.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-done; !errors.Is(err, lockd.ErrInUse) {
 		t.Errorf("got %v, want ErrInUse", err)
+	}
+}
+
+// Ensure that Compact, when it waited for a file whose mode was changed meanwhile, leaves it as it
+// was changed.
+func TestCompact_ModeOfTheLockedFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lockd.db")
+	db, err := lockd.Open(path, &lockd.Options{Sync: lockd.SyncNever, FileMode: 0o644})
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := opened(t, info)
+	done := make(chan error, 1)
+	go func() {
+		done <- lockd.Compact(path, &lockd.Options{
+			Sync: lockd.SyncNever, OpenTimeout: time.Minute,
+		})
+	}()
+	waitOpened(t, info, before)
+	if err := errors.Join(os.Chmod(path, 0o600), db.Close(), <-done); err != nil {
+		t.Fatal(err)
+	}
+	after, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if os.SameFile(info, after) || after.Mode() != 0o600 {
+		t.Errorf("got mode %v, want 0600 of another file", after.Mode())
 	}
 }
