@@ -176,8 +176,9 @@ func readBackup(r io.Reader) (*store.Backup, error) {
 // Compact rewrites the file of a closed database without its free pages. The file is whole at every
 // moment, and keeps its owner and mode; a symbolic link is followed. Of the options OpenTimeout,
 // Sync and AllowNetworkFS count. It fails as Verify does, with fs.ErrPermission if the caller may
-// not give the new file to the owner, and always on Windows, which cannot replace an open file;
-// then the file is as it was.
+// not give the new file to the owner, with ErrInvalid if the file has hard links, of which it could
+// replace one only, and always on Windows, which cannot replace an open file; then the file is as
+// it was.
 func Compact(path string, opts *Options) error {
 	options, err := opts.filledFor(path)
 	if err == nil {

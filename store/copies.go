@@ -11,9 +11,10 @@ import (
 // Compact rewrites the file at the path without the free pages in it, while it has its lock. The
 // file is there, whole, at every moment: the smaller one takes its name when it is on disk, and
 // who waited for the lock of the larger one meanwhile finds out and opens the smaller. It returns
-// [ErrInUse], [ErrCorrupt] and [ErrFormat] as [Store.Open] does, and fs.ErrNotExist if there is no
-// file. After an error the file is as it was, unless the smaller one had its name already: that has
-// the same rows, but whether it has the name on disk is not known.
+// [ErrInUse], [ErrCorrupt] and [ErrFormat] as [Store.Open] does, [ErrInvalid] also for a file that
+// has more than one name, and fs.ErrNotExist if there is no file. After an error the file is as it
+// was, unless the smaller one had its name already: that has the same rows, but whether it has the
+// name on disk is not known.
 func Compact(path string, opts Options) error {
 	rows := New().Load()
 	defer rows.Discard()

@@ -125,7 +125,7 @@ func (f *File) checkFile() error {
 	switch {
 	case err != nil:
 		return cause(err)
-	case f.named && unlinked(info):
+	case f.named && names(info) == 0:
 		return errRemoved
 	case info.Size() < f.size:
 		return corrupt("it is cut off: it has %d bytes, and had %d", info.Size(), f.size)

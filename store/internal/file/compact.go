@@ -37,6 +37,11 @@ func Compact(path string, o Options, reader Reader) (err error) {
 	if err != nil {
 		return err
 	}
+	if n := names(info); n > 1 {
+		return fmt.Errorf("%s: %w: it has %d names (hard links), and only one of them would be "+
+			"that of the smaller file; remove the others first: a crash may have left one in "+
+			"its folder, as .lockd-….new or in a folder of such a name", path, ErrInvalid, n)
+	}
 	other := filepath.Join(filepath.Dir(path), ".lockd-"+rand.Text()+".new")
 	last := header{index: f.last.index, tally: f.Tally()}
 	err = f.copyTo(other, o, info, last, func() error {

@@ -157,3 +157,27 @@ func TestPublish_SyncFails(t *testing.T) {
 		t.Errorf("got index %d, %v, want %d", got.index, err, want.index)
 	}
 }
+
+// Ensure that a file with two names is not compacted where the system counts them: the other name
+// would be that of another file, and both could be open at once. As soon as it has one it is.
+func TestCompact_G1_TwoNames(t *testing.T) {
+	path, want := toCompact(t)
+	other := path + ".other"
+	if err := os.Link(path, other); err != nil {
+		t.Skip(err)
+	}
+	before := stateOf(t, path)
+	err := store.Compact(path, quick)
+	if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "2 names") {
+		t.Errorf("got %v, want ErrInvalid", err)
+	}
+	if stateOf(t, path) != before {
+		t.Error("it was written to")
+	}
+	if err := errors.Join(os.Remove(other), store.Compact(path, quick)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := openStore(path); err != nil || got != want {
+		t.Errorf("got index %d, %v, want %d", got.index, err, want.index)
+	}
+}

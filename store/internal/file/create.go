@@ -32,7 +32,7 @@ func create(path string, o Options) error {
 		return syncFolder(filepath.Dir(path), o)
 	})
 	if err == nil {
-		// If this fails the file has two names, which does no harm.
+		// If this fails the file has two names, which only Compact minds.
 		_ = os.Remove(other)
 		return nil
 	}

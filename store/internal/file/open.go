@@ -102,7 +102,7 @@ func openExisting(
 	if err := checkPath(path, found.info); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	f.named = !unlinked(found.info) // else the file system counts none
+	f.named = names(found.info) > 0 // else the file system counts none
 	if err := f.settle(found, reader); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}

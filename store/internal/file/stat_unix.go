@@ -8,10 +8,12 @@ import (
 	"syscall"
 )
 
-// unlinked reports whether no name leads to the file any more.
-func unlinked(info fs.FileInfo) bool {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	return ok && stat.Nlink == 0
+// names returns how many names lead to the file.
+func names(info fs.FileInfo) uint64 {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(stat.Nlink)
+	}
+	return 1
 }
 
 // giveTo has the file belong to those to whom the other one does, if it does not.
