@@ -60,10 +60,13 @@ func recoverTo(path string, w io.Writer, opts *Options) (*Recovery, error) {
 		return nil, err
 	}
 	missing := append(found.Missing, refused...)
+	type place struct{ table, key string }
+	without := make(map[place]bool)
+	for _, r := range refused {
+		without[place{r.Table, r.Key}] = true
+	}
 	doubtful := slices.DeleteFunc(found.Doubtful, func(doubt store.Remark) bool {
-		return slices.ContainsFunc(refused, func(r store.Remark) bool {
-			return r.Table == doubt.Table && r.Key == doubt.Key
-		})
+		return without[place{doubt.Table, doubt.Key}]
 	})
 	r := &Recovery{Missing: texts(missing), Doubtful: texts(doubtful)}
 	rows.Seal()

@@ -211,3 +211,16 @@ func ReadLog(path string) (state LogState, err error) {
 func EmptySector(segmentNumber byte, place int) []byte {
 	return (&segment{number: segmentNumber}).blank(nil, place, 1)
 }
+
+// Bounds are keys from the first one to before the other; nil is no bound.
+type Bounds [2][]byte
+
+// FindLost returns what reports whether a key is one of those that are lost.
+func FindLost(lost []Bounds) func(key []byte) bool {
+	var all []bounds
+	for _, b := range lost {
+		all = append(all, bounds{b[0], b[1]})
+	}
+	all = merged(all)
+	return func(key []byte) bool { return within(all, key) }
+}

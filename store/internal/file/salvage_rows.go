@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"iter"
+	"slices"
+	"sort"
 
 	"github.com/lockd/lockd/store/internal/format"
 )
@@ -117,6 +119,7 @@ func candidateOf(table byte, key string, value []byte) (c candidate, err error) 
 func (s *salvage) scanOthers() {
 	any := false
 	for table := range format.TableCount {
+		s.lost[table] = merged(s.lost[table])
 		any = any || len(s.lost[table]) > 0
 	}
 	if !any {
@@ -150,13 +153,33 @@ func (s *salvage) scan(content []byte) {
 // takeLost takes the row, if it may be one of those that are lost.
 func (s *salvage) takeLost(key, value []byte) {
 	for table := range format.TableCount {
-		for _, in := range s.lost[table] {
-			if in.has(key) {
-				_ = s.take(table, key, value, outOfUse) // most are none of this table's
-				break
-			}
+		if within(s.lost[table], key) {
+			_ = s.take(table, key, value, outOfUse) // most are none of this table's
 		}
 	}
+}
+
+// merged returns the bounds in order, without those that begin within others. There may be as many
+// as rows, and each row that is found is looked for among them.
+func merged(all []bounds) (kept []bounds) {
+	slices.SortFunc(all, func(a, b bounds) int { return bytes.Compare(a.least, b.least) })
+	for _, in := range all {
+		if len(kept) == 0 || !kept[len(kept)-1].has(in.least) {
+			kept = append(kept, in)
+			continue
+		}
+		last := &kept[len(kept)-1]
+		if in.limit == nil || last.limit != nil && bytes.Compare(in.limit, last.limit) > 0 {
+			last.limit = in.limit
+		}
+	}
+	return kept
+}
+
+// within reports whether one of the bounds, which are merged, has the key.
+func within(all []bounds, key []byte) bool {
+	above := sort.Search(len(all), func(i int) bool { return bytes.Compare(all[i].least, key) > 0 })
+	return above > 0 && all[above-1].has(key)
 }
 
 // checkTally says so if these are not the rows that the last commit left.

@@ -3,7 +3,10 @@ package file_test
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -96,19 +99,77 @@ func TestRecover_HostilePages(t *testing.T) {
 			if err := os.WriteFile(path, content(), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			done := make(chan error, 1)
-			go func() {
+			within(t, 30*time.Second, func() {
 				_, err := file.Recover(path, file.Options{})
-				done <- err
-			}()
-			select {
-			case err := <-done:
 				if !errors.Is(err, store.ErrCorrupt) && !errors.Is(err, store.ErrFormat) {
 					t.Errorf("got %v", err)
 				}
-			case <-time.After(30 * time.Second):
-				t.Fatal("it goes on")
-			}
+			})
 		})
+	}
+}
+
+// Ensure that a key is found to be lost that one of the ranges has which are lost, however they lie
+// to each other, and no other one.
+func TestRecover_LostRanges(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 1))
+	key := func() []byte { return []byte{byte('a' + random.IntN(12))} }
+	for range 20_000 {
+		lost := make([]file.Bounds, random.IntN(6))
+		for i := range lost {
+			if random.IntN(6) > 0 {
+				lost[i][0] = key()
+			}
+			if random.IntN(6) > 0 {
+				lost[i][1] = key() // which may be below the first
+			}
+		}
+		text, found := fmt.Sprintf("%q", lost), file.FindLost(slices.Clone(lost))
+		for c := byte('a'); c <= 'm'; c++ {
+			has := func(b file.Bounds) bool {
+				return string(b[0]) <= string(c) && (b[1] == nil || string(c) < string(b[1]))
+			}
+			if want := slices.ContainsFunc(lost, has); found([]byte{c}) != want {
+				t.Fatalf("%s: %c: got %t", text, c, !want)
+			}
+		}
+	}
+}
+
+// Ensure that rows are found soon among very many ranges that are lost.
+func TestRecover_ManyLostRanges(t *testing.T) {
+	const many = 300_000
+	numbered := func(i int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(i)) }
+	lost := make([]file.Bounds, many)
+	for i := range lost {
+		lost[i] = file.Bounds{numbered(2 * i), numbered(2*i + 1)}
+	}
+	within(t, 30*time.Second, func() {
+		found, n := file.FindLost(lost), 0
+		for i := range 2 * many {
+			if found(numbered(i)) {
+				n++
+			}
+		}
+		if n != many {
+			t.Errorf("found %d, want %d", n, many)
+		}
+	})
+}
+
+// within fails the test if the function does not return in time.
+func within(t *testing.T, limit time.Duration, fn func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		fn()
+	}()
+	select {
+	case <-done:
+	case <-time.After(limit):
+		t.Fatalf("it has not come to an end within %v", limit)
 	}
 }
