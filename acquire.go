@@ -204,7 +204,7 @@ func gaveUp(ended error, locks int, blocked *engine.Blocked) error {
 // lock-delay is over. Waiters are served in order (G9), also those of one session: two goroutines
 // with one session exclude each other, and a goroutine that locks a key twice waits for itself. A
 // lock that the session holds without a handle, by Txn.Lock or from before a restart, is taken over
-// as it is, ahead of the waiters.
+// as it is, in the mode that it has (R7), ahead of the waiters.
 //
 // If ctx ends first, the error is also a *LockedError that says what was in the way, unless ctx had
 // ended before the call or only a commit was in the way. A call that would wait for ever is refused

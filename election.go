@@ -153,13 +153,13 @@ func after(last *panicError, err error) error {
 	if last == nil {
 		return err
 	}
-	return fmt.Errorf("%w; before that, %w", err, last)
+	return fmt.Errorf("%w; before that, %w", refusal(err), last)
 }
 
 // stopped is what Lead returns when ctx has ended while fn ran.
 func stopped(ended, err, resigned error) error {
-	if errors.Is(err, ended) {
-		err = nil
+	if errors.Is(err, ended) { // it may be joined with another error of fn's
+		ended, err = err, nil
 	}
 	return errors.Join(ended, err, resigned)
 }

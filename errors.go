@@ -112,13 +112,18 @@ func wrap(op, key string, err error) error {
 	if wrapped, _ := err.(*Error); err == nil || wrapped != nil {
 		return err
 	}
+	return &Error{Op: op, Key: key, Err: refusal(err)}
+}
+
+// refusal returns what the rules refuse a call with as users know it, and any other error as it is.
+func refusal(err error) error {
 	switch refusal := err.(type) {
 	case *engine.Blocked:
-		err = lockedError(refusal)
+		return lockedError(refusal)
 	case *engine.Deadlock:
-		err = deadlockError(refusal)
+		return deadlockError(refusal)
 	}
-	return &Error{Op: op, Key: key, Err: err}
+	return err
 }
 
 // invalid says which argument is wrong, and how.

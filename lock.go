@@ -21,8 +21,8 @@ const (
 	LeaveKey KeyPolicy = KeyPolicy(engine.LeaveKey)
 	// RemoveAfter deletes it, if this grant created it and no call has written to it since. If
 	// there are waiters, the first gets the lock, on a key made anew. A shared lock's key is
-	// deleted by the last holder, if that asked for it and any holder created the key. The policy
-	// is not in the file: after an Open the key of a lock held before stays.
+	// deleted by the last holder, if that asked for it, and so did the one that created the key.
+	// The policy is not in the file: after an Open the key of a lock held before stays.
 	RemoveAfter KeyPolicy = KeyPolicy(engine.RemoveAfter)
 )
 

@@ -42,7 +42,9 @@ func (s *Slot) Release() error { return wrap("release", s.Prefix(), s.lock.unloc
 // semaphore's own, and any other has to equal it; SetLimit changes it. If the semaphore is deleted
 // while the call waits, the call's limit creates it again. Consul's official client can share it,
 // outside the queue and the lock-delays: prefix/.lock has the limit and the holders, and each
-// holder locks prefix/session (doc/semantics.md).
+// holder locks prefix/session (doc/semantics.md). The lock of prefix/.lock itself is best left
+// alone: a call that waits for it stands in the same queue, and counts as one that waits for a
+// slot. A circle of calls that wait for both is not refused as a deadlock.
 //
 // It fails as Session.Lock does. It returns ErrInvalid also for a limit that is not between 0 and
 // 2^20 and a prefix that is not a clean path; ErrConflict if the limit is not the semaphore's, if

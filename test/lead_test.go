@@ -185,6 +185,41 @@ func TestLead_ReturnsTheContextsErrorOnce(t *testing.T) {
 	})
 }
 
+// Ensure that Lead returns what its function has to say beside the context's error.
+func TestLead_ReturnsWhatIsJoinedWithTheContextsError(t *testing.T) {
+	each(t, func(h *harness) {
+		c := h.stands(nil)
+		only := c.leads()
+		c.stop()
+		only.finish(func() error { return errors.Join(only.ctx.Err(), errOfFn) })
+		err := c.call.wait()
+		if !errors.Is(err, errOfFn) || !errors.Is(err, context.Canceled) {
+			h.t.Errorf("got %v", err)
+		}
+	})
+}
+
+// Ensure that Lead is refused with a DeadlockError also when its function has panicked before.
+func TestLead_R14_DeadlockAfterAPanic(t *testing.T) {
+	each(t, func(h *harness) {
+		s, other := h.session(nil), h.session(nil)
+		outer := h.lock(s, "outer")
+		k := h.keeper(&lockd.SessionOptions{LockDelay: lockd.NoLockDelay})
+		call := start(func() error {
+			return k.Lead(outer.Context(h.t.Context()), "k", nil,
+				func(context.Context, lockd.Sequencer) error { panic("of fn") })
+		})
+		h.settle()
+		held := h.lock(other, "k") // while Lead rests
+		h.wait(held.Context(h.t.Context()), other, "outer", nil).waits()
+		h.advance(time.Second)
+		err := call.wait()
+		if d, ok := errors.AsType[*lockd.DeadlockError](err); !ok || len(d.Steps) == 0 {
+			h.t.Errorf("got %v", err)
+		}
+	})
+}
+
 // Ensure that the function is not called for a term that is over when Lead hears of it.
 func TestLead_NotCalledAfterItsTerm(t *testing.T) {
 	onFile(t, func(h *harness) {
