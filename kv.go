@@ -23,8 +23,8 @@ type Entry struct {
 
 	CreateIndex uint64 // of the write that created the key
 	ModifyIndex uint64 // of the last write that changed anything
-	LockIndex   uint64 // how often this key was locked since it was created
-	Fence       uint64 // the index of the last grant of its lock
+	LockIndex   uint64 // how often this key was locked, when free, since it was created (R2)
+	Fence       uint64 // the index of the last grant of its lock, when free, or of a Downgrade
 }
 
 // Sequencer returns the proof of the lock that the entry shows. If the lock is free, it proves

@@ -19,7 +19,7 @@ import (
 type Sequencer struct {
 	Key       string
 	Session   SessionID
-	LockIndex uint64 // how often the key was locked since it was created
+	LockIndex uint64 // how often the key was locked, when free, since it was created
 	Fence     uint64 // the index of the grant
 	Mode      LockMode
 }

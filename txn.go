@@ -2,7 +2,6 @@ package lockd
 
 import (
 	"iter"
-	"slices"
 
 	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/schema"
@@ -200,5 +199,14 @@ func (tx *Txn) EndSession(id SessionID) (err error) {
 func (tx *Txn) Holders(key string) iter.Seq[Holder] {
 	tx.enter()
 	defer tx.leave()
-	return slices.Values(holdersOf(tx.rules.Holders(key)))
+	holders := holdersOf(tx.rules.Holders(key))
+	return func(yield func(Holder) bool) {
+		tx.check() // the loop may have been carried out of the function, at any step
+		for _, holder := range holders {
+			if !yield(holder) {
+				return
+			}
+			tx.check()
+		}
+	}
 }

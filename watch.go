@@ -14,8 +14,9 @@ import (
 )
 
 // Watch yields every change in the scope after the index, in order, as it becomes durable: one
-// event for each key and index. After the index of a Snapshot, an Entry or an Event it misses no
-// change. Index 0 is the making of the database.
+// event for each key and index, and one for each grant of a shared lock that began or ended at it.
+// After the index of a Snapshot, an Entry or an Event it misses no change. Index 0 is the making of
+// the database.
 //
 // It also ends with ErrInvalid for an index that the database has not reached, and ErrCompacted
 // when events that it should yield were dropped (Options.History). Events are not in the file:

@@ -29,6 +29,19 @@ func (h *harness) mustCount(want lockd.Stats) {
 	}
 }
 
+// Ensure that the exclusive grant which a Downgrade ends counts as one that was unlocked (R4).
+func TestStats_R4_DowngradeCountsAsAnUnlock(t *testing.T) {
+	each(t, func(h *harness) {
+		lock := h.lock(h.session(nil), "k")
+		h.must(lock.Downgrade())
+		got := h.Stats()
+		if got.Ends.Unlocked != 1 || got.LockHolds.Count() != 1 || got.Grants != 2 {
+			h.t.Errorf("unlocked %d, holds %d, grants %d, want 1, 1, 2", got.Ends.Unlocked,
+				got.LockHolds.Count(), got.Grants)
+		}
+	})
+}
+
 // Ensure that Stats counts what there is, and what has happened.
 func TestStats_Counts(t *testing.T) {
 	each(t, func(h *harness) {

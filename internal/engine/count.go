@@ -42,7 +42,7 @@ func (e *Ends) addSession(cause error) {
 // addLock leaves out the causes of sessions: those count there.
 func (e *Ends) addLock(cause error) {
 	switch {
-	case cause == ErrUnlocked: // most of them, so it comes first
+	case cause == ErrUnlocked, cause == errDowngraded: // most of them, so it comes first
 		e.Unlocked++
 	case errors.Is(cause, ErrKeyDeleted):
 		e.KeyDeleted++

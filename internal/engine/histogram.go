@@ -42,6 +42,10 @@ func (h *Histogram) Add(took time.Duration) {
 		bucket = bucketOf(took)
 	}
 	h.Buckets[bucket]++
+	if took >= maxRest { // else the rest could overflow
+		h.seconds += uint64(took / time.Second)
+		took %= time.Second
+	}
 	if h.rest += took; h.rest >= maxRest {
 		h.seconds += uint64(h.rest / time.Second)
 		h.rest %= time.Second
