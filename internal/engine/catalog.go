@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -37,10 +38,8 @@ func (tx *Txn) PutNode(node schema.Node) error {
 func (tx *Txn) putNode(node schema.Node) {
 	old := tx.engine.rows.Nodes.Newest(Folded(node.Name))
 	if node.ID != "" && (old == nil || old.ID != node.ID) {
-		for key, row := range tx.engine.rows.Nodes.Ascend("") {
-			if row.ID == node.ID && key != Folded(node.Name) {
-				tx.removeNode(row)
-			}
+		if other := tx.engine.nodeWithID(node.ID); other != nil {
+			tx.removeNode(other)
 		}
 	}
 	node.Meta = maps.Clone(node.Meta)
@@ -53,6 +52,51 @@ func (tx *Txn) putNode(node schema.Node) {
 		}
 	}
 	tx.engine.rows.Nodes.Put(Folded(node.Name), node)
+}
+
+// nodeWithID returns the node that has the ID; nil: none has. The first call takes note of the IDs
+// of all nodes: few databases have any.
+func (e *Engine) nodeWithID(id string) *schema.Node {
+	if e.nodeIDs == nil {
+		e.nodeIDs = make(map[string]string)
+		for _, row := range e.rows.Nodes.Ascend("") {
+			e.nodeMoved(nil, row)
+		}
+		e.rows.Nodes.OnMove(e.nodeMoved)
+	}
+	return e.rows.Nodes.Newest(e.nodeIDs[id])
+}
+
+// nodeMoved keeps e.nodeIDs. When a transaction is taken back, an ID may come to its node before
+// it has left another one.
+func (e *Engine) nodeMoved(old, new *schema.Node) {
+	if old != nil && e.nodeIDs[old.ID] == Folded(old.Name) {
+		delete(e.nodeIDs, old.ID)
+	}
+	if new != nil && new.ID != "" {
+		e.nodeIDs[new.ID] = Folded(new.Name)
+	}
+}
+
+// checkNodeIDs compares e.nodeIDs with the rows.
+func (e *Engine) checkNodeIDs() error {
+	if e.nodeIDs == nil {
+		return nil
+	}
+	with := 0
+	for key, row := range e.rows.Nodes.Ascend("") {
+		if row.ID == "" {
+			continue
+		}
+		with++
+		if e.nodeIDs[row.ID] != key {
+			return fmt.Errorf("bug: node %q has the ID of %q", row.Name, e.nodeIDs[row.ID])
+		}
+	}
+	if n := len(e.nodeIDs); n != with {
+		return fmt.Errorf("bug: %d IDs of nodes are known, but %d nodes have one", n, with)
+	}
+	return nil
 }
 
 // DeleteNode removes a node with its services and checks, and ends its sessions with ErrNodeGone

@@ -39,7 +39,9 @@ func (e *Engine) Check() error {
 	if held != 0 {
 		return fmt.Errorf("bug: %d more keys are locked than sessions hold", held)
 	}
-	if err := errors.Join(e.checkSemaphores(), e.checkStats(), e.checkSlow()); err != nil {
+	if err := errors.Join(
+		e.checkSemaphores(), e.checkStats(), e.checkSlow(), e.checkNodeIDs(),
+	); err != nil {
 		return err
 	}
 	beats := 0

@@ -28,6 +28,7 @@ type Engine struct {
 	spareShare *share                 // and a share: 3 % of sharing a lock and releasing it
 	semaphores map[string]*semaphore  // by prefix
 	leases     map[string]*checkLease // by check
+	nodeIDs    map[string]string      // the key of the node with that ID; nil: see nodeWithID
 	due        expiry.Heap
 	sharers    sharers  // of a lock, as the call that gave up last was told of them
 	slow       *slow    // nil: nothing is told as slow
