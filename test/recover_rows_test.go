@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -110,5 +111,58 @@ func TestRecover_NodeThatLostItsID(t *testing.T) {
 	}
 	if nodes != found.Nodes {
 		t.Errorf("%d nodes were restored, and %d recovered", nodes, found.Nodes)
+	}
+}
+
+// Ensure that the index of what Recover saves, which those of a restored database are above, is
+// that of a row which no backup has, if that is the highest that is left: a tombstone, or the fence
+// of a share (G4, G8).
+func TestRecover_G4_IndexOfAnyRow(t *testing.T) {
+	for name, last := range map[string]func(db *lockd.DB) error{
+		"Tombstone": func(db *lockd.DB) error {
+			_, err := db.Put("gone", nil, nil)
+			_, deleteErr := db.Delete("gone")
+			return errors.Join(err, deleteErr)
+		},
+		"Share": func(db *lockd.DB) error {
+			var errs []error
+			for range 2 { // only the first one's grant is in the row of the key too
+				s, err := db.NewSession(&lockd.SessionOptions{Lifetime: lockd.Independent})
+				if err != nil {
+					return err
+				}
+				_, err = s.TryLock("k", &lockd.LockOptions{Mode: lockd.Shared})
+				errs = append(errs, err)
+			}
+			return errors.Join(errs...)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "lockd.db")
+			options := &lockd.Options{Sync: lockd.SyncNever}
+			db, err := lockd.Open(path, options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = db.Put("k", []byte("v"), nil)
+			if err := errors.Join(err, last(db)); err != nil {
+				t.Fatal(err)
+			}
+			index := db.Snapshot().Index()
+			if err := errors.Join(db.Close(), lockd.Compact(path, options)); err != nil {
+				t.Fatal(err)
+			}
+			// Without the header, nothing but the rows says what was the last index.
+			rewrite(t, path, func(content []byte) []byte {
+				return bytes.ReplaceAll(content, []byte("lockd"), []byte("lockD"))
+			})
+			found, err := lockd.Recover(path, io.Discard, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found.Index < index || len(found.Doubtful) == 0 {
+				t.Errorf("got %+v, want the index %d, and a word on the header", found, index)
+			}
+		})
 	}
 }

@@ -132,7 +132,7 @@ func commitOne(
 // that was there, whoever left its name unsynced: it was made, and closed, without any sync, or the
 // folder could not be synced. Of a file that was closed with all of it on disk, it is not synced
 // again, and without sync never.
-func TestClean_NameIsOnDisk(t *testing.T) {
+func TestClean_G2_NameIsOnDisk(t *testing.T) {
 	folders := 0
 	count := store.Hooks{SyncFolder: func(string) error {
 		folders++

@@ -94,13 +94,43 @@ func (s *salvage) take(table byte, key, value []byte, doubt string) error {
 	if err != nil {
 		return err
 	}
-	s.index = max(s.index, c.index)
+	if index := max(c.index, indexOf(table, string(key), value)); index < lastLimit {
+		s.index = max(s.index, index)
+	}
 	c.doubt = doubt
 	place := rowPlace{table, string(key)}
 	if there, ok := s.rows[place]; !ok || there.doubt != "" && there.index < c.index {
 		s.rows[place] = c
 	}
 	return nil
+}
+
+// indexOf returns the index of a row that no backup has, and whose checksum holds; 0: it has none.
+func indexOf(table byte, place string, value []byte) uint64 {
+	payload := value[:len(value)-format.ChecksumSize]
+	switch table {
+	case format.SessionRows.Table:
+		row, _ := format.SessionRows.DecodePayload(format.SessionRows.Key(place), payload)
+		return row.CreateIndex
+	case format.AttachmentRows.Table:
+		row, _ := format.AttachmentRows.DecodePayload(place, payload)
+		return row.ModifyIndex
+	case format.DelayRows.Table:
+		row, _ := format.DelayRows.DecodePayload(format.DelayRows.Key(place), payload)
+		return row.Index
+	case format.GraveRows.Table:
+		row, _ := format.GraveRows.DecodePayload(format.GraveRows.Key(place), payload)
+		return row.Index
+	case format.MarkRows.Table:
+		row, _ := format.MarkRows.DecodePayload(place, payload)
+		return row.Index
+	case format.ShareRows.Table:
+		row, err := format.ShareRows.DecodePayload(format.ShareRows.Key(place), payload)
+		if err == nil { // else it has no fence
+			return row.Fence()
+		}
+	}
+	return 0
 }
 
 // candidateOf reads a row.
