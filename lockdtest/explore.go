@@ -3,6 +3,7 @@ package lockdtest
 import (
 	"flag"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -281,6 +282,7 @@ func (o *outcome) text(test string) string {
 		fmt.Fprintf(&text, "Done again, in %d steps", o.steps)
 	}
 	fmt.Fprintf(&text, ":\n\n%s", o.timeline())
-	fmt.Fprintf(&text, "\nAgain: go test -run '^%s$' -lockdtest.seed=%s", test, o.plan)
+	pattern := strings.ReplaceAll(regexp.QuoteMeta(test), "'", ".") // it stands in quotes
+	fmt.Fprintf(&text, "\nAgain: go test -run '^%s$' -lockdtest.seed=%s", pattern, o.plan)
 	return text.String()
 }

@@ -55,6 +55,16 @@ func (m *monitor) forget() {
 	m.news = true
 }
 
+// endDelays forgets the delays that are over: that the wall clock is set back brings none of them
+// back (S34).
+func (m *monitor) endDelays() {
+	for _, k := range m.keys {
+		if !m.world.now.Before(k.delayed) {
+			k.delayed = time.Time{}
+		}
+	}
+}
+
 // name names a session as the body does.
 func (m *monitor) name(id lockd.SessionID) string {
 	if name := m.sessions[id].Name; name != "" {

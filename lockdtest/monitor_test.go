@@ -1,6 +1,9 @@
 package lockdtest_test
 
 import (
+	"context"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,4 +79,48 @@ func TestExplore_JudgesGrants(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Ensure that a lock-delay that is over stays over for a world whose process dies while the wall
+// clock is set back: the next process may grant the lock (S34).
+func TestExplore_S34_DelayThatIsOver(t *testing.T) {
+	session := func(w *lockdtest.World, name string) *lockd.Session {
+		s, _ := w.DB().NewSession(&lockd.SessionOptions{
+			Name: name, TTL: 10 * time.Second, LockDelay: 5 * time.Second,
+		})
+		return s
+	}
+	opts := &lockdtest.ExploreOptions{Schedules: 3000, Changes: 1}
+	found := lockdtest.Search(t, opts, func(w *lockdtest.World) {
+		s := session(w, "lost")
+		if s == nil {
+			return
+		}
+		_, _ = s.TryLock("k", nil)
+		_ = w.DB().EndSession(s.ID())
+		w.Sleep(6 * time.Second)
+		_, _ = w.DB().Put("other", nil, nil) // the row of the delay goes with it
+		w.Restart(func() {
+			if s := session(w, "next"); s != nil {
+				_, _ = s.Lock(context.Background(), "k", nil)
+			}
+		})
+		w.Yield()
+	})
+	if found.Text != "" {
+		t.Error(found.Text)
+	}
+}
+
+// Ensure that the command which repeats a failure finds the test, whatever its name is.
+func TestExplore_CommandOfAnyName(t *testing.T) {
+	t.Run("2 of 3 (a+b) [it's]", func(t *testing.T) {
+		found := lockdtest.Search(t, nil, func(w *lockdtest.World) { w.Errorf("found") })
+		_, command, _ := strings.Cut(found.Text, "Again: go test -run '")
+		pattern, _, _ := strings.Cut(command, "' -lockdtest.seed=")
+		is, err := regexp.MatchString(pattern, t.Name())
+		if err != nil || !is || strings.Contains(pattern, "'") {
+			t.Errorf("the pattern %q does not find %q: %v", pattern, t.Name(), err)
+		}
+	})
 }

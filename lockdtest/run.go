@@ -303,6 +303,7 @@ func (w *World) dies(k kind, path string) {
 	}
 	w.process.flies = k == dieAfter
 	w.process.kill()
+	w.monitor.endDelays()
 	w.now = w.now.Add(-back)
 	w.clock.Set(w.now)
 	w.begins(path)

@@ -158,7 +158,11 @@ func (d *drawing) step(s step) {
 	if s.Shared() {
 		verb = "shared"
 	}
-	d.hold(l, s.grant, since, s.At, verb+" it for "+period(s.At.Sub(since)))
+	text := verb + " it for " + period(s.At.Sub(since))
+	if !known {
+		text = verb + " it, since before the drawing begins"
+	}
+	d.hold(l, s.grant, since, s.At, text)
 	cause, _, _ := strings.Cut(s.Cause, ":")
 	l.Marks = append(l.Marks, mark{
 		X: d.x(s.At), Lost: s.Lost,

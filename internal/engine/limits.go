@@ -3,7 +3,6 @@ package engine
 import (
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/lockd/lockd/internal/schema"
 )
@@ -62,7 +61,7 @@ func CheckNodeName(field, name string) error {
 	if strings.Contains(name, "\x00") {
 		return invalid("%s %q has a zero byte", field, name)
 	}
-	if !utf8.ValidString(name) {
+	if strings.ToValidUTF8(name, "") != name {
 		return invalid("%s %.100q is not UTF-8", field, name)
 	}
 	return CheckName(field, name)

@@ -37,6 +37,7 @@ package otel
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -61,7 +62,7 @@ func Register(
 	if meter == nil {
 		panic("lockd: nil meter")
 	}
-	i := &instruments{meter: meter, attributes: attributes}
+	i := &instruments{meter: meter, attributes: slices.Clone(attributes)} // a Set sorts them
 	for _, f := range figures.All() {
 		i.addFigure(f)
 	}

@@ -16,7 +16,8 @@
 //
 //	up                         1 as long as the database writes, 0 when it is closed or has failed
 //	index                      of the newest transaction
-//	keys, sessions, locks      how many there are; of locks, those that are held
+//	keys, sessions, locks      how many there are; of locks, those that are held exclusively
+//	shares                     how many holders locks have that are shared
 //	waiters, watchers          how many calls wait for a lock or a slot, or for a change
 //	file_size_bytes            the size of the file
 //	grants_total               how often a lock was granted
@@ -28,7 +29,7 @@
 //	session_ends_total         by cause: closed, expired, destroyed, node_gone, check_gone,
 //	                           check_critical, process_gone, restored
 //	lock_ends_total            by cause, of locks whose sessions went on: unlocked, key_deleted,
-//	                           forced
+//	                           forced, held_too_long
 //	commit_duration_seconds    count and sum of the commits that succeeded
 //	commit_last_seconds        how long the last of them took
 //	commit_max_seconds         how long the longest of them took
