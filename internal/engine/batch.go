@@ -49,6 +49,7 @@ func (e *Engine) Reuse(b *Batch) {
 // Drop takes back a batch that could not be committed, and the open one, which was decided on it.
 // It reports whether they have what was due by itself, and so has to be tried again.
 func (e *Engine) Drop(b *Batch) (again bool) {
+	e.sharers = sharers{} // what comes next may have the indexes of what is dropped
 	follower := e.open
 	e.flying, e.open = nil, new(Batch)
 	e.rows.Drop(b.rows)
@@ -62,9 +63,6 @@ func (e *Engine) Drop(b *Batch) (again bool) {
 
 // settle does what follows for the engine when effects and events are published.
 func (e *Engine) settle(effects []Effect, events []Event) {
-	if len(events) > 0 {
-		e.forgetSharers()
-	}
 	for i := range effects {
 		switch f := &effects[i]; f.Kind {
 		case LockReleased:

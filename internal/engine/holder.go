@@ -59,24 +59,20 @@ func (e *Engine) HoldersIn(s *store.Snapshot, key string) []Holder {
 // on a lock that many share: to make the list for each would stop writers for a time in proportion
 // to the product of both (BenchmarkGiveUp_Shared).
 type sharers struct {
-	key     string
-	listed  bool
-	holders []Holder
+	key               string
+	published, newest uint64 // the indexes of the state that the list is of
+	holders           []Holder
 }
 
 // sharersOf is publishedHolders of those that share the lock now. The list is not to be changed.
 func (e *Engine) sharersOf(key string) []Holder {
-	if !e.sharers.listed || e.sharers.key != key {
-		e.sharers = sharers{key, true, e.publishedHolders(key)}
+	is := sharers{key: key, published: e.rows.Published(), newest: e.rows.Index()}
+	if last := &e.sharers; last.holders == nil || last.key != is.key ||
+		last.published != is.published || last.newest != is.newest {
+		is.holders = e.publishedHolders(key)
+		e.sharers = is
 	}
 	return e.sharers.holders
-}
-
-// forgetSharers is called when a lock is shared by others than before, or events are published.
-func (e *Engine) forgetSharers() {
-	if e.sharers.listed {
-		e.sharers = sharers{}
-	}
 }
 
 // publishedHolders returns those that share a lock in the published state: of those that do now,

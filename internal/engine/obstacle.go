@@ -136,7 +136,9 @@ func (w *Waiter) asideBefore(c *claim) int {
 func (tx *Txn) Withdraw(w *Waiter) *Blocked {
 	blocked := tx.obstacle(w)
 	w.left = true
-	tx.engine.counts.Waiters--
+	if tx.engine.counts.Waiters--; tx.engine.counts.Waiters == 0 {
+		tx.engine.sharers = sharers{}
+	}
 	tx.engine.counts.GaveUp++
 	switch w.phase {
 	case standing:

@@ -22,7 +22,6 @@ func (e *Engine) shareOf(hold *Hold) *share {
 
 // shareMoved keeps the shares of each lock and of each session.
 func (e *Engine) shareMoved(old, new *schema.Share) {
-	e.forgetSharers()
 	if e.slow != nil {
 		e.shareHeld(old, new)
 	}
