@@ -70,12 +70,7 @@ func Judge(events ...lockd.Event) string {
 	w.monitor = newMonitor(&w)
 	var k seen
 	for _, e := range events {
-		if !e.Ended.ID.IsZero() {
-			w.monitor.ended(&k, e)
-		}
-		if !e.Granted.ID.IsZero() {
-			w.monitor.granted(&k, e)
-		}
+		w.monitor.lock(&k, e)
 	}
 	if w.failure == nil {
 		return ""

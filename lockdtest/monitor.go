@@ -116,14 +116,19 @@ func (m *monitor) look() {
 			k = new(seen)
 			m.keys[e.Key] = k
 		}
-		if !e.Ended.ID.IsZero() {
-			m.ended(k, e)
-		}
-		if !e.Granted.ID.IsZero() {
-			m.granted(k, e)
-		}
+		m.lock(k, e)
 	}
 	m.index = last
+}
+
+// lock checks what the event says of the key's lock: the end of a grant makes room for the next.
+func (m *monitor) lock(k *seen, e lockd.Event) {
+	if !e.Ended.ID.IsZero() {
+		m.ended(k, e)
+	}
+	if !e.Granted.ID.IsZero() {
+		m.granted(k, e)
+	}
 }
 
 func (m *monitor) session(e lockd.Event) {

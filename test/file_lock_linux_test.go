@@ -30,13 +30,23 @@ func opened(t *testing.T, file os.FileInfo) (times int) {
 	return times
 }
 
-// waitOpened waits until the file is open more often than so many times: then somebody has opened
-// it who waits for its lock.
-func waitOpened(t *testing.T, file os.FileInfo, times int) {
+// waitsForLock starts a call that has to wait for the lock of the file, and returns when it has
+// opened the file for that.
+func waitsForLock(
+	t *testing.T, path string, call func() error,
+) (file os.FileInfo, done chan error) {
 	t.Helper()
-	for opened(t, file) <= times {
+	file, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := opened(t, file)
+	done = make(chan error, 1)
+	go func() { done <- call() }()
+	for opened(t, file) <= before {
 		runtime.Gosched()
 	}
+	return file, done
 }
 
 // Ensure that Recover, when it waited for a file which was replaced meanwhile, as Compact does it,
@@ -53,17 +63,9 @@ func TestRecover_Replaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := opened(t, info)
-	done := make(chan error, 1)
-	go func() {
-		_, err := lockd.Recover(path, io.Discard, &lockd.Options{OpenTimeout: time.Minute})
-		done <- err
-	}()
-	waitOpened(t, info, before)
+	_, done := waitsForLock(t, path, func() error {
+		return second(lockd.Recover(path, io.Discard, &lockd.Options{OpenTimeout: time.Minute}))
+	})
 	if err := errors.Join(os.Rename(path+".new", path), old.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -80,18 +82,11 @@ func TestCompact_ModeOfTheLockedFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := opened(t, info)
-	done := make(chan error, 1)
-	go func() {
-		done <- lockd.Compact(path, &lockd.Options{
+	info, done := waitsForLock(t, path, func() error {
+		return lockd.Compact(path, &lockd.Options{
 			Sync: lockd.SyncNever, OpenTimeout: time.Minute,
 		})
-	}()
-	waitOpened(t, info, before)
+	})
 	if err := errors.Join(os.Chmod(path, 0o600), db.Close(), <-done); err != nil {
 		t.Fatal(err)
 	}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-
-	"github.com/lockd/lockd"
 )
 
 // BenchmarkLockAll_Queue has many sessions take two locks together, and release them one by one:
@@ -15,16 +13,7 @@ func BenchmarkLockAll_Queue(b *testing.B) {
 		b.Run(fmt.Sprint(waiters), func(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
-				db, err := lockd.New(nil)
-				if err != nil {
-					b.Fatal(err)
-				}
-				sessions := make([]*lockd.Session, waiters)
-				for i := range sessions {
-					if sessions[i], err = db.NewSession(nil); err != nil {
-						b.Fatal(err)
-					}
-				}
+				db, sessions := manySessions(b, waiters)
 				gate, err := sessions[0].Lock(b.Context(), "a", nil)
 				if err != nil {
 					b.Fatal(err)

@@ -130,13 +130,9 @@ func TestObserve_Story(t *testing.T) {
 func TestObserve_SharesDoNotLead(t *testing.T) {
 	each(t, func(h *harness) {
 		a, b := h.named("a"), h.named("b")
-		toShare := &lockd.LockOptions{Mode: lockd.Shared}
 		o := h.outlook("k")
 		o.tells("vacant")
-		one, err := a.TryLock("k", toShare)
-		h.must(err)
-		two, err := b.TryLock("k", toShare)
-		h.must(err)
+		one, two := h.share(a, "k"), h.share(b, "k")
 		h.must(one.Unlock())
 		h.must(h.ForceUnlock("k", two.Sequencer().Fence, "")) // its delay keeps leaders out
 		o.tells()

@@ -26,14 +26,7 @@ func TestLock_SignalIgnored(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			db, s := testServer(t)
-			holder, err := db.NewSession(nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			lock, err := holder.TryLock("k", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			lock := heldByOther(t, db)
 			program, err := os.Executable()
 			if err != nil {
 				t.Fatal(err)
@@ -70,18 +63,12 @@ func TestLock_SecondSignal(t *testing.T) {
 	t.Run("Waiting", func(t *testing.T) {
 		t.Parallel()
 		db, s := testServer(t)
-		holder, err := db.NewSession(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := holder.TryLock("k", nil); err != nil {
-			t.Fatal(err)
-		}
+		heldByOther(t, db)
 		address, asked := hanging(t, s.Config.Handler, "/v1/session/destroy/")
 		index := db.Snapshot().IndexOf(lockd.SessionsScope())
 		p := locking(t, address, nil, "echo it runs")
-		_, _, err = db.Wait(t.Context(), lockd.SessionsScope(), index, 0) // its session is there
-		if err != nil {
+		// Its session is there.
+		if _, _, err := db.Wait(t.Context(), lockd.SessionsScope(), index, 0); err != nil {
 			t.Fatal(err)
 		}
 		p.signal(syscall.SIGTERM)

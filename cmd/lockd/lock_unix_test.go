@@ -253,29 +253,37 @@ func TestLock_ExitCodes(t *testing.T) {
 	r.wants(t, exitLockFailed, "refused")
 }
 
+// heldByOther takes the lock of key k, with a session that no process of the command has.
+func heldByOther(t *testing.T, db *lockd.DB) *lockd.Lock {
+	t.Helper()
+	session, err := db.NewSession(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := session.TryLock("k", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lock
+}
+
 // Ensure that a lock that somebody else holds is waited for no longer than asked, and that nothing
 // is left behind.
 func TestLock_NotAcquired(t *testing.T) {
 	t.Parallel()
 	db, s := testServer(t)
-	session, err := db.NewSession(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := session.TryLock("k", nil); err != nil {
-		t.Fatal(err)
-	}
+	holder := heldByOther(t, db).Sequencer().Session
 	for _, args := range [][]string{
 		{"--try", "k"}, {"--timeout", "100ms", "k"},
 	} {
 		args = append(append([]string{"lock", "--http-addr", s.URL}, args...), "echo", "it runs")
 		r := command(t, "", args...)
-		r.wants(t, exitNotAcquired, session.ID().String())
+		r.wants(t, exitNotAcquired, holder.String())
 		if r.out != "" {
 			t.Errorf("%q: output %q", args, r.out)
 		}
 	}
-	if err := db.EndSession(session.ID()); err != nil { // its lock-delay begins
+	if err := db.EndSession(holder); err != nil { // its lock-delay begins
 		t.Fatal(err)
 	}
 	r := command(t, "", "lock", "--http-addr", s.URL, "--try", "k", "echo", "it runs")

@@ -59,18 +59,21 @@ func (e *Engine) HoldersIn(s *store.Snapshot, key string) []Holder {
 // on a lock that many share: to make the list for each would stop writers for a time in proportion
 // to the product of both (BenchmarkGiveUp_Shared).
 type sharers struct {
+	of      lockAt
+	holders []Holder
+}
+
+// lockAt is a lock in one state, by the indexes of that.
+type lockAt struct {
 	key               string
-	published, newest uint64 // the indexes of the state that the list is of
-	holders           []Holder
+	published, newest uint64
 }
 
 // sharersOf is publishedHolders of those that share the lock now. The list is not to be changed.
 func (e *Engine) sharersOf(key string) []Holder {
-	is := sharers{key: key, published: e.rows.Published(), newest: e.rows.Index()}
-	if last := &e.sharers; last.holders == nil || last.key != is.key ||
-		last.published != is.published || last.newest != is.newest {
-		is.holders = e.publishedHolders(key)
-		e.sharers = is
+	of := lockAt{key, e.rows.Published(), e.rows.Index()}
+	if e.sharers.of != of {
+		e.sharers = sharers{of, e.publishedHolders(key)}
 	}
 	return e.sharers.holders
 }

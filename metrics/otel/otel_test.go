@@ -253,16 +253,11 @@ func TestRegister_Attributes(t *testing.T) {
 
 // Ensure that the caller's attributes stay in their order, so that calls may share them.
 func TestRegister_LeavesTheAttributes(t *testing.T) {
-	db, err := lockd.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must(lockd.New(nil))
 	defer db.Close()
 	given := []attribute.KeyValue{attribute.String("z", "1"), attribute.String("a", "2")}
-	meter := sdk.NewMeterProvider(sdk.WithReader(sdk.NewManualReader())).Meter("m")
-	if _, err := lockdotel.Register(meter, db, given...); err != nil {
-		t.Fatal(err)
-	}
+	meter, _ := meters(t)
+	must(lockdotel.Register(meter, db, given...))
 	if given[0].Key != "z" {
 		t.Errorf("got %v", given)
 	}

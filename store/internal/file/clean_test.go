@@ -128,10 +128,10 @@ func commitOne(
 	return left
 }
 
-// Ensure that the name of a file is on disk before anybody is told of what is in it, also of a file
-// that was there, whoever left its name unsynced: it was made, and closed, without any sync, or the
-// folder could not be synced. Of a file that was closed with all of it on disk, it is not synced
-// again, and without sync never.
+// Ensure that the name of a file is on disk before anybody is told of what is in it, also if an
+// earlier process left the name unsynced: it made the file, and closed it, without any sync, or it
+// could not sync the folder. The name of a file that was closed with all of it on disk is not
+// synced again, and without sync it never is.
 func TestClean_G2_NameIsOnDisk(t *testing.T) {
 	folders := 0
 	count := store.Hooks{SyncFolder: func(string) error {

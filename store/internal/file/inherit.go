@@ -63,9 +63,9 @@ func (f *File) inherit() error {
 	return nil
 }
 
-// syncName has on disk the name that the file was opened by. That of a link to it is the business
-// of whoever made the link, and so is a new name of a file that was moved since. A process that may
-// not read the folder has not made the name.
+// syncName has on disk the name that the file was opened by. The name of a link to it is the
+// business of the process that made the link, and so is the new name of a file that was moved
+// since. A process that may not read the folder has not made the name.
 func (f *File) syncName() error {
 	path, err := filepath.EvalSymlinks(f.path)
 	if err == nil {

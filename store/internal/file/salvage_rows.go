@@ -107,30 +107,34 @@ func (s *salvage) take(table byte, key, value []byte, doubt string) error {
 
 // indexOf returns the index of a row that no backup has, and whose checksum holds; 0: it has none.
 func indexOf(table byte, place string, value []byte) uint64 {
-	payload := value[:len(value)-format.ChecksumSize]
 	switch table {
 	case format.SessionRows.Table:
-		row, _ := format.SessionRows.DecodePayload(format.SessionRows.Key(place), payload)
+		row, _ := decoded(&format.SessionRows, place, value)
 		return row.CreateIndex
 	case format.AttachmentRows.Table:
-		row, _ := format.AttachmentRows.DecodePayload(place, payload)
+		row, _ := decoded(&format.AttachmentRows, place, value)
 		return row.ModifyIndex
 	case format.DelayRows.Table:
-		row, _ := format.DelayRows.DecodePayload(format.DelayRows.Key(place), payload)
+		row, _ := decoded(&format.DelayRows, place, value)
 		return row.Index
 	case format.GraveRows.Table:
-		row, _ := format.GraveRows.DecodePayload(format.GraveRows.Key(place), payload)
+		row, _ := decoded(&format.GraveRows, place, value)
 		return row.Index
 	case format.MarkRows.Table:
-		row, _ := format.MarkRows.DecodePayload(place, payload)
+		row, _ := decoded(&format.MarkRows, place, value)
 		return row.Index
 	case format.ShareRows.Table:
-		row, err := format.ShareRows.DecodePayload(format.ShareRows.Key(place), payload)
+		row, err := decoded(&format.ShareRows, place, value)
 		if err == nil { // else it has no fence
 			return row.Fence()
 		}
 	}
 	return 0
+}
+
+// decoded reads a row whose checksum holds.
+func decoded[T any](rows *format.Rows[T], place string, value []byte) (T, error) {
+	return rows.DecodePayload(rows.Key(place), value[:len(value)-format.ChecksumSize])
 }
 
 // candidateOf reads a row.
