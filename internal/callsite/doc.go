@@ -1,3 +1,3 @@
 // Package callsite keeps where a program calls a function, in builds with the tag lockddebug. In
-// others a Site takes no memory, and to make one takes no time.
+// other builds a Site takes no memory, and making one takes no time.
 package callsite

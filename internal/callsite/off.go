@@ -2,7 +2,7 @@
 
 package callsite
 
-// Site is where a function was called: here nothing.
+// Site is where a function was called. In this build it is empty.
 type Site struct{}
 
 // Here returns nothing.

@@ -4,7 +4,7 @@ package callsite
 
 import "runtime"
 
-// Site is where a function was called: a stack. The zero value is none.
+// Site is where a function was called: a stack. The zero value is an empty stack.
 type Site struct {
 	stack [24]uintptr
 	depth int

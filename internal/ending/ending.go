@@ -66,17 +66,17 @@ func (e *Ending) End(err error) {
 
 // Context returns a child of parent that is cancelled, with the cause, at the end.
 //
-// A child that is cancelled leaves its parent, and asks it for Done and Value for that: code of the
-// user's, if the parent is of the user's own type, and End may be called under a lock. So there is
-// a context between the two. It alone leaves the parent, when the child has ended, on a goroutine
-// that has no lock.
+// A child that is cancelled leaves its parent, and for that calls the parent's Done and Value. If
+// the parent is of the user's own type, that is the user's code, and End may be called under a
+// lock. So there is a context between the two. Only that context leaves the parent, when the child
+// has ended, on a goroutine that has no lock.
 func (e *Ending) Context(parent context.Context) context.Context {
 	between, leave := context.WithCancelCause(parent)
 	ctx, cancel := context.WithCancelCause(between)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	told := e.hear()
-	// A parent that ends first takes its child out of the map.
+	// If the parent ends first, this takes the child out of the map.
 	context.AfterFunc(ctx, func() {
 		e.mu.Lock()
 		delete(told.contexts, ctx)

@@ -8,7 +8,7 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// Attachment returns an attachment by its name; nil: there is none.
+// Attachment returns the attachment with the name, or nil.
 func (tx *Txn) Attachment(name string) *schema.Attachment {
 	return tx.engine.rows.Attachments.Newest(name)
 }
@@ -19,8 +19,8 @@ func (tx *Txn) Attachments(prefix string) iter.Seq2[string, *schema.Attachment] 
 	return tx.engine.rows.Attachments.Prefix(prefix)
 }
 
-// Attach stores a record that dies with the session, or changes it. It returns ErrNoSession,
-// ErrInvalid, and ErrConflict if the record of that name is another owner's.
+// Attach stores or changes a record that ends with the session. It returns ErrNoSession,
+// ErrInvalid, or ErrConflict if another owner has a record of that name.
 func (tx *Txn) Attach(session schema.ID, name string, value []byte) error {
 	if _, err := tx.Session(session); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (tx *Txn) Detach(name string) bool {
 	return true
 }
 
-// attachmentMoved keeps each session's set of attachments.
+// attachmentMoved updates each session's set of attachments.
 func (e *Engine) attachmentMoved(old, new *schema.Attachment) {
 	if old != nil {
 		if s := e.sessions[old.Session]; s != nil {
@@ -72,7 +72,7 @@ func (e *Engine) attachmentMoved(old, new *schema.Attachment) {
 	}
 	if new != nil {
 		s := e.sessions[new.Session]
-		if s == nil { // it is of none
+		if s == nil { // it has no owner
 			return
 		}
 		if s.attached == nil {

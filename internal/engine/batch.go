@@ -6,7 +6,7 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// Undecided returns the newest batch that anything decided now depends on: nil if everything is
+// Undecided returns the newest batch that a decision made now depends on, or nil if everything is
 // published.
 func (e *Engine) Undecided() *Batch {
 	if e.Pending() {
@@ -18,11 +18,11 @@ func (e *Engine) Undecided() *Batch {
 // Pending reports whether the open batch has rows that have to be committed.
 func (e *Engine) Pending() bool { return e.rows.Durable() && e.rows.Pending() }
 
-// Write commits the rows of a batch that was taken, whole or not at all. It is called without the
-// caller's lock, once, by one goroutine at a time.
+// Write commits the rows of a taken batch, all or none. It is called without the caller's lock,
+// once for each batch, by one goroutine at a time.
 func (e *Engine) Write(b *Batch) error { return e.rows.Write(b.rows) }
 
-// Take closes the open batch, which is committed now. The one before has ended.
+// Take closes the open batch, for the caller to commit. The batch before it has ended.
 func (e *Engine) Take() *Batch {
 	b, next := e.open, e.reusable
 	b.rows = e.rows.Take()
@@ -30,8 +30,8 @@ func (e *Engine) Take() *Batch {
 	return b
 }
 
-// Publish shows the batch that was taken, which is durable. It returns what has to be told. The
-// caller calls Reuse after that.
+// Publish publishes the taken batch, which is durable, and returns what has to be told. The caller
+// calls Reuse after telling it.
 func (e *Engine) Publish(b *Batch) Outcome {
 	e.flying = nil
 	e.rows.Publish(b.rows)
@@ -39,17 +39,17 @@ func (e *Engine) Publish(b *Batch) Outcome {
 	return Outcome{b.effects, b.events, b.rows.Index()}
 }
 
-// Reuse keeps the memory of a batch that has been told.
+// Reuse keeps the memory of a batch whose outcome has been told.
 func (e *Engine) Reuse(b *Batch) {
 	e.reusable = Batch{effects: reusable(b.effects), events: reusable(b.events)}
 	b.effects, b.events = nil, nil
 	e.mustHold()
 }
 
-// Drop takes back a batch that could not be committed, and the open one, which was decided on it.
-// It reports whether they have what was due by itself, and so has to be tried again.
+// Drop takes back a batch that could not be committed, and the open batch, which was decided on it.
+// It reports whether either did work that no call asked for, which has to be tried again.
 func (e *Engine) Drop(b *Batch) (again bool) {
-	e.sharers = sharers{} // what comes next may have the indexes of what is dropped
+	e.sharers = sharers{} // the next states may have the dropped indexes
 	follower := e.open
 	e.flying, e.open = nil, new(Batch)
 	e.rows.Drop(b.rows)
@@ -61,7 +61,7 @@ func (e *Engine) Drop(b *Batch) (again bool) {
 	return b.again || follower.again
 }
 
-// settle does what follows for the engine when effects and events are published.
+// settle updates the engine when effects and events are published.
 func (e *Engine) settle(effects []Effect, events []Event) {
 	for i := range effects {
 		switch f := &effects[i]; f.Kind {
@@ -89,7 +89,7 @@ func (e *Engine) Settle(w *Waiter) {
 	w.phase = settled
 }
 
-// revert takes effects back, the last first. The rows have been taken back before.
+// revert takes effects back, the last first. The rows have already been taken back.
 func (e *Engine) revert(effects []Effect) {
 	for i := len(effects) - 1; i >= 0; i-- {
 		switch f := &effects[i]; f.Kind {
@@ -124,7 +124,7 @@ func (e *Engine) revert(effects []Effect) {
 	}
 }
 
-// count adds what has become durable.
+// count adds the published events to the counts.
 func (e *Engine) count(events []Event) {
 	counts := &e.counts
 	for i := range events {
@@ -167,8 +167,8 @@ func (e *Engine) count(events []Event) {
 	}
 }
 
-// countWait counts the wait that has ended with what it was for. That of a call that has given up
-// meanwhile is counted there: see Withdraw.
+// countWait counts how long a served call waited. A call that has given up meanwhile was counted
+// when it did: see Withdraw.
 func (c *Counts) countWait(served *Effect) {
 	w := served.Waiter
 	if w.left {
@@ -181,7 +181,7 @@ func (c *Counts) countWait(served *Effect) {
 	waits.Add(Lasted(w.Began, served.instant))
 }
 
-// countHold counts the grant that the event has ended, unless its beginning is not known.
+// countHold counts how long the ended grant lasted, unless its beginning is not known.
 func (c *Counts) countHold(ended *Record) {
 	holds, granted := &c.LockHolds, int64(0)
 	if ended.Kind == ShareEnded {
@@ -197,8 +197,8 @@ func (c *Counts) countHold(ended *Record) {
 	}
 }
 
-// isSlot reports whether the row, which is locked, is the contender key of its holder. The flags,
-// which keys of no semaphore have as good as never, come first.
+// isSlot reports whether the row, which is locked, is the contender key of its holder. It compares
+// the flags first, because other keys almost never have a semaphore's flags.
 func isSlot(row *schema.Key) bool {
 	return row.Flags == semaphoreFlags && contenderOf(row.Key) == row.Session
 }

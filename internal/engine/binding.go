@@ -2,18 +2,18 @@ package engine
 
 import "strings"
 
-// CatalogKey is the key under which something of a node is kept.
+// CatalogKey returns the key under which a service or a check of a node is kept.
 func CatalogKey(node, id string) string { return Folded(node) + "\x00" + Folded(id) }
 
 // The statuses of a check that a rule names. Package catalog documents them all.
 const (
 	// Critical ends sessions.
 	Critical = 0
-	// Passing is the last one.
+	// Passing is the largest status.
 	Passing = 2
 )
 
-// bind and unbind keep e.bound: which sessions belong to a node, and to each of their checks.
+// bind and unbind maintain e.bound: the sessions of each node, and those bound to each check.
 func (e *Engine) bind(s *Session) {
 	for _, key := range s.bindings() {
 		if e.bound[key] == nil {
@@ -39,6 +39,6 @@ func (s *Session) bindings() []string {
 	return keys
 }
 
-// Folded is the form in which names of the catalog are compared (S39, N17). One that CheckNodeName
-// takes has half as many bytes again at most.
+// Folded returns a name of the catalog in the form that is compared (S39, N17). If CheckNodeName
+// accepts the name, its form has at most half as many bytes again.
 func Folded(name string) string { return strings.ToLower(name) }

@@ -7,7 +7,7 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// Obstacle is what keeps a session from a lock. The zero value is none.
+// Obstacle is what keeps a session from a lock. The zero value means no obstacle.
 type Obstacle uint8
 
 // The obstacles.
@@ -19,12 +19,12 @@ const (
 )
 
 // Blocked is the error of a session that cannot have a lock, or a slot, now. Package lockd
-// documents its fields, as those of LockedError.
+// documents its fields in LockedError.
 type Blocked struct {
 	Key        string
 	Obstacle   Obstacle
-	Mode       Mode     // that was asked for
-	Holders    []Holder // of a lock that is shared
+	Mode       Mode     // the mode that was asked for
+	Holders    []Holder // of a shared lock
 	Holder     schema.ID
 	HolderName string
 	Own        bool

@@ -9,17 +9,17 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// Node returns a node by its name; nil: there is none.
+// Node returns the node with the name, or nil.
 func (tx *Txn) Node(name string) *schema.Node {
 	return tx.engine.rows.Nodes.Newest(Folded(name))
 }
 
-// Service returns a service of a node by its ID; nil: there is none.
+// Service returns the service of a node with the ID, or nil.
 func (tx *Txn) Service(node, id string) *schema.Service {
 	return tx.engine.rows.Services.Newest(CatalogKey(node, id))
 }
 
-// Check returns a check of a node by its ID; nil: there is none.
+// Check returns the check of a node with the ID, or nil.
 func (tx *Txn) Check(node, id string) *schema.Check {
 	return tx.engine.rows.Checks.Newest(CatalogKey(node, id))
 }
@@ -34,7 +34,7 @@ func (tx *Txn) PutNode(node schema.Node) error {
 	return nil
 }
 
-// putNode is PutNode for a name that is known to be one.
+// putNode is PutNode for a name that is known to be valid.
 func (tx *Txn) putNode(node schema.Node) {
 	old := tx.engine.rows.Nodes.Newest(Folded(node.Name))
 	if node.ID != "" && (old == nil || old.ID != node.ID) {
@@ -54,8 +54,8 @@ func (tx *Txn) putNode(node schema.Node) {
 	tx.engine.rows.Nodes.Put(Folded(node.Name), node)
 }
 
-// nodeWithID returns the node that has the ID; nil: none has. The first call takes note of the IDs
-// of all nodes: few databases have any.
+// nodeWithID returns the node that has the ID, or nil. The first call takes note of the IDs of all
+// nodes: few databases have any.
 func (e *Engine) nodeWithID(id string) *schema.Node {
 	if e.nodeIDs == nil {
 		e.nodeIDs = make(map[string]string)
@@ -67,8 +67,8 @@ func (e *Engine) nodeWithID(id string) *schema.Node {
 	return e.rows.Nodes.Newest(e.nodeIDs[id])
 }
 
-// nodeMoved keeps e.nodeIDs. When a transaction is taken back, an ID may come to its node before
-// it has left another one.
+// nodeMoved updates e.nodeIDs. When a transaction is taken back, a node may regain its ID before
+// another node has lost it.
 func (e *Engine) nodeMoved(old, new *schema.Node) {
 	if old != nil && e.nodeIDs[old.ID] == Folded(old.Name) {
 		delete(e.nodeIDs, old.ID)
@@ -100,7 +100,7 @@ func (e *Engine) checkNodeIDs() error {
 }
 
 // DeleteNode removes a node with its services and checks, and ends its sessions with ErrNodeGone
-// (N4). It reports whether there was one.
+// (N4). It reports whether the node existed.
 func (tx *Txn) DeleteNode(name string) bool {
 	row := tx.engine.rows.Nodes.Newest(Folded(name))
 	if row == nil {
@@ -149,8 +149,8 @@ func (tx *Txn) PutService(next schema.Service) error {
 	return nil
 }
 
-// DeleteService removes a service with its checks, which ends the sessions that are bound to one
-// of them with ErrCheckGone (N4). It reports whether there was one.
+// DeleteService removes a service with its checks, and ends the sessions that are bound to any of
+// these checks with ErrCheckGone (N4). It reports whether the service existed.
 func (tx *Txn) DeleteService(node, id string) bool {
 	key := CatalogKey(node, id)
 	if tx.engine.rows.Services.Newest(key) == nil {
@@ -167,8 +167,8 @@ func (tx *Txn) DeleteService(node, id string) bool {
 }
 
 // PutCheck registers a check, or changes it, and begins its TTL. If its status is Critical, every
-// session that is bound to it ends with ErrCheckCritical, even if the check was so before (N3). It
-// returns ErrInvalid, ErrNoNode or ErrNoService.
+// session that is bound to it ends with ErrCheckCritical, even if the check was critical before
+// (N3). It returns ErrInvalid, ErrNoNode or ErrNoService.
 func (tx *Txn) PutCheck(next schema.Check) error {
 	if next.Status > Passing {
 		return invalid("Check.Status is %d, not a Status", next.Status)
@@ -192,7 +192,7 @@ func (tx *Txn) PutCheck(next schema.Check) error {
 	return nil
 }
 
-// writeCheck puts the row of a check, unless it changes nothing, with what follows from its status
+// writeCheck puts the row of a check, unless nothing changes, and does what follows from its status
 // and TTL.
 func (tx *Txn) writeCheck(key string, next schema.Check) {
 	if next.Status == Critical {
@@ -215,8 +215,8 @@ func (tx *Txn) writeCheck(key string, next schema.Check) {
 	tx.engine.rows.Checks.Put(key, next)
 }
 
-// DeleteCheck removes a check, which ends the sessions that are bound to it with ErrCheckGone
-// (S30). It reports whether there was one.
+// DeleteCheck removes a check, and ends the sessions that are bound to it with ErrCheckGone (S30).
+// It reports whether the check existed.
 func (tx *Txn) DeleteCheck(node, id string) bool {
 	return tx.removeCheck(CatalogKey(node, id))
 }
@@ -243,7 +243,7 @@ func (tx *Txn) endBound(key string, cause error) {
 	}
 }
 
-// lapse makes a check critical whose TTL is over.
+// lapse makes a check critical, because its TTL is over.
 func (tx *Txn) lapse(l *checkLease) {
 	next := *tx.engine.rows.Checks.Newest(l.check)
 	next.Status, next.Output = Critical, lapsed

@@ -7,7 +7,7 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// Check compares what is kept beside the rows with the rows.
+// Check compares the state that is kept beside the rows with the rows.
 func (e *Engine) Check() error {
 	if err := e.rows.Check(); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (e *Engine) Check() error {
 	return e.checkSessions()
 }
 
-// checkStats compares what is counted with what there is, if all of that is published.
+// checkStats compares the counts with the state, if everything is published.
 func (e *Engine) checkStats() error {
 	if e.Undecided() != nil {
 		return nil
@@ -104,7 +104,7 @@ func (e *Engine) checkHeld(key string, row *schema.Key) error {
 	return checkTerm(hold)
 }
 
-// checkSharesKnown looks for shares of locks of which nothing else is known.
+// checkSharesKnown looks for shares of locks that have no lockState.
 func (e *Engine) checkSharesKnown() error {
 	for _, share := range e.rows.Shares.Ascend("") {
 		if e.locks[share.Key()] == nil {
@@ -179,7 +179,7 @@ func (e *Engine) checkState(key string, state *lockState) error {
 	return nil
 }
 
-// checkWaits checks the first who waits for a slot, and not for a delay of its own.
+// checkWaits checks the first waiter for a slot that does not wait for a delay of its own.
 func (e *Engine) checkWaits(state *lockState) error {
 	var w *Waiter
 	for place := range state.queue.Places() {
@@ -201,7 +201,7 @@ func (e *Engine) checkWaits(state *lockState) error {
 	if err != nil {
 		return fmt.Errorf("bug: %q is no semaphore, but a call waits for it", key)
 	}
-	if slots.limit == 0 { // it was deleted, but the slots that were lost still count
+	if slots.limit == 0 { // the key was deleted, but the lost slots still count
 		slots.limit = int(w.Limit)
 	}
 	taken := len(e.semaphores[w.prefix()].lost)
@@ -217,7 +217,7 @@ func (e *Engine) checkWaits(state *lockState) error {
 	return nil
 }
 
-// checkSemaphores compares what is kept beside the rows of semaphores with them.
+// checkSemaphores compares the state that is kept beside the rows of semaphores with the rows.
 func (e *Engine) checkSemaphores() error {
 	for prefix, sem := range e.semaphores {
 		slots, err := rosterOf(prefix, e.rows.Keys.Newest(prefix+SemaphoreKey))
@@ -282,14 +282,14 @@ func (e *Engine) checkSessions() error {
 	return nil
 }
 
-// checkSlow compares the deadlines with the grants, and the calls that wait.
+// checkSlow compares the deadlines with the grants and with the calls that wait.
 func (e *Engine) checkSlow() error {
 	if e.slow == nil {
 		return nil
 	}
 	for grant, h := range e.slow.holds {
 		lasts := e.own.Proves(grant) == nil
-		kept := h.told && e.Undecided() != nil // for its end may be taken back
+		kept := h.told && e.Undecided() != nil // because its end may be taken back
 		if h.due.Queued() != (lasts && !h.told) || !lasts && !kept {
 			return fmt.Errorf("bug: %+v: lasts %t, told %t, queued %t", grant, lasts, h.told,
 				h.due.Queued())

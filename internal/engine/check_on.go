@@ -2,8 +2,8 @@
 
 package engine
 
-// A large state is checked only now and then: looking at all of it after every transaction takes
-// time in proportion to its square.
+// A large state is checked only now and then: checking all of it after every transaction would take
+// time in proportion to the square of its size.
 const (
 	largeState = 500
 	nowAndThen = 128

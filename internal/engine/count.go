@@ -2,7 +2,7 @@ package engine
 
 import "errors"
 
-// Counts is what the engine counts, as it is published; but Waiters and GaveUp are calls.
+// Counts has the counts of the published state, except that Waiters and GaveUp count calls.
 type Counts struct {
 	Keys, Sessions, Locks, Shares, Waiters int
 	Grants, GaveUp                         uint64
@@ -11,7 +11,7 @@ type Counts struct {
 	SlotWaits, SlotHolds                   Histogram
 }
 
-// Ends counts what has ended, by the cause. Locks that a session's end took are not counted again.
+// Ends counts ended sessions and locks, by cause. Locks that ended with a session do not count.
 type Ends struct {
 	Closed, Expired, Destroyed, NodeGone, CheckGone, CheckCritical, ProcessGone, Restored uint64
 
@@ -39,7 +39,7 @@ func (e *Ends) addSession(cause error) {
 	}
 }
 
-// addLock leaves out the causes of sessions: those count there.
+// addLock leaves out the causes of sessions, which addSession counts.
 func (e *Ends) addLock(cause error) {
 	switch {
 	case cause == ErrUnlocked, cause == errDowngraded: // most of them, so it comes first

@@ -9,14 +9,14 @@ import (
 // Deadlock is the error of a call that would wait for ever: for a lock whose holder waits, directly
 // or through others, for a lock that the call's own context carries. Package lockd documents it.
 type Deadlock struct {
-	Steps []DeadlockStep // of the call, of the one that it waits for, and so on
+	Steps []DeadlockStep // of the call, of the call that it waits for, and so on
 }
 
 // DeadlockStep is one call of a circle.
 type DeadlockStep struct {
-	Holds  Holder // the lock that it carries, and the step before it waits for
+	Holds  Holder // the lock that this call carries, and the call before waits for
 	Waiter *Waiter
-	Key    string // of the lock that it waits for, and the next step carries
+	Key    string // of the lock that this call waits for, and the next call carries
 }
 
 // Error is for tests of the rules. The text for users is package lockd's.
@@ -28,10 +28,10 @@ func (d *Deadlock) Error() string {
 	return text
 }
 
-// Wait has a call wait for the locks of the keys, or for a slot of the semaphore at the one key.
-// The caller has filled in Session, Options, Carried, Slot and Limit, and calls SetHold for each
-// key before the transaction ends. It returns a *Deadlock, and the call does not wait, if it would
-// never end.
+// Wait queues a call for the locks of the keys, or for a slot of the semaphore at the one key. The
+// caller has filled in Session, Options, Carried, Slot and Limit, and calls SetHold for each key
+// before the transaction ends. If the call would wait for ever, Wait returns a *Deadlock and leaves
+// it out of the queues.
 func (tx *Txn) Wait(w *Waiter, keys []string) error {
 	tx.queue(w, keys)
 	if w.Carried == nil { // as a rule
@@ -44,27 +44,27 @@ func (tx *Txn) Wait(w *Waiter, keys []string) error {
 	return nil
 }
 
-// stuck is a waiter that is looked at for a circle.
+// stuck is one waiter in the search for a circle.
 type stuck struct {
 	waiter    *Waiter
 	obstacles []stuckObstacle
 
-	// What follows says why it will wait for ever, once that is known.
+	// The fields below say why the waiter will wait for ever, once that is known.
 	known bool
 	key   string
 	hold  *Hold  // of the lock of key
-	by    *stuck // carries that; nil: the call that would close the circle
+	by    *stuck // carries hold; nil: the call that would close the circle does
 }
 
 // stuckObstacle keeps a waiter from the lock of the key until one of the holds is released.
 type stuckObstacle struct {
 	key   string
-	holds []*Hold // all are those of handles
+	holds []*Hold // each is part of a handle
 }
 
-// deadlock returns the circle that the call, which has just begun to wait, closes; nil if none. A
-// lock is not released while a call waits whose context carries it. The circles have no other
-// links: who stands in front at a free lock is passed by those that it waits for.
+// deadlock returns the circle that the call closes, which has just begun to wait, or nil. A lock is
+// not released while a call whose context carries it waits. Circles have no other links: at a free
+// lock, the waiter in front is passed by those that it waits for.
 func (tx *Txn) deadlock(w *Waiter) *Deadlock {
 	nodes := tx.waitGraph(w)
 	for found := true; found; {
@@ -89,8 +89,8 @@ func (tx *Txn) deadlock(w *Waiter) *Deadlock {
 	return d
 }
 
-// waitGraph has the call and those that it waits for, directly or through others, as far as
-// they carry locks.
+// waitGraph has the call, and the calls that it waits for, directly or through others, if they
+// carry locks.
 type waitGraph struct {
 	order  []*stuck // the call first
 	of     map[*Waiter]*stuck
@@ -119,7 +119,7 @@ func (tx *Txn) waitGraph(w *Waiter) *waitGraph {
 	return g
 }
 
-// node returns that of the waiter.
+// node returns the waiter's node, and makes it if need be.
 func (g *waitGraph) node(w *Waiter) *stuck {
 	node := g.of[w]
 	if node == nil {
@@ -129,7 +129,7 @@ func (g *waitGraph) node(w *Waiter) *stuck {
 	return node
 }
 
-// settle reports whether the waiter will wait for ever, by what is known of the others.
+// settle reports whether the waiter will wait for ever, given what is known of the others.
 func (g *waitGraph) settle(node *stuck) bool {
 	for _, obstacle := range node.obstacles {
 		for i, hold := range obstacle.holds {
@@ -149,8 +149,8 @@ func (g *waitGraph) settle(node *stuck) bool {
 	return false
 }
 
-// keeps reports whether the hold is never released: by which waiter, nil being the call that the
-// search began with.
+// keeps reports whether the hold is never released, and which waiter carries it: nil is the call
+// that the search began with.
 func (g *waitGraph) keeps(hold *Hold) (by *stuck, forEver bool) {
 	if g.order[0].waiter.Carried.has(hold.Owner) {
 		return nil, true
@@ -163,14 +163,14 @@ func (g *waitGraph) keeps(hold *Hold) (by *stuck, forEver bool) {
 	return nil, false
 }
 
-// stuckAt returns what keeps the waiter from the lock of its claim, as far as handles do.
+// stuckAt returns the handles that keep the waiter from the lock of its claim, as obstacles.
 func (tx *Txn) stuckAt(w *Waiter, c *claim) []stuckObstacle {
 	if w.Slot {
 		return tx.stuckAtSlots(w)
 	}
 	against := w
 	if w.Options.Mode == Shared && tx.behindExclusive(w, c) {
-		// The one in front needs all who share the lock to release it, and this one comes after.
+		// The waiter in front needs all shares of the lock released, and w comes after it.
 		against = &Waiter{Session: w.Session, Options: LockOptions{Mode: Exclusive}}
 	}
 	var obstacles []stuckObstacle
@@ -182,8 +182,8 @@ func (tx *Txn) stuckAt(w *Waiter, c *claim) []stuckObstacle {
 	return obstacles
 }
 
-// behindExclusive reports whether the waiter stands behind one that has to have the lock alone, and
-// passes neither the first of the queue nor that one, when it has become the first.
+// behindExclusive reports whether the waiter stands behind an exclusive one, and passes neither the
+// first of the queue nor the exclusive one when that has become the first.
 func (tx *Txn) behindExclusive(w *Waiter, c *claim) bool {
 	if c.state.shares.n == 0 || w.Session.looseShare(c.state) != nil {
 		return false
@@ -200,8 +200,8 @@ func (tx *Txn) behindExclusive(w *Waiter, c *claim) bool {
 	return false
 }
 
-// stuckAtSlots returns what keeps the waiter from a slot: all who have one, if each has a handle.
-// One that is lost comes back by itself.
+// stuckAtSlots returns what keeps the waiter from a slot: all holders of slots, if each has a
+// handle. A lost slot comes back by itself.
 func (tx *Txn) stuckAtSlots(w *Waiter) []stuckObstacle {
 	slots, err := tx.rosterOf(w.prefix())
 	if err != nil || len(tx.engine.semaphores[w.prefix()].lost) > 0 {
@@ -221,7 +221,7 @@ func (tx *Txn) stuckAtSlots(w *Waiter) []stuckObstacle {
 	return []stuckObstacle{all}
 }
 
-// holderOfHold returns the holder that the handle is of.
+// holderOfHold returns the holder whose handle hold is part of.
 func (tx *Txn) holderOfHold(hold *Hold) Holder {
 	for _, holder := range tx.Holders(hold.Key) {
 		if holder.Grant.Session == hold.Session.Row.ID && holder.Grant.Fence == hold.Fence {
@@ -231,8 +231,8 @@ func (tx *Txn) holderOfHold(hold *Hold) Holder {
 	panic("engine: bug: no holder of a lock that keeps a call waiting")
 }
 
-// dismissDeadlocked refuses the newest calls of each circle that a drop has closed, because one in
-// it had been granted what it waits for again.
+// dismissDeadlocked dismisses the newest calls of each circle that a drop has closed. A drop closes
+// a circle when it takes back a grant, so that the call waits again.
 func (tx *Txn) dismissDeadlocked() {
 	seen := make(map[*Waiter]struct{})
 	var carrying []*Waiter

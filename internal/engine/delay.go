@@ -13,8 +13,8 @@ func newDelay(key string, until time.Time) *delay {
 	return d
 }
 
-// setDelay begins a lock-delay now, after the loss of a lock in the mode. It replaces one that
-// lasts (S32); that of one reader is never cut short by that of another (R5).
+// setDelay begins a lock-delay now, after the loss of a lock in the mode. It replaces a delay that
+// lasts (S32), except that the delay of one reader never cuts the delay of another short (R5).
 func (tx *Txn) setDelay(key string, length time.Duration, mode Mode) {
 	if length <= 0 {
 		return
@@ -35,7 +35,7 @@ func (tx *Txn) setDelay(key string, length time.Duration, mode Mode) {
 	})
 }
 
-// swapDelay puts d, or none, in the place of the delay that is there.
+// swapDelay replaces the lock's delay by d; nil removes it.
 func (e *Engine) swapDelay(state *lockState, d *delay) {
 	if old := state.delay; old != nil {
 		e.due.Remove(&old.over)
@@ -55,10 +55,10 @@ func (e *Engine) swapDelay(state *lockState, d *delay) {
 	e.tidy(state)
 }
 
-// maxSweep is how many rows of delays that are over one write takes along.
+// maxSweep is how many rows of delays that are over one write removes at most.
 const maxSweep = 64
 
-// sweepDelays removes rows of delays that are over, with a write that is made anyway.
+// sweepDelays removes rows of delays that are over, as part of a write that is made anyway.
 func (tx *Txn) sweepDelays() {
 	e := tx.engine
 	if len(e.overdue) == 0 {
@@ -66,7 +66,7 @@ func (tx *Txn) sweepDelays() {
 	}
 	swept := e.overdue[max(0, len(e.overdue)-maxSweep):]
 	for _, key := range swept {
-		// A new delay of the key has the row for itself.
+		// A new delay of the key uses the row.
 		if state := e.locks[key]; state == nil || state.delay == nil {
 			tx.dropDelay(key)
 		}
@@ -75,8 +75,8 @@ func (tx *Txn) sweepDelays() {
 	e.overdue = e.overdue[:len(e.overdue)-len(swept)]
 }
 
-// recallDelays finds the rows of delays that are over anew: a drop brings back those that were
-// swept.
+// recallDelays finds the keys whose delays are over anew, because a drop brings back the rows that
+// were swept.
 func (e *Engine) recallDelays() {
 	e.overdue = e.overdue[:0]
 	for key := range e.rows.Delays.Ascend("") {
@@ -93,7 +93,7 @@ func (tx *Txn) dropDelay(key string) {
 	}
 }
 
-// isSlot reports whether the key is that of a holder of a semaphore.
+// isSlot reports whether the key is the contender key of a holder of a semaphore.
 func (tx *Txn) isSlot(key string) bool {
 	id := contenderOf(key)
 	if id.IsZero() {
@@ -103,9 +103,9 @@ func (tx *Txn) isSlot(key string) bool {
 	return err == nil && slots.holders[id]
 }
 
-// mayHaveLostSlot reports whether a delay that outlasted a restart may stand for a slot. If others
-// have taken the holder off meanwhile, that does not show any more; a delay too many does less harm
-// than one too few.
+// mayHaveLostSlot reports whether a delay that outlasted a restart may belong to a lost slot. The
+// semaphore need not list the holder, because others may have removed it meanwhile. A delay too
+// many does less harm than a delay too few.
 func (e *Engine) mayHaveLostSlot(key string) bool {
 	if contenderOf(key).IsZero() {
 		return false

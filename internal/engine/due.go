@@ -14,14 +14,14 @@ func (e *Engine) Deadlines() int { return e.due.Len() }
 // AnyDue reports whether EndDue has anything to look at.
 func (e *Engine) AnyDue() bool { return e.due.Len() > 0 || e.unserved }
 
-// Due is something that is due: the end of a session, of a check's TTL, of a hold that may last no
-// longer, or of a lock-delay; or what is slow, and is to be told. The zero value is none.
+// Due is something that is due: the end of a session, of a check's TTL, of a hold with a MaxHold,
+// or of a lock-delay, or a notice that something is slow. The zero value means nothing.
 type Due struct{ owner any }
 
-// PopDue returns the first of what is due, in the order of the deadlines (G5), which has to be
-// ended in a transaction of its own. It reports false if there is none. Renewals that are due it
-// does itself, and what was renewed it puts back, for these are no transactions. It looks at so
-// many deadlines at most, and returns at how many it did.
+// PopDue returns the first thing that is due, in the order of the deadlines (G5). The caller ends
+// it in a transaction of its own. PopDue itself does the renewals that are due, and puts back what
+// was renewed: neither takes a transaction. It looks at no more than most deadlines, and returns
+// how many it looked at. It reports false if it found nothing that is due.
 func (e *Engine) PopDue(now time.Time, most int) (due Due, looked int, ok bool) {
 	for ; looked < most; looked++ {
 		it := e.due.Pop(now)
@@ -41,7 +41,7 @@ func (e *Engine) PopDue(now time.Time, most int) (due Due, looked int, ok bool) 
 				continue
 			}
 		case *slowWait:
-			if owner.waiter.phase != standing { // it has been decided on, and may be taken back
+			if owner.waiter.phase != standing { // its outcome is decided, and may be taken back
 				continue
 			}
 		}
@@ -50,7 +50,7 @@ func (e *Engine) PopDue(now time.Time, most int) (due Due, looked int, ok bool) 
 	return Due{}, looked, false
 }
 
-// name is what a test is told of: see Config.Ends.
+// name is what a test is told: see Config.Ends.
 func (d Due) name() string {
 	switch owner := d.owner.(type) {
 	case *Session:
@@ -96,8 +96,8 @@ func (e *Engine) PopUnserved() bool {
 	return unserved
 }
 
-// endDelay gives the lock to the first that waits for it. If none does, that is no write: the row
-// goes with the next one.
+// endDelay ends a delay, and gives the lock to its first waiter. Without a waiter it writes
+// nothing: a later write removes the row of the delay.
 func (tx *Txn) endDelay(d *delay) {
 	e := tx.engine
 	state := e.locks[d.key]
@@ -120,7 +120,7 @@ func (tx *Txn) endTerm(t *term) {
 	tx.lose(tx.Get(t.hold.Key), cause)
 }
 
-// tellHold has a grant be told as slow, when the state in which it is so is durable.
+// tellHold adds the effect that tells that a grant is slow, once the current state is durable.
 func (tx *Txn) tellHold(h *slowHold) {
 	h.told = true
 	e := tx.engine
@@ -150,7 +150,7 @@ func (tx *Txn) tellHold(h *slowHold) {
 	}
 }
 
-// tellWait has a call that waits be told as slow.
+// tellWait adds the effect that tells that a call has waited for long.
 func (tx *Txn) tellWait(s *slowWait) {
 	s.told = true
 	w := s.waiter

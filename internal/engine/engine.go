@@ -5,7 +5,7 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// New returns an engine on the rows, which Load takes up.
+// New returns an engine on the store. Load loads its rows.
 func New(rows *store.Store, config Config) *Engine {
 	if config.NewSession == nil {
 		config.NewSession = func() *Session { return new(Session) }
@@ -28,10 +28,10 @@ func New(rows *store.Store, config Config) *Engine {
 	return e
 }
 
-// Durable reports whether there is a file: whether what is sealed joins a batch.
+// Durable reports whether there is a file, so that a sealed transaction joins a batch.
 func (e *Engine) Durable() bool { return e.rows.Durable() }
 
-// Sessions returns the sessions that live and are chosen, the oldest first.
+// Sessions returns the live sessions that chosen accepts, the oldest first.
 func (e *Engine) Sessions(chosen func(*Session) bool) []*Session {
 	var sessions []*Session
 	for _, s := range e.sessions {
@@ -43,15 +43,15 @@ func (e *Engine) Sessions(chosen func(*Session) bool) []*Session {
 	return sessions
 }
 
-// Rows is the store, for what reads rows only.
+// Rows returns the store, for a caller that only reads rows.
 func (e *Engine) Rows() *store.Store { return e.rows }
 
-// Counts is what has been counted.
+// Counts returns the counts.
 func (e *Engine) Counts() Counts { return e.counts }
 
-// Raise has the next indexes be above that one. No transaction may be running.
+// Raise makes the next indexes larger than index. No transaction may be running.
 func (e *Engine) Raise(index uint64) error {
-	// maxFloor leaves more indexes above it than can ever be used, before they begin anew.
+	// maxFloor leaves more indexes above it, until they overflow, than can ever be used.
 	const maxFloor = 1 << 62
 	if index > maxFloor && index > e.rows.Index() {
 		return invalid("index %d, which the next ones would be above, is more than %d", index,

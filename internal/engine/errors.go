@@ -8,45 +8,44 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// Refusals and causes. Packages lockd and catalog document them: they have them under the same
-// names.
+// Refusals and causes. Packages lockd and catalog document them, under the same names.
 var (
-	// ErrClosed is that of package lockd.
+	// ErrClosed is lockd.ErrClosed.
 	ErrClosed = errors.New("closed by its owner")
-	// ErrConflict is that of package lockd.
+	// ErrConflict is lockd.ErrConflict.
 	ErrConflict = errors.New("conflict")
-	// ErrNotHeld is that of package lockd.
+	// ErrNotHeld is lockd.ErrNotHeld.
 	ErrNotHeld = errors.New("lock is not held")
-	// ErrNoSession is that of package lockd.
+	// ErrNoSession is lockd.ErrNoSession.
 	ErrNoSession = errors.New("no such session")
-	// ErrNoNode is that of package catalog.
+	// ErrNoNode is catalog.ErrNoNode.
 	ErrNoNode = errors.New("no such node")
-	// ErrNoService is that of package catalog.
+	// ErrNoService is catalog.ErrNoService.
 	ErrNoService = errors.New("no such service")
-	// ErrNoCheck is that of package catalog.
+	// ErrNoCheck is catalog.ErrNoCheck.
 	ErrNoCheck = errors.New("no such check")
-	// ErrExpired is that of package lockd.
+	// ErrExpired is lockd.ErrExpired.
 	ErrExpired = errors.New("session expired: not renewed within its TTL")
-	// ErrDestroyed is that of package lockd.
+	// ErrDestroyed is lockd.ErrDestroyed.
 	ErrDestroyed = errors.New("session destroyed")
-	// ErrNodeGone is that of package catalog.
+	// ErrNodeGone is catalog.ErrNodeGone.
 	ErrNodeGone = errors.New("node of the session removed")
-	// ErrCheckGone is that of package catalog.
+	// ErrCheckGone is catalog.ErrCheckGone.
 	ErrCheckGone = errors.New("check of the session removed")
-	// ErrCheckCritical is that of package catalog.
+	// ErrCheckCritical is catalog.ErrCheckCritical.
 	ErrCheckCritical = errors.New("check of the session is critical")
-	// ErrProcessGone is that of package lockd.
+	// ErrProcessGone is lockd.ErrProcessGone.
 	ErrProcessGone = errors.New("process of the session is gone")
-	// ErrRestored is that of package lockd.
+	// ErrRestored is lockd.ErrRestored.
 	ErrRestored = errors.New("database restored from a backup")
-	// ErrUnlocked is that of package lockd.
+	// ErrUnlocked is lockd.ErrUnlocked.
 	ErrUnlocked = errors.New("lock released")
-	// ErrKeyDeleted is that of package lockd.
+	// ErrKeyDeleted is lockd.ErrKeyDeleted.
 	ErrKeyDeleted = errors.New("key deleted")
-	// ErrForced is that of package lockd.
+	// ErrForced is lockd.ErrForced.
 	ErrForced = errors.New("unlocked by force")
 
-	// ErrHeldTooLong is that of package lockd.
+	// ErrHeldTooLong is lockd.ErrHeldTooLong.
 	ErrHeldTooLong = errors.New("held too long")
 
 	errDowngraded = fmt.Errorf("%w: downgraded", ErrUnlocked)
@@ -65,7 +64,7 @@ func conflict(format string, args ...any) error {
 // missing says what is not there, or not as it should be.
 func missing(sentinel error, name string) error { return fmt.Errorf("%w: %q", sentinel, name) }
 
-// lapse is ErrExpired with what is known of the renewals.
+// lapse is ErrExpired with the time since the last renewal.
 type lapse struct{ ago time.Duration }
 
 func (l *lapse) Error() string {
@@ -74,7 +73,7 @@ func (l *lapse) Error() string {
 
 func (l *lapse) Unwrap() error { return ErrExpired }
 
-// Span writes a duration as exactly as people want it.
+// Span formats a duration, rounded for people.
 func Span(d time.Duration) string {
 	switch {
 	case d >= time.Minute:

@@ -7,7 +7,7 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// Event is one change of one row, for those who watch.
+// Event is one change of one row, for watchers.
 type Event = hub.Event[Record]
 
 // Record is what an event keeps: pointers to rows, which are immutable.
@@ -17,16 +17,16 @@ type Record struct {
 	Moment   int64 // 0 unless Lock changed, or a session began or ended
 	Cause    error
 	Old, New any
-	Holder   *schema.Session // to which the lock was granted
-	Waited   time.Duration   // for which Holder had waited for it
-	Former   *schema.Session // whose grant has ended
-	Delay    *schema.Delay   // that the lock is in since then
+	Holder   *schema.Session // the session that the lock was granted to
+	Waited   time.Duration   // how long Holder had waited for the lock
+	Former   *schema.Session // the session whose grant has ended
+	Delay    *schema.Delay   // that the lock is in since that end
 }
 
-// Deletes reports whether Old is what changed, and New is none.
+// Deletes reports whether the row Old was deleted, so that there is no New.
 func (r *Record) Deletes() bool { return r.Kind%2 == 0 }
 
-// RecordKind says what changed. The kind of a deletion follows that of the put.
+// RecordKind says what changed. Each kind of a put is followed by the kind of the deletion.
 type RecordKind uint8
 
 // The kinds.
@@ -77,6 +77,6 @@ const (
 // Marks.
 const (
 	MarkSessions = "sessions" // the index of the last change of any session
-	MarkCatalog  = "catalog"  // and that of the catalog
-	markRestored = "restored" // the index of the last restoring that had to carry one over
+	MarkCatalog  = "catalog"  // the index of the last change of the catalog
+	markRestored = "restored" // the index of the last restore that carried an index over
 )

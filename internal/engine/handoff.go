@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// handOff gives every lock and slot that the transaction freed to the first who waits for it. What
-// is granted may be a write to a semaphore, so it is looked at again after that; so are the locks
-// that are promised to a waiter which others may pass now.
+// handOff gives every lock and slot that the transaction freed to its first waiter. A grant may
+// write to a semaphore, so handOff looks at the semaphores again after it. It also looks again at
+// locks that are promised to a waiter which others may pass now.
 func (tx *Txn) handOff() {
 	for decided := -1; decided != len(tx.effects) || tx.promises; {
 		decided = len(tx.effects)
@@ -18,14 +18,14 @@ func (tx *Txn) handOff() {
 			tx.serve(tx.freed[i])
 		}
 		tx.freed = reusable(tx.freed)
-		if decided == len(tx.effects) && tx.promises { // else those come first whose turn it is
+		if decided == len(tx.effects) && tx.promises { // waiters whose turn it is come first
 			tx.promises = tx.servePasser()
 		}
 	}
 }
 
-// serve grants those who wait for the key what they wait for, in their order, until one has to wait
-// on. A lock that its holder has without a handle can be had by a call of the holder's only, which
+// serve grants the waiters for the key what they wait for, in order, until one has to go on
+// waiting. Only a call of the holder can have a lock that is held without a handle, and that call
 // waits for none of the others.
 func (tx *Txn) serve(key string) {
 	for {
@@ -47,8 +47,8 @@ func (tx *Txn) serve(key string) {
 	}
 }
 
-// serveLoose serves a call of a session that holds the lock without a handle, which waits for none
-// of the others. It reports whether there was one, beside the first waiter.
+// serveLoose serves a call of a session that holds the lock without a handle: the call waits for
+// none of the others. It reports whether it served a call other than first.
 func (tx *Txn) serveLoose(state *lockState, first *Waiter) bool {
 	serve := func(s *Session, mode Mode) bool {
 		own := s.firstFor(state.key, mode)
@@ -68,8 +68,8 @@ func (tx *Txn) serveLoose(state *lockState, first *Waiter) bool {
 	return false
 }
 
-// serveFirst grants a waiter what it waits for: its locks, if all of them can be had and it is its
-// turn for each, or its slot, for which it has to be the first. It reports whether it did.
+// serveFirst grants a waiter its locks, if all of them can be had and it is the waiter's turn for
+// each, or its slot, for which the waiter has to be the first. It reports whether it did.
 func (tx *Txn) serveFirst(w *Waiter) bool {
 	if w.Slot {
 		if !tx.serveSlot(w) {
@@ -91,10 +91,10 @@ func (tx *Txn) serveFirst(w *Waiter) bool {
 	return true
 }
 
-// servePasser serves the first that passes a waiter for several locks, and reports whether there
-// was one. It is for when nobody else can be served: who passes depends on who has what by then.
+// servePasser serves the first waiter that passes a waiter for several locks, and reports whether
+// there was one. It comes last, because who passes depends on which locks are held by then.
 func (tx *Txn) servePasser() bool {
-	if tx.engine.nested+len(tx.engine.carriers) == 0 { // nobody waits who holds anything
+	if tx.engine.nested+len(tx.engine.carriers) == 0 { // no waiter holds a lock
 		return false
 	}
 	tx.passing = true
@@ -110,7 +110,7 @@ func (tx *Txn) servePasser() bool {
 	return false
 }
 
-// servePasserOf serves the first in the queue that passes the first of all.
+// servePasserOf serves the first waiter in the queue that passes the front of the queue.
 func (tx *Txn) servePasserOf(state *lockState) bool {
 	if state.session != nil || state.queue.Len() < 2 {
 		return false
@@ -139,9 +139,9 @@ func (tx *Txn) inTurn(w *Waiter, c *claim) bool {
 		tx.passing && tx.passes(w.Session, w.Carried, c.state))
 }
 
-// handOn gives the lock, which its holder releases, to the first who waits for it, in one write. It
-// reports false if that has to be done in steps: the lock is freed, and looked at when the
-// transaction is through.
+// handOn hands the lock, which its holder releases, to the first waiter in one write. If it reports
+// false, the caller releases the lock, and handOff looks at the queue when the transaction is
+// sealed.
 func (tx *Txn) handOn(state *lockState) bool {
 	first := state.queue.Front()
 	if first == nil || state.delay != nil {
@@ -157,8 +157,8 @@ func (tx *Txn) handOn(state *lockState) bool {
 	return true
 }
 
-// ServeAll looks at every queue after a drop: a lock may be free for which no other transaction
-// will, or held by a call that has returned.
+// ServeAll looks at every queue after a drop: a lock may be free whose queue no other transaction
+// will look at, or be held by a call that has returned.
 func (tx *Txn) ServeAll() {
 	tx.again = true
 	tx.releaseGivenUp()
@@ -171,10 +171,9 @@ func (tx *Txn) ServeAll() {
 	tx.dismissDeadlocked()
 }
 
-// ReleaseGivenUp releases the locks of calls that have returned without them, because a drop has
-// kept them from being released. It goes by the keys, for what is left of one may depend on
-// another: to give up the key of a semaphore removes it unless a slot that was given up has been
-// written to it.
+// ReleaseGivenUp releases the locks of calls that have returned without them, whose release a drop
+// has taken back. It goes in the order of the keys, because the result depends on it: releasing a
+// semaphore's own key deletes the key, unless the release of a slot has written to it.
 func (tx *Txn) ReleaseGivenUp() {
 	if !tx.engine.unserved {
 		return
@@ -201,15 +200,15 @@ func (tx *Txn) releaseGivenUp() {
 	}
 }
 
-// GiveUp releases a lock that was granted to a call that has returned without it. No other call
-// can: if that is dropped and the grant is not, it is released with the next write.
+// GiveUp releases a lock that was granted to a call that has returned without it. No other call can
+// release it: if the release is dropped and the grant is not, the next write releases the lock.
 func (tx *Txn) GiveUp(hold *Hold) {
 	hold.givenUp = true
 	tx.Release(hold)
 }
 
-// Release releases the lock of hold, if it is still held by it; the first that waits for it has it
-// in the same transaction.
+// Release releases the lock of hold, if hold still has it. The first waiter is granted the lock in
+// the same transaction.
 func (tx *Txn) Release(hold *Hold) {
 	e := tx.engine
 	if hold.Mode == Shared {
@@ -223,7 +222,7 @@ func (tx *Txn) Release(hold *Hold) {
 	row := tx.Get(hold.Key)
 	e.setHold(state, nil)
 	tx.effect(LockReleased).Hold = hold
-	if hold.givenUp && hold.takenOver { // the session goes on having it as before
+	if hold.givenUp && hold.takenOver { // the session keeps the lock, as before
 		tx.freed = append(tx.freed, hold.Key)
 		return
 	}

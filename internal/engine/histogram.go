@@ -8,8 +8,8 @@ import (
 type Histogram struct {
 	Buckets [len(Bounds{}) + 1]uint64
 
-	// The sum is in two parts, for very many holders would overflow a Duration. To add to a float
-	// takes longer.
+	// The sum is in two parts, because very many holders would overflow a Duration. Adding to a
+	// float takes longer.
 	seconds uint64
 	rest    time.Duration
 }
@@ -20,11 +20,11 @@ const maxRest = 1 << 62
 // Seconds returns the sum of the durations.
 func (h *Histogram) Seconds() float64 { return float64(h.seconds) + h.rest.Seconds() }
 
-// Bounds is the longest duration of each bucket but the last, which has all that are longer.
+// Bounds has the longest duration of each bucket, except the last, which has all longer durations.
 type Bounds [14]time.Duration
 
-// HistogramBounds returns the bounds of every histogram. They are close together where a commit
-// ends, and reach to where a leader does.
+// HistogramBounds returns the bounds of every histogram. They are close together around the time
+// that a commit takes, and reach to the time that a leader lasts.
 func HistogramBounds() Bounds {
 	return Bounds{
 		time.Millisecond, 3 * time.Millisecond,
@@ -52,7 +52,7 @@ func (h *Histogram) Add(took time.Duration) {
 	}
 }
 
-// bucketOf returns the bucket of a duration: that of the first bound which is no shorter.
+// bucketOf returns the first bucket whose bound is no shorter than the duration.
 func bucketOf(took time.Duration) int {
 	for i, bound := range HistogramBounds() {
 		if took <= bound {

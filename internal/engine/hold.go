@@ -2,11 +2,11 @@ package engine
 
 import "github.com/lockd/lockd/internal/schema"
 
-// setHold makes hold that of the lock that the state is of, or one of those that share it; nil
-// takes away the one that has it alone.
+// setHold makes hold the handle of the state's lock, or one of its handles if the lock is shared;
+// nil removes the exclusive handle.
 func (e *Engine) setHold(state *lockState, hold *Hold) {
 	if hold != nil && hold.Mode == Shared {
-		// Without a share the grant is being taken back too: see revert.
+		// If there is no share, the grant is being taken back too: see revert.
 		if one := state.shares.find(grantID{hold.Session, hold.Fence}); one != nil {
 			one.attach(hold)
 			e.enterTerm(hold)
@@ -31,7 +31,7 @@ func (e *Engine) setHold(state *lockState, hold *Hold) {
 	}
 }
 
-// dropHold takes back that hold became that of its key.
+// dropHold takes back setHold: hold is no longer a handle of its key.
 func (e *Engine) dropHold(hold *Hold) {
 	state := e.state(hold.Key)
 	if one := e.shareOf(hold); one != nil {
@@ -43,7 +43,7 @@ func (e *Engine) dropHold(hold *Hold) {
 	e.tidy(state)
 }
 
-// detach takes one of its handles off the share.
+// detach removes hold from the handles of the share.
 func (e *Engine) detach(one *share, hold *Hold) {
 	e.leaveTerm(hold)
 	one.detach(hold)
@@ -60,8 +60,8 @@ func (tx *Txn) granted(s *Session) {
 // holdsAny reports whether the session holds a lock, alone or with others.
 func (s *Session) holdsAny() bool { return s.held != nil || s.shares != nil }
 
-// countNested counts the calls of a session that holds a lock now, or does not any more. Before it
-// held one or not.
+// countNested updates e.nested when a session may have begun or ceased to hold locks; held says
+// whether it held one before.
 func (e *Engine) countNested(s *Session, held bool) {
 	switch holds := s.holdsAny(); {
 	case holds && !held:

@@ -27,7 +27,7 @@ func (e *Engine) holderAlone(row *schema.Key, session *schema.Session) Holder {
 	return Holder{SequencerOf(row), session, e.Instant(row.Granted)}
 }
 
-// Holders returns those of the key's lock, in the order of their grants.
+// Holders returns the holders of the key's lock, in the order of their grants.
 func (tx *Txn) Holders(key string) []Holder {
 	e := tx.engine
 	if row := e.rows.Keys.Newest(key); row != nil && !row.Session.IsZero() {
@@ -42,7 +42,7 @@ func (tx *Txn) Holders(key string) []Holder {
 	return holders
 }
 
-// HoldersIn is that of Txn for a snapshot. It may be called without the caller's lock.
+// HoldersIn is Txn.Holders for a snapshot. It may be called without the caller's lock.
 func (e *Engine) HoldersIn(s *store.Snapshot, key string) []Holder {
 	session := func(id schema.ID) *schema.Session { return s.Sessions.Get(string(id[:])) }
 	if row := s.Keys.Get(key); row != nil && !row.Session.IsZero() {
@@ -55,21 +55,21 @@ func (e *Engine) HoldersIn(s *store.Snapshot, key string) []Holder {
 	return holders
 }
 
-// sharers is the list of those that share a lock in the published state. Calls may give up together
-// on a lock that many share: to make the list for each would stop writers for a time in proportion
-// to the product of both (BenchmarkGiveUp_Shared).
+// sharers is the list of the holders that share a lock in the published state. Many calls may give
+// up at once on a lock that many share: making the list for each call would stop writers for a time
+// in proportion to the product of both (BenchmarkGiveUp_Shared).
 type sharers struct {
 	of      lockAt
 	holders []Holder
 }
 
-// lockAt is a lock in one state, by the indexes of that.
+// lockAt is a lock in one state, which the indexes identify.
 type lockAt struct {
 	key               string
 	published, newest uint64
 }
 
-// sharersOf is publishedHolders of those that share the lock now. The list is not to be changed.
+// sharersOf is publishedHolders, with the last list kept. The caller must not change the list.
 func (e *Engine) sharersOf(key string) []Holder {
 	of := lockAt{key, e.rows.Published(), e.rows.Index()}
 	if e.sharers.of != of {
@@ -78,8 +78,8 @@ func (e *Engine) sharersOf(key string) []Holder {
 	return e.sharers.holders
 }
 
-// publishedHolders returns those that share a lock in the published state: of those that do now,
-// and of the rows named, of which some have ended since.
+// publishedHolders returns the holders that share a lock in the published state. It looks among the
+// present shares, and among the given rows, of which some have ended since.
 func (e *Engine) publishedHolders(key string, ended ...*schema.Share) []Holder {
 	var holders []Holder
 	add := func(row *schema.Share) {

@@ -28,8 +28,8 @@ func (tx *Txn) Put(key string, value []byte, flags uint64) *schema.Key {
 	return tx.write(draft)
 }
 
-// CheckIndex refuses a key whose modify index is another (K4 to K8). Index 0 means that there must
-// be no such key.
+// CheckIndex refuses a key whose modify index is not index (K4 to K8). Index 0 means that the key
+// must not exist.
 func (tx *Txn) CheckIndex(key string, index uint64) error {
 	row := tx.Get(key)
 	switch {
@@ -43,7 +43,7 @@ func (tx *Txn) CheckIndex(key string, index uint64) error {
 	return nil
 }
 
-// Delete removes the key, locked or not, and reports whether there was one (K26, K27).
+// Delete removes the key, locked or not, and reports whether it existed (K26, K27).
 func (tx *Txn) Delete(key string) bool {
 	row := tx.Get(key)
 	if row == nil {
@@ -53,7 +53,7 @@ func (tx *Txn) Delete(key string) bool {
 	return true
 }
 
-// CompareAndDelete is Delete for a key whose modify index is that one (K28 to K30).
+// CompareAndDelete is Delete for a key whose modify index is index (K28 to K30).
 func (tx *Txn) CompareAndDelete(key string, index uint64) (deleted bool, err error) {
 	row := tx.Get(key)
 	if row == nil {
@@ -80,7 +80,7 @@ func (tx *Txn) DeletePrefix(prefix string) int {
 	return n
 }
 
-// draft returns what may become the newest row of the key: as it is, or a new one.
+// draft returns a draft of the newest row of the key, or of a new row, and the row in it.
 func (tx *Txn) draft(key string) (*store.Draft[schema.Key], *schema.Key) {
 	draft := tx.engine.rows.Keys.Draft(key)
 	row := draft.Row()
@@ -98,11 +98,11 @@ func (tx *Txn) write(draft *store.Draft[schema.Key]) *schema.Key {
 	return row
 }
 
-// made reports whether the key is of this transaction: no other has seen it, so that it goes moves
-// no index. If there was another one before, that has its tombstone.
+// made reports whether this transaction made the key. No other transaction has seen the key, so its
+// deletion moves no index. An earlier key of that name has its own tombstone.
 func (tx *Txn) made(row *schema.Key) bool { return row.CreateIndex == tx.next() }
 
-// remove deletes a key, and leaves its tombstone. The cause is why its lock ends, if it is held.
+// remove deletes a key, and leaves its tombstone. The cause is why its lock ends, if it is locked.
 func (tx *Txn) remove(row *schema.Key, cause error) {
 	tx.removeRow(row, cause)
 	if !tx.made(row) {
@@ -128,19 +128,19 @@ func (tx *Txn) removeRow(row *schema.Key, cause error) {
 	tx.unhold(row, cause)
 }
 
-// release takes the lock off a key, which keeps all else (K33; for K21 see Unlock).
+// release releases the lock of a key, which keeps all else (K33; for K21 see Unlock).
 func (tx *Txn) release(row *schema.Key, cause error) *schema.Key {
 	draft, next := tx.draft(row.Key)
 	next.Session = schema.ID{}
 	written := tx.write(draft)
-	if cause != ErrUnlocked { // which is what a release means, if nothing is said
+	if cause != ErrUnlocked { // recordKey assumes ErrUnlocked
 		tx.explain(row, cause)
 	}
 	tx.unhold(row, cause)
 	return written
 }
 
-// explain keeps why the lock of row is over, for the event that will tell of it.
+// explain keeps why the lock of row has ended, for the event that tells it.
 func (tx *Txn) explain(row *schema.Key, cause error) {
 	if row.Session.IsZero() {
 		return
@@ -153,8 +153,8 @@ func (tx *Txn) explain(row *schema.Key, cause error) {
 	}
 }
 
-// unhold does what follows when the lock of row, as it was, is over: its handle loses it, and its
-// queue is looked at when the transaction is through.
+// unhold does what follows when a lock has ended, where row is the row before: its handle loses the
+// lock, and handOff looks at its queue when the transaction is sealed.
 func (tx *Txn) unhold(row *schema.Key, cause error) {
 	e := tx.engine
 	state := e.lockOf(row.Key)
@@ -172,7 +172,7 @@ func (tx *Txn) unhold(row *schema.Key, cause error) {
 	e.tidy(state)
 }
 
-// keyMoved keeps each session's list of the locks that it holds.
+// keyMoved updates each session's list of the locks that it holds.
 func (e *Engine) keyMoved(old, new *schema.Key) {
 	if e.slow != nil {
 		e.keyHeld(old, new)

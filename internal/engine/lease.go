@@ -19,7 +19,7 @@ const lapsed = "TTL expired"
 // lapses reports whether the check becomes critical unless it is put again.
 func lapses(row *schema.Check) bool { return row.TTL > 0 && row.Status != Critical }
 
-// lease gives a check another deadline; the zero one takes it away.
+// lease sets the deadline of a check; the zero time removes it.
 func (tx *Txn) lease(check string, deadline time.Time) {
 	l := tx.engine.leases[check]
 	if l == nil {
@@ -45,16 +45,16 @@ func (e *Engine) setLease(l *checkLease, deadline time.Time) {
 	e.postpone(&l.due, deadline)
 }
 
-// postpone has the item be due at the deadline or before: a deadline that moves on leaves the heap
-// as it is, and is put right by early when the older one comes up.
+// postpone makes the item due at the deadline or before it. A later deadline leaves the heap as it
+// is, and early corrects the item when the older deadline comes up.
 func (e *Engine) postpone(it *expiry.Item, deadline time.Time) {
 	if !it.Queued() || deadline.Before(it.At()) {
 		e.due.Set(it, deadline)
 	}
 }
 
-// early reports whether an item that has come up is for a deadline that has moved on, and sets it
-// anew then.
+// early reports whether an item has come up before its deadline, which has moved on, and then
+// queues the item again.
 func (e *Engine) early(it *expiry.Item, deadline time.Time) bool {
 	if !it.At().Before(deadline) {
 		return false

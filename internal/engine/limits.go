@@ -7,7 +7,7 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// Limits of what the rules take. Package lockd documents them: it has them under the same names.
+// Limits of the arguments that the rules take. Package lockd documents them, under the same names.
 const (
 	// MaxKeySize is the length of the longest key, name or ID, in bytes.
 	MaxKeySize = 16 << 10
@@ -17,7 +17,7 @@ const (
 	MinTTL = time.Millisecond
 )
 
-// CheckName refuses what cannot be the name of anything.
+// CheckName refuses a name that is empty or too long.
 func CheckName(field, name string) error {
 	if name == "" {
 		return invalid("%s is empty", field)
@@ -28,7 +28,7 @@ func CheckName(field, name string) error {
 	return nil
 }
 
-// CheckValue refuses what cannot be a value.
+// CheckValue refuses a value that is too long.
 func CheckValue(value []byte) error {
 	if len(value) > MaxValueSize {
 		return invalid("value has %d bytes, more than %d", len(value), MaxValueSize)
@@ -36,7 +36,7 @@ func CheckValue(value []byte) error {
 	return nil
 }
 
-// CheckTTL refuses what is no TTL of a session or a check, and no time like that for a lock.
+// CheckTTL refuses a duration that is below 0, or above 0 and below MinTTL.
 func CheckTTL(field string, ttl time.Duration) error {
 	switch {
 	case ttl < 0:
@@ -53,10 +53,9 @@ func TooShort(field string, d, least time.Duration) error {
 		least, d.Nanoseconds())
 }
 
-// CheckNodeName refuses what cannot be the name of a node: also one with the byte that separates
-// the names in the key of a row. One that is not UTF-8, which no client of Consul's can send in
-// JSON, would be another name in lower case, with three bytes for each that is wrong: more than a
-// key may have, and the same for names that differ.
+// CheckNodeName refuses an invalid name of a node. A zero byte separates the names in the key of a
+// row. A name that is not UTF-8, which no client of Consul can send in JSON, would change in lower
+// case: each invalid byte becomes three, so the key may be too long, and different names the same.
 func CheckNodeName(field, name string) error {
 	if strings.Contains(name, "\x00") {
 		return invalid("%s %q has a zero byte", field, name)
@@ -68,7 +67,7 @@ func CheckNodeName(field, name string) error {
 }
 
 // checkCatalogID also refuses an ID that makes the key of a row too long for a file. The commit
-// would fail, and with it every write that is in the same batch.
+// would fail, and with it every write in the same batch.
 func checkCatalogID(field, node, id string) error {
 	if err := CheckNodeName(field, id); err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// Load takes up the rows that the store has, which fit together, at the instant at which it was
-// opened: it makes what is kept beside them. It is called once, before anything else.
+// Load makes the state that is kept beside the rows of the store, which fit together, as of the
+// instant at which the store was opened. It is called once, before anything else.
 func (e *Engine) Load(now time.Time) {
 	e.epoch = now.Add(-1)
 	e.rows.Keys.OnMove(e.keyMoved)
@@ -39,7 +39,7 @@ func (e *Engine) Load(now time.Time) {
 	e.counts.Keys, e.counts.Sessions = e.rows.Keys.Len(), e.rows.Sessions.Len()
 }
 
-// loadDelays goes by the wall clock, which may have been set: never longer than a delay was.
+// loadDelays goes by the wall clock, which may have been set: no delay outlasts its length.
 func (e *Engine) loadDelays(now time.Time) {
 	for key, row := range e.rows.Delays.Ascend("") {
 		left := min(row.Until.Sub(now.Round(0)), row.Length)
@@ -53,8 +53,8 @@ func (e *Engine) loadDelays(now time.Time) {
 	}
 }
 
-// Initialize writes what an opened database begins with: delays that last shorter than their rows
-// say, because the wall clock was set back since, and the node of the process.
+// Initialize writes what an opened database begins with: the node of the process, and the delays
+// that end before the time in their rows, because the wall clock was set back since.
 func (tx *Txn) Initialize() {
 	e := tx.engine
 	for key, row := range e.rows.Delays.Ascend("") {
@@ -62,20 +62,20 @@ func (tx *Txn) Initialize() {
 		if state == nil || state.delay == nil {
 			continue
 		}
-		// The next Open does not begin them anew once more.
+		// Otherwise the next Open would begin the delay anew once more.
 		if until := state.delay.until.Round(0); until.Before(row.Until) {
 			shorter := *row
 			shorter.Until = until
 			e.rows.Delays.Put(key, shorter)
 		}
 	}
-	// Nothing has been written to a node yet. For the newest row its leaf would be unfolded.
+	// No node has been written yet, so Get is enough: Newest would unfold the leaf of the row.
 	if e.rows.Nodes.Get(Folded(e.config.Node)) == nil {
 		tx.putNode(schema.Node{Name: e.config.Node})
 	}
 }
 
-// CheckReferences returns ErrCorrupt if a row names another one that is not there.
+// CheckReferences returns ErrCorrupt if a row names a missing row, or a key is locked and shared.
 func (e *Engine) CheckReferences() error {
 	s := e.rows
 	dangling := func(what, name, of, missing string) error {

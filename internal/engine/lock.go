@@ -31,7 +31,7 @@ func (tx *Txn) Lock(key string, session schema.ID, opts LockOptions) (*schema.Ke
 		return nil, blocked
 	}
 	if opts.Mode == Shared {
-		opts.Policy = LeaveKey // it is a handle's, and there is none
+		opts.Policy = LeaveKey // a policy belongs to a handle, and there is none
 		tx.grantShare(key, s, opts)
 		return tx.Get(key), nil
 	}
@@ -49,7 +49,7 @@ func (tx *Txn) holds(s *Session, key string, row *schema.Key, mode Mode) bool {
 	return false
 }
 
-// delayed returns what to refuse the lock with while its lock-delay lasts, and nil then.
+// delayed returns the refusal of the lock while its lock-delay lasts, and nil afterwards.
 func (tx *Txn) delayed(key string, mode Mode) *Blocked {
 	state := tx.engine.lockOf(key)
 	if state == nil || !state.delay.lasts(mode, tx.now) {
@@ -61,8 +61,8 @@ func (tx *Txn) delayed(key string, mode Mode) *Blocked {
 	}
 }
 
-// obstructed returns what to refuse the lock of row with if it is held, or promised to a queue that
-// the session does not pass, and nil otherwise. The row is nil if there is no such key.
+// obstructed returns the refusal of the lock of row if it is held, or promised to a queue that the
+// session does not pass, and nil otherwise. The row is nil if there is no such key.
 func (tx *Txn) obstructed(s *Session, key string, row *schema.Key, mode Mode) *Blocked {
 	held := row != nil && !row.Session.IsZero()
 	state := tx.engine.lockOf(key)
@@ -84,8 +84,7 @@ func (tx *Txn) obstructed(s *Session, key string, row *schema.Key, mode Mode) *B
 	return blocked
 }
 
-// describeFirst adds to a refusal for s which of the sessions that share the lock has it for
-// longest.
+// describeFirst adds to a refusal for s the session that has shared the lock for longest.
 func (tx *Txn) describeFirst(blocked *Blocked, s *Session) {
 	first := blocked.Holders[0]
 	tx.describe(blocked, s, first.Grant.Session, first.Grant.Fence, first.Since)
@@ -110,7 +109,7 @@ func (tx *Txn) describe(blocked *Blocked, s *Session, id schema.ID, fence uint64
 }
 
 // grant gives a free lock to the session (K13, K14). The index of the grant is its fence. Of two
-// grants in one transaction the later has the larger lock index, also if the key was deleted
+// grants in one transaction the later has the larger lock index, even if the key was deleted
 // between them (G8).
 func (tx *Txn) grant(key string, s *Session, opts LockOptions) *schema.Key {
 	draft, next := tx.draft(key)
@@ -129,7 +128,7 @@ func (tx *Txn) grant(key string, s *Session, opts LockOptions) *schema.Key {
 // (K21). It sets no lock-delay (K39). It returns ErrNotHeld if the session does not hold it, or
 // there is no such key or session (K22, K23, K25), and ErrInvalid for the zero ID (K24).
 func (tx *Txn) Unlock(key string, session schema.ID) (*schema.Key, error) {
-	if session.IsZero() { // which a free key has
+	if session.IsZero() { // a free key's session
 		return nil, invalid("session is empty")
 	}
 	row := tx.Get(key)
@@ -150,8 +149,8 @@ func (tx *Txn) Unlock(key string, session schema.ID) (*schema.Key, error) {
 }
 
 // ForceUnlock takes the lock of one grant from its holder, which may not know: the lock-delay of
-// the session follows. Of a lock that is shared it takes the shares of that one fence. It returns
-// ErrNotHeld if that grant has passed.
+// the session follows. From a shared lock it takes the shares with that fence. It returns
+// ErrNotHeld if the grant has ended.
 func (tx *Txn) ForceUnlock(key string, fence uint64, reason string) error {
 	cause := ErrForced
 	if reason != "" {
@@ -201,8 +200,8 @@ func (tx *Txn) loseShare(one *share, cause error) {
 	tx.setDelay(key, delay, Shared)
 }
 
-// TryLock makes hold that of the key's lock, if that can be had at once. It returns a *Blocked if
-// it cannot, and ErrNoSession if the session has ended.
+// TryLock gives hold the key's lock, if it can be had at once. It returns a *Blocked if it cannot,
+// and ErrNoSession if the session has ended.
 func (tx *Txn) TryLock(hold *Hold, s *Session, key string, opts LockOptions) error {
 	if err := s.alive(); err != nil {
 		return err
@@ -228,7 +227,7 @@ func (s *Session) alive() error {
 	return fmt.Errorf("%w: it is about to end", ErrNoSession)
 }
 
-// takeable reports whether the lock can be had at once in the mode, but for the queue (R1).
+// takeable reports whether the lock can be had at once in the mode, apart from the queue (R1).
 func (tx *Txn) takeable(key string, mode Mode) bool {
 	row := tx.Get(key)
 	if row != nil && !row.Session.IsZero() {
@@ -239,9 +238,9 @@ func (tx *Txn) takeable(key string, mode Mode) bool {
 		!state.delay.lasts(mode, tx.now) && (mode == Shared || state.shares.n == 0)
 }
 
-// Free reports whether all the locks can be had at once in the mode by a call that carries those
-// locks, and no waiter would be overtaken but those that it passes. It returns ErrNoSession if the
-// session has ended.
+// Free reports whether a call that carries those locks can have all locks of the keys at once in
+// the mode, and overtakes only waiters that it passes. It returns ErrNoSession if the session has
+// ended.
 func (tx *Txn) Free(s *Session, keys []string, mode Mode, carried *Carried) (bool, error) {
 	if err := s.alive(); err != nil {
 		return false, err
@@ -257,13 +256,13 @@ func (tx *Txn) Free(s *Session, keys []string, mode Mode, carried *Carried) (boo
 	return true, nil
 }
 
-// Hold makes hold that of a lock that is free, or that the session has without a handle.
+// Hold gives hold a lock that is free, or that the session has without a handle.
 func (tx *Txn) Hold(hold *Hold, s *Session, key string, opts LockOptions) {
 	tx.take(hold, s, key, opts)
 	tx.effect(LockHeld).Hold = hold
 }
 
-// take is Hold without its effect. The holds of a waiter go with it.
+// take is Hold without its effect, for a waiter: the effect WaiterServed covers its holds.
 func (tx *Txn) take(hold *Hold, s *Session, key string, opts LockOptions) {
 	row := tx.Get(key)
 	if opts.Mode == Shared {
@@ -283,7 +282,7 @@ func (tx *Txn) take(hold *Hold, s *Session, key string, opts LockOptions) {
 	tx.assign(hold, s, row, policy)
 }
 
-// assign makes hold, which nothing refers to yet, that of a lock that the session holds.
+// assign gives hold, which nothing refers to yet, a lock that the session holds.
 func (tx *Txn) assign(hold *Hold, s *Session, row *schema.Key, policy KeyPolicy) {
 	hold.Session, hold.Key, hold.policy, hold.Mode = s, row.Key, policy, Exclusive
 	hold.LockIndex, hold.Fence = row.LockIndex, row.Fence

@@ -1,7 +1,7 @@
 package engine
 
 // obstacle returns what is in the way of a waiter in the published state, or nil if only a commit
-// is. What is newer is not durable, and the waiter is about to leave without waiting for that (G3).
+// is. Newer state is not durable, and a waiter that is about to leave does not wait for it (G3).
 func (tx *Txn) obstacle(w *Waiter) *Blocked {
 	if w.Slot {
 		return tx.slotObstacle(w)
@@ -45,8 +45,8 @@ func (tx *Txn) lockObstacle(w *Waiter, c *claim) *Blocked {
 	return refusal
 }
 
-// takesOver reports whether the waiter is the one to take over the lock, which its session holds,
-// or has done so.
+// takesOver reports whether the waiter is the next to take over the lock, which its session holds,
+// or has taken it over.
 func (e *Engine) takesOver(w *Waiter, c *claim) bool {
 	if c.state.hold == nil {
 		return w.Session.firstFor(c.key, w.Options.Mode) == w
@@ -67,7 +67,7 @@ func (tx *Txn) slotObstacle(w *Waiter) *Blocked {
 		err = slots.begin(int(w.Limit))
 	}
 	if err != nil {
-		return nil // it is no semaphore any more: the waiter was about to be told
+		return nil // the key is no longer a semaphore: the waiter was about to be told
 	}
 	refusal := &Blocked{
 		Key: c.key, Obstacle: BySlots, Limit: slots.limit, Waiters: e.ahead(c),
@@ -88,18 +88,18 @@ func (tx *Txn) slotObstacle(w *Waiter) *Blocked {
 	return nil
 }
 
-// isPublished reports whether the delay is the one that the key's published row is of.
+// isPublished reports whether the key's published row is the row of the delay.
 func (e *Engine) isPublished(d *delay) bool {
 	row := e.rows.Delays.Get(d.key)
 	return row != nil && row.Until.Equal(d.until.Round(0))
 }
 
-// maxAhead is how many of the waiters in front of a waiter that gives up are counted: a crowd whose
-// contexts end together would stop writers for a time in proportion to its square.
+// maxAhead limits how many waiters in front of a waiter that gives up are counted. Without it, a
+// crowd whose contexts end together would stop writers for a time in proportion to its square.
 const maxAhead = 1000
 
-// ahead returns how many wait in front of the claim's place. Those whose outcome is decided and not
-// yet durable wait on until they are told.
+// ahead returns how many calls wait in front of the claim's place, up to maxAhead. A call whose
+// outcome is decided but not yet durable waits on until it is told.
 func (e *Engine) ahead(c *claim) int {
 	n := c.place.Ahead(maxAhead)
 	for _, b := range [...]*Batch{e.flying, e.open} {
@@ -116,7 +116,7 @@ func (e *Engine) ahead(c *claim) int {
 	return min(n, maxAhead)
 }
 
-// asideBefore returns 1 if a waiter that is set aside came to the claim's key before that, and its
+// asideBefore returns 1 if w, which is set aside, came to the claim's key before the claim, and its
 // call still waits.
 func (w *Waiter) asideBefore(c *claim) int {
 	if w.left {
@@ -131,8 +131,8 @@ func (w *Waiter) asideBefore(c *claim) int {
 	return 0
 }
 
-// Withdraw takes out a waiter whose call returns without it, and returns what is in its way in the
-// published state, or nil if only a commit is. A grant that is decided is released.
+// Withdraw takes out a waiter whose call gives up, and returns what is in the way of the waiter in
+// the published state, or nil if only a commit is. It releases a grant that is decided.
 func (tx *Txn) Withdraw(w *Waiter) *Blocked {
 	blocked := tx.obstacle(w)
 	w.left = true

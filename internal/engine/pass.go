@@ -2,14 +2,14 @@ package engine
 
 import "iter"
 
-// A waiter for several locks keeps those behind it from a lock that is free, while it waits for
-// another. If that one is held by a session that stands behind it, each would wait for the other
-// for ever. So the session passes (R13). If a session that waits releases nothing meanwhile, the
-// first waiter could not be served before, and those behind it not before the first: they lose no
-// turn by it. Where goroutines share a session they may.
+// A waiter for several locks keeps the waiters behind it from a free lock while it waits for
+// another lock. If a session behind it holds that other lock, each would wait for the other for
+// ever. So the session passes (R13). If a waiting session releases nothing meanwhile, the first
+// waiter could not be served before that session, and those behind it not before the first, so they
+// lose no turn. Where goroutines share a session they may.
 
-// passes reports whether a request of the session's, with the locks that it carries, is served
-// ahead of those who wait for the lock.
+// passes reports whether a request of the session, with the locks that the request carries, is
+// served ahead of the waiters for the lock.
 func (tx *Txn) passes(s *Session, carried *Carried, state *lockState) bool {
 	if !s.holdsAny() && carried == nil { // as a rule
 		return false
@@ -17,8 +17,8 @@ func (tx *Txn) passes(s *Session, carried *Carried, state *lockState) bool {
 	return tx.keepersOfFirst(state).include(s, carried)
 }
 
-// keepers are those that keep a waiter from being served: whose locks have to be released before,
-// directly or because others wait for them whom the waiter waits for. Nil are none.
+// keepers are the sessions and owners whose locks have to be released before a waiter is served,
+// directly or because the waiter waits for others that wait for these locks. Nil has none.
 type keepers struct {
 	tx       *Txn
 	sessions map[*Session]struct{}
@@ -26,9 +26,9 @@ type keepers struct {
 	seen     map[*Waiter]struct{}
 }
 
-// keepersOfFirst returns those of the first who waits for the lock, as far as another lock is the
-// reason: none if it waits for this one only, or if the end of the lock's delay is due, which looks
-// at the queue.
+// keepersOfFirst returns the keepers of the first waiter for the lock, as far as another lock is
+// the reason. There are none if the waiter waits for this lock only, or if the lock's delay is due
+// to end, which looks at the queue.
 func (tx *Txn) keepersOfFirst(state *lockState) *keepers {
 	front := state.queue.Front()
 	if front == nil || state.delay != nil && !state.delay.lasts(Exclusive, tx.now) {
@@ -37,7 +37,7 @@ func (tx *Txn) keepersOfFirst(state *lockState) *keepers {
 	return tx.keepersOf(front.Waiter, state)
 }
 
-// keepersOf returns those of a waiter for the lock, as far as another lock is the reason.
+// keepersOf returns the keepers of a waiter for the lock, as far as another lock is the reason.
 func (tx *Txn) keepersOf(w *Waiter, state *lockState) *keepers {
 	if w.Slot || len(w.claims) == 1 {
 		return nil
@@ -50,8 +50,7 @@ func (tx *Txn) keepersOf(w *Waiter, state *lockState) *keepers {
 	return k
 }
 
-// include reports whether a request of the session's, with the locks that it carries, is one of
-// theirs.
+// include reports whether a request of the session, with the carried locks, comes from a keeper.
 func (k *keepers) include(s *Session, carried *Carried) bool {
 	if k == nil {
 		return false
@@ -67,7 +66,7 @@ func (k *keepers) include(s *Session, carried *Carried) bool {
 	return false
 }
 
-// add adds those that keep the waiter.
+// add adds the keepers of the waiter.
 func (k *keepers) add(w *Waiter) {
 	if _, seen := k.seen[w]; seen || w.phase != standing {
 		return
@@ -76,7 +75,7 @@ func (k *keepers) add(w *Waiter) {
 	k.addOthers(w, nil)
 }
 
-// addOthers adds those that keep the waiter from its locks, but for the one given.
+// addOthers adds the keepers of the waiter from all of its locks, except the lock given.
 func (k *keepers) addOthers(w *Waiter, but *lockState) {
 	for i := range w.claims {
 		c := &w.claims[i]
@@ -93,8 +92,8 @@ func (k *keepers) addOthers(w *Waiter, but *lockState) {
 	}
 }
 
-// addAhead adds those that keep a waiter which stands in front of another one at the lock, whose
-// queue is walked.
+// addAhead adds the keepers of a waiter that stands in front of another one at the lock. The caller
+// walks the queue of that lock.
 func (k *keepers) addAhead(w *Waiter, state *lockState) {
 	if _, seen := k.seen[w]; seen {
 		return
@@ -115,8 +114,8 @@ func (k *keepers) addHolders(w *Waiter, c *claim) {
 	}
 }
 
-// addHolder adds the holder of a lock, and those that keep its session, and the calls that carry
-// the lock.
+// addHolder adds the holder of a lock, and the keepers of the calls that wait with its session or
+// carry the lock.
 func (k *keepers) addHolder(s *Session, hold *Hold) {
 	if _, known := k.sessions[s]; !known {
 		k.sessions[s] = struct{}{}
@@ -136,7 +135,7 @@ func (k *keepers) addHolder(s *Session, hold *Hold) {
 }
 
 // holdersAgainst yields the holders that keep the waiter from the lock of its claim, with their
-// handles: nil for a lock without one. A slot is kept by all who have one.
+// handles, or nil for a holder without a handle. All holders of slots keep a waiter from a slot.
 func (tx *Txn) holdersAgainst(w *Waiter, c *claim) iter.Seq2[*Session, *Hold] {
 	return func(yield func(*Session, *Hold) bool) {
 		state := c.state

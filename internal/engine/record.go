@@ -10,7 +10,7 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// record appends what the transaction changed, one event for each thing.
+// record appends the events of what the transaction changed, one for each change.
 func (tx *Txn) record(events []Event) []Event {
 	s := tx.engine.rows
 	events = tx.recordSharesEnded(events)
@@ -33,8 +33,8 @@ func (tx *Txn) record(events []Event) []Event {
 	return events
 }
 
-// recordOthers is record for what is no key. It is on its own because most transactions do without
-// its stack.
+// recordOthers is record for the other tables. It is a function of its own because most
+// transactions do without its stack.
 func (tx *Txn) recordOthers(events []Event) []Event {
 	s := tx.engine.rows
 	index := s.Next()
@@ -67,7 +67,7 @@ func (tx *Txn) recordOthers(events []Event) []Event {
 	for old, new := range s.Attachments.Changes() {
 		add(SpaceCatalog, "", Record{Kind: kindOf(new, AttachmentPut), Old: old, New: new})
 	}
-	// What is told of moves the index, and nothing else does: what came and went does not.
+	// Only a change with an event moves the index: a row that came and went does not.
 	if sessions > before {
 		tx.mark(MarkSessions)
 	}
@@ -77,12 +77,12 @@ func (tx *Txn) recordOthers(events []Event) []Event {
 	return events
 }
 
-// mark has the name stand for the index of the transaction.
+// mark sets the mark of that name to the transaction's index.
 func (tx *Txn) mark(name string) {
 	tx.engine.rows.Marks.Put(name, schema.Mark{Name: name, Index: tx.next()})
 }
 
-// kindOf returns the kind of a change; the kinds of a deletion follow those of the put.
+// kindOf returns the kind of a change; the kind of the deletion follows that of the put.
 func kindOf[T any](new *T, put RecordKind) RecordKind {
 	if new == nil {
 		return put + 1
@@ -102,7 +102,7 @@ func (tx *Txn) recordKey(r *Record, old, new *schema.Key) {
 	if held {
 		r.Former = tx.engine.holder(old.Session).Row
 	}
-	// An unlock is the cause unless another end has explained itself.
+	// The cause is an unlock unless another cause was explained.
 	switch {
 	case !held:
 		r.Lock, r.Holder = Granted, tx.engine.holder(new.Session).Row
@@ -118,7 +118,7 @@ func (tx *Txn) recordKey(r *Record, old, new *schema.Key) {
 		r.Delay = tx.engine.rows.Delays.Newest(old.Key)
 	}
 	told, ok := tx.causes[old.Key]
-	if !ok || told.fence != old.Fence { // else it is why a grant within the transaction was over
+	if !ok || told.fence != old.Fence { // none, or of a grant within the transaction
 		return
 	}
 	r.Cause = told.cause
@@ -166,7 +166,7 @@ func (tx *Txn) recordSharesGranted(events []Event) []Event {
 	return events
 }
 
-// addShare appends an event of a share of the key's lock, which has the row before and after.
+// addShare appends an event of a share of the key's lock, with the row before and the row after.
 func (tx *Txn) addShare(
 	events []Event, key string, old, new *schema.Share,
 ) (more []Event, added *Record) {
@@ -179,7 +179,7 @@ func (tx *Txn) addShare(
 	return events, added
 }
 
-// EndOf returns what the cause makes of the end of a grant, if the key is still there.
+// EndOf returns the change of a lock whose grant ended with the cause, if the key still exists.
 func EndOf(cause error) LockChange {
 	switch {
 	case Clean(cause):
@@ -190,21 +190,20 @@ func EndOf(cause error) LockChange {
 	return Lost
 }
 
-// Clean reports whether the owner itself has ended what ended.
+// Clean reports whether the owner itself has ended the lock, or the session.
 func Clean(cause error) bool {
 	return errors.Is(cause, ErrUnlocked) || errors.Is(cause, ErrClosed)
 }
 
-// waited is for how long a call had waited for a lock, or a slot, when it was granted.
+// waited is how long a call had waited for a lock, or a slot, when it was granted.
 type waited struct {
 	key     string
 	session *schema.Session
 	lasted  time.Duration
 }
 
-// recordWaits notes with each grant among the events for how long its session had waited for it: as
-// long as the call that had waited longest, if calls of one session share a grant. It is for a
-// transaction that has served some.
+// recordWaits notes in the event of each grant how long its session had waited. If calls of one
+// session share a grant, that is the longest wait. It is for a transaction that has served waiters.
 func (tx *Txn) recordWaits(events []Event) {
 	var one [1]waited // there are seldom more
 	waits := tx.waits(one[:0])
@@ -219,7 +218,7 @@ func (tx *Txn) recordWaits(events []Event) {
 			continue
 		}
 		at := 0
-		if len(waits) > 1 { // to look for one takes longer than to look at it
+		if len(waits) > 1 { // a search takes longer than a comparison
 			at, _ = slices.BinarySearchFunc(waits, r.Holder,
 				func(w waited, s *schema.Session) int { return w.compare(events[i].Name, s) })
 		}
@@ -252,7 +251,7 @@ func (tx *Txn) waits(waits []waited) []waited {
 	return waits
 }
 
-// keyFootprint is footprint for keys, of which most events are. The row may be nil.
+// keyFootprint is footprint for keys, which most events are about. The row may be nil.
 func keyFootprint(row *schema.Key) uint32 {
 	if row == nil {
 		return 0
@@ -260,7 +259,7 @@ func keyFootprint(row *schema.Key) uint32 {
 	return uint32(len(row.Key) + len(row.Value))
 }
 
-// footprint returns how many bytes of a user's the row of an event keeps from being freed.
+// footprint returns how many of the user's bytes the row of an event keeps from being freed.
 func footprint(row any) uint32 {
 	n := 0
 	switch row := row.(type) {

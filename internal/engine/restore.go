@@ -7,8 +7,8 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// Restore makes the rows those of a backup, which fit together: what is equal is left alone, and
-// what the backup does not have is deleted. The node of the process stays.
+// Restore makes the rows those of a backup, which fit together. It leaves equal rows alone, and
+// deletes rows that the backup does not have, except the node of the process.
 func (tx *Txn) Restore(backup *store.Backup) error {
 	keys := make(map[string]struct{}, len(backup.Keys))
 	for _, row := range backup.Keys {
@@ -23,8 +23,8 @@ func (tx *Txn) Restore(backup *store.Backup) error {
 	return tx.RestoreCatalog(backup)
 }
 
-// MarkRestored has the transaction write, so that a file has the index that was carried over to it,
-// whatever differs.
+// MarkRestored makes the transaction write even if no row differs, so that a file has the index
+// that was carried over to it.
 func (tx *Txn) MarkRestored() { tx.mark(markRestored) }
 
 // RestoreCatalog is Restore for the catalog alone. It returns an error for rows that no
@@ -70,8 +70,8 @@ func (tx *Txn) RestoreCatalog(backup *store.Backup) error {
 	return errors.Join(errs...)
 }
 
-// cedeNodeID takes its ID from the node of this process, which stays, if the backup has it for
-// another: that would be the renaming of this one (N5).
+// cedeNodeID takes the ID from the node of this process, which stays, if the backup has another
+// node with that ID: otherwise the restore would rename this one (N5).
 func (tx *Txn) cedeNodeID(backup *store.Backup) {
 	own := tx.engine.rows.Nodes.Newest(Folded(tx.engine.config.Node))
 	if own == nil || own.ID == "" {

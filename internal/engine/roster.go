@@ -12,19 +12,19 @@ const (
 	// SemaphoreKey, after the prefix, is where a semaphore keeps its limit and holders.
 	SemaphoreKey = "/.lock"
 
-	// semaphoreFlags are on all keys of a semaphore: Consul's official client wants them there.
+	// semaphoreFlags are on all keys of a semaphore: Consul's official client expects them.
 	semaphoreFlags = 0xe0f69a2baa414de0
 
 	// MaxLimit is the largest limit of a semaphore.
 	MaxLimit = 1 << 20
 )
 
-// PrefixOf names the semaphore that a key is of, if it is of one: what comes before the last slash.
+// PrefixOf returns what comes before the key's last slash: the prefix of its semaphore, if any.
 func PrefixOf(key string) string { return key[:max(0, strings.LastIndexByte(key, '/'))] }
 
 func contenderKey(prefix string, id schema.ID) string { return prefix + "/" + id.UUID() }
 
-// contenderOf returns the session of which key is the contender key; the zero ID if it is none.
+// contenderOf returns the session that the key is the contender key of, or the zero ID.
 func contenderOf(key string) schema.ID {
 	prefix := PrefixOf(key)
 	if len(key)-len(prefix) != 1+len(schema.ID{}.UUID()) {
@@ -44,8 +44,8 @@ type roster struct {
 	holders map[schema.ID]bool
 }
 
-// rosterOf reads both forms of the holders: the official client's, an object with a name for each,
-// and the guide's, a list. It does not look at the flags, which the guide does not set (X3).
+// rosterOf reads both forms of the holders: the object of the official client, with a name for each
+// holder, and the list of the guide. It ignores the flags, which the guide does not set (X3).
 func rosterOf(prefix string, row *schema.Key) (roster, error) {
 	r := roster{prefix: prefix, holders: make(map[schema.ID]bool)}
 	if row == nil || len(row.Value) == 0 {
@@ -73,7 +73,7 @@ func rosterOf(prefix string, row *schema.Key) (roster, error) {
 		return r, conflict("%q is not that of a semaphore: its limit is %d", row.Key, text.Limit)
 	}
 	for _, name := range names {
-		if id, ok := schema.ParseID(name); ok { // nothing else can hold anything
+		if id, ok := schema.ParseID(name); ok { // only a session can hold a slot
 			r.holders[id] = true
 		}
 	}
@@ -81,7 +81,7 @@ func rosterOf(prefix string, row *schema.Key) (roster, error) {
 	return r, nil
 }
 
-// begin gives the semaphore, if there is none yet, the limit that a call has named.
+// begin gives a semaphore that does not exist yet the limit that a call has named.
 func (r *roster) begin(limit int) error {
 	if r.limit == 0 {
 		r.limit = limit
@@ -92,12 +92,12 @@ func (r *roster) begin(limit int) error {
 	return nil
 }
 
-// has reports whether the holder of a contender key is one of the semaphore.
+// has reports whether the semaphore lists the holder of the contender key.
 func (r roster) has(contender *schema.Key) bool {
 	return contender != nil && r.holders[contender.Session]
 }
 
-// held yields the contender keys, as read gives them, whose holders have a slot.
+// held yields the contender keys whose holders have a slot, as read returns them.
 func (r roster) held(read func(key string) *schema.Key) iter.Seq[*schema.Key] {
 	return func(yield func(*schema.Key) bool) {
 		for id := range r.holders { // in any order: the rows are counted, or compared
@@ -109,7 +109,7 @@ func (r roster) held(read func(key string) *schema.Key) iter.Seq[*schema.Key] {
 	}
 }
 
-// rosterOf reads the semaphore, as it is now.
+// rosterOf reads the semaphore, as of the newest state.
 func (tx *Txn) rosterOf(prefix string) (roster, error) {
 	return rosterOf(prefix, tx.Get(prefix+SemaphoreKey))
 }

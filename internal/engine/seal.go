@@ -2,7 +2,7 @@ package engine
 
 import "time"
 
-// Begin begins a transaction at the instant. The one before has ended.
+// Begin begins a transaction at the instant. The transaction before it has ended.
 func (e *Engine) Begin(now time.Time) *Txn {
 	tx := &e.own
 	tx.now, tx.again, tx.serves = now, false, false
@@ -15,8 +15,8 @@ func (e *Engine) Begin(now time.Time) *Txn {
 	return tx
 }
 
-// Share has the transaction note what LockViews needs to show the state before it: the caller's
-// lock is free between the calls of its methods from now on, until Unshare.
+// Share makes the transaction note what LockViews needs to show the state before it. From then on
+// until Unshare, the caller's lock is free between the calls of the transaction's methods.
 func (tx *Txn) Share() { tx.shared = true }
 
 // Unshare ends Share.
@@ -39,8 +39,8 @@ func (tx *Txn) Undo() {
 }
 
 // Seal keeps what the transaction did: it serves the queues, and joins the open batch. It returns
-// what is published with that, and so has to be told now: all of it in memory, and on a file what
-// depends on no batch.
+// what is published at once, and so has to be told now: everything in memory, and on a file the
+// effects that depend on no batch.
 func (tx *Txn) Seal() (told Outcome) {
 	e := tx.engine
 	tx.handOff()
@@ -55,7 +55,7 @@ func (tx *Txn) Seal() (told Outcome) {
 		told = Outcome{tx.effects, e.events, e.rows.Published()}
 		e.settle(told.Effects, told.Events)
 	} else if b := e.Undecided(); b != nil {
-		// What has no row of its own is decided on the batches that are not durable yet.
+		// Effects without rows, too, depend on the batches that are not durable yet.
 		b.effects = append(b.effects, tx.effects...)
 		b.events = append(b.events, e.events...)
 	} else {
@@ -66,7 +66,7 @@ func (tx *Txn) Seal() (told Outcome) {
 	return told
 }
 
-// Done gives back the memory of the outcome of Seal, which has been told.
+// Done keeps the memory of Seal's outcome, which has been told, for the next transaction.
 func (tx *Txn) Done() {
 	tx.effects, tx.engine.events = reusable(tx.effects), reusable(tx.engine.events)
 }

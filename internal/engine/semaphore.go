@@ -11,8 +11,8 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// writeRoster brings the semaphore's key up to date, without those who hold nothing any more. Their
-// contender keys, of no use to anybody, go with them.
+// writeRoster brings the semaphore's key up to date, without holders that hold nothing any more. It
+// also deletes their free contender keys, which are of no use to anybody.
 func (tx *Txn) writeRoster(r roster) {
 	var gone []schema.ID
 	for id := range r.holders {
@@ -39,7 +39,7 @@ func (tx *Txn) writeRoster(r roster) {
 }
 
 // SetLimit changes how many slots the semaphore has, and makes it if need be. It returns
-// ErrConflict if its key has something else.
+// ErrConflict if its key has a value that is not a semaphore's.
 func (tx *Txn) SetLimit(prefix string, limit int) error {
 	r, err := tx.rosterOf(prefix)
 	if err != nil || r.limit == limit {
@@ -50,8 +50,8 @@ func (tx *Txn) SetLimit(prefix string, limit int) error {
 	return nil
 }
 
-// TryAcquire makes hold that of a slot, if one can be had at once. It returns a *Blocked if none
-// can, ErrConflict if the session must not wait for one, and ErrNoSession if it has ended.
+// TryAcquire gives hold a slot, if one can be had at once. It returns a *Blocked if none can,
+// ErrConflict if the session must not wait for a slot, and ErrNoSession if the session has ended.
 func (tx *Txn) TryAcquire(hold *Hold, s *Session, prefix string, limit int) error {
 	blocked, err := tx.Acquire(hold, s, prefix, limit)
 	if err != nil || blocked == nil {
@@ -62,7 +62,7 @@ func (tx *Txn) TryAcquire(hold *Hold, s *Session, prefix string, limit int) erro
 	return blocked
 }
 
-// nameHolder adds to a refusal for want of slots who of the holders has one for longest.
+// nameHolder adds to a refusal for want of slots the holder that has had its slot for longest.
 func (tx *Txn) nameHolder(refusal *Blocked, s *Session, holders iter.Seq[*schema.Key]) {
 	if refusal.Obstacle != BySlots {
 		return
@@ -79,7 +79,7 @@ func (tx *Txn) nameHolder(refusal *Blocked, s *Session, holders iter.Seq[*schema
 	}
 }
 
-// Acquire makes hold that of a slot, or returns what the session may wait for, or why it must not.
+// Acquire gives hold a slot, or returns what the session may wait for, or why it must not wait.
 func (tx *Txn) Acquire(hold *Hold, s *Session, prefix string, limit int) (*Blocked, error) {
 	if err := s.alive(); err != nil {
 		return nil, err
@@ -115,8 +115,8 @@ func (tx *Txn) Acquire(hold *Hold, s *Session, prefix string, limit int) (*Block
 
 const oneSlotEach = "it can have one slot of a semaphore, so take a session for each"
 
-// serveSlot gives the first that waits for a slot one, and reports whether it did: else none is to
-// be had, or the waiter had to go with an error.
+// serveSlot gives w, the first waiter for a slot, a slot, and reports whether it did. Otherwise no
+// slot can be had, or the waiter was dismissed with an error.
 func (tx *Txn) serveSlot(w *Waiter) bool {
 	slots, err := tx.rosterOf(w.prefix())
 	if err == nil {
@@ -139,8 +139,8 @@ func (tx *Txn) serveSlot(w *Waiter) bool {
 	return true
 }
 
-// seekSlot says what keeps a session from a slot, but for the queue: something that passes, or an
-// error if it need not. It returns the row of the session's contender key, if there is one.
+// seekSlot returns what keeps a session from a slot, apart from the queue: an obstacle that passes,
+// or an error if it need not pass. It also returns the session's contender key, if there is one.
 func (tx *Txn) seekSlot(s *Session, slots roster) (*schema.Key, *Blocked, error) {
 	key := contenderKey(slots.prefix, s.Row.ID)
 	if delayed := tx.delayed(key, Exclusive); delayed != nil {
@@ -160,7 +160,7 @@ func (tx *Txn) seekSlot(s *Session, slots roster) (*schema.Key, *Blocked, error)
 	return row, tx.full(slots), nil
 }
 
-// full returns nil if there is a slot that is neither held, nor lost and delayed.
+// full returns a refusal if every slot is held, or lost and delayed, and nil otherwise.
 func (tx *Txn) full(slots roster) *Blocked {
 	taken := 0
 	for range slots.held(tx.Get) {
@@ -178,8 +178,8 @@ func (tx *Txn) full(slots roster) *Blocked {
 	return refusal
 }
 
-// countLost returns how many lost slots of the semaphore are delayed, of those that count, and adds
-// to a refusal when the first of them comes back.
+// countLost returns how many lost slots of the semaphore are delayed, of those that counts accepts,
+// and adds to a refusal when the first of them comes back.
 func (tx *Txn) countLost(
 	refusal *Blocked, prefix string, counts func(*delay) bool,
 ) (taken int) {
@@ -200,8 +200,8 @@ func (tx *Txn) countLost(
 	return taken
 }
 
-// holdSlot makes hold that of a slot that the session may take, or has without one. Both keys
-// are written in the one transaction, so that the contender's sequencer proves the slot.
+// holdSlot gives hold a slot that the session may take, or has without a handle. It writes both
+// keys in the one transaction, so that the contender's sequencer proves the slot.
 func (tx *Txn) holdSlot(hold *Hold, s *Session, slots roster, row *schema.Key) {
 	id := s.Row.ID
 	hold.takenOver = slots.has(row)
@@ -218,10 +218,10 @@ func (tx *Txn) holdSlot(hold *Hold, s *Session, slots roster, row *schema.Key) {
 	tx.assign(hold, s, row, leaveSlot)
 }
 
-// leaveSlot gives back the slot of which row is the contender key.
+// leaveSlot gives back the slot whose contender key is row.
 func (tx *Txn) leaveSlot(row *schema.Key) {
 	tx.remove(row, ErrUnlocked)
-	// It lists the holder, or the slot would have been lost.
+	// The semaphore lists the holder, or the slot would have been lost.
 	if slots, err := tx.rosterOf(PrefixOf(row.Key)); err == nil && slots.limit > 0 {
 		tx.writeRoster(slots)
 	}
@@ -240,8 +240,8 @@ func (tx *Txn) serveContenders(prefix string) {
 	}
 }
 
-// lookAtSemaphores does what follows for semaphores from what the transaction wrote, whichever call
-// wrote it: to a semaphore's own key, or to that of a contender.
+// lookAtSemaphores does what follows when the transaction, by whichever call, wrote to a
+// semaphore's own key or to the key of a contender.
 func (tx *Txn) lookAtSemaphores() {
 	touched := make(map[*semaphore]struct{})
 	for old, new := range tx.engine.rows.Keys.Changes() {
@@ -258,9 +258,9 @@ func (tx *Txn) lookAtSemaphores() {
 	}
 }
 
-// takeSlots takes the slots from those handles that the semaphore does not name any more: an
-// operator, or another client, has written to it. The contender key goes with its slot, which it
-// would still prove otherwise.
+// takeSlots takes the slots from handles that the semaphore no longer names, because an operator or
+// another client has written to it. The contender key is deleted with its slot, which it would
+// still prove otherwise.
 func (tx *Txn) takeSlots(sem *semaphore) {
 	slots, err := tx.rosterOf(sem.prefix)
 	cause := ErrUnlocked
@@ -279,9 +279,8 @@ func (tx *Txn) takeSlots(sem *semaphore) {
 	}
 }
 
-// nextWaiter returns the waiter of the queue whose turn it is: the first, but for those that could
-// have no slot because the contender key of their own session is delayed. It returns nil if there
-// is none.
+// nextWaiter returns the waiter of the queue whose turn it is, or nil: the first, apart from those
+// that cannot have a slot because the contender key of their own session is delayed.
 func (tx *Txn) nextWaiter(state *lockState) *Waiter {
 	for place := range state.queue.Places() {
 		w := place.Waiter

@@ -6,7 +6,7 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// Sequencer names one grant of a lock: see that of package lockd.
+// Sequencer names one grant of a lock: see lockd.Sequencer.
 type Sequencer struct {
 	Key       string
 	Session   schema.ID
@@ -34,7 +34,7 @@ func (tx *Txn) Proves(q Sequencer) error {
 	return q.proves(tx.engine.rows.Keys.Newest, tx.engine.rows.Shares.Newest)
 }
 
-// Proves is that of Txn for the published state. It may be called without the caller's lock.
+// Proves is Txn.Proves for the published state. It may be called without the caller's lock.
 func (e *Engine) Proves(q Sequencer) error {
 	return q.proves(e.rows.Keys.Get, e.rows.Shares.Get)
 }
@@ -56,7 +56,7 @@ func (q Sequencer) proves(
 	return q.provesAlone(key(q.Key))
 }
 
-// provesAlone is proves for the lock of row, which may be nil, as one that is not shared.
+// provesAlone is proves for the lock of row, which is not shared. The row may be nil.
 func (q Sequencer) provesAlone(row *schema.Key) error {
 	switch {
 	case row == nil:
@@ -82,7 +82,7 @@ func (q Sequencer) provesAlone(row *schema.Key) error {
 		q.LockIndex)
 }
 
-// Sequencer proves the lock of the hold.
+// Sequencer returns the sequencer of the hold's grant.
 func (h *Hold) Sequencer() Sequencer {
 	return Sequencer{
 		Key: h.Key, Session: h.Session.Row.ID, LockIndex: h.LockIndex, Fence: h.Fence,

@@ -11,7 +11,7 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// What the fields of a session's row mean. Package lockd documents them.
+// Values of the fields of a session's row. Package lockd documents them.
 const (
 	ReleaseKeys = 0 // ReleaseKeys is a Behavior.
 	DeleteKeys  = 1 // DeleteKeys is a Behavior.
@@ -20,8 +20,8 @@ const (
 	Independent    = 1 // Independent is a Lifetime.
 )
 
-// NewSession makes a session of the row, whose ID has never been used (S16 to S18); an empty node
-// means the one of the process. It returns ErrNoNode, ErrNoCheck or ErrCheckCritical.
+// NewSession makes a session of the row, whose ID has never been used (S16 to S18); an empty Node
+// means the node of the process. It returns ErrNoNode, ErrNoCheck or ErrCheckCritical.
 func (tx *Txn) NewSession(row schema.Session) (*Session, error) {
 	e := tx.engine
 	if row.Node == "" {
@@ -46,8 +46,8 @@ func (tx *Txn) NewSession(row schema.Session) (*Session, error) {
 	return s, nil
 }
 
-// Session returns the session that lives under the ID. It returns ErrNoSession if there is none,
-// and ErrInvalid for the zero ID.
+// Session returns the live session with the ID. It returns ErrNoSession if there is none, and
+// ErrInvalid for the zero ID.
 func (tx *Txn) Session(id schema.ID) (*Session, error) {
 	if id.IsZero() {
 		return nil, invalid("session is empty")
@@ -59,10 +59,10 @@ func (tx *Txn) Session(id schema.ID) (*Session, error) {
 	return s, nil
 }
 
-// Known returns the session of the ID that lives, or whose end is not published, or nil.
+// Known returns the session with the ID, if it lives or its end is not published, or nil.
 func (e *Engine) Known(id schema.ID) *Session { return e.sessions[id] }
 
-// adopt makes what is known of a session beside its row.
+// adopt makes the Session of a row.
 func (e *Engine) adopt(row *schema.Session) *Session {
 	s := e.config.NewSession()
 	if s.sessionRest == nil {
@@ -81,8 +81,8 @@ func (s *Session) SetOwner(owner any) { s.sessionRest = &sessionRest{Owner: owne
 // Live reports whether the session has not ended, as of the newest state.
 func (s *Session) Live() bool { return s.live }
 
-// Deadline returns when the session is due unless it is renewed before, and whether it ever is. It
-// does not change any more when the session has ended.
+// Deadline returns when the session is due unless it is renewed before, and whether it is ever due.
+// It no longer changes once the session has ended.
 func (s *Session) Deadline() (time.Time, bool) { return s.deadline, s.life > 0 }
 
 // restart begins a TTL, if the session has one.
@@ -93,7 +93,7 @@ func (e *Engine) restart(s *Session, now time.Time) {
 	}
 }
 
-// EndSession is the end of a session, whatever its cause, in one step (G5, S31).
+// EndSession ends a session in one step, whatever the cause (G5, S31).
 func (tx *Txn) EndSession(s *Session, cause error) {
 	delay := s.Row.LockDelay
 	if errors.Is(cause, ErrClosed) { // its owner says that it has stopped
@@ -144,8 +144,8 @@ func (tx *Txn) EndSessionAfter(s *Session, cause error, delay time.Duration) {
 	}
 }
 
-// endSharesOf is the end of a session for its shares: a key that it is to delete goes with the last
-// holder (R5).
+// endSharesOf ends the shares of a session. If the session deletes its keys, it deletes a key only
+// as the last holder (R5).
 func (tx *Txn) endSharesOf(s *Session, cause error) {
 	for s.shares != nil {
 		one := s.shares
@@ -187,7 +187,7 @@ func (s *Session) BoundToProcess() bool { return s.Row.Lifetime == BoundToProces
 // ClosesWithDatabase reports whether a clean end of the database ends the session.
 func (s *Session) ClosesWithDatabase() bool { return s.BoundToProcess() || s.ofKeeper }
 
-// EndWithKeeper has the session end with the Keeper that has made it.
+// EndWithKeeper makes the session end with the Keeper that has made it.
 func (s *Session) EndWithKeeper() { s.ofKeeper = true }
 
 // aboutToBeRenewed reports whether a renewal was due before the session is, and is only late.
@@ -195,8 +195,8 @@ func (s *Session) aboutToBeRenewed() bool {
 	return s.renewal != nil && s.renewal.due.Queued() && !s.renewal.due.At().After(s.deadline)
 }
 
-// Keep has the session renewed for one more caller. It reports whether it is the first, and there
-// is something to renew.
+// Keep renews the session for one more caller. It reports whether this is the first caller, and
+// there is something to renew.
 func (e *Engine) Keep(s *Session, now time.Time) bool {
 	if s.renewal == nil {
 		s.renewal = &renewal{session: s}
@@ -220,7 +220,7 @@ func (e *Engine) StopKeeping(s *Session) {
 // Kept reports whether a call keeps the session alive.
 func (s *Session) Kept() bool { return s.renewal != nil && s.renewal.callers > 0 }
 
-// next is when to renew after a renewal now: always later, however short the TTL is.
+// next returns when to renew after a renewal now: always later than now, however short the TTL is.
 func (r *renewal) next(now time.Time) time.Time {
 	return now.Add(max(1, r.session.Row.TTL/2))
 }
@@ -246,14 +246,14 @@ func (s *Session) Extend(called time.Time) bool {
 	case !called.Before(s.deadline) && !s.aboutToBeRenewed():
 		return false
 	}
-	// A renewal that was called earlier but comes later takes nothing back.
+	// A renewal that was called earlier but comes later does not shorten the deadline.
 	if until := called.Add(s.life); until.After(s.deadline) {
 		s.deadline = until
 	}
 	return true
 }
 
-// Expire has the session be due now.
+// Expire makes the session due now.
 func (e *Engine) Expire(s *Session, now time.Time) {
 	s.deadline = now
 	e.due.Set(&s.expires, now)

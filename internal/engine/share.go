@@ -20,7 +20,7 @@ func (e *Engine) shareOf(hold *Hold) *share {
 	return one
 }
 
-// shareMoved keeps the shares of each lock and of each session.
+// shareMoved updates the shares of each lock and of each session.
 func (e *Engine) shareMoved(old, new *schema.Share) {
 	if e.slow != nil {
 		e.shareHeld(old, new)
@@ -54,8 +54,8 @@ func (e *Engine) shareMoved(old, new *schema.Share) {
 	}
 }
 
-// dropShare forgets a share. It may become another grant's, so it must not be looked at after that.
-// When its row is taken back, its handles may still be there: what they did is reverted after that.
+// dropShare forgets a share. It may become another grant's, so the caller must not look at it after
+// that. When its row is taken back, its handles may remain: their effects are reverted later.
 func (e *Engine) dropShare(one *share) {
 	for one.hold != nil {
 		e.detach(one, one.hold)
@@ -87,7 +87,7 @@ func (tx *Txn) grantShare(key string, s *Session, opts LockOptions) *share {
 			next.Value, next.Flags = bytes.Clone(opts.Value), opts.Flags
 		}
 		row = tx.write(draft)
-		if state.delay == nil { // that of a lost reader lasts on
+		if state.delay == nil { // else the delay of a lost reader lasts on
 			tx.dropDelay(key)
 		}
 	case opts.Value != nil:
@@ -109,10 +109,10 @@ func (tx *Txn) putShare(key *schema.Key, s *Session, removes bool) *share {
 		Row: name, LockIndex: key.LockIndex, Granted: tx.engine.moment(tx.now), Removes: removes,
 	})
 	tx.shareGrants = append(tx.shareGrants, shareChange{row: row, session: s.Row})
-	return s.shares // where the table's move has put it
+	return s.shares // where shareMoved has put it
 }
 
-// endShare is the end of a share, whose handles lose it.
+// endShare ends a share, whose handles lose it.
 func (tx *Txn) endShare(one *share, cause error) {
 	for one.hold != nil {
 		hold := one.hold
@@ -132,7 +132,7 @@ func (tx *Txn) removeShare(one *share, cause error) {
 	tx.engine.rows.Shares.Delete(one.row.Row) // which tidies the state
 }
 
-// releaseShare releases the share of hold, which is its last handle or one of several.
+// releaseShare releases the share for hold, which may be one of several handles of it.
 func (tx *Txn) releaseShare(hold *Hold) {
 	one := tx.engine.shareOf(hold)
 	if one == nil {
@@ -156,10 +156,10 @@ func (tx *Txn) releaseShare(hold *Hold) {
 	}
 }
 
-// Downgrade makes a lock that hold has alone one that next shares, in the same transaction: no
-// other session has it in between, and the waiters in front that can share it are served (R4). It
-// changes nothing of one that is shared already, and returns ErrNotHeld if hold has no lock any
-// more.
+// Downgrade turns the exclusive lock of hold into a share of next, in one transaction: no other
+// session has the lock in between, and the waiters in front that can share it are served (R4). It
+// changes nothing if hold shares the lock already, and returns ErrNotHeld if hold no longer has the
+// lock.
 func (tx *Txn) Downgrade(hold, next *Hold) error {
 	e := tx.engine
 	if hold.Mode == Shared && e.shareOf(hold) != nil {
@@ -188,7 +188,7 @@ func (tx *Txn) Downgrade(hold, next *Hold) error {
 	return nil
 }
 
-// takeShare is take of a lock that is shared, or free.
+// takeShare is take for a lock that is shared, or free.
 func (tx *Txn) takeShare(hold *Hold, s *Session, key string, row *schema.Key, opts LockOptions) {
 	state := tx.engine.lockOf(key)
 	own := s.looseShare(state)

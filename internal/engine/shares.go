@@ -12,17 +12,17 @@ import (
 // lock that is not shared.
 type shares struct {
 	n     int
-	loose int                // those without a handle
+	loose int                // how many have no handle
 	only  *share             // if there is one
 	all   map[grantID]*share // if there are more
 
-	// removes is set when a holder created the key and is to remove it (RemoveAfter): then the last
-	// holder may, if it asked for that too. It is what the row of each share says, so that a drop,
-	// which may bring rows back before it takes others away, leaves it right.
+	// removes is set when a holder with RemoveAfter created the key: then the last holder deletes
+	// the key, if it has RemoveAfter too. The row of each share says the same, so that removes is
+	// still right after a drop, which may bring rows back before it takes others away.
 	removes bool
 }
 
-// grantID tells the grants of one lock apart. Those of one session in one transaction are one
+// grantID tells the grants of one lock apart. What one session is granted in one transaction is one
 // grant.
 type grantID struct {
 	session *Session
@@ -35,9 +35,9 @@ type share struct {
 	state   *lockState
 	session *Session
 	hold    *Hold   // its handle; nil if it has none
-	more    []*Hold // the handles beside that, of calls that were served in the same transaction
+	more    []*Hold // its other handles, of calls that were served in the same transaction
 
-	prev, next *share // in the list of the session's
+	prev, next *share // in the session's list
 }
 
 func (s *share) id() grantID { return grantID{s.session, s.row.Fence()} }
@@ -102,7 +102,7 @@ func (s *Session) sharesOf(state *lockState) iter.Seq[*share] {
 		if state == nil || state.shares.n == 0 {
 			return
 		}
-		if only := state.shares.only; only != nil { // the session may have many others
+		if only := state.shares.only; only != nil { // the session may share many other locks
 			if only.session == s {
 				yield(only)
 			}
@@ -119,7 +119,7 @@ func (s *Session) sharesOf(state *lockState) iter.Seq[*share] {
 }
 
 // looseShare returns the newest share of the lock that the session has without a handle, or nil.
-// Commits that fail take the ends of shares back in another order than that of the grants.
+// Failed commits take the ends of shares back in another order than that of the grants.
 func (s *Session) looseShare(state *lockState) (newest *share) {
 	if state == nil || state.shares.loose == 0 { // as a rule
 		return nil
@@ -145,7 +145,7 @@ func (s *share) attach(hold *Hold) {
 // has reports whether hold is a handle of the share.
 func (s *share) has(hold *Hold) bool { return s.hold == hold || slices.Contains(s.more, hold) }
 
-// detach takes one of its handles off the share.
+// detach removes hold from the handles of the share.
 func (s *share) detach(hold *Hold) {
 	if s.hold != hold {
 		i := slices.Index(s.more, hold)
@@ -159,7 +159,7 @@ func (s *share) detach(hold *Hold) {
 	s.state.shares.loose++
 }
 
-// handles are those of the share. They may be detached meanwhile.
+// handles returns the handles of the share. They may be detached during the walk.
 func (s *share) handles() []*Hold {
 	if s.hold == nil {
 		return nil

@@ -11,28 +11,28 @@ import (
 type Slow struct {
 	Key     string
 	Mode    Mode
-	Session *schema.Session // that holds, or waits
-	At      time.Time       // the instant as of which this is
+	Session *schema.Session // the session that holds, or waits
+	At      time.Time       // the instant at which the other fields were so
 	Lasted  time.Duration   // so far; 0 if it is not known
 
 	Fence   uint64          // of a hold
 	Waiters int             // of a hold: how many calls wait
-	First   *schema.Session // of a hold: whose call is the first of them; nil if there is none
+	First   *schema.Session // of a hold: the session of the first of them, or nil
 
 	Blocked *Blocked // of a wait: what is in the way, or nil if only a commit is
 
 	hold *slowHold
 }
 
-// slow has the deadlines of what is to be told as slow: of each grant, with a handle or without,
-// and of each call that waits.
+// slow has the deadlines at which grants, with a handle or without, and calls that wait are told as
+// slow.
 type slow struct {
 	holds map[Sequencer]*slowHold
 	waits map[*Waiter]*slowWait
 }
 
 // slowHold is when a grant is told as slow. It stands in the heap while the grant lasts and has not
-// been told; one that was told is kept until the end of the grant is published, for that may be
+// been told. Once told, it is kept until the end of the grant is published, because the end may be
 // taken back.
 type slowHold struct {
 	grant  Sequencer
@@ -41,14 +41,14 @@ type slowHold struct {
 	due    expiry.Item
 }
 
-// slowWait is when a call that waits is told as slow. It is kept until its outcome is final.
+// slowWait is when a call that waits is told as slow. It is kept until the call's outcome is final.
 type slowWait struct {
 	waiter *Waiter
 	told   bool
 	due    expiry.Item
 }
 
-// keyHeld keeps the deadlines with the grants of a key that is locked by one session alone.
+// keyHeld updates the deadlines when the exclusive grant of a key begins or ends.
 func (e *Engine) keyHeld(old, new *schema.Key) {
 	held, holds := old != nil && !old.Session.IsZero(), new != nil && !new.Session.IsZero()
 	switch {
@@ -82,8 +82,8 @@ func (e *Engine) holdBegins(grant Sequencer, moment int64) {
 	e.holdGoesOn(h)
 }
 
-// holdGoesOn sets the deadline of a grant that lasts and was not told. One that is older than the
-// open database counts from the opening.
+// holdGoesOn sets the deadline of a grant that lasts and was not told. A grant from before the
+// database was opened counts from the opening.
 func (e *Engine) holdGoesOn(h *slowHold) {
 	e.due.Set(&h.due, e.Instant(max(1, h.moment)).Add(e.config.Slow))
 }

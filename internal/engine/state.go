@@ -12,7 +12,7 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// Engine is the state that the rules apply to: the rows, and what is kept beside them. New gives
+// Engine is the state that the rules apply to: the rows, and what is kept beside them. New makes
 // one; the zero value is not usable.
 type Engine struct {
 	rows   *store.Store
@@ -21,30 +21,30 @@ type Engine struct {
 
 	sessions   map[schema.ID]*Session
 	bound      map[string]map[*Session]struct{} // by node, and by check
-	grantee    *Session                         // that was granted a lock last
+	grantee    *Session                         // the session that was granted a lock last
 	locks      map[string]*lockState
-	latest     *lockState             // that was looked for last; nil if it was forgotten
-	spare      *lockState             // one that was forgotten, for the next
-	spareShare *share                 // and a share: 3 % of sharing a lock and releasing it
+	latest     *lockState             // the lockState found last; nil if it was forgotten
+	spare      *lockState             // a forgotten lockState, to be used again
+	spareShare *share                 // a forgotten share: 3 % of sharing a lock and releasing it
 	semaphores map[string]*semaphore  // by prefix
 	leases     map[string]*checkLease // by check
-	nodeIDs    map[string]string      // the key of the node with that ID; nil: see nodeWithID
+	nodeIDs    map[string]string      // by ID, the key of the node; nil: see nodeWithID
 	due        expiry.Heap
-	sharers    sharers  // of a lock, as the call that gave up last was told of them
+	sharers    sharers  // of the lock that a call gave up on last
 	slow       *slow    // nil: nothing is told as slow
 	overdue    []string // keys whose delays are over but still have a row
-	unserved   bool     // a drop may have left a free lock with a queue, or one given up
+	unserved   bool     // a drop may have left a free lock with a queue, or a given-up one
 
-	several  []*Waiter         // that wait for several locks, in the order in which they began
+	several  []*Waiter         // waiters for several locks, in the order in which they began
 	carriers map[any][]*Waiter // the calls that wait, by the owner of each lock that they carry
-	nested   int               // how many waiters stand in queues whose session holds a lock
+	nested   int               // how many waiters whose session holds a lock stand in queues
 
 	own    Txn     // the running transaction, to be used again
 	events []Event // of the transaction, to be used again
 
-	open     *Batch // that is joined now
+	open     *Batch // that transactions join now
 	flying   *Batch // that is being committed, or nil
-	reusable Batch  // the memory of the batch before
+	reusable Batch  // the memory of an earlier batch
 	counts   Counts
 }
 
@@ -59,31 +59,31 @@ type Config struct {
 	// Slow is how long a lock may be held, or waited for, until that is told as slow. 0: for ever.
 	Slow time.Duration
 
-	// LosesRenewal reports whether a test has the renewal of a session be lost. Nil: none is.
+	// LosesRenewal reports whether a test loses the renewal of a session. Nil: none is lost.
 	LosesRenewal func(id schema.ID) bool
 
 	// Ends tells a test what is ended because it is due: the ID of a session, the key of a check in
 	// the catalog, the key of a lock-delay, or fence, session and key of a hold that has come to
-	// its MaxHold; else an empty name. Which comes first of two that are due at one instant is not
+	// its MaxHold; else an empty name. The order of ends that are due at one instant is not
 	// promised. Nil: no test is told.
 	Ends func(due string)
 }
 
-// Session is what the rules know of a session: of one that lives, or whose end is not published.
+// Session is what the rules know of a session that lives, or whose end is not published.
 type Session struct {
 	Row *schema.Session
 
-	// What follows is all that a renewal needs. It is short, so that with its handle a session is
-	// one line of the processor's cache: to renew one of very many takes as long as it takes to get
-	// hold of its memory, and lines alone stay nearer.
+	// The fields below are all that a renewal needs. They are short, so that a session with its
+	// handle is one line of the processor's cache. Renewing one of very many sessions takes as long
+	// as it takes to get hold of its memory, and single lines stay nearer.
 	*sessionRest
 	live     bool          // not ended, as of the newest state
-	ofKeeper bool          // a Keeper has made it, and it ends with that
-	life     time.Duration // that a renewal gives it: the TTL, and the grace; 0: for ever
+	ofKeeper bool          // a Keeper has made it, and it ends with the Keeper
+	life     time.Duration // how long a renewal lasts: the TTL and the grace; 0: for ever
 	deadline time.Time
 }
 
-// sessionRest is what else there is of a session: most of it is for its end.
+// sessionRest is the rest of a session: most of it is for its end.
 type sessionRest struct {
 	Owner any // the handle that the session is part of
 
@@ -110,18 +110,18 @@ type Hold struct {
 	Key       string
 	LockIndex uint64
 	Fence     uint64
-	term      *term // nil: the handle may have the lock for ever; here it takes no padding
+	term      *term // nil: the handle may have the lock for ever; here term needs no padding
 	Mode      Mode
 
-	Released bool // by Release, and that is published
+	Released bool // by Release, which is published
 
 	policy    KeyPolicy
 	givenUp   bool // the call that was granted it has returned without it
 	takenOver bool // its session had the lock before, without a handle
 }
 
-// term is how long a handle may have its lock at most: there is one for each handle that was made
-// with a MaxHold. It stands in the heap while the handle has the lock, and at no other time.
+// term is how long a handle may have its lock at most: each handle that was made with a MaxHold has
+// one. The term stands in the heap only while the handle has the lock.
 type term struct {
 	hold  *Hold
 	most  time.Duration
@@ -157,7 +157,7 @@ type LockOptions struct {
 }
 
 // Waiter is a call that waits for locks, or for a slot. It is part of what the call waits with. It
-// is short: a hand-off finds that of the next call in no cache.
+// is short, because a hand-off finds the next call's Waiter in no cache.
 type Waiter struct {
 	Owner   any // what the call waits with
 	Session *Session
@@ -166,11 +166,11 @@ type Waiter struct {
 	Began   time.Time
 	Err     error // why it goes without what it waited for; final once it is settled
 	Limit   int32 // of the semaphore, as the call named it; 0: whatever it is
-	Slot    bool  // of a semaphore is what it waits for, and not locks
+	Slot    bool  // it waits for a slot of a semaphore, and not for locks
 
 	phase phase
 	left  bool // its call has returned
-	waits bool // is in its session's list of those that wait
+	waits bool // is in its session's list of waiters
 
 	previous, next *Waiter // in that list
 
@@ -178,8 +178,7 @@ type Waiter struct {
 	single [1]claim // the claims, if there is one
 }
 
-// Carried is a lock that the context of a call carries, and those that it carries beside it. Nil is
-// none.
+// Carried is a lock that the context of a call carries; Outer has the other locks. Nil means none.
 type Carried struct {
 	Owner any // of the lock's hold
 	Outer *Carried
@@ -195,12 +194,12 @@ func (c *Carried) has(owner any) bool {
 	return false
 }
 
-// claim is where a waiter stands for one key, and the lock that it gets.
+// claim is where a waiter stands for one key, and the hold that gets the lock.
 type claim struct {
 	key   string
-	state *lockState // of the key, for as long as the place is not left
+	state *lockState // of the key, until the place is left
 	place waitq.Place[*Waiter]
-	hold  *Hold // what it has been given, if it is granted; of a slot, that of the contender key
+	hold  *Hold // gets the lock with the grant; for a slot, the lock of the contender key
 }
 
 // phase is how far a waiter has come.
@@ -217,7 +216,7 @@ const (
 // awaited or delayed.
 type lockState struct {
 	key   string
-	hold  *Hold // the handle's; nil if the holder has none
+	hold  *Hold // of the exclusive holder; nil if it has no handle
 	queue waitq.Queue[*Waiter]
 	delay *delay
 
@@ -228,11 +227,11 @@ type lockState struct {
 }
 
 // delay keeps a lock from everybody after its holder was lost. It belongs to the name of the key,
-// whether there is such a key or not (K38).
+// whether the key exists or not (K38).
 type delay struct {
 	key   string
 	until time.Time
-	slot  bool // of a semaphore: it was lost, and counts until the delay is over
+	slot  bool // a slot of a semaphore was lost, and counts until the delay is over
 	mode  Mode // in which the lock was lost: Shared keeps exclusive holders out only (R5)
 	over  expiry.Item
 }
@@ -251,16 +250,16 @@ type semaphore struct {
 	waiting int                 // how many stand in the queue for a slot, or are set aside
 }
 
-// checkLease is when a check becomes critical unless it is put again: there is one for each that
-// has a TTL and is not critical.
+// checkLease is when a check becomes critical unless it is put again: each check that has a TTL and
+// is not critical has one.
 type checkLease struct {
 	check    string // its key in the catalog
 	deadline time.Time
 	due      expiry.Item
 }
 
-// lockOf returns the key's lockState, or nil if there is none. A write asks for one key some times
-// in a row: only the first is a search.
+// lockOf returns the key's lockState, or nil if there is none. A write asks for one key several
+// times in a row: only the first call searches.
 func (e *Engine) lockOf(key string) *lockState {
 	if e.latest != nil && e.latest.key == key {
 		return e.latest
@@ -286,8 +285,8 @@ func (e *Engine) state(key string) *lockState {
 	return state
 }
 
-// tidy forgets a lockState that says nothing. It may become another key's, so it must not be looked
-// at after that.
+// tidy forgets a lockState that says nothing. It may become another key's, so the caller must not
+// look at it after that.
 func (e *Engine) tidy(state *lockState) {
 	if state.session == nil && state.hold == nil && state.delay == nil && state.shares.n == 0 &&
 		state.queue.Empty() {
@@ -299,7 +298,7 @@ func (e *Engine) tidy(state *lockState) {
 	}
 }
 
-// holder returns the session of a key that is locked.
+// holder returns the session with the ID, which holds a lock.
 func (e *Engine) holder(id schema.ID) *Session {
 	if s := e.grantee; s != nil && s.Row.ID == id { // most often
 		return s
@@ -319,7 +318,7 @@ func (e *Engine) semaphore(prefix string) *semaphore {
 	return sem
 }
 
-// tidySemaphore forgets a semaphore of which nothing is known.
+// tidySemaphore forgets a semaphore that says nothing.
 func (e *Engine) tidySemaphore(sem *semaphore) {
 	if len(sem.slots)+len(sem.lost)+sem.waiting == 0 {
 		delete(e.semaphores, sem.prefix)
@@ -347,15 +346,15 @@ func SortByAge(sessions []*Session) {
 	})
 }
 
-// Lasted is how long something has lasted that began then: no less than no time, although the clock
-// may have been set back since.
+// Lasted returns how long something has lasted that began then. It is never negative, although the
+// clock may have been set back since.
 func Lasted(began, now time.Time) time.Duration { return max(0, now.Sub(began)) }
 
-// moment is how rows and events keep an instant: in nanoseconds after the epoch, and so never 0,
-// which is what they have of an instant that is not known.
+// moment returns an instant as rows and events keep it: in nanoseconds after the epoch, and at
+// least 1, because 0 is an instant that is not known.
 func (e *Engine) moment(now time.Time) int64 { return max(1, int64(now.Sub(e.epoch))) }
 
-// Instant is the instant of a row's or an event's moment, and the zero time for 0.
+// Instant returns the instant of a row's or an event's moment, and the zero time for 0.
 func (e *Engine) Instant(moment int64) time.Time {
 	if moment == 0 {
 		return time.Time{}

@@ -7,8 +7,8 @@ import (
 	"github.com/lockd/lockd/internal/expiry"
 )
 
-// SetMaxHold has hold lose its lock that long after it is granted, or taken over; 0 means never. It
-// is called before that.
+// SetMaxHold makes hold lose its lock that long after it is granted, or taken over; 0 means never.
+// It is called before the lock is granted or taken over.
 func (h *Hold) SetMaxHold(most time.Duration) {
 	if most > 0 {
 		h.term = &term{hold: h, most: most}
@@ -16,14 +16,14 @@ func (h *Hold) SetMaxHold(most time.Duration) {
 	}
 }
 
-// beginTerm has the term of hold, if it has one, begin now, with its grant.
+// beginTerm begins the term of hold, if it has one, at its grant.
 func (tx *Txn) beginTerm(hold *Hold) {
 	if t := hold.term; t != nil {
 		t.until = tx.now.Add(t.most)
 	}
 }
 
-// passTerm has next, which took the place of hold, end when hold would have.
+// passTerm makes next, which took the place of hold, lose the lock when hold would have.
 func (e *Engine) passTerm(hold, next *Hold) {
 	if t := hold.term; t != nil {
 		next.SetMaxHold(t.most)
@@ -39,7 +39,7 @@ func (e *Engine) enterTerm(hold *Hold) {
 	}
 }
 
-// leaveTerm takes the term of a handle that has its lock no more out of the heap.
+// leaveTerm takes the term of a handle that no longer has its lock out of the heap.
 func (e *Engine) leaveTerm(hold *Hold) {
 	if t := hold.term; t != nil {
 		e.due.Remove(&t.over)

@@ -12,14 +12,14 @@ import (
 type Txn struct {
 	engine *Engine
 	now    time.Time
-	again  bool // what it does is due by itself, and has to be tried again
+	again  bool // no call asked for what it does, so it is tried again after a drop
 	shared bool // see Share
 	serves bool // it has granted a waiter what it waits for
 
 	effects  []Effect            // what is decided outside the tables
 	freed    []string            // keys whose queue has to be looked at
-	promises bool                // somebody may pass a waiter for several locks: see servePasser
-	passing  bool                // and servePasser looks for one
+	promises bool                // a waiter may pass a waiter for several locks: see servePasser
+	passing  bool                // servePasser looks for a waiter that passes
 	passed   []string            // keys whose holders have changed, while it is shared
 	causes   map[string]loss     // why the lock of a key ended, where the key does not tell
 	ends     map[schema.ID]error // why sessions ended
@@ -27,7 +27,7 @@ type Txn struct {
 
 	shareGrants  []shareChange   // it may have ended them again
 	shareEnds    []shareChange   // of its own grants too
-	passedShares []*schema.Share // as passed, for locks that are shared
+	passedShares []*schema.Share // like passed, for locks that are shared
 }
 
 // shareChange is the grant of a share, or the end of one.
@@ -44,7 +44,7 @@ type loss struct {
 }
 
 // Effect is what a transaction decided beside the rows. It is told when its batch is durable, and
-// reverted if that is dropped.
+// reverted if the batch is dropped.
 type Effect struct {
 	Kind    EffectKind
 	Hold    *Hold
@@ -52,7 +52,7 @@ type Effect struct {
 	Waiter  *Waiter
 	Session *Session
 	Cause   error
-	Slow    *Slow // of what is slow, with the Hold, if there is a handle, or the Waiter
+	Slow    *Slow // what is slow; with the Hold, if there is a handle, or the Waiter
 
 	delay    *delay
 	replaced *delay
@@ -65,13 +65,13 @@ type EffectKind uint8
 
 // The kinds.
 const (
-	LockHeld       EffectKind = iota + 1 // Hold became the handle's of its key
-	LockReleased                         // Hold no longer is, by its own release
-	LockLost                             // Hold no longer is, for another cause
-	LockDowngraded                       // Hold no longer is: Next shares the lock in its place
+	LockHeld       EffectKind = iota + 1 // Hold has got the lock of its key
+	LockReleased                         // Hold no longer has the lock, by its own release
+	LockLost                             // Hold no longer has the lock, for another cause
+	LockDowngraded                       // Hold no longer has the lock: Next shares it instead
 	SessionMade                          // SessionMade: Session was made
 	SessionEnded                         // SessionEnded: Session has ended, for Cause
-	WaiterServed                         // the holds of Waiter became those of their keys
+	WaiterServed                         // the holds of Waiter have got the locks of their keys
 	WaiterLeft                           // Waiter goes with an error
 	HoldSlow                             // HoldSlow: a lock is held for long, as Slow says
 	WaitSlow                             // WaitSlow: Waiter waits for long, as Slow says
@@ -80,7 +80,7 @@ const (
 	leaseBegun // lease got another deadline than instant
 )
 
-// effect adds one to those of the transaction, to be filled in.
+// effect adds an effect to the transaction, to be filled in.
 func (tx *Txn) effect(kind EffectKind) *Effect {
 	n := len(tx.effects)
 	tx.effects = slices.Grow(tx.effects, 1)[:n+1] // what is beyond the end is zero
@@ -92,8 +92,8 @@ func (tx *Txn) effect(kind EffectKind) *Effect {
 // next is the index that the transaction's writes carry.
 func (tx *Txn) next() uint64 { return tx.engine.rows.Next() }
 
-// reusable returns the list, empty, to be used again, unless it has grown. It has nothing any more
-// that would be kept in memory by it.
+// reusable returns the list, empty, to be used again, or nil if it has grown. The list keeps
+// nothing in memory any more.
 func reusable[T any](list []T) []T {
 	if cap(list) > maxReusable {
 		return nil
@@ -102,8 +102,8 @@ func reusable[T any](list []T) []T {
 	return list[:0]
 }
 
-// emptied returns the map to be used again, unless it has grown: then it would take longer to empty
-// each time.
+// emptied returns the map, empty, to be used again, or nil if it has grown: emptying it would take
+// longer each time.
 func emptied[K comparable, V any](m map[K]V) map[K]V {
 	const small = 8
 	switch {
@@ -116,7 +116,7 @@ func emptied[K comparable, V any](m map[K]V) map[K]V {
 	return m
 }
 
-// maxReusable is how many effects and events there may be in memory that is kept.
+// maxReusable is the largest capacity of a list whose memory is kept.
 const maxReusable = 4096
 
 // Batch is what one commit makes durable, beside its rows.
@@ -124,7 +124,7 @@ type Batch struct {
 	rows    *store.Batch // once it is taken
 	effects []Effect
 	events  []Event
-	again   bool // it has what is due by itself, and has to be tried again
+	again   bool // it has work that no call asked for, which has to be tried again
 }
 
 // Outcome is what has been published, and has to be told in this order (G10): first the effects

@@ -11,8 +11,8 @@ import (
 	"github.com/lockd/lockd/internal/waitq"
 )
 
-// LockView is one lock as it is published: what does not change any more, so that it may be read
-// without the caller's lock.
+// LockView is one lock as it is published. What it has does not change any more, so that it may be
+// read without the caller's lock.
 type LockView struct {
 	Key    string
 	Row    *schema.Key     // nil: there is no such key
@@ -21,7 +21,7 @@ type LockView struct {
 
 	delay     *delay
 	queue     []*waitq.Place[*Waiter]
-	semaphore *schema.Key // that it may be a key of; nil if there is none
+	semaphore *schema.Key // of the semaphore that it may belong to; nil if there is none
 }
 
 // LockViews returns all locks that are held, delayed or waited for, in no order.
@@ -44,7 +44,7 @@ func (e *Engine) LockViews(now time.Time) []LockView {
 	return views
 }
 
-// view returns the key's lock, of which state is known, and p is undecided; each may be nil.
+// view returns the key's lock, from its state and from p, what is undecided; each may be nil.
 func (e *Engine) view(key string, state *lockState, p *undecided, now time.Time) LockView {
 	var delay *delay
 	var shares []*schema.Share
@@ -72,13 +72,13 @@ func (e *Engine) view(key string, state *lockState, p *undecided, now time.Time)
 	return v
 }
 
-// free reports whether nothing is to be said of the lock.
+// free reports whether the lock is neither held, nor delayed, nor waited for.
 func (v *LockView) free() bool {
 	return v.Holder == nil && len(v.Shares) == 0 && v.delay == nil && len(v.queue) == 0
 }
 
-// Delay is the end of the lock-delay, and the mode in which the lock was lost; both are zero if
-// there is none.
+// Delay returns the end of the lock-delay, and the mode in which the lock was lost; both are zero
+// if there is none.
 func (v *LockView) Delay() (until time.Time, mode Mode) {
 	if v.delay != nil {
 		until, mode = v.delay.until.Round(0), v.delay.mode
@@ -86,7 +86,7 @@ func (v *LockView) Delay() (until time.Time, mode Mode) {
 	return until, mode
 }
 
-// Waiters are the calls that wait for the lock, in the order in which they came.
+// Waiters returns the calls that wait for the lock, in the order in which they came.
 func (v *LockView) Waiters() []*Waiter {
 	slices.SortFunc(v.queue, func(a, b *waitq.Place[*Waiter]) int {
 		return cmp.Compare(a.Ticket(), b.Ticket())
@@ -98,25 +98,25 @@ func (v *LockView) Waiters() []*Waiter {
 	return waiters
 }
 
-// Limits are those of the semaphores that have been read, by their rows.
+// Limits are the semaphores that have been read, by the rows of their keys.
 type Limits map[*schema.Key]roster
 
-// Limit returns that of the semaphore of which it is a slot, or the key; 0 if it is neither. It
-// reads each semaphore once, and keeps what it has read.
+// Limit returns the limit of the semaphore of which the lock is a slot, or the key, and 0 if it is
+// neither. It parses each semaphore once, and keeps the result in read.
 func (v *LockView) Limit(read Limits) int {
 	if v.semaphore == nil {
 		return 0
 	}
 	slots, ok := read[v.semaphore]
 	if !ok {
-		// What is no semaphore has the limit 0.
+		// A key that is not of a semaphore has the limit 0.
 		slots, _ = rosterOf(PrefixOf(v.Key), v.semaphore)
 		read[v.semaphore] = slots
 	}
 	if v.semaphore.Key == v.Key || slots.has(v.Row) || v.delay != nil && v.delay.slot {
 		return slots.limit
 	}
-	return 0 // another client's, which has no slot yet
+	return 0 // another client's contender key, which has no slot yet
 }
 
 // WaitersFor returns how many calls wait for the key's lock.
@@ -136,8 +136,8 @@ func (e *Engine) AllWaiters() []*Waiter {
 	return waiters
 }
 
-// PublishedSessions returns the sessions that live as it is published, in no order. Others that are
-// known are not durable yet.
+// PublishedSessions returns the sessions that live in the published state, in no order. Other known
+// sessions are not durable yet.
 func (e *Engine) PublishedSessions() []*Session {
 	published := e.rows.Published()
 	sessions := make([]*Session, 0, len(e.sessions))
@@ -166,18 +166,18 @@ func (s *Session) Held() []*Hold {
 	return holds
 }
 
-// States returns of how many locks something is known beside their rows.
+// States returns how many locks have state that is kept beside their rows.
 func (e *Engine) States() int { return len(e.locks) }
 
 // undecided is what the batches that are not durable yet change of one lock, beside its row.
 type undecided struct {
 	replaces bool // the lock-delay, which is published as delay
 	delay    *delay
-	aside    []*waitq.Place[*Waiter] // of those that still wait until their outcome is told
+	aside    []*waitq.Place[*Waiter] // of calls that still wait until their outcome is told
 	shares   []*schema.Share         // that were granted or ended
 }
 
-// pending returns what is to be shown as it was before, by key; and every key that changed.
+// pending returns, by key, what has to be shown as it was before. Every key that changed is in it.
 func (e *Engine) pending() pending {
 	p := make(pending)
 	for _, b := range []*Batch{e.flying, e.open} { // the older one first
@@ -228,7 +228,7 @@ func (p pending) addShare(share *schema.Share) {
 	u.shares = append(u.shares, share)
 }
 
-// addEffects adds what the effects, which are later than those before, have changed.
+// addEffects adds what the effects have changed. They are later than those added before.
 func (p pending) addEffects(effects []Effect) {
 	for i := range effects {
 		switch f := &effects[i]; f.Kind {
@@ -249,17 +249,17 @@ func (p pending) addEffects(effects []Effect) {
 	}
 }
 
-// awaited is a lock that calls wait for, as it is published.
+// awaited is a lock that calls wait for, in the published state.
 type awaited struct {
 	key     string
 	state   *lockState            // nil: only what is undecided knows of it
 	waiters int                   // how many they are
-	first   *waitq.Place[*Waiter] // that of the one that came first
+	first   *waitq.Place[*Waiter] // the place of the call that came first
 }
 
-// MostAwaited returns the n locks that most calls wait for, the most awaited first: of two with as
-// many waiters that whose first has waited longer, and then by the key. They are fewer if no more
-// are waited for.
+// MostAwaited returns the n locks that most calls wait for, or fewer if no more are waited for, the
+// most awaited first. Of two with as many waiters, the lock whose first waiter has waited longer
+// comes first, and then the smaller key.
 func (e *Engine) MostAwaited(n int, now time.Time) []LockView {
 	if n <= 0 {
 		return nil

@@ -40,19 +40,19 @@ func (tx *Txn) queue(w *Waiter, keys []string) {
 	}
 }
 
-// SetHold sets what the lock of the key with that number becomes that of when it is granted.
+// SetHold sets the hold that gets the lock of the key with that number when it is granted.
 func (w *Waiter) SetHold(i int, hold *Hold) { w.claims[i].hold = hold }
 
-// Hold is what SetHold has set.
+// Hold returns what SetHold has set.
 func (w *Waiter) Hold(i int) *Hold { return w.claims[i].hold }
 
 // Settled reports whether the outcome is final.
 func (w *Waiter) Settled() bool { return w.phase == settled }
 
-// prefix is that of the semaphore.
+// prefix returns the prefix of the semaphore.
 func (w *Waiter) prefix() string { return PrefixOf(w.claims[0].key) }
 
-// Keys are those that it waits for.
+// Keys returns the keys that the call waits for.
 func (w *Waiter) Keys() []string {
 	keys := make([]string, len(w.claims))
 	for i := range w.claims {
@@ -61,8 +61,8 @@ func (w *Waiter) Keys() []string {
 	return keys
 }
 
-// awaits reports whether a call with this session waits for the lock in the mode: it would be
-// overtaken by one that took over a lock without a handle.
+// awaits reports whether a call with this session waits for the lock in the mode: a newer call that
+// took over the lock would overtake it.
 func (s *Session) awaits(key string, mode Mode) bool { return s.firstFor(key, mode) != nil }
 
 // firstFor returns the oldest of the calls with this session that wait for the lock in the mode, or
@@ -101,12 +101,12 @@ func (s *Session) removeWaiter(w *Waiter) {
 	w.waits, w.previous, w.next = false, nil, nil
 }
 
-// served takes out of its queues a waiter that was granted what it waits for.
+// served takes a waiter that was granted its locks, or its slot, out of its queues.
 func (tx *Txn) served(w *Waiter) {
 	for i := range w.claims {
 		c := &w.claims[i]
 		c.place.SetAside()
-		// Those behind it may share the other locks that it waited for.
+		// The waiters behind it may share the other locks that it waited for.
 		if w.Options.Mode == Shared && len(w.claims) > 1 && c.state.queue.Len() > 0 {
 			tx.freed = append(tx.freed, c.key)
 		}
@@ -116,7 +116,7 @@ func (tx *Txn) served(w *Waiter) {
 	tx.serves = true
 }
 
-// dismiss takes a waiter out of its queues with an error, and looks at those that stood behind.
+// dismiss takes a waiter out of its queues with an error, and has its queues looked at.
 func (tx *Txn) dismiss(w *Waiter, err error) {
 	if w.phase != standing {
 		return
@@ -179,7 +179,7 @@ func (e *Engine) stands(w *Waiter) {
 	}
 }
 
-// standsNoLonger is the end of that.
+// standsNoLonger is the reverse of stands.
 func (e *Engine) standsNoLonger(w *Waiter) {
 	w.Session.calls--
 	if w.Session.holdsAny() {

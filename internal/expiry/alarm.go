@@ -8,7 +8,7 @@ import (
 )
 
 // slack is how far the clock may move while a timer is being set, and so how late the timer may be
-// for that reason. A clock that runs moves by much less; one that is moved by hand may jump.
+// for that reason. A running clock moves by much less; a clock that is moved by hand may jump.
 const slack = time.Millisecond
 
 // Alarm wakes its owner at an instant, by one timer. NewAlarm gives one; the zero value is not
@@ -21,8 +21,8 @@ type Alarm struct {
 
 // NewAlarm returns an alarm that is not set, which tells time by c.
 //
-// The alarm calls wake on a goroutine of the clock's, and from within Arm. So wake must neither
-// block nor take the owner's mutex; one non-blocking send is what it is for.
+// The alarm calls wake on a goroutine of the clock, and from within Arm. So wake must neither block
+// nor take the owner's mutex; it is meant for one non-blocking send.
 func NewAlarm(c clock.Clock, wake func()) *Alarm { return &Alarm{clock: c, wake: wake} }
 
 // run is one run of the timer. A run is never set anew but replaced, so that the end of one cannot
@@ -33,18 +33,18 @@ type run struct {
 	rang  atomic.Bool // set by the clock's goroutine, before it wakes the owner
 }
 
-// pending reports whether the run can still be relied upon to ring. One whose instant has passed
+// pending reports whether the run can still be relied upon to ring. A run whose instant has passed
 // cannot, although it may still ring: its timer is late, or its clock was set.
 func (r *run) pending(now time.Time) bool {
 	return r != nil && now.Before(r.at) && !r.rang.Load()
 }
 
-// Arm makes sure that the owner is woken at the instant at. If it has come already, Arm calls wake
-// itself, at once.
+// Arm makes sure that the owner is woken at the instant at. If the instant has come already, Arm
+// calls wake itself, at once.
 //
-// An alarm that is set for earlier stands, for an owner that is woken too early looks, finds
+// An alarm that is set for an earlier instant stands: an owner that is woken too early looks, finds
 // nothing due and calls Arm again. So Arm sets the timer only if the owner would be woken too late,
-// and costs next to nothing otherwise. Whether one that stands will ring is judged by now, which
+// and costs next to nothing otherwise. Arm judges by now whether the standing alarm will ring; now
 // may be a reading of the clock that the owner had already.
 func (a *Alarm) Arm(now, at time.Time) {
 	if now.Before(at) && a.run.pending(now) && !at.Before(a.run.at) {

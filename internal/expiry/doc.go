@@ -5,9 +5,9 @@
 // twice or never therefore ends nothing too soon: at worst the owner looks in vain, or looks later.
 //
 // A [Heap], its items and an [Alarm] have no lock of their own: the owner calls every method under
-// its mutex. No method blocks. [Limits] have both, with a mutex, for an owner whose own may be held
-// for long.
+// its mutex. No method blocks. [Limits] have a heap, an alarm and a mutex of their own, for an
+// owner whose mutex may be held for long.
 //
-// Instants are compared as package time compares them, so those of one heap should all come from
-// one clock: either all with a monotonic reading or all without.
+// Instants are compared as package time compares them, so the instants of one heap should all come
+// from one clock: either all with a monotonic reading or all without.
 package expiry

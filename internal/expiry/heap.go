@@ -6,7 +6,7 @@ import (
 )
 
 // Rank orders items that are due at the same instant: renewals come first, then ends, then grants,
-// then what is only told. The zero value is Renewal.
+// then notices. The zero value is Renewal.
 type Rank uint8
 
 // The ranks, in their order.
@@ -83,9 +83,9 @@ func (h *Heap) Remove(it *Item) {
 	it.heap = nil
 }
 
-// Pop takes out the first item that is due, and returns it, or returns nil if none is. An item is
-// due from its very instant on. Of several the earliest comes first; at one instant the lower Rank
-// does, and at one rank the one that was set first.
+// Pop takes out and returns the first item that is due, or returns nil if none is. An item is due
+// from its very instant on. The earliest item comes first; at one instant the item of the lower
+// Rank, and at one rank the item that was set first.
 func (h *Heap) Pop(now time.Time) *Item {
 	if len(h.items) == 0 || now.Before(h.items[0].at) {
 		return nil

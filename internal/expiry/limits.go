@@ -18,18 +18,18 @@ type Limit struct {
 func (l *Limit) Passed() <-chan struct{} { return l.passed }
 
 // Limits are the limits of all calls of one owner. They have a mutex and a goroutine of their own,
-// so that nothing else that the owner does delays them. Their methods may be called
-// by many goroutines, and none blocks. NewLimits gives them; the zero value is not usable.
+// so that nothing else that the owner does delays them. Their methods may be called by many
+// goroutines, and none blocks. NewLimits makes them; the zero value is not usable.
 type Limits struct {
 	time func() time.Time
 
 	mu      sync.Mutex // protects what follows; no other is locked under it
 	heap    Heap
-	alarm   *Alarm // for the first of the heap
+	alarm   *Alarm // for the first limit of the heap
 	stopped bool
 }
 
-// NewLimits returns limits that pass by c. They read the time by now.
+// NewLimits returns limits whose timer runs on the clock c. They read the time with now.
 func NewLimits(now func() time.Time, c clock.Clock) *Limits {
 	l := &Limits{time: now}
 	// Not End itself: the alarm may call it under mu.
@@ -51,7 +51,7 @@ func (l *Limits) Add(one *Limit, d time.Duration) {
 	l.arm(now)
 }
 
-// arm makes sure that the first is ended once it has passed.
+// arm makes sure that the first limit is ended once it has passed.
 func (l *Limits) arm(now time.Time) {
 	if at, ok := l.heap.Next(); ok {
 		l.alarm.Arm(now, at)
@@ -82,7 +82,7 @@ func (l *Limits) End() {
 	l.arm(now)
 }
 
-// Next returns the earliest instant at which one passes, and whether there is one.
+// Next returns the earliest instant at which a limit passes, and whether there is one.
 func (l *Limits) Next() (time.Time, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,7 +90,7 @@ func (l *Limits) Next() (time.Time, bool) {
 	return at, ok && !l.stopped
 }
 
-// Len returns how many there are.
+// Len returns the number of limits that are queued.
 func (l *Limits) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

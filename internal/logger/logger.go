@@ -1,5 +1,5 @@
-// Package logger hands records to a handler of the user's, which may take its time, and notices an
-// Update that runs for too long. It knows nothing of what is logged otherwise.
+// Package logger hands records to the user's handler, which may take its time, and logs an Update
+// that runs for too long. It knows nothing else of what is logged.
 package logger
 
 import (
@@ -37,14 +37,14 @@ type Config struct {
 type Logger struct {
 	Config
 	dropped atomic.Uint64
-	told    uint64      // how many of them a record has told of; the goroutine's
+	told    uint64      // how many drops have been logged; only the goroutine uses it
 	debug   atomic.Bool // the handler wanted the last record of Debug that it was asked about
 	alarm   chan struct{}
 
 	// mu protects what follows. No other mutex is locked under it. The first record, or Update,
 	// makes the queue, which takes a megabyte, and begins the goroutine.
 	mu     sync.Mutex
-	queue  chan slog.Record // nil if there was none; no sender waits for it
+	queue  chan slog.Record // nil until it is made; no sender waits for it
 	done   chan struct{}    // closed when all of the queue is logged
 	closed bool
 	update update
@@ -68,7 +68,7 @@ func New(config Config) *Logger {
 	l.update.alarm = expiry.NewAlarm(config.Clock, func() {
 		select {
 		case l.alarm <- struct{}{}:
-		default: // it will be looked at
+		default: // it rings already
 		}
 	})
 	return l
@@ -124,7 +124,7 @@ func (l *Logger) UpdateBegins(now time.Time) {
 	l.update.alarm.Arm(now, now.Add(slowUpdate))
 }
 
-// UpdateEnds notes that it does not run any more. The alarm stands: it costs less than to stop it.
+// UpdateEnds notes that the function has returned. The alarm stands: stopping it costs more.
 func (l *Logger) UpdateEnds() {
 	if l == nil {
 		return
@@ -134,7 +134,7 @@ func (l *Logger) UpdateEnds() {
 	l.update.runs = false
 }
 
-// slow returns what to log of an Update that runs for too long, once. It reports false if there is
+// slow returns the record of an Update that runs for too long, once. It reports false if there is
 // none.
 func (l *Logger) slow() (slog.Record, bool) {
 	l.mu.Lock()
@@ -155,7 +155,7 @@ func (l *Logger) slow() (slog.Record, bool) {
 	return record, true
 }
 
-// begin begins the goroutine, unless that is done. The caller holds mu.
+// begin starts the goroutine, unless it runs already. The caller holds mu.
 func (l *Logger) begin() {
 	if l.queue == nil {
 		l.queue, l.done = make(chan slog.Record, queueSize), make(chan struct{})
@@ -163,7 +163,7 @@ func (l *Logger) begin() {
 	}
 }
 
-// run logs what comes, until the queue is closed, and Updates that are slow.
+// run logs records until the queue is closed, and Updates that are slow.
 func (l *Logger) run(queue <-chan slog.Record, done chan<- struct{}) {
 	defer close(done)
 	for {
@@ -181,7 +181,7 @@ func (l *Logger) run(queue <-chan slog.Record, done chan<- struct{}) {
 	}
 }
 
-// handle gives the record to the handler, and tells it of those that were dropped.
+// handle gives the record to the handler, and then logs how many records were dropped, if any.
 func (l *Logger) handle(record slog.Record) {
 	ctx := context.Background()
 	wanted := l.Handler.Enabled(ctx, record.Level)
@@ -211,7 +211,7 @@ func (l *Logger) Stop() {
 	l.update.alarm.Stop()
 }
 
-// Close takes no more records, and returns when all that were queued are logged.
+// Close takes no more records, and returns when all queued records are logged.
 func (l *Logger) Close() {
 	if l == nil {
 		return

@@ -28,7 +28,7 @@ const KeyLimit = 32_768
 // ID is a session's ID. The zero value means none.
 type ID [16]byte
 
-// IsZero reports whether id is no session's.
+// IsZero reports whether id is the zero value, which is the ID of no session.
 func (id ID) IsZero() bool { return id == ID{} }
 
 // String returns the UUID, or the empty string for the zero value.
@@ -39,14 +39,14 @@ func (id ID) String() string {
 	return id.UUID()
 }
 
-// UUID returns the UUID, of the zero value too.
+// UUID returns the UUID, also for the zero value.
 func (id ID) UUID() string { return uuid.UUID(id).String() }
 
 // MarshalText returns what String does. It never fails.
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// ParseID reads a UUID in any case (K36), and reports whether the text is one. That of the zero
-// value is not.
+// ParseID reads a UUID in any case (K36), and reports whether the text is an ID. The UUID of the
+// zero value is not.
 func ParseID(text string) (ID, bool) {
 	parsed, err := uuid.Parse(text)
 	if err != nil || len(text) != len(parsed.String()) || parsed == uuid.Nil {
@@ -57,8 +57,8 @@ func ParseID(text string) (ID, bool) {
 
 // Key is a row of the table of keys, under the key itself.
 //
-// A row of any type is immutable once a table has it, with all that hangs on it. In a file an
-// empty slice or map is none: it is read back as nil.
+// A row of any type is immutable once a table has it, with all that hangs on it. A file does not
+// keep an empty slice or map: it is read back as nil.
 type Key struct {
 	Key         string // the row's key
 	Value       []byte
@@ -69,8 +69,8 @@ type Key struct {
 	LockIndex   uint64 // how often the lock was taken, when free, since CreateIndex
 	Fence       uint64 // the index of the last grant that took the lock when it was free
 
-	// Granted is when that was, as the caller counts. A file does not have it: a row that is read
-	// back has 0.
+	// Granted is the instant of that grant, as the caller counts. A file does not have it: a row
+	// that is read back has 0.
 	Granted int64
 }
 
@@ -129,8 +129,8 @@ type Check struct {
 	Meta        map[string]string
 }
 
-// Attachment is a row of the table of attachments, under its name: something that ends with a
-// session.
+// Attachment is a row of the table of attachments, under its name: a value that ends with a
+// session, if it has one.
 type Attachment struct {
 	Name        string // the row's key
 	Session     ID
@@ -148,9 +148,9 @@ type Delay struct {
 	Until  time.Time
 	Length time.Duration // the whole delay
 
-	Index uint64 // at which it began; 0: it is not known
+	Index uint64 // the index at which it began; 0: it is not known
 
-	// Mode is that in which the lock was lost. What it means is not this package's business.
+	// Mode is the mode in which the lock was lost. What it means is not this package's business.
 	Mode uint8
 }
 
@@ -158,36 +158,35 @@ type Delay struct {
 // nothing of it.
 type Share struct {
 	Row       string // the row's key, which says whose grant of which lock it is: see [ShareKey]
-	LockIndex uint64 // that of the key
-	Granted   int64  // as of Key
+	LockIndex uint64 // the LockIndex of the key
+	Granted   int64  // as in Key
 
-	// Removes is set on every grant since a holder that is to remove the key created it, for as
-	// long as the lock is shared without a break. A file does not have it.
+	// Removes is set if a holder that is to remove the key created it, and then on every later
+	// grant for as long as the lock is shared without a break. A file does not have it.
 	Removes bool
 }
 
-// What the row of a share has for its key: the length of the lock's key, that key, fence and
-// session.
+// A share's row has a key of four parts: the length of the lock's key, that key, fence and session.
 const (
 	shareKeyAt   = 2
 	shareFence   = 8
 	shareSession = len(ID{})
 )
 
-// ShareKey is the key of the row of one grant of a shared lock. Those of one lock are neighbours,
-// in the order of their fences.
+// ShareKey returns the key of the row of one grant of a shared lock. The rows of one lock are
+// neighbours, in the order of their fences.
 func ShareKey(key string, fence uint64, session ID) string {
 	var short [128]byte // which is not allocated
 	row := append(binary.BigEndian.AppendUint16(short[:0], uint16(len(key))), key...)
 	return string(append(binary.BigEndian.AppendUint64(row, fence), session[:]...))
 }
 
-// SharePrefix is what the keys of all rows of one shared lock, and no others, begin with.
+// SharePrefix returns what the keys of all rows of one shared lock, and no others, begin with.
 func SharePrefix(key string) string {
 	return string(binary.BigEndian.AppendUint16(nil, uint16(len(key)))) + key
 }
 
-// IsShareKey reports whether the string is that of a row of the table of shares.
+// IsShareKey reports whether the string is the key of a row of the table of shares.
 func IsShareKey(row string) bool {
 	n := len(row) - shareKeyAt - shareFence - shareSession
 	return n >= 0 && int(binary.BigEndian.Uint16([]byte(row[:shareKeyAt]))) == n

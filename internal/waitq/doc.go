@@ -2,9 +2,9 @@
 //
 // A waiter has a [Place] in every queue that it stands in, and may stand in several at once. Which
 // waiter is served is the owner's decision. A decision may have to be taken back, because it could
-// not be made durable, and the waiter must then be where it was. So a place that a decision has
-// been made about is first set aside, which the rest of the queue sees as gone, and then either
-// restored or left for good.
+// not be made durable, and the waiter must then be where it was. So when the owner has decided on a
+// waiter, it first sets the place aside, which hides it from the rest of the queue, and then either
+// restores the place or leaves it for good.
 //
 // A waiter that gives up leaves in the same way, whatever its place in line, and holds up no other.
 //

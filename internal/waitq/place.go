@@ -9,13 +9,13 @@ type Place[W any] struct {
 	Waiter W
 
 	queue          *Queue[W] // nil once the place has been left
-	ticket         uint64    // tells which came first, also of places that are in no list
+	ticket         uint64    // orders the places, also those that are in no list
 	aside          bool
-	previous, next *Place[W] // neighbours among those that wait; nil if set aside
+	previous, next *Place[W] // neighbours among the waiting places; nil if set aside
 }
 
-// Ahead returns how many wait in front of the place, and most if they are more. It counts them, in
-// time in proportion to their number. Of a place that has been left it returns 0.
+// Ahead returns how many wait in front of the place, but no more than most. It counts them, in time
+// in proportion to their number. For a place that has been left it returns 0.
 func (p *Place[W]) Ahead(most int) int {
 	if p.queue == nil {
 		return 0
@@ -27,8 +27,8 @@ func (p *Place[W]) Ahead(most int) int {
 	return n
 }
 
-// Ticket returns a number that is higher than that of every place that the queue gave out before.
-// It does not change, not even when the place is left.
+// Ticket returns a number that is higher than the ticket of every place that the queue gave out
+// before. It does not change, not even when the place is left.
 func (p *Place[W]) Ticket() uint64 { return p.ticket }
 
 // SetAside takes the place out of sight: it is decided that the waiter is served or leaves, but the
@@ -46,7 +46,7 @@ func (p *Place[W]) SetAside() {
 // those that came before it and in front of those that came after. It does nothing to a place that
 // is not set aside.
 //
-// It looks for the spot from the front, where those that were served came from.
+// It looks for the spot from the front, where the served waiters stood.
 func (p *Place[W]) Restore() {
 	if p.queue == nil || !p.aside {
 		return

@@ -5,14 +5,14 @@ import "iter"
 // Queue is a line of waiters, first come first served. The zero value is empty and ready. A Queue
 // must not be copied. The owner's mutex guards it.
 type Queue[W any] struct {
-	first, last *Place[W] // those that wait, in the order of their tickets
+	first, last *Place[W] // the waiting places, in the order of their tickets
 	waiting     int       // how many they are
 	aside       int       // how many are set aside, and so in no list
 	tickets     uint64    // how many were ever given out
 }
 
-// Push gives w the place at the tail. The place is the caller's memory, so that it can be part of
-// the waiter: a zero one, or one that has been left. It must not move from then on.
+// Push puts w at the tail, in the place p, which the caller provides so that it can be part of the
+// waiter: a zero place, or one that has been left. It must not move from then on.
 func (q *Queue[W]) Push(w W, p *Place[W]) {
 	q.tickets++
 	*p = Place[W]{Waiter: w, queue: q, ticket: q.tickets}
@@ -30,9 +30,8 @@ func (q *Queue[W]) Len() int { return q.waiting }
 // it.
 func (q *Queue[W]) Empty() bool { return q.waiting+q.aside == 0 }
 
-// Places returns an iterator over the places of those that wait, the one that has waited longest
-// first. The one just yielded may leave or be set aside during the walk; otherwise the queue must
-// not be changed.
+// Places returns an iterator over the waiting places, the longest waiting first. The place
+// just yielded may leave or be set aside during the walk; otherwise the queue must not be changed.
 func (q *Queue[W]) Places() iter.Seq[*Place[W]] {
 	return func(yield func(*Place[W]) bool) {
 		for p := q.first; p != nil; {
@@ -45,7 +44,7 @@ func (q *Queue[W]) Places() iter.Seq[*Place[W]] {
 	}
 }
 
-// insert puts p among those that wait: behind the place given, or first if that is nil.
+// insert puts p among the waiting places: behind the place given, or first if that is nil.
 func (q *Queue[W]) insert(p, behind *Place[W]) {
 	p.previous = behind
 	if behind == nil {
@@ -61,7 +60,7 @@ func (q *Queue[W]) insert(p, behind *Place[W]) {
 	q.waiting++
 }
 
-// unlink takes p from among those that wait.
+// unlink takes p from among the waiting places.
 func (q *Queue[W]) unlink(p *Place[W]) {
 	if p.previous == nil {
 		q.first = p.next
