@@ -14,30 +14,28 @@ import (
 )
 
 // request is what one call asks for: one lock, several at once, or a slot of a semaphore. The keys
-// whose locks it wants, or the one of the semaphore, are handed on beside it: they stay the
-// caller's.
+// of the locks, or the semaphore's key, are a separate argument: the slice stays the caller's.
 type request struct {
 	session *Session
 	opts    engine.LockOptions
-	carried *engine.Carried // by the call's context
-	maxHold time.Duration   // of each lock; 0: for ever
-	slot    bool            // of a semaphore is what it wants, and not locks
-	limit   int             // of the semaphore, as the call named it; 0: whatever it is
+	carried *engine.Carried // the locks that the call's context carries
+	maxHold time.Duration   // of each lock; 0: no limit
+	slot    bool            // the request is for a slot of a semaphore, not for locks
+	limit   int             // of the semaphore, as the call gave it; 0: any limit
 }
 
-// waiter is a call that waits. It is one piece of memory, the lock that it gets included, for one
-// key.
+// waiter is a call that waits. For one key, the waiter and its lock are one allocation.
 type waiter struct {
 	engine.Waiter
 	told chan struct{} // closed when the locks and Err are final
 	lock Lock          // of the first key
 }
 
-// waiterOf returns what the call waits with.
+// waiterOf returns the waiter that contains w.
 func waiterOf(w *engine.Waiter) *waiter { return w.Owner.(*waiter) }
 
-// acquire takes all the locks or none, and waits for them if need be. It puts them into locks,
-// which has room for one of each key.
+// acquire acquires all the locks or none, and waits if need be. It puts them into locks, which has
+// one element for each key.
 func (s *Session) acquire(
 	ctx context.Context, keys []string, opts *LockOptions, locks []*Lock,
 ) error {
@@ -60,7 +58,7 @@ func (s *Session) acquire(
 // acquire does what the request asks for, and waits if need be.
 func (db *DB) acquire(ctx context.Context, r request, keys []string, locks []*Lock) error {
 	var queued *waiter
-	// The context, whose type may be the user's, is asked before the writer's mutex is locked.
+	// ctx may be of the user's own type, so Done is called before the writer's mutex is locked.
 	outcome, waits := db.writer.Start(ctx.Done(), func(tx *engine.Txn) (bool, error) {
 		var err error
 		queued, err = r.do(tx, keys, locks)
@@ -102,7 +100,7 @@ func checkKeys(keys []string) error {
 	return nil
 }
 
-// do does what the request asks for at once if it can, and queues otherwise.
+// do grants the request at once if it can, and queues it otherwise.
 func (r *request) do(tx *engine.Txn, keys []string, locks []*Lock) (*waiter, error) {
 	if r.slot {
 		lock := newLock(0)
@@ -131,11 +129,11 @@ func (r *request) do(tx *engine.Txn, keys []string, locks []*Lock) (*waiter, err
 	return nil, nil
 }
 
-// queue has the request wait, unless it would wait for ever.
+// queue queues the request, unless it would wait for ever.
 func (r *request) queue(tx *engine.Txn, keys []string) (*waiter, error) {
 	w := &waiter{told: make(chan struct{})}
 	w.Owner, w.Session, w.Options, w.Carried = w, &r.session.state, r.opts, r.carried
-	w.Slot, w.Limit = r.slot, int32(r.limit) // which is MaxLimit at most
+	w.Slot, w.Limit = r.slot, int32(r.limit) // at most MaxLimit
 	if err := tx.Wait(&w.Waiter, keys); err != nil {
 		return nil, err
 	}
@@ -148,7 +146,7 @@ func (r *request) queue(tx *engine.Txn, keys []string) (*waiter, error) {
 	return w, nil
 }
 
-// await waits until the waiter is told, or ctx ends, and puts what it was granted into locks.
+// await waits until w's outcome is final or ctx ends, and puts the granted locks into locks.
 func (db *DB) await(ctx context.Context, w *waiter, locks []*Lock) error {
 	var keys []string
 	if db.hooks.Turns != nil {
@@ -160,7 +158,7 @@ func (db *DB) await(ctx context.Context, w *waiter, locks []*Lock) error {
 		over()
 	case <-ctx.Done():
 		over()
-		// Both may be ready: what was told wins, and withdraw sees which it is.
+		// Both may be ready: a final outcome wins, and withdraw checks for it under the mutex.
 		if blocked, gone := db.withdraw(w); gone {
 			return gaveUp(ctx.Err(), len(locks), blocked)
 		}
@@ -175,9 +173,9 @@ func (db *DB) await(ctx context.Context, w *waiter, locks []*Lock) error {
 	return nil
 }
 
-// withdraw takes the waiter out, unless it has been told, and returns what was in its way. A grant
-// that is decided and not told is released; that joins the open batch, and no call here waits for
-// it.
+// withdraw removes the waiter, unless its outcome is final, and returns what was in its way. A
+// grant that is decided but not final is released; the release joins the open batch, and no call
+// waits for its commit.
 func (db *DB) withdraw(w *waiter) (blocked *engine.Blocked, gone bool) {
 	db.writer.DoSoon(func(tx *engine.Txn) {
 		if !w.Settled() {
@@ -188,8 +186,8 @@ func (db *DB) withdraw(w *waiter) (blocked *engine.Blocked, gone bool) {
 	return blocked, gone
 }
 
-// gaveUp is the error of a call that waited for that number of locks until its context ended: the
-// context's, and what was in the way.
+// gaveUp is the error of a call whose context ended while it waited for the given number of locks:
+// the context's error, and what was in the way.
 func gaveUp(ended error, locks int, blocked *engine.Blocked) error {
 	switch {
 	case blocked == nil:
@@ -201,14 +199,14 @@ func gaveUp(ended error, locks int, blocked *engine.Blocked) error {
 }
 
 // Lock acquires the key's lock. It blocks until the holder has released it, or was lost and its
-// lock-delay is over. Waiters are served in order (G9), also those of one session: two goroutines
-// with one session exclude each other, and a goroutine that locks a key twice waits for itself. A
-// lock that the session holds without a handle, by Txn.Lock or from before a restart, is taken over
-// as it is, in the mode that it has (R7), ahead of the waiters.
+// lock-delay is over. Waiters are served in order (G9), including waiters of one session: two
+// goroutines with one session exclude each other, and a goroutine that locks a key twice waits for
+// itself. A lock that the session holds without a handle, by Txn.Lock or from before a restart, is
+// taken over as it is, in the mode that it has (R7), ahead of the waiters.
 //
 // If ctx ends first, the error is also a *LockedError that says what was in the way, unless ctx had
-// ended before the call or only a commit was in the way. A call that would wait for ever is refused
-// with a *DeadlockError (R14), if ctx carries the locks of its goroutine.
+// ended before the call or only a commit was in the way. If ctx carries the locks that its
+// goroutine holds, a call that would wait for ever is refused with a *DeadlockError (R14).
 func (s *Session) Lock(ctx context.Context, key string, opts *LockOptions) (*Lock, error) {
 	var lock [1]*Lock
 	if err := s.acquire(ctx, []string{key}, opts, lock[:]); err != nil {
@@ -217,15 +215,15 @@ func (s *Session) Lock(ctx context.Context, key string, opts *LockOptions) (*Loc
 	return lock[0], nil
 }
 
-// LockAll acquires the locks of all the keys, in one transaction, when all are free and it is the
-// first waiter of each. While another key is busy, a free one is promised to the call if it is the
-// first waiter: others are refused it (ObstacleQueue) or wait behind the call, but for those that
-// pass it (G9). So sessions that lock keys in one order, by LockAll or one by one, never wait for
-// each other for ever (R13).
+// LockAll acquires the locks of all the keys, in one transaction, when all are free and the call is
+// the first waiter for each. While another of them is not free, a free lock is promised to the call
+// if it is the first waiter: others are refused the lock (ObstacleQueue) or wait behind, except
+// those that pass the call (G9). So sessions that lock keys in the same order, by LockAll or one by
+// one, never wait for each other for ever (R13).
 //
-// A lock that the session holds without a handle is taken over; one that has a handle is waited
-// for. The locks come in the order of the keys, and share one fence, but for those that are taken
-// over. LockAll fails as Lock does. A key named twice is ErrInvalid.
+// LockAll takes over a lock that the session holds without a handle, and waits for a lock that has
+// a handle. The locks come in the order of the keys, and share one fence, except those that were
+// taken over. LockAll fails as Lock does. A key named twice is ErrInvalid.
 func (s *Session) LockAll(
 	ctx context.Context, keys []string, opts *LockOptions,
 ) ([]*Lock, error) {
@@ -258,7 +256,7 @@ func (s *Session) TryLock(key string, opts *LockOptions) (*Lock, error) {
 	return lock, nil
 }
 
-// cause is the error of a call with the session: the end of the session, if that is why.
+// cause returns err, or the end of the session if err is that there is no session.
 func (s *Session) cause(err error) error {
 	if errors.Is(err, ErrNoSession) {
 		return cmp.Or(s.Err(), err)
@@ -272,8 +270,8 @@ func (s *Session) cause(err error) error {
 // with the lock (RemoveAfter).
 //
 // It returns fn's error as it is. If the lock was lost before fn returned, the error is also
-// ErrNotHeld and the cause. If Unlock fails, the error is Unlock's too; after ErrCommit the session
-// holds the lock until it ends.
+// ErrNotHeld and the cause. If Unlock fails, the error is Unlock's too; after ErrCommit the lock is
+// held until the session ends.
 func (s *Session) WithLock(
 	ctx context.Context, key string, opts *LockOptions,
 	fn func(ctx context.Context, proof Sequencer) error,
@@ -289,7 +287,7 @@ func (s *Session) WithLock(
 	returned := false
 	defer func() {
 		if !returned {
-			_ = lock.Unlock() // fn's panic is what its caller has to hear of
+			_ = lock.Unlock() // the caller has to hear of fn's panic, not of this error
 		}
 	}()
 	err = fn(lock.Context(ctx), lock.Sequencer())

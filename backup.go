@@ -20,13 +20,13 @@ func (db *DB) Backup(w io.Writer) error {
 	return wrap("backup", "", store.WriteBackup(w, db.Snapshot().rows))
 }
 
-// Restore replaces the keys, nodes, services and checks by those of a backup, which is checked
-// before anything changes. Every session ends with ErrRestored and its lock-delay, and then one
-// transaction writes the difference. Indexes and fences go on rising, above those of the backup too
-// (G4, G8). The node of this process stays.
+// Restore replaces the keys, nodes, services and checks by the backup's. It checks the whole backup
+// before it changes anything. Every session ends with ErrRestored and its lock-delay, and then one
+// transaction writes the difference. Indexes and fences go on rising, above the backup's too (G4,
+// G8). The node of this process stays.
 //
-// It returns ErrCorrupt or ErrFormat for the backup, and ErrInvalid if its index is new here and
-// more than 2^62.
+// It returns ErrCorrupt or ErrFormat for the backup, and ErrInvalid if the backup's index is more
+// than 2^62 and above the database's.
 func (db *DB) Restore(r io.Reader) error {
 	mustHave(r != nil, "reader")
 	if err := db.writer.Refused(); err != nil {
@@ -42,8 +42,8 @@ func (db *DB) Restore(r io.Reader) error {
 
 // WriteBackup writes to w a backup of the keys, nodes, services and checks that fn writes, to
 // import another system's state by Restore. fn runs in a transaction of a temporary database in
-// memory. The backup's index is above the given one (G4), at most 2^62. It returns fn's error too.
-// After an error w has no backup.
+// memory. The backup's index is above the given index (G4), which is at most 2^62. WriteBackup
+// returns fn's error too. After an error w has no backup.
 func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
 	mustHave(w != nil, "writer")
 	mustHave(fn != nil, "function")
@@ -51,7 +51,7 @@ func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
 	if err != nil {
 		return wrap("write backup", "", err)
 	}
-	defer func() { _ = db.Close() }() // which has nothing to write
+	defer func() { _ = db.Close() }() // it has nothing to write
 	err = db.writer.DoAll(func() error { return db.engine.Raise(index) })
 	if err == nil {
 		err = db.Update(func(tx *Txn) error {
@@ -68,13 +68,13 @@ func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
 	return wrap("write backup", "", err)
 }
 
-// Restore makes a new file at the path from a backup. Its indexes start above the backup's, the
-// given one, and the Unix time in microseconds: so fences do not repeat unless the clock is behind
-// (G4). The given index is the largest fence beyond the backup's that a resource may have seen, at
-// most 2^62, or 0. The file appears when it is complete and on disk, or not at all.
+// Restore makes a new file at the path from a backup. The file's indexes start above the backup's
+// index, the given index and the Unix time in microseconds, so fences do not repeat unless the
+// clock is behind (G4). The given index is the largest fence above the backup's that a resource may
+// have seen, at most 2^62, or 0. The file appears when it is complete and on disk, or not at all.
 //
 // It returns fs.ErrExist if the path exists, ErrCorrupt or ErrFormat for the backup, and the file
-// system's errors. Of the options Clock, FileMode and AllowNetworkFS count.
+// system's errors. It uses Options.Clock, FileMode and AllowNetworkFS.
 func Restore(path string, r io.Reader, index uint64, opts *Options) error {
 	mustHave(r != nil, "reader")
 	return wrap("restore", path, restore(path, r, index, opts))
@@ -95,7 +95,7 @@ func restore(path string, r io.Reader, index uint64, opts *Options) (err error) 
 	if err != nil {
 		return err
 	}
-	options, _ = (&Options{ // which has been validated
+	options, _ = (&Options{ // its fields have been validated
 		Clock: options.Clock, FileMode: options.FileMode, AllowNetworkFS: options.AllowNetworkFS,
 	}).filled()
 	folder := filepath.Join(filepath.Dir(path), ".lockd-"+rand.Text()+".new")
@@ -130,8 +130,8 @@ func fill(path string, backup *store.Backup, index uint64, options *Options) err
 	return errors.Join(err, db.Close())
 }
 
-// restore does what Restore says. Only the first steps can be refused. It is called by a body of
-// the writer's.
+// restore does what Restore says. Only the first steps can be refused. It is called by the body of
+// writer.DoAll.
 func (db *DB) restore(backup *store.Backup) error {
 	younger := db.rows.Index() < backup.Index
 	if err := db.engine.Raise(backup.Index); err != nil {
@@ -174,22 +174,23 @@ func readBackup(r io.Reader) (*store.Backup, error) {
 }
 
 // Compact rewrites the file of a closed database without its free pages. The file is whole at every
-// moment, and keeps its owner and mode; a symbolic link is followed. Of the options OpenTimeout,
-// Sync and AllowNetworkFS count. It fails as Verify does, with fs.ErrPermission if the caller may
-// not give the new file to the owner, with ErrInvalid if the file has hard links, of which it could
-// replace one only, and always on Windows, which cannot replace an open file; then the file is as
-// it was.
+// moment, and keeps its owner and mode; a symbolic link is followed. It uses Options.OpenTimeout,
+// Sync and AllowNetworkFS.
+//
+// It fails as Verify does, and with fs.ErrPermission if the caller may not give the new file to the
+// owner, with ErrInvalid if the file has hard links, because it could replace only one, and always
+// on Windows, which cannot replace an open file. In these cases the file is as it was.
 func Compact(path string, opts *Options) error {
 	options, err := opts.filledFor(path)
 	if err == nil {
 		err = advised(store.Compact(path, options.file()))
 	}
-	return wrap("compact", "", err) // which names the file, as those of Verify do
+	return wrap("compact", "", err) // err names the file, as Verify's errors do
 }
 
 // Verify reads the whole file of a closed database, and returns nil if Open would take it. It
 // changes nothing, but needs permission to write to the file. It fails as Open does, and with
-// fs.ErrNotExist if there is no file. Of the options OpenTimeout and AllowNetworkFS count.
+// fs.ErrNotExist if there is no file. It uses Options.OpenTimeout and AllowNetworkFS.
 func Verify(path string, opts *Options) error {
 	return wrap("verify", "", inspect(path, opts, func(*DB) error { return nil }))
 }

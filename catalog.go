@@ -17,7 +17,7 @@ type catalogTxn Txn
 // Check panics after the end of the transaction.
 func (tx *catalogTxn) Check() { (*Txn)(tx).check() }
 
-// Write is Check, and then calls write, which may change locks or sessions.
+// Write panics as Check does, and calls write, which may change locks or sessions.
 func (tx *catalogTxn) Write(op, name string, write func() error) error {
 	(*Txn)(tx).enter()
 	defer (*Txn)(tx).leave()

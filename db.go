@@ -24,12 +24,12 @@ type DB struct {
 	engine *engine.Engine
 	writer *writer.Writer
 	hub    *hub.Hub[engine.Record]
-	limits *expiry.Limits // of the calls of Wait
+	limits *expiry.Limits // the limits of the calls of Wait
 	logger *logger.Logger // nil: everything is discarded
-	hooks  *hook.Hooks    // of a test, or none
+	hooks  *hook.Hooks    // set by a test, or empty
 	closed chan struct{}  // closed when Close is done
 
-	keepers map[*ending.Ending]struct{} // of each Keeper; protected by the writer's mutex
+	keepers map[*ending.Ending]struct{} // one for each Keeper; protected by the writer's mutex
 }
 
 // Node returns Options.Node.
@@ -38,11 +38,10 @@ func (db *DB) Node() string { return db.node }
 // Err returns nil while the database takes writes, and then ErrClosed or ErrFailed.
 func (db *DB) Err() error { return wrap("", "", db.writer.Refused()) }
 
-// update does fn as a write, and returns when that is durable.
+// update runs fn as a write, and returns when the write is durable.
 func (db *DB) update(fn func(tx *engine.Txn) error) error { return db.writer.Do(fn) }
 
-// write does fn as a write that the call named op makes, and returns what fn did when that is
-// durable.
+// write runs fn as a write of the call named op, and returns fn's result when the write is durable.
 func write[T any](
 	db *DB, op, key string, fn func(tx *engine.Txn) (T, error),
 ) (T, error) {
@@ -54,7 +53,7 @@ func write[T any](
 	return result(value, op, key, err)
 }
 
-// result is what a call returns: nothing but the error, if there is one.
+// result is what a call returns: the value, or only the error if there is one.
 func result[T any](value T, op, key string, err error) (T, error) {
 	if err != nil {
 		var none T
@@ -63,8 +62,8 @@ func result[T any](value T, op, key string, err error) (T, error) {
 	return value, nil
 }
 
-// refused returns err, by which the arguments of a call are refused before anything else is looked
-// at; or, if the database takes no writes any more, why.
+// refused returns err, which refuses the arguments of a call. If there is one and the database
+// takes no writes any more, it returns the reason for that instead.
 func (db *DB) refused(err error) error {
 	if err != nil {
 		if refusal := db.writer.Refused(); refusal != nil {
@@ -74,7 +73,7 @@ func (db *DB) refused(err error) error {
 	return err
 }
 
-// orClosed is refused for calls that read, and go on when the database has failed.
+// orClosed is refused for calls that only read: they go on after the database has failed.
 func (db *DB) orClosed(err error) error {
 	if refusal := db.refused(err); errors.Is(refusal, ErrClosed) {
 		return refusal
@@ -91,7 +90,7 @@ func (db *DB) waitsMoved() {
 	}
 }
 
-// mustHave panics unless the argument is there: that it is not is a caller's bug.
+// mustHave panics unless the argument is there: a nil argument is a bug of the caller.
 func mustHave(there bool, argument string) {
 	if !there {
 		panic("lockd: nil " + argument)

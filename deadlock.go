@@ -9,14 +9,14 @@ import (
 )
 
 // DeadlockError says that a call was refused because it would have closed a circle: the holder of a
-// lock that it asked for waits, directly or through others, for a lock that the call itself holds.
-// The calls that waited before go on waiting. The refused caller may release what it holds, and try
-// again.
+// lock that the call asked for waits, directly or through others, for a lock that the call itself
+// holds. The calls that waited before go on waiting. The refused caller may release its locks, and
+// try again.
 //
-// What a call holds is what its context carries: Lock.Context carries the lock, as do the contexts
-// of WithLock, Keeper.Lead, slots and leaders, and all their children. A lock that no context
-// carries is in no circle. That a MaxHold, a TTL or the end of a context would open the circle in
-// the end does not count. A call that does not wait, such as TryLock, is never refused so.
+// A call holds the locks that its context carries: Lock.Context carries the lock, as do the
+// contexts of WithLock, Keeper.Lead, slots and leaders, and all their children. A lock that no
+// context carries is in no circle. A circle counts even if a MaxHold, a TTL or the end of a context
+// would open it in the end. A call that does not wait, such as TryLock, is never refused so.
 type DeadlockError struct {
 	// Steps are the calls of the circle, the refused one first. Each waits for a lock that the next
 	// one holds, and the last for one that the first holds.
@@ -25,12 +25,12 @@ type DeadlockError struct {
 
 // DeadlockStep is one call of a circle of calls that wait for each other.
 type DeadlockStep struct {
-	Holds  Holder     // the lock that its context carries, and the call before it waits for
+	Holds  Holder     // the lock that its context carries and the previous call waits for
 	Waiter WaiterInfo // the call
-	Awaits string     // of Waiter.Keys, the one that the next call holds
+	Awaits string     // the key in Waiter.Keys whose lock the next call holds
 }
 
-// deadlockError is d as users know it.
+// deadlockError converts d to the type that users know.
 func deadlockError(d *engine.Deadlock) *DeadlockError {
 	now := d.Steps[0].Waiter.Began
 	e := new(DeadlockError)
@@ -67,7 +67,7 @@ func (e *DeadlockError) Error() string {
 	return text.String()
 }
 
-// carriedLocks is the key of a context's value: of the locks that it carries.
+// carriedLocks is the context key for the locks that a context carries.
 type carriedLocks struct{}
 
 // carriedBy returns the locks that the context carries. It calls a method of the context, whose

@@ -8,41 +8,41 @@
 // within its TTL, when its process dies, or when its node or one of its checks is removed or fails.
 //
 // A session acquires the lock of a key ([Session.Lock]) and gets a handle ([Lock]), which releases
-// it. When a session ends, its locks are released or their keys deleted. If it was lost, no session
-// is granted these locks during its lock-delay, because the lost holder may still be at work.
-// [Lock.Done] reports the loss. A lock is held exclusively, or shared ([LockMode]). Its [Sequencer]
-// fences off late writes: in lockd by [DB.If], elsewhere by a [Guard].
+// the lock. When a session ends, its locks are released or their keys deleted. If the session was
+// lost, no session is granted these locks during its lock-delay, because the lost holder may still
+// be at work. [Lock.Done] reports the loss. A lock is held exclusively, or shared ([LockMode]). Its
+// [Sequencer] fences off late writes: in lockd by [DB.If], elsewhere by a [Guard].
 //
-// A [Keeper] keeps one session alive for as long as the program runs. In an election the holder of
-// a key's lock leads ([Session.Campaign], [Keeper.Lead], [DB.Observe]). A semaphore
-// ([Session.Acquire]) has a limited number of slots ([Slot]), each held, and lost, as a lock is.
+// A [Keeper] keeps one session alive while the program runs. In an election the holder of a key's
+// lock leads ([Session.Campaign], [Keeper.Lead], [DB.Observe]). A semaphore ([Session.Acquire]) has
+// a limited number of slots ([Slot]), each held, and lost, as a lock is.
 //
 // Locks are advisory: every caller may write or delete a locked key, but through [DB.If] only the
 // holder.
 //
 // # Calls
 //
-// What holds for all calls is said here; a comment names only what its call adds.
+// This section holds for all calls; the comment on a call says only what it adds.
 //
-//   - A call that writes blocks until its outcome is durable, or, if it is refused or changes
-//     nothing, the state that it was decided on (G3). Methods of [Txn] do not.
-//   - It returns [ErrInvalid] for an argument that is out of its bounds, [ErrClosed] after
-//     [DB.Close], [ErrFailed] after the database has failed, and [ErrCommit] if its commit did not
-//     succeed, with nothing changed.
-//   - A call that waits takes a context. If that ends first, the error is the context's (G11).
+//   - A call that writes blocks until its outcome is durable; if it is refused or changes nothing,
+//     until the state that it was decided on is durable (G3). Methods of [Txn] do not.
+//   - A call that writes returns [ErrInvalid] for an argument that is out of its bounds,
+//     [ErrClosed] after [DB.Close], [ErrFailed] after the database has failed, and [ErrCommit] if
+//     its commit did not succeed, with nothing changed.
+//   - A call that waits takes a context, and returns the context's error if that ends first (G11).
 //   - A call of a session that does not exist, has ended, or ends meanwhile, returns [ErrNoSession]
 //     and the cause, if it is known.
 //   - A call that only reads waits neither for the file nor for the function of an Update, and goes
 //     on answering after Close. [DB.Snapshot] and [DB.Wait] do wait for that function.
-//   - An iterator that takes a context is for one loop. It blocks between what it yields, and no
-//     writer waits for it. It ends with an error: the context's or ErrClosed.
-//   - Errors are of type *[Error], but for what a function of the caller's returned. errors.Is and
-//     errors.As find in them what a comment names, and what the caller's reader or writer returned.
+//   - An iterator that takes a context is for one loop. It blocks until it has something to yield,
+//     and no writer waits for it. It ends with an error: the context's or ErrClosed.
+//   - Errors are of type *[Error], except those of the caller's function. errors.Is and errors.As
+//     find in them the errors that a comment names, and those of the caller's reader or writer.
 //   - A nil context, function, reader or writer panics. Nil options mean the defaults.
 //   - Values, slices and maps that a call returns are shared: do not change them.
-//   - Many goroutines may use a value of any type, but for a [Txn]. Of a handle, [DB], [Txn],
-//     [Snapshot], [Keeper] or [Fenced] the zero value is not usable. Of any other type it is none,
-//     or the defaults.
+//   - Many goroutines may use a value of any type, except a [Txn]. The zero value of a handle,
+//     [DB], [Txn], [Snapshot], [Keeper] or [Fenced] is not usable. For any other type it means
+//     none, or the defaults.
 //
 // # Promises
 //
@@ -59,28 +59,28 @@
 //     release or delete, every lock-delay.
 //   - G6: A session never ends before its TTL has passed since its last successful renewal; a
 //     renewal that returned nil guarantees one more TTL.
-//   - G7: During a key's lock-delay no session is granted its lock; after the loss of a holder that
-//     shared it, none exclusively. Delays survive a restart. A voluntary unlock, or an owner that
-//     closes its own session, sets none.
+//   - G7: During a key's lock-delay no session is granted its lock, or, if the lost holder shared
+//     it, none exclusively. Delays survive a restart. A voluntary unlock, or an owner that closes
+//     its own session, sets no delay.
 //   - G8: Of two grants of one key in two transactions, the later has the larger fence, across
-//     delete, restart and restore; of grants of two keys, the later never has the smaller one. All
-//     grants of one transaction have its index as their fence: of two exclusive ones of one key,
-//     the later has the larger lock index.
-//   - G9: Waiters for a lock are served in the order in which they began to wait, those in front
-//     that can share it together; no call overtakes them. But if the first waits for other locks
-//     too, and there, directly or through others, for one that a request's session holds or its
-//     context carries, the request passes it, or else they would wait for each other (R13). A
-//     waiter that gives up, or whose session ends, leaves the queue with an error and never holds
+//     delete, restart and restore; of grants of two keys, the later never has the smaller fence.
+//     All grants of one transaction have its index as their fence: of two exclusive grants of one
+//     key, the later has the larger lock index.
+//   - G9: Waiters for a lock are served in the order in which they began to wait; those in front
+//     that can share it are served together. No call overtakes them, except that a request passes
+//     the first waiter if that also waits for another lock, directly or through others, that the
+//     request's session holds or its context carries, or else each would wait for the other (R13).
+//     A waiter that gives up, or whose session ends, leaves the queue with an error and never holds
 //     up the rest. G7 and G9 hold for slots of semaphores too, but only among callers of this
 //     package. A session whose slot was taken by force gets no other during its lock-delay: its
-//     waiting call keeps its place, and those behind it are served meanwhile.
-//   - G10: The loss of a lock is told (Done is closed) no later than another caller is told of
-//     being granted it.
-//   - G11: A call that a rule refuses changes nothing; one that gives up waiting leaves nothing
-//     held that its session did not hold before; one that ends in ErrCommit may be found in the
+//     waiting call keeps its place, and the calls behind it are served meanwhile.
+//   - G10: The loss of a lock is told (Done is closed) no later than its next grant is told to
+//     another caller.
+//   - G11: A call that a rule refuses changes nothing. A call that gives up waiting leaves nothing
+//     held that its session did not hold before. A write that ends in ErrCommit may be found in the
 //     file by a later Open, whole or not at all. A nil handle never comes with a nil error.
-//   - G12: Close ends every wait and every hold with ErrClosed and leaves no goroutine behind. Of a
-//     session with lifetime Independent only the handles end: the file keeps it, with its locks,
+//   - G12: Close ends every wait and every hold with ErrClosed and leaves no goroutine behind. For
+//     an Independent session only the handles end: the file keeps the session, with its locks,
 //     unless it is a Keeper's.
 //   - G13: A file that is damaged, in use by another process, or of a newer format is refused with
 //     an error that says so, and left as it is, byte for byte.
@@ -97,10 +97,10 @@
 //
 // After a crash the file has some prefix of the commits, at least all that were acknowledged. The
 // next Open ends the sessions that were bound to the process, with their lock-delays. [Independent]
-// ones go on, and [Session.Lock] takes their locks over.
+// sessions go on, and [Session.Lock] takes their locks over.
 //
 // A commit whose outcome is unknown makes the database fail ([ErrFailed]); the next Open finds all
-// of it or nothing. A caller that repeats such a write has to expect that it was done, and an
-// Independent session may hold a lock for which no handle was given (doc/operations.md). A damaged
-// file is refused; [Recover] and [Restore] save what can be read of it.
+// of the commit or nothing. A caller that repeats such a write has to expect that it was done, and
+// an Independent session may hold a lock for which no handle was given (doc/operations.md). A
+// damaged file is refused; [Recover] and [Restore] save what can be read of it.
 package lockd

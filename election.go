@@ -12,12 +12,12 @@ import (
 	"github.com/lockd/lockd/internal/writer"
 )
 
-// electionFlags are the flags of a key that an election is held for: those by which Consul's own
-// client knows a lock of its kind, so that it can stand for the same election over HTTP.
+// electionFlags are the flags of an election's key. By these flags Consul's own client recognizes
+// its kind of lock, so it can stand for the same election over HTTP.
 const electionFlags = 0x2ddccbc058a50c18
 
-// Leader is the handle on a leadership, which lasts for as long as the session holds the lock of
-// the election's key.
+// Leader is the handle on a leadership, which lasts while the session holds the lock of the
+// election's key.
 type Leader struct{ lock *Lock }
 
 // Campaign stands for the election that the key names: it acquires the key's lock as Session.Lock
@@ -31,7 +31,7 @@ func (s *Session) campaign(ctx context.Context, key string, value []byte) (*Lead
 	if err := engine.CheckValue(value); err != nil {
 		return nil, s.db.refused(err)
 	}
-	value = append([]byte{}, value...) // not nil, and still the same when its turn comes
+	value = append([]byte{}, value...) // not nil, and safe from the caller while the call waits
 	opts := &LockOptions{Value: value, Flags: electionFlags}
 	var lock [1]*Lock
 	if err := s.acquire(ctx, []string{key}, opts, lock[:]); err != nil {
@@ -96,15 +96,15 @@ func (e *panicError) Unwrap() error {
 // When fn has returned, Lead resigns if it still leads, and:
 //
 //   - If the leadership was lost, it ignores what fn returned and campaigns again.
-//   - If ctx has ended, it returns ctx's error, joined with fn's if that is another.
+//   - If ctx has ended, it returns ctx's error, joined with fn's error if that is another.
 //   - If fn panicked, it logs the stack and campaigns again after a backoff, from 1 s up to 1 min.
-//     The error that it returns in the end has the last panic. If fn called runtime.Goexit, Lead
+//     The error that Lead returns in the end has the last panic. If fn called runtime.Goexit, Lead
 //     resigns and ends with the goroutine.
 //   - Otherwise it returns what fn returned.
 //
 // A commit that does not succeed is tried again until ctx ends. If a resignation is not durable by
-// then, the error is also ErrCommit, and the session holds the lock until it ends. Its other errors
-// are Keeper.Session's and a *DeadlockError.
+// then, the error is also ErrCommit, and the lock is held until the session ends. Lead's other
+// errors are Keeper.Session's and a *DeadlockError.
 func (k *Keeper) Lead(
 	ctx context.Context, key string, value []byte,
 	fn func(ctx context.Context, proof Sequencer) error,
@@ -131,7 +131,7 @@ func (k *Keeper) Lead(
 		case panicked != nil:
 			last = panicked
 			if k.db.writer.Time().Sub(began) > writer.LastBackoff {
-				wait = 0 // it had gone well for a while
+				wait = 0 // fn had run well for a while
 			}
 			err = k.pause(ctx, wait.next())
 			if err = errors.Join(err, resigned); err != nil {
@@ -158,13 +158,13 @@ func after(last *panicError, err error) error {
 
 // stopped is what Lead returns when ctx has ended while fn ran.
 func stopped(ended, err, resigned error) error {
-	if errors.Is(err, ended) { // it may be joined with another error of fn's
+	if errors.Is(err, ended) { // fn's error may be ended joined with another error
 		ended, err = err, nil
 	}
 	return errors.Join(ended, err, resigned)
 }
 
-// serve runs fn for one term, unless that is over already. It returns what fn did, or its panic.
+// serve runs fn for one term, unless the term is over already. It returns fn's error or its panic.
 func (l *Leader) serve(
 	ctx context.Context, fn func(ctx context.Context, proof Sequencer) error,
 ) (panicked *panicError, err error) {
@@ -189,13 +189,13 @@ func (l *Leader) serve(
 	return nil, err
 }
 
-// resign resigns, as often as that takes. It returns an error if ctx or the database ends before.
+// resign tries to resign until it succeeds. It returns an error if ctx or the keeper ends first.
 func (k *Keeper) resign(ctx context.Context, l *Leader) error {
 	var wait backoff
 	for {
 		err := l.Resign()
 		if !errors.Is(err, ErrCommit) {
-			return nil // it has, or had lost the leadership
+			return nil // l has resigned, or had lost the leadership
 		}
 		if k.pause(ctx, wait.next()) != nil {
 			return err
@@ -203,7 +203,7 @@ func (k *Keeper) resign(ctx context.Context, l *Leader) error {
 	}
 }
 
-// campaign stands until it is elected, with one session after the other.
+// campaign campaigns with one session after the other until it leads.
 func (k *Keeper) campaign(ctx context.Context, key string, value []byte) (*Leader, error) {
 	var wait backoff
 	for {

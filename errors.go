@@ -24,12 +24,12 @@ var (
 	// ErrCorrupt is returned when a file or a backup is damaged. The text says what can be done.
 	ErrCorrupt = store.ErrCorrupt
 
-	// ErrFormat is returned when a file or a backup is not lockd's, or of a newer format.
+	// ErrFormat is returned when a file or a backup is not lockd's, or has a newer format.
 	ErrFormat = store.ErrFormat
 
 	// ErrCommit is returned by a write that could not be made durable. Nothing of it is visible,
-	// and the call may be repeated; a later Open may or may not find it. errors.Is finds the reason
-	// too, such as syscall.ENOSPC.
+	// and the call may be repeated; a later Open may or may not find the write. errors.Is finds the
+	// reason too, such as syscall.ENOSPC.
 	ErrCommit = errors.New("commit did not succeed")
 
 	// ErrFailed is returned by every write after a commit whose outcome is unknown. Reads go on.
@@ -37,12 +37,12 @@ var (
 	ErrFailed = errors.New("database has failed, open it again")
 )
 
-// Errors of a call that a rule refused. It has changed nothing.
+// Errors of a call that a rule refused. The call has changed nothing.
 var (
-	// ErrInvalid is returned when an argument is out of its bounds. The text names it.
+	// ErrInvalid is returned when an argument is out of its bounds. The text names the argument.
 	ErrInvalid = store.ErrInvalid
 
-	// ErrConflict is returned when the state is not the one that the call names.
+	// ErrConflict is returned when the state is not what the call names.
 	ErrConflict = engine.ErrConflict
 
 	// ErrNotHeld is returned when the lock that the call names is not held, or no longer.
@@ -56,11 +56,11 @@ var (
 	ErrCompacted = errors.New("events after this index are no longer kept")
 )
 
-// Causes of an end, for errors.Is. [ErrClosed] is one more, and package catalog has those of a
-// session whose node or check is gone or critical.
+// Causes of the end of a session or a lock, for errors.Is. [ErrClosed] is another, as are package
+// catalog's errors for a node or check that is gone or critical.
 var (
 	// ErrExpired: a session was not renewed within its TTL and grace. The text says how long before
-	// its end it was last renewed or made.
+	// its end the session was last renewed or made.
 	ErrExpired = engine.ErrExpired
 
 	// ErrDestroyed: EndSession ended a session.
@@ -107,7 +107,7 @@ func (e *Error) Error() string {
 // Unwrap returns the reason.
 func (e *Error) Unwrap() error { return e.Err }
 
-// wrap returns err as an *Error, and nil for nil. What an inner call has wrapped stays as it is.
+// wrap returns err as an *Error, and nil for nil. An error that is wrapped already stays as it is.
 func wrap(op, key string, err error) error {
 	if wrapped, _ := err.(*Error); err == nil || wrapped != nil {
 		return err
@@ -115,7 +115,8 @@ func wrap(op, key string, err error) error {
 	return &Error{Op: op, Key: key, Err: refusal(err)}
 }
 
-// refusal returns what the rules refuse a call with as users know it, and any other error as it is.
+// refusal converts an error by which the rules refuse a call to the type that users know, and
+// returns any other error as it is.
 func refusal(err error) error {
 	switch refusal := err.(type) {
 	case *engine.Blocked:
@@ -131,7 +132,7 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
 }
 
-// advised adds to the refusal of a damaged file what can be done.
+// advised adds to the error of a damaged file what the user can do.
 func advised(err error) error {
 	if !errors.Is(err, ErrCorrupt) {
 		return err
@@ -170,7 +171,7 @@ func (e *EndedError) kept() bool {
 // Unwrap returns the cause.
 func (e *EndedError) Unwrap() error { return e.Cause }
 
-// Is reports whether the target is the sentinel of what ended.
+// Is reports whether e is also target: ErrNoSession for a session, ErrNotHeld for a lock.
 func (e *EndedError) Is(target error) bool {
 	switch {
 	case e.kept():
@@ -181,22 +182,22 @@ func (e *EndedError) Is(target error) bool {
 	return target == ErrNotHeld
 }
 
-// Lost reports whether err, of Err, context.Cause or Unlock, says that a session, lock, slot or
+// Lost reports whether err, from Err, context.Cause or Unlock, says that a session, lock, slot or
 // leadership ended otherwise than by its owner's Unlock, Release, Resign or Close, or by DB.Close.
-// Of any other error it is false.
+// For any other error it returns false.
 func Lost(err error) bool {
 	ended, ok := errors.AsType[*EndedError](err)
 	return ok && !engine.Clean(ended.Cause)
 }
 
-// kept is why the handles ended of a session that is still in the file, and of its locks.
+// kept is the cause for the handles of a session that the file keeps, and of its locks.
 type kept struct{ cause error }
 
 func (k *kept) Error() string { return k.cause.Error() + "; Open goes on with it" }
 
 func (k *kept) Unwrap() error { return k.cause }
 
-// Obstacle is the reason why a lock cannot be acquired.
+// Obstacle is why a lock cannot be acquired.
 type Obstacle uint8
 
 // The obstacles.
@@ -205,41 +206,41 @@ const (
 	ObstacleHolder Obstacle = iota + 1
 	// ObstacleDelay: the lock-delay of a lost holder is not over (K18).
 	ObstacleDelay
-	// ObstacleQueue: the lock could be had, but other calls have waited longer (G9, R3).
+	// ObstacleQueue: the lock could be granted, but other calls have waited longer (G9, R3).
 	ObstacleQueue
 	// ObstacleSlots: every slot of the semaphore is held, or was lost and is delayed.
 	ObstacleSlots
 )
 
-// String returns the name of the obstacle in words.
+// String returns the obstacle in words.
 func (o Obstacle) String() string {
 	return name(o, "none", "held", "delayed", "promised to waiters", "all slots taken")
 }
 
 // LockedError says why a lock or a slot could not be acquired, at once or before the context ended.
-// A call that gave up reports the first of its keys that it could not have, and 1,000 Waiters at
-// most.
+// A call that gave up reports the first key whose lock it could not acquire, and at most 1,000
+// Waiters.
 //
-// With ObstacleSlots, Until and Remaining are of the first lost slot that comes back, and zero if
-// none was lost. Holder and what belongs to it are of the slot that has been held for longest.
+// With ObstacleSlots, Until and Remaining describe the first lost slot that comes back, and are
+// zero if none was lost. Holder and the next five describe the slot held for longest.
 type LockedError struct {
 	Key        string
-	Mode       LockMode // that was asked for
+	Mode       LockMode // the requested mode
 	Obstacle   Obstacle
-	Holders    []Holder      // that share the lock; the first is Holder
+	Holders    []Holder      // all that share the lock; the first is Holder
 	Holder     SessionID     // with ObstacleHolder and ObstacleSlots, as the next five
 	HolderName string        // of the holder; empty if it has none
 	Own        bool          // the holder, or one of Holders, is the session that asked
 	Fence      uint64        // of the holder's grant
-	Since      time.Time     // of that grant, as in Holder
+	Since      time.Time     // of that grant, as in a Holder
 	Held       time.Duration // from Since to the refusal
-	Waiters    int           // that would be served before the caller
+	Waiters    int           // calls that would be served before the caller
 	Until      time.Time     // with ObstacleDelay: the delay's end
 	Remaining  time.Duration // with ObstacleDelay: from the refusal to Until
 	Limit      int           // of the semaphore, if a slot was refused
 }
 
-// lockedError is b as users know it.
+// lockedError converts b to the type that users know.
 func lockedError(b *engine.Blocked) *LockedError {
 	return &LockedError{
 		Key: b.Key, Mode: LockMode(b.Mode), Obstacle: Obstacle(b.Obstacle),
@@ -290,7 +291,7 @@ func (e *LockedError) Error() string {
 	return text.String()
 }
 
-// held says for how long.
+// held says for how long the lock has been held.
 func (e *LockedError) held() string {
 	if e.Since.IsZero() {
 		return " since before the file was opened"

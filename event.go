@@ -45,23 +45,23 @@ type Event struct {
 	Entry, Previous Entry
 
 	// Granted is the session that the change granted the key's lock; the fence is Entry's. Ended is
-	// the session whose grant it ended; the fence is Previous's. A change may have both.
+	// the session whose grant the change ended; the fence is Previous's. A change may have both.
 	Granted, Ended SessionInfo
 
-	// Waited is for how long, until Time, Granted had waited in the queue for the lock. A wait that
-	// ended without the lock has no event, but is in Stats.GaveUp.
+	// Waited is how long Granted waited in the queue for the lock, until Time. A wait that ended
+	// without the lock has no event, but counts in Stats.GaveUp.
 	Waited time.Duration
 
 	// Share is the grant of a shared lock that began or ended. The key is as it was, and Entry and
 	// Previous are zero.
 	Share Sequencer
 
-	// Session is the session that was created or ended, or the owner of an attachment, of which
-	// only the ID is known.
+	// Session is the session that was created or ended, or, with only its ID, the owner of an
+	// attachment.
 	Session SessionInfo
 
 	// Cause is why a grant or a session ended, or why the state is repeated. Lost reports whether
-	// it ended otherwise than by its owner.
+	// the grant or session ended otherwise than by its owner.
 	Cause error
 	Lost  bool
 
@@ -108,7 +108,7 @@ func (e Event) String() string {
 	return text.String()
 }
 
-// share says that the event is of a shared lock.
+// share returns the word that marks an event of a shared lock, or no word.
 func (e Event) share() string {
 	if e.Share.Mode == Shared {
 		return "share "
@@ -116,7 +116,7 @@ func (e Event) share() string {
 	return ""
 }
 
-// eventOf makes of an event what users see.
+// eventOf converts an event to the type that users know.
 func (db *DB) eventOf(event *engine.Event) Event {
 	r := &event.Body
 	e := Event{

@@ -5,15 +5,15 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// Fenced writes only while one grant of a lock is held, checked in the transaction of the write. It
-// may be copied and kept.
+// Fenced writes only while one grant of a lock is held. Each write checks that in its transaction.
+// A Fenced may be copied and kept.
 type Fenced struct {
 	db    *DB
 	proof Sequencer
 }
 
-// If returns the writes that are done only while the lock, of the written key or of another one, is
-// held by the grant that proof names. Otherwise, and with a zero proof always, they return
+// If returns the writes that are done only while the lock of the written key, or of another, is
+// held by the grant that proof names. Otherwise, and always with a zero proof, they return
 // ErrNotHeld.
 func (db *DB) If(proof Sequencer) Fenced { return Fenced{db, proof} }
 

@@ -6,14 +6,14 @@ import (
 	"github.com/lockd/lockd/internal/engine"
 )
 
-// Holder is one grant of a lock that is held: the only one, or one of those that share it.
+// Holder is one grant of a held lock: the only grant, or one of several that share the lock.
 type Holder struct {
 	Session SessionInfo
-	Grant   Sequencer // its fence is what ForceUnlock takes
+	Grant   Sequencer // ForceUnlock takes its fence
 	Since   time.Time // when it was granted; zero if that was before the file was opened
 }
 
-// holdersOf returns the holders as users know them.
+// holdersOf converts the holders to the type that users know.
 func holdersOf(holders []engine.Holder) []Holder {
 	var list []Holder
 	for _, h := range holders {

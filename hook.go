@@ -10,7 +10,7 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// door is what a test may do to the database, and see of it.
+// door returns the functions by which a test drives and inspects the database.
 func (db *DB) door() hook.Door {
 	return hook.Door{
 		Next: db.next, CatchUp: db.catchUp, Expire: db.expire,
@@ -31,7 +31,7 @@ func (db *DB) door() hook.Door {
 	}
 }
 
-// locked returns read, called under the writer's mutex.
+// locked returns a function that calls read under the writer's mutex.
 func locked[T any](db *DB, read func() T) func() T {
 	return func() T {
 		db.writer.Lock()
@@ -40,7 +40,7 @@ func locked[T any](db *DB, read func() T) func() T {
 	}
 }
 
-// losesRenewal reports whether a test has the renewal of a session be lost.
+// losesRenewal reports whether a test makes the session lose its renewal.
 func (db *DB) losesRenewal(id schema.ID) bool {
 	s := db.engine.Known(id)
 	return s != nil && handleOf(s).session.renewalLost() != nil
@@ -62,7 +62,7 @@ func (db *DB) handed(locks ...*Lock) {
 	}
 }
 
-// newID returns the ID of a new session, which a test may name.
+// newID returns the ID of a new session, which a test may choose.
 func (db *DB) newID() schema.ID {
 	if db.hooks.NewID == nil {
 		return schema.ID(uuid.New())
@@ -85,7 +85,7 @@ func (db *DB) catchUp(held <-chan struct{}) {
 	db.limits.End()
 }
 
-// expire decides the end of the session by its TTL, and does not wait until that is durable.
+// expire decides the end of the session by its TTL, and does not wait until the end is durable.
 func (db *DB) expire(id [16]byte) (err error) {
 	begun := db.writer.DoSoon(func(tx *engine.Txn) {
 		var s *engine.Session
@@ -100,7 +100,7 @@ func (db *DB) expire(id [16]byte) (err error) {
 		return db.writer.Refused()
 	}
 	if err == nil {
-		db.writer.DoSoon(func(*engine.Txn) {}) // which ends what is due first
+		db.writer.DoSoon(func(*engine.Txn) {}) // every write first ends what is due
 	}
 	return err
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/lockd/lockd/internal/writer"
 )
 
-// host is what the writer tells: it tells the handles, the watchers and the logger.
+// host notifies the handles, the watchers and the logger of what the writer tells it.
 type host struct{ db *DB }
 
 var _ writer.Host = host{}
 
-// Tell makes what is durable known, in the order of G10: first what was lost, then the watchers,
-// then the calls that were granted something.
+// Tell notifies of what has become durable, in the order of G10: first the handles whose lock or
+// session ended, then the watchers, then the calls that waited.
 func (h host) Tell(o engine.Outcome) {
 	db := h.db
 	for i := range o.Effects {
@@ -63,8 +63,8 @@ func (h host) Failed(err error) {
 	h.db.endAll(err)
 }
 
-// StepFailed logs it. If there was no room, further commits succeed while the log has some, and no
-// caller is told before that.
+// StepFailed logs the error. If the disk is full, commits still succeed while the log has room, and
+// no caller is told before that room is used up.
 func (h host) StepFailed(err error) {
 	h.db.logNow(slog.LevelWarn, "checkpoint failed", slog.String("error", err.Error()))
 }

@@ -16,21 +16,21 @@ import (
 	"github.com/lockd/lockd/internal/writer"
 )
 
-// Keeper keeps one session alive: the database renews it in time, and the next call makes another
-// when it has ended. It has to be closed.
+// Keeper keeps one session alive: the database renews it in time, and when it has ended, the next
+// call makes another. A Keeper has to be closed.
 //
-// There are never two sessions: none is made before the end of the last one is durable and its Done
-// is closed. A session is renewed also if the program hangs: see SessionOptions.TTL. Keeper.Close
-// and DB.Close end the session, also if it is Independent. If the process is killed, an Independent
-// session stays in the file, with its locks, until its TTL ends it.
+// A Keeper never has two sessions: it makes none before the end of the last one is durable and its
+// Done is closed. The session is renewed even if the program hangs: see SessionOptions.TTL.
+// Keeper.Close and DB.Close end the session, even if it is Independent. If the process is killed,
+// an Independent session stays in the file, with its locks, until its TTL ends it.
 type Keeper struct {
 	db     *DB
 	opts   SessionOptions
 	ending ending.Ending
 
 	// Both are written under the writer's mutex.
-	newest atomic.Pointer[Session] // the last one made, if its making was not dropped
-	closed atomic.Bool             // Close was called: none is made any more
+	newest atomic.Pointer[Session] // the last session made, even if its creation was dropped
+	closed atomic.Bool             // Close was called: no session is made any more
 }
 
 var errKeeperClosed = fmt.Errorf("keeper %w; NewKeeper gives another", ErrClosed)
@@ -70,7 +70,7 @@ func (k *Keeper) Current() (*Session, bool) {
 
 // Session returns the live session, and makes one if there is none. It tries again after a commit
 // that did not succeed, with a backoff from 1 s up to 1 min. It waits while a check of its options
-// is critical, or, after the first session, while their node or a check is missing; before that it
+// is critical. If their node or a check is missing, it waits too, but before the first session it
 // returns catalog.ErrNoNode or ErrNoCheck. It returns ErrClosed after Keeper.Close too.
 func (k *Keeper) Session(ctx context.Context) (*Session, error) {
 	mustHave(ctx != nil, "context")
@@ -94,7 +94,7 @@ func (k *Keeper) session(ctx context.Context) (*Session, error) {
 		err := k.ensure(ctx)
 		switch {
 		case err == nil:
-			continue // it is there now, or the end of the last one is known
+			continue // a session is there now, or the end of the last one is known
 		case errors.Is(err, ErrCommit):
 			err = k.rest(ctx, SessionsScope(), before.IndexOf(SessionsScope()), wait.next())
 		case k.passes(err):
@@ -106,8 +106,8 @@ func (k *Keeper) session(ctx context.Context) (*Session, error) {
 	}
 }
 
-// ensure makes a session unless one lives, or its end is not known yet. It returns when what it
-// found or made is durable, or ctx ends.
+// ensure makes a session, unless the last one lives or its end is not known yet. It returns when
+// what it found or made is durable, or ctx ends.
 func (k *Keeper) ensure(ctx context.Context) error {
 	db := k.db
 	outcome, _ := db.writer.Start(ctx.Done(), func(tx *engine.Txn) (queued bool, err error) {
@@ -129,8 +129,8 @@ func (k *Keeper) ensure(ctx context.Context) error {
 	return outcome.Wait(ctx, nil)
 }
 
-// passes reports whether a refusal is one that the catalog may put an end to. That a name is
-// missing is more likely a mistake, unless it was there before.
+// passes reports whether a change of the catalog may end the refusal. A missing name is more likely
+// a mistake, unless it was there before.
 func (k *Keeper) passes(err error) bool {
 	if errors.Is(err, catalog.ErrNoNode) || errors.Is(err, catalog.ErrNoCheck) {
 		return k.newest.Load() != nil
@@ -168,7 +168,7 @@ func (k *Keeper) close() error {
 		} else if !errors.Is(err, ErrClosed) && !errors.Is(err, ErrFailed) {
 			return err
 		}
-		<-k.Done() // the end of the database is that of its keepers
+		<-k.Done() // the end of the database ends its keepers
 	}
 	db.writer.Lock()
 	defer db.writer.Unlock()
@@ -179,8 +179,8 @@ func (k *Keeper) close() error {
 	return nil
 }
 
-// rest waits until the scope has changed after the index, or, unless it is 0, for d. It returns why
-// there is nothing to wait for any more.
+// rest waits until the scope has changed after the index, or, unless d is 0, until d has passed. It
+// returns an error if ctx, the keeper or the database ends first.
 func (k *Keeper) rest(ctx context.Context, scope Scope, index uint64, d time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // frees the child
@@ -196,10 +196,10 @@ func (k *Keeper) pause(ctx context.Context, d time.Duration) error {
 	return k.rest(ctx, Scope{}, schema.FirstIndex, d)
 }
 
-// backoff is how long the last wait was before something is tried again.
+// backoff is the length of the last wait before a retry.
 type backoff time.Duration
 
-// next returns how long the next wait is.
+// next returns the length of the next wait.
 func (b *backoff) next() time.Duration {
 	*b = backoff(min(max(writer.FirstBackoff, 2*time.Duration(*b)), writer.LastBackoff))
 	return time.Duration(*b)

@@ -7,10 +7,9 @@ import (
 
 // Limits of what a database takes.
 const (
-	// MaxKeySize is how many bytes a key may have, and any name or ID that something is found by:
-	// 16 KiB.
+	// MaxKeySize is the maximum size in bytes of a key, name or ID: 16 KiB.
 	MaxKeySize = engine.MaxKeySize
-	// MaxValueSize is how many bytes a value may have: 64 MiB.
+	// MaxValueSize is the maximum size in bytes of a value: 64 MiB.
 	MaxValueSize = engine.MaxValueSize
 )
 
@@ -23,8 +22,8 @@ type Entry struct {
 
 	CreateIndex uint64 // of the write that created the key
 	ModifyIndex uint64 // of the last write that changed anything
-	LockIndex   uint64 // how often this key was locked, when free, since it was created (R2)
-	Fence       uint64 // the index of the last grant of its lock, when free, or of a Downgrade
+	LockIndex   uint64 // how often the free lock was granted since the key was created (R2)
+	Fence       uint64 // the index of the last grant of the free lock, or of a Downgrade
 }
 
 // Sequencer returns the proof of the lock that the entry shows. If the lock is free, it proves
@@ -44,7 +43,7 @@ func entryOf(row *schema.Key) Entry {
 	}
 }
 
-// PutOptions adds to a write.
+// PutOptions configures a write.
 type PutOptions struct {
 	// Flags is stored with the value.
 	Flags uint64
@@ -74,8 +73,8 @@ func (db *DB) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
 	return entryOf(row), err
 }
 
-// CompareAndSwap is a Put that is done only if the key's ModifyIndex is index, or, for 0, if there
-// is no such key (K4 to K8). Otherwise it returns ErrConflict.
+// CompareAndSwap is a Put that is done only if the key's ModifyIndex is index, or, for index 0, if
+// the key does not exist (K4 to K8). Otherwise it returns ErrConflict.
 func (db *DB) CompareAndSwap(
 	key string, index uint64, value []byte, opts *PutOptions,
 ) (Entry, error) {
@@ -86,8 +85,8 @@ func (db *DB) CompareAndSwap(
 }
 
 // Delete removes the key, locked or not, and reports whether there was one (K26, K27). The holder
-// loses its lock, with ErrKeyDeleted and no lock-delay (K37). The first waiter gets it at once, on
-// a key made anew.
+// loses its lock, with ErrKeyDeleted and no lock-delay (K37). The first waiter is granted the lock
+// at once, on a new key.
 func (db *DB) Delete(key string) (bool, error) {
 	return write(db, "delete", key, func(tx *engine.Txn) (bool, error) {
 		return deleteKey(tx, key)

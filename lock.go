@@ -17,16 +17,16 @@ type KeyPolicy uint8
 
 // The policies.
 const (
-	// LeaveKey keeps it.
+	// LeaveKey keeps the key.
 	LeaveKey KeyPolicy = KeyPolicy(engine.LeaveKey)
-	// RemoveAfter deletes it, if this grant created it and no call has written to it since. If
-	// there are waiters, the first gets the lock, on a key made anew. A shared lock's key is
-	// deleted by the last holder, if that asked for it, and so did the one that created the key.
-	// The policy is not in the file: after an Open the key of a lock held before stays.
+	// RemoveAfter deletes the key, if this grant created it and no call has written to it since. If
+	// there are waiters, the first is granted the lock, on a new key. The last holder of a shared
+	// lock deletes the key, if both that holder and the one that created the key asked for it. The
+	// policy is not in the file: after an Open the key of a lock held before stays.
 	RemoveAfter KeyPolicy = KeyPolicy(engine.RemoveAfter)
 )
 
-// LockOptions adds to the taking of a lock.
+// LockOptions configures the acquisition of a lock.
 type LockOptions struct {
 	// Value, if it is not nil, is written to the key with the lock, and Flags with it. Otherwise
 	// the key keeps both.
@@ -36,17 +36,17 @@ type LockOptions struct {
 	// Key says what happens to the key after Unlock.
 	Key KeyPolicy
 
-	// Mode is how the lock is to be held. The default is Exclusive.
+	// Mode is how the lock is held. The default is Exclusive.
 	Mode LockMode
 
-	// MaxHold is how long the lock may be held, from its grant on: then it is lost, with
-	// ErrHeldTooLong and the lock-delay of the session, which lives on. Zero means no limit; the
-	// least is a millisecond. It is the handle's: a lock has no limit without a handle, and one
-	// that is taken over has its new handle's from then on. A Downgrade does not prolong it.
+	// MaxHold is how long the lock may be held after its grant. Then it is lost, with
+	// ErrHeldTooLong and the session's lock-delay; the session lives on. Zero means no limit; the
+	// least is a millisecond. The limit is the handle's: a lock without a handle has none, and a
+	// lock that is taken over has its new handle's from then on. A Downgrade does not prolong it.
 	MaxHold time.Duration
 }
 
-// rules is o as the rules know it.
+// rules converts o to the engine's type.
 func (o *LockOptions) rules() engine.LockOptions {
 	if o == nil {
 		return engine.LockOptions{}
@@ -72,7 +72,7 @@ func (o *LockOptions) validate() error {
 	return engine.CheckTTL("LockOptions.MaxHold", o.MaxHold)
 }
 
-// maxHold is MaxHold, and 0 of no options.
+// maxHold returns MaxHold, or 0 for nil options.
 func (o *LockOptions) maxHold() time.Duration {
 	if o == nil {
 		return 0
@@ -81,38 +81,38 @@ func (o *LockOptions) maxHold() time.Duration {
 }
 
 // Lock is the handle on a lock that is or was held, and the only way to release it. If the process
-// crashes, the next Open releases the lock and begins its delay: 15 s, unless Options.Reopen or
-// SessionOptions says otherwise.
+// crashes, the next Open releases the lock and begins its lock-delay: 15 s, unless Options.Reopen
+// or SessionOptions says otherwise.
 type Lock struct {
 	hold   engine.Hold
 	site   callsite.Site // of the call that takes, or waits for, the lock
 	ended  EndedError    // what Err returns; its cause is written before the end is told
 	ending ending.Ending
 
-	shared atomic.Pointer[engine.Hold] // what has taken the place of hold by a Downgrade
+	shared atomic.Pointer[engine.Hold] // the hold that replaced hold in a Downgrade, or nil
 }
 
-// newLock makes the memory of a lock that is about to be held, for so long at most; 0: for ever.
+// newLock allocates a lock that is about to be held, for maxHold at most; 0 means no limit.
 func newLock(maxHold time.Duration) *Lock {
 	l := new(Lock)
 	l.prepare(maxHold)
 	return l
 }
 
-// prepare is newLock in memory that is there.
+// prepare is newLock for a lock that is allocated already.
 func (l *Lock) prepare(maxHold time.Duration) {
 	l.site = callsite.Here()
 	l.hold.Owner = l
 	l.hold.SetMaxHold(maxHold)
 }
 
-// lockOf returns the handle that the hold is part of.
+// lockOf returns the handle that owns the hold.
 func lockOf(hold *engine.Hold) *Lock { return hold.Owner.(*Lock) }
 
 // session is the handle on the session that held the lock.
 func (l *Lock) session() *Session { return handleOf(l.hold.Session).session }
 
-// Key returns the key of the lock.
+// Key returns the lock's key.
 func (l *Lock) Key() string { return l.hold.Key }
 
 // Sequencer returns the proof of this grant, for DB.If or a Guard.
@@ -120,14 +120,14 @@ func (l *Lock) Sequencer() Sequencer {
 	return sequencerOf(l.held().Sequencer())
 }
 
-// held is what the handle has, or had last.
+// held returns the hold that the handle has, or had last.
 func (l *Lock) held() *engine.Hold { return cmp.Or(l.shared.Load(), &l.hold) }
 
 // Done returns a channel that is closed when the lock is no longer held (G10).
 func (l *Lock) Done() <-chan struct{} { return l.ending.Done() }
 
 // Err returns nil while the lock is held, and then an *EndedError with the cause: ErrUnlocked after
-// Unlock. Lost tells a loss from that.
+// Unlock. Lost tells a loss from an unlock.
 func (l *Lock) Err() error { return l.ending.Err() }
 
 // lose tells the end of the lock. Only the first call counts. The caller holds the
@@ -165,7 +165,7 @@ func (l *Lock) unlock() error {
 		if err != nil || l.held() == hold {
 			return cmp.Or(err, l.outcome())
 		}
-		// A Downgrade beside this call had come first, and has been told by now.
+		// A concurrent Downgrade came first, and has been told by now.
 	}
 	return l.outcome()
 }
@@ -178,12 +178,12 @@ func (l *Lock) outcome() error {
 	return l.Err()
 }
 
-// Downgrade makes an exclusive lock a shared one, in one transaction: no other holder comes in
-// between, and the waiters in front that can share it are granted it too (R4). The handle goes on
-// with a new Sequencer; the one from before proves nothing any more. A shared lock is left as it
-// is. It fails as Unlock does; a lock that was released is ErrNotHeld. There is no way back, for
-// two holders would wait for each other: a caller that may have to write takes the lock
-// exclusively, and downgrades it when the write is done.
+// Downgrade makes an exclusive lock shared, in one transaction: no other holder comes in between,
+// and the waiters in front that can share the lock are granted it too (R4). The handle goes on with
+// a new Sequencer; the old one proves nothing any more. A shared lock is left as it is. Downgrade
+// fails as Unlock does; a lock that was released is ErrNotHeld. There is no way back, because two
+// holders would wait for each other: a caller that may have to write takes the lock exclusively,
+// and downgrades it when the write is done.
 func (l *Lock) Downgrade() error {
 	hold, err := l.held(), l.Err()
 	if err == nil {
@@ -200,8 +200,8 @@ func (l *Lock) Downgrade() error {
 
 // ForceUnlock takes the lock from its holder, whose handle ends with ErrForced and the reason, and
 // begins the lock-delay. The fence, as in Entry, LockedError or Holder, names the grant: if that
-// has ended, ForceUnlock returns ErrNotHeld. Of a shared lock it takes every grant with that fence:
-// those of one transaction have the same.
+// grant has ended, ForceUnlock returns ErrNotHeld. Of a shared lock it takes every grant with that
+// fence: grants of one transaction share it.
 func (db *DB) ForceUnlock(key string, fence uint64, reason string) error {
 	err := db.refused(checkKey(key))
 	if err == nil {

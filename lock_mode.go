@@ -6,8 +6,8 @@ import (
 	"github.com/lockd/lockd/internal/engine"
 )
 
-// LockMode says whether a lock is held by one holder alone (R1). No call that shares a lock
-// overtakes one that waits to have it alone (R3).
+// LockMode says whether a lock is held by one holder alone (R1). No call for a shared lock
+// overtakes a call that waits to have it alone (R3).
 type LockMode uint8
 
 // The modes.

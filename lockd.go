@@ -31,15 +31,15 @@ func New(opts *Options) (*DB, error) {
 }
 
 // Open returns the database on the file, and creates the file if there is none. Only one DB, of any
-// process, has a file open: Open waits up to Options.OpenTimeout for it, and then returns ErrInUse.
-// With SyncAlways what it has read is on disk when it returns (G3).
+// process, has a file open: Open waits up to Options.OpenTimeout for the file, and then returns
+// ErrInUse. With SyncAlways the state that Open has read is on disk when it returns (G3).
 //
 // Sessions whose process is gone end, as Options.Reopen says. The others live on, each with a full
 // TTL (S28). Lock-delays go on by the wall clock, never longer than their full length.
 //
 // The file must not be removed or replaced while it is open. Open returns ErrCorrupt (also for an
 // empty file) or ErrFormat for a file that it refuses, fs.ErrNotExist for a symbolic link that
-// leads nowhere, ErrCommit if what is in the file, or the end of a session, cannot be made durable,
+// leads nowhere, ErrCommit if the file's state, or the end of a session, cannot be made durable,
 // and ErrInvalid also for a file system that needs Options.AllowNetworkFS.
 func Open(path string, opts *Options) (*DB, error) {
 	options, err := opts.filledFor(path)
@@ -56,11 +56,11 @@ func Open(path string, opts *Options) (*DB, error) {
 	return db, nil
 }
 
-// newTrial returns a database in memory that is thrown away: what the rules refuse of a backup is
-// found out there. No row of a backup is of its node.
+// newTrial returns a temporary database in memory, in which the rows of a backup are tried against
+// the rules. Its node has a random name, which no row of a backup has.
 func newTrial() (*DB, error) { return New(&Options{Node: rand.Text()}) }
 
-// newDB makes a database that is not started, on no file yet, of options that are filled.
+// newDB makes a database from filled options. It is not started, and has no file yet.
 func newDB(opts *Options) *DB {
 	db := &DB{
 		node: opts.Node, clock: opts.Clock, rows: store.New(),
@@ -88,7 +88,7 @@ func newDB(opts *Options) *DB {
 	return db
 }
 
-// start takes up what the store has, and ends what did not outlive its process.
+// start loads the state that the store has, and ends sessions as opts.Reopen says.
 func (db *DB) start(opts *Options) error {
 	if err := db.engine.CheckReferences(); err != nil {
 		return err
@@ -141,8 +141,8 @@ func (db *DB) endOrphans(policy ReopenPolicy) error {
 	})
 }
 
-// endEach calls end for the sessions that are chosen, the oldest first, each in a transaction of
-// its own (G5). It is called by a body of the writer's.
+// endEach calls end for the chosen sessions, the oldest first, each in a transaction of its own
+// (G5). It is called by the body of writer.DoAll or writer.Close.
 func (db *DB) endEach(
 	chosen func(*engine.Session) bool, end func(tx *engine.Txn, s *engine.Session),
 ) error {
@@ -156,14 +156,14 @@ func (db *DB) endEach(
 	return errors.Join(errs...)
 }
 
-// endWith returns what ends a session with the cause.
+// endWith returns a function that ends a session with the cause.
 func endWith(cause error) func(*engine.Txn, *engine.Session) {
 	return func(tx *engine.Txn, s *engine.Session) { tx.EndSession(s, cause) }
 }
 
 // Close ends the database (G12). Sessions that are bound to the process, or are a Keeper's, end
-// without lock-delays. Of the others the handles end with ErrClosed, which is neither ErrNoSession
-// nor ErrNotHeld.
+// without lock-delays. For other sessions only the handles end, with ErrClosed, which is neither
+// ErrNoSession nor ErrNotHeld.
 //
 // Close returns ErrCommit if the end could not be made durable, and ErrFailed if the database had
 // failed before: then the next Open finds what it finds after a crash. A repeated call waits for
@@ -179,7 +179,7 @@ func (db *DB) Close() error {
 	db.writer.EndAll(func() { db.endAll(errDatabaseClosed) })
 	db.hub.Close()
 	err = errors.Join(err, db.writer.CloseFile())
-	db.logger.Close() // when a step has been told of
+	db.logger.Close() // after CloseFile, in which a step of a checkpoint may fail
 	close(db.closed)
 	return wrap("close", "", err)
 }
@@ -196,8 +196,8 @@ func (db *DB) windUp() error {
 		db.endEach((*engine.Session).ClosesWithDatabase, endWith(errDatabaseClosed)))
 }
 
-// endAll ends every wait, lock, session and keeper that is left, without a write: their handles, of
-// what a file keeps. The caller holds the writer's mutex.
+// endAll ends every remaining wait, lock, session and keeper, without a write. If the file keeps
+// the session, only the handles end. The caller holds the writer's mutex.
 func (db *DB) endAll(why error) {
 	refusal := db.writer.Refused()
 	for _, s := range db.engine.AllSessions() {

@@ -13,9 +13,9 @@ import (
 type LockInfo struct {
 	Key string
 
-	// Holder is the session that holds the lock, or the first of those that share it; zero if it is
-	// free. Fence and Since are of its grant, as in Holder, and Held is the time since then, if
-	// known.
+	// Holder is the session that holds the lock, or the first of those that share it; zero if the
+	// lock is free. Fence and Since are of its grant, as in a Holder, and Held is the time since
+	// then, if known.
 	Holder SessionInfo
 	Fence  uint64
 	Since  time.Time
@@ -29,8 +29,8 @@ type LockInfo struct {
 	DelayedUntil time.Time
 	DelayedMode  LockMode
 
-	// Limit is the semaphore's limit at its keys, prefix/.lock, which has the queue, and
-	// prefix/session of each slot; 0 at any other.
+	// Limit is the semaphore's limit at its keys: prefix/.lock, which has the queue, and
+	// prefix/session of each slot; 0 at any other key.
 	Limit int
 
 	// Queue has the waiters, the next to be served first.
@@ -42,15 +42,15 @@ type WaiterInfo struct {
 	Session SessionInfo
 	Since   time.Time     // when the call began to wait
 	Waited  time.Duration // how long ago that is
-	Mode    LockMode      // in which it is to have the lock
+	Mode    LockMode      // the requested mode
 
-	// Keys are all the locks that the call waits for: LockAll may wait although this one is free.
+	// Keys are all the locks that the call waits for: LockAll may wait although this lock is free.
 	Keys []string
 }
 
 // Locks yields every lock that is held, delayed or waited for, in the order of the keys, as they
-// are when the loop begins. Until a grant is committed its session is a waiter. It holds the
-// database's lock for a time in proportion to the number of locks and waiters.
+// are when the loop begins. Until a grant is committed, its session is a waiter. Locks holds the
+// database's lock for a time proportional to the number of locks and waiters.
 func (db *DB) Locks() iter.Seq[LockInfo] {
 	return func(yield func(LockInfo) bool) {
 		views, now := db.lockViews(db.engine.LockViews)
@@ -59,10 +59,10 @@ func (db *DB) Locks() iter.Seq[LockInfo] {
 	}
 }
 
-// MostAwaited returns the n locks that most calls wait for, or fewer, as Locks describes them: the
-// most awaited first, of two with as many waiters that whose first has waited longer, and then by
-// the key. It holds the database's lock for a time in proportion to the number of locks that Locks
-// yields, and of the waiters of those n.
+// MostAwaited returns the n locks that most calls wait for, or fewer, as Locks describes them.
+// Their order is by the number of waiters, most first, then by the wait of the first waiter,
+// longest first, and then by key. It holds the database's lock for a time proportional to the
+// number of locks that Locks yields, and of the waiters of those n.
 func (db *DB) MostAwaited(n int) []LockInfo {
 	views, now := db.lockViews(func(now time.Time) []engine.LockView {
 		return db.engine.MostAwaited(n, now)

@@ -17,8 +17,8 @@ import (
 // slowCommit is how long a commit may take before it is logged.
 const slowCommit = time.Second
 
-// newLogger returns the logger of the options. If they name none, each lock that comes and goes
-// need not pay for the default logger, which as a rule does not take Debug.
+// newLogger returns the logger of the options. If they name none and the default logger does not
+// take Debug, no Debug records are made, so grants and releases cost less.
 func (db *DB) newLogger(opts *Options) *logger.Logger {
 	chosen, least := opts.Logger, slog.LevelDebug
 	handler := cmp.Or(chosen, slog.Default()).Handler()
@@ -82,7 +82,7 @@ func (db *DB) logLock(event *engine.Event) {
 	}
 }
 
-// logGrant logs what has become of the grant that the row tells of.
+// logGrant logs the beginning or the end of the grant in the row.
 func (db *DB) logGrant(
 	level slog.Level, message string, event *engine.Event, holder *schema.Session, row any,
 	more []slog.Attr,
@@ -121,7 +121,7 @@ func (db *DB) logSlow(f *engine.Effect) {
 	db.logger.Add(s.At, slog.LevelWarn, message, append(attrs, callerAttrs(f)...)...)
 }
 
-// slowHoldAttrs are for how long a lock is held, if that is known, and who waits for it.
+// slowHoldAttrs tell how long a lock has been held, if that is known, and who waits for it.
 func slowHoldAttrs(s *engine.Slow) []slog.Attr {
 	var attrs []slog.Attr
 	if s.Lasted > 0 {
@@ -134,8 +134,8 @@ func slowHoldAttrs(s *engine.Slow) []slog.Attr {
 	return attrs
 }
 
-// blockedAttrs are what is in the way of a call that waits: of holders that share the lock how many
-// there are, and the one that has for longest.
+// blockedAttrs tell what is in the way of a call that waits. Of holders that share the lock they
+// tell the number, and the one that has held it for longest.
 func blockedAttrs(b *engine.Blocked) []slog.Attr {
 	if b == nil {
 		return nil
@@ -156,7 +156,7 @@ func blockedAttrs(b *engine.Blocked) []slog.Attr {
 	return attrs
 }
 
-// callerAttrs are where the call was that took the lock, or waits for it, if that was kept.
+// callerAttrs tell where the call was made that took the lock, or waits for it, if that was kept.
 func callerAttrs(f *engine.Effect) []slog.Attr {
 	var lock *Lock
 	switch {
@@ -182,7 +182,7 @@ func (db *DB) logSession(event *engine.Event) {
 		message, row = "session ended", r.Old.(*schema.Session)
 		switch {
 		case engine.Clean(r.Cause):
-		case errors.Is(r.Cause, ErrDestroyed): // which is how clients of an API end theirs
+		case errors.Is(r.Cause, ErrDestroyed): // clients of an API end their sessions this way
 			level = slog.LevelInfo
 		default:
 			level = slog.LevelWarn
@@ -212,7 +212,7 @@ func causeAttrs(cause error) []slog.Attr {
 	return []slog.Attr{slog.String("cause", cause.Error())}
 }
 
-// waitAttrs are for how long a session had waited for what it was granted, if it had.
+// waitAttrs tell how long a session waited for its grant, if it did.
 func waitAttrs(waited time.Duration) []slog.Attr {
 	if waited == 0 {
 		return nil

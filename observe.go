@@ -12,8 +12,8 @@ import (
 
 // Leadership is the state of an election: the leader, or a vacancy.
 type Leadership struct {
-	// Fence is of the leader's grant. In a vacancy it is the last leader's, or that of a session
-	// which has shared the lock since; 0 if there was none or the key has been deleted since.
+	// Fence is the leader's fence. In a vacancy it is the last leader's, or of a session that has
+	// shared the lock since; 0 if there was none or the key has been deleted since.
 	Fence uint64
 
 	// Leader is the proof of the leadership; its Session leads. It is zero in a vacancy.
@@ -30,18 +30,19 @@ type Leadership struct {
 // Vacant reports whether no session leads.
 func (l Leadership) Vacant() bool { return l.Leader == Sequencer{} }
 
-// newsTo reports whether who knows of the one before has to be told of l.
+// newsTo reports whether a caller that was told of before has to be told of l.
 func (l Leadership) newsTo(before Leadership) bool {
 	return l.Leader != before.Leader || l.Fence != before.Fence ||
 		!bytes.Equal(l.Value, before.Value) ||
 		!l.Until.IsZero() && !l.Until.Equal(before.Until)
 }
 
-// Observe yields the state of the election that the key names: the present one, and then each
-// leader, each value that one proclaims, and each vacancy, in the order of their fences. A leader
-// that hands over to the next makes no vacancy. Sessions that share the lock do not lead. The end
-// of a lock-delay is not yielded: see Leadership.Until. If events were dropped (Options.History),
-// it goes on with the present state. The Leadership that comes with the error looks like a vacancy.
+// Observe yields the state of the election that the key names: the present state, and then each
+// leader, each value that a leader proclaims, and each vacancy, in the order of their fences. A
+// leader that hands over to the next makes no vacancy. Sessions that share the lock do not lead.
+// The end of a lock-delay is not yielded: see Leadership.Until. If events were dropped
+// (Options.History), Observe goes on with the present state. The Leadership that comes with the
+// error looks like a vacancy.
 func (db *DB) Observe(ctx context.Context, key string) iter.Seq2[Leadership, error] {
 	mustHave(ctx != nil, "context")
 	db.writer.MustNotBeFunction()
@@ -63,13 +64,13 @@ type observer struct {
 	db    *DB
 	key   string
 	yield func(Leadership, error) bool
-	last  *Leadership // that it yielded
+	last  *Leadership // the last one yielded
 }
 
-// show yields what is not known yet.
+// show yields l, unless the loop knows it already.
 func (o *observer) show(l Leadership) bool {
 	if o.last != nil {
-		l.Fence = max(l.Fence, o.last.Fence) // that of a vacancy went with the key
+		l.Fence = max(l.Fence, o.last.Fence) // a vacancy's fence is deleted with the key
 		if !l.newsTo(*o.last) {
 			return true
 		}
@@ -98,11 +99,11 @@ func (o *observer) present(s *Snapshot) Leadership {
 	return l
 }
 
-// take makes of an event of the key what there is to tell.
+// take yields what an event of the key changed in the leadership, if anything.
 func (o *observer) take(e *engine.Event) bool {
 	r := &e.Body
 	if r.Kind == engine.ShareGranted || r.Kind == engine.ShareEnded {
-		return true // the key stands in an event of its own, if it has changed
+		return true // if the key has changed too, it has an event of its own
 	}
 	old, _ := r.Old.(*schema.Key)
 	row, _ := r.New.(*schema.Key)

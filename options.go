@@ -39,8 +39,8 @@ type Options struct {
 	// databases on one file destroy it.
 	AllowNetworkFS bool
 
-	// History is how many events are kept, for Watch and DB.History. The default is 10,000. Those
-	// of one commit are dropped together; if they take more than 64 MiB, fewer are kept.
+	// History is how many events are kept, for Watch and DB.History. The default is 10,000. Events
+	// of one commit are dropped together; if the events take more than 64 MiB, fewer are kept.
 	History int
 
 	// Logger gets records of grants and releases (Debug), losses and what is slow (Warn), and
@@ -77,8 +77,8 @@ type ReopenPolicy uint8
 
 // The policies.
 const (
-	// EndBound ends them, with ErrProcessGone and their lock-delays: what the dead process has
-	// started elsewhere may still be at work.
+	// EndBound ends these sessions, with ErrProcessGone and their lock-delays: what the dead
+	// process has started elsewhere may still be at work.
 	EndBound ReopenPolicy = iota
 	// EndBoundWithoutDelay ends them without a lock-delay, for holders that do all of their work in
 	// their process. A delay that had begun before goes on.
@@ -97,7 +97,7 @@ const (
 	defaultNode        = "local"
 )
 
-// filled returns the options with the defaults in place of what is not set, or an error that names
+// filled returns the options with defaults for the fields that are not set, or an error that names
 // every field that is out of its bounds.
 func (o *Options) filled() (Options, error) {
 	var options Options
@@ -117,13 +117,13 @@ func (o *Options) filled() (Options, error) {
 	return options, nil
 }
 
-// filledFor is filled for a call on the file at the path, which has to have a name.
+// filledFor is filled for a call on the file at the path, which must not be empty or too long.
 func (o *Options) filledFor(path string) (Options, error) {
 	options, err := o.filled()
 	return options, cmp.Or(err, engine.CheckName("path", path))
 }
 
-// file returns what the store needs of options that are filled.
+// file returns the store's part of filled options.
 func (o *Options) file() store.Options {
 	opts := store.Options{
 		Timeout: o.OpenTimeout, Mode: o.FileMode, NoSync: o.Sync == SyncNever,

@@ -24,18 +24,18 @@ type Recovery struct {
 	// included: `keys: "color": its checksum does not match`. The key too may be damaged.
 	Missing []string
 
-	// Doubtful is what is in the backup and may be out of date, and a newest commit that is left
-	// out because it may never have been whole.
+	// Doubtful is what is in the backup and may be out of date. It also names a newest commit that
+	// is left out because it may never have been whole.
 	Doubtful []string
 }
 
-// Recover reads a damaged file of a closed database, which it leaves as it is, and writes to w a
-// backup, for Restore, of each row whose checksum holds. Where rows are lost, it takes older copies
-// that the file still has, as doubtful. Rows that do not fit without missing ones, such as a
-// service without its node, are missing too.
+// Recover reads a damaged file of a closed database, and writes to w a backup, for Restore, of each
+// row whose checksum holds. It leaves the file as it is. Where rows are lost, it takes older copies
+// that the file still has, as doubtful. A row that does not fit without a missing row, such as a
+// service without its node, is missing too.
 //
 // It returns ErrInUse or ErrFormat as Open does, ErrCorrupt if there is nothing of lockd's in the
-// file, and fs.ErrNotExist if there is no file. Of the options OpenTimeout counts.
+// file, and fs.ErrNotExist if there is no file. It uses Options.OpenTimeout.
 func Recover(path string, w io.Writer, opts *Options) (*Recovery, error) {
 	mustHave(w != nil, "writer")
 	r, err := recoverTo(path, w, opts)
@@ -78,7 +78,7 @@ func recoverTo(path string, w io.Writer, opts *Options) (*Recovery, error) {
 	return r, store.WriteBackup(w, s)
 }
 
-// texts returns the remarks, with what a user knows a row by in place of its key in a file.
+// texts returns the remarks, with the name by which a user knows a row in place of its key.
 func texts(remarks []store.Remark) (texts []string) {
 	for _, r := range remarks {
 		text := r.Text
@@ -154,7 +154,7 @@ func newestByID(nodes []schema.Node) map[string]schema.Node {
 	return newest
 }
 
-// rowName is what a user knows a row by that a file has under the key.
+// rowName is the name by which a user knows the row that a file has under the key.
 func rowName(table, key string) string {
 	const idSize = len(SessionID{})
 	switch {

@@ -27,9 +27,9 @@ func (db *DB) Renew(id SessionID) error {
 	return wrap("renew", id.String(), db.refused(err))
 }
 
-// published returns the handle of a session that is published. One whose creation is not durable
-// yet is not known to anybody, so it is not there (G3). That none is there needs no commit either:
-// a session is published until its end is durable.
+// published returns the handle on a published session. A session whose creation is not durable yet
+// is unknown to every caller, so it does not exist (G3). To answer that there is no session needs
+// no commit either: a session stays published until its end is durable.
 func (db *DB) published(id SessionID) (*Session, error) {
 	if id.IsZero() {
 		return nil, invalid("session is empty")
@@ -50,20 +50,20 @@ func (db *DB) published(id SessionID) (*Session, error) {
 
 // Renew begins the session's TTL anew, from the moment of the call (G6); without a TTL it does
 // nothing (S25). It writes nothing and moves no index, and waits neither for a commit nor for the
-// function of an Update. If the session has ended, or its TTL had passed at the call, it returns
-// when that is durable.
+// function of an Update. If the session has ended, or its TTL had passed at the call, Renew returns
+// when the end is durable.
 func (s *Session) Renew() error {
 	err := s.renewalLost()
 	if err == nil {
 		err = s.renew(s.db.writer.Time())
 	}
 	if err == nil {
-		return nil // to write the ID out takes longer than to renew
+		return nil // formatting the ID takes longer than the renewal
 	}
 	return wrap("renew", s.ID().String(), err)
 }
 
-// renew is Renew for a call that was made at that time.
+// renew is Renew for a call made at the given time.
 func (s *Session) renew(called time.Time) error {
 	db := s.db
 	db.writer.LockBeside()
@@ -73,8 +73,8 @@ func (s *Session) renew(called time.Time) error {
 	if err != nil || renewed {
 		return err
 	}
-	// It has ended, or is due: an update ends it now, and waits until that is durable. Or it lives
-	// after all: it is kept alive and only the timer was late, or its end was dropped meanwhile.
+	// The session has ended, or is due: an update ends it now, and waits until its end is durable.
+	// Or it lives after all: it is kept alive and only the timer was late, or its end was dropped.
 	err = db.update(func(*engine.Txn) error {
 		renewed = s.state.Extend(called)
 		return nil
@@ -92,18 +92,17 @@ func (s *Session) renew(called time.Time) error {
 // clock: the TTL and the grace after the last renewal (G6). It reports false if the session has no
 // TTL.
 //
-// It is not in the file: an Open begins the TTL anew (S28). A session that KeepAlive or a Keeper
-// renews lives on past its deadline if only their timer is late. When a session has ended, its
-// deadline stays.
+// The deadline is not in the file: an Open begins the TTL anew (S28). A session that KeepAlive or a
+// Keeper renews lives on past its deadline if only their timer is late. When a session has ended,
+// its deadline stays.
 func (s *Session) Deadline() (deadline time.Time, ok bool) {
 	s.db.writer.LockBeside()
 	defer s.db.writer.Unlock()
 	return s.state.Deadline()
 }
 
-// KeepAlive renews the session in time, until ctx ends, and returns its error, or until the session
-// has ended, and returns Err's. The session then lives also if its work hangs: see
-// SessionOptions.TTL.
+// KeepAlive renews the session in time until ctx or the session ends, and returns ctx's error or
+// the session's. Until then the session lives even if its work hangs: see SessionOptions.TTL.
 func (s *Session) KeepAlive(ctx context.Context) error {
 	mustHave(ctx != nil, "context")
 	if err := s.startKeeping(); err != nil {
@@ -127,7 +126,7 @@ func (s *Session) startKeeping() error {
 	db.writer.Lock()
 	defer db.writer.Unlock()
 	if refusal := db.writer.Refused(); refusal != nil {
-		// Since it was renewed: no call would stop a timer.
+		// The database ended after the renewal: no call would stop a timer.
 		return cmp.Or(s.Err(), refusal)
 	}
 	if now := db.writer.Time(); db.engine.Keep(&s.state, now) {

@@ -24,8 +24,8 @@ func (s *Slot) Sequencer() Sequencer { return s.lock.Sequencer() }
 // Done is as Lock.Done (G10).
 func (s *Slot) Done() <-chan struct{} { return s.lock.Done() }
 
-// Err is as Lock.Err. It is ErrUnlocked after Release, and when a client took the session off the
-// holders of the semaphore.
+// Err is as Lock.Err. It is ErrUnlocked after Release, and after a client removed the session from
+// the holders of the semaphore.
 func (s *Slot) Err() error { return s.lock.Err() }
 
 // Context is as Lock.Context.
@@ -40,16 +40,16 @@ func (s *Slot) Release() error { return wrap("release", s.Prefix(), s.lock.unloc
 //
 // The first call creates the semaphore, with its limit. After that a limit of 0 means the
 // semaphore's own, and any other has to equal it; SetLimit changes it. If the semaphore is deleted
-// while the call waits, the call's limit creates it again. Consul's official client can share it,
-// outside the queue and the lock-delays: prefix/.lock has the limit and the holders, and each
-// holder locks prefix/session (doc/semantics.md). The lock of prefix/.lock itself is best left
-// alone: a call that waits for it stands in the same queue, and counts as one that waits for a
-// slot. A circle of calls that wait for both is not refused as a deadlock.
+// while the call waits, the call's limit creates it again. Consul's official client can share the
+// semaphore, outside the queue and the lock-delays: prefix/.lock has the limit and the holders, and
+// each holder locks prefix/session (doc/semantics.md). The lock of prefix/.lock itself is best left
+// alone: a call that waits for it stands in the same queue, and counts as a waiter for a slot. A
+// circle of calls that wait for both is not refused as a deadlock.
 //
 // It fails as Session.Lock does. It returns ErrInvalid also for a limit that is not between 0 and
 // 2^20 and a prefix that is not a clean path; ErrConflict if the limit is not the semaphore's, if
-// prefix/.lock has another value, or if the session has a slot or waits for one; and a *LockedError
-// if another session holds the lock of prefix/session.
+// prefix/.lock has a foreign value, or if the session has a slot or waits for one; and a
+// *LockedError if another session holds the lock of prefix/session.
 func (s *Session) Acquire(ctx context.Context, prefix string, limit int) (*Slot, error) {
 	mustHave(ctx != nil, "context")
 	err := ctx.Err()
@@ -86,8 +86,8 @@ func (s *Session) TryAcquire(prefix string, limit int) (*Slot, error) {
 }
 
 // SetLimit sets the limit of the semaphore, between 1 and 2^20, and creates the semaphore if need
-// be. If the limit rises, waiters get the new slots in the same transaction; if it falls, holders
-// keep theirs. It refuses what Acquire refuses.
+// be. If the limit rises, waiters are granted the new slots in the same transaction; if it falls,
+// holders keep theirs. It refuses what Acquire refuses.
 func (db *DB) SetLimit(prefix string, limit int) error {
 	err := checkSemaphore(prefix)
 	if err == nil {
@@ -99,7 +99,7 @@ func (db *DB) SetLimit(prefix string, limit int) error {
 	return wrap("set limit", prefix, err)
 }
 
-// checkSlot refuses what Acquire and TryAcquire cannot be asked for. A limit of 0 is the
+// checkSlot refuses a prefix or limit that Acquire and TryAcquire do not take. A limit of 0 is the
 // semaphore's own.
 func checkSlot(prefix string, limit int) error {
 	if err := checkSemaphore(prefix); err != nil || limit == 0 {
@@ -115,8 +115,8 @@ func checkLimit(limit int) error {
 	return nil
 }
 
-// checkSemaphore refuses what cannot be a semaphore. One that the official client would keep at
-// another key, because it cleans paths, would be another semaphore there.
+// checkSemaphore refuses a prefix that cannot name a semaphore. The official client cleans paths: a
+// prefix that is not clean would name another key there, and so another semaphore.
 func checkSemaphore(prefix string) error {
 	if err := engine.CheckName("prefix", prefix); err != nil {
 		return err

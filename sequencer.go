@@ -12,14 +12,13 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// Sequencer is the proof of a lock: it names one grant, and no other grant ever has the same (G8).
-// It is comparable, and has a text form. It is no credential: every caller can read one in an
-// Entry, or make one up. The zero value proves nothing, and is refused wherever a sequencer is
-// checked.
+// Sequencer is the proof of a lock: it names one grant, and never another (G8). It is comparable,
+// and has a text form. It is no credential: every caller can read one in an Entry, or make one up.
+// The zero value proves nothing, and is refused wherever a sequencer is checked.
 type Sequencer struct {
 	Key       string
 	Session   SessionID
-	LockIndex uint64 // how often the key was locked, when free, since it was created
+	LockIndex uint64 // how often the free lock was granted since the key was created
 	Fence     uint64 // the index of the grant
 	Mode      LockMode
 }
@@ -29,8 +28,8 @@ var (
 	_ encoding.TextUnmarshaler = (*Sequencer)(nil)
 )
 
-// String returns the text form, fence:lockindex:mode:session:key, with the key percent-encoded but
-// for its slashes. Of the zero value it is empty.
+// String returns the text form, fence:lockindex:mode:session:key, with the key percent-encoded
+// except its slashes. For the zero value it is empty.
 func (q Sequencer) String() string {
 	if q == (Sequencer{}) {
 		return ""
@@ -39,7 +38,7 @@ func (q Sequencer) String() string {
 	return fmt.Sprintf("%d:%d:%s:%s:%s", q.Fence, q.LockIndex, q.Mode, q.Session, key)
 }
 
-// ParseSequencer reads the text form. Any other text is ErrInvalid, the empty one too.
+// ParseSequencer reads the text form. Any other text is ErrInvalid, also the empty text.
 func ParseSequencer(text string) (Sequencer, error) {
 	q, err := parseSequencer(text)
 	return q, wrap("parse sequencer", text, err)
@@ -69,7 +68,7 @@ func parseSequencer(text string) (Sequencer, error) {
 	default:
 		return Sequencer{}, invalid("mode %q is neither %s nor %s", parts[2], Exclusive, Shared)
 	}
-	// That of a free lock has no session, and proves nothing.
+	// The sequencer of a free lock has no session, and proves nothing.
 	if parts[3] != "" {
 		var ok bool
 		if q.Session, ok = parseSessionID(parts[3]); !ok {
@@ -89,7 +88,7 @@ func parseSequencer(text string) (Sequencer, error) {
 // MarshalText returns the text form.
 func (q Sequencer) MarshalText() ([]byte, error) { return []byte(q.String()), nil }
 
-// UnmarshalText is ParseSequencer: an optional field of JSON is tagged omitzero.
+// UnmarshalText is ParseSequencer, so tag an optional field of JSON omitzero.
 func (q *Sequencer) UnmarshalText(text []byte) error {
 	parsed, err := ParseSequencer(string(text))
 	if err != nil {
@@ -99,7 +98,7 @@ func (q *Sequencer) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// rules is q as the rules know it.
+// rules converts q to the engine's type.
 func (q Sequencer) rules() engine.Sequencer {
 	return engine.Sequencer{
 		Key: q.Key, Session: schema.ID(q.Session), LockIndex: q.LockIndex, Fence: q.Fence,
@@ -107,7 +106,7 @@ func (q Sequencer) rules() engine.Sequencer {
 	}
 }
 
-// sequencerOf returns q as users know it.
+// sequencerOf converts q to the type that users know.
 func sequencerOf(q engine.Sequencer) Sequencer {
 	return Sequencer{
 		Key: q.Key, Session: SessionID(q.Session), LockIndex: q.LockIndex, Fence: q.Fence,
@@ -115,21 +114,21 @@ func sequencerOf(q engine.Sequencer) Sequencer {
 	}
 }
 
-// Guard protects a resource outside lockd, such as a file or a queue: by the fence, and then by the
-// lock index, it admits an exclusive grant if it has seen no later grant of the lock, and a shared
-// one if it has seen no later exclusive one (R6). One Guard guards one resource. The zero value is
-// ready.
+// Guard protects a resource outside lockd, such as a file or a queue. It orders grants of a lock by
+// fence, and then by lock index. It admits an exclusive grant if it has seen no later grant, and a
+// shared grant if it has seen no later exclusive grant (R6). One Guard guards one resource. The
+// zero value is ready.
 //
 // It does not ask the database: a forged sequencer with a larger fence shuts the true holder out. A
 // resource that outlives its process stores the highest fence with its data instead.
 type Guard struct {
 	mu        sync.Mutex // protects what follows
 	newest    Sequencer
-	exclusive Sequencer // the newest of this mode
+	exclusive Sequencer // the newest in mode Exclusive
 }
 
-// Check returns nil if q is admitted, ErrNotHeld if q has passed, and ErrInvalid if q proves
-// nothing or is of another key than the first one.
+// Check returns nil if q is admitted, ErrNotHeld if a later grant shuts q out, and ErrInvalid if q
+// proves nothing or is of another key than the first q.
 func (g *Guard) Check(q Sequencer) error {
 	return wrap("guard", q.Key, g.check(q))
 }
@@ -165,5 +164,5 @@ func (g *Guard) check(q Sequencer) error {
 	return nil
 }
 
-// proves says whether the lock that q names is held by this very grant (K41).
+// proves returns an error unless the lock that q names is held by this very grant (K41).
 func proves(tx *engine.Txn, q Sequencer) error { return tx.Proves(q.rules()) }

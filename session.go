@@ -33,9 +33,9 @@ type SessionOptions struct {
 
 	// TTL is how long the session lives without a renewal, exactly (S26). Zero means for ever.
 	//
-	// A process that dies needs none: the next Open ends its sessions. A TTL is for holders over a
-	// network, for Independent sessions, and for work that may hang and calls Session.Renew itself;
-	// beside Session.KeepAlive or a Keeper such work puts a catalog.Check that has a TTL.
+	// A process that dies needs no TTL: the next Open ends its sessions. A TTL is for holders over
+	// a network, for Independent sessions, and for work that may hang and calls Session.Renew
+	// itself. With Session.KeepAlive or a Keeper such work also needs a catalog.Check with a TTL.
 	TTL time.Duration
 
 	// Grace is added to the TTL before the session ends, for renewals over a network.
@@ -46,7 +46,7 @@ type SessionOptions struct {
 	// means DefaultLockDelay, NoLockDelay none.
 	LockDelay time.Duration
 
-	// Behavior says what happens to the held keys at the end.
+	// Behavior says what happens to the locked keys at the end.
 	Behavior Behavior
 
 	// Lifetime says whether the session ends with its process.
@@ -59,7 +59,7 @@ type SessionOptions struct {
 	// removed.
 	Checks []string
 
-	// Meta describes the holder, in MaxKeySize bytes at most.
+	// Meta describes the holder, in at most MaxKeySize bytes.
 	Meta map[string]string
 }
 
@@ -115,37 +115,38 @@ func (o *SessionOptions) validate() error {
 type Session struct {
 	_ noCopy
 
-	// Both together are one line of the processor's cache: see engine.Session and BenchmarkRenew.
+	// The two fit one line of the processor's cache: see engine.Session and BenchmarkRenew.
 	db    *DB
 	state engine.Session
 }
 
-// sessionHandle is what else there is of a Session: most of it is for its end.
+// sessionHandle has the rest of a Session, most of it for the session's end.
 type sessionHandle struct {
 	session *Session
 	ending  ending.Ending
 }
 
-// newHandle makes the memory of a session.
+// newHandle allocates a session and its handle.
 func (db *DB) newHandle() *engine.Session {
 	s := &Session{db: db}
 	s.state.SetOwner(&sessionHandle{session: s})
 	return &s.state
 }
 
-// handleOf returns the handle that the session is part of.
+// handleOf returns the handle of the session.
 func handleOf(s *engine.Session) *sessionHandle { return s.Owner.(*sessionHandle) }
 
 func (s *Session) ending() *ending.Ending { return &handleOf(&s.state).ending }
 
-// noCopy has go vet tell who copies what it is in.
+// noCopy makes go vet report each copy of the struct that it is in.
 type noCopy struct{}
 
 func (*noCopy) Lock()   {}
 func (*noCopy) Unlock() {}
 
-// NewSession creates a session. Its TTL runs from the call. It returns catalog.ErrNoNode,
-// ErrNoCheck or ErrCheckCritical for a node or check that it cannot be bound to (S16 to S18).
+// NewSession creates a session, whose TTL runs from the call. It returns catalog.ErrNoNode,
+// ErrNoCheck or ErrCheckCritical for a node or check that the session cannot be bound to (S16 to
+// S18).
 func (db *DB) NewSession(opts *SessionOptions) (*Session, error) {
 	if opts == nil {
 		opts = &SessionOptions{}
@@ -162,7 +163,7 @@ func (db *DB) NewSession(opts *SessionOptions) (*Session, error) {
 	})
 }
 
-// row is that of a new session.
+// row returns the row of a new session.
 func (o *SessionOptions) row(id schema.ID) schema.Session {
 	return schema.Session{
 		ID: id, Name: o.Name, Node: o.Node, TTL: o.TTL, Grace: o.Grace,
@@ -171,7 +172,7 @@ func (o *SessionOptions) row(id schema.ID) schema.Session {
 	}
 }
 
-// Session returns the handle on a live session. It blocks until it is durable that it lives.
+// Session returns the handle on a live session. It blocks until the session is durable.
 func (db *DB) Session(id SessionID) (*Session, error) {
 	return write(db, "session", "", func(tx *engine.Txn) (*Session, error) {
 		s, err := tx.Session(schema.ID(id))
@@ -183,7 +184,7 @@ func (db *DB) Session(id SessionID) (*Session, error) {
 }
 
 // Sessions yields the handle on every session that lives when the loop begins, the oldest first. It
-// holds the database's lock for a time in proportion to the number of sessions.
+// holds the database's lock for a time proportional to the number of sessions.
 func (db *DB) Sessions() iter.Seq[*Session] {
 	return func(yield func(*Session) bool) {
 		db.writer.LockBeside()
@@ -212,13 +213,13 @@ func endSession(tx *engine.Txn, id SessionID) error {
 	return err
 }
 
-// Info returns the description of the session.
+// Info describes the session.
 func (s *Session) Info() SessionInfo { return sessionInfo(s.state.Row) }
 
-// ID returns the ID of the session.
+// ID returns the session's ID.
 func (s *Session) ID() SessionID { return SessionID(s.state.Row.ID) }
 
-// Done returns a channel that is closed when the session has ended, and that is durable.
+// Done returns a channel that is closed when the session has ended and its end is durable.
 func (s *Session) Done() <-chan struct{} { return s.ending().Done() }
 
 // Err returns nil while the session lives, and then an *EndedError with the cause.

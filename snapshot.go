@@ -18,9 +18,9 @@ type Snapshot struct {
 }
 
 // Snapshot returns the published state. The first call after a write may sort the keys that were
-// written since the last one, which stops writers meanwhile.
+// written since the last call; writers wait meanwhile.
 func (db *DB) Snapshot() *Snapshot {
-	db.writer.MustNotBeFunction() // for a snapshot that is there already would hide it
+	db.writer.MustNotBeFunction() // first: a cached snapshot would hide the misuse
 	rows := db.rows.Cached()
 	if rows == nil {
 		db.writer.Lock()
@@ -77,8 +77,8 @@ func (s *Snapshot) Keys(prefix, separator string) iter.Seq[string] {
 	}
 }
 
-// fold returns what a listing at a separator shows of a key: all of it, or, if the separator
-// comes after the prefix, all up to the end of its first occurrence there (H10).
+// fold returns the part of a key that a listing at a separator shows: all of the key, or, if the
+// separator occurs after the prefix, all up to the end of its first occurrence there (H10).
 func fold(key, prefix, separator string) string {
 	if separator == "" {
 		return key
@@ -110,13 +110,15 @@ func (s *Snapshot) Sessions() iter.Seq[SessionInfo] {
 	}
 }
 
-// IndexOf returns the index at which the scope changed last. It never falls. It rises only if
-// something in the scope changed, or, where something is absent, if keys with one of its prefixes
-// were deleted together (I8) or old tombstones dropped (X13, X14).
+// IndexOf returns the index at which the scope changed last. The index never falls. It rises only
+// if something in the scope changed, or, where something is absent, if keys with one of its
+// prefixes were deleted together (I8) or old tombstones were dropped (X13, X14). By scope, it is:
 //
-// Of a key it is the ModifyIndex (I2), or the index of its deletion; of a prefix the highest of its
-// keys and deletions (I4, I7), which takes time in proportion to their number; of one session the
-// index of its creation or end; of all sessions, or the catalog, of any change.
+//   - KeyScope: the key's ModifyIndex (I2), or the index of its deletion.
+//   - PrefixScope: the highest of its keys and deletions (I4, I7), in time proportional to their
+//     number.
+//   - SessionScope: the index of its creation or end.
+//   - SessionsScope and CatalogScope: the index of the last change.
 func (s *Snapshot) IndexOf(scope Scope) uint64 {
 	at := scope.scope
 	switch {
@@ -154,8 +156,8 @@ func (s *Snapshot) indexOfPrefix(prefix string) uint64 {
 	return index
 }
 
-// buried returns the newest index at which the absent name may have gone: by its own tombstone,
-// by that of a prefix of it, or by one that was dropped.
+// buried returns the newest index at which the absent name may have been deleted: by its own
+// tombstone, a tombstone of one of its prefixes, or a dropped tombstone.
 func (s *Snapshot) buried(kind byte, name string) uint64 {
 	index := max(schema.FirstIndex, s.rows.Mark(schema.FloorMark))
 	if grave := s.rows.Buried(kind, name); grave != nil {

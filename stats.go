@@ -6,8 +6,8 @@ import (
 	"github.com/lockd/lockd/internal/engine"
 )
 
-// Stats has counts of a database: what there is now, and what happened since it was opened. All but
-// Waiters, GaveUp and Watchers count what is durable.
+// Stats has counts of a database: what there is now, and what happened since it was opened. All
+// except Waiters, GaveUp and Watchers count what is durable.
 type Stats struct {
 	Index    uint64 // of the newest transaction that is published
 	Keys     int
@@ -19,23 +19,23 @@ type Stats struct {
 
 	Grants uint64 // how often a lock was granted
 
-	// LockWaits and SlotWaits are of the calls that waited and were granted their locks, by LockAll
-	// as one wait, or their slot: from when the call joined the queue to the grant (Holder.Since),
+	// LockWaits and SlotWaits are of the calls that waited and were granted their locks or slot; a
+	// call of LockAll is one wait. A wait lasts from joining the queue to the grant (Holder.Since),
 	// before its commit.
 	LockWaits, SlotWaits Histogram
 
-	// GaveUp is how many calls waited, and ended with an error instead: because of their context,
-	// their session or the database. Their waits are in no histogram.
+	// GaveUp is how many calls waited, and ended with an error: because of their context, their
+	// session or the database. Their waits are in no histogram.
 	GaveUp uint64
 
-	// LockHolds and SlotHolds are of the grants that have ended, whatever the end: of locks, each
-	// holder of a shared one by itself, and of slots. A Downgrade ends one grant and begins
-	// another. Grants from before the file was opened are left out. A slot is held for as long as
-	// its key prefix/session, which another client of Consul's locks before it waits.
+	// LockHolds and SlotHolds are of the grants of locks and slots that have ended, for any cause.
+	// Each holder of a shared lock counts by itself. A Downgrade ends one grant and begins another.
+	// Grants from before the file was opened are left out. A slot is held as long as its key
+	// prefix/session, which Consul's own client locks before it waits.
 	LockHolds, SlotHolds Histogram
 
-	// Ends counts ends by cause, each named as its error, here or in package catalog: of sessions
-	// down to Restored, then of locks whose session lived on.
+	// Ends counts ends by cause, each named as its error, here or in package catalog. The fields
+	// down to Restored count sessions, the others locks whose session lived on.
 	Ends struct {
 		Closed        uint64
 		Expired       uint64
@@ -52,7 +52,7 @@ type Stats struct {
 		HeldTooLong uint64
 	}
 
-	// Commits says what writing to the file has cost. All but Failed are of commits that succeeded.
+	// Commits says what writing to the file has cost. All except Failed count successful commits.
 	Commits struct {
 		Count   uint64
 		Failed  uint64
@@ -74,18 +74,18 @@ type Stats struct {
 
 // Histogram counts durations by their length. The zero value has counted none.
 type Histogram struct {
-	// Buckets count the durations. Each has those that are not longer than its bound of
-	// HistogramBounds, and longer than the one before; the last has all others.
+	// Buckets count the durations. Each has those longer than the bound before its own in
+	// HistogramBounds, and not longer than its own; the last has all others.
 	Buckets [len(engine.Bounds{}) + 1]uint64
 
-	// Seconds is how long all of them took together. A time.Duration could overflow.
+	// Seconds is the sum of the durations. A time.Duration could overflow.
 	Seconds float64
 }
 
-// histogramOf returns the histogram as users know it.
+// histogramOf converts the histogram to the type that users know.
 func histogramOf(h *engine.Histogram) Histogram { return Histogram{h.Buckets, h.Seconds()} }
 
-// Count returns how many durations there were.
+// Count returns the number of durations.
 func (h *Histogram) Count() uint64 {
 	var n uint64
 	for _, bucket := range h.Buckets {
@@ -101,7 +101,7 @@ func HistogramBounds() []time.Duration {
 	return bounds[:]
 }
 
-// Stats returns the counts, and asks the file system for the size of the file.
+// Stats returns the counts, and asks the file system for the file's size.
 func (db *DB) Stats() Stats {
 	db.writer.LockBeside()
 	counts := db.engine.Counts()

@@ -8,9 +8,9 @@ import (
 )
 
 // Txn is a transaction: the argument of the function of an Update. Its methods apply the rules to
-// the newest state, its own writes included; none blocks. All that it writes carries one index
-// (I12), and becomes visible and durable at once, or not at all. Only that function may use it, on
-// one goroutine: later every method, and a loop over what it yields, panics.
+// the newest state, its own writes included; none blocks. All its writes carry one index (I12), and
+// become visible and durable together, or not at all. Only that function may use the Txn, on one
+// goroutine: later every method, and a loop over one of its iterators, panics.
 type Txn struct {
 	db    *DB
 	rules *engine.Txn
@@ -49,8 +49,8 @@ func (tx *Txn) check() {
 	}
 }
 
-// enter begins a method that may change locks or sessions. All methods that write begin so, but for
-// those that write a value and leave its lock alone.
+// enter begins a method that may change locks or sessions. All methods that write call it, except
+// those that write a value and leave the key's lock alone.
 func (tx *Txn) enter() {
 	tx.check()
 	tx.db.writer.LockBeside()
@@ -59,7 +59,7 @@ func (tx *Txn) enter() {
 // leave ends what enter began.
 func (tx *Txn) leave() { tx.db.writer.Unlock() }
 
-// Index returns the index of the transaction's writes, once Update has returned nil.
+// Index returns the index that the transaction's writes have if Update returns nil.
 func (tx *Txn) Index() uint64 {
 	tx.check()
 	return tx.rules.Index()
@@ -133,9 +133,9 @@ func (tx *Txn) DeleteAll() (int, error) {
 	return tx.rules.DeletePrefix(""), nil
 }
 
-// Lock acquires the key's lock for a session: it succeeds on a key that is free, which it creates
-// if need be (K13, K14), and again for the session that holds it (K15, K16). LockOptions.Key and
-// MaxHold, which are for handles, are ErrInvalid.
+// Lock acquires the key's lock for a session, and creates the key if need be. It succeeds if the
+// lock is free (K13, K14), and again for the session that holds the lock (K15, K16).
+// LockOptions.Key and MaxHold, which are for handles, are ErrInvalid.
 //
 // It returns a *LockedError if the lock is held by another session (K17), delayed (K18), or
 // promised to waiters (G9), ErrNoSession (K20), and ErrInvalid for an empty key or session (K19).
@@ -195,7 +195,7 @@ func (tx *Txn) EndSession(id SessionID) (err error) {
 	return wrap("end session", "", endSession(tx.rules, id))
 }
 
-// Holders is as Snapshot.Holders. It yields those of the moment of the call.
+// Holders is as Snapshot.Holders. It yields the holders at the moment of the call.
 func (tx *Txn) Holders(key string) iter.Seq[Holder] {
 	tx.enter()
 	defer tx.leave()

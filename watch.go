@@ -14,13 +14,13 @@ import (
 )
 
 // Watch yields every change in the scope after the index, in order, as it becomes durable: one
-// event for each key and index, and one for each grant of a shared lock that began or ended at it.
-// After the index of a Snapshot, an Entry or an Event it misses no change. Index 0 is the making of
-// the database.
+// event for each key and index, and one for each grant of a shared lock that began or ended at that
+// index. From the index of a Snapshot, an Entry or an Event it misses no change. Index 0 is the
+// creation of the database.
 //
 // It also ends with ErrInvalid for an index that the database has not reached, and ErrCompacted
 // when events that it should yield were dropped (Options.History). Events are not in the file:
-// after an Open the oldest index to watch from is the last one that the file had.
+// after an Open the oldest index to watch from is the last index in the file.
 func (db *DB) Watch(ctx context.Context, scope Scope, index uint64) iter.Seq2[Event, error] {
 	mustHave(ctx != nil, "context")
 	db.writer.MustNotBeFunction()
@@ -43,7 +43,7 @@ func (db *DB) follow(
 		return db.orClosed(invalid("index %d is ahead of the database, which is at %d", index,
 			newest))
 	}
-	at := hub.After(max(index, schema.FirstIndex)) // before the first change, as all below it
+	at := hub.After(max(index, schema.FirstIndex)) // lower indexes are before the first change too
 	var events []engine.Event
 	var topic *hub.Topic
 	defer func() { db.hub.Unsubscribe(topic) }() // also when the loop panics
@@ -77,7 +77,7 @@ func (db *DB) waitFor(ctx context.Context, topic *hub.Topic, at hub.Cursor) (hub
 	case <-topic.Changed():
 		over()
 		if first := topic.First(); first > 0 {
-			// What fell out of the history before it was not in scope.
+			// The events before first that fell out of the history were not in scope.
 			return at.Advance(first - 1), nil
 		}
 		return at, errDatabaseClosed
@@ -87,13 +87,13 @@ func (db *DB) waitFor(ctx context.Context, topic *hub.Topic, at hub.Cursor) (hub
 	}
 }
 
-// Wait blocks until the index of the scope (Snapshot.IndexOf) is above the given one, and returns
-// the state that shows that, with the scope's index in it, from which to wait next. It returns at
-// once for an index that the database has not reached. A rise without a change in the scope ends no
-// call that waits, only the next one (B8).
+// Wait blocks until the index of the scope (Snapshot.IndexOf) is above the given index. It returns
+// the state that shows this, and at, the scope's index in that state, from which to wait next. It
+// returns at once for an index that the database has not reached. A rise without a change in the
+// scope ends no call that waits, only the next one (B8).
 //
-// A limit above 0 bounds the wait, by the database's clock. Then Wait returns the state without an
-// error; the index may not be above.
+// A limit above 0 bounds the wait, by the database's clock. When that has passed, Wait returns the
+// state without an error; at need not be above index.
 func (db *DB) Wait(
 	ctx context.Context, scope Scope, index uint64, limit time.Duration,
 ) (state *Snapshot, at uint64, err error) {
@@ -155,8 +155,8 @@ func (db *DB) wait(
 	}
 }
 
-// keyStandsAt reports whether the scope is one key that is there and has not changed after the
-// index. Most calls wait for such a key, and begin to wait without a Snapshot.
+// keyStandsAt reports whether the scope is one key that exists and has not changed after the index.
+// Most calls wait for such a key, and begin to wait without a Snapshot.
 func (db *DB) keyStandsAt(scope Scope, index uint64) bool {
 	if scope.scope.Space != engine.SpaceKeys || scope.scope.Match != hub.Exact {
 		return false
@@ -183,9 +183,8 @@ func (db *DB) Follow(ctx context.Context, prefix string) iter.Seq2[Event, error]
 	}
 }
 
-// track calls load with the state, and then change with each event in the scope after that; and so
-// again after each gap. The first time the gap is nil. It returns nil if one of the two reports
-// false.
+// track calls load with the state, and then change with each later event in the scope. It begins
+// again after each gap; the first time gap is nil. It returns nil if load or change reports false.
 func (db *DB) track(
 	ctx context.Context, scope Scope,
 	load func(s *Snapshot, gap error) bool, change func(*engine.Event) bool,
