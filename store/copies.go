@@ -8,13 +8,13 @@ import (
 	"github.com/lockd/lockd/store/internal/table"
 )
 
-// Compact rewrites the file at the path without the free pages in it, while it has its lock. The
-// file is there, whole, at every moment: the smaller one takes its name when it is on disk, and
-// who waited for the lock of the larger one meanwhile finds out and opens the smaller. It returns
-// [ErrInUse], [ErrCorrupt] and [ErrFormat] as [Store.Open] does, [ErrInvalid] also for a file that
-// has more than one name, and fs.ErrNotExist if there is no file. After an error the file is as it
-// was, unless the smaller one had its name already: that has the same rows, but whether it has the
-// name on disk is not known.
+// Compact rewrites the file at the path without its free pages, under the file's lock. At every
+// moment a whole file is there: the smaller one takes the name when it is on disk. A process that
+// waited for the lock of the larger file meanwhile finds out, and opens the smaller one. Compact
+// returns [ErrInUse], [ErrCorrupt] and [ErrFormat] as [Store.Open] does, [ErrInvalid] also for a
+// file that has more than one name, and fs.ErrNotExist if there is no file. After an error the file
+// is as it was, unless the smaller one had the name already: it has the same rows, but it is not
+// known whether the name is on disk.
 func Compact(path string, opts Options) error {
 	rows := New().Load()
 	defer rows.Discard()
@@ -23,19 +23,19 @@ func Compact(path string, opts Options) error {
 
 // Publish gives a complete file, closed and on disk, the name path, in the same file system. It
 // returns an error that is fs.ErrExist if the name is taken. After an error the file does not have
-// the name, unless the name could not be taken back, or only to close the file has failed.
+// the name, unless the name could not be removed again, or only closing the file has failed.
 func Publish(made, path string, opts Options) error { return file.Publish(made, path, opts) }
 
-// Remark says something of rows: see [Recover].
+// Remark is a remark on some rows: see [Recover].
 type Remark = file.Remark
 
 // Recover reads all rows of the file at the path whose checksums hold, however damaged the file is.
 // It opens the file for reading only, and changes nothing. It returns [ErrInUse] as [Store.Open]
-// does, and [ErrFormat] or [ErrCorrupt] for a file of a newer format, and for one in which there is
-// nothing of this package's.
+// does, and [ErrFormat] or [ErrCorrupt] for a file of a newer format, and for a file that has
+// nothing of this package.
 //
-// Where a page of a table cannot be read, older copies of its rows are looked for in pages that are
-// no longer in use, and told of as doubtful.
+// Where a page of a table cannot be read, Recover looks for older copies of its rows in pages that
+// are no longer in use, and reports them as doubtful.
 func Recover(path string, opts Options) (*file.Recovered, error) {
 	return file.Recover(path, opts)
 }
@@ -44,8 +44,8 @@ func Recover(path string, opts Options) (*file.Recovered, error) {
 type Backup = file.Backup
 
 // ReadBackup reads a whole stream, and returns it only if all of it is as it was written. It
-// returns [ErrCorrupt] for one that is damaged, cut off or goes on after its end, [ErrFormat] for
-// one that is none or of a newer version, and else the errors of r's Read.
+// returns [ErrCorrupt] for a stream that is damaged, cut off or goes on after its end, [ErrFormat]
+// for one that is no backup or of a newer version, and else the errors of r's Read.
 func ReadBackup(r io.Reader) (*Backup, error) { return file.ReadBackup(r) }
 
 // WriteBackup writes the snapshot to w. It returns the errors of w's Write.

@@ -9,11 +9,11 @@
 // A [Store] has a fixed set of tables. There is one writer: every method that writes, and every
 // method that reads what is not published yet, is called under one lock, the caller's. Any
 // goroutine may read what is published, at any time, without a lock: a row by the Get of a table,
-// the whole by the snapshot that Cached returns. The first after a publication has to be made by
-// Snapshot, under the lock.
+// the whole by the snapshot that Cached returns. The first snapshot after a publication has to be
+// made by Snapshot, under the lock.
 //
 // A write belongs to a transaction, which has one index (Next). Undo takes the whole of it back;
-// Seal keeps it, and from then on it waits to be published. In memory PublishMemory does that at
+// Seal keeps it, and from then on it waits to be published. In memory PublishMemory publishes it at
 // once. In a file, Take closes the open batch, [Store.Write] commits it with no lock held while the
 // next batch fills, and then Publish shows it to readers, or Drop takes it back together with the
 // batch that was filled meanwhile, which was decided on it.

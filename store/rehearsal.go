@@ -2,8 +2,8 @@ package store
 
 import "github.com/lockd/lockd/store/internal/format"
 
-// Rehearse has s, which New made and nothing was written to, go through its batches as if it had a
-// file, and keep nothing of them: a test that holds or fails commits needs no disk. Of the hooks
+// Rehearse makes s, which New made and nothing was written to, commit its batches as if it had a
+// file, and keep nothing of them: so a test that holds or fails commits needs no disk. Of the hooks
 // only BeforeCommit and AfterCommit are called.
 func (s *Store) Rehearse(hooks Hooks) {
 	s.file = &rehearsal{hooks: hooks, last: s.Index()}
@@ -12,7 +12,7 @@ func (s *Store) Rehearse(hooks Hooks) {
 // rehearsal stands in for the file.
 type rehearsal struct {
 	hooks Hooks
-	last  uint64 // index that was committed
+	last  uint64 // the last index that was committed
 	left  format.Tally
 }
 

@@ -33,7 +33,7 @@ var (
 	ErrCorrupt = format.ErrCorrupt
 
 	// ErrFormat is returned when the file is sound as far as one can tell, but was not written by
-	// this package, or by a newer version of it.
+	// this package, or was written by a newer version of it.
 	ErrFormat = file.ErrFormat
 
 	// ErrInvalid is returned when the path is on a file system on which the file's lock cannot be
@@ -71,11 +71,11 @@ func New() *Store {
 	return s
 }
 
-// Open reads the file into s, which New made and nothing was written to; OnMove hooks that are
-// set see every row. It creates the file if there is none. It waits for the file's lock up to
-// Options.Timeout, and returns [ErrInUse] then; [ErrCorrupt] and [ErrFormat] tell of a file that
-// it refuses and leaves as it is. An existing file is not written to, and what it has may not be on
-// disk yet: see Secure. After an error s is not usable.
+// Open reads the file into s, which New made and nothing was written to; OnMove hooks that are set
+// see every row. It creates the file if there is none. It waits for the file's lock up to
+// Options.Timeout, and then returns [ErrInUse]. It returns [ErrCorrupt] or [ErrFormat] for a file
+// that it refuses, and leaves that file as it is. An existing file is not written to, and what it
+// has may not be on disk yet: see Secure. After an error s is not usable.
 func (s *Store) Open(path string, opts Options) error {
 	rows := s.Load()
 	f, err := file.Open(path, opts, rows)
@@ -110,8 +110,8 @@ func (s *Store) Size() int64 {
 	return s.file.Size()
 }
 
-// Raise is [State.Raise], for all readers to see at once if there is no file. A file has the index
-// when the next transaction that writes is in it.
+// Raise is [State.Raise]; if there is no file, all readers see the index at once. A file has the
+// index when it has the next transaction that writes.
 func (s *Store) Raise(index uint64) {
 	s.State.Raise(index)
 	if !s.Durable() {
@@ -127,23 +127,24 @@ func (s *Store) Write(b *Batch) error {
 	return s.file.Commit(rows, b.Index(), left)
 }
 
-// Tidy does what the last batch has left to be done in the file, but for a step of a checkpoint: it
-// returns that, nil if none is due. Tidy may be called wherever a batch may be written, so that the
-// batch need not wait for it: else Write does it.
+// Tidy does what the last batch has left to be done in the file, except a step of a checkpoint: it
+// returns that step, or nil if none is due. Tidy may be called wherever a batch may be written, so
+// that the batch need not wait for it: else Write does what is left.
 //
-// The step has to be called, once, by any goroutine, and may last while other batches are written:
-// they wait for it when they need the tables, and so do FileIndex and Close. After its error all
-// batches are as durable as before. It is tried again, at the latest when the log is full, and what
-// goes wrong then is returned by Write; if it is not known what the file has, by each from now on.
+// The step has to be called once, on any goroutine, and may last while other batches are written:
+// they wait for it when they need the tables, and so do FileIndex and Close. If the step fails, all
+// batches are as durable as before. It is tried again, at the latest when the log is full, and
+// Write returns what goes wrong then. If it is not known what the file has, every Write returns the
+// error from now on.
 func (s *Store) Tidy() (step func() error) { return s.file.Tidy() }
 
 // Untidy reports whether Tidy has so much to do that it is worth a goroutine of its own. It may be
 // called where Tidy may be.
 func (s *Store) Untidy() bool { return s.file.Untidy() }
 
-// Secure has on disk what was read from the file, unless Options.NoSync says otherwise: whoever had
-// it open before may have been killed before it was. It is to be called before anybody is told of
-// what was read; a batch that is written has it done too. Without a file it does nothing.
+// Secure puts on disk what was read from the file, unless Options.NoSync says otherwise: the
+// process that had the file open before may have been killed before it did so. Call Secure before
+// anybody is told of what was read; Write does it too. Without a file it does nothing.
 func (s *Store) Secure() error {
 	if s.file == nil {
 		return nil

@@ -8,34 +8,34 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// Clock is the clock of a database under test, or one that is measured. It is given to one database
-// at a time. The zero value is not usable: the Clock in it has to be set.
+// Clock is the clock of a database that is tested or measured. It is given to one database at a
+// time. The zero value is not usable: the Clock in it has to be set.
 type Clock struct {
 	clock.Clock
 
 	// Hooks are set before the database is made.
 	Hooks Hooks
 
-	// Rehearse has a database that lockd.New makes commit as one on a file does, but to nowhere.
+	// Rehearse makes a database of lockd.New commit as a database on a file does, but to nowhere.
 	Rehearse bool
 
-	// Checked has a call by the function of an Update panic if it would wait for itself.
+	// Checked makes a call by the function of an Update panic if it would wait for itself.
 	Checked bool
 
-	// Unpaced has a database on a file commit at once: a commit does not wait for the callers that
-	// the one before has answered. It is there to measure what that wait is worth, and what it
-	// costs in a busy program.
+	// Unpaced makes a database on a file commit at once: a commit does not wait for the callers
+	// that the commit before has answered. It is there to measure what that wait is worth, and what
+	// it costs in a busy program.
 	Unpaced bool
 
 	// Door is set by lockd.New and lockd.Open.
 	Door Door
 }
 
-// Hooks are called by the database; nil ones are not. But for those of File, Handed and Turns they
-// are called under its lock: they must neither wait nor call what takes it.
+// Hooks are called by the database; nil ones are not. All except those of File, Handed and Turns
+// may be called under its lock: they must neither wait nor call what takes that lock.
 type Hooks struct {
-	// File has hooks around what is written to a file. Those around a commit are called, too, by a
-	// database that rehearses, by the goroutine that commits.
+	// File has hooks around what is written to a file. A database that rehearses calls those around
+	// a commit too, on the goroutine that commits.
 	File File
 
 	// Renewal is called before a session is renewed: by its Renew, or because it is kept alive. An
@@ -46,8 +46,8 @@ type Hooks struct {
 	// alive.
 	WaitsMoved func()
 
-	// Published is called when something has been published, before anything is told of it but
-	// losses.
+	// Published is called when something has been published, before anything except losses is told
+	// of it.
 	Published func()
 
 	// Ends is called with the name of each thing that is ended because it is due: see
@@ -74,12 +74,12 @@ type Door struct {
 	// if there is none.
 	Next func() (time.Time, bool)
 
-	// CatchUp does all that is due, and returns when everything that was decided is told; or, when
-	// held is closed, is decided.
+	// CatchUp does all that is due, and returns when everything that was decided is told, or, once
+	// held is closed, when everything is decided.
 	CatchUp func(held <-chan struct{})
 
-	// Expire makes the session's time be up, and decides its end. It returns an error if that
-	// cannot be.
+	// Expire lets the session's TTL pass at once, and decides its end. It returns an error if it
+	// cannot.
 	Expire func(session [16]byte) error
 
 	// Waiters returns how many calls wait for the key's lock.
@@ -91,13 +91,13 @@ type Door struct {
 	// KeptAlive reports whether a call keeps the session alive.
 	KeptAlive func(session [16]byte) bool
 
-	// Check returns an error if the state is not consistent, which is a bug of the database's.
+	// Check returns an error if the state is not consistent, which is a bug in the database.
 	Check func() error
 
 	// Topics returns how many scopes are watched.
 	Topics func() int
 
-	// States returns of how many keys something is known beside their rows.
+	// States returns the number of keys of which something is known beside their rows.
 	States func() int
 
 	// NewestIndex returns the index of the newest transaction, durable or not.
@@ -112,8 +112,8 @@ type Door struct {
 
 // Wait is a call that waits for the locks of the keys, or for a slot of a semaphore.
 type Wait struct {
-	Keys    []string // or the semaphore's own
-	Slot    bool     // of a semaphore is what it waits for, and not locks
+	Keys    []string // or the key of the semaphore
+	Slot    bool     // it waits for a slot of a semaphore, not for locks
 	Session [16]byte
 	Name    string // of the session
 }

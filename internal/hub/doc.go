@@ -10,19 +10,18 @@
 // To advance matters. While the watcher sleeps, or delivers what it read last, events elsewhere
 // push the ring on past its cursor; but nothing happened in its scope before the event that closed
 // the channel, and so it may go straight there. Only a watcher with events still to read, in a ring
-// that may hold them, can be overtaken; it is cut off with [ErrCompacted]. One that had read all
-// that there was when a publication came cannot miss part of that: it is dropped whole, and no
-// sooner than the history's length of events has come after it (see [New] for bytes).
+// that may hold them, can be overtaken; it is cut off with [ErrCompacted]. A watcher that had read
+// all that there was when a publication came cannot miss part of that publication: it is dropped
+// whole, and not before history newer events have come (see [New] for bytes).
 //
-// That depends on the topic being taken at the end of the ring, in the same moment: so Follow does
-// both. [Hub.Subscribe] alone waits.
+// For that the watcher has to take the topic in the moment in which it reaches the end of the ring:
+// so Follow does both. [Hub.Subscribe] is for a caller that only waits.
 //
 // # Publishing
 //
-// A publisher waits for no watcher. It is held up by [Hub.Follow] no longer than it takes to look
-// at 256 events. An event costs one lookup if its scopes are watched exactly, and one for every
-// distinct length of the prefixes that are watched, in its own space; it does not matter how many
-// watch.
+// A publisher waits for no watcher. [Hub.Follow] holds it up no longer than it takes to look at 256
+// events. An event costs one lookup of its name, and one for every distinct length of the prefixes
+// that are watched in its space, whatever the number of watchers.
 //
 // # Order
 //

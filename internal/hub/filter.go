@@ -2,17 +2,17 @@ package hub
 
 import "hash/maphash"
 
-// filter says of most names that they are not watched, at a fraction of what it costs to look into
-// a map of very many. The zero value has room for no name.
+// filter tells of most names that they are not watched, at a fraction of the cost of a lookup in a
+// large map. The zero value has room for no name.
 type filter struct {
 	seed   maphash.Seed
-	counts []uint8 // of the names by their hash; their number is a power of two
+	counts []uint8 // of the names by their hash; the length is a power of two
 }
 
 const (
 	countsEach  = 4        // counts for each name, at least
 	countsFirst = 64       // counts at the beginning
-	stuck       = 1<<8 - 1 // a count that came so far stays there, for it may have missed some
+	stuck       = 1<<8 - 1 // a count that has reached this stays, for it may have missed names
 )
 
 // newFilter returns an empty filter with room for twice the number of names.
@@ -38,12 +38,12 @@ func (f *filter) add(name string) {
 	}
 }
 
-// remove takes out a name that is in.
+// remove removes a name, which must be in the filter.
 func (f *filter) remove(name string) {
 	if count := f.count(name); *count < stuck {
 		*count--
 	}
 }
 
-// may reports whether the name may be in. It is not if the answer is false.
+// may reports whether the name may be in the filter. If it reports false, the name is not.
 func (f *filter) may(name string) bool { return *f.count(name) > 0 }

@@ -22,7 +22,7 @@ type Hub[T any] struct {
 
 	// +checklocks:mu
 	ring ring[T]
-	// index is the newest that was published.
+	// index is the newest index that was published.
 	// +checklocks:mu
 	index uint64
 	// spaces are few, and none is without topics.
@@ -50,13 +50,13 @@ func New[T any](history int, floor uint64) *Hub[T] {
 }
 
 // Publish adds the events, in their order, and fires the topics that they concern. The index is the
-// newest that is now published: that of the last event, or a later one that had no events. Publish
+// newest that is now published: the index of the last event, or a later one without events. Publish
 // waits for no watcher, keeps no reference to the slice, and allocates nothing once the ring is
-// full, unless that grows or shrinks for a publication of another size.
+// full, unless the ring grows or shrinks for a publication of another size.
 //
-// Publish panics, and publishes nothing, if the index is below that of the call before, or if the
-// indexes of the events do not lie between the two, in order: a watcher that was told that it had
-// seen everything up to an index would miss what came later.
+// Publish panics, and publishes nothing, if the index is below the one of the call before, or if
+// the indexes of the events do not lie between the two, in order: a watcher that was told that it
+// had seen everything up to an index would miss what came later.
 func (h *Hub[T]) Publish(events []Event[T], index uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -159,12 +159,12 @@ func (h *Hub[T]) Unsubscribe(t *Topic) {
 
 // Follow returns events in scope after the cursor, in order, appended to into[:0], and the cursor
 // after them: some of them if there are many, and none only if there are none. In the moment in
-// which it has read all there is it subscribes like Subscribe: the topic fires at the first event
-// in scope after the cursor returned. If there may be more to read, the topic is nil. If there are
-// no events and no error, it is not.
+// which Follow has read all there is, it subscribes like Subscribe: the topic fires at the first
+// event in scope after the cursor returned. If there may be more to read, the topic is nil. If
+// there are no events and no error, the topic is not nil.
 //
 // It returns ErrCompacted and no events if events that it had to look at have been dropped, in
-// scope or not; the cursor then says how far it came. It lets go of the mutex on the way.
+// scope or not; the cursor then says how far it came. It unlocks the mutex on the way.
 func (h *Hub[T]) Follow(
 	scope Scope, from Cursor, into []Event[T],
 ) (events []Event[T], upto Cursor, topic *Topic, err error) {
@@ -203,8 +203,8 @@ func (h *Hub[T]) scanLocked(
 }
 
 // Kept returns the events in scope that are kept, the oldest first. It reads them from the newest
-// back, and lets go of the mutex on the way: what is published meanwhile is not among them, nor
-// what is dropped before it is read, and between those that are none is missing.
+// back, and unlocks the mutex on the way. Events that are published meanwhile are not among them,
+// nor events that are dropped before they are read; between two that it returns, none is missing.
 func (h *Hub[T]) Kept(scope Scope) []Event[T] {
 	var events []Event[T]
 	for before, more := uint64(math.MaxUint64), true; more; {

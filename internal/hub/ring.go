@@ -11,7 +11,7 @@ const MaxBytes = 64 << 20
 type Event[T any] struct {
 	Index uint64
 	Space byte
-	first bool   // of its publication; the ring's, here where it takes no memory
+	first bool   // the first of its publication; set by the ring, here where it takes no memory
 	Size  uint32 // bytes that the Body keeps from being freed, as far as they count for [MaxBytes]
 	Name  string
 	Body  T
@@ -27,8 +27,8 @@ type Cursor struct {
 // After returns the cursor of a watcher that knows everything up to index, and nothing after it.
 func After(index uint64) Cursor { return Cursor{index: index} }
 
-// Advance returns the cursor moved on to index, for a watcher that knows that nothing in scope was
-// missed by that. It never moves a cursor back.
+// Advance returns the cursor moved on to index, for a watcher that knows that it skips nothing in
+// scope by that. It never moves a cursor back.
 func (c Cursor) Advance(index uint64) Cursor {
 	if index <= c.index {
 		return c
@@ -39,26 +39,26 @@ func (c Cursor) Advance(index uint64) Cursor {
 // ring holds the newest events. Events are numbered as they come, from 0 on, and fill the slots in
 // laps.
 //
-// A publication is kept whole, until as many events as the history is long have come after it: so a
-// watcher that had seen all before it can read it in peace, however many events it has. The ring is
-// then longer than the history by one publication at most. Bytes are not given such a margin,
-// because they may be very many: a publication that alone is over MaxBytes goes with the next one.
+// A publication is kept whole until history newer events have come: so a watcher that had seen all
+// before it can read it in peace, however many events it has. The ring is then longer than the
+// history by one publication at most. Bytes are not given such a margin, because they may be very
+// many: a publication that alone is over MaxBytes is dropped when the next one comes.
 type ring[T any] struct {
 	history     int
 	slots       []Event[T]
-	kept        int    // so many of the newest events are; the other slots are empty
-	oldestCount int    // so many of them are of the oldest publication
-	bytes       uint64 // that those kept do keep, by their sizes
+	kept        int    // how many of the newest events are kept; the other slots are empty
+	oldestCount int    // how many of them are of the oldest publication
+	bytes       uint64 // the sum of the sizes of the kept events
 	next        uint64 // the number of the next event
-	lap         uint64 // the number of the event in the first slot, or the next if it goes there
+	lap         uint64 // the number of the event in the first slot, or of the next if it goes there
 	floor       uint64 // events with this index or a lower one may be missing
 }
 
 // oldest returns the number of the oldest event that is kept.
 func (r *ring[T]) oldest() uint64 { return r.next - uint64(r.kept) }
 
-// at returns the event of that number, which must be one that is kept, or the next. The event stays
-// the ring's. It does not divide: a write asks some times.
+// at returns the event of that number, which must be a kept one or the next. The event stays the
+// ring's. at does not divide, because each write calls it several times.
 func (r *ring[T]) at(sequence uint64) *Event[T] {
 	i := sequence - r.lap
 	if sequence < r.lap { // in the lap before
@@ -96,7 +96,7 @@ func (r *ring[T]) push(events []Event[T]) {
 	r.bytes += bytes
 }
 
-// drop takes out the oldest publication: what its events keep is free at once.
+// drop drops the oldest publication: the memory that its events keep is free at once.
 func (r *ring[T]) drop() {
 	for range r.oldestCount {
 		oldest := r.at(r.oldest())
@@ -111,8 +111,8 @@ func (r *ring[T]) drop() {
 	}
 }
 
-// fit sees to it that there are slots for so many events, and not many more than that or than the
-// history is long.
+// fit makes slots for that number of events, and not many more than that number or the history,
+// whichever is larger.
 func (r *ring[T]) fit(events int) {
 	size := len(r.slots)
 	switch {

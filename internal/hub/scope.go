@@ -8,7 +8,7 @@ type Match uint8
 // The ways to compare.
 const (
 	Exact  Match = iota // the same name
-	Prefix              // every name that begins so
+	Prefix              // every name that begins with it
 )
 
 // Scope is what a watcher is interested in. Scopes are comparable. The zero value is the empty name

@@ -41,7 +41,7 @@ func (s *space) size() int { return len(s.exact) + len(s.prefixes) }
 // find returns the topic of the scope, or nil.
 func (s *space) find(scope Scope) *Topic { return s.topics(scope.Match)[scope.Name] }
 
-// add puts in a topic whose scope has none.
+// add adds a topic, whose scope must have none yet.
 func (s *space) add(t *Topic) {
 	if !s.names.fits(s.size() + 1) {
 		s.refill()
@@ -78,7 +78,7 @@ func (s *space) all() iter.Seq[*Topic] {
 	}
 }
 
-// remove takes out a topic that is in.
+// remove removes a topic, which must be there.
 func (s *space) remove(t *Topic) {
 	s.names.remove(t.scope.Name)
 	delete(s.topics(t.scope.Match), t.scope.Name)
@@ -92,7 +92,7 @@ func (s *space) remove(t *Topic) {
 }
 
 // fire removes and fires every topic that an event of this name and index concerns, and returns how
-// many watched them.
+// many watchers they had.
 func (s *space) fire(name string, index uint64) int {
 	watchers := s.fireOne(Exact, name, index)
 	// From the longest down, because remove may delete the length at hand and shifts those above.

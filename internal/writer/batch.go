@@ -2,27 +2,27 @@ package writer
 
 import "sync/atomic"
 
-// batch is what one commit makes durable, for the calls that wait for it. It is protected by the
-// mutex, but for the channels and the count, and for err once it is decided.
+// batch tells the calls that wait for one commit how it ended. It is protected by the mutex, except
+// the channels and callers, and except err once decided is true.
 type batch struct {
 	done    chan struct{} // closed when the outcome is told
 	err     error         // why it was dropped
 	decided bool          // the outcome is known; its leader may read it without the mutex too
 	led     bool          // a call commits it, or will
-	due     int           // how much of what was due its writers have ended
+	due     int           // deadlines that its writers have looked at: see maxDue
 
-	callers atomic.Int64  // that joined it and did not leave it; its leader counts from the start
-	empty   chan struct{} // closed when all have left
+	callers atomic.Int64  // calls that joined and have not left; the leader counts from the start
+	empty   chan struct{} // closed when all callers have left
 }
 
-// newBatch returns a batch that is joined from now on.
+// newBatch returns a batch that calls can join.
 func newBatch() *batch {
 	b := &batch{done: make(chan struct{}), empty: make(chan struct{})}
 	b.callers.Store(1)
 	return b
 }
 
-// leave is called by each call that joined, when it runs again and last of all.
+// leave leaves the batch: the leader calls it last of all, every other call when it runs again.
 func (b *batch) leave() {
 	if b.callers.Add(-1) == 0 {
 		close(b.empty)
@@ -38,8 +38,8 @@ func (w *Writer) undecided() *batch {
 	return w.flying
 }
 
-// join makes the caller one of the calls that wait for that batch, and that have to leave it. The
-// first to join the open one leads it: it has to commit it, which includes leaving.
+// join adds the caller to the calls that wait for the undecided batch, and have to leave it. The
+// first call to join the open batch leads it: that call has to commit it, which includes leaving.
 func (w *Writer) join() (b *batch, lead bool) {
 	if b = w.lead(); b != nil {
 		return b, true

@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// committer has what one commit at a time needs.
+// committer lets one call commit at a time, and has what commits share.
 type committer struct {
-	// token is taken by the one call that commits, before the mutex. It is a channel, so that in a
-	// synctest bubble a call that waits for it counts as waiting.
+	// token is taken by the one call that commits, before it locks the mutex. It is a channel, so
+	// that in a synctest bubble a call that waits for it counts as waiting.
 	token chan struct{}
 	pace  pace           // protected by token
-	steps sync.WaitGroup // of a checkpoint, until they are told of; protected by token
+	steps sync.WaitGroup // of a checkpoint, until their errors are told; protected by token
 }
 
 // Commits says what writing to the file has cost.
 type Commits struct {
-	Count   uint64        // how many succeeded
-	Failed  uint64        // how many did not
-	Writers uint64        // calls that waited for those that succeeded
-	Total   time.Duration // how long those took together
+	Count   uint64        // commits that succeeded
+	Failed  uint64        // commits that failed
+	Writers uint64        // calls that waited for the commits that succeeded
+	Total   time.Duration // how long the commits that succeeded took together
 	Last    time.Duration // how long the last of them took
 	Max     time.Duration // how long the longest of them took
 }
@@ -46,7 +46,7 @@ func (w *Writer) commit(b *batch) {
 	over := w.hold()
 	w.committer.token <- struct{}{}
 	over()
-	if b.decided { // it was dropped with the one before: Close need not wait for its leader
+	if b.decided { // b was dropped with the batch before: Close need not wait for b's leader
 		<-w.committer.token
 		return
 	}
@@ -97,8 +97,8 @@ func (w *Writer) commit(b *batch) {
 	}
 }
 
-// endCommit lets others commit. If a batch that is durable has left much to be done in the file,
-// that comes before, while they decide what they will commit.
+// endCommit lets other calls commit. If the batch is durable and has left much to be done in the
+// file, a goroutine does that first, while the other calls decide what they will commit.
 func (w *Writer) endCommit(b *batch) {
 	if b.err != nil || !w.Engine.Rows().Untidy() {
 		<-w.committer.token
@@ -110,9 +110,9 @@ func (w *Writer) endCommit(b *batch) {
 	}()
 }
 
-// tidyFile does what the last batch has left to be done in the file. A step of a checkpoint goes on
-// beside the next commits, so that they wait for it only while it writes: see BenchmarkCommit_Crowd
-// and BenchmarkExpiry_File. A step that fails is tried again, or the next one fails.
+// tidyFile does what the last batch has left to be done in the file. A step of a checkpoint runs
+// beside the next commits, which wait for it only while it writes: see BenchmarkCommit_Crowd and
+// BenchmarkExpiry_File. A step that fails is tried again, or the next commit fails.
 func (w *Writer) tidyFile() {
 	step := w.Engine.Rows().Tidy()
 	if step == nil {
@@ -137,24 +137,24 @@ func (w *Writer) CloseFile() error {
 	return err
 }
 
-// Backoff of what is due and has to be tried again.
+// The backoff before what is due is tried again.
 const (
-	FirstBackoff = time.Second // FirstBackoff is that after the first failure.
+	FirstBackoff = time.Second // FirstBackoff follows the first failure.
 	LastBackoff  = time.Minute // LastBackoff is the longest.
 )
 
-// retry is when what is due is tried again.
+// retry says when what is due is tried again.
 type retry struct {
-	at      time.Time     // valid with backoff
+	at      time.Time     // valid if backoff is not 0
 	backoff time.Duration // 0: the last commit succeeded
-	waits   bool          // it has not been tried again yet
+	waits   bool          // what is due has not been tried again yet
 }
 
-// drop ends a batch that could not be committed, and the open one, which was decided on it. It
-// returns the open one. The database has failed if it is unclear what the file has.
+// drop ends a batch that could not be committed, and the open batch, which was decided on it. It
+// returns the open batch. If it is unclear what the file has, the database has failed.
 func (w *Writer) drop(b *batch, again bool, cause, unclear error) *batch {
 	follower := w.open
-	w.open = newBatch() // in the same step: what is lost must not be joined
+	w.open = newBatch() // under the same lock: no call may join a batch that is lost
 	err := fmt.Errorf("%w: %w", w.Commit, cause)
 	for _, dropped := range []*batch{b, follower} {
 		dropped.decided, dropped.err = true, err
@@ -182,8 +182,8 @@ func (w *Writer) fail(err error) {
 	w.Host.Failed(err)
 }
 
-// lookInFile returns an error unless the file is as it was published: what failed may have come
-// when the commit was in it.
+// lookInFile returns an error unless the file has exactly what was published: a commit may have
+// failed when the file had it already.
 func (w *Writer) lookInFile() error {
 	index, err := w.Engine.Rows().FileIndex()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 
 // loop is the writer's goroutine.
 type loop struct {
-	wake     chan struct{} // something may be due, or a batch is without a leader
-	begun    sync.Once     // the goroutine, or that it never will be
+	wake     chan struct{} // something may be due, or a batch has no leader
+	begun    sync.Once     // the goroutine has begun, or never will
 	closing  chan struct{} // closed when Close begins
 	finished chan struct{} // closed when the goroutine has ended
 }
@@ -67,7 +67,7 @@ func (w *Writer) attendAll() {
 	}
 }
 
-// attend does what is due of the writer's own accord. It reports whether there may be more.
+// attend ends what is due, apart from any write by a call. It reports whether more may be due.
 func (w *Writer) attend() (more bool) {
 	if w.refusal != nil {
 		return false
@@ -80,13 +80,13 @@ func (w *Writer) attend() (more bool) {
 	return more
 }
 
-// maxDue is how many things that are due one batch has room for on behalf of the calls that write,
-// and again on behalf of the writer's own goroutine, which waits for a batch before it goes on: so
-// much every other call may have to wait for.
+// maxDue is how many deadlines the calls that write may look at for one batch. The writer's
+// goroutine may look at as many again, and waits for the batch before it goes on. Every other call
+// may have to wait for that much.
 const maxDue = 100
 
-// endDue ends what is due by the instant, each thing in a transaction of its own. It looks at so
-// many deadlines at most, and returns at how many it did.
+// endDue ends what is due by the instant, each thing in a transaction of its own. It looks at no
+// more deadlines than most, and returns how many it looked at.
 func (w *Writer) endDue(most int) (done int) {
 	if w.retry.waits && !w.instant.Before(w.retry.at) {
 		w.retry.waits = false
@@ -108,9 +108,9 @@ func (w *Writer) endDue(most int) (done int) {
 	return done
 }
 
-// arm sets the timer for what is due next, by the write's reading of the clock. That is older by a
-// few microseconds, and decides only whether the alarm that stands can be left: one that is set
-// reads the clock itself.
+// arm sets the timer for what is due next. The instant of the write is a few microseconds old, and
+// decides only whether the alarm can stay as it is set: an alarm that is set anew reads the clock
+// itself.
 func (w *Writer) arm() {
 	if at, ok := w.next(); ok {
 		w.alarm.Arm(w.instant, at)
@@ -118,7 +118,7 @@ func (w *Writer) arm() {
 }
 
 // next returns the next instant at which there is something to do, and whether there is one. It is
-// not before that of a retry. An alarm that is set for earlier wakes the writer once for nothing.
+// never before a retry. An alarm that is set for earlier wakes the writer once for nothing.
 func (w *Writer) next() (time.Time, bool) {
 	at, ok := w.Engine.Next()
 	if w.retry.waits || ok && w.retry.backoff > 0 && at.Before(w.retry.at) {
@@ -136,8 +136,9 @@ func (w *Writer) Next() (time.Time, bool) {
 	return w.next()
 }
 
-// CatchUp does all that is due, and returns when everything that was decided is told; or, when held
-// is closed, is decided. It is for tests: the writer's goroutine, which does the same, may be late.
+// CatchUp does all that is due, and returns when everything that was decided is told, or, once held
+// is closed, when everything is decided. It is for tests: the writer's goroutine, which does the
+// same, may be late.
 func (w *Writer) CatchUp(held <-chan struct{}) {
 	for {
 		w.mutex.Lock()
@@ -160,9 +161,9 @@ func (w *Writer) CatchUp(held <-chan struct{}) {
 	}
 }
 
-// Close ends all writing with that error, when body has applied what is left to be written, and
-// waits until that is durable. A writer that has failed does not call body, and returns why. It
-// reports false, and does nothing, if it was closed with the same error before.
+// Close ends all writing with the error why, after body has applied the last writes, and waits
+// until those are durable. If the writer has failed, Close does not call body, and returns the
+// failure. It reports false, and does nothing, if the writer was closed with the same error before.
 func (w *Writer) Close(why error, body func() error) (err error, first bool) {
 	w.Lock()
 	if w.refusal == why {

@@ -13,28 +13,28 @@ import (
 // mutex is the mutex of a writer. It is not locked while the function of an Update runs: what it
 // protects changes then only within the methods of the transaction, which lock it. Calls that only
 // read, or do no harm to the transaction, lock it with LockBeside, and wait for no function; all
-// others wait for the end of it. So a function that hangs does not keep from view what has happened
-// before.
+// other calls wait until the function has returned. So a function that hangs does not hide what has
+// happened before.
 type mutex struct {
 	mu       sync.Mutex
 	function function // protected by mu
 
 	// turn has the token of the Update that runs, from before it locks mu until its function has
-	// returned. It is taken before mu, never under it. It is a channel and no mutex, so that in
-	// a synctest bubble a call that waits for it counts as waiting.
+	// returned. It is taken before mu, never under it. It is a channel, not a mutex, so that in a
+	// synctest bubble a call that waits for it counts as waiting.
 	turn chan struct{}
 }
 
-// function is the function of an Update while it runs: code of the user's, for which the database
-// waits. The zero value is none.
+// function is the function of an Update while it runs: user code, for which the database waits. The
+// zero value is no function.
 type function struct {
-	checked   bool   // a call by the function that would wait for itself is looked for
+	checked   bool   // a call by the function that would wait for itself panics
 	running   bool   // a function runs
-	goroutine string // that runs it, if checked
+	goroutine string // the goroutine that runs it, if checked
 }
 
 // Lock locks the mutex when no function of an Update runs: for a write, or a call that only reads.
-// It panics if that function itself calls it, in a writer that is Checked.
+// It panics if that function itself calls Lock, in a writer that is Checked.
 func (m *mutex) Lock() {
 	m.mu.Lock()
 	if m.function.running {
@@ -42,7 +42,7 @@ func (m *mutex) Lock() {
 	}
 }
 
-// await goes on with Lock when the function that runs has returned.
+// await completes Lock when the function that runs has returned.
 func (m *mutex) await() {
 	own := m.function.isCaller()
 	m.mu.Unlock()
@@ -62,8 +62,8 @@ func (m *mutex) lockTurn() {
 }
 
 // takeTurn waits for the turn. Most functions end at once, so it tries again a few times before it
-// queues: a turn that is handed on along a queue waits each time for the goroutine that gets it to
-// be woken, and does so for as long as there is a queue: see BenchmarkUpdate_Crowd.
+// queues. In a queue, each hand-off of the turn waits until the next goroutine is woken, for as
+// long as there is a queue: see BenchmarkUpdate_Crowd.
 func (m *mutex) takeTurn() {
 	for range turnTries {
 		select {
@@ -79,14 +79,14 @@ func (m *mutex) takeTurn() {
 // turnTries is how often a call yields for the turn before it queues.
 const turnTries = 4
 
-// LockBeside locks the mutex for a call that only reads, or renews, or is of the function of an
-// Update: also while that runs.
+// LockBeside locks the mutex, also while the function of an Update runs: for a call that only
+// reads, or renews, or is made by that function.
 func (m *mutex) LockBeside() { m.mu.Lock() }
 
 // Unlock unlocks the mutex after Lock or LockBeside.
 func (m *mutex) Unlock() { m.mu.Unlock() }
 
-// MustNotBeFunction panics if the function of an Update calls, in a writer that is Checked.
+// MustNotBeFunction panics if the function of an Update calls it, in a writer that is Checked.
 func (m *mutex) MustNotBeFunction() {
 	if !m.function.checked {
 		return
@@ -112,10 +112,10 @@ func (f *function) isCaller() bool {
 	return f.checked && f.running && f.goroutine == goroutine()
 }
 
-// Update is Do for a function that is code of the user's: the mutex is not locked while it runs,
-// and nothing else is written. Its calls of the transaction's methods are between LockBeside and
-// Unlock. Those that write a value and leave its lock alone do without: what they change is not
-// looked at before it is published.
+// Update is Do for a function that is user code: the mutex is not locked while fn runs, and nothing
+// else is written. fn calls the transaction's methods between LockBeside and Unlock. Calls that
+// write a value and leave its lock alone do without: nobody looks at what they change before it is
+// published.
 func (w *Writer) Update(fn func(tx *engine.Txn) error) error {
 	w.begin()
 	w.lockTurn()
@@ -127,7 +127,7 @@ func (w *Writer) Update(fn func(tx *engine.Txn) error) error {
 		}
 	}
 	defer endTurn()
-	// It does not have the turn while it waits for a commit, whose leader may need that.
+	// Update gives back the turn before it waits for a commit, whose leader may need the turn.
 	return w.write(func() error {
 		return w.Apply(func(tx *engine.Txn) error {
 			w.function.begin()
@@ -148,14 +148,14 @@ func (w *Writer) Update(fn func(tx *engine.Txn) error) error {
 	}, endTurn)
 }
 
-// goroutine names the one that calls.
+// goroutine names the calling goroutine.
 func goroutine() string {
 	var stack [64]byte
 	name, _, _ := bytes.Cut(stack[:runtime.Stack(stack[:], false)], []byte(" ["))
 	return string(name)
 }
 
-// misuse says which method is called by the function of an Update, and where.
+// misuse says which method the function of an Update calls, and where.
 func misuse() string {
 	var callers [32]uintptr
 	method, site := CallOf(callers[:runtime.Callers(1, callers[:])])

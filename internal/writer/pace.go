@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// pace decides when a batch is closed. The calls that were answered by the last commit are about
-// to come again, and would just miss the next one: so the next one begins when each of them has had
-// its turn to run, which takes a few microseconds for each, and no timer. Without it, a closed loop
-// of many writers commits half of them at a time, and the other half meanwhile. Measured with 64
-// and 512 writers: see BenchmarkCommit_Crowd.
+// pace decides when a batch is closed. The calls that were answered by the last commit are about to
+// come again, and would just miss the next one. So the next commit begins when each of these calls
+// has had its turn to run, which takes a few microseconds for each, and no timer. Without that
+// wait, each commit has half of the writers in a closed loop of many, and the other half joins the
+// next batch meanwhile. Measured with 64 and 512 writers: see BenchmarkCommit_Crowd.
 type pace struct {
-	off      bool   // no call is waited for: see hook.Clock
+	off      bool   // a commit waits for no call: see hook.Clock
 	last     *batch // the last one that was decided
-	expected int64  // how many would join the next one if all came again
-	skip     int    // batches for which no call is waited for
-	penalty  int    // how many to skip next time
+	expected int64  // callers of the next batch, if all come again
+	skip     int    // batches that wait for no call
+	penalty  int    // batches to skip next time
 }
 
 const (
@@ -47,7 +47,7 @@ func (p *pace) gather(b *batch) {
 		p.penalty /= 2
 		return
 	}
-	// The processors are busy with something else, whose time slices all of them had to wait for.
+	// The processors are busy with other work, and the callers had to wait for its time slices.
 	p.penalty = min(8+2*p.penalty, maxPenalty)
 	p.skip = p.penalty
 }

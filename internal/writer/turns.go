@@ -2,17 +2,17 @@ package writer
 
 import "github.com/lockd/lockd/internal/hook"
 
-// begin is called by every call of a user's before it takes the mutex. Calls by the function of an
-// Update are part of its turn.
+// begin is called by every call of the user before it locks the mutex. Calls by the function of an
+// Update are part of the Update's turn.
 func (w *Writer) begin() {
-	// It is read without the mutex: one goroutine runs at a time.
+	// running is read without the mutex: one goroutine runs at a time.
 	if w.Turns != nil && !w.function.running {
 		w.Turns.Begin()
 	}
 }
 
-// Wait tells a test that the caller is about to wait, for locks of the keys if that is why. The
-// caller calls over when it has waited.
+// Wait tells a test that the caller is about to wait, and why; keys are those whose locks it waits
+// for, if any. The caller calls over when it has waited.
 func (w *Writer) Wait(why hook.Reason, keys []string) (over func()) {
 	if w.Turns == nil {
 		return func() {}
@@ -20,7 +20,7 @@ func (w *Writer) Wait(why hook.Reason, keys []string) (over func()) {
 	return w.Turns.Wait(why, keys)
 }
 
-// hold is Wait for a caller that has then what others need.
+// hold is Wait for a caller that then owns something that other callers need.
 func (w *Writer) hold() (over func()) {
 	if w.Turns == nil {
 		return func() {}

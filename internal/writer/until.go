@@ -8,18 +8,18 @@ import (
 	"github.com/lockd/lockd/internal/hook"
 )
 
-// Outcome is what Start returns: that of a write which was decided, and may not be durable yet.
+// Outcome is the outcome of a write that was decided, and may not be durable yet.
 type Outcome struct {
 	writer *Writer
-	batch  *batch // that it depends on; nil: none
+	batch  *batch // the batch that it depends on; nil: none
 	lead   bool
 	err    error
 }
 
-// Start does fn as a write, and returns when that is decided. If fn reports that its caller is
-// queued, and so waits for something else, the outcome is that it is. Else the caller has to call
-// Wait. It passes the channel by which it may be told to give up, which is ctx.Done of a context
-// and may be nil.
+// Start does fn as a write, and returns when the write is decided. If fn reports that its caller is
+// queued, and so waits for something else, Start reports that too. Else the caller has to call
+// Wait. The channel done, which may be nil, tells the caller to give up: it is ctx.Done of a
+// context.
 func (w *Writer) Start(
 	done <-chan struct{}, fn func(tx *engine.Txn) (queued bool, err error),
 ) (o Outcome, queued bool) {
@@ -44,7 +44,8 @@ func (w *Writer) Start(
 }
 
 // Wait returns the outcome when it is durable. If ctx ends before, it does giveUp as a write that
-// it does not wait for, unless that is nil or there is nothing to give up, and returns ctx's error.
+// it does not wait for, unless giveUp is nil or there is nothing to give up, and returns ctx's
+// error.
 func (o Outcome) Wait(ctx context.Context, giveUp func(tx *engine.Txn)) error {
 	b := o.batch
 	if b == nil || o.lead {
@@ -70,7 +71,7 @@ func (o Outcome) Wait(ctx context.Context, giveUp func(tx *engine.Txn)) error {
 	return o.err
 }
 
-// BeforeDurable is what a call returns whose context has ended while only a commit was in the way.
+// BeforeDurable returns the error of a call whose context ended while it waited only for a commit.
 func BeforeDurable(ended error) error {
 	return fmt.Errorf("%w, before the answer was durable", ended)
 }

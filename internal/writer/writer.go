@@ -11,8 +11,8 @@ import (
 	"github.com/lockd/lockd/internal/hook"
 )
 
-// Host is what the writer tells: the database that it writes to. All methods are called under the
-// mutex and must not block, but for StepFailed, which is called without it.
+// Host is the database that the writer writes to, and that it tells what happens. All methods are
+// called under the mutex and must not block, except StepFailed, which is called without the mutex.
 type Host interface {
 	// Tell tells what has become durable, in the order of G10.
 	Tell(o engine.Outcome)
@@ -33,13 +33,13 @@ type Host interface {
 	UpdateEnds()
 }
 
-// Config is what a writer is made of.
+// Config configures a writer.
 type Config struct {
 	Clock   clock.Clock
 	Engine  *engine.Engine
 	Host    Host
-	Commit  error // what a commit that failed is, such as lockd.ErrCommit
-	Failure error // and one of which it is not known whether it is in the file
+	Commit  error // is wrapped by the error of a commit that failed, such as lockd.ErrCommit
+	Failure error // is wrapped by the error after which it is not known what the file has
 	Unpaced bool  // a commit waits for no other call to join it: see package hook
 	Checked bool  // a call by the function of an Update that would wait for itself panics
 
@@ -54,17 +54,17 @@ type Writer struct {
 	committer committer
 	over      atomic.Pointer[error] // refusal, for calls that take no lock
 
-	// The mutex orders all writes and all that is decided. It is taken before the hub's mutex and
-	// before that of a handle's ending.
+	// The mutex orders all writes and all that is decided. It is locked before the hub's mutex, and
+	// before the mutex of a handle's ending.
 	mutex                 // protects what follows
 	refusal error         // why nothing is written any more; set by Refuse
-	open    *batch        // what is joined now
-	flying  *batch        // what is being committed, or nil
+	open    *batch        // the batch that calls join now
+	flying  *batch        // the batch that is being committed, or nil
 	instant time.Time     // of the write that runs
 	retry   retry         // after a commit that failed
 	commits Commits       // since the writer was made
 	alarm   *expiry.Alarm // the one timer, for what is due next
-	told    chan struct{} // the first to be closed when the mutex is free
+	told    chan struct{} // the first channel to close when the mutex is unlocked
 	more    []chan struct{}
 }
 
@@ -82,10 +82,10 @@ func New(config Config) *Writer {
 	return w
 }
 
-// Time reads the clock. Nothing else does.
+// Time reads the clock. Only the alarm reads it too.
 func (w *Writer) Time() time.Time { return w.Clock.Now() }
 
-// Refused returns why nothing is written any more, and nil while something is. It takes no lock.
+// Refused returns why nothing is written any more, or nil while writing goes on. It takes no lock.
 func (w *Writer) Refused() error {
 	if refusal := w.over.Load(); refusal != nil {
 		return *refusal
@@ -99,20 +99,19 @@ func (w *Writer) Refuse(why error) {
 	w.over.Store(&why)
 }
 
-// Lock is that of the mutex, for a call of a user's.
+// Lock locks the mutex for a call by the user.
 func (w *Writer) Lock() {
 	w.begin()
 	w.mutex.Lock()
 }
 
-// LockBeside is that of the mutex, for a call of a user's.
+// LockBeside locks the mutex for a call by the user, also while the function of an Update runs.
 func (w *Writer) LockBeside() {
 	w.begin()
 	w.mutex.LockBeside()
 }
 
-// Wake has the channel be closed when the mutex is unlocked after this write. The caller holds the
-// mutex.
+// Wake closes the channel when the mutex is unlocked after this write. The caller holds the mutex.
 func (w *Writer) Wake(c chan struct{}) {
 	if w.told == nil {
 		w.told = c
@@ -121,7 +120,7 @@ func (w *Writer) Wake(c chan struct{}) {
 	w.more = append(w.more, c)
 }
 
-// unlock frees the mutex after a write, and wakes the calls whose waits it ended.
+// unlock unlocks the mutex after a write, and wakes the calls whose waits the write ended.
 func (w *Writer) unlock() {
 	if w.Engine.Pending() && !w.open.led {
 		w.Rouse() // rows that no caller waits for have to be committed too
@@ -137,8 +136,8 @@ func (w *Writer) unlock() {
 	}
 }
 
-// Do does fn as one write. It returns when what fn wrote is durable; if it wrote nothing, or
-// returned an error, when what it saw is. After an error nothing of fn remains.
+// Do does fn as one write, and returns when what fn wrote is durable; if fn wrote nothing, or
+// returned an error, when what it saw is durable. After an error nothing that fn wrote remains.
 func (w *Writer) Do(fn func(tx *engine.Txn) error) error {
 	w.Lock()
 	return w.write(func() error { return w.Apply(fn) }, nil)
@@ -151,8 +150,8 @@ func (w *Writer) DoAll(body func() error) error {
 	return w.write(body, nil)
 }
 
-// write does body as a write for a caller that holds the mutex, which it frees. It calls over,
-// unless that is nil, when body has returned, or was not called.
+// write does body as a write, and unlocks the mutex, which the caller holds. It calls over, unless
+// that is nil, when body has returned, or was not called.
 func (w *Writer) write(body func() error, over func()) error {
 	returned := false
 	defer func() {
@@ -195,7 +194,7 @@ func (w *Writer) run(body func() error) error {
 	}
 	w.instant = w.Time()
 	due := w.endDue(maxDue - w.open.due)
-	if w.Engine.Durable() { // else there are no batches: each write is one
+	if w.Engine.Durable() { // else each write is a batch of its own
 		w.open.due += due
 	}
 	err := body()
@@ -203,8 +202,8 @@ func (w *Writer) run(body func() error) error {
 	return err
 }
 
-// Apply is the one way to change anything: it runs fn in a transaction, and keeps what it did, or
-// none of it. It is called by the body of DoAll, or of Close.
+// Apply is the one way to change anything: it runs fn in a transaction, and keeps all that fn did,
+// or none of it. It is called by the body of DoAll, or of Close.
 func (w *Writer) Apply(fn func(tx *engine.Txn) error) error {
 	tx := w.Engine.Begin(w.instant)
 	if err := fn(tx); err != nil {
@@ -218,14 +217,14 @@ func (w *Writer) Apply(fn func(tx *engine.Txn) error) error {
 	return nil
 }
 
-// takeBack does what is left to do of a write whose body did not return.
+// takeBack ends a write whose body did not return: it undoes the transaction that runs.
 func (w *Writer) takeBack() {
 	w.Engine.Running().Undo()
 	w.arm()
 }
 
-// settle waits for the batch, and returns the outcome: err, if it was decided on a state that has
-// become durable.
+// settle waits for the batch, and returns the outcome: err, if the state on which err was decided
+// has become durable.
 func (w *Writer) settle(b *batch, lead bool, err error) error {
 	if b == nil {
 		return err
@@ -247,7 +246,8 @@ func (w *Writer) settle(b *batch, lead bool, err error) error {
 	return err
 }
 
-// EndAll calls end under the mutex, which ends all waits after the last write, and wakes the calls.
+// EndAll calls end, which ends all waits after the last write, under the mutex, and wakes the
+// calls.
 func (w *Writer) EndAll(end func()) {
 	w.mutex.Lock()
 	defer w.unlock()

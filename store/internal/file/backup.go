@@ -50,7 +50,7 @@ func NewBackup(w io.Writer, index uint64) *BackupWriter {
 	return b
 }
 
-// Row adds a row, which comes after those before, and reports whether more can be written.
+// Row adds the next row in order, and reports whether more can be written.
 func (b *BackupWriter) Row(table byte, key string, value []byte) bool {
 	head := binary.AppendUvarint([]byte{table}, uint64(len(key)))
 	b.write(head, format.BytesOf(key), binary.AppendUvarint(nil, uint64(len(value))), value)
@@ -77,7 +77,7 @@ func (b *BackupWriter) write(pieces ...[]byte) {
 	}
 }
 
-// ReadBackup is that of package store.
+// ReadBackup is store.ReadBackup.
 func ReadBackup(r io.Reader) (*Backup, error) {
 	b := &backupReader{from: bufio.NewReader(r), sum: sha256.New()}
 	backup, err := b.read()

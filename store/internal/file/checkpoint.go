@@ -6,21 +6,21 @@ import (
 	"github.com/lockd/lockd/store/internal/format"
 )
 
-// stepping is a step of the checkpoint that is under way. It writes to the tables, while commits
-// write to the log: none of its rows is one that they change, and what it makes anew is not where
-// they write.
+// stepping is a step of the checkpoint that is under way. It writes to the tables while commits
+// write to the log: they change none of its rows, and do not write to the segment that it makes
+// anew.
 type stepping struct {
 	*step
 	commit  tableCommit
-	unclear bool  // it may be in the file, although it has failed
-	err     error // why it has
+	unclear bool  // the step may be in the file, although it has failed
+	err     error // why the step has failed
 	ended   chan struct{}
 }
 
-// Tidy does what the last commit to the log has left to be done, unless it is done, or the file is
-// not ready to be written to. It returns a step of the checkpoint, if one is due, that the caller
-// has to run: beside commits, if he likes. What goes wrong in it is no error of the last commit,
-// which is durable: see conclude.
+// Tidy does what the last commit to the log has left to be done, unless that is done, or the file
+// is not ready to be written to. If a step of the checkpoint is due, Tidy returns it, and the
+// caller has to run it, beside commits if it likes. An error of the step is not an error of the
+// last commit, which is durable: see conclude.
 func (f *File) Tidy() (step func() error) {
 	f.conclude()
 	if f.tidied || !f.ready() {
@@ -35,14 +35,14 @@ func (f *File) Tidy() (step func() error) {
 	return f.begin(f.log.step(target))
 }
 
-// Untidy reports whether tidy has much to do.
+// Untidy reports whether Tidy has much to do.
 func (f *File) Untidy() bool {
 	f.conclude()
 	_, due := f.log.due()
 	return !f.tidied && (due && f.stepping == nil || len(f.log.latest) >= manyRows)
 }
 
-// begin returns what takes the step.
+// begin begins the step, and returns the function that takes it.
 func (f *File) begin(s *step) func() error {
 	c := tableCommit{rows: s.rows, last: f.next(f.log.after(s))}
 	if idle, size := f.log.settled, wanted(f.last.tally.Rows); s.done && idle.small(size) {
@@ -61,7 +61,7 @@ func (f *File) begin(s *step) func() error {
 	}
 }
 
-// wait waits for the end of the step that is under way, if one is.
+// wait waits for the end of the step that is under way, if there is one.
 func (f *File) wait() {
 	if f.stepping != nil {
 		<-f.stepping.ended
@@ -69,8 +69,8 @@ func (f *File) wait() {
 	}
 }
 
-// conclude takes note of the step that has ended, if one has. One for which there was no room can
-// wait: until the log is full too.
+// conclude takes note of the step that has ended, if one has. A step that failed for want of room
+// is tried again later, at the latest when the log is full.
 func (f *File) conclude() {
 	s := f.stepping
 	if s == nil {
@@ -93,14 +93,14 @@ func (f *File) conclude() {
 	}
 }
 
-// next returns a header like that of the last commit, but for the log.
+// next returns the header of the last commit, with log in place of what it says of the log.
 func (f *File) next(log logState) header {
 	last := f.last
 	last.log, last.log.made = log, f.log.made
 	return last
 }
 
-// committed takes note of a commit of bbolt's. Commits to the log may have come after it was begun.
+// committed takes note of a commit of bbolt's. Commits to the log may have come since it was begun.
 func (f *File) committed(c tableCommit) {
 	f.last.commit = c.last.commit
 	f.log.made = c.last.log.made
@@ -148,9 +148,9 @@ func (f *File) writeTables(rows []format.Write, last header) error {
 	return nil
 }
 
-// newSegments returns the segments that a file of so many rows gets with a commit to the tables, if
-// any: small ones when it has seen some commits, and large ones with a commit that is too large for
-// those.
+// newSegments returns the segments that a file with that number of rows gets with a commit to the
+// tables, if any: small ones after some commits, and large ones with a commit that is too large for
+// small ones.
 func (f *File) newSegments(rows uint64) []*segment {
 	size := wanted(rows)
 	switch l := &f.log; {

@@ -19,8 +19,8 @@ func (f *File) write(rows []format.Write, last header) error {
 	return f.writeTables(rows, last)
 }
 
-// makeReady does what has to be done before anything new is written. It returns an error if
-// nothing may be.
+// makeReady does what has to be done before anything new is written. It returns an error if nothing
+// may be written.
 func (f *File) makeReady() error {
 	if err := f.checkFile(); err != nil {
 		return err
@@ -32,17 +32,17 @@ func (f *File) makeReady() error {
 		return err
 	}
 	if step := f.Tidy(); step != nil {
-		_ = step() // conclude knows of it
+		_ = step() // conclude takes note of its error
 	}
 	f.conclude()
 	return f.failed
 }
 
 // young reports whether bbolt's last commit has made a segment. No record may be in it yet: if the
-// meta page of that commit is damaged, the one before is read, and it must know the segment.
+// meta page of that commit is damaged, the meta page before is read, and must know the segment.
 func (f *File) young() bool { return f.log.made == f.last.commit }
 
-// flush has on disk what was written, if the policy says so.
+// flush syncs what was written, unless Options.NoSync is set.
 func (f *File) flush() error {
 	if !f.noSync {
 		if err := f.tables.db.Sync(); err != nil {
@@ -67,7 +67,7 @@ func (f *File) writeLog(rows []format.Write, last header, size int) error {
 		return err
 	}
 	l, sectors := &f.log, sectorsFor(len(payload))
-	if l.full(sectors) { // no record may go where one is that counts
+	if l.full(sectors) { // no record may overwrite one that counts
 		if err := f.finish(); err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func (f *File) writeLog(rows []format.Write, last header, size int) error {
 	return nil
 }
 
-// age makes the segments old enough.
+// age makes the segments old enough for records, by one more commit of bbolt's: see young.
 func (f *File) age() error {
 	if !f.young() {
 		return nil
@@ -105,7 +105,7 @@ func (f *File) age() error {
 	return nil
 }
 
-// append writes the record's sectors, and has them on disk.
+// append writes the record's sectors, and syncs them.
 func (f *File) append(at sectorRun, payload []byte) error {
 	s := at.segment
 	f.buffer = s.frame(f.buffer[:0], at.place, f.log.next, payload)
@@ -117,9 +117,9 @@ func (f *File) append(at sectorRun, payload []byte) error {
 
 const errRemoved = notExist("the file was removed or replaced while it was open")
 
-// checkFile returns [ErrCorrupt] if the file was cut off. bbolt would find out when it
-// looks for a page; a write puts a hole there. It returns fs.ErrNotExist if it was removed
-// the file, or renamed another one over it: what is written to it from then on is lost.
+// checkFile returns [ErrCorrupt] if the file was cut off: bbolt would find out only when it looks
+// for a page, and a write would leave a hole there. It returns fs.ErrNotExist if the file was
+// removed, or another one was renamed over it: what is written to it from then on is lost.
 func (f *File) checkFile() error {
 	info, err := f.handle.Stat()
 	switch {
@@ -134,8 +134,9 @@ func (f *File) checkFile() error {
 	return nil
 }
 
-// withdraw reports whether what was written of a record last is not whole in the file, or not any
-// more, and neither is a sector half written: so that the next Open finds what it finds without it.
+// withdraw takes back the record that was written last. It reports whether the file has neither the
+// whole record nor a sector that is half written: then the next Open finds what it would find
+// without the record.
 func (f *File) withdraw(at *sectorRun) bool {
 	if f.blank(at) == nil {
 		return true
@@ -155,8 +156,8 @@ func (f *File) withdraw(at *sectorRun) bool {
 
 var errUnclear = errors.New("it is not known whether the commit that failed is in the file")
 
-// Index returns the last index that the file has: after a commit that failed, whether it is in
-// the file nevertheless.
+// Index returns the last index that the file has. After a commit that failed, it tells whether the
+// commit is in the file nevertheless.
 func (f *File) Index() (uint64, error) {
 	f.wait()
 	if err := f.checkFile(); err != nil {
@@ -175,5 +176,5 @@ func (f *File) Index() (uint64, error) {
 	return written.index, nil
 }
 
-// Tally is of the rows that the last commit left.
+// Tally returns the tally of the rows that the last commit left.
 func (f *File) Tally() format.Tally { return f.last.tally }

@@ -16,15 +16,15 @@ import (
 // compactTransaction is how many bytes a compaction copies at a time.
 const compactTransaction = 1 << 20
 
-// Compact is that of package store. The reader is given the rows before, and may refuse them: a
-// copy must not take the place of what might yet be saved.
+// Compact is store.Compact. The reader is given the rows first, and may refuse them: a copy must
+// not take the place of a file whose rows might yet be saved.
 func Compact(path string, o Options, reader Reader) (err error) {
-	// Not the link is to be replaced that leads to the file, but the file.
+	// The file is to be replaced, not a link that leads to it.
 	path, err = filepath.EvalSymlinks(path)
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(path); err != nil { // else Open makes one
+	if _, err := os.Stat(path); err != nil { // else Open would create the file
 		return err
 	}
 	o.Mode = 0o600 // until the copy is like the file
@@ -58,9 +58,9 @@ func Compact(path string, o Options, reader Reader) (err error) {
 	return nil
 }
 
-// copyTo writes a copy, with nothing in it that is not needed and the owner and mode that it is to
-// be like, has it on disk, and calls publish while it has the copy's lock. The header is written
-// anew, since it is of another commit.
+// copyTo writes a copy, with only what is needed in it and with the owner and mode of like, syncs
+// it, and calls publish under the copy's lock. The header is written anew, since it is of another
+// commit.
 func (f *File) copyTo(
 	path string, o Options, like fs.FileInfo, last header, publish func() error,
 ) error {
@@ -68,7 +68,7 @@ func (f *File) copyTo(
 		if err := giveTo(path, like); err != nil {
 			return err
 		}
-		// The umask may have taken from it.
+		// The umask may have cleared bits of it.
 		if err := os.Chmod(path, like.Mode().Perm()); err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ type copying struct {
 	to   *bbolt.DB
 	last header // what the file has
 	read []format.Write
-	size int // of them, in bytes
+	size int // of the rows in read, in bytes
 	done format.Tally
 	err  error
 }
@@ -122,7 +122,7 @@ func (c *copying) End() error {
 	return c.err
 }
 
-// write writes the rows that have come.
+// write writes the rows in read.
 func (c *copying) write() {
 	const full = 0.9 // as bbolt's own Compact has it, for a few more rows
 	if c.err == nil {
@@ -133,9 +133,9 @@ func (c *copying) write() {
 	c.read, c.size = c.read[:0], 0
 }
 
-// Publish is that of package store.
+// Publish is store.Publish.
 func Publish(made, path string, o Options) (err error) {
-	f, err := Open(made, o, nil) // under its lock, as create does it
+	f, err := Open(made, o, nil) // to publish it under its lock, as create does
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func Publish(made, path string, o Options) (err error) {
 		return err
 	}
 	if err := syncFolder(filepath.Dir(path), o); err != nil {
-		// Who waits for the lock meanwhile finds out, as with a compaction.
+		// A process that waits for the lock meanwhile finds out, as with a compaction.
 		return errors.Join(err, os.Remove(path))
 	}
 	return nil

@@ -12,14 +12,14 @@ import (
 	"github.com/lockd/lockd/store/internal/format"
 )
 
-// bbolt maps the file into memory and believes its two meta pages and its list of free pages:
-// what they say of a page that the file does not have would end the process with a signal, and a
-// panic while it opens the file would leave the file locked. inspect reads them first.
+// bbolt maps the file into memory and believes its two meta pages and its list of free pages. If
+// they named a page that the file does not have, a signal would end the process, and a panic while
+// bbolt opens the file would leave the file locked. So inspect reads them first.
 //
-// A commit of bbolt's writes one of the two meta pages, in turn, and only when all that it speaks
-// of is in the file. So at any time, after any crash, one of them is whole and true, and the other
-// is of the commit before it, or half of the commit after it. If the other is anything else, it may
-// have been the newer one, of a commit that is durable: then the file is refused.
+// A commit of bbolt's writes one of the two meta pages, in turn, and only when all that the page
+// names is in the file. So at any time, after any crash, one meta page is whole and true, and the
+// other is of the commit before, or was half written by the commit after. If the other is anything
+// else, it may have been the newer one, of a commit that is durable: then the file is refused.
 
 // inspect returns [ErrCorrupt] or [ErrFormat] if bbolt must not be given the file, and gives what
 // is in it to the reader, unless that is nil. Without the file's lock an error, and what was found,
@@ -36,7 +36,7 @@ func inspect(file *os.File, reader Reader) (found, error) {
 	if err != nil {
 		return found{}, err
 	}
-	// The length is read last: it only grows, and before a page that needs it is written.
+	// The length is read last: it only grows, and does so before a page that needs it is written.
 	info, err := file.Stat()
 	if err != nil {
 		return found{}, cause(err)
@@ -66,8 +66,9 @@ func inspect(file *os.File, reader Reader) (found, error) {
 
 var errFreelist = corrupt("its list of free pages is not one")
 
-// claimFreelist refuses a list that bbolt did not write, and claims its pages and those in it.
-// bbolt has no checksum of it, and would write over pages that are in use.
+// claimFreelist refuses a list of free pages that bbolt did not write, and claims its pages and
+// those in it. The list has no checksum: by a wrong one bbolt would write over pages that are in
+// use.
 func (w *pageWalk) claimFreelist() error {
 	f, meta := w.from, w.meta
 	offset := int64(meta.freelist) * int64(meta.pageSize)
@@ -241,7 +242,7 @@ func (w *pageWalk) walkTable(f *found, buckets *[]bucket, table byte, reader Rea
 	})
 }
 
-// chunkOf returns the rows of a leaf, which share its memory, until it is called again.
+// chunkOf returns the rows of a leaf, which share its memory. They are valid until the next call.
 func (w *pageWalk) chunkOf(content []byte) *format.Chunk {
 	count := elementCount(content)
 	start := headSize + uint64(count)*elementSize
@@ -266,14 +267,14 @@ func take(buckets *[]bucket, name string) (taken bucket, ok bool) {
 
 // Reader takes the rows of a file.
 type Reader interface {
-	// begin is called before the first row, with what the last commit left. Rows that were taken
+	// Begin is called before the first row, with what the last commit left. Rows that were taken
 	// before do not count.
 	Begin(index uint64, left format.Tally)
 
-	// rows is called with all rows, table by table and in the order of the keys; those of the log
-	// are in their places. The chunk is valid until it returns, and not to be changed.
+	// Rows is called with all rows, table by table and in the order of the keys; the rows of the
+	// log are in their places. The chunk is valid until Rows returns, and must not be changed.
 	Rows(table byte, c *format.Chunk)
 
-	// end is called after the last row, and returns what is wrong with any of them.
+	// End is called after the last row, and returns what is wrong with any of the rows.
 	End() error
 }

@@ -18,9 +18,9 @@ import (
 
 // create makes a new file at the path, or leaves what another process put there meanwhile.
 //
-// The file is complete, and on disk, under another name in the same folder before it gets its
-// own by a link, which fails if the name is taken. So no process ever finds half a file, and of
-// several who create it one wins. A crash may leave the other name behind, ".lockd-….new", which
+// The file is complete, and on disk, under another name in the same folder before it gets its own
+// by a link, which fails if the name is taken. So no process ever finds half a file, and of several
+// processes that create it one wins. A crash may leave the other name behind, ".lockd-….new", which
 // can be removed.
 func create(path string, o Options) error {
 	other := filepath.Join(filepath.Dir(path), ".lockd-"+rand.Text()+".new")
@@ -45,9 +45,9 @@ func create(path string, o Options) error {
 	return err
 }
 
-// createInPlace is create for a file system without links. Only one of several can create the
-// file here too, and who opens it waits for its lock. But for a moment the file is there, empty
-// and not yet locked: who opens it just then is told [ErrCorrupt], and a crash before it is
+// createInPlace is create for a file system without links. Only one of several processes can create
+// the file here too, and one that opens it waits for its lock. But for a moment the file is there,
+// empty and not yet locked: an open just then returns [ErrCorrupt], and a crash before it is
 // complete leaves a file to be removed by hand, since it cannot be told from a damaged one.
 func createInPlace(path string, o Options) error {
 	err := build(path, o, nil, func() error { return syncFolder(filepath.Dir(path), o) })
@@ -57,15 +57,15 @@ func createInPlace(path string, o Options) error {
 	return err
 }
 
-// build makes a complete file at the path, where nothing may be: the empty tables, and what write
-// adds, unless that is nil. It has the file on disk, and calls publish while it has its lock. After
+// build makes a complete file at the path, where there must be none: the empty tables, and what
+// write adds, unless that is nil. It syncs the file, and calls publish under the file's lock. After
 // an error there is no file, unless publish gave it another name.
 func build(
 	path string, o Options, write func(db *bbolt.DB) error, publish func() error,
 ) (err error) {
 	made := false
 	options := o.bolt(o.Timeout)
-	options.NoSync = true // once, when it is complete
+	options.NoSync = true // one sync, when the file is complete
 	options.OpenFile = func(name string, flag int, mode fs.FileMode) (*os.File, error) {
 		f, err := os.OpenFile(name, flag|os.O_EXCL, mode)
 		made = err == nil
@@ -97,8 +97,8 @@ func build(
 	return publish()
 }
 
-// notCreated says why there is no new file in the folder. The error names the file by a name that
-// nobody knows.
+// notCreated returns why there is no new file in the folder. err has a name of the file that nobody
+// knows.
 func notCreated(folder string, err error) error {
 	if _, missing := os.Stat(folder); errors.Is(missing, fs.ErrNotExist) {
 		return notExist(fmt.Sprintf("its folder %s does not exist: make that first", folder))
@@ -121,8 +121,8 @@ func fill(tx *bbolt.Tx) error {
 	})
 }
 
-// syncFolder has the names in the folder on disk. Windows offers no such thing, and does it with
-// the file.
+// syncFolder syncs the names in the folder. Windows offers no such thing, and syncs a name with its
+// file.
 func syncFolder(folder string, o Options) error {
 	switch {
 	case o.NoSync:
@@ -138,7 +138,7 @@ func syncFolder(folder string, o Options) error {
 	}
 	err = f.Sync()
 	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL) {
-		err = nil // a file system that cannot is no worse for it
+		err = nil // a file system that cannot sync it is no worse for that
 	}
 	return errors.Join(err, f.Close())
 }

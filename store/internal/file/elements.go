@@ -7,7 +7,7 @@ import (
 	"iter"
 )
 
-// What the format of bbolt's says of the pages of a tree.
+// What bbolt's format says of the pages of a tree.
 const (
 	branchFlag  = 0x01
 	leafFlag    = 0x02
@@ -37,8 +37,8 @@ func elementCount(content []byte) int { return int(binary.NativeEndian.Uint16(co
 // Nil means that there is no such bound.
 type bounds struct{ least, limit []byte }
 
-// inspectElements refuses a branch or leaf page that bbolt did not write: it writes the elements,
-// and then key and value of each, one behind the other, up to the end, which is returned.
+// inspectElements refuses a branch or leaf page that bbolt did not write: bbolt writes the
+// elements, and then key and value of each, one behind the other, up to the end, which is returned.
 func inspectElements(page uint64, content []byte, in bounds) (end uint64, err error) {
 	kind, count := pageKind(content), elementCount(content)
 	if kind != branchFlag && kind != leafFlag {
@@ -60,7 +60,7 @@ func inspectElements(page uint64, content []byte, in bounds) (end uint64, err er
 		case kind == leafFlag && elementFlags(content, i)&^bucketFlag != 0:
 			return 0, misplaced(page, "has an element of an unknown kind")
 		case i == 0 && in.least != nil && !bytes.Equal(key, in.least):
-			// By its first key bbolt finds what to replace in the page above.
+			// By the page's first key bbolt finds what to replace in the page above.
 			return 0, misplaced(page, "does not begin with the key that the page above it has")
 		case bytes.Compare(key, last) <= 0,
 			in.limit != nil && bytes.Compare(key, in.limit) >= 0:

@@ -12,13 +12,13 @@ import (
 
 // What [Open] returns when it refuses a file. Package store documents them.
 var (
-	// ErrInUse is that of package store.
+	// ErrInUse is store.ErrInUse.
 	ErrInUse = errors.New("file is in use")
 
-	// ErrFormat is that of package store.
+	// ErrFormat is store.ErrFormat.
 	ErrFormat = errors.New("file has an unknown format")
 
-	// ErrInvalid is that of package store.
+	// ErrInvalid is store.ErrInvalid.
 	ErrInvalid = errors.New("invalid argument")
 )
 
@@ -36,7 +36,7 @@ func (e notExist) Error() string { return string(e) }
 // Is reports whether the target is fs.ErrNotExist.
 func (notExist) Is(target error) bool { return target == fs.ErrNotExist }
 
-// hiddenError is an error of bbolt's and its cause, of which bbolt has kept the text only.
+// hiddenError is an error of bbolt's and its cause, of which bbolt has kept only the text.
 type hiddenError struct {
 	error
 	cause syscall.Errno

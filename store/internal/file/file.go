@@ -7,28 +7,28 @@ import (
 	"github.com/lockd/lockd/store/internal/format"
 )
 
-// File is rows in a bbolt file, which it has open and locked. One goroutine at a time may use it;
-// a step of a checkpoint is on one of its own.
+// File is rows in a bbolt file, which it has open and locked. One goroutine at a time may use it; a
+// step of a checkpoint may run on another.
 type File struct {
 	tables   *tables
 	handle   *os.File // bbolt's own
 	path     string   // by which it was opened
-	size     int64    // that it has at least
-	named    bool     // its names are counted
+	size     int64    // the file has at least that many bytes
+	named    bool     // the file system counts its names
 	noSync   bool     // see Options
-	last     header   // what the last commit left, but of the log; its number is bbolt's last one
+	last     header   // what the last commit left, except the log; its commit is bbolt's last one
 	log      commitLog
 	stepping *stepping // a step of the checkpoint, which has tables until it has ended; nil: none
 	buffer   []byte    // the last record's sectors, to be used again
-	tidied   bool      // all is done or begun that the last commit has left to be done
-	failed   error     // what went wrong in that
-	opened   *metaPage // the newest one, when it was opened; nil: that is on disk, as all else is
-	clean    bool      // it says that it was closed cleanly, and nothing was written since
+	tidied   bool      // all that the last commit has left to be done is done or begun
+	failed   error     // why nothing may be written any more: see conclude
+	opened   *metaPage // the newest meta page at Open; nil: it is on disk, as all else is
+	clean    bool      // the file says that it was closed cleanly, and nothing was written since
 }
 
 // Commit writes the rows, which come table by table and in order, and the index and tally given.
-// The rows are the file's from then on. It returns when that is as durable as Options.NoSync
-// says. After an error the file has all of it or nothing: see [file.index].
+// The rows are the file's from then on. It returns when they are as durable as Options.NoSync says.
+// After an error the file has all of them or nothing: see [File.Index].
 func (f *File) Commit(rows []format.Write, index uint64, left format.Tally) error {
 	err := f.tables.hooks.Around(func() error {
 		return reveal(f.write(rows, header{index: index, tally: left}))
@@ -49,7 +49,7 @@ func (f *File) Size() int64 {
 	return info.Size()
 }
 
-// Close gives the file up. Only the first call does anything.
+// Close closes the file. Only the first call does anything.
 func (f *File) Close() error {
 	f.wait()
 	f.closeCleanly()

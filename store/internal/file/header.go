@@ -12,16 +12,15 @@ import (
 // formatVersion is the version of the format.
 const formatVersion = 1
 
-// headerKey is where the header is in its bucket. It is also what tells a file of ours from any
-// other of bbolt's.
+// headerKey is where the header is in its bucket. It also tells a file of this package from any
+// other bbolt file.
 const headerKey = "lockd"
 
-// lastLimit is above every last index of a file or a backup. No writer gets there; it keeps who
-// crafts one from making indexes begin anew.
+// lastLimit is above every last index of a file or a backup. No writer gets there; the limit keeps
+// a crafted file or backup from making the indexes wrap around.
 const lastLimit = 1 << 63
 
-// header is the row that every commit of bbolt's writes anew. Records of the log that are newer
-// say more.
+// header is the row that every commit of bbolt's writes anew. Newer records of the log say more.
 //
 // Its place, its checksum and its first field are the same in every format: an older program
 // must be able to tell a newer format from damage.
@@ -38,7 +37,7 @@ type header struct {
 type logState struct {
 	made  uint64       // the number of bbolt's last commit that made a segment
 	first uint64       // the number of the first record that counts
-	next  uint64       // that of the first one after the header
+	next  uint64       // the number of the first record after the header
 	taken format.Write // the last row of the first segment that is in its table
 }
 
@@ -81,8 +80,8 @@ func writeHeader(tx *bbolt.Tx, row header) error {
 	return bucket.Put([]byte(headerKey), value)
 }
 
-// headerOf returns the header of a value that is in its place, nil for none, after that commit. It
-// returns [ErrFormat] if the file is not of this package's format.
+// headerOf returns the header that bbolt's commit of that number left as value; nil stands for
+// none. It returns [ErrFormat] if the file is not of this package's format.
 func headerOf(value []byte, commit uint64) (header, error) {
 	if value == nil {
 		return header{}, fmt.Errorf("%w: it is a bbolt file of another program; "+

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// clockTicks is in how many parts of a second Linux tells programs the age of a process, on every
-// machine that Go runs on.
+// clockTicks is the number of ticks per second in which Linux gives programs the age of a process,
+// on every machine that Go runs on.
 const clockTicks = 100
 
 // by says who has the file open, as far as the system tells.
@@ -57,7 +57,7 @@ func findHolder(path string) int {
 		// 1: FLOCK  ADVISORY  WRITE 4242 fe:00:9986453 0 EOF
 		fields := strings.Fields(line)
 		if len(fields) < 6 || fields[1] != "FLOCK" || fields[5] != file {
-			continue // who waits has "->" in the second place
+			continue // a process that waits has "->" in the second place
 		}
 		if pid, err := strconv.Atoi(fields[4]); err == nil && pid > 0 {
 			return pid

@@ -11,36 +11,37 @@ import (
 	"github.com/lockd/lockd/store/internal/format"
 )
 
-// inherit has on disk what was in the file when it was opened, before anybody is told of it and
-// anything else is written, and nothing where the next record goes.
+// inherit puts on disk what was in the file when it was opened, and empty sectors where the next
+// record goes, before anybody is told of what was in the file, and before anything else is written.
 //
 // The process that had the file open before may have been killed between a write and its sync: then
-// the file has what a power cut may yet undo, and a sync is what it needs. Or that sync has failed,
-// and then another one does not help: the system tells of a write that has failed only once, and
-// takes for written what is not. Nothing in the file tells the two apart. So it is written once
-// more, as it was read, unless the process says that it has closed the file with all of it on disk
-// (see closeCleanly). Then a sync is all, for a file that was copied meanwhile, and there is
-// nothing to be synced otherwise.
+// the file has what a power cut may yet undo, and needs a sync. Or that sync has failed, and then
+// another one does not help: the system reports a failed write only once, and then takes for
+// written what is not. Nothing in the file tells the two cases apart. So what was in the file is
+// written once more, as it was read, unless the process says that it closed the file with all of it
+// on disk (see closeCleanly). Then inherit only syncs, for a file that was copied meanwhile; any
+// other has nothing to sync.
 //
-// It is little that is written: a process goes on only when what it wrote last is on disk, or is
-// not in force, and all that may be missing is of one write.
+// Little has to be written: a process goes on only when its last write is on disk, or is not in
+// force, so all that may be missing is of one write.
 //
 //   - bbolt syncs the pages of a commit before it writes the meta page that names them. If the
 //     first sync fails, there is no such meta page, and nothing that is in force was written. If
-//     the second one does, all that the meta page names is on disk, but not itself. So it is
-//     written, and no other page. Without it the next commit would write over pages, or records,
-//     of the commit before, which is the one on disk: of the two, neither would be left.
-//   - A record of the log is begun when the one before is on disk. So the newest one is written.
-//   - One that was withdrawn may be on disk all the same, where the file has empty sectors. It has
-//     the number of the next one, and what is left of it there would be taken for a part of that,
-//     or for one that has lost others. So sectors that are empty are written, as far as a record
-//     goes, in the places where the next one may be.
+//     the second sync fails, all that the meta page names is on disk, but the meta page is not. So
+//     it is written, and no other page. Without that the next commit would overwrite pages, or
+//     records, of the commit before, which is the one on disk: then neither of the two would be
+//     left.
+//   - A record of the log is begun when the one before is on disk. So the newest record is written.
+//   - A record that was withdrawn may be on disk all the same, where the file has empty sectors. It
+//     has the number of the next record, and what is left of it would be taken for a part of the
+//     next record, or for a sign that records are lost. So empty sectors are written, as many as a
+//     record may have, in the places where the next record may be.
 //
-// Nor may the file's name be on disk: the process that made it may have been killed before that, or
-// have had Options.NoSync. So the folder is synced too.
+// The file's name may not be on disk either: the process that made the file may have been killed
+// before that, or have had Options.NoSync. So the folder is synced too.
 //
 // A power cut in the middle of this leaves what one in the middle of the last write does. What was
-// written with Options.NoSync is not had so: it is not known what of it is on disk.
+// written with Options.NoSync is not saved by this: it is not known what of it is on disk.
 func (f *File) inherit() error {
 	if f.opened != nil && !f.closedCleanly() {
 		if err := f.writeAgain(); err != nil {
@@ -63,9 +64,9 @@ func (f *File) inherit() error {
 	return nil
 }
 
-// syncName has on disk the name that the file was opened by. The name of a link to it is the
-// business of the process that made the link, and so is the new name of a file that was moved
-// since. A process that may not read the folder has not made the name.
+// syncName syncs the name by which the file was opened. The name of a link to it is the business of
+// the process that made the link, and so is the new name of a file that was moved since. A process
+// that may not read the folder has not made the name.
 func (f *File) syncName() error {
 	path, err := filepath.EvalSymlinks(f.path)
 	if err == nil {
@@ -78,7 +79,7 @@ func (f *File) syncName() error {
 	return err
 }
 
-// Secure has inherit done, unless there is nothing to do.
+// Secure calls inherit, unless there is nothing to do.
 func (f *File) Secure() error {
 	if f.ready() {
 		return nil
@@ -113,7 +114,7 @@ func (f *File) writeAgain() error {
 	return nil
 }
 
-// blankAgain has empty sectors where there are such, or some of the next record.
+// blankAgain writes empty sectors where the run has empty sectors, or sectors of the next record.
 func (f *File) blankAgain(run sectorRun) error {
 	s := run.segment
 	content := make([]byte, run.sectors*sectorSize)
@@ -139,24 +140,25 @@ func (f *File) blankAgain(run sectorRun) error {
 	return err
 }
 
-// A process that has had all its writes synced says so when it closes the file: in the page of the
-// newest meta page, in a sector of which bbolt has no use. What it says names bbolt's last commit
-// and the next record of the log, and is void when either has come. It need not be on disk itself:
-// what a power cut leaves was on disk, and without it the next process does more than it has to.
+// A process whose writes are all synced says so when it closes the file, by the clean word: in the
+// page of the newest meta page, in a sector that bbolt does not use. The word names bbolt's last
+// commit and the next record of the log, and is void when another commit or that record has come.
+// The word need not be on disk itself: what a power cut leaves was on disk, and without the word
+// the next process does more than it has to.
 //
-// A process takes it back before it writes anything else. So one that is killed, or has seen a sync
-// fail, leaves none.
+// A process takes the word back before it writes anything else. So a process that is killed, or has
+// seen a sync fail, leaves none.
 const (
 	cleanAt   = sectorSize // bytes of the page before it
 	cleanSize = format.ChecksumSize + 2*numberSize
 )
 
-// cleanPlace is where in the file it is.
+// cleanPlace is where in the file the clean word is.
 func (f *File) cleanPlace() int64 {
 	return int64(f.last.commit%2)*int64(f.tables.db.Info().PageSize) + cleanAt
 }
 
-// cleanWord is what is to be there.
+// cleanWord returns the clean word of the file as it is.
 func (f *File) cleanWord() []byte {
 	word := make([]byte, format.ChecksumSize, cleanSize)
 	word = binary.BigEndian.AppendUint64(word, f.last.commit)
@@ -174,7 +176,7 @@ func (f *File) closedCleanly() bool {
 	return f.clean
 }
 
-// closeCleanly says that all of the file is on disk, if it is. It does no harm if that fails.
+// closeCleanly writes the clean word, if all of the file is on disk. It does no harm if that fails.
 func (f *File) closeCleanly() {
 	known := f.ready() && f.failed == nil && !f.log.unclear && f.tables.broken == nil
 	if known && !f.clean && !f.noSync && f.checkFile() == nil {
@@ -182,7 +184,7 @@ func (f *File) closeCleanly() {
 	}
 }
 
-// unclean has the file say so no more.
+// unclean takes the clean word back.
 func (f *File) unclean() error {
 	if !f.clean {
 		return nil

@@ -2,20 +2,20 @@ package file
 
 import "github.com/lockd/lockd/store/internal/format"
 
-// The sizes of the log. Tests do with less than this.
+// The sizes of the log. Tests make them smaller.
 var (
-	firstSegment = 32 << 10 // bytes of a segment in a file that has none,
-	leastSegment = 2 << 20  // and at the least in one that goes on being written to:
-	rowSegment   = 6        // so many for each row of it,
-	mostSegment  = 4 << 20  // but no more
-	stepSectors  = 32       // of a lane that are used between two steps of a checkpoint,
-	stepRows     = 32       // and the least rows that one takes, but for the last;
-	manyRows     = 512      // for so many there is one at once
+	firstSegment = 32 << 10 // bytes of the first segments of a file
+	leastSegment = 2 << 20  // the least bytes of a later segment
+	rowSegment   = 6        // bytes of a later segment for each row of the file
+	mostSegment  = 4 << 20  // the most bytes of a later segment
+	stepSectors  = 32       // sectors of a lane that are used between two steps of a checkpoint
+	stepRows     = 32       // the least rows that a step takes, except the last step
+	manyRows     = 512      // a step with this many rows is due at once
 )
 
-const lateCommits = 3 // so many commits of a process go to the tables before there is a log
+const lateCommits = 3 // commits of a process that go to the tables before there is a log
 
-// commitLog is the log of a file. The zero value is that of a file that has none.
+// commitLog is the log of a file. The zero value is for a file without a log.
 type commitLog struct {
 	segments [segments]*segment
 	filling  *segment     // where records go
@@ -23,13 +23,13 @@ type commitLog struct {
 	made     uint64       // the number of bbolt's last commit that made a segment
 	next     uint64       // the number of the next record
 	taken    format.Write // the last row of the settled segment that is in its table; or none
-	count    int          // how many of them are
+	count    int          // how many rows of the settled segment are in their tables
 
-	latest  []format.Write // of the last record, if they are not among those of its segment yet
+	latest  []format.Write // rows of the last record, if its segment does not have them yet
 	stepped int            // sectors that were used at the last step
 	direct  int            // commits of this process that went to the tables
 	cut     *sectorRun     // what has to be blank before anything is written
-	unclear bool           // it is not blank, though it should be
+	unclear bool           // cut is not blank, though it should be
 	newest  []byte         // payload of the last record, as it was read, until that is on disk
 }
 
@@ -46,12 +46,12 @@ func (l *commitLog) none() bool { return l.filling == nil }
 // empty reports whether no record counts.
 func (l *commitLog) empty() bool { return l.none() || l.settled == nil && l.filling.first == 0 }
 
-// wanted is how large a segment should be in a file of so many rows.
+// wanted is how many bytes a segment should have in a file with that number of rows.
 func wanted(rows uint64) int {
 	return max(leastSegment, int(min(uint64(rowSegment)*rows, uint64(mostSegment))))
 }
 
-// takes reports whether a payload goes to the log. One that takes half a lane is as well off in the
+// takes reports whether a payload goes to the log. A payload over half a lane is as well off in the
 // tables: it has so many rows that neighbours share a page, or rows that take whole ones. The lane
 // is one of the smaller segment, so that any record fits in either when they change places.
 func (l *commitLog) takes(size int) bool {
@@ -66,7 +66,7 @@ func (l *commitLog) longest() int {
 	return min(l.segments[0].room(), l.segments[1].room()) / 2
 }
 
-// small reports whether a segment is small in a file that should have ones of that size.
+// small reports whether a segment is small in a file that should have segments of that size.
 func (l *commitLog) small(size int) bool {
 	return l.segments[0].small(size) || l.segments[1].small(size)
 }
@@ -74,8 +74,8 @@ func (l *commitLog) small(size int) bool {
 // lane is where the next record goes.
 func (l *commitLog) lane() int { return int(l.next % lanes) }
 
-// reserve returns where a record of so many sectors goes. If the filling segment has no room for
-// it the segments change places; the settled one must have nothing then.
+// reserve returns where a record of that number of sectors goes. If the filling segment has no room
+// for it, the segments change places; there must be no settled one then.
 func (l *commitLog) reserve(sectors int) sectorRun {
 	if l.full(sectors) {
 		l.settled, l.filling = l.filling, l.segments[1-l.filling.number]
@@ -101,7 +101,7 @@ func (l *commitLog) ahead() (runs []sectorRun) {
 	return runs
 }
 
-// full reports whether the filling segment has no room for a record of so many sectors.
+// full reports whether the filling segment has no room for a record of that number of sectors.
 func (l *commitLog) full(sectors int) bool {
 	return l.filling.used[l.lane()]+sectors > l.filling.room()
 }
@@ -117,7 +117,7 @@ func (l *commitLog) keep(at sectorRun, rows []format.Write) {
 	l.next++
 }
 
-// tidy has the rows of the last record among those of its segment.
+// tidy adds the rows of the last record to those of its segment.
 func (l *commitLog) tidy() {
 	if l.latest != nil {
 		l.filling.rows.add(l.latest)
@@ -125,7 +125,7 @@ func (l *commitLog) tidy() {
 	}
 }
 
-// after returns what the header says of the log after the step, nil for none.
+// after returns what the header says of the log after the step, which is nil for none.
 func (l *commitLog) after(s *step) logState {
 	switch {
 	case s != nil && !s.done:
@@ -136,7 +136,7 @@ func (l *commitLog) after(s *step) logState {
 	return logState{first: l.next, next: l.next}
 }
 
-// list returns all rows of the log, in order, with newer ones in their places.
+// list returns all rows of the log, in order, with the newer rows in their places.
 func (l *commitLog) list(newer []format.Write) []format.Write {
 	if l.empty() {
 		return newer
@@ -154,13 +154,13 @@ func (l *commitLog) list(newer []format.Write) []format.Write {
 // step is a part of a checkpoint.
 type step struct {
 	rows  []format.Write // what the tables get
-	taken format.Write   // the last row that is in them then,
-	count int            // and how many there are of the settled segment
-	done  bool           // they are all
+	taken format.Write   // the last row of the settled segment that is in them then
+	count int            // how many rows of the settled segment are in them then
+	done  bool           // all of them are
 }
 
-// due reports whether a step is due, and how many rows are to be in the tables after it: as many of
-// them as the filling segment is full, and all when an eighth of it is left.
+// due reports whether a step is due, and how many rows are to be in the tables after it: in
+// proportion to how full the filling segment is, and all when an eighth of it is left.
 func (l *commitLog) due() (target int, due bool) {
 	if l.settled == nil {
 		return 0, false
@@ -173,8 +173,8 @@ func (l *commitLog) due() (target int, due bool) {
 	return target, !early || target == total
 }
 
-// step returns the step after which so many rows are in the tables. Those that the log has anew
-// need not be.
+// step returns the step after which target rows are in the tables. Rows that the filling segment
+// has anew need not be there.
 func (l *commitLog) step(target int) *step {
 	s := &step{rows: make([]format.Write, 0, target-l.count), taken: l.taken, count: l.count}
 	l.settled.rows.after(l.taken, func(row format.Write) bool {
@@ -200,7 +200,7 @@ func (l *commitLog) advance(s *step) {
 	}
 }
 
-// clear is called when the tables have all.
+// clear is called when the tables have all rows.
 func (l *commitLog) clear() {
 	if l.segments[0] == nil {
 		return

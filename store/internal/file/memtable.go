@@ -7,7 +7,7 @@ import (
 
 const memtableDegree = 32
 
-// memtable is the newest row of each place that some records have, also of those that were deleted.
+// memtable has the newest row of each place in some records, deleted rows included.
 type memtable struct{ *btree.BTreeG[format.Write] }
 
 func newMemtable() *memtable { return &memtable{btree.NewG(memtableDegree, format.Write.Before)} }

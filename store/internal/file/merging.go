@@ -2,19 +2,19 @@ package file
 
 import "github.com/lockd/lockd/store/internal/format"
 
-// merging is a Reader that gets the rows of a file's tables, and gives another one those of the
-// log in their places.
+// merging is a Reader that takes the rows of a file's tables, and gives them to another Reader,
+// with the rows of the log in their places.
 type merging struct {
 	Reader
-	log    []format.Write // what is left of it, in order
+	log    []format.Write // the rows of the log that are left, in order
 	table  byte           // of the rows that are merged, and not given yet
 	merged format.Chunk
 }
 
-// mergedSize is how many bytes of rows a chunk has that is made here, before the last row.
+// mergedSize limits a merged chunk: before its last row, it has fewer bytes than that.
 const mergedSize = 2 << 10
 
-// Rows implements Reader. A chunk to which the log has nothing passes as it is.
+// Rows implements Reader. A chunk in which the log changes nothing passes as it is.
 func (m *merging) Rows(table byte, c *format.Chunk) {
 	m.passBefore(format.Write{Table: table})
 	last := format.Write{Table: table, Key: c.Key(c.Len() - 1)}

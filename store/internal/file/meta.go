@@ -11,13 +11,13 @@ import (
 	"sync"
 )
 
-// What the format of bbolt's says, which its version 2 fixes.
+// What bbolt's format says, as its version 2 fixes it.
 const (
 	boltMagic    = 0xED0CDAED
 	boltVersion  = 2
 	headSize     = 16         // bytes at the start of every page, before its content
 	metaSize     = 64         // bytes of a meta page's content
-	metaSumAt    = 56         // where in it the checksum of what is before is
+	metaSumAt    = 56         // where in it the checksum of what precedes is
 	metaCommitAt = 48         // where in it the number of the commit is
 	numberSize   = 8          // bytes of a page's number in the list
 	noFreelist   = ^uint64(0) // in place of the list's page: the list is not in the file
@@ -114,7 +114,7 @@ func explain(f *beginning, first, second metaPage) error {
 	return corrupt("neither of its two meta pages is whole")
 }
 
-// readMeta reads a meta page, which is at the offset. One that is beyond the end is all zeros.
+// readMeta reads a meta page, which is at the offset. A page that is beyond the end is all zeros.
 func readMeta(f *beginning, number uint64, offset int64) (metaPage, error) {
 	var buf [metaSize]byte
 	n, err := f.ReadAt(buf[:], offset+headSize)

@@ -7,7 +7,8 @@ import (
 
 // checkPlace refuses a path on a file system on which the lock, or the mapped memory, cannot be
 // trusted, as far as that can be recognised: for an existing file its own path, and for one to be
-// created the path of its folder. What cannot be asked is let through; to open it tells more.
+// created the path of its folder. A path that cannot be asked about is let through; to open it
+// tells more.
 func checkPlace(path string, o Options) error {
 	if o.AllowNetworkFS {
 		return nil
@@ -89,8 +90,8 @@ func darwinNetworkName(name string, flags uint32) string {
 // driveRemote is DRIVE_REMOTE of fileapi.h.
 const driveRemote = 4
 
-// windowsNetworkName says so if a drive of this kind, as GetDriveTypeW returns it, is another
-// machine's.
+// windowsNetworkName returns a name if a drive of this kind, as GetDriveTypeW returns it, is
+// another machine's.
 func windowsNetworkName(kind uintptr) string {
 	if kind == driveRemote {
 		return "a network drive"

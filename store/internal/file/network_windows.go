@@ -8,7 +8,7 @@ import (
 
 var driveType = syscall.NewLazyDLL("kernel32.dll").NewProc("GetDriveTypeW")
 
-// networkFS says so if the path is on a drive of another machine, and returns an empty string
+// networkFS returns a name if the path is on a drive of another machine, and an empty string
 // otherwise. A link or a mount point on a local drive that leads to another one is not recognised.
 func networkFS(path string) string {
 	path, err := filepath.Abs(path)

@@ -13,14 +13,15 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// Open opens the file at the path and locks it against every other open, of this process and
-// of others. If there is none, it creates one whose last index is [FirstIndex]: whatever happens,
-// the path never has half a file, and of several who create it at once one does.
+// Open opens the file at the path and locks it against every other open, of this process and of
+// others. If there is none, it creates one whose last index is [schema.FirstIndex]: whatever
+// happens, the path never has half a file (but see createInPlace), and of several callers that
+// create it at once one does.
 //
-// It waits for the lock up to the timeout; then it returns [ErrInUse]. It returns [ErrCorrupt]
-// or [ErrFormat] for something that it cannot use, and [ErrInvalid] for a place where the lock is
-// worth nothing. It does not write to a file that exists. The reader is given its rows, unless it
-// is nil; after an error it may have some that are not to be used.
+// It waits for the lock up to the timeout; then it returns [ErrInUse]. It returns [ErrCorrupt] or
+// [ErrFormat] for something that it cannot use, and [ErrInvalid] for a place where the lock is
+// worth nothing. It does not write to a file that exists. The reader, unless it is nil, is given
+// the rows; after an error it may have rows that must not be used.
 func Open(path string, o Options, reader Reader) (*File, error) {
 	f, err := openOrCreate(path, o, reader)
 	if err != nil {
@@ -50,8 +51,8 @@ func openOrCreate(path string, o Options, reader Reader) (*File, error) {
 	}
 }
 
-// errChanging is returned if the file is created, removed or replaced at this moment. It
-// may be tried again.
+// errChanging is returned if the file is created, removed or replaced at this moment. The open may
+// be tried again.
 var errChanging = fmt.Errorf("%w: it is being replaced", ErrInUse)
 
 // prepare creates the file if there is nothing at the path, and refuses what is not a file.
@@ -109,11 +110,11 @@ func openExisting(
 	return f, nil
 }
 
-// settle returns an error if the last commit is not one of a store. It has the reader take the rows
-// again if they were not that commit's: another process wrote to the file before it was locked.
+// settle returns an error if the last commit is not one of a store. It gives the reader the rows
+// again if another process wrote to the file before it was locked.
 func (f *File) settle(found found, reader Reader) error {
 	last, err := f.tables.lastCommit()
-	// Who wrote to it meanwhile may have been half way through a sector of the log.
+	// A process that wrote meanwhile may have been halfway through a sector of the log.
 	outdated := found.err != nil || found.last.commit != last
 	if err == nil && !outdated {
 		outdated, err = found.log.outdated(f.handle)
@@ -130,8 +131,8 @@ func (f *File) settle(found found, reader Reader) error {
 	return found.err
 }
 
-// checkPath returns errChanging if the path names another file than the one that is locked: whoever
-// opens the path from now on would not find the lock.
+// checkPath returns errChanging if the path names another file than the one that is locked: a
+// process that opens the path from now on would not find the lock.
 func checkPath(path string, locked fs.FileInfo) error {
 	named, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(locked, named) {
@@ -162,12 +163,12 @@ func openSound(
 
 // confirm returns the error for a file that openSound refused.
 //
-// openSound looks at the file before bbolt has locked it; it has to, because bbolt maps it as soon
-// as it has. So another process may be writing to it, and what looks like damage be a page half
-// written, or a file half made. Therefore a file is condemned only for what it is after the lock
-// was had: the shared one of a read-only open, which writes nothing, and reads no page but the two
-// that it has seen to be there. The other way round is no such doubt: a file that was sound before
-// the lock is sound after it, since who writes to it in between holds the lock too.
+// openSound has to look at the file before bbolt locks it, because bbolt then maps it at once. So
+// another process may be writing to the file, and what looks like damage may be a page half
+// written, or a file half made. Therefore a file is refused only for what it is under the lock: the
+// shared lock of a read-only open, which writes nothing, and reads only the two pages that it has
+// seen to be there. The other way round there is no such doubt: a file that was sound before the
+// lock is sound under it, since a process that writes to it in between holds the lock too.
 func confirm(path string, wait time.Duration, suspicion error) error {
 	switch {
 	case errors.Is(suspicion, fs.ErrNotExist):
@@ -182,7 +183,7 @@ func confirm(path string, wait time.Duration, suspicion error) error {
 	if db != nil {
 		defer db.Close() // it only reads
 	}
-	// If bbolt has refused it too, it is at rest: no process could have opened it to write.
+	// If bbolt has refused the file too, it is at rest: no process could have opened it to write.
 	f, _, err := openSound(path, os.O_RDONLY, 0, nil)
 	if err != nil {
 		return err

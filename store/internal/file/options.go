@@ -24,7 +24,7 @@ type Options struct {
 // bolt returns bbolt's options, for a wait of at most the given time.
 func (o *Options) bolt(wait time.Duration) *bbolt.Options {
 	return &bbolt.Options{
-		Timeout: max(wait, 1), // bbolt takes zero for ever
+		Timeout: max(wait, 1), // bbolt waits for ever at zero
 		// A map finds free pages fast in a file that was once large. The list of them stays in the
 		// file: without it bbolt scans all pages at every open and failed commit, on a goroutine
 		// whose panic cannot be recovered.
@@ -36,7 +36,7 @@ func (o *Options) bolt(wait time.Duration) *bbolt.Options {
 
 // Hooks are for tests that hold or break a commit, or feign a file system. A nil function does
 // nothing, and so does the zero value. Those of a commit are called on the goroutine that commits,
-// and Synced and Changed are also on the one that takes a step of a checkpoint meanwhile.
+// Synced and Changed also on the one that takes a step of a checkpoint meanwhile.
 type Hooks struct {
 	// BeforeCommit is called before anything is written. Its error fails the commit.
 	BeforeCommit func() error
@@ -45,8 +45,9 @@ type Hooks struct {
 	// as when a disk reports a write as failed that it has done.
 	AfterCommit func() error
 
-	// Synced is called when all that was written is on disk, or would be but for Options.NoSync.
-	// One commit may do it some times. Its error fails the sync, as AfterCommit's does the commit.
+	// Synced is called when all that was written is on disk, or would be without Options.NoSync.
+	// One commit may sync several times. Its error fails the sync, as AfterCommit's fails the
+	// commit.
 	Synced func() error
 
 	// Changed is called when a transaction of bbolt's has all its changes, and has yet to write
@@ -57,8 +58,8 @@ type Hooks struct {
 	// like, that the path is on; an empty string means none.
 	NetworkFS func(path string) string
 
-	// SyncFolder is called in place of what has the names in the folder on disk, when a file has
-	// got its name, or when it is not known whether that is on disk. Its error is that of the call.
+	// SyncFolder is called in place of a sync of the folder, when a file has got its name, or when
+	// it is not known whether the name is on disk. Its error is the error of the sync.
 	SyncFolder func(folder string) error
 }
 

@@ -20,7 +20,7 @@ import (
 // leastRow is how many bytes any row takes in a file, at least.
 const leastRow = 8
 
-// recordSize is as much as the payload takes, or a little more.
+// recordSize is how many bytes the payload takes, or a little more.
 func recordSize(rows []format.Write) int {
 	size := 3 * binary.MaxVarintLen64
 	for _, row := range rows {
@@ -29,9 +29,9 @@ func recordSize(rows []format.Write) int {
 	return size
 }
 
-// makeRecord returns the payload of a record, for which it takes that much memory, and in which the
-// values of the rows are from then on. Rows that bbolt would refuse are refused here: the
-// checkpoint must not be the first to find out.
+// makeRecord returns the payload of a record, in memory of that size. The values of the rows are in
+// the payload from then on. Rows that bbolt would refuse are refused here: the checkpoint must not
+// be the first to find out.
 func makeRecord(rows []format.Write, last header, size int) (payload []byte, err error) {
 	payload = make([]byte, 0, size)
 	payload = binary.AppendUvarint(payload, last.index)

@@ -25,14 +25,14 @@ type Recovered struct {
 	Missing, Doubtful []Remark
 }
 
-// Remark says something of rows.
+// Remark is a remark on some rows.
 type Remark struct {
-	Table string // the name of it; empty: all of them
+	Table string // the table's name; empty: all tables
 	Key   string // of one row, as a file has it; empty: it is not known which rows
 	Text  string
 }
 
-// Recover is that of package store.
+// Recover is store.Recover.
 func Recover(path string, o Options) (*Recovered, error) {
 	found, err := tryRecover(path, o)
 	if err != nil {
@@ -73,8 +73,8 @@ func tryRecover(path string, o Options) (found *Recovered, err error) {
 	return s.run()
 }
 
-// lockToRead keeps everybody from opening the file to write to it, until unlock is called. What
-// bbolt says of a file that it opens and does not take is of no interest: it has had the lock
+// lockToRead keeps every process from opening the file to write to it, until unlock is called. The
+// error of bbolt about a file that it opens and then refuses does not matter: bbolt had the lock
 // before it looked, so no database has the file open, and none can open it.
 func lockToRead(path string, o Options) (unlock func() error, err error) {
 	db, err := openBolt(path, &bbolt.Options{ReadOnly: true, Timeout: max(o.Timeout, 1)})
@@ -104,7 +104,7 @@ type candidate struct {
 	doubt string // why it may not be what was committed last; empty: it is
 }
 
-// result makes of the candidates what Recover returns.
+// result makes the result of Recover from the candidates.
 func (s *salvage) result() (*Recovered, error) {
 	r := &Recovered{Backup: &Backup{Index: max(s.index, schema.FirstIndex)}}
 	if len(s.rows) == 0 && !s.headed {
@@ -132,7 +132,7 @@ func (s *salvage) result() (*Recovered, error) {
 	return r, nil
 }
 
-// miss and doubt note a remark; no table is all of them.
+// miss and doubt note a remark; allTables stands for every table.
 func (s *salvage) miss(table byte, key, text string, args ...any) {
 	s.missing = append(s.missing, remark(table, key, text, args))
 }

@@ -13,7 +13,7 @@ type scan struct {
 	sectors []sector // by place
 }
 
-// newScan reads all sectors in the content. That of place 0, which is bbolt's, is not sound.
+// newScan reads all sectors in the content. The sector at place 0, which is bbolt's, is not sound.
 func newScan(s *segment, content []byte) *scan {
 	c := &scan{segment: s, content: content, sectors: make([]sector, len(content)/sectorSize)}
 	for place := 1; place < len(c.sectors); place++ {
@@ -36,7 +36,7 @@ func (c *scan) raw(place int) []byte {
 	return c.content[place*sectorSize : (place+1)*sectorSize]
 }
 
-// payload returns what the sectors have, if they are all of one record.
+// payload returns the payload of the sectors, if they are all of one record.
 func (c *scan) payload(place, count int) ([]byte, bool) {
 	if count == 0 || count > len(c.sectors)-place {
 		return nil, false
@@ -54,8 +54,8 @@ func (c *scan) payload(place, count int) ([]byte, bool) {
 	return payload[:head.left], true
 }
 
-// take takes the payload of the record, if it is the next one in its lane, and whole. Its sectors
-// are no longer among those that have a number.
+// take takes the payload of the record, if the record is the next one in its lane, and whole. The
+// record's sectors have no number from then on.
 func (c *scan) take(number uint64) (payload []byte, ok bool) {
 	lane := int(number % lanes)
 	from := c.used[lane]
@@ -81,8 +81,8 @@ func (c *scan) take(number uint64) (payload []byte, ok bool) {
 	return payload, true
 }
 
-// cutOff returns where the record is that a crash has cut off, nil if there is none. Sectors of
-// any other one that is not before the first that counts are none that a crash leaves.
+// cutOff returns the sectors of the record that a crash has cut off, nil if there is none. A crash
+// leaves no sectors of any other record, except of records before the first that counts.
 func (c *scan) cutOff(first, number uint64) (*sectorRun, error) {
 	var found *sectorRun
 	for lane := range lanes {
@@ -139,8 +139,8 @@ func (l *commitLog) replay(scans []*scan, last header) (header, error) {
 	return l.finishReplay(scans, before, last)
 }
 
-// checkOrder returns an error if what the next record left cannot have come after what the one
-// before it has, or on its side of what the header says.
+// checkOrder returns an error if the index of the next record cannot have come after the index of
+// the record before, or is on the wrong side of the header's index.
 func (l *commitLog) checkOrder(left, before, last header) error {
 	known := l.next < last.log.next // to the header
 	switch {
@@ -223,8 +223,8 @@ func (l *commitLog) findCut(scans []*scan, first uint64) error {
 	return nil
 }
 
-// outdated reports whether the log was written to since it was read: the next record is
-// where it would be, or half of it.
+// outdated reports whether the log was written to since it was read: the next record, or half of
+// it, is where it would be.
 func (l *commitLog) outdated(file *os.File) (bool, error) {
 	if l.cut != nil {
 		return true, nil

@@ -13,9 +13,9 @@ import (
 // allTables stands for every table in a remark.
 const allTables byte = 0xfc
 
-// salvage reads the rows of a file that may be damaged anywhere. It trusts only checksums, and of
-// what has none nothing that would not fit. First it walks the trees; what it cannot reach, it
-// looks for in all pages that it has not come to.
+// salvage reads the rows of a file that may be damaged anywhere. It trusts only checksums; what has
+// no checksum it uses only as far as it fits. First it walks the trees; rows that it cannot reach
+// it looks for in all pages that it has not come to.
 type salvage struct {
 	file     *os.File
 	size     int64
@@ -87,7 +87,7 @@ func (s *salvage) begin() {
 	}
 }
 
-// likelyPageSize returns the one with which most pages have their own number.
+// likelyPageSize returns the page size with which most pages have their own number.
 func (s *salvage) likelyPageSize() uint64 {
 	best, most := uint64(os.Getpagesize()), 0
 	for size := uint64(leastPage); size <= 1<<16; size *= 2 {
@@ -106,8 +106,8 @@ func (s *salvage) likelyPageSize() uint64 {
 	return best
 }
 
-// read returns the content of so many pages. What the disk cannot read, or is behind the end of the
-// file, is zeros, which are no page.
+// read returns the content of count pages. What the disk cannot read, and what is behind the end of
+// the file, is zeros, which are not a page.
 func (s *salvage) read(page, count uint64) []byte {
 	count = min(count, s.pages-page)
 	content := make([]byte, count*s.pageSize)
@@ -124,13 +124,13 @@ func (s *salvage) read(page, count uint64) []byte {
 	return content
 }
 
-// readsOfPage is how often each page may be read as one of those behind another, on average. In a
-// file that is sound it happens once at most.
+// readsOfPage is how often each page may be read as a page that belongs to another, on average. In
+// a sound file that happens once at most.
 const readsOfPage = 8
 
-// afford reports whether so many pages may be read with the one before them, and counts them.
-// How many those are says what has no checksum, in a value too: if each page of a large file were
-// to claim all that follow, to read them would never end.
+// afford reports whether that number of pages may be read with the page before them, and counts
+// them. The number comes from bytes without a checksum, perhaps of a value: if each page of a large
+// file claimed all pages that follow, reading them would never end.
 func (s *salvage) afford(pages uint64) bool {
 	if pages > s.budget {
 		return false
@@ -139,8 +139,8 @@ func (s *salvage) afford(pages uint64) bool {
 	return true
 }
 
-// withOverflow returns the page, of which it is given the content, with those that belong to it, if
-// there can be so many.
+// withOverflow returns the content of the page, which it is given, with the pages that belong to
+// the page, if there can be that many.
 func (s *salvage) withOverflow(page uint64, content []byte) []byte {
 	more := pageOverflow(content)
 	if more == 0 || more >= s.pages-page || !s.afford(more) {
@@ -149,8 +149,8 @@ func (s *salvage) withOverflow(page uint64, content []byte) []byte {
 	return s.read(page, 1+more)
 }
 
-// pageAt returns the content of the page with those that belong to it, and what is wrong with it.
-// There is no content if it is another page.
+// pageAt returns the content of the page with the pages that belong to it, and what is wrong with
+// it. There is no content if it is another page.
 func (s *salvage) pageAt(page uint64, in bounds) (content []byte, err error) {
 	if page < firstPage || page >= s.pages {
 		return nil, misplaced(page, "is not one of the file")
@@ -173,7 +173,7 @@ func (s *salvage) pageAt(page uint64, in bounds) (content []byte, err error) {
 	return content, err
 }
 
-// pageOverflow returns how many pages the page says that belong to it.
+// pageOverflow returns how many more pages belong to the page, as it says.
 func pageOverflow(content []byte) uint64 { return uint64(binary.NativeEndian.Uint32(content[12:])) }
 
 // walkRoot walks the tree of the buckets.
@@ -198,12 +198,12 @@ func (s *salvage) walkRoot(page uint64, in bounds, depth int) {
 	}
 }
 
-// because is the error's text without what all of them begin with.
+// because returns the error's text without the prefix of all such errors.
 func because(err error) string {
 	return strings.TrimPrefix(err.Error(), format.ErrCorrupt.Error()+": ")
 }
 
-// walkBucket walks a bucket, and reports whether it is one of a file of this package's.
+// walkBucket walks a bucket, and reports whether files of this package have such a bucket.
 func (s *salvage) walkBucket(name string, value []byte) bool {
 	b := bucket{name: name, value: value}
 	switch name {
@@ -225,7 +225,7 @@ func (s *salvage) walkBucket(name string, value []byte) bool {
 	return false
 }
 
-// leafTaker takes a leaf, which has keys of those bounds, and what is wrong with it, if anything
+// leafTaker takes a leaf, whose keys are within the bounds, and what is wrong with it, if anything
 // is.
 type leafTaker func(content []byte, in bounds, err error)
 
@@ -246,8 +246,8 @@ func (s *salvage) walkValue(b bucket, take leafTaker) {
 	take(inline, bounds{}, err)
 }
 
-// walk gives the leaves below the page to take. A page that is damaged is given as a leaf too: of
-// what seem to be elements in it some may be rows.
+// walk gives the leaves below the page to take. A page that is damaged is given as a leaf too: some
+// of what seem to be its elements may be rows.
 func (s *salvage) walk(page uint64, in bounds, depth int, take leafTaker) {
 	if depth == deepest {
 		take(nil, in, misplaced(page, "is too deep in its tree"))

@@ -34,7 +34,7 @@ func (s *salvage) checkHeader() {
 	s.left = s.last.tally
 }
 
-// addSegment reads the segment whose first page that is.
+// addSegment reads the segment that begins with that page.
 func (s *salvage) addSegment(number byte, page uint64) {
 	known := func(c *scan) bool { return c.start == int64(page) }
 	if page < firstPage || page >= s.pages || slices.ContainsFunc(s.log, known) {
@@ -61,8 +61,8 @@ func (s *salvage) addSegment(number byte, page uint64) {
 	s.log = append(s.log, c)
 }
 
-// scanSegments looks for segments in all pages that the walk has not come to, if it has not come to
-// both.
+// scanSegments looks for segments in all pages that the walk has not come to, unless it has come to
+// both segments.
 func (s *salvage) scanSegments() {
 	if len(s.log) == segments || s.headed && s.last.log.made == 0 {
 		return
@@ -85,8 +85,8 @@ func (s *salvage) scanSegments() {
 }
 
 // records returns the payloads of the records that are whole, in a segment that may be damaged.
-// They are found by their sectors alone: where a lane ends is of little interest, as the next one
-// has other numbers.
+// They are found by their sectors alone: where a lane ends does not matter, as the next lane has
+// other numbers.
 func (c *scan) records() map[uint64][]byte {
 	found := make(map[uint64][]byte)
 	for place := 1; place < len(c.sectors); place++ {
@@ -104,7 +104,7 @@ func (c *scan) records() map[uint64][]byte {
 }
 
 // begins reports whether a record certainly begins at that place: if the sectors before it are
-// damaged, it may have begun there, unless others have had all of them.
+// damaged, the record may have begun in them, unless other records took all of them.
 func (c *scan) begins(place int) bool {
 	gap := 0
 	for gap < place-1 && !c.sectors[place-1-gap].sound {
@@ -150,7 +150,7 @@ func (s *salvage) readLog() {
 	s.checkRecords(readable)
 }
 
-// takeRecord reports whether the record can be read.
+// takeRecord takes the rows of the record, and reports whether the record can be read.
 func (s *salvage) takeRecord(number uint64, payload []byte) bool {
 	left, rows, err := readRecord(payload)
 	if err != nil || left.index >= lastLimit {
@@ -222,8 +222,8 @@ func (s *salvage) checkRecords(found []uint64) {
 	}
 }
 
-// torn returns the place of a damaged sector where the record may be that is the next, 0 if there
-// is none: behind one of the last records, or at the start of a lane.
+// torn returns the place of a damaged sector where the next record may be: behind one of the last
+// records, or at the start of a lane. It returns 0 if there is none.
 func (c *scan) torn(next uint64) int {
 	for place := 1; place < len(c.sectors); place++ {
 		if c.sectors[place].sound {

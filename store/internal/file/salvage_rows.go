@@ -23,7 +23,7 @@ func (b bounds) String() string {
 	return fmt.Sprintf("%s to before %.100q", text, b.limit)
 }
 
-// has reports whether the key is one of them.
+// has reports whether the key is within the bounds.
 func (b bounds) has(key []byte) bool {
 	return bytes.Compare(key, b.least) >= 0 && (b.limit == nil || bytes.Compare(key, b.limit) < 0)
 }
@@ -31,9 +31,9 @@ func (b bounds) has(key []byte) bool {
 // lose notes that rows of the table may be missing.
 func (s *salvage) lose(table byte, in bounds) { s.lost[table] = append(s.lost[table], in) }
 
-// soundElements yields what seem to be elements of a leaf. Those of a leaf have no byte in common,
-// but what looks like one in a value may have elements that all have most of it. So it yields none
-// that is larger than what is left of some times the content.
+// soundElements yields what seem to be elements of a leaf. The elements of a leaf do not overlap,
+// but in a value that looks like a leaf each of them may span most of it. So the elements that it
+// yields have at most four times the bytes of the content in all.
 func soundElements(content []byte) iter.Seq[element] {
 	return func(yield func(element) bool) {
 		if len(content) < headSize+elementSize {
@@ -64,7 +64,7 @@ func (s *salvage) takeLeaf(table byte, content []byte, in bounds, damage error) 
 		s.lose(table, in)
 		s.miss(table, "", "rows from %s may be missing: %s", in, because(damage))
 		for e := range soundElements(content) {
-			_ = s.take(table, e.key, e.value, "") // what is none is among those that are lost
+			_ = s.take(table, e.key, e.value, "") // what is not a row is among the lost ones
 		}
 		return
 	}
@@ -87,8 +87,8 @@ func (s *salvage) takeLeaf(table byte, content []byte, in bounds, damage error) 
 	}
 }
 
-// take takes a row, if its checksum holds and it says what a row does. It takes the place of
-// another one only if that is doubtful, and older.
+// take takes a row, if its checksum holds and its content is that of a row. It takes the place of
+// another row only if that row is doubtful, and older.
 func (s *salvage) take(table byte, key, value []byte, doubt string) error {
 	c, err := candidateOf(table, string(key), value)
 	if err != nil {
@@ -105,7 +105,7 @@ func (s *salvage) take(table byte, key, value []byte, doubt string) error {
 	return nil
 }
 
-// indexOf returns the index of a row that no backup has, and whose checksum holds; 0: it has none.
+// indexOf returns the index of a row whose checksum holds, of a table that no backup has; 0: none.
 func indexOf(table byte, place string, value []byte) uint64 {
 	switch table {
 	case format.SessionRows.Table:
@@ -188,7 +188,7 @@ func (s *salvage) scan(content []byte) {
 func (s *salvage) takeLost(key, value []byte) {
 	for table := range format.TableCount {
 		if within(s.lost[table], key) {
-			_ = s.take(table, key, value, outOfUse) // most are none of this table's
+			_ = s.take(table, key, value, outOfUse) // most rows are not of this table
 		}
 	}
 }

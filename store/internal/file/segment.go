@@ -11,13 +11,13 @@ import (
 )
 
 // A segment is a row of bbolt's that is written once, with empty sectors, and then overwritten in
-// place, a record at a time, without bbolt: it moves no page of a bucket that is not written to. A
-// record is a run of whole sectors, so that none that has been acknowledged is ever written again
-// while it counts, but with what it has.
+// place, a record at a time, without bbolt: bbolt moves no page of a bucket that is not written to.
+// A record is a run of whole sectors, so that no acknowledged record is ever overwritten while it
+// counts, except with its own content.
 //
-// A disk writes a sector whole or not at all. Each has a checksum, which covers its place, so every
-// sector of a segment is one that was written there, now or before: else the file is damaged, and a
-// record of which only some sectors are there is one that a crash has cut off.
+// A disk writes a sector whole or not at all. Each sector has a checksum, which covers its place.
+// So every sector of a segment is as it was written there at some time, or the file is damaged; and
+// a record of which only some sectors are there is one that a crash has cut off.
 //
 // The records go to two lanes in turn, which share no page: so if the disk loses what was written
 // to a page last, there is a newer record in the other lane, unless it is the newest that is lost.
@@ -29,30 +29,30 @@ const (
 	segments   = 2
 
 	segmentKey    = "log"
-	segmentPrefix = headSize + elementSize + len(segmentKey) // bytes of its first page before it
+	segmentPrefix = headSize + elementSize + len(segmentKey) // bytes before the value on its page
 )
 
 // segmentName is the name of the segment's bucket.
 func segmentName(number byte) []byte { return fmt.Appendf(nil, "log%d", number) }
 
-// segment is where one is in the file, and what has been written to it.
+// segment says where a segment is in the file, and what has been written to it.
 type segment struct {
 	number byte   // 0 or 1
 	start  int64  // where in the file its first page is
 	stride int    // sectors from the start of one lane to that of the next, a multiple of a page
-	first  uint64 // the number of its first record; 0: it has none that counts
+	first  uint64 // the number of its first record; 0: it has no record that counts
 	used   [lanes]int
 	rows   *memtable
 }
 
-// length is how many bytes the value of the row has. What precedes it is the first sector's; the
-// last sector is left out, since bbolt takes one page more than it needs for a full one.
+// length is how many bytes the value of the row has. The first sector has what precedes it; the
+// last one is left out, since bbolt takes one page more than it needs if the last page is full.
 func (s *segment) length() int { return (lanes*s.stride-1)*sectorSize - segmentPrefix }
 
 // room is how many sectors a lane has.
 func (s *segment) room() int { return s.stride - 1 }
 
-// place counts from the start of the segment's first page. It is what that sector of a lane has.
+// place returns the place of a lane's sector, counted from the start of the segment's first page.
 func (s *segment) place(lane, sector int) int {
 	if lane == 0 {
 		return 1 + sector // the first one has the page's head
@@ -63,13 +63,13 @@ func (s *segment) place(lane, sector int) int {
 // offset is where in the file a place is.
 func (s *segment) offset(place int) int64 { return s.start + int64(place)*sectorSize }
 
-// small reports whether one of that size is worth the pages that it takes anew.
+// small reports whether a segment of that size would be worth the pages that it takes anew.
 func (s *segment) small(size int) bool { return 2*lanes*s.stride*sectorSize <= size }
 
 // fill is how many sectors of the fuller lane are used.
 func (s *segment) fill() int { return max(s.used[0], s.used[1]) }
 
-// reset forgets what it has: the next record is its first.
+// reset forgets what the segment has: the next record is its first.
 func (s *segment) reset() {
 	s.first, s.used, s.rows = 0, [lanes]int{}, newMemtable()
 }
@@ -123,7 +123,7 @@ func (s *segment) frame(buf []byte, place int, number uint64, payload []byte) []
 	return buf
 }
 
-// blank appends so many empty sectors from that place on.
+// blank appends that number of empty sectors, from that place on.
 func (s *segment) blank(buf []byte, place, sectors int) []byte {
 	for i := range sectors {
 		buf = s.appendSector(buf, place+i, 0, nil)
@@ -156,7 +156,7 @@ func newSegment(number byte, root uint64, pageSize int, content []byte) (*segmen
 	return s, nil
 }
 
-// sector is what one says. The zero value is one whose checksum does not match.
+// sector is what a sector says. The zero value is a sector whose checksum does not match.
 type sector struct {
 	number uint64 // of its record; 0: it is empty
 	left   uint32 // bytes of the record's payload from here on

@@ -16,7 +16,7 @@ func names(info fs.FileInfo) uint64 {
 	return 1
 }
 
-// giveTo has the file belong to those to whom the other one does, if it does not.
+// giveTo gives the file the owner and the group of the other one, if they differ.
 func giveTo(path string, other fs.FileInfo) error {
 	info, err := os.Stat(path)
 	if err != nil {

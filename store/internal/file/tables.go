@@ -12,8 +12,8 @@ import (
 // tables is what bbolt has of a file: the tables, and the header. One goroutine at a time may use
 // it.
 //
-// bbolt panics where it finds damage, and a page that the disk cannot read is a fault of the
-// memory that it is mapped to. So whatever makes bbolt look at pages is called by guard.
+// bbolt panics where it finds damage, and a page that the disk cannot read is a fault of the memory
+// to which it is mapped. So everything that makes bbolt look at pages runs under guard.
 type tables struct {
 	db     *bbolt.DB
 	hooks  Hooks
@@ -47,14 +47,14 @@ func (t *tables) lastCommit() (number uint64, err error) {
 // tableCommit is what a transaction of bbolt's writes.
 type tableCommit struct {
 	rows []format.Write // to the tables, in order
-	made []*segment     // what it makes anew
-	last header         // what it leaves; its number is that of bbolt's last commit before
+	made []*segment     // the segments that it makes anew
+	last header         // what it leaves; its commit is bbolt's last one before
 }
 
 // commit writes c in one transaction of bbolt's, without the segments if they cannot be made. It
-// returns the header that it wrote, and the segments that were made. After an error it reports too
-// whether that may be in the file nevertheless: whether bbolt's last commit is another one than
-// before, or is not known.
+// returns the header that it wrote, and the segments that were made. After an error it also reports
+// whether c may be in the file nevertheless: whether bbolt's last commit has changed, or is not
+// known.
 func (t *tables) commit(c tableCommit) (done tableCommit, unclear bool, err error) {
 	last := c.last
 	err = t.attempt(func() (err error) {
@@ -131,7 +131,7 @@ func (t *tables) locate(made []*segment) error {
 	})
 }
 
-// writeTables writes to the tables. A page that has to be split keeps such a part of its rows.
+// writeTables writes the rows to the tables. A page that is split keeps the part fill of its rows.
 func writeTables(tx *bbolt.Tx, rows []format.Write, fill float64) error {
 	var buckets [format.TableCount]*bbolt.Bucket
 	for _, row := range rows {
@@ -173,8 +173,8 @@ func (t *tables) view(fn func(tx *bbolt.Tx) error) error {
 	return guard(func() error { return fn(tx) })
 }
 
-// end takes back the transaction, unless it was committed. A commit that failed has ended it, and
-// one that panicked has not.
+// end rolls back the transaction, unless it was committed. A commit that failed has ended it, and a
+// commit that panicked has not.
 func (t *tables) end(tx *bbolt.Tx) {
 	_ = tx.Rollback() // its only error is that the transaction has ended
 	t.locked = false
@@ -193,7 +193,7 @@ func (t *tables) attempt(fn func() error) error {
 	return err
 }
 
-// close gives the file up. Only the first call does anything.
+// close closes the file. Only the first call does anything.
 func (t *tables) close() error {
 	if t.locked {
 		// bbolt's Close would wait for ever, and closing the handle alone would free nothing: the
@@ -206,7 +206,7 @@ func (t *tables) close() error {
 // errPanic is what guard makes of a panic.
 var errPanic = corrupt("bbolt cannot read it")
 
-// guard calls fn and makes an error of a panic of bbolt's or a fault of the mapped file's.
+// guard calls fn, and makes an error of a panic of bbolt's or of a fault of the mapped file.
 func guard(fn func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -217,11 +217,11 @@ func guard(fn func() error) (err error) {
 	return fn()
 }
 
-// disk has one goroutine at a time write to the file and sync it: a commit to the log, or one of
-// bbolt's. The system tells of a write that has failed only once, to the next sync, whichever
-// goroutine makes it. So with two at a time one could take the other's error, and the other one
-// count as durable what is not on disk. It is a channel, not a mutex, so that a test can tell
-// which goroutine waits for it. It has room for one.
+// disk lets one goroutine at a time write to the file and sync it: for a commit to the log, or for
+// a commit of bbolt's. The system reports a failed write only once, to the next sync, whichever
+// goroutine makes it. So with two at a time, one could take the other's error, and the other would
+// count as durable what is not on disk. It is a channel, not a mutex, so that a test can tell which
+// goroutine waits for it. It has room for one.
 type disk chan struct{}
 
 // alone calls write, which syncs all that it has written, when no other goroutine writes.

@@ -8,10 +8,10 @@ import (
 	"github.com/lockd/lockd/store/internal/format"
 )
 
-// bbolt follows what a page says of another without end, and has no checksum of either. So before
-// it does, inspect walks the whole tree by plain reads: every page is where the one above it says,
-// is filled as bbolt fills it, without a gap, and is reached once. Then a walk of bbolt's ends, and
-// finds all rows; what a row says is for its own checksum.
+// bbolt follows what one page says of another without end, and has no checksum of either. So before
+// that, inspect walks the whole tree by plain reads, and checks that every page is where the page
+// above says, is filled as bbolt fills it, without a gap, and is reached once. Then a walk of
+// bbolt's ends, and finds all rows; for what a row says there is its own checksum.
 
 // pagesAhead is how many pages are read at a time, where they lie one behind the other.
 const pagesAhead = 16
@@ -32,21 +32,21 @@ type pageRun struct {
 	content []byte
 }
 
-// bucket is a bucket as the leaf has it in which it is.
+// bucket is a bucket as its leaf has it.
 type bucket struct {
 	name  string
 	value []byte
-	leaf  uint64 // the page where that is
+	leaf  uint64 // the page of that leaf
 }
 
-// root is its root page; 0: it is a leaf in the value.
+// root returns the bucket's root page; 0: the bucket is a leaf in the value.
 func (b bucket) root() uint64 { return binary.NativeEndian.Uint64(b.value) }
 
 // leafVisitor is called with each leaf and its depth in the file. The content is valid until the
 // call returns.
 type leafVisitor func(leaf uint64, depth int, content []byte) error
 
-// claim marks the pages as used, and refuses those that are already.
+// claim marks the pages as used, and refuses those that are used already.
 func (w *pageWalk) claim(first, count uint64) error {
 	if first < firstPage || first >= w.meta.highWater || count > w.meta.highWater-first {
 		return misplaced(first, "is not one of the file")
@@ -60,8 +60,8 @@ func (w *pageWalk) claim(first, count uint64) error {
 	return nil
 }
 
-// walk checks the tree below the page, at that depth, and calls visit for what its leaves have, in
-// order. As many pages as ahead says are to be read from there on.
+// walk checks the tree below the page, at that depth, and calls visit for its leaves, in order.
+// ahead is how many pages to read at once from that page on.
 func (w *pageWalk) walk(page uint64, in bounds, depth, ahead int, visit leafVisitor) error {
 	if page < firstPage || page >= w.meta.highWater {
 		return misplaced(page, "is not one of the file")
@@ -86,7 +86,7 @@ func (w *pageWalk) walk(page uint64, in bounds, depth, ahead int, visit leafVisi
 	return visit(page, depth, content[:end])
 }
 
-// read returns the content of the page and of those that belong to it, and claims them. It is valid
+// read claims the page and the pages that belong to it, and returns their content, which is valid
 // until another page of the same depth is read.
 func (w *pageWalk) read(page uint64, depth, ahead int) ([]byte, error) {
 	for depth >= len(w.runs) {
@@ -114,7 +114,7 @@ func (w *pageWalk) read(page uint64, depth, ahead int) ([]byte, error) {
 	return content[:count*size], nil
 }
 
-// readRun returns the content of the page, and of so many pages in all as far as there are.
+// readRun returns the content of the page and of those that follow, count pages in all or fewer.
 func (w *pageWalk) readRun(page uint64, depth int, count uint64) ([]byte, error) {
 	run, size := &w.runs[depth], uint64(w.meta.pageSize)
 	if known := uint64(len(w.from.first)); (page+count)*size <= known {

@@ -20,10 +20,10 @@ func (c *Chunk) Add(key, value []byte) {
 // Reset forgets the rows, and keeps their memory.
 func (c *Chunk) Reset() { c.bytes, c.rows = c.bytes[:0], c.rows[:0] }
 
-// Share forgets the rows. Those that are found from now on are in these bytes, which they fill.
+// Share forgets the rows. The rows that are found from now on are in these bytes, and fill them.
 func (c *Chunk) Share(bytes []byte) { c.bytes, c.rows = bytes, c.rows[:0] }
 
-// Found adds a row that begins there, behind the one before.
+// Found adds a row that begins at start, behind the row before.
 func (c *Chunk) Found(start, keySize int) {
 	c.rows = append(c.rows, chunkRow{uint32(start), uint32(start + keySize)})
 }
@@ -47,7 +47,7 @@ func (c *Chunk) Key(i int) string {
 	return StringOf(c.bytes[row.key:row.value])
 }
 
-// At returns a row: the key, which has that size, and behind it the value.
+// At returns a row: the key, of keySize bytes, and behind it the value.
 func (c *Chunk) At(i int) (row []byte, keySize int) {
 	from, end := c.rows[i], len(c.bytes)
 	if i+1 < len(c.rows) {

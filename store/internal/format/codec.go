@@ -11,12 +11,12 @@ import (
 )
 
 // A row in the file is its key, as bbolt's key, and a value: the payload, which has what the key
-// does not say, and a checksum. The codecs are written by hand: one that works by reflection costs
-// a commit 7 to 22 %.
+// does not say, and a checksum. The codecs are written by hand: a codec by reflection costs a
+// commit 7 to 22 %.
 
-// ChecksumSize is the length of what follows the payload: a CRC-32C, most significant byte first.
-// It is the strongest check that the usual processors have an instruction for; bbolt's pages have
-// none.
+// ChecksumSize is the length of the checksum behind the payload: a CRC-32C, most significant byte
+// first. It is the strongest check that the usual processors have an instruction for; bbolt's pages
+// have no checksum.
 const ChecksumSize = 4
 
 // Rows is the format of the rows of one table.
@@ -24,7 +24,7 @@ type Rows[T any] struct {
 	Table byte // its number, which is in the checksums
 
 	// AppendPayload appends the payload of a row, and returns the longer buf. DecodePayload makes a
-	// row of it, which shares the memory of the key and the payload.
+	// row of a key and a payload, and shares their memory.
 	AppendPayload func(buf []byte, row *T) []byte
 	DecodePayload func(key string, payload []byte) (T, error)
 
@@ -41,7 +41,7 @@ func (r *Rows[T]) Append(buf []byte, place string, row *T) []byte {
 }
 
 // Decode reads a value that Append made for the same place, and shares no memory with it. For any
-// other it returns an [ErrCorrupt] that names table and place; it never panics.
+// other value it returns an [ErrCorrupt] that names table and place; it never panics.
 func (r *Rows[T]) Decode(place string, value []byte) (row T, err error) {
 	payload, err := Verify(r.Table, BytesOf(place), value)
 	if err == nil {
@@ -54,7 +54,7 @@ func (r *Rows[T]) Decode(place string, value []byte) (row T, err error) {
 	return row, nil
 }
 
-// RowError says of what row the error is.
+// RowError returns an [ErrCorrupt] that names the row and wraps err.
 func RowError(table byte, key string, err error) error {
 	return fmt.Errorf("%w: row %.100q of %s: %w", ErrCorrupt, key, TableName(table), err)
 }
@@ -71,8 +71,8 @@ func Verify(table byte, key, value []byte) (payload []byte, err error) {
 	return value[:end], nil
 }
 
-// VerifyRow is verify for a key that the value follows in memory. One CRC in place of two takes a
-// tenth off an Open.
+// VerifyRow is Verify for a row whose value follows its key in memory. One CRC in place of two
+// takes a tenth off an Open.
 func VerifyRow(table byte, row []byte, keySize int) (payload []byte, err error) {
 	end := len(row) - ChecksumSize
 	if end < keySize {
@@ -84,7 +84,7 @@ func VerifyRow(table byte, row []byte, keySize int) (payload []byte, err error) 
 	return row[keySize:end], nil
 }
 
-// StoredChecksum returns the checksum that a value which Append made ends with.
+// StoredChecksum returns the checksum at the end of a value that Append made.
 func StoredChecksum(value []byte) uint32 {
 	return binary.BigEndian.Uint32(value[len(value)-ChecksumSize:])
 }
@@ -371,7 +371,8 @@ var MarkRows = Rows[schema.Mark]{
 	},
 }
 
-// ShareRows is the format of the table of shares. The row's key has all of it but the lock index.
+// ShareRows is the format of the table of shares. The row's key has all of it except the lock
+// index.
 var ShareRows = Rows[schema.Share]{
 	Table:  tableShares,
 	layout: markedLayout((*schema.Share).Fence), // of the grant

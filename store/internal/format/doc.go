@@ -1,4 +1,4 @@
-// Package format has what the rows of a database are in a file: the numbers of the tables, the
+// Package format says what the rows of a database are in a file: the numbers of the tables, the
 // payloads of their rows, where in a table they lie, and their checksums.
 //
 // It knows nothing of pages, of where a file has the rows, nor of versions in memory. The packages

@@ -7,11 +7,11 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// layout says where in the file the rows of a table lie that do not lie under their keys.
+// layout says where in the file the rows of a table lie, if they do not lie under their keys.
 //
-// It is for rows that come and go, in the order of their indexes: then those of one commit are
-// neighbours, and so are, as a rule, those that go in one. By their keys nearly each would be on a
-// page of its own, which a commit would have to write for it.
+// It is for rows that come and go, in the order of their indexes: then the rows that one commit
+// adds are neighbours, and so are, as a rule, the rows that one commit deletes. By their keys
+// nearly every row would be on a page of its own, which a commit would have to write for that row.
 // The place of such a row is a mark, its index and its key. A place that does not begin with the
 // mark, or is too short, is the key itself.
 type layout[T any] struct {
@@ -38,8 +38,8 @@ func (r *Rows[T]) Place(key string, row *T) string {
 	return string(append(binary.BigEndian.AppendUint64(place, l.index(row)), key...))
 }
 
-// Key returns the key of a row that lies at the place. Of a place that is none it returns anything:
-// no row has that place.
+// Key returns the key of a row that lies at the place. For an invalid place it returns anything: no
+// row has that place.
 func (r *Rows[T]) Key(place string) string {
 	l := r.layout
 	if l == nil || len(place) < l.least || !strings.HasPrefix(place, l.mark) {
@@ -57,15 +57,15 @@ func (r *Rows[T]) Fits(key string) bool {
 	return size > 0 && size <= schema.KeyLimit
 }
 
-// marked is what some places begin with: a number that no kind of a tombstone has.
+// marked is the mark of some places: a number that no kind of tombstone has.
 const marked = "\xff"
 
-// markedLayout lies under the mark, by that index.
+// markedLayout returns a layout under the mark, by that index.
 func markedLayout[T any](index func(row *T) uint64) *layout[T] {
 	return &layout[T]{mark: marked, least: len(marked) + indexSize, index: index}
 }
 
-// sessionLayout knows a place by its length, which an ID does not have.
+// sessionLayout tells a place from a key by its length: an ID is shorter.
 var sessionLayout = layout[schema.Session]{
 	least: indexSize + len(schema.ID{}),
 	index: func(row *schema.Session) uint64 { return row.CreateIndex },

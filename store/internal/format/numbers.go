@@ -21,11 +21,11 @@ const TableCount = tableCount
 
 // The numbers that are in other checksums, in place of a table's.
 const (
-	// CleanTable is that of what a clean close leaves.
+	// CleanTable is the number of what a clean close leaves.
 	CleanTable byte = 0xfd + iota
-	// LogTable is that of a sector of the log.
+	// LogTable is the number of a sector of the log.
 	LogTable
-	// HeaderTable is that of the header.
+	// HeaderTable is the number of the header.
 	HeaderTable
 )
 

@@ -22,7 +22,7 @@ import (
 //
 // A row has one form. A decoder accepts no other, so that what it accepts is what was written.
 
-// ErrCorrupt is that of package store.
+// ErrCorrupt is store.ErrCorrupt.
 var ErrCorrupt = errors.New("file is damaged")
 
 // What a decoder finds wrong.
@@ -36,7 +36,7 @@ var (
 	ErrShort = errors.New("it ends too early")
 	// ErrNumber says that a number is not in its one form.
 	ErrNumber = errors.New("it has a number that is too large, or longer than it need be")
-	// ErrKeyLength says that a key cannot be one of its table's.
+	// ErrKeyLength says that a key cannot be a key of its table.
 	ErrKeyLength = errors.New("its key has the wrong length")
 )
 
@@ -74,14 +74,14 @@ func appendID(buf []byte, id schema.ID) []byte {
 	return append(append(buf, 1), id[:]...)
 }
 
-// Decoder takes a payload apart from its front. After the first error it returns zeros only, so
-// that the error need be looked at once, at the end.
+// Decoder takes a payload apart from its front. After the first error it returns only zeros, so
+// that the error need be looked at only once, at the end.
 type Decoder struct {
 	Rest []byte
 	Err  error
 }
 
-// End returns the first error, or that something is left.
+// End returns the first error, or an error if something is left.
 func (d *Decoder) End() error {
 	if d.Err == nil && len(d.Rest) > 0 {
 		return errLong
@@ -89,13 +89,13 @@ func (d *Decoder) End() error {
 	return d.Err
 }
 
-// Fail notes an error, unless there is one already, and ends the decoding.
+// Fail notes the first error, and ends the decoding.
 func (d *Decoder) Fail(err error) {
 	d.Err = err
 	d.Rest = nil // nothing more is read
 }
 
-// next returns the next n bytes, which are still the payload's.
+// next returns the next n bytes, which share the payload's memory.
 func (d *Decoder) next(n uint64) []byte {
 	if d.Err != nil {
 		return nil
@@ -183,7 +183,7 @@ func (d *Decoder) id() schema.ID {
 // String reads a string, which shares the payload's memory.
 func (d *Decoder) String() string { return StringOf(d.next(d.Uint64())) }
 
-// Bytes returns nil for none. Who appends to it does not write to what follows.
+// Bytes returns nil for none. An append to the result does not write to what follows.
 func (d *Decoder) Bytes() []byte {
 	b := d.next(d.Uint64())
 	if len(b) == 0 {

@@ -15,8 +15,8 @@ func (r Write) Before(other Write) bool {
 	return r.Key < other.Key
 }
 
-// Tally tells whether the rows of a file are those that its last commit left. A page, sound in
-// itself, that is as an older commit wrote it, because the disk lost a later write, is found so.
+// Tally tells whether the rows of a file are those that its last commit left. So a page is found
+// that is sound in itself, but as an older commit wrote it, because the disk lost a later write.
 type Tally struct {
 	Rows uint64
 	Sum  uint64 // of the checksums of all rows
@@ -28,7 +28,7 @@ func (t *Tally) Add(checksum uint32) {
 	t.Sum += uint64(checksum)
 }
 
-// Remove counts a row with that checksum no more.
+// Remove takes a row with that checksum out of the count.
 func (t *Tally) Remove(checksum uint32) {
 	t.Rows--
 	t.Sum -= uint64(checksum)

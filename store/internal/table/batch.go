@@ -51,8 +51,8 @@ type taken[T any] struct {
 // mostBuffer is how many bytes for encoded rows are kept at most from one batch to the next.
 const mostBuffer = 1 << 20
 
-// Encode returns the batch as a file gets it: its rows, in order, and the tally that they leave
-// where that one was. It is called by one goroutine at a time, once.
+// Encode returns the batch as a file gets it: its rows, in order, and the tally that they leave in
+// a file that had the given one. It is called once for a batch, by one goroutine at a time.
 func (b *Batch) Encode(after format.Tally) ([]format.Write, format.Tally) {
 	rows := make([]format.Write, 0, b.size())
 	buffer := b.buffer[:0]
@@ -87,12 +87,12 @@ func (b *Batch) Index() uint64 { return b.index }
 func (p *tablePart[T]) encode(
 	buffer []byte, rows []format.Write, after *format.Tally,
 ) ([]byte, []format.Write) {
-	// In order: bbolt splits a page only when it commits, so that each of many rows at random would
-	// move half of those before it.
+	// In order: bbolt splits a page only when it commits, so that in random order each of many rows
+	// would move half of the rows before it.
 	slices.SortFunc(p.rows, func(a, b taken[T]) int { return cmp.Compare(a.cell.key, b.cell.key) })
 	t, first := p.table, len(rows)
 	for _, r := range p.rows {
-		// A version follows the one in the file: the open batch has one version of a row.
+		// The version before is the one in the file: the open batch has one version of a row.
 		place, old := "", r.version.prev.Load()
 		if !r.version.dead {
 			place = t.codec.Place(r.cell.key, &r.version.row)

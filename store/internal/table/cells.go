@@ -9,10 +9,10 @@ import (
 // shardCount splits the hash, so that one growth copies a small part of it.
 const shardCount = 64
 
-// cell is what there is of one key. All but the key is the writer's.
+// cell is what a table has of one key. All fields except the key are the writer's.
 type cell[T any] struct {
 	key  string
-	head *atomic.Pointer[version[T]] // where its versions hang, in a group; nil if it is in none
+	head *atomic.Pointer[version[T]] // the head of its versions, in a group; nil if it is in none
 
 	behind  uint32 // its place in the table's behind list, from 1 on; 0: the order has the head
 	ordered bool   // the order has the key
@@ -27,17 +27,17 @@ func (c *cell[T]) newest() *version[T] {
 	return c.head.Load()
 }
 
-// version is one state of a row. All but prev and checksum is immutable.
+// version is one state of a row. All fields except prev and checksum are immutable.
 type version[T any] struct {
 	row      T
 	index    uint64
 	dead     bool                       // the row is deleted
 	checksum uint32                     // of the row in the file; only the committer's
-	prev     atomic.Pointer[version[T]] // the state before, while readers may need it
+	prev     atomic.Pointer[version[T]] // the version before, while readers may need it
 }
 
-// at returns the newest version that is not above the index, or nil: what there was then, for as
-// long as a reader may need it. It begins at v, which may be nil.
+// at returns the newest version, from v on, that is not above the index, or nil. Versions that no
+// reader may need any more are gone. v may be nil.
 func (v *version[T]) at(index uint64) *version[T] {
 	for v != nil && v.index > index {
 		v = v.prev.Load()
@@ -45,7 +45,7 @@ func (v *version[T]) at(index uint64) *version[T] {
 	return v
 }
 
-// live returns the row, or nil if v is none or dead.
+// live returns the row, or nil if v is nil or dead.
 func (v *version[T]) live() *T {
 	if v == nil || v.dead {
 		return nil
@@ -53,10 +53,11 @@ func (v *version[T]) live() *T {
 	return &v.row
 }
 
-// cells is a hash of keys with open addressing. Readers take no lock: a place that has a cell
-// changes only to one that the cell has left, or to another key's, and a grown table is complete
-// before it is put in place. The one that it replaces keeps its heads as they were: who still looks
-// there has read the published index before, and needs nothing newer. One writer at a time.
+// cells is a hash table of keys with open addressing. Readers take no lock: a place that has a cell
+// changes only when the cell leaves it, to a place that is empty or another key's, and a grown
+// table is complete before it is put in place. The table that it replaces keeps its heads as they
+// were: a reader that still looks there has loaded the published index before, and needs nothing
+// newer. One writer at a time.
 type cells[T any] struct {
 	seed   maphash.Seed
 	keyOf  func(row *T) string                  // nil: rows are not asked for their keys
@@ -71,9 +72,9 @@ type shard[T any] struct {
 
 type groups[T any] []group[T]
 
-// group is two lines of a processor's cache. To find a key takes the first as a rule, and no look
-// at the versions of other keys, each of which would be a line more. If rows are asked for their
-// keys, the cell is not needed: to fetch it would be a quarter of a Get.
+// group is two cache lines. Finding a key takes the first line as a rule, and no look at the
+// versions of other keys, each of which would be one more line. If rows are asked for their keys,
+// the cell is not needed: fetching it would take a quarter of a Get.
 type group[T any] struct {
 	tags  atomic.Uint64 // a byte for each place, from the lowest on
 	heads [groupSize]atomic.Pointer[version[T]]
@@ -83,7 +84,7 @@ type group[T any] struct {
 
 const groupSize = 7
 
-// A tag says what is in a place. That of a cell is a part of its hash, with the highest bit set.
+// A tag says what is in a place. A cell's tag is a part of its hash, with the highest bit set.
 const (
 	tagFree = 0 // nothing, and there never was
 	tagGone = 1 // nothing, since a cell was removed
@@ -112,7 +113,7 @@ func (g groups[T]) start(hash uint64) int {
 	return int(uint64(uint32(hash>>8)) * uint64(len(g)) >> 32)
 }
 
-// after is the group in which a search goes on, when one has no free place.
+// after is the group in which a search goes on, when the group at has no free place.
 func (g groups[T]) after(at int) int { return (at + 1) % len(g) }
 
 func (c *cells[T]) hash(key string) uint64 { return maphash.String(c.seed, key) }
@@ -121,7 +122,7 @@ func (c *cells[T]) hash(key string) uint64 { return maphash.String(c.seed, key) 
 func tagOf(hash uint64) uint8 { return uint8(hash>>56) | tagCell }
 
 // find returns the cell of the key, which has the hash, and its newest version; nil and nil if
-// there is none. It is the writer's.
+// there is none. Only the writer calls it.
 func (c *cells[T]) find(key string, hash uint64) (*cell[T], *version[T]) {
 	group, place, newest := c.search(key, hash)
 	if group == nil {
@@ -130,8 +131,8 @@ func (c *cells[T]) find(key string, hash uint64) (*cell[T], *version[T]) {
 	return group.cells[place].Load(), newest
 }
 
-// newest returns the newest version of the key, or nil, and whether the key has a cell. Anybody may
-// call it.
+// newest returns the newest version of the key, or nil, and whether the key has a cell. Any
+// goroutine may call it.
 func (c *cells[T]) newest(key string) (newest *version[T], there bool) {
 	if c.shards.Load() == nil {
 		return nil, false // without a hash
@@ -140,8 +141,8 @@ func (c *cells[T]) newest(key string) (newest *version[T], there bool) {
 	return newest, group != nil
 }
 
-// search returns the group in which the key, which has the hash, has its cell, its place there, and
-// the version that is its newest one; a nil group if there is none.
+// search returns the group that has the cell of the key, which has the hash, the cell's place
+// there, and the key's newest version; the group is nil if the key has no cell.
 func (c *cells[T]) search(key string, hash uint64) (*group[T], int, *version[T]) {
 	shards := c.shards.Load()
 	if shards == nil {
@@ -168,7 +169,7 @@ func (c *cells[T]) search(key string, hash uint64) (*group[T], int, *version[T])
 	}
 }
 
-// look reports whether the place is the key's, and returns the newest version that is there then.
+// look reports whether the place is the key's, and returns the newest version there.
 func (g *group[T]) look(
 	place int, key string, keyOf func(row *T) string,
 ) (newest *version[T], there bool) {
@@ -183,10 +184,10 @@ func (g *group[T]) look(
 		return nil, false
 	}
 	newest = g.heads[place].Load()
-	return newest, g.cells[place].Load() == c // one that has left never comes back
+	return newest, g.cells[place].Load() == c // a cell that has left never comes back
 }
 
-// insert adds a cell with its newest version. Its key has the hash, and is not there.
+// insert adds a cell with its newest version. The key has the hash, and no cell yet.
 func (c *cells[T]) insert(added *cell[T], newest *version[T], hash uint64) {
 	shards := c.shards.Load()
 	if shards == nil {
@@ -204,7 +205,7 @@ func (c *cells[T]) insert(added *cell[T], newest *version[T], hash uint64) {
 	shard.live++
 }
 
-// insert puts the cell into the first empty place, and returns the tag that this had.
+// insert puts the cell into the first empty place, and returns the tag that the place had.
 func (g groups[T]) insert(added *cell[T], newest *version[T], hash uint64) (before uint8) {
 	for at := g.start(hash); ; at = g.after(at) {
 		group := &g[at]
@@ -212,8 +213,8 @@ func (g groups[T]) insert(added *cell[T], newest *version[T], hash uint64) (befo
 		if empty := having(tags, tagFree) | having(tags, tagGone); empty != 0 {
 			place := empty.first()
 			added.head = &group.heads[place]
-			if newest != nil { // which an empty place has
-				added.head.Store(newest) // before the cell: who finds that, finds its version
+			if newest != nil { // an empty place has nil already
+				added.head.Store(newest) // before the cell: a reader of the cell finds its version
 			}
 			group.cells[place].Store(added)
 			group.setTag(place, tagOf(hash)) // from now on it is found
@@ -222,7 +223,7 @@ func (g groups[T]) insert(added *cell[T], newest *version[T], hash uint64) (befo
 	}
 }
 
-// grow gives the shard room for half as many cells again, and drops the marks of removed ones.
+// grow gives the shard room for half as many cells again, and drops the marks of removed cells.
 func (c *cells[T]) grow(shard *shard[T]) *groups[T] {
 	grown := make(groups[T], 1+(shard.live+shard.live/2)*4/3/groupSize)
 	if old := shard.groups.Load(); old != nil {
@@ -239,8 +240,8 @@ func (c *cells[T]) grow(shard *shard[T]) *groups[T] {
 	return &grown
 }
 
-// remove takes the cell out, whose key has the hash, and whose newest version is dead or none. One
-// that is not there is left alone.
+// remove removes the cell, whose key has the hash, and whose newest version is dead or nil. It does
+// nothing if the cell is not there.
 func (c *cells[T]) remove(removed *cell[T], hash uint64) {
 	if removed.head == nil {
 		return

@@ -8,8 +8,8 @@ import (
 	"github.com/lockd/lockd/store/internal/format"
 )
 
-// graveSurplus is how many more there may be before they are dropped together: each time that
-// happens, the floor rises, and with it the index of everything that is absent.
+// graveSurplus is how many tombstones beyond the limit there may be before they are dropped
+// together. Each time, the floor rises, and with it the index of everything that is absent.
 const graveSurplus = 500
 
 // graves is the table of tombstones, with the order in which they were dug.

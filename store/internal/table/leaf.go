@@ -16,7 +16,7 @@ import (
 // when a reader looks at it, and shares the leaf's memory.
 type leaf[T any] struct {
 	table   *Table[T]
-	first   string // the first key, which does not share it
+	first   string // the first key, in memory of its own
 	content format.Chunk
 	tags    []byte // of each row, a part of its key's hash; verify makes them
 }
@@ -29,7 +29,7 @@ func newLeaf[T any](t *Table[T], content *format.Chunk) *leaf[T] {
 	return l
 }
 
-// verify is the page's.
+// verify implements page.
 func (l *leaf[T]) verify(found *format.Tally) error {
 	t := l.table
 	for i := range l.tags {
@@ -56,7 +56,7 @@ func (l *leaf[T]) verify(found *format.Tally) error {
 	return nil
 }
 
-// rows is how many there are.
+// rows returns the number of rows.
 func (l *leaf[T]) rows() int { return len(l.tags) }
 
 // at returns key, payload and checksum of a row.
@@ -68,7 +68,7 @@ func (l *leaf[T]) at(i int) (key string, payload []byte, checksum uint32) {
 
 func (l *leaf[T]) key(i int) string { return l.content.Key(i) }
 
-// row makes a row.
+// row decodes a row.
 func (l *leaf[T]) row(i int) T {
 	key, payload, _ := l.at(i)
 	row, _ := l.table.codec.DecodePayload(key, payload) // verify has done it before
@@ -105,14 +105,14 @@ func (l *leaf[T]) ascend(from string, visit func(key string, row *T) bool) bool 
 	return true
 }
 
-// What rows are unfolded in is kept for as long as one of them needs it. Cells and keys stay as a
-// rule, and are unfolded by the block. Versions go one by one, when their rows are written to, and
-// may be kept one by one, by who has kept a row: few of them share their memory. Four of keys take
-// the most that the runtime gives without a word of its own.
+// The memory in which rows are unfolded is kept for as long as one of them needs it. Cells and keys
+// stay as a rule, and are unfolded by the block. Versions go one by one, when their rows are
+// written to, and a caller that has kept a row may keep just one: so few of them share memory. Four
+// versions of keys take the most that the runtime allocates without a header.
 const versionsAtOnce = 4
 
-// unfold gives a cell to each row, and returns them all, in blocks and in memory of their own. They
-// are for the order.
+// unfold gives a cell to each row, and returns all cells, in blocks and in memory of their own, for
+// the order.
 func (l *leaf[T]) unfold() [][]cell[T] {
 	blocks := make([][]cell[T], 0, (l.rows()+blockRows-1)/blockRows)
 	for from := 0; from < l.rows(); from += blockRows {
@@ -121,7 +121,7 @@ func (l *leaf[T]) unfold() [][]cell[T] {
 	return blocks
 }
 
-// unfoldBlock unfolds so many rows.
+// unfoldBlock unfolds count rows.
 func (l *leaf[T]) unfoldBlock(from, count int) []cell[T] {
 	t, size := l.table, 0
 	for i := range count {
@@ -162,13 +162,13 @@ func (l *leaf[T]) unfoldVersions(from int, cells []cell[T]) {
 	}
 }
 
-// leaves is what a table has as it was read. Readers take no lock: a leaf is there, or it was
-// unfolded, and all its rows have cells. The writer unfolds a leaf when it looks for a key where
-// that is: it knows cells only, and what it does not touch stays small.
+// leaves is what a table still has as it was read. Readers take no lock: either a leaf is there, or
+// it was unfolded and all its rows have cells. The writer knows only cells, so it unfolds a leaf
+// when it looks for a key that is or belongs there; a leaf that it does not touch stays small.
 type leaves[T any] struct {
 	firsts []string // the first key of each
 	places []atomic.Pointer[leaf[T]]
-	left   int // how many are there
+	left   int // how many leaves are there
 }
 
 func newLeaves[T any](read []*leaf[T]) *leaves[T] {
@@ -193,7 +193,7 @@ func (l *leaves[T]) place(key string) *atomic.Pointer[leaf[T]] {
 	return &l.places[at]
 }
 
-// get makes the row of the key where it is told to; it returns nil if no leaf has it.
+// get decodes the row of the key into *into; it returns nil if no leaf has the key.
 func (l *leaves[T]) get(key string, into *T) *T {
 	leaf := l.place(key).Load()
 	if leaf == nil {
@@ -207,8 +207,8 @@ func (l *leaves[T]) get(key string, into *T) *T {
 	return into
 }
 
-// unfold gives cells to the rows of the leaf where the key is or belongs, and reports whether it
-// was there.
+// unfold gives cells to the rows of the leaf where the key is or belongs, and reports whether the
+// leaf was there.
 func (t *Table[T]) unfold(key string) bool {
 	leaves := t.leaves.Load()
 	if leaves == nil {

@@ -14,7 +14,7 @@ type Loading struct {
 	verifying verifying
 }
 
-// Load returns what gives s the rows of a file. Init has made s, and nothing was written to it.
+// Load returns a Loading for s. Init has made s, and nothing was written to it.
 func (s *State) Load() *Loading { return &Loading{state: s} }
 
 // Begin is called before the first row, with what the last commit of the file left. Rows that were
@@ -30,9 +30,8 @@ func (l *Loading) Rows(table byte, c *format.Chunk) {
 	l.verifying.add(l.state.tables[table].add(c))
 }
 
-// End is called after the last row. It returns what is wrong with any of them, or an error if these
-// are not the rows that the last commit
-// left.
+// End is called after the last row. It returns what is wrong with any of the rows, or an error if
+// they are not the rows that the last commit left.
 func (l *Loading) End() error {
 	if err := l.verifying.end(); err != nil {
 		return err
@@ -51,7 +50,7 @@ func (l *Loading) End() error {
 	return nil
 }
 
-// Publish shows the rows to readers and to the OnMove hooks. No error may have come.
+// Publish shows the rows to readers and to the OnMove hooks. There must have been no error.
 func (l *Loading) Publish() {
 	for _, table := range l.state.tables {
 		table.tell()
@@ -95,7 +94,7 @@ func (t *Table[T]) loaded() error {
 	return nil
 }
 
-// What is wrong with a row that lies in another order in the file.
+// What is wrong with a row of a table that has another order in the file.
 var (
 	errPlace = errors.New("it is not where a row with its content lies")
 	errTwice = errors.New("it is there twice, in two places")
@@ -150,8 +149,8 @@ type page interface {
 // pagesAtOnce is how many pages are handed over at a time.
 const pagesAtOnce = 32
 
-// verifying is the rows of a file while it is read. Where there are many, a goroutine verifies
-// them while the next are read: one takes about as long as the other.
+// verifying verifies the rows of a file while it is read. If there are many, a goroutine verifies
+// some while the next are read: to verify takes about as long as to read.
 type verifying struct {
 	next   []page      // not handed over yet
 	handed chan []page // nil: there is no goroutine

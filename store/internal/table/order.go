@@ -8,16 +8,16 @@ import (
 	"github.com/google/btree"
 )
 
-// blockRows is how many rows a block has at most: so many that the runtime gives memory for them,
-// and for as many cells, without waste. One that is left with less than a quarter of that takes in
-// the next.
+// blockRows is how many rows a block has at most: a number for which the runtime allocates memory,
+// for the rows and for as many cells, without waste. A block that is left with less than a quarter
+// of that takes in the next block.
 const blockRows = 63
 
 // order is rows in the order of their keys: blocks of neighbours, and a btree of the blocks. A
 // btree of the rows themselves would have to be built row by row when a file is read, and would
 // leave half of each node empty.
 //
-// A clone and what it was made of share their blocks, and each copies one before it changes it.
+// A clone and its original share their blocks, and each copies a block before it changes it.
 type order[T any] struct {
 	tree  *btree.BTreeG[block[T]] // nil: there has never been a block
 	size  int
@@ -26,19 +26,19 @@ type order[T any] struct {
 	unfolded []*rows[T] // since the last clone; they may have items by now
 }
 
-// ownership is told from another one by its address.
+// ownership is identified by its address.
 type ownership struct{ _ byte }
 
-// block is the rows from the first key on, and below that of the next block. The lowest block
-// begins with the empty key.
+// block is the rows from its first key on, and below the first key of the next block. The lowest
+// block begins with the empty key.
 type block[T any] struct {
 	first string
 	rows  *rows[T]
 }
 
-// rows is what a block has, in order: items; or a leaf, which is not written to; or the cells of
-// one that was unfolded. Cells keep no version that has been replaced. But they are not shared:
-// they give way to items when a reader looks at the block, or it is to be cloned.
+// rows is what a block has, in order: items; or a leaf, which is not written to; or the cells of a
+// leaf that was unfolded. Cells keep no version that has been replaced. But they are not shared:
+// items take their place before the block is searched or cloned.
 type rows[T any] struct {
 	items []item[T]
 	leaf  *leaf[T]
@@ -52,12 +52,12 @@ type item[T any] struct {
 	version *version[T]
 }
 
-// item returns the newest row in its place.
+// item returns the cell's newest version as an item.
 func (c *cell[T]) item() item[T] { return item[T]{c.key, c.newest()} }
 
 func newOrder[T any]() order[T] { return order[T]{owner: new(ownership)} }
 
-// put puts a block in its place, or in that of the one with its first key.
+// put puts a block in its place, or in the place of the block with the same first key.
 func (o *order[T]) put(b block[T]) {
 	if o.tree == nil {
 		less := func(a, b block[T]) bool { return a.first < b.first }
@@ -154,7 +154,7 @@ func (r *rows[T]) ascend(from string, visit func(key string, row *T) bool) bool 
 	return true
 }
 
-// add makes a block, and returns what it has.
+// add makes a block, and returns its rows.
 func (o *order[T]) add(first string, items []item[T]) *rows[T] {
 	room := blockRows
 	if len(items) < blockRows/4 {
@@ -165,7 +165,7 @@ func (o *order[T]) add(first string, items []item[T]) *rows[T] {
 	return added
 }
 
-// fill has an order without rows take the leaves, in order.
+// fill puts the leaves, in order, into an order without rows.
 func (o *order[T]) fill(leaves []*leaf[T]) {
 	for i, l := range leaves {
 		first := ""
@@ -177,8 +177,8 @@ func (o *order[T]) fill(leaves []*leaf[T]) {
 	}
 }
 
-// unfold puts the cells of one block in the place of the leaf that had them, or behind those that
-// came before them.
+// unfold puts the cells of one block in the place of the leaf that had their rows, or behind the
+// cells of that leaf that came before.
 func (o *order[T]) unfold(cells []cell[T]) {
 	first := cells[0].key
 	if folded, _ := o.find(first); folded.rows.leaf != nil {
@@ -189,7 +189,7 @@ func (o *order[T]) unfold(cells []cell[T]) {
 	o.unfolded = append(o.unfolded, added)
 }
 
-// change returns what the block has, to be changed.
+// change returns the rows of the block, to be changed: a copy if they are shared.
 func (o *order[T]) change(b block[T]) *rows[T] {
 	if b.rows.owner == o.owner {
 		return b.rows
@@ -197,15 +197,15 @@ func (o *order[T]) change(b block[T]) *rows[T] {
 	return o.add(b.first, b.rows.items)
 }
 
-// set puts a row in its place, or in that of the one with its key.
+// set puts a row in its place, or in the place of the row with the same key.
 func (o *order[T]) set(it item[T]) {
 	b, ok := o.find(it.key)
 	switch {
 	case !ok:
 		b.rows = o.add("", nil)
 	case b.rows.leaf != nil:
-		// The key is above the leaf's, or it would have been unfolded: the block is gone where the
-		// key belonged.
+		// The key is above all keys of the leaf, or the leaf would have been unfolded: the block
+		// where the key belonged is gone.
 		b.rows = o.add(it.key, nil)
 	}
 	into := o.change(b)
@@ -221,8 +221,8 @@ func (o *order[T]) set(it item[T]) {
 	o.size++
 }
 
-// split makes two blocks of one that is full, and returns the one in which the key belongs, and
-// where. One where it belongs at the end stays full: that is how keys come that are in order.
+// split makes two blocks of a full one, and returns the block in which the key belongs, and where.
+// A block at whose end the key belongs stays full: that is how keys come that are in order.
 func (o *order[T]) split(full *rows[T], at int, key string) (*rows[T], int) {
 	const half = blockRows / 2
 	if at == blockRows {

@@ -51,7 +51,7 @@ func (v View[T]) Prefix(prefix string) iter.Seq2[string, *T] {
 	return within(prefix, v.Ascend(prefix))
 }
 
-// within ends a walk that began at the prefix with the last key that has it.
+// within ends a walk that began at the prefix after the last key with that prefix.
 func within[T any](prefix string, rows iter.Seq2[string, *T]) iter.Seq2[string, *T] {
 	return func(yield func(string, *T) bool) {
 		for key, row := range rows {

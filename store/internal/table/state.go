@@ -9,7 +9,7 @@ import (
 )
 
 // State is all rows: the tables, with one index. Cached, Published and the Get of every table may
-// be called by any goroutine; all else is the writer's, under one lock of the caller's.
+// be called by any goroutine; all other methods are the writer's, under one lock, the caller's.
 type State struct {
 	Keys        Table[schema.Key]
 	Sessions    Table[schema.Session]
@@ -137,16 +137,16 @@ func (s *State) Publish(b *Batch) {
 // Drop takes back a batch that could not be written, and the open one. The published state is
 // as it was; the indexes are not used again.
 func (s *State) Drop(b *Batch) {
-	b.drop() // before the cells of the open batch take the place of its cells
+	b.drop() // before Take puts the cells of the open batch in the place of b's cells
 	s.Take().drop()
 }
 
 // Cached returns the published snapshot, or nil if it has to be built. Anybody may call it.
 func (s *State) Cached() *Snapshot { return s.cached.Load() }
 
-// Snapshot returns the published state. No transaction may be running. The first after a
-// publication costs what has changed since the one before, whatever is not published yet included;
-// a batch costs nothing for it.
+// Snapshot returns the published state. No transaction may be running. The first call after a
+// publication takes time in proportion to what has changed since the snapshot before, including
+// what is not published yet; a batch pays nothing for it.
 func (s *State) Snapshot() *Snapshot {
 	snapshot := s.cached.Load()
 	if snapshot == nil {

@@ -14,13 +14,13 @@ const (
 	pageSize   = 32 // rows that Ascend reads at a time
 	catchUps   = 8  // cells that the order catches up by, for each that changes
 
-	// slack is how many cells the order may be behind by, beyond the size of the table.
+	// slack is how many cells the order may be behind by, beyond twice the size of the table.
 	slack = 128
 )
 
 // Table is an ordered map from a string to rows of type T, with versions.
 //
-// Get may be called by anybody. All other methods are the writer's: the caller holds the lock
+// Get may be called by any goroutine. All other methods are the writer's: the caller holds the lock
 // that guards the store. A row is immutable once it is in a table, and what a method returns is
 // shared: do not change it.
 type Table[T any] struct {
@@ -30,8 +30,8 @@ type Table[T any] struct {
 
 	cells  cells[T]
 	leaves atomic.Pointer[leaves[T]] // the rows that have no cells; nil: all have
-	last   *cell[T]                  // that the writer found last; nil if there was none
-	hashed uint64                    // the hash of the key of last, or of one that was not found
+	last   *cell[T]                  // the cell that the writer found last; nil if it found none
+	hashed uint64                    // the hash of the key that the writer looked for last
 	order  order[T]                  // without what the cells in behind have changed
 	view   View[T]                   // the newest clone of the order
 	stale  bool                      // view is older than the cells
@@ -62,9 +62,9 @@ func (t *Table[T]) init(s *State, codec *format.Rows[T]) {
 	t.stale = true
 }
 
-// OnMove sets what is told of every change of a newest row, forwards by a write and backwards
-// by an undo or a drop: old and new are nil where there is none. An index that follows these
-// calls is right at all times. It is called before the write returns, and must not write.
+// OnMove sets moved, which is called for every change of a newest row, forwards by a write and
+// backwards by an undo or a drop: old and new are nil where there is none. An index that follows
+// these calls is right at all times. moved is called before the write returns, and must not write.
 func (t *Table[T]) OnMove(moved func(old, new *T)) { t.moved = moved }
 
 // Len is the number of rows, those not published yet included.
@@ -87,7 +87,7 @@ func (t *Table[T]) get(key string, into *T) *T {
 			if row := leaves.get(key, into); row != nil {
 				return row
 			}
-			// Its leaf may have been unfolded since we looked for its cell.
+			// The key's leaf may have been unfolded since we looked for its cell.
 			newest, there = t.cells.newest(key)
 		}
 		if !there {
@@ -104,14 +104,14 @@ func (t *Table[T]) get(key string, into *T) *T {
 // Newest returns the newest row, published or not, or nil.
 func (t *Table[T]) Newest(key string) *T {
 	if t.size == 0 {
-		return nil // which needs no search: most tables of most stores are empty
+		return nil // without a search: most tables of most stores are empty
 	}
 	_, newest := t.find(key)
 	return newest.live()
 }
 
 // find returns the key's cell and its newest version; nil and nil if there is none. A writer asks
-// for one key some times in a row: only the first is a search.
+// for one key several times in a row: only the first call searches.
 func (t *Table[T]) find(key string) (c *cell[T], newest *version[T]) {
 	if t.last != nil && t.last.key == key {
 		return t.last, t.last.newest()
@@ -136,8 +136,8 @@ func (t *Table[T]) forget(c *cell[T]) {
 }
 
 // Put makes row the newest of the key, at the transaction's index, and returns it. It panics if a
-// file could not have the row: for an empty key, or one over [KeyLimit] with what a table puts
-// before it.
+// file could not have the row: for an empty key, or a key that is over [KeyLimit] with what the
+// table puts before it.
 func (t *Table[T]) Put(key string, row T) *T {
 	d := &Draft[T]{version[T]{row: row}}
 	t.Write(key, d)
@@ -160,8 +160,8 @@ func (t *Table[T]) Draft(key string) *Draft[T] {
 	return d
 }
 
-// Write makes the draft the newest row of the key, at the transaction's index, as Put does. It is
-// written once, and not changed any more.
+// Write makes the draft the newest row of the key, at the transaction's index, as Put does. A draft
+// is written once, and not changed any more.
 func (t *Table[T]) Write(key string, d *Draft[T]) { t.set(key, &d.version) }
 
 // Delete removes the newest row of the key, which must be there.
@@ -201,7 +201,7 @@ func (t *Table[T]) set(key string, next *version[T]) {
 	t.move(c, old, next)
 }
 
-// move makes next the head of the cell, and keeps what follows the heads right.
+// move makes next the head of the cell, and updates what follows the heads.
 func (t *Table[T]) move(c *cell[T], old, next *version[T]) {
 	before, after := old.live(), next.live()
 	if before != nil {
@@ -214,7 +214,7 @@ func (t *Table[T]) move(c *cell[T], old, next *version[T]) {
 	t.moves++
 	if !t.stale {
 		t.stale = true
-		t.view = View[T]{} // which would keep what it has
+		t.view = View[T]{} // the old view would keep its rows
 	}
 	if c.behind == 0 {
 		t.behind = append(t.behind, c)
@@ -283,7 +283,7 @@ func (t *Table[T]) Prefix(prefix string) iter.Seq2[string, *T] {
 // catchUp brings the order to the newest rows, and drops the cells of rows that are gone.
 func (t *Table[T]) catchUp() { t.catchUpBy(len(t.behind)) }
 
-// catchUpBy is catchUp for so many of the cells, the last of those that are behind.
+// catchUpBy is catchUp for the given number of cells, the last of those that are behind.
 func (t *Table[T]) catchUpBy(most int) {
 	left := len(t.behind) - most
 	for i, c := range t.behind[left:] {
@@ -305,7 +305,7 @@ func (t *Table[T]) catchUpBy(most int) {
 	t.behind = t.behind[:left]
 }
 
-// catchesUp takes a cell that the order has never had, and is not to have, off those behind.
+// catchesUp removes from behind a cell whose key the order does not have, and is not to have.
 func (t *Table[T]) catchesUp(c *cell[T]) {
 	last := len(t.behind) - 1
 	moved := t.behind[last]
@@ -325,8 +325,8 @@ func (t *Table[T]) rollBack() {
 
 // seal ends the transaction as far as this table goes.
 func (t *Table[T]) seal() {
-	// Rows of the order that go without anybody asking for it must not pile up. Nobody makes up for
-	// all of it: each transaction takes a few with it, and more than it adds.
+	// Cells that are behind must not pile up while nobody reads the order. No transaction catches
+	// up by all of them: each takes a few, and more than it adds.
 	if late := len(t.behind); late > slack+2*t.size {
 		t.catchUpBy(min(late, catchUps*len(t.undo)))
 	}
@@ -334,7 +334,7 @@ func (t *Table[T]) seal() {
 	t.undo = t.undo[:0]
 }
 
-// publish ends the open list in memory, where nothing is taken: its versions are published.
+// publish ends the open list in memory, where there is no Take: its versions are published.
 func (t *Table[T]) publish() {
 	for i, c := range t.open {
 		t.open[i] = nil
@@ -346,9 +346,9 @@ func (t *Table[T]) publish() {
 	t.open = t.open[:0]
 }
 
-// settle does what is left to do for a version that has been published.
+// settle drops what a published version leaves useless: older versions, and a dead row's cell.
 func (t *Table[T]) settle(c *cell[T], v *version[T]) {
-	if v.prev.Load() != nil { // a row that is new has none: to load is much cheaper than to store
+	if v.prev.Load() != nil { // a new row has none, and a load is much cheaper than a store
 		v.prev.Store(nil)
 	}
 	if !v.dead || c.newest() != v {
@@ -376,8 +376,8 @@ func (t *Table[T]) snapshot() View[T] {
 	return t.view
 }
 
-// published returns the newest rows but for those that are not published, in whose place it has
-// those that are.
+// published returns the newest rows, with the published rows in place of those that are not
+// published.
 func (t *Table[T]) published() View[T] {
 	order := t.order.clone()
 	for _, changed := range [][]*cell[T]{t.flying, t.open} {
