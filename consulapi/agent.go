@@ -7,11 +7,11 @@ import (
 )
 
 // The agent is the node of this process. It has no state of its own: its services and checks are
-// those that the catalog has of its node, but for serfHealth, and the database lets its checks
-// lapse (catalog.Check.TTL). So a second handler on the same database, or the next process, goes on
-// where this one is.
+// those of its node in the catalog, except serfHealth, and the database lets its checks lapse
+// (catalog.Check.TTL). So a second handler on the same database, or the next process, continues
+// with the same services and checks.
 
-// version is the version of Consul whose API this is: clients look at it.
+// version is the version of Consul whose API is served. Clients look at it.
 const version = "1.11.0+lockd"
 
 // serfPort is where the node would gossip, if it had others to gossip with.
@@ -42,7 +42,7 @@ func (h *handler) agentRoutes() map[string][]method {
 	}
 }
 
-// member is the node of this process as one that gossips.
+// member describes the node of this process as a member of a gossip pool.
 type member struct {
 	Name   string
 	Addr   string

@@ -18,10 +18,10 @@ type agentCheck struct {
 
 	Service string `json:"service_id"` // ServiceID, as files of the agent spell it
 
-	// What means nothing for a TTL, but has to be right.
+	// These mean nothing for a TTL check, but must be valid.
 	Interval, Timeout, DeregisterCriticalServiceAfter interval
 
-	// What the agent would look after by itself, which it does not here.
+	// Probes that Consul's agent would run. lockd refuses them.
 	HTTP, TCP, UDP, GRPC, Shell, DockerContainerID, AliasNode, AliasService, H2PING string
 	OSService                                                                       string
 	Args, ScriptArgs                                                                []string
@@ -30,7 +30,7 @@ type agentCheck struct {
 // interval is a duration as it is sent: a text with its unit, or a number of nanoseconds.
 type interval time.Duration
 
-// UnmarshalJSON reads an interval. An empty text and null leave it as it is.
+// UnmarshalJSON reads an interval. An empty text and null leave d unchanged.
 func (d *interval) UnmarshalJSON(text []byte) error {
 	var value string
 	if json.Unmarshal(text, &value) != nil {
@@ -44,7 +44,7 @@ func (d *interval) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// valid refuses a check that could not be kept.
+// valid refuses a check that lockd cannot keep.
 func (c *agentCheck) valid() error {
 	probe := cmp.Or(c.HTTP, c.TCP, c.UDP, c.GRPC, c.Shell, c.DockerContainerID, c.AliasNode,
 		c.AliasService, c.H2PING, c.OSService)
@@ -64,11 +64,11 @@ func (c *agentCheck) valid() error {
 	return nil
 }
 
-// id returns the ID of the check, which is its name if it has no other.
+// id returns the ID of the check, which is its name if no ID was sent.
 func (c *agentCheck) id() string { return cmp.Or(c.ID, c.CheckID, c.Name) }
 
-// put registers the check on the node. One that is there already keeps its status and output, so
-// that to register it again ends no session.
+// put registers the check on the node. A check that exists already keeps its status and output, so
+// that registering it again ends no session.
 func (c *agentCheck) put(tx *catalog.Txn, node string) error {
 	if c.ServiceID != "" {
 		if _, exists := tx.Service(node, c.ServiceID); !exists {
@@ -145,8 +145,8 @@ func (h *handler) checkUpdate(r *request) (answer, error) {
 	return h.setCheck(r, status, body.Output)
 }
 
-// setCheck says how it is with a TTL check, which begins its TTL anew (N7). The sessions that are
-// bound to a critical one have ended before the answer.
+// setCheck sets the status of a TTL check, and its TTL begins anew (N7). If the status is critical,
+// the sessions that are bound to the check have ended before the answer.
 func (h *handler) setCheck(r *request, status catalog.Status, output string) (answer, error) {
 	return answer{}, h.db.Update(func(tx *lockd.Txn) error {
 		c, exists := tx.Catalog().Check(h.opts.Node, r.rest)

@@ -6,7 +6,7 @@ import (
 	"github.com/lockd/lockd/catalog"
 )
 
-// maintenance reads what a request for maintenance wants.
+// maintenance parses the parameter of a request for maintenance.
 func (r *request) maintenance() (enable bool, err error) {
 	if !r.has("enable") {
 		return false, badRequest("Missing value for enable")
@@ -18,8 +18,8 @@ func (r *request) maintenance() (enable bool, err error) {
 	return enable, nil
 }
 
-// maintain puts or removes a check that says that something is not to be used. It ends no session,
-// since none is bound to it (N10, N11).
+// maintain puts or removes the check that says that a node or a service is not to be used. It ends
+// no session, since none is bound to such a check (N10, N11).
 func (h *handler) maintain(r *request, enable bool, c catalog.Check) (answer, error) {
 	err := h.update(func(tx *catalog.Txn) error {
 		if c.ServiceID != "" {

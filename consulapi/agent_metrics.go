@@ -7,7 +7,7 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// metrics has the counts of the database in the form of Consul's agent (A10).
+// metrics has the counts of the database in the format of Consul's agent (A10).
 type metrics struct {
 	Timestamp string
 	Gauges    []gauge
@@ -16,15 +16,15 @@ type metrics struct {
 	Samples   []sample
 }
 
-// gauge is how much there is of something.
+// gauge is a current value, such as the number of keys.
 type gauge struct {
 	Name   string
 	Value  float64
 	Labels map[string]string
 }
 
-// sample is how often something has happened, or how long it took. Consul's samples are of the last
-// ten seconds. These are of the time since the database was opened, so Rate and Stddev stay 0.
+// sample counts events, or sums up how long they took. Consul's samples cover the last ten seconds.
+// These cover the time since the database was opened, so Rate and Stddev stay 0.
 type sample struct {
 	Name   string
 	Count  uint64
@@ -73,7 +73,7 @@ func (h *handler) agentMetrics(r *request) (answer, error) {
 	}), nil
 }
 
-// newGauge names it as Consul does: after the program.
+// newGauge returns a gauge whose name begins with the program's, as names in Consul do.
 func newGauge(name string, value float64) gauge {
 	return gauge{"lockd." + name, value, map[string]string{}}
 }
@@ -89,7 +89,7 @@ func newCounter(name string, count uint64, labels map[string]string) sample {
 	return c
 }
 
-// newEnds has a counter for each cause.
+// newEnds returns a counter for each cause of an end.
 func newEnds(stats *lockd.Stats) (counters []sample) {
 	ends := &stats.Ends
 	for _, end := range []struct {
@@ -115,8 +115,8 @@ func newEnds(stats *lockd.Stats) (counters []sample) {
 	return counters
 }
 
-// newCommits has how long commits took, in milliseconds as Consul's samples of time are. The
-// shortest is not known.
+// newCommits returns how long commits took, in milliseconds like Consul's samples of durations. The
+// shortest duration is not known.
 func newCommits(stats *lockd.Stats) sample {
 	commits := &stats.Commits
 	milliseconds := func(d time.Duration) float64 { return d.Seconds() * 1000 }

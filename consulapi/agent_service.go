@@ -22,7 +22,7 @@ type agentService struct {
 	Checks            []agentCheck
 }
 
-// checks returns the checks of the service, complete. One in which nothing stands is none.
+// checks returns the checks of the service, with defaults filled in. It drops empty checks.
 func (s *agentService) checks() ([]agentCheck, error) {
 	checks := append([]agentCheck{}, s.Checks...)
 	if s.Check != nil {
@@ -79,7 +79,7 @@ func (h *handler) serviceRegister(r *request) (answer, error) {
 		}
 		for _, check := range replaced {
 			if c, _ := tx.Check(h.opts.Node, check); !sameName(c.ServiceID, id) {
-				continue // it is gone, or another service's, since they were looked for
+				continue // it was deleted, or given to another service, meanwhile
 			}
 			if _, err := tx.DeleteCheck(h.opts.Node, check); err != nil {
 				return err
@@ -89,9 +89,9 @@ func (h *handler) serviceRegister(r *request) (answer, error) {
 	})
 }
 
-// replacedChecks returns the IDs of the checks that the service has and that are not among those
-// that it is registered with, if the request wants these in their place. It looks before the
-// transaction, which cannot: a check that is put meanwhile stays, as one that is put right after.
+// replacedChecks returns the IDs of the service's checks that are not in named, if the request
+// wants the checks in named in their place. It runs before the transaction, which cannot list
+// checks: a check that is put in between stays, like one that is put right after.
 func (h *handler) replacedChecks(
 	r *request, service string, named []agentCheck,
 ) (ids []string) {

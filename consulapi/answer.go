@@ -13,7 +13,7 @@ const (
 	applicationJSON = "application/json"
 )
 
-// answer is what an endpoint has to say. The zero value is an empty 200.
+// answer is an endpoint's response. The zero value is an empty 200.
 type answer struct {
 	status      int // 0 is 200
 	header      http.Header
@@ -22,12 +22,12 @@ type answer struct {
 	value any    // the body, as JSON, if it is not nil
 	body  []byte // the body, if value and stream are nil
 
-	// stream writes the body, if it is not nil. When it fails the connection ends, so that a part
-	// is not taken for the whole. To call it does not need the whole body in memory.
+	// stream writes the body, if it is not nil. When stream fails the connection ends, so that a
+	// part is not taken for the whole. It need not have the whole body in memory.
 	stream func(w io.Writer) error
 
-	// read is set for the answer to a read, which tells of the leader; and index is then that of
-	// what was read, if it has one (B15). A write has neither.
+	// read is set for the answer to a read, which tells whether there is a leader. index is then
+	// the index of what was read, if it has one (B15). The answer to a write has neither.
 	read  bool
 	index uint64
 
@@ -36,10 +36,10 @@ type answer struct {
 	unasked bool
 }
 
-// ok is the answer that Consul gives in JSON.
+// ok returns an answer with the value as its body, in JSON.
 func ok(value any) answer { return answer{value: value} }
 
-// fill sets the headers of the answer, which is encoded.
+// fill sets the headers of the answer, which must be encoded.
 func (a *answer) fill(header http.Header) {
 	maps.Copy(header, a.header)
 	if a.read {
@@ -57,7 +57,7 @@ func (a *answer) fill(header http.Header) {
 	}
 }
 
-// write sends the answer, which is encoded. It returns an error of its stream's.
+// write sends the answer, which must be encoded. It returns the error of the answer's stream.
 func (a *answer) write(w http.ResponseWriter) error {
 	header := w.Header()
 	a.fill(header)
@@ -74,14 +74,14 @@ func (a *answer) write(w http.ResponseWriter) error {
 	return nil
 }
 
-// encode makes the body of the value, if there is one, as JSON. A body that is longer than a piece
-// becomes a stream, which begins anew with the first byte.
+// encode encodes the value, if there is one, as the JSON body. A body that is longer than a piece
+// becomes a stream, which encodes the value again from the first byte.
 func (a *answer) encode(form layout) {
 	if a.value == nil {
 		return
 	}
 	a.contentType = applicationJSON
-	if succeeded, is := a.value.(bool); is && form == compact { // of most writes
+	if succeeded, is := a.value.(bool); is && form == compact { // the answer to most writes
 		a.body = strconv.AppendBool(nil, succeeded)
 		return
 	}
@@ -94,13 +94,13 @@ func (a *answer) encode(form layout) {
 	a.stream = func(w io.Writer) error { return encodeTo(w, value, form) }
 }
 
-// asRead adds what all reads tell.
+// asRead returns the answer as the answer to a read, with an index of at least 1.
 func (a answer) asRead() answer {
 	a.read, a.index = true, max(a.index, 1) // I10
 	return a
 }
 
-// done is the answer to a write: false if it was refused with the one error that is no failure.
+// done returns the answer to a write: true, or false if err is refused. It returns other errors.
 func done(err, refused error) (answer, error) {
 	if err != nil && (refused == nil || !errors.Is(err, refused)) {
 		return answer{}, err

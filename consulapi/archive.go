@@ -24,11 +24,11 @@ const (
 	archiveSums  = "SHA256SUMS"
 )
 
-// maxSums is more than any file of checksums has, with room for other forms of it.
+// maxSums is more bytes than any file of checksums has, with room for other forms of the file.
 const maxSums = 1 << 12
 
-// snapshotMeta is what Raft knows of the state. There is no Raft here, so all but the index and the
-// size says as little as Consul takes.
+// snapshotMeta is what Raft knows of the state. There is no Raft here, so every field except the
+// index and the size says as little as Consul accepts.
 type snapshotMeta struct {
 	Version            int
 	ID                 string
@@ -39,8 +39,8 @@ type snapshotMeta struct {
 	Size               int64
 }
 
-// writeArchive writes the archive of a state, which write writes, of that many bytes. One state
-// always has one archive, byte for byte.
+// writeArchive writes the archive of a state. write writes the state itself, of size bytes. The
+// same state always gives the same archive, byte for byte.
 func writeArchive(w io.Writer, index uint64, size int64, write func(w io.Writer) error) error {
 	files := tar.NewWriter(w)
 	var sums bytes.Buffer
@@ -76,10 +76,10 @@ func writeArchive(w io.Writer, index uint64, size int64, write func(w io.Writer)
 	return files.Close()
 }
 
-// readArchive reads an archive, and calls read for the state in it. What read makes of that counts
-// only if readArchive returns nil: the checksums are behind the state. It returns ErrCorrupt for
-// what is no such archive, or damaged, ErrInvalid if read does, and the errors of r's Read. The
-// archive may unpack to that many bytes.
+// readArchive reads an archive, and calls read for the state in it. The result of read counts only
+// if readArchive returns nil: the checksums come after the state. It returns ErrCorrupt if r is
+// damaged or not such an archive, ErrInvalid if read does, the errors of r.Read, and a
+// MaxBytesError for an archive that unpacks to more than most bytes.
 func readArchive(r io.Reader, most int64, read func(state io.Reader) error) error {
 	from := &source{Reader: r}
 	err := readFiles(from, most, read)
@@ -101,7 +101,7 @@ type source struct {
 	err error
 }
 
-// Read reads, and keeps the error unless that is the end.
+// Read reads, and keeps the error unless it is io.EOF.
 func (s *source) Read(p []byte) (int, error) {
 	n, err := s.Reader.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -117,7 +117,7 @@ func readFiles(r io.Reader, most int64, read func(state io.Reader) error) error 
 	}
 	plain := http.MaxBytesReader(nil, unzipped, most)
 	files := tar.NewReader(plain)
-	var sums []string // of what was read, as they have to be among the lines
+	var sums []string // of the files that were read; each has to be one of the lines
 	var lines string
 	seen := make(map[string]bool)
 	for {

@@ -13,10 +13,10 @@ import (
 const (
 	defaultWait = 5 * time.Minute
 	maxWait     = 10 * time.Minute
-	jitter      = 16 // a wait is longer by up to this part of it, so that not all end at once
+	jitter      = 16 // a wait is longer by up to 1/jitter of it, so that not all end at once
 )
 
-// parseBlocking parses what makes a query block, and how consistent it is to be (B1 to B3, B14).
+// parseBlocking parses what makes a query block, and its consistency (B1 to B3, B14).
 func (r *request) parseBlocking() error {
 	if text := r.query.Get("wait"); text != "" {
 		wait, err := time.ParseDuration(text)
@@ -42,8 +42,8 @@ func (r *request) parseBlocking() error {
 	return nil
 }
 
-// parseConsistency parses how consistent a read is to be, which is only told: nothing here is stale
-// (B14).
+// parseConsistency parses how consistent a read is to be. The answer only repeats it: no read is
+// stale (B14).
 func (r *request) parseConsistency() error {
 	stale, consistent := r.has("stale"), r.has("consistent")
 	if text := r.query.Get("max_stale"); text != "" {
@@ -69,11 +69,11 @@ func (r *request) parseConsistency() error {
 	return nil
 }
 
-// read answers a read of the scope by what look makes of the state. If the request names an index,
-// it waits until that of the scope is above, or the time is up (B4).
+// read answers a read of the scope with what look returns for the state. If the request names an
+// index, read waits until the index of the scope is above it, or the time is up (B4).
 //
-// It answers with 503 if the context ends, as it does when the client goes away, and with 429 if
-// too many wait already. It returns ErrClosed when the database is closed.
+// It answers with 503 if the request's context ends, as it does when the client goes away, and with
+// 429 if too many queries wait already. It returns ErrClosed when the database is closed.
 func (h *handler) read(
 	r *request, scope lockd.Scope, look func(state *lockd.Snapshot) answer,
 ) (answer, error) {

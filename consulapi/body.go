@@ -9,8 +9,8 @@ import (
 	"net/http"
 )
 
-// readBody returns the whole body, whether it is chunked or not (X16), or an error if it is longer
-// than the limit, which the help tells more about, if there is any.
+// readBody returns the whole body, whether it is chunked or not (X16), or an error if the body is
+// longer than the limit. The error's text points to help, if that is not empty.
 func (r *request) readBody(limit int, help string) ([]byte, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
@@ -36,8 +36,8 @@ func (r *request) readBody(limit int, help string) ([]byte, error) {
 	return body, nil
 }
 
-// drain reads up to so many bytes of a body that is refused: a client that is still writing it
-// when the connection is closed may never see why. One that asks before it writes is told.
+// drain reads up to most bytes of a refused body: a client that is still writing when the
+// connection is closed may never see the answer. One that sends Expect sees it before it writes.
 func (r *request) drain(most int) {
 	if r.Body != nil && r.Header.Get("Expect") == "" {
 		_, _ = io.CopyN(io.Discard, r.Body, int64(most)) // it is refused either way
@@ -50,8 +50,7 @@ func (h *handler) decoder(r *request, help string) (*json.Decoder, error) {
 	return json.NewDecoder(bytes.NewReader(text)), err
 }
 
-// decode decodes the body, in which members that are unknown mean nothing. What follows the first
-// value is ignored.
+// decode decodes the body. It ignores unknown members, and what follows the first value.
 func (h *handler) decode(r *request, body any) error {
 	decoder, err := h.decoder(r, "")
 	if err != nil {
@@ -60,7 +59,7 @@ func (h *handler) decode(r *request, body any) error {
 	return undecoded(decoder.Decode(body))
 }
 
-// decodeStrictly is decode of a body in which every member has to be one that is known.
+// decodeStrictly is decode, but refuses a body that has an unknown member.
 func (h *handler) decodeStrictly(r *request, body any) error {
 	decoder, err := h.decoder(r, "")
 	if err != nil {
@@ -70,7 +69,7 @@ func (h *handler) decodeStrictly(r *request, body any) error {
 	return undecoded(decoder.Decode(body))
 }
 
-// undecoded is the mistake of a body that could not be decoded, and nil if err is.
+// undecoded returns the error for a body that could not be decoded, or nil if err is nil.
 func undecoded(err error) error {
 	if err == nil {
 		return nil
@@ -78,7 +77,7 @@ func undecoded(err error) error {
 	return badRequest("Request decode failed: %v", plainly(err))
 }
 
-// plainly returns what a body could not be decoded for, without the names of Go's types, which say
+// plainly returns why a body could not be decoded, without the names of Go's types, which mean
 // nothing to a client.
 func plainly(err error) error {
 	var misfit *json.UnmarshalTypeError

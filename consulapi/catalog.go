@@ -36,7 +36,7 @@ func (h *handler) catalogRegister(r *request) (answer, error) {
 	return done(err, nil)
 }
 
-// deregistration is the body of a request to take a node, a service or a check away (N4).
+// deregistration is the body of a request to deregister a node, a service or a check (N4).
 type deregistration struct {
 	Node, ServiceID, CheckID string
 
@@ -71,7 +71,7 @@ func (h *handler) catalogDeregister(r *request) (answer, error) {
 	return done(err, nil)
 }
 
-// readCatalog answers a read of the catalog, which blocks until anything in it changes.
+// readCatalog answers a read of the catalog, which blocks until anything in the catalog changes.
 func (h *handler) readCatalog(
 	r *request, look func(state *catalog.Snapshot) any,
 ) (answer, error) {
@@ -89,7 +89,7 @@ func (h *handler) catalogNodes(r *request) (answer, error) {
 	})
 }
 
-// wantsNode reports whether the node has all of ?node-meta, each key:value.
+// wantsNode reports whether the node has all Meta that ?node-meta names, each as key:value.
 func (r *request) wantsNode(n catalog.Node) bool {
 	for _, pair := range r.query["node-meta"] {
 		key, value, _ := strings.Cut(pair, ":")
@@ -100,7 +100,7 @@ func (r *request) wantsNode(n catalog.Node) bool {
 	return true
 }
 
-// hasTags reports whether the service has all of the tags, in any case.
+// hasTags reports whether the service has all of the tags. Case does not matter.
 func hasTags(s catalog.Service, tags []string) bool {
 	for _, tag := range tags {
 		if !slices.ContainsFunc(s.Tags, func(other string) bool { return sameName(tag, other) }) {
@@ -110,7 +110,7 @@ func hasTags(s catalog.Service, tags []string) bool {
 	return true
 }
 
-// instances yields the services of that name, each with its node, that have all of the tags.
+// instances yields the services that have the name and all of the tags, each with its node.
 func instances(
 	state *catalog.Snapshot, name string, tags []string,
 ) iter.Seq2[catalog.Node, catalog.Service] {
@@ -153,7 +153,7 @@ func (v nodeServices) encode(e *encoder) {
 	e.raw("}")
 }
 
-// servicesByID yields the services of a node, each with its ID, in the order of those.
+// servicesByID yields the services of a node, each with its ID, in the order of the IDs.
 func servicesByID(
 	state *catalog.Snapshot, node string, show func(catalog.Service) service,
 ) mapping[service] {

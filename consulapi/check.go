@@ -29,8 +29,8 @@ type check struct {
 	ModifyIndex uint64
 }
 
-// nodeMaintenance is the ID of the check that says that the node is not to be used; that which says
-// so of a service has the service's ID behind serviceMaintenance.
+// nodeMaintenance is the ID of the check that says that the node is not to be used. The check that
+// says so of a service has an ID of serviceMaintenance and the service's ID.
 const (
 	nodeMaintenance    = "_node_maintenance"
 	serviceMaintenance = "_service_maintenance:"
@@ -55,7 +55,7 @@ func newCheck(c catalog.Check, of catalog.Service) check {
 	}
 }
 
-// checkType returns the kind of check that a definition is of, where there is one.
+// checkType returns the kind of check that a definition describes, or an empty text.
 func checkType(definition string) string {
 	var sent struct{ HTTP, TCP, UDP, GRPC string }
 	if json.Unmarshal([]byte(definition), &sent) != nil {
@@ -74,7 +74,7 @@ func checkType(definition string) string {
 	return ""
 }
 
-// parseStatus returns the status that the text names; none means critical (N2).
+// parseStatus returns the status that the text names; an empty text means critical (N2).
 func parseStatus(text string) (catalog.Status, error) {
 	if text == "" {
 		return catalog.Critical, nil

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// collateSize is how many names are kept at a time.
+// collateSize is how many names collated keeps at a time.
 const collateSize = 512
 
-// collated yields what the rows with one name join to, for each name, in the order of the names. It
-// keeps no more than collateSize of them, and goes through the rows once for each so many: a list
-// is to take no more memory for being long.
+// collated yields each name, in order, with what the rows of that name join to. It keeps at most
+// collateSize names, and goes through the rows once for every collateSize names, so that a long
+// list takes no more memory than a short one.
 func collated[R, V any](
 	rows iter.Seq[R], name func(R) string, join func(joined V, row R) V,
 ) iter.Seq2[string, V] {
@@ -26,7 +26,7 @@ func collated[R, V any](
 				switch {
 				case found:
 				case at == collateSize:
-					continue // it comes in another turn
+					continue // a later pass yields it
 				case len(names) == collateSize:
 					delete(joined, names[collateSize-1])
 					names = names[:collateSize-1]

@@ -14,26 +14,26 @@ import (
 	"sync"
 )
 
-// leastCompressed is the length of a body from which on it is compressed: a shorter one is in one
+// leastCompressed is the length of the shortest body that is compressed: a shorter one fits in one
 // packet anyway.
 const leastCompressed = 1400
 
-// compressor makes gzip of bodies. The zero value is ready to use.
+// compressor compresses bodies with gzip. The zero value is ready to use.
 type compressor struct {
 	writers sync.Pool // of *flate.Writer, each of which is large
 }
 
-// compress makes the body of the answer shorter, if the client takes gzip and it does get shorter
-// (H20); of a long one the first piece decides, and JSON that is long always does. A client on this
-// machine would wait for twice as long, and no wire is spared. Whatever it does, the answer then
-// says that it depends on what the client takes.
+// compress compresses the body of the answer, if the client takes gzip and the body gets shorter
+// (H20). For a long body the first piece decides; long JSON is always compressed. For a client on
+// this machine it would double the wait and spare no network. In every case the answer says that it
+// depends on what the client takes.
 func (c *compressor) compress(a *answer, r *http.Request, header http.Header) {
 	header.Add("Vary", "Accept-Encoding")
 	if !takesGzip(r.Header) || !isRemote(r.RemoteAddr) {
 		return
 	}
 	stream := a.stream
-	if stream != nil && a.value == nil { // a snapshot
+	if stream != nil && a.value == nil { // a snapshot or a backup
 		return
 	}
 	if stream == nil {
@@ -56,7 +56,7 @@ func (c *compressor) compress(a *answer, r *http.Request, header http.Header) {
 	header.Set("Content-Encoding", "gzip")
 }
 
-// shrinks reports whether it pays to compress the body, and writes it to small, compressed.
+// shrinks compresses the body into small, unless it is short, and reports whether that pays.
 func (c *compressor) shrinks(body []byte, small *bytes.Buffer) bool {
 	if len(body) < leastCompressed {
 		return false
@@ -78,12 +78,12 @@ func (c *compressor) zip(w io.Writer, stream func(w io.Writer) error) error {
 	return z.end()
 }
 
-// gzipHeader begins what is compressed: no name, no time, made fast, on an unknown system.
+// gzipHeader begins a gzip stream: no name, no time, best speed, unknown system.
 const gzipHeader = "\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff"
 
-// zipper compresses in pieces. It has a flate.Writer only while it makes one, and none while it
-// waits for a client to take it: that is larger than all else that a connection needs. Each piece
-// is compressed without a look at the one before.
+// zipper compresses in pieces. It has a flate.Writer only while it compresses a piece, and none
+// while it waits for a client to take the piece: a flate.Writer is larger than all else that a
+// connection needs. No piece refers to the piece before.
 type zipper struct {
 	w       io.Writer
 	writers *sync.Pool // of *flate.Writer
@@ -105,7 +105,7 @@ func (z *zipper) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// end writes what tells that nothing is missing.
+// end ends the stream with its checksum and size, which tell that nothing is missing.
 func (z *zipper) end() error {
 	return z.send(nil, func(c *flate.Writer) error {
 		err := c.Close()
@@ -115,11 +115,11 @@ func (z *zipper) end() error {
 	})
 }
 
-// send compresses a part, and writes it when finish has made it complete.
+// send compresses a part, completes the piece with finish, and writes it.
 func (z *zipper) send(part []byte, finish func(*flate.Writer) error) error {
 	c, _ := z.writers.Get().(*flate.Writer)
 	if c == nil {
-		c, _ = flate.NewWriter(nil, flate.BestSpeed) // which is a level that there is
+		c, _ = flate.NewWriter(nil, flate.BestSpeed) // the level is valid
 	}
 	c.Reset(&z.piece)
 	_, _ = c.Write(part) // a buffer takes everything
@@ -151,8 +151,8 @@ func isPositive(weight string) bool {
 	return err == nil && strings.EqualFold(name, "q") && q > 0
 }
 
-// isRemote reports whether an address, as in http.Request.RemoteAddr, is of another machine. That
-// of a socket in the file system is none.
+// isRemote reports whether an address, as in http.Request.RemoteAddr, is of another machine. The
+// address of a socket in the file system is not.
 func isRemote(address string) bool {
 	from, err := netip.ParseAddrPort(address)
 	return err == nil && !from.Addr().Unmap().IsLoopback()

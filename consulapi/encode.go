@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// pieceSize is how many bytes of an answer are made before they are sent. An answer that is not
-// longer is made whole, with its length; a longer one is never in memory as a whole.
+// pieceSize is how many bytes of an answer are encoded before they are sent. An answer that is not
+// longer is encoded whole, with its length; a longer answer is never in memory as a whole.
 const pieceSize = 32 << 10
 
 // layout is how JSON is laid out.
@@ -21,14 +21,14 @@ const (
 	pretty         // indented by four spaces a level, with a newline at the end
 )
 
-// piecewise is a value that is encoded in pieces. To encode it twice gives the same bytes.
+// piecewise is a value that is encoded in pieces. Encoding it twice gives the same bytes.
 type piecewise interface{ encode(e *encoder) }
 
-// encoder makes JSON in pieces.
+// encoder encodes JSON in pieces.
 type encoder struct {
-	w   io.Writer // nil: one piece is made, and no more
-	buf []byte    // what is made and not yet written
-	err error     // errLong, or the first of w; nothing is made after it
+	w   io.Writer // nil: at most one piece is encoded
+	buf []byte    // what is encoded and not yet written
+	err error     // errLong, or w's first error; nothing is encoded after it
 
 	indent *indenter // nil: compact
 }
@@ -87,7 +87,7 @@ func add[T string | []byte](e *encoder, text T) {
 	}
 }
 
-// limit sees to it that there is never more than a piece.
+// limit flushes a buf that is longer than a piece, or fails if there is no writer.
 func (e *encoder) limit() {
 	switch {
 	case len(e.buf) <= pieceSize:
@@ -105,7 +105,7 @@ func (e *encoder) flush() {
 	}
 }
 
-// value adds a value: one that is piecewise in its pieces, any other as a whole.
+// value adds a value: a piecewise value in pieces, any other as a whole.
 func (e *encoder) value(v any) {
 	if parts, is := v.(piecewise); is {
 		parts.encode(e)
@@ -129,7 +129,7 @@ func marshal(v any) []byte {
 	return text
 }
 
-// bytes adds what json.Marshal makes of p, which is not nil.
+// bytes adds p, which is not nil, as json.Marshal encodes it.
 func (e *encoder) bytes(p []byte) {
 	const step = 3 << 10 // whole groups of base64
 	var text []byte
@@ -143,13 +143,13 @@ func (e *encoder) bytes(p []byte) {
 	e.raw(`"`)
 }
 
-// list is an array, whose elements are made one after the other.
+// list is an array whose elements are produced one after the other.
 type list[T any] iter.Seq[T]
 
 // listOf returns a list of the elements.
 func listOf[T any](elements ...T) list[T] { return list[T](slices.Values(elements)) }
 
-// listed returns a list of the rows that are wanted, each as it is shown.
+// listed returns a list of what show returns for each wanted row.
 func listed[R, V any](rows iter.Seq[R], wanted func(R) bool, show func(R) V) list[V] {
 	return func(yield func(V) bool) {
 		for row := range rows {
@@ -160,7 +160,7 @@ func listed[R, V any](rows iter.Seq[R], wanted func(R) bool, show func(R) V) lis
 	}
 }
 
-// all is wanted of listed, for a list of all rows.
+// all is the argument wanted of listed for a list of all rows.
 func all[R any](R) bool { return true }
 
 // isEmpty reports whether the list has no element.
@@ -185,8 +185,8 @@ func (l list[T]) encode(e *encoder) {
 	e.raw("]")
 }
 
-// mapping is an object, whose members are made one after the other. Their names differ, and come in
-// ascending order, as those of a map do.
+// mapping is an object whose members are produced one after the other. Their names differ, and come
+// in ascending order, as json.Marshal orders a map.
 type mapping[V any] iter.Seq2[string, V]
 
 func (m mapping[V]) encode(e *encoder) {

@@ -9,15 +9,15 @@ import (
 	"github.com/lockd/lockd/catalog"
 )
 
-// status is a row of the table that says what an error of the database is over HTTP.
+// status is a row of the table that gives an error of the database its HTTP status.
 type status struct {
 	err  error
 	code int
 }
 
-// statuses is that table. It has every error that lockd exports, and the first row that errors.Is
-// finds counts: what a call was refused for stands before the causes of an end. Consul answers
-// most mistakes of a client with 500, and its clients know that (X30).
+// statuses returns that table. It has every error that lockd exports. The first row that errors.Is
+// finds counts: the reasons to refuse a call stand before the causes of an end. Consul answers most
+// mistakes of a client with 500, and its clients know that (X30).
 func statuses() []status {
 	return []status{
 		{lockd.ErrInvalid, http.StatusBadRequest},
@@ -50,10 +50,9 @@ func statuses() []status {
 	}
 }
 
-// failure is an error with the text that Consul has for it, and, if no row of the table is to
-// decide, the status.
+// failure is an error with the text that Consul has for it and, unless the table decides, a status.
 type failure struct {
-	code int   // 0: that of err
+	code int   // 0: the table decides
 	err  error // nil: a mistake in the request itself
 	text string
 }
@@ -64,23 +63,23 @@ func (f *failure) Error() string { return f.text }
 // Unwrap returns the error of the database, if there is one.
 func (f *failure) Unwrap() error { return f.err }
 
-// badRequest is a mistake in the request, in the words that most of Consul's begin with (H19).
+// badRequest is refuse with 400, and a text that begins as most of Consul's do (H19).
 func badRequest(format string, args ...any) error {
 	return refuse(http.StatusBadRequest, "Bad request: "+format, args...)
 }
 
-// refuse is a mistake in the request, with a status and a text of its own.
+// refuse returns the error for a mistake in the request, with its own status and text.
 func refuse(code int, format string, args ...any) error {
 	return &failure{code: code, text: fmt.Sprintf(format, args...)}
 }
 
 // reword gives an error of the database the text that Consul has for it where it happened. The
-// status stays that of the table.
+// table still decides the status.
 func reword(err error, format string, args ...any) error {
 	return &failure{err: err, text: fmt.Sprintf(format, args...)}
 }
 
-// failed returns the answer that tells of an error.
+// failed returns the answer for an error.
 func failed(err error) answer {
 	code, text := http.StatusInternalServerError, err.Error()
 	for _, row := range statuses() {
@@ -99,7 +98,7 @@ func failed(err error) answer {
 	return answer{status: code, body: []byte(text), contentType: textPlain}
 }
 
-// mistake is a mistake in a request that Consul answers with 500 (X30).
+// mistake returns the error for a mistake in a request that Consul answers with 500 (X30).
 func mistake(format string, args ...any) error {
 	return refuse(http.StatusInternalServerError, format, args...)
 }

@@ -18,7 +18,7 @@ func (h *handler) healthRoutes() map[string][]method {
 	}
 }
 
-// checks answers with the checks that are wanted, each of a node, and of a service or of none.
+// checks answers with the wanted checks. of is zero for a check that belongs to no service.
 func (h *handler) checks(
 	r *request, wanted func(n catalog.Node, c catalog.Check, of catalog.Service) bool,
 ) (answer, error) {
@@ -95,7 +95,7 @@ func (h *handler) healthService(r *request) (answer, error) {
 	})
 }
 
-// newInstance shows a service of a node, with those of their checks whose IDs are not ignored.
+// newInstance shows a service and its node, with their checks except those with ignored IDs.
 func (h *handler) newInstance(
 	state *catalog.Snapshot, n catalog.Node, s catalog.Service, ignored []string,
 ) instance {
@@ -108,7 +108,7 @@ func (h *handler) newInstance(
 	}}
 }
 
-// health returns the worst status of a service: of the checks of its node and of its own, but for
+// health returns the worst status of a service: of the checks of its node and of its own, except
 // those whose IDs are ignored.
 func health(state *catalog.Snapshot, s catalog.Service, ignored []string) catalog.Status {
 	worst := catalog.Passing
@@ -120,8 +120,8 @@ func health(state *catalog.Snapshot, s catalog.Service, ignored []string) catalo
 	return worst
 }
 
-// checksOf yields the checks that count for a service: those of its node, then its own, each with
-// the service that it is of.
+// checksOf yields the checks that count for a service: first its node's, with no service, then its
+// own, with s.
 func checksOf(
 	state *catalog.Snapshot, s catalog.Service,
 ) iter.Seq2[catalog.Check, catalog.Service] {

@@ -5,21 +5,21 @@ import (
 	"maps"
 )
 
-// What Consul has a member for and lockd has not is kept as JSON in the Meta of its node, service
-// or check, under one of these keys. No client can have such a
-// key: Consul takes none with a dot in it.
+// Members that Consul has and lockd does not are kept as JSON in the Meta of the node, service or
+// check, under one of these keys. No client can have such a key: Consul takes none with a dot in
+// it.
 const (
 	definitionKey = "consul.definition"       // of a check: how an agent would look after it
 	taggedKey     = "consul.tagged_addresses" // of a node or a service
 )
 
-// serviceAddress is one of the TaggedAddresses of a service; one of a node's is a text.
+// serviceAddress is one of the TaggedAddresses of a service. Those of a node are texts.
 type serviceAddress struct {
 	Address string
 	Port    int
 }
 
-// hide returns the Meta with what is hidden under the key in place of what it has there.
+// hide returns a copy of meta with the members hidden under the key, in place of what is there.
 func hide[T any](meta map[string]string, key string, members map[string]T) map[string]string {
 	meta = maps.Clone(meta)
 	delete(meta, key)
@@ -37,7 +37,7 @@ func hide[T any](meta map[string]string, key string, members map[string]T) map[s
 	return meta
 }
 
-// hidden returns what is hidden under the key.
+// hidden returns the members that are hidden under the key.
 func hidden[T any](meta map[string]string, key string) (members map[string]T) {
 	if text, has := meta[key]; has && json.Unmarshal([]byte(text), &members) != nil {
 		return nil // it was not written here

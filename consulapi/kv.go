@@ -31,7 +31,7 @@ type entryTail struct {
 
 func newEntry(e lockd.Entry) *entry {
 	if len(e.Value) == 0 {
-		e.Value = nil // which is null
+		e.Value = nil // null in JSON
 	}
 	return &entry{
 		entryHead{e.LockIndex, e.Key, e.Flags}, e.Value,
@@ -94,7 +94,7 @@ func (h *handler) kvGet(r *request) (answer, error) {
 	})
 }
 
-// entryAnswer is the answer to a read of one key that is there.
+// entryAnswer returns the answer to a read of one key, which exists.
 func (r *request) entryAnswer(e lockd.Entry) answer {
 	var a answer
 	if !e.Session.IsZero() {
@@ -169,7 +169,7 @@ func (r *request) number(name string) (uint64, error) {
 }
 
 func (h *handler) kvPut(r *request) (answer, error) {
-	if err := r.parseBlocking(); err != nil { // a bad one is refused here too
+	if err := r.parseBlocking(); err != nil { // bad parameters are refused here too
 		return answer{}, err
 	}
 	if r.rest == "" {

@@ -8,15 +8,15 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// refusalHeader is lockd's own, and says why a lock is refused: a false does not tell a lock that
-// is held from one that is delayed (X25).
+// refusalHeader is a header of lockd's own. It says why a lock is refused: a false does not tell a
+// held lock from a delayed one (X25).
 const refusalHeader = "X-Lockd-Refusal"
 
-// modeParameter is lockd's own, and names the mode of an acquire or a release (R10).
+// modeParameter is a parameter of lockd's own. It names the mode of an acquire or a release (R10).
 const modeParameter = "lockd-mode"
 
-// fenceHeader tells the fence of a lock. The header is lockd's own: Consul's JSON of a key has no
-// member for it (X1).
+// fenceHeader returns the header that tells the fence of a lock. It is lockd's own: Consul's JSON
+// of a key has no member for the fence (X1).
 func fenceHeader(fence uint64) http.Header {
 	return http.Header{"X-Lockd-Fence": {strconv.FormatUint(fence, 10)}}
 }
@@ -30,7 +30,7 @@ type locking struct {
 	bare         bool // of a share: the key keeps its value and flags
 }
 
-// newLocking is what the request asks for, with the session that it names.
+// newLocking returns what the request asks for. session is the one that it names.
 func (r *request) newLocking(session string, value []byte, flags uint64) (locking, error) {
 	l := locking{key: r.rest, session: session, value: value, flags: flags}
 	switch mode := r.query.Get(modeParameter); {
@@ -81,8 +81,8 @@ func (h *handler) kvRelease(r *request, value []byte, flags uint64) (answer, err
 	return applied(err)
 }
 
-// applied is the answer to a write that either succeeded or is an error; that has a text of its
-// own (H9).
+// applied returns the answer to a write that succeeded or failed. The text of a failure gets a
+// prefix (H9).
 func applied(err error) (answer, error) {
 	if f, is := errors.AsType[*failure](err); is {
 		return answer{}, &failure{code: f.code, err: f.err, text: "raft apply failed: " + f.text}
@@ -95,7 +95,7 @@ func (l *locking) acquire(tx *lockd.Txn) (lockd.Entry, error) {
 	opts := &lockd.LockOptions{Mode: l.mode}
 	if !l.bare {
 		if opts.Value, opts.Flags = l.value, l.flags; l.value == nil {
-			opts.Value = []byte{} // it is written all the same
+			opts.Value = []byte{} // an empty value is written too
 		}
 	}
 	e, err := tx.Lock(l.key, sessionID(l.session), opts)
@@ -108,7 +108,7 @@ func (l *locking) acquire(tx *lockd.Txn) (lockd.Entry, error) {
 	return e, err
 }
 
-// fence is that of the grant that the session has by acquire, whose entry is e.
+// fence returns the fence of the grant that the session got from acquire, which returned e.
 func (l *locking) fence(tx *lockd.Txn, e lockd.Entry) uint64 {
 	if l.mode == lockd.Exclusive {
 		return e.Fence
@@ -125,11 +125,11 @@ func (l *locking) fence(tx *lockd.Txn, e lockd.Entry) uint64 {
 			return holder.Grant.Fence
 		}
 	}
-	return 0 // which cannot be
+	return 0 // cannot happen
 }
 
-// release frees the key's lock and, unlike Txn.Unlock, replaces value and flags (K21 to K25). What
-// the session has in the other mode stays.
+// release releases the key's lock and, unlike Txn.Unlock, replaces value and flags (K21 to K25).
+// A lock that the session holds in the other mode stays.
 func (l *locking) release(tx *lockd.Txn) (lockd.Entry, error) {
 	if l.session == "" {
 		_, err := tx.Unlock(l.key, lockd.SessionID{})
@@ -146,7 +146,7 @@ func (l *locking) release(tx *lockd.Txn) (lockd.Entry, error) {
 	return tx.Put(l.key, l.value, &lockd.PutOptions{Flags: l.flags})
 }
 
-// missingSession is what Consul says to a request that names no session (K19, K24).
+// missingSession returns Consul's error for a request that names no session (K19, K24).
 func missingSession(err error) error {
 	return &failure{
 		code: http.StatusInternalServerError, err: err, text: "missing session",

@@ -8,7 +8,7 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// The endpoints under /v1/lockd/ are lockd's own: Consul has nothing that says as much.
+// The endpoints under /v1/lockd/ are lockd's own: Consul has no equivalent.
 
 func (h *handler) lockdRoutes() map[string][]method {
 	return map[string][]method{
@@ -23,8 +23,8 @@ func (h *handler) lockdBackup(*request) (answer, error) {
 	return answer{read: true, contentType: "application/octet-stream", stream: h.db.Backup}, nil
 }
 
-// lock is a lock that is held, delayed or waited for, as it is in JSON. What does not apply is left
-// out.
+// lock is a lock that is held, delayed or waited for, as it is in JSON. Members that do not apply
+// are left out.
 type lock struct {
 	Key  string
 	Mode string `json:",omitempty"` // in which it is held
@@ -48,7 +48,7 @@ type party struct {
 	Node    string          `json:",omitempty"`
 }
 
-// holder is one of those that share a lock.
+// holder is one of the sessions that share a lock.
 type holder struct {
 	party
 	Fence uint64
@@ -76,7 +76,7 @@ func (h *handler) newLock(info lockd.LockInfo) lock {
 	if !info.DelayedUntil.IsZero() {
 		l.DelayedMode = info.DelayedMode.String()
 	}
-	// It may have been granted anew, or the key deleted, since the lock was looked at.
+	// The lock may have been granted anew, or the key deleted, since info was read.
 	e, _ := h.db.Get(info.Key)
 	switch {
 	case len(info.Holders) > 0:
@@ -99,12 +99,12 @@ func (h *handler) newLock(info lockd.LockInfo) lock {
 	return l
 }
 
-// newHolders describes those that share the lock.
+// newHolders describes the sessions that share the lock.
 func newHolders(info *lockd.LockInfo) (holders []holder) {
 	for _, one := range info.Holders {
 		shown := holder{party: newParty(one.Session), Fence: one.Grant.Fence, Since: utc(one.Since)}
 		if !one.Since.IsZero() && !info.Since.IsZero() {
-			// The first holder is that of info, and tells what time it is.
+			// info.Since and info.Held are the first holder's, and add up to the present time.
 			shown.Held = max(info.Held-one.Since.Sub(info.Since), 0)
 		}
 		holders = append(holders, shown)
@@ -112,7 +112,7 @@ func newHolders(info *lockd.LockInfo) (holders []holder) {
 	return holders
 }
 
-// utc returns a time in UTC. The zero time stays that.
+// utc returns a time in UTC. The zero time stays zero.
 func utc(at time.Time) time.Time {
 	if at.IsZero() {
 		return time.Time{}

@@ -14,9 +14,8 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// The state in a snapshot of Consul's is MessagePack, as Consul has written it since before that
-// format had types of its own for text and bytes: both are raw. lockd writes these forms, and reads
-// all that the format has.
+// The state in a Consul snapshot is MessagePack in the form that it had before text and bytes got
+// separate types: both are raw. lockd writes that form, and reads every form.
 const (
 	packNil     = 0xc0
 	packFalse   = 0xc2
@@ -37,15 +36,15 @@ const (
 	packMap32   = 0xdf
 )
 
-// packed is an object; the order of its members is kept.
+// packed is an object that keeps the order of its members.
 type packed []packedMember
 
 type packedMember struct {
 	name  string
-	value any // what appendPacked takes
+	value any // of a type that appendPacked takes
 }
 
-// appendPacked appends the value, or panics if it is of another type than these.
+// appendPacked appends the value. It panics if the type is none of those below.
 func appendPacked(b []byte, value any) []byte {
 	switch value := value.(type) {
 	case nil:
@@ -78,7 +77,7 @@ func appendPacked(b []byte, value any) []byte {
 		return b
 	case map[string]string:
 		b = appendHead(b, 0x80, 15, packMap16, len(value))
-		for _, name := range slices.Sorted(maps.Keys(value)) { // one state has one form
+		for _, name := range slices.Sorted(maps.Keys(value)) { // one state gives the same bytes
 			b = appendPacked(appendPacked(b, name), value[name])
 		}
 		return b
@@ -86,8 +85,8 @@ func appendPacked(b []byte, value any) []byte {
 	panic(fmt.Sprintf("consulapi: bug: a %T in a snapshot", value))
 }
 
-// appendHead appends the head of something with a length: in one byte if that is at most short,
-// else in the form of 16 bits, or in that of 32, which comes behind it.
+// appendHead appends the head of a value with a length: one byte if the length is at most short,
+// else form16 and 16 bits, or the form after form16 and 32 bits.
 func appendHead(b []byte, fixed byte, short int, form16 byte, length int) []byte {
 	switch {
 	case length <= short:
@@ -117,7 +116,7 @@ func misfit(wanted string, head byte) error {
 	return fmt.Errorf("%w: state.bin: %s where %#x is", lockd.ErrCorrupt, wanted, head)
 }
 
-// cutOff says that the end came in the middle of a value.
+// cutOff returns ErrCorrupt for an end in the middle of a value, and any other err as it is.
 func cutOff(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: state.bin is cut off", lockd.ErrCorrupt)
@@ -125,7 +124,7 @@ func cutOff(err error) error {
 	return err
 }
 
-// uint reads a number of so many bytes.
+// uint reads a number of size bytes.
 func (u *unpacker) uint(size int) (n uint64, err error) {
 	for range size {
 		c, err := u.from.ReadByte()
@@ -137,7 +136,7 @@ func (u *unpacker) uint(size int) (n uint64, err error) {
 	return n, nil
 }
 
-// head reads the head of a value: its kind, and the number itself, or how long the rest is.
+// head reads the head of a value: its kind, and the number, or how many bytes or values follow.
 func (u *unpacker) head() (kind unpacked, n uint64, head byte, err error) {
 	if head, err = u.from.ReadByte(); err != nil {
 		return 0, 0, 0, cutOff(err)
@@ -202,7 +201,7 @@ func (u *unpacker) skipOther(head byte) error {
 }
 
 func (u *unpacker) discard(n uint64) error {
-	_, err := io.CopyN(io.Discard, u.from, int64(n)) // n has at most 32 bits, and one
+	_, err := io.CopyN(io.Discard, u.from, int64(n)) // n is at most 1<<32
 	return cutOff(err)
 }
 
@@ -266,8 +265,8 @@ func (u *unpacker) texts(into *[]string) error {
 	return err
 }
 
-// object reads an object, and calls read for the value of each member, which reads it or skips it.
-// nil is an empty one.
+// object reads an object, and calls read for each member, which has to read or skip the member's
+// value. nil is an empty object.
 func (u *unpacker) object(read func(name string) error) error {
 	kind, n, head, err := u.head()
 	if err == nil && kind != unpackedNil && kind != unpackedObject {

@@ -11,7 +11,7 @@ const (
 	address    = "127.0.0.1"
 )
 
-// sameName compares names of nodes and checks, which differ by more than case (S39, N17).
+// sameName reports whether two names, of nodes or checks, are equal in all but case (S39, N17).
 func sameName(a, b string) bool { return folded(a) == folded(b) }
 
 func folded(name string) string { return strings.ToLower(name) }
@@ -28,8 +28,8 @@ type node struct {
 	ModifyIndex     uint64
 }
 
-// newNode shows a node. That of this process has one address for all purposes, unless it was
-// registered with others.
+// newNode shows a node. The node of this process has one address for all purposes, unless it was
+// registered with more.
 func (h *handler) newNode(n catalog.Node) node {
 	shown := node{
 		ID: n.ID, Node: n.Name, Address: n.Address, Datacenter: h.opts.Datacenter,

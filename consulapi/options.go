@@ -13,23 +13,23 @@ import (
 // Options configures a Handler or a Transport. A nil *Options and the zero value mean the
 // defaults. It is read once and not kept.
 type Options struct {
-	// MinTTL is the shortest TTL that a session may have, as Consul's session_ttl_min (S13). The
-	// default is 10 s, the least lockd.MinTTL.
+	// MinTTL is the shortest TTL that a session may have, like Consul's session_ttl_min (S13). The
+	// default is 10 s, the least is lockd.MinTTL.
 	MinTTL time.Duration
 
-	// GraceTTLs is how many of its TTLs a session lives on, without being renewed, after the
-	// first. It is for clients whose renewals come over a network. The default is 0, so that a
-	// TTL is enforced exactly; 1 is what Consul does (S26), 10 the most.
+	// GraceTTLs is for how many more TTLs a session lives that is not renewed within the first. It
+	// is for clients whose renewals come over a network. The default is 0, so that a TTL is
+	// enforced exactly. Consul does what 1 does (S26); the most is 10.
 	GraceTTLs int
 
 	// Datacenter is the name that ?dc= may have. The default is "dc1".
 	Datacenter string
 
-	// Node is the node that sessions are of that name none, with its check serfHealth. The
-	// default is the database's, lockd.Options.Node; any other stands beside that in the catalog.
+	// Node is the node of the sessions that name none. It has the check serfHealth. The default is
+	// the database's node, lockd.Options.Node; any other stands beside that node in the catalog.
 	Node string
 
-	// NodeID is the ID of that node, a UUID. The default is the one that it has in the catalog,
+	// NodeID is the ID of Node, a UUID. The default is the ID that the node has in the catalog,
 	// else a random one.
 	NodeID string
 
@@ -37,18 +37,18 @@ type Options struct {
 	// The default is 512 KiB, the most is lockd.MaxValueSize.
 	MaxValueSize int
 
-	// MaxSnapshotSize is how many bytes a snapshot may have that is to be restored, as it is sent
+	// MaxSnapshotSize is how many bytes a snapshot that is to be restored may have, as it is sent
 	// and as it unpacks. The default is 1 GiB.
 	MaxSnapshotSize int64
 
 	// MaxTxnOps is how many operations a transaction may have (T4). The default is 64.
 	MaxTxnOps int
 
-	// MaxBlocked is how many queries may be blocked at once; one more is answered with 429. The
+	// MaxBlocked is how many queries may be blocked at once. The next is answered with 429. The
 	// default is 10,000.
 	MaxBlocked int
 
-	// Logger is told of panics, which cost the request that they happened in. The default is
+	// Logger is told of panics. A panic ends only the request that it happened in. The default is
 	// slog.Default.
 	Logger *slog.Logger
 }
@@ -64,8 +64,8 @@ const (
 	defaultMaxBlocked   = 10_000
 )
 
-// complete returns a copy in which every default is filled in, but for that of NodeID, or an error
-// that names every field that is out of its bounds.
+// complete returns a copy in which every default except NodeID's is filled in, or an error that
+// names every field that is out of its bounds.
 func (o *Options) complete(db *lockd.DB) (Options, error) {
 	if o == nil {
 		o = &Options{}

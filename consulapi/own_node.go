@@ -11,8 +11,8 @@ import (
 	"github.com/lockd/lockd/catalog"
 )
 
-// register puts the node of this process into the catalog, with a check that passes for as long
-// as the process lives (N14, X21): the default sessions are bound to it. What the node has stays.
+// register puts the node of this process into the catalog, with a check that passes for as long as
+// the process lives (N14, X21): default sessions are bound to that check. What the node has stays.
 func (h *handler) register() error {
 	return h.db.Update(func(txn *lockd.Txn) error {
 		tx := txn.Catalog()
@@ -37,8 +37,8 @@ func (h *handler) register() error {
 	})
 }
 
-// update changes what the agent has. If its node was taken out of the catalog, that is put back
-// first: it is still there (N16).
+// update changes what the agent has. If its node was removed from the catalog, update puts that
+// back first: the process still runs (N16).
 func (h *handler) update(fn func(tx *catalog.Txn) error) error {
 	update := func(tx *lockd.Txn) error { return fn(tx.Catalog()) }
 	err := h.db.Update(update)
@@ -51,19 +51,19 @@ func (h *handler) update(fn func(tx *catalog.Txn) error) error {
 	return err
 }
 
-// repairDelay is how long the node of this process stays without a check that passes, or gone
-// from the catalog, after a client has made it so (N16).
+// repairDelay is how long the node of this process stays without a passing check, or out of the
+// catalog, after a client has made it so (N16).
 const repairDelay = time.Minute
 
-// repair has the node of this process, and its check, put right later, if they are not as they
-// should be.
+// repair registers the node of this process again after repairDelay, if its check is missing or
+// does not pass.
 func (h *handler) repair() {
 	check, _ := h.db.Snapshot().Catalog().Check(h.opts.Node, serfHealth)
 	if check.Status == catalog.Passing || !h.repairing.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {
-		// An empty scope never changes: this waits for the delay, or the end of the database.
+		// An empty scope never changes: this waits for the delay, or until the database is closed.
 		_, _, _ = h.db.Wait(context.Background(), lockd.Scope{}, 1, repairDelay)
 		h.repairing.Store(false)
 		if err := h.register(); errors.Is(err, lockd.ErrCommit) {

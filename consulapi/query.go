@@ -16,8 +16,8 @@ import (
 	"github.com/lockd/lockd/catalog"
 )
 
-// preparedQuery is a prepared query in JSON. It is kept as an attachment of its session, with
-// which it dies, or of none.
+// preparedQuery is a prepared query in JSON. It is kept as an attachment of its session, and dies
+// with it, or as one of no session.
 type preparedQuery struct {
 	ID       string
 	Name     string
@@ -63,7 +63,7 @@ func (h *handler) queryRoutes() map[string][]method {
 
 var errNoQuery = refuse(http.StatusNotFound, "Query not found")
 
-// attachmentOf returns the name of the attachment that is the query with the ID, in any case.
+// attachmentOf returns the name of the attachment for a query's ID, in upper or lower case.
 func attachmentOf(id string) string { return queryPrefix + folded(id) }
 
 // noSuchQuery is what Consul says to a request to change or delete a query that is not there.
@@ -71,7 +71,7 @@ func noSuchQuery(id string) error {
 	return mistake("Cannot modify non-existent prepared query: '%s'", id)
 }
 
-// newQuery shows a query that is kept.
+// newQuery returns the query that an attachment holds.
 func newQuery(a catalog.Attachment) preparedQuery {
 	var q preparedQuery
 	if err := json.Unmarshal(a.Value, &q); err != nil {
@@ -93,8 +93,8 @@ func (h *handler) readQuery(r *request) (q preparedQuery, err error) {
 	return q, nil
 }
 
-// valid refuses a query that has neither a name to be found by nor a session to die with, and what
-// could not be executed.
+// valid refuses a query that has neither a name to be found by nor a session to die with, and a
+// query that cannot be executed.
 func (q *preparedQuery) valid() error {
 	const invalid = "Invalid prepared query: "
 	switch {
@@ -116,7 +116,7 @@ func (q *preparedQuery) valid() error {
 	return nil
 }
 
-// keep stores the query, if it is valid, in the place of the one that has its ID.
+// keep stores the query, if it is valid, in place of any query with the same ID.
 func (q *preparedQuery) keep(tx *catalog.Txn) error {
 	if err := q.valid(); err != nil {
 		return err
@@ -275,8 +275,8 @@ func (v queryResult) encode(e *encoder) {
 // place is where a service is in the catalog.
 type place struct{ node, id string }
 
-// healthy returns the instances that a query finds: none that is critical, and none that is not
-// passing if it wants only those.
+// healthy returns the instances that the query finds: those that are not critical, or only those
+// that pass, if the query wants that.
 func (q *preparedQuery) healthy(state *catalog.Snapshot) (found []place) {
 	worst := catalog.Warning
 	if q.Service.OnlyPassing {
@@ -290,8 +290,8 @@ func (q *preparedQuery) healthy(state *catalog.Snapshot) (found []place) {
 	return found
 }
 
-// wants reports whether the service has the tags that the query names, and none of those that it
-// names with a "!", and what it wants of Meta.
+// wants reports whether the service has the tags that the query names, none of the tags that it
+// names with a "!", and the Meta that it wants of the node and the service.
 func (q *preparedQuery) wants(n catalog.Node, s catalog.Service) bool {
 	for _, tag := range q.Service.Tags {
 		without, negated := strings.CutPrefix(tag, "!")

@@ -44,7 +44,7 @@ type sentCheck struct {
 	unkept
 }
 
-// unkept are the members that Consul's own client sends and lockd makes nothing of: any other one
+// unkept has the members that Consul's own client sends and lockd ignores. Any other unknown member
 // is a mistake (T2).
 type unkept struct {
 	CreateIndex, Datacenter, Namespace, Partition, PeerName, Locality,
@@ -86,7 +86,7 @@ func (h *handler) checkRegistration(body *registration) error {
 	return h.checkDatacenter(body.Datacenter)
 }
 
-// checkDatacenter refuses what is for another datacenter than this one.
+// checkDatacenter refuses a request for another datacenter than this one.
 func (h *handler) checkDatacenter(name string) error {
 	if name != "" && name != h.opts.Datacenter {
 		return mistake("No path to datacenter")
@@ -102,7 +102,7 @@ func (b *registration) checks() []sentCheck {
 	return append(slices.Clone(b.Checks), *b.Check)
 }
 
-// apply does all of the registration.
+// apply registers the node, the service and the checks.
 func (b *registration) apply(tx *catalog.Txn) error {
 	n, exists := tx.Node(b.Node)
 	if !exists || !b.SkipNodeUpdate {
@@ -129,7 +129,7 @@ func (b *registration) apply(tx *catalog.Txn) error {
 	return nil
 }
 
-// put registers a check, of the node if it names none itself (N2).
+// put registers the check, on node if the check names none itself (N2).
 func (c *sentCheck) put(tx *catalog.Txn, node string) error {
 	id := cmp.Or(c.CheckID, c.Name)
 	if id == "" {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// request is one request, with what is parsed of it for all endpoints.
+// request is one request, with the parts that are parsed for all endpoints.
 type request struct {
 	*http.Request
 	query url.Values
@@ -26,8 +26,8 @@ func (r *request) consistencyHeader() http.Header {
 // has reports whether the query names the parameter, with whatever value.
 func (r *request) has(name string) bool { return r.query.Has(name) }
 
-// checkPlace refuses a request for another datacenter than this one, and for what only Consul's
-// enterprise edition has.
+// checkPlace refuses a request for another datacenter than this one, or for a namespace or
+// partition, which only Consul's enterprise edition has.
 func (r *request) checkPlace(datacenter string) error {
 	if dc := r.query.Get("dc"); dc != "" && dc != datacenter {
 		return refuse(http.StatusInternalServerError, "No path to datacenter")

@@ -14,17 +14,17 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// Handler returns an http.Handler that serves Consul's HTTP API from the database. Before it
-// returns, the node of this process stands in the catalog, with a check serfHealth that passes.
-// A nil opts means the defaults.
+// Handler returns an http.Handler that serves Consul's HTTP API from the database. Before Handler
+// returns, the node of this process is in the catalog, with a check serfHealth that passes. A nil
+// opts means the defaults.
 //
-// Its calls end with their requests' contexts, and with ErrClosed when the database is closed; it
-// holds nothing that would have to be given back. A list is sent in pieces, from one snapshot, so
-// that a client that takes its answer slowly costs some 100 KiB, however much it asked for (H21).
-// The handler sets no time limits and asks for no token: that is the server's to do.
+// A request ends with its context, and with ErrClosed when the database is closed. The handler
+// holds nothing that has to be released. A list is sent in pieces, from one snapshot, so that a
+// client that takes its answer slowly costs some 100 KiB, however much it asked for (H21). The
+// handler sets no time limits and asks for no token: that is up to the server.
 //
-// It returns an error that is lockd.ErrInvalid for options that are out of their bounds,
-// lockd.ErrClosed, lockd.ErrFailed or lockd.ErrCommit.
+// The error is lockd.ErrInvalid for options that are out of their bounds, or lockd.ErrClosed,
+// lockd.ErrFailed or lockd.ErrCommit.
 func Handler(db *lockd.DB, opts *Options) (http.Handler, error) {
 	r, err := newRouter(db, opts)
 	if err != nil {
@@ -64,7 +64,7 @@ func newRouter(db *lockd.DB, opts *Options) (*router, error) {
 	return t, h.register()
 }
 
-// ServeHTTP answers one request. A panic costs only that.
+// ServeHTTP answers one request. A panic ends only that request.
 func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a, err := t.serve(r)
 	if err == nil {
@@ -76,7 +76,7 @@ func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve returns the answer to one request, whatever that is; its only error is
+// serve returns the answer to one request, also if that tells of an error. Its only error is
 // http.ErrAbortHandler, if an endpoint has panicked with that.
 func (t *router) serve(r *http.Request) (a answer, err error) {
 	in := &request{Request: r}
@@ -101,10 +101,10 @@ func (t *router) serve(r *http.Request) (a answer, err error) {
 	return failed(err), nil
 }
 
-// errPanic is what guard makes of a panic.
+// errPanic is the error that guard returns for a panic.
 var errPanic = errors.New("consulapi: panic")
 
-// guard calls fn, and logs a panic in it that is not meant to end the connection.
+// guard calls fn, and returns a panic as an error. It logs all but http.ErrAbortHandler.
 func (t *router) guard(r *http.Request, fn func() error) (err error) {
 	defer func() {
 		switch cause := recover(); cause {
@@ -120,7 +120,7 @@ func (t *router) guard(r *http.Request, fn func() error) (err error) {
 	return fn()
 }
 
-// answer finds the endpoint, does what is the same for all of them, and calls it.
+// answer finds the endpoint, does what all endpoints have in common, and calls it.
 func (t *router) answer(r *request) (answer, error) {
 	if strings.ContainsFunc(r.URL.Path, isUnprintable) { // H3
 		return answer{status: http.StatusBadRequest}, nil
@@ -161,12 +161,12 @@ func (t *router) answer(r *request) (answer, error) {
 	return methods[at].serve(r)
 }
 
-// isUnprintable is true for what Consul takes in no path.
+// isUnprintable reports whether c is a character that Consul takes in no path.
 func isUnprintable(c rune) bool { return !unicode.IsPrint(c) }
 
-// route finds the methods of a path, and what follows it, decoded once. A path is not cleaned, so
-// keys may have empty or dotted parts; and one that lacks the slash at the end is taken for the
-// one that has it, since a redirect would turn a PUT into a GET (X12).
+// route finds the methods of a path, and what follows the route, decoded once. The path is not
+// cleaned, so keys may have empty or dotted parts. A path that only lacks its last slash is taken
+// for the one that has it, since a redirect would turn a PUT into a GET (X12).
 func (t *router) route(path string) (methods []method, rest string, err error) {
 	path, ok := strings.CutPrefix(path, "/v1/")
 	if !ok {
@@ -175,7 +175,7 @@ func (t *router) route(path string) (methods []method, rest string, err error) {
 	if methods := t.routes[path]; methods != nil {
 		return methods, "", nil
 	}
-	for end := min(len(path), longestPath) - 1; end >= 0; end-- { // the longest counts
+	for end := min(len(path), longestPath) - 1; end >= 0; end-- { // the longest route counts
 		if path[end] != '/' {
 			continue
 		}

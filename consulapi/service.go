@@ -7,8 +7,8 @@ import (
 	"github.com/lockd/lockd/catalog"
 )
 
-// service is a service of a node as it is in JSON (T15). The members that lockd keeps nothing of
-// are as Consul has them by default.
+// service is a service of a node as it is in JSON (T15). Members that lockd does not keep have
+// Consul's defaults.
 type service struct {
 	ID                string
 	Service           string
@@ -36,7 +36,7 @@ func newService(s catalog.Service) service {
 	}
 }
 
-// object returns what JSON has as an object, also if there is nothing in it.
+// object returns meta, or an empty map for nil, which would be null in JSON.
 func object(meta map[string]string) map[string]string {
 	if meta == nil {
 		return map[string]string{}
@@ -44,7 +44,7 @@ func object(meta map[string]string) map[string]string {
 	return meta
 }
 
-// isAnyAddress reports whether the address stands for all of a machine, so that no client can
+// isAnyAddress reports whether the address is unspecified, as 0.0.0.0 is, so that no client can
 // reach a service by it.
 func isAnyAddress(address string) bool {
 	ip, err := netip.ParseAddr(strings.Trim(address, "[]"))

@@ -77,7 +77,7 @@ func (h *handler) sessionCreate(r *request) (answer, error) {
 	s, err := h.db.NewSession(opts)
 	if sameName(opts.Node, h.opts.Node) &&
 		(errors.Is(err, catalog.ErrNoNode) || errors.Is(err, catalog.ErrNoCheck)) {
-		// A restore, or a client, has taken the node or its check away: it is still there.
+		// A restore, or a client, has removed the node or its check, but the process still runs.
 		if err := h.register(); err != nil {
 			return answer{}, err
 		}
@@ -94,7 +94,7 @@ func (h *handler) sessionCreate(r *request) (answer, error) {
 	return ok(struct{ ID lockd.SessionID }{s.ID()}), nil
 }
 
-// badCheck says which check it is that a session cannot be bound to (S17, S18).
+// badCheck returns an error that names the check that the session cannot be bound to (S17, S18).
 func (h *handler) badCheck(opts *lockd.SessionOptions, err error) error {
 	state := h.db.Snapshot().Catalog()
 	for _, id := range opts.Checks {
@@ -106,11 +106,11 @@ func (h *handler) badCheck(opts *lockd.SessionOptions, err error) error {
 			return reword(err, "apply failed: Check '%s' is in critical state", id)
 		}
 	}
-	return reword(err, "apply failed: %v", err) // it is well again
+	return reword(err, "apply failed: %v", err) // the check has recovered
 }
 
-// sessionOptions makes of the body what the database is to be told, or refuses it, in the order
-// in which Consul does (S4 to S18).
+// sessionOptions turns the body into options for the database, or refuses it, in the order in which
+// Consul does (S4 to S18).
 func (h *handler) sessionOptions(r *request) (*lockd.SessionOptions, error) {
 	body := sessionBody{
 		Node: h.opts.Node, LockDelay: lockDelay(lockd.DefaultLockDelay),
@@ -120,7 +120,7 @@ func (h *handler) sessionOptions(r *request) (*lockd.SessionOptions, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What follows the first value is ignored, and so is what it has beyond these members (S6).
+	// What follows the first value is ignored, and so are unknown members (S6).
 	if err := decoder.Decode(&body); err != nil && err != io.EOF {
 		return nil, undecoded(err)
 	}
@@ -167,8 +167,8 @@ func (h *handler) parseTTL(text string) (time.Duration, error) {
 	return ttl, nil
 }
 
-// lockDelay is a lock-delay as it is sent: a number below 1,000 is of seconds, any other of
-// nanoseconds, a text has its unit with it (S21, X6).
+// lockDelay is a lock-delay as a client sends it. A number below 1,000 is in seconds, any other in
+// nanoseconds; a text has its unit (S21, X6).
 type lockDelay time.Duration
 
 // UnmarshalJSON reads a lock-delay. null means the default, and so leaves d as it is.
@@ -209,8 +209,8 @@ func parseLockDelay(text []byte) (time.Duration, error) {
 	return 0, errors.New("it is neither a number nor a text")
 }
 
-// option is what the database is told: more than its limit is capped in silence, as Consul
-// does (S22), and less than a millisecond is one.
+// option returns the lock-delay for the database. A delay above the limit is silently capped, as in
+// Consul (S22), and a delay between 0 and a millisecond becomes one.
 func (d lockDelay) option() time.Duration {
 	if d == 0 {
 		return lockd.NoLockDelay
@@ -227,15 +227,15 @@ func (h *handler) sessionDestroy(r *request) (answer, error) {
 }
 
 func (h *handler) sessionRenew(r *request) (answer, error) {
-	if err := r.parseBlocking(); err != nil { // a bad one is refused here too
+	if err := r.parseBlocking(); err != nil { // bad parameters are refused here too
 		return answer{}, err
 	}
 	if r.rest == "" {
 		return answer{}, badRequest("Missing session")
 	}
 	id := sessionID(r.rest)
-	// It waits for no commit (S26). A session whose creation is not durable yet is not there for
-	// it, nor in the snapshot: no client has been told its ID, so none misses it (G3).
+	// Renew waits for no commit (S26). It does not find a session whose creation is not durable
+	// yet, nor does the snapshot have it: no client has been told its ID, so none misses it (G3).
 	err := h.db.Renew(id)
 	info, exists := h.db.Snapshot().Session(id)
 	if errors.Is(err, lockd.ErrNoSession) || err == nil && !exists { // S24; or it has ended since
@@ -274,9 +274,9 @@ func (h *handler) sessions(r *request, wanted func(lockd.SessionInfo) bool) (ans
 	})
 }
 
-// sessionID returns the ID that was given, in any case (X20), and the zero one for the empty text.
-// For a text that is no ID it returns one that no session ever has, so that the rules meet it
-// where they meet an unknown session.
+// sessionID parses an ID in upper or lower case (X20). The empty text gives the zero ID. Any other
+// invalid text gives an ID that no session ever has, so that it is refused where an unknown session
+// is.
 func sessionID(given string) (id lockd.SessionID) {
 	if given == "" {
 		return id

@@ -8,7 +8,7 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// given is what a client sent of a session and gets back as it was, whatever lockd makes of it.
+// given is what a client sent for a session and gets back as it was, whatever lockd makes of it.
 type given struct {
 	LockDelay     time.Duration
 	Behavior      string
@@ -24,7 +24,7 @@ type serviceCheck struct {
 	Namespace string
 }
 
-// resolveChecks settles which of Checks, the old member, and NodeChecks counts (S7).
+// resolveChecks decides whether Checks, the old member, or NodeChecks counts (S7).
 func (g *given) resolveChecks() {
 	switch {
 	case len(g.Checks) == 0:
@@ -34,11 +34,11 @@ func (g *given) resolveChecks() {
 	}
 }
 
-// metaKey is the key of a session's Meta that has what is kept of given.
+// metaKey is the key of a session's Meta that holds kept.
 const metaKey = "consul"
 
-// kept is given without the IDs of the checks, which are the session's own: a Meta has little room.
-// These are Checks, NodeChecks and ServiceChecks one behind the other, each ID once.
+// kept is given without the IDs of the checks, since a Meta has little room. The session has these
+// itself: the IDs in Checks, NodeChecks and ServiceChecks, in this order, each once.
 type kept struct {
 	LockDelay     time.Duration
 	Behavior      string
@@ -46,11 +46,11 @@ type kept struct {
 	Checks        *int           // how many; nil: null
 	NodeChecks    *int           // the same
 	ServiceChecks *int           // the same
-	Repeated      map[int]string `json:",omitempty"` // IDs that were there before, by place
+	Repeated      map[int]string `json:",omitempty"` // IDs that occurred before, by place
 	Namespaces    map[int]string `json:",omitempty"` // of ServiceChecks that have one, by place
 }
 
-// keep returns the options that bind a session to the checks, and have given shown again.
+// keep sets the options that bind a session to the checks and keep given in its Meta.
 func (g *given) keep(opts *lockd.SessionOptions) error {
 	k := kept{
 		LockDelay: g.LockDelay, Behavior: g.Behavior, TTL: g.TTL,
@@ -86,7 +86,7 @@ func (g *given) keep(opts *lockd.SessionOptions) error {
 	return err
 }
 
-// givenOf returns what a session was made of. It reports false for one that was not made here.
+// givenOf returns what a client sent for a session. It reports false for a session not made here.
 func givenOf(info lockd.SessionInfo) (given, bool) {
 	var k kept
 	if json.Unmarshal([]byte(info.Meta[metaKey]), &k) != nil {

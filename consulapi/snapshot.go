@@ -21,7 +21,7 @@ func (h *handler) snapshotRoutes() map[string][]method {
 	}
 }
 
-// snapshotSave answers with the state that is published, as an archive of Consul's.
+// snapshotSave answers with the published state, as an archive in Consul's form.
 func (h *handler) snapshotSave(*request) (answer, error) {
 	state := h.db.Snapshot()
 	return answer{
@@ -31,7 +31,7 @@ func (h *handler) snapshotSave(*request) (answer, error) {
 }
 
 // writeSnapshot writes the archive of a state. The state is encoded twice: its length comes first
-// in the archive, and it is not kept in memory.
+// in the archive, and the encoded state is not kept in memory.
 func (h *handler) writeSnapshot(w io.Writer, state *lockd.Snapshot) error {
 	var size counter
 	if err := writeState(&size, state, h.opts.Datacenter); err != nil {
@@ -55,8 +55,8 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// snapshotRestore brings a snapshot back over the database, and then the node of this process,
-// which the snapshot may be without.
+// snapshotRestore restores the database from a snapshot, and then registers the node of this
+// process, which the snapshot may lack.
 func (h *handler) snapshotRestore(r *request) (answer, error) {
 	most := h.opts.MaxSnapshotSize
 	backup, err := readSnapshot(http.MaxBytesReader(nil, r.Body, most), most)
@@ -73,20 +73,20 @@ func (h *handler) snapshotRestore(r *request) (answer, error) {
 	return answer{}, err
 }
 
-// ReadSnapshot returns the backup, for lockd.Restore and lockd.DB.Restore, that a snapshot is: one
-// that GET /v1/snapshot has answered with, here or on a server of Consul's. Of the latter it has
-// the keys with their values and flags, the nodes, services and checks, and nothing else. A backup,
-// as lockd.DB.Backup writes it, is returned as it is.
+// ReadSnapshot turns a snapshot into a backup for lockd.Restore and lockd.DB.Restore. A snapshot is
+// what GET /v1/snapshot answers with, here or on a Consul server. From Consul's the backup has the
+// keys with their values and flags, the nodes, services and checks, and nothing else. A backup, as
+// lockd.DB.Backup writes it, is returned as it is.
 //
-// An archive is read whole and checked before ReadSnapshot returns, and what it has is kept in
-// memory. It returns lockd.ErrCorrupt for one that is damaged, lockd.ErrInvalid for one that has
-// what lockd takes nowhere, such as a key that is too long, and the errors of r's Read. Anything
-// else is taken for a backup, which lockd.Restore checks.
+// An archive is read whole and checked before ReadSnapshot returns, and its content is kept in
+// memory. ReadSnapshot returns lockd.ErrCorrupt for a damaged archive, lockd.ErrInvalid for one
+// with something that lockd never accepts, such as a key that is too long, and the errors of
+// r.Read. Input that is not gzipped is taken for a backup, which lockd.Restore checks.
 func ReadSnapshot(r io.Reader) (backup io.Reader, err error) {
 	return readSnapshot(r, math.MaxInt64)
 }
 
-// readSnapshot is ReadSnapshot of an archive that unpacks to so many bytes at most.
+// readSnapshot is ReadSnapshot of an archive that may unpack to at most that many bytes.
 func readSnapshot(r io.Reader, most int64) (io.Reader, error) {
 	const gzipMagic = "\x1f\x8b"
 	from := bufio.NewReader(r)

@@ -14,14 +14,14 @@ import (
 	"github.com/lockd/lockd/catalog"
 )
 
-// The state in a snapshot of Consul's is a header and then records, each a byte that says what it
-// is and an object. Those of the kinds below are written and read, all others are skipped.
+// The state in a Consul snapshot is a header and then records, each a byte for its kind and an
+// object. The kinds below are written and read; all others are skipped.
 const (
 	recordRegistration = 0 // of a node, and of a service or a check on it
 	recordKey          = 2
 )
 
-// What Consul has no member for stands in members of lockd's, which Consul skips.
+// Fields that Consul lacks are members of lockd's own, which Consul skips.
 const (
 	memberTTL  = "LockdTTL"  // of a check, in nanoseconds
 	memberMeta = "LockdMeta" // of a check
@@ -35,8 +35,8 @@ type stateWriter struct {
 	err        error
 }
 
-// writeState writes what outlives a restore: the nodes with their services and checks, and the
-// keys. Sessions and locks are not of it.
+// writeState writes what a restore brings back: the nodes with their services and checks, and the
+// keys. Sessions and locks are not part of it.
 func writeState(w io.Writer, state *lockd.Snapshot, datacenter string) error {
 	s := &stateWriter{to: bufio.NewWriter(w), datacenter: datacenter}
 	s.write(appendPacked(nil, packed{{"LastIndex", state.Index()}}))
@@ -73,7 +73,7 @@ func (s *stateWriter) record(kind byte, object packed) {
 	s.write(s.buffer)
 }
 
-// register writes a node, and what is on it.
+// register writes a node, and the service or check on it.
 func (s *stateWriter) register(n catalog.Node, on ...packedMember) {
 	s.record(recordRegistration, append(packed{
 		{"Datacenter", s.datacenter}, {"ID", n.ID}, {"Node", n.Name}, {"Address", n.Address},
@@ -108,7 +108,7 @@ func packCheck(c catalog.Check) packed {
 	}
 }
 
-// readState reads a state to its end, and writes the backup that it is.
+// readState reads a state to its end, and writes it as a backup.
 func readState(r io.Reader, backup io.Writer) error {
 	u := &unpacker{bufio.NewReader(r)}
 	var index uint64
@@ -164,8 +164,8 @@ func (u *unpacker) key(tx *lockd.Txn) error {
 	return err
 }
 
-// registration reads a node with what is on it, and registers it. What is imported from another
-// cluster of Consul's is nothing of this one's.
+// registration reads a node with what is on it, and registers both. It skips what was imported from
+// another Consul cluster.
 func (u *unpacker) registration(tx *catalog.Txn) error {
 	var b registration
 	var own ownCheck
@@ -254,14 +254,14 @@ func (u *unpacker) serviceAddresses(s *sentService) error {
 	})
 }
 
-// ownCheck is what of a check is not Consul's.
+// ownCheck has the fields of a check that Consul lacks.
 type ownCheck struct {
 	node, id string // empty: there is none
 	ttl      uint64
 	meta     map[string]string
 }
 
-// put adds it to the check, which is there.
+// put adds the fields to the check, which exists.
 func (o *ownCheck) put(tx *catalog.Txn) error {
 	if o.ttl == 0 && o.meta == nil {
 		return nil

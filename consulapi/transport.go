@@ -18,10 +18,10 @@ import (
 // and without a socket, whatever host its URL names. Put into an http.Client, it connects any
 // client of Consul to the database. A nil opts means the defaults.
 //
-// A request and its answer end with its context, which a blocking query needs, and it may be
-// answered after its body was only partly read. The body of a snapshot or of a long list is made as
-// it is read; it has to be closed, as that of any http.Response. The RoundTripper holds nothing
-// that would have to be given back.
+// A request and its response end with the request's context, which a blocking query needs. A
+// request may be answered after its body was only partly read. The response body of a snapshot or a
+// long list is produced as it is read. It has to be closed, like that of any http.Response. The
+// RoundTripper holds nothing that has to be released.
 //
 // It returns the errors of Handler.
 func Transport(db *lockd.DB, opts *Options) (http.RoundTripper, error) {
@@ -37,8 +37,8 @@ type transport struct{ router *router }
 var errNoURL = fmt.Errorf("consulapi: %w: the request has no URL; http.NewRequest gives it one",
 	lockd.ErrInvalid)
 
-// RoundTrip answers a request. It returns the context's error if that ends first, and ErrInvalid
-// for a request without a URL. One without a header or a body has an empty one; no method is GET.
+// RoundTrip answers a request. It returns the context's error if the context ends first, and
+// ErrInvalid without a URL. A missing header or body counts as empty, a missing method as GET.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	in := r
 	if r.Body == nil || r.Method == "" {
@@ -74,22 +74,22 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return respond(r, &a, body.rest.Size(), body), nil
 }
 
-// answer has the router answer, on a goroutine of its own only if that may have to be left behind
-// when the context ends: a read that waits ends by itself then, but a write that is being committed
-// does not, and neither does the reading of a body. It closes the body.
+// answer lets the router answer. It uses another goroutine only if it may have to leave that behind
+// when the context ends: a read that waits then ends by itself, but a commit does not, and neither
+// does the reading of a body. It closes the body.
 func (t *transport) answer(r *http.Request) (answer, error) {
 	if r.Context().Done() == nil || r.Method == http.MethodGet {
 		defer r.Body.Close()
 		return t.router.serve(r)
 	}
-	closeBody := sync.OnceFunc(func() { _ = r.Body.Close() }) // what it was good for is read
+	closeBody := sync.OnceFunc(func() { _ = r.Body.Close() }) // all that is needed of it is read
 	type outcome struct {
 		answer
 		err error
 	}
 	outcomes := make(chan outcome, 1)
 	go func() {
-		defer close(outcomes) // the body may end the goroutine
+		defer close(outcomes) // reading the body may end the goroutine
 		defer closeBody()
 		a, err := t.router.serve(r)
 		outcomes <- outcome{a, err}
@@ -106,8 +106,8 @@ func (t *transport) answer(r *http.Request) (answer, error) {
 	}
 }
 
-// wholeBody is the body of a response that was made before. As any other it ends with the context
-// of its request.
+// wholeBody is the body of a response that is complete. Like any other body it ends with the
+// context of its request.
 type wholeBody struct {
 	ctx  context.Context
 	rest bytes.Reader
@@ -132,12 +132,12 @@ func (b *wholeBody) WriteTo(w io.Writer) (int64, error) {
 // Close does nothing: there is nothing to give back.
 func (b *wholeBody) Close() error { return nil }
 
-// maxBuffered is how much of a stream is made before it is read. What is not longer keeps no
-// goroutine waiting.
+// maxBuffered is how many bytes of a stream are produced before it is read. A stream that is not
+// longer keeps no goroutine waiting.
 const maxBuffered = 64 << 10
 
-// stream makes the response whose body is made as it is read, on a goroutine of its own. It returns
-// an error if that fails at once.
+// stream returns a response whose body a new goroutine produces as it is read. It returns an error
+// if the stream fails before the first byte.
 func (t *transport) stream(r *http.Request, a *answer) (*http.Response, error) {
 	ctx := r.Context()
 	reader, writer := io.Pipe()
@@ -163,13 +163,13 @@ func (t *transport) stream(r *http.Request, a *answer) (*http.Response, error) {
 	return respond(r, a, -1, body), nil
 }
 
-// streamedBody is the body of a response that is still being made.
+// streamedBody is the body of a response that is still being produced.
 type streamedBody struct {
 	*bufio.Reader
 	pipe *io.PipeReader
 }
 
-// Close ends the making of the body.
+// Close makes the goroutine that produces the body stop.
 func (b *streamedBody) Close() error { return b.pipe.Close() }
 
 // respond makes the response to r.

@@ -11,7 +11,7 @@ import (
 // maxTxnHelp is where Consul's text on too large a transaction points.
 const maxTxnHelp = "https://www.consul.io/docs/agent/options.html#txn_max_req_len"
 
-// txnOp is one operation as it is sent: the first of the members that is there counts (T1).
+// txnOp is one operation as it is sent. The first member that is set counts (T1).
 type txnOp struct {
 	KV      *txnKV
 	Node    *txnNode
@@ -49,7 +49,7 @@ func (a txnAnswer) parts(e *encoder) {
 	e.value(a.Errors)
 }
 
-// txnReadAnswer is the answer to one that could not write anything (T11).
+// txnReadAnswer is the answer to a transaction that could not write anything (T11).
 type txnReadAnswer struct {
 	txnAnswer
 	txnRead
@@ -63,7 +63,7 @@ func (a txnReadAnswer) encode(e *encoder) {
 	e.raw("}")
 }
 
-// txnRead is what the answer to a read says besides.
+// txnRead has the members that only the answer to a read has.
 type txnRead struct {
 	Index                 uint64
 	LastContact           int
@@ -96,7 +96,7 @@ func (h *handler) txn(r *request) (answer, error) {
 		}
 		return result.answer(result), err
 	}
-	if err := r.parseBlocking(); err != nil { // it does not block, but a bad one is refused (B16)
+	if err := r.parseBlocking(); err != nil { // bad parameters are refused here too (B16)
 		return answer{}, err
 	}
 	if result := checkTxn(ops); result.Errors != nil { // the database was not asked
@@ -110,7 +110,7 @@ func (h *handler) txn(r *request) (answer, error) {
 	return a, err
 }
 
-// answer is the answer to a transaction with the result, shown as value.
+// answer returns the answer to a transaction with the result a, shown as value.
 func (a txnAnswer) answer(value any) answer {
 	if a.Errors != nil {
 		return answer{status: http.StatusConflict, value: value}
@@ -155,10 +155,10 @@ func (h *handler) parseTxn(r *request) ([]operation, error) {
 	return ops, nil
 }
 
-// errTxnRefused makes Update undo the transaction. It is never returned to a caller.
+// errTxnRefused makes Update roll back the transaction. It is never returned to a caller.
 var errTxnRefused = errors.New("an operation was refused")
 
-// fail adds why an operation failed.
+// fail adds the reason why operation i failed.
 func (a *txnAnswer) fail(i int, err error) {
 	what := err.Error()
 	if f, ok := errors.AsType[*failure](err); ok {
@@ -167,7 +167,7 @@ func (a *txnAnswer) fail(i int, err error) {
 	a.Errors = append(a.Errors, txnError{i, what})
 }
 
-// checkTxn returns what is wrong with the operations whatever the state is (T9).
+// checkTxn returns the mistakes in the operations that do not depend on the state (T9).
 func checkTxn(ops []operation) (result txnAnswer) {
 	for i, op := range ops {
 		if err := op.check(); err != nil {
@@ -178,7 +178,7 @@ func checkTxn(ops []operation) (result txnAnswer) {
 }
 
 // runTxn does all operations in one transaction (T7). If one fails the others are tried too, so
-// that every failure is told, and nothing is done (T8).
+// that every failure is told, and the transaction is rolled back (T8).
 func (h *handler) runTxn(ops []operation) (txnAnswer, error) {
 	result := checkTxn(ops)
 	if result.Errors != nil {

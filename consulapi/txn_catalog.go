@@ -39,13 +39,13 @@ type txnCheck struct {
 	Check sentCheck
 }
 
-// catalogVerb is what a verb of the catalog does, whatever of.
+// catalogVerb is what a verb of the catalog does with a node, a service or a check.
 type catalogVerb struct {
 	kind  string // Node, Service or Check
 	name  string // of the thing, for the texts
 	index uint64 // that the thing has to have for cas and delete-cas; 0: must not exist
 
-	// look returns the thing's index and how it is shown; 0 if it is not there.
+	// look returns the thing's index, 0 if it does not exist, and how it is shown.
 	look   func() (uint64, txnResult)
 	put    func() error
 	remove func() error
@@ -54,8 +54,8 @@ type catalogVerb struct {
 // quoted names a thing as Consul does.
 func quoted(kind, name string) string { return kind + " " + strconv.Quote(name) }
 
-// writesCatalog reports whether the verb of a catalog operation is one that may write, as unknown
-// ones do in Consul (T11).
+// writesCatalog reports whether the verb of a catalog operation may write. In Consul an unknown
+// verb may (T11).
 func writesCatalog(verb string) bool { return verb != "get" }
 
 // puts reports whether the verb is one that puts a thing into the catalog.
@@ -132,8 +132,8 @@ func (op *txnNode) apply(tx *lockd.Txn) ([]txnResult, error) {
 	}.do(op.Verb)
 }
 
-// find notes which node has the ID that is sent, if it is not the one with the name. It is called
-// before the transaction, which cannot look for it.
+// find notes which node has the ID that a get names. It is called before the transaction, which
+// cannot search for an ID.
 func (op *txnNode) find() {
 	if op.Verb != "get" || op.Node.ID == "" {
 		return
@@ -145,8 +145,8 @@ func (op *txnNode) find() {
 	}
 }
 
-// get returns the node that has the ID, if one is sent, and else the one that has the name; the
-// zero one if there is none.
+// get returns the node with the ID that was sent, or with the name if no ID was sent. It returns
+// the zero Node if there is none.
 func (op *txnNode) get(tx *catalog.Txn) catalog.Node {
 	for _, name := range []string{op.Node.Node, op.byID} {
 		if n, _ := tx.Node(name); op.Node.ID == "" || sameName(n.ID, op.Node.ID) {
@@ -196,7 +196,7 @@ func (op *txnService) apply(tx *lockd.Txn) ([]txnResult, error) {
 	}.do(op.Verb)
 }
 
-// orNull returns the tags as a transaction shows them: none are null there.
+// orNull returns the tags as a transaction shows them: an empty list is null there.
 func orNull(tags []string) []string {
 	if len(tags) == 0 {
 		return nil

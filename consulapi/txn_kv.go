@@ -87,8 +87,8 @@ func (op *txnKV) apply(tx *lockd.Txn) ([]txnResult, error) {
 	return nil, refused("unknown KV verb %q", op.Verb)
 }
 
-// lock takes the lock of the key. That the key is delayed is found where the lock would be taken,
-// on the state that the transaction itself has made (X9).
+// lock takes the lock of the key. The lock-delay is checked when the lock would be taken, in the
+// state that the transaction itself has made (X9).
 func (op *txnKV) lock(tx *lockd.Txn) ([]txnResult, error) {
 	e, err := op.locking().acquire(tx)
 	if locked, is := errors.AsType[*lockd.LockedError](err); is {

@@ -4,11 +4,11 @@ import "github.com/lockd/lockd"
 
 // operation is what a transaction is made of.
 type operation interface {
-	// check refuses what is wrong whatever the state is.
+	// check refuses a mistake that does not depend on the state.
 	check() error
 	// writes reports whether the verb is one that may write (T11).
 	writes() bool
-	// apply does it, and returns what is to be told of it, often nothing.
+	// apply does the operation, and returns its results, often none.
 	apply(tx *lockd.Txn) ([]txnResult, error)
 }
 
@@ -30,6 +30,6 @@ func (v txnResult) encode(e *encoder) {
 	e.raw("}")
 }
 
-// refused is why an operation cannot be done, as Consul says it. It has no status of its own: the
-// transaction has.
+// refused returns why an operation cannot be done, in Consul's words. The error has no status of
+// its own: the transaction has.
 func refused(format string, args ...any) error { return reword(nil, format, args...) }

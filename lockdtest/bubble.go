@@ -13,7 +13,7 @@ func inBubble() bool {
 }
 
 // mustReach fails the test if it calls the method in a bubble, and the database was made outside:
-// the bubble does not wait for its goroutines, and so the call would wait for ever.
+// the bubble does not wait for the database's goroutines, so the call would wait for ever.
 func (db *DB) mustReach(method string) {
 	db.t.Helper()
 	if !db.bubbled && inBubble() {

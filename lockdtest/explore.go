@@ -18,10 +18,10 @@ type Faults uint8
 
 // The faults.
 const (
-	// FailedCommits fail: a call that waits for one gets lockd.ErrCommit. If the body calls
-	// World.Restart, one may be in the file nevertheless: then the database has failed.
+	// FailedCommits are commits that fail: a call that waits for one gets lockd.ErrCommit. If the
+	// body calls World.Restart, such a commit may be in the file: then the database has failed.
 	FailedCommits Faults = 1 << iota
-	// LostRenewals of a session are lost for its TTL: Session.Renew returns ErrDropped.
+	// LostRenewals are renewals of a session, lost for its TTL: Session.Renew returns ErrDropped.
 	LostRenewals
 	// Pauses let a goroutine stand still for longer than the TTLs and lock-delays of all sessions.
 	// The renewals of the sessions that it made are lost meanwhile.
@@ -30,8 +30,8 @@ const (
 
 // ExploreOptions configures Explore. A nil *ExploreOptions and the zero value mean the defaults.
 type ExploreOptions struct {
-	// Schedules is how many are run. Zero means 1,000, which takes about a second for a body of
-	// some ten calls. The same number runs the same schedules.
+	// Schedules is how many schedules are run. Zero means 1,000, which takes about a second for a
+	// body of some ten calls. The same number runs the same schedules.
 	Schedules int
 
 	// Changes is how often a schedule departs from its plain order at most: by setting a goroutine
@@ -56,11 +56,11 @@ const (
 // Explore runs the body many times, each time on a database of its own, with its goroutines in
 // another order and with other faults, and fails the test at the first schedule that breaks one of
 // the database's promises or a rule of the body's. It prints that schedule, shrunk to the shortest
-// that was found, step by step, with a seed: go test -lockdtest.seed=... runs exactly that again.
+// that was found, step by step, with a seed: go test -lockdtest.seed=... runs that schedule again.
 //
 // See the package comment for what a schedule is. Explore runs in a bubble of testing/synctest of
-// its own, so it cannot be called in one. It fails the test at once if the options or the seed are
-// not valid. With a seed each call of Explore runs that schedule: -run chooses the test.
+// its own, so it cannot be called in a bubble. It fails the test at once if the options or the seed
+// are not valid. With a seed each call of Explore runs that schedule: -run chooses the test.
 func Explore(t *testing.T, opts *ExploreOptions, body func(w *World)) {
 	t.Helper()
 	e := newExplorer(t, opts, body)
@@ -93,7 +93,7 @@ func newExplorer(t *testing.T, opts *ExploreOptions, body func(w *World)) *explo
 	return e
 }
 
-// complete puts in the defaults.
+// complete fills in the defaults.
 func (o *ExploreOptions) complete() error {
 	switch {
 	case o.Schedules < 0:
@@ -189,8 +189,8 @@ func (e *explorer) replay(p plan) (found *outcome) {
 	return found
 }
 
-// mustEnd fails the test at once if a goroutine is left: the bubble panics then, and what was found
-// has to be told before.
+// mustEnd fails the test at once if a goroutine has not ended: the bubble panics then, and what was
+// found has to be told before.
 func (e *explorer) mustEnd(t *testing.T, found *outcome) {
 	if e.stuck != "" {
 		t.Fatalf("%s\nAnd goroutine %q has not ended with the database, so the bubble panics.",
@@ -198,7 +198,7 @@ func (e *explorer) mustEnd(t *testing.T, found *outcome) {
 	}
 }
 
-// kinds are those that a plan may have beside setBack.
+// kinds returns the kinds that a plan may have besides setBack.
 func (e *explorer) kinds() []kind {
 	kinds := []kind{passTime}
 	for _, f := range []struct {
@@ -221,7 +221,7 @@ func (e *explorer) kinds() []kind {
 // shrink looks for a shorter schedule that breaks the same rule, and returns its outcome with the
 // lines.
 func (e *explorer) shrink(o *outcome) *outcome {
-	if o.failure.rule == ofTest { // no run can be told from another any more
+	if o.failure.rule == ofTest { // Failed stays true, and tells nothing of other runs
 		return o
 	}
 	best := o
@@ -260,7 +260,7 @@ func (e *explorer) shrink(o *outcome) *outcome {
 	return e.run(best.plan, loud)
 }
 
-// shorter reports whether o is easier to read than the other: by its changes, its steps, its order.
+// shorter reports whether o is easier to read than the other: by steps, then changes, then order.
 func (o *outcome) shorter(than *outcome) bool {
 	switch {
 	case o.steps != than.steps:

@@ -7,8 +7,8 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// ErrDropped is returned by Session.Renew when the renewal is one that DropRenewals loses. The
-// session goes on as it was.
+// ErrDropped is returned by Session.Renew when DropRenewals loses the renewal. The session goes on
+// as it was.
 var ErrDropped = errors.New("renewal dropped by the test")
 
 // Expire ends the session now, as if its TTL had passed since it was renewed last: with cause
@@ -23,11 +23,11 @@ func (db *DB) Expire(s *lockd.Session) {
 	db.catchUp()
 }
 
-// FailNextCommit lets the next commit fail with err: the calls that wait for it get
-// lockd.ErrCommit, which wraps err, and nothing of it is visible. What the database does by itself,
-// such as ending a session, is tried again. Of several calls each fails one more commit, in their
-// order. A nil err fails the test, and so does a failure that no commit meets until the test is
-// over.
+// FailNextCommit makes the next commit fail with err: the calls that wait for the commit get
+// lockd.ErrCommit, which wraps err, and nothing of the commit is visible. What the database does by
+// itself, such as ending a session, is tried again. Each further call fails one more commit, in the
+// order of the calls. A nil err fails the test, and so does a failure that no commit has met when
+// the test is over.
 func (db *DB) FailNextCommit(err error) {
 	db.t.Helper()
 	if err == nil {
@@ -38,10 +38,10 @@ func (db *DB) FailNextCommit(err error) {
 	db.failures = append(db.failures, err)
 }
 
-// HoldCommits lets every commit from now on wait, before it has done anything, until release is
+// HoldCommits makes every commit from now on wait, before it has done anything, until release is
 // called: writes block, and what they wrote is not visible. Repeated calls of release do nothing.
-// What the test does not release is released when it is over. To hold commits that are held fails
-// the test.
+// What the test does not release is released when the test is over. A call while commits are held
+// fails the test.
 func (db *DB) HoldCommits() (release func()) {
 	db.t.Helper()
 	db.mu.Lock()
@@ -57,11 +57,11 @@ func (db *DB) HoldCommits() (release func()) {
 	return func() { db.release(held) }
 }
 
-// DropRenewals loses the next n renewals of the session, as if it was paused or cut off: Renew
-// returns ErrDropped, and KeepAlive and Keeper, which renew every half TTL, go on without. The one
-// with which KeepAlive begins is not lost. A later call for the same session replaces n; 0 ends it.
-// A negative n fails the test, and so does a session that does not live in this database; and so
-// does it if the test ends and not one renewal was lost.
+// DropRenewals loses the next n renewals of the session, as if its process was paused or cut off:
+// Renew returns ErrDropped, and KeepAlive and Keeper, which renew every half TTL, go on. The
+// renewal with which KeepAlive begins is not lost. A later call for the same session replaces n; 0
+// ends the losses. The test fails if n is negative, if the session does not live in this database,
+// and if no renewal was lost when the test is over.
 func (db *DB) DropRenewals(s *lockd.Session, n int) {
 	db.t.Helper()
 	if n < 0 {
@@ -79,7 +79,7 @@ func (db *DB) DropRenewals(s *lockd.Session, n int) {
 // drops are the renewals that one session loses.
 type drops struct{ asked, left int }
 
-// renewal is called by the database before each renewal, under its lock or not.
+// renewal is called by the database before each renewal, under the database's lock or not.
 func (db *DB) renewal(session [16]byte) error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -94,7 +94,7 @@ func (db *DB) renewal(session [16]byte) error {
 // hold is one use of HoldCommits, past, present or to come.
 type hold struct {
 	began chan struct{} // closed when commits are held
-	ended chan struct{} // closed when they are let go
+	ended chan struct{} // closed when they are released
 	held  bool          // a commit is held, or was
 }
 
@@ -111,7 +111,7 @@ func (h *hold) on() bool {
 	}
 }
 
-// release lets go what the hold has held, unless that was done.
+// release releases what the hold holds, unless that was done before.
 func (db *DB) release(held *hold) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -146,7 +146,7 @@ func (db *DB) beforeCommit() error {
 	return err
 }
 
-// endFaults lets everything take its course again, and returns the faults that never came about.
+// endFaults ends all faults, and returns those that never came about.
 func (db *DB) endFaults() []string {
 	var unused []string
 	db.mu.Lock()

@@ -19,7 +19,7 @@ const (
 // journal keeps what happens, a line for each step.
 type journal struct {
 	volume volume
-	muted  bool // all come to their ends
+	muted  bool // the goroutines are being ended
 	lines  []line
 }
 
@@ -48,7 +48,7 @@ func (j *journal) note(effect string) {
 	}
 }
 
-// timeline is the lines, below each other.
+// timeline returns the lines as a table.
 func (o *outcome) timeline() string {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 4, 2, ' ', 0)
@@ -75,8 +75,7 @@ func (o *outcome) timeline() string {
 
 const shownIdle = 8 // lines at the beginning and at the end of a time in which only time passes
 
-// idleFrom returns how many lines there are, from the first that is left out, in which only time
-// passes.
+// idleFrom returns how many lines there are, from the first one on, in which only time passes.
 func idleFrom(lines []line) int {
 	for i, l := range lines {
 		if !l.idle {
@@ -123,7 +122,7 @@ func (j *journal) call(what string) string {
 	}
 }
 
-// splitName splits the name of a function in that of its package and the rest.
+// splitName splits the name of a function into the name of its package and the rest.
 func splitName(function string) (pkg, name string) {
 	folder, last := path.Split(function)
 	pkg, name, _ = strings.Cut(last, ".")

@@ -18,8 +18,8 @@ import (
 // one.
 //
 // The methods of Mock that move the clock (Add, Set, WaitForAllTimers) do not wait for the
-// database: Advance does. The methods of DB itself that can fail the test are for the goroutine
-// that runs it.
+// database: Advance does. The methods of DB itself that can fail the test must be called by the
+// goroutine that runs the test.
 type DB struct {
 	*clock.Mock
 	*lockd.DB
@@ -39,10 +39,10 @@ type DB struct {
 var _ clock.Clock = (*DB)(nil)
 
 // New returns a database in memory, whose clock stands at the beginning of Unix time. Nil opts mean
-// the defaults, but that a nil Options.Logger is the test's own output: what has gone wrong stands
-// beside the failure that it led to, and is not shown if the test passes, without -v.
-// Options.Clock is nil, or a *clock.Mock that the test has already; Advance speaks only for this
-// database then.
+// the defaults, except that a nil Options.Logger is the test's own output: what has gone wrong
+// stands beside the failure that it led to, and is shown only if the test fails, or with -v.
+// Options.Clock is nil, or a *clock.Mock that the test has already; Advance then waits for this
+// database only.
 //
 // The database is checked and closed when the test and its subtests are over. New fails the test at
 // once if the options are not valid.
@@ -82,10 +82,10 @@ func New(t testing.TB, opts *lockd.Options) *DB {
 }
 
 // Advance moves the clock by d, and returns when everything that became due has happened, each
-// thing at its instant: what is kept alive is renewed, sessions and lock-delays end, locks are
-// granted, all that are concerned are told. It stops at every deadline on the way, which takes the
-// mock a millisecond or two outside a bubble. While commits are held, what is due is decided, and
-// told only after their release.
+// thing at its instant: sessions that are kept alive are renewed, sessions and lock-delays end,
+// locks are granted, all who are concerned are told. It stops at every deadline on the way, which
+// takes the mock a millisecond or two outside a bubble. While commits are held, what is due is
+// decided, and told only after their release.
 //
 // It is for one goroutine at a time. A negative d fails the test, and so does a call in a bubble of
 // testing/synctest if the database was made outside it.

@@ -43,8 +43,8 @@ func newMonitor(w *World) monitor {
 	}
 }
 
-// forget forgets who holds what: the next process finds it as the file has it. Delays go on by the
-// wall clock, and are never longer than they were.
+// forget forgets who holds what: the next process finds the locks as the file has them. Delays go
+// on by the wall clock, and are never longer than they were.
 func (m *monitor) forget() {
 	for _, k := range m.keys {
 		k.holder, k.shares = lockd.SessionID{}, 0
@@ -55,8 +55,8 @@ func (m *monitor) forget() {
 	m.news = true
 }
 
-// endDelays forgets the delays that are over: that the wall clock is set back brings none of them
-// back (S34).
+// endDelays forgets the delays that are over: setting the wall clock back revives none of them
+// (S34).
 func (m *monitor) endDelays() {
 	for _, k := range m.keys {
 		if !m.world.now.Before(k.delayed) {
@@ -78,8 +78,8 @@ func (m *monitor) life(id lockd.SessionID) time.Duration {
 	return m.sessions[id].TTL + m.sessions[id].Grace
 }
 
-// longest is how long a goroutine stands still so that its lock can have passed on: longer than the
-// TTL and the lock-delay of every session that lives.
+// longest is how long a goroutine stands still for its lock to pass on: longer than the TTL and the
+// lock-delay of every session that lives.
 func (m *monitor) longest() time.Duration {
 	var life, delay time.Duration
 	for id := range m.alive {
@@ -142,7 +142,7 @@ func (m *monitor) session(e lockd.Event) {
 	m.world.journal.note(fmt.Sprintf("%s has ended: %v", m.name(id), e.Cause))
 }
 
-// note tells of the event of a key.
+// note notes the event of a key.
 func (m *monitor) note(e lockd.Event) {
 	j := &m.world.journal
 	if j.volume == quiet {
@@ -211,8 +211,8 @@ func isLoss(cause error) bool {
 		!errors.Is(cause, lockd.ErrKeyDeleted)
 }
 
-// events yields those after the index that are there, and waits for none. Of what was durable, and
-// not told before the process died, there are none.
+// events yields the events after the index that exist, and waits for none. What was durable, and
+// not told before the process died, has no events.
 func events(db *lockd.DB, scope lockd.Scope, index uint64) iter.Seq[lockd.Event] {
 	return func(yield func(lockd.Event) bool) {
 		for ; ; index++ {
@@ -248,13 +248,13 @@ func (c *atOnce) Err() error {
 	return nil
 }
 
-// published is called under the database's lock, before anything is told but losses: so every grant
-// that has ended is told of now (G10).
+// published is called under the database's lock, when losses have been told and nothing else has.
+// So the end of every grant that has ended has been told by now (G10).
 func (p *process) published() {
 	w := p.world
 	w.monitor.news = true
 	if p.db == nil {
-		return // it is being opened
+		return // the database is being opened
 	}
 	live := p.handles[:0]
 	for _, h := range p.handles {
@@ -290,7 +290,7 @@ func (p *process) handed(h hook.Held) {
 	p.handles = append(p.handles, h)
 	k := w.monitor.keys[h.Key]
 	if k != nil && k.fence == h.Fence && k.granted < g.rank {
-		return // it was taken over, as it was
+		return // the call has taken over an older grant
 	}
 	before := p.waitFor(h.Key, g.rank)
 	if slices.ContainsFunc(before, func(g *goroutine) bool { return len(g.keys) > 1 }) {

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// plan is what a seed names: all that is not the body's own about one schedule.
+// plan is what a seed names: all about one schedule that the body does not decide.
 type plan struct {
-	order   uint64   // in which goroutines go on that could all; 0: the order of their beginnings
+	order   uint64   // of goroutines that can all go on; 0: the order of their beginnings
 	changes []change // in the order of their steps
 }
 
-// change is one deviation from the plain order: from that step on, or at the first one after it at
+// change is one deviation from the plain order: at its step, or at the first step after that at
 // which it is possible.
 type change struct {
 	kind kind
@@ -26,24 +26,24 @@ type change struct {
 type kind byte
 
 const (
-	setBack     kind = 's' // who is next goes on after all others
+	setBack     kind = 's' // the next goroutine goes on after all others
 	passTime    kind = 't' // the clock moves to the next deadline, even if goroutines could go on
-	pause       kind = 'p' // who is next stands still for longer than its TTL and lock-delay
-	loseRenewal kind = 'r' // the renewals of the session that is next to be renewed, for its TTL
-	failCommit  kind = 'c' // the next commit, or one more
+	pause       kind = 'p' // the body's next goroutine stands still beyond its TTL and lock-delay
+	loseRenewal kind = 'r' // the session that is renewed next loses its renewals, for its TTL
+	failCommit  kind = 'c' // the next commit fails, or one more
 	unclear     kind = 'u' // the next commit is in the file, and is reported as failed
-	die         kind = 'd' // the process dies, and what it commits is lost
-	dieAfter    kind = 'w' // the process dies, and what it commits is durable
-	dieBack     kind = 'b' // as die, and the wall clock is set back before the next one begins
+	die         kind = 'd' // the process dies, and a commit under way is lost
+	dieAfter    kind = 'w' // the process dies, and a commit under way is durable
+	dieBack     kind = 'b' // like die, and the wall clock is set back before the next one begins
 )
 
 // kinds are those that a seed can name.
 const kinds = "stprcudwb"
 
-// needsFile are those after which a next process opens the file.
+// needsFile are the kinds after which a next process opens the file.
 var needsFile = []kind{unclear, die, dieAfter, dieBack}
 
-// String is the seed.
+// String returns the seed.
 func (p plan) String() string {
 	var seed strings.Builder
 	seed.WriteString(strconv.FormatUint(p.order, 10))
@@ -100,12 +100,12 @@ func sortChanges(changes []change) {
 	slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.step, b.step) })
 }
 
-// nearby is how many steps apart changes are that are drawn close together.
+// nearby is the bound on how many steps apart changes are that are drawn close together.
 const nearby = 8
 
-// drawPlan returns the plan of the schedule of that number, with so many changes of those kinds
-// within so many steps. Number 0 is the plain one. In half of the others the changes are close
-// together, and some the same again: what mends a fault is tried by the next one.
+// drawPlan draws the plan of the schedule with that number. Number 0 is the plain schedule. The
+// others have that many changes, within that many steps. In half of them the changes are close
+// together, and some are repeated, so that a fault comes while another is dealt with.
 func drawPlan(number uint64, changes, steps int, kinds []kind) plan {
 	if number == 0 {
 		return plan{}

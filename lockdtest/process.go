@@ -14,12 +14,12 @@ import (
 	"github.com/lockd/lockd/internal/hook"
 )
 
-// process is what a run plays: a database, and the goroutines that use it. It takes their turns.
+// process is a process that a run plays: a database and its goroutines, whose turns it decides.
 type process struct {
 	world      *World
 	db         *lockd.DB
 	door       *hook.Door
-	database   *goroutine // the one that the database has of its own
+	database   *goroutine // the database's own goroutine
 	goroutines []*goroutine
 	handles    []hook.Held // that were returned, and have not been seen to end
 
@@ -30,7 +30,7 @@ type process struct {
 
 var _ hook.Turns = (*process)(nil)
 
-// goroutine is one that the schedule knows.
+// goroutine is a goroutine that the schedule knows.
 type goroutine struct {
 	name     string
 	turn     chan struct{}
@@ -86,7 +86,7 @@ func (w *World) newProcess(path string) *process {
 	return p
 }
 
-// path returns where the database is of a run in which the process may die.
+// path returns the path for the database of a run in which the process may die.
 func (e *explorer) path() string {
 	if e.dir == "" {
 		e.dir = e.t.TempDir()
@@ -133,8 +133,8 @@ func (p *process) resumed(g *goroutine) {
 	}
 }
 
-// caller returns the goroutine that calls, and nil if it is Explore itself, or one that is about to
-// end with its process.
+// caller returns the goroutine that calls, or nil if Explore itself calls, or a goroutine that is
+// about to end with its process.
 func (p *process) caller() *goroutine {
 	g := p.world.running.Load()
 	if g == nil || g.exiting {
@@ -158,7 +158,7 @@ func (p *process) point(what string, ready func() bool) {
 	p.resumed(g)
 }
 
-// Begin is one of hook.Turns.
+// Begin implements hook.Turns.
 func (p *process) Begin() {
 	p.point("", always)
 	if g := p.world.running.Load(); g != nil {
@@ -166,15 +166,15 @@ func (p *process) Begin() {
 	}
 }
 
-// Return is one of hook.Turns.
+// Return implements hook.Turns.
 func (p *process) Return() { p.point("is answered", always) }
 
-// Wait is one of hook.Turns.
+// Wait implements hook.Turns.
 func (p *process) Wait(why hook.Reason, keys []string) (over func()) {
 	return p.wait(why, keys, p.resumed)
 }
 
-// Hold is one of hook.Turns.
+// Hold implements hook.Turns.
 func (p *process) Hold() (over func()) {
 	return p.wait(hook.Others, nil, func(*goroutine) {})
 }
@@ -189,7 +189,7 @@ func (p *process) wait(why hook.Reason, keys []string, resumed func(*goroutine))
 	return func() {
 		caller := p.world.running.Load() // first: see World.await
 		g.reason, g.keys = "", nil
-		if caller == g { // it had not to wait
+		if caller == g { // it did not have to wait
 			g.state = running
 			return
 		}
@@ -207,7 +207,7 @@ func arrival(why hook.Reason) string {
 	return "has waited for " + string(why)
 }
 
-// Join is one of hook.Turns.
+// Join implements hook.Turns.
 func (p *process) Join() (leave func()) {
 	g := p.database
 	g.call = "begins"
@@ -269,7 +269,7 @@ func (w *World) renews(session [16]byte) error {
 	return ErrDropped
 }
 
-// newID names a session: with a number, so that the lines of a schedule are always the same.
+// newID returns the ID of a new session: a number, so that a schedule always has the same lines.
 func (w *World) newID() (id [16]byte) {
 	binary.BigEndian.PutUint64(id[8:], uint64(len(w.notes)+1))
 	w.notes[id] = &note{maker: w.running.Load()}

@@ -57,8 +57,8 @@ func (e *explorer) run(p plan, v volume) *outcome {
 	return &outcome{plan: p, failure: w.failure, steps: steps, lines: w.journal.lines}
 }
 
-// orderOf returns what gives each goroutine its priority. Of order 0 each has a lower one than that
-// before.
+// orderOf returns the function that gives each goroutine its priority. For order 0, each goroutine
+// has a lower priority than the one before.
 func orderOf(order uint64) func() uint64 {
 	if order == 0 {
 		next := uint64(1) << 62
@@ -117,12 +117,12 @@ func (p *process) next() *goroutine {
 	return p.first(func(*goroutine) bool { return true })
 }
 
-// nextOfBody returns the goroutine of the body's that goes on before its others, or nil.
+// nextOfBody returns the goroutine of the body that goes on, or nil if none can.
 func (p *process) nextOfBody() *goroutine {
 	return p.first(func(g *goroutine) bool { return !g.own })
 }
 
-// first returns the goroutine that goes on first of those that are chosen, or nil.
+// first returns the chosen goroutine that goes on first, or nil.
 func (p *process) first(chosen func(*goroutine) bool) *goroutine {
 	var next *goroutine
 	for _, g := range p.goroutines {
@@ -147,7 +147,7 @@ func (p *process) done() bool {
 	return true
 }
 
-// step has the goroutine go on, until it is held again, waits or ends.
+// step lets the goroutine go on until it is held again, waits or ends.
 func (p *process) step(g *goroutine) {
 	w := p.world
 	w.journal.begin(w, g.name, g.call)
@@ -167,13 +167,13 @@ func (p *process) step(g *goroutine) {
 		w.fail("goroutine", fmt.Sprintf("%s waits for something that is not lockd's: use "+
 			"World.Await", g.name))
 	}
-	if g.called > maxRow { // it may wait in a loop for what another has to do
+	if g.called > maxRow { // it may poll for what another goroutine has to do
 		g.called = 0
 		w.setBack(g)
 	}
 }
 
-// noteState adds to the line of a step where it has led the goroutine.
+// noteState notes in the line of a step that the goroutine now waits or has ended.
 func (w *World) noteState(g *goroutine) {
 	switch g.state {
 	case waiting:
@@ -190,13 +190,13 @@ func describeKeys(keys []string) string {
 	return " of " + strings.Join(keys, ", ")
 }
 
-// setBack has the goroutine go on after all others.
+// setBack lets the goroutine go on after all others.
 func (w *World) setBack(g *goroutine) {
 	w.lowest--
 	g.priority = w.lowest
 }
 
-// change does what the plan says.
+// change carries out a change of the plan.
 func (w *World) change(k kind, path string) {
 	g := w.process.next()
 	switch k {
@@ -241,7 +241,7 @@ func (w *World) change(k kind, path string) {
 	w.journal.begin(w, "", "nothing changes")
 }
 
-// at is the time in words, since the clock began.
+// at returns the time since the clock began, as a text.
 func (w *World) at(t time.Time) string { return t.Sub(time.Unix(0, 0)).String() }
 
 // await lets time pass, until something is due.
@@ -251,7 +251,7 @@ func (w *World) await() {
 		return
 	}
 	next, known := w.process.door.Next()
-	known = known && next.After(w.now) // else it is being done, by one that stands still
+	known = known && next.After(w.now) // else a goroutine that stands still is at it
 	for _, g := range w.process.goroutines {
 		for _, t := range []time.Time{g.wakes, g.paused} {
 			if g.state == held && t.After(w.now) && (!known || t.Before(next)) {
@@ -269,7 +269,7 @@ func (w *World) await() {
 	w.journal.begin(w, "", "the clock moves to "+w.at(next))
 	d := next.Sub(w.now)
 	w.now = next
-	w.running.Store(nil) // for those that a timer of package time wakes: they load it
+	w.running.Store(nil) // for goroutines that a timer of package time wakes: they load it
 	w.clock.Set(next)
 	time.Sleep(d) // for timers of package time
 	synctest.Wait()
@@ -309,7 +309,7 @@ func (w *World) dies(k kind, path string) {
 	w.begins(path)
 }
 
-// reopens closes a database that has failed, when all that ran on it has ended, and has the next
+// reopens closes a database that has failed, when its goroutines are done, and lets the next
 // process begin.
 func (w *World) reopens(path string) {
 	w.journal.begin(w, "", "the database has failed: it is closed, and the next process begins")
@@ -323,7 +323,7 @@ func (w *World) reopens(path string) {
 	}
 }
 
-// begins has the next process begin.
+// begins lets the next process begin.
 func (w *World) begins(path string) {
 	restart := w.restart
 	w.restart, w.renewal, w.commits, w.unclear = nil, false, 0, false
@@ -366,7 +366,7 @@ func (w *World) mustEndWaits() {
 	}
 }
 
-// close closes the database, on a goroutine of its own, and has all go on until none can.
+// close closes the database, on a goroutine of its own, and lets all go on until none can.
 func (p *process) close() (err error) {
 	w := p.world
 	for _, g := range p.goroutines {

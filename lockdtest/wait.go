@@ -15,9 +15,9 @@ import (
 // as soon as none of them can do anything.
 const patience = 10 * time.Second
 
-// WaitForWaiters blocks until at least n calls wait for the key's lock; those that wait for a slot
-// of a semaphore wait at prefix/.lock. It fails the test if that takes more than 10 s of real time;
-// in a bubble as soon as every goroutine is blocked.
+// WaitForWaiters blocks until at least n calls wait for the key's lock; calls that wait for a slot
+// of a semaphore wait at prefix/.lock. It fails the test if that takes more than 10 s of real time,
+// or, in a bubble, as soon as every goroutine is blocked.
 func (db *DB) WaitForWaiters(key string, n int) {
 	db.t.Helper()
 	db.mustReach("WaitForWaiters")
@@ -47,7 +47,7 @@ func (db *DB) WaitForCommit() {
 	}
 }
 
-// wait returns true when the condition holds, and false if it does not for so long.
+// wait returns true when the condition holds, or false if it does not hold within atMost.
 func (db *DB) wait(atMost time.Duration, condition func() bool) bool {
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()
@@ -66,7 +66,7 @@ func (db *DB) wait(atMost time.Duration, condition func() bool) bool {
 	}
 }
 
-// waitsMoved has every wait look at its condition again. The database calls it under its lock.
+// waitsMoved makes every wait check its condition again. The database calls it under its own lock.
 func (db *DB) waitsMoved() {
 	db.mu.Lock()
 	defer db.mu.Unlock()

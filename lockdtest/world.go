@@ -27,7 +27,7 @@ type World struct {
 	failure *failure                  // the first one
 	ended   bool                      // the body has
 
-	// What the plan has to say, and what is left of it.
+	// What is left of the plan, and how far the schedule is.
 	plan    plan
 	order   func() uint64
 	lowest  int64
@@ -43,17 +43,17 @@ type World struct {
 // note is what is known of a session since its ID was given out.
 type note struct {
 	maker *goroutine
-	lost  time.Time // until when its renewals are
+	lost  time.Time // until when its renewals are lost
 }
 
-// rule is one of the body's own.
+// rule is one of the body's own rules.
 type rule struct {
 	name  string
 	holds func() error
 }
 
-// DB returns the database of the process that runs. It is closed when the body has ended: by
-// Explore, and not by the body.
+// DB returns the database of the process that runs. Explore closes it when the body has ended; the
+// body must not.
 func (w *World) DB() *lockd.DB { return w.process.db }
 
 // Clock returns the clock of the database, for code under test that tells the time itself. It moves
@@ -62,22 +62,22 @@ func (w *World) DB() *lockd.DB { return w.process.db }
 func (w *World) Clock() clock.Clock { return w.clock }
 
 // Go starts fn on a goroutine of its own, which the schedule knows by the name. The schedule ends
-// when all goroutines have ended, but for those that are in a call of KeepAlive, Watch or the like:
+// when all goroutines have ended, except those that are in a call of KeepAlive, Watch or the like:
 // such a call ends with the database. A panic of fn fails the test.
 func (w *World) Go(name string, fn func()) {
 	w.process.start(name, fn)
 }
 
-// Yield is a point at which others may go on: for a step of the body's that is no call of lockd's,
-// such as a write to a resource that is outside.
+// Yield is a point at which other goroutines may go on. It is for a step of the body that is not a
+// call of lockd, such as a write to an outside resource.
 func (w *World) Yield() { w.process.point("Yield", always) }
 
-// Await blocks until the condition holds. Explore looks at it when no goroutine runs, so it must
-// not block, and may look at what the body's goroutines share. It takes the place of channels,
+// Await blocks until the condition holds. Explore calls condition when no goroutine runs, so
+// it must not block, and may read what the body's goroutines share. It takes the place of channels,
 // mutexes and the like, for which a goroutine must not wait: Explore would not know who goes on.
 func (w *World) Await(condition func() bool) { w.process.point("Await", condition) }
 
-// Sleep blocks until the clock has moved by d: work takes its time.
+// Sleep blocks until the clock has moved by d, like work that takes time.
 func (w *World) Sleep(d time.Duration) {
 	until := w.now.Add(d)
 	if g := w.process.caller(); g != nil {
@@ -86,9 +86,9 @@ func (w *World) Sleep(d time.Duration) {
 	}
 }
 
-// Invariant adds a rule that has to hold after every step. Explore calls it when no goroutine runs;
-// it may read the database, and must not write to it. An error fails the test, with the name of the
-// rule.
+// Invariant adds a rule that has to hold after every step. Explore calls holds when no goroutine
+// runs; holds may read the database, and must not write to it. An error fails the test, with the
+// name of the rule.
 func (w *World) Invariant(name string, holds func() error) {
 	w.rules = append(w.rules, rule{name, holds})
 }
@@ -99,11 +99,11 @@ func (w *World) Errorf(format string, args ...any) {
 }
 
 // Restart says what the next process runs, so that the schedule may let the process die, once: all
-// goroutines end, without their calls being answered, and fn is run on the database as the file has
-// it. Deferred functions do run, on a database that is closed. Before fn the wall clock may be set
-// back by the longest lock-delay. Or a commit may be reported as failed, by lockd.ErrCommit, that
-// is in the file: then writes return lockd.ErrFailed, and when all goroutines have ended fn is run.
-// Without a call of Restart none of this happens.
+// goroutines end, their calls get no answer, and fn is run on the database as the file has it.
+// Deferred functions do run, on a database that is closed. Before fn the wall clock may be set back
+// by the longest lock-delay. Or a commit that is in the file may be reported as failed, by
+// lockd.ErrCommit: then writes return lockd.ErrFailed, and when all goroutines have ended fn is
+// run. Without a call of Restart none of this happens.
 func (w *World) Restart(fn func()) {
 	w.restart = fn
 	w.explorer.restarts = true

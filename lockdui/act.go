@@ -13,9 +13,9 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// The token of a form is a hash, by the handler's secret, of a random cookie that other sites
-// cannot send (SameSite) and cannot read. So a form that another page has made up is refused, also
-// if a browser tells of no origin.
+// The token of a form is a hash, keyed with the handler's secret, of a random cookie that other
+// sites cannot send (SameSite) and cannot read. So a form that another page has made up is refused,
+// even if the browser names no origin.
 
 const (
 	cookieName  = "lockdui"
@@ -26,7 +26,7 @@ const (
 // action does what a form asks for, and returns where to go then.
 type action func(h *handler, form url.Values) (to string, err error)
 
-// actions has them by the last part of their paths.
+// actions has the actions by the last part of their paths.
 var actions = map[string]action{"force-unlock": forceUnlock, "end-session": endSession}
 
 // act answers a form.
@@ -66,9 +66,9 @@ func (h *handler) act(w http.ResponseWriter, r *http.Request, do action) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// forceUnlock takes a lock from the grant that the page has shown.
+// forceUnlock ends the grant of a lock that the page has shown.
 func forceUnlock(h *handler, form url.Values) (string, error) {
-	key, err := url.QueryUnescape(form.Get("key")) // a field of a form can have no other bytes
+	key, err := url.QueryUnescape(form.Get("key")) // a form field cannot hold every byte
 	if err != nil {
 		return "", err
 	}
@@ -98,7 +98,7 @@ func endSession(h *handler, form url.Values) (string, error) {
 }
 
 // formToken returns the token of the forms of a page, and gives the browser a cookie if it has
-// none. It is empty if there are no actions.
+// none. The token is empty if no actions are allowed.
 func (h *handler) formToken(w http.ResponseWriter, r *http.Request) string {
 	if h.opts.Actions == ShowOnly {
 		return ""

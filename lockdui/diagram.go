@@ -20,8 +20,7 @@ const (
 	sweeps     = 4
 )
 
-// diagram is a drawing of waits: sessions in layers, those that wait left of those that they wait
-// for.
+// diagram is a drawing of waits: sessions in layers, each left of the sessions that it waits for.
 type diagram struct {
 	Width, Height float64
 	Nodes         []*node
@@ -47,8 +46,8 @@ type arrow struct {
 	LX, LY float64 // of the label
 }
 
-// draw makes a diagram of the edges, as many as there is room for, the first ones first. It also
-// returns how many sessions are left out.
+// draw makes a diagram of as many edges as there is room for, the first ones first. It also returns
+// how many sessions are left out.
 func draw(edges []edge) (*diagram, int) {
 	if len(edges) == 0 {
 		return nil, 0
@@ -95,8 +94,8 @@ const (
 	placed
 )
 
-// place finds the layer of the node: one left of all that it waits for. A wait that closes a circle
-// does not count.
+// place finds the layer of the node: left of all nodes that it waits for. A wait that closes a
+// circle does not count.
 func (n *node) place() {
 	if n.state != unseen {
 		return
@@ -111,7 +110,7 @@ func (n *node) place() {
 	n.state = placed
 }
 
-// arrange gives the nodes their places: in each layer near those that they are connected to.
+// arrange gives the nodes their places: in each layer near the nodes that they are connected to.
 func (d *diagram) arrange() {
 	var layers [][]*node
 	for _, n := range d.Nodes {
@@ -191,8 +190,8 @@ func (a *arrow) route(from, to *node, height float64) {
 // Age is how long the session has waited.
 func (a arrow) Age(now time.Time) age { return ageOf(now, a.Since) }
 
-// MX and MY are the middle of the node.
+// MX is the x of the node's middle.
 func (n *node) MX() float64 { return n.X + nodeWidth/2 }
 
-// MY is the middle of the node.
+// MY is the y of the node's middle.
 func (n *node) MY() float64 { return n.Y + nodeHeight/2 }

@@ -47,7 +47,7 @@ func (h *handler) file(_ *http.Request, now time.Time) (content, error) {
 	return v, nil
 }
 
-// Rate is how many commits there were in a second, over the time of the readings.
+// Rate is how many commits there were per second, over the time of the readings.
 func (v fileView) Rate() string {
 	first, last := v.Readings[0], v.Readings[len(v.Readings)-1]
 	span := last.At.Sub(first.At)
@@ -87,8 +87,8 @@ const (
 	curveHeight = 80.0
 )
 
-// Curve is the commits in a second from reading to reading, as points of a polyline; empty if there
-// are too few readings. Top is the highest.
+// Curve is the commits per second from reading to reading, as points of a polyline; empty if there
+// are too few readings. Top is the highest rate.
 func (v fileView) Curve() (points struct{ Points, Top string }) {
 	if len(v.Readings) < 3 {
 		return points

@@ -85,10 +85,9 @@ func chained(edges []edge) []edge {
 	})
 }
 
-// circular returns the sessions that are in a circle of waits, or between two: what is left when
-// sessions that wait for no other one of those left, or that none of those left waits for, are
-// taken away again and again. A slot counts for nothing, since any other slot of its semaphore
-// would do.
+// circular returns the sessions that are in a circle of waits, or between two circles. It removes
+// again and again the sessions that wait for no remaining session, or that no remaining session
+// waits for. A slot does not count, since any other slot of its semaphore would do.
 func circular(edges []edge) map[lockd.SessionID]bool {
 	left := slices.DeleteFunc(slices.Clone(edges), func(e edge) bool { return e.Limit > 0 })
 	for before := -1; before != len(left); {

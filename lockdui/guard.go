@@ -10,7 +10,7 @@ import (
 )
 
 // guard refuses requests that a stranger's page makes a browser send. Its rules are those of lockd
-// serve without a token, but that a link of another page may lead here.
+// serve without a token, except that a link on another page may lead here.
 type guard struct {
 	hosts    Hosts
 	hostname string
@@ -22,7 +22,7 @@ func (g *guard) init(hosts Hosts) {
 	g.hostname, _ = os.Hostname() // without it, the host has no name but localhost
 }
 
-// refuses says why a request is refused, or nothing.
+// refuses returns why a request is refused, or an empty text.
 func (g *guard) refuses(r *http.Request) string {
 	if g.hosts == LocalHosts && !g.isLocal(r.Host) {
 		return fmt.Sprintf("Permission denied: host %q may be a name that a stranger gave this "+
@@ -31,7 +31,7 @@ func (g *guard) refuses(r *http.Request) string {
 	}
 	if r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" &&
 		r.Header.Get("Sec-Fetch-Dest") == "document" {
-		return "" // the person follows a link; the page that has it sees nothing of the answer
+		return "" // the person follows a link; the page with the link sees nothing of the answer
 	}
 	write := *r // the protection lets every read pass, though the server makes the answer
 	write.Method = http.MethodPost
@@ -41,8 +41,8 @@ func (g *guard) refuses(r *http.Request) string {
 	return ""
 }
 
-// isLocal reports whether the host, with or without a port, is this one by a name that no other
-// machine can give it. A browser always names one.
+// isLocal reports whether the host, with or without a port, is an address, or a name that no
+// stranger can give this machine. A browser always names a host.
 func (g *guard) isLocal(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

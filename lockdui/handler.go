@@ -23,12 +23,12 @@ type handler struct {
 	streams atomic.Int64 // that are being answered
 }
 
-// view makes what a page shows for one request. An error is the person's.
+// view makes the content of a page for one request. An error is a mistake in the request.
 type view func(r *http.Request, now time.Time) (content, error)
 
 // content is what one page shows. It is comparable by reflect.DeepEqual.
 type content interface {
-	// template names the template that shows it, and the page itself.
+	// template returns the name of the page, and of the template that shows it.
 	template() string
 }
 

@@ -21,7 +21,7 @@ type keyView struct {
 	History []step
 	Dropped int // steps before these
 
-	// Second is the present one while something lasts, so that its bar grows.
+	// Second is the present second while a hold, delay or wait lasts, so that its bar grows.
 	Second int64
 }
 
@@ -90,7 +90,7 @@ func (h *handler) key(r *http.Request, now time.Time) (content, error) {
 	return v, nil
 }
 
-// Began is when the call began to wait that was granted the lock, if the step is a grant.
+// Began is when the call that was granted the lock began to wait, if the step is a grant.
 func (s step) Began() time.Time { return s.At.Add(-s.Waited) }
 
 // Newest has the steps with the newest first.

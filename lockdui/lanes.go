@@ -33,7 +33,7 @@ type lanes struct {
 	Ticks         []tick
 	Earlier       int  // sessions that are left out
 	Shared        bool // whether some have shared the lock
-	Waited        bool // whether some had waited that were granted it
+	Waited        bool // whether some grants ended a wait
 }
 
 // lane is what one session has done.
@@ -139,7 +139,7 @@ func (d *drawing) lane(p party) *lane {
 	return l
 }
 
-// step draws what ends with a transition.
+// step draws the wait or the hold that ends with the step.
 func (d *drawing) step(s step) {
 	l, one := d.lane(s.party), holding{s.ID, s.grant}
 	if !s.Ended {
@@ -152,7 +152,7 @@ func (d *drawing) step(s step) {
 	d.over[one] = true
 	since, known := d.began[one]
 	if !known {
-		since = d.from // the grant is among what is dropped
+		since = d.from // the grant is among the dropped steps
 	}
 	verb := "held"
 	if s.Shared() {
@@ -178,8 +178,8 @@ func (d *drawing) step(s step) {
 	}
 }
 
-// wait draws a wait that ended with a grant. One that is too short to be seen is drawn longer, from
-// before it began, for the hold follows.
+// wait draws a wait that ended with a grant. A wait too short to be seen is drawn longer, from
+// before it began, since the hold follows.
 func (d *drawing) wait(l *lane, s step) {
 	d.waited = true
 	d.bar("waited", l, s.Began(), s.At, "waited for "+period(s.Waited))
@@ -225,7 +225,7 @@ func (d *drawing) bar(kind string, l *lane, from, to time.Time, text string) {
 	l.Bars = append(l.Bars, b)
 }
 
-// finish gives the lanes their places, the newest ones if there are too many.
+// finish gives the lanes their places, only the newest ones if there are too many.
 func (d *drawing) finish() *lanes {
 	out := &lanes{
 		Width: lanesWidth, Left: lanesLeft, Right: lanesWidth - lanesRight,
@@ -262,7 +262,7 @@ func (d *drawing) finish() *lanes {
 	return out
 }
 
-// label gives a mark the label for which there is room above the bars, before the next one.
+// label gives a mark the first label that has room above the bars, before the next mark.
 func (l *lane) label(at int) {
 	m := &l.Marks[at]
 	room := lanesWidth
@@ -275,7 +275,7 @@ func (l *lane) label(at int) {
 		if m.X+width > lanesWidth-lanesRight {
 			m.Anchor = "end"
 		}
-		if 2*width < room { // the next one may begin left of its mark
+		if 2*width < room { // the next label may begin left of its mark
 			m.Label = text
 			return
 		}

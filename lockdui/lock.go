@@ -14,8 +14,8 @@ import (
 
 // lock is a row of a table of locks: a lock, or a semaphore with all its slots.
 type lock struct {
-	Key   string // of a semaphore the one that has its limit
-	Limit int    // of the semaphore; 0: it is none
+	Key   string // of a semaphore, the key that has its limit
+	Limit int    // of the semaphore; 0: it is not one
 
 	Holders []holder
 	Delays  []lockDelay // of the lock, or of lost slots
@@ -28,7 +28,7 @@ type holder struct {
 	grant
 	Since time.Time // zero: before the file was opened
 
-	// WaitsFor are the locks that the session itself waits for, where that is looked for.
+	// WaitsFor are the locks that the session itself waits for, if that was looked up.
 	WaitsFor []place
 }
 
@@ -47,10 +47,10 @@ type lockDelay struct {
 	Mode  lockd.LockMode // in which the lock was lost
 }
 
-// place is a lock, as sessions name those that they hold or wait for.
+// place names a lock that a session holds or waits for.
 type place struct {
 	Key   string
-	Limit int // of the semaphore; 0: it is none
+	Limit int // of the semaphore; 0: it is not one
 }
 
 // Name is what the lock is called.
@@ -64,7 +64,7 @@ type waiter struct {
 	All   int            // how many locks it waits for at once
 }
 
-// limitSuffix is what a semaphore's key has behind the semaphore's prefix.
+// limitSuffix follows the semaphore's prefix in its key.
 const limitSuffix = "/.lock"
 
 // Name is what the lock is called: the key, or the prefix of a semaphore.
@@ -150,7 +150,7 @@ func (l lock) Waiting() time.Time {
 	return first
 }
 
-// Held is the instant since when it is held by the oldest of its holders, if that is known.
+// Held is the instant since when the oldest of the holders has held the lock, if that is known.
 func (l lock) Held() time.Time {
 	var first time.Time
 	for _, h := range l.Holders {
@@ -161,7 +161,7 @@ func (l lock) Held() time.Time {
 	return first
 }
 
-// add takes what is known of the lock, or of one slot.
+// add adds what info tells of the lock, or of one slot.
 func (l *lock) add(info lockd.LockInfo) {
 	for h := range holdersOf(info) {
 		l.Holders = append(l.Holders, holder{
@@ -176,7 +176,7 @@ func (l *lock) add(info lockd.LockInfo) {
 	}
 }
 
-// holdersOf yields those that hold the lock, whatever the mode.
+// holdersOf yields the holders of the lock, whatever the mode.
 func holdersOf(info lockd.LockInfo) iter.Seq[lockd.Holder] {
 	if len(info.Holders) > 0 || info.Holder.ID.IsZero() {
 		return slices.Values(info.Holders)
@@ -188,7 +188,7 @@ func holdersOf(info lockd.LockInfo) iter.Seq[lockd.Holder] {
 	}
 }
 
-// sortHolders puts those first that have held it for longest.
+// sortHolders puts the holders first that have held the lock for longest.
 func (l *lock) sortHolders() {
 	slices.SortStableFunc(l.Holders, func(a, b holder) int { return cmp.Compare(a.Fence, b.Fence) })
 }

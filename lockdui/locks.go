@@ -13,7 +13,7 @@ type locksView struct {
 	Sort   string // of orders
 	Sorts  []choice
 
-	// Longest is what is waited for longest, of all that begin with the prefix; nil if nothing is.
+	// Longest is the lock with the prefix that has the longest wait; nil if none is waited for.
 	Longest *lock
 
 	Locks  []*lock // of this window
@@ -28,7 +28,7 @@ type choice struct {
 	Chosen     bool
 }
 
-// order is an order of locks. Those that it takes for equal are in the order of their keys.
+// order is an order of locks. Locks that compare equal are in the order of their keys.
 type order struct {
 	name    string
 	compare func(a, b *lock) int
@@ -46,7 +46,7 @@ var orders = []order{
 	{"key", func(a, b *lock) int { return 0 }},
 }
 
-// earlier compares instants, with those that there are before those that there are not.
+// earlier compares instants. The zero time comes after all others.
 func earlier(a, b time.Time) int {
 	switch {
 	case a.IsZero() && b.IsZero():

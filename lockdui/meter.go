@@ -13,8 +13,8 @@ const (
 	readingsFor  = 2 * time.Minute // are kept
 )
 
-// meter makes rates of counts. It reads them whenever a page is made: what has to be known of the
-// time in between are only the counts at its ends. Its methods may be called by many goroutines.
+// meter turns counts into rates. It reads the counts whenever a page is made: of the time in
+// between, only the counts at its ends are needed. Its methods may be called by many goroutines.
 type meter struct {
 	mu       sync.Mutex
 	readings []reading // the oldest first; never empty
@@ -30,7 +30,7 @@ func (m *meter) init(now time.Time, stats lockd.Stats) {
 	m.readings = []reading{{now, stats.Commits.Count}}
 }
 
-// note takes the counts, unless it has some that are hardly older.
+// note takes the counts, unless the last reading is hardly older.
 func (m *meter) note(now time.Time, stats lockd.Stats) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

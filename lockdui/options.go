@@ -16,15 +16,15 @@ type Options struct {
 	// Actions says what a person may do with the pages. The default is ShowOnly.
 	Actions Actions
 
-	// Hosts says by which names of its host the handler may be asked. The default is LocalHosts.
+	// Hosts says for which host names the handler takes requests. The default is LocalHosts.
 	Hosts Hosts
 
-	// Now tells the time by the database's clock, if lockd.Options.Clock is not the real one. The
+	// Now returns the time of the database's clock, if lockd.Options.Clock is not the real one. The
 	// default is time.Now.
 	Now func() time.Time
 
-	// Logger is told of each action, and of panics, which cost the request that they happened in.
-	// The default is slog.Default().
+	// Logger is told of each action and each panic. A panic ends only the request that it happened
+	// in. The default is slog.Default().
 	Logger *slog.Logger
 }
 
@@ -40,8 +40,8 @@ const (
 	ForceUnlockAndEnd
 )
 
-// Hosts says by which names of its host a handler may be asked. A page of a stranger could have
-// the stranger's own name stand for this machine, and would then be of the same origin.
+// Hosts says for which host names a handler takes requests. A stranger's page could let the
+// stranger's own host name stand for this machine, and would then be of the same origin.
 type Hosts uint8
 
 // The rules for hosts.

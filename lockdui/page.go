@@ -58,14 +58,14 @@ func headOf(stats lockd.Stats, view string) head {
 	return head
 }
 
-// render writes a template. They are fixed, so that an error is a fault of this package.
+// render writes a template. The templates are fixed, so an error is a fault of this package.
 func (p page) render(w io.Writer, name string) {
 	if err := templates.ExecuteTemplate(w, name, p); err != nil {
 		panic(err)
 	}
 }
 
-// Main is the template of the body, rendered: a template cannot name another by a variable.
+// Main renders the template of the body: a template cannot name another by a variable.
 func (p page) Main() (template.HTML, error) {
 	var out strings.Builder
 	err := templates.ExecuteTemplate(&out, p.Body.template(), p)
@@ -104,22 +104,22 @@ func more(rows any, shown int) string {
 // left is the time that is left until an instant, drawn as a bar that runs out.
 type left struct {
 	Until time.Time
-	Of    time.Duration // as long as the whole bar
-	What  string        // of what it is left, for those who cannot see the bar
+	Of    time.Duration // the length of the whole bar
+	What  string        // what the time is left of, for people who cannot see the bar
 	now   time.Time
 }
 
-// Millis is what is left, in milliseconds.
+// Millis is the time that is left, in milliseconds.
 func (l left) Millis() int64 { return max(0, l.Until.Sub(l.now)).Milliseconds() }
 
 // Whole is the length of the bar, in milliseconds.
 func (l left) Whole() int64 { return l.Of.Milliseconds() }
 
-// Text is what is left.
+// Text is the time that is left.
 func (l left) Text() string { return period(l.Until.Sub(l.now)) }
 
-// delay is a lock-delay, with what is left of it. The bar is that of the longest one, so that two
-// delays can be compared.
+// delay is a lock-delay, with what is left of it. The whole bar stands for the longest one
+// possible, so that two delays can be compared.
 type delay struct {
 	left
 	Mode lockd.LockMode
@@ -147,7 +147,7 @@ func (p party) Text() string { return cmp.Or(cellOrNone(p.Name), p.Short()) }
 // Short is the beginning of the ID, enough to tell sessions apart.
 func (p party) Short() string { return p.ID.String()[:8] }
 
-// Box is the same for a drawing, where there is little room.
+// Box is Text for a drawing, where there is little room.
 func (p party) Box() string {
 	if p.Name == "" {
 		return p.Short()

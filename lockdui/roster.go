@@ -14,7 +14,7 @@ import (
 // endsKept is how many ends of sessions are kept.
 const endsKept = 100
 
-// roster knows when the sessions that live were made and why the last ones ended, from a Watch of
+// roster knows when the live sessions were made and why the last sessions ended, from a Watch of
 // all sessions. Its methods may be called by many goroutines.
 type roster struct {
 	mu sync.Mutex // guards what follows
@@ -38,8 +38,8 @@ func newRoster() *roster {
 	return &roster{made: make(map[lockd.SessionID]time.Time), changed: make(chan struct{})}
 }
 
-// follow notes what happens to sessions, those events included that are kept from before, until the
-// database is closed. If some of them are dropped, it begins at the index.
+// follow notes the events of sessions, those kept from before included, until the database is
+// closed. If some of the kept events are dropped, it begins at the index.
 func (r *roster) follow(db *lockd.DB, index uint64) {
 	at := uint64(0) // what was noted last
 	for {
@@ -60,7 +60,7 @@ func (r *roster) follow(db *lockd.DB, index uint64) {
 	}
 }
 
-// miss notes that there were events that were not seen: ends maybe.
+// miss notes that events, maybe of ends, were dropped before they were seen.
 func (r *roster) miss(db *lockd.DB) {
 	live := make(map[lockd.SessionID]bool)
 	for s := range db.Sessions() {
@@ -101,7 +101,7 @@ func (r *roster) news() <-chan struct{} {
 }
 
 // all returns when sessions were made, some of which may have ended, and the ends that are kept,
-// the newest first. Complete is false if there were ends in between that are not known.
+// the newest first. complete is false if some ends in between may not be known.
 func (r *roster) all() (made map[lockd.SessionID]time.Time, ended []ending, complete bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

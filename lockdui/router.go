@@ -12,26 +12,26 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// A page is asked for by the last part of its path. What it shows comes from its view, a function
-// of this table that makes its content: data with instants in it and no ages, so that two contents
-// are equal unless something has happened. A browser that asks for text/event-stream at the same
-// address gets that page again whenever its content is another (stream.go).
+// The last part of a path names the page. The page's content comes from its view, a function in
+// handler.views: data with instants in it and no ages, so that two contents are equal unless
+// something has happened. A browser that asks for text/event-stream at the same address gets that
+// page again whenever its content has changed (stream.go).
 
-// Handler returns an http.Handler that shows the database. It is mounted at a path that ends in a
-// slash, with or without http.StripPrefix, for it looks at the last part of the path only. A nil
-// opts means the defaults.
+// Handler returns an http.Handler that shows the database. Mount it at a path that ends in a slash,
+// with or without http.StripPrefix: it looks only at the last part of the path. A nil opts means
+// the defaults.
 //
-// It asks for no token and no login: that is for the server to do in front of it, in particular if
-// Options.Actions allows any. It refuses requests that a browser sends for a page of another
-// origin, and those for a host that Options.Hosts does not allow. An action also has to bear a
+// The handler asks for no token and no login: a server in front of it has to, in particular if
+// Options.Actions allows any action. It refuses requests that a browser sends for a page of another
+// origin, and requests for a host that Options.Hosts does not allow. An action also has to bear a
 // token that only the handler's own pages have.
 //
-// Neither Handler nor the pages wait for the function of an Update that runs, so that a person sees
-// what is held up by one. Handler starts a goroutine, which ends when the database is closed. After
-// that the pages show the last state. It sets no time limits, and answers at most 64 streams at a
-// time.
+// Neither Handler nor the pages wait for a running function of an Update, so that a person sees
+// what such a function holds up. Handler starts a goroutine, which ends when the database is
+// closed. After that the pages show the last state. The handler sets no time limits, and answers at
+// most 64 streams at a time.
 //
-// It returns lockd.ErrInvalid for options that are out of their bounds.
+// Handler returns lockd.ErrInvalid for options that are out of their bounds.
 func Handler(db *lockd.DB, opts *Options) (http.Handler, error) {
 	complete, err := opts.complete()
 	if err != nil {
@@ -48,7 +48,7 @@ func Handler(db *lockd.DB, opts *Options) (http.Handler, error) {
 	return h, nil
 }
 
-// ServeHTTP answers one request. A panic costs only that.
+// ServeHTTP answers one request. A panic ends only that request.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		switch cause := recover(); cause {
@@ -98,7 +98,7 @@ const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 
 	"img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; " +
 	"frame-ancestors 'none'"
 
-// serveAsset answers with a file that pages name.
+// serveAsset answers with a file that the pages refer to.
 func serveAsset(w http.ResponseWriter, r *http.Request, name string) {
 	content, err := assets.ReadFile("assets/" + name)
 	if err != nil || strings.HasSuffix(name, ".html") {

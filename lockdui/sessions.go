@@ -57,7 +57,7 @@ type wait struct {
 	Mode  lockd.LockMode
 }
 
-// Shared reports whether it is to be had together with others.
+// Shared reports whether the lock is to be shared with others.
 func (w wait) Shared() bool { return w.Mode == lockd.Shared }
 
 // first is the instant since when the session waits; zero if it does not.

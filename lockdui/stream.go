@@ -19,15 +19,15 @@ const (
 	maxStreams = 64
 
 	// look is how often a stream looks for what no event tells of: calls that begin to wait or
-	// give up, delays that are over, renewals. It also says then that it is alive.
+	// give up, delays that are over, renewals. The stream also says then that it is alive.
 	look = time.Second
 
 	// leastPause is between two pages of a stream, so that a person can read them.
 	leastPause = 50 * time.Millisecond
 
-	// restFactor is how many times longer than the making of pages the pauses after them are, so
-	// that a viewer takes a small part of one core, however many locks there are. As much as
-	// mostOwed of the pauses may be made later: what changes after a quiet time comes at once.
+	// restFactor is how many times longer the pause after a page is than the making of the page, so
+	// that a viewer takes a small part of one core, however many locks there are. Up to mostOwed of
+	// the pauses may be made later, so that a change after a quiet time comes at once.
 	restFactor = 9
 	mostOwed   = time.Second
 )
@@ -63,8 +63,8 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request, view view) {
 	_ = s.run(ctx, changes) // the client is gone, which is its own affair
 }
 
-// changes returns a channel that has something in it after something has changed that the page may
-// show. It is closed when ctx has ended, and so has the goroutine that fills it.
+// changes returns a channel that gets a value when something that the page may show has changed.
+// The channel is closed when ctx and the goroutine that fills the channel have ended.
 func (h *handler) changes(ctx context.Context, body content) <-chan struct{} {
 	scope, every := lockd.PrefixScope(""), false
 	if v, ok := body.(keyView); ok && v.Lock.Limit == 0 {
@@ -82,7 +82,7 @@ func (h *handler) changes(ctx context.Context, body content) <-chan struct{} {
 				}
 				select {
 				case changes <- struct{}{}:
-				default: // the page is not made yet after the last one, and will show both
+				default: // no page was made since the last change: the next one shows both
 				}
 			}
 			if h.db.Err() != nil {
@@ -115,7 +115,7 @@ func (s *streaming) run(ctx context.Context, changes <-chan struct{}) error {
 	defer looks.Stop()
 	pause := time.NewTimer(0)
 	defer pause.Stop()
-	var rested time.Time // when all pauses are made
+	var rested time.Time // when all pauses will be over
 	for {
 		news := s.h.roster.news() // before the page is made: what comes after it is seen next time
 		began := time.Now()
@@ -166,7 +166,7 @@ func (s *streaming) show() error {
 	return s.send(p.Head.Index, html.Bytes())
 }
 
-// send sends an event; without a text one that says only that the stream is alive.
+// send sends an event. Without html the event says only that the stream is alive.
 func (s *streaming) send(index uint64, html []byte) error {
 	var out bytes.Buffer
 	kind := "view"

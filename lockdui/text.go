@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// What a key or name may take on a page, in characters. It may have 16 KiB.
+// How many characters a key or a name may take on a page. It may have 16 KiB.
 const (
 	boxLength   = 20
 	cellLength  = 80
@@ -18,7 +18,7 @@ const (
 )
 
 // printed returns a key or a name for people to read, as the command does: in quotes, with escapes
-// as in Go, if it has something that is not simply shown, or could be taken for quoted text.
+// as in Go, if some of it cannot simply be shown, or it could be taken for quoted text.
 func printed(text string) string {
 	if strings.HasPrefix(text, `"`) || strings.HasPrefix(text, " ") ||
 		strings.HasSuffix(text, " ") || strings.Contains(text, "  ") || text == "" ||
@@ -129,7 +129,7 @@ func figure[T int | int64 | uint64](n T) string {
 	return digits
 }
 
-// clockTime is an instant for people, and what it stands for in full.
+// clockTime is an instant for people: the time if it is today, else the date too.
 func clockTime(now, at time.Time) string {
 	if at.Year() == now.Year() && at.YearDay() == now.YearDay() {
 		return at.Format("15:04:05")
@@ -137,7 +137,7 @@ func clockTime(now, at time.Time) string {
 	return at.Format("2006-01-02 15:04")
 }
 
-// age is how long ago an instant was: text, which the page moves on.
+// age is how long ago an instant was. The page keeps the text current.
 type age struct {
 	Text   string
 	Millis int64

@@ -14,8 +14,8 @@ type window struct {
 	Before, After    string // empty: there is none
 }
 
-// windowOf returns the rows of the page that the query asks for, the last one if it asks for one
-// beyond that. Addresses keep the rest of the query, and lead to the same view.
+// windowOf returns the rows of the page that the query asks for, or of the last page if it asks for
+// a later one. Addresses keep the rest of the query, and lead to the same view.
 func windowOf[T any](rows []T, view string, query url.Values) ([]T, window) {
 	if len(rows) == 0 {
 		return nil, window{}

@@ -68,14 +68,14 @@ func (b *bench) measure(g group) error {
 	return err
 }
 
-// roundsOnDisk has rounds on disk last so long, until back is called.
+// roundsOnDisk makes rounds on disk last for window, until back is called.
 func (b *bench) roundsOnDisk(window time.Duration) (back func()) {
 	before := b.onDisk
 	b.onDisk = window
 	return func() { b.onDisk = before }
 }
 
-// size is how many there are of something, which may be fewer if the run is a quick one.
+// size returns how many of something to measure with: all, some in a quick run, or a chunk.
 func (b *bench) size(all, some int) int {
 	switch b.effort {
 	case quick:
@@ -105,7 +105,7 @@ func (b *bench) setting(text string) {
 	}
 }
 
-// warmupPart is what part of a round one lasts that does not count.
+// warmupPart is how many times shorter a round is that does not count.
 const warmupPart = 4
 
 // inTurn runs the trials round by round, after shorter rounds that do not count.
@@ -114,10 +114,10 @@ func (b *bench) inTurn(trials ...measure.Trial) ([]measure.Figures, error) {
 }
 
 // diskSlices is how often trials take turns in a round on disk that is cut into slices. A disk has
-// slow moments of some tenths of a second, of which all are to have their share.
+// slow moments of some tenths of a second, which should hit all trials alike.
 const diskSlices = 3
 
-// inSlices is inTurn where the trials take turns so many times in a round.
+// inSlices is inTurn, but the trials take turns that many times in a round.
 func (b *bench) inSlices(slices int, trials ...measure.Trial) ([]measure.Figures, error) {
 	inRAM, onDisk := b.inRAM, b.onDisk
 	b.inRAM, b.onDisk = inRAM/warmupPart, onDisk/warmupPart
@@ -130,8 +130,8 @@ func (b *bench) inSlices(slices int, trials ...measure.Trial) ([]measure.Figures
 // chunk is how many operations in memory pass between two looks at the time.
 const chunk = 1000
 
-// loop is a trial of one goroutine that does op with one key after the other. There are as many
-// keys as some chunks.
+// loop is a trial of one goroutine that does op with one key after the other. The number of keys is
+// a multiple of chunk.
 func (b *bench) loop(name string, keys []string, op func(key string) error) measure.Trial {
 	return chunks(name, &b.inRAM, keys, chunk, func(some []string) error {
 		for _, key := range some {
@@ -143,9 +143,9 @@ func (b *bench) loop(name string, keys []string, op func(key string) error) meas
 	})
 }
 
-// chunks is a trial of one goroutine that does op with so many keys at a time. It goes on where it
-// stopped the last time: what a round has time for may be a small part of the keys. There are as
-// many keys as some chunks.
+// chunks is a trial of one goroutine that does op with size keys at a time. Each round goes on
+// where the last one stopped: a round may have time for only a small part of the keys. The number
+// of keys is a multiple of size.
 func chunks(
 	name string, window *time.Duration, keys []string, size int, op func(some []string) error,
 ) measure.Trial {
@@ -197,7 +197,7 @@ func crowd(
 	op func(worker int, key string) error,
 ) measure.Trial {
 	own := len(keys) / workers
-	begun := 0 // each goes on where it stopped the last time, or near to it: see chunks
+	begun := 0 // each worker goes on about where it stopped: see chunks
 	return measure.Trial{Name: name, Run: func() (measure.Cost, error) {
 		cost, err := measure.Crowd(*window, workers, func(worker, i int) error {
 			return op(worker, keys[worker*own+(begun+i)%own])
@@ -207,7 +207,7 @@ func crowd(
 	}}
 }
 
-// keysOf returns so many keys, in an order that is random and the same in each run.
+// keysOf returns count keys, in an order that is random and the same in each run.
 func keysOf(count int) []string {
 	keys := orderedKeys(count)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -224,7 +224,7 @@ func orderedKeys(count int) []string {
 	return keys
 }
 
-// slower is a row that says how many times as long as the rival lockd takes.
+// slower returns a row that says how many times as long lockd takes as the rival.
 func slower(
 	target, what string, bound measure.Bound, ours measure.Series, rival string,
 	theirs measure.Series,
@@ -233,7 +233,7 @@ func slower(
 		Ours: ours, Theirs: theirs, Rival: rival}
 }
 
-// faster is a row that says how many times as fast as the rival lockd is.
+// faster returns a row that says how many times as fast lockd is as the rival.
 func faster(
 	target, what string, bound measure.Bound, ours measure.Series, rival string,
 	theirs measure.Series,

@@ -17,7 +17,7 @@ import (
 )
 
 // inBusyProgram measures durable writes while other goroutines spin on every core: group commit
-// lets those run first who were just answered, and must not wait there for those who spin.
+// lets the goroutines run first that were just answered, and must not wait for those that spin.
 func inBusyProgram(b *bench) error {
 	const most = 512
 	keys := keysOf(b.size(most*ownKeys, most*ownKeys))
@@ -167,7 +167,7 @@ func (b *bench) manyKeysBesideSpinning() error {
 		b.besideSpinning("durable pairs, new keys, RemoveAfter"+times, fresh[0], fresh[1]))
 }
 
-// spinning is the trial in a busy program. What is between the rounds is not kept waiting.
+// spinning is the trial in a busy program. Nothing spins between the rounds.
 func spinning(trial measure.Trial) measure.Trial {
 	return measure.Trial{Name: trial.Name, Run: func() (measure.Cost, error) {
 		stop := spin()

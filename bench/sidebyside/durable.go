@@ -100,7 +100,7 @@ type crowdPlan struct {
 	others []contender // more rivals
 }
 
-// contender is a rival, and how many times as fast lockd is to be.
+// contender is a rival, and how many times as fast lockd has to be.
 type contender struct {
 	measure.Trial
 	asked measure.Bound
@@ -165,8 +165,8 @@ func durablePairs(b *bench, plan crowdPlan) error {
 
 const redisPair = "Redis, SET NX + DEL"
 
-// batches returns bbolt's Batch as it is by default, and as it is when it is told how many
-// goroutines there are.
+// batches returns bbolt's Batch with its default size, and with a size of as many goroutines as
+// there are.
 func (b *bench) batches(bolt *rival.Bolt, plan crowdPlan) ([]contender, error) {
 	best, err := b.sweep(bolt, rival.DefaultBatchSize, plan.workers, plan.keys)
 	if err != nil {
@@ -181,7 +181,7 @@ func (b *bench) batches(bolt *rival.Bolt, plan crowdPlan) ([]contender, error) {
 }
 
 // together is a trial of one goroutine that writes in one Update what all the workers of a crowd
-// write: no group commit into bbolt can be faster. Two of them are a pair of each.
+// write: no group commit into bbolt can be faster. Two Updates are a pair of each worker.
 func (b *bench) together(bolt *rival.Bolt, workers int, keys []string) measure.Trial {
 	own := len(keys) / workers
 	rows := make([]string, workers)
@@ -198,8 +198,8 @@ func (b *bench) together(bolt *rival.Bolt, workers int, keys []string) measure.T
 	}}
 }
 
-// sweep tries every delay that bbolt's Batch may wait for others, for so many at most, and returns
-// the trial with the best one.
+// sweep tries several delays for which bbolt's Batch waits for others, for at most size of them,
+// and returns the trial with the best delay.
 func (b *bench) sweep(
 	bolt *rival.Bolt, size, workers int, keys []string,
 ) (measure.Trial, error) {

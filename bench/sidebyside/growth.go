@@ -9,7 +9,7 @@ import (
 )
 
 // growth is P11: what a pair costs with few keys and with many. The stores of one comparison are
-// alive together, those of different ones are not.
+// alive together, those of different comparisons are not.
 func growth(b *bench) error {
 	sizes := []int{1000, 100_000, 1_000_000}
 	if b.effort != full {
@@ -25,7 +25,7 @@ func growth(b *bench) error {
 	return nil
 }
 
-// atLast is what is asked with the largest size; what is between is only shown.
+// atLast returns the target, which is only for the largest size: sizes between are only shown.
 func atLast(sizes []int, n int, limit float64) measure.Bound {
 	if n < len(sizes)-1 {
 		return measure.Bound{}
@@ -102,8 +102,8 @@ func growBesideTree(b *bench, sizes []int) error {
 	return nil
 }
 
-// growOnDisk compares growth with that of bbolt's own Update of the same rows: of one row for a
-// goroutine that is alone, and for a crowd of as many at once.
+// growOnDisk compares growth with the growth of bbolt's own Update of the same rows: of one row for
+// a goroutine alone, and of as many rows as a crowd has goroutines.
 func growOnDisk(b *bench, sizes []int) error {
 	const crowd = 64
 	defer b.roundsOnDisk(b.onDisk / 2 / diskSlices)() // there are more trials than elsewhere
@@ -149,8 +149,8 @@ func growOnDisk(b *bench, sizes []int) error {
 	return nil
 }
 
-// rowsAtOnce is a trial of transactions of bbolt's that write some of the keys each, two of which
-// are as many pairs.
+// rowsAtOnce is a trial of bbolt transactions that each write some of the keys. Two transactions
+// make as many pairs as they have keys.
 func (b *bench) rowsAtOnce(
 	name string, bolt *rival.Bolt, keys []string, rows int,
 ) measure.Trial {

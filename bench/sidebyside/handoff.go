@@ -59,8 +59,8 @@ func handOffsInMemory(b *bench) error {
 	return nil
 }
 
-// queueUp has a queue served again and again, until what is measured of that lasts for a round. That
-// they begin to wait is not measured: a queue of 1,000 is served in less than a millisecond.
+// queueUp serves a queue again and again, until the measured time lasts for a round. The time until
+// all waiters wait is not measured: a queue of 1,000 is served in less than a millisecond.
 func (b *bench) queueUp(serve func() (measure.Cost, error)) (sum measure.Cost, err error) {
 	for sum.Wall < b.inRAM {
 		cost, err := serve()
@@ -124,8 +124,8 @@ func newQueue(path string, opts *lockd.Options) (*queue, error) {
 	return q, nil
 }
 
-// serve has so many wait for the lock, each of which takes and releases it. It measures from its
-// first release on until some of them are served, and sends the others away.
+// serve lets that many sessions wait for the lock, each of which takes and releases it. It measures
+// from its own first release until served of them are served, and sends the others away.
 func (q *queue) serve(waiters, served int) (measure.Cost, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -147,7 +147,7 @@ func (q *queue) serve(waiters, served int) (measure.Cost, error) {
 			if err == nil {
 				if left.Add(-1) == 0 {
 					close(enough)
-					<-measured // so that nothing more happens before
+					<-measured // so that nothing more happens before the time is taken
 				}
 				err = lock.Unlock()
 			}
@@ -164,7 +164,7 @@ func (q *queue) serve(waiters, served int) (measure.Cost, error) {
 	return cost, errors.Join(append(failures, err)...)
 }
 
-// timed releases the lock, and returns what it took until enough were served.
+// timed releases the lock, and returns the cost until enough were served.
 func (q *queue) timed(
 	first *lockd.Lock, served int, enough <-chan struct{},
 ) (cost measure.Cost, err error) {
@@ -179,7 +179,7 @@ func (q *queue) timed(
 	return cost, nil
 }
 
-// await returns when so many wait for the lock.
+// await returns when that many sessions wait for the lock.
 func (q *queue) await(waiters int) error {
 	for {
 		stats := q.db.Stats()
@@ -190,8 +190,8 @@ func (q *queue) await(waiters int) error {
 	}
 }
 
-// passOn has so many goroutines wait, each for a channel of its own, and wake each other in turn.
-// They count as those of serve do.
+// passOn lets that many goroutines wait, each for a channel of its own, and wake each other in
+// turn. They count as the sessions in serve do.
 func passOn(waiters int) measure.Cost {
 	channels := make([]chan struct{}, waiters+1)
 	for i := range channels {

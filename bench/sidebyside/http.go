@@ -38,8 +38,8 @@ func overHTTP(b *bench) error {
 }
 
 // throughTransport compares the client without a socket with the library's own calls: what the
-// client, the transport and the handler add to a pair. What of that is the client's shows where it
-// is answered at once.
+// client, the transport and the handler add to a pair. The client's part shows when it is answered
+// at once.
 func throughTransport(b *bench, db *ours, workers int) error {
 	transport, err := consulapi.Transport(db.DB, nil)
 	if err != nil {

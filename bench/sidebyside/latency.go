@@ -21,7 +21,7 @@ func latency(b *bench) error {
 }
 
 // tryLockInCrowd measures single calls of one goroutine beside many others, in commits: how long
-// one takes is known from their number.
+// a commit takes is known from the number of commits.
 func tryLockInCrowd(b *bench) error {
 	const workers = 64
 	// In a shorter round the slowest call of 100 is the slowest of all.
@@ -50,8 +50,8 @@ func tryLockInCrowd(b *bench) error {
 	return nil
 }
 
-// probed is a trial of one goroutine that takes and releases a lock of its own beside the crowd. What it
-// tells is the 99th percentile of its TryLocks.
+// probed is a trial of one goroutine that takes and releases a lock of its own beside the crowd.
+// Its cost is the 99th percentile of its TryLocks.
 func (o *ours) probed(crowd measure.Trial) measure.Trial {
 	return measure.Trial{Name: "TryLock", Run: func() (measure.Cost, error) {
 		var took measure.Series
@@ -136,7 +136,7 @@ const (
 func dueIn(i int) time.Duration { return firstDue + time.Duration(i)*dueApart }
 
 // lateTimers returns how late some timers ring, each for a goroutine that does nothing but wait for
-// it: what nobody can be told earlier.
+// it. No session can be told earlier.
 func lateTimers() measure.Series {
 	late := make(measure.Series, dueSessions)
 	var running sync.WaitGroup
@@ -155,8 +155,8 @@ func lateTimers() measure.Series {
 
 const dueSessions = 20
 
-// lonePuts returns what some writes take that are alone, and as far apart as the ends of sessions:
-// one that follows another at once finds the processors and the disk awake.
+// lonePuts returns how long some lone writes take, which are as far apart as the ends of sessions:
+// a write that follows another at once finds the processors and the disk awake.
 func (o *ours) lonePuts() (measure.Series, error) {
 	var took measure.Series
 	for i := range dueSessions {
@@ -170,8 +170,8 @@ func (o *ours) lonePuts() (measure.Series, error) {
 	return took, nil
 }
 
-// lateEnds lets some sessions expire, one after the other, and returns how late each was told, at
-// most: its TTL runs from a moment within its last Renew.
+// lateEnds lets some sessions expire, one after the other, and returns how late, at most, each was
+// told: its TTL runs from a moment within its last Renew.
 func (o *ours) lateEnds() (measure.Series, error) {
 	late := make(measure.Series, dueSessions)
 	short := make([]*lockd.Session, dueSessions)

@@ -11,12 +11,12 @@ import (
 	"github.com/lockd/lockd/bench/internal/report"
 )
 
-// longRun is P10. Each of its two runs is one: what it compares, its end with its beginning, lies
-// within it.
+// longRun is P10. Each of its two runs happens once: it compares the end of the run with its
+// beginning.
 func longRun(b *bench) error {
 	pairs := b.size(1_000_000, 200_000)
-	// At random, as goroutines that begin together go apart: neighbours lie on fewer pages, so with
-	// keys in order the first tenth would have less to write than the last.
+	// The keys are in random order. Goroutines that begin together drift apart, and neighbouring
+	// keys lie on fewer pages: in order, the first tenth would have less to write than the last.
 	few := keysOf(1000)
 	err := runLong(b, pairs, "1,000 keys", few, func(worker, i int) (string, *lockd.LockOptions) {
 		own := (len(few) - worker + longWorkers - 1) / longWorkers
@@ -27,7 +27,8 @@ func longRun(b *bench) error {
 	}
 	return runLong(b, pairs, "as many keys, RemoveAfter", nil,
 		func(worker, i int) (string, *lockd.LockOptions) {
-			// An odd factor takes each number to another one of as many bits, so no key comes twice.
+			// An odd factor takes each number to another one of as many bits, so no key comes
+			// twice.
 			key := fmt.Sprintf("users-%010d", uint32(worker+i*longWorkers)*2_654_435_761)
 			return key, &lockd.LockOptions{Key: lockd.RemoveAfter}
 		})
@@ -40,7 +41,7 @@ const (
 )
 
 // runLong does durable pairs, and compares the parts of the last tenth with those of the first.
-// next gives the key of a worker's next pair, which nobody else may be using.
+// next gives the key of a worker's next pair, which no other worker may be using.
 func runLong(
 	b *bench, pairs int, what string, keys []string,
 	next func(worker, i int) (string, *lockd.LockOptions),
@@ -71,8 +72,8 @@ func runLong(
 }
 
 // sliceEnds returns when each slice of the pairs was done, the beginning first. All workers go on
-// until all pairs are begun: with shares of their own, those who are through would leave smaller
-// batches to the rest, and the end would look slower than it is.
+// until all pairs are begun: with shares of their own, the workers that are done first would leave
+// smaller batches to the rest, and the end would look slower than it is.
 func sliceEnds(
 	db *ours, pairs int, next func(worker, i int) (string, *lockd.LockOptions),
 ) ([]time.Duration, error) {

@@ -48,7 +48,7 @@ func gogc() string {
 	return "100"
 }
 
-// processor is the name that the system has for it, where it says so.
+// processor returns the name that the system has for the processor, where it has one.
 func processor() string {
 	text, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

@@ -63,7 +63,7 @@ func main() {
 	}
 }
 
-// run returns errMissed if all was measured, and something is not as it should be.
+// run returns errMissed if all was measured, and a target was missed.
 func run(args []string, out, progress io.Writer) error {
 	flags := flag.NewFlagSet("sidebyside", flag.ContinueOnError)
 	flags.SetOutput(progress)

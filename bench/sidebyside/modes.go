@@ -55,8 +55,8 @@ func shareBesidePair(b *bench, db *ours, keys []string) error {
 // crowdOfReaders is how many goroutines share one key.
 const crowdOfReaders = 64
 
-// shareInCrowd has goroutines that each take a share of one key and give it back, so that most of
-// the time others have it too.
+// shareInCrowd lets goroutines each take a share of one key and release it, so that most of the
+// time others share it too.
 func shareInCrowd(b *bench, db *ours, keys []string) error {
 	mutexes := rival.NewRWMutexes(keys)
 	b.setting(rival.RWMutexesSettings())

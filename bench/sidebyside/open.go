@@ -71,8 +71,8 @@ func openLarge(b *bench) error {
 	return nil
 }
 
-// writtenMemory is the memory for a key and its value in a file that was opened, when every key was
-// written to since.
+// writtenMemory returns the memory for a key and its value in a file that was opened, after every
+// key has been written again.
 func writtenMemory(path string, total int) (each float64, err error) {
 	keys := keysOf(total)
 	heap := liveHeap()
@@ -97,8 +97,8 @@ func makeFile(path string, keys []string, value []byte) error {
 	return errors.Join(o.fill(keys, value), db.Close())
 }
 
-// readRows reads all rows of a file of lockd's by cursors of bbolt's and verifies their checksums,
-// as whoever opens it has to. It returns how many there are.
+// readRows reads all rows of a lockd file with bbolt cursors and verifies their checksums, as every
+// Open has to. It returns how many rows there are.
 func readRows(path string) (rows int, err error) {
 	db, err := bbolt.Open(path, 0o600, boltLikeOurs())
 	if err != nil {
@@ -126,7 +126,7 @@ func readRows(path string) (rows int, err error) {
 	return rows, err
 }
 
-// boltLikeOurs is how lockd opens its file.
+// boltLikeOurs returns the options with which lockd opens its file.
 func boltLikeOurs() *bbolt.Options {
 	return &bbolt.Options{FreelistType: bbolt.FreelistMapType, NoStatistics: true}
 }

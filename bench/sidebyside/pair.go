@@ -8,11 +8,11 @@ import (
 	"github.com/lockd/lockd/bench/internal/rival"
 )
 
-// manyKeys is how many keys a store has where nothing else is said.
+// manyKeys is how many keys a store has unless something else is said.
 const manyKeys = 100_000
 
-// pairInMemory is P1. Two stores at most are alive at a time: more would cost those who allocate
-// more than it does when they are alone.
+// pairInMemory is P1. At most two stores are alive at a time: more would make allocating stores
+// slower than they are alone.
 func pairInMemory(b *bench) error {
 	keys := keysOf(b.size(manyKeys, manyKeys))
 	db, err := openOurs("", nil, keys)
@@ -63,7 +63,7 @@ func pairBesideMemDB(b *bench, db *ours, keys []string) error {
 	return nil
 }
 
-// pairBesideMutexes shows what locks cost that are nothing but locks.
+// pairBesideMutexes shows the cost of locks that are nothing but locks.
 func pairBesideMutexes(b *bench, db *ours, keys []string) error {
 	mutexes, moby := rival.NewMutexes(keys), rival.NewMoby()
 	b.setting(rival.MutexesSettings())

@@ -77,7 +77,7 @@ func (b *bench) onEveryCore(
 	}}
 }
 
-// slowest is a trial that measures each operation, and costs what 99 of 100 do not exceed.
+// slowest is a trial that measures each operation. Its cost is the 99th percentile.
 func (b *bench) slowest(name string, keys []string, op func(key string) error) measure.Trial {
 	return measure.Trial{Name: name, Run: func() (measure.Cost, error) {
 		took := make(measure.Series, 0, 1<<20)

@@ -91,9 +91,9 @@ func liveHeap() float64 {
 	return float64(stats.HeapAlloc)
 }
 
-// sessionsExpire measures how long it takes until all sessions have ended that are due at once,
-// each of which holds a key, and how long another call waits meanwhile. The time that is allowed is
-// for 100,000 of them. They are in memory if the file has no name.
+// sessionsExpire measures how long it takes until all of the sessions that are due at once, with a
+// key each, have ended, and how long another call waits meanwhile. The time that is allowed is for
+// 100,000 sessions. The database is in memory if the file has no name.
 func sessionsExpire(b *bench, total int, within time.Duration, name string) error {
 	where := "in memory"
 	if name != "" {
@@ -134,7 +134,7 @@ const expiringTTL = 10 * time.Second
 func plain(mock *clock.Mock) clock.Clock { return mock }
 
 // expireAll makes sessions that hold a key each, lets all of them be due at one instant, and
-// returns what it took until the last one was told its end, and the longest call meanwhile.
+// returns the cost until the last one was told its end, and the longest call meanwhile.
 func expireAll(
 	path string, total int, on func(mock *clock.Mock) clock.Clock,
 ) (cost measure.Cost, wait time.Duration, err error) {
@@ -173,8 +173,8 @@ func expireAll(
 	return cost, wait, nil
 }
 
-// longestPair takes and releases a lock of its own until it is stopped, and returns what the
-// longest of its calls took; less than nothing if one failed.
+// longestPair takes and releases a lock of its own until it is stopped, and returns how long the
+// longest of its calls took, or a negative time if one failed.
 func (o *ours) longestPair(stop *atomic.Bool) time.Duration {
 	var longest time.Duration
 	for !stop.Load() {

@@ -28,7 +28,7 @@ func largeUpdate(b *bench) error {
 	defer bolt.Close()
 	b.setting(rival.BoltSettings())
 
-	// One value more than keys: each turn through the keys has another one for each of them.
+	// One value more than keys: each turn through the keys gives each key another value.
 	values := make([][]byte, len(keys)+1)
 	for i := range values {
 		values[i] = fmt.Appendf(nil, "%08d", i)

@@ -16,11 +16,11 @@ import (
 const manyWatchers = 100_000
 
 // writeSlices is how often writes with and without watchers take turns in a round. Now and then
-// either takes twice as long for some tens of milliseconds, of which both are to have their share.
+// either takes twice as long for some tens of milliseconds, which should hit both alike.
 const writeSlices = 3
 
-// watchers is P8. The watchers are of one database, and another one has none. Both are there all
-// the time, so that who writes to either has as many goroutines and as large a heap around.
+// watchers is P8. One database has the watchers, and another has none. Both exist all the time, so
+// that writes to either have as many goroutines and as large a heap around them.
 func watchers(b *bench) error {
 	keys := keysOf(chunk)
 	watched, err := openOurs("", nil, keys)
@@ -82,7 +82,7 @@ func (a *audience) measure(b *bench, lone *ours, keys []string, what string) err
 	return nil
 }
 
-// audience is many who watch, each on a goroutine of its own.
+// audience is many watchers, each on a goroutine of its own.
 type audience struct {
 	db      *ours
 	cancel  context.CancelFunc
@@ -115,10 +115,10 @@ func newAudience(db *ours, total int, scope func(string) lockd.Scope) *audience 
 
 func watched(i int) string { return fmt.Sprintf("watch-%08d", i) }
 
-// wakeSome writes to a few of what is watched, to others each time, waits until the watcher of each
-// is told, and returns how many were for each write.
+// wakeSome writes to a few watched keys, to others each time, and waits until the watcher of each
+// is told. It returns how many watchers each write woke.
 func (a *audience) wakeSome() (float64, error) {
-	const writes, wakeStride = 20, 49 // a factor of no total
+	const writes, wakeStride = 20, 49 // 49 has no factor in common with a total
 	before := a.wakes.Load()
 	for i := range writes {
 		at := a.next
@@ -135,7 +135,7 @@ func (a *audience) wakeSome() (float64, error) {
 	return float64(a.wakes.Load()-before) / writes, nil
 }
 
-// leave ends all of them.
+// leave ends all watchers.
 func (a *audience) leave() {
 	a.cancel()
 	a.running.Wait()

@@ -19,8 +19,8 @@ func noCommand(_ context.Context, cmd *cli.Command) error {
 	return usage(cmd, "no command is given")
 }
 
-// operands returns the arguments of a command, of which there have to be at least and at most so
-// many.
+// operands returns the arguments of a command, of which there have to be at least least and at most
+// most.
 func operands(cmd *cli.Command, least, most int) ([]string, error) {
 	args := cmd.Args().Slice()
 	name := strings.Join(cmd.Path()[1:], " ")
@@ -40,8 +40,7 @@ func operands(cmd *cli.Command, least, most int) ([]string, error) {
 // wrongValue matches the error of package flag for a value that the flag does not take.
 var wrongValue = regexp.MustCompile(`^invalid value (".*") for flag -([^ :]+): `)
 
-// explained puts what a flag takes in place of what the parser of its value says, which is for
-// programmers.
+// explained replaces the parser's text, which is for programmers, with what the flag takes.
 func explained(cmd *cli.Command, err error) error {
 	match := wrongValue.FindStringSubmatch(err.Error())
 	if match == nil {

@@ -12,8 +12,8 @@ import (
 )
 
 // backupServed writes a backup of a file that is in use, by the server that has it open. The server
-// at the address may have another one: then, and if there is none, the error is also that the file
-// is in use.
+// at the address may have another file open: then, and if there is no server, the error also says
+// that the file is in use.
 func backupServed(
 	ctx context.Context, cmd *cli.Command, path string, w io.Writer, inUseErr error,
 ) error {

@@ -40,8 +40,8 @@ func clientFlags(own ...cli.Flag) []cli.Flag {
 			Sources: fromEnv("CONSUL_CACERT")})
 }
 
-// checkTexts refuses a flag that is given without a text. It comes of a variable that is not set,
-// and would be taken for a flag that is left out: a server without a token would be the result.
+// checkTexts refuses a flag that is given without a text. It comes of an unset variable, and would
+// be taken for a flag that is left out: the result would be a server without a token.
 func checkTexts(cmd *cli.Command) error {
 	for _, f := range cmd.Flags {
 		if f, ok := f.(*cli.StringFlag); ok && f.IsSet() && cmd.String(f.Name) == "" {
@@ -53,7 +53,7 @@ func checkTexts(cmd *cli.Command) error {
 
 func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "write JSON"} }
 
-// withClient makes an action of a function that uses a server.
+// withClient returns an action that calls a function that uses a server.
 func withClient(
 	least, most int,
 	fn func(ctx context.Context, cmd *cli.Command, c *lockclient.Client, args []string) error,
@@ -76,7 +76,7 @@ func withClient(
 func advised(err error) error {
 	if errors.Is(err, lockclient.ErrUnreachable) {
 		if e, ok := err.(*url.Error); ok {
-			err = e.Err // which says it all
+			err = e.Err // which has the whole text
 		}
 		return fmt.Errorf("%w; start one with lockd serve, or name another with --http-addr or "+
 			"CONSUL_HTTP_ADDR", err)
@@ -84,7 +84,7 @@ func advised(err error) error {
 	return err
 }
 
-// client returns a client of the server that the flags name, and else, as the official client does,
+// client returns a client of the server that the flags name, or else, as with the official client,
 // the environment.
 func client(cmd *cli.Command) (*lockclient.Client, error) {
 	if err := checkTexts(cmd); err != nil {
@@ -111,7 +111,7 @@ func client(cmd *cli.Command) (*lockclient.Client, error) {
 	return lockclient.New(config)
 }
 
-// addressOf returns the URL of an address, which may be host:port, and https if that is asked for.
+// addressOf returns the URL of an address, which may be host:port, and is https if ssl is set.
 func addressOf(address string, ssl bool) (string, error) {
 	if !strings.Contains(address, "://") {
 		scheme := "http://"
@@ -140,8 +140,8 @@ func addressOf(address string, ssl bool) (string, error) {
 	return strings.TrimSuffix(address, "/"), nil
 }
 
-// token returns the token that --token or --token-file give, or the variables of one of them, "" if
-// there is none. What is on the command line wins over a variable.
+// token returns the token that --token, --token-file or the variable of one of them gives, or "" if
+// there is none. The command line wins over a variable.
 func token(cmd *cli.Command) (string, error) {
 	text, path := cmd.String("token"), cmd.String("token-file")
 	if text != "" && path != "" {

@@ -7,8 +7,7 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// configureCompletion makes the parser's command that writes completion scripts one of this
-// program's.
+// configureCompletion makes the parser's command for completion scripts a command of this program.
 func configureCompletion(completion *cli.Command) {
 	completion.Hidden = false
 	completion.Usage = "write a script that completes commands and options in a shell"
@@ -30,8 +29,8 @@ func configureCompletion(completion *cli.Command) {
 	}
 }
 
-// bashCompletion is in place of the parser's script, which evaluates the line as it is typed: a
-// command in $( ) or a redirection in it would be done for a press of the tab key.
+// bashCompletion replaces the parser's script, which evaluates the line as it is typed: a press of
+// the tab key would run a command in $( ), or do a redirection, in that line.
 const bashCompletion = `# Completion of lockd for bash.
 _lockd() {
 	local current=${COMP_WORDS[COMP_CWORD]} words=("${COMP_WORDS[@]:0:COMP_CWORD}") line

@@ -14,7 +14,7 @@ var (
 	// errNotFound is returned when the server does not have what was asked for.
 	errNotFound = errors.New("not found")
 
-	// errConflict is returned when a write was not done because of what it was to find.
+	// errConflict is returned when a write was not done because the key was not as it required.
 	errConflict = errors.New("conflict")
 )
 
@@ -23,7 +23,7 @@ func usage(cmd *cli.Command, format string, args ...any) error {
 	return &usageError{fmt.Errorf(format, args...), cmd.FullName()}
 }
 
-// usageError is what is wrong with the command line of one command.
+// usageError is an error in the command line of one command.
 type usageError struct {
 	err     error
 	command string

@@ -30,7 +30,7 @@ const exitCodes = `Exit codes:
 
 lockd lock has codes of its own: see lockd lock --help.`
 
-// codes has the exit codes of errors. The first that fits counts.
+// codes has the exit codes of errors. The first error that fits counts.
 var codes = []struct {
 	err  error
 	code int
@@ -39,7 +39,7 @@ var codes = []struct {
 	{lockd.ErrInUse, exitInUse},
 	{lockd.ErrCorrupt, exitDamaged},
 	{lockd.ErrFormat, exitDamaged},
-	{lockclient.ErrUnreachable, exitFailed}, // also if it is its socket that is not there
+	{lockclient.ErrUnreachable, exitFailed}, // also if its socket does not exist
 	{fs.ErrNotExist, exitNotFound},
 	{errNotFound, exitNotFound},
 	{errConflict, exitConflict},

@@ -21,13 +21,13 @@ const onFile = "on the file of a closed database"
 const writable = "FILE has to be writable, and not on a read-only file system, as that is how\n" +
 	"it is locked; copy one that is not, and name the copy."
 
-// waitFlag is of the commands that open a file.
+// waitFlag is the flag --wait of the commands that open a file.
 func waitFlag() cli.Flag {
 	return &cli.DurationFlag{Name: "wait", Value: time.Second,
 		Usage: "how long to wait for a file that is in use"}
 }
 
-// openOptions returns options that have the time of the waitFlag.
+// openOptions returns options with the time of the waitFlag.
 func openOptions(cmd *cli.Command) (*lockd.Options, error) {
 	wait := cmd.Duration("wait")
 	if wait < 0 {
@@ -49,8 +49,8 @@ func advisedOnFile(err error) error {
 	return err
 }
 
-// inUse is lockd.ErrInUse with what a person at a shell can do about it, in place of what a program
-// can.
+// inUse is lockd.ErrInUse with advice for a person at a shell, in place of the advice for a
+// program.
 type inUse struct {
 	err    error
 	advice string
@@ -65,7 +65,7 @@ func (e *inUse) Error() string {
 // Unwrap returns the library's error.
 func (e *inUse) Unwrap() error { return e.err }
 
-// advisedReading does so for a command that only reads a file: why that has to be writable.
+// advisedReading is advisedOnFile for a read-only command: it adds why FILE has to be writable.
 func advisedReading(err error) error {
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
 		return fmt.Errorf("%w; it has to be writable too, though nothing is written to it: that "+

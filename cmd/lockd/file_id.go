@@ -10,8 +10,8 @@ import (
 	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
-// fileID returns an ID of the file at the path, which no other file has as long as this machine is
-// up, on this machine or another. It is a hash, and tells nothing else.
+// fileID returns an ID of the file at the path. No other file, on this machine or another, has that
+// ID while this machine is up. The ID is a hash, and tells nothing else.
 func fileID(path string) (string, error) {
 	node, err := inode(path)
 	if err != nil {
@@ -25,8 +25,8 @@ func fileID(path string) (string, error) {
 	return hex.EncodeToString(hash[:]), nil
 }
 
-// machineID returns what tells this machine from others: on Linux a random ID of the time since it
-// was booted, which containers share with it, and elsewhere its name.
+// machineID returns what tells this machine from others: on Linux a random ID that is made at each
+// boot, which containers share with it, and elsewhere its name.
 func machineID() (string, error) {
 	if id, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
 		return strings.TrimSpace(string(id)), nil
@@ -34,7 +34,7 @@ func machineID() (string, error) {
 	return os.Hostname()
 }
 
-// sayFile has every answer of lockd's own endpoints say which file the server has open: see
+// sayFile makes every answer of lockd's own endpoints say which file the server has open: see
 // lockclient.Client.Backup.
 func sayFile(id string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -12,8 +12,8 @@ import (
 // standard is the argument that stands for standard input or output.
 const standard = "-"
 
-// readInput calls read with the file that the argument names, and with standard input if there is
-// none.
+// readInput calls read with the file that the argument names, or with standard input if there is no
+// argument.
 func readInput(cmd *cli.Command, args []string, read func(io.Reader) error) error {
 	if len(args) == 0 || args[0] == standard {
 		return read(cmd.Root().Reader)

@@ -5,8 +5,7 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// entry is a key as --json has it: of one that is free it says nothing of a session, as a server
-// does.
+// entry is a key as --json shows it: like a server, it leaves out the session of a free key.
 type entry struct {
 	Key         string
 	CreateIndex uint64
@@ -21,7 +20,7 @@ type entry struct {
 
 var _ = entry(api.KVPair{}) // they have the same fields
 
-// checkKey refuses the empty key, which there is none of.
+// checkKey refuses the empty key, which cannot exist.
 func checkKey(cmd *cli.Command, key string) error {
 	if key == "" {
 		return usage(cmd, "kv %s: KEY is empty", cmd.Name)

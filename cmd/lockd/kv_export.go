@@ -50,8 +50,8 @@ func kvExportCommand() *cli.Command {
 	}
 }
 
-// checkText refuses keys that are not UTF-8. The server's JSON has the replacement character in the
-// place of each byte that is not, and so shows another key, which it need not have.
+// checkText refuses keys that are not UTF-8. The server's JSON has the replacement character in
+// place of each byte that is not UTF-8, and so shows another key, which the server need not have.
 func checkText(ctx context.Context, c *lockclient.Client, entries api.KVPairs) error {
 	seen := make(map[string]bool)
 	for _, e := range entries {

@@ -46,7 +46,7 @@ func kvImportCommand() *cli.Command {
 	}
 }
 
-// readExport reads the whole of an export, and refuses one that is cut or has more behind it.
+// readExport reads a whole export, and refuses one that is cut off or has more behind it.
 func readExport(r io.Reader) ([]exported, error) {
 	text, err := io.ReadAll(r)
 	var entries []json.RawMessage

@@ -42,8 +42,8 @@ func kvListCommand() *cli.Command {
 	}
 }
 
-// entriesUnder returns the entries under the prefix in the arguments, or all. It is never nil, so
-// that as JSON it is an array.
+// entriesUnder returns the entries under the prefix in the arguments, or all entries. The result is
+// never nil, so that it is an array in JSON.
 func entriesUnder(
 	ctx context.Context, c *lockclient.Client, args []string,
 ) (api.KVPairs, error) {

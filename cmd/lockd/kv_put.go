@@ -53,7 +53,7 @@ func index(cmd *cli.Command, flag string) *uint64 {
 	return &value
 }
 
-// conflict returns errConflict for a write that a --cas kept from being done; nil is no --cas.
+// conflict returns errConflict for a write that --cas prevented. A nil cas means no --cas.
 func conflict(done bool, err error, key string, cas *uint64) error {
 	switch {
 	case err != nil || done:

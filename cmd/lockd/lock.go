@@ -85,7 +85,7 @@ type locked struct {
 	command  *exec.Cmd
 }
 
-// runLocked takes the lock, runs the command, and gives the lock back.
+// runLocked takes the lock, runs the command, and releases the lock.
 func runLocked(ctx context.Context, cmd *cli.Command, args []string) error {
 	what, err := lockedOf(cmd, args)
 	if err != nil {
@@ -119,7 +119,7 @@ func runLocked(ctx context.Context, cmd *cli.Command, args []string) error {
 	}
 	what.command.Env = append(os.Environ(), envSequencer+"="+sequencer(k, lock))
 	err = supervise(what.command, k, s)
-	given := s.onFirst(func(os.Signal) {}) // the first asks for what is being done
+	given := s.onFirst(func(os.Signal) {}) // the first signal only asks for what is being done
 	back := giveBack(k, lock)
 	given()
 	if back != nil {
@@ -129,8 +129,8 @@ func runLocked(ctx context.Context, cmd *cli.Command, args []string) error {
 	return err
 }
 
-// freeAfter says when what the session holds is free at the latest, if nobody can give it back. For
-// how much longer than its TTL the session lives is for the server to say.
+// freeAfter says when the lock or slot is free at the latest, if it cannot be released. Only the
+// server knows for how much longer than its TTL the session lives.
 func (w locked) freeAfter(session string) string {
 	text := "at the latest when session " + session + " has ended, which has a TTL of " +
 		w.session.TTL.String() + " and may be let live for longer"
@@ -156,7 +156,7 @@ func lockedOf(cmd *cli.Command, args []string) (locked, error) {
 	case args[0] == "":
 		return what, usage(cmd, "KEY is empty")
 	case !utf8.ValidString(args[0]):
-		// The transaction that takes the lock is JSON, and would take that of another key.
+		// The transaction that takes the lock is JSON, and would take the lock of another key.
 		return what, usage(cmd, "KEY %q is not UTF-8, so it cannot be locked", args[0])
 	case what.limit < 0:
 		return what, usage(cmd, "-n %d is below 0", what.limit)
@@ -215,7 +215,7 @@ func take(
 		lock, err = k.Lock(ctx, what.key, what.patience)
 	}
 	if err != nil {
-		_ = k.Close(context.Background()) // it ends by its TTL else
+		_ = k.Close(context.Background()) // else it ends by its TTL
 		if errors.Is(err, lockclient.ErrDelayed) {
 			err = fmt.Errorf("%w; for that time, 15s by default, nobody gets a lock whose session "+
 				"has ended; a longer --timeout, or no --try, waits for it", err)
@@ -225,18 +225,18 @@ func take(
 	return k, lock, nil
 }
 
-// giveBack gives the lock back and ends the session, even if a signal came.
+// giveBack releases the lock and ends the session, even if a signal came.
 func giveBack(k *lockclient.Keeper, lock *lockclient.Lock) error {
 	if k.Err() != nil {
-		// What was lost is not ours to give back, and the server may be away.
+		// There is nothing to release after a loss, and the server may be away.
 		_ = k.Close(context.Background())
 		return nil
 	}
 	return errors.Join(lock.Unlock(context.Background()), k.Close(context.Background()))
 }
 
-// sequencer returns what proves the lock. Its fence is the key's index when it was locked: between
-// those of the grants before and after.
+// sequencer returns the sequencer of the lock. Its fence is the key's index when it was locked,
+// which is between the indexes of the grants before and after.
 func sequencer(k *lockclient.Keeper, lock *lockclient.Lock) string {
 	pair := lock.Pair()
 	id, err := lockd.ParseSessionID(k.ID())

@@ -10,8 +10,8 @@ import (
 	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
-// The exit codes of lockd lock, which lockCodes explains: those of env and timeout, as far as they
-// have one, so that few commands use them too.
+// The exit codes of lockd lock, which lockCodes explains: those of env and timeout, where these
+// have one, so that few commands use the same.
 const (
 	exitLost        = 123
 	exitNotAcquired = 124
@@ -84,7 +84,7 @@ type signalled struct{ signal os.Signal }
 // Error returns the text.
 func (s *signalled) Error() string { return "ended by a signal: " + s.signal.String() }
 
-// number returns the signal's, as the exit code has it.
+// number returns the number of the signal, as the exit code has it.
 func (s *signalled) number() int {
 	if n, ok := s.signal.(syscall.Signal); ok {
 		return int(n)

@@ -4,5 +4,5 @@ package main
 
 import "syscall"
 
-// own does nothing: other systems have no way to have a command killed with its parent.
+// own does nothing: other systems have no way to kill a command with its parent.
 func own(*syscall.SysProcAttr) {}

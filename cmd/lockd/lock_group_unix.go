@@ -22,7 +22,7 @@ type group struct {
 	cmd *exec.Cmd
 }
 
-// newGroup has the command start in a group of its own.
+// newGroup makes the command start in a group of its own.
 func newGroup(cmd *exec.Cmd) *group {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	own(cmd.SysProcAttr)
@@ -41,7 +41,7 @@ func (g *group) signal(s os.Signal) {
 	}
 }
 
-// terminate asks the group to end. A process that is stopped is woken for that.
+// terminate asks the group to end. A stopped process is continued, so that it can.
 func (g *group) terminate() {
 	g.signal(syscall.SIGTERM)
 	g.signal(syscall.SIGCONT)
@@ -51,8 +51,8 @@ func (g *group) kill() { g.signal(syscall.SIGKILL) }
 
 // alive reports whether any process of the group is left. The command itself has ended.
 func (g *group) alive() bool {
-	// Those whose parents have ended may have become ours: the dead among them are of the group
-	// until their exit codes are asked for.
+	// Processes whose parents have ended may have become ours. The dead among them stay in the
+	// group until their exit codes are collected.
 	for {
 		pid, err := syscall.Wait4(-g.cmd.Process.Pid, nil, syscall.WNOHANG, nil)
 		if pid <= 0 && !errors.Is(err, syscall.EINTR) {

@@ -22,20 +22,20 @@ var (
 	ctrlBreak    uintptr = 1 // the one event that a group gets
 )
 
-// group is the process group of a command, and the job of it and of all that it starts.
+// group is the process group of a command, and the job of the command and of all that it starts.
 type group struct {
 	cmd *exec.Cmd
 	job uintptr // 0: there is none
 }
 
-// newGroup has the command start in a group of its own.
+// newGroup makes the command start in a group of its own.
 func newGroup(cmd *exec.Cmd) *group {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 	job, _, _ := createJob.Call(0, 0)
 	return &group{cmd, job}
 }
 
-// begin is called when the command has started. What it starts before that is not of the job.
+// begin is called when the command has started. What it starts before is not in the job.
 func (g *group) begin() {
 	_ = g.cmd.Process.WithHandle(func(handle uintptr) { assignToJob.Call(g.job, handle) })
 }
@@ -57,8 +57,8 @@ func (g *group) kill() {
 	_ = g.cmd.Process.Kill()
 }
 
-// alive reports whether any process of the group is left. Here that is not known once the command
-// has ended, so the job is ended with it.
+// alive reports whether any process of the group is left. Windows does not tell once the command
+// has ended, so alive ends the job with the command.
 func (g *group) alive() bool {
 	if g.cmd.ProcessState != nil {
 		terminateJob.Call(g.job, 1)

@@ -10,7 +10,7 @@ import (
 	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
-// lostLock is returned when the lock was lost while the command ran, whose group was ended.
+// lostLock is returned when the lock was lost while the command ran, and its group was ended.
 type lostLock struct{ cause error }
 
 // Error returns the text.
@@ -33,18 +33,18 @@ func (n *notStarted) Unwrap() error { return n.cause }
 // remnants is how long the rest of the group has to end by itself, after the command has.
 const remnants = 2 * time.Second
 
-// supervise runs the command in a group of its own, and passes on to it the signals that come. It
-// returns when no process of the group is left: the command has ended and what it left behind was
-// ended, or the lock was lost and all of it was. It returns the command's *exec.ExitError, a
-// *lostLock, or a *notStarted.
+// supervise runs the command in a group of its own, and passes signals on to the group. It returns
+// when no process of the group is left: either the command has ended, and the rest of its group was
+// ended, or the lock was lost, and the whole group was ended. It returns the command's
+// *exec.ExitError, a *lostLock, or a *notStarted.
 func supervise(cmd *exec.Cmd, k *lockclient.Keeper, s *signals) error {
 	g := newGroup(cmd)
 	defer g.close()
 	s.passOn()
 	started, ended := make(chan error, 1), make(chan error, 1)
 	go func() {
-		// The thread that starts the command has to live as long as it does: on Linux the command
-		// is killed when that ends.
+		// The thread that starts the command has to live as long as the command: on Linux the
+		// command is killed when that thread ends.
 		runtime.LockOSThread()
 		err := cmd.Start()
 		started <- err
@@ -64,7 +64,7 @@ func supervise(cmd *exec.Cmd, k *lockclient.Keeper, s *signals) error {
 		case one := <-s.others:
 			g.signal(one)
 		case <-k.Done():
-			// What goes wrong at sending a signal shows in the group's being there still.
+			// If a signal could not be sent, the group is still there.
 			g.terminate()
 			g.outlast(ended, k.Deadline(), nil)
 			return &lostLock{k.Err()}
@@ -79,10 +79,10 @@ func supervise(cmd *exec.Cmd, k *lockclient.Keeper, s *signals) error {
 }
 
 // outlast waits until the group has ended, and kills it at the deadline, or at once when the lock
-// is lost. Ended tells of the command's end, if that is yet to come; lost is nil if the lock is
-// lost already, and the deadline is that of the loss.
+// is lost. ended receives the command's end, and is nil if the command has ended. lost is nil if
+// the lock is lost already; then the deadline is the deadline of the loss.
 func (g *group) outlast(ended <-chan error, deadline time.Time, lost <-chan struct{}) {
-	const look = 5 * time.Millisecond // of processes that are not ours, nothing tells of their end
+	const look = 5 * time.Millisecond // nothing tells of the end of processes that are not ours
 	for ended != nil || g.alive() {
 		wait := look
 		if ended != nil {
@@ -104,7 +104,7 @@ func (g *group) outlast(ended <-chan error, deadline time.Time, lost <-chan stru
 			if ended != nil {
 				<-ended
 			}
-			// The dead may stay in the group until their exit codes are asked for.
+			// The dead may stay in the group until their exit codes are collected.
 			for end := now.Add(time.Second); g.alive() && time.Now().Before(end); {
 				time.Sleep(look)
 			}
@@ -113,7 +113,7 @@ func (g *group) outlast(ended <-chan error, deadline time.Time, lost <-chan stru
 	}
 }
 
-// exitOf returns nil, the command's *exec.ExitError, or what else went wrong at its end.
+// exitOf returns nil, the command's *exec.ExitError, or any other error of waiting for it.
 func exitOf(err error) error {
 	if _, ok := errors.AsType[*exec.ExitError](err); ok || err == nil {
 		return err

@@ -73,7 +73,7 @@ func writeLocks(w io.Writer, locks []lockclient.LockInfo) error {
 	return writeTable(w, rows)
 }
 
-// since is for how long a lock is held, nothing if that is not known.
+// since returns for how long a lock has been held, or "" if that is not known.
 func since(at time.Time, held time.Duration) string {
 	if at.IsZero() {
 		return ""

@@ -30,7 +30,7 @@
 //	5    the file, or the backup, is damaged, not lockd's, or of a newer format
 //	6    the key does not have the index that the write was to find
 //
-// Those of lockd lock are that of the command it runs, and
+// The exit codes of lockd lock are those of the command it runs, and
 //
 //	123    the lock was lost, and CMD was ended
 //	124    the lock was not to be had, by --try or --timeout

@@ -12,7 +12,7 @@ import (
 
 // printed returns a key, a name or an ID for people to read. Text that a terminal would act on, or
 // that could pass for another line or column, is in quotes, with escapes as in Go; so is text that
-// begins with a quote, so that the two can be told apart.
+// begins with a quote, so that it cannot be taken for quoted text.
 func printed(text string) string {
 	if strings.HasPrefix(text, `"`) || strings.HasPrefix(text, " ") ||
 		strings.HasSuffix(text, " ") || strings.Contains(text, "  ") ||
@@ -22,7 +22,7 @@ func printed(text string) string {
 	return text
 }
 
-// isControl reports whether a character is not one that is simply shown.
+// isControl reports whether a character cannot simply be shown.
 func isControl(r rune) bool { return !unicode.IsPrint(r) }
 
 // cell returns a text for a column: a dash if it is empty.
@@ -54,8 +54,8 @@ func writeTable(w io.Writer, rows [][]any) error {
 	return table.Flush() // has the errors of all writes
 }
 
-// complain writes a line about an error. Its text may have some that a server sent in it, so what
-// a terminal would act on is escaped. The errors of errors.Join stay lines.
+// complain writes a line about an error. The text may contain text from a server, so what a
+// terminal would act on is escaped. The errors of errors.Join stay lines.
 func complain(w io.Writer, format string, args ...any) {
 	var line strings.Builder
 	for text := fmt.Sprintf(format, args...); text != ""; {

@@ -45,7 +45,7 @@ func recoverCommand() *cli.Command {
 	}
 }
 
-// report lists what the backup lacks, and returns an error if that is anything.
+// report lists what is missing or doubtful in the backup, and returns an error if anything is.
 func report(w io.Writer, found *lockd.Recovery) error {
 	for _, remark := range found.Missing {
 		if _, err := fmt.Fprintf(w, "missing: %v\n", remark); err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/lockd/lockd/lockdui"
 )
 
-// windUp is how long requests may go on after a signal. With the end of the database that makes
-// less than 5 s.
+// windUp is how long requests may go on after a signal. Together with closing the database that
+// takes less than 5 s.
 const windUp = 3 * time.Second
 
 func serveCommand() *cli.Command {
@@ -94,7 +94,7 @@ type service struct {
 	address   listenAddress
 	path      string // empty: in memory
 	token     string // empty: none is asked for
-	tokenFile string // that has it; empty: it was given in another way
+	tokenFile string // that has the token; empty: it was given in another way
 	tls       *tls.Config
 	logger    *slog.Logger
 	uiActions lockdui.Actions
@@ -170,30 +170,30 @@ func serviceOf(cmd *cli.Command) (*service, error) {
 	return s, nil
 }
 
-// checkNode refuses what no node can have as its name or ID.
+// checkNode refuses a name or an ID that no node can have.
 func checkNode(cmd *cli.Command) error {
 	name, id := cmd.String("node"), cmd.String("node-id")
 	if len(name) > lockd.MaxKeySize {
 		return usage(cmd, "--node has %d bytes, more than %d", len(name), lockd.MaxKeySize)
 	}
-	if _, err := lockd.ParseSessionID(id); err != nil && id != "" { // which is a UUID too
+	if _, err := lockd.ParseSessionID(id); err != nil && id != "" { // a session's ID is a UUID too
 		return usage(cmd, "--node-id %q is not a UUID, of the form %s", id,
 			"01234567-89ab-cdef-0123-456789abcdef")
 	}
 	return nil
 }
 
-// guard returns what lets only those requests through that may ask for something.
+// guard returns a function that wraps a handler, and lets only permitted requests through to it.
 func (s *service) guard(token *secret) func(next http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		if token != nil {
 			return guarded(token, next)
 		}
-		if s.address.port == nil { // no page comes by a socket
+		if s.address.port == nil { // no web page can use a socket
 			return next
 		}
-		next = sameOrigin(next) // any page in a browser could ask
-		if s.tls == nil {       // a certificate tells the browser whose the name is
+		next = sameOrigin(next) // any web page could send requests
+		if s.tls == nil {       // a certificate proves the name to the browser
 			hostname, _ := os.Hostname() // without it, the machine has no name but localhost
 			next = local(hostname, next)
 		}
@@ -246,7 +246,7 @@ type ownServer struct {
 	metrics *serverMetrics
 }
 
-// server returns what serves the database: the API, its metrics and its health.
+// server returns the server of the database: of its API, its pages, its metrics and its health.
 func (s *service) server(db *lockd.DB) (*ownServer, error) {
 	api, err := consulapi.Handler(db, &s.api)
 	if err != nil {
@@ -257,7 +257,7 @@ func (s *service) server(db *lockd.DB) (*ownServer, error) {
 	if api, err = s.uiBeside(db, api); err != nil {
 		return nil, err
 	}
-	if s.path != "" { // which the database has open, so that it cannot be replaced unseen
+	if s.path != "" { // the database has the file open, so it cannot be replaced unseen
 		id, err := fileID(s.path)
 		if err != nil {
 			return nil, err
@@ -273,14 +273,14 @@ func (s *service) server(db *lockd.DB) (*ownServer, error) {
 	return &ownServer{server, token, metrics}, nil
 }
 
-// notify tells systemd. What goes wrong is no reason not to serve.
+// notify tells systemd. An error is no reason not to serve.
 func (s *service) notify(state string) {
 	if err := notify(state); err != nil {
 		s.logger.Warn("systemd cannot be told", "state", state, "cause", err)
 	}
 }
 
-// attend waits until ctx ends, which is no error, or the server does. Meanwhile it reads the token
+// attend waits until ctx ends, which is no error, or the server ends. Meanwhile it reads the token
 // again at each signal.
 func (s *service) attend(
 	ctx context.Context, token *secret, again <-chan os.Signal, ended chan error,

@@ -11,11 +11,11 @@ import (
 	"syscall"
 )
 
-// crowd keeps the number of connections within bounds, of all clients together and of each. One too
-// many costs the one that has been idle for longest its place, of the same client if it is that
-// which has too many; if none is idle, the newcomer. A connection is idle until a request of it is
-// admitted, so that clients without the token hold no place against those that have it. Its methods
-// may be called by many goroutines.
+// crowd keeps the number of connections within bounds, of all clients together and of each. If
+// there is one too many, the connection that has been idle for longest is closed: one of the same
+// client if that client has too many, and the new one if no other is idle. A connection is idle
+// until a request of it is admitted, so that clients without the token take no place from clients
+// with it. Its methods may be called by many goroutines.
 type crowd struct {
 	most, share int // of all clients, of each
 
@@ -29,9 +29,9 @@ type crowd struct {
 // member is a connection.
 type member struct {
 	conn net.Conn
-	from *remote // nil: its address does not tell it from others
+	from *remote // nil: its address does not tell its client from others
 
-	// Its places among the idle ones, of all and of its client; nil while it is at work.
+	// Its places among all idle members, and its client's; nil while it is at work.
 	idle, fromIdle *list.Element
 }
 
@@ -49,9 +49,9 @@ func newCrowd(most, share int) *crowd {
 	}
 }
 
-// clientOf returns the name of the client with the address, or an empty one if many clients have
-// that: all programs of this machine have the same. A client that has an IPv6 address mostly has
-// all that begin with the same 64 bits, but for those of its link, which begin alike for all.
+// clientOf returns the name of the client with the address, or an empty name if many clients share
+// it, as all programs of this machine do. A client with an IPv6 address mostly has all with the
+// same first 64 bits, except link-local ones, which begin alike for all.
 func clientOf(address net.Addr) string {
 	tcp, is := address.(*net.TCPAddr)
 	if !is || tcp.IP.IsLoopback() {
@@ -64,7 +64,7 @@ func clientOf(address net.Addr) string {
 	return ip.String()
 }
 
-// changed is told of what becomes of a connection.
+// changed is called when the state of a connection has changed.
 func (c *crowd) changed(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	victim := c.note(conn, state)
@@ -75,7 +75,7 @@ func (c *crowd) changed(conn net.Conn, state http.ConnState) {
 // dismiss closes a connection, if there is one.
 func dismiss(conn net.Conn) {
 	if encrypted, ok := conn.(*tls.Conn); ok {
-		conn = encrypted.NetConn() // to close the other waits for its client
+		conn = encrypted.NetConn() // closing the tls.Conn would wait for its client
 	}
 	if conn != nil {
 		_ = conn.Close() // the goroutine that reads from it finds out
@@ -88,7 +88,7 @@ func (c *crowd) note(conn net.Conn, state http.ConnState) net.Conn {
 	switch {
 	case state == http.StateNew:
 		return c.join(conn)
-	case m == nil: // it was dismissed
+	case m == nil: // the connection was dismissed
 	case state == http.StateIdle:
 		c.rest(m)
 	case state == http.StateClosed, state == http.StateHijacked:
@@ -97,7 +97,7 @@ func (c *crowd) note(conn net.Conn, state http.ConnState) net.Conn {
 	return nil
 }
 
-// join takes up a new connection, and returns the one to close, if there is one.
+// join adds a new connection, and returns the connection to close, if there is one.
 func (c *crowd) join(conn net.Conn) net.Conn {
 	m := &member{conn: conn}
 	c.members[conn] = m
@@ -122,7 +122,7 @@ func (c *crowd) join(conn net.Conn) net.Conn {
 	return victim.conn
 }
 
-// rest puts a member behind the others that are idle.
+// rest puts a member behind the other idle members.
 func (c *crowd) rest(m *member) {
 	c.work(m)
 	m.idle = c.idle.PushBack(m)
@@ -131,7 +131,7 @@ func (c *crowd) rest(m *member) {
 	}
 }
 
-// work takes a member from among those that are idle.
+// work removes a member from the idle ones.
 func (c *crowd) work(m *member) {
 	if m.idle == nil {
 		return
@@ -155,7 +155,7 @@ func (c *crowd) leave(m *member) {
 	}
 }
 
-// admit is told that a request of the connection is let through: it is at work until it is idle.
+// admit is called when a request is let through: its connection is at work until it is idle.
 func (c *crowd) admit(conn net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,7 +177,7 @@ func (c *crowd) makeRoom() {
 	dismiss(victim)
 }
 
-// door is a listener that makes room when the system has no file left for one connection more.
+// door is a listener that makes room when the system has no file left for another connection.
 type door struct {
 	net.Listener
 	crowd *crowd

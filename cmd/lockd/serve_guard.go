@@ -17,7 +17,7 @@ const (
 
 	// refusalTime is how long such a client has to take the answer. The answer fits into the
 	// buffers of the connection, so what counts in practice is how long a busy machine takes to
-	// send it: with a time as short as the other one, the client sometimes got none.
+	// send it: with a time as short as farewell, the client sometimes got no answer.
 	refusalTime = 10 * time.Second
 )
 
@@ -37,16 +37,16 @@ func turnAwayAs(w http.ResponseWriter, status int, reason string) {
 	http.Error(w, reason, status)
 }
 
-// guarded lets only those requests through that bear the token. For a page it may also be the
-// password of a login, since a browser that follows a link sends no other header: there only, for a
-// browser sends a login with what other pages ask for too, and the pages look at who asks.
+// guarded lets only those requests through that bear the token. For a page of lockdui it may also
+// be the password of a login, since a browser that follows a link sends no other header. Only
+// there: a browser sends a login with requests of other pages too, which lockdui refuses.
 func guarded(token *secret, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case token.allows(r), isUI(r) && token.allowsLogin(r):
 			next.ServeHTTP(w, r)
 		case isUI(r):
-			if r.Header.Get("Authorization") != "" { // else the person was not asked yet
+			if r.Header.Get("Authorization") != "" { // else the person has not been asked yet
 				token.note(r)
 			}
 			askToLogIn(w)
@@ -72,9 +72,8 @@ func sameOrigin(next http.Handler) http.Handler {
 	})
 }
 
-// local refuses requests that name a host by another name than this machine's: a page of a browser
-// could have its own name stand for this machine, and would get by it what only programs on this
-// machine are to get.
+// local refuses requests for another host name than this machine's: a web page could let its own
+// host name stand for this machine, and would get what only programs on this machine may get.
 func local(hostname string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLocal(r.Host, hostname) {
@@ -87,8 +86,8 @@ func local(hostname string, next http.Handler) http.Handler {
 	})
 }
 
-// isLocal reports whether the host, with or without a port, is this machine by a name that no other
-// machine can give it. A browser always names one.
+// isLocal reports whether the host, with or without a port, is an address, or a name that no
+// stranger can give this machine. A browser always names a host.
 func isLocal(host, hostname string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -7,7 +7,7 @@ import (
 )
 
 // healthPath is where a server says whether it takes writes. No token is asked for there: what
-// looks after a server, such as a load balancer, has none.
+// checks on a server, such as a load balancer, has none.
 const healthPath = "/healthz"
 
 // healthBeside answers requests for the health of the database, and hands every other request on.

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// limits are what one client, or many, can make the server wait for or keep.
+// limits bound what one client, or many, can make the server wait for or keep.
 type limits struct {
 	header      time.Duration // for the header of a request, and for the first one of a connection
 	headerBytes int
 	body        time.Duration // for a body, and for a client that takes an answer
-	bodyRate    int64         // bytes for which there is a second more
-	ignored     int64         // bytes of a body that nothing is done with
+	bodyRate    int64         // bytes that earn one more second
+	ignored     int64         // bytes of a body that is not used
 	idle        time.Duration // between two requests
 	connections int           // at a time
-	share       int           // of them, for one client
+	share       int           // of connections, for one client
 }
 
 // defaultLimits leave room for the queries that may be blocked.
@@ -37,13 +37,13 @@ var defaultLimits = limits{
 // spareFiles is how many files are for other things than connections.
 const spareFiles = 64
 
-// within returns the limits of a process that may have so many files open.
+// within returns the limits of a process that may have that many files open.
 func (l limits) within(files int) limits {
 	l.connections = min(l.connections, max(files-spareFiles, files/2))
 	return l
 }
 
-// earned is the time that a client has for so many bytes, beyond that for none.
+// earned returns how much longer a client may take for that many bytes than for none.
 func (l limits) earned(bytes int64) time.Duration {
 	return time.Duration(bytes) * time.Second / time.Duration(l.bodyRate)
 }
@@ -90,7 +90,7 @@ func newServer(
 // Serve serves the listener's connections until the server is stopped.
 func (s *httpServer) Serve(l net.Listener) error { return s.Server.Serve(door{l, s.crowd}) }
 
-// stop accepts nothing more, ends the queries that wait, and gives the other requests that time.
+// stop accepts nothing more, ends the queries that wait, and gives other requests patience to end.
 func (s *httpServer) stop(patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -103,8 +103,8 @@ func (s *httpServer) stop(patience time.Duration) error {
 	return nil
 }
 
-// bounded gives bodies and answers their time. A body of a request that has none in the API is
-// read first: as long as one is unread, nothing tells that the client has gone.
+// bounded limits the time for bodies and answers. A body that the API does not use is read first:
+// while a body is unread, nothing tells that the client has gone.
 func (l limits) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
@@ -131,7 +131,7 @@ func (l limits) bounded(next http.Handler) http.Handler {
 	})
 }
 
-// timedBody is a body with a deadline, which every byte moves a little.
+// timedBody is a body with a deadline that every byte moves a little.
 type timedBody struct {
 	io.ReadCloser
 	control *http.ResponseController
@@ -140,7 +140,7 @@ type timedBody struct {
 	read    int64
 }
 
-// Read reads, and moves the deadline. At the end net/http takes it away.
+// Read reads, and moves the deadline. At the end net/http removes the deadline.
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if b.read += int64(n); err == nil {
@@ -154,7 +154,7 @@ func (b *timedBody) extend() error {
 }
 
 // timedWriter is an answer whose client has to take it in time. A client that takes each piece has
-// more time for the next, but only at that rate: what counts is how long it made the server wait.
+// more time for the next, but only at bodyRate: what counts is how long it made the server wait.
 type timedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController

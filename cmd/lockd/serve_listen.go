@@ -14,7 +14,7 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// socketScheme is what an address begins with that is the path of a socket.
+// socketScheme begins an address that is the path of a socket.
 const socketScheme = "unix://"
 
 // listenAddress is where a server listens: on a port, or on a socket in the file system.
@@ -45,10 +45,10 @@ func listenAddressOf(cmd *cli.Command) (a listenAddress, err error) {
 	return a, nil
 }
 
-// isPrivate reports whether only programs on this machine reach it.
+// isPrivate reports whether only programs on this machine can reach the address.
 func (a listenAddress) isPrivate() bool { return a.port == nil || a.port.IP.IsLoopback() }
 
-// listen returns a listener there, and its URL.
+// listen returns a listener at the address, and its URL.
 func (a listenAddress) listen(config *tls.Config) (net.Listener, string, error) {
 	if a.port == nil {
 		l, err := listenOnSocket(a.socket)
@@ -64,8 +64,8 @@ func (a listenAddress) listen(config *tls.Config) (net.Listener, string, error) 
 	return l, "http://" + l.Addr().String(), nil
 }
 
-// listenOnSocket listens on a socket that only the user of this process can connect to. One that is
-// there is replaced if no server listens on it.
+// listenOnSocket listens on a socket that only the user of this process can connect to. An existing
+// socket is replaced if no server listens on it.
 func listenOnSocket(path string) (net.Listener, error) {
 	unlock, err := lockFolder(path)
 	if err != nil {
@@ -82,8 +82,8 @@ func listenOnSocket(path string) (net.Listener, error) {
 	return &socketListener{l, path}, nil
 }
 
-// removeStale removes the socket at the path if no server listens on it. Others that do this wait
-// for the lock of the folder, so that none removes the socket that another one has just made.
+// removeStale removes the socket at the path if no server listens on it. The caller has the lock of
+// the folder, so that no process removes the socket that another has just made.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -96,7 +96,7 @@ func removeStale(path string) error {
 	}
 	conn, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {
-		_ = conn.Close() // it was to find out only
+		_ = conn.Close() // it was only to find out
 		return errors.New("a server listens there already; end it, or name another path")
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {

@@ -8,7 +8,7 @@ import (
 )
 
 // socketsGuarded says that the mode of a socket does not keep other users away, or that nothing
-// tells two servers apart that make one at the same path.
+// tells apart two servers that make a socket at the same path.
 const socketsGuarded = false
 
 func lockFolder(string) (unlock func(), err error) { return nil, errors.ErrUnsupported }

@@ -13,8 +13,8 @@ import (
 // socketsGuarded says that the mode of a socket keeps other users away.
 const socketsGuarded = true
 
-// lockFolder waits until no other process looks after a socket in the folder of the path. It
-// returns what ends the lock.
+// lockFolder waits until no other process looks after a socket in the folder of the path. unlock
+// ends the lock.
 func lockFolder(path string) (unlock func(), err error) {
 	f, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -35,8 +35,8 @@ func flock(f *os.File) error {
 	}
 }
 
-// bindSocket makes a socket of mode 0600 at the path and listens on it. Until it listens nobody can
-// connect, so that there is no moment in which others can.
+// bindSocket makes a socket of mode 0600 at the path and listens on it. Nobody can connect before
+// it listens, so that there is no moment in which other users can.
 func bindSocket(path string) (net.Listener, error) {
 	syscall.ForkLock.RLock() // no child is to inherit it
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)

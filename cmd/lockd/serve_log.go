@@ -41,7 +41,7 @@ func newLogger(cmd *cli.Command, w io.Writer) (*slog.Logger, error) {
 	}
 }
 
-// logStart says what is served, and where. An empty path is that of no file.
+// logStart says what is served, and where. An empty path means no file.
 func logStart(logger *slog.Logger, db *lockd.DB, path, address string) {
 	file := cmp.Or(path, "none, in memory")
 	if absolute, err := filepath.Abs(path); path != "" && err == nil {

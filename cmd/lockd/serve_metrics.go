@@ -43,7 +43,7 @@ func newServerMetrics(db *lockd.DB) *serverMetrics {
 }
 
 // beside answers GET /metrics, in the text form of Prometheus, and hands every other request on. It
-// is no http.ServeMux, which would redirect keys that are no clean path.
+// is not an http.ServeMux, which would redirect keys that are not clean paths.
 func (m *serverMetrics) beside(next http.Handler, logger *slog.Logger) http.Handler {
 	metrics := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn),

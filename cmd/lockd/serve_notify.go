@@ -12,8 +12,8 @@ const (
 	notifyEnds  = "STOPPING=1"
 )
 
-// notify tells systemd, if it has started this process and waits for that, how the server is: one
-// that is ready, or one that ends. Without systemd it does nothing.
+// notify tells systemd the state of the server, if systemd has started this process and waits for
+// that: that the server is ready, or that it ends. Without systemd notify does nothing.
 func notify(state string) error {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// secret is the token that requests have to bear, and what becomes of those that do not. Its
-// methods may be called by many goroutines.
+// secret is the token that requests have to bear, and the log of the requests that do not bear it.
+// Its methods may be called by many goroutines.
 type secret struct {
-	file    string // that has it; empty: it was given in another way
+	file    string // that has the token; empty: it was given in another way
 	hash    atomic.Pointer[[sha256.Size]byte]
 	logger  *slog.Logger
 	counted func() // called for each refusal
@@ -54,8 +54,8 @@ func (s *secret) reload() error {
 	return err
 }
 
-// allows reports whether the request bears the token. How long it takes to refuse one says nothing
-// about the token.
+// allows reports whether the request bears the token. How long a refusal takes says nothing about
+// the token.
 func (s *secret) allows(r *http.Request) bool {
 	want := s.hash.Load()
 	scheme, bearer, _ := strings.Cut(r.Header.Get("Authorization"), " ")
@@ -75,8 +75,8 @@ func (s *secret) allowsLogin(r *http.Request) bool {
 	return subtle.ConstantTimeCompare(given[:], want[:]) == 1
 }
 
-// note counts a request that is refused. It logs one in ten seconds, with how many there were since
-// the one before: strangers can send as many as they like.
+// note counts a request that is refused. It logs one refusal in ten seconds, with how many there
+// were since the last one that was logged: strangers can send as many as they like.
 func (s *secret) note(r *http.Request) {
 	s.counted()
 	s.mu.Lock()

@@ -11,7 +11,7 @@ import (
 // uiPath is where a browser finds the pages that show the database.
 const uiPath = "/ui/"
 
-// isUI reports whether the request is for a page. What the guard takes it for, it is.
+// isUI reports whether the request is for a page. The guard and the handler both go by it.
 func isUI(r *http.Request) bool { return strings.HasPrefix(r.URL.Path+"/", uiPath) }
 
 // uiBeside answers requests for pages, and hands every other request on.
@@ -36,7 +36,7 @@ func (s *service) uiBeside(db *lockd.DB, next http.Handler) (http.Handler, error
 	}), nil
 }
 
-// askToLogIn refuses a request for a page, and has the browser ask the person for the token.
+// askToLogIn refuses a request for a page, and makes the browser ask the person for the token.
 func askToLogIn(w http.ResponseWriter) {
 	w.Header().Set("WWW-Authenticate", `Basic realm="lockd: any name, the token as the password"`)
 	turnAwayAs(w, http.StatusUnauthorized, "Permission denied: log in with any name, and the "+

@@ -13,8 +13,8 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// writeBackup calls write with standard output, or with a file that replaces what is at to. It
-// refuses to replace the file that the backup is of.
+// writeBackup calls write with standard output, or with a file that replaces the file at to. It
+// refuses to replace the file that is backed up.
 func writeBackup(cmd *cli.Command, file, to string, write func(io.Writer) error) error {
 	if to == standard {
 		return write(cmd.Root().Writer)
@@ -49,8 +49,8 @@ func sameFile(path, other string) (bool, error) {
 	return os.SameFile(info, there), err
 }
 
-// replace makes a file, readable by its owner only, of the backup that write writes. What was at
-// the path, or where a symbolic link there leads to, is there until the new file is on disk. It
+// replace makes a file, readable by its owner only, of the backup that write writes. The old file
+// at the path, or at the target of a symbolic link there, stays until the new file is on disk. It
 // refuses to replace anything but a backup, and then changes nothing.
 func replace(path string, write func(io.Writer) error) error {
 	err := checkTarget(path)
@@ -88,11 +88,11 @@ func targetOf(path string) (string, error) {
 	return target, cause(err)
 }
 
-// backupBegins is how every backup does.
+// backupBegins is how every backup begins.
 const backupBegins = "lockd backup"
 
-// checkTarget refuses what a backup would not be expected to replace: a database may be in use, and
-// its owner would go on writing to a file without a name.
+// checkTarget refuses to replace anything but a backup or an empty file: a database may be in use,
+// and its owner would go on writing to a file without a name.
 func checkTarget(path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -122,7 +122,7 @@ func checkTarget(path string) error {
 	return nil
 }
 
-// made is the file that a backup is written to, under another name than the one that it will have.
+// made is the file that a backup is written to, under a temporary name.
 type made struct {
 	file *os.File
 	path string
@@ -142,7 +142,7 @@ func (m *made) error(err error) error {
 	return fmt.Errorf("write %s: %w", m.path, cause(err))
 }
 
-// syncFolder has the names in the folder on disk, where the system can do so.
+// syncFolder syncs the names in the folder to disk, where the system can do so.
 func syncFolder(folder string) error {
 	if runtime.GOOS == "windows" {
 		return nil

@@ -6,14 +6,14 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// fromEnv is the value of an environment variable. One that is empty is as good as none, as it is
-// for Consul's command.
+// fromEnv is the value of an environment variable. An empty one counts as not set, as for Consul's
+// command.
 func fromEnv(name string) cli.ValueSourceChain {
 	return cli.NewValueSourceChain(&variable{ValueSource: cli.EnvVar(name), name: name})
 }
 
-// fromEnvBool is fromEnv of a variable that says true or false. What is neither is left for the
-// command to refuse: the parser's error would not be one of the command line.
+// fromEnvBool is fromEnv of a variable that says true or false. Any other value is left for the
+// command to refuse: the parser's error would not be errUsage.
 func fromEnvBool(name string) cli.ValueSourceChain {
 	parses := func(text string) bool {
 		_, err := strconv.ParseBool(text)
@@ -41,10 +41,10 @@ func (v *variable) Lookup() (string, bool) {
 	return v.value, v.value != "" && (v.parses == nil || v.parses(v.value))
 }
 
-// IsFromEnv has the help tell the name.
+// IsFromEnv makes the help show the name.
 func (v *variable) IsFromEnv() bool { return true }
 
-// Key is the name.
+// Key returns the name of the variable.
 func (v *variable) Key() string { return v.name }
 
 // variableOf returns the variable that is to give a flag its value, nil if the command line does,

@@ -56,7 +56,7 @@ type watcher struct {
 	known      map[string]entry // nil before the first read
 }
 
-// watch returns if ctx ends, if the first read fails, or if nothing can be written any more.
+// watch returns if ctx ends, if the first read fails, or if a write fails.
 func (w *watcher) watch(ctx context.Context, c *lockclient.Client, prefix string) error {
 	const longPoll, pause = time.Minute, time.Second
 	wait := lockclient.Wait{}

@@ -1,8 +1,8 @@
-// Cache shows a file that many read and one now and then replaces: readers share the file's lock,
-// the writer takes it exclusively, and shares it when it has written, to read beside the others.
+// Cache shows a file that many read and one replaces now and then. Readers share the file's lock.
+// The writer takes it exclusively, and shares it after the write, to read beside the others.
 //
 // One reader is paused for longer than its session's TTL. The writer has to wait for the end of
-// that session and its lock-delay, for the reader may still be at work, and for nothing else.
+// that session and its lock-delay, since the reader may still be at work, and for nothing else.
 package main
 
 import (
@@ -81,7 +81,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	return writer.Unlock()
 }
 
-// readTogether has readers that each keep the lock until all of them have read the file.
+// readTogether starts readers that each keep the lock until all of them have read the file.
 func readTogether(ctx context.Context, db *lockd.DB, path string, out io.Writer) error {
 	var reading, ended sync.WaitGroup
 	reading.Add(readers)

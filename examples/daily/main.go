@@ -1,8 +1,8 @@
-// Daily shows how a job is done once a day, however many ask for it, and although one of them may
-// fail, or the program may end: they take the job's lock in turn, and whoever has done the job
-// writes the day to a key, which the others read.
+// Daily shows how a job is done once a day, however many goroutines ask for it, and although one of
+// them may fail, or the program may end. They take the job's lock in turn. The one that has done
+// the job writes the day to a key, which the others read.
 //
-// What died after the work and before that write is done again, so the job has to bear that.
+// If the program dies before that write, the job is done again, so the job has to bear that.
 package main
 
 import (
@@ -58,7 +58,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	return nil
 }
 
-// ask lets three ask at once for the report of the day, in a program that is started anew.
+// ask lets three goroutines ask at once for the report of the day, in a program started anew.
 func ask(ctx context.Context, path, day string, job func() error) (err error) {
 	db, err := lockd.Open(path, nil)
 	if err != nil {

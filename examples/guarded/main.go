@@ -1,9 +1,9 @@
 // Guarded shows how a database that knows nothing of locks keeps out the late writes of a holder
 // that lost its lock: each row has a column for the fence of the last writer, and a write with a
-// lower one changes nothing.
+// lower fence changes nothing.
 //
 // Two workers take the same lock. The first is paused for longer than its session's TTL, and wakes
-// up when the second has written. It is a module of its own, since it brings SQLite along.
+// up when the second has written. The example is a module of its own, since it needs SQLite.
 package main
 
 import (
@@ -23,8 +23,8 @@ const schema = `
 CREATE TABLE account (name TEXT PRIMARY KEY, balance INTEGER NOT NULL, fence INTEGER NOT NULL);
 INSERT INTO account VALUES ('alice', 100, 0)`
 
-// A row takes the fence of the worker that writes it, and no lower one ever again. The comparison
-// and the write are one statement: between two of them, the lock could pass on.
+// A row takes the fence of the worker that writes it, and never a lower one again. The comparison
+// and the write are one statement: between two statements, the lock could pass on.
 const deposit = `
 UPDATE account SET balance = ?, fence = ? WHERE name = ? AND fence <= ?`
 

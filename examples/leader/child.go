@@ -10,16 +10,16 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// report is what the process that is killed has been promised, on one line of its output.
+// report is what lockd has promised to the process that is killed, on one line of its output.
 type report struct {
 	Leader lockd.Sequencer // of a session that is bound to the process
-	Backup lockd.Sequencer // of one that is not
+	Backup lockd.Sequencer // of a session that is not
 	Count  int
 	Index  uint64 // of the write of Count
 }
 
-// live is the life of the process that is killed: it takes two locks, and then writes and reports
-// what was acknowledged until it is ended.
+// live runs in the process that is killed: it takes two locks, and then writes, and reports what
+// was acknowledged, until it is killed.
 func live(ctx context.Context, path string, ttl time.Duration) error {
 	db, err := lockd.Open(path, nil)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// elect lets three workers want to lead. The first leads, writes, and is lost; the one that has
+// elect lets three workers campaign. The first leads, writes, and is lost; the worker that has
 // waited longest leads after it.
 func (s *story) elect(ctx context.Context) (lost, next *worker, err error) {
 	for i, name := range []string{"mysql-1", "mysql-2", "mysql-3"} {

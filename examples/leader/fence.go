@@ -8,8 +8,8 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// The two fences are all that keeps a late write out. The test takes down one at a time, and the
-// story has to notice.
+// Only these two fences keep a late write out. The test takes one down at a time, and the story has
+// to notice.
 var (
 	putInLockd = func(db *lockd.DB, q lockd.Sequencer, text string) (lockd.Entry, error) {
 		return db.If(q).Put(primaryKey, []byte(text), nil)
@@ -17,7 +17,7 @@ var (
 	fenceAtJournal = (*lockd.Guard).Check
 )
 
-// journal is a resource that lockd knows nothing of: all that it has is a guard.
+// journal is a resource that lockd knows nothing of. Only its guard fences it.
 type journal struct {
 	guard lockd.Guard
 	lines []string
@@ -51,7 +51,7 @@ func (s *story) write(w *worker, text string) error {
 	return nil
 }
 
-// fence lets the lost leader, who knows nothing, go on writing while the next one leads.
+// fence lets the lost leader, which has not noticed, go on writing while the next one leads.
 func (s *story) fence(ctx context.Context, lost, next *worker) error {
 	if err := s.write(next, "10.0.0.20"); err != nil {
 		return err

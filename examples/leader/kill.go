@@ -26,7 +26,7 @@ func (s *story) kill(ctx context.Context) (last report, err error) {
 	if err := child.Start(); err != nil {
 		return last, err
 	}
-	defer func() { // whatever went wrong: the file is free when the process is gone
+	defer func() { // in any case, the file is free when the process is gone
 		child.Process.Kill()
 		child.Wait()
 	}()
@@ -45,7 +45,7 @@ func (s *story) kill(ctx context.Context) (last report, err error) {
 	if err := child.Process.Kill(); err != nil {
 		return last, err
 	}
-	for err = nil; err == nil; { // half a line is no report
+	for err = nil; err == nil; { // half a line is not a report
 		var next report
 		if err = reports.Decode(&next); err == nil {
 			last = next

@@ -1,9 +1,9 @@
 // Leader shows how the leader of service/mysql/leader is elected, lost, fenced off and replaced,
-// and what is left of that when its process is killed.
+// and what remains when its process is killed.
 //
-// It works on a file in a folder of its own, which it makes where it is started and removes at the
-// end. Every line that it prints is computed from what a call returned. If anything is not as lockd
-// promises, it says what, and its exit status is 1.
+// The program works on a file in a new folder, which it makes in the working directory and removes
+// at the end. Every line that it prints is computed from what a call returned. If anything is not
+// as lockd promises, the program says what, and its exit status is 1.
 package main
 
 import (
@@ -91,8 +91,8 @@ func (s *story) say(format string, args ...any) {
 	fmt.Printf("%5.2fs  %s\n", time.Since(s.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// refused prints the error of a call that has to be refused, and returns one if it was not, or
-// for another reason.
+// refused prints the error of a call that has to be refused. It returns an error if the call was
+// not refused, or for another reason.
 func (s *story) refused(what string, err, reason error) error {
 	if err == nil {
 		return fmt.Errorf("%s, and it is not refused", what)
@@ -104,7 +104,7 @@ func (s *story) refused(what string, err, reason error) error {
 	return nil
 }
 
-// risen returns an error unless the fence is above all that were seen before.
+// risen returns an error unless the fence is above all fences seen before.
 func (s *story) risen(q lockd.Sequencer) error {
 	if q.Fence <= s.highest {
 		return fmt.Errorf("fence %d came after fence %d", q.Fence, s.highest)

@@ -9,7 +9,7 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// restart gives the file to another process, kills that, and looks at what is left.
+// restart gives the file to another process, kills that process, and looks at what remains.
 func (s *story) restart(ctx context.Context) error {
 	primary, _ := s.db.Get(primaryKey)
 	if err := s.db.Close(); err != nil {

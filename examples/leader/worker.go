@@ -9,13 +9,13 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// worker is one of those who want to lead.
+// worker is a candidate for leader.
 type worker struct {
 	name    string
 	session *lockd.Session
-	pause   context.CancelFunc // it renews its session no longer
+	pause   context.CancelFunc // ends the renewals of its session
 	elected chan error         // has the outcome of its campaign
-	lock    *lockd.Lock        // valid when elected had nil
+	lock    *lockd.Lock        // valid after elected has sent nil
 }
 
 // hire makes a worker, which keeps its session alive until it is paused.
@@ -51,8 +51,8 @@ func (s *story) leads(w *worker) error {
 	return s.risen(q)
 }
 
-// queued waits until so many stand in the queue. Its order is that in which they joined it, and a
-// goroutine that calls Lock may take its time.
+// queued waits until that many waiters are in the queue. The queue is in the order in which they
+// joined it, and a goroutine that calls Lock may take its time.
 func (s *story) queued(ctx context.Context, waiters int) error {
 	for ctx.Err() == nil {
 		_, err := s.workers[0].session.TryLock(leaderKey, nil)

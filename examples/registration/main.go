@@ -1,6 +1,6 @@
 // Registration shows how instances of a service register themselves for as long as they live: each
-// holds the lock of a key of its own, by a session that deletes its keys when it ends. Whoever
-// looks for the service lists the keys, and watches them to hear who comes and goes.
+// holds the lock of a key of its own, by a session that deletes its keys when it ends. A client of
+// the service lists the keys, and watches them to hear which instances come and go.
 package main
 
 import (
@@ -68,14 +68,14 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	return nil
 }
 
-// register makes an instance known under its name, until the session ends. With a TTL, that is
-// also when it has not been renewed for so long; a real instance calls KeepAlive.
+// register makes an instance known under its name, until the session ends. With a TTL, the session
+// also ends when it has not been renewed for the TTL; a real instance calls KeepAlive.
 func register(
 	db *lockd.DB, name, address string, ttl time.Duration,
 ) (*lockd.Session, error) {
 	session, err := db.NewSession(&lockd.SessionOptions{
 		Name: name, TTL: ttl, Behavior: lockd.DeleteKeys,
-		LockDelay: lockd.NoLockDelay, // who comes back may have its name back at once
+		LockDelay: lockd.NoLockDelay, // an instance that comes back may have its name back at once
 	})
 	if err != nil {
 		return nil, err

@@ -1,5 +1,5 @@
 // Stuck shows what a program can tell when something hangs: who holds what and who waits for it, a
-// deadlock that is named instead of made, and a holder that does not let go.
+// deadlock that is reported instead of made, and a holder that does not unlock.
 package main
 
 import (
@@ -40,8 +40,8 @@ func run(ctx context.Context, out io.Writer) (err error) {
 		heldTooLong(ctx, web, mail, out))
 }
 
-// deadlock has two goroutines lock two keys in opposite orders, each under the context of the lock
-// that it has.
+// deadlock lets two goroutines lock two keys in opposite orders, each under the context of the lock
+// that it holds.
 func deadlock(ctx context.Context, db *lockd.DB, web, mail *lockd.Session, out io.Writer) error {
 	users, err := web.Lock(ctx, "users", nil)
 	if err != nil {
@@ -77,8 +77,8 @@ func deadlock(ctx context.Context, db *lockd.DB, web, mail *lockd.Session, out i
 	return errors.Join(orders.Unlock(), <-ended)
 }
 
-// several has one goroutine take two locks together, and another one after the other, which does
-// not hang although the first stands in front at the second key.
+// several lets one goroutine take two locks together, and another take them one after the other.
+// That does not hang, although the first is ahead in the queue of the second key.
 func several(ctx context.Context, db *lockd.DB, web, report *lockd.Session, out io.Writer) error {
 	users, err := web.Lock(ctx, "users", nil)
 	if err != nil {
@@ -104,7 +104,7 @@ func several(ctx context.Context, db *lockd.DB, web, report *lockd.Session, out 
 	return errors.Join(err, users.Unlock(), <-ended)
 }
 
-// heldTooLong has a holder hang. Its lock was taken for a while only, and passes on.
+// heldTooLong lets a holder hang. Its lock has a MaxHold, and passes on.
 func heldTooLong(ctx context.Context, web, mail *lockd.Session, out io.Writer) error {
 	hung, err := web.Lock(ctx, "users", &lockd.LockOptions{MaxHold: 20 * time.Millisecond})
 	if err != nil {

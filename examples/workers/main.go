@@ -1,6 +1,6 @@
 // Workers shows a pool of which only a few may work at once: each worker has a session of its own,
-// and takes a slot of a semaphore for each piece of work. They are served in the order in which
-// they began to wait, and the slot of a worker that is lost stays taken for its lock-delay.
+// and takes a slot of a semaphore for each piece of work. Slots are granted in the order in which
+// workers began to wait, and a lost worker's slot stays taken for its lock-delay.
 package main
 
 import (

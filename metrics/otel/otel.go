@@ -6,7 +6,7 @@
 //	meter := otel.Meter("github.com/lockd/lockd")
 //	registration, err := lockdotel.Register(meter, db)
 //
-// The package is named as OpenTelemetry's own is, so a program that imports both gives this one
+// The package has the name of OpenTelemetry's own, so a program that imports both gives this one
 // another name. A program with several databases gives the metrics of each an attribute of its own:
 //
 //	lockdotel.Register(meter, db, attribute.String("database", "jobs"))
@@ -21,10 +21,10 @@
 // # Histograms
 //
 // A histogram of OpenTelemetry records each duration when it happens. lockd counts durations in
-// buckets when the write that ended them is durable, and a reader asks for the counts; for counts
+// buckets when the write that ended them is durable, and a reader asks for the counts. For counts
 // that exist already the API of metrics has no instrument. (The SDK has one, a Producer of finished
-// histograms. It would make the SDK a requirement, and has to be registered with each reader.) So
-// a histogram is exported as the counters of which Prometheus, too, makes one:
+// histograms. It would make the SDK a requirement, and has to be registered with each reader.) So a
+// histogram is exported as the counters that make up one in Prometheus:
 //
 //	NAME_bucket   how many were no longer than the attribute le says, in seconds, or "+Inf"
 //	NAME_count    how many there were
@@ -47,10 +47,10 @@ import (
 	"github.com/lockd/lockd/metrics/internal/figures"
 )
 
-// Register registers the instruments of the database with the meter: all with the attributes given,
-// which are for telling several databases apart. Each collection of a reader counts once, and waits
-// for no commit: see DB.Stats. That goes on after the database's Close, with what was counted last,
-// until the registration is unregistered.
+// Register registers the instruments of the database with the meter, all with the given attributes,
+// which tell several databases apart. Each collection of a reader reads the counts once, and waits
+// for no commit: see DB.Stats. Collections go on after the database's Close, with what was counted
+// last, until the registration is unregistered.
 //
 // It returns the meter's error if the meter refuses an instrument. A nil db or meter panics.
 func Register(
@@ -91,7 +91,7 @@ type instruments struct {
 	errs       []error // of instruments that the meter refused
 }
 
-// with is the option of an observation with the attributes, and one more if key is not empty.
+// with returns the option of an observation with the attributes, and one more if key is not empty.
 func (i *instruments) with(key, value string) metric.ObserveOption {
 	attributes := i.attributes[:len(i.attributes):len(i.attributes)]
 	if key != "" {
@@ -100,7 +100,7 @@ func (i *instruments) with(key, value string) metric.ObserveOption {
 	return metric.WithAttributeSet(attribute.NewSet(attributes...))
 }
 
-// observe has the instrument be observed: the value that read returns.
+// observe makes each collection observe the instrument with the value that read returns.
 func (i *instruments) observe(
 	instrument metric.Float64Observable, option metric.ObserveOption,
 	read func(stats *lockd.Stats) float64,

@@ -1,5 +1,5 @@
 // Package prometheus exports what a lockd database counts to Prometheus. It is a module of its own,
-// so that who needs no metrics need not have the client library.
+// so that a program that needs no metrics need not have the client library.
 //
 // One line makes the metrics of a database part of a registry:
 //
@@ -12,20 +12,20 @@
 //
 // # Metrics
 //
-// All names begin with lockd_. What they count is said by the fields of [lockd.Stats].
+// All names begin with lockd_. The fields of [lockd.Stats] say what they count.
 //
 //	up                         1 as long as the database writes, 0 when it is closed or has failed
 //	index                      of the newest transaction
 //	keys, sessions, locks      how many there are; of locks, those that are held exclusively
-//	shares                     how many holders locks have that are shared
+//	shares                     how many holders shared locks have
 //	waiters, watchers          how many calls wait for a lock or a slot, or for a change
 //	file_size_bytes            the size of the file
 //	grants_total               how often a lock was granted
 //	lock_wait_seconds          histogram of the waits for locks that ended with the grant
-//	slot_wait_seconds          and of those for slots of semaphores
+//	slot_wait_seconds          the same of the waits for slots of semaphores
 //	waits_given_up_total       how many calls waited and returned without a grant
-//	lock_hold_seconds          histogram of how long locks were held that no longer are
-//	slot_hold_seconds          and of how long slots were
+//	lock_hold_seconds          histogram of how long locks were held, from the grant to its end
+//	slot_hold_seconds          the same of slots of semaphores
 //	session_ends_total         by cause: closed, expired, destroyed, node_gone, check_gone,
 //	                           check_critical, process_gone, restored
 //	lock_ends_total            by cause, of locks whose sessions went on: unlocked, key_deleted,
@@ -33,8 +33,8 @@
 //	commit_duration_seconds    count and sum of the commits that succeeded
 //	commit_last_seconds        how long the last of them took
 //	commit_max_seconds         how long the longest of them took
-//	commit_writers_total       how many calls waited for them; divided by their count, that is how
-//	                           many share a commit
+//	commit_writers_total       how many calls waited for these commits; divided by their count,
+//	                           that is how many calls share a commit
 //	commit_failures_total      commits that did not succeed
 //	log_records_dropped_total  records that the logger was too slow for
 package prometheus
@@ -71,8 +71,8 @@ type histogram struct {
 	desc *prometheus.Desc
 }
 
-// NewCollector returns a collector of what the database counts. It goes on after the database's
-// Close, with what was counted last. A nil db panics.
+// NewCollector returns a collector of what the database counts. The collector goes on after the
+// database's Close, with what was counted last. A nil db panics.
 func NewCollector(db *lockd.DB) *Collector {
 	if db == nil {
 		panic("lockd: nil database")
@@ -110,7 +110,7 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect counts once, and sends what it found. It is for the registry. It waits for no commit:
+// Collect reads the counts once, and sends them. It is for the registry. It waits for no commit:
 // see DB.Stats.
 func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	stats := c.db.Stats()

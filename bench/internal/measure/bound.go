@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Tolerance is how many times as far from the target as the target itself the worst round may be.
+// Tolerance is the factor by which the worst round may miss the target.
 const Tolerance = 1.25
 
 // Bound is a target: what a figure has to keep to. The zero value asks for nothing.
@@ -54,7 +54,7 @@ func (b Bound) Worst(s Series) float64 {
 }
 
 // Met reports whether the median meets the target and the worst round is within Tolerance of it. A
-// series without rounds, or with a figure that is none, meets no target.
+// series without rounds, or with a figure that is NaN, meets no target.
 func (b Bound) Met(s Series) bool {
 	median, worst := s.Median(), b.Worst(s)
 	switch b.side {

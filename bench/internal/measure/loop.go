@@ -23,7 +23,7 @@ func Loop(window time.Duration, chunk int, op func(first, count int) error) (Cos
 	}
 }
 
-// Crowd has that many workers call op again and again, each on a goroutine of its own and with its
+// Crowd lets that many workers call op again and again, each on a goroutine of its own and with its
 // own count of calls, for about as long as the window, and once at least. It returns what all
 // operations together took, from the start of the first worker to the end of the last one, or an
 // error of op's.

@@ -25,9 +25,10 @@ type Rounds struct {
 	Count   func() // called before the first round that counts; may be nil
 }
 
-// InTurn runs the trials one after the other, and again for each round, so that what the machine
-// does besides befalls them alike. Before each run that counts the heap is cleared of garbage, so
-// that nobody pays for another's. It returns the figures in the order of the trials, or the first error.
+// InTurn runs the trials one after the other, and again for each round, so that what else the
+// machine does hits them alike. Before each run that counts the heap is cleared of garbage, so that
+// no trial pays for another's. It returns the figures in the order of the trials, or the first
+// error.
 func InTurn(rounds Rounds, trials ...Trial) ([]Figures, error) {
 	figures := make([]Figures, len(trials))
 	prepare := func() {}
@@ -54,8 +55,8 @@ func InTurn(rounds Rounds, trials ...Trial) ([]Figures, error) {
 	return figures, nil
 }
 
-// oneRound runs the trials in turn, so many times, and returns what each cost in all. It calls
-// prepare before each.
+// oneRound runs the trials in turn, slices times, and returns what each trial cost in all. It calls
+// prepare before each run.
 func oneRound(slices int, prepare func(), trials []Trial) ([]Cost, error) {
 	costs := make([]Cost, len(trials))
 	for range slices {

@@ -18,8 +18,8 @@ type Verdict struct {
 	Met    bool
 }
 
-// Verdicts returns one verdict for each target, in the order of the rows. A target is met if all
-// of its rows that ask for something and were measured are, and there is one.
+// Verdicts returns one verdict for each target, in the order of the rows. A target is met if it has
+// a row that asks for something and was measured, and all such rows are met.
 func (r *Report) Verdicts() []Verdict {
 	var verdicts []Verdict
 	judged := make(map[string]int)

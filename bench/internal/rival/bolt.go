@@ -93,8 +93,8 @@ func (b *Bolt) BatchPair(key string) error {
 	return b.db.Batch(put)
 }
 
-// SetBatch says how long DB.Batch waits for others, and for how many at most. Nobody may be using
-// it.
+// SetBatch sets how long DB.Batch waits for others, and for how many at most. Nothing may be using
+// b.
 func (b *Bolt) SetBatch(delay time.Duration, size int) {
 	b.db.MaxBatchDelay, b.db.MaxBatchSize = delay, size
 }

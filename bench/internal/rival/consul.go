@@ -75,7 +75,7 @@ func DialBare(address string, workers int) (*Consul, error) {
 	return &Consul{client: client, session: noSession}, nil
 }
 
-// noSession is the ID of a session where nobody looks at it.
+// noSession is the ID of a session for a server that ignores it.
 const noSession = "00000000-0000-0000-0000-000000000001"
 
 // ThroughTransport returns a client that has no socket but the transport, with a session for its
@@ -88,8 +88,8 @@ func ThroughTransport(transport http.RoundTripper) (*Consul, error) {
 	return newConsul(client)
 }
 
-// ThroughNothing returns a client that is answered true at once, whatever it asks: what it does
-// takes the time that the client takes by itself.
+// ThroughNothing returns a client that is answered true at once, whatever it asks: its calls take
+// only the time of the client itself.
 func ThroughNothing() (*Consul, error) {
 	client, err := through(yes{})
 	if err != nil {

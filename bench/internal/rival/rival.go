@@ -18,7 +18,7 @@ func Version(module string) string {
 	return ""
 }
 
-// row is what a lock table that somebody writes for himself would keep of a lock.
+// row is what a lock table of one's own would keep of a lock.
 type row struct {
 	key    string
 	holder [16]byte

@@ -49,7 +49,7 @@ const (
 	CommitDurationHelp = "How long the commits took that succeeded." // and their help
 )
 
-// All returns every figure, but for the commits' duration.
+// All returns every figure, except the commits' duration.
 func All() []Figure {
 	return append(gauges(), counters()...)
 }
@@ -151,8 +151,8 @@ func Histograms() []Histogram {
 	}
 }
 
-// Cumulative yields each bound of the histogram, in seconds, with how many were no longer: what
-// Prometheus calls a bucket. That of all is the count.
+// Cumulative yields each bound of the histogram, in seconds, with how many durations were no
+// longer: what Prometheus calls a bucket. The bucket of all is the count.
 func Cumulative(h *lockd.Histogram) iter.Seq2[float64, uint64] {
 	return func(yield func(bound float64, n uint64) bool) {
 		var n uint64

@@ -15,10 +15,10 @@ const FileHeader = "X-Lockd-File"
 // ErrOtherFile is returned when a server does not have the file open that is asked for.
 var ErrOtherFile = errors.New("it does not have this file open")
 
-// Backup writes a backup of the database of a server, if its file is the one with the ID, which the
-// server says in the same answer. It blocks until all of it is written. It returns ErrOtherFile if
-// that is another file, or the server is not lockd, with nothing written; after any other error a
-// part may be.
+// Backup writes a backup of the database of a server, if the server has the file with that ID open,
+// which it says in the same answer. Backup blocks until the whole backup is written. It returns
+// ErrOtherFile, with nothing written, if the server has another file open or is not lockd. After
+// any other error a part may be written.
 func (c *Client) Backup(ctx context.Context, file string, w io.Writer) error {
 	response, err := c.send(ctx, http.MethodGet, "/v1/lockd/backup", url.Values{}, nil)
 	if refused, ok := errors.AsType[*Error](err); ok && refused.Status == http.StatusNotFound {

@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-// Client is the official client of one server, whose requests have an end. Its methods may be
+// Client is the official client of one server, but every request has an end. Its methods may be
 // called by many goroutines. The zero value is not usable; New gives one.
 type Client struct {
 	*api.Client
@@ -24,14 +24,14 @@ type Client struct {
 }
 
 // New returns a client. It sends nothing yet. The address has to be a URL of http, https or unix.
-// It returns the error of a TLS configuration that is none.
+// It returns the error of an invalid TLS configuration.
 func New(config api.Config) (*Client, error) {
 	name := config.Address
 	official, err := api.NewClient(&config)
 	if err != nil {
 		return nil, err
 	}
-	// The official client shares this one, also where it makes one of its own, for a socket.
+	// The official client uses this one, which it has made itself if it is for a socket.
 	shared := config.HttpClient
 	next := http.Client{Transport: shared.Transport}
 	shared.Transport = &transport{next.Transport, name}
@@ -45,8 +45,8 @@ func New(config api.Config) (*Client, error) {
 // Close closes the connections that are idle.
 func (c *Client) Close() { c.idle() }
 
-// send sends a request that the official client does not have. The body of the answer is for the
-// caller to close.
+// send sends a request that the official client does not have. The caller has to close the body of
+// the answer.
 func (c *Client) send(
 	ctx context.Context, method, path string, query url.Values, body io.Reader,
 ) (*http.Response, error) {
@@ -72,7 +72,7 @@ func (c *Client) send(
 	return response, brief(err)
 }
 
-// brief cuts the URL in an error of the HTTP client: it may have a key of any length.
+// brief cuts the URL in an error of the HTTP client: the URL may have a key of any length.
 func brief(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		e.URL = fmt.Sprintf("%.150s", e.URL)
@@ -99,7 +99,7 @@ func (c *Client) ask(
 	return nil
 }
 
-// reading returns the options of a read that is consistent and waits as it says.
+// reading returns the options of a read that is consistent and waits as wait says.
 func reading(ctx context.Context, wait Wait) *api.QueryOptions {
 	q := &api.QueryOptions{RequireConsistent: true, WaitIndex: wait.Index, WaitTime: wait.For}
 	return q.WithContext(ctx)
@@ -110,8 +110,8 @@ func writing(ctx context.Context) *api.WriteOptions {
 	return new(api.WriteOptions).WithContext(ctx)
 }
 
-// lingering returns a context that lasts a little longer than its parent: what comes of a request
-// that has been sent is worth that.
+// lingering returns a context that lasts a little longer than its parent: the outcome of a request
+// that has been sent is worth the wait.
 func lingering(parent context.Context) (context.Context, context.CancelFunc) {
 	const longer = time.Second
 	ctx, cancel := context.WithCancel(context.WithoutCancel(parent))
@@ -125,7 +125,7 @@ func lingering(parent context.Context) (context.Context, context.CancelFunc) {
 	}
 }
 
-// pause waits, and returns ctx's error if that ends first.
+// pause waits for d, and returns the cause of ctx if ctx ends first.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -18,7 +18,7 @@ type SessionOptions struct {
 	Name      string
 	TTL       time.Duration
 	LockDelay time.Duration // zero means none
-	// DeleteKeys has the keys deleted whose locks the session holds when it ends; else they are
+	// DeleteKeys deletes the keys whose locks the session holds when it ends; else their locks are
 	// released.
 	DeleteKeys bool
 }
@@ -32,21 +32,21 @@ type Keeper struct {
 
 	life    context.Context // ends with Close
 	end     context.CancelFunc
-	running sync.WaitGroup // the renewals, and what watches over a lock or a slot
+	running sync.WaitGroup // the goroutines that renew, or watch a lock or a slot
 
-	lost    context.Context // ends when what is done under the session has to, with the cause
+	lost    context.Context // ends when the work under the session has to, with the cause
 	endLost context.CancelCauseFunc
 
 	mu sync.Mutex // guards what follows
 
 	last     time.Time     // when the last renewal that succeeded was sent
-	delay    time.Duration // for which no session gets what this one held, after its end
+	delay    time.Duration // for which no session gets this one's locks, after its end
 	deadline time.Time
 }
 
-// Keep makes a session and keeps it alive, which begins at once. It blocks until there is the
-// session, for a second longer than ctx at most, so that none is left behind without a keeper.
-// It returns the error of the request if there is none.
+// Keep makes a session and at once begins to keep it alive. It blocks until the session exists, for
+// at most a second longer than ctx, so that no session is left behind without a keeper. It returns
+// the error of the request if no session was made.
 func (c *Client) Keep(ctx context.Context, opts SessionOptions) (*Keeper, error) {
 	sent := time.Now()
 	longer, cancel := lingering(ctx)
@@ -62,26 +62,26 @@ func (c *Client) Keep(ctx context.Context, opts SessionOptions) (*Keeper, error)
 	return k, nil
 }
 
-// ID is the session's.
+// ID returns the ID of the session.
 func (k *Keeper) ID() string { return k.id }
 
-// Done returns a channel that is closed when what is done under the session has to end: because
-// the session or the lock is lost, or because it is not known to last.
+// Done returns a channel that is closed when the work under the session has to end: because the
+// session or the lock is lost, or because the session is not known to last.
 func (k *Keeper) Done() <-chan struct{} { return k.lost.Done() }
 
-// Err returns nil until Done is closed, and then why it is.
+// Err returns nil until Done is closed, and then the cause.
 func (k *Keeper) Err() error { return context.Cause(k.lost) }
 
-// Deadline is when, after Done was closed, everything has to be over: from then on another session
-// may have the lock. It is the zero time before.
+// Deadline is when, after Done was closed, all work has to be over: from then on another session
+// may have the lock. Before, it is the zero time.
 func (k *Keeper) Deadline() time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.deadline
 }
 
-// Close ends the session, and with it what it still holds. It blocks until that is done or has
-// gone wrong, and waits for the goroutines of the keeper.
+// Close ends the session, and with it all locks that it still holds. It blocks until that is done
+// or has failed, and waits for the goroutines of the keeper.
 func (k *Keeper) Close(ctx context.Context) error {
 	k.end()
 	k.running.Wait()
@@ -92,8 +92,8 @@ func (k *Keeper) Close(ctx context.Context) error {
 	return err
 }
 
-// create makes a session, and returns its ID. The official client's Create leaves a lock-delay of
-// zero out, which is none, so that the server takes its default.
+// create makes a session, and returns its ID. The official client's Create leaves out a lock-delay
+// of zero, which means none, so that the server would take its default.
 func (c *Client) create(ctx context.Context, opts SessionOptions) (string, error) {
 	entry := struct{ Name, TTL, LockDelay, Behavior string }{
 		opts.Name, text(opts.TTL), text(opts.LockDelay), api.SessionBehaviorRelease,
@@ -115,7 +115,7 @@ func text(d time.Duration) string {
 	return fmt.Sprintf("%dms", (d+time.Millisecond-1)/time.Millisecond)
 }
 
-// renewOnce renews the session. It returns ErrNoSession if there is none.
+// renewOnce renews the session. It returns ErrNoSession if it does not exist.
 func (k *Keeper) renewOnce(ctx context.Context) error {
 	entry, _, err := k.client.Session().Renew(k.id, writing(ctx))
 	if err == nil && entry == nil {
@@ -124,7 +124,7 @@ func (k *Keeper) renewOnce(ctx context.Context) error {
 	return err
 }
 
-// lose tells that what is done under the session has to end by the deadline.
+// lose closes Done: the work under the session has to end by the deadline.
 func (k *Keeper) lose(err error, deadline time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -136,7 +136,7 @@ func (k *Keeper) lose(err error, deadline time.Time) {
 
 // renew renews the session until the keeper is closed or the session is lost.
 func (k *Keeper) renew() {
-	last := k.last // which only this function sets, from now on
+	last := k.last // from now on only this function sets it
 	var failure error
 	for {
 		giveUp := last.Add(k.ttl * 2 / 3)
@@ -173,8 +173,8 @@ func (k *Keeper) renew() {
 	}
 }
 
-// afterEnd is by when all has to be over if the session has just been found to have ended. That
-// was after the last renewal, and then began its lock-delay.
+// afterEnd returns the deadline for all work, if the session has just been found to have ended. It
+// ended after the last renewal, and its lock-delay began then.
 func (k *Keeper) afterEnd() time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -189,8 +189,8 @@ func (k *Keeper) afterEnd() time.Time {
 	return deadline
 }
 
-// afterLoss is by when all has to be over if what was taken is gone, and why it is: at once, but if
-// that came with the end of the session there is its lock-delay.
+// afterLoss returns the deadline for all work, and the cause, if the lock or the slot is lost. The
+// deadline is now, except that after the end of the session its lock-delay leaves time.
 func (k *Keeper) afterLoss(loss string) (time.Time, error) {
 	now := time.Now()
 	deadline := k.afterEnd()
@@ -205,18 +205,18 @@ func (k *Keeper) afterLoss(loss string) (time.Time, error) {
 	return now, errors.New(loss)
 }
 
-// ended is the error when the server does not have the session any more.
+// ended returns the error for a session that the server no longer has.
 func (k *Keeper) ended() error {
 	return fmt.Errorf("%w: %s was destroyed, or its TTL of %v has passed", ErrNoSession, k.id,
 		k.ttl)
 }
 
-// look reads whether something is still held. It returns the index for the next read, and how it
-// was lost, if it was.
+// look reads whether a lock or a slot is still held. It returns the index for the next read, and
+// how it was lost, if it was.
 type look func(ctx context.Context, wait Wait) (index uint64, loss string, err error)
 
-// watch tells when what was taken is lost, until it is stopped or the keeper is closed. Stop waits
-// for that.
+// watch waits for a loss, and then closes Done, unless it is stopped or the keeper is closed
+// before. stop waits until the watch has ended.
 func (k *Keeper) watch(look look) (stop func()) {
 	ctx, cancel := context.WithCancel(k.life)
 	stopped := make(chan struct{})
@@ -229,7 +229,7 @@ func (k *Keeper) watch(look look) (stop func()) {
 			case ctx.Err() != nil:
 				return
 			case err != nil:
-				// Whether the session lasts is for the renewals to find out.
+				// The renewals find out whether the session lasts.
 				_ = pause(ctx, retry)
 				wait = Wait{}
 			case loss != "":

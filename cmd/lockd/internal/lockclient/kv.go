@@ -18,8 +18,8 @@ type Wait struct {
 	For   time.Duration
 }
 
-// Get reads a key, nil if there is none, and returns the index for the Wait of the next read. It
-// blocks as the Wait says.
+// Get reads a key, nil if it does not exist, and returns the index for the Wait of the next read.
+// It blocks as the Wait says.
 func (c *Client) Get(ctx context.Context, key string, wait Wait) (*api.KVPair, uint64, error) {
 	// The official client takes a slash off the key that it is given.
 	pair, meta, err := c.KV().Get("/"+key, reading(ctx, wait))
@@ -41,8 +41,8 @@ func (c *Client) List(
 	return pairs, meta.LastIndex, nil
 }
 
-// Put sets the value and flags of a key, and reports whether that was done: if cas is not nil, only
-// if the key's ModifyIndex is that, and 0 means that there is no such key.
+// Put sets the value and flags of a key, and reports whether it did. If cas is not nil, the key's
+// ModifyIndex has to equal it, where 0 means that the key does not exist.
 //
 // The official client refuses a key that begins with a slash, and takes any answer for success.
 func (c *Client) Put(ctx context.Context, pair *api.KVPair, cas *uint64) (bool, error) {
@@ -55,13 +55,13 @@ func (c *Client) Put(ctx context.Context, pair *api.KVPair, cas *uint64) (bool, 
 	return done, err
 }
 
-// Delete removes a key, and reports whether it is gone: if cas is not nil, only if its ModifyIndex
-// is that.
+// Delete removes a key, and reports whether the key is gone. If cas is not nil, the key's
+// ModifyIndex has to equal it.
 func (c *Client) Delete(ctx context.Context, key string, cas *uint64) (bool, error) {
 	return c.delete(ctx, key, casQuery(cas))
 }
 
-// DeletePrefix removes all keys that begin with the prefix; all there are, if it is empty.
+// DeletePrefix removes all keys that begin with the prefix, or all keys if it is empty.
 func (c *Client) DeletePrefix(ctx context.Context, prefix string) error {
 	_, err := c.delete(ctx, prefix, url.Values{"recurse": {""}})
 	return err

@@ -28,14 +28,14 @@ func (l *Lock) Pair() *api.KVPair { return l.pair }
 // Shared reports whether the lock is shared.
 func (l *Lock) Shared() bool { return l.shared }
 
-// Unlock gives the lock or the slot back, with no lock-delay. It blocks until that is done or has
-// gone wrong. It is no error if it was lost before.
+// Unlock releases the lock or the slot, with no lock-delay. It blocks until that is done or has
+// failed. It is no error if the lock was lost before.
 func (l *Lock) Unlock(ctx context.Context) error { return l.unlock(ctx) }
 
-// Lock takes the lock of a key. The key keeps its value and its flags, for which the official
-// client's lock has no room; one that is made for it has no value, and the flags that the official
-// client wants on it, and Unlock deletes it unless it has been written to. If the lock is lost,
-// Keeper.Done is closed.
+// Lock takes the lock of a key. The key keeps its value and its flags, which the official client's
+// lock does not allow. A key that is made for the lock has no value, and the flags that the
+// official client wants on it. Unlock deletes such a key unless it has been written to. If the lock
+// is lost, Keeper.Done is closed.
 //
 // It blocks until the lock is held; while it waits, errors that may pass do not end it, as long as
 // the session is known to live. It returns ErrNotAcquired if the lock could not be had, wrapping
@@ -62,7 +62,7 @@ func (k *Keeper) Lock(ctx context.Context, key string, patience Patience) (*Lock
 	}}, nil
 }
 
-// lost says how the lock of a key was lost, or nothing.
+// lost says how the lock of a key was lost, or "" if it was not.
 func lost(pair *api.KVPair, key, session string) string {
 	switch {
 	case pair == nil:
@@ -81,11 +81,11 @@ type taking struct {
 	key string
 
 	pair    *api.KVPair // as it was granted
-	created bool        // by this
+	created bool        // by this taking
 	unknown bool        // whether an attempt whose answer did not arrive took it
 }
 
-// attempt takes the lock of the key if that is free, and as it was read.
+// attempt takes the lock of the key, if the lock is free and the key is as it was read.
 func (t *taking) attempt(ctx context.Context, wait Wait) (uint64, error) {
 	pair, index, err := t.client.Get(ctx, t.key, wait)
 	ops := []*api.KVTxnOp{
@@ -118,8 +118,8 @@ func (t *taking) attempt(ctx context.Context, wait Wait) (uint64, error) {
 	return index, err
 }
 
-// release gives a lock back: it deletes the key if it was made for it and is as it was made, else
-// it leaves its value and flags as they are.
+// release releases a lock. It deletes the key if that was made for the lock and has not been
+// changed, else it leaves the key's value and flags as they are.
 func (k *Keeper) release(ctx context.Context, key string, created bool) error {
 	for {
 		pair, _, err := k.client.Get(ctx, key, Wait{})
@@ -143,11 +143,11 @@ func (k *Keeper) release(ctx context.Context, key string, created bool) error {
 	}
 }
 
-// releaseLarge gives back the lock of a key whose value has grown while it was held, so that a
-// transaction, which has it in base64, has no room for it. No other request that releases a lock
-// leaves the value as it is or looks at the index: this one writes the value and the flags as they
-// were read just before, and what another client wrote in between is lost. The lock would else be
-// held until the session ends, and its lock-delay would follow.
+// releaseLarge releases the lock of a key whose value has grown while it was held, so that a
+// transaction, which has the value in base64, has no room for it. No other request that releases a
+// lock leaves the value as it is or looks at the index: this one writes the value and the flags as
+// they were read just before, and what another client wrote in between is lost. Otherwise the lock
+// would be held until the session ends, and its lock-delay would follow.
 func (k *Keeper) releaseLarge(ctx context.Context, pair *api.KVPair) error {
 	query := url.Values{
 		"release": {k.id}, "flags": {strconv.FormatUint(pair.Flags, 10)},

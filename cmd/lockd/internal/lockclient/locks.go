@@ -35,7 +35,7 @@ type LockInfo struct {
 	Queue        []WaiterInfo  `json:",omitempty"` // the next to be served first
 }
 
-// HolderInfo is one of those that share a lock.
+// HolderInfo is one of the sessions that share a lock.
 type HolderInfo struct {
 	Party
 	Fence uint64
@@ -53,8 +53,8 @@ type WaiterInfo struct {
 }
 
 // Locks lists the locks of the keys that begin with the prefix, in the order of the keys. A server
-// that is not lockd has no list of them, so there the keys and the sessions are read, one after the
-// other: a session that ends in between has no name.
+// that is not lockd has no list of locks, so there the keys and the sessions are read, one after
+// the other: a session that ends in between has no name.
 func (c *Client) Locks(ctx context.Context, prefix string) ([]LockInfo, error) {
 	locks, err := c.ownLocks(ctx, prefix)
 	if !errors.Is(err, errors.ErrUnsupported) {
@@ -83,7 +83,7 @@ func (c *Client) Locks(ctx context.Context, prefix string) ([]LockInfo, error) {
 	return locks, nil
 }
 
-// ownLocks asks lockd. It returns errors.ErrUnsupported if the server is not lockd.
+// ownLocks asks lockd for its locks. It returns errors.ErrUnsupported if the server is not lockd.
 func (c *Client) ownLocks(ctx context.Context, prefix string) ([]LockInfo, error) {
 	query := url.Values{"prefix": {prefix}}
 	var locks []LockInfo

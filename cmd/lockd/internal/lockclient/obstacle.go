@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// obstacle is what is in the way of a lock or a slot: the sessions that hold it.
+// obstacle is the error that sessions hold the lock, or all slots.
 type obstacle struct {
 	what    string
 	holders []string
@@ -39,9 +39,9 @@ func (o *obstacle) by(parties []Party) string {
 	return text
 }
 
-// explain adds to what is in the way what the server tells of it now: who the sessions are, for how
-// long they have held the lock, until when it is delayed. It returns the error as it is if that is
-// not to be had within a second after ctx has ended.
+// explain adds to an error what the server tells now of the lock: which sessions hold it, for how
+// long they have held it, until when it is delayed. It returns the error unchanged if the server
+// does not tell within a second after ctx has ended.
 func (c *Client) explain(ctx context.Context, key string, err error) error {
 	longer, cancel := lingering(ctx)
 	defer cancel()

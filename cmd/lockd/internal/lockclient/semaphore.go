@@ -18,16 +18,16 @@ type holders struct {
 	Holders map[string]bool // sessions
 }
 
-// Acquire takes a slot of the semaphore at the prefix, of which there are limit, or as many as the
-// semaphore says if limit is 0. It follows the protocol of the official client's semaphore: the
+// Acquire takes one of limit slots of the semaphore at the prefix; a limit of 0 means the limit
+// that the semaphore has. It follows the protocol of the official client's semaphore: the
 // semaphore's key prefix/.lock has the limit and the holders, and each session that holds a slot or
-// waits for one has locked a key prefix/session. (That one takes no limit of 0, does not tell the
-// holders, and fails with the first request that does.) If the slot is lost, Keeper.Done is closed:
-// no lock-delay guards it.
+// waits for one has locked a key prefix/session. (The official one takes no limit of 0, does not
+// tell the holders, and fails when a request fails.) If the slot is lost, Keeper.Done is closed: no
+// lock-delay guards it.
 //
 // It blocks and fails as Lock does. It also returns an error for a limit below 0, a prefix that is
-// no clean path, a key prefix/.lock that is not of a semaphore or has another limit, and a limit of
-// 0 if there is no such key.
+// not a clean path, a key prefix/.lock that is not a semaphore's or has another limit, and a limit
+// of 0 if there is no such key.
 func (k *Keeper) Acquire(
 	ctx context.Context, prefix string, limit int, patience Patience,
 ) (*Lock, error) {
@@ -71,7 +71,7 @@ type slot struct {
 func (s *slot) key() string          { return s.prefix + "/" + api.DefaultSemaphoreKey }
 func (s *slot) contenderKey() string { return s.prefix + "/" + s.id }
 
-// attempt puts the contender key there, which is the session's own, and then the session among the
+// attempt locks the contender key, which is the session's own, and then adds the session to the
 // holders.
 func (s *slot) attempt(ctx context.Context, wait Wait) (uint64, error) {
 	var err error
@@ -111,10 +111,10 @@ type semaphore struct {
 	live  []string   // the holders whose contender keys are locked
 }
 
-// errSemaphore is returned when the semaphore's key has something else.
+// errSemaphore is returned when the semaphore's key is not a semaphore, or not the one asked for.
 var errSemaphore = errors.New("not such a semaphore")
 
-// read reads the semaphore. A holder whose contender key is not locked any more has lost its slot.
+// read reads the semaphore. A holder whose contender key is no longer locked has lost its slot.
 func (s *slot) read(ctx context.Context, wait Wait) (semaphore, error) {
 	entries, index, err := s.client.List(ctx, s.prefix+"/", wait)
 	if err != nil {
@@ -174,7 +174,7 @@ func (s *slot) put(ctx context.Context, state semaphore, live []string) (bool, e
 	return s.client.Put(ctx, pair, &state.key.ModifyIndex)
 }
 
-// release takes the session off the holders, and then deletes its contender key.
+// release removes the session from the holders, and then deletes its contender key.
 func (s *slot) release(ctx context.Context) error {
 	for {
 		state, err := s.read(ctx, Wait{})

@@ -16,12 +16,12 @@ import (
 )
 
 // Share takes a share of the lock of a key, beside others that share it. The key keeps its value
-// and its flags. One that is made for it has no value, and the flags that the official client wants
-// on a lock; it stays. On a server that is not lockd, which has exclusive locks only, Share is
-// Lock, and the Lock says that it is not shared.
+// and its flags. A key that is made for the share has no value, and the flags that the official
+// client wants on a lock; that key stays. On a server that is not lockd, which has exclusive locks
+// only, Share is Lock, and the Lock says that it is not shared.
 //
-// It blocks and fails as Lock does. The loss of a share changes no key, unless that is deleted: so
-// Keeper.Done is closed within a fifth of the session's TTL, and not at once.
+// It blocks and fails as Lock does. The loss of a share changes no key, unless the key is deleted:
+// so Keeper.Done is closed within a fifth of the session's TTL, and not at once.
 func (k *Keeper) Share(ctx context.Context, key string, patience Patience) (*Lock, error) {
 	t := sharing{Keeper: k, key: key}
 	err := k.take(ctx, key, patience, t.attempt)
@@ -53,7 +53,7 @@ type sharing struct {
 	unknown bool        // whether an attempt whose answer did not arrive may have taken it
 }
 
-// attempt takes a share of the lock if no session holds that exclusively.
+// attempt takes a share of the lock if no session holds the lock exclusively.
 func (t *sharing) attempt(ctx context.Context, wait Wait) (uint64, error) {
 	if !t.isLockd {
 		if _, err := t.client.ownLocks(ctx, t.key); err != nil {
@@ -66,7 +66,7 @@ func (t *sharing) attempt(ctx context.Context, wait Wait) (uint64, error) {
 	case err != nil:
 		return 0, err
 	case pair == nil:
-		var absent uint64 // if it is there by now, it is as another session wants it
+		var absent uint64 // if the key exists by now, it is as another session wants it
 		_, err := t.client.Put(ctx, &api.KVPair{Key: t.key, Flags: api.LockFlagValue}, &absent)
 		if err != nil {
 			return 0, err
@@ -82,7 +82,7 @@ func (t *sharing) attempt(ctx context.Context, wait Wait) (uint64, error) {
 		t.unknown = !inTheWay(err)
 		return index, err
 	}
-	// As long as the share lasts, nothing changes the lock index. If it does not, look finds out.
+	// While the share lasts, the lock index stays. If the share does not last, look finds out.
 	pair, _, err = t.client.Get(longer, t.key, Wait{})
 	if err != nil {
 		return index, err
@@ -92,7 +92,7 @@ func (t *sharing) attempt(ctx context.Context, wait Wait) (uint64, error) {
 	return index, nil
 }
 
-// share asks for the share, and returns its fence. It returns a refusal if it is not to be had.
+// share asks for the share, and returns its fence. It returns a refusal if the server refuses it.
 func (t *sharing) share(ctx context.Context) (uint64, error) {
 	answer, err := t.client.inMode(ctx, "acquire", t.key, t.id)
 	if e, ok := errors.AsType[*Error](err); ok &&
@@ -116,7 +116,7 @@ func (t *sharing) share(ctx context.Context) (uint64, error) {
 	return fence, nil
 }
 
-// unshare gives back what the session has of the key's lock. It is no error if that was lost.
+// unshare releases the session's share of the key's lock. It is no error if it was lost.
 func (k *Keeper) unshare(ctx context.Context, key string) error {
 	_, err := k.client.inMode(ctx, "release", key, k.id)
 	return err
@@ -132,7 +132,7 @@ func (c *Client) inMode(ctx context.Context, what, key, session string) (http.He
 	return response.Header, response.Body.Close()
 }
 
-// look reads whether the share is still held. Only the list of the locks tells that.
+// look reads whether the share is still held. Only the list of locks tells that.
 func (t *sharing) look(ctx context.Context, wait Wait) (uint64, string, error) {
 	wait.For = min(wait.For, t.ttl/6) // to which the server may add a sixteenth
 	pair, index, err := t.client.Get(ctx, t.key, wait)

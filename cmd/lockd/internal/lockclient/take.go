@@ -12,13 +12,13 @@ const (
 	// longPoll is how long a read waits for a change.
 	longPoll = time.Minute
 
-	// retry is how long a read waits for a change of a key that is free and cannot be locked,
-	// because of a lock-delay or of sessions that share it, whose end changes no key; and the pause
-	// after an error.
+	// retry is how long a read waits for a change of a key that is free but cannot be locked,
+	// because of a lock-delay or of shares, whose end changes no key. It is also the pause after an
+	// error.
 	retry = time.Second
 )
 
-// ErrNotAcquired is returned when the lock, or a slot, was not to be had in the time that there
+// ErrNotAcquired is returned when the lock, or a slot, could not be taken in the time that there
 // was for it.
 var ErrNotAcquired = errors.New("not acquired")
 
@@ -27,25 +27,25 @@ type Patience uint8
 
 // The degrees.
 const (
-	// UntilDone waits until it is there, or ctx ends.
+	// UntilDone waits until the lock or slot is taken, or ctx ends.
 	UntilDone Patience = iota
 	// AtOnce does not wait.
 	AtOnce
 )
 
-// attempt tries to take a lock or a slot, after a read that waits as it says. It returns nil if
-// that is taken, an *obstacle or a refusal if it is not to be had, with the index of the read, or
-// what else went wrong.
+// attempt tries to take a lock or a slot, after a read that waits as wait says. It returns nil if
+// it has taken it, an *obstacle or a refusal if it cannot be taken now, with the index of the read,
+// or any other error.
 type attempt func(ctx context.Context, wait Wait) (index uint64, err error)
 
-// inTheWay reports whether an error is what is in the way of a lock or a slot, and may go.
+// inTheWay reports whether err says what is in the way of a lock or a slot, and may go.
 func inTheWay(err error) bool {
 	_, isHeld := errors.AsType[*obstacle](err)
 	_, isRefused := errors.AsType[refusal](err)
 	return isHeld || isRefused
 }
 
-// take attempts until something is taken, or the wait for it has an end. The key is that of the
+// take calls try until it has taken a lock or a slot, or the wait has ended. key is the key of the
 // lock, and empty for a slot.
 func (k *Keeper) take(
 	ctx context.Context, key string, patience Patience, try attempt,

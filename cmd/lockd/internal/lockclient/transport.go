@@ -17,14 +17,14 @@ const patience = 10 * time.Second
 
 var (
 	// ErrUnreachable is returned when there is no connection to the server's address, so that
-	// nothing was asked of it.
+	// no request was sent.
 	ErrUnreachable = errors.New("no server can be reached")
 
 	errSilent = fmt.Errorf("the server has sent nothing for %v beyond what it was asked to wait: "+
 		"%w", patience, context.DeadlineExceeded)
 )
 
-// Error is an answer that is neither success nor one that the official client understands.
+// Error is an answer that is neither a success nor understood by the official client.
 type Error struct {
 	Status int
 	Text   string // the body
@@ -39,11 +39,11 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%d: %s", e.Status, text)
 }
 
-// oneLine returns a server's text as one line, for an error that has it.
+// oneLine returns a server's text as one line, for an error.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// transport gives up on a server that has become silent, and makes errors of the answers that the
-// official client would take for others.
+// transport gives up on a server that has become silent, and turns answers that the official client
+// would misunderstand into errors.
 type transport struct {
 	next http.RoundTripper
 	name string // of the server, for errors
@@ -53,7 +53,7 @@ type transport struct {
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	wait, err := time.ParseDuration(r.URL.Query().Get("wait"))
 	if err != nil {
-		wait = 0 // it is not asked to wait
+		wait = 0 // the server is not asked to wait
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	silent := time.AfterFunc(patience+wait+wait/16, func() { cancel(errSilent) })
@@ -74,7 +74,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, errors.Join(&Error{response.StatusCode, string(text)}, err, response.Body.Close())
 }
 
-// blamed returns the error, or why the request was given up.
+// blamed returns why the request was given up, or else the error.
 func blamed(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -82,9 +82,9 @@ func blamed(ctx context.Context, err error) error {
 	return err
 }
 
-// understood reports whether the official client knows what an answer says. It takes any 404 to a
-// read of keys for an absent key, and an index that is missing for 0, with which a read that is to
-// wait does not.
+// understood reports whether the official client knows what an answer says. The client takes any
+// 404 to a read of keys for an absent key, and a missing index for 0, with which the next read
+// would not wait.
 func understood(r *http.Request, response *http.Response) bool {
 	is := func(path string) bool { return strings.Contains(r.URL.Path, path) }
 	status := response.StatusCode
@@ -100,7 +100,7 @@ func understood(r *http.Request, response *http.Response) bool {
 	return status == http.StatusOK
 }
 
-// body is that of an answer. The server may be silent between two reads, and not during one.
+// body is the body of an answer. The server may be silent between two reads, but not during one.
 type body struct {
 	io.ReadCloser
 	ctx    context.Context

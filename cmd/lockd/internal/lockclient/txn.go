@@ -11,18 +11,18 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-// refusal is returned when a transaction was not done, because of the state that it found.
+// refusal is returned when the server refused something because of the state that it found.
 type refusal []string
 
 // Error returns the reasons.
 func (r refusal) Error() string { return "refused: " + strings.Join(r, "; ") }
 
-// ErrDelayed is returned, with ErrNotAcquired, for a lock that no session gets until its lock-delay
+// ErrDelayed is returned, with ErrNotAcquired, for a lock that is not granted until its lock-delay
 // has passed.
 var ErrDelayed = errors.New("lock-delay")
 
-// ofState reports whether all the reasons are of a state that may change: the same transaction may
-// be done later.
+// ofState reports whether all the reasons are in the state, which may change: the same transaction
+// may succeed later.
 func (r refusal) ofState() bool {
 	begins := []string{"failed to lock key ", "failed to unlock key ", "key ", // exists
 		"failed index check for key ", "failed to check index, key ", invalidSession}
@@ -33,11 +33,11 @@ func (r refusal) ofState() bool {
 	})
 }
 
-// invalidSession is how the reason begins that is no such session. Other reasons may have these
-// words in them: they name a key.
+// invalidSession begins the reason that there is no such session. Other reasons may contain these
+// words: they name a key.
 const invalidSession = "invalid session "
 
-// Is reports whether the target is ErrDelayed or ErrNoSession, and that is why it was refused.
+// Is reports whether the target is ErrDelayed or ErrNoSession, and is among the reasons.
 func (r refusal) Is(target error) bool {
 	return slices.ContainsFunc(r, func(reason string) bool {
 		return target == ErrDelayed && strings.HasSuffix(reason, " due to lock delay") ||
@@ -45,9 +45,9 @@ func (r refusal) Is(target error) bool {
 	})
 }
 
-// txn does the operations, all or none, and returns the key that the last one answers with, nil if
-// it answers with none. It returns a refusal if none was done because of the state, and an *Error
-// if none ever will be.
+// txn does the operations, all or none, and returns the last key in the results, nil if there is
+// none. It returns a refusal if the state keeps them from being done, and an *Error if they can
+// never be done.
 func (c *Client) txn(ctx context.Context, ops ...*api.KVTxnOp) (*api.KVPair, error) {
 	q := new(api.QueryOptions).WithContext(ctx)
 	done, answer, _, err := c.KV().Txn(ops, q)
@@ -70,8 +70,8 @@ func (c *Client) txn(ctx context.Context, ops ...*api.KVTxnOp) (*api.KVPair, err
 	return answer.Results[len(answer.Results)-1], nil
 }
 
-// lock takes the lock of a key by a transaction whose last operation does so, and returns the key
-// as it was granted.
+// lock takes the lock of a key by a transaction whose last operation locks the key, and returns the
+// key as it was granted.
 func (c *Client) lock(ctx context.Context, ops ...*api.KVTxnOp) (*api.KVPair, error) {
 	longer, cancel := lingering(ctx)
 	defer cancel()
