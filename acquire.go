@@ -27,7 +27,7 @@ type request struct {
 // waiter is a call that waits. For one key, the waiter and its lock are one allocation.
 type waiter struct {
 	engine.Waiter
-	told chan struct{} // closed when the locks and Err are final
+	done chan struct{} // closed when the locks and Err are final
 	lock Lock          // of the first key
 }
 
@@ -131,7 +131,7 @@ func (r *request) do(tx *engine.Txn, keys []string, locks []*Lock) (*waiter, err
 
 // queue queues the request, unless it would wait for ever.
 func (r *request) queue(tx *engine.Txn, keys []string) (*waiter, error) {
-	w := &waiter{told: make(chan struct{})}
+	w := &waiter{done: make(chan struct{})}
 	w.Owner, w.Session, w.Options, w.Carried = w, &r.session.state, r.opts, r.carried
 	w.Slot, w.Limit = r.slot, int32(r.limit) // at most MaxLimit
 	if err := tx.Wait(&w.Waiter, keys); err != nil {
@@ -152,17 +152,17 @@ func (db *DB) await(ctx context.Context, w *waiter, locks []*Lock) error {
 	if db.hooks.Turns != nil {
 		keys = w.Keys()
 	}
-	over := db.writer.Wait(hook.Locks, keys)
+	end := db.writer.Wait(hook.Locks, keys)
 	select {
-	case <-w.told:
-		over()
+	case <-w.done:
+		end()
 	case <-ctx.Done():
-		over()
+		end()
 		// Both may be ready: a final outcome wins, and withdraw checks for it under the mutex.
 		if blocked, gone := db.withdraw(w); gone {
 			return gaveUp(ctx.Err(), len(locks), blocked)
 		}
-		<-w.told
+		<-w.done
 	}
 	if w.Err != nil {
 		return w.Err

@@ -10,9 +10,9 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// door returns the functions by which a test drives and inspects the database.
-func (db *DB) door() hook.Door {
-	return hook.Door{
+// controls returns the functions by which a test drives and inspects the database.
+func (db *DB) controls() hook.Controls {
+	return hook.Controls{
 		Next: db.next, CatchUp: db.catchUp, Expire: db.expire,
 		Waiters: db.waiters, Waits: locked(db, db.waits), KeptAlive: db.keptAlive,
 		Check:       locked(db, db.engine.Check),

@@ -13,9 +13,9 @@ type host struct{ db *DB }
 
 var _ writer.Host = host{}
 
-// Tell notifies of what has become durable, in the order of G10: first the handles whose lock or
+// Notify tells of what has become durable, in the order of G10: first the handles whose lock or
 // session ended, then the watchers, then the calls that waited.
-func (h host) Tell(o engine.Outcome) {
+func (h host) Notify(o engine.Outcome) {
 	db := h.db
 	for i := range o.Effects {
 		switch e := &o.Effects[i]; e.Kind {
@@ -49,7 +49,7 @@ func (h host) Tell(o engine.Outcome) {
 
 // settled wakes the call of a waiter whose outcome is final.
 func (db *DB) settled(w *engine.Waiter) {
-	db.writer.Wake(waiterOf(w).told)
+	db.writer.Wake(waiterOf(w).done)
 	db.waitsMoved()
 }
 

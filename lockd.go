@@ -83,7 +83,7 @@ func newDB(opts *Options) *DB {
 	db.limits = expiry.NewLimits(db.writer.Time, db.clock)
 	db.logger = db.newLogger(opts)
 	if tested {
-		test.Door = db.door()
+		test.Controls = db.controls()
 	}
 	return db
 }

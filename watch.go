@@ -72,17 +72,17 @@ func (db *DB) follow(
 
 // waitFor waits for the topic, and returns the cursor from which there is something to read.
 func (db *DB) waitFor(ctx context.Context, topic *hub.Topic, at hub.Cursor) (hub.Cursor, error) {
-	over := db.writer.Wait(hook.Change, nil)
+	end := db.writer.Wait(hook.Change, nil)
 	select {
 	case <-topic.Changed():
-		over()
+		end()
 		if first := topic.First(); first > 0 {
 			// The events before first that fell out of the history were not in scope.
 			return at.Advance(first - 1), nil
 		}
 		return at, errDatabaseClosed
 	case <-ctx.Done():
-		over()
+		end()
 		return at, ctx.Err()
 	}
 }
@@ -128,10 +128,10 @@ func (db *DB) wait(
 		if limit > 0 {
 			why = hook.Limit
 		}
-		over := db.writer.Wait(why, nil)
+		end := db.writer.Wait(why, nil)
 		select {
 		case <-topic.Changed():
-			over()
+			end()
 			first := topic.First()
 			if first == 0 {
 				return nil, 0, errDatabaseClosed
@@ -145,9 +145,9 @@ func (db *DB) wait(
 			}
 			continue // a session that shares a lock has joined or left: the key is as it was (R2)
 		case <-d.Passed():
-			over()
+			end()
 		case <-ctx.Done():
-			over()
+			end()
 			return nil, 0, ctx.Err()
 		}
 		state = db.Snapshot()

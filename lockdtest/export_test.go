@@ -11,7 +11,7 @@ import (
 func (db *DB) BePatientFor(d time.Duration) { db.patience = d }
 
 // FeignBug lets the check of the database's state return err.
-func (db *DB) FeignBug(err error) { db.door.Check = func() error { return err } }
+func (db *DB) FeignBug(err error) { db.controls.Check = func() error { return err } }
 
 // Found is the schedule that Explore would fail the test with. The zero value is none.
 type Found struct {

@@ -17,7 +17,7 @@ var ErrDropped = errors.New("renewal dropped by the test")
 func (db *DB) Expire(s *lockd.Session) {
 	db.t.Helper()
 	db.mustReach("Expire")
-	if err := db.door.Expire(s.ID()); err != nil {
+	if err := db.controls.Expire(s.ID()); err != nil {
 		db.t.Fatalf("lockdtest: expire: %v", err)
 	}
 	db.catchUp()

@@ -25,7 +25,7 @@ type DB struct {
 	*lockd.DB
 
 	t        testing.TB
-	door     *hook.Door
+	controls *hook.Controls
 	patience time.Duration
 	bubbled  bool // it was made in a bubble
 
@@ -76,7 +76,7 @@ func New(t testing.TB, opts *lockd.Options) *DB {
 	if db.DB, err = lockd.New(&options); err != nil {
 		t.Fatal(err)
 	}
-	db.door = &kit.Door
+	db.controls = &kit.Controls
 	t.Cleanup(db.finish)
 	return db
 }
@@ -99,7 +99,7 @@ func (db *DB) Advance(d time.Duration) {
 	db.Add(0) // goroutines that were told of something before come first, in a bubble for certain
 	for db.catchUp(); ; db.catchUp() {
 		now := db.Now()
-		next, ok := db.door.Next()
+		next, ok := db.controls.Next()
 		if !ok || next.After(end) {
 			if !now.Before(end) {
 				return
@@ -117,7 +117,7 @@ func (db *DB) catchUp() {
 	db.mu.Lock()
 	held := db.hold.began
 	db.mu.Unlock()
-	db.door.CatchUp(held)
+	db.controls.CatchUp(held)
 }
 
 // leaving is how long a call may take to return when the test is over: its context has just ended.
@@ -147,14 +147,14 @@ func (db *DB) finish() {
 func (db *DB) close() []string {
 	var faults []string
 	db.catchUp()
-	if !db.wait(leaving, func() bool { return len(db.door.Waits()) == 0 }) {
-		for _, w := range db.door.Waits() {
+	if !db.wait(leaving, func() bool { return len(db.controls.Waits()) == 0 }) {
+		for _, w := range db.controls.Waits() {
 			faults = append(faults, fmt.Sprintf("when the test was over, a call of session %s "+
 				"still waited for %s%s: release it, or end the call's context",
 				describe(w), wanted(w), db.holders(w.Keys)))
 		}
 	}
-	if err := db.door.Check(); err != nil {
+	if err := db.controls.Check(); err != nil {
 		faults = append(faults, fmt.Sprintf("the database is not consistent: %v", err))
 	}
 	if err := db.Close(); err != nil {

@@ -18,7 +18,7 @@ import (
 type process struct {
 	world      *World
 	db         *lockd.DB
-	door       *hook.Door
+	controls   *hook.Controls
 	database   *goroutine // the database's own goroutine
 	goroutines []*goroutine
 	handles    []hook.Held // that were returned, and have not been seen to end
@@ -57,14 +57,14 @@ const (
 	held    state = iota // it has yet to get its turn
 	running              // it has it
 	waiting              // in a call of lockd's
-	over                 // it has ended
+	ended                // it has ended
 )
 
 // newProcess returns a process whose database is at the path, or in memory.
 func (w *World) newProcess(path string) *process {
 	p := &process{world: w}
 	p.database = w.newGoroutine("database")
-	p.database.state, p.database.own = over, true
+	p.database.state, p.database.own = ended, true
 	p.goroutines = append(p.goroutines, p.database)
 	kit := &hook.Clock{Clock: w.clock, Rehearse: true, Checked: true, Hooks: hook.Hooks{
 		File:    hook.File{BeforeCommit: p.beforeCommit, AfterCommit: p.afterCommit},
@@ -82,7 +82,7 @@ func (w *World) newProcess(path string) *process {
 	if err != nil {
 		w.explorer.bubble.Fatalf("lockdtest: %v", err)
 	}
-	p.door = &kit.Door
+	p.controls = &kit.Controls
 	return p
 }
 
@@ -110,7 +110,7 @@ func (p *process) start(name string, fn func()) *goroutine {
 			if fault := recover(); fault != nil {
 				p.world.fail("panic", fmt.Sprintf("%s: %v\n%s", name, fault, debug.Stack()))
 			}
-			g.state = over
+			g.state = ended
 		}()
 		<-g.turn
 		p.resumed(g)
@@ -170,16 +170,16 @@ func (p *process) Begin() {
 func (p *process) Return() { p.point("is answered", always) }
 
 // Wait implements hook.Turns.
-func (p *process) Wait(why hook.Reason, keys []string) (over func()) {
+func (p *process) Wait(why hook.Reason, keys []string) (end func()) {
 	return p.wait(why, keys, p.resumed)
 }
 
 // Hold implements hook.Turns.
-func (p *process) Hold() (over func()) {
+func (p *process) Hold() (end func()) {
 	return p.wait(hook.Others, nil, func(*goroutine) {})
 }
 
-func (p *process) wait(why hook.Reason, keys []string, resumed func(*goroutine)) (over func()) {
+func (p *process) wait(why hook.Reason, keys []string, resumed func(*goroutine)) (end func()) {
 	g := p.caller()
 	if g == nil {
 		return func() {}
@@ -212,7 +212,7 @@ func (p *process) Join() (leave func()) {
 	g := p.database
 	g.call = "begins"
 	p.hold(g, always)
-	return func() { g.state = over }
+	return func() { g.state = ended }
 }
 
 var (

@@ -138,7 +138,7 @@ func (p *process) first(chosen func(*goroutine) bool) *goroutine {
 func (p *process) done() bool {
 	for _, g := range p.goroutines {
 		switch {
-		case g.state == over, g == p.database && g.state == waiting:
+		case g.state == ended, g == p.database && g.state == waiting:
 		case g.state == waiting && (g.reason == hook.Ending || g.reason == hook.Change):
 		default:
 			return false
@@ -178,7 +178,7 @@ func (w *World) noteState(g *goroutine) {
 	switch g.state {
 	case waiting:
 		w.journal.note("waits for " + string(g.reason) + describeKeys(g.keys))
-	case over:
+	case ended:
 		w.journal.note("ends")
 	}
 }
@@ -250,7 +250,7 @@ func (w *World) await() {
 		w.fail("wait", "these wait for ever: "+w.process.waiters())
 		return
 	}
-	next, known := w.process.door.Next()
+	next, known := w.process.controls.Next()
 	known = known && next.After(w.now) // else a goroutine that stands still is at it
 	for _, g := range w.process.goroutines {
 		for _, t := range []time.Time{g.wakes, g.paused} {
@@ -339,7 +339,7 @@ func (p *process) kill() {
 	p.close()
 	w.journal.muted = false
 	for _, g := range p.goroutines {
-		if g.state != over && w.explorer.stuck == "" {
+		if g.state != ended && w.explorer.stuck == "" {
 			w.explorer.stuck = g.name
 		}
 	}
@@ -349,7 +349,7 @@ func (p *process) kill() {
 func (w *World) conclude() {
 	p := w.process
 	w.commits, w.unclear, w.renewal = 0, false, false
-	if err := p.door.Check(); err != nil {
+	if err := p.controls.Check(); err != nil {
 		w.fail("state", err.Error())
 		return
 	}

@@ -21,9 +21,9 @@ const patience = 10 * time.Second
 func (db *DB) WaitForWaiters(key string, n int) {
 	db.t.Helper()
 	db.mustReach("WaitForWaiters")
-	if !db.wait(db.patience, func() bool { return db.door.Waiters(key) >= n }) {
+	if !db.wait(db.patience, func() bool { return db.controls.Waiters(key) >= n }) {
 		db.t.Fatalf("lockdtest: calls that wait for the lock of %q: got %d, want %d%s", key,
-			db.door.Waiters(key), n, db.holders([]string{key}))
+			db.controls.Waiters(key), n, db.holders([]string{key}))
 	}
 }
 
@@ -32,7 +32,7 @@ func (db *DB) WaitForWaiters(key string, n int) {
 func (db *DB) WaitForKeepAlive(s *lockd.Session) {
 	db.t.Helper()
 	db.mustReach("WaitForKeepAlive")
-	if !db.wait(db.patience, func() bool { return db.door.KeptAlive(s.ID()) }) {
+	if !db.wait(db.patience, func() bool { return db.controls.KeptAlive(s.ID()) }) {
 		db.t.Fatalf("lockdtest: nothing keeps session %s alive", s.ID())
 	}
 }

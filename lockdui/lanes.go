@@ -72,7 +72,7 @@ type tick struct {
 func (v keyView) Lanes(now time.Time) *lanes {
 	d := drawing{
 		now: now, from: now, byID: make(map[lockd.SessionID]*lane),
-		began: make(map[holding]time.Time), over: make(map[holding]bool),
+		began: make(map[holding]time.Time), ended: make(map[holding]bool),
 	}
 	for _, s := range v.History {
 		d.from = earliest(d.from, s.Began())
@@ -111,7 +111,7 @@ type drawing struct {
 	lanes     []*lane
 	byID      map[lockd.SessionID]*lane
 	began     map[holding]time.Time // of grants whose beginning is in the history
-	over      map[holding]bool      // whether its end is
+	ended     map[holding]bool      // whether its end is
 	shared    bool
 	waited    bool
 }
@@ -149,7 +149,7 @@ func (d *drawing) step(s step) {
 		}
 		return
 	}
-	d.over[one] = true
+	d.ended[one] = true
 	since, known := d.began[one]
 	if !known {
 		since = d.from // the grant is among the dropped steps
@@ -190,7 +190,7 @@ func (d *drawing) wait(l *lane, s step) {
 // holds draws a hold that lasts. Its beginning may be before the history.
 func (d *drawing) holds(h holder) {
 	one := holding{h.ID, h.grant}
-	if d.over[one] { // after the holders were looked up
+	if d.ended[one] { // after the holders were looked up
 		return
 	}
 	since, known := d.began[one]

@@ -39,13 +39,13 @@ func TestWait_B4B6_SeenBeforeItIsTold(t *testing.T) {
 			_, index, err := db.Wait(t.Context(), lockd.KeyScope("k"), seen.ModifyIndex, 0)
 			told <- answer{index, err}
 		}()
-		for watched.Door.Topics() == 0 {
+		for watched.Controls.Topics() == 0 {
 			runtime.Gosched() // until it waits
 		}
 	}
 	seen := put("b")
 	watched.Hooks.Published = nil
-	for len(told) == 0 && watched.Door.Topics() == 0 {
+	for len(told) == 0 && watched.Controls.Topics() == 0 {
 		runtime.Gosched() // until it has returned, or waits again
 	}
 	next := put("c")

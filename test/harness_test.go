@@ -98,20 +98,20 @@ func (h *harness) hook(hooks store.Hooks) {
 }
 
 // Waiters is the number of calls that wait for the key's lock.
-func (h *harness) Waiters(key string) int { return h.probe.Door.Waiters(key) }
+func (h *harness) Waiters(key string) int { return h.probe.Controls.Waiters(key) }
 
 // Topics is the number of scopes that are watched.
-func (h *harness) Topics() int { return h.probe.Door.Topics() }
+func (h *harness) Topics() int { return h.probe.Controls.Topics() }
 
 // States is the number of keys of which something is known beside their rows.
-func (h *harness) States() int { return h.probe.Door.States() }
+func (h *harness) States() int { return h.probe.Controls.States() }
 
 // Deadlines is the number of instants that the database waits for.
-func (h *harness) Deadlines() int { return h.probe.Door.Deadlines() }
+func (h *harness) Deadlines() int { return h.probe.Controls.Deadlines() }
 
 // NewestSessions are the IDs of the sessions that live, durable or not.
 func (h *harness) NewestSessions() (ids []lockd.SessionID) {
-	for _, id := range h.probe.Door.NewestSessions() {
+	for _, id := range h.probe.Controls.NewestSessions() {
 		ids = append(ids, id)
 	}
 	return ids

@@ -297,7 +297,7 @@ func TestWatch_ContextIsAskedUnderNoMutex(t *testing.T) {
 			})
 		}),
 	}
-	for watched.Door.Topics() < 3 {
+	for watched.Controls.Topics() < 3 {
 		time.Sleep(time.Millisecond)
 	}
 	cancel()
@@ -306,7 +306,7 @@ func TestWatch_ContextIsAskedUnderNoMutex(t *testing.T) {
 			t.Errorf("call %d: got %v", i, err)
 		}
 	}
-	for watched.Door.Topics() > 0 {
+	for watched.Controls.Topics() > 0 {
 		time.Sleep(time.Millisecond)
 	}
 }

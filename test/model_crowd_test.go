@@ -163,7 +163,7 @@ func (w *twin) follow(o op) *follower {
 		}
 		<-f.deciding
 	}
-	w.inside.Door.Waiters("") // waits until who is deciding is through
+	w.inside.Controls.Waiters("") // waits until who is deciding is through
 	f.failed = w.m.decide(rule)
 	if w.m.open.wrote {
 		f.rides = 1

@@ -213,7 +213,7 @@ func (w *twin) open() {
 			return nil
 		}
 		w.failures.Add(-1)
-		w.drops = append(w.drops, w.inside.Door.NewestIndex())
+		w.drops = append(w.drops, w.inside.Controls.NewestIndex())
 		if w.disk != nil && w.disk.failSync(w.drops[len(w.drops)-1]) {
 			w.m.counts["sync failed"]++
 			return nil
@@ -344,7 +344,7 @@ func (w *twin) compareState() error {
 		if got := slices.Collect(s.Holders(key)); !sameHolders(got, w.m.holders(key)) {
 			return fmt.Errorf("holders of %q: got  %+v\nwant %+v", key, got, w.m.holders(key))
 		}
-		if got, want := w.inside.Door.Waiters(key), w.m.waiters(key); got != want {
+		if got, want := w.inside.Controls.Waiters(key), w.m.waiters(key); got != want {
 			return fmt.Errorf("waiters of %q: got %d, want %d", key, got, want)
 		}
 	}

@@ -224,7 +224,7 @@ func (w *rivals) outside(t *rapid.T) {
 	} else {
 		_, err = s.TryLock(key, nil)
 	}
-	waiting := w.inside.Door.Waiters(key)
+	waiting := w.inside.Controls.Waiters(key)
 	asks := &place{session: s, keys: []string{key}}
 	if err == nil && waiting > 0 && before.Session != s.ID() && !w.mayPass(asks, w.places) {
 		w.t.Fatalf("%q was taken, but %d are waiting for it", key, waiting)

@@ -97,7 +97,7 @@ func (sz *sizes) run(left int) {
 	if got := sz.Snapshot().Len(); got != left {
 		t.Errorf("%d keys are left, want %d", got, left)
 	}
-	if got := sz.in.Door.States(); got != 0 {
+	if got := sz.in.Controls.States(); got != 0 {
 		t.Errorf("something is known of %d locks that are free", got)
 	}
 	if err := sz.Close(); err != nil {

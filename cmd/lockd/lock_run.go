@@ -59,7 +59,7 @@ func supervise(cmd *exec.Cmd, k *lockclient.Keeper, s *signals) error {
 	for {
 		select {
 		case one := <-s.ending:
-			s.told = true
+			s.ended = true
 			g.signal(one)
 		case one := <-s.others:
 			g.signal(one)

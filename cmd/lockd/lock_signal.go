@@ -9,7 +9,7 @@ import (
 type signals struct {
 	ending chan os.Signal // those that end the wait for the lock, and go to the command
 	others chan os.Signal // those that go to the command only, once it runs
-	told   bool           // whether an ending one has come
+	ended  bool           // whether an ending one has come
 }
 
 // newSignals catches the ending signals, except those that are ignored: nohup ignores SIGHUP, and a
@@ -43,7 +43,7 @@ func (s *signals) stop() {
 // The next one ends the process at once, as it does lockd serve: all that is left to do then is to
 // release something, and the server may take long to answer.
 func (s *signals) onFirst(fn func(os.Signal)) (done func()) {
-	if s.told {
+	if s.ended {
 		signal.Stop(s.ending)
 		return func() {}
 	}
@@ -52,7 +52,7 @@ func (s *signals) onFirst(fn func(os.Signal)) (done func()) {
 		defer close(ended)
 		select {
 		case one := <-s.ending:
-			s.told = true
+			s.ended = true
 			signal.Stop(s.ending)
 			fn(one)
 		case <-quit:

@@ -177,17 +177,18 @@ func (c *crowd) makeRoom() {
 	dismiss(victim)
 }
 
-// door is a listener that makes room when the system has no file left for another connection.
-type door struct {
+// crowdListener is a listener that makes room when the system has no file left for one more
+// connection.
+type crowdListener struct {
 	net.Listener
 	crowd *crowd
 }
 
 // Accept waits for a connection. The server tries again a little later if there was no file for it.
-func (d door) Accept() (net.Conn, error) {
-	conn, err := d.Listener.Accept()
+func (l crowdListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
 	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
-		d.crowd.makeRoom()
+		l.crowd.makeRoom()
 	}
 	return conn, err
 }

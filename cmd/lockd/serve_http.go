@@ -88,7 +88,9 @@ func newServer(
 }
 
 // Serve serves the listener's connections until the server is stopped.
-func (s *httpServer) Serve(l net.Listener) error { return s.Server.Serve(door{l, s.crowd}) }
+func (s *httpServer) Serve(l net.Listener) error {
+	return s.Server.Serve(crowdListener{l, s.crowd})
+}
 
 // stop accepts nothing more, ends the queries that wait, and gives other requests patience to end.
 func (s *httpServer) stop(patience time.Duration) error {

@@ -131,7 +131,7 @@ var importPlan = map[string]edges{
 	},
 	"internal/hook": {
 		"store": "the hooks around what is written to a file",
-		clock:   "hooks and door come with the clock",
+		clock:   "hooks and controls come with the clock",
 	},
 	"test": {
 		".":               "the database under test",

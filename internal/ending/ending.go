@@ -75,11 +75,11 @@ func (e *Ending) Context(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(between)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	told := e.hear()
+	audience := e.hear()
 	// If the parent ends first, this takes the child out of the map.
 	context.AfterFunc(ctx, func() {
 		e.mu.Lock()
-		delete(told.contexts, ctx)
+		delete(audience.contexts, ctx)
 		e.mu.Unlock()
 		leave(nil)
 	})
@@ -87,9 +87,9 @@ func (e *Ending) Context(parent context.Context) context.Context {
 		cancel(e.err)
 		return ctx
 	}
-	if told.contexts == nil {
-		told.contexts = make(map[context.Context]context.CancelCauseFunc)
+	if audience.contexts == nil {
+		audience.contexts = make(map[context.Context]context.CancelCauseFunc)
 	}
-	told.contexts[ctx] = cancel
+	audience.contexts[ctx] = cancel
 	return ctx
 }

@@ -117,9 +117,9 @@ func (e *Engine) revert(effects []Effect) {
 		case WaiterLeft:
 			e.standAgain(f.Waiter)
 		case HoldSlow:
-			e.untellHold(f.Slow.hold)
+			e.unreportHold(f.Slow.hold)
 		case WaitSlow:
-			e.untellWait(f.Waiter)
+			e.unreportWait(f.Waiter)
 		}
 	}
 }

@@ -289,10 +289,10 @@ func (e *Engine) checkSlow() error {
 	}
 	for grant, h := range e.slow.holds {
 		lasts := e.own.Proves(grant) == nil
-		kept := h.told && e.Undecided() != nil // because its end may be taken back
-		if h.due.Queued() != (lasts && !h.told) || !lasts && !kept {
-			return fmt.Errorf("bug: %+v: lasts %t, told %t, queued %t", grant, lasts, h.told,
-				h.due.Queued())
+		kept := h.reported && e.Undecided() != nil // because its end may be taken back
+		if h.due.Queued() != (lasts && !h.reported) || !lasts && !kept {
+			return fmt.Errorf("bug: %+v: lasts %t, reported %t, queued %t", grant, lasts,
+				h.reported, h.due.Queued())
 		}
 	}
 	waits := 0
@@ -300,8 +300,8 @@ func (e *Engine) checkSlow() error {
 		for w := range s.waiters() {
 			waits++
 			one := e.slow.waits[w]
-			if one == nil || w.phase == standing && one.told == one.due.Queued() {
-				return fmt.Errorf("bug: a call that waits for %q is not told", w.claims[0].key)
+			if one == nil || w.phase == standing && one.reported == one.due.Queued() {
+				return fmt.Errorf("bug: a call that waits for %q is not reported", w.claims[0].key)
 			}
 		}
 	}
@@ -312,7 +312,7 @@ func (e *Engine) checkSlow() error {
 		}
 	}
 	if held > len(e.slow.holds) || waits != len(e.slow.waits) {
-		return fmt.Errorf("bug: %d grants of %d, and %d calls of %d are told when they are slow",
+		return fmt.Errorf("bug: %d grants of %d, and %d calls of %d are reported when slow",
 			len(e.slow.holds), held, len(e.slow.waits), waits)
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 
 func newDelay(key string, until time.Time) *delay {
 	d := &delay{key: key, until: until}
-	d.over = expiry.Item{Owner: d, Rank: expiry.Grant}
+	d.due = expiry.Item{Owner: d, Rank: expiry.Grant}
 	return d
 }
 
@@ -38,7 +38,7 @@ func (tx *Txn) setDelay(key string, length time.Duration, mode Mode) {
 // swapDelay replaces the lock's delay by d; nil removes it.
 func (e *Engine) swapDelay(state *lockState, d *delay) {
 	if old := state.delay; old != nil {
-		e.due.Remove(&old.over)
+		e.due.Remove(&old.due)
 		if old.slot {
 			sem := e.semaphore(PrefixOf(old.key))
 			delete(sem.lost, old)
@@ -47,7 +47,7 @@ func (e *Engine) swapDelay(state *lockState, d *delay) {
 	}
 	state.delay = d
 	if d != nil {
-		e.due.Set(&d.over, d.until)
+		e.due.Set(&d.due, d.until)
 		if d.slot {
 			e.semaphore(PrefixOf(d.key)).lost[d] = struct{}{}
 		}

@@ -82,9 +82,9 @@ func (tx *Txn) EndDue(due Due) {
 	case *delay:
 		tx.endDelay(owner)
 	case *slowHold:
-		tx.tellHold(owner)
+		tx.reportHold(owner)
 	case *slowWait:
-		tx.tellWait(owner)
+		tx.reportWait(owner)
 	}
 	tx.again = true
 }
@@ -120,9 +120,9 @@ func (tx *Txn) endTerm(t *term) {
 	tx.lose(tx.Get(t.hold.Key), cause)
 }
 
-// tellHold adds the effect that tells that a grant is slow, once the current state is durable.
-func (tx *Txn) tellHold(h *slowHold) {
-	h.told = true
+// reportHold adds the effect that tells that a grant is slow, once the current state is durable.
+func (tx *Txn) reportHold(h *slowHold) {
+	h.reported = true
 	e := tx.engine
 	s := &Slow{
 		Key: h.grant.Key, Mode: h.grant.Mode, Fence: h.grant.Fence,
@@ -150,9 +150,9 @@ func (tx *Txn) tellHold(h *slowHold) {
 	}
 }
 
-// tellWait adds the effect that tells that a call has waited for long.
-func (tx *Txn) tellWait(s *slowWait) {
-	s.told = true
+// reportWait adds the effect that tells that a call has waited for long.
+func (tx *Txn) reportWait(s *slowWait) {
+	s.reported = true
 	w := s.waiter
 	f := tx.effect(WaitSlow)
 	f.Waiter = w

@@ -117,13 +117,13 @@ func (tx *Txn) recordKey(r *Record, old, new *schema.Key) {
 	if !holds {
 		r.Delay = tx.engine.rows.Delays.Newest(old.Key)
 	}
-	told, ok := tx.causes[old.Key]
-	if !ok || told.fence != old.Fence { // none, or of a grant within the transaction
+	why, ok := tx.causes[old.Key]
+	if !ok || why.fence != old.Fence { // none, or of a grant within the transaction
 		return
 	}
-	r.Cause = told.cause
+	r.Cause = why.cause
 	if r.Lock == Released {
-		r.Lock = EndOf(told.cause)
+		r.Lock = EndOf(why.cause)
 	}
 }
 

@@ -41,7 +41,7 @@ func (tx *Txn) Undo() {
 // Seal keeps what the transaction did: it serves the queues, and joins the open batch. It returns
 // what is published at once, and so has to be told now: everything in memory, and on a file the
 // effects that depend on no batch.
-func (tx *Txn) Seal() (told Outcome) {
+func (tx *Txn) Seal() (outcome Outcome) {
 	e := tx.engine
 	tx.handOff()
 	if e.rows.Wrote() {
@@ -52,18 +52,18 @@ func (tx *Txn) Seal() (told Outcome) {
 	e.rows.Seal()
 	if !e.rows.Durable() {
 		e.rows.PublishMemory()
-		told = Outcome{tx.effects, e.events, e.rows.Published()}
-		e.settle(told.Effects, told.Events)
+		outcome = Outcome{tx.effects, e.events, e.rows.Published()}
+		e.settle(outcome.Effects, outcome.Events)
 	} else if b := e.Undecided(); b != nil {
 		// Effects without rows, too, depend on the batches that are not durable yet.
 		b.effects = append(b.effects, tx.effects...)
 		b.events = append(b.events, e.events...)
 	} else {
-		told = Outcome{tx.effects, nil, e.rows.Published()}
-		e.settle(told.Effects, nil)
+		outcome = Outcome{tx.effects, nil, e.rows.Published()}
+		e.settle(outcome.Effects, nil)
 	}
 	e.mustHold()
-	return told
+	return outcome
 }
 
 // Done keeps the memory of Seal's outcome, which has been told, for the next transaction.

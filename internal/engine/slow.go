@@ -35,17 +35,17 @@ type slow struct {
 // been told. Once told, it is kept until the end of the grant is published, because the end may be
 // taken back.
 type slowHold struct {
-	grant  Sequencer
-	moment int64 // of the grant; 0 if that was before the database was opened
-	told   bool
-	due    expiry.Item
+	grant    Sequencer
+	moment   int64 // of the grant; 0 if that was before the database was opened
+	reported bool
+	due      expiry.Item
 }
 
 // slowWait is when a call that waits is told as slow. It is kept until the call's outcome is final.
 type slowWait struct {
-	waiter *Waiter
-	told   bool
-	due    expiry.Item
+	waiter   *Waiter
+	reported bool
+	due      expiry.Item
 }
 
 // keyHeld updates the deadlines when the exclusive grant of a key begins or ends.
@@ -89,7 +89,7 @@ func (e *Engine) holdGoesOn(h *slowHold) {
 }
 
 func (e *Engine) holdEnds(grant Sequencer) {
-	if h := e.slow.holds[grant]; !h.told {
+	if h := e.slow.holds[grant]; !h.reported {
 		e.due.Remove(&h.due)
 		delete(e.slow.holds, grant)
 	}
@@ -119,9 +119,9 @@ func (e *Engine) waitBegins(w *Waiter) {
 	e.waitGoesOn(s)
 }
 
-// waitGoesOn sets the deadline of a call that stands in its queues, unless it was told.
+// waitGoesOn sets the deadline of a call that stands in its queues, unless it was reported.
 func (e *Engine) waitGoesOn(s *slowWait) {
-	if !s.told {
+	if !s.reported {
 		e.due.Set(&s.due, s.waiter.Began.Add(e.config.Slow))
 	}
 }
@@ -132,9 +132,9 @@ func (e *Engine) waitEnds(w *Waiter) {
 	delete(e.slow.waits, w)
 }
 
-// untellHold takes back that a grant was told. The rows have been taken back before.
-func (e *Engine) untellHold(h *slowHold) {
-	h.told = false
+// unreportHold takes back that a grant was reported. The rows have been taken back before.
+func (e *Engine) unreportHold(h *slowHold) {
+	h.reported = false
 	if e.own.Proves(h.grant) != nil { // the grant was taken back too
 		delete(e.slow.holds, h.grant)
 		return
@@ -142,10 +142,10 @@ func (e *Engine) untellHold(h *slowHold) {
 	e.holdGoesOn(h)
 }
 
-// untellWait takes back that a call was told.
-func (e *Engine) untellWait(w *Waiter) {
+// unreportWait takes back that a call was reported.
+func (e *Engine) unreportWait(w *Waiter) {
 	if s := e.slow.waits[w]; s != nil { // else its call has returned meanwhile
-		s.told = false
+		s.reported = false
 		e.waitGoesOn(s)
 	}
 }

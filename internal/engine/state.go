@@ -126,7 +126,7 @@ type term struct {
 	hold  *Hold
 	most  time.Duration
 	until time.Time
-	over  expiry.Item
+	due   expiry.Item
 }
 
 // Mode says whether a lock is held by one session alone.
@@ -233,7 +233,7 @@ type delay struct {
 	until time.Time
 	slot  bool // a slot of a semaphore was lost, and counts until the delay is over
 	mode  Mode // in which the lock was lost: Shared keeps exclusive holders out only (R5)
-	over  expiry.Item
+	due   expiry.Item
 }
 
 // lasts reports whether the delay keeps the lock from a holder in the mode.

@@ -12,7 +12,7 @@ import (
 func (h *Hold) SetMaxHold(most time.Duration) {
 	if most > 0 {
 		h.term = &term{hold: h, most: most}
-		h.term.over = expiry.Item{Owner: h.term, Rank: expiry.End}
+		h.term.due = expiry.Item{Owner: h.term, Rank: expiry.End}
 	}
 }
 
@@ -35,20 +35,20 @@ func (e *Engine) passTerm(hold, next *Hold) {
 // enterTerm puts the term of a handle that has its lock into the heap.
 func (e *Engine) enterTerm(hold *Hold) {
 	if t := hold.term; t != nil {
-		e.due.Set(&t.over, t.until)
+		e.due.Set(&t.due, t.until)
 	}
 }
 
 // leaveTerm takes the term of a handle that no longer has its lock out of the heap.
 func (e *Engine) leaveTerm(hold *Hold) {
 	if t := hold.term; t != nil {
-		e.due.Remove(&t.over)
+		e.due.Remove(&t.due)
 	}
 }
 
 // checkTerm checks that a handle which has its lock loses it in time. The hold may be nil.
 func checkTerm(hold *Hold) error {
-	if hold != nil && hold.term != nil && !hold.term.over.Queued() {
+	if hold != nil && hold.term != nil && !hold.term.due.Queued() {
 		return fmt.Errorf("bug: the hold of %q has a MaxHold but no deadline", hold.Key)
 	}
 	return nil

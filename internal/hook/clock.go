@@ -27,8 +27,8 @@ type Clock struct {
 	// it costs in a busy program.
 	Unpaced bool
 
-	// Door is set by lockd.New and lockd.Open.
-	Door Door
+	// Controls is set by lockd.New and lockd.Open.
+	Controls Controls
 }
 
 // Hooks are called by the database; nil ones are not. All except those of File, Handed and Turns
@@ -67,9 +67,9 @@ type Hooks struct {
 // File are hooks around what is written to a file.
 type File = store.Hooks
 
-// Door is what a test may do to the database, and see of it, beside what users may. Its functions
-// may be called by many goroutines.
-type Door struct {
+// Controls are the functions by which a test drives and inspects a database, beside what users
+// have. They may be called by many goroutines.
+type Controls struct {
 	// Next returns the next instant at which the database has something to do. It reports false
 	// if there is none.
 	Next func() (time.Time, bool)

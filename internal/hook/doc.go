@@ -1,5 +1,5 @@
 // Package hook has what tests, those of package lockdtest among them, may reach in a database and
-// users may not: hooks that the database calls, and a door by which tests call it.
+// users may not: hooks that the database calls, and controls by which tests call the database.
 //
 // Both ride on the clock. A database under test needs a clock of the test's in any case, and gets
 // it through its options; a clock that is a [*Clock] tells package lockd that there is more. So no

@@ -14,11 +14,11 @@ type Turns interface {
 	Return()
 
 	// Wait is called before a goroutine waits for something; the keys are those whose locks it
-	// waits for. It calls over when it has waited, which may block, and may end the goroutine.
-	Wait(why Reason, keys []string) (over func())
+	// waits for. It calls end when it has waited, which may block, and may end the goroutine.
+	Wait(why Reason, keys []string) (end func())
 
-	// Hold is Wait for a goroutine that then owns something that others need: over never ends it.
-	Hold() (over func())
+	// Hold is Wait for a goroutine that then owns something that others need: end never ends it.
+	Hold() (end func())
 
 	// Join is called by the database's own goroutine, when it begins. It may block. The goroutine
 	// calls leave when it ends.

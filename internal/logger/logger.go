@@ -36,10 +36,10 @@ type Config struct {
 // return at once. A nil one is silent. New gives one; the zero value is not usable.
 type Logger struct {
 	Config
-	dropped atomic.Uint64
-	told    uint64      // how many drops have been logged; only the goroutine uses it
-	debug   atomic.Bool // the handler wanted the last record of Debug that it was asked about
-	alarm   chan struct{}
+	dropped  atomic.Uint64
+	reported uint64      // how many drops have been logged; only the goroutine uses it
+	debug    atomic.Bool // the handler wanted the last record of Debug that it was asked about
+	alarm    chan struct{}
 
 	// mu protects what follows. No other mutex is locked under it. The first record, or Update,
 	// makes the queue, which takes a megabyte, and begins the goroutine.
@@ -192,13 +192,13 @@ func (l *Logger) handle(record slog.Record) {
 		_ = l.Handler.Handle(ctx, record) // there is nowhere else to report it
 	}
 	dropped := l.dropped.Load()
-	if dropped == l.told || !l.Handler.Enabled(ctx, slog.LevelWarn) {
+	if dropped == l.reported || !l.Handler.Enabled(ctx, slog.LevelWarn) {
 		return
 	}
 	notice := slog.NewRecord(record.Time, slog.LevelWarn, "log records dropped", 0)
-	notice.AddAttrs(slog.Uint64("count", dropped-l.told))
+	notice.AddAttrs(slog.Uint64("count", dropped-l.reported))
 	_ = l.Handler.Handle(ctx, notice)
-	l.told = dropped
+	l.reported = dropped
 }
 
 // Stop stops the timer: no Update is found to be slow any more.

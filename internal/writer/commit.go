@@ -43,9 +43,9 @@ func (w *Writer) Commits() Commits { return w.commits }
 // commit commits the open batch, which the caller leads.
 func (w *Writer) commit(b *batch) {
 	defer b.leave()
-	over := w.hold()
+	end := w.hold()
 	w.committer.token <- struct{}{}
-	over()
+	end()
 	if b.decided { // b was dropped with the batch before: Close need not wait for b's leader
 		<-w.committer.token
 		return
@@ -74,7 +74,7 @@ func (w *Writer) commit(b *batch) {
 	w.commits.count(callers, took, err)
 	w.Host.Committed(callers, took, err)
 	if err == nil {
-		w.Host.Tell(w.Engine.Publish(taken))
+		w.Host.Notify(w.Engine.Publish(taken))
 		w.Engine.Reuse(taken)
 		b.decided = true
 		if w.retry.backoff > 0 {
@@ -128,9 +128,9 @@ func (w *Writer) tidyFile() {
 
 // CloseFile closes the file when nothing writes to it any more.
 func (w *Writer) CloseFile() error {
-	over := w.hold()
+	end := w.hold()
 	w.committer.token <- struct{}{}
-	over()
+	end()
 	defer func() { <-w.committer.token }()
 	err := w.Engine.Rows().Close()
 	w.committer.steps.Wait()

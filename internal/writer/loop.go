@@ -30,9 +30,9 @@ func (w *Writer) Rouse() {
 func (w *Writer) Rest() {
 	close(w.loop.closing)
 	w.loop.begun.Do(func() { close(w.loop.finished) })
-	over := w.hold()
+	end := w.hold()
 	<-w.loop.finished
-	over()
+	end()
 }
 
 // Stop stops the timer. The caller holds the mutex.
@@ -43,13 +43,13 @@ func (w *Writer) attendAll() {
 	defer close(w.loop.finished)
 	defer w.joinTurns()()
 	for {
-		over := w.Wait(hook.Work, nil)
+		end := w.Wait(hook.Work, nil)
 		select {
 		case <-w.loop.closing:
 			return
 		case <-w.loop.wake:
 		}
-		over()
+		end()
 		w.mutex.Lock()
 		more := w.attend()
 		b, undecided := w.lead(), w.undecided()
@@ -58,9 +58,9 @@ func (w *Writer) attendAll() {
 		case b != nil:
 			w.commit(b)
 		case more && undecided != nil:
-			over := w.hold()
+			end := w.hold()
 			<-undecided.done
-			over()
+			end()
 		case more: // in memory there is no commit to wait for
 			runtime.Gosched()
 		}

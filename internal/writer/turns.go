@@ -12,8 +12,8 @@ func (w *Writer) begin() {
 }
 
 // Wait tells a test that the caller is about to wait, and why; keys are those whose locks it waits
-// for, if any. The caller calls over when it has waited.
-func (w *Writer) Wait(why hook.Reason, keys []string) (over func()) {
+// for, if any. The caller calls end when it has waited.
+func (w *Writer) Wait(why hook.Reason, keys []string) (end func()) {
 	if w.Turns == nil {
 		return func() {}
 	}
@@ -21,7 +21,7 @@ func (w *Writer) Wait(why hook.Reason, keys []string) (over func()) {
 }
 
 // hold is Wait for a caller that then owns something that other callers need.
-func (w *Writer) hold() (over func()) {
+func (w *Writer) hold() (end func()) {
 	if w.Turns == nil {
 		return func() {}
 	}

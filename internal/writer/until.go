@@ -52,18 +52,18 @@ func (o Outcome) Wait(ctx context.Context, giveUp func(tx *engine.Txn)) error {
 		return o.writer.settle(b, o.lead, o.err)
 	}
 	defer b.leave()
-	over := o.writer.Wait(hook.Commit, nil)
+	end := o.writer.Wait(hook.Commit, nil)
 	select {
 	case <-b.done:
-		over()
+		end()
 	case <-ctx.Done():
-		over()
+		end()
 		if giveUp == nil || o.err != nil || o.writer.takeBackFrom(b, giveUp) {
 			return BeforeDurable(ctx.Err())
 		}
-		over := o.writer.Wait(hook.Commit, nil)
+		end := o.writer.Wait(hook.Commit, nil)
 		<-b.done
-		over()
+		end()
 	}
 	if b.err != nil {
 		return b.err

@@ -14,8 +14,8 @@ import (
 // Host is the database that the writer writes to, and that it tells what happens. All methods are
 // called under the mutex and must not block, except StepFailed, which is called without the mutex.
 type Host interface {
-	// Tell tells what has become durable, in the order of G10.
-	Tell(o engine.Outcome)
+	// Notify tells what has become durable, in the order of G10.
+	Notify(o engine.Outcome)
 
 	// Committed is told of each commit: for how many calls it was made, how long it took, and the
 	// error, if it failed.
@@ -52,7 +52,7 @@ type Writer struct {
 	Config
 	loop      loop
 	committer committer
-	over      atomic.Pointer[error] // refusal, for calls that take no lock
+	ended     atomic.Pointer[error] // refusal, for calls that take no lock
 
 	// The mutex orders all writes and all that is decided. It is locked before the hub's mutex, and
 	// before the mutex of a handle's ending.
@@ -64,7 +64,7 @@ type Writer struct {
 	retry   retry         // after a commit that failed
 	commits Commits       // since the writer was made
 	alarm   *expiry.Alarm // the one timer, for what is due next
-	told    chan struct{} // the first channel to close when the mutex is unlocked
+	wakes   chan struct{} // the first channel to close when the mutex is unlocked
 	more    []chan struct{}
 }
 
@@ -87,7 +87,7 @@ func (w *Writer) Time() time.Time { return w.Clock.Now() }
 
 // Refused returns why nothing is written any more, or nil while writing goes on. It takes no lock.
 func (w *Writer) Refused() error {
-	if refusal := w.over.Load(); refusal != nil {
+	if refusal := w.ended.Load(); refusal != nil {
 		return *refusal
 	}
 	return nil
@@ -96,7 +96,7 @@ func (w *Writer) Refused() error {
 // Refuse ends all writing, and says why. The caller holds the mutex.
 func (w *Writer) Refuse(why error) {
 	w.refusal = why
-	w.over.Store(&why)
+	w.ended.Store(&why)
 }
 
 // Lock locks the mutex for a call by the user.
@@ -113,8 +113,8 @@ func (w *Writer) LockBeside() {
 
 // Wake closes the channel when the mutex is unlocked after this write. The caller holds the mutex.
 func (w *Writer) Wake(c chan struct{}) {
-	if w.told == nil {
-		w.told = c
+	if w.wakes == nil {
+		w.wakes = c
 		return
 	}
 	w.more = append(w.more, c)
@@ -125,11 +125,11 @@ func (w *Writer) unlock() {
 	if w.Engine.Pending() && !w.open.led {
 		w.Rouse() // rows that no caller waits for have to be committed too
 	}
-	told, more := w.told, w.more
-	w.told, w.more = nil, nil
+	wakes, more := w.wakes, w.more
+	w.wakes, w.more = nil, nil
 	w.Unlock()
-	if told != nil {
-		close(told)
+	if wakes != nil {
+		close(wakes)
 	}
 	for _, c := range more {
 		close(c)
@@ -150,9 +150,9 @@ func (w *Writer) DoAll(body func() error) error {
 	return w.write(body, nil)
 }
 
-// write does body as a write, and unlocks the mutex, which the caller holds. It calls over, unless
-// that is nil, when body has returned, or was not called.
-func (w *Writer) write(body func() error, over func()) error {
+// write does body as a write, and unlocks the mutex, which the caller holds. It calls
+// afterBody, unless that is nil, when body has returned, or was not called.
+func (w *Writer) write(body func() error, afterBody func()) error {
 	returned := false
 	defer func() {
 		if !returned { // body panicked, or ended its goroutine
@@ -162,8 +162,8 @@ func (w *Writer) write(body func() error, over func()) error {
 	}()
 	err := w.run(body)
 	returned = true
-	if over != nil {
-		over()
+	if afterBody != nil {
+		afterBody()
 	}
 	// Before the outcome is told, what body saw has to be durable.
 	b, lead := w.join()
@@ -210,8 +210,8 @@ func (w *Writer) Apply(fn func(tx *engine.Txn) error) error {
 		tx.Undo()
 		return err
 	}
-	if told := tx.Seal(); len(told.Effects)+len(told.Events) > 0 {
-		w.Host.Tell(told)
+	if outcome := tx.Seal(); len(outcome.Effects)+len(outcome.Events) > 0 {
+		w.Host.Notify(outcome)
 	}
 	tx.Done()
 	return nil
@@ -235,10 +235,10 @@ func (w *Writer) settle(b *batch, lead bool, err error) error {
 			w.Turns.Return()
 		}
 	} else {
-		over := w.Wait(hook.Commit, nil)
+		end := w.Wait(hook.Commit, nil)
 		<-b.done
 		b.leave()
-		over()
+		end()
 	}
 	if b.err != nil {
 		return b.err
