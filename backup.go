@@ -8,8 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/lockd/lockd/internal/engine"
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -26,7 +28,7 @@ func (db *DB) Backup(w io.Writer) error {
 // G8). The node of this process stays.
 //
 // It returns ErrCorrupt or ErrFormat for the backup, and ErrInvalid if the backup's index is more
-// than 2^62 and above the database's.
+// than 2^62 + 2^61 and above the database's.
 func (db *DB) Restore(r io.Reader) error {
 	mustHave(r != nil, "reader")
 	if err := db.writer.Refused(); err != nil {
@@ -47,6 +49,9 @@ func (db *DB) Restore(r io.Reader) error {
 func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
 	mustHave(w != nil, "writer")
 	mustHave(fn != nil, "function")
+	if err := checkFloor(index); err != nil {
+		return wrap("write backup", "", err)
+	}
 	db, err := newTrial()
 	if err != nil {
 		return wrap("write backup", "", err)
@@ -73,15 +78,27 @@ func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
 // clock is behind (G4). The given index is the largest fence above the backup's that a resource may
 // have seen, at most 2^62, or 0. The file appears when it is complete and on disk, or not at all.
 //
-// It returns fs.ErrExist if the path exists, ErrCorrupt or ErrFormat for the backup, and the file
+// It returns fs.ErrExist if the path exists, the errors of DB.Restore for the backup, and the file
 // system's errors. It uses Options.Clock, FileMode and AllowNetworkFS.
 func Restore(path string, r io.Reader, index uint64, opts *Options) error {
 	mustHave(r != nil, "reader")
 	return wrap("restore", path, restore(path, r, index, opts))
 }
 
+// checkFloor refuses an index that a caller names for the next indexes to be above.
+func checkFloor(index uint64) error {
+	if index > engine.MaxFloor {
+		return invalid("index %d, which the next ones would be above, is more than %d", index,
+			uint64(engine.MaxFloor))
+	}
+	return nil
+}
+
 func restore(path string, r io.Reader, index uint64, opts *Options) (err error) {
 	options, err := opts.filledFor(path)
+	if err == nil {
+		err = checkFloor(index)
+	}
 	if err != nil {
 		return err
 	}
@@ -125,7 +142,16 @@ func fill(path string, backup *store.Backup, index uint64, options *Options) err
 	}
 	err := db.update(func(tx *engine.Txn) error {
 		tx.MarkRestored() // so that the file has the index, even if the backup is empty
-		return tx.Restore(backup)
+		if err := tx.Restore(backup); err != nil {
+			return err
+		}
+		own := func(node schema.Node) bool {
+			return engine.Folded(node.Name) == engine.Folded(db.node)
+		}
+		if !slices.ContainsFunc(backup.Nodes, own) {
+			tx.DeleteNode(db.node) // it is of this database, which only makes the file
+		}
+		return nil
 	})
 	return errors.Join(err, db.Close())
 }
@@ -133,7 +159,8 @@ func fill(path string, backup *store.Backup, index uint64, options *Options) err
 // restore does what Restore says. Only the first steps can be refused. It is called by the body of
 // writer.DoAll.
 func (db *DB) restore(backup *store.Backup) error {
-	younger := db.rows.Index() < backup.Index
+	// The newest index stays raised when the commit of a Restore fails, the published one does not.
+	younger := db.rows.Published() < backup.Index
 	if err := db.engine.Raise(backup.Index); err != nil {
 		return err
 	}

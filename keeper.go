@@ -28,8 +28,9 @@ type Keeper struct {
 	opts   SessionOptions
 	ending ending.Ending
 
-	// Both are written under the writer's mutex.
+	// All are written under the writer's mutex.
 	newest atomic.Pointer[Session] // the last session made, even if its creation was dropped
+	lived  atomic.Bool             // a session before newest has lived
 	closed atomic.Bool             // Close was called: no session is made any more
 }
 
@@ -122,7 +123,9 @@ func (k *Keeper) ensure(ctx context.Context) error {
 			s.EndWithKeeper()
 			db.engine.Keep(s, tx.Time())
 			db.waitsMoved()
-			k.newest.Store(handleOf(s).session)
+			if old := k.newest.Swap(handleOf(s).session); old != nil && old.Err() != nil {
+				k.lived.Store(true)
+			}
 		}
 		return false, err
 	})
@@ -133,7 +136,8 @@ func (k *Keeper) ensure(ctx context.Context) error {
 // a mistake, unless it was there before.
 func (k *Keeper) passes(err error) bool {
 	if errors.Is(err, catalog.ErrNoNode) || errors.Is(err, catalog.ErrNoCheck) {
-		return k.newest.Load() != nil
+		newest := k.newest.Load() // it has ended, or its creation was dropped
+		return k.lived.Load() || newest != nil && newest.Err() != nil
 	}
 	return errors.Is(err, catalog.ErrCheckCritical)
 }

@@ -73,19 +73,22 @@ func (s *Session) renew(called time.Time) error {
 	if err != nil || renewed {
 		return err
 	}
-	// The session has ended, or is due: an update ends it now, and waits until its end is durable.
-	// Or it lives after all: it is kept alive and only the timer was late, or its end was dropped.
-	err = db.update(func(*engine.Txn) error {
-		renewed = s.state.Extend(called)
-		return nil
+	return s.renewLate(context.Background(), func() bool { return s.state.Extend(called) })
+}
+
+// renewLate calls renew, which reports whether it renewed the session, for a session that has ended
+// or is due. The write ends it now, and renewLate waits until the end is durable. Or the session
+// lives after all: it is kept alive and only the timer was late, or its end was dropped.
+func (s *Session) renewLate(ctx context.Context, renew func() bool) error {
+	renewed := false
+	outcome, _ := s.db.writer.Start(ctx.Done(), func(*engine.Txn) (queued bool, err error) {
+		renewed = renew()
+		return false, nil
 	})
-	if err != nil || renewed {
+	if err := outcome.Wait(ctx, nil); err != nil || renewed {
 		return err
 	}
-	if err := s.Err(); err != nil {
-		return err
-	}
-	return &EndedError{Session: s.ID(), Cause: ErrExpired}
+	return cmp.Or(s.Err(), error(&EndedError{Session: s.ID(), Cause: ErrExpired}))
 }
 
 // Deadline returns when the session ends by its TTL unless it is renewed before, by the database's
@@ -105,7 +108,7 @@ func (s *Session) Deadline() (deadline time.Time, ok bool) {
 // the session's. Until then the session lives even if its work hangs: see SessionOptions.TTL.
 func (s *Session) KeepAlive(ctx context.Context) error {
 	mustHave(ctx != nil, "context")
-	if err := s.startKeeping(); err != nil {
+	if err := s.startKeeping(ctx); err != nil {
 		return wrap("keep alive", s.ID().String(), err)
 	}
 	defer s.stopKeeping()
@@ -118,26 +121,41 @@ func (s *Session) KeepAlive(ctx context.Context) error {
 	}
 }
 
-func (s *Session) startKeeping() error {
-	if err := s.renew(s.db.writer.Time()); err != nil {
+// startKeeping renews the session and keeps it alive from the same moment on, also while the
+// function of an Update runs. After an error nothing keeps it alive.
+func (s *Session) startKeeping(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
-	db := s.db
-	db.writer.Lock()
-	defer db.writer.Unlock()
-	if refusal := db.writer.Refused(); refusal != nil {
-		// The database ended after the renewal: no call would stop a timer.
-		return cmp.Or(s.Err(), refusal)
+	db, called := s.db, s.db.writer.Time()
+	kept := false
+	keep := func() bool {
+		if kept = s.state.Extend(called); kept {
+			if now := db.writer.Time(); db.engine.Keep(&s.state, now) {
+				db.writer.Arm(now)
+			}
+			db.waitsMoved()
+		}
+		return kept
 	}
-	if now := db.writer.Time(); db.engine.Keep(&s.state, now) {
-		db.writer.Arm(now)
+	db.writer.LockBeside()
+	err := db.writer.Refused()
+	if err == nil {
+		keep()
 	}
-	db.waitsMoved()
-	return nil
+	db.writer.Unlock()
+	if err != nil || kept {
+		return err
+	}
+	err = s.renewLate(ctx, keep)
+	if err != nil && kept {
+		s.stopKeeping()
+	}
+	return err
 }
 
 func (s *Session) stopKeeping() {
-	s.db.writer.Lock()
+	s.db.writer.LockBeside()
 	defer s.db.writer.Unlock()
 	s.db.engine.StopKeeping(&s.state)
 	s.db.waitsMoved()

@@ -28,8 +28,8 @@ func (db *DB) Update(fn func(tx *Txn) error) error {
 	mustHave(fn != nil, "function")
 	var refusal *Error // carries fn's error, which may be of a type that cannot be compared
 	tx := &Txn{db: db}
-	defer func() { tx.ended = true }()
 	err := db.writer.Update(func(rules *engine.Txn) error {
+		defer func() { tx.ended = true }() // before the commit, while which others may write
 		tx.rules = rules
 		if err := fn(tx); err != nil {
 			refusal = &Error{Err: err}

@@ -206,11 +206,57 @@ func TestRestore_IndexNearOverflow(t *testing.T) {
 			if _, err := os.Stat(path); (err == nil) != (test.want == nil) {
 				t.Errorf("%s: stat: got %v", name, err)
 			}
-			if test.want == nil {
-				h.must(lockd.Verify(path, nil))
+			if test.want == nil { // and what it becomes can be restored again
+				var again bytes.Buffer
+				h.must(lockd.BackupFile(path, &again, nil))
+				h.must(lockd.Restore(path+".again", &again, 0, nil))
 			}
 		}
 	})
+}
+
+// Ensure that a backup whose index is above the greatest that may be named can be restored, and
+// that nothing is written for a greater one.
+func TestWriteBackup_IndexNearOverflow(t *testing.T) {
+	put := func(tx *lockd.Txn) error { return second(tx.Put("k", nil, nil)) }
+	var b bytes.Buffer
+	err := lockd.WriteBackup(&b, 1<<62+1, put)
+	if !errors.Is(err, lockd.ErrInvalid) || b.Len() > 0 {
+		t.Errorf("2^62 + 1: got %v, and %d bytes", err, b.Len())
+	}
+	if err := lockd.WriteBackup(&b, 1<<62, put); err != nil {
+		t.Fatal(err)
+	}
+	if err := lockd.Restore(filepath.Join(t.TempDir(), "new.db"), &b, 0, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// Ensure that a new file has the nodes of the backup, and no other.
+func TestRestore_Nodes(t *testing.T) {
+	for _, name := range []string{"web", "local", "LOCAL"} {
+		db, err := lockd.New(&lockd.Options{Node: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		err = errors.Join(db.Backup(&b), db.Close())
+		path := filepath.Join(t.TempDir(), "new.db")
+		if err = errors.Join(err, lockd.Restore(path, &b, 0, nil)); err != nil {
+			t.Fatal(err)
+		}
+		if db, err = lockd.Open(path, &lockd.Options{Node: name}); err != nil {
+			t.Fatal(err)
+		}
+		for node := range db.Snapshot().Catalog().Nodes() {
+			if node.Name != name {
+				t.Errorf("of node %q: there is node %q too", name, node.Name)
+			}
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // Ensure that a compacted file is smaller and has the same state, and that an open one is refused.

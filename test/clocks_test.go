@@ -681,6 +681,20 @@ func (c *timed) AfterFunc(d time.Duration, fn func()) *clock.Timer {
 	return c.Mock.AfterFunc(d, fn)
 }
 
+// endsAtOnce is a context that ends when a call has asked for the first time whether it has ended.
+type endsAtOnce struct {
+	context.Context // has ended
+	asked           bool
+}
+
+func (c *endsAtOnce) Err() error {
+	if !c.asked {
+		c.asked = true
+		return nil
+	}
+	return c.Context.Err()
+}
+
 // Ensure that sessions that begin to be kept alive while their database is closed set no timer
 // after that. Whether one would is a matter of chance: there are many.
 func TestClose_G12_SetsNoTimer(t *testing.T) {
@@ -695,17 +709,20 @@ func TestClose_G12_SetsNoTimer(t *testing.T) {
 		const sessions = 4
 		var ready sync.WaitGroup
 		kept := make(chan error, sessions)
-		for range sessions {
-			s, err := db.NewSession(&lockd.SessionOptions{TTL: time.Minute})
+		lifetimes := [2]lockd.Lifetime{lockd.BoundToProcess, lockd.Independent}
+		for i := range sessions {
+			s, err := db.NewSession(&lockd.SessionOptions{
+				TTL: time.Minute, Lifetime: lifetimes[i%len(lifetimes)],
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
 			ready.Add(1)
 			go func() {
-				err := s.KeepAlive(canceled)
+				err := s.KeepAlive(&endsAtOnce{Context: canceled})
 				ready.Done()
 				for errors.Is(err, context.Canceled) {
-					err = s.KeepAlive(canceled)
+					err = s.KeepAlive(&endsAtOnce{Context: canceled})
 				}
 				kept <- err
 			}()

@@ -513,6 +513,29 @@ func TestKeeper_S30_Catalog(t *testing.T) {
 	})
 }
 
+// Ensure that a keeper has had no session yet if the first was dropped by a commit that failed:
+// then a missing node is a mistake, and not waited for.
+func TestKeeper_S30_FirstSessionDropped(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		k := h.keeper(&lockd.SessionOptions{Node: "web"})
+		node := c.held(func() error {
+			return h.Update(func(tx *lockd.Txn) error {
+				return tx.Catalog().PutNode(catalog.Node{Name: "web"})
+			})
+		})
+		kept := h.keeps(h.t.Context(), k)
+		c.release(errDisk)
+		mustFail(t, "put node", node.wait())
+		h.settle()
+		h.advance(time.Minute)
+		if err := kept.wait(); !errors.Is(err, catalog.ErrNoNode) {
+			t.Errorf("got %v, want ErrNoNode", err)
+		}
+		h.must(k.Close())
+	})
+}
+
 // Ensure that the end of the database is that of its keepers.
 func TestKeeper_G12_CloseOfTheDatabase(t *testing.T) {
 	each(t, func(h *harness) {

@@ -187,6 +187,24 @@ func TestG4G8_RestoreOverAYoungerDatabase(t *testing.T) {
 	}
 }
 
+// Ensure that they do also if the commit of the restore fails, and it is repeated.
+func TestG4G8_RestoreOverAYoungerDatabaseAgain(t *testing.T) {
+	onFile(t, func(h *harness) {
+		const last = 1_000_000
+		var b bytes.Buffer
+		h.must(lockd.WriteBackup(&b, last, func(*lockd.Txn) error { return nil }))
+		c := h.commits()
+		c.fail(errDisk)
+		mustFail(t, "restore", h.Restore(bytes.NewReader(b.Bytes())))
+		c.fail(nil)
+		h.must(h.Restore(bytes.NewReader(b.Bytes())))
+		h.reopen()
+		if e := h.put("k", "", 0); e.ModifyIndex <= last {
+			t.Errorf("index %d, after %d", e.ModifyIndex, last)
+		}
+	})
+}
+
 // Ensure that a backup after whose index the database's would soon begin anew is refused before
 // anything changes.
 func TestDB_Restore_IndexNearOverflow(t *testing.T) {

@@ -283,6 +283,66 @@ func TestSession_KeepAlive(t *testing.T) {
 	})
 }
 
+// Ensure that KeepAlive renews from its call on also if it is called while the function of an
+// Update runs.
+func TestSession_KeepAlive_BesideAnUpdate(t *testing.T) {
+	each(t, func(h *harness) {
+		s := h.session(&lockd.SessionOptions{TTL: 10 * time.Second})
+		ctx, cancel := context.WithCancel(h.t.Context())
+		u := h.updating()
+		keeping := start(func() error { return s.KeepAlive(ctx) })
+		h.settle()
+		h.advance(5 * time.Second)
+		h.advance(6 * time.Second)
+		cancel()
+		if err := keeping.wait(); !errors.Is(err, context.Canceled) {
+			h.t.Errorf("keep alive: got %v", err)
+		}
+		u.fail()
+		h.must(s.Err())
+		h.advance(10 * time.Second)
+		if !errors.Is(s.Err(), lockd.ErrExpired) {
+			h.t.Errorf("it is renewed after the end of the call: %v", s.Err())
+		}
+	})
+}
+
+// Ensure that KeepAlive returns when its context ends although a commit is in the way, and neither
+// renews nor keeps anything alive if it had ended before.
+func TestSession_G11_KeepAliveGivesUp(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		s := h.session(&lockd.SessionOptions{TTL: time.Second})
+		before, _ := s.Deadline()
+		canceled, cancel := context.WithCancel(h.t.Context())
+		cancel()
+		h.advance(time.Second / 2)
+		if err := s.KeepAlive(canceled); !errors.Is(err, context.Canceled) {
+			t.Errorf("keep alive: got %v", err)
+		}
+		if after, _ := s.Deadline(); !after.Equal(before) {
+			t.Errorf("deadline: was %v, is %v", before, after)
+		}
+
+		held := c.held(func() error {
+			h.advance(time.Second / 2)
+			return second(h.Put("k", nil, nil)) // which ends the session first
+		})
+		ctx, cancel := context.WithCancel(h.t.Context())
+		keeping := start(func() error { return s.KeepAlive(ctx) })
+		h.settle()
+		cancel()
+		if err := keeping.wait(); !errors.Is(err, context.Canceled) {
+			t.Errorf("keep alive: got %v", err)
+		}
+		c.release(nil)
+		h.must(held.wait())
+		if !errors.Is(s.Err(), lockd.ErrExpired) {
+			t.Errorf("session: %v", s.Err())
+		}
+	})
+}
+
 // Ensure that KeepAlive starts no goroutine: there are those of its callers, and whatever the
 // runtime and other tests have beside them, but not twice as many.
 func TestSession_KeepAlive_StartsNoGoroutine(t *testing.T) {

@@ -70,6 +70,27 @@ func TestTxn_UsedAfterItsEnd(t *testing.T) {
 	})
 }
 
+// Ensure that a Txn panics as soon as its function has returned, while Update waits for the commit:
+// what it wrote then would be part of another transaction, or of none.
+func TestTxn_UsedDuringItsCommit(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		var tx *lockd.Txn
+		update := c.held(func() error {
+			return h.Update(func(inside *lockd.Txn) error {
+				tx = inside
+				return second(inside.Put("a", nil, nil))
+			})
+		})
+		panics(h, "Put", func() { _, _ = tx.Put("b", nil, nil) })
+		c.release(nil)
+		h.must(update.wait())
+		if e, found := h.Get("b"); found {
+			t.Errorf("it has written: %+v", e)
+		}
+	})
+}
+
 // Ensure that an Update of nothing panics in words, and that the database goes on.
 func TestUpdate_NilFunction(t *testing.T) {
 	each(t, func(h *harness) {

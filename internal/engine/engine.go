@@ -49,13 +49,17 @@ func (e *Engine) Rows() *store.Store { return e.rows }
 // Counts returns the counts.
 func (e *Engine) Counts() Counts { return e.counts }
 
+// MaxFloor is the largest index that a user may name for the next indexes to be above.
+const MaxFloor = 1 << 62
+
 // Raise makes the next indexes larger than index. No transaction may be running.
 func (e *Engine) Raise(index uint64) error {
-	// maxFloor leaves more indexes above it, until they overflow, than can ever be used.
-	const maxFloor = 1 << 62
-	if index > maxFloor && index > e.rows.Index() {
+	// A backup's index may be above MaxFloor, since its database may have begun there. Both bounds
+	// leave more indexes above them, until they overflow, than can ever be used.
+	const most = MaxFloor + MaxFloor/2
+	if index > most && index > e.rows.Index() {
 		return invalid("index %d, which the next ones would be above, is more than %d", index,
-			uint64(maxFloor))
+			uint64(most))
 	}
 	e.rows.Raise(index)
 	return nil

@@ -165,7 +165,7 @@ func (f *File) newSegments(rows uint64) []*segment {
 
 // newSegment returns an empty segment of that many bytes, or a little more.
 func (f *File) newSegment(number byte, size int) *segment {
-	page := f.tables.db.Info().PageSize
+	page := f.tables.page
 	pages := max(1, (size/lanes+page-1)/page) // of a lane
 	s := &segment{number: number, stride: pages * page / sectorSize}
 	s.reset()

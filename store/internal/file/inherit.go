@@ -155,7 +155,7 @@ const (
 
 // cleanPlace is where in the file the clean word is.
 func (f *File) cleanPlace() int64 {
-	return int64(f.last.commit%2)*int64(f.tables.db.Info().PageSize) + cleanAt
+	return int64(f.last.commit%2)*int64(f.tables.page) + cleanAt
 }
 
 // cleanWord returns the clean word of the file as it is.

@@ -97,7 +97,9 @@ func openExisting(
 		return nil, err
 	}
 	f := &File{
-		tables: &tables{db: db, hooks: o.Hooks, disk: make(disk, 1)},
+		tables: &tables{
+			db: db, page: db.Info().PageSize, hooks: o.Hooks, disk: make(disk, 1),
+		},
 		handle: handle, path: path, noSync: o.NoSync,
 	}
 	if err := checkPath(path, found.info); err != nil {

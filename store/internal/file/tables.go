@@ -16,6 +16,7 @@ import (
 // to which it is mapped. So everything that makes bbolt look at pages runs under guard.
 type tables struct {
 	db     *bbolt.DB
+	page   int // bytes of a page; bbolt's Info panics once the file cannot be mapped anew
 	hooks  Hooks
 	disk   disk
 	locked bool  // a transaction is open, or a panic of bbolt's left its locks
@@ -125,7 +126,7 @@ func (t *tables) locate(made []*segment) error {
 			if bucket == nil {
 				return corrupt("its bucket %s is missing", name)
 			}
-			s.start = int64(bucket.Root()) * int64(t.db.Info().PageSize)
+			s.start = int64(bucket.Root()) * int64(t.page)
 		}
 		return nil
 	})
