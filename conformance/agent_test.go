@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -169,6 +170,64 @@ func TestN12_AServiceOfTheAgent(t *testing.T) {
 	})
 }
 
+// The official client's watch of a service goes by the hash: without one it would ask on and on.
+func TestB4_AServiceOfTheAgentBlocksByItsHash(t *testing.T) {
+	each(t, func(h *harness) {
+		register := func(port int) {
+			check(h.t, h.Agent().ServiceRegister(
+				&api.AgentServiceRegistration{Name: "web", Port: port}))
+		}
+		register(1)
+		web, _, err := h.Agent().Service("web", nil)
+		check(h.t, err)
+		waiting := call(func() int {
+			changed, meta, err := h.Agent().Service("web",
+				&api.QueryOptions{WaitHash: web.ContentHash, WaitTime: time.Hour})
+			if err != nil || meta.LastContentHash != changed.ContentHash {
+				return failed(h, errors.Join(err, errors.New("no new hash in the header")))
+			}
+			return changed.Port
+		})
+		h.waitForBegun("hash="+web.ContentHash, 1)
+		h.advance(time.Second)
+		select {
+		case port := <-waiting:
+			h.t.Fatalf("answered with port %d, and should wait", port)
+		default:
+		}
+		register(2)
+		equal(h, "port", receive(h, waiting), 2)
+	})
+}
+
+// What one client says of its check must not keep all others from reading the list of them.
+func TestN1_ADefinitionThatNoClientCouldRead(t *testing.T) {
+	each(t, func(h *harness) {
+		h.external(api.HealthWarning)
+		before, _, err := h.Health().State(api.HealthAny, nil)
+		check(h.t, err)
+		for _, definition := range []map[string]any{
+			{"HTTP": 5}, {"Interval": []int{1}}, {"Interval": "soon"}, {"Header": "x"},
+		} {
+			_, err := h.Raw().Write("/v1/catalog/register", map[string]any{
+				"Node": "foo", "Address": "192.0.2.1",
+				"Check": map[string]any{"Name": "odd", "Definition": definition},
+			}, nil, nil)
+			h.refused(err, "400 (Bad request: Request decode failed: ")
+		}
+		_, err = h.Raw().Write("/v1/catalog/register", map[string]any{
+			"Node": "foo", "Address": "192.0.2.1",
+			"Check": map[string]any{"Name": "empty", "Definition": map[string]any{
+				"Interval": "", "Timeout": nil, "HTTP": "http://127.0.0.1/",
+			}},
+		}, nil, nil)
+		check(h.t, err)
+		after, _, err := h.Health().State(api.HealthAny, nil)
+		check(h.t, err)
+		equal(h, "checks", len(after), len(before)+1)
+	})
+}
+
 func TestA10_TheAgentCounts(t *testing.T) {
 	each(t, func(h *harness) {
 		h.ttlCheck("c", time.Minute)
@@ -182,7 +241,7 @@ func TestA10_TheAgentCounts(t *testing.T) {
 		for _, c := range metrics.Counters {
 			grants = grants || c.Name == "lockd.grants" && c.Count == 1 && c.Sum == 1
 		}
-		if !locks || !grants || metrics.Timestamp == "" || len(metrics.Samples) != 1 {
+		if !locks || !grants || metrics.Timestamp == "" || len(metrics.Samples) != 5 {
 			h.t.Errorf("%+v", metrics)
 		}
 	})

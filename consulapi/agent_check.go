@@ -58,7 +58,7 @@ func (c *agentCheck) valid() error {
 		return badRequest("Invalid check: lockd keeps TTL checks only, and runs no probes")
 	case c.TTL <= 0:
 		return badRequest("Invalid check: TTL must be > 0 for TTL checks")
-	case c.id() == serfHealth: // a lapse would end all default sessions
+	case sameName(c.id(), serfHealth): // a lapse would end all default sessions
 		return badRequest("Invalid check: serfHealth is the node's own")
 	}
 	return nil
@@ -109,7 +109,7 @@ func unknownCheck(id string) error {
 }
 
 func (h *handler) checkDeregister(r *request) (answer, error) {
-	if r.rest == serfHealth { // the agent does not have it
+	if sameName(r.rest, serfHealth) { // the agent does not have it
 		return answer{}, unknownCheck(r.rest)
 	}
 	return answer{}, h.db.Update(func(tx *lockd.Txn) error {
@@ -158,7 +158,10 @@ func (h *handler) setCheck(r *request, status catalog.Status, output string) (an
 	})
 }
 
-func (h *handler) agentChecks(*request) (answer, error) {
+func (h *handler) agentChecks(r *request) (answer, error) {
+	if err := r.refuseFilter(); err != nil {
+		return answer{}, err
+	}
 	state := h.db.Snapshot().Catalog()
 	return ok(mapping[check](func(yield func(string, check) bool) {
 		for id := range inOrder(state.Checks(h.opts.Node),
@@ -166,7 +169,7 @@ func (h *handler) agentChecks(*request) (answer, error) {
 		) {
 			c, _ := state.Check(h.opts.Node, id)
 			of, _ := state.Service(c.Node, c.ServiceID)
-			if id != serfHealth && !yield(id, newCheck(c, of)) {
+			if !sameName(id, serfHealth) && !yield(id, newCheck(c, of)) {
 				return
 			}
 		}

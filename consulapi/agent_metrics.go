@@ -65,11 +65,19 @@ func (h *handler) agentMetrics(r *request) (answer, error) {
 		Points: []struct{}{},
 		Counters: append([]sample{
 			newCounter("grants", stats.Grants, nil),
+			newCounter("waits.given_up", stats.GaveUp, nil),
 			newCounter("commits.failed", stats.Commits.Failed, nil),
 			newCounter("commits.writers", stats.Commits.Writers, nil),
 			newCounter("log.drops", stats.LogDrops, nil),
 		}, newEnds(&stats)...),
-		Samples: []sample{newCommits(&stats)},
+		Samples: []sample{
+			newDurations("commits", stats.Commits.Count, stats.Commits.Total.Seconds(),
+				stats.Commits.Max),
+			newHistogram("lock.waits", &stats.LockWaits),
+			newHistogram("lock.holds", &stats.LockHolds),
+			newHistogram("slot.waits", &stats.SlotWaits),
+			newHistogram("slot.holds", &stats.SlotHolds),
+		},
 	}), nil
 }
 
@@ -115,17 +123,19 @@ func newEnds(stats *lockd.Stats) (counters []sample) {
 	return counters
 }
 
-// newCommits returns how long commits took, in milliseconds like Consul's samples of durations. The
-// shortest duration is not known.
-func newCommits(stats *lockd.Stats) sample {
-	commits := &stats.Commits
-	milliseconds := func(d time.Duration) float64 { return d.Seconds() * 1000 }
-	c := sample{
-		Name: "lockd.commits", Count: commits.Count, Sum: milliseconds(commits.Total),
-		Max: milliseconds(commits.Max), Labels: map[string]string{},
+// newDurations returns how long count things took, in milliseconds like Consul's samples of
+// durations. The shortest duration is not known, and the longest may be 0 for the same reason.
+func newDurations(name string, count uint64, seconds float64, longest time.Duration) sample {
+	d := sample{
+		Name: "lockd." + name, Count: count, Sum: seconds * 1000, Max: longest.Seconds() * 1000,
+		Labels: map[string]string{},
 	}
-	if c.Count > 0 {
-		c.Mean = c.Sum / float64(c.Count)
+	if count > 0 {
+		d.Mean = d.Sum / float64(count)
 	}
-	return c
+	return d
+}
+
+func newHistogram(name string, h *lockd.Histogram) sample {
+	return newDurations(name, h.Count(), h.Seconds, 0)
 }

@@ -2,8 +2,10 @@ package consulapi_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Ensure that the agent tells what the database counts, in the form of Consul's.
@@ -17,6 +19,10 @@ func TestAgent_A10_Metrics(t *testing.T) {
 			h.must(err)
 		}
 		h.put("k", "v")
+		brief, err := s.TryLock("brief", nil)
+		h.must(err)
+		h.advance(3 * time.Second)
+		h.must(brief.Unlock())
 		h.must(h.session(nil).Close())
 		h.must(h.db.EndSession(h.session(nil).ID()))
 		waiting := h.blocked(fmt.Sprintf("GET /v1/kv/k?wait=1m&index=%d",
@@ -47,20 +53,29 @@ func TestAgent_A10_Metrics(t *testing.T) {
 			}
 		}
 		for name, want := range map[string]float64{
-			"lockd.up": 1, "lockd.keys": 2, "lockd.sessions": 1, "lockd.locks": 1,
+			"lockd.up": 1, "lockd.keys": 3, "lockd.sessions": 1, "lockd.locks": 1,
 			"lockd.shares":  2,
 			"lockd.waiters": 0, "lockd.watchers": 1, "lockd.queries.blocked": 1,
 			"lockd.file.size": float64(h.db.Stats().FileSize),
-			"lockd.index":     float64(h.db.Stats().Index), "lockd.grants/": 3,
+			"lockd.index":     float64(h.db.Stats().Index), "lockd.grants/": 4,
+			"lockd.waits.given_up/":       0,
 			"lockd.sessions.ended/closed": 1, "lockd.sessions.ended/destroyed": 1,
-			"lockd.sessions.ended/expired": 0, "lockd.locks.ended/unlocked": 0,
+			"lockd.sessions.ended/expired": 0, "lockd.locks.ended/unlocked": 1,
 		} {
 			if value, is := got[name]; !is || value != want {
 				t.Errorf("%s is %v, %v, not %v", name, value, is, want)
 			}
 		}
+		var samples []string
+		for _, s := range m.Samples {
+			samples = append(samples, s.Name)
+			if s.Name == "lockd.lock.holds" && (s.Count != 1 || s.Sum != 3000 || s.Mean != 3000) {
+				t.Errorf("%+v", s)
+			}
+		}
 		if !strings.HasSuffix(m.Timestamp, " +0000 UTC") || m.Points == nil ||
-			len(m.Samples) != 1 || m.Samples[0].Name != "lockd.commits" {
+			!slices.Equal(samples, []string{"lockd.commits", "lockd.lock.waits",
+				"lockd.lock.holds", "lockd.slot.waits", "lockd.slot.holds"}) {
 			t.Errorf("%+v", m)
 		}
 		h.put("k", "w")

@@ -3,6 +3,7 @@ package consulapi
 import (
 	"cmp"
 	"fmt"
+	"hash/fnv"
 	"net/http"
 	"reflect"
 	"slices"
@@ -124,12 +125,39 @@ func (h *handler) serviceDeregister(r *request) (answer, error) {
 	})
 }
 
+// serviceInfo blocks by the hash of what it shows, not by an index: with the hash that the service
+// has, until anything in the catalog changes.
 func (h *handler) serviceInfo(r *request) (answer, error) {
-	s, exists := h.db.Snapshot().Catalog().Service(h.opts.Node, r.rest)
+	state := h.db.Snapshot()
+	shown, exists := h.hashedService(state, r.rest)
+	if hash := r.query.Get("hash"); exists && hash == shown.ContentHash {
+		var err error
+		r.index = state.IndexOf(lockd.CatalogScope())
+		if state, _, err = h.await(r, lockd.CatalogScope()); err != nil {
+			return answer{}, err
+		}
+		shown, exists = h.hashedService(state, r.rest)
+	}
 	if !exists {
 		return answer{}, refuse(http.StatusNotFound, "unknown service ID: %s", r.rest)
 	}
-	return ok(agentsService(s)), nil
+	a := ok(shown)
+	a.header = http.Header{"X-Consul-Contenthash": {shown.ContentHash}}
+	return a, nil
+}
+
+// hashedService is a service with a hash of all that it shows.
+type hashedService struct {
+	service
+	ContentHash string
+}
+
+func (h *handler) hashedService(state *lockd.Snapshot, id string) (hashedService, bool) {
+	s, exists := state.Catalog().Service(h.opts.Node, id)
+	shown := agentsService(s)
+	hash := fnv.New64a()
+	_, _ = hash.Write(marshal(shown)) // never fails
+	return hashedService{shown, fmt.Sprintf("%016x", hash.Sum64())}, exists
 }
 
 // agentsService shows a service as the agent does.
@@ -139,6 +167,9 @@ func agentsService(s catalog.Service) service {
 	return shown
 }
 
-func (h *handler) agentServices(*request) (answer, error) {
+func (h *handler) agentServices(r *request) (answer, error) {
+	if err := r.refuseFilter(); err != nil {
+		return answer{}, err
+	}
 	return ok(servicesByID(h.db.Snapshot().Catalog(), h.opts.Node, agentsService)), nil
 }

@@ -219,17 +219,21 @@ func TestAgent_N9_Deregisters(t *testing.T) {
 func TestAgent_N16_LeavesSerfHealth(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		s := h.create("")
-		h.want("PUT /v1/agent/check/deregister/serfHealth", "", 404, `Unknown check ID `+
-			`"serfHealth". Ensure that the check ID is passed, not the check name.`)
+		for _, id := range []string{"serfHealth", "serfhealth"} {
+			h.want("PUT /v1/agent/check/deregister/"+id, "", 404, `Unknown check ID "`+id+
+				`". Ensure that the check ID is passed, not the check name.`)
+		}
 		const own = "Bad request: Invalid check: serfHealth is the node's own"
 		for target, bodies := range map[string][]string{
 			"PUT /v1/agent/check/register": {
 				`{"Name":"serfHealth","TTL":"1s"}`, `{"ID":"serfHealth","Name":"a","TTL":"1s"}`,
 				`{"CheckID":"serfHealth","Name":"a","TTL":"1s"}`,
+				`{"ID":"SERFHEALTH","Name":"a","TTL":"1s"}`, // an ID is found in any case (N7)
 			},
 			"PUT /v1/agent/service/register": {
 				`{"Name":"a","Check":{"CheckID":"serfHealth","TTL":"1s"}}`,
 				`{"Name":"a","Checks":[{"TTL":"1s"},{"ID":"serfHealth","TTL":"1s"}]}`,
+				`{"Name":"a","Check":{"CheckID":"SerfHealth","TTL":"1s"}}`,
 			},
 		} {
 			for _, body := range bodies {
@@ -345,6 +349,48 @@ func TestAgent_N12_RegistersServices(t *testing.T) {
 		services := decode[map[string]any](h, h.send("GET /v1/agent/services", ""))
 		if r.code != 400 || services["x"] != nil {
 			t.Errorf("%d %s: %v", r.code, r.body, services)
+		}
+	})
+}
+
+// Ensure that a read of one service of the agent's blocks by the hash of its content.
+func TestAgent_B4_ServiceBlocksByHash(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		const register = "PUT /v1/agent/service/register"
+		read := func() (port int, hash string) {
+			r := h.send("GET /v1/agent/service/web", "")
+			s := decode[struct {
+				Port        int
+				ContentHash string
+			}](h, r)
+			if got := r.header.Get("X-Consul-ContentHash"); got == "" || got != s.ContentHash {
+				t.Errorf("the header has %q, the body %q", got, s.ContentHash)
+			}
+			return s.Port, s.ContentHash
+		}
+		h.want(register, `{"Name":"web","Port":1}`, 200, "")
+		_, hash := read()
+		if _, again := read(); again != hash {
+			t.Errorf("hash %q, and then %q", hash, again)
+		}
+		const target = "GET /v1/agent/service/web?wait=1m&hash="
+		if r := h.answered(h.blocked(target + "another")); r.code != 200 {
+			t.Errorf("another hash: %d %s", r.code, r.body)
+		}
+		waiting := h.blocked(target + hash)
+		h.put("a", "1")
+		h.waits(waiting)
+		h.want(register, `{"Name":"web","Port":2}`, 200, "")
+		r := h.answered(waiting)
+		port, changed := read()
+		if port != 2 || changed == hash || !strings.Contains(r.body, changed) {
+			t.Errorf("port %d, hash %q after %q: %s", port, changed, hash, r.body)
+		}
+		_, hash = read()
+		waiting = h.blocked(target + hash)
+		h.want("PUT /v1/agent/service/deregister/web", "", 200, "")
+		if r := h.answered(waiting); r.code != 404 {
+			t.Errorf("of a service that is gone: %d %s", r.code, r.body)
 		}
 	})
 }

@@ -75,12 +75,20 @@ func (h *handler) catalogDeregister(r *request) (answer, error) {
 func (h *handler) readCatalog(
 	r *request, look func(state *catalog.Snapshot) any,
 ) (answer, error) {
-	if r.query.Get("filter") != "" {
-		return answer{}, badRequest("lockd has no filter expressions")
+	if err := r.refuseFilter(); err != nil {
+		return answer{}, err
 	}
 	return h.read(r, lockd.CatalogScope(), func(state *lockd.Snapshot) answer {
 		return answer{value: look(state.Catalog()), header: r.consistencyHeader()}
 	})
+}
+
+// refuseFilter refuses a filter expression: to answer with everything would pass for what it chose.
+func (r *request) refuseFilter() error {
+	if r.query.Get("filter") != "" {
+		return badRequest("lockd has no filter expressions")
+	}
+	return nil
 }
 
 func (h *handler) catalogNodes(r *request) (answer, error) {

@@ -74,6 +74,11 @@ func TestCatalog_N1N2_Registers(t *testing.T) {
 	})
 }
 
+// definition is a registration of a check with a Definition of these members.
+func definition(members string) string {
+	return `{"Node":"n","Address":"x","Check":{"Name":"c","Definition":{` + members + `}}}`
+}
+
 // Ensure that what is wrong with a registration is said as Consul does, and changes nothing.
 func TestCatalog_N1_Refuses(t *testing.T) {
 	run(t, nil, func(h *harness) {
@@ -98,6 +103,10 @@ func TestCatalog_N1_Refuses(t *testing.T) {
 			{`{"Node":"n","Address":"x","Bogus":1}`, 400,
 				`Bad request: Request decode failed: json: unknown field "Bogus"`},
 			{``, 400, "Bad request: Request decode failed: EOF"},
+			{definition(`"HTTP":5`), 400, "Bad request: Request decode failed: "},
+			{definition(`"Interval":"nonsense"`), 400, "Bad request: Request decode failed: "},
+			{definition(`"Header":"x"`), 400, "Bad request: Request decode failed: "},
+			{definition(`"TLSSkipVerify":"yes"`), 400, "Bad request: Request decode failed: "},
 		} {
 			r := h.send("PUT /v1/catalog/register", test.body)
 			if r.code != test.code || !strings.HasPrefix(r.body, test.text) {
@@ -211,8 +220,10 @@ func TestCatalog_N18T15_Reads(t *testing.T) {
 		h.want("GET /v1/catalog/service/nothing", "", 200, `[]`)
 		h.want("GET /v1/catalog/service/", "", 400, "Bad request: Missing service name")
 		h.want("GET /v1/catalog/datacenters", "", 200, `["dc1"]`)
-		h.want("GET /v1/catalog/nodes?filter=x", "", 400,
-			"Bad request: lockd has no filter expressions")
+		for _, list := range []string{"catalog/nodes", "agent/services", "agent/checks"} {
+			h.want("GET /v1/"+list+"?filter=x", "", 400,
+				"Bad request: lockd has no filter expressions")
+		}
 		h.want("GET /v1/catalog/nodes?node-meta=rack:7", "", 200, "["+node+"]")
 
 		type named struct{ Node string }

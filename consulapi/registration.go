@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/google/uuid"
@@ -39,9 +40,31 @@ type sentService struct {
 type sentCheck struct {
 	Node, CheckID, Name, Status, Notes, Output, ServiceID string
 
-	Definition  map[string]any
+	Definition  definition
 	ModifyIndex uint64 // which a client cannot choose
 	unkept
+}
+
+// definition is the Definition of a check, kept as it was sent, but for null and empty members.
+type definition map[string]any
+
+// UnmarshalJSON refuses a definition that Consul's official client cannot decode: the client could
+// read no list that has such a check. An empty interval is one of these.
+func (d *definition) UnmarshalJSON(text []byte) error {
+	var typed struct {
+		HTTP, Method, Body, TLSServerName, TCP, UDP, GRPC, OSService string
+		Header                                                       map[string][]string
+		TLSSkipVerify, TCPUseTLS, GRPCUseTLS                         bool
+		Interval, Timeout, DeregisterCriticalServiceAfter            interval
+	}
+	if err := json.Unmarshal(text, &typed); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, (*map[string]any)(d)); err != nil {
+		return err
+	}
+	maps.DeleteFunc(*d, func(_ string, value any) bool { return value == nil || value == "" })
+	return nil
 }
 
 // unkept has the members that Consul's own client sends and lockd ignores. Any other unknown member

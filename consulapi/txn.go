@@ -104,10 +104,11 @@ func (h *handler) txn(r *request) (answer, error) {
 		a.read, a.unasked = true, true
 		return a, nil
 	}
-	result, err := h.runTxn(ops)
+	snapshot := h.db.Snapshot()
+	result := applyAll(ops, state{keys: snapshot, catalog: snapshot.Catalog()})
 	a := result.answer(txnReadAnswer{result, txnRead{Index: 1, KnownLeader: true}})
 	a.read = true
-	return a, err
+	return a, nil
 }
 
 // answer returns the answer to a transaction with the result a, shown as value.
@@ -185,17 +186,8 @@ func (h *handler) runTxn(ops []operation) (txnAnswer, error) {
 		return result, nil
 	}
 	err := h.db.Update(func(tx *lockd.Txn) error {
-		result = txnAnswer{Results: []txnResult{}}
-		for i, op := range ops {
-			results, err := op.apply(tx)
-			if err != nil {
-				result.fail(i, err)
-				continue
-			}
-			result.Results = append(result.Results, results...)
-		}
+		result = applyAll(ops, state{keys: tx, catalog: tx.Catalog(), tx: tx})
 		if result.Errors != nil {
-			result.Results = nil
 			return errTxnRefused
 		}
 		return nil
@@ -204,4 +196,21 @@ func (h *handler) runTxn(ops []operation) (txnAnswer, error) {
 		err = nil
 	}
 	return result, err
+}
+
+// applyAll does the operations on the state. It returns the results of all, or all failures.
+func applyAll(ops []operation, on state) txnAnswer {
+	result := txnAnswer{Results: []txnResult{}}
+	for i, op := range ops {
+		results, err := op.apply(on)
+		if err != nil {
+			result.fail(i, err)
+			continue
+		}
+		result.Results = append(result.Results, results...)
+	}
+	if result.Errors != nil {
+		result.Results = nil
+	}
+	return result
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/lockd/lockd"
 	"github.com/lockd/lockd/catalog"
 )
 
@@ -107,26 +106,26 @@ func (op *txnNode) check() error {
 
 func (op *txnNode) writes() bool { return writesCatalog(op.Verb) }
 
-func (op *txnNode) apply(tx *lockd.Txn) ([]txnResult, error) {
+func (op *txnNode) apply(on state) ([]txnResult, error) {
 	sent := &op.Node
 	return catalogVerb{
 		kind: "Node", name: quoted("node", sent.Node), index: sent.ModifyIndex,
 		look: func() (uint64, txnResult) {
-			n, _ := tx.Catalog().Node(sent.Node)
+			n, _ := on.catalog.Node(sent.Node)
 			if op.Verb == "get" {
-				n = op.get(tx.Catalog())
+				n = op.get(on)
 			}
 			shown := op.h.newNode(n)
 			return n.ModifyIndex, txnResult{Node: &shown}
 		},
 		put: func() error {
-			return tx.Catalog().PutNode(catalog.Node{
+			return on.tx.Catalog().PutNode(catalog.Node{
 				Name: sent.Node, ID: sent.ID, Address: sent.Address,
 				Meta: hide(sent.Meta, taggedKey, sent.TaggedAddresses),
 			})
 		},
 		remove: func() error {
-			_, err := tx.Catalog().DeleteNode(sent.Node)
+			_, err := on.tx.Catalog().DeleteNode(sent.Node)
 			return err
 		},
 	}.do(op.Verb)
@@ -147,9 +146,9 @@ func (op *txnNode) find() {
 
 // get returns the node with the ID that was sent, or with the name if no ID was sent. It returns
 // the zero Node if there is none.
-func (op *txnNode) get(tx *catalog.Txn) catalog.Node {
+func (op *txnNode) get(on state) catalog.Node {
 	for _, name := range []string{op.Node.Node, op.byID} {
-		if n, _ := tx.Node(name); op.Node.ID == "" || sameName(n.ID, op.Node.ID) {
+		if n, _ := on.catalog.Node(name); op.Node.ID == "" || sameName(n.ID, op.Node.ID) {
 			return n
 		}
 	}
@@ -171,26 +170,26 @@ func (op *txnService) check() error {
 
 func (op *txnService) writes() bool { return writesCatalog(op.Verb) }
 
-func (op *txnService) apply(tx *lockd.Txn) ([]txnResult, error) {
+func (op *txnService) apply(on state) ([]txnResult, error) {
 	sent := &op.Service
 	id := cmp.Or(sent.ID, sent.Service)
 	return catalogVerb{
 		kind: "Service", name: quoted("service", id) + " on " + quoted("node", op.Node),
 		index: sent.ModifyIndex,
 		look: func() (uint64, txnResult) {
-			s, _ := tx.Catalog().Service(op.Node, id)
+			s, _ := on.catalog.Service(op.Node, id)
 			shown := newService(s)
 			shown.Tags = orNull(s.Tags)
 			return s.ModifyIndex, txnResult{Service: &shown}
 		},
 		put: func() error {
-			return tx.Catalog().PutService(catalog.Service{
+			return on.tx.Catalog().PutService(catalog.Service{
 				Node: op.Node, ID: id, Name: sent.Service, Address: sent.Address, Port: sent.Port,
 				Tags: sent.Tags, Meta: hide(sent.Meta, taggedKey, sent.TaggedAddresses),
 			})
 		},
 		remove: func() error {
-			_, err := tx.Catalog().DeleteService(op.Node, id)
+			_, err := on.tx.Catalog().DeleteService(op.Node, id)
 			return err
 		},
 	}.do(op.Verb)
@@ -213,22 +212,22 @@ func (op *txnCheck) check() error {
 
 func (op *txnCheck) writes() bool { return writesCatalog(op.Verb) }
 
-func (op *txnCheck) apply(tx *lockd.Txn) ([]txnResult, error) {
+func (op *txnCheck) apply(on state) ([]txnResult, error) {
 	sent := &op.Check
 	id := cmp.Or(sent.CheckID, sent.Name)
 	return catalogVerb{
 		kind: "Check", name: quoted("check", id) + " on " + quoted("node", sent.Node),
 		index: sent.ModifyIndex,
 		look: func() (uint64, txnResult) {
-			c, _ := tx.Catalog().Check(sent.Node, id)
-			of, _ := tx.Catalog().Service(c.Node, c.ServiceID)
+			c, _ := on.catalog.Check(sent.Node, id)
+			of, _ := on.catalog.Service(c.Node, c.ServiceID)
 			shown := newCheck(c, of)
 			shown.ServiceTags = orNull(of.Tags)
 			return c.ModifyIndex, txnResult{Check: &shown}
 		},
-		put: func() error { return sent.put(tx.Catalog(), sent.Node) },
+		put: func() error { return sent.put(on.tx.Catalog(), sent.Node) },
 		remove: func() error {
-			_, err := tx.Catalog().DeleteCheck(sent.Node, id)
+			_, err := on.tx.Catalog().DeleteCheck(sent.Node, id)
 			return err
 		},
 	}.do(op.Verb)

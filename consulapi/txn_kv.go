@@ -33,8 +33,8 @@ func (op *txnKV) writes() bool {
 }
 
 // apply does what the verb says (T5).
-func (op *txnKV) apply(tx *lockd.Txn) ([]txnResult, error) {
-	switch op.Verb {
+func (op *txnKV) apply(on state) ([]txnResult, error) {
+	switch tx := on.tx; op.Verb {
 	case "set":
 		return written(tx.Put(op.Key, op.Value, &lockd.PutOptions{Flags: op.Flags}))
 	case "cas":
@@ -54,19 +54,19 @@ func (op *txnKV) apply(tx *lockd.Txn) ([]txnResult, error) {
 		}
 		return written(e, err)
 	case "get":
-		e, exists := tx.Get(op.Key)
+		e, exists := on.keys.Get(op.Key)
 		if !exists {
 			return nil, refused("key %q doesn't exist", op.Key)
 		}
 		return shown(e), nil
 	case "get-tree":
 		var results []txnResult
-		for _, e := range tx.Prefix(op.Key) {
+		for _, e := range on.keys.Prefix(op.Key) {
 			results = append(results, shown(e)...)
 		}
 		return results, nil
 	case "check-index", "check-session", "check-not-exists":
-		return op.compare(tx)
+		return op.compare(on)
 	case "delete":
 		_, err := tx.Delete(op.Key)
 		return nil, err
@@ -107,8 +107,8 @@ func (op *txnKV) locking() *locking {
 }
 
 // compare does the verbs that only check something.
-func (op *txnKV) compare(tx *lockd.Txn) ([]txnResult, error) {
-	e, exists := tx.Get(op.Key)
+func (op *txnKV) compare(on state) ([]txnResult, error) {
+	e, exists := on.keys.Get(op.Key)
 	switch {
 	case op.Verb == "check-not-exists":
 		if exists {

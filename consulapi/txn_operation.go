@@ -1,6 +1,11 @@
 package consulapi
 
-import "github.com/lockd/lockd"
+import (
+	"iter"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
+)
 
 // operation is what a transaction is made of.
 type operation interface {
@@ -8,8 +13,22 @@ type operation interface {
 	check() error
 	// writes reports whether the verb is one that may write (T11).
 	writes() bool
-	// apply does the operation, and returns its results, often none.
-	apply(tx *lockd.Txn) ([]txnResult, error)
+	// apply does the operation on the state, and returns its results, often none.
+	apply(on state) ([]txnResult, error)
+}
+
+// state is what the operations of a transaction read, and what those that may write change.
+type state struct {
+	keys interface {
+		Get(key string) (lockd.Entry, bool)
+		Prefix(prefix string) iter.Seq2[string, lockd.Entry]
+	}
+	catalog interface {
+		Node(name string) (catalog.Node, bool)
+		Service(node, id string) (catalog.Service, bool)
+		Check(node, id string) (catalog.Check, bool)
+	}
+	tx *lockd.Txn // nil if no operation may write
 }
 
 // txnResult is what an operation found or left. One of its members is set.

@@ -298,15 +298,19 @@ func TestTxn_I12_OneIndex(t *testing.T) {
 	})
 }
 
-// Ensure that a transaction is refused when the database is closed.
+// Ensure that a transaction is refused when the database takes no writes any more, unless it only
+// reads: then it is answered as any read is.
 func TestTxn_ErrClosed(t *testing.T) {
 	run(t, nil, func(h *harness) {
+		h.put("a", "v")
 		h.must(h.db.Close())
-		for _, verb := range []string{"set", "get"} {
-			r := h.send("PUT /v1/txn", "["+op(verb, "a", "")+"]")
-			if r.code != 500 || !strings.Contains(r.body, lockd.ErrClosed.Error()) {
-				t.Errorf("%s: %d %s", verb, r.code, r.body)
-			}
+		r := h.send("PUT /v1/txn", "["+op("set", "a", "")+"]")
+		if r.code != 500 || !strings.Contains(r.body, lockd.ErrClosed.Error()) {
+			t.Errorf("set: %d %s", r.code, r.body)
+		}
+		r = h.send("PUT /v1/txn", "["+op("get", "a", "")+","+op("get-tree", "a", "")+"]")
+		if r.code != 200 || strings.Count(r.body, `"Value":"dg=="`) != 2 {
+			t.Errorf("get: %d %s", r.code, r.body)
 		}
 	})
 }
