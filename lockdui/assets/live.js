@@ -73,6 +73,9 @@
 			if (old.nodeValue !== next.nodeValue) old.nodeValue = next.nodeValue;
 			return;
 		}
+		// What a person has opened to act on stays as it was opened: else the act would be on
+		// something else than was decided on. If that is gone by then, the server refuses.
+		if (old.nodeName === "DETAILS" && old.open) return;
 		attributes(old, next);
 		const named = new Map();
 		for (const child of old.children) if (child.id) named.set(child.id, child);
@@ -179,6 +182,10 @@
 			tell("paused", "paused");
 		}
 	});
+	// What was kept from the page while it was open comes with the whole page.
+	document.addEventListener("toggle", (event) => {
+		if (!event.target.open && source) connect();
+	}, true);
 	window.addEventListener("online", () => { if (cut) connect(); });
 
 	document.addEventListener("keydown", (event) => {

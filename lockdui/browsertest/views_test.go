@@ -342,6 +342,52 @@ func TestForceUnlock(t *testing.T) {
 	}
 }
 
+// Ensure that a form that is open takes the lock from the holder that it was opened for, or from
+// none: what the page brings meanwhile changes nothing in it.
+func TestForceUnlock_OpenFormStays(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, &lockdui.Options{Actions: lockdui.ForceUnlockAndEnd})
+	open := func(p *page, key string, chosen int) {
+		p.open(s.url + "key?k=" + key)
+		p.run(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`
+			document.querySelector("#force").open = true
+			document.querySelector("#reason").value = "it hangs"
+			const select = document.querySelector("#force select")
+			if (select) select.selectedIndex = %d
+			0`, chosen)))
+	}
+	const press = `document.querySelector("#force button").click(), 0`
+
+	sharing := &lockd.LockOptions{Mode: lockd.Shared}
+	holders := []*lockd.Session{s.session("first"), s.session("hangs"), s.session("innocent")}
+	for _, holder := range holders {
+		_, err := holder.TryLock("shared", sharing)
+		must(t, err)
+	}
+	p := tab(t)
+	open(p, "shared", 1)
+	must(t, holders[0].Close())
+	p.has("main table", "closed by its owner")
+	p.run(chromedp.Evaluate[chromedp.Void](press))
+	p.has("main table", "unlocked by force: it hangs")
+	for holder := range s.Snapshot().Holders("shared") {
+		if holder.Session.Name != "innocent" {
+			t.Errorf("%q holds the shared lock still", holder.Session.Name)
+		}
+	}
+
+	hangs, next := s.holds("hangs", "alone"), s.session("innocent")
+	s.waits(next, "alone")
+	open(p, "alone", 0)
+	must(t, hangs.Close())
+	p.has("main table", "closed by its owner")
+	p.run(chromedp.Evaluate[chromedp.Void](press))
+	p.until(`document.body.innerText.includes("Nothing was changed")`)
+	if e, _ := s.Get("alone"); e.Session != next.ID() {
+		t.Errorf("the lock was taken from the session that was granted it meanwhile: %+v", e)
+	}
+}
+
 // Ensure that no view scrolls sideways on a phone, and that no text is too small to be read there.
 func TestPhone(t *testing.T) {
 	t.Parallel()
