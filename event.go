@@ -52,6 +52,9 @@ type Event struct {
 	// without the lock has no event, but counts in Stats.GaveUp.
 	Waited time.Duration
 
+	// DelayedUntil is the end of the lock-delay that the end of Ended's grant began, or zero.
+	DelayedUntil time.Time
+
 	// Share is the grant of a shared lock that began or ended. The key is as it was, and Entry and
 	// Previous are zero.
 	Share Sequencer
@@ -131,6 +134,9 @@ func (db *DB) eventOf(event *engine.Event) Event {
 	}
 	if r.Former != nil {
 		e.Ended = sessionInfo(r.Former)
+	}
+	if r.Delay != nil {
+		e.DelayedUntil = r.Delay.Until
 	}
 	if r.Kind > engine.SessionGone {
 		e.Kind = CatalogChanged

@@ -50,15 +50,14 @@ func stepsOf(e lockd.Event) []step {
 		s := one
 		s.party, s.Fence = partyOf(ended), max(e.Previous.Fence, e.Share.Fence)
 		s.What, s.Ended, s.Lost, s.Cause = "released", true, e.Lost, printed(e.Cause.Error())
-		deleted := errors.Is(e.Cause, lockd.ErrKeyDeleted)
 		switch {
-		case deleted || e.Kind == lockd.KeyDeleted:
+		case e.Kind == lockd.KeyDeleted || errors.Is(e.Cause, lockd.ErrKeyDeleted):
 			s.What = "deleted"
 		case e.Lost:
 			s.What = "lost"
 		}
-		if e.Lost && !deleted {
-			s.Delay = ended.LockDelay
+		if !e.DelayedUntil.IsZero() {
+			s.Delay = e.DelayedUntil.Sub(e.Time)
 		}
 		steps = append(steps, s)
 	}

@@ -100,6 +100,48 @@ func TestHistory_HandedOn(t *testing.T) {
 	})
 }
 
+// Ensure that the event of an end tells until when the lock-delay lasts that this end began, and of
+// no other delay.
+func TestHistory_G7_TellsTheDelay(t *testing.T) {
+	onFile(t, func(h *harness) {
+		const delay = 10 * time.Second
+		opts := &lockd.SessionOptions{LockDelay: delay}
+		last := func(key string) time.Time {
+			history := h.History(key)
+			return history[len(history)-1].DelayedUntil
+		}
+		mustLast := func(what, key string, want time.Time) {
+			h.t.Helper()
+			if got := last(key); !got.Equal(want) {
+				t.Errorf("%s: delayed until %v, want %v", what, got, want)
+			}
+		}
+		h.lock(h.session(opts), "k")
+		h.must(h.ForceUnlock("k", h.entry("k").Fence, "it hangs"))
+		mustLast("forced", "k", h.clock.Now().Add(delay))
+		h.advance(delay)
+		h.must(h.lock(h.session(opts), "k").Unlock())
+		mustLast("unlocked", "k", time.Time{})
+		h.lock(h.session(opts), "k")
+		h.must(second(h.Delete("k")))
+		mustLast("deleted", "k", time.Time{})
+
+		reader := h.session(opts)
+		h.must(second(reader.TryLock("shared", &lockd.LockOptions{Mode: lockd.Shared})))
+		h.must(h.EndSession(reader.ID()))
+		mustLast("share", "shared", h.clock.Now().Add(delay))
+
+		h.lock(h.session(opts), "k")
+		h.opts.Reopen = lockd.EndBoundWithoutDelay
+		next := h.crash(nil)
+		for _, e := range next.History("k") {
+			if !e.Ended.ID.IsZero() && !e.DelayedUntil.IsZero() {
+				t.Errorf("after EndBoundWithoutDelay: delayed until %v", e.DelayedUntil)
+			}
+		}
+	})
+}
+
 // Ensure that the event of a grant tells for how long the session had waited for it: exactly, and
 // nothing of one that had it at once, or that waited in vain.
 func TestHistory_R15_TellsTheWait(t *testing.T) {

@@ -115,7 +115,7 @@ func (tx *Txn) recordKey(r *Record, old, new *schema.Key) {
 		r.Lock, r.Cause = Released, ErrUnlocked
 	}
 	if !holds {
-		r.Delay = tx.engine.rows.Delays.Newest(old.Key)
+		r.Delay = tx.delayBegun(old.Key)
 	}
 	why, ok := tx.causes[old.Key]
 	if !ok || why.fence != old.Fence { // none, or of a grant within the transaction
@@ -146,11 +146,17 @@ func (tx *Txn) recordSharesEnded(events []Event) []Event {
 		if rows.Keys.Newest(key) == nil {
 			r.Lock = Deleted
 		}
-		if delay := rows.Delays.Newest(key); delay != nil && delay.Index == tx.next() {
-			r.Delay = delay
-		}
+		r.Delay = tx.delayBegun(key)
 	}
 	return events
+}
+
+// delayBegun returns the lock-delay of the key that the transaction began, or nil.
+func (tx *Txn) delayBegun(key string) *schema.Delay {
+	if delay := tx.engine.rows.Delays.Newest(key); delay != nil && delay.Index == tx.next() {
+		return delay
+	}
+	return nil
 }
 
 // recordSharesGranted appends the grants of shares, which are never changed afterwards.
