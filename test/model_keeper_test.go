@@ -17,7 +17,7 @@ type twinKeeper struct {
 	opts    *lockd.SessionOptions
 	session twinSession // the newest that was made, and is durable
 	closing bool        // Close was called
-	hadOne  bool        // one was made, durable or not
+	hadOne  bool        // the creation of a session has become durable
 }
 
 // live reports whether the keeper's session lives.
@@ -77,7 +77,7 @@ func (w *twin) doKeep(o op) error {
 	var s *modelSession
 	failed := w.m.write(func(tx *modelTx) (err error) {
 		if s, err = tx.newSession(info); err == nil {
-			s.kept, k.hadOne = true, true
+			s.kept = true
 		}
 		return err
 	})
@@ -91,7 +91,7 @@ func (w *twin) doKeep(o op) error {
 	if err != nil {
 		return fmt.Errorf("keeper: got %w", err)
 	}
-	k.session = twinSession{real, s}
+	k.session, k.hadOne = twinSession{real, s}, true
 	w.know(real, s)
 	return nil
 }
