@@ -17,7 +17,7 @@ func (h *harness) ttlCheck(id string, ttl time.Duration) {
 	}))
 }
 
-// statusOf returns the status of a check of the agent's, "" if it is not there.
+// statusOf returns the status of a check of the agent, "" if it does not exist.
 func (h *harness) statusOf(id string) string {
 	h.t.Helper()
 	checks, err := h.Agent().Checks()
@@ -170,7 +170,7 @@ func TestN12_AServiceOfTheAgent(t *testing.T) {
 	})
 }
 
-// The official client's watch of a service goes by the hash: without one it would ask on and on.
+// The official client watches a service by the hash. Without one it would ask without a pause.
 func TestB4_AServiceOfTheAgentBlocksByItsHash(t *testing.T) {
 	each(t, func(h *harness) {
 		register := func(port int) {
@@ -200,7 +200,7 @@ func TestB4_AServiceOfTheAgentBlocksByItsHash(t *testing.T) {
 	})
 }
 
-// What one client says of its check must not keep all others from reading the list of them.
+// A client's definition of its check must not keep other clients from reading the list of checks.
 func TestN1_ADefinitionThatNoClientCouldRead(t *testing.T) {
 	each(t, func(h *harness) {
 		h.external(api.HealthWarning)

@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-// failed tells of an error in a goroutine that is not the test's.
+// failed reports an error in a goroutine other than the test's.
 func failed(h *harness, err error) int {
 	if err != nil {
 		h.t.Error(err)
@@ -17,7 +17,7 @@ func failed(h *harness, err error) int {
 	return 0
 }
 
-// reply is what a blocking query was answered with.
+// reply is the answer to a blocking query.
 type reply struct {
 	pairs api.KVPairs
 	index uint64

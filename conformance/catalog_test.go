@@ -19,7 +19,7 @@ func (h *harness) register(r api.CatalogRegistration) {
 	check(h.t, err)
 }
 
-// external registers a node of another machine's, with a service and its check.
+// external registers a node of another machine, with a service and its check.
 func (h *harness) external(status string) {
 	h.t.Helper()
 	h.register(api.CatalogRegistration{
@@ -61,8 +61,8 @@ func (h *harness) boundTo(key, node string, checks ...string) string {
 	return id
 }
 
-// wantLost fails the test unless the session has ended and with it let go of the key's lock, which
-// is delayed.
+// wantLost fails the test unless the session has ended and thereby released the key's lock, which
+// must be delayed.
 func (h *harness) wantLost(id, key string) {
 	h.t.Helper()
 	if h.info(id) != nil {
@@ -219,7 +219,7 @@ func TestN3N17_ACheckThatIsCriticalEndsItsSessions(t *testing.T) {
 		h.wantHeld(bound, "a")
 		h.setCheck("foo:alive", "", api.HealthCritical)
 		h.wantLost(bound, "a")
-		h.wantHeld(other, "b") // S30: it was another check
+		h.wantHeld(other, "b") // S30: another check was critical
 
 		_, _, err := h.Session().Create(
 			&api.SessionEntry{Node: "foo", NodeChecks: []string{"foo:alive"}}, nil)
@@ -239,7 +239,7 @@ func TestN4_WhatIsDeregisteredEndsItsSessions(t *testing.T) {
 			id := h.boundTo(key, "foo", "foo:db")
 			h.deregister(d)
 			h.wantLost(id, key)
-			h.deregister(d) // what is not there any more
+			h.deregister(d) // what no longer exists
 		}
 		_, err := h.Catalog().Deregister(&api.CatalogDeregistration{}, nil)
 		h.refused(err, "500 (Must provide node)")

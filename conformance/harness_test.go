@@ -19,10 +19,10 @@ import (
 	"github.com/lockd/lockd/lockdtest"
 )
 
-// harness is the official client, and the database that it works on. A test asks for what it
-// needs of the server's time, and takes the client's as it comes: in process both are the time of
-// a bubble, which costs nothing; over loopback the server's stands still until advance moves it,
-// and the client's is real.
+// harness is the official client, and the database that it works on. A test advances the server's
+// time as it needs, and does not control the client's time. In process both follow the clock of a
+// bubble, which costs nothing. Over loopback the server's time stands still until advance moves it,
+// and the client's time is real.
 type harness struct {
 	*api.Client
 	t       *testing.T
@@ -33,7 +33,7 @@ type harness struct {
 	server  *server               // over loopback
 }
 
-// short lets a test have short TTLs.
+// short allows short TTLs.
 var short = consulapi.Options{MinTTL: time.Millisecond}
 
 // each runs the test through Transport and over loopback.
@@ -42,7 +42,7 @@ func each(t *testing.T, test func(h *harness)) {
 	eachWith(t, short, test)
 }
 
-// eachWith does so with these options of the server.
+// eachWith is each with these options of the server.
 func eachWith(t *testing.T, opts consulapi.Options, test func(h *harness)) {
 	t.Helper()
 	t.Parallel()
@@ -62,7 +62,7 @@ func inProcess(t *testing.T, opts consulapi.Options) *harness {
 	check(t, err)
 	t.Cleanup(func() {
 		check(t, db.Close())
-		time.Sleep(time.Hour) // what the client tries again and again, it gives up
+		time.Sleep(time.Hour) // the client gives up its retries
 	})
 	return throughTransport(t, db, opts)
 }
@@ -134,7 +134,7 @@ func serve(t *testing.T, handler http.Handler) *server {
 	return s
 }
 
-// waitUntilAlone waits until nobody is connected, and so no request is being served.
+// waitUntilAlone waits until no client is connected, and so no request is being served.
 func (s *server) waitUntilAlone(t *testing.T) {
 	t.Helper()
 	timeout := time.After(patience)
@@ -153,7 +153,7 @@ func (s *server) waitUntilAlone(t *testing.T) {
 	}
 }
 
-// client makes a client that goes the way of the harness.
+// client makes a client that sends its requests through the harness's way.
 func (h *harness) client(config *api.Config) *api.Client {
 	config.HttpClient = &http.Client{Transport: h.way}
 	client, err := api.NewClient(config)
@@ -168,18 +168,18 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// way is what lies between client and server. It remembers what was answered, so that a test can
-// wait for that, and can break.
+// way lies between client and server. It remembers what was answered, so that a test can wait for
+// an answer, and it can break.
 type way struct {
 	next http.RoundTripper
 
 	mu       sync.Mutex
 	begun    []string      // "PUT /v1/kv/a?acquire=…"
-	answered []string      // of these
-	refusal  string        // why the last of them is refused, as its header says
+	answered []string      // those of begun that were answered
+	refusal  string        // why the last request was refused, by its header
 	changed  chan struct{} // closed with the next request or answer
 	breaks   string        // requests that contain this are not let through
-	failures int           // how many of them
+	failures int           // how many more requests are not let through
 }
 
 // RoundTrip lets a request through, or answers it with 500.
@@ -231,7 +231,7 @@ func (w *way) count(text string) int {
 	return occurrences(w.answered, text)
 }
 
-// lastRefusal returns why the request that was answered last is refused, "" if it is not.
+// lastRefusal returns why the last answered request was refused, "" if it was not.
 func (w *way) lastRefusal() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -247,7 +247,7 @@ func occurrences(lines []string, text string) (n int) {
 	return n
 }
 
-// patience is how long a test waits, of the client's time, for what has to come.
+// patience is how long a test waits, in the client's time, for what must happen.
 const patience = time.Minute
 
 // waitFor waits until n requests that contain the text have been answered since the test began.
@@ -280,7 +280,7 @@ func (h *harness) waitForLines(lines *[]string, text string, n int) {
 	}
 }
 
-// receive returns what comes from the channel, which must come without the server's time.
+// receive returns what comes from the channel, which must come without a move of the server's time.
 func receive[T any](h *harness, from <-chan T) T {
 	h.t.Helper()
 	select {
@@ -292,7 +292,7 @@ func receive[T any](h *harness, from <-chan T) T {
 	}
 }
 
-// maxSteps is how often await moves the time on. A step takes the real clock a millisecond.
+// maxSteps is how often await moves the time on. A step takes a millisecond of real time.
 const maxSteps = 60_000
 
 // await moves the server's time on in steps until something comes from the channel.
@@ -310,7 +310,7 @@ func await[T any](h *harness, from <-chan T, step time.Duration) T {
 	panic("unreachable")
 }
 
-// call runs the function in a goroutine, and returns where its result comes.
+// call runs the function in a goroutine, and returns the channel of its result.
 func call[T any](fn func() T) <-chan T {
 	result := make(chan T, 1)
 	go func() { result <- fn() }()
@@ -340,7 +340,7 @@ func (h *harness) refused(err error, text string) {
 	}
 }
 
-// open reports whether nothing has come from the channel, of a lock or a slot.
+// open reports whether the channel of a lock or a slot has told nothing.
 func open(ch <-chan struct{}) bool {
 	select {
 	case <-ch:

@@ -9,8 +9,8 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// Ensure that the official client sees a shared key as one that is free and cannot be locked, waits
-// as it does for the end of a lock-delay, and has the lock after the last share.
+// Ensure that the official client sees a shared key as a free key that cannot be locked, waits as
+// it does for the end of a lock-delay, and has the lock after the last share.
 func TestR10_AClientWaitsForTheEndOfTheLastShare(t *testing.T) {
 	each(t, func(h *harness) {
 		opts := asClient
@@ -38,7 +38,7 @@ func TestR10_AClientWaitsForTheEndOfTheLastShare(t *testing.T) {
 		waiting := locking(client, nil)
 		h.waitFor("PUT /v1/kv/l?acquire=", n+1) // refused
 		check(h.t, two.Unlock())
-		r := receive(h, waiting) // the client tries again after its own 5 s
+		r := receive(h, waiting) // the client retries after its own 5 s
 		check(h.t, r.err)
 		equal(h, "LockIndex", h.get("l").LockIndex, uint64(2))
 		equal(h, "holder", h.info(h.get("l").Session).Name, api.DefaultLockSessionName)

@@ -34,9 +34,9 @@ func (h *harness) locked(lock *api.Lock) <-chan struct{} {
 	return r.lost
 }
 
-// taken is what taking a lock or a slot came to.
+// taken is the result of a call for a lock or a slot.
 type taken struct {
-	lost <-chan struct{} // nil: given up
+	lost <-chan struct{} // nil if the call gave up
 	err  error
 }
 
@@ -49,7 +49,7 @@ func locking(lock *api.Lock, stop <-chan struct{}) <-chan taken {
 }
 
 // monitored waits until the holder of the lock, or of a slot, waits for its loss. The first request
-// of its monitor is answered at once.
+// of its monitor is answered at once, the second one waits.
 func (h *harness) monitored(key string) {
 	h.t.Helper()
 	h.waitForBegun("GET /v1/kv/"+key+"?consistent=", 2)
@@ -241,7 +241,7 @@ func TestK18_LockWaitsForTheEndOfALockDelay(t *testing.T) {
 		waiting := locking(next, nil)
 		h.waitFor("PUT /v1/kv/l?acquire=", n+1) // refused
 		h.advance(time.Second)
-		r := receive(h, waiting) // the client tries again after its own 5 s
+		r := receive(h, waiting) // the client retries after its own 5 s
 		check(h.t, r.err)
 		equal(h, "holder", h.info(h.get("l").Session).Name, api.DefaultLockSessionName)
 	})

@@ -12,7 +12,7 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// native makes a session of the library's, which is closed when the test is over.
+// native makes a session of the library, which is closed when the test is over.
 func (h *harness) native(opts *lockd.SessionOptions) *lockd.Session {
 	h.t.Helper()
 	s, err := h.db.NewSession(opts)
@@ -25,7 +25,7 @@ func (h *harness) native(opts *lockd.SessionOptions) *lockd.Session {
 	return s
 }
 
-// asClient lets the library take a lock of the official client's.
+// asClient lets the library take a lock that the official client uses.
 var asClient = lockd.LockOptions{Value: []byte("native"), Flags: api.LockFlagValue}
 
 func TestNative_ALockIsOneForBothSides(t *testing.T) {
@@ -110,7 +110,7 @@ func TestM1_BothSidesShareASemaphore(t *testing.T) {
 		lost := h.slot(client)
 		equal(h, "holders", len(h.holders("s")), 2)
 
-		// All are taken; the library's slot passes to the client.
+		// All slots are taken. The library's slot passes to the client.
 		next := h.semaphore(api.SemaphoreOptions{Prefix: "s", Limit: 2})
 		waiting := acquiring(next, nil)
 		h.waitForBegun("GET /v1/kv/s?index=", 1)
@@ -120,7 +120,7 @@ func TestM1_BothSidesShareASemaphore(t *testing.T) {
 		check(h.t, native.Release())
 		check(h.t, receive(h, waiting).err)
 
-		// And the client's to the library.
+		// The client's slot passes to the library.
 		acquired := call(func() error {
 			_, err := s.Acquire(h.t.Context(), "s", 2)
 			return err

@@ -13,8 +13,8 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-// A child is this test's binary, run as another process. It finds the server as any program on
-// the official client does, by CONSUL_HTTP_ADDR.
+// A child is this test's binary, run as another process. It finds the server by CONSUL_HTTP_ADDR,
+// as any program with the official client does.
 const (
 	childRole   = "CONFORMANCE_CHILD"
 	roleHold    = "hold"  // takes the lock and keeps it
@@ -63,8 +63,8 @@ func holdUntilKilled(client *api.Client) error {
 	return errors.New("lost the lock")
 }
 
-// countUnderLock reads a number and writes the next one, which goes wrong as soon as two hold the
-// lock.
+// countUnderLock reads a number and writes the next one, which goes wrong as soon as two processes
+// hold the lock.
 func countUnderLock(client *api.Client) error {
 	lock, err := client.LockKey(childLock)
 	if err != nil {
@@ -137,7 +137,7 @@ func TestG6G7_AKilledProcessLosesItsLockAfterItsTTLAndDelay(t *testing.T) {
 	if err := child.Wait(); err == nil {
 		t.Fatal("the child was not killed")
 	}
-	h.server.waitUntilAlone(t) // its queries are freed, and it renews no more
+	h.server.waitUntilAlone(t) // its queries have ended, and it renews no more
 
 	holder := h.get(childLock).Session
 	h.advance(childTTL - time.Nanosecond)

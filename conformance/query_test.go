@@ -14,7 +14,7 @@ func (h *harness) query(definition api.PreparedQueryDefinition) string {
 	return id
 }
 
-// queries returns how many prepared queries there are.
+// queries returns the number of prepared queries.
 func (h *harness) queries() int {
 	h.t.Helper()
 	all, _, err := h.PreparedQuery().List(nil)

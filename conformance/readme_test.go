@@ -23,7 +23,7 @@ func readmeTransport(use func(*api.Client)) {
 	use(client)
 }
 
-// readmeCluster has those that are left without the one.
+// readmeCluster has the lines of readmeTransport without the one.
 func readmeCluster(use func(*api.Client)) {
 	db := must(lockd.New(nil))
 	defer db.Close()
@@ -60,7 +60,7 @@ func TestREADME_OneLineMovesAProgramToACluster(t *testing.T) {
 	equal(h, "value", string(h.get("l").Value), "here")
 }
 
-// The lines above are those of README.md.
+// The lines above are lines of README.md.
 func TestREADME_HasTheseLines(t *testing.T) {
 	source, err := os.ReadFile("readme_test.go")
 	check(t, err)

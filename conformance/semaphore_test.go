@@ -43,7 +43,7 @@ func (h *harness) slot(semaphore *api.Semaphore) <-chan struct{} {
 	return r.lost
 }
 
-// holders returns the sessions that are written down as holders.
+// holders returns the sessions that the semaphore's key names as holders.
 func (h *harness) holders(prefix string) map[string]bool {
 	h.t.Helper()
 	p := h.get(path.Join(prefix, api.DefaultSemaphoreKey))
@@ -194,7 +194,7 @@ func TestC5_AMonitorOfASlotRidesOutFailures(t *testing.T) {
 		n := h.way.count(monitor)
 		h.way.fail(monitor, 3)
 		h.put("s/other", "wakes it")
-		h.waitForBegun(monitor, n+6) // of which three failed; the last one waits
+		h.waitForBegun(monitor, n+6) // three of them failed; the last one waits
 		h.put("s/other", "again")
 		h.waitFor(monitor, n+6)
 		equal(h, "held", open(lost), true)

@@ -32,7 +32,7 @@ func TestSnapshot_BringsBackKeysAndEndsSessions(t *testing.T) {
 		equal(h, "acquire", h.acquire("l", id, "mine"), true)
 		stream, meta, err := h.Snapshot().Save(nil)
 		check(h.t, err)
-		equal(h, "index", meta.LastIndex, h.db.Snapshot().Index()) // which consul snapshot save tells
+		equal(h, "index", meta.LastIndex, h.db.Snapshot().Index()) // as consul snapshot save prints
 		saved, err := io.ReadAll(stream)
 		check(h.t, err)
 		check(h.t, stream.Close())
@@ -41,7 +41,7 @@ func TestSnapshot_BringsBackKeysAndEndsSessions(t *testing.T) {
 		h.put("b", "1")
 		waiting := h.blockedGet("a", p.ModifyIndex, 0)
 		check(h.t, h.Snapshot().Restore(nil, bytes.NewReader(saved)))
-		r := receive(h, waiting) // I14: it is told
+		r := receive(h, waiting) // I14: the client is told
 		check(h.t, r.err)
 		equal(h, "value", string(h.get("a").Value), "1")
 		if h.get("a").ModifyIndex <= p.ModifyIndex {
@@ -54,7 +54,7 @@ func TestSnapshot_BringsBackKeysAndEndsSessions(t *testing.T) {
 		if h.info(id) != nil {
 			h.t.Fatal("the session lives on")
 		}
-		h.session(nil) // bound to the node's check, which is there again
+		h.session(nil) // bound to the node's check, which exists again
 
 		err = h.Snapshot().Restore(nil, bytes.NewReader([]byte("garbage")))
 		h.refused(err, "Unexpected response code")

@@ -237,7 +237,7 @@ func TestS40_ReadsOfSessionsBlock(t *testing.T) {
 		equal(h, "sessions", receive(h, list), 2)
 		ended := call(func() bool {
 			s, meta, err := h.Session().Info(one, wait)
-			for failed(h, err); s != nil; failed(h, err) { // another one's beginning may wake it
+			for failed(h, err); s != nil; failed(h, err) { // a start of another session may wake it
 				s, meta, err = h.Session().Info(one, &api.QueryOptions{WaitIndex: meta.LastIndex})
 			}
 			return true
@@ -265,7 +265,7 @@ func TestC1_RenewPeriodicKeepsASessionAlive(t *testing.T) {
 		result := h.renewing(h.t.Context(), ttl.String(), id, done)
 		for range 5 { // in all, the server's time is several TTLs
 			n := h.way.count("/v1/session/renew/" + id)
-			h.waitFor("/v1/session/renew/"+id, n+2) // the second one begins after now
+			h.waitFor("/v1/session/renew/"+id, n+2) // the second renewal begins after now
 			h.advance(ttl * 9 / 10)
 		}
 		if h.info(id) == nil {

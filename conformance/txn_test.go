@@ -35,7 +35,7 @@ func (h *harness) succeeds(ops ...api.KVTxnOp) []string {
 	return results
 }
 
-// whats has each failure with its operation's place.
+// whats returns each failure with the place of its operation.
 func whats(errors api.TxnErrors) string {
 	var texts []string
 	for _, e := range errors {
@@ -44,7 +44,7 @@ func whats(errors api.TxnErrors) string {
 	return strings.Join(texts, "; ")
 }
 
-// rolledBack runs a transaction that must fail for the reasons.
+// rolledBack runs a transaction that must fail for these reasons.
 func (h *harness) rolledBack(want string, ops ...api.KVTxnOp) {
 	h.t.Helper()
 	ok, response := h.kvTxn(ops...)

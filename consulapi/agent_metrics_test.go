@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Ensure that the agent tells what the database counts, in the form of Consul's.
+// Ensure that the agent reports what the database counts, in Consul's form.
 func TestAgent_A10_Metrics(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		s := h.session(nil)

@@ -28,7 +28,7 @@ func (h *harness) expect(id, status, output string) {
 	}
 }
 
-// Ensure that the agent says who it is in objects only, as clients decode it.
+// Ensure that the agent describes itself in objects only, as clients decode it.
 func TestAgent_Self(t *testing.T) {
 	run(t, &consulapi.Options{Datacenter: "here", NodeID: uuidOfWeb1}, func(h *harness) {
 		self := decode[map[string]map[string]any](h, h.send("GET /v1/agent/self", ""))
@@ -50,8 +50,8 @@ func TestAgent_Self(t *testing.T) {
 	})
 }
 
-// Ensure that a check of the agent is critical until it is said to be otherwise, with an empty
-// answer, and that serfHealth is none of the agent's.
+// Ensure that a check of the agent is critical until a client says otherwise, with an empty answer,
+// and that serfHealth is not a check of the agent.
 func TestAgent_N6_RegistersChecks(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.want("GET /v1/agent/checks", "", 200, "{}")
@@ -75,7 +75,7 @@ func TestAgent_N6_RegistersChecks(t *testing.T) {
 	})
 }
 
-// Ensure that a check is refused that the agent cannot keep.
+// Ensure that a check that the agent cannot keep is refused.
 func TestAgent_N6_Refuses(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		const invalid = "Bad request: Invalid check: "
@@ -113,7 +113,7 @@ func TestAgent_N6_Refuses(t *testing.T) {
 	})
 }
 
-// Ensure that a check is as its client says, and that its sessions end before the answer.
+// Ensure that a check is as its client reports it, and that its sessions end before the answer.
 func TestAgent_N7_SaysHowItIs(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.want("PUT /v1/agent/check/register", `{"Name":"beat","TTL":"10s"}`, 200, "")
@@ -141,8 +141,8 @@ func TestAgent_N7_SaysHowItIs(t *testing.T) {
 	})
 }
 
-// Ensure that a check lapses when its TTL is over, exactly, and that each word of its client's
-// begins the TTL anew, at no index if it says nothing new.
+// Ensure that a check lapses exactly when its TTL is over, and that each report of its client
+// begins the TTL anew, at no index if the report says nothing new.
 func TestAgent_N8_Lapses(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.want("PUT /v1/agent/check/register",
@@ -172,8 +172,8 @@ func TestAgent_N8_Lapses(t *testing.T) {
 	})
 }
 
-// Ensure that a second handler on the database, as a Transport beside a Handler is, keeps the same
-// checks: a word to one counts for both.
+// Ensure that a second handler on the database, such as a Transport beside a Handler, keeps the
+// same checks: a report to one counts for both.
 func TestAgent_N8_TwoHandlers(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		first := h.Handler
@@ -192,7 +192,7 @@ func TestAgent_N8_TwoHandlers(t *testing.T) {
 	})
 }
 
-// Ensure that what is taken from the agent ends its sessions before the answer.
+// Ensure that the removal of something from the agent ends its sessions before the answer.
 func TestAgent_N9_Deregisters(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.want("PUT /v1/agent/service/register", `{"Name":"web",
@@ -214,8 +214,8 @@ func TestAgent_N9_Deregisters(t *testing.T) {
 	})
 }
 
-// Ensure that the check of the node itself is not the agent's to replace or to take away, so that
-// the sessions that are bound to it live on.
+// Ensure that the agent cannot replace or remove the check of the node itself, so that the sessions
+// that are bound to it live on.
 func TestAgent_N16_LeavesSerfHealth(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		s := h.create("")
@@ -247,7 +247,7 @@ func TestAgent_N16_LeavesSerfHealth(t *testing.T) {
 	})
 }
 
-// Ensure that an agent whose node somebody has taken out of the catalog puts it back when it has
+// Ensure that an agent whose node was removed from the catalog puts the node back when it has
 // something to keep there.
 func TestAgent_N16_PutsItsNodeBack(t *testing.T) {
 	for target, body := range map[string]string{
@@ -312,7 +312,7 @@ func TestAgent_N10N11_Maintenance(t *testing.T) {
 	})
 }
 
-// Ensure that a service of the agent stands in the catalog with its checks, in one step.
+// Ensure that a service of the agent is put into the catalog with its checks, in one step.
 func TestAgent_N12_RegistersServices(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.want("PUT /v1/agent/service/register", `{"ID":"w1","Name":"web","Port":80,
@@ -353,7 +353,7 @@ func TestAgent_N12_RegistersServices(t *testing.T) {
 	})
 }
 
-// Ensure that a read of one service of the agent's blocks by the hash of its content.
+// Ensure that a read of one service of the agent blocks by the hash of its content.
 func TestAgent_B4_ServiceBlocksByHash(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		const register = "PUT /v1/agent/service/register"
@@ -396,7 +396,7 @@ func TestAgent_B4_ServiceBlocksByHash(t *testing.T) {
 }
 
 // Ensure that a service that is registered again keeps the checks that are not named, unless its
-// client wants them replaced; then their sessions end with them, before the answer.
+// client replaces them. Then their sessions end with them, before the answer.
 func TestAgent_N12_ReplacesChecks(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		register := func(query, checks, want string) {
@@ -424,7 +424,7 @@ func TestAgent_N12_ReplacesChecks(t *testing.T) {
 	})
 }
 
-// Ensure that a check in which nothing stands is none, and that an address that stands for all is
+// Ensure that an empty check is ignored, and that an address that stands for all addresses is
 // refused.
 func TestAgent_N12_EmptyChecksAndAddresses(t *testing.T) {
 	run(t, nil, func(h *harness) {

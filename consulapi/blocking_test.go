@@ -9,7 +9,7 @@ import (
 	"github.com/lockd/lockd/consulapi"
 )
 
-// at returns the target of a read that waits for what comes after the index.
+// at returns the target of a read that waits for a change after the index.
 func at(target string, index uint64) string { return fmt.Sprintf("%s&index=%d", target, index) }
 
 func TestBlocking_B1_BadParameters(t *testing.T) {
@@ -90,7 +90,7 @@ func TestBlocking_B7_Deleted(t *testing.T) {
 	})
 }
 
-// Ensure that who waits for an absent key sleeps through all that happens elsewhere.
+// Ensure that a query of an absent key sleeps through all changes elsewhere.
 func TestBlocking_B8B9_AbsentKey(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.put("other", "v")
@@ -111,7 +111,7 @@ func TestBlocking_B8B9_AbsentKey(t *testing.T) {
 	})
 }
 
-// Ensure that the deletion of a tree that an absent key would be of does not end a wait for it.
+// Ensure that the deletion of a tree around an absent key does not end a wait for the key.
 func TestBlocking_B8_AbsentAgain(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.put("a", "v")
@@ -213,8 +213,8 @@ func TestBlocking_X15_IndexAheadOfTheDatabase(t *testing.T) {
 	})
 }
 
-// Ensure that a query which waits when the database is closed ends with an error, and so does not
-// come back at once.
+// Ensure that a query that waits when the database is closed ends with an error, and so is not
+// repeated at once.
 func TestBlocking_G12_Close(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.put("a", "v")
@@ -229,7 +229,7 @@ func TestBlocking_G12_Close(t *testing.T) {
 	})
 }
 
-// Ensure that a client that goes away frees its wait, and its place among those who may wait.
+// Ensure that a client that goes away frees its wait, and its place among the queries that wait.
 func TestBlocking_ClientGoesAway(t *testing.T) {
 	run(t, &consulapi.Options{MaxBlocked: 1}, func(h *harness) {
 		h.put("a", "v")
@@ -251,8 +251,8 @@ func TestBlocking_ClientGoesAway(t *testing.T) {
 	})
 }
 
-// Ensure that thousands may wait at once, but no more than the limit, and that a change, or their
-// going away, leaves nothing of them behind.
+// Ensure that thousands of queries may wait at once, but no more than the limit, and that neither a
+// change nor a client that goes away leaves anything of them behind.
 func TestBlocking_Thousands(t *testing.T) {
 	const limit = 2000
 	run(t, &consulapi.Options{MaxBlocked: limit}, func(h *harness) {

@@ -44,8 +44,8 @@ func (h *harness) checkIDs(path string) string {
 	return strings.Join(ids, " ")
 }
 
-// Ensure that a registration puts node, service and checks in one step, with a check critical
-// unless it says otherwise.
+// Ensure that a registration puts node, service and checks in one step, and that a check is
+// critical unless the registration says otherwise.
 func TestCatalog_N1N2_Registers(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.registerWeb()
@@ -65,7 +65,7 @@ func TestCatalog_N1N2_Registers(t *testing.T) {
 		if service.CreateIndex != node.CreateIndex || up.CreateIndex != node.CreateIndex {
 			t.Error("not in one step")
 		}
-		// It may leave the node as it is, which needs no address.
+		// The request may leave the node as it is, which needs no address.
 		h.want("PUT /v1/catalog/register", `{"Node":"WEB1","SkipNodeUpdate":true,
 			"Service":{"Service":"more"}}`, 200, "true")
 		if now, _ := h.db.Snapshot().Catalog().Node("web1"); now.ModifyIndex != node.ModifyIndex {
@@ -79,7 +79,7 @@ func definition(members string) string {
 	return `{"Node":"n","Address":"x","Check":{"Name":"c","Definition":{` + members + `}}}`
 }
 
-// Ensure that what is wrong with a registration is said as Consul does, and changes nothing.
+// Ensure that an invalid registration is refused as Consul does, and changes nothing.
 func TestCatalog_N1_Refuses(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		before := h.db.Snapshot().Index()
@@ -131,8 +131,8 @@ func TestCatalog_N3_CriticalEndsSessions(t *testing.T) {
 	})
 }
 
-// Ensure that a check, a service and a node are taken away with what belongs to them, and that
-// what is unknown is as good as taken away.
+// Ensure that a check, a service and a node are removed with all that belongs to them, and that the
+// removal of something unknown succeeds.
 func TestCatalog_N4_Deregisters(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.registerWeb()
@@ -156,7 +156,7 @@ func TestCatalog_N4_Deregisters(t *testing.T) {
 	})
 }
 
-// Ensure that a node that takes another name takes its sessions along to the end.
+// Ensure that a node with a new name ends the sessions of its old name.
 func TestCatalog_N5_Renames(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.registerWeb()
@@ -169,7 +169,7 @@ func TestCatalog_N5_Renames(t *testing.T) {
 }
 
 // Ensure that serfHealth can be made critical, which ends the sessions that are bound to it, and
-// passes again a minute later; and that it is back at need if it was lost, also with its node.
+// passes again a minute later. If it was lost, also with its node, it is put back when needed.
 func TestCatalog_N16_ComesBack(t *testing.T) {
 	for _, step := range []string{
 		`register {"Node":"local","SkipNodeUpdate":true,"Check":{"CheckID":"serfHealth"}}`,
@@ -252,7 +252,7 @@ func TestCatalog_N18T15_Reads(t *testing.T) {
 	})
 }
 
-// Ensure that a check is registered on no other node than the one that the request is about.
+// Ensure that a registration puts checks on no other node than its own.
 func TestCatalog_N2_ChecksOfOtherNodes(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		for _, node := range []string{"local", "nobody"} {
@@ -285,7 +285,7 @@ func TestCatalog_N18_NoMeta(t *testing.T) {
 	})
 }
 
-// Ensure that a read of the catalog waits for a change of it, and for nothing else.
+// Ensure that a read of the catalog waits for a change of the catalog, and for nothing else.
 func TestCatalog_B4_Blocks(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.registerWeb()

@@ -32,7 +32,7 @@ func (h *harness) accepting(target string, encodings ...string) reply {
 	return reply{w.Code, w.Body.String(), w.Header()}
 }
 
-// unzip returns what was compressed into the body of the reply.
+// unzip returns the reply's body without its compression.
 func (h *harness) unzip(r reply) string {
 	h.t.Helper()
 	z, err := gzip.NewReader(strings.NewReader(r.body))
@@ -43,7 +43,7 @@ func (h *harness) unzip(r reply) string {
 	return string(text)
 }
 
-// Ensure that a body is compressed for who asks for that, in whatever words, and for nobody else.
+// Ensure that a body is compressed for a client that asks for it, in whatever words, and only then.
 func TestCompress_H20_WhenAskedFor(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		text := strings.Repeat("text ", 1000)
@@ -75,7 +75,7 @@ func TestCompress_H20_WhenAskedFor(t *testing.T) {
 	})
 }
 
-// Ensure that a short body stays as it is, and one that would not get shorter.
+// Ensure that a short body stays as it is, and a body that would not get shorter.
 func TestCompress_H20_WhenItPays(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		noise := make([]byte, 3000)
@@ -95,8 +95,8 @@ func TestCompress_H20_WhenItPays(t *testing.T) {
 	})
 }
 
-// Ensure that a compressed answer has the headers of one that is not, but for those that tell them
-// apart, and that every answer says that it depends on what is asked for.
+// Ensure that a compressed answer has the headers of a plain one, except those that tell them
+// apart, and that every answer says that it depends on the request's Accept-Encoding.
 func TestCompress_H20_Headers(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.put("k", strings.Repeat("x", 2000))
@@ -124,7 +124,7 @@ func TestCompress_H20_Headers(t *testing.T) {
 	})
 }
 
-// Ensure that a query that blocked is compressed too, and an answer that tells of many mistakes.
+// Ensure that the answer of a blocked query, and an answer with many errors, are compressed too.
 func TestCompress_H20_AnyAnswer(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.put("k", "v")
@@ -150,7 +150,7 @@ func TestCompress_H20_AnyAnswer(t *testing.T) {
 	})
 }
 
-// Ensure that Go's client, which asks for gzip by itself, sees what was there, and that nothing is
+// Ensure that Go's client, which asks for gzip by itself, sees the original, and that nothing is
 // compressed for a client on the same machine.
 func TestCompress_H20_OfAClient(t *testing.T) {
 	db, err := lockd.New(nil)

@@ -23,7 +23,7 @@ import (
 // many is more than fits into a piece of any list, and more names than are sorted at a time.
 const many = 1500
 
-// fill puts so much into the database that every list is long.
+// fill puts enough rows into the database to make every list long.
 func fill(t *testing.T, db *lockd.DB) {
 	t.Helper()
 	must := func(err error) {
@@ -114,8 +114,8 @@ func filled(t *testing.T) (*lockd.DB, http.Handler) {
 	return db, handler
 }
 
-// Ensure that a long answer is the JSON that a short one would be: no more and no less than what
-// encoding/json makes of it, with the same headers, but for the length, which nobody knows.
+// Ensure that a long answer is the JSON that a short one would be: exactly what encoding/json makes
+// of it, with the same headers, except the length, which is not known.
 func TestEncode_H21_Lists(t *testing.T) {
 	_, handler := filled(t)
 	for _, target := range long {
@@ -157,8 +157,8 @@ func TestEncode_H21_Lists(t *testing.T) {
 	}
 }
 
-// Ensure that ?pretty lays JSON out as encoding/json does, also where an array or an object is
-// empty, and where a text has in it what would be laid out outside it.
+// Ensure that ?pretty formats JSON as encoding/json does, also with empty arrays and objects, and
+// with texts that contain what would be formatted outside a text.
 func TestEncode_H11_Pretty(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		for _, key := range []string{`{"a":[1,2],"b":{}}`, `\`, `\"`, `"`, `[`, `,:`, `\\"{`} {
@@ -181,7 +181,7 @@ func TestEncode_H11_Pretty(t *testing.T) {
 	})
 }
 
-// Ensure that what is told of keys, services and checks is what is there, in order.
+// Ensure that the lists of keys, services and checks are complete and in order.
 func TestEncode_H21_WhatIsThere(t *testing.T) {
 	db, handler := filled(t)
 	get := func(target string, v any) {
@@ -232,7 +232,7 @@ func TestEncode_H21_WhatIsThere(t *testing.T) {
 	}
 }
 
-// stuck is a client that takes the first piece of its answer and then no more, until it is let go.
+// stuck is a client that takes the first piece of its answer and then nothing, until it is let go.
 type stuck struct {
 	*httptest.ResponseRecorder
 	waits, release chan struct{}
@@ -244,8 +244,8 @@ func (s *stuck) Write(p []byte) (int, error) {
 	return 0, io.ErrClosedPipe
 }
 
-// Ensure that a client that does not take its answer costs no more than a little memory, whatever
-// it asks for and in whatever form.
+// Ensure that a client that does not take its answer costs only a little memory, whatever it asks
+// for and in whatever form.
 func TestEncode_H21_Memory(t *testing.T) {
 	db, handler := filled(t)
 	for i := range 20 {
@@ -288,11 +288,11 @@ func TestEncode_H21_Memory(t *testing.T) {
 	}
 }
 
-// memoryInUse returns how many bytes are in use when all garbage is gone.
+// memoryInUse returns how many bytes are in use after a garbage collection.
 func memoryInUse() int {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what pools have kept goes with the second
+	runtime.GC() // the second frees what pools have kept
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc + m.StackInuse)
 }
@@ -324,8 +324,8 @@ func (m *meddling) Write(p []byte) (int, error) {
 	return m.ResponseRecorder.Write(p)
 }
 
-// Ensure that a long answer is compressed in pieces, and comes out as it went in; and that what
-// does not get shorter stays as it is.
+// Ensure that a long answer is compressed in pieces, and decompresses to the original, and that an
+// answer that would not get shorter stays as it is.
 func TestCompress_H20_InPieces(t *testing.T) {
 	db, handler := filled(t)
 	noise := make([]byte, 400_000)
@@ -371,7 +371,7 @@ func TestCompress_H20_InPieces(t *testing.T) {
 	}
 }
 
-// Ensure that a client can tell an answer that was cut off from one that is whole.
+// Ensure that a client can tell a truncated answer from a whole one.
 func TestEncode_H21_CutOff(t *testing.T) {
 	_, handler := filled(t)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

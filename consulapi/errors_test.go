@@ -30,7 +30,7 @@ var sentinels = map[string]error{
 	"ErrHeldTooLong": lockd.ErrHeldTooLong,
 }
 
-// Ensure that the table of statuses has every error of both files errors.go.
+// Ensure that the table of statuses has every error of both errors.go files.
 func TestStatuses_Complete(t *testing.T) {
 	var exported []string
 	for _, path := range []string{"../errors.go", "../catalog/errors.go"} {
@@ -60,7 +60,7 @@ func TestStatuses_Complete(t *testing.T) {
 	}
 }
 
-// Ensure that a call after Close is told so.
+// Ensure that a write after Close is refused, and a read is still answered.
 func TestStatuses_ErrClosed(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.put("a", "v")

@@ -21,7 +21,7 @@ import (
 	"github.com/lockd/lockd/consulapi"
 )
 
-// known500 has the texts that a mistake of a client is answered with as 500, as Consul does.
+// known500 has the texts of mistakes by clients that are answered with 500, as Consul does.
 var known500 = regexp.MustCompile(`(?s)^(` + strings.Join([]string{
 	``, // a query that cannot be parsed
 	`strconv\.ParseUint: .*`,
@@ -47,8 +47,8 @@ var known500 = regexp.MustCompile(`(?s)^(` + strings.Join([]string{
 	`raft apply failed: name '.*' aliases an existing query (name|ID)`,
 }, "|") + `)$`)
 
-// fuzzed is an API that is sent anything, and whose time does not pass. Nothing that it is sent
-// waits: the one place for a blocked query is taken.
+// fuzzed is an API for any request, whose time does not pass. No request waits: the one place for a
+// blocked query is taken.
 type fuzzed struct {
 	http.Handler
 	db *lockd.DB
@@ -70,7 +70,7 @@ func newFuzzed(tb testing.TB) *fuzzed {
 		r := httptest.NewRequest("GET", "/v1/kv/blocked?index=1", nil)
 		handler.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
 	}()
-	for db.Stats().Watchers == 0 { // else one of those that are sent may take the place
+	for db.Stats().Watchers == 0 { // else a later request may take the place
 		runtime.Gosched()
 	}
 	tb.Cleanup(func() {
@@ -83,7 +83,7 @@ func newFuzzed(tb testing.TB) *fuzzed {
 	return &fuzzed{handler, db}
 }
 
-// send sends a request, and fails the test unless the answer is one that a client may get.
+// send sends a request, and fails the test unless a client may get such an answer.
 func (f *fuzzed) send(
 	t *testing.T, method string, target *url.URL, body io.Reader,
 ) (code int, text string) {
@@ -100,8 +100,8 @@ func (f *fuzzed) send(
 	return w.Code, text
 }
 
-// Ensure that what is written under a path is read and deleted under it, and is the key that the
-// path says, decoded once; and that every other path is refused.
+// Ensure that a value written under a path is read and deleted under it, that its key is the path
+// decoded once, and that every other path is refused.
 func FuzzKeyPath(f *testing.F) {
 	for _, path := range []string{
 		"a", "a/b", "//", "..", "%2F", "%25", "%2541", "a%00b", "%zz", "%", "+", "%FF", "a?b",
@@ -165,7 +165,7 @@ func FuzzQuery(f *testing.F) {
 	})
 }
 
-// Ensure that a session is made or refused, and that what is made is shown.
+// Ensure that a session is made or refused, and that a new session is shown.
 func FuzzSessionBody(f *testing.F) {
 	for _, body := range []string{
 		``, `{}`, `null`, `[]`, `{"Name":"n","TTL":"10s","Behavior":"delete","LockDelay":15}`,
@@ -202,7 +202,7 @@ func FuzzSessionBody(f *testing.F) {
 	})
 }
 
-// Ensure that a transaction is done or refused, and that one that is refused changes nothing.
+// Ensure that a transaction is done or refused, and that a refused transaction changes nothing.
 func FuzzTxnBody(f *testing.F) {
 	for _, body := range []string{
 		``, `[]`, `{}`, `null`, `[null]`, `[{}]`, `[{"Session":{}}]`, `[1]`, "\xff",
@@ -256,8 +256,8 @@ func newFuzzedCatalog(t *testing.T) (api *fuzzed, session string) {
 	return api, strings.TrimSuffix(strings.TrimPrefix(made, `{"ID":"`), `"}`)
 }
 
-// submit sends a body, and fails the test unless a refusal changes nothing, and all that the
-// catalog has can be read afterwards.
+// submit sends a body, and fails the test unless a refusal changes nothing, and everything in the
+// catalog can be read afterwards.
 func (f *fuzzed) submit(
 	t *testing.T, method, path string, body []byte,
 ) (code int, text string) {
@@ -280,7 +280,7 @@ func (f *fuzzed) submit(
 	return code, text
 }
 
-// Ensure that what is sent to the catalog is done or refused.
+// Ensure that a request to the catalog is done or refused.
 func FuzzCatalogBody(f *testing.F) {
 	for _, body := range []string{
 		``, `{}`, `null`, `[]`, `1`, "\xff", `{`, `{"Node":"m","Address":"b"}`, `{"Node":"n"}`,
@@ -324,7 +324,7 @@ func FuzzCatalogBody(f *testing.F) {
 	})
 }
 
-// Ensure that what is sent to the agent is done or refused.
+// Ensure that a request to the agent is done or refused.
 func FuzzAgentBody(f *testing.F) {
 	for _, body := range []string{
 		``, `{}`, `null`, `[]`, `"x"`, "\xff", `{`, `{"Name":"a"}`, `{"Name":"a","TTL":"1s"}`,
@@ -369,8 +369,8 @@ func FuzzAgentBody(f *testing.F) {
 	})
 }
 
-// Ensure that a query is kept or refused, also in the place of another, and that one that is kept
-// is shown and can be executed. SESSION in a body stands for the ID of a session.
+// Ensure that a query is kept or refused, also in place of another query, and that a kept query is
+// shown and can be executed. SESSION in a body stands for the ID of a session.
 func FuzzQueryBody(f *testing.F) {
 	for _, body := range []string{
 		``, `{}`, `null`, `[]`, `1`, "\xff", `{`, `{"Name":"q"}`, `{"Service":{"Service":"s"}}`,

@@ -39,7 +39,7 @@ func TestHandler_H6_QueryThatIsNone(t *testing.T) {
 	})
 }
 
-// Ensure that what Consul has and lockd has not answers as any unknown path does.
+// Ensure that paths of Consul that lockd does not have are answered like any unknown path.
 func TestHandler_H18_UnknownPaths(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		for _, path := range []string{
@@ -98,7 +98,7 @@ func TestHandler_A8_Status(t *testing.T) {
 	})
 }
 
-// Ensure that the node of this process is there, with a check that passes, before any request.
+// Ensure that the node of this process exists, with a passing check, before any request.
 func TestHandler_N14X21_NodeOfThisProcess(t *testing.T) {
 	const id = "a6d5e2c1-7f1c-4d0a-9f7e-0d5b1c2e3f40"
 	run(t, &consulapi.Options{NodeID: id}, func(h *harness) {
@@ -111,7 +111,7 @@ func TestHandler_N14X21_NodeOfThisProcess(t *testing.T) {
 		if index := state.IndexOf(lockd.CatalogScope()); index < 2 {
 			t.Errorf("the catalog is at %d, and clients wait for 2", index)
 		}
-		// A second handler finds what the first one made.
+		// A second handler finds what the first handler made.
 		_, err := consulapi.Handler(h.db, nil)
 		h.must(err)
 		if again := h.db.Snapshot().Index(); again != state.Index() {
@@ -158,7 +158,7 @@ type panics struct{}
 
 func (panics) Read([]byte) (int, error) { panic("a bug") }
 
-// Ensure that a panic costs one request, which is told, and is logged.
+// Ensure that a panic costs one request, is answered as an error, and is logged.
 func TestHandler_PanicCostsOneRequest(t *testing.T) {
 	var log bytes.Buffer
 	opts := &consulapi.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
@@ -174,7 +174,7 @@ func TestHandler_PanicCostsOneRequest(t *testing.T) {
 	})
 }
 
-// Ensure that the timeout of a query is no wait of the real clock: the test would take an hour.
+// Ensure that a query's timeout does not wait for the real clock: the test would take an hour.
 func TestHandler_WaitsByTheDatabasesClock(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		replies := h.blocked("GET /v1/kv/a?index=1&wait=10m")
@@ -198,7 +198,7 @@ func (w *brokenWriter) Write(p []byte) (int, error) {
 	return w.ResponseRecorder.Write(p)
 }
 
-// Ensure that an answer that a panic cuts off is not ended as if it were whole.
+// Ensure that an answer that a panic cuts off does not end as if it were whole.
 func TestHandler_PanicInAnAnswer(t *testing.T) {
 	opts := &consulapi.Options{Logger: slog.New(slog.DiscardHandler)}
 	run(t, opts, func(h *harness) {

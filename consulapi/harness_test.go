@@ -25,8 +25,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// harness is the API of a database in memory, on a mock clock, inside a bubble: settle returns
-// when every goroutine of the test waits, so nothing has to be slept for.
+// harness is the API of a database in memory, on a mock clock, inside a bubble. Settle returns when
+// every goroutine of the test waits, so that no test has to sleep.
 type harness struct {
 	http.Handler
 	t     *testing.T
@@ -59,14 +59,14 @@ func (h *harness) must(err error) {
 // settle returns when every other goroutine waits for something.
 func (h *harness) settle() { synctest.Wait() }
 
-// advance moves the clock, and returns when all that became due has happened.
+// advance moves the clock, and returns when everything that became due has happened.
 func (h *harness) advance(d time.Duration) {
 	synctest.Wait() // what was begun has its deadlines
 	h.clock.Add(d)
 	synctest.Wait()
 }
 
-// reply is what came back.
+// reply is the answer to a request.
 type reply struct {
 	code   int
 	body   string
@@ -85,7 +85,7 @@ func (h *harness) send(target, body string) reply {
 	return h.sendAs(h.t.Context(), target, strings.NewReader(body))
 }
 
-// sendAs sends a request that ends with ctx. A body of a type that net/http does not know is
+// sendAs sends a request that ends with ctx. A body of a type that net/http does not know is sent
 // chunked.
 func (h *harness) sendAs(ctx context.Context, target string, body io.Reader) reply {
 	method, url, _ := strings.Cut(target, " ")
@@ -114,7 +114,7 @@ func (h *harness) waits(replies <-chan reply) {
 	}
 }
 
-// answered returns the reply, which must be there.
+// answered returns the reply, which must have come.
 func (h *harness) answered(replies <-chan reply) reply {
 	h.t.Helper()
 	h.settle()
@@ -160,7 +160,7 @@ func decode[T any](h *harness, r reply) (v T) {
 	return v
 }
 
-// entry returns the key's entry, which must be there.
+// entry returns the key's entry, which must exist.
 func (h *harness) entry(key string) kv {
 	h.t.Helper()
 	entries := decode[[]kv](h, h.send("GET /v1/kv/"+key, ""))
@@ -170,7 +170,7 @@ func (h *harness) entry(key string) kv {
 	return entries[0]
 }
 
-// session makes a session of the library's, without a TTL.
+// session makes a session of the library, without a TTL.
 func (h *harness) session(opts *lockd.SessionOptions) *lockd.Session {
 	h.t.Helper()
 	s, err := h.db.NewSession(opts)

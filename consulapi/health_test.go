@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Ensure that each read of checks answers with those that it names, and an empty list for what is
-// unknown.
+// Ensure that each read of checks answers with the checks that it names, and with an empty list for
+// an unknown name.
 func TestHealth_N18_Checks(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.registerWeb()
@@ -15,7 +15,7 @@ func TestHealth_N18_Checks(t *testing.T) {
 			"node/web1":                     "web1/disk web1/up",
 			"node/LOCAL":                    "local/serfHealth",
 			"node/nobody":                   "",
-			"node/web2?node-meta=rack:7":    "web2/up", // there is but the one
+			"node/web2?node-meta=rack:7":    "web2/up", // the node has only this check
 			"state/any":                     "local/serfHealth web1/disk web1/up web2/up",
 			"state/passing":                 "local/serfHealth web1/up",
 			"state/warning":                 "web1/disk",
@@ -49,7 +49,7 @@ func TestHealth_N18_Checks(t *testing.T) {
 	})
 }
 
-// Ensure that what is checked of the node comes before what is checked of the service.
+// Ensure that the checks of the node come before the checks of the service.
 func TestHealth_N18_NodesChecksFirst(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.want("PUT /v1/catalog/register", `{"Node":"n","Address":"10.0.0.1",
@@ -67,8 +67,8 @@ func TestHealth_N18_NodesChecksFirst(t *testing.T) {
 	})
 }
 
-// Ensure that the instances of a service come with their checks and those of their nodes, all of
-// them or only those where all pass.
+// Ensure that the instances of a service come with their checks and those of their nodes: all
+// instances, or only those whose checks all pass.
 func TestHealth_N18_Service(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.registerWeb()

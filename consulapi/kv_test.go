@@ -14,7 +14,7 @@ import (
 	"github.com/lockd/lockd/consulapi"
 )
 
-// Ensure that an entry has the members of Consul's, in its order, and 64 bits in its numbers.
+// Ensure that an entry has the members of Consul's entry, in its order, and numbers of 64 bits.
 func TestKV_H11H14K1_EntryIsShownAsConsulDoes(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.want("PUT /v1/kv/a%3C%3E?flags=18446744073709551615", "v", 200, "true")
@@ -71,7 +71,7 @@ func TestKV_H16K26K27K28K29K30_Deletes(t *testing.T) {
 	})
 }
 
-// Ensure that a tree is deleted by bytes, and all of it only without a contradiction.
+// Ensure that a tree is deleted by bytes, and all keys only by a request without a contradiction.
 func TestKV_X17K31K32K40_DeleteTree(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		for _, key := range []string{"r", "r/a", "r2", "s"} {
@@ -114,7 +114,7 @@ func TestKV_H9K13K14K15K16K17_Acquire(t *testing.T) {
 	})
 }
 
-// Ensure that a session ID counts in any case, and is stored in lower case.
+// Ensure that a session ID is accepted in any case, and is stored in lower case.
 func TestKV_X20K36_SessionInCapitals(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		id := h.session(nil).ID().String()
@@ -139,7 +139,7 @@ func TestKV_H9K19K20K24K25_SessionsThatAreNone(t *testing.T) {
 	})
 }
 
-// Ensure that a release overwrites value and flags, as Consul's does and the library's does not.
+// Ensure that a release overwrites value and flags, as in Consul but not in the library.
 func TestKV_K21K22K23_ReleaseOverwrites(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		s := h.session(nil).ID().String()
@@ -159,7 +159,7 @@ func TestKV_K21K22K23_ReleaseOverwrites(t *testing.T) {
 	})
 }
 
-// Ensure that a delayed key is refused, even to a session that is none.
+// Ensure that a delayed key is refused, even to an invalid session.
 func TestKV_K18K35_DelayComesFirst(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		s := h.session(&lockd.SessionOptions{LockDelay: 5 * time.Second})
@@ -174,8 +174,8 @@ func TestKV_K18K35_DelayComesFirst(t *testing.T) {
 	})
 }
 
-// Ensure that the fence of a lock is told with its acquire and with a read of its key, and that it
-// rises where a sequencer's LockIndex begins again.
+// Ensure that an acquire and a read of its key tell the fence of a lock, and that the fence rises
+// where a sequencer's LockIndex begins again.
 func TestKV_G8X1_Fence(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		const header = "X-Lockd-Fence"
@@ -222,7 +222,7 @@ func TestKV_G8X1_Fence(t *testing.T) {
 	})
 }
 
-// Ensure that a refused lock tells what is in the way, as a client must know before it waits.
+// Ensure that a refused lock names the obstacle, which a client must know before it waits.
 func TestKV_X25_RefusalTellsWhy(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		holder := h.session(&lockd.SessionOptions{Name: "db1", LockDelay: 5 * time.Second})
@@ -254,7 +254,7 @@ func TestKV_X25_RefusalTellsWhy(t *testing.T) {
 	})
 }
 
-// Ensure that those who wait in the library's queue are not overtaken over HTTP.
+// Ensure that calls that wait in the library's queue are not overtaken over HTTP.
 func TestKV_G9_AcquireRespectsTheQueue(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		s, waiter := h.session(nil), h.session(nil)
@@ -273,8 +273,8 @@ func TestKV_G9_AcquireRespectsTheQueue(t *testing.T) {
 	})
 }
 
-// Ensure that a key which is free, but promised to a call that waits for several, is refused over
-// HTTP but to the session whose lock that call waits for: else each would wait for the other.
+// Ensure that a free key that is promised to a call for several keys is refused over HTTP, except
+// to the session whose lock that call waits for. Otherwise each would wait for the other.
 func TestKV_G9_AcquirePassesACallForSeveral(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		s, waiter, other := h.session(nil), h.session(nil), h.session(nil)
@@ -451,7 +451,7 @@ func TestKV_H15X16_ValueSize(t *testing.T) {
 }
 
 // Ensure that a body that is a little too large is read to its end, so that its client gets to see
-// the answer, and that one much larger is not.
+// the answer, and that a much larger body is not.
 func TestKV_H15_RefusedBodyIsRead(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		const limit = 512 << 10
@@ -496,7 +496,7 @@ func TestKV_H11_List(t *testing.T) {
 	})
 }
 
-// Ensure that a key that is too long is refused as a mistake of the client's.
+// Ensure that a key that is too long is refused as a mistake of the client.
 func TestKV_ErrInvalid(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		long := strings.Repeat("x", lockd.MaxKeySize)

@@ -40,8 +40,8 @@ type shownHolder struct {
 	Held  time.Duration
 }
 
-// Ensure that the endpoint shows who holds a lock since when, who waits for it, in order, and until
-// when it is delayed.
+// Ensure that the endpoint shows the holder of a lock and since when, its waiters, in order, and
+// until when the lock is delayed.
 func TestLockd_L1_Locks(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.want("GET /v1/lockd/locks", "", 200, "[]")
@@ -107,7 +107,7 @@ func TestLockd_L1_Locks(t *testing.T) {
 	})
 }
 
-// Ensure that the backup is that of the database.
+// Ensure that the backup is a backup of the database.
 func TestLockd_L2_Backup(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.put("k", "v")

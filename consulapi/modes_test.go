@@ -11,9 +11,9 @@ import (
 
 var shared = &lockd.LockOptions{Mode: lockd.Shared}
 
-// Ensure that a key that is shared shows no session and no fence, that an acquire is refused as one
-// of a delayed key is, and says by how many it is shared, and that a release by one of them is that
-// of a session which does not hold it.
+// Ensure that a shared key shows no session and no fence, that an acquire is refused like one of a
+// delayed key and tells the number of holders, and that a release by a holder is refused like one
+// by a session that does not hold the lock.
 func TestModes_R10_WhatConsulShows(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		a, b := h.session(&lockd.SessionOptions{Name: "a"}), h.session(nil)
@@ -58,7 +58,7 @@ func TestModes_R10_WhatConsulShows(t *testing.T) {
 }
 
 // Ensure that the parameter takes a share and gives it back, with a fence that proves it, and that
-// the key keeps its value and flags unless others are sent.
+// the key keeps its value and flags unless a request sends others.
 func TestModes_R10_Parameter(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.want("PUT /v1/kv/k?flags=7", "v", 200, "true")
@@ -99,8 +99,8 @@ func TestModes_R10_Parameter(t *testing.T) {
 	})
 }
 
-// Ensure that each mode is refused while a session has the other, its own too, and that what is
-// neither mode is refused.
+// Ensure that each mode is refused while a session has the other mode, even the same session, and
+// that an unknown mode is refused.
 func TestModes_R10_OtherMode(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		id := h.session(&lockd.SessionOptions{Name: "it"}).ID().String()

@@ -44,7 +44,7 @@ func (h *harness) execute(name string) string {
 	return answer.Service + "@" + answer.Datacenter + ": " + strings.Join(found, " ")
 }
 
-// Ensure that a query is what was prepared, is listed, changed and deleted.
+// Ensure that a query is kept as prepared, and can be listed, changed and deleted.
 func TestQuery_Kept(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.want("GET /v1/query", "", 200, "[]")
@@ -72,7 +72,7 @@ func TestQuery_Kept(t *testing.T) {
 	})
 }
 
-// Ensure that what is wrong with a query is said, and nothing is kept of it.
+// Ensure that an invalid query is refused with the reason, and that nothing of it is kept.
 func TestQuery_Refused(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		const failed = "raft apply failed: "
@@ -109,7 +109,7 @@ func TestQuery_Refused(t *testing.T) {
 	})
 }
 
-// Ensure that a query has a name to be found by, or a session to die with, also after a change.
+// Ensure that a query needs a name to be found by, or a session to die with, also after a change.
 func TestQuery_NeedsNameOrSession(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		const unbound = "Invalid prepared query: Must be bound to a session"
@@ -132,7 +132,7 @@ func TestQuery_NeedsNameOrSession(t *testing.T) {
 		h.want("PUT /v1/query/"+id, `{"Name":"q","Service":{"Service":"web"}}`, 200, "")
 		h.want("PUT /v1/query/"+id, `{"Name":"q","Session":"`+s.ID+`","Service":{"Service":"web"}}`,
 			200, "")
-		// What is wrong with the ID is said first.
+		// An error about the ID comes first.
 		h.want("POST /v1/query", `{"ID":"`+id+`"}`, 500,
 			"ID must be empty when creating a new prepared query")
 		h.want("PUT /v1/query/"+uuidOfWeb1, `{}`, 500,
@@ -140,8 +140,8 @@ func TestQuery_NeedsNameOrSession(t *testing.T) {
 	})
 }
 
-// Ensure that a query dies with the session that it is attached to, in the same step, and one
-// without a session does not.
+// Ensure that a query dies with the session that it is attached to, in the same step, and that a
+// query without a session does not.
 func TestQuery_S31_DiesWithItsSession(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		s := h.create("")
@@ -179,7 +179,7 @@ func TestQuery_S31_DiesWithItsSession(t *testing.T) {
 	})
 }
 
-// Ensure that an answer about queries has the headers of a read.
+// Ensure that a read of queries has the headers of a read.
 func TestQuery_B15_Headers(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		id := h.prepare(`{"Name":"q","Service":{"Service":"web"}}`)
@@ -196,7 +196,7 @@ func TestQuery_B15_Headers(t *testing.T) {
 	})
 }
 
-// Ensure that a query has one name in whatever case.
+// Ensure that the name of a query is found in any case.
 func TestQuery_NamesInAnyCase(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		id := h.prepare(`{"Name":"One","Service":{"Service":"web"}}`)

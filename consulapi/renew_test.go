@@ -21,8 +21,8 @@ func withFaults(t *testing.T) (*harness, *lockdtest.DB) {
 	return h, db
 }
 
-// Ensure that a renewal neither waits for the commit of somebody else nor fails with it, and that
-// one which came in time counts from then.
+// Ensure that a renewal neither waits for the commit of another client nor fails with it, and that
+// a renewal in time counts from the time of its call.
 func TestSession_S26_RenewalWaitsForNoCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, db := withFaults(t)
@@ -48,7 +48,7 @@ func TestSession_S26_RenewalWaitsForNoCommit(t *testing.T) {
 	})
 }
 
-// Ensure that a session is not said to have ended before that is durable.
+// Ensure that a session is not reported as ended before its end is durable.
 func TestSession_G3_RenewalAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, db := withFaults(t)
@@ -57,7 +57,7 @@ func TestSession_G3_RenewalAfterTheEnd(t *testing.T) {
 		destroyed := h.blocked("PUT /v1/session/destroy/" + s.ID)
 		renewed := h.blocked("PUT /v1/session/renew/" + s.ID)
 		h.waits(destroyed)
-		h.waits(renewed) // until it is durable that the session has ended
+		h.waits(renewed) // until the end of the session is durable
 		release()
 		h.answered(destroyed)
 		if r := h.answered(renewed); r.code != 404 {

@@ -9,10 +9,10 @@ import (
 	"github.com/lockd/lockd/consulapi"
 )
 
-// The tests below play, step by step, what a client of the API sees: each step is a request, and
-// the next one begins from the state that it left.
+// The tests below play, step by step, what a client of the API sees. Each step is a request on the
+// state that the step before left.
 
-// shows fails the test unless the key's entry is like that, and returns it.
+// shows fails the test unless the key's entry has these values, and returns the entry.
 func (h *harness) shows(key, value, session string, lockIndex, flags uint64) kv {
 	h.t.Helper()
 	e := h.entry(key)
@@ -24,7 +24,7 @@ func (h *harness) shows(key, value, session string, lockIndex, flags uint64) kv 
 	return e
 }
 
-// yes sends a PUT or DELETE that must be done, no one that must be refused.
+// yes sends a PUT or DELETE that must be done, no sends one that must be refused.
 func (h *harness) yes(target, body string) { h.t.Helper(); h.want(target, body, 200, "true") }
 func (h *harness) no(target, body string)  { h.t.Helper(); h.want(target, body, 200, "false") }
 

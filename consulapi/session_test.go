@@ -26,7 +26,7 @@ type sessionInfo struct {
 	CreateIndex, ModifyIndex uint64
 }
 
-// create makes a session of the body, which must succeed, and returns it as it is shown.
+// create makes a session from the body, which must succeed, and returns it as it is shown.
 func (h *harness) create(body string) sessionInfo {
 	h.t.Helper()
 	made := decode[struct{ ID string }](h, h.send("PUT /v1/session/create", body))
@@ -62,7 +62,7 @@ func (h *harness) register() {
 	}))
 }
 
-// Ensure that no body, an empty one and null all mean the defaults.
+// Ensure that a missing body, an empty body and null all mean the defaults.
 func TestSession_S4S2S3_Defaults(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		for _, body := range []string{"", "  ", "{}", "null", `{"LockDelay":null,"TTL":null}`} {
@@ -79,7 +79,7 @@ func TestSession_S4S2S3_Defaults(t *testing.T) {
 	})
 }
 
-// Ensure that the members come in Consul's order, and what is absent as Consul has it.
+// Ensure that the members come in Consul's order, and that absent values look as in Consul.
 func TestSession_S1_JSON(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		r := h.send("PUT /v1/session/create", `{"Name":"<me>","TTL":"0500s"}`)
@@ -95,7 +95,7 @@ func TestSession_S1_JSON(t *testing.T) {
 	})
 }
 
-// Ensure that a session that the library made is shown too.
+// Ensure that a session that the library has made is shown too.
 func TestSession_S1_OfTheLibrary(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.register()
@@ -115,7 +115,7 @@ func TestSession_S1_OfTheLibrary(t *testing.T) {
 	})
 }
 
-// Ensure that a chunked body counts as any other.
+// Ensure that a chunked body counts like any other.
 func TestSession_S5X16_ChunkedBody(t *testing.T) {
 	run(t, &consulapi.Options{MaxValueSize: 100}, func(h *harness) {
 		r := h.sendAs(h.t.Context(), "PUT /v1/session/create", chunked(`{"Name":"chunked"}`))
@@ -147,7 +147,7 @@ func TestSession_S6_Leniency(t *testing.T) {
 	})
 }
 
-// Ensure that the three members for checks resolve as Consul's.
+// Ensure that the three members for checks resolve as in Consul.
 func TestSession_S7S8X31_Checks(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.must(h.db.Update(func(tx *lockd.Txn) error {
@@ -189,7 +189,7 @@ func TestSession_S7S8X31_Checks(t *testing.T) {
 	})
 }
 
-// Ensure that what is wrong is said as Consul says it, and in its order.
+// Ensure that errors have Consul's texts, and come in Consul's order.
 func TestSession_S9S10S11S12S13S14_Refusals(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		const all = `"Behavior":"x","TTL":"15"}`
@@ -272,7 +272,7 @@ func TestSession_S7_ManyChecks(t *testing.T) {
 	})
 }
 
-// Ensure that a Meta which another program wrote is no trap.
+// Ensure that a Meta that another program wrote does no harm.
 func TestSession_S1_ForeignMeta(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		for _, meta := range []string{
@@ -317,8 +317,8 @@ func TestSession_S19_Methods(t *testing.T) {
 	})
 }
 
-// Ensure that a number of a lock-delay is of seconds below 1,000, that a text means what it says,
-// and that what makes no sense is refused.
+// Ensure that a numeric lock-delay below 1,000 counts seconds, that a text means what it says, and
+// that nonsense is refused.
 func TestSession_S21X6_LockDelay(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		for sent, want := range map[string]time.Duration{
@@ -344,7 +344,7 @@ func TestSession_S21X6_LockDelay(t *testing.T) {
 	})
 }
 
-// Ensure that a lock-delay over the limit is capped when it begins, and one of 0 is none.
+// Ensure that a lock-delay above the limit is capped when it begins, and that 0 means no delay.
 func TestSession_S22S32S33_LockDelayIsCapped(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		long, none := h.create(`{"LockDelay":"90s"}`), h.create(`{"LockDelay":0}`)
@@ -389,7 +389,7 @@ func TestSession_S26S27_Grace(t *testing.T) {
 		run(t, &consulapi.Options{GraceTTLs: ttls}, func(h *harness) {
 			s := h.create(`{"TTL":"10s"}`)
 			h.advance(5 * time.Second)
-			h.want("PUT /v1/kv/l?acquire="+s.ID, "", 200, "true") // renews nothing
+			h.want("PUT /v1/kv/l?acquire="+s.ID, "", 200, "true") // does not renew the session
 			h.advance(time.Duration(ttls)*10*time.Second + 5*time.Second - 1)
 			if s := h.info(s.ID); s.TTL != "10s" {
 				t.Errorf("%+v", s)
@@ -454,7 +454,7 @@ func TestSession_S2S37S39_Reads(t *testing.T) {
 	})
 }
 
-// Ensure that sessions can be waited for: one for its end, all for any change.
+// Ensure that clients can wait for sessions: for the end of one, or for any change of all.
 func TestSession_S38S40B8_Blocking(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		s := h.create("")
@@ -482,7 +482,7 @@ func TestSession_S38S40B8_Blocking(t *testing.T) {
 	})
 }
 
-// Ensure that a session of the API outlives the process, as one of Consul's does.
+// Ensure that a session of the API outlives the process, as a session of Consul does.
 func TestSession_S28_Independent(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		id, err := lockd.ParseSessionID(h.create("").ID)
@@ -493,7 +493,7 @@ func TestSession_S28_Independent(t *testing.T) {
 	})
 }
 
-// Ensure that the node of this process comes back when the catalog has lost it.
+// Ensure that the node of this process is put back when the catalog has lost it.
 func TestSession_N14_NodeIsMissing(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		for _, lose := range []func(tx *catalog.Txn) (bool, error){

@@ -58,7 +58,7 @@ func ofState(t testing.TB, state string) string {
 	return archive(t, meta, content, sums(meta, content))
 }
 
-// unzip returns what is in a gzip stream.
+// unzip returns the content of a gzip stream.
 func unzip(text string) (string, error) {
 	z, err := gzip.NewReader(strings.NewReader(text))
 	if err != nil {
@@ -89,8 +89,8 @@ func unpack(t testing.TB, text string) (files []archived) {
 	}
 }
 
-// Ensure that a snapshot is an archive as Consul's commands take it: its files in their order, with
-// their checksums, and a state in the records of Consul's.
+// Ensure that a snapshot is an archive that Consul's commands take: its files in their order, with
+// their checksums, and a state in Consul's records.
 func TestSnapshot_IsConsulsArchive(t *testing.T) {
 	run(t, &consulapi.Options{NodeID: uuidOfWeb1, Datacenter: "x"}, func(h *harness) {
 		h.put("k", "v")
@@ -129,7 +129,7 @@ func TestSnapshot_IsConsulsArchive(t *testing.T) {
 	})
 }
 
-// snapshotOf is what a snapshot has to keep, without indexes.
+// snapshotOf returns what a snapshot has to keep, without indexes.
 func snapshotOf(h *harness) string {
 	state := h.db.Snapshot()
 	var all []any
@@ -153,8 +153,8 @@ func snapshotOf(h *harness) string {
 	return string(text)
 }
 
-// Ensure that all that a snapshot has comes back, without the sessions, that indexes go on above
-// its own (G4), and that the node of this process is there afterwards whatever the snapshot has.
+// Ensure that everything in a snapshot comes back, except sessions, that indexes go on above the
+// snapshot's (G4), and that the node of this process exists afterwards whatever the snapshot has.
 func TestSnapshot_SaveAndRestore(t *testing.T) {
 	var saved, kept string
 	var index uint64
@@ -194,11 +194,11 @@ func TestSnapshot_SaveAndRestore(t *testing.T) {
 			t.Errorf("%+v, saved at %d", e, index)
 		}
 		h.want("PUT /v1/session/renew/"+s, "", 404, "Session id '"+s+"' not found")
-		h.create("") // is bound to the node and its check
+		h.create("") // the session is bound to the node and its check
 	})
 }
 
-// Ensure that a backup as the library writes it is taken too.
+// Ensure that a backup that the library writes is taken too.
 func TestSnapshot_RestoresABackup(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.put("a", "v")
@@ -212,7 +212,7 @@ func TestSnapshot_RestoresABackup(t *testing.T) {
 	})
 }
 
-// Ensure that a snapshot that is damaged, none, or too large changes nothing.
+// Ensure that a snapshot that is damaged, invalid or too large changes nothing.
 func TestSnapshot_Refused(t *testing.T) {
 	run(t, &consulapi.Options{MaxSnapshotSize: 1 << 20}, func(h *harness) {
 		h.put("a", "v")
@@ -247,7 +247,7 @@ func TestSnapshot_Refused(t *testing.T) {
 		for at := range len(saved) {
 			damaged := []byte(saved)
 			damaged[at] ^= 0x10
-			// Some bits mean nothing to gzip, such as those of a time.
+			// Some bits mean nothing to gzip, such as the bits of a time.
 			if got, err := unzip(string(damaged)); err != nil || got != whole {
 				bad[fmt.Sprintf("damaged at %d", at)] = string(damaged)
 			}
@@ -273,8 +273,8 @@ func TestSnapshot_Refused(t *testing.T) {
 	})
 }
 
-// Ensure that a snapshot of Consul's is brought in, whatever of MessagePack it is written in, and
-// that what lockd has no place for is left out.
+// Ensure that a snapshot of Consul is read, in whatever form of MessagePack it is written, and that
+// rows that lockd has no place for are left out.
 func TestReadSnapshot_OfConsul(t *testing.T) {
 	state := "\x81\xa9LastIndex\xcd\x27\x10" + // 10,000
 		"\x03\x82\xa2ID\xa1s\xa9LockDelay\xd3\x00\x00\x00\x03\x7e\x11\xd6\x00" + // a session
@@ -314,8 +314,8 @@ func TestReadSnapshot_OfConsul(t *testing.T) {
 	})
 }
 
-// Ensure that the errors of the reader are told as they are, and that a check of the library's
-// keeps its TTL.
+// Ensure that errors of the reader are returned as they are, and that a check of the library keeps
+// its TTL.
 func TestReadSnapshot(t *testing.T) {
 	errBroken := errors.New("the cable is cut")
 	var saved string
@@ -351,7 +351,7 @@ func TestReadSnapshot(t *testing.T) {
 	})
 }
 
-// Ensure that no state makes ReadSnapshot panic, and that what it takes is a backup.
+// Ensure that no state makes ReadSnapshot panic, and that any state it accepts can be restored.
 func FuzzReadSnapshot(f *testing.F) {
 	f.Add("\x81\xa9LastIndex\x05\x02\x81\xa3Key\xa1k")
 	f.Add("\x80\x00\x82\xa4Node\xa1n\xa7Service\x81\xa7Service\xa1s")

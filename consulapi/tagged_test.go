@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// Ensure that a transaction shows what has no tags with null, as Consul does there and
-// nowhere else.
+// Ensure that a transaction shows missing tags as null, as Consul does there and nowhere else.
 func TestTxnCatalog_T15_NoTags(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		r := h.send("PUT /v1/txn", `[
@@ -27,7 +26,7 @@ func TestTxnCatalog_T15_NoTags(t *testing.T) {
 }
 
 // Ensure that the tagged addresses of nodes and services are kept, however they come, and that
-// nobody sees where.
+// clients do not see where.
 func TestCatalog_T15_TaggedAddresses(t *testing.T) {
 	const (
 		ofNode    = `"TaggedAddresses":{"lan":"10.0.0.1","wan":"1.2.3.4"}`

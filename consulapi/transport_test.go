@@ -26,7 +26,7 @@ func (h *harness) client(opts *consulapi.Options) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// do sends a request to an address that is none, and returns the response.
+// do sends a request to an address that does not exist, and returns the response.
 func (h *harness) do(
 	ctx context.Context, client *http.Client, target string, body io.Reader,
 ) (*http.Response, error) {
@@ -89,8 +89,8 @@ type closing struct {
 
 func (b *closing) Close() error { b.closed = true; return nil }
 
-// Ensure that a request that somebody has put together by hand is refused if it names nothing, with
-// its body closed, and answered if all that it lacks may be lacking.
+// Ensure that a hand-made request without a URL is refused, with its body closed, and that a
+// request is answered if it lacks only what may be missing.
 func TestTransport_BareRequest(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		transport, err := consulapi.Transport(h.db, nil)
@@ -148,7 +148,7 @@ func TestTransport_BlockingQueryEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// slowBody is a body that does not come to its end until it is closed.
+// slowBody is a body that does not end until it is closed.
 type slowBody struct{ closed chan struct{} }
 
 func (b slowBody) Read([]byte) (int, error) {
@@ -161,8 +161,8 @@ func (b slowBody) Close() error {
 	return nil
 }
 
-// Ensure that a request whose body does not come ends with its context, and that its body is
-// closed then.
+// Ensure that a request whose body does not come ends with its context, and that its body is closed
+// then.
 func TestTransport_SlowBody(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		ctx, cancel := context.WithTimeout(h.t.Context(), time.Second)
@@ -178,7 +178,7 @@ func TestTransport_SlowBody(t *testing.T) {
 	})
 }
 
-// Ensure that a body is closed that nobody reads.
+// Ensure that a body is closed if the handler does not read it.
 func TestTransport_ClosesTheBody(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		body := slowBody{make(chan struct{})}
@@ -246,7 +246,7 @@ func TestTransport_Panic(t *testing.T) {
 	})
 }
 
-// bodyOf is a body that is empty, and does something when that is found out.
+// bodyOf is an empty body that does something when it is read.
 type bodyOf func()
 
 func (b bodyOf) Read([]byte) (int, error) {
@@ -254,11 +254,11 @@ func (b bodyOf) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// Ensure that a write that waits ends with its context, and is done nevertheless.
+// Ensure that a waiting write ends with its context, and is done nevertheless.
 func TestTransport_WriteEndsWithItsContext(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		client := h.client(nil)
-		h.must(h.db.Update(func(*lockd.Txn) error { // no other write gets further than to wait
+		h.must(h.db.Update(func(*lockd.Txn) error { // every other write waits
 			ctx, cancel := context.WithCancel(h.t.Context())
 			_, err := h.do(ctx, client, "PUT /v1/kv/a", bodyOf(cancel))
 			if !errors.Is(err, context.Canceled) {
@@ -271,7 +271,7 @@ func TestTransport_WriteEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// Ensure that nothing is done for a request whose context has ended before, but to close its body.
+// Ensure that a request whose context has already ended does nothing but close its body.
 func TestTransport_EndedContext(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		transport, err := consulapi.Transport(h.db, nil)
@@ -330,7 +330,7 @@ func TestTransport_LeavesTheRequest(t *testing.T) {
 	})
 }
 
-// Ensure that a request whose body ends everything is an error, as with a server that is gone.
+// Ensure that a body that ends the handler makes its request fail, as if the server were gone.
 func TestTransport_BodyEndsTheConnection(t *testing.T) {
 	opts := &consulapi.Options{Logger: slog.New(slog.DiscardHandler)}
 	run(t, opts, func(h *harness) {
@@ -352,7 +352,7 @@ func TestTransport_BodyEndsTheConnection(t *testing.T) {
 	})
 }
 
-// Ensure that a write is seen by the next read, through whatever door.
+// Ensure that the next read sees a write, through the transport or the handler.
 func TestTransport_G3_ReadsWhatWasWritten(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		client := h.client(nil)
@@ -365,8 +365,8 @@ func TestTransport_G3_ReadsWhatWasWritten(t *testing.T) {
 	})
 }
 
-// BenchmarkTransport does reads and pairs; a pair, a lock taken and released, is two writes. A
-// write whose context may end costs a goroutine.
+// BenchmarkTransport does reads and pairs. A pair, a lock taken and released, is two writes. A
+// write with a context that may end costs a goroutine.
 func BenchmarkTransport(b *testing.B) {
 	db, err := lockd.New(nil)
 	if err != nil {

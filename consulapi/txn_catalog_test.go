@@ -101,7 +101,7 @@ func TestTxnCatalog_T13_Verbs(t *testing.T) {
 	})
 }
 
-// Ensure that what is wrong with an operation in itself is told alone, in Consul's words.
+// Ensure that errors of the operations themselves are reported alone, in Consul's words.
 func TestTxnCatalog_T9N1_RefusedFirst(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		var ops, errs []string
@@ -124,8 +124,8 @@ func TestTxnCatalog_T9N1_RefusedFirst(t *testing.T) {
 	})
 }
 
-// Ensure that a node is got by the ID that is sent, also under another name, and one that the
-// transaction has made as well.
+// Ensure that a get finds a node by the ID that is sent, also under another name, and also a node
+// that the same transaction has made.
 func TestTxnCatalog_T13_NodeByID(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.want("PUT /v1/catalog/register",
@@ -146,17 +146,17 @@ func TestTxnCatalog_T13_NodeByID(t *testing.T) {
 			`{"Node":{"Verb":"delete","Node":{"Node":"n"}}}`, get("n", uuidOfWeb1)},
 			`0: node "n" doesn't exist`, `1: node "" doesn't exist`,
 			`3: node "n" doesn't exist`)
-		h.put("k", "v") // so that nobody has looked at the newest state
+		h.put("k", "v") // the newest state has not been read yet
 		if r := h.send("PUT /v1/txn", "["+get("n", nobodysID)+"]"); r.code != 409 {
 			t.Errorf("%d %s", r.code, r.body)
 		}
 	})
 }
 
-// nobodysID is the ID of no node.
+// nobodysID is an ID that no node has.
 const nobodysID = "40e4a748-2192-161a-0510-000000000000"
 
-// Ensure that a verb of the catalog other than get counts as one that writes, known or not.
+// Ensure that any verb of the catalog except get counts as a write, known or not.
 func TestTxnCatalog_T11_UnknownVerbs(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		for _, op := range []string{
@@ -171,7 +171,7 @@ func TestTxnCatalog_T11_UnknownVerbs(t *testing.T) {
 	})
 }
 
-// Ensure that the first member of an operation counts and the others are not even looked at.
+// Ensure that the first member of an operation counts, and the others are not even looked at.
 func TestTxnCatalog_T1_FirstMemberCounts(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		made := h.txn(`{"Check":{"Verb":"x"},"Node":{"Verb":"x"},` +
@@ -182,8 +182,8 @@ func TestTxnCatalog_T1_FirstMemberCounts(t *testing.T) {
 	})
 }
 
-// Ensure that a check that becomes critical in a transaction ends its sessions there, so that what
-// follows in it finds their locks free, but for the delay.
+// Ensure that a check that becomes critical in a transaction ends its sessions there, so that later
+// operations find their locks free, except for the delay.
 func TestTxnCatalog_T13X9S31_CriticalCheck(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.register()

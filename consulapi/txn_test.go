@@ -40,8 +40,8 @@ func op(verb, key, more string) string {
 	return fmt.Sprintf(`{"KV":{"Verb":%q,"Key":%q%s}}`, verb, key, more)
 }
 
-// refuses sends a transaction that must fail with just these errors, as "index: text", and change
-// nothing.
+// refuses sends a transaction that must fail with exactly these errors, each as "index: text", and
+// change nothing.
 func (h *harness) refuses(ops []string, errs ...string) {
 	h.t.Helper()
 	before := h.db.Snapshot().Index()
@@ -217,7 +217,7 @@ func TestTxn_T5_Failures(t *testing.T) {
 	})
 }
 
-// Ensure that all failures are told, those that follow from others too, and that nothing is done.
+// Ensure that all failures are told, even those that follow from others, and that nothing is done.
 func TestTxn_T8_AllFailures(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.refuses([]string{op("set", "a", ""), op("check-index", "b", ""), op("get", "c", ""),
@@ -228,7 +228,7 @@ func TestTxn_T8_AllFailures(t *testing.T) {
 	})
 }
 
-// Ensure that what is wrong in itself is told alone, before anything is tried.
+// Ensure that errors of the operations themselves are reported alone, before anything is tried.
 func TestTxn_T9_EmptyKeysFirst(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.refuses([]string{op("get", "none", ""), op("set", "", ""), op("delete-tree", "", ""),
@@ -236,7 +236,7 @@ func TestTxn_T9_EmptyKeysFirst(t *testing.T) {
 	})
 }
 
-// Ensure that a lock-delay counts inside a transaction, that of the very transaction too.
+// Ensure that a lock-delay counts inside a transaction.
 func TestTxn_S33X9_LockDelay(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		s, next := h.session(nil), h.create("").ID
@@ -285,7 +285,7 @@ func TestTxn_T11T12B16_ReadOnly(t *testing.T) {
 	})
 }
 
-// Ensure that nobody sees a part of a transaction, and waiters see it at one index.
+// Ensure that no reader sees a part of a transaction, and that waiters see it at one index.
 func TestTxn_I12_OneIndex(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		replies := h.blocked("GET /v1/kv/p/?recurse&index=1")
@@ -298,8 +298,8 @@ func TestTxn_I12_OneIndex(t *testing.T) {
 	})
 }
 
-// Ensure that a transaction is refused when the database takes no writes any more, unless it only
-// reads: then it is answered as any read is.
+// Ensure that a transaction is refused when the database takes no writes any more. One that only
+// reads is answered like any read.
 func TestTxn_ErrClosed(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.put("a", "v")

@@ -10,7 +10,7 @@ import (
 )
 
 // Ensure that a rehearsal takes batches as a file does: they are not published before they are
-// written, one can fail, and the index of the last that did not is known.
+// written, a batch can fail, and the index of the last batch that did not fail is known.
 func TestRehearse(t *testing.T) {
 	errBefore, errAfter := errors.New("before"), errors.New("after")
 	var before, after error

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// Ensure that every group measures what its targets ask for, as far as that is possible here. What
-// the figures are is of no interest: too little is measured.
+// Ensure that every group measures what its targets ask for, as far as that is possible here. The
+// figures do not matter: the runs are too short.
 func TestGroups_MeasureTheirTargets(t *testing.T) {
 	for _, g := range groups {
 		t.Run(strings.Join(g.targets, ","), func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestGroups_MeasureTheirTargets(t *testing.T) {
 	}
 }
 
-// Ensure that the targets are all there, once each.
+// Ensure that each target is there, exactly once.
 func TestGroups_HaveEveryTarget(t *testing.T) {
 	var got, want []string
 	for _, g := range groups {

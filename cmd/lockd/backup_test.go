@@ -13,8 +13,8 @@ import (
 	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
-// Ensure that a backup is written over nothing but a backup or an empty file, so that no database
-// is lost that somebody may have open, and that nothing has changed when it is refused.
+// Ensure that a backup replaces nothing but a backup or an empty file, so that it destroys no
+// database that a process may have open, and that a refusal changes nothing.
 func TestBackup_RefusesToReplace(t *testing.T) {
 	path, folder := fileWith(t, "value"), t.TempDir()
 	in := func(name string) string { return filepath.Join(folder, name) }
@@ -64,7 +64,7 @@ func contents(t *testing.T, paths []string) (all []string) {
 	return all
 }
 
-// Ensure that the database of a server cannot be replaced by a backup of another one, and that what
+// Ensure that a backup of another database cannot replace the database of a server, and that what
 // is written to it afterwards is there when it is served again.
 func TestBackup_ServedFile(t *testing.T) {
 	t.Parallel()
@@ -80,8 +80,8 @@ func TestBackup_ServedFile(t *testing.T) {
 	s.end()
 }
 
-// Ensure that the backup of a file that is served comes from its server, by a port and by a socket,
-// with a token and without, and that it is the one that the closed file gives.
+// Ensure that the backup of a served file comes from its server, by a port and by a socket, with a
+// token and without, and equals the backup of the closed file.
 func TestBackup_OfAServedFile(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -119,8 +119,8 @@ func TestBackup_OfAServedFile(t *testing.T) {
 	}
 }
 
-// Ensure that the backup of one file is never taken for that of another: not from a server that has
-// another file open, though it is a copy, nor from one in memory, nor from one that is not lockd.
+// Ensure that the backup of one file is never taken for the backup of another: not from a server of
+// another file, even a copy, nor from a server in memory, nor from a server that is not lockd.
 func TestBackup_OfAServedFile_OnlyOfThatFile(t *testing.T) {
 	t.Parallel()
 	path, to := fileWith(t, "value"), filepath.Join(t.TempDir(), "backup")
@@ -151,7 +151,7 @@ func TestBackup_OfAServedFile_OnlyOfThatFile(t *testing.T) {
 	command(t, "", "backup", "--http-addr", nowhere, path, to).wants(t, 0, "")
 }
 
-// Ensure that the ID of a file follows the file, and that no other one has it.
+// Ensure that the ID of a file follows the file, and that no other file has it.
 func TestFileID(t *testing.T) {
 	path, link := fileWith(t, "a"), filepath.Join(t.TempDir(), "link")
 	id := func(path string) string {
@@ -174,7 +174,7 @@ func TestFileID(t *testing.T) {
 	}
 }
 
-// Ensure that a file that is in use says who has it open, and what a person can do.
+// Ensure that the error about a file in use names the process that has it open, and what to do.
 func TestOnFile_InUse(t *testing.T) {
 	path := fileWith(t, "v")
 	db := open(t, path)
@@ -197,8 +197,8 @@ func TestOnFile_InUse(t *testing.T) {
 	}
 }
 
-// Ensure that a file that is empty is replaced, as mktemp makes one, and that of a symbolic link it
-// is the file that the link leads to.
+// Ensure that a backup replaces an empty file, such as mktemp makes, and that it replaces the file
+// that a symbolic link leads to, not the link.
 func TestBackup_Replaces(t *testing.T) {
 	path, folder := fileWith(t, "value"), t.TempDir()
 	target, link := filepath.Join(folder, "target"), filepath.Join(folder, "link")
@@ -217,7 +217,7 @@ func TestBackup_Replaces(t *testing.T) {
 	}
 }
 
-// Ensure that what goes wrong at writing a backup is told with the path that was asked for.
+// Ensure that an error while a backup is written names the path that was asked for.
 func TestBackup_NamesPath(t *testing.T) {
 	to := filepath.Join(t.TempDir(), "absent", "backup")
 	r := command(t, "", "backup", fileWith(t, "value"), to)

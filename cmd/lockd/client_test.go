@@ -12,11 +12,11 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// nowhere is an address at which nobody serves.
+// nowhere is an address without a server.
 const nowhere = "127.0.0.1:1"
 
-// Ensure that every command that uses a server says, when there is none, which address it tried and
-// what to do, whether a flag or the environment has named it.
+// Ensure that without a server every command that uses one says which address it tried and what to
+// do, whether a flag or the environment has named the address.
 func TestClient_NoServer(t *testing.T) {
 	arguments := map[string][]string{
 		"lock":            {"k", "true"},
@@ -62,7 +62,7 @@ func TestClient_NoServer(t *testing.T) {
 	}
 }
 
-// Ensure that an address that is none is refused, without a password that it may have.
+// Ensure that an invalid address is refused, and that the error omits a password in it.
 func TestClient_Address(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{
@@ -77,7 +77,7 @@ func TestClient_Address(t *testing.T) {
 	}
 }
 
-// Ensure that every request goes to the address that is named, and below its path.
+// Ensure that every request goes to the named address, and below its path.
 func TestClient_AddressWithPath(t *testing.T) {
 	t.Parallel()
 	db, s := testServer(t)
@@ -106,7 +106,7 @@ func TestClient_AddressWithPath(t *testing.T) {
 	}
 }
 
-// Ensure that an environment variable that is empty is as good as none, and that the help names it.
+// Ensure that an empty environment variable counts as unset, and that the help names the variable.
 func TestClient_EmptyEnvironment(t *testing.T) {
 	s := served(t, "--memory")
 	t.Setenv("CONSUL_HTTP_ADDR", s.url)
@@ -126,8 +126,8 @@ func TestClient_EmptyEnvironment(t *testing.T) {
 	command(t, "", "kv", "put", "--http-addr", s.url, "k", "v").wants(t, 0, "")
 }
 
-// Ensure that a variable that is to say true or false and says neither is refused as a wrong
-// command line is, unless the command line says it.
+// Ensure that a boolean variable that is neither true nor false is refused as a wrong command line,
+// unless the command line sets the value.
 func TestClient_WrongEnvironment(t *testing.T) {
 	_, s := testServer(t)
 	t.Setenv("CONSUL_HTTP_ADDR", strings.TrimPrefix(s.URL, "http://"))
@@ -142,8 +142,8 @@ func TestClient_WrongEnvironment(t *testing.T) {
 	command(t, "", "kv", "put", "k", "v").wants(t, exitFailed, "https")
 }
 
-// Ensure that a token on the command line, or its file, wins over those of the environment, and
-// that two of one rank are refused.
+// Ensure that a token on the command line, or its file, wins over a token in the environment, and
+// that two tokens of one rank are refused.
 func TestClient_Token(t *testing.T) {
 	tokens := make(chan string, 1)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -202,7 +202,7 @@ func TestClient_Token(t *testing.T) {
 func clients(path []string, cmd *cli.Command) (names []string) {
 	for _, sub := range cmd.Commands {
 		name := append(slices.Clone(path), sub.Name)
-		// A backup is of a file, and by a server only if that has it open.
+		// The backup command reads a file, and uses a server only if that has the file open.
 		if sub.Name != "backup" && slices.ContainsFunc(sub.Flags, func(f cli.Flag) bool {
 			return slices.Contains(f.Names(), "http-addr")
 		}) {

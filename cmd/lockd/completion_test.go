@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Ensure that there is a script for each shell, and that a shell that there is none for is refused.
+// Ensure that there is a script for each supported shell, and that any other shell is refused.
 func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "pwsh"} {
 		r := command(t, "", "completion", shell)
@@ -25,7 +25,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// Ensure that bash completes commands and options, and that it evaluates nothing of the line.
+// Ensure that bash completes commands and options, and evaluates nothing on the line.
 func TestCompletion_Bash(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {

@@ -45,7 +45,7 @@ func shellWords(t *testing.T, line string) []string {
 	return words
 }
 
-// curl does what a command line says, and returns the status and the body.
+// curl runs a curl command line, and returns the status and the body.
 func (s *serving) curl(line string) (int, string) {
 	s.t.Helper()
 	words := shellWords(s.t, line)
@@ -78,8 +78,7 @@ func (s *serving) curl(line string) (int, string) {
 	return send(s.t, http.DefaultClient, r)
 }
 
-// fields does what a command line says, which has to be answered with status 200 and an array of
-// objects.
+// fields runs a command line, which must be answered with status 200 and an array of objects.
 func (s *serving) fields(line string) []map[string]any {
 	s.t.Helper()
 	status, body := s.curl(line)
@@ -114,8 +113,8 @@ func (s *serving) session(line string) string {
 	return made["ID"]
 }
 
-// has fails the test unless the object has all those fields, written like that; nil stands for one
-// that is not there.
+// has fails the test unless the object has all those fields with those texts. Nil stands for a
+// missing field.
 func has(t *testing.T, got map[string]any, want map[string]any) {
 	t.Helper()
 	for name, value := range want {
@@ -132,8 +131,8 @@ func has(t *testing.T, got map[string]any, want map[string]any) {
 	}
 }
 
-// The command lines of the guides to leader election: the newer one, and an older edition that
-// names the session and the key otherwise.
+// The command lines of the guides to leader election: the newer guide, and an older edition with
+// other names for the session and the key.
 func TestCurl_LeaderElection(t *testing.T) {
 	t.Parallel()
 	for _, guide := range []struct{ create, name, get string }{
@@ -167,7 +166,7 @@ func TestCurl_LeaderElection(t *testing.T) {
 			if len(info) != 1 {
 				t.Fatalf("got %v", info)
 			}
-			// What the guide calls Checks is NodeChecks since.
+			// The guide's Checks are called NodeChecks now.
 			has(t, info[0], map[string]any{
 				"LockDelay": 15_000_000_000, "NodeChecks": []string{"serfHealth"},
 				"Node": "consul-primary", "Name": guide.name, "ID": id, "Checks": nil,
@@ -230,7 +229,7 @@ func TestCurl_Semaphore(t *testing.T) {
 	body = `{"Limit": 2, "Holders": ["` + session + `", "` + other + `"]}`
 	update := `curl -X PUT -d '` + body + `' '` + lock + `?cas=` + index + `'`
 	s.says("true", update)
-	s.says("false", update) // somebody was quicker
+	s.says("false", update) // another client was quicker
 	for _, e := range s.fields(read) {
 		if e["Key"] == "db/semaphore/.lock" {
 			has(t, e, map[string]any{

@@ -35,7 +35,7 @@ func open(t *testing.T, path string) *lockd.DB {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = db.Close() }) // most tests close it, and see to the error
+	t.Cleanup(func() { _ = db.Close() }) // most tests close it, and check the error
 	return db
 }
 
@@ -89,8 +89,8 @@ func names(t *testing.T, folder string) []string {
 	return names
 }
 
-// Ensure that each command on a file tells by its exit code what is the matter with the file, and
-// leaves it as it is.
+// Ensure that each command on a file tells by its exit code what is wrong with the file, and leaves
+// the file as it is.
 func TestOnFile_Refused(t *testing.T) {
 	for _, name := range []string{"verify", "backup", "compact"} {
 		t.Run(name, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestOnFile_Refused(t *testing.T) {
 	}
 }
 
-// Ensure that a file that cannot be written to is refused with the reason, and with what to do.
+// Ensure that a file that cannot be written to is refused, with the reason and what to do.
 func TestOnFile_ReadOnly(t *testing.T) {
 	for _, cause := range []error{syscall.EACCES, syscall.EPERM, syscall.EROFS} {
 		err := advisedReading(&lockd.Error{Op: "verify", Err: fmt.Errorf("lockd.db: %w", cause)})
@@ -167,7 +167,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// Ensure that a backup comes back by restore, by standard output and input and by files.
+// Ensure that restore reads a backup back, through standard output and input and through files.
 func TestBackup_Restore(t *testing.T) {
 	path := fileWith(t, "value")
 	folder := filepath.Dir(path)
@@ -205,7 +205,7 @@ func TestBackup_Restore(t *testing.T) {
 	}
 }
 
-// Ensure that a file can be made of a snapshot, as a server gives it.
+// Ensure that restore makes a file from a server's snapshot.
 func TestRestore_Snapshot(t *testing.T) {
 	db, server := testServer(t)
 	if _, err := db.Put("k", []byte("v"), nil); err != nil {
@@ -268,7 +268,7 @@ func TestRestore_MinIndex(t *testing.T) {
 	}
 }
 
-// Ensure that a backup that cannot be written whole leaves the one that was there.
+// Ensure that a backup that cannot be written whole leaves the earlier backup.
 func TestBackup_Fails(t *testing.T) {
 	path := damaged(t)
 	to := filepath.Join(filepath.Dir(path), "backup")

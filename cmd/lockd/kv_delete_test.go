@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-// Ensure that every key is deleted only by a command line that says so: an empty prefix comes of a
+// Ensure that only an explicit command line deletes every key: an empty prefix may come from a
 // variable that is not set.
 func TestKV_Delete_EveryKeyOnlyWithAll(t *testing.T) {
 	t.Parallel()

@@ -62,7 +62,7 @@ func TestKV_PutGet(t *testing.T) {
 	s.at("", "kv", "get", "absent").wants(t, exitNotFound, `not found: key "absent"`)
 }
 
-// Ensure that a write with an index is done only if the key has it, and that the exit code says.
+// Ensure that a write with an index is done only if the key has it, and that the exit code tells.
 func TestKV_CAS(t *testing.T) {
 	t.Parallel()
 	s := served(t, "--memory")
@@ -159,8 +159,8 @@ func TestKV_ExportImport(t *testing.T) {
 	}
 }
 
-// Ensure that there is no export with a key that is not UTF-8, which would come back as another,
-// and that keys that have the character which stands for such bytes are exported like any other.
+// Ensure that an export refuses a key that is not UTF-8, which would come back as another key, and
+// that keys with the character that stands for such bytes are exported like any other.
 func TestKV_Export_NotUTF8(t *testing.T) {
 	t.Parallel()
 	s := served(t, "--memory")
@@ -183,7 +183,7 @@ func TestKV_Export_NotUTF8(t *testing.T) {
 	}
 }
 
-// Ensure that an export that is damaged is refused before anything of it is written.
+// Ensure that a damaged export is refused before anything of it is written.
 func TestKV_Import_Refused(t *testing.T) {
 	t.Parallel()
 	s := served(t, "--memory")
@@ -212,7 +212,7 @@ func TestKV_Import_Refused(t *testing.T) {
 	}
 }
 
-// Ensure that sessions and locks are listed, told about and ended.
+// Ensure that sessions and locks can be listed, shown and ended.
 func TestSession(t *testing.T) {
 	t.Parallel()
 	s := served(t, "--memory", "--node", "n1")

@@ -18,7 +18,7 @@ func lockingWithInput(t *testing.T, address, device, script string) *process {
 		program, "lock", "--http-addr", address, "k", "--", "sh", "-c", script)
 }
 
-// Ensure that the command reads from a device that is no terminal.
+// Ensure that the command can read from a device that is not a terminal.
 func TestLock_DeviceAsInput(t *testing.T) {
 	t.Parallel()
 	_, s := testServer(t)

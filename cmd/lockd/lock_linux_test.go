@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// Ensure that the command does not outlive who renews its session.
+// Ensure that the command does not outlive the process that renews its session.
 func TestLock_Killed(t *testing.T) {
 	t.Parallel()
 	_, s := testServer(t)
@@ -22,7 +22,7 @@ func TestLock_Killed(t *testing.T) {
 	p.rest() // ends when the command does
 }
 
-// Ensure that the command has no terminal as its input, which it could not read from.
+// Ensure that the command does not get a terminal as its input, because it could not read from it.
 func TestLock_TerminalAsInput(t *testing.T) {
 	t.Parallel()
 	const lock, number = 0x40045431, 0x80045430 // TIOCSPTLCK and TIOCGPTN of ioctl(2)

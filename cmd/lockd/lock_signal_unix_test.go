@@ -15,8 +15,8 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// Ensure that a signal that is ignored when the process begins, as nohup has a hangup, stays so:
-// while the lock is waited for, and for the command.
+// Ensure that a signal that the process ignores from its start, such as a hangup under nohup, stays
+// ignored: while the process waits for the lock, and in the command.
 func TestLock_SignalIgnored(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -47,7 +47,7 @@ func TestLock_SignalIgnored(t *testing.T) {
 				t.Fatal(got)
 			}
 			p.signal(test.signal)
-			p.signal(syscall.SIGUSR1) // which is passed on after it
+			p.signal(syscall.SIGUSR1) // it is passed on after the hangup
 			if got := p.rest(); got != "told\n" {
 				t.Errorf("output %q", got)
 			}
@@ -56,8 +56,8 @@ func TestLock_SignalIgnored(t *testing.T) {
 	}
 }
 
-// Ensure that a second signal ends the process when the server does not answer while a lock that
-// was waited for is given up, or one that was held is given back.
+// Ensure that a second signal ends the process when the server does not answer, while the process
+// gives up a wait for a lock, or gives a lock back.
 func TestLock_SecondSignal(t *testing.T) {
 	t.Parallel()
 	t.Run("Waiting", func(t *testing.T) {
@@ -92,8 +92,8 @@ func TestLock_SecondSignal(t *testing.T) {
 	})
 }
 
-// hanging serves what next does, but leaves requests for a path without an answer, and tells of
-// each.
+// hanging serves what next does, except that it leaves requests for a path without an answer, and
+// reports each of them.
 func hanging(t *testing.T, next http.Handler, path string) (address string, asked chan string) {
 	t.Helper()
 	asked = make(chan string, 8)
@@ -102,7 +102,7 @@ func hanging(t *testing.T, next http.Handler, path string) (address string, aske
 			next.ServeHTTP(w, r)
 			return
 		}
-		_, _ = io.Copy(io.Discard, r.Body) // without which the end of the client is not seen
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise the end of the client is not seen
 		asked <- r.URL.Path
 		<-r.Context().Done()
 	}))

@@ -29,7 +29,7 @@ type process struct {
 	complaints bytes.Buffer
 }
 
-// longest is how long a test waits for what a process has to write, or for its end.
+// longest is how long a test waits for the output of a process, or for its end.
 const longest = time.Minute
 
 // start starts a command line, with the environment that is given besides this process's.
@@ -104,8 +104,8 @@ func (p *process) rest() string {
 	return string(rest)
 }
 
-// ends waits for the process, and fails the test unless it has the exit code, or is ended by the
-// signal, and complains with the text.
+// ends waits for the process, and fails the test unless the process has the exit code, or is ended
+// by the signal, and its complaints contain the text.
 func (p *process) ends(code int, text string) {
 	p.t.Helper()
 	if err := p.Wait(); p.ProcessState == nil {
@@ -166,7 +166,7 @@ func TestLock(t *testing.T) {
 	nothingLeft(t, db)
 }
 
-// Ensure that a command runs under the lock of a lockd serve, as a user has it.
+// Ensure that a command runs under the lock of a lockd serve, as users run it.
 func TestLock_Serve(t *testing.T) {
 	t.Parallel()
 	s := served(t, "--memory")
@@ -194,8 +194,8 @@ func TestLock_Serve(t *testing.T) {
 	s.end()
 }
 
-// Ensure that the exit code is the command's, and says which signal ended it, and that those of
-// lockd itself are others.
+// Ensure that the exit code is the command's or says which signal ended it, and that lockd's own
+// exit codes differ.
 func TestLock_ExitCodes(t *testing.T) {
 	t.Parallel()
 	db, s := testServer(t)
@@ -253,7 +253,7 @@ func TestLock_ExitCodes(t *testing.T) {
 	r.wants(t, exitLockFailed, "refused")
 }
 
-// heldByOther takes the lock of key k, with a session that no process of the command has.
+// heldByOther takes the lock of key k with a session of its own.
 func heldByOther(t *testing.T, db *lockd.DB) *lockd.Lock {
 	t.Helper()
 	session, err := db.NewSession(nil)
@@ -267,8 +267,8 @@ func heldByOther(t *testing.T, db *lockd.DB) *lockd.Lock {
 	return lock
 }
 
-// Ensure that a lock that somebody else holds is waited for no longer than asked, and that nothing
-// is left behind.
+// Ensure that the wait for a lock that another session holds is no longer than asked, and that it
+// leaves nothing behind.
 func TestLock_NotAcquired(t *testing.T) {
 	t.Parallel()
 	db, s := testServer(t)
@@ -295,7 +295,7 @@ func TestLock_NotAcquired(t *testing.T) {
 }
 
 // Ensure that commands run side by side under a shared lock, each with a sequencer that proves its
-// share, while an exclusive lock is not to be had; and that each share is given back.
+// share, while no caller gets the exclusive lock, and that each share is given back.
 func TestLock_Shared(t *testing.T) {
 	t.Parallel()
 	db, s := testServer(t)
@@ -345,7 +345,7 @@ func TestLock_SignalWhileWaiting(t *testing.T) {
 	}
 	index := db.Snapshot().IndexOf(lockd.SessionsScope())
 	p := locking(t, s.URL, nil, "echo it runs")
-	_, _, err = db.Wait(t.Context(), lockd.SessionsScope(), index, 0) // its session is there
+	_, _, err = db.Wait(t.Context(), lockd.SessionsScope(), index, 0) // its session exists
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -387,7 +387,7 @@ func TestLock_Signals(t *testing.T) {
 	nothingLeft(t, db)
 }
 
-// Ensure that what the command leaves running is ended before the lock is given back.
+// Ensure that processes that the command leaves running are ended before the lock is given back.
 func TestLock_Remnants(t *testing.T) {
 	t.Parallel()
 	db, s := testServer(t)
@@ -404,8 +404,8 @@ func TestLock_Remnants(t *testing.T) {
 	nothingLeft(t, db)
 }
 
-// Ensure that what the command leaves running is made to end at once when the lock is lost: another
-// session may have it.
+// Ensure that processes that the command leaves running are ended at once when the lock is lost:
+// another session may have it.
 func TestLock_Remnants_Lost(t *testing.T) {
 	t.Parallel()
 	db, s := testServer(t)
@@ -419,7 +419,7 @@ func TestLock_Remnants_Lost(t *testing.T) {
 	if err := p.in.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := p.line(); got != "told" { // the command has ended, and what it left goes on
+	if got := p.line(); got != "told" { // the command has ended, and its remnant goes on
 		t.Fatal(got)
 	}
 	told := time.Now()
@@ -433,7 +433,7 @@ func TestLock_Remnants_Lost(t *testing.T) {
 	p.ends(5, "")
 }
 
-// Ensure that the command is told to end when its lock is lost, and made to if it does not, and
+// Ensure that the command is told to end when its lock is lost, and is killed if it does not, and
 // that the exit code says so.
 func TestLock_Lost(t *testing.T) {
 	t.Parallel()
@@ -441,15 +441,15 @@ func TestLock_Lost(t *testing.T) {
 		name, trap, said, why string
 		take                  func(db *lockd.DB) error
 	}{
-		// There is a lock-delay, so there is time to say goodbye.
+		// The lock-delay leaves time to say goodbye.
 		{"SessionEnded", "echo bye; exit 0", "bye\n", "was destroyed", func(db *lockd.DB) error {
 			return db.EndSession(sessionsOf(db)[0].ID)
 		}},
-		// And no longer than a sixth of the TTL.
+		// But no more than a sixth of the TTL.
 		{"SessionEnded_Deaf", "", "", "was destroyed", func(db *lockd.DB) error {
 			return db.EndSession(sessionsOf(db)[0].ID)
 		}},
-		// Somebody else may have it already.
+		// Another session may have it already.
 		{"KeyDeleted", "", "", `: key "k" was deleted`, func(db *lockd.DB) error {
 			_, err := db.Delete("k")
 			return err
@@ -478,7 +478,7 @@ func TestLock_Lost(t *testing.T) {
 	}
 }
 
-// Ensure that no process of the command is left when the session can end, if it cannot be renewed.
+// Ensure that a command whose session cannot be renewed leaves no process when the session can end.
 func TestLock_ServerGone(t *testing.T) {
 	t.Parallel()
 	db, s := testServer(t)
@@ -488,7 +488,7 @@ func TestLock_ServerGone(t *testing.T) {
 	}
 	p := locking(t, s.URL, []string{"--ttl", "3s", "k"}, `exec >`+fifo+`
 		trap '' TERM; echo ready; while :; do sleep 0.02; done`)
-	command, err := os.Open(fifo) // which nobody but the command and what it starts has open
+	command, err := os.Open(fifo) // only the command and its children have it open
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -515,8 +515,8 @@ func TestLock_ServerGone(t *testing.T) {
 	}
 }
 
-// Ensure that a lock that cannot be given back says when it is free: not before its session has
-// ended, for which a TTL is no bound, and its lock-delay has passed, which a slot has none of.
+// Ensure that the error about a lock that cannot be given back says when it is free: not before its
+// session has ended, maybe after its TTL, and its lock-delay has passed. A slot has no lock-delay.
 func TestLock_NotGivenBack(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -551,8 +551,8 @@ func TestLock_NotGivenBack(t *testing.T) {
 	}
 }
 
-// Ensure that of several who run a command under a lock one does at a time, and with -n as many as
-// there are slots.
+// Ensure that of several commands under a lock one runs at a time, and with -n as many as there are
+// slots.
 func TestLock_Contention(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{"Lock": {"k"}, "Slot": {"-n", "1", "k"}} {
@@ -562,7 +562,7 @@ func TestLock_Contention(t *testing.T) {
 			folder := filepath.Join(t.TempDir(), "inside")
 			var all []*process
 			for range 4 {
-				all = append(all, locking(t, s.URL, args, // mkdir fails if two are inside
+				all = append(all, locking(t, s.URL, args, // mkdir fails if two commands are inside
 					"mkdir "+folder+" && sleep 0.02 && rmdir "+folder))
 			}
 			for _, p := range all {

@@ -11,8 +11,8 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// Ensure that the locks are listed with those who wait, in order, and with how long all that
-// lasts.
+// Ensure that the list of locks shows the waiters, in order, and how long locks, waits and delays
+// have lasted.
 func TestLocks_QueueAndDelay(t *testing.T) {
 	t.Parallel()
 	db, s := testServer(t)
@@ -41,7 +41,7 @@ func TestLocks_QueueAndDelay(t *testing.T) {
 			_, err := waits.Lock(ctx, "held", nil)
 			ended <- err
 		}()
-		for db.Stats().Waiters <= i { // nothing else tells that it waits
+		for db.Stats().Waiters <= i { // only the stats tell that it waits
 			runtime.Gosched()
 		}
 	}
@@ -92,7 +92,7 @@ func TestLocks_Shared(t *testing.T) {
 			_, err := session.Lock(ctx, "k", opts)
 			ended <- err
 		}()
-		for db.Stats().Waiters <= i-2 { // nothing else tells that it waits
+		for db.Stats().Waiters <= i-2 { // only the stats tell that it waits
 			runtime.Gosched()
 		}
 	}

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// result is what a command line came to.
+// result is the outcome of a command line.
 type result struct {
 	out, complaints string
 	code            int
@@ -40,8 +40,8 @@ func command(t *testing.T, input string, args ...string) result {
 	return result{out.String(), complaints.String(), code}
 }
 
-// wants fails the test unless the exit code is that, and the complaint has the text in it; for
-// code 0 there has to be none.
+// wants fails the test unless the exit code is code and the complaints contain the text. With code
+// 0 there must be no complaint.
 func (r result) wants(t *testing.T, code int, complaint string) {
 	t.Helper()
 	if r.code != code || !strings.Contains(r.complaints, complaint) ||
@@ -97,8 +97,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// Ensure that an option that is given without a text, as by a variable that is not set, is not
-// taken for one that is left out: a server without a token would come of it, or one without TLS.
+// Ensure that an option with an empty text, as from a variable that is not set, does not count as
+// left out: that would make a server without a token, or without TLS.
 func TestUsage_EmptyText(t *testing.T) {
 	t.Setenv("CONSUL_HTTP_TOKEN", "the token")
 	for _, test := range []struct {
@@ -127,7 +127,7 @@ func TestUsage_EmptyText(t *testing.T) {
 	}
 }
 
-// Ensure that every command can be asked what it does, and that it says so on standard output.
+// Ensure that every command has a help text, and prints it on standard output.
 func TestHelp(t *testing.T) {
 	root := command(t, "", "--help")
 	root.wants(t, 0, "")
@@ -157,8 +157,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// Ensure that the help and the package comment list the same exit codes in the same words, and
-// that each that an error has is listed.
+// Ensure that the help and the package comment list the same exit codes in the same words, and that
+// the exit code of every error is listed.
 func TestHelp_ExitCodes(t *testing.T) {
 	source, err := os.ReadFile("main.go")
 	if err != nil {

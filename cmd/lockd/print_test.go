@@ -20,7 +20,7 @@ func TestPrinted(t *testing.T) {
 		"a\nb":                 `"a\nb"`,
 		"\x1b[2J":              `"\x1b[2J"`,
 		"a\tb":                 `"a\tb"`,
-		"a\u202eb":             `"a\u202eb"`, // turns the direction of what follows
+		"a\u202eb":             `"a\u202eb"`, // turns the direction of the text that follows
 		"a\u00a0b":             `"a\u00a0b"`,
 		"a\xffb":               `"a\xffb"`,
 		"a\u009bb":             `"a\u009bb"`, // begins a sequence as ESC [ does
@@ -37,8 +37,8 @@ func TestPrinted(t *testing.T) {
 	}
 }
 
-// Ensure that no key or name makes any command write a control character, or a line of its own,
-// to a terminal; and that JSON has them as they are.
+// Ensure that no command writes a control character, or a line of its own, from a key or name to a
+// terminal, and that JSON has keys and names as they are.
 func TestPrint_NothingControlsTheTerminal(t *testing.T) {
 	db, s := testServer(t)
 	t.Setenv("CONSUL_HTTP_ADDR", s.URL)
@@ -84,7 +84,7 @@ func TestPrint_NothingControlsTheTerminal(t *testing.T) {
 	}
 }
 
-// Ensure that what a server says in an error is one line of characters that are shown.
+// Ensure that an error of a server is printed as one line of printable characters.
 func TestPrint_ErrorOfAServer(t *testing.T) {
 	var out bytes.Buffer
 	complain(&out, "%v", &url.Error{Op: "a\x1b[2Jb", URL: "\xff", Err: errUsage})

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Ensure that what can be read of a damaged file is written to a backup that restore takes, that
-// what is missing is listed and the exit code tells so, and that the file is not touched.
+// Ensure that recover writes what it can read of a damaged file to a backup that restore takes,
+// lists what is missing and tells so by its exit code, and does not touch the file.
 func TestRecover(t *testing.T) {
 	path, to := fileWith(t, "crimson"), filepath.Join(t.TempDir(), "saved")
 	again := filepath.Join(t.TempDir(), "again.db")
@@ -44,8 +44,8 @@ func valueIn(t *testing.T, path string) string {
 	return string(e.Value)
 }
 
-// Ensure that recover replaces nothing but a backup, and that it says what is wrong with a file in
-// which there is nothing of lockd's, and with a wrong command line.
+// Ensure that recover replaces nothing but a backup, and reports a file without anything of lockd,
+// and a wrong command line.
 func TestRecover_Refuses(t *testing.T) {
 	path, notes := fileWith(t, "value"), filepath.Join(t.TempDir(), "notes")
 	write(t, notes, []byte(strings.Repeat("notes ", 2000)))

@@ -64,7 +64,7 @@ func TestLimits_RefusedRequest(t *testing.T) {
 		} {
 			c := server.dial()
 			start := time.Now()
-			go func() { _, _ = io.WriteString(c, request) }() // nobody may read it to its end
+			go func() { _, _ = io.WriteString(c, request) }() // it may not be read to its end
 			if got := c.status(); got != 403 {
 				t.Errorf("%q: got %d", request, got)
 			}
@@ -94,8 +94,8 @@ func TestLimits_RefusedRequest_Late(t *testing.T) {
 	})
 }
 
-// Ensure that connections without a token hold no place against a request that has one: neither
-// those that are refused, nor those that have sent only a part of a request.
+// Ensure that connections without a token take no place from a request with a token, whether they
+// were refused or have sent only a part of a request.
 func TestLimits_TokenlessConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 5
@@ -126,8 +126,8 @@ func TestLimits_TokenlessConnections(t *testing.T) {
 	})
 }
 
-// Ensure that no client has more connections than its share, whether they are idle or at work, that
-// the others do not notice, and that it has them back when it has ended some.
+// Ensure that no client has more connections than its share, idle or at work, that other clients do
+// not notice, and that the client has room again after it has ended some.
 func TestLimits_Share(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const share = 3
@@ -161,7 +161,7 @@ func TestLimits_Share(t *testing.T) {
 			}
 			for n := range share {
 				busy = append(busy, server.dialFrom(address(share+n)))
-				idle[n].closedAfter(0) // that which has been idle for longest
+				idle[n].closedAfter(0) // the connection that has been idle for longest
 				ask(busy[n], "/wait")
 			}
 			synctest.Wait()
@@ -186,7 +186,7 @@ func TestLimits_Share(t *testing.T) {
 	})
 }
 
-// Ensure that what has one address for all its programs has no share: this machine.
+// Ensure that this machine has no share, because all its programs have one address.
 func TestLimits_ShareOfThisMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := defaultLimits
@@ -226,8 +226,8 @@ func (f full) Accept() (net.Conn, error) {
 	}
 }
 
-// Ensure that when the system has no file left for one connection more, those that have been idle
-// for longest give up theirs, one for each that is wanted, and those at work do not.
+// Ensure that when the system has no file left for new connections, the connections that have been
+// idle for longest are closed, one for each new one, and connections at work are not.
 func TestLimits_NoFilesLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipes{t: t, conns: make(chan net.Conn), closed: make(chan struct{})}
@@ -265,8 +265,8 @@ func TestLimits_NoFilesLeft(t *testing.T) {
 	})
 }
 
-// Ensure that connections leave some files for other things, and that a process that may have few
-// has some connections all the same.
+// Ensure that connections leave some files for other uses, and that a process that may have few
+// files still has some connections.
 func TestLimits_Within(t *testing.T) {
 	for files, want := range map[int]int{
 		1 << 30: defaultLimits.connections, 1024: 1024 - spareFiles, 100: 50, 20: 10,
@@ -277,7 +277,7 @@ func TestLimits_Within(t *testing.T) {
 	}
 }
 
-// Ensure that a client that takes its answer a little at a time is cut off, and one that is quick
+// Ensure that a client that takes its answer too slowly is cut off, and that a client that is quick
 // enough on the whole is not, however often it pauses.
 func TestLimits_SlowlyRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -100,7 +100,7 @@ func (c *caller) say(format string, args ...any) {
 	}
 }
 
-// status returns that of the next answer, whose body it reads; 0 if the connection is closed.
+// status returns the status of the next answer, after its body, or 0 if the connection is closed.
 func (c *caller) status() int {
 	c.t.Helper()
 	response, err := http.ReadResponse(c.r, nil)
@@ -130,7 +130,7 @@ func answerOK(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// closedAfter fails the test unless the server closes the connection when so much time has passed.
+// closedAfter fails the test unless the server closes the connection after exactly that time.
 func (c *caller) closedAfter(want time.Duration) {
 	c.t.Helper()
 	start := time.Now()
@@ -152,7 +152,7 @@ func TestLimits_SlowHeader(t *testing.T) {
 	})
 }
 
-// Ensure that a header that is too large is refused, and one below that taken.
+// Ensure that a header that is too large is refused, and a smaller header is taken.
 func TestLimits_LargeHeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := limitedIn(t, defaultLimits, answerOK)
@@ -160,7 +160,7 @@ func TestLimits_LargeHeader(t *testing.T) {
 			defaultLimits.headerBytes / 2: 200, defaultLimits.headerBytes * 2: 431,
 		} {
 			c := server.dial()
-			go func() { // nobody may read it to its end
+			go func() { // the server may not read it to its end
 				_, _ = fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: h\r\nX: %s\r\n\r\n",
 					strings.Repeat("x", size))
 			}()
@@ -180,7 +180,7 @@ func TestLimits_SlowBody(t *testing.T) {
 			if !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("the handler got %v", err)
 			}
-			// What has been sent adds less than a second.
+			// The bytes that have been sent add less than a second.
 			got := time.Since(start)
 			if got < defaultLimits.body || got >= defaultLimits.body+time.Second {
 				t.Errorf("cut off after %v", got)
@@ -221,8 +221,8 @@ func TestLimits_LongWait(t *testing.T) {
 	})
 }
 
-// Ensure that a large body that comes steadily has more time than a small one, and no more than it
-// has earned.
+// Ensure that a large body that comes steadily has more time than a small body, and no more time
+// than its bytes have earned.
 func TestLimits_BodyRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := defaultLimits
@@ -235,7 +235,7 @@ func TestLimits_BodyRate(t *testing.T) {
 			c.say("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 1001\r\n\r\n%s",
 				strings.Repeat("x", 1000))
 			time.Sleep(pause)
-			go func() { _, _ = io.WriteString(c, "x") }() // nobody may read it
+			go func() { _, _ = io.WriteString(c, "x") }() // the server may not read it
 			if got := c.status(); got != want {
 				t.Errorf("the last byte after %v: got %d, want %d", pause, got, want)
 			}
@@ -297,7 +297,7 @@ func TestLimits_Idle(t *testing.T) {
 }
 
 // Ensure that a client that has gone, or has closed its half of the connection, frees what its
-// request waits for, also if it announced a body that nobody reads.
+// request waits for, also if the request announced a body that is not read.
 func TestLimits_HalfClosed(t *testing.T) {
 	t.Parallel()
 	for _, request := range []string{
@@ -326,7 +326,7 @@ func TestLimits_HalfClosed(t *testing.T) {
 	}
 }
 
-// Ensure that a body that nothing is done with does not have to be read to its end.
+// Ensure that a body that the handler ignores does not have to be read to its end.
 func TestLimits_IgnoredBody(t *testing.T) {
 	t.Parallel()
 	l := defaultLimits
@@ -344,8 +344,8 @@ func TestLimits_IgnoredBody(t *testing.T) {
 	}
 }
 
-// Ensure that thousands of connections that are idle leave room for one more, that they are no
-// more than allowed, and that those at work are left alone.
+// Ensure that thousands of idle connections leave room for one more, that the limit holds, and that
+// connections at work are left alone.
 func TestLimits_IdleConnections(t *testing.T) {
 	t.Parallel()
 	const most, many = 50, 2000
@@ -360,7 +360,7 @@ func TestLimits_IdleConnections(t *testing.T) {
 	})
 	busy := dial(t, address)
 	busy.say("GET /wait HTTP/1.1\r\nHost: h\r\n\r\n")
-	<-working // until then it is as idle as the others
+	<-working // until then it counts as idle
 	var crowd []*caller
 	for n := range many {
 		c := dial(t, address)
@@ -384,8 +384,8 @@ func TestLimits_IdleConnections(t *testing.T) {
 	}
 }
 
-// mustClose fails the test unless the server closes so many of the connections. Which ones depends
-// on the moment at which it notes that each is idle.
+// mustClose fails the test unless the server closes the given number of connections. Which ones
+// depends on the moment at which it notes that each is idle.
 func mustClose(t *testing.T, crowd []*caller, want int) {
 	t.Helper()
 	closed := make(chan struct{}, len(crowd))
@@ -406,7 +406,7 @@ func mustClose(t *testing.T, crowd []*caller, want int) {
 			t.Fatalf("%d idle connections are closed, want %d", n, want)
 		}
 	}
-	for _, c := range crowd { // ends the reading of those that are open
+	for _, c := range crowd { // ends the reading from open connections
 		if err := c.SetDeadline(time.Unix(1, 0)); err != nil {
 			t.Error(err)
 		}
@@ -414,8 +414,8 @@ func mustClose(t *testing.T, crowd []*caller, want int) {
 	reading.Wait()
 }
 
-// Ensure that when all connections are at work a new one is turned away, and taken when there is
-// room again.
+// Ensure that a new connection is turned away when all others are at work, and is taken when there
+// is room again.
 func TestLimits_BusyConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 5
@@ -433,7 +433,7 @@ func TestLimits_BusyConnections(t *testing.T) {
 			c.say("GET /wait HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
 			busy = append(busy, c)
 		}
-		synctest.Wait() // until then some are as idle as the newcomer
+		synctest.Wait() // until then some count as idle
 		server.dial().closedAfter(0)
 		close(release)
 		for _, c := range busy {
@@ -451,7 +451,7 @@ func TestLimits_BusyConnections(t *testing.T) {
 	})
 }
 
-// Ensure that lockd serve has every limit, and room for the queries that may be blocked.
+// Ensure that lockd serve has every limit, and room for all blocked queries that are allowed.
 func TestLimits_Defaults(t *testing.T) {
 	v := reflect.ValueOf(defaultLimits)
 	for i := range v.NumField() {

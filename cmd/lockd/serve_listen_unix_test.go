@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// Ensure that a server on a socket is reached by every command through it, that only its user can
-// connect, and that the socket is gone at the end.
+// Ensure that every command can use a server's socket, that only the server's user can connect, and
+// that the socket is gone at the end.
 func TestServe_Socket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	s := served(t, "--memory", "--http", socketScheme+path)
@@ -46,7 +46,7 @@ func TestServe_Socket(t *testing.T) {
 		"no server can be reached at unix://"+path+": ")
 }
 
-// Ensure that a socket is replaced only if nobody listens there, and nothing else ever is.
+// Ensure that a socket without a listener is replaced, and that no other file ever is.
 func TestServe_Socket_InTheWay(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -89,7 +89,7 @@ func TestServe_Socket_InTheWay(t *testing.T) {
 }
 
 // Ensure that of many servers that begin at one stale socket one listens, and that its end leaves
-// the socket of the next one.
+// the next server's socket.
 func TestServe_Socket_OneOfMany(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
@@ -111,7 +111,7 @@ func TestServe_Socket_OneOfMany(t *testing.T) {
 			t.Fatalf("%d listen", len(listeners))
 		}
 		first := listeners[0].(*socketListener)
-		if err := first.Listener.Close(); err != nil { // as a kill would, the socket stays
+		if err := first.Listener.Close(); err != nil { // as after a kill, the socket stays
 			t.Fatal(err)
 		}
 		second, err := listenOnSocket(path)
@@ -133,8 +133,8 @@ func TestServe_Socket_OneOfMany(t *testing.T) {
 	}
 }
 
-// Ensure that SIGHUP has the token read again, that a file that has none keeps the old one, and
-// that the server goes on either way.
+// Ensure that SIGHUP makes the server read the token again, that a file without a token keeps the
+// old token, and that the server goes on either way.
 func TestServe_Token_SIGHUP(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "token")

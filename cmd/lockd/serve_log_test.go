@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Ensure that a line at the start says what is served and where, and one at the end why it ends and
-// what that ends.
+// Ensure that a log line at the start says what is served and where, and that a line at the end
+// says why the server ends and what ends with it.
 func TestServe_Log_StartAndEnd(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lockd.db")
@@ -51,7 +51,7 @@ func TestServe_Log_StartAndEnd(t *testing.T) {
 	}
 }
 
-// Ensure that a level or format that there is none of is refused, and that a level is kept.
+// Ensure that an unknown level or format is refused, and that the level is used.
 func TestServe_Log_Flags(t *testing.T) {
 	t.Parallel()
 	for text, args := range map[string][]string{
@@ -77,8 +77,8 @@ func TestServe_Log_Flags(t *testing.T) {
 	}
 }
 
-// Ensure that a lock which is held for longer than --slow is logged, once and as a warning, and
-// that none is without it.
+// Ensure that a lock that is held for longer than --slow is logged, once and as a warning, and that
+// no lock is logged without it.
 func TestServe_Log_Slow(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

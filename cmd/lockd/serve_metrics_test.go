@@ -10,7 +10,7 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// get returns the body of what is at a URL, which has to be there.
+// get returns the body at a URL, which must exist.
 func get(t *testing.T, url string) string {
 	t.Helper()
 	status, body := send(t, http.DefaultClient, newRequest(t, http.MethodGet, url, ""))
@@ -49,7 +49,7 @@ func TestServe_Metrics(t *testing.T) {
 	s.end()
 }
 
-// Ensure that metrics want the token and that health does not; and that what is refused is counted.
+// Ensure that metrics need the token and health does not, and that refusals are counted.
 func TestServe_Metrics_Token(t *testing.T) {
 	t.Parallel()
 	s := served(t, "--memory", "--token", "t")

@@ -57,7 +57,7 @@ func served(t *testing.T, args ...string) *serving {
 	return s
 }
 
-// end ends it, and returns what it complained of.
+// end ends the server, and returns its complaints.
 func (s *serving) end() string {
 	s.t.Helper()
 	s.stop()
@@ -95,8 +95,8 @@ func newRequest(t *testing.T, method, url, body string) *http.Request {
 	return r
 }
 
-// Ensure that what was written is there when the file is served again, and that nothing is
-// complained of.
+// Ensure that what was written is there when the file is served again, and that there are no
+// complaints.
 func TestServe_File(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lockd.db")
@@ -114,8 +114,8 @@ func TestServe_File(t *testing.T) {
 	s.end()
 }
 
-// Ensure that sessions and their locks outlive the server, and that a session lives for one more of
-// its TTLs than it says.
+// Ensure that sessions and their locks outlive the server, and that a session lives for one more
+// TTL than it says.
 func TestServe_Sessions(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lockd.db")
@@ -154,7 +154,7 @@ func TestServe_Sessions(t *testing.T) {
 
 const nodeID = "0f5a9c3e-7f0f-4c56-9f4e-6a8d3f1c2b7a"
 
-// Ensure that many queries that wait leave room for others, and end with the server.
+// Ensure that many waiting queries leave room for others, and end with the server.
 func TestServe_BlockedQueries(t *testing.T) {
 	t.Parallel()
 	const many = 500
@@ -207,7 +207,7 @@ func TestServe_LargeBody(t *testing.T) {
 	s.end()
 }
 
-// Ensure that a server that cannot be, or should not be, is refused before anything is made.
+// Ensure that a server that cannot or should not run is refused before anything is made.
 func TestServe_Refused(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -262,8 +262,8 @@ func TestServe_Refused(t *testing.T) {
 	}
 }
 
-// Ensure that with a token every request has to bear it, that a wrong one gets nowhere, and that
-// none is ever written anywhere.
+// Ensure that with a token every request needs it, that a wrong token gets nowhere, and that no
+// token is ever written anywhere.
 func TestServe_Token(t *testing.T) {
 	t.Parallel()
 	const token, wrong = "f6a3b1c0-right", "f6a3b1c0-wrong"
@@ -325,8 +325,8 @@ func TestServe_Token(t *testing.T) {
 	}
 }
 
-// Ensure that with a token an address that others can reach is taken, without TLS only if that is
-// asked for.
+// Ensure that with a token the server may listen on an address that others can reach, and without
+// TLS only if that is asked for.
 func TestServe_AnyAddress(t *testing.T) {
 	t.Parallel()
 	s := served(t, "--memory", "--http", "0.0.0.0:0", "--token", "t", "--plain-http")
@@ -339,7 +339,7 @@ func TestServe_AnyAddress(t *testing.T) {
 	s.end()
 }
 
-// Ensure that a certificate is served, which clients check.
+// Ensure that the server uses its certificate, and that clients check it.
 func TestServe_TLS(t *testing.T) {
 	t.Parallel()
 	borrowed := httptest.NewTLSServer(nil) // has a certificate for 127.0.0.1
@@ -388,8 +388,8 @@ func TestServe_PreparedQuery(t *testing.T) {
 	s.end()
 }
 
-// Ensure that a page of a browser does not get at a server without a token by a name that somebody
-// has made to stand for this machine, with a dot or without; and that its own names do.
+// Ensure that a page in a browser cannot use a server without a token by a host name that was made
+// to point to this machine, with a dot or without. The machine's own names work.
 func TestServe_NameOfAnotherHost(t *testing.T) {
 	t.Parallel()
 	open, guarded := served(t, "--memory"), served(t, "--memory", "--token", "t")
@@ -427,9 +427,9 @@ func TestServe_NameOfAnotherHost(t *testing.T) {
 	guarded.end()
 }
 
-// Ensure that a server without a token does nothing that a page of a browser that came from
-// elsewhere asks for, and reads nothing for it, also if the page is of another port of this
-// machine; and that what is typed into a browser is answered.
+// Ensure that a server without a token does nothing that a page of another origin asks for, and
+// reads nothing for it, also if the page is of another port of this machine. An address that is
+// typed into a browser is answered.
 func TestServe_PageFromElsewhere(t *testing.T) {
 	t.Parallel()
 	s := served(t, "--memory")
@@ -474,8 +474,8 @@ func TestServe_RefusedRequest(t *testing.T) {
 	}
 }
 
-// Ensure that clients that do not read what they asked for cost little memory, however long it is,
-// and hold up nobody else.
+// Ensure that clients that do not read their answers cost little memory, however long the answers
+// are, and do not hold up other clients.
 func TestServe_ClientsThatDoNotRead(t *testing.T) {
 	const clients, most = 40, 256 << 10
 	s := served(t, "--memory")
@@ -506,11 +506,11 @@ func TestServe_ClientsThatDoNotRead(t *testing.T) {
 	s.end()
 }
 
-// memoryInUse returns how many bytes are in use when all garbage is gone.
+// memoryInUse returns how many bytes are in use after a garbage collection.
 func memoryInUse() int {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what pools have kept goes with the second
+	runtime.GC() // the second frees what pools have kept
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc + m.StackInuse)
 }

@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// Ensure that refused requests are logged at a bounded rate, and that none is left out of the
-// count.
+// Ensure that refused requests are logged at a bounded rate, and that all of them are counted.
 func TestSecret_RefusalsAreLoggedAtABoundedRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -52,7 +51,7 @@ func TestSecret_RefusalsAreLoggedAtABoundedRate(t *testing.T) {
 	})
 }
 
-// Ensure that a token that cannot be read leaves the one before in force.
+// Ensure that a token that cannot be read leaves the token before it in force.
 func TestSecret_Reload(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	write(t, file, []byte("new\n"))

@@ -52,7 +52,7 @@ func TestServe_UI(t *testing.T) {
 	s.end() // with a stream that is open
 }
 
-// Ensure that the pages are refused as the API is: to strangers' names of this machine, and to
+// Ensure that the pages are refused as the API is: to foreign host names of this machine, and to
 // pages of other origins.
 func TestServe_UIGuard(t *testing.T) {
 	t.Parallel()
@@ -74,8 +74,8 @@ func TestServe_UIGuard(t *testing.T) {
 	}
 }
 
-// Ensure that the pages want the token too, that it is the password there and nowhere else, and
-// that a browser that was not asked yet is no refusal that counts.
+// Ensure that the pages need the token too, as a password that works nowhere else, and that a
+// browser that has not been asked for it yet does not count as a refusal.
 func TestServe_UIToken(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "token")
@@ -127,7 +127,7 @@ func TestServe_UIToken(t *testing.T) {
 	}
 }
 
-// Ensure that an action of the pages wants the token, and the token of the form as well.
+// Ensure that an action of the pages needs the token, and the token of the form as well.
 func TestServe_UIActions(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "token")
@@ -146,7 +146,7 @@ func TestServe_UIActions(t *testing.T) {
 		for _, cookie := range cookies {
 			r.AddCookie(cookie)
 		}
-		response, err := http.DefaultTransport.RoundTrip(r) // which follows no redirect
+		response, err := http.DefaultTransport.RoundTrip(r) // a transport follows no redirect
 		if err != nil {
 			t.Fatal(err)
 		}

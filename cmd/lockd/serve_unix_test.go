@@ -14,7 +14,7 @@ import (
 )
 
 // Ensure that a server that may have few files open still serves, however many connections are
-// idle: those give up their places.
+// idle: idle connections give up their places.
 func TestServe_FewFiles(t *testing.T) {
 	t.Parallel()
 	program, err := os.Executable()
@@ -33,8 +33,8 @@ func TestServe_FewFiles(t *testing.T) {
 	p.ends(0, "")
 }
 
-// Ensure that a signal ends the server within 5 seconds, with exit code 0, whatever is going on:
-// a query that waits, a body that does not come, a connection that is idle.
+// Ensure that a signal ends the server within 5 seconds, with exit code 0, despite a query that
+// waits, a body that does not come and an idle connection.
 func TestServe_Signals(t *testing.T) {
 	t.Parallel()
 	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {

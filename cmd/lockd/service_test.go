@@ -8,7 +8,7 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// Ensure that the unit for systemd runs a command line that there is, and reloads by SIGHUP.
+// Ensure that the unit for systemd runs a valid command line, and reloads by SIGHUP.
 func TestUnit(t *testing.T) {
 	unit := make(map[string]string)
 	for line := range strings.Lines(string(read(t, "lockd.service"))) {

@@ -29,13 +29,13 @@ import (
 var soakFor = flag.Duration("soak", 4*time.Second,
 	"how long the soak lasts; from a minute on it has ten times as many of all")
 
-// What the child process is told by its environment: the server, and how many connections it has.
+// The environment of the child process: the server, and how many connections it makes.
 const (
 	soakAddress = "LOCKD_TEST_SOAK_ADDRESS"
 	soakSilent  = "LOCKD_TEST_SOAK_SILENT"
 )
 
-// soak is a server on loopback, and what clients of all kinds have come to.
+// soak is a server on loopback, and the counts of its clients of all kinds.
 type soak struct {
 	t       *testing.T
 	address string
@@ -44,7 +44,7 @@ type soak struct {
 	crowd   *crowd // of the server; nil in the child process
 
 	answers, refused, silenced, cut, full atomic.Int64
-	dropped                               atomic.Int64 // requests of clients, and not answered
+	dropped                               atomic.Int64 // requests of clients that were not answered
 	open                                  atomic.Int64 // silent connections that were not closed
 }
 
@@ -55,13 +55,13 @@ const (
 	soakBlocked = 100
 )
 
-// slow is how late a machine may be that has so much to do.
+// slow is how late an answer may be on a machine with so much to do.
 const slow = time.Minute
 
 // Ensure that a server goes on answering its clients, rightly and in time, beside connections that
-// say nothing, requests that never end, and requests that are ten times too large, and that in the
-// end it has kept nothing of them. The connections that say nothing are a child process's, so that
-// each takes one file of either.
+// say nothing, requests that never end, and requests that are ten times too large, and that it
+// keeps nothing of them in the end. A child process has the silent ends of the connections, so that
+// each connection takes one file of each process.
 func TestSoak(t *testing.T) {
 	scale, l := 1, defaultLimits
 	if *soakFor >= time.Minute {
@@ -99,7 +99,7 @@ func TestSoak(t *testing.T) {
 	s.address = listener.Addr().String()
 	s.crowd = serveGuarded(t, l, listener, everybody, api.ServeHTTP).crowd
 	before := runtime.NumGoroutine()
-	// A connection of the others takes two files of this process, one at each end.
+	// Any other connection takes two files of this process, one for each end.
 	silent := max(min(1000*scale, openFiles()-5000), 10)
 	most := s.run(scale, silent)
 	t.Logf("%v: %d answers, %d requests dropped, %d refused; of %d connections that said nothing "+
@@ -124,7 +124,7 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// soakUsage is what the server has at a time, or the most of it.
+// soakUsage is what the server uses at one time, or the most of it.
 type soakUsage struct {
 	connections, goroutines int
 	heap                    uint64
@@ -175,7 +175,7 @@ func (s *soak) run(scale, silent int) (most soakUsage) {
 	return most
 }
 
-// silence runs the child process, and takes over what it has counted.
+// silence runs the child process, and adds its counts.
 func (s *soak) silence(connections int) {
 	child := exec.Command(os.Args[0], "-test.run=^TestSoak$", "-test.v",
 		fmt.Sprintf("-test.timeout=%v", *soakFor+10*slow), fmt.Sprintf("-soak=%v", *soakFor))
@@ -202,7 +202,7 @@ func (s *soak) sayNothing() {
 	var all sync.WaitGroup
 	for range connections {
 		all.Go(func() {
-			time.Sleep(rand.N(s.limits.header)) // or they would all be ended at once, each time
+			time.Sleep(rand.N(s.limits.header)) // otherwise all would end at once, each time
 			for time.Now().Before(s.over) {
 				s.saysNothing()
 			}
@@ -212,7 +212,7 @@ func (s *soak) sayNothing() {
 	s.t.Logf("%d ends, %d not", s.silenced.Load(), s.open.Load())
 }
 
-// settle waits until the server has let go of all.
+// settle waits until the server has let go of everything.
 func (s *soak) settle(before int) {
 	began := time.Now()
 	for runtime.NumGoroutine() > before+20 {
@@ -258,8 +258,8 @@ func (s *soak) want(c *http.Client, method, path, body, want string) {
 	}
 }
 
-// ask repeats a request that was dropped: on a machine with so much to do the server may take the
-// client for one that says nothing. The first one may have been done.
+// ask repeats a request that was dropped: a busy machine may make the server take the client for a
+// silent one. The first request may have been done.
 func (s *soak) ask(c *http.Client, method, path, body string) (answer string, repeated int) {
 	for ; ; repeated++ {
 		status, text, err := s.send(c, method, path, strings.NewReader(body))
@@ -344,7 +344,7 @@ func (s *soak) neverEnds(chance *rand.Rand) {
 	s.cut.Add(1)
 }
 
-// tooLarge sends what is ten times larger than it may be.
+// tooLarge sends requests that are ten times larger than allowed.
 func (s *soak) tooLarge(*rand.Rand) {
 	transport := &http.Transport{DisableKeepAlives: true}
 	c := &http.Client{Transport: transport, Timeout: slow}

@@ -101,7 +101,7 @@ func TestWatch(t *testing.T) {
 	seen("deleted", "dir/new", "")
 }
 
-// Ensure that a watch without a prefix is one of every key.
+// Ensure that a watch without a prefix watches every key.
 func TestWatch_Everything(t *testing.T) {
 	t.Parallel()
 	s := served(t, "--memory")
@@ -114,7 +114,7 @@ func TestWatch_Everything(t *testing.T) {
 	}
 }
 
-// Ensure that a watch outlives its server, and then tells what is different.
+// Ensure that a watch outlives its server, and then tells the differences.
 func TestWatch_ServerAway(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lockd.db")
@@ -143,7 +143,7 @@ func TestWatch_ServerAway(t *testing.T) {
 	}
 }
 
-// Ensure that a server that is not there is an error, and not waited for.
+// Ensure that a missing server is an error, and that the watch does not wait for it.
 func TestWatch_NoServer(t *testing.T) {
 	t.Parallel()
 	r := command(t, "", "watch", "--http-addr", "127.0.0.1:1", "k")

@@ -24,8 +24,8 @@ import (
 	"testing"
 )
 
-// maxCircle is how many files of a package may use each other, directly or through others. To
-// change one of them is to know them all.
+// maxCircle is how many files of a package may use each other, directly or through other files. To
+// change one of them, one has to know them all.
 const maxCircle = 8
 
 func TestCircles(t *testing.T) {
@@ -96,8 +96,8 @@ func checkCircles(sources []source, imported types.Importer) []finding {
 	return findings
 }
 
-// usesOf returns for each file of a package those whose functions, methods, types, variables and
-// constants it names. Fields do not count: to use one is to use its type.
+// usesOf returns, for each file of a package, the files whose functions, methods, types, variables
+// and constants it names. Fields do not count: code that uses a field uses its type.
 func usesOf(
 	name string, sources []source, imported types.Importer,
 ) (map[string]map[string]bool, error) {
@@ -130,7 +130,7 @@ func usesOf(
 	return uses, nil
 }
 
-// circles returns the files that use each other: each is reached from every other of its circle.
+// circles returns the groups of files that use each other, directly or through others of the group.
 func circles(uses map[string]map[string]bool) [][]string {
 	reached := make(map[string]map[string]bool)
 	var walk func(from, file string)
@@ -162,7 +162,7 @@ func circles(uses map[string]map[string]bool) [][]string {
 }
 
 func TestCircles_Reports(t *testing.T) {
-	// Each file calls the next one: the last calls the first by a method, or uses a type of it.
+	// Each file calls the next one. The last one calls a method of the first, or uses its type.
 	ring := func(pkg string, files int, closes string) []source {
 		var sources []source
 		for i := range files {

@@ -22,11 +22,11 @@ var realTime = map[string][]string{
 type allowance struct {
 	where string // a file, or a folder without its subfolders
 	what  string
-	times int // how often at most; 0 is as often as it likes
+	times int // the most uses; 0 is no limit
 	why   string
 }
 
-// clockPlan has all places that may have to do with time. Anything else gets a now handed in.
+// clockPlan lists every place that may use time. All other code is passed the current time.
 var clockPlan = []allowance{
 	{"internal/writer/writer.go", "Clock.Now", 1, "the one reading of Options.Clock"},
 	{"internal/writer/pace.go", "time.Now", 1, "when a yield began: nothing is decided by it"},
@@ -72,8 +72,8 @@ var clockPlan = []allowance{
 	{"internal/expiry", "Clock.Now", 2, "before a timer is set, and after it"},
 }
 
-// clockMethods are the methods of a clock that are looked for by their names, whatever they are
-// called on. The others could not be told from those of time.Time.
+// clockMethods are the methods of a clock that are found by name, on any receiver. A clock's other
+// methods could not be told from the methods of time.Time.
 var clockMethods = []string{"AfterFunc", "Now"}
 
 func TestClock(t *testing.T) {

@@ -7,21 +7,21 @@ import (
 	"testing"
 )
 
-// pureImports is what the state machine may have of the standard library: nothing that waits, does
-// I/O, knows the machine or is random.
+// pureImports lists the packages of the standard library that the state machine may import: nothing
+// that waits, does I/O, depends on the machine or is random.
 var pureImports = []string{
 	"bytes", "cmp", "encoding/json", "errors", "fmt", "iter", "maps", "slices", "strings", "time",
 }
 
-// pureNames is what it may use of packages that have more than data.
+// pureNames lists what it may use of the packages that have more than data.
 var pureNames = map[string][]string{
 	"fmt":                           {"Errorf", "Sprintf"},
 	modulePath + "/internal/expiry": {"End", "Grant", "Heap", "Item", "Notice", "Renewal"},
 	modulePath + "/internal/hub":    {"Event"},
 }
 
-// Ensure that nothing but its arguments decides what package engine does. That no iteration of a
-// map decides anything cannot be seen in the text: a test of the package runs it twice.
+// Ensure that package engine decides by its arguments alone. The source does not show whether the
+// order of a map decides anything: a test of the package runs it twice.
 func TestEngine_IsAStateMachine(t *testing.T) {
 	report(t, checkPure(module(t), "internal/engine"))
 }
@@ -50,7 +50,7 @@ func checkPure(sources []source, pkg string) []finding {
 	return findings
 }
 
-// impureNames finds uses of what pureNames does not have.
+// impureNames finds uses of names that pureNames does not list.
 func impureNames(s source) []finding {
 	allowed := make(map[string][]string) // by the name of the package in the file
 	for imported, names := range pureNames {

@@ -20,8 +20,8 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// checkExamples finds the exported types of a package that have no Example: not of their own, nor
-// of a method or a use of theirs.
+// checkExamples finds the exported types of a package that have no Example, neither of the type
+// itself nor of one of its methods or uses.
 func checkExamples(sources []source) []finding {
 	var findings []finding
 	var examples []string

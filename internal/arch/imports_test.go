@@ -20,8 +20,8 @@ const (
 	consul = "github.com/hashicorp/consul/api"
 )
 
-// edges says what a package may import, and why: packages of this module by their folder, others
-// by their path. The standard library is free to all, but for the package testing.
+// edges says what a package may import, and why: packages of this module by their folder, others by
+// their path. Every package may import the standard library, except package testing.
 type edges map[string]string
 
 // importPlan has every package of the module. Arrows go down only:
@@ -33,8 +33,8 @@ type edges map[string]string
 //	internal/engine → internal/{expiry,hub,waitq}, store
 //	store → store/internal/{table,file} → store/internal/format → internal/schema
 //
-// and what stands side by side does not know each other. An arrow that is missing here is a
-// decision to take, not a line to add.
+// Packages side by side do not import each other. An arrow that is missing here is a decision to
+// take, not a line to add.
 var importPlan = map[string]edges{
 	".": {
 		"catalog":           "Txn.Catalog and Snapshot.Catalog; the causes that a Keeper waits out",
@@ -179,8 +179,8 @@ var importPlan = map[string]edges{
 	},
 }
 
-// testEdges is what the tests of every package may import besides the package itself and what
-// that may import.
+// testEdges lists what the tests of every package may import, besides the package itself and what
+// the package may import.
 var testEdges = edges{
 	clock:  "the mock",
 	rapid:  "random operations",
@@ -242,7 +242,7 @@ func checkImports(sources []source, plan map[string]edges) []finding {
 	return append(findings, staleRows(plan, exists, used)...)
 }
 
-// staleRows finds what the plan has and the module has not.
+// staleRows finds what the plan has and the module does not.
 func staleRows(plan map[string]edges, exists, used map[string]bool) []finding {
 	var findings []finding
 	stale := func(format string, args ...any) {
@@ -266,8 +266,8 @@ func staleRows(plan map[string]edges, exists, used map[string]bool) []finding {
 	return findings
 }
 
-// planName returns the name that a package has in the plan. It is false for one of the standard
-// library.
+// planName returns the name that a package has in the plan. It reports false for a package of the
+// standard library.
 func planName(imported string) (string, bool) {
 	if imported == modulePath {
 		return ".", true

@@ -68,8 +68,8 @@ func report(t *testing.T, findings []finding) {
 	}
 }
 
-// expect fails the test unless there is exactly one finding for each of the texts, which it
-// contains, in any order.
+// expect fails the test unless the findings and the texts match one to one, in any order: each
+// finding contains its text.
 func expect(t *testing.T, findings []finding, texts ...string) {
 	t.Helper()
 	left := slices.Clone(findings)
@@ -105,8 +105,8 @@ func parse(name, text string) (source, error) {
 	return source{name, text, fset, file}, err
 }
 
-// module returns every Go file of the module, whatever its build tags, and those of the command.
-// The other nested modules are not part of it.
+// module returns every Go file of the module and of the command, whatever its build tags. The other
+// nested modules are not part of it.
 func module(t *testing.T) []source {
 	t.Helper()
 	sources, err := readModule()
@@ -142,8 +142,8 @@ var readModule = sync.OnceValues(func() ([]source, error) {
 	return sources, err
 })
 
-// notOurs is true for the folders that the go command would not count to this module, but for the
-// command's: it is a module for what it depends on, and keeps the same rules.
+// notOurs reports whether the go command would not count a folder to this module. The command's
+// folder counts: it is a module for its dependencies only, and keeps the same rules.
 func notOurs(dir, name string) bool {
 	if name == "testdata" || name == "vendor" || strings.HasPrefix(name, ".") ||
 		strings.HasPrefix(name, "_") {

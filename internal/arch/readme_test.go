@@ -20,8 +20,8 @@ func TestREADME(t *testing.T) {
 	}))
 }
 
-// checkDocument finds the folders that go commands name, and the files that links lead to, which
-// are not there.
+// checkDocument finds the folders of go commands, and the files that links lead to, that do not
+// exist.
 func checkDocument(name, text string, exists func(string) bool) []finding {
 	var findings []finding
 	n := 0

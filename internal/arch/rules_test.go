@@ -175,7 +175,7 @@ func subtest(call *ast.CallExpr) (string, bool) {
 	return name, err == nil
 }
 
-// checkNumbers finds the numbers that are used and not stated: those of promises in doc.go and in
+// checkNumbers finds the numbers that are used but not stated. Promises are stated in doc.go and in
 // the list of their proofs, all others among the rules.
 func checkNumbers(uses []use, rules, promises, proofs map[string]int) []finding {
 	var findings []finding

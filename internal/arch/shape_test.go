@@ -42,7 +42,7 @@ func checkShape(sources []source) []finding {
 	return append(findings, checkPackages(sources)...)
 }
 
-// checkColumns finds lines that are too long. One with an address in it cannot be broken.
+// checkColumns finds lines that are too long, except lines with an address, which cannot be broken.
 func checkColumns(s source) []finding {
 	var findings []finding
 	n := 0
@@ -134,7 +134,7 @@ func beginsWith(doc, name string) bool {
 	return !unicode.IsLetter(next) && !unicode.IsDigit(next) && next != '_'
 }
 
-// receiverType returns the name of the type that a method is of, without star and parameters.
+// receiverType returns the name of a method's type, without star and parameters.
 func receiverType(f *ast.FuncDecl) string {
 	expr := f.Recv.List[0].Type
 	for {
@@ -262,8 +262,8 @@ func errorText(text string) string {
 	return ""
 }
 
-// isName is true for a word that is spelt with its capital: one with more of them, as TTL and
-// LockDelay have, or a field, as in "Name: too long" or "Node.Name".
+// isName is true for a word that keeps its capital: a word with several capitals, such as TTL and
+// LockDelay, or a field, as in "Name: too long" or "Node.Name".
 func isName(word, rest string) bool {
 	more := strings.ContainsFunc(word[1:], func(r rune) bool {
 		return unicode.IsUpper(r) || unicode.IsDigit(r)

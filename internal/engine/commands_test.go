@@ -16,7 +16,7 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// args are those of one command. Each has to be asked for once.
+// args are the arguments of one command. The command has to read each of them once.
 type args struct {
 	w     *world
 	line  string
@@ -129,7 +129,7 @@ func (a *args) session() *engine.Session {
 	return s
 }
 
-// lockOptions are those of a lock: value, flags, after and mode.
+// lockOptions returns the options of a lock: value, flags, after and mode.
 func (a *args) lockOptions() engine.LockOptions {
 	opts := engine.LockOptions{
 		Flags:  a.number(a.text("flags")),
@@ -163,7 +163,7 @@ var (
 	}
 )
 
-// operations are the commands that are, or are part of, a transaction.
+// operations are the commands that run in a transaction, alone or with others.
 var operations = map[string]func(tx *engine.Txn, a *args) error{
 
 	"put": put, "cas": cas, "get": get, "delete": remove, "delete-cas": deleteCAS,
@@ -259,7 +259,7 @@ func prove(tx *engine.Txn, a *args) error {
 	return nil
 }
 
-// has says that a call has got what it asked for at once.
+// has prints that a call got at once what it asked for.
 func (a *args) has(h *handle) {
 	a.w.printf("%s has %s%s\n", h.name, h.hold.Key,
 		fields("lock", h.hold.LockIndex, "fence", h.hold.Fence))
@@ -276,7 +276,7 @@ func try(tx *engine.Txn, a *args) error {
 	return err
 }
 
-// wait has a call lock the keys at once if it can, and queue otherwise.
+// wait lets a call lock the keys at once if it can, and queue otherwise.
 func wait(tx *engine.Txn, a *args) error {
 	s := a.session()
 	var keys []string
@@ -344,7 +344,7 @@ func slot(tx *engine.Txn, a *args) error {
 	return err
 }
 
-// waitSlot has a call take a slot at once if it can, and queue otherwise.
+// waitSlot lets a call take a slot at once if it can, and queue otherwise.
 func waitSlot(tx *engine.Txn, a *args) error {
 	s, prefix := a.session(), a.word()
 	h := a.handle(s, prefix)
@@ -376,7 +376,7 @@ func release(tx *engine.Txn, a *args) error {
 	return nil
 }
 
-// downgrade has the holder of a lock share it.
+// downgrade makes the exclusive hold of a lock a share.
 func downgrade(tx *engine.Txn, a *args) error {
 	name := a.word()
 	hold := a.w.holds[name]
@@ -439,7 +439,7 @@ func end(tx *engine.Txn, a *args) error {
 	return err
 }
 
-// expire has the session be due now.
+// expire makes the session due now.
 func expire(tx *engine.Txn, a *args) error {
 	s, err := tx.Session(idOf(a.word()))
 	if err == nil {

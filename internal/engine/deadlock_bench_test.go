@@ -8,9 +8,9 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// BenchmarkWait is a call that begins to wait for a lock, and gives up. It stands behind 1,000
-// others, and its context carries nothing, or a lock: then the holder waits for another one that
-// waits, and so on, for so many steps.
+// BenchmarkWait is a call that begins to wait for a lock, behind 1,000 others, and gives up. Its
+// context carries nothing, or a lock. With a lock, the holder waits for another lock whose holder
+// waits too, and so on, for the given number of steps.
 func BenchmarkWait(b *testing.B) {
 	b.Run("nothing", func(b *testing.B) { benchmarkWait(b, -1) })
 	for _, steps := range []int{0, 1, 10, 100} {

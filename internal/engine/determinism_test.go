@@ -40,8 +40,8 @@ func TestEngine_IsDeterministic(t *testing.T) {
 	}
 }
 
-// observe runs a command and returns everything that came out: the answer, the effects and events,
-// and the rows that are published then.
+// observe runs a command and returns all its output: the answer, the effects and events, and the
+// rows that are published then.
 func (w *world) observe(line string, input []string) string {
 	w.trace = new(strings.Builder)
 	w.run(line, input)
@@ -97,7 +97,7 @@ func (s *script) next() (line string, input []string) {
 	return s.operation(), nil
 }
 
-// rare returns a command that does away with most of what there is.
+// rare returns a command that removes most of what there is.
 func (s *script) rare() (line string, input []string) {
 	switch s.IntN(8) {
 	case 0:
@@ -151,7 +151,7 @@ func (s *script) carries() string {
 	return " carries=" + s.one(names(s.w.holds)...)
 }
 
-// operation returns one that may be part of a transaction. It names what was there before that.
+// operation returns an operation for a transaction. It names only what existed before it.
 func (s *script) operation() string {
 	if len(s.w.sessions) == 0 || len(s.living()) < 10 && s.IntN(2) == 0 {
 		return s.newSession()
@@ -181,7 +181,7 @@ func (s *script) operation() string {
 	return s.ofCatalog(session)
 }
 
-// ofCatalog returns an operation of the catalog, or on what is attached to a session.
+// ofCatalog returns an operation on the catalog, or on what is attached to a session.
 func (s *script) ofCatalog(session string) string {
 	switch n := s.IntN(15); {
 	case n < 2:
@@ -203,7 +203,7 @@ func (s *script) ofCatalog(session string) string {
 	return "detach " + s.one("a", "b", "c", "d")
 }
 
-// newSession returns the making of a session, of which about ten live at a time.
+// newSession returns a command that makes a session. About ten live at a time.
 func (s *script) newSession() string {
 	line := "session" + s.name(" s") + fmt.Sprintf(" delay=%ds", s.IntN(3))
 	if s.IntN(4) > 0 {
@@ -231,13 +231,13 @@ func (s *script) mode() string { return s.one("", "", " mode=shared") }
 
 func (s *script) one(of ...string) string { return of[s.IntN(len(of))] }
 
-// name returns one that was not given before, after the text.
+// name returns a new name, which begins with the text.
 func (s *script) name(text string) string {
 	s.made++
 	return fmt.Sprintf("%s%d", text, s.made)
 }
 
-// session returns one that lives, or now and then any.
+// session returns a session that lives, or now and then any session.
 func (s *script) session() string {
 	all := names(s.w.sessions)
 	if living := s.living(); len(living) > 0 && s.IntN(20) > 0 {

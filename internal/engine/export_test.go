@@ -2,7 +2,7 @@ package engine
 
 import "time"
 
-// ExtendAlone is Extend with nothing of the session in reach but its own memory.
+// ExtendAlone is Extend on a session that has nothing but its own memory.
 func (s *Session) ExtendAlone(called time.Time) bool {
 	rest := s.sessionRest
 	s.sessionRest = nil

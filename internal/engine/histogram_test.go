@@ -8,7 +8,7 @@ import (
 	"github.com/lockd/lockd/internal/engine"
 )
 
-// Ensure that a sum which no Duration could hold is exact, to what a float has of it.
+// Ensure that a sum that is too large for a Duration is exact, within the precision of a float.
 func TestHistogram_SumOfVeryMany(t *testing.T) {
 	var h engine.Histogram
 	const century time.Duration = 100 * 365 * 24 * time.Hour

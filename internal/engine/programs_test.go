@@ -15,8 +15,8 @@ import (
 
 var programSeed = flag.Uint64("programs.seed", 0, "the one random program to run; 0: many")
 
-// program is a random program of threads that lock keys: each with a session and with the locks
-// that it has, which the context of its next call carries.
+// program is a random program of threads that lock keys. Each thread has a session, and its next
+// call has a context that carries the locks that the thread holds.
 type program struct {
 	*rand.Rand
 	w       *world
@@ -72,8 +72,7 @@ func (p *program) must(t *testing.T, fn func(tx *engine.Txn) error) {
 	}
 }
 
-// run lets one thread after the other do a step, until all have ended. Each step is that of a
-// thread that does not wait.
+// run lets a random thread that does not wait do a step, again and again, until all have ended.
 func (p *program) run(step func(t *thread) error) error {
 	for {
 		ready := slices.DeleteFunc(slices.Clone(p.threads), func(t *thread) bool {
@@ -154,7 +153,7 @@ func (w *world) engineWrite(fn func(tx *engine.Txn) error) error {
 	return nil
 }
 
-// served takes note of the threads that have been given what they waited for.
+// served notes which threads have been granted what they waited for.
 func (p *program) served() {
 	for _, t := range slices.Clone(p.waiting) {
 		if !t.waiter.Settled() {
@@ -188,7 +187,7 @@ func (p *program) release(t *thread, at int) {
 
 var programKeys = []string{"a", "b", "c", "d", "e"}
 
-// some returns so many different keys at most, of those from the given one on.
+// some returns different keys from the given one on, at most the given number.
 func (p *program) some(from, most int) (keys []string) {
 	for _, i := range p.Perm(len(programKeys) - from) {
 		if len(keys) < most {
@@ -282,8 +281,8 @@ func TestDeadlock_Exact(t *testing.T) {
 var errClosedLater = errors.New("a grant or a release closes a circle")
 
 // hangs reports whether some threads wait for ever if each thread that does not wait releases what
-// it has, and each one that is served does so after that. Who passes whom is decided as if the
-// threads that are given all waited still; nil: by those that are stuck by then.
+// it has, and each thread that is served does so after that. Which thread passes which is decided
+// as if the threads in passing all waited still; with nil, by the threads that are stuck by then.
 func (p *program) hangs(passing []*thread) bool {
 	stuck := slices.Clone(p.waiting)
 	for {
@@ -300,7 +299,7 @@ func (p *program) hangs(passing []*thread) bool {
 	}
 }
 
-// servable reports whether a thread can have what it wants when only the stuck ones hold locks.
+// servable reports whether a thread can have what it wants when only stuck threads hold locks.
 func (p *program) servable(t *thread, stuck, passing []*thread) bool {
 	for _, key := range t.wants {
 		if t.blocked(key, stuck) || p.behind(t, key, stuck, passing) {
@@ -310,15 +309,15 @@ func (p *program) servable(t *thread, stuck, passing []*thread) bool {
 	return true
 }
 
-// behind reports whether another thread waits for the key for longer and comes first: the one that
-// waits for longest does, unless it waits for t because of another key.
+// behind reports whether another thread comes first for the key. The thread that waits for longest
+// comes first, unless it waits for t because of another key.
 func (p *program) behind(t *thread, key string, stuck, passing []*thread) bool {
 	first := slices.IndexFunc(stuck, func(o *thread) bool { return slices.Contains(o.wants, key) })
 	return stuck[first] != t && !waitsFor(t, stuck[first], key, passing, make(map[*thread]bool))
 }
 
-// waitsFor reports whether one of those that wait waits for t, directly or through others, because
-// of a key that is not the one given.
+// waitsFor reports whether thread one waits for t, directly or through others that wait, because of
+// a key other than but.
 func waitsFor(t, one *thread, but string, waiting []*thread, seen map[*thread]bool) bool {
 	if seen[one] {
 		return false
@@ -339,7 +338,7 @@ func waitsFor(t, one *thread, but string, waiting []*thread, seen map[*thread]bo
 	return false
 }
 
-// blocked reports whether one of the holders has the key's lock in a mode that keeps it from t.
+// blocked reports whether one of the holders has the key's lock in a mode that keeps t out.
 func (t *thread) blocked(key string, holders []*thread) bool {
 	for _, holder := range holders {
 		for _, l := range holder.held {

@@ -13,7 +13,7 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// fields writes those that are not zero as name=value.
+// fields writes the pairs whose values are not zero as name=value.
 func fields(pairs ...any) string {
 	var text strings.Builder
 	for i := 0; i < len(pairs); i += 2 {
@@ -33,7 +33,7 @@ func entry(row *schema.Key) string {
 		"fence", row.Fence, "by", sessionName(row.Session))
 }
 
-// quoted is a value in quotes; one that has some itself stands as it is.
+// quoted returns a value in quotes, or as it is if it contains quotes.
 func quoted(value []byte) string {
 	if bytes.ContainsRune(value, '"') {
 		return string(value)
@@ -41,7 +41,7 @@ func quoted(value []byte) string {
 	return strconv.Quote(string(value))
 }
 
-// flags names those that all keys of a semaphore have (M1).
+// flags names the flags that all keys of a semaphore have (M1).
 func flags(n uint64) string {
 	if n == 0xe0f69a2baa414de0 {
 		return "semaphore"
@@ -101,7 +101,7 @@ func (w *world) event(e *engine.Event) string {
 	return text + fields("waited", r.Waited)
 }
 
-// row is the one that an event is about: the new one, or the old one if that is gone.
+// row returns the row that an event is about: the new row, or the old one if that is gone.
 func row(r *engine.Record) any {
 	switch r.Kind {
 	case engine.KeyDeleted, engine.SessionGone, engine.NodeDeleted, engine.ServiceDeleted,
@@ -111,7 +111,7 @@ func row(r *engine.Record) any {
 	return r.New
 }
 
-// problem is an error as a user would have it told.
+// problem returns an error with the details that a user would be told.
 func (w *world) problem(err error) string {
 	var b *engine.Blocked
 	if !errors.As(err, &b) {

@@ -39,8 +39,8 @@ func TestRules(t *testing.T) {
 	})
 }
 
-// newStanza is a new world: in memory, with batches, or with a file; slow=5s is when something is
-// told as slow. The commands of the input begin it, and none of them may be refused.
+// newStanza returns a new world: in memory, with batches, or with a file. With slow=5s the engine
+// tells what lasts that long. The commands of the input come first, and none may be refused.
 func newStanza(t *testing.T, d *datadriven.TestData) *world {
 	var slow time.Duration
 	if text := ""; d.HasArg("slow") {
@@ -76,7 +76,7 @@ func lines(text string) []string {
 	return strings.Split(text, "\n")
 }
 
-// run runs one command. What is an operation is a transaction of its own.
+// run runs one command. An operation runs in a transaction of its own.
 func (w *world) run(line string, input []string) {
 	w.t.Helper()
 	command, a := w.parse(line)
@@ -129,8 +129,8 @@ func (w *world) run(line string, input []string) {
 	a.done()
 }
 
-// transaction runs one operation for each line. A refusal leaves the others as they are (T8), but
-// for "undo", which takes back all of them.
+// transaction runs one operation for each line. An operation that is refused leaves the others as
+// they are (T8), but "undo" takes back all of them.
 func (w *world) transaction(tx *engine.Txn, input []string) error {
 	for _, line := range input {
 		if line == "undo" {
@@ -151,7 +151,7 @@ func (w *world) operate(tx *engine.Txn, command string, a *args) error {
 	return operation(tx, a)
 }
 
-// errUndo ends a transaction of which nothing is kept.
+// errUndo rolls a transaction back.
 var errUndo = errors.New("undone")
 
 func (w *world) refused(err error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// Ensure that a renewal touches nothing of a session but its own memory, which is one line of the
-// processor's cache together with its handle.
+// Ensure that a renewal touches only the session's own memory, which fits into one cache line of
+// the processor together with its handle.
 func TestExtend_TouchesOnlyTheSession(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	e := engine.New(store.New(), engine.Config{Node: "local"})

@@ -13,7 +13,7 @@ import (
 )
 
 // world is an engine as its callers drive it: the writer, and the handles of a database. Commands
-// are what calls it, and texts are what comes out.
+// stand for the calls, and texts for what the engine tells.
 type world struct {
 	t      testing.TB
 	path   string // of the file, if there is one
@@ -23,7 +23,7 @@ type world struct {
 	slow   time.Duration // engine.Config.Slow
 	taken  *engine.Batch // that is being committed, or nil
 
-	// What callers have: that is told.
+	// The handles that callers have been told of.
 	sessions map[string]*engine.Session
 	holds    map[string]*engine.Hold
 	waiters  map[string]*engine.Waiter // that wait
@@ -40,7 +40,7 @@ var begin = time.Unix(1_000_000_000, 0).UTC()
 // newWorld returns a world in memory, where all that is sealed is told at once.
 func newWorld(t testing.TB, slow time.Duration) *world { return openWorld(t, store.New(), slow) }
 
-// newBatches returns a world whose writes wait for a commit, of which nothing is kept.
+// newBatches returns a world whose writes wait for a commit, and which has no file.
 func newBatches(t testing.TB, slow time.Duration) *world {
 	rows := store.New()
 	rows.Rehearse(store.Hooks{})
@@ -64,7 +64,7 @@ func openFile(t testing.TB, rows *store.Store, path string) {
 	}
 }
 
-// reopen has another process open the file. Its handles are those of the sessions that live.
+// reopen opens the file as another process does. Only sessions that live have handles then.
 func (w *world) reopen() {
 	w.commit()
 	if err := w.rows.Close(); err != nil {
@@ -93,7 +93,7 @@ func openWorld(t testing.TB, rows *store.Store, slow time.Duration) *world {
 	return w
 }
 
-// load opens what the rows have, and writes what an opened database begins with.
+// load reads the rows, and writes the rows that every open database has.
 func (w *world) load() {
 	w.engine = engine.New(w.rows, engine.Config{Node: "local", Slow: w.slow})
 	w.engine.Load(w.now)
@@ -115,7 +115,7 @@ type handle struct {
 
 func nameOf(owner any) string { return owner.(*handle).name }
 
-// write does fn as one transaction, and tells what is published by it.
+// write runs fn as one transaction, and tells what is published by it.
 func (w *world) write(fn func(tx *engine.Txn) error) error {
 	tx := w.engine.Begin(w.now)
 	if err := fn(tx); err != nil {

@@ -63,7 +63,7 @@ func TestArm_WakesAtTheInstant(t *testing.T) {
 	mustPop(t, q, mock.Now(), &it)
 }
 
-// Ensure that the owner's reading of the clock may be older than Arm: the timer runs from then on.
+// Ensure that the owner may pass Arm an old reading of the clock: the timer runs from that instant.
 func TestArm_OldReading(t *testing.T) {
 	for _, age := range []time.Duration{1, time.Millisecond - 1, time.Millisecond, time.Minute} {
 		q, mock, wake := newQueue()
@@ -182,7 +182,7 @@ func TestArm_TimerThatNeverFiresIsNotReliedUpon(t *testing.T) {
 	if woken(wake) {
 		t.Fatal("woken by the timer that never fires")
 	}
-	// Whoever comes along sees what is due, and has the timer set for the rest.
+	// The next caller sees what is due, and sets the timer for the rest.
 	q.Arm(c.Now())
 	if !woken(wake) {
 		t.Fatal("not woken for what is due")

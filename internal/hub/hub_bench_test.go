@@ -7,7 +7,7 @@ import (
 	"github.com/lockd/lockd/internal/hub"
 )
 
-// BenchmarkPublish publishes events that nobody watches, while others watch elsewhere.
+// BenchmarkPublish publishes events outside the scopes that are watched.
 func BenchmarkPublish(b *testing.B) {
 	for _, topics := range []int{0, 100_000} {
 		b.Run(fmt.Sprintf("topics=%d", topics), func(b *testing.B) {

@@ -41,7 +41,7 @@ func publish(h *hub.Hub[int], events ...hub.Event[int]) {
 	}
 }
 
-// look returns what a watcher reads at once, as Follow does, and does not go on to watch.
+// look returns what a watcher reads at once, as Follow does, without a wait for more.
 func look(
 	h *hub.Hub[int], scope hub.Scope, from hub.Cursor, into []hub.Event[int],
 ) ([]hub.Event[int], hub.Cursor, error) {
@@ -188,8 +188,8 @@ func TestSubscribe_PrefixesOfManyLengths(t *testing.T) {
 	}
 }
 
-// Ensure that of very many topics exactly those of an event are found, after any others have come
-// and gone.
+// Ensure that among very many topics exactly those of an event are found, also after other topics
+// have come and gone.
 func TestSubscribe_ManyTopics(t *testing.T) {
 	const n = 2_000
 	h := hub.New[int](10, 0)
@@ -475,8 +475,8 @@ func TestRead_IndexThatLostOneEventIsCompacted(t *testing.T) {
 	}
 }
 
-// Ensure that whoever has seen all before a publication has all of that, however many events it
-// has, until as many newer ones as the history has room for have come.
+// Ensure that a watcher that has seen everything before a publication can read all of it, however
+// many events it has, until as many newer events have come as the history has room for.
 func TestPublish_IsWholeForWhoIsUpToDate(t *testing.T) {
 	const history = 4
 	for _, size := range []int{1, history, history + 1, 1_000} {
@@ -515,8 +515,8 @@ func TestPublish_IsWholeForWhoIsUpToDate(t *testing.T) {
 	}
 }
 
-// Ensure that events that were dropped keep nothing in memory, and that a ring that had to be large
-// once is not so for ever.
+// Ensure that dropped events keep nothing in memory, and that a ring that had to be large once
+// shrinks again.
 func TestPublish_FreesWhatItDrops(t *testing.T) {
 	h := hub.New[*[64]byte](4, 0)
 	batch := make([]hub.Event[*[64]byte], 1_000)
@@ -540,8 +540,8 @@ func TestPublish_FreesWhatItDrops(t *testing.T) {
 	runtime.KeepAlive(h)
 }
 
-// Ensure that events that are large make room for others, and that those of the last publication
-// are there whatever their sizes.
+// Ensure that large events push others out of the history, and that the events of the last
+// publication are kept whatever their sizes.
 func TestRead_CompactedByBytes(t *testing.T) {
 	h := hub.New[int](10, 0)
 	large := func(index uint64, size uint32) {
@@ -551,7 +551,7 @@ func TestRead_CompactedByBytes(t *testing.T) {
 	}
 	for _, test := range []struct {
 		size uint32
-		lost uint64 // the newest index that is
+		lost uint64 // the newest index that is lost
 	}{
 		{hub.MaxBytes / 2, 0}, {hub.MaxBytes / 2, 0}, {1, 1}, {0, 1}, {3 * hub.MaxBytes, 4}, {0, 5},
 		{hub.MaxBytes, 5}, {1, 7},

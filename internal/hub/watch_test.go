@@ -43,7 +43,7 @@ func watch(
 }
 
 // Ensure that watchers see every event of their scope, once and in order, however publishers and
-// watchers interleave, and that nobody waits for nothing.
+// watchers interleave, and that no watcher waits in vain.
 func TestWatch_GapFreeUnderConcurrency(t *testing.T) {
 	const n = 3_000
 	h := hub.New[int](2*n, 0)
@@ -83,7 +83,7 @@ func TestWatch_GapFreeUnderConcurrency(t *testing.T) {
 		}
 	}
 	wg.Go(func() {
-		// Comers and goers must not disturb those who stay.
+		// Watchers that come and go must not disturb those that stay.
 		for range n {
 			h.Unsubscribe(h.Subscribe(exactly("a/1")))
 			h.Unsubscribe(h.Subscribe(prefix("b/")))

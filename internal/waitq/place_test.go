@@ -96,7 +96,7 @@ func TestLeave_IsForGood(t *testing.T) {
 	}
 }
 
-// TestQueue_Model compares a queue with a slice of all who stand in it.
+// TestQueue_Model compares a queue with a slice of its waiters.
 func TestQueue_Model(t *testing.T) {
 	type stand struct {
 		place *waitq.Place[int]

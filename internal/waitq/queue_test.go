@@ -96,14 +96,14 @@ func TestQueue_CancelledWaiterHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// The front has been served, and gives up before it hears of it: the next in line has its turn, and
-// is not left waiting for one who is gone.
+// The front waiter is served, and gives up before it is told. The next waiter moves to the front,
+// and does not wait for one that is gone.
 func TestQueue_WaiterCancelledWhileServedHoldsUpNobody(t *testing.T) {
 	var q waitq.Queue[string]
 	places := push(&q, "a", "b")
 	places["a"].SetAside()
 	places["a"].Leave()
-	places["a"].Restore() // the grant was dropped too, but there is nobody left to restore
+	places["a"].Restore() // the grant was dropped too, but no waiter is left to restore
 	mustWait(t, &q, "b")
 	places["b"].Leave()
 	if !q.Empty() {
@@ -141,7 +141,7 @@ func TestPlaces_WaiterJustYieldedMayGo(t *testing.T) {
 	mustWait(t, &q)
 }
 
-// Tickets tell who came first, whatever has become of the places since.
+// Tickets tell which waiter came first, whatever has become of the places since.
 func TestPlaces_TicketsRise(t *testing.T) {
 	var q waitq.Queue[string]
 	places := push(&q, "a", "b", "c", "d")

@@ -38,7 +38,7 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// meters returns a meter, and a reader of what it measures.
+// meters returns a meter, and a reader of its measurements.
 func meters(t *testing.T) (metric.Meter, *sdk.ManualReader) {
 	t.Helper()
 	reader := sdk.NewManualReader()
@@ -47,8 +47,8 @@ func meters(t *testing.T) (metric.Meter, *sdk.ManualReader) {
 	return provider.Meter("test"), reader
 }
 
-// collected returns what the reader collects, by name and the values of the attributes, gauges and
-// counters apart.
+// collected returns what the reader collects, by name and the values of the attributes, with gauges
+// and counters apart.
 func collected(t *testing.T, reader *sdk.ManualReader) (gauges, counters map[string]float64) {
 	t.Helper()
 	var data metricdata.ResourceMetrics
@@ -89,7 +89,7 @@ func collected(t *testing.T, reader *sdk.ManualReader) (gauges, counters map[str
 	return gauges, counters
 }
 
-// Ensure that each figure of the stats is observed, under its name, and as what it is.
+// Ensure that each figure of the stats is observed under its name, by the right kind of metric.
 func TestRegister_ExportsEachFigure(t *testing.T) {
 	db := must(lockd.Open(filepath.Join(t.TempDir(), "lockd.db"), nil))
 	t.Cleanup(func() { db.Close() })
@@ -154,7 +154,7 @@ func TestRegister_ExportsEachFigure(t *testing.T) {
 	}
 }
 
-// addHistogram adds what is exported of a histogram.
+// addHistogram adds the values that are exported for a histogram.
 func addHistogram(values map[string]float64, name string, h *lockd.Histogram) {
 	n := 0.0
 	for i, bound := range lockd.HistogramBounds() {
@@ -190,8 +190,8 @@ func TestRegister_KnowsEveryField(t *testing.T) {
 	}
 }
 
-// Ensure that the buckets are cumulative and in seconds: each counts what is no longer than its
-// bound.
+// Ensure that the buckets are cumulative and in seconds: each counts the times that are no longer
+// than its bound.
 func TestRegister_Histogram(t *testing.T) {
 	mock := clock.NewMock()
 	db := must(lockd.New(&lockd.Options{Clock: mock}))
@@ -218,8 +218,8 @@ func TestRegister_Histogram(t *testing.T) {
 	}
 }
 
-// Ensure that the attributes given tell the instruments of two databases apart, and that those of
-// the one end with its registration.
+// Ensure that the given attributes tell the instruments of two databases apart, and that the end of
+// one registration ends its instruments only.
 func TestRegister_Attributes(t *testing.T) {
 	meter, reader := meters(t)
 	var registrations []metric.Registration
@@ -263,7 +263,7 @@ func TestRegister_LeavesTheAttributes(t *testing.T) {
 	}
 }
 
-// Ensure that figures may be collected by many while others write.
+// Ensure that many goroutines may collect figures while others write.
 func TestRegister_Concurrently(t *testing.T) {
 	db := must(lockd.New(nil))
 	defer db.Close()
@@ -305,7 +305,7 @@ func TestRegister_ErrOfTheMeter(t *testing.T) {
 	}
 }
 
-// Ensure that what is a caller's bug is refused at once, and not when a reader collects.
+// Ensure that a bug of the caller is refused at once, and not when a reader collects.
 func TestRegister_NilPanics(t *testing.T) {
 	db := must(lockd.New(nil))
 	defer db.Close()

@@ -64,7 +64,7 @@ func gathered(t *testing.T, registry *client.Registry) map[string]float64 {
 	return values
 }
 
-// addHistogram adds what is exported of a histogram.
+// addHistogram adds the values that are exported for a histogram.
 func addHistogram(values map[string]float64, name string, h *lockd.Histogram) {
 	values[name+"_count"], values[name+"_sum"] = float64(h.Count()), h.Seconds
 	n := 0.0
@@ -74,7 +74,7 @@ func addHistogram(values map[string]float64, name string, h *lockd.Histogram) {
 	}
 }
 
-// Ensure that each figure of the stats is exported, under its name, and as what it is.
+// Ensure that each figure of the stats is exported under its name, with the right type.
 func TestCollector_ExportsEachFigure(t *testing.T) {
 	db := must(lockd.Open(filepath.Join(t.TempDir(), "lockd.db"), nil))
 	t.Cleanup(func() { db.Close() })
@@ -153,8 +153,8 @@ func TestCollector_KnowsEveryField(t *testing.T) {
 	}
 }
 
-// Ensure that a histogram has cumulative buckets in seconds: each counts what is no longer than
-// its bound.
+// Ensure that a histogram has cumulative buckets in seconds: each counts the times that are no
+// longer than its bound.
 func TestCollector_Histogram(t *testing.T) {
 	mock := clock.NewMock()
 	db := must(lockd.New(&lockd.Options{Clock: mock}))
@@ -187,7 +187,7 @@ func TestCollector_Histogram(t *testing.T) {
 	}
 }
 
-// Ensure that an expiry is counted as what it is.
+// Ensure that an expiry is counted under its cause.
 func TestCollector_CountsAnExpiry(t *testing.T) {
 	mock := clock.NewMock()
 	db := must(lockd.New(&lockd.Options{Clock: mock}))
@@ -202,7 +202,7 @@ func TestCollector_CountsAnExpiry(t *testing.T) {
 	}
 }
 
-// Ensure that metrics may be gathered by many while others write.
+// Ensure that many goroutines may gather metrics while others write.
 func TestCollector_Concurrently(t *testing.T) {
 	db := must(lockd.New(nil))
 	defer db.Close()
@@ -223,7 +223,7 @@ func TestCollector_Concurrently(t *testing.T) {
 	}
 }
 
-// Ensure that the figures can be had while the function of an Update runs.
+// Ensure that the metrics can be gathered while the function of an Update runs.
 func TestCollector_WhileAnUpdateRuns(t *testing.T) {
 	db := must(lockd.New(nil))
 	defer db.Close()

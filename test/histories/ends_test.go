@@ -9,8 +9,8 @@ import (
 )
 
 // ends returns the ends of all sessions as operations of every key, and what is wrong with them. A
-// session can end by itself, so the watches are asked what has ended; when it can have been at the
-// earliest is known from the calls, and for a TTL from the last renewal (G6).
+// session can end by itself, so the watches tell which have ended. The earliest instant of an end
+// follows from the calls, and with a TTL from the last renewal (G6).
 func (w *world) ends() (records []*record, wrong []string) {
 	asked := map[[2]string]bool{}
 	for _, r := range w.records {
@@ -28,7 +28,7 @@ func (w *world) ends() (records []*record, wrong []string) {
 		for _, key := range w.keys {
 			in.key = key
 			if !asked[[2]string{s.id, key}] {
-				continue // it never had that lock, nor tried to
+				continue // the session never asked for that lock
 			}
 			records = append(records, &record{input: in, call: call, back: back, client: -1})
 		}
@@ -105,13 +105,13 @@ func (w *world) endUnseen(s *session, next *era) input {
 	in := input{delay: s.delay, from: w.earliest(s, next)}
 	for _, c := range s.closings {
 		if c.owner && c.back == 0 {
-			in.from -= int64(s.delay) // by its owner, without a delay
+			in.from -= int64(s.delay) // the owner may have closed it, without a delay
 		}
 	}
 	return in
 }
 
-// earliest is when the session can have ended that was gone after a crash.
+// earliest is the earliest instant at which a session that was gone after a crash can have ended.
 func (w *world) earliest(s *session, next *era) int64 {
 	call := next.openCalled
 	for _, c := range s.closings {
@@ -123,7 +123,7 @@ func (w *world) earliest(s *session, next *era) int64 {
 	return call
 }
 
-// runsOut is when the TTL has passed since the last renewal.
+// runsOut is the instant at which the TTL has passed since the last renewal.
 func (w *world) runsOut(s *session) int64 {
 	last := slices.Max(append([]int64{s.made}, s.renewals...))
 	for _, e := range w.eras[s.era:] {

@@ -28,16 +28,16 @@ var (
 	folder  = flag.String("histories.dir", "", "where the files are; empty: a temporary folder")
 )
 
-// atOnce is how many histories there are at a time. Most of their time they wait.
+// atOnce is how many histories run at a time. They wait most of the time.
 const atOnce = 4
 
-// patience is how long the checker may take for one key of one history. Many unknown outcomes have
+// patience is how long the checker may take for one key of one history. Many unknown outcomes allow
 // many orders, and the machine may have other things to do.
 const patience = 5 * time.Minute
 
-// Ensure that whatever clients of all kinds are answered at the same time, there is an order in
-// which it is right, and that the order of service, the fences and the events are as promised. The
-// clients' choices come from the seed; how their calls meet does not.
+// Ensure that for whatever answers clients of all kinds get at the same time, there is an order in
+// which they are right, and that the order of service, the fences and the events are as promised.
+// The seed decides what the clients do, but not how their calls interleave.
 func TestHistories(t *testing.T) {
 	seed := *first
 	if seed == 0 {
@@ -74,14 +74,14 @@ func TestHistories(t *testing.T) {
 	total.neverCounted(t)
 }
 
-// totals is what was done in all histories.
+// totals counts what was done in all histories.
 type totals struct {
 	mu        sync.Mutex
 	histories int
 	counts    map[string]int
 }
 
-// neverCounted fails the test if something was never tried that it is there for.
+// neverCounted fails the test if something that the histories should try was never tried.
 func (s *totals) neverCounted(t *testing.T) {
 	if s.histories < 100 {
 		return
@@ -127,7 +127,7 @@ func (s *totals) run(t *testing.T, dir string, seed uint64) {
 	}
 }
 
-// play lets the clients do so many operations in all.
+// play lets the clients do the given number of operations in all.
 func (w *world) play(operations int) error {
 	path := ""
 	if w.dir != "" {
@@ -211,7 +211,7 @@ func (w *world) judge() []string {
 			}
 		}
 		if r.back < r.call {
-			continue // it asked a database that another had taken the place of
+			continue // it asked a database that had been replaced
 		}
 		operations = append(operations, porcupine.Operation{
 			ClientId: r.client + 1, Input: r.input, Output: r.output, Call: r.call, Return: r.back,
@@ -272,7 +272,7 @@ func (w *world) judge() []string {
 	return wrong
 }
 
-// judgeKey is the checker's word on one key.
+// judgeKey returns what the checker finds wrong with one key.
 func judgeKey(part []porcupine.Operation) []string {
 	model := keyModel.ToModel()
 	model.Partition = nil
@@ -288,8 +288,8 @@ func judgeKey(part []porcupine.Operation) []string {
 	return []string{fmt.Sprintf("%q: %s: %s", key, what, stuck(part, info))}
 }
 
-// stuck shows how far the checker came: the last operations of its longest order, and those that
-// can be next and fit nowhere.
+// stuck shows how far the checker came: the last operations of its longest order, and the possible
+// next operations, none of which fits.
 func stuck(part []porcupine.Operation, info porcupine.LinearizationInfo) string {
 	var longest []porcupine.Operation
 	for _, list := range info.PartialLinearizationsOperations() {
@@ -332,8 +332,8 @@ func stuck(part []porcupine.Operation, info porcupine.LinearizationInfo) string 
 	return text.String()
 }
 
-// grants are those that were told of, and the calls that waited in vain. A lock that was taken over
-// is no grant, nor is a repeat over HTTP.
+// grants returns the grants that callers were told of, and the calls that waited in vain. A lock
+// that was taken over is not a grant, nor is a repeat over HTTP.
 func (w *world) grants() (list []granted) {
 	had := map[string]bool{}
 	for _, r := range w.records {
@@ -350,7 +350,7 @@ func (w *world) grants() (list []granted) {
 		case r.output.outcome != done || fence <= r.era.floor:
 			continue
 		}
-		if r.kind == acquire { // it may have had it before, by a call that was given up
+		if r.kind == acquire { // a call that was given up may have been granted it before
 			id := fmt.Sprint(r.session, r.key, r.entry.fence)
 			if had[r.session+r.key] || had[id] {
 				continue
@@ -365,8 +365,8 @@ func (w *world) grants() (list []granted) {
 	return list
 }
 
-// held reports whether the session may have held a lock while the call was on, by another call. It
-// may be a share of the same key: others may wait for that.
+// held reports whether the session may have held a lock by another call during the call. That lock
+// may be a share of the same key, which others may wait for too.
 func (w *world) held(r *record) bool {
 	for _, other := range w.records {
 		switch other.kind {
@@ -382,7 +382,7 @@ func (w *world) held(r *record) bool {
 	return false
 }
 
-// released reports whether the grant was told of, and its release too before that time.
+// released reports whether the grant, and its release too, were told of before that time.
 func (w *world) released(r *record, before int64) bool {
 	for _, end := range w.records {
 		if end.kind == unlock && end.key == r.key && end.session == r.session &&

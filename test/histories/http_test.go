@@ -54,7 +54,7 @@ func (c *remote) begin(e *era) {
 	}
 }
 
-// reply is what a request was answered with.
+// reply is the answer to a request.
 type reply struct {
 	status int
 	body   string
@@ -62,7 +62,7 @@ type reply struct {
 	err    error
 }
 
-// ask sends a request. It is given up after a short time now and then.
+// ask sends a request. Now and then it gives up after a short time.
 func (c *remote) ask(method, path string, query url.Values, body string) reply {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -88,8 +88,8 @@ func (c *remote) ask(method, path string, query url.Values, body string) reply {
 
 var errStatus = errors.New("an answer that was not to be expected")
 
-// failed returns why there is no answer, nil if there is one. A commit that has failed is told of
-// as such.
+// failed returns why there is no answer, or nil if there is one. The answer that a commit has
+// failed counts as ErrCommit.
 func (r reply) failed() error {
 	switch {
 	case r.err != nil:
@@ -115,7 +115,7 @@ func (c *remote) answered(r *record, got reply, outcome outcome) {
 		c.keep(r, unknown)
 	case errors.Is(err, lockd.ErrCommit), errors.Is(err, lockd.ErrNoSession):
 	case r.kind == read:
-	default: // it may be done yet
+	default: // it may still be done
 		r.output, r.back = output{outcome: unknown}, 0
 		c.w.add(r)
 	}
@@ -124,7 +124,7 @@ func (c *remote) answered(r *record, got reply, outcome outcome) {
 	}
 }
 
-// pause waits for the next era if this one is over.
+// pause waits for the next era if the current one is over.
 func (c *remote) pause() {
 	if err := c.era.db.Err(); err != nil || c.lost() {
 		<-c.era.over
@@ -199,13 +199,13 @@ func (c *remote) swap(in input, method string) {
 	c.answered(r, got, verdict(got))
 }
 
-// fence is what the answer says of the lock's fence, 0 if nothing.
+// fence returns the lock's fence from the answer, or 0 if it has none.
 func (r reply) fence() uint64 {
 	fence, _ := strconv.ParseUint(r.header.Get("X-Lockd-Fence"), 10, 64)
 	return fence
 }
 
-// obstacle is what the answer to an acquire says is in the way.
+// obstacle returns the obstacle that the answer to an acquire names.
 func (r reply) obstacle() obstacle {
 	for begins, why := range map[string]obstacle{
 		"held by": held, "shared by": shared, "delayed for": delayed, "promised to": queued,

@@ -10,12 +10,12 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// caller is what clients of all kinds have.
+// caller has the fields of all kinds of clients.
 type caller struct {
 	w      *world
 	number int
 	chance *rand.Rand
-	since  int64 // before it looked which era it is
+	since  int64 // a stamp from before it looked up the era
 	era    *era
 	s      *session
 }
@@ -30,29 +30,29 @@ func (c *caller) key() string { return c.w.keys[c.chance.IntN(len(c.w.keys))] }
 
 func (c *caller) value() string { return string(rune('p' + c.chance.IntN(4))) }
 
-// record is what all operations have in common.
+// record returns a record with the fields that all operations have.
 func (c *caller) record(in input, call int64) *record {
 	return &record{input: in, call: call, client: c.number, era: c.era}
 }
 
-// lost reports whether what was answered before this call of it may not be in the file.
+// lost reports whether answers that have come before this call may be missing from the file.
 func (c *caller) lost() bool { return c.era.lost.Load() }
 
-// wait waits for the next era after an answer that says that this one is over.
+// wait waits for the next era if the answer says that the current one is over.
 func (c *caller) wait(err error) {
 	if errors.Is(err, lockd.ErrClosed) || errors.Is(err, lockd.ErrFailed) || c.lost() {
 		<-c.era.over
 	}
 }
 
-// keep keeps an operation: as it was answered, or as one whose outcome is not known if the process
-// was killed before the answer.
+// keep keeps an operation: as it was answered, or with an unknown outcome if the process was killed
+// before the answer.
 func (c *caller) keep(r *record, outcome outcome) {
 	r.back = c.w.stamp()
 	r.output.outcome, r.until = outcome, r.back
 	if c.lost() {
 		if r.kind == get || r.kind == read || outcome == refused {
-			return // nothing of it can be seen
+			return // it leaves nothing that can be seen
 		}
 		r.output, r.back = output{outcome: unknown}, 0
 	}
@@ -82,7 +82,7 @@ func (c *library) run(operations int) {
 	}
 }
 
-// begin goes on in another era: with the same session, if that has lived on.
+// begin goes on in another era: with the same session, if it still lives.
 func (c *library) begin(e *era) {
 	c.era, c.locks, c.real = e, nil, nil
 	c.opts = map[*lockd.Lock]lockd.KeyPolicy{}
@@ -149,7 +149,7 @@ func (c *library) step() {
 		c.renew()
 	case n < 99:
 		time.Sleep(time.Duration(c.chance.IntN(3000)) * time.Microsecond)
-	default: // it hangs, and loses its session if that has a TTL
+	default: // the client hangs, and loses a session with a TTL
 		time.Sleep(15 * time.Millisecond)
 	}
 }
@@ -219,7 +219,7 @@ func (c *library) remove() {
 	c.wrote(r, err)
 }
 
-// lockOptions are those of a call, and what it asks for.
+// lockOptions returns the options of a call, and sets what it asks for.
 func (c *library) lockOptions(in *input) *lockd.LockOptions {
 	opts := &lockd.LockOptions{}
 	in.session, in.keeps = c.s.id, true
@@ -267,7 +267,7 @@ func (c *library) took(r *record, l *lockd.Lock, policy lockd.KeyPolicy) {
 	c.opts[l] = policy
 }
 
-// patience is a context that ends soon, or has ended. A call that waits for longer than the
+// patience returns a context that ends soon, or has ended. A call that waits for longer than the
 // history lasts would wait for a lock whose holder waits too.
 func (c *library) patience() (context.Context, context.CancelFunc) {
 	limits := []time.Duration{1e5, 3e5, 1e6, 2e6, 4e6}
@@ -315,7 +315,7 @@ func (c *library) lockAll() {
 	}
 }
 
-// gaveUp keeps a call that waited in vain: it may have been granted the lock, and have released it.
+// gaveUp keeps a call that waited in vain. It may have been granted the lock, and have released it.
 func (c *library) gaveUp(err error, policy lockd.KeyPolicy, records ...*record) {
 	defer c.wait(err)
 	var all []*record
@@ -347,8 +347,8 @@ func (c *library) gaveUp(err error, policy lockd.KeyPolicy, records ...*record) 
 	}
 }
 
-// settle returns when all that was decided before is durable: an answer waits for that (G3).
-// It returns 0 if that is not known.
+// settle returns the time by which everything decided before is durable: an answer waits for that
+// (G3). It returns 0 if the time is not known.
 func (c *library) settle() int64 {
 	for i := range 3 {
 		_, err := c.era.db.Put("other", fmt.Append(nil, c.number, c.w.stamp(), i), nil)
@@ -401,7 +401,7 @@ func (c *library) downgrade(r *record, l *lockd.Lock) {
 
 func (c *library) force() {
 	key := c.key()
-	now, _ := c.era.db.Get(key) // that of a lock that is shared names its first holder's fence
+	now, _ := c.era.db.Get(key) // the entry of a shared lock has its first holder's fence
 	if now.Fence == 0 {
 		return
 	}
@@ -411,7 +411,7 @@ func (c *library) force() {
 	c.wrote(r, c.era.db.ForceUnlock(key, now.Fence, "it has to be free"))
 }
 
-// end ends the client's session, or another one's.
+// end ends the client's session, or another client's session.
 func (c *library) end() {
 	s, owner := c.s, c.chance.IntN(2) == 0
 	if !owner && c.chance.IntN(2) == 0 {

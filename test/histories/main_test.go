@@ -6,5 +6,5 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Each history closes its database, its server and its clients: none may leave a goroutine.
+// Each history closes its database, its server and its clients. None may leave a goroutine.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

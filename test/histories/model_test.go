@@ -11,9 +11,9 @@ import (
 )
 
 // The model is one key with its value, its lock, its lock-delay, its fence and its indexes. A
-// history is judged key by key: what concerns several keys is an operation of each.
+// history is judged key by key: an operation on several keys is one operation on each.
 //
-// The model has no queue: who is served next is checked elsewhere, see order_test.go.
+// The model has no queue: order_test.go checks which call is served next.
 
 // kind is what an operation does to a key.
 type kind int
@@ -33,7 +33,7 @@ const (
 	release                // is unlock over HTTP: any grant of the session, and it writes the value
 	force                  // takes a grant away
 	endSession             // the session ends
-	giveUp                 // releases what a call was granted that had given up
+	giveUp                 // releases what was granted to a call that has given up
 )
 
 // The outcomes.
@@ -50,23 +50,23 @@ type input struct {
 	kind    kind
 	key     string
 	value   string
-	keeps   bool   // the value stays as it is; for giveUp, the crash may have been before it
+	keeps   bool   // the value stays as it is; for giveUp, the crash may have come first
 	index   uint64 // for swap and removeIf
 	session string
-	fence   uint64 // of the grant that unlock and force name
+	fence   uint64 // the grant that unlock and force name
 	shared  bool   // the mode, for grant, try, acquire, unlock and release
 	removes bool   // the key goes with the lock: RemoveAfter, or DeleteKeys
-	opened  uint64 // for unlock and giveUp: what asked for that up to this index is forgotten (R9)
+	opened  uint64 // for unlock and giveUp: requests to remove up to this index are forgotten (R9)
 	delay   time.Duration
-	from    int64 // a delay begins then at the earliest
+	from    int64 // the earliest begin of a delay
 	call    int   // for giveUp and an unknown grant: the call that may have been granted the lock
 }
 
-// output is what it answers. Zero means that the answer does not say.
+// output is the answer to a call. Zero means that the answer does not say.
 type output struct {
 	outcome outcome
 	entry   entry
-	until   int64 // the answer had come by then
+	until   int64 // when the answer had come
 	why     obstacle
 	quiet   bool // the answer has no entry
 }
@@ -77,39 +77,39 @@ type obstacle int
 const (
 	unnamed obstacle = iota
 	held
-	shared // over HTTP, where the holders are not told
+	shared // over HTTP, which does not name the holders
 	delayed
 	queued
 )
 
-// entry is a key as it is told. Zero means that there is none, or a part that is not told.
+// entry is a key as an answer shows it. Zero means none, or that the answer does not say.
 type entry struct {
 	exists                        bool
 	value, session                string
 	create, mod, lockIndex, fence uint64
 }
 
-// state is a key as the model has it. An index of 0 is one that no answer has told yet.
+// state is a key as the model has it. Index 0 stands for an index that no answer has told yet.
 type state struct {
 	exists                        bool
 	value, holder                 string
 	create, mod, lockIndex, fence uint64
 
-	above   uint64 // mod is above it if it is not told
-	highest uint64 // of all fences of the key
+	above   uint64 // a lower bound of mod, if no answer has told mod
+	highest uint64 // the highest of all fences of the key
 	free    int64  // no grant before: the end of the lock-delay
-	delayed bool   // there was one since the last grant
-	by      int    // the call whose grant nobody was told of
-	calls   string // those that have yet to give up
+	delayed bool   // a lock-delay has begun since the last grant
+	by      int    // the call whose grant was told to no caller
+	calls   string // the calls that have yet to give up
 
 	shares      shares
 	joined      uint64 // the highest fence of a share
-	gone        bool   // the key goes with the last share, if that asked for it
-	sharedFree  int64  // free, and delayed, of a share that was lost
+	gone        bool   // the key goes with the last share, if that share asked for it
+	sharedFree  int64  // free, and delayed, after the loss of a share
 	sharedDelay bool
 }
 
-// wrote is the state after a write at an index that is not told yet, or the one that is.
+// wrote is the state after a write at the index, or at an unknown index if it is 0.
 func (s state) wrote(index uint64) state {
 	if s.mod != 0 {
 		s.above = s.mod
@@ -118,7 +118,7 @@ func (s state) wrote(index uint64) state {
 	return s
 }
 
-// fits reports whether an index that is told can be that of the last write.
+// fits reports whether mod can be the index of the last write.
 func (s state) fits(mod uint64) bool {
 	if s.mod != 0 {
 		return s.mod == mod
@@ -126,7 +126,7 @@ func (s state) fits(mod uint64) bool {
 	return mod > s.above
 }
 
-// saw is the state when an answer has shown it, and whether it can be that.
+// saw returns the state after an answer has shown the entry, and whether the state allows it.
 func (s state) saw(e entry, fence bool) (state, bool) {
 	if e.exists != s.exists {
 		return s, false
@@ -146,7 +146,7 @@ func (s state) saw(e entry, fence bool) (state, bool) {
 			return s, false
 		}
 	case e.fence <= s.highest || e.fence > e.mod:
-		return s, false // a grant of which nobody was told
+		return s, false // a grant that no caller was told of
 	default:
 		s.fence, s.highest = e.fence, e.fence
 	}
@@ -184,7 +184,7 @@ func (s state) unheld() state {
 	return s
 }
 
-// granted is the state after a grant with that fence, which may not be told.
+// granted is the state after a grant with the fence, which is 0 if no answer has told it.
 func (s state) granted(in input, fence uint64) state {
 	if !s.exists {
 		s = s.made(fence)
@@ -214,14 +214,14 @@ func step(s state, in input, out output) []state {
 	return list
 }
 
-// withCall adds a call to those that have yet to give up.
+// withCall adds a call to the calls that have yet to give up.
 func withCall(calls string, call int) string {
 	list := append(strings.Fields(calls), fmt.Sprintf("%020d", call))
 	slices.Sort(list)
 	return strings.Join(list, " ")
 }
 
-// withoutCall takes it out, if it is there.
+// withoutCall removes the call, and reports whether it was there.
 func withoutCall(calls string, call int) (string, bool) {
 	list := strings.Fields(calls)
 	i, ok := slices.BinarySearch(list, fmt.Sprintf("%020d", call))
@@ -291,7 +291,7 @@ func swapped(s state, in input, out output) []state {
 	right := in.index == 0 && !s.exists || s.exists && in.index != 0 && s.fits(in.index)
 	switch {
 	case out.outcome == refused:
-		// An index that is not told yet can be another one.
+		// An index that is not told yet can be another one than in.index.
 		if right && (s.mod != 0 || !s.exists) {
 			return nil
 		}
@@ -349,7 +349,7 @@ func locked(s state, in input, out output) []state {
 	return []state{s}
 }
 
-// again is a call of the session that holds the lock.
+// again returns the states after a call of the session that holds the lock.
 func again(s state, in input, out output) []state {
 	if in.kind == acquire { // K15, K16
 		if s.fence == 0 && out.entry.fence > s.highest {
@@ -360,7 +360,7 @@ func again(s state, in input, out output) []state {
 		}
 		return []state{s.set(in.value)}
 	}
-	// It takes over a lock that it has no handle of.
+	// The call takes over a lock without a handle.
 	if out.outcome == unknown {
 		if !in.keeps {
 			s = s.set(in.value)
@@ -386,7 +386,7 @@ func again(s state, in input, out output) []state {
 }
 
 func obstructed(s state, in input, out output) []state {
-	ok := false // for no reason
+	ok := false // refused for no reason
 	switch out.why {
 	case shared:
 		ok = s.shares != "" && !in.shared
@@ -433,7 +433,7 @@ func released(s state, in input, out output) []state {
 	return []state{s.unheld()}
 }
 
-// givenUp is the release of a grant that nobody was told of, if there was one. It comes after that.
+// givenUp is the release, after the grant, of a grant that no caller was told of, if there was one.
 func givenUp(s state, in input) []state {
 	calls, ok := withoutCall(s.calls, in.call)
 	if !ok {
@@ -461,7 +461,7 @@ func givenBack(s state, in input) []state {
 		return []state{s}
 	case !in.removes, s.mod != s.create:
 		return []state{s.unheld()}
-	case s.mod == 0: // whether it has created the key, and nobody has written to it, is not told
+	case s.mod == 0: // no answer tells whether the grant created the key and was the last write
 		return []state{s.unheld(), s.removed()}
 	}
 	return []state{s.removed()}
@@ -482,7 +482,7 @@ func forced(s state, in input, out output) []state {
 		return nil
 	}
 	next := s.unheld()
-	next.delayed, next.free = true, in.from // whose delay it is, and so how long, is not asked
+	next.delayed, next.free = true, in.from // whose delay it is, and so its length, is not modelled
 	return []state{next}
 }
 
@@ -500,7 +500,7 @@ func ended(s state, in input) state {
 
 var hashSeed = maphash.MakeSeed()
 
-// keyModel is what the checker is given.
+// keyModel is the model that the checker is given.
 var keyModel = porcupine.NondeterministicModel{
 	Init: func() []any { return []any{state{}} },
 	Step: func(s, in, out any) []any {

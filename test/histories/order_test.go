@@ -9,8 +9,8 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// granted is a grant that its caller was told of; or, with fence 0, a call that may have waited for
-// one in vain.
+// granted is a grant that its caller was told of or, with fence 0, a call that may have waited for
+// a grant in vain.
 type granted struct {
 	key, session string
 	fence        uint64
@@ -22,22 +22,22 @@ type granted struct {
 	remote       bool // it was asked for over HTTP
 }
 
-// overtook reports whether the grant came no later than one that it should have. Those who share a
-// lock may be granted it together (R3).
+// overtook reports whether g was granted no later than first, which should have come first. Sharers
+// of a lock may be granted it together (R3).
 func (g granted) overtook(first granted) bool {
 	return g.fence < first.fence || g.fence == first.fence && !(g.shared && first.shared)
 }
 
-// passes reports whether the grant may have come ahead of those who waited (R13): its session held
-// a lock that a call for several keys, this one among them, may have waited for.
+// passes reports whether the grant may have come ahead of calls that waited (R13): its session held
+// a lock that a call for several keys, this key among them, may have waited for.
 func (g granted) passes(ofKey []granted) bool {
 	return g.holds && slices.ContainsFunc(ofKey, func(w granted) bool {
 		return w.several && w.session != g.session && w.call < g.back && w.back > g.call
 	})
 }
 
-// checkFences is G8: of two grants of which one was told of before the other was asked for, the
-// later one has no smaller fence, and a larger one if they are of one key.
+// checkFences is G8: if a grant was told of before another was asked for, the later grant has no
+// smaller fence, and a larger one if both are of one key.
 func checkFences(grants []granted) (wrong []string) {
 	grants = slices.DeleteFunc(slices.Clone(grants), func(g granted) bool { return g.fence == 0 })
 	calls, backs := slices.Clone(grants), slices.Clone(grants)
@@ -60,8 +60,8 @@ func checkFences(grants []granted) (wrong []string) {
 }
 
 // checkQueues is G9: calls that were seen to wait are granted the lock in that order, and before
-// all calls that asked for it later, unless these pass them (R13). It also returns how many pairs
-// it has compared.
+// all calls that asked for it later, unless these pass them (R13). It also returns the number of
+// pairs that it has compared.
 func checkQueues(grants []granted, looks []look) (pairs int, wrong []string) {
 	of := map[string][]granted{}
 	for _, g := range grants {
@@ -76,7 +76,7 @@ func checkQueues(grants []granted, looks []look) (pairs int, wrong []string) {
 					can = append(can, g)
 				}
 			}
-			if len(can) == 1 && can[0].fence > 0 { // else it may be another call that was seen
+			if len(can) == 1 && can[0].fence > 0 { // else another call may have been seen
 				line = append(line, can[0])
 			}
 		}
@@ -117,7 +117,7 @@ func checkDead(grants []granted, ended map[string]int64) (wrong []string) {
 	return wrong
 }
 
-// checkChain: each event of a key begins with the entry with which the one before it ended, so no
+// checkChain: each event of a key begins with the entry that the event before it ended with, so no
 // change is missing between them, and indexes rise.
 func checkChain(before map[string]lockd.Entry, events []seen) (wrong []string) {
 	now, last := maps.Clone(before), uint64(0)
@@ -139,7 +139,7 @@ func checkChain(before map[string]lockd.Entry, events []seen) (wrong []string) {
 	return wrong
 }
 
-// checkFinal: what the events lead to is what the database has at the end.
+// checkFinal: the events lead to the entries that the database has at the end.
 func checkFinal(before map[string]lockd.Entry, events []seen, final *lockd.Snapshot) []string {
 	now := maps.Clone(before)
 	for _, e := range events {

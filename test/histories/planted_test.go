@@ -12,14 +12,14 @@ import (
 
 // These tests show that each checker can fail: they feed it a history with a violation.
 
-// at makes an operation that has its time for itself.
+// at returns an operation that overlaps with no other.
 func at(time int64, in input, out output) porcupine.Operation {
 	in.key = "k"
 	out.until = time*10 + 5
 	return porcupine.Operation{Input: in, Output: out, Call: time * 10, Return: out.until}
 }
 
-// beside makes it last longer.
+// beside makes an operation last until a later time.
 func beside(until int64, o porcupine.Operation) porcupine.Operation {
 	o.Return = until*10 + 7
 	out := o.Output.(output)
@@ -478,7 +478,7 @@ func TestPlanted_G6_Expiry(t *testing.T) {
 	wantWrong(t, wrong, "G6")
 }
 
-// Ensure that a history as it is played passes, and does no more when one answer is another one.
+// Ensure that a history passes as it was played, and fails once one answer is changed.
 func TestPlanted_History(t *testing.T) {
 	w := newWorld(t.TempDir(), 2)
 	if err := w.play(400); err != nil {

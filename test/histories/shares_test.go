@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// share is one of the grants of a lock that is shared.
+// share is one grant of a shared lock.
 type share struct {
 	session string
 	fence   uint64 // 0 if no answer has told it
-	call    int    // whose grant nobody was told of
+	call    int    // the call, if no caller was told of its grant
 }
 
-// shares are those of a key, in order, as a text: a state is compared.
+// shares are the shares of a key, in order, as a text: states are compared.
 type shares string
 
 func (s shares) list() (list []share) {
@@ -41,19 +41,19 @@ func (s shares) with(one share) shares { return sharesOf(append(s.list(), one)) 
 
 func (s shares) without(i int) shares { return sharesOf(slices.Delete(s.list(), i, i+1)) }
 
-// has reports whether the grant can be one of them.
+// has reports whether the grant can be one of the shares.
 func (s shares) has(session string, fence uint64) bool {
 	return slices.ContainsFunc(s.list(), func(one share) bool {
 		return one.session == session && (one.fence == fence || one.fence == 0)
 	})
 }
 
-// of returns the place of a share of the session, -1 if it has none.
+// of returns the place of a share of the session, or -1 if it has none.
 func (s shares) of(session string) int {
 	return slices.IndexFunc(s.list(), func(one share) bool { return one.session == session })
 }
 
-// newer reports whether a fence, if it is told, can be that of the next grant.
+// newer reports whether a fence can be the fence of the next grant. A fence of 0 is not told.
 func (s state) newer(fence uint64) bool {
 	return fence == 0 || fence > max(s.highest, s.joined, s.mod, s.above)
 }
@@ -85,7 +85,7 @@ func shareTaken(s state, in input, out output) (list []state) {
 	if in.kind == acquire && s.shares.of(in.session) >= 0 { // R10
 		return list
 	}
-	// Those who are granted it in one transaction have one fence (R3).
+	// Shares that are granted in one transaction have one fence (R3).
 	together := s.shares != "" && fence == s.joined && max(s.mod, s.above) <= fence &&
 		!s.shares.has(in.session, fence)
 	if !s.newer(fence) && !together || told && out.until < s.free {
@@ -110,7 +110,7 @@ func shareTaken(s state, in input, out output) (list []state) {
 	next.joined = max(s.joined, fence)
 	if fence == 0 && next.value != s.value && s.shares != "" && s.mod == s.joined {
 		same := next
-		same.mod = s.mod // in the transaction of the last grant
+		same.mod = s.mod // granted in the transaction of the last grant
 		list = append(list, same)
 	}
 	return append(list, next)
@@ -146,7 +146,7 @@ func sharesReleased(s state, in input, out output) []state {
 	return list
 }
 
-// left returns the states when a share was released.
+// left returns the states after a share was released.
 func (s state) left(i int, in input) []state {
 	next := s
 	if next.shares = s.shares.without(i); next.shares != "" {
@@ -157,7 +157,7 @@ func (s state) left(i int, in input) []state {
 	case !in.removes || !s.gone, s.mod != 0 && s.fence != 0 && s.mod != s.fence, // R9
 		s.create != 0 && s.create <= in.opened:
 		return []state{next}
-	case s.mod == 0 || s.fence == 0 || s.create == 0: // nobody was told whether that is so
+	case s.mod == 0 || s.fence == 0 || s.create == 0: // no answer tells whether that is so
 		return []state{next, s.removed()}
 	}
 	return []state{s.removed()}
@@ -181,7 +181,7 @@ func downgraded(s state, in input, out output) []state {
 	return []state{next}
 }
 
-// sharesForced is forced of a lock that is shared: all shares with that fence are taken.
+// sharesForced is forced for a shared lock: all shares with the fence are taken.
 func sharesForced(s state, in input, out output) (list []state) {
 	none := s
 	none.shares = ""
@@ -213,7 +213,7 @@ func sharesForced(s state, in input, out output) (list []state) {
 	return list
 }
 
-// sharesEnded is ended for what the session shares.
+// sharesEnded is ended for the shares of the session.
 func sharesEnded(s state, in input) state {
 	left := slices.DeleteFunc(s.shares.list(), func(one share) bool {
 		return one.session == in.session

@@ -23,7 +23,7 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// world is the database of one history through its reopens, and the record of what was asked of it.
+// world is the database of one history through its reopens, and a record of all operations on it.
 type world struct {
 	dir   string // empty: in memory
 	seed  uint64
@@ -37,10 +37,10 @@ type world struct {
 	mu       sync.Mutex // protects what follows
 	records  []*record
 	sessions []*session
-	handles  map[string][]handle // that were told of, by the key
+	handles  map[string][]handle // the grants that callers were told of, by key
 	looks    []look
 	eras     []*era
-	found    []string // violations that were seen as they came about
+	found    []string // violations that were seen while the history ran
 	counts   map[string]int
 }
 
@@ -56,15 +56,15 @@ type era struct {
 	openCalled, opened int64
 	floor              uint64 // the index when it was opened
 	before             map[string]lockd.Entry
-	alive              map[string]bool // the sessions that were there then
+	alive              map[string]bool // the sessions that lived when it was opened
 	armed              atomic.Bool     // faults may come
 	wish               atomic.Int32    // the fault that is to come
-	lost               atomic.Bool     // what is answered from now on may not be in the file
+	lost               atomic.Bool     // later answers may not be in the file
 	dead               atomic.Bool     // the process is as if killed
-	copied             string          // what it has left
+	copied             string          // the file that it left
 	shut, closed       int64           // stamps of the call of Close and of its return
 	unclean            bool            // sessions of the process have not ended
-	over               chan struct{}   // there is another era, or none any more
+	over               chan struct{}   // closed when the next era has begun, or there is none
 	stop               context.CancelFunc
 	watched            sync.WaitGroup
 	events             []seen // of keys
@@ -73,7 +73,7 @@ type era struct {
 	replayedFrom       []uint64
 }
 
-// seen is an event and when it had come.
+// seen is an event and the time at which it had come.
 type seen struct {
 	lockd.Event
 	at int64
@@ -82,7 +82,7 @@ type seen struct {
 // The faults.
 const (
 	noFault int32 = iota
-	crash         // the process is killed when a commit is in the file and nobody is told
+	crash         // the process is killed when a commit is in the file and no caller is told
 	failing       // a commit is reported as failed that is in the file
 )
 
@@ -98,7 +98,7 @@ func newWorld(dir string, seed uint64) *world {
 	}
 }
 
-// stamp is the time in nanoseconds. No two are the same, and a later call has a larger one.
+// stamp returns the time in nanoseconds. Each call returns a larger stamp than all before it.
 func (w *world) stamp() int64 {
 	for {
 		last := w.last.Load()
@@ -109,7 +109,7 @@ func (w *world) stamp() int64 {
 	}
 }
 
-// violation keeps what the goroutine that calls it has seen to be wrong.
+// violation keeps what the calling goroutine has found to be wrong.
 func (w *world) violation(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -241,7 +241,7 @@ func (e *era) synced() error {
 	if !e.wish.CompareAndSwap(crash, noFault) {
 		return nil
 	}
-	e.lost.Store(true) // before the copy: what was answered by now is in it
+	e.lost.Store(true) // before the copy, which has all that was answered by now
 	e.copied = filepath.Join(e.w.dir, fmt.Sprintf("%d.db", e.number+1))
 	if err := copyFile(e.copied, e.path); err != nil {
 		e.w.violation("copy: %v", err)
@@ -283,12 +283,12 @@ func (w *world) reopen(fault int32) error {
 	return err
 }
 
-// finish closes the database and all that hangs on it.
+// finish closes the database and all that depends on it.
 func (e *era) finish() {
 	e.armed.Store(false)
 	e.shut = e.w.stamp()
 	err := e.db.Close()
-	// A commit that fails takes with it what was decided meanwhile, as the end of the sessions.
+	// A commit that fails also undoes what was decided meanwhile, such as the ends of sessions.
 	e.unclean = e.lost.Load() || errors.Is(err, lockd.ErrCommit)
 	if err != nil && !e.unclean {
 		e.w.violation("era %d: close: %v", e.number, err)
@@ -297,11 +297,11 @@ func (e *era) finish() {
 	e.w.count("closed")
 	e.server.CloseClientConnections()
 	e.server.Close()
-	e.watched.Wait() // all ends with ErrClosed
+	e.watched.Wait() // all of them end with ErrClosed
 	e.stop()
 }
 
-// look is the queue of one key, as it was at some time between two stamps.
+// look is the queue of one key, as it was at some instant between two stamps.
 type look struct {
 	era         *era
 	key         string
@@ -343,7 +343,7 @@ type record struct {
 	call, back int64 // stamps; back is 0 while the operation may still be done
 	client     int
 	era        *era
-	own        bool // the caller has a handle of what was granted
+	own        bool // the caller has a handle of the grant
 	several    bool // it is a call for several keys
 }
 
@@ -361,8 +361,8 @@ type handle struct {
 	done  <-chan struct{}
 }
 
-// told is called when a call has been told of a grant: all that held the lock before must have been
-// told of their loss (G10), but for those that share it.
+// told is called when a call has been told of a grant. All earlier holders must have been told of
+// their loss by then (G10), except those that share the lock.
 func (w *world) told(e *era, grant lockd.Sequencer, own <-chan struct{}) {
 	key, fence := grant.Key, grant.Fence
 	w.mu.Lock()
@@ -393,7 +393,7 @@ func (w *world) told(e *era, grant lockd.Sequencer, own <-chan struct{}) {
 	w.handles[key] = left
 }
 
-// downgrading is called before a lock is downgraded: others may be told first that they share it.
+// downgrading is called before a lock is downgraded: the sharers may be told of their grants first.
 func (w *world) downgrading(key string, own <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -404,13 +404,13 @@ func (w *world) downgrading(key string, own <-chan struct{}) {
 	}
 }
 
-// session is one that was made in this history.
+// session is a session that was made in this history.
 type session struct {
 	id             string
 	ttl, delay     time.Duration
 	deletes, bound bool
 	made           int64 // the call that made it
-	era            int   // in which that was
+	era            int   // the era in which it was made
 
 	renewals []int64 // calls that succeeded
 	closings []closing

@@ -62,8 +62,8 @@ func TestSeries_IsComparedRoundByRound(t *testing.T) {
 	ours.Over(theirs[:2])
 }
 
-// Ensure that a target is met when the median meets it and the worst round is within 1.25 times
-// of it, and not otherwise.
+// Ensure that a target is met exactly when the median meets it and the worst round is within 1.25
+// times of it.
 func TestBound_Met(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -105,7 +105,7 @@ func TestBound_Worst(t *testing.T) {
 	}
 }
 
-// trial returns a trial that notes its name in the order, and costs so much.
+// trial returns a trial that adds its name to the order, and takes the given times.
 func trial(name string, order *[]string, operations int, wall, cpu time.Duration) measure.Trial {
 	return measure.Trial{Name: name, Run: func() (measure.Cost, error) {
 		*order = append(*order, name)
@@ -231,7 +231,7 @@ func TestCrowd_EndsWhenOneFails(t *testing.T) {
 	}
 }
 
-// Ensure that a window in which nothing gets done is not a measurement of nothing.
+// Ensure that each worker works at least once, so that no window measures nothing.
 func TestCrowd_EachWorksOnceAtLeast(t *testing.T) {
 	for range 100 {
 		var calls [3]atomic.Int64

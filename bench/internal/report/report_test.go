@@ -10,8 +10,8 @@ import (
 	"github.com/lockd/lockd/bench/internal/report"
 )
 
-// sample has a row of every kind: P1 is met, P2 missed, P3 met by what could be measured, and of
-// P4 nothing was.
+// sample has a row of every kind: P1 is met, P2 is missed, P3 is met as far as it was measured, and
+// P4 was not measured.
 func sample() *report.Report {
 	return &report.Report{
 		Machine: []string{"a computer"}, Settings: []string{"rival: fast"},

@@ -11,8 +11,8 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// securing opens the file, has it on disk, and closes it, and reports how often it was synced, and
-// whether it was written to before it was closed.
+// securing opens the file, secures it, and closes it. It reports the number of syncs, and whether
+// the file was written to before it was closed.
 func securing(t *testing.T, path string) (syncs int, written bool) {
 	t.Helper()
 	before := age(t, path)
@@ -34,10 +34,9 @@ func securing(t *testing.T, path string) (syncs int, written bool) {
 	return syncs, written
 }
 
-// Ensure that a file which was closed with all of it on disk is only synced by the next Open, and
-// not written to, again and again; and that one which was not, whatever was the reason, is written
-// to, once. What the process that closed it before has said counts no more when anything was
-// written since, to the log or to the tables.
+// Ensure that the next Open only syncs a file that was closed with all of its content on disk, and
+// never writes to it. Any other file is written to, once. What a process said when it closed the
+// file counts no more once the log or the tables have been written to.
 func TestClean_OnlyWhatMayNotBeOnDiskIsWrittenAgain(t *testing.T) {
 	small := func(s *store.Store) {
 		s.Keys.Put("k", schema.Key{Key: "k", Fence: s.Next()})
@@ -89,7 +88,7 @@ func TestClean_OnlyWhatMayNotBeOnDiskIsWrittenAgain(t *testing.T) {
 	}
 }
 
-// failAfter returns a hook that fails after so many calls.
+// failAfter returns a hook that succeeds for the given number of calls, and then fails.
 func failAfter(calls int) func() error {
 	return func() error {
 		if calls--; calls < 0 {
@@ -99,8 +98,8 @@ func failAfter(calls int) func() error {
 	}
 }
 
-// commitOne has a process commit once, and returns the file that it leaves: another one, as the
-// file was before its Close, if it is killed.
+// commitOne commits once, as a process of its own, and returns the file that the process leaves. If
+// the process is killed, that is a copy of the file from before its Close.
 func commitOne(
 	t *testing.T, path string, opts store.Options, fn func(s *store.Store), kill bool,
 ) string {
@@ -128,10 +127,10 @@ func commitOne(
 	return left
 }
 
-// Ensure that the name of a file is on disk before anybody is told of what is in it, also if an
-// earlier process left the name unsynced: it made the file, and closed it, without any sync, or it
-// could not sync the folder. The name of a file that was closed with all of it on disk is not
-// synced again, and without sync it never is.
+// Ensure that the name of a file is on disk before any caller is told of its content, also if an
+// earlier process left the name unsynced: it made and closed the file without any sync, or it could
+// not sync the folder. The name of a file that was closed with all of it on disk is not synced
+// again, and without sync no name is.
 func TestClean_G2_NameIsOnDisk(t *testing.T) {
 	folders := 0
 	count := store.Hooks{SyncFolder: func(string) error {
@@ -173,7 +172,7 @@ func TestClean_G2_NameIsOnDisk(t *testing.T) {
 	}
 }
 
-// Ensure that the folder which is synced is the one that has the file, not that of a link to it.
+// Ensure that the folder of the file is synced, not the folder of a link to it.
 func TestClean_NameOfLinkedFile(t *testing.T) {
 	path, link := newPath(t), newPath(t)
 	closeFile(t, openFile(t, path, quick))

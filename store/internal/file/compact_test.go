@@ -14,7 +14,7 @@ import (
 	"github.com/lockd/lockd/store/internal/file"
 )
 
-// toCompact makes a file with one commit, where an open one can be replaced.
+// toCompact makes a file with one commit, where an open file can be replaced.
 func toCompact(t *testing.T) (path string, want whole) {
 	t.Helper()
 	if runtime.GOOS == "windows" {
@@ -25,8 +25,8 @@ func toCompact(t *testing.T) (path string, want whole) {
 	return path, commitTo(t, path, 0)
 }
 
-// Ensure that the file is compacted that a symbolic link leads to, and the link stays: else those
-// who open the file by its own name and those who open it by the link would have two.
+// Ensure that Compact follows a symbolic link to the file, and the link stays. Otherwise processes
+// that use the file's own name and processes that use the link would have two files.
 func TestCompact_SymbolicLink(t *testing.T) {
 	path, want := toCompact(t)
 	link := filepath.Join(t.TempDir(), "link.db")
@@ -46,7 +46,7 @@ func TestCompact_SymbolicLink(t *testing.T) {
 	}
 }
 
-// Ensure that a copy is not published that is not of the rows which were verified before.
+// Ensure that a copy is not published if its rows are not the rows that were verified before.
 func TestCompact_ChangedMeanwhile(t *testing.T) {
 	for name, value := range map[string]string{"a row": "damaged!", "no row": ""} {
 		t.Run(name, func(t *testing.T) {
@@ -84,8 +84,8 @@ func TestCompact_KeepsMode(t *testing.T) {
 	}
 }
 
-// Ensure that nobody can have a file open, and so commit to it, before its name is on disk: after a
-// power cut the path would lead to what was there before.
+// Ensure that no process can have a file open, and so commit to it, before its name is on disk.
+// After a power cut the path would lead to the earlier file.
 func TestOpening_NobodyBeforeTheNameIsOnDisk(t *testing.T) {
 	for name, give := range map[string]func(t *testing.T, path string, opts store.Options) error{
 		"created": func(t *testing.T, path string, opts store.Options) error {
@@ -134,7 +134,7 @@ func TestOpening_NobodyBeforeTheNameIsOnDisk(t *testing.T) {
 	}
 }
 
-// Ensure that a file whose name could not be brought to disk does not have it, so that it can be
+// Ensure that a file whose name could not be synced to disk loses the name, so that the name can be
 // given again.
 func TestPublish_SyncFails(t *testing.T) {
 	made, want := toCompact(t)
@@ -158,8 +158,8 @@ func TestPublish_SyncFails(t *testing.T) {
 	}
 }
 
-// Ensure that a file with two names is not compacted where the system counts them: the other name
-// would be that of another file, and both could be open at once. As soon as it has one it is.
+// Ensure that a file with two names is not compacted where the system counts them: the names would
+// lead to two files, and both could be open at once. With one name it is compacted.
 func TestCompact_G1_TwoNames(t *testing.T) {
 	path, want := toCompact(t)
 	other := path + ".other"

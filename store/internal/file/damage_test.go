@@ -19,13 +19,13 @@ import (
 	"github.com/lockd/lockd/store/internal/format"
 )
 
-// Where things are in a page of bbolt's.
+// Places in a page of bbolt.
 const (
 	headSize = 16
 	metaSize = 64
 )
 
-// victim is a file to be damaged: what it is made of, and the state that it has.
+// victim is a file to be damaged: its content, and the state that is in it.
 type victim struct {
 	content []byte
 	want    whole
@@ -172,8 +172,8 @@ func newLarge(t *testing.T) (*bench, *victim) {
 	return newBench(t, v.content), v
 }
 
-// step is the step of a loop over many like cases. Opening a file is one goroutine's work, so a
-// few of the cases do for the race detector.
+// step is the step of a loop over many like cases. Under the race detector a few of them are
+// enough: opening a file is the work of one goroutine.
 func step() int {
 	if raced || testing.Short() {
 		return 13
@@ -246,10 +246,10 @@ func TestDamage_None(t *testing.T) {
 	}
 }
 
-// Ensure that a file that was cut off is refused, wherever that was.
+// Ensure that a file that was cut off is refused, wherever it was cut.
 func TestDamage_Cut(t *testing.T) {
 	b, v := newLarge(t)
-	used := 0 // where what is in use ends
+	used := 0 // the end of the pages in use
 	for page := range b.pages() {
 		if binary.NativeEndian.Uint64(b.at(page)) == uint64(page) {
 			used = (page + 1) * b.page
@@ -319,7 +319,7 @@ func TestDamage_MetaBits(t *testing.T) {
 	}
 }
 
-// Ensure that no bit of what bbolt says of the pages can flip so that rows are lost.
+// Ensure that no bit of a page's head or elements can flip so that rows are lost.
 func TestDamage_HeadBits(t *testing.T) {
 	b, v := newLarge(t)
 	for page := 2; page < b.pages(); page += 23 {
@@ -367,9 +367,9 @@ func TestDamage_BranchLoop(t *testing.T) {
 	}
 }
 
-// Ensure that a branch which leads to a page by another key than the page's first is refused: all
-// rows can be found by one that is less, but bbolt's next commit would not find the entry that it
-// has to replace, and use pages twice.
+// Ensure that a branch is refused if it leads to a page by another key than the page's first key.
+// With a smaller key all rows can be found, but bbolt's next commit would not find the entry that
+// it has to replace, and would use pages twice.
 func TestDamage_BranchKey(t *testing.T) {
 	b, v := newLarge(t)
 	order, tried := binary.NativeEndian, 0
@@ -381,7 +381,7 @@ func TestDamage_BranchKey(t *testing.T) {
 		refused := b.refused
 		b.damaged("zeros", page*b.page, make([]byte, b.page), v.want)
 		if b.refused == refused {
-			continue // it is not in use
+			continue // the page is not in use
 		}
 		for i := 0; i < int(order.Uint16(content[10:])); i += step() {
 			at := headSize + 16*i
@@ -399,7 +399,7 @@ func TestDamage_BranchKey(t *testing.T) {
 	}
 }
 
-// Ensure that a crash at any moment of a commit leaves the state before it, or that after it, and
+// Ensure that a crash at any moment of a commit leaves the state before the commit or after it, in
 // a file that can be written to.
 func TestDamage_StepsOfACommit(t *testing.T) {
 	_, v := newLarge(t)

@@ -63,7 +63,7 @@ func TestDelays_Refused(t *testing.T) {
 	})
 }
 
-// Ensure that delays which are written again, where they lie already, are still there.
+// Ensure that delays that are written again in the same place are still there.
 func TestDelays_WrittenAgain(t *testing.T) {
 	path := newPath(t)
 	s := store.New()
@@ -73,7 +73,7 @@ func TestDelays_WrittenAgain(t *testing.T) {
 	const delays = 50
 	begun := make(map[string]uint64)
 	for i := range delays {
-		key := fmt.Sprintf("key/%02d", i*7%delays) // begun in another order than that of the keys
+		key := fmt.Sprintf("key/%02d", i*7%delays) // not in the order of the keys
 		begun[key] = s.Next()
 		if err := write(s, func() { setDelay(s, key) }); err != nil {
 			t.Fatal(err)

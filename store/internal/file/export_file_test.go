@@ -20,8 +20,8 @@ func HeaderValue(version, commit, index uint64) []byte {
 	return headerRows.Append(nil, headerKey, &row)
 }
 
-// NextHeader is the header of a commit that changes nothing of what it says, but that the log is
-// empty and goes on with that record, if it is not 0.
+// NextHeader is the header of a commit that changes nothing in it. If record is not 0, the log is
+// empty and goes on with that record.
 func NextHeader(tx *bbolt.Tx, record uint64) ([]byte, error) {
 	value := tx.Bucket([]byte(format.HeaderBucket)).Get([]byte(headerKey))
 	row, err := headerRows.Decode(headerKey, value)
@@ -45,13 +45,13 @@ func ReadRecord(payload []byte) (RecordHead, []RowWrite, error) {
 	return RecordHead{last.index, last.tally.Rows, last.tally.Sum}, rows, err
 }
 
-// RecordOf returns the payload of such a record.
+// RecordOf returns the payload of a record with that head and those rows.
 func RecordOf(head RecordHead, rows []RowWrite) ([]byte, error) {
 	return makeRecord(rows, head.header(), recordSize(rows))
 }
 
-// AppendRecord writes sectors of a record with that payload to the log of the file, where the next
-// one goes. The number is counted from that of the next one.
+// AppendRecord writes sectors of a record with that payload to the log of the file, in the place of
+// the next record. The record's number is the next record's number plus number.
 func AppendRecord(path string, number int, payload []byte, keep func(sector int) bool) error {
 	f, err := Open(path, Options{NoSync: true}, nil)
 	if err != nil {
@@ -75,7 +75,7 @@ func AppendRecord(path string, number int, payload []byte, keep func(sector int)
 
 func OpenFile(path string, o Options) (*File, error) { return Open(path, o, nil) }
 
-// CopyFile copies a file as Compact does it, and calls between when it was read for the first time.
+// CopyFile copies a file as Compact does, and calls between after it has read the file once.
 func CopyFile(path, other string, between, publish func() error) error {
 	o := Options{NoSync: true}
 	f, err := Open(path, o, nil)
@@ -142,7 +142,7 @@ func ReadFile(path string, o Options, rows RowFuncs) (*File, error) {
 	return Open(path, o, &rowVisitor{RowFuncs: rows})
 }
 
-// CommitRows leaves the tally of the rows at none.
+// CommitRows commits the rows, and leaves their tally empty.
 func (f *File) CommitRows(index uint64, rows ...RowWrite) error {
 	return f.Commit(rows, index, format.Tally{})
 }
@@ -152,8 +152,8 @@ func (f *File) CheckPath(path string) error {
 	return errors.Join(err, checkPath(path, info))
 }
 
-// With these few commits go through all that happens to a log. A first segment is much smaller than
-// the next ones here too.
+// With these sizes a few commits go through everything that happens to a log. The first segment is
+// much smaller than the later ones here too.
 func init() {
 	firstSegment, leastSegment = 16<<10, 64<<10
 	stepSectors, stepRows, manyRows = 4, 4, 64
@@ -162,7 +162,7 @@ func init() {
 // LogSizes are the sizes of a log's segments, in bytes: see log.go.
 type LogSizes struct{ First, Least, Row, Most int }
 
-// SetLogSizes sets those of all files that are open. Call what it returns to have the old ones.
+// SetLogSizes sets the sizes for all files. The function that it returns restores the old sizes.
 func SetLogSizes(s LogSizes) (restore func()) {
 	before := LogSizes{firstSegment, leastSegment, rowSegment, mostSegment}
 	set := func(s LogSizes) {
@@ -172,13 +172,13 @@ func SetLogSizes(s LogSizes) (restore func()) {
 	return func() { set(before) }
 }
 
-// LogState is what a file has of a log.
+// LogState describes the log of a file.
 type LogState struct {
 	Segments int    // bytes of both; 0: there is no log
 	First    uint64 // the number of the first record that counts
-	Next     uint64 // that of the next one
-	Rows     int    // of those that count
-	Taken    int    // of the older segment, those that are in their tables
+	Next     uint64 // the number of the next record
+	Rows     int    // of the records that count
+	Taken    int    // rows of the older segment that are in their tables
 	Cut      bool   // there is a record that a crash has cut off
 	Head     RecordHead
 }
@@ -186,7 +186,7 @@ type LogState struct {
 // Records is how many records were ever written to it.
 func (l LogState) Records() uint64 { return max(l.Next, 1) - 1 }
 
-// ReadLog returns what the file has.
+// ReadLog returns the state of the file's log.
 func ReadLog(path string) (state LogState, err error) {
 	f, err := Open(path, Options{NoSync: true}, nil)
 	if err != nil {
@@ -215,7 +215,7 @@ func EmptySector(segmentNumber byte, place int) []byte {
 // Bounds are keys from the first one to before the other; nil is no bound.
 type Bounds [2][]byte
 
-// FindLost returns what reports whether a key is one of those that are lost.
+// FindLost returns a function that reports whether a key is lost.
 func FindLost(lost []Bounds) func(key []byte) bool {
 	var all []bounds
 	for _, b := range lost {

@@ -113,7 +113,7 @@ func TestFile_KeepsWhatWasCommitted(t *testing.T) {
 	closeFile(t, f)
 }
 
-// Ensure that rows come table by table, each in the order of its keys, and that an error ends it.
+// Ensure that rows come table by table, each in the order of its keys, and that an error ends Load.
 func TestFile_LoadIsInOrder(t *testing.T) {
 	f := openFile(t, newPath(t), quick)
 	commit(t, f, 2, file.Write(1, "b", []byte{1}), file.Write(0, "z", []byte{1}),
@@ -227,8 +227,8 @@ func testFailedCommit(t *testing.T, f *file.File, want error, wantIndex uint64) 
 	}
 }
 
-// Ensure that a meta page that a crash left half written is no damage, and that one that was
-// overwritten is: the last commit may have been in it.
+// Ensure that a meta page that a crash left half written is not damage, and that an overwritten
+// meta page is: the last commit may have been in it.
 func TestFile_NeedsBothMetaPages(t *testing.T) {
 	page := os.Getpagesize()
 	for _, offset := range []int{0, page} {
@@ -247,8 +247,8 @@ func TestFile_NeedsBothMetaPages(t *testing.T) {
 	}
 }
 
-// Ensure that a file of which one page is overwritten, or one table is missing, is refused or
-// read as it was, whichever page it is; and that it is neither written to nor left open.
+// Ensure that a file with one overwritten page, or without one table, is refused or read as it was,
+// whichever page it is, and that it is neither written to nor left open.
 func TestFile_SurvivesEveryDamagedPage(t *testing.T) {
 	path := newPath(t)
 	sound(t, path)
@@ -316,8 +316,8 @@ func openAndLoad(path string) (map[place]string, error) {
 	return rows, errors.Join(err, f.Close())
 }
 
-// Ensure that a file that is removed while it is open, or replaced, takes no commit: it would be
-// lost. One that has got another name is still there.
+// Ensure that a file that is removed or replaced while it is open takes no commit, which would be
+// lost. A file that got another name is still there, and takes commits.
 func TestFile_RemovedWhileOpen(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("an open file cannot be removed")
@@ -351,7 +351,7 @@ func TestFile_RemovedWhileOpen(t *testing.T) {
 	}
 }
 
-// Ensure that a file that is cut off while it is open ends in errors, not in a signal.
+// Ensure that a file that is truncated while it is open causes errors, not a signal.
 func TestFile_CutOffWhileOpen(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a mapped file cannot be cut")

@@ -121,7 +121,7 @@ func writeFile(t *testing.T, file string, rows func(s *store.Store, write func(f
 	}
 }
 
-// Ensure that README.md is right: a file is read by what it says, and by nothing of the package.
+// Ensure that README.md is right: a file is read by its text alone, without the package.
 func TestFormat_ByHand(t *testing.T) {
 	path := copyOf(t, formatFile)
 	id, index := "\xde\xad"+string(make([]byte, 13))+"\xef", string(make([]byte, 7))+"\x03"
@@ -154,7 +154,7 @@ func TestFormat_ByHand(t *testing.T) {
 	for _, row := range rows {
 		sums += uint64(rowSum(row.table, row.key, row.payload))
 	}
-	// Two commits follow the one that made the tables, which is number 2.
+	// Two commits follow the one that made the tables, number 2.
 	header := binary.AppendUvarint([]byte("\x01\x04\x03\x0d"), sums)
 	rows = append(rows, row{255, "meta", "lockd", string(header) + "\x00\x00\x00\x00\x00"})
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true})
@@ -240,7 +240,7 @@ func TestFormat_LogByHand(t *testing.T) {
 		header = bytes.Clone(tx.Bucket([]byte("meta")).Get([]byte("lockd")))
 		return errors.New("nothing is to be written")
 	})
-	// The log was made by the sixth commit of bbolt's, and another one followed.
+	// The log was made by bbolt's sixth commit, and another one followed.
 	if log := header[len(header)-9 : len(header)-4]; string(log) != "\x06\x01\x01\x00\x00" {
 		t.Errorf("the header ends with %x", log)
 	}
@@ -294,7 +294,7 @@ func TestBackup_ByHand(t *testing.T) {
 	}
 }
 
-// Ensure that the bytes of a header stay what they are in the files that people have.
+// Ensure that the bytes of a header stay the same as in the files that users have.
 func TestHeader_BytesArePinned(t *testing.T) {
 	got := hex.EncodeToString(file.HeaderValue(1, 9, 5))
 	if want := "010905000000000000008c33a68e"; got != want {

@@ -17,12 +17,11 @@ import (
 	"github.com/lockd/lockd/store/internal/format"
 )
 
-// editSize is how many bytes tell of one edit of a file: page, place in it, and what to write.
+// editSize is the number of bytes that describe one edit: page, place in it, and the new byte.
 const editSize = 4
 
-// smallFile is a file of few pages whose last commit can be taken back. It is kept, because bbolt
-// chooses pages at random, and an edit that was found is worth nothing in a file where the pages
-// are other ones.
+// smallFile is a file of few pages whose last commit can be taken back. It is kept because bbolt
+// chooses pages at random: an edit that was found is worth nothing in a file with other pages.
 const (
 	smallFile = "testdata/small.db"
 	smallPage = 4096
@@ -87,9 +86,9 @@ func writeSmall(f *testing.F) {
 	}
 }
 
-// FuzzFile edits a file, and looks for an edit that makes Open panic, hang, write, or give a state
-// that the file never had. If sealed, the checksums of the meta pages are made to fit, as only a
-// program would; then every state is allowed that can be written to and read again.
+// FuzzFile edits a file, and looks for an edit that makes Open panic, hang, write, or return a
+// state that the file never had. If sealed, the checksums of the meta pages are made to fit, which
+// only a program would do. Then every state is allowed that can be written to and read again.
 func FuzzFile(f *testing.F) {
 	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
 		f.Skip("bbolt's files are as the machine is that wrote them")
@@ -167,8 +166,7 @@ func fuzzRevival(t *testing.T, path string) {
 	}
 }
 
-// FuzzRecord reads the payload of a record: whatever is accepted must be what the record of those
-// rows is.
+// FuzzRecord reads the payload of a record: whatever is accepted must be the record of those rows.
 func FuzzRecord(f *testing.F) {
 	good, err := file.RecordOf(file.RecordHead{Index: 5, Rows: 1, Sum: 9}, []file.RowWrite{
 		file.Write(0, "a", nil), file.Write(0, "bb", []byte("xyz")), file.Write(7, "a", nil)})
@@ -189,8 +187,8 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// FuzzBackup reads a stream as it is, and one with a seal that fits: whatever is accepted must be
-// what a backup of those rows is.
+// FuzzBackup reads a stream as it is, and again with a seal that fits: whatever is accepted must be
+// the backup of those rows.
 func FuzzBackup(f *testing.F) {
 	s := store.New()
 	f.Add(backupOf(f, s))
@@ -230,8 +228,8 @@ func backupOf(t testing.TB, s *store.Store) []byte {
 	return b.Bytes()
 }
 
-// restored returns a store with the rows of the backup. What their keys are is not in the rows of
-// the catalog, so those are read from the stream.
+// restored returns a store with the rows of the backup. The rows of the catalog do not contain
+// their keys, so these are read from the stream.
 func restored(t *testing.T, backup *store.Backup, stream []byte) *store.Store {
 	t.Helper()
 	s := store.New()

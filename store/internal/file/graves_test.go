@@ -11,13 +11,13 @@ import (
 	"github.com/lockd/lockd/store/internal/format"
 )
 
-// atIndex is where a tombstone or delay of an index below 256 is in the file.
+// atIndex is the place in the file of a tombstone or delay with an index below 256.
 func atIndex(index byte, key string) string {
 	return "\xff\x00\x00\x00\x00\x00\x00\x00" + string([]byte{index}) + key
 }
 
 // Ensure that tombstones lie in the file by their indexes, each name once, and are found by their
-// names when that is opened.
+// names when the file is opened.
 func TestGraves_LieByIndex(t *testing.T) {
 	path := newPath(t)
 	s := store.New()

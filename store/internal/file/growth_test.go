@@ -63,7 +63,7 @@ func (c *churn) write() {
 	}
 }
 
-// Ensure that whatever is written and deleted, the file is one that Open takes, and has it.
+// Ensure that after any writes and deletes Open accepts the file and reads all of it.
 func TestFile_WhateverIsWritten(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -12,15 +12,15 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// failedSync is a file of which a sync has failed. What it should have had on disk may be there or
-// not, by the sector, and the system has it in memory and takes it for written.
+// failedSync is a file of which a sync has failed. Each sector that should be on disk may be there
+// or not. The system has the sectors in memory and takes them for written.
 type failedSync struct {
 	synced  []byte // as it was on disk before
 	written []byte // with all that was written
 	cached  []byte // as the system had it in the end: a record may have been withdrawn
 }
 
-// failSync makes commits until the sync of that number fails.
+// failSync makes commits until the sync with that number fails.
 func failSync(t *testing.T, fn func(s *store.Store, round int), number int) failedSync {
 	t.Helper()
 	path := newPath(t)
@@ -62,21 +62,21 @@ func failSync(t *testing.T, fn func(s *store.Store, round int), number int) fail
 	return f
 }
 
-// bolt reports whether it was the sync of a commit of bbolt's, and so of its meta page: it has
-// synced all else before.
+// bolt reports whether the sync was of the meta page of a commit by bbolt, which has synced
+// everything else before.
 func (f *failedSync) bolt() bool {
 	metas := 2 * os.Getpagesize()
 	return !bytes.Equal(f.synced[:metas], f.written[:metas])
 }
 
-// pages is the file if not that sync has failed, but the one before it, of the pages.
+// pages is the file if instead the sync before that one has failed, the sync of the pages.
 func (f *failedSync) pages() failedSync {
 	metas := 2 * os.Getpagesize()
 	cached := append(bytes.Clone(f.synced[:metas]), f.written[metas:]...)
 	return failedSync{synced: f.synced, written: cached, cached: cached}
 }
 
-// onDisk returns what is on disk: all of one kind in the first rounds, and then any of them.
+// onDisk returns what is on disk: sectors of one kind in the first rounds, of random kinds later.
 func (f *failedSync) onDisk(random *rand.Rand, round int) []byte {
 	disk := bytes.Clone(f.written)
 	from, kinds := 0, [][]byte{f.synced, f.written, f.cached}
@@ -92,7 +92,7 @@ func (f *failedSync) onDisk(random *rand.Rand, round int) []byte {
 	return disk
 }
 
-// heir is who opens a file as the system has it in memory, which then forgets what it has not
+// heir opens a file as the system has it in memory. Then the system forgets what it has not
 // written.
 type heir struct {
 	*store.Store
@@ -129,7 +129,7 @@ func newHeir(t *testing.T, cached, disk []byte) *heir {
 
 func (h *heir) forget(disk []byte) { overwrite(h.t, h.path, 0, string(disk)) }
 
-// commit writes so many rows.
+// commit writes the given number of rows.
 func (h *heir) commit(rows int) error {
 	return write(h.Store, func() {
 		for i := range rows {
@@ -148,10 +148,9 @@ func (h *heir) check(what string) {
 	}
 }
 
-// Ensure that when a sync has failed, so that the system takes for written what is not on disk, the
-// process that opens the file next has on disk what it begins from, before it answers, and with its
-// first commit, whether that goes to the log or to the tables; also if a sync of its own fails
-// before that.
+// Ensure that after a failed sync, when the system takes for written what is not on disk, the next
+// process that opens the file has on disk what it begins from: before it answers, and with its
+// first commit, to the log or to the tables, also if a sync of its own fails before that.
 func TestFailedSync_G2_NextOpenHasOnDiskWhatItReads(t *testing.T) {
 	for name, fn := range traffic {
 		t.Run(name, func(t *testing.T) {
@@ -176,7 +175,7 @@ func TestFailedSync_G2_NextOpenHasOnDiskWhatItReads(t *testing.T) {
 	}
 }
 
-// secure has an heir who only reads.
+// secure lets an heir read, but not write.
 func (f *failedSync) secure(t *testing.T, what string, cached, disk []byte) {
 	t.Helper()
 	h := newHeir(t, cached, disk)
@@ -189,7 +188,7 @@ func (f *failedSync) secure(t *testing.T, what string, cached, disk []byte) {
 	}
 }
 
-// inherit has so many heirs of each kind commit.
+// inherit lets the given number of heirs of each kind commit.
 func (f *failedSync) inherit(t *testing.T, what string, heirs int) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(4, uint64(len(f.cached))))

@@ -32,7 +32,7 @@ func places(t *testing.T, path, table string) (found []string) {
 	return found
 }
 
-// copyOf copies a file to where it may be written to.
+// copyOf copies a file to a place where it may be written to.
 func copyOf(t testing.TB, file string) string {
 	t.Helper()
 	content, err := os.ReadFile(file)
@@ -46,7 +46,7 @@ func copyOf(t testing.TB, file string) string {
 	return path
 }
 
-// refusedRows are rows that no store writes, and what is said of them.
+// refusedRows are rows that no store writes, and the text of their refusal.
 type refusedRows struct {
 	rows []file.RowWrite
 	text string

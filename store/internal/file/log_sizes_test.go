@@ -17,8 +17,8 @@ func anyLogSizes(random *rand.Rand) file.LogSizes {
 	}
 }
 
-// Ensure that a file has what was committed, however large the segments of its log are and the
-// commits, while its rows become more and fewer, and so its segments.
+// Ensure that a file has what was committed, whatever the sizes of its log's segments and of the
+// commits, while the number of its rows rises and falls, and with it the size of its segments.
 func TestLog_G2_OfAnySize(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -73,8 +73,8 @@ func TestLog_G2_OfAnySize(t *testing.T) {
 
 var smallLog = file.LogSizes{First: 16 << 10, Least: 16 << 10, Most: 16 << 10}
 
-// newMixed returns a store whose log has one segment that was made larger, by bbolt's last commit,
-// which is that of the number, and one that was not, and the size of both before.
+// newMixed returns a store whose log has segments of two sizes, and the size of both before: the
+// last commit of bbolt has made the segment with the number larger, but not the other one.
 func newMixed(t *testing.T, larger int) (w *wide, before int) {
 	t.Helper()
 	restore := file.SetLogSizes(smallLog)
@@ -94,9 +94,9 @@ func newMixed(t *testing.T, larger int) (w *wide, before int) {
 	return w, first.Segments
 }
 
-// Ensure that no record goes beyond its segment when the two are not of one size: one of them was
-// made larger, and then all of the log went to the tables before the other one was, and the file
-// had fewer rows.
+// Ensure that no record goes beyond its segment when the segments differ in size. One of them was
+// made larger. Then all of the log went to the tables before the other one grew, and the file had
+// fewer rows.
 func TestLog_SegmentsOfTwoSizes(t *testing.T) {
 	for _, larger := range []int{0, 1} {
 		t.Run(strconv.Itoa(larger), func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestLog_SegmentsOfTwoSizes(t *testing.T) {
 			}
 			defer file.SetLogSizes(smallLog)()
 			for round := range 12 {
-				// More than a lane of the smaller one.
+				// More than a lane of the smaller segment.
 				w.must(write(w.Store, func() { w.put(w.anyKey(), small*3/8) }))
 				got, err := openStore(w.copied())
 				if want := dump(w.Store); err != nil || got != want {
@@ -121,13 +121,13 @@ func TestLog_SegmentsOfTwoSizes(t *testing.T) {
 	}
 }
 
-// Ensure that with a commit that is too large for the smaller segment the other one's size does not
-// matter: both are made anew.
+// Ensure that a commit that is too large for the smaller segment makes both anew, whatever the size
+// of the other segment.
 func TestLog_LargeCommitMakesBothLarge(t *testing.T) {
 	for _, larger := range []int{0, 1} {
 		w, small := newMixed(t, larger)
 		mixed := readLog(t, w.copied())
-		for range 2 { // with the first one the larger one is too young
+		for range 2 { // at the first commit the larger segment is too young
 			w.must(write(w.Store, func() { w.put("large", small) }))
 		}
 		want := 2 * (mixed.Segments - small/2)

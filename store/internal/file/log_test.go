@@ -79,7 +79,7 @@ func (w *wide) put(key string, size int) {
 	w.Keys.Put(key, schema.Key{Key: key, Value: bytes.Repeat([]byte{'v'}, size), Fence: w.Next()})
 }
 
-// change writes so many rows of keys, or deletes them.
+// change writes or deletes the given number of rows of keys.
 func (w *wide) change(many int) {
 	for range many {
 		key := w.anyKey()
@@ -98,8 +98,8 @@ func (w *wide) copied() string {
 	return copyOf(w.t, w.path)
 }
 
-// Ensure that whatever goes to the log, to the tables, and from the one to the other, the file has
-// what was committed: while commits fail, the file is closed and opened, and compacted.
+// Ensure that the file has what was committed, whether that goes to the log, to the tables, or from
+// the log to the tables: while commits fail, and while the file is closed, opened and compacted.
 func TestLog_G2_FileHasWhatWasCommitted(t *testing.T) {
 	w := newWide(t, 1200)
 	seen := map[string]int{}
@@ -171,9 +171,9 @@ func TestLog_G2_FileHasWhatWasCommitted(t *testing.T) {
 	}
 }
 
-// Ensure that after a commit whose sync has failed, of the log or of bbolt's, the file is as it was
-// published and writes go on; or it is said not to be, and then the next Open has the commit whole,
-// or not at all.
+// Ensure that after a commit whose sync has failed, of the log or of bbolt, the file is as
+// published and writes go on. Otherwise FileIndex fails, and then the next Open has the commit
+// whole, or not at all.
 func TestLog_G11_FailedSync(t *testing.T) {
 	w := newWide(t, 300)
 	broken, left := errors.New("a broken disk"), 20
@@ -242,9 +242,9 @@ func TestLog_G11_FailedSync(t *testing.T) {
 	}
 }
 
-// Ensure that a step of a checkpoint whose sync has failed, after a commit that was durable, makes
-// the next commit fail, and nothing is said of what the file has: the step may have moved a segment
-// of the log, and where it was nothing may be written any more.
+// Ensure that if the sync of a checkpoint's step fails, after a durable commit, the next commit
+// fails, and FileIndex too. The step may have moved a segment of the log, and nothing may be
+// written to the segment's old place any more.
 func TestLog_G11_FailedStep(t *testing.T) {
 	w := newWide(t, 1200)
 	broken, failing, failed := errors.New("a broken disk"), false, false
@@ -296,7 +296,7 @@ func TestLog_G11_FailedStep(t *testing.T) {
 	}
 }
 
-// fillLog writes until the file has a log with so many records.
+// fillLog writes until the file has a log with the given number of records.
 func (w *wide) fillLog(records uint64) {
 	w.t.Helper()
 	for {
@@ -307,8 +307,8 @@ func (w *wide) fillLog(records uint64) {
 	}
 }
 
-// Ensure that commits of many rows at random write to few pages, each of them: a checkpoint is
-// spread over the commits that follow.
+// Ensure that each commit of many random rows writes to few pages: a checkpoint is spread over the
+// commits that follow.
 func TestLog_CheckpointIsSpread(t *testing.T) {
 	const rows, commits = 40, 300
 	w := newWide(t, 4000)
@@ -344,8 +344,8 @@ func TestLog_CheckpointIsSpread(t *testing.T) {
 	}
 }
 
-// Ensure that the first commits to a file need no log, so that a file that is hardly written to
-// stays small; and that a compaction leaves such a file.
+// Ensure that the first commits to a file need no log, so that a file with few writes stays small,
+// and that a compaction leaves such a file.
 func TestLog_ComesLate(t *testing.T) {
 	w := newWide(t, 400)
 	for i := range 12 {
@@ -368,8 +368,8 @@ func TestLog_ComesLate(t *testing.T) {
 	}
 }
 
-// Ensure that a file which is closed after each commit has no more in its log than any other, and
-// that its checkpoints go on from where they were.
+// Ensure that a file that is closed after each commit has no more in its log than any other file,
+// and that its checkpoints continue where they stopped.
 func TestLog_OfShortSessions(t *testing.T) {
 	w := newWide(t, 1200)
 	w.fillLog(1)
@@ -397,8 +397,8 @@ func TestLog_OfShortSessions(t *testing.T) {
 	}
 }
 
-// Ensure that what the last process has left to be done in a file waits for a commit: an Open
-// writes nothing, and what was in the file is on disk before anything else is.
+// Ensure that work that the last process left undone in a file waits for a commit. An Open writes
+// nothing, and what was in the file is on disk before anything else is.
 func TestLog_G2_LeftoversWaitForACommit(t *testing.T) {
 	w := newWide(t, 1200)
 	w.fillLog(1)
@@ -427,8 +427,8 @@ func TestLog_G2_LeftoversWaitForACommit(t *testing.T) {
 	}
 }
 
-// Ensure that a record of which a crash has left some sectors is none; that nothing is written
-// until somebody commits; and that the next record takes its place.
+// Ensure that a record of which a crash has left only some sectors is ignored, that nothing is
+// written until a commit, and that the next record takes its place.
 func TestLog_CutOff(t *testing.T) {
 	w := newWide(t, 50)
 	w.fillLog(3)
@@ -463,7 +463,7 @@ func TestLog_CutOff(t *testing.T) {
 	}
 }
 
-// Ensure that a record that no commit can have left is refused, whatever checksums it has.
+// Ensure that a record that no commit can have written is refused, whatever checksums it has.
 func TestLog_Refused(t *testing.T) {
 	w := newWide(t, 50)
 	w.fillLog(3)
@@ -549,14 +549,14 @@ func TestLog_Refused(t *testing.T) {
 	}
 }
 
-// inline makes a bucket so small that it is in the page of the one that it is in.
+// inline makes a bucket that is so small that it lies in the page of the bucket around it.
 func inline(tx *bbolt.Tx, name string) error {
 	bucket, err := tx.CreateBucket([]byte(name))
 	return errors.Join(err, bucket.Put([]byte("log"), make([]byte, 100)))
 }
 
-// mustRefuse opens the file, which is to be refused with that text, unless there is none, and left
-// as it is.
+// mustRefuse opens the file. The file must be refused with that text, or accepted if there is none,
+// and must stay as it is.
 func mustRefuse(t *testing.T, path, text string) {
 	t.Helper()
 	before := age(t, path)

@@ -17,11 +17,11 @@ import (
 type image struct {
 	content []byte
 	state   whole
-	records uint64 // that were written to its log by then
+	records uint64 // written to its log by then
 }
 
-// images returns the file after each of so many commits; fn writes what one of them has. Synced is
-// called with what is on disk within them.
+// images returns the file after each of the given number of commits, which fn fills. Synced is
+// called with what is on disk at each sync within them.
 func images(
 	t *testing.T, commits int, fn func(s *store.Store, round int), synced func(content []byte),
 ) []image {
@@ -54,8 +54,8 @@ func images(
 	return list
 }
 
-// after returns what may be read if the disk has lost writes of the commit after one, all others
-// having been done: a record of the log may be missing as a whole.
+// after returns the states that may be read if the disk has lost writes of this commit, the one
+// after before, and no others: a record of the log may be missing as a whole.
 func (i image) after(before image) []whole {
 	if i.records > before.records {
 		return []whole{i.state, before.state}
@@ -103,9 +103,9 @@ var traffic = map[string]func(s *store.Store, round int){
 	},
 }
 
-// Ensure that a page which is as an older commit wrote it in the same place, whole and sound,
-// because the disk lost every later write of it, is not taken for the last state. But without the
-// newest record of the log it is the state before.
+// Ensure that a page is not taken for the last state if the disk lost every later write of it, so
+// that it is whole and sound as an older commit wrote it. If the newest record of the log is lost,
+// the state before it is read.
 func TestDamage_LostWrite(t *testing.T) {
 	for name, fn := range traffic {
 		t.Run(name, func(t *testing.T) {
@@ -140,8 +140,8 @@ func loseWrites(t *testing.T, list []image) {
 	}
 }
 
-// Ensure that a commit of which the disk has lost some writes, and all the same done that of the
-// meta page, is not taken for the last state, nor for the one before.
+// Ensure that a commit is not taken for the last state, nor for the state before, if the disk has
+// lost some of its writes but not the write of the meta page.
 func TestDamage_LostCommit(t *testing.T) {
 	for name, fn := range traffic {
 		t.Run(name, func(t *testing.T) {
@@ -167,7 +167,7 @@ func loseCommit(t *testing.T, older, last image) (refused int) {
 	for round := range 40 / step() {
 		mixed := bytes.Clone(last.content)
 		for page := 2; page < min(len(older.content)/b.page, b.pages()); page++ {
-			if round == 0 || random.IntN(2) == 0 { // once all of them
+			if round == 0 || random.IntN(2) == 0 { // all of them in one round
 				start, end := page*b.page, (page+1)*b.page
 				copy(mixed[start:end], older.content[start:end])
 			}
@@ -178,9 +178,9 @@ func loseCommit(t *testing.T, older, last image) (refused int) {
 	return b.refused
 }
 
-// Ensure that a file whose newest meta page is damaged, so that the one before it is read, has all
-// that was committed since to the log, or is refused: only the commit of the page itself may be
-// missing, if it was one of bbolt's. Meanwhile the log is full again and again, and made anew.
+// Ensure that a file with a damaged newest meta page, whose older meta page is read then, has all
+// later commits to the log, or is refused. Only the commit of the damaged page may be missing, if
+// it was one of bbolt's. Meanwhile the log fills again and again, and is made anew.
 func TestDamage_NewestMetaPage(t *testing.T) {
 	w := newWide(t, 300)
 	page, grown, seen := os.Getpagesize(), 0, map[string]int{}
@@ -191,7 +191,7 @@ func TestDamage_NewestMetaPage(t *testing.T) {
 			for i := range 60 {
 				w.put(fmt.Sprintf("%d/%d", round, i), w.random.IntN(20))
 			}
-			if w.random.IntN(4) == 0 { // so that the lanes do not fill evenly
+			if w.random.IntN(4) == 0 { // lets the lanes fill unevenly
 				w.put(w.anyKey(), 3000+w.random.IntN(3000))
 			}
 		}))

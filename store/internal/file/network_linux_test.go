@@ -7,7 +7,7 @@ import (
 	"github.com/lockd/lockd/store/internal/file"
 )
 
-// Ensure that the system is asked: it knows /proc for what it is, and nothing of what is not there.
+// Ensure that the system is asked: /proc is not on a network, nor is a path that does not exist.
 func TestNetworkFS_Local(t *testing.T) {
 	for _, path := range []string{"/proc", filepath.Join(t.TempDir(), "none")} {
 		if got := file.NetworkFS(path); got != "" {

@@ -48,8 +48,8 @@ func TestNetworkName_Linux(t *testing.T) {
 	}
 }
 
-// Ensure that macOS's file systems are judged by whether they say that they are local, and those
-// that say so wrongly by their names.
+// Ensure that macOS's file systems are judged by whether they say that they are local, and by their
+// names if they say so wrongly.
 func TestNetworkName_Darwin(t *testing.T) {
 	const local, others = 0x1000, 0x04000201 // MNT_LOCAL; MNT_MULTILABEL and the like
 	for _, test := range []struct {
@@ -82,7 +82,7 @@ func TestNetworkName_Darwin(t *testing.T) {
 	}
 }
 
-// Ensure that of the kinds of drives of fileapi.h the remote one is recognised, and no other.
+// Ensure that of fileapi.h's kinds of drives only the remote one is recognised.
 func TestNetworkName_Windows(t *testing.T) {
 	const remote, greatest = 4, 6
 	for kind := range uintptr(greatest + 1) {

@@ -14,7 +14,7 @@ import (
 	"github.com/lockd/lockd/store/internal/file"
 )
 
-// onNetwork has every path on a network file system, and lists those that were asked about.
+// onNetwork puts every path on a network file system, and lists the paths that were asked about.
 func onNetwork(name string) (hooks store.Hooks, asked *[]string) {
 	asked = new([]string)
 	hooks.NetworkFS = func(path string) string {
@@ -24,8 +24,8 @@ func onNetwork(name string) (hooks store.Hooks, asked *[]string) {
 	return hooks, asked
 }
 
-// Ensure that no file is made on a network file system, that the error names both the file system
-// and the option that lets it through, and that it is the folder that is asked about.
+// Ensure that no file is made on a network file system, that the error names the file system and
+// the option that allows it, and that the folder is asked about.
 func TestOpenFile_NetworkFS_New(t *testing.T) {
 	path := newPath(t)
 	hooks, asked := onNetwork("NFS")
@@ -46,8 +46,8 @@ func TestOpenFile_NetworkFS_New(t *testing.T) {
 	}
 }
 
-// Ensure that a file on a network file system is refused, and left as it is; and that it is the
-// file that is asked about, which may be on another file system than the folder.
+// Ensure that a file on a network file system is refused, and left as it is. The file itself is
+// asked about, which may be on another file system than the folder.
 func TestOpenFile_NetworkFS_Existing(t *testing.T) {
 	path := newPath(t)
 	closeFile(t, openFile(t, path, quick))
@@ -77,8 +77,8 @@ func TestOpenFile_NetworkFS_Allowed(t *testing.T) {
 	}
 }
 
-// Ensure that a local file system is no obstacle, and that a folder which does not exist is told
-// as that, not as a matter of the file system.
+// Ensure that a local file system is no obstacle, and that a folder that does not exist is reported
+// as missing, not as a matter of the file system.
 func TestOpenFile_NetworkFS_None(t *testing.T) {
 	path := newPath(t)
 	hooks, asked := onNetwork("")

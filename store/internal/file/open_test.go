@@ -115,7 +115,7 @@ func TestFile_InUse(t *testing.T) {
 	closeFile(t, openFile(t, path, quick))
 }
 
-// Ensure that what looks damaged is not condemned while somebody may be in the middle of writing
+// Ensure that a file that looks damaged is not condemned while another process may be writing to
 // it.
 func TestFile_InUseIsNotDamaged(t *testing.T) {
 	path := newPath(t)
@@ -177,7 +177,7 @@ func overwrite(t *testing.T, path string, offset int64, content string) {
 	}
 }
 
-// Ensure that of those who create one file at the same time one has it, and no other.
+// Ensure that of several creators of one file at the same time exactly one has it.
 func TestFile_OneCreatorWins(t *testing.T) {
 	for range 50 {
 		path := newPath(t)
@@ -221,8 +221,8 @@ func TestFile_CreateInPlace(t *testing.T) {
 	closeFile(t, f)
 }
 
-// Ensure that a file is given up that the path does not lead to any more: another would open the
-// one that it leads to.
+// Ensure that a file is given up if the path no longer leads to it: another process would open the
+// file that the path leads to.
 func TestFile_PathMustLeadToTheLockedFile(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("an open file cannot be renamed")
@@ -245,7 +245,7 @@ func TestFile_PathMustLeadToTheLockedFile(t *testing.T) {
 	closeFile(t, f)
 }
 
-// Ensure that a file is opened whatever the size of its pages, and of the list of its free ones.
+// Ensure that a file is opened whatever the size of its pages, and of its list of free pages.
 func TestFile_AnyPageSize(t *testing.T) {
 	path := newPath(t)
 	small := &bbolt.Options{PageSize: 1024, NoSync: true}
@@ -365,7 +365,7 @@ func sound(t *testing.T, path string) {
 	closeFile(t, f)
 }
 
-// cut makes a sound file, and leaves so many bytes of it.
+// cut makes a sound file, and leaves size bytes of it.
 func cut(size int) func(t *testing.T, path string) {
 	return func(t *testing.T, path string) {
 		sound(t, path)
@@ -375,7 +375,7 @@ func cut(size int) func(t *testing.T, path string) {
 	}
 }
 
-// cutToUse makes a sound file, and cuts it to the pages in use and so many bytes more.
+// cutToUse makes a sound file, and cuts it to the pages in use and more bytes after them.
 func cutToUse(more int) func(t *testing.T, path string) {
 	return func(t *testing.T, path string) {
 		sound(t, path)
@@ -406,7 +406,7 @@ func damage(at map[int]string) func(t *testing.T, path string) {
 	}
 }
 
-// bolt makes a file of bbolt's with what fn writes.
+// bolt makes a file of bbolt with the buckets that fn writes.
 func bolt(fn func(tx *bbolt.Tx) error) func(t *testing.T, path string) {
 	return func(t *testing.T, path string) { inBolt(t, path, nil, fn) }
 }
@@ -449,7 +449,7 @@ func header(value []byte) func(t *testing.T, path string) {
 	}
 }
 
-// headed is header with one that is whole, and of a commit that many before the last one.
+// headed is header with a sound header, of the commit that is back commits before the last one.
 func headed(version, back, index uint64) func(t *testing.T, path string) {
 	return func(t *testing.T, path string) {
 		sound(t, path)
@@ -463,7 +463,7 @@ func putHeader(tx *bbolt.Tx, value []byte) error {
 	return tx.Bucket([]byte(file.HeaderBucket)).Put([]byte(file.HeaderKey), value)
 }
 
-// inBolt runs a transaction on the file, which an error of fn's takes back.
+// inBolt runs a transaction on the file, and rolls it back if fn fails.
 func inBolt(t *testing.T, path string, o *bbolt.Options, fn func(tx *bbolt.Tx) error) {
 	t.Helper()
 	db, err := bbolt.Open(path, 0o600, o)

@@ -21,14 +21,14 @@ import (
 	"github.com/lockd/lockd/store/internal/format"
 )
 
-// openingRounds is how often two openers meet.
+// openingRounds is how often two openers open a file at the same time.
 const openingRounds = 200
 
-// patient are options of somebody who waits for others to close the file.
+// patient are options that wait for others to close the file.
 var patient = store.Options{NoSync: true, Timeout: time.Minute}
 
-// opener opens the file, and looks whether anybody else has it open. It counts its visits in a
-// mark, so that one that went to another file than the others' is missing in the end.
+// opener opens the file, and checks that no other opener has it open. It counts its visits in a
+// mark: a visit that went to another file is missing in the end.
 type opener struct {
 	path string
 	open *atomic.Int32
@@ -51,7 +51,7 @@ func (o *opener) visit() error {
 	return errors.Join(err, s.Close())
 }
 
-// visitTwice has two visit the file again and again.
+// visitTwice starts two goroutines that each visit the file again and again.
 func (o *opener) visitTwice(t *testing.T, wg *sync.WaitGroup) {
 	for range 2 {
 		wg.Go(func() {
@@ -65,7 +65,7 @@ func (o *opener) visitTwice(t *testing.T, wg *sync.WaitGroup) {
 	}
 }
 
-// visits returns how many there were.
+// visits returns the number of visits.
 func visits(t *testing.T, path string) uint64 {
 	t.Helper()
 	s := store.New()
@@ -79,8 +79,8 @@ func visits(t *testing.T, path string) uint64 {
 	return n
 }
 
-// Ensure that of two who open a path where nothing is, never both have it open, and that both
-// have the same file.
+// Ensure that two openers of a path without a file never have a file open at the same time, and
+// that both have the same file.
 func TestOpening_Creation(t *testing.T) {
 	folder := t.TempDir()
 	for round := range openingRounds {
@@ -100,8 +100,8 @@ func TestOpening_Creation(t *testing.T) {
 	}
 }
 
-// Ensure that of two who open a path, never both have it open while a third replaces the file by
-// smaller ones, and that no commit is lost.
+// Ensure that two openers of a path never have the file open at the same time, while a third
+// goroutine replaces it by smaller files, and that no commit is lost.
 func TestOpening_Compaction(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("an open file cannot be replaced")
@@ -128,8 +128,8 @@ func TestOpening_Compaction(t *testing.T) {
 	}
 }
 
-// Ensure that of two who open a file with a log, never both have it open, and that no commit is
-// lost: they read it before they have its lock, while the other one writes to the log.
+// Ensure that two openers of a file with a log never have it open together, and that no commit is
+// lost: an opener reads before it has the file's lock, while the other one writes to the log.
 func TestOpening_Log(t *testing.T) {
 	o := &opener{newPath(t), new(atomic.Int32)}
 	closeFile(t, openFile(t, o.path, quick))
@@ -145,7 +145,7 @@ func TestOpening_Log(t *testing.T) {
 	}
 }
 
-// logFile has a file written to until it has a log.
+// logFile writes to a file until it has a log.
 func logFile(t *testing.T, path string) {
 	t.Helper()
 	s := store.New()
@@ -166,7 +166,7 @@ func logFile(t *testing.T, path string) {
 	}
 }
 
-// Ensure that whoever finds a file open is told by whom, where the system shows that.
+// Ensure that the error about a file in use names the process that has it, if the system tells.
 func TestOpening_InUseByThisProcess(t *testing.T) {
 	path := newPath(t)
 	f := openFile(t, path, quick)
@@ -241,8 +241,8 @@ func testHolder(t *testing.T, text string, pid int, began time.Time) {
 	}
 }
 
-// Ensure that what is written while a file is waited for is read: the rows are taken before the
-// file's lock is had, and again if they are no longer those of the last commit.
+// Ensure that an opener reads what is written while it waits for a file. It reads the rows before
+// it has the file's lock, and reads them again if they are no longer the rows of the last commit.
 func TestOpening_ReadsWhatWasWrittenMeanwhile(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T, path string){
 		"NoLog": func(*testing.T, string) {},

@@ -11,9 +11,8 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// Ensure that a file that is compacted by somebody else, such as root, belongs to whom it did, who
-// could not open it otherwise; that is tried with another owner and group where this process may
-// set them.
+// Ensure that a file that another user compacts, such as root, keeps its owner, who could not open
+// it otherwise. The test uses another owner and group where this process may set them.
 func TestCompact_KeepsOwner(t *testing.T) {
 	path, _ := toCompact(t)
 	if err := os.Chown(path, 4711, 4712); err != nil && !errors.Is(err, syscall.EPERM) {

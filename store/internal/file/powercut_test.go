@@ -13,14 +13,14 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// sector is what a disk writes whole or not at all.
+// sector is the unit that a disk writes whole or not at all.
 const sector = 512
 
-// Ensure that a power cut leaves the last commit or the one before, whole, whatever it hits, and a
-// file that can be written to, with power cuts in that too. While a record or the pages of a commit
-// are written, any of their sectors may be on disk and any not; the meta page is written when all
-// of them are, and that may be cut at any byte. Some sectors on disk are a commit only if its whole
-// record is among them.
+// Ensure that a power cut at any point leaves the last commit or the one before, whole, and a file
+// that can be written to, with power cuts in that too. While a record or the pages of a commit are
+// written, any of their sectors may be on disk. The meta page is written when all pages are on
+// disk, and may be cut at any byte. Some sectors are a commit only if its whole record is among
+// them.
 func TestPowerCut(t *testing.T) {
 	for name, fn := range traffic {
 		t.Run(name, func(t *testing.T) {
@@ -48,14 +48,14 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
-// stages are what is on disk of a file, one after the other.
+// stages are the contents of a file on disk, in order.
 type stages struct {
 	t    *testing.T
 	path string // of copies
 	list []image
 }
 
-// add adds one, with the state that it has, unless it is as the last one.
+// add adds a content, with the state that is in it, unless it equals the last one.
 func (s *stages) add(content []byte) {
 	s.t.Helper()
 	if n := len(s.list); n > 0 && bytes.Equal(content, s.list[n-1].content) {
@@ -78,11 +78,11 @@ type powerCut struct {
 	rounds        int
 }
 
-// cutPages has any of the sectors on disk, but for those of the meta pages. What is left then is
-// given to use, if it is not as it was.
+// cutPages puts any sectors on disk, except those of the meta pages. It passes the content that is
+// left to use, if it has changed.
 func (c *powerCut) cutPages(use func(t *testing.T, content []byte)) {
 	c.t.Helper()
-	// A file that grows has its new length first.
+	// A file that grows gets its new length first.
 	grown := make([]byte, max(len(c.before.content), len(c.after.content)))
 	copy(grown, c.before.content)
 	b := newBench(c.t, grown)
@@ -108,13 +108,13 @@ func (c *powerCut) cutPages(use func(t *testing.T, content []byte)) {
 	c.check(b)
 }
 
-// cutMeta has all pages on disk, and a part of the meta page.
+// cutMeta puts all pages on disk, and a part of the meta page.
 func (c *powerCut) cutMeta() {
 	c.t.Helper()
 	page := os.Getpagesize()
 	b := newBench(c.t, append(bytes.Clone(c.before.content[:2*page]), c.after.content[2*page:]...))
 	for cut := 0; cut <= headSize+metaSize; cut += min(step(), 8) {
-		for _, start := range []int{0, page} { // that of the commit before is the same in both
+		for _, start := range []int{0, page} { // the page that was not written is the same in both
 			end := start + headSize + metaSize
 			if flips(b.intact[start+cut:end], c.after.content[start+cut:end]) == 1 {
 				continue // it is taken for damage to one bit, which a cut never leaves in a sector
@@ -171,7 +171,7 @@ func revive(t *testing.T, content []byte) {
 	}
 }
 
-// flips returns in how many bits the one is not as the other.
+// flips returns the number of bits in which the two differ.
 func flips(a, b []byte) (count int) {
 	for i := range a {
 		count += bits.OnesCount8(a[i] ^ b[i])

@@ -2,5 +2,5 @@
 
 package file_test
 
-// raced says that the race detector looks on, which takes many times as long.
+// raced tells whether the race detector is on, with which tests take many times as long.
 const raced = false

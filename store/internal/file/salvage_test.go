@@ -14,15 +14,15 @@ import (
 	"github.com/lockd/lockd/store/internal/file"
 )
 
-// What bbolt's pages have that are leaves.
+// The parts of a leaf page of bbolt.
 const (
 	leafKind    = 2
 	leafElement = 16
 )
 
-// feignLeaf writes into the content what looks like the head of a leaf with so many elements, and
-// so many pages behind it. What extent returns is where the key of an element is, of one byte, and
-// where its value ends.
+// feignLeaf writes into the content what looks like the head of a leaf with the given number of
+// elements, and more pages behind it. Extent returns the place of an element's key, which has one
+// byte, and the end of its value.
 func feignLeaf(
 	content []byte, number, more, elements int, flags uint32, extent func(i int) (key, end int),
 ) {
@@ -41,9 +41,9 @@ func feignLeaf(
 	}
 }
 
-// hostile are contents of a file, which a value of a row may have too.
+// hostile are contents of a file. A value of a row may have such a content too.
 var hostile = map[string]func() []byte{
-	// In each small table there are two that both go on to the end.
+	// Each small table has two tables that both go on to the end.
 	"NestedTables": func() []byte {
 		const size, step = 4096, 72
 		content := make([]byte, 4*size)
@@ -54,7 +54,7 @@ var hostile = map[string]func() []byte{
 		}
 		return content
 	},
-	// Each page says that all which follow belong to it.
+	// Each page says that all later pages belong to it.
 	"OverlappingPages": func() []byte {
 		const size, pages = 1 << 10, 24 << 10
 		content := make([]byte, pages*size)
@@ -63,7 +63,7 @@ var hostile = map[string]func() []byte{
 		}
 		return content
 	},
-	// Of one page each element has all that follows.
+	// Each element of one page has all that follows the page.
 	"OverlappingRows": func() []byte {
 		const size, pages, elements = 4096, 4 << 10, 1<<16 - 1
 		content := make([]byte, pages*size)
@@ -89,8 +89,8 @@ var hostile = map[string]func() []byte{
 	},
 }
 
-// Ensure that Recover comes to an end soon, whatever the pages of a file seem to have: any value
-// may be such a page.
+// Ensure that Recover ends soon, whatever the pages of a file seem to contain: any value may be
+// such a page.
 func TestRecover_HostilePages(t *testing.T) {
 	for name, content := range hostile {
 		t.Run(name, func(t *testing.T) {
@@ -109,8 +109,7 @@ func TestRecover_HostilePages(t *testing.T) {
 	}
 }
 
-// Ensure that a key is found to be lost that one of the ranges has which are lost, however they lie
-// to each other, and no other one.
+// Ensure that exactly the keys in the lost ranges are found to be lost, however the ranges overlap.
 func TestRecover_LostRanges(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -123,7 +122,7 @@ func TestRecover_LostRanges(t *testing.T) {
 				lost[i][0] = key()
 			}
 			if random.IntN(6) > 0 {
-				lost[i][1] = key() // which may be below the first
+				lost[i][1] = key() // may be below the first
 			}
 		}
 		text, found := fmt.Sprintf("%q", lost), file.FindLost(slices.Clone(lost))

@@ -11,7 +11,7 @@ import (
 	"github.com/lockd/lockd/store/internal/format"
 )
 
-// madeAt is where the session that was made at an index below 256 is in the file.
+// madeAt is the place in the file of a session that was made at an index below 256.
 func madeAt(index, id byte) string {
 	return "\x00\x00\x00\x00\x00\x00\x00" + string([]byte{index}) + sessionID(id)
 }
@@ -23,8 +23,8 @@ func makeSession(s *store.Store, id byte) {
 		CreateIndex: s.Next()})
 }
 
-// Ensure that sessions lie in the file in the order in which they were made, that one that has
-// ended is gone, and that they are found by their IDs when the file is opened.
+// Ensure that sessions lie in the file in the order in which they were made, that a session that
+// has ended is gone, and that sessions are found by their IDs when the file is opened.
 func TestSessions_LieByIndex(t *testing.T) {
 	path := newPath(t)
 	s := store.New()

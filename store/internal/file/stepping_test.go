@@ -9,13 +9,13 @@ import (
 	"testing/synctest"
 )
 
-// beside is a store of which a step of the checkpoint is held, while commits are made.
+// beside is a store that makes commits while a step of the checkpoint is held.
 type beside struct {
 	*wide
 	changed atomic.Bool           // the next step is held when it has yet to write,
 	written atomic.Bool           // or the next sync, when all is written
-	reached chan struct{}         // it is held
-	outcome chan error            // what it comes to
+	reached chan struct{}         // the step is held
+	outcome chan error            // what the held call is to return
 	failure atomic.Pointer[error] // of the next sync that is not held
 	want    whole                 // what was committed
 	seen    map[string]int
@@ -52,7 +52,7 @@ func newBeside(t *testing.T) *beside {
 	return b
 }
 
-// commit changes up to so many rows.
+// commit changes at most the given number of rows.
 func (b *beside) commit(many int) error { return b.commitJust(1 + b.random.IntN(many)) }
 
 func (b *beside) commitJust(many int) error {
@@ -115,7 +115,7 @@ func (b *beside) content() []byte {
 	return content
 }
 
-// opens checks that such a file has what was committed.
+// opens checks that a file with the content has what was committed.
 func (b *beside) opens(what string, content []byte) {
 	b.t.Helper()
 	path := newPath(b.t)
@@ -125,8 +125,8 @@ func (b *beside) opens(what string, content []byte) {
 	}
 }
 
-// cut checks the file as a power cut may leave it when the step's meta page is not on disk: with
-// what the commits have written beside it, and any of what the step has.
+// cut checks the file as a power cut may leave it while the step's meta page is not on disk: with
+// all writes of the commits beside the step, and any of the step's own.
 func (b *beside) cut(before, beside []byte) {
 	b.t.Helper()
 	left := b.content()
@@ -143,9 +143,9 @@ func (b *beside) cut(before, beside []byte) {
 	b.opens("after a power cut", left)
 }
 
-// Ensure that commits go on beside a step of a checkpoint until it writes, and that the file has
-// what was committed then, after a crash too; that one which has no room waits for the step, and
-// one that fails leaves nothing.
+// Ensure that commits go on beside a step of a checkpoint until it writes, and that the file then
+// has what was committed, after a crash too. A commit that has no room waits for the step, and a
+// commit that fails leaves nothing.
 func TestStepping_G2_CommitsBesideAStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBeside(t)
@@ -176,8 +176,8 @@ func TestStepping_G2_CommitsBesideAStep(t *testing.T) {
 	})
 }
 
-// Ensure that a commit writes nothing between what a step writes and the sync of that: the system
-// tells only one of two syncs that a write has failed, and it may be the wrong one.
+// Ensure that no commit writes between a step's writes and their sync. The system tells only one of
+// two syncs that a write has failed, and it may be the wrong one.
 func TestStepping_G2_OneWritesAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBeside(t)
@@ -201,8 +201,8 @@ func TestStepping_G2_OneWritesAtATime(t *testing.T) {
 	})
 }
 
-// Ensure that after commits beside a step that fails, when it may be in the file, no more are made,
-// and that the file has those that were; Close waits for a step.
+// Ensure that if a step fails and may be in the file, no more commits are made, and the file has
+// the commits that were made beside the step. Close waits for a step.
 func TestStepping_G11_FailsBesideCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBeside(t)

@@ -28,7 +28,7 @@ const (
 	least   = time.Duration(math.MinInt64)
 )
 
-// keyed is a row and the key that it has in its table.
+// keyed is a row and its key in its table.
 type keyed[T any] struct {
 	key string
 	row T
@@ -151,7 +151,7 @@ func testRoundTrip[T any](t *testing.T, rows *format.Rows[T], list []keyed[T]) {
 	}
 }
 
-// Ensure that what is empty has one form after it was in a file: nil.
+// Ensure that an empty value has one form after it was in a file: nil.
 func TestRow_EmptyIsNil(t *testing.T) {
 	key, err := format.KeyRows.Decode("k",
 		format.KeyRows.Append(nil, "k", &schema.Key{Key: "k", Value: []byte{}}))
@@ -179,7 +179,7 @@ func TestRow_DelayIsAnInstant(t *testing.T) {
 	}
 }
 
-// Ensure that the bytes of a row stay what they are in the files that people have.
+// Ensure that the bytes of a row stay the same as in the files that users have.
 func TestRow_BytesArePinned(t *testing.T) {
 	session := string(someID[:])
 	for _, test := range []struct {

@@ -7,7 +7,7 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// Ensure that of a large value which is gone no memory is left.
+// Ensure that a large value that was deleted leaves no memory in use.
 func TestBatch_LargeValueLeavesNothing(t *testing.T) {
 	const size, most = 32 << 20, 8 << 20
 	s := store.New()

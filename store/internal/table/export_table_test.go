@@ -13,7 +13,7 @@ func (t *Table[T]) Cells() int {
 	return n
 }
 
-// Leaves is how many pages of rows are as they were read.
+// Leaves is the number of pages of rows that are as they were read.
 func (t *Table[T]) Leaves() int {
 	if leaves := t.leaves.Load(); leaves != nil {
 		return leaves.left

@@ -37,7 +37,7 @@ func memoryFile(t *testing.T) string {
 	return path
 }
 
-// memory returns how much of the heap is in use, and how often some was taken.
+// memory returns the bytes of the heap in use, and the number of allocations.
 func memory() (inUse, taken uint64) {
 	runtime.GC()
 	runtime.GC() // what pools held back
@@ -46,9 +46,9 @@ func memory() (inUse, taken uint64) {
 	return stats.HeapAlloc, stats.Mallocs
 }
 
-// Ensure that a row that was read and then written to takes no more memory than one that never was
-// in a file: nothing is kept of what it was, neither beside it nor by the order of the rows, nor by
-// who keeps some of the old rows, as a history does.
+// Ensure that a row that was read and then written to takes no more memory than one that was never
+// in a file. Nothing of the old row is kept: not beside the new one, not by the order of the rows,
+// and not by a caller that keeps some old rows, as a history does.
 func TestLeaf_MemoryOfWrittenRows(t *testing.T) {
 	const most = 260 // bytes for a row, beyond key and value
 	path := memoryFile(t)
@@ -95,7 +95,7 @@ func TestLeaf_MemoryOfWrittenRows(t *testing.T) {
 	}
 }
 
-// Ensure that the first write to a page takes memory less often than it has rows.
+// Ensure that the first write to a page allocates less often than the page has rows.
 func TestLeaf_FirstWriteAllocates(t *testing.T) {
 	if raced {
 		t.Skip("the race detector allocates")

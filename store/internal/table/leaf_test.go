@@ -19,8 +19,8 @@ const leafKeys = 3000
 
 func leafKey(i int) string { return fmt.Sprintf("key/%05d", i) }
 
-// newRead returns a store that has just read a file with many pages of keys, those with even
-// numbers below 2*leafKeys, and no others.
+// newRead returns a store that has just read a file with many pages of keys: those with the even
+// numbers below 2*leafKeys.
 func newRead(t *testing.T) *store.Store {
 	t.Helper()
 	path := newPath(t)
@@ -50,7 +50,7 @@ func reopened(t *testing.T, path string) *store.Store {
 	return s
 }
 
-// keysOf is what the rows say.
+// keysOf returns the values of the keys.
 func keysOf(rows func(yield func(string, *schema.Key) bool)) values {
 	got := values{}
 	for key, row := range rows {
@@ -63,7 +63,7 @@ func keysOf(rows func(yield func(string, *schema.Key) bool)) values {
 	return got
 }
 
-// Ensure that who only reads leaves the rows as they were read, and sees them all.
+// Ensure that readers leave the rows as they were read, and see all of them.
 func TestLeaf_Reads(t *testing.T) {
 	s := newRead(t)
 	want := values{}
@@ -155,11 +155,11 @@ func TestLeaf_SnapshotStays(t *testing.T) {
 	}
 }
 
-// Ensure that a snapshot shows the rows of pages that were written to before it, all but those that
-// were deleted, and goes on to whatever is written after it.
+// Ensure that a snapshot shows the rows of pages that were written to before it, except the deleted
+// rows, and that it stays so whatever is written after it.
 func TestLeaf_SnapshotOfWrittenPages(t *testing.T) {
 	s := newRead(t)
-	const gone = 60 // most of the first page, so that it is to take in rows of the next
+	const gone = 60 // most of the first page, so that it has to take in rows of the next page
 	want := values{}
 	err := write(s, func() {
 		for i := range leafKeys {
@@ -194,8 +194,8 @@ func TestLeaf_SnapshotOfWrittenPages(t *testing.T) {
 	}
 }
 
-// Ensure that a row that was read and is deleted does not come back when its cell is forgotten, nor
-// when the file is read again.
+// Ensure that a row that was read and then deleted does not come back when its cell is forgotten,
+// nor when the file is read again.
 func TestLeaf_DeletedRowsStayAway(t *testing.T) {
 	s := newRead(t)
 	gone := []int{0, 2, 700, 702, 704, 2*leafKeys - 2}
@@ -223,8 +223,8 @@ func TestLeaf_DeletedRowsStayAway(t *testing.T) {
 	}
 }
 
-// Ensure that what was read is let go when all of it has been written to: a store keeps no row
-// twice.
+// Ensure that the rows as read are let go when all of them have been written to: a store keeps no
+// row twice.
 func TestLeaf_LetGo(t *testing.T) {
 	s := newRead(t)
 	memory := s.Keys.LeafMemory()
@@ -257,8 +257,8 @@ func TestLeaf_LetGo(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
-// Ensure that rows, published rows and snapshots are what plain maps say, while some rows are as
-// they were read, and others are new, changed, deleted, undone or dropped.
+// Ensure that rows, published rows and snapshots agree with plain maps, while some rows are as they
+// were read, and others are new, changed, deleted, undone or dropped.
 func TestLeaf_Model(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -392,7 +392,7 @@ func TestLeaf_ReadersBesideTheWriter(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n%20 == 0 {
-			_ = s.Snapshot() // which forgets the cells of what is gone
+			_ = s.Snapshot() // forgets the cells of rows that are gone
 		}
 	}
 	close(done)

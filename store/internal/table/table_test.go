@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// values is what a naive reader thinks of the keys: their values.
+// values are the values of the keys, as a naive reader keeps them.
 type values map[string]string
 
 // machine runs a store beside two maps.
@@ -134,7 +134,7 @@ func (m *machine) run(steps int) {
 	}
 }
 
-// Ensure that rows, published rows and snapshots are what plain maps say, through undone
+// Ensure that rows, published rows and snapshots agree with plain maps, through undone
 // transactions, commits and dropped batches.
 func TestTable_Model(t *testing.T) {
 	t.Run("Memory", rapid.MakeCheck(func(t *rapid.T) {
@@ -220,7 +220,7 @@ func TestTable_ReadersBesideTheWriter(t *testing.T) {
 }
 
 // Ensure that a reader without a lock is never given the row of another key, though keys take the
-// places that others have left: in a table whose rows say their keys, and in one whose rows do not.
+// places of removed keys: in a table whose rows contain their keys, and in one whose rows do not.
 func TestTable_ReadersOfPlacesThatAreTakenAgain(t *testing.T) {
 	t.Run("keys", func(t *testing.T) {
 		s := store.New()
@@ -267,7 +267,7 @@ func readWhileOthersCome[T any](
 		}
 		s.Seal()
 		s.PublishMemory()
-		_ = s.Snapshot() // which forgets the cells of what is gone
+		_ = s.Snapshot() // forgets the cells of rows that are gone
 	}
 	close(done)
 	wait.Wait()
@@ -276,7 +276,7 @@ func readWhileOthersCome[T any](
 	}
 }
 
-// Ensure that rows that come and go leave nothing behind, though nobody asks for their order.
+// Ensure that rows that come and go leave nothing behind, though no caller asks for their order.
 func TestTable_PassingRowsLeaveNothing(t *testing.T) {
 	s := store.New()
 	pass := func(n int) {
@@ -300,7 +300,7 @@ func TestTable_PassingRowsLeaveNothing(t *testing.T) {
 	}
 }
 
-// Ensure that each key is found, and no other, while many come and go in no order.
+// Ensure that exactly the keys in the table are found, while many come and go in no order.
 func TestTable_ManyKeysComeAndGo(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -323,7 +323,7 @@ func TestTable_ManyKeysComeAndGo(t *testing.T) {
 		}
 		s.Seal()
 		s.PublishMemory()
-		if err := s.Check(); err != nil { // which removes the cells of those that are gone
+		if err := s.Check(); err != nil { // removes the cells of rows that are gone
 			t.Fatal(err)
 		}
 		if got := s.Keys.Cells(); got != len(there) {
@@ -338,7 +338,7 @@ func TestTable_ManyKeysComeAndGo(t *testing.T) {
 	}
 }
 
-// Ensure that what follows the rows is told of every step, forwards and back.
+// Ensure that a function that follows the rows is told of every step, forwards and back.
 func TestTable_OnMoveFollowsTheNewest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &machine{Store: store.New(), t: t, newest: values{}, published: values{}}
@@ -363,7 +363,7 @@ func TestTable_OnMoveFollowsTheNewest(t *testing.T) {
 }
 
 // Ensure that a row that no file could have is refused where it is written, and leaves nothing: in
-// a batch it would fail everybody's.
+// a batch it would fail the writes of all callers.
 func TestTable_RefusesKeysThatNoFileHas(t *testing.T) {
 	s := store.New()
 	if err := s.Open(newPath(t), store.Options{NoSync: true}); err != nil {
@@ -375,7 +375,7 @@ func TestTable_RefusesKeysThatNoFileHas(t *testing.T) {
 		"graves": func(key string) { s.Bury(0, key) },
 		"drafts": func(key string) { s.Keys.Write(key, s.Keys.Draft(key)) },
 	}
-	const index, kind = 9, 1 // what the places of delays and graves have beside
+	const index, kind = 9, 1 // what delays and graves have beside the key in their places
 	longest := map[string]int{
 		"keys": schema.KeyLimit, "delays": schema.KeyLimit - index,
 		"graves": schema.KeyLimit - index - kind, "drafts": schema.KeyLimit,
@@ -403,8 +403,8 @@ func TestTable_RefusesKeysThatNoFileHas(t *testing.T) {
 	}
 }
 
-// Ensure that a loop that writes sees what it has done ahead of it, also when another loop in it
-// has gone through the rows since.
+// Ensure that a loop that writes sees its own writes ahead of it, also when a loop inside it has
+// gone through the rows since.
 func TestTable_LoopSeesWhatItWrites(t *testing.T) {
 	inner := map[string]func(s *store.Store){
 		"no loop":       func(*store.Store) {},
@@ -436,7 +436,7 @@ func TestTable_LoopSeesWhatItWrites(t *testing.T) {
 	}
 }
 
-// Ensure that the newest tombstones stay, and of the others the highest index.
+// Ensure that the newest tombstones stay, and the highest index of the others.
 func TestBury_KeepsTheNewest(t *testing.T) {
 	s := store.New()
 	const n = 3 * schema.GraveLimit
@@ -459,8 +459,8 @@ func TestBury_KeepsTheNewest(t *testing.T) {
 	}
 }
 
-// Ensure that all rows are found after an Open, also in a table that is smaller than the file let
-// expect: most of its rows are in another one.
+// Ensure that all rows are found after an Open, also in a table that is smaller than the size of
+// the file suggests, because most of the rows are in another table.
 func TestTable_OpenBesideALargerOne(t *testing.T) {
 	path := newPath(t)
 	s := store.New()

@@ -46,8 +46,8 @@ func (d *dripping) Read(p []byte) (int, error) {
 
 func (d *dripping) Close() error { return nil }
 
-// Ensure that a backup may take long, that one that stalls or breaks off is an error, and that one
-// of another file is not written.
+// Ensure that a backup may take long, that a backup that stalls or breaks off is an error, and that
+// a backup of another file is not written.
 func TestClient_Backup(t *testing.T) {
 	for name, test := range map[string]struct {
 		server drip

@@ -46,7 +46,7 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	return rec.Result(), nil
 }
 
-// Ensure that a key of any length leaves the error about it one that can be read.
+// Ensure that an error about a key can be read, however long the key is.
 func TestClient_LongKey(t *testing.T) {
 	c := over(t, &script{status: 400, body: "too long"})
 	key := strings.Repeat("k", 20_000)
@@ -62,8 +62,8 @@ func TestClient_LongKey(t *testing.T) {
 	}
 }
 
-// Ensure that each call asks for what Consul's API says, with the token, also of keys
-// that the official client has no way to.
+// Ensure that each call sends the request of Consul's API, with the token, also for keys that the
+// official client cannot use.
 func TestClient_Requests(t *testing.T) {
 	ctx := t.Context()
 	none, index := uint64(0), uint64(7)
@@ -130,7 +130,7 @@ func TestClient_Requests(t *testing.T) {
 	}
 }
 
-// Ensure that reads and writes are of one namespace and partition: those of the environment too.
+// Ensure that reads and writes use one namespace and partition, also those of the environment.
 func TestClient_Namespace(t *testing.T) {
 	s := &script{status: 200, body: "true", header: http.Header{"X-Consul-Index": {"9"}}}
 	t.Setenv("CONSUL_NAMESPACE", "n")
@@ -141,14 +141,14 @@ func TestClient_Namespace(t *testing.T) {
 		func() error { _, err := c.Put(t.Context(), &api.KVPair{Key: "k"}, nil); return err },
 		func() error { _, err := c.Delete(t.Context(), "k", nil); return err },
 	} {
-		_ = call() // the answer is not one to a read
+		_ = call() // the answer does not fit a read
 		if !strings.Contains(s.asked, "ns=n&partition=p") {
 			t.Errorf("asked %q", s.asked)
 		}
 	}
 }
 
-// Ensure that a session is made as asked, with a lock-delay that no server takes for seconds.
+// Ensure that a session is made as asked, with a lock-delay that no server reads as seconds.
 func TestClient_CreateSession(t *testing.T) {
 	s := &script{status: 500, body: "Invalid Session TTL\n"}
 	_, err := over(t, s).Keep(t.Context(), lockclient.SessionOptions{
@@ -164,7 +164,7 @@ func TestClient_CreateSession(t *testing.T) {
 	}
 }
 
-// Ensure that what a server should not answer is an error, never taken for success.
+// Ensure that an answer that a server should not give is an error, and never taken for success.
 func TestClient_Answers(t *testing.T) {
 	ctx := t.Context()
 	get := func(c *lockclient.Client) error {
@@ -211,8 +211,8 @@ func TestClient_Answers(t *testing.T) {
 	}
 }
 
-// Ensure that a server that does not answer does not keep anybody for ever: a read that waits is
-// given that time too.
+// Ensure that a server that does not answer keeps no caller for ever. A read that waits has its
+// wait time on top.
 func TestClient_NoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := over(t, silent{})
@@ -235,8 +235,8 @@ func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, r.Context().Err()
 }
 
-// Ensure that a server that cannot be reached is told from one that does not answer well, and that
-// the error says which it is.
+// Ensure that an unreachable server is told apart from a server with a bad answer, and that the
+// error says which it is.
 func TestClient_Unreachable(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("refused")}
 	for _, test := range []struct {

@@ -74,8 +74,8 @@ func TestKeeper_NotRenewed(t *testing.T) {
 	}
 }
 
-// Ensure that who gives up while its session is being made leaves none behind, and does not wait
-// for long.
+// Ensure that a caller that gives up while its session is being made leaves no session behind, and
+// does not wait for long.
 func TestKeep_GivesUp(t *testing.T) {
 	run(t, func(h *harness) {
 		h.fail(slow, "/session/create")
@@ -102,15 +102,15 @@ func TestKeep_GivesUp(t *testing.T) {
 	})
 }
 
-// Ensure that renewals that succeed again in time save the session, and that the time counts from
-// the last that did.
+// Ensure that later renewals that succeed in time save the session, and that the time counts from
+// the last renewal that succeeded.
 func TestKeeper_RenewedAgain(t *testing.T) {
 	run(t, func(h *harness) {
 		k := h.keep(0)
 		h.fail(cut, "/renew/")
 		time.Sleep(9400 * time.Millisecond)
 		h.fail(none, "")
-		time.Sleep(600 * time.Millisecond) // the one at 9.5 s succeeds
+		time.Sleep(600 * time.Millisecond) // the renewal at 9.5 s succeeds
 		synctest.Wait()
 		if k.Err() != nil {
 			t.Fatal(k.Err())
@@ -130,7 +130,7 @@ func TestKeeper_RenewedAgain(t *testing.T) {
 func TestKeeper_SessionEnded(t *testing.T) {
 	for _, test := range []struct{ delay, left time.Duration }{
 		{0, 0},
-		{time.Second, 0}, // and the last renewal is two seconds old
+		{time.Second, 0}, // the last renewal is two seconds old
 		{3 * time.Second, time.Second},
 		{time.Minute, ttl / 6},
 	} {
@@ -152,7 +152,7 @@ func TestKeeper_SessionEnded(t *testing.T) {
 	}
 }
 
-// Ensure that a keeper finds out about the end of its session by a renewal, if nothing else tells.
+// Ensure that a keeper learns of the end of its session from a renewal, if not by other means.
 func TestKeeper_SessionEnded_Unseen(t *testing.T) {
 	run(t, func(h *harness) {
 		k := h.keep(time.Minute)

@@ -28,7 +28,7 @@ func (h *harness) lock(k *lockclient.Keeper, key string) *lockclient.Lock {
 	return l
 }
 
-// Ensure that the key of a lock is there while it is held, with what proves it, and then gone.
+// Ensure that a lock's key exists while the lock is held, with what proves it, and then is gone.
 func TestLock(t *testing.T) {
 	run(t, func(h *harness) {
 		k := h.keep(time.Minute)
@@ -55,8 +55,8 @@ func TestLock(t *testing.T) {
 	})
 }
 
-// Ensure that a key that is there keeps its value and flags through being locked and unlocked, also
-// those that it gets meanwhile, and is not deleted.
+// Ensure that an existing key keeps its value and flags through a lock and an unlock, also a value
+// that is written meanwhile, and is not deleted.
 func TestLock_KeepsTheKey(t *testing.T) {
 	run(t, func(h *harness) {
 		_, err := h.db.Put("k", []byte("mine"), &lockd.PutOptions{Flags: 5})
@@ -84,7 +84,7 @@ func TestLock_KeepsTheKey(t *testing.T) {
 	})
 }
 
-// Ensure that a lock is given back also if the key's value has become too large for a transaction,
+// Ensure that a lock is given back also if the key's value has grown too large for a transaction,
 // with no lock-delay, and that the value stays.
 func TestLock_LargeValue(t *testing.T) {
 	run(t, func(h *harness) {
@@ -117,8 +117,8 @@ func TestLock_LargeValue(t *testing.T) {
 	})
 }
 
-// Ensure that one who waits has the lock as soon as it is released, and after a lock-delay within
-// a second of its end.
+// Ensure that a waiter has the lock as soon as it is released, and after a lock-delay within a
+// second of its end.
 func TestLock_Waits(t *testing.T) {
 	run(t, func(h *harness) {
 		first, second, third := h.keep(0), h.keep(10*time.Second), h.keep(0)
@@ -143,8 +143,8 @@ func TestLock_Waits(t *testing.T) {
 	})
 }
 
-// Ensure that one who gives up, or does not wait, says what was in the way, and leaves nothing
-// held and no key.
+// Ensure that a caller that gives up, or does not wait, says what was in the way, and leaves no
+// lock held and no key.
 func TestLock_NotAcquired(t *testing.T) {
 	run(t, func(h *harness) {
 		holder, k := h.keep(time.Minute), h.keep(0)
@@ -202,7 +202,7 @@ func TestLock_NotAcquired(t *testing.T) {
 	})
 }
 
-// Ensure that an answer that does not arrive makes nobody hold a lock without knowing.
+// Ensure that after a lost answer no caller holds a lock without knowing it.
 func TestLock_AnswerLost(t *testing.T) {
 	run(t, func(h *harness) {
 		k := h.keep(time.Minute)
@@ -212,7 +212,7 @@ func TestLock_AnswerLost(t *testing.T) {
 			t.Errorf("got %v, and the key is there: %v", err, there)
 		}
 		_, err = k.Lock(h.t.Context(), "k", lockclient.UntilDone)
-		h.must(err) // for it has it
+		h.must(err) // it has the lock
 		h.fail(none, "")
 		h.close(k)
 
@@ -231,7 +231,7 @@ func TestLock_AnswerLost(t *testing.T) {
 	})
 }
 
-// Ensure that a server that is away for a while does not end a wait, and one that refuses does.
+// Ensure that a server that is away for a while does not end a wait, and that a refusal does.
 func TestLock_ServerAway(t *testing.T) {
 	run(t, func(h *harness) {
 		k := h.keep(0)
@@ -284,7 +284,7 @@ func TestLock_RefusedForever(t *testing.T) {
 	})
 }
 
-// Ensure that the name of a key has nothing to do with whether its session lives.
+// Ensure that a key's name cannot make its session look ended.
 func TestLock_NamedAsARefusal(t *testing.T) {
 	run(t, func(h *harness) {
 		const key = "an invalid session "
@@ -318,8 +318,8 @@ func TestLock_SessionEnds(t *testing.T) {
 	})
 }
 
-// Ensure that the loss of a lock is told at once, with its reason, and that there is no time left:
-// somebody else may have it.
+// Ensure that the loss of a lock is told at once, with its reason and with no time left: another
+// client may have the lock.
 func TestLock_Lost(t *testing.T) {
 	for _, test := range []struct {
 		name, text string
@@ -370,8 +370,8 @@ func TestLock_Lost(t *testing.T) {
 	}
 }
 
-// Ensure that a lock that is lost with its session says so, or that it may be so if there is no
-// time to ask.
+// Ensure that the loss of a lock with its session is reported as such, or as possible if there is
+// no time to ask.
 func TestLock_Lost_WithSession(t *testing.T) {
 	for delay, text := range map[time.Duration]string{
 		time.Minute: ` was destroyed, or its TTL of 15s has passed; by that the lock of key "k"`,
@@ -395,7 +395,7 @@ func TestLock_Lost_WithSession(t *testing.T) {
 	}
 }
 
-// Ensure that of many who want a lock one has it at a time, each with a higher fence.
+// Ensure that of many clients one has the lock at a time, each with a higher fence.
 func TestLock_OneAtATime(t *testing.T) {
 	run(t, func(h *harness) {
 		const clients, rounds = 8, 5
@@ -410,7 +410,7 @@ func TestLock_OneAtATime(t *testing.T) {
 						t.Error(err)
 						break
 					}
-					// No lock of Go's: the race detector sees two inside.
+					// Without a Go mutex the race detector sees two inside.
 					if inside++; inside != 1 || l.Pair().ModifyIndex <= fence {
 						t.Errorf("%d inside, fence %d after %d", inside,
 							l.Pair().ModifyIndex, fence)
@@ -435,7 +435,7 @@ func TestLock_OneAtATime(t *testing.T) {
 	})
 }
 
-// Ensure that the time of a slow answer does not count as time of the session.
+// Ensure that the time that a slow answer takes does not count as time of the session.
 func TestKeeper_TimeFromTheRequest(t *testing.T) {
 	run(t, func(h *harness) {
 		k := h.keep(0)

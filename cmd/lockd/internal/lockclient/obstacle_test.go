@@ -10,8 +10,8 @@ import (
 	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
-// Ensure that the error of a lock or slot that is not to be had says who holds it, by name, and on
-// lockd for how long and until when; and that it does so with what a Consul agent has too.
+// Ensure that the error of a lock or slot that cannot be had names the holder, and with lockd tells
+// for how long and until when. With a Consul agent it tells what the agent knows.
 func TestNotAcquired_SaysWhoHolds(t *testing.T) {
 	for name, path := range map[string]string{"Lockd": "/no such path", "Consul": "/v1/lockd/"} {
 		t.Run(name, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestNotAcquired_SaysWhoHolds(t *testing.T) {
 	}
 }
 
-// Ensure that of many holders of slots an error names a few, and counts the others.
+// Ensure that an error names a few of many holders of slots, and counts the others.
 func TestNotAcquired_ManyHolders(t *testing.T) {
 	run(t, func(h *harness) {
 		var keepers []*lockclient.Keeper

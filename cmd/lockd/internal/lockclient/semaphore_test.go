@@ -15,7 +15,7 @@ import (
 
 const slotFlags = 0xe0f69a2baa414de0
 
-// holders returns the limit of the semaphore, and who its key says holds a slot.
+// holders returns the limit of the semaphore, and the holders that its key names.
 func (h *harness) holders(prefix string) (limit int, holders map[string]bool) {
 	h.t.Helper()
 	e, _ := h.db.Get(prefix + "/.lock")
@@ -41,8 +41,8 @@ func (h *harness) slot(k *lockclient.Keeper, prefix string, limit int) *lockclie
 	return l
 }
 
-// Ensure that there are as many slots as the limit says, and that one who waits has a slot as soon
-// as one is released.
+// Ensure that there are as many slots as the limit says, and that a waiter has a slot as soon as a
+// slot is released.
 func TestSemaphore(t *testing.T) {
 	run(t, func(h *harness) {
 		a, b, c := h.keep(0), h.keep(0), h.keep(0)
@@ -79,7 +79,7 @@ func TestSemaphore(t *testing.T) {
 	})
 }
 
-// Ensure that the slot of one whose session has ended is free.
+// Ensure that the slot of a session that has ended is free.
 func TestSemaphore_HolderDies(t *testing.T) {
 	run(t, func(h *harness) {
 		a, b := h.keep(0), h.keep(0)
@@ -135,8 +135,8 @@ func TestSemaphore_Lost(t *testing.T) {
 	}
 }
 
-// Ensure that a limit of 0 is the semaphore's own, also when that is changed while a slot is waited
-// for, and an error if it has none.
+// Ensure that a limit of 0 stands for the semaphore's own limit, also if that changes while a call
+// waits for a slot, and is an error if the semaphore has none.
 func TestSemaphore_OwnLimit(t *testing.T) {
 	run(t, func(h *harness) {
 		a, b, c := h.keep(0), h.keep(0), h.keep(0)
@@ -178,7 +178,7 @@ func TestSemaphore_OwnLimit(t *testing.T) {
 	})
 }
 
-// Ensure that what is not this semaphore is not touched.
+// Ensure that a key that does not belong to the semaphore is not touched.
 func TestSemaphore_Refused(t *testing.T) {
 	run(t, func(h *harness) {
 		a, b := h.keep(0), h.keep(0)
@@ -213,8 +213,8 @@ func TestSemaphore_Refused(t *testing.T) {
 	})
 }
 
-// Ensure that an answer that does not arrive makes nobody hold a slot without knowing, and that
-// one who gives up leaves no slot behind.
+// Ensure that after a lost answer no caller holds a slot without knowing it, and that a caller that
+// gives up leaves no slot behind.
 func TestSemaphore_AnswerLost(t *testing.T) {
 	run(t, func(h *harness) {
 		for _, path := range []string{"/txn", "/.lock"} {

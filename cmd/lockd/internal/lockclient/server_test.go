@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// harness is a server in a bubble, whose time is the bubble's, and clients of it.
+// harness is a server in a bubble, with the bubble's time, and clients of the server.
 type harness struct {
 	*wire
 	t  *testing.T
@@ -71,7 +71,7 @@ func over(t *testing.T, transport http.RoundTripper) *lockclient.Client {
 	return c
 }
 
-// keep makes a session with a TTL of 15 s and that lock-delay.
+// keep makes a session with a TTL of 15 s and the lock-delay.
 func (h *harness) keep(delay time.Duration) *lockclient.Keeper {
 	h.t.Helper()
 	k, err := h.client().Keep(h.t.Context(), lockclient.SessionOptions{
@@ -89,7 +89,7 @@ func (h *harness) close(k *lockclient.Keeper) {
 	h.must(k.Close(h.t.Context()))
 }
 
-// holder returns who holds the lock of a key, "" if nobody does.
+// holder returns the name of the key's holder, "" if there is none.
 func (h *harness) holder(key string) string {
 	e, _ := h.db.Get(key)
 	if e.Session == (lockd.SessionID{}) {
@@ -107,13 +107,13 @@ func (h *harness) lives(id string) bool {
 	return ok
 }
 
-// wire is the way to the server, and what goes wrong there.
+// wire is the connection to the server, and what goes wrong on it.
 type wire struct {
 	handler http.Handler
 
 	mu    sync.Mutex
 	fault fault
-	path  string // of the requests that it concerns: those that have it in them
+	path  string // the fault concerns requests that contain it
 	seen  []string
 }
 
@@ -123,20 +123,20 @@ const (
 	none   fault = iota
 	cut          // a request does not arrive
 	mute         // an answer does not arrive, for ever
-	lost         // an answer does not arrive, which the client is told
+	lost         // an answer does not arrive, and the client is told so
 	broken       // the server answers with status 500
-	slow         // it takes half a second for an answer
+	slow         // the server takes half a second for an answer
 	absent       // the server has no such path
 )
 
-// fail has the fault happen to requests whose path has the text in it.
+// fail makes the fault happen to requests whose path contains the text.
 func (w *wire) fail(f fault, path string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fault, w.path = f, path
 }
 
-// requests returns those that were sent since the last call, as method and URL.
+// requests returns the requests since the last call, as method and URL.
 func (w *wire) requests() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

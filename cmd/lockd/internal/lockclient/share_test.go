@@ -12,7 +12,7 @@ import (
 	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
-// share takes a share that is to be had.
+// share takes a share that is free.
 func (h *harness) share(k *lockclient.Keeper, key string) *lockclient.Lock {
 	h.t.Helper()
 	l, err := k.Share(h.t.Context(), key, lockclient.AtOnce)
@@ -35,7 +35,7 @@ func (h *harness) sharers(key string) (n int) {
 }
 
 // Ensure that sessions share a lock, each with a proof of its own, that the key keeps its value and
-// flags, and that one which wants the lock alone has it a second after the last share at most.
+// flags, and that an exclusive caller has the lock at most a second after the last share.
 func TestShare(t *testing.T) {
 	run(t, func(h *harness) {
 		const key = "dir/ä b%"
@@ -73,8 +73,8 @@ func TestShare(t *testing.T) {
 	})
 }
 
-// Ensure that those who wait to share have the lock together as soon as an exclusive holder
-// releases it, and that a key that is made for them can be locked by the official client.
+// Ensure that all callers that wait to share have the lock together as soon as an exclusive holder
+// releases it, and that the official client can lock a key that is made for them.
 func TestShare_Waits(t *testing.T) {
 	run(t, func(h *harness) {
 		holder := h.keep(0)
@@ -145,7 +145,7 @@ func TestShare_NotAcquired(t *testing.T) {
 		cancel()
 		<-ended
 		h.close(b)
-		h.close(a) // its lock-delay begins, and keeps out what is exclusive
+		h.close(a) // its lock-delay begins, and keeps out exclusive calls
 		if err := lock(); !errors.Is(err, lockclient.ErrDelayed) {
 			t.Errorf("got %v, want ErrDelayed", err)
 		}
@@ -164,7 +164,7 @@ func TestShare_NotAcquired(t *testing.T) {
 	})
 }
 
-// Ensure that an answer that does not arrive makes no session share a lock without knowing.
+// Ensure that after a lost answer no session shares a lock without knowing it.
 func TestShare_AnswerLost(t *testing.T) {
 	run(t, func(h *harness) {
 		k := h.keep(0)
