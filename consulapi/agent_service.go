@@ -65,7 +65,7 @@ func (h *handler) serviceRegister(r *request) (answer, error) {
 	}
 	id := cmp.Or(body.ID, body.Name)
 	replaced := h.replacedChecks(r, id, checks)
-	return answer{}, h.update(func(tx *catalog.Txn) error {
+	err = h.update(func(tx *catalog.Txn) error {
 		if err := tx.PutService(catalog.Service{
 			Node: h.opts.Node, ID: id, Name: body.Name, Address: body.Address,
 			Port: body.Port, Tags: body.Tags,
@@ -88,6 +88,8 @@ func (h *handler) serviceRegister(r *request) (answer, error) {
 		}
 		return nil
 	})
+	h.repair()
+	return answer{}, err
 }
 
 // replacedChecks returns the IDs of the service's checks that are not in named, if the request
@@ -116,13 +118,15 @@ func unknownService(id string) error {
 }
 
 func (h *handler) serviceDeregister(r *request) (answer, error) {
-	return answer{}, h.db.Update(func(tx *lockd.Txn) error {
+	err := h.db.Update(func(tx *lockd.Txn) error {
 		deleted, err := tx.Catalog().DeleteService(h.opts.Node, r.rest)
 		if err == nil && !deleted {
 			err = unknownService(r.rest)
 		}
 		return err
 	})
+	h.repair() // a client may have given serfHealth to the service
+	return answer{}, err
 }
 
 // serviceInfo blocks by the hash of what it shows, not by an index: with the hash that the service

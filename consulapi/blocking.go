@@ -97,7 +97,7 @@ func (h *handler) await(
 		}
 	}
 	state = h.db.Snapshot()
-	if index = state.IndexOf(scope); index <= r.index {
+	if index = state.IndexOf(scope); index <= r.index && r.index <= state.Index() {
 		err = refuse(http.StatusTooManyRequests,
 			"Too many blocked queries, the limit is %d", h.opts.MaxBlocked)
 	}

@@ -162,7 +162,8 @@ func TestCatalog_N5_Renames(t *testing.T) {
 		h.registerWeb()
 		s := h.create(`{"Node":"web1","NodeChecks":[]}`)
 		h.want("PUT /v1/catalog/register",
-			`{"ID":"`+uuidOfWeb1+`","Node":"renamed","Address":"10.0.0.1"}`, 200, "true")
+			`{"ID":"`+strings.ToUpper(uuidOfWeb1)+`","Node":"renamed","Address":"10.0.0.1"}`, 200,
+			"true") // an ID is the same in any case
 		h.want("GET /v1/session/info/"+s.ID, "", 200, "[]")
 		h.want("GET /v1/catalog/node/web1", "", 200, "null")
 	})
@@ -196,6 +197,20 @@ func TestCatalog_N16_ComesBack(t *testing.T) {
 			h.create("")
 		})
 	}
+}
+
+// Ensure that serfHealth comes back also if it went with a service that a client had given it to.
+func TestCatalog_N16_ComesBackFromAService(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.want("PUT /v1/agent/service/register", `{"Name":"web"}`, 200, "")
+		h.want("PUT /v1/catalog/register", `{"Node":"local","SkipNodeUpdate":true,"Check":{
+			"CheckID":"serfHealth","Status":"passing","ServiceID":"web"}}`, 200, "true")
+		h.want("PUT /v1/agent/service/deregister/web", "", 200, "")
+		h.advance(time.Minute)
+		if got := h.checkIDs("/v1/health/state/passing"); got != "local/serfHealth" {
+			t.Errorf("passing: %s", got)
+		}
+	})
 }
 
 // Ensure that the reads of the catalog have Consul's members, empty lists and null.

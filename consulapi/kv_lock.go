@@ -102,7 +102,7 @@ func (l *locking) acquire(tx *lockd.Txn) (lockd.Entry, error) {
 	switch {
 	case errors.Is(err, lockd.ErrNoSession):
 		return e, reword(err, "invalid session %q", l.session)
-	case errors.Is(err, lockd.ErrInvalid) && l.session == "":
+	case errors.Is(err, lockd.ErrInvalid) && l.session == "" && len(l.key) <= lockd.MaxKeySize:
 		return e, missingSession(err)
 	}
 	return e, err
@@ -133,6 +133,9 @@ func (l *locking) fence(tx *lockd.Txn, e lockd.Entry) uint64 {
 func (l *locking) release(tx *lockd.Txn) (lockd.Entry, error) {
 	if l.session == "" {
 		_, err := tx.Unlock(l.key, lockd.SessionID{})
+		if len(l.key) > lockd.MaxKeySize {
+			return lockd.Entry{}, err
+		}
 		return lockd.Entry{}, missingSession(err)
 	}
 	id := sessionID(l.session)

@@ -136,6 +136,12 @@ func TestKV_H9K19K20K24K25_SessionsThatAreNone(t *testing.T) {
 		}
 		h.want("PUT /v1/kv/l?acquire=", "", 500, "raft apply failed: missing session")
 		h.want("PUT /v1/kv/l?release=", "", 500, "raft apply failed: missing session")
+		long := strings.Repeat("k", lockd.MaxKeySize+1) // the key is checked first (K35)
+		for _, call := range []string{"?acquire=", "?release="} {
+			if r := h.send("PUT /v1/kv/"+long+call, ""); r.code != 400 {
+				t.Errorf("a long key with %s: %d %.100s", call, r.code, r.body)
+			}
+		}
 	})
 }
 

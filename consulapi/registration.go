@@ -109,6 +109,15 @@ func (h *handler) checkRegistration(body *registration) error {
 	return h.checkDatacenter(body.Datacenter)
 }
 
+// canonicalID returns the ID of a node in its one form, by which nodes are told apart (N5). The
+// text is empty, or a UUID.
+func canonicalID(text string) string {
+	if id, err := uuid.Parse(text); err == nil {
+		return id.String()
+	}
+	return text
+}
+
 // checkDatacenter refuses a request for another datacenter than this one.
 func (h *handler) checkDatacenter(name string) error {
 	if name != "" && name != h.opts.Datacenter {
@@ -131,7 +140,7 @@ func (b *registration) apply(tx *catalog.Txn) error {
 	if !exists || !b.SkipNodeUpdate {
 		n.Name, n.Address = b.Node, b.Address
 		n.Meta = hide(b.NodeMeta, taggedKey, b.TaggedAddresses)
-		n.ID = cmp.Or(b.ID, n.ID)
+		n.ID = cmp.Or(canonicalID(b.ID), n.ID)
 		if err := tx.PutNode(n); err != nil {
 			return err
 		}

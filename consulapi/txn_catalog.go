@@ -120,7 +120,7 @@ func (op *txnNode) apply(on state) ([]txnResult, error) {
 		},
 		put: func() error {
 			return on.tx.Catalog().PutNode(catalog.Node{
-				Name: sent.Node, ID: sent.ID, Address: sent.Address,
+				Name: sent.Node, ID: canonicalID(sent.ID), Address: sent.Address,
 				Meta: hide(sent.Meta, taggedKey, sent.TaggedAddresses),
 			})
 		},
@@ -204,6 +204,9 @@ func orNull(tags []string) []string {
 }
 
 func (op *txnCheck) check() error {
+	if puts(op.Verb) && cmp.Or(op.Check.CheckID, op.Check.Name) == "" {
+		return refused("Must provide check ID or name")
+	}
 	if _, err := parseStatus(op.Check.Status); err != nil && puts(op.Verb) {
 		return err
 	}

@@ -116,6 +116,7 @@ func TestTxnCatalog_T9N1_RefusedFirst(t *testing.T) {
 				"Must provide service name"},
 			{`{"Service":{"Verb":"set","Node":"local","Service":{"Service":"s",` +
 				`"Address":"::"}}}`, "Invalid service address"},
+			{`{"Check":{"Verb":"set","Check":{"Node":"local"}}}`, "Must provide check ID or name"},
 		} {
 			errs = append(errs, fmt.Sprintf("%d: %s", len(ops), test.what))
 			ops = append(ops, test.op)

@@ -153,7 +153,12 @@ func (tx *modelTx) grantShare(key string, s *modelSession, opts *lockd.LockOptio
 		}
 		tx.write(e)
 	case opts.Value != nil:
-		tx.put(key, opts.Value, opts.Flags)
+		before := tx.m.keys[key]
+		e := tx.put(key, opts.Value, opts.Flags)
+		same := bytes.Equal(e.Value, before.Value) && e.Flags == before.Flags
+		if e.Fence == tx.index && !same {
+			tx.m.joined[key] = e.Fence
+		}
 	}
 	return tx.addShare(key, s)
 }
@@ -274,7 +279,7 @@ func (tx *modelTx) releaseShare(l *modelLock, share modelShare) {
 	last := len(tx.m.shares[key]) == 1
 	tx.dropShare(share, lockd.ErrUnlocked)
 	if e := tx.m.keys[key]; last && handle.policy == lockd.RemoveAfter &&
-		e.ModifyIndex == e.Fence {
+		e.ModifyIndex == e.Fence && tx.m.joined[key] != e.Fence {
 		tx.count("key gone with its last sharer")
 		tx.remove(key, lockd.ErrUnlocked)
 	}

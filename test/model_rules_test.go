@@ -23,6 +23,7 @@ type modelState struct {
 	handles map[string]*modelLock // of the keys that are held by one
 	shares  map[string][]modelShare
 	removes map[string]bool       // a holder that shares the key created it, and is to remove it
+	joined  map[string]uint64     // the last fence in whose transaction another share wrote the key
 	delays  map[string]modelDelay // gone only when a write or the timer saw it over
 	lost    map[string]bool       // which of the delays stand for a slot
 	live    []*modelSession       // the oldest first
@@ -33,7 +34,8 @@ type modelState struct {
 func (s *modelState) clone() modelState {
 	return modelState{
 		keys: maps.Clone(s.keys), handles: maps.Clone(s.handles), shares: maps.Clone(s.shares),
-		removes: maps.Clone(s.removes), delays: maps.Clone(s.delays), lost: maps.Clone(s.lost),
+		removes: maps.Clone(s.removes), joined: maps.Clone(s.joined),
+		delays: maps.Clone(s.delays), lost: maps.Clone(s.lost),
 		live: slices.Clone(s.live), queue: slices.Clone(s.queue),
 		catalog: s.catalog,
 	}
@@ -281,6 +283,7 @@ func (tx *modelTx) lock(
 	}
 	if mode == lockd.Shared {
 		tx.grantShare(key, s, opts)
+		tx.locked[key] = tx.m.keys[key].LockIndex // even if the key is deleted (K41)
 		return tx.m.keys[key], nil
 	}
 	return tx.grant(key, s, opts), nil

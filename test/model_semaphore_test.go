@@ -82,9 +82,8 @@ func (m *model) losesSlot(key string) bool {
 func (m *model) findLost() {
 	clear(m.lost)
 	for key := range m.delays {
-		sem, err := m.semaphore(semaphoreOf(key))
-		_, contender := lockd.ParseSessionID(path.Base(key))
-		m.lost[key] = err == nil && sem.limit > 0 && contender == nil
+		_, notAnID := lockd.ParseSessionID(path.Base(key))
+		m.lost[key] = notAnID == nil && path.Dir(key) != "."
 	}
 }
 

@@ -60,6 +60,7 @@ func newModel(now time.Time) *model {
 		modelState: modelState{
 			keys: map[string]lockd.Entry{}, handles: map[string]*modelLock{},
 			shares: map[string][]modelShare{}, removes: map[string]bool{},
+			joined: map[string]uint64{},
 			delays: map[string]modelDelay{}, lost: map[string]bool{},
 		},
 		granted: map[uint64]time.Time{},

@@ -461,6 +461,36 @@ func TestModes_R9_RemoveAfter(t *testing.T) {
 	})
 }
 
+// Ensure that the key stays if another call has written to it with its own share, even in the
+// transaction of the grant or the Downgrade that the key was created or shared by.
+func TestModes_R9_WrittenByAnotherShare(t *testing.T) {
+	each(t, func(h *harness) {
+		writes := &lockd.LockOptions{Mode: lockd.Shared, Value: []byte("v")}
+		maker, writer := h.session(nil), h.session(nil)
+		mustStay := func(what string, last *lockd.Lock, writer *lockCall) {
+			h.t.Helper()
+			h.must(writer.held().Unlock())
+			h.must(last.Unlock())
+			if e, found := h.Get("k"); !found || string(e.Value) != "v" {
+				h.t.Errorf("%s: the key is %+v, %t", what, e, found)
+			}
+			h.must(second(h.Delete("k")))
+		}
+		alone, err := maker.TryLock("k", &lockd.LockOptions{Key: lockd.RemoveAfter})
+		h.must(err)
+		waiting := h.wait(h.t.Context(), writer, "k", writes)
+		h.must(alone.Downgrade())
+		mustStay("downgraded", alone, waiting)
+
+		h.lock(h.session(nil), "k")
+		first := h.wait(h.t.Context(), maker, "k",
+			&lockd.LockOptions{Mode: lockd.Shared, Key: lockd.RemoveAfter})
+		waiting = h.wait(h.t.Context(), writer, "k", writes)
+		h.must(second(h.Delete("k"))) // both are granted the lock of a new key
+		mustStay("created", first.held(), waiting)
+	})
+}
+
 // Ensure that after an Open the key stays: the file does not have that a holder asked for it.
 func TestModes_R9_AfterOpen(t *testing.T) {
 	onFile(t, func(h *harness) {

@@ -281,25 +281,37 @@ func TestG7G9_M5_LostSlotOutlivesTheSemaphore(t *testing.T) {
 	})
 }
 
-// Ensure that a slot lost before a restart counts after it until its delay is over.
+// Ensure that a slot lost before a restart counts after it until its delay is over, even if another
+// client took the holder off the semaphore, or deleted or emptied the semaphore's key.
 func TestG7_M5_LostSlotCountsAfterARestart(t *testing.T) {
-	onFile(t, func(h *harness) {
-		const delay = 10 * time.Second
-		s := h.session(&lockd.SessionOptions{LockDelay: delay})
-		h.slot(s, 1)
-		h.must(h.EndSession(s.ID()))
-		h.change(func(sem *official) { sem.Holders = map[string]bool{} })
-		h.advance(time.Second)
-		h.reopen()
-		waiting := h.awaitSlot(h.t.Context(), h.session(nil), 1)
-		if refusal := h.fullOf(h.session(nil), 1); refusal.Remaining != delay-time.Second {
-			t.Errorf("refusal: %+v", refusal)
-		}
-		h.advance(delay - time.Second - 1)
-		waiting.waits()
-		h.advance(1)
-		waiting.held()
-	})
+	for what, change := range map[string]func(h *harness){
+		"taken off": func(h *harness) {
+			h.change(func(sem *official) { sem.Holders = map[string]bool{} })
+		},
+		"deleted": func(h *harness) { h.must(second(h.Delete("sem/.lock"))) },
+		"emptied": func(h *harness) { h.must(second(h.Put("sem/.lock", nil, nil))) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			onFile(t, func(h *harness) {
+				const delay = 10 * time.Second
+				s := h.session(&lockd.SessionOptions{LockDelay: delay})
+				h.slot(s, 1)
+				h.must(h.EndSession(s.ID()))
+				change(h)
+				h.advance(time.Second)
+				h.reopen()
+				waiting := h.awaitSlot(h.t.Context(), h.session(nil), 1)
+				refusal := h.fullOf(h.session(nil), 1)
+				if refusal.Remaining != delay-time.Second {
+					t.Errorf("refusal: %+v", refusal)
+				}
+				h.advance(delay - time.Second - 1)
+				waiting.waits()
+				h.advance(1)
+				waiting.held()
+			})
+		})
+	}
 }
 
 // Ensure that neither a release, nor an owner that closes its session, nor a contender that had no

@@ -146,6 +146,38 @@ func TestSequencer_K41_AllOfIt(t *testing.T) {
 	})
 }
 
+// Ensure that a grant in one transaction comes after the grants before it, even if the key is
+// deleted in between: also after a share that joined a lock of an earlier transaction.
+func TestSequencer_K41R2_ShareThatIsDeleted(t *testing.T) {
+	for _, mode := range []lockd.LockMode{lockd.Exclusive, lockd.Shared} {
+		each(t, func(h *harness) {
+			for range 3 {
+				h.must(h.lock(h.session(nil), "k").Unlock())
+			}
+			h.must(second(h.session(nil).TryLock("k", &lockd.LockOptions{Mode: lockd.Shared})))
+			s := h.session(nil)
+			h.must(h.Update(func(tx *lockd.Txn) error {
+				grant := func(mode lockd.LockMode) (q lockd.Sequencer) {
+					h.must(second(tx.Lock("k", s.ID(), &lockd.LockOptions{Mode: mode})))
+					for holder := range tx.Holders("k") {
+						if holder.Session.ID == s.ID() {
+							q = holder.Grant
+						}
+					}
+					return q
+				}
+				first := grant(lockd.Shared)
+				h.must(second(tx.Delete("k")))
+				next := grant(mode)
+				if next.Fence != first.Fence || next.LockIndex <= first.LockIndex {
+					t.Errorf("%v: %v comes after %v", mode, next, first)
+				}
+				return nil
+			}))
+		})
+	}
+}
+
 // Ensure that a write can depend on the lock of any key, also on one that its own transaction
 // takes, and that the refusal says which fence has passed.
 func TestIf_K41(t *testing.T) {

@@ -102,15 +102,3 @@ func (tx *Txn) isSlot(key string) bool {
 	slots, err := tx.rosterOf(PrefixOf(key))
 	return err == nil && slots.holders[id]
 }
-
-// mayHaveLostSlot reports whether a delay that outlasted a restart may belong to a lost slot. The
-// semaphore need not list the holder, because others may have removed it meanwhile. A delay too
-// many does less harm than a delay too few.
-func (e *Engine) mayHaveLostSlot(key string) bool {
-	if contenderOf(key).IsZero() {
-		return false
-	}
-	prefix := PrefixOf(key)
-	slots, err := rosterOf(prefix, e.rows.Keys.Newest(prefix+SemaphoreKey))
-	return err == nil && slots.limit > 0
-}

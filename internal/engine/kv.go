@@ -114,10 +114,7 @@ func (tx *Txn) remove(row *schema.Key, cause error) {
 func (tx *Txn) removeRow(row *schema.Key, cause error) {
 	tx.engine.rows.Keys.Delete(row.Key)
 	if row.Fence == tx.next() {
-		if tx.locked == nil {
-			tx.locked = make(map[string]uint64)
-		}
-		tx.locked[row.Key] = row.LockIndex
+		tx.keepLockIndex(row)
 	}
 	tx.explain(row, cause)
 	if state := tx.engine.lockOf(row.Key); state != nil {
@@ -126,6 +123,15 @@ func (tx *Txn) removeRow(row *schema.Key, cause error) {
 		}
 	}
 	tx.unhold(row, cause)
+}
+
+// keepLockIndex notes the lock index of a grant of this transaction, so that the next grant has a
+// larger one even if the key is deleted in between (K41).
+func (tx *Txn) keepLockIndex(row *schema.Key) {
+	if tx.locked == nil {
+		tx.locked = make(map[string]uint64)
+	}
+	tx.locked[row.Key] = row.LockIndex
 }
 
 // release releases the lock of a key, which keeps all else (K33; for K21 see Unlock).

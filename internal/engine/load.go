@@ -48,7 +48,9 @@ func (e *Engine) loadDelays(now time.Time) {
 			continue
 		}
 		d := newDelay(key, now.Add(left))
-		d.slot, d.mode = e.mayHaveLostSlot(key), Mode(row.Mode)
+		// Any contender key may have lost a slot: the semaphore's own key may be gone, or name the
+		// holder no more. A delay too many does less harm than a delay too few (M5).
+		d.slot, d.mode = !contenderOf(key).IsZero(), Mode(row.Mode)
 		e.swapDelay(e.state(key), d)
 	}
 }

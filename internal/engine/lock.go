@@ -33,7 +33,11 @@ func (tx *Txn) Lock(key string, session schema.ID, opts LockOptions) (*schema.Ke
 	if opts.Mode == Shared {
 		opts.Policy = LeaveKey // a policy belongs to a handle, and there is none
 		tx.grantShare(key, s, opts)
-		return tx.Get(key), nil
+		row = tx.Get(key)
+		if row.Fence != tx.next() { // it has joined: the transaction may go on to delete the key
+			tx.keepLockIndex(row)
+		}
+		return row, nil
 	}
 	return tx.grant(key, s, opts), nil
 }

@@ -91,7 +91,12 @@ func (tx *Txn) grantShare(key string, s *Session, opts LockOptions) *share {
 			tx.dropDelay(key)
 		}
 	case opts.Value != nil:
-		row = tx.Put(key, opts.Value, opts.Flags)
+		before := tx.Get(key)
+		if row = tx.Put(key, opts.Value, opts.Flags); row != before && row.Fence == fence {
+			draft, next := tx.draft(key)
+			next.Joined = true // the key's indexes do not tell (R9)
+			row = tx.write(draft)
+		}
 	default:
 		row = tx.Get(key)
 	}
@@ -150,7 +155,7 @@ func (tx *Txn) releaseShare(hold *Hold) {
 	last := one.state.shares.n == 1
 	tx.removeShare(one, ErrUnlocked)
 	if last && hold.policy == RemoveAfter {
-		if row := tx.Get(hold.Key); row.ModifyIndex == row.Fence {
+		if row := tx.Get(hold.Key); row.ModifyIndex == row.Fence && !row.Joined {
 			tx.remove(row, ErrUnlocked)
 		}
 	}

@@ -72,6 +72,10 @@ type Key struct {
 	// Granted is the instant of that grant, as the caller counts. A file does not have it: a row
 	// that is read back has 0.
 	Granted int64
+
+	// Joined is set if another grant, which shares the lock, wrote the value in the transaction of
+	// that grant. A file does not have it.
+	Joined bool
 }
 
 // Session is a row of the table of sessions, under its ID's 16 bytes. What Behavior and Lifetime
