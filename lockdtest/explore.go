@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // seed names the one schedule that Explore runs.
@@ -127,6 +129,38 @@ type explorer struct {
 	steps    int    // of the longest schedule so far
 	runs     int
 	stuck    string // a goroutine that has not ended with its database
+	turn     atomic.Pointer[turn]
+}
+
+// turn is the turn of a goroutine, from its point to the next.
+type turn struct{ name, call, seed string }
+
+// hangs is how much real time a goroutine may take for one turn.
+var hangs = 30 * time.Second
+
+// watch ends the tests when a turn does not end. A bubble cannot see that: a goroutine that waits
+// for a mutex may go on for all it knows, and one that loops does.
+func (e *explorer) watch() (stop func()) {
+	tick, done := time.NewTicker(hangs), make(chan struct{})
+	go func() {
+		defer tick.Stop()
+		var last *turn
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+			if t := e.turn.Load(); t != nil && t == last {
+				panic(fmt.Sprintf("lockdtest: goroutine %q went on from %q, and has not come to a "+
+					"point for %v: it loops, or waits for a mutex or the like; use World.Await. "+
+					"The seed is %s", t.name, t.call, hangs, t.seed))
+			} else {
+				last = t
+			}
+		}
+	}()
+	return func() { close(done) }
 }
 
 // outcome is what one run of a schedule has shown.
@@ -159,6 +193,7 @@ func (f *failure) String() string {
 // search runs the schedules, and returns the shortest outcome with a failure that it finds.
 func (e *explorer) search() (found *outcome) {
 	e.t.Helper()
+	defer e.watch()()
 	synctest.Test(e.t, func(t *testing.T) {
 		e.bubble = t
 		for number := range e.opts.Schedules {
@@ -181,6 +216,7 @@ func (e *explorer) search() (found *outcome) {
 func (e *explorer) replay(p plan) (found *outcome) {
 	e.t.Helper()
 	e.restarts = true
+	defer e.watch()()
 	synctest.Test(e.t, func(t *testing.T) {
 		e.bubble = t
 		found = e.run(p, loud)
@@ -222,7 +258,11 @@ func (e *explorer) kinds() []kind {
 // lines.
 func (e *explorer) shrink(o *outcome) *outcome {
 	if o.failure.rule == ofTest { // Failed stays true, and tells nothing of other runs
-		return o
+		again := e.run(o.plan, loud)
+		if again.failure == nil {
+			again.failure = o.failure
+		}
+		return again
 	}
 	best := o
 	better := func(p plan) bool {
@@ -257,7 +297,13 @@ func (e *explorer) shrink(o *outcome) *outcome {
 			}
 		}
 	}
-	return e.run(best.plan, loud)
+	again := e.run(best.plan, loud)
+	if again.failure == nil {
+		again.failure = &failure{best.failure.rule, best.failure.text + "\nThe same schedule " +
+			"passes when it is run again, as below: the body does not do the same each time (see " +
+			"the package comment)"}
+	}
+	return again
 }
 
 // shorter reports whether o is easier to read than the other: by steps, then changes, then order.

@@ -280,6 +280,13 @@ func TestExplore_Faults(t *testing.T) {
 			}
 		},
 		"the answer is 42": func(w *lockdtest.World) { w.Errorf("the answer is %d", 42) },
+		"panic: the rule odd: no rule": func(w *lockdtest.World) {
+			w.Invariant("odd", func() error { panic("no rule") })
+			_ = put1(w.DB(), 1)
+		},
+		"panic: a condition of World.Await: no condition": func(w *lockdtest.World) {
+			w.Await(func() bool { panic("no condition") })
+		},
 	} {
 		found := lockdtest.Search(t, &lockdtest.ExploreOptions{Schedules: 300,
 			Without: lockdtest.FailedCommits}, body)
@@ -321,6 +328,95 @@ func TestExplore_Clock(t *testing.T) {
 			_ = l
 		})
 	})
+}
+
+// Ensure that the clock stops at the first timer of the standard library that wakes a goroutine,
+// and that a goroutine may sleep for as long as it likes.
+func TestExplore_ClockStopsAtTimers(t *testing.T) {
+	lockdtest.Explore(t, &lockdtest.ExploreOptions{
+		Schedules: 1, Changes: lockdtest.NoChanges,
+	}, func(w *lockdtest.World) {
+		holder, err := w.DB().NewSession(nil)
+		if err == nil {
+			_, err = holder.TryLock("a", nil)
+		}
+		var s *lockd.Session
+		if err == nil {
+			s, err = w.DB().NewSession(&lockd.SessionOptions{TTL: 10 * time.Second})
+		}
+		for range 5 {
+			if err != nil {
+				break
+			}
+			began := w.Clock().Now()
+			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+			_, waited := s.Lock(ctx, "a", nil)
+			cancel()
+			took := w.Clock().Now().Sub(began)
+			if !errors.Is(waited, context.DeadlineExceeded) || took < 3*time.Second ||
+				took > 3*time.Second+100*time.Millisecond {
+				w.Errorf("Lock returned %v after %v", waited, took)
+			}
+			err = s.Renew()
+		}
+		if err != nil {
+			w.Errorf("%v", err)
+			return
+		}
+		w.Go("alive", func() { _ = s.KeepAlive(context.Background()) })
+		w.Sleep(2 * time.Hour)
+	})
+}
+
+// Ensure that a process that dies while no commit is under way commits nothing more: the lock that
+// it held is delayed in the next process.
+func TestExplore_DiesWithoutACommit(t *testing.T) {
+	died := 0
+	lockdtest.Explore(t, &lockdtest.ExploreOptions{Schedules: 500}, func(w *lockdtest.World) {
+		holds := false
+		w.Restart(func() {
+			began := w.Clock().Now()
+			s, err := w.DB().NewSession(nil)
+			if err != nil || !holds {
+				return
+			}
+			died++
+			l, err := s.TryLock("k", nil)
+			if err == nil && w.Clock().Now().Sub(began) < lockd.DefaultLockDelay/2 {
+				w.Errorf("granted at once: %v", l.Sequencer())
+			}
+		})
+		s, err := w.DB().NewSession(nil)
+		if err != nil {
+			return
+		}
+		if _, err := s.TryLock("k", nil); err != nil {
+			return
+		}
+		holds = true
+		w.Sleep(time.Second)
+		holds = false
+	})
+	if died == 0 {
+		t.Error("no process has died")
+	}
+}
+
+// Ensure that a failure that does not come again is told all the same, and why it does not.
+func TestExplore_BodyThatDoesNotRepeat(t *testing.T) {
+	runs := 0
+	found := lockdtest.Search(t, &lockdtest.ExploreOptions{Schedules: 20},
+		func(w *lockdtest.World) {
+			if runs++; runs == 7 {
+				w.Errorf("the seventh run")
+			}
+			_ = put1(w.DB(), 1)
+		})
+	for _, want := range []string{"the seventh run", "does not do the same each time"} {
+		if !strings.Contains(found.Text, want) {
+			t.Errorf("got %q, want %q", found.Text, want)
+		}
+	}
 }
 
 // Ensure that all goroutines end with the database, also those that watch.

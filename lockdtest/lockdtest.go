@@ -52,8 +52,11 @@ func New(t testing.TB, opts *lockd.Options) *DB {
 	if opts != nil {
 		options = *opts
 	}
-	mock, _ := options.Clock.(*clock.Mock)
+	mock, isMock := options.Clock.(*clock.Mock)
 	switch {
+	case isMock && mock == nil:
+		t.Fatalf("lockdtest: Options.Clock is a *clock.Mock that is nil: leave it out, or give " +
+			"clock.NewMock()")
 	case options.Clock == nil:
 		mock = clock.NewMock()
 	case mock == nil:
@@ -126,6 +129,11 @@ const leaving = time.Second
 // finish checks the database and closes it, and reports what is wrong.
 func (db *DB) finish() {
 	db.t.Helper()
+	if db.bubbled && !inBubble() {
+		db.t.Errorf("lockdtest: New was called in a bubble of testing/synctest with the T of " +
+			"outside: give it the T of the function of synctest.Test")
+		return
+	}
 	var faults []string
 	var done atomic.Bool
 	go func() {

@@ -193,6 +193,10 @@ func (p *process) wait(why hook.Reason, keys []string, resumed func(*goroutine))
 			g.state = running
 			return
 		}
+		select {
+		case p.world.woken <- struct{}{}:
+		default:
+		}
 		p.hold(g, always)
 		resumed(g)
 	}
@@ -222,12 +226,13 @@ var (
 
 func (p *process) beforeCommit() error {
 	w := p.world
+	underWay := !p.dead
 	if g := p.caller(); g != nil {
 		g.call = w.journal.call("commits")
 		p.hold(g, always)
 	}
 	switch {
-	case p.dead && !p.flies:
+	case p.dead && !(p.flies && underWay):
 		return errDead
 	case p.dead:
 		p.flies = false

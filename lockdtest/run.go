@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing/synctest"
@@ -28,9 +29,12 @@ func (e *explorer) run(p plan, v volume) *outcome {
 	failed := e.t.Failed()
 	w := &World{
 		explorer: e, clock: clock.NewMock(), plan: p, lowest: -1, order: orderOf(p.order),
+		seed:  p.String(),
 		notes: make(map[lockd.SessionID]*note), journal: journal{volume: v},
+		woken: make(chan struct{}, 1),
 	}
-	w.now = w.clock.Now()
+	w.epoch, w.began = w.clock.Now(), time.Now()
+	w.now = w.epoch
 	w.monitor = newMonitor(w)
 	path := ""
 	for _, c := range p.changes {
@@ -106,10 +110,22 @@ func (w *World) look() {
 	}
 	w.monitor.look()
 	for _, r := range w.rules {
-		if err := r.holds(); err != nil {
-			w.fail(r.name, err.Error())
-		}
+		w.guard("the rule "+r.name, func() {
+			if err := r.holds(); err != nil {
+				w.fail(r.name, err.Error())
+			}
+		})
 	}
+}
+
+// guard calls a function of the body's on Explore's own goroutine: a panic fails the schedule.
+func (w *World) guard(what string, fn func()) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			w.fail("panic", fmt.Sprintf("%s: %v\n%s", what, fault, debug.Stack()))
+		}
+	}()
+	fn()
 }
 
 // next returns the goroutine that goes on, or nil if none can.
@@ -160,8 +176,10 @@ func (p *process) step(g *goroutine) {
 	g.called++
 	g.state = running
 	w.running.Store(g)
+	w.explorer.turn.Store(&turn{g.name, g.call, w.seed})
 	g.turn <- struct{}{}
 	synctest.Wait()
+	w.explorer.turn.Store(nil)
 	w.running.Store(nil)
 	if g.state == running && !p.dead {
 		w.fail("goroutine", fmt.Sprintf("%s waits for something that is not lockd's: use "+
@@ -246,7 +264,7 @@ func (w *World) at(t time.Time) string { return t.Sub(time.Unix(0, 0)).String() 
 
 // await lets time pass, until something is due.
 func (w *World) await() {
-	if w.idle++; w.idle > maxIdle {
+	if w.idle++; w.idle > maxIdle && !w.process.sleeps() {
 		w.fail("wait", "these wait for ever: "+w.process.waiters())
 		return
 	}
@@ -266,13 +284,39 @@ func (w *World) await() {
 		}
 		next = w.now.Add(time.Second << w.idle)
 	}
+	next = w.sleep(next)
 	w.journal.begin(w, "", "the clock moves to "+w.at(next))
-	d := next.Sub(w.now)
 	w.now = next
-	w.running.Store(nil) // for goroutines that a timer of package time wakes: they load it
 	w.clock.Set(next)
-	time.Sleep(d) // for timers of package time
 	synctest.Wait()
+}
+
+// sleep lets timers of package time run until the instant, or until one of them wakes a goroutine
+// of the body. It returns that instant.
+func (w *World) sleep(until time.Time) time.Time {
+	select {
+	case <-w.woken:
+	default:
+	}
+	w.running.Store(nil) // for the goroutines that are woken: they load it
+	// The bubble is ahead of the mock, which sleeps for a millisecond when it moves.
+	at := func() time.Time { return w.epoch.Add(time.Since(w.began)) }
+	timer := time.NewTimer(until.Sub(at()))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-w.woken:
+		until = at()
+	}
+	synctest.Wait()
+	return until
+}
+
+// sleeps reports whether a goroutine will go on when the clock has moved far enough.
+func (p *process) sleeps() bool {
+	return slices.ContainsFunc(p.goroutines, func(g *goroutine) bool {
+		return g.state == held && (g.wakes.After(p.world.now) || g.paused.After(p.world.now))
+	})
 }
 
 // waiters says who waits, and for what.

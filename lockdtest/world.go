@@ -29,6 +29,7 @@ type World struct {
 
 	// What is left of the plan, and how far the schedule is.
 	plan    plan
+	seed    string
 	order   func() uint64
 	lowest  int64
 	step    int
@@ -38,6 +39,9 @@ type World struct {
 	unclear bool // the next commit is to be in the file, and reported as failed
 	notes   map[lockd.SessionID]*note
 	now     time.Time
+	epoch   time.Time     // where the mock began,
+	began   time.Time     // and the time of the bubble then
+	woken   chan struct{} // has a value when a wait has ended since the clock began to move
 }
 
 // note is what is known of a session since its ID was given out.
@@ -75,7 +79,12 @@ func (w *World) Yield() { w.process.point("Yield", always) }
 // Await blocks until the condition holds. Explore calls condition when no goroutine runs, so
 // it must not block, and may read what the body's goroutines share. It takes the place of channels,
 // mutexes and the like, for which a goroutine must not wait: Explore would not know who goes on.
-func (w *World) Await(condition func() bool) { w.process.point("Await", condition) }
+func (w *World) Await(condition func() bool) {
+	w.process.point("Await", func() (holds bool) {
+		w.guard("a condition of World.Await", func() { holds = condition() })
+		return holds
+	})
+}
 
 // Sleep blocks until the clock has moved by d, like work that takes time.
 func (w *World) Sleep(d time.Duration) {
