@@ -39,8 +39,8 @@ func ExampleKeeper() {
 	// closed: true
 }
 
-// A service that leads whenever it can, until it is stopped. What it writes proves by the sequencer
-// that it still leads.
+// A service that leads whenever it can, until it is stopped. Each of its writes proves by the
+// sequencer that the service still leads.
 func ExampleKeeper_Lead() {
 	db := must(lockd.New(nil))
 	defer db.Close()
@@ -72,7 +72,7 @@ func ExampleKeeper_Lead() {
 	// lockd: lead "service/mysql/leader": context canceled
 }
 
-// A panic ends the term, and no more. Here the service is stopped after it.
+// A panic ends only the term. Here the service is stopped after it.
 func ExampleKeeper_Lead_panic() {
 	db := must(lockd.New(nil))
 	defer db.Close()
@@ -113,7 +113,7 @@ func ExampleLeader() {
 	// leads no more: true
 }
 
-// Following who leads: the state that is there comes first, then each change.
+// Following the leadership: the present state comes first, then each change.
 func ExampleLeadership() {
 	db := must(lockd.New(nil))
 	defer db.Close()

@@ -14,9 +14,9 @@ import (
 	"github.com/lockd/lockd/catalog"
 )
 
-// Work that renews its session itself, before each step. When a step hangs, nobody renews: after a
-// TTL the lock passes on, and what the step writes then is refused. Session.KeepAlive would renew
-// beside the work, and the lock would be held for as long as that hangs.
+// Work that renews its session itself, before each step. A step that hangs renews nothing: after a
+// TTL the lock passes on, and a late write of that step is refused. Session.KeepAlive would renew
+// beside the work, and the lock would be held while the work hangs.
 func ExampleSession_Renew() {
 	mock := clock.NewMock()
 	db := must(lockd.New(&lockd.Options{Clock: mock}))
@@ -51,7 +51,7 @@ func ExampleSession_Renew() {
 	// passed on: true
 }
 
-// A keeper renews beside the work. So the work has a check with a TTL, and puts it again itself: if
+// A keeper renews beside the work. So the work has a check with a TTL, and puts it again itself. If
 // the work hangs, the check becomes critical. That ends the session, however often it is renewed.
 func ExampleKeeper_check() {
 	mock := clock.NewMock()
@@ -84,8 +84,8 @@ func ExampleKeeper_check() {
 	// noticed: true
 }
 
-// Two goroutines lock two keys in opposite orders, each under the context of the lock that it has.
-// The one that comes second would wait for ever, so it is refused.
+// Two goroutines lock two keys in opposite orders, each under the context of its first lock. The
+// second call would wait for ever, so it is refused.
 func ExampleDeadlockError() {
 	db := must(lockd.New(nil))
 	defer db.Close()

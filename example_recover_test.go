@@ -9,7 +9,7 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// damagedFile returns a file of two keys, of which one has a value that is not what was written.
+// damagedFile returns a file of two keys, one of which has a damaged value.
 func damagedFile(folder string) (path string, err error) {
 	path = filepath.Join(folder, "lockd.db")
 	db, err := lockd.Open(path, nil)
@@ -37,7 +37,7 @@ func damagedFile(folder string) (path string, err error) {
 	return path, os.WriteFile(path, content, 0o600)
 }
 
-// What is left of a damaged file is brought into a new one.
+// The undamaged part of a damaged file is restored into a new file.
 func ExampleRecovery() {
 	folder, err := os.MkdirTemp("", "lockd-")
 	if err != nil {

@@ -51,7 +51,7 @@ func ExampleWaiterInfo() {
 	for _, name := range []string{"first", "second"} {
 		s := must(db.NewSession(&lockd.SessionOptions{Name: name}))
 		before := db.Stats().Waiters
-		go s.Lock(ctx, "k", nil) // nobody releases it: this ends with ctx
+		go s.Lock(ctx, "k", nil) // the lock is not released: this call ends with ctx
 		for db.Stats().Waiters == before {
 			runtime.Gosched()
 		}

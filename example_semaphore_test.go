@@ -49,7 +49,7 @@ func ExampleSlot() {
 	_, err = second.TryAcquire("pool", 2)
 	fmt.Println("taken:", err == nil)
 
-	// What a holder does is refused when it has no slot any more.
+	// A holder's write is refused after its slot has been released.
 	held := db.If(slot.Sequencer())
 	err = slot.Release()
 	fmt.Println("released:", err == nil && errors.Is(slot.Err(), lockd.ErrUnlocked))
@@ -64,7 +64,7 @@ func ExampleSlot() {
 }
 
 // Two at a time work on the rows of a table outside lockd, which compares fences to refuse late
-// writes. Those of the slots do not tell who is late; those of a lock for each row do.
+// writes. The fences of the slots do not tell who is late; the fences of a lock for each row do.
 func ExampleSlot_Sequencer() {
 	db := must(lockd.New(nil))
 	defer db.Close()
@@ -92,8 +92,8 @@ func ExampleSlot_Sequencer() {
 	// late write refused: true
 }
 
-// The limit of a semaphore is set in one place, and those who take slots name none: so it can be
-// changed while they run.
+// The limit of a semaphore is set in one place. The calls for slots name no limit, so it can be
+// changed while the program runs.
 func ExampleDB_SetLimit() {
 	db := must(lockd.New(nil))
 	defer db.Close()

@@ -135,8 +135,8 @@ func ExampleSession_Lock() {
 	// released: true
 }
 
-// A lock that is not to be had at once says what is in the way: first a holder, and after the
-// holder is lost a lock-delay.
+// TryLock says why it cannot have the lock: first because of a holder and, once the holder is lost,
+// because of a lock-delay.
 func ExampleSession_TryLock() {
 	mock := clock.NewMock()
 	db := must(lockd.New(&lockd.Options{Clock: mock}))
@@ -167,7 +167,7 @@ func ExampleSession_TryLock() {
 	// after the delay: <nil>
 }
 
-// Several locks at once: all of them or none, so that nobody waits in a circle.
+// Several locks at once: all of them or none, so that callers never wait in a circle.
 func ExampleSession_LockAll() {
 	db := must(lockd.New(nil))
 	defer db.Close()
@@ -213,7 +213,7 @@ func ExampleDB_Update() {
 	// queue/done/1: send mail
 }
 
-// A sequencer goes to whom the holder gives work, and comes back with it.
+// A holder sends its sequencer along with the work. It proves that the lock is still held.
 func ExampleSequencer() {
 	db := must(lockd.New(nil))
 	defer db.Close()
@@ -265,7 +265,7 @@ func ExamplePutOptions() {
 	// flags: 0
 }
 
-// A guard stands before something that lockd knows nothing of.
+// A guard protects a resource that lockd does not know.
 func ExampleGuard() {
 	db := must(lockd.New(nil))
 	defer db.Close()
@@ -373,8 +373,8 @@ func ExampleDB_Follow() {
 	// state loaded map[config/size:4] events after this index are no longer kept
 }
 
-// One read after another, each of which waits for the next change, is a blocking query. In a limit
-// nothing may have happened.
+// A loop of reads, each of which waits for the next change, is a blocking query. A wait with a
+// limit may end without a change.
 func ExampleDB_Wait() {
 	db := must(lockd.New(nil))
 	defer db.Close()
@@ -394,7 +394,7 @@ func ExampleDB_Wait() {
 	// true <nil> red
 }
 
-// A snapshot shows what it showed, whatever is written after it.
+// A snapshot shows the same state for ever, whatever is written after it.
 func ExampleSnapshot() {
 	db := must(lockd.New(nil))
 	defer db.Close()

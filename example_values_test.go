@@ -31,7 +31,7 @@ func ExampleLock() {
 	// lost: true
 }
 
-// A value that is written together with the lock, for who wants to know of the holder.
+// A value that is written together with the lock, to tell others about the holder.
 func ExampleLockOptions() {
 	db := must(lockd.New(nil))
 	defer db.Close()
@@ -103,7 +103,7 @@ func ExampleLifetime() {
 	// independent
 }
 
-// Who holds a lock can be asked of its session.
+// The session of a lock tells who holds it.
 func ExampleSessionInfo() {
 	db := must(lockd.New(nil))
 	defer db.Close()
@@ -144,7 +144,7 @@ func ExampleBehavior() {
 	// left: false
 }
 
-// What a transaction reads is what it has written, and nobody else sees it before the end.
+// A transaction reads its own writes. Other callers see none of them before the transaction ends.
 func ExampleTxn() {
 	db := must(lockd.New(nil))
 	defer db.Close()
@@ -165,7 +165,7 @@ func ExampleTxn() {
 	// changed my mind false
 }
 
-// One change: of what, and what became of the lock.
+// One change: what happened to which key, and what became of its lock.
 func ExampleEvent() {
 	db := must(lockd.New(nil))
 	defer db.Close()
@@ -231,7 +231,7 @@ func ExampleEndedError() {
 	// Output: lock of k: key deleted
 }
 
-// What a losing TryLock says, in words and in fields.
+// What an unsuccessful TryLock says, in words and in fields.
 func ExampleLockedError() {
 	mock := clock.NewMock()
 	db := must(lockd.New(&lockd.Options{Clock: mock}))
@@ -247,7 +247,7 @@ func ExampleLockedError() {
 	// Output: held by worker-1 for 3m12s
 }
 
-// What to do about a lock that is not to be had depends on what is in the way.
+// What to do about a lock that is not available depends on what is in the way.
 func ExampleObstacle() {
 	db := must(lockd.New(nil))
 	defer db.Close()
@@ -270,7 +270,7 @@ func ExampleObstacle() {
 	// wait until the delay is over
 }
 
-// A new file of a backup. Its fences are above one that a resource has seen.
+// A backup is restored into a new file. Its fences are above one that a resource has seen.
 func ExampleRestore() {
 	db := must(lockd.New(nil))
 	must(db.Put("k", []byte("v"), nil))
@@ -309,7 +309,7 @@ func ExampleSyncPolicy() {
 	// v
 }
 
-// After a crash, EndNone leaves the sessions of the process that is gone, to be taken over.
+// After a crash, EndNone leaves the sessions of the dead process to be taken over.
 func ExampleReopenPolicy() {
 	path := filepath.Join(must(os.MkdirTemp("", "lockd-")), "lockd.db")
 	defer os.RemoveAll(filepath.Dir(path))

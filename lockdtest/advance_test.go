@@ -13,7 +13,7 @@ import (
 	"github.com/lockd/lockd/lockdtest"
 )
 
-// Ensure that what an Advance made due is told when it returns, and nothing is that was not due.
+// Ensure that Advance returns when all that became due is notified, and nothing else is.
 func TestAdvance_ReturnsWhenAllIsTold(t *testing.T) {
 	both(t, func(t *testing.T, db *lockdtest.DB) {
 		for range 20 {
@@ -45,7 +45,7 @@ func TestAdvance_ReturnsWhenAllIsTold(t *testing.T) {
 }
 
 // Ensure that one long Advance does everything at its instant: a holder's end, its lock-delay, the
-// grant that follows, and the end of that one.
+// next grant, and the end of the next holder.
 func TestAdvance_EachThingAtItsInstant(t *testing.T) {
 	both(t, func(t *testing.T, db *lockdtest.DB) {
 		began := db.Now()
@@ -160,7 +160,7 @@ func TestAdvance_KeepsAliveOverManyTTLs(t *testing.T) {
 	})
 }
 
-// Ensure that more ends than one write does are told too.
+// Ensure that Advance ends all sessions that are due, also if they are more than one write ends.
 func TestAdvance_ManyAtOneInstant(t *testing.T) {
 	both(t, func(t *testing.T, db *lockdtest.DB) {
 		sessions := make([]*lockd.Session, 2500)
@@ -191,7 +191,7 @@ func slowToEnd(t *testing.T, db *lockdtest.DB) *lockd.Session {
 	return s
 }
 
-// Ensure that what is due is told when Advance returns, however long its commit takes.
+// Ensure that Advance returns after the notification of what is due, however long the commit takes.
 func TestAdvance_WaitsForTheDatabase(t *testing.T) {
 	both(t, func(t *testing.T, db *lockdtest.DB) {
 		large := slowToEnd(t, db)
@@ -202,7 +202,7 @@ func TestAdvance_WaitsForTheDatabase(t *testing.T) {
 	})
 }
 
-// Ensure that what is due while the database is busy with what was due before does not come late.
+// Ensure that an end that becomes due while the database is busy with an earlier one is not late.
 func TestAdvance_NothingIsLateBehindOthers(t *testing.T) {
 	both(t, func(t *testing.T, db *lockdtest.DB) {
 		slowToEnd(t, db)
@@ -212,7 +212,7 @@ func TestAdvance_NothingIsLateBehindOthers(t *testing.T) {
 	})
 }
 
-// Ensure that in a bubble the goroutines of the test act at the instant at which they are told.
+// Ensure that in a bubble the goroutines of the test act at the instant of their notification.
 func TestAdvance_BubbleWaitsForTheTest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := lockdtest.New(t, nil)
@@ -236,7 +236,7 @@ func TestAdvance_BubbleWaitsForTheTest(t *testing.T) {
 	})
 }
 
-// Ensure that in a bubble who was told of something before acts before the clock moves.
+// Ensure that in a bubble a waiter that was granted its lock goes on before the clock moves.
 func TestAdvance_BubbleBeginsWhenTheTestRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := lockdtest.New(t, nil)

@@ -95,7 +95,7 @@ func TestExplore_SameSeedSameTimeline(t *testing.T) {
 			t.Fatalf("time %d of 100:\n%s\nfirst:\n%s", n, again.Text, found.Text)
 		}
 	}
-	// Those that pass are as good.
+	// Schedules that pass are repeated as exactly.
 	for _, seed := range []string{"0", "3", "7.s3.t9.c12", "12.r5.p20", "5.d9", "6.w11.s20"} {
 		want := lockdtest.Replay(t, seed, restarting(0)).Text
 		for range 20 {
@@ -106,7 +106,7 @@ func TestExplore_SameSeedSameTimeline(t *testing.T) {
 	}
 }
 
-// Ensure that what is printed is never longer than what was found.
+// Ensure that the schedule that is printed is never longer than the one that was found.
 func TestExplore_Shrinks(t *testing.T) {
 	for name, body := range map[string]func(w *lockdtest.World){
 		"late write": reporters(unfenced), "restart": restarting(1), "counter": counter,
@@ -146,8 +146,8 @@ func put1(db *lockd.DB, n int) error {
 	return err
 }
 
-// restarting returns a body that counts writes before they are answered, or after. In a process
-// that dies the one that is early may be lost.
+// restarting returns a body that counts writes before they are answered, or after. A write that is
+// counted early may be lost when the process dies.
 func restarting(early int) func(w *lockdtest.World) {
 	return func(w *lockdtest.World) {
 		answered := 0
@@ -172,8 +172,8 @@ func restarting(early int) func(w *lockdtest.World) {
 	}
 }
 
-// Ensure that a process that dies keeps what it was answered, and nothing that it was not may count
-// on.
+// Ensure that an answered write is still there when the process has died, and that a write which is
+// not answered may be lost.
 func TestExplore_Restart(t *testing.T) {
 	lockdtest.Explore(t, nil, restarting(0))
 	found := lockdtest.Search(t, &lockdtest.ExploreOptions{Without: lockdtest.FailedCommits},
@@ -184,8 +184,8 @@ func TestExplore_Restart(t *testing.T) {
 	}
 }
 
-// Ensure that a commit may be in the file that was reported as failed, so that a body which goes by
-// the report is wrong, and that the wall clock may be set back before the next process begins.
+// Ensure that a commit that was reported as failed may be in the file, so that a body which relies
+// on the report fails, and that the wall clock may be set back before the next process begins.
 func TestExplore_FailedAndSetBack(t *testing.T) {
 	var failed error
 	found := lockdtest.Search(t, nil, func(w *lockdtest.World) {
@@ -239,7 +239,7 @@ func TestExplore_CommitsFailInARow(t *testing.T) {
 	}
 }
 
-// Ensure that a body which cannot end, or does what a body must not, fails with what is wrong.
+// Ensure that a body which cannot end, or breaks a rule for bodies, fails and says why.
 func TestExplore_Faults(t *testing.T) {
 	lock := func(w *lockdtest.World, name, first, second string) func() {
 		return func() {

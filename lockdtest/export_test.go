@@ -13,7 +13,7 @@ func (db *DB) BePatientFor(d time.Duration) { db.patience = d }
 // FeignBug lets the check of the database's state return err.
 func (db *DB) FeignBug(err error) { db.controls.Check = func() error { return err } }
 
-// Found is the schedule that Explore would fail the test with. The zero value is none.
+// Found is the schedule that Explore would fail the test with. The zero value means none.
 type Found struct {
 	Seed    string
 	Text    string
@@ -23,7 +23,7 @@ type Found struct {
 	Changes int
 }
 
-// Search is Explore, and returns what it would fail the test with.
+// Search is Explore, except that it returns the schedule instead of failing the test with it.
 func Search(t *testing.T, opts *ExploreOptions, body func(w *World)) Found {
 	t.Helper()
 	e := newExplorer(t, opts, body)

@@ -12,8 +12,8 @@ import (
 
 var errDisk = errors.New("the disk is full")
 
-// Ensure that Expire is the end that a session comes to by its TTL, lock-delay included, while the
-// clock stands still.
+// Ensure that Expire ends a session as its TTL does, lock-delay included, while the clock stands
+// still.
 func TestExpire(t *testing.T) {
 	both(t, func(t *testing.T, db *lockdtest.DB) {
 		s := session(t, db, "worker", time.Minute)
@@ -80,7 +80,7 @@ func TestFailNextCommit(t *testing.T) {
 	})
 }
 
-// Ensure that the end of a session whose commit fails is tried again, and that Advance sees to it.
+// Ensure that the end of a session whose commit fails is tried again by an Advance.
 func TestFailNextCommit_OfTheDatabaseItself(t *testing.T) {
 	both(t, func(t *testing.T, db *lockdtest.DB) {
 		s := session(t, db, "", 10*time.Second)
@@ -97,7 +97,7 @@ func TestFailNextCommit_OfTheDatabaseItself(t *testing.T) {
 	})
 }
 
-// Ensure that a held commit holds its write, and all that nobody may see before, until the release.
+// Ensure that a held commit delays its write, and everything that depends on it, until the release.
 func TestHoldCommits(t *testing.T) {
 	both(t, func(t *testing.T, db *lockdtest.DB) {
 		holder, next := session(t, db, "", 0), session(t, db, "", 0)
@@ -130,8 +130,8 @@ func TestHoldCommits(t *testing.T) {
 	})
 }
 
-// Ensure that the clock can be moved while commits are held, and that what became due meanwhile
-// happened at its instant, but is told after the release.
+// Ensure that the clock can be moved while commits are held, and that events which became due
+// meanwhile happened at their instant, but are notified only after the release.
 func TestHoldCommits_WhileTimePasses(t *testing.T) {
 	both(t, func(t *testing.T, db *lockdtest.DB) {
 		began := db.Now()
@@ -173,13 +173,13 @@ func TestHoldCommits_AndFail(t *testing.T) {
 	})
 }
 
-// Ensure that lost renewals are lost: Renew says so, and enough of them in a row end a session that
-// is kept alive, exactly when its TTL has passed since the last that was not.
+// Ensure that Renew reports a dropped renewal, and that enough of them in a row end a session that
+// is kept alive, exactly when its TTL has passed since the last renewal that was not dropped.
 func TestDropRenewals(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		drops int
-		ends  time.Duration // 0: not
+		ends  time.Duration // 0: the session does not end
 	}{{"one", 1, 0}, {"two", 2, 10 * time.Second}} {
 		t.Run(test.name, func(t *testing.T) {
 			both(t, func(t *testing.T, db *lockdtest.DB) {
@@ -207,7 +207,7 @@ func TestDropRenewals(t *testing.T) {
 	}
 }
 
-// Ensure that a Keeper loses its session in the same way, and makes another one.
+// Ensure that a Keeper loses its session in the same way, and makes another session.
 func TestDropRenewals_Keeper(t *testing.T) {
 	both(t, func(t *testing.T, db *lockdtest.DB) {
 		keeper, err := db.NewKeeper(&lockd.SessionOptions{TTL: 10 * time.Second})

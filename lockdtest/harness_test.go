@@ -91,7 +91,7 @@ func isClosed(done <-chan struct{}) bool {
 
 // fake is the testing.TB of a test that may fail.
 type fake struct {
-	testing.TB // nil: what is not below is not called
+	testing.TB // nil: methods that are not below are not called
 	ctx        context.Context
 
 	mu       sync.Mutex // protects what follows
@@ -131,7 +131,7 @@ func (f *fake) Fatalf(format string, args ...any) {
 
 func (f *fake) Fatal(args ...any) { f.Fatalf("%s", fmt.Sprint(args...)) }
 
-// run runs the test, and returns with what it failed.
+// run runs the test, and returns the texts of its failures.
 func run(test func(t testing.TB)) []string { return runFake(test).texts }
 
 // runFake runs the test as package testing does.
@@ -146,8 +146,8 @@ func runFake(test func(t testing.TB)) *fake {
 	return f
 }
 
-// fails fails the test unless there is exactly one text for each of the wanted, which has all of
-// its parts.
+// fails fails the test unless it has one failure for each of the wanted, whose text has all of the
+// parts.
 func fails(t *testing.T, test func(t testing.TB), wanted ...[]string) {
 	t.Helper()
 	texts := run(test)

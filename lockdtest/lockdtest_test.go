@@ -41,8 +41,8 @@ func TestNew_Options(t *testing.T) {
 		[]string{"Options.Clock is a *clock.Mock"})
 }
 
-// Ensure that what goes wrong is in the output of the test, and nothing of it on the process's own,
-// unless the options have a logger.
+// Ensure that the log is in the output of the test, and none of it in the process's own log, unless
+// the options have a logger.
 func TestNew_LogsToTheTest(t *testing.T) {
 	before := slog.Default()
 	defer slog.SetDefault(before)
@@ -73,7 +73,7 @@ func TestNew_LogsToTheTest(t *testing.T) {
 	}
 }
 
-// Ensure that the two that are embedded have no method in common, which nobody could call.
+// Ensure that the two embedded types have no method in common: a call of it would be ambiguous.
 func TestDB_NoMethodIsAmbiguous(t *testing.T) {
 	mock, db := reflect.TypeFor[*clock.Mock](), reflect.TypeFor[*lockd.DB]()
 	for i := range mock.NumMethod() {
@@ -84,7 +84,7 @@ func TestDB_NoMethodIsAmbiguous(t *testing.T) {
 	}
 }
 
-// Ensure that a wait that cannot come true fails the test with what there is instead; in a bubble
+// Ensure that a wait that cannot succeed fails the test with the state that it found; in a bubble
 // at once.
 func TestWaits_Fail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -157,8 +157,8 @@ func TestCleanup_ReportsBlockedCalls(t *testing.T) {
 	}
 }
 
-// Ensure that a call that waits for a slot of a semaphore is one to wait for, gets the slot when
-// that is due, and fails the test if it still waits at the end.
+// Ensure that a call that waits for a slot of a semaphore counts as a waiter, gets the slot when
+// the slot is due, and fails the test if it still waits at the end.
 func TestWaits_ForASlot(t *testing.T) {
 	both(t, func(t *testing.T, _ *lockdtest.DB) {
 		var waiting *call
@@ -228,7 +228,7 @@ func TestCleanup_PassesWhatEnds(t *testing.T) {
 	}
 }
 
-// Ensure that nothing is waited for longer than it takes.
+// Ensure that the cleanup waits no longer for a call than the call takes to end.
 func TestCleanup_IsQuick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -252,7 +252,7 @@ func TestCleanup_IsQuick(t *testing.T) {
 	})
 }
 
-// Ensure that a fault that never came about fails the test: it would have shown nothing.
+// Ensure that a fault that was never used fails the test: the test would have shown nothing.
 func TestCleanup_ReportsUnusedFaults(t *testing.T) {
 	fails(t, func(t testing.TB) {
 		db := lockdtest.New(t, nil)
@@ -280,7 +280,7 @@ func TestCleanup_ReportsAnInconsistentState(t *testing.T) {
 	}, []string{"not consistent: bug: two hold the lock"})
 }
 
-// Ensure that the test may close the database itself, and that Close may not succeed.
+// Ensure that the test may close the database itself, and that its Close may fail.
 func TestCleanup_Close(t *testing.T) {
 	fails(t, func(t testing.TB) { must(t, lockdtest.New(t, nil).Close()) })
 	fails(t, func(t testing.TB) {
@@ -293,7 +293,7 @@ func TestCleanup_Close(t *testing.T) {
 	})
 }
 
-// Ensure that a database that cannot be closed fails the test, and does not stop it for ever.
+// Ensure that a database that cannot be closed fails the test, and does not block it for ever.
 func TestCleanup_ReportsThatItCannotClose(t *testing.T) {
 	var update *call
 	leave := make(chan struct{})
@@ -310,7 +310,7 @@ func TestCleanup_ReportsThatItCannotClose(t *testing.T) {
 	must(t, update.wait())
 }
 
-// Ensure that the database is used up: what the test left of it is closed.
+// Ensure that a database that the test left open is closed.
 func TestCleanup_ClosesTheDatabase(t *testing.T) {
 	var db *lockdtest.DB
 	fails(t, func(t testing.TB) { db = lockdtest.New(t, nil) })

@@ -10,9 +10,9 @@ import (
 	"github.com/lockd/lockd/lockdtest"
 )
 
-// Ensure that a method of the database which the function of an Update calls, and which would wait
-// for that function for ever, panics instead, with the method and the line of the call; and that
-// the database goes on.
+// Ensure that a method of the database that would wait for ever for the function of an Update
+// panics when that function calls it, with the method and the line of the call; and that the
+// database goes on.
 func TestUpdate_CallsTheDatabase(t *testing.T) {
 	both(t, func(t *testing.T, db *lockdtest.DB) {
 		s := session(t, db, "", time.Minute)
@@ -62,7 +62,7 @@ func TestUpdate_CallsTheDatabase(t *testing.T) {
 	})
 }
 
-// Ensure that others may call, and wait, while the function of an Update runs.
+// Ensure that other goroutines may call, and wait, while the function of an Update runs.
 func TestUpdate_OthersWait(t *testing.T) {
 	both(t, func(t *testing.T, db *lockdtest.DB) {
 		var put *call

@@ -41,7 +41,7 @@ func (h *harness) formOn(target string) form {
 	return f
 }
 
-// send sends the form, with a header more.
+// send sends the form, with one header more.
 func (h *harness) send(action string, f form, name, value string) reply {
 	r := request("POST", action, f.fields)
 	if f.cookie != nil {
@@ -55,8 +55,7 @@ func (h *harness) send(action string, f form, name, value string) reply {
 
 func cookie(value string) *http.Cookie { return &http.Cookie{Name: "lockdui", Value: value} }
 
-// Ensure that a lock is taken away by the form on its page, from the grant that was shown, whatever
-// the key is.
+// Ensure that the form on a key's page takes away the grant that the page showed, for any key.
 func TestAct_ForceUnlock(t *testing.T) {
 	run(t, allowed, nil, func(h *harness) {
 		for _, key := range hostile {
@@ -84,7 +83,7 @@ func TestAct_ForceUnlock(t *testing.T) {
 	})
 }
 
-// Ensure that a session is ended by the form on its page.
+// Ensure that the form on a session's page ends the session.
 func TestAct_EndSession(t *testing.T) {
 	run(t, allowed, nil, func(h *harness) {
 		s := h.session("s")
@@ -100,7 +99,7 @@ func TestAct_EndSession(t *testing.T) {
 	})
 }
 
-// Ensure that a form is refused that is not of the handler's own page, and changes nothing.
+// Ensure that a form that is not from the handler's own page is refused, and changes nothing.
 func TestAct_ForgedForms(t *testing.T) {
 	run(t, allowed, nil, func(h *harness) {
 		s := h.holds("holder", "k")
@@ -178,7 +177,7 @@ func TestAct_ShowOnly(t *testing.T) {
 	})
 }
 
-// Ensure that the cookie is for TLS alone if the page is.
+// Ensure that the cookie is restricted to TLS if the page is served by TLS.
 func TestAct_SecureCookie(t *testing.T) {
 	run(t, allowed, nil, func(h *harness) {
 		r := httptest.NewRequest("GET", "https://localhost/", nil)

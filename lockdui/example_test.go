@@ -11,8 +11,8 @@ import (
 	"github.com/lockd/lockd/lockdui"
 )
 
-// A program mounts the pages beside its other ones. Its own server asks for a login, or listens on
-// loopback only, for the handler asks for none.
+// A program mounts the pages beside its other ones. The program's server asks for a login, or
+// listens on loopback only, because the handler asks for no login.
 func ExampleHandler() {
 	db, err := lockd.New(nil)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/lockd/lockd/lockdui"
 )
 
-// Ensure that the page of the file has rates of what has happened since the last look at it.
+// Ensure that the page of the file has the rates since the last look at it.
 func TestFile(t *testing.T) {
 	run(t, nil, nil, func(h *harness) {
 		h.Advance(10 * time.Second)
@@ -75,7 +75,7 @@ func TestFile_OnDisk(t *testing.T) {
 	}
 }
 
-// Ensure that a database in memory is said to have no file, and no size is shown.
+// Ensure that the page says that a database in memory has no file, and shows no size.
 func TestFile_Memory(t *testing.T) {
 	db, err := lockd.New(nil)
 	if err != nil {

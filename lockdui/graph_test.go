@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Ensure that waits are listed, and that chains of them are drawn from those that wait to the one
-// that holds them all up.
+// Ensure that waits are listed, and that chains of waits are drawn from the waiting sessions to the
+// session that holds them all up.
 func TestGraph_Chain(t *testing.T) {
 	run(t, nil, nil, func(h *harness) {
 		h.shows("/graph", "No session waits for another")
@@ -36,7 +36,7 @@ func TestGraph_Chain(t *testing.T) {
 	})
 }
 
-// Ensure that sessions that wait for each other stand out, and what only waits for them does not.
+// Ensure that sessions that wait for each other stand out, and sessions behind them do not.
 func TestGraph_Circle(t *testing.T) {
 	run(t, nil, nil, func(h *harness) {
 		one, two, three := h.holds("one", "a"), h.holds("two", "b"), h.holds("three", "c")
@@ -54,7 +54,7 @@ func TestGraph_Circle(t *testing.T) {
 	})
 }
 
-// Ensure that a crowd is drawn in part, and that it is said so.
+// Ensure that a crowd is drawn in part, and that the page says so.
 func TestGraph_Crowd(t *testing.T) {
 	run(t, nil, nil, func(h *harness) {
 		h.holds("root", "a")

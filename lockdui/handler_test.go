@@ -17,8 +17,8 @@ import (
 // views are the addresses of all pages.
 var views = []string{"/", "/sessions", "/key?k=k", "/graph", "/file"}
 
-// Ensure that nothing on a page is a script or a style of its own, that every page forbids both,
-// and that nothing leads to another origin.
+// Ensure that no page has a script or a style inline, that every page forbids both, and that
+// nothing leads to another origin.
 func TestHandler_ContentSecurityPolicy(t *testing.T) {
 	run(t, &lockdui.Options{Actions: lockdui.ForceUnlockAndEnd}, nil, func(h *harness) {
 		holder := h.holds("holder", "k")
@@ -64,7 +64,7 @@ func TestHandler_ContentSecurityPolicy(t *testing.T) {
 	})
 }
 
-// hostile are keys and names that mean something to what they could get into.
+// hostile are keys and names with a meaning in HTML, in a script, in an address or in a stream.
 var hostile = []string{
 	`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, "\xff\xfe\x00", "a\u202eb",
 	"new\r\nline", "data: x\n\nevent: view\ndata: <u>", `';alert(1)//`, "{{.}}", "../../etc",
@@ -109,7 +109,7 @@ func TestHandler_HostileNames(t *testing.T) {
 	})
 }
 
-// Ensure that requests for a host by a name of a stranger's are refused, unless all are allowed.
+// Ensure that a request with a foreign host name is refused, unless all hosts are allowed.
 func TestHandler_Hosts(t *testing.T) {
 	ask := func(h *harness, host string) int {
 		r := request("GET", "/", nil)
@@ -182,7 +182,7 @@ func TestHandler_Mounted(t *testing.T) {
 	})
 }
 
-// Ensure that a page is only read, and what is asked otherwise is told how.
+// Ensure that pages allow only reads, that forms allow only POST, and that a refusal says so.
 func TestHandler_Methods(t *testing.T) {
 	run(t, nil, nil, func(h *harness) {
 		for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS"} {
@@ -201,7 +201,7 @@ func TestHandler_Methods(t *testing.T) {
 	})
 }
 
-// Ensure that options that mean nothing are refused.
+// Ensure that invalid options are refused.
 func TestHandler_Options(t *testing.T) {
 	db := lockdtest.New(t, nil)
 	for _, opts := range []lockdui.Options{{Actions: 2}, {Hosts: 2}} {

@@ -61,14 +61,14 @@ func (h *harness) must(err error) {
 	}
 }
 
-// reply is what came back.
+// reply is the answer to a request.
 type reply struct {
 	code   int
 	body   string
 	header http.Header
 }
 
-// words has the text of the page, with one space wherever there is any.
+// words returns the text of the page, with one space for each run of white space.
 func (r reply) words() string { return words(r.body) }
 
 var (
@@ -80,14 +80,14 @@ func words(page string) string {
 	return space.ReplaceAllString(html.UnescapeString(tag.ReplaceAllString(page, " ")), " ")
 }
 
-// request is one that a program sends: no browser has said anything of it.
+// request returns a request as a program sends it, without the headers of a browser.
 func request(method, target string, form url.Values) *http.Request {
 	r := httptest.NewRequest(method, "http://localhost"+target, strings.NewReader(form.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	return r
 }
 
-// do sends a request. It lets everything happen before that has begun.
+// do sends a request, after all goroutines of the bubble have come to rest.
 func (h *harness) do(r *http.Request) reply {
 	h.t.Helper()
 	synctest.Wait()
@@ -156,7 +156,7 @@ func (h *harness) holds(name string, keys ...string) *lockd.Session {
 	return s
 }
 
-// waits has the session wait for the lock, behind those that wait already.
+// waits has the session wait for the lock, behind the calls that wait already.
 func (h *harness) waits(s *lockd.Session, key string) {
 	h.t.Helper()
 	go func() {
@@ -182,7 +182,7 @@ type event struct{ id, kind, data string }
 
 func (e event) words() string { return words(e.data) }
 
-// follow asks for a page as a stream. It ends with the test, or when it is left.
+// follow asks for a page as a stream. The stream ends with the test, or by end.
 func (h *harness) follow(target string) *stream {
 	h.t.Helper()
 	ctx, leave := context.WithCancel(h.t.Context())
@@ -203,7 +203,7 @@ func (s *stream) end() {
 	<-s.done
 }
 
-// next returns the next event. If there is none for long, it fails the test.
+// next returns the next event. If none comes for long, it fails the test.
 func (s *stream) next() event {
 	s.t.Helper()
 	select {
@@ -217,7 +217,7 @@ func (s *stream) next() event {
 	panic("unreachable")
 }
 
-// view returns the next event that has something of the page.
+// view returns the next event that has a part of the page.
 func (s *stream) view() event {
 	s.t.Helper()
 	for range 100 {
@@ -240,7 +240,7 @@ func (s *stream) idle() {
 	}
 }
 
-// streamWriter takes the answer of a stream apart.
+// streamWriter splits the answer of a stream into events.
 type streamWriter struct {
 	header http.Header
 	stream *stream
@@ -256,7 +256,7 @@ func (w *streamWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// FlushError hands on what is complete.
+// FlushError passes on the events that are complete.
 func (w *streamWriter) FlushError() error {
 	for {
 		text, rest, ok := strings.Cut(w.rest, "\n\n")

@@ -56,8 +56,8 @@ func TestKey_History(t *testing.T) {
 	})
 }
 
-// Ensure that the lane of a session has its wait before what it was granted, as long as it was, and
-// that the table tells it too: of one key, of several at once, and of a lock that is shared.
+// Ensure that the lane of a session shows its wait before its hold, in its true length, and that
+// the table has the wait too: for one key, for several at once, and for a shared lock.
 func TestKey_Waits(t *testing.T) {
 	run(t, nil, nil, func(h *harness) {
 		first := h.holds("first", "k")
@@ -84,7 +84,7 @@ func TestKey_Waits(t *testing.T) {
 			`class="waited" x="289" y="106" width="357"`, `<title>waited for 30 s</title>`,
 			`class="hold" x="646" y="106" width="238"`)
 		r = h.shows("/key?k=other", "both", "waited for 30 s")
-		// The wait began before the grant, which is the first thing that is kept of the key: 50 s.
+		// 714 units are 50 s here: the wait began before the first event that is kept of the key.
 		inOrder(t, "the lane", r.body,
 			`class="waited" x="170" y="38" width="428.4`, `class="hold" x="598.4`)
 		h.waits(h.session("late"), "other")
@@ -93,14 +93,14 @@ func TestKey_Waits(t *testing.T) {
 		h.Advance(14_180 * time.Second)
 		r = h.shows("/key?k=other", "granted after a wait of 50 s late",
 			"granted after a wait of 30 s both")
-		// 20 s are one unit now, and what is too short to be seen has three, before the grant.
+		// 20 s are one unit now. A wait too short to be seen has three, before the grant.
 		inOrder(t, "the lanes", r.body,
 			`class="waited" x="168.5" y="38" width="3"`, `class="hold" x="171.5" y="38"`,
 			`class="waited" x="172" y="72" width="3"`, `class="hold" x="175" y="72"`)
 	})
 }
 
-// Ensure that those who share a lock have a lane with a wait each.
+// Ensure that each session that shares a lock has a lane with its wait.
 func TestKey_WaitsOfSharers(t *testing.T) {
 	run(t, nil, nil, func(h *harness) {
 		writer := h.holds("writer", "k")
@@ -130,7 +130,7 @@ func lockOf(h *harness, key string) lockd.LockInfo {
 	panic("unreachable")
 }
 
-// Ensure that a long history is shown from its end, and that it is said what is left out.
+// Ensure that a long history is shown from its end, and that the page says what is left out.
 func TestKey_LongHistory(t *testing.T) {
 	run(t, nil, nil, func(h *harness) {
 		for range 50 {

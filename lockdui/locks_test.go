@@ -12,7 +12,7 @@ import (
 	"github.com/lockd/lockd/lockdui"
 )
 
-// Ensure that a person sees first what is waited for longest, by whom, who holds it and since when.
+// Ensure that the longest wait comes first, with the waiters, the holder and since when it holds.
 func TestLocks_LongestWaitComesFirst(t *testing.T) {
 	run(t, nil, nil, func(h *harness) {
 		h.shows("/", "No session waits", "No lock is held, delayed or waited for")
@@ -39,7 +39,7 @@ func TestLocks_LongestWaitComesFirst(t *testing.T) {
 	})
 }
 
-// Ensure that the prefix is one of bytes, typed as it is shown.
+// Ensure that the prefix is a prefix of bytes, typed as it is shown.
 func TestLocks_Prefix(t *testing.T) {
 	run(t, nil, nil, func(h *harness) {
 		h.holds("s", "jobs/1", "jobs/2", "job", "jobs\xff\x00", `"quoted`)
@@ -54,7 +54,7 @@ func TestLocks_Prefix(t *testing.T) {
 	})
 }
 
-// Ensure that a lock-delay is shown with what is left of it, and that it runs out.
+// Ensure that a lock-delay is shown with the time that is left, and that it runs out.
 func TestLocks_Delay(t *testing.T) {
 	run(t, nil, nil, func(h *harness) {
 		holder := h.holds("holder", "k")
@@ -71,7 +71,7 @@ func TestLocks_Delay(t *testing.T) {
 	})
 }
 
-// Ensure that a semaphore is one row, with all who hold its slots.
+// Ensure that a semaphore is one row, with all holders of its slots.
 func TestLocks_Semaphore(t *testing.T) {
 	run(t, nil, nil, func(h *harness) {
 		for _, name := range []string{"one", "two"} {

@@ -14,8 +14,8 @@ import (
 	"github.com/lockd/lockd/lockdui"
 )
 
-// Ensure that sessions are shown with what they hold and wait for, and those that have ended with
-// why.
+// Ensure that sessions are shown with the locks that they hold and wait for, and ended sessions
+// with the cause.
 func TestSessions(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		early := h.session("early")
@@ -97,8 +97,8 @@ func TestSessions_ManyLocks(t *testing.T) {
 	})
 }
 
-// Ensure that what is left of a TTL is a bar that runs out, and is whole again after a renewal,
-// which a page that is followed has with its next look.
+// Ensure that the rest of a TTL is a bar that runs out, and is whole again after a renewal, which a
+// followed page shows with its next look.
 func TestSessions_Deadline(t *testing.T) {
 	run(t, nil, nil, func(h *harness) {
 		s, err := h.NewSession(&lockd.SessionOptions{
@@ -142,8 +142,8 @@ func TestSessions_LastHundredEnds(t *testing.T) {
 	})
 }
 
-// Ensure that pages say so when sessions ended too quickly to be seen: more than there are events
-// kept, while none was noted. What lives is shown nevertheless, and later ends are.
+// Ensure that pages say so when sessions ended too quickly to be seen: more of them than events are
+// kept, while none was noted. Live sessions are shown nevertheless, and so are later ends.
 func TestSessions_EndsAreMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &harness{t: t, DB: lockdtest.New(t, &lockd.Options{History: 10})}

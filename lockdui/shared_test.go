@@ -23,7 +23,7 @@ func (h *harness) shares(name, key string) (*lockd.Session, *lockd.Lock) {
 }
 
 // Ensure that a shared lock is shown with each holder, its fence and since when, and that a waiter
-// is shown with its mode, and waits for whom it has to wait for.
+// is shown with its mode, and with the sessions that it waits for.
 func TestShared_WriterWaits(t *testing.T) {
 	run(t, nil, nil, func(h *harness) {
 		ann, first := h.shares("ann", "file")
@@ -66,7 +66,7 @@ func TestShared_WriterWaits(t *testing.T) {
 }
 
 // Ensure that the lanes of a key have its shares, two of one session as two, and that the delay
-// after the loss of one is said to be for exclusive requests.
+// after the loss of a share is shown as one for exclusive requests.
 func TestShared_History(t *testing.T) {
 	run(t, nil, nil, func(h *harness) {
 		ann, lock := h.shares("ann", "file")
@@ -103,7 +103,7 @@ func TestShared_History(t *testing.T) {
 	})
 }
 
-// Ensure that a handed-on lock is an end and a beginning.
+// Ensure that a lock that is handed on is shown as an end and a beginning.
 func TestShared_HandedOn(t *testing.T) {
 	run(t, nil, nil, func(h *harness) {
 		s := h.session("writer")
@@ -116,7 +116,7 @@ func TestShared_HandedOn(t *testing.T) {
 	})
 }
 
-// Ensure that many holders are shown in part, and that it is said how many more there are.
+// Ensure that many holders are shown in part, and that the page says how many more there are.
 func TestShared_Crowd(t *testing.T) {
 	run(t, nil, nil, func(h *harness) {
 		for i := range 250 {
@@ -131,7 +131,7 @@ func TestShared_Crowd(t *testing.T) {
 	})
 }
 
-// Ensure that the form takes away the grants of the fence that was chosen, and no other.
+// Ensure that the form takes away the grants of the fence that was chosen, and no other grant.
 func TestShared_ForceUnlock(t *testing.T) {
 	run(t, &lockdui.Options{Actions: lockdui.ForceUnlockAndEnd}, nil, func(h *harness) {
 		_, first := h.shares("ann", "file")

@@ -8,8 +8,8 @@ import (
 	"github.com/lockd/lockd/lockdui"
 )
 
-// Ensure that a commit is on the stream, and that nothing is sent while nothing changes but that
-// the stream is alive.
+// Ensure that a commit is on the stream, and that only signs of life are sent while nothing
+// changes.
 func TestStream_Commit(t *testing.T) {
 	run(t, nil, nil, func(h *harness) {
 		s := h.follow("/")
@@ -32,7 +32,7 @@ func TestStream_Commit(t *testing.T) {
 	})
 }
 
-// Ensure that what no event tells of is on the stream with the next look: a call that begins to
+// Ensure that a change without an event is on the stream with the next look: a call that begins to
 // wait, a lock-delay that is over.
 func TestStream_Look(t *testing.T) {
 	run(t, nil, nil, func(h *harness) {
@@ -125,7 +125,7 @@ func TestStream_Close(t *testing.T) {
 	})
 }
 
-// Ensure that there is a bound to the number of streams, and that one that ends makes room.
+// Ensure that there is a bound to the number of streams, and that a stream that ends makes room.
 func TestStream_Bound(t *testing.T) {
 	run(t, &lockdui.Options{}, nil, func(h *harness) {
 		var streams []*stream

@@ -16,13 +16,13 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// Ensure that a commit fails for which the file has to be mapped anew and cannot, as under
-// "ulimit -v", that the database fails with it, and that Close then gives up the file as ever.
+// Ensure that a commit fails if the file cannot be mapped anew for it, as under "ulimit -v", that
+// the database fails with the commit, and that Close then gives up the file as usual.
 func TestG12_CloseWithoutAddressSpace(t *testing.T) {
 	inChild(t, func(h *harness) {
 		lock := h.lock(h.session(nil), "k")
 		value := make([]byte, 40<<20)
-		reserve(1 << 30) // for all that the process needs but the mapping
+		reserve(1 << 30) // for all that the process needs except the mapping
 		room := h.limitAddressSpace(16 << 20)
 		if err := second(h.Put("large", value, nil)); !errors.Is(err, lockd.ErrCommit) {
 			t.Errorf("put: got %v, want ErrCommit", err)
@@ -41,7 +41,7 @@ func TestG12_CloseWithoutAddressSpace(t *testing.T) {
 	})
 }
 
-// reserve makes the heap that large, and gives the memory back, but not its addresses.
+// reserve grows the heap to that size, and gives the memory back, but not its addresses.
 func reserve(bytes int) {
 	ballast := make([]byte, bytes)
 	for i := 0; i < len(ballast); i += os.Getpagesize() {
@@ -50,7 +50,7 @@ func reserve(bytes int) {
 	debug.FreeOSMemory()
 }
 
-// limitAddressSpace lets the process have that many bytes of addresses more than it has. The
+// limitAddressSpace lets the process have that many bytes of addresses more than it has now. The
 // returned function takes the limit away.
 func (h *harness) limitAddressSpace(more uint64) (room func()) {
 	h.t.Helper()

@@ -13,8 +13,8 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// Ensure that what is done most often allocates no more than it has to keep: a pair the two
-// versions of the key's row and the handle, a Put the version and a copy of the value.
+// Ensure that the most frequent writes allocate only what they keep: two versions of the key's row
+// and the handle for a lock and its unlock, one version and a copy of the value for a Put.
 func TestAllocations_OfSingleWrites(t *testing.T) {
 	db, err := lockd.New(nil)
 	if err != nil {

@@ -128,8 +128,8 @@ func TestDB_Restore_Damaged(t *testing.T) {
 	})
 }
 
-// Ensure that a new file has what the backup has, that its indexes start above all that it was
-// told of, and that it is not made where something is (G4, G8).
+// Ensure that a new file has the state of the backup, that its indexes start above the backup's,
+// the given one and the clock's, and that it is not made in place of another file (G4, G8).
 func TestRestore_NewFile(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -182,7 +182,7 @@ func TestRestore_NewFile(t *testing.T) {
 	}
 }
 
-// Ensure that a new file whose indexes would soon begin anew is not made.
+// Ensure that a new file whose indexes would soon overflow is not made.
 func TestRestore_IndexNearOverflow(t *testing.T) {
 	onFile(t, func(h *harness) {
 		b := h.backup()
@@ -215,8 +215,8 @@ func TestRestore_IndexNearOverflow(t *testing.T) {
 	})
 }
 
-// Ensure that a backup whose index is above the greatest that may be named can be restored, and
-// that nothing is written for a greater one.
+// Ensure that a backup whose index is above the greatest that a caller may name can be restored,
+// and that nothing is written if the caller names a greater one.
 func TestWriteBackup_IndexNearOverflow(t *testing.T) {
 	put := func(tx *lockd.Txn) error { return second(tx.Put("k", nil, nil)) }
 	var b bytes.Buffer
@@ -259,7 +259,7 @@ func TestRestore_Nodes(t *testing.T) {
 	}
 }
 
-// Ensure that a compacted file is smaller and has the same state, and that an open one is refused.
+// Ensure that a compacted file is smaller and has the same state, and that an open file is refused.
 func TestCompact(t *testing.T) {
 	onFile(t, func(h *harness) {
 		for range 20 {
@@ -289,7 +289,7 @@ func TestCompact(t *testing.T) {
 	})
 }
 
-// Ensure that a file that is not there is not made by those who only look at it.
+// Ensure that a file that does not exist is not made by a function that only reads it.
 func TestVerify_NoFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "none.db")
 	if err := lockd.Verify(path, nil); !errors.Is(err, fs.ErrNotExist) {
@@ -303,8 +303,8 @@ func TestVerify_NoFile(t *testing.T) {
 	}
 }
 
-// Ensure that a backup of a closed file is the one that the database would have written, and that
-// nothing in the file changes by it, not even a session whose process is gone.
+// Ensure that a backup of a closed file equals the one that the database would have written, and
+// that it changes nothing in the file, not even a session whose process is gone.
 func TestBackupFile(t *testing.T) {
 	onFile(t, func(h *harness) {
 		h.put("k", "value", 7)

@@ -81,8 +81,8 @@ func BenchmarkPair_Hot(b *testing.B) {
 	}
 }
 
-// BenchmarkPair_Shared is BenchmarkPair_Memory for a lock that is shared, with no other holder: the
-// holder that comes writes to the key too.
+// BenchmarkPair_Shared is BenchmarkPair_Memory for a shared lock without other holders: the first
+// holder writes to the key too.
 func BenchmarkPair_Shared(b *testing.B) {
 	_, s, keys := benchDB(b, "")
 	b.ReportAllocs()
@@ -141,7 +141,7 @@ func BenchmarkPut_Memory(b *testing.B) {
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
-		// Each turn through the keys has the other value: the same one again is no write.
+		// Each turn through the keys puts the other value: to put the same value again is no write.
 		if _, err := db.Put(keys[i%len(keys)], values[i/len(keys)%2], nil); err != nil {
 			b.Fatal(err)
 		}
@@ -149,7 +149,7 @@ func BenchmarkPut_Memory(b *testing.B) {
 	}
 }
 
-// BenchmarkUpdate_Memory is transactions of a thousand writes.
+// BenchmarkUpdate_Memory commits transactions of a thousand writes.
 func BenchmarkUpdate_Memory(b *testing.B) {
 	const operations = 1000
 	db, _, keys := benchDB(b, "")
@@ -174,7 +174,7 @@ func BenchmarkUpdate_Memory(b *testing.B) {
 	reportEach(b, operations, "ns/row")
 }
 
-// reportEach reports the time of one of what each turn of the loop did so many of.
+// reportEach reports the time of one operation. Each turn of the loop does many of them.
 func reportEach(b *testing.B, many int, unit string) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(many), unit)
 }
@@ -205,10 +205,10 @@ func BenchmarkUpdate_File(b *testing.B) {
 	}
 }
 
-// BenchmarkCommit_Crowd has many goroutines take and release locks of a file, each one of its own
-// at a time.
+// BenchmarkCommit_Crowd has many goroutines take and release locks of a file, each goroutine one
+// lock of its own at a time.
 func BenchmarkCommit_Crowd(b *testing.B) {
-	const pairs = 10 // of each in one turn
+	const pairs = 10 // of each goroutine in one turn
 	for _, writers := range []int{64, 512} {
 		b.Run(fmt.Sprint(writers), func(b *testing.B) {
 			_, s, keys := benchDB(b, filepath.Join(b.TempDir(), "lockd.db"))
@@ -246,7 +246,7 @@ func BenchmarkGet(b *testing.B) {
 	benchmarkGet(b, db, keys)
 }
 
-// BenchmarkGet_Opened reads keys that nobody has written to since the file was opened.
+// BenchmarkGet_Opened reads keys that have not been written since the file was opened.
 func BenchmarkGet_Opened(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "lockd.db")
 	made, _, keys := benchDB(b, path)
@@ -277,7 +277,7 @@ func BenchmarkGet_EveryCore(b *testing.B) {
 	})
 }
 
-// BenchmarkGet_BesideWriter reads while somebody writes as fast as can be.
+// BenchmarkGet_BesideWriter reads while another goroutine writes as fast as it can.
 func BenchmarkGet_BesideWriter(b *testing.B) {
 	db, s, keys := benchDB(b, "")
 	var stop atomic.Bool
@@ -324,7 +324,7 @@ func BenchmarkSlot(b *testing.B) {
 	}
 }
 
-// Ensure that a point read does not allocate, also of what was read from the file.
+// Ensure that a point read does not allocate, also if the entry was read from the file.
 func TestGet_DoesNotAllocate(t *testing.T) {
 	each(t, func(h *harness) {
 		if _, err := h.Put("k", []byte("v"), nil); err != nil {

@@ -26,8 +26,8 @@ func TestWatch_B5X15_FutureIndex(t *testing.T) {
 	})
 }
 
-// Ensure that a watch ends with its context's error, also if that ended before, and gives back
-// what it had.
+// Ensure that a watch ends with its context's error, also if the context had ended before, and
+// leaves no topic behind.
 func TestWatch_EndsWithItsContext(t *testing.T) {
 	each(t, func(h *harness) {
 		ctx, cancel := context.WithTimeout(h.t.Context(), time.Second)
@@ -78,7 +78,7 @@ func TestWatch_EndsWithTheDatabase(t *testing.T) {
 	})
 }
 
-// Ensure that who leaves the loop leaves nothing behind, wherever that is.
+// Ensure that a loop that is left leaves nothing behind, at whichever event that is.
 func TestWatch_LeavesNothingBehind(t *testing.T) {
 	each(t, func(h *harness) {
 		index := h.Snapshot().Index()
@@ -117,7 +117,7 @@ func blockingGet(ctx context.Context, db *lockd.DB, key string, index uint64) an
 	return answer{entry, at}
 }
 
-// blockingList is the same for the keys with a prefix, folded at a slash.
+// blockingList is blockingGet for the keys with a prefix, folded at a slash.
 func blockingList(
 	ctx context.Context, db *lockd.DB, prefix string, index uint64,
 ) (keys []string, at uint64) {
@@ -144,7 +144,7 @@ func (h *harness) reads(key string, index uint64) *reader {
 	return r
 }
 
-// Ensure that a read from index 0 does not wait, whether there is such a key or not, and gives an
+// Ensure that a read from index 0 does not wait, whether the key exists or not, and returns an
 // index from which the next read waits.
 func TestBlocking_B2(t *testing.T) {
 	each(t, func(h *harness) {
@@ -161,8 +161,8 @@ func TestBlocking_B2(t *testing.T) {
 	})
 }
 
-// Ensure that a wait is over when the index is above the given one, and at no other time before
-// its context ends; and that who wakes sees the change.
+// Ensure that a wait is over when the index is above the given one, and at no other time before its
+// context ends; and that the reader that wakes sees the change.
 func TestBlocking_B4(t *testing.T) {
 	each(t, func(h *harness) {
 		e := h.put("k", "1", 0)
@@ -337,8 +337,8 @@ func TestBlocking_B10B11X14(t *testing.T) {
 	})
 }
 
-// Ensure that all who wait for a scope are woken, that they share one topic, and that those who
-// wait elsewhere are not.
+// Ensure that all calls that wait for a scope are woken, that they share one topic, and that calls
+// that wait for another scope are not woken.
 func TestWait_B12_Shared(t *testing.T) {
 	each(t, func(h *harness) {
 		index := h.Snapshot().Index()
@@ -366,8 +366,8 @@ func TestWait_B12_Shared(t *testing.T) {
 	})
 }
 
-// Ensure that a topic is given back when the last call returns that waits for it, by its context
-// or at once, and not before.
+// Ensure that a topic is given back when the last call that waits for it returns, by its context or
+// at once, and not before.
 func TestWait_GivesTopicsBack(t *testing.T) {
 	each(t, func(h *harness) {
 		index := h.Snapshot().Index()
@@ -463,8 +463,8 @@ func TestWait_EndsWithTheDatabase(t *testing.T) {
 	})
 }
 
-// Ensure that what one transaction makes and removes moves no index: nobody is told of it, and who
-// reads again with the index that it had is not answered at once.
+// Ensure that a thing that one transaction makes and removes moves no index: no call is woken for
+// it, and a read with the index from before waits.
 func TestBlocking_B4I12_WhatCameAndWent(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(&lockd.SessionOptions{Behavior: lockd.DeleteKeys})
@@ -512,8 +512,8 @@ func TestBlocking_B4I12_WhatCameAndWent(t *testing.T) {
 	})
 }
 
-// Ensure that a key that was there before leaves its tombstone, however often a transaction makes
-// and removes it.
+// Ensure that a key that existed before leaves its tombstone, however often a transaction makes and
+// removes it.
 func TestIndexOf_I3K26_RemovedAndMadeAnew(t *testing.T) {
 	each(t, func(h *harness) {
 		for name, remove := range map[string]func(tx *lockd.Txn) error{
@@ -537,7 +537,7 @@ func TestIndexOf_I3K26_RemovedAndMadeAnew(t *testing.T) {
 	})
 }
 
-// Ensure that the scope that covers nothing wakes nobody but those who begin at 0, and at Close.
+// Ensure that a wait for the scope that covers nothing is over only from index 0, and at Close.
 func TestScope_ZeroCoversNothing(t *testing.T) {
 	each(t, func(h *harness) {
 		none := lockd.Scope{}

@@ -10,8 +10,8 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// Ensure that a caller which has seen a change by Get, in the moment before watchers are told of
-// it, is not told of it again. A build with the tag invariants looks for misuse under the lock that
+// Ensure that a caller which has seen a change by Get, in the moment before watchers are notified,
+// is not woken for it again. A build with the tag invariants looks for misuse under the lock that
 // is held in that moment, so no call begins to wait then.
 func TestWait_B4B6_SeenBeforeItIsTold(t *testing.T) {
 	watched := probe(nil, store.Hooks{})

@@ -58,8 +58,8 @@ var whole = []string{
 	"node db1", "node local", "service db1/mysql", "check db1/disk", "check db1/ping",
 }
 
-// Ensure that nodes, services and checks are what was registered, with the indexes of their
-// creation and last change, after a restart too.
+// Ensure that nodes, services and checks are read as they were registered, with the indexes of
+// their creation and last change, after a restart too.
 func TestCatalog_N1_Registers(t *testing.T) {
 	each(t, func(h *harness) {
 		node := catalog.Node{Name: "db1", ID: "1", Address: "10.0.0.1",
@@ -127,9 +127,9 @@ func TestCatalog_N1_IDIsTheName(t *testing.T) {
 // Ensure that whatever the catalog takes can be committed and backed up: the longest names, too.
 func TestCatalog_N1_LongestNames(t *testing.T) {
 	each(t, func(h *harness) {
-		names := map[string]string{ // of nodes, with what is left for an ID
+		names := map[string]string{ // of nodes, with the longest ID beside each
 			strings.Repeat("N", lockd.MaxKeySize): strings.Repeat("i", lockd.MaxKeySize-1),
-			// A byte longer each in lower case.
+			// Each letter is a byte longer in lower case.
 			strings.Repeat("Ⱥ", lockd.MaxKeySize/2): strings.Repeat("i", lockd.MaxKeySize/2-1),
 		}
 		for longest, id := range names {
@@ -160,7 +160,7 @@ func TestCatalog_N1_LongestNames(t *testing.T) {
 	})
 }
 
-// Ensure that what is missing, or has no name, is an error, and nothing is written.
+// Ensure that an invalid entry, or one without its node or service, is refused unwritten.
 func TestCatalog_N1_Refuses(t *testing.T) {
 	each(t, func(h *harness) {
 		h.register()
@@ -220,7 +220,7 @@ func TestCatalog_N1_Refuses(t *testing.T) {
 	})
 }
 
-// Ensure that registering the same again moves no index, wakes nobody and ends no session.
+// Ensure that registering the same again moves no index, wakes no call and ends no session.
 func TestCatalog_N1_NoOp(t *testing.T) {
 	each(t, func(h *harness) {
 		h.register()
@@ -245,7 +245,7 @@ func TestCatalog_N1_NoOp(t *testing.T) {
 			h.t.Errorf("index was %d, is %d; woken %v; session %v", index, h.Snapshot().Index(),
 				closed(woken), s.Err())
 		}
-		node.Meta["a"], service.Tags[0] = "c", "u" // what was registered is not the caller's
+		node.Meta["a"], service.Tags[0] = "c", "u" // the catalog keeps copies
 		h.must(h.txn(put))
 		h.settle()
 		if h.Snapshot().Index() != index+1 || !closed(woken) {
@@ -272,7 +272,7 @@ func TestCatalog_N2(t *testing.T) {
 }
 
 // Ensure that a check that is written as critical ends all its sessions in that transaction, and
-// that later operations of it see their keys released.
+// that later operations of the transaction see their keys released.
 func TestCatalog_N3N13T13(t *testing.T) {
 	each(t, func(h *harness) {
 		h.register()
@@ -307,7 +307,7 @@ func TestCatalog_N3N13T13(t *testing.T) {
 	})
 }
 
-// Ensure that a transaction that is undone leaves the catalog, and who is bound to it, as it was.
+// Ensure that a transaction that is undone leaves the catalog and its sessions as they were.
 func TestCatalog_N13T8_Undone(t *testing.T) {
 	each(t, func(h *harness) {
 		h.register()
@@ -335,8 +335,8 @@ func TestCatalog_N13T8_Undone(t *testing.T) {
 	})
 }
 
-// Ensure that a removal takes along what belongs to it, in one step at one index, and ends the
-// sessions that are bound to it by the time it returns.
+// Ensure that a removal also removes what belongs to the removed thing, in one step at one index,
+// and that the sessions bound to it have ended when it returns.
 func TestCatalog_N4N9(t *testing.T) {
 	for name, test := range map[string]struct {
 		remove func(tx *lockd.Txn) (bool, error)
@@ -403,7 +403,7 @@ func TestCatalog_N4N9(t *testing.T) {
 	}
 }
 
-// Ensure that a node with the ID of another takes its place, and that the sessions of the old one
+// Ensure that a node with the ID of another takes its place, and that the sessions of the old node
 // end in the same step.
 func TestCatalog_N5X36(t *testing.T) {
 	each(t, func(h *harness) {
@@ -435,7 +435,7 @@ func TestCatalog_N5_NoRenaming(t *testing.T) {
 			{Name: "DB1", ID: "id-of-db1"},
 			{Name: "db1", ID: "another"},
 			{Name: "db1"},
-			{Name: "db2"}, // no ID is nobody's
+			{Name: "db2"}, // an empty ID is no ID
 			{Name: "db3"},
 		} {
 			h.must(h.txn(func(tx *lockd.Txn) error { return tx.Catalog().PutNode(node) }))
@@ -480,8 +480,8 @@ func TestCatalog_N15(t *testing.T) {
 	})
 }
 
-// Ensure that names of nodes, services and checks are one in every case, and that a session is
-// bound by them.
+// Ensure that names of nodes, services and checks are the same in every case, also for a session
+// that is bound to them.
 func TestCatalog_N17S39(t *testing.T) {
 	each(t, func(h *harness) {
 		h.register()
@@ -526,7 +526,7 @@ func TestCatalog_S37(t *testing.T) {
 	})
 }
 
-// Ensure that listings of one node have that node's alone.
+// Ensure that the listings of one node have only its own services and checks.
 func TestSnapshot_ListsOneNode(t *testing.T) {
 	each(t, func(h *harness) {
 		h.register()
@@ -549,8 +549,8 @@ func TestSnapshot_ListsOneNode(t *testing.T) {
 	})
 }
 
-// Ensure that an attachment belongs to one session, lasts as long as that, and is gone in the
-// step of its end.
+// Ensure that an attachment belongs to one session, lasts as long as the session, and is gone in
+// the step of the session's end.
 func TestTxn_S31_Attachments(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(&lockd.SessionOptions{TTL: time.Second})
@@ -604,8 +604,8 @@ func TestTxn_S31_Attachments(t *testing.T) {
 	})
 }
 
-// Ensure that a record that no session owns stays until it is detached, and is no session's to
-// change.
+// Ensure that a record without a session stays until it is detached, and that no session can change
+// it.
 func TestTxn_S31_KeptRecords(t *testing.T) {
 	onFile(t, func(h *harness) {
 		keep := func(name, value string) error {

@@ -19,7 +19,7 @@ import (
 // reading is a time with a monotonic reading, which times inside a bubble do not have.
 var reading = time.Now()
 
-// wallClock is a clock as the system's: its times have a monotonic reading, which runs with the
+// wallClock is a clock like the system's: its times have a monotonic reading, which runs with the
 // mock, and a wall time that can be set at will.
 type wallClock struct {
 	*clock.Mock
@@ -47,7 +47,7 @@ func (m *wallClock) step(h *harness, by time.Duration) {
 	}
 }
 
-// onWall opens the database anew on such a clock.
+// onWall opens the database anew on a wallClock.
 func (h *harness) onWall() *wallClock {
 	h.t.Helper()
 	m := &wallClock{Mock: h.clock, began: reading}
@@ -56,16 +56,16 @@ func (h *harness) onWall() *wallClock {
 	return m
 }
 
-// steps are by how much the wall clock moves while the monotonic one stands still: somebody set
-// it, or the machine was suspended and only the wall clock ran on.
+// steps are how far the wall clock moves while the monotonic clock stands still: it was set, or the
+// machine was suspended and only the wall clock ran on.
 var steps = map[string]time.Duration{
 	"back an hour": -time.Hour, "on an hour, or suspended": time.Hour,
 	"back a year": -365 * 24 * time.Hour, "on a year": 365 * 24 * time.Hour,
 }
 
 // Ensure that a step of the wall clock while the database is open moves no deadline: a session
-// lives for exactly its TTL since its last renewal, a lock-delay lasts exactly its length, and who
-// waits has the lock at its end.
+// lives for exactly its TTL since its last renewal, a lock-delay lasts exactly its length, and the
+// waiter is granted the lock at its end.
 func TestClock_G6G7_WallSteps(t *testing.T) {
 	for name, by := range steps {
 		t.Run(name, func(t *testing.T) {
@@ -103,9 +103,9 @@ func TestClock_G6G7_WallSteps(t *testing.T) {
 	}
 }
 
-// Ensure that after a step of the wall clock while the file was open, and a restart, a delay goes
-// on for what is left of it by the wall clock, and never for longer than its length; and that it
-// ends by the monotonic clock again, whatever the wall does then.
+// Ensure that after a step of the wall clock while the file was open, and a restart, a delay lasts
+// for its rest by the wall clock, and never for longer than its length; and that it then ends by
+// the monotonic clock again, whatever the wall clock does.
 func TestClock_G7_WallStepsThenRestart(t *testing.T) {
 	for name, test := range map[string]struct{ by, left time.Duration }{
 		"not at all": {0, 7 * time.Second},
@@ -161,7 +161,7 @@ func TestClock_G7_SetBackThenRestarts(t *testing.T) {
 			h.reopen()
 		}
 		index := h.Snapshot().Index()
-		h.reopen() // it has nothing to shorten
+		h.reopen() // this Open has no delay to shorten
 		if got := h.Snapshot().Index(); got != index {
 			t.Errorf("index %d, then %d", index, got)
 		}
@@ -240,8 +240,8 @@ func TestClock_G6_SetWhileClosed(t *testing.T) {
 	}
 }
 
-// Ensure that a machine which is suspended for an hour, with a monotonic clock that stands still
-// meanwhile, costs nobody a lock: it can be renewed after, has one more TTL, and proves itself.
+// Ensure that no session loses its locks because the machine is suspended for an hour, with a
+// monotonic clock that stands still: it can be renewed, has one more TTL, and proves its locks.
 func TestClock_G6_Suspended(t *testing.T) {
 	each(t, func(h *harness) {
 		m := h.onWall()
@@ -269,8 +269,8 @@ func TestClock_G6_Suspended(t *testing.T) {
 }
 
 // Ensure that when a clock jumps by an hour and no timer has rung yet, as after a suspension that
-// the clock counts, a session whose TTL has passed cannot be renewed or get anything, and nobody
-// gets its lock before its delay has passed, from the moment at which its end is noticed.
+// the clock counts, a session whose TTL has passed cannot be renewed or take a lock, and that its
+// lock is not granted before the lock-delay has passed, which begins when the end is noticed.
 func TestClock_G6G7_JumpBeforeAnyTimer(t *testing.T) {
 	for name, first := range map[string]func(s, next *lockd.Session) error{
 		"renew":      func(s, _ *lockd.Session) error { return s.Renew() },
@@ -304,8 +304,8 @@ func TestClock_G6G7_JumpBeforeAnyTimer(t *testing.T) {
 	}
 }
 
-// Ensure that what a write begins ends in its time, counted from the write's one reading of the
-// clock, although the write went on for some time after that.
+// Ensure that a lock-delay that a write begins ends in time, counted from the write's one reading
+// of the clock, although the write went on for some time after that.
 func TestClock_G7_SlowWrite(t *testing.T) {
 	for _, by := range []time.Duration{time.Microsecond, 999 * time.Microsecond, 4 * time.Second} {
 		t.Run(by.String(), func(t *testing.T) { testSlowWrite(t, by) })
@@ -337,8 +337,8 @@ func testSlowWrite(t *testing.T, by time.Duration) {
 	})
 }
 
-// Ensure that a write notices when what was due later has become due while it went on, although no
-// timer tells of it: because that is late, or because the clock was set.
+// Ensure that a write notices a deadline that passed while the write went on, although no timer has
+// rung: because the timer is late, or because the clock was set.
 func TestClock_G6_DueDuringWrite(t *testing.T) {
 	for name, test := range map[string]struct {
 		clock func(m *clock.Mock) clock.Clock
@@ -372,7 +372,7 @@ func TestClock_G6_DueDuringWrite(t *testing.T) {
 	}
 }
 
-// setClock is a clock that was set ahead, of which its timers know nothing.
+// setClock is a clock that was set ahead without its timers.
 type setClock struct {
 	*clock.Mock
 	ahead time.Duration
@@ -380,8 +380,8 @@ type setClock struct {
 
 func (c *setClock) Now() time.Time { return c.Mock.Now().Add(c.ahead) }
 
-// Ensure that a lock is taken and released with one look at the clock each, also while something is
-// due later: to read it takes longer than much else.
+// Ensure that taking and releasing a lock read the clock once each, also while something is due
+// later: a reading is slow beside much else.
 func TestClock_OneReading(t *testing.T) {
 	each(t, func(h *harness) {
 		c := &countingClock{Mock: h.clock}
@@ -394,7 +394,7 @@ func TestClock_OneReading(t *testing.T) {
 		h.must(lock.Unlock())
 		most := before + 2
 		if h.path != "" {
-			most += 4 // how long each commit took
+			most += 4 // for the duration of each commit
 		}
 		if got := c.readings.Load(); got > most {
 			h.t.Errorf("readings: got %d, want %d", got-before, most-before)
@@ -413,8 +413,8 @@ func (c *countingClock) Now() time.Time {
 	return c.Mock.Now()
 }
 
-// Ensure that what is told of a lock, and of a commit, never lasts less than no time, whatever the
-// clock says meanwhile.
+// Ensure that no duration that is reported of a lock or a commit is negative, whatever the clock
+// does meanwhile.
 func TestClock_SetBack_NothingLastsLessThanNoTime(t *testing.T) {
 	each(t, func(h *harness) {
 		h.advance(time.Hour)
@@ -455,9 +455,9 @@ func TestClock_SetBack_CommitTakesNoLessThanNoTime(t *testing.T) {
 	})
 }
 
-// Ensure that a clock without a monotonic reading that is set back ends nothing before its time by
-// that clock, and that what is begun after that ends in its own time, although what was begun
-// before ends much later.
+// Ensure that with a clock without a monotonic reading that is set back, nothing ends before its
+// time by that clock, and that a session or delay that begins afterwards ends in time, although
+// older ones end much later.
 func TestClock_G6G7_SetBackWithoutMonotonic(t *testing.T) {
 	each(t, func(h *harness) {
 		h.advance(24 * time.Hour)
@@ -535,7 +535,7 @@ func TestClock_G6G7_EarlyTimer(t *testing.T) {
 	})
 }
 
-// creep moves the clock on, by half of what is left at a time, to 1 ns before so long.
+// creep moves the clock to 1 ns before d has passed, by half of the remaining time at a time.
 func (h *harness) creep(d time.Duration) {
 	for left := d - 1; left > 0; {
 		by := (left + 1) / 2
@@ -544,9 +544,9 @@ func (h *harness) creep(d time.Duration) {
 	}
 }
 
-// Ensure that with timers which never ring, a session that is kept alive is renewed by whatever is
-// written, however late, before its end is looked at; and that without timers its end is told by
-// the first write after it was not.
+// Ensure that with timers which never ring every write, however late, renews a session that is kept
+// alive before it looks at the session's end; and that when the session is no longer kept alive,
+// the first write after its TTL has passed ends it.
 func TestClock_G6_NeverRingsKeptAlive(t *testing.T) {
 	each(t, func(h *harness) {
 		h.slowly()
@@ -577,8 +577,7 @@ func TestClock_G6_NeverRingsKeptAlive(t *testing.T) {
 	})
 }
 
-// Ensure that a timer which is late makes the end of a session late, and that its lock-delay is
-// none the shorter for it.
+// Ensure that a timer which is late makes the end of a session late, and its lock-delay no shorter.
 func TestClock_G6G7_LateTimer(t *testing.T) {
 	each(t, func(h *harness) {
 		const by = time.Hour
@@ -605,8 +604,8 @@ func TestClock_G6G7_LateTimer(t *testing.T) {
 	})
 }
 
-// Ensure that a call whose context ends when what it waits for is due, and only the timer is late,
-// either has it or leaves nothing held: what is due is done first, also by the call that gives up.
+// Ensure that a call whose context ends when its lock is due, while the timer is late, either has
+// the lock or leaves nothing held: what is due is done first, also by a call that gives up.
 func TestG11_ContextEndsWhenDue(t *testing.T) {
 	type take func(ctx context.Context, s *lockd.Session) (release func() error, err error)
 	lockAll := func(keys ...string) take {
@@ -667,10 +666,10 @@ func TestG11_ContextEndsWhenDue(t *testing.T) {
 	}
 }
 
-// timed is a clock that counts the timers that are set when they should not be.
+// timed is a clock that counts the timers that are set once over is true.
 type timed struct {
 	*clock.Mock
-	over atomic.Bool // none should be any more
+	over atomic.Bool // no timer should be set any more
 	late atomic.Int64
 }
 
@@ -695,8 +694,8 @@ func (c *endsAtOnce) Err() error {
 	return c.Context.Err()
 }
 
-// Ensure that sessions that begin to be kept alive while their database is closed set no timer
-// after that. Whether one would is a matter of chance: there are many.
+// Ensure that sessions that begin to be kept alive while their database is being closed set no
+// timer after that. A failure is a matter of chance, so there are many databases.
 func TestClose_G12_SetsNoTimer(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -15,8 +15,8 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// Ensure that what was decided on a commit that fails is dropped with it, and that the index of
-// neither is used again.
+// Ensure that a decision that was made on a commit that fails is dropped with it, and that the
+// index of neither is used again.
 func TestG4_FailedCommitUsesUpIndexes(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
@@ -46,7 +46,7 @@ func TestG4_FailedCommitUsesUpIndexes(t *testing.T) {
 	})
 }
 
-// firstIndex is the index of the first write after the file was made: of the node.
+// firstIndex is the index of the first write after the file was made, which is the node's.
 func (h *harness) firstIndex() uint64 {
 	h.t.Helper()
 	for node := range h.Snapshot().Catalog().Nodes() {
@@ -115,7 +115,7 @@ func TestG9_DroppedGrantIsServedAgain(t *testing.T) {
 	}
 }
 
-// Ensure that a waiter whose grant was dropped is granted the lock later, before those behind it.
+// Ensure that a waiter whose grant was dropped is granted the lock later, before later waiters.
 func TestG9_WaiterWhoseGrantWasDroppedIsFirst(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
@@ -156,7 +156,7 @@ func TestG7_DroppedSweepOfADelay(t *testing.T) {
 	})
 }
 
-// Ensure that a session whose end was dropped lives on with all it has, and can be ended again.
+// Ensure that a session whose end was dropped lives on with all its locks, and can be ended again.
 func TestG5_DroppedEndOfASession(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
@@ -167,7 +167,7 @@ func TestG5_DroppedEndOfASession(t *testing.T) {
 		}))
 		line := h.line("k", h.session(nil))
 		waiting := start(func() error {
-			_, err := s.Lock(h.t.Context(), "k", nil) // behind the one in line
+			_, err := s.Lock(h.t.Context(), "k", nil) // behind the waiter in line
 			return err
 		})
 		h.settle()
@@ -190,7 +190,7 @@ func TestG5_DroppedEndOfASession(t *testing.T) {
 		if s.Err() != nil {
 			t.Fatalf("ended before its time: %v", s.Err())
 		}
-		h.advance(1) // what was dropped is on the heap again
+		h.advance(1) // the dropped end is on the heap again
 		if !errors.Is(s.Err(), lockd.ErrExpired) || !errors.Is(lock.Err(), lockd.ErrExpired) {
 			t.Fatalf("session %v, lock %v", s.Err(), lock.Err())
 		}
@@ -236,8 +236,8 @@ func TestS29G6_FailedExpiryIsTriedAgain(t *testing.T) {
 	})
 }
 
-// Ensure that an expiry whose commit failed goes with the next write, and that the session cannot
-// be renewed until then.
+// Ensure that an expiry whose commit failed is committed with the next write, and that the session
+// cannot be renewed until then.
 func TestS29_FailedExpiryGoesWithTheNextWrite(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
@@ -315,15 +315,15 @@ func givingUp(h *harness, waiting bool, outcome error) {
 	if waiting && outcome != nil { // the holder has it again
 		h.must(h.ForceUnlock("k", h.entry("k").Fence, "test"))
 	}
-	h.advance(lockd.DefaultLockDelay) // time enough for all that is tried again
+	h.advance(lockd.DefaultLockDelay) // long enough for every retry
 	line.serve(0)
 	if e := h.entry("k"); !e.Session.IsZero() || h.Waiters("k") != 0 {
 		t.Fatalf("left: %v, %d waiters", e.Session, h.Waiters("k"))
 	}
 }
 
-// Ensure that a commit of which it is not known whether it is in the file ends all writing and
-// every hold, that reads go on, and that opening the file anew settles it.
+// Ensure that a commit that may or may not be in the file ends all writing and every hold, that
+// reads go on, and that opening the file anew settles it.
 func TestG10G12_Failed(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
@@ -373,8 +373,8 @@ func TestG10G12_Failed(t *testing.T) {
 	})
 }
 
-// Ensure that when commits fail at random under many writers, what succeeded is there and what
-// failed is not, no index is used twice, and no lock or waiter is lost.
+// Ensure that when commits fail at random under many writers, successful writes are there and
+// failed ones are not, no index is used twice, and no lock or waiter is lost.
 func TestG4G9G11_RandomFailures(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -395,7 +395,7 @@ func TestG4G9G11_RandomFailures(t *testing.T) {
 			}))
 		}
 		for !allReturned(calls) {
-			h.advance(time.Second) // for what is tried again
+			h.advance(time.Second) // for the retries
 		}
 		for _, call := range calls {
 			h.must(call.err)
@@ -416,20 +416,20 @@ func allReturned(calls []*call) bool {
 	return true
 }
 
-// storm is writers whose commits fail at random, and what is left when they are done.
+// storm is writers whose commits fail at random, and the state that they expect to leave.
 type storm struct {
 	*harness
 	mu      sync.Mutex // protects what follows
 	indexes map[uint64]bool
 	values  map[string]string // as of the last success
-	count   int               // successes of all who count
+	count   int               // successful calls of countUp
 	holders holders           // of the lock
 }
 
-// holders counts who hold something at once, as far as they know themselves.
+// holders counts the goroutines that believe that they hold something.
 type holders struct{ inside atomic.Int64 }
 
-// within returns an error if, with the caller, more than the limit hold it.
+// within returns an error if more goroutines than the limit hold it, the caller included.
 func (h *holders) within(limit int) error {
 	n := h.inside.Add(1)
 	runtime.Gosched()
@@ -462,7 +462,7 @@ func (st *storm) writer(i int, random *rand.Rand) error {
 	return nil
 }
 
-// read fails unless each reading is at least as new as the one before, however it is done.
+// read fails unless each read, by whatever method, is at least as new as the one before.
 func (st *storm) read() error {
 	first, _ := st.Get("count")
 	snapshot := st.Snapshot()
@@ -480,7 +480,7 @@ func (st *storm) read() error {
 	return nil
 }
 
-// expected passes on what is neither success nor a failed commit.
+// expected returns nil for success and for a failed commit, and any other error as it is.
 func expected(err error) error {
 	if errors.Is(err, lockd.ErrCommit) && errors.Is(err, errDisk) {
 		return nil
@@ -498,7 +498,7 @@ func (st *storm) put(key, value string) error {
 	return expected(err)
 }
 
-// countUp adds one to a counter that all share.
+// countUp adds one to the counter that all writers share.
 func (st *storm) countUp() error {
 	err := st.Update(func(tx *lockd.Txn) error {
 		st.mu.Lock()
@@ -520,7 +520,7 @@ func (st *storm) countUp() error {
 	return expected(err)
 }
 
-// critical takes the lock that all share, and releases it.
+// critical takes the lock that all writers share, and releases it.
 func (st *storm) critical(s *lockd.Session, wait bool) error {
 	var lock *lockd.Lock
 	var err error
@@ -541,14 +541,14 @@ func (st *storm) critical(s *lockd.Session, wait bool) error {
 		if err := st.alone(lock); err != nil {
 			return err
 		}
-		// After ErrCommit it is held still.
+		// After ErrCommit the lock is still held.
 		if err := lock.Unlock(); err == nil || expected(err) != nil {
 			return err
 		}
 	}
 }
 
-// alone fails unless nobody else holds the lock, as far as those know who hold it.
+// alone fails if another goroutine believes that it holds the lock.
 func (st *storm) alone(lock *lockd.Lock) error {
 	if err := st.holders.within(1); err != nil {
 		return err

@@ -14,19 +14,19 @@ import (
 // commits counts the commits of a database in a file, and holds or fails them.
 type commits struct {
 	began   chan struct{} // a held commit has begun
-	outcome chan error    // what a held commit comes to
-	over    chan struct{} // the test is over: nothing is held or fails any more
+	outcome chan error    // the outcome of a held commit
+	over    chan struct{} // the test is over: no commit is held or fails any more
 
 	mu     sync.Mutex // protects what follows
 	n      int        // commits that have begun
-	within bool       // one has, and is not over
+	within bool       // a commit has begun, and is not over
 	beside int        // how often something was written between two of them
 	hold   bool
-	before func() error // what fails a commit of which nothing is written, or nil
-	after  func() error // what fails one that is in the file, or nil
+	before func() error // fails a commit of which nothing is written, or nil
+	after  func() error // fails a commit that is in the file, or nil
 }
 
-// commits opens the file anew, so that the test has its commits in hand.
+// commits opens the file anew, so that the test controls its commits.
 func (h *harness) commits() *commits {
 	h.t.Helper()
 	c := &commits{
@@ -76,7 +76,7 @@ func (c *commits) afterCommit() error {
 func (c *commits) synced() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.within && c.n > 0 { // before the first one it is the Open that syncs
+	if !c.within && c.n > 0 { // before the first commit, Open syncs
 		c.beside++
 	}
 	return nil
@@ -208,7 +208,7 @@ func (h *harness) observe() *observers {
 	return o
 }
 
-// seen is what has been seen since.
+// seen returns what the observers have seen since they began.
 func (o *observers) seen(handles map[string]<-chan struct{}) []string {
 	var seen []string
 	o.mu.Lock()
@@ -244,7 +244,7 @@ func (o *observers) seen(handles map[string]<-chan struct{}) []string {
 	return seen
 }
 
-// sessions makes so many sessions without TTL.
+// sessions makes n sessions without TTL.
 func (h *harness) sessions(n int) []*lockd.Session {
 	h.t.Helper()
 	sessions := make([]*lockd.Session, n)
@@ -254,13 +254,13 @@ func (h *harness) sessions(n int) []*lockd.Session {
 	return sessions
 }
 
-// line is those who wait for one lock, in the order in which they began to.
+// line is the calls that wait for one lock, in the order in which they began to wait.
 type line struct {
 	h     *harness
 	key   string
 	calls []*call
 	locks []*lockd.Lock
-	ends  []context.CancelFunc // of each one's context
+	ends  []context.CancelFunc // of each call's context
 }
 
 // line has the sessions wait for the lock, one after the other.
@@ -283,7 +283,7 @@ func (h *harness) line(key string, sessions ...*lockd.Session) *line {
 	return l
 }
 
-// mustWait fails the test unless exactly these, of the line's, still wait.
+// mustWait fails the test unless exactly these calls of the line still wait.
 func (l *line) mustWait(who ...int) {
 	l.h.t.Helper()
 	l.h.settle()
@@ -295,8 +295,8 @@ func (l *line) mustWait(who ...int) {
 	}
 }
 
-// stillWaits is mustWait for all of them while a commit is held for which another one waits, so
-// that settle would wait with it.
+// stillWaits is mustWait for the whole line while a commit is held and another one waits for it. It
+// does not settle, which would wait too.
 func (l *line) stillWaits() {
 	l.h.t.Helper()
 	for i, call := range l.calls {

@@ -11,7 +11,7 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// stage is what the calls with a held commit are about: s holds "held", and "k" is there.
+// stage is the state that the calls around a held commit use: s holds "held", and "k" is there.
 type stage struct {
 	*harness
 	s, other *lockd.Session
@@ -64,7 +64,7 @@ func (st *stage) force() error {
 	return st.ForceUnlock("held", st.held.Sequencer().Fence, "test")
 }
 
-// make makes a session whose ID is known before.
+// make makes a session whose ID is known in advance.
 func (st *stage) make() error {
 	_, err := st.NewSession(nil)
 	return err
@@ -130,8 +130,8 @@ var undecided = []struct {
 	{"function that refuses", (*stage).put, (*stage).refuse, errOwn},
 }
 
-// Ensure that no answer is given, and nothing seen, before the state is durable that it was
-// decided on; and that all of it is, when it is.
+// Ensure that no call is answered, and no change seen, before the state that it was decided on is
+// durable; and that all calls are answered, and all changes seen, when it is.
 func TestG3_AnswersWaitForTheCommit(t *testing.T) {
 	for _, tc := range undecided {
 		t.Run(tc.name, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestG3_AnswersWaitForTheCommit(t *testing.T) {
 	}
 }
 
-// Ensure that after a commit that failed nobody has seen anything, and that every call that was
+// Ensure that after a commit that failed no change has been seen, and that every call that was
 // decided on it fails with ErrCommit and the cause.
 func TestG3G11_FailedCommitIsSeenByNobody(t *testing.T) {
 	for _, tc := range undecided {
@@ -191,8 +191,8 @@ func TestG3G11_FailedCommitIsSeenByNobody(t *testing.T) {
 	}
 }
 
-// hold starts the write, and, while its commit is held, the answer, and checks that nobody sees
-// or hears anything. It returns what tells what has been seen since.
+// hold starts the write and, while its commit is held, the answer, and checks that no change is
+// seen and no call returns. The function that it returns tells what has been seen since.
 func (st *stage) hold(
 	c *commits, write, answer func(*stage) error,
 ) (seen func() []string, calls []*call) {
@@ -222,12 +222,12 @@ func (st *stage) hold(
 	return seen, calls
 }
 
-// once gives its bytes, again and again.
+// once returns its bytes, again and again.
 type once struct{ bytes []byte }
 
 func (o *once) Read(into []byte) (int, error) { return copy(into, o.bytes), nil }
 
-// Ensure that all who arrive while one commit is under way share the next one.
+// Ensure that all writers that arrive while one commit is under way share the next one.
 func TestG3_OneCommitForACrowd(t *testing.T) {
 	const writers = 50
 	onFile(t, func(h *harness) {
@@ -249,7 +249,7 @@ func TestG3_OneCommitForACrowd(t *testing.T) {
 	})
 }
 
-// crowd starts so many writers, and returns when all have joined a batch.
+// crowd starts that many writers, and returns when all have joined a batch.
 func (h *harness) crowd(writers int) []*call {
 	entered := make(chan struct{}, writers)
 	var calls []*call

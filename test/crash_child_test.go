@@ -19,7 +19,7 @@ const (
 	crashSeed  = "LOCKD_TEST_CRASH_SEED"
 )
 
-// crashTest is the test that the child process runs, which finds out there that it is in one.
+// crashTest is the test that the child process runs. The test finds out that it is in a child.
 const crashTest = "TestCrash_G1G2G4G8_Killed"
 
 const (
@@ -35,7 +35,7 @@ const (
 func report(format string, args ...any) {
 	line := fmt.Sprintf(format, args...) + "\n"
 	if _, err := os.Stdout.WriteString(line); err != nil {
-		os.Exit(2) // nobody listens any more
+		os.Exit(2) // the parent does not read any more
 	}
 }
 
@@ -43,7 +43,7 @@ func report(format string, args ...any) {
 func writeUntilKilled(path string) {
 	round, _ := strconv.Atoi(os.Getenv(crashRound))
 	seed, _ := strconv.ParseUint(os.Getenv(crashSeed), 10, 64)
-	// The end of the process is the same for both: the file is in the system's hands.
+	// A kill is the same for both policies: the system has what was written to the file.
 	policy := lockd.SyncPolicy(round % 2)
 	db, err := lockd.Open(path, &lockd.Options{Sync: policy, OpenTimeout: time.Minute})
 	if err != nil {
@@ -114,7 +114,7 @@ func (w *crashWriter) write() error {
 	return err
 }
 
-// count adds one to what all share.
+// count adds one to the counter that all writers share.
 func (w *crashWriter) count() error {
 	var index uint64
 	err := w.db.Update(func(tx *lockd.Txn) error {
@@ -197,7 +197,7 @@ func (w *crashWriter) lead(s *lockd.Session, key string) error {
 
 func crashKey(i int) string { return fmt.Sprintf("lock/%d", i) }
 
-// begin returns the session, and makes one if need be.
+// begin returns the session, and makes one if there is none.
 func (w *crashWriter) begin() (*lockd.Session, error) {
 	if w.session != nil {
 		return w.session, nil

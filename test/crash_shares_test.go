@@ -10,14 +10,14 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// The part of the crash test that is about locks that are shared: what a child does with them, and
-// what its parent looks for.
+// The part of the crash test that is about shared locks: what a child does with them, and what its
+// parent checks.
 
 // shareKeys are the keys of their locks. Shares of the first are kept for a while.
 var shareKeys = []string{"share/0", "share/1"}
 
-// share takes a share of a lock, or the lock alone, which it downgrades, and lets go of it in one
-// way or another. It waits for no lock that it would have alone: a writer keeps shares.
+// share takes a share of a lock, or downgrades an exclusive lock, and lets go of the share in one
+// way or another. It never waits for an exclusive lock, because a writer keeps shares.
 func (w *crashWriter) share() error {
 	s, err := w.begin()
 	if err != nil {
@@ -47,7 +47,7 @@ func (w *crashWriter) share() error {
 	return w.unshare()
 }
 
-// downgraded takes the lock alone, and downgrades it.
+// downgraded takes the lock exclusively, and downgrades it.
 func (w *crashWriter) downgraded(s *lockd.Session, key string) (*lockd.Lock, error) {
 	lock, err := s.TryLock(key, nil)
 	if err != nil {
@@ -101,7 +101,7 @@ func (c *crashed) unsharing(text string) error {
 	return err
 }
 
-// sharedBy reports whether a share of the key's lock cannot be on its way out.
+// sharedBy returns an error if a share of the key's lock cannot be on its way out.
 func (c *crashed) sharedBy(key string) error {
 	for q := range c.shares {
 		if q.Key == key {

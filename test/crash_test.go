@@ -36,19 +36,19 @@ type crashed struct {
 	alone  map[string]uint64          // of each key, the highest fence of an exclusive grant
 	shares map[lockd.Sequencer]bool   // that cannot be on their way out
 	lives  map[lockd.SessionID]bool   // false: it is being ended, or has been
-	gone   map[lockd.SessionID]bool   // that is durable
+	gone   map[lockd.SessionID]bool   // the end is durable
 	slots  map[lockd.SessionID]uint64 // fence of each slot that cannot be on its way out
 	own    map[string]string          // what is in each writer's key, as the parent read it
 	wrote  map[int]int                // the last write of each writer in this round
-	counts map[uint64]bool            // indexes at which was counted
+	counts map[uint64]bool            // indexes of the counts
 	base   int                        // the count before this round
 	found  int                        // shares in files that were acknowledged
 	taken  int                        // shares that were taken over
 }
 
-// Ensure that when a process is killed while it writes, no write is lost that was acknowledged, no
-// index used again, no lock held twice; that fences go on rising, and that the sessions of the
-// process end, and only those.
+// Ensure that when a process is killed while it writes, no acknowledged write is lost, no index
+// used again, no lock held twice; that fences go on rising, and that the sessions of the process
+// end, and no others.
 func TestCrash_G1G2G4G8_Killed(t *testing.T) {
 	if path := os.Getenv(crashPath); path != "" {
 		writeUntilKilled(path)
@@ -76,7 +76,7 @@ func TestCrash_G1G2G4G8_Killed(t *testing.T) {
 	}
 }
 
-// begin forgets what was only of the round before.
+// begin forgets what belongs to the round before only.
 func (c *crashed) begin(round int) {
 	c.round = round
 	c.holder = make(map[string]lockd.SessionID)
@@ -109,7 +109,7 @@ func crashChild(t *testing.T, path string, round int, seed uint64) (*exec.Cmd, i
 	return child, reports
 }
 
-// run has a process write, kills it after so many reports, and takes in all of them.
+// run has a process write, kills it after that many reports, and takes in all of them.
 func (c *crashed) run(round int, seed uint64, lines int) {
 	c.t.Helper()
 	child, reports := crashChild(c.t, c.path, round, seed)
@@ -234,7 +234,7 @@ func (c *crashed) check() {
 	}
 }
 
-// look checks that everything is in the file that was acknowledged, and returns what is.
+// look checks that everything that was acknowledged is in the file, and returns the file's state.
 func (c *crashed) look() *lockd.Snapshot {
 	c.t.Helper()
 	copied := c.path + ".copy"
@@ -302,7 +302,7 @@ func (c *crashed) checkKeys(left *lockd.Snapshot) {
 	c.base = n
 }
 
-// checkSlots checks that there are no more holders than slots, and all whose slot was reported.
+// checkSlots checks that no more slots are held than there are, and that all reported ones are.
 func (c *crashed) checkSlots(left *lockd.Snapshot) {
 	c.t.Helper()
 	e, ok := left.Get("pool/.lock")
@@ -368,8 +368,8 @@ func (c *crashed) checkEnds(db *lockd.DB, left *lockd.Snapshot) {
 	}
 }
 
-// checkOrphans checks that after the one index, up to the other, there is nothing but sessions that
-// end with their process, one at each.
+// checkOrphans checks that every index above after, up to upto, is the end of a session that ended
+// with its process.
 func (c *crashed) checkOrphans(db *lockd.DB, after, upto uint64) {
 	c.t.Helper()
 	for event, err := range db.Watch(c.t.Context(), lockd.SessionsScope(), after) {
@@ -386,7 +386,7 @@ func (c *crashed) checkOrphans(db *lockd.DB, after, upto uint64) {
 	}
 }
 
-// checkGrants checks that indexes and fences go on above all that were reported.
+// checkGrants checks that indexes and fences go on above all reported ones.
 func (c *crashed) checkGrants(db *lockd.DB) {
 	c.t.Helper()
 	s := c.session(db)
@@ -410,7 +410,7 @@ func (c *crashed) checkGrants(db *lockd.DB) {
 	}
 }
 
-// checkPool checks that all slots can be had when those who had them are gone.
+// checkPool checks that all slots can be taken when their holders are gone.
 func (c *crashed) checkPool(db *lockd.DB) {
 	c.t.Helper()
 	for range crashSlots {

@@ -12,7 +12,7 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// deadlock is the refusal that the error has to be, which changed nothing.
+// deadlock returns the DeadlockError that err has to be.
 func (h *harness) deadlock(err error) *lockd.DeadlockError {
 	h.t.Helper()
 	var found *lockd.DeadlockError
@@ -23,7 +23,7 @@ func (h *harness) deadlock(err error) *lockd.DeadlockError {
 }
 
 // Ensure that a session whose lock a call for several keys waits for gets the key that is promised
-// to that call, by every door, and nobody else does; and that both go on then.
+// to that call, by every method, and no other session does; and that both go on then.
 func TestG9_R13_HolderPassesACallForSeveral(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
@@ -45,8 +45,8 @@ func TestG9_R13_HolderPassesACallForSeveral(t *testing.T) {
 	})
 }
 
-// Ensure that a session passes as soon as the call for several keys waits for its lock, though it
-// has stood behind before: here by way of a third session.
+// Ensure that a session passes as soon as the call for several keys waits for its lock, although it
+// stood behind before: here by way of a third session.
 func TestG9_R13_PassesWhenItIsWaitedFor(t *testing.T) {
 	each(t, func(h *harness) {
 		one, two := h.session(nil), h.session(nil)
@@ -141,8 +141,8 @@ func TestREADME_Deadlock(t *testing.T) {
 	})
 }
 
-// Ensure that every context that comes of a lock carries it: of WithLock, of slots, of leaders, and
-// their children; and several carry several.
+// Ensure that every context of a lock carries the lock: contexts of WithLock, of slots, of leaders,
+// and their children; and that a context of several locks carries them all.
 func TestDeadlock_R14_WhatContextsCarry(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
@@ -229,8 +229,8 @@ func TestDeadlock_R14_EveryCall(t *testing.T) {
 
 func unused(context.Context, lockd.Sequencer) error { return nil }
 
-// Ensure that nothing is refused that could go on: what does not wait, what holds its lock under a
-// context that does not carry it, goroutines that share a session, and a lock that was released.
+// Ensure that no call is refused that could go on: a call that does not wait, a lock that is held
+// under a context that does not carry it, goroutines that share a session, and a released lock.
 func TestDeadlock_R14_NoFalseAlarm(t *testing.T) {
 	each(t, func(h *harness) {
 		s, other := h.session(nil), h.session(nil)

@@ -39,7 +39,7 @@ func (h *harness) remaining(s *lockd.Session, key string) time.Duration {
 }
 
 // Ensure that each key that a session holds at its end is delayed, for exactly its lock-delay and
-// whatever its behavior; that one that it had unlocked is not; and that only Close sets none.
+// whatever its behavior; that a key that it had unlocked is not; and that only Close sets no delay.
 func TestDelay_S32_SetByEveryLoss(t *testing.T) {
 	for _, end := range sessionEnds {
 		for name, behavior := range map[string]lockd.Behavior{
@@ -69,7 +69,7 @@ func TestDelay_S32_SetByEveryLoss(t *testing.T) {
 	}
 }
 
-// Ensure that ForceUnlock delays the key as the end of the holder would, and no other key of it.
+// Ensure that ForceUnlock delays the key as the holder's end would, and none of its other keys.
 func TestDelay_S32_ForceUnlock(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(&lockd.SessionOptions{LockDelay: 7 * time.Second})
@@ -87,8 +87,8 @@ func TestDelay_S32_ForceUnlock(t *testing.T) {
 	})
 }
 
-// Ensure that a delay lasts to its last instant, is over in the next, by every door, and that its
-// end is no write and wakes nobody.
+// Ensure that a delay lasts to its last instant, is over in the next, for every method, and that
+// its end is no write and wakes no watch.
 func TestDelay_S33_EndsExactly(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
@@ -117,8 +117,8 @@ func TestDelay_S33_EndsExactly(t *testing.T) {
 	})
 }
 
-// Ensure that those who wait are granted the lock at the very instant at which the delay ends, the
-// first of them first.
+// Ensure that waiters are granted the lock at the very instant at which the delay ends, the first
+// waiter first.
 func TestDelay_S33_WaiterIsGrantedAtItsEnd(t *testing.T) {
 	each(t, func(h *harness) {
 		h.lose(10*time.Second, "k")
@@ -148,8 +148,8 @@ func TestDelay_S33_WaiterIsGrantedAtItsEnd(t *testing.T) {
 	})
 }
 
-// Ensure that a delay is judged by comparing times: with timers that never ring it is over when
-// its time has come, and the next write grants the lock to who waits.
+// Ensure that a delay is judged by comparing times: with timers that never ring it is over when its
+// time has come, and the next write grants the lock to the waiter.
 func TestDelay_S33X10_TimersOnlyWake(t *testing.T) {
 	each(t, func(h *harness) {
 		h.slowly()
@@ -242,7 +242,7 @@ func TestDelay_S33_NothingElseEndsIt(t *testing.T) {
 	})
 }
 
-// Ensure that a transaction that is undone leaves no delay behind, and keeps the one that lasted.
+// Ensure that a transaction that is undone leaves no delay behind, and keeps an earlier delay.
 func TestDelay_S34X8_Undone(t *testing.T) {
 	each(t, func(h *harness) {
 		mine := errors.New("mine")
@@ -266,8 +266,8 @@ func TestDelay_S34X8_Undone(t *testing.T) {
 	})
 }
 
-// Ensure that the delay is tested inside the transaction: one that ends a session and locks its
-// key for another is refused.
+// Ensure that the delay is tested inside the transaction: a transaction that ends a session and
+// locks its key for another is refused.
 func TestDelay_X9_InsideTheTransaction(t *testing.T) {
 	each(t, func(h *harness) {
 		s, next := h.session(nil), h.session(nil)
@@ -288,8 +288,8 @@ func TestDelay_X9_InsideTheTransaction(t *testing.T) {
 	})
 }
 
-// Ensure that after a restart a delay goes on for what is left of it by the wall clock, and never
-// for longer than its full length, whatever the clock was set to; after a crash too.
+// Ensure that after a restart a delay lasts for its rest by the wall clock, and never for longer
+// than its full length, whatever the clock was set to; after a crash too.
 func TestDelay_S34X7_Persisted(t *testing.T) {
 	began := time.Date(2026, 3, 1, 12, 0, 0, 123, time.UTC)
 	for name, test := range map[string]struct {
@@ -325,7 +325,7 @@ func TestDelay_S34X7_Persisted(t *testing.T) {
 	}
 }
 
-// goesOn looks at the delays of "k" and "waited for", of which this much is left.
+// goesOn checks that the delays of "k" and "waited for" have this much time left.
 func (h *harness) goesOn(left time.Duration) {
 	h.t.Helper()
 	s := h.session(nil)
@@ -353,7 +353,7 @@ func TestDelay_S34_Gone(t *testing.T) {
 		h.clock.Set(began)
 		h.lose(10*time.Second, "granted", "over")
 		h.advance(10 * time.Second)
-		h.must(h.lock(h.session(nil), "granted").Unlock()) // and the write takes the other along
+		h.must(h.lock(h.session(nil), "granted").Unlock()) // the write removes the other delay too
 		c := clock.NewMock()
 		c.Set(began)
 		next := h.crash(c)

@@ -20,8 +20,8 @@ func (h *harness) campaign(s *lockd.Session, key, value string) *lockd.Leader {
 	return l
 }
 
-// Ensure that one is elected after the other, in the order in which they stood, and that the key
-// shows who leads.
+// Ensure that candidates are elected one after the other, in the order in which they stood, and
+// that the key shows the leader.
 func TestCampaign_G9_InOrder(t *testing.T) {
 	each(t, func(h *harness) {
 		sessions := h.sessions(5)
@@ -51,7 +51,7 @@ func TestCampaign_G9_InOrder(t *testing.T) {
 	})
 }
 
-// Ensure that a value is the leader's own: as it was when it stood, and not what was there before.
+// Ensure that the value is the leader's own, as it was at the call, and not the one before.
 func TestCampaign_Value(t *testing.T) {
 	each(t, func(h *harness) {
 		first, second := h.session(nil), h.session(nil)
@@ -98,7 +98,7 @@ func TestCampaign_Flags(t *testing.T) {
 	})
 }
 
-// Ensure that a leader is told of its loss, whatever it is, and cannot proclaim after it.
+// Ensure that a leader is notified of its loss, whatever the cause, and cannot proclaim after it.
 func TestLeader_G10_Loss(t *testing.T) {
 	losses := map[string]struct {
 		do    func(h *harness, l *lockd.Leader) error
@@ -144,8 +144,8 @@ func TestLeader_G10_Loss(t *testing.T) {
 	}
 }
 
-// Ensure that Resign can be repeated, and that what is done with a leader afterwards says what to
-// do instead.
+// Ensure that Resign can be repeated, and that other calls of a leader that has resigned say what
+// to do instead.
 func TestLeader_UsedAfterResign(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
@@ -210,7 +210,7 @@ func TestLeader_FailedCommit(t *testing.T) {
 	})
 }
 
-// Ensure that who gives up standing, or whose session ends, is not elected.
+// Ensure that a candidate that gives up standing, or whose session ends, is not elected.
 func TestCampaign_G11_GivingUp(t *testing.T) {
 	each(t, func(h *harness) {
 		leader := h.campaign(h.session(nil), "k", "v")
@@ -244,7 +244,7 @@ func TestCampaign_G11_GivingUp(t *testing.T) {
 	})
 }
 
-// Ensure that a leader whose session goes on in the file leads on after a restart: by the same
+// Ensure that a leader whose session lives on in the file leads on after a restart, by the same
 // grant, when it stands again.
 func TestCampaign_S28_TakenOverAfterARestart(t *testing.T) {
 	onFile(t, func(h *harness) {
@@ -316,7 +316,7 @@ func TestElection_RefusedInput(t *testing.T) {
 		})))
 }
 
-// badKeys are calls with keys that cannot be.
+// badKeys are calls with invalid keys.
 func badKeys(
 	name string, call func(key string) func(*harness, *lockd.Session) error,
 ) []badInput {

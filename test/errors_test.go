@@ -9,8 +9,8 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// Ensure that the text of a refusal says what was expected and what was found, so that nobody has
-// to look it up.
+// Ensure that the text of a refusal says what was expected and what was found, so that the reader
+// does not have to look it up.
 func TestError_SaysWhatWasFound(t *testing.T) {
 	each(t, func(h *harness) {
 		s, other := h.session(nil), h.session(nil)
@@ -71,8 +71,8 @@ func TestError_SaysWhatWasFound(t *testing.T) {
 	})
 }
 
-// Ensure that a caller can tell that it still holds, that it has ended what it held itself, and
-// that it has lost it, without knowing the causes.
+// Ensure that a caller can tell, without knowing the causes, that it still holds a lock, that it
+// has ended its hold itself, and that it has lost the lock.
 func TestLost(t *testing.T) {
 	each(t, func(h *harness) {
 		s, lost := h.session(nil), h.session(nil)

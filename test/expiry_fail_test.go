@@ -79,8 +79,8 @@ func TestS26S29_LateEndsAreInOrder(t *testing.T) {
 	})
 }
 
-// Ensure that a keeper tries again when its rest is over, although an expiry that failed waits for
-// longer: its write is what that waits for.
+// Ensure that a keeper tries again when its rest is over, although a failed expiry waits for
+// longer: the keeper's write commits the expiry too.
 func TestKeeper_S29_RestsNoLongerThanItself(t *testing.T) {
 	onFile(t, func(h *harness) {
 		fail := failing(h)

@@ -12,7 +12,7 @@ import (
 	"github.com/lockd/lockd/lockdtest"
 )
 
-// asReader asks for a lock together with others.
+// asReader asks for a share of a lock.
 var asReader = &lockd.LockOptions{Mode: lockd.Shared}
 
 // Ensure that readers and writers of one lock exclude each other as their modes say, in the order
@@ -56,9 +56,9 @@ func TestExplore_R1R2R3R6_Modes(t *testing.T) {
 	})
 }
 
-// firstWrites returns a rule: as long as one has a share of the lock, its key stays as it is.
+// firstWrites returns a rule: while a share of the lock is held, its key stays as it is.
 func (x *explored) firstWrites(key string) func() error {
-	var fences []uint64 // of those who shared it after the last step
+	var fences []uint64 // of the shares after the last step
 	var index uint64
 	return func() error {
 		e, _ := x.DB().Get(key)
@@ -80,8 +80,8 @@ func (x *explored) firstWrites(key string) func() error {
 	}
 }
 
-// Ensure that the readers who wait for a lock share it with the one who downgrades it, and that
-// those who wait behind a reader of several locks share the others with it.
+// Ensure that the readers that wait for a lock share it with the writer that downgrades it, and
+// that the readers behind a reader of several locks share the others with it.
 func TestExplore_R3R4_ReadersTogether(t *testing.T) {
 	explore(t, func(x *explored) {
 		readers, ended, begun := 3, 0, false
@@ -134,9 +134,9 @@ func TestExplore_R3R4_ReadersTogether(t *testing.T) {
 	})
 }
 
-// Ensure that the delay of a reader that was lost keeps writers out, for as long as the longest of
-// them says, and no reader; that a force takes the one share it names; and that a key which a
-// session is to delete stays while others share its lock.
+// Ensure that the delay of a lost reader keeps out writers, for the longest of the readers' delays,
+// and no reader; that a force takes only the share that it names; and that a key with DeleteKeys
+// stays while others share its lock.
 func TestExplore_R5_LostReaders(t *testing.T) {
 	explore(t, func(x *explored) {
 		for _, name := range []string{"ann", "bob", "cid"} {
@@ -197,7 +197,7 @@ func TestExplore_R5_LostReaders(t *testing.T) {
 }
 
 // Ensure that a session that shares a lock without a handle can take it over, ahead of a call that
-// waits to have it alone, and gives back all that it has with an Unlock in a transaction.
+// waits for the lock exclusively, and gives back all its shares with an Unlock in a transaction.
 func TestExplore_R7_WithoutHandles(t *testing.T) {
 	explore(t, func(x *explored) {
 		x.Go("owner", func() {
@@ -240,7 +240,7 @@ func TestExplore_R7_WithoutHandles(t *testing.T) {
 	})
 }
 
-// unlockInTxn gives back, by a transaction, all that the session has of the lock.
+// unlockInTxn gives back, by a transaction, all grants of the lock to the session.
 func (x *explored) unlockInTxn(s *exploredSession, key string) {
 	for {
 		err := x.DB().Update(func(tx *lockd.Txn) error {
@@ -256,8 +256,8 @@ func (x *explored) unlockInTxn(s *exploredSession, key string) {
 	}
 }
 
-// Ensure that readers have what they shared after a crash, the newest share first, also when their
-// end was dropped, and that the delay of a reader goes on as one of a reader.
+// Ensure that readers have their shares after a crash, the newest first, also when their end was
+// dropped, and that the delay of a reader goes on as the delay of a reader.
 func TestExplore_R5R7R8_RestartOfReaders(t *testing.T) {
 	exploreWithout(t, lockdtest.LostRenewals|lockdtest.Pauses, func(x *explored) {
 		var kept lockd.SessionID
@@ -333,8 +333,8 @@ func (x *explored) takesNewest(id lockd.SessionID, fence uint64) {
 	}
 }
 
-// Ensure that a key which the holders of its lock made goes with the last of them, unless somebody
-// has written to it.
+// Ensure that a key which the holders of its lock made goes with the last of them, unless the key
+// has been written to.
 func TestExplore_R9_RemoveAfter(t *testing.T) {
 	exploreWithout(t, lockdtest.LostRenewals|lockdtest.Pauses, func(x *explored) {
 		names, done := []string{"ann", "bob", "cid"}, 0
@@ -379,8 +379,8 @@ func TestExplore_R9_RemoveAfter(t *testing.T) {
 	})
 }
 
-// Ensure that a key which nobody made with its lock stays, when the commit of what ended a share,
-// deleted the key and made it anew has failed.
+// Ensure that a key that was not made with its lock stays, when a failed commit ended a share,
+// deleted the key and made it anew.
 func TestExplore_R9_DroppedRemoval(t *testing.T) {
 	exploreWithout(t, lockdtest.LostRenewals|lockdtest.Pauses, func(x *explored) {
 		removes := &lockd.LockOptions{Key: lockd.RemoveAfter, Mode: lockd.Shared}
@@ -430,8 +430,8 @@ func TestExplore_R9_DroppedRemoval(t *testing.T) {
 	})
 }
 
-// Ensure that a lock which may be held for three seconds only is lost then, with its delay, and no
-// other is, neither alone nor shared nor downgraded.
+// Ensure that a lock with a MaxHold of three seconds is lost then, with its delay, and that no
+// other lock is lost, whether exclusive, shared or downgraded.
 func TestExplore_R11_MaxHold(t *testing.T) {
 	const most = 3 * time.Second
 	exploreWithout(t, lockdtest.LostRenewals|lockdtest.Pauses, func(x *explored) {
@@ -439,7 +439,7 @@ func TestExplore_R11_MaxHold(t *testing.T) {
 			x.Go(name, func() {
 				key := "a"
 				if name == "downgrades" {
-					key = "b" // where nobody else is: its three seconds begin at once
+					key = "b" // where no other session is: its three seconds begin at once
 				}
 				s := x.session(name, lockd.SessionOptions{LockDelay: 5 * time.Second})
 				if s == nil {
@@ -489,7 +489,7 @@ func TestExplore_R11_MaxHold(t *testing.T) {
 	})
 }
 
-// Ensure that the three seconds of a lock that was released take no other lock.
+// Ensure that the MaxHold of a lock that was released ends no other lock.
 func TestExplore_R11_Released(t *testing.T) {
 	exploreWithout(t, lockdtest.LostRenewals|lockdtest.Pauses, func(x *explored) {
 		for _, mode := range []lockd.LockMode{lockd.Exclusive, lockd.Shared} {
@@ -520,8 +520,8 @@ func TestExplore_R11_Released(t *testing.T) {
 	})
 }
 
-// Ensure that a lock whose MaxHold is over at the instant at which the lock-delay of another one is
-// ends before that one is granted.
+// Ensure that a lock whose MaxHold is over at the instant at which another lock's delay is over
+// ends before the other lock is granted.
 func TestExplore_R11_EndsBeforeGrants(t *testing.T) {
 	exploreWithout(t, lockdtest.LostRenewals, func(x *explored) {
 		const over = 5 * time.Second
@@ -611,8 +611,8 @@ func TestExplore_G9R13_OrderedLocks(t *testing.T) {
 	})
 }
 
-// Ensure that calls whose contexts carry their locks never wait for each other for ever: one of
-// those that would is refused.
+// Ensure that calls whose contexts carry their locks never wait for each other for ever: one of the
+// calls is refused.
 func TestExplore_R14_Carried(t *testing.T) {
 	explore(t, func(x *explored) {
 		done := 0
@@ -654,8 +654,8 @@ func TestExplore_R14_Carried(t *testing.T) {
 	})
 }
 
-// Ensure the same when it shows only after the commit of a release has failed, on which the calls
-// were decided.
+// Ensure the same when the circle shows only after the commit of a release, on which the calls were
+// decided, has failed.
 func TestExplore_R14_DroppedRelease(t *testing.T) {
 	exploreWithout(t, lockdtest.LostRenewals|lockdtest.Pauses, func(x *explored) {
 		holds, unlocks, two, done := false, false, false, false

@@ -13,8 +13,8 @@ import (
 	"github.com/lockd/lockd/lockdtest"
 )
 
-// Ensure that the end of the database tells the handles and keepers that nobody has closed, leaves
-// no session of a keeper, and has released the lock of a call that had given up.
+// Ensure that the end of the database ends the handles and keepers that are still open, leaves no
+// session of a keeper, and has released the lock of a call that had given up.
 func TestExplore_G11G12_Close(t *testing.T) {
 	explore(t, func(x *explored) {
 		kept := lockd.SessionOptions{Lifetime: lockd.Independent}
@@ -87,8 +87,8 @@ func TestExplore_G11G12_Close(t *testing.T) {
 	})
 }
 
-// told checks what a handle tells when the database has been closed: that it has ended, and not
-// that what the file keeps has.
+// told checks the error of a handle when the database has been closed: it is the one of an ended
+// handle, except for a session or a lock that is kept in the file.
 func (x *explored) told(err, ended error) {
 	isKept := err != nil && strings.Contains(err.Error(), "is kept in the file")
 	if !errors.Is(err, lockd.ErrClosed) || errors.Is(err, ended) == isKept {
@@ -96,8 +96,8 @@ func (x *explored) told(err, ended error) {
 	}
 }
 
-// Ensure that of two calls which are to take a lock over from their own session the second is
-// served when the first has given up.
+// Ensure that of two calls that take over a lock from their own session the second is served when
+// the first has given up.
 func TestExplore_G9_TwoTakeOver(t *testing.T) {
 	explore(t, func(x *explored) {
 		ctx, cancel := context.WithCancel(background)
@@ -213,8 +213,8 @@ func TestExplore_G6_EndIsTriedAgain(t *testing.T) {
 	})
 }
 
-// Ensure that a session which may have no slot yet, because one was taken from it by force, keeps
-// no slot that is released from those behind it.
+// Ensure that a session which may not have a slot yet, because its own was taken by force, keeps no
+// released slot from the sessions behind it.
 func TestExplore_G9_OwnDelayHoldsUpNobody(t *testing.T) {
 	explore(t, func(x *explored) {
 		tries := map[string]int{"ann": 2, "bob": 1, "cid": 1, "dan": 1}
@@ -273,7 +273,7 @@ func (x *explored) release(slot *lockd.Slot) {
 	}
 }
 
-// nextOf are the first that waits for a slot and has no delay of its own, and those in front.
+// nextOf returns the waiters for a slot, up to the first one without a delay of its own.
 func (x *explored) nextOf(prefix string) []string {
 	names := x.waiting(prefix + "/.lock")
 	for i, name := range names {
@@ -284,7 +284,7 @@ func (x *explored) nextOf(prefix string) []string {
 	return nil
 }
 
-// waiting are those who wait for a lock, or at prefix/.lock for a slot.
+// waiting returns the sessions that wait for a lock, or at prefix/.lock for a slot.
 func (x *explored) waiting(key string) (names []string) {
 	for l := range x.DB().Locks() {
 		for _, w := range l.Queue {
@@ -296,7 +296,7 @@ func (x *explored) waiting(key string) (names []string) {
 	return names
 }
 
-// Ensure that Close writes what a call owes that gave up while its grant was being committed,
+// Ensure that Close writes the release for a call that gave up while its grant was being committed,
 // although that has failed twice. It takes a commit that others overtake, and two that fail.
 func TestExplore_G11_CloseWritesWhatIsOwed(t *testing.T) {
 	opts := &lockdtest.ExploreOptions{
@@ -332,8 +332,8 @@ func TestExplore_G11_CloseWritesWhatIsOwed(t *testing.T) {
 	})
 }
 
-// Ensure that a call which is served when its context has ended, and before it goes on, has its
-// lock.
+// Ensure that a call has its lock if it is served after its context has ended, and before it goes
+// on.
 func TestExplore_G11_ServedAndCancelled(t *testing.T) {
 	explore(t, func(x *explored) {
 		ctx, cancel := context.WithCancel(background)
@@ -360,7 +360,7 @@ func TestExplore_G11_ServedAndCancelled(t *testing.T) {
 			cancel()
 		})
 		x.Await(func() bool { return done })
-		x.Sleep(5 * time.Minute) // what failed has been tried again
+		x.Sleep(5 * time.Minute) // the failed commits have been tried again
 		for l := range x.DB().Locks() {
 			if l.Holder.Name == "bob" {
 				x.Errorf("G11: the call of bob has returned without the lock, which it has")
@@ -399,7 +399,7 @@ func TestExplore_G7_ClockSetBack(t *testing.T) {
 	})
 }
 
-// Ensure that a call which comes when more is due than one write ends overtakes nobody: who waits
+// Ensure that a call which comes when more is due than one write ends overtakes no waiter: a waiter
 // for a slot that comes back then has it.
 func TestExplore_G9_ManyAtOnce(t *testing.T) {
 	exploreWithout(t, lockdtest.LostRenewals|lockdtest.Pauses, func(x *explored) {

@@ -12,20 +12,20 @@ import (
 	"github.com/lockd/lockd/lockdtest"
 )
 
-// explored is a World whose calls check what they are answered, by the promises.
+// explored is a World whose calls check their answers against the promises.
 type explored struct {
 	*lockdtest.World
 	sessions []*exploredSession
-	indexes  map[uint64]string // that writes had, and whose they were
+	indexes  map[uint64]string // of writes, and the names of the writers
 	index    uint64            // of the newest snapshot
 	queues   map[string][]string
 	holders  map[string]string
-	passed   map[string]bool // those who may be, because of a delay of their own
+	passed   map[string]bool // waiters that may be, because of a delay of their own
 	delays   map[string]time.Time
 	restarts bool // the database may fail, and the next process goes on
 }
 
-// exploredSession is a session, and until when it has to live at least (G6).
+// exploredSession is a session, with the time until which it has to live at least (G6).
 type exploredSession struct {
 	*lockd.Session
 	name  string
@@ -104,9 +104,9 @@ func (x *explored) sessionsLive() error {
 	return nil
 }
 
-// queuesAreServed compares the queues with those after the last step: one that has got what it
-// waited for has left nobody ahead of it behind, but those that may have no slot yet, because of a
-// delay of their own. A slot's session is in the queue of its semaphore.
+// queuesAreServed compares the queues with the queues after the last step: no waiter that was ahead
+// of a served one may be left, except waiters that may not have a slot yet, because of a delay of
+// their own. A waiter for a slot is in the queue of its semaphore.
 func (x *explored) queuesAreServed() error {
 	queues, holders := make(map[string][]string), make(map[string]string)
 	delayed := make(map[string]bool) // the keys
@@ -139,13 +139,13 @@ func (x *explored) queuesAreServed() error {
 	return nil
 }
 
-// contender is the key of the slot that one who waits for a semaphore is to have, and of any other
-// lock a key that nobody has.
+// contender is the key of the slot that a waiter for a semaphore is to have, and for any other lock
+// a key that is never held.
 func contender(key string, id lockd.SessionID) string {
 	return strings.TrimSuffix(key, ".lock") + id.String()
 }
 
-// served reports whether the session holds what it did not hold before.
+// served reports whether the session holds what it did not hold after the last step.
 func (x *explored) served(key, name string, holders map[string]string) bool {
 	prefix, slot := strings.CutSuffix(key, "/.lock")
 	if !slot {
@@ -190,13 +190,13 @@ func (x *explored) renew(s *exploredSession) {
 	s.until = until
 }
 
-// Restart is that of the World.
+// Restart is World's, and notes that the database may fail.
 func (x *explored) Restart(fn func()) {
 	x.restarts = true
 	x.World.Restart(fn)
 }
 
-// only fails on an error that is none of the expected ones.
+// only fails on an error that is not among the expected ones.
 func (x *explored) only(err error, expected ...error) {
 	if x.restarts {
 		expected = append(expected, lockd.ErrFailed)
@@ -296,8 +296,8 @@ func (x *explored) tryLockWith(
 	return l
 }
 
-// refused checks that a refusal tells only of what is published. Get is no point: no other call
-// comes between the refusal and it.
+// refused checks that a refusal tells only of what is published. Get is no point of the schedule:
+// no other call comes between the refusal and Get.
 func (x *explored) refused(err error) {
 	var locked *lockd.LockedError
 	if !errors.As(err, &locked) || len(locked.Holders) > 0 { // whose fences the key does not have
@@ -338,8 +338,8 @@ func (x *explored) unlock(l *lockd.Lock) {
 	}
 }
 
-// put writes the value, and checks that it is published when that is answered, at an index that no
-// other write has had.
+// put writes the value, and checks that it is published when the call is answered, at an index that
+// no other write has had.
 func (x *explored) put(name, key string) {
 	e, err := x.DB().Put(key, []byte(name), nil)
 	if err != nil {

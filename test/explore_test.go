@@ -11,8 +11,8 @@ import (
 	"github.com/lockd/lockd/lockdtest"
 )
 
-// schedules is how many of each body are run. In each of them the promises are checked after each
-// step: by Explore those of locks, by newExplored others, and by the calls what they are answered.
+// schedules is the number of schedules of each body. The promises are checked after each step:
+// Explore checks those of locks, newExplored others, and the calls check their answers.
 const schedules = 1000
 
 func explore(t *testing.T, body func(x *explored)) {
@@ -37,7 +37,7 @@ func exploreWith(t *testing.T, opts *lockdtest.ExploreOptions, body func(x *expl
 var background = context.Background()
 
 // Ensure that holders that are kept alive, lose their renewals or are paused exclude each other,
-// and are told of it, in whatever order things happen.
+// and are notified of their loss, in whatever order things happen.
 func TestExplore_G1G6G7G8G9G10_Holders(t *testing.T) {
 	explore(t, func(x *explored) {
 		done := 0
@@ -150,7 +150,7 @@ func (x *explored) noDelay(s *exploredSession) {
 	}
 }
 
-// watch checks that one who is told of a change reads a state at least as new (G3).
+// watch checks that a watcher that is notified of a change reads a state at least as new (G3).
 func watch(x *explored, key string) {
 	x.Go("watch", func() {
 		last := uint64(0)
@@ -221,8 +221,8 @@ func TestExplore_G9G11_GivingUp(t *testing.T) {
 	})
 }
 
-// Ensure that transactions, of which some are refused, are seen whole or not at all, when they are
-// durable and not before, at indexes of their own.
+// Ensure that transactions, of which some are refused, are seen whole or not at all, at indexes of
+// their own, and only when they are durable.
 func TestExplore_G3G4G8G11_Updates(t *testing.T) {
 	explore(t, func(x *explored) {
 		refusal := errors.New("refused")
@@ -273,8 +273,8 @@ func TestExplore_G3G4G8G11_Updates(t *testing.T) {
 	})
 }
 
-// Ensure that no more sessions have slots than there are, those that were lost included, and that
-// they are served in order.
+// Ensure that no more sessions have slots than there are, lost slots included, and that the waiters
+// are served in order.
 func TestExplore_G7G9_Slots(t *testing.T) {
 	explore(t, func(x *explored) {
 		for _, name := range []string{"ann", "bob", "cid"} {
@@ -316,8 +316,8 @@ func TestExplore_G7G9_Slots(t *testing.T) {
 	})
 }
 
-// Ensure the same when slots are taken by force: the session gets no other during its delay, and
-// holds up nobody meanwhile.
+// Ensure the same when slots are taken by force: the session gets no other slot during its delay,
+// and holds up no other session meanwhile.
 func TestExplore_G7G9_ForcedSlots(t *testing.T) {
 	explore(t, func(x *explored) {
 		for _, name := range []string{"ann", "bob"} {
@@ -351,7 +351,7 @@ func TestExplore_G7G9_ForcedSlots(t *testing.T) {
 }
 
 // Ensure that a call which takes over a lock, and gives up, leaves the lock to its session, and
-// that the waiters are served when that has ended.
+// that the waiters are served when the session has ended.
 func TestExplore_G9G11_TakingOver(t *testing.T) {
 	explore(t, func(x *explored) {
 		ctx, cancel := context.WithCancel(background)
@@ -455,7 +455,7 @@ func (x *explored) oneEach() error {
 	return nil
 }
 
-// kept asks the keeper for its session twice: a new one is told of after the end of that before.
+// kept asks the keeper for its session twice: a new session comes after the end of the one before.
 func (x *explored) kept(k *lockd.Keeper) {
 	var before *lockd.Session
 	for range 2 {
@@ -471,8 +471,8 @@ func (x *explored) kept(k *lockd.Keeper) {
 	}
 }
 
-// Ensure that what was answered is there when the process has died, and that who held a lock still
-// holds it, or lost it with its delay.
+// Ensure that answered writes are there when the process has died, and that a holder still holds
+// its lock, or has lost it with its delay.
 func TestExplore_G2G7G8_Restart(t *testing.T) {
 	explore(t, func(x *explored) {
 		answered := make(map[string]uint64) // indexes of writes, by their keys

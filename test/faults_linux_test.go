@@ -22,8 +22,8 @@ import (
 // fullChild is set in the child process, whose files may not grow.
 const fullChild = "LOCKD_TEST_FULL"
 
-// inChild runs the test in a process of its own, because the limit on the size of files is the
-// whole process's.
+// inChild runs the test in a process of its own, because the limit on the size of files is one of
+// the whole process.
 func inChild(t *testing.T, test func(h *harness)) {
 	t.Helper()
 	if os.Getenv(fullChild) != "" {
@@ -42,8 +42,8 @@ func inChild(t *testing.T, test func(h *harness)) {
 	}
 }
 
-// limit lets no file of the process grow beyond so many bytes, nor be written beyond them. What
-// the file has already stays. The returned function takes the limit away.
+// limit lets no file of the process grow beyond size bytes, nor be written beyond them. What the
+// file has already stays. The returned function takes the limit away.
 func (h *harness) limit(size int64) (room func()) {
 	h.t.Helper()
 	var before syscall.Rlimit
@@ -67,8 +67,8 @@ func mustBeFull(t *testing.T, what string, err error) {
 }
 
 // Ensure that without room every write fails with the cause and leaves all as it was, renewals and
-// reads go on, who gives up waiting gets away, and an expiry is tried again; and that with room
-// again all goes on from where it was: handles, waiters in their order, the expiry, its delay.
+// reads go on, a call that gives up returns, and an expiry is tried again; and that with room again
+// handles, waiters in their order, the expiry and its delay go on from where they were.
 func TestG3G9G11_NoRoom(t *testing.T) {
 	inChild(t, func(h *harness) {
 		const delay = 5 * time.Second
@@ -128,7 +128,7 @@ func TestG3G9G11_NoRoom(t *testing.T) {
 }
 
 // Ensure that a transaction of many keys that found no room is not in the file later either: not by
-// way of what many more, after it, have in common with it.
+// way of later transactions with keys in common.
 func TestG11_NoRoomForMany(t *testing.T) {
 	inChild(t, func(h *harness) {
 		const keys, each = 2000, 40
@@ -165,8 +165,8 @@ func TestG11_NoRoomForMany(t *testing.T) {
 	})
 }
 
-// Ensure that what does not fit into the file fails alone: what needs no more room is written
-// before and after it, without a reopen.
+// Ensure that a write that does not fit into the file fails alone: writes that need no more room
+// succeed before and after it, without a reopen.
 func TestG11_NoGrowth(t *testing.T) {
 	inChild(t, func(h *harness) {
 		h.put("small", "0", 0)
@@ -244,8 +244,8 @@ func TestLogger_TellsOfACheckpoint(t *testing.T) {
 	})
 }
 
-// Ensure that wherever in a commit the room ends, the commit is there whole or not at all, for who
-// reads on and for the next Open; that its index is not used again, and that the next write works.
+// Ensure that wherever in a commit the room ends, the commit is there whole or not at all, for
+// reads and for the next Open; that its index is not used again, and that the next write works.
 func TestG4G11_RoomEndsAnywhere(t *testing.T) {
 	inChild(t, func(h *harness) {
 		page := int64(os.Getpagesize())

@@ -18,9 +18,9 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// Ensure that an expiry of which it is not known whether it is in the file ends the session with
-// ErrFailed, not as expired, and grants nobody its lock; and that the next Open, which finds it in
-// the file, has it with its delay and fence.
+// Ensure that an expiry that may or may not be in the file ends the session with ErrFailed, not as
+// expired, and that no session is granted its lock; and that the next Open, which finds the expiry
+// in the file, has it with its delay and fence.
 func TestG7G8_DoubtfulExpiry(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
@@ -54,8 +54,8 @@ func TestG7G8_DoubtfulExpiry(t *testing.T) {
 	})
 }
 
-// Ensure that who led a batch that was dropped with the one before writes nothing, not even what
-// that one has left to be done in the file: it may be closed at any moment.
+// Ensure that the leader of a batch that was dropped with the batch before writes nothing, not even
+// what the batch before left to be done in the file: the file may be closed at any moment.
 func TestG12_DroppedBatchWritesNothing(t *testing.T) {
 	putTo := func(h *harness, i int) error {
 		return second(h.Put(strconv.Itoa(i), make([]byte, 300), nil))
@@ -89,8 +89,8 @@ func TestG12_DroppedBatchWritesNothing(t *testing.T) {
 	})
 }
 
-// Ensure that those who joined the next batch while a doubtful one was committed get ErrCommit, and
-// that the next Open finds the doubtful one whole and nothing of theirs.
+// Ensure that writers that joined the next batch while a doubtful one was committed get ErrCommit,
+// and that the next Open finds the doubtful batch whole and nothing of the next.
 func TestG3G11_DoubtfulWithFollowers(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
@@ -123,8 +123,8 @@ func TestG3G11_DoubtfulWithFollowers(t *testing.T) {
 	})
 }
 
-// Ensure that who gives up while its grant is committed returns at once, also if the commit turns
-// out doubtful; and that after the next Open nobody holds the lock for it.
+// Ensure that a call that gives up while its grant is committed returns at once, also if the commit
+// turns out doubtful; and that after the next Open no session holds the lock.
 func TestG11_GivingUpOnADoubtfulGrant(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
@@ -153,7 +153,7 @@ func TestG11_GivingUpOnADoubtfulGrant(t *testing.T) {
 }
 
 // Ensure that a session which outlives its process has after the next Open the lock of a doubtful
-// grant whose caller had given up or was told ErrCommit, that nobody else gets it meanwhile, and
+// grant whose caller had given up or got ErrCommit, that no other session gets it meanwhile, and
 // that the session can take it over and release it.
 func TestG1_DoubtfulGrantOfIndependent(t *testing.T) {
 	for name, gaveUp := range map[string]bool{"who gave up": true, "who was told": false} {
@@ -197,7 +197,7 @@ func TestG1_DoubtfulGrantOfIndependent(t *testing.T) {
 }
 
 // faulty are the two ways in which a commit fails around bbolt's meta page: before it, the file has
-// nothing of the commit, and after it the whole.
+// nothing of the commit, and after it the whole commit.
 var faulty = []struct {
 	name  string
 	hooks store.Hooks
@@ -252,7 +252,7 @@ func TestG7G12_CloseFails(t *testing.T) {
 }
 
 // Ensure that an Open whose own commit fails, for the node of a new file or the ends of a process
-// that is gone, says so and gives up the file, and that the next one does what was left.
+// that is gone, says so and gives up the file, and that the next Open does what was left.
 func TestOpen_CommitFails(t *testing.T) {
 	for _, fault := range faulty {
 		t.Run(fault.name, func(t *testing.T) {
@@ -404,7 +404,7 @@ func TestOpen_NetworkFS(t *testing.T) {
 }
 
 // Ensure that a file which is removed under the open database ends every hold with the next write,
-// and that this is not acknowledged: who opens the path from then on has another file.
+// which is not acknowledged: an Open of the path from then on has another file.
 func TestG1G2_RemovedWhileOpen(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("an open file cannot be removed")
@@ -427,9 +427,9 @@ func TestG1G2_RemovedWhileOpen(t *testing.T) {
 	})
 }
 
-// Ensure that a file which is cut off under the open database ends every hold and wait with what is
-// wrong with the file, and not the process; that reads go on; and that Close gives it
-// up, and the next Open says that it is damaged.
+// Ensure that a file which is cut off under the open database ends every hold and wait, with the
+// fault of the file as the cause, and not the process; that reads go on; and that Close gives the
+// file up, and the next Open says that it is damaged.
 func TestG10G12_CutOffWhileOpen(t *testing.T) {
 	onFile(t, func(h *harness) {
 		s := h.session(&lockd.SessionOptions{TTL: time.Minute})
@@ -437,7 +437,7 @@ func TestG10G12_CutOffWhileOpen(t *testing.T) {
 		line := h.line("k", h.session(nil))
 		h.put("old", "old", 0)
 		h.must(os.Truncate(h.path, int64(2*os.Getpagesize())))
-		h.advance(time.Minute) // the expiry is the first that comes upon it
+		h.advance(time.Minute) // the expiry is the first to notice
 		for what, err := range map[string]error{
 			"session": s.Err(), "lock": lock.Err(), "waiter": line.calls[0].wait(),
 			"put": second(h.Put("new", nil, nil)), "database": h.Err(),

@@ -122,7 +122,7 @@ func TestFollow_StateAndThenEachChange(t *testing.T) {
 	})
 }
 
-// Ensure that after a gap the state comes again, which says so, and then what follows on it: right
+// Ensure that after a gap the state comes again, with the reason, and then the next changes: right
 // after the first state, and after a change; and that changes elsewhere make no gap.
 func TestFollow_B12_StateAgainAfterAGap(t *testing.T) {
 	each(t, func(h *harness) {
@@ -150,7 +150,7 @@ func TestFollow_B12_StateAgainAfterAGap(t *testing.T) {
 	})
 }
 
-// Ensure that it ends with its context, before the state or while it waits.
+// Ensure that Follow ends with its context, before the state or while it waits.
 func TestFollow_ContextEnds(t *testing.T) {
 	each(t, func(h *harness) {
 		over, cancel := context.WithCancel(h.t.Context())
@@ -190,8 +190,8 @@ func TestFollow_LoopIsLeft(t *testing.T) {
 	})
 }
 
-// Ensure that it ends with the database, also if it has just been left behind; and that of a closed
-// one it shows the last state.
+// Ensure that Follow ends with the database, also if it has just fallen behind; and that for a
+// closed database it shows the last state.
 func TestFollow_G12_Close(t *testing.T) {
 	each(t, func(h *harness) {
 		h.shortHistory()
@@ -251,8 +251,8 @@ func TestFollow_G3_ShowsWhatIsDurable(t *testing.T) {
 	})
 }
 
-// Ensure that a copy that is made of what is yielded is that of the database, whatever is written,
-// and however far the follower falls behind.
+// Ensure that a copy that is made from the events equals the database, whatever is written, and
+// however far the follower falls behind.
 func TestFollow_CopyIsInStep(t *testing.T) {
 	for _, history := range []int{1, 5, 100} {
 		inBubble(t, "", func(h *harness) {

@@ -31,9 +31,9 @@ func (h *harness) bury(round, n int) {
 	}))
 }
 
-// Ensure that the last 10,000 tombstones are kept; that when older ones are dropped, what is absent
-// moves once, to the newest of them at most; and that no index ever falls, not after a restart
-// either.
+// Ensure that the last 10,000 tombstones are kept; that when older ones are dropped, the index of
+// what is absent moves once, at most to the newest of those; and that no index ever falls, not
+// after a restart either.
 func TestIndexOf_I3I9X13X14B13_DroppedTombstones(t *testing.T) {
 	each(t, func(h *harness) {
 		const n = 500
@@ -108,7 +108,7 @@ func TestIndexOf_I3I9X13X14B13_DroppedTombstones(t *testing.T) {
 	})
 }
 
-// Ensure that the deletion of many keys by their prefix is one tombstone, and pushes nothing out.
+// Ensure that the deletion of many keys by their prefix is one tombstone, and drops no other.
 func TestIndexOf_I8I9_OneTombstoneForAPrefix(t *testing.T) {
 	each(t, func(h *harness) {
 		h.put("old", "v", 0)
@@ -139,8 +139,8 @@ func TestIndexOf_I8I9_OneTombstoneForAPrefix(t *testing.T) {
 	})
 }
 
-// Ensure that the deletion of a prefix moves the index of what it covers and was never there, and
-// wakes nobody who waits for that; and that who waits from the old index is told once.
+// Ensure that the deletion of a prefix moves the index of a scope in it that was always empty, and
+// wakes no call that waits for that scope; and that a call from the old index is answered once.
 func TestBlocking_I8B4B8_DeletedAround(t *testing.T) {
 	each(t, func(h *harness) {
 		h.put("dir/other", "v", 0)

@@ -62,7 +62,7 @@ func TestCatalog_N8_TTLLapses(t *testing.T) {
 	})
 }
 
-// Ensure that a check that is put again begins its TTL anew, at no index if it is as it was.
+// Ensure that a check that is put again begins its TTL anew, and moves no index if it is unchanged.
 func TestCatalog_N8_PutBeginsTheTTLAnew(t *testing.T) {
 	each(t, func(h *harness) {
 		h.register()
@@ -92,7 +92,7 @@ func TestCatalog_N8_PutBeginsTheTTLAnew(t *testing.T) {
 	})
 }
 
-// Ensure that a TTL counts that is shorter than the one before.
+// Ensure that a new TTL counts also if it is shorter than the one before.
 func TestCatalog_N8_ShorterTTL(t *testing.T) {
 	each(t, func(h *harness) {
 		h.register()
@@ -107,7 +107,7 @@ func TestCatalog_N8_ShorterTTL(t *testing.T) {
 	})
 }
 
-// Ensure that a TTL means nothing for a check that is gone, critical, or has none any more.
+// Ensure that a TTL has no effect when its check is gone, is critical, or has no TTL any more.
 func TestCatalog_N8_NoTTLAnyMore(t *testing.T) {
 	each(t, func(h *harness) {
 		h.register()
@@ -134,8 +134,8 @@ func TestCatalog_N8_NoTTLAnyMore(t *testing.T) {
 	})
 }
 
-// Ensure that nothing is left of the deadline of a check that has none any more, however that came,
-// and that it is there as before if that is undone.
+// Ensure that a check that loses its deadline, in whatever way, leaves nothing of it, and that the
+// deadline is there as before if that is undone.
 func TestCatalog_N8_NoDeadlineIsLeft(t *testing.T) {
 	refused := errors.New("refused")
 	critical, without := ttlCheck, ttlCheck
@@ -207,7 +207,7 @@ func TestCatalog_N8_UndoneBeginsNothing(t *testing.T) {
 	})
 }
 
-// Ensure that an Open begins the TTLs of what was not critical anew.
+// Ensure that an Open begins the TTLs of checks that were not critical anew.
 func TestCatalog_S28_OpenBeginsTTLsAnew(t *testing.T) {
 	onFile(t, func(h *harness) {
 		h.register()
@@ -254,7 +254,7 @@ func TestCatalog_N8_FailedLapseIsTriedAgain(t *testing.T) {
 	})
 }
 
-// Ensure that a TTL below zero is refused, and one that most likely lacks its unit.
+// Ensure that a TTL below zero is refused, and so is a TTL that most likely lacks its unit.
 func TestCatalog_TTLTooShort(t *testing.T) {
 	each(t, func(h *harness) {
 		h.register()

@@ -36,7 +36,7 @@ func (h *harness) mustHistory(key string, want ...string) {
 	}
 }
 
-// Ensure that the history of a lock has each grant and its end, when it was, of whom, and why.
+// Ensure that the history of a lock has each grant and its end, with time, session and cause.
 func TestHistory_TellsEachTransition(t *testing.T) {
 	each(t, func(h *harness) {
 		h.mustHistory("k")
@@ -142,8 +142,8 @@ func TestHistory_G7_TellsTheDelay(t *testing.T) {
 	})
 }
 
-// Ensure that the event of a grant tells for how long the session had waited for it: exactly, and
-// nothing of one that had it at once, or that waited in vain.
+// Ensure that the event of a grant has the exact time for which the session had waited for it, zero
+// if it was granted at once; and that a wait in vain has no event.
 func TestHistory_R15_TellsTheWait(t *testing.T) {
 	each(t, func(h *harness) {
 		a, b, c, d := h.named("a"), h.named("b"), h.named("c"), h.named("d")
@@ -171,7 +171,7 @@ func TestHistory_R15_TellsTheWait(t *testing.T) {
 	})
 }
 
-// Ensure that the causes of an end say what there is to say, and still are what errors.Is finds.
+// Ensure that the causes of an end have their details, and are still found by errors.Is.
 func TestCauses_SayTheirDetail(t *testing.T) {
 	want := map[string]string{
 		"Close":           "closed by its owner",
@@ -225,8 +225,8 @@ func TestErrExpired_SaysWhenTheLastRenewalWas(t *testing.T) {
 	})
 }
 
-// Ensure that of a history that the ring no longer has whole, the newest part is there, with the
-// names of sessions that have ended.
+// Ensure that a history of which the ring has dropped the oldest part still has the newest, with
+// the names of sessions that have ended.
 func TestHistory_AfterCompaction(t *testing.T) {
 	each(t, func(h *harness) {
 		h.shortHistory() // 10 events
@@ -264,7 +264,7 @@ func TestHistory_ReopenedAndClosed(t *testing.T) {
 	})
 }
 
-// Ensure that the history may be as long as can be said.
+// Ensure that the history may be as long as an option can say.
 func TestHistory_WithoutBound(t *testing.T) {
 	db, err := lockd.New(&lockd.Options{History: math.MaxInt})
 	if err != nil {

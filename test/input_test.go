@@ -24,8 +24,8 @@ var (
 	tooLarge = make([]byte, lockd.MaxValueSize+1)
 )
 
-// refuseAll fails the test unless each call is refused, in the words that it should be, and
-// changes nothing; and after Close, for that alone.
+// refuseAll fails the test unless each call is refused with its text and changes nothing, and is
+// refused after Close because of the Close alone.
 func refuseAll(t *testing.T, calls []badInput) {
 	t.Helper()
 	each(t, func(h *harness) {

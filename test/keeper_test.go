@@ -35,7 +35,7 @@ func (h *harness) keeps(ctx context.Context, k *lockd.Keeper) *call {
 	return c
 }
 
-// Ensure that there is one session for all who ask at once, and none before.
+// Ensure that all calls that ask at once get one session, and that there was none before.
 func TestKeeper_OneSession(t *testing.T) {
 	each(t, func(h *harness) {
 		var k *lockd.Keeper
@@ -89,7 +89,7 @@ func TestKeeper_G6_Renews(t *testing.T) {
 	})
 }
 
-// Ensure that options can be changed after the call, and are not.
+// Ensure that the caller may change the options after the call, and that the keeper does not.
 func TestKeeper_OptionsAreItsOwn(t *testing.T) {
 	each(t, func(h *harness) {
 		h.register()
@@ -141,8 +141,8 @@ func TestKeeper_MadeAnew(t *testing.T) {
 	})
 }
 
-// Ensure that while the end of a session is not durable there is no other one, and that if it is
-// taken back the session is the keeper's as before.
+// Ensure that there is no other session while the end of a session is not durable, and that the
+// session is still the keeper's if its end is taken back.
 func TestKeeper_G3_NoSessionBeforeTheEndIsKnown(t *testing.T) {
 	for name, outcome := range map[string]error{"succeeds": nil, "fails": errDisk} {
 		t.Run(name, func(t *testing.T) {
@@ -174,8 +174,8 @@ func TestKeeper_G3_NoSessionBeforeTheEndIsKnown(t *testing.T) {
 	}
 }
 
-// Ensure that a session which ends before it is durable is handed to nobody, and the next one only
-// when that is known.
+// Ensure that a session which ends before it is durable is not handed out, and the next session
+// only when that end is known.
 func TestKeeper_G3_EndedBeforeItIsDurable(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
@@ -252,7 +252,7 @@ func TestKeeper_G11_EndBeforeItIsDurableTakenBack(t *testing.T) {
 }
 
 // Ensure that Close ends the session without a lock-delay, that Done is closed after that, and that
-// nothing is handed out any more.
+// no session is handed out any more.
 func TestKeeper_G7_Close(t *testing.T) {
 	each(t, func(h *harness) {
 		k := h.keeper(&lockd.SessionOptions{Name: "mine", TTL: time.Minute})
@@ -335,7 +335,7 @@ func TestKeeper_G10_DoneOnlyWhenItHasEnded(t *testing.T) {
 	})
 }
 
-// Ensure that a Close while a session is being made ends that one too.
+// Ensure that a Close while a session is being made ends that session too.
 func TestKeeper_G12_CloseWhileMaking(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
@@ -403,7 +403,7 @@ func TestKeeper_TriesAgain(t *testing.T) {
 	})
 }
 
-// Ensure that a session that could be made wakes who waits to try again.
+// Ensure that a session that could be made wakes the calls that wait to try again.
 func TestKeeper_TriesAgainWhenOthersCan(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
@@ -424,7 +424,7 @@ func TestKeeper_TriesAgainWhenOthersCan(t *testing.T) {
 	})
 }
 
-// Ensure that who gives up does not wait for a commit; the session is the keeper's all the same.
+// Ensure that a call that gives up does not wait for a commit; the session is the keeper's anyway.
 func TestKeeper_G11_GivingUp(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
@@ -450,7 +450,7 @@ func TestKeeper_G11_GivingUp(t *testing.T) {
 	})
 }
 
-// Ensure that a check which is critical is waited for, and a name that is missing, if it was there
+// Ensure that a keeper waits for a check that is critical, and for a missing name that was there
 // before.
 func TestKeeper_S30_Catalog(t *testing.T) {
 	each(t, func(h *harness) {
@@ -514,7 +514,7 @@ func TestKeeper_S30_Catalog(t *testing.T) {
 }
 
 // Ensure that a keeper has had no session yet if the first was dropped by a commit that failed:
-// then a missing node is a mistake, and not waited for.
+// then a missing node is an error, and the keeper does not wait for it.
 func TestKeeper_S30_FirstSessionDropped(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
@@ -536,7 +536,7 @@ func TestKeeper_S30_FirstSessionDropped(t *testing.T) {
 	})
 }
 
-// Ensure that the end of the database is that of its keepers.
+// Ensure that the end of the database ends its keepers.
 func TestKeeper_G12_CloseOfTheDatabase(t *testing.T) {
 	each(t, func(h *harness) {
 		k := h.keeper(&lockd.SessionOptions{TTL: time.Minute})
@@ -567,8 +567,8 @@ func TestKeeper_G12_CloseOfTheDatabase(t *testing.T) {
 	})
 }
 
-// Ensure that the session of a keeper that was closed is in no file, whatever its lifetime, and
-// that of one that was not ends by its TTL: else each restart would leave one, with its locks.
+// Ensure that the session of a closed keeper is in no file, whatever its lifetime, and that the
+// session of an open one ends by its TTL: else each restart would leave one, with its locks.
 func TestKeeper_S28_LeavesNoSession(t *testing.T) {
 	onFile(t, func(h *harness) {
 		opts := &lockd.SessionOptions{
@@ -639,7 +639,7 @@ func TestKeeper_S28_CloseFails(t *testing.T) {
 	})
 }
 
-// Ensure that a database that has failed ends its keepers, and those who wait for a session.
+// Ensure that a database that has failed ends its keepers, and the calls that wait for a session.
 func TestKeeper_G12_Failed(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
@@ -661,8 +661,8 @@ func TestKeeper_G12_Failed(t *testing.T) {
 	})
 }
 
-// Ensure that, whatever fails and whoever ends sessions, there are never two, and no session is
-// handed out before the one before it has told its end.
+// Ensure that, whatever fails and ends sessions, there are never two, and no session is handed out
+// before the end of the session before it is known.
 func TestKeeper_NeverTwo(t *testing.T) {
 	onFile(t, func(h *harness) {
 		seed := rand.Uint64()

@@ -30,7 +30,7 @@ type world struct {
 	a, b, ended *lockd.Session
 }
 
-const other = "kk" // a key that no rule touches, and that begins with the name of the one
+const other = "kk" // a key that no rule touches, and that begins with the rules' key
 
 // run tries every rule in a database of its own, in memory and on a file.
 func run(t *testing.T, rules []keyRule) {
@@ -93,7 +93,7 @@ func (r keyRule) try(h *harness) {
 	r.checkMoves(h, was, now, !reflect.DeepEqual(plain(before), plain(want)), closed(woken))
 }
 
-// checkMoves looks at who was moved and woken: all, or none.
+// checkMoves checks which indexes moved and which calls were woken: all, or none.
 func (r keyRule) checkMoves(h *harness, was, now map[string]uint64, moves, woke bool) {
 	h.t.Helper()
 	if !moves {
@@ -299,8 +299,8 @@ func TestDelete_K26K27K28K29K30(t *testing.T) {
 	})
 }
 
-// Ensure that an absent key is left without a tombstone by a delete that found nothing, and with
-// one by a delete that did.
+// Ensure that a delete that found nothing leaves an absent key without a tombstone, and a delete
+// that found the key leaves one.
 func TestDelete_K26K27_Tombstone(t *testing.T) {
 	each(t, func(h *harness) {
 		h.put("k", "v", 0)
@@ -320,8 +320,8 @@ func TestDelete_K26K27_Tombstone(t *testing.T) {
 	})
 }
 
-// Ensure that a prefix goes with one tombstone, which counts for the keys that it covers, and
-// that a prefix of nothing leaves none.
+// Ensure that the deletion of a prefix leaves one tombstone, which counts for the keys that it
+// covers, and that the deletion of a prefix without keys leaves none.
 func TestDeletePrefix_K31K32(t *testing.T) {
 	each(t, func(h *harness) {
 		for _, key := range []string{"a", "p/1", "p/2", "p/3", "q"} {
@@ -359,7 +359,7 @@ func TestDeletePrefix_K31K32(t *testing.T) {
 	})
 }
 
-// Ensure that a prefix is of bytes, not of a path, and that all keys go only by name (X18).
+// Ensure that a prefix is of bytes, not of a path, and that only DeleteAll deletes all keys (X18).
 func TestDeletePrefix_K40(t *testing.T) {
 	each(t, func(h *harness) {
 		keys := []string{"q", "r", "r/a", "r2", "rs/b", "s"}
@@ -417,7 +417,7 @@ func TestPut_K9_NoOpAtEveryLockIndex(t *testing.T) {
 	})
 }
 
-// Ensure that anybody may write to a locked key, without the lock and without taking it.
+// Ensure that any caller may write to a locked key, without the lock and without taking it.
 func TestPut_K10_LocksAreAdvisory(t *testing.T) {
 	each(t, func(h *harness) {
 		l := h.lock(h.session(nil), "k")
@@ -430,7 +430,7 @@ func TestPut_K10_LocksAreAdvisory(t *testing.T) {
 	})
 }
 
-// Ensure that what is refused uses no index: the next write has the next one (X32).
+// Ensure that a refused write uses no index: the next write has the next one (X32).
 func TestKeys_K11_RefusalUsesNoIndex(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
@@ -477,7 +477,7 @@ func TestPut_K12_KeepsTheGrant(t *testing.T) {
 	})
 }
 
-// Ensure that a key can be locked whoever made it, and with whatever flags (X3).
+// Ensure that a key can be locked however it was made, and with whatever flags (X3).
 func TestPut_X3_FlagsMarkNothing(t *testing.T) {
 	each(t, func(h *harness) {
 		h.put("k", "v", 0x2ddccbc058a50c18) // the flag by which another client marks semaphores
@@ -511,7 +511,7 @@ func TestPut_ClonesItsValue(t *testing.T) {
 	})
 }
 
-// Ensure that the last value of a size that is allowed is taken, and that keys are bytes.
+// Ensure that a key of the greatest size is accepted, and that keys are bytes.
 func TestPut_Bounds(t *testing.T) {
 	each(t, func(h *harness) {
 		long := string(bytes.Repeat([]byte{0xff}, lockd.MaxKeySize))

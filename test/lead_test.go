@@ -83,7 +83,7 @@ func (c *candidate) waits() {
 // ends ends the term: its function returns err.
 func (t *term) ends(err error) { t.finish(func() error { return err }) }
 
-// finish ends the term by what fn does, and returns when all that follows at once has happened.
+// finish ends the term by what fn does, and returns when everything that follows has happened.
 func (t *term) finish(fn func() error) {
 	t.end <- fn
 	t.h.settle()
@@ -99,8 +99,8 @@ func (t *term) lost(cause error) {
 	}
 }
 
-// Ensure that the function is told of the loss, that Lead waits for it, and then stands again with
-// the next session.
+// Ensure that the function is notified of the loss, that Lead waits for it, and then stands again
+// with the next session.
 func TestLead_StandsAgain(t *testing.T) {
 	each(t, func(h *harness) {
 		c := h.stands(&lockd.SessionOptions{TTL: 10 * time.Second, LockDelay: 20 * time.Second})
@@ -172,7 +172,7 @@ func TestLead_EndsWithItsContext(t *testing.T) {
 	})
 }
 
-// Ensure that a function that returns its context's error does not have it said twice.
+// Ensure that Lead says the context's error once when its function returns that error.
 func TestLead_ReturnsTheContextsErrorOnce(t *testing.T) {
 	each(t, func(h *harness) {
 		c := h.stands(nil)
@@ -185,7 +185,7 @@ func TestLead_ReturnsTheContextsErrorOnce(t *testing.T) {
 	})
 }
 
-// Ensure that Lead returns what its function has to say beside the context's error.
+// Ensure that Lead returns the errors that its function joins with the context's error.
 func TestLead_ReturnsWhatIsJoinedWithTheContextsError(t *testing.T) {
 	each(t, func(h *harness) {
 		c := h.stands(nil)
@@ -244,8 +244,8 @@ func TestLead_NotCalledAfterItsTerm(t *testing.T) {
 	})
 }
 
-// Ensure that one who waits to be elected gives up with its context, and a context that has ended
-// before makes nothing at all.
+// Ensure that a call that waits to be elected gives up with its context, and that a call whose
+// context has ended before makes nothing at all.
 func TestLead_G11_GivingUp(t *testing.T) {
 	each(t, func(h *harness) {
 		h.lock(h.session(nil), "k")
@@ -269,8 +269,8 @@ func TestLead_G11_GivingUp(t *testing.T) {
 	})
 }
 
-// Ensure that what the function returns of its own accord comes back as it is, after Lead has
-// resigned.
+// Ensure that an error that the function returns of its own accord comes back as it is, after Lead
+// has resigned.
 func TestLead_FunctionReturns(t *testing.T) {
 	each(t, func(h *harness) {
 		for _, own := range []error{nil, errOfFn} {
@@ -285,8 +285,8 @@ func TestLead_FunctionReturns(t *testing.T) {
 	})
 }
 
-// Ensure that a panic costs the term and no more: others may lead, and it stands again after a
-// rest, which grows.
+// Ensure that a panic ends only the term: others may lead, and Lead stands again after a rest,
+// which grows.
 func TestLead_SurvivesAPanic(t *testing.T) {
 	each(t, func(h *harness) {
 		c, other := h.stands(nil), h.stands(nil)
@@ -321,8 +321,8 @@ func TestLead_SurvivesAPanic(t *testing.T) {
 	})
 }
 
-// Ensure that what the caller does to the value after the call does not change what later terms
-// write.
+// Ensure that later terms write the value as it was at the call, whatever the caller does to it
+// afterwards.
 func TestLead_ValueIsItsOwn(t *testing.T) {
 	each(t, func(h *harness) {
 		value := []byte("v")
@@ -345,7 +345,7 @@ func TestLead_ValueIsItsOwn(t *testing.T) {
 	})
 }
 
-// Ensure that a panic while ctx ends is told, and one whose value is no error too.
+// Ensure that a panic while ctx ends is returned, also a panic with a value that is no error.
 func TestLead_PanicAtTheEnd(t *testing.T) {
 	each(t, func(h *harness) {
 		c := h.stands(nil)
@@ -374,7 +374,7 @@ func TestLead_Goexit(t *testing.T) {
 	})
 }
 
-// Ensure that the end of the keeper, and of the database, is that of Lead.
+// Ensure that the end of the keeper, or of the database, ends Lead.
 func TestLead_G12_Close(t *testing.T) {
 	each(t, func(h *harness) {
 		c, waits := h.stands(nil), h.stands(nil)
@@ -398,7 +398,7 @@ func TestLead_G12_Close(t *testing.T) {
 	})
 }
 
-// Ensure that one who rests after a panic, or waits to try again, is woken by the keeper's end.
+// Ensure that a Lead that rests after a panic, or waits to try again, is woken by the keeper's end.
 func TestLead_G12_CloseDuringARest(t *testing.T) {
 	each(t, func(h *harness) {
 		c := h.stands(nil)
@@ -491,8 +491,8 @@ func TestLead_S30_Check(t *testing.T) {
 	})
 }
 
-// Ensure that of many who lead, with sessions that end and locks that are taken away, no two have a
-// context that lives, and that each write under a sequencer has a larger fence than the last.
+// Ensure that of many leaders, with sessions that end and locks that are taken away, no two have a
+// live context, and that each write under a sequencer has a larger fence than the last.
 func TestLead_G1G8_OneAtATime(t *testing.T) {
 	each(t, func(h *harness) {
 		ctx, cancel := context.WithCancel(h.t.Context())

@@ -44,7 +44,7 @@ func TestRemoveAfter_TheKeyGoes(t *testing.T) {
 	})
 }
 
-// Ensure that a chain of waiters leaves no key: each has it made anew, in the transaction of the
+// Ensure that a chain of waiters leaves no key: each grant makes it anew, in the transaction of the
 // Unlock before.
 func TestRemoveAfter_Chain(t *testing.T) {
 	each(t, func(h *harness) {
@@ -71,8 +71,8 @@ func TestRemoveAfter_Chain(t *testing.T) {
 	})
 }
 
-// Ensure that only the clean Unlock of the lock that made the key removes it, and only if nobody
-// has written to it since.
+// Ensure that only the clean Unlock of the lock that made the key removes it, and only if the key
+// has not been written since.
 func TestRemoveAfter_TheKeyStays(t *testing.T) {
 	for name, tt := range map[string]struct {
 		before func(h *harness)
@@ -128,7 +128,7 @@ func TestRemoveAfter_TheKeyStays(t *testing.T) {
 	}
 }
 
-// Ensure that somebody else's no-op does not keep the key, and that a waiter who keeps it does.
+// Ensure that another caller's no-op does not keep the key, and a waiter without RemoveAfter does.
 func TestRemoveAfter_NoOpAndKeeper(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
@@ -145,7 +145,7 @@ func TestRemoveAfter_NoOpAndKeeper(t *testing.T) {
 }
 
 // Ensure that an Unlock which is called while the loss of its lock is not durable yet does not
-// release the lock that follows, of the same session.
+// release the next lock, of the same session.
 func TestLock_Unlock_WhileItsLossIsCommitted(t *testing.T) {
 	onFile(t, func(h *harness) {
 		var holding atomic.Bool
@@ -186,7 +186,7 @@ func TestLock_Unlock_WhileItsLossIsCommitted(t *testing.T) {
 	})
 }
 
-// Ensure that a lock can be taken away by its fence, with the lock-delay, and no other one.
+// Ensure that ForceUnlock takes away the lock of that fence, with the lock-delay, and no other.
 func TestForceUnlock(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(&lockd.SessionOptions{LockDelay: 5 * time.Second})
@@ -240,8 +240,8 @@ func TestForceUnlock(t *testing.T) {
 	})
 }
 
-// Ensure that a lock without a handle can be taken away too, and that without a lock-delay the
-// next has it in the same transaction.
+// Ensure that a lock without a handle can be taken away too, and that without a lock-delay the next
+// waiter has it in the same transaction.
 func TestForceUnlock_NoHandleNoDelay(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(&lockd.SessionOptions{LockDelay: lockd.NoLockDelay})
@@ -259,7 +259,7 @@ func TestForceUnlock_NoHandleNoDelay(t *testing.T) {
 	})
 }
 
-// Ensure that a lock that is taken away for no reason given is told so in a whole sentence.
+// Ensure that the cause of a lock that is taken away without a reason is a whole sentence.
 func TestForceUnlock_NoReason(t *testing.T) {
 	each(t, func(h *harness) {
 		l := h.lock(h.session(nil), "k")
@@ -271,8 +271,8 @@ func TestForceUnlock_NoReason(t *testing.T) {
 	})
 }
 
-// Ensure that a lock that was taken over does not remove the key: somebody else created it, and may
-// have written to it in the same transaction.
+// Ensure that a lock that was taken over does not remove the key: another caller created it, and
+// may have written to it in the same transaction.
 func TestRemoveAfter_KeepsWhatWasTakenOver(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)

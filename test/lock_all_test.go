@@ -16,7 +16,7 @@ func (h *harness) waitAll(ctx context.Context, s *lockd.Session, keys ...string)
 	return h.lockCall(func() ([]*lockd.Lock, error) { return s.LockAll(ctx, keys, nil) })
 }
 
-// promised fails the test unless the key is free and nobody can have it by any door.
+// promised fails the test unless the key is free and the queue keeps the session from it.
 func (h *harness) promised(s *lockd.Session, key string) {
 	h.t.Helper()
 	if e, _ := h.Get(key); !e.Session.IsZero() {
@@ -56,8 +56,8 @@ func TestLockAll_AtOnce(t *testing.T) {
 	})
 }
 
-// Ensure that a call which waits for one key holds none of the others, and that nobody overtakes
-// it: who comes later waits, by whatever door.
+// Ensure that a call which waits for one key holds none of the others, and that no later call
+// overtakes it, by whatever method.
 func TestLockAll_AllOrNothing(t *testing.T) {
 	each(t, func(h *harness) {
 		s, others := h.session(nil), h.session(nil)
@@ -99,8 +99,8 @@ func TestLockAll_AllOrNothing(t *testing.T) {
 	})
 }
 
-// Ensure that it gets its locks only when it is the oldest waiter of each, and keeps its place in
-// every queue until then.
+// Ensure that LockAll gets its locks only when it is the oldest waiter of each, and keeps its place
+// in every queue until then.
 func TestLockAll_OldestOfEach(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
@@ -121,8 +121,8 @@ func TestLockAll_OldestOfEach(t *testing.T) {
 	})
 }
 
-// Ensure that it does not overtake one that waits for several keys too, and that came before to a
-// key which is free.
+// Ensure that LockAll does not overtake another call for several keys that came before to a key
+// which is free.
 func TestLockAll_BehindAnother(t *testing.T) {
 	each(t, func(h *harness) {
 		s, holder := h.session(nil), h.session(nil)
@@ -140,7 +140,7 @@ func TestLockAll_BehindAnother(t *testing.T) {
 	})
 }
 
-// Ensure that those who lock the same keys in another order never wait for each other in a circle.
+// Ensure that calls that lock the same keys in another order never wait for each other in a circle.
 func TestLockAll_NoCircle(t *testing.T) {
 	each(t, func(h *harness) {
 		gate := h.lock(h.session(nil), "b")
@@ -163,7 +163,7 @@ func TestLockAll_NoCircle(t *testing.T) {
 	})
 }
 
-// Ensure that a call which gives up, or whose session ends, lets those behind it go on.
+// Ensure that a call which gives up, or whose session ends, lets the calls behind it go on.
 func TestLockAll_GivesUp(t *testing.T) {
 	each(t, func(h *harness) {
 		holder, s, next := h.session(nil), h.session(nil), h.session(nil)
@@ -192,7 +192,7 @@ func TestLockAll_GivesUp(t *testing.T) {
 	})
 }
 
-// Ensure that it waits for the longest delay, and is granted all at the very instant of its end.
+// Ensure that LockAll waits for the longest delay, and is granted all at the instant of its end.
 func TestLockAll_WaitsForDelays(t *testing.T) {
 	each(t, func(h *harness) {
 		for i, key := range []string{"a", "b"} {
@@ -212,7 +212,7 @@ func TestLockAll_WaitsForDelays(t *testing.T) {
 	})
 }
 
-// Ensure that a key that is deleted while it waits is made again only with the others.
+// Ensure that a key that is deleted while LockAll waits is made again only with the grant of all.
 func TestLockAll_KeyDeleted(t *testing.T) {
 	each(t, func(h *harness) {
 		s, others := h.session(nil), h.session(nil)
@@ -233,8 +233,8 @@ func TestLockAll_KeyDeleted(t *testing.T) {
 	})
 }
 
-// Ensure that of the locks that its session has it takes over those without a handle, and waits
-// for those with one.
+// Ensure that LockAll takes over the locks of its session that have no handle, and waits for those
+// that have one.
 func TestLockAll_LocksOfItsOwn(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
@@ -274,8 +274,8 @@ func TestLockAll_ManyKeys(t *testing.T) {
 	})
 }
 
-// Ensure that a session's own call does not overtake another one of it by taking over a lock that
-// it has without a handle.
+// Ensure that no call of a session overtakes another call of that session by taking over a lock
+// that the session has without a handle.
 func TestG9_TakingOverOvertakesNobody(t *testing.T) {
 	each(t, func(h *harness) {
 		s, other := h.session(nil), h.session(nil)
@@ -301,7 +301,7 @@ func TestG9_TakingOverOvertakesNobody(t *testing.T) {
 }
 
 // Ensure that a call which waits for a lock that its session has without a handle, and for another
-// one that is busy, is not held up by those who wait for the first: they wait for its session.
+// lock that is busy, is not held up by the waiters for the first lock: they wait for its session.
 func TestLockAll_G9_TakingOverWaitsForNobodyElse(t *testing.T) {
 	each(t, func(h *harness) {
 		s, other := h.session(nil), h.session(nil)

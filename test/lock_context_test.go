@@ -11,7 +11,7 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// foreign is a context of the user's own type, which has something done whenever it is asked.
+// foreign is a context of the user's own type, which calls asked whenever it is asked.
 type foreign struct {
 	context.Context
 	asked func()
@@ -37,7 +37,7 @@ func (c foreign) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// teller is one that tells of its end itself.
+// teller is a foreign context with a method AfterFunc.
 type teller struct{ foreign }
 
 func (c teller) Value(any) any { return nil }
@@ -155,7 +155,7 @@ func asking(t *testing.T, db *lockd.DB) (ctx context.Context, cancel context.Can
 	}}}, cancel
 }
 
-// Ensure that a context is asked under no mutex, whatever call it is given to, and whether that
+// Ensure that a context is asked under no mutex, whatever call it is given to, and whether the call
 // returns at once, waits and is answered, or gives up.
 func TestContext_IsAskedUnderNoMutex(t *testing.T) {
 	fn := func(context.Context, lockd.Sequencer) error { return nil }
@@ -248,8 +248,8 @@ func askedByCall(
 	}
 }
 
-// Ensure that a context is asked under no mutex by Wait, also when it ends, and by those who wait
-// for nothing but an event.
+// Ensure that a context is asked under no mutex by Wait, also when the context ends, and by calls
+// that wait only for an event.
 func TestWatch_ContextIsAskedUnderNoMutex(t *testing.T) {
 	watched := probe(nil, store.Hooks{})
 	db, err := lockd.New(&lockd.Options{Clock: watched})

@@ -12,7 +12,7 @@ import (
 )
 
 // givesUp has the call begin to wait, lets the clock move by a second, ends the call's context, and
-// returns what the call said.
+// returns the call's error.
 func (h *harness) givesUp(wait func(ctx context.Context) error) error {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), time.Minute)
@@ -41,7 +41,7 @@ func (h *harness) obstacle(err, ended error) *lockd.LockedError {
 	return locked
 }
 
-// Ensure that a call whose context ends says what TryLock would be refused with, and its own place.
+// Ensure that the error at a context's end has TryLock's refusal, and the call's own place.
 func TestLock_ContextEnds_SaysWhoHolds(t *testing.T) {
 	fn := func(context.Context, lockd.Sequencer) error { return nil }
 	each(t, func(h *harness) {
@@ -83,7 +83,7 @@ func TestLock_ContextEnds_SaysWhoHolds(t *testing.T) {
 	})
 }
 
-// Ensure that it says how many stood before it, and not how many came later.
+// Ensure that the error has the number of calls in front, and does not count later ones.
 func TestLock_ContextEnds_SaysItsPlace(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
@@ -108,8 +108,8 @@ func TestLock_ContextEnds_SaysItsPlace(t *testing.T) {
 	})
 }
 
-// Ensure that it counts no more than a thousand who stood before it: a crowd that gives up together
-// would have everybody else wait.
+// Ensure that the error counts no more than a thousand calls in front: else a crowd that gives up
+// together would hold up all other calls.
 func TestLock_ContextEnds_CountsAThousand(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
@@ -131,7 +131,7 @@ func TestLock_ContextEnds_CountsAThousand(t *testing.T) {
 	})
 }
 
-// Ensure that it says which lock-delay it waits for, and who the lock is promised to.
+// Ensure that the error has the lock-delay in the way, or that the lock is promised to another.
 func TestLock_ContextEnds_SaysDelayAndQueue(t *testing.T) {
 	each(t, func(h *harness) {
 		lost := h.session(&lockd.SessionOptions{LockDelay: 10 * time.Second})
@@ -157,8 +157,8 @@ func TestLock_ContextEnds_SaysDelayAndQueue(t *testing.T) {
 	})
 }
 
-// Ensure that what its session has, and would take over, is not in the way of a call that waits for
-// another lock too.
+// Ensure that a lock that the session has, and would take over, is not in the way of a call that
+// waits for another lock too.
 func TestLockAll_ContextEnds_OwnIsNotInTheWay(t *testing.T) {
 	each(t, func(h *harness) {
 		s, other := h.session(nil), h.session(nil)
@@ -174,7 +174,7 @@ func TestLockAll_ContextEnds_OwnIsNotInTheWay(t *testing.T) {
 	})
 }
 
-// Ensure that Acquire says what TryAcquire would be refused with, and its own place.
+// Ensure that the error of Acquire has what TryAcquire is refused with, and the call's place.
 func TestAcquire_ContextEnds_SaysWhoHolds(t *testing.T) {
 	each(t, func(h *harness) {
 		acquire := func(s *lockd.Session) func(ctx context.Context) error {
@@ -220,8 +220,8 @@ func (h *harness) slotRefusal(s *lockd.Session, prefix string, limit int) *lockd
 	return locked
 }
 
-// Ensure that a call which gives up tells of nothing that is not durable: while a commit is under
-// way it says what was before.
+// Ensure that the error of a call which gives up has nothing that is not durable: while a commit is
+// under way it has the state before.
 func TestLock_G3_ContextEnds_TellsOnlyWhatIsDurable(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()

@@ -150,7 +150,7 @@ func TestDelete_K37_TakesTheLock(t *testing.T) {
 	})
 }
 
-// Ensure that a delete hands the key, made anew, to the first who waits, in the same transaction.
+// Ensure that a delete hands the key, made anew, to the first waiter, in the same transaction.
 func TestDelete_K37_HandsOn(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
@@ -211,7 +211,7 @@ func TestLock_K38_DelayOfAName(t *testing.T) {
 	})
 }
 
-// Ensure that a lock which is given up sets no delay, by whatever door.
+// Ensure that a lock which is given up sets no delay, by whatever method.
 func TestUnlock_K39_SetsNoDelay(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(&lockd.SessionOptions{LockDelay: lockd.MaxLockDelay})
@@ -227,7 +227,7 @@ func TestUnlock_K39_SetsNoDelay(t *testing.T) {
 	})
 }
 
-// Ensure that Unlock releases, returns nil each time, and says so wherever it is asked.
+// Ensure that Unlock releases the lock, returns nil each time, and ends the handle.
 func TestLock_Unlock(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
@@ -326,8 +326,8 @@ func TestLock_Unlock_AfterALoss(t *testing.T) {
 	}
 }
 
-// Ensure that a lock without a handle is taken over as it is, without a write, and that then it
-// has one like any other (X33).
+// Ensure that a lock without a handle is taken over as it is, without a write, and has a handle
+// like any other then (X33).
 func TestLock_TakesOverATxnsLock(t *testing.T) {
 	for name, take := range map[string]func(s *lockd.Session) (*lockd.Lock, error){
 		"Lock": func(s *lockd.Session) (*lockd.Lock, error) {
@@ -361,7 +361,7 @@ func TestLock_TakesOverATxnsLock(t *testing.T) {
 				if got := h.refusal(s, "k"); got.Holder != s.ID() {
 					h.t.Errorf("a second handle: got %v", got)
 				}
-				// The operation of a transaction goes on, and leaves the handle alone.
+				// A transaction may still lock the key, and leaves the handle alone.
 				h.nothingMoves("K16", func() {
 					h.must(h.Update(func(tx *lockd.Txn) error {
 						return second(tx.Lock("k", s.ID(), nil))
@@ -450,8 +450,8 @@ func TestLock_IsHandedOn(t *testing.T) {
 	})
 }
 
-// Ensure that a context that has ended takes no lock, free or not, and that one that ends while
-// the call waits leaves nothing.
+// Ensure that a context that has ended takes no lock, free or not, and that a context that ends
+// while the call waits leaves nothing.
 func TestLock_ContextEnds(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
@@ -479,7 +479,7 @@ func TestLock_ContextEnds(t *testing.T) {
 	})
 }
 
-// Ensure that a session that has ended gets no lock, and one that ends stops its waiting calls.
+// Ensure that a session that has ended gets no lock, and that its end stops its waiting calls.
 func TestLock_SessionEnds(t *testing.T) {
 	each(t, func(h *harness) {
 		s, holder := h.session(nil), h.session(nil)

@@ -19,7 +19,7 @@ func with(ctx context.Context, s *lockd.Session, fn func(ctx context.Context) er
 	})
 }
 
-// Ensure that the function runs under the lock, with what proves it, and that nothing is left.
+// Ensure that the function runs under the lock, with its sequencer, and that nothing is left.
 func TestWithLock_HoldsTheLock(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
@@ -43,7 +43,7 @@ func TestWithLock_HoldsTheLock(t *testing.T) {
 	})
 }
 
-// Ensure that those with one session exclude each other, in the order in which they came.
+// Ensure that calls with one session exclude each other, in the order in which they came.
 func TestWithLock_G9_InOrder(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
@@ -129,8 +129,8 @@ func TestWithLock_G11_NotTaken(t *testing.T) {
 	})
 }
 
-// Ensure that the lock is released when the function panics, or ends its goroutine, and that this
-// goes on.
+// Ensure that the lock is released when the function panics, or ends its goroutine, and that the
+// panic or the end goes on.
 func TestWithLock_PanicUnlocks(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
@@ -152,7 +152,7 @@ func TestWithLock_PanicUnlocks(t *testing.T) {
 	})
 }
 
-// Ensure that an Unlock that cannot be made durable is told, with the function's error.
+// Ensure that an Unlock that cannot be made durable is returned, with the function's error.
 func TestWithLock_UnlockFails(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()

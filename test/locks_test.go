@@ -49,8 +49,8 @@ func (h *harness) mustShow(want ...string) {
 	}
 }
 
-// Ensure that Locks shows who holds what since when, who waits for it in which order and how long,
-// and until when it is delayed, in the order of the keys; and nothing of a lock that is free.
+// Ensure that Locks shows, in the order of the keys, the holder and since when, the waiters in
+// order and how long they wait, and the end of a delay; and that it shows no free lock.
 func TestLocks_ShowsHolderQueueAndDelay(t *testing.T) {
 	each(t, func(h *harness) {
 		h.mustShow()
@@ -97,8 +97,8 @@ func TestLocks_ShowsHolderQueueAndDelay(t *testing.T) {
 	})
 }
 
-// Ensure that Locks shows of a semaphore who has a slot, whose lost one still counts, who waits for
-// one, and the limit; and takes nothing else for one.
+// Ensure that Locks shows the holders of a semaphore's slots, the lost slots that still count, the
+// waiters and the limit; and that it takes no other key for a semaphore.
 func TestLocks_ShowsSemaphores(t *testing.T) {
 	each(t, func(h *harness) {
 		a, b, c, d := h.named("a"), h.named("b"), h.named("c"), h.named("d")
@@ -128,7 +128,7 @@ func TestLocks_ShowsSemaphores(t *testing.T) {
 		h.slot(b, 2)
 		must(`sem/a "a" limit 2`, `sem/b "b" limit 2`)
 		waiting := h.awaitSlot(h.t.Context(), c, 2)
-		h.lock(d, "sem/"+d.ID().String()) // as another client's does that waits for a slot
+		h.lock(d, "sem/"+d.ID().String()) // as another client does that waits for a slot
 		h.put("other/.lock", "no semaphore", 0)
 		h.lock(d, "other/.lock")
 		h.must(h.EndSession(b.ID()))
@@ -167,8 +167,8 @@ func TestLocks_SinceBeforeTheFileWasOpened(t *testing.T) {
 	})
 }
 
-// Ensure that Locks shows the state before a commit until that is durable: the holder, those who
-// are to leave the queue in their places, and no delay; and also if it fails.
+// Ensure that Locks shows the state before a commit until the commit is durable: the holder, the
+// waiters that are to leave the queue in their places, and no delay; and also if the commit fails.
 func TestG3_LocksShowWhatIsDurable(t *testing.T) {
 	for _, outcome := range []error{nil, errDisk} {
 		t.Run(fmt.Sprint(outcome), func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestG3_LocksShowWhatIsDurable(t *testing.T) {
 	}
 }
 
-// Ensure that one who is about to be served and has given up meanwhile is no longer shown.
+// Ensure that a waiter that is about to be served and has given up meanwhile is no longer shown.
 func TestLocks_ShowsNobodyWhoHasGivenUp(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
@@ -262,7 +262,7 @@ func TestLocks_LoopMayWrite(t *testing.T) {
 	})
 }
 
-// Ensure that after Close Locks shows the last state: what lives on in the file, and no waits.
+// Ensure that after Close Locks shows the last state: locks that live on in the file, and no waits.
 func TestLocks_AfterClose(t *testing.T) {
 	onFile(t, func(h *harness) {
 		s := h.session(&lockd.SessionOptions{Name: "a", Lifetime: lockd.Independent})
@@ -278,7 +278,7 @@ func TestLocks_AfterClose(t *testing.T) {
 	})
 }
 
-// Ensure that all that shows something may be called while others write.
+// Ensure that every method that shows something may be called while others write.
 func TestSeeing_Concurrently(t *testing.T) {
 	db, err := lockd.New(nil)
 	if err != nil {
@@ -336,8 +336,8 @@ func TestSeeing_Concurrently(t *testing.T) {
 	}
 }
 
-// Ensure that a lock is shown until its release is durable, also if nobody waits for it and nothing
-// else is known of it.
+// Ensure that a lock is shown until its release is durable, also if there is no waiter and no other
+// state of it.
 func TestG3_LocksShowALockUntilItsReleaseIsDurable(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
@@ -350,9 +350,9 @@ func TestG3_LocksShowALockUntilItsReleaseIsDurable(t *testing.T) {
 	})
 }
 
-// Ensure that MostAwaited has the locks with the most waiters, of as many that whose first has
-// waited longest, and then the key; that it leaves out what nobody waits for; and that a waiter
-// whose grant is not durable waits on.
+// Ensure that MostAwaited yields the locks with the most waiters first, then the lock whose first
+// waiter has waited longest, and then by the key; that it leaves out locks without waiters; and
+// that a waiter whose grant is not durable waits on.
 func TestMostAwaited_Order(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()

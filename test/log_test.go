@@ -17,7 +17,7 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// logged is a handler that keeps what it is given, in words.
+// logged is a handler that keeps the records that it is given, in words.
 type logged struct {
 	level slog.Leveler
 	hold  chan struct{} // if it is not nil, every record waits for one receive from it
@@ -79,8 +79,8 @@ func (h *harness) mustLog(l *logged, sessions map[string]*lockd.Session, want ..
 	}
 }
 
-// Ensure that the log tells each transition of a lock, and each beginning and end of a session,
-// with the level, the attributes and the time that Options.Logger says.
+// Ensure that the log has each transition of a lock, and each beginning and end of a session, with
+// the level, the attributes and the time that the doc comment of Options.Logger says.
 func TestLogger_TellsWhatHappens(t *testing.T) {
 	each(t, func(h *harness) {
 		l := &logged{}
@@ -128,7 +128,7 @@ func TestLogger_TellsWhatHappens(t *testing.T) {
 	})
 }
 
-// Ensure that what the log tells of a share says that it is one.
+// Ensure that records about a share say that it is shared.
 func TestLogger_TellsTheModeOfAShare(t *testing.T) {
 	each(t, func(h *harness) {
 		l := &logged{}
@@ -183,8 +183,8 @@ func TestLogger_TellsOfAPanicOfALeader(t *testing.T) {
 	})
 }
 
-// Ensure that what the level of the handler leaves out is not logged, and that the level may be
-// changed meanwhile.
+// Ensure that records below the handler's level are not logged, and that the level may be changed
+// meanwhile.
 func TestLogger_AsksForTheLevel(t *testing.T) {
 	each(t, func(h *harness) {
 		level := new(slog.LevelVar)
@@ -202,9 +202,9 @@ func TestLogger_AsksForTheLevel(t *testing.T) {
 	})
 }
 
-// Ensure that a handler that does not return holds up nobody but Close, that what has no room is
-// dropped, counted and told of, that room is left for what is above Debug, and that Close logs all
-// that waits.
+// Ensure that a handler that does not return holds up no call except Close, that records without
+// room are dropped, counted and reported, that room is left for records above Debug, and that Close
+// logs all records that wait.
 func TestLogger_SlowHandlerHoldsUpNobody(t *testing.T) {
 	each(t, func(h *harness) {
 		l := &logged{hold: make(chan struct{})}
@@ -328,7 +328,7 @@ func TestLogger_G12_TellsOfAStepDuringClose(t *testing.T) {
 	})
 }
 
-// Ensure that what an Open ends is logged, and what Close ends.
+// Ensure that the ends that an Open or a Close causes are logged.
 func TestLogger_TellsOfOpenAndClose(t *testing.T) {
 	onFile(t, func(h *harness) {
 		s := h.named("a")
@@ -363,8 +363,8 @@ func (h *harness) logByDefault(handler *logged) {
 	h.reopen()
 }
 
-// Ensure that a database without a logger of its own tells the default one: what went wrong can be
-// seen by who has not asked for it, such as the panic that Keeper.Lead survives in term after term.
+// Ensure that a database without a logger of its own logs to the default one: what went wrong is
+// seen without an option, such as the panic that Keeper.Lead survives in term after term.
 func TestLogger_NilIsTheDefault(t *testing.T) {
 	each(t, func(h *harness) {
 		l := &logged{level: slog.LevelInfo}
@@ -402,7 +402,7 @@ func TestLogger_NilIsTheDefault(t *testing.T) {
 	})
 }
 
-// Ensure that the default logger is told of what is below Info if it wants that.
+// Ensure that the default logger gets records below Info if its level takes them.
 func TestLogger_DefaultThatTakesDebug(t *testing.T) {
 	inBubble(t, "", func(h *harness) {
 		l := &logged{}
@@ -419,7 +419,7 @@ func TestLogger_DefaultThatTakesDebug(t *testing.T) {
 	})
 }
 
-// Ensure that a database with a logger of its own, be it one that discards, tells nobody else.
+// Ensure that a database with a logger of its own, also one that discards, logs to no other.
 func TestLogger_OfItsOwn(t *testing.T) {
 	inBubble(t, "", func(h *harness) {
 		def, own := &logged{}, &logged{}

@@ -41,7 +41,7 @@ var maxHoldCalls = map[string]func(h *harness, s *lockd.Session) ([]*lockd.Lock,
 	},
 }
 
-// afterAWait is the call, when it has waited for the key k for a minute.
+// afterAWait returns the result of the call, which waits for the key k for a minute.
 func (h *harness) afterAWait(call func() ([]*lockd.Lock, error)) ([]*lockd.Lock, error) {
 	first := h.lock(h.session(nil), "k")
 	waiting := h.lockCall(call)
@@ -87,7 +87,7 @@ func TestMaxHold_R11_LosesTheLock(t *testing.T) {
 	}
 }
 
-// Ensure that the function of WithLock is told by its context, and its caller by the error.
+// Ensure that a loss ends the context of WithLock's function, and is WithLock's error.
 func TestMaxHold_R11_WithLock(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
@@ -141,7 +141,7 @@ func TestMaxHold_R11_EndsWithTheHold(t *testing.T) {
 }
 
 // Ensure that a downgrade prolongs nothing, that only the share is lost, and that its delay keeps
-// out who wants the lock alone.
+// out exclusive requests.
 func TestMaxHold_R11R5_Downgraded(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(&lockd.SessionOptions{LockDelay: 10 * time.Second})
@@ -163,8 +163,8 @@ func TestMaxHold_R11R5_Downgraded(t *testing.T) {
 	})
 }
 
-// Ensure that a loss whose commit fails has not happened, is tried again, and is told when it is
-// durable.
+// Ensure that a loss whose commit fails has not happened, is tried again, and is notified when it
+// is durable.
 func TestMaxHold_R11_FailedLossIsTriedAgain(t *testing.T) {
 	onFile(t, func(h *harness) {
 		fail := failing(h)
@@ -199,7 +199,7 @@ func TestMaxHold_R11G11_FailedGrant(t *testing.T) {
 }
 
 // Ensure that a MaxHold is not in the file: a lock that outlives its handle has none until it is
-// taken over, and then that of the call.
+// taken over, and then the MaxHold of that call.
 func TestMaxHold_R11_IsTheHandles(t *testing.T) {
 	onFile(t, func(h *harness) {
 		s := h.session(&lockd.SessionOptions{Lifetime: lockd.Independent})
@@ -221,7 +221,7 @@ func TestMaxHold_R11_IsTheHandles(t *testing.T) {
 	})
 }
 
-// Ensure that the loss is told like any other: by one event, in the history, the counts, the log.
+// Ensure that the loss is reported like others: by one event, in the history, the counts, the log.
 func TestMaxHold_R11_IsToldEverywhere(t *testing.T) {
 	each(t, func(h *harness) {
 		log := &logged{level: slog.LevelWarn}

@@ -28,7 +28,7 @@ var modelChecks = [...]catalog.Check{
 	{Node: otherNode, ID: "web-up", ServiceID: theService},
 }
 
-// modelCatalog is what there is of it. What has no index is not there.
+// modelCatalog is the content of the catalog. A row without an index is not there.
 type modelCatalog struct {
 	node    catalog.Node
 	service catalog.Service
@@ -37,7 +37,7 @@ type modelCatalog struct {
 
 type modelCheck struct {
 	catalog.Check
-	deadline time.Time // when it becomes critical; zero: by itself never
+	deadline time.Time // when it becomes critical; zero: never by itself
 }
 
 func (c *modelCheck) there() bool { return c.CreateIndex > 0 }
@@ -110,7 +110,7 @@ func (tx *modelTx) putService(service catalog.Service) error {
 	return nil
 }
 
-// stamp gives a row that is written its indexes.
+// stamp gives a written row its indexes.
 func (tx *modelTx) stamp(create, modify *uint64) {
 	if *create == 0 {
 		*create = tx.index
@@ -138,7 +138,7 @@ func (tx *modelTx) putCheck(check catalog.Check) error {
 	return nil
 }
 
-// setCheck is what a write of a check does, whoever writes: N3 and N8.
+// setCheck is the effect of a write of a check, by whatever operation: N3 and N8.
 func (tx *modelTx) setCheck(place *modelCheck, check catalog.Check) {
 	if check.Status == catalog.Critical {
 		tx.endBound(place, catalog.ErrCheckCritical)
@@ -245,7 +245,7 @@ func (m *model) countUndone(before modelState) {
 	}
 }
 
-// neverCounted returns what never happened, of what has to.
+// neverCounted returns the things that have to happen and never did.
 func neverCounted(counts map[string]int, onFile bool) (never []string) {
 	all := []string{
 		"put", "put again", "lapsed", "lapsed with sessions", "lapsed beside others", "deleted",
@@ -300,7 +300,7 @@ func nodeEvent(index uint64, kind catalog.ChangeKind, node, id string) lockd.Eve
 	}
 }
 
-// compareCatalog compares all that the catalog has, but for the process's own node.
+// compareCatalog compares the whole catalog, except for the process's own node.
 func (w *twin) compareCatalog(s *lockd.Snapshot) error {
 	want := &w.m.catalog
 	if node, _ := s.Catalog().Node(otherNode); !sameNode(node, want.node) {
@@ -366,7 +366,7 @@ func (w *twin) binding(o op) (node string, checks []string) {
 	})
 }
 
-// check is a check as somebody might put it.
+// check is a check as a user might put it.
 func (o op) check() catalog.Check {
 	check := modelChecks[o.b%len(modelChecks)]
 	check.Status = []catalog.Status{
@@ -437,7 +437,7 @@ func (w *twin) catalogPart(
 	return o.register()
 }
 
-// renameNode has another node take the place of the other one (N5), and deletes that.
+// renameNode has a new node take the place of the other node (N5), and deletes the new one.
 func renameNode(tx *lockd.Txn) (any, error) {
 	node := catalog.Node{Name: "another", ID: otherID}
 	if err := tx.Catalog().PutNode(node); err != nil {

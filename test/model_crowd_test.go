@@ -13,7 +13,7 @@ import (
 // what it did, and ride in the next batch. Then the commits succeed, or the first fails, and with
 // it all, or the second.
 
-// follower is one of the others.
+// follower is one of the later operations.
 type follower struct {
 	tx       *twinTx   // if it is a transaction
 	call     *twinCall // if it begins to wait, or gives up waiting
@@ -163,13 +163,13 @@ func (w *twin) follow(o op) *follower {
 		}
 		<-f.deciding
 	}
-	w.inside.Controls.Waiters("") // waits until who is deciding is through
+	w.inside.Controls.Waiters("") // waits until the present decision is made
 	f.failed = w.m.decide(rule)
 	if w.m.open.wrote {
 		f.rides = 1
 	}
 	if f.gaveUp {
-		f.call.model.told = true // nobody can cancel it again
+		f.call.model.told = true // no later operation can cancel it again
 	}
 	return f
 }
@@ -185,8 +185,8 @@ func (w *twin) startUpdate(f *follower) {
 	<-f.deciding
 }
 
-// context returns one that notes when it is asked for Done for the second time: the first is before
-// it is decided whether the call has to wait, and the second when that is decided.
+// context returns a context that notes when it is asked for Done for the second time: the first is
+// before it is decided whether the call has to wait, and the second when that is decided.
 func (f *follower) context(call *twinCall) context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	call.cancel = cancel

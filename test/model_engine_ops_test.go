@@ -55,7 +55,7 @@ func (c *core) drawOf(kinds []string) op {
 	}
 }
 
-// do does the operation to both, and tells what they return differently.
+// do does the operation to both, and returns how their results differ.
 func (c *core) do(o op) error {
 	switch o.kind {
 	case "lock", "lockAll", "acquire":
@@ -117,7 +117,7 @@ func (c *core) same(got any, err error, want any, failed error) error {
 	return nil
 }
 
-// sameRefusal compares errors. Why a session has ended is what its handle adds.
+// sameRefusal compares errors, without the cause of a session's end, which its handle adds.
 func sameRefusal(got, want error) error {
 	if errors.Is(want, lockd.ErrNoSession) {
 		want = lockd.ErrNoSession
@@ -322,7 +322,7 @@ func (c *core) sessionPart(
 	panic("no such operation: " + o.kind)
 }
 
-// probe asks for every lock in both modes on behalf of no session: see that of a twin.
+// probe asks for every lock in both modes on behalf of no session: see twin.probe.
 func (c *core) probe() (func(tx *engine.Txn) (any, error), func(tx *modelTx) (any, error)) {
 	toShare := &lockd.LockOptions{Mode: lockd.Shared}
 	var got []error
@@ -498,7 +498,7 @@ func (c *core) newSession(o op) error {
 	return nil
 }
 
-// renew renews a session, which in time is no write.
+// renew renews a session, which is no write if it is in time.
 func (c *core) renew(o op) error {
 	s, ok := c.session(o)
 	if !ok {

@@ -126,7 +126,7 @@ func shortest(
 // coreRun is how many operations a run has.
 const coreRun = 150
 
-// core is an engine and its model, and all that was got from both.
+// core is an engine and its model, and everything that was got from both.
 type core struct {
 	random *rand.Rand
 	path   string // of the file, if there is one
@@ -137,7 +137,7 @@ type core struct {
 	named  uint64
 
 	failures int      // how many of the next commits fail
-	drops    []uint64 // as those of a twin
+	drops    []uint64 // as a twin's drops
 	events   []lockd.Event
 	seen     int
 	referee  referee
@@ -169,12 +169,12 @@ type coreOwner struct {
 type coreHold struct {
 	hold     engine.Hold
 	now      *engine.Hold // what took its place by a downgrade
-	pending  bool         // a downgrade is decided, and was not told when this was set
+	pending  bool         // a downgrade is decided, and was not published when this was set
 	cause    error
 	released bool
 }
 
-// current is what the handle has, as it was told.
+// current is the hold of the handle, as it was published.
 func (h *coreHold) current() *engine.Hold { return cmp.Or(h.now, &h.hold) }
 
 // coreCall is a call that waits.
@@ -224,8 +224,8 @@ func (c *core) open() error {
 	})
 }
 
-// reopen leaves the file as a crash does, and opens it again. Handles that there were are of the
-// past; the sessions of the process end, and the others have new ones.
+// reopen leaves the file as a crash does, and opens it again. The old handles are of no use then;
+// the sessions of the process end, and the others have new ones.
 func (c *core) reopen() error {
 	if err := errors.Join(c.engine.Check(), c.rows.Close()); err != nil {
 		return err

@@ -5,7 +5,7 @@ import "github.com/lockd/lockd"
 // Who may hold a lock, as plain code: R1, R3 and R5, and nothing else. The model asks it, and what
 // a database shows is compared with it.
 
-// lockModes is what counts of one lock: who has it, and who wants it.
+// lockModes has the modes in which one lock is held, delayed and waited for.
 type lockModes struct {
 	holders []lockd.LockMode
 	delayed []lockd.LockMode // of a holder that was lost, while its lock-delay lasts
@@ -27,8 +27,8 @@ func (l lockModes) single() bool {
 	return true
 }
 
-// takeable reports whether a request in the mode may have the lock, but for the queue. R5 is R1
-// once more: during the delay a holder that was lost keeps out what it kept out before.
+// takeable reports whether a request in the mode may have the lock, apart from the queue. R5 is R1
+// once more: during the delay a lost holder excludes the same modes as before.
 func (l lockModes) takeable(mode lockd.LockMode) bool {
 	for _, list := range [][]lockd.LockMode{l.holders, l.delayed} {
 		for _, other := range list {

@@ -11,7 +11,7 @@ import (
 	"github.com/lockd/lockd/catalog"
 )
 
-// twinKeeper is a keeper and what the model knows of it. The zero value is none.
+// twinKeeper is a keeper and what the model knows of it. The zero value is no keeper.
 type twinKeeper struct {
 	real    *lockd.Keeper
 	opts    *lockd.SessionOptions
@@ -36,8 +36,8 @@ func infoOf(opts *lockd.SessionOptions) lockd.SessionInfo {
 	return info
 }
 
-// doKeep asks the keeper for its session, and makes the keeper first if there is none. Who would
-// have to wait gives up.
+// doKeep asks the keeper for its session, and makes the keeper first if there is none. A call that
+// would have to wait gives up.
 func (w *twin) doKeep(o op) error {
 	k := &w.keeper
 	if k.real == nil {

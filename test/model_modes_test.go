@@ -11,8 +11,8 @@ import (
 
 // The rules of the model for locks that are shared. model_holders_test.go says who may hold one.
 
-// modelShare is one grant of a lock that is shared. It is never changed: another one takes its
-// place, because what was before is kept for when a commit fails.
+// modelShare is one grant of a shared lock. It is replaced, never changed, because the state before
+// is kept for when a commit fails.
 type modelShare struct {
 	grant   lockd.Sequencer
 	handles []modelHandle
@@ -38,7 +38,7 @@ func modeOf(opts *lockd.LockOptions) lockd.LockMode {
 	return opts.Mode
 }
 
-// modes is what there is of the key's lock.
+// modes returns the modes of the key's lock.
 func (m *model) modes(key string) (l lockModes) {
 	if !m.keys[key].Session.IsZero() {
 		l.holders = append(l.holders, lockd.Exclusive)
@@ -52,7 +52,7 @@ func (m *model) modes(key string) (l lockModes) {
 	return l
 }
 
-// holders are those of the key's lock, in the order of their grants.
+// holders returns the holders of the key's lock, in the order of their grants.
 func (m *model) holders(key string) (list []lockd.Holder) {
 	add := func(grant lockd.Sequencer) {
 		list = append(list, lockd.Holder{
@@ -68,7 +68,7 @@ func (m *model) holders(key string) (list []lockd.Holder) {
 	return list
 }
 
-// setShares puts the shares of a lock in the place of those that it had.
+// setShares replaces the shares of a lock.
 func (m *model) setShares(key string, shares []modelShare) {
 	if len(shares) == 0 {
 		delete(m.shares, key)
@@ -125,7 +125,7 @@ func (m *model) proves(q lockd.Sequencer) bool {
 	})
 }
 
-// without are the shares of the lock but for the one.
+// without returns the shares of the lock without the given one.
 func (m *model) without(share modelShare) []modelShare {
 	return slices.DeleteFunc(slices.Clone(m.shares[share.grant.Key]), func(o modelShare) bool {
 		return o.grant == share.grant
@@ -163,7 +163,7 @@ func (tx *modelTx) grantShare(key string, s *modelSession, opts *lockd.LockOptio
 	return tx.addShare(key, s)
 }
 
-// addShare adds a share; those of one session in one transaction are one.
+// addShare adds a share; the shares of one session in one transaction are one.
 func (tx *modelTx) addShare(key string, s *modelSession) modelShare {
 	share := modelShare{grant: lockd.Sequencer{
 		Key: key, Session: s.info.ID, LockIndex: tx.m.keys[key].LockIndex, Fence: tx.index,
@@ -182,7 +182,7 @@ func (tx *modelTx) addShare(key string, s *modelSession) modelShare {
 	return share
 }
 
-// holdShare makes a handle of a share, of a new one or one that the session has without.
+// holdShare makes a handle of a share: of a new one, or one that the session has without a handle.
 func (tx *modelTx) holdShare(
 	key string, s *modelSession, opts *lockd.LockOptions,
 ) *modelLock {
@@ -243,7 +243,7 @@ func (tx *modelTx) endGrant(grant lockd.Sequencer, cause error) {
 	}
 }
 
-// endShares ends all shares of the lock, or those of a session.
+// endShares ends all shares of the lock, or only those of a session.
 func (tx *modelTx) endShares(key string, id lockd.SessionID, cause error) (n int) {
 	for _, share := range tx.m.shares[key] {
 		if id.IsZero() || share.grant.Session == id {
@@ -311,7 +311,7 @@ func (tx *modelTx) downgrade(l *modelLock) error {
 	return nil
 }
 
-// shareEvents are the grants of shares that the transaction made, and those that it ended.
+// shareEvents returns the events of the shares that the transaction granted or ended.
 func (tx *modelTx) shareEvents() (events []lockd.Event) {
 	has := func(shares []modelShare, share modelShare) bool {
 		return slices.ContainsFunc(shares, func(o modelShare) bool {

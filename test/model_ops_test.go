@@ -46,7 +46,7 @@ var (
 	}
 	fileKinds = append([]string{"fail", "crowd"}, append(anyKinds, "fail", "crowd", "clock",
 		"reopen", "crowd", "crash", "clock", "crowd")...)
-	// What is decided while a commit is held, and whose commit it is.
+	// The operations that are decided while a commit is held, and those whose commit it is.
 	crowdKinds = []string{
 		"lock", "transaction", "cancel", "lockAll", "cancel", "acquire", "acquire",
 	}
@@ -163,7 +163,7 @@ func (o op) prefix() string {
 	return key[:1+o.c%len(key)]
 }
 
-// index is one for a compare: of the entry, of none, or of an earlier one.
+// index is one for a compare: that of the entry, of no entry, or of an earlier one.
 func (w *twin) index(o op) uint64 {
 	e := w.m.keys[o.key()]
 	return []uint64{e.ModifyIndex, e.ModifyIndex, 0, e.CreateIndex}[o.c%4]
@@ -214,7 +214,7 @@ func (w *twin) proof(o op) lockd.Sequencer {
 	return proof
 }
 
-// do does the operation to both, and tells what they return differently.
+// do does the operation to both, and returns how their results differ.
 func (w *twin) do(o op) error {
 	switch o.kind {
 	case "lock", "lockAll", "acquire":
@@ -257,8 +257,8 @@ func (w *twin) do(o op) error {
 // deed is what an operation is on both sides.
 type deed struct {
 	call func() (any, error)
-	rule func(tx *modelTx) (any, error) // nil: it is no write, nor a try of one
-	then func() error                   // what a call returns whose write succeeded; nil: nil
+	rule func(tx *modelTx) (any, error) // nil: it neither writes nor tries to
+	then func() error                   // the result of a call whose write succeeded; nil: nil
 }
 
 // doCall does an operation that is one call, which does not wait for others.
@@ -467,7 +467,7 @@ func (w *twin) sessionDeed(o op) deed {
 	panic("no such operation: " + o.kind)
 }
 
-// renewDeed is a renewal, which in time is no write, and else finds out that it is too late.
+// renewDeed is a renewal, which is no write if it is in time, and else finds out that it is late.
 func (w *twin) renewDeed(s twinSession) deed {
 	if s.model.kept {
 		return deed{} // when its keeper renewed it last is no rule

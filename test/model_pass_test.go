@@ -6,10 +6,10 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// The model's rules for those who pass a waiter that stands first at a free lock and waits for
-// another one.
+// The model's rules for calls that pass a waiter that stands first at a free lock and waits for
+// another lock.
 
-// passes reports whether a request of the session's is served ahead of those who wait for the key.
+// passes reports whether a request of the session is served ahead of the waiters for the key.
 func (m *model) passes(s *modelSession, key string) bool {
 	first := m.first(key)
 	d, delayed := m.delays[key]
@@ -32,8 +32,8 @@ type modelKeepers struct {
 	seen     []*modelWaiter
 }
 
-// addAt adds those that keep the waiter from the key: its holders, those that stand in front, and
-// those that keep these.
+// addAt adds the sessions that keep the waiter from the key: its holders, the waiters in front, and
+// the sessions that keep these.
 func (k *modelKeepers) addAt(w *modelWaiter, key string) {
 	for _, s := range k.m.holdersAgainst(w, key) {
 		if slices.Contains(k.sessions, s) {

@@ -10,7 +10,7 @@ import (
 
 // What holds whatever the model says: properties of what a database tells, in the same runs.
 
-// referee follows the events of a database, over all that open its file. The zero value has seen
+// referee follows the events of a database, over every Open of its file. The zero value has seen
 // nothing.
 type referee struct {
 	locks      map[string]*refereed
@@ -25,7 +25,7 @@ type refereed struct {
 	writers []uint64 // the fences of all exclusive grants
 }
 
-// clone returns the referee as it is now.
+// clone returns a copy of the referee.
 func (r *referee) clone() referee {
 	c := referee{locks: make(map[string]*refereed), downgrades: slices.Clone(r.downgrades)}
 	for key, l := range r.locks {
@@ -134,9 +134,9 @@ func (l *refereed) modes() (m lockModes) {
 	return m
 }
 
-// overtakes fails if a grant that is shared, and was not there before, has come ahead of a call
-// that waits for the lock alone and began earlier; unless one in front of that waits for other
-// locks too, which some pass.
+// overtakes fails if a shared grant that was not there before has come ahead of an earlier call
+// that waits for the lock exclusively; unless a call in front of that one waits for other locks
+// too, which some calls pass.
 func overtakes(l *modelLock, earlier []*modelWaiter) error {
 	if l.grant.Mode != lockd.Shared || l.took {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// The rules of the model for those who wait.
+// The rules of the model for waiters.
 
 // acquire takes all locks at once, or queues.
 func (tx *modelTx) acquire(w *modelWaiter) (queued bool, err error) {
@@ -42,7 +42,7 @@ func (tx *modelTx) acquire(w *modelWaiter) (queued bool, err error) {
 	return true, nil
 }
 
-// withdraw takes a waiter out that gives up, with what it was granted and not told.
+// withdraw takes out a waiter that gives up, with the locks that it was granted and not told of.
 func (tx *modelTx) withdraw(w *modelWaiter) {
 	if slices.Contains(tx.m.queue, w) {
 		tx.m.leave(w)
@@ -61,7 +61,7 @@ func (m *model) gone(w *modelWaiter) {
 	w.told, w.locks, w.err = true, nil, context.Canceled
 }
 
-// serve grants those who wait for the key what they wait for, until one has to wait on.
+// serve grants the waiters for the key their locks, until a waiter has to wait on.
 func (tx *modelTx) serve(key string) {
 	for tx.serveOne(append([]*modelWaiter{tx.m.turn(key)}, tx.m.takesOver(key)...)) {
 	}
@@ -70,7 +70,7 @@ func (tx *modelTx) serve(key string) {
 	}
 }
 
-// serveOne serves the first of the waiters that can be, and reports whether there was one.
+// serveOne serves the first of the waiters that can be served, and reports whether there was one.
 func (tx *modelTx) serveOne(waiters []*modelWaiter) bool {
 	for _, w := range waiters {
 		locks := tx.serveWaiter(w)

@@ -13,9 +13,9 @@ import (
 	"github.com/lockd/lockd/catalog"
 )
 
-// This is the model: the rules once more, in maps and slices, without a thought for speed. What
-// is undone, because a transaction or a commit failed, is a copy put back. model_time_test.go has
-// the time, and what commits do to it; model_test.go compares it with a database.
+// This is the model: the rules once more, in maps and slices, without a thought for speed. A
+// transaction or a commit that fails is undone by putting a copy back. model_time_test.go has the
+// time, and what commits do to it; model_test.go compares it with a database.
 
 // modelState is what a failed transaction or commit takes back.
 type modelState struct {
@@ -27,7 +27,7 @@ type modelState struct {
 	delays  map[string]modelDelay // gone only when a write or the timer saw it over
 	lost    map[string]bool       // which of the delays stand for a slot
 	live    []*modelSession       // the oldest first
-	queue   []*modelWaiter        // all who wait, for whatever, in the order in which they began
+	queue   []*modelWaiter        // all waiters, for whatever, in the order in which they began
 	catalog modelCatalog
 }
 
@@ -55,7 +55,7 @@ type modelLock struct {
 	slot     bool  // it is that of a contender key
 	cause    error // why it ended, once that was told
 	released bool
-	givenUp  bool // nobody has it
+	givenUp  bool // no caller has it
 	had      bool // its session had the lock before, without a handle
 	took     bool // it took over a share
 
@@ -91,10 +91,10 @@ type modelTx struct {
 	before    modelState
 	locked    map[string]uint64 // the last lock index of what was locked and deleted
 	freed     []string          // keys whose queue is to be looked at
-	promises  bool              // somebody may pass the first waiter of a free lock now
+	promises  bool              // a call may pass the first waiter of a free lock now
 	passing   bool              // and such a call is looked for
-	serving   *modelWaiter      // that is being granted what it waits for
-	causes    map[string]oneOf  // why the grant that was there before it ended
+	serving   *modelWaiter      // the waiter that is being served
+	causes    map[string]oneOf  // why the grant before it ended
 	ends      map[*modelSession]error
 	shareEnds map[lockd.Sequencer]error
 	began     *modelSession
@@ -117,7 +117,7 @@ func (m *model) transact(fn func(tx *modelTx) error) error {
 		told = len(tx.effects)
 		tx.lookAtSemaphores()
 		tx.serveFreed()
-		if told == len(tx.effects) && tx.promises { // else those come first whose turn it is
+		if told == len(tx.effects) && tx.promises { // else the calls whose turn it is come first
 			tx.promises = tx.servePasser()
 		}
 	}
@@ -133,7 +133,7 @@ func (m *model) transact(fn func(tx *modelTx) error) error {
 	return nil
 }
 
-// serveFreed looks at the queues of what was freed.
+// serveFreed looks at the queues of the keys that were freed.
 func (tx *modelTx) serveFreed() {
 	for len(tx.freed) > 0 {
 		key := tx.freed[0]
@@ -527,8 +527,8 @@ func (tx *modelTx) outstay(l *modelLock) {
 	tx.count("held too long, " + mode.String())
 }
 
-// delay is S32 and R5: the loss of one holder that shares the lock never cuts short what is left
-// after that of another.
+// delay is S32 and R5: the loss of one sharing holder never cuts short the delay after the loss of
+// another.
 func (tx *modelTx) delay(key string, length time.Duration, mode lockd.LockMode) {
 	until := tx.m.now.Add(length)
 	if length <= 0 || mode == lockd.Shared && tx.m.now.Before(tx.m.delays[key].until) &&

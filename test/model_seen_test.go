@@ -81,7 +81,7 @@ func (w *twin) compareMostAwaited(locks []lockd.LockInfo) error {
 }
 
 // compareDeadlines compares what Sessions and Deadline show with the model, which does not say when
-// a session is renewed that is kept alive.
+// a session that is kept alive is renewed.
 func (w *twin) compareDeadlines() error {
 	live := slices.Collect(w.db.Sessions())
 	if len(live) != len(w.m.live) {
@@ -101,7 +101,7 @@ func (w *twin) compareDeadlines() error {
 	return nil
 }
 
-// seen is what Locks should show of the key; of those who wait, their sessions and keys.
+// seen is what Locks should show of the key; of the waiters, their sessions and keys.
 func (m *model) seen(key string) lockd.LockInfo {
 	info := lockd.LockInfo{Key: key}
 	if holders := m.holders(key); len(holders) > 0 {

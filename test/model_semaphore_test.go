@@ -15,14 +15,14 @@ import (
 
 // The rules of the model for semaphores, and the operations on them.
 
-// modelSemaphore is what the key of a semaphore says. A limit of 0: there is none yet.
+// modelSemaphore is the content of a semaphore's key. A limit of 0: there is none yet.
 type modelSemaphore struct {
 	key     string
 	limit   int
 	holders []string
 }
 
-// semaphoreOf is the key of the semaphore that a contender key is of, if it is of one.
+// semaphoreOf is the key of the semaphore that a contender key belongs to, if it belongs to one.
 func semaphoreOf(key string) string { return path.Dir(key) + "/.lock" }
 
 func contenderOf(semaphore string, s *modelSession) string {
@@ -72,13 +72,13 @@ func (m *model) holds(sem modelSemaphore, id string) bool {
 	return slices.Contains(sem.holders, id) && m.keys[key].Session.String() == id
 }
 
-// losesSlot reports whether the key, whose lock was just lost, is that of a holder.
+// losesSlot reports whether the key, whose lock was just lost, is a holder's contender key.
 func (m *model) losesSlot(key string) bool {
 	sem, err := m.semaphore(semaphoreOf(key))
 	return err == nil && slices.Contains(sem.holders, path.Base(key))
 }
 
-// findLost is for what a restart forgets: each delay of a contender key stands for a slot.
+// findLost restores what a restart forgets: each delay of a contender key stands for a slot.
 func (m *model) findLost() {
 	clear(m.lost)
 	for key := range m.delays {
@@ -87,7 +87,7 @@ func (m *model) findLost() {
 	}
 }
 
-// writeSemaphore leaves out those who hold nothing, and deletes what is left of their keys.
+// writeSemaphore leaves out the holders that hold nothing, and deletes their free contender keys.
 func (tx *modelTx) writeSemaphore(sem modelSemaphore) {
 	text := []string{}
 	for _, id := range slices.Compact(sem.holders) {
@@ -116,7 +116,7 @@ func (tx *modelTx) tryAcquire(s *modelSession, key string, limit int) (*modelLoc
 	return lock, err
 }
 
-// nameHolder adds who holds a slot for longest to what is said where all are taken.
+// nameHolder adds the holder that has had its slot for longest to a refusal that all are taken.
 func (m *model) nameHolder(refusal *lockd.LockedError, s *modelSession) {
 	sem, _ := m.semaphore(refusal.Key)
 	if refusal.Obstacle != lockd.ObstacleSlots {
@@ -138,7 +138,7 @@ func (m *model) nameHolder(refusal *lockd.LockedError, s *modelSession) {
 	refusal.Fence, refusal.Since, refusal.Held = held.Fence, held.Since, held.Held
 }
 
-// acquireSlot is a slot, what keeps it from the session and passes, or an error.
+// acquireSlot returns a slot, or the obstacle to it, which passes, or an error.
 func (tx *modelTx) acquireSlot(
 	s *modelSession, key string, limit int,
 ) (*modelLock, *lockd.LockedError, error) {
@@ -159,7 +159,7 @@ func (tx *modelTx) acquireSlot(
 	return tx.holdSlot(s, sem), nil, nil
 }
 
-// obstacle is what keeps the session from a slot, but for the queue.
+// obstacle returns what keeps the session from a slot, apart from the queue.
 func (m *model) obstacle(s *modelSession, sem modelSemaphore) (*lockd.LockedError, error) {
 	own := contenderOf(sem.key, s)
 	if err := m.delayed(own, lockd.Exclusive); err != nil {
@@ -218,7 +218,7 @@ func (tx *modelTx) holdSlot(s *modelSession, sem modelSemaphore) *modelLock {
 	return lock
 }
 
-// serveSlot is the slot of who waits first, if there is one.
+// serveSlot returns the slot of the first waiter, if there is a slot for it.
 func (tx *modelTx) serveSlot(w *modelWaiter) []*modelLock {
 	sem, err := tx.m.semaphore(w.keys[0])
 	if err == nil {
@@ -247,7 +247,7 @@ func (tx *modelTx) leaveSlot(contender lockd.Entry) {
 	}
 }
 
-// lookAtSemaphores is what follows from a write to a key of a semaphore, whoever wrote it.
+// lookAtSemaphores does what follows from a write to a key of a semaphore, by whatever operation.
 func (tx *modelTx) lookAtSemaphores() {
 	if !tx.wrote {
 		return
@@ -286,7 +286,7 @@ func (tx *modelTx) serveContenders(key string) {
 
 // What the numbers of an operation mean.
 
-// semaphore is one that is a semaphore only, or one whose key other operations write to.
+// semaphore is one that is a semaphore only, or one to whose key other operations write.
 func (o op) semaphore() string { return []string{"sem", "sem", "b"}[o.b%3] }
 
 func (o op) limit() int {
@@ -353,7 +353,7 @@ func (w *twin) semaphoreDeed(o op) deed {
 
 func (o op) foreignFlags() uint64 { return []uint64{officialFlags, 0}[o.d%2] }
 
-// rewritten is what somebody else writes to the key of a semaphore: who holds it, with one more or
+// rewritten is what another client writes to the key of a semaphore: its holders, with one more or
 // one less, in one form or the other, or something else.
 func (w *twin) rewritten(o op, key string) []byte {
 	sem, err := w.m.semaphore(key)

@@ -91,7 +91,7 @@ func setFlag(t *testing.T, name, value string) {
 	}
 }
 
-// twin is a database and its model, and all that was got from both.
+// twin is a database and its model, and everything that was got from both.
 type twin struct {
 	t      *rapid.T
 	db     *lockd.DB
@@ -290,7 +290,7 @@ func (w *twin) run(done *atomic.Int64) {
 	w.fail(w.askConsul())
 }
 
-// fail is the one place where a difference ends the test, so that rapid knows it again. IDs of
+// fail is the one place where a difference ends the test, so that rapid recognizes it. IDs of
 // sessions are random, and so are told by their names.
 func (w *twin) fail(err error) {
 	if err == nil {
@@ -421,7 +421,7 @@ func sameEnd(
 	return nil
 }
 
-// compareCalls looks at those who wait, and takes up what they got.
+// compareCalls compares the calls that wait, and keeps what they got.
 func (w *twin) compareCalls() error {
 	for n, call := range w.calls {
 		returned := call.returned()
@@ -453,7 +453,7 @@ func (w *twin) compareCalls() error {
 	return nil
 }
 
-// waiting are the first n of the calls, as the model has them.
+// waiting returns the first n of the calls, as the model has them.
 func (w *twin) waiting(n int) (list []*modelWaiter) {
 	for _, call := range w.calls[:n] {
 		list = append(list, call.model)
@@ -475,9 +475,9 @@ func (w *twin) take(got twinHandle, want *modelLock) error {
 	return sameEnd(got, want.cause, lockd.ErrNotHeld)
 }
 
-// probe asks for every lock on behalf of nobody: the delay is looked at before the session (K35).
-// It is not done at every step, because each try to write may put right what another left wrong,
-// such as a timer that was not set.
+// probe asks for every lock on behalf of no session: the delay is looked at before the session
+// (K35). It is not done at every step, because each try to write may put right what another left
+// wrong, such as a timer that was not set.
 func (w *twin) probe() error {
 	var got, want []error
 	var holders, held [][]lockd.Holder

@@ -86,7 +86,7 @@ func (m *model) begin() {
 	m.open = modelBatch{before: m.undo()}
 }
 
-// undo is what a commit that fails puts back. None fails that is not told to.
+// undo is the state that a commit that fails puts back. A commit fails only when told to.
 func (m *model) undo() modelState {
 	if m.failures == 0 && m.flying == nil {
 		return modelState{}
@@ -94,8 +94,8 @@ func (m *model) undo() modelState {
 	return m.clone()
 }
 
-// settleOpen is for what was decided and has no rows: it hangs on nothing but the commit that is
-// held, if there is one.
+// settleOpen settles what was decided and has no rows: it depends only on the commit that is held,
+// if there is one.
 func (m *model) settleOpen() {
 	if m.flying != nil {
 		m.flying.effects = append(m.flying.effects, m.open.effects...)
@@ -114,8 +114,8 @@ func (m *model) decide(fn func(tx *modelTx) error) error {
 	return m.transact(fn)
 }
 
-// rouse is what the database does by itself after a commit failed, unless that was a try of the
-// same, for then there is a backoff.
+// rouse is what the database does by itself after a commit failed, unless that commit was such a
+// try itself: then there is a backoff.
 func (m *model) rouse() {
 	if !m.roused {
 		return
@@ -193,7 +193,7 @@ func (m *model) place(d due) int {
 	return len(*m.ended)
 }
 
-// name is what the database calls it.
+// name is the database's name of it.
 func (d due) name() string {
 	switch {
 	case d.session != nil:
@@ -216,7 +216,7 @@ func (m *model) takeEnded(d due) {
 	*m.ended = slices.Delete(*m.ended, at, at+1)
 }
 
-// pending is what has a deadline: checks first, for a session may end at the index of a lapse.
+// pending returns what has a deadline: checks first, for a session may end at the index of a lapse.
 func (m *model) pending() []due {
 	all := make([]due, 0, len(m.live)+len(m.delays)+len(m.catalog.checks))
 	for i := range m.catalog.checks {
@@ -282,7 +282,7 @@ func (m *model) endDue() {
 			for _, w := range m.queue {
 				tx.freed = append(tx.freed, w.keys...)
 			}
-			slices.Sort(tx.freed) // in this order: who is served may pass others
+			slices.Sort(tx.freed) // in this order: a served session may pass others
 			tx.freed = slices.Compact(tx.freed)
 			return nil
 		})
@@ -350,7 +350,7 @@ func (m *model) close() error {
 	return err
 }
 
-// held are the handles that have a lock, in the order of the keys.
+// held returns the handles that have a lock, in the order of the keys.
 func (m *model) held() (list []*modelLock) {
 	for _, key := range sortedKeys(m.keys) {
 		if l := m.handles[key]; l != nil {
@@ -365,7 +365,7 @@ func (m *model) held() (list []*modelLock) {
 	return list
 }
 
-// givenUp are those whose calls have returned without them.
+// givenUp returns the locks whose calls have returned without them.
 func (m *model) givenUp() []*modelLock {
 	return slices.DeleteFunc(m.held(), func(l *modelLock) bool { return !l.givenUp })
 }

@@ -116,7 +116,7 @@ func (w *twin) doCancel(o op) error {
 	}
 	call.cancel()
 	synctest.Wait()
-	// Whatever becomes of the commit, it has left.
+	// Whatever becomes of the commit, the call has left.
 	_ = w.m.write(func(tx *modelTx) error {
 		tx.withdraw(call.model)
 		return nil
@@ -225,7 +225,7 @@ type twinTx struct {
 	reals      []func(tx *lockd.Txn) (any, error)
 	rules      []func(tx *modelTx) (any, error)
 	got, want  []outcome
-	index      uint64 // that the real one was told
+	index      uint64 // the index that the real one was told
 	modelIndex uint64
 }
 
@@ -492,7 +492,7 @@ func copyFile(to, from string) error {
 	return errors.Join(err, target.Close())
 }
 
-// openAgain opens the file on both sides. Handles that there were are of the past.
+// openAgain opens the file on both sides. The old handles are of no use then.
 func (w *twin) openAgain() error {
 	w.stop()
 	synctest.Wait()

@@ -15,7 +15,7 @@ import (
 
 var shared = &lockd.LockOptions{Mode: lockd.Shared}
 
-// share takes a share of a lock that can be had.
+// share takes a share of a lock that is available.
 func (h *harness) share(s *lockd.Session, key string) *lockd.Lock {
 	h.t.Helper()
 	l, err := s.TryLock(key, shared)
@@ -144,7 +144,7 @@ func TestModes_R3G9_OneQueue(t *testing.T) {
 	})
 }
 
-// Ensure that LockAll has all its keys in one mode, together with others.
+// Ensure that LockAll takes all its keys in one mode, together with others.
 func TestModes_R3_LockAll(t *testing.T) {
 	each(t, func(h *harness) {
 		a, b := h.session(nil), h.session(nil)
@@ -227,8 +227,8 @@ func TestModes_R4_Downgrade(t *testing.T) {
 	})
 }
 
-// Ensure that each handle hears of the loss of its own share, before the next holder is told, and
-// that a lost reader keeps out writers only.
+// Ensure that each handle is notified of the loss of its own share, before the next holder is
+// notified, and that a lost reader keeps out writers only.
 func TestModes_R5G10_LossOfAReader(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(&lockd.SessionOptions{LockDelay: 10 * time.Second})
@@ -328,7 +328,7 @@ func TestModes_R6K41_Proof(t *testing.T) {
 	})
 }
 
-// Ensure that the text of a sequencer has its mode, and that one without is refused.
+// Ensure that the text of a sequencer has its mode, and that a text without a mode is refused.
 func TestModes_R6_Text(t *testing.T) {
 	q := lockd.Sequencer{
 		Key: "a:b", Session: lockd.SessionID{1}, LockIndex: 2, Fence: 3, Mode: lockd.Shared,
@@ -491,7 +491,7 @@ func TestModes_R9_WrittenByAnotherShare(t *testing.T) {
 	})
 }
 
-// Ensure that after an Open the key stays: the file does not have that a holder asked for it.
+// Ensure that after an Open the key stays: the file does not record the request to remove it.
 func TestModes_R9_AfterOpen(t *testing.T) {
 	onFile(t, func(h *harness) {
 		opts := &lockd.LockOptions{Mode: lockd.Shared, Key: lockd.RemoveAfter}
@@ -509,8 +509,8 @@ func TestModes_R9_AfterOpen(t *testing.T) {
 	})
 }
 
-// Ensure that what watches a key is told of each grant and each end of a share, and that a Wait for
-// the key, which is as it was, goes on.
+// Ensure that a watch of a key gets each grant and each end of a share, and that a Wait for the
+// key, whose row is as it was, goes on.
 func TestModes_R2_Watched(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(&lockd.SessionOptions{Name: "reader"})
@@ -594,7 +594,7 @@ func TestModes_R7_Transaction(t *testing.T) {
 	})
 }
 
-// Ensure that a loop over a transaction's holders that is carried out of it panics.
+// Ensure that a loop over a transaction's holders panics after the transaction.
 func TestTxn_HoldersPanicAfterTheTransaction(t *testing.T) {
 	each(t, func(h *harness) {
 		h.lock(h.session(nil), "k")

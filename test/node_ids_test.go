@@ -12,8 +12,8 @@ import (
 	"github.com/lockd/lockd/catalog"
 )
 
-// Ensure that a node which got the ID of another one in a transaction that was taken back does not
-// have it, and the other one does: that is removed when a third one takes the ID.
+// Ensure that a node which got the ID of another node in a transaction that was taken back does not
+// have it, and that the other node still does, and is removed when a third node takes the ID.
 func TestCatalog_N5_RenamingTakenBack(t *testing.T) {
 	each(t, func(h *harness) {
 		put := func(tx *lockd.Txn, names ...string) (err error) {
@@ -42,8 +42,8 @@ func TestCatalog_N5_RenamingTakenBack(t *testing.T) {
 	})
 }
 
-// Ensure that to write and restore a backup of very many nodes that have IDs takes time by their
-// number, not by its square.
+// Ensure that writing and restoring a backup of very many nodes with IDs takes time in proportion
+// to their number, not to its square.
 func TestRestore_ManyNodeIDs(t *testing.T) {
 	const nodes = 40_000
 	path := filepath.Join(t.TempDir(), "lockd.db")

@@ -83,7 +83,7 @@ func (h *harness) named(name string) *lockd.Session {
 	return h.session(&lockd.SessionOptions{Name: name, LockDelay: 10 * time.Second})
 }
 
-// Ensure that each leader, each value and each vacancy is told, once, with what belongs to it.
+// Ensure that each leader, each value and each vacancy is yielded once, with its fields.
 func TestObserve_Story(t *testing.T) {
 	each(t, func(h *harness) {
 		a, b := h.named("a"), h.named("b")
@@ -148,7 +148,7 @@ func TestObserve_SharesDoNotLead(t *testing.T) {
 	})
 }
 
-// Ensure that a leader who hands over leaves no vacancy.
+// Ensure that a leader that hands over leaves no vacancy.
 func TestObserve_HandedOver(t *testing.T) {
 	each(t, func(h *harness) {
 		leader := h.campaign(h.named("a"), "k", "1")
@@ -169,7 +169,7 @@ func TestObserve_HandedOver(t *testing.T) {
 	})
 }
 
-// Ensure that one who is elected when a lock-delay is over is told of.
+// Ensure that a leader that is elected when a lock-delay is over is yielded.
 func TestObserve_G7_AfterADelay(t *testing.T) {
 	each(t, func(h *harness) {
 		h.campaign(h.named("a"), "k", "1")
@@ -218,8 +218,8 @@ func TestObserve_PresentFirst(t *testing.T) {
 	})
 }
 
-// Ensure that after a restart a lock-delay is told of by the wall clock, but none that is longer
-// than it was.
+// Ensure that after a restart a lock-delay is yielded by the wall clock, but never as longer than
+// it was.
 func TestObserve_G7_AfterARestart(t *testing.T) {
 	onFile(t, func(h *harness) {
 		h.campaign(h.named("a"), "k", "1")
@@ -234,8 +234,8 @@ func TestObserve_G7_AfterARestart(t *testing.T) {
 	})
 }
 
-// Ensure that who looks late gets every change all the same, with the names of sessions that have
-// ended, as long as the history reaches back.
+// Ensure that an observer that looks late gets every change nevertheless, with the names of
+// sessions that have ended, as long as the history reaches back.
 func TestObserve_LateButComplete(t *testing.T) {
 	each(t, func(h *harness) {
 		next, stop := iter.Pull2(h.Observe(h.t.Context(), "k"))
@@ -271,7 +271,7 @@ func TestObserve_LateButComplete(t *testing.T) {
 	})
 }
 
-// Ensure that one session's name is told, whoever else is granted something in its transaction.
+// Ensure that the session that got the election's own lock is named, whatever else is granted.
 func TestObserve_SeveralInOneTransaction(t *testing.T) {
 	each(t, func(h *harness) {
 		a, b := h.named("a"), h.named("b")
@@ -286,8 +286,8 @@ func TestObserve_SeveralInOneTransaction(t *testing.T) {
 	})
 }
 
-// Ensure that one who falls behind the history goes on from the present state, and never sees what
-// is older than what it has seen.
+// Ensure that an observer that falls behind the history goes on from the present state, and never
+// sees a state older than the one it has seen.
 func TestObserve_G8_BehindTheHistory(t *testing.T) {
 	for _, history := range []int{1, 2, 7} {
 		inBubble(t, "", func(h *harness) {
@@ -334,8 +334,8 @@ func TestObserve_G8_BehindTheHistory(t *testing.T) {
 	}
 }
 
-// Ensure that one who falls behind the history is told of the present vacancy with its delay, also
-// if the key has gone and takes the fence with it, and never with a smaller fence.
+// Ensure that an observer that falls behind the history gets the present vacancy with its delay,
+// also if the key has gone and takes the fence with it, and never with a smaller fence.
 func TestObserve_G7G8_VacancyBehindTheHistory(t *testing.T) {
 	inBubble(t, "", func(h *harness) {
 		h.must(h.Close())
@@ -411,7 +411,7 @@ func TestObserve_G12_Ends(t *testing.T) {
 	})
 }
 
-// Ensure that what a failed commit took back is told to nobody.
+// Ensure that no observer gets a change that a failed commit took back.
 func TestObserve_G3_FailedCommit(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()

@@ -32,7 +32,7 @@ func BenchmarkOpen(b *testing.B) {
 // BenchmarkOpen_Log is BenchmarkOpen of a file whose log is full.
 func BenchmarkOpen_Log(b *testing.B) { benchmarkOpen(b, benchKeys, 400) }
 
-// benchmarkOpen opens a file of so many keys, of which as many commits have written some each.
+// benchmarkOpen opens a file of that many keys. Each of that many commits has written some of them.
 func benchmarkOpen(b *testing.B, keys, commits int) {
 	path := filepath.Join(b.TempDir(), "lockd.db")
 	db, err := lockd.Open(path, nil)

@@ -68,7 +68,7 @@ func TestOptions_NamesEveryFault(t *testing.T) {
 	}
 }
 
-// Ensure that no path is refused like any other argument.
+// Ensure that an empty path is refused like any other bad argument.
 func TestOpen_NoPath(t *testing.T) {
 	if db, err := lockd.Open("", nil); db != nil || !errors.Is(err, lockd.ErrInvalid) {
 		t.Errorf("got %v, %v", db, err)
@@ -110,7 +110,7 @@ func TestOptions_Nil(t *testing.T) {
 	}
 }
 
-// Ensure that the mode is that of the file, but for the umask.
+// Ensure that the file has the mode of the options, less the umask.
 func TestOptions_FileMode(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("windows has no such modes")
@@ -129,8 +129,8 @@ func TestOptions_FileMode(t *testing.T) {
 	})
 }
 
-// Ensure that sessions that name no node are on that of the options, and that a file that is opened
-// under another node keeps the first.
+// Ensure that sessions that name no node are on the node of the options, and that a file that is
+// opened under another node keeps the first.
 func TestOptions_S4_Node(t *testing.T) {
 	each(t, func(h *harness) {
 		h.opts.Node = "Web1"
@@ -155,7 +155,7 @@ func TestOptions_S4_Node(t *testing.T) {
 	})
 }
 
-// Ensure that History is how many events are kept, and 10,000 unless it is given.
+// Ensure that History is the number of events that are kept, 10,000 by default.
 func TestOptions_History(t *testing.T) {
 	for history, kept := range map[int]int{0: 10_000, 1: 1, 25: 25, 20_000: 11_000} {
 		t.Run(fmt.Sprint(history), func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestOptions_History(t *testing.T) {
 	}
 }
 
-// Ensure that the options are read once: what is done to them later has no effect.
+// Ensure that the options are read once: later changes to them have no effect.
 func TestOptions_ReadOnce(t *testing.T) {
 	opts := lockd.Options{Node: "first"}
 	db, err := lockd.New(&opts)

@@ -20,9 +20,9 @@ import (
 )
 
 // Ensure that locks are granted in the order in which their waiters began to wait, whatever else
-// goes on: waiters give up, sessions end, locks are delayed, keys deleted, commits fail, and
-// others try to take the lock by other doors; and that nobody who stays waits for ever. Only a
-// session that was granted a lock may have passed a call for several.
+// goes on: waiters give up, sessions end, locks are delayed, keys deleted, commits fail, and other
+// calls try to take the lock; and that no waiter that stays waits for ever. Only a session that was
+// granted a lock may have passed a call for several.
 func TestG9_OrderUnderEverything(t *testing.T) {
 	setFlag(t, "rapid.checks", "60")
 	setFlag(t, "rapid.steps", "80")
@@ -33,7 +33,7 @@ func TestG9_OrderUnderEverything(t *testing.T) {
 	}
 }
 
-// rivals are those who wait for two locks, in the order in which they began to.
+// rivals are the waiters for two locks, in the order in which they began to wait.
 type rivals struct {
 	t        *rapid.T
 	db       *lockd.DB
@@ -64,7 +64,7 @@ func (p *place) returned() bool {
 	}
 }
 
-// holds reports whether it got its locks, and still has one.
+// holds reports whether the call got its locks, and still has one.
 func (p *place) holds() bool {
 	return p.returned() && slices.ContainsFunc(p.locks, func(l *lockd.Lock) bool {
 		return l.Err() == nil
@@ -109,10 +109,10 @@ func newRivals(t *rapid.T, dir string) *rivals {
 	return w
 }
 
-// lineKeys are the locks; some wait for both.
+// lineKeys are the locks; some calls wait for both.
 var lineKeys = [][]string{{"k"}, {"k", "l"}, {"l"}, {"l", "k"}, {"k"}}
 
-// run makes a random schedule, and then lets everybody have a turn.
+// run makes a random schedule, and then lets every waiter have a turn.
 func (w *rivals) run() {
 	w.t.Repeat(map[string]func(*rapid.T){
 		"":        w.check,
@@ -140,7 +140,7 @@ func pick[T any](t *rapid.T, from []T) T {
 	return from[rapid.IntRange(0, len(from)-1).Draw(t, "which")]
 }
 
-// session picks one, or makes one more.
+// session picks a session, or makes one more.
 func (w *rivals) session(t *rapid.T) *lockd.Session {
 	live := slices.DeleteFunc(slices.Clone(w.sessions), func(s *lockd.Session) bool {
 		return s.Err() != nil
@@ -172,7 +172,7 @@ func (w *rivals) begin(s *lockd.Session, keys []string) {
 	w.places = append(w.places, p)
 }
 
-// choose picks one of those for whom it is true, or nil.
+// choose picks one of the places for which from is true, or returns nil.
 func (w *rivals) choose(t *rapid.T, from func(p *place) bool) *place {
 	var all []*place
 	for _, p := range w.places {
@@ -209,7 +209,7 @@ func (w *rivals) end(t *rapid.T) {
 	_ = w.db.EndSession(s.ID())
 }
 
-// outside tries to take a lock at once. That may succeed only if nobody waits for it.
+// outside tries to take a lock at once. That may succeed only if no call waits for the lock.
 func (w *rivals) outside(t *rapid.T) {
 	s, key := w.session(t), pick(t, lineKeys)[0]
 	synctest.Wait()
@@ -230,7 +230,7 @@ func (w *rivals) outside(t *rapid.T) {
 		w.t.Fatalf("%q was taken, but %d are waiting for it", key, waiting)
 	}
 	if e := w.entry(key); err == nil && e.Session == s.ID() {
-		_ = w.db.Update(func(tx *lockd.Txn) error { // nobody has a handle on it
+		_ = w.db.Update(func(tx *lockd.Txn) error { // it has no handle
 			_, err := tx.Unlock(key, s.ID())
 			return err
 		})
@@ -242,7 +242,7 @@ func (w *rivals) entry(key string) lockd.Entry {
 	return e
 }
 
-// check compares every two who wanted the same lock.
+// check compares every two calls for the same lock.
 func (w *rivals) check(t *rapid.T) {
 	synctest.Wait()
 	for i, first := range w.places {
@@ -266,7 +266,7 @@ func (w *rivals) check(t *rapid.T) {
 	}
 }
 
-// mayPass reports whether p may have passed those who began before: one of them is a call for
+// mayPass reports whether p may have passed the calls that began before: one of them is a call for
 // several locks, and p's session has been granted another.
 func (w *rivals) mayPass(p *place, before []*place) bool {
 	several := slices.ContainsFunc(before, func(q *place) bool {
@@ -277,7 +277,7 @@ func (w *rivals) mayPass(p *place, before []*place) bool {
 	})
 }
 
-// checkMoving finds those who wait although they are the first everywhere, and nothing is in their
+// checkMoving finds calls that wait although they are first in every queue, and nothing is in their
 // way. After a failed commit that is so until the next try.
 func (w *rivals) checkMoving(t *rapid.T) {
 	ahead := map[string]bool{}
@@ -312,7 +312,7 @@ func share(a, b []string) bool {
 	return slices.ContainsFunc(a, func(key string) bool { return slices.Contains(b, key) })
 }
 
-// drain releases what is held until nobody waits.
+// drain releases what is held until no call waits.
 func (w *rivals) drain() {
 	w.failures.Store(0)
 	if _, err := w.db.Put("other", []byte("a write that succeeds"), nil); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/lockd/lockd/store"
 )
 
-// cutFile is a file as the system has it in memory, with what was written and not yet synced, and
-// as a power cut would leave it: as it was when it was last synced.
+// cutFile is a file as the system has it in memory, including writes that are not synced, and as a
+// power cut would leave it, which is as it was at its last sync.
 type cutFile struct {
 	t      *testing.T
 	path   string
@@ -19,7 +19,7 @@ type cutFile struct {
 	syncs  int
 }
 
-// newCutFile returns a file that has the one content in memory, and the other one on disk.
+// newCutFile returns a file with the content written in memory, and the content synced on disk.
 func newCutFile(t *testing.T, written, synced []byte) *cutFile {
 	t.Helper()
 	c := &cutFile{t: t, path: filepath.Join(t.TempDir(), "lockd.db"), synced: synced}
@@ -29,7 +29,7 @@ func newCutFile(t *testing.T, written, synced []byte) *cutFile {
 	return c
 }
 
-// open opens the file; synced is called for each sync of it, before that counts.
+// open opens the file. It calls synced for each sync of the file, before the sync counts.
 func (c *cutFile) open(synced func()) *lockd.DB {
 	c.t.Helper()
 	watched := probe(nil, store.Hooks{Synced: func() error {
@@ -47,8 +47,8 @@ func (c *cutFile) open(synced func()) *lockd.DB {
 	return db
 }
 
-// killedWithin writes to a new file, and returns what a process leaves that is killed when it has
-// written what its sync of that number is for, and the session that it had.
+// killedWithin returns a new file as a process leaves it that is killed right before its sync of
+// that number, and the session that the process had.
 func killedWithin(t *testing.T, sync int) (left *cutFile, id lockd.SessionID) {
 	t.Helper()
 	c := &cutFile{t: t, path: filepath.Join(t.TempDir(), "lockd.db")}
@@ -73,9 +73,9 @@ func killedWithin(t *testing.T, sync int) (left *cutFile, id lockd.SessionID) {
 	return newCutFile(t, written, synced), s.ID()
 }
 
-// Ensure that what a database answers is still there after a power cut, and its index not used
-// again, also if it was decided on what a process had written that was killed before it was synced,
-// and nothing was written since: Open has on disk what it reads.
+// Ensure that an answer of a database is still true after a power cut, and its index not used
+// again, also if the answer depends on a write by a process that was killed before the sync, and
+// nothing was written since: Open has on disk what it reads.
 func TestPowerCut_G3G4_AnswersOfTheNextProcess(t *testing.T) {
 	for sync := 2; sync < 40; sync++ { // the first one is in the middle of making the file's node
 		killed, id := killedWithin(t, sync)

@@ -35,7 +35,7 @@ func (a attempt) outcome() (reflect.Value, error) {
 	return results[0], err
 }
 
-// givers are all calls that give a handle.
+// givers are all calls that return a handle.
 func givers(h *harness, s *lockd.Session, ctx context.Context, key string) []attempt {
 	var none *lockd.LockOptions
 	return []attempt{
@@ -54,8 +54,8 @@ func givers(h *harness, s *lockd.Session, ctx context.Context, key string) []att
 	}
 }
 
-// Ensure that every call that gives a handle gives either that or an error, whatever state it is
-// called in.
+// Ensure that every call that returns a handle returns either a handle or an error, whatever state
+// it is called in.
 func TestG11_NilHandleOnlyWithAnError(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
@@ -177,8 +177,8 @@ func TestG11_RefusalChangesNothing(t *testing.T) {
 	})
 }
 
-// Ensure that who gives up waiting holds nothing and stands nowhere, and that a context that has
-// ended before takes no lock, free or not.
+// Ensure that a call that gives up holds nothing and stands in no queue, and that a context that
+// has ended before takes no lock, free or not.
 func TestG11_GivingUpLeavesNothing(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
@@ -197,7 +197,7 @@ func TestG11_GivingUpLeavesNothing(t *testing.T) {
 				t.Fatalf("got %v", err)
 			}
 		}
-		if err := free(); !errors.Is(err, context.Canceled) { // nobody is in its way now
+		if err := free(); !errors.Is(err, context.Canceled) { // nothing is in its way now
 			t.Fatalf("free lock: got %v", err)
 		}
 		h.settle()
@@ -275,8 +275,8 @@ func closeEverything(h *harness, lifetime lockd.Lifetime) {
 	}
 }
 
-// Ensure that after Close nobody is told that a session has ended, or that its lock is not held,
-// which the file keeps, and that who has a handle hears that it was the database that was closed.
+// Ensure that after Close no call says that a session which the file keeps has ended, or that its
+// lock is not held, and that the handles say that it was the database that was closed.
 func TestG12_IndependentIsKept(t *testing.T) {
 	each(t, func(h *harness) {
 		kept := h.session(&lockd.SessionOptions{Lifetime: lockd.Independent})
@@ -319,7 +319,7 @@ func TestG12_IndependentIsKept(t *testing.T) {
 	})
 }
 
-// Ensure that Close waits for a commit that is under way, and ends those who wait for it well.
+// Ensure that Close waits for a commit that is under way, whether the commit succeeds or fails.
 func TestG12_CloseDuringACommit(t *testing.T) {
 	for name, outcome := range map[string]error{"succeeds": nil, "fails": errDisk} {
 		t.Run(name, func(t *testing.T) {
@@ -355,8 +355,8 @@ func TestG12_CloseDuringACommit(t *testing.T) {
 	}
 }
 
-// Ensure that one who gives up while Close waits for the commit of its grant either has the lock
-// or leaves nothing of it in the file.
+// Ensure that a call that gives up while Close waits for the commit of its grant either has the
+// lock or leaves nothing of it in the file.
 func TestG11G12_GivingUpDuringClose(t *testing.T) {
 	for _, waiting := range []bool{false, true} {
 		t.Run(map[bool]string{false: "free lock", true: "handed on"}[waiting], func(t *testing.T) {
@@ -392,7 +392,7 @@ func TestG11G12_GivingUpDuringClose(t *testing.T) {
 	}
 }
 
-// newer makes of a file one of a newer format: its header says so, in every page that has one.
+// newer turns a file into one of a newer format: the header says so in every page that has it.
 func newer(t *testing.T, file []byte) []byte {
 	t.Helper()
 	const key = "lockd"

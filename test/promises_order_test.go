@@ -15,8 +15,8 @@ import (
 	"github.com/lockd/lockd/catalog"
 )
 
-// Ensure that waiters are served in the order in which they began to wait, whoever gives up
-// between them, and that each of those leaves with its own error.
+// Ensure that waiters are served in the order in which they began to wait, whichever of them give
+// up, and that each call that gives up returns its own error.
 func TestG9_WaitersAreServedInOrder(t *testing.T) {
 	each(t, func(h *harness) {
 		h.must(h.Update(func(tx *lockd.Txn) error {
@@ -52,8 +52,8 @@ func TestG9_WaitersAreServedInOrder(t *testing.T) {
 	})
 }
 
-// Ensure that the order holds for any mix of those who give up, also of the first, and that each
-// who is served has been told alone.
+// Ensure that the order holds whichever waiters give up, also if the first does, and that each
+// waiter is served alone.
 func TestG9_AnyoneMayGiveUp(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -97,7 +97,7 @@ var doors = map[string]func(h *harness, s *lockd.Session, key string) error{
 	},
 }
 
-// mustBePromised fails the test unless the lock was refused because others wait for it.
+// mustBePromised fails the test unless the lock was refused because calls wait for it.
 func mustBePromised(t *testing.T, door string, err error) {
 	t.Helper()
 	refusal, refused := errors.AsType[*lockd.LockedError](err)
@@ -106,8 +106,8 @@ func mustBePromised(t *testing.T, door string, err error) {
 	}
 }
 
-// Ensure that a lock that is free, but for which somebody waits who needs others too, is not to be
-// had by any door.
+// Ensure that a free lock that is promised to a call which waits for other locks too cannot be
+// taken by any method.
 func TestG9_FreeLockIsPromised(t *testing.T) {
 	each(t, func(h *harness) {
 		outside := h.session(nil)
@@ -121,7 +121,7 @@ func TestG9_FreeLockIsPromised(t *testing.T) {
 		for name, door := range doors {
 			mustBePromised(t, name, door(h, outside, "free"))
 		}
-		line := h.line("free", outside) // also who would wait
+		line := h.line("free", outside) // also a call that would wait
 		if _, there := h.Get("free"); there {
 			t.Fatal("held before all of them can be had")
 		}
@@ -133,8 +133,8 @@ func TestG9_FreeLockIsPromised(t *testing.T) {
 	})
 }
 
-// Ensure that nobody gets a lock that is freed in the same transaction while others wait for it:
-// not by an unlock, a deletion, or the end of the holder.
+// Ensure that a lock that is freed in a transaction while calls wait for it cannot be taken in the
+// same transaction: not after an unlock, a deletion, or the end of the holder.
 func TestG9_NobodyOvertakesInOneTransaction(t *testing.T) {
 	for name, free := range map[string]func(tx *lockd.Txn, s *lockd.Session) error{
 		"unlock": func(tx *lockd.Txn, s *lockd.Session) error {
@@ -175,8 +175,8 @@ func TestG9_NobodyOvertakesInOneTransaction(t *testing.T) {
 	}
 }
 
-// Ensure that when a delay is over the lock goes to the first who waits whose session lives, also
-// if one ends, and one from outside comes, at that very instant.
+// Ensure that when a delay is over the lock goes to the first waiter whose session lives, also if a
+// session ends, and a new call comes, at that very instant.
 func TestG9_AtTheEndOfADelay(t *testing.T) {
 	each(t, func(h *harness) {
 		outside := h.session(nil)
@@ -199,7 +199,7 @@ func TestG9_AtTheEndOfADelay(t *testing.T) {
 	})
 }
 
-// Ensure that one who waits for a lock and for others too neither overtakes nor is overtaken.
+// Ensure that a call that waits for a lock and for others too neither overtakes nor is overtaken.
 func TestG9_LockAllKeepsItsPlaces(t *testing.T) {
 	each(t, func(h *harness) {
 		a, b := h.lock(h.session(nil), "a"), h.lock(h.session(nil), "b")
@@ -225,8 +225,8 @@ func TestG9_LockAllKeepsItsPlaces(t *testing.T) {
 	})
 }
 
-// Ensure that the loss of a lock is told before anybody hears of its next holder, or of the change
-// at all: every Done is closed by then, however many there are.
+// Ensure that every Done of a lost lock is closed before the next holder, or a watcher of any
+// change, is notified, however many there are.
 func TestG10_LossIsToldFirst(t *testing.T) {
 	const locks = 3000 // telling so many takes longer than waking one
 	for name, lose := range map[string]func(h *harness, s *lockd.Session) error{
@@ -276,7 +276,7 @@ func TestG10_LossIsToldFirst(t *testing.T) {
 	}
 }
 
-// watchLoss has watchers of several kinds check, when they hear of the first change, that.
+// watchLoss has watchers of several kinds call check when they see the first change.
 func watchLoss(h *harness, check func() error) map[string]*call {
 	index := h.Snapshot().Index()
 	return map[string]*call{
@@ -293,13 +293,13 @@ func watchLoss(h *harness, check func() error) map[string]*call {
 	}
 }
 
-// grants are the handles of each key that somebody was told of.
+// grants are the handles of each key that were returned to callers.
 type grants struct {
 	mu    sync.Mutex // protects what follows
 	locks map[string][]*lockd.Lock
 }
 
-// told fails if a lock is told while an earlier one of the same key is not told lost (G1, G10).
+// told fails if a lock is returned while an older one of its key does not know its loss (G1, G10).
 func (g *grants) told(lock *lockd.Lock) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -316,8 +316,8 @@ func (g *grants) told(lock *lockd.Lock) error {
 	return nil
 }
 
-// Ensure that at no index two sessions hold a lock, and that nobody who is told of a grant finds
-// the one before still held: under everything that can happen to a lock.
+// Ensure that at no index two sessions hold a lock, and that a caller that is granted a lock never
+// finds the grant before still held: under everything that can happen to a lock.
 func TestG1G10_OneHolder(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -363,7 +363,7 @@ func TestG1G10_OneHolder(t *testing.T) {
 	})
 }
 
-// holding is the sequencer of who holds the lock, and the zero one if nobody does.
+// holding is the sequencer of the lock's holder, and the zero one if there is none.
 func holding(e lockd.Entry) lockd.Sequencer {
 	if e.Session.IsZero() {
 		return lockd.Sequencer{}
@@ -371,7 +371,7 @@ func holding(e lockd.Entry) lockd.Sequencer {
 	return e.Sequencer()
 }
 
-// Ensure that a lock that is held is had by no other session, by any door, from its first grant on.
+// Ensure that a held lock cannot be taken by another session, by any method, from its grant on.
 func TestG1_NoDoorToAHeldLock(t *testing.T) {
 	each(t, func(h *harness) {
 		outside := h.session(nil)

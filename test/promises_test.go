@@ -23,8 +23,8 @@ func (h *harness) index() uint64 {
 	return e.ModifyIndex
 }
 
-// Ensure that no reader sees a state change under it, and that who is woken by a change reads a
-// state at least as new: by an event, a channel, or the end of a handle.
+// Ensure that no reader sees a state change under it, and that a caller that is woken for a change
+// reads a state at least as new: by an event, a channel, or the end of a handle.
 func TestG3_WhoIsWokenReadsTheChange(t *testing.T) {
 	each(t, func(h *harness) {
 		for range 10 { // what comes too early is not always seen
@@ -94,8 +94,8 @@ func wokenReads(h *harness) {
 	}
 }
 
-// Ensure that indexes begin at 2 or above, that each write's is above the one before, and that
-// what changes nothing uses none: across deletions, refusals and restarts.
+// Ensure that indexes begin at 2 or above, that each write's is above the one before, and that a
+// call that changes nothing uses none: across deletions, refusals and restarts.
 func TestG4_IndexesRise(t *testing.T) {
 	each(t, func(h *harness) {
 		last := h.index()
@@ -131,8 +131,8 @@ func TestG4_IndexesRise(t *testing.T) {
 	})
 }
 
-// Ensure that the index of a commit that failed after it was written is not used again by who
-// opens the file anew.
+// Ensure that the index of a commit that failed after it was written is not used again after the
+// next Open.
 func TestG4_DoubtfulIndexIsNotUsedAgain(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
@@ -186,7 +186,7 @@ var endings = []struct {
 	}, catalog.ErrNodeGone},
 }
 
-// Ensure that a session's end, whatever its cause and behavior, is one step: all that follows has
+// Ensure that a session's end, whatever its cause and behavior, is one step: all its effects have
 // one index, and every delay begins at one instant.
 func TestG5_EndOfASessionIsOneStep(t *testing.T) {
 	for _, tc := range endings {
@@ -213,7 +213,7 @@ func TestG5_EndOfASessionIsOneStep(t *testing.T) {
 	}
 }
 
-// boundSession makes a session that holds all that a session can hold.
+// boundSession makes a session that holds everything that a session can hold.
 func boundSession(h *harness, behavior lockd.Behavior) *lockd.Session {
 	h.t.Helper()
 	h.must(h.Update(func(tx *lockd.Txn) error {
@@ -368,7 +368,7 @@ func (l *late) AfterFunc(d time.Duration, fn func()) *clock.Timer {
 }
 
 // Ensure that a session that is kept alive lives however late the clock's timers are, and has one
-// more TTL when that ends.
+// more TTL when KeepAlive ends.
 func TestG6_KeptAliveHoweverLate(t *testing.T) {
 	for _, by := range []time.Duration{0, time.Hour} {
 		t.Run(fmt.Sprint("late by ", by), func(t *testing.T) {
@@ -405,8 +405,8 @@ func TestG6_KeptAliveHoweverLate(t *testing.T) {
 	}
 }
 
-// Ensure that nothing is granted during a delay, by any door, and that the first who waits has the
-// lock at the very instant at which it is over.
+// Ensure that nothing is granted during a delay, by any method, and that the first waiter has the
+// lock at the very instant at which the delay is over.
 func TestG7_NobodyDuringADelay(t *testing.T) {
 	each(t, func(h *harness) {
 		s, next := h.session(&lockd.SessionOptions{LockDelay: 10 * time.Second}), h.session(nil)
@@ -479,7 +479,7 @@ func TestG7_DelaysSurviveARestart(t *testing.T) {
 	}
 }
 
-// Ensure that who lets go of a lock by its own will leaves no delay behind.
+// Ensure that a holder that releases a lock of its own will leaves no delay behind.
 func TestG7_NoDelayAfterAVoluntaryEnd(t *testing.T) {
 	each(t, func(h *harness) {
 		next := h.session(nil)
@@ -501,8 +501,8 @@ func TestG7_NoDelayAfterAVoluntaryEnd(t *testing.T) {
 	})
 }
 
-// Ensure that the fences of a key rise, whatever lies between two grants, that those of other keys
-// do not fall, and that the grants of one transaction share one.
+// Ensure that the fences of a key rise, whatever lies between two grants, that the fences of other
+// keys do not fall, and that the grants of one transaction share one.
 func TestG8_FencesRise(t *testing.T) {
 	each(t, func(h *harness) {
 		last := uint64(0)

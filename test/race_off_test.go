@@ -2,5 +2,5 @@
 
 package lockd_test
 
-// raced says that the race detector looks on, which takes many times as long.
+// raced reports whether the race detector is on, which takes many times as long.
 const raced = false

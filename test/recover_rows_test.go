@@ -53,9 +53,9 @@ func clearPages(t *testing.T, path string, chosen func(page []byte) bool) (clear
 	return cleared
 }
 
-// Ensure that a node which was removed because another one took its ID, and of which the file has
-// an older copy, does not take the place of that other one in what Recover saves: the newer node is
-// there with its services, and the older one is told of.
+// Ensure that a node which was removed because another node took its ID, and of which the file has
+// an older copy, does not take that node's place in what Recover saves: the newer node is there
+// with its services, and the older one is reported.
 func TestRecover_NodeThatLostItsID(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lockd.db")
 	const id = "11111111-2222-3333-4444-555555555555"
@@ -72,7 +72,7 @@ func TestRecover_NodeThatLostItsID(t *testing.T) {
 		return errors.Join(tx.Catalog().PutNode(catalog.Node{Name: "alpha", ID: id}),
 			tx.Catalog().PutService(catalog.Service{Node: "alpha", ID: "web", Name: "web"}))
 	})
-	// What the page has that zeta was in is lost, so that the older one is read.
+	// The page that zeta was in is lost, so that its older copy is read.
 	if clearPages(t, path, func(page []byte) bool {
 		return bytes.Contains(page, []byte("n059")) && !bytes.Contains(page, []byte("zeta"))
 	}) == 0 {
@@ -114,9 +114,9 @@ func TestRecover_NodeThatLostItsID(t *testing.T) {
 	}
 }
 
-// Ensure that the index of what Recover saves, which those of a restored database are above, is
-// that of a row which no backup has, if that is the highest that is left: a tombstone, or the fence
-// of a share (G4, G8).
+// Ensure that the index of what Recover saves, above which a restored database begins, is the
+// highest of all rows that are left, also of rows which no backup has: a tombstone, or the fence of
+// a share (G4, G8).
 func TestRecover_G4_IndexOfAnyRow(t *testing.T) {
 	for name, last := range map[string]func(db *lockd.DB) error{
 		"Tombstone": func(db *lockd.DB) error {
@@ -152,7 +152,7 @@ func TestRecover_G4_IndexOfAnyRow(t *testing.T) {
 			if err := errors.Join(db.Close(), lockd.Compact(path, options)); err != nil {
 				t.Fatal(err)
 			}
-			// Without the header, nothing but the rows says what was the last index.
+			// Without the header, only the rows tell the last index.
 			rewrite(t, path, func(content []byte) []byte {
 				return bytes.ReplaceAll(content, []byte("lockd"), []byte("lockD"))
 			})

@@ -49,7 +49,7 @@ func (r *ruin) keep(db *lockd.DB) {
 	r.images = append(r.images, readFile(r.t, r.path))
 }
 
-// newRuin makes a file by so many transactions of so many changes.
+// newRuin makes a file by that many transactions of that many changes.
 func newRuin(t *testing.T, random *rand.Rand, transactions, changes int, compact bool) *ruin {
 	t.Helper()
 	r := &ruin{t: t, random: random, path: filepath.Join(t.TempDir(), "lockd.db"),
@@ -190,8 +190,8 @@ func (r *ruin) recovered(content []byte, what string) ([]byte, *lockd.Recovery) 
 	return backup.Bytes(), found
 }
 
-// check checks what was recovered. Of a row that is neither there as it was in the end, nor told of
-// by its name, something must be said that may be of it.
+// check checks what was recovered. If a row is neither there as it was in the end, nor reported by
+// its name, there must be a report that may be of that row.
 func (r *ruin) check(backup []byte, found *lockd.Recovery, what string) {
 	r.t.Helper()
 	keys, others := backedUp(r.t, backup)
@@ -250,8 +250,8 @@ func named(text string) (table, key string) {
 }
 
 // taken reports whether Open takes the file as it is, and checks that it reads what was recovered.
-// It may be the state before the last commit, if the newest record is as it was before that: this
-// looks as a crash does.
+// It may be the state before the last commit, if the newest record is as it was before that commit:
+// this looks as a crash does.
 func (r *ruin) taken(backup []byte, what string) bool {
 	r.t.Helper()
 	var want bytes.Buffer
@@ -278,8 +278,8 @@ func (r *ruin) restore(backup []byte, what string) {
 }
 
 // Ensure that Recover, of a file that is damaged anywhere and in any way, never panics or touches
-// the file, gives only rows that were committed at some time, says of each that may be older or
-// have gone that it may, and loses none without a word; and that Restore takes what it gives.
+// the file, saves only rows that were committed at some time, reports each row that may be older or
+// have gone, and loses no row without a report; and that Restore takes the backup.
 func TestRecover_Damage(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -335,8 +335,8 @@ func TestRecover_Damage(t *testing.T) {
 	}
 }
 
-// Ensure that a newest record of which a disk has written a part of a sector, which Open refuses as
-// damage, is left out by Recover, which says so, and that all else is there.
+// Ensure that Recover leaves out a newest record of which a disk has written a part of a sector,
+// which Open refuses as damage, and says so; and that everything else is there.
 func TestRecover_TornRecord(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	tried := 0
@@ -382,8 +382,8 @@ func TestRecover_TornRecord(t *testing.T) {
 	}
 }
 
-// Ensure that of a file which is sound Recover writes the backup that BackupFile does, and says
-// that nothing is missing; also of one that it may only read.
+// Ensure that Recover of a sound file writes the backup that BackupFile does, and says that nothing
+// is missing; also of a file that it may only read.
 func TestRecover_Sound(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, transactions := range []int{2, 60} {
@@ -401,8 +401,8 @@ func TestRecover_Sound(t *testing.T) {
 	}
 }
 
-// Ensure that Recover says what is wrong with what is no file of lockd's, or in use, writes nothing
-// then, and hands on the error of the writer.
+// Ensure that Recover refuses a file that is not lockd's, or is in use, with the reason, and writes
+// nothing then; and that it returns the writer's error.
 func TestRecover_Refuses(t *testing.T) {
 	folder := t.TempDir()
 	text := filepath.Join(folder, "text")

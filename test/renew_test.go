@@ -30,7 +30,7 @@ func TestRenew_S26_ByID(t *testing.T) {
 	})
 }
 
-// Ensure that a renewal by ID neither waits for the commit of somebody else nor fails with it.
+// Ensure that a renewal by ID neither waits for the commit of another call nor fails with it.
 func TestRenew_S26_WaitsForNoCommit(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
@@ -54,8 +54,8 @@ func TestRenew_S26_WaitsForNoCommit(t *testing.T) {
 	})
 }
 
-// Ensure that a session whose creation is not durable is not there for a renewal, and that one
-// whose end is not durable has its renewal wait for that.
+// Ensure that a renewal does not find a session whose creation is not durable, and that a renewal
+// of a session whose end is not durable waits for the commit of the end.
 func TestRenew_G3_KnowsWhatIsDurable(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
@@ -91,7 +91,7 @@ func TestRenew_G3_KnowsWhatIsDurable(t *testing.T) {
 	})
 }
 
-// Ensure that a renewal of what does not live says so, and changes nothing.
+// Ensure that a renewal of a session that does not live says so, and changes nothing.
 func TestRenew_S24(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(&lockd.SessionOptions{TTL: time.Second})

@@ -38,9 +38,9 @@ func TestRestore_AfterClose(t *testing.T) {
 	})
 }
 
-// Ensure that a restore over a database with holders, waiters and watchers ends the first and the
-// second with ErrRestored, lets nobody in before the delay is over, and tells the watchers of each
-// end and then of all changes, at one index.
+// Ensure that a restore over a database with holders, waiters and watchers ends holders and waiters
+// with ErrRestored, grants nothing before the delay is over, and notifies the watchers of each end
+// and then of all changes, at one index.
 func TestG5G7_RestoreUnderLoad(t *testing.T) {
 	each(t, func(h *harness) {
 		h.put("changed", "1", 0)
@@ -148,8 +148,8 @@ func TestG11_RestoreReaderFails(t *testing.T) {
 	})
 }
 
-// Ensure that indexes and fences go on above those of the backup also over a database that has not
-// come so far, as a new one in place of one that was lost, even if nothing else changes; and that
+// Ensure that indexes and fences go on above those of the backup also over a database whose own are
+// lower, such as a new one in place of one that was lost, even if nothing else changes; and that
 // they do after a restart.
 func TestG4G8_RestoreOverAYoungerDatabase(t *testing.T) {
 	for name, value := range map[string]string{"differs": "old", "equal": ""} {
@@ -187,7 +187,7 @@ func TestG4G8_RestoreOverAYoungerDatabase(t *testing.T) {
 	}
 }
 
-// Ensure that they do also if the commit of the restore fails, and it is repeated.
+// Ensure the same if the commit of the restore fails, and the restore is repeated.
 func TestG4G8_RestoreOverAYoungerDatabaseAgain(t *testing.T) {
 	onFile(t, func(h *harness) {
 		const last = 1_000_000
@@ -205,8 +205,8 @@ func TestG4G8_RestoreOverAYoungerDatabaseAgain(t *testing.T) {
 	})
 }
 
-// Ensure that a backup after whose index the database's would soon begin anew is refused before
-// anything changes.
+// Ensure that a backup with an index so high that the database's would soon overflow is refused
+// before anything changes.
 func TestDB_Restore_IndexNearOverflow(t *testing.T) {
 	each(t, func(h *harness) {
 		h.put("k", "v", 0)
@@ -253,7 +253,7 @@ func TestDB_Restore_References(t *testing.T) {
 }
 
 // Ensure that the node of this process stays, and can have sessions, also if the backup has its ID
-// for a node of another name; and that the backup's node has it then.
+// for a node of another name; and that the backup's node has the ID then.
 func TestDB_Restore_N5_NodeOfTheSameID(t *testing.T) {
 	each(t, func(h *harness) {
 		put := func(node catalog.Node) {
@@ -275,8 +275,8 @@ func TestDB_Restore_N5_NodeOfTheSameID(t *testing.T) {
 	})
 }
 
-// Ensure that Restore says of a place where it can make no file what is wrong with it, and leaves
-// what is there.
+// Ensure that Restore refuses a place where it can make no file, with the reason, and changes
+// nothing there.
 func TestRestore_Place(t *testing.T) {
 	onFile(t, func(h *harness) {
 		b := h.backup()
@@ -360,8 +360,8 @@ func TestBackup_WritesGoOn(t *testing.T) {
 	})
 }
 
-// Ensure that memory does not grow with the writes that are made while a backup is written to
-// somebody slow, beyond the state that is backed up.
+// Ensure that memory does not grow with the writes that are made while a backup is written to a
+// slow writer, beyond the state that is backed up.
 func TestBackup_SlowWriterHoldsOneState(t *testing.T) {
 	db, err := lockd.New(&lockd.Options{History: 1_000}) // full after the first round
 	if err != nil {
@@ -399,7 +399,7 @@ func TestBackup_SlowWriterHoldsOneState(t *testing.T) {
 	}
 }
 
-// heap is how many bytes of it are in use.
+// heap returns the bytes of the heap that are in use.
 func heap() uint64 {
 	runtime.GC()
 	runtime.GC()
@@ -409,8 +409,8 @@ func heap() uint64 {
 }
 
 // Ensure that a restore whose commit fails has changed nothing, for holders, waiters and watchers,
-// and can be repeated; and that one of which it is not known whether it is in the file ends all
-// with ErrFailed, and is there whole after the next Open.
+// and can be repeated; and that a restore that may or may not be in the file ends all of them with
+// ErrFailed, and is there whole after the next Open.
 func TestG10G11_RestoreCommitFails(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()

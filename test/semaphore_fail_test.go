@@ -36,7 +36,7 @@ func TestG9_FailedReleaseKeepsTheQueue(t *testing.T) {
 }
 
 // Ensure that a waiter that is served before one that waits out its own delay takes its place again
-// when that could not be committed.
+// when its grant could not be committed.
 func TestG9_DroppedGrantBehindADelay(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
@@ -65,7 +65,7 @@ func TestG9_DroppedGrantBehindADelay(t *testing.T) {
 	})
 }
 
-// Ensure that what takes a slot away, and fails, leaves it where it was.
+// Ensure that a write that takes a slot away, and fails, leaves the slot where it was.
 func TestG10_DroppedLossOfASlot(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
@@ -99,7 +99,7 @@ func TestG10_DroppedLossOfASlot(t *testing.T) {
 	})
 }
 
-// Ensure that a slot whose grant was dropped is nobody's, and goes to who queued for it meanwhile.
+// Ensure that a slot whose grant was dropped is free, and goes to a call that queued meanwhile.
 func TestG9_DroppedGrantOfASlotIsServedAgain(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
@@ -169,15 +169,15 @@ func givingUpASlot(h *harness, waits bool, outcome error) {
 		}
 		h.must(holder.Release())
 	}
-	h.advance(time.Minute) // time enough for all that is tried again
+	h.advance(time.Minute) // long enough for every retry
 	h.must(h.slot(next, 1).Release())
 	if n := h.Snapshot().Len(); n != 1 || len(h.holders()) != 0 || h.States() != 0 {
 		h.t.Fatalf("left: %d keys, %q, %d states", n, h.holders(), h.States())
 	}
 }
 
-// Ensure that when commits fail at random under many who take slots, there are never more holders
-// than slots, and none is lost.
+// Ensure that when commits fail at random under many callers that take slots, there are never more
+// holders than slots, and no slot is lost.
 func TestG1G9G11_RandomFailuresWithSlots(t *testing.T) {
 	const limit = 3
 	seed := rand.Uint64()
@@ -199,7 +199,7 @@ func TestG1G9G11_RandomFailuresWithSlots(t *testing.T) {
 			}))
 		}
 		for !allReturned(calls) {
-			h.advance(time.Second) // for what is tried again
+			h.advance(time.Second) // for the retries
 		}
 		for _, call := range calls {
 			h.must(call.err)
@@ -270,7 +270,7 @@ func (p *pool) once(s *lockd.Session, random *rand.Rand) error {
 		return err
 	}
 	for {
-		// After ErrCommit it is held still.
+		// After ErrCommit the slot is still held.
 		if err := slot.Release(); err == nil || expected(err) != nil {
 			return err
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// Ensure that who waits for slots is served in order, however they become free, and that nobody
-// overtakes, not by trying either.
+// Ensure that waiters for slots are served in order, however the slots become free, and that no
+// call overtakes them, not by TryAcquire either.
 func TestG9_M6_SlotsAreServedInOrder(t *testing.T) {
 	each(t, func(h *harness) {
 		mayTake := h.session(nil)
@@ -51,8 +51,8 @@ func TestG9_M6_SlotsAreServedInOrder(t *testing.T) {
 	})
 }
 
-// Ensure that one transaction that frees several slots serves several, at its own index, and that
-// nobody gets between them in it.
+// Ensure that one transaction that frees several slots serves several waiters, at its own index,
+// and that no other call gets between them in it.
 func TestG9_SeveralSlotsAtOnce(t *testing.T) {
 	each(t, func(h *harness) {
 		mayTake := h.session(nil)
@@ -85,7 +85,7 @@ func TestG9_SeveralSlotsAtOnce(t *testing.T) {
 	})
 }
 
-// Ensure that who gives up, or whose session ends, leaves the queue and holds up nobody.
+// Ensure that a call that gives up, or whose session ends, leaves the queue and holds up no other.
 func TestG9_WaitersForSlotsMayGo(t *testing.T) {
 	each(t, func(h *harness) {
 		slot := h.slot(h.session(nil), 1)
@@ -119,7 +119,7 @@ func TestG9_WaitersForSlotsMayGo(t *testing.T) {
 	})
 }
 
-// Ensure that when the semaphore is overwritten with something else, all who wait are told.
+// Ensure that all waiters are refused when the semaphore is overwritten with something else.
 func TestG9_WaitersForWhatIsNoSemaphore(t *testing.T) {
 	each(t, func(h *harness) {
 		h.slot(h.session(nil), 1)
@@ -137,7 +137,7 @@ func TestG9_WaitersForWhatIsNoSemaphore(t *testing.T) {
 }
 
 // Ensure that 10,000 sessions that wait for a slot, or a lock, get it in the order in which they
-// began to, and that none of them is woken for another one's turn.
+// began to wait, and that none of them is woken for another one's turn.
 func TestG9_TenThousandWait(t *testing.T) {
 	ctx := context.Background()
 	t.Run("ForASlot", func(t *testing.T) {
@@ -160,8 +160,8 @@ func TestG9_TenThousandWait(t *testing.T) {
 	})
 }
 
-// tenThousandWait has one take what only one can have, which returns how to give it back, and the
-// others wait for it.
+// tenThousandWait has one session take what only one can have, and the others wait for it. Take
+// returns how to give it back.
 func tenThousandWait(t *testing.T, take func(*lockd.Session) (func() error, error)) {
 	t.Helper()
 	const waiters = 10_000
@@ -264,8 +264,8 @@ func TestG7_M5_LostSlotCounts(t *testing.T) {
 	}
 }
 
-// Ensure that a slot that was lost counts as long as its delay lasts, although somebody deletes the
-// semaphore meanwhile.
+// Ensure that a slot that was lost counts as long as its delay lasts, although the semaphore is
+// deleted meanwhile.
 func TestG7G9_M5_LostSlotOutlivesTheSemaphore(t *testing.T) {
 	each(t, func(h *harness) {
 		const delay = 10 * time.Second
@@ -314,8 +314,8 @@ func TestG7_M5_LostSlotCountsAfterARestart(t *testing.T) {
 	}
 }
 
-// Ensure that neither a release, nor an owner that closes its session, nor a contender that had no
-// slot keeps one back.
+// Ensure that no slot is kept back after a release, after an owner has closed its session, or by a
+// contender that had no slot.
 func TestG7_NoDelayForSlotsThatWereLeft(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
@@ -330,7 +330,7 @@ func TestG7_NoDelayForSlotsThatWereLeft(t *testing.T) {
 }
 
 // Ensure that a session whose slot was taken by force waits for its own delay before it gets
-// another, and that those behind it are served meanwhile: those who wait, and those who try.
+// another, and that the calls behind it are served meanwhile, whether they wait or try.
 func TestG7G9_M6_OwnDelayHoldsUpNobody(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
@@ -365,8 +365,8 @@ func TestG7G9_M6_OwnDelayHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// Ensure that who waits out its own delay keeps its place: after the delay nobody behind it is
-// served before it, whenever a slot is free then.
+// Ensure that a session that waits out its own delay keeps its place: after the delay no call
+// behind it is served before it, whenever a slot is free then.
 func TestG7G9_M6_OwnDelayKeepsThePlace(t *testing.T) {
 	each(t, func(h *harness) {
 		forced := h.sessions(2)
@@ -394,7 +394,7 @@ func TestG7G9_M6_OwnDelayKeepsThePlace(t *testing.T) {
 	})
 }
 
-// Ensure that when somebody is told of having a slot, who lost it has been told.
+// Ensure that when a call is granted a slot, the session that lost the slot has been notified.
 func TestG10_LossOfASlotIsToldFirst(t *testing.T) {
 	each(t, func(h *harness) {
 		for name, lose := range map[string]func(s *lockd.Session) error{
@@ -447,7 +447,7 @@ func TestG12_CloseEndsSlots(t *testing.T) {
 }
 
 // Ensure that a slot of a session that outlives its process is still held after a restart, and can
-// be taken over as it is, and that those of other sessions are free.
+// be taken over as it is, and that the slots of other sessions are free.
 func TestSlot_M8_AfterARestart(t *testing.T) {
 	onFile(t, func(h *harness) {
 		kept := h.session(&lockd.SessionOptions{Lifetime: lockd.Independent})
@@ -473,7 +473,7 @@ func TestSlot_M8_AfterARestart(t *testing.T) {
 	})
 }
 
-// Ensure that a semaphore leaves nothing behind of those who were lost.
+// Ensure that a semaphore leaves nothing behind of lost holders.
 func TestSemaphore_M3_DoesNotRot(t *testing.T) {
 	each(t, func(h *harness) {
 		for range 20 {

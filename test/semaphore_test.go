@@ -219,7 +219,7 @@ func TestSlot_M4_ReleaseMayBeRepeated(t *testing.T) {
 	})
 }
 
-// Ensure that what cannot be a semaphore is refused, with a word about what to do instead.
+// Ensure that an invalid use of a semaphore is refused, with a word about what to do instead.
 func TestAcquire_M1M2M7M8_Misuse(t *testing.T) {
 	each(t, func(h *harness) {
 		s, other := h.session(nil), h.session(nil)
@@ -326,12 +326,12 @@ func TestAcquire_M1_SemaphoresAreTheirOwn(t *testing.T) {
 	})
 }
 
-// Ensure that SetLimit changes the limit for all: who waits is served if there is room, and who
-// holds a slot keeps it if there is not.
+// Ensure that SetLimit changes the limit for all: a waiter is served if there is room, and a holder
+// keeps its slot if there is not.
 func TestSetLimit_M7_ChangesItForAll(t *testing.T) {
 	each(t, func(h *harness) {
 		sessions := h.sessions(6)
-		h.must(h.SetLimit("sem", 1)) // nobody has used it yet
+		h.must(h.SetLimit("sem", 1)) // it has not been used yet
 		first := h.slot(sessions[0], 1)
 		var calls []*slotCall
 		for _, s := range sessions[1:5] {
@@ -362,7 +362,7 @@ func TestSetLimit_M7_ChangesItForAll(t *testing.T) {
 }
 
 // Ensure that a limit of 0 means the semaphore's own, whatever that is and becomes, so that
-// SetLimit breaks nobody who names none.
+// SetLimit breaks no call that names no limit.
 func TestAcquire_M7_LimitOfZeroIsTheSemaphoresOwn(t *testing.T) {
 	each(t, func(h *harness) {
 		sessions := h.sessions(7)
@@ -388,7 +388,7 @@ func TestAcquire_M7_LimitOfZeroIsTheSemaphoresOwn(t *testing.T) {
 		if h.sem().Limit != 1 {
 			t.Errorf("limit: %+v", h.sem())
 		}
-		foreign := sessions[4] // it knows nothing of the limit but what is there
+		foreign := sessions[4] // it knows only the limit that is there
 		h.contend(foreign)
 		h.join(foreign, 4)
 		waiting.held()
@@ -400,8 +400,8 @@ func TestAcquire_M7_LimitOfZeroIsTheSemaphoresOwn(t *testing.T) {
 	})
 }
 
-// Ensure that who named no limit is told when the semaphore goes while it waits, and that those
-// behind it who did name one make it again.
+// Ensure that a waiter that named no limit is refused when the semaphore goes, and that the waiters
+// behind it that did name one make the semaphore again.
 func TestAcquire_M7_NoLimitWhenTheSemaphoreGoes(t *testing.T) {
 	each(t, func(h *harness) {
 		h.slot(h.session(nil), 1)
@@ -456,7 +456,7 @@ func (h *harness) contend(s *lockd.Session) {
 	}))
 }
 
-// join puts the session on the holders, as the official client does when it has found a free slot.
+// join adds the session to the holders, as the official client does when it has found a free slot.
 func (h *harness) join(s *lockd.Session, limit int) {
 	h.t.Helper()
 	h.change(func(sem *official) { sem.Limit, sem.Holders[s.ID().String()] = limit, true })
@@ -486,8 +486,8 @@ func (h *harness) change(fn func(sem *official)) {
 	h.must(err)
 }
 
-// Ensure that the form of the guide is read too: a list, without flags, in which the dead may be,
-// and that it is written in the official form.
+// Ensure that the form of the guide is read too: a list, without flags, which may name dead
+// sessions, and that it is written in the official form.
 func TestSemaphore_M2_ReadsTheGuidesList(t *testing.T) {
 	each(t, func(h *harness) {
 		live, dead, native := h.session(nil), h.session(nil), h.session(nil)
@@ -508,8 +508,8 @@ func TestSemaphore_M2_ReadsTheGuidesList(t *testing.T) {
 	})
 }
 
-// Ensure that a slot that the session already has, without a handle, is taken over as it is: one
-// that it took as a foreign client.
+// Ensure that a slot that the session already has, without a handle, is taken over as it is: here a
+// slot that it took as a foreign client.
 func TestAcquire_M8_TakesOver(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
@@ -545,7 +545,7 @@ func TestAcquire_M8_ContenderGetsASlot(t *testing.T) {
 	})
 }
 
-// Ensure that who has a contender key of somebody else keeps nobody waiting for ever.
+// Ensure that a session that has another session's contender key keeps no call waiting for ever.
 func TestAcquire_M6_ContenderKeyOfAnother(t *testing.T) {
 	each(t, func(h *harness) {
 		thief, s, next := h.session(nil), h.session(nil), h.session(nil)
@@ -569,8 +569,8 @@ func TestAcquire_M6_ContenderKeyOfAnother(t *testing.T) {
 	})
 }
 
-// Ensure that a slot ends when somebody takes the session off the holders, and that its sequencer
-// proves nothing from then on.
+// Ensure that a slot ends when another client removes the session from the holders, and that its
+// sequencer proves nothing from then on.
 func TestSlot_M9_TakenByAnother(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

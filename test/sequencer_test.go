@@ -14,8 +14,8 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// proved fails the test unless every door agrees on whether the sequencer holds: the check, that
-// of a transaction, and a write that depends on it.
+// proved fails the test unless every method agrees on whether the sequencer holds: the check, the
+// check of a transaction, and a write that depends on the sequencer.
 func (h *harness) proved(what string, q lockd.Sequencer, want error) {
 	h.t.Helper()
 	index := h.Snapshot().Index()
@@ -114,7 +114,7 @@ func TestSequencer_K41_EndsWithTheGrant(t *testing.T) {
 	}
 }
 
-// Ensure that all four of a sequencer count, and that the zero one proves nothing.
+// Ensure that all four fields of a sequencer count, and that the zero sequencer proves nothing.
 func TestSequencer_K41_AllOfIt(t *testing.T) {
 	each(t, func(h *harness) {
 		s, stranger := h.session(nil), h.session(nil)
@@ -138,7 +138,7 @@ func TestSequencer_K41_AllOfIt(t *testing.T) {
 			change(&changed)
 			h.proved(name, changed, lockd.ErrNotHeld)
 		}
-		// What proves nothing must not match the key whose lock is free and was never taken.
+		// A sequencer that proves nothing must not match the key of a lock that was never taken.
 		h.proved("only the key of a free one", lockd.Sequencer{Key: "free"}, lockd.ErrNotHeld)
 		h.proved("what the entry of a free one gives", h.entry("free").Sequencer(),
 			lockd.ErrNotHeld)
@@ -238,8 +238,8 @@ func TestIf_K41(t *testing.T) {
 	})
 }
 
-// Ensure that a guard lets through who presents the newest grant that it has heard of, and that a
-// refusal leaves it as it was.
+// Ensure that a guard admits the newest grant that it has seen and no older one, and that a refusal
+// leaves the guard as it was.
 func TestGuard(t *testing.T) {
 	grant := func(key string, fence uint64) lockd.Sequencer {
 		return lockd.Sequencer{Key: key, Session: lockd.SessionID{byte(fence)}, LockIndex: 1,
@@ -358,8 +358,8 @@ func (h *harness) regrants(
 	}
 }
 
-// Ensure that what one transaction has seen of a key is nothing to the next one: a key that is made
-// anew starts at lock index 1 again.
+// Ensure that the next transaction does not depend on what one has seen of a key: a key that is
+// made anew starts at lock index 1 again.
 func TestTxn_K13_LockIndexStartsAgain(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
@@ -395,8 +395,8 @@ func TestTxn_K13_LockIndexStartsAgain(t *testing.T) {
 	})
 }
 
-// Ensure that a guard tells apart the grants of one transaction that it is given by lock index, and
-// heeds none from before.
+// Ensure that a guard tells the grants of one transaction apart by lock index, and heeds no lock
+// index of an older fence.
 func TestGuard_G8_LockIndexCountsWithinAFence(t *testing.T) {
 	grant := func(fence, lockIndex uint64) lockd.Sequencer {
 		return lockd.Sequencer{Key: "k", Session: lockd.SessionID{1}, LockIndex: lockIndex,
@@ -421,7 +421,7 @@ func TestGuard_G8_LockIndexCountsWithinAFence(t *testing.T) {
 	}
 }
 
-// Ensure that of many goroutines none gets through with a lower fence once a higher one did.
+// Ensure that no goroutine passes a guard with a lower fence once another has with a higher one.
 func TestGuard_ManyGoroutines(t *testing.T) {
 	var g lockd.Guard
 	var wg sync.WaitGroup
@@ -463,7 +463,7 @@ func sequencers() *rapid.Generator[lockd.Sequencer] {
 	})
 }
 
-// Ensure that the text form, by each of its doors, gives back what it was made from, and that no
+// Ensure that the text form, by each of its methods, gives back what it was made from, and that no
 // two sequencers share one.
 func TestSequencer_TextRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -509,8 +509,8 @@ func TestSequencer_Text(t *testing.T) {
 	}
 }
 
-// Ensure that who has lost a sequencer hears of it where it is read, and does not go on with one
-// that asks for nothing; a field that is left out is no text.
+// Ensure that a lost sequencer is an error where it is read, and is not taken for one that asks for
+// nothing; a field that is left out is no text.
 func TestSequencer_LostOneIsRefused(t *testing.T) {
 	was := lockd.Sequencer{Key: "as it was"}
 	var message struct{ Seq lockd.Sequencer }
@@ -533,7 +533,7 @@ func TestSequencer_LostOneIsRefused(t *testing.T) {
 	}
 }
 
-// Ensure that a text that is not one is refused in words that say what is wrong with it.
+// Ensure that a text that is no sequencer is refused with what is wrong with it.
 func TestParseSequencer_Invalid(t *testing.T) {
 	const id = "0f8fad5b-d9cb-469f-a165-70867728950e"
 	for _, tt := range []struct{ text, want string }{
@@ -578,8 +578,8 @@ func TestParseSequencer_Invalid(t *testing.T) {
 	}
 }
 
-// FuzzSequencer looks for a text that is taken and is not the form of what it gave, and for one
-// that is refused in another way than as invalid.
+// FuzzSequencer looks for a text that is accepted and is not the text of the result, and for a text
+// that is refused with another error than ErrInvalid.
 func FuzzSequencer(f *testing.F) {
 	f.Add("")
 	f.Add("71:3:exclusive:0f8fad5b-d9cb-469f-a165-70867728950e:service/my%20sql")

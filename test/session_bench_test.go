@@ -18,7 +18,7 @@ func TestSession_RenewalTouchesOneLine(t *testing.T) {
 	}
 }
 
-// benchSessions makes so many sessions.
+// benchSessions makes that many sessions.
 func benchSessions(
 	b *testing.B, db *lockd.DB, total int, opts *lockd.SessionOptions,
 ) []*lockd.Session {

@@ -127,8 +127,8 @@ func TestDB_Sessions(t *testing.T) {
 	})
 }
 
-// Ensure that no session is yielded before it is durable that it lives, and each until its end is
-// (G3): without a wait for the commit.
+// Ensure that a session is yielded from when its creation is durable until its end is (G3), without
+// a wait for the commit.
 func TestDB_Sessions_G3(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()

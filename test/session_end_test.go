@@ -160,7 +160,7 @@ func (h *harness) checkOneStep(
 	}
 }
 
-// Ensure that what is no end is none: a warning, another node's check, an address.
+// Ensure that a session is not ended by a warning, another node's check, or an address.
 func TestSession_S30_DoesNotEnd(t *testing.T) {
 	each(t, func(h *harness) {
 		h.register()
@@ -196,7 +196,7 @@ func TestSession_S30_DoesNotEnd(t *testing.T) {
 	})
 }
 
-// Ensure that an end that is undone with its transaction has not been.
+// Ensure that an end that is undone with its transaction has no effect.
 func TestSession_S31_Undone(t *testing.T) {
 	each(t, func(h *harness) {
 		s, locks, waiting := doomed(h, lockd.DeleteKeys)
@@ -311,8 +311,8 @@ func TestSession_S28_Reopen(t *testing.T) {
 	})
 }
 
-// liveOn looks at the independent session of pairOf after its process was gone: it has its locks
-// and attachments, and a whole TTL and grace from the Open on.
+// liveOn checks the independent session of pairOf after its process was gone: it has its locks and
+// attachments, and a whole TTL and grace from the Open on.
 func (h *harness) liveOn(id lockd.SessionID) {
 	h.t.Helper()
 	s, err := h.DB.Session(id)
@@ -330,8 +330,8 @@ func (h *harness) liveOn(id lockd.SessionID) {
 	}
 }
 
-// Ensure that after a crash the next Open ends what was bound to the process, each at an index of
-// its own and with its delays, before anybody can do anything; and that the rest lives on.
+// Ensure that after a crash the next Open ends the sessions that were bound to the process, each at
+// an index of its own and with its delays, before any call; and that the others live on.
 func TestSession_S28S30_Crash(t *testing.T) {
 	onFile(t, func(h *harness) {
 		bound, free := pairOf(h)
@@ -386,7 +386,7 @@ func TestSession_S28S30_Crash(t *testing.T) {
 }
 
 // Ensure that EndBoundWithoutDelay ends the sessions of a process that crashed, and that others are
-// granted their locks at once, but for a delay that had begun before.
+// granted their locks at once, except during a delay that had begun before.
 func TestSession_S28S32_EndBoundWithoutDelay(t *testing.T) {
 	onFile(t, func(h *harness) {
 		bound, free := pairOf(h)
@@ -411,8 +411,8 @@ func TestSession_S28S32_EndBoundWithoutDelay(t *testing.T) {
 	})
 }
 
-// Ensure that EndNone keeps what was bound to a process that crashed, with a whole TTL; and that a
-// DB.Close ends it all the same.
+// Ensure that EndNone keeps the sessions that were bound to a process that crashed, with a whole
+// TTL; and that a DB.Close ends them nevertheless.
 func TestSession_S28_EndNone(t *testing.T) {
 	onFile(t, func(h *harness) {
 		bound, free := pairOf(h)
@@ -441,7 +441,7 @@ func TestSession_S28_EndNone(t *testing.T) {
 	})
 }
 
-// Ensure that a crash loses no end that was told, and brings no session back.
+// Ensure that a crash loses no end that was reported, and brings no session back.
 func TestSession_S36_StaysDeadAfterACrash(t *testing.T) {
 	onFile(t, func(h *harness) {
 		_, free := pairOf(h)

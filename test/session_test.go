@@ -213,7 +213,7 @@ func TestNewSession_S11S13S16S17S18S20S22_Refused(t *testing.T) {
 	})
 }
 
-// Ensure that what lies on the edge of a rule is accepted.
+// Ensure that options at the edge of a rule are accepted.
 func TestNewSession_S11S13S16S17S18S20S22_Accepted(t *testing.T) {
 	each(t, func(h *harness) {
 		h.register()
@@ -359,8 +359,8 @@ func TestSession_S36_StaysDead(t *testing.T) {
 	})
 }
 
-// Ensure that the scope of all sessions moves with beginnings and ends, that of one with its own,
-// and neither with anything else; and that watchers wake accordingly (S40).
+// Ensure that the scope of all sessions moves with beginnings and ends, the scope of one session
+// with its own, and neither with anything else; and that watchers wake accordingly (S40).
 func TestSession_S38S40_Scopes(t *testing.T) {
 	each(t, func(h *harness) {
 		s, other := h.session(nil), h.session(nil)
@@ -401,8 +401,7 @@ func TestSession_S38S40_Scopes(t *testing.T) {
 	})
 }
 
-// Ensure that a session without a TTL that is not bound to its process lives until somebody ends
-// it.
+// Ensure that a session without a TTL that is not bound to its process lives until it is ended.
 func TestSession_S15X22_NoTimeEndsIt(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(&lockd.SessionOptions{Lifetime: lockd.Independent})

@@ -14,8 +14,8 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// slow is a clock whose timers never ring, and one reading of which can be held up: whoever reads
-// it gets the time at which he asked, but late.
+// slow is a clock whose timers never ring, and of which one reading can be held up: it returns
+// late, with the time at which it was asked for.
 type slow struct {
 	*clock.Mock
 	never *clock.Mock
@@ -187,7 +187,7 @@ func TestSession_S26X11_JudgedByItsCall(t *testing.T) {
 	})
 }
 
-// Ensure that a renewal that was called in time, but came after the end, is told of the end.
+// Ensure that a renewal that was called in time, but came after the end, returns the end's cause.
 func TestSession_X11_RenewalAfterTheEnd(t *testing.T) {
 	each(t, func(h *harness) {
 		c := h.slowly()
@@ -224,8 +224,8 @@ func TestSession_X11_RenewalsOutOfOrder(t *testing.T) {
 	})
 }
 
-// Ensure that at one instant a renewal comes before an end, and an end before a grant: who is kept
-// alive at the very instant at which he is due lives on.
+// Ensure that at one instant a renewal comes before an end, and an end before a grant: a session
+// that is kept alive at the very instant at which it is due lives on.
 func TestSession_S26_OrderAtOneInstant(t *testing.T) {
 	each(t, func(h *harness) {
 		kept := h.session(&lockd.SessionOptions{TTL: 2 * time.Second})
@@ -256,7 +256,7 @@ func TestSession_S26_OrderAtOneInstant(t *testing.T) {
 	})
 }
 
-// Ensure that KeepAlive renews in memory alone, until its context ends, and returns that.
+// Ensure that KeepAlive renews in memory alone until its context ends, and returns its error.
 func TestSession_KeepAlive(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(&lockd.SessionOptions{TTL: 10 * time.Second})
@@ -308,7 +308,7 @@ func TestSession_KeepAlive_BesideAnUpdate(t *testing.T) {
 }
 
 // Ensure that KeepAlive returns when its context ends although a commit is in the way, and neither
-// renews nor keeps anything alive if it had ended before.
+// renews nor keeps anything alive if the context had ended before.
 func TestSession_G11_KeepAliveGivesUp(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
@@ -407,7 +407,7 @@ func TestSession_KeepAlive_Ends(t *testing.T) {
 	}
 }
 
-// Ensure that who stops keeping a session alive does not stop others who do.
+// Ensure that a KeepAlive that stops does not stop another one of the same session.
 func TestSession_KeepAlive_Twice(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(&lockd.SessionOptions{TTL: time.Second})

@@ -9,7 +9,7 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// manySessions makes a database with so many sessions.
+// manySessions makes a database with n sessions.
 func manySessions(b *testing.B, n int) (*lockd.DB, []*lockd.Session) {
 	b.Helper()
 	db, err := lockd.New(nil)
@@ -25,7 +25,7 @@ func manySessions(b *testing.B, n int) (*lockd.DB, []*lockd.Session) {
 	return db, sessions
 }
 
-// lockInTxn takes a lock that no handle is of.
+// lockInTxn takes a lock without a handle.
 func lockInTxn(b *testing.B, db *lockd.DB, key string, s *lockd.Session, o *lockd.LockOptions) {
 	b.Helper()
 	if err := db.Update(func(tx *lockd.Txn) error {
@@ -87,8 +87,8 @@ func BenchmarkLeave_Shared(b *testing.B) {
 	}
 }
 
-// BenchmarkGiveUp_Shared has as many writers as a lock has readers give it up together. Each is
-// told of all readers.
+// BenchmarkGiveUp_Shared has as many writers as a lock has readers give up together. Each gets an
+// error with all readers.
 func BenchmarkGiveUp_Shared(b *testing.B) {
 	for _, n := range []int{500, 2000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -68,16 +68,16 @@ func (d *powerDisk) know() (err error) {
 	return err
 }
 
-// disarm has it not cut.
+// disarm takes the cut back.
 func (d *powerDisk) disarm() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.left = 0
 }
 
-// failSync has the sync fail of the commit that is about to be written, and has that index, if it
-// is to be expected that it goes to the log: whether one of bbolt's is in the file would not be
-// known. It reports whether it does, by chance.
+// failSync has the sync fail of the commit that is about to be written, with that index, if the
+// commit is expected to go to the log: of a commit of bbolt's it would not be known whether it is
+// in the file. It reports whether the sync is to fail, which is left to chance.
 func (d *powerDisk) failSync(index uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -143,8 +143,8 @@ func (d *powerDisk) committed() error {
 	return nil
 }
 
-// ofBolt reports whether a commit of bbolt's is between the two: it writes a meta page. That one
-// has begun does not tell, for a record may be written first.
+// ofBolt reports whether a commit of bbolt's is between the two: it writes a meta page. That such a
+// commit has begun does not tell, for a record may be written first.
 func ofBolt(was, content []byte) bool {
 	metas := 2 * os.Getpagesize()
 	return !bytes.Equal(was[:metas], content[:metas])
@@ -156,7 +156,7 @@ func sameSize(a, b []byte) ([]byte, []byte) {
 		append(b, make([]byte, max(0, len(a)-len(b)))...)
 }
 
-// write writes some of the sectors in which the content is another one.
+// write writes some of the sectors in which the content differs.
 func (d *powerDisk) write(to, content []byte) {
 	share := d.chance.IntN(5) // from none of the sectors to all
 	for at := 0; at < len(to); at += sectorSize {

@@ -69,7 +69,7 @@ type sizes struct {
 	sessions []*lockd.Session // of each worker
 }
 
-// run fails the test unless the size is bounded, and so many keys are left.
+// run fails the test unless the size is bounded, and that many keys are left.
 func (sz *sizes) run(left int) {
 	t := sz.t
 	t.Helper()
@@ -143,9 +143,9 @@ func (sz *sizes) end() {
 	}
 }
 
-// least takes and releases the locks from one number to another, and returns the least that was
-// on the heap meanwhile. It looks often: the rows of the log are on the heap too until a
-// checkpoint has them, which may be 7 MB, and two looks would say how far the next one was.
+// least takes and releases the locks from one number to another, and returns the least that was on
+// the heap meanwhile. It looks often: the rows of the log are on the heap too until a checkpoint
+// has them, which may be 7 MB, and two looks would say how far the next checkpoint was.
 func (sz *sizes) least(when string, from, to int) uint64 {
 	sz.t.Helper()
 	began := time.Now()

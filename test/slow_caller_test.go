@@ -20,8 +20,8 @@ func nextLine() string {
 	return fmt.Sprintf("caller=%s:%d", file, line+1)
 }
 
-// Ensure that in a build with the tag lockddebug a record of what is slow has the line that took
-// the lock, or that waits for it.
+// Ensure that in a build with the tag lockddebug a record of a slow hold or wait has the line that
+// took the lock, or that waits for it.
 func TestCaller_R12_OfWhatIsSlow(t *testing.T) {
 	each(t, func(h *harness) {
 		log := &logged{level: slog.LevelWarn}
@@ -76,7 +76,7 @@ func TestCaller_R12_OfWhatIsSlow(t *testing.T) {
 	})
 }
 
-// Ensure that a lock that a transaction took, and so no line is known of, is logged without one.
+// Ensure that a lock that a transaction took is logged without a line, for none is known.
 func TestCaller_R12_OfATransaction(t *testing.T) {
 	each(t, func(h *harness) {
 		log := &logged{level: slog.LevelWarn}

@@ -22,7 +22,7 @@ func (h *harness) logSlow() *logged {
 }
 
 // Ensure that a lock that is held for longer than Options.Slow is logged once, and so is a call
-// that waits for longer, with who waits and who holds.
+// that waits for longer, with the waiter and the holder.
 func TestSlow_R12_HeldAndAwaited(t *testing.T) {
 	each(t, func(h *harness) {
 		log := h.logSlow()
@@ -58,8 +58,8 @@ func TestSlow_R12_HeldAndAwaited(t *testing.T) {
 	})
 }
 
-// Ensure that each holder of a lock that is shared is logged, and a call that waits for all of them
-// with how many there are.
+// Ensure that each holder of a shared lock is logged, and a call that waits for all of them with
+// their number.
 func TestSlow_R12_Shared(t *testing.T) {
 	each(t, func(h *harness) {
 		log := h.logSlow()
@@ -106,8 +106,8 @@ func TestSlow_R12_Slot(t *testing.T) {
 	})
 }
 
-// Ensure that a lock without a handle is logged too, and one of which it is not known since when it
-// is held without that.
+// Ensure that a lock without a handle is logged too, and without the time if it is not known since
+// when it is held.
 func TestSlow_R12_WithoutAHandle(t *testing.T) {
 	onFile(t, func(h *harness) {
 		log := h.logSlow()

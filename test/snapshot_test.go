@@ -82,8 +82,8 @@ func TestIndexOf_I2(t *testing.T) {
 	})
 }
 
-// Ensure that the index of an absent key, and of a prefix, is that of what was last changed or
-// deleted there, and that nothing else moves it.
+// Ensure that the index of an absent key, and of a prefix, is the index of the last change or
+// deletion there, and that nothing else moves it.
 func TestIndexOf_I3I4I5I7I8(t *testing.T) {
 	each(t, func(h *harness) {
 		for _, step := range []struct {
@@ -164,7 +164,7 @@ func TestIndexOf_I6(t *testing.T) {
 	})
 }
 
-// Ensure that the index of one session is that of its beginning, and then of its end, which stays.
+// Ensure that the index of one session is its beginning's, and then its end's, which stays.
 func TestIndexOf_S38_OneSession(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(nil)
@@ -187,8 +187,8 @@ func TestIndexOf_S38_OneSession(t *testing.T) {
 	})
 }
 
-// Ensure that what one transaction changes has one index, and that a no-op in it keeps the one
-// that it had.
+// Ensure that all changes of one transaction have one index, and that a no-op in it keeps the index
+// from before.
 func TestTxn_I12I13(t *testing.T) {
 	each(t, func(h *harness) {
 		old := h.put("old", "v", 0)
@@ -237,8 +237,8 @@ func TestIndex_I14(t *testing.T) {
 	})
 }
 
-// Ensure that the index of the store is that of its last change, and that no scope's index ever
-// falls or lies above it, whatever happens, restarts included.
+// Ensure that the index of the store is the index of its last change, and that no scope's index
+// ever falls or lies above it, whatever happens, restarts included.
 func TestIndexOf_I1B13X14_NeverFalls(t *testing.T) {
 	each(t, func(h *harness) {
 		h.opts.Sync = lockd.SyncNever
@@ -291,8 +291,8 @@ func TestIndexOf_I1B13X14_NeverFalls(t *testing.T) {
 	})
 }
 
-// Ensure that a snapshot shows what it showed, whatever is written later, Close included, and
-// that two of one index are alike.
+// Ensure that a snapshot shows the same state for ever, whatever is written later, Close included,
+// and that two snapshots of one index are alike.
 func TestSnapshot_IsImmutable(t *testing.T) {
 	each(t, func(h *harness) {
 		show := func(s *lockd.Snapshot) string {
@@ -390,7 +390,7 @@ func TestSnapshot_Prefix(t *testing.T) {
 	})
 }
 
-// Ensure that what a large transaction deleted is given back to the memory when the history has
+// Ensure that the memory of what a large transaction deleted is given back when the history has
 // forgotten it, and is not kept for the next transaction.
 func TestDB_DeletedValuesAreGivenBack(t *testing.T) {
 	each(t, func(h *harness) {

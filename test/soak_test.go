@@ -30,7 +30,7 @@ type soak struct {
 	db       *lockd.DB
 	path     string
 	stop     context.Context // when the callers are to end
-	counters []atomic.Int64  // writes under each lock that were told of
+	counters []atomic.Int64  // acknowledged writes under each lock
 	locks    []soakLocks     // holders of each lock
 	holders  []soakSlots     // of each semaphore
 
@@ -50,7 +50,7 @@ type soak struct {
 	backups  atomic.Int64
 }
 
-// soakLocks are the grants of one lock of which their holders were told.
+// soakLocks are the grants of one lock that were returned to their holders.
 type soakLocks struct {
 	mu   sync.Mutex
 	list []soakHeld
@@ -61,7 +61,7 @@ type soakHeld struct {
 	mode lockd.LockMode
 }
 
-// soakSlots are the slots of one semaphore of which their holders were told.
+// soakSlots are the slots of one semaphore that were returned to their holders.
 type soakSlots struct {
 	mu   sync.Mutex
 	list []*lockd.Slot
@@ -74,9 +74,9 @@ const (
 )
 
 // Ensure that under a load of everything at once, on the real clock and with commits that fail, no
-// write under a lock is lost, nobody holds a lock beside its exclusive holder, nothing is written
-// under a shared one, no semaphore is exceeded, no watch has a gap, nothing grows without bound,
-// and in the end the file has what was told.
+// write under a lock is lost, no session holds a lock beside its exclusive holder, nothing is
+// written under a shared one, no semaphore is exceeded, no watch has a gap, nothing grows without
+// bound, and in the end the file has what was acknowledged.
 func TestSoak(t *testing.T) {
 	scale := 1
 	if *soakFor >= time.Minute {
@@ -159,7 +159,7 @@ func (s *soak) expected(err error) bool {
 	return false
 }
 
-// must reports whether the call has succeeded, and fails the test if it failed for no reason.
+// must reports whether the call has succeeded, and fails the test if the error is not expected.
 func (s *soak) must(what string, err error) bool {
 	if err != nil && !s.expected(err) {
 		s.t.Errorf("%s: %v", what, err)
@@ -253,7 +253,7 @@ func (s *soak) holdLock(chance *rand.Rand) {
 	s.must("close", session.Close())
 }
 
-// granted notes a grant. No other holder may know of no loss, unless both are shared.
+// granted notes a grant. All other holders must know of their loss, unless both are shared.
 func (s *soak) granted(n int, own soakHeld) {
 	s.grants.Add(1)
 	if own.mode == lockd.Shared {

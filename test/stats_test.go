@@ -15,7 +15,7 @@ import (
 	"github.com/lockd/lockd/catalog"
 )
 
-// mustCount compares all that Stats counts but for the commits, the size of the file, the index and
+// mustCount compares all that Stats counts except the commits, the size of the file, the index and
 // Err.
 func (h *harness) mustCount(want lockd.Stats) {
 	h.t.Helper()
@@ -248,7 +248,7 @@ func TestStats_Commits(t *testing.T) {
 }
 
 // Ensure that Stats tells the size of the file as the file system does, also when it has grown, and
-// while a commit is held; that there is none in memory; and that a closed one is not looked at.
+// while a commit is held; that there is none in memory; and that a closed file is not looked at.
 func TestStats_FileSize(t *testing.T) {
 	inBubble(t, "", func(h *harness) {
 		h.put("k", "v", 0)

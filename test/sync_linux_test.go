@@ -26,14 +26,15 @@ const noSeccomp = "no seccomp filters here"
 // fails, and with SyncNever it does not.
 func TestG2_WriteWaitsForTheDisk(t *testing.T) { inFilteredChild(t, writeWithoutSync) }
 
-// Ensure that nobody is told of what is in a file, and nothing written to it, before that is on
-// disk: if the file cannot be synced, an Open fails, and changes nothing. A process that was killed
-// within a commit may have left one that is not on disk, and a power cut would take it away,
-// together with what was written over the pages of the one before. With SyncNever it does not fail.
+// Ensure that no caller sees what is in a file, and nothing is written to it, before that is on
+// disk: if the file cannot be synced, Open fails and changes nothing. A process that was killed
+// within a commit may have left a commit that is not on disk, and a power cut would take it away,
+// together with what was written over the pages of the one before. With SyncNever Open does not
+// fail.
 func TestG2G3_OpenWaitsForTheDisk(t *testing.T) { inFilteredChild(t, openWithoutSync) }
 
 // Ensure that a file which was closed is not written to by the next Open and Close: they succeed
-// where that is not possible.
+// where no write is possible.
 func TestOpen_NoWrite(t *testing.T) { inFilteredChild(t, openWithoutWrite) }
 
 // inFilteredChild calls fn with the path of a file, in a process of its own: a filter of system
@@ -178,8 +179,8 @@ var machine = map[string]struct {
 	"arm64": {277, 0xc00000b7},
 }
 
-// refuse makes every one of the system calls fail with EIO, in this process and from now on. Those
-// that sync a file are to be among them: that is tried out.
+// refuse makes every one of the system calls fail with EIO, in this process and from now on. The
+// calls that sync a file have to be among them: that is tried out.
 func refuse(t *testing.T, calls ...uint32) {
 	t.Helper()
 	here := machine[runtime.GOARCH]

@@ -353,8 +353,8 @@ func TestTimes_SlotOfAnotherClient(t *testing.T) {
 	})
 }
 
-// Ensure that what no commit has made durable counts for nothing: not while it is held, and not
-// when it fails. What comes of it later counts as what it is then.
+// Ensure that a hand-off that is not durable counts for nothing: not while its commit is held, and
+// not when the commit fails. It counts later, as what it is then.
 func TestTimes_FailedCommit(t *testing.T) {
 	onFile(t, func(h *harness) {
 		var want times
@@ -399,7 +399,7 @@ func TestTimes_FailedCommit(t *testing.T) {
 }
 
 // Ensure that after an Open the times begin anew, and that a grant from before counts for nothing
-// when it ends: it is not known how long it was.
+// when it ends: it is not known how long the lock was held.
 func TestTimes_Reopened(t *testing.T) {
 	onFile(t, func(h *harness) {
 		s := h.session(&lockd.SessionOptions{Lifetime: lockd.Independent})

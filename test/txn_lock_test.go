@@ -64,7 +64,7 @@ func granted(w *world, before lockd.Entry, index uint64) lockd.Entry {
 	return before
 }
 
-// grantedNew is what a lock with a value makes of it.
+// grantedNew is what a lock with a value makes of the entry.
 func grantedNew(w *world, before lockd.Entry, index uint64) lockd.Entry {
 	return rewritten(w, granted(w, before, index), index)
 }
@@ -141,7 +141,7 @@ func TestTxnLock_K17K18K19K20(t *testing.T) {
 	})
 }
 
-// Ensure that an unlock keeps value and flags (X2), and that only the holder's counts.
+// Ensure that an unlock keeps value and flags (X2), and that only the holder's unlock counts.
 func TestTxnUnlock_K21K22K23K24K25(t *testing.T) {
 	run(t, []keyRule{
 		{rule: "K21", on: "held", given: heldByA, do: unlocks(sessionA), want: released},
@@ -195,8 +195,8 @@ func TestTxnLock_K35_Order(t *testing.T) {
 	})
 }
 
-// Ensure that a lock is judged on what its own transaction has made: the delay that an end in it
-// sets counts (X9), and so does the queue behind an unlock in it.
+// Ensure that a lock is judged on the state that its own transaction has made: the delay of a
+// session's end in it counts (X9), and so does the queue behind an unlock in it.
 func TestTxnLock_K35_OnItsOwnState(t *testing.T) {
 	each(t, func(h *harness) {
 		s, next := h.session(nil), h.session(nil)

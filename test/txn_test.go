@@ -131,7 +131,7 @@ func TestTxn_T5_Prefix(t *testing.T) {
 	})
 }
 
-// Ensure that each operation sees what those before it did, and that all have one index.
+// Ensure that each operation sees the effects of those before it, and that all have one index.
 func TestTxn_T7_InOrder(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(&lockd.SessionOptions{LockDelay: lockd.NoLockDelay})
@@ -300,7 +300,7 @@ func TestTxn_T9_NothingIsCheckedAhead(t *testing.T) {
 	})
 }
 
-// Ensure that ending a session in a transaction does all that its end is (X28).
+// Ensure that EndSession in a transaction has all effects of a session's end (X28).
 func TestTxn_T2_EndSession(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(&lockd.SessionOptions{LockDelay: time.Second})

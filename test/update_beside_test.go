@@ -43,7 +43,7 @@ func (h *harness) updating() *updating {
 
 var errTest = errors.New("the function's own")
 
-// step returns when the function has done it, and rests again.
+// step has the function call fn, and returns when the function rests again.
 func (u *updating) step(fn func(tx *lockd.Txn) error) {
 	u.h.t.Helper()
 	u.steps <- fn
@@ -176,7 +176,7 @@ func TestUpdate_G3_StatsAndLocksShowWhatIsPublished(t *testing.T) {
 	})
 }
 
-// Ensure that they show it too if a commit is not durable that the function goes by.
+// Ensure the same while a commit on which the function depends is not durable.
 func TestUpdate_G3_StatsAndLocksBesideACommit(t *testing.T) {
 	for _, name := range []string{"Put", "DeleteAll", "end of the holder"} {
 		t.Run(name, func(t *testing.T) {
@@ -231,7 +231,7 @@ func TestRenew_G6_WhileAnUpdateRuns(t *testing.T) {
 }
 
 // Ensure that an Update whose function has run for a second is logged, once, while it runs, with
-// where it was called; and none that was quicker.
+// the line that called it; and that a quicker one is not.
 func TestLogger_SlowUpdate(t *testing.T) {
 	each(t, func(h *harness) {
 		l := &logged{}
@@ -264,8 +264,8 @@ func TestLogger_SlowUpdate(t *testing.T) {
 	})
 }
 
-// Ensure that nobody writes while the function of an Update runs, however many want to, and that
-// all of them come to their turns.
+// Ensure that no other call writes while the function of an Update runs, however many want to, and
+// that all of them get their turns.
 func TestUpdate_NobodyWritesMeanwhile(t *testing.T) {
 	for name, path := range map[string]string{
 		"Memory": "", "File": filepath.Join(t.TempDir(), "lockd.db"),

@@ -36,8 +36,8 @@ func craft(t *testing.T, fn func(s *store.Store)) string {
 	return path
 }
 
-// Ensure that a file whose rows name others that are not there is refused, by Open and by Verify,
-// with the name of what is missing; and that it is left as it is.
+// Ensure that a file with a row that names a missing one is refused, by Open and by Verify, with
+// the name of the missing row; and that the file is left as it is.
 func TestVerify_References(t *testing.T) {
 	id, absent := schema.ID{1}, schema.ID{2}
 	for _, test := range []struct {
@@ -199,8 +199,8 @@ func reason(err error) string {
 	return strings.SplitN(err.Error(), ": ", 3)[2]
 }
 
-// Ensure that what is no file is refused by those who look at a closed one, and that they follow a
-// symbolic link.
+// Ensure that the functions that read a closed file refuse what is no file, and follow a symbolic
+// link.
 func TestVerify_FolderAndLink(t *testing.T) {
 	file := craft(t, func(*store.Store) {})
 	folder, link := t.TempDir(), filepath.Join(t.TempDir(), "link.db")

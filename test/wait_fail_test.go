@@ -10,8 +10,8 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// Ensure that who gave up a lock or a slot while it was being granted does not keep it when the
-// grant succeeds and what gives it back does not: that is tried again.
+// Ensure that a call that gave up a lock or a slot while it was being granted does not keep it when
+// the grant succeeds and its release does not: the release is tried again.
 func TestG11_DroppedGivingUp(t *testing.T) {
 	for name, take := range map[string]func(ctx context.Context, s *lockd.Session) error{
 		"Lock": func(ctx context.Context, s *lockd.Session) error {
@@ -77,9 +77,9 @@ func droppedGivingUp(
 	}
 }
 
-// Ensure that who gives up while it takes over a lock, or a slot, leaves it to the session that has
-// had it before, also when what gives it back is dropped; and that it can be taken over again, by
-// who waits for that first of all.
+// Ensure that a call that gives up while it takes over a lock, or a slot, leaves it to the session
+// that had it before, also when the write that gives it back is dropped; and that it can be taken
+// over again, first of all by a call that waits for that.
 func TestG11_GivingUpATakeover(t *testing.T) {
 	lock := func(ctx context.Context, s *lockd.Session) (err error) {
 		_, err = s.Lock(ctx, "sem/"+s.ID().String(), nil)
@@ -144,7 +144,7 @@ func givenUpTakeover(
 }
 
 // Ensure that when a call gives up while it takes over a lock that its session has, the session's
-// next call takes it over, although others have waited for longer: nobody else can have it.
+// next call takes it over, although others have waited for longer: no other session can have it.
 func TestG11_GivenUpTakeoverStrandsNobody(t *testing.T) {
 	type take func(ctx context.Context, s *lockd.Session) error
 	takes := map[string]take{
@@ -202,8 +202,8 @@ func takeoverGoesOn(
 }
 
 // Ensure that a lock which was granted to a call that has given up is not left in the file when the
-// database is closed, although giving it up could not be committed before: Close writes that, or
-// says that it could not.
+// database is closed, although its release could not be committed before: Close writes the release,
+// or says that it could not.
 func TestG11G12_CloseWritesWhatIsOwed(t *testing.T) {
 	for _, outcome := range []error{nil, errDisk} {
 		for what, take := range map[string]func(context.Context, *lockd.Session) error{
@@ -273,8 +273,8 @@ func TestG12_CloseOfAFailedDatabaseSaysSo(t *testing.T) {
 	})
 }
 
-// Ensure that who waits for several locks at once keeps its places when a commit fails, whether it
-// is that of the release or one that was to grant them, and has all of them later, at one index.
+// Ensure that a call that waits for several locks at once keeps its places when a commit fails,
+// whether it is the commit of the release or of the grant, and has all of them later, at one index.
 func TestG9G11_DroppedGrantOfAll(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
@@ -311,9 +311,8 @@ func TestG9G11_DroppedGrantOfAll(t *testing.T) {
 	})
 }
 
-// Ensure that everything that waits ends with ErrFailed and its cause when the database fails, by
-// whatever call it does; that watchers are told nothing of what is not known to be in the file, and
-// end with Close.
+// Ensure that every wait, in whatever call, ends with ErrFailed and its cause when the database
+// fails; that watchers get no event of a commit that may not be in the file, and end with Close.
 func TestG3G12_FailedEndsEveryWait(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()

@@ -74,8 +74,8 @@ func inWords(events []lockd.Event) []string {
 	return words
 }
 
-// Ensure that a watch has every change after its index, in order and once: also those that a
-// reader who wakes would have missed, and those that came before it began.
+// Ensure that a watch has every change after its index, in order and once: also changes that a
+// woken reader would have missed, and changes from before the watch began.
 func TestWatch_B12_EveryChangeInOrder(t *testing.T) {
 	each(t, func(h *harness) {
 		h.put("a/k", "0", 0)
@@ -150,8 +150,8 @@ func TestWatch_B12_NetChange(t *testing.T) {
 	})
 }
 
-// lockEvent is what is done to the key "k" whose lock s holds, and what is told of it. If waits,
-// somebody waits for the lock.
+// lockEvent is what is done to the key "k" whose lock s holds, and the event of it. If waits, a
+// call waits for the lock.
 type lockEvent struct {
 	name  string
 	waits bool
@@ -292,7 +292,7 @@ func TestWatch_B12_RemoveAfter(t *testing.T) {
 	})
 }
 
-// Ensure that sessions and the catalog are told of like keys.
+// Ensure that sessions and the catalog have events like keys.
 func TestWatch_S40_SessionsAndCatalog(t *testing.T) {
 	each(t, func(h *harness) {
 		index := h.Snapshot().Index()
@@ -331,7 +331,7 @@ func TestWatch_S40_SessionsAndCatalog(t *testing.T) {
 	})
 }
 
-// Ensure that nobody is told of what one transaction made and removed.
+// Ensure that there is no event of what one transaction made and removed.
 func TestWatch_B12_PassingCatalog(t *testing.T) {
 	each(t, func(h *harness) {
 		h.register()
@@ -458,7 +458,7 @@ func (h *harness) writes(key string, n int) {
 }
 
 // Ensure that a watch from an index of which events are no longer kept ends with ErrCompacted at
-// once, and one from the oldest that is kept has them all.
+// once, and a watch from the oldest that is kept has them all.
 func TestWatch_B12_Compacted(t *testing.T) {
 	each(t, func(h *harness) {
 		h.shortHistory()
@@ -517,8 +517,8 @@ func TestWatch_B12_CompactedByLargeValues(t *testing.T) {
 	})
 }
 
-// Ensure that of a database that was just made everything can be watched, from before its first
-// change, until the first event falls out of the history.
+// Ensure that everything in a new database can be watched, from before its first change, until the
+// first event falls out of the history.
 func TestWatch_B12_FromTheBeginning(t *testing.T) {
 	each(t, func(h *harness) {
 		h.writes("k", 2)
@@ -575,7 +575,7 @@ func TestWatch_B12_CompactedByARestart(t *testing.T) {
 }
 
 // Ensure that a watcher that is too slow is cut off with ErrCompacted and misses nothing silently,
-// while writers wait for nobody.
+// while no writer waits for it.
 func TestWatch_B12_TooSlow(t *testing.T) {
 	each(t, func(h *harness) {
 		h.shortHistory()
@@ -622,7 +622,7 @@ func TestWatch_B12_ForeignChangesCutNobodyOff(t *testing.T) {
 	})
 }
 
-// Ensure that a watch whose loop panics gives back what it had.
+// Ensure that a watch whose loop panics leaves no topic behind.
 func TestWatch_LoopPanics(t *testing.T) {
 	each(t, func(h *harness) {
 		h.put("k", "v", 0)

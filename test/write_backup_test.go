@@ -10,8 +10,8 @@ import (
 	"github.com/lockd/lockd/catalog"
 )
 
-// Ensure that a backup of what is put has that and nothing else, and that indexes go on above the
-// one that it was given.
+// Ensure that a backup has the rows that were put and nothing else, and that indexes go on above
+// the given one.
 func TestWriteBackup_G4(t *testing.T) {
 	each(t, func(h *harness) {
 		h.put("old", "1", 0)
@@ -39,7 +39,7 @@ func TestWriteBackup_G4(t *testing.T) {
 	})
 }
 
-// Ensure that what is refused makes no backup, and says why.
+// Ensure that a refused call makes no backup, and says why.
 func TestWriteBackup_Refused(t *testing.T) {
 	var b bytes.Buffer
 	err := lockd.WriteBackup(&b, 0, func(tx *lockd.Txn) error {

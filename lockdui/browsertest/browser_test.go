@@ -26,11 +26,11 @@ import (
 
 var images = flag.String("images", "", "`FOLDER` to write screenshots to")
 
-// patience is how long something on a page may take that is to come at all. A loaded machine takes
+// patience is how long a test waits for something to appear on a page. A loaded machine takes
 // seconds to start a browser.
 const patience = 30 * time.Second
 
-// browser starts the browser that all tests share, or says why there is none.
+// browser starts the browser that all tests share, or returns why it cannot.
 var browser = sync.OnceValues(func() (context.Context, error) {
 	var path string
 	var err error
@@ -94,7 +94,7 @@ func (p *page) run(actions ...chromedp.Action[chromedp.Void]) {
 	must(p.t, chromedp.Do(p.ctx, actions...))
 }
 
-// eval returns what the script is.
+// eval returns the value of the script.
 func eval[T any](p *page, script string) T {
 	p.t.Helper()
 	v, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](script))
@@ -102,8 +102,8 @@ func eval[T any](p *page, script string) T {
 	return v
 }
 
-// until waits until the script is true, on the page that is there then: that it cannot be asked
-// while another one is loaded is no failure.
+// until waits until the script is true, on the page that is loaded then. An error of the script,
+// while another page is being loaded, is not a failure.
 func (p *page) until(script string) {
 	p.t.Helper()
 	var err error
@@ -131,7 +131,7 @@ type site struct {
 	url     string
 	server  *httptest.Server
 	handler http.Handler
-	mute    atomic.Bool // streams say nothing more, and are not answered
+	mute    atomic.Bool // streams send nothing more
 }
 
 // newSite serves an empty database.
@@ -154,7 +154,7 @@ func newSite(t *testing.T, opts *lockdui.Options) *site {
 	return s
 }
 
-// muted hands requests on, but for what streams write while the site is mute.
+// muted passes requests on to next, and drops what streams write while the site is mute.
 func (s *site) muted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(&mutedWriter{w, &s.mute}, r)

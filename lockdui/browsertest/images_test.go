@@ -71,7 +71,7 @@ func busy(t *testing.T) *site {
 	return s
 }
 
-// circle is a database with two sessions that wait for each other, which no context tells.
+// circle is a database with two sessions that wait for each other, which no context shows.
 func circle(t *testing.T) *site {
 	s := newSite(t, nil)
 	web := s.holds("web", "users")
@@ -85,7 +85,7 @@ func circle(t *testing.T) *site {
 	return s
 }
 
-// scheme has the person prefer light or dark.
+// scheme sets the color scheme that the browser prefers: light or dark.
 func (p *page) scheme(name string) {
 	p.t.Helper()
 	_, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
@@ -94,7 +94,7 @@ func (p *page) scheme(name string) {
 	must(p.t, err)
 }
 
-// Ensure that screenshots can be made, and make them if -images says where.
+// Ensure that screenshots can be made, and write them to the folder of -images if it is set.
 func TestImages(t *testing.T) {
 	if *images == "" {
 		t.Skip("no -images")

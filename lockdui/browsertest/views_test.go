@@ -73,8 +73,8 @@ func TestViews(t *testing.T) {
 	}
 }
 
-// Ensure that a wait is drawn before the hold that it led to, in the lane of its session, and both as
-// long as they were: also on a page that was open all the while.
+// Ensure that a wait is drawn before the hold that it led to, in the lane of its session, and both
+// with their true lengths, also on a page that was open all the time.
 func TestLanes_WaitBeforeHold(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil)
@@ -123,7 +123,7 @@ func TestLanes_WaitBeforeHold(t *testing.T) {
 }
 
 // Ensure that a change is on the page within 100 ms of its commit. A machine that is busy with
-// other things may take longer now and then, so that the middle of some tries counts.
+// other things may take longer now and then, so the median of some tries counts.
 func TestLive_Within100ms(t *testing.T) {
 	for _, others := range []int{0, 10_000} {
 		t.Run(fmt.Sprintf("%d other locks", others), func(t *testing.T) { liveBeside(t, others) })
@@ -170,7 +170,7 @@ func liveBeside(t *testing.T, others int) {
 	t.Errorf("on the page after %v", middle)
 }
 
-// Ensure that what moves on by itself does so: ages, and a lock-delay that runs out.
+// Ensure that ages, and the rest of a lock-delay, change on the page while time passes.
 func TestLive_TimeGoesOn(t *testing.T) {
 	t.Parallel()
 	s := busy(t)
@@ -182,8 +182,8 @@ func TestLive_TimeGoesOn(t *testing.T) {
 	p.until(fmt.Sprintf(`document.querySelector("progress").value < %f`, left))
 }
 
-// Ensure that the bar of a session's TTL runs out, and is whole again after a renewal, also one that
-// leaves as much as the page was last told.
+// Ensure that the bar of a session's TTL runs out, and is whole again after a renewal, also if the
+// renewed session has as much time left as the page was last sent.
 func TestLive_Deadline(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil)
@@ -201,8 +201,8 @@ func TestLive_Deadline(t *testing.T) {
 	p.has("main", "No session lives", "session expired: not renewed within its TTL")
 }
 
-// Ensure that the page tells that its stream is cut, by a server that is gone and by one that says
-// nothing more, and that it catches up.
+// Ensure that the page says that its stream is cut, by a server that is gone or by one that sends
+// nothing more, and that the page catches up.
 func TestLive_CutAndCaughtUp(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]struct{ cut, mend func(s *site) }{
@@ -234,8 +234,8 @@ func TestLive_CutAndCaughtUp(t *testing.T) {
 	}
 }
 
-// Ensure that keys and names that are scripts are text, in the first page and in what the stream
-// brings.
+// Ensure that keys and names that are scripts are shown as text, in the first page and in what the
+// stream sends.
 func TestHostileNames(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, &lockdui.Options{Actions: lockdui.ForceUnlockAndEnd})
@@ -342,8 +342,8 @@ func TestForceUnlock(t *testing.T) {
 	}
 }
 
-// Ensure that a form that is open takes the lock from the holder that it was opened for, or from
-// none: what the page brings meanwhile changes nothing in it.
+// Ensure that an open form takes the lock from the holder for which it was opened, or from none:
+// updates of the page meanwhile change nothing in the form.
 func TestForceUnlock_OpenFormStays(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, &lockdui.Options{Actions: lockdui.ForceUnlockAndEnd})
@@ -414,8 +414,8 @@ const texts = `[...document.querySelectorAll("body *")].filter((e) =>
 	e.getClientRects().length > 0 && !["SCRIPT", "TITLE", "OPTION"].includes(e.tagName) &&
 	[...e.childNodes].some((n) => n.nodeType === Node.TEXT_NODE && n.nodeValue.trim()))`
 
-// Ensure that the page is dark where a person has chosen that, and that all text of each view can be
-// read on what it stands on: the ratio of WCAG AA.
+// Ensure that the page is dark for a person who prefers that, and that each text of each view has
+// the contrast of WCAG AA to its background.
 func TestDark(t *testing.T) {
 	t.Parallel()
 	s := busy(t)
@@ -462,8 +462,7 @@ func TestDark(t *testing.T) {
 	}
 }
 
-// Ensure that a page asks nobody but its own server for anything, and breaks no rule that it has set
-// itself.
+// Ensure that a page sends requests to its own server only, and does not violate its own policy.
 func TestOwnOrigin(t *testing.T) {
 	t.Parallel()
 	s := busy(t)
@@ -487,7 +486,7 @@ func TestOwnOrigin(t *testing.T) {
 			t.Errorf("%q: forbidden by its own policy: %q", view, got.Broken)
 		}
 	}
-	// That the page is told of what its policy forbids.
+	// Show that a violation of the policy would have been noticed.
 	eval[bool](p, `document.body.setAttribute("onclick", "1"), true`)
 	p.until(`window.broken.length === 1`)
 }
