@@ -1,7 +1,6 @@
 package consulapi
 
 import (
-	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -38,7 +37,10 @@ const (
 
 // newCheck shows a check, with the name and tags of its service.
 func newCheck(c catalog.Check, of catalog.Service) check {
-	definition := cmp.Or(c.Meta[definitionKey], "{}")
+	definition := c.Meta[definitionKey]
+	if hidden[any](c.Meta, definitionKey) == nil {
+		definition = "{}"
+	}
 	kind := checkType(definition)
 	switch {
 	case c.TTL > 0:

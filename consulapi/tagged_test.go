@@ -3,6 +3,9 @@ package consulapi_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // Ensure that a transaction shows missing tags as null, as Consul does there and nowhere else.
@@ -20,6 +23,25 @@ func TestTxnCatalog_T15_NoTags(t *testing.T) {
 		for _, read := range []string{"health/node/n", "catalog/service/s", "catalog/node/n"} {
 			if r := h.send("GET /v1/"+read, ""); strings.Contains(r.body, `Tags":null`) {
 				t.Errorf("%s: %s", read, r.body)
+			}
+		}
+	})
+}
+
+// Ensure that a check whose Meta has something else under the key of its Definition is shown
+// without one, and keeps no list from being read.
+func TestCatalog_T15_ForeignDefinition(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.must(h.db.Update(func(tx *lockd.Txn) error {
+			return tx.Catalog().PutCheck(catalog.Check{
+				Node: h.db.Node(), ID: "c", Name: "c",
+				Meta: map[string]string{"consul.definition": "see the wiki"},
+			})
+		}))
+		for _, path := range []string{"health/state/any", "agent/checks", "health/node/local"} {
+			r := h.send("GET /v1/"+path, "")
+			if r.code != 200 || !strings.Contains(r.body, `"CheckID":"c"`) {
+				t.Errorf("%s: %d %s", path, r.code, r.body)
 			}
 		}
 	})

@@ -114,6 +114,9 @@ func (l limits) bounded(next http.Handler) http.Handler {
 			body := &timedBody{
 				ReadCloser: r.Body, control: control, limits: l, until: time.Now().Add(l.body),
 			}
+			// In a copy: net/http looks at the body of its own request to see whether a client
+			// waits for 100 Continue, and so sends no body after a refusal.
+			r = r.WithContext(r.Context())
 			r.Body = body
 			if err := body.extend(); err != nil {
 				panic(http.ErrAbortHandler) // the connection is gone

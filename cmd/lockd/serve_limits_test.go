@@ -344,6 +344,26 @@ func TestLimits_IgnoredBody(t *testing.T) {
 	}
 }
 
+// Ensure that a client that waits for 100 Continue is told at once that its request is refused.
+func TestLimits_RefusedBeforeTheBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := limitedIn(t, defaultLimits, func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "refused", http.StatusMethodNotAllowed)
+		})
+		for _, body := range []string{"Content-Length: 600000", "Transfer-Encoding: chunked"} {
+			start := time.Now()
+			c := server.dial()
+			c.say("PUT / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\n%s\r\n\r\n", body)
+			if got := c.status(); got != http.StatusMethodNotAllowed {
+				t.Errorf("%s: got %d", body, got)
+			}
+			if took := time.Since(start); took > time.Second {
+				t.Errorf("%s: answered after %v", body, took)
+			}
+		}
+	})
+}
+
 // Ensure that thousands of idle connections leave room for one more, that the limit holds, and that
 // connections at work are left alone.
 func TestLimits_IdleConnections(t *testing.T) {

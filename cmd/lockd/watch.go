@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -96,7 +97,7 @@ func (w *watcher) tell(entries api.KVPairs, index uint64) error {
 		e := entry(*pair)
 		now[e.Key] = e
 		was, known := w.known[e.Key]
-		if known && was.ModifyIndex == e.ModifyIndex && was.CreateIndex == e.CreateIndex {
+		if known && reflect.DeepEqual(was, e) { // the same indexes do not do: they may begin anew
 			continue
 		}
 		what := "put"

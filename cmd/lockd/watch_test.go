@@ -8,11 +8,16 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/hashicorp/consul/api"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/consulapi"
 )
 
 // watching is a lockd watch that runs in this process.
@@ -140,6 +145,50 @@ func TestWatch_ServerAway(t *testing.T) {
 		if got := w.line(); !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+// Ensure that a watch tells a change although the server's indexes began anew and the key has the
+// same ones as before.
+func TestWatch_IndexesBeginAnew(t *testing.T) {
+	t.Parallel()
+	var current atomic.Pointer[http.Handler]
+	begin := func(value string) *lockd.DB {
+		db, err := lockd.New(nil)
+		if err == nil {
+			_, err = db.Put("k", []byte(value), nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		handler, err := consulapi.Handler(db, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		current.Store(&handler)
+		return db
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		(*current.Load()).ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	first := begin("old")
+	w := watch(t, &serving{url: server.URL}, "")
+	if got := w.line(); !strings.Contains(got, "present\tk") {
+		t.Error(got)
+	}
+	second := begin("new")
+	_, err := second.Put("other", nil, nil) // the watch does not wait for an index that is there
+	if err = errors.Join(err, first.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"put\tk\t", "put\tother\t"} {
+		if got := w.line(); !strings.Contains(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
 
