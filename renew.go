@@ -108,6 +108,7 @@ func (s *Session) Deadline() (deadline time.Time, ok bool) {
 // the session's. Until then the session lives even if its work hangs: see SessionOptions.TTL.
 func (s *Session) KeepAlive(ctx context.Context) error {
 	mustHave(ctx != nil, "context")
+	s.db.writer.MustNotBeFunction()
 	if err := s.startKeeping(ctx); err != nil {
 		return wrap("keep alive", s.ID().String(), err)
 	}
