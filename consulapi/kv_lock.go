@@ -102,8 +102,8 @@ func (l *locking) acquire(tx *lockd.Txn) (lockd.Entry, error) {
 	switch {
 	case errors.Is(err, lockd.ErrNoSession):
 		return e, reword(err, "invalid session %q", l.session)
-	case errors.Is(err, lockd.ErrInvalid) && l.session == "" && len(l.key) <= lockd.MaxKeySize:
-		return e, missingSession(err)
+	case errors.Is(err, lockd.ErrInvalid) && l.session == "":
+		return e, l.missingSession(err)
 	}
 	return e, err
 }
@@ -133,10 +133,7 @@ func (l *locking) fence(tx *lockd.Txn, e lockd.Entry) uint64 {
 func (l *locking) release(tx *lockd.Txn) (lockd.Entry, error) {
 	if l.session == "" {
 		_, err := tx.Unlock(l.key, lockd.SessionID{})
-		if len(l.key) > lockd.MaxKeySize {
-			return lockd.Entry{}, err
-		}
-		return lockd.Entry{}, missingSession(err)
+		return lockd.Entry{}, l.missingSession(err)
 	}
 	id := sessionID(l.session)
 	e, exists := tx.Get(l.key)
@@ -149,8 +146,12 @@ func (l *locking) release(tx *lockd.Txn) (lockd.Entry, error) {
 	return tx.Put(l.key, l.value, &lockd.PutOptions{Flags: l.flags})
 }
 
-// missingSession returns Consul's error for a request that names no session (K19, K24).
-func missingSession(err error) error {
+// missingSession returns Consul's error for a request that names no session (K19, K24); or err, if
+// that is about the key, which is checked first (K35).
+func (l *locking) missingSession(err error) error {
+	if len(l.key) > lockd.MaxKeySize {
+		return err
+	}
 	return &failure{
 		code: http.StatusInternalServerError, err: err, text: "missing session",
 	}

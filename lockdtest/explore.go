@@ -136,7 +136,7 @@ type explorer struct {
 type turn struct{ name, call, seed string }
 
 // hangs is how much real time a goroutine may take for one turn.
-var hangs = 30 * time.Second
+const hangs = 30 * time.Second
 
 // watch ends the tests when a turn does not end. A bubble cannot see that: a goroutine that waits
 // for a mutex may go on for all it knows, and one that loops does.
@@ -151,13 +151,13 @@ func (e *explorer) watch() (stop func()) {
 				return
 			case <-tick.C:
 			}
-			if t := e.turn.Load(); t != nil && t == last {
+			t := e.turn.Load()
+			if t != nil && t == last {
 				panic(fmt.Sprintf("lockdtest: goroutine %q went on from %q, and has not come to a "+
 					"point for %v: it loops, or waits for a mutex or the like; use World.Await. "+
 					"The seed is %s", t.name, t.call, hangs, t.seed))
-			} else {
-				last = t
 			}
+			last = t
 		}
 	}()
 	return func() { close(done) }
@@ -258,11 +258,7 @@ func (e *explorer) kinds() []kind {
 // lines.
 func (e *explorer) shrink(o *outcome) *outcome {
 	if o.failure.rule == ofTest { // Failed stays true, and tells nothing of other runs
-		again := e.run(o.plan, loud)
-		if again.failure == nil {
-			again.failure = o.failure
-		}
-		return again
+		return e.loudly(o, "")
 	}
 	best := o
 	better := func(p plan) bool {
@@ -297,11 +293,16 @@ func (e *explorer) shrink(o *outcome) *outcome {
 			}
 		}
 	}
-	again := e.run(best.plan, loud)
+	return e.loudly(best, "\nThe same schedule passes when it is run again, as below: the body "+
+		"does not do the same each time (see the package comment)")
+}
+
+// loudly runs the outcome's schedule again, with its lines. If it passes this time, the outcome has
+// the failure from before, with what else there is to say.
+func (e *explorer) loudly(o *outcome, passed string) *outcome {
+	again := e.run(o.plan, loud)
 	if again.failure == nil {
-		again.failure = &failure{best.failure.rule, best.failure.text + "\nThe same schedule " +
-			"passes when it is run again, as below: the body does not do the same each time (see " +
-			"the package comment)"}
+		again.failure = &failure{o.failure.rule, o.failure.text + passed}
 	}
 	return again
 }
