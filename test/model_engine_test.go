@@ -407,6 +407,24 @@ func (c *core) rouse() {
 	c.m.rouse()
 }
 
+// compareQueues finds a waiter that was forgotten: to look at all queues once more serves none.
+func (c *core) compareQueues() error {
+	if c.m.unserved || c.engine.Undecided() != nil {
+		return nil
+	}
+	if at, ok := c.engine.Next(); ok && !at.After(c.now) {
+		return nil
+	}
+	tx := c.engine.Begin(c.now)
+	tx.ServeAll()
+	served := len(tx.Seal().Effects)
+	tx.Done()
+	if served > 0 || c.engine.Pending() {
+		return fmt.Errorf("waiters that could be served, and were not: %d", served)
+	}
+	return nil
+}
+
 // compare finds what is different: what was told, or all of it.
 func (c *core) compare(all bool) error {
 	if got := c.rows.Published(); got != c.m.published {
@@ -415,7 +433,7 @@ func (c *core) compare(all bool) error {
 	if err := errors.Join(c.compareEvents(), c.compareHandles(), c.m.astray); err != nil || !all {
 		return err
 	}
-	return c.compareState()
+	return errors.Join(c.compareState(), c.compareQueues())
 }
 
 func (c *core) compareEvents() error {

@@ -102,13 +102,15 @@ func (m *model) passers(key string) (list []*modelWaiter) {
 	return list
 }
 
-// servePasser serves the first call that passes a waiter for several keys.
+// servePasser serves the first call that passes a waiter for several keys at a free lock, and
+// reports whether there was one.
 func (tx *modelTx) servePasser() bool {
 	tx.passing = true
 	defer func() { tx.passing = false }()
 	for _, w := range tx.m.queue {
 		for _, key := range w.keys {
-			if len(w.keys) > 1 && tx.m.first(key) == w && tx.serveOne(tx.m.passers(key)) {
+			free := tx.m.keys[key].Session.IsZero() // or shared
+			if len(w.keys) > 1 && free && tx.m.first(key) == w && tx.serveOne(tx.m.passers(key)) {
 				return true
 			}
 		}
