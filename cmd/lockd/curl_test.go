@@ -168,7 +168,7 @@ func TestCurl_LeaderElection(t *testing.T) {
 			}
 			// The guide's Checks are called NodeChecks now.
 			has(t, info[0], map[string]any{
-				"LockDelay": 15_000_000_000, "NodeChecks": []string{"serfHealth"},
+				"LockDelay": int64(15_000_000_000), "NodeChecks": []string{"serfHealth"},
 				"Node": "consul-primary", "Name": guide.name, "ID": id, "Checks": nil,
 			})
 			if index := fmt.Sprint(info[0]["CreateIndex"]); index == "0" || index == "<nil>" {

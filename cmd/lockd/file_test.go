@@ -257,7 +257,7 @@ func TestRestore_MinIndex(t *testing.T) {
 	path := fileWith(t, "value")
 	backup := command(t, "", "backup", path).out
 	made := filepath.Join(filepath.Dir(path), "made.db")
-	const min = 1 << 62
+	const min uint64 = 1 << 62
 	command(t, backup, "restore", "--min-index", fmt.Sprint(min), made).wants(t, 0, "")
 	db := open(t, made)
 	if e, _ := db.Get("k"); e.ModifyIndex <= min {

@@ -275,10 +275,10 @@ func TestHub_Model(t *testing.T) {
 // newestThatFit returns how many of the newest events are kept, given how many events each
 // publication had. A publication is kept whole or not at all.
 func newestThatFit(all []hub.Event[int], publications []int, history int) (kept int) {
-	bytes := 0
+	bytes := uint64(0)
 	for n, size := range slices.Backward(publications) {
 		for _, e := range all[len(all)-kept-size : len(all)-kept] {
-			bytes += int(e.Size)
+			bytes += uint64(e.Size)
 		}
 		if n < len(publications)-1 && (kept >= history || bytes > hub.MaxBytes) {
 			return kept

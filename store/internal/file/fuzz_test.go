@@ -107,7 +107,7 @@ func FuzzFile(f *testing.F) {
 			seal(damaged)
 			seal(damaged[smallPage:])
 		}
-		damaged = damaged[:min(int(size), len(damaged))]
+		damaged = damaged[:min(size, uint32(len(damaged)))]
 		if err := os.WriteFile(path, damaged, 0o600); err != nil {
 			t.Fatal(err)
 		}
