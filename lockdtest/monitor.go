@@ -292,15 +292,23 @@ func (p *process) handed(h hook.Held) {
 	if k != nil && k.fence == h.Fence && k.granted < g.rank {
 		return // the call has taken over an older grant
 	}
-	before := p.waitFor(h.Key, g.rank)
-	if slices.ContainsFunc(before, func(g *goroutine) bool { return len(g.keys) > 1 }) {
+	if p.awaitedWithOthers(h.Key, g) {
 		return // a holder may pass (R13)
 	}
-	for _, other := range before {
+	for _, other := range p.waitFor(h.Key, g.rank) {
 		w.fail("G9", fmt.Sprintf("the lock of %s is returned to %s, whose call began in "+
 			"step %d, and %s has waited for it since step %d", h.Key, g.name, g.rank,
 			other.name, other.rank))
 	}
+}
+
+// awaitedWithOthers reports whether another call, which waits for several locks, may have stood in
+// the queue for the lock since the call of g began.
+func (p *process) awaitedWithOthers(key string, g *goroutine) bool {
+	return slices.ContainsFunc(p.goroutines, func(other *goroutine) bool {
+		return other != g && (other.several[key] >= g.rank ||
+			len(other.keys) > 1 && slices.Contains(other.keys, key))
+	})
 }
 
 // waitFor returns the goroutines that wait for the lock, in calls that began before the step.

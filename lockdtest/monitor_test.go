@@ -112,6 +112,42 @@ func TestExplore_S34_DelayThatIsOver(t *testing.T) {
 	}
 }
 
+// Ensure that a world takes it for no fault that a holder has passed a call for several locks, and
+// those behind it, when that call's context has ended meanwhile (R13).
+func TestExplore_R13_PassedAndGaveUp(t *testing.T) {
+	opts := &lockdtest.ExploreOptions{Schedules: 300, Without: lockdtest.FailedCommits}
+	found := lockdtest.Search(t, opts, func(w *lockdtest.World) {
+		lock := func(ctx context.Context, keys ...string) {
+			s, err := w.DB().NewSession(nil)
+			if err != nil {
+				return
+			}
+			locks, err := s.LockAll(ctx, keys, nil)
+			if err != nil {
+				return
+			}
+			w.Sleep(time.Second)
+			_, _ = s.TryLock("b", nil)
+			_ = locks[0].Unlock()
+			_ = s.Close()
+		}
+		w.Go("holds", func() { lock(context.Background(), "a") })
+		w.Go("several", func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			lock(ctx, "a", "b")
+		})
+		w.Go("passed", func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			lock(ctx, "b")
+		})
+	})
+	if found.Text != "" {
+		t.Error(found.Text)
+	}
+}
+
 // Ensure that the command which repeats a failure finds the test, whatever its name is.
 func TestExplore_CommandOfAnyName(t *testing.T) {
 	t.Run("2 of 3 (a+b) [it's]", func(t *testing.T) {

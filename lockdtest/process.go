@@ -42,9 +42,12 @@ type goroutine struct {
 	paused   time.Time // until when it stands still
 
 	reason hook.Reason // why it waits
-	keys   []string    // for whose locks
+	keys   []string    // for whose locks; it may stand in their queues until it goes on
 	rank   int         // the step in which its call began
 	called int         // how many steps it made in a row
+
+	// several has the step in which it last went on from a wait for that lock and for others.
+	several map[string]int
 
 	own     bool // the database's or Explore's: it does not die, nor is paused
 	exiting bool
@@ -188,18 +191,33 @@ func (p *process) wait(why hook.Reason, keys []string, resumed func(*goroutine))
 	g.call = p.world.journal.call(arrival(why))
 	return func() {
 		caller := p.world.running.Load() // first: see World.await
-		g.reason, g.keys = "", nil
-		if caller == g { // it did not have to wait
+		if caller == g {                 // it did not have to wait
 			g.state = running
-			return
+		} else {
+			select {
+			case p.world.woken <- struct{}{}:
+			default:
+			}
+			p.hold(g, always)
 		}
-		select {
-		case p.world.woken <- struct{}{}:
-		default:
+		g.goesOn(p.world.step)
+		if caller != g {
+			resumed(g)
 		}
-		p.hold(g, always)
-		resumed(g)
 	}
+}
+
+// goesOn notes that the goroutine has waited, and goes on in the step.
+func (g *goroutine) goesOn(step int) {
+	if len(g.keys) > 1 {
+		if g.several == nil {
+			g.several = make(map[string]int)
+		}
+		for _, key := range g.keys {
+			g.several[key] = step
+		}
+	}
+	g.reason, g.keys = "", nil
 }
 
 // arrival says that what a goroutine has waited for has come.
