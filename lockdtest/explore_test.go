@@ -330,6 +330,29 @@ func TestExplore_Clock(t *testing.T) {
 	})
 }
 
+// Ensure that a call which waits until its context ends is not said to wait for ever, although time
+// passes at a moment at which a session is due to be renewed, and was often renewed before.
+func TestExplore_WaitsBesideRenewals(t *testing.T) {
+	found := lockdtest.Search(t, &lockdtest.ExploreOptions{
+		Schedules: 300, Changes: 1, Without: lockdtest.FailedCommits | lockdtest.LostRenewals,
+	}, func(w *lockdtest.World) {
+		s, err := w.DB().NewSession(&lockd.SessionOptions{TTL: time.Second})
+		if err != nil {
+			w.Errorf("%v", err)
+			return
+		}
+		w.Go("alive", func() { _ = s.KeepAlive(context.Background()) })
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if _, err := s.TryLock("a", nil); err == nil {
+			_, _ = s.Lock(ctx, "a", nil)
+		}
+	})
+	if found.Text != "" {
+		t.Error(found.Text)
+	}
+}
+
 // Ensure that the clock stops at the first timer of the standard library that wakes a goroutine,
 // and that a goroutine may sleep for as long as it likes.
 func TestExplore_ClockStopsAtTimers(t *testing.T) {

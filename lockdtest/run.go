@@ -21,6 +21,7 @@ import (
 const (
 	maxSteps = 10_000 // of a schedule
 	maxIdle  = 1000   // steps of the clock alone
+	maxBlind = 20     // of these, in a row, steps to no instant that is known
 	maxRow   = 200    // steps of one goroutine in a row
 )
 
@@ -166,6 +167,7 @@ func (p *process) done() bool {
 // step lets the goroutine go on until it is held again, waits or ends.
 func (p *process) step(g *goroutine) {
 	w := p.world
+	w.blind = 0
 	w.journal.begin(w, g.name, g.call)
 	if g != p.database {
 		w.idle = 0
@@ -278,11 +280,11 @@ func (w *World) await() {
 		}
 	}
 	if !known { // but there may be timers of the body's
-		if w.idle > 20 {
+		if w.blind++; w.blind > maxBlind && w.process.next() == nil {
 			w.fail("wait", "these wait for ever: "+w.process.waiters())
 			return
 		}
-		next = w.now.Add(time.Second << w.idle)
+		next = w.now.Add(time.Second << min(w.blind, maxBlind))
 	}
 	next = w.sleep(next)
 	w.journal.begin(w, "", "the clock moves to "+w.at(next))

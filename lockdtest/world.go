@@ -34,6 +34,7 @@ type World struct {
 	lowest  int64
 	step    int
 	idle    int // steps of the clock since a goroutine of the body went on
+	blind   int // steps of the clock to no known instant since any goroutine went on
 	renewal bool
 	commits int  // that are to fail
 	unclear bool // the next commit is to be in the file, and reported as failed
