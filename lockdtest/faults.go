@@ -150,14 +150,14 @@ func (db *DB) beforeCommit() error {
 func (db *DB) endFaults() []string {
 	var unused []string
 	db.mu.Lock()
-	held, failures, drops := db.hold, db.failures, db.drops
-	db.failures, db.drops = nil, nil
+	held, failures, losses := db.hold, db.failures, db.drops
+	db.failures, db.drops = nil, make(map[lockd.SessionID]*drops)
 	db.mu.Unlock()
 	db.release(held)
 	for _, err := range failures {
 		unused = append(unused, fmt.Sprintf("FailNextCommit(%q): no commit came after it", err))
 	}
-	for id, d := range drops {
+	for id, d := range losses {
 		if d.asked > 0 && d.left == d.asked {
 			unused = append(unused,
 				fmt.Sprintf("DropRenewals(%s, %d): no renewal came after it", id, d.asked))

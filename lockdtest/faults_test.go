@@ -256,6 +256,17 @@ func TestDropRenewals_Renew(t *testing.T) {
 	})
 }
 
+// Ensure that losses may be ended when the test is over, by a cleanup from before the database.
+func TestDropRenewals_EndedAfterTheTest(t *testing.T) {
+	fails(t, func(t testing.TB) {
+		var db *lockdtest.DB
+		var s *lockd.Session
+		t.Cleanup(func() { db.DropRenewals(s, 0) })
+		db = lockdtest.New(t, nil)
+		s = session(t, db, "", time.Second)
+	})
+}
+
 func TestFaults_Refused(t *testing.T) {
 	fails(t, func(t testing.TB) { lockdtest.New(t, nil).FailNextCommit(nil) },
 		[]string{"FailNextCommit with a nil error"})
