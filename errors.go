@@ -96,12 +96,20 @@ type Error struct {
 func (e *Error) Error() string {
 	ended, _ := e.Err.(*EndedError)
 	if e.Op == "" {
-		return "lockd: " + e.Err.Error()
+		return "lockd: " + causeText(e.Err)
 	}
 	if e.Key == "" || ended != nil && (ended.Key == e.Key || ended.Session.String() == e.Key) {
-		return "lockd: " + e.Op + ": " + e.Err.Error()
+		return "lockd: " + e.Op + ": " + causeText(e.Err)
 	}
-	return fmt.Sprintf("lockd: %s %.100q: %v", e.Op, e.Key, e.Err)
+	return fmt.Sprintf("lockd: %s %.100q: %s", e.Op, e.Key, causeText(e.Err))
+}
+
+// causeText is the text of a cause, which an error that a user's own code has made may lack.
+func causeText(cause error) string {
+	if cause == nil {
+		return "no cause is known"
+	}
+	return cause.Error()
 }
 
 // Unwrap returns the reason.
@@ -159,7 +167,7 @@ func (e *EndedError) Error() string {
 	if e.kept() {
 		ended = " is kept in the file: "
 	}
-	return what + ended + e.Cause.Error()
+	return what + ended + causeText(e.Cause)
 }
 
 // kept reports whether only the handle has ended.

@@ -113,3 +113,16 @@ func TestLost(t *testing.T) {
 		h.open()
 	})
 }
+
+// Ensure that each type of error has a text even as the zero value, which a fake in a user's test
+// may return.
+func TestErrors_ZeroValuesHaveAText(t *testing.T) {
+	for _, err := range []error{
+		new(lockd.Error), &lockd.Error{Op: "put", Key: "k"}, new(lockd.EndedError),
+		&lockd.EndedError{Key: "k"}, new(lockd.LockedError), new(lockd.DeadlockError),
+	} {
+		if err.Error() == "" {
+			t.Errorf("%T has no text", err)
+		}
+	}
+}
