@@ -1,17 +1,13 @@
 package lockd
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"slices"
 
 	"github.com/lockd/lockd/internal/engine"
-	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 )
 
@@ -52,7 +48,7 @@ func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
 	if err := checkFloor(index); err != nil {
 		return wrap("write backup", "", err)
 	}
-	db, err := newTrial()
+	db, err := newTrial(nil)
 	if err != nil {
 		return wrap("write backup", "", err)
 	}
@@ -112,48 +108,26 @@ func restore(path string, r io.Reader, index uint64, opts *Options) (err error) 
 	if err != nil {
 		return err
 	}
-	options, _ = (&Options{ // its fields have been validated
-		Clock: options.Clock, FileMode: options.FileMode, AllowNetworkFS: options.AllowNetworkFS,
-	}).filled()
-	folder := filepath.Join(filepath.Dir(path), ".lockd-"+rand.Text()+".new")
-	if err := os.Mkdir(folder, 0o700); err != nil {
+	options.Sync = SyncAlways
+	db, err := newTrial(options.Clock)
+	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	made := filepath.Join(folder, filepath.Base(path))
-	if err := fill(made, backup, index, &options); err != nil {
-		return err
-	}
-	return store.Publish(made, path, options.file())
-}
-
-// fill makes the file.
-func fill(path string, backup *store.Backup, index uint64, options *Options) error {
-	db := newDB(options)
-	if err := db.rows.Open(path, options.file()); err != nil {
-		return err
-	}
+	defer func() { _ = db.Close() }() // it has nothing to write
 	now := uint64(max(0, db.writer.Time().UnixMicro()))
-	if err := db.engine.Raise(max(backup.Index, index, now)); err != nil {
-		return errors.Join(err, db.rows.Close())
-	}
-	if err := db.start(options); err != nil {
-		return errors.Join(err, db.rows.Close())
-	}
-	err := db.update(func(tx *engine.Txn) error {
-		tx.MarkRestored() // so that the file has the index, even if the backup is empty
-		if err := tx.Restore(backup); err != nil {
+	err = db.writer.DoAll(func() error {
+		if err := db.engine.Raise(max(backup.Index, index, now)); err != nil {
 			return err
 		}
-		own := func(node schema.Node) bool {
-			return engine.Folded(node.Name) == engine.Folded(db.node)
-		}
-		if !slices.ContainsFunc(backup.Nodes, own) {
-			tx.DeleteNode(db.node) // it is of this database, which only makes the file
-		}
-		return nil
+		return db.writer.Apply(func(tx *engine.Txn) error {
+			tx.DeleteNode(db.node)
+			return tx.Restore(backup)
+		})
 	})
-	return errors.Join(err, db.Close())
+	if err != nil {
+		return err
+	}
+	return store.Create(path, db.Snapshot().rows, options.file())
 }
 
 // restore does what Restore says. Only the first steps can be refused. It is called by the body of
@@ -182,7 +156,7 @@ func readBackup(r io.Reader) (*store.Backup, error) {
 	if err != nil {
 		return nil, err
 	}
-	trial, err := newTrial()
+	trial, err := newTrial(nil)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/benbjohnson/clock"
+
 	"github.com/lockd/lockd/internal/ending"
 	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/expiry"
@@ -57,8 +59,11 @@ func Open(path string, opts *Options) (*DB, error) {
 }
 
 // newTrial returns a temporary database in memory, in which the rows of a backup are tried against
-// the rules. Its node has a random name, which no row of a backup has.
-func newTrial() (*DB, error) { return New(&Options{Node: rand.Text()}) }
+// the rules. Its node has a random name, which no row of a backup has. The default of the clock is
+// the real one.
+func newTrial(clock clock.Clock) (*DB, error) {
+	return New(&Options{Clock: clock, Node: rand.Text()})
+}
 
 // newDB makes a database from filled options. It is not started, and has no file yet.
 func newDB(opts *Options) *DB {

@@ -95,7 +95,7 @@ func texts(remarks []store.Remark) (texts []string) {
 
 // sortOut puts the rows that fit together into the store, and returns a remark on each other one.
 func sortOut(found *store.Backup, rows *store.Store) (refused []store.Remark, err error) {
-	trial, err := newTrial()
+	trial, err := newTrial(nil)
 	if err != nil {
 		return nil, err
 	}

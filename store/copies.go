@@ -5,7 +5,6 @@ import (
 
 	"github.com/lockd/lockd/store/internal/file"
 	"github.com/lockd/lockd/store/internal/format"
-	"github.com/lockd/lockd/store/internal/table"
 )
 
 // Compact rewrites the file at the path without its free pages, under the file's lock. At every
@@ -16,15 +15,21 @@ import (
 // is as it was, unless the smaller one had the name already: it has the same rows, but it is not
 // known whether the name is on disk.
 func Compact(path string, opts Options) error {
-	rows := New().Load()
+	s := New()
+	rows := s.Load()
 	defer rows.Discard()
-	return file.Compact(path, opts, rows)
+	return file.Compact(path, opts, rows, func(yield func(format.Write) bool) {
+		rows.Publish()
+		s.Snapshot().Writes()(yield)
+	})
 }
 
-// Publish gives a complete file, closed and on disk, the name path, in the same file system. It
-// returns an error that is fs.ErrExist if the name is taken. After an error the file does not have
-// the name, unless the name could not be removed again, or only closing the file has failed.
-func Publish(made, path string, opts Options) error { return file.Publish(made, path, opts) }
+// Create makes a new file at the path that has the snapshot. The file appears when it is complete
+// and on disk, or not at all. Create returns an error that is fs.ErrExist if there is something at
+// the path, and [ErrInvalid] as [Store.Open] does.
+func Create(path string, s *Snapshot, opts Options) error {
+	return file.Create(path, opts, s.Index(), s.Writes())
+}
 
 // Remark is a remark on some rows: see [Recover].
 type Remark = file.Remark
@@ -51,19 +56,10 @@ func ReadBackup(r io.Reader) (*Backup, error) { return file.ReadBackup(r) }
 // WriteBackup writes the snapshot to w. It returns the errors of w's Write.
 func WriteBackup(w io.Writer, s *Snapshot) error {
 	b := file.NewBackup(w, s.Index())
-	writeRows(b, &format.KeyRows, s.Keys)
-	writeRows(b, &format.NodeRows, s.Nodes)
-	writeRows(b, &format.ServiceRows, s.Services)
-	writeRows(b, &format.CheckRows, s.Checks)
-	return b.End()
-}
-
-func writeRows[T any](b *file.BackupWriter, rows *format.Rows[T], view table.View[T]) {
-	var value []byte
-	for key, row := range view.Ascend("") {
-		value = rows.Append(value[:0], key, row)
-		if !b.Row(rows.Table, key, value) {
-			return
+	for row := range s.Writes() {
+		if !b.Row(row) {
+			break
 		}
 	}
+	return b.End()
 }

@@ -39,6 +39,7 @@ type BackupWriter struct {
 	to   *bufio.Writer
 	sum  hash.Hash
 	rows uint64
+	head []byte // the last row up to its value, to be used again
 	err  error
 }
 
@@ -50,10 +51,15 @@ func NewBackup(w io.Writer, index uint64) *BackupWriter {
 	return b
 }
 
-// Row adds the next row in order, and reports whether more can be written.
-func (b *BackupWriter) Row(table byte, key string, value []byte) bool {
-	head := binary.AppendUvarint([]byte{table}, uint64(len(key)))
-	b.write(head, format.BytesOf(key), binary.AppendUvarint(nil, uint64(len(value))), value)
+// Row adds the next row in order, if a backup has rows of its table, and reports whether more can
+// be written.
+func (b *BackupWriter) Row(row format.Write) bool {
+	if !inBackup(row.Table) {
+		return true
+	}
+	b.head = format.AppendString(append(b.head[:0], row.Table), row.Key)
+	b.head = binary.AppendUvarint(b.head, uint64(len(row.Value)))
+	b.write(b.head, row.Value)
 	b.rows++
 	return b.err == nil
 }

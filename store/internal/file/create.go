@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,31 +17,50 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// create makes a new file at the path, or leaves what another process put there meanwhile.
+// Create makes a new file at the path, whose last index and rows are those given. The rows of a
+// table are best in order. It returns an error that is fs.ErrExist if there is something at the
+// path. After an error there is no new file at the path.
 //
 // The file is complete, and on disk, under another name in the same folder before it gets its own
 // by a link, which fails if the name is taken. So no process ever finds half a file, and of several
 // processes that create it one wins. A crash may leave the other name behind, ".lockd-….new", which
 // can be removed.
-func create(path string, o Options) error {
-	other := filepath.Join(filepath.Dir(path), ".lockd-"+rand.Text()+".new")
-	err := build(other, o, nil, func() error {
+func Create(path string, o Options, index uint64, rows iter.Seq[format.Write]) error {
+	if err := checkPlace(filepath.Dir(path), o); err != nil {
+		return err
+	}
+	other := newName(path)
+	err := build(other, o, index, rows, func() error {
 		if err := os.Link(other, path); err != nil {
 			return err
 		}
-		// Still under the lock: no database can commit to a file that a power cut may unlink.
-		return syncFolder(filepath.Dir(path), o)
+		// Still under the lock: no database can commit to a file that a power cut may unlink. A
+		// process that waits for the lock of a file that is removed here finds out.
+		if err := syncFolder(filepath.Dir(path), o); err != nil {
+			return errors.Join(err, os.Remove(path))
+		}
+		return nil
 	})
 	if err == nil {
-		// If this fails the file has two names, which only Compact minds.
-		_ = os.Remove(other)
-		return nil
+		_ = os.Remove(other) // if this fails the file has two names, which only Compact minds
 	}
-	if _, unlinked := errors.AsType[*os.LinkError](err); unlinked && !errors.Is(err, fs.ErrExist) {
+	return err
+}
+
+// newName returns a name beside the path that no file has.
+func newName(path string) string {
+	return filepath.Join(filepath.Dir(path), ".lockd-"+rand.Text()+".new")
+}
+
+// create makes an empty file at the path, or leaves what another process put there meanwhile.
+func create(path string, o Options) error {
+	err := Create(path, o, schema.FirstIndex, none)
+	_, unlinked := errors.AsType[*os.LinkError](err)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return nil
+	case unlinked:
 		return createInPlace(path, o)
-	}
-	if errors.Is(err, fs.ErrExist) {
-		return nil
 	}
 	return err
 }
@@ -50,18 +70,23 @@ func create(path string, o Options) error {
 // empty and not yet locked: an open just then returns [ErrCorrupt], and a crash before it is
 // complete leaves a file to be removed by hand, since it cannot be told from a damaged one.
 func createInPlace(path string, o Options) error {
-	err := build(path, o, nil, func() error { return syncFolder(filepath.Dir(path), o) })
+	err := build(path, o, schema.FirstIndex, none, func() error {
+		return syncFolder(filepath.Dir(path), o)
+	})
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
 	return err
 }
 
-// build makes a complete file at the path, where there must be none: the empty tables, and what
-// write adds, unless that is nil. It syncs the file, and calls publish under the file's lock. After
-// an error there is no file, unless publish gave it another name.
+// none yields no rows.
+func none(func(format.Write) bool) {}
+
+// build makes a complete file at the path, where there must be none. It syncs the file, and calls
+// publish under the file's lock. After an error there is no file, unless publish gave it another
+// name.
 func build(
-	path string, o Options, write func(db *bbolt.DB) error, publish func() error,
+	path string, o Options, index uint64, rows iter.Seq[format.Write], publish func() error,
 ) (err error) {
 	made := false
 	options := o.bolt(o.Timeout)
@@ -81,13 +106,8 @@ func build(
 		return notCreated(filepath.Dir(path), err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := db.Update(fill); err != nil {
+	if err := guard(func() error { return fill(db, index, rows) }); err != nil {
 		return fmt.Errorf("create: %w", reveal(err))
-	}
-	if write != nil {
-		if err := write(db); err != nil {
-			return err
-		}
 	}
 	if !o.NoSync {
 		if err := db.Sync(); err != nil {
@@ -106,19 +126,49 @@ func notCreated(folder string, err error) error {
 	return fmt.Errorf("create a file in the folder %s: %w", folder, cause(err))
 }
 
-// fill writes the empty tables.
-func fill(tx *bbolt.Tx) error {
-	for table := range format.TableCount {
-		if _, err := tx.CreateBucket([]byte(format.TableName(table))); err != nil {
+// fillTransaction is how many bytes of rows a transaction of fill has, or a little more.
+const fillTransaction = 1 << 20
+
+// fill makes the tables with the rows, in transactions of some size. Each leaves a whole file.
+func fill(db *bbolt.DB, index uint64, rows iter.Seq[format.Write]) error {
+	const full = 0.9 // as bbolt's own Compact has it, for a few more rows
+	var left format.Tally
+	var next []format.Write
+	size := 0
+	write := func() error {
+		return db.Update(func(tx *bbolt.Tx) error {
+			if err := makeTables(tx); err != nil {
+				return err
+			}
+			if err := writeTables(tx, next, full); err != nil {
+				return err
+			}
+			next, size = next[:0], 0
+			return writeHeader(tx, header{commit: uint64(tx.ID()), index: index, tally: left})
+		})
+	}
+	for row := range rows {
+		left.Add(format.StoredChecksum(row.Value))
+		next, size = append(next, row), size+len(row.Key)+len(row.Value)
+		if size < fillTransaction {
+			continue
+		}
+		if err := write(); err != nil {
 			return err
 		}
 	}
-	if _, err := tx.CreateBucket([]byte(format.HeaderBucket)); err != nil {
-		return err
+	return write()
+}
+
+// makeTables makes the buckets that are not there.
+func makeTables(tx *bbolt.Tx) error {
+	for table := range format.TableCount {
+		if _, err := tx.CreateBucketIfNotExists([]byte(format.TableName(table))); err != nil {
+			return err
+		}
 	}
-	return writeHeader(tx, header{
-		commit: uint64(tx.ID()), index: schema.FirstIndex,
-	})
+	_, err := tx.CreateBucketIfNotExists([]byte(format.HeaderBucket))
+	return err
 }
 
 // syncFolder syncs the names in the folder. Windows offers no such thing, and syncs a name with its

@@ -75,28 +75,10 @@ func AppendRecord(path string, number int, payload []byte, keep func(sector int)
 
 func OpenFile(path string, o Options) (*File, error) { return Open(path, o, nil) }
 
-// CopyFile copies a file as Compact does, and calls between after it has read the file once.
-func CopyFile(path, other string, between, publish func() error) error {
-	o := Options{NoSync: true}
-	f, err := Open(path, o, nil)
-	if err != nil {
-		return err
-	}
-	info, err := f.handle.Stat()
-	if err != nil {
-		return errors.Join(err, f.Close())
-	}
-	last := header{index: f.last.index, tally: f.Tally()}
-	if err = between(); err == nil {
-		err = f.copyTo(other, o, info, last, publish)
-	}
-	return errors.Join(err, f.Close())
-}
-
 func CreateInPlace(path string, o Options) error { return createInPlace(path, o) }
 
-// Fill writes what a new file has.
-func Fill(tx *bbolt.Tx) error { return fill(tx) }
+// MakeTables makes the tables of a new file.
+func MakeTables(tx *bbolt.Tx) error { return makeTables(tx) }
 
 type RowWrite = format.Write
 

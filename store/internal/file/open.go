@@ -69,9 +69,6 @@ func prepare(path string, o Options) error {
 	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
 		return fmt.Errorf("follow the symbolic link: %w", fs.ErrNotExist)
 	}
-	if err := checkPlace(filepath.Dir(path), o); err != nil {
-		return err
-	}
 	return create(path, o)
 }
 

@@ -250,7 +250,7 @@ func TestFile_AnyPageSize(t *testing.T) {
 	path := newPath(t)
 	small := &bbolt.Options{PageSize: 1024, NoSync: true}
 	inBolt(t, path, small, func(tx *bbolt.Tx) error {
-		if err := file.Fill(tx); err != nil {
+		if err := file.MakeTables(tx); err != nil {
 			return err
 		}
 		bucket := tx.Bucket([]byte(format.TableName(0)))

@@ -115,13 +115,13 @@ func (p *tablePart[T]) encode(
 		rows = append(rows, write)
 	}
 	if !t.codec.ByKey() {
-		slices.SortFunc(rows[first:], func(a, b format.Write) int {
-			return cmp.Compare(a.Key,
-				b.Key)
-		})
+		slices.SortFunc(rows[first:], byPlace)
 	}
 	return buffer, rows
 }
+
+// byPlace orders rows of one table as the file does.
+func byPlace(a, b format.Write) int { return cmp.Compare(a.Key, b.Key) }
 
 func (p *tablePart[T]) size() int { return len(p.rows) }
 

@@ -2,9 +2,11 @@ package table
 
 import (
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/lockd/lockd/internal/schema"
+	"github.com/lockd/lockd/store/internal/format"
 )
 
 // Snapshot is the published state at one index. It is immutable; any number of goroutines may
@@ -67,4 +69,43 @@ func (v View[T]) Ascend(from string) iter.Seq2[string, *T] {
 	return func(yield func(string, *T) bool) {
 		v.order.ascend(from, yield)
 	}
+}
+
+// Writes yields all rows as a file has them, table by table and in order.
+func (s *Snapshot) Writes() iter.Seq[format.Write] {
+	return func(yield func(format.Write) bool) {
+		_ = writes(&format.KeyRows, s.Keys, yield) &&
+			writes(&format.SessionRows, s.Sessions, yield) &&
+			writes(&format.NodeRows, s.Nodes, yield) &&
+			writes(&format.ServiceRows, s.Services, yield) &&
+			writes(&format.CheckRows, s.Checks, yield) &&
+			writes(&format.AttachmentRows, s.Attachments, yield) &&
+			writes(&format.DelayRows, s.Delays, yield) &&
+			writes(&format.GraveRows, s.Graves, yield) &&
+			writes(&format.MarkRows, s.Marks, yield) &&
+			writes(&format.ShareRows, s.Shares, yield)
+	}
+}
+
+// writes yields the rows of one table, and reports whether yield wants more.
+func writes[T any](
+	codec *format.Rows[T], view View[T], yield func(format.Write) bool,
+) bool {
+	var others []format.Write // of a table that has another order in the file
+	for key, row := range view.Ascend("") {
+		w := format.Write{Table: codec.Table, Key: codec.Place(key, row)}
+		w.Value = codec.Append(nil, w.Key, row)
+		if !codec.ByKey() {
+			others = append(others, w)
+		} else if !yield(w) {
+			return false
+		}
+	}
+	slices.SortFunc(others, byPlace)
+	for _, w := range others {
+		if !yield(w) {
+			return false
+		}
+	}
+	return true
 }
