@@ -10,7 +10,6 @@ type space struct {
 	name     byte
 	exact    map[string]*Topic
 	prefixes map[string]*Topic
-	names    filter   // of all topics
 	lengths  []length // of the prefixes, shortest first, no two the same
 }
 
@@ -43,10 +42,6 @@ func (s *space) find(scope Scope) *Topic { return s.topics(scope.Match)[scope.Na
 
 // add adds a topic, whose scope must have none yet.
 func (s *space) add(t *Topic) {
-	if !s.names.fits(s.size() + 1) {
-		s.refill()
-	}
-	s.names.add(t.scope.Name)
 	s.topics(t.scope.Match)[t.scope.Name] = t
 	if t.scope.Match == Prefix {
 		i, found := s.search(len(t.scope.Name))
@@ -54,14 +49,6 @@ func (s *space) add(t *Topic) {
 			s.lengths = slices.Insert(s.lengths, i, length{bytes: len(t.scope.Name)})
 		}
 		s.lengths[i].topics++
-	}
-}
-
-// refill makes a larger filter of names.
-func (s *space) refill() {
-	s.names = newFilter(s.size() + 1)
-	for t := range s.all() {
-		s.names.add(t.scope.Name)
 	}
 }
 
@@ -80,7 +67,6 @@ func (s *space) all() iter.Seq[*Topic] {
 
 // remove removes a topic, which must be there.
 func (s *space) remove(t *Topic) {
-	s.names.remove(t.scope.Name)
 	delete(s.topics(t.scope.Match), t.scope.Name)
 	if t.scope.Match == Prefix {
 		i, _ := s.search(len(t.scope.Name))
@@ -106,9 +92,6 @@ func (s *space) fire(name string, index uint64) int {
 
 // fireOne is fire for the topic of one scope, if there is one.
 func (s *space) fireOne(match Match, name string, index uint64) int {
-	if !s.names.may(name) {
-		return 0
-	}
 	t := s.topics(match)[name]
 	if t == nil {
 		return 0
