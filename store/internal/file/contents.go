@@ -2,9 +2,7 @@ package file
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -25,14 +23,7 @@ import (
 // is in it to the reader, unless that is nil. Without the file's lock an error, and what was found,
 // may be due to a commit that is going on.
 func inspect(file *os.File, reader Reader) (found, error) {
-	memory := beginnings.Get().(*[beginningSize]byte)
-	defer beginnings.Put(memory)
-	n, err := file.ReadAt(memory[:], 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return found{}, cause(err)
-	}
-	f := &beginning{file, memory[:n]}
-	meta, other, err := newestMeta(f)
+	meta, other, err := newestMeta(file)
 	if err != nil {
 		return found{}, err
 	}
@@ -55,7 +46,7 @@ func inspect(file *os.File, reader Reader) (found, error) {
 	if err := inspectPair(meta, other); err != nil {
 		return found{}, err
 	}
-	w := &pageWalk{from: f, meta: meta, used: make([]bool, meta.highWater)}
+	w := &pageWalk{from: file, meta: meta, used: make([]bool, meta.highWater)}
 	if err := w.claimFreelist(); err != nil {
 		return found{}, err
 	}

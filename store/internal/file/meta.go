@@ -8,7 +8,6 @@ import (
 	"hash/fnv"
 	"io"
 	"os"
-	"sync"
 )
 
 // What bbolt's format says, as its version 2 fixes it.
@@ -42,26 +41,8 @@ type metaPage struct {
 	raw       [metaSize]byte
 }
 
-// beginning is a file whose first bytes are read at once: all of a small one.
-type beginning struct {
-	file  *os.File
-	first []byte
-}
-
-const beginningSize = 64 << 10
-
-var beginnings = sync.Pool{New: func() any { return new([beginningSize]byte) }}
-
-// ReadAt implements [io.ReaderAt].
-func (b *beginning) ReadAt(p []byte, at int64) (int, error) {
-	if at+int64(len(p)) <= int64(len(b.first)) {
-		return copy(p, b.first[at:]), nil
-	}
-	return b.file.ReadAt(p, at)
-}
-
 // newestMeta returns the meta page that bbolt will use, and the other one.
-func newestMeta(f *beginning) (newest, other metaPage, err error) {
+func newestMeta(f *os.File) (newest, other metaPage, err error) {
 	first, err := readMeta(f, 0, 0)
 	if err != nil {
 		return metaPage{}, metaPage{}, err
@@ -85,7 +66,7 @@ func newestMeta(f *beginning) (newest, other metaPage, err error) {
 }
 
 // findSecond looks for the second meta page wherever it may be.
-func findSecond(f *beginning) (second metaPage, err error) {
+func findSecond(f *os.File) (second metaPage, err error) {
 	for size := uint32(leastPage); size <= greatestPage && !second.whole; size *= 2 {
 		found, err := readMeta(f, 1, int64(size))
 		if err != nil {
@@ -99,8 +80,8 @@ func findSecond(f *beginning) (second metaPage, err error) {
 }
 
 // explain says why there is no whole meta page.
-func explain(f *beginning, first, second metaPage) error {
-	info, err := f.file.Stat()
+func explain(f *os.File, first, second metaPage) error {
+	info, err := f.Stat()
 	switch {
 	case err != nil:
 		return cause(err)
@@ -115,7 +96,7 @@ func explain(f *beginning, first, second metaPage) error {
 }
 
 // readMeta reads a meta page, which is at the offset. A page that is beyond the end is all zeros.
-func readMeta(f *beginning, number uint64, offset int64) (metaPage, error) {
+func readMeta(f *os.File, number uint64, offset int64) (metaPage, error) {
 	var buf [metaSize]byte
 	n, err := f.ReadAt(buf[:], offset+headSize)
 	if n < len(buf) {

@@ -69,7 +69,7 @@ func (s *salvage) run() (*Recovered, error) {
 
 // begin finds the meta page, or at least the size of a page.
 func (s *salvage) begin() {
-	meta, other, err := newestMeta(&beginning{file: s.file})
+	meta, other, err := newestMeta(s.file)
 	if err != nil {
 		s.metaErr, s.pageSize = err, s.likelyPageSize()
 	} else {

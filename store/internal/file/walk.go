@@ -3,6 +3,7 @@ package file
 import (
 	"bytes"
 	"encoding/binary"
+	"os"
 	"slices"
 
 	"github.com/lockd/lockd/store/internal/format"
@@ -18,7 +19,7 @@ const pagesAhead = 16
 
 // pageWalk goes through the pages of one file.
 type pageWalk struct {
-	from *beginning
+	from *os.File
 	meta metaPage
 	used []bool    // by page: it was reached, or is free
 	runs []pageRun // by depth: with the page that is being walked
@@ -117,9 +118,6 @@ func (w *pageWalk) read(page uint64, depth, ahead int) ([]byte, error) {
 // readRun returns the content of the page and of those that follow, count pages in all or fewer.
 func (w *pageWalk) readRun(page uint64, depth int, count uint64) ([]byte, error) {
 	run, size := &w.runs[depth], uint64(w.meta.pageSize)
-	if known := uint64(len(w.from.first)); (page+count)*size <= known {
-		return w.from.first[page*size : (page+count)*size], nil
-	}
 	if at := (page - run.first) * size; page >= run.first && at < uint64(len(run.content)) {
 		return run.content[at:], nil
 	}
