@@ -179,8 +179,9 @@ func readBackup(r io.Reader) (*store.Backup, error) {
 // Sync and AllowNetworkFS.
 //
 // It fails as Verify does, and with fs.ErrPermission if the caller may not give the new file to the
-// owner, with ErrInvalid if the file has hard links, because it could replace only one, and always
-// on Windows, which cannot replace an open file. In these cases the file is as it was.
+// owner, or not read its folder to sync it, with ErrInvalid if the file has hard links, because it
+// could replace only one, and always on Windows, which cannot replace an open file. In these cases
+// the file is as it was.
 func Compact(path string, opts *Options) error {
 	options, err := opts.filledFor(path)
 	if err == nil {

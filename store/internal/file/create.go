@@ -88,6 +88,9 @@ func none(func(format.Write) bool) {}
 func build(
 	path string, o Options, index uint64, rows iter.Seq[format.Write], publish func() error,
 ) (err error) {
+	if err := checkFolder(filepath.Dir(path), o); err != nil {
+		return err
+	}
 	made := false
 	options := o.bolt(o.Timeout)
 	options.NoSync = true // one sync, when the file is complete
@@ -115,6 +118,22 @@ func build(
 		}
 	}
 	return publish()
+}
+
+// checkFolder returns an error if the folder cannot be synced because it cannot be read. Then
+// nothing may get a name there: see syncName.
+func checkFolder(folder string, o Options) error {
+	if o.NoSync || runtime.GOOS == "windows" {
+		return nil
+	}
+	f, err := os.Open(folder)
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("read the folder %s, to sync it: %w", folder, cause(err))
+	}
+	if err == nil {
+		_ = f.Close() // it was only looked for
+	}
+	return nil
 }
 
 // notCreated returns why there is no new file in the folder. err has a name of the file that nobody

@@ -66,7 +66,7 @@ func (f *File) inherit() error {
 
 // syncName syncs the name by which the file was opened. The name of a link to it is the business of
 // the process that made the link, and so is the new name of a file that was moved since. A process
-// that may not read the folder has not made the name.
+// that may not read the folder has not made the name: see checkFolder.
 func (f *File) syncName() error {
 	path, err := filepath.EvalSymlinks(f.path)
 	if err == nil {

@@ -1,0 +1,100 @@
+package file_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"github.com/lockd/lockd/store"
+)
+
+// ordinaryUser is a user who may do no more than the modes of files say.
+const ordinaryUser = 4711
+
+// newDropBox returns a folder in which the test may make and rename files, but which it may not
+// read. The function that it returns lets the test read it.
+func newDropBox(t *testing.T) (box string, readable func()) {
+	t.Helper()
+	box = t.TempDir()
+	if os.Geteuid() == 0 {
+		for _, err := range []error{
+			os.Chmod(filepath.Dir(box), 0o711), os.Chown(box, ordinaryUser, ordinaryUser),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		runtime.LockOSThread() // whose user changes, for files only
+		setUser := func(user int) {
+			if err := syscall.Setfsuid(user); err != nil {
+				t.Fatal(err)
+			}
+		}
+		setUser(ordinaryUser)
+		t.Cleanup(func() {
+			setUser(0)
+			runtime.UnlockOSThread()
+		})
+	}
+	chmod := func(mode fs.FileMode) {
+		if err := os.Chmod(box, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	chmod(0o300)
+	t.Cleanup(func() { chmod(0o700) })
+	return box, func() { chmod(0o700) }
+}
+
+// Ensure that no file gets a name in a folder that cannot be synced because it cannot be read: a
+// later Open would take the name for one that is on disk.
+func TestOpening_G2_UnreadableFolder(t *testing.T) {
+	box, readable := newDropBox(t)
+	path := filepath.Join(box, "new.db")
+	for range 2 {
+		s := store.New()
+		if err := s.Open(path, store.Options{}); !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("got %v, want fs.ErrPermission", err)
+		}
+	}
+	if err := store.Compact(path, store.Options{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("compact: got %v, want fs.ErrNotExist", err)
+	}
+	if _, err := openStore(path); err != nil { // without sync
+		t.Errorf("got %v", err)
+	}
+	readable()
+	if names := folder(t, path); len(names) != 1 {
+		t.Errorf("left in the folder: %q", names)
+	}
+}
+
+// Ensure that Compact leaves a file as it is in such a folder.
+func TestCompact_G2_UnreadableFolder(t *testing.T) {
+	box, readable := newDropBox(t)
+	path := filepath.Join(box, "old.db")
+	if _, err := openStore(path); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Compact(path, store.Options{}); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("got %v, want fs.ErrPermission", err)
+	}
+	if after, err := os.Stat(path); err != nil || !os.SameFile(before, after) {
+		t.Errorf("the file was replaced, %v", err)
+	}
+	if err := store.Compact(path, store.Options{NoSync: true}); err != nil {
+		t.Errorf("without sync: %v", err)
+	}
+	readable()
+	if names := folder(t, path); len(names) != 1 {
+		t.Errorf("left in the folder: %q", names)
+	}
+}
