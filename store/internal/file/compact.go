@@ -15,9 +15,10 @@ import (
 // given.
 func Compact(path string, o Options, reader Reader, rows iter.Seq[format.Write]) (err error) {
 	// The file is to be replaced, not a link that leads to it.
-	path, err = filepath.EvalSymlinks(path)
+	link := path
+	path, err = filepath.EvalSymlinks(link)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", link, cause(err))
 	}
 	if _, err := os.Stat(path); err != nil { // else Open would create the file
 		return err

@@ -49,6 +49,20 @@ func TestCompact_SymbolicLink(t *testing.T) {
 	}
 }
 
+// Ensure that an error of Compact names the file, also where no link can be followed.
+func TestCompact_ErrorNamesTheFile(t *testing.T) {
+	path, _ := toCompact(t)
+	loop := path + ".loop"
+	if err := os.Symlink(loop, loop); err != nil {
+		t.Skip(err)
+	}
+	for _, at := range []string{loop, filepath.Join(path, "below"), path + ".none"} {
+		if err := store.Compact(at, quick); err == nil || !strings.Contains(err.Error(), at) {
+			t.Errorf("%s: got %v", at, err)
+		}
+	}
+}
+
 // Ensure that a file keeps its mode, whatever the umask is.
 func TestCompact_KeepsMode(t *testing.T) {
 	path, _ := toCompact(t)
