@@ -286,6 +286,44 @@ func TestG4G11_RoomEndsAnywhere(t *testing.T) {
 	})
 }
 
+// Ensure that a file whose room ends within a sector of its log, over an older record, is as it was
+// for the next Open, if there is room again at Close: half a sector is taken for damage.
+func TestG11_RoomEndsWithinASector(t *testing.T) {
+	inChild(t, func(h *harness) {
+		h.opts.Sync = lockd.SyncNever
+		h.reopen()
+		const number = "%07d,"
+		last := 0
+		put := func() error {
+			last++
+			value := strings.Repeat(fmt.Sprintf(number, last), 12_000)
+			return second(h.Put("k", []byte(value), nil))
+		}
+		for range 100 { // so that both segments of the log have records that do not count
+			h.must(put())
+		}
+		for h.Err() == nil {
+			h.must(put())
+			content, err := os.ReadFile(h.path)
+			h.must(err)
+			end := bytes.LastIndex(content, fmt.Appendf(nil, number, last))
+			h.must(put()) // to the other lane; the next record lies behind the one before
+			const sector = 512
+			room := h.limit(int64(end/sector+2)*sector + sector/2)
+			err = put()
+			room()
+			if err != nil {
+				mustBeFull(h.t, "put", err)
+				last--
+			}
+		}
+		h.reopen()
+		if got := h.entry("k"); !bytes.HasPrefix(got.Value, fmt.Appendf(nil, number, last)) {
+			h.t.Errorf("got %.8s, want %d", got.Value, last)
+		}
+	})
+}
+
 // Ensure that Close without room ends everything in the process and says what it could not do; that
 // an Open without room for the ends that are due says so too, and gives up the file; and that with
 // room the next one ends what was left, with the lock-delay.

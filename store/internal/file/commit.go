@@ -154,6 +154,14 @@ func (f *File) withdraw(at *sectorRun) bool {
 	return !bytes.Equal(found, f.buffer)
 }
 
+// withdrawAgain takes back a record that may be half in the file, before the file is closed: there
+// may be room again, and half a sector would be taken for damage. It does no harm if that fails.
+func (f *File) withdrawAgain() {
+	if f.log.unclear && f.failed == nil && f.checkFile() == nil {
+		_ = f.blank(f.log.cut)
+	}
+}
+
 var errUnclear = errors.New("it is not known whether the commit that failed is in the file")
 
 // Index returns the last index that the file has. After a commit that failed, it tells whether the

@@ -52,6 +52,7 @@ func (f *File) Size() int64 {
 // Close closes the file. Only the first call does anything.
 func (f *File) Close() error {
 	f.wait()
+	f.withdrawAgain()
 	f.closeCleanly()
 	return f.tables.close()
 }
