@@ -2,6 +2,7 @@ package file
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 
 	"github.com/lockd/lockd/store/internal/format"
@@ -70,6 +71,22 @@ func AppendRecord(path string, number int, payload []byte, keep func(sector int)
 			err = failed
 		}
 	}
+	return errors.Join(err, f.Close())
+}
+
+// AppendSector writes a sector in the place of the next record, which claims that it and those
+// behind it have that many bytes of its payload.
+func AppendSector(path string, left uint32) error {
+	f, err := Open(path, Options{NoSync: true}, nil)
+	if err != nil {
+		return err
+	}
+	l := &f.log
+	s, place := l.filling, l.filling.place(l.lane(), l.filling.used[l.lane()])
+	sector := s.frame(nil, place, l.next, make([]byte, sectorRoom))
+	binary.BigEndian.PutUint32(sector[format.ChecksumSize:], left)
+	binary.BigEndian.PutUint32(sector, s.checksum(place, sector))
+	_, err = f.handle.WriteAt(sector, s.offset(place))
 	return errors.Join(err, f.Close())
 }
 

@@ -67,7 +67,7 @@ func (c *scan) take(number uint64) (payload []byte, ok bool) {
 	if head.number != number || uint64(head.left) > uint64((c.room()-from)*sectorRoom) {
 		return nil, false
 	}
-	count := sectorsFor(int(head.left))
+	count := head.sectors()
 	if payload, ok = c.payload(place, count); !ok {
 		return nil, false
 	}

@@ -94,7 +94,7 @@ func (c *scan) records() map[uint64][]byte {
 		if !at.sound || at.number == 0 || !c.begins(place) {
 			continue
 		}
-		count := sectorsFor(int(at.left))
+		count := at.sectors()
 		if payload, ok := c.payload(place, count); ok {
 			found[at.number] = payload
 			place += count - 1
@@ -121,7 +121,7 @@ func (c *scan) begins(place int) bool {
 		return false
 	}
 	others := (here.number-before.number)/lanes - 1 // each has a sector at least
-	rest := uint64(sectorsFor(int(before.left)) - 1)
+	rest := uint64(before.sectors() - 1)
 	return uint64(gap) == rest+others
 }
 

@@ -109,6 +109,24 @@ func TestRecover_HostilePages(t *testing.T) {
 	}
 }
 
+// Ensure that a record that claims more bytes than any log has is no record, on 32 bits too.
+func TestRecover_RecordOfHostileLength(t *testing.T) {
+	for _, left := range []uint32{0, 1 << 30, 1 << 31, 1<<32 - 496, 1<<32 - 1} {
+		w := newWide(t, 300)
+		w.fillLog(3)
+		w.must(w.Close())
+		want := readLog(t, w.path)
+		w.must(file.AppendSector(w.path, left))
+		if _, err := openStore(w.path); !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("%d: open: got %v, want ErrCorrupt", left, err)
+		}
+		got, err := file.Recover(w.path, file.Options{})
+		if err != nil || got.Index != want.Head.Index || len(got.Keys) != 300 {
+			t.Errorf("%d: got %+v, %v", left, got, err)
+		}
+	}
+}
+
 // Ensure that exactly the keys in the lost ranges are found to be lost, however the ranges overlap.
 func TestRecover_LostRanges(t *testing.T) {
 	seed := rand.Uint64()

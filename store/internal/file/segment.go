@@ -163,6 +163,10 @@ type sector struct {
 	sound  bool   // the checksum matches
 }
 
+// sectors is how many sectors the record takes from here on, if that is true. An int of 32 bits may
+// be too small for the bytes.
+func (s sector) sectors() int { return int((uint64(s.left) + sectorRoom - 1) / sectorRoom) }
+
 // readSector returns what the sector at that place says.
 func (s *segment) readSector(place int, raw []byte) sector {
 	if binary.BigEndian.Uint32(raw) != s.checksum(place, raw) {
