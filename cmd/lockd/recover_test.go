@@ -57,7 +57,7 @@ func TestRecover_Refuses(t *testing.T) {
 	}{
 		{[]string{path}, exitUsage, "TO"},
 		{[]string{path, path}, exitUsage, "is FILE itself"},
-		{[]string{path, notes}, exitFailed, "is not a backup"},
+		{[]string{path, notes}, exitFailed, "recover: TO " + notes + ": it is there"},
 		{[]string{notes, to}, exitDamaged, "not a bbolt file"},
 		{[]string{path + ".none", to}, exitNotFound, "no such file"},
 	} {

@@ -80,10 +80,6 @@ func serveCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-			defer stop()
-			// A second signal ends the process at once.
-			context.AfterFunc(ctx, stop)
 			return s.serve(ctx, cmd)
 		},
 	}
@@ -201,7 +197,8 @@ func (s *service) guard(token *secret) func(next http.Handler) http.Handler {
 	}
 }
 
-// serve serves until ctx ends.
+// serve serves until ctx ends, or a signal does. While the file is being opened, which may take
+// long, a signal ends the process at once: no request has been answered yet.
 func (s *service) serve(ctx context.Context, cmd *cli.Command) (err error) {
 	var db *lockd.DB
 	if s.path == "" {
@@ -212,6 +209,9 @@ func (s *service) serve(ctx context.Context, cmd *cli.Command) (err error) {
 	if err != nil {
 		return advisedOnFile(err)
 	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	defer func() { err = errors.Join(err, db.Close()) }()
 	server, err := s.server(db)
 	if err != nil {

@@ -75,3 +75,17 @@ func TestServe_Signals(t *testing.T) {
 		})
 	}
 }
+
+// Ensure that a signal ends a server that still waits for its file.
+func TestServe_SignalBeforeItServes(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "lockd.db")
+	db := open(t, path)
+	p := start(t, nil, "serve", "--http", "127.0.0.1:0", "--data", path, "--wait", "1h")
+	p.signal(syscall.SIGTERM)
+	p.endsBy(syscall.SIGTERM)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "", "verify", path).wants(t, 0, "")
+}

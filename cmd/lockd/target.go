@@ -22,7 +22,7 @@ func writeBackup(cmd *cli.Command, file, to string, write func(io.Writer) error)
 	if err := differ(cmd, file, to); err != nil {
 		return err
 	}
-	return replace(to, write)
+	return replace(cmd.Name, to, write)
 }
 
 // differ returns an error if both paths lead to one file.
@@ -51,19 +51,19 @@ func sameFile(path, other string) (bool, error) {
 
 // replace makes a file, readable by its owner only, of the backup that write writes. The old file
 // at the path, or at the target of a symbolic link there, stays until the new file is on disk. It
-// refuses to replace anything but a backup, and then changes nothing.
-func replace(path string, write func(io.Writer) error) error {
+// refuses to replace anything but a backup, and then changes nothing. Its errors name the command.
+func replace(command, path string, write func(io.Writer) error) error {
 	err := checkTarget(path)
 	target := path
 	if err == nil {
 		target, err = targetOf(path)
 	}
 	if err != nil {
-		return fmt.Errorf("backup: TO %s: %w", path, err)
+		return fmt.Errorf("%s: TO %s: %w", command, path, err)
 	}
 	f, err := os.CreateTemp(filepath.Dir(target), ".lockd-*.new")
 	if err != nil {
-		return fmt.Errorf("backup: TO %s: no file can be made there: %w", path, cause(err))
+		return fmt.Errorf("%s: TO %s: no file can be made there: %w", command, path, cause(err))
 	}
 	to := &made{f, path}
 	err = errors.Join(write(to), to.error(f.Sync()), to.error(f.Close()))
