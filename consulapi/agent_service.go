@@ -23,12 +23,14 @@ type agentService struct {
 	Checks            []agentCheck
 }
 
-// checks returns the checks of the service, with defaults filled in. It drops empty checks.
+// checks returns the checks of the service, with defaults filled in, Check before Checks. It drops
+// empty checks.
 func (s *agentService) checks() ([]agentCheck, error) {
-	checks := append([]agentCheck{}, s.Checks...)
+	var checks []agentCheck
 	if s.Check != nil {
 		checks = append(checks, *s.Check)
 	}
+	checks = append(checks, s.Checks...)
 	checks = slices.DeleteFunc(checks, func(c agentCheck) bool {
 		return reflect.ValueOf(c).IsZero()
 	})

@@ -2,6 +2,7 @@ package consulapi_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -397,6 +398,22 @@ func TestAgent_B4_ServiceBlocksByHash(t *testing.T) {
 
 // Ensure that a service that is registered again keeps the checks that are not named, unless its
 // client replaces them. Then their sessions end with them, before the answer.
+// The IDs that clients send statuses to go by the order: Check comes first, as in Consul.
+func TestAgent_N12_NumbersChecks(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.want("PUT /v1/agent/service/register", `{"Name":"web",
+			"Checks":[{"Name":"second","TTL":"10s"},{"Name":"third","TTL":"10s"}],
+			"Check":{"Name":"first","TTL":"10s"}}`, 200, "")
+		checks := decode[map[string]struct{ Name string }](h, h.send("GET /v1/agent/checks", ""))
+		for i, name := range []string{"first", "second", "third"} {
+			id := fmt.Sprintf("service:web:%d", i+1)
+			if got := checks[id].Name; got != name {
+				t.Errorf("%s is %q, not %q", id, got, name)
+			}
+		}
+	})
+}
+
 func TestAgent_N12_ReplacesChecks(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		register := func(query, checks, want string) {
