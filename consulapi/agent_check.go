@@ -3,6 +3,7 @@ package consulapi
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -27,14 +28,21 @@ type agentCheck struct {
 	Args, ScriptArgs                                                                []string
 }
 
-// interval is a duration as it is sent: a text with its unit, or a number of nanoseconds.
+// interval is a duration as it is sent: a text with its unit, or a number of nanoseconds, also one
+// with a fraction or an exponent.
 type interval time.Duration
 
 // UnmarshalJSON reads an interval. An empty text and null leave d unchanged.
 func (d *interval) UnmarshalJSON(text []byte) error {
 	var value string
 	if json.Unmarshal(text, &value) != nil {
-		return json.Unmarshal(text, (*int64)(d))
+		var number float64
+		err := json.Unmarshal(text, &number)
+		if err == nil && (number >= 1<<63 || number < -1<<63) {
+			err = fmt.Errorf("the duration %s is too long", text)
+		}
+		*d = interval(number)
+		return err
 	}
 	if value == "" {
 		return nil

@@ -398,6 +398,27 @@ func TestAgent_B4_ServiceBlocksByHash(t *testing.T) {
 
 // Ensure that a service that is registered again keeps the checks that are not named, unless its
 // client replaces them. Then their sessions end with them, before the answer.
+// A program that computes a duration may send the number with a fraction or an exponent.
+func TestAgent_N6_DurationsAreAnyNumbers(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		for _, ttl := range []string{`10000000000`, `10000000000.0`, `1e10`, `"10s"`} {
+			h.want("PUT /v1/agent/check/register", `{"Name":"c","TTL":`+ttl+`}`, 200, "")
+			c, _ := h.db.Snapshot().Catalog().Check("local", "c")
+			if c.TTL != 10*time.Second {
+				t.Errorf("%s is %v", ttl, c.TTL)
+			}
+			h.want("PUT /v1/catalog/register", `{"Node":"n","Address":"1.1.1.1",
+				"Check":{"Name":"c","Definition":{"Interval":`+ttl+`}}}`, 200, "true")
+		}
+		for _, ttl := range []string{`1e30`, `-1e30`, `true`, `"10"`, `9223372036854775808`} {
+			r := h.send("PUT /v1/agent/check/register", `{"Name":"d","TTL":`+ttl+`}`)
+			if r.code != 400 || !strings.HasPrefix(r.body, "Bad request: Request decode failed: ") {
+				t.Errorf("%s: %d %s", ttl, r.code, r.body)
+			}
+		}
+	})
+}
+
 // The IDs that clients send statuses to go by the order: Check comes first, as in Consul.
 func TestAgent_N12_NumbersChecks(t *testing.T) {
 	run(t, nil, func(h *harness) {
