@@ -21,6 +21,9 @@ type agentService struct {
 	TaggedAddresses   map[string]serviceAddress
 	Check             *agentCheck
 	Checks            []agentCheck
+
+	// TaggedAddresses, as files of the agent spell it
+	Tagged map[string]serviceAddress `json:"tagged_addresses"`
 }
 
 // checks returns the checks of the service, with defaults filled in, Check before Checks. It drops
@@ -64,6 +67,9 @@ func (h *handler) serviceRegister(r *request) (answer, error) {
 	checks, err := body.checks()
 	if err != nil {
 		return answer{}, err
+	}
+	if len(body.TaggedAddresses) == 0 {
+		body.TaggedAddresses = body.Tagged
 	}
 	id := cmp.Or(body.ID, body.Name)
 	replaced := h.replacedChecks(r, id, checks)

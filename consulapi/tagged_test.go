@@ -98,3 +98,21 @@ func TestCatalog_T15_TaggedAddresses(t *testing.T) {
 		}
 	})
 }
+
+// A definition in a file of the agent, sent as it is, spells the member so.
+func TestAgent_T15_TaggedAddressesAsFilesSpellThem(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		const addresses = `{"wan":{"address":"1.2.3.4","port":81}}`
+		h.want("PUT /v1/agent/service/register", `{"name":"s","tagged_addresses":`+addresses+`}`,
+			200, "")
+		r := h.send("GET /v1/agent/service/s", "")
+		if !strings.Contains(r.body, `"TaggedAddresses":{"wan":{"Address":"1.2.3.4","Port":81}}`) {
+			t.Error(r.body)
+		}
+		h.want("PUT /v1/agent/service/register", `{"name":"s","TaggedAddresses":{"lan":
+			{"Address":"5.6.7.8","Port":1}},"tagged_addresses":`+addresses+`}`, 200, "")
+		if r := h.send("GET /v1/agent/service/s", ""); strings.Contains(r.body, "1.2.3.4") {
+			t.Error(r.body)
+		}
+	})
+}
