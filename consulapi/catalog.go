@@ -31,7 +31,12 @@ func (h *handler) catalogRegister(r *request) (answer, error) {
 	if err := h.checkRegistration(&body); err != nil {
 		return answer{}, err
 	}
-	err := h.db.Update(func(tx *lockd.Txn) error { return body.apply(tx.Catalog()) })
+	err := h.db.Update(func(tx *lockd.Txn) error {
+		if err := reserved(tx.Catalog(), body.Node, body.ID); err != nil && !body.SkipNodeUpdate {
+			return mistake("failed inserting node: %v", err)
+		}
+		return body.apply(tx.Catalog())
+	})
 	h.repair()
 	return done(err, nil)
 }

@@ -171,6 +171,34 @@ func TestCatalog_N5_Renames(t *testing.T) {
 
 // Ensure that serfHealth can be made critical, which ends the sessions that are bound to it, and
 // passes again a minute later. If it was lost, also with its node, it is put back when needed.
+// Ensure that nobody gets the name of a node that is alive, such as the agent's own.
+func TestCatalog_N5_ReservesNames(t *testing.T) {
+	run(t, &consulapi.Options{NodeID: "99999999-9999-4999-8999-999999999999"}, func(h *harness) {
+		h.registerWeb()
+		s := h.create(`{"Node":"web1","NodeChecks":[]}`)
+		const (
+			node = `"Node":"LOCAL","ID":"` + uuidOfWeb1 + `"`
+			why  = `Error while renaming Node ID: \"` + uuidOfWeb1 + `\": Node name LOCAL is ` +
+				`reserved by node 99999999-9999-4999-8999-999999999999 with name local (127.0.0.1)`
+		)
+		register := `{` + node + `,"Address":"10.0.0.1"}`
+		h.want("PUT /v1/catalog/register", register, 500,
+			"failed inserting node: "+strings.ReplaceAll(why, `\`, ``))
+		h.want("PUT /v1/txn", `[{"Node":{"Verb":"set","Node":`+register+`}}]`, 409,
+			`{"Results":null,"Errors":[{"OpIndex":0,"What":"`+why+`"}]}`)
+		if n, _ := h.db.Snapshot().Catalog().Node("local"); n.Address != "127.0.0.1" {
+			t.Errorf("%+v", n)
+		}
+		h.info(s.ID)
+		h.want("PUT /v1/catalog/register", `{`+node+`,"SkipNodeUpdate":true}`, 200, "true")
+		h.want("PUT /v1/catalog/register", `{"Node":"web1","Address":"a",
+			"ID":"11111111-2222-4333-8444-555555555555"}`, 200, "true") // it has no serfHealth
+		h.want("PUT /v1/catalog/register", `{"Node":"local","Address":"127.0.0.1",
+			"Check":{"CheckID":"serfHealth","Status":"critical"}}`, 200, "true")
+		h.want("PUT /v1/catalog/register", register, 200, "true") // it is not alive
+	})
+}
+
 func TestCatalog_N16_ComesBack(t *testing.T) {
 	for _, step := range []string{
 		`register {"Node":"local","SkipNodeUpdate":true,"Check":{"CheckID":"serfHealth"}}`,

@@ -35,6 +35,7 @@ var known500 = regexp.MustCompile(`(?s)^(` + strings.Join([]string{
 	`Must provide (node|address if SkipNodeUpdate is not set|service name( with ID)?)`,
 	`Must provide check ID or name`,
 	`Bad node ID: .*`,
+	`failed inserting node: Error while renaming Node ID: ".*": .* is reserved by node .*`,
 	`Invalid service address`,
 	`Node '.*' for check '.*' doesn't match register request node '.*'`,
 	`Bad limit: .*`,

@@ -51,6 +51,19 @@ func (h *handler) update(fn func(tx *catalog.Txn) error) error {
 	return err
 }
 
+// reserved refuses a node that would get the name of another, by its ID, whose serfHealth is not
+// critical: that node is alive (N5).
+func reserved(tx *catalog.Txn, name, id string) error {
+	old, _ := tx.Node(name)
+	check, exists := tx.Check(name, serfHealth)
+	if id == "" || old.ID == "" || sameName(id, old.ID) || !exists ||
+		check.Status == catalog.Critical {
+		return nil
+	}
+	return mistake("Error while renaming Node ID: %q: Node name %s is reserved by node %s "+
+		"with name %s (%s)", id, name, old.ID, old.Name, old.Address)
+}
+
 // repairDelay is how long the node of this process stays without a passing check, or out of the
 // catalog, after a client has made it so (N16).
 const repairDelay = time.Minute

@@ -119,6 +119,9 @@ func (op *txnNode) apply(on state) ([]txnResult, error) {
 			return n.ModifyIndex, txnResult{Node: &shown}
 		},
 		put: func() error {
+			if err := reserved(on.tx.Catalog(), sent.Node, sent.ID); err != nil {
+				return err
+			}
 			return on.tx.Catalog().PutNode(catalog.Node{
 				Name: sent.Node, ID: canonicalID(sent.ID), Address: sent.Address,
 				Meta: hide(sent.Meta, taggedKey, sent.TaggedAddresses),
