@@ -170,6 +170,34 @@ func TestN12_AServiceOfTheAgent(t *testing.T) {
 	})
 }
 
+// The official client takes a 404 for a service that is critical, so that the path has to be there.
+func TestA13A14_TheHealthOfTheAgentsServices(t *testing.T) {
+	each(t, func(h *harness) {
+		check(h.t, h.Agent().ServiceRegister(&api.AgentServiceRegistration{
+			ID: "web1", Name: "web", Check: &api.AgentServiceCheck{TTL: "1m", Status: "passing"},
+		}))
+		status, one, err := h.Agent().AgentHealthServiceByID("web1")
+		check(h.t, err)
+		equal(h, "health", status, api.HealthPassing)
+		equal(h, "checks", len(one.Checks), 1)
+		check(h.t, h.Agent().UpdateTTL("service:web1", "", "warn"))
+		status, all, err := h.Agent().AgentHealthServiceByName("web")
+		check(h.t, err)
+		equal(h, "health", status, api.HealthWarning)
+		equal(h, "service", all[0].Service.ID, "web1")
+		status, one, err = h.Agent().AgentHealthServiceByID("web2")
+		check(h.t, err)
+		if status != api.HealthCritical || one != nil {
+			h.t.Fatalf("%s %+v", status, one)
+		}
+		host, err := h.Agent().Host()
+		check(h.t, err)
+		if host["CollectionTime"] == nil {
+			h.t.Fatalf("%+v", host)
+		}
+	})
+}
+
 // The official client watches a service by the hash. Without one it would ask without a pause.
 func TestB4_AServiceOfTheAgentBlocksByItsHash(t *testing.T) {
 	each(t, func(h *harness) {

@@ -2,6 +2,8 @@ package consulapi
 
 import (
 	"net/http"
+	"runtime"
+	"time"
 
 	"github.com/lockd/lockd/catalog"
 )
@@ -21,6 +23,7 @@ func (h *handler) agentRoutes() map[string][]method {
 	return map[string][]method{
 		"agent/self":        {{http.MethodGet, h.agentSelf}},
 		"agent/members":     {{http.MethodGet, h.agentMembers}},
+		"agent/host":        {{http.MethodGet, h.agentHost}},
 		"agent/checks":      {{http.MethodGet, h.agentChecks}},
 		"agent/services":    {{http.MethodGet, h.agentServices}},
 		"agent/maintenance": {{http.MethodPut, h.agentMaintenance}},
@@ -32,6 +35,13 @@ func (h *handler) agentRoutes() map[string][]method {
 		"agent/check/warn/":       {{http.MethodPut, h.checkWarn}},
 		"agent/check/fail/":       {{http.MethodPut, h.checkFail}},
 		"agent/check/update/":     {{http.MethodPut, h.checkUpdate}},
+
+		"agent/health/service/id/": {
+			{http.MethodGet, named("Missing serviceID", h.agentHealthByID)},
+		},
+		"agent/health/service/name/": {
+			{http.MethodGet, named("Missing service Name", h.agentHealthByName)},
+		},
 
 		"agent/service/":            {{http.MethodGet, h.serviceInfo}},
 		"agent/service/register":    {{http.MethodPut, h.serviceRegister}},
@@ -104,4 +114,22 @@ func (h *handler) agentSelf(*request) (answer, error) {
 
 func (h *handler) agentMembers(*request) (answer, error) {
 	return ok([]member{h.member(h.self())}), nil
+}
+
+// agentHost answers with what clients ask for to see that an agent is there (A14). Of the host's
+// memory, processors and disks, which Consul's agent measures, it tells nothing.
+func (h *handler) agentHost(*request) (answer, error) {
+	type host struct {
+		Hostname string `json:"hostname"`
+		OS       string `json:"os"`
+	}
+	return ok(struct {
+		Memory, CPU    any
+		Host           host
+		Disk           any
+		CollectionTime int64
+		Errors         any
+	}{
+		Host: host{h.opts.Node, runtime.GOOS}, CollectionTime: time.Now().UnixNano(),
+	}), nil
 }

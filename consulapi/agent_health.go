@@ -1,0 +1,120 @@
+package consulapi
+
+import (
+	"iter"
+	"net/http"
+	"strings"
+
+	"github.com/lockd/lockd/catalog"
+)
+
+// maintained is how a service is that a check of maintenance says not to use, whatever its other
+// checks say.
+const maintained = "maintenance"
+
+// serviceHealth is a service of the agent with its checks and what they amount to. The zero value
+// is no service.
+type serviceHealth struct {
+	status  string
+	service *service
+	checks  list[check]
+}
+
+func (v serviceHealth) encode(e *encoder) {
+	e.raw(`{"AggregatedStatus":`)
+	e.value(v.status)
+	e.raw(`,"Service":`)
+	e.value(v.service)
+	e.raw(`,"Checks":`)
+	if v.service == nil {
+		e.value(nullValue)
+	} else {
+		e.value(v.checks)
+	}
+	e.raw("}")
+}
+
+// agentsHealth shows a service of the agent with its checks. serfHealth is none of the agent's.
+func agentsHealth(state *catalog.Snapshot, s catalog.Service) serviceHealth {
+	counting := func(yield func(catalog.Check, catalog.Service) bool) {
+		for c, of := range checksOf(state, s) {
+			if !sameName(c.ID, serfHealth) && !yield(c, of) {
+				return
+			}
+		}
+	}
+	shown := agentsService(s)
+	return serviceHealth{aggregated(counting), &shown, func(yield func(check) bool) {
+		for c, of := range counting {
+			if !yield(newCheck(c, of)) {
+				return
+			}
+		}
+	}}
+}
+
+// aggregated returns what the checks amount to.
+func aggregated(checks iter.Seq2[catalog.Check, catalog.Service]) string {
+	worst := catalog.Passing
+	for c := range checks {
+		if c.ID == nodeMaintenance || strings.HasPrefix(c.ID, serviceMaintenance) {
+			return maintained
+		}
+		worst = min(worst, c.Status)
+	}
+	return worst.String()
+}
+
+// healthCode is the HTTP status by which a client knows the health without reading the body (A13).
+func healthCode(status string) int {
+	switch status {
+	case catalog.Passing.String():
+		return http.StatusOK
+	case catalog.Warning.String():
+		return http.StatusTooManyRequests
+	}
+	return http.StatusServiceUnavailable
+}
+
+// healthAnswer answers with the value in JSON, or with the text if the client wants that.
+func (r *request) healthAnswer(code int, text string, value any) (answer, error) {
+	format := r.query.Get("format")
+	if strings.HasPrefix(r.Header.Get("Accept"), "text/plain") || format == "text" {
+		return answer{status: code, contentType: "text/plain", body: []byte(text)}, nil
+	}
+	return answer{status: code, value: value}, nil
+}
+
+func (h *handler) agentHealthByID(r *request) (answer, error) {
+	state := h.db.Snapshot().Catalog()
+	s, exists := state.Service(h.opts.Node, r.rest)
+	if !exists {
+		return r.healthAnswer(http.StatusNotFound, "ServiceId "+r.rest+" not found",
+			serviceHealth{status: catalog.Critical.String()})
+	}
+	found := agentsHealth(state, s)
+	return r.healthAnswer(healthCode(found.status), found.status, found)
+}
+
+// agentHealthByName answers with all services of the agent that have the name. The status is that
+// of the worst.
+func (h *handler) agentHealthByName(r *request) (answer, error) {
+	state := h.db.Snapshot().Catalog()
+	services := func(yield func(serviceHealth) bool) {
+		for s := range state.Services(h.opts.Node) {
+			if sameName(s.Name, r.rest) && !yield(agentsHealth(state, s)) {
+				return
+			}
+		}
+	}
+	code, text := 0, ""
+	for s := range services {
+		if worse := healthCode(s.status); worse > code {
+			code, text = worse, s.status
+		}
+	}
+	if code == 0 {
+		code, text = http.StatusNotFound, "ServiceName "+r.rest+" Not Found"
+	}
+	return r.healthAnswer(code, text, list[serviceHealth](services))
+}
