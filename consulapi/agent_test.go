@@ -396,8 +396,6 @@ func TestAgent_B4_ServiceBlocksByHash(t *testing.T) {
 	})
 }
 
-// Ensure that a service that is registered again keeps the checks that are not named, unless its
-// client replaces them. Then their sessions end with them, before the answer.
 // A program that computes a duration may send the number with a fraction or an exponent.
 func TestAgent_N6_DurationsAreAnyNumbers(t *testing.T) {
 	run(t, nil, func(h *harness) {
@@ -435,6 +433,8 @@ func TestAgent_N12_NumbersChecks(t *testing.T) {
 	})
 }
 
+// Ensure that a service that is registered again keeps the checks that are not named, unless its
+// client replaces them. Then their sessions end with them, before the answer.
 func TestAgent_N12_ReplacesChecks(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		register := func(query, checks, want string) {

@@ -169,8 +169,6 @@ func TestCatalog_N5_Renames(t *testing.T) {
 	})
 }
 
-// Ensure that serfHealth can be made critical, which ends the sessions that are bound to it, and
-// passes again a minute later. If it was lost, also with its node, it is put back when needed.
 // Ensure that nobody gets the name of a node that is alive, such as the agent's own.
 func TestCatalog_N5_ReservesNames(t *testing.T) {
 	run(t, &consulapi.Options{NodeID: "99999999-9999-4999-8999-999999999999"}, func(h *harness) {
@@ -199,6 +197,8 @@ func TestCatalog_N5_ReservesNames(t *testing.T) {
 	})
 }
 
+// Ensure that serfHealth can be made critical, which ends the sessions that are bound to it, and
+// passes again a minute later. If it was lost, also with its node, it is put back when needed.
 func TestCatalog_N16_ComesBack(t *testing.T) {
 	for _, step := range []string{
 		`register {"Node":"local","SkipNodeUpdate":true,"Check":{"CheckID":"serfHealth"}}`,
