@@ -8,12 +8,12 @@ import (
 	"github.com/lockd/lockd/catalog"
 )
 
-// maintained is how a service is that a check of maintenance says not to use, whatever its other
-// checks say.
+// maintained is the health of a service that has a check for maintenance, or whose node has one,
+// whatever the other checks say.
 const maintained = "maintenance"
 
-// serviceHealth is a service of the agent with its checks and what they amount to. The zero value
-// is no service.
+// serviceHealth is a service of the agent with its checks, and the health that follows from these.
+// The zero value is no service.
 type serviceHealth struct {
 	status  string
 	service *service
@@ -34,7 +34,8 @@ func (v serviceHealth) encode(e *encoder) {
 	e.raw("}")
 }
 
-// agentsHealth shows a service of the agent with its checks. serfHealth is none of the agent's.
+// agentsHealth shows a service of the agent with its checks and those of its node, but serfHealth,
+// which is no check of the agent.
 func agentsHealth(state *catalog.Snapshot, s catalog.Service) serviceHealth {
 	counting := func(yield func(catalog.Check, catalog.Service) bool) {
 		for c, of := range checksOf(state, s) {
@@ -53,7 +54,7 @@ func agentsHealth(state *catalog.Snapshot, s catalog.Service) serviceHealth {
 	}}
 }
 
-// aggregated returns what the checks amount to.
+// aggregated returns the health of a service with these checks: the worst of their statuses.
 func aggregated(checks iter.Seq2[catalog.Check, catalog.Service]) string {
 	worst := catalog.Passing
 	for c := range checks {
@@ -65,7 +66,7 @@ func aggregated(checks iter.Seq2[catalog.Check, catalog.Service]) string {
 	return worst.String()
 }
 
-// healthCode is the HTTP status by which a client knows the health without reading the body (A13).
+// healthCode is the HTTP status that tells a client the health without the body (A13).
 func healthCode(status string) int {
 	switch status {
 	case catalog.Passing.String():

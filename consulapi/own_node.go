@@ -51,8 +51,8 @@ func (h *handler) update(fn func(tx *catalog.Txn) error) error {
 	return err
 }
 
-// reserved refuses a node that would get the name of another, by its ID, whose serfHealth is not
-// critical: that node is alive (N5).
+// reserved returns an error if a node with another ID has the name, and is alive: its serfHealth is
+// not critical (N5).
 func reserved(tx *catalog.Txn, name, id string) error {
 	old, _ := tx.Node(name)
 	check, exists := tx.Check(name, serfHealth)
