@@ -158,7 +158,7 @@ func (s *Session) startKeeping(ctx context.Context) error {
 func (s *Session) stopKeeping() {
 	s.db.writer.LockBeside()
 	defer s.db.writer.Unlock()
-	s.db.engine.StopKeeping(&s.state)
+	s.db.engine.StopKeeping(&s.state, s.db.writer.Time())
 	s.db.waitsMoved()
 }
 

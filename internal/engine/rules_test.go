@@ -96,7 +96,7 @@ func (w *world) run(line string, input []string) {
 	case "keep": // a call begins to keep the session alive
 		w.engine.Keep(a.session(), w.now)
 	case "unkeep": // and ends that
-		w.engine.StopKeeping(a.session())
+		w.engine.StopKeeping(a.session(), w.now)
 	case "next":
 		if at, ok := w.engine.Next(); ok {
 			w.printf("%v\n", after(at))

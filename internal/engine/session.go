@@ -210,11 +210,15 @@ func (e *Engine) Keep(s *Session, now time.Time) bool {
 	return true
 }
 
-// StopKeeping ends Keep for one caller.
-func (e *Engine) StopKeeping(s *Session) {
-	if s.renewal.callers--; s.renewal.callers == 0 {
-		e.due.Remove(&s.renewal.due)
+// StopKeeping ends Keep for one caller. A renewal that is due by now, and only late, is done first.
+func (e *Engine) StopKeeping(s *Session, now time.Time) {
+	if s.renewal.callers--; s.renewal.callers > 0 {
+		return
 	}
+	if due := &s.renewal.due; due.Queued() && !now.Before(due.At()) {
+		e.renew(s.renewal, now)
+	}
+	e.due.Remove(&s.renewal.due)
 }
 
 // Kept reports whether a call keeps the session alive.
