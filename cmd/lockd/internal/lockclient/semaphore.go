@@ -174,7 +174,8 @@ func (s *slot) put(ctx context.Context, state semaphore, live []string) (bool, e
 	return s.client.Put(ctx, pair, &state.key.ModifyIndex)
 }
 
-// release removes the session from the holders, and then deletes its contender key.
+// release removes the session from the holders, and then unlocks and deletes its contender key. A
+// delete alone would be the loss of a lock for the server: it logs and counts those.
 func (s *slot) release(ctx context.Context) error {
 	for {
 		state, err := s.read(ctx, Wait{})
@@ -191,6 +192,12 @@ func (s *slot) release(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err := s.client.Delete(ctx, s.contenderKey(), nil)
+	_, err := s.client.txn(ctx,
+		&api.KVTxnOp{Verb: api.KVUnlock, Key: s.contenderKey(),
+			Flags: api.SemaphoreFlagValue, Session: s.id},
+		&api.KVTxnOp{Verb: api.KVDelete, Key: s.contenderKey()})
+	if inTheWay(err) { // the lock was lost, or released by an attempt whose answer did not arrive
+		_, err = s.client.Delete(ctx, s.contenderKey(), nil)
+	}
 	return err
 }

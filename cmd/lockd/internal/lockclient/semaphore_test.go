@@ -79,6 +79,31 @@ func TestSemaphore(t *testing.T) {
 	})
 }
 
+// Ensure that a server counts and logs the release of a slot as a release, and not as a lock that
+// was lost because somebody deleted its key.
+func TestSemaphore_ReleaseIsNoLoss(t *testing.T) {
+	run(t, func(h *harness) {
+		a, b := h.keep(0), h.keep(0)
+		l := h.slot(a, "jobs", 1)
+		_, err := b.Acquire(h.t.Context(), "jobs", 1, lockclient.AtOnce)
+		if !errors.Is(err, lockclient.ErrNotAcquired) {
+			t.Errorf("second: got %v", err)
+		}
+		h.must(l.Unlock(h.t.Context()))
+		for _, k := range []*lockclient.Keeper{a, b} {
+			if _, there := h.db.Get("jobs/" + k.ID()); there {
+				t.Error("the contender key is still there")
+			}
+		}
+		if ends := h.db.Stats().Ends; ends.KeyDeleted != 0 || ends.Unlocked != 2 {
+			t.Errorf("%d keys deleted, %d locks released, want 0 and 2",
+				ends.KeyDeleted, ends.Unlocked)
+		}
+		h.close(a)
+		h.close(b)
+	})
+}
+
 // Ensure that the slot of a session that has ended is free.
 func TestSemaphore_HolderDies(t *testing.T) {
 	run(t, func(h *harness) {
