@@ -110,8 +110,8 @@ func (s *Store) Size() int64 {
 	return s.file.Size()
 }
 
-// Raise is [State.Raise]; if there is no file, all readers see the index at once. A file has the
-// index when it has the next transaction that writes.
+// Raise is [table.State.Raise]; if there is no file, all readers see the index at once. A file has
+// the index when it has the next transaction that writes.
 func (s *Store) Raise(index uint64) {
 	s.State.Raise(index)
 	if !s.Durable() {

@@ -117,7 +117,7 @@ func (f *File) append(at sectorRun, payload []byte) error {
 
 const errRemoved = notExist("the file was removed or replaced while it was open")
 
-// checkFile returns [ErrCorrupt] if the file was cut off: bbolt would find out only when it looks
+// checkFile returns ErrCorrupt if the file was cut off: bbolt would find out only when it looks
 // for a page, and a write would leave a hole there. It returns fs.ErrNotExist if the file was
 // removed, or another one was renamed over it: what is written to it from then on is lost.
 func (f *File) checkFile() error {

@@ -19,7 +19,7 @@ import (
 // other is of the commit before, or was half written by the commit after. If the other is anything
 // else, it may have been the newer one, of a commit that is durable: then the file is refused.
 
-// inspect returns [ErrCorrupt] or [ErrFormat] if bbolt must not be given the file, and gives what
+// inspect returns ErrCorrupt or [ErrFormat] if bbolt must not be given the file, and gives what
 // is in it to the reader, unless that is nil. Without the file's lock an error, and what was found,
 // may be due to a commit that is going on.
 func inspect(file *os.File, reader Reader) (found, error) {

@@ -67,7 +67,7 @@ func create(path string, o Options) error {
 
 // createInPlace is create for a file system without links. Only one of several processes can create
 // the file here too, and one that opens it waits for its lock. But for a moment the file is there,
-// empty and not yet locked: an open just then returns [ErrCorrupt], and a crash before it is
+// empty and not yet locked: an open just then returns ErrCorrupt, and a crash before it is
 // complete leaves a file to be removed by hand, since it cannot be told from a damaged one.
 func createInPlace(path string, o Options) error {
 	err := build(path, o, schema.FirstIndex, none, func() error {

@@ -124,7 +124,7 @@ func readMeta(f *os.File, number uint64, offset int64) (metaPage, error) {
 	return meta, nil
 }
 
-// inspectPair returns [ErrCorrupt] if the newest commit may be in the other meta page.
+// inspectPair returns ErrCorrupt if the newest commit may be in the other meta page.
 func inspectPair(meta, other metaPage) error {
 	beside := other.commit+1 == meta.commit || meta.commit+1 == other.commit
 	switch {

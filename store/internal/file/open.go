@@ -18,7 +18,7 @@ import (
 // happens, the path never has half a file (but see createInPlace), and of several callers that
 // create it at once one does.
 //
-// It waits for the lock up to the timeout; then it returns [ErrInUse]. It returns [ErrCorrupt] or
+// It waits for the lock up to the timeout; then it returns [ErrInUse]. It returns ErrCorrupt or
 // [ErrFormat] for something that it cannot use, and [ErrInvalid] for a place where the lock is
 // worth nothing. It does not write to a file that exists. The reader, unless it is nil, is given
 // the rows; after an error it may have rows that must not be used.

@@ -136,8 +136,8 @@ func (t *Table[T]) forget(c *cell[T]) {
 }
 
 // Put makes row the newest of the key, at the transaction's index, and returns it. It panics if a
-// file could not have the row: for an empty key, or a key that is over [KeyLimit] with what the
-// table puts before it.
+// file could not have the row: for an empty key, or a key that is over schema.KeyLimit with what
+// the table puts before it.
 func (t *Table[T]) Put(key string, row T) *T {
 	d := &Draft[T]{version[T]{row: row}}
 	t.Write(key, d)
