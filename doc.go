@@ -36,8 +36,9 @@
 //     on answering after Close. [DB.Snapshot] and [DB.Wait] do wait for that function.
 //   - An iterator that takes a context is for one loop. It blocks until it has something to yield,
 //     and no writer waits for it. It ends with an error: the context's or ErrClosed.
-//   - Errors are of type *[Error], except those of the caller's function. errors.Is and errors.As
-//     find in them the errors that a comment names, and those of the caller's reader or writer.
+//   - Errors are of type *[Error], except those of the caller's function, and the causes that the
+//     Err of a handle returns. errors.Is and errors.As find in them the errors that a comment
+//     names, and those of the caller's reader or writer.
 //   - A nil context, function, reader or writer panics. Nil options mean the defaults.
 //   - Values, slices and maps that a call returns are shared: do not change them.
 //   - Many goroutines may use a value of any type, except a [Txn]. The zero value of a handle,

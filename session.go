@@ -172,7 +172,8 @@ func (o *SessionOptions) row(id schema.ID) schema.Session {
 	}
 }
 
-// Session returns the handle on a live session. It blocks until the session is durable.
+// Session returns the handle on a live session. It blocks until the session is durable. Although it
+// only reads, it returns ErrClosed and ErrFailed as a write does.
 func (db *DB) Session(id SessionID) (*Session, error) {
 	return write(db, "session", "", func(tx *engine.Txn) (*Session, error) {
 		s, err := tx.Session(schema.ID(id))
