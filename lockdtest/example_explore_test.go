@@ -12,8 +12,22 @@ import (
 	"github.com/lockd/lockd/lockdtest"
 )
 
+// A late report is refused. With db.Put in place of db.If(proof).Put the test fails.
 func TestReports(t *testing.T) {
-	lockdtest.Explore(t, nil, func(w *lockdtest.World) {
+	opts := &lockdtest.ExploreOptions{Schedules: 10_000}
+	lockdtest.Explore(t, opts, reports(
+		func(db *lockd.DB, proof lockd.Sequencer, report []byte) error {
+			_, err := db.If(proof).Put("report", report, nil)
+			return err
+		}))
+}
+
+// reports returns a body in which two sessions write reports, each under the lock, by the given
+// function.
+func reports(
+	write func(db *lockd.DB, proof lockd.Sequencer, report []byte) error,
+) func(w *lockdtest.World) {
+	return func(w *lockdtest.World) {
 		ctx, number := context.Background(), 0
 		for _, name := range []string{"ann", "bob"} {
 			w.Go(name, func() {
@@ -24,9 +38,7 @@ func TestReports(t *testing.T) {
 					_ = session.WithLock(ctx, "report", nil,
 						func(_ context.Context, proof lockd.Sequencer) error {
 							number++
-							report := []byte(strconv.Itoa(number))
-							_, err := w.DB().If(proof).Put("report", report, nil)
-							return err
+							return write(w.DB(), proof, []byte(strconv.Itoa(number)))
 						})
 				}
 				for err := keeper.Close(); errors.Is(err, lockd.ErrCommit); {
@@ -44,5 +56,5 @@ func TestReports(t *testing.T) {
 			newest = n
 			return nil
 		})
-	})
+	}
 }

@@ -4,6 +4,9 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/lockdtest"
 )
 
 // Ensure that the README shows the lines of the Example.
@@ -17,5 +20,20 @@ func TestREADME_LateWrite(t *testing.T) {
 	if want := "```go\nfunc TestLateWrite(t *testing.T) {\n" + lines + "\n}\n```"; !found ||
 		!strings.Contains(string(readme), want) {
 		t.Errorf("README.md does not have\n%s", want)
+	}
+}
+
+// Ensure that TestReports fails, as the README says, if it writes by a plain Put.
+func TestREADME_Reports(t *testing.T) {
+	opts := &lockdtest.ExploreOptions{Schedules: 10_000}
+	found := lockdtest.Search(t, opts, reports(
+		func(db *lockd.DB, _ lockd.Sequencer, report []byte) error {
+			_, err := db.Put("report", report, nil)
+			return err
+		}))
+	for _, want := range []string{"reports get newer: report 1 comes after", "stands still"} {
+		if !strings.Contains(found.Text, want) {
+			t.Errorf("no %q in\n%s", want, found.Text)
+		}
 	}
 }
