@@ -7,7 +7,8 @@ import (
 
 // Limits of what a database takes.
 const (
-	// MaxKeySize is the maximum size in bytes of a key, name or ID: 16 KiB.
+	// MaxKeySize is the maximum size in bytes of a key, of the name of a session, node or
+	// attachment, and of the ID of a service or check: 16 KiB.
 	MaxKeySize = engine.MaxKeySize
 	// MaxValueSize is the maximum size in bytes of a value: 64 MiB.
 	MaxValueSize = engine.MaxValueSize

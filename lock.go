@@ -28,8 +28,8 @@ const (
 
 // LockOptions configures the acquisition of a lock.
 type LockOptions struct {
-	// Value, if it is not nil, is written to the key with the lock, and Flags with it. Otherwise
-	// the key keeps both.
+	// Value, if it is not nil, is written to the key with the lock, and Flags with it. If it is
+	// nil, the key keeps both, and Flags have to be 0.
 	Value []byte
 	Flags uint64
 

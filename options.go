@@ -31,7 +31,8 @@ type Options struct {
 	// wait.
 	OpenTimeout time.Duration
 
-	// FileMode is the mode of a file that Open creates, before the umask. The default is 0o600.
+	// FileMode is the mode of a file that Open creates, before the umask. The default, and the
+	// least, is 0o600.
 	FileMode fs.FileMode
 
 	// AllowNetworkFS lets Open take a file on a network or shared file system, such as NFS or FUSE.
