@@ -1,7 +1,6 @@
 package consulapi
 
 import (
-	"iter"
 	"net/http"
 	"strings"
 
@@ -37,33 +36,16 @@ func (v serviceHealth) encode(e *encoder) {
 // agentsHealth shows a service of the agent with its checks and those of its node, but serfHealth,
 // which is no check of the agent.
 func agentsHealth(state *catalog.Snapshot, s catalog.Service) serviceHealth {
-	counting := func(yield func(catalog.Check, catalog.Service) bool) {
-		for c, of := range checksOf(state, s) {
-			if !sameName(c.ID, serfHealth) && !yield(c, of) {
-				return
-			}
+	serf, _ := state.Check(s.Node, serfHealth) // its ID may have another case
+	ignored := []string{serf.ID}
+	status := health(state, s, ignored).String()
+	for c := range checksOf(state, s) {
+		if isMaintenance(c.ID) {
+			status = maintained
 		}
 	}
 	shown := agentsService(s)
-	return serviceHealth{aggregated(counting), &shown, func(yield func(check) bool) {
-		for c, of := range counting {
-			if !yield(newCheck(c, of)) {
-				return
-			}
-		}
-	}}
-}
-
-// aggregated returns the health of a service with these checks: the worst of their statuses.
-func aggregated(checks iter.Seq2[catalog.Check, catalog.Service]) string {
-	worst := catalog.Passing
-	for c := range checks {
-		if c.ID == nodeMaintenance || strings.HasPrefix(c.ID, serviceMaintenance) {
-			return maintained
-		}
-		worst = min(worst, c.Status)
-	}
-	return worst.String()
+	return serviceHealth{status, &shown, newChecks(state, s, ignored)}
 }
 
 // healthCode is the HTTP status that tells a client the health without the body (A13).
@@ -101,21 +83,20 @@ func (h *handler) agentHealthByID(r *request) (answer, error) {
 // of the worst.
 func (h *handler) agentHealthByName(r *request) (answer, error) {
 	state := h.db.Snapshot().Catalog()
-	services := func(yield func(serviceHealth) bool) {
-		for s := range state.Services(h.opts.Node) {
-			if sameName(s.Name, r.rest) && !yield(agentsHealth(state, s)) {
-				return
-			}
-		}
-	}
+	var found []serviceHealth
 	code, text := 0, ""
-	for s := range services {
-		if worse := healthCode(s.status); worse > code {
-			code, text = worse, s.status
+	for s := range state.Services(h.opts.Node) {
+		if !sameName(s.Name, r.rest) {
+			continue
 		}
+		shown := agentsHealth(state, s)
+		if worse := healthCode(shown.status); worse > code {
+			code, text = worse, shown.status
+		}
+		found = append(found, shown)
 	}
 	if code == 0 {
 		code, text = http.StatusNotFound, "ServiceName "+r.rest+" Not Found"
 	}
-	return r.healthAnswer(code, text, list[serviceHealth](services))
+	return r.healthAnswer(code, text, listOf(found...))
 }

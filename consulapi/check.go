@@ -35,6 +35,11 @@ const (
 	serviceMaintenance = "_service_maintenance:"
 )
 
+// isMaintenance reports whether the ID is that of a check for maintenance.
+func isMaintenance(id string) bool {
+	return id == nodeMaintenance || strings.HasPrefix(id, serviceMaintenance)
+}
+
 // newCheck shows a check, with the name and tags of its service.
 func newCheck(c catalog.Check, of catalog.Service) check {
 	definition := c.Meta[definitionKey]
@@ -45,7 +50,7 @@ func newCheck(c catalog.Check, of catalog.Service) check {
 	switch {
 	case c.TTL > 0:
 		kind = "ttl"
-	case c.ID == nodeMaintenance, strings.HasPrefix(c.ID, serviceMaintenance):
+	case isMaintenance(c.ID):
 		kind = "maintenance"
 	}
 	return check{

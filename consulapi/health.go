@@ -99,13 +99,18 @@ func (h *handler) healthService(r *request) (answer, error) {
 func (h *handler) newInstance(
 	state *catalog.Snapshot, n catalog.Node, s catalog.Service, ignored []string,
 ) instance {
-	return instance{h.newNode(n), newService(s), func(yield func(check) bool) {
+	return instance{h.newNode(n), newService(s), newChecks(state, s, ignored)}
+}
+
+// newChecks shows the checks that count for a service, except those with ignored IDs.
+func newChecks(state *catalog.Snapshot, s catalog.Service, ignored []string) list[check] {
+	return func(yield func(check) bool) {
 		for c, of := range checksOf(state, s) {
 			if !slices.Contains(ignored, c.ID) && !yield(newCheck(c, of)) {
 				return
 			}
 		}
-	}}
+	}
 }
 
 // health returns the worst status of a service: of the checks of its node and of its own, except
