@@ -110,6 +110,10 @@ func (s *httpServer) stop(patience time.Duration) error {
 func (l limits) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
+		answer := &timedWriter{ResponseWriter: w, control: control, limits: l}
+		// For what is sent after the handler: an answer without a body, or the rest of one. If it
+		// fails, the connection is gone.
+		defer func() { _, _ = answer.extend() }()
 		if r.Body != nil && r.Body != http.NoBody {
 			body := &timedBody{
 				ReadCloser: r.Body, control: control, limits: l, until: time.Now().Add(l.body),
@@ -132,7 +136,7 @@ func (l limits) bounded(next http.Handler) http.Handler {
 				return
 			}
 		}
-		next.ServeHTTP(&timedWriter{ResponseWriter: w, control: control, limits: l}, r)
+		next.ServeHTTP(answer, r)
 	})
 }
 
@@ -171,14 +175,20 @@ type timedWriter struct {
 // Write writes a piece.
 func (w *timedWriter) Write(p []byte) (int, error) {
 	w.written += int64(len(p))
-	allowed := w.limits.body + w.limits.earned(w.written) - w.waited
-	start := time.Now()
-	if err := w.control.SetWriteDeadline(start.Add(allowed)); err != nil {
+	start, err := w.extend()
+	if err != nil {
 		return 0, err
 	}
 	n, err := w.ResponseWriter.Write(p)
 	w.waited += time.Since(start)
 	return n, err
+}
+
+// extend moves the deadline, and returns what time it is.
+func (w *timedWriter) extend() (now time.Time, err error) {
+	now = time.Now()
+	allowed := w.limits.body + w.limits.earned(w.written) - w.waited
+	return now, w.control.SetWriteDeadline(now.Add(allowed))
 }
 
 // Unwrap is for http.ResponseController.

@@ -265,6 +265,20 @@ func TestLimits_SlowReader(t *testing.T) {
 	})
 }
 
+// Ensure that a client that does not take an answer without a body is cut off too.
+func TestLimits_SlowReader_NoBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := limitedIn(t, defaultLimits, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusSeeOther)
+		}).dial()
+		c.say("POST / HTTP/1.1\r\nHost: h\r\n\r\n")
+		time.Sleep(defaultLimits.body + time.Second)
+		if got := c.status(); got != 0 {
+			t.Errorf("got %d, after %v", got, defaultLimits.body+time.Second)
+		}
+	})
+}
+
 // Ensure that an answer that was written in time does not end the connection later.
 func TestLimits_NextRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
