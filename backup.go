@@ -41,7 +41,7 @@ func (db *DB) Restore(r io.Reader) error {
 // WriteBackup writes to w a backup of the keys, nodes, services and checks that fn writes, to
 // import another system's state by Restore. fn runs in a transaction of a temporary database in
 // memory. The backup's index is above the given index (G4), which is at most 2^62. WriteBackup
-// returns fn's error too. After an error w has no backup.
+// returns fn's error as it is. After an error w has no backup.
 func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
 	mustHave(w != nil, "writer")
 	mustHave(fn != nil, "function")
@@ -54,14 +54,18 @@ func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
 	}
 	defer func() { _ = db.Close() }() // it has nothing to write
 	err = db.writer.DoAll(func() error { return db.engine.Raise(index) })
+	var refused error
 	if err == nil {
 		err = db.Update(func(tx *Txn) error {
-			if err := fn(tx); err != nil {
-				return err
+			if refused = fn(tx); refused != nil {
+				return refused
 			}
 			tx.rules.DeleteNode(db.node)
 			return nil
 		})
+	}
+	if refused != nil {
+		return refused
 	}
 	if err == nil {
 		err = db.Backup(w)

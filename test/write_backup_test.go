@@ -50,8 +50,8 @@ func TestWriteBackup_Refused(t *testing.T) {
 		t.Errorf("%v, %d bytes", err, b.Len())
 	}
 	own := func(*lockd.Txn) error { return errWrite }
-	if err := lockd.WriteBackup(&b, 0, own); !errors.Is(err, errWrite) {
-		t.Errorf("its own error: %v", err)
+	if err := lockd.WriteBackup(&b, 0, own); err != errWrite {
+		t.Errorf("its own error, not as it is: %v", err)
 	}
 	if err := lockd.WriteBackup(io.Discard, 1<<63, nothing); !errors.Is(err, lockd.ErrInvalid) {
 		t.Errorf("an index too high: %v", err)

@@ -221,7 +221,7 @@ func TestRestore_Snapshot(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "made.db")
 	half := string(snapshot[:len(snapshot)/2])
-	command(t, half, "restore", path).wants(t, exitDamaged, "restore: ")
+	command(t, half, "restore", path).wants(t, exitDamaged, "restore: file is damaged: ")
 	command(t, string(snapshot), "restore", path).wants(t, 0, "")
 	made, err := lockd.Open(path, nil)
 	if err != nil {
