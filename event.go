@@ -88,9 +88,9 @@ func (e Event) String() string {
 	if ended := e.Ended; !ended.ID.IsZero() {
 		what := "released"
 		switch {
-		case e.Kind == KeyDeleted || errors.Is(e.Cause, ErrKeyDeleted):
-			what = "deleted"
-		case e.Lost:
+		case e.Kind == KeyDeleted && !errors.Is(e.Cause, ErrKeyDeleted):
+			what = "deleted" // by the end of the session, or by the unlock
+		case e.Lost: // also if any call has deleted the key
 			what = "lost"
 		}
 		fmt.Fprintf(&text, "%s%s by %s: %v", e.share(), what, who(ended.Name, ended.ID), e.Cause)

@@ -64,7 +64,7 @@ func TestHistory_TellsEachTransition(t *testing.T) {
 			"0s granted to \"a\"", "0s released by \"a\": lock released",
 			"1s granted to \"a\"", "1s released by \"a\": lock released; granted to \"b\"",
 			"1s released by \"b\": closed by its owner",
-			"2s granted to \"a\"", "2s deleted by \"a\": key deleted",
+			"2s granted to \"a\"", "2s lost by \"a\": key deleted",
 			"2s granted to \"c\"", "16s lost by \"c\": session expired: not renewed within its "+
 				"TTL: last renewal 10s ago",
 		)
@@ -94,7 +94,7 @@ func TestHistory_HandedOn(t *testing.T) {
 		h.must(h.ForceUnlock("k", h.entry("k").Fence, "it hangs"))
 		h.settle()
 		h.mustHistory("k",
-			"0s granted to \"a\"", "0s deleted by \"a\": key deleted; granted to \"d\"",
+			"0s granted to \"a\"", "0s lost by \"a\": key deleted; granted to \"d\"",
 			"0s lost by \"d\": unlocked by force: it hangs; granted to \"b\"",
 		)
 	})
