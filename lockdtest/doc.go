@@ -8,11 +8,11 @@
 //		...
 //	}
 //
-// The code under test is given [DB.DB], and [DB.Mock] if it reads the time itself. The database
-// behaves like one on a file, commits included, except that it leaves nothing behind. [DB.Advance]
-// moves the clock from deadline to deadline: every session is renewed or ends, and every lock is
-// granted, at the instant at which that is due. When Advance returns, all who are concerned have
-// been told. What goroutines of the test do in answer is up to them:
+// The code under test is given the *lockd.DB in a [DB], and its Mock if it reads the time itself.
+// The database behaves like one on a file, commits included, except that it leaves nothing behind.
+// [DB.Advance] moves the clock from deadline to deadline: every session is renewed or ends, and
+// every lock is granted, at the instant at which that is due. When Advance returns, all who are
+// concerned have been told. What goroutines of the test do in answer is up to them:
 //
 //   - In a bubble of testing/synctest they have done it, too, before the clock moves on. The
 //     database has to be made inside the bubble; Advance fails the test otherwise.
