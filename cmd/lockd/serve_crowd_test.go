@@ -61,6 +61,7 @@ func TestLimits_RefusedRequest(t *testing.T) {
 			"PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\nExpect: 100-continue\r\n\r\n",
 			"GET / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n",
 			"GET / HTTP/1.1\r\nHost: h\r\n\r\n",
+			"OPTIONS * HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n",
 		} {
 			c := server.dial()
 			start := time.Now()

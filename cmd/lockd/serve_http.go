@@ -82,6 +82,8 @@ func newServer(
 			return context.WithValue(ctx, connKey{}, conn)
 		},
 		Protocols: new(http.Protocols), // one, so that there is one set of limits
+
+		DisableGeneralOptionsHandler: true, // which has no guard and no limits
 	}
 	server.Protocols.SetHTTP1(true)
 	return &httpServer{server, crowd, cancel}
