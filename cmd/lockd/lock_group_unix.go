@@ -41,11 +41,13 @@ func (g *group) signal(s os.Signal) {
 	}
 }
 
-// terminate asks the group to end. A stopped process is continued, so that it can.
-func (g *group) terminate() {
-	g.signal(syscall.SIGTERM)
+// end asks the group to end, by a signal. A stopped process is continued, so that it can.
+func (g *group) end(s os.Signal) {
+	g.signal(s)
 	g.signal(syscall.SIGCONT)
 }
+
+func (g *group) terminate() { g.end(syscall.SIGTERM) }
 
 func (g *group) kill() { g.signal(syscall.SIGKILL) }
 

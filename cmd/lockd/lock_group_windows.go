@@ -49,6 +49,8 @@ func (g *group) close() {
 // signal sends the one event that there is, whatever the signal.
 func (g *group) signal(os.Signal) { g.terminate() }
 
+func (g *group) end(s os.Signal) { g.signal(s) }
+
 // terminate asks the group to end.
 func (g *group) terminate() { consoleEvent.Call(ctrlBreak, uintptr(g.cmd.Process.Pid)) }
 

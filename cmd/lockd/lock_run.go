@@ -60,7 +60,7 @@ func supervise(cmd *exec.Cmd, k *lockclient.Keeper, s *signals) error {
 		select {
 		case one := <-s.ending:
 			s.ended = true
-			g.signal(one)
+			g.end(one)
 		case one := <-s.others:
 			g.signal(one)
 		case <-k.Done():

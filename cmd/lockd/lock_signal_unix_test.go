@@ -92,6 +92,27 @@ func TestLock_SecondSignal(t *testing.T) {
 	})
 }
 
+// Ensure that a signal ends a command that is stopped, by Ctrl-Z or because it has read from its
+// terminal: otherwise it could not act on the signal, and the lock would stay held.
+func TestLock_SignalToStopped(t *testing.T) {
+	t.Parallel()
+	db, s := testServer(t)
+	p := locking(t, s.URL, nil, `exec 2>/dev/null
+		trap 'wait; exit 7' TERM
+		sh -c 'trap "echo told; exit 0" TERM; kill -STOP $$; while :; do sleep 0.02; done' &
+		until case $(ps -o stat= -p $!) in T*) ;; *) false;; esac; do sleep 0.02; done
+		echo stopped; while :; do sleep 0.02; done`)
+	if got := p.line(); got != "stopped" {
+		t.Fatal(got)
+	}
+	p.signal(syscall.SIGTERM)
+	if got := p.rest(); got != "told\n" {
+		t.Errorf("output %q", got)
+	}
+	p.ends(7, "")
+	nothingLeft(t, db)
+}
+
 // hanging serves what next does, except that it leaves requests for a path without an answer, and
 // reports each of them.
 func hanging(t *testing.T, next http.Handler, path string) (address string, asked chan string) {
