@@ -198,8 +198,12 @@ func (s *service) guard(token *secret) func(next http.Handler) http.Handler {
 }
 
 // serve serves until ctx ends, or a signal does. While the file is being opened, which may take
-// long, a signal ends the process at once: no request has been answered yet.
+// long, such a signal ends the process at once: no request has been answered yet. A SIGHUP is
+// looked at when that is done.
 func (s *service) serve(ctx context.Context, cmd *cli.Command) (err error) {
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, syscall.SIGHUP) // otherwise a SIGHUP would end the process
+	defer signal.Stop(again)
 	var db *lockd.DB
 	if s.path == "" {
 		db, err = lockd.New(&s.db)
@@ -221,9 +225,6 @@ func (s *service) serve(ctx context.Context, cmd *cli.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	again := make(chan os.Signal, 1)
-	signal.Notify(again, syscall.SIGHUP) // before the URL is told: a SIGHUP would end the process
-	defer signal.Stop(again)
 	began := time.Now()
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
