@@ -172,6 +172,8 @@ func TestClient_Token(t *testing.T) {
 			[]string{"--token-file", own}, "of the own file", ""},
 		{"TextOverBoth", map[string]string{text: "t", file: other}, []string{"--token", "own"},
 			"own", ""},
+		{"TextOverFile_SameAsVariable", map[string]string{text: "t", file: other},
+			[]string{"--token", "t"}, "t", ""},
 		{"TwoFlags", nil, []string{"--token", "own", "--token-file", own}, "",
 			"both --token and --token-file are given; see"},
 		{"TwoVariables", map[string]string{text: "t", file: other}, nil, "",

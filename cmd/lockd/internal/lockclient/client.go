@@ -1,6 +1,7 @@
 package lockclient
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,7 +27,7 @@ type Client struct {
 // New returns a client. It sends nothing yet. The address has to be a URL of http, https or unix.
 // It returns the error of an invalid TLS configuration.
 func New(config api.Config) (*Client, error) {
-	name := config.Address
+	name, token := config.Address, config.Token
 	official, err := api.NewClient(&config)
 	if err != nil {
 		return nil, err
@@ -34,7 +35,9 @@ func New(config api.Config) (*Client, error) {
 	// The official client uses this one, which it has made itself if it is for a socket.
 	shared := config.HttpClient
 	next := http.Client{Transport: shared.Transport}
-	shared.Transport = &transport{next.Transport, name}
+	// It would send the token of CONSUL_HTTP_TOKEN_FILE in place of a token that is also the one of
+	// CONSUL_HTTP_TOKEN, though it was given here.
+	shared.Transport = &transport{next.Transport, name, cmp.Or(token, config.Token)}
 	// A PUT that is redirected becomes a GET, and the write is lost without an error.
 	shared.CheckRedirect = func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
@@ -64,9 +67,6 @@ func (c *Client) send(
 	r, err := http.NewRequestWithContext(ctx, method, to.String(), body)
 	if err != nil {
 		return nil, err
-	}
-	if c.config.Token != "" {
-		r.Header.Set("X-Consul-Token", c.config.Token)
 	}
 	response, err := c.config.HttpClient.Do(r)
 	return response, brief(err)

@@ -45,8 +45,9 @@ func oneLine(text string) string { return strings.Join(strings.Fields(text), " "
 // transport gives up on a server that has become silent, and turns answers that the official client
 // would misunderstand into errors.
 type transport struct {
-	next http.RoundTripper
-	name string // of the server, for errors
+	next  http.RoundTripper
+	name  string // of the server, for errors
+	token string // that each request bears; empty: none
 }
 
 // RoundTrip sends a request.
@@ -57,7 +58,12 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	silent := time.AfterFunc(patience+wait+wait/16, func() { cancel(errSilent) })
-	response, err := t.next.RoundTrip(r.WithContext(ctx))
+	out := r.WithContext(ctx)
+	if t.token != "" {
+		out.Header = r.Header.Clone()
+		out.Header.Set("X-Consul-Token", t.token)
+	}
+	response, err := t.next.RoundTrip(out)
 	silent.Stop()
 	if err != nil {
 		defer cancel(nil)
