@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/hashicorp/consul/api"
@@ -92,6 +93,12 @@ func client(cmd *cli.Command) (*lockclient.Client, error) {
 	}
 	if v := variableOf(cmd, "ssl"); v != nil && !v.parses(v.value) {
 		return nil, usage(cmd, "%s %q is neither true nor false", v.name, v.value)
+	}
+	const verify = api.HTTPSSLVerifyEnvName
+	if text := os.Getenv(verify); text != "" {
+		if _, err := strconv.ParseBool(text); err != nil { // it would verify no certificate
+			return nil, usage(cmd, "%s %q is neither true nor false", verify, text)
+		}
 	}
 	address, err := addressOf(cmd.String("http-addr"), cmd.Bool("ssl"))
 	if err != nil {

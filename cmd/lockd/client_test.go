@@ -140,6 +140,18 @@ func TestClient_WrongEnvironment(t *testing.T) {
 	command(t, "", "kv", "put", "k", "v").wants(t, 0, "")
 	t.Setenv("CONSUL_HTTP_SSL", "true")
 	command(t, "", "kv", "put", "k", "v").wants(t, exitFailed, "https")
+
+	// The official client would take any other word for false, and verify no certificate.
+	encrypted := httptest.NewTLSServer(s.Config.Handler)
+	defer encrypted.Close()
+	t.Setenv("CONSUL_HTTP_ADDR", encrypted.URL)
+	t.Setenv("CONSUL_HTTP_SSL_VERIFY", "yes")
+	command(t, "", "kv", "put", "k", "v").wants(t, exitUsage,
+		`CONSUL_HTTP_SSL_VERIFY "yes" is neither true nor false; see lockd kv put --help`)
+	t.Setenv("CONSUL_HTTP_SSL_VERIFY", "true")
+	command(t, "", "kv", "put", "k", "v").wants(t, exitFailed, "certificate")
+	t.Setenv("CONSUL_HTTP_SSL_VERIFY", "0")
+	command(t, "", "kv", "put", "k", "v").wants(t, 0, "")
 }
 
 // Ensure that a token on the command line, or its file, wins over a token in the environment, and
