@@ -52,6 +52,7 @@ func sameFile(path, other string) (bool, error) {
 // replace makes a file, readable by its owner only, of the backup that write writes. The old file
 // at the path, or at the target of a symbolic link there, stays until the new file is on disk. It
 // refuses to replace anything but a backup, and then changes nothing. Its errors name the command.
+// A signal that ends the process leaves nothing of the new file.
 func replace(command, path string, write func(io.Writer) error) error {
 	err := checkTarget(path)
 	target := path
@@ -65,6 +66,7 @@ func replace(command, path string, write func(io.Writer) error) error {
 	if err != nil {
 		return fmt.Errorf("%s: TO %s: no file can be made there: %w", command, path, cause(err))
 	}
+	defer removedBySignal(f.Name())()
 	to := &made{f, path}
 	err = errors.Join(write(to), to.error(f.Sync()), to.error(f.Close()))
 	if err == nil { // something may have been made there meanwhile
@@ -77,6 +79,27 @@ func replace(command, path string, write func(io.Writer) error) error {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return to.error(syncFolder(filepath.Dir(target)))
+}
+
+// removedBySignal makes the signals that end this process remove the file at the path before, until
+// stop is called.
+func removedBySignal(path string) (stop func()) {
+	s := newSignals()
+	done := s.onFirst(func(one os.Signal) { // which has its usual effect again
+		_ = os.Remove(path)
+		self, err := os.FindProcess(os.Getpid())
+		if err == nil {
+			err = self.Signal(one)
+		}
+		if err != nil { // Windows sends none
+			os.Exit(exitFailed)
+		}
+		select {} // nothing is to be done any more
+	})
+	return func() {
+		done()
+		s.stop()
+	}
 }
 
 // targetOf follows the symbolic links at a path.
