@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
 )
 
 // secret is the token that requests have to bear, and the log of the requests that do not bear it.
@@ -91,15 +92,19 @@ func (s *secret) note(r *http.Request) {
 	s.logged, s.refused = now, 0
 }
 
-// readToken reads a token from a file.
+// readToken reads a token from a file. It refuses a token that no header can have, since no request
+// could bear it.
 func readToken(path string) (string, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return "", err
 	}
 	text := strings.TrimSpace(string(content))
-	if text == "" {
+	switch {
+	case text == "":
 		return "", fmt.Errorf("token file %s is empty", path)
+	case strings.ContainsFunc(text, unicode.IsControl):
+		return "", fmt.Errorf("token file %s has more than one line, or a control character", path)
 	}
 	return text, nil
 }

@@ -71,6 +71,10 @@ func TestSecret_Reload(t *testing.T) {
 	if err := token.reload(); err == nil || !allows(token, "new") || allows(token, "") {
 		t.Errorf("an empty file: %v", err)
 	}
+	write(t, file, []byte("newer\n# the token of May\n"))
+	if err := token.reload(); err == nil || !allows(token, "new") {
+		t.Errorf("a file that has two lines: %v", err)
+	}
 	token.file = filepath.Join(file, "absent")
 	if err := token.reload(); err == nil || !allows(token, "new") {
 		t.Errorf("no file: %v", err)
