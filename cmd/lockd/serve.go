@@ -46,7 +46,7 @@ func serveCommand() *cli.Command {
 			"/ui/ shows locks, sessions and who waits for whom in a browser; if there is a\n" +
 			"token, it is the password there, with any name.\n\n" +
 			"/metrics has metrics for Prometheus. Refused tokens are counted there, and logged\n" +
-			"once in ten seconds.",
+			"once in ten seconds, as are TLS handshakes that fail.",
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "http", Value: "127.0.0.1:8500",
 				Usage: "`ADDRESS` to listen on; with port 0 the system chooses one; unix://PATH " +

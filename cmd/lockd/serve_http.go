@@ -76,7 +76,7 @@ func newServer(
 		MaxHeaderBytes:    l.headerBytes,
 		IdleTimeout:       l.idle,
 		ConnState:         crowd.changed,
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+		ErrorLog:          newHTTPLog(logger),
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			return context.WithValue(ctx, connKey{}, conn)

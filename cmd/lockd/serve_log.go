@@ -3,8 +3,10 @@ package main
 import (
 	"cmp"
 	"io"
+	"log"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -60,4 +62,26 @@ func logEnd(
 	stats := db.Stats()
 	logger.Info("ending", "cause", cause, "after", time.Since(began).Round(time.Millisecond),
 		"requests_ended", requests, "sessions_left", stats.Sessions, "locks_left", stats.Locks)
+}
+
+// httpLog takes the lines that an http.Server logs.
+type httpLog struct {
+	logger     *slog.Logger
+	handshakes refusals
+}
+
+func newHTTPLog(logger *slog.Logger) *log.Logger {
+	return log.New(&httpLog{logger: logger}, "", 0)
+}
+
+// Write logs a line as a warning, or counts it if it tells of a handshake that failed.
+func (l *httpLog) Write(line []byte) (int, error) {
+	text := strings.TrimSuffix(string(line), "\n")
+	last, isHandshake := strings.CutPrefix(text, "http: TLS handshake error from ")
+	if !isHandshake {
+		l.logger.Warn(text)
+	} else if count := l.handshakes.due(); count > 0 {
+		l.logger.Warn("connections refused: no TLS handshake", "count", count, "last_from", last)
+	}
+	return len(line), nil
 }

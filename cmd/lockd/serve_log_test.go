@@ -1,11 +1,16 @@
 package main
 
 import (
+	"bytes"
+	"crypto/tls"
 	"encoding/json"
+	"log/slog"
+	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -114,4 +119,46 @@ func TestServe_Log_Slow(t *testing.T) {
 			t.Errorf("logged %s", log)
 		}
 	}
+}
+
+// Ensure that failed TLS handshakes, which strangers can cause, are logged at a bounded rate, and
+// whatever else the HTTP server logs at once.
+func TestServe_Log_Handshakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		logger := slog.New(slog.NewTextHandler(&out, nil))
+		s := newServer(defaultLimits, everybody, logger, http.NotFoundHandler())
+		p := &pipes{t: t, conns: make(chan net.Conn), closed: make(chan struct{})}
+		ended := make(chan error)
+		go func() { ended <- s.Serve(tls.NewListener(p, new(tls.Config))) }()
+		fails := func() {
+			c := p.dial()
+			c.say("GET / HTTP/1.1\r\n\r\n")
+			c.closed()
+			synctest.Wait()
+		}
+		for range 100 {
+			fails()
+		}
+		time.Sleep(refusalPause)
+		fails()
+		s.ErrorLog.Print("another")
+		want := []string{
+			`level=WARN msg="connections refused: no TLS handshake" count=1 last_from="pipe: `,
+			`level=WARN msg="connections refused: no TLS handshake" count=100 last_from="pipe: `,
+			"level=WARN msg=another\n",
+		}
+		got := strings.SplitAfter(strings.TrimSuffix(out.String(), "\n")+"\n", "\n")
+		if len(got) != len(want)+1 {
+			t.Fatalf("got %q", got)
+		}
+		for i := range want {
+			if !strings.Contains(got[i], want[i]) {
+				t.Errorf("got %q, want %q", got[i], want[i])
+			}
+		}
+		if err := s.stop(patience); err != nil || <-ended != http.ErrServerClosed {
+			t.Errorf("ended with %v", err)
+		}
+	})
 }

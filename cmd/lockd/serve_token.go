@@ -9,28 +9,19 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"time"
 	"unicode"
 )
 
 // secret is the token that requests have to bear, and the log of the requests that do not bear it.
 // Its methods may be called by many goroutines.
 type secret struct {
-	file    string // that has the token; empty: it was given in another way
-	hash    atomic.Pointer[[sha256.Size]byte]
-	logger  *slog.Logger
-	counted func() // called for each refusal
-
-	mu sync.Mutex // guards what follows
-
-	logged  time.Time // when a refusal was logged
-	refused int       // how many since
+	file     string // that has the token; empty: it was given in another way
+	hash     atomic.Pointer[[sha256.Size]byte]
+	logger   *slog.Logger
+	counted  func() // called for each refusal
+	refusals refusals
 }
-
-// refusalPause is how long no refusal is logged after one was.
-const refusalPause = 10 * time.Second
 
 func newSecret(token, file string, logger *slog.Logger, counted func()) *secret {
 	s := &secret{file: file, logger: logger, counted: counted}
@@ -76,20 +67,13 @@ func (s *secret) allowsLogin(r *http.Request) bool {
 	return subtle.ConstantTimeCompare(given[:], want[:]) == 1
 }
 
-// note counts a request that is refused. It logs one refusal in ten seconds, with how many there
-// were since the last one that was logged: strangers can send as many as they like.
+// note counts a request that is refused, and logs it if that is due.
 func (s *secret) note(r *http.Request) {
 	s.counted()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.refused++
-	now := time.Now()
-	if !s.logged.IsZero() && now.Sub(s.logged) < refusalPause {
-		return
+	if count := s.refusals.due(); count > 0 {
+		s.logger.Warn("requests refused: no token, or a wrong one", "count", count,
+			"last_from", r.RemoteAddr)
 	}
-	s.logger.Warn("requests refused: no token, or a wrong one", "count", s.refused,
-		"last_from", r.RemoteAddr)
-	s.logged, s.refused = now, 0
 }
 
 // readToken reads a token from a file. It refuses a token that no header can have, since no request

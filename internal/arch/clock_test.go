@@ -42,7 +42,7 @@ var clockPlan = []allowance{
 	{"cmd/lockd/serve_http.go", "context.WithTimeout", 1, "the end of a server"},
 	{"cmd/lockd/serve.go", "time.Now", 1, "when a server began: told at its end"},
 	{"cmd/lockd/serve_log.go", "time.Since", 1, "the same"},
-	{"cmd/lockd/serve_token.go", "time.Now", 1, "when a refusal was logged"},
+	{"cmd/lockd/serve_refusals.go", "time.Now", 1, "when a refusal was logged"},
 	{"cmd/lockd/watch.go", "time.NewTimer", 1, "the pause while a server is away"},
 	{"cmd/lockd/internal/lockclient", "time.Now", 0, "a server has its own clock"},
 	{"cmd/lockd/internal/lockclient", "time.Since", 1, "the same"},
