@@ -144,7 +144,8 @@ func addressOf(address string, ssl bool) (string, error) {
 	case base.Host == "" || base.RawQuery != "" || base.Fragment != "" || base.User != nil:
 		return "", fmt.Errorf("address %q is not of the form host:port", base.Redacted())
 	}
-	return strings.TrimSuffix(address, "/"), nil
+	// The official client takes host and path for unescaped ones.
+	return base.Scheme + "://" + base.Host + strings.TrimSuffix(base.Path, "/"), nil
 }
 
 // token returns the token that --token, --token-file or the variable of one of them gives, or "" if

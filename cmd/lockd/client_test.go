@@ -84,25 +84,34 @@ func TestClient_AddressWithPath(t *testing.T) {
 	asked := make(chan string, 4)
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked <- r.Method + " " + r.URL.Path
-		http.StripPrefix("/base", s.Config.Handler).ServeHTTP(w, r)
+		http.StripPrefix("/the base", s.Config.Handler).ServeHTTP(w, r)
 	}))
 	defer proxy.Close()
 	at := func(args ...string) {
 		t.Helper()
-		command(t, "", append(args, "--http-addr", proxy.URL+"/base/")...).wants(t, 0, "")
+		command(t, "", append(args, "--http-addr", proxy.URL+"/the%20base/")...).wants(t, 0, "")
 	}
 	at("kv", "put", "/k", "v")
 	at("kv", "get", "/k")
 	at("kv", "delete", "--recurse", "/")
 	at("session", "list")
-	for _, want := range []string{"PUT /base/v1/kv//k", "GET /base/v1/kv//k",
-		"DELETE /base/v1/kv//", "GET /base/v1/session/list"} {
+	for _, want := range []string{"PUT /the base/v1/kv//k", "GET /the base/v1/kv//k",
+		"DELETE /the base/v1/kv//", "GET /the base/v1/session/list"} {
 		if got := <-asked; got != want {
 			t.Errorf("asked %q, want %q", got, want)
 		}
 	}
 	if _, there := db.Get("/k"); there {
 		t.Error("the key is not deleted")
+	}
+}
+
+// Ensure that the zone of an IPv6 address, which a URL has escaped, is the one that is dialed.
+func TestClient_AddressWithZone(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"kv", "list"}, {"kv", "put", "k", "v"}} {
+		r := command(t, "", append(args, "--http-addr", "http://[fe80::1%25zone]:1")...)
+		r.wants(t, exitFailed, "dial tcp [fe80::1%zone]:1: ")
 	}
 }
 
