@@ -27,6 +27,9 @@ type Client struct {
 // New returns a client. It sends nothing yet. The address has to be a URL of http, https or unix.
 // It returns the error of an invalid TLS configuration.
 func New(config api.Config) (*Client, error) {
+	if config.HttpAuth == nil { // NewClient takes all but this from the environment
+		config.HttpAuth = api.DefaultConfig().HttpAuth
+	}
 	name, token := config.Address, config.Token
 	official, err := api.NewClient(&config)
 	if err != nil {
@@ -67,6 +70,9 @@ func (c *Client) send(
 	r, err := http.NewRequestWithContext(ctx, method, to.String(), body)
 	if err != nil {
 		return nil, err
+	}
+	if auth := c.config.HttpAuth; auth != nil {
+		r.SetBasicAuth(auth.Username, auth.Password)
 	}
 	response, err := c.config.HttpClient.Do(r)
 	return response, brief(err)

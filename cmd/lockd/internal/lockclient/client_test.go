@@ -26,10 +26,13 @@ type script struct {
 
 	asked string // method, URL and body of the last request
 	token string
+	login string // user and password
 }
 
 func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.asked, s.token = r.Method+" "+r.URL.String(), r.Header.Get("X-Consul-Token")
+	user, password, _ := r.BasicAuth()
+	s.login = user + ":" + password
 	if r.Body != nil {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -130,11 +133,13 @@ func TestClient_Requests(t *testing.T) {
 	}
 }
 
-// Ensure that reads and writes use one namespace and partition, also those of the environment.
-func TestClient_Namespace(t *testing.T) {
+// Ensure that reads and writes use one namespace, partition and login, also those of the
+// environment.
+func TestClient_Environment(t *testing.T) {
 	s := &script{status: 200, body: "true", header: http.Header{"X-Consul-Index": {"9"}}}
 	t.Setenv("CONSUL_NAMESPACE", "n")
 	t.Setenv("CONSUL_PARTITION", "p")
+	t.Setenv("CONSUL_HTTP_AUTH", "user:password")
 	c := over(t, s)
 	for _, call := range []func() error{
 		func() error { _, _, err := c.Get(t.Context(), "k", lockclient.Wait{}); return err },
@@ -142,8 +147,8 @@ func TestClient_Namespace(t *testing.T) {
 		func() error { _, err := c.Delete(t.Context(), "k", nil); return err },
 	} {
 		_ = call() // the answer does not fit a read
-		if !strings.Contains(s.asked, "ns=n&partition=p") {
-			t.Errorf("asked %q", s.asked)
+		if !strings.Contains(s.asked, "ns=n&partition=p") || s.login != "user:password" {
+			t.Errorf("asked %q with login %q", s.asked, s.login)
 		}
 	}
 }
