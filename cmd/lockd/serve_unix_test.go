@@ -3,8 +3,10 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,8 +47,15 @@ func TestServe_Signals(t *testing.T) {
 				"--log-level", "warn")
 			address := strings.TrimPrefix(p.line(), "http://")
 			command(t, "", "kv", "put", "--http-addr", address, "k", "v").wants(t, 0, "")
+			var k struct{ ModifyIndex uint64 }
+			r := command(t, "", "kv", "get", "--json", "--http-addr", address, "k")
+			if err := json.Unmarshal([]byte(r.out), &k); err != nil {
+				t.Fatal(err)
+			}
+			waiting := dial(t, address)
+			waiting.say("GET /v1/kv/k?index=%d&wait=10m HTTP/1.1\r\nHost: localhost\r\n\r\n",
+				k.ModifyIndex)
 			for _, request := range []string{
-				"GET /v1/kv/k?index=100&wait=10m HTTP/1.1\r\nHost: localhost\r\n\r\n",
 				"PUT /v1/kv/other HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n1",
 				"GET /v1/kv/k HTTP/1.1\r\nHost: localhost\r\n\r\n",
 				"GET /v1/k",
@@ -65,6 +74,9 @@ func TestServe_Signals(t *testing.T) {
 			p.signal(s)
 			p.rest()
 			p.ends(0, "")
+			if got := waiting.status(); got != http.StatusServiceUnavailable {
+				t.Errorf("the query that waits: got %d", got)
+			}
 			if took := time.Since(began); took > 5*time.Second {
 				t.Errorf("ended after %v", took)
 			}
