@@ -139,8 +139,8 @@ func serviceOf(cmd *cli.Command) (*service, error) {
 	}
 	if certificate != "" {
 		pair, err := tls.LoadX509KeyPair(certificate, key)
-		if err != nil {
-			return nil, err
+		if err != nil { // which may name no file
+			return nil, fmt.Errorf("--tls-cert %s, --tls-key %s: %w", certificate, key, err)
 		}
 		s.tls = &tls.Config{Certificates: []tls.Certificate{pair}}
 	}

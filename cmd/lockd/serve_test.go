@@ -246,6 +246,8 @@ func TestServe_Refused(t *testing.T) {
 		{exitUsage, "--tls-cert and --tls-key", []string{"--memory", "--tls-cert", absent}},
 		{exitUsage, "--tls-cert and --tls-key", []string{"--memory", "--tls-key", absent}},
 		{exitNotFound, "absent", []string{"--memory", "--tls-cert", absent, "--tls-key", absent}},
+		{exitFailed, "--tls-cert " + empty + ", --tls-key " + empty + ": ",
+			[]string{"--memory", "--tls-cert", empty, "--tls-key", empty}},
 		{exitUsage, "--node-id", []string{"--memory", "--node-id", "no UUID"}},
 		{exitFailed, "in use; --http chooses another",
 			[]string{"--memory", "--http", l.Addr().String()}},
