@@ -231,23 +231,26 @@ func TestLock_AnswerLost(t *testing.T) {
 	})
 }
 
-// Ensure that a server that is away for a while does not end a wait, and that a refusal does.
+// Ensure that a server that is away, or has too much to do, for a while does not end a wait, and
+// that a refusal does.
 func TestLock_ServerAway(t *testing.T) {
 	run(t, func(h *harness) {
-		k := h.keep(0)
-		h.fail(broken, "/v1/kv/")
-		time.AfterFunc(30*time.Second, func() { h.fail(none, "") })
-		began := time.Now()
-		_, err := k.Lock(h.t.Context(), "k", lockclient.UntilDone)
-		h.must(err)
-		if got := time.Since(began); got < 30*time.Second || got > 31*time.Second {
-			t.Errorf("locked after %v", got)
+		for _, f := range []fault{broken, busy} {
+			k := h.keep(0)
+			h.fail(f, "/v1/kv/")
+			time.AfterFunc(30*time.Second, func() { h.fail(none, "") })
+			began := time.Now()
+			_, err := k.Lock(h.t.Context(), "k", lockclient.UntilDone)
+			h.must(err)
+			if got := time.Since(began); got < 30*time.Second || got > 31*time.Second {
+				t.Errorf("locked after %v", got)
+			}
+			h.close(k)
 		}
-		h.close(k)
 
-		k = h.keep(0)
+		k := h.keep(0)
 		h.fail(cut, "")
-		began = time.Now()
+		began := time.Now()
 		if _, err := k.Lock(h.t.Context(), "k", lockclient.UntilDone); err == nil ||
 			!strings.Contains(err.Error(), "could not be renewed") {
 			t.Errorf("got %v, want that of the renewals", err)

@@ -125,6 +125,7 @@ const (
 	mute         // an answer does not arrive, for ever
 	lost         // an answer does not arrive, and the client is told so
 	broken       // the server answers with status 500
+	busy         // the server answers with status 429
 	slow         // the server takes half a second for an answer
 	absent       // the server has no such path
 )
@@ -159,6 +160,10 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	case broken:
 		rec := httptest.NewRecorder()
 		http.Error(rec, "broken", http.StatusInternalServerError)
+		return rec.Result(), nil
+	case busy:
+		rec := httptest.NewRecorder()
+		http.Error(rec, "busy", http.StatusTooManyRequests)
 		return rec.Result(), nil
 	case absent:
 		rec := httptest.NewRecorder()

@@ -92,5 +92,5 @@ func (k *Keeper) take(
 func lasting(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return errors.Is(err, errSemaphore) || errors.Is(err, errors.ErrUnsupported) ||
-		ok && e.Status < http.StatusInternalServerError
+		ok && e.Status < http.StatusInternalServerError && e.Status != http.StatusTooManyRequests
 }
