@@ -77,6 +77,21 @@ func TestClient_Address(t *testing.T) {
 	}
 }
 
+// Ensure that an address is read as the URL that it is: its scheme in capitals, the zone of an IPv6
+// address with its escape, and a query without a text.
+func TestClient_AddressAsURL(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"HTTP://h:1": "http://h:1", "Https://h/Path/": "https://h/Path", "http://h:1?": "http://h:1",
+		"http://[fe80::1%25eth0]:1": "http://[fe80::1%eth0]:1", "http://h/a%20b": "http://h/a b",
+		"[::1]:8500": "http://[::1]:8500", "h": "http://h", "h:1/": "http://h:1",
+	} {
+		if got, err := addressOf(text, false); got != want || err != nil {
+			t.Errorf("%q: got %q, %v, want %q", text, got, err, want)
+		}
+	}
+}
+
 // Ensure that every request goes to the named address, and below its path.
 func TestClient_AddressWithPath(t *testing.T) {
 	t.Parallel()

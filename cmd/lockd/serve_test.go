@@ -312,6 +312,11 @@ func TestServe_Token(t *testing.T) {
 					t.Errorf("%s without a token: got %d", path, status)
 				}
 			}
+			all := newRequest(t, http.MethodOptions, s.url, "")
+			all.URL.Opaque = "*"
+			if status, _ := send(t, http.DefaultClient, all); status != 403 {
+				t.Errorf("OPTIONS * without a token: got %d", status)
+			}
 			get := func(args ...string) result {
 				args = append([]string{"kv", "get", "--http-addr", s.url}, args...)
 				return command(t, "", args...)
