@@ -89,9 +89,9 @@ func TestServe_Socket_InTheWay(t *testing.T) {
 }
 
 // Ensure that of many servers that begin at one stale socket one listens, and that its end leaves
-// the next server's socket.
+// the next server's socket. It is not parallel: a process that another test starts has the socket of
+// the server that has ended, until its exec.
 func TestServe_Socket_OneOfMany(t *testing.T) {
-	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
 	for range 20 {
 		var mu sync.Mutex
