@@ -5,7 +5,8 @@ import (
 	"os/signal"
 )
 
-// signals are the signals that lockd lock handles, until stop is called.
+// signals are the signals that lockd lock handles, and a command that makes a file, until stop is
+// called.
 type signals struct {
 	ending chan os.Signal // those that end the wait for the lock, and go to the command
 	others chan os.Signal // those that go to the command only, once it runs
