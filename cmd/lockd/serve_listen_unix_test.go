@@ -89,8 +89,8 @@ func TestServe_Socket_InTheWay(t *testing.T) {
 }
 
 // Ensure that of many servers that begin at one stale socket one listens, and that its end leaves
-// the next server's socket. It is not parallel: a process that another test starts has the socket of
-// the server that has ended, until its exec.
+// the next server's socket. It is not parallel: a process that another test starts has the socket
+// of the server that has ended, until its exec.
 func TestServe_Socket_OneOfMany(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	for range 20 {
