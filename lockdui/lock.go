@@ -150,11 +150,15 @@ func (l lock) Waiting() time.Time {
 	return first
 }
 
-// Held is the instant since when the oldest of the holders has held the lock, if that is known.
+// Held is the instant since when the oldest of the holders has held the lock; zero if that was
+// before the file was opened, or if there are no holders.
 func (l lock) Held() time.Time {
-	var first time.Time
-	for _, h := range l.Holders {
-		if first.IsZero() || !h.Since.IsZero() && h.Since.Before(first) {
+	if len(l.Holders) == 0 {
+		return time.Time{}
+	}
+	first := l.Holders[0].Since
+	for _, h := range l.Holders[1:] {
+		if h.Since.Before(first) {
 			first = h.Since
 		}
 	}

@@ -40,10 +40,19 @@ var orders = []order{
 		return cmp.Or(
 			earlier(a.Waiting(), b.Waiting()),
 			cmp.Compare(len(b.Delays), len(a.Delays)),
-			earlier(a.Held(), b.Held()))
+			heldLonger(a, b))
 	}},
-	{"longest held", func(a, b *lock) int { return earlier(a.Held(), b.Held()) }},
+	{"longest held", heldLonger},
 	{"key", func(a, b *lock) int { return 0 }},
+}
+
+// heldLonger puts the lock first that has been held for longer. A lock that was held before the
+// file was opened comes before the others, and a lock without a holder after them.
+func heldLonger(a, b *lock) int {
+	if len(a.Holders) == 0 || len(b.Holders) == 0 {
+		return cmp.Compare(len(b.Holders), len(a.Holders))
+	}
+	return a.Held().Compare(b.Held())
 }
 
 // earlier compares instants. The zero time comes after all others.

@@ -2,6 +2,8 @@ package lockdui_test
 
 import (
 	"fmt"
+	"net/http/httptest"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -165,4 +167,41 @@ func TestHandler_UpdateThatHangs(t *testing.T) {
 		close(release)
 		h.must(<-ended)
 	})
+}
+
+// Ensure that the lock that has been held for longest comes first: also if its holder is older than
+// the present opening of the file, so that nobody knows since when.
+func TestLocks_LongestHeldComesFirst(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lockd.db")
+	db, err := lockd.Open(path, nil)
+	h := &harness{t: t}
+	h.must(err)
+	old, err := db.NewSession(&lockd.SessionOptions{Name: "old", Lifetime: lockd.Independent})
+	h.must(err)
+	_, err = old.TryLock("d/oldest", nil)
+	h.must(err)
+	h.must(db.Close())
+
+	db, err = lockd.Open(path, nil)
+	h.must(err)
+	defer func() { h.must(db.Close()) }()
+	s, err := db.NewSession(nil)
+	h.must(err)
+	for _, key := range []string{"a/lost", "c/older", "b/newer"} {
+		lock, err := s.TryLock(key, nil)
+		h.must(err)
+		if key == "a/lost" {
+			h.must(db.ForceUnlock(key, lock.Sequencer().Fence, ""))
+		}
+	}
+	pages, err := lockdui.Handler(db, nil)
+	h.must(err)
+	for target, want := range map[string][]string{
+		"/?sort=longest+held": {"Key Mode", "d/oldest", "c/older", "b/newer", "a/lost"},
+		"/":                   {"Key Mode", "a/lost", "d/oldest", "c/older", "b/newer"},
+	} {
+		w := httptest.NewRecorder()
+		pages.ServeHTTP(w, request("GET", target, nil))
+		inOrder(t, target, words(w.Body.String()), want...)
+	}
 }
