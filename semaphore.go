@@ -91,7 +91,7 @@ func (s *Session) TryAcquire(prefix string, limit int) (*Slot, error) {
 func (db *DB) SetLimit(prefix string, limit int) error {
 	err := checkSemaphore(prefix)
 	if err == nil {
-		err = checkLimit(limit)
+		err = checkLimit(limit, 1)
 	}
 	if err = db.refused(err); err == nil {
 		err = db.update(func(tx *engine.Txn) error { return tx.SetLimit(prefix, limit) })
@@ -102,15 +102,16 @@ func (db *DB) SetLimit(prefix string, limit int) error {
 // checkSlot refuses a prefix or limit that Acquire and TryAcquire do not take. A limit of 0 is the
 // semaphore's own.
 func checkSlot(prefix string, limit int) error {
-	if err := checkSemaphore(prefix); err != nil || limit == 0 {
+	if err := checkSemaphore(prefix); err != nil {
 		return err
 	}
-	return checkLimit(limit)
+	return checkLimit(limit, 0)
 }
 
-func checkLimit(limit int) error {
-	if limit < 1 || limit > engine.MaxLimit {
-		return invalid("limit is %d, not between 1 and %d", limit, engine.MaxLimit)
+// checkLimit refuses a limit that is not between least and the largest one.
+func checkLimit(limit, least int) error {
+	if limit < least || limit > engine.MaxLimit {
+		return invalid("limit is %d, not between %d and %d", limit, least, engine.MaxLimit)
 	}
 	return nil
 }

@@ -236,7 +236,7 @@ func TestAcquire_M1M2M7M8_Misuse(t *testing.T) {
 			is      error
 			says    string
 		}{
-			{other, "sem", -1, lockd.ErrInvalid, "limit is -1, not between 1 and 1048576"},
+			{other, "sem", -1, lockd.ErrInvalid, "limit is -1, not between 0 and 1048576"},
 			{other, "sem", 1<<20 + 1, lockd.ErrInvalid, "limit is 1048577"},
 			{other, "", 1, lockd.ErrInvalid, "prefix is empty"},
 			{other, "sem/", 2, lockd.ErrInvalid, `its key would be "sem/.lock", not "sem//.lock"`},
@@ -274,6 +274,9 @@ func TestAcquire_M1M2M7M8_Misuse(t *testing.T) {
 			if !errors.Is(err, lockd.ErrInvalid) {
 				t.Errorf("set limit: got %v", err)
 			}
+		}
+		if text := h.SetLimit("sem", 0).Error(); !strings.Contains(text, "not between 1 and") {
+			t.Errorf("set limit: got %s", text)
 		}
 		if err := h.SetLimit("taken", 1); !errors.Is(err, lockd.ErrConflict) {
 			t.Errorf("set limit: got %v", err)
