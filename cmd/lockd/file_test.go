@@ -243,7 +243,8 @@ func TestRestore_Refused(t *testing.T) {
 	backup := command(t, "", "backup", path).out
 	before := read(t, path)
 
-	command(t, backup, "restore", path).wants(t, exitFailed, "file already exists")
+	command(t, backup, "restore", path).wants(t, exitFailed, "file already exists; it is not "+
+		"replaced: name a new FILE, or move that one away first\n")
 	made := filepath.Join(folder, "made.db")
 	command(t, backup[:len(backup)-1], "restore", made).wants(t, exitDamaged, "")
 	command(t, "", "restore", made, made+".backup").wants(t, exitNotFound, "made.db.backup")

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/urfave/cli/v3"
 
@@ -42,8 +44,17 @@ func restoreCommand() *cli.Command {
 				if err != nil {
 					return fmt.Errorf("restore: %w", err)
 				}
-				return lockd.Restore(args[0], backup, least, nil)
+				return advisedOnTarget(lockd.Restore(args[0], backup, least, nil))
 			})
 		},
 	}
+}
+
+// advisedOnTarget adds to the error of a file that exists what to do about it.
+func advisedOnTarget(err error) error {
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%w; it is not replaced: name a new FILE, or move that one away first",
+			err)
+	}
+	return err
 }
