@@ -8,7 +8,8 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// Ensure that the unit for systemd runs a valid command line, and reloads by SIGHUP.
+// Ensure that the unit for systemd runs a valid command line, is given the time that
+// opening its file takes, and reloads by SIGHUP.
 func TestUnit(t *testing.T) {
 	unit := make(map[string]string)
 	for line := range strings.Lines(string(read(t, "lockd.service"))) {
@@ -30,7 +31,8 @@ func TestUnit(t *testing.T) {
 	if err := root.Run(t.Context(), args); err != nil || !served {
 		t.Errorf("%q: %v, served %v", args, err, served)
 	}
-	if unit["ExecReload"] != "/bin/kill -HUP $MAINPID" || unit["Type"] != "notify" {
+	if unit["ExecReload"] != "/bin/kill -HUP $MAINPID" || unit["Type"] != "notify" ||
+		unit["TimeoutStartSec"] != "infinity" {
 		t.Errorf("got %q", unit)
 	}
 }
