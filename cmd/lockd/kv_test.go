@@ -274,7 +274,10 @@ func TestSession(t *testing.T) {
 	s.at("", "session", "destroy", made.ID).wants(t, 0, "")
 	s.at("", "session", "destroy", made.ID).wants(t, 0, "")
 	s.at("", "session", "info", made.ID).wants(t, exitNotFound, "not found: session")
-	s.at("", "session", "destroy", made.ID[:8]).wants(t, exitUsage, "is not a UUID")
+	for _, name := range []string{"info", "destroy"} {
+		s.at("", "session", name, made.ID[:8]).wants(t, exitUsage, "is not a UUID; see lockd "+
+			"session "+name+" --help\n")
+	}
 	if e := s.entry("dir/k"); e.Session != "" {
 		t.Errorf("still locked: %+v", e)
 	}

@@ -1,6 +1,10 @@
 package main
 
-import "github.com/urfave/cli/v3"
+import (
+	"github.com/urfave/cli/v3"
+
+	"github.com/lockd/lockd"
+)
 
 func sessionCommand() *cli.Command {
 	return &cli.Command{
@@ -14,4 +18,13 @@ func sessionCommand() *cli.Command {
 			sessionDestroyCommand(),
 		},
 	}
+}
+
+// checkSessionID refuses a text that is no session's ID. A server says of any text that there is no
+// such session.
+func checkSessionID(cmd *cli.Command, text string) error {
+	if _, err := lockd.ParseSessionID(text); err != nil {
+		return usage(cmd, "session %s: %w", cmd.Name, err)
+	}
+	return nil
 }

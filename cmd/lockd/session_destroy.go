@@ -6,7 +6,6 @@ import (
 	"github.com/hashicorp/consul/api"
 	"github.com/urfave/cli/v3"
 
-	"github.com/lockd/lockd"
 	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
@@ -21,9 +20,8 @@ func sessionDestroyCommand() *cli.Command {
 		Action: withClient(1, 1, func(
 			ctx context.Context, cmd *cli.Command, c *lockclient.Client, args []string,
 		) error {
-			// A server says of any text that no such session is left.
-			if _, err := lockd.ParseSessionID(args[0]); err != nil {
-				return usage(cmd, "session destroy: %w", err)
+			if err := checkSessionID(cmd, args[0]); err != nil {
+				return err
 			}
 			_, err := c.Session().Destroy(args[0], new(api.WriteOptions).WithContext(ctx))
 			return err

@@ -20,6 +20,9 @@ func sessionInfoCommand() *cli.Command {
 		Action: withClient(1, 1, func(
 			ctx context.Context, cmd *cli.Command, c *lockclient.Client, args []string,
 		) error {
+			if err := checkSessionID(cmd, args[0]); err != nil {
+				return err
+			}
 			s, _, err := c.Session().Info(args[0], new(api.QueryOptions).WithContext(ctx))
 			switch {
 			case err != nil:
