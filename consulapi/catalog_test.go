@@ -188,6 +188,8 @@ func TestCatalog_N5_ReservesNames(t *testing.T) {
 			t.Errorf("%+v", n)
 		}
 		h.info(s.ID)
+		h.want("PUT /v1/catalog/register", `{"Node":"local","Address":"127.0.0.1",
+			"ID":"99999999999949998999999999999999"}`, 200, "true") // its own, in another form
 		h.want("PUT /v1/catalog/register", `{`+node+`,"SkipNodeUpdate":true}`, 200, "true")
 		h.want("PUT /v1/catalog/register", `{"Node":"web1","Address":"a",
 			"ID":"11111111-2222-4333-8444-555555555555"}`, 200, "true") // it has no serfHealth
