@@ -107,6 +107,11 @@ func TestCatalog_N1_Refuses(t *testing.T) {
 			{definition(`"Interval":"nonsense"`), 400, "Bad request: Request decode failed: "},
 			{definition(`"Header":"x"`), 400, "Bad request: Request decode failed: "},
 			{definition(`"TLSSkipVerify":"yes"`), 400, "Bad request: Request decode failed: "},
+			{definition(`"IntervalDuration":"x"`), 400, "Bad request: Request decode failed: "},
+			{definition(`"TimeoutDuration":"x"`), 400, "Bad request: Request decode failed: "},
+			{definition(`"DeregisterCriticalServiceAfterDuration":"x"`), 400,
+				"Bad request: Request decode failed: "},
+			{definition(`"SessionName":5`), 400, "Bad request: Request decode failed: "},
 		} {
 			r := h.send("PUT /v1/catalog/register", test.body)
 			if r.code != test.code || !strings.HasPrefix(r.body, test.text) {

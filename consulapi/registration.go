@@ -52,10 +52,15 @@ type definition map[string]any
 // read no list that has such a check. An empty interval is one of these.
 func (d *definition) UnmarshalJSON(text []byte) error {
 	var typed struct {
-		HTTP, Method, Body, TLSServerName, TCP, UDP, GRPC, OSService string
-		Header                                                       map[string][]string
-		TLSSkipVerify, TCPUseTLS, GRPCUseTLS                         bool
-		Interval, Timeout, DeregisterCriticalServiceAfter            interval
+		HTTP, Method, Body, TLSServerName, TCP, UDP, GRPC, OSService, SessionName string
+
+		Header                               map[string][]string
+		TLSSkipVerify, TCPUseTLS, GRPCUseTLS bool
+
+		Interval, Timeout, DeregisterCriticalServiceAfter interval
+
+		// Other names for the same, which the client never sends, but reads.
+		IntervalDuration, TimeoutDuration, DeregisterCriticalServiceAfterDuration interval
 	}
 	if err := json.Unmarshal(text, &typed); err != nil {
 		return err
