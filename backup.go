@@ -216,11 +216,10 @@ func inspect(path string, opts *Options, fn func(*DB) error) error {
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(path); err != nil {
-		return err
-	}
+	from := options.file()
+	from.Existing = true
 	db := newDB(&options)
-	if err := db.rows.Open(path, options.file()); err != nil {
+	if err := db.rows.Open(path, from); err != nil {
 		return advised(err)
 	}
 	err = db.engine.CheckReferences()

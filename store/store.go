@@ -72,10 +72,10 @@ func New() *Store {
 }
 
 // Open reads the file into s, which New made and nothing was written to; OnMove hooks that are set
-// see every row. It creates the file if there is none. It waits for the file's lock up to
-// Options.Timeout, and then returns [ErrInUse]. It returns [ErrCorrupt] or [ErrFormat] for a file
-// that it refuses, and leaves that file as it is. An existing file is not written to, and what it
-// has may not be on disk yet: see Secure. After an error s is not usable.
+// see every row. It creates the file if there is none, unless Options.Existing is set. It waits for
+// the file's lock up to Options.Timeout, and then returns [ErrInUse]. It returns [ErrCorrupt] or
+// [ErrFormat] for a file that it refuses, and leaves that file as it is. An existing file is not
+// written to, and what it has may not be on disk yet: see Secure. After an error s is not usable.
 func (s *Store) Open(path string, opts Options) error {
 	rows := s.Load()
 	f, err := file.Open(path, opts, rows)

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -301,6 +302,44 @@ func TestVerify_NoFile(t *testing.T) {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("stat: got %v", err)
 	}
+}
+
+// Ensure that these functions do not make a file either if the file goes while they wait for it.
+func TestVerify_FileIsRemovedMeanwhile(t *testing.T) {
+	for name, read := range map[string]func(path string, opts *lockd.Options) error{
+		"verify":  lockd.Verify,
+		"compact": lockd.Compact,
+		"backup": func(path string, opts *lockd.Options) error {
+			return lockd.BackupFile(path, io.Discard, opts)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "lockd.db")
+			if err := makeEmpty(path); err != nil {
+				t.Fatal(err)
+			}
+			removed := store.Hooks{NetworkFS: func(string) string {
+				_ = os.Remove(path) // it is there when it is first looked for
+				return ""
+			}}
+			err := read(path, &lockd.Options{Clock: probe(nil, removed)})
+			if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), path) {
+				t.Errorf("got %v", err)
+			}
+			if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("stat: got %v", err)
+			}
+		})
+	}
+}
+
+// makeEmpty makes the file of a database that has nothing.
+func makeEmpty(path string) error {
+	db, err := lockd.Open(path, nil)
+	if err != nil {
+		return err
+	}
+	return db.Close()
 }
 
 // Ensure that a backup of a closed file equals the one that the database would have written, and

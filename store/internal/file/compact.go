@@ -20,9 +20,7 @@ func Compact(path string, o Options, reader Reader, rows iter.Seq[format.Write])
 	if err != nil {
 		return fmt.Errorf("%s: %w", link, cause(err))
 	}
-	if _, err := os.Stat(path); err != nil { // else Open would create the file
-		return err
-	}
+	o.Existing = true
 	o.Mode = 0o600 // until the copy is like the file
 	f, err := Open(path, o, reader)
 	if err != nil {

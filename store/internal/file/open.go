@@ -14,9 +14,9 @@ import (
 )
 
 // Open opens the file at the path and locks it against every other open, of this process and of
-// others. If there is none, it creates one whose last index is [schema.FirstIndex]: whatever
-// happens, the path never has half a file (but see createInPlace), and of several callers that
-// create it at once one does.
+// others. If there is none, it creates one whose last index is [schema.FirstIndex], unless
+// Options.Existing is set: whatever happens, the path never has half a file (but see
+// createInPlace), and of several callers that create it at once one does.
 //
 // It waits for the lock up to the timeout; then it returns [ErrInUse]. It returns ErrCorrupt or
 // [ErrFormat] for something that it cannot use, and [ErrInvalid] for a place where the lock is
@@ -68,6 +68,9 @@ func prepare(path string, o Options) error {
 	}
 	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
 		return fmt.Errorf("follow the symbolic link: %w", fs.ErrNotExist)
+	}
+	if o.Existing {
+		return cause(err)
 	}
 	return create(path, o)
 }

@@ -19,6 +19,10 @@ type Options struct {
 	NoSync bool
 
 	AllowNetworkFS bool // also where the file's lock cannot be trusted
+
+	// Existing makes an open fail with fs.ErrNotExist where it would create a file: if there is
+	// none, or none any more when the file's lock is free.
+	Existing bool
 }
 
 // bolt returns bbolt's options, for a wait of at most the given time.
