@@ -15,6 +15,7 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
 	"github.com/lockd/lockd/store/internal/file"
+	"github.com/lockd/lockd/store/internal/format"
 )
 
 // toCompact makes a file with one commit, where an open file can be replaced.
@@ -214,5 +215,38 @@ func TestCompact_G1_TwoNames(t *testing.T) {
 	}
 	if got, err := openStore(path); err != nil || got != want {
 		t.Errorf("got index %d, %v, want %d", got.index, err, want.index)
+	}
+}
+
+// Ensure that a file that cannot be read while it is made is an error, and leaves nothing: bbolt
+// panics with its locks held, and would wait for them when it is closed.
+func TestCreate_UnreadableMeanwhile(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("an open file cannot be cut off")
+	}
+	path := newPath(t)
+	rows := func(yield func(format.Write) bool) {
+		for i := range 40 {
+			key := fmt.Sprintf("key-%02d", i)
+			row := schema.Key{Key: key, Value: make([]byte, 100_000)}
+			value := format.KeyRows.Append(nil, key, &row)
+			if !yield(format.Write{Table: format.KeyRows.Table, Key: key, Value: value}) {
+				return
+			}
+		}
+		for _, name := range folder(t, path) {
+			if err := os.Truncate(filepath.Join(filepath.Dir(path), name), 0); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	within(t, time.Minute, func() {
+		if err := file.Create(path, quick, schema.FirstIndex, rows); !errors.Is(err,
+			store.ErrCorrupt) {
+			t.Errorf("got %v, want ErrCorrupt", err)
+		}
+	})
+	if names := folder(t, path); len(names) != 0 {
+		t.Errorf("it left %q", names)
 	}
 }

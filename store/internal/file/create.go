@@ -108,8 +108,9 @@ func build(
 	if err != nil {
 		return notCreated(filepath.Dir(path), err)
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := guard(func() error { return fill(db, index, rows) }); err != nil {
+	t := &tables{db: db, disk: make(disk, 1)} // the hooks are for commits
+	defer func() { err = errors.Join(err, t.close()) }()
+	if err := t.fill(index, rows); err != nil {
 		return fmt.Errorf("create: %w", reveal(err))
 	}
 	if !o.NoSync {
@@ -149,23 +150,21 @@ func notCreated(folder string, err error) error {
 const fillTransaction = 1 << 20
 
 // fill makes the tables with the rows, in transactions of some size. Each leaves a whole file.
-func fill(db *bbolt.DB, index uint64, rows iter.Seq[format.Write]) error {
+func (t *tables) fill(index uint64, rows iter.Seq[format.Write]) error {
 	const full = 0.9 // as bbolt's own Compact has it, for a few more rows
 	var left format.Tally
 	var next []format.Write
 	size := 0
-	write := func() error {
-		return db.Update(func(tx *bbolt.Tx) error {
-			if err := makeTables(tx); err != nil {
-				return err
-			}
-			if err := writeTables(tx, next, full); err != nil {
-				return err
-			}
-			next, size = next[:0], 0
-			return writeHeader(tx, header{commit: uint64(tx.ID()), index: index, tally: left})
-		})
+	change := func(tx *bbolt.Tx) error {
+		if err := makeTables(tx); err != nil {
+			return err
+		}
+		if err := writeTables(tx, next, full); err != nil {
+			return err
+		}
+		return writeHeader(tx, header{commit: uint64(tx.ID()), index: index, tally: left})
 	}
+	write := func() error { return t.attempt(func() error { return t.update(change) }) }
 	for row := range rows {
 		left.Add(format.StoredChecksum(row.Value))
 		next, size = append(next, row), size+len(row.Key)+len(row.Value)
@@ -175,6 +174,7 @@ func fill(db *bbolt.DB, index uint64, rows iter.Seq[format.Write]) error {
 		if err := write(); err != nil {
 			return err
 		}
+		next, size = next[:0], 0
 	}
 	return write()
 }

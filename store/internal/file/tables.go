@@ -76,42 +76,49 @@ func (t *tables) commit(c tableCommit) (done tableCommit, unclear bool, err erro
 
 func (t *tables) write(c tableCommit) (header, error) {
 	last := c.last
-	t.locked = true
-	tx, err := t.db.Begin(true)
-	if err != nil {
-		t.locked = false
-		return last, err
-	}
-	defer t.end(tx)
-	last.commit = uint64(tx.ID())
-	if len(c.made) > 0 {
-		last.log.made = last.commit
-	}
-	if last.log.made == 0 {
-		last.log = logState{} // there is no log, nor is one made
-	}
-	if err := writeTables(tx, c.rows, bbolt.DefaultFillPercent); err != nil {
-		return last, err
-	}
-	for _, s := range c.made {
-		if err := s.create(tx); err != nil {
-			return last, fmt.Errorf("make segment %d of the log: %w", s.number, err)
+	err := t.update(func(tx *bbolt.Tx) error {
+		last.commit = uint64(tx.ID())
+		if len(c.made) > 0 {
+			last.log.made = last.commit
 		}
-	}
-	if err := writeHeader(tx, last); err != nil {
-		return last, err
-	}
-	t.hooks.changed()
-	err = t.disk.alone(func() error {
-		if err := tx.Commit(); err != nil {
+		if last.log.made == 0 {
+			last.log = logState{} // there is no log, nor is one made
+		}
+		if err := writeTables(tx, c.rows, bbolt.DefaultFillPercent); err != nil {
 			return err
 		}
-		return t.hooks.synced()
+		for _, s := range c.made {
+			if err := s.create(tx); err != nil {
+				return fmt.Errorf("make segment %d of the log: %w", s.number, err)
+			}
+		}
+		return writeHeader(tx, last)
 	})
 	if err != nil {
 		return last, err
 	}
 	return last, t.locate(c.made)
+}
+
+// update commits what fn changes in a transaction. It is called under attempt.
+func (t *tables) update(fn func(tx *bbolt.Tx) error) error {
+	t.locked = true
+	tx, err := t.db.Begin(true)
+	if err != nil {
+		t.locked = false
+		return err
+	}
+	defer t.end(tx)
+	if err := fn(tx); err != nil {
+		return err
+	}
+	t.hooks.changed()
+	return t.disk.alone(func() error {
+		if err := tx.Commit(); err != nil {
+			return err
+		}
+		return t.hooks.synced()
+	})
 }
 
 // locate finds the pages of segments that a commit has made.
