@@ -132,8 +132,8 @@ func (s *Session) startKeeping(ctx context.Context) error {
 	kept := false
 	keep := func() bool {
 		if kept = s.state.Extend(called); kept {
-			if now := db.writer.Time(); db.engine.Keep(&s.state, now) {
-				db.writer.Arm(now)
+			if db.engine.Keep(&s.state, called) {
+				db.writer.Arm(db.writer.Time())
 			}
 			db.waitsMoved()
 		}

@@ -1,6 +1,7 @@
 package lockd_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -226,6 +227,29 @@ func TestRenew_G6_WhileAnUpdateRuns(t *testing.T) {
 		h.advance(time.Second)
 		if !errors.Is(s.Err(), lockd.ErrExpired) {
 			h.t.Errorf("in the end: got %v, want ErrExpired", s.Err())
+		}
+	})
+}
+
+// Ensure that KeepAlive renews before the deadline also if the function of an Update, which takes
+// the end of the session back, has kept the call waiting for most of the TTL.
+func TestSession_G6_KeepAliveBesideAnEndTakenBack(t *testing.T) {
+	each(t, func(h *harness) {
+		s := h.session(&lockd.SessionOptions{TTL: 10 * time.Second})
+		ctx, cancel := context.WithCancel(h.t.Context())
+		u := h.updating()
+		u.step(func(tx *lockd.Txn) error { return tx.EndSession(s.ID()) })
+		h.advance(time.Second)
+		keeping := start(func() error { return s.KeepAlive(ctx) })
+		h.settle()
+		h.advance(7 * time.Second)
+		u.fail()
+		h.settle()
+		h.advance(time.Minute)
+		h.must(s.Err())
+		cancel()
+		if err := keeping.wait(); !errors.Is(err, context.Canceled) {
+			h.t.Errorf("keep alive: got %v", err)
 		}
 	})
 }

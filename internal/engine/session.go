@@ -195,9 +195,10 @@ func (s *Session) aboutToBeRenewed() bool {
 	return s.renewal != nil && s.renewal.due.Queued() && !s.renewal.due.At().After(s.deadline)
 }
 
-// Keep renews the session for one more caller. It reports whether this is the first caller, and
-// there is something to renew.
-func (e *Engine) Keep(s *Session, now time.Time) bool {
+// Keep renews the session for one more caller, from the moment of its call on, as of which Extend
+// has renewed the session: so the next renewal comes before the deadline, however late Keep is. It
+// reports whether this is the first caller, and there is something to renew.
+func (e *Engine) Keep(s *Session, called time.Time) bool {
 	if s.renewal == nil {
 		s.renewal = &renewal{session: s}
 		s.renewal.due = expiry.Item{Owner: s.renewal, Rank: expiry.Renewal}
@@ -206,7 +207,7 @@ func (e *Engine) Keep(s *Session, now time.Time) bool {
 	if s.life == 0 || s.renewal.callers > 1 {
 		return false
 	}
-	e.due.Set(&s.renewal.due, s.renewal.next(now))
+	e.due.Set(&s.renewal.due, s.renewal.next(called))
 	return true
 }
 
@@ -224,9 +225,9 @@ func (e *Engine) StopKeeping(s *Session, now time.Time) {
 // Kept reports whether a call keeps the session alive.
 func (s *Session) Kept() bool { return s.renewal != nil && s.renewal.callers > 0 }
 
-// next returns when to renew after a renewal now: always later than now, however short the TTL is.
-func (r *renewal) next(now time.Time) time.Time {
-	return now.Add(max(1, r.session.Row.TTL/2))
+// next returns when to renew after a renewal: always later than that, however short the TTL is.
+func (r *renewal) next(renewed time.Time) time.Time {
+	return renewed.Add(max(1, r.session.Row.TTL/2))
 }
 
 // renew renews on behalf of the calls that keep the session alive. The renewal was due before the
