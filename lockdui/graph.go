@@ -29,6 +29,10 @@ type edge struct {
 	Circular bool // the two wait for each other, maybe by way of others
 }
 
+// own reports whether a call of the holder itself waits. The goroutine that has the lock can
+// release it all the same, so the wait is in no circle, and is no link of a chain.
+func (e edge) own() bool { return e.From.ID == e.To.ID }
+
 // edgesListed is how many waits are listed.
 const edgesListed = rowsPerPage
 
@@ -42,7 +46,8 @@ func (h *handler) graph(_ *http.Request, _ time.Time) (content, error) {
 	inCircle := circular(edges)
 	v := graphView{All: len(edges)}
 	for i, e := range edges {
-		edges[i].Circular = e.Limit == 0 && inCircle[e.From.ID] && inCircle[e.To.ID]
+		edges[i].Circular = e.Limit == 0 && !e.own() &&
+			inCircle[e.From.ID] && inCircle[e.To.ID]
 		v.Circle = v.Circle || edges[i].Circular
 	}
 	v.Drawing, v.Omitted = draw(chained(edges))
@@ -79,8 +84,9 @@ func (l *lock) appendEdges(edges []edge) []edge {
 
 // chained returns the edges of chains: of two waits or more, one behind the other.
 func chained(edges []edge) []edge {
-	waits, waitedFor := ends(edges)
-	return slices.DeleteFunc(slices.Clone(edges), func(e edge) bool {
+	others := slices.DeleteFunc(slices.Clone(edges), edge.own)
+	waits, waitedFor := ends(others)
+	return slices.DeleteFunc(others, func(e edge) bool {
 		return !waits[e.To.ID] && !waitedFor[e.From.ID]
 	})
 }
@@ -89,7 +95,9 @@ func chained(edges []edge) []edge {
 // again and again the sessions that wait for no remaining session, or that no remaining session
 // waits for. A slot does not count, since any other slot of its semaphore would do.
 func circular(edges []edge) map[lockd.SessionID]bool {
-	left := slices.DeleteFunc(slices.Clone(edges), func(e edge) bool { return e.Limit > 0 })
+	left := slices.DeleteFunc(slices.Clone(edges), func(e edge) bool {
+		return e.Limit > 0 || e.own()
+	})
 	for before := -1; before != len(left); {
 		before = len(left)
 		waits, waitedFor := ends(left)

@@ -54,6 +54,28 @@ func TestGraph_Circle(t *testing.T) {
 	})
 }
 
+// Ensure that goroutines that take turns by one session, as in a program that has one, raise no
+// alarm: a session does not wait for itself as two sessions wait for each other.
+func TestGraph_OwnSession(t *testing.T) {
+	run(t, nil, nil, func(h *harness) {
+		only := h.holds("only", "a")
+		h.waits(only, "a")
+		h.hides("/graph", "Some sessions wait", "Waits in chains")
+		h.shows("/graph", "Waits, none of them in a chain", "All waits", "only local a only local")
+
+		other := h.holds("other", "b")
+		h.waits(other, "a")
+		h.waits(only, "b")
+		r := h.shows("/graph", "Some sessions wait for each other")
+		if got := strings.Count(r.body, `class="arrow hot"`); got != 2 {
+			t.Errorf("%d arrows are in the circle", got)
+		}
+		if got := strings.Count(r.body, `class="arrow"`); got != 0 {
+			t.Errorf("%d arrows are not", got)
+		}
+	})
+}
+
 // Ensure that a crowd is drawn in part, and that the page says so.
 func TestGraph_Crowd(t *testing.T) {
 	run(t, nil, nil, func(h *harness) {
