@@ -330,6 +330,7 @@ func (o *outcome) text(test string) string {
 	}
 	fmt.Fprintf(&text, ":\n\n%s", o.timeline())
 	pattern := strings.ReplaceAll(regexp.QuoteMeta(test), "'", ".") // it stands in quotes
+	pattern = strings.ReplaceAll(pattern, "/", "$/^")               // each part is matched alone
 	fmt.Fprintf(&text, "\nAgain: go test -run '^%s$' -lockdtest.seed=%s", pattern, o.plan)
 	return text.String()
 }

@@ -148,15 +148,24 @@ func TestExplore_R13_PassedAndGaveUp(t *testing.T) {
 	}
 }
 
-// Ensure that the command which repeats a failure finds the test, whatever its name is.
+// Ensure that the command which repeats a failure finds the test, whatever its name is, and no
+// other test: go test matches each part of a name alone.
 func TestExplore_CommandOfAnyName(t *testing.T) {
 	t.Run("2 of 3 (a+b) [it's]", func(t *testing.T) {
 		found := lockdtest.Search(t, nil, func(w *lockdtest.World) { w.Errorf("found") })
 		_, command, _ := strings.Cut(found.Text, "Again: go test -run '")
 		pattern, _, _ := strings.Cut(command, "' -lockdtest.seed=")
-		is, err := regexp.MatchString(pattern, t.Name())
-		if err != nil || !is || strings.Contains(pattern, "'") {
-			t.Errorf("the pattern %q does not find %q: %v", pattern, t.Name(), err)
+		parts, names := strings.Split(pattern, "/"), strings.Split(t.Name(), "/")
+		if len(parts) != len(names) || strings.Contains(pattern, "'") {
+			t.Fatalf("the pattern %q is not one of %q", pattern, t.Name())
+		}
+		for i, name := range names {
+			for _, text := range []string{name, name + "2", "a" + name} {
+				is, err := regexp.MatchString(parts[i], text)
+				if err != nil || is != (text == name) {
+					t.Errorf("the pattern %q matches %q: %t, %v", parts[i], text, is, err)
+				}
+			}
 		}
 	})
 }
