@@ -91,7 +91,7 @@ func build(
 	if err := checkFolder(filepath.Dir(path), o); err != nil {
 		return err
 	}
-	made := false
+	made := false // and still there
 	options := o.bolt(o.Timeout)
 	options.NoSync = true // one sync, when the file is complete
 	options.OpenFile = func(name string, flag int, mode fs.FileMode) (*os.File, error) {
@@ -109,7 +109,14 @@ func build(
 		return notCreated(filepath.Dir(path), err)
 	}
 	t := &tables{db: db, disk: make(disk, 1)} // the hooks are for commits
-	defer func() { err = errors.Join(err, t.close()) }()
+	defer func() {
+		// Under the lock, where the system lets it: a process that waits for the lock must not
+		// commit to a file that then loses its name.
+		if err != nil && os.Remove(path) == nil {
+			made = false
+		}
+		err = errors.Join(err, t.close())
+	}()
 	if err := t.fill(index, rows); err != nil {
 		return fmt.Errorf("create: %w", reveal(err))
 	}

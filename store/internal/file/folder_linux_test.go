@@ -2,14 +2,17 @@ package file_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"syscall"
 	"testing"
 
 	"github.com/lockd/lockd/store"
+	"github.com/lockd/lockd/store/internal/file"
 )
 
 // ordinaryUser is a user who may do no more than the modes of files say.
@@ -96,5 +99,58 @@ func TestCompact_G2_UnreadableFolder(t *testing.T) {
 	readable()
 	if names := folder(t, path); len(names) != 1 {
 		t.Errorf("left in the folder: %q", names)
+	}
+}
+
+// Ensure that a file whose making fails has lost its name when its lock is free, also on a file
+// system without links: a process that waits for the lock must not commit to a file that is removed
+// then.
+func TestOpening_G2_FailedFileIsRemovedUnderItsLock(t *testing.T) {
+	for range 50 {
+		path := newPath(t)
+		var handle *os.File
+		var o store.Options
+		var locked syscall.Stat_t // the file when it was locked
+		done := make(chan error)
+		o.Hooks.SyncFolder = func(string) (err error) {
+			if handle, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
+				return err
+			}
+			go func() {
+				fd := int(handle.Fd())
+				err := syscall.Flock(fd, syscall.LOCK_EX)
+				done <- errors.Join(err, syscall.Fstat(fd, &locked))
+			}()
+			return errors.Join(syscall.EIO, awaitWaiter(handle))
+		}
+		if err := file.CreateInPlace(path, o); !errors.Is(err, syscall.EIO) {
+			t.Fatalf("got %v", err)
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if locked.Nlink != 0 {
+			t.Fatalf("it has %d names", locked.Nlink)
+		}
+		if err := handle.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// awaitWaiter returns when somebody waits for the file's lock.
+func awaitWaiter(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	waiter := regexp.MustCompile(fmt.Sprintf(`-> FLOCK .*:%d 0 EOF`,
+		info.Sys().(*syscall.Stat_t).Ino))
+	for {
+		locks, err := os.ReadFile("/proc/locks")
+		if err != nil || waiter.Match(locks) {
+			return err
+		}
+		runtime.Gosched()
 	}
 }
