@@ -37,14 +37,7 @@ func Compact(path string, o Options, reader Reader, rows iter.Seq[format.Write])
 			"its folder, as .lockd-….new", path, ErrInvalid, n)
 	}
 	other := newName(path)
-	err = build(other, o, f.last.index, rows, func() error {
-		if err := giveTo(other, info); err != nil {
-			return err
-		}
-		// The umask may have cleared bits of it.
-		if err := os.Chmod(other, info.Mode().Perm()); err != nil {
-			return err
-		}
+	err = build(other, o, info, f.last.index, rows, func() error {
 		if err := os.Rename(other, path); err != nil {
 			return err
 		}

@@ -50,6 +50,29 @@ func TestCompact_SymbolicLink(t *testing.T) {
 	}
 }
 
+// Ensure that the smaller file has the mode of the larger one before it is filled and synced: a
+// power cut may undo what comes later, and a caller who may not set it learns so at once.
+func TestCompact_ModeIsSynced(t *testing.T) {
+	path, _ := toCompact(t)
+	const want = 0o640
+	if err := os.Chmod(path, want); err != nil {
+		t.Fatal(err)
+	}
+	files := 0
+	rows := func(func(format.Write) bool) {
+		for _, name := range folder(t, path) {
+			info, err := os.Stat(filepath.Join(filepath.Dir(path), name))
+			if err != nil || info.Mode() != want {
+				t.Errorf("%s has the mode %v, %v", name, info.Mode(), err)
+			}
+			files++
+		}
+	}
+	if err := file.Compact(path, quick, nil, rows); err != nil || files != 2 {
+		t.Errorf("got %v, and %d files meanwhile", err, files)
+	}
+}
+
 // Ensure that an error of Compact names the file, also where no link can be followed.
 func TestCompact_ErrorNamesTheFile(t *testing.T) {
 	path, _ := toCompact(t)

@@ -30,7 +30,7 @@ func Create(path string, o Options, index uint64, rows iter.Seq[format.Write]) e
 		return err
 	}
 	other := newName(path)
-	err := build(other, o, index, rows, func() error {
+	err := build(other, o, nil, index, rows, func() error {
 		if err := os.Link(other, path); err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func create(path string, o Options) error {
 // empty and not yet locked: an open just then returns ErrCorrupt, and a crash before it is
 // complete leaves a file to be removed by hand, since it cannot be told from a damaged one.
 func createInPlace(path string, o Options) error {
-	err := build(path, o, schema.FirstIndex, none, func() error {
+	err := build(path, o, nil, schema.FirstIndex, none, func() error {
 		return syncFolder(filepath.Dir(path), o)
 	})
 	if errors.Is(err, fs.ErrExist) {
@@ -82,11 +82,12 @@ func createInPlace(path string, o Options) error {
 // none yields no rows.
 func none(func(format.Write) bool) {}
 
-// build makes a complete file at the path, where there must be none. It syncs the file, and calls
-// publish under the file's lock. After an error there is no file, unless publish gave it another
-// name.
+// build makes a complete file at the path, where there must be none, with the owner and the mode of
+// like, unless that is nil. It syncs the file, and calls publish under the file's lock. After an
+// error there is no file, unless publish gave it another name.
 func build(
-	path string, o Options, index uint64, rows iter.Seq[format.Write], publish func() error,
+	path string, o Options, like fs.FileInfo, index uint64, rows iter.Seq[format.Write],
+	publish func() error,
 ) (err error) {
 	if err := checkFolder(filepath.Dir(path), o); err != nil {
 		return err
@@ -117,6 +118,9 @@ func build(
 		}
 		err = errors.Join(err, t.close())
 	}()
+	if err := liken(path, like); err != nil { // before the sync, which is for this too
+		return err
+	}
 	if err := t.fill(index, rows); err != nil {
 		return fmt.Errorf("create: %w", reveal(err))
 	}
@@ -126,6 +130,17 @@ func build(
 		}
 	}
 	return publish()
+}
+
+// liken gives the file the owner and the mode of like, unless that is nil.
+func liken(path string, like fs.FileInfo) error {
+	if like == nil {
+		return nil
+	}
+	if err := giveTo(path, like); err != nil {
+		return err
+	}
+	return os.Chmod(path, like.Mode().Perm()) // the umask may have cleared bits of it
 }
 
 // checkFolder returns an error if the folder cannot be synced because it cannot be read. Then
