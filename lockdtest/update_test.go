@@ -40,6 +40,8 @@ func TestUpdate_CallsTheDatabase(t *testing.T) {
 			"Session.Lock":    func() { _, _ = s.Lock(t.Context(), "k", nil) },
 			"Session.Close":   func() { _ = s.Close() },
 			"Lock.Unlock":     func() { _ = lock.Unlock() },
+			"DB.Advance":      func() { db.Advance(time.Second) },
+			"DB.Expire":       func() { db.Expire(s) },
 		} {
 			text := recovered(func() {
 				_ = db.Update(func(tx *lockd.Txn) error {

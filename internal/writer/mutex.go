@@ -163,11 +163,12 @@ func misuse() string {
 		"for it for ever: use the methods of its Txn", method, site)
 }
 
-// CallOf finds in a stack the call of a function of package lockd by other code: which function,
-// and where it is called.
+// CallOf finds in a stack the call of a function of package lockd, or lockdtest, by other code:
+// which function, and where it is called.
 func CallOf(callers []uintptr) (method, site string) {
 	const (
 		us      = "github.com/lockd/lockd."
+		tests   = "github.com/lockd/lockd/lockdtest."
 		inside  = "github.com/lockd/lockd/internal/"
 		unknown = "an unknown place"
 	)
@@ -175,6 +176,9 @@ func CallOf(callers []uintptr) (method, site string) {
 	for {
 		frame, more := frames.Next()
 		name, ours := strings.CutPrefix(frame.Function, us)
+		if !ours {
+			name, ours = strings.CutPrefix(frame.Function, tests)
+		}
 		switch {
 		case ours:
 			method = strings.NewReplacer("(*", "", ")", "").Replace(name)
