@@ -81,8 +81,10 @@ func (s *Session) renew(called time.Time) error {
 // lives after all: it is kept alive and only the timer was late, or its end was dropped.
 func (s *Session) renewLate(ctx context.Context, renew func() bool) error {
 	renewed := false
-	outcome, _ := s.db.writer.Start(ctx.Done(), func(*engine.Txn) (queued bool, err error) {
-		renewed = renew()
+	outcome, _ := s.db.writer.Start(ctx.Done(), func(tx *engine.Txn) (queued bool, err error) {
+		if renewed = renew(); !renewed && s.state.Live() {
+			tx.EndDue(s.state.Due()) // more is due than one write ends
+		}
 		return false, nil
 	})
 	if err := outcome.Wait(ctx, nil); err != nil || renewed {

@@ -121,3 +121,36 @@ func TestRenew_S24(t *testing.T) {
 		}
 	})
 }
+
+// Ensure that a renewal that comes too late returns when the end is durable (G3), also if more
+// sessions are due before that one than one write ends.
+func TestRenew_G3_InACrowdThatIsDue(t *testing.T) {
+	for name, renew := range map[string]func(h *harness, s *lockd.Session) error{
+		"Session":   func(_ *harness, s *lockd.Session) error { return s.Renew() },
+		"DB":        func(h *harness, s *lockd.Session) error { return h.Renew(s.ID()) },
+		"KeepAlive": func(h *harness, s *lockd.Session) error { return s.KeepAlive(h.t.Context()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(h *harness) {
+				h.slowly()
+				for range 250 {
+					h.session(&lockd.SessionOptions{TTL: time.Second})
+				}
+				s := h.session(&lockd.SessionOptions{TTL: time.Second})
+				lock := h.lock(s, "k")
+				h.clock.Add(time.Second)
+				if err := renew(h, s); !errors.Is(err, lockd.ErrExpired) {
+					h.t.Errorf("got %v, want ErrExpired", err)
+				}
+				for what, handle := range map[string]interface {
+					Done() <-chan struct{}
+					Err() error
+				}{"session": s, "lock": lock} {
+					if !closed(handle.Done()) || !errors.Is(handle.Err(), lockd.ErrExpired) {
+						h.t.Errorf("%s: got %v, want ErrExpired", what, handle.Err())
+					}
+				}
+			})
+		})
+	}
+}

@@ -18,6 +18,9 @@ func (e *Engine) AnyDue() bool { return e.due.Len() > 0 || e.unserved }
 // or of a lock-delay, or a notice that something is slow. The zero value means nothing.
 type Due struct{ owner any }
 
+// Due returns the end of the session by its TTL.
+func (s *Session) Due() Due { return Due{s} }
+
 // PopDue returns the first thing that is due, in the order of the deadlines (G5). The caller ends
 // it in a transaction of its own. PopDue itself does the renewals that are due, and puts back what
 // was renewed: neither takes a transaction. It looks at no more than most deadlines, and returns
