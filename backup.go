@@ -94,7 +94,7 @@ func checkFloor(index uint64) error {
 	return nil
 }
 
-func restore(path string, r io.Reader, index uint64, opts *Options) (err error) {
+func restore(path string, r io.Reader, index uint64, opts *Options) error {
 	options, err := opts.filledFor(path)
 	if err == nil {
 		err = checkFloor(index)
