@@ -19,7 +19,7 @@ import (
 
 // Create makes a new file at the path, whose last index and rows are those given. The rows of a
 // table are best in order. It returns an error that is fs.ErrExist if there is something at the
-// path. After an error there is no new file at the path.
+// path. After an error there is no new file at the path, unless only closing it has failed.
 //
 // The file is complete, and on disk, under another name in the same folder before it gets its own
 // by a link, which fails if the name is taken. So no process ever finds half a file, and of several
@@ -118,7 +118,7 @@ func build(
 		}
 		err = errors.Join(err, t.close())
 	}()
-	if err := liken(path, like); err != nil { // before the sync, which is for this too
+	if err := copyOwnerAndMode(path, like); err != nil { // before the sync, which is for this too
 		return err
 	}
 	if err := t.fill(index, rows); err != nil {
@@ -132,8 +132,8 @@ func build(
 	return publish()
 }
 
-// liken gives the file the owner and the mode of like, unless that is nil.
-func liken(path string, like fs.FileInfo) error {
+// copyOwnerAndMode gives the file the owner and the mode of like, unless that is nil.
+func copyOwnerAndMode(path string, like fs.FileInfo) error {
 	if like == nil {
 		return nil
 	}
