@@ -152,8 +152,8 @@ func addressOf(address string, ssl bool) (string, error) {
 // there is none. The command line wins over a variable.
 func token(cmd *cli.Command) (string, error) {
 	text, path := cmd.String("token"), cmd.String("token-file")
+	textFrom, pathFrom := variableOf(cmd, "token"), variableOf(cmd, "token-file")
 	if text != "" && path != "" {
-		textFrom, pathFrom := variableOf(cmd, "token"), variableOf(cmd, "token-file")
 		switch {
 		case textFrom == nil && pathFrom == nil:
 			return "", usage(cmd, "both --token and --token-file are given")
@@ -163,10 +163,19 @@ func token(cmd *cli.Command) (string, error) {
 			path = ""
 		}
 	}
-	if path == "" {
-		return text, nil
+	switch {
+	case path != "":
+		return readToken(path)
+	case text == "":
+		return "", nil
 	}
-	return readToken(path)
+	given, err := parseToken(text)
+	if err != nil && textFrom != nil {
+		return "", usage(cmd, "%s %w", textFrom.name, err)
+	} else if err != nil {
+		return "", usage(cmd, "--token %w", err)
+	}
+	return given, nil
 }
 
 // checkAuthorities returns an error if a file has no certificate.

@@ -200,6 +200,9 @@ func TestClient_Token(t *testing.T) {
 		complaint   string
 	}{
 		{"Variable", map[string]string{text: "t"}, nil, "t", ""},
+		{"Variable_Newline", map[string]string{text: "t\n"}, nil, "t", ""},
+		{"Variable_TwoLines", map[string]string{text: "one\ntwo"}, nil, "",
+			"CONSUL_HTTP_TOKEN has more than one line, or a control character; see"},
 		{"FileVariable", map[string]string{file: other}, nil, "of the other file", ""},
 		{"FileOverText", map[string]string{text: "t"}, []string{"--token-file", own},
 			"of the own file", ""},

@@ -235,6 +235,9 @@ func TestServe_Refused(t *testing.T) {
 		{exitUsage, "reached from other machines", []string{"--memory", "--http", "10.0.0.1:0"}},
 		{exitUsage, "both --token and --token-file", []string{"--memory", "--token", "t",
 			"--token-file", absent}},
+		{exitUsage, "--token is empty; see", []string{"--memory", "--token", " "}},
+		{exitUsage, "--token has more than one line, or a control character; see",
+			[]string{"--memory", "--token", "one\ntwo"}},
 		{exitUsage, "give --tls-cert and --tls-key, or --plain-http",
 			[]string{"--memory", "--http", ":0", "--token", "t"}},
 		{exitUsage, "give --tls-cert and --tls-key, or --plain-http",
@@ -273,6 +276,7 @@ func TestServe_Token(t *testing.T) {
 	write(t, file, []byte(token+"\n"))
 	for name, args := range map[string][]string{
 		"Flag": {"--token", token}, "File": {"--token-file", file},
+		"Flag_Blanks": {"--token", " " + token + "\n"}, // as a header loses them too
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := served(t, append([]string{"--memory"}, args...)...)

@@ -76,19 +76,28 @@ func (s *secret) note(r *http.Request) {
 	}
 }
 
-// readToken reads a token from a file. It refuses a token that no header can have, since no request
-// could bear it.
+// readToken reads a token from a file.
 func readToken(path string) (string, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return "", err
 	}
-	text := strings.TrimSpace(string(content))
+	text, err := parseToken(string(content))
+	if err != nil {
+		return "", fmt.Errorf("token file %s %w", path, err)
+	}
+	return text, nil
+}
+
+// parseToken returns the token in a text, without the white space around it, which a header loses.
+// It refuses a token that no header can have, since no request could bear it.
+func parseToken(text string) (string, error) {
+	text = strings.TrimSpace(text)
 	switch {
 	case text == "":
-		return "", fmt.Errorf("token file %s is empty", path)
+		return "", errors.New("is empty")
 	case strings.ContainsFunc(text, unicode.IsControl):
-		return "", fmt.Errorf("token file %s has more than one line, or a control character", path)
+		return "", errors.New("has more than one line, or a control character")
 	}
 	return text, nil
 }
