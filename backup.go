@@ -54,23 +54,20 @@ func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
 	}
 	defer func() { _ = db.Close() }() // it has nothing to write
 	err = db.writer.DoAll(func() error { return db.engine.Raise(index) })
-	var refused error
-	if err == nil {
-		err = db.Update(func(tx *Txn) error {
-			if refused = fn(tx); refused != nil {
-				return refused
-			}
-			tx.rules.DeleteNode(db.node)
-			return nil
-		})
+	if err != nil {
+		return wrap("write backup", "", err)
 	}
-	if refused != nil {
-		return refused
+	err = db.Update(func(tx *Txn) error {
+		if err := fn(tx); err != nil {
+			return err
+		}
+		tx.rules.DeleteNode(db.node)
+		return nil
+	})
+	if err != nil {
+		return err // it is fn's: a database in memory has no other
 	}
-	if err == nil {
-		err = db.Backup(w)
-	}
-	return wrap("write backup", "", err)
+	return wrap("write backup", "", db.Backup(w))
 }
 
 // Restore makes a new file at the path from a backup. The file's indexes start above the backup's
