@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/hashicorp/consul/api"
@@ -95,10 +94,8 @@ func client(cmd *cli.Command) (*lockclient.Client, error) {
 		return nil, usage(cmd, "%s %q is neither true nor false", v.name, v.value)
 	}
 	const verify = api.HTTPSSLVerifyEnvName
-	if text := os.Getenv(verify); text != "" {
-		if _, err := strconv.ParseBool(text); err != nil { // it would verify no certificate
-			return nil, usage(cmd, "%s %q is neither true nor false", verify, text)
-		}
+	if text := os.Getenv(verify); text != "" && !isBool(text) { // it would verify no certificate
+		return nil, usage(cmd, "%s %q is neither true nor false", verify, text)
 	}
 	address, err := addressOf(cmd.String("http-addr"), cmd.Bool("ssl"))
 	if err != nil {
@@ -170,10 +167,12 @@ func token(cmd *cli.Command) (string, error) {
 		return "", nil
 	}
 	given, err := parseToken(text)
-	if err != nil && textFrom != nil {
-		return "", usage(cmd, "%s %w", textFrom.name, err)
-	} else if err != nil {
-		return "", usage(cmd, "--token %w", err)
+	if err != nil {
+		source := "--token"
+		if textFrom != nil {
+			source = textFrom.name
+		}
+		return "", usage(cmd, "%s %w", source, err)
 	}
 	return given, nil
 }

@@ -15,13 +15,15 @@ func fromEnv(name string) cli.ValueSourceChain {
 // fromEnvBool is fromEnv of a variable that says true or false. Any other value is left for the
 // command to refuse: the parser's error would not be errUsage.
 func fromEnvBool(name string) cli.ValueSourceChain {
-	parses := func(text string) bool {
-		_, err := strconv.ParseBool(text)
-		return err == nil
-	}
 	return cli.NewValueSourceChain(&variable{
-		ValueSource: cli.EnvVar(name), name: name, parses: parses,
+		ValueSource: cli.EnvVar(name), name: name, parses: isBool,
 	})
+}
+
+// isBool reports whether the text says true or false.
+func isBool(text string) bool {
+	_, err := strconv.ParseBool(text)
+	return err == nil
 }
 
 // variable is an environment variable, for the value of a flag that is not on the command line.
