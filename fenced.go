@@ -45,7 +45,7 @@ func (f Fenced) Delete(key string) (bool, error) {
 // Update is as DB.Update. The lock stays held until fn itself releases it.
 func (f Fenced) Update(fn func(tx *Txn) error) error {
 	mustHave(fn != nil, "function")
-	return f.db.Update(func(tx *Txn) error {
+	return f.db.transact(fn, func(tx *Txn) error {
 		if err := proves(tx.rules, f.proof); err != nil {
 			return wrap("update", f.proof.Key, err)
 		}

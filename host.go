@@ -68,7 +68,3 @@ func (h host) Failed(err error) {
 func (h host) StepFailed(err error) {
 	h.db.logNow(slog.LevelWarn, "checkpoint failed", slog.String("error", err.Error()))
 }
-
-func (h host) UpdateBegins(now time.Time) { h.db.logger.UpdateBegins(now) }
-
-func (h host) UpdateEnds() { h.db.logger.UpdateEnds() }

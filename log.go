@@ -27,10 +27,6 @@ func (db *DB) newLogger(opts *Options) *logger.Logger {
 	}
 	return logger.New(logger.Config{
 		Handler: handler, Least: least, Clock: db.clock, Time: db.writer.Time,
-		Site: func(callers []uintptr) string {
-			_, site := writer.CallOf(callers)
-			return site
-		},
 	})
 }
 

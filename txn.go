@@ -2,6 +2,7 @@ package lockd
 
 import (
 	"iter"
+	"unsafe"
 
 	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/schema"
@@ -26,12 +27,21 @@ type Txn struct {
 // published state, without fn's writes. An Update of a second or more is logged.
 func (db *DB) Update(fn func(tx *Txn) error) error {
 	mustHave(fn != nil, "function")
-	var refusal *Error // carries fn's error, which may be of a type that cannot be compared
+	return db.transact(fn, fn)
+}
+
+// transact is Update for body, which calls the user's fn.
+func (db *DB) transact(fn, body func(tx *Txn) error) error {
+	var refusal *Error // carries body's error, which may be of a type that cannot be compared
 	tx := &Txn{db: db}
 	err := db.writer.Update(func(rules *engine.Txn) error {
-		defer func() { tx.ended = true }() // before the commit, while which others may write
+		db.logger.UpdateBegins(rules.Time(), entry(fn))
+		defer func() {
+			tx.ended = true // before the commit, while which others may write
+			db.logger.UpdateEnds()
+		}()
 		tx.rules = rules
-		if err := fn(tx); err != nil {
+		if err := body(tx); err != nil {
 			refusal = &Error{Err: err}
 			return refusal
 		}
@@ -42,6 +52,9 @@ func (db *DB) Update(fn func(tx *Txn) error) error {
 	}
 	return wrap("update", "", err)
 }
+
+// entry returns the address of the code of fn. With reflect, each fn would escape to the heap.
+func entry(fn func(tx *Txn) error) uintptr { return **(**uintptr)(unsafe.Pointer(&fn)) }
 
 func (tx *Txn) check() {
 	if tx.ended {

@@ -255,7 +255,7 @@ func TestSession_G6_KeepAliveBesideAnEndTakenBack(t *testing.T) {
 }
 
 // Ensure that an Update whose function has run for a second is logged, once, while it runs, with
-// the line that called it; and that a quicker one is not.
+// the function and its line; and that a quicker one is not.
 func TestLogger_SlowUpdate(t *testing.T) {
 	each(t, func(h *harness) {
 		l := &logged{}
@@ -274,7 +274,8 @@ func TestLogger_SlowUpdate(t *testing.T) {
 		h.settle()
 		lines := l.take()
 		file, line, _ := strings.Cut(lines[len(lines)-1], "update_beside_test.go:")
-		want := fmt.Sprintf("%d WARN update slow: took=1s caller=", h.clock.Now().Unix())
+		want := fmt.Sprintf("%d WARN update slow: took=1s function=%s.(*harness).updating",
+			h.clock.Now().Unix(), testPackage)
 		if n, err := strconv.Atoi(line); len(lines) != 1 || err != nil || n == 0 ||
 			!strings.HasPrefix(file, want) {
 			h.t.Errorf("got %q, want %q and a line of this file", lines, want)
@@ -286,6 +287,42 @@ func TestLogger_SlowUpdate(t *testing.T) {
 		h.advance(time.Minute)
 		h.mustLog(l, nil)
 	})
+}
+
+// Ensure that the record of a slow Update names the user's function: of a fenced Update too, and by
+// its name alone if it is a method, which has no line as a function.
+func TestLogger_SlowUpdate_Function(t *testing.T) {
+	each(t, func(h *harness) {
+		l := &logged{}
+		h.log(l)
+		proof := h.lock(h.session(nil), "k").Sequencer()
+		s := slowly{h}
+		for name, update := range map[string]func() error{
+			"slowly.run": func() error { return h.Update(s.run) },
+			"TestLogger_SlowUpdate_Function.": func() error {
+				return h.If(proof).Update(func(tx *lockd.Txn) error { return s.run(tx) })
+			},
+		} {
+			h.must(update())
+			h.settle()
+			lines := strings.Join(l.take(), "\n")
+			if !strings.Contains(lines, " function="+testPackage+"."+name) {
+				h.t.Errorf("got %q, want the function %s", lines, name)
+			}
+		}
+	})
+}
+
+// testPackage is the path of this package.
+const testPackage = "github.com/lockd/lockd/test_test"
+
+// slowly is a user's type with a method for Update.
+type slowly struct{ h *harness }
+
+func (s slowly) run(*lockd.Txn) error {
+	s.h.clock.Add(time.Second)
+	s.h.settle()
+	return nil
 }
 
 // Ensure that no other call writes while the function of an Update runs, however many want to, and

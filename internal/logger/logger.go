@@ -4,8 +4,10 @@ package logger
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,9 +29,6 @@ type Config struct {
 	Least   slog.Level       // records below it are not made
 	Clock   clock.Clock      // for the alarm
 	Time    func() time.Time // reads the clock
-
-	// Site says where in a stack package lockd was called.
-	Site func(callers []uintptr) string
 }
 
 // Logger queues records for a handler. Its methods may be called by many goroutines; all but Close
@@ -52,11 +51,11 @@ type Logger struct {
 
 // update is an Update whose function runs.
 type update struct {
-	runs    bool
-	logged  bool
-	began   time.Time
-	callers [24]uintptr
-	alarm   *expiry.Alarm // rings when it is slow
+	runs     bool
+	logged   bool
+	began    time.Time
+	function uintptr       // its entry
+	alarm    *expiry.Alarm // rings when it is slow
 }
 
 // New returns a logger, and nil for a handler that discards everything.
@@ -111,17 +110,18 @@ func (l *Logger) Drops() uint64 {
 	return l.dropped.Load()
 }
 
-// UpdateBegins notes that the function of an Update runs from now on. It is called by the Update.
-func (l *Logger) UpdateBegins(now time.Time) {
+// UpdateBegins notes that the function of an Update, which is at that entry, runs from now on. The
+// stack of the Update would tell more, but taking it costs more than a small Update does.
+func (l *Logger) UpdateBegins(now time.Time, function uintptr) {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.begin()
-	runtime.Callers(1, l.update.callers[:])
-	l.update.runs, l.update.logged, l.update.began = true, false, now
-	l.update.alarm.Arm(now, now.Add(slowUpdate))
+	u := &l.update
+	u.runs, u.logged, u.began, u.function = true, false, now, function
+	u.alarm.Arm(now, now.Add(slowUpdate))
 }
 
 // UpdateEnds notes that the function has returned. The alarm stands: stopping it costs more.
@@ -151,8 +151,19 @@ func (l *Logger) slow() (slog.Record, bool) {
 	u.logged = true
 	record := slog.NewRecord(now.Round(0), slog.LevelWarn, "update slow", 0)
 	record.AddAttrs(slog.Duration("took", now.Sub(u.began)),
-		slog.String("caller", l.Site(u.callers[:])))
+		slog.String("function", describe(u.function)))
 	return record, true
+}
+
+// describe returns the name of the function at the entry, and the line where it begins. A method
+// that is passed as a function has its name alone: the compiler's wrapper of it is in no file.
+func describe(entry uintptr) string {
+	f := runtime.FuncForPC(entry)
+	if method, wrapped := strings.CutSuffix(f.Name(), "-fm"); wrapped {
+		return method
+	}
+	file, line := f.FileLine(entry)
+	return fmt.Sprintf("%s at %s:%d", f.Name(), file, line)
 }
 
 // begin starts the goroutine, unless it runs already. The caller holds mu.

@@ -131,13 +131,11 @@ func (w *Writer) Update(fn func(tx *engine.Txn) error) error {
 	return w.write(func() error {
 		return w.Apply(func(tx *engine.Txn) error {
 			w.function.begin()
-			w.Host.UpdateBegins(w.instant)
 			tx.Share()
 			w.Unlock()
 			defer func() {
 				w.mutex.LockBeside()
 				tx.Unshare()
-				w.Host.UpdateEnds()
 				w.function.running = false
 				w.instant = w.Time() // fn may have taken long
 				<-w.turn

@@ -27,10 +27,6 @@ type Host interface {
 
 	// StepFailed is told that a step of a checkpoint has failed. What was committed is durable.
 	StepFailed(err error)
-
-	// UpdateBegins and UpdateEnds are called around the function of an Update.
-	UpdateBegins(now time.Time)
-	UpdateEnds()
 }
 
 // Config configures a writer.
