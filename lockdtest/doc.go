@@ -51,9 +51,12 @@
 // goes on after all others, time passes although some could go on, commits fail, renewals are lost,
 // a goroutine is paused for longer than its TTL, the process dies, the wall clock is set back
 // before the next one begins, or a commit that is in the file is reported as failed
-// ([World.Restart]; the database of such a schedule is on a file, which the next process opens). In
-// half of the schedules the changes are close together, and repeated: some bugs show only when a
-// fault comes while another is dealt with.
+// ([World.Restart]; the database of such a schedule is on a file, which the next process opens).
+//
+// The first schedule has no change. Of those that follow, every other one has one change and else
+// the order of the first, until each change has been tried at each step. The others are drawn. In
+// half of these the changes are close together, and repeated: some bugs show only when a fault
+// comes while another is dealt with.
 //
 // After each step Explore checks the promises G1 and G10 by the handles that calls returned, G1, G7
 // and G8 by the history, and G9 by the waiters (except where a call waits for several keys: a

@@ -76,13 +76,52 @@ func TestExplore_LateWrite(t *testing.T) {
 	lockdtest.Explore(t, &lockdtest.ExploreOptions{Schedules: 10_000}, reporters(fenced))
 }
 
-// Ensure that without the faults that make a holder late no late write is found, however many
-// changes there are.
-func TestExplore_WithoutFaults(t *testing.T) {
-	opts := lockdtest.ExploreOptions{
-		Without: lockdtest.Pauses | lockdtest.LostRenewals | lockdtest.FailedCommits, Changes: 5,
-	}
+// Ensure that without anything that makes a holder late no late write is found, in any order.
+func TestExplore_WithoutChanges(t *testing.T) {
+	opts := lockdtest.ExploreOptions{Changes: lockdtest.NoChanges, Schedules: 10_000}
 	lockdtest.Explore(t, &opts, reporters(unfenced))
+}
+
+// noFaults excludes all faults.
+const noFaults = lockdtest.Pauses | lockdtest.LostRenewals | lockdtest.FailedCommits
+
+// Ensure that a holder is also late without faults: where time passes before it goes on.
+func TestExplore_WithoutFaults(t *testing.T) {
+	opts := &lockdtest.ExploreOptions{Without: noFaults, Changes: 5}
+	found := lockdtest.Search(t, opts, reporters(unfenced))
+	if found.Seed == "" {
+		t.Fatal("no late write was found")
+	}
+	for _, fault := range []string{"stands still", "is lost", "fails"} {
+		if strings.Contains(found.Text, fault) {
+			t.Errorf("%q in\n%s", fault, found.Text)
+		}
+	}
+}
+
+// Ensure that each single change of the plain schedule is run.
+func TestExplore_SingleChanges(t *testing.T) {
+	const points = 20
+	opts := lockdtest.ExploreOptions{Without: noFaults, Changes: 1, Schedules: 4 * (points + 4)}
+	for at := 1; at < points; at++ {
+		found := lockdtest.Search(t, &opts, func(w *lockdtest.World) {
+			passed := 0
+			w.Go("ann", func() {
+				for range points {
+					w.Yield()
+					passed++
+				}
+			})
+			w.Go("bob", func() {
+				if passed == at {
+					w.Errorf("ann has passed %d points", at)
+				}
+			})
+		})
+		if found.Seed == "" {
+			t.Errorf("bob has never come after %d of ann's points", at)
+		}
+	}
 }
 
 // Ensure that a seed is the same schedule, step by step, each time.

@@ -103,13 +103,10 @@ func sortChanges(changes []change) {
 // nearby is the bound on how many steps apart changes are that are drawn close together.
 const nearby = 8
 
-// drawPlan draws the plan of the schedule with that number. Number 0 is the plain schedule. The
-// others have that many changes, within that many steps. In half of them the changes are close
-// together, and some are repeated, so that a fault comes while another is dealt with.
+// drawPlan draws the plan of the schedule with that number. It has that many changes, within that
+// many steps. In half of the plans the changes are close together, and some are repeated, so that a
+// fault comes while another is dealt with.
 func drawPlan(number uint64, changes, steps int, kinds []kind) plan {
-	if number == 0 {
-		return plan{}
-	}
 	rng := rand.New(rand.NewPCG(number, 0))
 	p := plan{order: number}
 	together := rng.IntN(2) == 0

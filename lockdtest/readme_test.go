@@ -25,8 +25,7 @@ func TestREADME_LateWrite(t *testing.T) {
 
 // Ensure that TestReports fails, as the README says, if it writes by a plain Put.
 func TestREADME_Reports(t *testing.T) {
-	opts := &lockdtest.ExploreOptions{Schedules: 10_000}
-	found := lockdtest.Search(t, opts, reports(
+	found := lockdtest.Search(t, nil, reports(
 		func(db *lockd.DB, _ lockd.Sequencer, report []byte) error {
 			_, err := db.Put("report", report, nil)
 			return err
