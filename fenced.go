@@ -46,7 +46,10 @@ func (f Fenced) Delete(key string) (bool, error) {
 func (f Fenced) Update(fn func(tx *Txn) error) error {
 	mustHave(fn != nil, "function")
 	return f.db.transact(fn, func(tx *Txn) error {
-		if err := proves(tx.rules, f.proof); err != nil {
+		tx.enter()
+		err := proves(tx.rules, f.proof)
+		tx.leave()
+		if err != nil {
 			return wrap("update", f.proof.Key, err)
 		}
 		return fn(tx)

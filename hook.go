@@ -89,7 +89,7 @@ func (db *DB) catchUp(held <-chan struct{}) {
 func (db *DB) expire(id [16]byte) (err error) {
 	begun := db.writer.DoSoon(func(tx *engine.Txn) {
 		var s *engine.Session
-		if s, err = tx.Session(id); err == nil && s.Row.TTL == 0 {
+		if s, err = tx.LiveSession(id); err == nil && s.Row.TTL == 0 {
 			err = invalid("session %s has no TTL that could pass", s.Row.ID)
 		}
 		if err == nil {

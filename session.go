@@ -207,7 +207,7 @@ func (db *DB) EndSession(id SessionID) error {
 }
 
 func endSession(tx *engine.Txn, id SessionID) error {
-	s, err := tx.Session(schema.ID(id))
+	s, err := tx.LiveSession(schema.ID(id))
 	if err == nil {
 		tx.EndSession(s, ErrDestroyed)
 	}

@@ -197,7 +197,8 @@ func (tx *Txn) unlock(key string, session SessionID) (*schema.Key, error) {
 
 // CheckSequencer returns ErrNotHeld unless the lock that q names is held by this very grant (K41).
 func (tx *Txn) CheckSequencer(q Sequencer) error {
-	tx.check()
+	tx.enter() // a renewal moves the deadline of the session meanwhile
+	defer tx.leave()
 	return wrap("check sequencer", q.Key, proves(tx.rules, q))
 }
 

@@ -288,7 +288,7 @@ func (e *Engine) checkSlow() error {
 		return nil
 	}
 	for grant, h := range e.slow.holds {
-		lasts := e.own.Proves(grant) == nil
+		lasts := e.lasts(grant) == nil
 		kept := h.reported && e.Undecided() != nil // because its end may be taken back
 		if h.due.Queued() != (lasts && !h.reported) || !lasts && !kept {
 			return fmt.Errorf("bug: %+v: lasts %t, reported %t, queued %t", grant, lasts,

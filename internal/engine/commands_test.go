@@ -432,7 +432,7 @@ func session(tx *engine.Txn, a *args) error {
 
 func end(tx *engine.Txn, a *args) error {
 	id, cause := idOf(a.word()), causes[a.text("cause")]
-	s, err := tx.Session(id)
+	s, err := tx.LiveSession(id)
 	if err == nil {
 		tx.EndSession(s, cause)
 	}
@@ -441,7 +441,7 @@ func end(tx *engine.Txn, a *args) error {
 
 // expire makes the session due now.
 func expire(tx *engine.Txn, a *args) error {
-	s, err := tx.Session(idOf(a.word()))
+	s, err := tx.LiveSession(idOf(a.word()))
 	if err == nil {
 		a.w.engine.Expire(s, tx.Time())
 	}

@@ -207,7 +207,7 @@ func (tx *Txn) loseShare(one *share, cause error) {
 // TryLock gives hold the key's lock, if it can be had at once. It returns a *Blocked if it cannot,
 // and ErrNoSession if the session has ended.
 func (tx *Txn) TryLock(hold *Hold, s *Session, key string, opts LockOptions) error {
-	if err := s.alive(); err != nil {
+	if err := tx.alive(s); err != nil {
 		return err
 	}
 	if blocked := tx.delayed(key, opts.Mode); blocked != nil {
@@ -221,14 +221,6 @@ func (tx *Txn) TryLock(hold *Hold, s *Session, key string, opts LockOptions) err
 	}
 	tx.Hold(hold, s, key, opts)
 	return nil
-}
-
-// alive refuses a session that has ended, as of the newest state.
-func (s *Session) alive() error {
-	if s.live {
-		return nil
-	}
-	return fmt.Errorf("%w: it is about to end", ErrNoSession)
 }
 
 // takeable reports whether the lock can be had at once in the mode, apart from the queue (R1).
@@ -246,7 +238,7 @@ func (tx *Txn) takeable(key string, mode Mode) bool {
 // the mode, and overtakes only waiters that it passes. It returns ErrNoSession if the session has
 // ended.
 func (tx *Txn) Free(s *Session, keys []string, mode Mode, carried *Carried) (bool, error) {
-	if err := s.alive(); err != nil {
+	if err := tx.alive(s); err != nil {
 		return false, err
 	}
 	for _, key := range keys {

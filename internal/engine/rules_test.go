@@ -123,8 +123,10 @@ func (w *world) run(line string, input []string) {
 		w.showIndexes()
 	case "txn":
 		w.refused(w.write(func(tx *engine.Txn) error { return w.transaction(tx, input) }))
+		w.endRefused()
 	default:
 		w.refused(w.write(func(tx *engine.Txn) error { return w.operate(tx, command, a) }))
+		w.endRefused()
 	}
 	a.done()
 }

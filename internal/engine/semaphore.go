@@ -81,7 +81,7 @@ func (tx *Txn) nameHolder(refusal *Blocked, s *Session, holders iter.Seq[*schema
 
 // Acquire gives hold a slot, or returns what the session may wait for, or why it must not wait.
 func (tx *Txn) Acquire(hold *Hold, s *Session, prefix string, limit int) (*Blocked, error) {
-	if err := s.alive(); err != nil {
+	if err := tx.alive(s); err != nil {
 		return nil, err
 	}
 	key := prefix + SemaphoreKey

@@ -29,9 +29,20 @@ func SequencerOfShare(row *schema.Share) Sequencer {
 }
 
 // Proves returns ErrNotHeld unless the lock that q names is held by that very grant, as of the
-// newest state (K41).
+// newest state (K41), and the time of its session is not up.
 func (tx *Txn) Proves(q Sequencer) error {
-	return q.proves(tx.engine.rows.Keys.Newest, tx.engine.rows.Shares.Newest)
+	if err := tx.engine.lasts(q); err != nil {
+		return err
+	}
+	if tx.inTime(tx.engine.holder(q.Session)) != nil {
+		return fmt.Errorf("%w: the TTL of session %s has passed", ErrNotHeld, q.Session)
+	}
+	return nil
+}
+
+// lasts returns ErrNotHeld unless the grant lasts, as of the newest state.
+func (e *Engine) lasts(q Sequencer) error {
+	return q.proves(e.rows.Keys.Newest, e.rows.Shares.Newest)
 }
 
 // Proves is Txn.Proves for the published state. It may be called without the caller's lock.

@@ -46,9 +46,21 @@ func (tx *Txn) NewSession(row schema.Session) (*Session, error) {
 	return s, nil
 }
 
-// Session returns the live session with the ID. It returns ErrNoSession if there is none, and
-// ErrInvalid for the zero ID.
+// Session returns the live session with the ID, for an operation with it. It returns ErrNoSession
+// if there is none, or its time is up, and ErrInvalid for the zero ID.
 func (tx *Txn) Session(id schema.ID) (*Session, error) {
+	s, err := tx.LiveSession(id)
+	if err == nil {
+		err = tx.inTime(s)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// LiveSession is Session for what ends the session: its time may be up.
+func (tx *Txn) LiveSession(id schema.ID) (*Session, error) {
 	if id.IsZero() {
 		return nil, invalid("session is empty")
 	}
@@ -190,11 +202,6 @@ func (s *Session) ClosesWithDatabase() bool { return s.BoundToProcess() || s.ofK
 // EndWithKeeper makes the session end with the Keeper that has made it.
 func (s *Session) EndWithKeeper() { s.ofKeeper = true }
 
-// aboutToBeRenewed reports whether a renewal was due before the session is, and is only late.
-func (s *Session) aboutToBeRenewed() bool {
-	return s.renewal != nil && s.renewal.due.Queued() && !s.renewal.due.At().After(s.deadline)
-}
-
 // Keep renews the session for one more caller, from the moment of its call on, as of which Extend
 // has renewed the session: so the next renewal comes before the deadline, however late Keep is. It
 // reports whether this is the first caller, and there is something to renew.
@@ -248,7 +255,7 @@ func (s *Session) Extend(called time.Time) bool {
 		return false
 	case s.life == 0:
 		return true
-	case !called.Before(s.deadline) && !s.aboutToBeRenewed():
+	case s.over(called):
 		return false
 	}
 	// A renewal that was called earlier but comes later does not shorten the deadline.

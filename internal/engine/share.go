@@ -171,7 +171,7 @@ func (tx *Txn) Downgrade(hold, next *Hold) error {
 		return nil
 	}
 	state := e.lockOf(hold.Key)
-	if state == nil || state.hold != hold {
+	if state == nil || state.hold != hold || tx.inTime(hold.Session) != nil {
 		return ErrNotHeld
 	}
 	row, policy := tx.Get(hold.Key), hold.policy

@@ -135,7 +135,7 @@ func (e *Engine) waitEnds(w *Waiter) {
 // unreportHold takes back that a grant was reported. The rows have been taken back before.
 func (e *Engine) unreportHold(h *slowHold) {
 	h.reported = false
-	if e.own.Proves(h.grant) != nil { // the grant was taken back too
+	if e.lasts(h.grant) != nil { // the grant was taken back too
 		delete(e.slow.holds, h.grant)
 		return
 	}

@@ -127,6 +127,20 @@ func (w *world) write(fn func(tx *engine.Txn) error) error {
 	return nil
 }
 
+// endRefused ends the sessions that an operation was refused to because their time is up.
+func (w *world) endRefused() {
+	for {
+		due, ok := w.engine.PopRefused(w.now)
+		if !ok {
+			return
+		}
+		w.write(func(tx *engine.Txn) error {
+			tx.EndDue(due)
+			return nil
+		})
+	}
+}
+
 // endDue ends what is due, each thing in a transaction of its own, as the writer does.
 func (w *world) endDue() {
 	const all = 1 << 30

@@ -108,6 +108,18 @@ func (w *Writer) endDue(most int) (done int) {
 	return done
 }
 
+// endRefused ends the sessions that could do nothing because their time is up, each in a
+// transaction of its own: whoever is told that waits until the end is durable (G3).
+func (w *Writer) endRefused() {
+	for {
+		due, ok := w.Engine.PopRefused(w.instant)
+		if !ok {
+			return
+		}
+		_ = w.Apply(certain(func(tx *engine.Txn) { tx.EndDue(due) }))
+	}
+}
+
 // arm sets the timer for what is due next. The instant of the write is a few microseconds old, and
 // decides only whether the alarm can stay as it is set: an alarm that is set anew reads the clock
 // itself.

@@ -194,6 +194,7 @@ func (w *Writer) run(body func() error) error {
 		w.open.due += due
 	}
 	err := body()
+	w.endRefused()
 	w.arm()
 	return err
 }

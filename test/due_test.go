@@ -1,0 +1,195 @@
+package lockd_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd"
+)
+
+// dues are the calls that depend on a session, its lock of "k" or its leadership of "e", and what
+// each returns once the session has ended.
+var dues = map[string]struct {
+	call func(h *harness, d *dueSession) error
+	want error
+}{
+	"If.Put": {func(h *harness, d *dueSession) error {
+		return second(h.If(d.lock.Sequencer()).Put("k", []byte("late"), nil))
+	}, lockd.ErrNotHeld},
+	"If.Update": {func(h *harness, d *dueSession) error {
+		return h.If(d.lock.Sequencer()).Update(func(tx *lockd.Txn) error {
+			return second(tx.Put("k", []byte("late"), nil))
+		})
+	}, lockd.ErrNotHeld},
+	"If of a share": {func(h *harness, d *dueSession) error {
+		return second(h.If(d.share.Sequencer()).Put("shared", []byte("late"), nil))
+	}, lockd.ErrNotHeld},
+	"Txn.CheckSequencer": {func(h *harness, d *dueSession) error {
+		return h.Update(func(tx *lockd.Txn) error { return tx.CheckSequencer(d.lock.Sequencer()) })
+	}, lockd.ErrNotHeld},
+	"Proclaim": {func(_ *harness, d *dueSession) error {
+		return d.leader.Proclaim([]byte("late"))
+	}, lockd.ErrExpired},
+	"Downgrade": {func(_ *harness, d *dueSession) error { return d.lock.Downgrade() },
+		lockd.ErrExpired},
+	"TryLock": {func(_ *harness, d *dueSession) error { return second(d.TryLock("new", nil)) },
+		lockd.ErrExpired},
+	"Lock": {func(h *harness, d *dueSession) error {
+		return second(d.Lock(h.t.Context(), "new", nil))
+	}, lockd.ErrExpired},
+	"Lock that waits": {func(h *harness, d *dueSession) error {
+		return second(d.Lock(h.t.Context(), "k", nil))
+	}, lockd.ErrExpired},
+	"LockAll": {func(h *harness, d *dueSession) error {
+		return second(d.LockAll(h.t.Context(), []string{"new", "newer"}, nil))
+	}, lockd.ErrExpired},
+	"Acquire": {func(h *harness, d *dueSession) error {
+		return second(d.Acquire(h.t.Context(), "semaphore", 1))
+	}, lockd.ErrExpired},
+	"TryAcquire": {func(_ *harness, d *dueSession) error {
+		return second(d.TryAcquire("semaphore", 1))
+	}, lockd.ErrExpired},
+	"Txn.Lock": {func(h *harness, d *dueSession) error {
+		return h.Update(func(tx *lockd.Txn) error {
+			return second(tx.Lock("new", d.ID(), nil))
+		})
+	}, lockd.ErrNoSession},
+	"Attach": {func(h *harness, d *dueSession) error {
+		return h.Update(func(tx *lockd.Txn) error {
+			return tx.Catalog().Attach(d.ID(), "record", nil)
+		})
+	}, lockd.ErrNoSession},
+	"DB.Session": {func(h *harness, d *dueSession) error { return second(h.Session(d.ID())) },
+		lockd.ErrNoSession},
+}
+
+// dueSession is a session that is due, and whose turn to be ended has not come.
+type dueSession struct {
+	*lockd.Session
+	lock, share *lockd.Lock
+	leader      *lockd.Leader
+}
+
+// inDueCrowd makes a session that is the last of those that are due at one instant, more than two
+// writes end, and moves the clock there. No timer rings.
+func (h *harness) inDueCrowd() *dueSession {
+	h.t.Helper()
+	h.opts.Sync = lockd.SyncNever
+	h.slowly()
+	for range 250 {
+		h.session(&lockd.SessionOptions{TTL: time.Second})
+	}
+	d := &dueSession{Session: h.session(&lockd.SessionOptions{TTL: time.Second})}
+	d.lock, d.leader = h.lock(d.Session, "k"), h.campaign(d.Session, "e", "v")
+	var err error
+	d.share, err = d.TryLock("shared", &lockd.LockOptions{Mode: lockd.Shared})
+	h.must(err)
+	h.clock.Add(time.Second)
+	return d
+}
+
+// Ensure that no call succeeds with a session whose TTL has passed, or by its proof, although it is
+// not its turn to be ended; that the call's answer is given when the end is durable (G3); and that
+// the end has an index of its own (G5).
+func TestSession_S29G3G5_DueDoesNothing(t *testing.T) {
+	for name, test := range dues {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(h *harness) {
+				d := h.inDueCrowd()
+				if err := test.call(h, d); !errors.Is(err, test.want) {
+					h.t.Errorf("got %v, want %v", err, test.want)
+				}
+				if !closed(d.Done()) || !errors.Is(d.Err(), lockd.ErrExpired) {
+					h.t.Errorf("session: got %v, want ErrExpired", d.Err())
+				}
+				h.lost(d.lock, lockd.ErrExpired)
+				snapshot := h.Snapshot()
+				ended := snapshot.IndexOf(lockd.SessionScope(d.ID()))
+				if e := h.entry("k"); e.ModifyIndex != ended || len(e.Value) != 0 {
+					h.t.Errorf("key: got %+v, and the session ended at %d", e, ended)
+				}
+				if _, there := h.Get("new"); there {
+					h.t.Error("a lock was granted to a session that was due")
+				}
+				h.settle()
+				if got := h.remaining(h.session(nil), "k"); got != lockd.DefaultLockDelay {
+					h.t.Errorf("delay: got %v", got)
+				}
+			})
+		})
+	}
+}
+
+// Ensure that a session that is due can still give up what it has: until its turn its locks are its
+// own.
+func TestSession_S29_DueGivesUp(t *testing.T) {
+	for name, giveUp := range map[string]func(h *harness, d *dueSession) error{
+		"Unlock": func(_ *harness, d *dueSession) error { return d.lock.Unlock() },
+		"Txn.Unlock": func(h *harness, d *dueSession) error {
+			return h.Update(func(tx *lockd.Txn) error { return second(tx.Unlock("k", d.ID())) })
+		},
+		"Close": func(_ *harness, d *dueSession) error { return d.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(h *harness) {
+				d := h.inDueCrowd()
+				h.must(giveUp(h, d))
+				h.settle()
+				h.lock(h.session(nil), "k") // without a delay
+			})
+		})
+	}
+}
+
+// Ensure that the end of a session that a call has named stands although the function of the Update
+// fails, or goes on after the refusal.
+func TestSession_S29_DueEndsWhateverTheFunctionDoes(t *testing.T) {
+	for name, outcome := range map[string]error{"fails": errTest, "goes on": nil} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(h *harness) {
+				d := h.inDueCrowd()
+				err := h.Update(func(tx *lockd.Txn) error {
+					if err := tx.CheckSequencer(d.lock.Sequencer()); err == nil {
+						h.t.Error("the sequencer proves the lock")
+					}
+					h.must(second(tx.Put("written", nil, nil)))
+					return outcome
+				})
+				if !errors.Is(err, outcome) {
+					h.t.Errorf("update: got %v, want %v", err, outcome)
+				}
+				if _, there := h.Get("written"); there != (outcome == nil) {
+					h.t.Errorf("written: got %t", there)
+				}
+				h.lost(d.lock, lockd.ErrExpired)
+			})
+		})
+	}
+}
+
+// Ensure that a session that KeepAlive has to renew is not taken for one that is due, because the
+// timer is late and others are renewed first.
+func TestSession_S29_DueToBeRenewedDoesAll(t *testing.T) {
+	each(t, func(h *harness) {
+		h.slowly()
+		ctx, cancel := context.WithCancel(h.t.Context())
+		var keeping []*call
+		var last *lockd.Session
+		for range 250 {
+			last = h.session(&lockd.SessionOptions{TTL: time.Second})
+			s := last
+			keeping = append(keeping, start(func() error { return s.KeepAlive(ctx) }))
+			h.settle()
+		}
+		lock := h.lock(last, "k")
+		h.clock.Add(time.Hour)
+		h.must(second(h.If(lock.Sequencer()).Put("k", []byte("v"), nil)))
+		h.lock(last, "other")
+		cancel()
+		for _, k := range keeping {
+			_ = k.wait()
+		}
+	})
+}
