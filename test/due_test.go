@@ -193,3 +193,48 @@ func TestSession_S29_DueToBeRenewedDoesAll(t *testing.T) {
 		}
 	})
 }
+
+// Ensure that at one instant ends come before grants, also before the grant that follows from
+// another end: a call whose session is due takes no lock, which its lock-delay would then keep from
+// those behind it.
+func TestSession_S26_DueIsGrantedNothing(t *testing.T) {
+	type take func(ctx context.Context, s *lockd.Session) error
+	lock := func(ctx context.Context, s *lockd.Session) error {
+		return second(s.Lock(ctx, "k", nil))
+	}
+	all := func(ctx context.Context, s *lockd.Session) error {
+		return second(s.LockAll(ctx, []string{"k", "l"}, nil))
+	}
+	share := func(ctx context.Context, s *lockd.Session) error {
+		return second(s.Lock(ctx, "k", &lockd.LockOptions{Mode: lockd.Shared}))
+	}
+	slot := func(ctx context.Context, s *lockd.Session) error {
+		return second(s.Acquire(ctx, "s", 1))
+	}
+	for name, test := range map[string]struct{ hold, wait take }{
+		"Lock": {lock, lock}, "LockAll": {lock, all}, "Shared": {lock, share},
+		"Acquire": {slot, slot},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(h *harness) {
+				holder := h.session(&lockd.SessionOptions{
+					TTL: 5 * time.Second, LockDelay: lockd.NoLockDelay,
+				})
+				ctx := h.t.Context()
+				h.must(test.hold(ctx, holder))
+				due, next := h.session(&lockd.SessionOptions{TTL: 5 * time.Second}), h.session(nil)
+				dying := start(func() error { return test.wait(ctx, due) })
+				h.settle()
+				waiting := start(func() error { return test.wait(ctx, next) })
+				h.advance(5 * time.Second)
+				if err := dying.wait(); !errors.Is(err, lockd.ErrExpired) {
+					h.t.Errorf("the one whose session is due: got %v", err)
+				}
+				if !waiting.returned() {
+					h.t.Fatal("the next one still waits")
+				}
+				h.must(waiting.wait())
+			})
+		})
+	}
+}

@@ -235,6 +235,10 @@ func (tx *modelTx) serveSlot(w *modelWaiter) []*modelLock {
 	if obstacle != nil {
 		return nil
 	}
+	if w.session.due(tx.m.now) {
+		tx.dismissDue(w)
+		return nil
+	}
 	return []*modelLock{tx.holdSlot(w.session, sem)}
 }
 

@@ -69,7 +69,8 @@ func (tx *Txn) serveLoose(state *lockState, first *Waiter) bool {
 }
 
 // serveFirst grants a waiter its locks, if all of them can be had and it is the waiter's turn for
-// each, or its slot, for which the waiter has to be the first. It reports whether it did.
+// each, or its slot, for which the waiter has to be the first. It reports whether it did. A waiter
+// whose session is due is dismissed instead, for ends come before grants (S26).
 func (tx *Txn) serveFirst(w *Waiter) bool {
 	if w.Slot {
 		if !tx.serveSlot(w) {
@@ -80,6 +81,10 @@ func (tx *Txn) serveFirst(w *Waiter) bool {
 			if !tx.inTurn(w, &w.claims[i]) {
 				return false
 			}
+		}
+		if err := tx.alive(w.Session); err != nil {
+			tx.dismiss(w, err)
+			return false
 		}
 		w.granted(tx.engine)
 		for i := range w.claims {
@@ -148,7 +153,7 @@ func (tx *Txn) handOn(state *lockState) bool {
 		return false
 	}
 	w := first.Waiter
-	if w.Slot || len(w.claims) > 1 || w.Options.Mode == Shared {
+	if w.Slot || len(w.claims) > 1 || w.Options.Mode == Shared || w.Session.over(tx.now) {
 		return false
 	}
 	w.granted(tx.engine)
