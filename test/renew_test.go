@@ -154,3 +154,26 @@ func TestRenew_G3_InACrowdThatIsDue(t *testing.T) {
 		})
 	}
 }
+
+// Ensure that a renewal that came in time counts (G6), although a transaction had ended the session
+// by then, if that end is taken back; and that the longest TTL of several counts.
+func TestRenew_G6_EndIsTakenBack(t *testing.T) {
+	each(t, func(h *harness) {
+		s := h.session(&lockd.SessionOptions{TTL: 10 * time.Second})
+		u := h.updating()
+		u.step(func(tx *lockd.Txn) error { return tx.EndSession(s.ID()) })
+		h.advance(4 * time.Second)
+		renewing := []*call{start(s.Renew)}
+		h.settle()
+		h.advance(time.Second)
+		renewing = append(renewing, start(func() error { return h.Renew(s.ID()) }))
+		h.settle()
+		h.advance(7 * time.Second)
+		u.fail()
+		for _, r := range renewing {
+			h.must(r.wait())
+		}
+		h.settle()
+		h.endsIn(s, 3*time.Second)
+	})
+}

@@ -117,7 +117,7 @@ func (tx *Txn) EndSession(s *Session, cause error) {
 // EndSessionAfter is EndSession with another lock-delay than the session's.
 func (tx *Txn) EndSessionAfter(s *Session, cause error, delay time.Duration) {
 	e := tx.engine
-	s.live = false
+	s.live, s.missed = false, time.Time{}
 	e.due.Remove(&s.expires)
 	if s.renewal != nil {
 		e.due.Remove(&s.renewal.due)
@@ -170,12 +170,13 @@ func (tx *Txn) endSharesOf(s *Session, cause error) {
 	}
 }
 
-// revive takes the end of the session back.
+// revive takes the end of the session back. A renewal that came meanwhile counts.
 func (e *Engine) revive(s *Session) {
 	s.live = true
 	if s.life == 0 {
 		return
 	}
+	s.Extend(s.missed)
 	e.due.Set(&s.expires, s.deadline)
 	if s.renewal != nil && s.renewal.callers > 0 {
 		e.due.Set(&s.renewal.due, s.renewal.due.At())
@@ -252,6 +253,9 @@ func (e *Engine) renew(r *renewal, now time.Time) {
 func (s *Session) Extend(called time.Time) bool {
 	switch {
 	case !s.live:
+		if called.Before(s.deadline) && called.After(s.missed) {
+			s.missed = called
+		}
 		return false
 	case s.life == 0:
 		return true

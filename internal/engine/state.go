@@ -92,6 +92,7 @@ type sessionRest struct {
 	renewal  *renewal            // for the calls that keep it alive; nil if none ever did
 	held     *lockState          // the first of the keys whose locks it holds alone
 	shares   *share              // the first of its shares of locks
+	missed   time.Time           // the call of a renewal in time that found the session ended
 	waiting  *Waiter             // the newest of the calls that wait
 	calls    int                 // how many of them stand in their queues
 	attached map[string]struct{} // names of its attachments
