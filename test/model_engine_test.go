@@ -95,7 +95,7 @@ var coreCounts = []string{
 	"lock shared by several", "share taken over", "grant with several handles", "downgrade",
 	"key gone with its last sharer", "key deleted with the last session that shared it",
 	"delay after the loss of exclusive", "delay after the loss of shared",
-	"held too long, exclusive", "held too long, shared", "wait told",
+	"held too long, exclusive", "held too long, shared", "wait told", "due and not granted",
 	"share undone", "end of a share undone", "share kept by Open",
 }
 
