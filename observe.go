@@ -90,11 +90,11 @@ func (o *observer) present(s *Snapshot) Leadership {
 	}
 	row := s.rows.Delays.Get(o.key)
 	if row != nil && engine.Mode(row.Mode) == engine.Exclusive {
-		// The row stays until a later write, and after a restart no delay is longer than it was.
-		now := o.db.writer.Time()
-		if left := min(row.Until.Sub(now.Round(0)), row.Length); left > 0 {
-			l.Until = now.Round(0).Add(left)
+		o.db.writer.LockBeside()
+		if o.db.engine.Lasts(row, o.db.writer.Time()) {
+			l.Until = row.Until
 		}
+		o.db.writer.Unlock()
 	}
 	return l
 }

@@ -103,6 +103,26 @@ func TestClock_G6G7_WallSteps(t *testing.T) {
 	}
 }
 
+// Ensure that Observe tells of a delay for as long as it lasts, whatever the wall clock does.
+func TestClock_Observe_WallSteps(t *testing.T) {
+	for name, by := range steps {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(h *harness) {
+				m := h.onWall()
+				h.lose(10*time.Second, "k")
+				m.step(h, by)
+				until := m.Now().Round(0).Add(10*time.Second - by)
+				h.advance(10*time.Second - 1)
+				if l := h.outlook("k").fresh()[0]; !l.Until.Equal(until) {
+					h.t.Errorf("1 ns before its end: until %v, want %v", l.Until, until)
+				}
+				h.advance(1)
+				h.outlook("k").tells("vacant")
+			})
+		})
+	}
+}
+
 // Ensure that after a step of the wall clock while the file was open, and a restart, a delay lasts
 // for its rest by the wall clock, and never for longer than its length; and that it then ends by
 // the monotonic clock again, whatever the wall clock does.

@@ -55,6 +55,14 @@ func (e *Engine) swapDelay(state *lockState, d *delay) {
 	e.tidy(state)
 }
 
+// Lasts reports whether the delay of a published row lasts: the row stays until a later write. The
+// wall clock, by which the row tells the end, may have been set since.
+func (e *Engine) Lasts(row *schema.Delay, now time.Time) bool {
+	state := e.locks[row.Key]
+	return state != nil && state.delay != nil && now.Before(state.delay.until) &&
+		row.Until.Equal(state.delay.until.Round(0))
+}
+
 // maxSweep is how many rows of delays that are over one write removes at most.
 const maxSweep = 64
 
