@@ -23,6 +23,9 @@ const (
 	lastKey = "job/report/last" // has the day of the last report
 )
 
+// errPrinter is how the job fails once.
+var errPrinter = errors.New("printer on fire")
+
 func main() {
 	if err := run(context.Background(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "daily:", err)
@@ -44,15 +47,18 @@ func run(ctx context.Context, out io.Writer) (err error) {
 			if day == "2026-11-21" && !failed {
 				failed = true // no race: the lock keeps the attempts apart
 				failures.Add(1)
-				return errors.New("printer on fire")
+				return errPrinter
 			}
 			done.Add(1)
 			return nil
 		})
 		fmt.Fprintf(out, "started on %s: 3 asked for the job, %d did it, %d failed\n", day,
 			done.Load(), failures.Load())
-		if err != nil {
+		switch {
+		case errors.Is(err, errPrinter):
 			fmt.Fprintln(out, "       failed:", err)
+		case err != nil:
+			return err
 		}
 	}
 	return nil
