@@ -43,11 +43,10 @@ func (h *handler) graph(_ *http.Request, _ time.Time) (content, error) {
 		edges = l.appendEdges(edges)
 	}
 	slices.SortStableFunc(edges, func(a, b edge) int { return a.Since.Compare(b.Since) })
-	inCircle := circular(edges)
 	v := graphView{All: len(edges)}
+	circles := circlesOf(edges)
 	for i, e := range edges {
-		edges[i].Circular = e.Limit == 0 && !e.own() &&
-			inCircle[e.From.ID] && inCircle[e.To.ID]
+		edges[i].Circular = circles.have(e)
 		v.Circle = v.Circle || edges[i].Circular
 	}
 	v.Drawing, v.Omitted = draw(chained(edges))
@@ -89,24 +88,6 @@ func chained(edges []edge) []edge {
 	return slices.DeleteFunc(others, func(e edge) bool {
 		return !waits[e.To.ID] && !waitedFor[e.From.ID]
 	})
-}
-
-// circular returns the sessions that are in a circle of waits, or between two circles. It removes
-// again and again the sessions that wait for no remaining session, or that no remaining session
-// waits for. A slot does not count, since any other slot of its semaphore would do.
-func circular(edges []edge) map[lockd.SessionID]bool {
-	left := slices.DeleteFunc(slices.Clone(edges), func(e edge) bool {
-		return e.Limit > 0 || e.own()
-	})
-	for before := -1; before != len(left); {
-		before = len(left)
-		waits, waitedFor := ends(left)
-		left = slices.DeleteFunc(left, func(e edge) bool {
-			return !waits[e.To.ID] || !waitedFor[e.From.ID]
-		})
-	}
-	waits, _ := ends(left)
-	return waits
 }
 
 // ends returns the sessions that wait, and those that are waited for.

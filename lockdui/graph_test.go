@@ -54,6 +54,26 @@ func TestGraph_Circle(t *testing.T) {
 	})
 }
 
+// Ensure that a wait of one circle for another is in neither.
+func TestGraph_BetweenCircles(t *testing.T) {
+	run(t, nil, nil, func(h *harness) {
+		one, two := h.holds("one", "a"), h.holds("two", "b")
+		three, four := h.holds("three", "c"), h.holds("four", "d")
+		h.waits(one, "b")
+		h.waits(two, "a")
+		h.waits(three, "d")
+		h.waits(four, "c")
+		h.waits(two, "c")
+		r := h.shows("/graph", "Some sessions wait for each other")
+		if got := strings.Count(r.body, `class="arrow hot"`); got != 4 {
+			t.Errorf("%d arrows are in the circles", got)
+		}
+		if got := strings.Count(r.body, `class="arrow"`); got != 1 {
+			t.Errorf("%d arrows are between them", got)
+		}
+	})
+}
+
 // Ensure that goroutines that take turns by one session, as in a program that has one, raise no
 // alarm: a session does not wait for itself as two sessions wait for each other.
 func TestGraph_OwnSession(t *testing.T) {
