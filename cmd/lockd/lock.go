@@ -20,6 +20,9 @@ import (
 // envSequencer has the sequencer of the lock, in the environment of the command that runs under it.
 const envSequencer = "LOCKD_SEQUENCER"
 
+// maxLimit is the largest limit of a semaphore that Session.Acquire takes.
+const maxLimit = 1 << 20
+
 func lockCommand() *cli.Command {
 	afterKey := 1
 	return &cli.Command{
@@ -160,6 +163,8 @@ func lockedOf(cmd *cli.Command, args []string) (locked, error) {
 		return what, usage(cmd, "KEY %q is not UTF-8, so it cannot be locked", args[0])
 	case what.limit < 0:
 		return what, usage(cmd, "-n %d is below 0", what.limit)
+	case what.limit > maxLimit:
+		return what, usage(cmd, "-n %d is more than %d", what.limit, maxLimit)
 	case what.shared && what.slot:
 		return what, usage(cmd, "both --shared and -n are given: a slot is not shared")
 	case cmd.Bool("try") && cmd.IsSet("timeout"):

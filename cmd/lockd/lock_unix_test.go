@@ -226,6 +226,8 @@ func TestLock_ExitCodes(t *testing.T) {
 		{exitLockFailed, `"--try" comes after KEY`, []string{"k", "--try", "--", "true"}},
 		{exitNoCommand, "absent", []string{"k", "--", "./--absent"}},
 		{exitLockFailed, "-n -1 is below 0", []string{"-n", "-1", "k", "--", "true"}},
+		{exitLockFailed, "-n 1048577 is more than 1048576",
+			[]string{"-n", "1048577", "k", "--", "true"}},
 		{exitLockFailed, `"k" has no limit yet: name one`,
 			[]string{"-n", "0", "k", "--", "true"}},
 		{exitLockFailed, "both --shared and -n", []string{"--shared", "-n", "1", "k", "true"}},
