@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/iotest"
 
 	"github.com/lockd/lockd"
 )
@@ -251,6 +252,16 @@ func TestRestore_Refused(t *testing.T) {
 	if got := names(t, folder); len(got) != 1 || string(read(t, path)) != string(before) {
 		t.Errorf("left in the folder: %q", got)
 	}
+}
+
+// Ensure that a file which exists is refused before anything of the backup is read: it may be long,
+// and come from a slow command.
+func TestRestore_Refused_ReadsNothing(t *testing.T) {
+	path := fileWith(t, "value")
+	var complaints strings.Builder
+	in := iotest.ErrReader(errors.New("the input was read"))
+	code := run(t.Context(), []string{"lockd", "restore", path}, in, io.Discard, &complaints)
+	result{code: code, complaints: complaints.String()}.wants(t, exitFailed, "already exists")
 }
 
 // Ensure that the indexes of a restored file are above the one asked for.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 
 	"github.com/urfave/cli/v3"
 
@@ -39,6 +40,9 @@ func restoreCommand() *cli.Command {
 				return usage(cmd, "--min-index %d is more than %d", index, uint64(maxMinIndex))
 			}
 			least := cmd.Uint64("min-index")
+			if _, err := os.Lstat(args[0]); err == nil { // else Restore says so, after a long read
+				return advisedOnTarget(fmt.Errorf("restore %q: %w", args[0], fs.ErrExist))
+			}
 			return readInput(cmd, args[1:], func(r io.Reader) error {
 				backup, err := consulapi.ReadSnapshot(r)
 				if err != nil {
