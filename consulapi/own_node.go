@@ -56,7 +56,7 @@ func (h *handler) update(fn func(tx *catalog.Txn) error) error {
 func reserved(tx *catalog.Txn, name, id string) error {
 	old, _ := tx.Node(name)
 	check, exists := tx.Check(name, serfHealth)
-	if id == "" || old.ID == "" || sameName(canonicalID(id), canonicalID(old.ID)) || !exists ||
+	if id == "" || old.ID == "" || sameID(id, old.ID) || !exists ||
 		check.Status == catalog.Critical {
 		return nil
 	}

@@ -123,6 +123,9 @@ func canonicalID(text string) string {
 	return text
 }
 
+// sameID reports whether two texts are the ID of one node.
+func sameID(a, b string) bool { return sameName(canonicalID(a), canonicalID(b)) }
+
 // checkDatacenter refuses a request for another datacenter than this one.
 func (h *handler) checkDatacenter(name string) error {
 	if name != "" && name != h.opts.Datacenter {

@@ -141,7 +141,7 @@ func (op *txnNode) find() {
 		return
 	}
 	for n := range op.h.db.Snapshot().Catalog().Nodes() {
-		if sameName(n.ID, op.Node.ID) {
+		if sameID(n.ID, op.Node.ID) {
 			op.byID = n.Name
 		}
 	}
@@ -151,7 +151,7 @@ func (op *txnNode) find() {
 // the zero Node if there is none.
 func (op *txnNode) get(on state) catalog.Node {
 	for _, name := range []string{op.Node.Node, op.byID} {
-		if n, _ := on.catalog.Node(name); op.Node.ID == "" || sameName(n.ID, op.Node.ID) {
+		if n, _ := on.catalog.Node(name); op.Node.ID == "" || sameID(n.ID, op.Node.ID) {
 			return n
 		}
 	}

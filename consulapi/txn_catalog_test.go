@@ -154,6 +154,22 @@ func TestTxnCatalog_T13_NodeByID(t *testing.T) {
 	})
 }
 
+// Ensure that a node is found by each form of its ID that it can be registered with.
+func TestTxnCatalog_T13_NodeByIDInAnyForm(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		bare := strings.ReplaceAll(uuidOfWeb1, "-", "")
+		for _, id := range []string{uuidOfWeb1, strings.ToUpper(uuidOfWeb1), bare,
+			"{" + uuidOfWeb1 + "}", "urn:uuid:" + uuidOfWeb1} {
+			h.want("PUT /v1/catalog/register",
+				`{"Node":"n","Address":"10.0.0.1","ID":"`+id+`"}`, 200, "true")
+			made := h.txn(`{"Node":{"Verb":"get","Node":{"ID":"` + id + `"}}}`).Results
+			if len(made) != 1 || made[0].Node.Node != "n" {
+				t.Errorf("got by %q: %v", id, made)
+			}
+		}
+	})
+}
+
 // nobodysID is an ID that no node has.
 const nobodysID = "40e4a748-2192-161a-0510-000000000000"
 
