@@ -48,8 +48,9 @@ func (tx *Txn) Wait(w *Waiter, keys []string) error {
 type stuck struct {
 	waiter    *Waiter
 	obstacles []stuckObstacle
+	goesOn    bool // it will not wait for ever
 
-	// The fields below say why the waiter will wait for ever, once that is known.
+	// The fields below say how the waiter waits for the call, once that is known.
 	known bool
 	key   string
 	hold  *Hold  // of the lock of key
@@ -67,14 +68,8 @@ type stuckObstacle struct {
 // lock, the waiter in front is passed by those that it waits for.
 func (tx *Txn) deadlock(w *Waiter) *Deadlock {
 	nodes := tx.waitGraph(w)
-	for found := true; found; {
-		found = false
-		for _, node := range slices.Backward(nodes.order) {
-			if !node.known && nodes.settle(node) {
-				found = true
-			}
-		}
-	}
+	nodes.sweep((*waitGraph).release)
+	nodes.sweep((*waitGraph).settle)
 	first := nodes.order[0]
 	if !first.known {
 		return nil
@@ -129,29 +124,68 @@ func (g *waitGraph) node(w *Waiter) *stuck {
 	return node
 }
 
-// settle reports whether the waiter will wait for ever, given what is known of the others.
-func (g *waitGraph) settle(node *stuck) bool {
-	for _, obstacle := range node.obstacles {
-		for i, hold := range obstacle.holds {
-			by, forEver := g.keeps(hold)
-			if !forEver {
-				break
+// sweep calls look for the waiters, until it finds nothing more.
+func (g *waitGraph) sweep(look func(g *waitGraph, node *stuck) (found bool)) {
+	for found := true; found; {
+		found = false
+		for _, node := range slices.Backward(g.order) {
+			if look(g, node) {
+				found = true
 			}
-			if i == 0 {
-				node.key, node.hold, node.by = obstacle.key, hold, by
-			}
-			node.known = i == len(obstacle.holds)-1
 		}
-		if node.known {
-			return true
+	}
+}
+
+// release notes that the waiter will not wait for ever, and reports whether that is news. A slot
+// may come from any holder that goes on, so a circle that has two ways may be closed by a call that
+// is on one of them only: all waiters count as stuck until they are released.
+func (g *waitGraph) release(node *stuck) bool {
+	if node.goesOn || slices.ContainsFunc(node.obstacles, g.lasts) {
+		return false
+	}
+	node.goesOn = true
+	return true
+}
+
+// lasts reports whether all holds of the obstacle are carried by waiters that are not released.
+func (g *waitGraph) lasts(obstacle stuckObstacle) bool {
+	for _, hold := range obstacle.holds {
+		if !slices.ContainsFunc(g.engine.carriers[hold.Owner], g.isStuck) {
+			return false
+		}
+	}
+	return true
+}
+
+// isStuck reports whether the waiter is in the graph, and is not released.
+func (g *waitGraph) isStuck(w *Waiter) bool {
+	node := g.of[w]
+	return node != nil && !node.goesOn
+}
+
+// settle finds out how a waiter that is stuck waits for the call, given what is known of the
+// others, and reports whether that is news.
+func (g *waitGraph) settle(node *stuck) bool {
+	if node.known || node.goesOn {
+		return false
+	}
+	for _, obstacle := range node.obstacles {
+		if !g.lasts(obstacle) {
+			continue
+		}
+		for _, hold := range obstacle.holds {
+			if by, known := g.carrier(hold); known {
+				node.known, node.key, node.hold, node.by = true, obstacle.key, hold, by
+				return true
+			}
 		}
 	}
 	return false
 }
 
-// keeps reports whether the hold is never released, and which waiter carries it: nil is the call
-// that the search began with.
-func (g *waitGraph) keeps(hold *Hold) (by *stuck, forEver bool) {
+// carrier returns a waiter that carries the hold and waits for the call, if one is known: nil is
+// the call itself.
+func (g *waitGraph) carrier(hold *Hold) (by *stuck, known bool) {
 	if g.order[0].waiter.Carried.has(hold.Owner) {
 		return nil, true
 	}
