@@ -130,6 +130,7 @@ type explorer struct {
 	steps    int    // of the longest schedule so far
 	runs     int
 	stuck    string // a goroutine that has not ended with its database
+	failsAt  int    // the step in which the body fails the test, which has failed before; 0: none
 	turn     atomic.Pointer[turn]
 }
 
@@ -277,6 +278,7 @@ func (e *explorer) kinds() []kind {
 // lines.
 func (e *explorer) shrink(o *outcome) *outcome {
 	if o.failure.rule == ofTest { // Failed stays true, and tells nothing of other runs
+		e.failsAt = o.steps
 		return e.loudly(o, "")
 	}
 	best := o
@@ -348,8 +350,13 @@ func (o *outcome) text(test string) string {
 		fmt.Fprintf(&text, "Done again, in %d steps", o.steps)
 	}
 	fmt.Fprintf(&text, ":\n\n%s", o.timeline())
+	fmt.Fprintf(&text, "\nAgain: %s", again(test, o.plan.String()))
+	return text.String()
+}
+
+// again is the command that runs the schedule of the seed again.
+func again(test, seed string) string {
 	pattern := strings.ReplaceAll(regexp.QuoteMeta(test), "'", ".") // it stands in quotes
 	pattern = strings.ReplaceAll(pattern, "/", "$/^")               // each part is matched alone
-	fmt.Fprintf(&text, "\nAgain: go test -run '^%s$' -lockdtest.seed=%s", pattern, o.plan)
-	return text.String()
+	return fmt.Sprintf("go test -run '^%s$' -lockdtest.seed=%s", pattern, seed)
 }

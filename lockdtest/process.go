@@ -185,6 +185,7 @@ func (p *process) Hold() (end func()) {
 func (p *process) wait(why hook.Reason, keys []string, resumed func(*goroutine)) (end func()) {
 	g := p.caller()
 	if g == nil {
+		p.world.mustNotWait(why)
 		return func() {}
 	}
 	g.state, g.reason, g.keys = waiting, why, keys

@@ -27,10 +27,9 @@ const (
 
 // run runs the schedule, and returns what it has shown.
 func (e *explorer) run(p plan, v volume) *outcome {
-	failed := e.t.Failed()
 	w := &World{
 		explorer: e, clock: clock.NewMock(), plan: p, lowest: -1, order: orderOf(p.order),
-		seed:  p.String(),
+		seed: p.String(), failed: e.t.Failed(),
 		notes: make(map[lockd.SessionID]*note), journal: journal{volume: v},
 		woken: make(chan struct{}, 1),
 	}
@@ -56,9 +55,7 @@ func (e *explorer) run(p plan, v volume) *outcome {
 	if w.failure != nil {
 		w.process.kill()
 	}
-	if w.failure == nil && e.t.Failed() && !failed {
-		w.fail(ofTest, "the body has failed the test, and not by World.Errorf")
-	}
+	w.lookAtTest()
 	return &outcome{plan: p, failure: w.failure, steps: steps, lines: w.journal.lines}
 }
 
@@ -110,6 +107,7 @@ func (w *World) look() {
 		return
 	}
 	w.monitor.look()
+	w.lookAtTest()
 	for _, r := range w.rules {
 		w.guard("the rule "+r.name, func() {
 			if err := r.holds(); err != nil {
@@ -119,15 +117,43 @@ func (w *World) look() {
 	}
 }
 
+// lookAtTest notes that the body has failed the test by itself, in this step.
+func (w *World) lookAtTest() {
+	if w.failure == nil && (!w.failed && w.explorer.t.Failed() || w.step == w.explorer.failsAt) {
+		w.fail(ofTest, "the body has failed the test, and not by World.Errorf")
+	}
+}
+
 // guard calls a function of the body's on Explore's own goroutine: a panic fails the schedule.
 func (w *World) guard(what string, fn func()) {
+	returned := false
+	w.guarded = what
 	defer func() {
-		if fault := recover(); fault != nil {
+		w.guarded = ""
+		fault := recover()
+		switch {
+		case fault != nil:
 			w.fail("panic", fmt.Sprintf("%s: %v\n%s", what, fault, debug.Stack()))
+		case !returned: // and there is no way to go on
+			w.process.kill()
+			w.explorer.t.Errorf("lockdtest: %s has ended Explore's own goroutine, as t.Fatal "+
+				"does: call World.Errorf in its place\nAgain: %s", what, w.again())
 		}
 	}()
 	fn()
+	returned = true
 }
+
+// mustNotWait panics if a function of the body's, which Explore itself calls, waits for what
+// another goroutine has to do: none goes on meanwhile.
+func (w *World) mustNotWait(why hook.Reason) {
+	if w.guarded != "" && (why == hook.Commit || why == hook.Others || why == hook.Locks) {
+		panic("it writes to the database, or waits for a lock, and must not")
+	}
+}
+
+// again is the command that runs the schedule again.
+func (w *World) again() string { return again(w.explorer.t.Name(), w.seed) }
 
 // next returns the goroutine that goes on, or nil if none can.
 func (p *process) next() *goroutine {

@@ -1,6 +1,7 @@
 package lockdtest
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,8 @@ type World struct {
 	last    *goroutine                // that ran
 	failure *failure                  // the first one
 	ended   bool                      // the body has
+	failed  bool                      // the test, before the schedule
+	guarded string                    // the function of the body's that Explore itself calls, or ""
 
 	// What is left of the plan, and how far the schedule is.
 	plan    plan
@@ -75,13 +78,20 @@ func (w *World) Go(name string, fn func()) {
 
 // Yield is a point at which other goroutines may go on. It is for a step of the body that is not a
 // call of lockd, such as a write to an outside resource.
-func (w *World) Yield() { w.process.point("Yield", always) }
+func (w *World) Yield() { w.point("Yield", always) }
+
+// point holds the goroutine that calls. It panics if the function of an Update does: no other call
+// could go on until that function has returned.
+func (w *World) point(what string, ready func() bool) {
+	_ = w.process.db.Watch(context.Background(), lockd.Scope{}, 0) // checks that, and does no more
+	w.process.point(what, ready)
+}
 
 // Await blocks until the condition holds. Explore calls condition when no goroutine runs, so
 // it must not block, and may read what the body's goroutines share. It takes the place of channels,
 // mutexes and the like, for which a goroutine must not wait: Explore would not know who goes on.
 func (w *World) Await(condition func() bool) {
-	w.process.point("Await", func() (holds bool) {
+	w.point("Await", func() (holds bool) {
 		w.guard("a condition of World.Await", func() { holds = condition() })
 		return holds
 	})
@@ -92,7 +102,7 @@ func (w *World) Sleep(d time.Duration) {
 	until := w.now.Add(d)
 	if g := w.process.caller(); g != nil {
 		g.wakes = until
-		w.process.point("Sleep", func() bool { return !w.now.Before(until) })
+		w.point("Sleep", func() bool { return !w.now.Before(until) })
 	}
 }
 
