@@ -29,7 +29,7 @@ type seen struct {
 	holder  lockd.SessionID // alone; zero: none, or unknown since the process died
 	shares  int             // that were granted and have not ended, as far as is known
 	fence   uint64
-	granted int // the step in which the last grant was seen
+	granted map[uint64]int // by fence, the step in which a grant was seen
 	delayed time.Time
 	by      lockd.SessionInfo // whose delay it is
 	mode    lockd.LockMode    // in which that session had the lock
@@ -201,8 +201,21 @@ func (m *monitor) granted(k *seen, e lockd.Event) {
 	} else {
 		k.holder = e.Granted.ID
 	}
-	k.fence, k.granted = fence, w.step
+	if k.granted == nil {
+		k.granted = make(map[uint64]int)
+	}
+	k.fence, k.granted[fence] = fence, w.step
 	m.fence = max(m.fence, fence)
+}
+
+// grantedBefore reports whether that grant of the key's lock was seen before the step.
+func (m *monitor) grantedBefore(key string, fence uint64, step int) bool {
+	k := m.keys[key]
+	if k == nil {
+		return false
+	}
+	granted, seen := k.granted[fence]
+	return seen && granted < step
 }
 
 // isLoss reports whether a grant that ended for that cause was lost, so that a delay follows.
@@ -288,8 +301,7 @@ func (p *process) handed(h hook.Held) {
 		}
 	}
 	p.handles = append(p.handles, h)
-	k := w.monitor.keys[h.Key]
-	if k != nil && k.fence == h.Fence && k.granted < g.rank {
+	if h.Fence <= p.opened || w.monitor.grantedBefore(h.Key, h.Fence, g.rank) {
 		return // the call has taken over an older grant
 	}
 	if p.awaitedWithOthers(h.Key, g) {

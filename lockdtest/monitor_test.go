@@ -2,6 +2,7 @@ package lockdtest_test
 
 import (
 	"context"
+	"errors"
 	"regexp"
 	"strings"
 	"testing"
@@ -166,6 +167,73 @@ func TestExplore_CommandOfAnyName(t *testing.T) {
 					t.Errorf("the pattern %q matches %q: %t, %v", parts[i], text, is, err)
 				}
 			}
+		}
+	})
+}
+
+// Ensure that a call which takes over a share of its session, ahead of a writer that waits, is not
+// taken for one that overtakes, although another session has a newer share.
+func TestExplore_R7_TakesOverAnOlderShare(t *testing.T) {
+	shared := &lockd.LockOptions{Mode: lockd.Shared}
+	lockdtest.Explore(t, &lockdtest.ExploreOptions{Schedules: 300}, func(w *lockdtest.World) {
+		db, took := w.DB(), false
+		older, err1 := db.NewSession(nil)
+		newer, err2 := db.NewSession(nil)
+		if err1 != nil || err2 != nil {
+			return
+		}
+		for _, s := range []*lockd.Session{older, newer} {
+			if db.Update(func(tx *lockd.Txn) error {
+				_, err := tx.Lock("k", s.ID(), shared)
+				return err
+			}) != nil {
+				return
+			}
+		}
+		w.Go("writer", func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			if s, err := db.NewSession(nil); err == nil {
+				_, _ = s.Lock(ctx, "k", nil)
+			}
+		})
+		w.Go("reader", func() {
+			w.Sleep(time.Second)
+			_, err := older.Lock(context.Background(), "k", shared)
+			took = err == nil || errors.Is(err, lockd.ErrCommit)
+		})
+		w.Await(func() bool { return took })
+	})
+}
+
+// Ensure that the same holds for a grant of the process before, of which nobody was told.
+func TestExplore_R7_TakesOverFromTheProcessBefore(t *testing.T) {
+	opts := &lockd.SessionOptions{Lifetime: lockd.Independent, TTL: time.Hour}
+	lockdtest.Explore(t, &lockdtest.ExploreOptions{Schedules: 2000}, func(w *lockdtest.World) {
+		s, err := w.DB().NewSession(opts)
+		w.Restart(func() {
+			db := w.DB()
+			w.Go("waiter", func() {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				defer cancel()
+				if s, err := db.NewSession(nil); err == nil {
+					_, _ = s.Lock(ctx, "k", nil)
+				}
+			})
+			w.Go("owner", func() {
+				w.Sleep(time.Second)
+				for s := range db.Sessions() {
+					ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+					_, _ = s.Lock(ctx, "k", nil)
+					cancel()
+				}
+			})
+		})
+		if err == nil {
+			_ = w.DB().Update(func(tx *lockd.Txn) error {
+				_, err := tx.Lock("k", s.ID(), nil)
+				return err
+			})
 		}
 	})
 }

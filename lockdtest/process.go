@@ -22,6 +22,7 @@ type process struct {
 	database   *goroutine // the database's own goroutine
 	goroutines []*goroutine
 	handles    []hook.Held // that were returned, and have not been seen to end
+	opened     uint64      // the index of the database when the process began
 
 	dead   bool
 	flies  bool // the commit that is under way when the process dies is durable
@@ -85,7 +86,7 @@ func (w *World) newProcess(path string) *process {
 	if err != nil {
 		w.explorer.bubble.Fatalf("lockdtest: %v", err)
 	}
-	p.controls = &kit.Controls
+	p.controls, p.opened = &kit.Controls, p.db.Stats().Index
 	return p
 }
 
