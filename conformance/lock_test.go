@@ -1,13 +1,19 @@
 package conformance_test
 
 import (
+	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/consul/api"
+
+	"github.com/lockd/lockd/consulapi"
 )
 
 // lock makes a handle, which is unlocked when the test is over.
@@ -202,6 +208,43 @@ func TestC3_AMonitorRidesOutFailuresAndWrites(t *testing.T) {
 		h.way.fail(monitor, 1_000)
 		h.put("l", "once more")
 		receive(h, lost)
+	})
+}
+
+// stopping answers requests by a handler, as a server does that ends what they wait for when it
+// stops, and that then serves again.
+type stopping struct {
+	http.Handler
+	stops context.Context
+}
+
+func (s stopping) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	if s.stops.Err() == nil {
+		defer context.AfterFunc(s.stops, cancel)()
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, httptest.NewRequestWithContext(ctx, r.Method, r.URL.String(), r.Body))
+	return w.Result(), nil
+}
+
+// The monitor tries again after a 500, and after no other status.
+func TestC3_AMonitorRidesOutAServerThatStops(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := inProcess(t, short)
+		handler, err := consulapi.Handler(h.db, &short)
+		check(t, err)
+		stops, stop := context.WithCancel(t.Context())
+		h.way.next = stopping{handler, stops}
+		lost := h.locked(h.lock(api.LockOptions{
+			Key: "l", MonitorRetries: 1, MonitorRetryTime: time.Second,
+		}))
+		synctest.Wait()
+		stop()
+		h.advance(time.Minute)
+		equal(h, "held", open(lost), true)
 	})
 }
 

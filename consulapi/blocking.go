@@ -72,8 +72,9 @@ func (r *request) parseConsistency() error {
 // read answers a read of the scope with what look returns for the state. If the request names an
 // index, read waits until the index of the scope is above it, or the time is up (B4).
 //
-// It answers with 503 if the request's context ends, as it does when the client goes away, and with
-// 429 if too many queries wait already. It returns ErrClosed when the database is closed.
+// It answers with 500 if the request's context ends, as it does when the client goes away or the
+// server stops, and with 429 if too many queries wait already. It returns ErrClosed when the
+// database is closed.
 func (h *handler) read(
 	r *request, scope lockd.Scope, look func(state *lockd.Snapshot) answer,
 ) (answer, error) {
@@ -116,8 +117,8 @@ func (h *handler) block(
 	switch {
 	case errors.Is(err, lockd.ErrClosed):
 		err = h.db.Err()
-	case err != nil:
-		err = refuse(http.StatusServiceUnavailable, "Query given up: %v", r.Context().Err())
+	case err != nil: // Consul's client rides out a 500, and no other status
+		err = refuse(http.StatusInternalServerError, "Query given up: %v", r.Context().Err())
 	}
 	return state, index, err
 }

@@ -242,7 +242,7 @@ func TestBlocking_ClientGoesAway(t *testing.T) {
 			h.want(target, "", 429, "Too many blocked queries, the limit is 1")
 			h.want("GET /v1/kv/a?raw&index=1000000", "", 200, "v") // it need not wait (B5)
 			cancel()
-			if r := <-gone; r.code != 503 || r.body != "Query given up: context canceled" {
+			if r := <-gone; r.code != 500 || r.body != "Query given up: context canceled" {
 				t.Errorf("%d %s", r.code, r.body)
 			}
 		}

@@ -74,7 +74,7 @@ func TestServe_Signals(t *testing.T) {
 			p.signal(s)
 			p.rest()
 			p.ends(0, "")
-			if got := waiting.status(); got != http.StatusServiceUnavailable {
+			if got := waiting.status(); got != http.StatusInternalServerError {
 				t.Errorf("the query that waits: got %d", got)
 			}
 			if took := time.Since(began); took > 5*time.Second {
