@@ -255,17 +255,21 @@ func TestEncode_H21_Memory(t *testing.T) {
 	}
 	db.Snapshot()                       // the first one after a write takes memory of its own
 	const clients, most = 10, 200 << 10 // a server needs some for the connection
-	ops := strings.Repeat(`{"KV":{"Verb":"get-tree","Key":"big/"}},`, 20)
-	ops = "[" + ops[:len(ops)-1] + "]"
-	for _, target := range append(slices.Clone(long), "/v1/txn", "/v1/kv/big/1?raw") {
+	ops := func(key string) string {
+		all := strings.Repeat(`{"KV":{"Verb":"get-tree","Key":"`+key+`"}},`, 20)
+		return "[" + all[:len(all)-1] + "]"
+	}
+	txns := map[string]string{"/v1/txn": ops("big/"), "/v1/txn?many": ops("many/")}
+	for _, target := range append(slices.Clone(long), "/v1/txn", "/v1/txn?many",
+		"/v1/kv/big/1?raw") {
 		for _, encoding := range []string{"identity", "gzip"} {
 			waits, release := make(chan struct{}), make(chan struct{})
 			ended := make(chan any, clients)
 			before := memoryInUse()
 			for range clients {
 				r := httptest.NewRequest("GET", target, nil)
-				if target == "/v1/txn" {
-					r = httptest.NewRequest("PUT", target, strings.NewReader(ops))
+				if body, is := txns[target]; is {
+					r = httptest.NewRequest("PUT", target, strings.NewReader(body))
 				}
 				r.Header.Set("Accept-Encoding", encoding)
 				go func() {

@@ -116,18 +116,23 @@ func (r *request) entryAnswer(e lockd.Entry) answer {
 // kvList answers with all entries that begin with the prefix.
 func (h *handler) kvList(r *request) (answer, error) {
 	return h.read(r, lockd.PrefixScope(r.rest), func(state *lockd.Snapshot) answer {
-		entries := list[*entry](func(yield func(*entry) bool) {
-			for _, e := range state.Prefix(r.rest) {
-				if !yield(newEntry(e)) {
-					return
-				}
-			}
-		})
+		entries := entriesOf(state, r.rest)
 		if entries.isEmpty() {
 			return answer{status: http.StatusNotFound} // H12
 		}
 		return answer{value: entries}
 	})
+}
+
+// entriesOf returns a list of the entries that begin with the prefix.
+func entriesOf(keys keyReader, prefix string) list[*entry] {
+	return func(yield func(*entry) bool) {
+		for _, e := range keys.Prefix(prefix) {
+			if !yield(newEntry(e)) {
+				return
+			}
+		}
+	}
 }
 
 // kvKeys answers with the keys alone, folded at the separator if there is one (H10).

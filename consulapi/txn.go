@@ -43,10 +43,28 @@ func (a txnAnswer) parts(e *encoder) {
 	if a.Results == nil {
 		e.raw("null")
 	} else {
-		e.value(listOf(a.Results...))
+		e.value(a.results())
 	}
 	e.raw(`,"Errors":`)
 	e.value(a.Errors)
+}
+
+// results returns the results, in which each entry of a get-tree is one.
+func (a txnAnswer) results() list[txnResult] {
+	return func(yield func(txnResult) bool) {
+		for _, result := range a.Results {
+			tree := result.tree
+			if tree == nil {
+				tree = listOf(result.KV)
+			}
+			for e := range tree {
+				result.KV = e
+				if !yield(result) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // txnReadAnswer is the answer to a transaction that could not write anything (T11).

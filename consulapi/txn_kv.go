@@ -2,6 +2,7 @@ package consulapi
 
 import (
 	"errors"
+	"iter"
 	"slices"
 
 	"github.com/lockd/lockd"
@@ -60,11 +61,11 @@ func (op *txnKV) apply(on state) ([]txnResult, error) {
 		}
 		return shown(e), nil
 	case "get-tree":
-		var results []txnResult
-		for _, e := range on.keys.Prefix(op.Key) {
-			results = append(results, shown(e)...)
+		tree := entriesOf(on.keys, op.Key)
+		if on.tx != nil { // later operations may change what the transaction reads
+			tree = listOf(slices.Collect(iter.Seq[*entry](tree))...)
 		}
-		return results, nil
+		return []txnResult{{tree: tree}}, nil
 	case "check-index", "check-session", "check-not-exists":
 		return op.compare(on)
 	case "delete":

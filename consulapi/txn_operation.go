@@ -19,10 +19,7 @@ type operation interface {
 
 // state is what the operations of a transaction read, and what those that may write change.
 type state struct {
-	keys interface {
-		Get(key string) (lockd.Entry, bool)
-		Prefix(prefix string) iter.Seq2[string, lockd.Entry]
-	}
+	keys    keyReader
 	catalog interface {
 		Node(name string) (catalog.Node, bool)
 		Service(node, id string) (catalog.Service, bool)
@@ -31,12 +28,19 @@ type state struct {
 	tx *lockd.Txn // nil if no operation may write
 }
 
+// keyReader reads keys, from a snapshot or in a transaction.
+type keyReader interface {
+	Get(key string) (lockd.Entry, bool)
+	Prefix(prefix string) iter.Seq2[string, lockd.Entry]
+}
+
 // txnResult is what an operation found or left. One of its members is set.
 type txnResult struct {
-	KV      *entry   `json:",omitempty"`
-	Node    *node    `json:",omitempty"`
-	Service *service `json:",omitempty"`
-	Check   *check   `json:",omitempty"`
+	tree    list[*entry] // of get-tree: a result for each entry (T6)
+	KV      *entry       `json:",omitempty"`
+	Node    *node        `json:",omitempty"`
+	Service *service     `json:",omitempty"`
+	Check   *check       `json:",omitempty"`
 }
 
 func (v txnResult) encode(e *encoder) {
