@@ -307,10 +307,10 @@ func (e *LockedError) held() string {
 	return " for " + engine.Span(e.Held)
 }
 
-// who names a session: by its name too, if it has one.
+// who names a session: by its name too, if it has one, or by the beginning of a long one.
 func who(name string, id SessionID) string {
 	if name == "" {
 		return "session " + id.String()
 	}
-	return strconv.Quote(name) + " (session " + id.String() + ")"
+	return fmt.Sprintf("%.100q (session %s)", name, id)
 }

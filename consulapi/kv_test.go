@@ -260,6 +260,22 @@ func TestKV_X25_RefusalTellsWhy(t *testing.T) {
 	})
 }
 
+// Ensure that the name of a holder does not make a header that is too long for a client: many take
+// no more than 8 KiB of header.
+func TestKV_X25_RefusalIsShort(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		name := strings.Repeat("\x01é", lockd.MaxKeySize/3)
+		holder := h.session(&lockd.SessionOptions{Name: name})
+		h.yes("PUT /v1/kv/l?acquire="+holder.ID().String(), "")
+		r := h.want("PUT /v1/kv/l?acquire="+h.session(nil).ID().String(), "", 200, "false")
+		why := r.header.Get("X-Lockd-Refusal")
+		if end := "(session " + holder.ID().String() + ") for 0s"; !strings.HasSuffix(why, end) ||
+			!strings.HasPrefix(why, `held by "\x01é`) || len(why) > 1000 {
+			t.Errorf("%d bytes: %.200q", len(why), why)
+		}
+	})
+}
+
 // Ensure that calls that wait in the library's queue are not overtaken over HTTP.
 func TestKV_G9_AcquireRespectsTheQueue(t *testing.T) {
 	run(t, nil, func(h *harness) {
