@@ -2,6 +2,7 @@ package consulapi
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/lockd/lockd/catalog"
@@ -33,19 +34,28 @@ func (v serviceHealth) encode(e *encoder) {
 	e.raw("}")
 }
 
-// agentsHealth shows a service of the agent with its checks and those of its node, but serfHealth,
-// which is no check of the agent.
-func agentsHealth(state *catalog.Snapshot, s catalog.Service) serviceHealth {
-	serf, _ := state.Check(s.Node, serfHealth) // its ID may have another case
-	ignored := []string{serf.ID}
-	status := health(state, s, ignored).String()
-	for c := range checksOf(state, s) {
-		if isMaintenance(c.ID) {
-			status = maintained
+// agentsHealth shows the services of the agent that are wanted, with their checks and those of the
+// node, but serfHealth, which is no check of the agent.
+func (h *handler) agentsHealth(
+	state *catalog.Snapshot, wanted func(catalog.Service) bool,
+) (found []serviceHealth) {
+	serf, _ := state.Check(h.opts.Node, serfHealth) // its ID may have another case
+	services := func(yield func(catalog.Node, catalog.Service) bool) {
+		for s := range state.Services(h.opts.Node) {
+			if wanted(s) && !yield(catalog.Node{}, s) {
+				return
+			}
 		}
 	}
-	shown := agentsService(s)
-	return serviceHealth{status, &shown, newChecks(state, s, ignored)}
+	for c := range checkedOf(state, services, []string{serf.ID}) {
+		status := c.health().String()
+		if slices.ContainsFunc(slices.Concat(c.shared.ids, c.own.ids), isMaintenance) {
+			status = maintained
+		}
+		shown := agentsService(c.service)
+		found = append(found, serviceHealth{status, &shown, c.checks()})
+	}
+	return found
 }
 
 // healthCode is the HTTP status that tells a client the health without the body (A13).
@@ -70,30 +80,24 @@ func (r *request) healthAnswer(code int, text string, value any) (answer, error)
 
 func (h *handler) agentHealthByID(r *request) (answer, error) {
 	state := h.db.Snapshot().Catalog()
-	s, exists := state.Service(h.opts.Node, r.rest)
-	if !exists {
+	found := h.agentsHealth(state, func(s catalog.Service) bool { return sameName(s.ID, r.rest) })
+	if len(found) == 0 {
 		return r.healthAnswer(http.StatusNotFound, "ServiceId "+r.rest+" not found",
 			serviceHealth{status: catalog.Critical.String()})
 	}
-	found := agentsHealth(state, s)
-	return r.healthAnswer(healthCode(found.status), found.status, found)
+	return r.healthAnswer(healthCode(found[0].status), found[0].status, found[0])
 }
 
 // agentHealthByName answers with all services of the agent that have the name. The status is that
 // of the worst.
 func (h *handler) agentHealthByName(r *request) (answer, error) {
 	state := h.db.Snapshot().Catalog()
-	var found []serviceHealth
+	found := h.agentsHealth(state, func(s catalog.Service) bool { return sameName(s.Name, r.rest) })
 	code, text := 0, ""
-	for s := range state.Services(h.opts.Node) {
-		if !sameName(s.Name, r.rest) {
-			continue
-		}
-		shown := agentsHealth(state, s)
+	for _, shown := range found {
 		if worse := healthCode(shown.status); worse > code {
 			code, text = worse, shown.status
 		}
-		found = append(found, shown)
 	}
 	if code == 0 {
 		code, text = http.StatusNotFound, "ServiceName "+r.rest+" Not Found"

@@ -1,9 +1,7 @@
 package consulapi
 
 import (
-	"iter"
 	"net/http"
-	"slices"
 	"strconv"
 
 	"github.com/lockd/lockd/catalog"
@@ -83,11 +81,11 @@ func (h *handler) healthService(r *request) (answer, error) {
 	}
 	return h.readCatalog(r, func(state *catalog.Snapshot) any {
 		return list[instance](func(yield func(instance) bool) {
-			for n, s := range instances(state, r.rest, r.query["tag"]) {
-				if health(state, s, nil) < worst || !r.wantsNode(n) {
+			for c := range checkedOf(state, instances(state, r.rest, r.query["tag"]), nil) {
+				if c.health() < worst || !r.wantsNode(c.node) {
 					continue
 				}
-				if !yield(h.newInstance(state, n, s, nil)) {
+				if !yield(h.newInstance(c)) {
 					return
 				}
 			}
@@ -95,51 +93,7 @@ func (h *handler) healthService(r *request) (answer, error) {
 	})
 }
 
-// newInstance shows a service and its node, with their checks except those with ignored IDs.
-func (h *handler) newInstance(
-	state *catalog.Snapshot, n catalog.Node, s catalog.Service, ignored []string,
-) instance {
-	return instance{h.newNode(n), newService(s), newChecks(state, s, ignored)}
-}
-
-// newChecks shows the checks that count for a service, except those with ignored IDs.
-func newChecks(state *catalog.Snapshot, s catalog.Service, ignored []string) list[check] {
-	return func(yield func(check) bool) {
-		for c, of := range checksOf(state, s) {
-			if !slices.Contains(ignored, c.ID) && !yield(newCheck(c, of)) {
-				return
-			}
-		}
-	}
-}
-
-// health returns the worst status of a service: of the checks of its node and of its own, except
-// those whose IDs are ignored.
-func health(state *catalog.Snapshot, s catalog.Service, ignored []string) catalog.Status {
-	worst := catalog.Passing
-	for c := range checksOf(state, s) {
-		if !slices.Contains(ignored, c.ID) {
-			worst = min(worst, c.Status)
-		}
-	}
-	return worst
-}
-
-// checksOf yields the checks that count for a service: first its node's, with no service, then its
-// own, with s.
-func checksOf(
-	state *catalog.Snapshot, s catalog.Service,
-) iter.Seq2[catalog.Check, catalog.Service] {
-	return func(yield func(catalog.Check, catalog.Service) bool) {
-		for c := range state.Checks(s.Node) {
-			if c.ServiceID == "" && !yield(c, catalog.Service{}) {
-				return
-			}
-		}
-		for c := range state.Checks(s.Node) {
-			if c.ServiceID != "" && sameName(c.ServiceID, s.ID) && !yield(c, s) {
-				return
-			}
-		}
-	}
+// newInstance shows a service with its node and its checks.
+func (h *handler) newInstance(c checked) instance {
+	return instance{h.newNode(c.node), newService(c.service), c.checks()}
 }

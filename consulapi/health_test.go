@@ -1,9 +1,13 @@
 package consulapi_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // Ensure that each read of checks answers with the checks that it names, and with an empty list for
@@ -46,6 +50,62 @@ func TestHealth_N18_Checks(t *testing.T) {
 			`"ServiceTags":[]`) {
 			t.Error(r.body)
 		}
+	})
+}
+
+// Ensure that each of many services of one node, more than are looked at together, comes with its
+// own checks and the node's, and is chosen by them.
+func TestHealth_N18_ManyServicesOfANode(t *testing.T) {
+	const n = 300
+	run(t, nil, func(h *harness) {
+		h.must(h.db.Update(func(tx *lockd.Txn) error {
+			for i := range n {
+				id := fmt.Sprintf("S%d", i)
+				service := catalog.Service{Node: "local", ID: id, Name: "web"}
+				own := catalog.Check{
+					Node: "local", ID: "of-" + id, ServiceID: id,
+					Status: catalog.Status(i % 3),
+				}
+				if err := errors.Join(tx.Catalog().PutService(service),
+					tx.Catalog().PutCheck(own)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		h.prepare(`{"Name":"q","Service":{"Service":"web","IgnoreCheckIDs":["serfHealth"]}}`)
+		type found struct {
+			Service struct{ ID string }
+			Checks  []checkInfo
+		}
+		wants := func(all []found, want int, checks string) {
+			t.Helper()
+			seen := make(map[string]bool)
+			for _, one := range all {
+				var ids []string
+				for _, c := range one.Checks {
+					ids = append(ids, c.CheckID)
+				}
+				seen[one.Service.ID] = true
+				if got := strings.Join(ids, " "); got != checks+"of-"+one.Service.ID {
+					t.Fatalf("%s has the checks %q", one.Service.ID, got)
+				}
+			}
+			if len(all) != want || len(seen) != want {
+				t.Errorf("%d services, %d different, not %d", len(all), len(seen), want)
+			}
+		}
+		list := func(target string) []found { return decode[[]found](h, h.send(target, "")) }
+		wants(list("GET /v1/health/service/web"), n, "serfHealth ")
+		wants(list("GET /v1/health/service/web?passing"), n/3, "serfHealth ")
+		r := h.send("GET /v1/agent/health/service/name/web", "")
+		if r.code != 503 {
+			t.Errorf("the health of all is told by %d", r.code)
+		}
+		r.code = 200
+		wants(decode[[]found](h, r), n, "")
+		wants(decode[struct{ Nodes []found }](h, h.send("GET /v1/query/q/execute", "")).Nodes,
+			n*2/3, "")
 	})
 }
 

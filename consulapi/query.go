@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"iter"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -240,10 +241,8 @@ func (h *handler) queryExecute(r *request, name string) (answer, error) {
 	result := queryResult{service: q.Service.Service}
 	result.tail.DNS, result.tail.Datacenter = q.DNS, h.opts.Datacenter
 	result.nodes = func(yield func(instance) bool) {
-		for _, at := range found {
-			n, _ := state.Node(at.node)
-			s, _ := state.Service(at.node, at.id)
-			if !yield(h.newInstance(state, n, s, q.Service.IgnoreCheckIDs)) {
+		for c := range checkedOf(state, services(state, found), q.Service.IgnoreCheckIDs) {
+			if !yield(h.newInstance(c)) {
 				return
 			}
 		}
@@ -275,6 +274,21 @@ func (v queryResult) encode(e *encoder) {
 // place is where a service is in the catalog.
 type place struct{ node, id string }
 
+// services yields the services at the places, each with its node.
+func services(
+	state *catalog.Snapshot, at []place,
+) iter.Seq2[catalog.Node, catalog.Service] {
+	return func(yield func(catalog.Node, catalog.Service) bool) {
+		for _, p := range at {
+			n, _ := state.Node(p.node)
+			s, _ := state.Service(p.node, p.id)
+			if !yield(n, s) {
+				return
+			}
+		}
+	}
+}
+
 // healthy returns the instances that the query finds: those that are not critical, or only those
 // that pass, if the query wants that.
 func (q *preparedQuery) healthy(state *catalog.Snapshot) (found []place) {
@@ -282,9 +296,10 @@ func (q *preparedQuery) healthy(state *catalog.Snapshot) (found []place) {
 	if q.Service.OnlyPassing {
 		worst = catalog.Passing
 	}
-	for n, s := range instances(state, q.Service.Service, nil) {
-		if q.wants(n, s) && health(state, s, q.Service.IgnoreCheckIDs) >= worst {
-			found = append(found, place{s.Node, s.ID})
+	all := instances(state, q.Service.Service, nil)
+	for c := range checkedOf(state, all, q.Service.IgnoreCheckIDs) {
+		if c.health() >= worst && q.wants(c.node, c.service) {
+			found = append(found, place{c.service.Node, c.service.ID})
 		}
 	}
 	return found
