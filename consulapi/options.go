@@ -33,8 +33,8 @@ type Options struct {
 	// else a random one.
 	NodeID string
 
-	// MaxValueSize is how many bytes a value, and the body of a transaction, may have (H15, T4).
-	// The default is 512 KiB, the most is lockd.MaxValueSize.
+	// MaxValueSize is how many bytes a value, and any other body except a snapshot, may have (H15,
+	// T4). The default is 512 KiB, the most is lockd.MaxValueSize.
 	MaxValueSize int
 
 	// MaxSnapshotSize is how many bytes a snapshot that is to be restored may have, as it is sent
