@@ -72,8 +72,9 @@ func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
 
 // Restore makes a new file at the path from a backup. The file's indexes start above the backup's
 // index, the given index and the Unix time in microseconds, so fences do not repeat unless the
-// clock is behind (G4). The given index is the largest fence above the backup's that a resource may
-// have seen, at most 2^62, or 0. The file appears when it is complete and on disk, or not at all.
+// clock is behind (G4). The given index, at most 2^62, is the largest fence that a resource may
+// have seen since the backup; 0 means that none has. The file appears when it is complete and on
+// disk, or not at all.
 //
 // It returns fs.ErrExist if the path exists, the errors of DB.Restore for the backup, and the file
 // system's errors. It uses Options.Clock, FileMode and AllowNetworkFS.
@@ -179,10 +180,10 @@ func readBackup(r io.Reader) (*store.Backup, error) {
 // moment, and keeps its owner and mode; a symbolic link is followed. It uses Options.OpenTimeout,
 // Sync and AllowNetworkFS.
 //
-// It fails as Verify does, and with fs.ErrPermission if the caller may not give the new file to the
-// owner, or not read its folder to sync it, with ErrInvalid if the file has hard links, because it
-// could replace only one, and always on Windows, which cannot replace an open file. In these cases
-// the file is as it was.
+// It fails as Verify does. It returns fs.ErrPermission if the caller may not give the new file to
+// the owner of the old one, or may not read the folder, which has to be synced; and ErrInvalid if
+// the file has hard links, because the new file could replace only one of them. On Windows, which
+// cannot replace an open file, it always fails. In these cases the file is as it was.
 func Compact(path string, opts *Options) error {
 	options, err := opts.filledFor(path)
 	if err == nil {

@@ -16,7 +16,8 @@ import (
 // A call holds the locks that its context carries: Lock.Context carries the lock, as do the
 // contexts of WithLock, Keeper.Lead, slots and leaders, and all their children. A lock that no
 // context carries is in no circle. A circle counts even if a MaxHold, a TTL or the end of a context
-// would open it in the end. A call that does not wait, such as TryLock, is never refused so.
+// would open it later. A call that does not wait, such as TryLock, is never refused with this
+// error.
 type DeadlockError struct {
 	// Steps are the calls of the circle, the refused one first. Each waits for a lock that the next
 	// one holds, and the last for one that the first holds.

@@ -25,7 +25,7 @@
 // This section holds for all calls; the comment on a call says only what it adds.
 //
 //   - A call that writes blocks until its outcome is durable; if it is refused or changes nothing,
-//     until the state that it was decided on is durable (G3). Methods of [Txn] do not.
+//     until the state that it was decided on is durable (G3). A method of [Txn] does not block.
 //   - A call that writes returns [ErrInvalid] for an argument that is out of its bounds,
 //     [ErrClosed] after [DB.Close], [ErrFailed] after the database has failed, and [ErrCommit] if
 //     its commit did not succeed, with nothing changed.
@@ -52,8 +52,8 @@
 //   - G2: A write that returned nil is on disk (SyncAlways) and survives kill -9 and a power cut.
 //     With SyncNever it survives kill -9; a power cut may cost the whole file.
 //   - G3: A reader sees only what is durable, as one immutable snapshot. A caller that is woken by
-//     a change reads a state at least as new. Every answer is given only when the state that it was
-//     decided on is durable.
+//     a change reads a state at least as new as that change. Every answer is given only when the
+//     state that it was decided on is durable.
 //   - G4: Indexes strictly increase and are never used again, across crash, failed commit, restart
 //     and restore. Indexes of users' changes start at 2 or above.
 //   - G5: The end of a session is one atomic step at one index of its own: its removal, every
@@ -70,11 +70,11 @@
 //   - G9: Waiters for a lock are served in the order in which they began to wait; those in front
 //     that can share it are served together. No call overtakes them, except that a request passes
 //     the first waiter if that also waits for another lock, directly or through others, that the
-//     request's session holds or its context carries, or else each would wait for the other (R13).
-//     A waiter that gives up, or whose session ends, leaves the queue with an error and never holds
-//     up the rest. G7 and G9 hold for slots of semaphores too, but only among callers of this
-//     package. A session whose slot was taken by force gets no other during its lock-delay: its
-//     waiting call keeps its place, and the calls behind it are served meanwhile.
+//     request's session holds or its context carries: otherwise each would wait for the other
+//     (R13). A waiter that gives up, or whose session ends, leaves the queue with an error and
+//     never holds up the rest. G7 and G9 hold for slots of semaphores too, but only among callers
+//     of this package. A session whose slot was taken by force gets no other during its lock-delay:
+//     its waiting call keeps its place, and the calls behind it are served meanwhile.
 //   - G10: The loss of a lock is told (Done is closed) no later than its next grant is told to
 //     another caller.
 //   - G11: A call that a rule refuses changes nothing. A call that gives up waiting leaves nothing
@@ -96,7 +96,7 @@
 //
 // # Crash
 //
-// After a crash the file has some prefix of the commits, at least all that were acknowledged. The
+// After a crash the file has a prefix of the commits, with at least all that were acknowledged. The
 // next Open ends the sessions that were bound to the process, with their lock-delays. [Independent]
 // sessions go on, and [Session.Lock] takes their locks over.
 //

@@ -85,7 +85,7 @@ var (
 	ErrHeldTooLong = engine.ErrHeldTooLong
 )
 
-// Error is the error of every call.
+// Error is the error of a call; the package comment, under Calls, names the exceptions.
 type Error struct {
 	Op  string // such as "put" or "lock"; empty for DB.Err
 	Key string // the key, keys, prefix or session; empty if there is none
@@ -191,8 +191,8 @@ func (e *EndedError) Is(target error) bool {
 }
 
 // Lost reports whether err, from Err, context.Cause or Unlock, says that a session, lock, slot or
-// leadership ended otherwise than by its owner's Unlock, Release, Resign or Close, or by DB.Close.
-// For any other error it returns false.
+// leadership was lost: that it ended with a cause other than ErrUnlocked and ErrClosed. For any
+// other error it returns false.
 func Lost(err error) bool {
 	ended, ok := errors.AsType[*EndedError](err)
 	return ok && !engine.Clean(ended.Cause)
@@ -229,14 +229,15 @@ func (o Obstacle) String() string {
 // A call that gave up reports the first key whose lock it could not acquire, and at most 1,000
 // Waiters.
 //
-// With ObstacleSlots, Until and Remaining describe the first lost slot that comes back, and are
-// zero if none was lost. Holder and the next five describe the slot held for longest.
+// The fields from Holder to Held are set with ObstacleHolder and ObstacleSlots. With ObstacleSlots
+// they describe the slot that has been held for longest; Until and Remaining then describe the
+// first lost slot that comes back, and are zero if none was lost.
 type LockedError struct {
 	Key        string
 	Mode       LockMode // the requested mode
 	Obstacle   Obstacle
 	Holders    []Holder      // all that share the lock; the first is Holder
-	Holder     SessionID     // with ObstacleHolder and ObstacleSlots, as the next five
+	Holder     SessionID     // the holder, or the first of Holders
 	HolderName string        // of the holder; empty if it has none
 	Own        bool          // the holder, or one of Holders, is the session that asked
 	Fence      uint64        // of the holder's grant

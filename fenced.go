@@ -12,9 +12,9 @@ type Fenced struct {
 	proof Sequencer
 }
 
-// If returns the writes that are done only while the lock of the written key, or of another, is
-// held by the grant that proof names. Otherwise, and always with a zero proof, they return
-// ErrNotHeld.
+// If returns a Fenced, whose writes are done only while the grant that proof names holds its lock.
+// The lock may be that of the written key, or of any other. Otherwise, and always with a zero
+// proof, the writes return ErrNotHeld.
 func (db *DB) If(proof Sequencer) Fenced { return Fenced{db, proof} }
 
 // Put is as DB.Put.
@@ -42,7 +42,8 @@ func (f Fenced) Delete(key string) (bool, error) {
 	})
 }
 
-// Update is as DB.Update. The lock stays held until fn itself releases it.
+// Update is as DB.Update. It checks the lock before it calls fn. While fn runs, no other call can
+// end the grant.
 func (f Fenced) Update(fn func(tx *Txn) error) error {
 	mustHave(fn != nil, "function")
 	return f.db.transact(fn, func(tx *Txn) error {
@@ -70,7 +71,8 @@ func fenced[T any](
 
 // CheckSequencer returns nil if, in the published state, the lock that q names is held by this very
 // grant, and ErrNotHeld otherwise. Although it only reads, it returns ErrClosed and ErrFailed as a
-// write does. DB.If and Guard check in the write itself.
+// write does. The lock may be lost before the caller acts on the answer; DB.If checks in the
+// transaction of the write.
 func (db *DB) CheckSequencer(q Sequencer) error {
 	err := db.writer.Refused()
 	if err == nil {

@@ -16,13 +16,14 @@ import (
 	"github.com/lockd/lockd/internal/writer"
 )
 
-// Keeper keeps one session alive: the database renews it in time, and when it has ended, the next
-// call makes another. A Keeper has to be closed.
+// Keeper keeps one session alive: the database renews it in time, and when the session has ended,
+// the next call of Session or Lead makes another. A Keeper has to be closed.
 //
-// A Keeper never has two sessions: it makes none before the end of the last one is durable and its
-// Done is closed. The session is renewed even if the program hangs: see SessionOptions.TTL.
-// Keeper.Close and DB.Close end the session, even if it is Independent. If the process is killed,
-// an Independent session stays in the file, with its locks, until its TTL ends it.
+// A Keeper never has two sessions: it makes none before the end of the previous one is durable and
+// its Done is closed. The session is renewed even if the work under its locks hangs: see
+// SessionOptions.TTL. Keeper.Close and DB.Close end the session, even if it is Independent. If the
+// process is killed, an Independent session stays in the file, with its locks, until its TTL ends
+// it.
 type Keeper struct {
 	db     *DB
 	opts   SessionOptions
@@ -149,8 +150,8 @@ func (k *Keeper) Done() <-chan struct{} { return k.ending.Done() }
 // Err returns nil until Done is closed, and then ErrClosed or ErrFailed.
 func (k *Keeper) Err() error { return k.ending.Err() }
 
-// Close ends the session as Session.Close does, so work under its locks has to stop before. From
-// the call on no session is made.
+// Close ends the session as Session.Close does, so stop the work under its locks first. From the
+// call on the keeper makes no session.
 //
 // It returns nil, also when repeated. After ErrCommit the session still lives and is renewed, and
 // Close may be called again. If the database ended first, and left the session in its file, it

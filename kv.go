@@ -74,8 +74,8 @@ func (db *DB) Put(key string, value []byte, opts *PutOptions) (Entry, error) {
 	return entryOf(row), err
 }
 
-// CompareAndSwap is a Put that is done only if the key's ModifyIndex is index, or, for index 0, if
-// the key does not exist (K4 to K8). Otherwise it returns ErrConflict.
+// CompareAndSwap is as Put if the key's ModifyIndex is index, or, for index 0, if the key does not
+// exist (K4 to K8). Otherwise it returns ErrConflict.
 func (db *DB) CompareAndSwap(
 	key string, index uint64, value []byte, opts *PutOptions,
 ) (Entry, error) {
@@ -94,8 +94,8 @@ func (db *DB) Delete(key string) (bool, error) {
 	})
 }
 
-// CompareAndDelete is a Delete that is done only if the key's ModifyIndex is index; otherwise it
-// returns ErrConflict (K29, K30). Without such a key it returns false and no error (K28).
+// CompareAndDelete is as Delete if the key's ModifyIndex is index. Otherwise it returns ErrConflict
+// (K29, K30). If there is no such key, it returns false and no error (K28).
 func (db *DB) CompareAndDelete(key string, index uint64) (bool, error) {
 	return write(db, "compare and delete", key, func(tx *engine.Txn) (bool, error) {
 		return compareAndDelete(tx, key, index)

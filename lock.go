@@ -41,8 +41,9 @@ type LockOptions struct {
 
 	// MaxHold is how long the lock may be held after its grant. Then it is lost, with
 	// ErrHeldTooLong and the session's lock-delay; the session lives on. Zero means no limit; the
-	// least is a millisecond. The limit is the handle's: a lock without a handle has none, and a
-	// lock that is taken over has its new handle's from then on. A Downgrade does not prolong it.
+	// least is a millisecond. The limit belongs to the handle: a lock without a handle has none,
+	// and for a lock that is taken over the limit of the new handle begins then. A Downgrade does
+	// not prolong it.
 	MaxHold time.Duration
 }
 

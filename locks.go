@@ -9,7 +9,7 @@ import (
 	"github.com/lockd/lockd/internal/engine"
 )
 
-// LockInfo describes the lock of one key that is held, delayed or waited for.
+// LockInfo describes one lock that is held, delayed or waited for.
 type LockInfo struct {
 	Key string
 
@@ -62,7 +62,7 @@ func (db *DB) Locks() iter.Seq[LockInfo] {
 // MostAwaited returns the n locks that most calls wait for, or fewer, as Locks describes them.
 // Their order is by the number of waiters, most first, then by the wait of the first waiter,
 // longest first, and then by key. It holds the database's lock for a time proportional to the
-// number of locks that Locks yields, and of the waiters of those n.
+// number of locks that Locks yields plus the number of waiters for those n.
 func (db *DB) MostAwaited(n int) []LockInfo {
 	views, now := db.lockViews(func(now time.Time) []engine.LockView {
 		return db.engine.MostAwaited(n, now)

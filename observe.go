@@ -12,8 +12,8 @@ import (
 
 // Leadership is the state of an election: the leader, or a vacancy.
 type Leadership struct {
-	// Fence is the leader's fence. In a vacancy it is the last leader's, or of a session that has
-	// shared the lock since; 0 if there was none or the key has been deleted since.
+	// Fence is the leader's fence. In a vacancy it is the fence of the last leader, or of a session
+	// that has shared the lock since; 0 if there was none, or if the key was deleted since.
 	Fence uint64
 
 	// Leader is the proof of the leadership; its Session leads. It is zero in a vacancy.
@@ -42,7 +42,7 @@ func (l Leadership) newsTo(before Leadership) bool {
 // leader that hands over to the next makes no vacancy. Sessions that share the lock do not lead.
 // The end of a lock-delay is not yielded: see Leadership.Until. If events were dropped
 // (Options.History), Observe goes on with the present state. The Leadership that comes with the
-// error looks like a vacancy.
+// error is zero, which looks like a vacancy.
 func (db *DB) Observe(ctx context.Context, key string) iter.Seq2[Leadership, error] {
 	mustHave(ctx != nil, "context")
 	db.writer.MustNotBeFunction()

@@ -44,12 +44,13 @@ type Options struct {
 	// of one commit are dropped together; if the events take more than 64 MiB, fewer are kept.
 	History int
 
-	// Logger gets records of grants and releases (Debug), losses and what is slow (Warn), and
+	// Logger gets records of grants and releases (Debug), losses and slow calls (Warn), and
 	// failures (Error); doc/operations.md lists them. Nil means slog.Default(), read when the
 	// database is opened; slog.DiscardHandler turns logging off.
 	//
 	// The handler runs on its own goroutine. Up to 4,096 records wait for it; further ones are
-	// dropped (Stats.LogDrops). A handler must not call Close, which waits for it.
+	// dropped (Stats.LogDrops), and those of Debug from 3,072 on. A handler must not call Close,
+	// which waits for it.
 	Logger *slog.Logger
 
 	// Slow is how long a lock or a slot may be held, or waited for, before the Logger is told of
@@ -81,8 +82,8 @@ const (
 	// EndBound ends these sessions, with ErrProcessGone and their lock-delays: what the dead
 	// process has started elsewhere may still be at work.
 	EndBound ReopenPolicy = iota
-	// EndBoundWithoutDelay ends them without a lock-delay, for holders that do all of their work in
-	// their process. A delay that had begun before goes on.
+	// EndBoundWithoutDelay ends them without a lock-delay. It is for holders that do all of their
+	// work in their process. A lock-delay that began before goes on.
 	EndBoundWithoutDelay
 	// EndNone lets them live on, each with a full TTL (S28).
 	EndNone

@@ -21,7 +21,8 @@ type Recovery struct {
 	Keys, Nodes, Services, Checks int
 
 	// Missing is what was in the file, or may have been, and is not in the backup, sessions
-	// included: `keys: "color": its checksum does not match`. The key too may be damaged.
+	// included. An example is `keys: "color": its checksum does not match`. The name of the key may
+	// be damaged too.
 	Missing []string
 
 	// Doubtful is what is in the backup and may be out of date. It also names a newest commit that
@@ -31,8 +32,8 @@ type Recovery struct {
 
 // Recover reads a damaged file of a closed database, and writes to w a backup, for Restore, of each
 // row whose checksum holds. It leaves the file as it is. Where rows are lost, it takes older copies
-// that the file still has, as doubtful. A row that does not fit without a missing row, such as a
-// service without its node, is missing too.
+// that the file still has, and reports them as doubtful. A row that needs a missing row, as a
+// service needs its node, is missing too.
 //
 // It returns ErrInUse or ErrFormat as Open does, ErrCorrupt if there is nothing of lockd's in the
 // file, and fs.ErrNotExist if there is no file. It uses Options.OpenTimeout.

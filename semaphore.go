@@ -16,9 +16,9 @@ type Slot struct {
 // Prefix returns the prefix that names the semaphore.
 func (s *Slot) Prefix() string { return engine.PrefixOf(s.lock.Key()) }
 
-// Sequencer returns the proof of the slot, for DB.If and DB.CheckSequencer. It is not for a Guard:
-// slots are held side by side, so a smaller fence is not a late one. A resource that compares
-// fences needs a lock as well.
+// Sequencer returns the proof of the slot, for DB.If and DB.CheckSequencer. Do not give it to a
+// Guard: slots are held at the same time, so a smaller fence does not mean a late write. For a
+// resource that compares fences the holder of a slot needs a lock as well.
 func (s *Slot) Sequencer() Sequencer { return s.lock.Sequencer() }
 
 // Done is as Lock.Done (G10).
@@ -31,24 +31,24 @@ func (s *Slot) Err() error { return s.lock.Err() }
 // Context is as Lock.Context.
 func (s *Slot) Context(parent context.Context) context.Context { return s.lock.Context(parent) }
 
-// Release releases the slot as Lock.Unlock does a lock.
+// Release releases the slot, as Lock.Unlock releases a lock.
 func (s *Slot) Release() error { return wrap("release", s.Prefix(), s.lock.unlock()) }
 
-// Acquire acquires a slot of the semaphore. It blocks until fewer than limit slots are held, or
-// lost and in their lock-delay (G9). A session has at most one slot of a semaphore. One that it
-// holds without a handle, as after a restart, is taken over.
+// Acquire acquires a slot of the semaphore that the prefix names. It blocks until fewer than limit
+// slots are held, counting the lost slots that are in their lock-delay (G9). A session has at most
+// one slot of a semaphore. One that it holds without a handle, as after a restart, is taken over.
 //
 // The first call creates the semaphore, with its limit. After that a limit of 0 means the
 // semaphore's own, and any other has to equal it; SetLimit changes it. If the semaphore is deleted
-// while the call waits, the call's limit creates it again. Consul's official client can share the
-// semaphore, outside the queue and the lock-delays: prefix/.lock has the limit and the holders, and
-// each holder locks prefix/session (doc/semantics.md). The lock of prefix/.lock itself is best left
-// alone: a call that waits for it stands in the same queue, and counts as a waiter for a slot. A
-// circle of calls that wait for both is not refused as a deadlock.
+// while the call waits, the call creates it again with its limit. Consul's official client can
+// share the semaphore, outside the queue and the lock-delays: prefix/.lock has the limit and the
+// holders, and each holder locks prefix/session (doc/semantics.md). Do not lock prefix/.lock
+// itself: a call that waits for that lock stands in the queue for slots, and counts as a waiter for
+// a slot. A deadlock among calls that wait for that lock and for slots is not found.
 //
-// It fails as Session.Lock does. It returns ErrInvalid also for a limit that is not between 0 and
-// 2^20 and a prefix that is not a clean path; ErrConflict if the limit is not the semaphore's, if
-// prefix/.lock has a foreign value, or if the session has a slot or waits for one; and a
+// It fails as Session.Lock does. It also returns ErrInvalid for a limit that is not between 0 and
+// 2^20, and for a prefix that is not a clean path; ErrConflict if the limit is not the semaphore's,
+// if prefix/.lock has a foreign value, or if the session has a slot or waits for one; and a
 // *LockedError if another session holds the lock of prefix/session.
 func (s *Session) Acquire(ctx context.Context, prefix string, limit int) (*Slot, error) {
 	mustHave(ctx != nil, "context")
@@ -68,8 +68,8 @@ func (s *Session) Acquire(ctx context.Context, prefix string, limit int) (*Slot,
 	return &Slot{lock[0]}, nil
 }
 
-// TryAcquire acquires a slot as Acquire does if one is free, and otherwise returns a *LockedError,
-// also if only the session's own key is delayed.
+// TryAcquire acquires a slot as Acquire does if one is free. Otherwise it returns a *LockedError,
+// even if only the session's own key prefix/session is delayed.
 func (s *Session) TryAcquire(prefix string, limit int) (*Slot, error) {
 	lock := newLock(0)
 	err := s.db.refused(checkSlot(prefix, limit))

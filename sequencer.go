@@ -88,7 +88,8 @@ func parseSequencer(text string) (Sequencer, error) {
 // MarshalText returns the text form.
 func (q Sequencer) MarshalText() ([]byte, error) { return []byte(q.String()), nil }
 
-// UnmarshalText is ParseSequencer, so tag an optional field of JSON omitzero.
+// UnmarshalText reads the text form, as ParseSequencer does. It refuses the empty text, so give an
+// optional field in JSON the tag omitzero.
 func (q *Sequencer) UnmarshalText(text []byte) error {
 	parsed, err := ParseSequencer(string(text))
 	if err != nil {
@@ -119,16 +120,16 @@ func sequencerOf(q engine.Sequencer) Sequencer {
 // shared grant if it has seen no later exclusive grant (R6). One Guard guards one resource. The
 // zero value is ready.
 //
-// It does not ask the database: a forged sequencer with a larger fence shuts the true holder out. A
-// resource that outlives its process stores the highest fence with its data instead.
+// A Guard does not ask the database: after a forged sequencer with a larger fence it refuses the
+// true holder. A resource that outlives its process stores the highest fence with its data instead.
 type Guard struct {
 	mu        sync.Mutex // protects what follows
 	newest    Sequencer
 	exclusive Sequencer // the newest in mode Exclusive
 }
 
-// Check returns nil if q is admitted, ErrNotHeld if a later grant shuts q out, and ErrInvalid if q
-// proves nothing or is of another key than the first q.
+// Check returns nil if the guard admits q, ErrNotHeld if it has seen a later grant that excludes q,
+// and ErrInvalid if q proves nothing or is of another key than the first q.
 func (g *Guard) Check(q Sequencer) error {
 	return wrap("guard", q.Key, g.check(q))
 }

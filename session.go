@@ -31,11 +31,12 @@ type SessionOptions struct {
 	// Name is for people. It need not be unique.
 	Name string
 
-	// TTL is how long the session lives without a renewal, exactly (S26). Zero means for ever.
+	// TTL is how long the session lives without a renewal. It is exact (S26). Zero means for ever.
 	//
-	// A process that dies needs no TTL: the next Open ends its sessions. A TTL is for holders over
-	// a network, for Independent sessions, and for work that may hang and calls Session.Renew
-	// itself. With Session.KeepAlive or a Keeper such work also needs a catalog.Check with a TTL.
+	// A process that dies needs no TTL: the next Open ends its sessions. A TTL is for clients over
+	// a network, for Independent sessions, and for work that may hang and renews its session by
+	// Session.Renew. With Session.KeepAlive or a Keeper such work also needs a catalog.Check with a
+	// TTL.
 	TTL time.Duration
 
 	// Grace is added to the TTL before the session ends, for renewals over a network.
@@ -226,7 +227,10 @@ func (s *Session) Done() <-chan struct{} { return s.ending().Done() }
 // Err returns nil while the session lives, and then an *EndedError with the cause.
 func (s *Session) Err() error { return s.ending().Err() }
 
-// Close ends the session, without a lock-delay (G7). It returns nil, also when repeated.
+// Close ends the session, without a lock-delay (G7). A repeated call returns nil. If the session
+// has ended for another cause, Close changes nothing, and returns ErrNoSession and the cause. If
+// the database was closed and its file keeps the session, Close returns ErrClosed. After ErrCommit
+// the session still lives, and Close may be called again.
 func (s *Session) Close() error {
 	if s.Err() == nil {
 		err := s.db.update(func(tx *engine.Txn) error {

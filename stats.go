@@ -6,8 +6,8 @@ import (
 	"github.com/lockd/lockd/internal/engine"
 )
 
-// Stats has counts of a database: what there is now, and what happened since it was opened. All
-// except Waiters, GaveUp and Watchers count what is durable.
+// Stats has the counts of a database: what it has now, and what has happened since it was opened.
+// All except Waiters, GaveUp and Watchers count what is durable.
 type Stats struct {
 	Index    uint64 // of the newest transaction that is published
 	Keys     int
@@ -19,7 +19,7 @@ type Stats struct {
 
 	Grants uint64 // how often a lock was granted
 
-	// LockWaits and SlotWaits are of the calls that waited and were granted their locks or slot; a
+	// LockWaits and SlotWaits count the waits of the calls that were granted their locks or slot; a
 	// call of LockAll is one wait. A wait lasts from joining the queue to the grant (Holder.Since),
 	// before its commit.
 	LockWaits, SlotWaits Histogram
@@ -28,14 +28,15 @@ type Stats struct {
 	// session or the database. Their waits are in no histogram.
 	GaveUp uint64
 
-	// LockHolds and SlotHolds are of the grants of locks and slots that have ended, for any cause.
+	// LockHolds and SlotHolds count the grants of locks and slots that have ended, for any cause.
 	// Each holder of a shared lock counts by itself. A Downgrade ends one grant and begins another.
 	// Grants from before the file was opened are left out. A slot is held as long as its key
 	// prefix/session, which Consul's own client locks before it waits.
 	LockHolds, SlotHolds Histogram
 
-	// Ends counts ends by cause, each named as its error, here or in package catalog. The fields
-	// down to Restored count sessions, the others locks whose session lived on.
+	// Ends counts ends by cause. Each field is named after its error, in this package or in package
+	// catalog. The fields down to Restored count sessions, the others count locks whose sessions
+	// lived on.
 	Ends struct {
 		Closed        uint64
 		Expired       uint64
@@ -74,8 +75,8 @@ type Stats struct {
 
 // Histogram counts durations by their length. The zero value has counted none.
 type Histogram struct {
-	// Buckets count the durations. Each has those longer than the bound before its own in
-	// HistogramBounds, and not longer than its own; the last has all others.
+	// Buckets count the durations. Bucket i counts those up to HistogramBounds()[i] that no bucket
+	// before it counts, and the last bucket those above all bounds.
 	Buckets [len(engine.Bounds{}) + 1]uint64
 
 	// Seconds is the sum of the durations. A time.Duration could overflow.

@@ -8,10 +8,11 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// Txn is a transaction: the argument of the function of an Update. Its methods apply the rules to
-// the newest state, its own writes included; none blocks. All its writes carry one index (I12), and
+// Txn is a transaction. DB.Update passes it to its function. Its methods apply the rules to the
+// newest state, its own writes included; none blocks. All its writes carry one index (I12), and
 // become visible and durable together, or not at all. Only that function may use the Txn, on one
-// goroutine: later every method, and a loop over one of its iterators, panics.
+// goroutine. After it has returned, every method of the Txn panics, and so does a loop over one of
+// its iterators.
 type Txn struct {
 	db    *DB
 	rules *engine.Txn

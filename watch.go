@@ -88,12 +88,13 @@ func (db *DB) waitFor(ctx context.Context, topic *hub.Topic, at hub.Cursor) (hub
 }
 
 // Wait blocks until the index of the scope (Snapshot.IndexOf) is above the given index. It returns
-// the state that shows this, and at, the scope's index in that state, from which to wait next. It
-// returns at once for an index that the database has not reached. A rise without a change in the
-// scope ends no call that waits, only the next one (B8).
+// a state in which that is so, and at, the scope's index in that state: the next call waits from
+// there. For an index that the database has not reached it returns at once. If the scope's index
+// rises without a change in the scope, no call that waits returns for that, but the next call with
+// the old index does (B8).
 //
-// A limit above 0 bounds the wait, by the database's clock. When that has passed, Wait returns the
-// state without an error; at need not be above index.
+// A limit above 0 bounds the wait, by the database's clock. When it has passed, Wait returns the
+// state without an error; then at need not be above index.
 func (db *DB) Wait(
 	ctx context.Context, scope Scope, index uint64, limit time.Duration,
 ) (state *Snapshot, at uint64, err error) {
