@@ -2,9 +2,9 @@ package store
 
 import "github.com/lockd/lockd/store/internal/format"
 
-// Rehearse makes s, which New made and nothing was written to, commit its batches as if it had a
-// file, and keep nothing of them: so a test that holds or fails commits needs no disk. Of the hooks
-// only BeforeCommit and AfterCommit are called.
+// Rehearse makes s, which must be new and unwritten, commit its batches as if it had a file. No
+// file has them, so a test that holds or fails commits needs no disk. Of the hooks only
+// BeforeCommit and AfterCommit are called.
 func (s *Store) Rehearse(hooks Hooks) {
 	s.file = &rehearsal{hooks: hooks, last: s.Index()}
 }

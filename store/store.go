@@ -28,12 +28,11 @@ var (
 	ErrInUse = file.ErrInUse
 
 	// ErrCorrupt is returned when the file is damaged: it is empty or cut off, its pages do not fit
-	// together, or a row is not what was written. Restore a backup. A commit that comes upon such
-	// damage returns it too.
+	// together, or a row is not what was written. A commit that finds such damage returns it too.
 	ErrCorrupt = format.ErrCorrupt
 
-	// ErrFormat is returned when the file is sound as far as one can tell, but was not written by
-	// this package, or was written by a newer version of it.
+	// ErrFormat is returned when the file seems sound, but was not written by this package, or was
+	// written by a newer version of it.
 	ErrFormat = file.ErrFormat
 
 	// ErrInvalid is returned when the path is on a file system on which the file's lock cannot be
@@ -71,11 +70,12 @@ func New() *Store {
 	return s
 }
 
-// Open reads the file into s, which New made and nothing was written to; OnMove hooks that are set
-// see every row. It creates the file if there is none, unless Options.Existing is set. It waits for
-// the file's lock up to Options.Timeout, and then returns [ErrInUse]. It returns [ErrCorrupt] or
-// [ErrFormat] for a file that it refuses, and leaves that file as it is. An existing file is not
-// written to, and what it has may not be on disk yet: see Secure. After an error s is not usable.
+// Open reads the file into s, which must be new and unwritten. Functions that were given to OnMove
+// before see every row. It creates the file if there is none, unless Options.Existing is set. It
+// waits for the file's lock up to Options.Timeout, and then returns [ErrInUse]. It returns
+// [ErrCorrupt] or [ErrFormat] for a file that it refuses, and leaves that file as it is. Open does
+// not write to an existing file, and what the file has may not be on disk yet: see Secure. After an
+// error s is not usable.
 func (s *Store) Open(path string, opts Options) error {
 	rows := s.Load()
 	f, err := file.Open(path, opts, rows)
@@ -96,13 +96,12 @@ func (s *Store) Close() error {
 	return s.file.Close()
 }
 
-// Durable reports whether there is a file: whether a batch has to be written before it is
-// published.
+// Durable reports whether a batch has to be written before it is published: whether there is a
+// file, or Rehearse was called.
 func (s *Store) Durable() bool { return s.file != nil }
 
-// Size returns how many bytes the file has, its log included, as the file system tells; 0 if there
-// is no file, or it is closed. Any goroutine may call it at any time once the store is open. It is
-// one system call.
+// Size asks the file system for the size of the file in bytes, its log included. It returns 0 if
+// there is no file, or if the file is closed. Any goroutine may call it once the store is open.
 func (s *Store) Size() int64 {
 	if s.file == nil {
 		return 0
@@ -110,8 +109,8 @@ func (s *Store) Size() int64 {
 	return s.file.Size()
 }
 
-// Raise is [table.State.Raise]; if there is no file, all readers see the index at once. A file has
-// the index when it has the next transaction that writes.
+// Raise is [table.State.Raise]. Without a file, readers see the index at once. A file gets it with
+// the next transaction that writes.
 func (s *Store) Raise(index uint64) {
 	s.State.Raise(index)
 	if !s.Durable() {
@@ -127,24 +126,24 @@ func (s *Store) Write(b *Batch) error {
 	return s.file.Commit(rows, b.Index(), left)
 }
 
-// Tidy does what the last batch has left to be done in the file, except a step of a checkpoint: it
-// returns that step, or nil if none is due. Tidy may be called wherever a batch may be written, so
-// that the batch need not wait for it: else Write does what is left.
+// Tidy does the work in the file that the last batch has left, except a step of a checkpoint: it
+// returns that step, or nil if none is due. A caller of Tidy spares the next Write that work. Tidy
+// may be called wherever Write may be.
 //
-// The step has to be called once, on any goroutine, and may last while other batches are written:
-// they wait for it when they need the tables, and so do FileIndex and Close. If the step fails, all
-// batches are as durable as before. It is tried again, at the latest when the log is full, and
-// Write returns what goes wrong then. If it is not known what the file has, every Write returns the
-// error from now on.
+// The caller calls the step once, on any goroutine. Other batches may be written meanwhile; they
+// wait for the step when they need the tables, and so do FileIndex and Close. If the step fails,
+// all batches are as durable as before. The step is tried again, at the latest when the log is
+// full; Write returns the error of that attempt. If it is not known what a failed step has left in
+// the file, every later Write returns the error.
 func (s *Store) Tidy() (step func() error) { return s.file.Tidy() }
 
-// Untidy reports whether Tidy has so much to do that it is worth a goroutine of its own. It may be
-// called where Tidy may be.
+// Untidy reports whether Tidy has so much to do that it deserves its own goroutine. It may be
+// called wherever Tidy may be.
 func (s *Store) Untidy() bool { return s.file.Untidy() }
 
-// Secure puts on disk what was read from the file, unless Options.NoSync says otherwise: the
-// process that had the file open before may have been killed before it did so. Call Secure before
-// anybody is told of what was read; Write does it too. Without a file it does nothing.
+// Secure puts on disk what was read from the file, unless Options.NoSync is set: the process that
+// had the file open before may have been killed before its sync. Call Secure before any caller is
+// told what was read. Write does the same. Without a file Secure does nothing.
 func (s *Store) Secure() error {
 	if s.file == nil {
 		return nil
