@@ -15,7 +15,7 @@ import (
 )
 
 // A backup is a stream that does not depend on the machine or on bbolt. It has what outlives a
-// restore: keys, nodes, services and checks. The README of package store has it byte by byte.
+// restore: keys, nodes, services and checks. The README of package store describes it byte by byte.
 const (
 	backupMagic   = "lockd backup"
 	backupVersion = 1
@@ -51,8 +51,8 @@ func NewBackup(w io.Writer, index uint64) *BackupWriter {
 	return b
 }
 
-// Row adds the next row in order, if a backup has rows of its table, and reports whether more can
-// be written.
+// Row writes the next row in order, unless backups leave out its table, and reports whether more
+// rows can be written.
 func (b *BackupWriter) Row(row format.Write) bool {
 	if !inBackup(row.Table) {
 		return true

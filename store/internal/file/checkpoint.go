@@ -6,9 +6,9 @@ import (
 	"github.com/lockd/lockd/store/internal/format"
 )
 
-// stepping is a step of the checkpoint that is under way. It writes to the tables while commits
-// write to the log: they change none of its rows, and do not write to the segment that it makes
-// anew.
+// stepping is a step of the checkpoint that runs. It writes to the tables while commits write to
+// the log. The commits change none of the step's rows, and do not write to the segment that the
+// step makes anew.
 type stepping struct {
 	*step
 	commit  tableCommit
@@ -17,10 +17,10 @@ type stepping struct {
 	ended   chan struct{}
 }
 
-// Tidy does what the last commit to the log has left to be done, unless that is done, or the file
-// is not ready to be written to. If a step of the checkpoint is due, Tidy returns it, and the
-// caller has to run it, beside commits if it likes. An error of the step is not an error of the
-// last commit, which is durable: see conclude.
+// Tidy does the work that the last commit to the log has left, unless it is done already, or the
+// file is not ready to be written to. If a step of the checkpoint is due, Tidy returns it, and the
+// caller has to run it; commits may go on meanwhile. An error of the step does not concern the last
+// commit, which is durable: see conclude.
 func (f *File) Tidy() (step func() error) {
 	f.conclude()
 	if f.tidied || !f.ready() {
@@ -69,8 +69,8 @@ func (f *File) wait() {
 	}
 }
 
-// conclude takes note of the step that has ended, if one has. A step that failed for want of room
-// is tried again later, at the latest when the log is full.
+// conclude takes note of the step that has ended, if one has. A step that failed because the disk
+// is full is tried again later, at the latest when the log is full.
 func (f *File) conclude() {
 	s := f.stepping
 	if s == nil {
@@ -148,9 +148,9 @@ func (f *File) writeTables(rows []format.Write, last header) error {
 	return nil
 }
 
-// newSegments returns the segments that a file with that number of rows gets with a commit to the
-// tables, if any: small ones after some commits, and large ones with a commit that is too large for
-// small ones.
+// newSegments returns the segments, if any, that a commit to the tables adds to a file with that
+// number of rows. A file gets small segments after some commits, and large ones with a commit that
+// is too large for the small ones.
 func (f *File) newSegments(rows uint64) []*segment {
 	size := wanted(rows)
 	switch l := &f.log; {

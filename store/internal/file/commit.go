@@ -19,8 +19,8 @@ func (f *File) write(rows []format.Write, last header) error {
 	return f.writeTables(rows, last)
 }
 
-// makeReady does what has to be done before anything new is written. It returns an error if nothing
-// may be written.
+// makeReady does what has to come before any new write. It returns an error if nothing may be
+// written.
 func (f *File) makeReady() error {
 	if err := f.checkFile(); err != nil {
 		return err
@@ -38,8 +38,9 @@ func (f *File) makeReady() error {
 	return f.failed
 }
 
-// young reports whether bbolt's last commit has made a segment. No record may be in it yet: if the
-// meta page of that commit is damaged, the meta page before is read, and must know the segment.
+// young reports whether bbolt's last commit has made a segment. That segment may not have a record
+// yet: if the meta page of that commit is damaged, the next Open reads the meta page before it,
+// which has to know every segment with records.
 func (f *File) young() bool { return f.log.made == f.last.commit }
 
 // flush syncs what was written, unless Options.NoSync is set.
@@ -117,9 +118,9 @@ func (f *File) append(at sectorRun, payload []byte) error {
 
 const errRemoved = notExist("the file was removed or replaced while it was open")
 
-// checkFile returns ErrCorrupt if the file was cut off: bbolt would find out only when it looks
-// for a page, and a write would leave a hole there. It returns fs.ErrNotExist if the file was
-// removed, or another one was renamed over it: what is written to it from then on is lost.
+// checkFile returns ErrCorrupt if the file was cut off: bbolt would notice only when it looks for a
+// page, and a write would leave a hole there. It returns fs.ErrNotExist if the file was removed, or
+// another file was renamed over it: any later write to it is lost.
 func (f *File) checkFile() error {
 	info, err := f.handle.Stat()
 	switch {
@@ -134,9 +135,9 @@ func (f *File) checkFile() error {
 	return nil
 }
 
-// withdraw takes back the record that was written last. It reports whether the file has neither the
-// whole record nor a sector that is half written: then the next Open finds what it would find
-// without the record.
+// withdraw takes back the record that was written last. It returns true if the file has neither the
+// whole record nor a half-written sector: then the next Open finds what it would find without the
+// record.
 func (f *File) withdraw(at *sectorRun) bool {
 	if f.blank(at) == nil {
 		return true
@@ -154,8 +155,9 @@ func (f *File) withdraw(at *sectorRun) bool {
 	return !bytes.Equal(found, f.buffer)
 }
 
-// withdrawAgain takes back a record that may be half in the file, before the file is closed: there
-// may be room again, and half a sector would be taken for damage. It does no harm if that fails.
+// withdrawAgain tries once more, before the file is closed, to take back a record that may be half
+// in the file: the disk may have room again, and half a sector would be taken for damage. A failure
+// does no harm.
 func (f *File) withdrawAgain() {
 	if f.log.unclear && f.failed == nil && f.checkFile() == nil {
 		_ = f.blank(f.log.cut)
@@ -164,7 +166,7 @@ func (f *File) withdrawAgain() {
 
 var errUnclear = errors.New("it is not known whether the commit that failed is in the file")
 
-// Index returns the last index that the file has. After a commit that failed, it tells whether the
+// Index returns the last index that the file has. After a failed commit the index tells whether the
 // commit is in the file nevertheless.
 func (f *File) Index() (uint64, error) {
 	f.wait()

@@ -10,9 +10,9 @@ import (
 	"github.com/lockd/lockd/store/internal/format"
 )
 
-// Compact is store.Compact. The reader is given the rows first, and may refuse them: a copy must
-// not take the place of a file whose rows might yet be saved. Then rows yields what the reader was
-// given.
+// Compact is store.Compact. It first gives the rows to the reader, which may refuse them: a copy
+// must not replace a damaged file whose rows might still be saved. Then rows yields what the reader
+// was given.
 func Compact(path string, o Options, reader Reader, rows iter.Seq[format.Write]) (err error) {
 	// The file is to be replaced, not a link that leads to it.
 	link := path
@@ -41,8 +41,8 @@ func Compact(path string, o Options, reader Reader, rows iter.Seq[format.Write])
 		if err := os.Rename(other, path); err != nil {
 			return err
 		}
-		// Still under the lock of the copy: no database can commit to it while a power cut may
-		// bring the larger file back.
+		// Still under the lock of the copy: no database may commit to it while a power cut could
+		// bring the old file back.
 		return syncFolder(filepath.Dir(path), o)
 	})
 	if err != nil {

@@ -10,18 +10,20 @@ import (
 	"github.com/lockd/lockd/store/internal/format"
 )
 
-// bbolt maps the file into memory and believes its two meta pages and its list of free pages. If
-// they named a page that the file does not have, a signal would end the process, and a panic while
-// bbolt opens the file would leave the file locked. So inspect reads them first.
+// bbolt maps the file into memory, and does not check its two meta pages and its list of free pages
+// against the file. If they named a page that the file does not have, a signal would end the
+// process; and a panic while bbolt opens the file would leave the file locked. So inspect reads
+// them first.
 //
 // A commit of bbolt's writes one of the two meta pages, in turn, and only when all that the page
-// names is in the file. So at any time, after any crash, one meta page is whole and true, and the
-// other is of the commit before, or was half written by the commit after. If the other is anything
-// else, it may have been the newer one, of a commit that is durable: then the file is refused.
+// names is in the file. So at any time, after any crash, one meta page is whole and valid, and the
+// other is of the commit before it, or was half written by the commit after it. If the other is
+// anything else, it may have been the newer one, of a commit that is durable: then the file is
+// refused.
 
-// inspect returns ErrCorrupt or [ErrFormat] if bbolt must not be given the file, and gives what
-// is in it to the reader, unless that is nil. Without the file's lock an error, and what was found,
-// may be due to a commit that is going on.
+// inspect returns ErrCorrupt or [ErrFormat] if bbolt must not open the file. It gives the content
+// of the file to the reader, unless the reader is nil. If the caller does not have the file's lock,
+// an error, or what was found, may be the effect of a commit that runs meanwhile.
 func inspect(file *os.File, reader Reader) (found, error) {
 	meta, other, err := newestMeta(file)
 	if err != nil {
@@ -57,9 +59,9 @@ func inspect(file *os.File, reader Reader) (found, error) {
 
 var errFreelist = corrupt("its list of free pages is not one")
 
-// claimFreelist refuses a list of free pages that bbolt did not write, and claims its pages and
-// those in it. The list has no checksum: by a wrong one bbolt would write over pages that are in
-// use.
+// claimFreelist refuses a list of free pages that bbolt did not write. It claims the pages of the
+// list and the pages that the list names. The list has no checksum, and with a wrong list bbolt
+// would overwrite pages that are in use.
 func (w *pageWalk) claimFreelist() error {
 	f, meta := w.from, w.meta
 	offset := int64(meta.freelist) * int64(meta.pageSize)
@@ -258,8 +260,8 @@ func take(buckets *[]bucket, name string) (taken bucket, ok bool) {
 
 // Reader takes the rows of a file.
 type Reader interface {
-	// Begin is called before the first row, with what the last commit left. Rows that were taken
-	// before do not count.
+	// Begin is called before the first row, with the header of the last commit. Rows that were
+	// given before do not count.
 	Begin(index uint64, left format.Tally)
 
 	// Rows is called with all rows, table by table and in the order of the keys; the rows of the

@@ -17,14 +17,14 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Create makes a new file at the path, whose last index and rows are those given. The rows of a
-// table are best in order. It returns an error that is fs.ErrExist if there is something at the
-// path. After an error there is no new file at the path, unless only closing it has failed.
+// Create makes a new file at the path, with the given last index and rows. It is fastest if the
+// rows of each table are in order. It returns fs.ErrExist if the path exists. After an error there
+// is no new file at the path, unless only the close of the file has failed.
 //
-// The file is complete, and on disk, under another name in the same folder before it gets its own
-// by a link, which fails if the name is taken. So no process ever finds half a file, and of several
-// processes that create it one wins. A crash may leave the other name behind, ".lockd-….new", which
-// can be removed.
+// The file is first completed and synced under another name in the same folder. Then it gets its
+// own name by a link, which fails if the name is taken. So no process ever finds half a file, and
+// of several processes that create it one succeeds. A crash may leave the other name,
+// ".lockd-….new", which can be removed.
 func Create(path string, o Options, index uint64, rows iter.Seq[format.Write]) error {
 	if err := checkPlace(filepath.Dir(path), o); err != nil {
 		return err
@@ -34,8 +34,8 @@ func Create(path string, o Options, index uint64, rows iter.Seq[format.Write]) e
 		if err := os.Link(other, path); err != nil {
 			return err
 		}
-		// Still under the lock: no database can commit to a file that a power cut may unlink. A
-		// process that waits for the lock of a file that is removed here finds out.
+		// Still under the lock: no database may commit to a file that a power cut could unlink. A
+		// process that waits for the lock of a file that is removed here notices.
 		if err := syncFolder(filepath.Dir(path), o); err != nil {
 			return errors.Join(err, os.Remove(path))
 		}
@@ -65,10 +65,11 @@ func create(path string, o Options) error {
 	return err
 }
 
-// createInPlace is create for a file system without links. Only one of several processes can create
-// the file here too, and one that opens it waits for its lock. But for a moment the file is there,
-// empty and not yet locked: an open just then returns ErrCorrupt, and a crash before it is
-// complete leaves a file to be removed by hand, since it cannot be told from a damaged one.
+// createInPlace is create for a file system without links. Here too only one of several processes
+// can create the file, and a process that opens the file waits for its lock. But for a moment the
+// file is empty and not yet locked: an open at that moment returns ErrCorrupt. A crash before the
+// file is complete leaves a file that has to be removed by hand, because it looks like a damaged
+// one.
 func createInPlace(path string, o Options) error {
 	err := build(path, o, nil, schema.FirstIndex, none, func() error {
 		return syncFolder(filepath.Dir(path), o)
@@ -82,9 +83,9 @@ func createInPlace(path string, o Options) error {
 // none yields no rows.
 func none(func(format.Write) bool) {}
 
-// build makes a complete file at the path, where there must be none, with the owner and the mode of
-// like, unless that is nil. It syncs the file, and calls publish under the file's lock. After an
-// error there is no file, unless publish gave it another name.
+// build makes a complete file at the path, which must not exist. Unless like is nil, the file gets
+// the owner and the mode of like. build syncs the file, and calls publish under the file's lock.
+// After an error there is no file, unless publish gave it another name.
 func build(
 	path string, o Options, like fs.FileInfo, index uint64, rows iter.Seq[format.Write],
 	publish func() error,
@@ -111,7 +112,7 @@ func build(
 	}
 	t := &tables{db: db, disk: make(disk, 1)} // the hooks are for commits
 	defer func() {
-		// Under the lock, where the system lets it: a process that waits for the lock must not
+		// Under the lock, where the system allows it: a process that waits for the lock must not
 		// commit to a file that then loses its name.
 		if err != nil && os.Remove(path) == nil {
 			made = false
@@ -143,8 +144,8 @@ func copyOwnerAndMode(path string, like fs.FileInfo) error {
 	return os.Chmod(path, like.Mode().Perm()) // the umask may have cleared bits of it
 }
 
-// checkFolder returns an error if the folder cannot be synced because it cannot be read. Then
-// nothing may get a name there: see syncName.
+// checkFolder returns an error if the folder cannot be synced because it cannot be read. Then no
+// file may get a name in it: see syncName.
 func checkFolder(folder string, o Options) error {
 	if o.NoSync || runtime.GOOS == "windows" {
 		return nil
@@ -159,8 +160,8 @@ func checkFolder(folder string, o Options) error {
 	return nil
 }
 
-// notCreated returns why there is no new file in the folder. err has a name of the file that nobody
-// knows.
+// notCreated returns the error of a create that failed in the folder, without the temporary name in
+// err.
 func notCreated(folder string, err error) error {
 	if _, missing := os.Stat(folder); errors.Is(missing, fs.ErrNotExist) {
 		return notExist(fmt.Sprintf("its folder %s does not exist: make that first", folder))
@@ -212,7 +213,7 @@ func makeTables(tx *bbolt.Tx) error {
 	return err
 }
 
-// syncFolder syncs the names in the folder. Windows offers no such thing, and syncs a name with its
+// syncFolder syncs the names in the folder. Windows has no such call, and syncs a name with its
 // file.
 func syncFolder(folder string, o Options) error {
 	switch {

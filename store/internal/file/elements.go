@@ -33,12 +33,13 @@ func pageKind(content []byte) uint16 { return binary.NativeEndian.Uint16(content
 
 func elementCount(content []byte) int { return int(binary.NativeEndian.Uint16(content[10:])) }
 
-// bounds are the keys that a page may have: the first is the least, and all are below the limit.
-// Nil means that there is no such bound.
+// bounds are what the page above says of the keys of a page: the first key is least, and all keys
+// are below limit. A nil field says nothing.
 type bounds struct{ least, limit []byte }
 
-// inspectElements refuses a branch or leaf page that bbolt did not write: bbolt writes the
-// elements, and then key and value of each, one behind the other, up to the end, which is returned.
+// inspectElements refuses a branch or leaf page that bbolt did not write. bbolt writes the
+// elements, and then the key and the value of each, without a gap. inspectElements returns where
+// they end.
 func inspectElements(page uint64, content []byte, in bounds) (end uint64, err error) {
 	kind, count := pageKind(content), elementCount(content)
 	if kind != branchFlag && kind != leafFlag {
@@ -82,8 +83,8 @@ func innerBuckets(content []byte) iter.Seq[element] {
 	}
 }
 
-// extent returns where the key of an element begins, and how long key and value are; a branch has
-// no values.
+// extent returns where the key of an element begins, and the lengths of the key and the value; a
+// branch has no values.
 func extent(content []byte, kind uint16, i int) (position, keySize, valueSize uint64) {
 	order := binary.NativeEndian
 	start := uint64(headSize + i*elementSize)

@@ -26,9 +26,9 @@ type File struct {
 	clean    bool      // the file says that it was closed cleanly, and nothing was written since
 }
 
-// Commit writes the rows, which come table by table and in order, and the index and tally given.
-// The rows are the file's from then on. It returns when they are as durable as Options.NoSync says.
-// After an error the file has all of them or nothing: see [File.Index].
+// Commit writes the rows, which come table by table and in order, with the index and the tally. The
+// caller must not use the rows after that. Commit returns when they are as durable as
+// Options.NoSync says. After an error the file has all of them or nothing: see [File.Index].
 func (f *File) Commit(rows []format.Write, index uint64, left format.Tally) error {
 	err := f.tables.hooks.Around(func() error {
 		return reveal(f.write(rows, header{index: index, tally: left}))
@@ -39,8 +39,8 @@ func (f *File) Commit(rows []format.Write, index uint64, left format.Tally) erro
 	return nil
 }
 
-// Size returns how many bytes the file has, its log included, as the file system tells; 0 if it
-// does not tell, or the file is closed. It may be called by any goroutine at any time.
+// Size asks the file system for the size of the file in bytes, its log included. It returns 0 if
+// that fails, or if the file is closed. Any goroutine may call it at any time.
 func (f *File) Size() int64 {
 	info, err := f.handle.Stat()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // formatVersion is the version of the format.
 const formatVersion = 1
 
-// headerKey is where the header is in its bucket. It also tells a file of this package from any
+// headerKey is the key of the header in its bucket. It also tells a file of this package from any
 // other bbolt file.
 const headerKey = "lockd"
 
@@ -20,7 +20,8 @@ const headerKey = "lockd"
 // a crafted file or backup from making the indexes wrap around.
 const lastLimit = 1 << 63
 
-// header is the row that every commit of bbolt's writes anew. Newer records of the log say more.
+// header is the row that every commit of bbolt's writes anew. Newer records in the log replace what
+// it says.
 //
 // Its place, its checksum and its first field are the same in every format: an older program
 // must be able to tell a newer format from damage.
@@ -80,8 +81,8 @@ func writeHeader(tx *bbolt.Tx, row header) error {
 	return bucket.Put([]byte(headerKey), value)
 }
 
-// headerOf returns the header that bbolt's commit of that number left as value; nil stands for
-// none. It returns [ErrFormat] if the file is not of this package's format.
+// headerOf decodes value, the header that bbolt's commit of that number wrote; a nil value means
+// that there is no header. It returns [ErrFormat] if the file is not of this package's format.
 func headerOf(value []byte, commit uint64) (header, error) {
 	if value == nil {
 		return header{}, fmt.Errorf("%w: it is a bbolt file of another program; "+

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// clockTicks is the number of ticks per second in which Linux gives programs the age of a process,
-// on every machine that Go runs on.
+// clockTicks is the number of ticks in a second, the unit in which Linux tells the start of a
+// process, on every machine that Go runs on.
 const clockTicks = 100
 
 // by says who has the file open, as far as the system tells.
@@ -34,8 +34,8 @@ func by(path string) string {
 	return text
 }
 
-// findHolder returns the number of the process that has the file's lock, 0 if the system does not
-// show it: for one, if that process is in another container.
+// findHolder returns the ID of the process that has the file's lock. It returns 0 if the system
+// does not show the process, for example because it is in another container.
 func findHolder(path string) int {
 	info, err := os.Stat(path)
 	if err != nil {

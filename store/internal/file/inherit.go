@@ -12,36 +12,37 @@ import (
 )
 
 // inherit puts on disk what was in the file when it was opened, and empty sectors where the next
-// record goes, before anybody is told of what was in the file, and before anything else is written.
+// record goes. It does so before any caller is told what was in the file, and before anything else
+// is written.
 //
-// The process that had the file open before may have been killed between a write and its sync: then
-// the file has what a power cut may yet undo, and needs a sync. Or that sync has failed, and then
-// another one does not help: the system reports a failed write only once, and then takes for
-// written what is not. Nothing in the file tells the two cases apart. So what was in the file is
-// written once more, as it was read, unless the process says that it closed the file with all of it
-// on disk (see closeCleanly). Then inherit only syncs, for a file that was copied meanwhile; any
-// other has nothing to sync.
+// The previous process, which had the file open before, may have been killed between a write and
+// its sync. Then a power cut may still undo the write, and a sync is needed. Or that sync has
+// failed, and then another sync does not help: the system reports a failed write only once, and
+// afterwards counts as written what is not. Nothing in the file tells the two cases apart. So
+// inherit writes once more what was in the file, as it was read, unless the previous process noted
+// that it closed the file with everything on disk (see closeCleanly). Then inherit only syncs,
+// which matters only for a file that was copied meanwhile.
 //
-// Little has to be written: a process goes on only when its last write is on disk, or is not in
-// force, so all that may be missing is of one write.
+// Little has to be written: a process goes on only when its last write is on disk, or does not
+// count, so only one write may be missing.
 //
 //   - bbolt syncs the pages of a commit before it writes the meta page that names them. If the
-//     first sync fails, there is no such meta page, and nothing that is in force was written. If
-//     the second sync fails, all that the meta page names is on disk, but the meta page is not. So
-//     it is written, and no other page. Without that the next commit would overwrite pages, or
-//     records, of the commit before, which is the one on disk: then neither of the two would be
+//     first sync fails, there is no such meta page, and nothing that counts was written. If the
+//     second sync fails, all that the meta page names is on disk, but the meta page is not. So the
+//     meta page is written, and no other page. Without that the next commit would overwrite pages,
+//     or records, of the commit before, which is the one on disk: then neither of the two would be
 //     left.
 //   - A record of the log is begun when the one before is on disk. So the newest record is written.
 //   - A record that was withdrawn may be on disk all the same, where the file has empty sectors. It
-//     has the number of the next record, and what is left of it would be taken for a part of the
-//     next record, or for a sign that records are lost. So empty sectors are written, as many as a
+//     has the number of the next record, and its sectors would be taken for a part of the next
+//     record, or for a sign that records are lost. So empty sectors are written, as many as a
 //     record may have, in the places where the next record may be.
 //
 // The file's name may not be on disk either: the process that made the file may have been killed
-// before that, or have had Options.NoSync. So the folder is synced too.
+// before it synced the folder, or may have had Options.NoSync. So the folder is synced too.
 //
-// A power cut in the middle of this leaves what one in the middle of the last write does. What was
-// written with Options.NoSync is not saved by this: it is not known what of it is on disk.
+// A power cut while inherit writes leaves what a power cut during the last write leaves. inherit
+// does not secure what was written with Options.NoSync: it is not known what of that is on disk.
 func (f *File) inherit() error {
 	if f.opened != nil && !f.closedCleanly() {
 		if err := f.writeAgain(); err != nil {
@@ -64,9 +65,9 @@ func (f *File) inherit() error {
 	return nil
 }
 
-// syncName syncs the name by which the file was opened. The name of a link to it is the business of
-// the process that made the link, and so is the new name of a file that was moved since. A process
-// that may not read the folder has not made the name: see checkFolder.
+// syncName syncs the name by which the file was opened. Whoever makes a link to the file, or moves
+// the file, has to sync that name. A process that may not read the folder has not made the name:
+// see checkFolder.
 func (f *File) syncName() error {
 	path, err := filepath.EvalSymlinks(f.path)
 	if err == nil {
@@ -140,14 +141,14 @@ func (f *File) blankAgain(run sectorRun) error {
 	return err
 }
 
-// A process whose writes are all synced says so when it closes the file, by the clean word: in the
-// page of the newest meta page, in a sector that bbolt does not use. The word names bbolt's last
-// commit and the next record of the log, and is void when another commit or that record has come.
-// The word need not be on disk itself: what a power cut leaves was on disk, and without the word
+// A process whose writes are all synced writes the clean word when it closes the file: in the page
+// of the newest meta page, in a sector that bbolt does not use. The word names bbolt's last commit
+// and the next record of the log; it is void after another commit, or when that record is there.
+// The word itself need not be on disk: what a power cut leaves was on disk, and without the word
 // the next process does more than it has to.
 //
-// A process takes the word back before it writes anything else. So a process that is killed, or has
-// seen a sync fail, leaves none.
+// A process removes the word before it writes anything else. So a process that is killed, or whose
+// sync has failed, leaves no word.
 const (
 	cleanAt   = sectorSize // bytes of the page before it
 	cleanSize = format.ChecksumSize + 2*numberSize

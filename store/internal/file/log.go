@@ -51,9 +51,10 @@ func wanted(rows uint64) int {
 	return max(leastSegment, int(min(uint64(rowSegment)*rows, uint64(mostSegment))))
 }
 
-// takes reports whether a payload goes to the log. A payload over half a lane is as well off in the
-// tables: it has so many rows that neighbours share a page, or rows that take whole ones. The lane
-// is one of the smaller segment, so that any record fits in either when they change places.
+// takes reports whether a payload goes to the log. A payload over half a lane goes to the tables at
+// no higher cost: it has so many rows that neighbours share a page, or rows that fill whole pages.
+// The lane is one of the smaller segment, so that any record fits in either segment when the two
+// change places.
 func (l *commitLog) takes(size int) bool {
 	if l.none() {
 		return false
@@ -75,7 +76,7 @@ func (l *commitLog) small(size int) bool {
 func (l *commitLog) lane() int { return int(l.next % lanes) }
 
 // reserve returns where a record of that number of sectors goes. If the filling segment has no room
-// for it, the segments change places; there must be no settled one then.
+// for the record, the segments change places; then there must be no settled segment.
 func (l *commitLog) reserve(sectors int) sectorRun {
 	if l.full(sectors) {
 		l.settled, l.filling = l.filling, l.segments[1-l.filling.number]
@@ -159,8 +160,8 @@ type step struct {
 	done  bool           // all of them are
 }
 
-// due reports whether a step is due, and how many rows are to be in the tables after it: in
-// proportion to how full the filling segment is, and all when an eighth of it is left.
+// due reports whether a step is due, and how many rows have to be in the tables after it: a part
+// that grows with the filling segment, and all when an eighth of the filling segment is left.
 func (l *commitLog) due() (target int, due bool) {
 	if l.settled == nil {
 		return 0, false
@@ -173,8 +174,8 @@ func (l *commitLog) due() (target int, due bool) {
 	return target, !early || target == total
 }
 
-// step returns the step after which target rows are in the tables. Rows that the filling segment
-// has anew need not be there.
+// step returns the step after which target rows are in the tables. Rows of which the filling
+// segment has a newer version need not be moved.
 func (l *commitLog) step(target int) *step {
 	s := &step{rows: make([]format.Write, 0, target-l.count), taken: l.taken, count: l.count}
 	l.settled.rows.after(l.taken, func(row format.Write) bool {

@@ -7,8 +7,8 @@ import (
 
 // checkPlace refuses a path on a file system on which the lock, or the mapped memory, cannot be
 // trusted, as far as that can be recognised: for an existing file its own path, and for one to be
-// created the path of its folder. A path that cannot be asked about is let through; to open it
-// tells more.
+// created the path of its folder. A path about which the system gives no answer is accepted;
+// opening it will tell more.
 func checkPlace(path string, o Options) error {
 	if o.AllowNetworkFS {
 		return nil
@@ -24,8 +24,8 @@ func checkPlace(path string, o Options) error {
 	return nil
 }
 
-// What each system says of a file system, and what that means for the lock. All of it is part of
-// the package on every system, so that it can be tested on any.
+// What each system says of a file system, and what that means for the lock. This code is in the
+// package on every system, so that it can be tested on any.
 
 // linuxNetworkName names a file system by its magic number, as statfs(2) returns it, if the lock
 // cannot be trusted there. GFS2 and OCFS2 are not among them: their locks hold for the whole

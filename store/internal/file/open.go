@@ -15,13 +15,13 @@ import (
 
 // Open opens the file at the path and locks it against every other open, of this process and of
 // others. If there is none, it creates one whose last index is [schema.FirstIndex], unless
-// Options.Existing is set: whatever happens, the path never has half a file (but see
-// createInPlace), and of several callers that create it at once one does.
+// Options.Existing is set. The path never has half a file, whatever happens (but see
+// createInPlace). If several callers create the file at once, only one of them does.
 //
 // It waits for the lock up to the timeout; then it returns [ErrInUse]. It returns ErrCorrupt or
-// [ErrFormat] for something that it cannot use, and [ErrInvalid] for a place where the lock is
-// worth nothing. It does not write to a file that exists. The reader, unless it is nil, is given
-// the rows; after an error it may have rows that must not be used.
+// [ErrFormat] for a file that it cannot use, and [ErrInvalid] for a file system on which the lock
+// cannot be trusted. It does not write to a file that exists. It gives the rows to the reader,
+// unless that is nil; after an error the reader may have rows that must not be used.
 func Open(path string, o Options, reader Reader) (*File, error) {
 	f, err := openOrCreate(path, o, reader)
 	if err != nil {
@@ -133,8 +133,8 @@ func (f *File) settle(found found, reader Reader) error {
 	return found.err
 }
 
-// checkPath returns errChanging if the path names another file than the one that is locked: a
-// process that opens the path from now on would not find the lock.
+// checkPath returns errChanging if the path names another file than the locked one: a process that
+// opens the path later would not find the lock.
 func checkPath(path string, locked fs.FileInfo) error {
 	named, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(locked, named) {
@@ -166,11 +166,11 @@ func openSound(
 // confirm returns the error for a file that openSound refused.
 //
 // openSound has to look at the file before bbolt locks it, because bbolt then maps it at once. So
-// another process may be writing to the file, and what looks like damage may be a page half
-// written, or a file half made. Therefore a file is refused only for what it is under the lock: the
-// shared lock of a read-only open, which writes nothing, and reads only the two pages that it has
-// seen to be there. The other way round there is no such doubt: a file that was sound before the
-// lock is sound under it, since a process that writes to it in between holds the lock too.
+// another process may be writing to the file, and what looks like damage may be a half-written
+// page, or a file that is being made. Therefore confirm looks at the file again under the shared
+// lock of a read-only open, which writes nothing, and reads only the two pages that it has seen to
+// be there. A file that was sound before the lock needs no second look: it is sound under the lock,
+// since a process that writes to it in between holds the lock too.
 func confirm(path string, wait time.Duration, suspicion error) error {
 	switch {
 	case errors.Is(suspicion, fs.ErrNotExist):

@@ -13,15 +13,15 @@ type Options struct {
 	Mode    fs.FileMode   // of a file that is created, before the umask; zero: 0600
 	Hooks   Hooks
 
-	// NoSync leaves it to the operating system when to write. A crash of the process loses nothing;
-	// a power cut may cost the whole file, not only its last commits. Without it every commit is on
-	// disk before it returns.
+	// NoSync leaves it to the operating system when to write to disk. A crash of the process loses
+	// nothing; a power cut may cost the whole file, not only its last commits. Without NoSync every
+	// commit is on disk before it returns.
 	NoSync bool
 
 	AllowNetworkFS bool // also where the file's lock cannot be trusted
 
-	// Existing makes an open fail with fs.ErrNotExist where it would create a file: if there is
-	// none, or none any more when the file's lock is free.
+	// Existing makes an open return fs.ErrNotExist instead of creating a file: if there is no file,
+	// or none any more when the file's lock is free.
 	Existing bool
 }
 
@@ -38,15 +38,15 @@ func (o *Options) bolt(wait time.Duration) *bbolt.Options {
 	}
 }
 
-// Hooks are for tests that hold or break a commit, or feign a file system. A nil function does
-// nothing, and so does the zero value. Those of a commit are called on the goroutine that commits,
-// Synced and Changed also on the one that takes a step of a checkpoint meanwhile.
+// Hooks are for tests that hold or fail a commit, or simulate a file system. A nil function does
+// nothing, and so does the zero value. The hooks of a commit are called on the goroutine that
+// commits; Synced and Changed also on the goroutine that runs a step of a checkpoint.
 type Hooks struct {
 	// BeforeCommit is called before anything is written. Its error fails the commit.
 	BeforeCommit func() error
 
-	// AfterCommit is called when the commit is in the file. Its error makes it fail nevertheless,
-	// as when a disk reports a write as failed that it has done.
+	// AfterCommit is called when the commit is in the file. Its error fails the commit
+	// nevertheless, as if a disk reported a write as failed that it has done.
 	AfterCommit func() error
 
 	// Synced is called when all that was written is on disk, or would be without Options.NoSync.
@@ -58,8 +58,8 @@ type Hooks struct {
 	// them.
 	Changed func()
 
-	// NetworkFS is asked in place of the system for the name of the network file system, or the
-	// like, that the path is on; an empty string means none.
+	// NetworkFS is called in place of the system. It returns the name of the network or shared file
+	// system that the path is on; an empty string means none.
 	NetworkFS func(path string) string
 
 	// SyncFolder is called in place of a sync of the folder, when a file has got its name, or when

@@ -29,9 +29,9 @@ func recordSize(rows []format.Write) int {
 	return size
 }
 
-// makeRecord returns the payload of a record, in memory of that size. The values of the rows are in
-// the payload from then on. Rows that bbolt would refuse are refused here: the checkpoint must not
-// be the first to find out.
+// makeRecord returns the payload of a record, in memory of that size. From then on the values of
+// the rows are in the payload. Rows that bbolt would refuse are refused here, because the
+// checkpoint would find out too late.
 func makeRecord(rows []format.Write, last header, size int) (payload []byte, err error) {
 	payload = make([]byte, 0, size)
 	payload = binary.AppendUvarint(payload, last.index)

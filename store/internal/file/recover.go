@@ -20,8 +20,8 @@ type Recovered struct {
 	*Backup
 
 	// Missing is what was in the file, or may have been, and is not among the rows. Doubtful is
-	// what is among them, but may be older than what was committed last, or have been deleted
-	// since, and a newest commit that may never have been whole.
+	// what is among the rows, but may be older than the last commit, or may have been deleted
+	// since. It also names a newest commit that may never have been whole.
 	Missing, Doubtful []Remark
 }
 

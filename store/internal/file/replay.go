@@ -54,8 +54,8 @@ func (c *scan) payload(place, count int) ([]byte, bool) {
 	return payload[:head.left], true
 }
 
-// take takes the payload of the record, if the record is the next one in its lane, and whole. The
-// record's sectors have no number from then on.
+// take takes the payload of the record if the record is the next one in its lane, and is whole. It
+// clears the numbers of the record's sectors.
 func (c *scan) take(number uint64) (payload []byte, ok bool) {
 	lane := int(number % lanes)
 	from := c.used[lane]
@@ -81,8 +81,8 @@ func (c *scan) take(number uint64) (payload []byte, ok bool) {
 	return payload, true
 }
 
-// cutOff returns the sectors of the record that a crash has cut off, nil if there is none. A crash
-// leaves no sectors of any other record, except of records before the first that counts.
+// cutOff returns the sectors of the record that a crash has cut off, or nil if there is none. A
+// crash leaves sectors of no other record, except of records before the first one that counts.
 func (c *scan) cutOff(first, number uint64) (*sectorRun, error) {
 	var found *sectorRun
 	for lane := range lanes {
@@ -139,8 +139,8 @@ func (l *commitLog) replay(scans []*scan, last header) (header, error) {
 	return l.finishReplay(scans, before, last)
 }
 
-// checkOrder returns an error if the index of the next record cannot have come after the index of
-// the record before, or is on the wrong side of the header's index.
+// checkOrder returns an error if the next record's index cannot follow the index of the record
+// before, or is on the wrong side of the header's index.
 func (l *commitLog) checkOrder(left, before, last header) error {
 	known := l.next < last.log.next // to the header
 	switch {

@@ -13,9 +13,9 @@ import (
 // allTables stands for every table in a remark.
 const allTables byte = 0xfc
 
-// salvage reads the rows of a file that may be damaged anywhere. It trusts only checksums; what has
-// no checksum it uses only as far as it fits. First it walks the trees; rows that it cannot reach
-// it looks for in all pages that it has not come to.
+// salvage reads the rows of a file that may be damaged anywhere. It trusts only checksums, and uses
+// data without a checksum only as far as the data is consistent. First it walks the trees. Then it
+// looks for the rows that it could not reach in all pages that it has not visited.
 type salvage struct {
 	file     *os.File
 	size     int64
@@ -106,8 +106,8 @@ func (s *salvage) likelyPageSize() uint64 {
 	return best
 }
 
-// read returns the content of count pages. What the disk cannot read, and what is behind the end of
-// the file, is zeros, which are not a page.
+// read returns the content of count pages. Where the disk cannot read, and behind the end of the
+// file, the content is zeros, which are no valid page.
 func (s *salvage) read(page, count uint64) []byte {
 	count = min(count, s.pages-page)
 	content := make([]byte, count*s.pageSize)
@@ -124,7 +124,7 @@ func (s *salvage) read(page, count uint64) []byte {
 	return content
 }
 
-// readsOfPage is how often each page may be read as a page that belongs to another, on average. In
+// readsOfPage is how often, on average, each page may be read as a page that belongs to another. In
 // a sound file that happens once at most.
 const readsOfPage = 8
 
@@ -139,8 +139,8 @@ func (s *salvage) afford(pages uint64) bool {
 	return true
 }
 
-// withOverflow returns the content of the page, which it is given, with the pages that belong to
-// the page, if there can be that many.
+// withOverflow takes the content of the page, and returns it with the pages that belong to the
+// page, if there can be that many.
 func (s *salvage) withOverflow(page uint64, content []byte) []byte {
 	more := pageOverflow(content)
 	if more == 0 || more >= s.pages-page || !s.afford(more) {
@@ -246,8 +246,8 @@ func (s *salvage) walkValue(b bucket, take leafTaker) {
 	take(inline, bounds{}, err)
 }
 
-// walk gives the leaves below the page to take. A page that is damaged is given as a leaf too: some
-// of what seem to be its elements may be rows.
+// walk calls take for the leaves below the page, and for damaged pages, whose elements may still be
+// rows.
 func (s *salvage) walk(page uint64, in bounds, depth int, take leafTaker) {
 	if depth == deepest {
 		take(nil, in, misplaced(page, "is too deep in its tree"))

@@ -61,7 +61,7 @@ func (s *salvage) addSegment(number byte, page uint64) {
 	s.log = append(s.log, c)
 }
 
-// scanSegments looks for segments in all pages that the walk has not come to, unless it has come to
+// scanSegments looks for segments in all pages that the walk has not visited, unless it has visited
 // both segments.
 func (s *salvage) scanSegments() {
 	if len(s.log) == segments || s.headed && s.last.log.made == 0 {

@@ -32,8 +32,8 @@ func (b bounds) has(key []byte) bool {
 func (s *salvage) lose(table byte, in bounds) { s.lost[table] = append(s.lost[table], in) }
 
 // soundElements yields what seem to be elements of a leaf. The elements of a leaf do not overlap,
-// but in a value that looks like a leaf each of them may span most of it. So the elements that it
-// yields have at most four times the bytes of the content in all.
+// but in a value that looks like a leaf each element may span most of the value. So soundElements
+// yields at most four times the bytes of the content in all.
 func soundElements(content []byte) iter.Seq[element] {
 	return func(yield func(element) bool) {
 		if len(content) < headSize+elementSize {

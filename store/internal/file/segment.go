@@ -16,11 +16,11 @@ import (
 // counts, except with its own content.
 //
 // A disk writes a sector whole or not at all. Each sector has a checksum, which covers its place.
-// So every sector of a segment is as it was written there at some time, or the file is damaged; and
-// a record of which only some sectors are there is one that a crash has cut off.
+// So every sector of a segment is as it was written there at some time, or the file is damaged. A
+// record of which only some sectors are there was cut off by a crash.
 //
-// The records go to two lanes in turn, which share no page: so if the disk loses what was written
-// to a page last, there is a newer record in the other lane, unless it is the newest that is lost.
+// The records go to two lanes in turn, which share no page. So if the disk loses the last write to
+// a page, there is a newer record in the other lane, unless the newest record is the lost one.
 const (
 	sectorSize = 512
 	sectorHead = 16 // checksum, 4 bytes; what is left of the record, 4; its number, 8
@@ -45,8 +45,9 @@ type segment struct {
 	rows   *memtable
 }
 
-// length is how many bytes the value of the row has. The first sector has what precedes it; the
-// last one is left out, since bbolt takes one page more than it needs if the last page is full.
+// length is how many bytes the value of the row has. The first sector of the segment has what
+// precedes the value. The last sector is left out, since bbolt takes one page more than it needs if
+// the last page is full.
 func (s *segment) length() int { return (lanes*s.stride-1)*sectorSize - segmentPrefix }
 
 // room is how many sectors a lane has.
@@ -163,8 +164,9 @@ type sector struct {
 	sound  bool   // the checksum matches
 }
 
-// sectors is how many sectors the record takes from here on, if that is true. An int of 32 bits may
-// be too small for the bytes.
+// sectors returns how many sectors the record takes from this one on, by what the sector says,
+// which may be false. It counts in uint64, because an int of 32 bits may be too small for the
+// bytes.
 func (s sector) sectors() int { return int((uint64(s.left) + sectorRoom - 1) / sectorRoom) }
 
 // readSector returns what the sector at that place says.

@@ -53,9 +53,9 @@ type tableCommit struct {
 }
 
 // commit writes c in one transaction of bbolt's, without the segments if they cannot be made. It
-// returns the header that it wrote, and the segments that were made. After an error it also reports
-// whether c may be in the file nevertheless: whether bbolt's last commit has changed, or is not
-// known.
+// returns the header that it wrote, and the segments that it made. After an error it also reports
+// whether c may be in the file nevertheless: it may be if bbolt's last commit has changed, or is
+// not known.
 func (t *tables) commit(c tableCommit) (done tableCommit, unclear bool, err error) {
 	last := c.last
 	err = t.attempt(func() (err error) {
@@ -181,8 +181,8 @@ func (t *tables) view(fn func(tx *bbolt.Tx) error) error {
 	return guard(func() error { return fn(tx) })
 }
 
-// end rolls back the transaction, unless it was committed. A commit that failed has ended it, and a
-// commit that panicked has not.
+// end rolls back the transaction, unless it was committed. A failed commit has ended the
+// transaction; a commit that panicked has not.
 func (t *tables) end(tx *bbolt.Tx) {
 	_ = tx.Rollback() // its only error is that the transaction has ended
 	t.locked = false

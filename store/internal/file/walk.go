@@ -9,10 +9,10 @@ import (
 	"github.com/lockd/lockd/store/internal/format"
 )
 
-// bbolt follows what one page says of another without end, and has no checksum of either. So before
-// that, inspect walks the whole tree by plain reads, and checks that every page is where the page
-// above says, is filled as bbolt fills it, without a gap, and is reached once. Then a walk of
-// bbolt's ends, and finds all rows; for what a row says there is its own checksum.
+// bbolt follows the page numbers in a page without a limit, and its pages have no checksums. So
+// before bbolt opens the file, inspect walks the whole tree by plain reads, and checks that every
+// page is where the page above says, is filled as bbolt fills it, without a gap, and is reached
+// once. Then a walk of bbolt's ends, and finds all rows. The content of a row has its own checksum.
 
 // pagesAhead is how many pages are read at a time, where they lie one behind the other.
 const pagesAhead = 16
@@ -87,7 +87,7 @@ func (w *pageWalk) walk(page uint64, in bounds, depth, ahead int, visit leafVisi
 	return visit(page, depth, content[:end])
 }
 
-// read claims the page and the pages that belong to it, and returns their content, which is valid
+// read claims the page and the pages that belong to it. It returns their content, which is valid
 // until another page of the same depth is read.
 func (w *pageWalk) read(page uint64, depth, ahead int) ([]byte, error) {
 	for depth >= len(w.runs) {
