@@ -17,8 +17,8 @@ type Batch struct {
 	buffer []byte
 }
 
-// Take closes the open batch, which becomes the one to be written; the next fills from now on.
-// The batch before must have been published or dropped.
+// Take closes the open batch and returns it, to be written; later writes go to the next batch. The
+// batch that Take returned before must have been published or dropped.
 func (s *State) Take() *Batch {
 	b := &Batch{state: s, index: s.index, buffer: s.buffer}
 	for set := s.pending; set != 0; set &= set - 1 {
@@ -51,8 +51,8 @@ type taken[T any] struct {
 // mostBuffer is how many bytes for encoded rows are kept at most from one batch to the next.
 const mostBuffer = 1 << 20
 
-// Encode returns the batch as a file gets it: its rows, in order, and the tally that they leave in
-// a file that had the given one. It is called once for a batch, by one goroutine at a time.
+// Encode returns the rows of the batch in order, as a file gets them, and the tally that they leave
+// in a file with the given tally. It is called once for each batch, by one goroutine at a time.
 func (b *Batch) Encode(after format.Tally) ([]format.Write, format.Tally) {
 	rows := make([]format.Write, 0, b.size())
 	buffer := b.buffer[:0]

@@ -36,8 +36,8 @@ type version[T any] struct {
 	prev     atomic.Pointer[version[T]] // the version before, while readers may need it
 }
 
-// at returns the newest version, from v on, that is not above the index, or nil. Versions that no
-// reader may need any more are gone. v may be nil.
+// at returns the newest version, from v on, that is not above the index, or nil if there is none. v
+// may be nil. Versions that no reader can need any more are gone.
 func (v *version[T]) at(index uint64) *version[T] {
 	for v != nil && v.index > index {
 		v = v.prev.Load()
@@ -53,11 +53,11 @@ func (v *version[T]) live() *T {
 	return &v.row
 }
 
-// cells is a hash table of keys with open addressing. Readers take no lock: a place that has a cell
-// changes only when the cell leaves it, to a place that is empty or another key's, and a grown
-// table is complete before it is put in place. The table that it replaces keeps its heads as they
-// were: a reader that still looks there has loaded the published index before, and needs nothing
-// newer. One writer at a time.
+// cells is a hash table of keys with open addressing, for one writer at a time. Readers take no
+// lock. A place that has a cell changes only when the cell leaves the place, which then is empty or
+// has another key's cell. A grown table is complete before it replaces the old one. The old table
+// keeps its heads as they were: a reader that still looks there has loaded the published index
+// before, and needs nothing newer.
 type cells[T any] struct {
 	seed   maphash.Seed
 	keyOf  func(row *T) string                  // nil: rows are not asked for their keys
@@ -72,9 +72,9 @@ type shard[T any] struct {
 
 type groups[T any] []group[T]
 
-// group is two cache lines. Finding a key takes the first line as a rule, and no look at the
-// versions of other keys, each of which would be one more line. If rows are asked for their keys,
-// the cell is not needed: fetching it would take a quarter of a Get.
+// group is two cache lines. As a rule a search for a key reads only the first line, and no versions
+// of other keys, each of which would be one more line. If the key is in the row, the cell is not
+// needed either: fetching it would take a quarter of a Get.
 type group[T any] struct {
 	tags  atomic.Uint64 // a byte for each place, from the lowest on
 	heads [groupSize]atomic.Pointer[version[T]]

@@ -6,9 +6,9 @@ import (
 	"github.com/lockd/lockd/store/internal/format"
 )
 
-// Check compares what the store keeps twice, and returns an error that names the first thing that
-// does not fit. It is for tests: it takes time in proportion to the number of rows. The caller
-// holds the store's lock, and no transaction is running.
+// Check compares what the store keeps twice, and returns an error that names the first difference.
+// It is for tests: it takes time in proportion to the number of rows. The caller holds the store's
+// lock, and no transaction is running.
 func (s *State) Check() error {
 	for number := range format.TableCount {
 		if err := s.tables[number].check(); err != nil {

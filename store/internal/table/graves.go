@@ -9,7 +9,7 @@ import (
 )
 
 // graveSurplus is how many tombstones beyond the limit there may be before they are dropped
-// together. Each time, the floor rises, and with it the index of everything that is absent.
+// together. Each time the floor rises, and with it the index of what is absent.
 const graveSurplus = 500
 
 // graves is the table of tombstones, with the order in which they were dug.
@@ -39,8 +39,8 @@ func older(a, b schema.Grave) bool {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name)) < 0
 }
 
-// Bury writes the tombstone of what the running transaction deletes. The oldest beyond
-// [schema.GraveLimit] are dropped from time to time.
+// Bury writes the tombstone of something that the running transaction deletes. From time to time it
+// drops the oldest tombstones beyond [schema.GraveLimit].
 func (s *State) Bury(kind byte, name string) {
 	g := &s.graves
 	g.table.Put(schema.GraveKey(kind, name), schema.Grave{Kind: kind, Name: name, Index: s.Next()})

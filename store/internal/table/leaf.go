@@ -12,8 +12,8 @@ import (
 	"github.com/lockd/lockd/store/internal/format"
 )
 
-// leaf is neighbouring rows as they were read, which were not written to since. A row is made
-// when a reader looks at it, and shares the leaf's memory.
+// leaf has neighbouring rows as they were read from the file, not written to since. A row is
+// decoded when a reader looks at it, and shares the leaf's memory.
 type leaf[T any] struct {
 	table   *Table[T]
 	first   string // the first key, in memory of its own
@@ -105,14 +105,14 @@ func (l *leaf[T]) ascend(from string, visit func(key string, row *T) bool) bool 
 	return true
 }
 
-// The memory in which rows are unfolded is kept for as long as one of them needs it. Cells and keys
-// stay as a rule, and are unfolded by the block. Versions go one by one, when their rows are
-// written to, and a caller that has kept a row may keep just one: so few of them share memory. Four
-// versions of keys take the most that the runtime allocates without a header.
+// A piece of memory that rows share is freed when none of them needs it. Cells and keys stay as a
+// rule, so they share pieces of a block's size. Versions are freed one by one, when their rows are
+// written to, and a caller that has kept a row may keep just one version; so few versions share a
+// piece. Four versions of keys take the most that the runtime allocates without a header.
 const versionsAtOnce = 4
 
-// unfold gives a cell to each row, and returns all cells, in blocks and in memory of their own, for
-// the order.
+// unfold makes a cell for each row, in memory of its own, and returns the cells in blocks, for the
+// order.
 func (l *leaf[T]) unfold() [][]cell[T] {
 	blocks := make([][]cell[T], 0, (l.rows()+blockRows-1)/blockRows)
 	for from := 0; from < l.rows(); from += blockRows {
@@ -162,9 +162,10 @@ func (l *leaf[T]) unfoldVersions(from int, cells []cell[T]) {
 	}
 }
 
-// leaves is what a table still has as it was read. Readers take no lock: either a leaf is there, or
-// it was unfolded and all its rows have cells. The writer knows only cells, so it unfolds a leaf
-// when it looks for a key that is or belongs there; a leaf that it does not touch stays small.
+// leaves are the leaves that a table still has as they were read. Readers take no lock: either a
+// leaf is there, or it was unfolded and all its rows have cells. The writer works on cells only, so
+// it unfolds a leaf when it looks for a key that is in the leaf or belongs there. A leaf that the
+// writer does not touch stays small.
 type leaves[T any] struct {
 	firsts []string // the first key of each
 	places []atomic.Pointer[leaf[T]]
@@ -207,8 +208,8 @@ func (l *leaves[T]) get(key string, into *T) *T {
 	return into
 }
 
-// unfold gives cells to the rows of the leaf where the key is or belongs, and reports whether the
-// leaf was there.
+// unfold makes cells for the rows of the leaf where the key is or belongs, and reports whether
+// there was such a leaf.
 func (t *Table[T]) unfold(key string) bool {
 	leaves := t.leaves.Load()
 	if leaves == nil {

@@ -17,8 +17,8 @@ type Loading struct {
 // Load returns a Loading for s. Init has made s, and nothing was written to it.
 func (s *State) Load() *Loading { return &Loading{state: s} }
 
-// Begin is called before the first row, with what the last commit of the file left. Rows that were
-// read before do not count.
+// Begin is called before the first row, with the index and the tally of the file's last commit.
+// Rows that were read before do not count.
 func (l *Loading) Begin(index uint64, left format.Tally) {
 	l.Discard()
 	*l = Loading{state: l.state, left: left}
@@ -101,7 +101,7 @@ var (
 )
 
 // insert puts the rows of a leaf in their places, in a table whose rows have another order in the
-// file.
+// file than in memory.
 func (t *Table[T]) insert(leaf *leaf[T]) error {
 	at := 0
 	for _, cells := range leaf.unfold() {
@@ -149,8 +149,8 @@ type page interface {
 // pagesAtOnce is how many pages are handed over at a time.
 const pagesAtOnce = 32
 
-// verifying verifies the rows of a file while it is read. If there are many, a goroutine verifies
-// some while the next are read: to verify takes about as long as to read.
+// verifying verifies the rows of a file while the file is read. If there are many, a goroutine
+// verifies some of them while the next are read, because verifying takes about as long as reading.
 type verifying struct {
 	next   []page      // not handed over yet
 	handed chan []page // nil: there is no goroutine

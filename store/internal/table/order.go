@@ -8,9 +8,9 @@ import (
 	"github.com/google/btree"
 )
 
-// blockRows is how many rows a block has at most: a number for which the runtime allocates memory,
-// for the rows and for as many cells, without waste. A block that is left with less than a quarter
-// of that takes in the next block.
+// blockRows is how many rows a block has at most. For this number of rows, and of cells, the
+// runtime allocates memory without waste. A block that is left with less than a quarter of that
+// takes in the next block.
 const blockRows = 63
 
 // order is rows in the order of their keys: blocks of neighbours, and a btree of the blocks. A
@@ -36,9 +36,9 @@ type block[T any] struct {
 	rows  *rows[T]
 }
 
-// rows is what a block has, in order: items; or a leaf, which is not written to; or the cells of a
-// leaf that was unfolded. Cells keep no version that has been replaced. But they are not shared:
-// items take their place before the block is searched or cloned.
+// rows is the content of a block, in order: items; or a leaf, which is not written to; or the cells
+// of a leaf that was unfolded. Cells keep no version alive that has been replaced. Clones do not
+// share cells: items take their place before the block is searched or cloned.
 type rows[T any] struct {
 	items []item[T]
 	leaf  *leaf[T]
@@ -178,7 +178,7 @@ func (o *order[T]) fill(leaves []*leaf[T]) {
 }
 
 // unfold puts the cells of one block in the place of the leaf that had their rows, or behind the
-// cells of that leaf that came before.
+// leaf's cells that were put there before.
 func (o *order[T]) unfold(cells []cell[T]) {
 	first := cells[0].key
 	if folded, _ := o.find(first); folded.rows.leaf != nil {
@@ -221,8 +221,9 @@ func (o *order[T]) set(it item[T]) {
 	o.size++
 }
 
-// split makes two blocks of a full one, and returns the block in which the key belongs, and where.
-// A block at whose end the key belongs stays full: that is how keys come that are in order.
+// split makes two blocks of a full one, and returns the block in which the key belongs, and the
+// key's position there. If the key belongs at the end of the full block, that block stays full,
+// because then keys probably come in order.
 func (o *order[T]) split(full *rows[T], at int, key string) (*rows[T], int) {
 	const half = blockRows / 2
 	if at == blockRows {

@@ -8,8 +8,8 @@ import (
 	"github.com/lockd/lockd/store/internal/format"
 )
 
-// State is all rows: the tables, with one index. Cached, Published and the Get of every table may
-// be called by any goroutine; all other methods are the writer's, under one lock, the caller's.
+// State has all rows: the tables, with one index. Any goroutine may call Cached, Published and the
+// Get of every table. For all other methods the caller holds its one lock.
 type State struct {
 	Keys        Table[schema.Key]
 	Sessions    Table[schema.Session]
@@ -101,8 +101,8 @@ func (s *State) Seal() {
 // Wrote reports whether the running transaction has written.
 func (s *State) Wrote() bool { return s.touched != 0 }
 
-// Raise moves the index on, so that the next transaction's is above it. No transaction may be
-// running. Readers see it with the next publication.
+// Raise raises the index, so that the next transaction has a higher one. No transaction may be
+// running. Readers see the index with the next publication.
 func (s *State) Raise(index uint64) { s.index = max(s.index, index) }
 
 // Pending reports whether the open batch holds anything.
@@ -134,8 +134,8 @@ func (s *State) Publish(b *Batch) {
 	}
 }
 
-// Drop takes back a batch that could not be written, and the open one. The published state is
-// as it was; the indexes are not used again.
+// Drop takes back a batch that could not be written, and the open batch. The published state stays
+// as it is, and the indexes are not used again.
 func (s *State) Drop(b *Batch) {
 	b.drop() // before Take puts the cells of the open batch in the place of b's cells
 	s.Take().drop()
@@ -145,8 +145,8 @@ func (s *State) Drop(b *Batch) {
 func (s *State) Cached() *Snapshot { return s.cached.Load() }
 
 // Snapshot returns the published state. No transaction may be running. The first call after a
-// publication takes time in proportion to what has changed since the snapshot before, including
-// what is not published yet; a batch pays nothing for it.
+// publication takes time in proportion to what has changed since the last snapshot, including what
+// is not published yet. A batch takes no time for snapshots.
 func (s *State) Snapshot() *Snapshot {
 	snapshot := s.cached.Load()
 	if snapshot == nil {

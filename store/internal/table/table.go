@@ -20,9 +20,9 @@ const (
 
 // Table is an ordered map from a string to rows of type T, with versions.
 //
-// Get may be called by any goroutine. All other methods are the writer's: the caller holds the lock
-// that guards the store. A row is immutable once it is in a table, and what a method returns is
-// shared: do not change it.
+// Any goroutine may call Get. For all other methods the caller holds the lock that guards the
+// store. A row is immutable once it is in a table, and what a method returns is shared: do not
+// change it.
 type Table[T any] struct {
 	state *State
 	codec *format.Rows[T]
@@ -62,9 +62,10 @@ func (t *Table[T]) init(s *State, codec *format.Rows[T]) {
 	t.stale = true
 }
 
-// OnMove sets moved, which is called for every change of a newest row, forwards by a write and
-// backwards by an undo or a drop: old and new are nil where there is none. An index that follows
-// these calls is right at all times. moved is called before the write returns, and must not write.
+// OnMove sets the function moved. It is called for every change of a newest row, by a write, an
+// undo or a drop, with the old and the new newest row; nil means that there is none. So an index
+// that moved maintains is always right. moved is called before the write returns, and must not
+// write.
 func (t *Table[T]) OnMove(moved func(old, new *T)) { t.moved = moved }
 
 // Len is the number of rows, those not published yet included.
@@ -110,8 +111,8 @@ func (t *Table[T]) Newest(key string) *T {
 	return newest.live()
 }
 
-// find returns the key's cell and its newest version; nil and nil if there is none. A writer asks
-// for one key several times in a row: only the first call searches.
+// find returns the key's cell and its newest version; nil and nil if there is no cell. A writer
+// often asks for the same key several times: only the first of these calls searches.
 func (t *Table[T]) find(key string) (c *cell[T], newest *version[T]) {
 	if t.last != nil && t.last.key == key {
 		return t.last, t.last.newest()
@@ -135,17 +136,17 @@ func (t *Table[T]) forget(c *cell[T]) {
 	t.last = nil
 }
 
-// Put makes row the newest of the key, at the transaction's index, and returns it. It panics if a
-// file could not have the row: for an empty key, or a key that is over schema.KeyLimit with what
-// the table puts before it.
+// Put makes row the newest row of the key, at the transaction's index, and returns it. It panics if
+// a file could not have the row: if the key is empty, or is longer than schema.KeyLimit together
+// with what the table puts before it.
 func (t *Table[T]) Put(key string, row T) *T {
 	d := &Draft[T]{version[T]{row: row}}
 	t.Write(key, d)
 	return &d.version.row
 }
 
-// Draft is a row that is yet to be written, in the memory that it will have in the table. The zero
-// value is an empty one.
+// Draft is a row to be written, in the memory that it will have in the table. The zero value is an
+// empty row.
 type Draft[T any] struct{ version version[T] }
 
 // Row returns the row. It may be changed until it is written.
@@ -160,8 +161,8 @@ func (t *Table[T]) Draft(key string) *Draft[T] {
 	return d
 }
 
-// Write makes the draft the newest row of the key, at the transaction's index, as Put does. A draft
-// is written once, and not changed any more.
+// Write makes the draft the newest row of the key, as Put does. A draft is written once, and must
+// not be changed after that.
 func (t *Table[T]) Write(key string, d *Draft[T]) { t.set(key, &d.version) }
 
 // Delete removes the newest row of the key, which must be there.
@@ -228,8 +229,9 @@ func (t *Table[T]) move(c *cell[T], old, next *version[T]) {
 // Changed reports whether the running transaction changed any row.
 func (t *Table[T]) Changed() bool { return len(t.undo) > 0 }
 
-// Changes yields, for each row that the running transaction changed, the row before it and the
-// newest one, nil where there is none. A row that it made and removed is not among them.
+// Changes yields, for each row that the running transaction changed, the row before the transaction
+// and the newest row; nil means that there is none. It leaves out rows that the transaction made
+// and removed.
 func (t *Table[T]) Changes() iter.Seq2[*T, *T] {
 	return func(yield func(*T, *T) bool) {
 		for _, changed := range t.undo {
@@ -241,8 +243,8 @@ func (t *Table[T]) Changes() iter.Seq2[*T, *T] {
 	}
 }
 
-// Ascend yields the newest rows from the key on, in order. The loop may write, and sees what it
-// has done ahead of it; it may have another loop in it.
+// Ascend yields the newest rows from the key on, in order. The loop may write, and then sees its
+// own writes to the keys that follow. Loops may be nested.
 func (t *Table[T]) Ascend(from string) iter.Seq2[string, *T] {
 	return func(yield func(string, *T) bool) {
 		var page [pageSize]struct {
@@ -325,8 +327,8 @@ func (t *Table[T]) rollBack() {
 
 // seal ends the transaction as far as this table goes.
 func (t *Table[T]) seal() {
-	// Cells that are behind must not pile up while nobody reads the order. No transaction catches
-	// up by all of them: each takes a few, and more than it adds.
+	// The order must not lag ever farther behind while no caller reads it. Each transaction brings
+	// a few cells into the order, more than it adds to those that lag, but not all of them.
 	if late := len(t.behind); late > slack+2*t.size {
 		t.catchUpBy(min(late, catchUps*len(t.undo)))
 	}
