@@ -15,8 +15,8 @@ import (
 // commit 7 to 22 %.
 
 // ChecksumSize is the length of the checksum behind the payload: a CRC-32C, most significant byte
-// first. It is the strongest check that the usual processors have an instruction for; bbolt's pages
-// have no checksum.
+// first. It is the strongest checksum for which the usual processors have an instruction; bbolt's
+// pages have none.
 const ChecksumSize = 4
 
 // Rows is the format of the rows of one table.
@@ -24,15 +24,14 @@ type Rows[T any] struct {
 	Table byte // its number, which is in the checksums
 
 	// AppendPayload appends the payload of a row, and returns the longer buf. DecodePayload makes a
-	// row of a key and a payload, and shares their memory.
+	// row from a key and a payload. The row shares their memory.
 	AppendPayload func(buf []byte, row *T) []byte
 	DecodePayload func(key string, payload []byte) (T, error)
 
 	layout *layout[T] // nil: rows lie under their keys
 }
 
-// Append appends the value that stands for the row in a file, at that place, and returns the longer
-// buf.
+// Append appends the value of the row at that place in a file, and returns the longer buf.
 func (r *Rows[T]) Append(buf []byte, place string, row *T) []byte {
 	start := len(buf)
 	buf = r.AppendPayload(buf, row)
@@ -71,8 +70,8 @@ func Verify(table byte, key, value []byte) (payload []byte, err error) {
 	return value[:end], nil
 }
 
-// VerifyRow is Verify for a row whose value follows its key in memory. One CRC in place of two
-// takes a tenth off an Open.
+// VerifyRow is Verify for a row whose value follows its key in memory. With one CRC in place of two
+// an Open takes a tenth less time.
 func VerifyRow(table byte, row []byte, keySize int) (payload []byte, err error) {
 	end := len(row) - ChecksumSize
 	if end < keySize {
@@ -138,8 +137,8 @@ func decodeKey(row *schema.Key, key string, payload []byte) error {
 	return d.End()
 }
 
-// LockedKey decodes a row, and says whether the key is locked. To return the row would take as long
-// again.
+// LockedKey decodes a row, and reports whether the key is locked. Returning the row would take as
+// long again.
 func LockedKey(key string, payload []byte) (bool, error) {
 	var row schema.Key
 	err := decodeKey(&row, key, payload)

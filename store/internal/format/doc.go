@@ -1,7 +1,7 @@
-// Package format says what the rows of a database are in a file: the numbers of the tables, the
-// payloads of their rows, where in a table they lie, and their checksums.
+// Package format defines how the rows of a database are written in a file: the numbers of the
+// tables, and the payloads, the places and the checksums of their rows.
 //
-// It knows nothing of pages, of where a file has the rows, nor of versions in memory. The packages
-// table and file hand each other what is here: a [Write] for each row that a commit changes, a
-// [Chunk] of rows that were read, and a [Tally] of all rows.
+// It knows nothing of the pages of a file or of versions in memory. Packages table and file
+// exchange its types: a [Write] for each row that a commit changes, a [Chunk] of rows that were
+// read, and a [Tally] of all rows.
 package format

@@ -7,7 +7,7 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// layout says where in the file the rows of a table lie, if they do not lie under their keys.
+// layout says where in the file the rows of a table are, if they are not under their keys.
 //
 // It is for rows that come and go, in the order of their indexes: then the rows that one commit
 // adds are neighbours, and so are, as a rule, the rows that one commit deletes. By their keys
@@ -38,8 +38,8 @@ func (r *Rows[T]) Place(key string, row *T) string {
 	return string(append(binary.BigEndian.AppendUint64(place, l.index(row)), key...))
 }
 
-// Key returns the key of a row that lies at the place. For an invalid place it returns anything: no
-// row has that place.
+// Key returns the key of the row at the place. For an invalid place, which no row has, the result
+// means nothing.
 func (r *Rows[T]) Key(place string) string {
 	l := r.layout
 	if l == nil || len(place) < l.least || !strings.HasPrefix(place, l.mark) {

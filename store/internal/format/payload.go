@@ -74,8 +74,8 @@ func appendID(buf []byte, id schema.ID) []byte {
 	return append(append(buf, 1), id[:]...)
 }
 
-// Decoder takes a payload apart from its front. After the first error it returns only zeros, so
-// that the error need be looked at only once, at the end.
+// Decoder reads a payload from its beginning. After the first error it returns only zeros, so the
+// caller checks the error only once, at the end.
 type Decoder struct {
 	Rest []byte
 	Err  error
@@ -192,8 +192,8 @@ func (d *Decoder) Bytes() []byte {
 	return b[:len(b):len(b)]
 }
 
-// count reads the number of elements that follow, each of at least size bytes: more than the
-// payload has room for are refused before anything is allocated for them.
+// count reads the number of elements that follow, each of at least size bytes. It refuses a number
+// for which the payload has no room, before anything is allocated.
 func (d *Decoder) count(size int) int {
 	count := d.Uint64()
 	if count > uint64(len(d.Rest)/size) {

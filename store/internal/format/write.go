@@ -15,8 +15,8 @@ func (r Write) Before(other Write) bool {
 	return r.Key < other.Key
 }
 
-// Tally tells whether the rows of a file are those that its last commit left. So a page is found
-// that is sound in itself, but as an older commit wrote it, because the disk lost a later write.
+// Tally tells whether the rows of a file are those that its last commit left. It finds a page that
+// is sound in itself, but older, because the disk lost a later write.
 type Tally struct {
 	Rows uint64
 	Sum  uint64 // of the checksums of all rows
