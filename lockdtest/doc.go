@@ -11,16 +11,18 @@
 // The code under test is given the *lockd.DB in a [DB], and its Mock if it reads the time itself.
 // The database behaves like one on a file, commits included, except that it leaves nothing behind.
 // [DB.Advance] moves the clock from deadline to deadline: every session is renewed or ends, and
-// every lock is granted, at the instant at which that is due. When Advance returns, all who are
-// concerned have been told. What goroutines of the test do in answer is up to them:
+// every lock is granted, at the instant at which that is due. When Advance returns, every handle,
+// waiting call and watcher has been told. What the goroutines of the test then do depends on where
+// the test runs:
 //
-//   - In a bubble of testing/synctest they have done it, too, before the clock moves on. The
-//     database has to be made inside the bubble; Advance fails the test otherwise.
-//   - Outside, the test waits for what it wants to see: for a call to return, for Done of a lock or
-//     session, or with [DB.WaitForWaiters] and [DB.WaitForKeepAlive] for a call to begin to wait.
+//   - In a bubble of testing/synctest they have done it before the clock moves on. The database has
+//     to be made inside the bubble; otherwise Advance fails the test.
+//   - Outside a bubble the test waits for what it wants to see: for a call to return, for Done of a
+//     lock or session, or, with [DB.WaitForWaiters] and [DB.WaitForKeepAlive], for a call to begin
+//     to wait.
 //
 // When the test is over the database is checked and closed. The test fails if calls still wait for
-// locks, if a fault that it asked for never came about, or if the database's state is not
+// locks, if a fault that the test asked for did not happen, or if the database's state is not
 // consistent. A call whose context is the test's own, or is derived from it, no longer waits then:
 // T.Context ends before anything is checked. So give another context, such as context.Background(),
 // to a call that the test itself has to end. Sessions that live, locks that are held, and calls of
@@ -41,22 +43,22 @@
 //   - the end of a wait, for a commit, a lock, a change or the end of a session;
 //   - [World.Yield], [World.Await] and [World.Sleep].
 //
-// DB.Get and the other calls that take no lock are not points. Neither is what a function of an
-// Update does (it must not call the methods of World), nor the body's own code, where Yield makes a
-// point. The schedule also knows the goroutine that the database has of its own.
+// DB.Get and the other calls that take no lock are not points. Neither are the steps of the
+// function of an Update (which must not call the methods of World), nor the body's own code, in
+// which Yield makes a point. The schedule also orders the database's own goroutine.
 //
 // The plain order is by priorities, which the seed draws: of the goroutines that can go on, the one
 // with the highest priority does, and time passes when none can. A schedule departs from that order
-// in few places ([ExploreOptions.Changes]), because few are enough for most bugs. There a goroutine
-// goes on after all others, time passes although some could go on, commits fail, renewals are lost,
-// a goroutine is paused for longer than its TTL, the process dies, the wall clock is set back
-// before the next one begins, or a commit that is in the file is reported as failed
+// in few places ([ExploreOptions.Changes]), because few are enough for most bugs. At such a place a
+// goroutine is put behind all others, time passes although some could go on, commits fail, renewals
+// are lost, a goroutine is paused for longer than its TTL, the process dies, the wall clock is set
+// back before the next one begins, or a commit that is in the file is reported as failed
 // ([World.Restart]; the database of such a schedule is on a file, which the next process opens).
 //
-// The first schedule has no change. Of those that follow, every other one has one change and else
-// the order of the first, until each change has been tried at each step. The others are drawn. In
-// half of these the changes are close together, and repeated: some bugs show only when a fault
-// comes while another is dealt with.
+// The first schedule has no change. Every other one of the rest has the order of the first and one
+// change, until each change has been tried at each step. The others are drawn: in half of them the
+// changes are close together, and repeated, because some bugs show only when a fault comes while
+// the code handles another.
 //
 // After each step Explore checks the promises G1 and G10 by the handles that calls returned, G1, G7
 // and G8 by the history, and G9 by the waiters (except where a call waits for several keys: a

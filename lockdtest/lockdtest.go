@@ -39,10 +39,10 @@ type DB struct {
 var _ clock.Clock = (*DB)(nil)
 
 // New returns a database in memory, whose clock stands at the beginning of Unix time. Nil opts mean
-// the defaults, except that a nil Options.Logger is the test's own output: what has gone wrong
-// stands beside the failure that it led to, and is shown only if the test fails, or with -v.
-// Options.Clock is nil, or a *clock.Mock that the test has already; Advance then waits for this
-// database only.
+// the defaults, except that a nil Options.Logger means the test's own output: the records are
+// beside the failure that they explain, and are shown only if the test fails, or with -v.
+// Options.Clock is nil, or a *clock.Mock that the test has already made. Advance waits only for
+// this database, even if others use the same Mock.
 //
 // The database is checked and closed when the test and its subtests are over. New fails the test at
 // once if the options are not valid.
@@ -86,9 +86,9 @@ func New(t testing.TB, opts *lockd.Options) *DB {
 
 // Advance moves the clock by d, and returns when everything that became due has happened, each
 // thing at its instant: sessions that are kept alive are renewed, sessions and lock-delays end,
-// locks are granted, all who are concerned are told. It stops at every deadline on the way, which
-// takes the mock a millisecond or two outside a bubble. While commits are held, what is due is
-// decided, and told only after their release.
+// locks are granted, and handles, waiting calls and watchers are told. It stops at every deadline
+// on the way, which takes the mock a millisecond or two outside a bubble. While commits are held,
+// what is due is decided, but told only after their release.
 //
 // It is for one goroutine at a time. A negative d fails the test, and so does a call in a bubble of
 // testing/synctest if the database was made outside it.
