@@ -40,16 +40,18 @@ const (
 	ForceUnlockAndEnd
 )
 
-// Hosts says for which host names a handler takes requests. A stranger's page could let the
-// stranger's own host name stand for this machine, and would then be of the same origin.
+// Hosts says for which host names a handler takes requests. A stranger could let a host name of
+// their own point to this machine; a page of that name would then be of the same origin as the
+// handler.
 type Hosts uint8
 
 // The rules for hosts.
 const (
-	// LocalHosts takes requests for an IP address, localhost and the host's own name.
+	// LocalHosts takes requests for an IP address, localhost, a name that ends in .localhost, and
+	// the machine's own name.
 	LocalHosts Hosts = iota
-	// AnyHost takes requests for every name. It is for a server that itself keeps strangers out:
-	// by a token, a login, or a certificate.
+	// AnyHost takes requests for every name. It is for a server that itself keeps strangers out, by
+	// a token, a login or a certificate.
 	AnyHost
 )
 
