@@ -17,9 +17,9 @@ type Options struct {
 	// default is 10 s, the least is lockd.MinTTL.
 	MinTTL time.Duration
 
-	// GraceTTLs is for how many more TTLs a session lives that is not renewed within the first. It
+	// GraceTTLs is for how many more TTLs a session lives if it is not renewed within the first. It
 	// is for clients whose renewals come over a network. The default is 0, so that a TTL is
-	// enforced exactly. Consul does what 1 does (S26); the most is 10.
+	// enforced exactly; with 1 a session lives as long as in Consul (S26). The most is 10.
 	GraceTTLs int
 
 	// Datacenter is the name that ?dc= may have. The default is "dc1".
@@ -37,15 +37,15 @@ type Options struct {
 	// T4). The default is 512 KiB, the most is lockd.MaxValueSize.
 	MaxValueSize int
 
-	// MaxSnapshotSize is how many bytes a snapshot that is to be restored may have, as it is sent
-	// and as it unpacks. The default is 1 GiB.
+	// MaxSnapshotSize is how many bytes a snapshot to restore may have, both as sent and unpacked.
+	// The default is 1 GiB.
 	MaxSnapshotSize int64
 
 	// MaxTxnOps is how many operations a transaction may have (T4). The default is 64.
 	MaxTxnOps int
 
-	// MaxBlocked is how many queries may be blocked at once. The next is answered with 429. The
-	// default is 10,000.
+	// MaxBlocked is how many queries may be blocked at once. Any further query that would block is
+	// answered with 429. The default is 10,000.
 	MaxBlocked int
 
 	// Logger is told of panics. A panic ends only the request that it happened in. The default is

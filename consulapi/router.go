@@ -18,11 +18,12 @@ import (
 // returns, the node of this process is in the catalog, with a check serfHealth that passes. A nil
 // opts means the defaults.
 //
-// A request ends with its context, and with ErrClosed when the database is closed. The handler
-// holds nothing that has to be released. A list is sent in pieces, from one snapshot, so that a
-// client that takes its answer slowly costs some 100 KiB, however much it asked for (H21). The
-// handler sets no time limits and asks for no token: that is up to the server. An http.ServeMux in
-// front of it redirects requests for keys that are no clean paths, such as a//b, to other keys.
+// A request ends with its context. When the database is closed, a request that waits is answered
+// with the error. The handler holds nothing that has to be released. A list is sent in pieces, from
+// one snapshot, so that a client that takes its answer slowly costs some 100 KiB, however much it
+// asked for (H21). The handler sets no time limits and asks for no token; the server that uses it
+// may. An http.ServeMux in front of it redirects requests for keys that are no clean paths, such as
+// a//b, to other keys.
 //
 // The error is lockd.ErrInvalid for options that are out of their bounds, or lockd.ErrClosed,
 // lockd.ErrFailed or lockd.ErrCommit.
