@@ -47,9 +47,9 @@ type Check struct {
 	Output    string
 	ServiceID string // the service that it is of; empty for the node's own
 
-	// TTL is for how long a check that is not Critical stays as it is: unless it is put again in
-	// time, which need not change it, it becomes Critical, and its output says so. The TTL runs
-	// while the database is open, and begins anew with every Open. Zero means for ever.
+	// TTL is for how long a check that is not Critical stays as it is. Unless the check is put
+	// again in time, with or without a change, it becomes Critical, and its output says so. The TTL
+	// runs while the database is open, and begins anew with every Open. Zero means for ever.
 	TTL time.Duration
 
 	// Meta is data that the maker keeps with the check; the database does not look at it.

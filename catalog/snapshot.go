@@ -11,7 +11,7 @@ import (
 // number of goroutines. The zero value is not usable.
 type Snapshot struct{ rows *store.Snapshot }
 
-// NewSnapshot is what lockd.Snapshot.Catalog calls. A program calls that.
+// NewSnapshot is for lockd.Snapshot.Catalog. Programs call that.
 func NewSnapshot(rows *store.Snapshot) *Snapshot { return &Snapshot{rows} }
 
 // within is the prefix of what belongs to a node.

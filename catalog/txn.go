@@ -3,8 +3,8 @@ package catalog
 import "github.com/lockd/lockd/internal/engine"
 
 // Txn reads and writes the catalog in a transaction. Its methods apply the rules to the newest
-// state, the transaction's own writes included; none of them blocks. As those of the lockd.Txn that
-// it is of, they panic after the end of the transaction. The zero value is not usable.
+// state, the transaction's own writes included; none of them blocks. Like the methods of the
+// lockd.Txn, they panic after the end of the transaction. The zero value is not usable.
 type Txn struct {
 	rules *engine.Txn
 	of    transaction
@@ -20,5 +20,5 @@ type transaction interface {
 	Write(op, name string, write func() error) error
 }
 
-// NewTxn is what lockd.Txn.Catalog calls. A program calls that.
+// NewTxn is for lockd.Txn.Catalog. Programs call that.
 func NewTxn(rules *engine.Txn, of transaction) *Txn { return &Txn{rules, of} }
