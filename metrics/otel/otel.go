@@ -1,30 +1,31 @@
 // Package otel gives what a lockd database counts to OpenTelemetry. It is a module of its own, so
 // that a program that needs no metrics need not have the client library.
 //
-// One call makes the metrics of a database part of a meter:
+// One call registers the metrics of a database with a meter:
 //
 //	meter := otel.Meter("github.com/lockd/lockd")
 //	registration, err := lockdotel.Register(meter, db)
 //
-// The package has the name of OpenTelemetry's own, so a program that imports both gives this one
-// another name. A program with several databases gives the metrics of each an attribute of its own:
+// The package has the same name as OpenTelemetry's package otel, so a program that imports both
+// gives this one another name. A program with several databases gives the metrics of each database
+// its own attribute:
 //
 //	lockdotel.Register(meter, db, attribute.String("database", "jobs"))
 //
 // # Instruments
 //
-// The instruments have the names and the meaning of the metrics of package
-// github.com/lockd/lockd/metrics/prometheus, whose comment lists them, so that a dashboard or an
-// alert for the one fits the other. All are observable and of type float64, and are read together
-// when a reader collects.
+// The instruments have the names and the meanings of the metrics of package
+// github.com/lockd/lockd/metrics/prometheus, whose comment lists them, so a dashboard or an alert
+// for the one fits the other. All are observable and of type float64, and are read together when a
+// reader collects.
 //
 // # Histograms
 //
 // A histogram of OpenTelemetry records each duration when it happens. lockd counts durations in
-// buckets when the write that ended them is durable, and a reader asks for the counts. For counts
-// that exist already the API of metrics has no instrument. (The SDK has one, a Producer of finished
-// histograms. It would make the SDK a requirement, and has to be registered with each reader.) So a
-// histogram is exported as the counters that make up one in Prometheus:
+// buckets when the write that ended them is durable, and a reader asks for the counts. The metrics
+// API has no instrument for counts that exist already. (The SDK has one, a Producer of finished
+// histograms. It would make the SDK a requirement, and has to be registered with each reader.) So
+// each histogram is exported as the counters of which a Prometheus histogram consists:
 //
 //	NAME_bucket   how many were no longer than the attribute le says, in seconds, or "+Inf"
 //	NAME_count    how many there were

@@ -1,11 +1,11 @@
 // Package prometheus exports what a lockd database counts to Prometheus. It is a module of its own,
 // so that a program that needs no metrics need not have the client library.
 //
-// One line makes the metrics of a database part of a registry:
+// One line registers the metrics of a database:
 //
 //	registry.MustRegister(prometheus.NewCollector(db))
 //
-// A program with several databases gives the metrics of each a label of its own:
+// A program with several databases gives the metrics of each database its own label:
 //
 //	named := client.WrapRegistererWith(client.Labels{"database": "jobs"}, registry)
 //	named.MustRegister(prometheus.NewCollector(db))
@@ -14,7 +14,7 @@
 //
 // All names begin with lockd_. The fields of [lockd.Stats] say what they count.
 //
-//	up                         1 as long as the database writes, 0 when it is closed or has failed
+//	up                         1 while the database takes writes, 0 when it is closed or has failed
 //	index                      of the newest transaction
 //	keys, sessions, locks      how many there are; of locks, those that are held exclusively
 //	shares                     how many holders shared locks have
