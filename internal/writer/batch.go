@@ -2,8 +2,8 @@ package writer
 
 import "sync/atomic"
 
-// batch tells the calls that wait for one commit how it ended. It is protected by the mutex, except
-// the channels and callers, and except err once decided is true.
+// batch tells the calls that wait for one commit how the commit ended. The mutex protects it,
+// except the channels and callers, and except err once decided is true.
 type batch struct {
 	done    chan struct{} // closed when the outcome is told
 	err     error         // why it was dropped
@@ -22,14 +22,15 @@ func newBatch() *batch {
 	return b
 }
 
-// leave leaves the batch: the leader calls it last of all, every other call when it runs again.
+// leave leaves the batch. The leader calls it when the commit is done, every other call when it
+// runs again.
 func (b *batch) leave() {
 	if b.callers.Add(-1) == 0 {
 		close(b.empty)
 	}
 }
 
-// undecided returns the newest batch that anything decided now depends on: nil if everything is
+// undecided returns the newest batch on which a decision made now depends, or nil if everything is
 // published.
 func (w *Writer) undecided() *batch {
 	if w.Engine.Pending() {
@@ -38,8 +39,9 @@ func (w *Writer) undecided() *batch {
 	return w.flying
 }
 
-// join adds the caller to the calls that wait for the undecided batch, and have to leave it. The
-// first call to join the open batch leads it: that call has to commit it, which includes leaving.
+// join adds the caller to the calls that wait for the undecided batch; each of them has to leave
+// the batch. The first call to join the open batch leads it: that call has to commit the batch, and
+// commit leaves it.
 func (w *Writer) join() (b *batch, lead bool) {
 	if b = w.lead(); b != nil {
 		return b, true

@@ -2,6 +2,6 @@
 
 package writer
 
-// checking is true: every writer looks for calls that would wait for themselves, as the writers of
+// checking is true: every writer panics at a call that would wait for itself, as the writers of
 // package lockdtest do in any build.
 const checking = true

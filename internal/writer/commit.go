@@ -9,8 +9,8 @@ import (
 
 // committer lets one call commit at a time, and has what commits share.
 type committer struct {
-	// token is taken by the one call that commits, before it locks the mutex. It is a channel, so
-	// that in a synctest bubble a call that waits for it counts as waiting.
+	// token is taken by the call that commits, before it locks the mutex. It is a channel, so that
+	// a call that waits for it counts as durably blocked in a synctest bubble.
 	token chan struct{}
 	pace  pace           // protected by token
 	steps sync.WaitGroup // of a checkpoint, until their errors are told; protected by token
@@ -97,8 +97,8 @@ func (w *Writer) commit(b *batch) {
 	}
 }
 
-// endCommit lets other calls commit. If the batch is durable and has left much to be done in the
-// file, a goroutine does that first, while the other calls decide what they will commit.
+// endCommit lets other calls commit. If the batch is durable and has left much work in the file, a
+// goroutine does that work first, while the other calls decide what they will commit.
 func (w *Writer) endCommit(b *batch) {
 	if b.err != nil || !w.Engine.Rows().Untidy() {
 		<-w.committer.token
@@ -110,9 +110,9 @@ func (w *Writer) endCommit(b *batch) {
 	}()
 }
 
-// tidyFile does what the last batch has left to be done in the file. A step of a checkpoint runs
-// beside the next commits, which wait for it only while it writes: see BenchmarkCommit_Crowd and
-// BenchmarkExpiry_File. A step that fails is tried again, or the next commit fails.
+// tidyFile does the work in the file that the last batch has left. A step of a checkpoint runs
+// while the next commits go on; they wait for it only while it writes: see BenchmarkCommit_Crowd
+// and BenchmarkExpiry_File. A step that fails is tried again, or the next commit fails.
 func (w *Writer) tidyFile() {
 	step := w.Engine.Rows().Tidy()
 	if step == nil {
@@ -146,12 +146,13 @@ const (
 // retry says when what is due is tried again.
 type retry struct {
 	at      time.Time     // valid if backoff is not 0
-	backoff time.Duration // 0: the last commit succeeded
+	backoff time.Duration // 0: no retry has failed since the last commit that succeeded
 	waits   bool          // what is due has not been tried again yet
 }
 
 // drop ends a batch that could not be committed, and the open batch, which was decided on it. It
-// returns the open batch. If it is unclear what the file has, the database has failed.
+// returns the open batch. If unclear is not nil, it is not known what the file has, and the
+// database has failed.
 func (w *Writer) drop(b *batch, again bool, cause, unclear error) *batch {
 	follower := w.open
 	w.open = newBatch() // under the same lock: no call may join a batch that is lost
@@ -183,7 +184,7 @@ func (w *Writer) fail(err error) {
 }
 
 // lookInFile returns an error unless the file has exactly what was published: a commit may have
-// failed when the file had it already.
+// failed although it is in the file.
 func (w *Writer) lookInFile() error {
 	index, err := w.Engine.Rows().FileIndex()
 	if err != nil {

@@ -81,8 +81,8 @@ func (w *Writer) attend() (more bool) {
 }
 
 // maxDue is how many deadlines the calls that write may look at for one batch. The writer's
-// goroutine may look at as many again, and waits for the batch before it goes on. Every other call
-// may have to wait for that much.
+// goroutine may look at as many more, and waits for the batch before it goes on. So any other call
+// may have to wait until these are ended.
 const maxDue = 100
 
 // endDue ends what is due by the instant, each thing in a transaction of its own. It looks at no
@@ -122,7 +122,7 @@ func (w *Writer) endRefused() {
 }
 
 // arm sets the timer for what is due next. The instant of the write is a few microseconds old, and
-// decides only whether the alarm can stay as it is set: an alarm that is set anew reads the clock
+// decides only whether the alarm can stay as it is: an alarm that is set anew reads the clock
 // itself.
 func (w *Writer) arm() {
 	if at, ok := w.next(); ok {
@@ -130,8 +130,9 @@ func (w *Writer) arm() {
 	}
 }
 
-// next returns the next instant at which there is something to do, and whether there is one. It is
-// never before a retry. An alarm that is set for earlier wakes the writer once for nothing.
+// next returns the next instant at which there is something to do, and whether there is one. The
+// instant is never before that of a retry. An alarm that was set for an earlier instant wakes the
+// writer once in vain.
 func (w *Writer) next() (time.Time, bool) {
 	at, ok := w.Engine.Next()
 	if w.retry.waits || ok && w.retry.backoff > 0 && at.Before(w.retry.at) {
@@ -149,9 +150,9 @@ func (w *Writer) Next() (time.Time, bool) {
 	return w.next()
 }
 
-// CatchUp does all that is due, and returns when everything that was decided is told, or, once held
-// is closed, when everything is decided. It is for tests: the writer's goroutine, which does the
-// same, may be late.
+// CatchUp does everything that is due. It returns when everything that was decided is told, or,
+// after held is closed, when everything is decided. It is for tests, because the writer's
+// goroutine, which does the same, may be late.
 func (w *Writer) CatchUp(held <-chan struct{}) {
 	for {
 		w.mutex.Lock()
@@ -175,8 +176,9 @@ func (w *Writer) CatchUp(held <-chan struct{}) {
 }
 
 // Close ends all writing with the error why, after body has applied the last writes, and waits
-// until those are durable. If the writer has failed, Close does not call body, and returns the
-// failure. It reports false, and does nothing, if the writer was closed with the same error before.
+// until these are durable. If the writer has failed, Close does not call body, and returns the
+// failure. If the writer was closed with the same error before, Close does nothing and reports
+// false.
 func (w *Writer) Close(why error, body func() error) (err error, first bool) {
 	w.Lock()
 	if w.refusal == why {

@@ -10,18 +10,18 @@ import (
 	"github.com/lockd/lockd/internal/engine"
 )
 
-// mutex is the mutex of a writer. It is not locked while the function of an Update runs: what it
-// protects changes then only within the methods of the transaction, which lock it. Calls that only
-// read, or do no harm to the transaction, lock it with LockBeside, and wait for no function; all
-// other calls wait until the function has returned. So a function that hangs does not hide what has
-// happened before.
+// mutex is the mutex of a writer. While the function of an Update runs, it is free: then only the
+// methods of the transaction, and renewals, change what it protects. Calls that only read, or do
+// not affect the transaction, lock it with LockBeside, and do not wait for the function; all other
+// calls wait until the function has returned. So a function that hangs does not keep callers from
+// reading what is published.
 type mutex struct {
 	mu       sync.Mutex
 	function function // protected by mu
 
 	// turn has the token of the Update that runs, from before it locks mu until its function has
-	// returned. It is taken before mu, never under it. It is a channel, not a mutex, so that in a
-	// synctest bubble a call that waits for it counts as waiting.
+	// returned. A call that takes the turn does not hold mu. The turn is a channel, not a mutex, so
+	// that a call that waits for it counts as durably blocked in a synctest bubble.
 	turn chan struct{}
 }
 
@@ -33,8 +33,8 @@ type function struct {
 	goroutine string // the goroutine that runs it, if checked
 }
 
-// Lock locks the mutex when no function of an Update runs: for a write, or a call that only reads.
-// It panics if that function itself calls Lock, in a writer that is Checked.
+// Lock locks the mutex when no function of an Update runs. It is for writes, and for calls that
+// read unpublished state. In a writer that is Checked it panics if that function itself calls Lock.
 func (m *mutex) Lock() {
 	m.mu.Lock()
 	if m.function.running {
@@ -61,9 +61,9 @@ func (m *mutex) lockTurn() {
 	m.mu.Lock()
 }
 
-// takeTurn waits for the turn. Most functions end at once, so it tries again a few times before it
-// queues. In a queue, each hand-off of the turn waits until the next goroutine is woken, for as
-// long as there is a queue: see BenchmarkUpdate_Crowd.
+// takeTurn waits for the turn. Most functions end at once, so it tries a few times before it
+// queues: as long as there is a queue, each hand-off of the turn waits until the next goroutine is
+// woken (BenchmarkUpdate_Crowd).
 func (m *mutex) takeTurn() {
 	for range turnTries {
 		select {
@@ -79,8 +79,8 @@ func (m *mutex) takeTurn() {
 // turnTries is how often a call yields for the turn before it queues.
 const turnTries = 4
 
-// LockBeside locks the mutex, also while the function of an Update runs: for a call that only
-// reads, or renews, or is made by that function.
+// LockBeside locks the mutex, even while the function of an Update runs. It is for calls that only
+// read or renew, and for calls by that function.
 func (m *mutex) LockBeside() { m.mu.Lock() }
 
 // Unlock unlocks the mutex after Lock or LockBeside.
@@ -113,9 +113,8 @@ func (f *function) isCaller() bool {
 }
 
 // Update is Do for a function that is user code: the mutex is not locked while fn runs, and nothing
-// else is written. fn calls the transaction's methods between LockBeside and Unlock. Calls that
-// write a value and leave its lock alone do without: nobody looks at what they change before it is
-// published.
+// else is written. fn calls the transaction's methods between LockBeside and Unlock. Methods that
+// write a value and no lock need not: no other call reads what they change before it is published.
 func (w *Writer) Update(fn func(tx *engine.Txn) error) error {
 	w.begin()
 	w.lockTurn()

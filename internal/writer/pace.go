@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// pace decides when a batch is closed. The calls that were answered by the last commit are about to
-// come again, and would just miss the next one. So the next commit begins when each of these calls
-// has had its turn to run, which takes a few microseconds for each, and no timer. Without that
-// wait, each commit has half of the writers in a closed loop of many, and the other half joins the
-// next batch meanwhile. Measured with 64 and 512 writers: see BenchmarkCommit_Crowd.
+// pace decides when a batch is closed. Callers that were answered by the last commit often write
+// again at once, and would just miss the next commit. So the next commit begins when each of these
+// callers has had its turn to run, which takes a few microseconds for each, and no timer. Without
+// that wait, if many writers write again and again, each commit has half of them, and the other
+// half joins the next batch meanwhile (BenchmarkCommit_Crowd, with 64 and 512 writers).
 type pace struct {
 	off      bool   // a commit waits for no call: see hook.Clock
 	last     *batch // the last one that was decided
@@ -25,7 +25,7 @@ const (
 	yieldsPerCaller = 8
 )
 
-// gather waits until all callers of the last batch run again, and briefly for them to join b.
+// gather waits until all callers of the last batch run again, and then briefly for them to join b.
 func (p *pace) gather(b *batch) {
 	switch {
 	case p.off || p.last == nil:

@@ -11,8 +11,8 @@ func (w *Writer) begin() {
 	}
 }
 
-// Wait tells a test that the caller is about to wait, and why; keys are those whose locks it waits
-// for, if any. The caller calls end when it has waited.
+// Wait tells a test that the caller is about to wait, and why. keys are the keys whose locks the
+// caller waits for, if any. The caller calls end when it has waited.
 func (w *Writer) Wait(why hook.Reason, keys []string) (end func()) {
 	if w.Turns == nil {
 		return func() {}

@@ -17,9 +17,9 @@ type Outcome struct {
 }
 
 // Start does fn as a write, and returns when the write is decided. If fn reports that its caller is
-// queued, and so waits for something else, Start reports that too. Else the caller has to call
-// Wait. The channel done, which may be nil, tells the caller to give up: it is ctx.Done of a
-// context.
+// queued, and so waits for something else than a commit, Start reports that too. Otherwise the
+// caller has to call Wait. The channel done, which may be nil, is the Done of the context whose end
+// makes the caller give up.
 func (w *Writer) Start(
 	done <-chan struct{}, fn func(tx *engine.Txn) (queued bool, err error),
 ) (o Outcome, queued bool) {
@@ -43,9 +43,9 @@ func (w *Writer) Start(
 	return o, false
 }
 
-// Wait returns the outcome when it is durable. If ctx ends before, it does giveUp as a write that
-// it does not wait for, unless giveUp is nil or there is nothing to give up, and returns ctx's
-// error.
+// Wait returns the outcome when it is durable. If ctx ends before that, Wait returns ctx's error,
+// after it has done giveUp as a write for whose commit it does not wait; it leaves giveUp out if
+// that is nil, or if the write was refused and there is nothing to give up.
 func (o Outcome) Wait(ctx context.Context, giveUp func(tx *engine.Txn)) error {
 	b := o.batch
 	if b == nil || o.lead {

@@ -21,8 +21,8 @@ type Host interface {
 	// error, if it failed.
 	Committed(writers int64, took time.Duration, err error)
 
-	// Failed is told that nothing will be written any more, because it is not known what the file
-	// has.
+	// Failed is told that the database takes no further writes, because it is not known what the
+	// file has.
 	Failed(err error)
 
 	// StepFailed is told that a step of a checkpoint has failed. What was committed is durable.
@@ -50,8 +50,8 @@ type Writer struct {
 	committer committer
 	ended     atomic.Pointer[error] // refusal, for calls that take no lock
 
-	// The mutex orders all writes and all that is decided. It is locked before the hub's mutex, and
-	// before the mutex of a handle's ending.
+	// The mutex orders all writes and all decisions. A goroutine that holds it may lock the hub's
+	// mutex, or the mutex of a handle's ending; one that holds one of these does not lock it.
 	mutex                 // protects what follows
 	refusal error         // why nothing is written any more; set by Refuse
 	open    *batch        // the batch that calls join now
@@ -78,7 +78,7 @@ func New(config Config) *Writer {
 	return w
 }
 
-// Time reads the clock. Only the alarm reads it too.
+// Time reads the clock. Apart from Time, only alarms read it.
 func (w *Writer) Time() time.Time { return w.Clock.Now() }
 
 // Refused returns why nothing is written any more, or nil while writing goes on. It takes no lock.
@@ -133,7 +133,8 @@ func (w *Writer) unlock() {
 }
 
 // Do does fn as one write, and returns when what fn wrote is durable; if fn wrote nothing, or
-// returned an error, when what it saw is durable. After an error nothing that fn wrote remains.
+// returned an error, when the state that fn saw is durable. After an error nothing that fn wrote
+// remains.
 func (w *Writer) Do(fn func(tx *engine.Txn) error) error {
 	w.Lock()
 	return w.write(func() error { return w.Apply(fn) }, nil)
@@ -220,8 +221,8 @@ func (w *Writer) takeBack() {
 	w.arm()
 }
 
-// settle waits for the batch, and returns the outcome: err, if the state on which err was decided
-// has become durable.
+// settle waits for the batch, and returns the error of its commit; or err, if the state on which
+// err was decided has become durable.
 func (w *Writer) settle(b *batch, lead bool, err error) error {
 	if b == nil {
 		return err
@@ -243,8 +244,8 @@ func (w *Writer) settle(b *batch, lead bool, err error) error {
 	return err
 }
 
-// EndAll calls end, which ends all waits after the last write, under the mutex, and wakes the
-// calls.
+// EndAll calls end under the mutex, and then wakes the calls whose waits end has ended. It is
+// called after the last write.
 func (w *Writer) EndAll(end func()) {
 	w.mutex.Lock()
 	defer w.unlock()
