@@ -2,26 +2,28 @@
 //
 // # Watching
 //
-// A watcher calls [Hub.Follow] with its cursor, and delivers what that returns, until it returns a
-// [Topic]: then all is read, and the watcher sleeps until [Topic.Changed] is closed, at the next
-// event in its scope. It goes on from the cursor advanced to just before [Topic.First], and gives
-// back a topic that it no longer waits for.
+// A watcher calls [Hub.Follow] with its cursor, and delivers the events that Follow returns, until
+// Follow returns a [Topic]. Then the watcher has read all events, and sleeps until [Topic.Changed]
+// is closed, at the next event in its scope. It goes on from the cursor advanced to just before
+// [Topic.First]. It gives back a topic for which it no longer waits.
 //
-// To advance matters. While the watcher sleeps, or delivers what it read last, events elsewhere
-// push the ring on past its cursor; but nothing happened in its scope before the event that closed
-// the channel, and so it may go straight there. Only a watcher with events still to read, in a ring
-// that may hold them, can be overtaken; it is cut off with [ErrCompacted]. A watcher that had read
-// all that there was when a publication came cannot miss part of that publication: it is dropped
-// whole, and not before history newer events have come (see [New] for bytes).
+// The watcher has to advance its cursor, because while it sleeps, or delivers the last events,
+// events in other scopes may push the ring past the cursor. In its own scope there was no event
+// before the one that closed the channel, so the watcher may go straight to that. Only a watcher
+// that has events still to read can be overtaken by the ring; Follow then returns [ErrCompacted]. A
+// watcher that had read all that there was when a publication came cannot miss part of that
+// publication: it is dropped whole, and not before history newer events have come (see [New] for
+// bytes).
 //
-// For that the watcher has to take the topic in the moment in which it reaches the end of the ring:
-// so Follow does both. [Hub.Subscribe] is for a caller that only waits.
+// This holds only if the watcher subscribes to the topic in the same step in which it reaches the
+// end of the ring. So Follow does both under one lock of the mutex. [Hub.Subscribe] is for a caller
+// that only waits.
 //
 // # Publishing
 //
-// A publisher waits for no watcher. [Hub.Follow] holds it up no longer than it takes to look at 256
-// events. An event costs one lookup of its name, and one for every distinct length of the prefixes
-// that are watched in its space, whatever the number of watchers.
+// A publisher waits for no watcher; for a call of [Hub.Follow] it waits no longer than that takes
+// to look at 256 events. An event costs one lookup of its name, and one for each distinct length of
+// the prefixes that are watched in its space, whatever the number of watchers.
 //
 // # Order
 //
@@ -30,6 +32,6 @@
 //
 // # Locks
 //
-// A Hub has one mutex and calls nothing while it holds it, so that it may be used under any other
-// mutex. It has no goroutine.
+// A Hub has one mutex, and calls no function of its callers while it holds the mutex. So a caller
+// may hold any other mutex. A Hub has no goroutine.
 package hub

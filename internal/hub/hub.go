@@ -14,10 +14,11 @@ var ErrCompacted = errors.New("hub: events compacted")
 // stride is the number of events that a reader looks at before it lets others have the mutex.
 const stride = 256
 
-// Hub distributes events. It comes from [New]; the zero value is not usable. Its methods may be
-// called by several goroutines at once, and wait for nothing but the hub's mutex.
+// Hub distributes events. New makes one; the zero value is not usable. Several goroutines may call
+// its methods at once, and the methods wait only for the hub's mutex.
 type Hub[T any] struct {
-	// mu may be taken under any other mutex, for nothing is called, sent or waited for under it.
+	// mu may be locked under any other mutex: a goroutine that holds mu calls no function of a
+	// caller, sends nothing and does not wait.
 	mu sync.Mutex // protects what follows
 
 	// +checklocks:mu
@@ -35,10 +36,10 @@ type Hub[T any] struct {
 	closed bool
 }
 
-// New returns a hub that keeps the newest events, and that knows nothing of events at or below the
-// index floor. The events of a publication are kept until history newer ones have come, or until
-// all would be over [MaxBytes]; those of the last publication always are. New panics if history is
-// below 1. Memory is taken as events come.
+// New returns a hub that keeps the newest events, all above the index floor. The events of a
+// publication are kept until history newer ones have come, or until all kept events would have more
+// than [MaxBytes]; those of the last publication are always kept. New panics if history is below 1.
+// The hub allocates memory as events come.
 func New[T any](history int, floor uint64) *Hub[T] {
 	if history < 1 {
 		panic("hub: history below 1")
@@ -54,9 +55,9 @@ func New[T any](history int, floor uint64) *Hub[T] {
 // waits for no watcher, keeps no reference to the slice, and allocates nothing once the ring is
 // full, unless the ring grows or shrinks for a publication of another size.
 //
-// Publish panics, and publishes nothing, if the index is below the one of the call before, or if
-// the indexes of the events do not lie between the two, in order: a watcher that was told that it
-// had seen everything up to an index would miss what came later.
+// Publish panics, and publishes nothing, if the index is below that of the previous call, or if the
+// indexes of the events are not above that and up to the index, in order: a watcher that was told
+// that it had seen everything up to an index would miss the events that came later.
 func (h *Hub[T]) Publish(events []Event[T], index uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -158,13 +159,14 @@ func (h *Hub[T]) Unsubscribe(t *Topic) {
 }
 
 // Follow returns events in scope after the cursor, in order, appended to into[:0], and the cursor
-// after them: some of them if there are many, and none only if there are none. In the moment in
-// which Follow has read all there is, it subscribes like Subscribe: the topic fires at the first
-// event in scope after the cursor returned. If there may be more to read, the topic is nil. If
-// there are no events and no error, the topic is not nil.
+// after them. If there are many events, it returns some of them; it returns none only if there are
+// none. When Follow has read all events, it subscribes as Subscribe does, under the same lock of
+// the mutex: the topic fires at the first event in scope after the returned cursor. If there may be
+// more to read, the topic is nil. If there are no events and no error, the topic is not nil.
 //
-// It returns ErrCompacted and no events if events that it had to look at have been dropped, in
-// scope or not; the cursor then says how far it came. It unlocks the mutex on the way.
+// It returns ErrCompacted and no events if events after the cursor, in scope or not, have been
+// dropped before it looked at them; the returned cursor then says how far Follow came. It unlocks
+// the mutex between strides.
 func (h *Hub[T]) Follow(
 	scope Scope, from Cursor, into []Event[T],
 ) (events []Event[T], upto Cursor, topic *Topic, err error) {
@@ -203,8 +205,9 @@ func (h *Hub[T]) scanLocked(
 }
 
 // Kept returns the events in scope that are kept, the oldest first. It reads them from the newest
-// back, and unlocks the mutex on the way. Events that are published meanwhile are not among them,
-// nor events that are dropped before they are read; between two that it returns, none is missing.
+// back, and unlocks the mutex between strides. It leaves out events that are published meanwhile,
+// and events that are dropped before they are read; between two events that it returns, none is
+// missing.
 func (h *Hub[T]) Kept(scope Scope) []Event[T] {
 	var events []Event[T]
 	for before, more := uint64(math.MaxUint64), true; more; {
@@ -224,8 +227,8 @@ func (h *Hub[T]) Kept(scope Scope) []Event[T] {
 	return events
 }
 
-// Close fires all topics, and those of later calls of Subscribe. It may be repeated. Events can
-// still be published and read.
+// Close fires all topics; topics of later calls of Subscribe have fired already. It may be
+// repeated. Events can still be published and read.
 func (h *Hub[T]) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

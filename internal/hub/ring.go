@@ -2,8 +2,8 @@ package hub
 
 import "sort"
 
-// MaxBytes is how many bytes the events of a hub keep at most, by their sizes. Those of the last
-// publication are kept whatever their sizes.
+// MaxBytes is the most bytes that the kept events of a hub have together, by their sizes. The
+// events of the last publication are kept whatever their sizes.
 const MaxBytes = 64 << 20
 
 // Event says that something happened to a name in a space. Events of one transaction share its
@@ -27,8 +27,8 @@ type Cursor struct {
 // After returns the cursor of a watcher that knows everything up to index, and nothing after it.
 func After(index uint64) Cursor { return Cursor{index: index} }
 
-// Advance returns the cursor moved on to index, for a watcher that knows that it skips nothing in
-// scope by that. It never moves a cursor back.
+// Advance returns the cursor moved on to index. The watcher must know that it skips no event in its
+// scope. Advance never moves a cursor back.
 func (c Cursor) Advance(index uint64) Cursor {
 	if index <= c.index {
 		return c
@@ -39,10 +39,10 @@ func (c Cursor) Advance(index uint64) Cursor {
 // ring holds the newest events. Events are numbered as they come, from 0 on, and fill the slots in
 // laps.
 //
-// A publication is kept whole until history newer events have come: so a watcher that had seen all
-// before it can read it in peace, however many events it has. The ring is then longer than the
-// history by one publication at most. Bytes are not given such a margin, because they may be very
-// many: a publication that alone is over MaxBytes is dropped when the next one comes.
+// A publication is kept whole until history newer events have come, so that a watcher that had seen
+// all events before it has time to read it, however many events it has. So the ring is longer than
+// the history by one publication at most. For bytes there is no such margin, because they may be
+// very many: a publication that alone has more than MaxBytes is dropped when the next one comes.
 type ring[T any] struct {
 	history     int
 	slots       []Event[T]
@@ -57,8 +57,8 @@ type ring[T any] struct {
 // oldest returns the number of the oldest event that is kept.
 func (r *ring[T]) oldest() uint64 { return r.next - uint64(r.kept) }
 
-// at returns the event of that number, which must be a kept one or the next. The event stays the
-// ring's. at does not divide, because each write calls it several times.
+// at returns the slot of the event with that number, which must be kept or the next one. The slot
+// stays the ring's. at does not divide, because each write calls it several times.
 func (r *ring[T]) at(sequence uint64) *Event[T] {
 	i := sequence - r.lap
 	if sequence < r.lap { // in the lap before
@@ -111,8 +111,8 @@ func (r *ring[T]) drop() {
 	}
 }
 
-// fit makes slots for that number of events, and not many more than that number or the history,
-// whichever is larger.
+// fit makes slots for that number of events, and not many more than the larger of that number and
+// the history.
 func (r *ring[T]) fit(events int) {
 	size := len(r.slots)
 	switch {

@@ -11,8 +11,8 @@ const (
 	Prefix              // every name that begins with it
 )
 
-// Scope is what a watcher is interested in. Scopes are comparable. The zero value is the empty name
-// in space 0.
+// Scope is what a watcher watches. Scopes are comparable. The zero value is the empty name in space
+// 0.
 type Scope struct {
 	Space byte // keeps apart names that have nothing to do with each other
 	Match Match

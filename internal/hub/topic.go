@@ -1,7 +1,7 @@
 package hub
 
-// Topic is a scope that is watched. All watchers of one scope share one Topic, until it fires; then
-// it is spent. It comes from a [Hub]; the zero value is not usable.
+// Topic is a scope that is watched. All watchers of one scope share one Topic until it fires; a
+// topic fires once. A [Hub] makes topics; the zero value is not usable.
 type Topic struct {
 	scope   Scope
 	changed chan struct{}
