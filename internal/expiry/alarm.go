@@ -8,7 +8,7 @@ import (
 )
 
 // slack is how far the clock may move while a timer is being set, and so how late the timer may be
-// for that reason. A running clock moves by much less; a clock that is moved by hand may jump.
+// because of that. A running clock moves by much less; a clock that is moved by hand may jump.
 const slack = time.Millisecond
 
 // Alarm wakes its owner at an instant, by one timer. NewAlarm gives one; the zero value is not
@@ -25,16 +25,16 @@ type Alarm struct {
 // nor take the owner's mutex; it is meant for one non-blocking send.
 func NewAlarm(c clock.Clock, wake func()) *Alarm { return &Alarm{clock: c, wake: wake} }
 
-// run is one run of the timer. A run is never set anew but replaced, so that the end of one cannot
-// be taken for the end of another.
+// run is one run of the timer. A run is never reset, but replaced by a new one, so that the end of
+// one run cannot be taken for the end of another.
 type run struct {
 	at    time.Time
 	timer *clock.Timer
 	rang  atomic.Bool // set by the clock's goroutine, before it wakes the owner
 }
 
-// pending reports whether the run can still be relied upon to ring. A run whose instant has passed
-// cannot, although it may still ring: its timer is late, or its clock was set.
+// pending reports whether the run will certainly still ring. If its instant has passed, the run may
+// still ring, because its timer is late or its clock was set, but that is not certain.
 func (r *run) pending(now time.Time) bool {
 	return r != nil && now.Before(r.at) && !r.rang.Load()
 }
@@ -42,10 +42,10 @@ func (r *run) pending(now time.Time) bool {
 // Arm makes sure that the owner is woken at the instant at. If the instant has come already, Arm
 // calls wake itself, at once.
 //
-// An alarm that is set for an earlier instant stands: an owner that is woken too early looks, finds
-// nothing due and calls Arm again. So Arm sets the timer only if the owner would be woken too late,
-// and costs next to nothing otherwise. Arm judges by now whether the standing alarm will ring; now
-// may be a reading of the clock that the owner had already.
+// An alarm that is set for an earlier instant stays set: an owner that is woken too early looks,
+// finds nothing due and calls Arm again. So Arm sets the timer only if the owner would be woken too
+// late, and costs next to nothing otherwise. By now, which may be a reading of the clock that the
+// owner had already, Arm judges whether the alarm that is set will ring.
 func (a *Alarm) Arm(now, at time.Time) {
 	if now.Before(at) && a.run.pending(now) && !at.Before(a.run.at) {
 		return
@@ -70,7 +70,7 @@ func (a *Alarm) Arm(now, at time.Time) {
 	a.wake()
 }
 
-// Stop stops the timer. A wake-up that is under way may still arrive. The next Arm sets the timer
+// Stop stops the timer. A call of wake that has begun may still arrive. The next Arm sets the timer
 // again.
 func (a *Alarm) Stop() {
 	if a.run != nil {

@@ -17,7 +17,7 @@ const (
 	Notice              // something is told, unless it is over at the same instant
 )
 
-// Item is one deadline. It is embedded in, or pointed to by, what it belongs to, and must not be
+// Item is one deadline. What has the deadline embeds the item or points to it. An item must not be
 // copied while it is queued. The zero value is ready, and in no heap.
 type Item struct {
 	// Owner is what the deadline belongs to. The heap never reads it.
@@ -58,8 +58,8 @@ type Heap struct {
 	sets  uint64 // how often Set was called
 }
 
-// Set adds the item, or moves it, to the instant at. It takes time in proportion to the logarithm
-// of Len, and panics if the item is in another heap.
+// Set adds the item to the heap, or moves it, to the instant at. It takes time in proportion to the
+// logarithm of Len, and panics if the item is in another heap.
 func (h *Heap) Set(it *Item, at time.Time) {
 	h.check(it)
 	h.sets++
@@ -84,7 +84,7 @@ func (h *Heap) Remove(it *Item) {
 }
 
 // Pop takes out and returns the first item that is due, or returns nil if none is. An item is due
-// from its very instant on. The earliest item comes first; at one instant the item of the lower
+// at its instant, and after it. The earliest item comes first; at one instant the item of the lower
 // Rank, and at one rank the item that was set first.
 func (h *Heap) Pop(now time.Time) *Item {
 	if len(h.items) == 0 || now.Before(h.items[0].at) {

@@ -7,8 +7,8 @@ import (
 	"github.com/benbjohnson/clock"
 )
 
-// Limit is how long one call waits at most. It must not be copied after Add. The zero value has
-// not begun.
+// Limit bounds how long one call waits. It must not be copied after Add. The zero value has not
+// begun.
 type Limit struct {
 	due    Item
 	passed chan struct{}
