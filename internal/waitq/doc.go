@@ -1,12 +1,12 @@
-// Package waitq keeps waiters in line, one queue per thing that is waited for.
+// Package waitq keeps waiters in queues, one queue for each thing that is waited for.
 //
-// A waiter has a [Place] in every queue that it stands in, and may stand in several at once. Which
-// waiter is served is the owner's decision. A decision may have to be taken back, because it could
-// not be made durable, and the waiter must then be where it was. So when the owner has decided on a
-// waiter, it first sets the place aside, which hides it from the rest of the queue, and then either
-// restores the place or leaves it for good.
+// A waiter may stand in several queues at once, and has a [Place] in each. The owner decides which
+// waiter is served. If the decision cannot be made durable, the owner has to take it back, and the
+// waiter must then stand where it stood. So when the owner decides on a waiter, it first sets the
+// place aside, which hides the place from the rest of the queue. Later it either restores the place
+// or leaves it for good.
 //
-// A waiter that gives up leaves in the same way, whatever its place in line, and holds up no other.
+// A waiter that gives up leaves in the same way, wherever it stands, and delays no other waiter.
 //
 // Queues and places have no lock of their own: the owner calls every method under its mutex. No
 // method blocks.

@@ -3,7 +3,7 @@ package waitq
 // Place is where a waiter stands in a queue, after [Queue.Push]; the zero value is a place that has
 // been left. The owner's mutex guards it.
 //
-// Its methods may be repeated, and a place that has been left stays so, whatever is called.
+// Its methods may be repeated. No method brings back a place that has been left.
 type Place[W any] struct {
 	// Waiter stands there.
 	Waiter W
@@ -31,8 +31,9 @@ func (p *Place[W]) Ahead(most int) int {
 // before. It does not change, not even when the place is left.
 func (p *Place[W]) Ticket() uint64 { return p.ticket }
 
-// SetAside takes the place out of sight: it is decided that the waiter is served or leaves, but the
-// decision may still be dropped. Front, Len and Places pass it over, and Restore brings it back.
+// SetAside hides the place: the owner has decided that the waiter is served or leaves, but the
+// decision may still be dropped. Front, Len and Places leave the place out, and Restore brings it
+// back.
 func (p *Place[W]) SetAside() {
 	if p.queue == nil || p.aside {
 		return
@@ -42,11 +43,11 @@ func (p *Place[W]) SetAside() {
 	p.aside = true
 }
 
-// Restore undoes SetAside: the decision was dropped, and the waiter stands where it stood, behind
-// those that came before it and in front of those that came after. It does nothing to a place that
-// is not set aside.
+// Restore undoes SetAside after the decision was dropped: the waiter stands where it stood, behind
+// the waiters that came before it and in front of those that came after it. Restore does nothing to
+// a place that is not set aside.
 //
-// It looks for the spot from the front, where the served waiters stood.
+// It searches for the position from the front of the queue, where the served waiters stood.
 func (p *Place[W]) Restore() {
 	if p.queue == nil || !p.aside {
 		return

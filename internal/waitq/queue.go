@@ -2,8 +2,8 @@ package waitq
 
 import "iter"
 
-// Queue is a line of waiters, first come first served. The zero value is empty and ready. A Queue
-// must not be copied. The owner's mutex guards it.
+// Queue is a queue of waiters, in the order in which they came. The zero value is empty and ready.
+// A Queue must not be copied. The owner's mutex guards it.
 type Queue[W any] struct {
 	first, last *Place[W] // the waiting places, in the order of their tickets
 	waiting     int       // how many they are
@@ -11,23 +11,23 @@ type Queue[W any] struct {
 	tickets     uint64    // how many were ever given out
 }
 
-// Push puts w at the tail, in the place p, which the caller provides so that it can be part of the
-// waiter: a zero place, or one that has been left. It must not move from then on.
+// Push puts w at the tail, in the place p. The caller provides p, so that it can be part of the
+// waiter: a zero place, or one that has been left. p must not be copied after that.
 func (q *Queue[W]) Push(w W, p *Place[W]) {
 	q.tickets++
 	*p = Place[W]{Waiter: w, queue: q, ticket: q.tickets}
 	q.insert(p, q.last)
 }
 
-// Front returns the place of the waiter that has waited longest, or nil if none waits. It takes the
-// same time however many are set aside.
+// Front returns the place of the waiter that has waited longest, or nil if none waits. Its time
+// does not depend on how many places are set aside.
 func (q *Queue[W]) Front() *Place[W] { return q.first }
 
 // Len returns how many wait. Those that are set aside do not count.
 func (q *Queue[W]) Len() int { return q.waiting }
 
-// Empty reports whether no waiter stands in the queue, not even set aside. The owner may then drop
-// it.
+// Empty reports whether no waiter stands in the queue, not even one that is set aside. If so, the
+// owner may forget the queue.
 func (q *Queue[W]) Empty() bool { return q.waiting+q.aside == 0 }
 
 // Places returns an iterator over the waiting places, the longest waiting first. The place
