@@ -6,7 +6,7 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// Undecided returns the newest batch that a decision made now depends on, or nil if everything is
+// Undecided returns the newest batch on which a decision made now depends, or nil if everything is
 // published.
 func (e *Engine) Undecided() *Batch {
 	if e.Pending() {
@@ -47,7 +47,7 @@ func (e *Engine) Reuse(b *Batch) {
 }
 
 // Drop takes back a batch that could not be committed, and the open batch, which was decided on it.
-// It reports whether either did work that no call asked for, which has to be tried again.
+// It reports whether one of them did work that no call asked for: such work has to be tried again.
 func (e *Engine) Drop(b *Batch) (again bool) {
 	e.sharers = sharers{} // the next states may have the dropped indexes
 	follower := e.open
@@ -167,8 +167,8 @@ func (e *Engine) count(events []Event) {
 	}
 }
 
-// countWait counts how long a served call waited. A call that has given up meanwhile was counted
-// when it did: see Withdraw.
+// countWait counts how long a served call waited. It leaves out a call that has given up meanwhile,
+// which Withdraw has counted.
 func (c *Counts) countWait(served *Effect) {
 	w := served.Waiter
 	if w.left {

@@ -39,6 +39,6 @@ func (s *Session) bindings() []string {
 	return keys
 }
 
-// Folded returns a name of the catalog in the form that is compared (S39, N17). If CheckNodeName
-// accepts the name, its form has at most half as many bytes again.
+// Folded returns a name of the catalog in the form in which names are compared (S39, N17). If
+// CheckNodeName accepts the name, that form is at most one and a half times as long.
 func Folded(name string) string { return strings.ToLower(name) }

@@ -12,13 +12,13 @@ type Obstacle uint8
 
 // The obstacles.
 const (
-	ByHolder Obstacle = iota + 1 // a session holds the lock
+	ByHolder Obstacle = iota + 1 // a session holds the lock, or sessions share it
 	ByDelay                      // the lock-delay of a lost holder is not over (K18)
-	ByQueue                      // the lock is free, but others have waited longer (G9)
+	ByQueue                      // the lock could be granted, but others wait for it (G9, R3)
 	BySlots                      // every slot of the semaphore is held, or lost and delayed
 )
 
-// Blocked is the error of a session that cannot have a lock, or a slot, now. Package lockd
+// Blocked is the refusal of a lock or a slot that a session cannot have now. Package lockd
 // documents its fields in LockedError.
 type Blocked struct {
 	Key        string

@@ -2,8 +2,8 @@
 
 package engine
 
-// A large state is checked only now and then: checking all of it after every transaction would take
-// time in proportion to the square of its size.
+// A large state is checked only from time to time: a check after every transaction would take time
+// in proportion to the square of the size of the state.
 const (
 	largeState = 500
 	nowAndThen = 128

@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// Deadlock is the error of a call that would wait for ever: for a lock whose holder waits, directly
-// or through others, for a lock that the call's own context carries. Package lockd documents it.
+// Deadlock is the refusal of a call that would wait for ever: for a lock whose holder waits,
+// directly or through others, for a lock that the call's own context carries. Package lockd
+// documents it.
 type Deadlock struct {
 	Steps []DeadlockStep // of the call, of the call that it waits for, and so on
 }
@@ -63,9 +64,9 @@ type stuckObstacle struct {
 	holds []*Hold // each is part of a handle
 }
 
-// deadlock returns the circle that the call closes, which has just begun to wait, or nil. A lock is
-// not released while a call whose context carries it waits. Circles have no other links: at a free
-// lock, the waiter in front is passed by those that it waits for.
+// deadlock returns the circle that the call closes, or nil if it closes none. The call has just
+// begun to wait. A lock is not released while a call whose context carries it waits. A circle has
+// no other links: at a free lock, the calls for which the first waiter waits pass that waiter.
 func (tx *Txn) deadlock(w *Waiter) *Deadlock {
 	nodes := tx.waitGraph(w)
 	nodes.sweep((*waitGraph).release)
@@ -84,7 +85,7 @@ func (tx *Txn) deadlock(w *Waiter) *Deadlock {
 	return d
 }
 
-// waitGraph has the call, and the calls that it waits for, directly or through others, if they
+// waitGraph has a call, and the calls for which it waits, directly or through others, if these
 // carry locks.
 type waitGraph struct {
 	order  []*stuck // the call first
@@ -183,8 +184,8 @@ func (g *waitGraph) settle(node *stuck) bool {
 	return false
 }
 
-// carrier returns a waiter that carries the hold and waits for the call, if one is known: nil is
-// the call itself.
+// carrier returns the node of a waiter that carries the hold's lock and waits for the call, if one
+// is known; nil stands for the call itself.
 func (g *waitGraph) carrier(hold *Hold) (by *stuck, known bool) {
 	if g.order[0].waiter.Carried.has(hold.Owner) {
 		return nil, true
@@ -216,8 +217,8 @@ func (tx *Txn) stuckAt(w *Waiter, c *claim) []stuckObstacle {
 	return obstacles
 }
 
-// behindExclusive reports whether the waiter stands behind an exclusive one, and passes neither the
-// first of the queue nor the exclusive one when that has become the first.
+// behindExclusive reports whether the waiter stands behind an exclusive waiter, and can pass
+// neither the first waiter of the queue nor the exclusive one when that has become the first.
 func (tx *Txn) behindExclusive(w *Waiter, c *claim) bool {
 	if c.state.shares.n == 0 || w.Session.looseShare(c.state) != nil {
 		return false
@@ -235,7 +236,7 @@ func (tx *Txn) behindExclusive(w *Waiter, c *claim) bool {
 }
 
 // stuckAtSlots returns what keeps the waiter from a slot: all holders of slots, if each has a
-// handle. A lost slot comes back by itself.
+// handle. A lost slot becomes free by itself when its delay ends.
 func (tx *Txn) stuckAtSlots(w *Waiter) []stuckObstacle {
 	slots, err := tx.rosterOf(w.prefix())
 	if err != nil || len(tx.engine.semaphores[w.prefix()].lost) > 0 {

@@ -13,8 +13,8 @@ func newDelay(key string, until time.Time) *delay {
 	return d
 }
 
-// setDelay begins a lock-delay now, after the loss of a lock in the mode. It replaces a delay that
-// lasts (S32), except that the delay of one reader never cuts the delay of another short (R5).
+// setDelay begins a lock-delay now, after the loss of a lock that was held in the mode. It replaces
+// a delay that lasts (S32), but the delay of a lost reader never shortens one that lasts (R5).
 func (tx *Txn) setDelay(key string, length time.Duration, mode Mode) {
 	if length <= 0 {
 		return
@@ -83,8 +83,8 @@ func (tx *Txn) sweepDelays() {
 	e.overdue = e.overdue[:len(e.overdue)-len(swept)]
 }
 
-// recallDelays finds the keys whose delays are over anew, because a drop brings back the rows that
-// were swept.
+// recallDelays finds again which keys have delays that are over, because a drop brings back the
+// rows that were swept.
 func (e *Engine) recallDelays() {
 	e.overdue = e.overdue[:0]
 	for key := range e.rows.Delays.Ascend("") {

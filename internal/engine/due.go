@@ -15,17 +15,18 @@ func (e *Engine) Deadlines() int { return e.due.Len() }
 // AnyDue reports whether EndDue has anything to look at.
 func (e *Engine) AnyDue() bool { return e.due.Len() > 0 || e.unserved }
 
-// Due is something that is due: the end of a session, of a check's TTL, of a hold with a MaxHold,
-// or of a lock-delay, or a notice that something is slow. The zero value means nothing.
+// Due is something that is due: the end of a session, of a check's TTL, of a hold with a MaxHold or
+// of a lock-delay, or a notice of a slow grant or call. The zero value is not due.
 type Due struct{ owner any }
 
 // Due returns the end of the session by its TTL.
 func (s *Session) Due() Due { return Due{s} }
 
 // PopDue returns the first thing that is due, in the order of the deadlines (G5). The caller ends
-// it in a transaction of its own. PopDue itself does the renewals that are due, and puts back what
-// was renewed: neither takes a transaction. It looks at no more than most deadlines, and returns
-// how many it looked at. It reports false if it found nothing that is due.
+// it in a transaction of its own. PopDue itself does the renewals that are due, and puts back the
+// items that were renewed before; neither needs a transaction. It looks at no more than most
+// deadlines, and returns how many it looked at. It reports false if nothing that it looked at is
+// due.
 func (e *Engine) PopDue(now time.Time, most int) (due Due, looked int, ok bool) {
 	for ; looked < most; looked++ {
 		it := e.due.Pop(now)

@@ -24,9 +24,9 @@ func (tx *Txn) handOff() {
 	}
 }
 
-// serve grants the waiters for the key what they wait for, in order, until one has to go on
-// waiting. Only a call of the holder can have a lock that is held without a handle, and that call
-// waits for none of the others.
+// serve grants the waiters for the key what they wait for, in order, until a waiter has to go on
+// waiting. A lock that is held without a handle can be taken over only by a call of its holder;
+// that call does not wait for the other waiters.
 func (tx *Txn) serve(key string) {
 	for {
 		state := tx.engine.lockOf(key)
@@ -47,8 +47,8 @@ func (tx *Txn) serve(key string) {
 	}
 }
 
-// serveLoose serves a call of a session that holds the lock without a handle: the call waits for
-// none of the others. It reports whether it served a call other than first.
+// serveLoose serves a call of a session that holds the lock without a handle; such a call does not
+// wait for the other waiters. It reports whether it served a call other than first.
 func (tx *Txn) serveLoose(state *lockState, first *Waiter) bool {
 	serve := func(s *Session, mode Mode) bool {
 		own := s.firstFor(state.key, mode)
@@ -68,9 +68,9 @@ func (tx *Txn) serveLoose(state *lockState, first *Waiter) bool {
 	return false
 }
 
-// serveFirst grants a waiter its locks, if all of them can be had and it is the waiter's turn for
-// each, or its slot, for which the waiter has to be the first. It reports whether it did. A waiter
-// whose session is due is dismissed instead, for ends come before grants (S26).
+// serveFirst grants a waiter all of its locks, if they can be granted and it is the waiter's turn
+// for each; or its slot, for which the waiter has to be the first. It reports whether it did. A
+// waiter whose session is due is dismissed instead, because ends come before grants (S26).
 func (tx *Txn) serveFirst(w *Waiter) bool {
 	if w.Slot {
 		if !tx.serveSlot(w) {
@@ -97,7 +97,7 @@ func (tx *Txn) serveFirst(w *Waiter) bool {
 }
 
 // servePasser serves the first waiter that passes a waiter for several locks, and reports whether
-// there was one. It comes last, because who passes depends on which locks are held by then.
+// there was one. It comes last, because the grants before it decide which waiters pass.
 func (tx *Txn) servePasser() bool {
 	if tx.engine.nested+len(tx.engine.carriers) == 0 { // no waiter holds a lock
 		return false
@@ -144,9 +144,9 @@ func (tx *Txn) inTurn(w *Waiter, c *claim) bool {
 		tx.passing && tx.passes(w.Session, w.Carried, c.state))
 }
 
-// handOn hands the lock, which its holder releases, to the first waiter in one write. If it reports
-// false, the caller releases the lock, and handOff looks at the queue when the transaction is
-// sealed.
+// handOn grants the lock, which its holder releases, to the first waiter, with one write to the
+// key. If it reports false, the caller has to release the lock; then handOff looks at the queue
+// when the transaction is sealed.
 func (tx *Txn) handOn(state *lockState) bool {
 	first := state.queue.Front()
 	if first == nil || state.delay != nil {
@@ -162,8 +162,8 @@ func (tx *Txn) handOn(state *lockState) bool {
 	return true
 }
 
-// ServeAll looks at every queue after a drop: a lock may be free whose queue no other transaction
-// will look at, or be held by a call that has returned.
+// ServeAll looks at every queue after a drop: a lock may be free although no other transaction will
+// look at its queue, or may be held for a call that has returned.
 func (tx *Txn) ServeAll() {
 	tx.again = true
 	tx.releaseGivenUp()
@@ -176,9 +176,10 @@ func (tx *Txn) ServeAll() {
 	tx.dismissDeadlocked()
 }
 
-// ReleaseGivenUp releases the locks of calls that have returned without them, whose release a drop
-// has taken back. It goes in the order of the keys, because the result depends on it: releasing a
-// semaphore's own key deletes the key, unless the release of a slot has written to it.
+// ReleaseGivenUp releases the locks of calls that have returned without them, and whose release a
+// drop has taken back. It releases them in the order of the keys, because the result depends on the
+// order: releasing a semaphore's own key deletes the key, unless the release of a slot has written
+// to it.
 func (tx *Txn) ReleaseGivenUp() {
 	if !tx.engine.unserved {
 		return
@@ -205,8 +206,9 @@ func (tx *Txn) releaseGivenUp() {
 	}
 }
 
-// GiveUp releases a lock that was granted to a call that has returned without it. No other call can
-// release it: if the release is dropped and the grant is not, the next write releases the lock.
+// GiveUp releases a lock that was granted to a call that has returned without it. No handle remains
+// by which a caller could release it: if the release is dropped and the grant is not, the next
+// write releases the lock.
 func (tx *Txn) GiveUp(hold *Hold) {
 	hold.givenUp = true
 	tx.Release(hold)

@@ -56,8 +56,8 @@ func (e *Engine) HoldersIn(s *store.Snapshot, key string) []Holder {
 }
 
 // sharers is the list of the holders that share a lock in the published state. Many calls may give
-// up at once on a lock that many share: making the list for each call would stop writers for a time
-// in proportion to the product of both (BenchmarkGiveUp_Shared).
+// up at once on a lock that many sessions share. If each call made the list, writers would wait for
+// a time in proportion to the product of both numbers (BenchmarkGiveUp_Shared).
 type sharers struct {
 	of      lockAt
 	holders []Holder

@@ -159,8 +159,8 @@ func (tx *Txn) explain(row *schema.Key, cause error) {
 	}
 }
 
-// unhold does what follows when a lock has ended, where row is the row before: its handle loses the
-// lock, and handOff looks at its queue when the transaction is sealed.
+// unhold does what follows from the end of a grant; row is the key's row before that. The handle
+// loses the lock, and handOff looks at the lock's queue when the transaction is sealed.
 func (tx *Txn) unhold(row *schema.Key, cause error) {
 	e := tx.engine
 	state := e.lockOf(row.Key)

@@ -53,8 +53,8 @@ func (e *Engine) postpone(it *expiry.Item, deadline time.Time) {
 	}
 }
 
-// early reports whether an item has come up before its deadline, which has moved on, and then
-// queues the item again.
+// early reports whether an item has come up before its deadline, which was moved on since. If so,
+// it queues the item again.
 func (e *Engine) early(it *expiry.Item, deadline time.Time) bool {
 	if !it.At().Before(deadline) {
 		return false

@@ -48,8 +48,9 @@ func (e *Engine) loadDelays(now time.Time) {
 			continue
 		}
 		d := newDelay(key, now.Add(left))
-		// Any contender key may have lost a slot: the semaphore's own key may be gone, or name the
-		// holder no more. A delay too many does less harm than a delay too few (M5).
+		// Any delayed contender key may be that of a lost slot: the semaphore's own key may be
+		// gone, or may no longer name the holder. One delay too many does less harm than one too
+		// few (M5).
 		d.slot, d.mode = !contenderOf(key).IsZero(), Mode(row.Mode)
 		e.swapDelay(e.state(key), d)
 	}

@@ -65,8 +65,9 @@ func (tx *Txn) delayed(key string, mode Mode) *Blocked {
 	}
 }
 
-// obstructed returns the refusal of the lock of row if it is held, or promised to a queue that the
-// session does not pass, and nil otherwise. The row is nil if there is no such key.
+// obstructed returns the refusal of the lock of the key, whose row is row, if the lock is held, or
+// is promised to a queue that the session does not pass. Otherwise it returns nil. row is nil if
+// there is no such key.
 func (tx *Txn) obstructed(s *Session, key string, row *schema.Key, mode Mode) *Blocked {
 	held := row != nil && !row.Session.IsZero()
 	state := tx.engine.lockOf(key)
@@ -152,8 +153,8 @@ func (tx *Txn) Unlock(key string, session schema.ID) (*schema.Key, error) {
 	return row, nil
 }
 
-// ForceUnlock takes the lock of one grant from its holder, which may not know: the lock-delay of
-// the session follows. From a shared lock it takes the shares with that fence. It returns
+// ForceUnlock takes the lock from the holder of one grant. The holder may not know yet, so its
+// session's lock-delay follows. From a shared lock it takes the shares with that fence. It returns
 // ErrNotHeld if the grant has ended.
 func (tx *Txn) ForceUnlock(key string, fence uint64, reason string) error {
 	cause := ErrForced
@@ -234,9 +235,9 @@ func (tx *Txn) takeable(key string, mode Mode) bool {
 		!state.delay.lasts(mode, tx.now) && (mode == Shared || state.shares.n == 0)
 }
 
-// Free reports whether a call that carries those locks can have all locks of the keys at once in
-// the mode, and overtakes only waiters that it passes. It returns ErrNoSession if the session has
-// ended.
+// Free reports whether a call that carries the given locks can have the locks of all the keys at
+// once, in the mode, and overtakes only waiters that it may pass. It returns ErrNoSession if the
+// session has ended.
 func (tx *Txn) Free(s *Session, keys []string, mode Mode, carried *Carried) (bool, error) {
 	if err := tx.alive(s); err != nil {
 		return false, err

@@ -1,7 +1,7 @@
 package engine
 
 // obstacle returns what is in the way of a waiter in the published state, or nil if only a commit
-// is. Newer state is not durable, and a waiter that is about to leave does not wait for it (G3).
+// is. Newer state is not durable, and a waiter that gives up does not wait for that (G3).
 func (tx *Txn) obstacle(w *Waiter) *Blocked {
 	if w.Slot {
 		return tx.slotObstacle(w)
@@ -94,12 +94,13 @@ func (e *Engine) isPublished(d *delay) bool {
 	return row != nil && row.Until.Equal(d.until.Round(0))
 }
 
-// maxAhead limits how many waiters in front of a waiter that gives up are counted. Without it, a
-// crowd whose contexts end together would stop writers for a time in proportion to its square.
+// maxAhead limits how many waiters are counted in front of a waiter that gives up. Without the
+// limit, if n waiters gave up together, writers would wait for a time in proportion to the square
+// of n.
 const maxAhead = 1000
 
 // ahead returns how many calls wait in front of the claim's place, up to maxAhead. A call whose
-// outcome is decided but not yet durable waits on until it is told.
+// outcome is decided, but not durable, still counts.
 func (e *Engine) ahead(c *claim) int {
 	n := c.place.Ahead(maxAhead)
 	for _, b := range [...]*Batch{e.flying, e.open} {
@@ -116,8 +117,8 @@ func (e *Engine) ahead(c *claim) int {
 	return min(n, maxAhead)
 }
 
-// asideBefore returns 1 if w, which is set aside, came to the claim's key before the claim, and its
-// call still waits.
+// asideBefore returns 1 if w, which is set aside, joined the claim's queue before the claim, and
+// the call of w still waits. Otherwise it returns 0.
 func (w *Waiter) asideBefore(c *claim) int {
 	if w.left {
 		return 0
@@ -131,8 +132,9 @@ func (w *Waiter) asideBefore(c *claim) int {
 	return 0
 }
 
-// Withdraw takes out a waiter whose call gives up, and returns what is in the way of the waiter in
-// the published state, or nil if only a commit is. It releases a grant that is decided.
+// Withdraw removes a waiter whose call gives up, and returns what is in the way of the waiter in
+// the published state, or nil if only a commit is. If a grant to the waiter is decided, Withdraw
+// releases it.
 func (tx *Txn) Withdraw(w *Waiter) *Blocked {
 	blocked := tx.obstacle(w)
 	w.left = true

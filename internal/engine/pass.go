@@ -4,9 +4,10 @@ import "iter"
 
 // A waiter for several locks keeps the waiters behind it from a free lock while it waits for
 // another lock. If a session behind it holds that other lock, each would wait for the other for
-// ever. So the session passes (R13). If a waiting session releases nothing meanwhile, the first
-// waiter could not be served before that session, and those behind it not before the first, so they
-// lose no turn. Where goroutines share a session they may.
+// ever. So the session passes (R13). If a session releases nothing while one of its calls waits,
+// the first waiter could not be served before the session that passes, and the waiters behind the
+// first not before the first. So none of them loses its turn. If goroutines share a session, one
+// may lose it.
 
 // passes reports whether a request of the session, with the locks that the request carries, is
 // served ahead of the waiters for the lock.
@@ -18,7 +19,8 @@ func (tx *Txn) passes(s *Session, carried *Carried, state *lockState) bool {
 }
 
 // keepers are the sessions and owners whose locks have to be released before a waiter is served,
-// directly or because the waiter waits for others that wait for these locks. Nil has none.
+// directly or because the waiter waits for others that wait for these locks. A nil *keepers is
+// empty.
 type keepers struct {
 	tx       *Txn
 	sessions map[*Session]struct{}
@@ -26,9 +28,9 @@ type keepers struct {
 	seen     map[*Waiter]struct{}
 }
 
-// keepersOfFirst returns the keepers of the first waiter for the lock, as far as another lock is
-// the reason. There are none if the waiter waits for this lock only, or if the lock's delay is due
-// to end, which looks at the queue.
+// keepersOfFirst returns the keepers of the first waiter for the lock that keep it from its other
+// locks. There are none if the waiter waits for this lock only, or if the lock's delay is due to
+// end: the end of the delay serves the queue.
 func (tx *Txn) keepersOfFirst(state *lockState) *keepers {
 	front := state.queue.Front()
 	if front == nil || state.delay != nil && !state.delay.lasts(Exclusive, tx.now) {
@@ -37,7 +39,7 @@ func (tx *Txn) keepersOfFirst(state *lockState) *keepers {
 	return tx.keepersOf(front.Waiter, state)
 }
 
-// keepersOf returns the keepers of a waiter for the lock, as far as another lock is the reason.
+// keepersOf returns the keepers of a waiter for the lock that keep it from its other locks.
 func (tx *Txn) keepersOf(w *Waiter, state *lockState) *keepers {
 	if w.Slot || len(w.claims) == 1 {
 		return nil

@@ -33,8 +33,8 @@ func (tx *Txn) record(events []Event) []Event {
 	return events
 }
 
-// recordOthers is record for the other tables. It is a function of its own because most
-// transactions do without its stack.
+// recordOthers is record for the other tables. It is a separate function because most transactions
+// do not need its stack.
 func (tx *Txn) recordOthers(events []Event) []Event {
 	s := tx.engine.rows
 	index := s.Next()
@@ -127,8 +127,8 @@ func (tx *Txn) recordKey(r *Record, old, new *schema.Key) {
 	}
 }
 
-// recordSharesEnded appends the ends of shares of locks. They come before the grants that they made
-// room for.
+// recordSharesEnded appends the ends of shares. They come before the grants that became possible by
+// them.
 func (tx *Txn) recordSharesEnded(events []Event) []Event {
 	rows := tx.engine.rows
 	for _, end := range tx.shareEnds {
@@ -196,7 +196,8 @@ func EndOf(cause error) LockChange {
 	return Lost
 }
 
-// Clean reports whether the owner itself has ended the lock, or the session.
+// Clean reports whether a lock or a session with this cause of its end was released or closed, and
+// not lost.
 func Clean(cause error) bool {
 	return errors.Is(cause, ErrUnlocked) || errors.Is(cause, ErrClosed)
 }
@@ -208,8 +209,8 @@ type waited struct {
 	lasted  time.Duration
 }
 
-// recordWaits notes in the event of each grant how long its session had waited. If calls of one
-// session share a grant, that is the longest wait. It is for a transaction that has served waiters.
+// recordWaits sets in the event of each grant how long its session had waited: if calls of one
+// session share a grant, their longest wait. It is for a transaction that has served waiters.
 func (tx *Txn) recordWaits(events []Event) {
 	var one [1]waited // there are seldom more
 	waits := tx.waits(one[:0])

@@ -11,8 +11,8 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// writeRoster brings the semaphore's key up to date, without holders that hold nothing any more. It
-// also deletes their free contender keys, which are of no use to anybody.
+// writeRoster writes the semaphore's key, and leaves out holders that no longer hold their
+// contender keys. It also deletes the free contender keys of these, which have no further use.
 func (tx *Txn) writeRoster(r roster) {
 	var gone []schema.ID
 	for id := range r.holders {
@@ -142,8 +142,9 @@ func (tx *Txn) serveSlot(w *Waiter) bool {
 	return true
 }
 
-// seekSlot returns what keeps a session from a slot, apart from the queue: an obstacle that passes,
-// or an error if it need not pass. It also returns the session's contender key, if there is one.
+// seekSlot returns what keeps a session from a slot, apart from the queue: an obstacle that will
+// pass, or an error for one that may not. It also returns the session's contender key, if there is
+// one.
 func (tx *Txn) seekSlot(s *Session, slots roster) (*schema.Key, *Blocked, error) {
 	key := contenderKey(slots.prefix, s.Row.ID)
 	if delayed := tx.delayed(key, Exclusive); delayed != nil {
@@ -181,8 +182,8 @@ func (tx *Txn) full(slots roster) *Blocked {
 	return refusal
 }
 
-// countLost returns how many lost slots of the semaphore are delayed, of those that counts accepts,
-// and adds to a refusal when the first of them comes back.
+// countLost returns how many of the lost slots that counts accepts are delayed, and notes in the
+// refusal when the first of them becomes free.
 func (tx *Txn) countLost(
 	refusal *Blocked, prefix string, counts func(*delay) bool,
 ) (taken int) {
@@ -204,7 +205,7 @@ func (tx *Txn) countLost(
 }
 
 // holdSlot gives hold a slot that the session may take, or has without a handle. It writes both
-// keys in the one transaction, so that the contender's sequencer proves the slot.
+// keys in one transaction, so that the sequencer of the contender key proves the slot.
 func (tx *Txn) holdSlot(hold *Hold, s *Session, slots roster, row *schema.Key) {
 	id := s.Row.ID
 	hold.takenOver = slots.has(row)
@@ -261,9 +262,9 @@ func (tx *Txn) lookAtSemaphores() {
 	}
 }
 
-// takeSlots takes the slots from handles that the semaphore no longer names, because an operator or
-// another client has written to it. The contender key is deleted with its slot, which it would
-// still prove otherwise.
+// takeSlots ends the slots of handles whose sessions the semaphore no longer names, because an
+// operator or another client has written to it. It deletes the contender key with the slot:
+// otherwise the key would still prove the slot.
 func (tx *Txn) takeSlots(sem *semaphore) {
 	slots, err := tx.rosterOf(sem.prefix)
 	cause := ErrUnlocked

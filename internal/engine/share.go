@@ -54,8 +54,9 @@ func (e *Engine) shareMoved(old, new *schema.Share) {
 	}
 }
 
-// dropShare forgets a share. It may become another grant's, so the caller must not look at it after
-// that. When its row is taken back, its handles may remain: their effects are reverted later.
+// dropShare forgets a share. Its memory may be used for another grant, so the caller must not look
+// at it after that. When its row is taken back, its handles may remain: their effects are reverted
+// later.
 func (e *Engine) dropShare(one *share) {
 	for one.hold != nil {
 		e.detach(one, one.hold)

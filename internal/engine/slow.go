@@ -24,16 +24,16 @@ type Slow struct {
 	hold *slowHold
 }
 
-// slow has the deadlines at which grants, with a handle or without, and calls that wait are told as
-// slow.
+// slow has the deadlines at which the caller is told that a grant, with a handle or without, or a
+// call that waits is slow.
 type slow struct {
 	holds map[Sequencer]*slowHold
 	waits map[*Waiter]*slowWait
 }
 
-// slowHold is when a grant is told as slow. It stands in the heap while the grant lasts and has not
-// been told. Once told, it is kept until the end of the grant is published, because the end may be
-// taken back.
+// slowHold is when the caller is told that a grant is slow. It is in the heap while the grant lasts
+// and the caller has not been told. After that it is kept until the end of the grant is published,
+// because the end may be taken back.
 type slowHold struct {
 	grant    Sequencer
 	moment   int64 // of the grant; 0 if that was before the database was opened

@@ -64,9 +64,9 @@ type Config struct {
 	LosesRenewal func(id schema.ID) bool
 
 	// Ends tells a test what is ended because it is due: the ID of a session, the key of a check in
-	// the catalog, the key of a lock-delay, or fence, session and key of a hold that has come to
-	// its MaxHold; else an empty name. The order of ends that are due at one instant is not
-	// promised. Nil: no test is told.
+	// the catalog, the key of a lock-delay, or the fence, session and key of a hold that has
+	// reached its MaxHold; otherwise an empty name. The order of ends that are due at one instant
+	// is not promised. Nil means that there is no test.
 	Ends func(due string)
 }
 
@@ -75,8 +75,8 @@ type Session struct {
 	Row *schema.Session
 
 	// The fields below are all that a renewal needs. They are short, so that a session with its
-	// handle is one line of the processor's cache. Renewing one of very many sessions takes as long
-	// as it takes to get hold of its memory, and single lines stay nearer.
+	// handle fits one line of the processor's cache. Renewing one of very many sessions takes as
+	// long as fetching its memory, and single lines stay in nearer caches.
 	*sessionRest
 	live     bool          // not ended, as of the newest state
 	ofKeeper bool          // a Keeper has made it, and it ends with the Keeper
@@ -158,8 +158,8 @@ type LockOptions struct {
 	Mode   Mode
 }
 
-// Waiter is a call that waits for locks, or for a slot. It is part of what the call waits with. It
-// is short, because a hand-off finds the next call's Waiter in no cache.
+// Waiter is a call that waits for locks, or for a slot. It is part of the caller's record of the
+// call. It is short, because at a hand-off the next call's Waiter is in no cache.
 type Waiter struct {
 	Owner   any // what the call waits with
 	Session *Session
@@ -228,7 +228,7 @@ type lockState struct {
 	shares shares // of the holders that share the lock, as of the newest state
 }
 
-// delay keeps a lock from everybody after its holder was lost. It belongs to the name of the key,
+// delay is the lock-delay of a key, after the loss of a holder. It belongs to the name of the key,
 // whether the key exists or not (K38).
 type delay struct {
 	key   string
@@ -287,8 +287,8 @@ func (e *Engine) state(key string) *lockState {
 	return state
 }
 
-// tidy forgets a lockState that says nothing. It may become another key's, so the caller must not
-// look at it after that.
+// tidy forgets a lockState that is empty. Its memory may be used for another key, so the caller
+// must not look at it after that.
 func (e *Engine) tidy(state *lockState) {
 	if state.session == nil && state.hold == nil && state.delay == nil && state.shares.n == 0 &&
 		state.queue.Empty() {
@@ -348,8 +348,8 @@ func SortByAge(sessions []*Session) {
 	})
 }
 
-// Lasted returns how long something has lasted that began then. It is never negative, although the
-// clock may have been set back since.
+// Lasted returns how long something that began then has lasted. It is never negative, even if the
+// clock was set back since.
 func Lasted(began, now time.Time) time.Duration { return max(0, now.Sub(began)) }
 
 // moment returns an instant as rows and events keep it: in nanoseconds after the epoch, and at

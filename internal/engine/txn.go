@@ -43,8 +43,8 @@ type loss struct {
 	cause error
 }
 
-// Effect is what a transaction decided beside the rows. It is told when its batch is durable, and
-// reverted if the batch is dropped.
+// Effect is a decision of a transaction that is not in the rows. The caller is told of it when its
+// batch is durable; if the batch is dropped, the effect is reverted.
 type Effect struct {
 	Kind    EffectKind
 	Hold    *Hold
@@ -92,8 +92,8 @@ func (tx *Txn) effect(kind EffectKind) *Effect {
 // next is the index that the transaction's writes carry.
 func (tx *Txn) next() uint64 { return tx.engine.rows.Next() }
 
-// reusable returns the list, empty, to be used again, or nil if it has grown. The list keeps
-// nothing in memory any more.
+// reusable returns the list, empty, to be used again, or nil if it has grown large. It clears the
+// list, so that the list keeps nothing else in memory.
 func reusable[T any](list []T) []T {
 	if cap(list) > maxReusable {
 		return nil

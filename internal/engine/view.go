@@ -11,8 +11,8 @@ import (
 	"github.com/lockd/lockd/internal/waitq"
 )
 
-// LockView is one lock as it is published. What it has does not change any more, so that it may be
-// read without the caller's lock.
+// LockView is one lock as it is published. It is immutable, so it may be read without the caller's
+// lock.
 type LockView struct {
 	Key    string
 	Row    *schema.Key     // nil: there is no such key
@@ -101,7 +101,7 @@ func (v *LockView) Waiters() []*Waiter {
 // Limits are the semaphores that have been read, by the rows of their keys.
 type Limits map[*schema.Key]roster
 
-// Limit returns the limit of the semaphore of which the lock is a slot, or the key, and 0 if it is
+// Limit returns the limit of the semaphore whose own key or slot the lock is, or 0 if it is
 // neither. It parses each semaphore once, and keeps the result in read.
 func (v *LockView) Limit(read Limits) int {
 	if v.semaphore == nil {
@@ -136,8 +136,8 @@ func (e *Engine) AllWaiters() []*Waiter {
 	return waiters
 }
 
-// PublishedSessions returns the sessions that live in the published state, in no order. Other known
-// sessions are not durable yet.
+// PublishedSessions returns the sessions that live in the published state, in no order. It leaves
+// out sessions whose creation is not durable yet.
 func (e *Engine) PublishedSessions() []*Session {
 	published := e.rows.Published()
 	sessions := make([]*Session, 0, len(e.sessions))

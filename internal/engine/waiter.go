@@ -61,8 +61,8 @@ func (w *Waiter) Keys() []string {
 	return keys
 }
 
-// awaits reports whether a call with this session waits for the lock in the mode: a newer call that
-// took over the lock would overtake it.
+// awaits reports whether a call with this session waits for the lock in the mode. A newer call must
+// not take over the lock then: it would overtake that call.
 func (s *Session) awaits(key string, mode Mode) bool { return s.firstFor(key, mode) != nil }
 
 // firstFor returns the oldest of the calls with this session that wait for the lock in the mode, or
