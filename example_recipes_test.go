@@ -25,7 +25,7 @@ func Example_recipes() {
 	// Under a lock.
 	err := session.WithLock(ctx, "jobs/nightly", nil, work)
 
-	// Beside others that share the lock. Who names no mode has it alone, and waits for all of them.
+	// Beside others that share the lock. A call without a mode is exclusive, and waits for them.
 	shared := &lockd.LockOptions{Mode: lockd.Shared}
 	err = errors.Join(err, session.WithLock(ctx, "page", shared, work))
 
