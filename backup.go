@@ -86,7 +86,7 @@ func Restore(path string, r io.Reader, index uint64, opts *Options) error {
 // checkFloor refuses an index that a caller names for the next indexes to be above.
 func checkFloor(index uint64) error {
 	if index > engine.MaxFloor {
-		return invalid("index %d, which the next ones would be above, is more than %d", index,
+		return invalid("index %d is more than %d, and the next indexes would be above it", index,
 			uint64(engine.MaxFloor))
 	}
 	return nil

@@ -58,7 +58,7 @@ func (e *Engine) Raise(index uint64) error {
 	// leave more indexes above them, until they overflow, than can ever be used.
 	const most = MaxFloor + MaxFloor/2
 	if index > most && index > e.rows.Index() {
-		return invalid("index %d, which the next ones would be above, is more than %d", index,
+		return invalid("index %d is more than %d, and the next indexes would be above it", index,
 			uint64(most))
 	}
 	e.rows.Raise(index)
