@@ -338,13 +338,12 @@ func TestRecover_Damage(t *testing.T) {
 // Ensure that Recover leaves out a newest record of which a disk has written a part of a sector,
 // which Open refuses as damage, and says so; and that everything else is there.
 func TestRecover_TornRecord(t *testing.T) {
-	random := rand.New(rand.NewPCG(3, 4))
+	r := newRuin(t, rand.New(rand.NewPCG(3, 4)), 60, 4, false)
 	tried := 0
 	for transactions := 20; transactions < 60; transactions++ {
 		if transactions%10 == 1 {
 			continue // it ends with two commits
 		}
-		r := newRuin(t, random, transactions, 4, false)
 		before, torn := r.images[transactions-2], bytes.Clone(r.images[transactions-1])
 		if len(before) != len(torn) || !bytes.Equal(before[:2*os.Getpagesize()],
 			torn[:2*os.Getpagesize()]) {
