@@ -75,7 +75,7 @@ func (q Sequencer) provesAlone(row *schema.Key) error {
 	case SequencerOf(row) == q:
 		return nil
 	case row.Session.IsZero():
-		return fmt.Errorf("%w: nobody holds it, fence %d has passed", ErrNotHeld, q.Fence)
+		return fmt.Errorf("%w: no session holds it alone, fence %d has passed", ErrNotHeld, q.Fence)
 	case q.Fence < row.Fence:
 		return fmt.Errorf("%w: fence %d has passed, the lock is held with fence %d by session %s",
 			ErrNotHeld, q.Fence, row.Fence, row.Session)
