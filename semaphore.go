@@ -127,7 +127,7 @@ func checkSemaphore(prefix string) error {
 		return invalid("prefix is not a clean path: its key would be %.100q, not %.100q", clean,
 			key)
 	}
-	if longest := MaxKeySize - 1 - len(schema.ID{}.UUID()); len(prefix) > longest {
+	if longest := MaxKeySize - 1 - schema.UUIDSize; len(prefix) > longest {
 		return invalid("prefix has %d bytes, more than %d", len(prefix), longest)
 	}
 	return nil

@@ -27,7 +27,7 @@ func contenderKey(prefix string, id schema.ID) string { return prefix + "/" + id
 // contenderOf returns the session that the key is the contender key of, or the zero ID.
 func contenderOf(key string) schema.ID {
 	prefix := PrefixOf(key)
-	if len(key)-len(prefix) != 1+len(schema.ID{}.UUID()) {
+	if len(key)-len(prefix) != 1+schema.UUIDSize {
 		return schema.ID{}
 	}
 	id, ok := schema.ParseID(key[len(prefix)+1:])

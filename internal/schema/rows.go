@@ -39,6 +39,9 @@ func (id ID) String() string {
 	return id.UUID()
 }
 
+// UUIDSize is the length of a UUID as a text.
+const UUIDSize = 36
+
 // UUID returns the UUID, also for the zero value.
 func (id ID) UUID() string { return uuid.UUID(id).String() }
 
@@ -49,7 +52,7 @@ func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 // zero value is not.
 func ParseID(text string) (ID, bool) {
 	parsed, err := uuid.Parse(text)
-	if err != nil || len(text) != len(parsed.String()) || parsed == uuid.Nil {
+	if err != nil || len(text) != UUIDSize || parsed == uuid.Nil {
 		return ID{}, false
 	}
 	return ID(parsed), true
