@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// over reports whether the session's time is up by now, although it may not have been ended yet.
-func (s *Session) over(now time.Time) bool {
+// isDue reports whether the session is due by now: its TTL has passed, although its turn to be
+// ended may not have come.
+func (s *Session) isDue(now time.Time) bool {
 	return s.life > 0 && !now.Before(s.deadline) && !s.aboutToBeRenewed()
 }
 
@@ -15,7 +16,7 @@ func (s *Session) aboutToBeRenewed() bool {
 	return s.renewal != nil && s.renewal.due.Queued() && !s.renewal.due.At().After(s.deadline)
 }
 
-// alive refuses a session that has ended, as of the newest state, or whose time is up.
+// alive refuses a session that has ended, as of the newest state, or is due.
 func (tx *Txn) alive(s *Session) error {
 	if !s.live {
 		return fmt.Errorf("%w: it is about to end", ErrNoSession)
@@ -23,10 +24,10 @@ func (tx *Txn) alive(s *Session) error {
 	return tx.inTime(s)
 }
 
-// inTime refuses an operation with a session that lives only because other things are due before
-// it: the session ends next, out of its turn.
+// inTime refuses an operation with a session that is due, and lives only because its turn has not
+// come (S29). The writer then ends the session out of its turn.
 func (tx *Txn) inTime(s *Session) error {
-	if !s.over(tx.now) {
+	if !s.isDue(tx.now) {
 		return nil
 	}
 	tx.engine.refused = append(tx.engine.refused, s)

@@ -56,12 +56,12 @@ func (e *Engine) PopDue(now time.Time, most int) (due Due, looked int, ok bool) 
 }
 
 // PopRefused returns the end of a session to which the last transactions have refused an operation
-// because its time is up: it ends although it is not its turn. It reports false if there is none.
+// because it is due: it ends although it is not its turn. It reports false if there is none.
 func (e *Engine) PopRefused(now time.Time) (due Due, ok bool) {
 	for n := len(e.refused); n > 0; n-- {
 		s := e.refused[n-1]
 		e.refused = slices.Delete(e.refused, n-1, n)
-		if s.live && s.over(now) { // else it has ended since, or was renewed
+		if s.live && s.isDue(now) { // else it has ended since, or was renewed
 			return s.Due(), true
 		}
 	}

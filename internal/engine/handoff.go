@@ -73,7 +73,7 @@ func (tx *Txn) serveLoose(state *lockState, first *Waiter) bool {
 // waiter whose session is due is granted nothing, because ends come before grants (S26). The queue
 // goes on when that session ends. There may be many such waiters, so they are not dismissed here.
 func (tx *Txn) serveFirst(w *Waiter) bool {
-	if w.Session.over(tx.now) {
+	if w.Session.isDue(tx.now) {
 		return false
 	}
 	if w.Slot {
@@ -153,7 +153,7 @@ func (tx *Txn) handOn(state *lockState) bool {
 		return false
 	}
 	w := first.Waiter
-	if w.Slot || len(w.claims) > 1 || w.Options.Mode == Shared || w.Session.over(tx.now) {
+	if w.Slot || len(w.claims) > 1 || w.Options.Mode == Shared || w.Session.isDue(tx.now) {
 		return false
 	}
 	w.granted(tx.engine)

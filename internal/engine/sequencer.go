@@ -29,7 +29,7 @@ func SequencerOfShare(row *schema.Share) Sequencer {
 }
 
 // Proves returns ErrNotHeld unless the lock that q names is held by that very grant, as of the
-// newest state (K41), and the time of its session is not up.
+// newest state (K41), and its session is not due (S29).
 func (tx *Txn) Proves(q Sequencer) error {
 	if err := tx.engine.lasts(q); err != nil {
 		return err

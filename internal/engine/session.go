@@ -47,7 +47,7 @@ func (tx *Txn) NewSession(row schema.Session) (*Session, error) {
 }
 
 // Session returns the live session with the ID, for an operation with it. It returns ErrNoSession
-// if there is none, or its time is up, and ErrInvalid for the zero ID.
+// if there is none, or it is due, and ErrInvalid for the zero ID.
 func (tx *Txn) Session(id schema.ID) (*Session, error) {
 	s, err := tx.LiveSession(id)
 	if err == nil {
@@ -59,7 +59,7 @@ func (tx *Txn) Session(id schema.ID) (*Session, error) {
 	return s, nil
 }
 
-// LiveSession is Session for what ends the session: its time may be up.
+// LiveSession is Session for what ends the session, which may be due.
 func (tx *Txn) LiveSession(id schema.ID) (*Session, error) {
 	if id.IsZero() {
 		return nil, invalid("session is empty")
@@ -259,7 +259,7 @@ func (s *Session) Extend(called time.Time) bool {
 		return false
 	case s.life == 0:
 		return true
-	case s.over(called):
+	case s.isDue(called):
 		return false
 	}
 	// A renewal that was called earlier but comes later does not shorten the deadline.

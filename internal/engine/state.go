@@ -30,7 +30,7 @@ type Engine struct {
 	leases     map[string]*checkLease // by check
 	nodeIDs    map[string]string      // by ID, the key of the node; nil: see nodeWithID
 	due        expiry.Heap
-	refused    []*Session // to an operation, because their time is up: they end next
+	refused    []*Session // to an operation, because they are due: they end next
 	sharers    sharers    // of the lock that a call gave up on last
 	slow       *slow      // nil: nothing is told as slow
 	overdue    []string   // keys whose delays are over but still have a row

@@ -127,7 +127,7 @@ func (w *world) write(fn func(tx *engine.Txn) error) error {
 	return nil
 }
 
-// endRefused ends the sessions that an operation was refused to because their time is up.
+// endRefused ends the sessions that an operation was refused to because they are due.
 func (w *world) endRefused() {
 	for {
 		due, ok := w.engine.PopRefused(w.now)

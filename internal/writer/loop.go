@@ -108,8 +108,8 @@ func (w *Writer) endDue(most int) (done int) {
 	return done
 }
 
-// endRefused ends the sessions that could do nothing because their time is up, each in a
-// transaction of its own: whoever is told that waits until the end is durable (G3).
+// endRefused ends the sessions that an operation was refused to because they are due, each in a
+// transaction of its own. The refused call waits until the end is durable (G3).
 func (w *Writer) endRefused() {
 	for {
 		due, ok := w.Engine.PopRefused(w.instant)
