@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -498,10 +499,7 @@ func TestLock_ServerGone(t *testing.T) {
 	if line, err := output.ReadString('\n'); err != nil {
 		t.Fatal(line, err)
 	}
-	s.CloseClientConnections()
-	if err := s.Listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	cut(t, s)
 	if err := command.SetReadDeadline(time.Now().Add(longest)); err != nil {
 		t.Fatal(err)
 	}
@@ -537,10 +535,7 @@ func TestLock_NotGivenBack(t *testing.T) {
 			if got := p.line(); got != "ready" {
 				t.Fatal(got)
 			}
-			s.CloseClientConnections()
-			if err := s.Listener.Close(); err != nil {
-				t.Fatal(err)
-			}
+			cut(t, s)
 			if err := p.in.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -551,6 +546,16 @@ func TestLock_NotGivenBack(t *testing.T) {
 				test.free))
 		})
 	}
+}
+
+// cut ends the server's connections. It closes the listener first: a client whose connection has
+// ended may dial again at once.
+func cut(t *testing.T, s *httptest.Server) {
+	t.Helper()
+	if err := s.Listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.CloseClientConnections()
 }
 
 // Ensure that of several commands under a lock one runs at a time, and with -n as many as there are
