@@ -238,34 +238,3 @@ func TestSession_S26_DueIsGrantedNothing(t *testing.T) {
 		})
 	}
 }
-
-// Ensure that one write ends no more sessions than it may (S29) although a lock comes free for
-// which all of them wait: a waiter whose session is due is not looked after before its turn.
-func TestSession_S29_DueWaitersEndInTheirTurn(t *testing.T) {
-	each(t, func(h *harness) {
-		h.opts.Sync = lockd.SyncNever
-		h.slowly()
-		opts := &lockd.SessionOptions{TTL: time.Second, LockDelay: lockd.NoLockDelay}
-		h.lock(h.session(opts), "k")
-		var waiting []*call
-		for range 250 {
-			s := h.session(opts)
-			waiting = append(waiting, start(func() error {
-				return second(s.Lock(h.t.Context(), "k", nil))
-			}))
-		}
-		h.settle()
-		h.clock.Add(time.Second)
-		before := h.Stats().Index
-		put := h.put("other", "v", 0) // each end before it has an index of its own
-		if ended := put.ModifyIndex - before - 1; ended == 0 || ended > 100 {
-			h.t.Errorf("%d sessions ended by one write", ended)
-		}
-		h.settle()
-		for _, w := range waiting {
-			if err := w.wait(); !errors.Is(err, lockd.ErrExpired) {
-				h.t.Fatalf("got %v, want ErrExpired", err)
-			}
-		}
-	})
-}

@@ -70,12 +70,8 @@ func (tx *Txn) serveLoose(state *lockState, first *Waiter) bool {
 
 // serveFirst grants a waiter all of its locks, if they can be granted and it is the waiter's turn
 // for each; or its slot, for which the waiter has to be the first. It reports whether it did. A
-// waiter whose session is due is granted nothing, because ends come before grants (S26). The queue
-// goes on when that session ends. There may be many such waiters, so they are not dismissed here.
+// waiter whose session is due is dismissed instead, because ends come before grants (S26).
 func (tx *Txn) serveFirst(w *Waiter) bool {
-	if w.Session.isDue(tx.now) {
-		return false
-	}
 	if w.Slot {
 		if !tx.serveSlot(w) {
 			return false
@@ -85,6 +81,10 @@ func (tx *Txn) serveFirst(w *Waiter) bool {
 			if !tx.inTurn(w, &w.claims[i]) {
 				return false
 			}
+		}
+		if err := tx.alive(w.Session); err != nil {
+			tx.dismiss(w, err)
+			return false
 		}
 		w.granted(tx.engine)
 		for i := range w.claims {
