@@ -34,20 +34,11 @@ func (v serviceHealth) encode(e *encoder) {
 	e.raw("}")
 }
 
-// agentsHealth shows the services of the agent that are wanted, with their checks and those of the
-// node, but serfHealth, which is no check of the agent.
-func (h *handler) agentsHealth(
-	state *catalog.Snapshot, wanted func(catalog.Service) bool,
-) (found []serviceHealth) {
+// agentsHealth shows those services of the agent, with their checks and those of the node, but
+// serfHealth, which is no check of the agent.
+func (h *handler) agentsHealth(state *catalog.Snapshot, at []place) (found []serviceHealth) {
 	serf, _ := state.Check(h.opts.Node, serfHealth) // its ID may have another case
-	services := func(yield func(catalog.Node, catalog.Service) bool) {
-		for s := range state.Services(h.opts.Node) {
-			if wanted(s) && !yield(catalog.Node{}, s) {
-				return
-			}
-		}
-	}
-	for c := range checkedOf(state, services, []string{serf.ID}) {
+	for c := range checkedOf(state, services(state, at), []string{serf.ID}) {
 		status := c.health().String()
 		if slices.ContainsFunc(slices.Concat(c.shared.ids, c.own.ids), isMaintenance) {
 			status = maintained
@@ -80,19 +71,26 @@ func (r *request) healthAnswer(code int, text string, value any) (answer, error)
 
 func (h *handler) agentHealthByID(r *request) (answer, error) {
 	state := h.db.Snapshot().Catalog()
-	found := h.agentsHealth(state, func(s catalog.Service) bool { return sameName(s.ID, r.rest) })
-	if len(found) == 0 {
+	s, exists := state.Service(h.opts.Node, r.rest)
+	if !exists {
 		return r.healthAnswer(http.StatusNotFound, "ServiceId "+r.rest+" not found",
 			serviceHealth{status: catalog.Critical.String()})
 	}
-	return r.healthAnswer(healthCode(found[0].status), found[0].status, found[0])
+	found := h.agentsHealth(state, []place{{s.Node, s.ID}})[0]
+	return r.healthAnswer(healthCode(found.status), found.status, found)
 }
 
 // agentHealthByName answers with all services of the agent that have the name. The status is that
 // of the worst.
 func (h *handler) agentHealthByName(r *request) (answer, error) {
 	state := h.db.Snapshot().Catalog()
-	found := h.agentsHealth(state, func(s catalog.Service) bool { return sameName(s.Name, r.rest) })
+	var named []place
+	for s := range state.Services(h.opts.Node) {
+		if sameName(s.Name, r.rest) {
+			named = append(named, place{s.Node, s.ID})
+		}
+	}
+	found := h.agentsHealth(state, named)
 	code, text := 0, ""
 	for _, shown := range found {
 		if worse := healthCode(shown.status); worse > code {
