@@ -59,7 +59,7 @@ func (e *Engine) swapDelay(state *lockState, d *delay) {
 // wall clock, by which the row tells the end, may have been set since.
 func (e *Engine) Lasts(row *schema.Delay, now time.Time) bool {
 	state := e.locks[row.Key]
-	return state != nil && state.delay != nil && now.Before(state.delay.until) &&
+	return state != nil && state.delay.lasts(Exclusive, now) &&
 		row.Until.Equal(state.delay.until.Round(0))
 }
 
