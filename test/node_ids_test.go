@@ -45,9 +45,6 @@ func TestCatalog_N5_RenamingTakenBack(t *testing.T) {
 // Ensure that writing and restoring a backup of very many nodes with IDs takes time in proportion
 // to their number, not to its square.
 func TestRestore_ManyNodeIDs(t *testing.T) {
-	if raced {
-		t.Skip("one goroutine does it all, and its time says nothing under the race detector")
-	}
 	const nodes = 40_000
 	path := filepath.Join(t.TempDir(), "lockd.db")
 	done := make(chan error, 1)
