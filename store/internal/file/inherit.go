@@ -65,8 +65,8 @@ func (f *File) inherit() error {
 	return nil
 }
 
-// syncName syncs the name by which the file was opened. Whoever makes a link to the file, or moves
-// the file, has to sync that name. A process that may not read the folder has not made the name:
+// syncName syncs the name by which the file was opened. A process that links the file, or moves
+// it, has to sync the new name. A process that may not read the folder has not made the name:
 // see checkFolder.
 func (f *File) syncName() error {
 	path, err := filepath.EvalSymlinks(f.path)
