@@ -238,3 +238,38 @@ func TestSession_S26_DueIsGrantedNothing(t *testing.T) {
 		})
 	}
 }
+
+// Ensure that one write ends no more sessions than it may although it frees a lock that hundreds of
+// due sessions wait for, and that the others end in their turn, each at an index of its own (G5).
+func TestSession_S29G5_DueWaitersEndInTheirTurn(t *testing.T) {
+	each(t, func(h *harness) {
+		h.opts.Sync = lockd.SyncNever
+		h.slowly()
+		const crowd = 350
+		opts := &lockd.SessionOptions{TTL: time.Second, LockDelay: lockd.NoLockDelay}
+		h.lock(h.session(opts), "k")
+		var waiting []*call
+		for range crowd {
+			s := h.session(opts)
+			waiting = append(waiting, start(func() error {
+				return second(s.Lock(h.t.Context(), "k", nil))
+			}))
+		}
+		h.settle()
+		before := h.Snapshot().Index()
+		h.clock.Add(time.Second)
+		other := h.put("other", "v", 0)
+		if ended := other.ModifyIndex - before - 1; ended != 100 {
+			h.t.Errorf("the write has ended %d sessions, want 100", ended)
+		}
+		h.settle()
+		for _, w := range waiting {
+			if err := w.wait(); !errors.Is(err, lockd.ErrExpired) {
+				h.t.Fatalf("got %v, want ErrExpired", err)
+			}
+		}
+		if made := h.Snapshot().Index() - before; made != crowd+2 {
+			h.t.Errorf("%d sessions and a write at %d indexes", crowd+1, made)
+		}
+	})
+}

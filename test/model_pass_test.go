@@ -107,7 +107,7 @@ func (m *model) passers(key string) (list []*modelWaiter) {
 func (tx *modelTx) servePasser() bool {
 	tx.passing = true
 	defer func() { tx.passing = false }()
-	for _, w := range slices.Clone(tx.m.queue) { // one that is due is taken out on the way
+	for _, w := range tx.m.queue {
 		for _, key := range w.keys {
 			free := tx.m.keys[key].Session.IsZero() // or shared
 			if len(w.keys) > 1 && free && tx.m.first(key) == w && tx.serveOne(tx.m.passers(key)) {

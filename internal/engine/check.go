@@ -156,7 +156,7 @@ func (e *Engine) checkState(key string, state *lockState) error {
 		return fmt.Errorf("bug: key %q is free, but has a handle", key)
 	}
 	place := state.queue.Front()
-	if place == nil || e.unserved {
+	if place == nil || e.unserved || place.Waiter.Session.stalls {
 		return nil
 	}
 	if s := state.session; s != nil && state.hold == nil {

@@ -24,9 +24,9 @@ func (s *Session) Due() Due { return Due{s} }
 
 // PopDue returns the first thing that is due, in the order of the deadlines (G5). The caller ends
 // it in a transaction of its own. PopDue itself does the renewals that are due, and puts back the
-// items that were renewed before; neither needs a transaction. It looks at no more than most
-// deadlines, and returns how many it looked at. It reports false if nothing that it looked at is
-// due.
+// items that were renewed before; as a rule neither needs a transaction. It looks at no more than
+// most deadlines, and returns how many it looked at. It reports false if nothing that it looked at
+// is due.
 func (e *Engine) PopDue(now time.Time, most int) (due Due, looked int, ok bool) {
 	for ; looked < most; looked++ {
 		it := e.due.Pop(now)
@@ -38,7 +38,7 @@ func (e *Engine) PopDue(now time.Time, most int) (due Due, looked int, ok bool) 
 			e.renew(owner, now)
 			continue
 		case *Session:
-			if e.early(it, owner.deadline) { // it was renewed
+			if renewed := e.early(it, owner.deadline); renewed && !owner.stalls {
 				continue
 			}
 		case *checkLease:
@@ -91,8 +91,7 @@ func (tx *Txn) EndDue(due Due) {
 	}
 	switch owner := due.owner.(type) {
 	case *Session:
-		renewed := owner.deadline.Add(-owner.life)
-		tx.EndSession(owner, &lapse{tx.now.Sub(renewed)})
+		tx.endLapsed(owner)
 	case *checkLease:
 		tx.lapse(owner)
 	case *term:
@@ -105,6 +104,21 @@ func (tx *Txn) EndDue(due Due) {
 		tx.reportWait(owner)
 	}
 	tx.again = true
+}
+
+// endLapsed ends a session whose TTL has passed. If the session was renewed in time after all, and
+// only the renewal came late, endLapsed goes on with the queues that stopped at its calls instead.
+func (tx *Txn) endLapsed(s *Session) {
+	if s.isDue(tx.now) {
+		renewed := s.deadline.Add(-s.life)
+		tx.EndSession(s, &lapse{tx.now.Sub(renewed)})
+		return
+	}
+	s.stalls = false
+	for w := range s.waiters() {
+		tx.freed = append(tx.freed, w.Keys()...)
+	}
+	tx.promises = true
 }
 
 // PopUnserved reports whether ServeAll has to be called, and forgets it.

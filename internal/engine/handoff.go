@@ -70,8 +70,13 @@ func (tx *Txn) serveLoose(state *lockState, first *Waiter) bool {
 
 // serveFirst grants a waiter all of its locks, if they can be granted and it is the waiter's turn
 // for each; or its slot, for which the waiter has to be the first. It reports whether it did. A
-// waiter whose session is due is dismissed instead, because ends come before grants (S26).
+// waiter whose session is due is granted nothing, because ends come before grants (S26). It stays
+// where it is, as there may be thousands of such waiters: the queue goes on at the session's turn.
 func (tx *Txn) serveFirst(w *Waiter) bool {
+	if w.Session.isDue(tx.now) {
+		w.Session.stalls = true
+		return false
+	}
 	if w.Slot {
 		if !tx.serveSlot(w) {
 			return false
@@ -81,10 +86,6 @@ func (tx *Txn) serveFirst(w *Waiter) bool {
 			if !tx.inTurn(w, &w.claims[i]) {
 				return false
 			}
-		}
-		if err := tx.alive(w.Session); err != nil {
-			tx.dismiss(w, err)
-			return false
 		}
 		w.granted(tx.engine)
 		for i := range w.claims {

@@ -127,9 +127,6 @@ func (tx *Txn) serveSlot(w *Waiter) bool {
 	if err == nil {
 		row, obstacle, err = tx.seekSlot(w.Session, slots)
 	}
-	if err == nil && obstacle == nil {
-		err = tx.alive(w.Session)
-	}
 	if err != nil {
 		tx.dismiss(w, err)
 		return false

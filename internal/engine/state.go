@@ -80,6 +80,7 @@ type Session struct {
 	*sessionRest
 	live     bool          // not ended, as of the newest state
 	ofKeeper bool          // a Keeper has made it, and it ends with the Keeper
+	stalls   bool          // it was due when a call that waits with it was to be served
 	life     time.Duration // how long a renewal lasts: the TTL and the grace; 0: for ever
 	deadline time.Time
 }

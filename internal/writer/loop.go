@@ -105,7 +105,6 @@ func (w *Writer) endDue(most int) (done int) {
 	if w.Engine.PopUnserved() {
 		_ = w.Apply(certain((*engine.Txn).ServeAll))
 	}
-	w.endRefused()
 	return done
 }
 
