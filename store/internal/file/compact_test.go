@@ -68,7 +68,7 @@ func TestCompact_ModeIsSynced(t *testing.T) {
 			files++
 		}
 	}
-	if err := file.Compact(path, quick, nil, rows); err != nil || files != 2 {
+	if err := file.Compact(path, quick, file.Unread{}, rows); err != nil || files != 2 {
 		t.Errorf("got %v, and %d files meanwhile", err, files)
 	}
 }

@@ -1,11 +1,11 @@
 package file
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 
 	"github.com/lockd/lockd/store/internal/format"
 )
@@ -21,9 +21,10 @@ import (
 // anything else, it may have been the newer one, of a commit that is durable: then the file is
 // refused.
 
-// inspect returns ErrCorrupt or [ErrFormat] if bbolt must not open the file. It gives the content
-// of the file to the reader, unless the reader is nil. If the caller does not have the file's lock,
-// an error, or what was found, may be the effect of a commit that runs meanwhile.
+// inspect gives the content of the file to the reader. It returns ErrCorrupt or [ErrFormat] if
+// bbolt must not open the file, if these are not the rows of a store, or if the reader has refused
+// one. If the caller does not have the file's lock, an error, or what was found, may be the effect
+// of a commit that runs meanwhile.
 func inspect(file *os.File, reader Reader) (found, error) {
 	meta, other, err := newestMeta(file)
 	if err != nil {
@@ -52,9 +53,8 @@ func inspect(file *os.File, reader Reader) (found, error) {
 	if err := w.claimFreelist(); err != nil {
 		return found{}, err
 	}
-	found, err := w.walkFile(reader)
-	found.info, found.meta = info, meta
-	return found, err
+	f := found{info: info, meta: meta}
+	return f, w.walkFile(&f, reader)
 }
 
 var errFreelist = corrupt("its list of free pages is not one")
@@ -105,93 +105,78 @@ type found struct {
 	meta metaPage // the newest one
 	last header
 	log  commitLog
-	err  error // not nil: these are not the rows of a store, or the reader has refused one
 }
 
-// walkFile checks all trees, and gives the rows in them to the reader, unless that is nil.
-func (w *pageWalk) walkFile(reader Reader) (f found, err error) {
+// walkFile checks all trees, and gives the rows in them to the reader.
+func (w *pageWalk) walkFile(f *found, reader Reader) error {
 	buckets, err := w.walkRoot()
-	if err == nil {
-		err = w.walkHeader(&f, &buckets)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = w.walkLog(&f, &buckets)
-		w.checkTally(&f)
+	if f.last, err = w.walkHeader(buckets); err != nil {
+		return err
 	}
-	if err == nil && reader != nil {
-		buckets, err = w.walkTables(&f, buckets, reader)
+	if err := w.walkLog(f, buckets); err != nil {
+		return err
 	}
-	for i := 0; i < len(buckets) && err == nil; i++ {
-		err = w.walkBucket(buckets[i], 0, w.walkBuckets)
+	size := w.meta.highWater * uint64(w.meta.pageSize)
+	if rows := f.last.tally.Rows; rows > size/leastRow {
+		return corrupt("its last commit left %d rows, and it has %d bytes", rows, size)
 	}
-	return f, err
-}
-
-// walkTables walks the tables, and returns the other buckets.
-func (w *pageWalk) walkTables(
-	f *found, buckets []bucket, reader Reader,
-) (others []bucket, err error) {
-	if f.err == nil {
-		reader.Begin(f.last.index, f.last.tally)
-		if log := f.log.list(nil); len(log) > 0 {
-			reader = &merging{Reader: reader, log: log}
-		}
+	if err := w.walkTables(f, buckets, reader); err != nil {
+		return err
 	}
-	for table := range format.TableCount {
-		if err := w.walkTable(f, &buckets, table, reader); err != nil {
-			return nil, err
-		}
+	for name := range buckets {
+		return fmt.Errorf("%w: its bucket %.100q is another program's; choose another path",
+			ErrFormat, name)
 	}
-	if f.err == nil {
-		f.err = reader.End()
-	}
-	return buckets, nil
+	return nil
 }
 
 // walkHeader walks the header's bucket.
-func (w *pageWalk) walkHeader(f *found, buckets *[]bucket) (err error) {
+func (w *pageWalk) walkHeader(buckets buckets) (header, error) {
 	var value []byte
-	if b, ok := take(buckets, format.HeaderBucket); ok {
-		err = w.walkBucket(b, 0, func(leaf uint64, depth int, content []byte) error {
+	if b, ok := buckets.take(format.HeaderBucket); ok {
+		err := w.walkBucket(b, 0, func(_ uint64, content []byte) error {
 			for i := range elementCount(content) {
 				e := elementAt(content, i)
 				if e.flags != bucketFlag && string(e.key) == headerKey {
-					value = append([]byte{}, e.value...)
+					value = bytes.Clone(e.value)
 				}
 			}
-			return w.walkBuckets(leaf, depth, content)
+			return nil
 		})
+		if err != nil {
+			return header{}, err
+		}
 	}
-	f.last, f.err = headerOf(value, w.meta.commit)
-	return err
+	return headerOf(value, w.meta.commit)
 }
 
 // walkLog walks the buckets of the log's segments, and reads what they have.
-func (w *pageWalk) walkLog(f *found, buckets *[]bucket) error {
+func (w *pageWalk) walkLog(f *found, buckets buckets) (err error) {
 	var scans []*scan
 	for number := range byte(segments) {
-		b, ok := take(buckets, string(segmentName(number)))
-		if f.err == nil && ok != (f.last.log.made != 0) {
-			f.err = corrupt("its header does not fit its log")
+		b, ok := buckets.take(string(segmentName(number)))
+		if ok != (f.last.log.made != 0) {
+			return corrupt("its header does not fit its log")
 		}
 		if !ok {
 			continue
 		}
 		// At depths of their own, so that the pages of both stay in memory.
-		err := w.walkBucket(b, int(number), func(leaf uint64, depth int, content []byte) error {
-			if f.err == nil {
-				scans, f.err = w.scanSegment(scans, number, b.root(), content)
-			}
-			return w.walkBuckets(leaf, depth, content)
+		err := w.walkBucket(b, int(number), func(_ uint64, content []byte) (err error) {
+			scans, err = w.scanSegment(scans, number, b.root(), content)
+			return err
 		})
 		if err != nil {
 			return err
 		}
 	}
-	if f.err == nil && len(scans) == segments {
-		f.last, f.err = f.log.replay(scans, f.last)
+	if len(scans) == segments {
+		f.last, err = f.log.replay(scans, f.last)
 	}
-	return nil
+	return err
 }
 
 func (w *pageWalk) scanSegment(
@@ -205,34 +190,31 @@ func (w *pageWalk) scanSegment(
 	return append(scans, c), c.check()
 }
 
-// checkTally refuses a number of rows for which a file has no room.
-func (w *pageWalk) checkTally(f *found) {
-	size := w.meta.highWater * uint64(w.meta.pageSize)
-	if rows := f.last.tally.Rows; f.err == nil && rows > size/leastRow {
-		f.err = corrupt("its last commit left %d rows, and it has %d bytes", rows, size)
+// walkTables walks the tables, and gives the rows in them to the reader.
+func (w *pageWalk) walkTables(f *found, buckets buckets, reader Reader) error {
+	reader.Begin(f.last.index, f.last.tally)
+	if log := f.log.list(nil); len(log) > 0 {
+		reader = &merging{Reader: reader, log: log}
 	}
-}
-
-// walkTable walks a table's bucket, and gives the rows in it to the reader.
-func (w *pageWalk) walkTable(f *found, buckets *[]bucket, table byte, reader Reader) error {
-	b, ok := take(buckets, format.TableName(table))
-	if !ok {
-		if f.err == nil {
-			f.err = errNoTable(table)
+	for table := range format.TableCount {
+		b, ok := buckets.take(format.TableName(table))
+		if !ok {
+			return errNoTable(table)
 		}
-		return nil
-	}
-	return w.walkBucket(b, 0, func(leaf uint64, depth int, content []byte) error {
-		for e := range innerBuckets(content) {
-			if f.err == nil {
-				f.err = corrupt("%.100q of %s is not a row", e.key, format.TableName(table))
+		err := w.walkBucket(b, 0, func(_ uint64, content []byte) error {
+			for e := range innerBuckets(content) {
+				return corrupt("%.100q of %s is not a row", e.key, format.TableName(table))
 			}
+			if elementCount(content) > 0 {
+				reader.Rows(table, w.chunkOf(content))
+			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
-		if f.err == nil && elementCount(content) > 0 {
-			reader.Rows(table, w.chunkOf(content))
-		}
-		return w.walkBuckets(leaf, depth, content)
-	})
+	}
+	return reader.End()
 }
 
 // chunkOf returns the rows of a leaf, which share its memory. They are valid until the next call.
@@ -245,17 +227,6 @@ func (w *pageWalk) chunkOf(content []byte) *format.Chunk {
 		w.chunk.Found(int(at-start), int(keySize))
 	}
 	return &w.chunk
-}
-
-// take takes the bucket of that name out of the list.
-func take(buckets *[]bucket, name string) (taken bucket, ok bool) {
-	at := slices.IndexFunc(*buckets, func(b bucket) bool { return b.name == name })
-	if at < 0 {
-		return bucket{}, false
-	}
-	taken = (*buckets)[at]
-	*buckets = slices.Delete(*buckets, at, at+1)
-	return taken, true
 }
 
 // Reader takes the rows of a file.

@@ -54,7 +54,7 @@ func RecordOf(head RecordHead, rows []RowWrite) ([]byte, error) {
 // AppendRecord writes sectors of a record with that payload to the log of the file, in the place of
 // the next record. The record's number is the next record's number plus number.
 func AppendRecord(path string, number int, payload []byte, keep func(sector int) bool) error {
-	f, err := Open(path, Options{NoSync: true}, nil)
+	f, err := Open(path, Options{NoSync: true}, Unread{})
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func AppendRecord(path string, number int, payload []byte, keep func(sector int)
 // AppendSector writes a sector in the place of the next record, which claims that it and those
 // behind it have that many bytes of its payload.
 func AppendSector(path string, left uint32) error {
-	f, err := Open(path, Options{NoSync: true}, nil)
+	f, err := Open(path, Options{NoSync: true}, Unread{})
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func AppendSector(path string, left uint32) error {
 	return errors.Join(err, f.Close())
 }
 
-func OpenFile(path string, o Options) (*File, error) { return Open(path, o, nil) }
+func OpenFile(path string, o Options) (*File, error) { return Open(path, o, Unread{}) }
 
 func CreateInPlace(path string, o Options) error { return createInPlace(path, o) }
 
@@ -106,8 +106,17 @@ func Write(table byte, key string, value []byte) RowWrite {
 
 func (f *File) Load(visit func(table byte, key string, value []byte) error) (uint64, error) {
 	found, err := inspect(f.handle, &rowVisitor{RowFuncs: RowFuncs{func() {}, visit}})
-	return found.last.index, errors.Join(err, found.err)
+	return found.last.index, err
 }
+
+// Unread is a Reader that looks at no row.
+type Unread struct{}
+
+func (Unread) Begin(uint64, format.Tally) {}
+
+func (Unread) Rows(byte, *format.Chunk) {}
+
+func (Unread) End() error { return nil }
 
 // RowFuncs is a Reader of functions.
 type RowFuncs struct {
@@ -187,7 +196,7 @@ func (l LogState) Records() uint64 { return max(l.Next, 1) - 1 }
 
 // ReadLog returns the state of the file's log.
 func ReadLog(path string) (state LogState, err error) {
-	f, err := Open(path, Options{NoSync: true}, nil)
+	f, err := Open(path, Options{NoSync: true}, Unread{})
 	if err != nil {
 		return state, err
 	}

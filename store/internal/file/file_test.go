@@ -296,10 +296,28 @@ func TestFile_RefusesABucketInATable(t *testing.T) {
 	sound(t, path)
 	inBolt(t, path, nil, func(tx *bbolt.Tx) error {
 		_, err := tx.Bucket([]byte(format.TableName(0))).CreateBucket([]byte("bucket"))
-		return err
+		header, unknown := file.NextHeader(tx, 0)
+		return errors.Join(err, unknown, putHeader(tx, header))
 	})
-	if _, err := openAndLoad(path); !errors.Is(err, store.ErrCorrupt) {
-		t.Errorf("got %v, want ErrCorrupt", err)
+	mustRefuse(t, path, "is not a row")
+}
+
+// Ensure that a file with a bucket of another program is refused: a compaction would drop it.
+func TestFile_RefusesABucketOfAnotherProgram(t *testing.T) {
+	path := newPath(t)
+	sound(t, path)
+	inBolt(t, path, nil, func(tx *bbolt.Tx) error {
+		_, err := tx.CreateBucket([]byte("cache"))
+		header, unknown := file.NextHeader(tx, 0)
+		return errors.Join(err, unknown, putHeader(tx, header))
+	})
+	before := age(t, path)
+	_, err := file.OpenFile(path, quick)
+	if !errors.Is(err, store.ErrFormat) || !strings.Contains(err.Error(), "cache") {
+		t.Errorf("got %v, want ErrFormat", err)
+	}
+	if stateOf(t, path) != before {
+		t.Error("the file was written to")
 	}
 }
 

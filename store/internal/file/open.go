@@ -20,8 +20,8 @@ import (
 //
 // It waits for the lock up to the timeout; then it returns [ErrInUse]. It returns ErrCorrupt or
 // [ErrFormat] for a file that it cannot use, and [ErrInvalid] for a file system on which the lock
-// cannot be trusted. It does not write to a file that exists. It gives the rows to the reader,
-// unless that is nil; after an error the reader may have rows that must not be used.
+// cannot be trusted. It does not write to a file that exists. It gives the rows to the reader;
+// after an error the reader may have rows that must not be used.
 func Open(path string, o Options, reader Reader) (*File, error) {
 	f, err := openOrCreate(path, o, reader)
 	if err != nil {
@@ -92,7 +92,7 @@ func openExisting(
 	db, err := openBolt(path, options)
 	switch {
 	case suspicion != nil:
-		return nil, confirm(path, wait, suspicion)
+		return nil, confirm(path, wait, reader, suspicion)
 	case err != nil:
 		return nil, err
 	}
@@ -112,12 +112,12 @@ func openExisting(
 	return f, nil
 }
 
-// settle returns an error if the last commit is not one of a store. It gives the reader the rows
-// again if another process wrote to the file before it was locked.
+// settle takes what was found in the file. It gives the reader the rows again if another process
+// wrote to the file before it was locked.
 func (f *File) settle(found found, reader Reader) error {
 	last, err := f.tables.lastCommit()
 	// A process that wrote meanwhile may have been halfway through a sector of the log.
-	outdated := found.err != nil || found.last.commit != last
+	outdated := found.last.commit != last
 	if err == nil && !outdated {
 		outdated, err = found.log.outdated(f.handle)
 	}
@@ -130,7 +130,7 @@ func (f *File) settle(found found, reader Reader) error {
 	f.last, f.log, f.size = found.last, found.log, found.info.Size()
 	f.last.log = logState{} // f.log has it
 	f.opened = &found.meta
-	return found.err
+	return nil
 }
 
 // checkPath returns errChanging if the path names another file than the locked one: a process that
@@ -171,7 +171,7 @@ func openSound(
 // lock of a read-only open, which writes nothing, and reads only the two pages that it has seen to
 // be there. A file that was sound before the lock needs no second look: it is sound under the lock,
 // since a process that writes to it in between holds the lock too.
-func confirm(path string, wait time.Duration, suspicion error) error {
+func confirm(path string, wait time.Duration, reader Reader, suspicion error) error {
 	switch {
 	case errors.Is(suspicion, fs.ErrNotExist):
 		return errChanging
@@ -186,7 +186,7 @@ func confirm(path string, wait time.Duration, suspicion error) error {
 		defer db.Close() // it only reads
 	}
 	// If bbolt has refused the file too, it is at rest: no process could have opened it to write.
-	f, _, err := openSound(path, os.O_RDONLY, 0, nil)
+	f, _, err := openSound(path, os.O_RDONLY, 0, reader)
 	if err != nil {
 		return err
 	}

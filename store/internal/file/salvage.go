@@ -205,7 +205,7 @@ func because(err error) string {
 
 // walkBucket walks a bucket, and reports whether files of this package have such a bucket.
 func (s *salvage) walkBucket(name string, value []byte) bool {
-	b := bucket{name: name, value: value}
+	b := bucket{value: value}
 	switch name {
 	case format.HeaderBucket:
 		s.walkValue(b, s.takeHeader)

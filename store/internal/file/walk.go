@@ -35,17 +35,25 @@ type pageRun struct {
 
 // bucket is a bucket as its leaf has it.
 type bucket struct {
-	name  string
 	value []byte
 	leaf  uint64 // the page of that leaf
+}
+
+// buckets are buckets by name.
+type buckets map[string]bucket
+
+// take takes the bucket of that name out.
+func (b buckets) take(name string) (taken bucket, ok bool) {
+	taken, ok = b[name]
+	delete(b, name)
+	return taken, ok
 }
 
 // root returns the bucket's root page; 0: the bucket is a leaf in the value.
 func (b bucket) root() uint64 { return binary.NativeEndian.Uint64(b.value) }
 
-// leafVisitor is called with each leaf and its depth in the file. The content is valid until the
-// call returns.
-type leafVisitor func(leaf uint64, depth int, content []byte) error
+// leafVisitor is called with each leaf. The content is valid until the call returns.
+type leafVisitor func(leaf uint64, content []byte) error
 
 // claim marks the pages as used, and refuses those that are used already.
 func (w *pageWalk) claim(first, count uint64) error {
@@ -84,7 +92,7 @@ func (w *pageWalk) walk(page uint64, in bounds, depth, ahead int, visit leafVisi
 	if pageKind(content) == branchFlag {
 		return w.walkBranch(content, in, depth, visit)
 	}
-	return visit(page, depth, content[:end])
+	return visit(page, content[:end])
 }
 
 // read claims the page and the pages that belong to it. It returns their content, which is valid
@@ -153,11 +161,11 @@ func (w *pageWalk) walkBranch(content []byte, in bounds, depth int, visit leafVi
 }
 
 // walkRoot checks the root bucket, and returns the buckets in it.
-func (w *pageWalk) walkRoot() (found []bucket, err error) {
-	found = make([]bucket, 0, format.TableCount+1+segments) // as many as a file of ours has
-	err = w.walk(w.meta.root, bounds{}, 0, 1, func(leaf uint64, _ int, content []byte) error {
+func (w *pageWalk) walkRoot() (buckets, error) {
+	found := make(buckets)
+	err := w.walk(w.meta.root, bounds{}, 0, 1, func(leaf uint64, content []byte) error {
 		for e := range innerBuckets(bytes.Clone(content)) {
-			found = append(found, bucket{format.StringOf(e.key), e.value, leaf})
+			found[string(e.key)] = bucket{e.value, leaf}
 		}
 		return nil
 	})
@@ -173,7 +181,7 @@ func (w *pageWalk) walkBucket(b bucket, depth int, visit leafVisitor) error {
 		return w.walk(b.root(), bounds{}, depth, 1, visit)
 	}
 	inline := b.value[bucketSize:]
-	if len(inline) < headSize || pageKind(inline) != leafFlag || depth == deepest {
+	if len(inline) < headSize || pageKind(inline) != leafFlag {
 		return misplaced(b.leaf, "has a bucket that is not one")
 	}
 	end, err := inspectElements(b.leaf, inline, bounds{})
@@ -183,16 +191,5 @@ func (w *pageWalk) walkBucket(b bucket, depth int, visit leafVisitor) error {
 	case end != uint64(len(inline)):
 		return misplaced(b.leaf, "has a bucket that is not filled as it should be")
 	}
-	return visit(b.leaf, depth, inline)
-}
-
-// walkBuckets is a leafVisitor that checks the buckets in a bucket.
-func (w *pageWalk) walkBuckets(leaf uint64, depth int, content []byte) error {
-	for e := range innerBuckets(content) {
-		err := w.walkBucket(bucket{"", e.value, leaf}, depth+1, w.walkBuckets)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return visit(b.leaf, inline)
 }
