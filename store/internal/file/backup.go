@@ -195,7 +195,7 @@ func (b *backupReader) rows(backup *Backup) error {
 		} else {
 			last = place
 		}
-		if _, err := backup.add(table, string(key), value); err != nil {
+		if err := backup.add(table, string(key), value); err != nil {
 			return err
 		}
 		rows++
@@ -238,25 +238,25 @@ func inBackup(table byte) bool {
 	return false
 }
 
-// add adds a row, and returns the index of its last change.
-func (backup *Backup) add(table byte, key string, value []byte) (changed uint64, err error) {
+// add adds a row.
+func (backup *Backup) add(table byte, key string, value []byte) error {
 	switch table {
 	case format.KeyRows.Table:
-		row, err := format.KeyRows.Decode(key, value)
-		backup.Keys = append(backup.Keys, row)
-		return max(row.ModifyIndex, row.Fence), err
+		return addTo(&backup.Keys, &format.KeyRows, key, value)
 	case format.NodeRows.Table:
-		row, err := format.NodeRows.Decode(key, value)
-		backup.Nodes = append(backup.Nodes, row)
-		return row.ModifyIndex, err
+		return addTo(&backup.Nodes, &format.NodeRows, key, value)
 	case format.ServiceRows.Table:
-		row, err := format.ServiceRows.Decode(key, value)
-		backup.Services = append(backup.Services, row)
-		return row.ModifyIndex, err
+		return addTo(&backup.Services, &format.ServiceRows, key, value)
 	case format.CheckRows.Table:
-		row, err := format.CheckRows.Decode(key, value)
-		backup.Checks = append(backup.Checks, row)
-		return row.ModifyIndex, err
+		return addTo(&backup.Checks, &format.CheckRows, key, value)
 	}
-	return 0, corrupt("row %.100q is of the unknown table %d", key, table)
+	return corrupt("row %.100q is of the unknown table %d", key, table)
+}
+
+func addTo[T any](list *[]T, rows *format.Rows[T], key string, value []byte) error {
+	row, err := rows.Decode(key, value)
+	if err == nil {
+		*list = append(*list, row)
+	}
+	return err
 }

@@ -100,7 +100,7 @@ type rowPlace struct {
 // candidate is a row that was found.
 type candidate struct {
 	value []byte
-	index uint64 // of its last change; 0: it does not say
+	index uint64 // of its last change
 	doubt string // why it may not be what was committed last; empty: it is
 }
 
@@ -122,7 +122,7 @@ func (s *salvage) result() (*Recovered, error) {
 		if !inBackup(place.table) {
 			continue
 		}
-		if _, err := r.add(place.table, place.key, row.value); err != nil {
+		if err := r.add(place.table, place.key, row.value); err != nil {
 			s.miss(place.table, place.key, "%v", err)
 		} else if row.doubt != "" {
 			s.doubt(place.table, place.key, "%s", row.doubt)

@@ -94,8 +94,8 @@ func (s *salvage) take(table byte, key, value []byte, doubt string) error {
 	if err != nil {
 		return err
 	}
-	if index := max(c.index, indexOf(table, string(key), value)); index < lastLimit {
-		s.index = max(s.index, index)
+	if c.index < lastLimit {
+		s.index = max(s.index, c.index)
 	}
 	c.doubt = doubt
 	place := rowPlace{table, string(key)}
@@ -105,48 +105,10 @@ func (s *salvage) take(table byte, key, value []byte, doubt string) error {
 	return nil
 }
 
-// indexOf returns the index of a row whose checksum holds, of a table that no backup has; 0: none.
-func indexOf(table byte, place string, value []byte) uint64 {
-	switch table {
-	case format.SessionRows.Table:
-		row, _ := decoded(&format.SessionRows, place, value)
-		return row.CreateIndex
-	case format.AttachmentRows.Table:
-		row, _ := decoded(&format.AttachmentRows, place, value)
-		return row.ModifyIndex
-	case format.DelayRows.Table:
-		row, _ := decoded(&format.DelayRows, place, value)
-		return row.Index
-	case format.GraveRows.Table:
-		row, _ := decoded(&format.GraveRows, place, value)
-		return row.Index
-	case format.MarkRows.Table:
-		row, _ := decoded(&format.MarkRows, place, value)
-		return row.Index
-	case format.ShareRows.Table:
-		row, err := decoded(&format.ShareRows, place, value)
-		if err == nil { // else it has no fence
-			return row.Fence()
-		}
-	}
-	return 0
-}
-
-// decoded reads a row whose checksum holds.
-func decoded[T any](rows *format.Rows[T], place string, value []byte) (T, error) {
-	return rows.DecodePayload(rows.Key(place), value[:len(value)-format.ChecksumSize])
-}
-
 // candidateOf reads a row.
-func candidateOf(table byte, key string, value []byte) (c candidate, err error) {
-	c.value = value
-	if _, err := format.Verify(table, format.BytesOf(key), value); err != nil {
-		return c, err
-	}
-	if inBackup(table) {
-		c.index, err = new(Backup).add(table, key, value)
-	}
-	return c, err
+func candidateOf(table byte, key string, value []byte) (candidate, error) {
+	index, err := format.Changed(table, key, value)
+	return candidate{value: value, index: index}, err
 }
 
 // scanOthers looks for rows that are lost in the pages that the walk has not come to.

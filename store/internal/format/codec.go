@@ -28,7 +28,8 @@ type Rows[T any] struct {
 	AppendPayload func(buf []byte, row *T) []byte
 	DecodePayload func(key string, payload []byte) (T, error)
 
-	layout *layout[T] // nil: rows lie under their keys
+	index  func(row *T) uint64 // of the row's last change
+	layout *layout             // nil: rows lie under their keys
 }
 
 // Append appends the value of the row at that place in a file, and returns the longer buf.
@@ -44,13 +45,37 @@ func (r *Rows[T]) Append(buf []byte, place string, row *T) []byte {
 func (r *Rows[T]) Decode(place string, value []byte) (row T, err error) {
 	payload, err := Verify(r.Table, BytesOf(place), value)
 	if err == nil {
-		row, err = r.DecodePayload(place, bytes.Clone(payload))
+		row, err = r.DecodePayload(r.Key(place), bytes.Clone(payload))
 	}
 	if err != nil {
 		var none T
 		return none, RowError(r.Table, place, err)
 	}
 	return row, nil
+}
+
+// changed implements Changed for one table.
+func (r *Rows[T]) changed(place string, value []byte) (uint64, error) {
+	payload, err := Verify(r.Table, BytesOf(place), value)
+	if err != nil {
+		return 0, err
+	}
+	row, err := r.DecodePayload(r.Key(place), payload)
+	if err != nil {
+		return 0, err
+	}
+	return r.index(&row), nil
+}
+
+// Changed returns the index of a row's last change. It returns an error that says what is wrong
+// with the value, unless Append made it for the same table and place.
+func Changed(table byte, place string, value []byte) (uint64, error) {
+	return []interface {
+		changed(place string, value []byte) (uint64, error)
+	}{
+		&KeyRows, &SessionRows, &NodeRows, &ServiceRows, &CheckRows, &AttachmentRows, &DelayRows,
+		&GraveRows, &MarkRows, &ShareRows,
+	}[table].changed(place, value)
 }
 
 // RowError returns an [ErrCorrupt] that names the row and wraps err.
@@ -109,6 +134,7 @@ func StringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b
 // KeyRows is the format of the table of keys.
 var KeyRows = Rows[schema.Key]{
 	Table: tableKeys,
+	index: func(row *schema.Key) uint64 { return max(row.ModifyIndex, row.Fence) },
 	AppendPayload: func(buf []byte, row *schema.Key) []byte {
 		buf = AppendBytes(buf, row.Value)
 		buf = binary.AppendUvarint(buf, row.Flags)
@@ -148,6 +174,7 @@ func LockedKey(key string, payload []byte) (bool, error) {
 // SessionRows is the format of the table of sessions.
 var SessionRows = Rows[schema.Session]{
 	Table:  tableSessions,
+	index:  func(row *schema.Session) uint64 { return row.CreateIndex },
 	layout: &sessionLayout,
 	AppendPayload: func(buf []byte, row *schema.Session) []byte {
 		buf = AppendString(buf, row.Name)
@@ -192,6 +219,7 @@ var SessionRows = Rows[schema.Session]{
 // NodeRows is the format of the table of nodes.
 var NodeRows = Rows[schema.Node]{
 	Table: tableNodes,
+	index: func(row *schema.Node) uint64 { return row.ModifyIndex },
 	AppendPayload: func(buf []byte, row *schema.Node) []byte {
 		buf = AppendString(buf, row.Name)
 		buf = AppendString(buf, row.ID)
@@ -217,6 +245,7 @@ var NodeRows = Rows[schema.Node]{
 // ServiceRows is the format of the table of services.
 var ServiceRows = Rows[schema.Service]{
 	Table: tableServices,
+	index: func(row *schema.Service) uint64 { return row.ModifyIndex },
 	AppendPayload: func(buf []byte, row *schema.Service) []byte {
 		buf = AppendString(buf, row.Node)
 		buf = AppendString(buf, row.ID)
@@ -248,6 +277,7 @@ var ServiceRows = Rows[schema.Service]{
 // CheckRows is the format of the table of checks.
 var CheckRows = Rows[schema.Check]{
 	Table: tableChecks,
+	index: func(row *schema.Check) uint64 { return row.ModifyIndex },
 	AppendPayload: func(buf []byte, row *schema.Check) []byte {
 		buf = AppendString(buf, row.Node)
 		buf = AppendString(buf, row.ID)
@@ -290,6 +320,7 @@ var CheckRows = Rows[schema.Check]{
 // AttachmentRows is the format of the table of attachments.
 var AttachmentRows = Rows[schema.Attachment]{
 	Table: tableAttachments,
+	index: func(row *schema.Attachment) uint64 { return row.ModifyIndex },
 	AppendPayload: func(buf []byte, row *schema.Attachment) []byte {
 		buf = appendID(buf, row.Session)
 		buf = AppendBytes(buf, row.Value)
@@ -312,7 +343,8 @@ var AttachmentRows = Rows[schema.Attachment]{
 // DelayRows is the format of the table of delays.
 var DelayRows = Rows[schema.Delay]{
 	Table:  tableDelays,
-	layout: markedLayout(func(row *schema.Delay) uint64 { return row.Index }),
+	index:  func(row *schema.Delay) uint64 { return row.Index },
+	layout: &markedLayout,
 	AppendPayload: func(buf []byte, row *schema.Delay) []byte {
 		buf = binary.AppendVarint(buf, row.Until.Unix())
 		buf = binary.AppendUvarint(buf, uint64(row.Until.Nanosecond()))
@@ -343,7 +375,8 @@ var DelayRows = Rows[schema.Delay]{
 // GraveRows is the format of the table of tombstones.
 var GraveRows = Rows[schema.Grave]{
 	Table:  tableGraves,
-	layout: markedLayout(func(row *schema.Grave) uint64 { return row.Index }),
+	index:  func(row *schema.Grave) uint64 { return row.Index },
+	layout: &markedLayout,
 	AppendPayload: func(buf []byte, row *schema.Grave) []byte {
 		return binary.AppendUvarint(buf, row.Index)
 	},
@@ -360,6 +393,7 @@ var GraveRows = Rows[schema.Grave]{
 // MarkRows is the format of the table of marks.
 var MarkRows = Rows[schema.Mark]{
 	Table: tableMarks,
+	index: func(row *schema.Mark) uint64 { return row.Index },
 	AppendPayload: func(buf []byte, row *schema.Mark) []byte {
 		return binary.AppendUvarint(buf, row.Index)
 	},
@@ -374,7 +408,8 @@ var MarkRows = Rows[schema.Mark]{
 // index.
 var ShareRows = Rows[schema.Share]{
 	Table:  tableShares,
-	layout: markedLayout((*schema.Share).Fence), // of the grant
+	index:  (*schema.Share).Fence, // of the grant
+	layout: &markedLayout,
 	AppendPayload: func(buf []byte, row *schema.Share) []byte {
 		return binary.AppendUvarint(buf, row.LockIndex)
 	},

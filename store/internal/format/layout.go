@@ -14,16 +14,15 @@ import (
 // nearly every row would be on a page of its own, which a commit would have to write for that row.
 // The place of such a row is a mark, its index and its key. A place that does not begin with the
 // mark, or is too short, is the key itself.
-type layout[T any] struct {
+type layout struct {
 	mark  string
 	least int // bytes of a place with an index
-	index func(row *T) uint64
 }
 
 const indexSize = 8
 
 // ahead is how many bytes of a place come before the key.
-func (l *layout[T]) ahead() int { return len(l.mark) + indexSize }
+func (l *layout) ahead() int { return len(l.mark) + indexSize }
 
 // ByKey reports whether the rows lie under their keys, in their order.
 func (r *Rows[T]) ByKey() bool { return r.layout == nil }
@@ -35,7 +34,7 @@ func (r *Rows[T]) Place(key string, row *T) string {
 		return key
 	}
 	place := append(make([]byte, 0, l.ahead()+len(key)), l.mark...)
-	return string(append(binary.BigEndian.AppendUint64(place, l.index(row)), key...))
+	return string(append(binary.BigEndian.AppendUint64(place, r.index(row)), key...))
 }
 
 // Key returns the key of the row at the place. For an invalid place, which no row has, the result
@@ -57,16 +56,8 @@ func (r *Rows[T]) Fits(key string) bool {
 	return size > 0 && size <= schema.KeyLimit
 }
 
-// marked is the mark of some places: a number that no kind of tombstone has.
-const marked = "\xff"
-
-// markedLayout returns a layout under the mark, by that index.
-func markedLayout[T any](index func(row *T) uint64) *layout[T] {
-	return &layout[T]{mark: marked, least: len(marked) + indexSize, index: index}
-}
+// markedLayout has a number that no kind of tombstone has.
+var markedLayout = layout{mark: "\xff", least: len("\xff") + indexSize}
 
 // sessionLayout tells a place from a key by its length: an ID is shorter.
-var sessionLayout = layout[schema.Session]{
-	least: indexSize + len(schema.ID{}),
-	index: func(row *schema.Session) uint64 { return row.CreateIndex },
-}
+var sessionLayout = layout{least: indexSize + len(schema.ID{})}
