@@ -72,6 +72,32 @@ func ExampleKeeper_Lead() {
 	// lockd: lead "service/mysql/leader": context canceled
 }
 
+// A leader that steps down when it is asked to, by a write to a key that it watches. The next one
+// leads without a lock-delay.
+func ExampleKeeper_Lead_stepDown() {
+	db := must(lockd.New(nil))
+	defer db.Close()
+	keeper := must(db.NewKeeper(nil))
+	defer keeper.Close()
+
+	asked := lockd.KeyScope("leader/step-down")
+	err := keeper.Lead(context.Background(), "leader", []byte("10.0.0.7"),
+		func(ctx context.Context, proof lockd.Sequencer) error {
+			// An operator asks, with a value that is new: otherwise nothing would change (K3).
+			go db.Put("leader/step-down", fmt.Append(nil, proof.Fence), nil)
+			for _, err := range db.Watch(ctx, asked, proof.Fence) {
+				return err
+			}
+			return nil
+		})
+	fmt.Println("stepped down:", err == nil)
+	_, err = must(db.NewSession(nil)).TryLock("leader", nil)
+	fmt.Println("the next one leads:", err == nil)
+	// Output:
+	// stepped down: true
+	// the next one leads: true
+}
+
 // A panic ends only the term. Here the service is stopped after it.
 func ExampleKeeper_Lead_panic() {
 	db := must(lockd.New(nil))

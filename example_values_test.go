@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -309,11 +310,35 @@ func ExampleSyncPolicy() {
 	// v
 }
 
-// After a crash, EndNone leaves the sessions of the dead process to be taken over.
+// What a crash makes of a lock. The crash is a copy of the file, taken while the lock is held: it
+// has what a process leaves that is killed then.
 func ExampleReopenPolicy() {
-	path := filepath.Join(must(os.MkdirTemp("", "lockd-")), "lockd.db")
-	defer os.RemoveAll(filepath.Dir(path))
-	db := must(lockd.Open(path, &lockd.Options{Reopen: lockd.EndNone}))
-	fmt.Println("close:", db.Close())
-	// Output: close: <nil>
+	folder := must(os.MkdirTemp("", "lockd-"))
+	defer os.RemoveAll(folder)
+	path, quiet := filepath.Join(folder, "lockd.db"), slog.New(slog.DiscardHandler)
+	db := must(lockd.Open(path, nil))
+	defer db.Close()
+	must(must(db.NewSession(nil)).TryLock("job", nil))
+	left := must(os.ReadFile(path))
+
+	for _, policy := range []lockd.ReopenPolicy{
+		lockd.EndBound, lockd.EndBoundWithoutDelay, lockd.EndNone,
+	} {
+		path := filepath.Join(folder, fmt.Sprint("policy", policy))
+		if err := os.WriteFile(path, left, 0o600); err != nil {
+			panic(err)
+		}
+		next := must(lockd.Open(path, &lockd.Options{Reopen: policy, Logger: quiet}))
+		_, err := must(next.NewSession(nil)).TryLock("job", nil)
+		if locked, ok := errors.AsType[*lockd.LockedError](err); ok {
+			fmt.Println(locked.Obstacle)
+		} else {
+			fmt.Println("granted:", err == nil)
+		}
+		next.Close()
+	}
+	// Output:
+	// delayed
+	// granted: true
+	// held
 }
