@@ -16,8 +16,9 @@ import (
 
 // Options configures a database. It is read once, and not kept.
 type Options struct {
-	// Clock is the clock of every deadline. The default is the real one. Its methods must not wait,
-	// and must not call the database.
+	// Clock is the clock of every deadline, a Clock of github.com/benbjohnson/clock. The default is
+	// the real one, which in a bubble of testing/synctest is the bubble's. Its methods must not
+	// wait, and must not call the database.
 	Clock clock.Clock
 
 	// Sync says when a write is durable.
