@@ -10,7 +10,7 @@ import (
 )
 
 // What most people come for: work under a lock, exclusive or shared, with a slot of a semaphore,
-// and as the leader, and seeing who leads.
+// and as the leader; and seeing who leads, and how keys change.
 func Example_recipes() {
 	db := must(lockd.New(nil))
 	defer db.Close()
@@ -44,6 +44,12 @@ func Example_recipes() {
 		break
 	}
 
+	// The keys with a prefix: now, and from now on (ExampleDB_Follow).
+	for event, ended := range db.Follow(ctx, "config/") {
+		fmt.Println(event.Kind, ended)
+		break
+	}
+
 	fmt.Println(err)
 	// Output:
 	// proved: true
@@ -51,5 +57,6 @@ func Example_recipes() {
 	// proved: true
 	// proved: true
 	// vacant: true <nil>
+	// state loaded <nil>
 	// <nil>
 }
