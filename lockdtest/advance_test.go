@@ -44,6 +44,30 @@ func TestAdvance_ReturnsWhenAllIsTold(t *testing.T) {
 	})
 }
 
+// Ensure that a timeout of the Mock ends a wait when the clock has moved that far, and not before.
+func TestAdvance_TimeoutOfTheMock(t *testing.T) {
+	both(t, func(t *testing.T, db *lockdtest.DB) {
+		tryLock(t, session(t, db, "holder", 0), "k")
+		ctx, cancel := db.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		next := session(t, db, "next", 0)
+		waiting := start(func() error {
+			_, err := next.Lock(ctx, "k", nil)
+			return err
+		})
+		db.WaitForWaiters("k", 1)
+
+		db.Advance(5*time.Second - 1)
+		if err := ctx.Err(); err != nil {
+			t.Fatalf("too early: %v", err)
+		}
+		db.Advance(1)
+		if err := waiting.wait(); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want the end of the context", err)
+		}
+	})
+}
+
 // Ensure that one long Advance does everything at its instant: a holder's end, its lock-delay, the
 // next grant, and the end of the next holder.
 func TestAdvance_EachThingAtItsInstant(t *testing.T) {

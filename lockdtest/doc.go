@@ -8,7 +8,11 @@
 //		...
 //	}
 //
-// The code under test is given the *lockd.DB in a [DB], and its Mock if it reads the time itself.
+// The code under test is given the *lockd.DB in a [DB], and its Mock if it reads the time itself. A
+// context of context.WithTimeout runs on another clock, which the Mock does not move: give a call
+// that is to time out a context of the Mock's WithTimeout. Or use lockd.New in a bubble of
+// testing/synctest: there the database, package context and package time run on one clock.
+//
 // The database behaves like one on a file, commits included, except that it leaves nothing behind.
 // [DB.Advance] moves the clock from deadline to deadline: every session is renewed or ends, and
 // every lock is granted, at the instant at which that is due. When Advance returns, every handle,
