@@ -22,6 +22,10 @@ type answer struct {
 	value any    // the body, as JSON, if it is not nil
 	body  []byte // the body, if value and stream are nil
 
+	// once is set for a value that is costly to encode from the first byte: it is encoded once, as
+	// a stream, however short it is.
+	once bool
+
 	// stream writes the body, if it is not nil. When stream fails the connection ends, so that a
 	// part is not taken for the whole. It need not have the whole body in memory.
 	stream func(w io.Writer) error
@@ -86,10 +90,11 @@ func (a *answer) encode(form layout) {
 		return
 	}
 	value := a.value
-	body, err := encodeWhole(value, form)
-	if err == nil {
-		a.body = body
-		return
+	if !a.once {
+		if body, err := encodeWhole(value, form); err == nil {
+			a.body = body
+			return
+		}
 	}
 	a.stream = func(w io.Writer) error { return encodeTo(w, value, form) }
 }

@@ -82,8 +82,8 @@ var long = []string{
 	"/v1/query", "/v1/query/web/execute",
 }
 
-// filled returns an API whose lists are all long.
-func filled(t *testing.T) (*lockd.DB, http.Handler) {
+// served returns an empty database and its API.
+func served(t *testing.T) (*lockd.DB, http.Handler) {
 	t.Helper()
 	db, err := lockd.New(&lockd.Options{Node: "n"})
 	if err != nil {
@@ -98,6 +98,13 @@ func filled(t *testing.T) (*lockd.DB, http.Handler) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return db, handler
+}
+
+// filled returns an API whose lists are all long.
+func filled(t *testing.T) (*lockd.DB, http.Handler) {
+	t.Helper()
+	db, handler := served(t)
 	fill(t, db)
 	for i := range many / 10 {
 		w := httptest.NewRecorder()
@@ -289,6 +296,45 @@ func TestEncode_H21_Memory(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Ensure that a client that does not take the list of the locks costs little memory for each lock:
+// less than the description of the lock.
+func TestEncode_L1_Memory(t *testing.T) {
+	const locks, most = 20_000, 150
+	db, handler := served(t)
+	session, err := db.NewSession(nil)
+	if err == nil {
+		err = db.Update(func(tx *lockd.Txn) error {
+			for i := range locks {
+				if _, err := tx.Lock(fmt.Sprint("lock/", i), session.ID(), nil); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range db.Locks() { // the first view takes memory of its own
+		break
+	}
+	waits, release, ended := make(chan struct{}), make(chan struct{}), make(chan any)
+	before := memoryInUse()
+	go func() {
+		defer func() { ended <- recover() }()
+		handler.ServeHTTP(&stuck{httptest.NewRecorder(), waits, release},
+			httptest.NewRequest("GET", "/v1/lockd/locks", nil))
+	}()
+	<-waits
+	if got := (memoryInUse() - before) / locks; got > most {
+		t.Errorf("%d bytes for each lock, more than %d", got, most)
+	}
+	close(release)
+	if cause := <-ended; cause != http.ErrAbortHandler {
+		t.Errorf("the request ended with %v", cause)
 	}
 }
 

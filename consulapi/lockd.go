@@ -123,11 +123,8 @@ func utc(at time.Time) time.Time {
 // lockdLocks lists the locks whose keys begin with the parameter prefix (L1).
 func (h *handler) lockdLocks(r *request) (answer, error) {
 	prefix := r.query.Get("prefix")
-	locks := []lock{}
-	for info := range h.db.Locks() {
-		if strings.HasPrefix(info.Key, prefix) {
-			locks = append(locks, h.newLock(info))
-		}
-	}
-	return answer{value: listOf(locks...), read: true}, nil
+	locks := listed(h.db.Locks(), func(info lockd.LockInfo) bool {
+		return strings.HasPrefix(info.Key, prefix)
+	}, h.newLock)
+	return answer{value: locks, once: true, read: true}, nil
 }
