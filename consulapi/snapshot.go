@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"io"
 	"math"
@@ -22,37 +23,41 @@ func (h *handler) snapshotRoutes() map[string][]method {
 }
 
 // snapshotSave answers with the published state, as an archive in Consul's form.
-func (h *handler) snapshotSave(*request) (answer, error) {
+func (h *handler) snapshotSave(r *request) (answer, error) {
 	state := h.db.Snapshot()
 	return answer{
 		read: true, index: state.Index(), contentType: "application/x-gzip",
-		stream: func(w io.Writer) error { return h.writeSnapshot(w, state) },
+		stream: func(w io.Writer) error { return h.writeSnapshot(r.Context(), w, state) },
 	}, nil
 }
 
 // writeSnapshot writes the archive of a state. The state is encoded twice: its length comes first
-// in the archive, and the encoded state is not kept in memory.
-func (h *handler) writeSnapshot(w io.Writer, state *lockd.Snapshot) error {
-	var size counter
+// in the archive, and the encoded state is not kept in memory. No write fails while the length is
+// counted, so only ctx tells that the client is gone.
+func (h *handler) writeSnapshot(ctx context.Context, w io.Writer, state *lockd.Snapshot) error {
+	size := counter{ctx: ctx}
 	if err := writeState(&size, state, h.opts.Datacenter); err != nil {
 		return err
 	}
 	return h.compressor.zip(w, func(w io.Writer) error {
 		pieces := bufio.NewWriterSize(w, pieceSize)
-		err := writeArchive(pieces, state.Index(), int64(size), func(w io.Writer) error {
+		err := writeArchive(pieces, state.Index(), size.bytes, func(w io.Writer) error {
 			return writeState(w, state, h.opts.Datacenter)
 		})
 		return cmp.Or(err, pieces.Flush())
 	})
 }
 
-// counter counts what is written.
-type counter int64
+// counter counts the bytes that are written, until ctx ends.
+type counter struct {
+	ctx   context.Context
+	bytes int64
+}
 
-// Write counts.
+// Write counts, or returns the error of ctx.
 func (c *counter) Write(p []byte) (int, error) {
-	*c += counter(len(p))
-	return len(p), nil
+	c.bytes += int64(len(p))
+	return len(p), c.ctx.Err()
 }
 
 // snapshotRestore restores the database from a snapshot, and then registers the node of this

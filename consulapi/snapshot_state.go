@@ -49,6 +49,9 @@ func writeState(w io.Writer, state *lockd.Snapshot, datacenter string) error {
 		for check := range nodes.Checks(n.Name) {
 			s.register(n, packedMember{"Check", packCheck(check)})
 		}
+		if s.err != nil {
+			return s.err
+		}
 	}
 	for key, e := range state.Prefix("") {
 		s.record(recordKey, packed{

@@ -4,11 +4,14 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -195,6 +198,22 @@ func TestSnapshot_SaveAndRestore(t *testing.T) {
 		}
 		h.want("PUT /v1/session/renew/"+s, "", 404, "Session id '"+s+"' not found")
 		h.create("") // the session is bound to the node and its check
+	})
+}
+
+// Ensure that nothing is written for a client that is gone before its snapshot has been counted.
+func TestSnapshot_ClientGoesAway(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.put("a", strings.Repeat("v", 100_000)) // more than is counted at a time
+		ctx, cancel := context.WithCancel(h.t.Context())
+		cancel()
+		w := httptest.NewRecorder()
+		defer func() {
+			if cause := recover(); cause != http.ErrAbortHandler || w.Body.Len() > 0 {
+				t.Errorf("%v, after %d bytes", cause, w.Body.Len())
+			}
+		}()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/v1/snapshot", nil))
 	})
 }
 
