@@ -56,9 +56,22 @@ func (h *handler) queryRoutes() map[string][]method {
 		"query": {{http.MethodGet, h.queryList}, {http.MethodPost, h.queryCreate}},
 		"query/": {
 			{http.MethodGet, h.queryGet},
-			{http.MethodPut, h.queryUpdate},
-			{http.MethodDelete, h.queryDelete},
+			{http.MethodPut, changing(h.queryUpdate)},
+			{http.MethodDelete, changing(h.queryDelete)},
 		},
+	}
+}
+
+// execution ends the path under which a query is executed.
+const execution = "/execute"
+
+// changing returns an endpoint that changes a query. Executing one is a GET.
+func changing(serve endpoint) endpoint {
+	return func(r *request) (answer, error) {
+		if strings.HasSuffix(r.rest, execution) {
+			return notAllowed(r.Method, []method{{name: http.MethodGet}}), nil
+		}
+		return serve(r)
 	}
 }
 
@@ -197,7 +210,7 @@ func (h *handler) queryList(r *request) (answer, error) {
 }
 
 func (h *handler) queryGet(r *request) (answer, error) {
-	if name, ok := strings.CutSuffix(r.rest, "/execute"); ok {
+	if name, ok := strings.CutSuffix(r.rest, execution); ok {
 		return h.queryExecute(r, name)
 	}
 	return h.read(r, lockd.CatalogScope(), func(state *lockd.Snapshot) answer {

@@ -248,3 +248,21 @@ func TestQuery_Executes(t *testing.T) {
 		}
 	})
 }
+
+// Ensure that a query is executed by a GET only, and that any other method changes nothing.
+func TestQuery_H1_Execute(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		id := h.prepare(`{"Name":"q","Service":{"Service":"web"}}`)
+		before := h.db.Snapshot().Index()
+		for _, method := range []string{"PUT", "DELETE"} {
+			r := h.want(method+" /v1/query/"+id+"/execute", `{"Name":"r"}`, 405,
+				"method "+method+" not allowed")
+			if got := r.header.Get("Allow"); got != "OPTIONS,GET" {
+				t.Errorf("%s: Allow is %q", method, got)
+			}
+		}
+		if after := h.db.Snapshot().Index(); after != before {
+			t.Errorf("the index went from %d to %d", before, after)
+		}
+	})
+}

@@ -132,21 +132,9 @@ func (t *router) answer(r *request) (answer, error) {
 	if err != nil || methods == nil {
 		return notFound(path), err
 	}
-	allow := func() (names []string) {
-		names = append(names, http.MethodOptions)
-		for _, m := range methods {
-			names = append(names, m.name)
-		}
-		return names
-	}
 	at := slices.IndexFunc(methods, func(m method) bool { return m.name == r.Method })
-	if at < 0 { // H1
-		a := answer{header: http.Header{"Allow": {strings.Join(allow(), ",")}}}
-		if r.Method != http.MethodOptions {
-			a.status, a.contentType = http.StatusMethodNotAllowed, textPlain
-			a.body = []byte("method " + r.Method + " not allowed")
-		}
-		return a, nil
+	if at < 0 {
+		return notAllowed(r.Method, methods), nil
 	}
 	r.rest = rest
 	if r.query, err = url.ParseQuery(r.URL.RawQuery); err != nil { // H6
@@ -161,6 +149,20 @@ func (t *router) answer(r *request) (answer, error) {
 		}
 	}
 	return methods[at].serve(r)
+}
+
+// notAllowed is the answer to a method that is none of those of the path, and to OPTIONS (H1).
+func notAllowed(name string, methods []method) answer {
+	allowed := []string{http.MethodOptions}
+	for _, m := range methods {
+		allowed = append(allowed, m.name)
+	}
+	a := answer{header: http.Header{"Allow": {strings.Join(allowed, ",")}}}
+	if name != http.MethodOptions {
+		a.status, a.contentType = http.StatusMethodNotAllowed, textPlain
+		a.body = []byte("method " + name + " not allowed")
+	}
+	return a
 }
 
 // isUnprintable reports whether c is a character that Consul takes in no path.
