@@ -14,6 +14,11 @@ const (
 	defaultWait = 5 * time.Minute
 	maxWait     = 10 * time.Minute
 	jitter      = 16 // a wait is longer by up to 1/jitter of it, so that not all end at once
+
+	// crowdedWait is the longest wait of a query beyond MaxBlocked. An error would be worse:
+	// Consul's client takes the lock that it holds for lost when a query of its key fails, so that
+	// the queries of others would end the lock.
+	crowdedWait = time.Second
 )
 
 // parseBlocking parses what makes a query block, and its consistency (B1 to B3, B14).
@@ -73,8 +78,7 @@ func (r *request) parseConsistency() error {
 // index, read waits until the index of the scope is above it, or the time is up (B4).
 //
 // It answers with 500 if the request's context ends, as it does when the client goes away or the
-// server stops, and with 429 if too many queries wait already. It returns ErrClosed when the
-// database is closed.
+// server stops. It returns ErrClosed when the database is closed.
 func (h *handler) read(
 	r *request, scope lockd.Scope, look func(state *lockd.Snapshot) answer,
 ) (answer, error) {
@@ -91,25 +95,15 @@ func (h *handler) read(
 func (h *handler) await(
 	r *request, scope lockd.Scope,
 ) (state *lockd.Snapshot, index uint64, err error) {
-	if r.index > 0 {
-		defer h.blocked.Add(-1)
-		if h.blocked.Add(1) <= int64(h.opts.MaxBlocked) {
-			return h.block(r, scope)
-		}
+	if r.index == 0 {
+		state = h.db.Snapshot()
+		return state, state.IndexOf(scope), nil
 	}
-	state = h.db.Snapshot()
-	if index = state.IndexOf(scope); index <= r.index && r.index <= state.Index() {
-		err = refuse(http.StatusTooManyRequests,
-			"Too many blocked queries, the limit is %d", h.opts.MaxBlocked)
-	}
-	return state, index, err
-}
-
-// block is await for a query that may wait.
-func (h *handler) block(
-	r *request, scope lockd.Scope,
-) (state *lockd.Snapshot, index uint64, err error) {
 	wait := r.wait
+	defer h.blocked.Add(-1)
+	if h.blocked.Add(1) > int64(h.opts.MaxBlocked) {
+		wait = min(wait, crowdedWait)
+	}
 	if spread := wait / jitter; spread > 0 {
 		wait += rand.N(spread)
 	}

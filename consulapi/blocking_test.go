@@ -239,21 +239,58 @@ func TestBlocking_ClientGoesAway(t *testing.T) {
 			gone := make(chan reply, 1)
 			go func() { gone <- h.sendAs(ctx, target, nil) }()
 			h.settle()
-			h.want(target, "", 429, "Too many blocked queries, the limit is 1")
+			another := h.blocked(target)
 			h.want("GET /v1/kv/a?raw&index=1000000", "", 200, "v") // it need not wait (B5)
+			h.advance(1100 * time.Millisecond)
+			if r := h.answered(another); r.code != 200 || r.body != "v" {
+				t.Errorf("%d %s", r.code, r.body)
+			}
 			cancel()
 			if r := <-gone; r.code != 500 || r.body != "Query given up: context canceled" {
 				t.Errorf("%d %s", r.code, r.body)
 			}
 		}
 		replies := h.blocked(target)
+		h.advance(1100 * time.Millisecond)
+		h.waits(replies)
 		h.put("a", "w")
 		h.answered(replies)
 	})
 }
 
-// Ensure that thousands of queries may wait at once, but no more than the limit, and that neither a
-// change nor a client that goes away leaves anything of them behind.
+// Ensure that the queries of others do not end the lock of a client that watches its key: beyond
+// the limit a query waits for a second, and is answered with what there is, or with a change.
+func TestBlocking_B3_TooMany(t *testing.T) {
+	run(t, &consulapi.Options{MaxBlocked: 1}, func(h *harness) {
+		h.put("a", "v")
+		e := h.entry("a")
+		others := h.blocked("GET /v1/kv/others?index=1")
+		for _, wait := range []string{"", "&wait=500ms"} {
+			replies := h.blocked(at("GET /v1/kv/a?consistent"+wait, e.ModifyIndex))
+			h.advance(499 * time.Millisecond)
+			h.waits(replies)
+			if wait == "" {
+				h.advance(500 * time.Millisecond)
+				h.waits(replies)
+			}
+			h.advance(100 * time.Millisecond)
+			if r := h.answered(replies); r.code != 200 || r.index() != e.ModifyIndex {
+				t.Errorf("wait %q: %d %s at %d, not at %d", wait, r.code, r.body, r.index(),
+					e.ModifyIndex)
+			}
+		}
+		replies := h.blocked(at("GET /v1/kv/a?raw", e.ModifyIndex))
+		h.put("a", "w")
+		if r := h.answered(replies); r.body != "w" {
+			t.Errorf("%d %s", r.code, r.body)
+		}
+		h.put("others", "v")
+		h.answered(others)
+	})
+}
+
+// Ensure that thousands of queries may wait at once, but not long beyond the limit, and that
+// neither a change nor a client that goes away leaves anything of them behind.
 func TestBlocking_Thousands(t *testing.T) {
 	const limit = 2000
 	run(t, &consulapi.Options{MaxBlocked: limit}, func(h *harness) {
@@ -273,8 +310,9 @@ func TestBlocking_Thousands(t *testing.T) {
 			}()
 		}
 		h.settle()
-		h.want(at("GET /v1/kv/a?raw", a), "", 429,
-			fmt.Sprintf("Too many blocked queries, the limit is %d", limit))
+		another := h.blocked(at("GET /v1/kv/a?raw", a))
+		h.advance(1100 * time.Millisecond)
+		h.answered(another)
 		cancel()
 		h.settle()
 		h.put("a", "w")

@@ -44,8 +44,9 @@ type Options struct {
 	// MaxTxnOps is how many operations a transaction may have (T4). The default is 64.
 	MaxTxnOps int
 
-	// MaxBlocked is how many queries may be blocked at once. Any further query that would block is
-	// answered with 429. The default is 10,000.
+	// MaxBlocked is how many queries may be blocked at once for as long as they ask. Any further
+	// query is blocked for a second at most, and then answered as if its wait had ended (B3). The
+	// default is 10,000.
 	MaxBlocked int
 
 	// Logger is told of panics. A panic ends only the request that it happened in. The default is
