@@ -204,7 +204,8 @@ func (h *handler) runTxn(ops []operation) (txnAnswer, error) {
 		return result, nil
 	}
 	err := h.db.Update(func(tx *lockd.Txn) error {
-		result = applyAll(ops, state{keys: tx, catalog: tx.Catalog(), tx: tx})
+		room := maxCollected
+		result = applyAll(ops, state{keys: tx, catalog: tx.Catalog(), tx: tx, room: &room})
 		if result.Errors != nil {
 			return errTxnRefused
 		}

@@ -2,7 +2,6 @@ package consulapi
 
 import (
 	"errors"
-	"iter"
 	"slices"
 
 	"github.com/lockd/lockd"
@@ -62,10 +61,10 @@ func (op *txnKV) apply(on state) ([]txnResult, error) {
 		return shown(e), nil
 	case "get-tree":
 		tree := entriesOf(on.keys, op.Key)
-		if on.tx != nil { // later operations may change what the transaction reads
-			tree = listOf(slices.Collect(iter.Seq[*entry](tree))...)
+		if on.tx == nil {
+			return []txnResult{{tree: tree}}, nil
 		}
-		return []txnResult{{tree: tree}}, nil
+		return op.collect(tree, on.room)
 	case "check-index", "check-session", "check-not-exists":
 		return op.compare(on)
 	case "delete":
@@ -86,6 +85,26 @@ func (op *txnKV) apply(on state) ([]txnResult, error) {
 		return nil, err
 	}
 	return nil, refused("unknown KV verb %q", op.Verb)
+}
+
+// maxCollected is how many entries the get-trees of a transaction that may write have, all together.
+// While they are collected nobody else can write, and they are kept until the client has taken them.
+const maxCollected = 10_000
+
+// collect reads a tree in a transaction that may write, since its other operations may change the
+// tree. It refuses a tree with more entries than there is room for.
+func (op *txnKV) collect(tree list[*entry], room *int) ([]txnResult, error) {
+	var found []*entry
+	for e := range tree {
+		if *room == 0 {
+			return nil, refused("failed to get tree %q, the trees of a transaction that may write "+
+				"have at most %d entries: get them in a transaction that only reads", op.Key,
+				maxCollected)
+		}
+		*room--
+		found = append(found, e)
+	}
+	return []txnResult{{tree: listOf(found...)}}, nil
 }
 
 // lock takes the lock of the key. The lock-delay is checked when the lock would be taken, in the

@@ -25,7 +25,8 @@ type state struct {
 		Service(node, id string) (catalog.Service, bool)
 		Check(node, id string) (catalog.Check, bool)
 	}
-	tx *lockd.Txn // nil if no operation may write
+	tx   *lockd.Txn // nil if no operation may write
+	room *int       // how many more entries its get-trees may have; nil: any number
 }
 
 // keyReader reads keys, from a snapshot or in a transaction.

@@ -314,3 +314,32 @@ func TestTxn_ErrClosed(t *testing.T) {
 		}
 	})
 }
+
+// Ensure that a transaction that may write does not keep other writers waiting while it reads any
+// number of keys: beyond the limit it is refused, and changes nothing. One that only reads is not.
+func TestTxn_T6_TreesAreLimited(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		const most = 10_000
+		h.must(h.db.Update(func(tx *lockd.Txn) error {
+			for i := range most + 1 {
+				if _, err := tx.Put(fmt.Sprintf("t/%05d", i), nil, nil); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		set, all := op("set", "a", ""), op("get-tree", "t/", "")
+		const limit = ", the trees of a transaction that may write have at most 10000 entries: " +
+			"get them in a transaction that only reads"
+		h.refuses([]string{set, all}, `1: failed to get tree "t/"`+limit)
+		h.refuses([]string{set, op("get-tree", "t/0", ""), op("get-tree", "t/1", ""),
+			op("get-tree", "none", ""), op("get-tree", "t/00000", "")},
+			`2: failed to get tree "t/1"`+limit, `4: failed to get tree "t/00000"`+limit)
+		if got := h.txn(set, op("get-tree", "t/0", "")).Results; len(got) != most+1 {
+			t.Errorf("%d results", len(got))
+		}
+		if got := h.txn(all, all).Results; len(got) != 2*(most+1) {
+			t.Errorf("%d results of a transaction that only reads", len(got))
+		}
+	})
+}
