@@ -159,6 +159,16 @@ func TestKV_ExportImport(t *testing.T) {
 	}
 }
 
+// Ensure that the error says why a server takes no key with a tab, which the server does not.
+func TestKV_Unprintable(t *testing.T) {
+	t.Parallel()
+	s := served(t, "--memory")
+	const complaint = ": 400: a key with a character that cannot be printed is taken by no server"
+	s.at("", "kv", "put", "\tk", "v").wants(t, exitFailed, complaint)
+	s.at("", "kv", "get", "\tk").wants(t, exitFailed, complaint)
+	s.end()
+}
+
 // Ensure that an export refuses a key that is not UTF-8, which would come back as another key, and
 // that keys with the character that stands for such bytes are exported like any other.
 func TestKV_Export_NotUTF8(t *testing.T) {

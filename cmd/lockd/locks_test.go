@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"regexp"
 	"runtime"
 	"strings"
@@ -107,5 +108,16 @@ func TestLocks_Shared(t *testing.T) {
 	cancel()
 	for range 2 {
 		<-ended
+	}
+}
+
+// Ensure that the command takes the limits that the library takes, and no other.
+func TestLock_MaxLimit(t *testing.T) {
+	db, _ := testServer(t)
+	if err := db.SetLimit("s", maxLimit); err != nil {
+		t.Error(err)
+	}
+	if err := db.SetLimit("s", maxLimit+1); !errors.Is(err, lockd.ErrInvalid) {
+		t.Errorf("one more: %v", err)
 	}
 }

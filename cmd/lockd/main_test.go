@@ -82,6 +82,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"serve", "--memory", "--node-id", "xx"}, `--node-id "xx" is not a UUID`},
 		{[]string{"serve", "--memory", "--node", strings.Repeat("n", 16<<10+1)},
 			"--node has 16385 bytes, more than 16384"},
+		{[]string{"serve", "--memory", "--node", "n\xff"}, `--node "n\xff" is not UTF-8`},
 		{[]string{"kv", "delete", "--recurse", "--cas", "1", "k"}, "both --recurse and --cas"},
 		{[]string{"session", "list", "all"}, `list: "all" is one argument too many: it takes none`},
 		{[]string{"kv", "get", "--http-addr", "ftp://h", "k"}, "--http-addr: address"},

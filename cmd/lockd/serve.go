@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/urfave/cli/v3"
 
@@ -171,6 +172,9 @@ func checkNode(cmd *cli.Command) error {
 	name, id := cmd.String("node"), cmd.String("node-id")
 	if len(name) > lockd.MaxKeySize {
 		return usage(cmd, "--node has %d bytes, more than %d", len(name), lockd.MaxKeySize)
+	}
+	if !utf8.ValidString(name) {
+		return usage(cmd, "--node %q is not UTF-8", name)
 	}
 	if _, err := lockd.ParseSessionID(id); err != nil && id != "" { // a session's ID is a UUID too
 		return usage(cmd, "--node-id %q is not a UUID, of the form %s", id,

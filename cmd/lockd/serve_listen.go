@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/url"
 	"os"
 	"strings"
 	"syscall"
@@ -33,11 +34,18 @@ func listenAddressOf(cmd *cli.Command) (a listenAddress, err error) {
 				"mode that keeps others away: listen on 127.0.0.1", text)
 		case path == "":
 			return a, usage(cmd, "--http %s has no path", text)
+		case len(path) > maxSocketPath:
+			return a, usage(cmd, "--http %s: the path has %d bytes, and on this system a socket's "+
+				"may have %d", text, len(path), maxSocketPath)
 		case cmd.IsSet("tls-cert"):
 			return a, usage(cmd, "--tls-cert is for a port: a socket in the file system carries "+
 				"no TLS")
 		}
 		return listenAddress{socket: path}, nil
+	}
+	if strings.Contains(text, "://") {
+		return a, usage(cmd, "--http %s: give host:port alone, such as 127.0.0.1:8500, or %sPATH",
+			text, socketScheme)
 	}
 	if a.port, err = net.ResolveTCPAddr("tcp", text); err != nil {
 		return a, usage(cmd, "--http: %w", err)
@@ -59,9 +67,17 @@ func (a listenAddress) listen(config *tls.Config) (net.Listener, string, error) 
 	case err != nil:
 		return nil, "", fmt.Errorf("%w; --http chooses another address", err)
 	case config != nil:
-		return tls.NewListener(l, config), "https://" + l.Addr().String(), nil
+		return tls.NewListener(l, config), "https://" + a.host(l), nil
 	}
-	return l, "http://" + l.Addr().String(), nil
+	return l, "http://" + a.host(l), nil
+}
+
+// host returns where the listener listens, as it stands in a URL. The system may not tell the zone
+// of a link-local address, without which nobody can connect.
+func (a listenAddress) host(l net.Listener) string {
+	at := *l.Addr().(*net.TCPAddr)
+	at.Zone = a.port.Zone
+	return (&url.URL{Host: at.String()}).String()[len("//"):]
 }
 
 // listenOnSocket listens on a socket that only the user of this process can connect to. An existing

@@ -11,6 +11,9 @@ import (
 // tells apart two servers that make a socket at the same path.
 const socketsGuarded = false
 
+// maxSocketPath is how long the path of a socket may be: there are none.
+const maxSocketPath = 0
+
 func lockFolder(string) (unlock func(), err error) { return nil, errors.ErrUnsupported }
 
 func bindSocket(string) (net.Listener, error) { return nil, errors.ErrUnsupported }

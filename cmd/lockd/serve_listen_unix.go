@@ -13,6 +13,9 @@ import (
 // socketsGuarded says that the mode of a socket keeps other users away.
 const socketsGuarded = true
 
+// maxSocketPath is how long the path of a socket may be; a zero byte ends it.
+const maxSocketPath = len(syscall.RawSockaddrUnix{}.Path) - 1
+
 // lockFolder waits until no other process looks after a socket in the folder of the path. unlock
 // ends the lock.
 func lockFolder(path string) (unlock func(), err error) {

@@ -56,6 +56,7 @@ func TestServe_Socket_InTheWay(t *testing.T) {
 	}
 	write(t, in("file"), []byte("content"))
 	serve(in("file")).wants(t, exitFailed, in("file")+": there is something else, which is not")
+	serve(in(strings.Repeat("s", 200))).wants(t, exitUsage, "on this system a socket's may have")
 	serve(in("absent/s")).wants(t, exitNotFound, in("absent/s")+": no such file")
 	if got := string(read(t, in("file"))); got != "content" {
 		t.Errorf("the file has %q", got)

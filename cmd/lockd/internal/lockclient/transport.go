@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // patience is how long a server may send nothing, beyond what it was asked to wait.
@@ -77,8 +78,15 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return response, nil
 	}
 	text, err := io.ReadAll(io.LimitReader(response.Body, 4<<10))
+	if len(text) == 0 && response.StatusCode == http.StatusBadRequest &&
+		strings.ContainsFunc(r.URL.Path, isUnprintable) { // a server does not say so
+		text = []byte("a key with a character that cannot be printed is taken by no server")
+	}
 	return nil, errors.Join(&Error{response.StatusCode, string(text)}, err, response.Body.Close())
 }
+
+// isUnprintable reports whether c is a character that no server takes in a path.
+func isUnprintable(c rune) bool { return !unicode.IsPrint(c) }
 
 // blamed returns why the request was given up, or else the error.
 func blamed(ctx context.Context, err error) error {
