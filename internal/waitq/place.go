@@ -49,7 +49,7 @@ func (p *Place[W]) SetAside() {
 //
 // It searches for the position from the front of the queue, where the served waiters stood.
 func (p *Place[W]) Restore() {
-	if p.queue == nil || !p.aside {
+	if !p.aside { // nor is one that has been left
 		return
 	}
 	var behind *Place[W]

@@ -50,7 +50,7 @@ func TestSetAside_IsPassedOver(t *testing.T) {
 }
 
 func TestRestore_KeepsThePlace(t *testing.T) {
-	order := []string{"a", "b", "c", "d"}
+	order := []string{"a", "b", "c", "d", "e"}
 	for _, restored := range [][]string{
 		{"a", "b", "c", "d"},
 		{"d", "c", "b", "a"},
@@ -58,15 +58,21 @@ func TestRestore_KeepsThePlace(t *testing.T) {
 	} {
 		var q waitq.Queue[string]
 		places := push(&q, order...)
-		for _, w := range order {
+		for _, w := range restored {
 			places[w].SetAside()
 		}
-		enter(&q, "e")
 		for _, w := range restored {
 			places[w].Restore()
 			places[w].Restore()
 		}
-		mustWait(t, &q, "a", "b", "c", "d", "e")
+		mustWait(t, &q, order...)
+		for left, w := range slices.Backward(order) { // each next to one that was restored
+			places[w].Leave()
+			mustWait(t, &q, order[:left]...)
+		}
+		if !q.Empty() {
+			t.Fatal("queue is not empty")
+		}
 	}
 }
 
