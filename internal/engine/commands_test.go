@@ -170,7 +170,7 @@ var operations = map[string]func(tx *engine.Txn, a *args) error{
 	"delete-prefix": deletePrefix,
 	"lock":          lock, "unlock": unlock, "force": force, "prove": prove,
 	"try": try, "wait": wait, "release": release, "withdraw": withdraw,
-	"downgrade": downgrade,
+	"downgrade": downgrade, "give-up": giveUp,
 	"slot":      slot, "wait-slot": waitSlot, "limit": limit,
 	"session": session, "end": end, "expire": expire,
 	"node": node, "delete-node": deleteNode, "service": service,
@@ -366,13 +366,24 @@ func limit(tx *engine.Txn, a *args) error {
 	return tx.SetLimit(a.word(), int(a.number(a.word())))
 }
 
-func release(tx *engine.Txn, a *args) error {
-	name := a.word()
-	hold := a.w.holds[name]
+// given returns the hold of the name.
+func (a *args) given() *engine.Hold {
+	a.w.t.Helper()
+	hold := a.w.holds[a.word()]
 	if hold == nil {
 		a.w.t.Fatalf("%q: there is no hold of that name", a.line)
 	}
-	tx.Release(hold)
+	return hold
+}
+
+func release(tx *engine.Txn, a *args) error {
+	tx.Release(a.given())
+	return nil
+}
+
+// giveUp releases a lock that was granted to a call which has returned without it.
+func giveUp(tx *engine.Txn, a *args) error {
+	tx.GiveUp(a.given())
 	return nil
 }
 
@@ -458,7 +469,7 @@ func deleteNode(tx *engine.Txn, a *args) error {
 }
 
 func service(tx *engine.Txn, a *args) error {
-	row := schema.Service{Node: a.word(), ID: a.word()}
+	row := schema.Service{Node: a.word(), ID: a.word(), Address: a.text("address")}
 	row.Name = cmp.Or(a.text("name"), row.ID)
 	return tx.PutService(row)
 }
@@ -472,6 +483,7 @@ func check(tx *engine.Txn, a *args) error {
 	return tx.PutCheck(schema.Check{
 		Node: a.word(), ID: a.word(), Status: a.choice("status", statuses),
 		TTL: a.duration(a.text("ttl")), ServiceID: a.text("service"), Output: a.text("output"),
+		Notes: a.text("notes"),
 	})
 }
 
