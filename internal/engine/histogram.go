@@ -8,17 +8,11 @@ import (
 type Histogram struct {
 	Buckets [len(Bounds{}) + 1]uint64
 
-	// The sum is in two parts, because very many holders would overflow a Duration. Adding to a
-	// float takes longer.
-	seconds uint64
-	rest    time.Duration
+	high, low uint64 // the sum in nanoseconds: very many holders would overflow a Duration
 }
 
-// maxRest is how long the rest of a sum may be before it becomes seconds.
-const maxRest = 1 << 62
-
 // Seconds returns the sum of the durations.
-func (h *Histogram) Seconds() float64 { return float64(h.seconds) + h.rest.Seconds() }
+func (h *Histogram) Seconds() float64 { return (float64(h.high)*(1<<64) + float64(h.low)) / 1e9 }
 
 // Bounds has the longest duration of each bucket, except the last, which has all longer durations.
 type Bounds [14]time.Duration
@@ -42,13 +36,8 @@ func (h *Histogram) Add(took time.Duration) {
 		bucket = bucketOf(took)
 	}
 	h.Buckets[bucket]++
-	if took >= maxRest { // else the rest could overflow
-		h.seconds += uint64(took / time.Second)
-		took %= time.Second
-	}
-	if h.rest += took; h.rest >= maxRest {
-		h.seconds += uint64(h.rest / time.Second)
-		h.rest %= time.Second
+	if h.low += uint64(took); h.low < uint64(took) {
+		h.high++
 	}
 }
 
