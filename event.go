@@ -172,7 +172,7 @@ func (db *DB) eventOf(event *engine.Event) Event {
 func (db *DB) History(key string) []Event {
 	var found []Event
 	for _, event := range db.hub.Kept(KeyScope(key).scope) {
-		if event.Body.Lock != engine.Unchanged {
+		if event.Body.Former != nil || event.Body.Holder != nil {
 			found = append(found, db.eventOf(&event))
 		}
 	}

@@ -107,13 +107,13 @@ func (o *observer) take(e *engine.Event) bool {
 	}
 	old, _ := r.Old.(*schema.Key)
 	row, _ := r.New.(*schema.Key)
-	switch r.Lock {
-	case engine.Granted, engine.HandedOn:
+	switch {
+	case r.Holder != nil:
 		return o.show(Leadership{
 			Fence: row.Fence, Leader: entryOf(row).Sequencer(), Name: r.Holder.Name,
 			Value: row.Value,
 		})
-	case engine.Released, engine.Lost, engine.Deleted:
+	case r.Former != nil:
 		l := Leadership{Fence: old.Fence, Cause: r.Cause}
 		if r.Delay != nil {
 			l.Until = r.Delay.Until

@@ -142,27 +142,18 @@ func (e *Engine) count(events []Event) {
 			counts.Sessions--
 			counts.Ends.addSession(r.Cause)
 		}
-		switch r.Lock {
-		case Unchanged:
-		case Granted:
-			counts.Grants++
-			if r.Kind == ShareGranted {
-				counts.Shares++
-			} else {
-				counts.Locks++
-			}
-		case HandedOn:
-			counts.Grants++
+		held := &counts.Locks
+		if r.Kind == ShareGranted || r.Kind == ShareEnded {
+			held = &counts.Shares
+		}
+		if r.Former != nil {
+			*held--
 			counts.countHold(r)
 			counts.Ends.addLock(r.Cause)
-		default:
-			if r.Kind == ShareEnded {
-				counts.Shares--
-			} else {
-				counts.Locks--
-			}
-			counts.countHold(r)
-			counts.Ends.addLock(r.Cause)
+		}
+		if r.Holder != nil {
+			*held++
+			counts.Grants++
 		}
 	}
 }

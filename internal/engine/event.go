@@ -13,13 +13,12 @@ type Event = hub.Event[Record]
 // Record is what an event keeps: pointers to rows, which are immutable.
 type Record struct {
 	Kind     RecordKind
-	Lock     LockChange
-	Moment   int64 // 0 unless Lock changed, or a session began or ended
-	Cause    error
+	Moment   int64 // 0 unless a grant or a session began or ended
+	Cause    error // of that end
 	Old, New any
-	Holder   *schema.Session // the session that the lock was granted to
+	Holder   *schema.Session // the session that the lock was granted to, or nil
 	Waited   time.Duration   // how long Holder had waited for the lock
-	Former   *schema.Session // the session whose grant has ended
+	Former   *schema.Session // the session whose grant has ended, or nil
 	Delay    *schema.Delay   // that the lock is in since that end
 }
 
@@ -45,19 +44,6 @@ const (
 	CheckDeleted                            // CheckDeleted: a check was removed
 	AttachmentPut                           // AttachmentPut: an attachment was made, or changed
 	AttachmentDeleted                       // AttachmentDeleted: an attachment was removed
-)
-
-// LockChange says what a change of a key did to its lock.
-type LockChange uint8
-
-// The changes.
-const (
-	Unchanged LockChange = iota // Unchanged: it is as it was
-	Granted                     // Granted: it was free, and is held
-	HandedOn                    // HandedOn: it went from one holder, or grant, to the next
-	Released                    // Released: its holder released it
-	Lost                        // Lost: its holder's session ended, or it was taken by force
-	Deleted                     // Deleted: its key was deleted
 )
 
 // Spaces of names among the events.

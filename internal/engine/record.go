@@ -99,38 +99,24 @@ func (tx *Txn) recordKey(r *Record, old, new *schema.Key) {
 		return
 	}
 	r.Moment = tx.engine.moment(tx.now)
-	if held {
-		r.Former = tx.engine.holder(old.Session).Row
+	if holds {
+		r.Holder = tx.engine.holder(new.Session).Row
 	}
-	// The cause is an unlock unless another cause was explained.
-	switch {
-	case !held:
-		r.Lock, r.Holder = Granted, tx.engine.holder(new.Session).Row
+	if !held {
 		return
-	case holds:
-		r.Lock, r.Holder, r.Cause = HandedOn, tx.engine.holder(new.Session).Row, ErrUnlocked
-	case new == nil:
-		r.Lock, r.Cause = Deleted, ErrUnlocked
-	default:
-		r.Lock, r.Cause = Released, ErrUnlocked
 	}
+	r.Former, r.Cause = tx.engine.holder(old.Session).Row, ErrUnlocked
 	if !holds {
 		r.Delay = tx.delayBegun(old.Key)
 	}
-	why, ok := tx.causes[old.Key]
-	if !ok || why.fence != old.Fence { // none, or of a grant within the transaction
-		return
-	}
-	r.Cause = why.cause
-	if r.Lock == Released {
-		r.Lock = EndOf(why.cause)
+	if why, ok := tx.causes[old.Key]; ok && why.fence == old.Fence { // not of a later grant
+		r.Cause = why.cause
 	}
 }
 
 // recordSharesEnded appends the ends of shares. They come before the grants that became possible by
 // them.
 func (tx *Txn) recordSharesEnded(events []Event) []Event {
-	rows := tx.engine.rows
 	for _, end := range tx.shareEnds {
 		if end.row.Fence() == tx.next() { // nobody has seen it
 			continue
@@ -138,14 +124,7 @@ func (tx *Txn) recordSharesEnded(events []Event) []Event {
 		key := end.row.Key()
 		var r *Record
 		events, r = tx.addShare(events, key, end.row, nil)
-		r.Kind, r.Former = ShareEnded, end.session
-		r.Lock, r.Cause = Released, end.cause
-		if end.cause != ErrUnlocked { // as a rule it is
-			r.Lock = EndOf(end.cause)
-		}
-		if rows.Keys.Newest(key) == nil {
-			r.Lock = Deleted
-		}
+		r.Kind, r.Former, r.Cause = ShareEnded, end.session, end.cause
 		r.Delay = tx.delayBegun(key)
 	}
 	return events
@@ -167,7 +146,7 @@ func (tx *Txn) recordSharesGranted(events []Event) []Event {
 		}
 		var r *Record
 		events, r = tx.addShare(events, grant.row.Key(), nil, grant.row)
-		r.Kind, r.Lock, r.Holder = ShareGranted, Granted, grant.session
+		r.Kind, r.Holder = ShareGranted, grant.session
 	}
 	return events
 }
@@ -183,17 +162,6 @@ func (tx *Txn) addShare(
 	added = &events[n].Body
 	added.Old, added.New, added.Moment = old, new, tx.engine.moment(tx.now)
 	return events, added
-}
-
-// EndOf returns the change of a lock whose grant ended with the cause, if the key still exists.
-func EndOf(cause error) LockChange {
-	switch {
-	case Clean(cause):
-		return Released
-	case errors.Is(cause, ErrKeyDeleted): // and made anew
-		return Deleted
-	}
-	return Lost
 }
 
 // Clean reports whether a lock or a session with this cause of its end was released or closed, and

@@ -83,17 +83,18 @@ func (w *world) event(e *engine.Event) string {
 	default:
 		text += " put"
 	}
-	switch r.Lock {
-	case engine.Granted:
-		text += ", granted to " + sessionName(r.Holder.ID)
-	case engine.HandedOn:
+	switch {
+	case r.Holder != nil && r.Former != nil:
 		text += ", handed on to " + sessionName(r.Holder.ID) + ": " + r.Cause.Error()
-	case engine.Released:
-		text += ", released: " + r.Cause.Error()
-	case engine.Lost:
-		text += ", lost: " + r.Cause.Error()
-	case engine.Deleted:
+	case r.Holder != nil:
+		text += ", granted to " + sessionName(r.Holder.ID)
+	case r.Former == nil:
+	case r.Kind == engine.KeyDeleted || errors.Is(r.Cause, engine.ErrKeyDeleted):
 		text += ", lock deleted: " + r.Cause.Error()
+	case engine.Clean(r.Cause):
+		text += ", released: " + r.Cause.Error()
+	default:
+		text += ", lost: " + r.Cause.Error()
 	}
 	if r.Delay != nil {
 		text += fmt.Sprintf(", delayed until %v", after(r.Delay.Until))
@@ -262,8 +263,8 @@ func (w *world) record(o engine.Outcome) {
 	for i := range o.Events {
 		e := &o.Events[i]
 		r := &e.Body
-		fmt.Fprintf(w.trace, "%d %c %q %d %d %d %d %v %+v %+v %+v %v %+v %+v\n", e.Index, e.Space,
-			e.Name, e.Size, r.Kind, r.Lock, r.Moment, r.Cause, r.Old, r.New, r.Holder, r.Waited,
+		fmt.Fprintf(w.trace, "%d %c %q %d %d %d %v %+v %+v %+v %v %+v %+v\n", e.Index, e.Space,
+			e.Name, e.Size, r.Kind, r.Moment, r.Cause, r.Old, r.New, r.Holder, r.Waited,
 			r.Former, r.Delay)
 	}
 	fmt.Fprintf(w.trace, "published %d\n", o.Index)
