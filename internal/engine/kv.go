@@ -139,16 +139,15 @@ func (tx *Txn) release(row *schema.Key, cause error) *schema.Key {
 	draft, next := tx.draft(row.Key)
 	next.Session = schema.ID{}
 	written := tx.write(draft)
-	if cause != ErrUnlocked { // recordKey assumes ErrUnlocked
-		tx.explain(row, cause)
-	}
+	tx.explain(row, cause)
 	tx.unhold(row, cause)
 	return written
 }
 
-// explain keeps why the lock of row has ended, for the event that tells it.
+// explain keeps why the lock of row, if it was held, has ended, for the event that tells it. An
+// event without an explanation tells an unlock.
 func (tx *Txn) explain(row *schema.Key, cause error) {
-	if row.Session.IsZero() {
+	if row.Session.IsZero() || cause == ErrUnlocked {
 		return
 	}
 	if tx.causes == nil {

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"slices"
@@ -44,13 +43,19 @@ func (tx *Txn) recordOthers(events []Event) []Event {
 			Size: footprint(r.Old) + footprint(r.New), Body: r,
 		})
 	}
+	ends := make(map[schema.ID]error)
+	for i := range tx.effects {
+		if f := &tx.effects[i]; f.Kind == SessionEnded {
+			ends[f.Session.Row.ID] = f.Cause
+		}
+	}
 	before := len(events)
 	for old, new := range s.Sessions.Changes() {
 		r := Record{Kind: kindOf(new, SessionCreated), Old: old, New: new}
 		r.Moment = tx.engine.moment(tx.now)
 		id := cmp.Or(new, old).ID
 		if new == nil {
-			r.Cause = tx.ends[id]
+			r.Cause = ends[id]
 		}
 		add(SpaceSessions, string(id[:]), r)
 	}
@@ -170,47 +175,14 @@ func Clean(cause error) bool {
 	return errors.Is(cause, ErrUnlocked) || errors.Is(cause, ErrClosed)
 }
 
-// waited is how long a call had waited for a lock, or a slot, when it was granted.
-type waited struct {
-	key     string
-	session *schema.Session
-	lasted  time.Duration
-}
-
 // recordWaits sets in the event of each grant how long its session had waited: if calls of one
 // session share a grant, their longest wait. It is for a transaction that has served waiters.
 func (tx *Txn) recordWaits(events []Event) {
-	var one [1]waited // there are seldom more
-	waits := tx.waits(one[:0])
-	if len(waits) > 1 {
-		slices.SortFunc(waits, func(a, b waited) int {
-			return cmp.Or(a.compare(b.key, b.session), cmp.Compare(b.lasted, a.lasted))
-		})
+	type grant struct {
+		key     string
+		session *schema.Session
 	}
-	for i := range events {
-		r := &events[i].Body
-		if r.Holder == nil {
-			continue
-		}
-		at := 0
-		if len(waits) > 1 { // a search takes longer than a comparison
-			at, _ = slices.BinarySearchFunc(waits, r.Holder,
-				func(w waited, s *schema.Session) int { return w.compare(events[i].Name, s) })
-		}
-		if at < len(waits) && waits[at].session == r.Holder && waits[at].key == events[i].Name {
-			r.Waited = waits[at].lasted
-		}
-	}
-}
-
-// compare orders waits by what was granted: the key's lock, to the session.
-func (w *waited) compare(key string, session *schema.Session) int {
-	return cmp.Or(cmp.Compare(w.key, key), bytes.Compare(w.session.ID[:], session.ID[:]))
-}
-
-// waits appends the waits that grants of the transaction have ended, in no order. A lock that was
-// only taken over had been granted before.
-func (tx *Txn) waits(waits []waited) []waited {
+	waits := make(map[grant]time.Duration)
 	for i := range tx.effects {
 		f := &tx.effects[i]
 		if f.Kind != WaiterServed {
@@ -218,12 +190,18 @@ func (tx *Txn) waits(waits []waited) []waited {
 		}
 		lasted := Lasted(f.Waiter.Began, f.instant)
 		for j := range f.Waiter.claims {
-			if hold := f.Waiter.claims[j].hold; hold.Fence == tx.next() {
-				waits = append(waits, waited{hold.Key, hold.Session.Row, lasted})
+			hold := f.Waiter.claims[j].hold
+			if hold.Fence == tx.next() { // else the lock was only taken over
+				to := grant{hold.Key, hold.Session.Row}
+				waits[to] = max(waits[to], lasted)
 			}
 		}
 	}
-	return waits
+	for i := range events {
+		if r := &events[i].Body; r.Holder != nil {
+			r.Waited = waits[grant{events[i].Name, r.Holder}]
+		}
+	}
 }
 
 // keyFootprint is footprint for keys, which most events are about. The row may be nil.

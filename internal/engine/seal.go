@@ -6,9 +6,7 @@ import "time"
 func (e *Engine) Begin(now time.Time) *Txn {
 	tx := &e.own
 	tx.now, tx.again, tx.serves = now, false, false
-	if len(tx.causes)+len(tx.ends)+len(tx.locked) > 0 {
-		tx.causes, tx.ends, tx.locked = emptied(tx.causes), emptied(tx.ends), emptied(tx.locked)
-	}
+	tx.causes, tx.locked = nil, nil
 	if len(tx.shareGrants)+len(tx.shareEnds) > 0 {
 		tx.shareGrants, tx.shareEnds = reusable(tx.shareGrants), reusable(tx.shareEnds)
 	}

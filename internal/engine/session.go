@@ -124,10 +124,6 @@ func (tx *Txn) EndSessionAfter(s *Session, cause error, delay time.Duration) {
 	}
 	f := tx.effect(SessionEnded)
 	f.Session, f.Cause = s, cause
-	if tx.ends == nil {
-		tx.ends = make(map[schema.ID]error)
-	}
-	tx.ends[s.Row.ID] = cause
 
 	key := string(s.Row.ID[:])
 	e.rows.Sessions.Delete(key)

@@ -16,14 +16,13 @@ type Txn struct {
 	shared bool // see Share
 	serves bool // it has granted a waiter what it waits for
 
-	effects  []Effect            // what is decided outside the tables
-	freed    []string            // keys whose queue has to be looked at
-	promises bool                // a waiter may pass a waiter for several locks: see servePasser
-	passing  bool                // servePasser looks for a waiter that passes
-	passed   []string            // keys whose holders have changed, while it is shared
-	causes   map[string]loss     // why the lock of a key ended, where the key does not tell
-	ends     map[schema.ID]error // why sessions ended
-	locked   map[string]uint64   // the last lock index of a key that it has locked and deleted
+	effects  []Effect          // what is decided outside the tables
+	freed    []string          // keys whose queue has to be looked at
+	promises bool              // a waiter may pass a waiter for several locks: see servePasser
+	passing  bool              // servePasser looks for a waiter that passes
+	passed   []string          // keys whose holders have changed, while it is shared
+	causes   map[string]loss   // why the lock of a key ended, where the key does not tell
+	locked   map[string]uint64 // the last lock index of a key that it has locked and deleted
 
 	shareGrants  []shareChange   // it may have ended them again
 	shareEnds    []shareChange   // of its own grants too
@@ -100,20 +99,6 @@ func reusable[T any](list []T) []T {
 	}
 	clear(list)
 	return list[:0]
-}
-
-// emptied returns the map, empty, to be used again, or nil if it has grown: emptying it would take
-// longer each time.
-func emptied[K comparable, V any](m map[K]V) map[K]V {
-	const small = 8
-	switch {
-	case len(m) == 0:
-		return m
-	case len(m) > small:
-		return nil
-	}
-	clear(m)
-	return m
 }
 
 // maxReusable is the largest capacity of a list whose memory is kept.
