@@ -125,3 +125,19 @@ func waiterInfo(w *engine.Waiter, now time.Time) WaiterInfo {
 		Waited: engine.Lasted(w.Began, now), Mode: LockMode(w.Options.Mode), Keys: w.Keys(),
 	}
 }
+
+// Holder is one grant of a held lock: the only grant, or one of several that share the lock.
+type Holder struct {
+	Session SessionInfo
+	Grant   Sequencer // ForceUnlock takes its fence
+	Since   time.Time // when it was granted; zero if that was before the file was opened
+}
+
+// holdersOf converts the holders to the type that users know.
+func holdersOf(holders []engine.Holder) []Holder {
+	var list []Holder
+	for _, h := range holders {
+		list = append(list, Holder{sessionInfo(h.Session), sequencerOf(h.Grant), h.Since.Round(0)})
+	}
+	return list
+}

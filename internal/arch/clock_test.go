@@ -29,8 +29,8 @@ type allowance struct {
 // clockPlan lists every place that may use time. All other code is passed the current time.
 var clockPlan = []allowance{
 	{"internal/writer/writer.go", "Clock.Now", 1, "the one reading of Options.Clock"},
-	{"internal/writer/pace.go", "time.Now", 1, "when a yield began: nothing is decided by it"},
-	{"internal/writer/pace.go", "time.Since", 1, "how long it took"},
+	{"internal/writer/commit.go", "time.Now", 1, "when a yield began: nothing is decided by it"},
+	{"internal/writer/commit.go", "time.Since", 1, "how long it took"},
 	{"cmd/lockd/lock.go", "context.WithTimeoutCause", 1, "--timeout"},
 	{"cmd/lockd/lock_run.go", "time.Now", 3, "processes know no clock but the real one"},
 	{"cmd/lockd/lock_run.go", "time.Until", 1, "the same"},

@@ -1,6 +1,9 @@
 package engine
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // Counts has the counts of the published state, except that Waiters and GaveUp count calls.
 type Counts struct {
@@ -51,4 +54,51 @@ func (e *Ends) addLock(cause error) {
 	case errors.Is(cause, ErrHeldTooLong):
 		e.HeldTooLong++
 	}
+}
+
+// Histogram counts durations. Package lockd documents the one that users see.
+type Histogram struct {
+	Buckets [len(Bounds{}) + 1]uint64
+
+	high, low uint64 // the sum in nanoseconds: very many holders would overflow a Duration
+}
+
+// Seconds returns the sum of the durations.
+func (h *Histogram) Seconds() float64 { return (float64(h.high)*(1<<64) + float64(h.low)) / 1e9 }
+
+// Bounds has the longest duration of each bucket, except the last, which has all longer durations.
+type Bounds [14]time.Duration
+
+// HistogramBounds returns the bounds of every histogram. They are close together around the time
+// that a commit takes, and reach to the time that a leader lasts.
+func HistogramBounds() Bounds {
+	return Bounds{
+		time.Millisecond, 3 * time.Millisecond,
+		10 * time.Millisecond, 30 * time.Millisecond,
+		100 * time.Millisecond, 300 * time.Millisecond,
+		time.Second, 3 * time.Second, 10 * time.Second, 30 * time.Second,
+		2 * time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour,
+	}
+}
+
+// Add counts one duration.
+func (h *Histogram) Add(took time.Duration) {
+	bucket := 0
+	if took > time.Millisecond { // else it is in the first, as most are
+		bucket = bucketOf(took)
+	}
+	h.Buckets[bucket]++
+	if h.low += uint64(took); h.low < uint64(took) {
+		h.high++
+	}
+}
+
+// bucketOf returns the first bucket whose bound is no shorter than the duration.
+func bucketOf(took time.Duration) int {
+	for i, bound := range HistogramBounds() {
+		if took <= bound {
+			return i
+		}
+	}
+	return len(Bounds{})
 }

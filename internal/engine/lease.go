@@ -7,6 +7,14 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
+// The statuses of a check that a rule names. Package catalog documents them all.
+const (
+	// Critical ends sessions.
+	Critical = 0
+	// Passing is the largest status.
+	Passing = 2
+)
+
 func newCheckLease(check string) *checkLease {
 	l := &checkLease{check: check}
 	l.due = expiry.Item{Owner: l, Rank: expiry.End}

@@ -78,3 +78,10 @@ func checkCatalogID(field, node, id string) error {
 	}
 	return nil
 }
+
+// CatalogKey returns the key under which a service or a check of a node is kept.
+func CatalogKey(node, id string) string { return Folded(node) + "\x00" + Folded(id) }
+
+// Folded returns a name of the catalog in the form in which names are compared (S39, N17). If
+// CheckNodeName accepts the name, that form is at most one and a half times as long.
+func Folded(name string) string { return strings.ToLower(name) }

@@ -87,6 +87,32 @@ func (e *Engine) adopt(row *schema.Session) *Session {
 	return s
 }
 
+// bind and unbind maintain e.bound: the sessions of each node, and those bound to each check.
+func (e *Engine) bind(s *Session) {
+	for _, key := range s.bindings() {
+		if e.bound[key] == nil {
+			e.bound[key] = make(map[*Session]struct{})
+		}
+		e.bound[key][s] = struct{}{}
+	}
+}
+
+func (e *Engine) unbind(s *Session) {
+	for _, key := range s.bindings() {
+		if delete(e.bound[key], s); len(e.bound[key]) == 0 {
+			delete(e.bound, key)
+		}
+	}
+}
+
+func (s *Session) bindings() []string {
+	keys := []string{Folded(s.Row.Node)}
+	for _, id := range s.Row.Checks {
+		keys = append(keys, CatalogKey(s.Row.Node, id))
+	}
+	return keys
+}
+
 // SetOwner sets the handle that the session is part of.
 func (s *Session) SetOwner(owner any) { s.sessionRest = &sessionRest{Owner: owner} }
 
