@@ -10,10 +10,7 @@ import (
 func (e *Engine) Begin(now time.Time) *Txn {
 	tx := &e.own
 	tx.now, tx.again, tx.serves = now, false, false
-	tx.causes, tx.locked = nil, nil
-	if len(tx.shareGrants)+len(tx.shareEnds) > 0 {
-		tx.shareGrants, tx.shareEnds = reusable(tx.shareGrants), reusable(tx.shareEnds)
-	}
+	tx.causes, tx.shareCauses, tx.locked = nil, nil, nil
 	return tx
 }
 

@@ -122,15 +122,14 @@ func (tx *Txn) recordKey(r *Record, old, new *schema.Key) {
 // recordSharesEnded appends the ends of shares. They come before the grants that became possible by
 // them.
 func (tx *Txn) recordSharesEnded(events []Event) []Event {
-	for _, end := range tx.shareEnds {
-		if end.row.Fence() == tx.next() { // nobody has seen it
-			continue
+	for old, new := range tx.engine.rows.Shares.Changes() {
+		if new == nil {
+			var r *Record
+			events, r = tx.addShare(events, old, nil)
+			r.Kind, r.Former = ShareEnded, tx.engine.holder(old.Session()).Row
+			r.Cause = cmp.Or(tx.shareCauses[old.Row], ErrUnlocked)
+			r.Delay = tx.delayBegun(old.Key())
 		}
-		key := end.row.Key()
-		var r *Record
-		events, r = tx.addShare(events, key, end.row, nil)
-		r.Kind, r.Former, r.Cause = ShareEnded, end.session, end.cause
-		r.Delay = tx.delayBegun(key)
 	}
 	return events
 }
@@ -145,22 +144,19 @@ func (tx *Txn) delayBegun(key string) *schema.Delay {
 
 // recordSharesGranted appends the grants of shares, which are never changed afterwards.
 func (tx *Txn) recordSharesGranted(events []Event) []Event {
-	for _, grant := range tx.shareGrants {
-		if len(tx.shareEnds) > 0 && tx.engine.rows.Shares.Newest(grant.row.Row) != grant.row {
-			continue // it has ended again
+	for old, new := range tx.engine.rows.Shares.Changes() {
+		if old == nil {
+			var r *Record
+			events, r = tx.addShare(events, nil, new)
+			r.Kind, r.Holder = ShareGranted, tx.engine.holder(new.Session()).Row
 		}
-		var r *Record
-		events, r = tx.addShare(events, grant.row.Key(), nil, grant.row)
-		r.Kind, r.Holder = ShareGranted, grant.session
 	}
 	return events
 }
 
-// addShare appends an event of a share of the key's lock, with the row before and the row after.
-func (tx *Txn) addShare(
-	events []Event, key string, old, new *schema.Share,
-) (more []Event, added *Record) {
-	n := len(events)
+// addShare appends an event of a share, with the row before and the row after.
+func (tx *Txn) addShare(events []Event, old, new *schema.Share) (more []Event, added *Record) {
+	n, key := len(events), cmp.Or(new, old).Key()
 	events = slices.Grow(events, 1)[:n+1] // what is beyond the end is zero
 	events[n].Index, events[n].Space = tx.next(), SpaceKeys
 	events[n].Name, events[n].Size = key, uint32(len(key))

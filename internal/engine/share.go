@@ -111,10 +111,9 @@ func (tx *Txn) grantShare(key string, s *Session, opts LockOptions) *share {
 // putShare makes a new share of the key's lock.
 func (tx *Txn) putShare(key *schema.Key, s *Session, removes bool) *share {
 	name := schema.ShareKey(key.Key, tx.next(), s.Row.ID)
-	row := tx.engine.rows.Shares.Put(name, schema.Share{
+	tx.engine.rows.Shares.Put(name, schema.Share{
 		Row: name, LockIndex: key.LockIndex, Granted: tx.engine.moment(tx.now), Removes: removes,
 	})
-	tx.shareGrants = append(tx.shareGrants, shareChange{row: row, session: s.Row})
 	return s.shares // where shareMoved has put it
 }
 
@@ -134,7 +133,12 @@ func (tx *Txn) removeShare(one *share, cause error) {
 	if one.state.queue.Len() > 0 {
 		tx.freed = append(tx.freed, one.state.key)
 	}
-	tx.shareEnds = append(tx.shareEnds, shareChange{one.row, one.session.Row, cause})
+	if cause != ErrUnlocked { // which an event without an explanation tells
+		if tx.shareCauses == nil {
+			tx.shareCauses = make(map[string]error)
+		}
+		tx.shareCauses[one.row.Row] = cause
+	}
 	tx.engine.rows.Shares.Delete(one.row.Row) // which tidies the state
 }
 

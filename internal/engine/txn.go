@@ -24,16 +24,8 @@ type Txn struct {
 	causes   map[string]loss   // why the lock of a key ended, where the key does not tell
 	locked   map[string]uint64 // the last lock index of a key that it has locked and deleted
 
-	shareGrants  []shareChange   // it may have ended them again
-	shareEnds    []shareChange   // of its own grants too
-	passedShares []*schema.Share // like passed, for locks that are shared
-}
-
-// shareChange is the grant of a share, or the end of one.
-type shareChange struct {
-	row     *schema.Share
-	session *schema.Session
-	cause   error // of the end
+	shareCauses  map[string]error // like causes, by the row of the share
+	passedShares []*schema.Share  // like passed, for locks that are shared
 }
 
 // loss is why the lock of one grant was over.
