@@ -41,7 +41,7 @@ func (tx *Txn) attach(owner schema.ID, name string, value []byte) error {
 		Name: name, Session: owner, Value: slices.Clone(value),
 		CreateIndex: tx.next(), ModifyIndex: tx.next(),
 	}
-	if old := tx.engine.rows.Attachments.Newest(name); old != nil {
+	if old := tx.Attachment(name); old != nil {
 		if old.Session != owner {
 			return conflict("attachment %q is of session %s", name, old.Session)
 		}
@@ -56,7 +56,7 @@ func (tx *Txn) attach(owner schema.ID, name string, value []byte) error {
 
 // Detach removes an attachment, and reports whether there was one.
 func (tx *Txn) Detach(name string) bool {
-	if tx.engine.rows.Attachments.Newest(name) == nil {
+	if tx.Attachment(name) == nil {
 		return false
 	}
 	tx.engine.rows.Attachments.Delete(name)

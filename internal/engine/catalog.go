@@ -36,7 +36,7 @@ func (tx *Txn) PutNode(node schema.Node) error {
 
 // putNode is PutNode for a name that is known to be valid.
 func (tx *Txn) putNode(node schema.Node) {
-	old := tx.engine.rows.Nodes.Newest(Folded(node.Name))
+	old := tx.Node(node.Name)
 	if node.ID != "" && (old == nil || old.ID != node.ID) {
 		if other := tx.engine.nodeWithID(node.ID); other != nil {
 			tx.removeNode(other)
@@ -102,7 +102,7 @@ func (e *Engine) checkNodeIDs() error {
 // DeleteNode removes a node with its services and checks, and ends its sessions with ErrNodeGone
 // (N4). It reports whether the node existed.
 func (tx *Txn) DeleteNode(name string) bool {
-	row := tx.engine.rows.Nodes.Newest(Folded(name))
+	row := tx.Node(name)
 	if row == nil {
 		return false
 	}
@@ -131,7 +131,7 @@ func (tx *Txn) PutService(next schema.Service) error {
 	if err := checkCatalogID("Service.ID", next.Node, next.ID); err != nil {
 		return err
 	}
-	if tx.engine.rows.Nodes.Newest(Folded(next.Node)) == nil {
+	if tx.Node(next.Node) == nil {
 		return missing(ErrNoNode, next.Node)
 	}
 	next.Tags, next.Meta = slices.Clone(next.Tags), maps.Clone(next.Meta)
@@ -179,11 +179,10 @@ func (tx *Txn) PutCheck(next schema.Check) error {
 	if err := checkCatalogID("Check.ID", next.Node, next.ID); err != nil {
 		return err
 	}
-	if tx.engine.rows.Nodes.Newest(Folded(next.Node)) == nil {
+	if tx.Node(next.Node) == nil {
 		return missing(ErrNoNode, next.Node)
 	}
-	if next.ServiceID != "" &&
-		tx.engine.rows.Services.Newest(CatalogKey(next.Node, next.ServiceID)) == nil {
+	if next.ServiceID != "" && tx.Service(next.Node, next.ServiceID) == nil {
 		return missing(ErrNoService, next.ServiceID)
 	}
 	next.Meta = maps.Clone(next.Meta)

@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"cmp"
+	"iter"
 	"slices"
 	"time"
 
@@ -22,34 +23,29 @@ func (e *Engine) holderOf(row *schema.Share, session *schema.Session) Holder {
 	return Holder{SequencerOfShare(row), session, e.Instant(row.Granted)}
 }
 
-// holderAlone returns the holder of a lock that is not shared.
-func (e *Engine) holderAlone(row *schema.Key, session *schema.Session) Holder {
-	return Holder{SequencerOf(row), session, e.Instant(row.Granted)}
-}
-
 // Holders returns the holders of the key's lock, in the order of their grants.
 func (tx *Txn) Holders(key string) []Holder {
 	e := tx.engine
-	if row := e.rows.Keys.Newest(key); row != nil && !row.Session.IsZero() {
-		return []Holder{e.holderAlone(row, e.holder(row.Session).Row)}
-	}
-	var holders []Holder
-	if state := e.lockOf(key); state != nil {
-		for _, one := range state.shares.inOrder() {
-			holders = append(holders, e.holderOf(one.row, one.session.Row))
-		}
-	}
-	return holders
+	return e.holders(e.rows.Keys.Newest(key), e.rows.Shares.Prefix(schema.SharePrefix(key)),
+		func(id schema.ID) *schema.Session { return e.holder(id).Row })
 }
 
 // HoldersIn is Txn.Holders for a snapshot. It may be called without the caller's lock.
 func (e *Engine) HoldersIn(s *store.Snapshot, key string) []Holder {
-	session := func(id schema.ID) *schema.Session { return s.Sessions.Get(string(id[:])) }
-	if row := s.Keys.Get(key); row != nil && !row.Session.IsZero() {
-		return []Holder{e.holderAlone(row, session(row.Session))}
+	return e.holders(s.Keys.Get(key), s.Shares.Prefix(schema.SharePrefix(key)),
+		func(id schema.ID) *schema.Session { return s.Sessions.Get(string(id[:])) })
+}
+
+// holders returns the holder in the row of the key, or those in the shares of its lock.
+func (e *Engine) holders(
+	row *schema.Key, shares iter.Seq2[string, *schema.Share],
+	session func(id schema.ID) *schema.Session,
+) []Holder {
+	if row != nil && !row.Session.IsZero() {
+		return []Holder{{SequencerOf(row), session(row.Session), e.Instant(row.Granted)}}
 	}
 	var holders []Holder
-	for _, row := range s.Shares.Prefix(schema.SharePrefix(key)) {
+	for _, row := range shares {
 		holders = append(holders, e.holderOf(row, session(row.Session())))
 	}
 	return holders

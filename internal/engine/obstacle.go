@@ -69,21 +69,14 @@ func (tx *Txn) slotObstacle(w *Waiter) *Blocked {
 	if err != nil {
 		return nil // the key is no longer a semaphore: the waiter was about to be told
 	}
-	refusal := &Blocked{
-		Key: c.key, Obstacle: BySlots, Limit: slots.limit, Waiters: e.ahead(c),
-	}
-	taken := tx.countLost(refusal, slots.prefix, e.isPublished)
-	for range slots.held(e.rows.Keys.Get) {
-		taken++
-	}
-	switch {
-	case taken >= slots.limit:
+	ahead := e.ahead(c)
+	if refusal := tx.full(slots, e.rows.Keys.Get, e.isPublished); refusal != nil {
+		refusal.Waiters = ahead
 		tx.nameHolder(refusal, w.Session, slots.held(e.rows.Keys.Get))
 		return refusal
-	case refusal.Waiters > 0:
-		return &Blocked{
-			Key: c.key, Obstacle: ByQueue, Limit: slots.limit, Waiters: refusal.Waiters,
-		}
+	}
+	if ahead > 0 {
+		return &Blocked{Key: c.key, Obstacle: ByQueue, Limit: slots.limit, Waiters: ahead}
 	}
 	return nil
 }

@@ -73,7 +73,7 @@ func (tx *Txn) RestoreCatalog(backup *store.Backup) error {
 // cedeNodeID takes the ID from the node of this process, which stays, if the backup has another
 // node with that ID: otherwise the restore would rename this one (N5).
 func (tx *Txn) cedeNodeID(backup *store.Backup) {
-	own := tx.engine.rows.Nodes.Newest(Folded(tx.engine.config.Node))
+	own := tx.Node(tx.engine.config.Node)
 	if own == nil || own.ID == "" {
 		return
 	}

@@ -158,47 +158,39 @@ func (tx *Txn) seekSlot(s *Session, slots roster) (*schema.Key, *Blocked, error)
 	case slots.has(row):
 		return row, nil, nil
 	}
-	return row, tx.full(slots), nil
+	return row, tx.full(slots, tx.Get, func(*delay) bool { return true }), nil
 }
 
-// full returns a refusal if every slot is held, or lost and delayed, and nil otherwise.
-func (tx *Txn) full(slots roster) *Blocked {
-	taken := 0
-	for range slots.held(tx.Get) {
-		taken++
-	}
+// full returns a refusal if every slot is held, as the keys that read returns say, or lost and
+// delayed, if counts accepts the delay. Otherwise it returns nil.
+func (tx *Txn) full(
+	slots roster, read func(key string) *schema.Key, counts func(*delay) bool,
+) *Blocked {
 	key := slots.prefix + SemaphoreKey
 	refusal := &Blocked{Key: key, Obstacle: BySlots, Limit: slots.limit}
 	if state := tx.engine.lockOf(key); state != nil {
 		refusal.Waiters = state.queue.Len()
 	}
-	taken += tx.countLost(refusal, slots.prefix, func(*delay) bool { return true })
+	taken := 0
+	for range slots.held(read) {
+		taken++
+	}
+	if sem := tx.engine.semaphores[slots.prefix]; sem != nil {
+		for lost := range sem.lost {
+			remaining := lost.until.Sub(tx.now)
+			if remaining <= 0 || !counts(lost) {
+				continue
+			}
+			taken++
+			if refusal.Remaining == 0 || remaining < refusal.Remaining {
+				refusal.Until, refusal.Remaining = lost.until.Round(0), remaining
+			}
+		}
+	}
 	if taken < slots.limit {
 		return nil
 	}
 	return refusal
-}
-
-// countLost returns how many of the lost slots that counts accepts are delayed, and notes in the
-// refusal when the first of them becomes free.
-func (tx *Txn) countLost(
-	refusal *Blocked, prefix string, counts func(*delay) bool,
-) (taken int) {
-	sem := tx.engine.semaphores[prefix]
-	if sem == nil {
-		return 0
-	}
-	for lost := range sem.lost {
-		remaining := lost.until.Sub(tx.now)
-		if remaining <= 0 || !counts(lost) {
-			continue
-		}
-		taken++
-		if refusal.Remaining == 0 || remaining < refusal.Remaining {
-			refusal.Until, refusal.Remaining = lost.until.Round(0), remaining
-		}
-	}
-	return taken
 }
 
 // holdSlot gives hold a slot that the session may take, or has without a handle. It writes both

@@ -27,11 +27,11 @@ func (tx *Txn) NewSession(row schema.Session) (*Session, error) {
 	if row.Node == "" {
 		row.Node = e.config.Node
 	}
-	if e.rows.Nodes.Newest(Folded(row.Node)) == nil {
+	if tx.Node(row.Node) == nil {
 		return nil, missing(ErrNoNode, row.Node)
 	}
 	for _, id := range row.Checks {
-		check := e.rows.Checks.Newest(CatalogKey(row.Node, id))
+		check := tx.Check(row.Node, id)
 		if check == nil {
 			return nil, missing(ErrNoCheck, id)
 		}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -28,20 +29,29 @@ type LockView struct {
 func (e *Engine) LockViews(now time.Time) []LockView {
 	pending := e.pending()
 	views := make([]LockView, 0, len(e.locks))
-	see := func(key string, state *lockState, p *undecided) {
-		if v := e.view(key, state, p, now); !v.free() {
+	for key, state := range e.known(pending) {
+		if v := e.view(key, state, pending[key], now); !v.free() {
 			views = append(views, v)
 		}
 	}
-	for key, state := range e.locks {
-		see(key, state, pending[key])
-	}
-	for key, p := range pending {
-		if e.locks[key] == nil {
-			see(key, nil, p)
+	return views
+}
+
+// known yields the locks that have state beside their rows, or of which something is undecided:
+// these may have no state.
+func (e *Engine) known(pending pending) iter.Seq2[string, *lockState] {
+	return func(yield func(string, *lockState) bool) {
+		for key, state := range e.locks {
+			if !yield(key, state) {
+				return
+			}
+		}
+		for key := range pending {
+			if e.locks[key] == nil && !yield(key, nil) {
+				return
+			}
 		}
 	}
-	return views
 }
 
 // view returns the key's lock, from its state and from p, what is undecided; each may be nil.
@@ -261,28 +271,19 @@ type awaited struct {
 // most awaited first. Of two with as many waiters, the lock whose first waiter has waited longer
 // comes first, and then the smaller key.
 func (e *Engine) MostAwaited(n int, now time.Time) []LockView {
-	if n <= 0 {
-		return nil
-	}
 	pending := e.pending()
 	var most []awaited
-	consider := func(key string, state *lockState) {
+	for key, state := range e.known(pending) {
 		if a := awaitedOf(key, state, pending[key]); a.waiters > 0 {
-			if most = append(most, a); len(most)/2 >= n { // sorted once for n more
-				most = leading(most, n)
-			}
+			most = append(most, a)
 		}
 	}
-	for key, state := range e.locks {
-		consider(key, state)
-	}
-	for key := range pending {
-		if e.locks[key] == nil {
-			consider(key, nil)
-		}
-	}
+	slices.SortFunc(most, func(a, b awaited) int {
+		return cmp.Or(cmp.Compare(b.waiters, a.waiters),
+			a.first.Waiter.Began.Compare(b.first.Waiter.Began), strings.Compare(a.key, b.key))
+	})
 	var views []LockView
-	for _, a := range leading(most, n) {
+	for _, a := range most[:min(max(0, n), len(most))] {
 		views = append(views, e.view(a.key, a.state, pending[a.key], now))
 	}
 	return views
@@ -303,13 +304,4 @@ func awaitedOf(key string, state *lockState, p *undecided) awaited {
 		}
 	}
 	return a
-}
-
-// leading returns the first n in the order of MostAwaited, or all if there are no more.
-func leading(most []awaited, n int) []awaited {
-	slices.SortFunc(most, func(a, b awaited) int {
-		return cmp.Or(cmp.Compare(b.waiters, a.waiters),
-			a.first.Waiter.Began.Compare(b.first.Waiter.Began), strings.Compare(a.key, b.key))
-	})
-	return most[:min(n, len(most))]
 }
