@@ -43,10 +43,7 @@ func (s *Session) acquire(
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := checkKeys(keys); err != nil {
-		return s.db.refused(err)
-	}
-	if err := opts.validate(); err != nil {
+	if err := cmp.Or(checkKeys(keys), opts.validate()); err != nil {
 		return s.db.refused(err)
 	}
 	r := request{
@@ -238,22 +235,22 @@ func (s *Session) LockAll(
 // *LockedError, also if this session is the holder.
 func (s *Session) TryLock(key string, opts *LockOptions) (*Lock, error) {
 	lock := newLock(opts.maxHold())
-	err := checkKey(key)
+	err := s.try(lock, func(tx *engine.Txn) error {
+		if err := cmp.Or(checkKey(key), opts.validate()); err != nil {
+			return err
+		}
+		return tx.TryLock(&lock.hold, &s.state, key, opts.rules())
+	})
+	return result(lock, "try lock", key, err)
+}
+
+// try takes the lock by one write, which does not wait for it.
+func (s *Session) try(lock *Lock, take func(tx *engine.Txn) error) error {
+	err := s.db.update(take)
 	if err == nil {
-		err = opts.validate()
+		s.db.handed(lock)
 	}
-	if err != nil {
-		err = s.db.refused(err)
-	} else {
-		err = s.db.update(func(tx *engine.Txn) error {
-			return tx.TryLock(&lock.hold, &s.state, key, opts.rules())
-		})
-	}
-	if err != nil {
-		return nil, wrap("try lock", key, s.cause(err))
-	}
-	s.db.handed(lock)
-	return lock, nil
+	return s.cause(err)
 }
 
 // cause returns err, or the end of the session if err is that there is no session.

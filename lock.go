@@ -204,9 +204,10 @@ func (l *Lock) Downgrade() error {
 // grant has ended, ForceUnlock returns ErrNotHeld. Of a shared lock it takes every grant with that
 // fence: grants of one transaction share it.
 func (db *DB) ForceUnlock(key string, fence uint64, reason string) error {
-	err := db.refused(checkKey(key))
-	if err == nil {
-		err = db.update(func(tx *engine.Txn) error { return tx.ForceUnlock(key, fence, reason) })
-	}
-	return wrap("force unlock", key, err)
+	return wrap("force unlock", key, db.update(func(tx *engine.Txn) error {
+		if err := checkKey(key); err != nil {
+			return err
+		}
+		return tx.ForceUnlock(key, fence, reason)
+	}))
 }

@@ -54,7 +54,7 @@ func (s *Session) Acquire(ctx context.Context, prefix string, limit int) (*Slot,
 	mustHave(ctx != nil, "context")
 	err := ctx.Err()
 	if err == nil {
-		err = s.db.refused(checkSlot(prefix, limit))
+		err = s.db.refused(checkSemaphore(prefix, limit, 0))
 	}
 	var lock [1]*Lock
 	if err == nil {
@@ -72,53 +72,31 @@ func (s *Session) Acquire(ctx context.Context, prefix string, limit int) (*Slot,
 // even if only the session's own key prefix/session is delayed.
 func (s *Session) TryAcquire(prefix string, limit int) (*Slot, error) {
 	lock := newLock(0)
-	err := s.db.refused(checkSlot(prefix, limit))
-	if err == nil {
-		err = s.db.update(func(tx *engine.Txn) error {
-			return tx.TryAcquire(&lock.hold, &s.state, prefix, limit)
-		})
-	}
-	if err != nil {
-		return nil, wrap("try acquire", prefix, s.cause(err))
-	}
-	s.db.handed(lock)
-	return &Slot{lock}, nil
+	err := s.try(lock, func(tx *engine.Txn) error {
+		if err := checkSemaphore(prefix, limit, 0); err != nil {
+			return err
+		}
+		return tx.TryAcquire(&lock.hold, &s.state, prefix, limit)
+	})
+	return result(&Slot{lock}, "try acquire", prefix, err)
 }
 
 // SetLimit sets the limit of the semaphore, between 1 and 2^20, and creates the semaphore if need
 // be. If the limit rises, waiters are granted the new slots in the same transaction; if it falls,
 // holders keep theirs. It refuses what Acquire refuses.
 func (db *DB) SetLimit(prefix string, limit int) error {
-	err := checkSemaphore(prefix)
-	if err == nil {
-		err = checkLimit(limit, 1)
-	}
-	if err = db.refused(err); err == nil {
-		err = db.update(func(tx *engine.Txn) error { return tx.SetLimit(prefix, limit) })
-	}
-	return wrap("set limit", prefix, err)
+	return wrap("set limit", prefix, db.update(func(tx *engine.Txn) error {
+		if err := checkSemaphore(prefix, limit, 1); err != nil {
+			return err
+		}
+		return tx.SetLimit(prefix, limit)
+	}))
 }
 
-// checkSlot refuses a prefix or limit that Acquire and TryAcquire do not take. A limit of 0 is the
-// semaphore's own.
-func checkSlot(prefix string, limit int) error {
-	if err := checkSemaphore(prefix); err != nil {
-		return err
-	}
-	return checkLimit(limit, 0)
-}
-
-// checkLimit refuses a limit that is not between least and the largest one.
-func checkLimit(limit, least int) error {
-	if limit < least || limit > engine.MaxLimit {
-		return invalid("limit is %d, not between %d and %d", limit, least, engine.MaxLimit)
-	}
-	return nil
-}
-
-// checkSemaphore refuses a prefix that cannot name a semaphore. The official client cleans paths: a
-// prefix that is not clean would name another key there, and so another semaphore.
-func checkSemaphore(prefix string) error {
+// checkSemaphore refuses a prefix that cannot name a semaphore, and a limit below the least or too
+// large. The official client cleans paths: a prefix that is not clean would name another key there,
+// and so another semaphore.
+func checkSemaphore(prefix string, limit, least int) error {
 	if err := engine.CheckName("prefix", prefix); err != nil {
 		return err
 	}
@@ -129,6 +107,9 @@ func checkSemaphore(prefix string) error {
 	}
 	if longest := MaxKeySize - 1 - schema.UUIDSize; len(prefix) > longest {
 		return invalid("prefix has %d bytes, more than %d", len(prefix), longest)
+	}
+	if limit < least || limit > engine.MaxLimit {
+		return invalid("limit is %d, not between %d and %d", limit, least, engine.MaxLimit)
 	}
 	return nil
 }

@@ -152,10 +152,10 @@ func (db *DB) NewSession(opts *SessionOptions) (*Session, error) {
 	if opts == nil {
 		opts = &SessionOptions{}
 	}
-	if err := db.refused(opts.validate()); err != nil {
-		return nil, wrap("new session", opts.Name, err)
-	}
 	return write(db, "new session", opts.Name, func(tx *engine.Txn) (*Session, error) {
+		if err := opts.validate(); err != nil {
+			return nil, err
+		}
 		s, err := tx.NewSession(opts.row(db.newID()))
 		if err != nil {
 			return nil, err
