@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 	"unicode"
@@ -24,6 +23,7 @@ import (
 // known500 has the texts of mistakes by clients that are answered with 500, as Consul does.
 var known500 = regexp.MustCompile(`(?s)^(` + strings.Join([]string{
 	``, // a query that cannot be parsed
+	`Query given up: context canceled`,
 	`strconv\.ParseUint: .*`,
 	`No path to datacenter`,
 	`raft apply failed: (missing session|invalid session ".*")`,
@@ -48,8 +48,8 @@ var known500 = regexp.MustCompile(`(?s)^(` + strings.Join([]string{
 	`raft apply failed: name '.*' aliases an existing query (name|ID)`,
 }, "|") + `)$`)
 
-// fuzzed is an API for any request, whose time does not pass. No request waits: the one place for a
-// blocked query is taken.
+// fuzzed is an API for any request, whose time does not pass. No request waits: the client of a
+// query that would block is gone.
 type fuzzed struct {
 	http.Handler
 	db *lockd.DB
@@ -60,23 +60,11 @@ func newFuzzed(tb testing.TB) *fuzzed {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	handler, err := consulapi.Handler(db, &consulapi.Options{MaxBlocked: 1, MaxValueSize: 4096})
+	handler, err := consulapi.Handler(db, &consulapi.Options{MaxValueSize: 4096})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	blocked := make(chan struct{})
-	go func() {
-		defer close(blocked)
-		r := httptest.NewRequest("GET", "/v1/kv/blocked?index=1", nil)
-		handler.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
-	}()
-	for db.Stats().Watchers == 0 { // else a later request may take the place
-		runtime.Gosched()
-	}
 	tb.Cleanup(func() {
-		cancel()
-		<-blocked
 		if err := db.Close(); err != nil {
 			tb.Error(err)
 		}
@@ -89,7 +77,9 @@ func (f *fuzzed) send(
 	t *testing.T, method string, target *url.URL, body io.Reader,
 ) (code int, text string) {
 	t.Helper()
-	r := httptest.NewRequest(method, "/", body)
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	r := httptest.NewRequestWithContext(gone, method, "/", body)
 	r.URL = target
 	w := httptest.NewRecorder()
 	f.ServeHTTP(w, r)

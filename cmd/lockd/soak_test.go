@@ -103,7 +103,7 @@ func TestSoak(t *testing.T) {
 	silent := max(min(1000*scale, openFiles()-5000), 10)
 	most := s.run(scale, silent)
 	t.Logf("%v: %d answers, %d requests dropped, %d refused; of %d connections that said nothing "+
-		"%d ends, %d not; %d requests that never ended were cut off; %d queries had a short wait; %v",
+		"%d ends, %d not; %d requests that never ended were cut off; %d queries waited shortly; %v",
 		*soakFor, s.answers.Load(), s.dropped.Load(), s.refused.Load(), silent, s.silenced.Load(),
 		s.open.Load(), s.cut.Load(), s.full.Load(), most)
 	s.settle(before)
@@ -162,7 +162,7 @@ func (s *soak) run(scale, silent int) (most soakUsage) {
 	all.Go(func() { s.silence(silent) })
 	crowd(10*scale, s.neverEnds)
 	crowd(2, s.tooLarge)
-	crowd(min(10*soakBlocked, openFiles()/8), s.blocked)
+	crowd(min(2*soakBlocked, openFiles()/8), s.blocked) // each has a connection all the time
 	for time.Now().Before(s.over) {
 		u := s.usage()
 		most = soakUsage{
