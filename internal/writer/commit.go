@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -162,7 +163,10 @@ func (w *Writer) drop(b *batch, again bool, cause, unclear error) *batch {
 	}
 	switch {
 	case unclear != nil:
-		w.fail(fmt.Errorf("%w: %w, and then %w", w.Failure, cause, unclear))
+		if !errors.Is(cause, unclear) { // they are the same if the file is gone
+			cause = fmt.Errorf("%w, and then %w", cause, unclear)
+		}
+		w.fail(fmt.Errorf("%w: %w", w.Failure, cause))
 	case again:
 		w.retry.backoff = min(max(FirstBackoff, 2*w.retry.backoff), LastBackoff)
 		w.instant = w.Time()
