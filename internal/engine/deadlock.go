@@ -236,10 +236,11 @@ func (tx *Txn) behindExclusive(w *Waiter, c *claim) bool {
 }
 
 // stuckAtSlots returns what keeps the waiter from a slot: all holders of slots, if each has a
-// handle. A lost slot becomes free by itself when its delay ends.
+// handle and they have all that the limit allows. A lost slot is none of these: it becomes free by
+// itself when its delay ends.
 func (tx *Txn) stuckAtSlots(w *Waiter) []stuckObstacle {
 	slots, err := tx.rosterOf(w.prefix())
-	if err != nil || len(tx.engine.semaphores[w.prefix()].lost) > 0 {
+	if err != nil {
 		return nil
 	}
 	all := stuckObstacle{key: w.claims[0].key}
