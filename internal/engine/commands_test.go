@@ -171,7 +171,7 @@ var operations = map[string]func(tx *engine.Txn, a *args) error{
 	"lock":          lock, "unlock": unlock, "force": force, "prove": prove,
 	"try": try, "wait": wait, "release": release, "withdraw": withdraw,
 	"downgrade": downgrade, "give-up": giveUp,
-	"slot":      slot, "wait-slot": waitSlot, "limit": limit,
+	"slot": slot, "wait-slot": waitSlot, "limit": limit,
 	"session": session, "end": end, "expire": expire,
 	"node": node, "delete-node": deleteNode, "service": service,
 	"delete-service": deleteService, "check": check, "delete-check": deleteCheck,
