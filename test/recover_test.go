@@ -2,6 +2,7 @@ package lockd_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -378,6 +379,41 @@ func TestRecover_TornRecord(t *testing.T) {
 	}
 	if tried < 5 {
 		t.Errorf("tried %d times", tried)
+	}
+}
+
+// Ensure that Recover finds the log, or says that it is missing, if the list of the tables says that
+// a segment begins at another page. Without the rows of the log the file would look as it was when
+// the log began.
+func TestRecover_SegmentElsewhere(t *testing.T) {
+	r := newRuin(t, rand.New(rand.NewPCG(5, 6)), 8, 1, false)
+	intact := r.images[len(r.images)-1]
+	pages := uint64(len(intact) / os.Getpagesize())
+	moved := 0
+	for _, name := range []string{"log0", "log1"} {
+		for at := range intact {
+			if !bytes.HasPrefix(intact[at:], []byte(name)) {
+				continue
+			}
+			root := intact[at+len(name):][:8]
+			if page := binary.NativeEndian.Uint64(root); page < 2 || page >= pages {
+				continue // it is not in a list of the tables
+			}
+			for page := range pages + 1 {
+				moved++
+				content := bytes.Clone(intact)
+				binary.NativeEndian.PutUint64(content[at+len(name):], page)
+				what := fmt.Sprintf("%s at %d begins with page %d", name, at, page)
+				backup, found := r.recovered(content, what)
+				if len(found.Missing)+len(found.Doubtful) == 0 && r.taken(backup, what) {
+					continue
+				}
+				r.check(backup, found, what)
+			}
+		}
+	}
+	if moved == 0 {
+		t.Fatal("the file has no segment")
 	}
 }
 

@@ -34,7 +34,8 @@ func (s *salvage) checkHeader() {
 	s.left = s.last.tally
 }
 
-// addSegment reads the segment that begins with that page.
+// addSegment reads the segment that begins with that page. It does nothing if no sector there is
+// one of that segment: then the segment is elsewhere, and scanSegments looks for it.
 func (s *salvage) addSegment(number byte, page uint64) {
 	known := func(c *scan) bool { return c.start == int64(page) }
 	if page < firstPage || page >= s.pages || slices.ContainsFunc(s.log, known) {
@@ -56,6 +57,9 @@ func (s *salvage) addSegment(number byte, page uint64) {
 	end := len(c.sectors)
 	for end > 0 && !c.sectors[end-1].sound {
 		end--
+	}
+	if end == 0 {
+		return
 	}
 	c.sectors = c.sectors[:min(len(c.sectors), max(end, int(min(named, size))-1))]
 	s.log = append(s.log, c)
