@@ -284,9 +284,9 @@ func (r *ruin) restore(backup []byte, what string) {
 func TestRecover_Damage(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	rounds := 120
+	rounds, least := 120, 85 // percent of the entries: the worst of twelve runs had 92
 	if testing.Short() || raced {
-		rounds = 25
+		rounds, least = 25, 70 // one file that loses most of them counts for more
 	}
 	for i, test := range []struct {
 		name                  string
@@ -329,7 +329,7 @@ func TestRecover_Damage(t *testing.T) {
 			if whole == rounds {
 				t.Error("nothing was ever missing or doubtful")
 			}
-			if r.kept*100 < r.entries*85 { // of a small file it may be the page that has all
+			if r.kept*100 < r.entries*least { // of a small file it may be the page that has all
 				t.Errorf("%d entries of %d were as they had been", r.kept, r.entries)
 			}
 		})
@@ -382,9 +382,9 @@ func TestRecover_TornRecord(t *testing.T) {
 	}
 }
 
-// Ensure that Recover finds the log, or says that it is missing, if the list of the tables says that
-// a segment begins at another page. Without the rows of the log the file would look as it was when
-// the log began.
+// Ensure that Recover finds the log, or says that it is missing, if the list of the tables says
+// that a segment begins at another page. Without the rows of the log the file would look as it was
+// when the log began.
 func TestRecover_SegmentElsewhere(t *testing.T) {
 	r := newRuin(t, rand.New(rand.NewPCG(5, 6)), 8, 1, false)
 	intact := r.images[len(r.images)-1]
