@@ -103,7 +103,8 @@ func TestSoak(t *testing.T) {
 	silent := max(min(1000*scale, openFiles()-5000), 10)
 	most := s.run(scale, silent)
 	t.Logf("%v: %d answers, %d requests dropped, %d refused; of %d connections that said nothing "+
-		"%d ends, %d not; %d requests that never ended were cut off; %d queries waited shortly; %v",
+		"%d ends, %d not; %d requests that never ended were cut off; %d queries were answered "+
+		"before their time; %v",
 		*soakFor, s.answers.Load(), s.dropped.Load(), s.refused.Load(), silent, s.silenced.Load(),
 		s.open.Load(), s.cut.Load(), s.full.Load(), most)
 	s.settle(before)
