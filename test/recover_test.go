@@ -284,9 +284,9 @@ func (r *ruin) restore(backup []byte, what string) {
 func TestRecover_Damage(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	rounds, least := 120, 85 // percent of the entries: the worst of twelve runs had 92
+	rounds := 120
 	if testing.Short() || raced {
-		rounds, least = 25, 70 // one file that loses most of them counts for more
+		rounds = 60 // with fewer, one file that loses most entries may count for too much
 	}
 	for i, test := range []struct {
 		name                  string
@@ -329,7 +329,7 @@ func TestRecover_Damage(t *testing.T) {
 			if whole == rounds {
 				t.Error("nothing was ever missing or doubtful")
 			}
-			if r.kept*100 < r.entries*least { // of a small file it may be the page that has all
+			if r.kept*100 < r.entries*85 { // of a small file it may be the page that has all
 				t.Errorf("%d entries of %d were as they had been", r.kept, r.entries)
 			}
 		})
