@@ -151,7 +151,7 @@ func (t *router) answer(r *request) (answer, error) {
 	return methods[at].serve(r)
 }
 
-// notAllowed is the answer to a method that is none of those of the path, and to OPTIONS (H1).
+// notAllowed answers a request whose method the path does not have, and an OPTIONS request (H1).
 func notAllowed(name string, methods []method) answer {
 	allowed := []string{http.MethodOptions}
 	for _, m := range methods {
