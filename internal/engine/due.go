@@ -38,8 +38,9 @@ func (e *Engine) PopDue(now time.Time, most int) (due Due, looked int, ok bool) 
 			e.renew(owner, now)
 			continue
 		case *Session:
-			if renewed := e.early(it, owner.deadline); renewed && !owner.stalls {
-				continue
+			renewed := e.early(it, owner.deadline)
+			if renewed && !(owner.stalls && now.Before(owner.deadline)) {
+				continue // if it is due after all, its turn comes at its own deadline
 			}
 		case *checkLease:
 			if e.early(it, owner.deadline) { // it was put again
