@@ -63,10 +63,13 @@ func (m *model) gone(w *modelWaiter) {
 
 // serve grants the waiters for the key their locks, until a waiter has to wait on.
 func (tx *modelTx) serve(key string) {
-	for tx.serveOne(append([]*modelWaiter{tx.m.turn(key)}, tx.m.takesOver(key)...)) {
+	waiters := func() []*modelWaiter {
+		return append([]*modelWaiter{tx.m.turn(key)}, tx.m.takesOver(key)...)
 	}
-	if w := tx.m.turn(key); w != nil && len(w.keys) > 1 {
-		tx.promises = true
+	for tx.serveOne(waiters()) {
+	}
+	for _, w := range waiters() { // others may pass the first; one that takes over may pass others
+		tx.promises = tx.promises || w != nil && len(w.keys) > 1
 	}
 }
 

@@ -52,7 +52,11 @@ func (tx *Txn) serve(key string) {
 func (tx *Txn) serveLoose(state *lockState, first *Waiter) bool {
 	serve := func(s *Session, mode Mode) bool {
 		own := s.firstFor(state.key, mode)
-		return own != nil && !own.Slot && own != first && tx.serveFirst(own)
+		if own == nil || own.Slot || own == first {
+			return false
+		}
+		tx.promises = tx.promises || len(own.claims) > 1 // it may pass others at its other locks
+		return tx.serveFirst(own)
 	}
 	if state.session != nil && state.hold == nil {
 		return serve(state.session, Exclusive)
