@@ -119,10 +119,9 @@ func (tx *modelTx) serveWaiter(w *modelWaiter) []*modelLock {
 	for _, wanted := range w.keys {
 		turn := tx.m.modes(wanted).takeable(mode) &&
 			(tx.m.first(wanted) == w || tx.passing && tx.m.passes(w.session, wanted))
-		if tx.m.adoptable(wanted, w.session, mode) {
-			turn = tx.m.firstFor(wanted, w.session, mode) == w
-		}
-		if !turn {
+		takesOver := tx.m.adoptable(wanted, w.session, mode) &&
+			tx.m.firstFor(wanted, w.session, mode) == w
+		if !turn && !takesOver {
 			return nil
 		}
 	}

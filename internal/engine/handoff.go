@@ -141,12 +141,13 @@ func (tx *Txn) servePasserOf(state *lockState) bool {
 
 // inTurn reports whether the waiter is the next to have the lock of the claim, and can have it.
 func (tx *Txn) inTurn(w *Waiter, c *claim) bool {
-	mode := w.Options.Mode
-	if tx.adoptable(w.Session, c.key, tx.Get(c.key), mode) {
-		return w.next == nil || w.Session.firstFor(c.key, mode) == w // the oldest is the last
+	mode, s := w.Options.Mode, w.Session
+	if tx.adoptable(s, c.key, tx.Get(c.key), mode) &&
+		(w.next == nil || s.firstFor(c.key, mode) == w) { // the oldest is the last
+		return true
 	}
 	return tx.takeable(c.key, mode) && (c.state.queue.Front() == &c.place ||
-		tx.passing && tx.passes(w.Session, w.Carried, c.state))
+		tx.passing && tx.passes(s, w.Carried, c.state))
 }
 
 // handOn grants the lock, which its holder releases, to the first waiter, with one write to the
