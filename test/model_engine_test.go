@@ -52,7 +52,7 @@ func testEngine(t *testing.T, empty string) {
 	counts := map[string]int{}
 	if seed := *engineRun; seed != 0 {
 		if script, err := newCore(seed, empty, counts).play(nil); err != nil {
-			t.Fatalf("%v\n%s", err, strings.Join(script.lines, "\n"))
+			t.Fatalf("%v\n%v", err, script)
 		}
 		return
 	}
@@ -64,11 +64,10 @@ func testEngine(t *testing.T, empty string) {
 	for ; done < want; runs++ {
 		seed := first + runs
 		script, err := newCore(seed, empty, counts).play(nil)
-		done += len(script.ops)
+		done += len(script)
 		if err != nil {
 			script, err = shortest(script, seed, empty, err)
-			t.Fatalf("-model.enginerun=%d: %v\nafter\n%s", seed, err,
-				strings.Join(script.lines, "\n"))
+			t.Fatalf("-model.enginerun=%d: %v\nafter\n%v", seed, err, script)
 		}
 	}
 	took := time.Since(began)
@@ -100,18 +99,21 @@ var coreCounts = []string{
 }
 
 // coreScript is what was done in one run.
-type coreScript struct {
-	ops   []op
-	lines []string
+type coreScript []op
+
+func (s coreScript) String() string {
+	var text strings.Builder
+	for _, o := range s {
+		fmt.Fprintln(&text, o)
+	}
+	return text.String()
 }
 
 // shortest leaves out of a script what a failure does not need.
-func shortest(
-	failed coreScript, seed uint64, empty string, err error,
-) (coreScript, error) {
-	for n := len(failed.ops) / 2; n > 0; n /= 2 {
-		for at := 0; at+n <= len(failed.ops); {
-			ops := slices.Delete(slices.Clone(failed.ops), at, at+n)
+func shortest(failed coreScript, seed uint64, empty string, err error) (coreScript, error) {
+	for n := len(failed) / 2; n > 0; n /= 2 {
+		for at := 0; at+n <= len(failed); {
+			ops := slices.Delete(slices.Clone(failed), at, at+n)
 			script, again := newCore(seed, empty, map[string]int{}).play(ops)
 			if again == nil {
 				at += n
@@ -364,9 +366,15 @@ func (c *core) tell(o engine.Outcome) {
 	}
 }
 
-// play does the operations, or random ones, until both sides differ. Afterwards c is of no use.
-func (c *core) play(ops []op) (script coreScript, err error) {
-	defer func() { err = errors.Join(err, c.close()) }()
+// play does the operations, or random ones, until both sides differ, or the rules find a bug of
+// their own. Afterwards c is of no use.
+func (c *core) play(ops coreScript) (script coreScript, err error) {
+	defer func() {
+		if bug := recover(); bug != nil {
+			err = fmt.Errorf("panic: %v", bug)
+		}
+		err = errors.Join(err, c.close())
+	}()
 	for n := range coreRun {
 		var o op
 		if ops == nil {
@@ -376,27 +384,19 @@ func (c *core) play(ops []op) (script coreScript, err error) {
 		} else {
 			o = ops[n]
 		}
-		script.ops = append(script.ops, o)
+		script = append(script, o)
 		if len(c.m.live) >= 4 {
 			c.m.counts["beside four sessions"]++
 		}
-		if err = c.do(o); err == nil {
-			c.rouse()
-			err = c.compare(n%32 == 0)
+		if err := c.do(o); err != nil {
+			return script, err
 		}
-		if err != nil {
-			break
-		}
-	}
-	if err == nil {
-		err = errors.Join(c.compare(true), c.engine.Check())
-	}
-	if err != nil {
-		for _, o := range script.ops {
-			script.lines = append(script.lines, o.String())
+		c.rouse()
+		if err := c.compare(n%32 == 0); err != nil {
+			return script, err
 		}
 	}
-	return script, err
+	return script, c.compare(true)
 }
 
 // rouse is what a writer does by itself after a commit failed.
@@ -407,24 +407,6 @@ func (c *core) rouse() {
 	c.m.rouse()
 }
 
-// compareQueues finds a waiter that was forgotten: to look at all queues once more serves none.
-func (c *core) compareQueues() error {
-	if c.m.unserved || c.engine.Undecided() != nil {
-		return nil
-	}
-	if at, ok := c.engine.Next(); ok && !at.After(c.now) {
-		return nil
-	}
-	tx := c.engine.Begin(c.now)
-	tx.ServeAll()
-	served := len(tx.Seal().Effects) > 0 || c.engine.Pending() // on a file effects wait for rows
-	tx.Done()
-	if served {
-		return errors.New("a waiter could be served, and was not")
-	}
-	return nil
-}
-
 // compare finds what is different: what was told, or all of it.
 func (c *core) compare(all bool) error {
 	if got := c.rows.Published(); got != c.m.published {
@@ -433,7 +415,7 @@ func (c *core) compare(all bool) error {
 	if err := errors.Join(c.compareEvents(), c.compareHandles(), c.m.astray); err != nil || !all {
 		return err
 	}
-	return errors.Join(c.compareState(), c.compareQueues())
+	return errors.Join(c.compareState(), c.engine.Check())
 }
 
 func (c *core) compareEvents() error {

@@ -155,28 +155,38 @@ func (e *Engine) checkState(key string, state *lockState) error {
 	if state.session == nil && state.hold != nil {
 		return fmt.Errorf("bug: key %q is free, but has a handle", key)
 	}
-	place := state.queue.Front()
-	if place == nil || e.unserved || place.Waiter.Session.stalls {
+	if e.unserved {
 		return nil
 	}
-	if s := state.session; s != nil && state.hold == nil {
-		if own := s.firstFor(key, Exclusive); own != nil && !own.Slot && len(own.claims) == 1 {
-			return fmt.Errorf("bug: key %q is held by the session of a call that waits for it", key)
+	for place := range state.queue.Places() {
+		if e.couldHave(place.Waiter) {
+			return fmt.Errorf("bug: a call waits for %q that could have what it waits for", key)
 		}
 	}
-	if place.Waiter.Slot {
+	if place := state.queue.Front(); place != nil && place.Waiter.Slot {
 		return e.checkWaits(state)
 	}
-	alone := place.Waiter.Options.Mode == Exclusive
-	if state.session != nil || alone && state.shares.n > 0 ||
-		state.delay != nil && (alone || state.delay.mode == Exclusive) {
-		return nil
-	}
-	// Else the first waiter has to wait for other keys too.
-	if len(place.Waiter.claims) == 1 {
-		return fmt.Errorf("bug: key %q is free, but not given to the call that waits for it", key)
-	}
 	return nil
+}
+
+// couldHave reports whether a hand-off would grant the waiter its locks.
+func (e *Engine) couldHave(w *Waiter) bool {
+	tx := e.Running()
+	if w.Slot || w.phase != standing || w.Session.stalls || w.Session.isDue(tx.now) {
+		return false
+	}
+	tx.passing = true
+	defer func() { tx.passing = false }()
+	for i := range w.claims {
+		c := &w.claims[i]
+		// A delay that is over still keeps the lock until its end is done.
+		d := c.state.delay
+		delayed := d != nil && (d.mode == Exclusive || w.Options.Mode == Exclusive)
+		if delayed || !tx.inTurn(w, c) {
+			return false
+		}
+	}
+	return true
 }
 
 // checkWaits checks the first waiter for a slot that does not wait for a delay of its own.
@@ -193,7 +203,7 @@ func (e *Engine) checkWaits(state *lockState) error {
 		}
 		w = nil
 	}
-	if w == nil {
+	if w == nil || w.Session.stalls {
 		return nil
 	}
 	key := state.key
