@@ -2,17 +2,20 @@
 
 package engine
 
-// A large state is checked only from time to time: a check after every transaction would take time
-// in proportion to the square of the size of the state.
-const (
-	largeState = 500
-	nowAndThen = 128
-)
+// largeState is the size from which the state is checked only from time to time, the more rarely
+// the larger it is. A check after every transaction would take time in proportion to the square of
+// the size.
+const largeState = 500
 
 // mustHold panics if the state is not consistent. It is called after every transaction and every
 // batch.
 func (e *Engine) mustHold() {
-	if e.rows.Rows()+len(e.locks) > largeState && e.rows.Index()%nowAndThen != 0 {
+	size := uint64(e.rows.Rows() + len(e.locks))
+	every := uint64(1)
+	for every < size/8 { // a power of 2, so that it stays the same while the state grows
+		every *= 2
+	}
+	if size > largeState && e.rows.Index()%every != 0 {
 		return
 	}
 	if err := e.Check(); err != nil {
