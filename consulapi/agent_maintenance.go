@@ -6,22 +6,18 @@ import (
 	"github.com/lockd/lockd/catalog"
 )
 
-// maintenance parses the parameter of a request for maintenance.
-func (r *request) maintenance() (enable bool, err error) {
-	if !r.has("enable") {
-		return false, badRequest("Missing value for enable")
-	}
-	text := r.query.Get("enable")
-	if enable, err = strconv.ParseBool(text); err != nil {
-		return false, badRequest("Invalid value for enable: %q", text)
-	}
-	return enable, nil
-}
-
 // maintain puts or removes the check that says that a node or a service is not to be used. It ends
 // no session, since none is bound to such a check (N10, N11).
-func (h *handler) maintain(r *request, enable bool, c catalog.Check) (answer, error) {
-	err := h.update(func(tx *catalog.Txn) error {
+func (h *handler) maintain(r *request, c catalog.Check) (answer, error) {
+	if !r.has("enable") {
+		return answer{}, badRequest("Missing value for enable")
+	}
+	text := r.query.Get("enable")
+	enable, err := strconv.ParseBool(text)
+	if err != nil {
+		return answer{}, badRequest("Invalid value for enable: %q", text)
+	}
+	return answer{}, h.update(func(tx *catalog.Txn) error {
 		if c.ServiceID != "" {
 			if _, exists := tx.Service(c.Node, c.ServiceID); !exists {
 				return unknownService(c.ServiceID)
@@ -44,25 +40,16 @@ func (h *handler) maintain(r *request, enable bool, c catalog.Check) (answer, er
 		}
 		return tx.PutCheck(c)
 	})
-	return answer{}, err
 }
 
 func (h *handler) agentMaintenance(r *request) (answer, error) {
-	enable, err := r.maintenance()
-	if err != nil {
-		return answer{}, err
-	}
-	return h.maintain(r, enable, catalog.Check{
+	return h.maintain(r, catalog.Check{
 		Node: h.opts.Node, ID: nodeMaintenance, Name: "Node Maintenance Mode",
 	})
 }
 
 func (h *handler) serviceMaintenance(r *request) (answer, error) {
-	enable, err := r.maintenance()
-	if err != nil {
-		return answer{}, err
-	}
-	return h.maintain(r, enable, catalog.Check{
+	return h.maintain(r, catalog.Check{
 		Node: h.opts.Node, ID: serviceMaintenance + r.rest,
 		Name: "Service Maintenance Mode", ServiceID: r.rest,
 	})

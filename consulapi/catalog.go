@@ -132,7 +132,7 @@ func instances(
 			if !sameName(s.Name, name) || !hasTags(s, tags) {
 				continue
 			}
-			if n, exists := state.Node(s.Node); exists && !yield(n, s) {
+			if n, _ := state.Node(s.Node); !yield(n, s) {
 				return
 			}
 		}

@@ -26,22 +26,16 @@ func hide[T any](meta map[string]string, key string, members map[string]T) map[s
 	if len(members) == 0 {
 		return meta
 	}
-	text, err := json.Marshal(members)
-	if err != nil {
-		panic("consulapi: bug: " + err.Error()) // it came as JSON
-	}
 	if meta == nil {
 		meta = make(map[string]string)
 	}
-	meta[key] = string(text)
+	meta[key] = string(marshal(members)) // which came as JSON
 	return meta
 }
 
 // hidden returns the members that are hidden under the key.
 func hidden[T any](meta map[string]string, key string) (members map[string]T) {
-	if text, has := meta[key]; has && json.Unmarshal([]byte(text), &members) != nil {
-		return nil // it was not written here
-	}
+	_ = json.Unmarshal([]byte(meta[key]), &members) // what does not fit was not written here
 	return members
 }
 

@@ -135,10 +135,6 @@ func (q *preparedQuery) keep(tx *catalog.Txn) error {
 	if err := q.valid(); err != nil {
 		return err
 	}
-	value, err := json.Marshal(q)
-	if err != nil {
-		return err
-	}
 	for a := range tx.Attachments(queryPrefix) {
 		switch other := newQuery(a); {
 		case q.Name == "":
@@ -155,9 +151,9 @@ func (q *preparedQuery) keep(tx *catalog.Txn) error {
 		}
 	}
 	if q.Session == "" {
-		return tx.AttachUnowned(attachmentOf(q.ID), value)
+		return tx.AttachUnowned(attachmentOf(q.ID), marshal(q))
 	}
-	err = tx.Attach(sessionID(q.Session), attachmentOf(q.ID), value)
+	err := tx.Attach(sessionID(q.Session), attachmentOf(q.ID), marshal(q))
 	if errors.Is(err, lockd.ErrNoSession) || errors.Is(err, lockd.ErrInvalid) {
 		return reword(err, "raft apply failed: invalid session %q", q.Session)
 	}

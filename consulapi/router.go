@@ -128,14 +128,15 @@ func (t *router) answer(r *request) (answer, error) {
 		return answer{status: http.StatusBadRequest}, nil
 	}
 	path := r.URL.EscapedPath()
-	methods, rest, err := t.route(path)
-	if err != nil || methods == nil {
-		return notFound(path), err
+	methods, rest := t.route(path)
+	if methods == nil {
+		return notFound(path), nil
 	}
 	at := slices.IndexFunc(methods, func(m method) bool { return m.name == r.Method })
 	if at < 0 {
 		return notAllowed(r.Method, methods), nil
 	}
+	var err error
 	r.rest = rest
 	if r.query, err = url.ParseQuery(r.URL.RawQuery); err != nil { // H6
 		return answer{status: http.StatusInternalServerError}, nil
@@ -171,26 +172,24 @@ func isUnprintable(c rune) bool { return !unicode.IsPrint(c) }
 // route finds the methods of a path, and what follows the route, decoded once. The path is not
 // cleaned, so keys may have empty or dotted parts. A path that only lacks its last slash is taken
 // for the one that has it, since a redirect would turn a PUT into a GET (X12).
-func (t *router) route(path string) (methods []method, rest string, err error) {
+func (t *router) route(path string) (methods []method, rest string) {
 	path, ok := strings.CutPrefix(path, "/v1/")
 	if !ok {
-		return nil, "", nil
+		return nil, ""
 	}
 	if methods := t.routes[path]; methods != nil {
-		return methods, "", nil
+		return methods, ""
 	}
 	for end := min(len(path), longestPath) - 1; end >= 0; end-- { // the longest route counts
 		if path[end] != '/' {
 			continue
 		}
 		if methods := t.routes[path[:end+1]]; methods != nil {
-			if rest, err = url.PathUnescape(path[end+1:]); err != nil {
-				return nil, "", badRequest("%v", err)
-			}
-			return methods, rest, nil
+			rest, _ = url.PathUnescape(path[end+1:]) // EscapedPath is a valid encoding
+			return methods, rest
 		}
 	}
-	return t.routes[path+"/"], "", nil
+	return t.routes[path+"/"], ""
 }
 
 // longestPath is an upper bound of the length of a route.

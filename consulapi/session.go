@@ -148,7 +148,8 @@ func (h *handler) sessionOptions(r *request) (*lockd.SessionOptions, error) {
 		NodeChecks: body.NodeChecks, ServiceChecks: body.ServiceChecks, Checks: body.Checks,
 	}
 	g.resolveChecks()
-	return opts, g.keep(opts)
+	g.keep(opts)
+	return opts, nil
 }
 
 // parseTTL returns the TTL, zero for none, if it is within its bounds (S12 to S15).

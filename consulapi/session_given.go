@@ -51,7 +51,7 @@ type kept struct {
 }
 
 // keep sets the options that bind a session to the checks and keep given in its Meta.
-func (g *given) keep(opts *lockd.SessionOptions) error {
+func (g *given) keep(opts *lockd.SessionOptions) {
 	k := kept{
 		LockDelay: g.LockDelay, Behavior: g.Behavior, TTL: g.TTL,
 		Repeated: make(map[int]string), Namespaces: make(map[int]string),
@@ -81,9 +81,7 @@ func (g *given) keep(opts *lockd.SessionOptions) error {
 		seen[folded(id)] = struct{}{}
 		opts.Checks = append(opts.Checks, id)
 	}
-	meta, err := json.Marshal(k)
-	opts.Meta = map[string]string{metaKey: string(meta)}
-	return err
+	opts.Meta = map[string]string{metaKey: string(marshal(k))}
 }
 
 // givenOf returns what a client sent for a session. It reports false for a session not made here.

@@ -179,11 +179,7 @@ var errTxnRefused = errors.New("an operation was refused")
 
 // fail adds the reason why operation i failed.
 func (a *txnAnswer) fail(i int, err error) {
-	what := err.Error()
-	if f, ok := errors.AsType[*failure](err); ok {
-		what = f.text
-	}
-	a.Errors = append(a.Errors, txnError{i, what})
+	a.Errors = append(a.Errors, txnError{i, err.Error()})
 }
 
 // checkTxn returns the mistakes in the operations that do not depend on the state (T9).
