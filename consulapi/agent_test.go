@@ -301,6 +301,8 @@ func TestAgent_N10N11_Maintenance(t *testing.T) {
 			t.Error(got)
 		}
 		h.want("PUT /v1/agent/maintenance", "", 400, "Bad request: Missing value for enable")
+		h.want("PUT /v1/agent/service/maintenance/w1", "", 400,
+			"Bad request: Missing value for enable")
 		h.want("PUT /v1/agent/maintenance?enable=", "", 400,
 			`Bad request: Invalid value for enable: ""`)
 		h.want("PUT /v1/agent/maintenance?enable=x", "", 400,

@@ -59,6 +59,28 @@ func TestBlocking_B3_HowLong(t *testing.T) {
 	})
 }
 
+// Ensure that queries that began to wait together do not all end together.
+func TestBlocking_B3_WaitsAreSpread(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		var waits []<-chan reply
+		for range 32 {
+			waits = append(waits, h.blocked("GET /v1/kv/a?wait=16m&index=1"))
+		}
+		h.advance(10*time.Minute + time.Second)
+		ended := 0
+		for _, replies := range waits {
+			ended += len(replies)
+		}
+		if ended == len(waits) {
+			t.Error("all have ended within a second")
+		}
+		h.advance(10 * time.Minute / 16)
+		for _, replies := range waits {
+			h.answered(replies)
+		}
+	})
+}
+
 func TestBlocking_B4B5B6_OneKey(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.put("foo/test", "v")

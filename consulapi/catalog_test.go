@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockd/lockd"
 	"github.com/lockd/lockd/catalog"
 	"github.com/lockd/lockd/consulapi"
 )
@@ -92,7 +93,11 @@ func TestCatalog_N1_Refuses(t *testing.T) {
 			{`{"Node":"n"}`, 500, "Must provide address if SkipNodeUpdate is not set"},
 			{`{"Node":"n","Address":"x","ID":"no"}`, 500, "Bad node ID: "},
 			{`{"Node":"n","Address":"x","Datacenter":"far"}`, 500, "No path to datacenter"},
-			{`{"Node":"n","Address":"x","Service":{"ID":"a"}}`, 500, "Must provide service name"},
+			{`{"Node":"n","Address":"x","Service":{"ID":"a"}}`, 500,
+				"Must provide service name with ID"},
+			{`{"Node":"n","Address":"x","Service":{}}`, 500, "Must provide service name"},
+			{`{"Node":"n","Address":"x","Check":{"Name":"` +
+				strings.Repeat("c", lockd.MaxKeySize+1) + `"}}`, 400, "Bad request: "},
 			{`{"Node":"n","Address":"x","Check":{"Name":"c","ServiceID":"s"}}`, 500,
 				"Unknown service ID 's' for check ID 'c'"},
 			{`{"Node":"n","Address":"x","Check":{"Node":"m","Name":"c"}}`, 500,
@@ -115,10 +120,14 @@ func TestCatalog_N1_Refuses(t *testing.T) {
 		} {
 			r := h.send("PUT /v1/catalog/register", test.body)
 			if r.code != test.code || !strings.HasPrefix(r.body, test.text) {
-				t.Errorf("%s: %d %s", test.body, r.code, r.body)
+				t.Errorf("%.100s: %d %s", test.body, r.code, r.body)
 			}
 		}
 		h.want("PUT /v1/catalog/deregister", `{}`, 500, "Must provide node")
+		h.want("PUT /v1/catalog/deregister", `{"Node":"local","Bogus":1}`, 400,
+			`Bad request: Request decode failed: json: unknown field "Bogus"`)
+		h.want("PUT /v1/catalog/deregister", `{"Node":"local","Datacenter":"far"}`, 500,
+			"No path to datacenter")
 		if after := h.db.Snapshot().Index(); after != before {
 			t.Errorf("went from index %d to %d", before, after)
 		}

@@ -60,12 +60,40 @@ func TestStatuses_Complete(t *testing.T) {
 	}
 }
 
-// Ensure that a write after Close is refused, and a read is still answered.
+// Ensure that every write after Close is refused, and a read is still answered.
 func TestStatuses_ErrClosed(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.put("a", "v")
+		id := h.create(`{}`).ID
 		h.must(h.db.Close())
 		h.want("PUT /v1/kv/a", "w", 500, `lockd: put "a": database closed by its owner`)
+		write := func(target, body string) {
+			t.Helper()
+			if r := h.send(target, body); r.code != 500 ||
+				!strings.Contains(r.body, "database closed by its owner") {
+				t.Errorf("%s: %d %s", target, r.code, r.body)
+			}
+		}
+		for _, target := range []string{
+			"PUT /v1/kv/a?cas=0", "PUT /v1/kv/a?acquire=" + id, "PUT /v1/kv/a?release=" + id,
+			"DELETE /v1/kv/a", "DELETE /v1/kv/a?cas=1", "DELETE /v1/kv/a?recurse",
+			"DELETE /v1/kv/?recurse", "PUT /v1/session/create", "PUT /v1/session/renew/" + id,
+			"PUT /v1/session/destroy/" + id, "PUT /v1/agent/check/pass/c",
+			"PUT /v1/agent/check/deregister/c", "PUT /v1/agent/service/deregister/s",
+			"PUT /v1/agent/maintenance?enable=true",
+			"PUT /v1/agent/service/maintenance/s?enable=true", "DELETE /v1/query/" + id,
+		} {
+			write(target, "")
+		}
+		write("PUT /v1/txn", `[{"KV":{"Verb":"set","Key":"a"}}]`)
+		write("PUT /v1/catalog/register", `{"Node":"n","Address":"10.0.0.1"}`)
+		write("PUT /v1/catalog/deregister", `{"Node":"n"}`)
+		write("PUT /v1/agent/check/register", `{"Name":"c","TTL":"1s"}`)
+		write("PUT /v1/agent/check/update/c", `{"Status":"passing"}`)
+		write("PUT /v1/agent/service/register", `{"Name":"s"}`)
+		write("POST /v1/query", `{"Service":{"Service":"s"}}`)
+		write("PUT /v1/query/"+id, `{"Service":{"Service":"s"}}`)
+		write("PUT /v1/snapshot", h.send("GET /v1/snapshot", "").body)
 		h.want("GET /v1/kv/a?raw", "", 200, "v")
 	})
 }

@@ -2,6 +2,7 @@ package consulapi_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -151,6 +152,26 @@ func TestHandler_ErrInvalid(t *testing.T) {
 	if handler, err := consulapi.Handler(db, nil); err == nil || handler != nil {
 		t.Errorf("on a closed database: %v", err)
 	}
+}
+
+// Ensure that each option may have the least and the greatest value that its error names.
+func TestHandler_OptionsAtTheirLimits(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		for _, opts := range []consulapi.Options{
+			{MinTTL: lockd.MinTTL}, {MinTTL: 24 * time.Hour}, {GraceTTLs: 10},
+			{MaxValueSize: 1}, {MaxValueSize: lockd.MaxValueSize},
+		} {
+			_, err := consulapi.Handler(h.db, &opts)
+			h.must(err)
+		}
+		for _, opts := range []consulapi.Options{
+			{MinTTL: lockd.MinTTL - 1}, {MinTTL: 24*time.Hour + 1}, {GraceTTLs: 11},
+		} {
+			if _, err := consulapi.Handler(h.db, &opts); !errors.Is(err, lockd.ErrInvalid) {
+				t.Errorf("%+v: %v", opts, err)
+			}
+		}
+	})
 }
 
 // panics is a body that panics when it is read.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -483,6 +484,21 @@ func TestKV_H15_RefusedBodyIsRead(t *testing.T) {
 			if r.code != http.StatusRequestEntityTooLarge || body.Len() != left {
 				t.Errorf("%d bytes: got %d, %d left, want %d", size, r.code, body.Len(), left)
 			}
+		}
+	})
+}
+
+// Ensure that a client that asks before it sends a body that is too large is told not to: reading
+// from the body would ask for it.
+func TestKV_H15_ExpectedBodyIsNotRead(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		body := strings.NewReader(strings.Repeat("x", 512<<10+1))
+		r := httptest.NewRequest("PUT", "/v1/kv/a", body)
+		r.Header.Set("Expect", "100-continue")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != http.StatusRequestEntityTooLarge || body.Len() != 512<<10+1 {
+			t.Errorf("got %d, %d left", w.Code, body.Len())
 		}
 	})
 }

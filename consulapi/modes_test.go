@@ -76,8 +76,10 @@ func TestModes_R10_Parameter(t *testing.T) {
 		for _, q := range []lockd.Sequencer{first, second} {
 			h.must(h.db.CheckSequencer(q))
 		}
-		if again := share(a); again != first {
-			t.Errorf("acquired again: %v, not %v", again, first)
+		for s, want := range map[*lockd.Session]lockd.Sequencer{a: first, b: second} {
+			if again := share(s); again != want {
+				t.Errorf("acquired again: %v, not %v", again, want)
+			}
 		}
 		if e := h.entry("k"); string(e.Value) != "v" || e.Flags != 7 || e.Session != "" {
 			t.Errorf("shared: %+v", e)

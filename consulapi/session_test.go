@@ -128,6 +128,8 @@ func TestSession_S5X16_ChunkedBody(t *testing.T) {
 		}
 		h.want("PUT /v1/session/create", large, 413,
 			"Request body(111 bytes) too large, max size: 100 bytes.")
+		h.want("PUT /v1/catalog/register", large, 413,
+			"Request body(111 bytes) too large, max size: 100 bytes.")
 		broken := io.MultiReader(strings.NewReader("{}"), brokenReader{})
 		if r := h.sendAs(h.t.Context(), "PUT /v1/session/create", broken); r.code != 400 {
 			t.Errorf("broken off: %d %s", r.code, r.body)
@@ -223,6 +225,11 @@ func TestSession_S9S10S11S12S13S14_Refusals(t *testing.T) {
 			if r.code != 400 || !strings.HasPrefix(r.body, "Bad request: Request decode failed: ") {
 				t.Errorf("%s: %d %s", body, r.code, r.body)
 			}
+		}
+		long := `{"Name":"` + strings.Repeat("x", lockd.MaxKeySize+1) + `"}`
+		if r := h.send("PUT /v1/session/create", long); r.code != 400 ||
+			!strings.HasSuffix(r.body, "SessionOptions.Name has 16385 bytes, more than 16384") {
+			t.Errorf("a long name: %d %s", r.code, r.body)
 		}
 		h.want("GET /v1/session/list", "", 200, "[]")
 	})

@@ -292,17 +292,39 @@ func TestSnapshot_Refused(t *testing.T) {
 	})
 }
 
+// Ensure that the refusal of a snapshot says what is wrong in its state.
+func TestSnapshot_RefusalSaysWhatIsWrong(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		const service = "\x80\x00\x82\xa4Node\xa1n\xa7Service\x82\xa7Service\xa1s"
+		for _, test := range []struct{ state, want string }{
+			{"\x80\x02\x81\xa3Key", "state.bin is cut off"},
+			{"\x80\x02\x81\xa3Key\x90", "state.bin: a text where 0x90 is"},
+			{"\x80\x02\x81\xa5Flags\xa1x", "state.bin: a number where 0xa1 is"},
+			{"\x80\x02\x05", "state.bin: an object where 0x5 is"},
+			{"\x80\x09\xc1", "state.bin: a value where 0xc1 is"},
+			{service + "\xa4Tags\xa1x", "state.bin: a list where 0xa1 is"},
+			{service + "\xa4Meta\x82\xa1a\x05\xa1b", "state.bin: a text where 0x5 is"},
+		} {
+			r := h.send("PUT /v1/snapshot", ofState(t, test.state))
+			if r.code != 400 || !strings.HasSuffix(r.body, test.want) {
+				t.Errorf("%q: %d %s, not %s", test.state, r.code, r.body, test.want)
+			}
+		}
+	})
+}
+
 // Ensure that a snapshot of Consul is read, in whatever form of MessagePack it is written, and that
 // rows that lockd has no place for are left out.
 func TestReadSnapshot_OfConsul(t *testing.T) {
 	state := "\x81\xa9LastIndex\xcd\x27\x10" + // 10,000
 		"\x03\x82\xa2ID\xa1s\xa9LockDelay\xd3\x00\x00\x00\x03\x7e\x11\xd6\x00" + // a session
-		"\x06\x91\x82\xa4Node\xa1n\xa5Coord\x82\xa3Vec\x92\xcb12345678\xca1234\xa1E\xc0" +
-		"\x1d\xc7\x02\x01xy" + "\x10\xd4\x01x" + "\x11\xc3" + "\x12\xff" + "\x13\xd0\x80" +
+		"\x06\x91\x82\xa4Node\xa1n\xa5Coord\x82\xa3Vec\x92\xcb\xc1\xc1\xc1\xc1\xc1\xc1\xc1\xc1" +
+		"\xca\xc1\xc1\xc1\xc1\xa1E\xc0\x1d\xc7\x02\x01\xc1\xc1" + // 0xc1 is no value
+		"\x10\xd4\x01\xc1" + "\x11\xc3" + "\x12\xff" + "\x13\xd0\x80" +
 		"\x00\x87\xa4Node\xa4away\xa7Address\xa1a\xa8PeerName\xa1p\xa7Service\xc0\xa5Check\xc0" +
 		"\xa8NodeMeta\xc0\xaeSkipNodeUpdate\xc2" +
 		"\x00\x84\xa4Node\xa1n\xa7Address\xa71.1.1.1\xa8NodeMeta\xde\x00\x01\xa1a\xa1b" +
-		"\xa7Service\xdf\x00\x00\x00\x04\xa2ID\xa1s\xa7Service\xa3web\xa4Port\xcd\x1f\x90" +
+		"\xa7Service\xdf\x00\x00\x00\x04\xa2ID\xa1s\xa7Service\xa3web\xa4Port\xd1\x1f\x90" +
 		"\xa4Tags\xdc\x00\x02\xd9\x01t\xc4\x01u" +
 		"\x00\x84\xa4Node\xa1n\xa7Address\xa71.1.1.1\xa8NodeMeta\x81\xa1a\xa1b" +
 		"\xa5Check\x85\xa4Node\xa1n\xa7CheckID\xa1c" +

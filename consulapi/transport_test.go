@@ -111,13 +111,17 @@ func TestTransport_BareRequest(t *testing.T) {
 		_, err = h.db.Put("k", []byte("v"), nil)
 		h.must(err)
 		for _, method := range []string{"", http.MethodGet} {
-			r := &http.Request{Method: method, URL: &url.URL{Path: "/v1/kv/k", RawQuery: "raw"}}
-			got, err := transport.RoundTrip(r)
-			h.must(err)
-			text, err := io.ReadAll(got.Body)
-			h.must(err)
-			if got.StatusCode != http.StatusOK || string(text) != "v" || r.Method != method {
-				t.Errorf("method %q: got %s %s", method, got.Status, text)
+			for _, body := range []io.ReadCloser{nil, http.NoBody} {
+				r := &http.Request{
+					Method: method, URL: &url.URL{Path: "/v1/kv/k", RawQuery: "raw"}, Body: body,
+				}
+				got, err := transport.RoundTrip(r)
+				h.must(err)
+				text, err := io.ReadAll(got.Body)
+				h.must(err)
+				if got.StatusCode != http.StatusOK || string(text) != "v" || r.Method != method {
+					t.Errorf("method %q, body %v: got %s %s", method, body, got.Status, text)
+				}
 			}
 		}
 	})

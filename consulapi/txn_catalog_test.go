@@ -19,7 +19,8 @@ func TestTxnCatalog_T13T15_JSON(t *testing.T) {
 			{"Service":{"Verb":"set","Node":"foo","Service":{"ID":"foo1","Service":"web",
 				"Port":80,"Tags":["t"],"Weights":{"Passing":1},"Proxy":null,"Connect":null}}},
 			{"Check":{"Verb":"set","Check":{"Node":"foo","CheckID":"bar","Status":"passing",
-				"ServiceID":"foo1","Definition":{"TCP":"x","Interval":"5s"},"ExposedPort":0}}},
+				"ServiceID":"foo1","Definition":{"TCP":"x","Interval":"5s","Header":null,
+				"HTTP":""},"ExposedPort":0}}},
 			{"Node":{"Verb":"get","Node":{"Node":"local"}}}]`)
 		if r.code != 200 {
 			t.Fatal(r.body)
@@ -92,6 +93,8 @@ func TestTxnCatalog_T13_Verbs(t *testing.T) {
 		if _, left := h.db.Snapshot().Catalog().Node("n"); left {
 			t.Error("the node is left")
 		}
+		h.refuses([]string{`{"Check":{"Verb":"set","Check":` +
+			`{"Node":"local","Name":"c","ServiceID":"s"}}}`}, "0: Missing service registration")
 		bad := strings.Replace(check("set", 0), `"Name"`, `"Status":"fine","Name"`, 1)
 		h.refuses([]string{bad}, `0: Invalid check status "fine"`)
 		r := h.send("PUT /v1/txn", `[{"Node":{"Verb":"get","Node":{"Bogus":1}}}]`)
