@@ -54,7 +54,8 @@ func inspect(file *os.File, reader Reader) (found, error) {
 		return found{}, err
 	}
 	f := found{info: info, meta: meta}
-	return f, w.walkFile(&f, reader)
+	err = w.walkFile(&f, reader) // not in the return: Go may copy f there before the call
+	return f, err
 }
 
 var errFreelist = corrupt("its list of free pages is not one")
