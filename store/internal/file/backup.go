@@ -34,20 +34,18 @@ type Backup struct {
 	Checks   []schema.Check
 }
 
-// BackupWriter writes and sums, and keeps the first error.
+// BackupWriter writes and sums.
 type BackupWriter struct {
-	to   *bufio.Writer
+	to   *bufio.Writer // keeps the first error
 	sum  hash.Hash
 	rows uint64
 	head []byte // the last row up to its value, to be used again
-	err  error
 }
 
 // NewBackup begins a backup of a state with that index.
 func NewBackup(w io.Writer, index uint64) *BackupWriter {
 	b := &BackupWriter{to: bufio.NewWriter(w), sum: sha256.New()}
-	b.write([]byte(backupMagic), []byte{backupVersion})
-	b.write(binary.AppendUvarint(nil, index))
+	_ = b.write([]byte(backupMagic), []byte{backupVersion}, binary.AppendUvarint(nil, index))
 	return b
 }
 
@@ -59,28 +57,24 @@ func (b *BackupWriter) Row(row format.Write) bool {
 	}
 	b.head = format.AppendString(append(b.head[:0], row.Table), row.Key)
 	b.head = binary.AppendUvarint(b.head, uint64(len(row.Value)))
-	b.write(b.head, row.Value)
 	b.rows++
-	return b.err == nil
+	return b.write(b.head, row.Value) == nil
 }
 
 // End ends the backup, and returns the first error of its writer's Write.
 func (b *BackupWriter) End() error {
-	b.write(binary.AppendUvarint([]byte{sealByte}, b.rows))
-	b.write(b.sum.Sum(nil))
-	if b.err != nil {
-		return b.err
-	}
+	_ = b.write(binary.AppendUvarint([]byte{sealByte}, b.rows))
+	_ = b.write(b.sum.Sum(nil))
 	return b.to.Flush()
 }
 
-func (b *BackupWriter) write(pieces ...[]byte) {
+// write writes and sums the pieces. After an error, every write and the Flush return that error.
+func (b *BackupWriter) write(pieces ...[]byte) (err error) {
 	for _, piece := range pieces {
-		if b.err == nil {
-			_, b.err = b.to.Write(piece)
-		}
+		_, err = b.to.Write(piece)
 		b.sum.Write(piece) // never fails
 	}
+	return err
 }
 
 // ReadBackup is store.ReadBackup.
