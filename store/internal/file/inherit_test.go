@@ -175,6 +175,23 @@ func TestFailedSync_G2_NextOpenHasOnDiskWhatItReads(t *testing.T) {
 	}
 }
 
+// Ensure that the next process does not answer from a file whose log has been damaged since it
+// opened the file.
+func TestFailedSync_G2_DamagedMeanwhile(t *testing.T) {
+	f := failSync(t, traffic["many locks of more"], 20)
+	disk := bytes.Clone(f.cached)
+	for at := 2 * os.Getpagesize(); at < len(disk); at++ {
+		disk[at] = 0xff
+	}
+	h := newHeir(t, f.cached, disk)
+	if err := h.Secure(); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("got %v", err)
+	}
+	if err := h.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // secure lets an heir read, but not write.
 func (f *failedSync) secure(t *testing.T, what string, cached, disk []byte) {
 	t.Helper()
