@@ -37,11 +37,7 @@ func (tx *Txn) serve(key string) {
 		if next == nil {
 			return
 		}
-		if tx.serveFirst(next) {
-			continue
-		}
-		if !tx.serveLoose(state, next) {
-			tx.promises = tx.promises || len(next.claims) > 1
+		if !tx.serveFirst(next) && !tx.serveLoose(state, next) {
 			return
 		}
 	}
@@ -52,11 +48,7 @@ func (tx *Txn) serve(key string) {
 func (tx *Txn) serveLoose(state *lockState, first *Waiter) bool {
 	serve := func(s *Session, mode Mode) bool {
 		own := s.firstFor(state.key, mode)
-		if own == nil || own.Slot || own == first {
-			return false
-		}
-		tx.promises = tx.promises || len(own.claims) > 1 // it may pass others at its other locks
-		return tx.serveFirst(own)
+		return own != nil && !own.Slot && own != first && tx.serveFirst(own)
 	}
 	if state.session != nil && state.hold == nil {
 		return serve(state.session, Exclusive)
@@ -77,6 +69,7 @@ func (tx *Txn) serveLoose(state *lockState, first *Waiter) bool {
 // waiter whose session is due is granted nothing, because ends come before grants (S26). It stays
 // where it is, as there may be thousands of such waiters: the queue goes on at the session's turn.
 func (tx *Txn) serveFirst(w *Waiter) bool {
+	tx.promises = tx.promises || len(w.claims) > 1 // it may pass others, or others may pass it
 	if w.Session.isDue(tx.now) {
 		w.Session.stalls = true
 		return false
