@@ -35,7 +35,9 @@ func hide[T any](meta map[string]string, key string, members map[string]T) map[s
 
 // hidden returns the members that are hidden under the key.
 func hidden[T any](meta map[string]string, key string) (members map[string]T) {
-	_ = json.Unmarshal([]byte(meta[key]), &members) // what does not fit was not written here
+	if text, has := meta[key]; has && json.Unmarshal([]byte(text), &members) != nil {
+		return nil // it was not written here
+	}
 	return members
 }
 
