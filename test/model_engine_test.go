@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -371,7 +372,7 @@ func (c *core) tell(o engine.Outcome) {
 func (c *core) play(ops coreScript) (script coreScript, err error) {
 	defer func() {
 		if bug := recover(); bug != nil {
-			err = fmt.Errorf("panic: %v", bug)
+			err = fmt.Errorf("panic: %v\n%s", bug, debug.Stack())
 		}
 		err = errors.Join(err, c.close())
 	}()
@@ -407,6 +408,24 @@ func (c *core) rouse() {
 	c.m.rouse()
 }
 
+// compareQueues finds a waiter that was forgotten: to look at all queues once more serves none.
+func (c *core) compareQueues() error {
+	if c.m.unserved || c.engine.Undecided() != nil {
+		return nil
+	}
+	if at, ok := c.engine.Next(); ok && !at.After(c.now) {
+		return nil
+	}
+	tx := c.engine.Begin(c.now)
+	tx.ServeAll()
+	served := len(tx.Seal().Effects) > 0 || c.engine.Pending() // on a file effects wait for rows
+	tx.Done()
+	if served {
+		return errors.New("a waiter could be served, and was not")
+	}
+	return nil
+}
+
 // compare finds what is different: what was told, or all of it.
 func (c *core) compare(all bool) error {
 	if got := c.rows.Published(); got != c.m.published {
@@ -415,7 +434,7 @@ func (c *core) compare(all bool) error {
 	if err := errors.Join(c.compareEvents(), c.compareHandles(), c.m.astray); err != nil || !all {
 		return err
 	}
-	return errors.Join(c.compareState(), c.engine.Check())
+	return errors.Join(c.compareState(), c.engine.Check(), c.compareQueues())
 }
 
 func (c *core) compareEvents() error {

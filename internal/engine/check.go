@@ -155,16 +155,41 @@ func (e *Engine) checkState(key string, state *lockState) error {
 	if state.session == nil && state.hold != nil {
 		return fmt.Errorf("bug: key %q is free, but has a handle", key)
 	}
-	if e.unserved {
+	place := state.queue.Front()
+	if place == nil || e.unserved {
 		return nil
 	}
-	for place := range state.queue.Places() {
-		if e.couldHave(place.Waiter) {
+	for other := range state.queue.Places() {
+		if e.couldHave(other.Waiter) {
 			return fmt.Errorf("bug: a call waits for %q that could have what it waits for", key)
 		}
 	}
-	if place := state.queue.Front(); place != nil && place.Waiter.Slot {
+	if place.Waiter.Slot {
 		return e.checkWaits(state)
+	}
+	return e.checkFirst(state, place.Waiter)
+}
+
+// checkFirst finds a lock that is not given to the first waiter, by what the state says alone and
+// not by the function that decides whose turn it is.
+func (e *Engine) checkFirst(state *lockState, first *Waiter) error {
+	key := state.key
+	if first.Session.stalls {
+		return nil
+	}
+	if s := state.session; s != nil && state.hold == nil {
+		if own := s.firstFor(key, Exclusive); own != nil && !own.Slot && len(own.claims) == 1 {
+			return fmt.Errorf("bug: key %q is held by the session of a call that waits for it", key)
+		}
+	}
+	alone := first.Options.Mode == Exclusive
+	if state.session != nil || alone && state.shares.n > 0 ||
+		state.delay != nil && (alone || state.delay.mode == Exclusive) {
+		return nil
+	}
+	// Else the first waiter has to wait for other keys too.
+	if len(first.claims) == 1 {
+		return fmt.Errorf("bug: key %q is free, but not given to the call that waits for it", key)
 	}
 	return nil
 }
