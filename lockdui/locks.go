@@ -22,6 +22,16 @@ type locksView struct {
 
 func (locksView) template() string { return "locks" }
 
+// rowsOf returns the rows of locks, by their keys, if the page has such rows.
+func rowsOf(body content) map[string]*lock {
+	v, _ := body.(locksView)
+	rows := make(map[string]*lock, len(v.Locks))
+	for _, l := range v.Locks {
+		rows[l.Key] = l
+	}
+	return rows
+}
+
 // choice is one of several ways to show the rows.
 type choice struct {
 	Name, Href string

@@ -24,7 +24,12 @@ type page struct {
 	Head head
 	Body content
 	Form string // the token of its forms; empty: it has none
+
+	sent map[string]*lock // the rows of locks that the client has, by their keys
 }
+
+// Kept reports whether the client has the row. The client moves its ages and bars on itself.
+func (p page) Kept(row *lock) bool { return reflect.DeepEqual(p.sent[row.Key], row) }
 
 // head is what every page has at its top.
 type head struct {

@@ -157,6 +157,9 @@ func (s *streaming) show() error {
 	}
 	if s.sent == nil || !reflect.DeepEqual(p.Body, s.sent.Body) {
 		parts = append(parts, "main")
+		if s.sent != nil {
+			p.sent = rowsOf(s.sent.Body)
+		}
 	}
 	s.sent = &p
 	var html bytes.Buffer

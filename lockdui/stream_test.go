@@ -76,6 +76,32 @@ func TestStream_CatchesUp(t *testing.T) {
 	})
 }
 
+// Ensure that rows that are as they were are not sent again, and that a new stream has all rows.
+func TestStream_ChangedRows(t *testing.T) {
+	run(t, nil, nil, func(h *harness) {
+		h.holds("first", "k/1")
+		second := h.holds("second", "k/2")
+		h.holds("third", "k/3")
+		s := h.follow("/?sort=key")
+		inOrder(t, "the beginning", s.view().words(),
+			"k/1", "first", "k/2", "second", "k/3", "third")
+		h.Advance(time.Second)
+		h.must(second.Close())
+		h.holds("other", "k/2")
+		for got := ""; !strings.Contains(got, "other"); {
+			e := s.view()
+			got = e.words()
+			if strings.Contains(got, "first") || strings.Contains(got, "third") {
+				t.Fatalf("rows that did not change are sent again: %s", got)
+			}
+			inOrder(t, "their places", e.data, "data-kept", "k/2", "data-kept")
+		}
+		s.end()
+		inOrder(t, "a new stream", h.follow("/?sort=key").view().words(),
+			"k/1", "first", "k/2", "other", "k/3", "third")
+	})
+}
+
 // Ensure that each view follows what it shows.
 func TestStream_Views(t *testing.T) {
 	run(t, nil, nil, func(h *harness) {

@@ -73,6 +73,11 @@
 			if (old.nodeValue !== next.nodeValue) old.nodeValue = next.nodeValue;
 			return;
 		}
+		// A row that is as it was comes empty. Its ages and bars have moved on here.
+		if (next.hasAttribute("data-kept")) {
+			old.removeAttribute("class");
+			return;
+		}
 		// What a person has opened to act on stays as it was opened: else the act would be on
 		// something else than was decided on. If that is gone by then, the server refuses.
 		if (old.nodeName === "DETAILS" && old.open) return;

@@ -3,6 +3,7 @@ package browsertest_test
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"net/url"
 	"slices"
 	"strings"
@@ -168,6 +169,53 @@ func liveBeside(t *testing.T, others int) {
 		}
 	}
 	t.Errorf("on the page after %v", middle)
+}
+
+// Ensure that a page that has followed changes has the rows, and the order, of one that is opened
+// anew. The clock stands, so that the ages of both begin alike; the page moves them on itself.
+func TestLive_AsOpenedAnew(t *testing.T) {
+	t.Parallel()
+	seed := time.Now().UnixNano()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(uint64(seed), 0))
+	s := newSite(t, nil)
+	var holders []*lockd.Session
+	hold := func(i int) {
+		key, name := fmt.Sprintf("key/%d", random.IntN(12)), fmt.Sprintf("session-%d", i)
+		for l := range s.Locks() {
+			if l.Key == key { // held, or in its lock-delay
+				s.waits(s.session(name), key)
+				return
+			}
+		}
+		holders = append(holders, s.holds(name, key))
+	}
+	for i := range 10 {
+		hold(i)
+	}
+	const rows = `[...document.querySelectorAll("tbody tr")].map((row) => [...row.cells]
+		.map((cell) => cell.textContent.replace(/\d+ m?s/g, "").trim()).join(" | ")).join("\n")`
+	p := tab(t)
+	p.open(s.url)
+	for i := range 15 {
+		switch hold(100 + i); random.IntN(3) {
+		case 0:
+			i := random.IntN(len(holders))
+			must(t, holders[i].Close())
+			holders = slices.Delete(holders, i, i+1)
+		case 1:
+			must(t, s.EndSession(holders[0].ID()))
+			holders = holders[1:]
+		}
+		last := fmt.Sprintf("last-%d", i)
+		s.holds(last, last)
+		p.has("tbody", last)
+	}
+	followed := eval[string](p, rows)
+	p.open(s.url)
+	if opened := eval[string](p, rows); followed != opened || !strings.Contains(opened, "key/") {
+		t.Errorf("followed:\n%s\nopened anew:\n%s", followed, opened)
+	}
 }
 
 // Ensure that ages, and the rest of a lock-delay, change on the page while time passes.
