@@ -3,9 +3,11 @@ package lockd_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -21,8 +23,8 @@ import (
 
 // Ensure that locks are granted in the order in which their waiters began to wait, whatever else
 // goes on: waiters give up, sessions end, locks are delayed, keys deleted, commits fail, and other
-// calls try to take the lock; and that no waiter that stays waits for ever. Only a session that was
-// granted a lock may have passed a call for several.
+// calls try to take the lock; and that no waiter that stays waits for ever. Only a session that
+// held another lock, as the events tell, may have passed a call for several.
 func TestG9_OrderUnderEverything(t *testing.T) {
 	setFlag(t, "rapid.checks", "60")
 	setFlag(t, "rapid.steps", "80")
@@ -43,6 +45,9 @@ type rivals struct {
 	failures atomic.Int64 // how many of the next commits fail
 	sessions []*lockd.Session
 	places   []*place
+
+	mu     sync.Mutex
+	events []lockd.Event // of the locks; mu protects it
 }
 
 // place is one call of Lock or LockAll.
@@ -96,7 +101,10 @@ func newRivals(t *rapid.T, dir string) *rivals {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ctx, stop := context.WithCancel(context.Background())
+	go w.watch(ctx)
 	t.Cleanup(func() {
+		stop()
 		w.failures.Store(0)
 		if err := w.db.Close(); err != nil {
 			t.Error(err)
@@ -107,6 +115,17 @@ func newRivals(t *rapid.T, dir string) *rivals {
 		}
 	})
 	return w
+}
+
+func (w *rivals) watch(ctx context.Context) {
+	for e, err := range w.db.Watch(ctx, lockd.PrefixScope(""), 0) {
+		if err != nil {
+			return // the test is over
+		}
+		w.mu.Lock()
+		w.events = append(w.events, e)
+		w.mu.Unlock()
+	}
 }
 
 // lineKeys are the locks; some calls wait for both.
@@ -224,12 +243,13 @@ func (w *rivals) outside(t *rapid.T) {
 	} else {
 		_, err = s.TryLock(key, nil)
 	}
-	waiting := w.inside.Controls.Waiters(key)
-	asks := &place{session: s, keys: []string{key}}
-	if err == nil && waiting > 0 && before.Session != s.ID() && !w.mayPass(asks, w.places) {
+	waiting, after := w.inside.Controls.Waiters(key), w.entry(key)
+	synctest.Wait()
+	if err == nil && waiting > 0 && before.Session != s.ID() &&
+		!w.mayPass(s, []string{key}, after.Fence, w.places) {
 		w.t.Fatalf("%q was taken, but %d are waiting for it", key, waiting)
 	}
-	if e := w.entry(key); err == nil && e.Session == s.ID() {
+	if err == nil && after.Session == s.ID() {
 		_ = w.db.Update(func(tx *lockd.Txn) error { // it has no handle
 			_, err := tx.Unlock(key, s.ID())
 			return err
@@ -248,7 +268,7 @@ func (w *rivals) check(t *rapid.T) {
 	for i, first := range w.places {
 		for _, second := range w.places[i+1:] {
 			if !second.returned() || second.err != nil || !share(first.keys, second.keys) ||
-				w.mayPass(second, w.places[:i+1]) {
+				w.mayPass(second.session, second.keys, second.fence(), w.places[:i+1]) {
 				continue
 			}
 			if !first.returned() {
@@ -266,15 +286,34 @@ func (w *rivals) check(t *rapid.T) {
 	}
 }
 
-// mayPass reports whether p may have passed the calls that began before: one of them is a call for
-// several locks, and p's session has been granted another.
-func (w *rivals) mayPass(p *place, before []*place) bool {
-	several := slices.ContainsFunc(before, func(q *place) bool {
-		return len(q.keys) > 1 && share(q.keys, p.keys)
-	})
-	return several && slices.ContainsFunc(w.places, func(q *place) bool {
-		return q != p && q.session == p.session && q.returned() && q.err == nil
-	})
+// mayPass reports whether a grant of the keys to the session may have passed the calls that began
+// before: one of them is a call for several locks, and the session held another one at the grant.
+// The call that was granted that other lock may have given up since.
+func (w *rivals) mayPass(
+	s *lockd.Session, keys []string, fence uint64, before []*place,
+) bool {
+	return slices.ContainsFunc(before, func(q *place) bool {
+		return len(q.keys) > 1 && share(q.keys, keys)
+	}) && w.heldAnother(s.ID(), keys, fence)
+}
+
+// heldAnother reports whether the session held another lock after the transaction with the index.
+func (w *rivals) heldAnother(id lockd.SessionID, keys []string, index uint64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	held := make(map[string]bool)
+	for _, e := range w.events {
+		if e.Index > index || slices.Contains(keys, e.Key) {
+			continue
+		}
+		if e.Ended.ID == id {
+			held[e.Key] = false
+		}
+		if e.Granted.ID == id {
+			held[e.Key] = true
+		}
+	}
+	return slices.Contains(slices.Collect(maps.Values(held)), true)
 }
 
 // checkMoving finds calls that wait although they are first in every queue, and nothing is in their
