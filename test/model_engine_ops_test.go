@@ -52,6 +52,7 @@ func (c *core) drawOf(kinds []string) op {
 	return op{
 		kind: kinds[bits>>32%uint64(len(kinds))], a: int(bits % 16),
 		b: int(bits >> 4 % 4), c: int(bits >> 8 % 16), d: int(bits >> 12 % 16),
+		e: int(bits >> 16 % 64),
 	}
 }
 
@@ -363,6 +364,7 @@ func (c *core) wait(o op) error {
 		call.model.keys, call.model.opts = []string{"sem/.lock"}, nil
 		call.Slot, call.Limit, call.Options = true, int32(o.limit()), engine.LockOptions{}
 	}
+	c.carry(call, o.e)
 	for range keys {
 		call.holds = append(call.holds, newCoreHold(call.model.opts))
 	}
@@ -370,6 +372,7 @@ func (c *core) wait(o op) error {
 	waits := false
 	err := c.write(func(tx *engine.Txn) (err error) {
 		waits, err = call.begin(tx)
+		c.refused(call, err)
 		return err
 	})
 	queued := false
@@ -379,6 +382,11 @@ func (c *core) wait(o op) error {
 	})
 	if waits != queued {
 		return fmt.Errorf("wait for %q: got %t, want %t", keys, waits, queued)
+	}
+	if found, ok := errors.AsType[*engine.Deadlock](err); ok {
+		if err := c.circle(found); err != nil {
+			return err
+		}
 	}
 	switch {
 	case failed == nil:
@@ -393,6 +401,43 @@ func (c *core) wait(o op) error {
 	return sameRefusal(err, failed)
 }
 
+// carry has the call's context carry no lock, one or two, which may be lost or released by now.
+func (c *core) carry(call *coreCall, n int) {
+	for ; n < 2*len(c.locks) && n > 0 && len(call.model.carried) < 2; n /= 2 {
+		l := c.locks[n%len(c.locks)]
+		call.Carried = &engine.Carried{Owner: l.real, Outer: call.Carried}
+		call.model.carried = append(call.model.carried, l.model)
+	}
+}
+
+// refused tells the model whether the call is refused by R14.
+func (c *core) refused(call *coreCall, err error) {
+	call.model.deadlock = nil
+	if _, ok := errors.AsType[*engine.Deadlock](err); ok {
+		call.model.deadlock = err
+		c.m.counts["deadlock"]++
+	}
+}
+
+// circle finds a step of the circle that is not one: each call waits for a lock that the next call
+// carries, and whose grant lasts.
+func (c *core) circle(found *engine.Deadlock) error {
+	for i, step := range found.Steps {
+		w := step.Waiter.Owner.(*coreCall).model
+		held := coreSequencer(step.Holds.Grant)
+		next := found.Steps[(i+1)%len(found.Steps)].Holds.Grant.Key
+		waits := slices.Contains(w.keys, step.Key) &&
+			(next == step.Key || w.slot && semaphoreOf(next) == step.Key)
+		carries := slices.ContainsFunc(w.carried, func(l *modelLock) bool {
+			return l.grant == held
+		})
+		if !waits || !carries || !c.m.proves(held) {
+			return fmt.Errorf("step %d of %v: waits %t, carries %t", i, found, waits, carries)
+		}
+	}
+	return nil
+}
+
 // begin does what the call wants at once, or queues.
 func (call *coreCall) begin(tx *engine.Txn) (waits bool, err error) {
 	keys, s := call.model.keys, call.Session
@@ -403,7 +448,7 @@ func (call *coreCall) begin(tx *engine.Txn) (waits bool, err error) {
 			return false, err
 		}
 	} else {
-		free, err := tx.Free(s, keys, call.Options.Mode, nil)
+		free, err := tx.Free(s, keys, call.Options.Mode, call.Carried)
 		if err != nil {
 			return false, err
 		}

@@ -96,7 +96,7 @@ var coreCounts = []string{
 	"key gone with its last sharer", "key deleted with the last session that shared it",
 	"delay after the loss of exclusive", "delay after the loss of shared",
 	"held too long, exclusive", "held too long, shared", "wait told", "due and not granted",
-	"share undone", "end of a share undone", "share kept by Open",
+	"deadlock", "share undone", "end of a share undone", "share kept by Open",
 }
 
 // coreScript is what was done in one run.
@@ -311,6 +311,9 @@ func (c *core) endDue() {
 			tx.ServeAll()
 			return nil
 		})
+		for _, call := range c.calls {
+			c.refused(call, call.Err)
+		}
 	}
 }
 
@@ -374,6 +377,10 @@ func (c *core) play(ops coreScript) (script coreScript, err error) {
 		if bug := recover(); bug != nil {
 			err = fmt.Errorf("panic: %v\n%s", bug, debug.Stack())
 		}
+		if errors.Is(err, errClosedLater) {
+			c.m.counts["circle closed later"]++
+			err = nil
+		}
 		err = errors.Join(err, c.close())
 	}()
 	for n := range coreRun {
@@ -408,6 +415,15 @@ func (c *core) rouse() {
 	c.m.rouse()
 }
 
+// errClosedLater ends a run in which calls that waited before are in a circle now. Only with a call
+// that waits for a slot, or to share a lock, may such a circle come about (R14).
+var errClosedLater = errors.New("calls that waited before are in a circle")
+
+// closesLater reports whether the call may be the one that was in no circle when it began to wait.
+func closesLater(step engine.DeadlockStep) bool {
+	return step.Waiter.Slot || step.Waiter.Options.Mode == engine.Shared
+}
+
 // compareQueues finds a waiter that was forgotten: to look at all queues once more serves none.
 func (c *core) compareQueues() error {
 	if c.m.unserved || c.engine.Undecided() != nil {
@@ -420,6 +436,12 @@ func (c *core) compareQueues() error {
 	tx.ServeAll()
 	served := len(tx.Seal().Effects) > 0 || c.engine.Pending() // on a file effects wait for rows
 	tx.Done()
+	for _, call := range c.calls {
+		found, _ := errors.AsType[*engine.Deadlock](call.Err)
+		if found != nil && slices.ContainsFunc(found.Steps, closesLater) {
+			return errClosedLater
+		}
+	}
 	if served {
 		return errors.New("a waiter could be served, and was not")
 	}

@@ -20,11 +20,12 @@ var modelKeys = []string{"a", "a/1", "a/2", "b", "b/1", "b/.lock"}
 type op struct {
 	kind       string
 	a, b, c, d int
+	e          int  // only TestModel_Engine has it
 	of         []op // of a transaction
 }
 
 func (o op) String() string {
-	text := fmt.Sprintf("%s %d %d %d %d", o.kind, o.a, o.b, o.c, o.d)
+	text := fmt.Sprintf("%s %d %d %d %d %d", o.kind, o.a, o.b, o.c, o.d, o.e)
 	for _, part := range o.of {
 		text += "; (" + part.String() + ")"
 	}

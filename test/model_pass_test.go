@@ -9,8 +9,8 @@ import (
 // The model's rules for calls that pass a waiter that stands first at a free lock and waits for
 // another lock.
 
-// passes reports whether a request of the session is served ahead of the waiters for the key.
-func (m *model) passes(s *modelSession, key string) bool {
+// passes reports whether a request is served ahead of the waiters for the key.
+func (m *model) passes(request *modelWaiter, key string) bool {
 	first := m.first(key)
 	d, delayed := m.delays[key]
 	if first == nil || first.slot || len(first.keys) == 1 || delayed && !m.now.Before(d.until) {
@@ -22,26 +22,33 @@ func (m *model) passes(s *modelSession, key string) bool {
 			k.addAt(first, other)
 		}
 	}
-	return slices.Contains(k.sessions, s)
+	return slices.Contains(k.sessions, request.session) ||
+		slices.ContainsFunc(request.carried, func(l *modelLock) bool {
+			return slices.Contains(k.locks, l)
+		})
 }
 
-// modelKeepers are the sessions that keep a waiter from being served.
+// modelKeepers are the sessions, and the handles of their locks, that keep a waiter from being
+// served.
 type modelKeepers struct {
 	m        *model
 	sessions []*modelSession
+	locks    []*modelLock
 	seen     []*modelWaiter
 }
 
-// addAt adds the sessions that keep the waiter from the key: its holders, the waiters in front, and
-// the sessions that keep these.
+// addAt adds what keeps the waiter from the key: its holders, the waiters in front, and what keeps
+// these. A holder is kept by the calls that wait with its session or carry its lock.
 func (k *modelKeepers) addAt(w *modelWaiter, key string) {
-	for _, s := range k.m.holdersAgainst(w, key) {
-		if slices.Contains(k.sessions, s) {
-			continue
+	for _, holder := range k.m.holdersAgainst(w, key) {
+		if !slices.Contains(k.sessions, holder.session) {
+			k.sessions = append(k.sessions, holder.session)
 		}
-		k.sessions = append(k.sessions, s)
+		if holder.lock != nil && !slices.Contains(k.locks, holder.lock) {
+			k.locks = append(k.locks, holder.lock)
+		}
 		for _, other := range k.m.queue {
-			if other.session == s {
+			if other.session == holder.session || slices.Contains(other.carried, holder.lock) {
 				k.add(other)
 			}
 		}
@@ -66,9 +73,15 @@ func (k *modelKeepers) add(w *modelWaiter) {
 	}
 }
 
-// holdersAgainst are the sessions that have to release a lock, or a slot, before the waiter can
-// have it.
-func (m *model) holdersAgainst(w *modelWaiter, key string) (list []*modelSession) {
+// modelHolder is a session that holds a lock, by a handle or by none.
+type modelHolder struct {
+	session *modelSession
+	lock    *modelLock
+}
+
+// holdersAgainst are the holders that have to release a lock, or a slot, before the waiter can have
+// it.
+func (m *model) holdersAgainst(w *modelWaiter, key string) (list []modelHolder) {
 	mode := modeOf(w.opts)
 	switch e := m.keys[key]; {
 	case w.slot:
@@ -76,16 +89,22 @@ func (m *model) holdersAgainst(w *modelWaiter, key string) (list []*modelSession
 		for _, s := range m.live {
 			if err == nil && slices.Contains(sem.holders, s.info.ID.String()) &&
 				m.keys[contenderOf(key, s)].Session == s.info.ID {
-				list = append(list, s)
+				list = append(list, modelHolder{s, m.handles[contenderOf(key, s)]})
 			}
 		}
 	case !e.Session.IsZero():
 		if !m.adoptable(key, w.session, mode) {
-			list = append(list, m.session(e.Session))
+			list = append(list, modelHolder{m.session(e.Session), m.handles[key]})
 		}
 	case mode == lockd.Exclusive:
-		for _, holder := range m.holders(key) {
-			list = append(list, m.session(holder.Session.ID))
+		for _, share := range m.shares[key] {
+			s := m.session(share.grant.Session)
+			if len(share.handles) == 0 {
+				list = append(list, modelHolder{session: s})
+			}
+			for _, h := range share.handles {
+				list = append(list, modelHolder{s, h.lock})
+			}
 		}
 	}
 	return list
@@ -95,7 +114,7 @@ func (m *model) holdersAgainst(w *modelWaiter, key string) (list []*modelSession
 func (m *model) passers(key string) (list []*modelWaiter) {
 	first := m.first(key)
 	for _, w := range m.queue {
-		if w != first && !w.slot && slices.Contains(w.keys, key) && m.passes(w.session, key) {
+		if w != first && !w.slot && slices.Contains(w.keys, key) && m.passes(w, key) {
 			list = append(list, w)
 		}
 	}

@@ -14,7 +14,7 @@ func (tx *modelTx) acquire(w *modelWaiter) (queued bool, err error) {
 	}
 	atOnce, mode := true, modeOf(w.opts)
 	for _, key := range w.keys {
-		free := (tx.m.first(key) == nil || tx.m.passes(w.session, key)) &&
+		free := (tx.m.first(key) == nil || tx.m.passes(w, key)) &&
 			tx.m.modes(key).takeable(mode)
 		atOnce = atOnce && (free ||
 			tx.m.adoptable(key, w.session, mode) && !tx.m.awaits(key, w.session, mode))
@@ -36,9 +36,12 @@ func (tx *modelTx) acquire(w *modelWaiter) (queued bool, err error) {
 		tx.tell(func() { w.told = true })
 		return false, nil
 	}
+	if w.deadlock != nil {
+		return false, w.deadlock
+	}
 	w.began = tx.m.now
 	tx.m.queue = append(tx.m.queue, w)
-	tx.promises = tx.promises || tx.m.holdsAny(w.session)
+	tx.promises = tx.promises || tx.m.holdsAny(w.session) || len(w.carried) > 0
 	return true, nil
 }
 
@@ -118,7 +121,7 @@ func (tx *modelTx) serveWaiter(w *modelWaiter) []*modelLock {
 	mode := modeOf(w.opts)
 	for _, wanted := range w.keys {
 		turn := tx.m.modes(wanted).takeable(mode) &&
-			(tx.m.first(wanted) == w || tx.passing && tx.m.passes(w.session, wanted))
+			(tx.m.first(wanted) == w || tx.passing && tx.m.passes(w, wanted))
 		takesOver := tx.m.adoptable(wanted, w.session, mode) &&
 			tx.m.firstFor(wanted, w.session, mode) == w
 		if !turn && !takesOver {

@@ -76,7 +76,10 @@ type modelWaiter struct {
 	opts    *lockd.LockOptions
 	slot    bool
 	limit   int
+	carried []*modelLock // by its context
 	began   time.Time
+
+	deadlock error // why it is refused (R14), which the model does not find out itself
 
 	told  bool
 	locks []*modelLock
@@ -352,7 +355,7 @@ func (m *model) obstructed(asks lockd.SessionID, key string, mode lockd.LockMode
 		if first.Grant.Mode == lockd.Shared {
 			refusal.Holders = holders
 		}
-	case refusal.Waiters > 0 && !m.passes(m.session(asks), key):
+	case refusal.Waiters > 0 && !m.passes(&modelWaiter{session: m.session(asks)}, key):
 		refusal.Obstacle = lockd.ObstacleQueue
 	default:
 		return nil

@@ -284,6 +284,11 @@ func (m *model) endDue() {
 			}
 			slices.Sort(tx.freed) // in this order: a served session may pass others
 			tx.freed = slices.Compact(tx.freed)
+			for _, w := range slices.Backward(slices.Clone(m.queue)) {
+				if w.deadlock != nil {
+					tx.dismiss(w, w.deadlock)
+				}
+			}
 			return nil
 		})
 	}
