@@ -54,6 +54,7 @@ type rivals struct {
 type place struct {
 	session *lockd.Session
 	keys    []string
+	began   uint64 // the index at that time
 	cancel  context.CancelFunc
 	done    chan struct{}
 	locks   []*lockd.Lock // valid once done is closed, as err
@@ -182,7 +183,10 @@ func (w *rivals) session(t *rapid.T) *lockd.Session {
 
 func (w *rivals) begin(s *lockd.Session, keys []string) {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &place{session: s, keys: keys, cancel: cancel, done: make(chan struct{})}
+	p := &place{
+		session: s, keys: keys, began: w.db.Stats().Index, cancel: cancel,
+		done: make(chan struct{}),
+	}
 	go func() {
 		defer close(p.done)
 		p.locks, p.err = s.LockAll(ctx, keys, nil)
@@ -267,17 +271,18 @@ func (w *rivals) check(t *rapid.T) {
 	synctest.Wait()
 	for i, first := range w.places {
 		for _, second := range w.places[i+1:] {
-			if !second.returned() || second.err != nil || !share(first.keys, second.keys) ||
-				w.mayPass(second.session, second.keys, second.fence(), w.places[:i+1]) {
+			keys, fence := second.granted()
+			if !share(first.keys, keys) ||
+				w.mayPass(second.session, keys, fence, w.places[:i+1]) {
 				continue
 			}
 			if !first.returned() {
 				t.Fatalf("%q was granted to one, and another has waited longer for %q",
 					second.keys, first.keys)
 			}
-			if first.err == nil && first.fence() >= second.fence() {
+			if _, before := first.granted(); before >= fence {
 				t.Fatalf("%q was granted with fence %d, and %q before it with fence %d",
-					first.keys, first.fence(), second.keys, second.fence())
+					first.keys, before, second.keys, fence)
 			}
 		}
 	}
@@ -345,7 +350,19 @@ func (w *rivals) delayed(key string) bool {
 	return errors.As(err, &locked) && locked.Obstacle == lockd.ObstacleDelay
 }
 
-func (p *place) fence() uint64 { return p.locks[0].Sequencer().Fence }
+// granted returns what the call was granted, and with which fence. A lock that its session had
+// before, without a handle, was not granted to it.
+func (p *place) granted() (keys []string, fence uint64) {
+	if !p.returned() {
+		return nil, 0
+	}
+	for _, l := range p.locks {
+		if grant := l.Sequencer(); grant.Fence > p.began {
+			keys, fence = append(keys, grant.Key), grant.Fence
+		}
+	}
+	return keys, fence
+}
 
 func share(a, b []string) bool {
 	return slices.ContainsFunc(a, func(key string) bool { return slices.Contains(b, key) })
