@@ -135,7 +135,7 @@ func (g *Guard) Check(q Sequencer) error {
 }
 
 func (g *Guard) check(q Sequencer) error {
-	if q.Session.IsZero() || q.Fence == 0 {
+	if q.Session.IsZero() || q.Fence == 0 || q.Mode > Shared {
 		return invalid("the sequencer proves nothing")
 	}
 	g.mu.Lock()

@@ -245,8 +245,9 @@ func TestGuard(t *testing.T) {
 		return lockd.Sequencer{Key: key, Session: lockd.SessionID{byte(fence)}, LockIndex: 1,
 			Fence: fence}
 	}
-	noSession, noFence := grant("k", 30), grant("k", 0)
+	noSession, noFence, noMode := grant("k", 30), grant("k", 0), grant("k", 30)
 	noSession.Session, noFence.Session = lockd.SessionID{}, lockd.SessionID{1}
+	noMode.Mode = lockd.Shared + 1
 	var g lockd.Guard
 	for i, tt := range []struct {
 		q    lockd.Sequencer
@@ -255,6 +256,7 @@ func TestGuard(t *testing.T) {
 		{lockd.Sequencer{}, lockd.ErrInvalid},
 		{noSession, lockd.ErrInvalid},
 		{noFence, lockd.ErrInvalid},
+		{noMode, lockd.ErrInvalid},
 		{grant("k", 10), nil}, // none of those before has set the key or the fence
 		{grant("k", 10), nil},
 		{grant("k", 9), lockd.ErrNotHeld},
