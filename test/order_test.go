@@ -272,18 +272,17 @@ func (w *rivals) check(t *rapid.T) {
 	for i, first := range w.places {
 		for _, second := range w.places[i+1:] {
 			keys, fence := second.granted()
-			if !share(first.keys, keys) ||
-				w.mayPass(second.session, keys, fence, w.places[:i+1]) {
+			_, before := first.granted()
+			if !share(first.keys, keys) || first.returned() && before < fence ||
+				w.mayPass(second.session, keys, fence, w.places[:i+1]) { // last: it takes longest
 				continue
 			}
 			if !first.returned() {
 				t.Fatalf("%q was granted to one, and another has waited longer for %q",
 					second.keys, first.keys)
 			}
-			if _, before := first.granted(); before >= fence {
-				t.Fatalf("%q was granted with fence %d, and %q before it with fence %d",
-					first.keys, before, second.keys, fence)
-			}
+			t.Fatalf("%q was granted with fence %d, and %q before it with fence %d",
+				first.keys, before, second.keys, fence)
 		}
 	}
 	if !w.file {
