@@ -228,15 +228,17 @@ func (tx *modelTx) serveSlot(w *modelWaiter) []*modelLock {
 	if err == nil {
 		obstacle, err = tx.m.obstacle(w.session, sem)
 	}
+	if w.session.due(tx.m.now) { // its call is neither served nor refused: it ends with the session
+		if err == nil && obstacle == nil {
+			tx.m.counts["due and not granted"]++
+		}
+		return nil
+	}
 	if err != nil {
 		tx.dismiss(w, err)
 		return nil
 	}
 	if obstacle != nil {
-		return nil
-	}
-	if w.session.due(tx.m.now) {
-		tx.m.counts["due and not granted"]++
 		return nil
 	}
 	return []*modelLock{tx.holdSlot(w.session, sem)}
