@@ -27,9 +27,9 @@ const (
 
 	// restFactor is how many times longer the pause after a page is than the making of the page, so
 	// that a viewer takes a small part of one core, however many locks there are. Up to mostOwed of
-	// the pauses may be made later, so that a change after a quiet time comes at once.
+	// the pauses may be made later, so that some changes after a quiet time come at once.
 	restFactor = 9
-	mostOwed   = time.Second
+	mostOwed   = 5 * time.Second
 )
 
 // stream sends the page again whenever something on it has changed, until the client leaves. It
