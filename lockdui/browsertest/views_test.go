@@ -208,7 +208,7 @@ func TestLive_AsOpenedAnew(t *testing.T) {
 			holders = holders[1:]
 		}
 		last := fmt.Sprintf("last-%d", i)
-		s.holds(last, last)
+		holders = append(holders, s.holds(last, last)) // so there is one to take next time
 		p.has("tbody", last)
 	}
 	followed := eval[string](p, rows)
