@@ -57,7 +57,9 @@ func (e *Engine) detach(one *share, hold *Hold) {
 
 // granted notes the session that a lock is granted to.
 func (tx *Txn) granted(s *Session) {
-	tx.engine.grantee = s
+	if e := tx.engine; e.grantees[0] != s {
+		e.grantees[1], e.grantees[0] = e.grantees[0], s
+	}
 	if len(tx.engine.several) > 0 && s.calls > 0 {
 		tx.promises = true
 	}

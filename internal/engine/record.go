@@ -1,10 +1,11 @@
 package engine
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"slices"
-	"time"
+	"strings"
 
 	"github.com/lockd/lockd/internal/schema"
 )
@@ -174,11 +175,17 @@ func Clean(cause error) bool {
 // recordWaits sets in the event of each grant how long its session had waited: if calls of one
 // session share a grant, their longest wait. It is for a transaction that has served waiters.
 func (tx *Txn) recordWaits(events []Event) {
-	type grant struct {
-		key     string
-		session *schema.Session
+	var few [4]*Event // most transactions grant one lock
+	grants := few[:0]
+	for i := range events {
+		if events[i].Body.Holder != nil {
+			grants = append(grants, &events[i])
+		}
 	}
-	waits := make(map[grant]time.Duration)
+	slices.SortFunc(grants, func(a, b *Event) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name),
+			bytes.Compare(a.Body.Holder.ID[:], b.Body.Holder.ID[:]))
+	})
 	for i := range tx.effects {
 		f := &tx.effects[i]
 		if f.Kind != WaiterServed {
@@ -187,17 +194,19 @@ func (tx *Txn) recordWaits(events []Event) {
 		lasted := Lasted(f.Waiter.Began, f.instant)
 		for j := range f.Waiter.claims {
 			hold := f.Waiter.claims[j].hold
-			if hold.Fence == tx.next() { // else the lock was only taken over
-				to := grant{hold.Key, hold.Session.Row}
-				waits[to] = max(waits[to], lasted)
+			at, found := slices.BinarySearchFunc(grants, hold, grantedTo)
+			if found && hold.Fence == tx.next() { // else the lock was only taken over
+				r := &grants[at].Body
+				r.Waited = max(r.Waited, lasted)
 			}
 		}
 	}
-	for i := range events {
-		if r := &events[i].Body; r.Holder != nil {
-			r.Waited = waits[grant{events[i].Name, r.Holder}]
-		}
-	}
+}
+
+// grantedTo compares the key and the session of the event of a grant with those of hold.
+func grantedTo(grant *Event, hold *Hold) int {
+	return cmp.Or(strings.Compare(grant.Name, hold.Key),
+		bytes.Compare(grant.Body.Holder.ID[:], hold.Session.Row.ID[:]))
 }
 
 // keyFootprint is footprint for keys, which most events are about. The row may be nil.

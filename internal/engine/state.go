@@ -21,7 +21,7 @@ type Engine struct {
 
 	sessions   map[schema.ID]*Session
 	bound      map[string]map[*Session]struct{} // by node, and by check
-	grantee    *Session                         // the session that was granted a lock last
+	grantees   [2]*Session                      // that were granted a lock last, the newest first
 	locks      map[string]*lockState
 	latest     *lockState             // the lockState found last; nil if it was forgotten
 	spare      *lockState             // a forgotten lockState, to be used again
@@ -303,8 +303,10 @@ func (e *Engine) tidy(state *lockState) {
 
 // holder returns the session with the ID, which holds a lock.
 func (e *Engine) holder(id schema.ID) *Session {
-	if s := e.grantee; s != nil && s.Row.ID == id { // most often
-		return s
+	for _, s := range e.grantees { // most often: a hand-off is from one of them to the other
+		if s != nil && s.Row.ID == id {
+			return s
+		}
 	}
 	return e.sessions[id]
 }
