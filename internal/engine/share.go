@@ -22,6 +22,11 @@ func (e *Engine) shareOf(hold *Hold) *share {
 
 // shareMoved updates the shares of each lock and of each session.
 func (e *Engine) shareMoved(old, new *schema.Share) {
+	if old != nil && new != nil { // still the same grant: see keepKey
+		one := e.shareOfRow(old)
+		one.row, one.state.shares.removes = new, new.Removes
+		return
+	}
 	if e.slow != nil {
 		e.shareHeld(old, new)
 	}
@@ -29,11 +34,8 @@ func (e *Engine) shareMoved(old, new *schema.Share) {
 		e.own.passedShares = append(e.own.passedShares, cmp.Or(old, new))
 	}
 	if old != nil {
-		state := e.lockOf(old.Key())
-		one := state.shares.only
-		if one == nil || one.row != old {
-			one = state.shares.find(grantID{e.holder(old.Session()), old.Fence()})
-		}
+		one := e.shareOfRow(old)
+		state := one.state
 		e.dropShare(one)
 		e.tidy(state)
 	}
@@ -52,6 +54,15 @@ func (e *Engine) shareMoved(old, new *schema.Share) {
 		e.countNested(s, held)
 		state.shares.add(one)
 	}
+}
+
+// shareOfRow returns the share that has the row.
+func (e *Engine) shareOfRow(row *schema.Share) *share {
+	state := e.lockOf(row.Key())
+	if one := state.shares.only; one != nil && one.row == row {
+		return one
+	}
+	return state.shares.find(grantID{e.holder(row.Session()), row.Fence()})
 }
 
 // dropShare forgets a share. Its memory may be used for another grant, so the caller must not look
@@ -94,9 +105,7 @@ func (tx *Txn) grantShare(key string, s *Session, opts LockOptions) *share {
 	case opts.Value != nil:
 		before := tx.Get(key)
 		if row = tx.Put(key, opts.Value, opts.Flags); row != before && row.Fence == fence {
-			draft, next := tx.draft(key)
-			next.Joined = true // the key's indexes do not tell (R9)
-			row = tx.write(draft)
+			tx.keepKey(state) // its indexes do not tell of this write (R9)
 		}
 	default:
 		row = tx.Get(key)
@@ -105,7 +114,24 @@ func (tx *Txn) grantShare(key string, s *Session, opts LockOptions) *share {
 		return again
 	}
 	tx.granted(s)
-	return tx.putShare(row, s, state.shares.removes || opts.Policy == RemoveAfter)
+	removes := state.shares.removes || state.shares.n == 0 && opts.Policy == RemoveAfter
+	return tx.putShare(row, s, removes)
+}
+
+// keepKey makes the key of a shared lock stay when the last holder leaves: another call than the
+// one that created the key has written to it. All shares of the lock are of this transaction.
+func (tx *Txn) keepKey(state *lockState) {
+	if !state.shares.removes {
+		return
+	}
+	for _, one := range state.shares.inOrder() {
+		row := *one.row
+		row.Removes = false
+		tx.engine.rows.Shares.Put(row.Row, row)
+		for _, hold := range one.handles() {
+			hold.policy = LeaveKey
+		}
+	}
 }
 
 // putShare makes a new share of the key's lock.
@@ -160,7 +186,7 @@ func (tx *Txn) releaseShare(hold *Hold) {
 	last := one.state.shares.n == 1
 	tx.removeShare(one, ErrUnlocked)
 	if last && hold.policy == RemoveAfter {
-		if row := tx.Get(hold.Key); row.ModifyIndex == row.Fence && !row.Joined {
+		if row := tx.Get(hold.Key); row.ModifyIndex == row.Fence {
 			tx.remove(row, ErrUnlocked)
 		}
 	}
@@ -213,7 +239,11 @@ func (tx *Txn) takeShare(hold *Hold, s *Session, key string, row *schema.Key, op
 	if row != nil && (state == nil || !state.shares.removes) {
 		opts.Policy = LeaveKey // neither this holder nor another one created the key
 	}
-	tx.assignShare(hold, tx.grantShare(key, s, opts), opts.Policy)
+	one := tx.grantShare(key, s, opts)
+	if !one.state.shares.removes {
+		opts.Policy = LeaveKey // as above, or by keepKey
+	}
+	tx.assignShare(hold, one, opts.Policy)
 }
 
 // assignShare makes hold, which nothing refers to yet, a handle of the share.

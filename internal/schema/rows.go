@@ -75,10 +75,6 @@ type Key struct {
 	// Granted is the instant of that grant, as the caller counts. A file does not have it: a row
 	// that is read back has 0.
 	Granted int64
-
-	// Joined is set if another grant, which shares the lock, wrote the value in the transaction of
-	// that grant. A file does not have it.
-	Joined bool
 }
 
 // Session is a row of the table of sessions, under its ID's 16 bytes. What Behavior and Lifetime
@@ -168,8 +164,9 @@ type Share struct {
 	LockIndex uint64 // the LockIndex of the key
 	Granted   int64  // as in Key
 
-	// Removes is set if a holder that is to remove the key created it, and then on every later
-	// grant for as long as the lock is shared without a break. A file does not have it.
+	// Removes is set if a holder that is to remove the key created it, and no other wrote to it in
+	// the same transaction; then on every later grant for as long as the lock is shared without a
+	// break. A file does not have it.
 	Removes bool
 }
 
