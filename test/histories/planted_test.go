@@ -49,6 +49,12 @@ func TestPlanted_Model(t *testing.T) {
 	removing := func(s string) input {
 		return input{kind: grant, session: s, keeps: true, shared: true, removes: true}
 	}
+	writing := func(s string) input {
+		return input{kind: grant, session: s, value: "x", shared: true, removes: true}
+	}
+	leaveLast := func(s string, fence uint64) input {
+		return input{kind: unlock, session: s, fence: fence, shared: true, removes: true}
+	}
 	share := func(s, value string) input {
 		return input{kind: acquire, session: s, value: value, shared: true}
 	}
@@ -240,7 +246,7 @@ func TestPlanted_Model(t *testing.T) {
 			at(1, removing("s"), fenced(1, 5)),
 			at(2, removing("u"), fenced(1, 7)),
 			at(3, leave("s", 5), output{}),
-			at(4, input{kind: unlock, session: "u", fence: 7, shared: true, removes: true}, output{}),
+			at(4, leaveLast("u", 7), output{}),
 			at(5, input{kind: get}, output{}),
 		}},
 		"a key that went although the one who made it did so before a restart": {false,
@@ -251,6 +257,24 @@ func TestPlanted_Model(t *testing.T) {
 				at(4, input{
 					kind: unlock, session: "u", fence: 7, shared: true, removes: true, opened: 6,
 				}, output{}),
+				at(5, input{kind: get}, output{}),
+			}},
+		"a key that stayed because a sharer wrote to it as it was created": {true,
+			[]porcupine.Operation{
+				at(1, removing("s"), fenced(1, 5)),
+				at(2, writing("u"), fenced(1, 5)),
+				at(3, leave("s", 5), output{}),
+				at(4, leaveLast("u", 5), output{}),
+				at(5, input{kind: get}, output{entry: entry{
+					exists: true, value: "x", create: 5, mod: 5, lockIndex: 1, fence: 5,
+				}}),
+			}},
+		"a key that went although a sharer wrote to it as it was created": {false,
+			[]porcupine.Operation{
+				at(1, removing("s"), fenced(1, 5)),
+				at(2, writing("u"), fenced(1, 5)),
+				at(3, leave("s", 5), output{}),
+				at(4, leaveLast("u", 5), output{}),
 				at(5, input{kind: get}, output{}),
 			}},
 		"a share that raised the lock index": {false, []porcupine.Operation{

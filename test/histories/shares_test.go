@@ -99,6 +99,7 @@ func shareTaken(s state, in input, out output) (list []state) {
 	} else if !in.keeps && s.value != in.value {
 		next = s.set(in.value)
 		next.mod = fence
+		next.gone = s.gone && (fence == 0 || fence != s.fence) // R9
 	}
 	if told && in.kind != acquire && out.entry.lockIndex != next.lockIndex {
 		return list
@@ -110,7 +111,8 @@ func shareTaken(s state, in input, out output) (list []state) {
 	next.joined = max(s.joined, fence)
 	if fence == 0 && next.value != s.value && s.shares != "" && s.mod == s.joined {
 		same := next
-		same.mod = s.mod // granted in the transaction of the last grant
+		same.mod = s.mod                       // granted in the transaction of the last grant
+		same.gone = s.gone && s.mod != s.fence // R9
 		list = append(list, same)
 	}
 	return append(list, next)
