@@ -5,6 +5,8 @@ package main
 import (
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/signal"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -34,6 +36,11 @@ func TestBackup_Signals(t *testing.T) {
 	}))
 	defer s.Close()
 	for _, one := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		// A signal that is caught here is not ignored by the command, even if it was ignored by the
+		// test at first, as under nohup.
+		caught := make(chan os.Signal, 1)
+		signal.Notify(caught, one)
+		defer signal.Stop(caught)
 		p := start(t, nil, "backup", "--wait", "0s", "--http-addr", s.URL, path, to)
 		<-asked
 		p.signal(one)
