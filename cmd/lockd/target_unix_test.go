@@ -40,8 +40,8 @@ func TestBackup_Signals(t *testing.T) {
 		// test at first, as under nohup.
 		caught := make(chan os.Signal, 1)
 		signal.Notify(caught, one)
-		defer signal.Stop(caught)
 		p := start(t, nil, "backup", "--wait", "0s", "--http-addr", s.URL, path, to)
+		signal.Stop(caught)
 		<-asked
 		p.signal(one)
 		p.endsBy(one)

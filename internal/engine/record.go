@@ -183,8 +183,7 @@ func (tx *Txn) recordWaits(events []Event) {
 		}
 	}
 	slices.SortFunc(grants, func(a, b *Event) int {
-		return cmp.Or(strings.Compare(a.Name, b.Name),
-			bytes.Compare(a.Body.Holder.ID[:], b.Body.Holder.ID[:]))
+		return compareGrant(a, b.Name, b.Body.Holder)
 	})
 	for i := range tx.effects {
 		f := &tx.effects[i]
@@ -194,7 +193,9 @@ func (tx *Txn) recordWaits(events []Event) {
 		lasted := Lasted(f.Waiter.Began, f.instant)
 		for j := range f.Waiter.claims {
 			hold := f.Waiter.claims[j].hold
-			at, found := slices.BinarySearchFunc(grants, hold, grantedTo)
+			at, found := slices.BinarySearchFunc(grants, hold, func(e *Event, hold *Hold) int {
+				return compareGrant(e, hold.Key, hold.Session.Row)
+			})
 			if found && hold.Fence == tx.next() { // else the lock was only taken over
 				r := &grants[at].Body
 				r.Waited = max(r.Waited, lasted)
@@ -203,10 +204,10 @@ func (tx *Txn) recordWaits(events []Event) {
 	}
 }
 
-// grantedTo compares the key and the session of the event of a grant with those of hold.
-func grantedTo(grant *Event, hold *Hold) int {
-	return cmp.Or(strings.Compare(grant.Name, hold.Key),
-		bytes.Compare(grant.Body.Holder.ID[:], hold.Session.Row.ID[:]))
+// compareGrant orders the events of grants by the key and the holder.
+func compareGrant(grant *Event, key string, holder *schema.Session) int {
+	return cmp.Or(strings.Compare(grant.Name, key),
+		bytes.Compare(grant.Body.Holder.ID[:], holder.ID[:]))
 }
 
 // keyFootprint is footprint for keys, which most events are about. The row may be nil.

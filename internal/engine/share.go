@@ -114,8 +114,7 @@ func (tx *Txn) grantShare(key string, s *Session, opts LockOptions) *share {
 		return again
 	}
 	tx.granted(s)
-	removes := state.shares.removes || state.shares.n == 0 && opts.Policy == RemoveAfter
-	return tx.putShare(row, s, removes)
+	return tx.putShare(row, s, state.shares.removes || opts.Policy == RemoveAfter)
 }
 
 // keepKey makes the key of a shared lock stay when the last holder leaves: another call than the
@@ -226,9 +225,7 @@ func (tx *Txn) Downgrade(hold, next *Hold) error {
 
 // takeShare is take for a lock that is shared, or free.
 func (tx *Txn) takeShare(hold *Hold, s *Session, key string, row *schema.Key, opts LockOptions) {
-	state := tx.engine.lockOf(key)
-	own := s.looseShare(state)
-	if own != nil {
+	if own := s.looseShare(tx.engine.lockOf(key)); own != nil {
 		hold.takenOver = true
 		if opts.Value != nil {
 			tx.Put(key, opts.Value, opts.Flags)
@@ -236,14 +233,15 @@ func (tx *Txn) takeShare(hold *Hold, s *Session, key string, row *schema.Key, op
 		tx.assignShare(hold, own, LeaveKey)
 		return
 	}
-	if row != nil && (state == nil || !state.shares.removes) {
-		opts.Policy = LeaveKey // neither this holder nor another one created the key
+	policy := opts.Policy
+	if row != nil {
+		opts.Policy = LeaveKey // this holder does not create the key
 	}
 	one := tx.grantShare(key, s, opts)
 	if !one.state.shares.removes {
-		opts.Policy = LeaveKey // as above, or by keepKey
+		policy = LeaveKey
 	}
-	tx.assignShare(hold, one, opts.Policy)
+	tx.assignShare(hold, one, policy)
 }
 
 // assignShare makes hold, which nothing refers to yet, a handle of the share.
