@@ -288,8 +288,8 @@ func judgeKey(part []porcupine.Operation) []string {
 	return []string{fmt.Sprintf("%q: %s: %s", key, what, stuck(part, info))}
 }
 
-// stuck shows how far the checker came: the last operations of its longest order, and the possible
-// next operations, none of which fits.
+// stuck shows how far the checker came: its longest order, and the possible next operations, none of
+// which fits.
 func stuck(part []porcupine.Operation, info porcupine.LinearizationInfo) string {
 	var longest []porcupine.Operation
 	for _, list := range info.PartialLinearizationsOperations() {
@@ -306,16 +306,14 @@ func stuck(part []porcupine.Operation, info porcupine.LinearizationInfo) string 
 	}
 	used := map[id]bool{}
 	states := []state{{}}
-	for i, o := range longest {
+	for _, o := range longest {
 		used[id{o.Call, o.Input}] = true
 		var next []state
 		for _, s := range states {
 			next = append(next, step(s, o.Input.(input), o.Output.(output))...)
 		}
 		states = next
-		if i >= len(longest)-8 {
-			fmt.Fprintf(&text, "\n  %d-%d %+v -> %+v", o.Call, o.Return, o.Input, o.Output)
-		}
+		fmt.Fprintf(&text, "\n  %d-%d %+v -> %+v", o.Call, o.Return, o.Input, o.Output)
 	}
 	fmt.Fprintf(&text, "\n states %+v", states[:min(len(states), 4)])
 	earliest := int64(math.MaxInt64)
