@@ -173,21 +173,34 @@ func TestFile_LoadPassesAPanicOn(t *testing.T) {
 	closeFile(t, f) // would wait for a transaction that was left open
 }
 
+// Ensure that a commit with a row that the file cannot have is refused, whether it would go to the
+// tables or to the log, and that the file stays as it was.
 func TestFile_RefusedCommitWritesNothing(t *testing.T) {
-	f := openFile(t, newPath(t), quick)
-	commit(t, f, 2, mark("m", 1))
-	for name, key := range map[string]string{
-		"empty": "", "too long": strings.Repeat("k", schema.KeyLimit+1),
-	} {
-		if err := f.CommitRows(3, mark("n", 1), file.Write(0, key, []byte{1})); err == nil {
-			t.Errorf("a key that is %s was accepted", name)
+	path := newPath(t)
+	f := openFile(t, path, quick)
+	for index := uint64(2); index < 20; index += 2 {
+		commit(t, f, index, mark("m", 1))
+		rows := map[string][]file.RowWrite{
+			"empty":    {mark("", 1), mark("n", 1)},
+			"too long": {mark("n", 1), mark(strings.Repeat("o", schema.KeyLimit+1), 1)},
+		}
+		if index > 12 { // in the log the order matters
+			rows["in front of another"] = []file.RowWrite{mark("n", 1), mark("m", 2)}
+			rows["there twice"] = []file.RowWrite{mark("m", 2), mark("m", 2)}
+		}
+		for name, rows := range rows {
+			if err := f.CommitRows(index+1, rows...); err == nil {
+				t.Errorf("index %d: a key that is %s was accepted", index, name)
+			}
+		}
+		if rows, got := contents(t, f); len(rows) != 1 || got != index {
+			t.Errorf("the file has %d rows and index %d, want 1 and %d", len(rows), got, index)
 		}
 	}
-	if rows, index := contents(t, f); len(rows) != 1 || index != 2 {
-		t.Errorf("the file has %d rows and index %d, want 1 and 2", len(rows), index)
-	}
-	commit(t, f, 4, mark("n", 1))
 	closeFile(t, f)
+	if readLog(t, path).Records() < 3 {
+		t.Error("no commit went to the log")
+	}
 }
 
 func TestHooks(t *testing.T) {

@@ -1,11 +1,15 @@
 package file_test
 
 import (
+	"errors"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 
+	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store/internal/file"
+	"github.com/lockd/lockd/store/internal/format"
 )
 
 // anyLogSizes returns segments of any sizes, which grow by any factor.
@@ -135,5 +139,51 @@ func TestLog_LargeCommitMakesBothLarge(t *testing.T) {
 			t.Errorf("%d: got %d bytes, want %d", larger, now.Segments, want)
 		}
 		w.must(w.Close())
+	}
+}
+
+// Ensure that a record of any length is read as it was written, also if it fills its last sector or
+// its lane, and that the record behind it is.
+func TestLog_G2_RecordOfAnyLength(t *testing.T) {
+	path := newPath(t)
+	f := openFile(t, path, quick)
+	for size := range 1200 {
+		index := uint64(size + 2)
+		value := strings.Repeat(string(rune('a'+size%26)), size)
+		commit(t, f, index, file.Write(0, "k", []byte(value)))
+		if rows, got := contents(t, f); rows[place{0, "k"}] != value || got != index {
+			t.Fatalf("size %d: got index %d, %.20q", size, got, rows[place{0, "k"}])
+		}
+	}
+	closeFile(t, f)
+	if readLog(t, path).Records() < 1000 {
+		t.Error("few commits went to the log")
+	}
+}
+
+// Ensure that a record of the longest key can be read, and that no record of a longer one is made
+// or taken.
+func TestLog_LongestKey(t *testing.T) {
+	longest := strings.Repeat("k", schema.KeyLimit)
+	made, err := file.RecordOf(file.RecordHead{}, []file.RowWrite{file.Write(0, longest, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rows, err := file.ReadRecord(made)
+	if err != nil || len(rows) != 1 || rows[0].Key != longest {
+		t.Errorf("read %d rows, %v", len(rows), err)
+	}
+	longer := longest + "k"
+	head, err := file.RecordOf(file.RecordHead{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	payload := append(format.AppendString(append(head, 0), longer), 0)
+	if _, _, err := file.ReadRecord(payload); !errors.Is(err, format.ErrKeyLength) {
+		t.Errorf("read a longer key: %v", err)
+	}
+	rows = []file.RowWrite{file.Write(0, longer, nil)}
+	if _, err := file.RecordOf(file.RecordHead{}, rows); err == nil {
+		t.Error("made a record of a longer key")
 	}
 }
