@@ -139,9 +139,7 @@ func (f *File) writeTables(rows []format.Write, last header) error {
 	if err != nil {
 		return err
 	}
-	if l.direct++; len(c.made) == 0 && l.direct > lateCommits {
-		l.direct = 0 // for want of room: later
-	}
+	l.direct = (l.direct + 1) % (lateCommits + 1) // without room for a log, it is tried later
 	f.committed(c)
 	f.last.index, f.last.tally = last.index, last.tally
 	l.clear()

@@ -174,9 +174,7 @@ func (w *pageWalk) walkLog(f *found, buckets buckets) (err error) {
 			return err
 		}
 	}
-	if len(scans) == segments {
-		f.last, err = f.log.replay(scans, f.last)
-	}
+	f.last, err = f.log.replay(scans, f.last)
 	return err
 }
 

@@ -30,7 +30,7 @@ type commitLog struct {
 
 	latest  []format.Write // rows of the last record, if its segment does not have them yet
 	stepped int            // sectors that were used at the last step
-	direct  int            // commits of this process that went to the tables
+	direct  int            // commits that went to the tables since a log was last tried for
 	cut     *sectorRun     // what has to be blank before anything is written
 	unclear bool           // cut is not blank, though it should be
 	newest  []byte         // payload of the last record, as it was read, until that is on disk
@@ -83,7 +83,6 @@ func (l *commitLog) lane() int { return int(l.next % lanes) }
 func (l *commitLog) reserve(sectors int) sectorRun {
 	if l.full(sectors) {
 		l.settled, l.filling = l.filling, l.segments[1-l.filling.number]
-		l.filling.reset()
 		l.stepped = 0
 	}
 	s, lane := l.filling, l.lane()

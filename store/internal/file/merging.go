@@ -16,7 +16,6 @@ const mergedSize = 2 << 10
 
 // Rows implements Reader. A chunk in which the log changes nothing passes as it is.
 func (m *merging) Rows(table byte, c *format.Chunk) {
-	m.passBefore(format.Write{Table: table})
 	last := format.Write{Table: table, Key: c.Key(c.Len() - 1)}
 	if len(m.log) == 0 || last.Before(m.log[0]) {
 		m.give()
@@ -32,7 +31,6 @@ func (m *merging) Rows(table byte, c *format.Chunk) {
 		}
 		m.add(row)
 	}
-	m.give()
 }
 
 // passBefore adds the rows of the log before that one.

@@ -226,9 +226,6 @@ func (l *commitLog) findCut(scans []*scan, first uint64) error {
 // outdated reports whether the log was written to since it was read: the next record, or half of
 // it, is where it would be.
 func (l *commitLog) outdated(file *os.File) (bool, error) {
-	if l.cut != nil {
-		return true, nil
-	}
 	raw := make([]byte, sectorSize)
 	for _, run := range l.ahead() {
 		if _, err := file.ReadAt(raw, run.segment.offset(run.place)); err != nil {

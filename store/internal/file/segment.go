@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/lockd/lockd/store/internal/format"
 	"go.etcd.io/bbolt"
@@ -98,9 +97,8 @@ func (s *segment) appendSector(buf []byte, place int, number uint64, payload []b
 	buf = binary.BigEndian.AppendUint32(buf, uint32(len(payload)))
 	buf = binary.BigEndian.AppendUint64(buf, number)
 	buf = append(buf, payload[:min(len(payload), sectorRoom)]...)
-	buf = slices.Grow(buf, sectorSize)[:start+sectorSize]
+	buf = append(buf, make([]byte, start+sectorSize-len(buf))...)
 	sector := buf[start:]
-	clear(sector[sectorHead+min(len(payload), sectorRoom):])
 	binary.BigEndian.PutUint32(sector, s.checksum(place, sector))
 	return buf
 }
@@ -149,7 +147,7 @@ func newSegment(number byte, root uint64, pageSize int, content []byte) (*segmen
 	e := elementAt(content, 0)
 	sectors := (len(e.value) + segmentPrefix + sectorSize) / sectorSize
 	s := &segment{number: number, start: int64(page) * int64(pageSize), stride: sectors / lanes}
-	if string(e.key) != segmentKey || e.flags == bucketFlag || s.stride == 0 ||
+	if string(e.key) != segmentKey || e.flags == bucketFlag ||
 		s.stride%(pageSize/sectorSize) != 0 || s.length() != len(e.value) {
 		return nil, errSegment
 	}
