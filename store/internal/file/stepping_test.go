@@ -201,8 +201,8 @@ func TestStepping_G2_OneWritesAtATime(t *testing.T) {
 	})
 }
 
-// Ensure that if a step fails and may be in the file, no more commits are made, and the file has
-// the commits that were made beside the step. Close waits for a step.
+// Ensure that if a step fails and may be in the file, no more commits are made and no more steps,
+// and the file has the commits that were made beside the step. Close waits for a step.
 func TestStepping_G11_FailsBesideCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBeside(t)
@@ -226,6 +226,7 @@ func TestStepping_G11_FailsBesideCommits(t *testing.T) {
 					waiting <- b.commit(1)
 				}()
 			}
+			b.changed.Store(true) // would hold another step, for ever
 			b.outcome <- errSync
 			for what, got := range map[string]chan error{
 				"the step": ended, "a commit after it": waiting,
@@ -239,6 +240,7 @@ func TestStepping_G11_FailsBesideCommits(t *testing.T) {
 			}
 			b.seen["broken"]++
 			b.must(b.Close())
+			b.changed.Store(false)
 			b.open()
 			if got := dump(b.Store); got != b.want {
 				t.Fatalf("got index %d, want %d", got.index, b.want.index)
