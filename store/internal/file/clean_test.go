@@ -1,6 +1,7 @@
 package file_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -169,6 +170,40 @@ func TestClean_G2_NameIsOnDisk(t *testing.T) {
 				t.Errorf("closed cleanly: synced %d times, %v", syncs, err)
 			}
 		})
+	}
+}
+
+// Ensure that a commit of a process that has not called Secure fails, and writes nothing new, until
+// what the last process left is on disk.
+func TestClean_G2_NothingIsCommittedOnWhatMayBeLost(t *testing.T) {
+	put := func(s *store.Store) { s.Marks.Put("m", schema.Mark{Name: "m", Index: s.Next()}) }
+	path := commitOne(t, newPath(t), store.Options{}, put, true)
+	broken := errSync
+	s := store.New()
+	if err := s.Open(path, store.Options{Hooks: store.Hooks{
+		SyncFolder: func(string) error { return broken },
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	before := contentOf(t, path)
+	for range 2 {
+		put(s)
+		s.Seal()
+		b := s.Take()
+		if err := s.Write(b); !errors.Is(err, errSync) {
+			t.Errorf("got %v, want %v", err, errSync)
+		}
+		s.Drop(b)
+		if !bytes.Equal(contentOf(t, path), before) {
+			t.Error("the file was written to")
+		}
+	}
+	broken = nil
+	if err := write(s, func() { put(s) }); err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
