@@ -3,6 +3,7 @@ package file_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"sync/atomic"
 	"testing"
@@ -202,11 +203,12 @@ func TestStepping_G2_OneWritesAtATime(t *testing.T) {
 }
 
 // Ensure that if a step fails and may be in the file, no more commits are made and no more steps,
-// and the file has the commits that were made beside the step. Close waits for a step.
+// and the file has the commits that were made beside the step. Close and FileIndex wait for a step.
 func TestStepping_G11_FailsBesideCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBeside(t)
-		for b.seen["broken"] < 8 || b.seen["closed"] < 2 || b.seen["large"] < 2 {
+		for b.seen["broken"] < 8 || b.seen["closed"] < 2 || b.seen["large"] < 2 ||
+			b.seen["asked"] < 2 {
 			step, ended := b.nextStep(), make(chan error, 1)
 			b.changed.Store(true)
 			go func() { ended <- step() }()
@@ -217,6 +219,10 @@ func TestStepping_G11_FailsBesideCommits(t *testing.T) {
 			}
 			if waiting == nil && b.random.IntN(2) == 0 {
 				b.closeBeside()
+				continue
+			}
+			if waiting == nil && b.random.IntN(3) == 0 {
+				b.askBeside()
 				continue
 			}
 			if waiting == nil {
@@ -263,19 +269,38 @@ func (b *beside) commitLarge() (waiting chan error) {
 	return waiting
 }
 
-// closeBeside closes the store while a step is held, and opens it again.
-func (b *beside) closeBeside() {
+// mustWait checks that the call waits for the step that is held, and then succeeds.
+func (b *beside) mustWait(call func() error) {
 	b.t.Helper()
-	closed := make(chan error, 1)
-	go func() { closed <- b.Close() }()
+	ended := make(chan error, 1)
+	go func() { ended <- call() }()
 	synctest.Wait()
 	select {
-	case err := <-closed:
-		b.t.Fatalf("closed while a step is under way: %v", err)
+	case err := <-ended:
+		b.t.Fatalf("it has not waited for a step that is under way: %v", err)
 	default:
 	}
 	b.outcome <- nil
-	b.must(<-closed)
+	b.must(<-ended)
+}
+
+// askBeside asks for the file's index while a step is held.
+func (b *beside) askBeside() {
+	b.t.Helper()
+	b.mustWait(func() error {
+		index, err := b.FileIndex()
+		if err == nil && index != b.want.index {
+			err = fmt.Errorf("got index %d, want %d", index, b.want.index)
+		}
+		return err
+	})
+	b.seen["asked"]++
+}
+
+// closeBeside closes the store while a step is held, and opens it again.
+func (b *beside) closeBeside() {
+	b.t.Helper()
+	b.mustWait(b.Close)
 	b.seen["closed"]++
 	b.open()
 	if got := dump(b.Store); got != b.want {
