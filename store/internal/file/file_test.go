@@ -408,3 +408,26 @@ func TestFile_CutOffWhileOpen(t *testing.T) {
 		t.Errorf("open: got %v; the file was left locked", err)
 	}
 }
+
+// Ensure that a file that has grown since its Open is found to be cut off, even if it still has as
+// many bytes as it had then.
+func TestFile_CutOffAfterGrowth(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a mapped file cannot be cut")
+	}
+	path := newPath(t)
+	f := openFile(t, path, quick)
+	before := len(contentOf(t, path))
+	commit(t, f, 2, file.Write(0, "k", make([]byte, 2*before)))
+	commit(t, f, 3, mark("m", 1))
+	if err := os.Truncate(path, int64(before)); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.CommitRows(4, mark("m", 2)); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("commit: got %v, want ErrCorrupt", err)
+	}
+	if _, err := f.Index(); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("index: got %v, want ErrCorrupt", err)
+	}
+	closeFile(t, f)
+}
