@@ -173,37 +173,46 @@ func TestClean_G2_NameIsOnDisk(t *testing.T) {
 	}
 }
 
-// Ensure that a commit of a process that has not called Secure fails, and writes nothing new, until
-// what the last process left is on disk.
+// Ensure that until what the last process left is on disk, the content and the name of the file,
+// Secure fails, a commit without it too, and nothing new is written.
 func TestClean_G2_NothingIsCommittedOnWhatMayBeLost(t *testing.T) {
 	put := func(s *store.Store) { s.Marks.Put("m", schema.Mark{Name: "m", Index: s.Next()}) }
-	path := commitOne(t, newPath(t), store.Options{}, put, true)
-	broken := errSync
-	s := store.New()
-	if err := s.Open(path, store.Options{Hooks: store.Hooks{
-		SyncFolder: func(string) error { return broken },
-	}}); err != nil {
-		t.Fatal(err)
-	}
-	before := contentOf(t, path)
-	for range 2 {
-		put(s)
-		s.Seal()
-		b := s.Take()
-		if err := s.Write(b); !errors.Is(err, errSync) {
-			t.Errorf("got %v, want %v", err, errSync)
-		}
-		s.Drop(b)
-		if !bytes.Equal(contentOf(t, path), before) {
-			t.Error("the file was written to")
-		}
-	}
-	broken = nil
-	if err := write(s, func() { put(s) }); err != nil {
-		t.Error(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
+	var broken error
+	for name, hooks := range map[string]store.Hooks{
+		"Name":    {SyncFolder: func(string) error { return broken }},
+		"Content": {Synced: func() error { return broken }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := commitOne(t, newPath(t), store.Options{}, put, true)
+			before := contentOf(t, path)
+			s := store.New()
+			if err := s.Open(path, store.Options{Hooks: hooks}); err != nil {
+				t.Fatal(err)
+			}
+			broken = errSync
+			for range 2 {
+				put(s)
+				s.Seal()
+				b := s.Take()
+				if err := s.Write(b); !errors.Is(err, errSync) {
+					t.Errorf("commit: got %v, want %v", err, errSync)
+				}
+				s.Drop(b)
+				if err := s.Secure(); !errors.Is(err, errSync) {
+					t.Errorf("secure: got %v, want %v", err, errSync)
+				}
+				if !bytes.Equal(contentOf(t, path), before) {
+					t.Error("the file was written to")
+				}
+			}
+			broken = nil
+			if err := write(s, func() { put(s) }); err != nil {
+				t.Error(err)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
