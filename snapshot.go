@@ -203,8 +203,11 @@ func (s *Snapshot) buried(kind byte, name string) uint64 {
 	if kind == engine.GraveSession || !s.anyPrefixBuried() {
 		return index
 	}
-	for n := range len(name) + 1 {
-		if grave := s.rows.Buried(engine.GravePrefix, name[:n]); grave != nil {
+	// A copy of each prefix would take time in proportion to the square of the length. No tombstone
+	// of a prefix is longer than a key can be, but a name may be.
+	full := schema.GraveKey(engine.GravePrefix, name)
+	for n := len(full) - len(name); n <= min(len(full), 1+MaxKeySize); n++ {
+		if grave := s.rows.Graves.Get(full[:n]); grave != nil {
 			index = max(index, grave.Index)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/lockd/lockd"
@@ -56,6 +57,28 @@ func TestAllocations_OfSingleWrites(t *testing.T) {
 		})
 		if got > tt.most {
 			t.Errorf("%s: got %v allocations, want %v at most", tt.name, got, tt.most)
+		}
+	}
+}
+
+// Ensure that the index of an absent name costs no copy of each of its prefixes. A client can send
+// a name of a megabyte, and the copies took a minute.
+func TestAllocations_OfIndexOf(t *testing.T) {
+	db, err := lockd.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Put("dir/key", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.DeletePrefix("dir/"); err != nil {
+		t.Fatal(err)
+	}
+	s, name := db.Snapshot(), strings.Repeat("k", 1<<10)
+	for _, scope := range []lockd.Scope{lockd.KeyScope(name), lockd.PrefixScope(name)} {
+		if got := testing.AllocsPerRun(10, func() { s.IndexOf(scope) }); got > 20 {
+			t.Errorf("a long name: got %v allocations, want 20 at most", got)
 		}
 	}
 }

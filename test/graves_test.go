@@ -3,6 +3,7 @@ package lockd_test
 import (
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/lockd/lockd"
@@ -134,6 +135,25 @@ func TestIndexOf_I8I9_OneTombstoneForAPrefix(t *testing.T) {
 		} {
 			if got := h.Snapshot().IndexOf(scope); got != h.Snapshot().Index() {
 				h.t.Errorf("%+v: got %d, want %d", scope, got, h.Snapshot().Index())
+			}
+		}
+	})
+}
+
+// Ensure that the deletion of a prefix as long as a key may be moves the index of each name that
+// begins with it, even of one that cannot be a key.
+func TestIndexOf_I8_LongestPrefix(t *testing.T) {
+	each(t, func(h *harness) {
+		longest := strings.Repeat("k", lockd.MaxKeySize)
+		h.put(longest, "", 0)
+		if n, err := h.DeletePrefix(longest); err != nil || n != 1 {
+			h.t.Fatalf("deleted %d, %v", n, err)
+		}
+		for _, scope := range []lockd.Scope{
+			lockd.KeyScope(longest), lockd.KeyScope(longest + "k"), lockd.PrefixScope(longest),
+		} {
+			if got := h.Snapshot().IndexOf(scope); got != h.Snapshot().Index() {
+				h.t.Errorf("got %d, want %d", got, h.Snapshot().Index())
 			}
 		}
 	})
