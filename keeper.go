@@ -52,7 +52,7 @@ func (db *DB) NewKeeper(opts *SessionOptions) (*Keeper, error) {
 	}
 	err = db.refused(err)
 	if err == nil {
-		db.writer.Lock()
+		db.writer.LockBeside()
 		if err = db.writer.Refused(); err == nil {
 			db.keepers[&k.ending] = struct{}{}
 		}

@@ -254,6 +254,21 @@ func TestSession_G6_KeepAliveBesideAnEndTakenBack(t *testing.T) {
 	})
 }
 
+// Ensure that NewKeeper, which writes nothing, does not wait for the function of an Update.
+func TestKeeper_MadeWhileAnUpdateRuns(t *testing.T) {
+	inBubble(t, "", func(h *harness) {
+		update := h.updating()
+		made := start(func() error { return second(h.NewKeeper(nil)) })
+		h.settle()
+		if !made.returned() {
+			h.t.Error("NewKeeper waits")
+		}
+		update.step(func(*lockd.Txn) error { return second(h.NewKeeper(nil)) })
+		update.end()
+		h.must(made.wait())
+	})
+}
+
 // Ensure that an Update whose function has run for a second is logged, once, while it runs, with
 // the function and its line; and that a quicker one is not.
 func TestLogger_SlowUpdate(t *testing.T) {
