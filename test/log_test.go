@@ -252,6 +252,31 @@ func TestLogger_SlowHandlerHoldsUpNobody(t *testing.T) {
 	})
 }
 
+// Ensure that records of Debug without room are counted also before the handler has had one.
+func TestLogger_CountsTheFirstDrops(t *testing.T) {
+	inBubble(t, "", func(h *harness) {
+		l := &logged{hold: make(chan struct{})}
+		defer close(l.hold)
+		h.log(l)
+		update := h.updating()
+		h.advance(time.Second)
+		update.end() // the handler has the record of the slow Update in hand
+		s := h.named("a")
+		const grants, room = 5000, 4096 * 3 / 4
+		h.must(h.Update(func(tx *lockd.Txn) error {
+			for i := range grants {
+				if err := second(tx.Lock(fmt.Sprint(i), s.ID(), nil)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		if drops := h.Stats().LogDrops; drops != 1+grants-room {
+			h.t.Errorf("drops: got %d, want %d", drops, 1+grants-room)
+		}
+	})
+}
+
 // Ensure that failed and slow commits are logged, and that the database fails.
 func TestLogger_TellsOfCommits(t *testing.T) {
 	onFile(t, func(h *harness) {

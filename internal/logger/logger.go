@@ -37,7 +37,7 @@ type Logger struct {
 	Config
 	dropped  atomic.Uint64
 	reported uint64      // how many drops have been logged; only the goroutine uses it
-	debug    atomic.Bool // the handler wanted the last record of Debug that it was asked about
+	debug    atomic.Bool // the handler wants records of Debug, as it said last
 	alarm    chan struct{}
 
 	// mu protects what follows. No other mutex is locked under it. The first record, or Update,
@@ -64,6 +64,7 @@ func New(config Config) *Logger {
 		return nil
 	}
 	l := &Logger{Config: config, alarm: make(chan struct{}, 1)}
+	l.debug.Store(config.Handler.Enabled(context.Background(), slog.LevelDebug))
 	l.update.alarm = expiry.NewAlarm(config.Clock, func() {
 		select {
 		case l.alarm <- struct{}{}:
