@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/benbjohnson/clock"
 
@@ -59,10 +60,12 @@ func Open(path string, opts *Options) (*DB, error) {
 }
 
 // newTrial returns a temporary database in memory, in which the rows of a backup are tried against
-// the rules. Its node has a random name, which no row of a backup has. The default of the clock is
-// the real one.
+// the rules. It logs nothing. Its node has a random name, which no row of a backup has. The default
+// of the clock is the real one.
 func newTrial(clock clock.Clock) (*DB, error) {
-	return New(&Options{Clock: clock, Node: rand.Text()})
+	return New(&Options{
+		Clock: clock, Node: rand.Text(), Logger: slog.New(slog.DiscardHandler),
+	})
 }
 
 // newDB makes a database from filled options. It is not started, and has no file yet.

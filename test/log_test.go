@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -424,6 +425,26 @@ func TestLogger_NilIsTheDefault(t *testing.T) {
 		if h.Stats().LogDrops != 0 {
 			h.t.Errorf("%d records were dropped", h.Stats().LogDrops)
 		}
+	})
+}
+
+// Ensure that the temporary databases in which backups are made and read log nothing: nobody waits
+// for their Updates.
+func TestLogger_TrialsLogNothing(t *testing.T) {
+	inBubble(t, "", func(h *harness) {
+		l := &logged{}
+		h.logByDefault(l)
+		h.opts.Clock = nil // the bubble's, as the trials have
+		h.reopen()
+		h.settle()
+		l.take()
+		var b bytes.Buffer
+		h.must(lockd.WriteBackup(&b, 0, func(tx *lockd.Txn) error {
+			time.Sleep(2 * time.Second)
+			return second(tx.Put("k", nil, nil))
+		}))
+		h.must(lockd.Restore(filepath.Join(t.TempDir(), "lockd.db"), &b, 0, nil))
+		h.mustLog(l, nil)
 	})
 }
 
