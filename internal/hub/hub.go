@@ -26,9 +26,8 @@ type Hub[T any] struct {
 	// index is the newest index that was published.
 	// +checklocks:mu
 	index uint64
-	// spaces are few, and none is without topics.
 	// +checklocks:mu
-	spaces []*space
+	topics topics
 	// watchers is how many subscriptions have neither fired nor been given back.
 	// +checklocks:mu
 	watchers int
@@ -45,8 +44,9 @@ func New[T any](history int, floor uint64) *Hub[T] {
 		panic("hub: history below 1")
 	}
 	return &Hub[T]{
-		ring:  ring[T]{history: history, floor: floor},
-		index: floor,
+		ring:   ring[T]{history: history, floor: floor},
+		index:  floor,
+		topics: topics{of: make(map[Scope]*Topic)},
 	}
 }
 
@@ -65,13 +65,10 @@ func (h *Hub[T]) Publish(events []Event[T], index uint64) {
 	h.checkLocked(events, index)
 	h.ring.push(events)
 	for i := range events {
-		if len(h.spaces) == 0 {
+		if len(h.topics.of) == 0 {
 			break
 		}
-		if s := h.spaceLocked(events[i].Space); s != nil {
-			h.watchers -= s.fire(events[i].Name, events[i].Index)
-			h.tidyLocked(s)
-		}
+		h.watchers -= h.topics.fire(events[i].Space, events[i].Name, events[i].Index)
 	}
 	h.index = index
 }
@@ -90,23 +87,6 @@ func (h *Hub[T]) checkLocked(events []Event[T], index uint64) {
 	}
 }
 
-// spaceLocked returns the space of that name, or nil if it has no topics.
-func (h *Hub[T]) spaceLocked(name byte) *space {
-	for _, s := range h.spaces {
-		if s.name == name {
-			return s
-		}
-	}
-	return nil
-}
-
-// tidyLocked forgets a space without topics.
-func (h *Hub[T]) tidyLocked(s *space) {
-	if s.size() == 0 {
-		h.spaces = slices.DeleteFunc(h.spaces, func(other *space) bool { return other == s })
-	}
-}
-
 // Subscribe returns the topic of the scope, which fires at the first event from now on. All
 // subscribers of one scope share one topic until it fires. After Close the topic has fired already.
 // A caller that no longer waits for the topic gives it back with Unsubscribe.
@@ -122,15 +102,10 @@ func (h *Hub[T]) subscribeLocked(scope Scope) *Topic {
 		t.fire(0)
 		return t
 	}
-	s := h.spaceLocked(scope.Space)
-	if s == nil {
-		s = newSpace(scope.Space)
-		h.spaces = append(h.spaces, s)
-	}
-	t := s.find(scope)
+	t := h.topics.of[scope]
 	if t == nil {
 		t = newTopic(scope)
-		s.add(t)
+		h.topics.add(t)
 	}
 	t.watchers++
 	h.watchers++
@@ -146,16 +121,14 @@ func (h *Hub[T]) Unsubscribe(t *Topic) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
-	s := h.spaceLocked(t.scope.Space)
-	if s == nil || s.find(t.scope) != t {
+	if h.topics.of[t.scope] != t {
 		return // it has fired
 	}
 	h.watchers--
 	if t.watchers--; t.watchers > 0 {
 		return
 	}
-	s.remove(t)
-	h.tidyLocked(s)
+	h.topics.remove(t)
 }
 
 // Follow returns events in scope after the cursor, in order, appended to into[:0], and the cursor
@@ -234,12 +207,10 @@ func (h *Hub[T]) Close() {
 	defer h.mu.Unlock()
 
 	h.closed = true
-	for _, s := range h.spaces {
-		for t := range s.all() {
-			t.fire(0)
-		}
+	for _, t := range h.topics.of {
+		t.fire(0)
 	}
-	h.spaces, h.watchers = nil, 0
+	h.topics, h.watchers = topics{}, 0
 }
 
 // Watchers returns the number of subscriptions that have neither fired nor been given back.
@@ -254,9 +225,5 @@ func (h *Hub[T]) Topics() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
-	n := 0
-	for _, s := range h.spaces {
-		n += s.size()
-	}
-	return n
+	return len(h.topics.of)
 }
