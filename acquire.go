@@ -289,8 +289,5 @@ func (s *Session) WithLock(
 	}()
 	err = fn(lock.Context(ctx), lock.Sequencer())
 	returned = true
-	if unlocked := lock.Unlock(); unlocked != nil {
-		return errors.Join(err, unlocked)
-	}
-	return err
+	return joined(err, lock.Unlock())
 }

@@ -139,11 +139,8 @@ func (k *Keeper) Lead(
 			}
 		case ctx.Err() != nil:
 			return wrap("lead", key, after(last, stopped(ctx.Err(), err, resigned)))
-		case lost:
-		case resigned != nil:
-			return errors.Join(err, wrap("lead", key, resigned))
-		default:
-			return err
+		case !lost:
+			return joined(err, wrap("lead", key, resigned))
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package lockd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -121,6 +122,14 @@ func wrap(op, key string, err error) error {
 		return err
 	}
 	return &Error{Op: op, Key: key, Err: refusal(err)}
+}
+
+// joined is errors.Join, but returns an error as it is if there is no other.
+func joined(err, other error) error {
+	if err == nil || other == nil {
+		return cmp.Or(err, other)
+	}
+	return errors.Join(err, other)
 }
 
 // refusal converts an error by which the rules refuse a call to the type that users know, and

@@ -98,6 +98,9 @@ func TestWithLock_Loss(t *testing.T) {
 				own != nil && !errors.Is(err, own) {
 				h.t.Errorf("got %v", err)
 			}
+			if _, plain := err.(*lockd.Error); plain != (own == nil) {
+				h.t.Errorf("got a %T beside %v", err, own)
+			}
 		}
 	})
 }
