@@ -137,8 +137,6 @@ func (db *DB) newHandle() *engine.Session {
 // handleOf returns the handle of the session.
 func handleOf(s *engine.Session) *sessionHandle { return s.Owner.(*sessionHandle) }
 
-func (s *Session) ending() *ending.Ending { return &handleOf(&s.state).ending }
-
 // noCopy makes go vet report each copy of the struct that it is in.
 type noCopy struct{}
 
@@ -222,10 +220,10 @@ func (s *Session) Info() SessionInfo { return sessionInfo(s.state.Row) }
 func (s *Session) ID() SessionID { return SessionID(s.state.Row.ID) }
 
 // Done returns a channel that is closed when the session has ended and its end is durable.
-func (s *Session) Done() <-chan struct{} { return s.ending().Done() }
+func (s *Session) Done() <-chan struct{} { return handleOf(&s.state).ending.Done() }
 
 // Err returns nil while the session lives, and then an *EndedError with the cause.
-func (s *Session) Err() error { return s.ending().Err() }
+func (s *Session) Err() error { return handleOf(&s.state).ending.Err() }
 
 // Close ends the session, without a lock-delay (G7). A repeated call returns nil. If the session
 // has ended for another cause, Close changes nothing, and returns ErrNoSession and the cause. If

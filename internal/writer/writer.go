@@ -136,8 +136,7 @@ func (w *Writer) unlock() {
 // returned an error, when the state that fn saw is durable. After an error nothing that fn wrote
 // remains.
 func (w *Writer) Do(fn func(tx *engine.Txn) error) error {
-	w.Lock()
-	return w.write(func() error { return w.Apply(fn) }, nil)
+	return w.DoAll(func() error { return w.Apply(fn) })
 }
 
 // DoAll is Do for several transactions, which body makes by Apply, each at an index of its own
@@ -153,7 +152,8 @@ func (w *Writer) write(body func() error, afterBody func()) error {
 	returned := false
 	defer func() {
 		if !returned { // body panicked, or ended its goroutine
-			w.takeBack()
+			w.Engine.Running().Undo()
+			w.arm()
 			w.unlock()
 		}
 	}()
@@ -213,12 +213,6 @@ func (w *Writer) Apply(fn func(tx *engine.Txn) error) error {
 	}
 	tx.Done()
 	return nil
-}
-
-// takeBack ends a write whose body did not return: it undoes the transaction that runs.
-func (w *Writer) takeBack() {
-	w.Engine.Running().Undo()
-	w.arm()
 }
 
 // settle waits for the batch, and returns the error of its commit; or err, if the state on which
