@@ -60,13 +60,15 @@ func healthCode(status string) int {
 	return http.StatusServiceUnavailable
 }
 
-// healthAnswer answers with the value in JSON, or with the text if the client wants that.
+// healthAnswer answers with the value in JSON, or with the text if the client wants that. A header
+// has the text in either case.
 func (r *request) healthAnswer(code int, text string, value any) (answer, error) {
+	a := answer{status: code, header: http.Header{"X-Consul-Reason": {text}}, value: value}
 	format := r.query.Get("format")
 	if strings.HasPrefix(r.Header.Get("Accept"), "text/plain") || format == "text" {
-		return answer{status: code, contentType: "text/plain", body: []byte(text)}, nil
+		a.contentType, a.body, a.value = "text/plain", []byte(text), nil
 	}
-	return answer{status: code, value: value}, nil
+	return a, nil
 }
 
 func (h *handler) agentHealthByID(r *request) (answer, error) {

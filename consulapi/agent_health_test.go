@@ -14,9 +14,12 @@ func TestAgent_A13_HealthOfServices(t *testing.T) {
 		const id, name = "GET /v1/agent/health/service/id/", "GET /v1/agent/health/service/name/"
 		wants := func(path string, code int, text string) {
 			t.Helper()
-			h.want(path+"?format=text", "", code, text)
-			if r := h.send(path+"?format=json", ""); r.code != code {
-				t.Errorf("%s: %d %s", path, r.code, r.body)
+			for _, r := range []reply{
+				h.want(path+"?format=text", "", code, text), h.send(path+"?format=json", ""),
+			} {
+				if reason := r.header.Get("X-Consul-Reason"); r.code != code || reason != text {
+					t.Errorf("%s: %d %s, reason %q", path, r.code, r.body, reason)
+				}
 			}
 		}
 		for _, s := range []string{"w1", "w2"} {
