@@ -23,6 +23,9 @@ const (
 
 // parseBlocking parses what makes a query block, and its consistency (B1 to B3, B14).
 func (r *request) parseBlocking() error {
+	if err := r.parseConsistency(); err != nil {
+		return err
+	}
 	if text := r.query.Get("wait"); text != "" {
 		wait, err := time.ParseDuration(text)
 		if err != nil {
@@ -36,9 +39,6 @@ func (r *request) parseBlocking() error {
 			return refuse(http.StatusBadRequest, "Invalid index")
 		}
 		r.index = index
-	}
-	if err := r.parseConsistency(); err != nil {
-		return err
 	}
 	if r.wait <= 0 {
 		r.wait = defaultWait

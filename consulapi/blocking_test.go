@@ -213,6 +213,8 @@ func TestBlocking_B14_Consistency(t *testing.T) {
 		}
 		h.want("GET /v1/kv/a?stale&consistent=", "", 400,
 			"Cannot specify ?stale with ?consistent, conflicting semantics.")
+		h.want("GET /v1/kv/a?stale&consistent&wait=x", "", 400, // which is told first
+			"Cannot specify ?stale with ?consistent, conflicting semantics.")
 		h.want("GET /v1/kv/a?max_stale=5", "", 400, `Invalid max_stale value "5"`)
 		h.want("GET /v1/kv/a?max_stale=1s&consistent", "", 400,
 			"Cannot specify ?stale with ?consistent, conflicting semantics.")

@@ -36,6 +36,7 @@ func TestHandler_H6_QueryThatIsNone(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.want("GET /v1/kv/a?index=%zz", "", 500, "")
 		h.want("PUT /v1/kv/a?flags=%zz", "v", 500, "")
+		h.want("POST /v1/kv/a?index=%zz", "", 500, "")
 		h.want("GET /v1/kv/a", "", 404, "")
 	})
 }

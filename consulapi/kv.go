@@ -138,7 +138,7 @@ func entriesOf(keys keyReader, prefix string) list[*entry] {
 // kvKeys answers with the keys alone, folded at the separator if there is one (H10).
 func (h *handler) kvKeys(r *request) (answer, error) {
 	separator := r.query.Get("separator")
-	if separator == "" {
+	if !r.has("separator") {
 		separator = r.query.Get("seperator") // as older clients spell it
 	}
 	return h.read(r, lockd.PrefixScope(r.rest), func(state *lockd.Snapshot) answer {

@@ -385,12 +385,13 @@ func TestKV_H10I6_KeysAndSeparator(t *testing.T) {
 			h.put(key, "v")
 		}
 		for target, keys := range map[string]string{
-			"s/?keys&separator=/":         `["s/a","s/b/","s/c","s/c/","s/d/"]`,
-			"s/?keys&seperator=/":         `["s/a","s/b/","s/c","s/c/","s/d/"]`,
-			"s?keys&separator=/":          `["s/"]`,
-			"s/?keys&separator=b":         `["s/a","s/b","s/c","s/c/","s/d/e/f"]`,
-			"s/b?keys&separator=":         `["s/b/1","s/b/2"]`,
-			"s/b?keys=false&recurse&raw=": `["s/b/1","s/b/2"]`,
+			"s/?keys&separator=/":           `["s/a","s/b/","s/c","s/c/","s/d/"]`,
+			"s/?keys&seperator=/":           `["s/a","s/b/","s/c","s/c/","s/d/"]`,
+			"s?keys&separator=/":            `["s/"]`,
+			"s/?keys&separator=b":           `["s/a","s/b","s/c","s/c/","s/d/e/f"]`,
+			"s/b?keys&separator=":           `["s/b/1","s/b/2"]`,
+			"s?keys&separator=&seperator=/": `["s/a","s/b/1","s/b/2","s/c","s/c/","s/d/e/f"]`,
+			"s/b?keys=false&recurse&raw=":   `["s/b/1","s/b/2"]`,
 		} {
 			h.want("GET /v1/kv/"+target, "", 200, keys)
 		}

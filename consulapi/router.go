@@ -132,14 +132,14 @@ func (t *router) answer(r *request) (answer, error) {
 	if methods == nil {
 		return notFound(path), nil
 	}
-	at := slices.IndexFunc(methods, func(m method) bool { return m.name == r.Method })
-	if at < 0 {
-		return notAllowed(r.Method, methods), nil
-	}
 	var err error
 	r.rest = rest
 	if r.query, err = url.ParseQuery(r.URL.RawQuery); err != nil { // H6
 		return answer{status: http.StatusInternalServerError}, nil
+	}
+	at := slices.IndexFunc(methods, func(m method) bool { return m.name == r.Method })
+	if at < 0 {
+		return notAllowed(r.Method, methods), nil
 	}
 	if err := r.checkPlace(t.handler.opts.Datacenter); err != nil {
 		return answer{}, err
