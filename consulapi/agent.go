@@ -90,25 +90,14 @@ func (h *handler) self() catalog.Node {
 // agentSelf answers with what clients ask an agent for (A9). Every member is an object or null.
 func (h *handler) agentSelf(*request) (answer, error) {
 	n := h.self()
-	type object map[string]any
-	return ok(struct {
-		Config      object
-		DebugConfig object
-		Coord       any
-		Member      member
-		Stats       object
-		Meta        map[string]string
-		XDS         any `json:"xDS"`
-	}{
-		Config: object{
+	return ok(object{
+		{"Config", map[string]any{
 			"Datacenter": h.opts.Datacenter, "PrimaryDatacenter": h.opts.Datacenter,
 			"NodeName": n.Name, "NodeID": n.ID, "Revision": "", "Server": true,
 			"Version": version,
-		},
-		DebugConfig: object{},
-		Member:      h.member(n),
-		Stats:       object{},
-		Meta:        visible(n.Meta),
+		}},
+		{"DebugConfig", object{}}, {"Coord", nil}, {"Member", h.member(n)},
+		{"Stats", object{}}, {"Meta", visible(n.Meta)}, {"xDS", nil},
 	}), nil
 }
 
@@ -119,17 +108,9 @@ func (h *handler) agentMembers(*request) (answer, error) {
 // agentHost answers with what clients ask for to see that an agent is there (A14). Of the host's
 // memory, processors and disks, which Consul's agent measures, it tells nothing.
 func (h *handler) agentHost(*request) (answer, error) {
-	type host struct {
-		Hostname string `json:"hostname"`
-		OS       string `json:"os"`
-	}
-	return ok(struct {
-		Memory, CPU    any
-		Host           host
-		Disk           any
-		CollectionTime int64
-		Errors         any
-	}{
-		Host: host{h.opts.Node, runtime.GOOS}, CollectionTime: time.Now().UnixNano(),
+	return ok(object{
+		{"Memory", nil}, {"CPU", nil},
+		{"Host", object{{"hostname", h.opts.Node}, {"os", runtime.GOOS}}},
+		{"Disk", nil}, {"CollectionTime", time.Now().UnixNano()}, {"Errors", nil},
 	}), nil
 }

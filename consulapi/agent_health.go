@@ -13,25 +13,16 @@ import (
 const maintained = "maintenance"
 
 // serviceHealth is a service of the agent with its checks, and the health that follows from these.
-// The zero value is no service.
+// service and checks are nil for no service.
 type serviceHealth struct {
-	status  string
-	service *service
-	checks  list[check]
+	status          string
+	service, checks any
 }
 
 func (v serviceHealth) encode(e *encoder) {
-	e.raw(`{"AggregatedStatus":`)
-	e.value(v.status)
-	e.raw(`,"Service":`)
-	e.value(v.service)
-	e.raw(`,"Checks":`)
-	if v.service == nil {
-		e.value(nullValue)
-	} else {
-		e.value(v.checks)
-	}
-	e.raw("}")
+	e.value(object{
+		{"AggregatedStatus", v.status}, {"Service", v.service}, {"Checks", v.checks},
+	})
 }
 
 // agentsHealth shows those services of the agent, with their checks and those of the node, but
@@ -43,8 +34,7 @@ func (h *handler) agentsHealth(state *catalog.Snapshot, at []place) (found []ser
 		if slices.ContainsFunc(slices.Concat(c.shared.ids, c.own.ids), isMaintenance) {
 			status = maintained
 		}
-		shown := agentsService(c.service)
-		found = append(found, serviceHealth{status, &shown, c.checks()})
+		found = append(found, serviceHealth{status, agentsService(c.service), c.checks()})
 	}
 	return found
 }

@@ -175,7 +175,7 @@ func (h *handler) hashedService(state *lockd.Snapshot, id string) (hashedService
 // agentsService shows a service as the agent does.
 func agentsService(s catalog.Service) service {
 	shown := newService(s)
-	shown.Meta = object(shown.Meta)
+	shown.Meta = orEmpty(shown.Meta)
 	return shown
 }
 

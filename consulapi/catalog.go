@@ -139,31 +139,16 @@ func instances(
 	}
 }
 
-// nullValue is null as an answer.
-var nullValue = json.RawMessage("null")
-
 func (h *handler) catalogNode(r *request) (answer, error) {
 	return h.readCatalog(r, func(state *catalog.Snapshot) any {
 		n, exists := state.Node(r.rest)
 		if !exists {
-			return nullValue
+			return json.RawMessage("null")
 		}
-		return nodeServices{h.newNode(n), servicesByID(state, n.Name, newService)}
+		return object{
+			{"Node", h.newNode(n)}, {"Services", servicesByID(state, n.Name, newService)},
+		}
 	})
-}
-
-// nodeServices is a node with its services.
-type nodeServices struct {
-	node     node
-	services mapping[service]
-}
-
-func (v nodeServices) encode(e *encoder) {
-	e.raw(`{"Node":`)
-	e.value(v.node)
-	e.raw(`,"Services":`)
-	e.value(v.services)
-	e.raw("}")
 }
 
 // servicesByID yields the services of a node, each with its ID, in the order of the IDs.
@@ -244,7 +229,7 @@ func newCatalogInstance(n node, s service) catalogInstance {
 		TaggedAddresses: n.TaggedAddresses, NodeMeta: n.Meta, ServiceID: s.ID,
 		ServiceName: s.Service, ServiceTags: s.Tags, ServiceAddress: s.Address,
 		ServiceTaggedAddresses: s.TaggedAddresses, ServiceWeights: s.Weights,
-		ServiceMeta: object(s.Meta), ServicePort: s.Port,
+		ServiceMeta: orEmpty(s.Meta), ServicePort: s.Port,
 		CreateIndex: s.CreateIndex, ModifyIndex: s.ModifyIndex,
 	}
 }

@@ -114,12 +114,6 @@ func (e *encoder) value(v any) {
 	add(e, marshal(v))
 }
 
-// members adds the members of a struct, without the braces around them.
-func (e *encoder) members(v any) {
-	text := marshal(v)
-	add(e, text[1:len(text)-1])
-}
-
 // marshal returns a value of this package as JSON.
 func marshal(v any) []byte {
 	text, err := json.Marshal(v)
@@ -129,8 +123,10 @@ func marshal(v any) []byte {
 	return text
 }
 
-// bytes adds p, which is not nil, as json.Marshal encodes it.
-func (e *encoder) bytes(p []byte) {
+// longBytes is what json.Marshal encodes as a []byte that is not nil, but encoded in pieces.
+type longBytes []byte
+
+func (p longBytes) encode(e *encoder) {
 	const step = 3 << 10 // whole groups of base64
 	var text []byte
 	e.raw(`"`)
@@ -203,6 +199,25 @@ func (m mapping[V]) encode(e *encoder) {
 		separator = ","
 	}
 	e.raw("}")
+}
+
+// object is an object whose members come in this order.
+type object []field
+
+// field is a member of an object. In JSON its value may be piecewise.
+type field struct {
+	name  string
+	value any
+}
+
+func (o object) encode(e *encoder) {
+	mapping[any](func(yield func(string, any) bool) {
+		for _, f := range o {
+			if !yield(f.name, f.value) {
+				return
+			}
+		}
+	}).encode(e)
 }
 
 // indenter indents compact JSON as json.MarshalIndent does, byte by byte.

@@ -51,23 +51,6 @@ func (h *handler) healthState(r *request) (answer, error) {
 	})
 }
 
-// instance is a service with its node and the checks of both.
-type instance struct {
-	Node    node
-	Service service
-	Checks  list[check]
-}
-
-func (v instance) encode(e *encoder) {
-	e.raw(`{"Node":`)
-	e.value(v.Node)
-	e.raw(`,"Service":`)
-	e.value(v.Service)
-	e.raw(`,"Checks":`)
-	e.value(v.Checks)
-	e.raw("}")
-}
-
 func (h *handler) healthService(r *request) (answer, error) {
 	worst := catalog.Critical
 	if text := r.query.Get("passing"); r.has("passing") {
@@ -79,21 +62,16 @@ func (h *handler) healthService(r *request) (answer, error) {
 			worst = catalog.Passing
 		}
 	}
+	wanted := func(c checked) bool { return c.health() >= worst && r.wantsNode(c.node) }
 	return h.readCatalog(r, func(state *catalog.Snapshot) any {
-		return list[instance](func(yield func(instance) bool) {
-			for c := range checkedOf(state, instances(state, r.rest, r.query["tag"]), nil) {
-				if c.health() < worst || !r.wantsNode(c.node) {
-					continue
-				}
-				if !yield(h.newInstance(c)) {
-					return
-				}
-			}
-		})
+		services := checkedOf(state, instances(state, r.rest, r.query["tag"]), nil)
+		return listed(services, wanted, h.newInstance)
 	})
 }
 
-// newInstance shows a service with its node and its checks.
-func (h *handler) newInstance(c checked) instance {
-	return instance{h.newNode(c.node), newService(c.service), c.checks()}
+// newInstance shows a service with its node and the checks of both.
+func (h *handler) newInstance(c checked) object {
+	return object{
+		{"Node", h.newNode(c.node)}, {"Service", newService(c.service)}, {"Checks", c.checks()},
+	}
 }

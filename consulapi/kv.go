@@ -10,20 +10,10 @@ import (
 
 // entry is a key as it is in JSON (H11).
 type entry struct {
-	entryHead
-	Value []byte
-	entryTail
-}
-
-// entryHead is what stands before the value.
-type entryHead struct {
-	LockIndex uint64
-	Key       string
-	Flags     uint64
-}
-
-// entryTail is what stands behind the value.
-type entryTail struct {
+	LockIndex   uint64
+	Key         string
+	Flags       uint64
+	Value       []byte
 	Session     string `json:",omitempty"`
 	CreateIndex uint64
 	ModifyIndex uint64
@@ -34,8 +24,7 @@ func newEntry(e lockd.Entry) *entry {
 		e.Value = nil // null in JSON
 	}
 	return &entry{
-		entryHead{e.LockIndex, e.Key, e.Flags}, e.Value,
-		entryTail{e.Session.String(), e.CreateIndex, e.ModifyIndex},
+		e.LockIndex, e.Key, e.Flags, e.Value, e.Session.String(), e.CreateIndex, e.ModifyIndex,
 	}
 }
 
@@ -45,13 +34,14 @@ func (v *entry) encode(e *encoder) {
 		add(e, marshal(v))
 		return
 	}
-	e.raw("{")
-	e.members(v.entryHead)
-	e.raw(`,"Value":`)
-	e.bytes(v.Value)
-	e.raw(",")
-	e.members(v.entryTail)
-	e.raw("}")
+	shown := object{
+		{"LockIndex", v.LockIndex}, {"Key", v.Key}, {"Flags", v.Flags},
+		{"Value", longBytes(v.Value)},
+	}
+	if v.Session != "" {
+		shown = append(shown, field{"Session", v.Session})
+	}
+	e.value(append(shown, field{"CreateIndex", v.CreateIndex}, field{"ModifyIndex", v.ModifyIndex}))
 }
 
 // maxValueHelp is where Consul's text on too large a value points.

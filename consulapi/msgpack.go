@@ -36,14 +36,6 @@ const (
 	packMap32   = 0xdf
 )
 
-// packed is an object that keeps the order of its members.
-type packed []packedMember
-
-type packedMember struct {
-	name  string
-	value any // of a type that appendPacked takes
-}
-
 // appendPacked appends the value. It panics if the type is none of those below.
 func appendPacked(b []byte, value any) []byte {
 	switch value := value.(type) {
@@ -69,7 +61,7 @@ func appendPacked(b []byte, value any) []byte {
 			b = appendPacked(b, text)
 		}
 		return b
-	case packed:
+	case object:
 		b = appendHead(b, 0x80, 15, packMap16, len(value))
 		for _, m := range value {
 			b = appendPacked(appendPacked(b, m.name), m.value)

@@ -172,7 +172,7 @@ func (h *handler) queryCreate(r *request) (answer, error) {
 	if err := h.db.Update(func(tx *lockd.Txn) error { return q.keep(tx.Catalog()) }); err != nil {
 		return answer{}, err
 	}
-	return ok(struct{ ID string }{q.ID}), nil
+	return ok(object{{"ID", q.ID}}), nil
 }
 
 func (h *handler) queryUpdate(r *request) (answer, error) {
@@ -247,37 +247,11 @@ func (h *handler) queryExecute(r *request, name string) (answer, error) {
 	if limit > 0 && limit < len(found) {
 		found = found[:limit]
 	}
-	result := queryResult{service: q.Service.Service}
-	result.tail.DNS, result.tail.Datacenter = q.DNS, h.opts.Datacenter
-	result.nodes = func(yield func(instance) bool) {
-		for c := range checkedOf(state, services(state, found), q.Service.IgnoreCheckIDs) {
-			if !yield(h.newInstance(c)) {
-				return
-			}
-		}
-	}
-	return answer{header: r.consistencyHeader(), value: result}.asRead(), nil
-}
-
-// queryResult is what a query found.
-type queryResult struct {
-	service string
-	nodes   list[instance]
-	tail    struct {
-		DNS        struct{ TTL string }
-		Datacenter string
-		Failovers  int
-	}
-}
-
-func (v queryResult) encode(e *encoder) {
-	e.raw(`{"Service":`)
-	e.value(v.service)
-	e.raw(`,"Nodes":`)
-	e.value(v.nodes)
-	e.raw(",")
-	e.members(v.tail)
-	e.raw("}")
+	instances := checkedOf(state, services(state, found), q.Service.IgnoreCheckIDs)
+	return answer{header: r.consistencyHeader(), value: object{
+		{"Service", q.Service.Service}, {"Nodes", listed(instances, all, h.newInstance)},
+		{"DNS", q.DNS}, {"Datacenter", h.opts.Datacenter}, {"Failovers", 0},
+	}}.asRead(), nil
 }
 
 // place is where a service is in the catalog.

@@ -36,8 +36,8 @@ func newService(s catalog.Service) service {
 	}
 }
 
-// object returns meta, or an empty map for nil, which would be null in JSON.
-func object(meta map[string]string) map[string]string {
+// orEmpty returns meta, or an empty map for nil, which would be null in JSON.
+func orEmpty(meta map[string]string) map[string]string {
 	if meta == nil {
 		return map[string]string{}
 	}

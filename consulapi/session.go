@@ -91,7 +91,7 @@ func (h *handler) sessionCreate(r *request) (answer, error) {
 	case err != nil:
 		return answer{}, err
 	}
-	return ok(struct{ ID lockd.SessionID }{s.ID()}), nil
+	return ok(object{{"ID", s.ID()}}), nil
 }
 
 // badCheck returns an error that names the check that the session cannot be bound to (S17, S18).

@@ -39,22 +39,22 @@ type stateWriter struct {
 // keys. Sessions and locks are not part of it.
 func writeState(w io.Writer, state *lockd.Snapshot, datacenter string) error {
 	s := &stateWriter{to: bufio.NewWriter(w), datacenter: datacenter}
-	s.write(appendPacked(nil, packed{{"LastIndex", state.Index()}}))
+	s.write(appendPacked(nil, object{{"LastIndex", state.Index()}}))
 	nodes := state.Catalog()
 	for n := range nodes.Nodes() {
 		s.register(n)
 		for service := range nodes.Services(n.Name) {
-			s.register(n, packedMember{"Service", packService(service)})
+			s.register(n, field{"Service", packService(service)})
 		}
 		for check := range nodes.Checks(n.Name) {
-			s.register(n, packedMember{"Check", packCheck(check)})
+			s.register(n, field{"Check", packCheck(check)})
 		}
 		if s.err != nil {
 			return s.err
 		}
 	}
 	for key, e := range state.Prefix("") {
-		s.record(recordKey, packed{
+		s.record(recordKey, object{
 			{"Key", key}, {"Value", e.Value}, {"Flags", e.Flags}, {"LockIndex", e.LockIndex},
 			{"Session", ""}, {"CreateIndex", e.CreateIndex}, {"ModifyIndex", e.ModifyIndex},
 		})
@@ -71,39 +71,39 @@ func (s *stateWriter) write(b []byte) {
 	}
 }
 
-func (s *stateWriter) record(kind byte, object packed) {
-	s.buffer = appendPacked(append(s.buffer[:0], kind), object)
+func (s *stateWriter) record(kind byte, o object) {
+	s.buffer = appendPacked(append(s.buffer[:0], kind), o)
 	s.write(s.buffer)
 }
 
 // register writes a node, and the service or check on it.
-func (s *stateWriter) register(n catalog.Node, on ...packedMember) {
-	s.record(recordRegistration, append(packed{
+func (s *stateWriter) register(n catalog.Node, on ...field) {
+	s.record(recordRegistration, append(object{
 		{"Datacenter", s.datacenter}, {"ID", n.ID}, {"Node", n.Name}, {"Address", n.Address},
 		{"TaggedAddresses", hidden[string](n.Meta, taggedKey)}, {"NodeMeta", visible(n.Meta)},
 		{"CreateIndex", n.CreateIndex}, {"ModifyIndex", n.ModifyIndex},
 	}, on...))
 }
 
-func packService(s catalog.Service) packed {
-	var tagged packed
+func packService(s catalog.Service) object {
+	var tagged object
 	addresses := hidden[serviceAddress](s.Meta, taggedKey)
 	for _, name := range slices.Sorted(maps.Keys(addresses)) {
 		to := addresses[name]
-		tagged = append(tagged, packedMember{
-			name, packed{{"Address", to.Address}, {"Port", to.Port}},
+		tagged = append(tagged, field{
+			name, object{{"Address", to.Address}, {"Port", to.Port}},
 		})
 	}
-	return packed{
+	return object{
 		{"ID", s.ID}, {"Service", s.Name}, {"Tags", s.Tags}, {"Address", s.Address},
 		{"TaggedAddresses", tagged}, {"Meta", visible(s.Meta)}, {"Port", s.Port},
-		{"Weights", packed{{"Passing", 1}, {"Warning", 1}}},
+		{"Weights", object{{"Passing", 1}, {"Warning", 1}}},
 		{"CreateIndex", s.CreateIndex}, {"ModifyIndex", s.ModifyIndex},
 	}
 }
 
-func packCheck(c catalog.Check) packed {
-	return packed{
+func packCheck(c catalog.Check) object {
+	return object{
 		{"Node", c.Node}, {"CheckID", c.ID}, {"Name", c.Name}, {"Status", c.Status.String()},
 		{"Notes", c.Notes}, {"Output", c.Output}, {"ServiceID", c.ServiceID},
 		{"CreateIndex", c.CreateIndex}, {"ModifyIndex", c.ModifyIndex},

@@ -25,33 +25,19 @@ type txnError struct {
 	What    string
 }
 
-// txnAnswer is the answer to a transaction.
+// txnAnswer is what came of a transaction: results, or errors.
 type txnAnswer struct {
 	Results []txnResult
 	Errors  []txnError
 }
 
-func (a txnAnswer) encode(e *encoder) {
-	e.raw("{")
-	a.parts(e)
-	e.raw("}")
-}
-
-// parts writes the members of the answer.
-func (a txnAnswer) parts(e *encoder) {
-	e.raw(`"Results":`)
+// results returns the results, in which each entry of a get-tree is one; or nil if there are none
+// because of an error.
+func (a txnAnswer) results() any {
 	if a.Results == nil {
-		e.raw("null")
-	} else {
-		e.value(a.results())
+		return nil
 	}
-	e.raw(`,"Errors":`)
-	e.value(a.Errors)
-}
-
-// results returns the results, in which each entry of a get-tree is one.
-func (a txnAnswer) results() list[txnResult] {
-	return func(yield func(txnResult) bool) {
+	return list[txnResult](func(yield func(txnResult) bool) {
 		for _, result := range a.Results {
 			tree := result.tree
 			if tree == nil {
@@ -64,32 +50,28 @@ func (a txnAnswer) results() list[txnResult] {
 				}
 			}
 		}
+	})
+}
+
+// answer returns the answer to the transaction. more are the members that only some answers have.
+func (a txnAnswer) answer(more ...field) answer {
+	shown := answer{value: append(object{{"Results", a.results()}, {"Errors", a.Errors}}, more...)}
+	if a.Errors != nil {
+		shown.status = http.StatusConflict
 	}
+	return shown
 }
 
-// txnReadAnswer is the answer to a transaction that could not write anything (T11).
-type txnReadAnswer struct {
-	txnAnswer
-	txnRead
-}
-
-func (a txnReadAnswer) encode(e *encoder) {
-	e.raw("{")
-	a.parts(e)
-	e.raw(",")
-	e.members(a.txnRead)
-	e.raw("}")
-}
-
-// txnRead has the members that only the answer to a read has.
-type txnRead struct {
-	Index                 uint64
-	LastContact           int
-	KnownLeader           bool
-	ConsistencyLevel      string
-	NotModified           bool
-	Backend               int
-	ResultsFilteredByACLs bool
+// readAnswer returns the answer to a transaction that could not write anything (T11). asked is
+// false if the database was not asked.
+func (a txnAnswer) readAnswer(index int, asked bool) answer {
+	shown := a.answer(
+		field{"Index", index}, field{"LastContact", 0}, field{"KnownLeader", asked},
+		field{"ConsistencyLevel", ""}, field{"NotModified", false}, field{"Backend", 0},
+		field{"ResultsFilteredByACLs", false},
+	)
+	shown.read, shown.unasked = true, !asked
+	return shown
 }
 
 func (h *handler) txnRoutes() map[string][]method {
@@ -112,29 +94,17 @@ func (h *handler) txn(r *request) (answer, error) {
 		if slices.ContainsFunc(ops, func(op operation) bool { _, is := op.(*txnKV); return !is }) {
 			h.repair()
 		}
-		return result.answer(result), err
+		return result.answer(), err
 	}
 	if err := r.parseBlocking(); err != nil { // bad parameters are refused here too (B16)
 		return answer{}, err
 	}
-	if result := checkTxn(ops); result.Errors != nil { // the database was not asked
-		a := result.answer(txnReadAnswer{txnAnswer: result})
-		a.read, a.unasked = true, true
-		return a, nil
+	if result := checkTxn(ops); result.Errors != nil {
+		return result.readAnswer(0, false), nil
 	}
 	snapshot := h.db.Snapshot()
 	result := applyAll(ops, state{keys: snapshot, catalog: snapshot.Catalog()})
-	a := result.answer(txnReadAnswer{result, txnRead{Index: 1, KnownLeader: true}})
-	a.read = true
-	return a, nil
-}
-
-// answer returns the answer to a transaction with the result a, shown as value.
-func (a txnAnswer) answer(value any) answer {
-	if a.Errors != nil {
-		return answer{status: http.StatusConflict, value: value}
-	}
-	return ok(value)
+	return result.readAnswer(1, true), nil
 }
 
 // parseTxn returns the operations in the body (T1 to T4).
