@@ -285,3 +285,30 @@ func (u *unpacker) textObject(into *map[string]string) error {
 		return err
 	})
 }
+
+// members reads an object. The value of a member that wanted names goes to where wanted says: into
+// the variable that is pointed to, or to a function that reads it. Any other member is skipped.
+// members reports whether the object has any; nil has none.
+func (u *unpacker) members(wanted object) (there bool, err error) {
+	err = u.object(func(name string) error {
+		there = true
+		at := slices.IndexFunc(wanted, func(f field) bool { return f.name == name })
+		if at < 0 {
+			return u.skip()
+		}
+		switch into := wanted[at].value.(type) {
+		case *uint64:
+			return u.number(into)
+		case *string:
+			return u.text(into)
+		case *[]string:
+			return u.texts(into)
+		case *map[string]string:
+			return u.textObject(into)
+		case func() error:
+			return into()
+		}
+		panic(fmt.Sprintf("consulapi: bug: a %T for a member", wanted[at].value))
+	})
+	return there, err
+}

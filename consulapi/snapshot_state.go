@@ -115,13 +115,7 @@ func packCheck(c catalog.Check) object {
 func readState(r io.Reader, backup io.Writer) error {
 	u := &unpacker{bufio.NewReader(r)}
 	var index uint64
-	err := u.object(func(name string) error {
-		if name == "LastIndex" {
-			return u.number(&index)
-		}
-		return u.skip()
-	})
-	if err != nil {
+	if _, err := u.members(object{{"LastIndex", &index}}); err != nil {
 		return err
 	}
 	return lockd.WriteBackup(backup, index, func(tx *lockd.Txn) error {
@@ -150,17 +144,7 @@ func readState(r io.Reader, backup io.Writer) error {
 func (u *unpacker) key(tx *lockd.Txn) error {
 	var key, value string
 	var flags uint64
-	err := u.object(func(name string) error {
-		switch name {
-		case "Key":
-			return u.text(&key)
-		case "Value":
-			return u.text(&value)
-		case "Flags":
-			return u.number(&flags)
-		}
-		return u.skip()
-	})
+	_, err := u.members(object{{"Key", &key}, {"Value", &value}, {"Flags", &flags}})
 	if err == nil {
 		_, err = tx.Put(key, []byte(value), &lockd.PutOptions{Flags: flags})
 	}
@@ -173,26 +157,11 @@ func (u *unpacker) registration(tx *catalog.Txn) error {
 	var b registration
 	var own ownCheck
 	var peer string
-	err := u.object(func(name string) error {
-		switch name {
-		case "ID":
-			return u.text(&b.ID)
-		case "Node":
-			return u.text(&b.Node)
-		case "Address":
-			return u.text(&b.Address)
-		case "TaggedAddresses":
-			return u.textObject(&b.TaggedAddresses)
-		case "NodeMeta":
-			return u.textObject(&b.NodeMeta)
-		case "PeerName":
-			return u.text(&peer)
-		case "Service":
-			return u.service(&b)
-		case "Check":
-			return u.check(&b, &own)
-		}
-		return u.skip()
+	_, err := u.members(object{
+		{"ID", &b.ID}, {"Node", &b.Node}, {"Address", &b.Address}, {"PeerName", &peer},
+		{"TaggedAddresses", &b.TaggedAddresses}, {"NodeMeta", &b.NodeMeta},
+		{"Service", func() error { return u.service(&b) }},
+		{"Check", func() error { return u.check(&b, &own) }},
 	})
 	if err != nil || peer != "" {
 		return err
@@ -208,26 +177,10 @@ func (u *unpacker) registration(tx *catalog.Txn) error {
 func (u *unpacker) service(b *registration) error {
 	var s sentService
 	var port uint64
-	there := false
-	err := u.object(func(name string) error {
-		there = true
-		switch name {
-		case "ID":
-			return u.text(&s.ID)
-		case "Service":
-			return u.text(&s.Service)
-		case "Tags":
-			return u.texts(&s.Tags)
-		case "Address":
-			return u.text(&s.Address)
-		case "TaggedAddresses":
-			return u.serviceAddresses(&s)
-		case "Meta":
-			return u.textObject(&s.Meta)
-		case "Port":
-			return u.number(&port)
-		}
-		return u.skip()
+	there, err := u.members(object{
+		{"ID", &s.ID}, {"Service", &s.Service}, {"Address", &s.Address}, {"Port", &port},
+		{"Tags", &s.Tags}, {"Meta", &s.Meta},
+		{"TaggedAddresses", func() error { return u.serviceAddresses(&s) }},
 	})
 	if s.Port = int(port); there {
 		b.Service = &s
@@ -242,15 +195,7 @@ func (u *unpacker) serviceAddresses(s *sentService) error {
 		}
 		var to serviceAddress
 		var port uint64
-		err := u.object(func(name string) error {
-			switch name {
-			case "Address":
-				return u.text(&to.Address)
-			case "Port":
-				return u.number(&port)
-			}
-			return u.skip()
-		})
+		_, err := u.members(object{{"Address", &to.Address}, {"Port", &port}})
 		to.Port = int(port)
 		s.TaggedAddresses[tag] = to
 		return err
@@ -277,30 +222,10 @@ func (o *ownCheck) put(tx *catalog.Txn) error {
 // check reads a check of the registration; nil is none.
 func (u *unpacker) check(b *registration, own *ownCheck) error {
 	var c sentCheck
-	there := false
-	err := u.object(func(name string) error {
-		there = true
-		switch name {
-		case "Node":
-			return u.text(&c.Node)
-		case "CheckID":
-			return u.text(&c.CheckID)
-		case "Name":
-			return u.text(&c.Name)
-		case "Status":
-			return u.text(&c.Status)
-		case "Notes":
-			return u.text(&c.Notes)
-		case "Output":
-			return u.text(&c.Output)
-		case "ServiceID":
-			return u.text(&c.ServiceID)
-		case memberTTL:
-			return u.number(&own.ttl)
-		case memberMeta:
-			return u.textObject(&own.meta)
-		}
-		return u.skip()
+	there, err := u.members(object{
+		{"Node", &c.Node}, {"CheckID", &c.CheckID}, {"Name", &c.Name}, {"Status", &c.Status},
+		{"Notes", &c.Notes}, {"Output", &c.Output}, {"ServiceID", &c.ServiceID},
+		{memberTTL, &own.ttl}, {memberMeta, &own.meta},
 	})
 	if own.node, own.id = c.Node, cmp.Or(c.CheckID, c.Name); there {
 		b.Check = &c
