@@ -57,7 +57,7 @@ func (h *handler) catalogDeregister(r *request) (answer, error) {
 	if body.Node == "" {
 		return answer{}, mistake("Must provide node")
 	}
-	if err := h.checkDatacenter(body.Datacenter); err != nil {
+	if err := checkDatacenter(body.Datacenter, h.opts.Datacenter); err != nil {
 		return answer{}, err
 	}
 	err := h.db.Update(func(txn *lockd.Txn) (err error) {

@@ -6,53 +6,24 @@ import (
 	"net/http"
 
 	"github.com/lockd/lockd"
-	"github.com/lockd/lockd/catalog"
 )
 
-// status is a row of the table that gives an error of the database its HTTP status.
-type status struct {
-	err  error
-	code int
-}
-
-// statuses returns that table. It has every error that lockd exports. The first row that errors.Is
-// finds counts: the reasons to refuse a call stand before the causes of an end. Consul answers most
-// mistakes of a client with 500, and its clients know that (X30).
-func statuses() []status {
-	return []status{
-		{lockd.ErrInvalid, http.StatusBadRequest},
-		{lockd.ErrCorrupt, http.StatusBadRequest}, // a snapshot that was sent
-		{lockd.ErrFormat, http.StatusBadRequest},
-		{lockd.ErrConflict, http.StatusConflict},
-		{lockd.ErrNoSession, http.StatusInternalServerError},
-		{lockd.ErrNotHeld, http.StatusConflict},
-		{catalog.ErrNoNode, http.StatusInternalServerError},
-		{catalog.ErrNoService, http.StatusInternalServerError},
-		{catalog.ErrNoCheck, http.StatusInternalServerError},
-		{catalog.ErrCheckCritical, http.StatusInternalServerError},
-
-		{lockd.ErrClosed, http.StatusInternalServerError},
-		{lockd.ErrFailed, http.StatusInternalServerError},
-		{lockd.ErrCommit, http.StatusInternalServerError},
-		{lockd.ErrInUse, http.StatusInternalServerError},
-		{lockd.ErrCompacted, http.StatusInternalServerError},
-
-		{lockd.ErrExpired, http.StatusInternalServerError},
-		{lockd.ErrDestroyed, http.StatusInternalServerError},
-		{catalog.ErrNodeGone, http.StatusInternalServerError},
-		{catalog.ErrCheckGone, http.StatusInternalServerError},
-		{lockd.ErrProcessGone, http.StatusInternalServerError},
-		{lockd.ErrRestored, http.StatusInternalServerError},
-		{lockd.ErrUnlocked, http.StatusInternalServerError},
-		{lockd.ErrKeyDeleted, http.StatusInternalServerError},
-		{lockd.ErrForced, http.StatusInternalServerError},
-		{lockd.ErrHeldTooLong, http.StatusInternalServerError},
+// statusOf returns the HTTP status for an error of the database. Consul answers most mistakes of a
+// client with 500, and its clients know that (X30).
+func statusOf(err error) int {
+	is := func(target error) bool { return errors.Is(err, target) }
+	switch {
+	case is(lockd.ErrInvalid), is(lockd.ErrCorrupt), is(lockd.ErrFormat): // what was sent
+		return http.StatusBadRequest
+	case is(lockd.ErrConflict), is(lockd.ErrNotHeld):
+		return http.StatusConflict
 	}
+	return http.StatusInternalServerError
 }
 
-// failure is an error with the text that Consul has for it and, unless the table decides, a status.
+// failure is an error with the text that Consul has for it and, unless statusOf decides, a status.
 type failure struct {
-	code int   // 0: the table decides
+	code int   // 0: statusOf decides
 	err  error // nil: a mistake in the request itself
 	text string
 }
@@ -73,21 +44,15 @@ func refuse(code int, format string, args ...any) error {
 	return &failure{code: code, text: fmt.Sprintf(format, args...)}
 }
 
-// reword gives an error of the database the text that Consul has for it where it happened. The
-// table still decides the status.
+// reword gives an error of the database the text that Consul has for it where it happened. Its
+// status stays.
 func reword(err error, format string, args ...any) error {
 	return &failure{err: err, text: fmt.Sprintf(format, args...)}
 }
 
 // failed returns the answer for an error.
 func failed(err error) answer {
-	code, text := http.StatusInternalServerError, err.Error()
-	for _, row := range statuses() {
-		if errors.Is(err, row.err) {
-			code = row.code
-			break
-		}
-	}
+	code, text := statusOf(err), err.Error()
 	if f, ok := errors.AsType[*failure](err); ok {
 		if text = f.text; f.code != 0 {
 			code = f.code

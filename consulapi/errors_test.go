@@ -14,23 +14,29 @@ import (
 	"github.com/lockd/lockd/consulapi"
 )
 
-// sentinels has every error that lockd exports, by its name.
-var sentinels = map[string]error{
-	"ErrClosed": lockd.ErrClosed, "ErrInUse": lockd.ErrInUse, "ErrCorrupt": lockd.ErrCorrupt,
-	"ErrFormat": lockd.ErrFormat, "ErrCommit": lockd.ErrCommit, "ErrFailed": lockd.ErrFailed,
-	"ErrInvalid": lockd.ErrInvalid, "ErrConflict": lockd.ErrConflict,
-	"ErrNotHeld": lockd.ErrNotHeld, "ErrNoSession": lockd.ErrNoSession,
-	"ErrNoNode": catalog.ErrNoNode, "ErrNoService": catalog.ErrNoService,
-	"ErrNoCheck": catalog.ErrNoCheck, "ErrCompacted": lockd.ErrCompacted,
-	"ErrExpired": lockd.ErrExpired, "ErrDestroyed": lockd.ErrDestroyed,
-	"ErrNodeGone": catalog.ErrNodeGone, "ErrCheckGone": catalog.ErrCheckGone,
-	"ErrCheckCritical": catalog.ErrCheckCritical, "ErrProcessGone": lockd.ErrProcessGone,
-	"ErrRestored": lockd.ErrRestored, "ErrUnlocked": lockd.ErrUnlocked,
-	"ErrKeyDeleted": lockd.ErrKeyDeleted, "ErrForced": lockd.ErrForced,
-	"ErrHeldTooLong": lockd.ErrHeldTooLong,
+// statuses has every error that lockd exports, by its name, with its HTTP status.
+var statuses = map[string]struct {
+	err  error
+	code int
+}{
+	"ErrInvalid": {lockd.ErrInvalid, 400}, "ErrCorrupt": {lockd.ErrCorrupt, 400},
+	"ErrFormat": {lockd.ErrFormat, 400}, "ErrConflict": {lockd.ErrConflict, 409},
+	"ErrNotHeld": {lockd.ErrNotHeld, 409}, "ErrNoSession": {lockd.ErrNoSession, 500},
+	"ErrNoNode": {catalog.ErrNoNode, 500}, "ErrNoService": {catalog.ErrNoService, 500},
+	"ErrNoCheck": {catalog.ErrNoCheck, 500}, "ErrCheckCritical": {catalog.ErrCheckCritical, 500},
+
+	"ErrClosed": {lockd.ErrClosed, 500}, "ErrFailed": {lockd.ErrFailed, 500},
+	"ErrCommit": {lockd.ErrCommit, 500}, "ErrInUse": {lockd.ErrInUse, 500},
+	"ErrCompacted": {lockd.ErrCompacted, 500},
+
+	"ErrExpired": {lockd.ErrExpired, 500}, "ErrDestroyed": {lockd.ErrDestroyed, 500},
+	"ErrNodeGone": {catalog.ErrNodeGone, 500}, "ErrCheckGone": {catalog.ErrCheckGone, 500},
+	"ErrProcessGone": {lockd.ErrProcessGone, 500}, "ErrRestored": {lockd.ErrRestored, 500},
+	"ErrUnlocked": {lockd.ErrUnlocked, 500}, "ErrKeyDeleted": {lockd.ErrKeyDeleted, 500},
+	"ErrForced": {lockd.ErrForced, 500}, "ErrHeldTooLong": {lockd.ErrHeldTooLong, 500},
 }
 
-// Ensure that the table of statuses has every error of both errors.go files.
+// Ensure that every error of both errors.go files has the status that was chosen for it.
 func TestStatuses_Complete(t *testing.T) {
 	var exported []string
 	for _, path := range []string{"../errors.go", "../catalog/errors.go"} {
@@ -46,17 +52,13 @@ func TestStatuses_Complete(t *testing.T) {
 		})
 	}
 	slices.Sort(exported)
-	if known := slices.Sorted(maps.Keys(sentinels)); !slices.Equal(exported, known) {
+	if known := slices.Sorted(maps.Keys(statuses)); !slices.Equal(exported, known) {
 		t.Errorf("errors.go exports %v\nand this test knows %v", exported, known)
 	}
-	table := consulapi.Statuses()
-	for name, sentinel := range sentinels {
-		if code := table[sentinel]; code < 400 || code > 599 {
-			t.Errorf("%s has status %d", name, code)
+	for name, want := range statuses {
+		if code := consulapi.StatusOf(want.err); code != want.code {
+			t.Errorf("%s has status %d, not %d", name, code, want.code)
 		}
-	}
-	if len(table) != len(sentinels) {
-		t.Errorf("the table has %d rows for %d errors", len(table), len(sentinels))
 	}
 }
 

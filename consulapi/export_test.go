@@ -1,10 +1,4 @@
 package consulapi
 
-// Statuses returns the errors that the table has, with the status of each.
-func Statuses() map[error]int {
-	codes := make(map[error]int)
-	for _, row := range statuses() {
-		codes[row.err] = row.code
-	}
-	return codes
-}
+// StatusOf returns the HTTP status for an error of the database.
+func StatusOf(err error) int { return statusOf(err) }

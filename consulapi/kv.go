@@ -158,7 +158,7 @@ func (r *request) conflicting(names ...string) error {
 func (r *request) number(name string) (uint64, error) {
 	n, err := strconv.ParseUint(r.query.Get(name), 10, 64)
 	if err != nil {
-		return 0, refuse(http.StatusInternalServerError, "%v", err)
+		return 0, mistake("%v", err)
 	}
 	return n, nil
 }

@@ -111,7 +111,7 @@ func (h *handler) checkRegistration(body *registration) error {
 				c.Node, cmp.Or(c.CheckID, c.Name), body.Node)
 		}
 	}
-	return h.checkDatacenter(body.Datacenter)
+	return checkDatacenter(body.Datacenter, h.opts.Datacenter)
 }
 
 // canonicalID returns the ID of a node in its one form, by which nodes are told apart (N5). The
@@ -125,14 +125,6 @@ func canonicalID(text string) string {
 
 // sameID reports whether two texts are the ID of one node.
 func sameID(a, b string) bool { return sameName(canonicalID(a), canonicalID(b)) }
-
-// checkDatacenter refuses a request for another datacenter than this one.
-func (h *handler) checkDatacenter(name string) error {
-	if name != "" && name != h.opts.Datacenter {
-		return mistake("No path to datacenter")
-	}
-	return nil
-}
 
 // checks returns all checks of the registration.
 func (b *registration) checks() []sentCheck {

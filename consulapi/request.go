@@ -29,8 +29,8 @@ func (r *request) has(name string) bool { return r.query.Has(name) }
 // checkPlace refuses a request for another datacenter than this one, or for a namespace or
 // partition, which only Consul's enterprise edition has.
 func (r *request) checkPlace(datacenter string) error {
-	if dc := r.query.Get("dc"); dc != "" && dc != datacenter {
-		return refuse(http.StatusInternalServerError, "No path to datacenter")
+	if err := checkDatacenter(r.query.Get("dc"), datacenter); err != nil {
+		return err
 	}
 	for _, place := range []struct{ name, header, plural string }{
 		{"ns", "X-Consul-Namespace", "Namespaces"},
@@ -44,6 +44,14 @@ func (r *request) checkPlace(datacenter string) error {
 			return badRequest("Invalid query parameter: %q - %s are a Consul Enterprise feature",
 				place.name, place.plural)
 		}
+	}
+	return nil
+}
+
+// checkDatacenter refuses the name of another datacenter than the own one. No name is the own one.
+func checkDatacenter(name, own string) error {
+	if name != "" && name != own {
+		return mistake("No path to datacenter")
 	}
 	return nil
 }

@@ -125,7 +125,7 @@ func (h *handler) sessionOptions(r *request) (*lockd.SessionOptions, error) {
 		return nil, undecoded(err)
 	}
 	if body.Node == "" {
-		return nil, refuse(http.StatusInternalServerError, "Must provide Node")
+		return nil, mistake("Must provide Node")
 	}
 	opts := &lockd.SessionOptions{
 		Name: body.Name, Node: body.Node, LockDelay: body.LockDelay.option(),
@@ -136,8 +136,7 @@ func (h *handler) sessionOptions(r *request) (*lockd.SessionOptions, error) {
 	case lockd.DeleteKeys.String():
 		opts.Behavior = lockd.DeleteKeys
 	default:
-		return nil, refuse(http.StatusInternalServerError,
-			"Invalid Behavior setting '%s'", body.Behavior)
+		return nil, mistake("Invalid Behavior setting '%s'", body.Behavior)
 	}
 	if opts.TTL, err = h.parseTTL(body.TTL); err != nil {
 		return nil, err
@@ -160,10 +159,10 @@ func (h *handler) parseTTL(text string) (time.Duration, error) {
 	ttl, err := time.ParseDuration(text)
 	switch {
 	case err != nil:
-		return 0, refuse(http.StatusInternalServerError, "Session TTL '%s' invalid: %v", text, err)
+		return 0, mistake("Session TTL '%s' invalid: %v", text, err)
 	case ttl != 0 && (ttl < h.opts.MinTTL || ttl > maxTTL):
-		return 0, refuse(http.StatusInternalServerError,
-			"Invalid Session TTL '%d', must be between [%v=%v]", ttl, h.opts.MinTTL, maxTTL)
+		return 0, mistake("Invalid Session TTL '%d', must be between [%v=%v]", ttl, h.opts.MinTTL,
+			maxTTL)
 	}
 	return ttl, nil
 }
