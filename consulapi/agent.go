@@ -31,9 +31,9 @@ func (h *handler) agentRoutes() map[string][]method {
 
 		"agent/check/register":    {{http.MethodPut, h.checkRegister}},
 		"agent/check/deregister/": {{http.MethodPut, h.checkDeregister}},
-		"agent/check/pass/":       {{http.MethodPut, h.checkPass}},
-		"agent/check/warn/":       {{http.MethodPut, h.checkWarn}},
-		"agent/check/fail/":       {{http.MethodPut, h.checkFail}},
+		"agent/check/pass/":       {{http.MethodPut, h.checkSet(catalog.Passing)}},
+		"agent/check/warn/":       {{http.MethodPut, h.checkSet(catalog.Warning)}},
+		"agent/check/fail/":       {{http.MethodPut, h.checkSet(catalog.Critical)}},
 		"agent/check/update/":     {{http.MethodPut, h.checkUpdate}},
 
 		"agent/health/service/id/": {

@@ -129,16 +129,9 @@ func (h *handler) checkDeregister(r *request) (answer, error) {
 	})
 }
 
-func (h *handler) checkPass(r *request) (answer, error) {
-	return h.setCheck(r, catalog.Passing, r.query.Get("note"))
-}
-
-func (h *handler) checkWarn(r *request) (answer, error) {
-	return h.setCheck(r, catalog.Warning, r.query.Get("note"))
-}
-
-func (h *handler) checkFail(r *request) (answer, error) {
-	return h.setCheck(r, catalog.Critical, r.query.Get("note"))
+// checkSet returns the endpoint that sets the status of a check.
+func (h *handler) checkSet(status catalog.Status) endpoint {
+	return func(r *request) (answer, error) { return h.setCheck(r, status, r.query.Get("note")) }
 }
 
 func (h *handler) checkUpdate(r *request) (answer, error) {

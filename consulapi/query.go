@@ -212,10 +212,7 @@ func (h *handler) queryGet(r *request) (answer, error) {
 	return h.read(r, lockd.CatalogScope(), func(state *lockd.Snapshot) answer {
 		a, exists := state.Catalog().Attachment(attachmentOf(r.rest))
 		if !exists {
-			return answer{
-				status: http.StatusNotFound, contentType: textPlain,
-				body: []byte("Query not found"),
-			}
+			return failed(errNoQuery)
 		}
 		return answer{value: []preparedQuery{newQuery(a)}, header: r.consistencyHeader()}
 	})

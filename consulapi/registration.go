@@ -95,12 +95,11 @@ func (h *handler) checkRegistration(body *registration) error {
 		return mistake("Must provide address if SkipNodeUpdate is not set")
 	case body.ID != "" && uuid.Validate(body.ID) != nil:
 		return mistake("Bad node ID: %v", uuid.Validate(body.ID))
-	case body.Service != nil && body.Service.Service == "" && body.Service.ID != "":
-		return mistake("Must provide service name with ID")
-	case body.Service != nil && body.Service.Service == "":
-		return mistake("Must provide service name")
-	case body.Service != nil && isAnyAddress(body.Service.Address):
-		return mistake("Invalid service address")
+	}
+	if body.Service != nil {
+		if err := body.Service.valid(); err != nil {
+			return err
+		}
 	}
 	for _, c := range body.checks() {
 		if _, err := parseStatus(c.Status); err != nil {
@@ -108,7 +107,7 @@ func (h *handler) checkRegistration(body *registration) error {
 		}
 		if c.Node != "" && !sameName(c.Node, body.Node) {
 			return mistake("Node '%s' for check '%s' doesn't match register request node '%s'",
-				c.Node, cmp.Or(c.CheckID, c.Name), body.Node)
+				c.Node, c.id(), body.Node)
 		}
 	}
 	return checkDatacenter(body.Datacenter, h.opts.Datacenter)
@@ -146,10 +145,7 @@ func (b *registration) apply(tx *catalog.Txn) error {
 		}
 	}
 	if s := b.Service; s != nil {
-		if err := tx.PutService(catalog.Service{
-			Node: n.Name, ID: cmp.Or(s.ID, s.Service), Name: s.Service, Address: s.Address,
-			Port: s.Port, Tags: s.Tags, Meta: hide(s.Meta, taggedKey, s.TaggedAddresses),
-		}); err != nil {
+		if err := s.put(tx, n.Name); err != nil {
 			return err
 		}
 	}
@@ -161,9 +157,36 @@ func (b *registration) apply(tx *catalog.Txn) error {
 	return nil
 }
 
+// valid refuses a service without a name, and one that no client can reach.
+func (s *sentService) valid() error {
+	switch {
+	case s.Service == "" && s.ID != "":
+		return mistake("Must provide service name with ID")
+	case s.Service == "":
+		return mistake("Must provide service name")
+	case isAnyAddress(s.Address):
+		return mistake("Invalid service address")
+	}
+	return nil
+}
+
+// id returns the ID of the service, which is its name if no ID was sent.
+func (s *sentService) id() string { return cmp.Or(s.ID, s.Service) }
+
+// put registers the service on the node.
+func (s *sentService) put(tx *catalog.Txn, node string) error {
+	return tx.PutService(catalog.Service{
+		Node: node, ID: s.id(), Name: s.Service, Address: s.Address, Port: s.Port, Tags: s.Tags,
+		Meta: hide(s.Meta, taggedKey, s.TaggedAddresses),
+	})
+}
+
+// id returns the ID of the check, which is its name if no ID was sent.
+func (c *sentCheck) id() string { return cmp.Or(c.CheckID, c.Name) }
+
 // put registers the check, on node if the check names none itself (N2).
 func (c *sentCheck) put(tx *catalog.Txn, node string) error {
-	id := cmp.Or(c.CheckID, c.Name)
+	id := c.id()
 	if id == "" {
 		return mistake("Must provide check ID or name")
 	}

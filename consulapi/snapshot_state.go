@@ -227,7 +227,7 @@ func (u *unpacker) check(b *registration, own *ownCheck) error {
 		{"Notes", &c.Notes}, {"Output", &c.Output}, {"ServiceID", &c.ServiceID},
 		{memberTTL, &own.ttl}, {memberMeta, &own.meta},
 	})
-	if own.node, own.id = c.Node, cmp.Or(c.CheckID, c.Name); there {
+	if own.node, own.id = c.Node, c.id(); there {
 		b.Check = &c
 	}
 	return err

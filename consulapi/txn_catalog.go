@@ -1,7 +1,6 @@
 package consulapi
 
 import (
-	"cmp"
 	"errors"
 	"strconv"
 
@@ -10,9 +9,18 @@ import (
 	"github.com/lockd/lockd/catalog"
 )
 
+// verb is what an operation on the catalog does.
+type verb struct{ Verb string }
+
+// writes reports whether the verb may write. In Consul an unknown verb may (T11).
+func (v verb) writes() bool { return v.Verb != "get" }
+
+// puts reports whether the verb puts a thing into the catalog.
+func (v verb) puts() bool { return v.Verb == "set" || v.Verb == "cas" }
+
 // txnNode is an operation on a node (T13).
 type txnNode struct {
-	Verb string
+	verb
 	Node struct {
 		ID, Node, Address string
 		Meta              map[string]string
@@ -27,14 +35,14 @@ type txnNode struct {
 
 // txnService is an operation on a service of a node.
 type txnService struct {
-	Verb    string
+	verb
 	Node    string
 	Service sentService
 }
 
 // txnCheck is an operation on a check.
 type txnCheck struct {
-	Verb  string
+	verb
 	Check sentCheck
 }
 
@@ -52,13 +60,6 @@ type catalogVerb struct {
 
 // quoted names a thing as Consul does.
 func quoted(kind, name string) string { return kind + " " + strconv.Quote(name) }
-
-// writesCatalog reports whether the verb of a catalog operation may write. In Consul an unknown
-// verb may (T11).
-func writesCatalog(verb string) bool { return verb != "get" }
-
-// puts reports whether the verb is one that puts a thing into the catalog.
-func puts(verb string) bool { return verb == "set" || verb == "cas" }
 
 // do does the verb.
 func (v catalogVerb) do(verb string) ([]txnResult, error) {
@@ -95,7 +96,7 @@ func (v catalogVerb) do(verb string) ([]txnResult, error) {
 
 func (op *txnNode) check() error {
 	switch {
-	case !puts(op.Verb) && op.Verb != "delete" && op.Verb != "delete-cas":
+	case !op.puts() && op.Verb != "delete" && op.Verb != "delete-cas":
 	case op.Node.Node == "":
 		return refused("Must provide node")
 	case op.Node.ID != "" && uuid.Validate(op.Node.ID) != nil:
@@ -103,8 +104,6 @@ func (op *txnNode) check() error {
 	}
 	return nil
 }
-
-func (op *txnNode) writes() bool { return writesCatalog(op.Verb) }
 
 func (op *txnNode) apply(on state) ([]txnResult, error) {
 	sent := &op.Node
@@ -159,23 +158,15 @@ func (op *txnNode) get(on state) catalog.Node {
 }
 
 func (op *txnService) check() error {
-	switch sent := &op.Service; {
-	case !puts(op.Verb):
-	case sent.Service == "" && sent.ID != "":
-		return refused("Must provide service name with ID")
-	case sent.Service == "":
-		return refused("Must provide service name")
-	case isAnyAddress(sent.Address):
-		return refused("Invalid service address")
+	if !op.puts() {
+		return nil
 	}
-	return nil
+	return op.Service.valid()
 }
-
-func (op *txnService) writes() bool { return writesCatalog(op.Verb) }
 
 func (op *txnService) apply(on state) ([]txnResult, error) {
 	sent := &op.Service
-	id := cmp.Or(sent.ID, sent.Service)
+	id := sent.id()
 	return catalogVerb{
 		kind: "Service", name: quoted("service", id) + " on " + quoted("node", op.Node),
 		index: sent.ModifyIndex,
@@ -185,12 +176,7 @@ func (op *txnService) apply(on state) ([]txnResult, error) {
 			shown.Tags = orNull(s.Tags)
 			return s.ModifyIndex, txnResult{Service: &shown}
 		},
-		put: func() error {
-			return on.tx.Catalog().PutService(catalog.Service{
-				Node: op.Node, ID: id, Name: sent.Service, Address: sent.Address, Port: sent.Port,
-				Tags: sent.Tags, Meta: hide(sent.Meta, taggedKey, sent.TaggedAddresses),
-			})
-		},
+		put: func() error { return sent.put(on.tx.Catalog(), op.Node) },
 		remove: func() error {
 			_, err := on.tx.Catalog().DeleteService(op.Node, id)
 			return err
@@ -207,20 +193,18 @@ func orNull(tags []string) []string {
 }
 
 func (op *txnCheck) check() error {
-	if puts(op.Verb) && cmp.Or(op.Check.CheckID, op.Check.Name) == "" {
+	if op.puts() && op.Check.id() == "" {
 		return refused("Must provide check ID or name")
 	}
-	if _, err := parseStatus(op.Check.Status); err != nil && puts(op.Verb) {
+	if _, err := parseStatus(op.Check.Status); err != nil && op.puts() {
 		return err
 	}
 	return nil
 }
 
-func (op *txnCheck) writes() bool { return writesCatalog(op.Verb) }
-
 func (op *txnCheck) apply(on state) ([]txnResult, error) {
 	sent := &op.Check
-	id := cmp.Or(sent.CheckID, sent.Name)
+	id := sent.id()
 	return catalogVerb{
 		kind: "Check", name: quoted("check", id) + " on " + quoted("node", sent.Node),
 		index: sent.ModifyIndex,
