@@ -9,7 +9,7 @@ import (
 // Begin begins a transaction at the instant. The transaction before it has ended.
 func (e *Engine) Begin(now time.Time) *Txn {
 	tx := &e.own
-	tx.now, tx.again, tx.serves = now, false, false
+	tx.now, tx.again, tx.serves, tx.promises = now, false, false, false
 	tx.causes, tx.shareCauses, tx.locked = nil, nil, nil
 	return tx
 }
