@@ -205,9 +205,9 @@ func (s *Snapshot) buried(kind byte, name string) uint64 {
 	}
 	// A copy of each prefix would take time in proportion to the square of the length. No tombstone
 	// of a prefix is longer than a key can be, but a name may be.
-	full := schema.GraveKey(engine.GravePrefix, name)
-	for n := len(full) - len(name); n <= min(len(full), 1+MaxKeySize); n++ {
-		if grave := s.rows.Graves.Get(full[:n]); grave != nil {
+	longest := schema.GraveKey(engine.GravePrefix, name[:min(len(name), MaxKeySize)])
+	for n := range len(longest) { // the first is the kind alone, of the empty prefix
+		if grave := s.rows.Graves.Get(longest[:n+1]); grave != nil {
 			index = max(index, grave.Index)
 		}
 	}
