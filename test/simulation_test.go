@@ -39,15 +39,18 @@ func TestSimulation(t *testing.T) {
 	if dir == "" {
 		dir = t.TempDir()
 	}
-	want := *simulationOps
+	want, runs := *simulationOps, "20" // in a round
 	if testing.Short() || raced {
 		want /= 10
+	}
+	if raced {
+		runs = "5"
 	}
 	seed := uint64(time.Now().UnixNano())
 	if given := flag.Lookup("rapid.seed").Value.String(); given != "0" {
 		seed, _ = strconv.ParseUint(given, 10, 64)
 	}
-	setFlag(t, "rapid.checks", "20")
+	setFlag(t, "rapid.checks", runs)
 	setFlag(t, "rapid.steps", strconv.Itoa(*simulationSteps))
 	began, counts := time.Now(), map[string]int{}
 	var done atomic.Int64 // operations that have no others within

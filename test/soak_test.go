@@ -133,7 +133,7 @@ func TestSoak(t *testing.T) {
 func (s *soak) open() {
 	var commits atomic.Int64
 	clock := probe(nil, store.Hooks{BeforeCommit: func() error {
-		if commits.Add(1)%211 == 0 && s.armed.Load() {
+		if commits.Add(1)%211 == 50 && s.armed.Load() {
 			s.failed.Add(1)
 			return errors.New("the disk is full")
 		}
