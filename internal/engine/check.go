@@ -152,6 +152,9 @@ func (e *Engine) checkState(key string, state *lockState) error {
 	if state.key != key {
 		return fmt.Errorf("bug: key %q has the state of %q", key, state.key)
 	}
+	if state.empty() && state != e.latest {
+		return fmt.Errorf("bug: nothing is known of key %q", key)
+	}
 	if state.session == nil && state.hold != nil {
 		return fmt.Errorf("bug: key %q is free, but has a handle", key)
 	}

@@ -23,7 +23,7 @@ type Engine struct {
 	bound      map[string]map[*Session]struct{} // by node, and by check
 	grantees   [2]*Session                      // that were granted a lock last, the newest first
 	locks      map[string]*lockState
-	latest     *lockState             // the lockState found last; nil if it was forgotten
+	latest     *lockState             // the lockState found last; it may be empty
 	spare      *lockState             // a forgotten lockState, to be used again
 	spareShare *share                 // a forgotten share: 3 % of sharing a lock and releasing it
 	semaphores map[string]*semaphore  // by prefix
@@ -216,7 +216,7 @@ const (
 )
 
 // lockState is what is known of a key's lock beside its row: there is one while the lock is held,
-// awaited or delayed.
+// awaited or delayed, and perhaps until a write looks for another one.
 type lockState struct {
 	key   string
 	hold  *Hold // of the exclusive holder; nil if it has no handle
@@ -269,7 +269,7 @@ func (e *Engine) lockOf(key string) *lockState {
 	}
 	state := e.locks[key]
 	if state != nil {
-		e.latest = state
+		e.found(state)
 	}
 	return state
 }
@@ -283,22 +283,34 @@ func (e *Engine) state(key string) *lockState {
 			state = new(lockState)
 		}
 		state.key = key
-		e.locks[key], e.latest = state, state
+		e.locks[key] = state
+		e.found(state)
 	}
 	return state
 }
 
-// tidy forgets a lockState that is empty. Its memory may be used for another key, so the caller
-// must not look at it after that.
+// found makes state the latest one, and tidies the one before.
+func (e *Engine) found(state *lockState) {
+	before := e.latest
+	if e.latest = state; before != nil {
+		e.tidy(before)
+	}
+}
+
+// tidy forgets a lockState that is empty, but not the latest one: the next write is often to the
+// same key (BenchmarkPair_Hot). The memory of a forgotten one may be used for another key, so the
+// caller must not look at it after that.
 func (e *Engine) tidy(state *lockState) {
-	if state.session == nil && state.hold == nil && state.delay == nil && state.shares.n == 0 &&
-		state.queue.Empty() {
+	if state != e.latest && state.empty() {
 		delete(e.locks, state.key)
 		e.spare = state
-		if e.latest == state {
-			e.latest = nil
-		}
 	}
+}
+
+// empty reports whether the lock is neither held nor awaited nor delayed.
+func (s *lockState) empty() bool {
+	return s.session == nil && s.hold == nil && s.delay == nil && s.shares.n == 0 &&
+		s.queue.Empty()
 }
 
 // holder returns the session with the ID, which holds a lock.

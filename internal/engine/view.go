@@ -177,7 +177,12 @@ func (s *Session) Held() []*Hold {
 }
 
 // States returns how many locks have state that is kept beside their rows.
-func (e *Engine) States() int { return len(e.locks) }
+func (e *Engine) States() int {
+	if e.latest != nil && e.latest.empty() {
+		return len(e.locks) - 1
+	}
+	return len(e.locks)
+}
 
 // undecided is what the batches that are not durable yet change of one lock, beside its row.
 type undecided struct {
