@@ -253,3 +253,18 @@ func clients(path []string, cmd *cli.Command) (names []string) {
 	}
 	return names
 }
+
+// Ensure that the error about an address where something else answers has the beginning of the
+// answer, and not a whole page.
+func TestClient_AnotherServer(t *testing.T) {
+	page := strings.Repeat("<p>no such page</p>\n", 200)
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(page))
+	}))
+	defer other.Close()
+	r := command(t, "", "kv", "get", "--http-addr", other.URL, "k")
+	r.wants(t, exitFailed, "200: <p>no such page</p>")
+	if len(r.complaints) > 500 {
+		t.Errorf("an error of %d bytes", len(r.complaints))
+	}
+}
