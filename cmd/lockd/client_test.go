@@ -254,6 +254,20 @@ func clients(path []string, cmd *cli.Command) (names []string) {
 	return names
 }
 
+// Ensure that the error about a file of a token or of certificates says which option, or which
+// variable, names the file.
+func TestClient_WrongFile(t *testing.T) {
+	absent := filepath.Join(t.TempDir(), "absent")
+	for name, variable := range map[string]string{
+		"--token-file": "CONSUL_HTTP_TOKEN_FILE", "--ca-file": "CONSUL_CACERT",
+	} {
+		command(t, "", "locks", name, absent).wants(t, exitNotFound, name+": open "+absent)
+		t.Setenv(variable, absent)
+		command(t, "", "locks").wants(t, exitNotFound, variable+": open "+absent)
+		t.Setenv(variable, "")
+	}
+}
+
 // Ensure that the error about an address where something else answers has the beginning of the
 // answer, and not a whole page.
 func TestClient_AnotherServer(t *testing.T) {
