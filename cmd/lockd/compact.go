@@ -16,7 +16,7 @@ func compactCommand() *cli.Command {
 		Category:  onFile,
 		Usage:     "rewrite a file without the free pages in it",
 		ArgsUsage: "FILE",
-		Description: "The file is there, whole, at every moment.\n" +
+		Description: "The file is there, whole, at every moment.\n" + leftover + "\n" +
 			"What it shrank from and to, in bytes, is printed.",
 		Flags: []cli.Flag{waitFlag()},
 		Action: func(_ context.Context, cmd *cli.Command) error {

@@ -21,6 +21,10 @@ const onFile = "on the file of a closed database"
 const writable = "FILE has to be writable, and not on a read-only file system, as that is how\n" +
 	"it is locked; copy one that is not, and name the copy."
 
+// leftover is for the help of the commands that make a file of a database.
+const leftover = "A signal in the middle may leave a part of the new file in its folder, as\n" +
+	".lockd-….new. It can be removed."
+
 // waitFlag is the flag --wait of the commands that open a file.
 func waitFlag() cli.Flag {
 	return &cli.DurationFlag{Name: "wait", Value: time.Second,
