@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -41,6 +42,24 @@ func openOptions(cmd *cli.Command) (*lockd.Options, error) {
 		wait = lockd.NoWait
 	}
 	return &lockd.Options{OpenTimeout: wait}, nil
+}
+
+// withFile returns an action that calls a function that opens a file, with the options for that.
+func withFile(
+	least, most int,
+	fn func(ctx context.Context, cmd *cli.Command, args []string, opts *lockd.Options) error,
+) cli.ActionFunc {
+	return func(ctx context.Context, cmd *cli.Command) error {
+		args, err := operands(cmd, least, most)
+		if err != nil {
+			return err
+		}
+		opts, err := openOptions(cmd)
+		if err != nil {
+			return err
+		}
+		return fn(ctx, cmd, args, opts)
+	}
 }
 
 // advisedOnFile adds to the error of a command that opens a file what the command line can do about
