@@ -119,8 +119,8 @@ func TestWatch_Everything(t *testing.T) {
 	}
 }
 
-// Ensure that keys that are not UTF-8, which the server's JSON shows alike, are told apart: a change
-// of another key is no change of theirs.
+// Ensure that keys that are not UTF-8, which the server's JSON shows alike, are told apart: a
+// change of another key is no change of theirs.
 func TestWatch_NotUTF8(t *testing.T) {
 	t.Parallel()
 	s := served(t, "--memory")
