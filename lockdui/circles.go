@@ -5,46 +5,67 @@ import "github.com/lockd/lockd"
 // circles finds the sessions that wait for each other, directly or by way of others. It goes from
 // each session to those that it waits for, as Tarjan's algorithm does: a session from which none
 // reached earlier is reached again is the first of a circle, and those reached since are the rest.
+// Between the requests for a lock and its holders it goes by way of the lock, so that a thousand
+// requests and a thousand holders are no million of steps.
 type circles struct {
-	waits   map[lockd.SessionID][]lockd.SessionID
-	reached map[lockd.SessionID]int // in which order
-	open    []lockd.SessionID       // those reached that may be in one circle with others
-	circle  map[lockd.SessionID]int // the number of its circle, in which it may be alone
+	waits   map[vertex][]vertex
+	reached map[vertex]int // in which order
+	open    []vertex       // those reached that may be in one circle with others
+	circle  map[vertex]int // the number of its circle, in which it may be alone
+	found   bool           // whether any session is in a circle with another
 }
 
-func circlesOf(edges []edge) *circles {
+// vertex is a session, or a lock that sessions hold.
+type vertex struct {
+	lockd.SessionID
+	lock string
+}
+
+func circlesOf(requests []request) *circles {
 	c := &circles{
-		waits:   make(map[lockd.SessionID][]lockd.SessionID),
-		reached: make(map[lockd.SessionID]int), circle: make(map[lockd.SessionID]int),
+		waits:   make(map[vertex][]vertex),
+		reached: make(map[vertex]int), circle: make(map[vertex]int),
 	}
-	for _, e := range edges {
-		if e.counts() {
-			c.waits[e.From.ID] = append(c.waits[e.From.ID], e.To.ID)
+	for _, r := range requests {
+		from, lock := vertex{SessionID: r.From.ID}, vertex{lock: r.Key}
+		switch {
+		case r.Limit > 0: // any other slot of the semaphore would do
+		case r.Ahead:
+			c.add(from, r.to)
+		default:
+			c.waits[from] = append(c.waits[from], lock)
+			if c.waits[lock] == nil {
+				c.add(lock, r.to)
+			}
 		}
 	}
-	for id := range c.waits {
-		if c.reached[id] == 0 {
-			c.follow(id)
+	for v := range c.waits {
+		if c.reached[v] == 0 {
+			c.follow(v)
 		}
 	}
 	return c
 }
 
-// counts reports whether the wait may be in a circle. A wait for a slot is in none, since any other
-// slot of the semaphore would do.
-func (e edge) counts() bool { return e.Limit == 0 && !e.own() }
+// add adds that the vertex waits for the sessions.
+func (c *circles) add(v vertex, to []party) {
+	for _, p := range to {
+		c.waits[v] = append(c.waits[v], vertex{SessionID: p.ID})
+	}
+}
 
 // have reports whether the wait is in a circle.
 func (c *circles) have(e edge) bool {
-	return e.counts() && c.circle[e.From.ID] == c.circle[e.To.ID]
+	from, to := vertex{SessionID: e.From.ID}, vertex{SessionID: e.To.ID}
+	return e.Limit == 0 && !e.own() && c.circle[from] == c.circle[to]
 }
 
-// follow returns the earliest of the open sessions that the session waits for, or is itself.
-func (c *circles) follow(id lockd.SessionID) (earliest int) {
+// follow returns the earliest of the open vertices that this one waits for, or is itself.
+func (c *circles) follow(v vertex) (earliest int) {
 	own := len(c.reached) + 1
-	c.reached[id], c.open = own, append(c.open, id)
+	c.reached[v], c.open = own, append(c.open, v)
 	earliest = own
-	for _, to := range c.waits[id] {
+	for _, to := range c.waits[v] {
 		switch {
 		case c.reached[to] == 0:
 			earliest = min(earliest, c.follow(to))
@@ -52,9 +73,13 @@ func (c *circles) follow(id lockd.SessionID) (earliest int) {
 			earliest = min(earliest, c.reached[to])
 		}
 	}
-	for earliest == own && c.circle[id] == 0 {
-		last := len(c.open) - 1
-		c.circle[c.open[last]], c.open = own, c.open[:last]
+	for sessions := 0; earliest == own && c.circle[v] == 0; {
+		last := c.open[len(c.open)-1]
+		c.circle[last], c.open = own, c.open[:len(c.open)-1]
+		if last.lock == "" {
+			sessions++
+		}
+		c.found = c.found || sessions > 1
 	}
 	return earliest
 }

@@ -3,6 +3,7 @@ package lockdui
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -48,10 +49,7 @@ type arrow struct {
 
 // draw makes a diagram of as many edges as there is room for, the first ones first. It also returns
 // how many sessions are left out.
-func draw(edges []edge) (*diagram, int) {
-	if len(edges) == 0 {
-		return nil, 0
-	}
+func draw(edges iter.Seq[edge]) (*diagram, int) {
 	nodes := make(map[lockd.SessionID]*node)
 	omitted := make(map[lockd.SessionID]bool)
 	d := &diagram{}
@@ -67,7 +65,7 @@ func draw(edges []edge) (*diagram, int) {
 		}
 		return n
 	}
-	for _, e := range edges {
+	for e := range edges {
 		from, to := find(e.From), find(e.To)
 		if from == nil || to == nil {
 			continue
@@ -75,6 +73,9 @@ func draw(edges []edge) (*diagram, int) {
 		from.Waits = true
 		from.out, to.in = append(from.out, to), append(to.in, from)
 		d.Arrows = append(d.Arrows, arrow{edge: e})
+	}
+	if len(d.Nodes) == 0 {
+		return nil, 0
 	}
 	for _, n := range d.Nodes {
 		n.place()

@@ -1,6 +1,7 @@
 package lockdui
 
 import (
+	"iter"
 	"net/http"
 	"slices"
 	"time"
@@ -33,68 +34,101 @@ type edge struct {
 // release it all the same, so the wait is in no circle, and is no link of a chain.
 func (e edge) own() bool { return e.From.ID == e.To.ID }
 
+// request is a call that waits, and the sessions that it waits for. All requests that wait for the
+// holders of a lock have one list of them: there may be a thousand of both.
+type request struct {
+	edge // to any of them
+	to   []party
+}
+
+// edges yields the waits of the requests.
+func edges(requests []request) iter.Seq[edge] {
+	return func(yield func(edge) bool) {
+		for _, r := range requests {
+			for _, r.To = range r.to {
+				if !yield(r.edge) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // edgesListed is how many waits are listed.
 const edgesListed = rowsPerPage
 
 // graph makes the page that shows which session waits for which.
 func (h *handler) graph(_ *http.Request, _ time.Time) (content, error) {
-	var edges []edge
+	var requests []request
 	for _, l := range locksOf(h.db, "") {
-		edges = l.appendEdges(edges)
+		requests = l.appendRequests(requests)
 	}
-	slices.SortStableFunc(edges, func(a, b edge) int { return a.Since.Compare(b.Since) })
-	v := graphView{All: len(edges)}
-	circles := circlesOf(edges)
-	for i, e := range edges {
-		edges[i].Circular = circles.have(e)
-		v.Circle = v.Circle || edges[i].Circular
+	slices.SortStableFunc(requests, func(a, b request) int { return a.Since.Compare(b.Since) })
+	circles := circlesOf(requests)
+	v := graphView{Circle: circles.found}
+	for _, r := range requests {
+		v.All += len(r.to)
 	}
-	v.Drawing, v.Omitted = draw(chained(edges))
-	v.Edges = edges[:min(len(edges), edgesListed)]
+	for e := range edges(requests) {
+		if len(v.Edges) == edgesListed {
+			break
+		}
+		e.Circular = circles.have(e)
+		v.Edges = append(v.Edges, e)
+	}
+	v.Drawing, v.Omitted = draw(chained(requests, circles))
 	return v, nil
 }
 
-// appendEdges appends the waits for the lock. An exclusive request waits for every holder. A shared
-// one waits for an exclusive holder, or else for the last exclusive request in front of it, which
-// it does not overtake (R3).
-func (l *lock) appendEdges(edges []edge) []edge {
-	var ahead *waiter
-	for i := range l.Queue {
-		w := &l.Queue[i]
-		e := edge{From: w.party, place: place{l.Key, l.Limit}, Since: w.Since}
-		if w.Mode == lockd.Exclusive || !l.Shared() && len(l.Holders) > 0 {
-			seen := make(map[lockd.SessionID]bool) // a session may share the lock several times
-			for _, to := range l.Holders {
-				if e.To = to.party; !seen[to.ID] {
-					edges = append(edges, e)
-				}
-				seen[to.ID] = true
-			}
-		} else if ahead != nil {
-			e.To, e.Ahead = ahead.party, true
-			edges = append(edges, e)
+// appendRequests appends the calls that wait for the lock. An exclusive request waits for every
+// holder. A shared one waits for an exclusive holder, or else for the last exclusive request in
+// front of it, which it does not overtake (R3).
+func (l *lock) appendRequests(requests []request) []request {
+	if len(l.Queue) == 0 {
+		return requests
+	}
+	var holders []party
+	seen := make(map[lockd.SessionID]bool) // a session may share the lock several times
+	for _, h := range l.Holders {
+		if !seen[h.ID] {
+			holders = append(holders, h.party)
 		}
+		seen[h.ID] = true
+	}
+	var ahead []party // one, or none
+	for _, w := range l.Queue {
+		r := request{edge{From: w.party, place: place{l.Key, l.Limit}, Since: w.Since}, holders}
+		if w.Mode == lockd.Shared && (l.Shared() || len(holders) == 0) {
+			r.to, r.Ahead = ahead, true
+		}
+		requests = append(requests, r)
 		if w.Mode == lockd.Exclusive {
-			ahead = w
+			ahead = []party{w.party}
 		}
 	}
-	return edges
+	return requests
 }
 
-// chained returns the edges of chains: of two waits or more, one behind the other.
-func chained(edges []edge) []edge {
-	others := slices.DeleteFunc(slices.Clone(edges), edge.own)
-	waits, waitedFor := ends(others)
-	return slices.DeleteFunc(others, func(e edge) bool {
-		return !waits[e.To.ID] && !waitedFor[e.From.ID]
-	})
-}
-
-// ends returns the sessions that wait, and those that are waited for.
-func ends(edges []edge) (waits, waitedFor map[lockd.SessionID]bool) {
-	waits, waitedFor = make(map[lockd.SessionID]bool), make(map[lockd.SessionID]bool)
-	for _, e := range edges {
-		waits[e.From.ID], waitedFor[e.To.ID] = true, true
+// chained yields the edges of chains, of two waits or more, one behind the other: first those of
+// circles, so that there is room for them in a drawing.
+func chained(requests []request, circles *circles) iter.Seq[edge] {
+	waits, waitedFor := make(map[lockd.SessionID]bool), make(map[lockd.SessionID]bool)
+	for _, r := range requests {
+		for _, to := range r.to {
+			if to.ID != r.From.ID {
+				waits[r.From.ID], waitedFor[to.ID] = true, true
+			}
+		}
 	}
-	return waits, waitedFor
+	return func(yield func(edge) bool) {
+		for _, circular := range []bool{true, false} {
+			for e := range edges(requests) {
+				e.Circular = circles.have(e)
+				inChain := !e.own() && (waits[e.To.ID] || waitedFor[e.From.ID])
+				if inChain && e.Circular == circular && !yield(e) {
+					return
+				}
+			}
+		}
+	}
 }

@@ -3,6 +3,7 @@ package lockdui_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -149,6 +150,37 @@ func TestShared_ForceUnlock(t *testing.T) {
 		}
 		if !errors.Is(second.Err(), lockd.ErrForced) || first.Err() != nil {
 			t.Errorf("%v, and the other %v", second.Err(), first.Err())
+		}
+	})
+}
+
+// Ensure that the page of waits takes memory for those who wait and those who hold, and not for
+// each pair of them, and that it finds two of them that wait for each other.
+func TestShared_Crowds(t *testing.T) {
+	const crowd = 300
+	run(t, nil, nil, func(h *harness) {
+		var reader *lockd.Session
+		for range crowd {
+			reader, _ = h.shares("reader", "file")
+		}
+		writer := h.holds("writer", "other")
+		for range crowd - 1 {
+			go h.session("next").Lock(h.t.Context(), "file", nil)
+		}
+		h.waits(writer, "file")
+		h.WaitForWaiters("file", crowd)
+		h.shows("/graph", "none of them in a chain", "The 200 longest of 90 000.")
+		h.waits(reader, "other")
+
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		r := h.shows("/graph", "Some sessions wait for each other", "longest of 90 001.")
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > 48<<20 {
+			t.Errorf("the page took %d bytes of memory", took)
+		}
+		if !strings.Contains(r.body, `class="arrow hot"`) {
+			t.Error("no arrow is in the circle")
 		}
 	})
 }

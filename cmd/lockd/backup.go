@@ -25,15 +25,9 @@ func backupCommand() *cli.Command {
 			"If FILE is in use, the server at --http-addr is asked for the backup. It gives\n" +
 			"one if FILE is the very file that it has open; else nothing is written.",
 		Flags: clientFlags(waitFlag()),
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			args, err := operands(cmd, 1, 2)
-			if err != nil {
-				return err
-			}
-			opts, err := openOptions(cmd)
-			if err != nil {
-				return err
-			}
+		Action: withFile(1, 2, func(
+			ctx context.Context, cmd *cli.Command, args []string, opts *lockd.Options,
+		) error {
 			write := func(w io.Writer) error {
 				err := lockd.BackupFile(args[0], w, opts)
 				if errors.Is(err, lockd.ErrInUse) { // then nothing is written yet
@@ -42,6 +36,6 @@ func backupCommand() *cli.Command {
 				return advisedReading(err)
 			}
 			return writeBackup(cmd, args[0], append(args, standard)[1], write)
-		},
+		}),
 	}
 }

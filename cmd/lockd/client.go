@@ -108,7 +108,7 @@ func client(cmd *cli.Command) (*lockclient.Client, error) {
 	}
 	if path := cmd.String("ca-file"); path != "" {
 		if err := checkAuthorities(path); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", sourceOf(cmd, "ca-file"), err)
 		}
 		config.TLSConfig.CAFile = path
 	}
@@ -162,17 +162,17 @@ func token(cmd *cli.Command) (string, error) {
 	}
 	switch {
 	case path != "":
-		return readToken(path)
+		given, err := readToken(path)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", sourceOf(cmd, "token-file"), err)
+		}
+		return given, nil
 	case text == "":
 		return "", nil
 	}
 	given, err := parseToken(text)
 	if err != nil {
-		source := "--token"
-		if textFrom != nil {
-			source = textFrom.name
-		}
-		return "", usage(cmd, "%s %w", source, err)
+		return "", usage(cmd, "%s %w", sourceOf(cmd, "token"), err)
 	}
 	return given, nil
 }

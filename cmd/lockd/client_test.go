@@ -253,3 +253,32 @@ func clients(path []string, cmd *cli.Command) (names []string) {
 	}
 	return names
 }
+
+// Ensure that the error about a file of a token or of certificates says which option, or which
+// variable, names the file.
+func TestClient_WrongFile(t *testing.T) {
+	absent := filepath.Join(t.TempDir(), "absent")
+	for name, variable := range map[string]string{
+		"--token-file": "CONSUL_HTTP_TOKEN_FILE", "--ca-file": "CONSUL_CACERT",
+	} {
+		command(t, "", "locks", name, absent).wants(t, exitNotFound, name+": open "+absent)
+		t.Setenv(variable, absent)
+		command(t, "", "locks").wants(t, exitNotFound, variable+": open "+absent)
+		t.Setenv(variable, "")
+	}
+}
+
+// Ensure that the error about an address where something else answers has the beginning of the
+// answer, and not a whole page.
+func TestClient_AnotherServer(t *testing.T) {
+	page := strings.Repeat("<p>no such page</p>\n", 200)
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(page))
+	}))
+	defer other.Close()
+	r := command(t, "", "kv", "get", "--http-addr", other.URL, "k")
+	r.wants(t, exitFailed, "200: <p>no such page</p>")
+	if len(r.complaints) > 500 {
+		t.Errorf("an error of %d bytes", len(r.complaints))
+	}
+}

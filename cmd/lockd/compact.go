@@ -16,18 +16,12 @@ func compactCommand() *cli.Command {
 		Category:  onFile,
 		Usage:     "rewrite a file without the free pages in it",
 		ArgsUsage: "FILE",
-		Description: "The file is there, whole, at every moment.\n" +
+		Description: "The file is there, whole, at every moment.\n" + leftover + "\n" +
 			"What it shrank from and to, in bytes, is printed.",
 		Flags: []cli.Flag{waitFlag()},
-		Action: func(_ context.Context, cmd *cli.Command) error {
-			args, err := operands(cmd, 1, 1)
-			if err != nil {
-				return err
-			}
-			opts, err := openOptions(cmd)
-			if err != nil {
-				return err
-			}
+		Action: withFile(1, 1, func(
+			_ context.Context, cmd *cli.Command, args []string, opts *lockd.Options,
+		) error {
 			before, err := size(args[0])
 			if err != nil {
 				return err
@@ -41,7 +35,7 @@ func compactCommand() *cli.Command {
 			}
 			_, err = fmt.Fprintf(cmd.Root().Writer, "%d %d\n", before, after)
 			return err
-		},
+		}),
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +23,20 @@ func TestCompletion(t *testing.T) {
 	}
 	if help := command(t, "", "completion", "--help").out; !strings.Contains(help, ".bashrc") {
 		t.Errorf("help: %s", help)
+	}
+}
+
+// Ensure that a script that cannot be written is no mistake in the command line.
+func TestCompletion_NotWritten(t *testing.T) {
+	_, closed := io.Pipe()
+	_ = closed.CloseWithError(io.ErrClosedPipe)
+	for _, shell := range []string{"bash", "zsh", "fish", "pwsh"} {
+		var complaints strings.Builder
+		code := run(t.Context(), []string{"lockd", "completion", shell}, strings.NewReader(""),
+			closed, &complaints)
+		if code != exitFailed || complaints.String() != "lockd: io: read/write on closed pipe\n" {
+			t.Errorf("%s: exit code %d, %s", shell, code, complaints.String())
+		}
 	}
 }
 

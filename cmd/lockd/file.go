@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,6 +22,10 @@ const onFile = "on the file of a closed database"
 const writable = "FILE has to be writable, and not on a read-only file system, as that is how\n" +
 	"it is locked; copy one that is not, and name the copy."
 
+// leftover is for the help of the commands that make a file of a database.
+const leftover = "A signal in the middle may leave a part of the new file in its folder, as\n" +
+	".lockd-….new. It can be removed."
+
 // waitFlag is the flag --wait of the commands that open a file.
 func waitFlag() cli.Flag {
 	return &cli.DurationFlag{Name: "wait", Value: time.Second,
@@ -37,6 +42,24 @@ func openOptions(cmd *cli.Command) (*lockd.Options, error) {
 		wait = lockd.NoWait
 	}
 	return &lockd.Options{OpenTimeout: wait}, nil
+}
+
+// withFile returns an action that calls a function that opens a file, with the options for that.
+func withFile(
+	least, most int,
+	fn func(ctx context.Context, cmd *cli.Command, args []string, opts *lockd.Options) error,
+) cli.ActionFunc {
+	return func(ctx context.Context, cmd *cli.Command) error {
+		args, err := operands(cmd, least, most)
+		if err != nil {
+			return err
+		}
+		opts, err := openOptions(cmd)
+		if err != nil {
+			return err
+		}
+		return fn(ctx, cmd, args, opts)
+	}
 }
 
 // advisedOnFile adds to the error of a command that opens a file what the command line can do about

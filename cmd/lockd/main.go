@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, complaints io.Wr
 	root := newRoot()
 	root.Reader, root.Writer, root.ErrWriter = in, out, complaints
 	err := root.Run(ctx, args)
-	if _, ok := err.(cli.ExitCoder); ok { // there is no such command to help with
+	if e, ok := err.(cli.ExitCoder); ok && e.ExitCode() == 3 { // no such command to help with
 		err = usage(root, "%w", err)
 	}
 	if err != nil && err.Error() != "" {

@@ -23,15 +23,9 @@ func recoverCommand() *cli.Command {
 			"is listed on standard error, and the exit code is 5 then.\n" +
 			"With -, the backup goes to standard output. Else TO is replaced as by lockd backup.",
 		Flags: []cli.Flag{waitFlag()},
-		Action: func(_ context.Context, cmd *cli.Command) error {
-			args, err := operands(cmd, 2, 2)
-			if err != nil {
-				return err
-			}
-			opts, err := openOptions(cmd)
-			if err != nil {
-				return err
-			}
+		Action: withFile(2, 2, func(
+			_ context.Context, cmd *cli.Command, args []string, opts *lockd.Options,
+		) error {
 			var found *lockd.Recovery
 			write := func(w io.Writer) (err error) {
 				found, err = lockd.Recover(args[0], w, opts)
@@ -41,7 +35,7 @@ func recoverCommand() *cli.Command {
 				return err
 			}
 			return report(cmd.Root().ErrWriter, found)
-		},
+		}),
 	}
 }
 

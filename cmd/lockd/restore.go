@@ -25,6 +25,7 @@ func restoreCommand() *cli.Command {
 		ArgsUsage: "FILE [FROM]",
 		Description: "FILE must not exist: it is there when it is complete and on disk,\n" +
 			"or not at all. Its indexes, and so its fences, are above those of the backup.\n" +
+			leftover + "\n" +
 			"A snapshot, as GET /v1/snapshot and consul snapshot save give it, will do too.\n" +
 			"Without FROM, or with -, the backup comes from standard input.",
 		Flags: []cli.Flag{

@@ -24,7 +24,7 @@ func sessionCommand() *cli.Command {
 // such session.
 func checkSessionID(cmd *cli.Command, text string) error {
 	if _, err := lockd.ParseSessionID(text); err != nil {
-		return usage(cmd, "session %s: %w", cmd.Name, err)
+		return usage(cmd, "session %s: %q is not a UUID", cmd.Name, text)
 	}
 	return nil
 }

@@ -68,3 +68,11 @@ func variableOf(cmd *cli.Command, name string) *variable {
 	}
 	return nil
 }
+
+// sourceOf returns what gives a flag its value: the flag itself, or a variable.
+func sourceOf(cmd *cli.Command, name string) string {
+	if v := variableOf(cmd, name); v != nil {
+		return v.name
+	}
+	return "--" + name
+}

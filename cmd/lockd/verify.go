@@ -18,16 +18,10 @@ func verifyCommand() *cli.Command {
 			writable + "\n" +
 			"The exit code says what is wrong, if something is: see lockd --help.",
 		Flags: []cli.Flag{waitFlag()},
-		Action: func(_ context.Context, cmd *cli.Command) error {
-			args, err := operands(cmd, 1, 1)
-			if err != nil {
-				return err
-			}
-			opts, err := openOptions(cmd)
-			if err != nil {
-				return err
-			}
+		Action: withFile(1, 1, func(
+			_ context.Context, _ *cli.Command, args []string, opts *lockd.Options,
+		) error {
 			return advisedReading(lockd.Verify(args[0], opts))
-		},
+		}),
 	}
 }

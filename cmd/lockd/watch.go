@@ -9,7 +9,9 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hashicorp/consul/api"
 	"github.com/urfave/cli/v3"
@@ -54,7 +56,7 @@ type watcher struct {
 	out        io.Writer
 	complaints io.Writer
 	json       bool
-	known      map[string]entry // nil before the first read
+	known      map[string]entry // by identity; nil before the first read
 }
 
 // watch returns if ctx ends, if the first read fails, or if a write fails.
@@ -95,8 +97,9 @@ func (w *watcher) tell(entries api.KVPairs, index uint64) error {
 	now := make(map[string]entry, len(entries))
 	for _, pair := range entries {
 		e := entry(*pair)
-		now[e.Key] = e
-		was, known := w.known[e.Key]
+		id := identity(e)
+		now[id] = e
+		was, known := w.known[id]
 		if known && reflect.DeepEqual(was, e) { // the same indexes do not do: they may begin anew
 			continue
 		}
@@ -111,9 +114,9 @@ func (w *watcher) tell(entries api.KVPairs, index uint64) error {
 		}
 		changes = append(changes, change{e.ModifyIndex, what, e.Key, &e})
 	}
-	for _, key := range slices.Sorted(maps.Keys(w.known)) {
-		if _, there := now[key]; !there {
-			changes = append(changes, change{index, "deleted", key, nil})
+	for _, id := range slices.Sorted(maps.Keys(w.known)) {
+		if _, there := now[id]; !there {
+			changes = append(changes, change{index, "deleted", w.known[id].Key, nil})
 		}
 	}
 	w.known = now
@@ -124,6 +127,15 @@ func (w *watcher) tell(entries api.KVPairs, index uint64) error {
 		}
 	}
 	return nil
+}
+
+// identity tells an entry from the others: by its key, and if that has the replacement character by
+// its CreateIndex too, because the server's JSON shows keys that are not UTF-8 alike.
+func identity(e entry) string {
+	if strings.ContainsRune(e.Key, utf8.RuneError) {
+		return fmt.Sprint(e.Key, " ", e.CreateIndex)
+	}
+	return e.Key
 }
 
 func (w *watcher) write(ch change) error {

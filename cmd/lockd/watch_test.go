@@ -119,6 +119,32 @@ func TestWatch_Everything(t *testing.T) {
 	}
 }
 
+// Ensure that keys that are not UTF-8, which the server's JSON shows alike, are told apart: a
+// change of another key is no change of theirs.
+func TestWatch_NotUTF8(t *testing.T) {
+	t.Parallel()
+	s := served(t, "--memory")
+	s.at("", "kv", "put", "\xfe", "v").wants(t, 0, "")
+	s.at("", "kv", "put", "\xff", "v").wants(t, 0, "")
+	w := watch(t, s)
+	seen := func(want string) {
+		t.Helper()
+		if _, rest, _ := strings.Cut(w.line(), "\t"); rest != want+"\t-" {
+			t.Errorf("got %q, want %q", rest, want)
+		}
+	}
+	seen("present\t\ufffd")
+	seen("present\t\ufffd")
+	for _, key := range []string{"a", "b"} {
+		s.at("", "kv", "put", key, "v").wants(t, 0, "")
+		seen("put\t" + key)
+	}
+	s.at("", "kv", "delete", "\xfe").wants(t, 0, "")
+	seen("deleted\t\ufffd")
+	s.at("", "kv", "put", "\xff", "other").wants(t, 0, "")
+	seen("put\t\ufffd")
+}
+
 // Ensure that a watch outlives its server, and then tells the differences.
 func TestWatch_ServerAway(t *testing.T) {
 	t.Parallel()

@@ -31,13 +31,14 @@ type Error struct {
 	Text   string // the body
 }
 
-// Error returns the text, on one line.
+// Error returns the beginning of the text, on one line: something else than a server of keys may
+// have answered, with a whole page.
 func (e *Error) Error() string {
 	text := oneLine(e.Text)
 	if text == "" {
 		text = http.StatusText(e.Status)
 	}
-	return fmt.Sprintf("%d: %s", e.Status, text)
+	return fmt.Sprintf("%d: %.300s", e.Status, text)
 }
 
 // oneLine returns a server's text as one line, for an error.

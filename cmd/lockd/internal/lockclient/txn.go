@@ -60,7 +60,7 @@ func (c *Client) txn(ctx context.Context, ops ...*api.KVTxnOp) (*api.KVPair, err
 			r = append(r, oneLine(e.What))
 		}
 		if !r.ofState() {
-			return nil, &Error{http.StatusConflict, fmt.Sprintf("%.300s", r.Error())}
+			return nil, &Error{http.StatusConflict, r.Error()}
 		}
 		return nil, r
 	}
