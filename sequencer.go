@@ -56,23 +56,23 @@ func parseSequencer(text string) (Sequencer, error) {
 	var q Sequencer
 	var err error
 	if q.Fence, err = strconv.ParseUint(parts[0], 10, 64); err != nil {
-		return Sequencer{}, invalid("fence: %v", err)
+		return Sequencer{}, invalid("fence: %.100v", err)
 	}
 	if q.LockIndex, err = strconv.ParseUint(parts[1], 10, 64); err != nil {
-		return Sequencer{}, invalid("lock index: %v", err)
+		return Sequencer{}, invalid("lock index: %.100v", err)
 	}
 	switch parts[2] {
 	case Exclusive.String():
 	case Shared.String():
 		q.Mode = Shared
 	default:
-		return Sequencer{}, invalid("mode %q is neither %s nor %s", parts[2], Exclusive, Shared)
+		return Sequencer{}, invalid("mode %.100q is neither %s nor %s", parts[2], Exclusive, Shared)
 	}
 	// The sequencer of a free lock has no session, and proves nothing.
 	if parts[3] != "" {
 		var ok bool
 		if q.Session, ok = parseSessionID(parts[3]); !ok {
-			return Sequencer{}, invalid("session %q is not a UUID", parts[3])
+			return Sequencer{}, invalid("session %.100q is not a UUID", parts[3])
 		}
 	}
 	if q.Key, err = url.PathUnescape(parts[4]); err != nil {
@@ -80,7 +80,7 @@ func parseSequencer(text string) (Sequencer, error) {
 	}
 	// One value has one text, so that texts can be compared too.
 	if q.String() != text {
-		return Sequencer{}, invalid("not in the form that String writes, which is %q", q.String())
+		return Sequencer{}, invalid("not in the form of String, which is %.100q", q.String())
 	}
 	return q, nil
 }

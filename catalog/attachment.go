@@ -37,18 +37,13 @@ func (tx *Txn) AttachUnowned(name string, value []byte) error {
 
 // Detach removes an attachment, and reports whether there was one.
 func (tx *Txn) Detach(name string) (detached bool, err error) {
-	err = tx.of.Write("detach", name, func() error {
-		detached = tx.rules.Detach(name)
-		return nil
-	})
-	return detached, err
+	return tx.remove("detach", name, func() bool { return tx.rules.Detach(name) })
 }
 
 // Attachment returns an attachment by its name, and whether there is one.
 func (tx *Txn) Attachment(name string) (Attachment, bool) {
 	tx.of.Check()
-	row := tx.rules.Attachment(name)
-	return attachmentOf(row), row != nil
+	return value(tx.rules.Attachment(name), attachmentOf)
 }
 
 // Attachments yields the attachments whose names begin with the prefix, in order. The loop may
@@ -68,8 +63,7 @@ func (tx *Txn) Attachments(prefix string) iter.Seq[Attachment] {
 
 // Attachment returns an attachment by its name, and whether there is one.
 func (s *Snapshot) Attachment(name string) (Attachment, bool) {
-	row := s.rows.Attachments.Get(name)
-	return attachmentOf(row), row != nil
+	return value(s.rows.Attachments.Get(name), attachmentOf)
 }
 
 // Attachments yields the attachments whose names begin with the prefix, in order.
@@ -78,9 +72,6 @@ func (s *Snapshot) Attachments(prefix string) iter.Seq[Attachment] {
 }
 
 func attachmentOf(row *schema.Attachment) Attachment {
-	if row == nil {
-		return Attachment{}
-	}
 	return Attachment{
 		Name: row.Name, Session: row.Session, Value: row.Value,
 		CreateIndex: row.CreateIndex, ModifyIndex: row.ModifyIndex,

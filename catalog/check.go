@@ -61,8 +61,7 @@ type Check struct {
 // Check returns a check of a node by its ID, and whether there is one.
 func (tx *Txn) Check(node, id string) (Check, bool) {
 	tx.of.Check()
-	row := tx.rules.Check(node, id)
-	return checkOf(row), row != nil
+	return value(tx.rules.Check(node, id), checkOf)
 }
 
 // PutCheck registers a check, or changes it, and begins its TTL. If its status is Critical, every
@@ -83,17 +82,12 @@ func (tx *Txn) PutCheck(check Check) error {
 // DeleteCheck removes a check, which ends the sessions that are bound to it with ErrCheckGone
 // (S30). It reports whether there was one.
 func (tx *Txn) DeleteCheck(node, id string) (deleted bool, err error) {
-	err = tx.of.Write("delete check", id, func() error {
-		deleted = tx.rules.DeleteCheck(node, id)
-		return nil
-	})
-	return deleted, err
+	return tx.remove("delete check", id, func() bool { return tx.rules.DeleteCheck(node, id) })
 }
 
 // Check returns a check of a node by its ID, and whether there is one.
 func (s *Snapshot) Check(node, id string) (Check, bool) {
-	row := s.rows.Checks.Get(engine.CatalogKey(node, id))
-	return checkOf(row), row != nil
+	return value(s.rows.Checks.Get(engine.CatalogKey(node, id)), checkOf)
 }
 
 // Checks yields the checks of a node, or of all nodes if it is empty, in order.
@@ -102,9 +96,6 @@ func (s *Snapshot) Checks(node string) iter.Seq[Check] {
 }
 
 func checkOf(row *schema.Check) Check {
-	if row == nil {
-		return Check{}
-	}
 	return Check{
 		Node: row.Node, ID: row.ID, Name: row.Name, Status: Status(row.Status), Notes: row.Notes,
 		Output: row.Output, ServiceID: row.ServiceID, TTL: row.TTL, Meta: row.Meta,

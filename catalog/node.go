@@ -21,8 +21,7 @@ type Node struct {
 // Node returns a node by its name, and whether there is one.
 func (tx *Txn) Node(name string) (Node, bool) {
 	tx.of.Check()
-	row := tx.rules.Node(name)
-	return nodeOf(row), row != nil
+	return value(tx.rules.Node(name), nodeOf)
 }
 
 // PutNode registers a node, or changes it. A node with the same ID under another name is removed
@@ -37,25 +36,15 @@ func (tx *Txn) PutNode(node Node) error {
 // DeleteNode removes a node with its services and checks, and ends its sessions with ErrNodeGone
 // (N4). It reports whether there was one.
 func (tx *Txn) DeleteNode(name string) (deleted bool, err error) {
-	err = tx.of.Write("delete node", name, func() error {
-		deleted = tx.rules.DeleteNode(name)
-		return nil
-	})
-	return deleted, err
+	return tx.remove("delete node", name, func() bool { return tx.rules.DeleteNode(name) })
 }
 
 // Node returns a node by its name, in any case, and whether there is one.
 func (s *Snapshot) Node(name string) (Node, bool) {
-	row := s.rows.Nodes.Get(engine.Folded(name))
-	return nodeOf(row), row != nil
+	return value(s.rows.Nodes.Get(engine.Folded(name)), nodeOf)
 }
 
 // Nodes yields all nodes, in the order of their names.
 func (s *Snapshot) Nodes() iter.Seq[Node] { return values(s.rows.Nodes.Prefix(""), nodeOf) }
 
-func nodeOf(row *schema.Node) Node {
-	if row == nil {
-		return Node{}
-	}
-	return Node(*row)
-}
+func nodeOf(row *schema.Node) Node { return Node(*row) }

@@ -24,8 +24,7 @@ type Service struct {
 // Service returns a service of a node by its ID, and whether there is one.
 func (tx *Txn) Service(node, id string) (Service, bool) {
 	tx.of.Check()
-	row := tx.rules.Service(node, id)
-	return serviceOf(row), row != nil
+	return value(tx.rules.Service(node, id), serviceOf)
 }
 
 // PutService registers a service on a node, or changes it. It returns ErrNoNode, or
@@ -41,17 +40,12 @@ func (tx *Txn) PutService(service Service) error {
 // DeleteService removes a service with its checks, which ends the sessions that are bound to one
 // of them with ErrCheckGone (N4). It reports whether there was one.
 func (tx *Txn) DeleteService(node, id string) (deleted bool, err error) {
-	err = tx.of.Write("delete service", id, func() error {
-		deleted = tx.rules.DeleteService(node, id)
-		return nil
-	})
-	return deleted, err
+	return tx.remove("delete service", id, func() bool { return tx.rules.DeleteService(node, id) })
 }
 
 // Service returns a service of a node by its ID, and whether there is one.
 func (s *Snapshot) Service(node, id string) (Service, bool) {
-	row := s.rows.Services.Get(engine.CatalogKey(node, id))
-	return serviceOf(row), row != nil
+	return value(s.rows.Services.Get(engine.CatalogKey(node, id)), serviceOf)
 }
 
 // Services yields the services of a node, or of all nodes if it is empty, in order.
@@ -59,9 +53,4 @@ func (s *Snapshot) Services(node string) iter.Seq[Service] {
 	return values(s.rows.Services.Prefix(within(node)), serviceOf)
 }
 
-func serviceOf(row *schema.Service) Service {
-	if row == nil {
-		return Service{}
-	}
-	return Service(*row)
-}
+func serviceOf(row *schema.Service) Service { return Service(*row) }

@@ -22,6 +22,14 @@ func within(node string) string {
 	return engine.CatalogKey(node, "")
 }
 
+// value converts a row, and reports whether there is one.
+func value[T, V any](row *T, convert func(*T) V) (v V, exists bool) {
+	if row == nil {
+		return v, false
+	}
+	return convert(row), true
+}
+
 func values[T, V any](rows iter.Seq2[string, *T], convert func(*T) V) iter.Seq[V] {
 	return func(yield func(V) bool) {
 		for _, row := range rows {

@@ -22,3 +22,12 @@ type transaction interface {
 
 // NewTxn is for lockd.Txn.Catalog. Programs call that.
 func NewTxn(rules *engine.Txn, of transaction) *Txn { return &Txn{rules, of} }
+
+// remove is Write for what removes something, and reports whether there was one.
+func (tx *Txn) remove(op, name string, remove func() bool) (removed bool, err error) {
+	err = tx.of.Write(op, name, func() error {
+		removed = remove()
+		return nil
+	})
+	return removed, err
+}

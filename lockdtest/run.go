@@ -160,11 +160,6 @@ func (p *process) next() *goroutine {
 	return p.first(func(*goroutine) bool { return true })
 }
 
-// nextOfBody returns the goroutine of the body that goes on, or nil if none can.
-func (p *process) nextOfBody() *goroutine {
-	return p.first(func(g *goroutine) bool { return !g.own })
-}
-
 // first returns the chosen goroutine that goes on first, or nil.
 func (p *process) first(chosen func(*goroutine) bool) *goroutine {
 	var next *goroutine
@@ -256,7 +251,7 @@ func (w *World) change(k kind, path string) {
 		w.await()
 		return
 	case pause:
-		if g = w.process.nextOfBody(); g != nil {
+		if g = w.process.first(func(g *goroutine) bool { return !g.own }); g != nil {
 			g.paused = w.now.Add(w.monitor.longest())
 			w.journal.begin(w, g.name, "stands still until "+w.at(g.paused))
 			return

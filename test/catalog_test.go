@@ -508,6 +508,66 @@ func TestCatalog_N17S39(t *testing.T) {
 	})
 }
 
+// Ensure that a name that is not UTF-8, and so is the name of nothing, finds nothing, although in
+// lower case it would be another name.
+func TestCatalog_N17_OtherBytes(t *testing.T) {
+	each(t, func(h *harness) {
+		h.must(h.txn(func(tx *lockd.Txn) error {
+			return errors.Join(
+				tx.Catalog().PutNode(catalog.Node{Name: "\uFFFD"}),
+				tx.Catalog().PutService(catalog.Service{Node: "\uFFFD", Name: "\uFFFD"}),
+				tx.Catalog().PutCheck(catalog.Check{
+					Node: "\uFFFD", Name: "\uFFFD", Status: catalog.Passing,
+				}),
+			)
+		}))
+		h.must(h.txn(func(tx *lockd.Txn) error {
+			check, _ := tx.Catalog().DeleteCheck("\xff", "\uFFFD")
+			service, _ := tx.Catalog().DeleteService("\uFFFD", "\xff")
+			node, _ := tx.Catalog().DeleteNode("\xff")
+			if node || service || check {
+				h.t.Errorf("deleted: node %v, service %v, check %v", node, service, check)
+			}
+			return nil
+		}))
+		_, node := h.Snapshot().Catalog().Node("\xff")
+		_, service := h.Snapshot().Catalog().Service("\xff", "\uFFFD")
+		_, check := h.Snapshot().Catalog().Check("\uFFFD", "\xff")
+		if node || service || check {
+			h.t.Errorf("found: node %v, service %v, check %v", node, service, check)
+		}
+		_, err := h.NewSession(&lockd.SessionOptions{Node: "\xff"})
+		if !errors.Is(err, catalog.ErrNoNode) {
+			h.t.Errorf("a session of the node: got %v", err)
+		}
+	})
+}
+
+// Ensure that the text of a refusal has the beginning of a long name, and not all of it.
+func TestCatalog_N1_LongNamesInErrors(t *testing.T) {
+	each(t, func(h *harness) {
+		long := strings.Repeat("n", 1<<20)
+		for name, err := range map[string]error{
+			"zero byte": h.txn(func(tx *lockd.Txn) error {
+				return tx.Catalog().PutNode(catalog.Node{Name: long + "\x00"})
+			}),
+			"service": h.txn(func(tx *lockd.Txn) error {
+				return tx.Catalog().PutCheck(catalog.Check{
+					Node: "local", Name: "c", ServiceID: long,
+				})
+			}),
+			"node": h.txn(func(tx *lockd.Txn) error {
+				return tx.Catalog().PutService(catalog.Service{Node: long, Name: "s", ID: "s"})
+			}),
+			"check": second(h.NewSession(&lockd.SessionOptions{Checks: []string{long}})),
+		} {
+			if err == nil || len(err.Error()) > 300 {
+				h.t.Errorf("%s: got %.400v", name, err)
+			}
+		}
+	})
+}
+
 // Ensure that reading what is not there finds nothing.
 func TestCatalog_S37(t *testing.T) {
 	each(t, func(h *harness) {
@@ -626,6 +686,10 @@ func TestTxn_S31_KeptRecords(t *testing.T) {
 			if !errors.Is(err, lockd.ErrConflict) {
 				h.t.Errorf("got %v", err)
 			}
+		}
+		want := `conflict: attachment "a" is owned by no session`
+		if err := attach("a"); err == nil || !strings.HasSuffix(err.Error(), want) {
+			h.t.Errorf("got %v, want %q", err, want)
 		}
 		if err := keep("", ""); !errors.Is(err, lockd.ErrInvalid) {
 			h.t.Errorf("without a name: %v", err)

@@ -535,6 +535,20 @@ func TestSequencer_LostOneIsRefused(t *testing.T) {
 	}
 }
 
+// Ensure that the text of a refusal does not have all of a long text, which may be anybody's.
+func TestParseSequencer_LongTexts(t *testing.T) {
+	long := strings.Repeat("9", 1<<20)
+	for _, text := range []string{
+		long, long + ":2:shared::k", "1:" + long + ":shared::k", "1:2:" + long + "::k",
+		"1:2:shared:" + long + ":k", "01:2:shared::" + long,
+	} {
+		_, err := lockd.ParseSequencer(text)
+		if !errors.Is(err, lockd.ErrInvalid) || len(err.Error()) > 400 {
+			t.Errorf("%.20s: got %.500v", text, err)
+		}
+	}
+}
+
 // Ensure that a text that is no sequencer is refused with what is wrong with it.
 func TestParseSequencer_Invalid(t *testing.T) {
 	const id = "0f8fad5b-d9cb-469f-a165-70867728950e"

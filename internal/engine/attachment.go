@@ -43,7 +43,8 @@ func (tx *Txn) attach(owner schema.ID, name string, value []byte) error {
 	}
 	if old := tx.Attachment(name); old != nil {
 		if old.Session != owner {
-			return conflict("attachment %q is of session %s", name, old.Session)
+			return conflict("attachment %.100q is owned by %s", name,
+				cmp.Or(old.Session.String(), "no session"))
 		}
 		if slices.Equal(old.Value, value) {
 			return nil

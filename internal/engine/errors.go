@@ -62,7 +62,9 @@ func conflict(format string, args ...any) error {
 }
 
 // missing says what is not there, or not as it should be.
-func missing(sentinel error, name string) error { return fmt.Errorf("%w: %q", sentinel, name) }
+func missing(sentinel error, name string) error {
+	return fmt.Errorf("%w: %.100q", sentinel, name)
+}
 
 // lapse is ErrExpired with the time since the last renewal.
 type lapse struct{ ago time.Duration }

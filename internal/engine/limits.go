@@ -58,7 +58,7 @@ func TooShort(field string, d, least time.Duration) error {
 // case: each invalid byte becomes three, so the key may be too long, and different names the same.
 func CheckNodeName(field, name string) error {
 	if strings.Contains(name, "\x00") {
-		return invalid("%s %q has a zero byte", field, name)
+		return invalid("%s %.100q has a zero byte", field, name)
 	}
 	if strings.ToValidUTF8(name, "") != name {
 		return invalid("%s %.100q is not UTF-8", field, name)
@@ -83,5 +83,11 @@ func checkCatalogID(field, node, id string) error {
 func CatalogKey(node, id string) string { return Folded(node) + "\x00" + Folded(id) }
 
 // Folded returns a name of the catalog in the form in which names are compared (S39, N17). If
-// CheckNodeName accepts the name, that form is at most one and a half times as long.
-func Folded(name string) string { return strings.ToLower(name) }
+// CheckNodeName accepts the name, that form is at most one and a half times as long. A name that is
+// not UTF-8 is the name of nothing, and stays as it is: its lower case would be another name.
+func Folded(name string) string {
+	if strings.ToValidUTF8(name, "") != name {
+		return name
+	}
+	return strings.ToLower(name)
+}

@@ -8,10 +8,13 @@ type Place[W any] struct {
 	// Waiter stands there.
 	Waiter W
 
-	queue          *Queue[W] // nil once the place has been left
-	ticket         uint64    // orders the places, also those that are in no list
-	aside          bool
-	previous, next *Place[W] // neighbours among the waiting places; nil if set aside
+	queue  *Queue[W] // nil once the place has been left
+	ticket uint64    // orders the places, also those that are in no list
+	aside  bool
+
+	// Neighbours among the waiting places. While the place is set aside, previous is the one that
+	// it stood behind, which may have been set aside or left since; next is nil.
+	previous, next *Place[W]
 }
 
 // Ahead returns how many wait in front of the place, but no more than most. It counts them, in time
@@ -38,27 +41,35 @@ func (p *Place[W]) SetAside() {
 	if p.queue == nil || p.aside {
 		return
 	}
+	behind := p.previous
 	p.queue.unlink(p)
 	p.queue.aside++
-	p.aside = true
+	p.aside, p.previous = true, behind
 }
 
 // Restore undoes SetAside after the decision was dropped: the waiter stands where it stood, behind
 // the waiters that came before it and in front of those that came after it. Restore does nothing to
 // a place that is not set aside.
 //
-// It searches for the position from the front of the queue, where the served waiters stood.
+// It searches for the position from the place that it stood behind, which waits again if those that
+// were set aside last are restored first; otherwise from the front, where the served waiters stood.
 func (p *Place[W]) Restore() {
 	if !p.aside { // nor is one that has been left
 		return
 	}
-	var behind *Place[W]
-	for other := p.queue.first; other != nil && other.ticket < p.ticket; other = other.next {
+	q, behind := p.queue, p.previous
+	other := q.first
+	if behind != nil && behind.queue == q && !behind.aside && behind.ticket < p.ticket {
+		other = behind.next
+	} else {
+		behind = nil
+	}
+	for ; other != nil && other.ticket < p.ticket; other = other.next {
 		behind = other
 	}
-	p.queue.aside--
+	q.aside--
 	p.aside = false
-	p.queue.insert(p, behind)
+	q.insert(p, behind)
 }
 
 // Leave gives the place up for good, set aside or not.
@@ -71,5 +82,5 @@ func (p *Place[W]) Leave() {
 	default:
 		p.queue.unlink(p)
 	}
-	p.queue, p.aside = nil, false
+	p.queue, p.aside, p.previous = nil, false, nil
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -73,6 +74,45 @@ func TestRestore_KeepsThePlace(t *testing.T) {
 		if !q.Empty() {
 			t.Fatal("queue is not empty")
 		}
+	}
+}
+
+// Ensure that the time to restore many places is in proportion to their number, in whatever order
+// they were set aside, if those that were set aside last come first. Otherwise it would take
+// minutes.
+func TestRestore_OfMany(t *testing.T) {
+	const many = 200_000
+	began := time.Now()
+	for _, fromBack := range []bool{true, false} {
+		var q waitq.Queue[int]
+		var aside []*waitq.Place[int]
+		for i := range 3 * many {
+			if p := enter(&q, i); i/many == 1 {
+				aside = append(aside, p)
+			}
+		}
+		if fromBack {
+			slices.Reverse(aside)
+		}
+		for _, p := range aside {
+			p.SetAside()
+		}
+		for _, p := range slices.Backward(aside) {
+			p.Restore()
+		}
+		i := 0
+		for p := range q.Places() {
+			if p.Waiter != i {
+				t.Fatalf("place %d: got waiter %d", i, p.Waiter)
+			}
+			i++
+		}
+		if i != 3*many || q.Len() != i {
+			t.Fatalf("%d wait, and Len is %d", i, q.Len())
+		}
+	}
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("it took %v", took)
 	}
 }
 
