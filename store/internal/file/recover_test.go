@@ -3,6 +3,7 @@ package file_test
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -46,6 +47,9 @@ func newRescue(t *testing.T, pageSize int) *rescue {
 		for i := range 600 {
 			key := fmt.Sprintf("key/%03d", i)
 			r.keys[key] = fmt.Sprintf("value of %0*d", pageSize/80, i)
+			if i%200 == 100 { // this row takes more pages than one
+				r.keys[key] += strings.Repeat("L", 2*pageSize)
+			}
 			s.Keys.Put(key, schema.Key{Key: key, Value: []byte(r.keys[key]), ModifyIndex: 2})
 		}
 		s.Nodes.Put("node", schema.Node{Name: "node", ModifyIndex: lastOfRescue - 1})
@@ -108,9 +112,24 @@ func (r *rescue) treePages() (numbers []int) {
 	return numbers
 }
 
+// root returns the page with the list of the tables.
+func (r *rescue) root() int {
+	order, newest := binary.NativeEndian, r.content[headSize:]
+	if other := r.content[r.page+headSize:]; order.Uint64(other[48:]) > order.Uint64(newest[48:]) {
+		newest = other
+	}
+	return int(order.Uint64(newest[16:]))
+}
+
+// end returns where the page ends, with the pages that belong to it.
+func (r *rescue) end(page int) int {
+	more := int(binary.NativeEndian.Uint32(r.content[page*r.page+12:]))
+	return (page + 1 + more) * r.page
+}
+
 // keysOn returns the keys whose rows are on the page.
 func (r *rescue) keysOn(page int) (keys []string) {
-	content := r.content[page*r.page : (page+1)*r.page]
+	content := r.content[page*r.page : r.end(page)]
 	if binary.NativeEndian.Uint16(content[8:]) != leafKind {
 		return nil
 	}
@@ -174,6 +193,11 @@ func TestRecover_PageLost(t *testing.T) {
 			if len(found.Doubtful) < len(r.keys) {
 				t.Errorf("%s: %d keys are doubtful", what, len(found.Doubtful))
 			}
+			if page == r.root() && (len(found.Missing) != 1+int(format.TableCount) ||
+				!told(found.Missing, "", "", "the list of the tables is damaged") ||
+				!told(found.Missing, "nodes", "", "the table is not in the list")) {
+				t.Errorf("%s: missing %+v", what, found.Missing)
+			}
 		}
 	}
 	if leaves < 5 || others < 2 {
@@ -183,7 +207,7 @@ func TestRecover_PageLost(t *testing.T) {
 
 // Ensure that one bit of the head of a page, or of its first element, loses no more than one row:
 // all other rows of the page, and those of all other pages, are saved. The bit may say that other
-// pages belong to the page.
+// pages belong to the page. Only if it takes a page's own pages away, their rows are lost too.
 func TestRecover_PageHeadBits(t *testing.T) {
 	r := newRescue(t, os.Getpagesize())
 	pages := r.treePages()
@@ -194,15 +218,48 @@ func TestRecover_PageHeadBits(t *testing.T) {
 			content[page*r.page+bit/8] ^= 1 << (bit % 8)
 			found := r.of(content)
 			what := fmt.Sprintf("page %d, bit %d", page, bit)
-			var lost []string
-			if len(found.Keys) < len(r.keys) {
-				lost = r.keysOn(page)[:1]
-				if len(found.Missing) == 0 {
-					t.Errorf("%s: nothing is said", what)
-				}
+			lost := r.keysOn(page)
+			for _, row := range found.Keys {
+				lost = slices.DeleteFunc(lost, func(key string) bool { return key == row.Key })
+			}
+			single := r.end(page) == (page+1)*r.page
+			if len(lost) > 1 && single || len(lost) > 0 && len(found.Missing) == 0 {
+				t.Errorf("%s: %q are lost, missing %+v", what, lost, found.Missing)
 			}
 			r.wants(what, found, lost...)
 		}
+	}
+}
+
+// Ensure that all rows are saved if a branch leads to itself, or twice to one page: the pages that no
+// branch leads to any more are found all the same.
+func TestRecover_BranchLeadsAstray(t *testing.T) {
+	r := newRescue(t, os.Getpagesize())
+	order, branches := binary.NativeEndian, 0
+	for _, page := range r.treePages() {
+		head := r.content[page*r.page:]
+		if order.Uint16(head[8:]) != 1 {
+			continue
+		}
+		branches++
+		child := func(i int) int { return page*r.page + headSize + 16*i + 8 }
+		for i := 1; i < int(order.Uint16(head[10:])); i++ {
+			neighbour := int(order.Uint64(r.content[child(i-1):]))
+			for _, to := range []int{page, neighbour, 0, 1 << 40} {
+				content := bytes.Clone(r.content)
+				order.PutUint64(content[child(i):], uint64(to))
+				found := r.of(content)
+				what := fmt.Sprintf("child %d of page %d is page %d", i, page, to)
+				r.wants(what, found)
+				if len(found.Missing) != 1 || len(found.Doubtful) == 0 {
+					t.Errorf("%s: missing %+v, %d doubtful", what, found.Missing,
+						len(found.Doubtful))
+				}
+			}
+		}
+	}
+	if branches == 0 {
+		t.Error("the file has no branches")
 	}
 }
 
@@ -303,6 +360,26 @@ func TestRecover_MetaPageDamaged(t *testing.T) {
 	}
 }
 
+// Ensure that Recover says that the header is of another commit than the meta page, and refuses a
+// file of a newer format, about which it knows nothing.
+func TestRecover_Header(t *testing.T) {
+	path := newPath(t)
+	for name, row := range map[string][]byte{
+		"the header is of commit 1000": file.HeaderValue(1, 1000, 7),
+		"it has version 2":             file.HeaderValue(2, 1000, 7),
+	} {
+		inBolt(t, path, nil, func(tx *bbolt.Tx) error {
+			return errors.Join(file.MakeTables(tx), putHeader(tx, row))
+		})
+		found, err := file.Recover(path, file.Options{})
+		switch {
+		case errors.Is(err, store.ErrFormat) && strings.Contains(err.Error(), name):
+		case err != nil || found.Index != 7 || !told(found.Doubtful, "", "", name):
+			t.Errorf("%s: got %+v, %v", name, found, err)
+		}
+	}
+}
+
 // Ensure that Recover of a file that was cut off says so, and saves all rows before the cut.
 func TestRecover_CutOff(t *testing.T) {
 	r := newRescue(t, os.Getpagesize())
@@ -321,10 +398,102 @@ func TestRecover_CutOff(t *testing.T) {
 		}
 		for _, page := range r.treePages() {
 			for _, key := range r.keysOn(page) {
-				if (page+1)*r.page <= size && !saved[key] {
+				if r.end(page) <= size && !saved[key] {
 					t.Errorf("at %d: %s of page %d is missing", size, key, page)
 				}
 			}
 		}
+	}
+}
+
+// Ensure that Recover takes each record of the log that is whole, says which are not, and leaves
+// out a newest one that may never have been whole.
+func TestRecover_Records(t *testing.T) {
+	w := newWide(t, 300)
+	w.fillLog(1)
+	const records = 6
+	var first uint64
+	var sectors [records][]int // by record: where in the file its sectors are
+	for i := range records {
+		before := contentOf(t, w.path)
+		w.must(write(w.Store, func() { w.put(w.key(i), 900+i) }))
+		after := contentOf(t, w.path)
+		for at := 0; at < len(before); at += 512 {
+			if !bytes.Equal(before[at:at+512], after[at:at+512]) {
+				sectors[i] = append(sectors[i], at)
+			}
+		}
+		if i == 0 {
+			first = readLog(t, w.copied()).Next - 1
+		}
+		if len(sectors[i]) != 2 || sectors[i][0] < 2*os.Getpagesize() {
+			t.Fatalf("record %d was written at %d", i, sectors[i])
+		}
+	}
+	w.must(w.Close())
+	if next := readLog(t, w.path).Next; next != first+records {
+		t.Fatalf("there are %d records, want %d", next-first, records)
+	}
+	intact := contentOf(t, w.path)
+	lose := func(what string, sectors []int, lost ...int) *file.Recovered {
+		t.Helper()
+		content := bytes.Clone(intact)
+		for _, at := range sectors {
+			content[at+100] ^= 1
+		}
+		w.must(os.WriteFile(w.path, content, 0o600))
+		found, err := file.Recover(w.path, file.Options{})
+		w.must(err)
+		if len(found.Keys) != 300 {
+			t.Errorf("%s: %d keys", what, len(found.Keys))
+		}
+		for i := range records {
+			want := 900 + i
+			if slices.Contains(lost, i) {
+				want = 20 // or 40, by fillLog
+			}
+			if got := len(found.Keys[i].Value); got != want && (want != 20 || got != 40) {
+				t.Errorf("%s: the row of record %d has %d bytes, want %d", what, i, got, want)
+			}
+		}
+		return found
+	}
+	if found := lose("nothing", nil); len(found.Missing)+len(found.Doubtful) > 0 {
+		t.Errorf("nothing: missing %+v, doubtful %+v", found.Missing, found.Doubtful)
+	}
+	for i := range records - 1 {
+		for _, at := range sectors[i] {
+			found := lose(fmt.Sprint("record ", i), []int{at}, i)
+			text := fmt.Sprintf("record %d of the log is damaged", first+uint64(i))
+			if len(found.Missing) != 1 || !told(found.Missing, "", "", text) {
+				t.Errorf("record %d: missing %+v", i, found.Missing)
+			}
+		}
+	}
+	for i := range records - 2 {
+		found := lose(fmt.Sprint("two from ", i), []int{sectors[i][0], sectors[i+1][1]}, i, i+1)
+		number := first + uint64(i)
+		text := fmt.Sprintf("records %d to %d of the log are damaged", number, number+1)
+		if len(found.Missing) != 1 || !told(found.Missing, "", "", text) {
+			t.Errorf("two records from %d on: missing %+v", i, found.Missing)
+		}
+	}
+	for _, at := range sectors[records-1] {
+		found := lose("newest record", []int{at}, records-1)
+		if len(found.Missing) != 0 || len(found.Doubtful) != 1 ||
+			!strings.Contains(found.Doubtful[0].Text, "where a newest record would be") {
+			t.Errorf("newest: missing %+v, doubtful %+v", found.Missing, found.Doubtful)
+		}
+	}
+	// Without the header it is not known which records count.
+	intact = bytes.ReplaceAll(intact, []byte(file.HeaderKey), []byte("LOCKD"))
+	found := lose("the header", nil)
+	for i := range records {
+		if !told(found.Doubtful, "keys", w.key(i), "it is of the log, and the header is missing") {
+			t.Errorf("no header: nothing is said of record %d", i)
+		}
+	}
+	if !told(found.Doubtful, "", "", "the header cannot be read") || len(found.Missing) > 0 {
+		t.Errorf("no header: missing %+v", found.Missing)
 	}
 }
