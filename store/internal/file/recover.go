@@ -118,13 +118,8 @@ func (s *salvage) result() (*Recovered, error) {
 		return cmp.Or(cmp.Compare(a.table, b.table), cmp.Compare(a.key, b.key))
 	})
 	for _, place := range places {
-		row := s.rows[place]
-		if !inBackup(place.table) {
-			continue
-		}
-		if err := r.add(place.table, place.key, row.value); err != nil {
-			s.miss(place.table, place.key, "%v", err)
-		} else if row.doubt != "" {
+		row := s.rows[place] // add refuses only tables that no backup has: the row was decoded before
+		if r.add(place.table, place.key, row.value) == nil && row.doubt != "" {
 			s.doubt(place.table, place.key, "%s", row.doubt)
 		}
 	}
