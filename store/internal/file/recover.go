@@ -118,7 +118,8 @@ func (s *salvage) result() (*Recovered, error) {
 		return cmp.Or(cmp.Compare(a.table, b.table), cmp.Compare(a.key, b.key))
 	})
 	for _, place := range places {
-		row := s.rows[place] // add refuses only tables that no backup has: the row was decoded before
+		row := s.rows[place]
+		// The row was decoded before: add refuses only the tables that no backup has.
 		if r.add(place.table, place.key, row.value) == nil && row.doubt != "" {
 			s.doubt(place.table, place.key, "%s", row.doubt)
 		}

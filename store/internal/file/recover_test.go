@@ -231,8 +231,8 @@ func TestRecover_PageHeadBits(t *testing.T) {
 	}
 }
 
-// Ensure that all rows are saved if a branch leads to itself, or twice to one page: the pages that no
-// branch leads to any more are found all the same.
+// Ensure that all rows are saved if a branch leads to itself, or twice to one page: the pages that
+// no branch leads to any more are found all the same.
 func TestRecover_BranchLeadsAstray(t *testing.T) {
 	r := newRescue(t, os.Getpagesize())
 	order, branches := binary.NativeEndian, 0

@@ -129,7 +129,8 @@ func TestLoading_RowsInWrongPlaces(t *testing.T) {
 		rows := s.Load()
 		rows.Begin(9, tallyOf(all...))
 		given(rows, format.DelayRows.Table, all...)
-		if err := rows.End(); !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), text) {
+		err := rows.End()
+		if !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), text) {
 			t.Errorf("got %v, want ErrCorrupt with %q", err, text)
 		}
 		rows.Discard()
