@@ -241,6 +241,46 @@ func TestCompact_G1_TwoNames(t *testing.T) {
 	}
 }
 
+// Ensure that Compact returns the error of a sync of the folder: a power cut may then bring the
+// larger file back. Both have all rows.
+func TestCompact_SyncFails(t *testing.T) {
+	path, want := toCompact(t)
+	fault := errors.New("I/O error")
+	broken := store.Options{Hooks: store.Hooks{SyncFolder: func(string) error { return fault }}}
+	if err := store.Compact(path, broken); !errors.Is(err, fault) {
+		t.Errorf("got %v, want the error of the sync", err)
+	}
+	if got, err := openStore(path); err != nil || got != want {
+		t.Errorf("got index %d, %v, want %d", got.index, err, want.index)
+	}
+	if names := folder(t, path); len(names) != 1 {
+		t.Errorf("it left %q", names)
+	}
+}
+
+// Ensure that no file is made of rows of which bbolt refuses one, wherever it comes.
+func TestCreate_RefusedRow(t *testing.T) {
+	for before := range 3 {
+		path := newPath(t)
+		rows := func(yield func(format.Write) bool) {
+			for i := range before { // each of them fills a transaction
+				key := fmt.Sprint("k", i)
+				if !yield(file.Write(format.KeyRows.Table, key, make([]byte, 1<<20))) {
+					return
+				}
+			}
+			yield(file.Write(format.NodeRows.Table, "", make([]byte, format.ChecksumSize)))
+		}
+		err := file.Create(path, quick, schema.FirstIndex, rows)
+		if err == nil || !strings.Contains(err.Error(), `row "" of nodes`) {
+			t.Errorf("behind %d rows: got %v", before, err)
+		}
+		if names := folder(t, path); len(names) != 0 {
+			t.Errorf("behind %d rows: it left %q", before, names)
+		}
+	}
+}
+
 // Ensure that a file that cannot be read while it is made is an error, and leaves nothing: bbolt
 // panics with its locks held, and would wait for them when it is closed.
 func TestCreate_UnreadableMeanwhile(t *testing.T) {

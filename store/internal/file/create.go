@@ -41,9 +41,7 @@ func Create(path string, o Options, index uint64, rows iter.Seq[format.Write]) e
 		}
 		return nil
 	})
-	if err == nil {
-		_ = os.Remove(other) // if this fails the file has two names, which only Compact minds
-	}
+	_ = os.Remove(other) // if this fails the file has two names, which only Compact minds
 	return err
 }
 
@@ -85,7 +83,8 @@ func none(func(format.Write) bool) {}
 
 // build makes a complete file at the path, which must not exist. Unless like is nil, the file gets
 // the owner and the mode of like. build syncs the file, and calls publish under the file's lock.
-// After an error there is no file, unless publish gave it another name.
+// After an error there is no file, unless publish gave it another name, or only the close of the
+// file has failed.
 func build(
 	path string, o Options, like fs.FileInfo, index uint64, rows iter.Seq[format.Write],
 	publish func() error,
@@ -93,7 +92,7 @@ func build(
 	if err := checkFolder(filepath.Dir(path), o); err != nil {
 		return err
 	}
-	made := false // and still there
+	made := false // and to be removed
 	options := o.bolt(o.Timeout)
 	options.NoSync = true // one sync, when the file is complete
 	options.OpenFile = func(name string, flag int, mode fs.FileMode) (*os.File, error) {
@@ -114,9 +113,7 @@ func build(
 	defer func() {
 		// Under the lock, where the system allows it: a process that waits for the lock must not
 		// commit to a file that then loses its name.
-		if err != nil && os.Remove(path) == nil {
-			made = false
-		}
+		made = err != nil && os.Remove(path) != nil
 		err = errors.Join(err, t.close())
 	}()
 	if err := copyOwnerAndMode(path, like); err != nil { // before the sync, which is for this too

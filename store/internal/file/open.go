@@ -128,7 +128,6 @@ func (f *File) settle(found found, reader Reader) error {
 		return err
 	}
 	f.last, f.log, f.size = found.last, found.log, found.info.Size()
-	f.last.log = logState{} // f.log has it
 	f.opened = &found.meta
 	return nil
 }

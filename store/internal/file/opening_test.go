@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -297,4 +298,49 @@ func readMeanwhile(t *testing.T, path string) {
 		t.Errorf("read %d times, and has %d rows, want %d", begun, len(taken), len(want))
 	}
 	closeFile(t, opened)
+}
+
+// Ensure that a file that seems damaged, or of another format, is looked at again under its lock,
+// because another process may have been writing to it; that it is then opened, or refused; and that
+// there is no second look for any other reason.
+func TestOpening_LooksAgainUnderTheLock(t *testing.T) {
+	for _, test := range []struct {
+		err          error
+		fails, looks int // of all looks, how many fail; and how many there are
+	}{
+		{store.ErrCorrupt, 1, 3}, // the third is that of the open that then succeeds
+		{store.ErrFormat, 1, 3},
+		{store.ErrCorrupt, 9, 2},
+		{store.ErrFormat, 9, 2},
+		{fs.ErrInvalid, 9, 1},
+	} {
+		path := newPath(t)
+		f := openFile(t, path, quick)
+		commit(t, f, 12, mark("m", 1))
+		closeFile(t, f)
+		looks := 0
+		reader := file.RowFuncs{
+			Reset: func() { looks++ },
+			Row: func(byte, string, []byte) error {
+				if looks <= test.fails {
+					return test.err
+				}
+				return nil
+			},
+		}
+		f, err := file.ReadFile(path, store.Options{NoSync: true, Timeout: time.Minute}, reader)
+		if looks != test.looks {
+			t.Errorf("%v: %d looks, want %d", test.err, looks, test.looks)
+		}
+		if test.fails > 1 {
+			if !errors.Is(err, test.err) {
+				t.Errorf("got %v, want %v", err, test.err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%v, once: got %v", test.err, err)
+		}
+		closeFile(t, f)
+	}
 }

@@ -119,12 +119,8 @@ func (s *salvage) result() (*Recovered, error) {
 	})
 	for _, place := range places {
 		row := s.rows[place]
-		if !inBackup(place.table) {
-			continue
-		}
-		if err := r.add(place.table, place.key, row.value); err != nil {
-			s.miss(place.table, place.key, "%v", err)
-		} else if row.doubt != "" {
+		// The row was decoded before: add refuses only the tables that no backup has.
+		if r.add(place.table, place.key, row.value) == nil && row.doubt != "" {
 			s.doubt(place.table, place.key, "%s", row.doubt)
 		}
 	}

@@ -169,7 +169,10 @@ func (s *salvage) pageAt(page uint64, in bounds) (content []byte, err error) {
 	case elementCount(content) == 0 && page != s.meta.root:
 		return content, misplaced(page, "has nothing in it")
 	}
-	_, err = inspectElements(page, content, in)
+	end, err := inspectElements(page, content, in)
+	if err == nil && end < uint64(len(content))-s.pageSize {
+		err = misplaced(page, "has more pages behind it than it fills") // they may be others' pages
+	}
 	return content, err
 }
 

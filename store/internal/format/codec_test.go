@@ -340,6 +340,47 @@ func TestRow_OneFormOnly(t *testing.T) {
 	}
 }
 
+// Ensure that the payload of every table ends where its row does: with a byte more or less it is no
+// row, though the checksum fits. Nor is one that claims more elements than there is room for.
+func TestRow_EndsWithItsPayload(t *testing.T) {
+	id := string(someID[:])
+	endsWithItsPayload(t, &format.KeyRows, "k", schema.Key{Key: "k", Fence: 1})
+	endsWithItsPayload(t, &format.SessionRows, id, schema.Session{CreateIndex: 1})
+	endsWithItsPayload(t, &format.NodeRows, "n", schema.Node{Name: "n", ModifyIndex: 1})
+	endsWithItsPayload(t, &format.ServiceRows, "n/s", schema.Service{Node: "n", ModifyIndex: 1})
+	endsWithItsPayload(t, &format.CheckRows, "n/c", schema.Check{Node: "n", ModifyIndex: 1})
+	endsWithItsPayload(t, &format.AttachmentRows, "a", schema.Attachment{ModifyIndex: 1})
+	endsWithItsPayload(t, &format.DelayRows, "d", schema.Delay{Index: 1})
+	endsWithItsPayload(t, &format.GraveRows, "\x00g", schema.Grave{Index: 1})
+	endsWithItsPayload(t, &format.MarkRows, "m", schema.Mark{Index: 1})
+	share := schema.Share{LockIndex: 1}
+	endsWithItsPayload(t, &format.ShareRows, schema.ShareKey("k", 7, someID), share)
+
+	payload := format.KeyRows.AppendPayload(nil, &schema.Key{Session: someID})
+	for _, wrong := range [][]byte{payload[:len(payload)-1], append(payload, 0)} {
+		if _, err := format.LockedKey("k", wrong); err == nil {
+			t.Errorf("a locked key with the payload %x is accepted", wrong)
+		}
+	}
+	fiveTags := seals(&format.ServiceRows, "n/s")("\x00\x00\x00\x00\x00\x05\x00\x01\x01")
+	if !errors.Is(fiveTags, format.ErrShort) {
+		t.Errorf("of a service with 5 tags in 3 bytes: got %v, want %v", fiveTags, format.ErrShort)
+	}
+}
+
+func endsWithItsPayload[T any](t *testing.T, rows *format.Rows[T], key string, row T) {
+	t.Helper()
+	decode, payload := seals(rows, key), string(rows.AppendPayload(nil, &row))
+	if err := decode(payload); err != nil {
+		t.Errorf("table %d: got %v", rows.Table, err)
+	}
+	for _, wrong := range []string{payload[:len(payload)-1], payload + "\x00"} {
+		if err := decode(wrong); !errors.Is(err, format.ErrCorrupt) {
+			t.Errorf("table %d, payload %x: got %v, want ErrCorrupt", rows.Table, wrong, err)
+		}
+	}
+}
+
 // sealed returns the payload with the checksum that makes it the value of the key.
 func sealed(table byte, key string, payload []byte) []byte {
 	return binary.BigEndian.AppendUint32(slices.Clone(payload),

@@ -90,10 +90,7 @@ func (d *Decoder) End() error {
 }
 
 // Fail notes the first error, and ends the decoding.
-func (d *Decoder) Fail(err error) {
-	d.Err = err
-	d.Rest = nil // nothing more is read
-}
+func (d *Decoder) Fail(err error) { d.Err = err }
 
 // next returns the next n bytes, which share the payload's memory.
 func (d *Decoder) next(n uint64) []byte {

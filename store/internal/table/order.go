@@ -17,11 +17,12 @@ const blockRows = 63
 // btree of the rows themselves would have to be built row by row when a file is read, and would
 // leave half of each node empty.
 //
-// A clone and its original share their blocks, and each copies a block before it changes it.
+// A clone and its original share their blocks, and each copies a block before it changes it. The
+// zero value is an order without rows.
 type order[T any] struct {
 	tree  *btree.BTreeG[block[T]] // nil: there has never been a block
 	size  int
-	owner *ownership // of the blocks that are not shared
+	owner *ownership // of the blocks that are not shared; nil until there is a clone
 
 	unfolded []*rows[T] // since the last clone; they may have items by now
 }
@@ -55,8 +56,6 @@ type item[T any] struct {
 // item returns the cell's newest version as an item.
 func (c *cell[T]) item() item[T] { return item[T]{c.key, c.newest()} }
 
-func newOrder[T any]() order[T] { return order[T]{owner: new(ownership)} }
-
 // put puts a block in its place, or in the place of the block with the same first key.
 func (o *order[T]) put(b block[T]) {
 	if o.tree == nil {
@@ -74,7 +73,7 @@ func (o *order[T]) clone() order[T] {
 	}
 	o.unfolded = nil
 	o.owner = new(ownership)
-	cloned := newOrder[T]()
+	cloned := order[T]{owner: new(ownership)}
 	if o.tree != nil {
 		cloned.tree, cloned.size = o.tree.Clone(), o.size
 	}

@@ -1,0 +1,499 @@
+package file_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lockd/lockd/internal/schema"
+	"github.com/lockd/lockd/store"
+	"github.com/lockd/lockd/store/internal/file"
+	"github.com/lockd/lockd/store/internal/format"
+	"go.etcd.io/bbolt"
+)
+
+// rescue is a file with keys of which it has no older copies, and one small table: what Recover
+// saves of it can be told to the row.
+type rescue struct {
+	t       *testing.T
+	path    string
+	page    int
+	content []byte
+	keys    map[string]string // values by key
+}
+
+// lastOfRescue is the last index of a rescue. Its rows have lower ones.
+const lastOfRescue = 5000
+
+func newRescue(t *testing.T, pageSize int) *rescue {
+	t.Helper()
+	r := &rescue{t: t, path: newPath(t), page: pageSize, keys: make(map[string]string)}
+	inBolt(t, r.path, &bbolt.Options{PageSize: pageSize, NoSync: true}, func(tx *bbolt.Tx) error {
+		return file.MakeTables(tx)
+	})
+	inBolt(t, r.path, nil, func(tx *bbolt.Tx) error {
+		return putHeader(tx, file.HeaderValue(1, uint64(tx.ID()), 1))
+	})
+	s := store.New()
+	r.must(s.Open(r.path, store.Options{NoSync: true}))
+	s.Raise(lastOfRescue - 1)
+	r.must(write(s, func() {
+		for i := range 600 {
+			key := fmt.Sprintf("key/%03d", i)
+			r.keys[key] = fmt.Sprintf("value of %0*d", pageSize/80, i)
+			if i%200 == 100 { // this row takes more pages than one
+				r.keys[key] += strings.Repeat("L", 2*pageSize)
+			}
+			s.Keys.Put(key, schema.Key{Key: key, Value: []byte(r.keys[key]), ModifyIndex: 2})
+		}
+		s.Nodes.Put("node", schema.Node{Name: "node", ModifyIndex: lastOfRescue - 1})
+	}))
+	r.must(s.Close())
+	r.content = contentOf(t, r.path)
+	return r
+}
+
+func (r *rescue) must(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// of recovers a file with that content.
+func (r *rescue) of(content []byte) *file.Recovered {
+	r.t.Helper()
+	r.must(os.WriteFile(r.path, content, 0o600))
+	found, err := file.Recover(r.path, file.Options{})
+	r.must(err)
+	return found
+}
+
+// wants checks that all keys are there in order, except the lost ones.
+func (r *rescue) wants(what string, found *file.Recovered, lost ...string) {
+	r.t.Helper()
+	want := slices.DeleteFunc(slices.Sorted(maps.Keys(r.keys)), func(key string) bool {
+		return slices.Contains(lost, key)
+	})
+	var got []string
+	for _, row := range found.Keys {
+		got = append(got, row.Key)
+		if string(row.Value) != r.keys[row.Key] {
+			r.t.Errorf("%s: %s has the value %q", what, row.Key, row.Value)
+		}
+	}
+	if !slices.Equal(got, want) {
+		r.t.Errorf("%s: got %d keys, want %d in order", what, len(got), len(want))
+	}
+}
+
+// told reports whether one of the remarks begins with the text, and is about the table and the key.
+func told(remarks []file.Remark, table, key, text string) bool {
+	return slices.ContainsFunc(remarks, func(r file.Remark) bool {
+		return r.Table == table && r.Key == key && strings.HasPrefix(r.Text, text)
+	})
+}
+
+// treePages returns the numbers of the pages that are of trees.
+func (r *rescue) treePages() (numbers []int) {
+	order := binary.NativeEndian
+	for at := 2 * r.page; at < len(r.content); at += r.page {
+		kind := order.Uint16(r.content[at+8:])
+		if order.Uint64(r.content[at:]) == uint64(at/r.page) && (kind == 1 || kind == 2) {
+			numbers = append(numbers, at/r.page)
+		}
+	}
+	return numbers
+}
+
+// root returns the page with the list of the tables.
+func (r *rescue) root() int {
+	order, newest := binary.NativeEndian, r.content[headSize:]
+	if other := r.content[r.page+headSize:]; order.Uint64(other[48:]) > order.Uint64(newest[48:]) {
+		newest = other
+	}
+	return int(order.Uint64(newest[16:]))
+}
+
+// end returns where the page ends, with the pages that belong to it.
+func (r *rescue) end(page int) int {
+	more := int(binary.NativeEndian.Uint32(r.content[page*r.page+12:]))
+	return (page + 1 + more) * r.page
+}
+
+// keysOn returns the keys whose rows are on the page.
+func (r *rescue) keysOn(page int) (keys []string) {
+	content := r.content[page*r.page : r.end(page)]
+	if binary.NativeEndian.Uint16(content[8:]) != leafKind {
+		return nil
+	}
+	for key, value := range r.keys {
+		if bytes.Contains(content, []byte(key)) && bytes.Contains(content, []byte(value)) {
+			keys = append(keys, key)
+		}
+	}
+	return slices.Sorted(slices.Values(keys))
+}
+
+// Ensure that Recover of a file without a whole meta page finds all rows by their pages, in order,
+// whatever size the pages have; and says that they may be older, and that the last index is only
+// the highest that was seen.
+func TestRecover_NoMetaPage(t *testing.T) {
+	for _, pageSize := range []int{1 << 10, 1 << 12, 1 << 13, 1 << 16} {
+		r := newRescue(t, pageSize)
+		content := bytes.Clone(r.content)
+		clear(content[:2*pageSize])
+		found := r.of(content)
+		what := fmt.Sprintf("pages of %d", pageSize)
+		r.wants(what, found)
+		if len(found.Nodes) != 1 || found.Index != lastOfRescue-1 {
+			t.Errorf("%s: got %d nodes, index %d", what, len(found.Nodes), found.Index)
+		}
+		for key := range r.keys {
+			if !told(found.Doubtful, "keys", key, "it is of a page that no table leads to") {
+				t.Errorf("%s: nothing is said of %s", what, key)
+			}
+		}
+		if !told(found.Missing, "", "", "neither of the two meta pages is whole") ||
+			!told(found.Doubtful, "", "", "the header cannot be read") {
+			t.Errorf("%s: got %+v", what, found.Missing)
+		}
+	}
+}
+
+// Ensure that the loss of a page loses the rows that were on it, and no others, also if other pages
+// are reached through it; and that Recover says so.
+func TestRecover_PageLost(t *testing.T) {
+	r := newRescue(t, os.Getpagesize())
+	leaves, others := 0, 0
+	for _, page := range r.treePages() {
+		content := bytes.Clone(r.content)
+		clear(content[page*r.page : (page+1)*r.page])
+		found, lost := r.of(content), r.keysOn(page)
+		what := fmt.Sprintf("page %d", page)
+		r.wants(what, found, lost...)
+		switch {
+		case len(lost) > 0:
+			leaves++
+			// The first leaf is reached by its first key, and all others are bounded too.
+			if !told(found.Missing, "keys", "", fmt.Sprintf("rows from %q to ", lost[0])) ||
+				len(found.Missing) != 1 || len(found.Doubtful) != 0 || len(found.Nodes) != 1 ||
+				found.Index != lastOfRescue {
+				t.Errorf("%s: index %d, missing %+v, doubtful %+v", what, found.Index,
+					found.Missing, found.Doubtful)
+			}
+		case len(found.Missing) > 0: // it is a branch, or the list of the tables
+			others++
+			if len(found.Doubtful) < len(r.keys) {
+				t.Errorf("%s: %d keys are doubtful", what, len(found.Doubtful))
+			}
+			if page == r.root() && (len(found.Missing) != 1+int(format.TableCount) ||
+				!told(found.Missing, "", "", "the list of the tables is damaged") ||
+				!told(found.Missing, "nodes", "", "the table is not in the list")) {
+				t.Errorf("%s: missing %+v", what, found.Missing)
+			}
+		}
+	}
+	if leaves < 5 || others < 2 {
+		t.Errorf("%d leaves and %d other pages", leaves, others)
+	}
+}
+
+// Ensure that one bit of the head of a page, or of its first element, loses no more than one row:
+// all other rows of the page, and those of all other pages, are saved. The bit may say that other
+// pages belong to the page. Only if it takes a page's own pages away, their rows are lost too.
+func TestRecover_PageHeadBits(t *testing.T) {
+	r := newRescue(t, os.Getpagesize())
+	pages := r.treePages()
+	for at := 0; at < len(pages); at += 4 {
+		page := pages[at]
+		for bit := 0; bit < 8*2*headSize; bit += min(step(), 4) {
+			content := bytes.Clone(r.content)
+			content[page*r.page+bit/8] ^= 1 << (bit % 8)
+			found := r.of(content)
+			what := fmt.Sprintf("page %d, bit %d", page, bit)
+			lost := r.keysOn(page)
+			for _, row := range found.Keys {
+				lost = slices.DeleteFunc(lost, func(key string) bool { return key == row.Key })
+			}
+			single := r.end(page) == (page+1)*r.page
+			if len(lost) > 1 && single || len(lost) > 0 && len(found.Missing) == 0 {
+				t.Errorf("%s: %q are lost, missing %+v", what, lost, found.Missing)
+			}
+			r.wants(what, found, lost...)
+		}
+	}
+}
+
+// Ensure that all rows are saved if a branch leads to itself, or twice to one page: the pages that
+// no branch leads to any more are found all the same.
+func TestRecover_BranchLeadsAstray(t *testing.T) {
+	r := newRescue(t, os.Getpagesize())
+	order, branches := binary.NativeEndian, 0
+	for _, page := range r.treePages() {
+		head := r.content[page*r.page:]
+		if order.Uint16(head[8:]) != 1 {
+			continue
+		}
+		branches++
+		child := func(i int) int { return page*r.page + headSize + 16*i + 8 }
+		for i := 1; i < int(order.Uint16(head[10:])); i++ {
+			neighbour := int(order.Uint64(r.content[child(i-1):]))
+			for _, to := range []int{page, neighbour, 0, 1 << 40} {
+				content := bytes.Clone(r.content)
+				order.PutUint64(content[child(i):], uint64(to))
+				found := r.of(content)
+				what := fmt.Sprintf("child %d of page %d is page %d", i, page, to)
+				r.wants(what, found)
+				if len(found.Missing) != 1 || len(found.Doubtful) == 0 {
+					t.Errorf("%s: missing %+v, %d doubtful", what, found.Missing,
+						len(found.Doubtful))
+				}
+			}
+		}
+	}
+	if branches == 0 {
+		t.Error("the file has no branches")
+	}
+}
+
+// Ensure that a damaged row is missing by its name, and that an older copy of it, in a page that is
+// not in use any more, is saved as doubtful. Its neighbours are as they were; a row that was
+// deleted does not come back.
+func TestRecover_OlderCopy(t *testing.T) {
+	path := newPath(t)
+	s := store.New()
+	o := store.Options{NoSync: true}
+	if err := s.Open(path, o); err != nil {
+		t.Fatal(err)
+	}
+	put := func(values ...string) { // commits to the tables: there is no log yet
+		t.Helper()
+		err := write(s, func() {
+			for i, value := range values {
+				key := string(rune('a' + i))
+				if value == "" {
+					s.Keys.Delete(key)
+					continue
+				}
+				s.Keys.Put(key, schema.Key{Key: key, Value: bytes.Repeat([]byte(value), 500),
+					ModifyIndex: s.Next()})
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("oldA", "oldB", "oldC", "oldD", "oldE", "oldF")
+	put("newA", "newB", "newC", "newD", "", "newF")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	content := contentOf(t, path)
+	overwrite(t, path, int64(bytes.Index(content, []byte("newC"))), "NewC")
+	found, err := file.Recover(path, file.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	for _, row := range found.Keys {
+		got += fmt.Sprintf("%s %.4s ", row.Key, row.Value)
+	}
+	if got != "a newA b newB c oldC d newD f newF " {
+		t.Errorf("got %s", got)
+	}
+	if len(found.Missing) != 1 || len(found.Doubtful) != 1 ||
+		!told(found.Missing, "keys", "c", "its checksum does not match") ||
+		!told(found.Doubtful, "keys", "c", "it is of a page that no table leads to") {
+		t.Errorf("missing %+v, doubtful %+v", found.Missing, found.Doubtful)
+	}
+}
+
+// Ensure that Recover reports a row that is sound, and is not what the last commit left: only the
+// tally tells that the disk has lost a write.
+func TestRecover_LostWriteIsTold(t *testing.T) {
+	r := newRescue(t, os.Getpagesize())
+	const key = "key/007"
+	value := func(text string) []byte {
+		row := schema.Key{Key: key, Value: []byte(text), ModifyIndex: 2}
+		return format.KeyRows.Append(nil, key, &row)
+	}
+	if found := r.of(r.content); len(found.Missing)+len(found.Doubtful) != 0 {
+		t.Errorf("of the whole file: missing %+v, doubtful %+v", found.Missing, found.Doubtful)
+	}
+	newer := value(r.keys[key])
+	r.keys[key] = strings.Replace(r.keys[key], "value", "older", 1)
+	found := r.of(bytes.Replace(r.content, newer, value(r.keys[key]), 1))
+	r.wants("lost write", found)
+	if len(found.Missing) != 0 || len(found.Doubtful) != 1 ||
+		!strings.HasSuffix(found.Doubtful[0].Text, "or have been deleted") ||
+		!strings.Contains(found.Doubtful[0].Text, "the disk has lost a write") {
+		t.Errorf("missing %+v, doubtful %+v", found.Missing, found.Doubtful)
+	}
+}
+
+// Ensure that Recover says that a meta page is damaged, which may have been the last commit's.
+func TestRecover_MetaPageDamaged(t *testing.T) {
+	r := newRescue(t, os.Getpagesize())
+	commit := func(page int) uint64 {
+		return binary.NativeEndian.Uint64(r.content[page*r.page+headSize+48:])
+	}
+	for page := range 2 {
+		content := bytes.Clone(r.content)
+		content[page*r.page+headSize+20] ^= 1
+		found := r.of(content)
+		if !told(found.Doubtful, "", "", fmt.Sprintf("meta page %d is damaged", page)) {
+			t.Errorf("page %d: got %+v", page, found.Doubtful)
+		}
+		if commit(page) < commit(1-page) { // it was the older one
+			r.wants("older meta page", found)
+			if len(found.Missing) != 0 || len(found.Doubtful) != 1 {
+				t.Errorf("missing %+v, doubtful %+v", found.Missing, found.Doubtful)
+			}
+		}
+	}
+}
+
+// Ensure that Recover says that the header is of another commit than the meta page, and refuses a
+// file of a newer format, about which it knows nothing.
+func TestRecover_Header(t *testing.T) {
+	path := newPath(t)
+	for name, row := range map[string][]byte{
+		"the header is of commit 1000": file.HeaderValue(1, 1000, 7),
+		"it has version 2":             file.HeaderValue(2, 1000, 7),
+	} {
+		inBolt(t, path, nil, func(tx *bbolt.Tx) error {
+			return errors.Join(file.MakeTables(tx), putHeader(tx, row))
+		})
+		found, err := file.Recover(path, file.Options{})
+		switch {
+		case errors.Is(err, store.ErrFormat) && strings.Contains(err.Error(), name):
+		case err != nil || found.Index != 7 || !told(found.Doubtful, "", "", name):
+			t.Errorf("%s: got %+v, %v", name, found, err)
+		}
+	}
+}
+
+// Ensure that Recover of a file that was cut off says so, and saves all rows before the cut.
+func TestRecover_CutOff(t *testing.T) {
+	r := newRescue(t, os.Getpagesize())
+	need := 0
+	for _, page := range r.treePages() {
+		need = max(need, (page+1)*r.page)
+	}
+	for size := need - 1; size > need/2; size -= r.page/2 + 1 {
+		found := r.of(r.content[:size])
+		if !told(found.Missing, "", "", fmt.Sprintf("the file is cut off: it has %d bytes", size)) {
+			t.Errorf("at %d: missing %+v", size, found.Missing)
+		}
+		saved := make(map[string]bool)
+		for _, row := range found.Keys {
+			saved[row.Key] = true
+		}
+		for _, page := range r.treePages() {
+			for _, key := range r.keysOn(page) {
+				if r.end(page) <= size && !saved[key] {
+					t.Errorf("at %d: %s of page %d is missing", size, key, page)
+				}
+			}
+		}
+	}
+}
+
+// Ensure that Recover takes each record of the log that is whole, says which are not, and leaves
+// out a newest one that may never have been whole.
+func TestRecover_Records(t *testing.T) {
+	w := newWide(t, 300)
+	w.fillLog(1)
+	const records = 6
+	var first uint64
+	var sectors [records][]int // by record: where in the file its sectors are
+	for i := range records {
+		before := contentOf(t, w.path)
+		w.must(write(w.Store, func() { w.put(w.key(i), 900+i) }))
+		after := contentOf(t, w.path)
+		for at := 0; at < len(before); at += 512 {
+			if !bytes.Equal(before[at:at+512], after[at:at+512]) {
+				sectors[i] = append(sectors[i], at)
+			}
+		}
+		if i == 0 {
+			first = readLog(t, w.copied()).Next - 1
+		}
+		if len(sectors[i]) != 2 || sectors[i][0] < 2*os.Getpagesize() {
+			t.Fatalf("record %d was written at %d", i, sectors[i])
+		}
+	}
+	w.must(w.Close())
+	if next := readLog(t, w.path).Next; next != first+records {
+		t.Fatalf("there are %d records, want %d", next-first, records)
+	}
+	intact := contentOf(t, w.path)
+	lose := func(what string, sectors []int, lost ...int) *file.Recovered {
+		t.Helper()
+		content := bytes.Clone(intact)
+		for _, at := range sectors {
+			content[at+100] ^= 1
+		}
+		w.must(os.WriteFile(w.path, content, 0o600))
+		found, err := file.Recover(w.path, file.Options{})
+		w.must(err)
+		if len(found.Keys) != 300 {
+			t.Errorf("%s: %d keys", what, len(found.Keys))
+		}
+		for i := range records {
+			want := 900 + i
+			if slices.Contains(lost, i) {
+				want = 20 // or 40, by fillLog
+			}
+			if got := len(found.Keys[i].Value); got != want && (want != 20 || got != 40) {
+				t.Errorf("%s: the row of record %d has %d bytes, want %d", what, i, got, want)
+			}
+		}
+		return found
+	}
+	if found := lose("nothing", nil); len(found.Missing)+len(found.Doubtful) > 0 {
+		t.Errorf("nothing: missing %+v, doubtful %+v", found.Missing, found.Doubtful)
+	}
+	for i := range records - 1 {
+		for _, at := range sectors[i] {
+			found := lose(fmt.Sprint("record ", i), []int{at}, i)
+			text := fmt.Sprintf("record %d of the log is damaged", first+uint64(i))
+			if len(found.Missing) != 1 || !told(found.Missing, "", "", text) {
+				t.Errorf("record %d: missing %+v", i, found.Missing)
+			}
+		}
+	}
+	for i := range records - 2 {
+		found := lose(fmt.Sprint("two from ", i), []int{sectors[i][0], sectors[i+1][1]}, i, i+1)
+		number := first + uint64(i)
+		text := fmt.Sprintf("records %d to %d of the log are damaged", number, number+1)
+		if len(found.Missing) != 1 || !told(found.Missing, "", "", text) {
+			t.Errorf("two records from %d on: missing %+v", i, found.Missing)
+		}
+	}
+	for _, at := range sectors[records-1] {
+		found := lose("newest record", []int{at}, records-1)
+		if len(found.Missing) != 0 || len(found.Doubtful) != 1 ||
+			!strings.Contains(found.Doubtful[0].Text, "where a newest record would be") {
+			t.Errorf("newest: missing %+v, doubtful %+v", found.Missing, found.Doubtful)
+		}
+	}
+	// Without the header it is not known which records count.
+	intact = bytes.ReplaceAll(intact, []byte(file.HeaderKey), []byte("LOCKD"))
+	found := lose("the header", nil)
+	for i := range records {
+		if !told(found.Doubtful, "keys", w.key(i), "it is of the log, and the header is missing") {
+			t.Errorf("no header: nothing is said of record %d", i)
+		}
+	}
+	if !told(found.Doubtful, "", "", "the header cannot be read") || len(found.Missing) > 0 {
+		t.Errorf("no header: missing %+v", found.Missing)
+	}
+}
