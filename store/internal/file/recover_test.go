@@ -244,10 +244,10 @@ func TestRecover_BranchLeadsAstray(t *testing.T) {
 		branches++
 		child := func(i int) int { return page*r.page + headSize + 16*i + 8 }
 		for i := 1; i < int(order.Uint16(head[10:])); i++ {
-			neighbour := int(order.Uint64(r.content[child(i-1):]))
-			for _, to := range []int{page, neighbour, 0, 1 << 40} {
+			neighbour := order.Uint64(r.content[child(i-1):])
+			for _, to := range []uint64{uint64(page), neighbour, 0, 1 << 40} {
 				content := bytes.Clone(r.content)
-				order.PutUint64(content[child(i):], uint64(to))
+				order.PutUint64(content[child(i):], to)
 				found := r.of(content)
 				what := fmt.Sprintf("child %d of page %d is page %d", i, page, to)
 				r.wants(what, found)
