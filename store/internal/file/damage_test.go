@@ -25,6 +25,15 @@ const (
 	metaSize = 64
 )
 
+// newestMeta returns where in a file the meta page of its last commit is, beyond the page's head.
+func newestMeta(content []byte, pageSize int) int {
+	commit := func(meta int) uint64 { return binary.NativeEndian.Uint64(content[meta+48:]) }
+	if other := pageSize + headSize; commit(other) > commit(headSize) {
+		return other
+	}
+	return headSize
+}
+
 // victim is a file to be damaged: its content, and the state that is in it.
 type victim struct {
 	content []byte

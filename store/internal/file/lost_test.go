@@ -209,12 +209,8 @@ func TestDamage_NewestMetaPage(t *testing.T) {
 		if state.Segments != before.Segments {
 			before, grown = state, grown+1
 		}
-		at, number := 0, headSize+48
-		if binary.NativeEndian.Uint64(content[page+number:]) >
-			binary.NativeEndian.Uint64(content[number:]) {
-			at = page
-		}
-		sum := content[at+headSize+56 : at+headSize+metaSize]
+		meta := newestMeta(content, page)
+		sum := content[meta+56 : meta+metaSize]
 		other := binary.NativeEndian.Uint64(sum) + 1 + w.random.Uint64N(1<<60)
 		binary.NativeEndian.PutUint64(sum, other)
 		path := newPath(t)

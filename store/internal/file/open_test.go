@@ -427,11 +427,7 @@ func freelist(edit func(list []uint64)) func(t *testing.T, path string) {
 		content := []byte(stateOf(t, path).bytes)
 		order := binary.NativeEndian
 		page := os.Getpagesize()
-		newest := content[16:] // the meta page, beyond the head that every page has
-		if other := content[page+16:]; order.Uint64(other[48:]) > order.Uint64(newest[48:]) {
-			newest = other
-		}
-		start := int(order.Uint64(newest[32:])) * page
+		start := int(order.Uint64(content[newestMeta(content, page)+32:])) * page
 		list := make([]uint64, order.Uint16(content[start+10:]))
 		for i := range list {
 			list[i] = order.Uint64(content[start+16+8*i:])

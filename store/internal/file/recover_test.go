@@ -104,9 +104,10 @@ func told(remarks []file.Remark, table, key, text string) bool {
 func (r *rescue) treePages() (numbers []int) {
 	order := binary.NativeEndian
 	for at := 2 * r.page; at < len(r.content); at += r.page {
-		kind := order.Uint16(r.content[at+8:])
-		if order.Uint64(r.content[at:]) == uint64(at/r.page) && (kind == 1 || kind == 2) {
-			numbers = append(numbers, at/r.page)
+		number, kind := at/r.page, order.Uint16(r.content[at+8:])
+		ofTree := kind == branchKind || kind == leafKind
+		if ofTree && order.Uint64(r.content[at:]) == uint64(number) {
+			numbers = append(numbers, number)
 		}
 	}
 	return numbers
@@ -114,11 +115,7 @@ func (r *rescue) treePages() (numbers []int) {
 
 // root returns the page with the list of the tables.
 func (r *rescue) root() int {
-	order, newest := binary.NativeEndian, r.content[headSize:]
-	if other := r.content[r.page+headSize:]; order.Uint64(other[48:]) > order.Uint64(newest[48:]) {
-		newest = other
-	}
-	return int(order.Uint64(newest[16:]))
+	return int(binary.NativeEndian.Uint64(r.content[newestMeta(r.content, r.page)+16:]))
 }
 
 // end returns where the page ends, with the pages that belong to it.
@@ -238,7 +235,7 @@ func TestRecover_BranchLeadsAstray(t *testing.T) {
 	order, branches := binary.NativeEndian, 0
 	for _, page := range r.treePages() {
 		head := r.content[page*r.page:]
-		if order.Uint16(head[8:]) != 1 {
+		if order.Uint16(head[8:]) != branchKind {
 			continue
 		}
 		branches++
@@ -341,9 +338,6 @@ func TestRecover_LostWriteIsTold(t *testing.T) {
 // Ensure that Recover says that a meta page is damaged, which may have been the last commit's.
 func TestRecover_MetaPageDamaged(t *testing.T) {
 	r := newRescue(t, os.Getpagesize())
-	commit := func(page int) uint64 {
-		return binary.NativeEndian.Uint64(r.content[page*r.page+headSize+48:])
-	}
 	for page := range 2 {
 		content := bytes.Clone(r.content)
 		content[page*r.page+headSize+20] ^= 1
@@ -351,7 +345,7 @@ func TestRecover_MetaPageDamaged(t *testing.T) {
 		if !told(found.Doubtful, "", "", fmt.Sprintf("meta page %d is damaged", page)) {
 			t.Errorf("page %d: got %+v", page, found.Doubtful)
 		}
-		if commit(page) < commit(1-page) { // it was the older one
+		if newestMeta(r.content, r.page) != page*r.page+headSize { // it was the older one
 			r.wants("older meta page", found)
 			if len(found.Missing) != 0 || len(found.Doubtful) != 1 {
 				t.Errorf("missing %+v, doubtful %+v", found.Missing, found.Doubtful)

@@ -14,8 +14,9 @@ import (
 	"github.com/lockd/lockd/store/internal/file"
 )
 
-// The parts of a leaf page of bbolt.
+// The kinds of the pages of bbolt's trees, and the size of an element of a leaf.
 const (
+	branchKind  = 1
 	leafKind    = 2
 	leafElement = 16
 )
