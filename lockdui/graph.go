@@ -42,11 +42,13 @@ type request struct {
 }
 
 // edges yields the waits of the requests.
-func edges(requests []request) iter.Seq[edge] {
+func edges(requests []request, circles *circles) iter.Seq[edge] {
 	return func(yield func(edge) bool) {
 		for _, r := range requests {
-			for _, r.To = range r.to {
-				if !yield(r.edge) {
+			e := r.edge
+			for _, e.To = range r.to {
+				e.Circular = circles.have(e)
+				if !yield(e) {
 					return
 				}
 			}
@@ -69,11 +71,10 @@ func (h *handler) graph(_ *http.Request, _ time.Time) (content, error) {
 	for _, r := range requests {
 		v.All += len(r.to)
 	}
-	for e := range edges(requests) {
+	for e := range edges(requests, circles) {
 		if len(v.Edges) == edgesListed {
 			break
 		}
-		e.Circular = circles.have(e)
 		v.Edges = append(v.Edges, e)
 	}
 	v.Drawing, v.Omitted = draw(chained(requests, circles))
@@ -122,8 +123,7 @@ func chained(requests []request, circles *circles) iter.Seq[edge] {
 	}
 	return func(yield func(edge) bool) {
 		for _, circular := range []bool{true, false} {
-			for e := range edges(requests) {
-				e.Circular = circles.have(e)
+			for e := range edges(requests, circles) {
 				inChain := !e.own() && (waits[e.To.ID] || waitedFor[e.From.ID])
 				if inChain && e.Circular == circular && !yield(e) {
 					return
