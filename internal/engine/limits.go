@@ -60,7 +60,7 @@ func CheckNodeName(field, name string) error {
 	if strings.Contains(name, "\x00") {
 		return invalid("%s %.100q has a zero byte", field, name)
 	}
-	if strings.ToValidUTF8(name, "") != name {
+	if !isUTF8(name) {
 		return invalid("%s %.100q is not UTF-8", field, name)
 	}
 	return CheckName(field, name)
@@ -86,8 +86,10 @@ func CatalogKey(node, id string) string { return Folded(node) + "\x00" + Folded(
 // CheckNodeName accepts the name, that form is at most one and a half times as long. A name that is
 // not UTF-8 is the name of nothing, and stays as it is: its lower case would be another name.
 func Folded(name string) string {
-	if strings.ToValidUTF8(name, "") != name {
+	if !isUTF8(name) {
 		return name
 	}
 	return strings.ToLower(name)
 }
+
+func isUTF8(name string) bool { return strings.ToValidUTF8(name, "") == name }
