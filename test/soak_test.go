@@ -133,6 +133,7 @@ func TestSoak(t *testing.T) {
 func (s *soak) open() {
 	var commits atomic.Int64
 	clock := probe(nil, store.Hooks{BeforeCommit: func() error {
+		// The first comes early, so that a slow machine has one too.
 		if commits.Add(1)%211 == 50 && s.armed.Load() {
 			s.failed.Add(1)
 			return errors.New("the disk is full")
