@@ -323,6 +323,16 @@ func TestExplore_Faults(t *testing.T) {
 			w.Invariant("odd", func() error { panic("no rule") })
 			_ = put1(w.DB(), 1)
 		},
+		"panic: the rule waits: it calls World.Await, and must not": func(w *lockdtest.World) {
+			w.Invariant("waits", func() error {
+				w.Await(func() bool { return false })
+				return nil
+			})
+			_ = put1(w.DB(), 1)
+		},
+		"panic: a condition of World.Await: it calls World.Sleep": func(w *lockdtest.World) {
+			w.Await(func() bool { w.Sleep(time.Second); return true })
+		},
 		"panic: a condition of World.Await: no condition": func(w *lockdtest.World) {
 			w.Await(func() bool { panic("no condition") })
 		},

@@ -80,9 +80,13 @@ func (w *World) Go(name string, fn func()) {
 // call of lockd, such as a write to an outside resource.
 func (w *World) Yield() { w.point("Yield", always) }
 
-// point holds the goroutine that calls. It panics if the function of an Update does: no other call
-// could go on until that function has returned.
+// point holds the goroutine that calls. It panics if the function of an Update does, since no other
+// call could go on until that function has returned, or if Explore itself does, in a rule or in a
+// condition: no goroutine goes on meanwhile.
 func (w *World) point(what string, ready func() bool) {
+	if w.guarded != "" {
+		panic("it calls World." + what + ", and must not")
+	}
 	_ = w.process.db.Watch(context.Background(), lockd.Scope{}, 0) // checks that, and does no more
 	w.process.point(what, ready)
 }
@@ -102,13 +106,13 @@ func (w *World) Sleep(d time.Duration) {
 	until := w.now.Add(d)
 	if g := w.process.caller(); g != nil {
 		g.wakes = until
-		w.point("Sleep", func() bool { return !w.now.Before(until) })
 	}
+	w.point("Sleep", func() bool { return !w.now.Before(until) })
 }
 
 // Invariant adds a rule that has to hold after every step. Explore calls holds when no goroutine
-// runs; holds may read the database, and must not write to it. An error fails the test, with the
-// name of the rule.
+// runs; holds may read the database, and must not write to it or wait. An error fails the test,
+// with the name of the rule.
 func (w *World) Invariant(name string, holds func() error) {
 	w.rules = append(w.rules, rule{name, holds})
 }
