@@ -33,6 +33,10 @@ func (e *Engine) Check() error {
 			return err
 		}
 	}
+	if e.latest != nil && e.locks[e.latest.key] != e.latest {
+		return fmt.Errorf("bug: the state of key %q is not among those of the locks",
+			e.latest.key)
+	}
 	if err := e.checkSharesKnown(); err != nil {
 		return err
 	}

@@ -267,6 +267,9 @@ func (e *Engine) lockOf(key string) *lockState {
 	if e.latest != nil && e.latest.key == key {
 		return e.latest
 	}
+	if e.latest != nil && len(e.locks) == 1 { // no other lock is held, awaited or delayed
+		return nil
+	}
 	state := e.locks[key]
 	if state != nil {
 		e.found(state)
