@@ -38,7 +38,8 @@ type Keeper struct {
 var errKeeperClosed = fmt.Errorf("keeper %w; NewKeeper gives another", ErrClosed)
 
 // NewKeeper returns a keeper of sessions with these options. It does not block, and makes no
-// session: Keeper.Session and Keeper.Lead do. An Independent session without a TTL is ErrInvalid.
+// session: Keeper.Session and Keeper.Lead do. It returns ErrInvalid for an Independent session
+// without a TTL, and ErrClosed and ErrFailed as a write does.
 func (db *DB) NewKeeper(opts *SessionOptions) (*Keeper, error) {
 	k := &Keeper{db: db}
 	if opts != nil {
