@@ -33,7 +33,8 @@
 //   - A call of a session that does not exist, has ended, or ends meanwhile, returns [ErrNoSession]
 //     and the cause, if it is known.
 //   - A call that only reads waits neither for the file nor for the function of an Update, and goes
-//     on answering after Close. [DB.Snapshot] and [DB.Wait] do wait for that function.
+//     on answering after Close. [DB.Session] does wait for that function, and so do [DB.Snapshot]
+//     and the calls that need one: [DB.Wait], [DB.Follow], [DB.Observe] and [DB.Backup].
 //   - An iterator that takes a context is for one loop. It blocks until it has something to yield,
 //     and no writer waits for it. It ends with an error: the context's or ErrClosed.
 //   - Errors are of type *[Error], except those of the caller's function, and the causes that the

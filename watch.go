@@ -19,8 +19,9 @@ import (
 // creation of the database.
 //
 // It also ends with ErrInvalid for an index that the database has not reached, and ErrCompacted
-// when events that it should yield were dropped (Options.History). Events are not in the file:
-// after an Open the oldest index to watch from is the last index in the file.
+// when events that it has yet to look at were dropped (Options.History), in the scope or not; once
+// it has caught up, those outside do not count. Events are not in the file: after an Open the
+// oldest index to watch from is the last index in the file.
 func (db *DB) Watch(ctx context.Context, scope Scope, index uint64) iter.Seq2[Event, error] {
 	mustHave(ctx != nil, "context")
 	db.writer.MustNotBeFunction()
