@@ -196,35 +196,36 @@ func Compact(path string, opts *Options) error {
 // changes nothing, but needs permission to write to the file. It fails as Open does, and with
 // fs.ErrNotExist if there is no file. It uses Options.OpenTimeout and AllowNetworkFS.
 func Verify(path string, opts *Options) error {
-	return wrap("verify", "", inspect(path, opts, func(*DB) error { return nil }))
+	_, err := inspect(path, opts)
+	return wrap("verify", "", err)
 }
 
-// BackupFile is DB.Backup for the file of a closed database. It reads the whole file before it
-// writes, and changes nothing. Its options and errors are Verify's.
+// BackupFile is DB.Backup for the file of a closed database. It reads the whole file and closes it
+// before it writes, and changes nothing. Its options and errors are Verify's.
 func BackupFile(path string, w io.Writer, opts *Options) error {
 	mustHave(w != nil, "writer")
-	return wrap("backup", "", inspect(path, opts, func(db *DB) error {
-		return store.WriteBackup(w, db.rows.Snapshot())
-	}))
+	db, err := inspect(path, opts)
+	if err == nil {
+		err = store.WriteBackup(w, db.rows.Snapshot())
+	}
+	return wrap("backup", "", err)
 }
 
-// inspect calls fn on a database that has the rows of the file, and is not started.
-func inspect(path string, opts *Options, fn func(*DB) error) error {
+// inspect returns a database that has the rows of the file, is not started, and has closed the
+// file.
+func inspect(path string, opts *Options) (*DB, error) {
 	options, err := opts.filledFor(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	from := options.file()
 	from.Existing = true
 	db := newDB(&options)
 	if err := db.rows.Open(path, from); err != nil {
-		return advised(err)
+		return nil, advised(err)
 	}
-	err = db.engine.CheckReferences()
-	if err != nil {
+	if err = db.engine.CheckReferences(); err != nil {
 		err = advised(fmt.Errorf("read %s: %w", path, err))
-	} else {
-		err = fn(db)
 	}
-	return errors.Join(err, db.rows.Close())
+	return db, errors.Join(err, db.rows.Close())
 }

@@ -399,7 +399,40 @@ func TestBackupFile_EndsNoSession(t *testing.T) {
 	}
 }
 
+// Ensure that a writer may open the file: a backup has read it and closed it by then. So a writer
+// that is slow, or panics, keeps nobody from the file.
+func TestBackupFile_WriterHasTheFile(t *testing.T) {
+	onFile(t, func(h *harness) {
+		h.put("k", "value", 0)
+		open := h.backup()
+		h.must(h.Close())
+		free := func(when string) {
+			if err := lockd.Verify(h.path, &lockd.Options{OpenTimeout: lockd.NoWait}); err != nil {
+				t.Errorf("%s: got %v", when, err)
+			}
+		}
+		var closed bytes.Buffer
+		h.must(lockd.BackupFile(h.path, writerFunc(func(b []byte) (int, error) {
+			free("while the backup is written")
+			return closed.Write(b)
+		}), nil))
+		if !bytes.Equal(closed.Bytes(), open) {
+			t.Error("the backup of the closed file is another than that of the open one")
+		}
+		doesPanic(func() {
+			_ = lockd.BackupFile(h.path, writerFunc(func([]byte) (int, error) {
+				panic("of the writer")
+			}), nil)
+		})
+		free("after a panic of the writer")
+	})
+}
+
 var errWrite = errors.New("no room")
+
+type writerFunc func(b []byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 type failingWriter struct{}
 

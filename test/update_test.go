@@ -286,3 +286,10 @@ func TestUpdate_Large(t *testing.T) {
 		}
 	})
 }
+
+// doesPanic reports whether fn panics.
+func doesPanic(fn func()) (panicked bool) {
+	defer func() { panicked = recover() != nil }()
+	fn()
+	return false
+}
