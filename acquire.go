@@ -55,15 +55,17 @@ func (s *Session) acquire(
 // acquire does what the request asks for, and waits if need be.
 func (db *DB) acquire(ctx context.Context, r request, keys []string, locks []*Lock) error {
 	var queued *waiter
-	// ctx may be of the user's own type, so Done is called before the writer's mutex is locked.
-	outcome, waits := db.writer.Start(ctx.Done(), func(tx *engine.Txn) (bool, error) {
+	// ctx may be of the user's own type, and panic. So Done is called once, before the writer's
+	// mutex is locked, and Err only when nothing is left to give up.
+	done := ctx.Done()
+	outcome, waits := db.writer.Start(done, func(tx *engine.Txn) (bool, error) {
 		var err error
 		queued, err = r.do(tx, keys, locks)
 		return queued != nil, err
 	})
 	var err error
 	if waits {
-		err = db.await(ctx, queued, locks)
+		err = db.await(ctx, done, queued, locks)
 	} else {
 		err = outcome.Wait(ctx, func(tx *engine.Txn) {
 			for _, lock := range locks {
@@ -143,8 +145,11 @@ func (r *request) queue(tx *engine.Txn, keys []string) (*waiter, error) {
 	return w, nil
 }
 
-// await waits until w's outcome is final or ctx ends, and puts the granted locks into locks.
-func (db *DB) await(ctx context.Context, w *waiter, locks []*Lock) error {
+// await waits until w's outcome is final or ctx, whose Done is given, ends, and puts the granted
+// locks into locks.
+func (db *DB) await(
+	ctx context.Context, done <-chan struct{}, w *waiter, locks []*Lock,
+) error {
 	var keys []string
 	if db.hooks.Turns != nil {
 		keys = w.Keys()
@@ -153,7 +158,7 @@ func (db *DB) await(ctx context.Context, w *waiter, locks []*Lock) error {
 	select {
 	case <-w.done:
 		end()
-	case <-ctx.Done():
+	case <-done:
 		end()
 		// Both may be ready: a final outcome wins, and withdraw checks for it under the mutex.
 		if blocked, gone := db.withdraw(w); gone {

@@ -310,3 +310,44 @@ func TestWatch_ContextIsAskedUnderNoMutex(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 }
+
+// Ensure that a context of the user's own type may panic, whenever it is asked: then no waiter, and
+// no lock, is left of the call.
+func TestLock_ContextPanics(t *testing.T) {
+	each(t, func(h *harness) {
+		s, holder := h.session(nil), h.session(nil)
+		h.lock(holder, "held")
+		calls := map[string]func(ctx context.Context) error{
+			"free":  func(ctx context.Context) error { return unlocked(s.Lock(ctx, "free", nil)) },
+			"waits": func(ctx context.Context) error { return unlocked(s.Lock(ctx, "held", nil)) },
+		}
+		for name, call := range calls {
+			for at, panicked := 1, true; panicked; at++ {
+				parent, cancel := context.WithTimeout(h.t.Context(), time.Second)
+				asked := 0
+				panicked = doesPanic(func() {
+					_ = call(foreign{parent, func() {
+						if asked++; asked == at {
+							panic("of the context")
+						}
+					}})
+				})
+				cancel()
+				if n := h.Waiters("held"); n != 0 {
+					h.t.Fatalf("%s, panic at question %d: %d calls wait", name, at, n)
+				}
+				if e, _ := h.Get("free"); !e.Session.IsZero() {
+					h.t.Fatalf("%s, panic at question %d: the lock is held", name, at)
+				}
+			}
+		}
+	})
+}
+
+// unlocked releases what was acquired.
+func unlocked(l *lockd.Lock, err error) error {
+	if err != nil {
+		return err
+	}
+	return l.Unlock()
+}

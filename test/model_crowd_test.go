@@ -15,15 +15,14 @@ import (
 
 // follower is one of the later operations.
 type follower struct {
-	tx       *twinTx   // if it is a transaction
-	call     *twinCall // if it begins to wait, or gives up waiting
-	gaveUp   bool
-	queued   bool
-	failed   error // by the rules
-	rides    int   // in which of the two batches
-	err      error // valid once done is closed
-	done     chan struct{}
-	deciding chan struct{}
+	tx     *twinTx   // if it is a transaction
+	call   *twinCall // if it begins to wait, or gives up waiting
+	gaveUp bool
+	queued bool
+	failed error // by the rules
+	rides  int   // in which of the two batches
+	err    error // valid once done is closed
+	done   chan struct{}
 }
 
 func (w *twin) doCrowd(o op) error {
@@ -129,7 +128,7 @@ func (w *twin) settle(batches [2]modelBatch, others []*follower, spared bool) er
 
 // follow has one more operation decided, on both sides, and returns when it is.
 func (w *twin) follow(o op) *follower {
-	f := &follower{done: make(chan struct{}), deciding: make(chan struct{})}
+	f := &follower{done: make(chan struct{})}
 	var rule func(tx *modelTx) error
 	switch o.kind {
 	case "transaction":
@@ -154,14 +153,14 @@ func (w *twin) follow(o op) *follower {
 		if s, ok := w.session(o); !ok || w.m.session(s.model.info.ID) == nil {
 			return nil
 		}
-		if f.call = w.startCall(o, f.context); f.call == nil {
+		if f.call = w.startCall(o, cancellable); f.call == nil {
 			return nil
 		}
 		rule = func(tx *modelTx) (err error) {
 			f.queued, err = tx.acquire(f.call.model)
 			return err
 		}
-		<-f.deciding
+		synctest.Wait() // until it waits for its locks, or for the commit
 	}
 	w.inside.Controls.Waiters("") // waits until the present decision is made
 	f.failed = w.m.decide(rule)
@@ -175,37 +174,22 @@ func (w *twin) follow(o op) *follower {
 }
 
 func (w *twin) startUpdate(f *follower) {
+	deciding := make(chan struct{})
 	go func() {
 		defer close(f.done)
 		f.err = w.db.Update(func(tx *lockd.Txn) error {
-			defer close(f.deciding)
+			defer close(deciding)
 			return f.tx.real(tx)
 		})
 	}()
-	<-f.deciding
+	<-deciding
 }
 
-// context returns a context that notes when it is asked for Done for the second time: the first is
-// before it is decided whether the call has to wait, and the second when that is decided.
-func (f *follower) context(call *twinCall) context.Context {
+// cancellable gives the call a context that can be cancelled.
+func cancellable(call *twinCall) context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	call.cancel = cancel
-	times := 0 // asked by the goroutine of the call only
-	return &asked{Context: ctx, asked: func() {
-		if times++; times == 2 {
-			close(f.deciding)
-		}
-	}}
-}
-
-type asked struct {
-	context.Context
-	asked func()
-}
-
-func (a *asked) Done() <-chan struct{} {
-	a.asked()
-	return a.Context.Done()
+	return ctx
 }
 
 func (w *twin) sameFollowers(others []*follower) error {

@@ -11,7 +11,8 @@ import (
 // Outcome is the outcome of a write that was decided, and may not be durable yet.
 type Outcome struct {
 	writer *Writer
-	batch  *batch // the batch that it depends on; nil: none
+	done   <-chan struct{} // of the caller's context
+	batch  *batch          // the batch that it depends on; nil: none
 	lead   bool
 	err    error
 }
@@ -31,7 +32,7 @@ func (w *Writer) Start(
 			return err
 		})
 	})
-	o = Outcome{writer: w, err: err}
+	o = Outcome{writer: w, done: done, err: err}
 	switch {
 	case err == nil && queued:
 		return o, true
@@ -43,9 +44,10 @@ func (w *Writer) Start(
 	return o, false
 }
 
-// Wait returns the outcome when it is durable. If ctx ends before that, Wait returns ctx's error,
-// after it has done giveUp as a write for whose commit it does not wait; it leaves giveUp out if
-// that is nil, or if the write was refused and there is nothing to give up.
+// Wait returns the outcome when it is durable. If ctx, whose Done Start was given, ends before
+// that, Wait returns ctx's error, after it has done giveUp as a write for whose commit it does not
+// wait; it leaves giveUp out if that is nil, or if the write was refused and there is nothing to
+// give up.
 func (o Outcome) Wait(ctx context.Context, giveUp func(tx *engine.Txn)) error {
 	b := o.batch
 	if b == nil || o.lead {
@@ -56,7 +58,7 @@ func (o Outcome) Wait(ctx context.Context, giveUp func(tx *engine.Txn)) error {
 	select {
 	case <-b.done:
 		end()
-	case <-ctx.Done():
+	case <-o.done:
 		end()
 		if giveUp == nil || o.err != nil || o.writer.takeBackFrom(b, giveUp) {
 			return BeforeDurable(ctx.Err())
