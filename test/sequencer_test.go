@@ -178,6 +178,22 @@ func TestSequencer_K41R2_ShareThatIsDeleted(t *testing.T) {
 	}
 }
 
+// Ensure that the refusal of a write to one key names the key whose lock was to prove it, when that
+// key is gone, as after the release of a slot.
+func TestIf_NamesTheKeyThatIsGone(t *testing.T) {
+	each(t, func(h *harness) {
+		s := h.session(nil)
+		slot, err := s.TryAcquire("pool", 1)
+		h.must(err)
+		h.must(slot.Release())
+		_, err = h.If(slot.Sequencer()).Put("data", nil, nil)
+		text := `key "pool/` + s.ID().String() + `" does not exist`
+		if !errors.Is(err, lockd.ErrNotHeld) || !strings.Contains(err.Error(), text) {
+			h.t.Errorf("got %v, want %s", err, text)
+		}
+	})
+}
+
 // Ensure that a write can depend on the lock of any key, also on one that its own transaction
 // takes, and that the refusal says which fence has passed.
 func TestIf_K41(t *testing.T) {

@@ -71,7 +71,7 @@ func (q Sequencer) proves(
 func (q Sequencer) provesAlone(row *schema.Key) error {
 	switch {
 	case row == nil:
-		return fmt.Errorf("%w: the key does not exist", ErrNotHeld)
+		return fmt.Errorf("%w: key %.100q does not exist", ErrNotHeld, q.Key)
 	case SequencerOf(row) == q:
 		return nil
 	case row.Session.IsZero():
