@@ -78,13 +78,38 @@ type Event struct {
 	State *Snapshot
 }
 
-// String returns the event on one line.
+// String returns the event on one line, with at most 100 characters of the key.
 func (e Event) String() string {
-	var text strings.Builder
+	at := ""
 	if !e.Time.IsZero() {
-		text.WriteString(e.Time.Format("15:04:05.000 "))
+		at = e.Time.Format("15:04:05.000 ")
 	}
-	fmt.Fprintf(&text, "index %d: ", e.Index)
+	return fmt.Sprintf("%sindex %d: %s", at, e.Index, e.change())
+}
+
+// change says what changed.
+func (e Event) change() string {
+	if !e.Ended.ID.IsZero() || !e.Granted.ID.IsZero() {
+		return fmt.Sprintf("%.100q %s", e.Key, e.transition())
+	}
+	what := e.Kind.String()
+	switch e.Kind {
+	case KeyPut, KeyDeleted:
+		what = fmt.Sprintf("%s %.100q", what, e.Key)
+	case SessionCreated, SessionEnded:
+		what = fmt.Sprintf("%s %.100q (%s)", what, e.Session.Name, e.Session.ID)
+	case CatalogChanged:
+		what = e.Catalog.String()
+	}
+	if e.Cause != nil {
+		what = fmt.Sprintf("%s: %v", what, e.Cause)
+	}
+	return what
+}
+
+// transition says which grant of a lock has ended, which one has begun, or both.
+func (e Event) transition() string {
+	var text strings.Builder
 	if ended := e.Ended; !ended.ID.IsZero() {
 		what := "released"
 		switch {
@@ -99,15 +124,12 @@ func (e Event) String() string {
 		}
 		text.WriteString("; ")
 	}
-	if granted := e.Granted; !granted.ID.IsZero() {
-		fmt.Fprintf(&text, "%sgranted to %s with fence %d", e.share(),
-			who(granted.Name, granted.ID), max(e.Entry.Fence, e.Share.Fence))
-		if e.Waited > 0 {
-			fmt.Fprintf(&text, " after a wait of %v", e.Waited)
-		}
-		return text.String()
+	granted := e.Granted
+	fmt.Fprintf(&text, "%sgranted to %s with fence %d", e.share(),
+		who(granted.Name, granted.ID), max(e.Entry.Fence, e.Share.Fence))
+	if e.Waited > 0 {
+		fmt.Fprintf(&text, " after a wait of %v", e.Waited)
 	}
-	text.WriteString(e.Kind.String())
 	return text.String()
 }
 

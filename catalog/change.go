@@ -1,6 +1,9 @@
 package catalog
 
-import "strconv"
+import (
+	"fmt"
+	"strconv"
+)
 
 // Change says what changed in the catalog, in a lockd.Event. The zero value is none.
 type Change struct {
@@ -8,6 +11,17 @@ type Change struct {
 
 	// Node, and ID within it, name what changed. ID is the name of an attachment.
 	Node, ID string
+}
+
+// String returns the change in words, with at most 100 characters of each name.
+func (c Change) String() string {
+	text := c.Kind.String()
+	for _, name := range []string{c.Node, c.ID} {
+		if name != "" {
+			text += fmt.Sprintf(" %.100q", name)
+		}
+	}
+	return text
 }
 
 // ChangeKind says what changed. The zero value is no change.

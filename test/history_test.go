@@ -27,7 +27,7 @@ func (h *harness) mustHistory(key string, want ...string) {
 			line = strings.ReplaceAll(line, fmt.Sprintf(" (session %s)", s.ID), "")
 		}
 		line = strings.Replace(line, fmt.Sprintf(" with fence %d", t.Entry.Fence), "", 1)
-		line = strings.Replace(line, fmt.Sprintf("index %d: ", t.Index), "", 1)
+		line = strings.Replace(line, fmt.Sprintf("index %d: %q ", t.Index, key), "", 1)
 		got = append(got, strings.Replace(line, t.Time.Format("15:04:05.000 "),
 			fmt.Sprintf("%ds ", t.Time.Unix()), 1))
 	}

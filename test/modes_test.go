@@ -553,7 +553,7 @@ func TestModes_R2_Watched(t *testing.T) {
 		<-changed
 		history := h.History("k")
 		if len(history) != 4 || !strings.HasSuffix(history[3].String(),
-			`share lost by "reader" (session `+s.ID().String()+`): unlocked by force: a test`) {
+			`"k" share lost by "reader" (session `+s.ID().String()+`): unlocked by force: a test`) {
 			h.t.Errorf("history: %v", history)
 		}
 		if stats := h.Stats(); stats.Shares != 0 || stats.Locks != 0 || stats.Grants != 2 {

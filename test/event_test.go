@@ -1,0 +1,56 @@
+package lockd_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
+)
+
+// Ensure that an event, printed, says what has changed: the key, the session, or the part of the
+// catalog.
+func TestEvent_SaysWhatHasChanged(t *testing.T) {
+	each(t, func(h *harness) {
+		before := h.Snapshot().Index()
+		long := strings.Repeat("k", 200)
+		h.put("a", "v", 0)
+		h.put(long, "v", 0)
+		s := h.session(&lockd.SessionOptions{Name: "web", TTL: 10 * time.Second})
+		fence := h.lock(s, "a").Sequencer().Fence
+		h.must(s.Close())
+		h.must(second(h.Delete("a")))
+		h.must(h.Update(func(tx *lockd.Txn) error {
+			return tx.Catalog().PutNode(catalog.Node{Name: "web-1"})
+		}))
+		h.must(h.Update(func(tx *lockd.Txn) error {
+			service := catalog.Service{Node: "web-1", ID: "redis", Name: "redis"}
+			return tx.Catalog().PutService(service)
+		}))
+
+		for scope, want := range map[lockd.Scope][]string{
+			lockd.PrefixScope(""): {
+				`key put "a"`, `key put "` + long[:100] + `"`,
+				fmt.Sprintf(`"a" granted to "web" (session ID) with fence %d`, fence),
+				`"a" released by "web" (session ID): closed by its owner`, `key deleted "a"`,
+			},
+			lockd.SessionsScope(): {
+				`session created "web" (ID)`, `session ended "web" (ID): closed by its owner`,
+			},
+			lockd.CatalogScope(): {`node put "web-1"`, `service put "web-1" "redis"`},
+		} {
+			for event, err := range h.Watch(t.Context(), scope, before) {
+				h.must(err)
+				text := strings.ReplaceAll(event.String(), s.ID().String(), "ID")
+				if _, got, _ := strings.Cut(text, ": "); got != want[0] {
+					t.Errorf("got %q, want %q", got, want[0])
+				}
+				if want = want[1:]; len(want) == 0 {
+					break
+				}
+			}
+		}
+	})
+}
