@@ -400,7 +400,7 @@ func TestBackupFile_EndsNoSession(t *testing.T) {
 }
 
 // Ensure that a writer may open the file: a backup has read it and closed it by then. So a writer
-// that is slow, or panics, keeps nobody from the file.
+// that is slow, or panics, keeps no other open out.
 func TestBackupFile_WriterHasTheFile(t *testing.T) {
 	onFile(t, func(h *harness) {
 		h.put("k", "value", 0)
@@ -419,11 +419,13 @@ func TestBackupFile_WriterHasTheFile(t *testing.T) {
 		if !bytes.Equal(closed.Bytes(), open) {
 			t.Error("the backup of the closed file is another than that of the open one")
 		}
-		doesPanic(func() {
+		if !doesPanic(func() {
 			_ = lockd.BackupFile(h.path, writerFunc(func([]byte) (int, error) {
 				panic("of the writer")
 			}), nil)
-		})
+		}) {
+			t.Error("the writer did not panic")
+		}
 		free("after a panic of the writer")
 	})
 }

@@ -1,6 +1,7 @@
 package lockd_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -23,11 +24,9 @@ func TestEvent_SaysWhatHasChanged(t *testing.T) {
 		h.must(s.Close())
 		h.must(second(h.Delete("a")))
 		h.must(h.Update(func(tx *lockd.Txn) error {
-			return tx.Catalog().PutNode(catalog.Node{Name: "web-1"})
-		}))
-		h.must(h.Update(func(tx *lockd.Txn) error {
-			service := catalog.Service{Node: "web-1", ID: "redis", Name: "redis"}
-			return tx.Catalog().PutService(service)
+			c := tx.Catalog()
+			return errors.Join(c.PutNode(catalog.Node{Name: "web-1"}),
+				c.PutService(catalog.Service{Node: "web-1", ID: "redis", Name: "redis"}))
 		}))
 
 		for scope, want := range map[lockd.Scope][]string{
