@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/lockd/lockd/internal/engine"
 )
@@ -17,11 +18,14 @@ import (
 // reading what is published.
 type mutex struct {
 	mu       sync.Mutex
-	function function // protected by mu
+	function function // protected by mu, as what follows
+	waiting  int      // calls that wait for the function to return
+	starving int      // how many of them have been woken too late too often
+	handed   bool     // the turn is kept for one of them: running, though no function is
 
-	// turn has the token of the Update that runs, from before it locks mu until its function has
-	// returned. A call that takes the turn does not hold mu. The turn is a channel, not a mutex, so
-	// that a call that waits for it counts as durably blocked in a synctest bubble.
+	// turn wakes one call that waits. It is a channel, so that a call that waits counts as durably
+	// blocked in a synctest bubble. It has room for one token, because endTurn must not block. A
+	// token that is left over wakes a call in vain.
 	turn chan struct{}
 }
 
@@ -36,48 +40,66 @@ type function struct {
 // Lock locks the mutex when no function of an Update runs. It is for writes, and for calls that
 // read unpublished state. In a writer that is Checked it panics if that function itself calls Lock.
 func (m *mutex) Lock() {
+	if m.lockTurn() {
+		m.endTurn(0)
+	}
+}
+
+// lockTurn is Lock for an Update, which calls endTurn when its function has returned. It reports
+// whether it had to wait: then also a call that runs no function has to call endTurn.
+func (m *mutex) lockTurn() (waited bool) {
 	m.mu.Lock()
-	if m.function.running {
+	if waited = m.function.running; waited {
 		m.await()
 	}
+	return waited
 }
 
-// await completes Lock when the function that runs has returned.
+// await waits for a turn. The caller holds mu, before and after.
+//
+// As a rule another call may lock mu before the call that is woken does. If the turn were always
+// kept for that call, the goroutines that run would have to wait until it is scheduled, and then
+// until the next one is, and the queue would never end (BenchmarkUpdate_Crowd).
 func (m *mutex) await() {
-	own := m.function.isCaller()
-	m.mu.Unlock()
-	if own {
+	if m.function.isCaller() {
+		m.mu.Unlock()
 		panic(misuse())
 	}
-	m.takeTurn()
-	m.mu.Lock() // and no function runs, for it would have the turn
-	<-m.turn
+	m.waiting++
+	late := -1
+	for m.function.running && !m.handed || late < 0 {
+		if late++; late == maxLate {
+			m.starving++
+		}
+		m.mu.Unlock()
+		<-m.turn
+		m.mu.Lock()
+	}
+	if late >= maxLate {
+		m.starving--
+	}
+	m.waiting--
+	m.function.running, m.handed = false, false
 }
 
-// lockTurn is Lock for an Update, which gives back the turn when its function has returned.
-func (m *mutex) lockTurn() {
-	m.MustNotBeFunction()
-	m.takeTurn()
-	m.mu.Lock()
-}
+const (
+	maxLate      = 8                // how often a call is woken too late until it is starving
+	longFunction = time.Millisecond // how long a function runs until the turn after it is kept
+)
 
-// takeTurn waits for the turn. Most functions end at once, so it tries a few times before it
-// queues: as long as there is a queue, each hand-off of the turn waits until the next goroutine is
-// woken (BenchmarkUpdate_Crowd).
-func (m *mutex) takeTurn() {
-	for range turnTries {
+// endTurn ends the turn of a function that ran that long, and wakes a call that waits. The turn is
+// kept for that call if any is starving, or if the function was long, so that the next functions,
+// which may be as long, run in the order in which they came. The caller holds mu.
+func (m *mutex) endTurn(ran time.Duration) {
+	m.handed = m.waiting > 0 && (m.starving > 0 || ran >= longFunction)
+	m.function.running, m.function.goroutine = m.handed, ""
+	if m.waiting > 0 {
 		select {
 		case m.turn <- struct{}{}:
-			return
-		default:
-			runtime.Gosched()
+		default: // a call that waits has not yet taken the last token, and will end the turn, too
 		}
 	}
-	m.turn <- struct{}{}
 }
-
-// turnTries is how often a call yields for the turn before it queues.
-const turnTries = 4
 
 // LockBeside locks the mutex, even while the function of an Update runs. It is for calls that only
 // read or renew, and for calls by that function.
@@ -117,16 +139,9 @@ func (f *function) isCaller() bool {
 // write a value and no lock need not: no other call reads what they change before it is published.
 func (w *Writer) Update(fn func(tx *engine.Txn) error) error {
 	w.begin()
-	w.lockTurn()
-	ended := false
-	endTurn := func() { // if the function was not called
-		if !ended {
-			<-w.turn
-			ended = true
-		}
+	if w.lockTurn() && w.refusal != nil {
+		w.endTurn(0) // fn will not be called
 	}
-	defer endTurn()
-	// Update gives back the turn before it waits for a commit, whose leader may need the turn.
 	return w.write(func() error {
 		return w.Apply(func(tx *engine.Txn) error {
 			w.function.begin()
@@ -135,14 +150,13 @@ func (w *Writer) Update(fn func(tx *engine.Txn) error) error {
 			defer func() {
 				w.mutex.LockBeside()
 				tx.Unshare()
-				w.function.running = false
+				began := w.instant
 				w.instant = w.Time() // fn may have taken long
-				<-w.turn
-				ended = true
+				w.endTurn(w.instant.Sub(began))
 			}()
 			return fn(tx)
 		})
-	}, endTurn)
+	})
 }
 
 // goroutine names the calling goroutine.

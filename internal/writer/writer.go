@@ -143,12 +143,11 @@ func (w *Writer) Do(fn func(tx *engine.Txn) error) error {
 // (G5). What was applied before an error stays.
 func (w *Writer) DoAll(body func() error) error {
 	w.Lock()
-	return w.write(body, nil)
+	return w.write(body)
 }
 
-// write does body as a write, and unlocks the mutex, which the caller holds. It calls
-// afterBody, unless that is nil, when body has returned, or was not called.
-func (w *Writer) write(body func() error, afterBody func()) error {
+// write does body as a write, and unlocks the mutex, which the caller holds.
+func (w *Writer) write(body func() error) error {
 	returned := false
 	defer func() {
 		if !returned { // body panicked, or ended its goroutine
@@ -159,9 +158,6 @@ func (w *Writer) write(body func() error, afterBody func()) error {
 	}()
 	err := w.run(body)
 	returned = true
-	if afterBody != nil {
-		afterBody()
-	}
 	// Before the outcome is told, what body saw has to be durable.
 	b, lead := w.join()
 	w.unlock()
