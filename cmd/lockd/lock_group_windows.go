@@ -11,6 +11,8 @@ import (
 var (
 	ending   = []os.Signal{os.Interrupt, syscall.SIGTERM}
 	passedOn []os.Signal
+
+	childEnds []os.Signal
 )
 
 var (
@@ -58,6 +60,8 @@ func (g *group) kill() {
 	terminateJob.Call(g.job, 1)
 	_ = g.cmd.Process.Kill()
 }
+
+func (g *group) reap() {}
 
 // alive reports whether any process of the group is left. Windows does not tell once the command
 // has ended, so alive ends the job with the command.

@@ -22,6 +22,25 @@ func TestLock_Killed(t *testing.T) {
 	p.rest() // ends when the command does
 }
 
+// Ensure that a process that the command has left behind does not stay as a zombie after its end,
+// while the command runs: those of a command that runs for long would fill the process table.
+func TestLock_OrphansCollected(t *testing.T) {
+	t.Parallel()
+	for name, script := range map[string]string{
+		"InGroup":    "sleep 0.01 >/dev/null & echo $!",
+		"OwnSession": "setsid sleep 0.01 >/dev/null & echo $!",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, s := testServer(t)
+			p := locking(t, s.URL, nil, `orphan=$(sh -c '`+script+`')
+				while kill -0 "$orphan" 2>/dev/null; do sleep 0.02; done; exit 3`)
+			p.rest()
+			p.ends(3, "")
+		})
+	}
+}
+
 // Ensure that the command does not get a terminal as its input, because it could not read from it.
 func TestLock_TerminalAsInput(t *testing.T) {
 	t.Parallel()

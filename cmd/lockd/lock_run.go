@@ -63,6 +63,8 @@ func supervise(cmd *exec.Cmd, k *lockclient.Keeper, s *signals) error {
 			g.end(one)
 		case one := <-s.others:
 			g.signal(one)
+		case <-s.children:
+			g.reap()
 		case <-k.Done():
 			// If a signal could not be sent, the group is still there.
 			g.terminate()

@@ -8,16 +8,20 @@ import (
 // signals are the signals that lockd lock handles, and a command that makes a file, until stop is
 // called.
 type signals struct {
-	ending chan os.Signal // those that end the wait for the lock, and go to the command
-	others chan os.Signal // those that go to the command only, once it runs
-	ended  bool           // whether an ending one has come
+	ending   chan os.Signal // those that end the wait for the lock, and go to the command
+	others   chan os.Signal // those that go to the command only, once it runs
+	children chan os.Signal // those that tell of the end of a child, once it runs
+	ended    bool           // whether an ending one has come
 }
 
 // newSignals catches the ending signals, except those that are ignored: nohup ignores SIGHUP, and a
 // shell ignores SIGINT for what runs in the background. They stay ignored, for the command too. (Go
 // does not tell whether a SIGQUIT was ignored before this process began.)
 func newSignals() *signals {
-	s := &signals{ending: make(chan os.Signal, 8), others: make(chan os.Signal, 8)}
+	s := &signals{
+		ending: make(chan os.Signal, 8), others: make(chan os.Signal, 8),
+		children: make(chan os.Signal, 1), // one tells of all
+	}
 	for _, one := range ending {
 		if !signal.Ignored(one) {
 			signal.Notify(s.ending, one)
@@ -26,11 +30,14 @@ func newSignals() *signals {
 	return s
 }
 
-// passOn catches the other signals too. Before, they have their usual effect on this process: while
-// it waits, Ctrl-Z stops it.
+// passOn catches the other signals too, and those of children. Before, they have their usual effect
+// on this process: while it waits, Ctrl-Z stops it.
 func (s *signals) passOn() {
 	for _, one := range passedOn {
 		signal.Notify(s.others, one)
+	}
+	for _, one := range childEnds {
+		signal.Notify(s.children, one)
 	}
 }
 
@@ -38,6 +45,7 @@ func (s *signals) passOn() {
 func (s *signals) stop() {
 	signal.Stop(s.ending)
 	signal.Stop(s.others)
+	signal.Stop(s.children)
 }
 
 // onFirst calls fn with the first ending signal, unless one has come before, until done is called.
