@@ -68,18 +68,23 @@ func withClient(
 			return err
 		}
 		defer c.Close()
-		return advised(fn(ctx, cmd, c, args))
+		return advised(cmd, fn(ctx, cmd, c, args))
 	}
 }
 
-// advised adds to the error of a server that cannot be reached what to do about it.
-func advised(err error) error {
+// advised adds to the error of a server that cannot be reached what to do about it, and to that of
+// an answer that is no JSON what it means.
+func advised(cmd *cli.Command, err error) error {
 	if errors.Is(err, lockclient.ErrUnreachable) {
 		if e, ok := err.(*url.Error); ok {
 			err = e.Err // which has the whole text
 		}
 		return fmt.Errorf("%w; start one with lockd serve, or name another with --http-addr or "+
 			"CONSUL_HTTP_ADDR", err)
+	}
+	if _, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Errorf("%w; what answers at %s is neither lockd nor Consul", err,
+			cmd.String("http-addr"))
 	}
 	return err
 }

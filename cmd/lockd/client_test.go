@@ -281,4 +281,29 @@ func TestClient_AnotherServer(t *testing.T) {
 	if len(r.complaints) > 500 {
 		t.Errorf("an error of %d bytes", len(r.complaints))
 	}
+	for _, args := range [][]string{
+		{"session", "list"}, {"session", "destroy", "0c0ffee0-0000-0000-0000-000000000000"},
+		{"locks"}, {"kv", "put", "k", "v"},
+	} {
+		r := command(t, "", append(args, "--http-addr", other.URL)...)
+		r.wants(t, exitFailed, "; what answers at "+other.URL+" is neither lockd nor Consul\n")
+	}
+	r = command(t, "", "lock", "--http-addr", other.URL, "k", "true")
+	r.wants(t, exitLockFailed, "; what answers at "+other.URL+" is neither lockd nor Consul\n")
+}
+
+// Ensure that the error about an answer that is cut off names the server.
+func TestClient_AnswerCutOff(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Consul-Index", "9")
+		w.Header().Set("Content-Length", "9")
+		_, _ = w.Write([]byte(`[{"Key"`))
+	}))
+	defer s.Close()
+	for _, args := range [][]string{
+		{"kv", "get", "k"}, {"kv", "put", "k", "v"}, {"session", "list"},
+	} {
+		command(t, "", append(args, "--http-addr", s.URL)...).wants(t, exitFailed,
+			"read the answer of "+s.URL+": unexpected EOF\n")
+	}
 }

@@ -60,8 +60,8 @@ func readExport(r io.Reader) ([]exported, error) {
 	}
 	err = json.Unmarshal(text, &entries)
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return nil, fmt.Errorf("read the export: it is not JSON, or cut off: byte %d of %d: %w",
-			syntax.Offset, len(text), err)
+		return nil, fmt.Errorf("read the export: it is not JSON, or cut off: byte %d of %d: %v",
+			syntax.Offset, len(text), err) // not %w: advised would take it for a server's
 	}
 	if err != nil || entries == nil {
 		return nil, errors.New("read the export: it is not an array of keys, as kv export " +

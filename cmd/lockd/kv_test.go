@@ -199,8 +199,9 @@ func TestKV_Import_Refused(t *testing.T) {
 	s := served(t, "--memory")
 	whole := `[{"key":"a","flags":0,"value":"eA=="},{"key":"b","flags":0,"value":"eA=="}]`
 	for damaged, complaint := range map[string]string{
-		"":                                       "it is empty",
-		whole[:len(whole)-1]:                     "or cut off: byte 74 of 74: ",
+		"": "it is empty",
+		whole[:len(whole)-1]: "or cut off: byte 74 of 74: " +
+			"unexpected end of JSON input\n",
 		whole + "x":                              "byte 76 of 76: ",
 		"hello":                                  "it is not JSON",
 		`{"key":"a"}`:                            "not an array of keys, as kv export writes it",

@@ -118,7 +118,7 @@ func runLocked(ctx context.Context, cmd *cli.Command, args []string) error {
 		err = errors.Join(early, giveBack(k, lock))
 	}
 	if err != nil {
-		return advised(err)
+		return advised(cmd, err)
 	}
 	what.command.Env = append(os.Environ(), envSequencer+"="+sequencer(k, lock))
 	err = supervise(what.command, k, s)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 
-	"github.com/hashicorp/consul/api"
 	"github.com/urfave/cli/v3"
 
 	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
@@ -23,8 +22,7 @@ func sessionDestroyCommand() *cli.Command {
 			if err := checkSessionID(cmd, args[0]); err != nil {
 				return err
 			}
-			_, err := c.Session().Destroy(args[0], new(api.WriteOptions).WithContext(ctx))
-			return err
+			return c.EndSession(ctx, args[0])
 		}),
 	}
 }

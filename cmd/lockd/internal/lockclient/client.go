@@ -97,7 +97,7 @@ func (c *Client) ask(
 	defer func() { _ = response.Body.Close() }()
 	answer, err := io.ReadAll(response.Body)
 	if err != nil {
-		return fmt.Errorf("%s %.120s: read the answer: %w", method, path, err)
+		return fmt.Errorf("%s %.120s: %w", method, path, err)
 	}
 	if err := json.Unmarshal(answer, v); err != nil {
 		return fmt.Errorf("answer %.80q: %w", answer, err)

@@ -201,6 +201,9 @@ func TestClient_Answers(t *testing.T) {
 			_, err := c.Keep(ctx, lockclient.SessionOptions{TTL: time.Second})
 			return err
 		}, "has no session ID"},
+		{"NotEnded", &script{status: 200, body: "<html>"}, func(c *lockclient.Client) error {
+			return c.EndSession(ctx, "0c0ffee0-0000-0000-0000-000000000000")
+		}, `answer "<html>"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := test.call(over(t, test.server))

@@ -74,7 +74,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, blamed(ctx, err)
 	}
-	response.Body = &body{response.Body, ctx, cancel, silent}
+	response.Body = &body{response.Body, t.name, ctx, cancel, silent}
 	if understood(r, response) {
 		return response, nil
 	}
@@ -118,6 +118,7 @@ func understood(r *http.Request, response *http.Response) bool {
 // body is the body of an answer. The server may be silent between two reads, but not during one.
 type body struct {
 	io.ReadCloser
+	server string // its name, for errors
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	silent *time.Timer
@@ -129,7 +130,7 @@ func (b *body) Read(p []byte) (int, error) {
 	defer b.silent.Stop()
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && err != io.EOF {
-		err = blamed(b.ctx, err)
+		err = fmt.Errorf("read the answer of %s: %w", b.server, blamed(b.ctx, err))
 	}
 	return n, err
 }
