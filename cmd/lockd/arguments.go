@@ -23,7 +23,7 @@ func noCommand(_ context.Context, cmd *cli.Command) error {
 // most.
 func operands(cmd *cli.Command, least, most int) ([]string, error) {
 	args := cmd.Args().Slice()
-	name := strings.Join(cmd.Path()[1:], " ")
+	name := nameOf(cmd)
 	switch {
 	case len(args) < least:
 		return nil, usage(cmd, "%s: an argument is missing, of: %s", name, cmd.ArgsUsage)
@@ -36,6 +36,19 @@ func operands(cmd *cli.Command, least, most int) ([]string, error) {
 	}
 	return args, nil
 }
+
+// paths returns the operands of a command that all name files. It refuses an empty one, which comes
+// of an unset variable.
+func paths(cmd *cli.Command, least, most int) ([]string, error) {
+	args, err := operands(cmd, least, most)
+	if err == nil && slices.Contains(args, "") {
+		err = usage(cmd, "%s: an argument is empty, of: %s", nameOf(cmd), cmd.ArgsUsage)
+	}
+	return args, err
+}
+
+// nameOf returns the words that name a command.
+func nameOf(cmd *cli.Command) string { return strings.Join(cmd.Path()[1:], " ") }
 
 // wrongValue matches the error of package flag for a value that the flag does not take.
 var wrongValue = regexp.MustCompile(`^invalid value (".*") for flag -([^ :]+): `)

@@ -50,7 +50,7 @@ func withFile(
 	fn func(ctx context.Context, cmd *cli.Command, args []string, opts *lockd.Options) error,
 ) cli.ActionFunc {
 	return func(ctx context.Context, cmd *cli.Command) error {
-		args, err := operands(cmd, least, most)
+		args, err := paths(cmd, least, most)
 		if err != nil {
 			return err
 		}

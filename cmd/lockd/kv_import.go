@@ -28,6 +28,9 @@ func kvImportCommand() *cli.Command {
 		Action: withClient(0, 1, func(
 			ctx context.Context, cmd *cli.Command, c *lockclient.Client, args []string,
 		) error {
+			if _, err := paths(cmd, 0, 1); err != nil {
+				return err
+			}
 			var keys []exported
 			if err := readInput(cmd, args, func(r io.Reader) (err error) {
 				keys, err = readExport(r)

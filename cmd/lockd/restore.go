@@ -33,7 +33,7 @@ func restoreCommand() *cli.Command {
 				"such as a `FENCE` that somebody may remember"},
 		},
 		Action: func(_ context.Context, cmd *cli.Command) error {
-			args, err := operands(cmd, 1, 2)
+			args, err := paths(cmd, 1, 2)
 			if err != nil {
 				return err
 			}
