@@ -247,7 +247,10 @@ func TestRestore_Refused(t *testing.T) {
 	command(t, backup, "restore", path).wants(t, exitFailed, "file already exists; it is not "+
 		"replaced: name a new FILE, or move that one away first\n")
 	made := filepath.Join(folder, "made.db")
-	command(t, backup[:len(backup)-1], "restore", made).wants(t, exitDamaged, "")
+	command(t, backup[:len(backup)-1], "restore", made).wants(t, exitDamaged,
+		"; the backup comes from standard input\n")
+	command(t, "", "restore", made, path).wants(t, exitDamaged,
+		"it is not a backup; the backup comes from "+path+"\n")
 	command(t, "", "restore", made, made+".backup").wants(t, exitNotFound, "made.db.backup")
 	if got := names(t, folder); len(got) != 1 || string(read(t, path)) != string(before) {
 		t.Errorf("left in the folder: %q", got)

@@ -45,14 +45,27 @@ func restoreCommand() *cli.Command {
 				return advisedOnTarget(fmt.Errorf("restore %q: %w", args[0], fs.ErrExist))
 			}
 			return readInput(cmd, args[1:], func(r io.Reader) error {
-				backup, err := consulapi.ReadSnapshot(r)
-				if err != nil {
-					return fmt.Errorf("restore: %w", err)
+				err := restore(args[0], r, least)
+				if errors.Is(err, lockd.ErrCorrupt) || errors.Is(err, lockd.ErrFormat) {
+					from := append(args, standard)[1]
+					if from == standard {
+						from = "standard input"
+					}
+					return fmt.Errorf("%w; the backup comes from %s", err, from)
 				}
-				return advisedOnTarget(lockd.Restore(args[0], backup, least, nil))
+				return advisedOnTarget(err)
 			})
 		},
 	}
+}
+
+// restore makes a file of a backup or of a snapshot.
+func restore(path string, r io.Reader, least uint64) error {
+	backup, err := consulapi.ReadSnapshot(r)
+	if err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	return lockd.Restore(path, backup, least, nil)
 }
 
 // advisedOnTarget adds to the error of a file that exists what to do about it.
