@@ -104,7 +104,7 @@ func client(cmd *cli.Command) (*lockclient.Client, error) {
 	}
 	address, err := addressOf(cmd.String("http-addr"), cmd.Bool("ssl"))
 	if err != nil {
-		return nil, usage(cmd, "--http-addr: %w", err)
+		return nil, usage(cmd, "%s: %w", sourceOf(cmd, "http-addr"), err)
 	}
 	// With no scheme at all, CONSUL_HTTP_SSL would win over --ssl=false.
 	config := api.Config{Address: address, Scheme: "http"}
@@ -117,7 +117,11 @@ func client(cmd *cli.Command) (*lockclient.Client, error) {
 		}
 		config.TLSConfig.CAFile = path
 	}
-	return lockclient.New(config)
+	c, err := lockclient.New(config)
+	if err != nil {
+		err = fmt.Errorf("one of CONSUL_CAPATH, CONSUL_CLIENT_CERT and CONSUL_CLIENT_KEY: %w", err)
+	}
+	return c, err
 }
 
 // addressOf returns the URL of an address, which may be host:port, and is https if ssl is set.

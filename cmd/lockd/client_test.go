@@ -254,6 +254,24 @@ func clients(path []string, cmd *cli.Command) (names []string) {
 	return names
 }
 
+// Ensure that the error about what a variable has names the variable, and no option that is not on
+// the command line.
+func TestClient_VariableNamed(t *testing.T) {
+	absent := filepath.Join(t.TempDir(), "absent")
+	t.Setenv("CONSUL_HTTP_ADDR", "tcp://h:1")
+	command(t, "", "locks").wants(t, exitUsage, `lockd: CONSUL_HTTP_ADDR: address "tcp://h:1" begins`)
+	command(t, "", "locks", "--http-addr", "ftp://h:1").wants(t, exitUsage, "lockd: --http-addr: ")
+	t.Setenv("CONSUL_HTTP_ADDR", nowhere)
+	for name, code := range map[string]int{
+		"CONSUL_CAPATH": exitNotFound, "CONSUL_CLIENT_CERT": exitFailed, // there is no key
+	} {
+		t.Setenv(name, absent)
+		command(t, "", "locks").wants(t, code, "lockd: one of CONSUL_CAPATH, "+
+			"CONSUL_CLIENT_CERT and CONSUL_CLIENT_KEY: ")
+		t.Setenv(name, "")
+	}
+}
+
 // Ensure that the error about a file of a token or of certificates says which option, or which
 // variable, names the file.
 func TestClient_WrongFile(t *testing.T) {
