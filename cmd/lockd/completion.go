@@ -19,6 +19,7 @@ func configureCompletion(completion *cli.Command) {
 		"script goes to ~/.config/fish/completions/lockd.fish, and for all users of\n" +
 		"bash to /usr/share/bash-completion/completions/lockd."
 	completion.Action = noCommand
+	explainUsage(completion) // newRoot does not have it yet
 	for _, shell := range completion.Commands {
 		if shell.Name == "bash" {
 			shell.Action = func(_ context.Context, cmd *cli.Command) error {

@@ -18,6 +18,13 @@ func TestCompletion(t *testing.T) {
 		}
 	}
 	command(t, "", "completion", "tcsh").wants(t, exitUsage, `there is no command "tcsh"`)
+	for _, args := range [][]string{{"--fast"}, {"zsh", "--fast"}} {
+		r := command(t, "", append([]string{"completion"}, args...)...)
+		r.wants(t, exitUsage, "lockd: flag provided but not defined: -fast; see lockd completion")
+		if r.out != "" || strings.Count(r.complaints, "\n") != 1 {
+			t.Errorf("%q: %+v", args, r)
+		}
+	}
 	if help := command(t, "", "--help").out; !strings.Contains(help, "completion") {
 		t.Error("the help does not tell of it")
 	}

@@ -94,6 +94,12 @@ func newRoot() *cli.Command {
 		EnableShellCompletion:           true,
 		ConfigureShellCompletionCommand: configureCompletion,
 	}
+	explainUsage(root)
+	return root
+}
+
+// explainUsage makes the errors of the parser errUsage, in the command and its subcommands.
+func explainUsage(root *cli.Command) {
 	_ = root.Walk(func(cmd *cli.Command) error { // which returns no error, as this one does not
 		cmd.OnUsageError = func(_ context.Context, cmd *cli.Command, err error, _ bool) error {
 			if err = usage(cmd, "%w", explained(cmd, err)); cmd.Name == "lock" {
@@ -103,5 +109,4 @@ func newRoot() *cli.Command {
 		}
 		return nil
 	})
-	return root
 }
