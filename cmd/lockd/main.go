@@ -98,7 +98,8 @@ func newRoot() *cli.Command {
 	return root
 }
 
-// explainUsage makes the errors of the parser errUsage, in the command and its subcommands.
+// explainUsage makes the errors of the parser errUsage, in the command and its subcommands. It also
+// lets --help stand behind arguments.
 func explainUsage(root *cli.Command) {
 	_ = root.Walk(func(cmd *cli.Command) error { // which returns no error, as this one does not
 		cmd.OnUsageError = func(_ context.Context, cmd *cli.Command, err error, _ bool) error {
@@ -106,6 +107,11 @@ func explainUsage(root *cli.Command) {
 				return inLock(err)
 			}
 			return err
+		}
+		if len(cmd.Commands) == 0 { // --help behind arguments looks for the first as a command
+			cmd.CommandNotFound = func(_ context.Context, cmd *cli.Command, _ string) {
+				cli.HelpPrinter(cmd.Root().Writer, cli.CommandHelpTemplate, cmd)
+			}
 		}
 		return nil
 	})

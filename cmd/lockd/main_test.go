@@ -166,6 +166,19 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+// Ensure that the help can be asked for behind the arguments too: it comes to mind late.
+func TestHelp_BehindArguments(t *testing.T) {
+	for name, operands := range map[string]string{
+		"kv put": "k v", "verify": "file", "serve": "x", "watch": "prefix",
+	} {
+		want := command(t, "", strings.Fields(name+" --help")...).out
+		r := command(t, "", strings.Fields(name+" "+operands+" --help")...)
+		if r.wants(t, 0, ""); r.out != want {
+			t.Errorf("%s %s --help: %s", name, operands, r.out)
+		}
+	}
+}
+
 // Ensure that the help and the package comment list the same exit codes in the same words, and that
 // the exit code of every error is listed.
 func TestHelp_ExitCodes(t *testing.T) {
