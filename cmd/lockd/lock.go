@@ -45,7 +45,9 @@ func lockCommand() *cli.Command {
 			"locks only: there --shared takes one of those.\n\n" +
 			"With -n, KEY is the prefix of a semaphore, as of consul lock -n. All who use\n" +
 			"it name the same limit, or 0 for the one that it has.\n" +
-			"If standard input is a terminal, CMD's is empty: it could not read from it.\n\n" +
+			"If standard input is a terminal, CMD's is empty: it could not read from it.\n" +
+			"A CMD that opens the terminal itself, to ask for a password, is stopped by the\n" +
+			"system, as by Ctrl-Z: the lock stays held, and Ctrl-C ends CMD.\n\n" +
 			lockCodes,
 		StopOnNthArg: &afterKey,
 		Flags: clientFlags(
