@@ -37,7 +37,8 @@ func lockCommand() *cli.Command {
 			"its TTL, the group is told to end (SIGTERM) and then made to (SIGKILL),\n" +
 			"before the session can end by its TTL. When the lock is taken away by force\n" +
 			"the latter comes at once, unless a lock-delay leaves time. A longer TTL gives\n" +
-			"more of it: a sixth.\n\n" +
+			"more of it: a sixth. A CMD of another user, as by sudo, cannot be ended, and\n" +
+			"goes on: let sudo run lockd, not lockd sudo.\n\n" +
 			"With --shared, others that share it too run their commands beside CMD, and\n" +
 			"nothing that takes the lock exclusively does. KEY stays. Who waits asks again\n" +
 			"each second while the lock is shared, and is in no queue. A share that is\n" +

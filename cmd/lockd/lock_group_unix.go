@@ -49,7 +49,14 @@ func (g *group) end(s os.Signal) {
 
 func (g *group) terminate() { g.end(syscall.SIGTERM) }
 
-func (g *group) kill() { g.signal(syscall.SIGKILL) }
+// kill ends every process of the group. It returns an error if this process may end none.
+func (g *group) kill() error {
+	err := syscall.Kill(-g.cmd.Process.Pid, syscall.SIGKILL)
+	if errors.Is(err, syscall.ESRCH) { // none is left
+		return nil
+	}
+	return err
+}
 
 // alive reports whether any process of the group is left. The command itself has ended.
 func (g *group) alive() bool {

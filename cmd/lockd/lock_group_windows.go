@@ -56,9 +56,10 @@ func (g *group) end(s os.Signal) { g.signal(s) }
 // terminate asks the group to end.
 func (g *group) terminate() { consoleEvent.Call(ctrlBreak, uintptr(g.cmd.Process.Pid)) }
 
-func (g *group) kill() {
+func (g *group) kill() error {
 	terminateJob.Call(g.job, 1)
 	_ = g.cmd.Process.Kill()
+	return nil
 }
 
 func (g *group) reap() {}

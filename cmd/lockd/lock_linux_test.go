@@ -1,10 +1,16 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 )
 
@@ -39,6 +45,47 @@ func TestLock_OrphansCollected(t *testing.T) {
 			p.ends(3, "")
 		})
 	}
+}
+
+// Ensure that the loss of the lock is told if the command cannot be ended, as it runs as another
+// user, and that the error does not say that it was.
+func TestLock_CommandOfOtherUser(t *testing.T) {
+	t.Parallel()
+	setpriv, err := exec.LookPath("setpriv")
+	program, errProgram := os.Executable()
+	folder := t.TempDir()
+	err = errors.Join(err, errProgram, os.Chmod(filepath.Dir(folder), 0o711))
+	if err != nil || os.Getuid() != 0 {
+		t.Skip("only the superuser, with setpriv, can start processes as other users")
+	}
+	lockd, become := filepath.Join(folder, "lockd"), filepath.Join(folder, "become")
+	write(t, lockd, read(t, program))
+	write(t, become, read(t, setpriv))
+	err = errors.Join(os.Chmod(lockd, 0o755), os.Chmod(become, os.ModeSetuid|0o755))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := []string{"--reuid", "65534", "--clear-groups", "--"}
+	superuser := []string{become, "--reuid", "0", "--clear-groups", "--"}
+	trial := append(append(slices.Clone(nobody), superuser...), "true")
+	if err := exec.CommandContext(t.Context(), setpriv, trial...).Run(); err != nil {
+		t.Skip("a program in the folder cannot change the user: ", err)
+	}
+	db, s := testServer(t)
+	args := append(nobody, lockd, "lock", "--http-addr", s.URL, "k", "--")
+	args = append(append(args, superuser...), "sh", "-c", "echo $$; exec sleep 1000 2>/dev/null")
+	p := startProgram(t, nil, setpriv, args...)
+	pid, err := strconv.Atoi(p.line())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
+	if err := db.EndSession(sessionsOf(db)[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	defer time.AfterFunc(longest, func() { _ = p.Process.Kill() }).Stop() // should it wait
+	p.ends(exitLost, "the lock was lost, and the command cannot be ended, and goes on without "+
+		"it: operation not permitted: ")
 }
 
 // Ensure that the command does not get a terminal as its input, because it could not read from it.

@@ -11,10 +11,17 @@ import (
 )
 
 // lostLock is returned when the lock was lost while the command ran, and its group was ended.
-type lostLock struct{ cause error }
+type lostLock struct {
+	cause error
+	left  error // why the group goes on; nil: it was ended
+}
 
 // Error returns the text.
 func (l *lostLock) Error() string {
+	if l.left != nil {
+		return fmt.Sprintf("the lock was lost, and the command cannot be ended, and goes on "+
+			"without it: %v: %v", l.left, l.cause)
+	}
 	return fmt.Sprintf("the lock was lost, and the command was ended: %v", l.cause)
 }
 
@@ -34,9 +41,9 @@ func (n *notStarted) Unwrap() error { return n.cause }
 const remnants = 2 * time.Second
 
 // supervise runs the command in a group of its own, and passes signals on to the group. It returns
-// when no process of the group is left: either the command has ended, and the rest of its group was
-// ended, or the lock was lost, and the whole group was ended. It returns the command's
-// *exec.ExitError, a *lostLock, or a *notStarted.
+// when no process of the group is left, or the rest cannot be ended: either the command has ended,
+// and the rest of its group was ended, or the lock was lost, and the whole group was ended. It
+// returns the command's *exec.ExitError, a *lostLock, or a *notStarted.
 func supervise(cmd *exec.Cmd, k *lockclient.Keeper, s *signals) error {
 	g := newGroup(cmd)
 	defer g.close()
@@ -68,12 +75,16 @@ func supervise(cmd *exec.Cmd, k *lockclient.Keeper, s *signals) error {
 		case <-k.Done():
 			// If a signal could not be sent, the group is still there.
 			g.terminate()
-			g.outlast(ended, k.Deadline(), nil)
-			return &lostLock{k.Err()}
+			left := g.outlast(ended, k.Deadline(), nil)
+			return &lostLock{k.Err(), left}
 		case err := <-ended:
 			if g.alive() {
 				g.terminate()
-				g.outlast(nil, time.Now().Add(remnants), k.Done())
+				left := g.outlast(nil, time.Now().Add(remnants), k.Done())
+				if left != nil {
+					complain(cmd.Stderr, "the rest of the command's group cannot be ended, and "+
+						"goes on without the lock: %v", left)
+				}
 			}
 			return exitOf(err)
 		}
@@ -82,8 +93,11 @@ func supervise(cmd *exec.Cmd, k *lockclient.Keeper, s *signals) error {
 
 // outlast waits until the group has ended, and kills it at the deadline, or at once when the lock
 // is lost. ended receives the command's end, and is nil if the command has ended. lost is nil if
-// the lock is lost already; then the deadline is the deadline of the loss.
-func (g *group) outlast(ended <-chan error, deadline time.Time, lost <-chan struct{}) {
+// the lock is lost already; then the deadline is the deadline of the loss. It returns why the group
+// goes on, if it does: a process of it may run as another user.
+func (g *group) outlast(
+	ended <-chan error, deadline time.Time, lost <-chan struct{},
+) (left error) {
 	const look = 5 * time.Millisecond // nothing tells of the end of processes that are not ours
 	for ended != nil || g.alive() {
 		wait := look
@@ -102,17 +116,22 @@ func (g *group) outlast(ended <-chan error, deadline time.Time, lost <-chan stru
 		timer.Stop()
 		now := time.Now()
 		if kill || !now.Before(deadline) {
-			g.kill()
+			if err := g.kill(); err != nil {
+				return err
+			}
 			if ended != nil {
 				<-ended
 			}
 			// The dead may stay in the group until their exit codes are collected.
-			for end := now.Add(time.Second); g.alive() && time.Now().Before(end); {
-				time.Sleep(look)
+			for end := now.Add(time.Second); g.alive(); time.Sleep(look) {
+				if !time.Now().Before(end) {
+					return errors.New("a process of its group is still there")
+				}
 			}
-			return
+			return nil
 		}
 	}
+	return nil
 }
 
 // exitOf returns nil, the command's *exec.ExitError, or any other error of waiting for it.
