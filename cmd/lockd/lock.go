@@ -237,7 +237,9 @@ func take(
 func giveBack(k *lockclient.Keeper, lock *lockclient.Lock) error {
 	if k.Err() != nil {
 		// There is nothing to release after a loss, and the server may be away.
-		_ = k.Close(context.Background())
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = k.Close(ctx)
 		return nil
 	}
 	return errors.Join(lock.Unlock(context.Background()), k.Close(context.Background()))

@@ -8,9 +8,11 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/lockd/lockd"
 )
@@ -113,13 +115,34 @@ func TestLock_SignalToStopped(t *testing.T) {
 	nothingLeft(t, db)
 }
 
-// hanging serves what next does, except that it leaves requests for a path without an answer, and
-// reports each of them.
-func hanging(t *testing.T, next http.Handler, path string) (address string, asked chan string) {
+// Ensure that a loss is not told late because the server does not answer: there is nothing to wait
+// for.
+func TestLock_LostToSilentServer(t *testing.T) {
+	t.Parallel()
+	_, s := testServer(t)
+	address, _ := hanging(t, s.Config.Handler, "/v1/session/renew/", "/v1/session/destroy/")
+	p := locking(t, address, []string{"--ttl", "3s", "k"}, "echo ready; exec sleep 1000")
+	p.line()
+	held := time.Now()
+	p.rest()
+	p.ends(exitLost, "could not be renewed")
+	const silence = 10 * time.Second // the patience with a server that sends nothing
+	if took := time.Since(held); took >= silence {
+		t.Errorf("it ended after %v", took)
+	}
+}
+
+// hanging serves what next does, except that it leaves requests for some paths without an answer,
+// and reports each of them.
+func hanging(
+	t *testing.T, next http.Handler, paths ...string,
+) (address string, asked chan string) {
 	t.Helper()
 	asked = make(chan string, 8)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasPrefix(r.URL.Path, path) {
+		if !slices.ContainsFunc(paths, func(path string) bool {
+			return strings.HasPrefix(r.URL.Path, path)
+		}) {
 			next.ServeHTTP(w, r)
 			return
 		}
