@@ -72,8 +72,8 @@ func withClient(
 	}
 }
 
-// advised adds to the error of a server that cannot be reached what to do about it, and to that of
-// an answer that is no JSON what it means.
+// advised adds to the error of a server that cannot be reached what to do about it. To that of an
+// answer that is not JSON it adds who may have given it.
 func advised(cmd *cli.Command, err error) error {
 	if errors.Is(err, lockclient.ErrUnreachable) {
 		if e, ok := err.(*url.Error); ok {

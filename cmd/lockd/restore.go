@@ -47,9 +47,9 @@ func restoreCommand() *cli.Command {
 			return readInput(cmd, args[1:], func(r io.Reader) error {
 				err := restore(args[0], r, least)
 				if errors.Is(err, lockd.ErrCorrupt) || errors.Is(err, lockd.ErrFormat) {
-					from := append(args, standard)[1]
-					if from == standard {
-						from = "standard input"
+					from := "standard input"
+					if len(args) == 2 && args[1] != standard {
+						from = args[1]
 					}
 					return fmt.Errorf("%w; the backup comes from %s", err, from)
 				}
