@@ -1,12 +1,14 @@
 package conformance_test
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -338,6 +340,18 @@ func (h *harness) refused(err error, text string) {
 	if err == nil || !strings.Contains(err.Error(), text) {
 		h.t.Fatalf("error %v, which should have %q", err, text)
 	}
+}
+
+// hold holds a lock or a slot for a moment, in which other holders are met, and releases it. It
+// fails if more than limit hold at once.
+func hold(holders *atomic.Int32, limit int32, release func() error) error {
+	var err error
+	if n := holders.Add(1); n > limit {
+		err = fmt.Errorf("%d hold at once, and %d may", n, limit)
+	}
+	time.Sleep(20 * time.Millisecond)
+	holders.Add(-1)
+	return errors.Join(err, release())
 }
 
 // open reports whether the channel of a lock or a slot has told nothing.

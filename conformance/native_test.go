@@ -67,21 +67,13 @@ func TestG1_BothSidesHoldALockOneAtATime(t *testing.T) {
 	each(t, func(h *harness) {
 		const contenders = 3 // of each side
 		var holders atomic.Int32
-		hold := func(unlock func() error) error {
-			var err error
-			if holders.Add(1) > 1 {
-				err = errors.New("somebody else holds the lock")
-			}
-			holders.Add(-1)
-			return errors.Join(err, unlock())
-		}
 		results := make(chan error, 2*contenders)
 		for range contenders {
 			lock := h.lock(api.LockOptions{Key: "l"})
 			go func() {
 				_, err := lock.Lock(nil)
 				if err == nil {
-					err = hold(lock.Unlock)
+					err = hold(&holders, 1, lock.Unlock)
 				}
 				results <- err
 			}()
@@ -89,7 +81,7 @@ func TestG1_BothSidesHoldALockOneAtATime(t *testing.T) {
 			go func() {
 				lock, err := s.Lock(h.t.Context(), "l", &asClient)
 				if err == nil {
-					err = hold(lock.Unlock)
+					err = hold(&holders, 1, lock.Unlock)
 				}
 				results <- err
 			}()
@@ -146,21 +138,13 @@ func TestM1_BothSidesHoldNoMoreSlotsThanThereAre(t *testing.T) {
 	each(t, func(h *harness) {
 		const contenders, limit = 4, 2 // of each side
 		var holders atomic.Int32
-		hold := func(release func() error) error {
-			var err error
-			if holders.Add(1) > limit {
-				err = errors.New("too many hold a slot")
-			}
-			holders.Add(-1)
-			return errors.Join(err, release())
-		}
 		results := make(chan error, 2*contenders)
 		for range contenders {
 			client := h.semaphore(api.SemaphoreOptions{Prefix: "s", Limit: limit})
 			go func() {
 				_, err := client.Acquire(nil)
 				if err == nil {
-					err = hold(client.Release)
+					err = hold(&holders, limit, client.Release)
 				}
 				results <- err
 			}()
@@ -168,7 +152,7 @@ func TestM1_BothSidesHoldNoMoreSlotsThanThereAre(t *testing.T) {
 			go func() {
 				slot, err := s.Acquire(context.Background(), "s", limit)
 				if err == nil {
-					err = hold(slot.Release)
+					err = hold(&holders, limit, slot.Release)
 				}
 				results <- err
 			}()
