@@ -67,6 +67,8 @@ var clockPlan = []allowance{
 	{"lockdtest/explore.go", "time.NewTicker", 1, "for a goroutine that does not stop"},
 	{"lockdtest/wait.go", "time.NewTimer", 1, "the patience of a test that waits in vain"},
 	{"lockdui/options.go", "time.Now", 1, "the default of Options.Now, which the pages go by"},
+	{"lockdui/options.go", "Clock.Now", 2, "Options.Now, which is no clock"},
+	{"lockdui/router.go", "Clock.Now", 1, "the same"},
 	{"lockdui/stream.go", "time.NewTicker", 1, "a viewer has no clock but the real one"},
 	{"lockdui/stream.go", "time.NewTimer", 1, "the pause after a page"},
 	{"lockdui/stream.go", "time.Now", 1, "how long the making of a page takes: it rests longer"},
@@ -77,9 +79,13 @@ var clockPlan = []allowance{
 	{"internal/expiry", "Clock.Now", 2, "before a timer is set, and after it"},
 }
 
-// clockMethods are the methods of a clock that are found by name, on any receiver. A clock's other
-// methods could not be told from the methods of time.Time.
-var clockMethods = []string{"AfterFunc", "Now"}
+// clockMethods are the methods of a clock that are found by name, on any receiver, called or not.
+// clockCalls are found where they are called: fields and types have such names too. After could not
+// be told from the method of time.Time.
+var (
+	clockMethods = []string{"AfterFunc", "Now", "Sleep", "Tick", "WithDeadline", "WithTimeout"}
+	clockCalls   = []string{"Since", "Ticker", "Timer", "Until"}
+)
 
 func TestClock(t *testing.T) {
 	report(t, checkClock(module(t), clockPlan))
@@ -126,34 +132,35 @@ type timeUse struct {
 	pos  token.Pos
 }
 
-// timeUses finds the functions of realTime, called or not, and the calls of clockMethods.
+// timeUses finds the functions of realTime, called or not, and the methods of a clock.
 func timeUses(s source) []timeUse {
-	packages := make(map[string]string)
+	packages := map[string]string{"context": "context"}
 	for imported := range realTime {
 		if name := s.nameOf(imported); name != "" {
 			packages[name] = imported
 		}
 	}
 	var uses []timeUse
+	look := func(expr ast.Expr, methods []string, ofPackages map[string][]string) {
+		sel, ok := expr.(*ast.SelectorExpr)
+		if !ok {
+			return
+		}
+		from := "Clock"
+		if x, ok := sel.X.(*ast.Ident); ok && packages[x.Name] != "" {
+			from = packages[x.Name]
+			methods = ofPackages[from]
+		}
+		if slices.Contains(methods, sel.Sel.Name) {
+			uses = append(uses, timeUse{from + "." + sel.Sel.Name, sel.Pos()})
+		}
+	}
 	ast.Inspect(s.file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.SelectorExpr:
-			x, ok := n.X.(*ast.Ident)
-			if !ok {
-				break
-			}
-			if from := packages[x.Name]; slices.Contains(realTime[from], n.Sel.Name) {
-				uses = append(uses, timeUse{from + "." + n.Sel.Name, n.Pos()})
-			}
+			look(n, clockMethods, realTime)
 		case *ast.CallExpr:
-			sel, ok := n.Fun.(*ast.SelectorExpr)
-			if !ok || !slices.Contains(clockMethods, sel.Sel.Name) {
-				break
-			}
-			if x, ok := sel.X.(*ast.Ident); ok && (packages[x.Name] != "" || x.Name == "context") {
-				break
-			}
-			uses = append(uses, timeUse{"Clock." + sel.Sel.Name, n.Pos()})
+			look(n.Fun, clockCalls, nil)
 		}
 		return true
 	})
@@ -177,7 +184,9 @@ func TestClock_Reports(t *testing.T) {
 		fromText(t, "session.go", `package lockd
 			import "context"
 			func f(c clock.Clock) { context.WithTimeout(nil, 0); c.AfterFunc(0, nil) }
-			func g(ctx context.Context) { context.AfterFunc(ctx, nil) }`),
+			func g(ctx context.Context) { context.AfterFunc(ctx, nil) }
+			var f = c.Now
+			func h(c *clock.Timer) { c.Sleep(c.Until(c.Since(x.Until))) }`),
 		fromText(t, "lockd_test.go", `package lockd_test
 			import "time"
 			func f() { time.Sleep(1) }`),
@@ -190,6 +199,10 @@ func TestClock_Reports(t *testing.T) {
 		"lock.go:4: uses time.Sleep",
 		"session.go:3: uses context.WithTimeout",
 		"session.go:3: uses Clock.AfterFunc",
+		"session.go:5: uses Clock.Now",
+		"session.go:6: uses Clock.Sleep",
+		"session.go:6: uses Clock.Until",
+		"session.go:6: uses Clock.Since",
 		"clockPlan lets txn.go use time.Now, which it does not",
 	)
 }
