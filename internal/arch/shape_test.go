@@ -227,18 +227,26 @@ func checkErrors(s source) []finding {
 			x.Name == "fmt" && sel.Sel.Name == "Errorf") {
 			return true
 		}
-		lit, ok := call.Args[0].(*ast.BasicLit)
-		if !ok {
-			return true
-		}
-		if text, err := strconv.Unquote(lit.Value); err == nil {
-			if wrong := errorText(text); wrong != "" {
-				findings = append(findings, s.finding(lit.Pos(), "error %q %s", text, wrong))
-			}
+		text := textOf(call.Args[0])
+		if wrong := errorText(text); wrong != "" {
+			findings = append(findings, s.finding(call.Pos(), "error %q %s", text, wrong))
 		}
 		return true
 	})
 	return findings
+}
+
+// textOf returns the text of an expression that joins literals. What it joins beside them is left
+// out as by a verb of fmt.
+func textOf(expr ast.Expr) string {
+	switch expr := expr.(type) {
+	case *ast.BasicLit:
+		text, _ := strconv.Unquote(expr.Value)
+		return text
+	case *ast.BinaryExpr:
+		return textOf(expr.X) + textOf(expr.Y)
+	}
+	return "%s"
 }
 
 // errorText says what is wrong with the text of an error, or nothing.
@@ -404,8 +412,9 @@ func TestShape_ErrorTexts(t *testing.T) {
 		"closed\n":                true,
 		"the session has ended: ": true,
 	} {
+		half := len(text) / 2
 		s := fromText(t, "e.go", "package e\nvar a, b = errors.New("+strconv.Quote(text)+
-			"), fmt.Errorf("+strconv.Quote(text)+", 1)")
+			"), fmt.Errorf("+strconv.Quote(text[:half])+"+"+strconv.Quote(text[half:])+", 1)")
 		if got := len(checkErrors(s)); got != 0 != wrong || wrong && got != 2 {
 			t.Errorf("%q: %d findings, wrong is %v", text, got, wrong)
 		}
