@@ -413,7 +413,8 @@ func TestT15_TaggedAddressesAndTagsOfATransaction(t *testing.T) {
 		tagged := map[string]api.ServiceAddress{"wan": {Address: "192.0.2.9", Port: 81}}
 		ok, response, _, err := h.Txn().Txn(api.TxnOps{
 			{Node: &api.NodeTxnOp{Verb: api.NodeSet, Node: api.Node{
-				Node: "n", Address: "192.0.2.7", TaggedAddresses: map[string]string{"lan": "192.0.2.8"},
+				Node: "n", Address: "192.0.2.7",
+				TaggedAddresses: map[string]string{"lan": "192.0.2.8"},
 			}}},
 			{Service: &api.ServiceTxnOp{Verb: api.ServiceSet, Node: "n", Service: api.AgentService{
 				Service: "s", TaggedAddresses: tagged,

@@ -395,7 +395,7 @@ func (h *harness) missing(key string) uint64 {
 	return meta.LastIndex
 }
 
-// session makes a session. The client cannot say that there is to be no lock-delay (S23).
+// session makes a session. No lock-delay is not to be had: the client leaves 0 out.
 func (h *harness) session(entry *api.SessionEntry) string {
 	h.t.Helper()
 	id, _, err := h.Session().Create(entry, nil)

@@ -87,7 +87,7 @@ func TestS21S22_ALockDelayOverAMinuteIsCapped(t *testing.T) {
 	})
 }
 
-func TestS23_ALockDelayBelowAMillisecondIsOne(t *testing.T) {
+func TestS22_TheClientMakesAMillisecondOfLess(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.info(h.session(&api.SessionEntry{LockDelay: time.Microsecond}))
 		equal(h, "lock-delay", s.LockDelay, time.Millisecond)

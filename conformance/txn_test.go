@@ -145,7 +145,7 @@ func TestT5_LocksInATransaction(t *testing.T) {
 			h.t.Fatalf("%s, %s", brief(a), brief(b))
 		}
 		h.succeeds(
-			api.KVTxnOp{Verb: api.KVUnlock, Key: "a", Session: id}, // X29: without its value
+			api.KVTxnOp{Verb: api.KVUnlock, Key: "a", Session: id}, // K21: without its value
 			api.KVTxnOp{Verb: api.KVCheckSession, Key: "a"},
 			api.KVTxnOp{Verb: api.KVDeleteTree, Key: "b"},
 		)

@@ -37,7 +37,8 @@ func inBusyProgram(b *bench) error {
 		if workers == most {
 			back = b.roundsOnDisk(b.onDisk * 3 / 2) // of a few commits
 		}
-		err := b.besideSpinning(fmt.Sprintf("durable pairs, goroutines: %d; times as fast", workers),
+		err := b.besideSpinning(
+			fmt.Sprintf("durable pairs, goroutines: %d; times as fast", workers),
 			b.crowd("lockd", workers, keys, paced.pairOf),
 			b.crowd("unpaced", workers, keys, hasty.pairOf))
 		back()
@@ -84,7 +85,7 @@ func (b *bench) besideSpinning(what string, paced, unpaced measure.Trial) error 
 	return nil
 }
 
-// latencyBesideSpinning is about single calls in a crowd, and about ends of sessions that are alone.
+// latencyBesideSpinning is about single calls in a crowd, and about lone ends of sessions.
 func (b *bench) latencyBesideSpinning(paced, unpaced *ours, keys []string) error {
 	const workers = 64
 	crowded := func(db *ours) measure.Trial {
@@ -139,8 +140,8 @@ func (b *bench) endsBesideSpinning() error {
 		ends("unpaced", func(mock *clock.Mock) clock.Clock { return hastened(mock) }))
 }
 
-// manyKeysBesideSpinning is about a crowd whose keys are spread over the file, and one whose keys come
-// and go.
+// manyKeysBesideSpinning is about a crowd whose keys are spread over the file, and one whose keys
+// come and go.
 func (b *bench) manyKeysBesideSpinning() error {
 	const workers = 64
 	keys := keysOf(b.size(1_000_000, 25_000))

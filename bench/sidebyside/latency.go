@@ -118,7 +118,8 @@ func dueInTime(b *bench) error {
 	b.add(slower("P15", "median "+what, measure.AtMost(1),
 		median[warmup:], "a commit + 1 ms", usual[warmup:]))
 	b.add(slower("P15", "latest "+what, measure.AtMost(1),
-		latest[warmup:], fmt.Sprintf("slowest of %d commits + 1 ms", dueSessions), slowest[warmup:]))
+		latest[warmup:], fmt.Sprintf("slowest of %d commits + 1 ms", dueSessions),
+		slowest[warmup:]))
 	b.add(slower("P15", "the same, beside the usual commit", measure.Bound{},
 		latest[warmup:], "a commit + 1 ms", usual[warmup:]))
 	b.add(slower("P15", "the same, beside what the runtime's own timers are late", measure.Bound{},

@@ -132,8 +132,8 @@ func boltLikeOurs() *bbolt.Options {
 }
 
 func boltLikeOursSettings() string {
-	return "bbolt beside Open: " + rival.Version("go.etcd.io/bbolt") + ", as lockd opens its file: " +
-		"free list as a map and in the file, no statistics"
+	return "bbolt beside Open: " + rival.Version("go.etcd.io/bbolt") + ", as lockd opens its " +
+		"file: free list as a map and in the file, no statistics"
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -194,8 +194,8 @@ func openSmall(b *bench) error {
 	}
 	b.add(report.Row{Target: "P13", What: "New + Close", Unit: report.Nanoseconds,
 		Figure: figures[0].Wall, Bound: measure.AtMost(50_000)})
-	b.add(slower("P13", fmt.Sprintf("Open + Close of a file with %d keys", smallFile), measure.AtMost(3),
-		figures[1].Wall, "bbolt, Open + Close", figures[2].Wall))
+	b.add(slower("P13", fmt.Sprintf("Open + Close of a file with %d keys", smallFile),
+		measure.AtMost(3), figures[1].Wall, "bbolt, Open + Close", figures[2].Wall))
 	written := 0.0
 	if !bytes.Equal(before, after) {
 		written = 1

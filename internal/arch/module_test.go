@@ -25,10 +25,11 @@ const rootDir = "../.."
 
 // source is one Go file of the module.
 type source struct {
-	path string // slash-separated, from the module's root
-	text string
-	fset *token.FileSet
-	file *ast.File
+	path   string // slash-separated, from the module's root
+	text   string
+	fset   *token.FileSet
+	file   *ast.File
+	nested bool // in a module of its own
 }
 
 // pkg is the folder of the package, "." for the module's root.
@@ -102,29 +103,44 @@ func parse(name, text string) (source, error) {
 	fset := token.NewFileSet()
 	const mode = parser.ParseComments | parser.SkipObjectResolution
 	file, err := parser.ParseFile(fset, name, text, mode)
-	return source{name, text, fset, file}, err
+	return source{path: name, text: text, fset: fset, file: file}, err
 }
 
-// module returns every Go file of the module and of the command, whatever its build tags. The other
-// nested modules are not part of it.
+// module returns every Go file of the module and of the command, whatever its build tags. The
+// command is a module for its dependencies only, and keeps the same rules.
 func module(t *testing.T) []source {
 	t.Helper()
-	sources, err := readModule()
+	return slices.DeleteFunc(slices.Clone(tree(t)), func(s source) bool { return s.nested })
+}
+
+// tree returns the files of module, and of all nested modules.
+func tree(t *testing.T) []source {
+	t.Helper()
+	sources, err := readTree()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return sources
 }
 
-var readModule = sync.OnceValues(func() ([]source, error) {
+var readTree = sync.OnceValues(func() ([]source, error) {
 	var sources []source
+	var nested []string // folders that have a module each
 	err := filepath.WalkDir(rootDir, func(name string, d fs.DirEntry, err error) error {
 		switch {
-		case err != nil:
+		case err != nil || name == rootDir:
 			return err
-		case d.IsDir() && name != rootDir && notOurs(name, d.Name()):
-			return filepath.SkipDir
-		case d.IsDir() || filepath.Ext(name) != ".go":
+		case d.IsDir():
+			if base := d.Name(); base == "testdata" || base == "vendor" ||
+				strings.ContainsAny(base[:1], "._") {
+				return filepath.SkipDir
+			}
+			_, err := os.Stat(filepath.Join(name, "go.mod"))
+			if err == nil && name != filepath.Join(rootDir, "cmd", "lockd") {
+				nested = append(nested, name+string(filepath.Separator))
+			}
+			return nil
+		case filepath.Ext(name) != ".go":
 			return nil
 		}
 		text, err := os.ReadFile(name)
@@ -136,25 +152,14 @@ var readModule = sync.OnceValues(func() ([]source, error) {
 			return err
 		}
 		s, err := parse(filepath.ToSlash(rel), string(text))
+		s.nested = slices.ContainsFunc(nested, func(dir string) bool {
+			return strings.HasPrefix(name, dir)
+		})
 		sources = append(sources, s)
 		return err
 	})
 	return sources, err
 })
-
-// notOurs reports whether the go command would not count a folder to this module. The command's
-// folder counts: it is a module for its dependencies only, and keeps the same rules.
-func notOurs(dir, name string) bool {
-	if name == "testdata" || name == "vendor" || strings.HasPrefix(name, ".") ||
-		strings.HasPrefix(name, "_") {
-		return true
-	}
-	if dir == filepath.Join(rootDir, "cmd", "lockd") {
-		return false
-	}
-	_, err := os.Stat(filepath.Join(dir, "go.mod"))
-	return err == nil
-}
 
 // document returns a file of the module that is not Go.
 func document(t *testing.T, name string) string {

@@ -48,7 +48,7 @@ type use struct {
 }
 
 func TestRuleNumbers(t *testing.T) {
-	sources := module(t)
+	sources := tree(t)
 	uses := numbersUsed(sources)
 	if len(uses) == 0 {
 		t.Fatal("no rule's number found in the whole module: is this test looking at it?")

@@ -21,7 +21,7 @@ const (
 )
 
 func TestShape(t *testing.T) {
-	report(t, checkShape(module(t)))
+	report(t, checkShape(tree(t)))
 }
 
 // checkShape looks at how declarations, names, comments and errors are written.

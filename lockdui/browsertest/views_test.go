@@ -47,10 +47,11 @@ func TestViews(t *testing.T) {
 	s := busy(t)
 	p := tab(t)
 	p.open(s.url)
-	p.has(".longest", "Longest wait orders/4711", "held by billing-1", "waiting, in order importer-2", "web-9")
+	p.has(".longest", "Longest wait orders/4711", "held by billing-1",
+		"waiting, in order importer-2", "web-9")
 	p.has("tbody tr:nth-child(1)", "orders/4711 exclusive billing-1")
-	p.has("tbody", "config/routes shared by 4 edge-1", "edge-3", "and 1 more", "deploy db1 exclusive",
-		"edge-5 db1 shared")
+	p.has("tbody", "config/routes shared by 4 edge-1", "edge-3", "and 1 more",
+		"deploy db1 exclusive", "edge-5 db1 shared")
 	p.has("tbody", "pool/gpu 2 of 2 slots gpu-a", "s left", `"tmp/\xff\x00sweep"`)
 	p.open(s.url + "sessions")
 	p.has("tbody tr:nth-child(1)", "importer-2", "invoices/2026/11", "orders/4711")
@@ -301,8 +302,9 @@ func TestHostileNames(t *testing.T) {
 	p := tab(t)
 	clean := func() {
 		t.Helper()
-		found := eval[[]string](p, `[...document.querySelectorAll("body script, img, main b, iframe")]
-			.map((e) => e.outerHTML).concat(window.hacked ? ["hacked"] : [])`)
+		found := eval[[]string](p,
+			`[...document.querySelectorAll("body script, img, main b, iframe")]
+				.map((e) => e.outerHTML).concat(window.hacked ? ["hacked"] : [])`)
 		if len(found) > 0 {
 			t.Errorf("found %q", found)
 		}
@@ -325,7 +327,8 @@ func TestHostileNames(t *testing.T) {
 		p.run(chromedp.Click("tbody a.key"))
 		p.until(`location.pathname.endsWith("/key")`)
 		p.has("main", "exclusive", "fence")
-		if eval[string](p, `document.querySelector("input[name=key]").value`) != url.QueryEscape(text) {
+		const field = `document.querySelector("input[name=key]").value`
+		if eval[string](p, field) != url.QueryEscape(text) {
 			t.Errorf("the link to key %d leads elsewhere", i)
 		}
 	}
@@ -353,7 +356,7 @@ func TestKeyboard(t *testing.T) {
 		t.Error("what has the focus cannot be seen")
 	}
 	_, err := chromedp.Call(p.ctx, input.DispatchKeyEvent, input.DispatchKeyEventParams{
-		Type: input.DispatchKeyEventTypeRawKeyDown, Key: "/", // no character: the page takes the key
+		Type: input.DispatchKeyEventTypeRawKeyDown, Key: "/", // no character: for the page
 	})
 	must(t, err)
 	p.until(`document.activeElement.id === "prefix"`)
@@ -450,8 +453,9 @@ func TestPhone(t *testing.T) {
 		if wide[1] != 360 || slices.Max(wide) > 360 {
 			t.Errorf("%q is %v wide, of %v", view, slices.Max(wide), wide[1])
 		}
-		if small := eval[[]string](p, texts+`.filter((e) => !e.closest("svg") &&
-			parseFloat(getComputedStyle(e).fontSize) < 12).map((e) => e.outerHTML)`); len(small) > 0 {
+		small := eval[[]string](p, texts+`.filter((e) => !e.closest("svg") &&
+			parseFloat(getComputedStyle(e).fontSize) < 12).map((e) => e.outerHTML)`)
+		if len(small) > 0 {
 			t.Errorf("%q: too small: %q", view, small)
 		}
 	}
@@ -484,7 +488,8 @@ func TestDark(t *testing.T) {
 				};
 				const paper = (e) => {
 					for (; e; e = e.parentElement) {
-						const box = e.matches("g.box, g.box *") && e.closest(".box").querySelector("rect");
+						const box = e.matches("g.box, g.box *") &&
+							e.closest(".box").querySelector("rect");
 						if (box) return light(getComputedStyle(box).fill);
 						const color = getComputedStyle(e).backgroundColor;
 						if (!color.endsWith(", 0)")) return light(color);

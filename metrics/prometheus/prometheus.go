@@ -14,7 +14,7 @@
 //
 // All names begin with lockd_. The fields of [lockd.Stats] say what they count.
 //
-//	up                         1 while the database takes writes, 0 when it is closed or has failed
+//	up                         1 while the database takes writes, 0 if it is closed or has failed
 //	index                      of the newest transaction
 //	keys, sessions, locks      how many there are; of locks, those that are held exclusively
 //	shares                     how many holders shared locks have

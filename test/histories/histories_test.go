@@ -23,7 +23,7 @@ import (
 var (
 	many    = flag.Int("histories", 300, "how many histories there are")
 	length  = flag.Int("histories.ops", 200, "how many operations each has")
-	endless = flag.Duration("histories.for", 0, "how long there are histories, whatever their number")
+	endless = flag.Duration("histories.for", 0, "how long there are histories, however many")
 	first   = flag.Uint64("histories.seed", 0, "the seed of the first history; 0: the time")
 	folder  = flag.String("histories.dir", "", "where the files are; empty: a temporary folder")
 )
@@ -67,7 +67,8 @@ func TestHistories(t *testing.T) {
 		})
 	}
 	all.Wait()
-	t.Logf("seed %d: %d histories in %v: %v", seed, total.histories, time.Since(began), total.counts)
+	t.Logf("seed %d: %d histories in %v: %v", seed, total.histories, time.Since(began),
+		total.counts)
 	if *endless == 0 && !t.Failed() && total.histories != *many {
 		t.Errorf("%d histories, want %d", total.histories, *many)
 	}
@@ -288,8 +289,8 @@ func judgeKey(part []porcupine.Operation) []string {
 	return []string{fmt.Sprintf("%q: %s: %s", key, what, stuck(part, info))}
 }
 
-// stuck shows how far the checker came: its longest order, and the possible next operations, none of
-// which fits.
+// stuck shows how far the checker came: its longest order, and the possible next operations, none
+// of which fits.
 func stuck(part []porcupine.Operation, info porcupine.LinearizationInfo) string {
 	var longest []porcupine.Operation
 	for _, list := range info.PartialLinearizationsOperations() {

@@ -42,7 +42,9 @@ func TestPlanted_Model(t *testing.T) {
 	free := func(s string, fence uint64) input {
 		return input{kind: unlock, session: s, fence: fence}
 	}
-	join := func(s string) input { return input{kind: grant, session: s, keeps: true, shared: true} }
+	join := func(s string) input {
+		return input{kind: grant, session: s, keeps: true, shared: true}
+	}
 	leave := func(s string, fence uint64) input {
 		return input{kind: unlock, session: s, fence: fence, shared: true}
 	}

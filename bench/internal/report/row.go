@@ -12,10 +12,10 @@ type Unit uint8
 
 // The units.
 const (
-	Ratio       Unit = iota
-	Nanoseconds      // shown as ns, µs, ms or s
-	Bytes            // shown as B, kB or MB
-	Count
+	Ratio       Unit = iota // shown with a ×
+	Nanoseconds             // shown as ns, µs, ms or s
+	Bytes                   // shown as B, kB or MB
+	Count                   // shown as it is
 )
 
 // Row is one figure of a target: what lockd did, mostly beside a rival, and what is asked of it.

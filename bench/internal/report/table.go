@@ -13,8 +13,9 @@ var header = []string{"target", "", "median", "worst", "asked", "lockd", "rival"
 // rightAligned says which columns are figures, which stand under each other by their ends.
 var rightAligned = []bool{false, false, true, true, true, true, true, false, false}
 
-// WriteTable writes the report as text: command, machine, settings, notes, a line for each row, and at the
-// end the targets that were missed, what was asked for and not measured, and the closing line.
+// WriteTable writes the report as text: command, machine, settings, notes, a line for each row, and
+// at the end the targets that were missed, what was asked for and not measured, and the closing
+// line.
 func (r *Report) WriteTable(w io.Writer) error {
 	var text strings.Builder
 	if r.Command != "" {

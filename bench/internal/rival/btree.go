@@ -13,7 +13,8 @@ type Tree struct {
 // TreeSettings says how a Tree is set.
 func TreeSettings() string {
 	return "raw btree: google/btree " + Version("github.com/google/btree") +
-		", BTreeG of 40-byte structs, degree 32, a function for less that is inlined where it can be"
+		", BTreeG of 40-byte structs, degree 32, a function for less that is inlined where it " +
+		"can be"
 }
 
 // NewTree returns a tree that has a row for each key.

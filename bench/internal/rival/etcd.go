@@ -30,8 +30,8 @@ type etcdClient struct {
 // EtcdSettings says how an Etcd is set.
 func EtcdSettings() string {
 	return "etcd: " + Version("go.etcd.io/etcd/server/v3") + ", one member embedded in this " +
-		"process, called through v3client without a socket, and by clientv3 through one, no logs, " +
-		"WAL synced; concurrency.Mutex, Lock + Unlock, one session for all"
+		"process, called through v3client without a socket, and by clientv3 through one, no " +
+		"logs, WAL synced; concurrency.Mutex, Lock + Unlock, one session for all"
 }
 
 // OpenEtcd starts a member that keeps its files in the folder, and waits until it is ready.
