@@ -111,7 +111,7 @@ func TestReadRows_FindsDamage(t *testing.T) {
 	if err := makeFile(path, orderedKeys(10), []byte("a value to be found")); err != nil {
 		t.Fatal(err)
 	}
-	if rows, err := readRows(path); err != nil || rows < 10 {
+	if rows, _, err := readRows(path); err != nil || rows < 10 {
 		t.Fatalf("a sound file: %d rows, %v", rows, err)
 	}
 	content, err := os.ReadFile(path)
@@ -123,7 +123,7 @@ func TestReadRows_FindsDamage(t *testing.T) {
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readRows(path); err == nil || !strings.Contains(err.Error(), "damaged") {
+	if _, _, err := readRows(path); err == nil || !strings.Contains(err.Error(), "damaged") {
 		t.Fatalf("a damaged file: got %v", err)
 	}
 }

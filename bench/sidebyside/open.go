@@ -45,9 +45,8 @@ func openLarge(b *bench) error {
 			return cost, db.Close()
 		}},
 		measure.Trial{Name: "bbolt", Run: func() (cost measure.Cost, err error) {
-			watch := measure.Start()
-			rows, err = readRows(path)
-			return watch.Stop(1), err
+			rows, cost, err = readRows(path)
+			return cost, err
 		}})
 	if err != nil {
 		return err
@@ -98,11 +97,12 @@ func makeFile(path string, keys []string, value []byte) error {
 }
 
 // readRows reads all rows of a lockd file with bbolt cursors and verifies their checksums, as every
-// Open has to. It returns how many rows there are.
-func readRows(path string) (rows int, err error) {
+// Open has to. It returns how many rows there are, and what that cost without closing the file.
+func readRows(path string) (rows int, cost measure.Cost, err error) {
+	watch := measure.Start()
 	db, err := bbolt.Open(path, 0o600, boltLikeOurs())
 	if err != nil {
-		return 0, err
+		return 0, cost, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	tables := []string{"keys", "sessions", "nodes", "services", "checks", "attachments", "delays",
@@ -123,7 +123,7 @@ func readRows(path string) (rows int, err error) {
 		}
 		return nil
 	})
-	return rows, err
+	return rows, watch.Stop(1), err
 }
 
 // boltLikeOurs returns the options with which lockd opens its file.
