@@ -59,7 +59,7 @@ func (o *ours) probed(crowd measure.Trial) measure.Trial {
 		var stop atomic.Bool
 		var running sync.WaitGroup
 		running.Go(func() {
-			for !stop.Load() && failure == nil {
+			for again := true; again; again = !stop.Load() && failure == nil { // once at least
 				began := time.Now()
 				lock, err := o.session.TryLock("probe", nil)
 				took = append(took, float64(time.Since(began)))

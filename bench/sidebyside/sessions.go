@@ -177,7 +177,7 @@ func expireAll(
 // longest of its calls took, or a negative time if one failed.
 func (o *ours) longestPair(stop *atomic.Bool) time.Duration {
 	var longest time.Duration
-	for !stop.Load() {
+	for again := true; again; again = !stop.Load() { // so that there is a call to be measured
 		began := time.Now()
 		lock, err := o.session.TryLock("other", nil)
 		taken := time.Now()
