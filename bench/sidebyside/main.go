@@ -21,31 +21,31 @@ import (
 	"time"
 )
 
-// groups has all measurements, in the order of their targets.
+// groups has the measurements of all targets, in order.
 var groups = []group{
-	{[]string{"P1"}, pairInMemory},
-	{[]string{"P2"}, reads},
-	{[]string{"P3"}, durableAlone},
-	{[]string{"P4"}, durableCrowd},
-	{[]string{"P5"}, durableLargeCrowd},
-	{[]string{"P6"}, handOffs},
-	{[]string{"P7"}, sessions},
-	{[]string{"P8"}, watchers},
-	{[]string{"P9"}, openLarge},
-	{[]string{"P10"}, longRun},
-	{[]string{"P11"}, growth},
-	{[]string{"P12"}, overHTTP},
-	{[]string{"P13"}, openSmall},
-	{[]string{"P14"}, largeUpdate},
-	{[]string{"P15"}, latency},
-	{[]string{"P16"}, modes},
-	{[]string{"busy"}, inBusyProgram},
+	{"P1", pairInMemory},
+	{"P2", reads},
+	{"P3", durableAlone},
+	{"P4", durableCrowd},
+	{"P5", durableLargeCrowd},
+	{"P6", handOffs},
+	{"P7", sessions},
+	{"P8", watchers},
+	{"P9", openLarge},
+	{"P10", longRun},
+	{"P11", growth},
+	{"P12", overHTTP},
+	{"P13", openSmall},
+	{"P14", largeUpdate},
+	{"P15", latency},
+	{"P16", modes},
+	{"busy", inBusyProgram},
 }
 
-// group measures some targets, and adds their rows to the bench's report.
+// group measures a target, and adds its rows to the bench's report.
 type group struct {
-	targets []string
-	run     func(b *bench) error
+	target string
+	run    func(b *bench) error
 }
 
 var errMissed = errors.New("targets were missed")
@@ -94,10 +94,9 @@ func run(args []string, out, progress io.Writer) error {
 	for _, g := range chosen {
 		began := time.Now()
 		if err := profiled(*profiles, g, b.measure); err != nil {
-			return fmt.Errorf("%s: %w", strings.Join(g.targets, ", "), err)
+			return fmt.Errorf("%s: %w", g.target, err)
 		}
-		fmt.Fprintf(progress, "%s: %.1f s\n", strings.Join(g.targets, ", "),
-			time.Since(began).Seconds())
+		fmt.Fprintf(progress, "%s: %.1f s\n", g.target, time.Since(began).Seconds())
 	}
 	b.note("the run took %.0f s", time.Since(start).Seconds())
 	write := b.report.WriteTable
@@ -123,9 +122,7 @@ func choose(list string) ([]group, error) {
 	for _, g := range groups {
 		before := len(wanted)
 		wanted = slices.DeleteFunc(wanted, func(target string) bool {
-			return slices.ContainsFunc(g.targets, func(measured string) bool {
-				return strings.EqualFold(measured, target)
-			})
+			return strings.EqualFold(g.target, target)
 		})
 		if len(wanted) < before {
 			chosen = append(chosen, g)
@@ -145,7 +142,7 @@ func profiled(folder string, g group, measure func(group) error) (err error) {
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return err
 	}
-	file, err := os.Create(filepath.Join(folder, strings.Join(g.targets, "-")+".prof"))
+	file, err := os.Create(filepath.Join(folder, g.target+".prof"))
 	if err != nil {
 		return err
 	}
