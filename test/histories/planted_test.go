@@ -1,7 +1,9 @@
 package histories_test
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -504,7 +506,8 @@ func TestPlanted_G6_Expiry(t *testing.T) {
 	wantWrong(t, wrong, "G6")
 }
 
-// Ensure that a history passes as it was played, and fails once one answer is changed.
+// Ensure that a history passes as it was played, and that each checker is asked: it fails once
+// something that was answered or seen is another.
 func TestPlanted_History(t *testing.T) {
 	w := newWorld(t.TempDir(), 2)
 	if err := w.play(400); err != nil {
@@ -513,13 +516,44 @@ func TestPlanted_History(t *testing.T) {
 	if wrong := w.judge(); len(wrong) > 0 {
 		t.Fatal(wrong)
 	}
-	for _, r := range w.records {
-		if r.kind == get && r.entry.exists && r.output.outcome == done {
-			r.entry.value += "?"
-			break
+	find := func(fits func(r *record) bool) *record {
+		i := slices.IndexFunc(w.records, func(r *record) bool {
+			return r.output.outcome == done && fits(r)
+		})
+		if i < 0 {
+			t.Fatal("the history has no such record")
 		}
+		return w.records[i]
 	}
-	if wrong := w.judge(); len(wrong) != 1 || !strings.Contains(wrong[0], "in no order") {
-		t.Errorf("got %q", wrong)
+	ends, _ := w.ends()
+	end := slices.MinFunc(ends, func(a, b *record) int { return cmp.Compare(a.back, b.back) })
+	read := find(func(r *record) bool { return r.kind == get && r.entry.exists })
+	value := read.entry.value
+	grant := find(func(r *record) bool {
+		return r.kind == try && r.entry.fence > r.era.floor && r.call > end.back
+	})
+	session := grant.session
+	e := slices.MaxFunc(w.eras, func(a, b *era) int {
+		return cmp.Compare(len(a.events), len(b.events))
+	})
+	seen := e.events
+	for _, test := range []struct {
+		spoil, mend func()
+		want        string
+	}{
+		{func() { read.entry.value += "?" }, func() { read.entry.value = value }, "in no order"},
+		{func() { grant.entry.fence += 1 << 60 }, func() { grant.entry.fence -= 1 << 60 }, "G8"},
+		{func() { grant.session = end.session }, func() { grant.session = session }, "its session"},
+		{func() { e.events = seen[len(seen)/2:] }, func() { e.events = seen }, "a gap"},
+		{func() { e.events = seen[:len(seen)/2] }, func() { e.events = seen }, "the last"},
+		{func() { e.events = nil }, func() { e.events = seen }, "was seen 0 times"},
+	} {
+		test.spoil()
+		if wrong := w.judge(); !slices.ContainsFunc(wrong, func(text string) bool {
+			return strings.Contains(text, test.want)
+		}) {
+			t.Errorf("want %q, got %q", test.want, wrong)
+		}
+		test.mend()
 	}
 }
