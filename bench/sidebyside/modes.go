@@ -1,6 +1,7 @@
 package main
 
 import (
+	"sync"
 	"testing"
 
 	"github.com/lockd/lockd"
@@ -58,8 +59,8 @@ const crowdOfReaders = 64
 // shareInCrowd lets goroutines each take a share of one key and release it, so that most of the
 // time others share it too.
 func shareInCrowd(b *bench, db *ours, keys []string) error {
-	mutexes := rival.NewRWMutexes(keys)
-	b.setting(rival.RWMutexesSettings())
+	mutexes := rival.NewMutexes[sync.RWMutex](keys)
+	b.setting(mutexes.Settings())
 	one := make([]string, crowdOfReaders) // each worker has a key, here the same
 	for i := range one {
 		one[i] = keys[0]
@@ -69,7 +70,9 @@ func shareInCrowd(b *bench, db *ours, keys []string) error {
 			return db.share(key)
 		}),
 		b.crowdInRAM("RWMutexes", crowdOfReaders, one, func(_ int, key string) error {
-			mutexes.Pair(key)
+			lock := mutexes.Of(key)
+			lock.RLock()
+			defer lock.RUnlock()
 			return nil
 		}))
 	if err != nil {

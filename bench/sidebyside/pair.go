@@ -1,6 +1,7 @@
 package main
 
 import (
+	"sync"
 	"testing"
 
 	"github.com/lockd/lockd/bench/internal/measure"
@@ -65,12 +66,17 @@ func pairBesideMemDB(b *bench, db *ours, keys []string) error {
 
 // pairBesideMutexes shows the cost of locks that are nothing but locks.
 func pairBesideMutexes(b *bench, db *ours, keys []string) error {
-	mutexes, moby := rival.NewMutexes(keys), rival.NewMoby()
-	b.setting(rival.MutexesSettings())
+	mutexes, moby := rival.NewMutexes[sync.Mutex](keys), rival.NewMoby()
+	b.setting(mutexes.Settings())
 	b.setting(rival.MobySettings())
 	figures, err := b.inTurn(
 		b.loop("lockd", keys, db.pair),
-		b.loop("mutexes", keys, func(key string) error { mutexes.Pair(key); return nil }),
+		b.loop("mutexes", keys, func(key string) error {
+			lock := mutexes.Of(key)
+			lock.Lock()
+			defer lock.Unlock()
+			return nil
+		}),
 		b.loop("moby/locker", keys, moby.Pair))
 	if err != nil {
 		return err

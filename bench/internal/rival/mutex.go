@@ -1,67 +1,38 @@
 package rival
 
 import (
+	"fmt"
 	"sync"
 
 	"github.com/moby/locker"
 )
 
-// Mutexes is a sync.Mutex for each key, in a map under a mutex of its own.
-type Mutexes struct {
+// Mutexes is a mutex of the type M for each key, in a map under a mutex of its own.
+type Mutexes[M sync.Mutex | sync.RWMutex] struct {
 	mu    sync.Mutex // protects what follows
-	locks map[string]*sync.Mutex
-}
-
-// MutexesSettings says how Mutexes are set.
-func MutexesSettings() string {
-	return "sync.Mutex per key: in a map[string]*sync.Mutex under one mutex, all made before"
+	locks map[string]*M
 }
 
 // NewMutexes returns the mutexes of the keys.
-func NewMutexes(keys []string) *Mutexes {
-	m := &Mutexes{locks: make(map[string]*sync.Mutex, len(keys))}
+func NewMutexes[M sync.Mutex | sync.RWMutex](keys []string) *Mutexes[M] {
+	m := &Mutexes[M]{locks: make(map[string]*M, len(keys))}
 	for _, key := range keys {
-		m.locks[key] = new(sync.Mutex)
+		m.locks[key] = new(M)
 	}
 	return m
 }
 
-// Pair locks and unlocks the key's mutex.
-func (m *Mutexes) Pair(key string) {
+// Settings says how the mutexes are set.
+func (m *Mutexes[M]) Settings() string {
+	kind := fmt.Sprintf("%T", new(M))[1:]
+	return fmt.Sprintf("%s per key: in a map[string]*%[1]s under one mutex, all made before", kind)
+}
+
+// Of returns the mutex of the key.
+func (m *Mutexes[M]) Of(key string) *M {
 	m.mu.Lock()
-	lock := m.locks[key]
-	m.mu.Unlock()
-	lock.Lock()
-	defer lock.Unlock()
-}
-
-// RWMutexes is a sync.RWMutex for each key, in a map under a mutex of its own.
-type RWMutexes struct {
-	mu    sync.Mutex // protects what follows
-	locks map[string]*sync.RWMutex
-}
-
-// RWMutexesSettings says how RWMutexes are set.
-func RWMutexesSettings() string {
-	return "sync.RWMutex per key: in a map[string]*sync.RWMutex under one mutex, all made before"
-}
-
-// NewRWMutexes returns the mutexes of the keys.
-func NewRWMutexes(keys []string) *RWMutexes {
-	m := &RWMutexes{locks: make(map[string]*sync.RWMutex, len(keys))}
-	for _, key := range keys {
-		m.locks[key] = new(sync.RWMutex)
-	}
-	return m
-}
-
-// Pair locks and unlocks the key's mutex for reading.
-func (m *RWMutexes) Pair(key string) {
-	m.mu.Lock()
-	lock := m.locks[key]
-	m.mu.Unlock()
-	lock.RLock()
-	defer lock.RUnlock()
+	defer m.mu.Unlock()
+	return m.locks[key]
 }
 
 // Moby is moby/locker: mutexes by name, that are made and dropped with their use.
