@@ -227,9 +227,9 @@ func TestKeeper_G11_EndBeforeItIsDurableTakenBack(t *testing.T) {
 		dies := start(func() error {
 			return h.Update(func(tx *lockd.Txn) error {
 				check := catalog.Check{Node: "db1", ID: "disk", Status: catalog.Critical}
-				h.must(tx.Catalog().PutCheck(check))
+				err := tx.Catalog().PutCheck(check)
 				check.Status = catalog.Passing
-				return tx.Catalog().PutCheck(check)
+				return errors.Join(err, tx.Catalog().PutCheck(check))
 			})
 		})
 		h.settle()

@@ -188,8 +188,8 @@ func TestUpdate_G3_StatsAndLocksBesideACommit(t *testing.T) {
 				first := c.held(func() error { return second(h.Put("other", nil, nil)) })
 				next := start(func() error {
 					return h.Update(func(tx *lockd.Txn) error {
-						h.must(second(tx.Unlock("k", s.a.ID())))
-						return tx.EndSession(s.c.ID())
+						return errors.Join(second(tx.Unlock("k", s.a.ID())),
+							tx.EndSession(s.c.ID()))
 					})
 				})
 				h.settle()
