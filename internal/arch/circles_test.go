@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -43,12 +44,16 @@ func TestCircles(t *testing.T) {
 // compiler has exported.
 func buildList(t *testing.T) (built map[string]bool, imported types.Importer) {
 	t.Helper()
-	list := exec.Command("go", "list", "-export", "-deps",
-		"-json=ImportPath,Export,GoFiles", "./...")
-	list.Dir, list.Stderr = rootDir, os.Stderr
-	out, err := list.Output()
-	if err != nil {
-		t.Fatal(err)
+	var out []byte
+	for _, dir := range []string{rootDir, filepath.Join(rootDir, "cmd", "lockd")} {
+		list := exec.Command("go", "list", "-export", "-deps",
+			"-json=ImportPath,Export,GoFiles", "./...")
+		list.Dir, list.Stderr = dir, os.Stderr
+		packages, err := list.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, packages...)
 	}
 	built, exports := make(map[string]bool), make(map[string]string)
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
