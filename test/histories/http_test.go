@@ -83,7 +83,11 @@ func (c *remote) ask(method, path string, query url.Values, body string) reply {
 	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(response.Body)
-	return reply{response.StatusCode, string(answer), response.Header, err}
+	got := reply{response.StatusCode, string(answer), response.Header, err}
+	if errors.Is(got.failed(), errStatus) && c.era.db.Err() == nil && !c.lost() {
+		c.w.violation("%s %s: %d %s", method, path, got.status, got.body)
+	}
+	return got
 }
 
 var errStatus = errors.New("an answer that was not to be expected")
