@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/lockd/lockd"
@@ -108,7 +109,7 @@ func (c *library) newSession() {
 	call := c.w.stamp()
 	real, err := c.era.db.NewSession(opts)
 	if err != nil {
-		c.wait(err)
+		c.failed("new session", err)
 		return
 	}
 	c.real, c.locks = real, nil
@@ -430,6 +431,17 @@ func (c *library) end() {
 		err = c.era.db.EndSession(id)
 	}
 	c.closed(s, closing{call: call, owner: owner}, err)
+	c.failed("end of a session", err)
+}
+
+// failed keeps an error that nothing explains, and waits for the next era if this one is over.
+func (c *library) failed(what string, err error) {
+	explains := func(why error) bool { return errors.Is(err, why) }
+	if !c.lost() && !slices.ContainsFunc([]error{
+		nil, lockd.ErrCommit, lockd.ErrClosed, lockd.ErrNoSession,
+	}, explains) {
+		c.w.violation("%s: %v", what, err)
+	}
 	c.wait(err)
 }
 
@@ -456,5 +468,5 @@ func (c *library) renew() {
 		c.s.renewals = append(c.s.renewals, call)
 		c.w.mu.Unlock()
 	}
-	c.wait(err)
+	c.failed("renew", err)
 }
