@@ -328,6 +328,47 @@ func TestPlanted_Model(t *testing.T) {
 			at(2, input{kind: downgrade, session: "s", fence: 5}, fenced(1, 6)),
 			at(3, lock("u"), fenced(2, 7)),
 		}},
+		"a forced unlock": {true, []porcupine.Operation{
+			at(1, lock("s"), fenced(1, 5)),
+			at(2, input{kind: force, fence: 4}, no),
+			at(3, input{kind: force, fence: 5}, output{}),
+			at(4, free("s", 5), no),
+		}},
+		"a forced unlock of another grant": {false, []porcupine.Operation{
+			at(1, lock("s"), fenced(1, 5)),
+			at(2, input{kind: force, fence: 4}, output{}),
+		}},
+		"a forced unlock that left the lock": {false, []porcupine.Operation{
+			at(1, lock("s"), fenced(1, 5)),
+			at(2, input{kind: force, fence: 5}, output{}),
+			at(3, input{kind: get}, output{entry: held}),
+		}},
+		"a forced unlock that left a share": {false, []porcupine.Operation{
+			at(1, join("s"), fenced(1, 5)),
+			at(2, join("u"), fenced(1, 6)),
+			at(3, input{kind: force, fence: 5}, output{}),
+			at(4, leave("s", 5), output{}),
+		}},
+		"a delete with an old index": {false, []porcupine.Operation{
+			at(1, input{kind: put, value: "x"}, wrote("x", 5, 5)),
+			at(2, input{kind: removeIf, index: 4}, output{entry: entry{exists: true}}),
+		}},
+		"a delete that did not find the key": {false, []porcupine.Operation{
+			at(1, input{kind: put, value: "x"}, wrote("x", 5, 5)),
+			at(2, input{kind: remove}, output{}),
+		}},
+		"a stale read over HTTP": {false, []porcupine.Operation{
+			at(1, input{kind: put, value: "x"}, wrote("x", 5, 5)),
+			at(2, input{kind: put, value: "y"}, wrote("y", 5, 6)),
+			at(3, input{kind: read}, wrote("x", 5, 5)),
+		}},
+		"a key that stayed after its only holder": {false, []porcupine.Operation{
+			at(1, lock("s"), fenced(1, 5)),
+			at(2, input{kind: unlock, session: "s", fence: 5, removes: true}, output{}),
+			at(3, input{kind: get}, output{entry: entry{
+				exists: true, create: 5, mod: 6, lockIndex: 1, fence: 5,
+			}}),
+		}},
 		"a refusal of the holder over HTTP": {false, []porcupine.Operation{
 			at(1, input{kind: acquire, session: "s", value: "x"}, output{entry: entry{fence: 5}}),
 			at(2, input{kind: acquire, session: "s", value: "x"}, no),
