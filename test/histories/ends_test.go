@@ -91,7 +91,7 @@ func (w *world) endSeen(s *session, e *era, event seen) (in input, call int64, p
 			call = min(call, e.shut)
 		}
 	default:
-		problem = "its cause is " + event.Cause.Error()
+		return in, event.at - 1, "its cause is " + event.Cause.Error()
 	}
 	if call == math.MaxInt64 {
 		return in, event.at - 1, "it has ended, and nothing ended it"

@@ -156,7 +156,7 @@ func TestPlanted_G5_Ends(t *testing.T) {
 	wantWrong(t, checkEnds(none, []seen{held}, ends(2)), "and has")
 }
 
-func TestPlanted_G6_Expiry(t *testing.T) {
+func TestPlanted_G6_EndsOfSessions(t *testing.T) {
 	e := &era{alive: map[string]bool{}, ends: []seen{{at: 100, Event: lockd.Event{
 		Kind: lockd.SessionEnded, Cause: fmt.Errorf("in a test: %w", lockd.ErrExpired),
 	}}}}
@@ -171,6 +171,19 @@ func TestPlanted_G6_Expiry(t *testing.T) {
 	s.renewals = []int64{20, 60}
 	_, wrong = w.ends()
 	wantWrong(t, wrong, "G6")
+	s.ttl = 0
+	_, wrong = w.ends()
+	wantWrong(t, wrong, "it has no TTL")
+	e.ends[0].Cause = lockd.ErrDestroyed
+	_, wrong = w.ends()
+	wantWrong(t, wrong, "nothing ended it")
+	e.ends[0].Cause = lockd.ErrConflict
+	_, wrong = w.ends()
+	wantWrong(t, wrong, "its cause is")
+	e.ends = nil
+	w.eras = []*era{e, {number: 1}}
+	_, wrong = w.ends()
+	wantWrong(t, wrong, "no event told of its end")
 }
 
 // Ensure that a history passes as it was played, and that each checker is asked: it fails once

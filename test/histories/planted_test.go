@@ -180,6 +180,20 @@ func TestPlanted_Model(t *testing.T) {
 			at(5, input{kind: get}, output{entry: kept}),
 			at(6, input{kind: get}, output{entry: kept}),
 		}},
+		"a read with another fence": {false, []porcupine.Operation{
+			at(1, lock("s"), fenced(1, 5)),
+			at(2, input{kind: get}, output{entry: entry{
+				exists: true, session: "s", create: 5, mod: 5, lockIndex: 1, fence: 4,
+			}}),
+		}},
+		"a read of an untold grant with a fence that fell": {false, []porcupine.Operation{
+			at(1, lock("s"), fenced(1, 5)),
+			at(2, free("s", 5), output{}),
+			beside(9, at(3, input{kind: grant, session: "u", keeps: true, call: 1}, lost)),
+			at(4, input{kind: get}, output{entry: entry{
+				exists: true, session: "u", create: 5, mod: 8, lockIndex: 2, fence: 5,
+			}}),
+		}},
 		"a value that a release over HTTP did not write": {false, []porcupine.Operation{
 			at(1, input{kind: acquire, session: "s", value: "x"}, output{entry: entry{fence: 5}}),
 			at(2, input{kind: release, session: "s", value: "y"}, quiet),
