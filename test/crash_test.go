@@ -384,6 +384,7 @@ func (c *crashed) checkOrphans(db *lockd.DB, after, upto uint64) {
 			return
 		}
 	}
+	c.t.Fatalf("the watch has ended at %d, want all events up to %d", after, upto)
 }
 
 // checkGrants checks that indexes and fences go on above all reported ones.

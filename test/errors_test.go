@@ -63,10 +63,11 @@ func TestError_SaysWhatWasFound(t *testing.T) {
 		if got := h.Err().Error(); got != "lockd: database closed by its owner" {
 			h.t.Errorf("got %s", got)
 		}
-		for _, err := range h.Observe(h.t.Context(), "k") {
-			if err != nil && err.Error() != `lockd: observe "k": database closed by its owner` {
-				h.t.Errorf("got %s", err)
-			}
+		var last error
+		for _, last = range h.Observe(h.t.Context(), "k") {
+		}
+		if fmt.Sprint(last) != `lockd: observe "k": database closed by its owner` {
+			h.t.Errorf("got %v", last)
 		}
 	})
 }

@@ -288,7 +288,7 @@ func watchLoss(h *harness, check func() error) map[string]*call {
 			for _, err := range h.Watch(h.t.Context(), lockd.PrefixScope("k/"), index) {
 				return errors.Join(err, check())
 			}
-			return nil
+			return errors.New("the watch has ended without an event")
 		}),
 	}
 }

@@ -74,7 +74,7 @@ func wokenReads(h *harness) {
 				}
 				return err
 			}
-			return nil
+			return errors.New("the watch has ended without an event")
 		}))
 	}
 	h.settle()

@@ -543,17 +543,27 @@ func TestWatch_G12_AfterClose(t *testing.T) {
 		h.writes("k", 30)
 		h.must(h.Close())
 		for _, index := range []uint64{0, 1, h.Snapshot().Index(), 1 << 40} {
+			told := false
 			for _, err := range h.Watch(h.t.Context(), lockd.KeyScope("k"), index) {
+				told = true
 				if !errors.Is(err, lockd.ErrClosed) || errors.Is(err, lockd.ErrCompacted) ||
 					!strings.HasSuffix(err.Error(), ": database closed by its owner") {
 					h.t.Errorf("from %d: got %v", index, err)
 				}
 			}
+			if !told {
+				h.t.Errorf("from %d: the watch ended in silence", index)
+			}
 		}
+		told := false
 		for _, err := range h.Observe(h.t.Context(), "") {
+			told = true
 			if !errors.Is(err, lockd.ErrClosed) || errors.Is(err, lockd.ErrInvalid) {
 				h.t.Errorf("observe: got %v", err)
 			}
+		}
+		if !told {
+			h.t.Error("the observation ended in silence")
 		}
 	})
 }
