@@ -56,11 +56,5 @@ func ReadBackup(r io.Reader) (*Backup, error) { return file.ReadBackup(r) }
 
 // WriteBackup writes the snapshot to w. It returns the errors of w's Write.
 func WriteBackup(w io.Writer, s *Snapshot) error {
-	b := file.NewBackup(w, s.Index())
-	for row := range s.Writes() {
-		if !b.Row(row) {
-			break
-		}
-	}
-	return b.End()
+	return file.WriteBackup(w, s.Index(), s.Writes())
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"iter"
 
 	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store/internal/format"
@@ -34,47 +35,34 @@ type Backup struct {
 	Checks   []schema.Check
 }
 
-// BackupWriter writes and sums.
-type BackupWriter struct {
-	to   *bufio.Writer // keeps the first error
-	sum  hash.Hash
-	rows uint64
-	head []byte // the last row up to its value, to be used again
-}
-
-// NewBackup begins a backup of a state with that index.
-func NewBackup(w io.Writer, index uint64) *BackupWriter {
-	b := &BackupWriter{to: bufio.NewWriter(w), sum: sha256.New()}
-	_ = b.write([]byte(backupMagic), []byte{backupVersion}, binary.AppendUvarint(nil, index))
-	return b
-}
-
-// Row writes the next row in order, unless backups leave out its table, and reports whether more
-// rows can be written.
-func (b *BackupWriter) Row(row format.Write) bool {
-	if !inBackup(row.Table) {
-		return true
+// WriteBackup writes a backup of a state with that index and those rows, which come in order. It
+// leaves out the tables that no backup has. It returns the first error of w's Write, and takes no
+// row after it.
+func WriteBackup(w io.Writer, index uint64, rows iter.Seq[format.Write]) error {
+	to, sum := bufio.NewWriter(w), sha256.New()
+	write := func(piece []byte) error {
+		sum.Write(piece) // never fails
+		_, err := to.Write(piece)
+		return err // which to returns from now on
 	}
-	b.head = format.AppendString(append(b.head[:0], row.Table), row.Key)
-	b.head = binary.AppendUvarint(b.head, uint64(len(row.Value)))
-	b.rows++
-	return b.write(b.head, row.Value) == nil
-}
-
-// End ends the backup, and returns the first error of its writer's Write.
-func (b *BackupWriter) End() error {
-	_ = b.write(binary.AppendUvarint([]byte{sealByte}, b.rows))
-	_ = b.write(b.sum.Sum(nil))
-	return b.to.Flush()
-}
-
-// write writes and sums the pieces. After an error, every write and the Flush return that error.
-func (b *BackupWriter) write(pieces ...[]byte) (err error) {
-	for _, piece := range pieces {
-		_, err = b.to.Write(piece)
-		b.sum.Write(piece) // never fails
+	head := append([]byte(backupMagic), backupVersion)
+	_ = write(binary.AppendUvarint(head, index))
+	count := uint64(0)
+	for row := range rows {
+		if !inBackup(row.Table) {
+			continue
+		}
+		head = format.AppendString(append(head[:0], row.Table), row.Key)
+		head = binary.AppendUvarint(head, uint64(len(row.Value)))
+		_ = write(head)
+		if write(row.Value) != nil {
+			break
+		}
+		count++
 	}
-	return err
+	_ = write(binary.AppendUvarint([]byte{sealByte}, count))
+	_ = write(sum.Sum(nil))
+	return to.Flush()
 }
 
 // ReadBackup is store.ReadBackup.
