@@ -23,36 +23,21 @@ func by(path string) string {
 	case os.Getpid():
 		return fmt.Sprintf(" by this process, %d", pid)
 	}
-	text := fmt.Sprintf(" by process %d", pid)
-	name, since := describe(pid)
-	if name != "" {
-		text += fmt.Sprintf(" (%s)", name)
-	}
-	if !since.IsZero() {
-		text += ", running since " + since.UTC().Format(time.RFC3339)
-	}
-	return text
+	return fmt.Sprintf(" by process %d%s", pid, describe(pid))
 }
 
 // findHolder returns the ID of the process that has the file's lock. It returns 0 if the system
 // does not show the process, for example because it is in another container.
 func findHolder(path string) int {
-	info, err := os.Stat(path)
-	if err != nil {
-		return 0
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return 0
-	}
-	locks, err := os.ReadFile("/proc/locks")
-	if err != nil {
+	var stat syscall.Stat_t
+	if syscall.Stat(path, &stat) != nil {
 		return 0
 	}
 	device := uint64(stat.Dev)
 	major := device>>8&0xfff | device>>32&^0xfff
 	minor := device&0xff | device>>12&0xffffff00
 	file := fmt.Sprintf("%02x:%02x:%d", major, minor, stat.Ino)
+	locks, _ := os.ReadFile("/proc/locks") // nothing, if the system does not show it
 	for line := range strings.Lines(string(locks)) {
 		// 1: FLOCK  ADVISORY  WRITE 4242 fe:00:9986453 0 EOF
 		fields := strings.Fields(line)
@@ -66,42 +51,33 @@ func findHolder(path string) int {
 	return 0
 }
 
-// describe returns the name of a process and when it began, as far as the system tells.
-func describe(pid int) (name string, since time.Time) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return "", time.Time{}
-	}
+// describe says what the process is called and when it began, as far as the system tells.
+func describe(pid int) string {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	// 4242 (name) S 1 … The name may have anything in it, what follows has no parentheses.
 	open, shut := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
 	if open < 0 || shut < open {
-		return "", time.Time{}
+		return ""
 	}
-	name = string(stat[open+1 : shut])
+	text := fmt.Sprintf(" (%s)", stat[open+1:shut])
 	const start = 22 - 3 // the field's place, behind the name and counted from 0
 	fields := strings.Fields(string(stat[shut+1:]))
 	if len(fields) <= start {
-		return name, time.Time{}
+		return text
 	}
 	ticks, err := strconv.ParseInt(fields[start], 10, 64)
-	boot, ok := bootTime()
-	if err != nil || !ok {
-		return name, time.Time{}
+	boot, noBoot := bootTime()
+	if err != nil || noBoot != nil {
+		return text
 	}
-	return name, time.Unix(boot+ticks/clockTicks, 0)
+	since := time.Unix(boot+ticks/clockTicks, 0).UTC()
+	return text + ", running since " + since.Format(time.RFC3339)
 }
 
 // bootTime returns when the machine began, as a Unix time.
-func bootTime() (seconds int64, ok bool) {
-	stat, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return 0, false
-	}
-	for line := range strings.Lines(string(stat)) {
-		if text, found := strings.CutPrefix(line, "btime "); found {
-			seconds, err = strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-			return seconds, err == nil
-		}
-	}
-	return 0, false
+func bootTime() (int64, error) {
+	stat, _ := os.ReadFile("/proc/stat") // without it the number cannot be parsed
+	_, after, _ := strings.Cut(string(stat), "\nbtime ")
+	seconds, _, _ := strings.Cut(after, "\n")
+	return strconv.ParseInt(seconds, 10, 64)
 }
