@@ -32,41 +32,30 @@ func checkPlace(path string, o Options) error {
 // cluster, their memory is coherent, and a node that is lost is shut out before its locks are
 // freed.
 func linuxNetworkName(magic uint32) string {
-	switch magic {
-	case 0x6969:
+	return map[uint32]string{
 		// The server forgets a client's locks when it restarts or a lease runs out, and no client
 		// is told; with nolock or local_lock they never leave the machine.
-		return "NFS"
-	case 0x517b, 0xff534d42, 0xfe534d42: // smbfs, cifs, smb2
-		return "SMB" // locks are lost with the connection; with nobrl they stay on the machine
-	case 0x564c: // ncpfs
-		return "NCP" // locks stay on the machine
-	case 0x01021997:
-		return "9p" // locks stay on the machine unless it is mounted with posixacl and cache=none
-	case 0x786f4256:
-		return "vboxsf" // locks stay in the guest, and mapped memory does not follow the host
-	case 0xbacbacbc:
-		return "vmhgfs" // as vboxsf
-	case 0x7c7c6673:
-		return "prl_fs" // as vboxsf
-	case 0x65735546:
+		0x6969: "NFS",
+		// Locks are lost with the connection; with nobrl they stay on the machine.
+		0x517b: "SMB", 0xff534d42: "SMB", 0xfe534d42: "SMB", // smbfs, cifs, smb2
+		0x564c: "NCP", // ncpfs: locks stay on the machine
+		// Locks stay on the machine unless it is mounted with posixacl and cache=none.
+		0x01021997: "9p",
+		0x786f4256: "vboxsf", // locks stay in the guest, mapped memory does not follow the host
+		0xbacbacbc: "vmhgfs", // as vboxsf
+		0x7c7c6673: "prl_fs", // as vboxsf
 		// Anything may be behind it: sshfs, s3fs, GlusterFS, the folders of a virtual machine's
 		// host. It does not say what, and keeps locks on the machine unless its program takes part.
-		return "FUSE"
-	case 0x5346414f, 0x6b414653: // OpenAFS, kAFS
-		return "AFS" // locks of a whole file may stay on the machine, and run out unseen
-	case 0x73757245:
-		return "Coda" // works without its server, and settles conflicts later
-	case 0x00c36400:
-		return "Ceph" // a client that was cut off loses its locks, and may write what it cached
-	case 0x0bd00bd0:
-		return "Lustre" // locks stay on the machine with localflock, and fail without flock
-	case 0x19830326:
-		return "BeeGFS" // locks stay on the machine unless tuneUseGlobalFileLocks is set
-	case 0x20030528:
-		return "OrangeFS" // has no locks but those that stay on the machine
-	}
-	return ""
+		0x65735546: "FUSE",
+		// Locks of a whole file may stay on the machine, and run out unseen.
+		0x5346414f: "AFS", 0x6b414653: "AFS", // OpenAFS, kAFS
+		0x73757245: "Coda", // works without its server, and settles conflicts later
+		// A client that was cut off loses its locks, and may write what it cached.
+		0x00c36400: "Ceph",
+		0x0bd00bd0: "Lustre",   // locks stay on the machine with localflock, and fail without flock
+		0x19830326: "BeeGFS",   // locks stay on the machine unless tuneUseGlobalFileLocks is set
+		0x20030528: "OrangeFS", // has no locks but those that stay on the machine
+	}[magic]
 }
 
 // mountLocal is MNT_LOCAL of sys/mount.h: the file system is stored on this machine.
