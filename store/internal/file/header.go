@@ -1,7 +1,6 @@
 package file
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"github.com/lockd/lockd/internal/schema"
@@ -45,14 +44,8 @@ type logState struct {
 var headerRows = format.Rows[header]{
 	Table: format.HeaderTable,
 	AppendPayload: func(buf []byte, row *header) []byte {
-		buf = binary.AppendUvarint(buf, row.version)
-		buf = binary.AppendUvarint(buf, row.commit)
-		buf = binary.AppendUvarint(buf, row.index)
-		buf = binary.AppendUvarint(buf, row.tally.Rows)
-		buf = binary.AppendUvarint(buf, row.tally.Sum)
-		buf = binary.AppendUvarint(buf, row.log.made)
-		buf = binary.AppendUvarint(buf, row.log.first)
-		buf = binary.AppendUvarint(buf, row.log.next)
+		buf = format.AppendUint64(buf, row.version, row.commit, row.index, row.tally.Rows,
+			row.tally.Sum, row.log.made, row.log.first, row.log.next)
 		return format.AppendString(append(buf, row.log.taken.Table), row.log.taken.Key)
 	},
 	DecodePayload: func(_ string, payload []byte) (header, error) {

@@ -34,9 +34,7 @@ func recordSize(rows []format.Write) int {
 // checkpoint would find out too late.
 func makeRecord(rows []format.Write, last header, size int) (payload []byte, err error) {
 	payload = make([]byte, 0, size)
-	payload = binary.AppendUvarint(payload, last.index)
-	payload = binary.AppendUvarint(payload, last.tally.Rows)
-	payload = binary.AppendUvarint(payload, last.tally.Sum)
+	payload = format.AppendUint64(payload, last.index, last.tally.Rows, last.tally.Sum)
 	for i, row := range rows {
 		switch {
 		case len(row.Key) == 0:

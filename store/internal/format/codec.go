@@ -139,10 +139,7 @@ var KeyRows = Rows[schema.Key]{
 		buf = AppendBytes(buf, row.Value)
 		buf = binary.AppendUvarint(buf, row.Flags)
 		buf = appendID(buf, row.Session)
-		buf = binary.AppendUvarint(buf, row.CreateIndex)
-		buf = binary.AppendUvarint(buf, row.ModifyIndex)
-		buf = binary.AppendUvarint(buf, row.LockIndex)
-		return binary.AppendUvarint(buf, row.Fence)
+		return AppendUint64(buf, row.CreateIndex, row.ModifyIndex, row.LockIndex, row.Fence)
 	},
 	DecodePayload: func(key string, payload []byte) (row schema.Key, err error) {
 		err = decodeKey(&row, key, payload)
@@ -177,8 +174,7 @@ var SessionRows = Rows[schema.Session]{
 	index:  func(row *schema.Session) uint64 { return row.CreateIndex },
 	layout: &sessionLayout,
 	AppendPayload: func(buf []byte, row *schema.Session) []byte {
-		buf = AppendString(buf, row.Name)
-		buf = AppendString(buf, row.Node)
+		buf = AppendString(buf, row.Name, row.Node)
 		buf = binary.AppendVarint(buf, int64(row.TTL))
 		buf = binary.AppendVarint(buf, int64(row.Grace))
 		buf = binary.AppendVarint(buf, int64(row.LockDelay))
@@ -221,12 +217,9 @@ var NodeRows = Rows[schema.Node]{
 	Table: tableNodes,
 	index: func(row *schema.Node) uint64 { return row.ModifyIndex },
 	AppendPayload: func(buf []byte, row *schema.Node) []byte {
-		buf = AppendString(buf, row.Name)
-		buf = AppendString(buf, row.ID)
-		buf = AppendString(buf, row.Address)
+		buf = AppendString(buf, row.Name, row.ID, row.Address)
 		buf = appendMap(buf, row.Meta)
-		buf = binary.AppendUvarint(buf, row.CreateIndex)
-		return binary.AppendUvarint(buf, row.ModifyIndex)
+		return AppendUint64(buf, row.CreateIndex, row.ModifyIndex)
 	},
 	DecodePayload: func(_ string, payload []byte) (schema.Node, error) {
 		d := Decoder{Rest: payload}
@@ -247,15 +240,11 @@ var ServiceRows = Rows[schema.Service]{
 	Table: tableServices,
 	index: func(row *schema.Service) uint64 { return row.ModifyIndex },
 	AppendPayload: func(buf []byte, row *schema.Service) []byte {
-		buf = AppendString(buf, row.Node)
-		buf = AppendString(buf, row.ID)
-		buf = AppendString(buf, row.Name)
-		buf = AppendString(buf, row.Address)
+		buf = AppendString(buf, row.Node, row.ID, row.Name, row.Address)
 		buf = binary.AppendVarint(buf, int64(row.Port))
 		buf = appendStrings(buf, row.Tags)
 		buf = appendMap(buf, row.Meta)
-		buf = binary.AppendUvarint(buf, row.CreateIndex)
-		return binary.AppendUvarint(buf, row.ModifyIndex)
+		return AppendUint64(buf, row.CreateIndex, row.ModifyIndex)
 	},
 	DecodePayload: func(_ string, payload []byte) (schema.Service, error) {
 		d := Decoder{Rest: payload}
@@ -279,15 +268,9 @@ var CheckRows = Rows[schema.Check]{
 	Table: tableChecks,
 	index: func(row *schema.Check) uint64 { return row.ModifyIndex },
 	AppendPayload: func(buf []byte, row *schema.Check) []byte {
-		buf = AppendString(buf, row.Node)
-		buf = AppendString(buf, row.ID)
-		buf = AppendString(buf, row.Name)
-		buf = AppendString(buf, row.Notes)
-		buf = AppendString(buf, row.Output)
-		buf = AppendString(buf, row.ServiceID)
+		buf = AppendString(buf, row.Node, row.ID, row.Name, row.Notes, row.Output, row.ServiceID)
 		buf = append(buf, row.Status)
-		buf = binary.AppendUvarint(buf, row.CreateIndex)
-		buf = binary.AppendUvarint(buf, row.ModifyIndex)
+		buf = AppendUint64(buf, row.CreateIndex, row.ModifyIndex)
 		if row.TTL == 0 && len(row.Meta) == 0 { // as of most rows
 			return buf
 		}
@@ -324,8 +307,7 @@ var AttachmentRows = Rows[schema.Attachment]{
 	AppendPayload: func(buf []byte, row *schema.Attachment) []byte {
 		buf = appendID(buf, row.Session)
 		buf = AppendBytes(buf, row.Value)
-		buf = binary.AppendUvarint(buf, row.CreateIndex)
-		return binary.AppendUvarint(buf, row.ModifyIndex)
+		return AppendUint64(buf, row.CreateIndex, row.ModifyIndex)
 	},
 	DecodePayload: func(key string, payload []byte) (schema.Attachment, error) {
 		d := Decoder{Rest: payload}

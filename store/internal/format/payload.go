@@ -40,9 +40,12 @@ var (
 	ErrKeyLength = errors.New("its key has the wrong length")
 )
 
-// AppendString appends a string as a payload has it.
-func AppendString(buf []byte, s string) []byte {
-	return append(binary.AppendUvarint(buf, uint64(len(s))), s...)
+// AppendString appends strings as a payload has them.
+func AppendString(buf []byte, list ...string) []byte {
+	for _, s := range list {
+		buf = append(binary.AppendUvarint(buf, uint64(len(s))), s...)
+	}
+	return buf
 }
 
 // AppendBytes appends bytes as a payload has them.
@@ -50,19 +53,22 @@ func AppendBytes(buf, b []byte) []byte {
 	return append(binary.AppendUvarint(buf, uint64(len(b))), b...)
 }
 
-func appendStrings(buf []byte, list []string) []byte {
-	buf = binary.AppendUvarint(buf, uint64(len(list)))
-	for _, s := range list {
-		buf = AppendString(buf, s)
+// AppendUint64 appends numbers as a payload has them.
+func AppendUint64(buf []byte, numbers ...uint64) []byte {
+	for _, n := range numbers {
+		buf = binary.AppendUvarint(buf, n)
 	}
 	return buf
+}
+
+func appendStrings(buf []byte, list []string) []byte {
+	return AppendString(binary.AppendUvarint(buf, uint64(len(list))), list...)
 }
 
 func appendMap(buf []byte, m map[string]string) []byte {
 	buf = binary.AppendUvarint(buf, uint64(len(m)))
 	for _, key := range slices.Sorted(maps.Keys(m)) {
-		buf = AppendString(buf, key)
-		buf = AppendString(buf, m[key])
+		buf = AppendString(buf, key, m[key])
 	}
 	return buf
 }
