@@ -14,6 +14,7 @@ type Batch struct {
 	state  *State
 	index  uint64
 	parts  []part
+	rows   int // in all parts
 	buffer []byte
 }
 
@@ -22,7 +23,8 @@ type Batch struct {
 func (s *State) Take() *Batch {
 	b := &Batch{state: s, index: s.index, buffer: s.buffer}
 	for set := s.pending; set != 0; set &= set - 1 {
-		b.parts = append(b.parts, s.tables[bits.TrailingZeros16(set)].take())
+		p, rows := s.tables[bits.TrailingZeros16(set)].take()
+		b.parts, b.rows = append(b.parts, p), b.rows+rows
 	}
 	s.taken = s.index
 	s.pending = 0
@@ -32,7 +34,6 @@ func (s *State) Take() *Batch {
 // part is a batch's share of one table.
 type part interface {
 	encode(buffer []byte, rows []format.Write, after *format.Tally) ([]byte, []format.Write)
-	size() int
 	publish()
 	drop()
 }
@@ -54,7 +55,7 @@ const mostBuffer = 1 << 20
 // Encode returns the rows of the batch in order, as a file gets them, and the tally that they leave
 // in a file with the given tally. It is called once for each batch, by one goroutine at a time.
 func (b *Batch) Encode(after format.Tally) ([]format.Write, format.Tally) {
-	rows := make([]format.Write, 0, b.size())
+	rows := make([]format.Write, 0, b.rows)
 	buffer := b.buffer[:0]
 	for _, p := range b.parts {
 		buffer, rows = p.encode(buffer, rows, &after)
@@ -63,15 +64,6 @@ func (b *Batch) Encode(after format.Tally) ([]format.Write, format.Tally) {
 		b.state.buffer = nil
 	}
 	return rows, after
-}
-
-// size is how many rows the batch has.
-func (b *Batch) size() int {
-	n := 0
-	for _, p := range b.parts {
-		n += p.size()
-	}
-	return n
 }
 
 // drop takes back what the batch has, which is not published.
@@ -123,8 +115,6 @@ func (p *tablePart[T]) encode(
 // byPlace orders rows of one table as the file does.
 func byPlace(a, b format.Write) int { return cmp.Compare(a.Key, b.Key) }
 
-func (p *tablePart[T]) size() int { return len(p.rows) }
-
 func (p *tablePart[T]) publish() {
 	for _, r := range p.rows {
 		p.table.settle(r.cell, r.version)
@@ -134,7 +124,10 @@ func (p *tablePart[T]) publish() {
 
 func (p *tablePart[T]) drop() {
 	for _, r := range p.rows {
-		p.table.dropCell(r.cell)
+		head := r.cell.newest()
+		if kept := head.at(p.table.state.Published()); kept != head {
+			p.table.move(r.cell, head, kept)
+		}
 	}
 	p.table.land()
 }

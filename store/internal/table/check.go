@@ -25,12 +25,10 @@ func (s *State) Check() error {
 func (s *State) Rows() int {
 	n := 0
 	for _, t := range s.tables {
-		n += t.rows()
+		n += t.Len()
 	}
 	return n
 }
-
-func (t *Table[T]) rows() int { return t.size }
 
 func (t *Table[T]) check() error {
 	t.catchUp()

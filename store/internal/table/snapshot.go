@@ -41,9 +41,7 @@ func (s *Snapshot) Mark(name string) uint64 {
 type View[T any] struct{ order order[T] }
 
 // Get returns the row of the key, or nil.
-func (v View[T]) Get(key string) *T {
-	return v.order.get(key)
-}
+func (v View[T]) Get(key string) *T { return v.order.get(key) }
 
 // Len is the number of rows.
 func (v View[T]) Len() int { return v.order.size }

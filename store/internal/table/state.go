@@ -37,13 +37,13 @@ type table interface {
 	rollBack()
 	seal()
 	publish()
-	take() part
+	take() (p part, rows int)
 	add(content *format.Chunk) page
 	loaded() error
 	tell()
 	clear()
 	check() error
-	rows() int
+	Len() int
 }
 
 // Init makes the zero state an empty one.

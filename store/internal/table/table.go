@@ -174,7 +174,10 @@ func (t *Table[T]) set(key string, next *version[T]) {
 	s := t.state
 	c, old := t.find(key)
 	if c == nil {
-		t.mustHave(key)
+		if !t.codec.Fits(key) { // it would fail the whole batch
+			panic(fmt.Sprintf("store: a key of %d bytes in %s", len(key),
+				format.TableName(t.codec.Table)))
+		}
 		c = &cell[T]{key: key}
 		t.cells.insert(c, nil, t.hashed)
 		t.last = c
@@ -393,8 +396,8 @@ func (t *Table[T]) published() View[T] {
 	return View[T]{order}
 }
 
-// take closes the open list, and returns what it holds.
-func (t *Table[T]) take() part {
+// take closes the open list, and returns what it holds, and the number of its rows.
+func (t *Table[T]) take() (part, int) {
 	p := &tablePart[T]{table: t, rows: make([]taken[T], 0, len(t.open))}
 	for _, c := range t.open {
 		c.listed = false
@@ -403,26 +406,11 @@ func (t *Table[T]) take() part {
 		}
 	}
 	t.open, t.flying = t.flying, t.open
-	return p
+	return p, len(p.rows)
 }
 
 // land ends the list of the batch that was being written, which has been published or dropped.
 func (t *Table[T]) land() {
 	clear(t.flying)
 	t.flying = t.flying[:0]
-}
-
-func (t *Table[T]) dropCell(c *cell[T]) {
-	head := c.newest()
-	if kept := head.at(t.state.Published()); kept != head {
-		t.move(c, head, kept)
-	}
-}
-
-// mustHave panics if no file could have a row under the key: it would fail the whole batch.
-func (t *Table[T]) mustHave(key string) {
-	if !t.codec.Fits(key) {
-		panic(fmt.Sprintf("store: a key of %d bytes in %s", len(key),
-			format.TableName(t.codec.Table)))
-	}
 }
