@@ -166,8 +166,13 @@ func (w *pageWalk) walkLog(f *found, buckets buckets) (err error) {
 			continue
 		}
 		// At depths of their own, so that the pages of both stay in memory.
-		err := w.walkBucket(b, int(number), func(_ uint64, content []byte) (err error) {
-			scans, err = w.scanSegment(scans, number, b.root(), content)
+		err := w.walkBucket(b, int(number), func(_ uint64, content []byte) error {
+			s, err := newSegment(number, b.root(), int(w.meta.pageSize), content)
+			if err != nil {
+				return err
+			}
+			c, err := newScan(s, content[:(lanes*s.stride-1)*sectorSize])
+			scans = append(scans, c)
 			return err
 		})
 		if err != nil {
@@ -176,17 +181,6 @@ func (w *pageWalk) walkLog(f *found, buckets buckets) (err error) {
 	}
 	f.last, err = f.log.replay(scans, f.last)
 	return err
-}
-
-func (w *pageWalk) scanSegment(
-	scans []*scan, number byte, root uint64, content []byte,
-) ([]*scan, error) {
-	s, err := newSegment(number, root, int(w.meta.pageSize), content)
-	if err != nil {
-		return scans, corrupt("segment %d of its log: %w", number, err)
-	}
-	c := newScan(s, content[:(lanes*s.stride-1)*sectorSize])
-	return append(scans, c), c.check()
 }
 
 // walkTables walks the tables, and gives the rows in them to the reader.

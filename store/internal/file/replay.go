@@ -14,22 +14,17 @@ type scan struct {
 }
 
 // newScan reads all sectors in the content. The sector at place 0, which is bbolt's, is not sound.
-func newScan(s *segment, content []byte) *scan {
-	c := &scan{segment: s, content: content, sectors: make([]sector, len(content)/sectorSize)}
+// The error is about the first other sector that is not as it was written there at some time; the
+// scan has the others.
+func newScan(s *segment, content []byte) (c *scan, err error) {
+	c = &scan{segment: s, content: content, sectors: make([]sector, len(content)/sectorSize)}
 	for place := 1; place < len(c.sectors); place++ {
 		c.sectors[place] = s.readSector(place, c.raw(place))
-	}
-	return c
-}
-
-// check returns an error unless each sector was written there at some time.
-func (c *scan) check() error {
-	for place := 1; place < len(c.sectors); place++ {
-		if !c.sectors[place].sound {
-			return errSector(place, c.number)
+		if err == nil && !c.sectors[place].sound {
+			err = errSector(place, s.number)
 		}
 	}
-	return nil
+	return c, err
 }
 
 func (c *scan) raw(place int) []byte {
@@ -174,20 +169,16 @@ func (l *commitLog) finishReplay(scans []*scan, newest, last header) (header, er
 // other one.
 func (l *commitLog) takeNext(scans []*scan) (payload []byte, ok bool) {
 	for _, c := range scans {
-		if c.segment == l.filling {
-			if payload, ok = c.take(l.next); ok {
-				return payload, true
-			}
-		}
-	}
-	for _, c := range scans {
-		if c.first != 0 { // it has records that count
+		if c.segment != l.filling && c.first != 0 { // it has older records that count
 			continue
 		}
-		if payload, ok = c.take(l.next); ok {
-			l.settled, l.filling = l.filling, c.segment
-			return payload, true
+		if payload, ok = c.take(l.next); !ok {
+			continue
 		}
+		if c.segment != l.filling {
+			l.settled, l.filling = l.filling, c.segment
+		}
+		return payload, true
 	}
 	return nil, false
 }

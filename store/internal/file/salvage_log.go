@@ -51,7 +51,7 @@ func (s *salvage) addSegment(number byte, page uint64) {
 		return
 	}
 	content := s.read(page, pages)
-	c := newScan(&segment{
+	c, _ := newScan(&segment{
 		number: number, start: int64(page), stride: int(named / lanes),
 	}, content)
 	end := len(c.sectors)

@@ -2,7 +2,6 @@ package file
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"github.com/lockd/lockd/store/internal/format"
@@ -130,8 +129,6 @@ func (s *segment) blank(buf []byte, place, sectors int) []byte {
 	return buf
 }
 
-var errSegment = errors.New("it is not one")
-
 func errSector(place int, segment byte) error {
 	return corrupt("sector %d of segment %d of its log: the checksum of a sector does not match",
 		place, segment)
@@ -140,16 +137,16 @@ func errSector(place int, segment byte) error {
 // newSegment returns the segment of a bucket with that root, from a leaf of it, which has to be the
 // root.
 func newSegment(number byte, root uint64, pageSize int, content []byte) (*segment, error) {
-	page := binary.NativeEndian.Uint64(content)
-	if elementCount(content) != 1 || root == 0 || page != root {
-		return nil, errSegment
+	damaged := corrupt("segment %d of its log: it is not one", number)
+	if elementCount(content) != 1 || root == 0 || binary.NativeEndian.Uint64(content) != root {
+		return nil, damaged
 	}
 	e := elementAt(content, 0)
 	sectors := (len(e.value) + segmentPrefix + sectorSize) / sectorSize
-	s := &segment{number: number, start: int64(page) * int64(pageSize), stride: sectors / lanes}
+	s := &segment{number: number, start: int64(root) * int64(pageSize), stride: sectors / lanes}
 	if string(e.key) != segmentKey || e.flags == bucketFlag ||
 		s.stride%(pageSize/sectorSize) != 0 || s.length() != len(e.value) {
-		return nil, errSegment
+		return nil, damaged
 	}
 	s.reset()
 	return s, nil
