@@ -23,14 +23,6 @@ import (
 // cannot be trusted. It does not write to a file that exists. It gives the rows to the reader;
 // after an error the reader may have rows that must not be used.
 func Open(path string, o Options, reader Reader) (*File, error) {
-	f, err := openOrCreate(path, o, reader)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return f, nil
-}
-
-func openOrCreate(path string, o Options, reader Reader) (*File, error) {
 	start := time.Now() // of a wait for another process, which knows no clock but the real one
 	for {
 		var f *File
@@ -41,12 +33,8 @@ func openOrCreate(path string, o Options, reader Reader) (*File, error) {
 		switch {
 		case err == nil:
 			return f, nil
-		case errors.Is(err, berrors.ErrTimeout):
-			return nil, fmt.Errorf("%w%s: it was not closed within %v; close it where it is open, "+
-				"in this process or another, or allow more time", ErrInUse, by(path),
-				max(o.Timeout, 0))
 		case !errors.Is(err, errChanging) || time.Since(start) >= o.Timeout:
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
 }
@@ -75,24 +63,21 @@ func prepare(path string, o Options) error {
 	return create(path, o)
 }
 
-// openExisting opens the file that is at the path. It returns bbolt's ErrTimeout if it does not get
-// the lock in time.
-func openExisting(
-	path string, o Options, reader Reader, wait time.Duration,
-) (*File, error) {
+// openExisting opens the file that is at the path.
+func openExisting(path string, o Options, reader Reader, wait time.Duration) (*File, error) {
 	var handle *os.File
 	var found found
 	var suspicion error
 	options := o.bolt(wait)
-	options.OpenFile = func(name string, flag int, mode fs.FileMode) (*os.File, error) {
+	options.OpenFile = func(name string, flag int, _ fs.FileMode) (*os.File, error) {
 		// Without O_CREATE: bbolt would make a file in place of one that has gone meanwhile.
-		handle, found, suspicion = openSound(name, flag&^os.O_CREATE, mode, reader)
+		handle, found, suspicion = openSound(name, flag&^os.O_CREATE, reader)
 		return handle, suspicion
 	}
-	db, err := openBolt(path, options)
+	db, err := openBolt(path, o, options)
 	switch {
 	case suspicion != nil:
-		return nil, confirm(path, wait, reader, suspicion)
+		return nil, confirm(path, o, reader, wait, suspicion)
 	case err != nil:
 		return nil, err
 	}
@@ -143,10 +128,8 @@ func checkPath(path string, locked fs.FileInfo) error {
 }
 
 // openSound opens the file if bbolt can be trusted with it.
-func openSound(
-	path string, flag int, mode fs.FileMode, reader Reader,
-) (*os.File, found, error) {
-	f, err := os.OpenFile(path, flag, mode)
+func openSound(path string, flag int, reader Reader) (*os.File, found, error) {
+	f, err := os.OpenFile(path, flag, 0)
 	if errors.Is(err, fs.ErrPermission) {
 		return nil, found{}, fmt.Errorf("open it to read and write: %w; its owner has to allow it",
 			cause(err))
@@ -170,22 +153,19 @@ func openSound(
 // lock of a read-only open, which writes nothing, and reads only the two pages that it has seen to
 // be there. A file that was sound before the lock needs no second look: it is sound under the lock,
 // since a process that writes to it in between holds the lock too.
-func confirm(path string, wait time.Duration, reader Reader, suspicion error) error {
+func confirm(path string, o Options, reader Reader, wait time.Duration, suspicion error) error {
 	switch {
 	case errors.Is(suspicion, fs.ErrNotExist):
 		return errChanging
 	case !errors.Is(suspicion, format.ErrCorrupt) && !errors.Is(suspicion, ErrFormat):
 		return suspicion
 	}
-	db, err := openBolt(path, &bbolt.Options{ReadOnly: true, Timeout: max(wait, 1)})
-	if errors.Is(err, berrors.ErrTimeout) {
+	unlock, err := lockToRead(path, o, wait)
+	if err != nil {
 		return err
 	}
-	if db != nil {
-		defer db.Close() // it only reads
-	}
-	// If bbolt has refused the file too, it is at rest: no process could have opened it to write.
-	f, _, err := openSound(path, os.O_RDONLY, 0, reader)
+	defer unlock() // it only reads
+	f, _, err := openSound(path, os.O_RDONLY, reader)
 	if err != nil {
 		return err
 	}
@@ -193,10 +173,32 @@ func confirm(path string, wait time.Duration, reader Reader, suspicion error) er
 	return errChanging
 }
 
-func openBolt(path string, options *bbolt.Options) (db *bbolt.DB, err error) {
+// lockToRead keeps every process from opening the file to write to it, until unlock is called. The
+// error of bbolt about a file that it opens and then refuses does not matter: bbolt had the lock
+// before it looked, so no database has the file open, and none can open it.
+func lockToRead(path string, o Options, wait time.Duration) (unlock func() error, err error) {
+	db, err := openBolt(path, o, &bbolt.Options{ReadOnly: true, Timeout: max(wait, 1)})
+	failed, ofPath := errors.AsType[*fs.PathError](err)
+	switch {
+	case errors.Is(err, ErrInUse):
+		return nil, err
+	case ofPath && failed.Op == "open": // it was never locked
+		return nil, cause(err)
+	case db == nil:
+		return func() error { return nil }, nil
+	}
+	return db.Close, nil
+}
+
+// openBolt opens the file. It returns [ErrInUse] if bbolt does not get the lock in time.
+func openBolt(path string, o Options, options *bbolt.Options) (db *bbolt.DB, err error) {
 	err = guard(func() (err error) {
 		db, err = bbolt.Open(path, 0, options)
 		return err
 	})
+	if errors.Is(err, berrors.ErrTimeout) {
+		return nil, fmt.Errorf("%w%s: it was not closed within %v; close it where it is open, in "+
+			"this process or another, or allow more time", ErrInUse, by(path), max(o.Timeout, 0))
+	}
 	return db, err
 }

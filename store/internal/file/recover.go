@@ -4,15 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"slices"
 
 	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store/internal/format"
-	"go.etcd.io/bbolt"
-	berrors "go.etcd.io/bbolt/errors"
 )
 
 // Recovered is what Recover has found in a file.
@@ -57,7 +54,7 @@ func tryRecover(path string, o Options) (found *Recovered, err error) {
 		return nil, cause(err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	unlock, err := lockToRead(path, o)
+	unlock, err := lockToRead(path, o, o.Timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -71,24 +68,6 @@ func tryRecover(path string, o Options) (found *Recovered, err error) {
 	}
 	s := &salvage{file: f, size: info.Size(), rows: make(map[rowPlace]candidate)}
 	return s.run()
-}
-
-// lockToRead keeps every process from opening the file to write to it, until unlock is called. The
-// error of bbolt about a file that it opens and then refuses does not matter: bbolt had the lock
-// before it looked, so no database has the file open, and none can open it.
-func lockToRead(path string, o Options) (unlock func() error, err error) {
-	db, err := openBolt(path, &bbolt.Options{ReadOnly: true, Timeout: max(o.Timeout, 1)})
-	failed, ofPath := errors.AsType[*fs.PathError](err)
-	switch {
-	case errors.Is(err, berrors.ErrTimeout):
-		return nil, fmt.Errorf("%w%s: it was not closed within %v", ErrInUse, by(path),
-			max(o.Timeout, 0))
-	case ofPath && failed.Op == "open": // it was never locked
-		return nil, cause(err)
-	case db == nil:
-		return func() error { return nil }, nil
-	}
-	return db.Close, nil
 }
 
 // rowPlace is where a row belongs.
