@@ -27,7 +27,10 @@ func (f *File) Tidy() (step func() error) {
 		return nil
 	}
 	f.tidied = true
-	f.log.tidy()
+	if l := &f.log; l.latest != nil {
+		l.filling.rows.add(l.latest)
+		l.latest = nil
+	}
 	target, due := f.log.due()
 	if !due || f.failed != nil || f.stepping != nil {
 		return nil

@@ -116,8 +116,12 @@ func build(
 		made = err != nil && os.Remove(path) != nil
 		err = errors.Join(err, t.close())
 	}()
-	if err := copyOwnerAndMode(path, like); err != nil { // before the sync, which is for this too
-		return err
+	if like != nil { // before the sync, which is for this too
+		// The umask may have cleared bits of the mode.
+		err := errors.Join(giveTo(path, like), os.Chmod(path, like.Mode().Perm()))
+		if err != nil {
+			return err
+		}
 	}
 	if err := t.fill(index, rows); err != nil {
 		return fmt.Errorf("create: %w", reveal(err))
@@ -128,17 +132,6 @@ func build(
 		}
 	}
 	return publish()
-}
-
-// copyOwnerAndMode gives the file the owner and the mode of like, unless that is nil.
-func copyOwnerAndMode(path string, like fs.FileInfo) error {
-	if like == nil {
-		return nil
-	}
-	if err := giveTo(path, like); err != nil {
-		return err
-	}
-	return os.Chmod(path, like.Mode().Perm()) // the umask may have cleared bits of it
 }
 
 // checkFolder returns an error if the folder cannot be synced because it cannot be read. Then no

@@ -59,10 +59,7 @@ func wanted(rows uint64) int {
 // The lane is one of the smaller segment, so that any record fits in either segment when the two
 // change places.
 func (l *commitLog) takes(size int) bool {
-	if l.none() {
-		return false
-	}
-	return sectorsFor(size) <= l.longest()
+	return !l.none() && sectorsFor(size) <= l.longest()
 }
 
 // longest is how many sectors a record has at most.
@@ -118,14 +115,6 @@ func (l *commitLog) keep(at sectorRun, rows []format.Write) {
 	s.used[l.lane()] += at.sectors
 	l.latest = rows
 	l.next++
-}
-
-// tidy adds the rows of the last record to those of its segment.
-func (l *commitLog) tidy() {
-	if l.latest != nil {
-		l.filling.rows.add(l.latest)
-		l.latest = nil
-	}
 }
 
 // after returns what the header says of the log after the step, which is nil for none.

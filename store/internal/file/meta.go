@@ -41,28 +41,25 @@ type metaPage struct {
 	raw       [metaSize]byte
 }
 
-// newestMeta returns the meta page that bbolt will use, and the other one.
+// newestMeta returns the meta page that bbolt will use, and the other one. The second page is where
+// the first one says, or must be looked for.
 func newestMeta(f *os.File) (newest, other metaPage, err error) {
-	first, err := readMeta(f, 0, 0)
-	if err != nil {
-		return metaPage{}, metaPage{}, err
+	if newest, err = readMeta(f, 0, 0); err != nil {
+		return newest, other, err
 	}
-	// The second page is where the first one says, or must be looked for.
-	var second metaPage
-	if first.whole {
-		if second, err = readMeta(f, 1, int64(first.pageSize)); err != nil {
-			return metaPage{}, metaPage{}, err
-		}
-	} else if second, err = findSecond(f); err != nil {
-		return metaPage{}, metaPage{}, err
+	if newest.whole {
+		other, err = readMeta(f, 1, int64(newest.pageSize))
+	} else {
+		other, err = findSecond(f)
 	}
 	switch {
-	case second.whole && (!first.whole || second.commit > first.commit):
-		return second, first, nil
-	case first.whole:
-		return first, second, nil
+	case err != nil:
+	case other.whole && (!newest.whole || other.commit > newest.commit):
+		newest, other = other, newest
+	case !newest.whole:
+		err = explain(f, newest, other)
 	}
-	return metaPage{}, metaPage{}, explain(f, first, second)
+	return newest, other, err
 }
 
 // findSecond looks for the second meta page wherever it may be.

@@ -83,12 +83,6 @@ func (h *Hooks) Around(commit func() error) error {
 	return nil
 }
 
-func (h *Hooks) changed() {
-	if h.Changed != nil {
-		h.Changed()
-	}
-}
-
 func (h *Hooks) synced() error {
 	if h.Synced == nil {
 		return nil

@@ -112,7 +112,9 @@ func (t *tables) update(fn func(tx *bbolt.Tx) error) error {
 	if err := fn(tx); err != nil {
 		return err
 	}
-	t.hooks.changed()
+	if t.hooks.Changed != nil {
+		t.hooks.Changed()
+	}
 	return t.disk.alone(func() error {
 		if err := tx.Commit(); err != nil {
 			return err
