@@ -139,8 +139,7 @@ func (w *pageWalk) walkHeader(buckets buckets) (header, error) {
 	var value []byte
 	if b, ok := buckets.take(format.HeaderBucket); ok {
 		err := w.walkBucket(b, 0, func(_ uint64, content []byte) error {
-			for i := range elementCount(content) {
-				e := elementAt(content, i)
+			for e := range soundElements(content) {
 				if e.flags != bucketFlag && string(e.key) == headerKey {
 					value = bytes.Clone(e.value)
 				}
@@ -195,8 +194,11 @@ func (w *pageWalk) walkTables(f *found, buckets buckets, reader Reader) error {
 			return errNoTable(table)
 		}
 		err := w.walkBucket(b, 0, func(_ uint64, content []byte) error {
-			for e := range innerBuckets(content) {
-				return corrupt("%.100q of %s is not a row", e.key, format.TableName(table))
+			for i := range elementCount(content) {
+				if elementFlags(content, i) == bucketFlag {
+					return corrupt("%.100q of %s is not a row", elementAt(content, i).key,
+						format.TableName(table))
+				}
 			}
 			if elementCount(content) > 0 {
 				reader.Rows(table, w.chunkOf(content))

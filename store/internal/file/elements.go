@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"iter"
 )
 
 // What bbolt's format says of the pages of a tree.
@@ -70,17 +69,6 @@ func inspectElements(page uint64, content []byte, in bounds) (end uint64, err er
 		last = key
 	}
 	return next, nil
-}
-
-// innerBuckets yields the elements of a leaf that are buckets.
-func innerBuckets(content []byte) iter.Seq[element] {
-	return func(yield func(element) bool) {
-		for i := range elementCount(content) {
-			if elementFlags(content, i) == bucketFlag && !yield(elementAt(content, i)) {
-				return
-			}
-		}
-	}
 }
 
 // extent returns where the key of an element begins, and the lengths of the key and the value; a

@@ -48,7 +48,7 @@ const (
 func (s *salvage) run() (*Recovered, error) {
 	s.begin()
 	if s.metaErr == nil {
-		s.walkRoot(s.meta.root, bounds{}, 0)
+		s.walkRoot()
 	} else {
 		s.miss(allTables, "", "neither of the two meta pages is whole")
 		for table := range format.TableCount {
@@ -180,9 +180,9 @@ func (s *salvage) pageAt(page uint64, in bounds) (content []byte, err error) {
 func pageOverflow(content []byte) uint64 { return uint64(binary.NativeEndian.Uint32(content[12:])) }
 
 // walkRoot walks the tree of the buckets.
-func (s *salvage) walkRoot(page uint64, in bounds, depth int) {
+func (s *salvage) walkRoot() {
 	seen := make(map[string]bool)
-	s.walk(page, in, depth, func(content []byte, in bounds, err error) {
+	s.walk(s.meta.root, bounds{}, 0, func(content []byte, _ bounds, err error) {
 		if err != nil {
 			s.miss(allTables, "", "the list of the tables is damaged: %s", because(err))
 		}
@@ -237,16 +237,8 @@ func (s *salvage) walkValue(b bucket, take leafTaker) {
 		s.walk(b.root(), bounds{}, 0, take)
 		return
 	}
-	inline := b.value[bucketSize:]
-	if len(inline) < headSize {
-		take(nil, bounds{}, format.ErrShort)
-		return
-	}
-	_, err := inspectElements(0, inline, bounds{})
-	if err == nil && pageKind(inline) != leafFlag {
-		err = misplaced(0, "is not a leaf")
-	}
-	take(inline, bounds{}, err)
+	content, err := b.inline()
+	take(content, bounds{}, err)
 }
 
 // walk calls take for the leaves below the page, and for damaged pages, whose elements may still be

@@ -31,9 +31,9 @@ func (b bounds) has(key []byte) bool {
 // lose notes that rows of the table may be missing.
 func (s *salvage) lose(table byte, in bounds) { s.lost[table] = append(s.lost[table], in) }
 
-// soundElements yields what seem to be elements of a leaf. The elements of a leaf do not overlap,
-// but in a value that looks like a leaf each element may span most of the value. So soundElements
-// yields at most four times the bytes of the content in all.
+// soundElements yields what seem to be elements of a leaf: all of them if the leaf is sound. The
+// elements of a leaf do not overlap, but in a value that looks like a leaf each element may span
+// most of the value. So soundElements yields at most four times the bytes of the content in all.
 func soundElements(content []byte) iter.Seq[element] {
 	return func(yield func(element) bool) {
 		if len(content) < headSize+elementSize {

@@ -52,6 +52,19 @@ func (b buckets) take(name string) (taken bucket, ok bool) {
 // root returns the bucket's root page; 0: the bucket is a leaf in the value.
 func (b bucket) root() uint64 { return binary.NativeEndian.Uint64(b.value) }
 
+// inline returns the leaf in the value of a bucket without a root page, and what is wrong with it.
+func (b bucket) inline() ([]byte, error) {
+	content := b.value[bucketSize:]
+	if len(content) < headSize || pageKind(content) != leafFlag {
+		return content, misplaced(b.leaf, "has a bucket that is not one")
+	}
+	end, err := inspectElements(b.leaf, content, bounds{})
+	if err == nil && end != uint64(len(content)) {
+		err = misplaced(b.leaf, "has a bucket that is not filled as it should be")
+	}
+	return content, err
+}
+
 // leafVisitor is called with each leaf. The content is valid until the call returns.
 type leafVisitor func(leaf uint64, content []byte) error
 
@@ -164,8 +177,10 @@ func (w *pageWalk) walkBranch(content []byte, in bounds, depth int, visit leafVi
 func (w *pageWalk) walkRoot() (buckets, error) {
 	found := make(buckets)
 	err := w.walk(w.meta.root, bounds{}, 0, 1, func(leaf uint64, content []byte) error {
-		for e := range innerBuckets(bytes.Clone(content)) {
-			found[string(e.key)] = bucket{e.value, leaf}
+		for e := range soundElements(bytes.Clone(content)) {
+			if e.flags == bucketFlag {
+				found[string(e.key)] = bucket{e.value, leaf}
+			}
 		}
 		return nil
 	})
@@ -180,16 +195,9 @@ func (w *pageWalk) walkBucket(b bucket, depth int, visit leafVisitor) error {
 	if b.root() != 0 {
 		return w.walk(b.root(), bounds{}, depth, 1, visit)
 	}
-	inline := b.value[bucketSize:]
-	if len(inline) < headSize || pageKind(inline) != leafFlag {
-		return misplaced(b.leaf, "has a bucket that is not one")
-	}
-	end, err := inspectElements(b.leaf, inline, bounds{})
-	switch {
-	case err != nil:
+	content, err := b.inline()
+	if err != nil {
 		return err
-	case end != uint64(len(inline)):
-		return misplaced(b.leaf, "has a bucket that is not filled as it should be")
 	}
-	return visit(b.leaf, inline)
+	return visit(b.leaf, content)
 }
