@@ -28,14 +28,14 @@ func (f *File) Tidy() (step func() error) {
 	}
 	f.tidied = true
 	if l := &f.log; l.latest != nil {
-		l.filling.rows.add(l.latest)
+		l.rows.add(l.latest)
 		l.latest = nil
 	}
-	target, due := f.log.due()
+	rows, due := f.log.due()
 	if !due || f.failed != nil || f.stepping != nil {
 		return nil
 	}
-	return f.begin(f.log.step(target))
+	return f.begin(f.log.step(rows))
 }
 
 // Untidy reports whether Tidy has much to do.
@@ -48,7 +48,8 @@ func (f *File) Untidy() bool {
 // begin begins the step, and returns the function that takes it.
 func (f *File) begin(s *step) func() error {
 	c := tableCommit{rows: s.rows, last: f.next(f.log.after(s))}
-	if idle, size := f.log.settled, wanted(f.last.tally.Rows); s.done && idle.small(size) {
+	idle, size := f.log.settled, wanted(f.last.tally.Rows)
+	if len(s.left) == 0 && idle.small(size) {
 		c.made = append(c.made, f.newSegment(idle.number, size))
 	}
 	begun := &stepping{step: s, commit: c, ended: make(chan struct{})}
@@ -117,11 +118,10 @@ func (f *File) finish() error {
 	if f.wait(); f.failed != nil {
 		return f.failed
 	}
-	settled := f.log.settled
-	if settled == nil {
+	if f.log.settled == nil {
 		return nil
 	}
-	err := f.begin(f.log.step(settled.rows.Len()))()
+	err := f.begin(f.log.step(len(f.log.left)))()
 	f.conclude()
 	return err
 }
@@ -168,7 +168,5 @@ func (f *File) newSegments(rows uint64) []*segment {
 func (f *File) newSegment(number byte, size int) *segment {
 	page := f.tables.page
 	pages := max(1, (size/lanes+page-1)/page) // of a lane
-	s := &segment{number: number, stride: pages * page / sectorSize}
-	s.reset()
-	return s
+	return &segment{number: number, stride: pages * page / sectorSize}
 }

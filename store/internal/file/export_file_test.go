@@ -201,10 +201,11 @@ func ReadLog(path string) (state LogState, err error) {
 		return state, err
 	}
 	l := &f.log
-	state = LogState{Rows: len(l.list(nil)), Taken: l.count, Cut: l.cut != nil, Next: l.next}
+	state = LogState{Taken: l.total - len(l.left), Cut: l.cut != nil, Next: l.next}
+	state.Rows = len(l.list(nil)) + state.Taken
 	state.Head = RecordHead{f.last.index, f.last.tally.Rows, f.last.tally.Sum}
 	if !l.none() {
-		state.First = l.after(&step{done: true}).first
+		state.First = l.after(&step{}).first
 		for _, s := range l.segments {
 			state.Segments += lanes * s.stride * sectorSize
 		}

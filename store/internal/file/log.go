@@ -21,12 +21,13 @@ const lateCommits = 3 // commits of a process that go to the tables before there
 // commitLog is the log of a file. The zero value is for a file without a log.
 type commitLog struct {
 	segments [segments]*segment
-	filling  *segment     // where records go
-	settled  *segment     // whose rows go to the tables; nil: they are all there
-	made     uint64       // the number of bbolt's last commit that made a segment
-	next     uint64       // the number of the next record
-	taken    format.Write // the last row of the settled segment that is in its table; or none
-	count    int          // how many rows of the settled segment are in their tables
+	filling  *segment       // where records go
+	settled  *segment       // whose rows go to the tables; nil: they are all there
+	made     uint64         // the number of bbolt's last commit that made a segment
+	next     uint64         // the number of the next record
+	rows     *memtable      // of the filling segment
+	left     []format.Write // rows of the settled segment that are not in their tables, in order
+	total    int            // how many rows the settled segment had when it was settled
 
 	latest  []format.Write // rows of the last record, if its segment does not have them yet
 	stepped int            // sectors that were used at the last step
@@ -79,11 +80,17 @@ func (l *commitLog) lane() int { return int(l.next % lanes) }
 // for the record, the segments change places; then there must be no settled segment.
 func (l *commitLog) reserve(sectors int) sectorRun {
 	if l.full(sectors) {
-		l.settled, l.filling = l.filling, l.segments[1-l.filling.number]
-		l.stepped = 0
+		l.change(l.segments[1-l.filling.number])
 	}
 	s, lane := l.filling, l.lane()
 	return sectorRun{s, s.place(lane, s.used[lane]), sectors}
+}
+
+// change makes next the filling segment, and the one that was filling, if any, the settled segment.
+func (l *commitLog) change(next *segment) {
+	l.settled, l.filling = l.filling, next
+	l.left, l.rows = l.rows.list(), newMemtable()
+	l.total, l.stepped = len(l.left), 0
 }
 
 // ahead returns where the next record may go, with as many sectors as it may have.
@@ -120,7 +127,7 @@ func (l *commitLog) keep(at sectorRun, rows []format.Write) {
 // after returns what the header says of the log after the step, which is nil for none.
 func (l *commitLog) after(s *step) logState {
 	switch {
-	case s != nil && !s.done:
+	case s != nil && len(s.left) > 0:
 		return logState{first: l.settled.first, next: l.next, taken: s.taken}
 	case l.filling.first != 0:
 		return logState{first: l.filling.first, next: l.next}
@@ -128,17 +135,15 @@ func (l *commitLog) after(s *step) logState {
 	return logState{first: l.next, next: l.next}
 }
 
-// list returns all rows of the log, in order, with the newer rows in their places.
+// list returns the rows that the tables do not have yet, in order, with the newer rows in their
+// places.
 func (l *commitLog) list(newer []format.Write) []format.Write {
 	if l.empty() {
 		return newer
 	}
 	all := newMemtable()
-	for _, s := range []*segment{l.settled, l.filling} {
-		if s != nil {
-			all.add(s.rows.list())
-		}
-	}
+	all.add(l.left)
+	all.add(l.rows.list())
 	all.add(newer)
 	return all.list()
 }
@@ -147,48 +152,41 @@ func (l *commitLog) list(newer []format.Write) []format.Write {
 type step struct {
 	rows  []format.Write // what the tables get
 	taken format.Write   // the last row of the settled segment that is in them then
-	count int            // how many rows of the settled segment are in them then
-	done  bool           // all of them are
+	left  []format.Write // the rows of the settled segment that are not in them then
 }
 
-// due reports whether a step is due, and how many rows have to be in the tables after it: a part
-// that grows with the filling segment, and all when an eighth of the filling segment is left.
-func (l *commitLog) due() (target int, due bool) {
+// due reports whether a step is due, and how many rows it has to take: so many that a part of all
+// is taken that grows with the filling segment, and all when an eighth of that is left.
+func (l *commitLog) due() (rows int, due bool) {
 	if l.settled == nil {
 		return 0, false
 	}
 	used, room := l.filling.fill(), l.filling.room()*7/8
-	total := l.settled.rows.Len()
-	target = int(int64(total) * int64(min(used, room)) / int64(room))
-	rows := target - l.count
+	target := int(int64(l.total) * int64(min(used, room)) / int64(room))
+	rows = target - (l.total - len(l.left))
 	early := used-l.stepped < stepSectors && rows < manyRows || rows < stepRows
-	return target, !early || target == total
+	return rows, !early || rows == len(l.left)
 }
 
-// step returns the step after which target rows are in the tables. Rows of which the filling
+// step returns the step that takes the next rows of the settled segment. Rows of which the filling
 // segment has a newer version need not be moved.
-func (l *commitLog) step(target int) *step {
-	s := &step{rows: make([]format.Write, 0, target-l.count), taken: l.taken, count: l.count}
-	l.settled.rows.after(l.taken, func(row format.Write) bool {
-		if s.count >= target {
-			return false
-		}
-		s.count, s.taken = s.count+1, format.Write{Table: row.Table, Key: row.Key}
-		if !l.filling.rows.Has(row) {
+func (l *commitLog) step(rows int) *step {
+	s := &step{rows: make([]format.Write, 0, rows), left: l.left[rows:]}
+	for _, row := range l.left[:rows] {
+		s.taken = format.Write{Table: row.Table, Key: row.Key}
+		if !l.rows.Has(row) {
 			s.rows = append(s.rows, row)
 		}
-		return true
-	})
-	s.done = s.count == l.settled.rows.Len()
+	}
 	return s
 }
 
 // advance is called when a step is durable.
 func (l *commitLog) advance(s *step) {
-	l.taken, l.count, l.stepped = s.taken, s.count, l.filling.fill()
-	if s.done {
+	l.left, l.stepped = s.left, l.filling.fill()
+	if len(l.left) == 0 {
 		l.settled.reset()
-		l.settled, l.taken, l.count = nil, format.Write{}, 0
+		l.settled = nil
 	}
 }
 
@@ -201,7 +199,8 @@ func (l *commitLog) clear() {
 		s.reset()
 	}
 	*l = commitLog{
-		segments: l.segments, filling: l.segments[0], made: l.made, next: max(1, l.next),
+		segments: l.segments, filling: l.segments[0], rows: newMemtable(),
+		made: l.made, next: max(1, l.next),
 	}
 }
 
@@ -227,11 +226,4 @@ func (m *memtable) list() []format.Write {
 		return true
 	})
 	return rows
-}
-
-// after calls fn with the rows behind that place, in order, until it returns false.
-func (m *memtable) after(place format.Write, fn func(row format.Write) bool) {
-	m.AscendGreaterOrEqual(place, func(row format.Write) bool {
-		return !place.Before(row) || fn(row)
-	})
 }

@@ -2,8 +2,7 @@ package file
 
 import (
 	"os"
-
-	"github.com/lockd/lockd/store/internal/format"
+	"sort"
 )
 
 // scan is a segment as it was found in a file.
@@ -112,7 +111,7 @@ func (l *commitLog) replay(scans []*scan, last header) (header, error) {
 	for _, c := range scans {
 		l.segments[c.number] = c.segment
 	}
-	l.made, l.next, l.taken = last.log.made, last.log.first, last.log.taken
+	l.made, l.next, l.rows = last.log.made, last.log.first, newMemtable()
 	before := header{}
 	for {
 		payload, ok := l.takeNext(scans)
@@ -126,7 +125,7 @@ func (l *commitLog) replay(scans []*scan, last header) (header, error) {
 		if err != nil {
 			return last, corrupt("record %d of its log: %w", l.next, err)
 		}
-		l.filling.rows.add(rows)
+		l.rows.add(rows)
 		l.newest = payload
 		l.next++
 		before = left
@@ -161,7 +160,9 @@ func (l *commitLog) finishReplay(scans []*scan, newest, last header) (header, er
 	if last.index >= lastLimit {
 		return last, errLastIndex(last.index)
 	}
-	l.countTaken()
+	// The checkpoint has taken the rows up to that one.
+	taken := func(i int) bool { return last.log.taken.Before(l.left[i]) }
+	l.left = l.left[sort.Search(len(l.left), taken):]
 	return last, l.findCut(scans, last.log.first)
 }
 
@@ -176,25 +177,11 @@ func (l *commitLog) takeNext(scans []*scan) (payload []byte, ok bool) {
 			continue
 		}
 		if c.segment != l.filling {
-			l.settled, l.filling = l.filling, c.segment
+			l.change(c.segment)
 		}
 		return payload, true
 	}
 	return nil, false
-}
-
-// countTaken finds out how far the checkpoint is.
-func (l *commitLog) countTaken() {
-	if l.settled == nil {
-		l.taken = format.Write{}
-		return
-	}
-	left := 0
-	l.settled.rows.after(l.taken, func(format.Write) bool {
-		left++
-		return true
-	})
-	l.count = l.settled.rows.Len() - left
 }
 
 // findCut finds the record that a crash has cut off. It would have been the next one.

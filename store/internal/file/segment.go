@@ -40,7 +40,6 @@ type segment struct {
 	stride int    // sectors from the start of one lane to that of the next, a multiple of a page
 	first  uint64 // the number of its first record; 0: it has no record that counts
 	used   [lanes]int
-	rows   *memtable
 }
 
 // length is how many bytes the value of the row has. The first sector of the segment has what
@@ -69,9 +68,7 @@ func (s *segment) small(size int) bool { return 2*lanes*s.stride*sectorSize <= s
 func (s *segment) fill() int { return max(s.used[0], s.used[1]) }
 
 // reset forgets what the segment has: the next record is its first.
-func (s *segment) reset() {
-	s.first, s.used, s.rows = 0, [lanes]int{}, newMemtable()
-}
+func (s *segment) reset() { s.first, s.used = 0, [lanes]int{} }
 
 // create makes the bucket anew, with empty sectors.
 func (s *segment) create(tx *bbolt.Tx) error {
@@ -148,7 +145,6 @@ func newSegment(number byte, root uint64, pageSize int, content []byte) (*segmen
 		s.stride%(pageSize/sectorSize) != 0 || s.length() != len(e.value) {
 		return nil, damaged
 	}
-	s.reset()
 	return s, nil
 }
 
