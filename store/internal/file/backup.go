@@ -212,12 +212,8 @@ func (b *backupReader) seal(rows uint64) error {
 
 // inBackup reports whether a backup has the rows of the table.
 func inBackup(table byte) bool {
-	switch table {
-	case format.KeyRows.Table, format.NodeRows.Table, format.ServiceRows.Table,
-		format.CheckRows.Table:
-		return true
-	}
-	return false
+	return table == format.KeyRows.Table || table == format.NodeRows.Table ||
+		table == format.ServiceRows.Table || table == format.CheckRows.Table
 }
 
 // add adds a row.

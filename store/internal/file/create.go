@@ -154,7 +154,8 @@ func checkFolder(folder string, o Options) error {
 // err.
 func notCreated(folder string, err error) error {
 	if _, missing := os.Stat(folder); errors.Is(missing, fs.ErrNotExist) {
-		return notExist(fmt.Sprintf("its folder %s does not exist: make that first", folder))
+		return fmt.Errorf("its folder %s does not exist: make that first%.0w", folder,
+			fs.ErrNotExist)
 	}
 	return fmt.Errorf("create a file in the folder %s: %w", folder, cause(err))
 }

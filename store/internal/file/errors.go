@@ -27,25 +27,8 @@ func corrupt(text string, args ...any) error {
 	return fmt.Errorf("%w: "+text, append([]any{format.ErrCorrupt}, args...)...)
 }
 
-// notExist is fs.ErrNotExist, in words that say what does not exist.
-type notExist string
-
-// Error returns the words.
-func (e notExist) Error() string { return string(e) }
-
-// Is reports whether the target is fs.ErrNotExist.
-func (notExist) Is(target error) bool { return target == fs.ErrNotExist }
-
-// hiddenError is an error of bbolt's and its cause, of which bbolt has kept only the text.
-type hiddenError struct {
-	error
-	cause syscall.Errno
-}
-
-// Unwrap returns both.
-func (e *hiddenError) Unwrap() []error { return []error{e.error, e.cause} }
-
-// reveal makes errors.Is find why the file could not grow, or be synced then.
+// reveal makes errors.Is find why the file could not grow, or be synced then: of that cause bbolt
+// keeps only the text.
 func reveal(err error) error {
 	if err == nil {
 		return nil
@@ -54,7 +37,7 @@ func reveal(err error) error {
 		syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EIO, syscall.EROFS,
 	} {
 		if strings.HasSuffix(err.Error(), ": "+cause.Error()) && !errors.Is(err, cause) {
-			return &hiddenError{err, cause}
+			return fmt.Errorf("%w%.0w", err, cause) // %.0w wraps, and adds no text
 		}
 	}
 	return err

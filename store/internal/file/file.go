@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/lockd/lockd/store/internal/format"
@@ -149,7 +150,9 @@ func (f *File) append(at sectorRun, payload []byte) error {
 	return f.flush()
 }
 
-const errRemoved = notExist("the file was removed or replaced while it was open")
+// %.0w wraps fs.ErrNotExist, and adds no text.
+var errRemoved = fmt.Errorf("the file was removed or replaced while it was open%.0w",
+	fs.ErrNotExist)
 
 // checkFile returns ErrCorrupt if the file was cut off: bbolt would notice only when it looks for a
 // page, and a write would leave a hole there. It returns fs.ErrNotExist if the file was removed, or

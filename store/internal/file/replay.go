@@ -85,9 +85,8 @@ func (c *scan) cutOff(first, number uint64) (*sectorRun, error) {
 			switch {
 			case s.number < first:
 				continue
-			case s.number != number || lane != int(number%lanes) || i < c.used[lane]:
-				return nil, errLost
-			case s.left == 0 || uint64(s.left) > uint64(c.room()*sectorRoom):
+			case s.number != number, lane != int(number%lanes), i < c.used[lane],
+				s.left == 0, uint64(s.left) > uint64(c.room()*sectorRoom):
 				return nil, errLost
 			}
 			from := c.used[lane]
@@ -112,42 +111,19 @@ func (l *commitLog) replay(scans []*scan, last header) (header, error) {
 		l.segments[c.number] = c.segment
 	}
 	l.made, l.next, l.rows = last.log.made, last.log.first, newMemtable()
-	before := header{}
-	for {
-		payload, ok := l.takeNext(scans)
-		if !ok {
-			break
-		}
+	newest := header{} // what the last record left
+	for payload, ok := l.takeNext(scans); ok; payload, ok = l.takeNext(scans) {
 		left, rows, err := readRecord(payload)
 		if err == nil {
-			err = l.checkOrder(left, before, last)
+			err = l.checkOrder(left, newest, last)
 		}
 		if err != nil {
 			return last, corrupt("record %d of its log: %w", l.next, err)
 		}
 		l.rows.add(rows)
-		l.newest = payload
+		l.newest, newest = payload, left
 		l.next++
-		before = left
 	}
-	return l.finishReplay(scans, before, last)
-}
-
-// checkOrder returns an error if the next record's index cannot follow the index of the record
-// before, or is on the wrong side of the header's index.
-func (l *commitLog) checkOrder(left, before, last header) error {
-	known := l.next < last.log.next // to the header
-	switch {
-	case left.index < before.index,
-		known && left.index > last.index,
-		!known && left.index < last.index:
-		return errIndex
-	}
-	return nil
-}
-
-// finishReplay ends the replay when there are no more records: newest is what the last one left.
-func (l *commitLog) finishReplay(scans []*scan, newest, last header) (header, error) {
 	if l.next < last.log.next {
 		return last, errLost
 	}
@@ -164,6 +140,19 @@ func (l *commitLog) finishReplay(scans []*scan, newest, last header) (header, er
 	taken := func(i int) bool { return last.log.taken.Before(l.left[i]) }
 	l.left = l.left[sort.Search(len(l.left), taken):]
 	return last, l.findCut(scans, last.log.first)
+}
+
+// checkOrder returns an error if the next record's index cannot follow the index of the record
+// before, or is on the wrong side of the header's index.
+func (l *commitLog) checkOrder(left, before, last header) error {
+	known := l.next < last.log.next // to the header
+	switch {
+	case left.index < before.index,
+		known && left.index > last.index,
+		!known && left.index < last.index:
+		return errIndex
+	}
+	return nil
 }
 
 // takeNext takes the next record from the segment where the last one was, or from the start of the

@@ -9,12 +9,7 @@ import (
 )
 
 // names returns how many names lead to the file.
-func names(info fs.FileInfo) uint64 {
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		return uint64(stat.Nlink)
-	}
-	return 1
-}
+func names(info fs.FileInfo) uint64 { return uint64(info.Sys().(*syscall.Stat_t).Nlink) }
 
 // giveTo gives the file the owner and the group of the other one, if they differ.
 func giveTo(path string, other fs.FileInfo) error {
@@ -22,9 +17,8 @@ func giveTo(path string, other fs.FileInfo) error {
 	if err != nil {
 		return err
 	}
-	was, ok := other.Sys().(*syscall.Stat_t)
-	is, alsoOK := info.Sys().(*syscall.Stat_t)
-	if !ok || !alsoOK || was.Uid == is.Uid && was.Gid == is.Gid {
+	was, is := other.Sys().(*syscall.Stat_t), info.Sys().(*syscall.Stat_t)
+	if was.Uid == is.Uid && was.Gid == is.Gid {
 		return nil
 	}
 	return os.Chown(path, int(was.Uid), int(was.Gid))
