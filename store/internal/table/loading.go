@@ -135,7 +135,7 @@ func (t *Table[T]) clear() {
 	t.read, t.picked, t.size = nil, nil, 0
 	t.leaves.Store(nil)
 	t.cells = cells[T]{seed: t.cells.seed, keyOf: t.cells.keyOf}
-	t.order = order[T]{}
+	t.order = newOrder[T]()
 }
 
 // page is a leaf of any table, as it was read.

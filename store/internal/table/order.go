@@ -17,10 +17,9 @@ const blockRows = 63
 // btree of the rows themselves would have to be built row by row when a file is read, and would
 // leave half of each node empty.
 //
-// A clone and its original share their blocks, and each copies a block before it changes it. The
-// zero value is an order without rows.
+// A clone and its original share their blocks, and each copies a block before it changes it.
 type order[T any] struct {
-	tree  *btree.BTreeG[block[T]] // nil: there has never been a block
+	tree  *btree.BTreeG[block[T]]
 	size  int
 	owner *ownership // of the blocks that are not shared; nil until there is a clone
 
@@ -56,14 +55,11 @@ type item[T any] struct {
 // item returns the cell's newest version as an item.
 func (c *cell[T]) item() item[T] { return item[T]{c.key, c.newest()} }
 
-// put puts a block in its place, or in the place of the block with the same first key.
-func (o *order[T]) put(b block[T]) {
-	if o.tree == nil {
-		less := func(a, b block[T]) bool { return a.first < b.first }
-		none := btree.NewFreeListG[block[T]](0) // nodes of blocks seldom come and go
-		o.tree = btree.NewWithFreeListG(treeDegree, less, none)
-	}
-	o.tree.ReplaceOrInsert(b)
+// newOrder returns an order without rows.
+func newOrder[T any]() order[T] {
+	less := func(a, b block[T]) bool { return a.first < b.first }
+	none := btree.NewFreeListG[block[T]](0) // nodes of blocks seldom come and go
+	return order[T]{tree: btree.NewWithFreeListG(treeDegree, less, none)}
 }
 
 // clone returns the order as it is now.
@@ -73,18 +69,11 @@ func (o *order[T]) clone() order[T] {
 	}
 	o.unfolded = nil
 	o.owner = new(ownership)
-	cloned := order[T]{owner: new(ownership)}
-	if o.tree != nil {
-		cloned.tree, cloned.size = o.tree.Clone(), o.size
-	}
-	return cloned
+	return order[T]{tree: o.tree.Clone(), size: o.size, owner: new(ownership)}
 }
 
 // find returns the block where the key is or belongs; false if there is no block yet.
 func (o *order[T]) find(key string) (found block[T], ok bool) {
-	if o.tree == nil {
-		return found, false
-	}
 	o.tree.DescendLessOrEqual(block[T]{first: key}, func(b block[T]) bool {
 		found, ok = b, true
 		return false
@@ -160,7 +149,7 @@ func (o *order[T]) add(first string, items []item[T]) *rows[T] {
 		room = blockRows / 4
 	}
 	added := &rows[T]{items: append(make([]item[T], 0, room), items...), owner: o.owner}
-	o.put(block[T]{first, added})
+	o.tree.ReplaceOrInsert(block[T]{first, added})
 	return added
 }
 
@@ -171,7 +160,7 @@ func (o *order[T]) fill(leaves []*leaf[T]) {
 		if i > 0 {
 			first = l.first
 		}
-		o.put(block[T]{first, &rows[T]{leaf: l}})
+		o.tree.ReplaceOrInsert(block[T]{first, &rows[T]{leaf: l}})
 		o.size += l.rows()
 	}
 }
@@ -184,7 +173,7 @@ func (o *order[T]) unfold(cells []cell[T]) {
 		first = folded.first
 	}
 	added := &rows[T]{cells: cells, owner: o.owner}
-	o.put(block[T]{first, added})
+	o.tree.ReplaceOrInsert(block[T]{first, added})
 	o.unfolded = append(o.unfolded, added)
 }
 
@@ -296,9 +285,7 @@ func (o *order[T]) check() error {
 		size += n
 		return err == nil
 	}
-	if o.tree != nil {
-		o.tree.Ascend(visit)
-	}
+	o.tree.Ascend(visit)
 	if err == nil && size != o.size {
 		err = fmt.Errorf("%d rows in blocks, %d counted", size, o.size)
 	}

@@ -58,6 +58,7 @@ func (t *Table[T]) init(s *State, codec *format.Rows[T]) {
 	t.state, t.codec = s, codec
 	s.tables[codec.Table] = t
 	t.cells.seed = maphash.MakeSeed()
+	t.order = newOrder[T]()
 	t.stale = true
 }
 
