@@ -7,12 +7,26 @@ import (
 	"github.com/lockd/lockd/store/internal/format"
 )
 
-// Loading gives a state the rows of a file, which are verified while the next are read.
+// Loading gives a state the rows of a file. If there are many, a goroutine verifies some of them
+// while the next are read, because verifying takes about as long as reading.
 type Loading struct {
-	state     *State
-	left      format.Tally // what the last commit left
-	verifying verifying
+	state  *State
+	left   format.Tally // what the last commit left
+	next   []page       // not handed over yet
+	handed chan []page  // nil: there is no goroutine
+	done   chan struct{}
+	found  format.Tally
+	err    error // of the first row that is wrong
 }
+
+// page is a leaf of any table, as it was read.
+type page interface {
+	// verify adds the rows to what was found, or returns an error that says what is wrong with one.
+	verify(found *format.Tally) error
+}
+
+// pagesAtOnce is how many pages are handed over at a time.
+const pagesAtOnce = 32
 
 // Load returns a Loading for s. Init has made s, and nothing was written to it.
 func (s *State) Load() *Loading { return &Loading{state: s} }
@@ -27,25 +41,58 @@ func (l *Loading) Begin(index uint64, left format.Tally) {
 
 // Rows is called with all rows, table by table and in the order of the file. The chunk is not kept.
 func (l *Loading) Rows(table byte, c *format.Chunk) {
-	l.verifying.add(l.state.tables[table].add(c))
+	l.next = append(l.next, l.state.tables[table].add(c))
+	if len(l.next) < pagesAtOnce {
+		return
+	}
+	if l.handed == nil {
+		l.handed, l.done = make(chan []page, 16), make(chan struct{})
+		go func() {
+			defer close(l.done)
+			for pages := range l.handed {
+				l.verify(pages)
+			}
+		}()
+	}
+	l.handed <- l.next
+	l.next = make([]page, 0, pagesAtOnce)
+}
+
+func (l *Loading) verify(pages []page) {
+	for _, p := range pages {
+		if l.err == nil {
+			l.err = p.verify(&l.found)
+		}
+	}
+}
+
+// stop ends the goroutine, if there is one.
+func (l *Loading) stop() {
+	if l.handed != nil {
+		close(l.handed)
+		<-l.done
+		l.handed = nil
+	}
 }
 
 // End is called after the last row. It returns what is wrong with any of the rows, or an error if
 // they are not the rows that the last commit left.
 func (l *Loading) End() error {
-	if err := l.verifying.end(); err != nil {
-		return err
+	l.stop()
+	l.verify(l.next)
+	l.next = nil // bbolt keeps the Loading, through the function that opened the file
+	if l.err != nil {
+		return l.err
 	}
 	for _, table := range l.state.tables {
 		if err := table.loaded(); err != nil {
 			return err
 		}
 	}
-	if found := l.verifying.found; found != l.left {
+	if found := l.found; found != l.left {
 		return fmt.Errorf("%w: it has %d rows with the checksum %x, and its last commit left %d "+
 			"with %x: the disk has lost a write", format.ErrCorrupt, found.Rows, found.Sum,
-			l.left.Rows,
-			l.left.Sum)
+			l.left.Rows, l.left.Sum)
 	}
 	return nil
 }
@@ -61,7 +108,7 @@ func (l *Loading) Publish() {
 
 // Discard drops what was read.
 func (l *Loading) Discard() {
-	l.verifying.stop()
+	l.stop()
 	for _, table := range l.state.tables {
 		table.clear()
 	}
@@ -136,68 +183,4 @@ func (t *Table[T]) clear() {
 	t.leaves.Store(nil)
 	t.cells = cells[T]{seed: t.cells.seed, keyOf: t.cells.keyOf}
 	t.order = newOrder[T]()
-}
-
-// page is a leaf of any table, as it was read.
-type page interface {
-	// verify adds the rows to what was found, or returns an error that says what is wrong with one.
-	verify(found *format.Tally) error
-}
-
-// pagesAtOnce is how many pages are handed over at a time.
-const pagesAtOnce = 32
-
-// verifying verifies the rows of a file while the file is read. If there are many, a goroutine
-// verifies some of them while the next are read, because verifying takes about as long as reading.
-type verifying struct {
-	next   []page      // not handed over yet
-	handed chan []page // nil: there is no goroutine
-	done   chan struct{}
-	found  format.Tally
-	err    error // of the first row that is wrong
-}
-
-func (v *verifying) add(p page) {
-	v.next = append(v.next, p)
-	if len(v.next) < pagesAtOnce {
-		return
-	}
-	if v.handed == nil {
-		v.handed, v.done = make(chan []page, 16), make(chan struct{})
-		go v.run()
-	}
-	v.handed <- v.next
-	v.next = make([]page, 0, pagesAtOnce)
-}
-
-func (v *verifying) run() {
-	defer close(v.done)
-	for pages := range v.handed {
-		v.verify(pages)
-	}
-}
-
-func (v *verifying) verify(pages []page) {
-	for _, p := range pages {
-		if v.err == nil {
-			v.err = p.verify(&v.found)
-		}
-	}
-}
-
-// end returns when all rows are verified.
-func (v *verifying) end() error {
-	v.stop()
-	v.verify(v.next)
-	v.next = nil
-	return v.err
-}
-
-// stop ends the goroutine, if there is one.
-func (v *verifying) stop() {
-	if v.handed != nil {
-		close(v.handed)
-		<-v.done
-		v.handed = nil
-	}
 }
