@@ -10,7 +10,7 @@ import (
 // the log. The commits change none of the step's rows, and do not write to the segment that the
 // step makes anew.
 type stepping struct {
-	*step
+	rows    int // how many of the settled segment's it moves
 	commit  tableCommit
 	unclear bool  // the step may be in the file, although it has failed
 	err     error // why the step has failed
@@ -35,7 +35,7 @@ func (f *File) Tidy() (step func() error) {
 	if !due || f.failed != nil || f.stepping != nil {
 		return nil
 	}
-	return f.begin(f.log.step(rows))
+	return f.begin(rows)
 }
 
 // Untidy reports whether Tidy has much to do.
@@ -45,14 +45,21 @@ func (f *File) Untidy() bool {
 	return !f.tidied && (due && f.stepping == nil || len(f.log.latest) >= manyRows)
 }
 
-// begin begins the step, and returns the function that takes it.
-func (f *File) begin(s *step) func() error {
-	c := tableCommit{rows: s.rows, last: f.next(f.log.after(s))}
-	idle, size := f.log.settled, wanted(f.last.tally.Rows)
-	if len(s.left) == 0 && idle.small(size) {
-		c.made = append(c.made, f.newSegment(idle.number, size))
+// begin begins a step that moves so many rows, and returns the function that takes it. It leaves
+// out rows of which the filling segment has a newer version.
+func (f *File) begin(rows int) func() error {
+	l := &f.log
+	c := tableCommit{rows: make([]format.Write, 0, rows), last: f.next(l.after(rows))}
+	for _, row := range l.left[:rows] {
+		if !l.rows.Has(row) {
+			c.rows = append(c.rows, row)
+		}
 	}
-	begun := &stepping{step: s, commit: c, ended: make(chan struct{})}
+	size := wanted(f.last.tally.Rows)
+	if rows == len(l.left) && l.settled.small(size) {
+		c.made = append(c.made, f.newSegment(l.settled.number, size))
+	}
+	begun := &stepping{rows: rows, commit: c, ended: make(chan struct{})}
 	f.stepping = begun
 	return func() error {
 		defer close(begun.ended)
@@ -89,7 +96,7 @@ func (f *File) conclude() {
 	switch {
 	case s.err == nil:
 		f.committed(s.commit)
-		f.log.advance(s.step)
+		f.log.advance(s.rows)
 	case s.unclear:
 		f.failed = s.err
 	default:
@@ -121,7 +128,7 @@ func (f *File) finish() error {
 	if f.log.settled == nil {
 		return nil
 	}
-	err := f.begin(f.log.step(len(f.log.left)))()
+	err := f.begin(len(f.log.left))()
 	f.conclude()
 	return err
 }

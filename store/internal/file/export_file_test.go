@@ -205,7 +205,7 @@ func ReadLog(path string) (state LogState, err error) {
 	state.Rows = len(l.list(nil)) + state.Taken
 	state.Head = RecordHead{f.last.index, f.last.tally.Rows, f.last.tally.Sum}
 	if !l.none() {
-		state.First = l.after(&step{}).first
+		state.First = l.after(len(l.left)).first
 		for _, s := range l.segments {
 			state.Segments += lanes * s.stride * sectorSize
 		}

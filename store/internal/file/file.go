@@ -132,7 +132,7 @@ func (f *File) age() error {
 	if !f.young() {
 		return nil
 	}
-	c, _, err := f.tables.commit(tableCommit{last: f.next(f.log.after(nil))})
+	c, _, err := f.tables.commit(tableCommit{last: f.next(f.log.after(0))})
 	if err != nil {
 		return err
 	}

@@ -124,11 +124,13 @@ func (l *commitLog) keep(at sectorRun, rows []format.Write) {
 	l.next++
 }
 
-// after returns what the header says of the log after the step, which is nil for none.
-func (l *commitLog) after(s *step) logState {
+// after returns what the header says of the log after a step that moves so many rows: all that are
+// left, or at least one.
+func (l *commitLog) after(rows int) logState {
 	switch {
-	case s != nil && len(s.left) > 0:
-		return logState{first: l.settled.first, next: l.next, taken: s.taken}
+	case rows < len(l.left):
+		taken := format.Write{Table: l.left[rows-1].Table, Key: l.left[rows-1].Key}
+		return logState{first: l.settled.first, next: l.next, taken: taken}
 	case l.filling.first != 0:
 		return logState{first: l.filling.first, next: l.next}
 	}
@@ -148,15 +150,8 @@ func (l *commitLog) list(newer []format.Write) []format.Write {
 	return all.list()
 }
 
-// step is a part of a checkpoint.
-type step struct {
-	rows  []format.Write // what the tables get
-	taken format.Write   // the last row of the settled segment that is in them then
-	left  []format.Write // the rows of the settled segment that are not in them then
-}
-
-// due reports whether a step is due, and how many rows it has to take: so many that a part of all
-// is taken that grows with the filling segment, and all when an eighth of that is left.
+// due reports whether a step of the checkpoint is due, and how many rows it has to move: a part of
+// the settled segment that grows with the filling one, and all when an eighth of that is left.
 func (l *commitLog) due() (rows int, due bool) {
 	if l.settled == nil {
 		return 0, false
@@ -168,22 +163,9 @@ func (l *commitLog) due() (rows int, due bool) {
 	return rows, !early || rows == len(l.left)
 }
 
-// step returns the step that takes the next rows of the settled segment. Rows of which the filling
-// segment has a newer version need not be moved.
-func (l *commitLog) step(rows int) *step {
-	s := &step{rows: make([]format.Write, 0, rows), left: l.left[rows:]}
-	for _, row := range l.left[:rows] {
-		s.taken = format.Write{Table: row.Table, Key: row.Key}
-		if !l.rows.Has(row) {
-			s.rows = append(s.rows, row)
-		}
-	}
-	return s
-}
-
-// advance is called when a step is durable.
-func (l *commitLog) advance(s *step) {
-	l.left, l.stepped = s.left, l.filling.fill()
+// advance is called when a step is durable that has moved so many rows.
+func (l *commitLog) advance(rows int) {
+	l.left, l.stepped = l.left[rows:], l.filling.fill()
 	if len(l.left) == 0 {
 		l.settled.reset()
 		l.settled = nil

@@ -133,12 +133,8 @@ func (c *scan) begins(place int) bool {
 func (s *salvage) readLog() {
 	s.scanSegments()
 	records := make(map[uint64][]byte)
-	for _, c := range s.log {
-		for number, payload := range c.records() {
-			if _, there := records[number]; !there {
-				records[number] = payload
-			}
-		}
+	for _, c := range slices.Backward(s.log) { // the first that was found takes precedence
+		maps.Copy(records, c.records())
 	}
 	numbers := slices.Sorted(maps.Keys(records))
 	if s.headed { // those that do not count are older than the tables
