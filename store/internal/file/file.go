@@ -122,7 +122,12 @@ func (f *File) writeLog(rows []format.Write, last header, size int) error {
 	if err != nil {
 		return err
 	}
-	l.keep(at, rows)
+	if l.filling.first == 0 {
+		l.filling.first = l.next
+	}
+	l.filling.used[l.lane()] += sectors
+	l.latest = rows
+	l.next++
 	f.last.index, f.last.tally, f.tidied = last.index, last.tally, false
 	return nil
 }

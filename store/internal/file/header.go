@@ -70,8 +70,7 @@ func writeHeader(tx *bbolt.Tx, row header) error {
 		return corrupt("it has no bucket %s", format.HeaderBucket)
 	}
 	row.version = formatVersion
-	value := headerRows.Append(nil, headerKey, &row)
-	return bucket.Put([]byte(headerKey), value)
+	return bucket.Put([]byte(headerKey), headerRows.Append(nil, headerKey, &row))
 }
 
 // headerOf decodes value, the header that bbolt's commit of that number wrote; a nil value means

@@ -113,17 +113,6 @@ func (l *commitLog) full(sectors int) bool {
 	return l.filling.used[l.lane()]+sectors > l.filling.room()
 }
 
-// keep is called when a record is durable.
-func (l *commitLog) keep(at sectorRun, rows []format.Write) {
-	s := l.filling
-	if s.first == 0 {
-		s.first = l.next
-	}
-	s.used[l.lane()] += at.sectors
-	l.latest = rows
-	l.next++
-}
-
 // after returns what the header says of the log after a step that moves so many rows: all that are
 // left, or at least one.
 func (l *commitLog) after(rows int) logState {

@@ -176,16 +176,17 @@ func (s *salvage) takeRecord(number uint64, payload []byte) bool {
 // takeLogged takes a row of the log, unless the table has a newer one: a record in between may be
 // missing.
 func (s *salvage) takeLogged(row format.Write) {
-	c, err := candidateOf(row.Table, row.Key, row.Value)
+	index, err := format.Changed(row.Table, row.Key, row.Value)
 	if err != nil {
 		s.miss(row.Table, row.Key, "%s", because(err))
 		return
 	}
 	place := rowPlace{row.Table, row.Key}
 	there, ok := s.rows[place]
-	if ok && (there.index > c.index || there.index == c.index && !s.headed) {
+	if ok && (there.index > index || there.index == index && !s.headed) {
 		return
 	}
+	c := candidate{value: row.Value, index: index}
 	if !s.headed {
 		c.doubt = ofNoHeader
 	}

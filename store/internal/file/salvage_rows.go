@@ -90,25 +90,18 @@ func (s *salvage) takeLeaf(table byte, content []byte, in bounds, damage error) 
 // take takes a row, if its checksum holds and its content is that of a row. It takes the place of
 // another row only if that row is doubtful, and older.
 func (s *salvage) take(table byte, key, value []byte, doubt string) error {
-	c, err := candidateOf(table, string(key), value)
+	index, err := format.Changed(table, string(key), value)
 	if err != nil {
 		return err
 	}
-	if c.index < lastLimit {
-		s.index = max(s.index, c.index)
+	if index < lastLimit {
+		s.index = max(s.index, index)
 	}
-	c.doubt = doubt
 	place := rowPlace{table, string(key)}
-	if there, ok := s.rows[place]; !ok || there.doubt != "" && there.index < c.index {
-		s.rows[place] = c
+	if there, ok := s.rows[place]; !ok || there.doubt != "" && there.index < index {
+		s.rows[place] = candidate{value, index, doubt}
 	}
 	return nil
-}
-
-// candidateOf reads a row.
-func candidateOf(table byte, key string, value []byte) (candidate, error) {
-	index, err := format.Changed(table, key, value)
-	return candidate{value: value, index: index}, err
 }
 
 // scanOthers looks for rows that are lost in the pages that the walk has not come to.
