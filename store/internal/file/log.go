@@ -157,7 +157,7 @@ func (l *commitLog) advance(rows int) {
 	l.left, l.stepped = l.left[rows:], l.filling.fill()
 	if len(l.left) == 0 {
 		l.settled.reset()
-		l.settled = nil
+		l.settled, l.left = nil, nil
 	}
 }
 
