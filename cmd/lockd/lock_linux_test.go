@@ -54,7 +54,11 @@ func TestLock_CommandOfOtherUser(t *testing.T) {
 	setpriv, err := exec.LookPath("setpriv")
 	program, errProgram := os.Executable()
 	folder := t.TempDir()
-	err = errors.Join(err, errProgram, os.Chmod(filepath.Dir(folder), 0o711))
+	// A program that makes its caller the superuser lies in the folder for a moment. No user is in
+	// the group that may enter the folder.
+	const group = 2_000_000_000
+	err = errors.Join(err, errProgram, os.Chmod(filepath.Dir(folder), 0o711),
+		os.Chown(folder, 0, group), os.Chmod(folder, 0o710))
 	if err != nil || os.Getuid() != 0 {
 		t.Skip("only the superuser, with setpriv, can start processes as other users")
 	}
@@ -65,7 +69,7 @@ func TestLock_CommandOfOtherUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := []string{"--reuid", "65534", "--clear-groups", "--"}
+	nobody := []string{"--reuid", "65534", "--regid", strconv.Itoa(group), "--clear-groups", "--"}
 	superuser := []string{become, "--reuid", "0", "--clear-groups", "--"}
 	trial := append(append(slices.Clone(nobody), superuser...), "true")
 	if err := exec.CommandContext(t.Context(), setpriv, trial...).Run(); err != nil {
