@@ -37,14 +37,21 @@ func operands(cmd *cli.Command, least, most int) ([]string, error) {
 	return args, nil
 }
 
-// paths returns the operands of a command that all name files. It refuses an empty one, which comes
-// of an unset variable.
+// paths returns the operands of a command that all name files.
 func paths(cmd *cli.Command, least, most int) ([]string, error) {
 	args, err := operands(cmd, least, most)
-	if err == nil && slices.Contains(args, "") {
-		err = usage(cmd, "%s: an argument is empty, of: %s", nameOf(cmd), cmd.ArgsUsage)
+	if err == nil {
+		err = noneEmpty(cmd, args)
 	}
 	return args, err
+}
+
+// noneEmpty refuses an empty name of a file, which comes of an unset variable.
+func noneEmpty(cmd *cli.Command, args []string) error {
+	if slices.Contains(args, "") {
+		return usage(cmd, "%s: an argument is empty, of: %s", nameOf(cmd), cmd.ArgsUsage)
+	}
+	return nil
 }
 
 // nameOf returns the words that name a command.

@@ -28,7 +28,7 @@ func kvImportCommand() *cli.Command {
 		Action: withClient(0, 1, func(
 			ctx context.Context, cmd *cli.Command, c *lockclient.Client, args []string,
 		) error {
-			if _, err := paths(cmd, 0, 1); err != nil {
+			if err := noneEmpty(cmd, args); err != nil {
 				return err
 			}
 			var keys []exported
