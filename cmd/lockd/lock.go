@@ -223,7 +223,7 @@ func take(
 		lock, err = k.Lock(ctx, what.key, what.patience)
 	}
 	if err != nil {
-		_ = k.Close(context.Background()) // else it ends by its TTL
+		_ = k.Close(ctx) // else it ends by its TTL
 		if errors.Is(err, lockclient.ErrDelayed) {
 			err = fmt.Errorf("%w; for that time, 15s by default, nobody gets a lock whose session "+
 				"has ended; a longer --timeout, or no --try, waits for it", err)

@@ -132,6 +132,24 @@ func TestLock_LostToSilentServer(t *testing.T) {
 	}
 }
 
+// Ensure that a wait that has ended is not held up by a server that does not answer.
+func TestLock_TimeoutAtSilentServer(t *testing.T) {
+	t.Parallel()
+	db, s := testServer(t)
+	heldByOther(t, db)
+	address, _ := hanging(t, s.Config.Handler, "/v1/lockd/locks", "/v1/session/destroy/")
+	began := time.Now()
+	p := locking(t, address, []string{"--timeout", "100ms", "k"}, "echo it runs")
+	if got := p.rest(); got != "" {
+		t.Error(got)
+	}
+	p.ends(exitNotAcquired, errTimeout.Error())
+	const silence = 10 * time.Second // the patience with a server that sends nothing
+	if took := time.Since(began); took >= silence {
+		t.Errorf("it ended after %v", took)
+	}
+}
+
 // hanging serves what next does, except that it leaves requests for some paths without an answer,
 // and reports each of them.
 func hanging(

@@ -83,14 +83,16 @@ func (k *Keeper) Deadline() time.Time {
 }
 
 // Close ends the session, and with it all locks that it still holds. It blocks until that is done
-// or has failed, and waits for the goroutines of the keeper.
+// or has failed, for at most a second longer than ctx, and waits for the goroutines of the keeper.
 func (k *Keeper) Close(ctx context.Context) error {
 	k.end()
 	k.running.Wait()
 	if errors.Is(k.Err(), ErrNoSession) {
 		return nil
 	}
-	return k.client.EndSession(ctx, k.id)
+	longer, cancel := lingering(ctx)
+	defer cancel()
+	return k.client.EndSession(longer, k.id)
 }
 
 // EndSession ends a session. It is no error if the session does not exist. The official client's
