@@ -233,16 +233,18 @@ func take(
 	return k, lock, nil
 }
 
-// giveBack releases the lock and ends the session, even if a signal came.
-func giveBack(k *lockclient.Keeper, lock *lockclient.Lock) error {
-	if k.Err() != nil {
-		// There is nothing to release after a loss, and the server may be away.
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = k.Close(ctx)
-		return nil
+// giveBack releases the lock and ends the session, even if a signal came. It tries for longer than
+// a server takes to restart.
+func giveBack(k *lockclient.Keeper, lock *lockclient.Lock) (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if k.Err() == nil {
+		err = lock.Unlock(ctx)
+	} else {
+		cancel() // there is nothing to release after a loss, and the server may be away
 	}
-	return errors.Join(lock.Unlock(context.Background()), k.Close(context.Background()))
+	_ = k.Close(ctx) // else it ends by its TTL, and holds nothing after a release
+	return err
 }
 
 // sequencer returns the sequencer of the lock. Its fence is the key's index when it was locked,

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -147,6 +148,30 @@ func TestLock_TimeoutAtSilentServer(t *testing.T) {
 	const silence = 10 * time.Second // the patience with a server that sends nothing
 	if took := time.Since(began); took >= silence {
 		t.Errorf("it ended after %v", took)
+	}
+}
+
+// Ensure that a release that fails is tried again.
+func TestLock_GivenBackLater(t *testing.T) {
+	t.Parallel()
+	db, s := testServer(t)
+	var failed atomic.Bool
+	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		e, _ := db.Get("k")
+		isRelease := r.URL.Path == "/v1/txn" && e.Session != (lockd.SessionID{})
+		if isRelease && failed.CompareAndSwap(false, true) {
+			http.Error(w, "commit did not succeed", http.StatusInternalServerError)
+			return
+		}
+		s.Config.Handler.ServeHTTP(w, r)
+	}))
+	defer failing.Close()
+	p := locking(t, failing.URL, nil, "exit 5")
+	p.rest()
+	p.ends(5, "")
+	nothingLeft(t, db)
+	if !failed.Load() {
+		t.Error("no release has failed")
 	}
 }
 

@@ -32,7 +32,7 @@ var clockPlan = []allowance{
 	{"internal/writer/commit.go", "time.Now", 1, "when a yield began: nothing is decided by it"},
 	{"internal/writer/commit.go", "time.Since", 1, "how long it took"},
 	{"cmd/lockd/lock.go", "context.WithTimeoutCause", 1, "--timeout"},
-	{"cmd/lockd/lock.go", "context.WithTimeout", 1, "the end of a session whose lock is lost"},
+	{"cmd/lockd/lock.go", "context.WithTimeout", 1, "how long a release is tried"},
 	{"cmd/lockd/lock_run.go", "time.Now", 3, "processes know no clock but the real one"},
 	{"cmd/lockd/lock_run.go", "time.Until", 1, "the same"},
 	{"cmd/lockd/lock_run.go", "time.NewTimer", 1, "the same"},

@@ -29,8 +29,16 @@ func (l *Lock) Pair() *api.KVPair { return l.pair }
 func (l *Lock) Shared() bool { return l.shared }
 
 // Unlock releases the lock or the slot, with no lock-delay. It blocks until that is done or has
-// failed. It is no error if the lock was lost before.
-func (l *Lock) Unlock(ctx context.Context) error { return l.unlock(ctx) }
+// failed; errors that may pass do not end it before ctx does. It is no error if the lock was lost
+// before.
+func (l *Lock) Unlock(ctx context.Context) error {
+	for {
+		err := l.unlock(ctx)
+		if err == nil || lasting(err) || pause(ctx, retry) != nil {
+			return err
+		}
+	}
+}
 
 // Lock takes the lock of a key. The key keeps its value and its flags, which the official client's
 // lock does not allow. A key that is made for the lock has no value, and the flags that the

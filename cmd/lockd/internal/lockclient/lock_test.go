@@ -263,6 +263,55 @@ func TestLock_ServerAway(t *testing.T) {
 	})
 }
 
+// Ensure that a release that fails because the server is away, or has too much to do, is repeated
+// until ctx ends, and one that is refused is not.
+func TestUnlock_ServerAway(t *testing.T) {
+	for name, take := range map[string]func(*harness, *lockclient.Keeper, string) *lockclient.Lock{
+		"Lock": (*harness).lock, "Share": (*harness).share,
+		"Slot": func(h *harness, k *lockclient.Keeper, key string) *lockclient.Lock {
+			return h.slot(k, key, 1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(h *harness) {
+				for f, longest := range map[fault]time.Duration{
+					cut: 4 * time.Second, lost: 4 * time.Second, broken: 4 * time.Second,
+					busy: 4 * time.Second, mute: 11 * time.Second,
+				} {
+					k := h.keep(time.Minute)
+					l := take(h, k, "k")
+					h.fail(f, "/v1/")
+					time.AfterFunc(3*time.Second, func() { h.fail(none, "") })
+					began := time.Now()
+					h.must(l.Unlock(h.t.Context()))
+					if took := time.Since(began); took > longest {
+						t.Errorf("fault %d: released after %v", f, took)
+					}
+					take(h, k, "k") // which no lock-delay prevents
+					h.close(k)
+					time.Sleep(time.Minute) // the lock-delay after that
+				}
+				k := h.keep(0)
+				l := take(h, k, "k")
+				h.fail(cut, "/v1/kv/")
+				ctx, cancel := context.WithTimeout(h.t.Context(), 5*time.Second)
+				defer cancel()
+				began := time.Now()
+				if err := l.Unlock(ctx); err == nil || time.Since(began) != 5*time.Second {
+					t.Errorf("away: %v after %v", err, time.Since(began))
+				}
+				h.fail(absent, "/v1/kv/")
+				began = time.Now()
+				if err := l.Unlock(h.t.Context()); err == nil || time.Since(began) != 0 {
+					t.Errorf("refused: %v after %v", err, time.Since(began))
+				}
+				h.fail(none, "")
+				h.close(k)
+			})
+		})
+	}
+}
+
 // Ensure that a lock and a slot that no session will ever be granted are refused at once.
 func TestLock_RefusedForever(t *testing.T) {
 	run(t, func(h *harness) {
