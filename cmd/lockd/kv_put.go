@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/consul/api"
 	"github.com/urfave/cli/v3"
 
+	"github.com/lockd/lockd"
 	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
@@ -32,7 +33,7 @@ func kvPutCommand() *cli.Command {
 			value := []byte(args[1])
 			if args[1] == standard {
 				var err error
-				if value, err = io.ReadAll(cmd.Root().Reader); err != nil {
+				if value, err = readValue(cmd.Root().Reader); err != nil {
 					return err
 				}
 			}
@@ -42,6 +43,15 @@ func kvPutCommand() *cli.Command {
 			return conflict(done, err, args[0], cas)
 		}),
 	}
+}
+
+// readValue reads a value, but no more than any lockd takes: the server may have a lower limit.
+func readValue(r io.Reader) ([]byte, error) {
+	value, err := io.ReadAll(io.LimitReader(r, lockd.MaxValueSize+1))
+	if len(value) > lockd.MaxValueSize {
+		return nil, fmt.Errorf("kv put: the value has more than %d bytes", lockd.MaxValueSize)
+	}
+	return value, err
 }
 
 // index returns the value of a flag that is an index, or nil if it is not given.

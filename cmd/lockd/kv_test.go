@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/lockd/lockd"
 	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
@@ -60,6 +63,30 @@ func TestKV_PutGet(t *testing.T) {
 		t.Errorf("flags %d", e.Flags)
 	}
 	s.at("", "kv", "get", "absent").wants(t, exitNotFound, `not found: key "absent"`)
+}
+
+// Ensure that no more of standard input is read than a value may have.
+func TestKV_PutEndless(t *testing.T) {
+	t.Parallel()
+	var complaints bytes.Buffer
+	in := &endless{}
+	code := run(t.Context(), []string{"lockd", "kv", "put", "k", "-"}, in, io.Discard, &complaints)
+	result{complaints: complaints.String(), code: code}.wants(t, exitFailed,
+		"kv put: the value has more than 67108864 bytes")
+	if in.read > lockd.MaxValueSize+1 {
+		t.Errorf("%d bytes are read", in.read)
+	}
+}
+
+// endless is an input that goes on for longer than a value may have.
+type endless struct{ read int }
+
+func (e *endless) Read(p []byte) (int, error) {
+	if e.read > lockd.MaxValueSize+1 {
+		return 0, io.EOF
+	}
+	e.read += len(p)
+	return len(p), nil
 }
 
 // Ensure that a write with an index is done only if the key has it, and that the exit code tells.
