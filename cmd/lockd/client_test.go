@@ -9,7 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/consul/api"
 	"github.com/urfave/cli/v3"
+
+	"github.com/lockd/lockd"
 )
 
 // nowhere is an address without a server.
@@ -308,6 +311,21 @@ func TestClient_AnotherServer(t *testing.T) {
 	}
 	r = command(t, "", "lock", "--http-addr", other.URL, "k", "true")
 	r.wants(t, exitLockFailed, "; what answers at "+other.URL+" is neither lockd nor Consul\n")
+}
+
+// Ensure that a value that is not a semaphore's is not taken for the answer of another server.
+func TestClient_BadSemaphore(t *testing.T) {
+	db, s := testServer(t)
+	flags := &lockd.PutOptions{Flags: api.SemaphoreFlagValue}
+	_, err := db.Put("jobs/.lock", []byte("no JSON"), flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := command(t, "", "lock", "--http-addr", s.URL, "-n", "2", "jobs", "true")
+	r.wants(t, exitLockFailed, `key "jobs/.lock": invalid character`)
+	if strings.Contains(r.complaints, "neither lockd nor Consul") {
+		t.Error(r.complaints)
+	}
 }
 
 // Ensure that the error about an answer that is cut off names the server.

@@ -141,7 +141,8 @@ func (s *slot) read(ctx context.Context, wait Wait) (semaphore, error) {
 	}
 	var was holders
 	if err := json.Unmarshal(state.key.Value, &was); err != nil {
-		return state, fmt.Errorf("%w: key %q: %w", errSemaphore, s.key(), err)
+		// Not %w: a syntax error that a caller finds is that of an answer.
+		return state, fmt.Errorf("%w: key %q: %v", errSemaphore, s.key(), err)
 	}
 	switch {
 	case was.Limit < 1:
