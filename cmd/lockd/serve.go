@@ -40,7 +40,7 @@ func serveCommand() *cli.Command {
 			"name that is not this machine's. With one every request has to bear it, in the\n" +
 			"header X-Consul-Token or as Authorization: Bearer, and an address that other\n" +
 			"machines can reach needs TLS, or --plain-http. Only /healthz asks for none: it\n" +
-			"answers 200 while the database takes writes. SIGHUP reads the token file again; a\n" +
+			"answers 200 until the database fails. SIGHUP reads the token file again; a\n" +
 			"file that has none leaves the old in force.\n\n" +
 			"A client of another machine may have 200 connections at a time. All together may\n" +
 			"have 16,384, or fewer if the process may have fewer files open.\n\n" +

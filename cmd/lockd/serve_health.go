@@ -6,8 +6,9 @@ import (
 	"github.com/lockd/lockd"
 )
 
-// healthPath is where a server says whether it takes writes. No token is asked for there: what
-// checks on a server, such as a load balancer, has none.
+// healthPath is where a server says whether the database has failed, so that a restart helps. A
+// commit that fails for want of room is no such failure: the next one may succeed. No token is
+// asked for there: what checks on a server, such as a load balancer, has none.
 const healthPath = "/healthz"
 
 // healthBeside answers requests for the health of the database, and hands every other request on.
