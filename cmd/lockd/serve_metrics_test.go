@@ -74,7 +74,7 @@ func TestServe_Metrics_Token(t *testing.T) {
 	s.end()
 }
 
-// Ensure that the health is 200 while the database takes writes, and then 503 with the cause.
+// Ensure that the health is 200 until the database fails, and then 503 with the cause.
 func TestServe_Health(t *testing.T) {
 	t.Parallel()
 	db, err := lockd.New(nil)
