@@ -16,9 +16,6 @@ func (db *DB) Renew(id SessionID) error {
 	called := db.writer.Time()
 	s, err := db.published(id)
 	if err == nil {
-		err = s.renewalLost()
-	}
-	if err == nil {
 		err = s.renew(called)
 	}
 	if err == nil {
@@ -52,19 +49,13 @@ func (db *DB) published(id SessionID) (*Session, error) {
 // nothing (S25). It writes nothing and moves no index, and waits neither for a commit nor for the
 // function of an Update. If the session has ended, or its TTL had passed at the call, Renew returns
 // when the end is durable.
-func (s *Session) Renew() error {
-	err := s.renewalLost()
-	if err == nil {
-		err = s.renew(s.db.writer.Time())
-	}
-	if err == nil {
-		return nil // formatting the ID takes longer than the renewal
-	}
-	return wrap("renew", s.ID().String(), err)
-}
+func (s *Session) Renew() error { return s.wrap("renew", s.renew(s.db.writer.Time())) }
 
 // renew is Renew for a call made at the given time.
 func (s *Session) renew(called time.Time) error {
+	if err := s.renewalLost(); err != nil {
+		return err
+	}
 	db := s.db
 	db.writer.LockBeside()
 	err := db.writer.Refused()
@@ -112,15 +103,15 @@ func (s *Session) KeepAlive(ctx context.Context) error {
 	mustHave(ctx != nil, "context")
 	s.db.writer.MustNotBeFunction()
 	if err := s.startKeeping(ctx); err != nil {
-		return wrap("keep alive", s.ID().String(), err)
+		return s.wrap("keep alive", err)
 	}
 	defer s.stopKeeping()
 	defer s.db.writer.Wait(hook.Ending, nil)()
 	select {
 	case <-s.Done():
-		return wrap("keep alive", s.ID().String(), s.Err())
+		return s.wrap("keep alive", s.Err())
 	case <-ctx.Done():
-		return wrap("keep alive", s.ID().String(), ctx.Err())
+		return s.wrap("keep alive", ctx.Err())
 	}
 }
 

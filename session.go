@@ -229,7 +229,9 @@ func (s *Session) Err() error { return handleOf(&s.state).ending.Err() }
 // has ended for another cause, Close changes nothing, and returns ErrNoSession and the cause. If
 // the database was closed and its file keeps the session, Close returns ErrClosed. After ErrCommit
 // the session still lives, and Close may be called again.
-func (s *Session) Close() error {
+func (s *Session) Close() error { return s.wrap("close session", s.close()) }
+
+func (s *Session) close() error {
 	if s.Err() == nil {
 		err := s.db.update(func(tx *engine.Txn) error {
 			if s.state.Live() {
@@ -238,17 +240,24 @@ func (s *Session) Close() error {
 			return nil
 		})
 		if err != nil {
-			return wrap("close session", s.ID().String(), err)
+			return err
 		}
 	}
-	ended := s.Err()
-	if !errors.Is(ended, ErrClosed) {
-		return wrap("close session", s.ID().String(), ended)
+	if ended := s.Err(); !errors.Is(ended, ErrClosed) {
+		return ended
 	}
 	s.db.writer.Lock()
 	defer s.db.writer.Unlock()
 	if s.state.Live() { // the database was closed, and the session lives on in the file
-		return wrap("close session", s.ID().String(), s.db.writer.Refused())
+		return s.db.writer.Refused()
 	}
 	return nil
+}
+
+// wrap is wrap with the session's ID, but does not format it for nil: a renewal takes less time.
+func (s *Session) wrap(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return wrap(op, s.ID().String(), err)
 }
