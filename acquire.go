@@ -39,25 +39,28 @@ func waiterOf(w *engine.Waiter) *waiter { return w.Owner.(*waiter) }
 func (s *Session) acquire(
 	ctx context.Context, keys []string, opts *LockOptions, locks []*Lock,
 ) error {
+	r := request{session: s, opts: opts.rules(), maxHold: opts.maxHold()}
+	return r.acquire(ctx, cmp.Or(checkKeys(keys), opts.validate()), keys, locks)
+}
+
+// acquire does what the request asks for, and waits if need be. fault is why the arguments of the
+// call are refused, or nil.
+func (r *request) acquire(
+	ctx context.Context, fault error, keys []string, locks []*Lock,
+) error {
 	mustHave(ctx != nil, "context")
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := cmp.Or(checkKeys(keys), opts.validate()); err != nil {
-		return s.db.refused(err)
+	db := r.session.db
+	if fault != nil {
+		return db.refused(fault)
 	}
-	r := request{
-		session: s, opts: opts.rules(), carried: carriedBy(ctx), maxHold: opts.maxHold(),
-	}
-	return s.db.acquire(ctx, r, keys, locks)
-}
-
-// acquire does what the request asks for, and waits if need be.
-func (db *DB) acquire(ctx context.Context, r request, keys []string, locks []*Lock) error {
-	var queued *waiter
-	// ctx may be of the user's own type, and panic. So Done is called once, before the writer's
-	// mutex is locked, and Err only when nothing is left to give up.
+	// ctx may be of the user's own type, and panic. So Value and Done are called once, before the
+	// writer's mutex is locked, and Err only when nothing is left to give up.
+	r.carried = carriedBy(ctx)
 	done := ctx.Done()
+	var queued *waiter
 	outcome, waits := db.writer.Start(done, func(tx *engine.Txn) (bool, error) {
 		var err error
 		queued, err = r.do(tx, keys, locks)
@@ -102,15 +105,11 @@ func checkKeys(keys []string) error {
 // do grants the request at once if it can, and queues it otherwise.
 func (r *request) do(tx *engine.Txn, keys []string, locks []*Lock) (*waiter, error) {
 	if r.slot {
-		lock := newLock(0)
-		prefix := keys[0][:len(keys[0])-len(engine.SemaphoreKey)]
-		blocked, err := tx.Acquire(&lock.hold, &r.session.state, prefix, r.limit)
-		if err != nil {
+		locks[0] = newLock(0)
+		prefix := engine.PrefixOf(keys[0])
+		blocked, err := tx.Acquire(&locks[0].hold, &r.session.state, prefix, r.limit)
+		if err != nil || blocked == nil {
 			return nil, err
-		}
-		if blocked == nil {
-			locks[0] = lock
-			return nil, nil
 		}
 		return r.queue(tx, keys)
 	}

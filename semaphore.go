@@ -51,21 +51,11 @@ func (s *Slot) Release() error { return wrap("release", s.Prefix(), s.lock.unloc
 // if prefix/.lock has a foreign value, or if the session has a slot or waits for one; and a
 // *LockedError if another session holds the lock of prefix/session.
 func (s *Session) Acquire(ctx context.Context, prefix string, limit int) (*Slot, error) {
-	mustHave(ctx != nil, "context")
-	err := ctx.Err()
-	if err == nil {
-		err = s.db.refused(checkSemaphore(prefix, limit, 0))
-	}
+	r := request{session: s, slot: true, limit: limit}
+	keys := []string{prefix + engine.SemaphoreKey}
 	var lock [1]*Lock
-	if err == nil {
-		keys := []string{prefix + engine.SemaphoreKey}
-		r := request{session: s, carried: carriedBy(ctx), slot: true, limit: limit}
-		err = s.db.acquire(ctx, r, keys, lock[:])
-	}
-	if err != nil {
-		return nil, wrap("acquire", prefix, err)
-	}
-	return &Slot{lock[0]}, nil
+	err := r.acquire(ctx, checkSemaphore(prefix, limit, 0), keys, lock[:])
+	return result(&Slot{lock[0]}, "acquire", prefix, err)
 }
 
 // TryAcquire acquires a slot as Acquire does if one is free. Otherwise it returns a *LockedError,
