@@ -126,7 +126,7 @@ func (s *Session) startKeeping(ctx context.Context) error {
 	keep := func() bool {
 		if kept = s.state.Extend(called); kept {
 			if db.engine.Keep(&s.state, called) {
-				db.writer.Arm(db.writer.Time())
+				db.writer.Arm()
 			}
 			db.waitsMoved()
 		}

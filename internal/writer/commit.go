@@ -80,8 +80,7 @@ func (w *Writer) commit(b *batch) {
 		b.decided = true
 		if w.retry.backoff > 0 {
 			w.retry = retry{}
-			w.instant = w.Time()
-			w.arm()
+			w.Arm()
 		}
 	} else {
 		follower = w.drop(b, w.Engine.Drop(taken), err, unclear)
@@ -180,8 +179,8 @@ func (w *Writer) drop(b *batch, again bool, cause, unclear error) *batch {
 
 // fail ends all writing: it is not known what the file has.
 func (w *Writer) fail(err error) {
-	if w.refusal == nil {
-		w.Refuse(err)
+	if w.Refused() == nil {
+		w.refusal.Store(&err)
 	}
 	w.alarm.Stop()
 	w.Host.Failed(err)

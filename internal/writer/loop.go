@@ -69,7 +69,7 @@ func (w *Writer) attendAll() {
 
 // attend ends what is due, apart from any write by a call. It reports whether more may be due.
 func (w *Writer) attend() (more bool) {
-	if w.refusal != nil {
+	if w.Refused() != nil {
 		return false
 	}
 	w.instant = w.Time()
@@ -124,29 +124,23 @@ func (w *Writer) endRefused() {
 // decides only whether the alarm can stay as it is: an alarm that is set anew reads the clock
 // itself.
 func (w *Writer) arm() {
-	if at, ok := w.next(); ok {
+	if at, ok := w.Next(); ok {
 		w.alarm.Arm(w.instant, at)
 	}
 }
 
-// next returns the next instant at which there is something to do, and whether there is one. The
-// instant is never before that of a retry. An alarm that was set for an earlier instant wakes the
-// writer once in vain.
-func (w *Writer) next() (time.Time, bool) {
+// Next returns the next instant at which there is something to do. It reports false if there is
+// none, or nothing is written any more. The instant is never before that of a retry: an alarm that
+// was set for an earlier instant wakes the writer once in vain. The caller holds the mutex.
+func (w *Writer) Next() (time.Time, bool) {
+	if w.Refused() != nil {
+		return time.Time{}, false
+	}
 	at, ok := w.Engine.Next()
 	if w.retry.waits || ok && w.retry.backoff > 0 && at.Before(w.retry.at) {
 		return w.retry.at, true
 	}
 	return at, ok
-}
-
-// Next returns the next instant at which there is something to do. It reports false if there is
-// none, or nothing is written any more. The caller holds the mutex.
-func (w *Writer) Next() (time.Time, bool) {
-	if w.refusal != nil {
-		return time.Time{}, false
-	}
-	return w.next()
 }
 
 // CatchUp does everything that is due. It returns when everything that was decided is told, or,
@@ -180,15 +174,15 @@ func (w *Writer) CatchUp(held <-chan struct{}) {
 // false.
 func (w *Writer) Close(why error, body func() error) (err error, first bool) {
 	w.Lock()
-	if w.refusal == why {
+	if err = w.Refused(); err == why {
 		w.Unlock()
 		return nil, false
 	}
-	if err = w.refusal; err == nil {
+	if err == nil {
 		w.instant = w.Time()
 		err = body()
 	}
-	w.Refuse(why)
+	w.refusal.Store(&why)
 	b, lead := w.join()
 	w.unlock()
 	if outcome := w.settle(b, lead, nil); outcome != nil {

@@ -139,7 +139,7 @@ func (f *function) isCaller() bool {
 // write a value and no lock need not: no other call reads what they change before it is published.
 func (w *Writer) Update(fn func(tx *engine.Txn) error) error {
 	w.begin()
-	if w.lockTurn() && w.refusal != nil {
+	if w.lockTurn() && w.Refused() != nil {
 		w.endTurn(0) // fn will not be called
 	}
 	return w.write(func() error {

@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -67,10 +68,7 @@ func (o Outcome) Wait(ctx context.Context, giveUp func(tx *engine.Txn)) error {
 		<-b.done
 		end()
 	}
-	if b.err != nil {
-		return b.err
-	}
-	return o.err
+	return cmp.Or(b.err, o.err)
 }
 
 // BeforeDurable returns the error of a call whose context ended while it waited only for a commit.

@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"cmp"
 	"sync/atomic"
 	"time"
 
@@ -48,12 +49,11 @@ type Writer struct {
 	Config
 	loop      loop
 	committer committer
-	ended     atomic.Pointer[error] // refusal, for calls that take no lock
+	refusal   atomic.Pointer[error] // why nothing is written any more; stored under the mutex
 
 	// The mutex orders all writes and all decisions. A goroutine that holds it may lock the hub's
 	// mutex, or the mutex of a handle's ending; one that holds one of these does not lock it.
 	mutex                 // protects what follows
-	refusal error         // why nothing is written any more; set by Refuse
 	open    *batch        // the batch that calls join now
 	flying  *batch        // the batch that is being committed, or nil
 	instant time.Time     // of the write that runs
@@ -83,16 +83,10 @@ func (w *Writer) Time() time.Time { return w.Clock.Now() }
 
 // Refused returns why nothing is written any more, or nil while writing goes on. It takes no lock.
 func (w *Writer) Refused() error {
-	if refusal := w.ended.Load(); refusal != nil {
+	if refusal := w.refusal.Load(); refusal != nil {
 		return *refusal
 	}
 	return nil
-}
-
-// Refuse ends all writing, and says why. The caller holds the mutex.
-func (w *Writer) Refuse(why error) {
-	w.refusal = why
-	w.ended.Store(&why)
 }
 
 // Lock locks the mutex for a call by the user.
@@ -182,8 +176,8 @@ func certain(fn func(tx *engine.Txn)) func(tx *engine.Txn) error {
 
 // run ends what is due first, and then does body.
 func (w *Writer) run(body func() error) error {
-	if w.refusal != nil {
-		return w.refusal
+	if refusal := w.Refused(); refusal != nil {
+		return refusal
 	}
 	w.instant = w.Time()
 	due := w.endDue(maxDue - w.open.due)
@@ -228,10 +222,7 @@ func (w *Writer) settle(b *batch, lead bool, err error) error {
 		b.leave()
 		end()
 	}
-	if b.err != nil {
-		return b.err
-	}
-	return err
+	return cmp.Or(b.err, err)
 }
 
 // EndAll calls end under the mutex, and then wakes the calls whose waits end has ended. It is
@@ -243,8 +234,8 @@ func (w *Writer) EndAll(end func()) {
 }
 
 // Arm sets the timer for what is due next. The caller holds the mutex.
-func (w *Writer) Arm(now time.Time) {
-	w.instant = now
+func (w *Writer) Arm() {
+	w.instant = w.Time()
 	w.arm()
 }
 
