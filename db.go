@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/benbjohnson/clock"
-
 	"github.com/lockd/lockd/internal/ending"
 	"github.com/lockd/lockd/internal/engine"
 	"github.com/lockd/lockd/internal/expiry"
@@ -19,7 +17,6 @@ import (
 // DB is a database of keys, locks and sessions, in memory or on one file.
 type DB struct {
 	node   string
-	clock  clock.Clock
 	rows   *store.Store
 	engine *engine.Engine
 	writer *writer.Writer

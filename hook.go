@@ -17,8 +17,8 @@ func (db *DB) controls() hook.Controls {
 		Waiters: db.waiters, Waits: locked(db, db.waits), KeptAlive: db.keptAlive,
 		Check:       locked(db, db.engine.Check),
 		Topics:      func() int { return db.hub.Topics() },
-		States:      locked(db, func() int { return db.engine.States() }),
-		NewestIndex: locked(db, func() uint64 { return db.rows.Index() }),
+		States:      locked(db, db.engine.States),
+		NewestIndex: locked(db, db.rows.Index),
 		Deadlines: locked(db, func() int {
 			return db.engine.Deadlines() + db.limits.Len()
 		}),

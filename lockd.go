@@ -24,7 +24,7 @@ func New(opts *Options) (*DB, error) {
 		return nil, wrap("new", "", err)
 	}
 	db := newDB(&options)
-	if test, ok := db.clock.(*hook.Clock); ok && test.Rehearse {
+	if test, ok := options.Clock.(*hook.Clock); ok && test.Rehearse {
 		db.rows.Rehearse(test.Hooks.File)
 	}
 	if err := db.start(&options); err != nil {
@@ -71,10 +71,10 @@ func newTrial(clock clock.Clock) (*DB, error) {
 // newDB makes a database from filled options. It is not started, and has no file yet.
 func newDB(opts *Options) *DB {
 	db := &DB{
-		node: opts.Node, clock: opts.Clock, rows: store.New(),
-		closed: make(chan struct{}), keepers: make(map[*ending.Ending]struct{}),
+		node: opts.Node, rows: store.New(), closed: make(chan struct{}),
+		keepers: make(map[*ending.Ending]struct{}),
 	}
-	test, tested := db.clock.(*hook.Clock)
+	test, tested := opts.Clock.(*hook.Clock)
 	if !tested {
 		test = new(hook.Clock)
 	}
@@ -84,11 +84,11 @@ func newDB(opts *Options) *DB {
 		Slow: opts.Slow, Ends: test.Hooks.Ends,
 	})
 	db.writer = writer.New(writer.Config{
-		Clock: db.clock, Engine: db.engine, Host: host{db}, Commit: ErrCommit, Failure: ErrFailed,
+		Clock: opts.Clock, Engine: db.engine, Host: host{db}, Commit: ErrCommit, Failure: ErrFailed,
 		Unpaced: test.Unpaced || test.Hooks.Turns != nil, Checked: test.Checked,
 		Turns: test.Hooks.Turns,
 	})
-	db.limits = expiry.NewLimits(db.writer.Time, db.clock)
+	db.limits = expiry.NewLimits(db.writer.Time, opts.Clock)
 	db.logger = db.newLogger(opts)
 	if tested {
 		test.Controls = db.controls()

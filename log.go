@@ -26,7 +26,7 @@ func (db *DB) newLogger(opts *Options) *logger.Logger {
 		least = slog.LevelInfo
 	}
 	return logger.New(logger.Config{
-		Handler: handler, Least: least, Clock: db.clock, Time: db.writer.Time,
+		Handler: handler, Least: least, Clock: opts.Clock, Time: db.writer.Time,
 	})
 }
 
@@ -94,7 +94,7 @@ func (db *DB) logGrant(
 		attrs = append(attrs, slog.Uint64("fence", row.Fence()),
 			slog.String("mode", Shared.String()))
 	}
-	attrs = append(attrs, sessionAttrs(SessionID(holder.ID), holder.Name)...)
+	attrs = append(attrs, sessionAttrs(holder)...)
 	db.logger.Add(db.engine.Instant(event.Body.Moment), level, message, append(attrs, more...)...)
 }
 
@@ -105,7 +105,7 @@ func (db *DB) logSlow(f *engine.Effect) {
 	}
 	s := f.Slow
 	attrs := []slog.Attr{slog.String("key", s.Key), slog.String("mode", LockMode(s.Mode).String())}
-	message, of := "lock awaited long", sessionAttrs(SessionID(s.Session.ID), s.Session.Name)
+	message, of := "lock awaited long", sessionAttrs(s.Session)
 	if f.Kind == engine.HoldSlow {
 		message = "lock held long"
 		attrs = append(append(attrs, slog.Uint64("fence", s.Fence)), of...)
@@ -188,15 +188,15 @@ func (db *DB) logSession(event *engine.Event) {
 		return
 	}
 	attrs := []slog.Attr{slog.Uint64("index", event.Index), slog.String("node", row.Node)}
-	attrs = append(attrs, sessionAttrs(SessionID(row.ID), row.Name)...)
+	attrs = append(attrs, sessionAttrs(row)...)
 	at := db.engine.Instant(r.Moment)
 	db.logger.Add(at, level, message, append(attrs, causeAttrs(r.Cause)...)...)
 }
 
-func sessionAttrs(id SessionID, name string) []slog.Attr {
-	attrs := []slog.Attr{slog.String("session", id.String())}
-	if name != "" {
-		attrs = append(attrs, slog.String("name", name))
+func sessionAttrs(row *schema.Session) []slog.Attr {
+	attrs := []slog.Attr{slog.String("session", row.ID.String())}
+	if row.Name != "" {
+		attrs = append(attrs, slog.String("name", row.Name))
 	}
 	return attrs
 }
@@ -233,9 +233,8 @@ func (db *DB) logCommit(took time.Duration, writers uint64, err error) {
 // logPanic logs that the function of a leader has panicked: its caller hears of it only when Lead
 // returns.
 func (db *DB) logPanic(lock *Lock, reason any, stack []byte) {
-	row := lock.hold.Session.Row
 	attrs := []slog.Attr{slog.String("key", lock.Key()), slog.Uint64("fence", lock.hold.Fence)}
-	attrs = append(attrs, sessionAttrs(SessionID(row.ID), row.Name)...)
+	attrs = append(attrs, sessionAttrs(lock.hold.Session.Row)...)
 	attrs = append(attrs,
 		slog.String("panic", fmt.Sprint(reason)), slog.String("stack", string(stack)))
 	db.logNow(slog.LevelError, "leader panicked", attrs...)
