@@ -48,12 +48,9 @@ func WriteBackup(w io.Writer, index uint64, fn func(tx *Txn) error) error {
 	if err := checkFloor(index); err != nil {
 		return wrap("write backup", "", err)
 	}
-	db, err := newTrial(nil)
-	if err != nil {
-		return wrap("write backup", "", err)
-	}
+	db := newTrial(nil)
 	defer func() { _ = db.Close() }() // it has nothing to write
-	err = db.writer.DoAll(func() error { return db.engine.Raise(index) })
+	err := db.writer.DoAll(func() error { return db.engine.Raise(index) })
 	if err != nil {
 		return wrap("write backup", "", err)
 	}
@@ -111,10 +108,7 @@ func restore(path string, r io.Reader, index uint64, opts *Options) error {
 		return err
 	}
 	options.Sync = SyncAlways
-	db, err := newTrial(options.Clock)
-	if err != nil {
-		return err
-	}
+	db := newTrial(options.Clock)
 	defer func() { _ = db.Close() }() // it has nothing to write
 	now := uint64(max(0, db.writer.Time().UnixMicro()))
 	err = db.writer.DoAll(func() error {
@@ -158,10 +152,7 @@ func readBackup(r io.Reader) (*store.Backup, error) {
 	if err != nil {
 		return nil, err
 	}
-	trial, err := newTrial(nil)
-	if err != nil {
-		return nil, err
-	}
+	trial := newTrial(nil)
 	err = trial.update(func(tx *engine.Txn) error {
 		for _, row := range backup.Keys {
 			if err := admit(row.Key, row.Value); err != nil {

@@ -62,10 +62,14 @@ func Open(path string, opts *Options) (*DB, error) {
 // newTrial returns a temporary database in memory, in which the rows of a backup are tried against
 // the rules. It logs nothing. Its node has a random name, which no row of a backup has. The default
 // of the clock is the real one.
-func newTrial(clock clock.Clock) (*DB, error) {
-	return New(&Options{
+func newTrial(clock clock.Clock) *DB {
+	db, err := New(&Options{
 		Clock: clock, Node: rand.Text(), Logger: slog.New(slog.DiscardHandler),
 	})
+	if err != nil {
+		panic("lockd: bug: a trial is refused: " + err.Error())
+	}
+	return db
 }
 
 // newDB makes a database from filled options. It is not started, and has no file yet.

@@ -1,7 +1,6 @@
 package lockd
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -56,10 +55,7 @@ func recoverTo(path string, w io.Writer, opts *Options) (*Recovery, error) {
 		return nil, err
 	}
 	rows := store.New()
-	refused, err := sortOut(found.Backup, rows)
-	if err != nil {
-		return nil, err
-	}
+	refused := sortOut(found.Backup, rows)
 	missing := append(found.Missing, refused...)
 	type place struct{ table, key string }
 	without := make(map[place]bool)
@@ -95,11 +91,9 @@ func texts(remarks []store.Remark) (texts []string) {
 }
 
 // sortOut puts the rows that fit together into the store, and returns a remark on each other one.
-func sortOut(found *store.Backup, rows *store.Store) (refused []store.Remark, err error) {
-	trial, err := newTrial(nil)
-	if err != nil {
-		return nil, err
-	}
+func sortOut(found *store.Backup, rows *store.Store) (refused []store.Remark) {
+	trial := newTrial(nil)
+	defer func() { _ = trial.Close() }() // it has nothing to write
 	fits := func(table, key string, refusal error) bool {
 		if refusal != nil {
 			text := "it does not fit: " + refusal.Error()
@@ -108,7 +102,7 @@ func sortOut(found *store.Backup, rows *store.Store) (refused []store.Remark, er
 		return refusal == nil
 	}
 	newest := newestByID(found.Nodes)
-	err = trial.update(func(tx *engine.Txn) error {
+	trial.writer.DoSoon(func(tx *engine.Txn) { // and at once, in memory
 		for _, row := range found.Nodes {
 			var refusal error
 			if last, ok := newest[row.ID]; ok && last.Name != row.Name {
@@ -138,9 +132,8 @@ func sortOut(found *store.Backup, rows *store.Store) (refused []store.Remark, er
 				rows.Keys.Put(row.Key, row)
 			}
 		}
-		return nil
 	})
-	return refused, errors.Join(err, trial.Close())
+	return refused
 }
 
 // newestByID returns, for each ID of a node, the node that had it last. That node was registered
