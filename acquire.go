@@ -210,10 +210,8 @@ func gaveUp(ended error, locks int, blocked *engine.Blocked) error {
 // goroutine holds, a call that would wait for ever is refused with a *DeadlockError (R14).
 func (s *Session) Lock(ctx context.Context, key string, opts *LockOptions) (*Lock, error) {
 	var lock [1]*Lock
-	if err := s.acquire(ctx, []string{key}, opts, lock[:]); err != nil {
-		return nil, wrap("lock", key, err)
-	}
-	return lock[0], nil
+	err := s.acquire(ctx, []string{key}, opts, lock[:])
+	return result(lock[0], "lock", key, err)
 }
 
 // LockAll acquires the locks of all the keys, in one transaction, when all are free and the call is

@@ -27,10 +27,7 @@ func New(opts *Options) (*DB, error) {
 	if test, ok := options.Clock.(*hook.Clock); ok && test.Rehearse {
 		db.rows.Rehearse(test.Hooks.File)
 	}
-	if err := db.start(&options); err != nil {
-		return nil, wrap("new", "", err)
-	}
-	return db, nil
+	return result(db, "new", "", db.start(&options))
 }
 
 // Open returns the database on the file, and creates the file if there is none. Only one DB, of any

@@ -39,10 +39,7 @@ type Recovery struct {
 func Recover(path string, w io.Writer, opts *Options) (*Recovery, error) {
 	mustHave(w != nil, "writer")
 	r, err := recoverTo(path, w, opts)
-	if err != nil {
-		return nil, wrap("recover", "", err)
-	}
-	return r, nil
+	return result(r, "recover", "", err)
 }
 
 func recoverTo(path string, w io.Writer, opts *Options) (*Recovery, error) {
