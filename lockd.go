@@ -119,19 +119,10 @@ func (db *DB) start(opts *Options) error {
 	}
 	if err != nil {
 		db.writer.Rest()
-		db.stop()
+		db.limits.Stop()
 		db.logger.Close()
 	}
 	return err
-}
-
-// stop stops all timers.
-func (db *DB) stop() {
-	db.writer.Lock()
-	defer db.writer.Unlock()
-	db.writer.Stop()
-	db.limits.Stop()
-	db.logger.Stop()
 }
 
 // endOrphans ends the sessions whose process is gone, each at an index of its own.
@@ -184,7 +175,7 @@ func (db *DB) Close() error {
 		return nil
 	}
 	db.writer.Rest()
-	db.stop()
+	db.limits.Stop()
 	db.writer.EndAll(func() { db.endAll(errDatabaseClosed) })
 	db.hub.Close()
 	err = errors.Join(err, db.writer.CloseFile())

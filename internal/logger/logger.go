@@ -223,13 +223,14 @@ func (l *Logger) Stop() {
 	l.update.alarm.Stop()
 }
 
-// Close takes no more records, and returns when all queued records are logged.
+// Close takes no more records, stops the timer, and returns when all queued records are logged.
 func (l *Logger) Close() {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
 	l.closed = true
+	l.update.alarm.Stop()
 	queue, done := l.queue, l.done
 	l.mu.Unlock()
 	if queue != nil {

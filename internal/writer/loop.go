@@ -26,17 +26,17 @@ func (w *Writer) Rouse() {
 	w.loop.begun.Do(func() { go w.attendAll() })
 }
 
-// Rest ends the writer's goroutine.
+// Rest ends the writer's goroutine, and stops the timer.
 func (w *Writer) Rest() {
 	close(w.loop.closing)
 	w.loop.begun.Do(func() { close(w.loop.finished) })
 	end := w.hold()
 	<-w.loop.finished
 	end()
+	w.Lock()
+	defer w.Unlock()
+	w.alarm.Stop()
 }
-
-// Stop stops the timer. The caller holds the mutex.
-func (w *Writer) Stop() { w.alarm.Stop() }
 
 // attendAll is the writer's goroutine: it ends what is due, and leads batches that no call leads.
 func (w *Writer) attendAll() {
