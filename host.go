@@ -53,8 +53,18 @@ func (db *DB) settled(w *engine.Waiter) {
 	db.waitsMoved()
 }
 
+// slowCommit is how long a commit may take before it is logged.
+const slowCommit = time.Second
+
+// Committed logs a commit that failed, or took long.
 func (h host) Committed(writers int64, took time.Duration, err error) {
-	h.db.logCommit(took, uint64(writers), err)
+	if err != nil {
+		h.db.logNow(slog.LevelError, "commit failed", slog.Duration("took", took),
+			slog.Uint64("writers", uint64(writers)), slog.String("error", err.Error()))
+	} else if took >= slowCommit {
+		h.db.logNow(slog.LevelWarn, "commit slow", slog.Duration("took", took),
+			slog.Uint64("writers", uint64(writers)))
+	}
 }
 
 func (h host) Failed(err error) {

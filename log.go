@@ -14,9 +14,6 @@ import (
 	"github.com/lockd/lockd/internal/writer"
 )
 
-// slowCommit is how long a commit may take before it is logged.
-const slowCommit = time.Second
-
 // newLogger returns the logger of the options. If they name none and the default logger does not
 // take Debug, no Debug records are made, so grants and releases cost less.
 func (db *DB) newLogger(opts *Options) *logger.Logger {
@@ -214,20 +211,6 @@ func waitAttrs(waited time.Duration) []slog.Attr {
 		return nil
 	}
 	return []slog.Attr{slog.Duration("waited", waited)}
-}
-
-// logCommit logs a commit that failed, or took long.
-func (db *DB) logCommit(took time.Duration, writers uint64, err error) {
-	if err == nil && took < slowCommit {
-		return
-	}
-	attrs := []slog.Attr{slog.Duration("took", took), slog.Uint64("writers", writers)}
-	if err != nil {
-		attrs = append(attrs, slog.String("error", err.Error()))
-		db.logNow(slog.LevelError, "commit failed", attrs...)
-		return
-	}
-	db.logNow(slog.LevelWarn, "commit slow", attrs...)
 }
 
 // logPanic logs that the function of a leader has panicked: its caller hears of it only when Lead
