@@ -63,16 +63,16 @@ func (s *Snapshot) Prefix(prefix string) iter.Seq2[string, Entry] {
 // that follows the prefix, and each result once (H10).
 func (s *Snapshot) Keys(prefix, separator string) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		last, any := "", false
+		last := "" // no key is empty
 		for key := range s.Prefix(prefix) {
 			folded := fold(key, prefix, separator)
-			if any && folded == last {
+			if folded == last {
 				continue
 			}
 			if !yield(folded) {
 				return
 			}
-			last, any = folded, true
+			last = folded
 		}
 	}
 }
