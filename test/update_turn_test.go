@@ -1,6 +1,7 @@
 package lockd_test
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"slices"
@@ -12,24 +13,34 @@ import (
 
 // Ensure that a goroutine which does one Update after the other does not keep other calls from
 // writing. With one processor it locks the mutex again, whenever a function has returned, before
-// the call that waits can. If the functions take long, that call is next all the same.
+// the call that waits can. If the functions take long, that call is next all the same, also if
+// meanwhile a KeepAlive has set the timer anew.
 func TestUpdate_EachCallGetsItsTurn(t *testing.T) {
 	for _, test := range []struct {
+		name  string
 		takes time.Duration // each function
+		keeps bool          // a KeepAlive begins at the end of each
 		most  int           // functions until four calls that wait have had their turns
 	}{
-		{0, 40},
-		{time.Millisecond, 5},
+		{"Short", 0, false, 40},
+		{"Long", time.Millisecond, false, 5},
+		{"Kept", time.Millisecond, true, 5},
 	} {
-		t.Run(test.takes.String(), func(t *testing.T) {
-			inBubble(t, "", func(h *harness) { h.turns(test.takes, test.most) })
+		t.Run(test.name, func(t *testing.T) {
+			inBubble(t, "", func(h *harness) { h.turns(test.takes, test.keeps, test.most) })
 		})
 	}
 }
 
-func (h *harness) turns(takes time.Duration, most int) {
+func (h *harness) turns(takes time.Duration, keeps bool, most int) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	s := h.session(nil)
+	var kept []*lockd.Session
+	for range most {
+		kept = append(kept, h.session(&lockd.SessionOptions{TTL: time.Minute}))
+	}
+	ctx, cancel := context.WithCancel(h.t.Context())
+	defer cancel()
 	stop, step := false, make(chan struct{})
 	busy := start(func() error {
 		for !stop {
@@ -54,6 +65,10 @@ func (h *harness) turns(takes time.Duration, most int) {
 			h.t.Fatalf("a call still waits after %d functions", functions)
 		}
 		h.clock.Add(takes)
+		if keeps {
+			start(func() error { return kept[functions].KeepAlive(ctx) })
+			h.settle()
+		}
 		step <- struct{}{}
 		h.settle()
 	}

@@ -146,11 +146,11 @@ func (w *Writer) Update(fn func(tx *engine.Txn) error) error {
 		return w.Apply(func(tx *engine.Txn) error {
 			w.function.begin()
 			tx.Share()
+			began := w.instant // a KeepAlive moves it on, beside the function
 			w.Unlock()
 			defer func() {
 				w.mutex.LockBeside()
 				tx.Unshare()
-				began := w.instant
 				w.instant = w.Time() // fn may have taken long
 				w.endTurn(w.instant.Sub(began))
 			}()
