@@ -392,7 +392,7 @@ func TestG11G12_GivingUpDuringClose(t *testing.T) {
 	}
 }
 
-// newer turns a file into one of a newer format: the header says so in every page that has it.
+// newer turns a file into one of the next format: the header says so in every page that has it.
 func newer(t *testing.T, file []byte) []byte {
 	t.Helper()
 	const key = "lockd"
@@ -417,7 +417,7 @@ func newer(t *testing.T, file []byte) []byte {
 		if binary.BigEndian.Uint32(sum) != seal(payload) {
 			continue
 		}
-		payload[0] = 100
+		payload[0]++ // the version
 		binary.BigEndian.PutUint32(sum, seal(payload))
 		found = true
 	}
