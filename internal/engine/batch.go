@@ -10,7 +10,7 @@ import (
 func (e *Engine) Begin(now time.Time) *Txn {
 	tx := &e.own
 	tx.now, tx.again, tx.serves, tx.promises = now, false, false, false
-	tx.causes, tx.shareCauses, tx.locked = nil, nil, nil
+	tx.causes, tx.locked = nil, nil
 	return tx
 }
 

@@ -116,7 +116,7 @@ func (tx *Txn) removeRow(row *schema.Key, cause error) {
 	if row.Fence == tx.next() {
 		tx.keepLockIndex(row)
 	}
-	tx.explain(row, cause)
+	tx.explain(SequencerOf(row), cause)
 	if state := tx.engine.lockOf(row.Key); state != nil {
 		for _, one := range state.shares.inOrder() {
 			tx.endShare(one, cause)
@@ -139,23 +139,21 @@ func (tx *Txn) release(row *schema.Key, cause error) *schema.Key {
 	draft, next := tx.draft(row.Key)
 	next.Session = schema.ID{}
 	written := tx.write(draft)
-	tx.explain(row, cause)
+	tx.explain(SequencerOf(row), cause)
 	tx.unhold(row, cause)
 	return written
 }
 
-// explain keeps why the lock of row, if it was held, has ended, for the event that tells it. An
-// event without an explanation tells an unlock.
-func (tx *Txn) explain(row *schema.Key, cause error) {
-	if row.Session.IsZero() || cause == ErrUnlocked {
+// explain keeps why a grant has ended, for the event that tells it. An event without an explanation
+// tells an unlock. The grant of a key that was free has no session.
+func (tx *Txn) explain(grant Sequencer, cause error) {
+	if grant.Session.IsZero() || cause == ErrUnlocked {
 		return
 	}
 	if tx.causes == nil {
-		tx.causes = make(map[string]loss)
+		tx.causes = make(map[Sequencer]error)
 	}
-	if _, earlier := tx.causes[row.Key]; !earlier {
-		tx.causes[row.Key] = loss{row.Fence, cause}
-	}
+	tx.causes[grant] = cause
 }
 
 // unhold does what follows from the end of a grant; row is the key's row before that. The handle

@@ -111,12 +111,10 @@ func (tx *Txn) recordKey(r *Record, old, new *schema.Key) {
 	if !held {
 		return
 	}
-	r.Former, r.Cause = tx.engine.holder(old.Session).Row, ErrUnlocked
+	r.Former = tx.engine.holder(old.Session).Row
+	r.Cause = cmp.Or(tx.causes[SequencerOf(old)], ErrUnlocked)
 	if !holds {
 		r.Delay = tx.delayBegun(old.Key)
-	}
-	if why, ok := tx.causes[old.Key]; ok && why.fence == old.Fence { // not of a later grant
-		r.Cause = why.cause
 	}
 }
 
@@ -128,7 +126,7 @@ func (tx *Txn) recordSharesEnded(events []Event) []Event {
 			var r *Record
 			events, r = tx.addShare(events, old, nil)
 			r.Kind, r.Former = ShareEnded, tx.engine.holder(old.Session()).Row
-			r.Cause = cmp.Or(tx.shareCauses[old.Row], ErrUnlocked)
+			r.Cause = cmp.Or(tx.causes[SequencerOfShare(old)], ErrUnlocked)
 			r.Delay = tx.delayBegun(old.Key())
 		}
 	}

@@ -158,12 +158,7 @@ func (tx *Txn) removeShare(one *share, cause error) {
 	if one.state.queue.Len() > 0 {
 		tx.freed = append(tx.freed, one.state.key)
 	}
-	if cause != ErrUnlocked { // which an event without an explanation tells
-		if tx.shareCauses == nil {
-			tx.shareCauses = make(map[string]error)
-		}
-		tx.shareCauses[one.row.Row] = cause
-	}
+	tx.explain(SequencerOfShare(one.row), cause)
 	tx.engine.rows.Shares.Delete(one.row.Row) // which tidies the state
 }
 
@@ -212,7 +207,7 @@ func (tx *Txn) Downgrade(hold, next *Hold) error {
 	draft, free := tx.draft(hold.Key)
 	free.Session, free.Fence = schema.ID{}, tx.next()
 	tx.write(draft)
-	tx.explain(row, errDowngraded)
+	tx.explain(SequencerOf(row), errDowngraded)
 	tx.assignShare(next, tx.putShare(row, hold.Session, policy == RemoveAfter), policy)
 	e.passTerm(hold, next)
 	f := tx.effect(LockDowngraded)

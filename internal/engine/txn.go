@@ -21,17 +21,10 @@ type Txn struct {
 	promises bool              // a waiter may pass a waiter for several locks: see servePasser
 	passing  bool              // servePasser looks for a waiter that passes
 	passed   []string          // keys whose holders have changed, while it is shared
-	causes   map[string]loss   // why the lock of a key ended, where the key does not tell
 	locked   map[string]uint64 // the last lock index of a key that it has locked and deleted
 
-	shareCauses  map[string]error // like causes, by the row of the share
-	passedShares []*schema.Share  // like passed, for locks that are shared
-}
-
-// loss is why the lock of one grant was over.
-type loss struct {
-	fence uint64
-	cause error
+	causes       map[Sequencer]error // why a grant ended, unless it was unlocked
+	passedShares []*schema.Share     // like passed, for locks that are shared
 }
 
 // Effect is a decision of a transaction that is not in the rows. The caller is told of it when its
