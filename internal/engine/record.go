@@ -13,7 +13,7 @@ import (
 // record appends the events of what the transaction changed, one for each change.
 func (tx *Txn) record(events []Event) []Event {
 	s := tx.engine.rows
-	events = tx.recordSharesEnded(events)
+	events = tx.recordShares(events, ShareEnded) // before the grants that they make possible
 	for old, new := range s.Keys.Changes() {
 		n := len(events)
 		events = slices.Grow(events, 1)[:n+1] // what is beyond the end is zero
@@ -22,7 +22,7 @@ func (tx *Txn) record(events []Event) []Event {
 		events[n].Size = keyFootprint(old) + keyFootprint(new)
 		tx.recordKey(&events[n].Body, old, new)
 	}
-	events = tx.recordSharesGranted(events)
+	events = tx.recordShares(events, ShareGranted)
 	if tx.serves {
 		tx.recordWaits(events)
 	}
@@ -118,17 +118,26 @@ func (tx *Txn) recordKey(r *Record, old, new *schema.Key) {
 	}
 }
 
-// recordSharesEnded appends the ends of shares. They come before the grants that became possible by
-// them.
-func (tx *Txn) recordSharesEnded(events []Event) []Event {
-	for old, new := range tx.engine.rows.Shares.Changes() {
-		if new == nil {
-			var r *Record
-			events, r = tx.addShare(events, old, nil)
-			r.Kind, r.Former = ShareEnded, tx.engine.holder(old.Session()).Row
-			r.Cause = cmp.Or(tx.causes[SequencerOfShare(old)], ErrUnlocked)
-			r.Delay = tx.delayBegun(old.Key())
+// recordShares appends the events of that kind: ShareGranted, or ShareEnded. A share is not changed
+// by a later transaction than the one that made it.
+func (tx *Txn) recordShares(events []Event, kind RecordKind) []Event {
+	e := tx.engine
+	for old, new := range e.rows.Shares.Changes() {
+		if kindOf(new, ShareGranted) != kind {
+			continue
 		}
+		row, n := cmp.Or(new, old), len(events)
+		events = slices.Grow(events, 1)[:n+1] // what is beyond the end is zero
+		events[n].Index, events[n].Space, events[n].Name = tx.next(), SpaceKeys, row.Key()
+		events[n].Size = uint32(len(events[n].Name))
+		r, session := &events[n].Body, e.holder(row.Session()).Row
+		r.Kind, r.Old, r.New, r.Moment = kind, old, new, e.moment(tx.now)
+		if kind == ShareGranted {
+			r.Holder = session
+			continue
+		}
+		r.Former, r.Cause = session, cmp.Or(tx.causes[SequencerOfShare(old)], ErrUnlocked)
+		r.Delay = tx.delayBegun(row.Key())
 	}
 	return events
 }
@@ -139,29 +148,6 @@ func (tx *Txn) delayBegun(key string) *schema.Delay {
 		return delay
 	}
 	return nil
-}
-
-// recordSharesGranted appends the grants of shares, which are never changed afterwards.
-func (tx *Txn) recordSharesGranted(events []Event) []Event {
-	for old, new := range tx.engine.rows.Shares.Changes() {
-		if old == nil {
-			var r *Record
-			events, r = tx.addShare(events, nil, new)
-			r.Kind, r.Holder = ShareGranted, tx.engine.holder(new.Session()).Row
-		}
-	}
-	return events
-}
-
-// addShare appends an event of a share, with the row before and the row after.
-func (tx *Txn) addShare(events []Event, old, new *schema.Share) (more []Event, added *Record) {
-	n, key := len(events), cmp.Or(new, old).Key()
-	events = slices.Grow(events, 1)[:n+1] // what is beyond the end is zero
-	events[n].Index, events[n].Space = tx.next(), SpaceKeys
-	events[n].Name, events[n].Size = key, uint32(len(key))
-	added = &events[n].Body
-	added.Old, added.New, added.Moment = old, new, tx.engine.moment(tx.now)
-	return events, added
 }
 
 // Clean reports whether a lock or a session with this cause of its end was released or closed, and
