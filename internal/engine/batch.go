@@ -15,7 +15,8 @@ func (e *Engine) Begin(now time.Time) *Txn {
 }
 
 // Share makes the transaction note what LockViews needs to show the state before it. From then on
-// until Unshare, the caller's lock is free between the calls of the transaction's methods.
+// until Unshare, the caller's lock is free between the calls of the transaction's methods. Methods
+// that write values alone are called without it, so LockViews must not look at the tables' changes.
 func (tx *Txn) Share() { tx.shared = true }
 
 // Unshare ends Share.
