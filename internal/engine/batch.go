@@ -163,12 +163,10 @@ func (e *Engine) revert(effects []Effect) {
 		switch f := &effects[i]; f.Kind {
 		case LockHeld:
 			e.dropHold(f.Hold)
-		case LockReleased, LockLost:
+		case LockReleased, LockLost, LockDowngraded:
 			state := e.state(f.Hold.Key)
 			e.setHold(state, f.Hold)
 			e.tidy(state)
-		case LockDowngraded:
-			e.setHold(e.state(f.Hold.Key), f.Hold)
 		case SessionMade:
 			e.unmake(f.Session)
 		case SessionEnded:

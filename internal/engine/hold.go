@@ -19,21 +19,19 @@ func (e *Engine) setHold(state *lockState, hold *Hold) {
 		}
 		return
 	}
-	old := state.hold
-	state.hold = hold
-	if old != nil {
+	if old := state.hold; old != nil {
 		e.leaveTerm(old)
+		if old.policy == leaveSlot {
+			sem := e.semaphore(PrefixOf(state.key))
+			delete(sem.slots, old)
+			e.tidySemaphore(sem)
+		}
 	}
-	if hold != nil {
+	if state.hold = hold; hold != nil {
 		e.enterTerm(hold)
-	}
-	if old != nil && old.policy == leaveSlot {
-		sem := e.semaphore(PrefixOf(state.key))
-		delete(sem.slots, old)
-		e.tidySemaphore(sem)
-	}
-	if hold != nil && hold.policy == leaveSlot {
-		e.semaphore(PrefixOf(state.key)).slots[hold] = struct{}{}
+		if hold.policy == leaveSlot {
+			e.semaphore(PrefixOf(state.key)).slots[hold] = struct{}{}
+		}
 	}
 }
 
