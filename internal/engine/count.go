@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -85,20 +86,11 @@ func HistogramBounds() Bounds {
 func (h *Histogram) Add(took time.Duration) {
 	bucket := 0
 	if took > time.Millisecond { // else it is in the first, as most are
-		bucket = bucketOf(took)
+		bounds := HistogramBounds()
+		bucket, _ = slices.BinarySearch(bounds[:], took)
 	}
 	h.Buckets[bucket]++
 	if h.low += uint64(took); h.low < uint64(took) {
 		h.high++
 	}
-}
-
-// bucketOf returns the first bucket whose bound is no shorter than the duration.
-func bucketOf(took time.Duration) int {
-	for i, bound := range HistogramBounds() {
-		if took <= bound {
-			return i
-		}
-	}
-	return len(Bounds{})
 }
