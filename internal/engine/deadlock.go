@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -270,23 +271,22 @@ func (tx *Txn) holderOfHold(hold *Hold) Holder {
 // dismissDeadlocked dismisses the newest calls of each circle that a drop has closed. A drop closes
 // a circle when it takes back a grant, so that the call waits again.
 func (tx *Txn) dismissDeadlocked() {
-	seen := make(map[*Waiter]struct{})
-	var carrying []*Waiter
+	carrying := make(map[*Waiter]struct{})
 	for _, list := range tx.engine.carriers {
 		for _, w := range list {
-			if _, twice := seen[w]; !twice && w.phase == standing {
-				seen[w] = struct{}{}
-				carrying = append(carrying, w)
-			}
+			carrying[w] = struct{}{}
 		}
 	}
-	slices.SortFunc(carrying, func(a, b *Waiter) int {
+	newestFirst := slices.SortedFunc(maps.Keys(carrying), func(a, b *Waiter) int {
 		return cmp.Or(b.Began.Compare(a.Began),
 			bytes.Compare(a.Session.Row.ID[:], b.Session.Row.ID[:]),
 			cmp.Compare(a.claims[0].key, b.claims[0].key),
 			cmp.Compare(b.claims[0].place.Ticket(), a.claims[0].place.Ticket()))
 	})
-	for _, w := range carrying {
+	for _, w := range newestFirst {
+		if w.phase != standing {
+			continue
+		}
 		if found := tx.deadlock(w); found != nil {
 			tx.dismiss(w, found)
 		}
