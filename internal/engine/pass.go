@@ -48,7 +48,12 @@ func (tx *Txn) keepersOf(w *Waiter, state *lockState) *keepers {
 		tx: tx, sessions: make(map[*Session]struct{}), owners: make(map[any]struct{}),
 		seen: map[*Waiter]struct{}{w: {}},
 	}
-	k.addOthers(w, state)
+	for i := range w.claims {
+		if c := &w.claims[i]; c.state != state {
+			k.addHolders(w, c)
+			k.addAhead(c)
+		}
+	}
 	return k
 }
 
@@ -68,70 +73,50 @@ func (k *keepers) include(s *Session, carried *Carried) bool {
 	return false
 }
 
-// add adds the keepers of the waiter.
-func (k *keepers) add(w *Waiter) {
+// add adds the keepers of the waiter. The caller walks the queue of the lock walked, if it is not
+// nil, from the front.
+func (k *keepers) add(w *Waiter, walked *lockState) {
 	if _, seen := k.seen[w]; seen || w.phase != standing {
 		return
 	}
 	k.seen[w] = struct{}{}
-	k.addOthers(w, nil)
-}
-
-// addOthers adds the keepers of the waiter from all of its locks, except the lock given.
-func (k *keepers) addOthers(w *Waiter, but *lockState) {
 	for i := range w.claims {
 		c := &w.claims[i]
-		if c.state == but {
-			continue
-		}
 		k.addHolders(w, c)
-		for place := range c.state.queue.Places() {
-			if place == &c.place {
-				break
-			}
-			k.addAhead(place.Waiter, c.state)
+		if c.state != walked {
+			k.addAhead(c)
 		}
 	}
 }
 
-// addAhead adds the keepers of a waiter that stands in front of another one at the lock. The caller
-// walks the queue of that lock.
-func (k *keepers) addAhead(w *Waiter, state *lockState) {
-	if _, seen := k.seen[w]; seen {
-		return
-	}
-	k.seen[w] = struct{}{}
-	for i := range w.claims {
-		if c := &w.claims[i]; c.state == state {
-			k.addHolders(w, c)
+// addAhead adds the keepers of the waiters in front of the claim's place.
+func (k *keepers) addAhead(c *claim) {
+	for place := range c.state.queue.Places() {
+		if place == &c.place {
+			break
 		}
+		k.add(place.Waiter, c.state)
 	}
-	k.addOthers(w, state)
 }
 
-// addHolders adds the holders that keep the waiter from the lock of the claim.
+// addHolders adds the holders that keep the waiter from the lock of the claim, and the keepers of
+// the calls that wait with their sessions or carry the lock.
 func (k *keepers) addHolders(w *Waiter, c *claim) {
 	for s, hold := range k.tx.holdersAgainst(w, c) {
-		k.addHolder(s, hold)
-	}
-}
-
-// addHolder adds the holder of a lock, and the keepers of the calls that wait with its session or
-// carry the lock.
-func (k *keepers) addHolder(s *Session, hold *Hold) {
-	if _, known := k.sessions[s]; !known {
-		k.sessions[s] = struct{}{}
-		for w := range s.waiters() {
-			k.add(w)
+		if _, known := k.sessions[s]; !known {
+			k.sessions[s] = struct{}{}
+			for other := range s.waiters() {
+				k.add(other, nil)
+			}
 		}
-	}
-	if hold == nil {
-		return
-	}
-	if _, known := k.owners[hold.Owner]; !known {
-		k.owners[hold.Owner] = struct{}{}
-		for _, w := range k.tx.engine.carriers[hold.Owner] {
-			k.add(w)
+		if hold == nil {
+			continue
+		}
+		if _, known := k.owners[hold.Owner]; !known {
+			k.owners[hold.Owner] = struct{}{}
+			for _, other := range k.tx.engine.carriers[hold.Owner] {
+				k.add(other, nil)
+			}
 		}
 	}
 }
