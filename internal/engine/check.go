@@ -132,10 +132,10 @@ func (e *Engine) checkShares(key string, state *lockState) error {
 			return fmt.Errorf("bug: key %q is shared, and its row says otherwise", key)
 		case state.shares.removes != share.Removes:
 			return fmt.Errorf("bug: the shares of %q differ in whether they remove it", key)
-		case one.hold == nil:
+		case len(one.holds) == 0:
 			loose++
 		}
-		for _, hold := range one.handles() {
+		for _, hold := range one.holds {
 			if hold.Session != one.session || hold.Fence != share.Fence() || hold.Mode != Shared {
 				return fmt.Errorf("bug: the share of %q has the handle of another grant", key)
 			}

@@ -176,10 +176,12 @@ func (tx *Txn) reportHold(h *slowHold) {
 	}
 	f := tx.effect(HoldSlow)
 	f.Slow = s
-	if state := e.lockOf(s.Key); s.Mode == Exclusive {
-		f.Hold = state.hold
-	} else {
-		f.Hold = state.shares.find(grantID{e.holder(h.grant.Session), s.Fence}).hold
+	state := e.lockOf(s.Key)
+	f.Hold = state.hold
+	if one := state.shares.find(grantID{e.holder(h.grant.Session), s.Fence}); one != nil {
+		if len(one.holds) > 0 {
+			f.Hold = one.holds[0]
+		}
 	}
 }
 

@@ -57,7 +57,7 @@ func (tx *Txn) serveLoose(state *lockState, first *Waiter) bool {
 		return false
 	}
 	for _, one := range state.shares.inOrder() {
-		if one.hold == nil && serve(one.session, Shared) {
+		if len(one.holds) == 0 && serve(one.session, Shared) {
 			return true
 		}
 	}
@@ -196,7 +196,7 @@ func (tx *Txn) releaseGivenUp() {
 			tx.Release(state.hold)
 		}
 		for _, one := range state.shares.inOrder() {
-			for _, hold := range one.handles() {
+			for _, hold := range slices.Clone(one.holds) {
 				if hold.givenUp {
 					tx.Release(hold)
 				}

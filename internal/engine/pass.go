@@ -135,10 +135,10 @@ func (tx *Txn) holdersAgainst(w *Waiter, c *claim) iter.Seq2[*Session, *Hold] {
 			}
 		case w.Options.Mode == Exclusive:
 			for _, one := range state.shares.inOrder() {
-				if one.hold == nil && !yield(one.session, nil) {
+				if len(one.holds) == 0 && !yield(one.session, nil) {
 					return
 				}
-				for _, hold := range one.handles() {
+				for _, hold := range one.holds {
 					if !yield(one.session, hold) {
 						return
 					}

@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"cmp"
+	"slices"
 
 	"github.com/lockd/lockd/internal/schema"
 )
@@ -14,7 +15,7 @@ func (e *Engine) shareOf(hold *Hold) *share {
 		return nil
 	}
 	one := state.shares.find(grantID{hold.Session, hold.Fence})
-	if one == nil || !one.has(hold) {
+	if one == nil || !slices.Contains(one.holds, hold) {
 		return nil
 	}
 	return one
@@ -47,6 +48,7 @@ func (e *Engine) shareMoved(old, new *schema.Share) {
 			one = &share{}
 		}
 		*one = share{row: new, state: state, session: s, next: s.shares}
+		one.holds = one.first[:0]
 		if s.shares != nil {
 			s.shares.prev = one
 		}
@@ -69,8 +71,8 @@ func (e *Engine) shareOfRow(row *schema.Share) *share {
 // at it after that. When its row is taken back, its handles may remain: their effects are reverted
 // later.
 func (e *Engine) dropShare(one *share) {
-	for one.hold != nil {
-		e.detach(one, one.hold)
+	for len(one.holds) > 0 {
+		e.detach(one, one.holds[0])
 	}
 	if one.prev != nil {
 		one.prev.next = one.next
@@ -127,7 +129,7 @@ func (tx *Txn) keepKey(state *lockState) {
 		row := *one.row
 		row.Removes = false
 		tx.engine.rows.Shares.Put(row.Row, row)
-		for _, hold := range one.handles() {
+		for _, hold := range one.holds {
 			hold.policy = LeaveKey
 		}
 	}
@@ -144,8 +146,8 @@ func (tx *Txn) putShare(key *schema.Key, s *Session, removes bool) *share {
 
 // endShare ends a share, whose handles lose it.
 func (tx *Txn) endShare(one *share, cause error) {
-	for one.hold != nil {
-		hold := one.hold
+	for len(one.holds) > 0 {
+		hold := one.holds[0]
 		tx.engine.detach(one, hold)
 		f := tx.effect(LockLost)
 		f.Hold, f.Cause = hold, cause
@@ -170,7 +172,7 @@ func (tx *Txn) releaseShare(hold *Hold) {
 	}
 	tx.engine.detach(one, hold)
 	tx.effect(LockReleased).Hold = hold
-	if one.hold != nil { // another handle of the same grant has it
+	if len(one.holds) > 0 { // another handle of the same grant has it
 		return
 	}
 	if hold.givenUp && hold.takenOver { // the session goes on having it as before

@@ -34,8 +34,8 @@ type share struct {
 	row     *schema.Share
 	state   *lockState
 	session *Session
-	hold    *Hold   // its handle; nil if it has none
-	more    []*Hold // its other handles, of calls that were served in the same transaction
+	holds   []*Hold  // its handles: several if calls were served in the same transaction
+	first   [1]*Hold // the memory of holds, as a rule
 
 	prev, next *share // in the session's list
 }
@@ -125,7 +125,7 @@ func (s *Session) looseShare(state *lockState) (newest *share) {
 		return nil
 	}
 	for one := range s.sharesOf(state) {
-		if one.hold == nil && (newest == nil || one.row.Fence() > newest.row.Fence()) {
+		if len(one.holds) == 0 && (newest == nil || one.row.Fence() > newest.row.Fence()) {
 			newest = one
 		}
 	}
@@ -134,35 +134,16 @@ func (s *Session) looseShare(state *lockState) (newest *share) {
 
 // attach makes hold a handle of the share.
 func (s *share) attach(hold *Hold) {
-	if s.hold == nil {
-		s.hold = hold
+	if len(s.holds) == 0 {
 		s.state.shares.loose--
-		return
 	}
-	s.more = append(s.more, hold)
+	s.holds = append(s.holds, hold)
 }
-
-// has reports whether hold is a handle of the share.
-func (s *share) has(hold *Hold) bool { return s.hold == hold || slices.Contains(s.more, hold) }
 
 // detach removes hold from the handles of the share.
 func (s *share) detach(hold *Hold) {
-	if s.hold != hold {
-		i := slices.Index(s.more, hold)
-		s.more = slices.Delete(s.more, i, i+1)
-		return
+	i := slices.Index(s.holds, hold)
+	if s.holds = slices.Delete(s.holds, i, i+1); len(s.holds) == 0 {
+		s.state.shares.loose++
 	}
-	if s.hold = nil; len(s.more) > 0 {
-		s.hold, s.more = s.more[0], s.more[1:]
-		return
-	}
-	s.state.shares.loose++
-}
-
-// handles returns the handles of the share. They may be detached during the walk.
-func (s *share) handles() []*Hold {
-	if s.hold == nil {
-		return nil
-	}
-	return append([]*Hold{s.hold}, s.more...)
 }

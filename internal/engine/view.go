@@ -171,7 +171,7 @@ func (s *Session) Held() []*Hold {
 		}
 	}
 	for one := s.shares; one != nil; one = one.next {
-		holds = append(holds, one.handles()...)
+		holds = append(holds, one.holds...)
 	}
 	return holds
 }
