@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"maps"
+	"cmp"
 	"slices"
 )
 
@@ -165,7 +165,7 @@ func (tx *Txn) handOn(state *lockState) bool {
 // look at its queue, or may be held for a call that has returned.
 func (tx *Txn) ServeAll() {
 	tx.again = true
-	tx.releaseGivenUp()
+	tx.ReleaseGivenUp()
 	for key, state := range tx.engine.locks {
 		if state.queue.Len() > 0 {
 			tx.freed = append(tx.freed, key)
@@ -180,28 +180,23 @@ func (tx *Txn) ServeAll() {
 // order: releasing a semaphore's own key deletes the key, unless the release of a slot has written
 // to it.
 func (tx *Txn) ReleaseGivenUp() {
-	if !tx.engine.unserved {
-		return
+	var givenUp []*Hold
+	add := func(hold *Hold) {
+		if hold != nil && hold.givenUp {
+			givenUp = append(givenUp, hold)
+		}
 	}
-	tx.releaseGivenUp()
-}
-
-func (tx *Txn) releaseGivenUp() {
-	for _, key := range slices.Sorted(maps.Keys(tx.engine.locks)) {
-		state := tx.engine.locks[key]
-		if state == nil {
-			continue
-		}
-		if state.hold != nil && state.hold.givenUp {
-			tx.Release(state.hold)
-		}
+	for _, state := range tx.engine.locks {
+		add(state.hold)
 		for _, one := range state.shares.inOrder() {
-			for _, hold := range slices.Clone(one.holds) {
-				if hold.givenUp {
-					tx.Release(hold)
-				}
+			for _, hold := range one.holds {
+				add(hold)
 			}
 		}
+	}
+	slices.SortStableFunc(givenUp, func(a, b *Hold) int { return cmp.Compare(a.Key, b.Key) })
+	for _, hold := range givenUp {
+		tx.Release(hold)
 	}
 }
 
