@@ -166,10 +166,8 @@ func (tx *Txn) handOn(state *lockState) bool {
 func (tx *Txn) ServeAll() {
 	tx.again = true
 	tx.ReleaseGivenUp()
-	for key, state := range tx.engine.locks {
-		if state.queue.Len() > 0 {
-			tx.freed = append(tx.freed, key)
-		}
+	for _, state := range tx.engine.locks {
+		tx.revisit(state)
 	}
 	slices.Sort(tx.freed)
 	tx.dismissDeadlocked()
@@ -224,7 +222,7 @@ func (tx *Txn) Release(hold *Hold) {
 	e.setHold(state, nil)
 	tx.effect(LockReleased).Hold = hold
 	if hold.givenUp && hold.takenOver { // the session keeps the lock, as before
-		tx.freed = append(tx.freed, hold.Key)
+		tx.revisit(state)
 		return
 	}
 	if hold.policy == leaveSlot {

@@ -169,9 +169,7 @@ func (tx *Txn) unhold(row *schema.Key, cause error) {
 		f := tx.effect(LockLost)
 		f.Hold, f.Cause = hold, cause
 	}
-	if state.queue.Len() > 0 {
-		tx.freed = append(tx.freed, row.Key)
-	}
+	tx.revisit(state)
 	e.tidy(state)
 }
 

@@ -157,9 +157,7 @@ func (tx *Txn) endShare(one *share, cause error) {
 
 // removeShare removes the row of a share that has no handle, and looks at the queue.
 func (tx *Txn) removeShare(one *share, cause error) {
-	if one.state.queue.Len() > 0 {
-		tx.freed = append(tx.freed, one.state.key)
-	}
+	tx.revisit(one.state)
 	tx.explain(SequencerOfShare(one.row), cause)
 	tx.engine.rows.Shares.Delete(one.row.Row) // which tidies the state
 }
@@ -176,7 +174,7 @@ func (tx *Txn) releaseShare(hold *Hold) {
 		return
 	}
 	if hold.givenUp && hold.takenOver { // the session goes on having it as before
-		tx.freed = append(tx.freed, hold.Key)
+		tx.revisit(one.state)
 		return
 	}
 	last := one.state.shares.n == 1
@@ -214,9 +212,7 @@ func (tx *Txn) Downgrade(hold, next *Hold) error {
 	e.passTerm(hold, next)
 	f := tx.effect(LockDowngraded)
 	f.Hold, f.Next = hold, next
-	if state.queue.Len() > 0 {
-		tx.freed = append(tx.freed, row.Key)
-	}
+	tx.revisit(state)
 	return nil
 }
 

@@ -89,6 +89,13 @@ func reusable[T any](list []T) []T {
 // maxReusable is the largest capacity of a list whose memory is kept.
 const maxReusable = 4096
 
+// revisit has handOff look at the queue of the lock, if there is one.
+func (tx *Txn) revisit(state *lockState) {
+	if state.queue.Len() > 0 {
+		tx.freed = append(tx.freed, state.key)
+	}
+}
+
 // Batch is what one commit makes durable, beside its rows.
 type Batch struct {
 	rows    *store.Batch // once it is taken

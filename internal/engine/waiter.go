@@ -107,8 +107,8 @@ func (tx *Txn) served(w *Waiter) {
 		c := &w.claims[i]
 		c.place.SetAside()
 		// The waiters behind it may share the other locks that it waited for.
-		if w.Options.Mode == Shared && len(w.claims) > 1 && c.state.queue.Len() > 0 {
-			tx.freed = append(tx.freed, c.key)
+		if w.Options.Mode == Shared && len(w.claims) > 1 {
+			tx.revisit(c.state)
 		}
 	}
 	f := tx.effect(WaiterServed)
@@ -126,9 +126,7 @@ func (tx *Txn) dismiss(w *Waiter, err error) {
 	for i := range w.claims {
 		c := &w.claims[i]
 		c.place.SetAside()
-		if c.state.queue.Len() > 0 {
-			tx.freed = append(tx.freed, c.key)
-		}
+		tx.revisit(c.state)
 	}
 	tx.effect(WaiterLeft).Waiter = w
 }
