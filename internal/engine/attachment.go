@@ -39,7 +39,7 @@ func (tx *Txn) attach(owner schema.ID, name string, value []byte) error {
 	}
 	next := schema.Attachment{
 		Name: name, Session: owner, Value: slices.Clone(value),
-		CreateIndex: tx.next(), ModifyIndex: tx.next(),
+		CreateIndex: tx.Index(), ModifyIndex: tx.Index(),
 	}
 	if old := tx.Attachment(name); old != nil {
 		if old.Session != owner {

@@ -24,9 +24,6 @@ func (tx *Txn) Unshare() {
 	tx.shared, tx.passed, tx.passedShares = false, reusable(tx.passed), nil
 }
 
-// Index is the index that the transaction's writes carry.
-func (tx *Txn) Index() uint64 { return tx.next() }
-
 // Time is the instant of the transaction.
 func (tx *Txn) Time() time.Time { return tx.now }
 

@@ -43,7 +43,7 @@ func (tx *Txn) putNode(node schema.Node) {
 		}
 	}
 	node.Meta = maps.Clone(node.Meta)
-	node.CreateIndex, node.ModifyIndex = tx.next(), tx.next()
+	node.CreateIndex, node.ModifyIndex = tx.Index(), tx.Index()
 	if old != nil {
 		node.CreateIndex = old.CreateIndex
 		if old.Name == node.Name && old.ID == node.ID && old.Address == node.Address &&
@@ -135,7 +135,7 @@ func (tx *Txn) PutService(next schema.Service) error {
 		return missing(ErrNoNode, next.Node)
 	}
 	next.Tags, next.Meta = slices.Clone(next.Tags), maps.Clone(next.Meta)
-	next.CreateIndex, next.ModifyIndex = tx.next(), tx.next()
+	next.CreateIndex, next.ModifyIndex = tx.Index(), tx.Index()
 	key := CatalogKey(next.Node, next.ID)
 	if old := tx.engine.rows.Services.Newest(key); old != nil {
 		next.CreateIndex = old.CreateIndex
@@ -186,7 +186,7 @@ func (tx *Txn) PutCheck(next schema.Check) error {
 		return missing(ErrNoService, next.ServiceID)
 	}
 	next.Meta = maps.Clone(next.Meta)
-	next.CreateIndex, next.ModifyIndex = tx.next(), tx.next()
+	next.CreateIndex, next.ModifyIndex = tx.Index(), tx.Index()
 	tx.writeCheck(CatalogKey(next.Node, next.ID), next)
 	return nil
 }
@@ -246,6 +246,6 @@ func (tx *Txn) endBound(key string, cause error) {
 func (tx *Txn) lapse(l *checkLease) {
 	next := *tx.engine.rows.Checks.Newest(l.check)
 	next.Status, next.Output = Critical, lapsed
-	next.ModifyIndex = tx.next()
+	next.ModifyIndex = tx.Index()
 	tx.writeCheck(l.check, next)
 }

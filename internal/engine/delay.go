@@ -31,7 +31,7 @@ func (tx *Txn) setDelay(key string, length time.Duration, mode Mode) {
 	f.delay, f.replaced = d, state.delay
 	e.swapDelay(state, d)
 	e.rows.Delays.Put(key, schema.Delay{
-		Key: key, Until: d.until.Round(0), Length: length, Index: tx.next(), Mode: uint8(mode),
+		Key: key, Until: d.until.Round(0), Length: length, Index: tx.Index(), Mode: uint8(mode),
 	})
 }
 

@@ -85,7 +85,7 @@ func (tx *Txn) draft(key string) (*store.Draft[schema.Key], *schema.Key) {
 	draft := tx.engine.rows.Keys.Draft(key)
 	row := draft.Row()
 	if row.Key == "" {
-		row.Key, row.CreateIndex = key, tx.next()
+		row.Key, row.CreateIndex = key, tx.Index()
 	}
 	return draft, row
 }
@@ -93,14 +93,14 @@ func (tx *Txn) draft(key string) (*store.Draft[schema.Key], *schema.Key) {
 // write makes the draft the newest row of its key.
 func (tx *Txn) write(draft *store.Draft[schema.Key]) *schema.Key {
 	row := draft.Row()
-	row.ModifyIndex = tx.next()
+	row.ModifyIndex = tx.Index()
 	tx.engine.rows.Keys.Write(row.Key, draft)
 	return row
 }
 
 // made reports whether this transaction made the key. No other transaction has seen the key, so its
 // deletion moves no index. An earlier key of that name has its own tombstone.
-func (tx *Txn) made(row *schema.Key) bool { return row.CreateIndex == tx.next() }
+func (tx *Txn) made(row *schema.Key) bool { return row.CreateIndex == tx.Index() }
 
 // remove deletes a key, and leaves its tombstone. The cause is why its lock ends, if it is locked.
 func (tx *Txn) remove(row *schema.Key, cause error) {
@@ -113,7 +113,7 @@ func (tx *Txn) remove(row *schema.Key, cause error) {
 // removeRow is remove without the tombstone.
 func (tx *Txn) removeRow(row *schema.Key, cause error) {
 	tx.engine.rows.Keys.Delete(row.Key)
-	if row.Fence == tx.next() {
+	if row.Fence == tx.Index() {
 		tx.keepLockIndex(row)
 	}
 	tx.explain(SequencerOf(row), cause)

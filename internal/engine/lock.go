@@ -34,7 +34,7 @@ func (tx *Txn) Lock(key string, session schema.ID, opts LockOptions) (*schema.Ke
 		opts.Policy = LeaveKey // a policy belongs to a handle, and there is none
 		tx.grantShare(key, s, opts)
 		row = tx.Get(key)
-		if row.Fence != tx.next() { // it has joined: the transaction may go on to delete the key
+		if row.Fence != tx.Index() { // it has joined: the transaction may go on to delete the key
 			tx.keepLockIndex(row)
 		}
 		return row, nil
@@ -118,7 +118,7 @@ func (tx *Txn) describe(blocked *Blocked, s *Session, id schema.ID, fence uint64
 // between them (G8).
 func (tx *Txn) grant(key string, s *Session, opts LockOptions) *schema.Key {
 	draft, next := tx.draft(key)
-	next.Session, next.Fence = s.Row.ID, tx.next()
+	next.Session, next.Fence = s.Row.ID, tx.Index()
 	next.Granted = tx.engine.moment(tx.now)
 	tx.granted(s)
 	next.LockIndex = 1 + max(next.LockIndex, tx.locked[key])

@@ -85,7 +85,7 @@ func (tx *Txn) recordOthers(events []Event) []Event {
 
 // mark sets the mark of that name to the transaction's index.
 func (tx *Txn) mark(name string) {
-	tx.engine.rows.Marks.Put(name, schema.Mark{Name: name, Index: tx.next()})
+	tx.engine.rows.Marks.Put(name, schema.Mark{Name: name, Index: tx.Index()})
 }
 
 // kindOf returns the kind of a change; the kind of the deletion follows that of the put.
@@ -128,7 +128,7 @@ func (tx *Txn) recordShares(events []Event, kind RecordKind) []Event {
 		}
 		row, n := cmp.Or(new, old), len(events)
 		events = slices.Grow(events, 1)[:n+1] // what is beyond the end is zero
-		events[n].Index, events[n].Space, events[n].Name = tx.next(), SpaceKeys, row.Key()
+		events[n].Index, events[n].Space, events[n].Name = tx.Index(), SpaceKeys, row.Key()
 		events[n].Size = uint32(len(events[n].Name))
 		r, session := &events[n].Body, e.holder(row.Session()).Row
 		r.Kind, r.Old, r.New, r.Moment = kind, old, new, e.moment(tx.now)
@@ -144,7 +144,7 @@ func (tx *Txn) recordShares(events []Event, kind RecordKind) []Event {
 
 // delayBegun returns the lock-delay of the key that the transaction began, or nil.
 func (tx *Txn) delayBegun(key string) *schema.Delay {
-	if delay := tx.engine.rows.Delays.Newest(key); delay != nil && delay.Index == tx.next() {
+	if delay := tx.engine.rows.Delays.Newest(key); delay != nil && delay.Index == tx.Index() {
 		return delay
 	}
 	return nil
@@ -180,7 +180,7 @@ func (tx *Txn) recordWaits(events []Event) {
 			at, found := slices.BinarySearchFunc(grants, hold, func(e *Event, hold *Hold) int {
 				return compareGrant(e, hold.Key, hold.Session.Row)
 			})
-			if found && hold.Fence == tx.next() { // else the lock was only taken over
+			if found && hold.Fence == tx.Index() { // else the lock was only taken over
 				r := &grants[at].Body
 				r.Waited = max(r.Waited, lasted)
 			}

@@ -39,7 +39,7 @@ func (tx *Txn) NewSession(row schema.Session) (*Session, error) {
 			return nil, missing(ErrCheckCritical, id)
 		}
 	}
-	row.CreateIndex = tx.next()
+	row.CreateIndex = tx.Index()
 	s := e.adopt(e.rows.Sessions.Put(string(row.ID[:]), row))
 	e.restart(s, tx.now)
 	tx.effect(SessionMade).Session = s

@@ -91,7 +91,7 @@ func (e *Engine) dropShare(one *share) {
 // grantShare gives the session a share of a lock that no session holds alone. Only the first holder
 // writes to the key, which it creates if need be (R2).
 func (tx *Txn) grantShare(key string, s *Session, opts LockOptions) *share {
-	fence, state := tx.next(), tx.engine.state(key)
+	fence, state := tx.Index(), tx.engine.state(key)
 	var row *schema.Key
 	switch {
 	case state.shares.n == 0:
@@ -137,7 +137,7 @@ func (tx *Txn) keepKey(state *lockState) {
 
 // putShare makes a new share of the key's lock.
 func (tx *Txn) putShare(key *schema.Key, s *Session, removes bool) *share {
-	name := schema.ShareKey(key.Key, tx.next(), s.Row.ID)
+	name := schema.ShareKey(key.Key, tx.Index(), s.Row.ID)
 	tx.engine.rows.Shares.Put(name, schema.Share{
 		Row: name, LockIndex: key.LockIndex, Granted: tx.engine.moment(tx.now), Removes: removes,
 	})
@@ -205,7 +205,7 @@ func (tx *Txn) Downgrade(hold, next *Hold) error {
 	}
 	e.setHold(state, nil)
 	draft, free := tx.draft(hold.Key)
-	free.Session, free.Fence = schema.ID{}, tx.next()
+	free.Session, free.Fence = schema.ID{}, tx.Index()
 	tx.write(draft)
 	tx.explain(SequencerOf(row), errDowngraded)
 	tx.assignShare(next, tx.putShare(row, hold.Session, policy == RemoveAfter), policy)

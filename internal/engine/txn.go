@@ -73,8 +73,8 @@ func (tx *Txn) effect(kind EffectKind) *Effect {
 	return e
 }
 
-// next is the index that the transaction's writes carry.
-func (tx *Txn) next() uint64 { return tx.engine.rows.Next() }
+// Index is the index that the transaction's writes carry.
+func (tx *Txn) Index() uint64 { return tx.engine.rows.Next() }
 
 // reusable returns the list, empty, to be used again, or nil if it has grown large. It clears the
 // list, so that the list keeps nothing else in memory.
