@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"bytes"
-	"cmp"
 	"iter"
 	"slices"
 	"time"
@@ -77,24 +75,22 @@ func (e *Engine) sharersOf(key string) []Holder {
 // publishedHolders returns the holders that share a lock in the published state. It looks among the
 // present shares, and among the given rows, of which some have ended since.
 func (e *Engine) publishedHolders(key string, ended ...*schema.Share) []Holder {
+	var names []string // of rows, which are in the order of their grants
+	if state := e.locks[key]; state != nil {
+		for _, one := range state.shares.inOrder() {
+			names = append(names, one.row.Row)
+		}
+	}
+	for _, row := range ended {
+		names = append(names, row.Row)
+	}
+	slices.Sort(names)
 	var holders []Holder
-	add := func(row *schema.Share) {
-		if row = e.rows.Shares.Get(row.Row); row != nil {
+	for _, name := range slices.Compact(names) {
+		if row := e.rows.Shares.Get(name); row != nil {
 			id := row.Session()
 			holders = append(holders, e.holderOf(row, e.rows.Sessions.Get(string(id[:]))))
 		}
 	}
-	if state := e.locks[key]; state != nil {
-		for _, one := range state.shares.inOrder() {
-			add(one.row)
-		}
-	}
-	for _, row := range ended {
-		add(row)
-	}
-	slices.SortFunc(holders, func(a, b Holder) int {
-		return cmp.Or(cmp.Compare(a.Grant.Fence, b.Grant.Fence),
-			bytes.Compare(a.Grant.Session[:], b.Grant.Session[:]))
-	})
-	return slices.CompactFunc(holders, func(a, b Holder) bool { return a.Grant == b.Grant })
+	return holders
 }
