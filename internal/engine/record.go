@@ -37,13 +37,6 @@ func (tx *Txn) record(events []Event) []Event {
 // do not need its stack.
 func (tx *Txn) recordOthers(events []Event) []Event {
 	s := tx.engine.rows
-	index := s.Next()
-	add := func(space byte, name string, r Record) {
-		events = append(events, Event{
-			Index: index, Space: space, Name: name,
-			Size: footprint(r.Old) + footprint(r.New), Body: r,
-		})
-	}
 	ends := make(map[schema.ID]error)
 	for i := range tx.effects {
 		if f := &tx.effects[i]; f.Kind == SessionEnded {
@@ -52,26 +45,27 @@ func (tx *Txn) recordOthers(events []Event) []Event {
 	}
 	before := len(events)
 	for old, new := range s.Sessions.Changes() {
-		r := Record{Kind: kindOf(new, SessionCreated), Old: old, New: new}
-		r.Moment = tx.engine.moment(tx.now)
 		id := cmp.Or(new, old).ID
+		event := eventOf(s.Next(), old, new, SessionCreated)
+		event.Space, event.Name = SpaceSessions, string(id[:])
+		event.Body.Moment = tx.engine.moment(tx.now)
 		if new == nil {
-			r.Cause = ends[id]
+			event.Body.Cause = ends[id]
 		}
-		add(SpaceSessions, string(id[:]), r)
+		events = append(events, event)
 	}
 	sessions := len(events)
 	for old, new := range s.Nodes.Changes() {
-		add(SpaceCatalog, "", Record{Kind: kindOf(new, NodePut), Old: old, New: new})
+		events = append(events, eventOf(s.Next(), old, new, NodePut))
 	}
 	for old, new := range s.Services.Changes() {
-		add(SpaceCatalog, "", Record{Kind: kindOf(new, ServicePut), Old: old, New: new})
+		events = append(events, eventOf(s.Next(), old, new, ServicePut))
 	}
 	for old, new := range s.Checks.Changes() {
-		add(SpaceCatalog, "", Record{Kind: kindOf(new, CheckPut), Old: old, New: new})
+		events = append(events, eventOf(s.Next(), old, new, CheckPut))
 	}
 	for old, new := range s.Attachments.Changes() {
-		add(SpaceCatalog, "", Record{Kind: kindOf(new, AttachmentPut), Old: old, New: new})
+		events = append(events, eventOf(s.Next(), old, new, AttachmentPut))
 	}
 	// Only a change with an event moves the index: a row that came and went does not.
 	if sessions > before {
@@ -81,6 +75,14 @@ func (tx *Txn) recordOthers(events []Event) []Event {
 		tx.mark(MarkCatalog)
 	}
 	return events
+}
+
+// eventOf returns the event of a change, as of one in the catalog.
+func eventOf[T any](index uint64, old, new *T, put RecordKind) Event {
+	return Event{
+		Index: index, Space: SpaceCatalog, Size: footprint(old) + footprint(new),
+		Body: Record{Kind: kindOf(new, put), Old: old, New: new},
+	}
 }
 
 // mark sets the mark of that name to the transaction's index.
@@ -202,32 +204,25 @@ func keyFootprint(row *schema.Key) uint32 {
 	return uint32(len(row.Key) + len(row.Value))
 }
 
-// footprint returns how many of the user's bytes the row of an event keeps from being freed.
-func footprint(row any) uint32 {
+// footprint returns how many of the user's bytes the row of an event, which may be nil, keeps from
+// being freed.
+func footprint[T any](row *T) uint32 {
+	if row == nil {
+		return 0
+	}
 	n := 0
-	switch row := row.(type) {
+	switch row := any(row).(type) {
 	case *schema.Session:
-		if row != nil {
-			n = size(row.Name, row.Node) + size(row.Checks...) + metaSize(row.Meta)
-		}
+		n = size(row.Name, row.Node) + size(row.Checks...) + metaSize(row.Meta)
 	case *schema.Node:
-		if row != nil {
-			n = size(row.Name, row.ID, row.Address) + metaSize(row.Meta)
-		}
+		n = size(row.Name, row.ID, row.Address) + metaSize(row.Meta)
 	case *schema.Service:
-		if row != nil {
-			n = size(row.Node, row.ID, row.Name, row.Address) + size(row.Tags...) +
-				metaSize(row.Meta)
-		}
+		n = size(row.Node, row.ID, row.Name, row.Address) + size(row.Tags...) + metaSize(row.Meta)
 	case *schema.Check:
-		if row != nil {
-			n = size(row.Node, row.ID, row.Name, row.Notes, row.Output, row.ServiceID) +
-				metaSize(row.Meta)
-		}
+		n = size(row.Node, row.ID, row.Name, row.Notes, row.Output, row.ServiceID) +
+			metaSize(row.Meta)
 	case *schema.Attachment:
-		if row != nil {
-			n = len(row.Name) + len(row.Value)
-		}
+		n = len(row.Name) + len(row.Value)
 	}
 	return uint32(n)
 }
