@@ -39,7 +39,7 @@ func (e *Engine) holders(
 	row *schema.Key, shares iter.Seq2[string, *schema.Share],
 	session func(id schema.ID) *schema.Session,
 ) []Holder {
-	if row != nil && !row.Session.IsZero() {
+	if isLocked(row) {
 		return []Holder{{SequencerOf(row), session(row.Session), e.Instant(row.Granted)}}
 	}
 	var holders []Holder

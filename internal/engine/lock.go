@@ -69,7 +69,7 @@ func (tx *Txn) delayed(key string, mode Mode) *Blocked {
 // is promised to a queue that the session does not pass. Otherwise it returns nil. row is nil if
 // there is no such key.
 func (tx *Txn) obstructed(s *Session, key string, row *schema.Key, mode Mode) *Blocked {
-	held := row != nil && !row.Session.IsZero()
+	held := isLocked(row)
 	state := tx.engine.lockOf(key)
 	shared := state != nil && state.shares.n > 0 && mode == Exclusive
 	if !held && !shared &&
@@ -165,7 +165,7 @@ func (tx *Txn) ForceUnlock(key string, fence uint64, reason string) error {
 		return tx.forceShares(state, fence, cause)
 	}
 	row := tx.Get(key)
-	if row == nil || row.Session.IsZero() {
+	if !isLocked(row) {
 		return fmt.Errorf("%w: the lock is free", ErrNotHeld)
 	}
 	if row.Fence != fence {
@@ -226,8 +226,7 @@ func (tx *Txn) TryLock(hold *Hold, s *Session, key string, opts LockOptions) err
 
 // takeable reports whether the lock can be had at once in the mode, apart from the queue (R1).
 func (tx *Txn) takeable(key string, mode Mode) bool {
-	row := tx.Get(key)
-	if row != nil && !row.Session.IsZero() {
+	if isLocked(tx.Get(key)) {
 		return false
 	}
 	state := tx.engine.lockOf(key)

@@ -31,7 +31,7 @@ func (tx *Txn) lockObstacle(w *Waiter, c *claim) *Blocked {
 	case len(refusal.Holders) > 0:
 		refusal.Obstacle = ByHolder
 		tx.describeFirst(refusal, w.Session)
-	case row != nil && !row.Session.IsZero():
+	case isLocked(row):
 		if row.Session == w.Session.Row.ID && e.takesOver(w, c) {
 			return nil
 		}

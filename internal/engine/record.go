@@ -101,8 +101,7 @@ func kindOf[T any](new *T, put RecordKind) RecordKind {
 // recordKey fills in the record of a key.
 func (tx *Txn) recordKey(r *Record, old, new *schema.Key) {
 	r.Kind, r.Old, r.New = kindOf(new, KeyPut), old, new
-	held := old != nil && !old.Session.IsZero()
-	holds := new != nil && !new.Session.IsZero()
+	held, holds := isLocked(old), isLocked(new)
 	if !held && !holds || held && holds && old.Fence == new.Fence {
 		return
 	}

@@ -50,7 +50,7 @@ type slowWait struct {
 
 // keyHeld updates the deadlines when the exclusive grant of a key begins or ends.
 func (e *Engine) keyHeld(old, new *schema.Key) {
-	held, holds := old != nil && !old.Session.IsZero(), new != nil && !new.Session.IsZero()
+	held, holds := isLocked(old), isLocked(new)
 	switch {
 	case held && holds && SequencerOf(old) == SequencerOf(new):
 		return

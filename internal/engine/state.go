@@ -316,6 +316,9 @@ func (s *lockState) empty() bool {
 		s.queue.Empty()
 }
 
+// isLocked reports whether a session holds the lock of the row alone. The row may be nil.
+func isLocked(row *schema.Key) bool { return row != nil && !row.Session.IsZero() }
+
 // holder returns the session with the ID, which holds a lock.
 func (e *Engine) holder(id schema.ID) *Session {
 	for _, s := range e.grantees { // most often: a hand-off is from one of them to the other
