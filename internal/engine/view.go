@@ -37,8 +37,8 @@ func (e *Engine) LockViews(now time.Time) []LockView {
 	return views
 }
 
-// known yields the locks that have state beside their rows, or of which something is undecided:
-// these may have no state.
+// known yields the locks that have state beside their rows, or of which something is undecided: the
+// state of these may be empty.
 func (e *Engine) known(pending pending) iter.Seq2[string, *lockState] {
 	return func(yield func(string, *lockState) bool) {
 		for key, state := range e.locks {
@@ -46,22 +46,21 @@ func (e *Engine) known(pending pending) iter.Seq2[string, *lockState] {
 				return
 			}
 		}
+		empty := new(lockState)
 		for key := range pending {
-			if e.locks[key] == nil && !yield(key, nil) {
+			if e.locks[key] == nil && !yield(key, empty) {
 				return
 			}
 		}
 	}
 }
 
-// view returns the key's lock, from its state and from p, what is undecided; each may be nil.
+// view returns the key's lock, from its state and from p, what is undecided, which may be nil.
 func (e *Engine) view(key string, state *lockState, p *undecided, now time.Time) LockView {
-	var delay *delay
 	var shares []*schema.Share
+	delay := state.delay
 	v := LockView{Key: key, Row: e.rows.Keys.Get(key)}
-	if state != nil {
-		delay, v.queue = state.delay, slices.Collect(state.queue.Places())
-	}
+	v.queue = slices.Collect(state.queue.Places())
 	if p != nil {
 		if p.replaces {
 			delay = p.delay
@@ -70,7 +69,7 @@ func (e *Engine) view(key string, state *lockState, p *undecided, now time.Time)
 		shares = p.shares
 	}
 	v.Shares = e.publishedHolders(key, shares...)
-	if v.Row != nil && !v.Row.Session.IsZero() {
+	if isLocked(v.Row) {
 		v.Holder = e.rows.Sessions.Get(string(v.Row.Session[:]))
 	}
 	if delay != nil && now.Before(delay.until) {
@@ -267,7 +266,7 @@ func (p pending) addEffects(effects []Effect) {
 // awaited is a lock that calls wait for, in the published state.
 type awaited struct {
 	key     string
-	state   *lockState            // nil: only what is undecided knows of it
+	state   *lockState
 	waiters int                   // how many they are
 	first   *waitq.Place[*Waiter] // the place of the call that came first
 }
@@ -296,10 +295,7 @@ func (e *Engine) MostAwaited(n int, now time.Time) []LockView {
 
 // awaitedOf counts the calls that wait for the key's lock: see view.
 func awaitedOf(key string, state *lockState, p *undecided) awaited {
-	a := awaited{key: key, state: state}
-	if state != nil {
-		a.waiters, a.first = state.queue.Len(), state.queue.Front()
-	}
+	a := awaited{key, state, state.queue.Len(), state.queue.Front()}
 	if p != nil {
 		a.waiters += len(p.aside)
 		for _, place := range p.aside {
