@@ -15,8 +15,7 @@ func (e *Engine) Load(now time.Time) {
 	e.rows.Keys.OnMove(e.keyMoved)
 	e.rows.Attachments.OnMove(e.attachmentMoved)
 	for _, row := range e.rows.Sessions.Ascend("") {
-		s := e.adopt(row)
-		e.restart(s, now)
+		e.adopt(row, now)
 	}
 	for _, row := range e.rows.Locked() {
 		e.keyMoved(nil, row)

@@ -40,8 +40,7 @@ func (tx *Txn) NewSession(row schema.Session) (*Session, error) {
 		}
 	}
 	row.CreateIndex = tx.Index()
-	s := e.adopt(e.rows.Sessions.Put(string(row.ID[:]), row))
-	e.restart(s, tx.now)
+	s := e.adopt(e.rows.Sessions.Put(string(row.ID[:]), row), tx.now)
 	tx.effect(SessionMade).Session = s
 	return s, nil
 }
@@ -74,14 +73,18 @@ func (tx *Txn) LiveSession(id schema.ID) (*Session, error) {
 // Known returns the session with the ID, if it lives or its end is not published, or nil.
 func (e *Engine) Known(id schema.ID) *Session { return e.sessions[id] }
 
-// adopt makes the Session of a row.
-func (e *Engine) adopt(row *schema.Session) *Session {
+// adopt makes the Session of a row, and begins its TTL, if it has one.
+func (e *Engine) adopt(row *schema.Session, now time.Time) *Session {
 	s := e.config.NewSession()
 	if s.sessionRest == nil {
 		s.sessionRest = new(sessionRest)
 	}
 	s.Row, s.live, s.life = row, true, row.TTL+row.Grace
 	s.expires = expiry.Item{Owner: s, Rank: expiry.End}
+	if s.life > 0 {
+		s.deadline = now.Add(s.life)
+		e.due.Set(&s.expires, s.deadline)
+	}
 	e.sessions[row.ID] = s
 	e.bind(s)
 	return s
@@ -122,14 +125,6 @@ func (s *Session) Live() bool { return s.live }
 // Deadline returns when the session is due unless it is renewed before, and whether it is ever due.
 // It no longer changes once the session has ended.
 func (s *Session) Deadline() (time.Time, bool) { return s.deadline, s.life > 0 }
-
-// restart begins a TTL, if the session has one.
-func (e *Engine) restart(s *Session, now time.Time) {
-	if s.life > 0 {
-		s.deadline = now.Add(s.life)
-		e.postpone(&s.expires, s.deadline)
-	}
-}
 
 // EndSession ends a session in one step, whatever the cause (G5, S31).
 func (tx *Txn) EndSession(s *Session, cause error) {
