@@ -1,8 +1,6 @@
 package engine
 
-import (
-	"slices"
-)
+import "slices"
 
 // queue puts the waiter into its queues.
 func (tx *Txn) queue(w *Waiter, keys []string) {
@@ -191,12 +189,10 @@ func (w *Waiter) granted(e *Engine) {
 	w.phase = granted
 }
 
-// without takes the waiter out of the list.
+// without takes the waiter, which is in the list, out of it.
 func without(list []*Waiter, w *Waiter) []*Waiter {
-	if i := slices.Index(list, w); i >= 0 {
-		return slices.Delete(list, i, i+1)
-	}
-	return list
+	i := slices.Index(list, w)
+	return slices.Delete(list, i, i+1)
 }
 
 // standAgain puts a waiter back into its places.
