@@ -133,11 +133,7 @@ func (e *Engine) PopUnserved() bool {
 // nothing: a later write removes the row of the delay.
 func (tx *Txn) endDelay(d *delay) {
 	e := tx.engine
-	state := e.locks[d.key]
-	if state == nil || state.delay != d {
-		return // replaced meanwhile
-	}
-	e.swapDelay(state, nil)
+	e.swapDelay(e.locks[d.key], nil)
 	e.overdue = append(e.overdue, d.key)
 	tx.serve(d.key)
 	tx.serveContenders(PrefixOf(d.key))
