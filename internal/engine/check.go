@@ -229,8 +229,7 @@ func (e *Engine) checkWaits(state *lockState) error {
 		if !w.Slot {
 			return nil // it waits for the lock of the semaphore's key
 		}
-		own := e.locks[contenderKey(w.prefix(), w.Session.Row.ID)]
-		if own == nil || own.delay == nil {
+		if e.delayOf(contenderKey(w.prefix(), w.Session.Row.ID)) == nil {
 			break
 		}
 		w = nil
@@ -271,7 +270,7 @@ func (e *Engine) checkSemaphores() error {
 			}
 		}
 		for lost := range sem.lost {
-			if e.locks[lost.key] == nil || e.locks[lost.key].delay != lost {
+			if e.delayOf(lost.key) != lost {
 				return fmt.Errorf("bug: %q counts as lost, but is not delayed", lost.key)
 			}
 		}

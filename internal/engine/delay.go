@@ -13,6 +13,14 @@ func newDelay(key string, until time.Time) *delay {
 	return d
 }
 
+// delayOf returns the key's delay, or nil. If its end is not done yet, it may be over.
+func (e *Engine) delayOf(key string) *delay {
+	if state := e.locks[key]; state != nil {
+		return state.delay
+	}
+	return nil
+}
+
 // setDelay begins a lock-delay now, after the loss of a lock that was held in the mode. It replaces
 // a delay that lasts (S32), but the delay of a lost reader never shortens one that lasts (R5).
 func (tx *Txn) setDelay(key string, length time.Duration, mode Mode) {
@@ -58,9 +66,8 @@ func (e *Engine) swapDelay(state *lockState, d *delay) {
 // Lasts reports whether the delay of a published row lasts: the row stays until a later write. The
 // wall clock, by which the row tells the end, may have been set since.
 func (e *Engine) Lasts(row *schema.Delay, now time.Time) bool {
-	state := e.locks[row.Key]
-	return state != nil && state.delay.lasts(Exclusive, now) &&
-		row.Until.Equal(state.delay.until.Round(0))
+	d := e.delayOf(row.Key)
+	return d.lasts(Exclusive, now) && row.Until.Equal(d.until.Round(0))
 }
 
 // maxSweep is how many rows of delays that are over one write removes at most.
@@ -74,8 +81,7 @@ func (tx *Txn) sweepDelays() {
 	}
 	swept := e.overdue[max(0, len(e.overdue)-maxSweep):]
 	for _, key := range swept {
-		// A new delay of the key uses the row.
-		if state := e.locks[key]; state == nil || state.delay == nil {
+		if e.delayOf(key) == nil { // else a new delay uses the row
 			tx.dropDelay(key)
 		}
 	}
@@ -88,7 +94,7 @@ func (tx *Txn) sweepDelays() {
 func (e *Engine) recallDelays() {
 	e.overdue = e.overdue[:0]
 	for key := range e.rows.Delays.Ascend("") {
-		if state := e.locks[key]; state == nil || state.delay == nil {
+		if e.delayOf(key) == nil {
 			e.overdue = append(e.overdue, key)
 		}
 	}

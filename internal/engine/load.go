@@ -60,12 +60,12 @@ func (e *Engine) loadDelays(now time.Time) {
 func (tx *Txn) Initialize() {
 	e := tx.engine
 	for key, row := range e.rows.Delays.Ascend("") {
-		state := e.locks[key]
-		if state == nil || state.delay == nil {
+		d := e.delayOf(key)
+		if d == nil {
 			continue
 		}
 		// Otherwise the next Open would begin the delay anew once more.
-		if until := state.delay.until.Round(0); until.Before(row.Until) {
+		if until := d.until.Round(0); until.Before(row.Until) {
 			shorter := *row
 			shorter.Until = until
 			e.rows.Delays.Put(key, shorter)

@@ -58,7 +58,7 @@ func (e *Engine) takesOver(w *Waiter, c *claim) bool {
 func (tx *Txn) slotObstacle(w *Waiter) *Blocked {
 	e, c := tx.engine, &w.claims[0]
 	own := contenderKey(w.prefix(), w.Session.Row.ID)
-	if refusal := tx.delayed(own, Exclusive); refusal != nil && e.isPublished(e.lockOf(own).delay) {
+	if refusal := tx.delayed(own, Exclusive); refusal != nil && e.isPublished(e.delayOf(own)) {
 		refusal.Waiters = e.ahead(c)
 		return refusal
 	}
