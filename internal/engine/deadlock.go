@@ -260,12 +260,11 @@ func (tx *Txn) stuckAtSlots(w *Waiter) []stuckObstacle {
 
 // holderOfHold returns the holder whose handle hold is part of.
 func (tx *Txn) holderOfHold(hold *Hold) Holder {
-	for _, holder := range tx.Holders(hold.Key) {
-		if holder.Grant.Session == hold.Session.Row.ID && holder.Grant.Fence == hold.Fence {
-			return holder
-		}
+	granted := tx.Get(hold.Key).Granted
+	if one := tx.engine.shareOf(hold); one != nil {
+		granted = one.row.Granted
 	}
-	panic("engine: bug: no holder of a lock that keeps a call waiting")
+	return Holder{hold.Sequencer(), hold.Session.Row, tx.engine.Instant(granted)}
 }
 
 // dismissDeadlocked dismisses the newest calls of each circle that a drop has closed. A drop closes
