@@ -264,11 +264,9 @@ func (tx *Txn) takeSlots(sem *semaphore) {
 		return cmp.Compare(a.Key, b.Key)
 	})
 	for _, hold := range holds {
-		if slots.holders[hold.Session.Row.ID] {
-			continue
+		if !slots.holders[hold.Session.Row.ID] {
+			tx.remove(tx.Get(hold.Key), cause)
 		}
-		row := tx.Get(hold.Key)
-		tx.remove(row, cause)
 	}
 }
 
