@@ -8,7 +8,7 @@ import (
 // New returns an engine on the store. Load loads its rows.
 func New(rows *store.Store, config Config) *Engine {
 	if config.NewSession == nil {
-		config.NewSession = func() *Session { return new(Session) }
+		config.NewSession = func() *Session { return &Session{sessionRest: new(sessionRest)} }
 	}
 	e := &Engine{
 		rows: rows, config: config,

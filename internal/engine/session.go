@@ -76,9 +76,6 @@ func (e *Engine) Known(id schema.ID) *Session { return e.sessions[id] }
 // adopt makes the Session of a row, and begins its TTL, if it has one.
 func (e *Engine) adopt(row *schema.Session, now time.Time) *Session {
 	s := e.config.NewSession()
-	if s.sessionRest == nil {
-		s.sessionRest = new(sessionRest)
-	}
 	s.Row, s.live, s.life = row, true, row.TTL+row.Grace
 	s.expires = expiry.Item{Owner: s, Rank: expiry.End}
 	if s.life > 0 {

@@ -54,7 +54,8 @@ type Config struct {
 	// Node is the node of every session that names none, as it stands in the catalog.
 	Node string
 
-	// NewSession makes the memory of a session, which is part of a handle. Nil: new(Session).
+	// NewSession makes the memory of a session, which is part of a handle, and sets the owner.
+	// Nil: it is part of none.
 	NewSession func() *Session
 
 	// Slow is how long a lock may be held, or waited for, until that is told as slow. 0: for ever.
