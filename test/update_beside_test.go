@@ -177,6 +177,23 @@ func TestUpdate_G3_StatsAndLocksShowWhatIsPublished(t *testing.T) {
 	})
 }
 
+// Ensure the same for a lock whose holders share it, and have all left it in the function.
+func TestUpdate_G3_LocksShowSharesThatItEnds(t *testing.T) {
+	each(t, func(h *harness) {
+		a, b := h.named("a"), h.named("b")
+		h.must(second(a.TryLock("k", shared)))
+		h.must(second(b.TryLock("k", shared)))
+		before := h.sights()
+		u := h.updating()
+		u.step(func(tx *lockd.Txn) error {
+			return errors.Join(second(tx.Unlock("k", a.ID())), second(tx.Unlock("k", b.ID())))
+		})
+		u.mustStillSee("both have left", before)
+		u.fail()
+		u.compare("undone", before)
+	})
+}
+
 // Ensure the same while a commit on which the function depends is not durable.
 func TestUpdate_G3_StatsAndLocksBesideACommit(t *testing.T) {
 	for _, name := range []string{"Put", "DeleteAll", "end of the holder"} {
