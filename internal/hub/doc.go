@@ -22,8 +22,8 @@
 // # Publishing
 //
 // A publisher waits for no watcher; for a call of [Hub.Follow] it waits no longer than that takes
-// to look at 256 events. An event costs one lookup of its name, and one for each distinct length of
-// the prefixes that are watched in its space, whatever the number of watchers.
+// to look at 256 events. An event costs one lookup of its name, if names of its space are watched,
+// and one for each distinct length of the prefixes that are, whatever the number of watchers.
 //
 // # Order
 //
