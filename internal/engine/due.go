@@ -173,11 +173,12 @@ func (tx *Txn) reportHold(h *slowHold) {
 	f := tx.effect(HoldSlow)
 	f.Slow = s
 	state := e.lockOf(s.Key)
-	f.Hold = state.hold
-	if one := state.shares.find(grantID{e.holder(h.grant.Session), s.Fence}); one != nil {
-		if len(one.holds) > 0 {
-			f.Hold = one.holds[0]
-		}
+	one := state.shares.find(grantID{e.holder(h.grant.Session), s.Fence})
+	switch {
+	case one == nil:
+		f.Hold = state.hold
+	case len(one.holds) > 0:
+		f.Hold = one.holds[0]
 	}
 }
 

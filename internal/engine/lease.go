@@ -50,14 +50,9 @@ func (e *Engine) setLease(l *checkLease, deadline time.Time) {
 		return
 	}
 	e.leases[l.check] = l
-	e.postpone(&l.due, deadline)
-}
-
-// postpone makes the item due at the deadline or before it. A later deadline leaves the heap as it
-// is, and early corrects the item when the older deadline comes up.
-func (e *Engine) postpone(it *expiry.Item, deadline time.Time) {
-	if !it.Queued() || deadline.Before(it.At()) {
-		e.due.Set(it, deadline)
+	// A later deadline leaves the heap as it is: early corrects the item when the older comes up.
+	if !l.due.Queued() || deadline.Before(l.due.At()) {
+		e.due.Set(&l.due, deadline)
 	}
 }
 
