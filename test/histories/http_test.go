@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/lockd/lockd"
@@ -77,6 +78,7 @@ func (c *remote) ask(method, path string, query url.Values, body string) reply {
 	if err != nil {
 		return reply{err: err}
 	}
+	request.Host = c.era.host
 	response, err := c.client.Do(request)
 	if err != nil {
 		return reply{err: err}
@@ -296,4 +298,31 @@ func (c *remote) destroy() {
 	if got.failed() != nil {
 		c.pause()
 	}
+}
+
+// Ensure that a request does nothing in a history whose server has the port that the client's own
+// server had before it was closed.
+func TestHistories_PortOfAnotherServer(t *testing.T) {
+	mine, other := newWorld("", 1), newWorld("", 2)
+	for _, w := range []*world{mine, other} {
+		if err := w.open(""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := &remote{caller: newCaller(mine, 0), loopback: true}
+	c.begin(mine.current.Load())
+	c.newSession()
+	if c.s == nil {
+		t.Fatal("the client's own server refuses it")
+	}
+	c.era.finish()
+	close(c.era.over)
+	c.s, c.base = nil, other.current.Load().server.URL
+	c.newSession()
+	c.client.CloseIdleConnections()
+	e := other.current.Load()
+	if n := e.db.Stats().Sessions; c.s != nil || n > 0 {
+		t.Errorf("the client has session %+v, and the other history has %d, want none", c.s, n)
+	}
+	e.finish()
 }

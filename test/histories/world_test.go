@@ -51,6 +51,7 @@ type era struct {
 	db        *lockd.DB
 	transport http.RoundTripper
 	server    *httptest.Server
+	host      string // which requests of its own clients name
 	path      string
 
 	openCalled, opened int64
@@ -127,6 +128,7 @@ func (w *world) open(path string) error {
 	e := &era{
 		w: w, number: len(w.eras), path: path, over: make(chan struct{}),
 		before: map[string]lockd.Entry{}, alive: map[string]bool{},
+		host: fmt.Sprintf("era%d.history%d.invalid", len(w.eras), w.seed),
 	}
 	chance := rand.New(rand.NewPCG(w.seed, uint64(1000+e.number)))
 	var turn sync.Mutex // of chance
@@ -176,13 +178,25 @@ func (w *world) open(path string) error {
 	if err != nil {
 		return err
 	}
-	e.server = httptest.NewServer(handler)
+	e.server = httptest.NewServer(e.own(handler))
 	e.armed.Store(true)
 	w.mu.Lock()
 	w.eras = append(w.eras, e)
 	w.mu.Unlock()
 	w.current.Store(e)
 	return nil
+}
+
+// own refuses what clients of other eras ask: the server may have the port that theirs had before
+// it was closed.
+func (e *era) own(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		if r.Host != e.host {
+			http.Error(out, "the server of "+e.host, http.StatusMisdirectedRequest)
+			return
+		}
+		handler.ServeHTTP(out, r)
+	})
 }
 
 // see notes the state, and watches from there on.
