@@ -204,7 +204,7 @@ var SessionRows = Rows[schema.Session]{
 			CreateIndex: d.Uint64(),
 		}
 		if len(d.Rest) > 0 {
-			if row.Meta = d.stringMap(); row.Meta == nil && d.Err == nil {
+			if row.Meta = d.stringMap(); row.Meta == nil {
 				d.Fail(errLong) // an empty map is not written
 			}
 		}
@@ -292,7 +292,7 @@ var CheckRows = Rows[schema.Check]{
 		}
 		if len(d.Rest) > 0 {
 			row.TTL, row.Meta = d.duration(), d.stringMap()
-			if row.TTL == 0 && row.Meta == nil && d.Err == nil {
+			if row.TTL == 0 && row.Meta == nil {
 				d.Fail(errLong) // they are not written if both are empty
 			}
 		}
@@ -346,7 +346,7 @@ var DelayRows = Rows[schema.Delay]{
 			Index:  d.Uint64(),
 		}
 		if len(d.Rest) > 0 {
-			if row.Mode = d.Uint8(); row.Mode == 0 && d.Err == nil {
+			if row.Mode = d.Uint8(); row.Mode == 0 {
 				d.Fail(errLong) // it is not written then
 			}
 		}

@@ -95,8 +95,12 @@ func (d *Decoder) End() error {
 	return d.Err
 }
 
-// Fail notes the first error, and ends the decoding.
-func (d *Decoder) Fail(err error) { d.Err = err }
+// Fail notes the error, unless there was one before, and ends the decoding.
+func (d *Decoder) Fail(err error) {
+	if d.Err == nil {
+		d.Err = err
+	}
+}
 
 // next returns the next n bytes, which share the payload's memory.
 func (d *Decoder) next(n uint64) []byte {
@@ -177,9 +181,7 @@ func (d *Decoder) id() schema.ID {
 			return schema.ID(b)
 		}
 	}
-	if d.Err == nil {
-		d.Fail(errID)
-	}
+	d.Fail(errID)
 	return schema.ID{}
 }
 
@@ -227,7 +229,7 @@ func (d *Decoder) stringMap() map[string]string {
 	last := ""
 	for i := range count {
 		key := d.String()
-		if i > 0 && key <= last && d.Err == nil {
+		if i > 0 && key <= last {
 			d.Fail(errOrder)
 		}
 		last = key
