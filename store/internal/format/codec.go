@@ -43,24 +43,24 @@ func (r *Rows[T]) Append(buf []byte, place string, row *T) []byte {
 // Decode reads a value that Append made for the same place, and shares no memory with it. For any
 // other value it returns an [ErrCorrupt] that names table and place; it never panics.
 func (r *Rows[T]) Decode(place string, value []byte) (row T, err error) {
+	if row, err = r.decode(place, bytes.Clone(value)); err != nil {
+		err = RowError(r.Table, place, err)
+	}
+	return row, err
+}
+
+// decode is Decode, but the row shares the value's memory, and the error names no row.
+func (r *Rows[T]) decode(place string, value []byte) (row T, err error) {
 	payload, err := Verify(r.Table, BytesOf(place), value)
 	if err == nil {
-		row, err = r.DecodePayload(r.Key(place), bytes.Clone(payload))
+		row, err = r.DecodePayload(r.Key(place), payload)
 	}
-	if err != nil {
-		var none T
-		return none, RowError(r.Table, place, err)
-	}
-	return row, nil
+	return row, err
 }
 
 // changed implements Changed for one table.
 func (r *Rows[T]) changed(place string, value []byte) (uint64, error) {
-	payload, err := Verify(r.Table, BytesOf(place), value)
-	if err != nil {
-		return 0, err
-	}
-	row, err := r.DecodePayload(r.Key(place), payload)
+	row, err := r.decode(place, value)
 	if err != nil {
 		return 0, err
 	}
