@@ -13,11 +13,9 @@ const (
 	tableGraves
 	tableMarks
 	tableShares
-	tableCount
+	// TableCount is how many tables there are: their numbers are below it.
+	TableCount
 )
-
-// TableCount is how many tables there are: their numbers are below it.
-const TableCount = tableCount
 
 // The numbers that are in other checksums, in place of a table's.
 const (
