@@ -11,17 +11,16 @@ import (
 // Batch is what one commit writes: the newest version of every row that changed since the batch
 // before. The zero value is not usable; [State.Take] makes one.
 type Batch struct {
-	state  *State
-	index  uint64
-	parts  []part
-	rows   int // in all parts
-	buffer []byte
+	state *State
+	index uint64
+	parts []part
+	rows  int // in all parts
 }
 
 // Take closes the open batch and returns it, to be written; later writes go to the next batch. The
 // batch that Take returned before must have been published or dropped.
 func (s *State) Take() *Batch {
-	b := &Batch{state: s, index: s.index, buffer: s.buffer}
+	b := &Batch{state: s, index: s.index}
 	for set := s.pending; set != 0; set &= set - 1 {
 		p, rows := s.tables[bits.TrailingZeros16(set)].take()
 		b.parts, b.rows = append(b.parts, p), b.rows+rows
@@ -56,7 +55,7 @@ const mostBuffer = 1 << 20
 // in a file with the given tally. It is called once for each batch, by one goroutine at a time.
 func (b *Batch) Encode(after format.Tally) ([]format.Write, format.Tally) {
 	rows := make([]format.Write, 0, b.rows)
-	buffer := b.buffer[:0]
+	buffer := b.state.buffer[:0]
 	for _, p := range b.parts {
 		buffer, rows = p.encode(buffer, rows, &after)
 	}

@@ -29,7 +29,7 @@ type State struct {
 	taken     uint64 // versions above it are in the open batch
 	touched   uint16 // tables that the running transaction wrote, by number
 	pending   uint16 // tables that the open batch has changes of
-	buffer    []byte // the last batch's encoded rows, to be used again
+	buffer    []byte // the last batch's encoded rows, to be used again; only Encode's
 }
 
 // table is what the state does to all its tables alike.
