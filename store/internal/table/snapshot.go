@@ -40,6 +40,9 @@ func (s *Snapshot) Mark(name string) uint64 {
 // View is one table of a snapshot. Rows are shared: do not change them.
 type View[T any] struct{ order order[T] }
 
+// made reports whether the view is not the zero View.
+func (v *View[T]) made() bool { return v.order.tree != nil }
+
 // Get returns the row of the key, or nil.
 func (v View[T]) Get(key string) *T { return v.order.get(key) }
 

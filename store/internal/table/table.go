@@ -33,8 +33,7 @@ type Table[T any] struct {
 	last   *cell[T]                  // the cell that the writer found last; nil if it found none
 	hashed uint64                    // the hash of the key that the writer looked for last
 	order  order[T]                  // without what the cells in behind have changed
-	view   View[T]                   // the newest clone of the order
-	stale  bool                      // view is older than the cells
+	view   View[T]                   // a clone of the order; zero: none is as new as the cells
 	behind []*cell[T]
 	open   []*cell[T]  // what the open batch changed; may name a cell whose change was undone
 	flying []*cell[T]  // what the batch that is being written changed
@@ -59,7 +58,6 @@ func (t *Table[T]) init(s *State, codec *format.Rows[T]) {
 	s.tables[codec.Table] = t
 	t.cells.seed = maphash.MakeSeed()
 	t.order = newOrder[T]()
-	t.stale = true
 }
 
 // OnMove sets the function moved. It is called for every change of a newest row, by a write, an
@@ -216,9 +214,8 @@ func (t *Table[T]) move(c *cell[T], old, next *version[T]) {
 	}
 	c.head.Store(next)
 	t.moves++
-	if !t.stale {
-		t.stale = true
-		t.view = View[T]{} // the old view would keep its rows
+	if t.view.made() {
+		t.view = View[T]{} // it is outdated, and would keep its rows
 	}
 	if c.behind == 0 {
 		t.behind = append(t.behind, c)
@@ -369,7 +366,7 @@ func (t *Table[T]) settle(c *cell[T], v *version[T]) {
 
 // snapshot returns the published rows, in order.
 func (t *Table[T]) snapshot() View[T] {
-	if !t.stale {
+	if t.view.made() {
 		return t.view
 	}
 	t.catchUp()
@@ -377,7 +374,6 @@ func (t *Table[T]) snapshot() View[T] {
 		return t.published()
 	}
 	t.view = View[T]{t.order.clone()}
-	t.stale = false
 	return t.view
 }
 
