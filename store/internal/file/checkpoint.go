@@ -107,14 +107,13 @@ func (f *File) conclude() {
 // next returns the header of the last commit, with log in place of what it says of the log.
 func (f *File) next(log logState) header {
 	last := f.last
-	last.log, last.log.made = log, f.log.made
+	last.log, last.log.made = log, f.last.log.made
 	return last
 }
 
 // committed takes note of a commit of bbolt's. Commits to the log may have come since it was begun.
 func (f *File) committed(c tableCommit) {
-	f.last.commit = c.last.commit
-	f.log.made = c.last.log.made
+	f.last.commit, f.last.log = c.last.commit, c.last.log
 	for _, s := range c.made {
 		f.log.segments[s.number] = s
 	}

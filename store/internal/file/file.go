@@ -19,7 +19,7 @@ type File struct {
 	size     int64    // the file has at least that many bytes
 	named    bool     // the file system counts its names
 	noSync   bool     // see Options
-	last     header   // what the last commit left, except the log; its commit is bbolt's last one
+	last     header   // what the last commit left; its commit and log are of bbolt's last one
 	log      commitLog
 	stepping *stepping // a step of the checkpoint, which has tables until it has ended; nil: none
 	buffer   []byte    // the last record's sectors, to be used again
@@ -75,7 +75,7 @@ func (f *File) makeReady() error {
 // young reports whether bbolt's last commit has made a segment. That segment may not have a record
 // yet: if the meta page of that commit is damaged, the next Open reads the meta page before it,
 // which has to know every segment with records.
-func (f *File) young() bool { return f.log.made == f.last.commit }
+func (f *File) young() bool { return f.last.log.made == f.last.commit }
 
 // flush syncs what was written, unless Options.NoSync is set.
 func (f *File) flush() error {

@@ -23,7 +23,6 @@ type commitLog struct {
 	segments [segments]*segment
 	filling  *segment       // where records go
 	settled  *segment       // whose rows go to the tables; nil: they are all there
-	made     uint64         // the number of bbolt's last commit that made a segment
 	next     uint64         // the number of the next record
 	rows     *memtable      // of the filling segment
 	left     []format.Write // rows of the settled segment that are not in their tables, in order
@@ -170,8 +169,7 @@ func (l *commitLog) clear() {
 		s.reset()
 	}
 	*l = commitLog{
-		segments: l.segments, filling: l.segments[0], rows: newMemtable(),
-		made: l.made, next: max(1, l.next),
+		segments: l.segments, filling: l.segments[0], rows: newMemtable(), next: max(1, l.next),
 	}
 }
 

@@ -110,7 +110,7 @@ func (l *commitLog) replay(scans []*scan, last header) (header, error) {
 	for _, c := range scans {
 		l.segments[c.number] = c.segment
 	}
-	l.made, l.next, l.rows = last.log.made, last.log.first, newMemtable()
+	l.next, l.rows = last.log.first, newMemtable()
 	newest := header{} // what the last record left
 	for payload, ok := l.takeNext(scans); ok; payload, ok = l.takeNext(scans) {
 		left, rows, err := readRecord(payload)
