@@ -67,22 +67,22 @@ func (w *pageWalk) claimFreelist() error {
 	f, meta := w.from, w.meta
 	offset := int64(meta.freelist) * int64(meta.pageSize)
 	room := (meta.highWater - meta.freelist) * uint64(meta.pageSize)
-	var head [headSize + numberSize]byte
-	if _, err := f.ReadAt(head[:], offset); err != nil {
+	head := make([]byte, headSize+numberSize)
+	if _, err := f.ReadAt(head, offset); err != nil {
 		return cause(err)
 	}
 	order := binary.NativeEndian
 	offset, room = offset+headSize, room-headSize
-	length := uint64(order.Uint16(head[10:]))
+	length := uint64(elementCount(head))
 	if length == manyFree {
 		length = order.Uint64(head[headSize:])
 		offset, room = offset+numberSize, room-numberSize
 	}
-	if order.Uint64(head[0:]) != meta.freelist || order.Uint16(head[8:]) != freelistFlag ||
+	if pageNumber(head) != meta.freelist || pageKind(head) != freelistFlag ||
 		length > room/numberSize {
 		return errFreelist
 	}
-	if err := w.claim(meta.freelist, 1+uint64(order.Uint32(head[12:]))); err != nil {
+	if err := w.claim(meta.freelist, 1+pageOverflow(head)); err != nil {
 		return errFreelist
 	}
 	list := make([]byte, length*numberSize)

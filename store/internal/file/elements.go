@@ -28,9 +28,14 @@ func misplaced(page uint64, what string) error {
 	return corrupt("page %d %s", page, what)
 }
 
+func pageNumber(content []byte) uint64 { return binary.NativeEndian.Uint64(content) }
+
 func pageKind(content []byte) uint16 { return binary.NativeEndian.Uint16(content[8:]) }
 
 func elementCount(content []byte) int { return int(binary.NativeEndian.Uint16(content[10:])) }
+
+// pageOverflow returns how many more pages belong to the page, as it says.
+func pageOverflow(content []byte) uint64 { return uint64(binary.NativeEndian.Uint32(content[12:])) }
 
 // bounds are what the page above says of the keys of a page: the first key is least, and all keys
 // are below limit. A nil field says nothing.
@@ -91,16 +96,14 @@ func elementFlags(content []byte, i int) uint32 {
 
 // elementAt takes an element out of a page whose extent is known to be right.
 func elementAt(content []byte, i int) element {
-	order := binary.NativeEndian
-	raw := content[headSize+i*elementSize:]
 	kind := pageKind(content)
 	position, keySize, valueSize := extent(content, kind, i)
 	end := position + keySize
 	e := element{key: content[position:end], value: content[end : end+valueSize]}
 	if kind == branchFlag {
-		e.child = order.Uint64(raw[8:])
+		e.child = binary.NativeEndian.Uint64(content[headSize+i*elementSize+8:])
 	} else {
-		e.flags = order.Uint32(raw)
+		e.flags = elementFlags(content, i)
 	}
 	return e
 }

@@ -1,7 +1,6 @@
 package file
 
 import (
-	"encoding/binary"
 	"errors"
 	"io"
 	"os"
@@ -95,7 +94,7 @@ func (s *salvage) likelyPageSize() uint64 {
 		for page := uint64(firstPage); page*size < uint64(s.size); page++ {
 			var number [numberSize]byte
 			n, _ := s.file.ReadAt(number[:], int64(page*size))
-			if n == len(number) && binary.NativeEndian.Uint64(number[:]) == page {
+			if n == len(number) && pageNumber(number[:]) == page {
 				fit++
 			}
 		}
@@ -159,7 +158,7 @@ func (s *salvage) pageAt(page uint64, in bounds) (content []byte, err error) {
 		return nil, misplaced(page, "is used twice")
 	}
 	content = s.read(page, 1)
-	if binary.NativeEndian.Uint64(content) != page {
+	if pageNumber(content) != page {
 		return nil, misplaced(page, "has the number of another one, or none")
 	}
 	content = s.withOverflow(page, content)
@@ -175,9 +174,6 @@ func (s *salvage) pageAt(page uint64, in bounds) (content []byte, err error) {
 	}
 	return content, err
 }
-
-// pageOverflow returns how many more pages belong to the page, as it says.
-func pageOverflow(content []byte) uint64 { return uint64(binary.NativeEndian.Uint32(content[12:])) }
 
 // walkRoot walks the tree of the buckets.
 func (s *salvage) walkRoot() {

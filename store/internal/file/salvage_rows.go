@@ -2,7 +2,6 @@ package file
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"iter"
 	"slices"
@@ -119,7 +118,7 @@ func (s *salvage) scanOthers() {
 			continue
 		}
 		content := s.read(page, 1)
-		if binary.NativeEndian.Uint64(content) == page { // else that may be anything
+		if pageNumber(content) == page { // else that may be anything
 			content = s.withOverflow(page, content)
 		}
 		s.scan(content)

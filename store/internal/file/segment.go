@@ -135,7 +135,7 @@ func errSector(place int, segment byte) error {
 // root.
 func newSegment(number byte, root uint64, pageSize int, content []byte) (*segment, error) {
 	damaged := corrupt("segment %d of its log: it is not one", number)
-	if elementCount(content) != 1 || root == 0 || binary.NativeEndian.Uint64(content) != root {
+	if elementCount(content) != 1 || root == 0 || pageNumber(content) != root {
 		return nil, damaged
 	}
 	e := elementAt(content, 0)

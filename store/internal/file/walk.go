@@ -119,11 +119,10 @@ func (w *pageWalk) read(page uint64, depth, ahead int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	order := binary.NativeEndian
-	if order.Uint64(content) != page {
+	if pageNumber(content) != page {
 		return nil, misplaced(page, "has the number of another one")
 	}
-	count := 1 + uint64(order.Uint32(content[12:]))
+	count := 1 + pageOverflow(content)
 	if err := w.claim(page, count); err != nil {
 		return nil, err
 	}
