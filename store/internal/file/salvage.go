@@ -25,13 +25,12 @@ type salvage struct {
 	meta     metaPage
 	metaErr  error // why there is no meta page to begin from
 
-	headed bool // there is a header
-	last   header
+	headed bool   // there is a header
+	last   header // with the tally of the newest record, if there is a newer one
 	rows   map[rowPlace]candidate
 	index  uint64 // the highest that was seen
 	lost   [format.TableCount][]bounds
 	log    []*scan
-	left   format.Tally // of all rows, as the last commit left them
 
 	missing, doubtful []Remark
 }

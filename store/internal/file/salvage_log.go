@@ -31,7 +31,6 @@ func (s *salvage) checkHeader() {
 			"lost a write", s.last.commit, s.meta.commit)
 	}
 	s.index = max(s.index, s.last.index)
-	s.left = s.last.tally
 }
 
 // addSegment reads the segment that begins with that page. It does nothing if no sector there is
@@ -157,8 +156,8 @@ func (s *salvage) takeRecord(number uint64, payload []byte) bool {
 		return false
 	}
 	s.index = max(s.index, left.index)
-	if !s.headed || number >= s.last.log.next {
-		s.left = left.tally
+	if number >= s.last.log.next { // else the header is newer
+		s.last.tally = left.tally
 	}
 	for _, row := range rows {
 		if row.Value == nil {

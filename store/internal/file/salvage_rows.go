@@ -176,9 +176,9 @@ func (s *salvage) checkTally() {
 	for _, row := range s.rows {
 		found.Add(format.StoredChecksum(row.value))
 	}
-	if found != s.left {
+	if left := s.last.tally; found != left {
 		s.doubt(allTables, "", "there are %d rows with the checksum %x, and the last commit left "+
 			"%d with %x: the disk has lost a write, and some rows may be older than what was "+
-			"committed last, or have been deleted", found.Rows, found.Sum, s.left.Rows, s.left.Sum)
+			"committed last, or have been deleted", found.Rows, found.Sum, left.Rows, left.Sum)
 	}
 }
