@@ -155,7 +155,8 @@ func (b *backupReader) read() (*Backup, error) {
 }
 
 func (b *backupReader) rows(backup *Backup) error {
-	rows, last := uint64(0), ""
+	rows := uint64(0)
+	var last format.Write
 	for {
 		table, err := b.ReadByte()
 		if err != nil {
@@ -172,15 +173,14 @@ func (b *backupReader) rows(backup *Backup) error {
 		if err != nil {
 			return err
 		}
-		if place := string([]byte{table}) + string(key); rows > 0 && place <= last {
+		row := format.Write{Table: table, Key: string(key)}
+		if rows > 0 && !last.Before(row) {
 			return b.corrupt("row %.100q is not in its place", key)
-		} else {
-			last = place
 		}
-		if err := backup.add(table, string(key), value); err != nil {
+		if err := backup.add(table, row.Key, value); err != nil {
 			return err
 		}
-		rows++
+		last, rows = row, rows+1
 	}
 }
 
