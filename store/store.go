@@ -73,9 +73,9 @@ func New() *Store {
 // Open reads the file into s, which must be new and unwritten. Functions that were given to OnMove
 // before see every row. It creates the file if there is none, unless Options.Existing is set. It
 // waits for the file's lock up to Options.Timeout, and then returns [ErrInUse]. It returns
-// [ErrCorrupt] or [ErrFormat] for a file that it refuses, and leaves that file as it is. Open does
-// not write to an existing file, and what the file has may not be on disk yet: see Secure. After an
-// error s is not usable.
+// [ErrCorrupt], [ErrFormat] or [ErrInvalid] for a file that it refuses, and leaves that file as it
+// is. Open does not write to an existing file, and what the file has may not be on disk yet: see
+// Secure. After an error s is not usable.
 func (s *Store) Open(path string, opts Options) error {
 	rows := s.Load()
 	f, err := file.Open(path, opts, rows)
