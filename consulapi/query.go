@@ -85,14 +85,25 @@ func noSuchQuery(id string) error {
 	return mistake("Cannot modify non-existent prepared query: '%s'", id)
 }
 
-// newQuery returns the query that an attachment holds.
-func newQuery(a catalog.Attachment) preparedQuery {
-	var q preparedQuery
-	if err := json.Unmarshal(a.Value, &q); err != nil {
-		panic("consulapi: bug: " + err.Error()) // it was encoded here
+// queryOf returns the query that an attachment holds, and whether it holds one: the program may
+// have attachments of its own with such names.
+func queryOf(a catalog.Attachment) (q preparedQuery, is bool) {
+	if json.Unmarshal(a.Value, &q) != nil || attachmentOf(q.ID) != a.Name {
+		return preparedQuery{}, false
 	}
 	q.CreateIndex, q.ModifyIndex = a.CreateIndex, a.ModifyIndex
-	return q
+	return q, true
+}
+
+// queriesIn yields the queries that the attachments hold.
+func queriesIn(attachments iter.Seq[catalog.Attachment]) iter.Seq[preparedQuery] {
+	return func(yield func(preparedQuery) bool) {
+		for a := range attachments {
+			if q, is := queryOf(a); is && !yield(q) {
+				return
+			}
+		}
+	}
 }
 
 // readQuery reads a query from the body.
@@ -135,8 +146,8 @@ func (q *preparedQuery) keep(tx *catalog.Txn) error {
 	if err := q.valid(); err != nil {
 		return err
 	}
-	for a := range tx.Attachments(queryPrefix) {
-		switch other := newQuery(a); {
+	for other := range queriesIn(tx.Attachments(queryPrefix)) {
+		switch {
 		case q.Name == "":
 		case sameName(q.Name, other.Name) && q.ID != other.ID:
 			return mistake("raft apply failed: name '%s' aliases an existing query name", q.Name)
@@ -182,7 +193,8 @@ func (h *handler) queryUpdate(r *request) (answer, error) {
 	}
 	q.ID = folded(r.rest)
 	return answer{}, h.db.Update(func(tx *lockd.Txn) error {
-		if _, exists := tx.Catalog().Attachment(attachmentOf(q.ID)); !exists {
+		a, _ := tx.Catalog().Attachment(attachmentOf(q.ID))
+		if _, exists := queryOf(a); !exists {
 			return noSuchQuery(r.rest)
 		}
 		return q.keep(tx.Catalog())
@@ -191,17 +203,18 @@ func (h *handler) queryUpdate(r *request) (answer, error) {
 
 func (h *handler) queryDelete(r *request) (answer, error) {
 	return answer{}, h.db.Update(func(tx *lockd.Txn) error {
-		deleted, err := tx.Catalog().Detach(attachmentOf(r.rest))
-		if err == nil && !deleted {
-			err = noSuchQuery(r.rest)
+		a, _ := tx.Catalog().Attachment(attachmentOf(r.rest))
+		if _, exists := queryOf(a); !exists {
+			return noSuchQuery(r.rest)
 		}
+		_, err := tx.Catalog().Detach(a.Name)
 		return err
 	})
 }
 
 func (h *handler) queryList(r *request) (answer, error) {
 	return h.readCatalog(r, func(state *catalog.Snapshot) any {
-		return listed(state.Attachments(queryPrefix), all, newQuery)
+		return list[preparedQuery](queriesIn(state.Attachments(queryPrefix)))
 	})
 }
 
@@ -210,11 +223,12 @@ func (h *handler) queryGet(r *request) (answer, error) {
 		return h.queryExecute(r, name)
 	}
 	return h.read(r, lockd.CatalogScope(), func(state *lockd.Snapshot) answer {
-		a, exists := state.Catalog().Attachment(attachmentOf(r.rest))
+		a, _ := state.Catalog().Attachment(attachmentOf(r.rest))
+		q, exists := queryOf(a)
 		if !exists {
 			return failed(errNoQuery)
 		}
-		return answer{value: []preparedQuery{newQuery(a)}, header: r.consistencyHeader()}
+		return answer{value: []preparedQuery{q}, header: r.consistencyHeader()}
 	})
 }
 
@@ -230,8 +244,7 @@ func (h *handler) queryExecute(r *request, name string) (answer, error) {
 	}
 	state := h.db.Snapshot().Catalog()
 	var q preparedQuery
-	for a := range state.Attachments(queryPrefix) {
-		other := newQuery(a)
+	for other := range queriesIn(state.Attachments(queryPrefix)) {
 		if name != "" && (sameName(other.ID, name) || sameName(other.Name, name)) {
 			q = other
 		}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/lockd/lockd"
 )
 
 // queryInfo is a prepared query as a client sees it.
@@ -263,6 +265,31 @@ func TestQuery_H1_Execute(t *testing.T) {
 		}
 		if after := h.db.Snapshot().Index(); after != before {
 			t.Errorf("the index went from %d to %d", before, after)
+		}
+	})
+}
+
+// Ensure that attachments of the program that only look like queries are no queries.
+func TestQuery_OtherAttachments(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		const name = "11111111-2222-4333-8444-555555555555"
+		h.must(h.db.Update(func(tx *lockd.Txn) error {
+			for _, id := range []string{"", "other", name} {
+				if err := tx.Catalog().AttachUnowned("consul.query/"+id, []byte("?")); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		h.want("GET /v1/query", "", 200, "[]")
+		h.want("GET /v1/query/"+name, "", 404, "Query not found")
+		h.want("GET /v1/query/other/execute", "", 404, "Query not found")
+		gone := "Cannot modify non-existent prepared query: '" + name + "'"
+		h.want("PUT /v1/query/"+name, `{"Name":"q","Service":{"Service":"web"}}`, 500, gone)
+		h.want("DELETE /v1/query/"+name, "", 500, gone)
+		h.prepare(`{"Name":"q","Service":{"Service":"web"}}`)
+		if got := h.execute("q"); got != "web@dc1: " {
+			t.Error(got)
 		}
 	})
 }
