@@ -44,8 +44,8 @@ type preparedQuery struct {
 	}
 	DNS struct{ TTL string }
 
-	CreateIndex uint64
-	ModifyIndex uint64
+	CreateIndex uint64 // kept, because with another session the attachment begins anew
+	ModifyIndex uint64 // the attachment's
 }
 
 // queryPrefix begins the names of the attachments that are queries; an ID follows.
@@ -91,7 +91,7 @@ func queryOf(a catalog.Attachment) (q preparedQuery, is bool) {
 	if json.Unmarshal(a.Value, &q) != nil || attachmentOf(q.ID) != a.Name {
 		return preparedQuery{}, false
 	}
-	q.CreateIndex, q.ModifyIndex = a.CreateIndex, a.ModifyIndex
+	q.CreateIndex, q.ModifyIndex = cmp.Or(q.CreateIndex, a.CreateIndex), a.ModifyIndex
 	return q, true
 }
 
@@ -114,7 +114,7 @@ func (h *handler) readQuery(r *request) (q preparedQuery, err error) {
 	if id, err := lockd.ParseSessionID(q.Session); err == nil {
 		q.Session = id.String() // in one form (X20)
 	}
-	q.CreateIndex, q.ModifyIndex = 0, 0
+	q.ModifyIndex = 0
 	return q, nil
 }
 
@@ -180,7 +180,11 @@ func (h *handler) queryCreate(r *request) (answer, error) {
 		return answer{}, mistake("ID must be empty when creating a new prepared query")
 	}
 	q.ID = uuid.NewString()
-	if err := h.db.Update(func(tx *lockd.Txn) error { return q.keep(tx.Catalog()) }); err != nil {
+	err = h.db.Update(func(tx *lockd.Txn) error {
+		q.CreateIndex = tx.Index()
+		return q.keep(tx.Catalog())
+	})
+	if err != nil {
 		return answer{}, err
 	}
 	return ok(object{{"ID", q.ID}}), nil
@@ -194,9 +198,11 @@ func (h *handler) queryUpdate(r *request) (answer, error) {
 	q.ID = folded(r.rest)
 	return answer{}, h.db.Update(func(tx *lockd.Txn) error {
 		a, _ := tx.Catalog().Attachment(attachmentOf(q.ID))
-		if _, exists := queryOf(a); !exists {
+		old, exists := queryOf(a)
+		if !exists {
 			return noSuchQuery(r.rest)
 		}
+		q.CreateIndex = old.CreateIndex
 		return q.keep(tx.Catalog())
 	})
 }

@@ -269,6 +269,31 @@ func TestQuery_H1_Execute(t *testing.T) {
 	})
 }
 
+// Ensure that a query keeps its CreateIndex whatever is changed of it, its session included.
+func TestQuery_KeepsItsCreateIndex(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		a, b := h.create("").ID, h.create("").ID
+		id := h.prepare(`{"Name":"q","Service":{"Service":"web"}}`)
+		get := func() queryInfo {
+			return decode[[]queryInfo](h, h.send("GET /v1/query/"+id, ""))[0]
+		}
+		made := get()
+		if made.CreateIndex != made.ModifyIndex {
+			t.Errorf("%+v", made)
+		}
+		for i, session := range []string{a, a, b, b, "", "", a} {
+			before := get()
+			h.want("PUT /v1/query/"+id, fmt.Sprintf(
+				`{"Name":"q%d","Session":%q,"Service":{"Service":"web"}}`, i, session), 200, "")
+			now := get()
+			if now.CreateIndex != made.CreateIndex || now.ModifyIndex <= before.ModifyIndex ||
+				now.Session != session {
+				t.Errorf("step %d: %+v, made as %+v", i, now, made)
+			}
+		}
+	})
+}
+
 // Ensure that attachments of the program that only look like queries are no queries.
 func TestQuery_OtherAttachments(t *testing.T) {
 	run(t, nil, func(h *harness) {
