@@ -183,6 +183,16 @@ func TestCatalog_N5_Renames(t *testing.T) {
 	})
 }
 
+// Ensure that the ID of the node of this process is the same in any case too.
+func TestCatalog_N5_RenamesTheOwnNode(t *testing.T) {
+	opts := &consulapi.Options{NodeID: strings.ToUpper(uuidOfWeb1)}
+	run(t, opts, func(h *harness) {
+		h.want("PUT /v1/catalog/register",
+			`{"ID":"`+uuidOfWeb1+`","Node":"renamed","Address":"10.0.0.1"}`, 200, "true")
+		h.want("GET /v1/catalog/node/local", "", 200, "null")
+	})
+}
+
 // Ensure that nobody gets the name of a node that is alive, such as the agent's own.
 func TestCatalog_N5_ReservesNames(t *testing.T) {
 	run(t, &consulapi.Options{NodeID: "99999999-9999-4999-8999-999999999999"}, func(h *harness) {

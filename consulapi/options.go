@@ -82,7 +82,8 @@ func (o *Options) complete(db *lockd.DB) (Options, error) {
 	if o.GraceTTLs < 0 || o.GraceTTLs > maxGraceTTLs {
 		invalid("GraceTTLs is %d, not between 0 and %d", o.GraceTTLs, maxGraceTTLs)
 	}
-	if !isUUID(o.NodeID) && o.NodeID != "" {
+	nodeID, err := lockd.ParseSessionID(o.NodeID) // which is a UUID too
+	if err != nil && o.NodeID != "" {
 		invalid("NodeID is %q, not a UUID", o.NodeID)
 	}
 	if o.MaxValueSize < 0 || o.MaxValueSize > lockd.MaxValueSize {
@@ -102,17 +103,11 @@ func (o *Options) complete(db *lockd.DB) (Options, error) {
 		GraceTTLs:       o.GraceTTLs,
 		Datacenter:      cmp.Or(o.Datacenter, defaultDatacenter),
 		Node:            cmp.Or(o.Node, db.Node()),
-		NodeID:          o.NodeID,
+		NodeID:          nodeID.String(), // in its one form (N5)
 		MaxValueSize:    cmp.Or(o.MaxValueSize, defaultMaxValueSize),
 		MaxSnapshotSize: cmp.Or(o.MaxSnapshotSize, defaultMaxSnapshot),
 		MaxTxnOps:       cmp.Or(o.MaxTxnOps, defaultMaxTxnOps),
 		MaxBlocked:      cmp.Or(o.MaxBlocked, defaultMaxBlocked),
 		Logger:          cmp.Or(o.Logger, slog.Default()),
 	}, errors.Join(faults...)
-}
-
-// isUUID reports whether the text is a UUID; a session's ID is one.
-func isUUID(text string) bool {
-	_, err := lockd.ParseSessionID(text)
-	return err == nil
 }
