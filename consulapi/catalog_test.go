@@ -253,6 +253,20 @@ func TestCatalog_N16_ComesBack(t *testing.T) {
 	}
 }
 
+// Ensure that a request for a session with a check that is not there does not make serfHealth pass.
+func TestCatalog_N16_AMissingCheckChangesNothing(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.want("PUT /v1/catalog/register",
+			`{"Node":"local","SkipNodeUpdate":true,"Check":{"CheckID":"serfHealth"}}`, 200, "true")
+		before := h.db.Snapshot().Index()
+		h.want("PUT /v1/session/create", `{"NodeChecks":["none"]}`, 500,
+			"apply failed: Missing check 'none' registration")
+		if after := h.db.Snapshot().Index(); after != before {
+			t.Errorf("the index went from %d to %d", before, after)
+		}
+	})
+}
+
 // Ensure that serfHealth comes back also if it went with a service that a client had given it to.
 func TestCatalog_N16_ComesBackFromAService(t *testing.T) {
 	run(t, nil, func(h *harness) {

@@ -37,6 +37,13 @@ func (h *handler) register() error {
 	})
 }
 
+// registered reports whether the catalog has the node of this process and its check, whatever the
+// status.
+func (h *handler) registered() bool {
+	_, exists := h.db.Snapshot().Catalog().Check(h.opts.Node, serfHealth)
+	return exists
+}
+
 // update changes what the agent has. If its node was removed from the catalog, update puts that
 // back first: the process still runs (N16).
 func (h *handler) update(fn func(tx *catalog.Txn) error) error {

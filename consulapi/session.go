@@ -75,8 +75,8 @@ func (h *handler) sessionCreate(r *request) (answer, error) {
 		return answer{}, err
 	}
 	s, err := h.db.NewSession(opts)
-	if sameName(opts.Node, h.opts.Node) &&
-		(errors.Is(err, catalog.ErrNoNode) || errors.Is(err, catalog.ErrNoCheck)) {
+	if (errors.Is(err, catalog.ErrNoNode) || errors.Is(err, catalog.ErrNoCheck)) &&
+		sameName(opts.Node, h.opts.Node) && !h.registered() {
 		// A restore, or a client, has removed the node or its check, but the process still runs.
 		if err := h.register(); err != nil {
 			return answer{}, err
