@@ -1,6 +1,7 @@
 package consulapi
 
 import (
+	"cmp"
 	"errors"
 	"strconv"
 
@@ -121,8 +122,9 @@ func (op *txnNode) apply(on state) ([]txnResult, error) {
 			if err := reserved(on.tx.Catalog(), sent.Node, sent.ID); err != nil {
 				return err
 			}
+			n, _ := on.catalog.Node(sent.Node)
 			return on.tx.Catalog().PutNode(catalog.Node{
-				Name: sent.Node, ID: canonicalID(sent.ID), Address: sent.Address,
+				Name: sent.Node, ID: cmp.Or(canonicalID(sent.ID), n.ID), Address: sent.Address,
 				Meta: hide(sent.Meta, taggedKey, sent.TaggedAddresses),
 			})
 		},

@@ -173,6 +173,23 @@ func TestTxnCatalog_T13_NodeByIDInAnyForm(t *testing.T) {
 	})
 }
 
+// Ensure that a node that is set without an ID keeps the one that it has.
+func TestTxnCatalog_N13N1_NodeKeepsItsID(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		own, _ := h.db.Snapshot().Catalog().Node("local")
+		for _, verb := range []string{"set", "cas"} {
+			now, _ := h.db.Snapshot().Catalog().Node("local")
+			made := h.txn(fmt.Sprintf(`{"Node":{"Verb":%q,"Node":{"Node":"LOCAL","Address":%[1]q,
+				"ModifyIndex":%d}}}`, verb, now.ModifyIndex)).Results
+			now, _ = h.db.Snapshot().Catalog().Node("local")
+			if now.ID != own.ID || now.Name != "LOCAL" || now.Address != verb ||
+				made[0].Node.Node != "LOCAL" {
+				t.Errorf("%s: %+v, shown as %+v", verb, now, made[0].Node)
+			}
+		}
+	})
+}
+
 // nobodysID is an ID that no node has.
 const nobodysID = "40e4a748-2192-161a-0510-000000000000"
 
