@@ -182,6 +182,27 @@ func TestTransport_SlowBody(t *testing.T) {
 	})
 }
 
+// Ensure that a body that ends before its length is not taken for the whole.
+func TestTransport_BodyIsCutOff(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		transport, err := consulapi.Transport(h.db, nil)
+		h.must(err)
+		for _, body := range []string{"", "a", "abc"} {
+			r, err := http.NewRequestWithContext(h.t.Context(), "PUT", "http://consul/v1/kv/a",
+				io.NopCloser(strings.NewReader(body)))
+			h.must(err)
+			r.ContentLength = 3
+			got, err := transport.RoundTrip(r)
+			h.must(err)
+			h.must(got.Body.Close())
+			_, stored := h.db.Get("a")
+			if whole := len(body) == 3; stored != whole || (got.StatusCode == 200) != whole {
+				t.Errorf("%q: %s, stored: %t", body, got.Status, stored)
+			}
+		}
+	})
+}
+
 // Ensure that a body is closed if the handler does not read it.
 func TestTransport_ClosesTheBody(t *testing.T) {
 	run(t, nil, func(h *harness) {
