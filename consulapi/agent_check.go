@@ -52,13 +52,10 @@ func (d *interval) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// valid refuses a check that lockd cannot keep.
+// valid refuses a check that lockd cannot keep. The status is for the caller to check.
 func (c *agentCheck) valid() error {
 	probe := cmp.Or(c.HTTP, c.TCP, c.UDP, c.GRPC, c.Shell, c.DockerContainerID, c.AliasNode,
 		c.AliasService, c.H2PING, c.OSService)
-	if _, err := parseStatus(c.Status); err != nil {
-		return badRequest("Bad check status")
-	}
 	switch {
 	case c.Interval > 0 && c.TTL > 0:
 		return badRequest("Invalid check: Interval and TTL cannot both be specified")
@@ -104,6 +101,9 @@ func (h *handler) checkRegister(r *request) (answer, error) {
 	body.ServiceID = cmp.Or(body.ServiceID, body.Service)
 	if body.Name == "" {
 		return answer{}, badRequest("Missing check name")
+	}
+	if _, err := parseStatus(body.Status); err != nil {
+		return answer{}, badRequest("Bad check status")
 	}
 	if err := body.valid(); err != nil {
 		return answer{}, err

@@ -49,6 +49,9 @@ func (s *agentService) checks() ([]agentCheck, error) {
 		if err := c.valid(); err != nil {
 			return nil, err
 		}
+		if _, err := parseStatus(c.Status); err != nil {
+			return nil, badRequest("Status for checks must 'passing', 'warning', 'critical'")
+		}
 	}
 	return checks, nil
 }

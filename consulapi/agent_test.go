@@ -475,6 +475,12 @@ func TestAgent_N12_EmptyChecksAndAddresses(t *testing.T) {
 				t.Errorf("%s: %s", check, got)
 			}
 		}
+		const badStatus = "Bad request: Status for checks must 'passing', 'warning', 'critical'"
+		const noTTL = "Bad request: Invalid check: TTL must be > 0 for TTL checks"
+		h.want("PUT /v1/agent/service/register",
+			`{"Name":"bad","Check":{"TTL":"1s","Status":"ok"}}`, 400, badStatus)
+		h.want("PUT /v1/agent/service/register", `{"Name":"bad","Check":{"Status":"ok"}}`,
+			400, noTTL)
 		for _, address := range []string{"0.0.0.0", "::", "[::]"} {
 			h.want("PUT /v1/agent/service/register", `{"Name":"any","Address":"`+address+`"}`,
 				400, "Bad request: Invalid service address")
