@@ -308,8 +308,8 @@ func (q *preparedQuery) healthy(state *catalog.Snapshot) (found []place) {
 // names with a "!", and the Meta that it wants of the node and the service.
 func (q *preparedQuery) wants(n catalog.Node, s catalog.Service) bool {
 	for _, tag := range q.Service.Tags {
-		without, negated := strings.CutPrefix(tag, "!")
-		if hasTags(s, []string{cmp.Or(without, tag)}) == negated {
+		name, negated := strings.CutPrefix(tag, "!")
+		if hasTags(s, []string{name}) == negated {
 			return false
 		}
 	}
