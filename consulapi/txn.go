@@ -130,7 +130,7 @@ func (h *handler) parseTxn(r *request) ([]operation, error) {
 			ops[i] = op.KV
 		case op.Node != nil:
 			op.Node.h = h
-			op.Node.find()
+			op.Node.find(sent[:i])
 			ops[i] = op.Node
 		case op.Service != nil:
 			ops[i] = op.Service

@@ -30,8 +30,8 @@ type txnNode struct {
 
 		unkept
 	}
-	h    *handler
-	byID string // the name of the node that has the ID
+	h     *handler
+	named []string // the names of the nodes that may have the ID
 }
 
 // txnService is an operation on a service of a node.
@@ -135,15 +135,21 @@ func (op *txnNode) apply(on state) ([]txnResult, error) {
 	}.do(op.Verb)
 }
 
-// find notes which node has the ID that a get names. It is called before the transaction, which
-// cannot search for an ID.
-func (op *txnNode) find() {
+// find notes which nodes may have the ID that a get names: the node that has it now, and those that
+// the operations before this one give it to. It is called before the transaction, which cannot
+// search for an ID.
+func (op *txnNode) find(before []*txnOp) {
 	if op.Verb != "get" || op.Node.ID == "" {
 		return
 	}
 	for n := range op.h.db.Snapshot().Catalog().Nodes() {
 		if sameID(n.ID, op.Node.ID) {
-			op.byID = n.Name
+			op.named = append(op.named, n.Name)
+		}
+	}
+	for _, other := range before {
+		if other.Node != nil && sameID(other.Node.Node.ID, op.Node.ID) {
+			op.named = append(op.named, other.Node.Node.Node)
 		}
 	}
 }
@@ -151,7 +157,7 @@ func (op *txnNode) find() {
 // get returns the node with the ID that was sent, or with the name if no ID was sent. It returns
 // the zero Node if there is none.
 func (op *txnNode) get(on state) catalog.Node {
-	for _, name := range []string{op.Node.Node, op.byID} {
+	for _, name := range append([]string{op.Node.Node}, op.named...) {
 		if n, _ := on.catalog.Node(name); op.Node.ID == "" || sameID(n.ID, op.Node.ID) {
 			return n
 		}

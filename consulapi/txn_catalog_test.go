@@ -157,6 +157,31 @@ func TestTxnCatalog_T13_NodeByID(t *testing.T) {
 	})
 }
 
+// Ensure that a get by an ID alone finds the node that has the ID at that step of the transaction.
+func TestTxnCatalog_T13T7_NodeByIDAlone(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.want("PUT /v1/catalog/register",
+			`{"Node":"n","Address":"10.0.0.1","ID":"`+uuidOfWeb1+`"}`, 200, "true")
+		do := func(verb, name, id string) string {
+			return fmt.Sprintf(`{"Node":{"Verb":%q,"Node":{"Node":%q,"ID":%q}}}`, verb, name, id)
+		}
+		const other = "40e4a748-2192-161a-0510-9bf59fe950b6"
+		made := h.txn(
+			do("set", "renamed", strings.ToUpper(uuidOfWeb1)), do("get", "", uuidOfWeb1),
+			do("cas", "made", other), do("get", "", other), do("set", "again", uuidOfWeb1),
+			do("get", "renamed", uuidOfWeb1),
+		).Results
+		for i, want := range []string{"renamed", "renamed", "made", "made", "again", "again"} {
+			if got := made[i].Node.Node; got != want {
+				t.Errorf("result %d is %s, not %s", i, got, want)
+			}
+		}
+		h.refuses([]string{do("get", "", uuidOfWeb1), do("delete", "again", ""),
+			do("get", "", uuidOfWeb1), do("get", "", nobodysID), do("set", "x", nobodysID)},
+			`2: node "" doesn't exist`, `3: node "" doesn't exist`)
+	})
+}
+
 // Ensure that a node is found by each form of its ID that it can be registered with.
 func TestTxnCatalog_T13_NodeByIDInAnyForm(t *testing.T) {
 	run(t, nil, func(h *harness) {
