@@ -97,7 +97,7 @@ func (v catalogVerb) do(verb string) ([]txnResult, error) {
 
 func (op *txnNode) check() error {
 	switch {
-	case !op.puts() && op.Verb != "delete" && op.Verb != "delete-cas":
+	case op.Verb == "get":
 	case op.Node.Node == "":
 		return refused("Must provide node")
 	case op.Node.ID != "" && uuid.Validate(op.Node.ID) != nil:
@@ -166,7 +166,7 @@ func (op *txnNode) get(on state) catalog.Node {
 }
 
 func (op *txnService) check() error {
-	if !op.puts() {
+	if op.Verb == "get" || !op.puts() && op.Service.id() == "" {
 		return nil
 	}
 	return op.Service.valid()

@@ -120,6 +120,11 @@ func TestTxnCatalog_T9N1_RefusedFirst(t *testing.T) {
 			{`{"Service":{"Verb":"set","Node":"local","Service":{"Service":"s",` +
 				`"Address":"::"}}}`, "Invalid service address"},
 			{`{"Check":{"Verb":"set","Check":{"Node":"local"}}}`, "Must provide check ID or name"},
+			{`{"Service":{"Verb":"delete","Node":"local","Service":{"ID":"s"}}}`,
+				"Must provide service name with ID"},
+			{`{"Service":{"Verb":"delete-cas","Node":"local","Service":{"ID":"s"}}}`,
+				"Must provide service name with ID"},
+			{`{"Node":{"Verb":"x","Node":{}}}`, "Must provide node"},
 		} {
 			errs = append(errs, fmt.Sprintf("%d: %s", len(ops), test.what))
 			ops = append(ops, test.op)
