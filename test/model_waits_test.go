@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/catalog"
 )
 
 // The operations of the model test that are more than one call, and what both sides are compared
@@ -583,5 +584,18 @@ func sameError(got, want error) error {
 			return fmt.Errorf("error: got %v, want %v", got, part)
 		}
 	}
+	for _, refusal := range refusals {
+		if errors.Is(got, refusal) && !errors.Is(want, refusal) {
+			return fmt.Errorf("error: got %v, want %v, which is no %q", got, want, refusal)
+		}
+	}
 	return nil
+}
+
+// refusals are the errors of calls that were refused or given up. The causes of an end are not
+// among them: an error may have the cause where the model does not.
+var refusals = []error{
+	lockd.ErrCommit, lockd.ErrFailed, lockd.ErrInvalid, lockd.ErrConflict, lockd.ErrNotHeld,
+	lockd.ErrNoSession, catalog.ErrNoNode, catalog.ErrNoService, catalog.ErrNoCheck,
+	context.Canceled, context.DeadlineExceeded,
 }
