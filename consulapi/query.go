@@ -44,7 +44,7 @@ type preparedQuery struct {
 	}
 	DNS struct{ TTL string }
 
-	CreateIndex uint64 // kept, because with another session the attachment begins anew
+	CreateIndex uint64 // 0 until it is changed: it may be attached anew then, to another session
 	ModifyIndex uint64 // the attachment's
 }
 
@@ -114,7 +114,7 @@ func (h *handler) readQuery(r *request) (q preparedQuery, err error) {
 	if id, err := lockd.ParseSessionID(q.Session); err == nil {
 		q.Session = id.String() // in one form (X20)
 	}
-	q.ModifyIndex = 0
+	q.CreateIndex, q.ModifyIndex = 0, 0
 	return q, nil
 }
 
@@ -180,11 +180,7 @@ func (h *handler) queryCreate(r *request) (answer, error) {
 		return answer{}, mistake("ID must be empty when creating a new prepared query")
 	}
 	q.ID = uuid.NewString()
-	err = h.db.Update(func(tx *lockd.Txn) error {
-		q.CreateIndex = tx.Index()
-		return q.keep(tx.Catalog())
-	})
-	if err != nil {
+	if err := h.db.Update(func(tx *lockd.Txn) error { return q.keep(tx.Catalog()) }); err != nil {
 		return answer{}, err
 	}
 	return ok(object{{"ID", q.ID}}), nil
