@@ -168,7 +168,7 @@ func (g *waitGraph) isStuck(w *Waiter) bool {
 // settle finds out how a waiter that is stuck waits for the call, given what is known of the
 // others, and reports whether that is news.
 func (g *waitGraph) settle(node *stuck) bool {
-	if node.known || node.goesOn {
+	if node.known {
 		return false
 	}
 	for _, obstacle := range node.obstacles {

@@ -34,9 +34,7 @@ func (tx *Txn) Lock(key string, session schema.ID, opts LockOptions) (*schema.Ke
 		opts.Policy = LeaveKey // a policy belongs to a handle, and there is none
 		tx.grantShare(key, s, opts)
 		row = tx.Get(key)
-		if row.Fence != tx.Index() { // it has joined: the transaction may go on to delete the key
-			tx.keepLockIndex(row)
-		}
+		tx.keepLockIndex(row) // the deletion of the key does not, if the session joined others
 		return row, nil
 	}
 	return tx.grant(key, s, opts), nil
