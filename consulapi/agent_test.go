@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockd/lockd"
 	"github.com/lockd/lockd/consulapi"
 )
 
@@ -96,6 +97,8 @@ func TestAgent_N6_Refuses(t *testing.T) {
 			{`{"Name":"a","TTL":"-1s"}`, 400, noTTL},
 			{`{"Name":"a","HTTP":"http://x","Interval":"1s"}`, 400, noProbes},
 			{`{"Name":"a","Args":["true"],"Interval":"1s"}`, 400, noProbes},
+			{`{"Name":"a","Args":["true"],"ScriptArgs":["true"]}`, 400, noProbes},
+			{`{"Name":"a","TTL":"1s","ScriptArgs":["true"]}`, 400, noProbes},
 			{`{"Name":"a","TTL":"1s","Status":"ok"}`, 400, "Bad request: Bad check status"},
 			{`{"Name":"a","TTL":"1s","ServiceID":"s"}`, 500, `ServiceID "s" does not exist`},
 		} {
@@ -348,10 +351,19 @@ func TestAgent_N12_RegistersServices(t *testing.T) {
 		h.want("GET /v1/agent/service/no", "", 404, "unknown service ID: no")
 		h.want("PUT /v1/agent/service/register", `{"ID":"x"}`, 400,
 			"Bad request: Missing service name")
-		r := h.send("PUT /v1/agent/service/register", `{"Name":"x","Check":{"HTTP":"http://x"}}`)
-		services := decode[map[string]any](h, h.send("GET /v1/agent/services", ""))
-		if r.code != 400 || services["x"] != nil {
-			t.Errorf("%d %s: %v", r.code, r.body, services)
+		for _, check := range []string{
+			`{"HTTP":"http://x"}`, // a probe
+			`{"TTL":"1s","CheckID":"` + strings.Repeat("c", lockd.MaxKeySize+1) + `"}`,
+		} {
+			r := h.send("PUT /v1/agent/service/register", `{"Name":"x","Check":`+check+`}`)
+			services := decode[map[string]any](h, h.send("GET /v1/agent/services", ""))
+			if r.code != 400 || services["x"] != nil {
+				t.Errorf("%.100s: %d %.200s: %v", check, r.code, r.body, services)
+			}
+		}
+		for _, path := range []string{"service/register", "check/update/mine"} {
+			h.want("PUT /v1/agent/"+path, `{"Name":"x"`, 400,
+				"Bad request: Request decode failed: unexpected EOF")
 		}
 	})
 }

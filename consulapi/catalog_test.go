@@ -72,6 +72,12 @@ func TestCatalog_N1N2_Registers(t *testing.T) {
 		if now, _ := h.db.Snapshot().Catalog().Node("web1"); now.ModifyIndex != node.ModifyIndex {
 			t.Errorf("%+v", now)
 		}
+		// There is none that it could leave as it is.
+		h.want("PUT /v1/catalog/register", `{"Node":"new","Address":"10.0.0.9",
+			"SkipNodeUpdate":true,"Service":{"Service":"more"}}`, 200, "true")
+		if n, _ := h.db.Snapshot().Catalog().Node("new"); n.Address != "10.0.0.9" {
+			t.Errorf("%+v", n)
+		}
 	})
 }
 
@@ -96,6 +102,10 @@ func TestCatalog_N1_Refuses(t *testing.T) {
 			{`{"Node":"n","Address":"x","Service":{"ID":"a"}}`, 500,
 				"Must provide service name with ID"},
 			{`{"Node":"n","Address":"x","Service":{}}`, 500, "Must provide service name"},
+			{`{"Node":"n","Address":"x","Service":{"Service":"s"},"Datacenter":"far"}`, 500,
+				"No path to datacenter"},
+			{`{"Node":"n","Address":"x","Service":{"Service":"` +
+				strings.Repeat("s", lockd.MaxKeySize+1) + `"}}`, 400, "Bad request: "},
 			{`{"Node":"n","Address":"x","Check":{"Name":"` +
 				strings.Repeat("c", lockd.MaxKeySize+1) + `"}}`, 400, "Bad request: "},
 			{`{"Node":"n","Address":"x","Check":{"Name":"c","ServiceID":"s"}}`, 500,
@@ -233,20 +243,22 @@ func TestCatalog_N16_ComesBack(t *testing.T) {
 		`/txn [{"Check":{"Verb":"set","Check":{"Node":"local","CheckID":"serfHealth"}}}]`,
 	} {
 		run(t, nil, func(h *harness) {
-			s := h.create("")
-			path, body, _ := strings.Cut(step, " ")
-			path = strings.Replace("/v1/catalog/"+path, "catalog//", "", 1)
-			if r := h.send("PUT "+path, body); r.code != 200 {
-				t.Fatalf("%s: %d %s", step, r.code, r.body)
-			}
-			h.want("GET /v1/session/info/"+s.ID, "", 200, "[]")
-			if !strings.HasPrefix(step, "deregister") {
-				h.want("PUT /v1/session/create", "", 500,
-					"apply failed: Check 'serfHealth' is in critical state")
-			}
-			h.advance(time.Minute)
-			if got := h.checkIDs("/v1/health/state/passing"); got != "local/serfHealth" {
-				t.Errorf("%s: %s", step, got)
+			for range 2 { // not the first time only
+				s := h.create("")
+				path, body, _ := strings.Cut(step, " ")
+				path = strings.Replace("/v1/catalog/"+path, "catalog//", "", 1)
+				if r := h.send("PUT "+path, body); r.code != 200 {
+					t.Fatalf("%s: %d %s", step, r.code, r.body)
+				}
+				h.want("GET /v1/session/info/"+s.ID, "", 200, "[]")
+				if !strings.HasPrefix(step, "deregister") {
+					h.want("PUT /v1/session/create", "", 500,
+						"apply failed: Check 'serfHealth' is in critical state")
+				}
+				h.advance(time.Minute)
+				if got := h.checkIDs("/v1/health/state/passing"); got != "local/serfHealth" {
+					t.Errorf("%s: %s", step, got)
+				}
 			}
 			h.create("")
 		})
@@ -270,13 +282,22 @@ func TestCatalog_N16_AMissingCheckChangesNothing(t *testing.T) {
 // Ensure that serfHealth comes back also if it went with a service that a client had given it to.
 func TestCatalog_N16_ComesBackFromAService(t *testing.T) {
 	run(t, nil, func(h *harness) {
-		h.want("PUT /v1/agent/service/register", `{"Name":"web"}`, 200, "")
-		h.want("PUT /v1/catalog/register", `{"Node":"local","SkipNodeUpdate":true,"Check":{
-			"CheckID":"serfHealth","Status":"passing","ServiceID":"web"}}`, 200, "true")
-		h.want("PUT /v1/agent/service/deregister/web", "", 200, "")
-		h.advance(time.Minute)
-		if got := h.checkIDs("/v1/health/state/passing"); got != "local/serfHealth" {
-			t.Errorf("passing: %s", got)
+		const register = "PUT /v1/agent/service/register"
+		for target, body := range map[string]string{
+			"PUT /v1/agent/service/deregister/web": "",
+			register + "?replace-existing-checks":  `{"Name":"web"}`,
+		} {
+			h.want(register, `{"Name":"web"}`, 200, "")
+			h.want("PUT /v1/catalog/register", `{"Node":"local","SkipNodeUpdate":true,"Check":{
+				"CheckID":"serfHealth","Status":"passing","ServiceID":"web"}}`, 200, "true")
+			h.want(target, body, 200, "")
+			if got := h.checkIDs("/v1/health/state/passing"); got != "" {
+				t.Errorf("%s: passing at once: %s", target, got)
+			}
+			h.advance(time.Minute)
+			if got := h.checkIDs("/v1/health/state/passing"); got != "local/serfHealth" {
+				t.Errorf("%s: passing: %s", target, got)
+			}
 		}
 	})
 }

@@ -133,12 +133,13 @@ func TestHandler_ErrInvalid(t *testing.T) {
 		t.Fatal(err)
 	}
 	for field, opts := range map[string]consulapi.Options{
-		"MinTTL":       {MinTTL: -1},
-		"GraceTTLs":    {GraceTTLs: -1},
-		"NodeID":       {NodeID: "x"},
-		"MaxValueSize": {MaxValueSize: lockd.MaxValueSize + 1},
-		"MaxTxnOps":    {MaxTxnOps: -1},
-		"MaxBlocked":   {MaxBlocked: -1},
+		"MinTTL":             {MinTTL: -1},
+		"GraceTTLs":          {GraceTTLs: -1},
+		"NodeID":             {NodeID: "x"},
+		"MaxValueSize":       {MaxValueSize: lockd.MaxValueSize + 1},
+		"MaxValueSize is -1": {MaxValueSize: -1},
+		"MaxTxnOps":          {MaxTxnOps: -1},
+		"MaxBlocked":         {MaxBlocked: -1},
 
 		"MaxSnapshotSize": {MaxSnapshotSize: -1},
 	} {

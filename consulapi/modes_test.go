@@ -98,6 +98,10 @@ func TestModes_R10_Parameter(t *testing.T) {
 		if e := h.entry("k"); e.Value != nil || e.Flags != 9 {
 			t.Errorf("acquired with flags: %+v", e)
 		}
+		h.want("PUT /v1/kv/k?lockd-mode=shared&acquire="+a.ID().String(), "x", 200, "true")
+		if e := h.entry("k"); string(e.Value) != "x" || e.Flags != 0 {
+			t.Errorf("acquired with a value: %+v", e)
+		}
 	})
 }
 

@@ -117,6 +117,8 @@ func TestQuery_NeedsNameOrSession(t *testing.T) {
 		const unbound = "Invalid prepared query: Must be bound to a session"
 		s := h.create("")
 		id := h.prepare(`{"Session":"` + s.ID + `","Service":{"Service":"web"}}`)
+		h.prepare(`{"Session":"` + s.ID + `","Service":{"Service":"web"}}`) // neither has a name
+		h.want("GET /v1/query//execute", "", 404, "Query not found")
 		before := h.db.Snapshot().Index()
 		for _, body := range []string{
 			`{"Service":{"Service":"web"}}`, `{"Name":"","Session":"","Service":{"Service":"w"}}`,
@@ -225,6 +227,7 @@ func TestQuery_Executes(t *testing.T) {
 			`{"Service":"web","NodeMeta":{"rack":"7"}}`: "web@dc1: web1/w1",
 			`{"Service":"web","NodeMeta":{"rack":"8"}}`: "web@dc1: ",
 			`{"Service":"web","ServiceMeta":{"v":"1"}}`: "web@dc1: web1/w1",
+			`{"Service":"web","ServiceMeta":{"v":"2"}}`: "web@dc1: ",
 			`{"Service":"web","OnlyPassing":true}`:      "web@dc1: ",
 			`{"Service":"web","IgnoreCheckIDs":["up"]}`: "web@dc1: web1/w1 web2/web",
 			`{"Service":"web","OnlyPassing":true,"IgnoreCheckIDs":["disk"]}`: "" +
@@ -240,13 +243,34 @@ func TestQuery_Executes(t *testing.T) {
 			h.want("DELETE /v1/query/"+id, "", 200, "")
 		}
 		h.prepare(`{"Name":"all","Service":{"Service":"web","IgnoreCheckIDs":["up"]}}`)
-		got := decode[struct{ Nodes []any }](h, h.send("GET /v1/query/all/execute?limit=1", ""))
-		if len(got.Nodes) != 1 {
-			t.Errorf("%d instances", len(got.Nodes))
+		for limit, want := range map[int]int{-1: 2, 0: 2, 1: 1, 2: 2, 3: 2} {
+			got := decode[struct{ Nodes []any }](h,
+				h.send(fmt.Sprintf("GET /v1/query/all/execute?limit=%d", limit), ""))
+			if len(got.Nodes) != want {
+				t.Errorf("limit %d: %d instances", limit, len(got.Nodes))
+			}
 		}
 		if r := h.send("GET /v1/query/nobody/execute?limit=x", ""); r.code != 500 ||
 			!strings.HasPrefix(r.body, "Bad limit: ") {
 			t.Errorf("%d %s", r.code, r.body)
+		}
+	})
+}
+
+// Ensure that any instance may come first, so that the clients of a service are spread over it.
+func TestQuery_AnyOrder(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.registerWeb()
+		h.prepare(`{"Name":"all","Service":{"Service":"web","IgnoreCheckIDs":["up"]}}`)
+		first := make(map[string]bool)
+		for range 100 { // the same one by chance: once in 2^99 runs
+			answer := decode[struct {
+				Nodes []struct{ Node struct{ Node string } }
+			}](h, h.send("GET /v1/query/all/execute?limit=1", ""))
+			first[answer.Nodes[0].Node.Node] = true
+		}
+		if len(first) != 2 {
+			t.Errorf("first came %v", first)
 		}
 	})
 }

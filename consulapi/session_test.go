@@ -188,6 +188,9 @@ func TestSession_S7S8X31_Checks(t *testing.T) {
 			s.ServiceChecks[0].Namespace != "y" {
 			t.Errorf("%+v", s.ServiceChecks)
 		}
+		if s := h.create(`{"ServiceChecks":[]}`); s.ServiceChecks == nil {
+			t.Error("an empty list is shown as null")
+		}
 	})
 }
 

@@ -292,7 +292,7 @@ func TestSnapshot_Refused(t *testing.T) {
 	})
 }
 
-// Ensure that the refusal of a snapshot says what is wrong in its state.
+// Ensure that the refusal of a snapshot says what is wrong with it.
 func TestSnapshot_RefusalSaysWhatIsWrong(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		const service = "\x80\x00\x82\xa4Node\xa1n\xa7Service\x82\xa7Service\xa1s"
@@ -308,6 +308,19 @@ func TestSnapshot_RefusalSaysWhatIsWrong(t *testing.T) {
 			r := h.send("PUT /v1/snapshot", ofState(t, test.state))
 			if r.code != 400 || !strings.HasSuffix(r.body, test.want) {
 				t.Errorf("%q: %d %s, not %s", test.state, r.code, r.body, test.want)
+			}
+		}
+		meta, state := archived{"meta.json", "{}"}, archived{"state.bin", "\x80"}
+		for body, want := range map[string]string{
+			archive(t, meta, state, state, sums(meta, state)): "it has state.bin twice",
+			archive(t, meta, archived{"x", ""}):               `it has a file "x"`,
+			archive(t, meta, sums(meta)):                      "it lacks meta.json or state.bin",
+			archive(t, state, sums(state)):                    "it lacks meta.json or state.bin",
+			archive(t, meta, state, sums(meta)):               "checksum of state.bin does not fit",
+		} {
+			r := h.send("PUT /v1/snapshot", body)
+			if r.code != 400 || !strings.HasSuffix(r.body, want) {
+				t.Errorf("%d %s, not %s", r.code, r.body, want)
 			}
 		}
 	})

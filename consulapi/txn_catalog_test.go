@@ -80,10 +80,14 @@ func TestTxnCatalog_T13_Verbs(t *testing.T) {
 			t.Fatalf("%+v", made)
 		}
 		index := made[1].Service.ModifyIndex
-		h.refuses([]string{node("cas", 0), service("cas", index-1), check("cas", index+1)},
+		h.refuses([]string{node("cas", 0), service("cas", index-1), check("cas", index+1),
+			node("delete-cas", index+1), service("delete-cas", 0), check("delete-cas", index-1)},
 			`0: failed to set node "n", index is stale`,
 			`1: failed to set service "s" on node "n", index is stale`,
-			`2: failed to set check "c" on node "n", index is stale`)
+			`2: failed to set check "c" on node "n", index is stale`,
+			`3: failed to delete node "n", index is stale`,
+			`4: failed to delete service "s" on node "n", index is stale`,
+			`5: failed to delete check "c" on node "n", index is stale`)
 		more := h.txn(service("cas", index), check("cas", index)).Results
 		if more[0].Service.Port != int(index) || more[1].Check.Output != fmt.Sprint(index) {
 			t.Fatalf("%+v", more)
@@ -95,8 +99,12 @@ func TestTxnCatalog_T13_Verbs(t *testing.T) {
 		}
 		h.refuses([]string{`{"Check":{"Verb":"set","Check":` +
 			`{"Node":"local","Name":"c","ServiceID":"s"}}}`}, "0: Missing service registration")
-		bad := strings.Replace(check("set", 0), `"Name"`, `"Status":"fine","Name"`, 1)
-		h.refuses([]string{bad}, `0: Invalid check status "fine"`)
+		bad := func(verb string) string {
+			return strings.Replace(check(verb, 0), `"Name"`, `"Status":"fine","Name"`, 1)
+		}
+		h.refuses([]string{bad("set"), bad("cas")},
+			`0: Invalid check status "fine"`, `1: Invalid check status "fine"`)
+		h.refuses([]string{bad("get")}, `0: check "c" on node "n" doesn't exist`)
 		r := h.send("PUT /v1/txn", `[{"Node":{"Verb":"get","Node":{"Bogus":1}}}]`)
 		if r.code != 400 || !strings.Contains(r.body, `unknown field "Bogus"`) {
 			t.Errorf("%d %s", r.code, r.body)

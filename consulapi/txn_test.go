@@ -167,6 +167,12 @@ func TestTxn_T5T6T7T10_Verbs(t *testing.T) {
 			t.Fatalf("%+v", more)
 		}
 		h.want("GET /v1/kv/?keys", "", 200, `["l"]`)
+		h.put("l", "v")
+		locked := h.txn(op("lock", "l", `,"Session":"`+s+`"`)).Results[0].KV
+		if e := h.entry("l"); e.Value != nil || e.Session != s {
+			t.Errorf("locked without a value: %+v", e)
+		}
+		h.txn(op("check-index", "l", fmt.Sprintf(`,"Index":%d`, locked.ModifyIndex)))
 		r := h.want("PUT /v1/txn", "["+op("delete-tree", "", "")+"]", 200,
 			`{"Results":[],"Errors":null}`)
 		if r.index() != 0 || r.header.Get("X-Consul-KnownLeader") != "" {
