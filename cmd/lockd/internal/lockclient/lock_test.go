@@ -84,6 +84,73 @@ func TestLock_KeepsTheKey(t *testing.T) {
 	})
 }
 
+// Ensure that a lock that is free is taken at once also if another client writes to its key, makes
+// it or deletes it meanwhile, and is refused if another session takes the lock meanwhile.
+func TestLock_AtOnce_KeyChangesMeanwhile(t *testing.T) {
+	run(t, func(h *harness) {
+		other := h.keep(0)
+		k := h.keep(0)
+		h.fail(slow, "/txn")
+		meanwhile := func(do func() error) {
+			time.AfterFunc(100*time.Millisecond, func() { h.must(do()) })
+			h.must(h.lock(k, "k").Unlock(h.t.Context()))
+		}
+		write := func() error { _, err := h.db.Put("k", []byte("v"), nil); return err }
+		meanwhile(write) // the first one makes the key
+		meanwhile(write)
+		meanwhile(func() error { _, err := h.db.Delete("k"); return err })
+
+		time.AfterFunc(100*time.Millisecond, func() {
+			id, err := lockd.ParseSessionID(other.ID())
+			h.must(err)
+			h.must(h.db.Update(func(tx *lockd.Txn) error {
+				_, err := tx.Lock("k", id, nil)
+				return err
+			}))
+		})
+		_, err := k.Lock(h.t.Context(), "k", lockclient.AtOnce)
+		if !errors.Is(err, lockclient.ErrNotAcquired) ||
+			!strings.Contains(err.Error(), "locked by session "+other.ID()) {
+			t.Errorf("got %v, want who holds the lock", err)
+		}
+		h.fail(none, "")
+		h.close(k)
+		h.close(other)
+	})
+}
+
+// Ensure that Unlock deletes a key that this lock has made, also if the answer to that was lost and
+// the lock was taken again, and no key that another client has made while the lock was being taken.
+func TestLock_WhoMadeTheKey(t *testing.T) {
+	run(t, func(h *harness) {
+		k := h.keep(0)
+		h.fail(slow, "/txn")
+		time.AfterFunc(100*time.Millisecond, func() {
+			_, err := h.db.Put("theirs", nil, &lockd.PutOptions{Flags: api.LockFlagValue})
+			h.must(err) // it looks like one that is made for a lock
+		})
+		theirs, err := k.Lock(h.t.Context(), "theirs", lockclient.UntilDone)
+		h.must(err)
+		h.fail(lost, "/txn")
+		time.AfterFunc(100*time.Millisecond, func() {
+			h.fail(none, "")
+			e, _ := h.db.Get("ours")
+			h.must(h.db.ForceUnlock("ours", e.Fence, "wanted elsewhere"))
+		})
+		ours, err := k.Lock(h.t.Context(), "ours", lockclient.UntilDone)
+		h.must(err)
+		h.must(theirs.Unlock(h.t.Context()))
+		h.must(ours.Unlock(h.t.Context()))
+		if _, there := h.db.Get("theirs"); !there {
+			t.Error("the key of another client was deleted")
+		}
+		if _, there := h.db.Get("ours"); there {
+			t.Error("the key that was made for the lock is left")
+		}
+		h.close(k)
+	})
+}
+
 // Ensure that a lock is given back also if the key's value has grown too large for a transaction,
 // with no lock-delay, and that the value stays.
 func TestLock_LargeValue(t *testing.T) {

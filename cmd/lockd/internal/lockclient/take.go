@@ -29,7 +29,7 @@ type Patience uint8
 const (
 	// UntilDone waits until the lock or slot is taken, or ctx ends.
 	UntilDone Patience = iota
-	// AtOnce does not wait.
+	// AtOnce does not wait for a lock or a slot that is held or delayed.
 	AtOnce
 )
 
@@ -43,6 +43,13 @@ func inTheWay(err error) bool {
 	_, isHeld := errors.AsType[*obstacle](err)
 	_, isRefused := errors.AsType[refusal](err)
 	return isHeld || isRefused
+}
+
+// isStale reports whether an attempt was refused because another client has written to the key, or
+// locked it, since the attempt read it: what is in the way, if anything is, the next read will say.
+func isStale(err error) bool {
+	r, isRefused := errors.AsType[refusal](err)
+	return isRefused && r.begins(keyExists, otherIndex, noIndex)
 }
 
 // take calls try until it has taken a lock or a slot, or the wait has ended. key is the key of the
@@ -73,7 +80,7 @@ func (k *Keeper) take(
 				context.Cause(bound))
 		case bound.Err() != nil:
 			return fmt.Errorf("%w: %w", ErrNotAcquired, context.Cause(bound))
-		case blocked && patience == AtOnce:
+		case blocked && patience == AtOnce && !isStale(err):
 			return fmt.Errorf("%w: %w", ErrNotAcquired, k.client.explain(ctx, key, known))
 		case !blocked && (patience == AtOnce || lasting(err)):
 			return err

@@ -24,25 +24,35 @@ var ErrDelayed = errors.New("lock-delay")
 // ofState reports whether all the reasons are in the state, which may change: the same transaction
 // may succeed later.
 func (r refusal) ofState() bool {
-	begins := []string{"failed to lock key ", "failed to unlock key ", "key ", // exists
-		"failed index check for key ", "failed to check index, key ", invalidSession}
 	return !slices.ContainsFunc(r, func(reason string) bool {
-		return !slices.ContainsFunc(begins, func(begin string) bool {
-			return strings.HasPrefix(reason, begin)
+		return !refusal{reason}.begins("failed to lock key ", "failed to unlock key ", keyExists,
+			otherIndex, noIndex, invalidSession)
+	})
+}
+
+// begins reports whether any of the reasons begins with any of the texts.
+func (r refusal) begins(texts ...string) bool {
+	return slices.ContainsFunc(r, func(reason string) bool {
+		return slices.ContainsFunc(texts, func(text string) bool {
+			return strings.HasPrefix(reason, text)
 		})
 	})
 }
 
-// invalidSession begins the reason that there is no such session. Other reasons may contain these
-// words: they name a key.
-const invalidSession = "invalid session "
+// The texts that begin a reason. A reason may contain them elsewhere too: it names a key.
+const (
+	keyExists      = "key "                        // though it was not there when it was read
+	otherIndex     = "failed index check for key " // it was written to since it was read
+	noIndex        = "failed to check index, key " // it was deleted since it was read
+	invalidSession = "invalid session "            // there is no such session
+)
 
 // Is reports whether the target is ErrDelayed or ErrNoSession, and is among the reasons.
 func (r refusal) Is(target error) bool {
-	return slices.ContainsFunc(r, func(reason string) bool {
-		return target == ErrDelayed && strings.HasSuffix(reason, " due to lock delay") ||
-			target == ErrNoSession && strings.HasPrefix(reason, invalidSession)
-	})
+	return target == ErrNoSession && r.begins(invalidSession) ||
+		target == ErrDelayed && slices.ContainsFunc(r, func(reason string) bool {
+			return strings.HasSuffix(reason, " due to lock delay")
+		})
 }
 
 // txn does the operations, all or none, and returns the last key in the results, nil if there is
