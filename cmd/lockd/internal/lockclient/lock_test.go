@@ -278,8 +278,9 @@ func TestLock_AnswerLost(t *testing.T) {
 		if _, there := h.db.Get("k"); err == nil || there {
 			t.Errorf("got %v, and the key is there: %v", err, there)
 		}
-		_, err = k.Lock(h.t.Context(), "k", lockclient.UntilDone)
+		l, err := k.Lock(h.t.Context(), "k", lockclient.UntilDone)
 		h.must(err) // it has the lock
+		h.proves(k, l)
 		h.fail(none, "")
 		h.close(k)
 

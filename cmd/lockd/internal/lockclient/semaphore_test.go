@@ -254,6 +254,7 @@ func TestSemaphore_AnswerLost(t *testing.T) {
 			h.must(err)
 			timer.Stop()
 			h.fail(none, "")
+			h.proves(k, l)
 			h.must(l.Unlock(h.t.Context()))
 			if _, holders := h.holders("jobs"); len(holders) != 0 {
 				t.Errorf("%s: holders %v", path, holders)

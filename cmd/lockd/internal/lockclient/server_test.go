@@ -98,6 +98,20 @@ func (h *harness) holder(key string) string {
 	return e.Session.String()
 }
 
+// proves fails the test unless the pair of a lock of the keeper proves it now.
+func (h *harness) proves(k *lockclient.Keeper, l *lockclient.Lock) {
+	h.t.Helper()
+	id, err := lockd.ParseSessionID(k.ID())
+	h.must(err)
+	q := lockd.Sequencer{
+		Key: l.Pair().Key, Session: id, LockIndex: l.Pair().LockIndex, Fence: l.Pair().ModifyIndex,
+	}
+	if l.Shared() {
+		q.Mode = lockd.Shared
+	}
+	h.must(h.db.CheckSequencer(q))
+}
+
 // lives reports whether the server has the session.
 func (h *harness) lives(id string) bool {
 	h.t.Helper()

@@ -44,12 +44,7 @@ func TestShare(t *testing.T) {
 		a, b, writer := h.keep(time.Minute), h.keep(time.Minute), h.keep(0)
 		one, two := h.share(a, key), h.share(b, key)
 		for k, l := range map[*lockclient.Keeper]*lockclient.Lock{a: one, b: two} {
-			id, err := lockd.ParseSessionID(k.ID())
-			h.must(err)
-			h.must(h.db.CheckSequencer(lockd.Sequencer{
-				Key: key, Session: id, LockIndex: l.Pair().LockIndex, Fence: l.Pair().ModifyIndex,
-				Mode: lockd.Shared,
-			}))
+			h.proves(k, l)
 		}
 		if e, _ := h.db.Get(key); string(e.Value) != "mine" || e.Flags != 5 ||
 			one.Pair().ModifyIndex >= two.Pair().ModifyIndex {
@@ -178,6 +173,7 @@ func TestShare_AnswerLost(t *testing.T) {
 		if h.sharers("other") != 1 {
 			t.Errorf("%d share it", h.sharers("other"))
 		}
+		h.proves(k, l)
 		h.must(l.Unlock(h.t.Context()))
 		if h.sharers("other") != 0 {
 			t.Errorf("%d share it", h.sharers("other"))
