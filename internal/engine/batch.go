@@ -161,9 +161,7 @@ func (e *Engine) revert(effects []Effect) {
 		case LockHeld:
 			e.dropHold(f.Hold)
 		case LockReleased, LockLost, LockDowngraded:
-			state := e.state(f.Hold.Key)
-			e.setHold(state, f.Hold)
-			e.tidy(state)
+			e.setHold(e.state(f.Hold.Key), f.Hold)
 		case SessionMade:
 			e.unmake(f.Session)
 		case SessionEnded:

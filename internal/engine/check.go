@@ -26,6 +26,9 @@ func (e *Engine) Check() error {
 		if state.session != nil {
 			held--
 		}
+		if state.empty() && state != e.latest {
+			return fmt.Errorf("bug: the state of key %q is empty, but kept", key)
+		}
 		if err := e.checkShares(key, state); err != nil {
 			return err
 		}

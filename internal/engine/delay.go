@@ -60,7 +60,6 @@ func (e *Engine) swapDelay(state *lockState, d *delay) {
 			e.semaphore(PrefixOf(d.key)).lost[d] = struct{}{}
 		}
 	}
-	e.tidy(state)
 }
 
 // Lasts reports whether the delay of a published row lasts: the row stays until a later write. The

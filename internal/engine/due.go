@@ -133,7 +133,7 @@ func (e *Engine) PopUnserved() bool {
 // nothing: a later write removes the row of the delay.
 func (tx *Txn) endDelay(d *delay) {
 	e := tx.engine
-	e.swapDelay(e.locks[d.key], nil)
+	e.swapDelay(e.lockOf(d.key), nil)
 	e.overdue = append(e.overdue, d.key)
 	tx.serve(d.key)
 	tx.serveContenders(PrefixOf(d.key))

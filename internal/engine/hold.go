@@ -44,7 +44,6 @@ func (e *Engine) dropHold(hold *Hold) {
 	if state.hold == hold {
 		e.setHold(state, nil)
 	}
-	e.tidy(state)
 }
 
 // detach removes hold from the handles of the share.

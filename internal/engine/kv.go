@@ -170,7 +170,6 @@ func (tx *Txn) unhold(row *schema.Key, cause error) {
 		f.Hold, f.Cause = hold, cause
 	}
 	tx.revisit(state)
-	e.tidy(state)
 }
 
 // keyMoved updates each session's list of the locks that it holds.
@@ -215,5 +214,4 @@ func (e *Engine) keyMoved(old, new *schema.Key) {
 		s.held = state
 		e.countNested(s, held)
 	}
-	e.tidy(state)
 }

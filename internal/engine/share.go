@@ -35,10 +35,7 @@ func (e *Engine) shareMoved(old, new *schema.Share) {
 		e.own.passedShares = append(e.own.passedShares, cmp.Or(old, new))
 	}
 	if old != nil {
-		one := e.shareOfRow(old)
-		state := one.state
-		e.dropShare(one)
-		e.tidy(state)
+		e.dropShare(e.shareOfRow(old))
 	}
 	if new != nil {
 		state, s := e.state(new.Key()), e.holder(new.Session())
