@@ -3,7 +3,6 @@ package lockd_test
 import (
 	"bytes"
 	"errors"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -216,40 +215,6 @@ func TestCatalog_N1_Refuses(t *testing.T) {
 		}
 		if !slices.Equal(h.registered(), whole) || h.Snapshot().Index() != index {
 			h.t.Errorf("something was written: %v at %d", h.registered(), h.Snapshot().Index())
-		}
-	})
-}
-
-// Ensure that registering the same again moves no index, wakes no call and ends no session.
-func TestCatalog_N1_NoOp(t *testing.T) {
-	each(t, func(h *harness) {
-		h.register()
-		node := catalog.Node{Name: "db1", ID: "1", Meta: map[string]string{"a": "b"}}
-		service := catalog.Service{Node: "db1", Name: "mysql", Tags: []string{"t"},
-			Meta: map[string]string{"a": "b"}}
-		check := catalog.Check{Node: "db1", Name: "disk", Status: catalog.Passing, Output: "fine"}
-		put := func(tx *lockd.Txn) error {
-			return errors.Join(tx.Catalog().PutNode(node), tx.Catalog().PutService(service),
-				tx.Catalog().PutCheck(check))
-		}
-		h.must(h.txn(put))
-		s := h.session(&lockd.SessionOptions{Node: "db1", Checks: []string{"disk"}})
-		index := h.Snapshot().Index()
-		scope := lockd.CatalogScope()
-		woken := h.changed(h.t.Context(), scope, h.Snapshot().IndexOf(scope))
-		node.Meta, service.Meta = maps.Clone(node.Meta), maps.Clone(service.Meta)
-		service.Tags = slices.Clone(service.Tags)
-		h.must(h.txn(put))
-		h.settle()
-		if h.Snapshot().Index() != index || closed(woken) || s.Err() != nil {
-			h.t.Errorf("index was %d, is %d; woken %v; session %v", index, h.Snapshot().Index(),
-				closed(woken), s.Err())
-		}
-		node.Meta["a"], service.Tags[0] = "c", "u" // the catalog keeps copies
-		h.must(h.txn(put))
-		h.settle()
-		if h.Snapshot().Index() != index+1 || !closed(woken) {
-			h.t.Errorf("after a change: index %d, woken %v", h.Snapshot().Index(), closed(woken))
 		}
 	})
 }
