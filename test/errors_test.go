@@ -1,10 +1,12 @@
 package lockd_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/lockd/lockd"
 )
@@ -124,6 +126,57 @@ func TestErrors_ZeroValuesHaveAText(t *testing.T) {
 	} {
 		if err.Error() == "" {
 			t.Errorf("%T has no text", err)
+		}
+	}
+}
+
+// Ensure that a refusal says in words what is in the way.
+func TestLockedError_SaysWhatIsInTheWay(t *testing.T) {
+	at := time.Date(2000, 1, 2, 3, 4, 5, 0, time.UTC)
+	one, two := make([]lockd.Holder, 1), make([]lockd.Holder, 2)
+	const a = `"a" (session 01000000-0000-0000-0000-000000000000)`
+	const byA = ", the longest by " + a + " for 2s"
+	const full = "all slots are taken, the limit is 2"
+	const lost = ", one that was lost is delayed for another "
+	for _, test := range []struct {
+		err  lockd.LockedError
+		want string
+	}{
+		{lockd.LockedError{}, "held by " + a + " for 2s"},
+		{lockd.LockedError{Waiters: 3}, "held by " + a + " for 2s, 3 ahead of you"},
+		{lockd.LockedError{Own: true}, "held by " + a + ", your own, for 2s"},
+		{lockd.LockedError{Holders: one}, "shared by " + a + " for 2s"},
+		{lockd.LockedError{Holders: one, Own: true}, "shared by " + a + ", your own, for 2s"},
+		{lockd.LockedError{Holders: two}, "shared by 2 holders, for longest by " + a + " for 2s"},
+		{lockd.LockedError{Holders: two, Own: true},
+			"shared by 2 holders, for longest by " + a + ", one of them your own, for 2s"},
+		{lockd.LockedError{Obstacle: lockd.ObstacleSlots}, full + byA},
+		{lockd.LockedError{Obstacle: lockd.ObstacleSlots, Remaining: time.Minute},
+			full + byA + lost + "1m0s"},
+		{lockd.LockedError{Obstacle: lockd.ObstacleQueue, Waiters: 1},
+			"promised to those who wait for it, 1 ahead of you"},
+		{lockd.LockedError{Obstacle: lockd.ObstacleDelay, Remaining: 1},
+			"delayed for another 1ms, until 2000-01-02T03:04:05.000Z, " +
+				"because its last holder was lost"},
+	} {
+		e := test.err
+		e.Obstacle, e.Until, e.Limit = cmp.Or(e.Obstacle, lockd.ObstacleHolder), at, 2
+		e.Holder, e.HolderName, e.Since, e.Held = lockd.SessionID{1}, "a", at, 2*time.Second
+		if got := e.Error(); got != test.want {
+			t.Errorf("got %s\nwant %s", got, test.want)
+		}
+	}
+	for _, test := range []struct {
+		err  lockd.LockedError
+		want string
+	}{
+		{lockd.LockedError{Obstacle: lockd.ObstacleHolder, Holder: lockd.SessionID{1}}, "held by " +
+			"session 01000000-0000-0000-0000-000000000000 since before the file was opened"},
+		{lockd.LockedError{Obstacle: lockd.ObstacleSlots, Limit: 2, Remaining: time.Second},
+			full + lost + "1s"},
+	} {
+		if got := test.err.Error(); got != test.want {
+			t.Errorf("got %s\nwant %s", got, test.want)
 		}
 	}
 }

@@ -160,6 +160,7 @@ func TestBadInput_ValuesAndLockOptions(t *testing.T) {
 	}
 	for text, opts := range map[string]*lockd.LockOptions{
 		"LockOptions.Key is 2, not a KeyPolicy":              {Key: lockd.RemoveAfter + 1},
+		"LockOptions.Mode is 2, not a LockMode":              {Mode: lockd.Shared + 1},
 		"LockOptions.Value " + large:                         {Value: tooLarge},
 		"LockOptions.Flags is set":                           {Flags: 1},
 		"LockOptions.MaxHold is -1ns, below 0":               {MaxHold: -1},
