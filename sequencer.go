@@ -157,9 +157,8 @@ func (g *Guard) check(q Sequencer) error {
 	if q.Mode == Exclusive {
 		g.exclusive = q
 	}
-	later := q.Fence > g.newest.Fence ||
-		q.Fence == g.newest.Fence && q.LockIndex > g.newest.LockIndex
-	if q.Mode == Exclusive || later {
+	if q.Fence > g.newest.Fence ||
+		q.Fence == g.newest.Fence && q.LockIndex > g.newest.LockIndex {
 		g.newest = q
 	}
 	return nil

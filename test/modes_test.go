@@ -366,7 +366,8 @@ func TestModes_R6_Guard(t *testing.T) {
 	}{
 		{grant(5, 1, lockd.Exclusive), true},
 		{grant(7, 2, lockd.Shared), true},
-		{grant(6, 2, lockd.Shared), true}, // beside the one before
+		{grant(6, 3, lockd.Shared), true},     // beside the one before
+		{grant(6, 3, lockd.Exclusive), false}, // 7 was here, when the key had been deleted
 		{grant(5, 1, lockd.Exclusive), false},
 		{grant(4, 1, lockd.Shared), false},
 		{grant(7, 2, lockd.Shared), true},
