@@ -37,7 +37,7 @@ func TestCatalog_N1_NoOp(t *testing.T) {
 			h.t.Errorf("index was %d, is %d; woken %v; session %v", index, h.Snapshot().Index(),
 				closed(woken), s.Err())
 		}
-		check.Output = "full"
+		node.Meta["a"], service.Tags[0] = "c", "u" // as many as before, but others
 		h.must(h.txn(put))
 		h.settle()
 		if h.Snapshot().Index() != index+1 || !closed(woken) {
@@ -50,17 +50,22 @@ func TestCatalog_N1_NoOp(t *testing.T) {
 func TestCatalog_N1_EveryFieldCounts(t *testing.T) {
 	each(t, func(h *harness) {
 		h.register()
+		old, meta := map[string]string{"a": "a"}, map[string]string{"a": "b"} // of one size
 		h.must(h.txn(func(tx *lockd.Txn) error {
-			return tx.Catalog().PutService(catalog.Service{Node: "db1", Name: "other"})
+			return errors.Join(tx.Catalog().PutNode(catalog.Node{Name: "db1", Meta: old}),
+				tx.Catalog().PutService(catalog.Service{Node: "db1", Name: "mysql",
+					Tags: []string{"a"}, Meta: old}),
+				tx.Catalog().PutService(catalog.Service{Node: "db1", Name: "other"}),
+				tx.Catalog().PutCheck(catalog.Check{Node: "db1", Name: "disk",
+					Status: catalog.Passing, Meta: old}))
 		}))
-		meta := map[string]string{"a": "b"}
 		changeEach(h, map[string]any{"Name": "DB1", "ID": "1", "Address": "x", "Meta": meta},
 			(*catalog.Txn).PutNode, func(s *catalog.Snapshot) catalog.Node {
 				n, _ := s.Node("db1")
 				return n
 			})
 		changeEach(h, map[string]any{"Node": "DB1", "ID": "MySQL", "Name": "sql", "Address": "x",
-			"Port": 1, "Tags": []string{"t"}, "Meta": meta},
+			"Port": 1, "Tags": []string{"b"}, "Meta": meta},
 			(*catalog.Txn).PutService, func(s *catalog.Snapshot) catalog.Service {
 				v, _ := s.Service("db1", "mysql")
 				return v
@@ -75,7 +80,8 @@ func TestCatalog_N1_EveryFieldCounts(t *testing.T) {
 	})
 }
 
-// changeEach changes one field of a row after the other to the value in others.
+// changeEach changes one field of a row after the other to the value in others, which is another
+// one than the row has.
 func changeEach[T any](h *harness, others map[string]any, put func(*catalog.Txn, T) error,
 	get func(*catalog.Snapshot) T,
 ) {
@@ -84,13 +90,18 @@ func changeEach[T any](h *harness, others map[string]any, put func(*catalog.Txn,
 		if field.Name == "CreateIndex" || field.Name == "ModifyIndex" {
 			continue
 		}
-		row := get(h.Snapshot().Catalog())
+		other, known := others[field.Name]
+		if !known {
+			h.t.Fatalf("no other value is given for %s", field.Name)
+		}
+		before := h.Snapshot()
+		row := get(before.Catalog())
 		change := func(name string, to any) {
 			reflect.ValueOf(&row).Elem().FieldByName(name).Set(reflect.ValueOf(to))
 		}
-		change(field.Name, others[field.Name])
+		change(field.Name, other)
 		h.must(h.txn(func(tx *lockd.Txn) error { return put(tx.Catalog(), row) }))
-		change("ModifyIndex", h.Snapshot().Index())
+		change("ModifyIndex", before.Index()+1)
 		if got := get(h.Snapshot().Catalog()); !reflect.DeepEqual(got, row) {
 			h.t.Errorf("%s is changed: got %+v, want %+v", field.Name, got, row)
 		}

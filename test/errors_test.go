@@ -132,48 +132,43 @@ func TestErrors_ZeroValuesHaveAText(t *testing.T) {
 
 // Ensure that a refusal says in words what is in the way.
 func TestLockedError_SaysWhatIsInTheWay(t *testing.T) {
-	at := time.Date(2000, 1, 2, 3, 4, 5, 0, time.UTC)
+	byA := func(e lockd.LockedError) lockd.LockedError {
+		e.Obstacle = cmp.Or(e.Obstacle, lockd.ObstacleHolder)
+		e.Holder, e.HolderName, e.Held = lockd.SessionID{1}, "a", 2*time.Second
+		e.Since = time.Unix(0, 0)
+		return e
+	}
 	one, two := make([]lockd.Holder, 1), make([]lockd.Holder, 2)
 	const a = `"a" (session 01000000-0000-0000-0000-000000000000)`
-	const byA = ", the longest by " + a + " for 2s"
 	const full = "all slots are taken, the limit is 2"
+	const longest = ", the longest by " + a + " for 2s"
 	const lost = ", one that was lost is delayed for another "
 	for _, test := range []struct {
 		err  lockd.LockedError
 		want string
 	}{
-		{lockd.LockedError{}, "held by " + a + " for 2s"},
-		{lockd.LockedError{Waiters: 3}, "held by " + a + " for 2s, 3 ahead of you"},
-		{lockd.LockedError{Own: true}, "held by " + a + ", your own, for 2s"},
-		{lockd.LockedError{Holders: one}, "shared by " + a + " for 2s"},
-		{lockd.LockedError{Holders: one, Own: true}, "shared by " + a + ", your own, for 2s"},
-		{lockd.LockedError{Holders: two}, "shared by 2 holders, for longest by " + a + " for 2s"},
-		{lockd.LockedError{Holders: two, Own: true},
+		{byA(lockd.LockedError{}), "held by " + a + " for 2s"},
+		{byA(lockd.LockedError{Waiters: 3}), "held by " + a + " for 2s, 3 ahead of you"},
+		{byA(lockd.LockedError{Own: true}), "held by " + a + ", your own, for 2s"},
+		{byA(lockd.LockedError{Holders: one}), "shared by " + a + " for 2s"},
+		{byA(lockd.LockedError{Holders: one, Own: true}), "shared by " + a + ", your own, for 2s"},
+		{byA(lockd.LockedError{Holders: two}),
+			"shared by 2 holders, for longest by " + a + " for 2s"},
+		{byA(lockd.LockedError{Holders: two, Own: true}),
 			"shared by 2 holders, for longest by " + a + ", one of them your own, for 2s"},
-		{lockd.LockedError{Obstacle: lockd.ObstacleSlots}, full + byA},
-		{lockd.LockedError{Obstacle: lockd.ObstacleSlots, Remaining: time.Minute},
-			full + byA + lost + "1m0s"},
-		{lockd.LockedError{Obstacle: lockd.ObstacleQueue, Waiters: 1},
-			"promised to those who wait for it, 1 ahead of you"},
-		{lockd.LockedError{Obstacle: lockd.ObstacleDelay, Remaining: 1},
-			"delayed for another 1ms, until 2000-01-02T03:04:05.000Z, " +
-				"because its last holder was lost"},
-	} {
-		e := test.err
-		e.Obstacle, e.Until, e.Limit = cmp.Or(e.Obstacle, lockd.ObstacleHolder), at, 2
-		e.Holder, e.HolderName, e.Since, e.Held = lockd.SessionID{1}, "a", at, 2*time.Second
-		if got := e.Error(); got != test.want {
-			t.Errorf("got %s\nwant %s", got, test.want)
-		}
-	}
-	for _, test := range []struct {
-		err  lockd.LockedError
-		want string
-	}{
 		{lockd.LockedError{Obstacle: lockd.ObstacleHolder, Holder: lockd.SessionID{1}}, "held by " +
 			"session 01000000-0000-0000-0000-000000000000 since before the file was opened"},
+		{byA(lockd.LockedError{Obstacle: lockd.ObstacleSlots, Limit: 2}), full + longest},
+		{byA(lockd.LockedError{Obstacle: lockd.ObstacleSlots, Limit: 2, Remaining: time.Minute}),
+			full + longest + lost + "1m0s"},
 		{lockd.LockedError{Obstacle: lockd.ObstacleSlots, Limit: 2, Remaining: time.Second},
 			full + lost + "1s"},
+		{lockd.LockedError{Obstacle: lockd.ObstacleQueue, Waiters: 1},
+			"promised to those who wait for it, 1 ahead of you"},
+		{lockd.LockedError{Obstacle: lockd.ObstacleDelay, Remaining: 1,
+			Until: time.Date(2000, 1, 2, 3, 4, 5, 0, time.UTC)},
+			"delayed for another 1ms, until 2000-01-02T03:04:05.000Z, " +
+				"because its last holder was lost"},
 	} {
 		if got := test.err.Error(); got != test.want {
 			t.Errorf("got %s\nwant %s", got, test.want)
