@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lockd/lockd"
 	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
@@ -140,9 +139,7 @@ func TestKeeper_SessionEnded(t *testing.T) {
 				_, err := k.Lock(h.t.Context(), "k", lockclient.UntilDone)
 				h.must(err)
 				time.Sleep(2 * time.Second)
-				id, err := lockd.ParseSessionID(k.ID())
-				h.must(err)
-				h.must(h.db.EndSession(id))
+				h.must(h.db.EndSession(h.sessionID(k.ID())))
 				if left := doneAfter(t, k, 0); left != test.left {
 					t.Errorf("%v left, want %v", left, test.left)
 				}
@@ -156,9 +153,7 @@ func TestKeeper_SessionEnded(t *testing.T) {
 func TestKeeper_SessionEnded_Unseen(t *testing.T) {
 	run(t, func(h *harness) {
 		k := h.keep(time.Minute)
-		id, err := lockd.ParseSessionID(k.ID())
-		h.must(err)
-		h.must(h.db.EndSession(id))
+		h.must(h.db.EndSession(h.sessionID(k.ID())))
 		if left := doneAfter(t, k, ttl/3); left != ttl/6 {
 			t.Errorf("%v left", left)
 		}

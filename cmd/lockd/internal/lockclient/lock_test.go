@@ -101,8 +101,7 @@ func TestLock_AtOnce_KeyChangesMeanwhile(t *testing.T) {
 		meanwhile(func() error { _, err := h.db.Delete("k"); return err })
 
 		time.AfterFunc(100*time.Millisecond, func() {
-			id, err := lockd.ParseSessionID(other.ID())
-			h.must(err)
+			id := h.sessionID(other.ID())
 			h.must(h.db.Update(func(tx *lockd.Txn) error {
 				_, err := tx.Lock("k", id, nil)
 				return err
@@ -422,10 +421,8 @@ func TestLock_SessionEnds(t *testing.T) {
 	run(t, func(h *harness) {
 		holder, k := h.keep(0), h.keep(0)
 		h.lock(holder, "k")
-		id, err := lockd.ParseSessionID(k.ID())
-		h.must(err)
-		time.AfterFunc(time.Second, func() { h.must(h.db.EndSession(id)) })
-		_, err = k.Lock(h.t.Context(), "k", lockclient.UntilDone)
+		time.AfterFunc(time.Second, func() { h.must(h.db.EndSession(h.sessionID(k.ID()))) })
+		_, err := k.Lock(h.t.Context(), "k", lockclient.UntilDone)
 		if !errors.Is(err, lockclient.ErrNoSession) {
 			t.Errorf("got %v", err)
 		}
@@ -501,11 +498,9 @@ func TestLock_Lost_WithSession(t *testing.T) {
 			k := h.keep(delay)
 			h.lock(k, "k")
 			synctest.Wait() // the watch has begun
-			id, err := lockd.ParseSessionID(k.ID())
-			h.must(err)
-			h.must(h.db.EndSession(id))
+			h.must(h.db.EndSession(h.sessionID(k.ID())))
 			doneAfter(t, k, 0)
-			err = k.Err()
+			err := k.Err()
 			told := strings.Contains(err.Error(), text) && strings.Contains(err.Error(), k.ID())
 			if !told || errors.Is(err, lockclient.ErrNoSession) != (delay > 0) {
 				t.Errorf("delay %v: got %v", delay, err)

@@ -109,11 +109,9 @@ func TestSemaphore_HolderDies(t *testing.T) {
 	run(t, func(h *harness) {
 		a, b := h.keep(0), h.keep(0)
 		h.slot(a, "jobs", 1)
-		id, err := lockd.ParseSessionID(a.ID())
-		h.must(err)
-		time.AfterFunc(time.Minute, func() { h.must(h.db.EndSession(id)) })
+		time.AfterFunc(time.Minute, func() { h.must(h.db.EndSession(h.sessionID(a.ID()))) })
 		began := time.Now()
-		_, err = b.Acquire(h.t.Context(), "jobs", 1, lockclient.UntilDone)
+		_, err := b.Acquire(h.t.Context(), "jobs", 1, lockclient.UntilDone)
 		h.must(err)
 		if got := time.Since(began); got != time.Minute {
 			t.Errorf("acquired after %v", got)
@@ -147,9 +145,7 @@ func TestSemaphore_Lost(t *testing.T) {
 				k := h.keep(time.Minute)
 				l := h.slot(k, "jobs", 1)
 				time.Sleep(time.Minute + time.Second)
-				id, err := lockd.ParseSessionID(k.ID())
-				h.must(err)
-				h.must(take(h, id))
+				h.must(take(h, h.sessionID(k.ID())))
 				if left := doneAfter(t, k, 0); left != 0 {
 					t.Errorf("%v left", left)
 				}

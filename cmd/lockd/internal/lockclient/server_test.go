@@ -98,13 +98,20 @@ func (h *harness) holder(key string) string {
 	return e.Session.String()
 }
 
+// sessionID parses the ID of a session.
+func (h *harness) sessionID(text string) lockd.SessionID {
+	h.t.Helper()
+	id, err := lockd.ParseSessionID(text)
+	h.must(err)
+	return id
+}
+
 // proves fails the test unless the pair of a lock of the keeper proves it now.
 func (h *harness) proves(k *lockclient.Keeper, l *lockclient.Lock) {
 	h.t.Helper()
-	id, err := lockd.ParseSessionID(k.ID())
-	h.must(err)
 	q := lockd.Sequencer{
-		Key: l.Pair().Key, Session: id, LockIndex: l.Pair().LockIndex, Fence: l.Pair().ModifyIndex,
+		Key: l.Pair().Key, Session: h.sessionID(k.ID()), LockIndex: l.Pair().LockIndex,
+		Fence: l.Pair().ModifyIndex,
 	}
 	if l.Shared() {
 		q.Mode = lockd.Shared
@@ -115,9 +122,7 @@ func (h *harness) proves(k *lockclient.Keeper, l *lockclient.Lock) {
 // lives reports whether the server has the session.
 func (h *harness) lives(id string) bool {
 	h.t.Helper()
-	parsed, err := lockd.ParseSessionID(id)
-	h.must(err)
-	_, ok := h.db.Snapshot().Session(parsed)
+	_, ok := h.db.Snapshot().Session(h.sessionID(id))
 	return ok
 }
 

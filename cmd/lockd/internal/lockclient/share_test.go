@@ -200,8 +200,7 @@ func TestShare_Lost(t *testing.T) {
 			}},
 		{"SessionEnded", "was destroyed", ttl / 5,
 			func(h *harness, k *lockclient.Keeper, _ uint64) error {
-				id, err := lockd.ParseSessionID(k.ID())
-				return errors.Join(err, h.db.EndSession(id))
+				return h.db.EndSession(h.sessionID(k.ID()))
 			}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
