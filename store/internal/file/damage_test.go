@@ -381,7 +381,7 @@ func TestDamage_BranchLoop(t *testing.T) {
 // it has to replace, and would use pages twice.
 func TestDamage_BranchKey(t *testing.T) {
 	b, v := newLarge(t)
-	order, tried := binary.NativeEndian, 0
+	tried := 0
 	for page := 2; page < b.pages(); page++ {
 		content := b.at(page)
 		if order.Uint16(content[8:]) != 1 || order.Uint64(content) != uint64(page) {

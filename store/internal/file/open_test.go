@@ -1,7 +1,6 @@
 package file_test
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -425,7 +424,6 @@ func freelist(edit func(list []uint64)) func(t *testing.T, path string) {
 	return func(t *testing.T, path string) {
 		sound(t, path)
 		content := []byte(stateOf(t, path).bytes)
-		order := binary.NativeEndian
 		page := os.Getpagesize()
 		start := int(order.Uint64(content[newestMeta(content, page)+32:])) * page
 		list := make([]uint64, order.Uint16(content[start+10:]))

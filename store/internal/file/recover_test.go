@@ -102,7 +102,6 @@ func told(remarks []file.Remark, table, key, text string) bool {
 
 // treePages returns the numbers of the pages that are of trees.
 func (r *rescue) treePages() (numbers []int) {
-	order := binary.NativeEndian
 	for at := 2 * r.page; at < len(r.content); at += r.page {
 		number, kind := at/r.page, order.Uint16(r.content[at+8:])
 		ofTree := kind == branchKind || kind == leafKind

@@ -27,7 +27,6 @@ const (
 func feignLeaf(
 	content []byte, number, more, elements int, flags uint32, extent func(i int) (key, end int),
 ) {
-	order := binary.NativeEndian
 	order.PutUint64(content, uint64(number))
 	order.PutUint16(content[8:], leafKind)
 	order.PutUint16(content[10:], uint16(elements))
