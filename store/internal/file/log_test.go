@@ -242,6 +242,81 @@ func TestLog_G11_FailedSync(t *testing.T) {
 	}
 }
 
+// Ensure that each commit is whole after any one failed sync, be it of a record, of the first
+// record of a segment, of a step of the checkpoint or of a commit to the tables, if the next commit
+// goes to the log and if it goes to the tables.
+func TestLog_G11_EachFailedSync(t *testing.T) {
+	defer file.SetLogSizes(smallLog)()
+	for _, next := range []int{1, 200} {
+		failed, known := 0, 0
+		for ; ; failed++ {
+			w, b := failAtSync(t, failed)
+			if b == nil { // no commit has synced so often
+				w.must(w.Close())
+				break
+			}
+			index, unknown := w.FileIndex()
+			w.Drop(b)
+			if unknown == nil && index == w.Published() {
+				known++
+			} else {
+				before := dump(w.Store)
+				w.must(w.Close())
+				w.open()
+				if got := dump(w.Store); got != before && got.index != b.Index() {
+					t.Fatalf("sync %d: got index %d, want %d or %d", failed, got.index,
+						before.index, b.Index())
+				}
+			}
+			w.must(write(w.Store, func() { w.change(next) }))
+			want := dump(w.Store)
+			w.must(w.Check())
+			w.must(w.Close())
+			if got, err := openStore(w.path); err != nil || got != want {
+				t.Fatalf("sync %d, then %d rows: got index %d, %v, want %d", failed, next,
+					got.index, err, want.index)
+			}
+		}
+		t.Logf("%d syncs failed, %d of them of a commit that is known not to be there", failed,
+			known)
+		if failed < 40 || known == 0 || known == failed {
+			t.Error("this was not tried")
+		}
+	}
+}
+
+// failAtSync makes the same commits each time, until one fails because its sync fails, after that
+// number of syncs. It returns the batch of that commit, or nil if there was none.
+func failAtSync(t *testing.T, after int) (*wide, *store.Batch) {
+	t.Helper()
+	w := newWide(t, 40)
+	w.must(w.Close())
+	w.random = rand.New(rand.NewPCG(1, 2))
+	broken, syncs := errors.New("a broken disk"), 0
+	w.synced = func() error {
+		if syncs++; syncs == after+1 {
+			return broken
+		}
+		return nil
+	}
+	w.open()
+	for range 40 {
+		w.change(1 + w.random.IntN(5))
+		w.Seal()
+		b := w.Take()
+		switch err := w.Write(b); {
+		case errors.Is(err, broken):
+			return w, b
+		case err != nil:
+			t.Fatal(err)
+		case syncs > after:
+			t.Fatalf("sync %d failed, and its commit did not", after)
+		}
+		w.Publish(b)
+	}
+	return w, nil
+}
+
 // Ensure that if the sync of a checkpoint's step fails, after a durable commit, the next commit
 // fails, and FileIndex too. The step may have moved a segment of the log, and nothing may be
 // written to the segment's old place any more.
