@@ -305,6 +305,16 @@ func TestFile_Refuses(t *testing.T) {
 			store.ErrCorrupt, "list of free pages"},
 		{"FreePageTwice", freelist(func(list []uint64) { list[1] = list[0] }),
 			store.ErrCorrupt, "list of free pages"},
+		{"FreelistOfAnotherPage", freelistPage(func(page []byte) { page[0]++ }),
+			store.ErrCorrupt, "list of free pages"},
+		{"FreelistOfAnotherKind", freelistPage(func(page []byte) { order.PutUint16(page[8:], 2) }),
+			store.ErrCorrupt, "list of free pages"},
+		{"FreelistTooLong", freelistPage(func(page []byte) {
+			order.PutUint16(page[10:], math.MaxUint16) // then the first number is the length
+			order.PutUint64(page[headSize:], math.MaxUint64/8)
+		}), store.ErrCorrupt, "list of free pages"},
+		{"FreelistOverflows", freelistPage(func(page []byte) { order.PutUint32(page[12:], 1<<20) }),
+			store.ErrCorrupt, "list of free pages"},
 		{"OtherProgram", bolt(func(tx *bbolt.Tx) error {
 			_, err := tx.CreateBucket([]byte("other"))
 			return err
@@ -419,23 +429,30 @@ func bolt(fn func(tx *bbolt.Tx) error) func(t *testing.T, path string) {
 	return func(t *testing.T, path string) { inBolt(t, path, nil, fn) }
 }
 
-// freelist makes a sound file, and lets edit change its list of free pages, which has two or more.
-func freelist(edit func(list []uint64)) func(t *testing.T, path string) {
+// freelistPage makes a sound file, and lets edit change the page of its list of free pages.
+func freelistPage(edit func(page []byte)) func(t *testing.T, path string) {
 	return func(t *testing.T, path string) {
 		sound(t, path)
-		content := []byte(stateOf(t, path).bytes)
-		page := os.Getpagesize()
-		start := int(order.Uint64(content[newestMeta(content, page)+32:])) * page
-		list := make([]uint64, order.Uint16(content[start+10:]))
+		content := contentOf(t, path)
+		size := os.Getpagesize()
+		number := int(order.Uint64(content[newestMeta(content, size)+32:]))
+		edit(content[number*size:][:size])
+		overwrite(t, path, 0, string(content))
+	}
+}
+
+// freelist is freelistPage for the numbers in the list, which are two or more.
+func freelist(edit func(list []uint64)) func(t *testing.T, path string) {
+	return freelistPage(func(page []byte) {
+		list := make([]uint64, order.Uint16(page[10:]))
 		for i := range list {
-			list[i] = order.Uint64(content[start+16+8*i:])
+			list[i] = order.Uint64(page[headSize+8*i:])
 		}
 		edit(list)
 		for i, free := range list {
-			order.PutUint64(content[start+16+8*i:], free)
+			order.PutUint64(page[headSize+8*i:], free)
 		}
-		overwrite(t, path, 0, string(content))
-	}
+	})
 }
 
 func noFreelist(t *testing.T, path string) {
