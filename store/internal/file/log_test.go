@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -544,9 +545,10 @@ func TestLog_Refused(t *testing.T) {
 	w.fillLog(3)
 	w.must(w.Close())
 	state := readLog(t, w.path)
-	head := string(binary.AppendUvarint(binary.AppendUvarint(binary.AppendUvarint(nil,
-		state.Head.Index), state.Head.Rows), state.Head.Sum))
-	older := "\x01" + head[len(binary.AppendUvarint(nil, state.Head.Index)):]
+	of := func(index uint64) string {
+		return string(format.AppendUint64(nil, index, state.Head.Rows, state.Head.Sum))
+	}
+	head := of(state.Head.Index)
 	row := func(table byte, key, value string) string {
 		text := string(binary.AppendUvarint([]byte{table}, uint64(len(key)))) + key
 		return text + string(binary.AppendUvarint(nil, uint64(len(value)))) + value
@@ -562,8 +564,9 @@ func TestLog_Refused(t *testing.T) {
 		"OtherLane":  {1, head, "lacks a record"},
 		"Again":      {-1, head, "lacks a record"},
 		"Short":      {0, head[:2], "ends too early"},
-		"Older":      {0, older, "not between those of its neighbours"},
-		"Limit":      {0, strings.Repeat("\xff", 9) + "\x01" + older[1:], "its last index is"},
+		"Older":      {0, of(1), "not between those of its neighbours"},
+		"Old":        {0, of(state.Head.Index - 1), "not between those of its neighbours"},
+		"Limit":      {0, of(math.MaxUint64), "its last index is"},
 		"Table":      {0, head + row(10, "k", good), "unknown table"},
 		"NoKey":      {0, head + row(0, "", good), "key has the wrong length"},
 		"CutKey":     {0, head + "\x00\x05k", "ends too early"},
