@@ -299,6 +299,13 @@ func TestAgent_N10N11_Maintenance(t *testing.T) {
 			t.Errorf("the first reason has become %q", c.Notes)
 		}
 		h.want("PUT /v1/agent/maintenance?enable=false", "", 200, "")
+		h.want("PUT /v1/agent/maintenance?enable=true", "", 200, "")
+		if c, _ := h.db.Snapshot().Catalog().Check("local", "_node_maintenance"); c.Notes !=
+			"Maintenance mode is enabled for this node, "+
+				"but no reason was provided. This is a default message." {
+			t.Errorf("the reason of a node without one is %q", c.Notes)
+		}
+		h.want("PUT /v1/agent/maintenance?enable=false", "", 200, "")
 		h.want("PUT /v1/agent/service/maintenance/w1?enable=false", "", 200, "")
 		if got := h.checkIDs("/v1/health/state/critical"); got != "" {
 			t.Error(got)

@@ -147,8 +147,8 @@ func takesGzip(header http.Header) bool {
 // isPositive reports whether a weight, as in "q=0.5", is above 0.
 func isPositive(weight string) bool {
 	name, value, _ := strings.Cut(strings.TrimSpace(weight), "=")
-	q, err := strconv.ParseFloat(value, 64)
-	return err == nil && strings.EqualFold(name, "q") && q > 0
+	q, _ := strconv.ParseFloat(value, 64) // 0 if it is not a number
+	return strings.EqualFold(name, "q") && q > 0
 }
 
 // isRemote reports whether an address, as in http.Request.RemoteAddr, is of another machine. The

@@ -109,7 +109,7 @@ func TestHealth_N18_ManyServicesOfANode(t *testing.T) {
 	})
 }
 
-// Ensure that the checks of the node come before the checks of the service.
+// Ensure that the checks of the node come before the checks of the service, and name no service.
 func TestHealth_N18_NodesChecksFirst(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.want("PUT /v1/catalog/register", `{"Node":"n","Address":"10.0.0.1",
@@ -119,9 +119,9 @@ func TestHealth_N18_NodesChecksFirst(t *testing.T) {
 			h.send("GET /v1/health/service/web", ""))
 		var ids string
 		for _, c := range found[0].Checks {
-			ids += c.CheckID
+			ids += c.CheckID + c.ServiceName
 		}
-		if ids != "bdac" {
+		if ids != "bdawebcweb" {
 			t.Error(ids)
 		}
 	})

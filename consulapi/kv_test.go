@@ -35,6 +35,21 @@ func TestKV_H11H14K1_EntryIsShownAsConsulDoes(t *testing.T) {
 	})
 }
 
+// Ensure that an entry with a large value has the members that a small one has.
+func TestKV_H11K1_LargeEntryIsShownAsASmallOne(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		id := h.session(nil).ID().String()
+		for _, size := range []int{1, 300_000} {
+			key, value := fmt.Sprint("of", size), strings.Repeat("v", size)
+			h.want("PUT /v1/kv/"+key+"?flags=7&acquire="+id, value, 200, "true")
+			e := h.entry(key)
+			h.want("GET /v1/kv/"+key, "", 200, fmt.Sprintf(`[{"LockIndex":1,"Key":%q,"Flags":7,`+
+				`"Value":%q,"Session":%q,"CreateIndex":%d,"ModifyIndex":%d}]`, key,
+				base64.StdEncoding.EncodeToString([]byte(value)), id, e.CreateIndex, e.ModifyIndex))
+		}
+	})
+}
+
 // Ensure that the rules of set, cas and delete reach the client unchanged.
 func TestKV_K2K3K4K5K6K7K8_Writes(t *testing.T) {
 	run(t, nil, func(h *harness) {

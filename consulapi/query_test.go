@@ -50,6 +50,8 @@ func (h *harness) execute(name string) string {
 func TestQuery_Kept(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		h.want("GET /v1/query", "", 200, "[]")
+		h.want("DELETE /v1/query/"+h.prepare(`{"Name":"q","Service":{"Service":"web"},
+			"DNS":{"TTL":"0s"}}`), "", 200, "")
 		id := h.prepare(`{"Name":"q","Service":{"Service":"web","OnlyPassing":true,
 			"Tags":["a"]},"DNS":{"TTL":"10s"}}`)
 		list := decode[[]queryInfo](h, h.send("GET /v1/query", ""))
@@ -297,12 +299,12 @@ func TestQuery_H1_Execute(t *testing.T) {
 func TestQuery_KeepsItsCreateIndex(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		a, b := h.create("").ID, h.create("").ID
-		id := h.prepare(`{"Name":"q","Service":{"Service":"web"}}`)
+		id := h.prepare(`{"Name":"q","Service":{"Service":"web"},"CreateIndex":1,"ModifyIndex":1}`)
 		get := func() queryInfo {
 			return decode[[]queryInfo](h, h.send("GET /v1/query/"+id, ""))[0]
 		}
 		made := get()
-		if made.CreateIndex != made.ModifyIndex {
+		if made.CreateIndex != made.ModifyIndex || made.CreateIndex == 1 {
 			t.Errorf("%+v", made)
 		}
 		for i, session := range []string{a, a, b, b, "", "", a} {

@@ -217,9 +217,14 @@ func TestSnapshot_ClientGoesAway(t *testing.T) {
 	})
 }
 
-// Ensure that a backup that the library writes is taken too.
+// Ensure that a backup that the library writes is taken too, and that the node of this process is
+// there afterwards, though the backup lacks it (N14).
 func TestSnapshot_RestoresABackup(t *testing.T) {
 	run(t, nil, func(h *harness) {
+		h.must(h.db.Update(func(tx *lockd.Txn) error {
+			_, err := tx.Catalog().DeleteNode("local")
+			return err
+		}))
 		h.put("a", "v")
 		var backup bytes.Buffer
 		h.must(h.db.Backup(&backup))
@@ -227,6 +232,9 @@ func TestSnapshot_RestoresABackup(t *testing.T) {
 		h.want("PUT /v1/snapshot", backup.String(), 200, "")
 		if e := h.entry("a"); string(e.Value) != "v" {
 			t.Errorf("%+v", e)
+		}
+		if got := h.checkIDs("/v1/health/node/local"); got != "local/serfHealth" {
+			t.Errorf("the node has the checks %q", got)
 		}
 	})
 }
@@ -332,8 +340,10 @@ func TestReadSnapshot_OfConsul(t *testing.T) {
 	state := "\x81\xa9LastIndex\xcd\x27\x10" + // 10,000
 		"\x03\x82\xa2ID\xa1s\xa9LockDelay\xd3\x00\x00\x00\x03\x7e\x11\xd6\x00" + // a session
 		"\x06\x91\x82\xa4Node\xa1n\xa5Coord\x82\xa3Vec\x92\xcb\xc1\xc1\xc1\xc1\xc1\xc1\xc1\xc1" +
-		"\xca\xc1\xc1\xc1\xc1\xa1E\xc0\x1d\xc7\x02\x01\xc1\xc1" + // 0xc1 is no value
-		"\x10\xd4\x01\xc1" + "\x11\xc3" + "\x12\xff" + "\x13\xd0\x80" +
+		"\xca\xc1\xc1\xc1\xc1\xa1E\xc0" +
+		"\x1d\xc7\x02\x01\xc1\xc1" + // 0xc1 is no value
+		"\x02\x81\xa3Key\xa1l" + "\x10\xd5\x01\xc1\xc1" + "\x02\x81\xa3Key\xa1m" +
+		"\x11\xc3" + "\x12\xe0" + "\x13\xd0\x80" +
 		"\x00\x87\xa4Node\xa4away\xa7Address\xa1a\xa8PeerName\xa1p\xa7Service\xc0\xa5Check\xc0" +
 		"\xa8NodeMeta\xc0\xaeSkipNodeUpdate\xc2" +
 		"\x00\x84\xa4Node\xa1n\xa7Address\xa71.1.1.1\xa8NodeMeta\xde\x00\x01\xa1a\xa1b" +
@@ -358,7 +368,7 @@ func TestReadSnapshot_OfConsul(t *testing.T) {
 		n, _ := shown.Catalog().Node("n")
 		s, _ := shown.Catalog().Service("n", "s")
 		c, _ := shown.Catalog().Check("n", "c")
-		if shown.Len() != 1 || n.Meta["a"] != "b" || s.Name != "web" || s.Port != 8080 ||
+		if shown.Len() != 3 || n.Meta["a"] != "b" || s.Name != "web" || s.Port != 8080 ||
 			fmt.Sprint(s.Tags) != "[t u]" || c.Status != catalog.Passing || c.ServiceID != "s" {
 			t.Errorf("%d keys, %+v, %+v, %+v", shown.Len(), n, s, c)
 		}
