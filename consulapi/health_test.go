@@ -127,6 +127,25 @@ func TestHealth_N18_NodesChecksFirst(t *testing.T) {
 	})
 }
 
+// Ensure that the type of a check is told from its definition.
+func TestHealth_TypeOfACheck(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		for _, kind := range []string{"HTTP", "TCP", "UDP", "GRPC", "Shell"} {
+			h.want("PUT /v1/catalog/register", fmt.Sprintf(`{"Node":"n","Address":"10.0.0.1",
+				"Check":{"CheckID":%q,"Definition":{%[1]q:"x"}}}`, kind), 200, "true")
+		}
+		for _, c := range decode[[]checkInfo](h, h.send("GET /v1/health/node/n", "")) {
+			want := strings.ToLower(c.CheckID)
+			if want == "shell" { // no field of the definition says so
+				want = ""
+			}
+			if c.Type != want {
+				t.Errorf("%s has the type %q", c.CheckID, c.Type)
+			}
+		}
+	})
+}
+
 // Ensure that the instances of a service come with their checks and those of their nodes: all
 // instances, or only those whose checks all pass.
 func TestHealth_N18_Service(t *testing.T) {

@@ -230,6 +230,7 @@ func TestQuery_Executes(t *testing.T) {
 			`{"Service":"web","NodeMeta":{"rack":"8"}}`: "web@dc1: ",
 			`{"Service":"web","ServiceMeta":{"v":"1"}}`: "web@dc1: web1/w1",
 			`{"Service":"web","ServiceMeta":{"v":"2"}}`: "web@dc1: ",
+			`{"Service":"web","ServiceMeta":{"w":""}}`:  "web@dc1: ", // it has no w
 			`{"Service":"web","OnlyPassing":true}`:      "web@dc1: ",
 			`{"Service":"web","IgnoreCheckIDs":["up"]}`: "web@dc1: web1/w1 web2/web",
 			`{"Service":"web","OnlyPassing":true,"IgnoreCheckIDs":["disk"]}`: "" +

@@ -166,8 +166,11 @@ func TestTxn_T5T6T7T10_Verbs(t *testing.T) {
 			more[3].KV.Session != "" {
 			t.Fatalf("%+v", more)
 		}
-		h.want("GET /v1/kv/?keys", "", 200, `["l"]`)
 		h.put("l", "v")
+		h.put("l/a", "v")
+		h.put("l/b/c", "v")
+		h.txn(op("delete-tree", "l/", ""))
+		h.want("GET /v1/kv/?keys", "", 200, `["l"]`)
 		locked := h.txn(op("lock", "l", `,"Session":"`+s+`"`)).Results[0].KV
 		if e := h.entry("l"); e.Value != nil || e.Session != s {
 			t.Errorf("locked without a value: %+v", e)
