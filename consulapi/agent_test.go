@@ -261,6 +261,11 @@ func TestAgent_N16_PutsItsNodeBack(t *testing.T) {
 	} {
 		run(t, nil, func(h *harness) {
 			h.want("PUT /v1/catalog/deregister", `{"Node":"local"}`, 200, "true")
+			member := decode[struct{ Member struct{ Name, Addr string } }](h,
+				h.send("GET /v1/agent/self", "")).Member
+			if member.Name != "local" || member.Addr != "127.0.0.1" {
+				t.Errorf("without its node it is %+v", member)
+			}
 			h.want(target, body, 200, "")
 			checks := decode[[]checkInfo](h, h.send("GET /v1/health/node/local", ""))
 			if len(checks) != 2 || !slices.ContainsFunc(checks, func(c checkInfo) bool {
@@ -472,6 +477,7 @@ func TestAgent_N12_ReplacesChecks(t *testing.T) {
 		)
 		h.want("PUT /v1/agent/check/register", `{"Name":"beat","TTL":"10s"}`, 200, "")
 		register("", one+","+two, "local/one local/two")
+		register("", one, "local/one local/two")
 		register("?replace-existing-checks=false", one, "local/one local/two")
 		s, lost := h.create(`{"Checks":["one"]}`), h.create(`{"Checks":["two"]}`)
 		register("?replace-existing-checks", one, "local/one")

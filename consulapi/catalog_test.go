@@ -329,6 +329,7 @@ func TestCatalog_N18T15_Reads(t *testing.T) {
 				"Bad request: lockd has no filter expressions")
 		}
 		h.want("GET /v1/catalog/nodes?node-meta=rack:7", "", 200, "["+node+"]")
+		h.want("GET /v1/catalog/nodes?node-meta=row:", "", 200, "[]") // no node has a row
 
 		type named struct{ Node string }
 		r := h.send("GET /v1/catalog/nodes", "")
