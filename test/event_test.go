@@ -23,6 +23,9 @@ func TestEvent_SaysWhatHasChanged(t *testing.T) {
 		fence := h.lock(s, "a").Sequencer().Fence
 		h.must(s.Close())
 		h.must(second(h.Delete("a")))
+		own := h.session(&lockd.SessionOptions{Name: "web", Behavior: lockd.DeleteKeys})
+		ownFence := h.lock(own, "own").Sequencer().Fence
+		h.must(own.Close())
 		h.must(h.Update(func(tx *lockd.Txn) error {
 			c := tx.Catalog()
 			return errors.Join(c.PutNode(catalog.Node{Name: "web-1"}),
@@ -34,6 +37,8 @@ func TestEvent_SaysWhatHasChanged(t *testing.T) {
 				`key put "a"`, `key put "` + long[:100] + `"`,
 				fmt.Sprintf(`"a" granted to "web" (session ID) with fence %d`, fence),
 				`"a" released by "web" (session ID): closed by its owner`, `key deleted "a"`,
+				fmt.Sprintf(`"own" granted to "web" (session ID) with fence %d`, ownFence),
+				`"own" deleted by "web" (session ID): closed by its owner`,
 			},
 			lockd.SessionsScope(): {
 				`session created "web" (ID)`, `session ended "web" (ID): closed by its owner`,
@@ -42,7 +47,8 @@ func TestEvent_SaysWhatHasChanged(t *testing.T) {
 		} {
 			for event, err := range h.Watch(t.Context(), scope, before) {
 				h.must(err)
-				text := strings.ReplaceAll(event.String(), s.ID().String(), "ID")
+				text := strings.NewReplacer(s.ID().String(), "ID", own.ID().String(), "ID").Replace(
+					event.String())
 				if _, got, _ := strings.Cut(text, ": "); got != want[0] {
 					t.Errorf("got %q, want %q", got, want[0])
 				}
