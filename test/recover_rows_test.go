@@ -114,6 +114,39 @@ func TestRecover_NodeThatLostItsID(t *testing.T) {
 	}
 }
 
+// Ensure that a service and a check whose node is lost are reported by the names that a user gave
+// them.
+func TestRecover_NamesWhatHasLostItsNode(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lockd.db")
+	meta := map[string]string{"m": "of the node" + strings.Repeat("x", os.Getpagesize())}
+	written(t, path, func(tx *lockd.Txn) error {
+		c := tx.Catalog()
+		return errors.Join(
+			c.PutNode(catalog.Node{Name: "a", Meta: meta}),
+			c.PutNode(catalog.Node{Name: "b"}),
+			c.PutService(catalog.Service{Node: "a", ID: "web/1", Name: "web"}),
+			c.PutCheck(catalog.Check{Node: "a", ID: "up", Name: "up"}))
+	})
+	if clearPages(t, path, func(page []byte) bool {
+		return bytes.Contains(page, []byte("of the node"))
+	}) == 0 {
+		t.Fatal("no page was cleared")
+	}
+	found, err := lockd.Recover(path, io.Discard, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`services: "a/web/1": it does not fit: `, `checks: "a/up": it does not fit: `,
+	} {
+		if !slices.ContainsFunc(found.Missing, func(text string) bool {
+			return strings.HasPrefix(text, want)
+		}) {
+			t.Errorf("%q does not tell of %s", found.Missing, want)
+		}
+	}
+}
+
 // Ensure that the index of what Recover saves, above which a restored database begins, is the
 // highest of all rows that are left, also of rows which no backup has: a tombstone, or the fence of
 // a share (G4, G8).
