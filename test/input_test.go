@@ -186,6 +186,24 @@ func TestBadInput_ValuesAndLockOptions(t *testing.T) {
 	refuseAll(t, calls)
 }
 
+// Ensure that what is as long as a limit is taken.
+func TestInput_AtTheLimits(t *testing.T) {
+	inBubble(t, "", func(h *harness) {
+		value, key := tooLarge[1:], tooLong[1:]
+		s := h.session(&lockd.SessionOptions{
+			Name: key, Meta: map[string]string{"m": strings.Repeat("v", 16<<10-1)},
+		})
+		h.must(second(h.Put(key, value, nil)))
+		h.must(second(s.TryLock("lock",
+			&lockd.LockOptions{Value: value, MaxHold: time.Millisecond})))
+		h.must(h.Update(func(tx *lockd.Txn) error {
+			return errors.Join(second(tx.Lock("txn", s.ID(), &lockd.LockOptions{Value: value})),
+				tx.Catalog().Attach(s.ID(), "a", value))
+		}))
+		h.must(second(h.DeletePrefix(key)))
+	})
+}
+
 func TestBadInput_SessionOptions(t *testing.T) {
 	var calls []badInput
 	for _, tt := range []struct {
