@@ -158,7 +158,9 @@ func TestNilContext(t *testing.T) {
 		panics(h, "KeepAlive", func() { _ = s.KeepAlive(none) })
 		panics(h, "Context", func() { l.Context(none) })
 		panics(h, "Watch", func() { h.Watch(none, lockd.KeyScope("k"), 1) })
+		panics(h, "Follow", func() { h.Follow(none, "") })
 		panics(h, "Wait", func() { _, _, _ = h.Wait(none, lockd.KeyScope("k"), 1, 0) })
+		panics(h, "If.Update", func() { _ = h.If(l.Sequencer()).Update(nil) })
 		if got := h.Snapshot().Index(); got != before || h.Topics() != 0 {
 			h.t.Errorf("index: got %d, want %d; %d topics", got, before, h.Topics())
 		}
