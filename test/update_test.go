@@ -23,25 +23,35 @@ import (
 func TestTxn_UsedAfterItsEnd(t *testing.T) {
 	each(t, func(h *harness) {
 		h.put("k", "v", 0)
+		h.lock(h.session(nil), "held")
 		var tx *lockd.Txn
 		var nodes *catalog.Txn
 		loops := make(map[string]func())
+		goesOn := func() bool {
+			h.t.Error("a loop goes on after the transaction")
+			return false
+		}
 		h.must(h.Update(func(inside *lockd.Txn) error {
 			tx, nodes = inside, inside.Catalog()
 			h.must(tx.Catalog().AttachUnowned("a", nil))
 			h.must(tx.Catalog().AttachUnowned("b", nil))
 			h.must(second(tx.Put("l", nil, nil)))
-			keys, attachments := tx.Prefix(""), tx.Catalog().Attachments("")
-			loops["of Prefix"] = func() { keys(func(string, lockd.Entry) bool { return true }) }
+			keys, holders := tx.Prefix(""), tx.Holders("held")
+			attachments := tx.Catalog().Attachments("")
+			loops["of Prefix"] = func() { keys(func(string, lockd.Entry) bool { return goesOn() }) }
+			loops["of Holders"] = func() { holders(func(lockd.Holder) bool { return goesOn() }) }
 			loops["of Attachments"] = func() {
-				attachments(func(catalog.Attachment) bool { return true })
+				attachments(func(catalog.Attachment) bool { return goesOn() })
 			}
 
 			nextKey, stopKeys := iter.Pull2(keys)
+			nextHolder, stopHolders := iter.Pull(holders)
 			nextAttachment, stopAttachments := iter.Pull(attachments)
 			nextKey()
+			nextHolder()
 			nextAttachment()
 			loops["of Prefix, begun before"] = func() { defer stopKeys(); nextKey() }
+			loops["of Holders, begun before"] = func() { defer stopHolders(); nextHolder() }
 			loops["of Attachments, begun before"] = func() {
 				defer stopAttachments()
 				nextAttachment()
