@@ -95,7 +95,6 @@ const NoWait time.Duration = -1
 
 const (
 	defaultOpenTimeout = time.Second
-	defaultFileMode    = fs.FileMode(0o600)
 	defaultHistory     = 10_000
 	defaultNode        = "local"
 )
@@ -114,7 +113,6 @@ func (o *Options) filled() (Options, error) {
 		options.Clock = clock.New()
 	}
 	options.OpenTimeout = cmp.Or(options.OpenTimeout, defaultOpenTimeout)
-	options.FileMode = cmp.Or(options.FileMode, defaultFileMode)
 	options.History = cmp.Or(options.History, defaultHistory)
 	options.Node = cmp.Or(options.Node, defaultNode)
 	return options, nil
