@@ -307,8 +307,9 @@ func TestFile_Refuses(t *testing.T) {
 			store.ErrCorrupt, "list of free pages"},
 		{"FreelistOfAnotherPage", freelistPage(func(page []byte) { page[0]++ }),
 			store.ErrCorrupt, "list of free pages"},
-		{"FreelistOfAnotherKind", freelistPage(func(page []byte) { order.PutUint16(page[8:], 2) }),
-			store.ErrCorrupt, "list of free pages"},
+		{"FreelistOfAnotherKind", freelistPage(func(page []byte) {
+			order.PutUint16(page[8:], leafKind)
+		}), store.ErrCorrupt, "list of free pages"},
 		{"FreelistTooLong", freelistPage(func(page []byte) {
 			order.PutUint16(page[10:], math.MaxUint16) // then the first number is the length
 			order.PutUint64(page[headSize:], math.MaxUint64/8)

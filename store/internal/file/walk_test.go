@@ -18,8 +18,8 @@ import (
 
 var order = binary.NativeEndian
 
-// treePages are the content of a file with a tree of keys, and pages in it.
-type treePages struct {
+// keyTree is the content of a file with a tree of keys, and pages in it.
+type keyTree struct {
 	content []byte
 	header  []byte // the leaf of the header's bucket, which lies in a value
 	branch  []byte // the root of the keys
@@ -27,8 +27,8 @@ type treePages struct {
 	pages   uint64 // how many the file has
 }
 
-// newTree returns a sound file. An edit of a page is one of the content.
-func newTree(t *testing.T) *treePages {
+// newKeyTree returns a sound file. An edit of a page is one of the content.
+func newKeyTree(t *testing.T) *keyTree {
 	t.Helper()
 	path := newPath(t)
 	s := store.New()
@@ -36,8 +36,8 @@ func newTree(t *testing.T) *treePages {
 		t.Fatal(err)
 	}
 	err := write(s, func() {
-		for i := range 600 {
-			key := fmt.Sprintf("key/%03d", i)
+		for i := range os.Getpagesize() / 8 { // more than a page has room for
+			key := fmt.Sprintf("key/%05d", i)
 			s.Keys.Put(key, schema.Key{Key: key, ModifyIndex: s.Next()})
 		}
 	})
@@ -46,7 +46,7 @@ func newTree(t *testing.T) *treePages {
 	}
 
 	size := os.Getpagesize()
-	tree := &treePages{content: contentOf(t, path), pages: uint64(usedSize(t, path) / int64(size))}
+	tree := &keyTree{content: contentOf(t, path), pages: uint64(usedSize(t, path) / int64(size))}
 	page := func(number uint64) []byte { return tree.content[int(number)*size:][:size] }
 	var root uint64
 	inBolt(t, path, nil, func(tx *bbolt.Tx) error {
@@ -62,7 +62,7 @@ func newTree(t *testing.T) *treePages {
 }
 
 // leafKey returns the key of an element in the leaf.
-func (p *treePages) leafKey(i int) []byte {
+func (p *keyTree) leafKey(i int) []byte {
 	at := p.leafHead(i)
 	key := headSize + 16*i + int(order.Uint32(at[4:]))
 	return p.leaf[key : key+int(order.Uint32(at[8:]))]
@@ -70,62 +70,62 @@ func (p *treePages) leafKey(i int) []byte {
 
 // leafHead returns the head of an element in the leaf: its flags, where its key is, and the lengths
 // of the key and of the value.
-func (p *treePages) leafHead(i int) []byte { return p.leaf[headSize+16*i:][:16] }
+func (p *keyTree) leafHead(i int) []byte { return p.leaf[headSize+16*i:][:16] }
 
 // setChild makes the branch lead to that page in place of the leaf.
-func (p *treePages) setChild(page uint64) { order.PutUint64(p.branch[headSize+8:], page) }
+func (p *keyTree) setChild(page uint64) { order.PutUint64(p.branch[headSize+8:], page) }
 
 // Ensure that a file is refused if one of its pages is not as bbolt writes them, even where all
 // rows could be read. bbolt would panic, or overwrite pages that are in use.
 func TestWalk_RefusesAPage(t *testing.T) {
 	for name, test := range map[string]struct {
-		edit func(p *treePages)
+		edit func(p *keyTree)
 		text string
 	}{
-		"Untouched": {func(*treePages) {}, ""},
-		"KeysUnordered": {func(p *treePages) {
+		"Untouched": {func(*keyTree) {}, ""},
+		"KeysUnordered": {func(p *keyTree) {
 			third := bytes.Clone(p.leafKey(3))
 			copy(p.leafKey(3), p.leafKey(4))
 			copy(p.leafKey(4), third)
 		}, "out of its place"},
-		"KeyTwice": {func(p *treePages) { copy(p.leafKey(4), p.leafKey(3)) },
+		"KeyTwice": {func(p *keyTree) { copy(p.leafKey(4), p.leafKey(3)) },
 			"out of its place"},
-		"KeyOfTheNextPage": {func(p *treePages) {
+		"KeyOfTheNextPage": {func(p *keyTree) {
 			p.leafKey(int(order.Uint16(p.leaf[10:])) - 1)[0] = 0xff
 		}, "out of its place"},
-		"KeyEmpty": {func(p *treePages) { order.PutUint32(p.leafHead(3)[8:], 0) },
+		"KeyEmpty": {func(p *keyTree) { order.PutUint32(p.leafHead(3)[8:], 0) },
 			"not filled"},
-		"Gap": {func(p *treePages) {
+		"Gap": {func(p *keyTree) {
 			order.PutUint32(p.leafHead(3)[4:], order.Uint32(p.leafHead(3)[4:])+1)
 		}, "not filled"},
-		"ValueBeyondThePage": {func(p *treePages) {
+		"ValueBeyondThePage": {func(p *keyTree) {
 			order.PutUint32(p.leafHead(3)[12:], math.MaxUint32)
 		}, "not filled"},
-		"ElementUnknown": {func(p *treePages) { order.PutUint32(p.leafHead(3), 2) },
+		"ElementUnknown": {func(p *keyTree) { order.PutUint32(p.leafHead(3), 2) },
 			"unknown kind"},
-		"PageUnknown": {func(p *treePages) { order.PutUint16(p.leaf[8:], 3) },
+		"PageUnknown": {func(p *keyTree) { order.PutUint16(p.leaf[8:], branchKind|leafKind) },
 			"neither a branch"},
-		"TooMany": {func(p *treePages) { order.PutUint16(p.leaf[10:], math.MaxUint16) },
+		"TooMany": {func(p *keyTree) { order.PutUint16(p.leaf[10:], math.MaxUint16) },
 			"more in it than"},
-		"Empty":  {func(p *treePages) { order.PutUint16(p.leaf[10:], 0) }, "nothing in it"},
-		"Number": {func(p *treePages) { order.PutUint64(p.leaf, 99) }, "number of another one"},
-		"Overflow": {func(p *treePages) { order.PutUint32(p.leaf[12:], 1) },
+		"Empty":  {func(p *keyTree) { order.PutUint16(p.leaf[10:], 0) }, "nothing in it"},
+		"Number": {func(p *keyTree) { order.PutUint64(p.leaf, 99) }, "number of another one"},
+		"Overflow": {func(p *keyTree) { order.PutUint32(p.leaf[12:], 1) },
 			"used twice"},
-		"OverflowBeyondTheFile": {func(p *treePages) {
+		"OverflowBeyondTheFile": {func(p *keyTree) {
 			order.PutUint32(p.leaf[12:], math.MaxUint32)
 		}, "not one of the file"},
-		"ChildIsMeta": {func(p *treePages) { p.setChild(1) }, "page 1 is not one of the file"},
-		"ChildBehindTheFile": {func(p *treePages) { p.setChild(p.pages) },
+		"ChildIsMeta": {func(p *keyTree) { p.setChild(1) }, "page 1 is not one of the file"},
+		"ChildBehindTheFile": {func(p *keyTree) { p.setChild(p.pages) },
 			"not one of the file"},
-		"ChildFarBehind": {func(p *treePages) { p.setChild(math.MaxUint64) },
+		"ChildFarBehind": {func(p *keyTree) { p.setChild(math.MaxUint64) },
 			"not one of the file"},
-		"BucketUnknown": {func(p *treePages) { order.PutUint16(p.header[8:], 1) },
+		"BucketUnknown": {func(p *keyTree) { order.PutUint16(p.header[8:], branchKind) },
 			"bucket that is not one"},
-		"BucketNotFilled": {func(p *treePages) { order.PutUint16(p.header[10:], 0) },
+		"BucketNotFilled": {func(p *keyTree) { order.PutUint16(p.header[10:], 0) },
 			"bucket that is not filled"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newTree(t)
+			p := newKeyTree(t)
 			test.edit(p)
 			path := newPath(t)
 			if err := os.WriteFile(path, p.content, 0o600); err != nil {
