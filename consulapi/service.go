@@ -47,6 +47,6 @@ func orEmpty(meta map[string]string) map[string]string {
 // isAnyAddress reports whether the address is unspecified, as 0.0.0.0 is, so that no client can
 // reach a service by it.
 func isAnyAddress(address string) bool {
-	ip, _ := netip.ParseAddr(strings.Trim(address, "[]")) // of a name it is no address
+	ip, _ := netip.ParseAddr(strings.Trim(address, "[]")) // the zero Addr if it is a name
 	return ip.IsUnspecified()
 }

@@ -342,8 +342,9 @@ func TestReadSnapshot_OfConsul(t *testing.T) {
 		"\x06\x91\x82\xa4Node\xa1n\xa5Coord\x82\xa3Vec\x92\xcb\xc1\xc1\xc1\xc1\xc1\xc1\xc1\xc1" +
 		"\xca\xc1\xc1\xc1\xc1\xa1E\xc0" +
 		"\x1d\xc7\x02\x01\xc1\xc1" + // 0xc1 is no value
-		"\x02\x81\xa3Key\xa1l" + "\x10\xd5\x01\xc1\xc1" + "\x02\x81\xa3Key\xa1m" +
-		"\x11\xc3" + "\x12\xe0" + "\x13\xd0\x80" +
+		"\x02\x81\xa3Key\xa1l" + "\x10\xd4\x01\xc1" + "\x02\x81\xa3Key\xa1m" +
+		"\x14\xd5\x01\xc1\xc1" + "\x02\x81\xa3Key\xa1n" +
+		"\x11\xc3" + "\x12\xff" + "\x15\xe0" + "\x13\xd0\x80" +
 		"\x00\x87\xa4Node\xa4away\xa7Address\xa1a\xa8PeerName\xa1p\xa7Service\xc0\xa5Check\xc0" +
 		"\xa8NodeMeta\xc0\xaeSkipNodeUpdate\xc2" +
 		"\x00\x85\xa4Node\xa1n\xa7Address\xa71.1.1.1\xa8NodeMeta\xde\x00\x01\xa1a\xa1b" +
@@ -368,7 +369,7 @@ func TestReadSnapshot_OfConsul(t *testing.T) {
 		n, _ := shown.Catalog().Node("n")
 		s, _ := shown.Catalog().Service("n", "s")
 		c, _ := shown.Catalog().Check("n", "c")
-		if shown.Len() != 3 || n.Meta["a"] != "b" || s.Name != "web" || s.Port != 8080 ||
+		if shown.Len() != 4 || n.Meta["a"] != "b" || s.Name != "web" || s.Port != 8080 ||
 			fmt.Sprint(s.Tags) != "[t u]" || c.Status != catalog.Passing || c.ServiceID != "s" {
 			t.Errorf("%d keys, %+v, %+v, %+v", shown.Len(), n, s, c)
 		}

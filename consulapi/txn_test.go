@@ -166,6 +166,7 @@ func TestTxn_T5T6T7T10_Verbs(t *testing.T) {
 			more[3].KV.Session != "" {
 			t.Fatalf("%+v", more)
 		}
+		h.want("GET /v1/kv/?keys", "", 200, `["l"]`)
 		h.put("l", "v")
 		h.put("l/a", "v")
 		h.put("l/b/c", "v")
