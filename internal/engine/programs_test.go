@@ -310,10 +310,13 @@ func (p *program) servable(t *thread, stuck, passing []*thread) bool {
 }
 
 // behind reports whether another thread comes first for the key. The thread that waits for longest
-// comes first, unless it waits for t because of another key.
+// comes first, unless it waits for t because of another key: then t passes it, and all behind it.
 func (p *program) behind(t *thread, key string, stuck, passing []*thread) bool {
-	first := slices.IndexFunc(stuck, func(o *thread) bool { return slices.Contains(o.wants, key) })
-	return stuck[first] != t && !waitsFor(t, stuck[first], key, passing, make(map[*thread]bool))
+	return !slices.ContainsFunc([][]*thread{stuck, passing}, func(queue []*thread) bool {
+		at := slices.IndexFunc(queue, func(o *thread) bool { return slices.Contains(o.wants, key) })
+		first := queue[at]
+		return first == t || waitsFor(t, first, key, passing, make(map[*thread]bool))
+	})
 }
 
 // waitsFor reports whether thread one waits for t, directly or through others that wait, because of
