@@ -142,3 +142,11 @@ func pause(ctx context.Context, d time.Duration) error {
 		return nil
 	}
 }
+
+// oneOfSeveral returns a context for one attempt of those that may be made until the deadline: half
+// of the time that is left. If the connection has died no answer comes, and the next attempt, on
+// another connection, needs time too.
+func oneOfSeveral(ctx context.Context, deadline time.Time) (context.Context, context.CancelFunc) {
+	now := time.Now()
+	return context.WithDeadline(ctx, now.Add(deadline.Sub(now)/2))
+}

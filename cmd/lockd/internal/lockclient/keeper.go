@@ -167,7 +167,7 @@ func (k *Keeper) renew() {
 			return
 		}
 		sent := time.Now()
-		attempt, cancel := context.WithDeadline(k.life, giveUp)
+		attempt, cancel := oneOfSeveral(k.life, giveUp)
 		failure = k.renewOnce(attempt)
 		cancel()
 		switch {

@@ -73,6 +73,22 @@ func TestKeeper_NotRenewed(t *testing.T) {
 	}
 }
 
+// Ensure that a session outlives one renewal that is never answered, as when a connection has died.
+func TestKeeper_OneRenewalIsNotAnswered(t *testing.T) {
+	run(t, func(h *harness) {
+		k := h.keep(0)
+		time.Sleep(ttl/3 - time.Second)
+		h.fail(mute, "/renew/")
+		time.Sleep(2 * time.Second)
+		h.fail(none, "")
+		time.Sleep(time.Minute)
+		if err := k.Err(); err != nil || !h.lives(k.ID()) {
+			t.Errorf("the session lives: %t, %v", h.lives(k.ID()), err)
+		}
+		h.close(k)
+	})
+}
+
 // Ensure that a caller that gives up while its session is being made leaves no session behind, and
 // does not wait for long.
 func TestKeep_GivesUp(t *testing.T) {

@@ -32,8 +32,14 @@ func (l *Lock) Shared() bool { return l.shared }
 // failed; errors that may pass do not end it before ctx does. It is no error if the lock was lost
 // before.
 func (l *Lock) Unlock(ctx context.Context) error {
+	deadline, limited := ctx.Deadline()
 	for {
-		err := l.unlock(ctx)
+		attempt, cancel := ctx, context.CancelFunc(func() {})
+		if limited {
+			attempt, cancel = oneOfSeveral(ctx, deadline)
+		}
+		err := l.unlock(attempt)
+		cancel()
 		if err == nil || lasting(err) || pause(ctx, retry) != nil {
 			return err
 		}

@@ -330,6 +330,22 @@ func TestLock_ServerAway(t *testing.T) {
 	})
 }
 
+// Ensure that a release within a limited time is repeated if one request is never answered, as when
+// a connection has died.
+func TestUnlock_OneRequestIsNotAnswered(t *testing.T) {
+	run(t, func(h *harness) {
+		k := h.keep(time.Minute)
+		l := h.lock(k, "k")
+		h.fail(mute, "/v1/kv/")
+		time.AfterFunc(time.Second, func() { h.fail(none, "") })
+		ctx, cancel := context.WithTimeout(h.t.Context(), 5*time.Second)
+		defer cancel()
+		h.must(l.Unlock(ctx))
+		h.lock(k, "k") // which no lock-delay prevents
+		h.close(k)
+	})
+}
+
 // Ensure that a release that fails because the server is away, or has too much to do, is repeated
 // until ctx ends, and one that is refused is not.
 func TestUnlock_ServerAway(t *testing.T) {
