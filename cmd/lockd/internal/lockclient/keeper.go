@@ -201,18 +201,18 @@ func (k *Keeper) afterEnd() time.Time {
 
 // afterLoss returns the deadline for all work, and the cause, if the lock or the slot is lost. The
 // deadline is now, except that after the end of the session its lock-delay leaves time.
-func (k *Keeper) afterLoss(loss string) (time.Time, error) {
+func (k *Keeper) afterLoss(loss error) (time.Time, error) {
 	now := time.Now()
 	deadline := k.afterEnd()
-	if !deadline.After(now) { // to ask would take time
-		return now, fmt.Errorf("%s; it may be that session %s has ended", loss, k.id)
+	if errors.Is(loss, errTaken) || !deadline.After(now) { // to ask would take time
+		return now, fmt.Errorf("%w; it may be that session %s has ended", loss, k.id)
 	}
 	ctx, cancel := context.WithDeadline(k.life, deadline)
 	defer cancel()
 	if errors.Is(k.renewOnce(ctx), ErrNoSession) {
-		return deadline, fmt.Errorf("%w; by that %s", k.ended(), loss)
+		return deadline, fmt.Errorf("%w; by that %w", k.ended(), loss)
 	}
-	return now, errors.New(loss)
+	return now, loss
 }
 
 // ended returns the error for a session that the server no longer has.
@@ -223,7 +223,10 @@ func (k *Keeper) ended() error {
 
 // look reads whether a lock or a slot is still held. It returns the index for the next read, and
 // how it was lost, if it was.
-type look func(ctx context.Context, wait Wait) (index uint64, loss string, err error)
+type look func(ctx context.Context, wait Wait) (index uint64, loss, err error)
+
+// errTaken is part of a loss if another session holds the lock by now.
+var errTaken = errors.New("another session holds the lock")
 
 // watch waits for a loss, and then closes Done, unless it is stopped or the keeper is closed
 // before. stop waits until the watch has ended.
@@ -242,7 +245,7 @@ func (k *Keeper) watch(look look) (stop func()) {
 				// The renewals find out whether the session lasts.
 				_ = pause(ctx, retry)
 				wait = Wait{}
-			case loss != "":
+			case loss != nil:
 				deadline, err := k.afterLoss(loss)
 				k.lose(err, deadline)
 				return

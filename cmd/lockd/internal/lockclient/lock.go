@@ -66,7 +66,7 @@ func (k *Keeper) Lock(ctx context.Context, key string, patience Patience) (*Lock
 		}
 		return nil, err
 	}
-	stop := k.watch(func(ctx context.Context, wait Wait) (uint64, string, error) {
+	stop := k.watch(func(ctx context.Context, wait Wait) (uint64, error, error) {
 		pair, index, err := k.client.Get(ctx, key, wait)
 		return index, lost(pair, key, k.id), err
 	})
@@ -76,17 +76,17 @@ func (k *Keeper) Lock(ctx context.Context, key string, patience Patience) (*Lock
 	}}, nil
 }
 
-// lost says how the lock of a key was lost, or "" if it was not.
-func lost(pair *api.KVPair, key, session string) string {
+// lost says how the lock of a key was lost, if it was.
+func lost(pair *api.KVPair, key, session string) error {
 	switch {
 	case pair == nil:
-		return fmt.Sprintf("key %q was deleted", key)
+		return fmt.Errorf("key %q was deleted", key)
 	case pair.Session == "":
-		return fmt.Sprintf("the lock of key %q was released", key)
-	case pair.Session != session:
-		return fmt.Sprintf("key %q is locked by session %s", key, pair.Session)
+		return fmt.Errorf("the lock of key %q was released", key)
+	case pair.Session != session: // %.0w wraps, and adds no text
+		return fmt.Errorf("key %q is locked by session %s%.0w", key, pair.Session, errTaken)
 	}
-	return ""
+	return nil
 }
 
 // taking is the taking of one lock.

@@ -503,6 +503,30 @@ func TestLock_Lost(t *testing.T) {
 	}
 }
 
+// Ensure that a lock that another session holds is lost at once, with no time left, also while the
+// server answers no renewal and the lock-delay would leave time.
+func TestLock_Lost_ToAnother(t *testing.T) {
+	run(t, func(h *harness) {
+		k := h.keep(time.Minute)
+		l := h.lock(k, "k")
+		other, err := h.db.NewSession(nil)
+		h.must(err)
+		h.fail(mute, "/renew/")
+		synctest.Wait() // the watch has begun
+		h.must(h.db.Update(func(tx *lockd.Txn) error {
+			_, err1 := tx.Unlock("k", h.sessionID(k.ID()))
+			_, err2 := tx.Lock("k", other.ID(), nil)
+			return errors.Join(err1, err2)
+		}))
+		if left := doneAfter(t, k, 0); left != 0 {
+			t.Errorf("%v left", left)
+		}
+		h.fail(none, "")
+		h.must(l.Unlock(h.t.Context()))
+		h.close(k)
+	})
+}
+
 // Ensure that the loss of a lock with its session is reported as such, or as possible if there is
 // no time to ask.
 func TestLock_Lost_WithSession(t *testing.T) {

@@ -47,12 +47,12 @@ func (k *Keeper) Acquire(
 		_ = s.release(longer) // or it ends with the session
 		return nil, err
 	}
-	stop := k.watch(func(ctx context.Context, wait Wait) (uint64, string, error) {
+	stop := k.watch(func(ctx context.Context, wait Wait) (uint64, error, error) {
 		state, err := s.read(ctx, wait)
 		if err != nil || slices.Contains(state.live, k.id) {
-			return state.index, "", err
+			return state.index, nil, err
 		}
-		return state.index, fmt.Sprintf("the slot of semaphore %q was taken away", prefix), nil
+		return state.index, fmt.Errorf("the slot of semaphore %q was taken away", prefix), nil
 	})
 	return &Lock{pair: s.contender, unlock: func(ctx context.Context) error {
 		stop()

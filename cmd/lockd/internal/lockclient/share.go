@@ -133,25 +133,25 @@ func (c *Client) inMode(ctx context.Context, what, key, session string) (http.He
 }
 
 // look reads whether the share is still held. Only the list of locks tells that.
-func (t *sharing) look(ctx context.Context, wait Wait) (uint64, string, error) {
+func (t *sharing) look(ctx context.Context, wait Wait) (index uint64, loss, err error) {
 	wait.For = min(wait.For, t.ttl/6) // to which the server may add a sixteenth
 	pair, index, err := t.client.Get(ctx, t.key, wait)
 	if err != nil {
-		return 0, "", err
+		return 0, nil, err
 	}
 	if pair == nil {
-		return index, fmt.Sprintf("key %q was deleted", t.key), nil
+		return index, fmt.Errorf("key %q was deleted", t.key), nil
 	}
 	locks, err := t.client.ownLocks(ctx, t.key)
 	if err != nil {
-		return 0, "", err
+		return 0, nil, err
 	}
 	for _, l := range locks {
 		for _, holder := range l.Holders {
 			if l.Key == t.key && holder.Session == t.id && holder.Fence == t.pair.ModifyIndex {
-				return index, "", nil
+				return index, nil, nil
 			}
 		}
 	}
-	return index, fmt.Sprintf("the share of key %q was released", t.key), nil
+	return index, fmt.Errorf("the share of key %q was released", t.key), nil
 }
