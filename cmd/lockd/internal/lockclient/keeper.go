@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -125,10 +126,13 @@ func text(d time.Duration) string {
 	return fmt.Sprintf("%dms", (d+time.Millisecond-1)/time.Millisecond)
 }
 
-// renewOnce renews the session. It returns ErrNoSession if it does not exist.
+// renewOnce renews the session. It returns ErrNoSession if the server says that it does not exist.
+// Another 404 is of something in front of the server.
 func (k *Keeper) renewOnce(ctx context.Context) error {
 	entry, _, err := k.client.Session().Renew(k.id, writing(ctx))
-	if err == nil && entry == nil {
+	e, refused := errors.AsType[*Error](err)
+	if err == nil && entry == nil || refused && e.Status == http.StatusNotFound &&
+		strings.HasPrefix(e.Text, "Session id ") {
 		return ErrNoSession
 	}
 	return err

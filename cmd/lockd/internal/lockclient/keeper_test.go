@@ -53,6 +53,7 @@ func TestKeeper(t *testing.T) {
 func TestKeeper_NotRenewed(t *testing.T) {
 	for name, f := range map[string]fault{
 		"Refused": cut, "NoAnswer": mute, "LostAnswer": lost, "Status500": broken,
+		"NoSuchPath": absent,
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *harness) {

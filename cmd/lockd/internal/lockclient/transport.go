@@ -107,8 +107,6 @@ func understood(r *http.Request, response *http.Response) bool {
 	case r.Method == http.MethodGet && is("/v1/kv/"):
 		_, err := strconv.ParseUint(response.Header.Get("X-Consul-Index"), 10, 64)
 		return err == nil && (status == http.StatusOK || status == http.StatusNotFound)
-	case is("/v1/session/renew/"):
-		return status == http.StatusOK || status == http.StatusNotFound
 	case is("/v1/txn"):
 		return status == http.StatusOK || status == http.StatusConflict
 	}
