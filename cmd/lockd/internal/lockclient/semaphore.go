@@ -47,9 +47,13 @@ func (k *Keeper) Acquire(
 		_ = s.release(longer) // or it ends with the session
 		return nil, err
 	}
+	s.limit = 0 // the semaphore's own, which may be changed while slots are held
 	stop := k.watch(func(ctx context.Context, wait Wait) (uint64, error, error) {
 		state, err := s.read(ctx, wait)
-		if err != nil || slices.Contains(state.live, k.id) {
+		switch {
+		case errors.Is(err, errSemaphore):
+			return state.index, fmt.Errorf("the slot is gone: %w", err), nil
+		case err != nil || slices.Contains(state.live, k.id):
 			return state.index, nil, err
 		}
 		return state.index, fmt.Errorf("the slot of semaphore %q was taken away", prefix), nil
@@ -74,19 +78,22 @@ func (s *slot) contenderKey() string { return s.prefix + "/" + s.id }
 // attempt locks the contender key, which is the session's own, and then adds the session to the
 // holders.
 func (s *slot) attempt(ctx context.Context, wait Wait) (uint64, error) {
-	var err error
-	if s.contender == nil {
-		s.contender, err = s.client.lock(ctx, &api.KVTxnOp{Verb: api.KVLock,
-			Key: s.contenderKey(), Flags: api.SemaphoreFlagValue, Session: s.id})
-		if err != nil {
-			return 0, err
-		}
-	}
 	for {
+		var err error
+		if s.contender == nil {
+			s.contender, err = s.client.lock(ctx, &api.KVTxnOp{Verb: api.KVLock,
+				Key: s.contenderKey(), Flags: api.SemaphoreFlagValue, Session: s.id})
+			if err != nil {
+				return 0, err
+			}
+		}
 		state, err := s.read(ctx, wait)
 		switch {
 		case err != nil:
 			return 0, err
+		case !state.contends: // another client has deleted the contender key, or unlocked it
+			s.contender, wait = nil, Wait{}
+			continue
 		case slices.Contains(state.live, s.id):
 			return state.index, nil // by an attempt whose answer did not arrive
 		case len(state.live) >= state.limit:
@@ -109,6 +116,8 @@ type semaphore struct {
 	limit int        // at least 1
 	key   api.KVPair // prefix/.lock; zero: not there yet
 	live  []string   // the holders whose contender keys are locked
+
+	contends bool // whether the contender key of the one that reads is locked
 }
 
 // errSemaphore is returned when the semaphore's key is not a semaphore, or not the one asked for.
@@ -130,6 +139,7 @@ func (s *slot) read(ctx context.Context, wait Wait) (semaphore, error) {
 			contenders[e.Session] = true
 		}
 	}
+	state.contends = contenders[s.id]
 	if state.key.Key == "" {
 		if s.limit == 0 {
 			return state, fmt.Errorf("%w: %q has no limit yet: name one", errSemaphore, s.prefix)

@@ -135,6 +135,19 @@ func TestSemaphore_Lost(t *testing.T) {
 				&lockd.PutOptions{Flags: slotFlags})
 			return err
 		},
+		"RemovedWithAnotherLimit": func(h *harness, _ lockd.SessionID) error {
+			_, err := h.db.Put("jobs/.lock", []byte(`{"Limit":2,"Holders":{}}`),
+				&lockd.PutOptions{Flags: slotFlags})
+			return err
+		},
+		"SemaphoreDeleted": func(h *harness, _ lockd.SessionID) error {
+			_, err := h.db.Delete("jobs/.lock")
+			return err
+		},
+		"SemaphoreOverwritten": func(h *harness, _ lockd.SessionID) error {
+			_, err := h.db.Put("jobs/.lock", []byte("no semaphore"), nil)
+			return err
+		},
 		"KeyDeleted": func(h *harness, id lockd.SessionID) error {
 			_, err := h.db.Delete("jobs/" + id.String())
 			return err
@@ -154,6 +167,30 @@ func TestSemaphore_Lost(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Ensure that a call that waits for a slot locks its contender key again if another client has
+// deleted that: a slot counts only with it.
+func TestSemaphore_ContenderDeleted(t *testing.T) {
+	run(t, func(h *harness) {
+		a, b := h.keep(0), h.keep(0)
+		l := h.slot(a, "jobs", 1)
+		time.AfterFunc(time.Second, func() {
+			_, err := h.db.Delete("jobs/" + b.ID())
+			h.must(err)
+			time.Sleep(time.Second)
+			h.must(l.Unlock(h.t.Context()))
+		})
+		_, err := b.Acquire(h.t.Context(), "jobs", 1, lockclient.UntilDone)
+		h.must(err)
+		if h.holder("jobs/"+b.ID()) != b.ID() {
+			t.Error("the slot has no contender key")
+		}
+		time.Sleep(time.Minute)
+		h.must(b.Err())
+		h.close(a)
+		h.close(b)
+	})
 }
 
 // Ensure that a limit of 0 stands for the semaphore's own limit, also if that changes while a call
@@ -192,6 +229,9 @@ func TestSemaphore_OwnLimit(t *testing.T) {
 		h.slot(c, "jobs", 0)
 		if limit, holders := h.holders("jobs"); limit != 2 || len(holders) != 2 {
 			t.Errorf("limit %d, holders %v", limit, holders)
+		}
+		if err := a.Err(); err != nil {
+			t.Errorf("a slot was lost with the old limit: %v", err)
 		}
 		h.close(a)
 		h.close(b)
