@@ -47,7 +47,7 @@ func (h *handler) healthChecks(r *request) (answer, error) {
 
 func (h *handler) healthState(r *request) (answer, error) {
 	return h.checks(r, func(n catalog.Node, c catalog.Check, _ catalog.Service) bool {
-		return (r.rest == "any" || r.rest == c.Status.String()) && r.wantsNode(n)
+		return (r.rest == "any" || sameName(r.rest, c.Status.String())) && r.wantsNode(n)
 	})
 }
 

@@ -22,6 +22,7 @@ func TestHealth_N18_Checks(t *testing.T) {
 			"node/web2?node-meta=rack:7":    "web2/up", // the node has only this check
 			"state/any":                     "local/serfHealth web1/disk web1/up web2/up",
 			"state/passing":                 "local/serfHealth web1/up",
+			"state/PASSING":                 "local/serfHealth web1/up",
 			"state/warning":                 "web1/disk",
 			"state/critical":                "web2/up",
 			"state/unheard":                 "",
@@ -104,8 +105,9 @@ func TestHealth_N18_ManyServicesOfANode(t *testing.T) {
 		}
 		r.code = 200
 		wants(decode[[]found](h, r), n, "")
+		// A check that the query ignores is shown.
 		wants(decode[struct{ Nodes []found }](h, h.send("GET /v1/query/q/execute", "")).Nodes,
-			n*2/3, "")
+			n*2/3, "serfHealth ")
 	})
 }
 

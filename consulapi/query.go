@@ -224,9 +224,15 @@ func (h *handler) queryGet(r *request) (answer, error) {
 	if name, ok := strings.CutSuffix(r.rest, execution); ok {
 		return h.queryExecute(r, name)
 	}
-	return h.read(r, lockd.CatalogScope(), func(state *lockd.Snapshot) answer {
+	find := func(state *lockd.Snapshot) (preparedQuery, bool) {
 		a, _ := state.Catalog().Attachment(attachmentOf(r.rest))
-		q, exists := queryOf(a)
+		return queryOf(a)
+	}
+	if _, exists := find(h.db.Snapshot()); !exists {
+		r.index = 0 // there is nothing to wait for
+	}
+	return h.read(r, lockd.CatalogScope(), func(state *lockd.Snapshot) answer {
+		q, exists := find(state)
 		if !exists {
 			return failed(errNoQuery)
 		}
@@ -259,7 +265,7 @@ func (h *handler) queryExecute(r *request, name string) (answer, error) {
 	if limit > 0 && limit < len(found) {
 		found = found[:limit]
 	}
-	instances := checkedOf(state, services(state, found), q.Service.IgnoreCheckIDs)
+	instances := checkedOf(state, services(state, found), nil) // ignored checks are shown too
 	return answer{header: r.consistencyHeader(), value: object{
 		{"Service", q.Service.Service}, {"Nodes", listed(instances, all, h.newInstance)},
 		{"DNS", q.DNS}, {"Datacenter", h.opts.Datacenter}, {"Failovers", 0},

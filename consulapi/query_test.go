@@ -69,6 +69,8 @@ func TestQuery_Kept(t *testing.T) {
 		}
 		h.want("DELETE /v1/query/"+id, "", 200, "")
 		h.want("GET /v1/query/"+id, "", 404, "Query not found")
+		h.want(fmt.Sprintf("GET /v1/query/%s?index=%d", id, h.db.Snapshot().Index()), "", 404,
+			"Query not found") // at once
 		h.want("GET /v1/query/q/execute", "", 404, "Query not found")
 		gone := "Cannot modify non-existent prepared query: '" + id + "'"
 		h.want("DELETE /v1/query/"+id, "", 500, gone)
