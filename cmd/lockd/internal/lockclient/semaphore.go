@@ -49,11 +49,8 @@ func (k *Keeper) Acquire(
 	}
 	s.limit = 0 // the semaphore's own, which may be changed while slots are held
 	stop := k.watch(func(ctx context.Context, wait Wait) (uint64, error, error) {
-		state, err := s.read(ctx, wait)
-		switch {
-		case errors.Is(err, errSemaphore):
-			return state.index, fmt.Errorf("the slot is gone: %w", err), nil
-		case err != nil || slices.Contains(state.live, k.id):
+		state, held, err := s.look(ctx, wait)
+		if err != nil || held {
 			return state.index, nil, err
 		}
 		return state.index, fmt.Errorf("the slot of semaphore %q was taken away", prefix), nil
@@ -171,6 +168,16 @@ func (s *slot) read(ctx context.Context, wait Wait) (semaphore, error) {
 	return state, nil
 }
 
+// look reads the semaphore, and whether the session is among its holders. If the key is gone, or is
+// no semaphore's any more, there are no holders.
+func (s *slot) look(ctx context.Context, wait Wait) (state semaphore, held bool, err error) {
+	state, err = s.read(ctx, wait)
+	if errors.Is(err, errSemaphore) {
+		err = nil
+	}
+	return state, slices.Contains(state.live, s.id), err
+}
+
 // put writes the holders, unless the key has changed since the semaphore was read.
 func (s *slot) put(ctx context.Context, state semaphore, live []string) (bool, error) {
 	next := holders{state.limit, make(map[string]bool)}
@@ -189,12 +196,12 @@ func (s *slot) put(ctx context.Context, state semaphore, live []string) (bool, e
 // delete alone would be the loss of a lock for the server: it logs and counts those.
 func (s *slot) release(ctx context.Context) error {
 	for {
-		state, err := s.read(ctx, Wait{})
-		if errors.Is(err, errSemaphore) || err == nil && !slices.Contains(state.live, s.id) {
-			break
-		}
+		state, held, err := s.look(ctx, Wait{})
 		if err != nil {
 			return err
+		}
+		if !held {
+			break
 		}
 		rest := slices.DeleteFunc(state.live, func(id string) bool { return id == s.id })
 		if done, err := s.put(ctx, state, rest); done {
