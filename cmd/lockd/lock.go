@@ -102,7 +102,7 @@ func runLocked(ctx context.Context, cmd *cli.Command, args []string) error {
 		return err
 	}
 	defer c.Close()
-	s := newSignals()
+	s := newSignals(ending...)
 	defer s.stop()
 	waiting, endOfWait := context.WithCancelCause(ctx)
 	defer endOfWait(nil)

@@ -3,10 +3,15 @@ package main
 import (
 	"os"
 	"os/signal"
+	"time"
 )
 
-// signals are the signals that lockd lock handles, and a command that makes a file, until stop is
-// called.
+// burst is how long after the first ending signal others count as the same: timeout(1) sends its
+// signal to the process, and at once to the process's group.
+const burst = time.Second / 2
+
+// signals are the signals that lockd lock handles, lockd serve, and a command that makes a file,
+// until stop is called.
 type signals struct {
 	ending   chan os.Signal // those that end the wait for the lock, and go to the command
 	others   chan os.Signal // those that go to the command only, once it runs
@@ -17,7 +22,7 @@ type signals struct {
 // newSignals catches the ending signals, except those that are ignored: nohup ignores SIGHUP, and a
 // shell ignores SIGINT for what runs in the background. They stay ignored, for the command too. (Go
 // does not tell whether a SIGQUIT was ignored before this process began.)
-func newSignals() *signals {
+func newSignals(ending ...os.Signal) *signals {
 	s := &signals{
 		ending: make(chan os.Signal, 8), others: make(chan os.Signal, 8),
 		children: make(chan os.Signal, 1), // one tells of all
@@ -49,11 +54,12 @@ func (s *signals) stop() {
 }
 
 // onFirst calls fn with the first ending signal, unless one has come before, until done is called.
-// The next one ends the process at once, as it does lockd serve: all that is left to do then is to
-// release something, and the server may take long to answer.
+// After the burst, the next one ends the process at once: all that is left to do then is to release
+// something, and the server may take long to answer.
 func (s *signals) onFirst(fn func(os.Signal)) (done func()) {
+	endsAtNext := func() { time.AfterFunc(burst, func() { signal.Stop(s.ending) }) }
 	if s.ended {
-		signal.Stop(s.ending)
+		endsAtNext()
 		return func() {}
 	}
 	quit, ended := make(chan struct{}), make(chan struct{})
@@ -62,7 +68,7 @@ func (s *signals) onFirst(fn func(os.Signal)) (done func()) {
 		select {
 		case one := <-s.ending:
 			s.ended = true
-			signal.Stop(s.ending)
+			endsAtNext()
 			fn(one)
 		case <-quit:
 		}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -59,8 +60,8 @@ func TestLock_SignalIgnored(t *testing.T) {
 	}
 }
 
-// Ensure that a second signal ends the process when the server does not answer, while the process
-// gives up a wait for a lock, or gives a lock back.
+// Ensure that a second signal, not of the same burst, ends the process when the server does not
+// answer, while the process gives up a wait for a lock, or gives a lock back.
 func TestLock_SecondSignal(t *testing.T) {
 	t.Parallel()
 	t.Run("Waiting", func(t *testing.T) {
@@ -76,8 +77,7 @@ func TestLock_SecondSignal(t *testing.T) {
 		}
 		p.signal(syscall.SIGTERM)
 		<-asked
-		p.signal(syscall.SIGINT)
-		p.endsBy(syscall.SIGINT)
+		p.endsByRepeated(syscall.SIGINT)
 	})
 	t.Run("Command", func(t *testing.T) {
 		t.Parallel()
@@ -90,9 +90,39 @@ func TestLock_SecondSignal(t *testing.T) {
 		}
 		p.signal(syscall.SIGTERM)
 		<-asked
-		p.signal(syscall.SIGTERM)
-		p.endsBy(syscall.SIGTERM)
+		p.endsByRepeated(syscall.SIGTERM)
 	})
+}
+
+// Ensure that a signal that is sent twice at once, as timeout(1) does, counts as one: the lock is
+// given back.
+func TestLock_SignalTwice(t *testing.T) {
+	t.Parallel()
+	db, s := testServer(t)
+	heldByOther(t, db)
+	asked, answer := make(chan struct{}, 1), make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/v1/session/destroy/") {
+			asked <- struct{}{}
+			<-answer
+		}
+		s.Config.Handler.ServeHTTP(w, r)
+	}))
+	defer slow.Close()
+	index := db.Snapshot().IndexOf(lockd.SessionsScope())
+	p := locking(t, slow.URL, nil, "echo it runs")
+	// Its session is there.
+	if _, _, err := db.Wait(t.Context(), lockd.SessionsScope(), index, 0); err != nil {
+		t.Fatal(err)
+	}
+	p.signal(syscall.SIGTERM)
+	<-asked
+	p.signal(syscall.SIGTERM)
+	close(answer)
+	p.ends(exitSignal+int(syscall.SIGTERM), "ended by a signal: terminated")
+	if n := len(sessionsOf(db)); n != 1 {
+		t.Errorf("%d sessions are left, want that of the holder", n)
+	}
 }
 
 // Ensure that a signal ends a command that is stopped, by Ctrl-Z or because it has read from its
@@ -211,4 +241,18 @@ func (p *process) endsBy(s syscall.Signal) {
 	if status, ok := exit.Sys().(syscall.WaitStatus); !ok || status.Signal() != s {
 		p.t.Errorf("%v, want %v; %s", err, s, p.complaints.String())
 	}
+}
+
+// endsByRepeated sends the signal until the process has ended, and fails the test unless the signal
+// ends it.
+func (p *process) endsByRepeated(s syscall.Signal) {
+	p.t.Helper()
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		for p.Process.Signal(s) == nil { // until endsBy has seen the end
+			time.Sleep(burst / 10)
+		}
+	})
+	p.endsBy(s)
+	sending.Wait()
 }

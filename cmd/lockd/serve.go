@@ -217,9 +217,11 @@ func (s *service) serve(ctx context.Context, cmd *cli.Command) (err error) {
 	if err != nil {
 		return advisedOnFile(err)
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	caught := newSignals(os.Interrupt, syscall.SIGTERM)
+	defer caught.stop()
+	defer caught.onFirst(func(one os.Signal) { end(&signalled{one}) })()
 	defer func() { err = errors.Join(err, db.Close()) }()
 	server, err := s.server(db)
 	if err != nil {

@@ -84,9 +84,10 @@ func replace(command, path string, write func(io.Writer) error) error {
 // removedBySignal makes the signals that end this process remove the file at the path before, until
 // stop is called.
 func removedBySignal(path string) (stop func()) {
-	s := newSignals()
-	done := s.onFirst(func(one os.Signal) { // which has its usual effect again
+	s := newSignals(ending...)
+	done := s.onFirst(func(one os.Signal) {
 		_ = os.Remove(path)
+		s.stop()
 		self, err := os.FindProcess(os.Getpid())
 		if err == nil {
 			err = self.Signal(one)

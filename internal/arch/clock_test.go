@@ -33,6 +33,7 @@ var clockPlan = []allowance{
 	{"internal/writer/commit.go", "time.Since", 1, "how long it took"},
 	{"cmd/lockd/lock.go", "context.WithTimeoutCause", 1, "--timeout"},
 	{"cmd/lockd/lock.go", "context.WithTimeout", 1, "how long a release is tried"},
+	{"cmd/lockd/lock_signal.go", "time.AfterFunc", 1, "signals of the system are in real time"},
 	{"cmd/lockd/lock_run.go", "time.Now", 3, "processes know no clock but the real one"},
 	{"cmd/lockd/lock_run.go", "time.Until", 1, "the same"},
 	{"cmd/lockd/lock_run.go", "time.NewTimer", 1, "the same"},
