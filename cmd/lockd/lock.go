@@ -128,9 +128,14 @@ func runLocked(ctx context.Context, cmd *cli.Command, args []string) error {
 	given := s.onFirst(func(os.Signal) {}) // the first signal only asks for what is being done
 	back := giveBack(k, lock)
 	given()
-	if back != nil {
+	_, hasEnded := errors.AsType[*exec.ExitError](err)
+	switch {
+	case back == nil:
+	case !errors.Is(back, lockclient.ErrNotHeld):
 		complain(cmd.Root().ErrWriter, "%q may not be given back: %v; it is free %s", what.key,
 			back, what.freeAfter(k.ID()))
+	case hasEnded || err == nil:
+		return lostBefore(back)
 	}
 	return err
 }

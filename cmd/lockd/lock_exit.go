@@ -23,7 +23,7 @@ const (
 
 // lockCodes is for the help.
 const lockCodes = `Exit codes: that of CMD, and
-   123    the lock was lost, and CMD was ended
+   123    the lock was lost before CMD had ended
    124    the lock was not to be had, by --try or --timeout
    125    something else went wrong, the command line too
    126    CMD could not be started

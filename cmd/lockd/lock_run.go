@@ -10,23 +10,22 @@ import (
 	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
-// lostLock is returned when the lock was lost while the command ran, and its group was ended.
+// lostLock is returned when the lock was lost while the command ran.
 type lostLock struct {
-	cause error
-	left  error // why the group goes on; nil: it was ended
+	cause   error
+	command string // what became of it
 }
 
 // Error returns the text.
 func (l *lostLock) Error() string {
-	if l.left != nil {
-		return fmt.Sprintf("the lock was lost, and the command cannot be ended, and goes on "+
-			"without it: %v: %v", l.left, l.cause)
-	}
-	return fmt.Sprintf("the lock was lost, and the command was ended: %v", l.cause)
+	return fmt.Sprintf("the lock was lost, and the command %s: %v", l.command, l.cause)
 }
 
 // Unwrap returns why.
 func (l *lostLock) Unwrap() error { return l.cause }
+
+// lostBefore returns the error for a loss that was noticed when the command had ended.
+func lostBefore(cause error) *lostLock { return &lostLock{cause, "has ended by itself"} }
 
 // notStarted is returned when the command could not be started.
 type notStarted struct{ cause error }
@@ -75,9 +74,13 @@ func supervise(cmd *exec.Cmd, k *lockclient.Keeper, s *signals) error {
 		case <-k.Done():
 			// If a signal could not be sent, the group is still there.
 			g.terminate()
-			left := g.outlast(ended, k.Deadline(), nil)
-			return &lostLock{k.Err(), left}
+			if left := g.outlast(ended, k.Deadline(), nil); left != nil {
+				return &lostLock{k.Err(), fmt.Sprintf("cannot be ended, and goes on without it: %v",
+					left)}
+			}
+			return &lostLock{k.Err(), "was ended"}
 		case err := <-ended:
+			loss := k.Err()
 			if g.alive() {
 				g.terminate()
 				left := g.outlast(nil, time.Now().Add(remnants), k.Done())
@@ -85,6 +88,9 @@ func supervise(cmd *exec.Cmd, k *lockclient.Keeper, s *signals) error {
 					complain(cmd.Stderr, "the rest of the command's group cannot be ended, and "+
 						"goes on without the lock: %v", left)
 				}
+			}
+			if loss != nil {
+				return lostBefore(loss)
 			}
 			return exitOf(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -477,6 +478,41 @@ func TestLock_Lost(t *testing.T) {
 			if n := len(sessionsOf(db)); n != 0 {
 				t.Errorf("%d sessions left", n)
 			}
+		})
+	}
+}
+
+// Ensure that a loss that the server has not told yet when the command ends is noticed by the
+// release, and that the exit code says so.
+func TestLock_Lost_BeforeTheRelease(t *testing.T) {
+	t.Parallel()
+	for _, code := range []string{"0", "5"} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			db, s := testServer(t)
+			silent := httptest.NewServer(http.HandlerFunc(
+				func(w http.ResponseWriter, r *http.Request) {
+					if r.URL.Query().Has("index") { // the client waits for a change
+						<-r.Context().Done()
+						return
+					}
+					s.Config.Handler.ServeHTTP(w, r)
+				}))
+			defer silent.Close()
+			p := locking(t, silent.URL, nil, "echo ready; read -r line; exit "+code)
+			if got := p.line(); got != "ready" {
+				t.Fatal(got)
+			}
+			if _, err := db.Delete("k"); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.in.Close(); err != nil {
+				t.Fatal(err)
+			}
+			p.rest()
+			p.ends(exitLost, `the lock was lost, and the command has ended by itself: `+
+				`key "k" was deleted`)
+			nothingLeft(t, db)
 		})
 	}
 }

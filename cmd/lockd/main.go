@@ -32,7 +32,7 @@
 //
 // The exit codes of lockd lock are those of the command it runs, and
 //
-//	123    the lock was lost, and CMD was ended
+//	123    the lock was lost before CMD had ended
 //	124    the lock was not to be had, by --try or --timeout
 //	125    something else went wrong, the command line too
 //	126    CMD could not be started

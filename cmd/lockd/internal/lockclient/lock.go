@@ -28,18 +28,27 @@ func (l *Lock) Pair() *api.KVPair { return l.pair }
 // Shared reports whether the lock is shared.
 func (l *Lock) Shared() bool { return l.shared }
 
+// ErrNotHeld is returned by Lock.Unlock when the lock, the share or the slot was lost before.
+var ErrNotHeld = errors.New("not held")
+
+// notHeld returns the error of a release that has found a loss.
+func notHeld(loss error) error { return fmt.Errorf("%w%.0w", loss, ErrNotHeld) } // adds no text
+
 // Unlock releases the lock or the slot, with no lock-delay. It blocks until that is done or has
-// failed; errors that may pass do not end it before ctx does. It is no error if the lock was lost
-// before.
+// failed; errors that may pass do not end it before ctx does. It returns ErrNotHeld, with how the
+// lock was lost, if it was lost before.
 func (l *Lock) Unlock(ctx context.Context) error {
 	deadline, limited := ctx.Deadline()
-	for {
+	for first := true; ; first = false {
 		attempt, cancel := ctx, context.CancelFunc(func() {})
 		if limited {
 			attempt, cancel = oneOfSeveral(ctx, deadline)
 		}
 		err := l.unlock(attempt)
 		cancel()
+		if errors.Is(err, ErrNotHeld) && !first {
+			return nil // released by an attempt whose answer did not arrive
+		}
 		if err == nil || lasting(err) || pause(ctx, retry) != nil {
 			return err
 		}
@@ -132,13 +141,16 @@ func (t *taking) attempt(ctx context.Context, wait Wait) (uint64, error) {
 	return index, err
 }
 
-// release releases a lock. It deletes the key if that was made for the lock and has not been
-// changed, else it leaves the key's value and flags as they are.
+// release releases a lock, or returns notHeld. It deletes the key if that was made for the lock and
+// has not been changed, else it leaves the key's value and flags as they are.
 func (k *Keeper) release(ctx context.Context, key string, created bool) error {
 	for {
 		pair, _, err := k.client.Get(ctx, key, Wait{})
-		if err != nil || pair == nil || pair.Session != k.id {
+		if err != nil {
 			return err
+		}
+		if loss := lost(pair, key, k.id); loss != nil {
+			return notHeld(loss)
 		}
 		ops := []*api.KVTxnOp{
 			{Verb: api.KVCheckIndex, Key: key, Index: pair.ModifyIndex},
@@ -166,9 +178,13 @@ func (k *Keeper) releaseLarge(ctx context.Context, pair *api.KVPair) error {
 	query := url.Values{
 		"release": {k.id}, "flags": {strconv.FormatUint(pair.Flags, 10)},
 	}
-	var done bool // if not, the lock was lost
-	return k.client.ask(ctx, http.MethodPut, "/v1/kv/"+pair.Key, query,
+	var done bool
+	err := k.client.ask(ctx, http.MethodPut, "/v1/kv/"+pair.Key, query,
 		bytes.NewReader(pair.Value), &done)
+	if err == nil && !done {
+		err = notHeld(fmt.Errorf("the lock of key %q was lost", pair.Key))
+	}
+	return err
 }
 
 // isTooLarge reports whether the server refused a request for its size.

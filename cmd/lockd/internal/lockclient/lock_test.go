@@ -28,6 +28,14 @@ func (h *harness) lock(k *lockclient.Keeper, key string) *lockclient.Lock {
 	return l
 }
 
+// wasLost releases a lock that was lost, and fails the test if Unlock does not say so.
+func (h *harness) wasLost(l *lockclient.Lock) {
+	h.t.Helper()
+	if err := l.Unlock(h.t.Context()); !errors.Is(err, lockclient.ErrNotHeld) {
+		h.t.Errorf("Unlock after the loss: %v, want ErrNotHeld", err)
+	}
+}
+
 // Ensure that a lock's key exists while the lock is held, with what proves it, and then is gone.
 func TestLock(t *testing.T) {
 	run(t, func(h *harness) {
@@ -261,9 +269,7 @@ func TestLock_NotAcquired(t *testing.T) {
 		if _, there := h.db.Get("free"); there {
 			t.Error("a key is left behind")
 		}
-		if err := l.Unlock(h.t.Context()); err != nil {
-			t.Errorf("unlock after the loss: %v", err)
-		}
+		h.wasLost(l)
 		h.close(k)
 	})
 }
@@ -330,6 +336,14 @@ func TestLock_ServerAway(t *testing.T) {
 	})
 }
 
+// takings take a lock, a share or a slot at a key.
+var takings = map[string]func(*harness, *lockclient.Keeper, string) *lockclient.Lock{
+	"Lock": (*harness).lock, "Share": (*harness).share,
+	"Slot": func(h *harness, k *lockclient.Keeper, key string) *lockclient.Lock {
+		return h.slot(k, key, 1)
+	},
+}
+
 // Ensure that a release within a limited time is repeated if one request is never answered, as when
 // a connection has died.
 func TestUnlock_OneRequestIsNotAnswered(t *testing.T) {
@@ -346,15 +360,33 @@ func TestUnlock_OneRequestIsNotAnswered(t *testing.T) {
 	})
 }
 
+// Ensure that a release finds a loss that the watch has not seen, and does not take for a loss what
+// an attempt of its own has released whose answer was lost.
+func TestUnlock_FindsTheLoss(t *testing.T) {
+	for name, take := range takings {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(h *harness) {
+				k := h.keep(0)
+				l := take(h, k, "k")
+				h.must(h.db.Update(func(tx *lockd.Txn) error {
+					_, err := tx.DeletePrefix("k")
+					return err
+				}))
+				h.wasLost(l)
+				l = take(h, k, "k")
+				h.fail(lost, "/v1/")
+				time.AfterFunc(3*time.Second, func() { h.fail(none, "") })
+				h.must(l.Unlock(h.t.Context()))
+				h.close(k)
+			})
+		})
+	}
+}
+
 // Ensure that a release that fails because the server is away, or has too much to do, is repeated
 // until ctx ends, and one that is refused is not.
 func TestUnlock_ServerAway(t *testing.T) {
-	for name, take := range map[string]func(*harness, *lockclient.Keeper, string) *lockclient.Lock{
-		"Lock": (*harness).lock, "Share": (*harness).share,
-		"Slot": func(h *harness, k *lockclient.Keeper, key string) *lockclient.Lock {
-			return h.slot(k, key, 1)
-		},
-	} {
+	for name, take := range takings {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *harness) {
 				for f, longest := range map[fault]time.Duration{
@@ -493,7 +525,7 @@ func TestLock_Lost(t *testing.T) {
 					t.Errorf("got %v, want %q", k.Err(), test.text)
 				}
 				before, _ := h.db.Get("k")
-				h.must(l.Unlock(h.t.Context()))
+				h.wasLost(l)
 				if after, _ := h.db.Get("k"); after.ModifyIndex != before.ModifyIndex {
 					t.Errorf("unlock changed %+v to %+v", before, after)
 				}
@@ -522,7 +554,7 @@ func TestLock_Lost_ToAnother(t *testing.T) {
 			t.Errorf("%v left", left)
 		}
 		h.fail(none, "")
-		h.must(l.Unlock(h.t.Context()))
+		h.wasLost(l)
 		h.close(k)
 	})
 }

@@ -1,6 +1,7 @@
 package lockclient
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -53,7 +54,7 @@ func (k *Keeper) Acquire(
 		if err != nil || held {
 			return state.index, nil, err
 		}
-		return state.index, fmt.Errorf("the slot of semaphore %q was taken away", prefix), nil
+		return state.index, s.takenAway(), nil
 	})
 	return &Lock{pair: s.contender, unlock: func(ctx context.Context) error {
 		stop()
@@ -192,15 +193,23 @@ func (s *slot) put(ctx context.Context, state semaphore, live []string) (bool, e
 	return s.client.Put(ctx, pair, &state.key.ModifyIndex)
 }
 
+// takenAway is the loss of the slot.
+func (s *slot) takenAway() error {
+	return fmt.Errorf("the slot of semaphore %q was taken away", s.prefix)
+}
+
 // release removes the session from the holders, and then unlocks and deletes its contender key. A
-// delete alone would be the loss of a lock for the server: it logs and counts those.
+// delete alone would be the loss of a lock for the server: it logs and counts those. If the session
+// was no holder, release returns notHeld after that.
 func (s *slot) release(ctx context.Context) error {
+	var loss error
 	for {
 		state, held, err := s.look(ctx, Wait{})
 		if err != nil {
 			return err
 		}
 		if !held {
+			loss = notHeld(s.takenAway())
 			break
 		}
 		rest := slices.DeleteFunc(state.live, func(id string) bool { return id == s.id })
@@ -217,5 +226,5 @@ func (s *slot) release(ctx context.Context) error {
 	if inTheWay(err) { // the lock was lost, or released by an attempt whose answer did not arrive
 		_, err = s.client.Delete(ctx, s.contenderKey(), nil)
 	}
-	return err
+	return cmp.Or(err, loss)
 }

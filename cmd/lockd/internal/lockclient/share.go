@@ -94,42 +94,45 @@ func (t *sharing) attempt(ctx context.Context, wait Wait) (uint64, error) {
 
 // share asks for the share, and returns its fence. It returns a refusal if the server refuses it.
 func (t *sharing) share(ctx context.Context) (uint64, error) {
-	answer, err := t.client.inMode(ctx, "acquire", t.key, t.id)
+	response, err := t.client.send(ctx, http.MethodPut, "/v1/kv/"+t.key,
+		inMode("acquire", t.id), nil)
 	if e, ok := errors.AsType[*Error](err); ok &&
 		strings.HasPrefix(e.Text, "raft apply failed: "+invalidSession) {
 		return 0, fmt.Errorf("%w: %w", ErrNoSession, err)
 	}
+	if err == nil {
+		err = response.Body.Close()
+	}
 	if err != nil {
 		return 0, err
 	}
-	why := answer.Get("X-Lockd-Refusal")
+	why := response.Header.Get("X-Lockd-Refusal")
 	switch {
 	case strings.HasPrefix(why, "delayed "):
 		return 0, refusal{fmt.Sprintf("failed to share key %q due to lock delay", t.key)}
 	case why != "":
 		return 0, refusal{fmt.Sprintf("failed to share key %q: %s", t.key, why)}
 	}
-	fence, err := strconv.ParseUint(answer.Get("X-Lockd-Fence"), 10, 64)
+	fence, err := strconv.ParseUint(response.Header.Get("X-Lockd-Fence"), 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("the answer has no fence: %w", err)
 	}
 	return fence, nil
 }
 
-// unshare releases the session's share of the key's lock. It is no error if it was lost.
+// unshare releases the session's share of the key's lock, or returns notHeld.
 func (k *Keeper) unshare(ctx context.Context, key string) error {
-	_, err := k.client.inMode(ctx, "release", key, k.id)
+	var done bool
+	err := k.client.ask(ctx, http.MethodPut, "/v1/kv/"+key, inMode("release", k.id), nil, &done)
+	if err == nil && !done {
+		err = notHeld(fmt.Errorf("the share of key %q was lost", key))
+	}
 	return err
 }
 
-// inMode sends an acquire or a release of a share, and returns the header of the answer.
-func (c *Client) inMode(ctx context.Context, what, key, session string) (http.Header, error) {
-	query := url.Values{what: {session}, "lockd-mode": {lockd.Shared.String()}}
-	response, err := c.send(ctx, http.MethodPut, "/v1/kv/"+key, query, nil)
-	if err != nil {
-		return nil, err
-	}
-	return response.Header, response.Body.Close()
+// inMode returns the parameters of an acquire or a release of a share.
+func inMode(what, session string) url.Values {
+	return url.Values{what: {session}, "lockd-mode": {lockd.Shared.String()}}
 }
 
 // look reads whether the share is still held. Only the list of locks tells that.

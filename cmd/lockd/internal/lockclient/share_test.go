@@ -218,7 +218,7 @@ func TestShare_Lost(t *testing.T) {
 				if !strings.Contains(k.Err().Error(), test.text) {
 					t.Errorf("got %v, want %q", k.Err(), test.text)
 				}
-				h.must(l.Unlock(h.t.Context()))
+				h.wasLost(l)
 				h.close(k)
 				h.close(other)
 			})

@@ -98,6 +98,7 @@ func (k *Keeper) take(
 // lasting reports whether the same attempt would fail again.
 func lasting(err error) bool {
 	e, ok := errors.AsType[*Error](err)
-	return errors.Is(err, errSemaphore) || errors.Is(err, errors.ErrUnsupported) ||
+	return errors.Is(err, errSemaphore) || errors.Is(err, ErrNotHeld) ||
+		errors.Is(err, errors.ErrUnsupported) ||
 		ok && e.Status < http.StatusInternalServerError && e.Status != http.StatusTooManyRequests
 }
