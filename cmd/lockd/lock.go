@@ -175,6 +175,8 @@ func lockedOf(cmd *cli.Command, args []string) (locked, error) {
 		return what, usage(cmd, "-n %d is more than %d", what.limit, maxLimit)
 	case what.shared && what.slot:
 		return what, usage(cmd, "both --shared and -n are given: a slot is not shared")
+	case what.slot && cmd.IsSet("lock-delay") && what.session.LockDelay > 0:
+		return what, usage(cmd, "both -n and --lock-delay are given: a slot has no lock-delay")
 	case cmd.Bool("try") && cmd.IsSet("timeout"):
 		return what, usage(cmd, "both --try and --timeout are given")
 	case cmd.IsSet("timeout") && cmd.Duration("timeout") <= 0:
@@ -210,7 +212,8 @@ func take(
 	k, err := c.Keep(ctx, what.session)
 	if err != nil {
 		if ctx.Err() != nil {
-			err = fmt.Errorf("%w: %w", lockclient.ErrNotAcquired, context.Cause(ctx))
+			err = fmt.Errorf("%w: the session was not made: %w: %w", lockclient.ErrNotAcquired, err,
+				context.Cause(ctx))
 		}
 		if refused, ok := errors.AsType[*lockclient.Error](err); ok &&
 			strings.Contains(refused.Text, "Session TTL") {

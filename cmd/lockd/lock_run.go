@@ -44,6 +44,9 @@ const remnants = 2 * time.Second
 // and the rest of its group was ended, or the lock was lost, and the whole group was ended. It
 // returns the command's *exec.ExitError, a *lostLock, or a *notStarted.
 func supervise(cmd *exec.Cmd, k *lockclient.Keeper, s *signals) error {
+	if loss := k.Err(); loss != nil { // the answer to the request for the lock came late
+		return &lostLock{loss, "was not started"}
+	}
 	g := newGroup(cmd)
 	defer g.close()
 	s.passOn()

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/consul/api"
+
 	"github.com/lockd/lockd"
 	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
@@ -233,6 +235,8 @@ func TestLock_ExitCodes(t *testing.T) {
 		{exitLockFailed, `"k" has no limit yet: name one`,
 			[]string{"-n", "0", "k", "--", "true"}},
 		{exitLockFailed, "both --shared and -n", []string{"--shared", "-n", "1", "k", "true"}},
+		{exitLockFailed, "both -n and --lock-delay",
+			[]string{"-n", "1", "--lock-delay", "1s", "k", "true"}},
 		{exitLockFailed, "both --try and", []string{"--try", "--timeout", "1s", "k", "true"}},
 		{exitLockFailed, "not above 0", []string{"--timeout", "0s", "k", "true"}},
 		{exitLockFailed, "--ttl 1ms", []string{"--ttl", "1ms", "k", "true"}},
@@ -482,6 +486,34 @@ func TestLock_Lost(t *testing.T) {
 	}
 }
 
+// Ensure that the command is not started under a session that is lost: the answer to the request
+// for the lock may come late.
+func TestLock_Lost_BeforeTheCommand(t *testing.T) {
+	t.Parallel()
+	db, s := testServer(t)
+	c, err := lockclient.New(api.Config{Address: s.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	k, err := c.Keep(t.Context(), lockclient.SessionOptions{TTL: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.EndSession(sessionsOf(db)[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	<-k.Done()
+	command := exec.CommandContext(t.Context(), "true")
+	err = supervise(command, k, newSignals())
+	if _, ok := errors.AsType[*lostLock](err); !ok || command.Process != nil {
+		t.Errorf("got %v, started: %t", err, command.Process != nil)
+	}
+	if err := k.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // Ensure that a loss that the server has not told yet when the command ends is noticed by the
 // release, and that the exit code says so.
 func TestLock_Lost_BeforeTheRelease(t *testing.T) {
@@ -563,6 +595,7 @@ func TestLock_NotGivenBack(t *testing.T) {
 		{"Lock", []string{"k"}, ", and its lock-delay of 15s has passed\n"},
 		{"NoDelay", []string{"--lock-delay", "0", "k"}, "\n"},
 		{"Slot", []string{"-n", "1", "k"}, "\n"},
+		{"Slot_NoDelay", []string{"-n", "1", "--lock-delay", "0", "k"}, "\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

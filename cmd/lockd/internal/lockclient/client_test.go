@@ -192,6 +192,8 @@ func TestClient_Answers(t *testing.T) {
 		{"OtherServer", &script{status: 404, body: "page not found"}, get,
 			"404: page not found"},
 		{"NoJSON", &script{status: 200, body: "<html>"}, get, "200: <html>"},
+		{"Index0", &script{status: 200, header: http.Header{"X-Consul-Index": {"0"}},
+			body: `[{"Key":"k"}]`}, get, `200: [{"Key":"k"}]`},
 		{"Index", &script{status: 200, header: http.Header{"X-Consul-Index": {"x"}}}, get,
 			"200: OK"},
 		{"Redirect", &script{status: 301, header: http.Header{"Location": {"/v1/kv/other"}}}, put,

@@ -171,6 +171,9 @@ func (k *Keeper) renew() {
 			return
 		}
 		sent := time.Now()
+		if !sent.Before(giveUp) { // the process was stopped, as by Ctrl-Z, and has not asked yet
+			giveUp = sent.Add(k.ttl / 15)
+		}
 		attempt, cancel := oneOfSeveral(k.life, giveUp)
 		failure = k.renewOnce(attempt)
 		cancel()

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,6 +91,33 @@ func TestKeeper_OneRenewalIsNotAnswered(t *testing.T) {
 		h.close(k)
 	})
 }
+
+// Ensure that a keeper that could not run for longer than two thirds of the TTL, as when the
+// process was stopped, asks for its session before it gives up.
+func TestKeeper_Stopped(t *testing.T) {
+	run(t, func(h *harness) {
+		const stopped = ttl * 3 / 4
+		var once sync.Once
+		k, err := over(t, roundTrip(func(r *http.Request) (*http.Response, error) {
+			response, err := h.RoundTrip(r)
+			if strings.Contains(r.URL.Path, "/renew/") {
+				once.Do(func() { time.Sleep(stopped) }) // no goroutine of the client goes on
+			}
+			return response, err
+		})).Keep(h.t.Context(), lockclient.SessionOptions{TTL: ttl})
+		h.must(err)
+		time.Sleep(time.Minute)
+		if k.Err() != nil || !h.lives(k.ID()) {
+			t.Errorf("lives: %t, %v", h.lives(k.ID()), k.Err())
+		}
+		h.close(k)
+	})
+}
+
+// roundTrip is a transport.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // Ensure that a caller that gives up while its session is being made leaves no session behind, and
 // does not wait for long.

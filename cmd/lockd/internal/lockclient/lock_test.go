@@ -304,8 +304,8 @@ func TestLock_AnswerLost(t *testing.T) {
 	})
 }
 
-// Ensure that a server that is away, or has too much to do, for a while does not end a wait, and
-// that a refusal does.
+// Ensure that a server that is away, or has too much to do, for a while does not end a wait, that a
+// refusal does, and that the end of the wait tells what went wrong.
 func TestLock_ServerAway(t *testing.T) {
 	run(t, func(h *harness) {
 		for _, f := range []fault{broken, busy} {
@@ -322,6 +322,18 @@ func TestLock_ServerAway(t *testing.T) {
 		}
 
 		k := h.keep(0)
+		for f, text := range map[fault]string{
+			broken: "500: broken", cut: "connection refused", mute: "the server has not answered",
+		} {
+			h.fail(f, "/v1/kv/")
+			ctx, cancel := context.WithTimeout(h.t.Context(), 2*time.Second)
+			_, err := k.Lock(ctx, "k", lockclient.UntilDone)
+			cancel()
+			if !errors.Is(err, lockclient.ErrNotAcquired) ||
+				!errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), text) {
+				t.Errorf("got %v, want %q", err, text)
+			}
+		}
 		h.fail(cut, "")
 		began := time.Now()
 		if _, err := k.Lock(h.t.Context(), "k", lockclient.UntilDone); err == nil ||

@@ -39,10 +39,14 @@ func (o *obstacle) by(parties []Party) string {
 	return text
 }
 
-// explain adds to an error what the server tells now of the lock: which sessions hold it, for how
-// long they have held it, until when it is delayed. It returns the error unchanged if the server
-// does not tell within a second after ctx has ended.
+// explain adds to an error that says what is in the way what the server tells now of the lock:
+// which sessions hold it, for how long they have held it, until when it is delayed. It returns the
+// error unchanged if it is another one, or if the server does not tell within a second after ctx
+// has ended.
 func (c *Client) explain(ctx context.Context, key string, err error) error {
+	if !inTheWay(err) {
+		return err
+	}
 	longer, cancel := lingering(ctx)
 	defer cancel()
 	var info LockInfo

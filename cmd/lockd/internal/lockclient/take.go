@@ -60,14 +60,14 @@ func (k *Keeper) take(
 	bound, cancel := k.bound(ctx)
 	defer cancel()
 	var wait Wait
-	var known error // what was in the way the last time
+	var known error // why the last attempt failed, of those that ctx did not end
 	for {
 		index, err := try(bound, wait)
 		if err == nil {
 			return nil
 		}
 		blocked := inTheWay(err)
-		if blocked {
+		if blocked || bound.Err() == nil {
 			known = err
 		}
 		switch {
@@ -79,7 +79,8 @@ func (k *Keeper) take(
 			return fmt.Errorf("%w: %w: %w", ErrNotAcquired, k.client.explain(ctx, key, known),
 				context.Cause(bound))
 		case bound.Err() != nil:
-			return fmt.Errorf("%w: %w", ErrNotAcquired, context.Cause(bound))
+			return fmt.Errorf("%w: the server has not answered: %w", ErrNotAcquired,
+				context.Cause(bound))
 		case blocked && patience == AtOnce && !isStale(err):
 			return fmt.Errorf("%w: %w", ErrNotAcquired, k.client.explain(ctx, key, known))
 		case !blocked && (patience == AtOnce || lasting(err)):

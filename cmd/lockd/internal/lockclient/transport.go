@@ -98,15 +98,15 @@ func blamed(ctx context.Context, err error) error {
 }
 
 // understood reports whether the official client knows what an answer says. The client takes any
-// 404 to a read of keys for an absent key, and a missing index for 0, with which the next read
-// would not wait.
+// 404 to a read of keys for an absent key, and a missing index for 0. With an index of 0 the next
+// read would not wait.
 func understood(r *http.Request, response *http.Response) bool {
 	is := func(path string) bool { return strings.Contains(r.URL.Path, path) }
 	status := response.StatusCode
 	switch {
 	case r.Method == http.MethodGet && is("/v1/kv/"):
-		_, err := strconv.ParseUint(response.Header.Get("X-Consul-Index"), 10, 64)
-		return err == nil && (status == http.StatusOK || status == http.StatusNotFound)
+		index, err := strconv.ParseUint(response.Header.Get("X-Consul-Index"), 10, 64)
+		return err == nil && index > 0 && (status == http.StatusOK || status == http.StatusNotFound)
 	case is("/v1/txn"):
 		return status == http.StatusOK || status == http.StatusConflict
 	}
