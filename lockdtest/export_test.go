@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/internal/hook"
 )
 
 // BePatientFor sets how long the test waits for what its own goroutines have to do.
@@ -53,6 +54,24 @@ func found(t *testing.T, o *outcome) Found {
 		f.Text = o.text(t.Name())
 	}
 	return f
+}
+
+// Returned is a lock that a call returns.
+type Returned struct {
+	Key         string
+	Shared      bool
+	Unpublished bool
+	Lost        error
+}
+
+// Return has the goroutine's call return a lock of the session that the database has not granted.
+func (w *World) Return(id lockd.SessionID, r Returned) {
+	w.process.handed(hook.Held{
+		Key: r.Key, Session: id, Fence: w.monitor.fence + 1,
+		Err:    func() error { return r.Lost },
+		Shared: func() bool { return r.Shared },
+		Holds:  func() bool { return !r.Unpublished },
+	})
 }
 
 // CheckOptions returns why Explore refuses the options.

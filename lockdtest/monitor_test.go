@@ -82,6 +82,60 @@ func TestExplore_JudgesGrants(t *testing.T) {
 	}
 }
 
+// Ensure that a world knows a lock that a call must not return from one that it may: beside the
+// lock that another call has returned, before it is published, and ahead of a call that has waited
+// for longer.
+func TestExplore_JudgesReturns(t *testing.T) {
+	type returned = lockdtest.Returned
+	const x, s = lockd.Exclusive, lockd.Shared
+	for name, test := range map[string]struct {
+		mode     lockd.LockMode // in which another session has the lock of key k
+		returned returned
+		want     string
+	}{
+		"a writer beside a writer":  {x, returned{Key: "k"}, "G1"},
+		"a reader beside a writer":  {x, returned{Key: "k", Shared: true}, "G1"},
+		"a writer beside a reader":  {s, returned{Key: "k"}, "G1"},
+		"a reader beside a reader":  {s, returned{Key: "k", Shared: true}, ""},
+		"another key":               {x, returned{Key: "other"}, ""},
+		"lost on its way":           {x, returned{Key: "k", Lost: lockd.ErrExpired}, ""},
+		"not published":             {x, returned{Key: "other", Unpublished: true}, "G3"},
+		"a writer ahead of another": {x, returned{Key: "awaited"}, "G9"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := &lockdtest.ExploreOptions{Schedules: 1, Without: noFaults}
+			found := lockdtest.Search(t, opts, func(w *lockdtest.World) {
+				session := func() *lockd.Session {
+					s, err := w.DB().NewSession(nil)
+					if err != nil {
+						w.Errorf("%v", err)
+					}
+					return s
+				}
+				holder, waiter := session(), session()
+				if _, err := holder.TryLock("k", &lockd.LockOptions{Mode: test.mode}); err != nil {
+					w.Errorf("%v", err)
+				}
+				// A lock without a handle, so that no call has returned it.
+				if err := w.DB().Update(func(tx *lockd.Txn) error {
+					_, err := tx.Lock("awaited", holder.ID(), nil)
+					return err
+				}); err != nil {
+					w.Errorf("%v", err)
+				}
+				w.Go("waits", func() { _, _ = waiter.Lock(context.Background(), "awaited", nil) })
+				w.Await(func() bool { return len(w.DB().MostAwaited(1)) == 1 })
+				w.Return(session().ID(), test.returned)
+				_ = holder.Close()
+			})
+			if (found.Text == "") != (test.want == "") ||
+				!strings.HasPrefix(found.Text, "lockdtest: "+test.want) && test.want != "" {
+				t.Errorf("want %q, found %q", test.want, found.Text)
+			}
+		})
+	}
+}
+
 // Ensure that a lock-delay that is over stays over for a world whose process dies while the wall
 // clock is set back: the next process may grant the lock (S34).
 func TestExplore_S34_DelayThatIsOver(t *testing.T) {
