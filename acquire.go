@@ -269,8 +269,8 @@ func (s *Session) cause(err error) error {
 // with the lock (RemoveAfter).
 //
 // It returns fn's error as it is. If the lock was lost before fn returned, the error is also
-// ErrNotHeld and the cause. If Unlock fails, the error is Unlock's too; after ErrCommit the lock is
-// held until the session ends.
+// ErrNotHeld and the cause. If Unlock fails, the error is Unlock's too; after ErrCommit the next
+// write releases the lock.
 func (s *Session) WithLock(
 	ctx context.Context, key string, opts *LockOptions,
 	fn func(ctx context.Context, proof Sequencer) error,
@@ -286,10 +286,10 @@ func (s *Session) WithLock(
 	returned := false
 	defer func() {
 		if !returned {
-			_ = lock.Unlock() // the caller has to hear of fn's panic, not of this error
+			_ = lock.abandon() // the caller has to hear of fn's panic, not of this error
 		}
 	}()
 	err = fn(lock.Context(ctx), lock.Sequencer())
 	returned = true
-	return joined(err, lock.Unlock())
+	return joined(err, wrap("unlock", key, lock.abandon()))
 }

@@ -103,8 +103,8 @@ func (e *panicError) Unwrap() error {
 //   - Otherwise it returns what fn returned.
 //
 // A commit that does not succeed is tried again until ctx ends. If a resignation is not durable by
-// then, the error is also ErrCommit, and the lock is held until the session ends. Lead's other
-// errors are Keeper.Session's and a *DeadlockError.
+// then, the error is also ErrCommit, and the next write releases the lock. Lead's other errors are
+// Keeper.Session's and a *DeadlockError.
 func (k *Keeper) Lead(
 	ctx context.Context, key string, value []byte,
 	fn func(ctx context.Context, proof Sequencer) error,
@@ -179,7 +179,7 @@ func (l *Leader) serve(
 			l.lock.session().db.logPanic(l.lock, reason, debug.Stack())
 			return
 		}
-		_ = l.Resign() // fn ended its goroutine: no caller is left to try again, or to be told
+		_ = l.lock.abandon() // fn ended its goroutine: no caller is left to be told
 	}()
 	err = fn(ctx, l.Sequencer())
 	returned = true
@@ -190,7 +190,7 @@ func (l *Leader) serve(
 func (k *Keeper) resign(ctx context.Context, l *Leader) error {
 	var wait backoff
 	for {
-		err := l.Resign()
+		err := wrap("resign", l.lock.Key(), l.lock.abandon())
 		if !errors.Is(err, ErrCommit) {
 			return nil // l has resigned, or had lost the leadership
 		}

@@ -158,10 +158,15 @@ func (l *Lock) Context(parent context.Context) context.Context {
 // again.
 func (l *Lock) Unlock() error { return wrap("unlock", l.Key(), l.unlock()) }
 
-func (l *Lock) unlock() error {
+func (l *Lock) unlock() error { return l.end((*engine.Txn).Release) }
+
+// abandon is unlock for a call that returns without the handle.
+func (l *Lock) abandon() error { return l.end((*engine.Txn).Abandon) }
+
+func (l *Lock) end(release func(*engine.Txn, *engine.Hold)) error {
 	for hold := l.held(); l.Err() == nil; hold = l.held() {
 		err := l.session().db.update(func(tx *engine.Txn) error {
-			tx.Release(hold)
+			release(tx, hold)
 			return nil
 		})
 		if err != nil || l.held() == hold {

@@ -415,7 +415,8 @@ func TestLead_G12_CloseDuringARest(t *testing.T) {
 	})
 }
 
-// Ensure that a resignation that cannot be committed is tried again until it can.
+// Ensure that a resignation that cannot be committed is tried again until it can, and that after
+// the end of the context, or of the goroutine, the next write does it: no caller can resign then.
 func TestLead_ResignsAgain(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
@@ -446,7 +447,16 @@ func TestLead_ResignsAgain(t *testing.T) {
 		if h.entry("k").Sequencer() != last.proof {
 			t.Error("the lock is free")
 		}
-		h.must(b.keeper.Close())
+		h.must(h.lock(h.session(nil), "k").Unlock())
+
+		goes := h.stands(nil)
+		goes.leads().finish(func() error {
+			c.fail(errDisk)
+			runtime.Goexit()
+			return nil
+		})
+		<-goes.call.done
+		c.fail(nil)
 		h.must(h.lock(h.session(nil), "k").Unlock())
 	})
 }

@@ -155,7 +155,9 @@ func TestWithLock_PanicUnlocks(t *testing.T) {
 	})
 }
 
-// Ensure that an Unlock that cannot be made durable is returned, with the function's error.
+// Ensure that an Unlock that cannot be made durable is returned, with the function's error, and
+// that the next write releases the lock, which no caller can: also a lock that the session had
+// before without a handle, and after a panic.
 func TestWithLock_UnlockFails(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
@@ -169,5 +171,22 @@ func TestWithLock_UnlockFails(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		c.fail(nil)
+		h.must(h.lock(h.session(nil), "k").Unlock())
+
+		h.must(h.Update(func(tx *lockd.Txn) error {
+			_, err := tx.Lock("k", s.ID(), nil)
+			return err
+		}))
+		err = recovered(func() error {
+			return with(h.t.Context(), s, func(context.Context) error {
+				c.fail(errDisk)
+				panic(errOfFn)
+			})
+		})
+		if err != errOfFn {
+			t.Errorf("panic: got %v", err)
+		}
+		c.fail(nil)
+		h.must(h.lock(h.session(nil), "k").Unlock())
 	})
 }

@@ -206,6 +206,13 @@ func (tx *Txn) GiveUp(hold *Hold) {
 	tx.Release(hold)
 }
 
+// Abandon is Release for a handle that no caller will have after it: if the release is dropped, the
+// next write releases the lock.
+func (tx *Txn) Abandon(hold *Hold) {
+	hold.givenUp, hold.takenOver = true, false
+	tx.Release(hold)
+}
+
 // Release releases the lock of hold, if hold still has it. The first waiter is granted the lock in
 // the same transaction.
 func (tx *Txn) Release(hold *Hold) {

@@ -120,7 +120,7 @@ type Hold struct {
 	Released bool // by Release, which is published
 
 	policy    KeyPolicy
-	givenUp   bool // the call that was granted it has returned without it
+	givenUp   bool // no caller has the handle, and the lock is to be released
 	takenOver bool // its session had the lock before, without a handle
 }
 
