@@ -77,7 +77,7 @@ func (c *agentCheck) id() string { return cmp.Or(c.ID, c.CheckID, c.Name) }
 func (c *agentCheck) put(tx *catalog.Txn, node string) error {
 	if c.ServiceID != "" {
 		if _, exists := tx.Service(node, c.ServiceID); !exists {
-			return mistake("ServiceID %q does not exist", c.ServiceID)
+			return refuse(http.StatusNotFound, "ServiceID %q does not exist", c.ServiceID)
 		}
 	}
 	next, exists := tx.Check(node, c.id())

@@ -100,7 +100,7 @@ func TestAgent_N6_Refuses(t *testing.T) {
 			{`{"Name":"a","Args":["true"],"ScriptArgs":["true"]}`, 400, noProbes},
 			{`{"Name":"a","TTL":"1s","ScriptArgs":["true"]}`, 400, noProbes},
 			{`{"Name":"a","TTL":"1s","Status":"ok"}`, 400, "Bad request: Bad check status"},
-			{`{"Name":"a","TTL":"1s","ServiceID":"s"}`, 500, `ServiceID "s" does not exist`},
+			{`{"Name":"a","TTL":"1s","ServiceID":"s"}`, 404, `ServiceID "s" does not exist`},
 		} {
 			h.want("PUT /v1/agent/check/register", test.body, test.code, test.text)
 		}
