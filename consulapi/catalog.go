@@ -102,21 +102,31 @@ func (h *handler) catalogNodes(r *request) (answer, error) {
 	})
 }
 
-// wantsNode reports whether the node has all Meta that ?node-meta names, each as key:value.
+// wantsNode reports whether the node has all Meta that ?node-meta names, each as key:value. Of two
+// values for one key the last counts.
 func (r *request) wantsNode(n catalog.Node) bool {
+	wanted := make(map[string]string)
 	for _, pair := range r.query["node-meta"] {
 		key, value, _ := strings.Cut(pair, ":")
-		if got, has := n.Meta[key]; !has || got != value {
-			return false
-		}
+		wanted[key] = value
 	}
-	return true
+	return hasMeta(n.Meta, wanted)
 }
 
 // hasTags reports whether the service has all of the tags. Case does not matter.
 func hasTags(s catalog.Service, tags []string) bool {
 	for _, tag := range tags {
 		if !slices.ContainsFunc(s.Tags, func(other string) bool { return sameName(tag, other) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// hasMeta reports whether meta has every key of wanted, with the value that it has there.
+func hasMeta(meta, wanted map[string]string) bool {
+	for key, value := range wanted {
+		if got, has := meta[key]; !has || got != value {
 			return false
 		}
 	}

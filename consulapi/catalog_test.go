@@ -330,6 +330,8 @@ func TestCatalog_N18T15_Reads(t *testing.T) {
 		}
 		h.want("GET /v1/catalog/nodes?node-meta=rack:7", "", 200, "["+node+"]")
 		h.want("GET /v1/catalog/nodes?node-meta=row:", "", 200, "[]") // no node has a row
+		h.want("GET /v1/catalog/nodes?node-meta=rack:1&node-meta=rack:7", "", 200, "["+node+"]")
+		h.want("GET /v1/catalog/nodes?node-meta=rack:7&node-meta=rack:1", "", 200, "[]")
 
 		type named struct{ Node string }
 		r := h.send("GET /v1/catalog/nodes", "")

@@ -317,12 +317,3 @@ func (q *preparedQuery) wants(n catalog.Node, s catalog.Service) bool {
 	}
 	return hasMeta(n.Meta, q.Service.NodeMeta) && hasMeta(s.Meta, q.Service.ServiceMeta)
 }
-
-func hasMeta(meta, wanted map[string]string) bool {
-	for key, value := range wanted {
-		if got, has := meta[key]; !has || got != value {
-			return false
-		}
-	}
-	return true
-}
