@@ -322,8 +322,10 @@ func TestAgent_N10N11_Maintenance(t *testing.T) {
 			`Bad request: Invalid value for enable: ""`)
 		h.want("PUT /v1/agent/maintenance?enable=x", "", 400,
 			`Bad request: Invalid value for enable: "x"`)
-		h.want("PUT /v1/agent/service/maintenance/?enable=true", "", 400,
-			"Bad request: Missing service ID")
+		for _, path := range []string{"maintenance/", "maintenance"} { // H4
+			h.want("PUT /v1/agent/service/"+path+"?enable=true", "", 400,
+				"Bad request: Missing service ID")
+		}
 		if r := h.send("PUT /v1/agent/service/maintenance/no?enable=true", ""); r.code != 404 {
 			t.Errorf("%d %s", r.code, r.body)
 		}

@@ -177,8 +177,10 @@ func (t *router) route(path string) (methods []method, rest string) {
 	if !ok {
 		return nil, ""
 	}
-	if methods := t.routes[path]; methods != nil {
-		return methods, ""
+	for _, whole := range []string{path, path + "/"} {
+		if methods := t.routes[whole]; methods != nil {
+			return methods, ""
+		}
 	}
 	for end := min(len(path), longestPath) - 1; end >= 0; end-- { // the longest route counts
 		if path[end] != '/' {
@@ -189,7 +191,7 @@ func (t *router) route(path string) (methods []method, rest string) {
 			return methods, rest
 		}
 	}
-	return t.routes[path+"/"], ""
+	return nil, ""
 }
 
 // longestPath is an upper bound of the length of a route.
