@@ -1,10 +1,10 @@
 package consulapi
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
@@ -116,13 +116,15 @@ func (h *handler) sessionOptions(r *request) (*lockd.SessionOptions, error) {
 		Node: h.opts.Node, LockDelay: lockDelay(lockd.DefaultLockDelay),
 		Checks: []string{serfHealth}, NodeChecks: []string{serfHealth},
 	}
-	decoder, err := h.decoder(r, "")
+	text, err := r.readBody(h.opts.MaxValueSize, "")
 	if err != nil {
 		return nil, err
 	}
 	// What follows the first value is ignored, and so are unknown members (S6).
-	if err := decoder.Decode(&body); err != nil && err != io.EOF {
-		return nil, undecoded(err)
+	if len(text) > 0 {
+		if err := json.NewDecoder(bytes.NewReader(text)).Decode(&body); err != nil {
+			return nil, undecoded(err)
+		}
 	}
 	if body.Node == "" {
 		return nil, mistake("Must provide Node")

@@ -62,10 +62,10 @@ func (h *harness) register() {
 	}))
 }
 
-// Ensure that a missing body, an empty body and null all mean the defaults.
+// Ensure that a missing body, an empty object and null all mean the defaults.
 func TestSession_S4S2S3_Defaults(t *testing.T) {
 	run(t, nil, func(h *harness) {
-		for _, body := range []string{"", "  ", "{}", "null", `{"LockDelay":null,"TTL":null}`} {
+		for _, body := range []string{"", "{}", "null", `{"LockDelay":null,"TTL":null}`} {
 			s := h.create(body)
 			want := sessionInfo{
 				ID: s.ID, Node: "local", LockDelay: 15 * time.Second, Behavior: "release",
@@ -220,7 +220,7 @@ func TestSession_S9S10S11S12S13S14_Refusals(t *testing.T) {
 			h.want("PUT /v1/session/create", test.body, test.code, test.text)
 		}
 		for _, body := range []string{
-			`{`, `[]`, `"x"`, `1`, `{"TTL":15}`, `{"Name":1}`, `{"Checks":"x"}`, `{"Node":[]}`,
+			` `, `{`, `[]`, `"x"`, `1`, `{"TTL":15}`, `{"Name":1}`, `{"Checks":"x"}`, `{"Node":[]}`,
 			`{"ServiceChecks":["x"]}`, "\xff", `{"Behavior":true}`, `{"ID":1}`,
 			`{"CreateIndex":"x"}`, `{"ModifyIndex":-1}`,
 		} {
