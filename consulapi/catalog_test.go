@@ -68,7 +68,7 @@ func TestCatalog_N1N2_Registers(t *testing.T) {
 		}
 		// The request may leave the node as it is, which needs no address.
 		h.want("PUT /v1/catalog/register", `{"Node":"WEB1","SkipNodeUpdate":true,
-			"Service":{"Service":"more"}}`, 200, "true")
+			"Service":{"Service":"more"},"CreateIndex":1,"ModifyIndex":2}`, 200, "true")
 		if now, _ := h.db.Snapshot().Catalog().Node("web1"); now.ModifyIndex != node.ModifyIndex {
 			t.Errorf("%+v", now)
 		}

@@ -21,6 +21,7 @@ type registration struct {
 	TaggedAddresses   map[string]string
 	SkipNodeUpdate    bool
 
+	CreateIndex, ModifyIndex uint64 // which a client cannot choose
 	elsewhere
 }
 
