@@ -54,11 +54,11 @@ func (h *handler) catalogDeregister(r *request) (answer, error) {
 	if err := h.decodeStrictly(r, &body); err != nil {
 		return answer{}, err
 	}
-	if body.Node == "" {
-		return answer{}, mistake("Must provide node")
-	}
 	if err := checkDatacenter(body.Datacenter, h.opts.Datacenter); err != nil {
 		return answer{}, err
+	}
+	if body.Node == "" {
+		return answer{}, mistake("Must provide node")
 	}
 	err := h.db.Update(func(txn *lockd.Txn) (err error) {
 		tx := txn.Catalog()

@@ -98,7 +98,7 @@ func TestCatalog_N1_Refuses(t *testing.T) {
 			{`{"Address":"x"}`, 500, "Must provide node"},
 			{`{"Node":"n"}`, 500, "Must provide address if SkipNodeUpdate is not set"},
 			{`{"Node":"n","Address":"x","ID":"no"}`, 500, "Bad node ID: "},
-			{`{"Node":"n","Address":"x","Datacenter":"far"}`, 500, "No path to datacenter"},
+			{`{"Datacenter":"far"}`, 500, "No path to datacenter"},
 			{`{"Node":"n","Address":"x","Service":{"ID":"a"}}`, 500,
 				"Must provide service name with ID"},
 			{`{"Node":"n","Address":"x","Service":{}}`, 500, "Must provide service name"},
@@ -136,8 +136,7 @@ func TestCatalog_N1_Refuses(t *testing.T) {
 		h.want("PUT /v1/catalog/deregister", `{}`, 500, "Must provide node")
 		h.want("PUT /v1/catalog/deregister", `{"Node":"local","Bogus":1}`, 400,
 			`Bad request: Request decode failed: json: unknown field "Bogus"`)
-		h.want("PUT /v1/catalog/deregister", `{"Node":"local","Datacenter":"far"}`, 500,
-			"No path to datacenter")
+		h.want("PUT /v1/catalog/deregister", `{"Datacenter":"far"}`, 500, "No path to datacenter")
 		if after := h.db.Snapshot().Index(); after != before {
 			t.Errorf("went from index %d to %d", before, after)
 		}

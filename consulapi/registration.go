@@ -89,6 +89,9 @@ type elsewhere struct {
 }
 
 func (h *handler) checkRegistration(body *registration) error {
+	if err := checkDatacenter(body.Datacenter, h.opts.Datacenter); err != nil {
+		return err
+	}
 	switch {
 	case body.Node == "":
 		return mistake("Must provide node")
@@ -111,7 +114,7 @@ func (h *handler) checkRegistration(body *registration) error {
 				c.Node, c.id(), body.Node)
 		}
 	}
-	return checkDatacenter(body.Datacenter, h.opts.Datacenter)
+	return nil
 }
 
 // canonicalID returns the ID of a node in its one form, by which nodes are told apart (N5). The
