@@ -129,6 +129,8 @@ func (q *preparedQuery) valid() error {
 		return mistake(invalid + "Must be bound to a session")
 	case q.Service.Service == "":
 		return mistake(invalid + "Must provide a Service name to query")
+	case q.Service.Failover.NearestN < 0:
+		return mistake(invalid+"Bad NearestN '%d', must be >= 0", q.Service.Failover.NearestN)
 	case q.DNS.TTL == "":
 		return nil
 	}

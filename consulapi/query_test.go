@@ -99,6 +99,9 @@ func TestQuery_Refused(t *testing.T) {
 				500, failed + `invalid session "` + uuidOfWeb1 + `"`},
 			`{"Session":"no","Service":{"Service":"web"}}`: {
 				500, failed + `invalid session "no"`},
+			`{"Name":"q","Service":{"Service":"web","Failover":{"NearestN":-1}},` +
+				`"DNS":{"TTL":"10"}}`: {
+				500, "Invalid prepared query: Bad NearestN '-1', must be >= 0"},
 			`{"Name":"q","Service":{"Service":"web"},"DNS":{"TTL":"10"}}`: {
 				500, `Invalid prepared query: Bad DNS TTL '10': ` +
 					`time: missing unit in duration "10"`},
