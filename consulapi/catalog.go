@@ -153,12 +153,35 @@ func (h *handler) catalogNode(r *request) (answer, error) {
 	return h.readCatalog(r, func(state *catalog.Snapshot) any {
 		n, exists := state.Node(r.rest)
 		if !exists {
+			n, exists = nodeByID(state, r.rest)
+		}
+		if !exists {
 			return json.RawMessage("null")
 		}
 		return object{
 			{"Node", h.newNode(n)}, {"Services", servicesByID(state, n.Name, newService)},
 		}
 	})
+}
+
+// nodeByID returns the node whose ID begins with the prefix, unless there are several. A prefix has
+// two digits or more; dashes do not count.
+func nodeByID(state *catalog.Snapshot, prefix string) (found catalog.Node, exists bool) {
+	digits := func(id string) string { return strings.ReplaceAll(folded(id), "-", "") }
+	wanted := digits(prefix)
+	if len(wanted) < 2 {
+		return catalog.Node{}, false
+	}
+	for n := range state.Nodes() {
+		if !strings.HasPrefix(digits(n.ID), wanted) {
+			continue
+		}
+		if exists {
+			return catalog.Node{}, false
+		}
+		found, exists = n, true
+	}
+	return found, exists
 }
 
 // servicesByID yields the services of a node, each with its ID, in the order of the IDs.

@@ -358,6 +358,29 @@ func TestCatalog_N18T15_Reads(t *testing.T) {
 	})
 }
 
+// Ensure that /v1/catalog/node finds a node by its ID too, or by what only its ID begins with, and
+// that no name is taken for an ID. The checks and sessions of a node are found by its name alone.
+func TestCatalog_N18_NodeByID(t *testing.T) {
+	run(t, &consulapi.Options{NodeID: "40e4ffff-9999-4999-8999-999999999999"}, func(h *harness) {
+		h.registerWeb()
+		h.want("PUT /v1/catalog/register", `{"Node":"40e4ffff","Address":"x"}`, 200, "true")
+		for id, name := range map[string]string{
+			uuidOfWeb1: "web1", strings.ToUpper(uuidOfWeb1): "web1", "40e4a": "web1",
+			strings.ReplaceAll(uuidOfWeb1, "-", ""): "web1", "40e4a748-2": "web1",
+			"40e4fff": "local", "40e4ffff": "40e4ffff", // which is the name of a node
+			"40e4": "", "4": "", "--": "", uuidOfWeb1 + "0": "", "web": "",
+		} {
+			found := decode[struct{ Node struct{ Node string } }](h,
+				h.send("GET /v1/catalog/node/"+id, "")) // empty for null
+			if got := found.Node.Node; got != name {
+				t.Errorf("%s is the node %q, not %q", id, got, name)
+			}
+		}
+		h.want("GET /v1/health/node/"+uuidOfWeb1, "", 200, "[]")
+		h.want("GET /v1/session/node/"+uuidOfWeb1, "", 200, "[]")
+	})
+}
+
 // Ensure that a registration puts checks on no other node than its own.
 func TestCatalog_N2_ChecksOfOtherNodes(t *testing.T) {
 	run(t, nil, func(h *harness) {
