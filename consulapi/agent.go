@@ -16,8 +16,11 @@ import (
 // version is the version of Consul whose API is served. Clients look at it.
 const version = "1.11.0+lockd"
 
-// serfPort is where the node would gossip, if it had others to gossip with.
-const serfPort = 8301
+// These are where the node would gossip, if it had others to gossip with.
+const (
+	serfPort    = 8301
+	serfPortWAN = 8302 // with servers of other datacenters
+)
 
 func (h *handler) agentRoutes() map[string][]method {
 	return map[string][]method{
@@ -101,8 +104,14 @@ func (h *handler) agentSelf(*request) (answer, error) {
 	}), nil
 }
 
-func (h *handler) agentMembers(*request) (answer, error) {
-	return ok([]member{h.member(h.self())}), nil
+// agentMembers answers with the node of this process. Among servers of all datacenters its name has
+// the datacenter in it.
+func (h *handler) agentMembers(r *request) (answer, error) {
+	m := h.member(h.self())
+	if r.query.Get("wan") != "" {
+		m.Name, m.Port = m.Name+"."+h.opts.Datacenter, serfPortWAN
+	}
+	return ok([]member{m}), nil
 }
 
 // agentHost answers with what clients ask for to see that an agent is there (A14). Of the host's

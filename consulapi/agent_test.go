@@ -45,9 +45,16 @@ func TestAgent_Self(t *testing.T) {
 				t.Errorf("no %s", name)
 			}
 		}
-		members := decode[[]map[string]any](h, h.send("GET /v1/agent/members", ""))
-		if len(members) != 1 || members[0]["Name"] != "local" {
-			t.Errorf("%v", members)
+		for query, want := range map[string]string{
+			"": "local 8301", "?wan=": "local 8301", "?wan=1": "local.here 8302",
+		} {
+			members := decode[[]struct {
+				Name string
+				Port int
+			}](h, h.send("GET /v1/agent/members"+query, ""))
+			if got := fmt.Sprint(members); got != "[{"+want+"}]" {
+				t.Errorf("%q: %s", query, got)
+			}
 		}
 	})
 }
