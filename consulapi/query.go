@@ -56,22 +56,10 @@ func (h *handler) queryRoutes() map[string][]method {
 		"query": {{http.MethodGet, h.queryList}, {http.MethodPost, h.queryCreate}},
 		"query/": {
 			{http.MethodGet, h.queryGet},
-			{http.MethodPut, changing(h.queryUpdate)},
-			{http.MethodDelete, changing(h.queryDelete)},
+			{http.MethodPut, h.queryUpdate},
+			{http.MethodDelete, h.queryDelete},
 		},
-	}
-}
-
-// execution ends the path under which a query is executed.
-const execution = "/execute"
-
-// changing returns an endpoint that changes a query. Executing one is a GET.
-func changing(serve endpoint) endpoint {
-	return func(r *request) (answer, error) {
-		if strings.HasSuffix(r.rest, execution) {
-			return notAllowed(r.Method, []method{{name: http.MethodGet}}), nil
-		}
-		return serve(r)
+		"query//execute": {{http.MethodGet, h.queryExecute}},
 	}
 }
 
@@ -223,9 +211,6 @@ func (h *handler) queryList(r *request) (answer, error) {
 }
 
 func (h *handler) queryGet(r *request) (answer, error) {
-	if name, ok := strings.CutSuffix(r.rest, execution); ok {
-		return h.queryExecute(r, name)
-	}
 	find := func(state *lockd.Snapshot) (preparedQuery, bool) {
 		a, _ := state.Catalog().Attachment(attachmentOf(r.rest))
 		return queryOf(a)
@@ -244,7 +229,7 @@ func (h *handler) queryGet(r *request) (answer, error) {
 
 // queryExecute answers with the healthy instances of the service, in a random order. The query is
 // named by its ID or its name.
-func (h *handler) queryExecute(r *request, name string) (answer, error) {
+func (h *handler) queryExecute(r *request) (answer, error) {
 	limit := 0
 	if text := r.query.Get("limit"); text != "" {
 		var err error
@@ -255,7 +240,7 @@ func (h *handler) queryExecute(r *request, name string) (answer, error) {
 	state := h.db.Snapshot().Catalog()
 	var q preparedQuery
 	for other := range queriesIn(state.Attachments(queryPrefix)) {
-		if name != "" && (sameName(other.ID, name) || sameName(other.Name, name)) {
+		if r.rest != "" && (sameName(other.ID, r.rest) || sameName(other.Name, r.rest)) {
 			q = other
 		}
 	}

@@ -288,9 +288,12 @@ func TestQuery_H1_Execute(t *testing.T) {
 	run(t, nil, func(h *harness) {
 		id := h.prepare(`{"Name":"q","Service":{"Service":"web"}}`)
 		before := h.db.Snapshot().Index()
-		for _, method := range []string{"PUT", "DELETE"} {
-			r := h.want(method+" /v1/query/"+id+"/execute", `{"Name":"r"}`, 405,
-				"method "+method+" not allowed")
+		for _, method := range []string{"PUT", "DELETE", "POST", "HEAD", "OPTIONS"} {
+			code, text := 405, "method "+method+" not allowed"
+			if method == "OPTIONS" {
+				code, text = 200, ""
+			}
+			r := h.want(method+" /v1/query/"+id+"/execute", `{"Name":"r"}`, code, text)
 			if got := r.header.Get("Allow"); got != "OPTIONS,GET" {
 				t.Errorf("%s: Allow is %q", method, got)
 			}

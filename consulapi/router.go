@@ -169,9 +169,10 @@ func notAllowed(name string, methods []method) answer {
 // isUnprintable reports whether c is a character that Consul takes in no path.
 func isUnprintable(c rune) bool { return !unicode.IsPrint(c) }
 
-// route finds the methods of a path, and what follows the route, decoded once. The path is not
-// cleaned, so keys may have empty or dotted parts. A path that only lacks its last slash is taken
-// for the one that has it, since a redirect would turn a PUT into a GET (X12).
+// route finds the methods of a path, and what follows the route, decoded once, or what stands in it
+// where the route has two slashes. The path is not cleaned, so keys may have empty or dotted parts.
+// A path that only lacks its last slash is taken for the one that has it, since a redirect would
+// turn a PUT into a GET (X12).
 func (t *router) route(path string) (methods []method, rest string) {
 	path, ok := strings.CutPrefix(path, "/v1/")
 	if !ok {
@@ -186,10 +187,17 @@ func (t *router) route(path string) (methods []method, rest string) {
 		if path[end] != '/' {
 			continue
 		}
-		if methods := t.routes[path[:end+1]]; methods != nil {
-			rest, _ = url.PathUnescape(path[end+1:]) // EscapedPath is a valid encoding
-			return methods, rest
+		methods, rest = t.routes[path[:end+1]], path[end+1:]
+		if methods == nil {
+			continue
 		}
+		if last := strings.LastIndexByte(rest, '/'); last >= 0 {
+			if around := t.routes[path[:end+1]+rest[last:]]; around != nil {
+				methods, rest = around, rest[:last]
+			}
+		}
+		rest, _ = url.PathUnescape(rest) // EscapedPath is a valid encoding
+		return methods, rest
 	}
 	return nil, ""
 }
