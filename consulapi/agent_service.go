@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"maps"
+	"net"
 	"net/http"
 	"reflect"
 	"slices"
@@ -56,6 +58,27 @@ func (s *agentService) checks() ([]agentCheck, error) {
 	return checks, nil
 }
 
+// tagged returns the tagged addresses of the service: those that were sent, and its address for the
+// others if that is an IP address.
+func (s *agentService) tagged() map[string]serviceAddress {
+	sent := s.TaggedAddresses
+	if len(sent) == 0 {
+		sent = s.Tagged
+	}
+	ip := net.ParseIP(s.Address)
+	if ip == nil {
+		return sent
+	}
+	kind := "ipv6"
+	if ip.To4() != nil {
+		kind = "ipv4"
+	}
+	own := serviceAddress{s.Address, s.Port}
+	tagged := map[string]serviceAddress{"lan_" + kind: own, "wan_" + kind: own}
+	maps.Copy(tagged, sent)
+	return tagged
+}
+
 func (h *handler) serviceRegister(r *request) (answer, error) {
 	var body agentService
 	if err := h.decode(r, &body); err != nil {
@@ -71,16 +94,13 @@ func (h *handler) serviceRegister(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if len(body.TaggedAddresses) == 0 {
-		body.TaggedAddresses = body.Tagged
-	}
 	id := cmp.Or(body.ID, body.Name)
 	replaced := h.replacedChecks(r, id, checks)
 	err = h.update(func(tx *catalog.Txn) error {
 		if err := tx.PutService(catalog.Service{
 			Node: h.opts.Node, ID: id, Name: body.Name, Address: body.Address,
 			Port: body.Port, Tags: body.Tags,
-			Meta: hide(body.Meta, taggedKey, body.TaggedAddresses),
+			Meta: hide(body.Meta, taggedKey, body.tagged()),
 		}); err != nil {
 			return err
 		}

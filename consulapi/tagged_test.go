@@ -103,6 +103,35 @@ func TestCatalog_T15_TaggedAddresses(t *testing.T) {
 	})
 }
 
+// Ensure that a service of the agent whose address is an IP address has it as its tagged addresses
+// too, where it was registered without.
+func TestAgent_N12_TaggedAddresses(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		const v4 = `"wan_ipv4":{"Address":"10.0.0.1","Port":80}`
+		for sent, want := range map[string]string{
+			`"Address":"10.0.0.1"`: `"lan_ipv4":{"Address":"10.0.0.1","Port":80},` + v4,
+			`"Address":"fd00::1"`: `"lan_ipv6":{"Address":"fd00::1","Port":80},` +
+				`"wan_ipv6":{"Address":"fd00::1","Port":80}`,
+			`"TaggedAddresses":{"lan_ipv4":{"Address":"a"}},` +
+				`"Address":"10.0.0.1"`: `"lan_ipv4":{"Address":"a","Port":0},` + v4,
+			`"Address":"name"`: ``,
+			`"Tags":[]`:        ``,
+		} {
+			h.want("PUT /v1/agent/service/register", `{"Name":"s","Port":80,`+sent+`}`, 200, "")
+			if want != "" {
+				want = `"TaggedAddresses":{` + want + `}`
+			}
+			for _, path := range []string{"agent/service/s", "health/service/s"} {
+				_, shown, _ := strings.Cut(h.send("GET /v1/"+path, "").body, `"Service":"s"`)
+				if !strings.Contains(shown, want) ||
+					strings.Contains(shown, "Tagged") != (want != "") {
+					t.Errorf("%s: %s: %s", sent, path, shown)
+				}
+			}
+		}
+	})
+}
+
 // A definition in a file of the agent, sent as it is, spells the member so.
 func TestAgent_T15_TaggedAddressesAsFilesSpellThem(t *testing.T) {
 	run(t, nil, func(h *harness) {
