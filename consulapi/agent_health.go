@@ -34,7 +34,7 @@ func (h *handler) agentsHealth(state *catalog.Snapshot, at []place) (found []ser
 		if slices.ContainsFunc(slices.Concat(c.shared.ids, c.own.ids), isMaintenance) {
 			status = maintained
 		}
-		found = append(found, serviceHealth{status, agentsService(c.service), c.checks()})
+		found = append(found, serviceHealth{status, h.agentsService(c.service), c.checks()})
 	}
 	return found
 }

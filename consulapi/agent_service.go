@@ -181,30 +181,42 @@ func (h *handler) serviceInfo(r *request) (answer, error) {
 	return a, nil
 }
 
-// hashedService is a service with a hash of all that it shows.
-type hashedService struct {
-	service
-	ContentHash string
+// agentsService is a service as the agent shows it. Indexes are the catalog's.
+type agentsService struct {
+	ID                string
+	Service           string
+	Tags              []string
+	Meta              map[string]string
+	Port              int
+	Address           string
+	TaggedAddresses   map[string]serviceAddress `json:",omitempty"`
+	Weights           weights
+	EnableTagOverride bool
+	ContentHash       string `json:",omitempty"` // of all the rest, where it is shown alone
+	Datacenter        string
 }
 
-func (h *handler) hashedService(state *lockd.Snapshot, id string) (hashedService, bool) {
+func (h *handler) agentsService(s catalog.Service) agentsService {
+	shown := newService(s)
+	return agentsService{
+		ID: shown.ID, Service: shown.Service, Tags: shown.Tags, Meta: orEmpty(shown.Meta),
+		Port: shown.Port, Address: shown.Address, TaggedAddresses: shown.TaggedAddresses,
+		Weights: shown.Weights, Datacenter: h.opts.Datacenter,
+	}
+}
+
+func (h *handler) hashedService(state *lockd.Snapshot, id string) (agentsService, bool) {
 	s, exists := state.Catalog().Service(h.opts.Node, id)
-	shown := agentsService(s)
+	shown := h.agentsService(s)
 	hash := fnv.New64a()
 	_, _ = hash.Write(marshal(shown)) // never fails
-	return hashedService{shown, fmt.Sprintf("%016x", hash.Sum64())}, exists
-}
-
-// agentsService shows a service as the agent does.
-func agentsService(s catalog.Service) service {
-	shown := newService(s)
-	shown.Meta = orEmpty(shown.Meta)
-	return shown
+	shown.ContentHash = fmt.Sprintf("%016x", hash.Sum64())
+	return shown, exists
 }
 
 func (h *handler) agentServices(r *request) (answer, error) {
 	if err := r.refuseFilter(); err != nil {
 		return answer{}, err
 	}
-	return ok(servicesByID(h.db.Snapshot().Catalog(), h.opts.Node, agentsService)), nil
+	return ok(servicesByID(h.db.Snapshot().Catalog(), h.opts.Node, h.agentsService)), nil
 }

@@ -389,6 +389,24 @@ func TestAgent_N12_RegistersServices(t *testing.T) {
 	})
 }
 
+// Ensure that the agent shows a service in Consul's members, which are fewer than the catalog's.
+func TestAgent_N12_ShowsServices(t *testing.T) {
+	run(t, &consulapi.Options{Datacenter: "here"}, func(h *harness) {
+		h.want("PUT /v1/agent/service/register", `{"Name":"web","Port":80}`, 200, "")
+		const (
+			shown = `{"ID":"web","Service":"web","Tags":[],"Meta":{},"Port":80,"Address":"",` +
+				`"Weights":{"Passing":1,"Warning":1},"EnableTagOverride":false,`
+			datacenter = `"Datacenter":"here"}`
+		)
+		h.want("GET /v1/agent/services", "", 200, `{"web":`+shown+datacenter+`}`)
+		r := h.send("GET /v1/agent/service/web", "")
+		h.want("GET /v1/agent/service/web", "", 200,
+			shown+`"ContentHash":"`+r.header.Get("X-Consul-ContentHash")+`",`+datacenter)
+		h.want("GET /v1/agent/health/service/id/web", "", 200,
+			`{"AggregatedStatus":"passing","Service":`+shown+datacenter+`,"Checks":[]}`)
+	})
+}
+
 // Ensure that a read of one service of the agent blocks by the hash of its content.
 func TestAgent_B4_ServiceBlocksByHash(t *testing.T) {
 	run(t, nil, func(h *harness) {

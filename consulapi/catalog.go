@@ -185,10 +185,10 @@ func nodeByID(state *catalog.Snapshot, prefix string) (found catalog.Node, exist
 }
 
 // servicesByID yields the services of a node, each with its ID, in the order of the IDs.
-func servicesByID(
-	state *catalog.Snapshot, node string, show func(catalog.Service) service,
-) mapping[service] {
-	return func(yield func(string, service) bool) {
+func servicesByID[V any](
+	state *catalog.Snapshot, node string, show func(catalog.Service) V,
+) mapping[V] {
+	return func(yield func(string, V) bool) {
 		for id := range inOrder(state.Services(node),
 			func(s catalog.Service) string { return s.ID },
 		) {
