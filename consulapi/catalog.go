@@ -35,7 +35,7 @@ func (h *handler) catalogRegister(r *request) (answer, error) {
 		if err := reserved(tx.Catalog(), body.Node, body.ID); err != nil && !body.SkipNodeUpdate {
 			return mistake("failed inserting node: %v", err)
 		}
-		return body.apply(tx.Catalog())
+		return body.apply(tx.Catalog(), h.putNode)
 	})
 	h.repair()
 	return done(err, nil)

@@ -264,6 +264,50 @@ func TestCatalog_N16_ComesBack(t *testing.T) {
 	}
 }
 
+// Ensure that no client changes the node of this process, and that it comes back with the ID that
+// it had. What is registered on it is there.
+func TestCatalog_N16_TheOwnNodeStays(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		own := func() string {
+			n, _ := h.db.Snapshot().Catalog().Node("local")
+			return fmt.Sprint(n.Name, n.ID, n.Address, n.Meta)
+		}
+		before := own()
+		const (
+			changed = `"Node":"LOCAL","Address":"10.0.0.1","TaggedAddresses":{"lan":"a"}`
+			another = `{` + changed + `,"ID":"` + uuidOfWeb1 + `"}`
+		)
+		for _, step := range []string{
+			`PUT /v1/catalog/register {` + changed + `,"NodeMeta":{"a":"b"},
+				"Service":{"Service":"s"},"Check":{"Name":"c"}}`,
+			`PUT /v1/txn [{"Node":{"Verb":"set","Node":{` + changed + `,"Meta":{"a":"b"}}}}]`,
+			`PUT /v1/catalog/register {"Node":"local","SkipNodeUpdate":true,
+				"Check":{"CheckID":"serfHealth"}}`,
+			`PUT /v1/catalog/register ` + another, // its node is not alive (N5)
+			`PUT /v1/txn [{"Node":{"Verb":"set","Node":` + another + `}}]`,
+		} {
+			parts := strings.SplitN(step, " ", 3)
+			if r := h.send(parts[0]+" "+parts[1], parts[2]); r.code != 200 {
+				t.Errorf("%s: %d %s", step, r.code, r.body)
+			}
+			if after := own(); after != before {
+				t.Errorf("%s made %s of %s", step, after, before)
+			}
+		}
+		h.want("GET /v1/catalog/services", "", 200, `{"s":[]}`)
+		h.want("PUT /v1/catalog/deregister", `{"Node":"local"}`, 200, "true")
+		h.want("PUT /v1/catalog/register", `{`+changed+`}`, 200, "true")
+		if after := own(); after != before {
+			t.Errorf("it was %s, and came back as %s", before, after)
+		}
+		h.want("PUT /v1/catalog/deregister", `{"Node":"local"}`, 200, "true")
+		h.advance(time.Minute)
+		if after := own(); after != before {
+			t.Errorf("it was %s, and came back a minute later as %s", before, after)
+		}
+	})
+}
+
 // Ensure that a request for a session with a check that is not there does not make serfHealth pass.
 func TestCatalog_N16_AMissingCheckChangesNothing(t *testing.T) {
 	run(t, nil, func(h *harness) {

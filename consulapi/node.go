@@ -28,8 +28,8 @@ type node struct {
 	ModifyIndex     uint64
 }
 
-// newNode shows a node. The node of this process has one address for all purposes, unless it was
-// registered with more.
+// newNode shows a node. The node of this process has one address for all purposes, unless the
+// program has put it with more.
 func (h *handler) newNode(n catalog.Node) node {
 	shown := node{
 		ID: n.ID, Node: n.Name, Address: n.Address, Datacenter: h.opts.Datacenter,

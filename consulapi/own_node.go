@@ -16,17 +16,7 @@ import (
 func (h *handler) register() error {
 	return h.db.Update(func(txn *lockd.Txn) error {
 		tx := txn.Catalog()
-		node, _ := tx.Node(h.opts.Node)
-		node.Name = cmp.Or(node.Name, h.opts.Node)
-		node.Address = cmp.Or(node.Address, address)
-		if h.opts.NodeID != "" {
-			node.ID = h.opts.NodeID
-		} else if node.ID == "" {
-			node.ID = uuid.NewString()
-		}
-		if node.Meta == nil {
-			node.Meta = map[string]string{"consul-network-segment": ""}
-		}
+		node := h.ownNode(tx)
 		if err := tx.PutNode(node); err != nil {
 			return err
 		}
@@ -35,6 +25,29 @@ func (h *handler) register() error {
 			Output: "Agent alive and reachable",
 		})
 	})
+}
+
+// ownNode returns the node of this process as it is to be in the catalog.
+func (h *handler) ownNode(tx *catalog.Txn) catalog.Node {
+	node, _ := tx.Node(h.opts.Node)
+	node.Name = cmp.Or(node.Name, h.opts.Node)
+	node.Address = cmp.Or(node.Address, address)
+	node.ID = cmp.Or(h.opts.NodeID, node.ID)
+	if node.ID == "" {
+		node.ID = uuid.NewString()
+	}
+	if node.Meta == nil {
+		node.Meta = map[string]string{"consul-network-segment": ""}
+	}
+	return node
+}
+
+// putNode puts a node that a client has sent. The node of this process stays as it is (N16).
+func (h *handler) putNode(tx *catalog.Txn, n catalog.Node) error {
+	if sameName(n.Name, h.opts.Node) {
+		n = h.ownNode(tx)
+	}
+	return tx.PutNode(n)
 }
 
 // registered reports whether the catalog has the node of this process and its check, whatever the

@@ -137,14 +137,16 @@ func (b *registration) checks() []sentCheck {
 	return append(slices.Clone(b.Checks), *b.Check)
 }
 
-// apply registers the node, the service and the checks.
-func (b *registration) apply(tx *catalog.Txn) error {
+// apply registers the node, by putNode, the service and the checks.
+func (b *registration) apply(
+	tx *catalog.Txn, putNode func(*catalog.Txn, catalog.Node) error,
+) error {
 	n, exists := tx.Node(b.Node)
 	if !exists || !b.SkipNodeUpdate {
 		n.Name, n.Address = b.Node, b.Address
 		n.Meta = hide(b.NodeMeta, taggedKey, b.TaggedAddresses)
 		n.ID = cmp.Or(canonicalID(b.ID), n.ID)
-		if err := tx.PutNode(n); err != nil {
+		if err := putNode(tx, n); err != nil {
 			return err
 		}
 	}

@@ -63,7 +63,9 @@ func newRouter(db *lockd.DB, opts *Options) (*router, error) {
 	} {
 		maps.Copy(t.routes, routes)
 	}
-	return t, h.register()
+	err = h.register()
+	h.opts.NodeID = h.self().ID // also if a client removes the node
+	return t, err
 }
 
 // ServeHTTP answers one request. A panic ends only that request.

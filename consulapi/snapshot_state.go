@@ -166,7 +166,7 @@ func (u *unpacker) registration(tx *catalog.Txn) error {
 	if err != nil || peer != "" {
 		return err
 	}
-	if err := errors.Join(b.apply(tx), own.put(tx)); err != nil {
+	if err := errors.Join(b.apply(tx, (*catalog.Txn).PutNode), own.put(tx)); err != nil {
 		return fmt.Errorf("%w: state.bin: what is on node %q does not fit: %v", lockd.ErrCorrupt,
 			b.Node, err)
 	}

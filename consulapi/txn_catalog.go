@@ -123,7 +123,7 @@ func (op *txnNode) apply(on state) ([]txnResult, error) {
 				return err
 			}
 			n, _ := on.catalog.Node(sent.Node)
-			return on.tx.Catalog().PutNode(catalog.Node{
+			return op.h.putNode(on.tx.Catalog(), catalog.Node{
 				Name: sent.Node, ID: cmp.Or(canonicalID(sent.ID), n.ID), Address: sent.Address,
 				Meta: hide(sent.Meta, taggedKey, sent.TaggedAddresses),
 			})

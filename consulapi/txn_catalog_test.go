@@ -214,14 +214,14 @@ func TestTxnCatalog_T13_NodeByIDInAnyForm(t *testing.T) {
 // Ensure that a node that is set without an ID keeps the one that it has.
 func TestTxnCatalog_N13N1_NodeKeepsItsID(t *testing.T) {
 	run(t, nil, func(h *harness) {
-		own, _ := h.db.Snapshot().Catalog().Node("local")
+		h.registerWeb()
 		for _, verb := range []string{"set", "cas"} {
-			now, _ := h.db.Snapshot().Catalog().Node("local")
-			made := h.txn(fmt.Sprintf(`{"Node":{"Verb":%q,"Node":{"Node":"LOCAL","Address":%[1]q,
+			now, _ := h.db.Snapshot().Catalog().Node("web1")
+			made := h.txn(fmt.Sprintf(`{"Node":{"Verb":%q,"Node":{"Node":"WEB1","Address":%[1]q,
 				"ModifyIndex":%d}}}`, verb, now.ModifyIndex)).Results
-			now, _ = h.db.Snapshot().Catalog().Node("local")
-			if now.ID != own.ID || now.Name != "LOCAL" || now.Address != verb ||
-				made[0].Node.Node != "LOCAL" {
+			now, _ = h.db.Snapshot().Catalog().Node("web1")
+			if now.ID != uuidOfWeb1 || now.Name != "WEB1" || now.Address != verb ||
+				made[0].Node.Node != "WEB1" {
 				t.Errorf("%s: %+v, shown as %+v", verb, now, made[0].Node)
 			}
 		}
