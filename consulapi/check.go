@@ -1,6 +1,7 @@
 package consulapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -46,7 +47,8 @@ func newCheck(c catalog.Check, of catalog.Service) check {
 	if hidden[any](c.Meta, definitionKey) == nil {
 		definition = "{}"
 	}
-	kind := checkType(definition)
+	sent := hidden[string](c.Meta, checkKey)
+	kind := cmp.Or(sent["Type"], checkType(definition))
 	switch {
 	case c.TTL > 0:
 		kind = "ttl"
@@ -57,26 +59,43 @@ func newCheck(c catalog.Check, of catalog.Service) check {
 		Node: c.Node, CheckID: c.ID, Name: c.Name, Status: c.Status.String(), Notes: c.Notes,
 		Output: c.Output, ServiceID: c.ServiceID, ServiceName: of.Name,
 		ServiceTags: append([]string{}, of.Tags...),
-		Type:        kind, Definition: json.RawMessage(definition),
+		Type:        kind, Interval: sent["Interval"], Timeout: sent["Timeout"],
+		Definition:  json.RawMessage(definition),
 		CreateIndex: c.CreateIndex, ModifyIndex: c.ModifyIndex,
 	}
 }
 
 // checkType returns the kind of check that a definition describes, or an empty text.
 func checkType(definition string) string {
-	var sent struct{ HTTP, TCP, UDP, GRPC string }
+	var sent struct {
+		HTTP, TCP, UDP, GRPC, H2PING, AliasNode, AliasService, DockerContainerID string
+
+		ScriptArgs    []string
+		Interval, TTL interval
+	}
 	if json.Unmarshal([]byte(definition), &sent) != nil {
 		return ""
 	}
+	repeated, runs := sent.Interval > 0, len(sent.ScriptArgs) > 0
 	switch {
-	case sent.HTTP != "":
-		return "http"
-	case sent.TCP != "":
-		return "tcp"
-	case sent.UDP != "":
-		return "udp"
-	case sent.GRPC != "":
+	case repeated && sent.GRPC != "":
 		return "grpc"
+	case repeated && sent.HTTP != "":
+		return "http"
+	case sent.TTL > 0:
+		return "ttl"
+	case repeated && sent.TCP != "":
+		return "tcp"
+	case repeated && sent.UDP != "":
+		return "udp"
+	case sent.AliasNode != "" || sent.AliasService != "":
+		return "alias"
+	case repeated && runs && sent.DockerContainerID != "":
+		return "docker"
+	case runs:
+		return "script"
+	case repeated && sent.H2PING != "":
+		return "h2ping"
 	}
 	return ""
 }

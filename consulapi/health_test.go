@@ -129,21 +129,58 @@ func TestHealth_N18_NodesChecksFirst(t *testing.T) {
 	})
 }
 
-// Ensure that the type of a check is told from its definition.
-func TestHealth_TypeOfACheck(t *testing.T) {
+// Ensure that the type of a check is the one that was sent, and is told from its definition if none
+// was.
+func TestHealth_N2_TypeOfACheck(t *testing.T) {
 	run(t, nil, func(h *harness) {
-		for _, kind := range []string{"HTTP", "TCP", "UDP", "GRPC", "Shell"} {
-			h.want("PUT /v1/catalog/register", fmt.Sprintf(`{"Node":"n","Address":"10.0.0.1",
-				"Check":{"CheckID":%q,"Definition":{%[1]q:"x"}}}`, kind), 200, "true")
+		for i, test := range []struct{ sent, kind string }{
+			{`"Definition":{"HTTP":"x","Interval":"5s"}`, "http"},
+			{`"Definition":{"TCP":"x","Interval":5}`, "tcp"},
+			{`"Definition":{"UDP":"x","Interval":"5s"}`, "udp"},
+			{`"Definition":{"GRPC":"x","HTTP":"x","Interval":"5s"}`, "grpc"},
+			{`"Definition":{"H2PING":"x","Interval":"5s"}`, "h2ping"},
+			{`"Definition":{"HTTP":"x"}`, ""},
+			{`"Definition":{"TTL":"5s"}`, "ttl"},
+			{`"Definition":{"AliasNode":"x"}`, "alias"},
+			{`"Definition":{"AliasService":"x"}`, "alias"},
+			{`"Definition":{"ScriptArgs":["x"]}`, "script"},
+			{`"Definition":{"ScriptArgs":["x"],"DockerContainerID":"x","Interval":"5s"}`, "docker"},
+			{`"Definition":{"Shell":"x","Interval":"5s"}`, ""},
+			{`"Type":"mine","Definition":{"HTTP":"x","Interval":"5s"}`, "mine"},
+			{`"Type":"mine"`, "mine"},
+			{`"Type":""`, ""},
+		} {
+			body := fmt.Sprintf(`{"Node":"n","Address":"a","Check":{"CheckID":"c%d",%s}}`, i,
+				test.sent)
+			h.want("PUT /v1/catalog/register", body, 200, "true")
+			r := h.send("GET /v1/health/node/n", "")
+			if c := decode[[]checkInfo](h, r)[0]; c.Type != test.kind {
+				t.Errorf("%s has the type %q", test.sent, c.Type)
+			}
+			h.want("PUT /v1/catalog/deregister", `{"Node":"n"}`, 200, "true")
 		}
-		for _, c := range decode[[]checkInfo](h, h.send("GET /v1/health/node/n", "")) {
-			want := strings.ToLower(c.CheckID)
-			if want == "shell" { // no field of the definition says so
-				want = ""
-			}
-			if c.Type != want {
-				t.Errorf("%s has the type %q", c.CheckID, c.Type)
-			}
+	})
+}
+
+// Ensure that a check shows the Type, Interval and Timeout that were sent for it, until it is
+// registered without.
+func TestCatalog_N2_ShowsWhatWasSent(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		const sent = `"Type":"http","Interval":"5s","Timeout":"1s"`
+		register := func(members string) string {
+			h.want("PUT /v1/catalog/register", `{"Node":"n","Address":"a","Check":{"CheckID":"c"`+
+				members+`}}`, 200, "true")
+			return h.send("GET /v1/health/node/n", "").body
+		}
+		if shown := register("," + sent); !strings.Contains(shown, sent) {
+			t.Error(shown)
+		}
+		if r := h.send("PUT /v1/txn", `[{"Check":{"Verb":"set","Check":{"Node":"n","CheckID":"d",`+
+			sent+`}}}]`); !strings.Contains(r.body, sent) {
+			t.Error(r.body)
+		}
+		if shown := register(""); !strings.Contains(shown, `"Type":"","Interval":"","Timeout":""`) {
+			t.Error(shown)
 		}
 	})
 }

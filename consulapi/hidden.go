@@ -10,6 +10,7 @@ import (
 // it.
 const (
 	definitionKey = "consul.definition"       // of a check: how an agent would look after it
+	checkKey      = "consul.check"            // of a check: its Type, Interval and Timeout
 	taggedKey     = "consul.tagged_addresses" // of a node or a service
 )
 

@@ -41,6 +41,8 @@ type sentService struct {
 type sentCheck struct {
 	Node, CheckID, Name, Status, Notes, Output, ServiceID string
 
+	Type, Interval, Timeout string // which are shown, and mean nothing
+
 	Definition  definition
 	ModifyIndex uint64 // which a client cannot choose
 	unkept
@@ -78,7 +80,7 @@ func (d *definition) UnmarshalJSON(text []byte) error {
 type unkept struct {
 	CreateIndex, Datacenter, Namespace, Partition, PeerName, Locality,
 	Kind, SocketPath, Weights, EnableTagOverride, ContentHash, Proxy, Connect, Ports,
-	ServiceName, ServiceTags, Type, Interval, Timeout, ExposedPort json.RawMessage
+	ServiceName, ServiceTags, ExposedPort json.RawMessage
 }
 
 // elsewhere has the members that say where a request is for, and its token.
@@ -204,6 +206,9 @@ func (c *sentCheck) put(tx *catalog.Txn, node string) error {
 		return err
 	}
 	next.Meta = hide(next.Meta, definitionKey, c.Definition)
+	shown := map[string]string{"Type": c.Type, "Interval": c.Interval, "Timeout": c.Timeout}
+	maps.DeleteFunc(shown, func(_, text string) bool { return text == "" })
+	next.Meta = hide(next.Meta, checkKey, shown)
 	err = tx.PutCheck(next)
 	switch {
 	case errors.Is(err, catalog.ErrNoNode):

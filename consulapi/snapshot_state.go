@@ -103,9 +103,11 @@ func packService(s catalog.Service) object {
 }
 
 func packCheck(c catalog.Check) object {
+	sent := hidden[string](c.Meta, checkKey)
 	return object{
 		{"Node", c.Node}, {"CheckID", c.ID}, {"Name", c.Name}, {"Status", c.Status.String()},
 		{"Notes", c.Notes}, {"Output", c.Output}, {"ServiceID", c.ServiceID},
+		{"Type", sent["Type"]}, {"Interval", sent["Interval"]}, {"Timeout", sent["Timeout"]},
 		{"CreateIndex", c.CreateIndex}, {"ModifyIndex", c.ModifyIndex},
 		{memberTTL, uint64(c.TTL)}, {memberMeta, c.Meta},
 	}
@@ -225,6 +227,7 @@ func (u *unpacker) check(b *registration, own *ownCheck) error {
 	there, err := u.members(object{
 		{"Node", &c.Node}, {"CheckID", &c.CheckID}, {"Name", &c.Name}, {"Status", &c.Status},
 		{"Notes", &c.Notes}, {"Output", &c.Output}, {"ServiceID", &c.ServiceID},
+		{"Type", &c.Type}, {"Interval", &c.Interval}, {"Timeout", &c.Timeout},
 		{memberTTL, &own.ttl}, {memberMeta, &own.meta},
 	})
 	if own.node, own.id = c.Node, c.id(); there {

@@ -176,7 +176,7 @@ func TestSnapshot_SaveAndRestore(t *testing.T) {
 			"ID":"7e5e0f5a-8f7a-4a31-9d6f-9b3b0c6d8a11","Address":"1.1.1.1",
 			"TaggedAddresses":{"lan":"2.2.2.2"},"NodeMeta":{"a":"b"},"Service":{"Service":"s"},
 			"Check":{"Name":"c","Notes":"no","Output":"out","ServiceID":"s","Status":"warning",
-			"Definition":{"TCP":"x","Interval":"5s"}}}`, 200, "true")
+			"Type":"mine","Timeout":"1s","Definition":{"TCP":"x","Interval":"5s"}}}`, 200, "true")
 		for i := range 300 {
 			h.put(fmt.Sprintf("many/%d", i), "v")
 		}
@@ -351,7 +351,7 @@ func TestReadSnapshot_OfConsul(t *testing.T) {
 		"\xa5Check\xc0\xa7Service\xdf\x00\x00\x00\x04\xa2ID\xa1s\xa7Service\xa3web" +
 		"\xa4Port\xd1\x1f\x90\xa4Tags\xdc\x00\x02\xd9\x01t\xc4\x01u" +
 		"\x00\x85\xa4Node\xa1n\xa7Address\xa71.1.1.1\xa8NodeMeta\x81\xa1a\xa1b" +
-		"\xa7Service\xc0\xa5Check\x85\xa4Node\xa1n\xa7CheckID\xa1c" +
+		"\xa7Service\xc0\xa5Check\x86\xa4Node\xa1n\xa7CheckID\xa1c\xa4Type\xa3tcp" +
 		"\xa6Status\xa7passing\xa9ServiceID\xa1s" +
 		"\xaaDefinition\x81\xa8Interval\xd2\x00\x00\x00\x05" +
 		"\x02\x84\xa3Key\xa1k\xa5Value\xc5\x00\x01v\xa5Flags\xcc\xff\xa7Session\xa1s" +
@@ -372,6 +372,9 @@ func TestReadSnapshot_OfConsul(t *testing.T) {
 		if shown.Len() != 4 || n.Meta["a"] != "b" || s.Name != "web" || s.Port != 8080 ||
 			fmt.Sprint(s.Tags) != "[t u]" || c.Status != catalog.Passing || c.ServiceID != "s" {
 			t.Errorf("%d keys, %+v, %+v, %+v", shown.Len(), n, s, c)
+		}
+		if r := h.send("GET /v1/health/node/n", ""); !strings.Contains(r.body, `"Type":"tcp"`) {
+			t.Error(r.body)
 		}
 		if _, exists := shown.Catalog().Node("away"); exists {
 			t.Error("a node of another cluster is here")
