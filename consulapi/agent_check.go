@@ -22,6 +22,8 @@ type agentCheck struct {
 	// These mean nothing for a TTL check, but must be valid.
 	Interval, Timeout, DeregisterCriticalServiceAfter interval
 
+	shown map[string]string // Interval and Timeout; nil if it is registered with its service
+
 	// Probes that Consul's agent would run. lockd refuses them.
 	HTTP, TCP, UDP, GRPC, Shell, DockerContainerID, AliasNode, AliasService, H2PING string
 	OSService                                                                       string
@@ -90,6 +92,7 @@ func (c *agentCheck) put(tx *catalog.Txn, node string) error {
 	}
 	next.Node, next.ID, next.Name, next.Notes = node, c.id(), c.Name, c.Notes
 	next.ServiceID, next.TTL = c.ServiceID, time.Duration(c.TTL)
+	next.Meta = hide(next.Meta, checkKey, c.shown)
 	return tx.PutCheck(next)
 }
 
@@ -107,6 +110,10 @@ func (h *handler) checkRegister(r *request) (answer, error) {
 	}
 	if err := body.valid(); err != nil {
 		return answer{}, err
+	}
+	body.shown = map[string]string{
+		"Interval": time.Duration(body.Interval).String(),
+		"Timeout":  time.Duration(body.Timeout).String(),
 	}
 	return answer{}, h.update(func(tx *catalog.Txn) error { return body.put(tx, h.opts.Node) })
 }

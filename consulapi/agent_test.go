@@ -74,6 +74,18 @@ func TestAgent_N6_RegistersChecks(t *testing.T) {
 		if len(checks) != 2 || beat.Node != "local" || beat.Type != "ttl" || beat.Notes != "n" {
 			t.Errorf("%+v", checks)
 		}
+		h.want("PUT /v1/agent/check/register",
+			`{"Name":"slow","TTL":"10s","Timeout":"3s"}`, 200, "")
+		h.want("PUT /v1/agent/service/register", `{"Name":"web","Check":{"TTL":"10s"}}`, 200, "")
+		for id, want := range map[string]string{
+			"beat": `"0s","Timeout":"0s"`, "slow": `"0s","Timeout":"3s"`,
+			"service:web": `"","Timeout":""`,
+		} {
+			shown := decode[map[string]json.RawMessage](h, h.send("GET /v1/agent/checks", ""))[id]
+			if !strings.Contains(string(shown), `"Type":"ttl","Interval":`+want) {
+				t.Errorf("%s", shown)
+			}
+		}
 		// To register it again leaves it as it is.
 		s := h.create(`{"Checks":["b2"]}`)
 		h.want("PUT /v1/agent/check/register", `{"ID":"b2","Name":"other","TTL":"20s"}`, 200, "")
