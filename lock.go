@@ -142,7 +142,7 @@ func (l *Lock) lose(cause error) {
 
 // Context returns a child of parent that is cancelled when the lock is no longer held, with Err as
 // its cause. It carries the lock: calls that wait under it are refused if they would wait for ever
-// (DeadlockError).
+// (DeadlockError). It stays in memory until parent ends or the lock does.
 func (l *Lock) Context(parent context.Context) context.Context {
 	mustHave(parent != nil, "context")
 	return context.WithValue(l.ending.Context(parent), carriedLocks{},

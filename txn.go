@@ -25,7 +25,9 @@ type Txn struct {
 // No other write runs while fn does, so fn must not call a method of the database, its sessions or
 // its locks that writes, waits or takes a Snapshot: that call never returns. (With package
 // lockdtest, and with the build tag invariants, it panics.) Other reads of the database show the
-// published state, without fn's writes. An Update of a second or more is logged.
+// published state, without fn's writes. Other calls that write wait for fn, also if their contexts
+// end meanwhile. All times are judged as of the beginning of fn, such as whether a TTL has passed.
+// An Update of a second or more is logged.
 func (db *DB) Update(fn func(tx *Txn) error) error {
 	mustHave(fn != nil, "function")
 	return db.transact(fn, fn)

@@ -5,6 +5,13 @@ import (
 	"time"
 )
 
+// Due is something that is due: the end of a session, of a check's TTL, of a hold with a MaxHold or
+// of a lock-delay, or a notice of a slow grant or call. The zero value is not due.
+type Due struct{ owner any }
+
+// Due returns the end of the session by its TTL.
+func (s *Session) Due() Due { return Due{s} }
+
 // isDue reports whether the session is due by now: its TTL has passed, although its turn to be
 // ended may not have come.
 func (s *Session) isDue(now time.Time) bool {
@@ -30,6 +37,6 @@ func (tx *Txn) inTime(s *Session) error {
 	if !s.isDue(tx.now) {
 		return nil
 	}
-	tx.engine.refused = append(tx.engine.refused, s)
+	tx.engine.refused = append(tx.engine.refused, s.Due())
 	return fmt.Errorf("%w: its TTL has passed", ErrNoSession)
 }

@@ -15,13 +15,6 @@ func (e *Engine) Deadlines() int { return e.due.Len() }
 // AnyDue reports whether EndDue has anything to look at.
 func (e *Engine) AnyDue() bool { return e.due.Len() > 0 || e.unserved }
 
-// Due is something that is due: the end of a session, of a check's TTL, of a hold with a MaxHold or
-// of a lock-delay, or a notice of a slow grant or call. The zero value is not due.
-type Due struct{ owner any }
-
-// Due returns the end of the session by its TTL.
-func (s *Session) Due() Due { return Due{s} }
-
 // PopDue returns the first thing that is due, in the order of the deadlines (G5). The caller ends
 // it in a transaction of its own. PopDue itself does the renewals that are due, and puts back the
 // items that were renewed before; as a rule neither needs a transaction. It looks at no more than
@@ -56,14 +49,21 @@ func (e *Engine) PopDue(now time.Time, most int) (due Due, looked int, ok bool) 
 	return Due{}, looked, false
 }
 
-// PopRefused returns the end of a session to which the last transactions have refused an operation
-// because it is due: it ends although it is not its turn. It reports false if there is none.
+// PopRefused returns the end of a session, or of a hold with a MaxHold, for which the last
+// transactions have refused an operation because it is due: it comes although it is not its turn.
+// It reports false if there is none.
 func (e *Engine) PopRefused(now time.Time) (due Due, ok bool) {
 	for n := len(e.refused); n > 0; n-- {
-		s := e.refused[n-1]
+		due := e.refused[n-1]
 		e.refused = slices.Delete(e.refused, n-1, n)
-		if s.live && s.isDue(now) { // else it has ended since, or was renewed
-			return s.Due(), true
+		switch owner := due.owner.(type) {
+		case *Session:
+			ok = owner.live && owner.isDue(now) // else it has ended since, or was renewed
+		case *term:
+			ok = owner.due.Queued() && owner.isDue(now) // else the lock has ended since
+		}
+		if ok {
+			return due, true
 		}
 	}
 	return Due{}, false
@@ -141,7 +141,7 @@ func (tx *Txn) endDelay(d *delay) {
 
 // endTerm takes the lock from a handle that has had it for as long as it may, as ForceUnlock would.
 func (tx *Txn) endTerm(t *term) {
-	cause := fmt.Errorf("%w: MaxHold is %v", ErrHeldTooLong, t.most)
+	cause := t.passed()
 	if one := tx.engine.shareOf(t.hold); one != nil {
 		tx.loseShare(one, cause)
 		return

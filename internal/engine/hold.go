@@ -123,6 +123,13 @@ func (e *Engine) leaveTerm(hold *Hold) {
 	}
 }
 
+// isDue reports whether the handle has had its lock for as long as it may, although its turn to
+// lose the lock may not have come.
+func (t *term) isDue(now time.Time) bool { return !now.Before(t.until) }
+
+// passed is the cause of the loss.
+func (t *term) passed() error { return fmt.Errorf("%w: MaxHold is %v", ErrHeldTooLong, t.most) }
+
 // checkTerm checks that a handle which has its lock loses it in time. The hold may be nil.
 func checkTerm(hold *Hold) error {
 	if hold != nil && hold.term != nil && !hold.term.due.Queued() {

@@ -28,18 +28,6 @@ func SequencerOfShare(row *schema.Share) Sequencer {
 	}
 }
 
-// Proves returns ErrNotHeld unless the lock that q names is held by that very grant, as of the
-// newest state (K41), and its session is not due (S29).
-func (tx *Txn) Proves(q Sequencer) error {
-	if err := tx.engine.lasts(q); err != nil {
-		return err
-	}
-	if tx.inTime(tx.engine.holder(q.Session)) != nil {
-		return fmt.Errorf("%w: the TTL of session %s has passed", ErrNotHeld, q.Session)
-	}
-	return nil
-}
-
 // lasts returns ErrNotHeld unless the grant lasts, as of the newest state.
 func (e *Engine) lasts(q Sequencer) error {
 	return q.proves(e.rows.Keys.Newest, e.rows.Shares.Newest)

@@ -30,11 +30,11 @@ type Engine struct {
 	leases     map[string]*checkLease // by check
 	nodeIDs    map[string]string      // by ID, the key of the node; nil: see nodeWithID
 	due        expiry.Heap
-	refused    []*Session // to an operation, because they are due: they end next
-	sharers    sharers    // of the lock that a call gave up on last
-	slow       *slow      // nil: nothing is told as slow
-	overdue    []string   // keys whose delays are over but still have a row
-	unserved   bool       // a drop may have left a free lock with a queue, or a given-up one
+	refused    []Due    // for which an operation was refused, so that they end next
+	sharers    sharers  // of the lock that a call gave up on last
+	slow       *slow    // nil: nothing is told as slow
+	overdue    []string // keys whose delays are over but still have a row
+	unserved   bool     // a drop may have left a free lock with a queue, or a given-up one
 
 	several  []*Waiter         // waiters for several locks, in the order in which they began
 	carriers map[any][]*Waiter // the calls that wait, by the owner of each lock that they carry
