@@ -28,14 +28,15 @@ func backupCommand() *cli.Command {
 		Action: withFile(1, 2, func(
 			ctx context.Context, cmd *cli.Command, args []string, opts *lockd.Options,
 		) error {
+			to := append(args, standard)[1]
 			write := func(w io.Writer) error {
 				err := lockd.BackupFile(args[0], w, opts)
 				if errors.Is(err, lockd.ErrInUse) { // then nothing is written yet
-					return backupServed(ctx, cmd, args[0], w, err)
+					return advisedOnCut(backupServed(ctx, cmd, args[0], w, err), to)
 				}
 				return advisedReading(err)
 			}
-			return writeBackup(cmd, args[0], append(args, standard)[1], write)
+			return writeBackup(cmd, args[0], to, write)
 		}),
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -149,6 +150,68 @@ func TestBackup_OfAServedFile_OnlyOfThatFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	command(t, "", "backup", "--http-addr", nowhere, path, to).wants(t, 0, "")
+}
+
+// Ensure that an answer that is cut off is never taken for a backup: the error says so, and the
+// file that was there stays. The end of such an answer is the end of the connection, as a proxy
+// that speaks HTTP/1.0 gives it, so that HTTP does not tell that something is missing.
+func TestBackup_OfAServedFile_CutOff(t *testing.T) {
+	t.Parallel()
+	path, folder := fileWith(t, "value"), t.TempDir()
+	to := filepath.Join(folder, "backup")
+	whole := command(t, "", "backup", path).out
+	id, err := fileID(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := open(t, path)
+	for name, sent := range map[string]string{
+		"Whole": whole, "Nothing": "", "NoRow": whole[:20], "NoSeal": whole[:len(whole)-32],
+		"LastByte": whole[:len(whole)-1], "GoesOn": whole + "\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			answer := func(w http.ResponseWriter, _ *http.Request) {
+				conn, _, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, err = io.WriteString(conn, "HTTP/1.0 200 OK\r\n"+lockclient.FileHeader+": "+id+
+					"\r\n\r\n"+sent)
+				if err := errors.Join(err, conn.Close()); err != nil {
+					t.Error(err)
+				}
+			}
+			proxy := httptest.NewServer(http.HandlerFunc(answer))
+			defer proxy.Close()
+			backup := func(args ...string) result {
+				args = append([]string{"backup", "--wait", "0s", "--http-addr", proxy.URL}, args...)
+				return command(t, "", args...)
+			}
+			const old = "lockd backup, an older one"
+			write(t, to, []byte(old))
+			file, out := backup(path, to), backup(path)
+			if out.out != sent {
+				t.Errorf("standard output has %q", out.out)
+			}
+			want := old
+			if name == "Whole" {
+				want = whole
+				file.wants(t, 0, "")
+				out.wants(t, 0, "")
+			} else {
+				const cut = "the backup is cut off or damaged; "
+				file.wants(t, exitFailed, cut+"TO "+to+" is unchanged; ask again, and if a proxy")
+				out.wants(t, exitFailed, cut+"standard output has no whole one; ask again")
+			}
+			if got := string(read(t, to)); got != want || len(names(t, folder)) != 1 {
+				t.Errorf("TO has %q; in the folder: %q", got, names(t, folder))
+			}
+		})
+	}
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Ensure that the ID of a file follows the file, and that no other file has it.

@@ -3,6 +3,7 @@ package lockclient_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io"
 	"net/http"
@@ -16,7 +17,7 @@ import (
 
 // drip is a server that sends a byte at a time, and then stops: for ever, or with an error.
 type drip struct {
-	bytes int
+	text  string
 	pause time.Duration
 	err   error // nil: it says nothing more
 }
@@ -32,11 +33,12 @@ type dripping struct {
 }
 
 func (d *dripping) Read(p []byte) (int, error) {
-	switch d.bytes--; {
-	case d.bytes >= 0:
+	switch {
+	case d.text != "":
 		time.Sleep(d.pause)
-		p[0] = 'x'
-		return 1, nil
+		n := copy(p[:1], d.text)
+		d.text = d.text[n:]
+		return n, nil
 	case d.err != nil:
 		return 0, d.err
 	}
@@ -46,9 +48,13 @@ func (d *dripping) Read(p []byte) (int, error) {
 
 func (d *dripping) Close() error { return nil }
 
-// Ensure that a backup may take long, that a backup that stalls or breaks off is an error, and that
-// a backup of another file is not written.
+// Ensure that a backup may take long, that a backup that stalls or breaks off is an error, also if
+// the answer ends as a whole one does, and that a backup of another file is not written.
 func TestClient_Backup(t *testing.T) {
+	const begin = "lockd backup of 68 bytes, and then the 32 bytes of their checksum..."
+	sum := sha256.Sum256([]byte(begin))
+	all := begin + string(sum[:])
+	some := all[:5]
 	for name, test := range map[string]struct {
 		server drip
 		file   string
@@ -56,11 +62,12 @@ func TestClient_Backup(t *testing.T) {
 		got    int
 		took   time.Duration
 	}{
-		"Whole":     {drip{100, 9 * time.Second, io.EOF}, "id", "", 100, 900 * time.Second},
-		"Stalls":    {drip{5, time.Second, nil}, "id", "nothing for 10s", 5, 15 * time.Second},
-		"BreaksOff": {drip{5, 0, io.ErrUnexpectedEOF}, "id", "unexpected EOF", 5, 0},
-		"OtherFile": {drip{5, 0, io.EOF}, "other", "does not have this file open", 0, 0},
-		"NoID":      {drip{5, 0, io.EOF}, "", "does not have this file open", 0, 0},
+		"Whole":     {drip{all, 9 * time.Second, io.EOF}, "id", "", 100, 900 * time.Second},
+		"CutOff":    {drip{all[:99], 0, io.EOF}, "id", "unexpected EOF", 99, 0},
+		"Stalls":    {drip{some, time.Second, nil}, "id", "nothing for 10s", 5, 15 * time.Second},
+		"BreaksOff": {drip{some, 0, io.ErrUnexpectedEOF}, "id", "unexpected EOF", 5, 0},
+		"OtherFile": {drip{some, 0, io.EOF}, "other", "does not have this file open", 0, 0},
+		"NoID":      {drip{some, 0, io.EOF}, "", "does not have this file open", 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
