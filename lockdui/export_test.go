@@ -8,3 +8,9 @@ func Blind(pages http.Handler) (see func()) {
 	r.mu.Lock()
 	return r.mu.Unlock
 }
+
+// FirstPage returns the rows of the first page of a table.
+func FirstPage(rows []int) []int {
+	page, _ := windowOf(rows, "", nil)
+	return page
+}

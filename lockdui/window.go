@@ -2,6 +2,7 @@ package lockdui
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 )
 
@@ -31,7 +32,7 @@ func windowOf[T any](rows []T, view string, query url.Values) ([]T, window) {
 	if page < last {
 		w.After = withQuery(view, query, "page", strconv.Itoa(page+2))
 	}
-	return rows[first:end], w
+	return slices.Clone(rows[first:end]), w // a stream keeps them, and must not keep all rows
 }
 
 // withQuery is the address of a view with the query changed in one place.
