@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"regexp"
 	"unicode/utf8"
 
 	"github.com/hashicorp/consul/api"
@@ -79,24 +80,27 @@ func readExport(r io.Reader) ([]exported, error) {
 	return keys, nil
 }
 
+// paired matches a text of JSON that has no half of a surrogate pair without its other half.
+var paired = regexp.MustCompile(
+	`(?i)^([^\\]|\\[^u]|\\u([^d].|d[0-7])..|\\ud[89ab]..\\ud[c-f]..)*$`)
+
 // readEntry reads one key of an export.
 func readEntry(text json.RawMessage) (exported, error) {
-	var e struct {
-		Key          string
-		Flags, Value json.RawMessage
-	}
+	var e struct{ Key, Flags, Value json.RawMessage }
 	k := exported{}
 	switch err := json.Unmarshal(text, &e); {
-	case err != nil:
+	case err != nil, e.Key != nil && json.Unmarshal(e.Key, &k.Key) != nil:
 		return k, fmt.Errorf(`%.60s is not an object that has a text as its "key"`, text)
-	case e.Key == "":
+	case k.Key == "":
 		return k, fmt.Errorf(`%.60s has no "key", or an empty one`, text)
+	case !paired.Match(e.Key): // the decoder has put U+FFFD in the place of the half
+		return k, fmt.Errorf(`key %.60s has half of a surrogate pair, which is not a character`,
+			e.Key)
 	case e.Flags != nil && json.Unmarshal(e.Flags, &k.Flags) != nil:
 		return k, fmt.Errorf(`key %q: its "flags" %.40s are not a whole number from 0 to %d`,
-			e.Key, e.Flags, uint64(math.MaxUint64))
+			k.Key, e.Flags, uint64(math.MaxUint64))
 	case e.Value != nil && json.Unmarshal(e.Value, &k.Value) != nil:
-		return k, fmt.Errorf(`key %q: its "value" %.40s is not a text in base64`, e.Key, e.Value)
+		return k, fmt.Errorf(`key %q: its "value" %.40s is not a text in base64`, k.Key, e.Value)
 	}
-	k.Key = e.Key
 	return k, nil
 }

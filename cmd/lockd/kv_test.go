@@ -240,6 +240,13 @@ func TestKV_Import_Refused(t *testing.T) {
 		strings.Replace(whole, `"eA=="`, "5", 1): `key "a": its "value" 5 is not a text`,
 		strings.Replace(whole, `"b"`, `""`, 1):   `entry 2 of 2: {"key":"","flags":0,"value":"eA=`,
 		strings.Replace(whole, "0", "-1", 1):     `key "a": its "flags" -1 are not a whole number`,
+		`[{"key":"a\ud800"}]`:                    `entry 1 of 1: key "a\ud800" has half of a`,
+		`[{"key":"\uDFFF"}]`:                     `key "\uDFFF" has half of a surrogate pair`,
+		`[{"key":"\udc00\ud800"}]`:               `has half of a surrogate pair`,
+		`[{"key":"\ud83dx\ude00"}]`:              `has half of a surrogate pair`,
+		`[{"key":"\ud83d\ud83d\ude00"}]`:         `has half of a surrogate pair`,
+		`[{"key":"\ud83d\\ude00"}]`:              `has half of a surrogate pair`,
+		`[{"key":"\\\ud83d"}]`:                   `has half of a surrogate pair`,
 	} {
 		s.at(damaged, "kv", "import").wants(t, exitFailed, "read the export: ")
 		s.at(damaged, "kv", "import").wants(t, exitFailed, complaint)
@@ -247,6 +254,26 @@ func TestKV_Import_Refused(t *testing.T) {
 	s.at("", "kv", "import", "/absent/file").wants(t, exitNotFound, "/absent/file")
 	if r := s.at("", "kv", "list"); r.out != "" {
 		t.Errorf("written: %q", r.out)
+	}
+}
+
+// Ensure that a key may have any character, escaped or not: both halves of a surrogate pair, the
+// character that stands for what is not UTF-8, and a text that looks like an escape.
+func TestKV_Import_Escapes(t *testing.T) {
+	t.Parallel()
+	s := served(t, "--memory")
+	for text, key := range map[string]string{
+		`\ud83d\uDE00`: "\U0001f600", `\uD55c\uf900`: "\ud55c\uf900", "\U0001f600": "\U0001f600",
+		`a\ufffd`: "a\ufffd", "b\ufffd": "b\ufffd", `\\ud800`: `\ud800`, `\"\/\u0064`: `"/d`,
+	} {
+		s.at(`[{"key":"`+text+`"}]`, "kv", "import").wants(t, 0, "")
+		if r := s.at("", "kv", "get", key); r.code != 0 {
+			t.Errorf("%s: no key %q: %+v", text, key, r)
+		}
+		s.at("", "kv", "delete", key).wants(t, 0, "")
+	}
+	if r := s.at("", "kv", "list"); r.out != "" {
+		t.Errorf("other keys: %q", r.out)
 	}
 }
 
