@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/lockd/lockd"
 )
@@ -77,6 +78,9 @@ func forceUnlock(h *handler, form url.Values) (string, error) {
 		return "", err
 	}
 	reason := form.Get("reason")
+	if strings.TrimSpace(reason) == "" { // DB.ForceUnlock needs none, the page does
+		return "", errors.New("the reason is empty: give one, for its owner and the log")
+	}
 	if err := h.db.ForceUnlock(key, fence, reason); err != nil {
 		return "", err
 	}

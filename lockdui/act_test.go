@@ -83,6 +83,26 @@ func TestAct_ForceUnlock(t *testing.T) {
 	})
 }
 
+// Ensure that the form takes no lock away without a reason, which the page asks for, and says so.
+func TestAct_ForceUnlock_WithoutReason(t *testing.T) {
+	run(t, allowed, nil, func(h *harness) {
+		s := h.holds("holder", "k")
+		f := h.formOn("/key?k=k")
+		for _, reason := range []string{"", " ", "\t\r\n", "\u00a0\u2003"} {
+			f.fields.Set("reason", reason)
+			r := h.send("/force-unlock", f, "", "")
+			inOrder(t, reason, r.words(), "Nothing was changed", "the reason is empty")
+			if r.code != 400 || lockOf(h, "k").Holder.ID != s.ID() {
+				t.Errorf("reason %q: %d", reason, r.code)
+			}
+		}
+		f.fields.Del("reason")
+		if r := h.send("/force-unlock", f, "", ""); r.code != 400 {
+			t.Errorf("no reason: %d", r.code)
+		}
+	})
+}
+
 // Ensure that the form on a session's page ends the session.
 func TestAct_EndSession(t *testing.T) {
 	run(t, allowed, nil, func(h *harness) {
