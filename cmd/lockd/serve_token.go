@@ -89,10 +89,11 @@ func readToken(path string) (string, error) {
 	return text, nil
 }
 
-// parseToken returns the token in a text, without the white space around it, which a header loses.
-// It refuses a token that no header can have, since no request could bear it.
+// parseToken returns the token in a text, without the white space around it, which a header loses,
+// and without the byte-order mark that an editor may have put before it. It refuses a token that no
+// header can have, since no request could bear it.
 func parseToken(text string) (string, error) {
-	text = strings.TrimSpace(text)
+	text = strings.TrimSpace(strings.TrimPrefix(text, "\ufeff"))
 	switch {
 	case text == "":
 		return "", errors.New("is empty")

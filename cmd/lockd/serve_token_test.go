@@ -84,3 +84,18 @@ func TestSecret_Reload(t *testing.T) {
 		t.Errorf("a token of the command line: %v", err)
 	}
 }
+
+// Ensure that a byte-order mark, with which editors of Windows begin a text, is no part of a token:
+// no client would send it.
+func TestToken_ByteOrderMark(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "token")
+	write(t, file, []byte("\ufeff secret\r\n"))
+	if token, err := readToken(file); token != "secret" || err != nil {
+		t.Errorf("got %q, %v", token, err)
+	}
+	write(t, file, []byte("\ufeff\r\n"))
+	if token, err := readToken(file); err == nil || !strings.Contains(err.Error(), "is empty") {
+		t.Errorf("a mark alone: got %q, %v", token, err)
+	}
+}
