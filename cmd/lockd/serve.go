@@ -35,13 +35,13 @@ func serveCommand() *cli.Command {
 			"SIGINT and SIGTERM end it; sessions and locks stay in the file, with their TTLs\n" +
 			"anew when it is served again. A session lives for one more of its TTLs before it\n" +
 			"expires, as in Consul.\n\n" +
-			"Without a token it listens on loopback addresses only, and refuses requests that a\n" +
-			"browser sends for a page of another origin; without TLS too those whose Host is a\n" +
-			"name that is not this machine's. With one every request has to bear it, in the\n" +
-			"header X-Consul-Token or as Authorization: Bearer, and an address that other\n" +
-			"machines can reach needs TLS, or --plain-http. Only /healthz asks for none: it\n" +
-			"answers 200 until the database fails. SIGHUP reads the token file again; a\n" +
-			"file that has none leaves the old in force.\n\n" +
+			"Without a token it listens on loopback addresses and sockets only, and refuses\n" +
+			"requests that a browser sends for a page of another origin; without TLS too those\n" +
+			"whose Host is a name that is not this machine's, except on a socket. With one\n" +
+			"every request has to bear it, in the header X-Consul-Token or as Authorization:\n" +
+			"Bearer, and an address that other machines can reach needs TLS, or --plain-http.\n" +
+			"Only /healthz asks for none: it answers 200 until the database fails. SIGHUP reads\n" +
+			"the token file again; a file that has none leaves the old in force.\n\n" +
 			"A client of another machine may have 200 connections at a time. All together may\n" +
 			"have 16,384, or fewer if the process may have fewer files open.\n\n" +
 			"/ui/ shows locks, sessions and who waits for whom in a browser; if there is a\n" +
@@ -189,11 +189,9 @@ func (s *service) guard(token *secret) func(next http.Handler) http.Handler {
 		if token != nil {
 			return guarded(token, next)
 		}
-		if s.address.port == nil { // no web page can use a socket
-			return next
-		}
-		next = sameOrigin(next) // any web page could send requests
-		if s.tls == nil {       // a certificate proves the name to the browser
+		next = sameOrigin(next) // any web page could send requests, also to a forwarded socket
+		// A certificate proves the name to the browser; what forwards a socket chooses the name.
+		if s.address.port != nil && s.tls == nil {
 			hostname, _ := os.Hostname() // without it, the machine has no name but localhost
 			next = local(hostname, next)
 		}

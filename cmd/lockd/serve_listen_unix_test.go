@@ -3,10 +3,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,6 +46,41 @@ func TestServe_Socket(t *testing.T) {
 	}
 	command(t, "", "kv", "get", "k").wants(t, exitFailed,
 		"no server can be reached at unix://"+path+": ")
+}
+
+// Ensure that a page of another origin gets nothing from a socket either, since something may
+// forward a port to it, and that any host name is served there.
+func TestServe_Socket_PageFromElsewhere(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "s")
+	s := served(t, "--memory", "--http", socketScheme+path)
+	client := &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		},
+	}}
+	for _, test := range []struct {
+		header, value string
+		status        int
+	}{
+		{"Origin", "https://evil.example", 403}, {"Sec-Fetch-Site", "cross-site", 403},
+		{"Sec-Fetch-Site", "same-site", 403}, {"Sec-Fetch-Site", "none", 200},
+		{"Origin", "http://forwarded.example", 200}, {"X-Nothing", "x", 200},
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodPut} {
+			r := newRequest(t, method, "http://forwarded.example/v1/kv/k", "v")
+			r.Header.Set(test.header, test.value)
+			status, body := send(t, client, r)
+			if status == 404 { // nothing has been put yet
+				status = 200
+			}
+			if status != test.status {
+				t.Errorf("%s, %s %s: got %d, %q, want %d", method, test.header, test.value, status,
+					body, test.status)
+			}
+		}
+	}
+	s.end()
 }
 
 // Ensure that a socket without a listener is replaced, and that no other file ever is.
