@@ -18,6 +18,13 @@ import (
 // socketScheme begins an address that is the path of a socket.
 const socketScheme = "unix://"
 
+// How long a server waits for the lock of its socket's folder, which any process can keep that may
+// read the folder.
+const (
+	startPatience = 5 * time.Second
+	endPatience   = time.Second
+)
+
 // listenAddress is where a server listens: on a port, or on a socket in the file system.
 type listenAddress struct {
 	port   *net.TCPAddr // nil: on the socket
@@ -83,7 +90,7 @@ func (a listenAddress) host(l net.Listener) string {
 // listenOnSocket listens on a socket that only the user of this process can connect to. An existing
 // socket is replaced if no server listens on it.
 func listenOnSocket(path string) (net.Listener, error) {
-	unlock, err := lockFolder(path)
+	unlock, err := lockFolder(path, startPatience)
 	if err != nil {
 		return nil, fmt.Errorf("socket %s: %w", path, cause(err))
 	}
@@ -121,7 +128,8 @@ func removeStale(path string) error {
 	return cause(os.Remove(path))
 }
 
-// socketListener removes its socket when it is closed, unless another server listens there by then.
+// socketListener removes its socket when it is closed, unless another server listens there by then,
+// or another process keeps the folder locked. The next server removes a socket that stays.
 type socketListener struct {
 	net.Listener
 	path string
@@ -133,7 +141,7 @@ func (l *socketListener) Close() error {
 	if errors.Is(err, net.ErrClosed) {
 		return err
 	}
-	if unlock, lockErr := lockFolder(l.path); lockErr == nil {
+	if unlock, lockErr := lockFolder(l.path, endPatience); lockErr == nil {
 		// If another server has the path, the socket is that one's, and stays.
 		_ = removeStale(l.path)
 		unlock()

@@ -4,10 +4,12 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 )
 
 // socketsGuarded says that the mode of a socket keeps other users away.
@@ -16,24 +18,32 @@ const socketsGuarded = true
 // maxSocketPath is how long the path of a socket may be; a zero byte ends it.
 const maxSocketPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 
-// lockFolder waits until no other process looks after a socket in the folder of the path. unlock
-// ends the lock.
-func lockFolder(path string) (unlock func(), err error) {
+// folderPause is the time between two looks at the lock of a folder.
+const folderPause = 10 * time.Millisecond
+
+// lockFolder waits until no other process looks after a socket in the folder of the path, but not
+// for longer than patience. unlock ends the lock.
+func lockFolder(path string, patience time.Duration) (unlock func(), err error) {
 	f, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return nil, err
 	}
-	if err := flock(f); err != nil {
+	if err := flock(f, patience); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return func() { _ = f.Close() }, nil // which ends the lock
 }
 
-// flock waits for the lock of a file.
-func flock(f *os.File) error {
-	for {
-		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != syscall.EINTR {
+// flock waits for the lock of a folder.
+func flock(folder *os.File, patience time.Duration) error {
+	for began := time.Now(); ; time.Sleep(folderPause) {
+		err := syscall.Flock(int(folder.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case err != syscall.EWOULDBLOCK && err != syscall.EINTR:
 			return err
+		case time.Since(began) >= patience:
+			return fmt.Errorf("another process keeps the folder %s locked; end it, or name a path "+
+				"in a folder that only this user can read", folder.Name())
 		}
 	}
 }

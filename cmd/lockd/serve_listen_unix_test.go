@@ -15,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // Ensure that every command can use a server's socket, that only the server's user can connect, and
@@ -157,7 +159,7 @@ func TestServe_Socket_OneOfMany(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = first.Close()
-		unlock, err := lockFolder(path)
+		unlock, err := lockFolder(path, startPatience)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,6 +170,52 @@ func TestServe_Socket_OneOfMany(t *testing.T) {
 		if err := second.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// Ensure that a lock of the folder that another process keeps holds up a server for a bounded time:
+// the beginning fails, and the end leaves a socket that the next server replaces. It is not
+// parallel, as TestServe_Socket_OneOfMany.
+func TestServe_Socket_FolderLocked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	other, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close() }()
+	flock := func(how int) {
+		t.Helper()
+		if err := syscall.Flock(int(other.Fd()), how); err != nil {
+			t.Fatal(err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		l, err := listenOnSocket(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flock(syscall.LOCK_SH) // as any user can who may read the folder
+		began := time.Now()
+		if err := l.Close(); err != nil || time.Since(began) > 2*endPatience {
+			t.Errorf("closed after %v: %v", time.Since(began), err)
+		}
+		began = time.Now()
+		_, err = listenOnSocket(path)
+		want := "keeps the folder " + filepath.Dir(path) + " locked; end it, or name"
+		if err == nil || !strings.Contains(err.Error(), want) ||
+			time.Since(began) > 2*startPatience {
+			t.Errorf("began after %v: %v", time.Since(began), err)
+		}
+		time.AfterFunc(startPatience/2, func() { flock(syscall.LOCK_UN) })
+		if l, err = listenOnSocket(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if got := names(t, filepath.Dir(path)); len(got) != 0 {
+		t.Errorf("left: %q", got)
 	}
 }
 
