@@ -37,14 +37,18 @@ func turnAwayAs(w http.ResponseWriter, status int, reason string) {
 	http.Error(w, reason, status)
 }
 
-// guarded lets only those requests through that bear the token. For a page of lockdui it may also
-// be the password of a login, since a browser that follows a link sends no other header. Only
-// there: a browser sends a login with requests of other pages too, which lockdui refuses.
+// guarded lets only those requests through that bear the token, and ends those that still wait or
+// are streamed to when another token takes its place. For a page of lockdui it may also be the
+// password of a login, since a browser that follows a link sends no other header. Only there: a
+// browser sends a login with requests of other pages too, which lockdui refuses.
 func guarded(token *secret, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		inForce := token.inForce.Load()
 		switch {
-		case token.allows(r), isUI(r) && token.allowsLogin(r):
-			next.ServeHTTP(w, r)
+		case inForce.allows(r), isUI(r) && inForce.allowsLogin(r):
+			bound, release := inForce.bound(r)
+			defer release()
+			next.ServeHTTP(w, bound)
 		case isUI(r):
 			if r.Header.Get("Authorization") != "" { // else the person has not been asked yet
 				token.note(r)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
@@ -17,10 +18,17 @@ import (
 // Its methods may be called by many goroutines.
 type secret struct {
 	file     string // that has the token; empty: it was given in another way
-	hash     atomic.Pointer[[sha256.Size]byte]
+	inForce  atomic.Pointer[credential]
 	logger   *slog.Logger
 	counted  func() // called for each refusal
 	refusals refusals
+}
+
+// credential is one token, for as long as it is the one that requests have to bear.
+type credential struct {
+	hash [sha256.Size]byte
+	ctx  context.Context // ends when another token takes its place
+	end  context.CancelFunc
 }
 
 func newSecret(token, file string, logger *slog.Logger, counted func()) *secret {
@@ -29,9 +37,17 @@ func newSecret(token, file string, logger *slog.Logger, counted func()) *secret 
 	return s
 }
 
+// set puts a token in force. If it is another than before, the requests that bear the one before
+// end.
 func (s *secret) set(token string) {
-	hash := sha256.Sum256([]byte(token))
-	s.hash.Store(&hash)
+	c := &credential{hash: sha256.Sum256([]byte(token))}
+	if before := s.inForce.Load(); before != nil && before.hash == c.hash {
+		return
+	}
+	c.ctx, c.end = context.WithCancel(context.Background())
+	if before := s.inForce.Swap(c); before != nil {
+		before.end()
+	}
 }
 
 // reload reads the token from its file again. If that fails, the token stays as it was.
@@ -48,23 +64,30 @@ func (s *secret) reload() error {
 
 // allows reports whether the request bears the token. How long a refusal takes says nothing about
 // the token.
-func (s *secret) allows(r *http.Request) bool {
-	want := s.hash.Load()
+func (c *credential) allows(r *http.Request) bool {
 	scheme, bearer, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	given := sha256.Sum256([]byte(r.Header.Get("X-Consul-Token")))
 	other := sha256.Sum256([]byte(bearer))
-	allowed := subtle.ConstantTimeCompare(given[:], want[:])
+	allowed := subtle.ConstantTimeCompare(given[:], c.hash[:])
 	if strings.EqualFold(scheme, "Bearer") {
-		allowed |= subtle.ConstantTimeCompare(other[:], want[:])
+		allowed |= subtle.ConstantTimeCompare(other[:], c.hash[:])
 	}
 	return allowed == 1
 }
 
 // allowsLogin reports whether the request bears the token as the password of a login.
-func (s *secret) allowsLogin(r *http.Request) bool {
+func (c *credential) allowsLogin(r *http.Request) bool {
 	_, password, _ := r.BasicAuth()
-	given, want := sha256.Sum256([]byte(password)), s.hash.Load()
-	return subtle.ConstantTimeCompare(given[:], want[:]) == 1
+	given := sha256.Sum256([]byte(password))
+	return subtle.ConstantTimeCompare(given[:], c.hash[:]) == 1
+}
+
+// bound returns the request with a context that also ends when another token takes the place of
+// this one. The caller calls release when the request is done.
+func (c *credential) bound(r *http.Request) (bound *http.Request, release func()) {
+	ctx, cancel := context.WithCancel(r.Context())
+	stop := context.AfterFunc(c.ctx, cancel)
+	return r.WithContext(ctx), func() { stop(); cancel() }
 }
 
 // note counts a request that is refused, and logs it if that is due.

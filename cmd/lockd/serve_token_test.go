@@ -2,13 +2,19 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
+	"net"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/lockd/lockd"
 )
 
 // Ensure that refused requests are logged at a bounded rate, and that all of them are counted.
@@ -58,7 +64,7 @@ func TestSecret_Reload(t *testing.T) {
 	allows := func(s *secret, token string) bool {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.Header.Set("X-Consul-Token", token)
-		return s.allows(r)
+		return s.inForce.Load().allows(r)
 	}
 	token := newSecret("old", file, slog.New(slog.DiscardHandler), func() {})
 	if !allows(token, "old") || allows(token, "new") || allows(token, "") {
@@ -98,4 +104,63 @@ func TestToken_ByteOrderMark(t *testing.T) {
 	if token, err := readToken(file); err == nil || !strings.Contains(err.Error(), "is empty") {
 		t.Errorf("a mark alone: got %q, %v", token, err)
 	}
+}
+
+// Ensure that a token that takes another's place ends the blocked queries and the streams of pages
+// that bore the other, and that the same token, read again, ends nothing.
+func TestSecret_ReplacedTokenEndsRequests(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	synctest.Test(t, func(t *testing.T) {
+		logger := slog.New(slog.DiscardHandler)
+		db, err := lockd.New(&lockd.Options{Logger: logger})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = db.Close() }()
+		k, err := db.Put("k", nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &service{token: "old", tokenFile: file, logger: logger}
+		server, err := s.server(db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &pipes{t: t, conns: make(chan net.Conn), closed: make(chan struct{})}
+		var all sync.WaitGroup
+		all.Go(func() { _ = server.Serve(p) })
+		defer all.Wait()
+		defer func() { _ = server.stop(patience) }()
+
+		ended := make(chan int, 2)
+		for _, request := range []string{
+			fmt.Sprintf("GET /v1/kv/k?index=%d&wait=10m HTTP/1.1\r\n", k.ModifyIndex),
+			"GET /ui/ HTTP/1.1\r\nAccept: text/event-stream\r\n",
+		} {
+			c := p.dial()
+			c.say("%sHost: localhost\r\nX-Consul-Token: old\r\n\r\n", request)
+			all.Go(func() { ended <- c.status() })
+		}
+		reload := func(token string) {
+			t.Helper()
+			write(t, file, []byte(token))
+			synctest.Wait() // until the requests wait
+			if err := server.token.reload(); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		reload("old")
+		if len(ended) != 0 {
+			t.Error("the same token ends requests")
+		}
+		reload("new")
+		if len(ended) != 2 {
+			t.Fatalf("%d of 2 requests have ended", len(ended))
+		}
+		got := []int{<-ended, <-ended}
+		if slices.Sort(got); !slices.Equal(got, []int{200, 500}) {
+			t.Errorf("the page and the query: got %v", got)
+		}
+	})
 }
