@@ -206,6 +206,10 @@ func (s *service) serve(ctx context.Context, cmd *cli.Command) (err error) {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, syscall.SIGHUP) // otherwise a SIGHUP would end the process
 	defer signal.Stop(again)
+	// Otherwise the next line of the log would end the process when the log's reader has gone.
+	unread := make(chan os.Signal, 1)
+	signal.Notify(unread, syscall.SIGPIPE)
+	defer signal.Stop(unread)
 	var db *lockd.DB
 	if s.path == "" {
 		db, err = lockd.New(&s.db)

@@ -101,3 +101,46 @@ func TestServe_SignalBeforeItServes(t *testing.T) {
 	}
 	command(t, "", "verify", path).wants(t, 0, "")
 }
+
+// startLogging starts lockd serve in a process whose standard error is a pipe, and returns the end
+// of the pipe to read from, and its path.
+func startLogging(t *testing.T, args ...string) (p *process, log *os.File, path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "log")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // without a writer so far
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = log.Close() })
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args = append([]string{"-c", `exec "$0" serve --http 127.0.0.1:0 "$@" 2>"$LOG"`, program},
+		args...)
+	return startProgram(t, []string{"LOG=" + path}, "/bin/sh", args...), log, path
+}
+
+// Ensure that a server whose log has no reader any more goes on serving, and closes its file at the
+// end.
+func TestServe_LogWithoutReader(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "lockd.db")
+	p, log, _ := startLogging(t, "--data", path, "--token", "t")
+	url := p.line()
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := newRequest(t, "GET", url+"/v1/kv/k", "")
+	if status, _ := send(t, http.DefaultClient, r); status != 403 { // which is logged
+		t.Errorf("got %d", status)
+	}
+	command(t, "", "kv", "put", "--http-addr", url, "--token", "t", "k", "v").wants(t, 0, "")
+	p.signal(syscall.SIGTERM)
+	p.rest()
+	p.ends(0, "")
+	command(t, "", "verify", "--wait", "0s", path).wants(t, 0, "")
+}
