@@ -50,10 +50,18 @@ func (s *secret) set(token string) {
 	}
 }
 
-// reload reads the token from its file again. If that fails, the token stays as it was.
+// reload reads the token from its file again. If that fails, the token stays as it was. A pipe is
+// refused, since it would be waited for, and the server with it, until somebody writes to it.
 func (s *secret) reload() error {
 	if s.file == "" {
 		return errors.New("there is no --token-file")
+	}
+	info, err := os.Stat(s.file)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("token file %s is not a regular file", s.file)
 	}
 	token, err := readToken(s.file)
 	if err == nil {

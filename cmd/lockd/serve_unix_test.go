@@ -115,6 +115,9 @@ func startLogging(t *testing.T, args ...string) (p *process, log *os.File, path 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = log.Close() })
+	if err := log.SetReadDeadline(time.Now().Add(longest)); err != nil {
+		t.Fatal(err)
+	}
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
