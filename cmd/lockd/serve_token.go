@@ -51,7 +51,7 @@ func (s *secret) set(token string) {
 }
 
 // reload reads the token from its file again. If that fails, the token stays as it was. A pipe is
-// refused, since it would be waited for, and the server with it, until somebody writes to it.
+// refused: the server would wait until another process writes to it, and take no signal meanwhile.
 func (s *secret) reload() error {
 	if s.file == "" {
 		return errors.New("there is no --token-file")
