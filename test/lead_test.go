@@ -448,6 +448,7 @@ func TestLead_ResignsAgain(t *testing.T) {
 			t.Error("the lock is free")
 		}
 		h.must(h.lock(h.session(nil), "k").Unlock())
+		h.must(b.keeper.Close())
 
 		goes := h.stands(nil)
 		goes.leads().finish(func() error {

@@ -86,9 +86,9 @@ func TestServe_Socket_PageFromElsewhere(t *testing.T) {
 	s.end()
 }
 
-// Ensure that a socket without a listener is replaced, and that no other file ever is.
+// Ensure that a socket without a listener is replaced, and that no other file ever is. It is not
+// parallel, for the reason of TestServe_Socket_OneOfMany.
 func TestServe_Socket_InTheWay(t *testing.T) {
-	t.Parallel()
 	folder := t.TempDir()
 	in := func(name string) string { return filepath.Join(folder, name) }
 	serve := func(path string) result {
