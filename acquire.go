@@ -270,7 +270,7 @@ func (s *Session) cause(err error) error {
 //
 // It returns fn's error as it is. If the lock was lost before fn returned, the error is also
 // ErrNotHeld and the cause. If Unlock fails, the error is Unlock's too; after ErrCommit the next
-// write releases the lock.
+// commit that succeeds releases the lock.
 func (s *Session) WithLock(
 	ctx context.Context, key string, opts *LockOptions,
 	fn func(ctx context.Context, proof Sequencer) error,

@@ -103,8 +103,8 @@ func (e *panicError) Unwrap() error {
 //   - Otherwise it returns what fn returned.
 //
 // A commit that does not succeed is tried again until ctx ends. If a resignation is not durable by
-// then, the error is also ErrCommit, and the next write releases the lock. Lead's other errors are
-// Keeper.Session's and a *DeadlockError.
+// then, the error is also ErrCommit, and the next commit that succeeds releases the lock. Lead's
+// other errors are Keeper.Session's and a *DeadlockError.
 func (k *Keeper) Lead(
 	ctx context.Context, key string, value []byte,
 	fn func(ctx context.Context, proof Sequencer) error,

@@ -416,7 +416,7 @@ func TestLead_G12_CloseDuringARest(t *testing.T) {
 }
 
 // Ensure that a resignation that cannot be committed is tried again until it can, and that after
-// the end of the context, or of the goroutine, the next write does it: no caller can resign then.
+// the end of the context, or of the goroutine, the next commit does it: no caller can resign then.
 func TestLead_ResignsAgain(t *testing.T) {
 	onFile(t, func(h *harness) {
 		c := h.commits()
@@ -443,6 +443,7 @@ func TestLead_ResignsAgain(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
+		h.settle() // the database has tried to release the lock
 		c.fail(nil)
 		if h.entry("k").Sequencer() != last.proof {
 			t.Error("the lock is free")
@@ -457,6 +458,7 @@ func TestLead_ResignsAgain(t *testing.T) {
 			return nil
 		})
 		<-goes.call.done
+		h.settle()
 		c.fail(nil)
 		h.must(h.lock(h.session(nil), "k").Unlock())
 	})

@@ -207,7 +207,7 @@ func (tx *Txn) GiveUp(hold *Hold) {
 }
 
 // Abandon is Release for a handle that no caller will have after it: if the release is dropped, the
-// next write releases the lock.
+// next commit that succeeds releases the lock.
 func (tx *Txn) Abandon(hold *Hold) {
 	hold.givenUp, hold.takenOver = true, false
 	tx.Release(hold)
