@@ -206,11 +206,10 @@ func (tx *Txn) GiveUp(hold *Hold) {
 	tx.Release(hold)
 }
 
-// Abandon is Release for a handle that no caller will have after it: if the release is dropped, the
-// next commit that succeeds releases the lock.
+// Abandon is GiveUp for a handle that its caller had, and that no caller will have after it.
 func (tx *Txn) Abandon(hold *Hold) {
-	hold.givenUp, hold.takenOver = true, false
-	tx.Release(hold)
+	hold.takenOver = false // else GiveUp would leave the session what it had before
+	tx.GiveUp(hold)
 }
 
 // Release releases the lock of hold, if hold still has it. The first waiter is granted the lock in
