@@ -3,7 +3,6 @@ package consulapi
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"runtime/debug"
@@ -39,7 +38,8 @@ func Handler(db *lockd.DB, opts *Options) (http.Handler, error) {
 // nothing else knows all of them, and nothing else writes to the client.
 type router struct {
 	handler *handler
-	routes  map[string][]method // by path, without the /v1/
+	routes  map[string][]method            // by path, without the /v1/
+	around  map[string]map[string][]method // those with two slashes: by what is before and behind
 }
 
 func newRouter(db *lockd.DB, opts *Options) (*router, error) {
@@ -48,7 +48,10 @@ func newRouter(db *lockd.DB, opts *Options) (*router, error) {
 		return nil, err
 	}
 	h := &handler{db: db, opts: complete}
-	t := &router{handler: h, routes: make(map[string][]method)}
+	t := &router{
+		handler: h, routes: make(map[string][]method),
+		around: make(map[string]map[string][]method),
+	}
 	for _, routes := range []map[string][]method{
 		h.agentRoutes(),
 		h.catalogRoutes(),
@@ -61,11 +64,26 @@ func newRouter(db *lockd.DB, opts *Options) (*router, error) {
 		h.statusRoutes(),
 		h.txnRoutes(),
 	} {
-		maps.Copy(t.routes, routes)
+		for path, methods := range routes {
+			t.add(path, methods)
+		}
 	}
 	err = h.register()
 	h.opts.NodeID = h.self().ID // also if a client removes the node
 	return t, err
+}
+
+// add adds a route. A path that only lacks its last slash is taken for the one that has it, since a
+// redirect would turn a PUT into a GET (X12), unless it is a route itself.
+func (t *router) add(path string, methods []method) {
+	if before, behind, between := strings.Cut(path, "//"); between {
+		t.around[before+"/"] = map[string][]method{"/" + behind: methods}
+		return
+	}
+	t.routes[path] = methods
+	if bare, isBelow := strings.CutSuffix(path, "/"); isBelow && t.routes[bare] == nil {
+		t.routes[bare] = methods
+	}
 }
 
 // ServeHTTP answers one request. A panic ends only that request.
@@ -173,17 +191,13 @@ func isUnprintable(c rune) bool { return !unicode.IsPrint(c) }
 
 // route finds the methods of a path, and what follows the route, decoded once, or what stands in it
 // where the route has two slashes. The path is not cleaned, so keys may have empty or dotted parts.
-// A path that only lacks its last slash is taken for the one that has it, since a redirect would
-// turn a PUT into a GET (X12).
 func (t *router) route(path string) (methods []method, rest string) {
 	path, ok := strings.CutPrefix(path, "/v1/")
 	if !ok {
 		return nil, ""
 	}
-	for _, whole := range []string{path, path + "/"} {
-		if methods := t.routes[whole]; methods != nil {
-			return methods, ""
-		}
+	if methods := t.routes[path]; methods != nil {
+		return methods, ""
 	}
 	for end := min(len(path), longestPath) - 1; end >= 0; end-- { // the longest route counts
 		if path[end] != '/' {
@@ -194,7 +208,7 @@ func (t *router) route(path string) (methods []method, rest string) {
 			continue
 		}
 		if last := strings.LastIndexByte(rest, '/'); last >= 0 {
-			if around := t.routes[path[:end+1]+rest[last:]]; around != nil {
+			if around := t.around[path[:end+1]][rest[last:]]; around != nil {
 				methods, rest = around, rest[:last]
 			}
 		}
