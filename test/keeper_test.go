@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/lockd/lockd"
 	"github.com/lockd/lockd/catalog"
@@ -533,6 +535,53 @@ func TestKeeper_S30_FirstSessionDropped(t *testing.T) {
 			t.Errorf("got %v, want ErrNoNode", err)
 		}
 		h.must(k.Close())
+	})
+}
+
+// Ensure that a keeper that has had a session waits for its missing node, also after a second
+// session was dropped by a commit that failed.
+func TestKeeper_S30_SecondSessionDropped(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		k := h.keeper(&lockd.SessionOptions{Node: "web"})
+		put := func() error {
+			return h.Update(func(tx *lockd.Txn) error {
+				return tx.Catalog().PutNode(catalog.Node{Name: "web"})
+			})
+		}
+		h.must(put())
+		h.kept(k)
+		h.must(h.Update(func(tx *lockd.Txn) error {
+			return second(tx.Catalog().DeleteNode("web"))
+		}))
+		node := c.held(put)
+		kept := h.keeps(h.t.Context(), k)
+		c.release(errDisk)
+		mustFail(t, "put node", node.wait())
+		h.settle()
+		h.advance(time.Minute)
+		if kept.returned() {
+			t.Fatalf("got %v", kept.err)
+		}
+		h.must(put())
+		h.must(kept.wait())
+	})
+}
+
+// Ensure that the database keeps nothing of a keeper that was closed.
+func TestKeeper_CloseFreesIt(t *testing.T) {
+	each(t, func(h *harness) {
+		k := h.keeper(nil)
+		h.kept(k)
+		freed := weak.Make(k)
+		h.must(k.Close())
+		k = nil
+		for range 2 { // what has a finalizer is freed by the second cycle
+			runtime.GC()
+		}
+		if freed.Value() != nil {
+			h.t.Error("it is still in memory")
+		}
 	})
 }
 
