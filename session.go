@@ -183,6 +183,11 @@ func (db *DB) Session(id SessionID) (*Session, error) {
 	})
 }
 
+// SessionInfo describes the published session, and reports whether there is one. It takes no lock.
+func (db *DB) SessionInfo(id SessionID) (SessionInfo, bool) {
+	return infoOf(db.rows.Sessions.Get(string(id[:])))
+}
+
 // Sessions yields the handle on every session that lives when the loop begins, the oldest first. It
 // holds the database's lock for a time proportional to the number of sessions.
 func (db *DB) Sessions() iter.Seq[*Session] {

@@ -105,3 +105,11 @@ func sessionInfo(row *schema.Session) SessionInfo {
 		CreateIndex: row.CreateIndex,
 	}
 }
+
+// infoOf describes the session of the row, and reports whether there is a row.
+func infoOf(row *schema.Session) (SessionInfo, bool) {
+	if row == nil {
+		return SessionInfo{}, false
+	}
+	return sessionInfo(row), true
+}

@@ -92,11 +92,7 @@ func fold(key, prefix, separator string) string {
 
 // Session describes a session, and reports whether there is one.
 func (s *Snapshot) Session(id SessionID) (SessionInfo, bool) {
-	row := s.rows.Sessions.Get(string(id[:]))
-	if row == nil {
-		return SessionInfo{}, false
-	}
-	return sessionInfo(row), true
+	return infoOf(s.rows.Sessions.Get(string(id[:])))
 }
 
 // Sessions yields all sessions, in the order of their IDs (S2).

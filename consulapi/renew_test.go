@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockd/lockd"
 	"github.com/lockd/lockd/consulapi"
 	"github.com/lockd/lockd/lockdtest"
 )
@@ -45,6 +46,33 @@ func TestSession_S26_RenewalWaitsForNoCommit(t *testing.T) {
 		h.want(renew, "", 200, shown)
 		db.Advance(10*time.Second - 1)
 		h.want("GET /v1/session/info/"+s.ID, "", 200, shown)
+	})
+}
+
+// Ensure that a renewal waits for no Update whose function runs, whatever was written before.
+func TestSession_S26_RenewalWaitsForNoUpdate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, db := withFaults(t)
+		s := h.create(`{"TTL":"10s"}`)
+		h.want("PUT /v1/kv/other", "", 200, "true")
+		updated, end := make(chan error), make(chan struct{})
+		go func() {
+			updated <- db.Update(func(*lockd.Txn) error {
+				<-end
+				return nil
+			})
+		}()
+		synctest.Wait()
+		for range 3 {
+			db.Add(9 * time.Second) // Advance would wait for the function
+			if r := h.answered(h.blocked("PUT /v1/session/renew/" + s.ID)); r.code != 200 {
+				t.Errorf("%d %s", r.code, r.body)
+			}
+		}
+		close(end)
+		h.must(<-updated)
+		h.want("PUT /v1/session/renew/"+s.ID, "", 200,
+			h.send("GET /v1/session/info/"+s.ID, "").body)
 	})
 }
 

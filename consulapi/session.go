@@ -236,10 +236,11 @@ func (h *handler) sessionRenew(r *request) (answer, error) {
 		return answer{}, badRequest("Missing session")
 	}
 	id := sessionID(r.rest)
-	// Renew waits for no commit (S26). It does not find a session whose creation is not durable
-	// yet, nor does the snapshot have it: no client has been told its ID, so none misses it (G3).
+	// Neither call waits for a commit or for the function of an Update (S26). They do not find a
+	// session whose creation is not durable yet: no client has been told its ID, so none misses it
+	// (G3).
 	err := h.db.Renew(id)
-	info, exists := h.db.Snapshot().Session(id)
+	info, exists := h.db.SessionInfo(id)
 	if errors.Is(err, lockd.ErrNoSession) || err == nil && !exists { // S24; or it has ended since
 		return answer{}, refuse(http.StatusNotFound, "Session id '%s' not found", r.rest)
 	}

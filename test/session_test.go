@@ -293,6 +293,45 @@ func TestDB_S36S37S39_Session(t *testing.T) {
 	})
 }
 
+// Ensure that DB.SessionInfo shows a session once its creation is durable, until its end is, and
+// waits neither for a commit nor for the function of an Update.
+func TestDB_G3_SessionInfo(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		wants := func(when string, id lockd.SessionID, want bool) {
+			h.t.Helper()
+			if info, ok := h.SessionInfo(id); ok != want || ok && info.Name != "n" {
+				h.t.Errorf("%s: got %+v, %v", when, info, ok)
+			}
+		}
+		wants("unknown", lockd.SessionID{1}, false)
+		wants("zero", lockd.SessionID{}, false)
+		var s *lockd.Session
+		held := c.held(func() (err error) {
+			s, err = h.NewSession(&lockd.SessionOptions{Name: "n"})
+			return err
+		})
+		for _, id := range h.NewestSessions() {
+			wants("creation not durable", id, false)
+		}
+		c.release(nil)
+		h.must(held.wait())
+		u := h.updating()
+		u.step(func(tx *lockd.Txn) error {
+			err := tx.EndSession(s.ID())
+			wants("inside", s.ID(), true)
+			return err
+		})
+		wants("beside", s.ID(), true)
+		u.fail()
+		held = c.held(s.Close)
+		wants("end not durable", s.ID(), true)
+		c.release(nil)
+		h.must(held.wait())
+		wants("ended", s.ID(), false)
+	})
+}
+
 // checkDead looks at a session that has ended: it locks, renews and finds nothing.
 func (h *harness) checkDead(s *lockd.Session) {
 	h.t.Helper()
