@@ -490,3 +490,97 @@ func TestRecover_Records(t *testing.T) {
 		t.Errorf("no header: missing %+v", found.Missing)
 	}
 }
+
+// Ensure that Recover does not take the rest of a record for a record, even if the rest reads like
+// one: not of the newest record, of which a crash has left the rest, and not of one in the middle,
+// whose start the disk has lost.
+func TestRecover_RestOfARecord(t *testing.T) {
+	const room = 512 - 16 // of a sector for the payload
+	w := newWide(t, 300)
+	w.fillLog(3)
+	path, key := w.copied(), w.key(0)
+	head := readLog(t, w.copied()).Head
+	row := schema.Key{Key: key, Value: []byte("never committed"), ModifyIndex: head.Index}
+	rest, err := file.RecordOf(head, []file.RowWrite{
+		file.Write(0, key, format.KeyRows.Append(nil, key, &row)),
+	})
+	w.must(err)
+	payload := append(make([]byte, room), rest...)
+	w.must(file.AppendRecord(path, 0, payload, func(sector int) bool { return sector > 0 }))
+	found, err := file.Recover(path, file.Options{})
+	w.must(err)
+	if len(found.Missing)+len(found.Doubtful) > 0 || bytes.Equal(found.Keys[0].Value, row.Value) {
+		t.Errorf("newest: %q, missing %+v, doubtful %+v", found.Keys[0].Value, found.Missing,
+			found.Doubtful)
+	}
+
+	lost := 0
+	for size := range room { // one of these has the rest begin within the first row
+		before := contentOf(t, w.path)
+		w.must(write(w.Store, func() {
+			for i, size := range []int{size, 10} {
+				w.Keys.Put(w.key(i), schema.Key{Key: w.key(i), Value: make([]byte, size),
+					CreateIndex: 1, ModifyIndex: w.Next(), LockIndex: 1, Fence: w.Next()})
+			}
+		}))
+		after, number := contentOf(t, w.path), readLog(t, w.copied()).Next-1
+		for range 2 {
+			w.must(write(w.Store, func() { w.put(w.key(9), size) }))
+		}
+		content := contentOf(t, w.path)
+		var sectors []int
+		for at := 0; at < len(before) && len(before) == len(content); at += 512 {
+			if !bytes.Equal(before[at:at+512], after[at:at+512]) {
+				sectors = append(sectors, at)
+			}
+		}
+		if len(sectors) == 0 || len(sectors) > 2 || readLog(t, w.copied()).First > number {
+			continue // a checkpoint went on with it, or is done
+		}
+		lost++
+		copy(content[sectors[0]:sectors[0]+512], before[sectors[0]:])
+		w.must(os.WriteFile(path, content, 0o600))
+		found, err := file.Recover(path, file.Options{})
+		w.must(err)
+		if !told(found.Missing, "", "", fmt.Sprintf("record %d of the log is damaged", number)) {
+			t.Errorf("record %d, size %d: missing %+v", number, size, found.Missing)
+		}
+	}
+	if lost < room/2 {
+		t.Errorf("%d records were tried", lost)
+	}
+}
+
+// Ensure that Recover takes all records if any part of the first page of a segment is damaged that
+// has none of them.
+func TestRecover_HeadOfASegment(t *testing.T) {
+	w := newWide(t, 300)
+	w.fillLog(1)
+	for i := range 6 {
+		w.must(write(w.Store, func() { w.put(w.key(i), 900) }))
+	}
+	w.must(w.Close())
+	intact := contentOf(t, w.path)
+	segments := 0
+	for at := 0; at < len(intact); at += os.Getpagesize() {
+		if !bytes.HasPrefix(intact[at+headSize+leafElement:], []byte("log")) {
+			continue
+		}
+		segments++
+		for bit := 0; bit < 8*(headSize+leafElement+3); bit++ {
+			content := bytes.Clone(intact)
+			content[at+bit/8] ^= 1 << (bit % 8)
+			w.must(os.WriteFile(w.path, content, 0o600))
+			found, err := file.Recover(w.path, file.Options{})
+			w.must(err)
+			for _, remark := range found.Missing {
+				if strings.HasPrefix(remark.Text, "record") {
+					t.Errorf("segment %d, bit %d: %s", segments, bit, remark.Text)
+				}
+			}
+		}
+	}
+	if segments < 2 {
+		t.Errorf("%d segments", segments)
+	}
+}

@@ -50,9 +50,7 @@ func (s *salvage) addSegment(number byte, page uint64) {
 		return
 	}
 	content := s.read(page, pages)
-	c, _ := newScan(&segment{
-		number: number, start: int64(page), stride: int(named / lanes),
-	}, content)
+	c, _ := newScan(&segment{number: number, start: int64(page)}, content)
 	end := len(c.sectors)
 	for end > 0 && !c.sectors[end-1].sound {
 		end--
@@ -60,6 +58,10 @@ func (s *salvage) addSegment(number byte, page uint64) {
 	if end == 0 {
 		return
 	}
+	if named*sectorSize != (1+pageOverflow(head))*s.pageSize { // its first page is damaged
+		named = uint64(end) + 1
+	}
+	c.stride = int(named / lanes)
 	c.sectors = c.sectors[:min(len(c.sectors), max(end, int(min(named, size))-1))]
 	s.log = append(s.log, c)
 }
@@ -117,8 +119,8 @@ func (c *scan) begins(place int) bool {
 	switch {
 	case place == 1 || place == c.stride:
 		return true
-	case gap == 0:
-		return before.number != here.number
+	case gap == 0: // else the start of a record was cut off by a crash, or overwritten
+		return before.number+lanes == here.number && before.sectors() == 1
 	case !before.sound || before.number == 0 || before.number >= here.number ||
 		before.number%lanes != here.number%lanes:
 		return false
