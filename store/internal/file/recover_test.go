@@ -311,6 +311,88 @@ func TestRecover_OlderCopy(t *testing.T) {
 	}
 }
 
+// Ensure that rows of a page that is sound, but is an older one of other keys, because the disk
+// has lost the last write to it, take the place of no row that is where it should be; and that they
+// are doubtful, as are those below such a page.
+func TestRecover_OlderPageOfOtherKeys(t *testing.T) {
+	for _, kind := range []uint16{leafKind, branchKind} {
+		olderPageOfOtherKeys(t, kind)
+	}
+}
+
+func olderPageOfOtherKeys(t *testing.T, kind uint16) {
+	t.Helper()
+	const page, keys, deleted = 1 << 10, 3000, 2000 // so small pages have branches below branches
+	path := newPath(t)
+	inBolt(t, path, &bbolt.Options{PageSize: page, NoSync: true}, func(tx *bbolt.Tx) error {
+		return errors.Join(file.MakeTables(tx), putHeader(tx, file.HeaderValue(1, 2, 1)))
+	})
+	s := store.New()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(s.Open(path, store.Options{NoSync: true}))
+	key := func(i int) string { return fmt.Sprintf("key/%04d", i) }
+	put := func(value string) []byte {
+		must(write(s, func() {
+			for i := range keys {
+				if value == "newer" && i == deleted {
+					s.Keys.Delete(key(i))
+					continue
+				}
+				s.Keys.Put(key(i), schema.Key{Key: key(i), Value: bytes.Repeat([]byte(value), 20),
+					ModifyIndex: s.Next()})
+			}
+		}))
+		return contentOf(t, path)
+	}
+	older, content := put("older"), put("newer")
+	must(s.Close())
+	pageWith := func(content, before []byte, texts ...string) int { // written since
+		for at := 2 * page; at < len(content); at += page {
+			one := content[at : at+page]
+			if at < len(before) && bytes.Equal(one, before[at:at+page]) {
+				continue
+			}
+			without := func(text string) bool { return !bytes.Contains(one, []byte(text)) }
+			if order.Uint64(one) == uint64(at/page) && order.Uint16(one[8:]) == kind &&
+				!slices.ContainsFunc(texts, without) {
+				return at
+			}
+		}
+		t.Fatalf("no page of kind %d has %q", kind, texts)
+		return 0
+	}
+	texts := map[uint16][2][]string{
+		leafKind:   {{"newer", "key/1000"}, {"older", "key/2000"}},
+		branchKind: {{"key/100", "key/101"}, {"key/200", "key/201"}},
+	}[kind]
+	lost := pageWith(content, older, texts[0]...)
+	stale := pageWith(older, nil, texts[1]...)
+	copy(content[lost:lost+page], older[stale:])
+	order.PutUint64(content[lost:], uint64(lost/page))
+	must(os.WriteFile(path, content, 0o600))
+	found, err := file.Recover(path, file.Options{})
+	must(err)
+	doubtful := 0
+	for _, row := range found.Keys {
+		newer := bytes.HasPrefix(row.Value, []byte("newer"))
+		told := told(found.Doubtful, "keys", row.Key, "it is of a page that ")
+		if !newer && !told {
+			t.Errorf("kind %d: %s is an older one", kind, row.Key)
+		}
+		if told {
+			doubtful++
+		}
+	}
+	if doubtful == 0 || doubtful > keys/2 || len(found.Missing) != 1 {
+		t.Errorf("kind %d: %d rows are doubtful, missing %+v", kind, doubtful, found.Missing)
+	}
+}
+
 // Ensure that Recover reports a row that is sound, and is not what the last commit left: only the
 // tally tells that the disk has lost a write.
 func TestRecover_LostWriteIsTold(t *testing.T) {

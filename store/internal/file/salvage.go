@@ -29,6 +29,7 @@ type salvage struct {
 	last   header // with the tally of the newest record, if there is a newer one
 	rows   map[rowPlace]candidate
 	index  uint64 // the highest that was seen
+	doubts string // what is said of the rows that the walk comes to; empty: nothing
 	lost   [format.TableCount][]bounds
 	log    []*scan
 
@@ -39,6 +40,8 @@ type salvage struct {
 const (
 	outOfUse = "it is of a page that no table leads to: it may be older than what was committed " +
 		"last, or have been deleted"
+	outOfPlace = "it is of a page that does not fit the page above it: it may be older than what " +
+		"was committed last, or have been deleted"
 	ofNoHeader = "it is of the log, and the header is missing that says how much of it counts: " +
 		"it may be older than what was committed last, or have been deleted"
 )
@@ -245,8 +248,13 @@ func (s *salvage) walk(page uint64, in bounds, depth int, take leafTaker) {
 	}
 	content, err := s.pageAt(page, in)
 	if err != nil {
+		before := s.doubts
+		if misfit(page, content, in) {
+			s.doubts = outOfPlace
+		}
 		take(content, in, err)
 		s.walkBroken(content, depth, take)
+		s.doubts = before
 		return
 	}
 	for i := range uint64(len(content)) / s.pageSize {
@@ -265,6 +273,17 @@ func (s *salvage) walk(page uint64, in bounds, depth int, take leafTaker) {
 		}
 		s.walk(e.child, below, depth+1, take)
 	}
+}
+
+// misfit reports whether a page is sound in itself, and is not the one that the page above it leads
+// to. It may be an older page, of which the disk has lost the last write.
+func misfit(page uint64, content []byte, in bounds) bool {
+	if len(content) == 0 {
+		return false
+	}
+	_, inItself := inspectElements(page, content, bounds{})
+	_, there := inspectElements(page, content, in)
+	return inItself == nil && there != nil
 }
 
 // walkBroken walks what is below a damaged branch, where page and branch agree.

@@ -63,13 +63,13 @@ func (s *salvage) takeLeaf(table byte, content []byte, in bounds, damage error) 
 		s.lose(table, in)
 		s.miss(table, "", "rows from %s may be missing: %s", in, because(damage))
 		for e := range soundElements(content) {
-			_ = s.take(table, e.key, e.value, "") // what is not a row is among the lost ones
+			_ = s.take(table, e.key, e.value, s.doubts) // what is not a row is among the lost ones
 		}
 		return
 	}
 	gap, broken := in, false // between two rows that are sound
 	for e := range soundElements(content) {
-		err := s.take(table, e.key, e.value, "")
+		err := s.take(table, e.key, e.value, s.doubts)
 		if err != nil {
 			broken = true
 			s.miss(table, string(e.key), "%s", because(err))
@@ -87,7 +87,7 @@ func (s *salvage) takeLeaf(table byte, content []byte, in bounds, damage error) 
 }
 
 // take takes a row, if its checksum holds and its content is that of a row. It takes the place of
-// another row only if that row is doubtful, and older.
+// another row only if that row is doubtful, and this row is not, or is newer.
 func (s *salvage) take(table byte, key, value []byte, doubt string) error {
 	index, err := format.Changed(table, string(key), value)
 	if err != nil {
@@ -97,7 +97,8 @@ func (s *salvage) take(table byte, key, value []byte, doubt string) error {
 		s.index = max(s.index, index)
 	}
 	place := rowPlace{table, string(key)}
-	if there, ok := s.rows[place]; !ok || there.doubt != "" && there.index < index {
+	there, ok := s.rows[place]
+	if !ok || there.doubt != "" && (doubt == "" || there.index < index) {
 		s.rows[place] = candidate{value, index, doubt}
 	}
 	return nil
