@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockd/lockd/internal/schema"
 	"github.com/lockd/lockd/store"
+	"github.com/lockd/lockd/store/internal/file"
 )
 
 // securing opens the file, secures it, and closes it. It reports the number of syncs, and whether
@@ -238,5 +239,80 @@ func TestClean_NameOfLinkedFile(t *testing.T) {
 	closeFile(t, f)
 	if synced != want {
 		t.Errorf("got %q, want %q", synced, want)
+	}
+}
+
+// Ensure that a file that was closed with all of its content on disk is refused if it has lost the
+// last commit since, and that Recover says so.
+func TestClean_G2G13_LastCommitLost(t *testing.T) {
+	for name, test := range map[string]struct {
+		rows int // of the last commit
+		lose func(before, content []byte, meta int)
+		want string // how what is missing begins
+	}{
+		"Record": {
+			1,
+			func(before, content []byte, _ int) {
+				copy(content[2*os.Getpagesize():], before[2*os.Getpagesize():])
+			},
+			"record ",
+		},
+		"MetaPageDamaged": {
+			700,
+			func(_, content []byte, meta int) {
+				content[meta+16] ^= 0xff
+				content[meta+40] ^= 0xff
+			},
+			"it lacks the last commit",
+		},
+		"MetaPageLost": {
+			700,
+			func(before, content []byte, meta int) {
+				copy(content[meta:meta+sector-headSize], before[meta:])
+			},
+			"it lacks the last commit",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := newPath(t)
+			s := store.New()
+			put := func(rows int) {
+				t.Helper()
+				err := write(s, func() {
+					for i := range rows {
+						key := fmt.Sprintf("key/%d", i)
+						row := schema.Key{Key: key, Value: make([]byte, 90), Fence: s.Next()}
+						s.Keys.Put(key, row)
+					}
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := s.Open(path, store.Options{}); err != nil {
+				t.Fatal(err)
+			}
+			put(700)
+			for readLog(t, copyOf(t, path)).Next < 4 {
+				put(1)
+			}
+			before := contentOf(t, path)
+			put(test.rows)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			content := contentOf(t, path)
+			test.lose(before, content, newestMeta(content, os.Getpagesize()))
+			if err := os.WriteFile(path, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := openStore(path); !errors.Is(err, store.ErrCorrupt) {
+				t.Errorf("open: got %v, want ErrCorrupt", err)
+			}
+			found, err := file.Recover(path, file.Options{})
+			if err != nil || !told(found.Missing, "", "", test.want) {
+				t.Errorf("recover: got %+v, %v", found.Missing, err)
+			}
+		})
 	}
 }

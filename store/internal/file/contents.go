@@ -54,7 +54,9 @@ func inspect(file *os.File, reader Reader) (found, error) {
 		return found{}, err
 	}
 	f := found{info: info, meta: meta}
-	err = w.walkFile(&f, reader) // not in the return: Go may copy f there before the call
+	if err = w.walkFile(&f, reader); err == nil {
+		err = f.checkClosed(file)
+	}
 	return f, err
 }
 

@@ -79,6 +79,9 @@ func (s *salvage) begin() {
 			s.doubt(allTables, "", "meta page %d is damaged: unless a power cut has torn it, the "+
 				"last commit is missing", other.number)
 		}
+		if lastClean(s.file, s.pageSize).commit > meta.commit {
+			s.miss(allTables, "", "%s", because(errLastLost))
+		}
 	}
 	s.pages = (uint64(s.size) + s.pageSize - 1) / s.pageSize
 	s.visited, s.budget = make([]bool, s.pages), readsOfPage*s.pages

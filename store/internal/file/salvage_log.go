@@ -205,6 +205,9 @@ func (s *salvage) checkRecords(found []uint64) {
 	if len(found) > 0 {
 		end = max(end, found[len(found)-1]+1)
 	}
+	if w := lastClean(s.file, s.pageSize); s.headed && w.commit == s.meta.commit {
+		end = max(end, w.next)
+	}
 	for _, number := range append(found, end) {
 		switch {
 		case number == next+1:
