@@ -540,8 +540,9 @@ func TestRecover_Records(t *testing.T) {
 		for _, at := range sectors[i] {
 			found := lose(fmt.Sprint("record ", i), []int{at}, i)
 			text := fmt.Sprintf("record %d of the log is damaged", first+uint64(i))
-			if len(found.Missing) != 1 || !told(found.Missing, "", "", text) {
-				t.Errorf("record %d: missing %+v", i, found.Missing)
+			if len(found.Missing) != 1 || !told(found.Missing, "", "", text) ||
+				!told(found.Doubtful, "", "", text) {
+				t.Errorf("record %d: missing %+v, doubtful %+v", i, found.Missing, found.Doubtful)
 			}
 		}
 	}

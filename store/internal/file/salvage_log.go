@@ -85,7 +85,7 @@ func (s *salvage) scanSegments() {
 		}
 	}
 	if len(s.log) < segments && s.headed {
-		s.miss(allTables, "", "a segment of the log cannot be found: what commits wrote there")
+		s.missRecords("a segment of the log cannot be found")
 	}
 }
 
@@ -211,10 +211,9 @@ func (s *salvage) checkRecords(found []uint64) {
 	for _, number := range append(found, end) {
 		switch {
 		case number == next+1:
-			s.miss(allTables, "", "record %d of the log is damaged: what its commit wrote", next)
+			s.missRecords("record %d of the log is damaged", next)
 		case number > next:
-			s.miss(allTables, "", "records %d to %d of the log are damaged: what their commits "+
-				"wrote", next, number-1)
+			s.missRecords("records %d to %d of the log are damaged", next, number-1)
 		}
 		next = number + 1
 	}
@@ -225,6 +224,14 @@ func (s *salvage) checkRecords(found []uint64) {
 				"of its commit", place, c.number)
 		}
 	}
+}
+
+// missRecords notes that records are missing, as the text says, and so changes of rows that are
+// there.
+func (s *salvage) missRecords(text string, args ...any) {
+	s.miss(allTables, "", text+": what commits wrote there", args...)
+	s.doubt(allTables, "", text+": what commits changed or deleted there is as it was before",
+		args...)
 }
 
 // torn returns the place of a damaged sector where the next record may be: behind one of the last
