@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/lockd/lockd/internal/schema"
 )
@@ -249,7 +250,7 @@ func (e *Engine) checkWaits(state *lockState) error {
 		slots.limit = int(w.Limit)
 	}
 	taken := len(e.semaphores[w.prefix()].lost)
-	for id := range slots.holders {
+	for _, id := range slots.holders {
 		row := e.rows.Keys.Newest(contenderKey(w.prefix(), id))
 		if row != nil && row.Session == id {
 			taken++
@@ -266,11 +267,14 @@ func (e *Engine) checkSemaphores() error {
 	for prefix, sem := range e.semaphores {
 		slots, err := rosterOf(prefix, e.rows.Keys.Newest(prefix+SemaphoreKey))
 		for hold := range sem.slots {
-			if err != nil || !slots.holders[hold.Session.Row.ID] ||
+			if err != nil || !slots.names(hold.Session.Row.ID) ||
 				e.locks[hold.Key] == nil || e.locks[hold.Key].hold != hold {
 				return fmt.Errorf("bug: %q is held, but the semaphore does not know",
 					hold.Key)
 			}
+		}
+		if err := e.checkRoster(sem, slots); err != nil {
+			return err
 		}
 		for lost := range sem.lost {
 			if e.delayOf(lost.key) != lost {
@@ -279,6 +283,22 @@ func (e *Engine) checkSemaphores() error {
 		}
 		if len(sem.slots)+len(sem.lost)+sem.waiting == 0 {
 			return fmt.Errorf("bug: nothing is known of semaphore %q", prefix)
+		}
+	}
+	return nil
+}
+
+// checkRoster compares the roster that is kept with the one that was read anew, and with the rows.
+func (e *Engine) checkRoster(sem *semaphore, anew roster) error {
+	kept := sem.roster
+	if kept.row != nil && kept.row == anew.row &&
+		(kept.limit != anew.limit || !slices.Equal(kept.holders, anew.holders)) {
+		return fmt.Errorf("bug: %q is kept otherwise than it is", kept.row.Key)
+	}
+	for _, id := range kept.holders {
+		row := e.rows.Keys.Newest(contenderKey(sem.prefix, id))
+		if _, idle := kept.idle[id]; idle != (row == nil || row.Session != id) {
+			return fmt.Errorf("bug: session %s is idle in %q: %t", id, sem.prefix, idle)
 		}
 	}
 	return nil

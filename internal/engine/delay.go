@@ -113,5 +113,5 @@ func (tx *Txn) isSlot(key string) bool {
 		return false
 	}
 	slots, err := tx.rosterOf(PrefixOf(key))
-	return err == nil && slots.holders[id]
+	return err == nil && slots.names(id)
 }

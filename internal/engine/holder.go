@@ -72,6 +72,31 @@ func (e *Engine) sharersOf(key string) []Holder {
 	return e.sharers.holders
 }
 
+// slotsHeld says how the slots of a semaphore are held in the published state. It is kept for the
+// reason for which sharers is.
+type slotsHeld struct {
+	of      lockAt
+	slots   roster // without the holders
+	err     error  // the key is not that of a semaphore
+	taken   int
+	longest *schema.Key // see longestHeld
+}
+
+// publishedSlots returns how the slots of the semaphore that has the key are held.
+func (e *Engine) publishedSlots(key string) *slotsHeld {
+	held := &e.slotsHeld
+	of := lockAt{key, e.rows.Published(), e.rows.Index()}
+	if held.of != of {
+		slots, err := rosterOf(PrefixOf(key), e.rows.Keys.Get(key))
+		rows := slices.Collect(slots.held(e.rows.Keys.Get))
+		*held = slotsHeld{
+			of: of, slots: roster{prefix: slots.prefix, limit: slots.limit}, err: err,
+			taken: len(rows), longest: longestHeld(slices.Values(rows)),
+		}
+	}
+	return held
+}
+
 // publishedHolders returns the holders that share a lock in the published state. It looks among the
 // present shares, and among the given rows, of which some have ended since.
 func (e *Engine) publishedHolders(key string, ended ...*schema.Share) []Holder {

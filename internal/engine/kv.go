@@ -191,6 +191,9 @@ func (e *Engine) keyMoved(old, new *schema.Key) {
 	if e.own.shared {
 		e.own.passed = append(e.own.passed, key)
 	}
+	if len(e.semaphores) > 0 {
+		e.contenderMoved(key, from, to)
+	}
 	state := e.state(key)
 	if s := state.session; s != nil {
 		if state.prev != nil {

@@ -62,17 +62,17 @@ func (tx *Txn) slotObstacle(w *Waiter) *Blocked {
 		refusal.Waiters = e.ahead(c)
 		return refusal
 	}
-	slots, err := rosterOf(w.prefix(), e.rows.Keys.Get(c.key))
-	if err == nil {
-		err = slots.begin(int(w.Limit))
-	}
-	if err != nil {
+	held := e.publishedSlots(c.key)
+	slots := held.slots
+	if held.err != nil || slots.begin(int(w.Limit)) != nil {
 		return nil // the key is no longer a semaphore: the waiter was about to be told
 	}
 	ahead := e.ahead(c)
-	if refusal := tx.full(slots, e.rows.Keys.Get, e.isPublished); refusal != nil {
+	if refusal := tx.full(slots, held.taken, e.isPublished); refusal != nil {
 		refusal.Waiters = ahead
-		tx.nameHolder(refusal, w.Session, slots.held(e.rows.Keys.Get))
+		if held.longest != nil {
+			tx.describeHolder(refusal, w.Session, held.longest)
+		}
 		return refusal
 	}
 	if ahead > 0 {
@@ -132,7 +132,7 @@ func (tx *Txn) Withdraw(w *Waiter) *Blocked {
 	blocked := tx.obstacle(w)
 	w.left = true
 	if tx.engine.counts.Waiters--; tx.engine.counts.Waiters == 0 {
-		tx.engine.sharers = sharers{}
+		tx.engine.sharers, tx.engine.slotsHeld = sharers{}, slotsHeld{}
 	}
 	tx.engine.counts.GaveUp++
 	switch w.phase {

@@ -1,8 +1,12 @@
 package engine
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/lockd/lockd/internal/schema"
@@ -41,13 +45,18 @@ func contenderOf(key string) schema.ID {
 type roster struct {
 	prefix  string
 	limit   int
-	holders map[schema.ID]bool
+	holders []schema.ID // in order; the list is never changed, so copies of a roster share it
+	row     *schema.Key // of the key; nil if there is no semaphore yet
+
+	// idle are the holders that do not hold their contender keys, as of the newest state. Only
+	// Txn.rosterOf finds them.
+	idle map[schema.ID]struct{}
 }
 
 // rosterOf reads both forms of the holders: the object of the official client, with a name for each
 // holder, and the list of the guide. It ignores the flags, which the guide does not set (X3).
 func rosterOf(prefix string, row *schema.Key) (roster, error) {
-	r := roster{prefix: prefix, holders: make(map[schema.ID]bool)}
+	r := roster{prefix: prefix}
 	if row == nil || len(row.Value) == 0 {
 		return r, nil
 	}
@@ -72,13 +81,31 @@ func rosterOf(prefix string, row *schema.Key) (roster, error) {
 	if text.Limit < 1 || text.Limit > MaxLimit {
 		return r, conflict("%q is not that of a semaphore: its limit is %d", row.Key, text.Limit)
 	}
+	holders := make([]schema.ID, 0, len(names))
 	for _, name := range names {
 		if id, ok := schema.ParseID(name); ok { // only a session can hold a slot
-			r.holders[id] = true
+			holders = append(holders, id)
 		}
 	}
-	r.limit = text.Limit
+	slices.SortFunc(holders, compareIDs)
+	r.limit, r.holders, r.row = text.Limit, slices.Compact(holders), row
 	return r, nil
+}
+
+func compareIDs(a, b schema.ID) int { return bytes.Compare(a[:], b[:]) }
+
+// text returns the value of the key in the form of the official client, as JSON.
+func (r roster) text() []byte {
+	text := make([]byte, 0, 40+len(r.holders)*(schema.UUIDSize+8))
+	text = append(text, fmt.Sprintf(`{"Limit":%d,"Holders":{`, r.limit)...)
+	for i, id := range r.holders {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = id.AppendUUID(append(text, '"'))
+		text = append(text, `":true`...)
+	}
+	return append(text, "}}"...)
 }
 
 // begin gives a semaphore that does not exist yet the limit that a call has named.
@@ -92,15 +119,32 @@ func (r *roster) begin(limit int) error {
 	return nil
 }
 
+// names reports whether the session is among the holders.
+func (r roster) names(id schema.ID) bool {
+	_, found := slices.BinarySearchFunc(r.holders, id, compareIDs)
+	return found
+}
+
+// with returns the roster with one more holder, which may be among them.
+func (r roster) with(id schema.ID) roster {
+	if at, found := slices.BinarySearchFunc(r.holders, id, compareIDs); !found {
+		r.holders = slices.Insert(slices.Clip(r.holders), at, id)
+	}
+	return r
+}
+
 // has reports whether the semaphore lists the holder of the contender key.
 func (r roster) has(contender *schema.Key) bool {
-	return contender != nil && r.holders[contender.Session]
+	return contender != nil && r.names(contender.Session)
 }
+
+// taken returns how many holders have their slots. The roster is that of Txn.rosterOf.
+func (r roster) taken() int { return len(r.holders) - len(r.idle) }
 
 // held yields the contender keys whose holders have a slot, as read returns them.
 func (r roster) held(read func(key string) *schema.Key) iter.Seq[*schema.Key] {
 	return func(yield func(*schema.Key) bool) {
-		for id := range r.holders { // in any order: the rows are counted, or compared
+		for _, id := range r.holders {
 			row := read(contenderKey(r.prefix, id))
 			if row != nil && row.Session == id && !yield(row) {
 				return
@@ -109,21 +153,22 @@ func (r roster) held(read func(key string) *schema.Key) iter.Seq[*schema.Key] {
 	}
 }
 
-// rosterOf reads the semaphore, as of the newest state.
-func (tx *Txn) rosterOf(prefix string) (roster, error) {
-	return rosterOf(prefix, tx.Get(prefix+SemaphoreKey))
-}
-
-// slotHolders yields the sessions that have a slot of the semaphore, in any order, with their
-// handles.
-func (tx *Txn) slotHolders(prefix string, yield func(*Session, *Hold) bool) {
-	slots, err := tx.rosterOf(prefix)
-	if err != nil {
-		return // a call that waits is about to be told
-	}
-	for row := range slots.held(tx.Get) {
-		if !yield(tx.engine.holder(row.Session), tx.engine.lockOf(row.Key).hold) {
-			return
+// longestHeld returns the contender key whose holder has had its slot for longest, or nil if there
+// is none.
+func longestHeld(held iter.Seq[*schema.Key]) (longest *schema.Key) {
+	for row := range held {
+		if longest == nil ||
+			cmp.Or(cmp.Compare(row.Fence, longest.Fence), cmp.Compare(row.Key, longest.Key)) < 0 {
+			longest = row
 		}
 	}
+	return longest
+}
+
+// setIdle adds a holder that does not hold its contender key.
+func (r *roster) setIdle(id schema.ID) {
+	if r.idle == nil {
+		r.idle = make(map[schema.ID]struct{})
+	}
+	r.idle[id] = struct{}{}
 }

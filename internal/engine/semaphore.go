@@ -1,10 +1,7 @@
 package engine
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
-	"iter"
 	"maps"
 	"slices"
 
@@ -14,28 +11,29 @@ import (
 // writeRoster writes the semaphore's key, and leaves out holders that no longer hold their
 // contender keys. It also deletes the free contender keys of these, which have no further use.
 func (tx *Txn) writeRoster(r roster) {
-	var gone []schema.ID
-	for id := range r.holders {
-		if row := tx.Get(contenderKey(r.prefix, id)); row == nil || row.Session != id {
-			gone = append(gone, id)
-		}
+	if len(r.idle) > 0 {
+		r.holders = slices.DeleteFunc(slices.Clone(r.holders), func(id schema.ID) bool {
+			_, idle := r.idle[id]
+			return idle && tx.dropIdle(r.prefix, id)
+		})
 	}
-	slices.SortFunc(gone, func(a, b schema.ID) int { return bytes.Compare(a[:], b[:]) })
-	for _, id := range gone {
-		row := tx.Get(contenderKey(r.prefix, id))
-		delete(r.holders, id)
-		if row != nil && row.Session.IsZero() {
-			tx.remove(row, ErrKeyDeleted)
-		}
+	r.row, r.idle = tx.Put(r.prefix+SemaphoreKey, r.text(), semaphoreFlags), nil
+	if sem := tx.engine.semaphores[r.prefix]; sem != nil {
+		sem.roster = r // which still names all that have a handle, if it did before
 	}
-	text, err := json.Marshal(struct {
-		Limit   int
-		Holders map[schema.ID]bool
-	}{r.limit, r.holders})
-	if err != nil {
-		panic("engine: bug: " + err.Error())
+}
+
+// dropIdle deletes the contender key of a holder that does not hold it, if the key is free. It
+// reports false if the holder has been granted the key since the roster was read.
+func (tx *Txn) dropIdle(prefix string, id schema.ID) bool {
+	row := tx.Get(contenderKey(prefix, id))
+	if row != nil && row.Session == id {
+		return false
 	}
-	tx.Put(r.prefix+SemaphoreKey, text, semaphoreFlags)
+	if row != nil && row.Session.IsZero() {
+		tx.remove(row, ErrKeyDeleted)
+	}
+	return true
 }
 
 // SetLimit changes how many slots the semaphore has, and makes it if need be. It returns
@@ -57,26 +55,13 @@ func (tx *Txn) TryAcquire(hold *Hold, s *Session, prefix string, limit int) erro
 	if err != nil || blocked == nil {
 		return err
 	}
-	slots, _ := tx.rosterOf(prefix) // it has been read before
-	tx.nameHolder(blocked, s, slots.held(tx.Get))
-	return blocked
-}
-
-// nameHolder adds to a refusal for want of slots the holder that has had its slot for longest.
-func (tx *Txn) nameHolder(refusal *Blocked, s *Session, holders iter.Seq[*schema.Key]) {
-	if refusal.Obstacle != BySlots {
-		return
-	}
-	var longest *schema.Key
-	for row := range holders {
-		if longest == nil ||
-			cmp.Or(cmp.Compare(row.Fence, longest.Fence), cmp.Compare(row.Key, longest.Key)) < 0 {
-			longest = row
+	if blocked.Obstacle == BySlots {
+		slots, _ := tx.rosterOf(prefix) // it has been read before
+		if longest := longestHeld(slots.held(tx.Get)); longest != nil {
+			tx.describeHolder(blocked, s, longest)
 		}
 	}
-	if longest != nil {
-		tx.describeHolder(refusal, s, longest)
-	}
+	return blocked
 }
 
 // Acquire gives hold a slot, or returns what the session may wait for, or why it must not wait.
@@ -158,22 +143,16 @@ func (tx *Txn) seekSlot(s *Session, slots roster) (*schema.Key, *Blocked, error)
 	case slots.has(row):
 		return row, nil, nil
 	}
-	return row, tx.full(slots, tx.Get, func(*delay) bool { return true }), nil
+	return row, tx.full(slots, slots.taken(), func(*delay) bool { return true }), nil
 }
 
-// full returns a refusal if every slot is held, as the keys that read returns say, or lost and
-// delayed, if counts accepts the delay. Otherwise it returns nil.
-func (tx *Txn) full(
-	slots roster, read func(key string) *schema.Key, counts func(*delay) bool,
-) *Blocked {
+// full returns a refusal if every slot is held, as taken of them are, or lost and delayed, if
+// counts accepts the delay. Otherwise it returns nil.
+func (tx *Txn) full(slots roster, taken int, counts func(*delay) bool) *Blocked {
 	key := slots.prefix + SemaphoreKey
 	refusal := &Blocked{Key: key, Obstacle: BySlots, Limit: slots.limit}
 	if state := tx.engine.lockOf(key); state != nil {
 		refusal.Waiters = state.queue.Len()
-	}
-	taken := 0
-	for range slots.held(read) {
-		taken++
 	}
 	if sem := tx.engine.semaphores[slots.prefix]; sem != nil {
 		for lost := range sem.lost {
@@ -205,8 +184,8 @@ func (tx *Txn) holdSlot(hold *Hold, s *Session, slots roster, row *schema.Key) {
 		}
 		row = tx.grant(contenderKey(slots.prefix, id), s,
 			LockOptions{Value: value, Flags: semaphoreFlags})
-		slots.holders[id] = true
-		tx.writeRoster(slots)
+		tx.engine.semaphore(slots.prefix) // which hold is about to be part of
+		tx.writeRoster(slots.with(id))
 	}
 	tx.assign(hold, s, row, leaveSlot)
 }
@@ -256,18 +235,24 @@ func (tx *Txn) lookAtSemaphores() {
 // otherwise the key would still prove the slot.
 func (tx *Txn) takeSlots(sem *semaphore) {
 	slots, err := tx.rosterOf(sem.prefix)
+	if sem.named {
+		return
+	}
 	cause := ErrUnlocked
 	if err != nil || slots.limit == 0 {
-		cause, slots.holders = ErrKeyDeleted, nil
+		cause = ErrKeyDeleted // and the roster names nobody
 	}
-	holds := slices.SortedFunc(maps.Keys(sem.slots), func(a, b *Hold) int {
-		return cmp.Compare(a.Key, b.Key)
-	})
-	for _, hold := range holds {
-		if !slots.holders[hold.Session.Row.ID] {
-			tx.remove(tx.Get(hold.Key), cause)
+	var ended []*Hold
+	for hold := range sem.slots {
+		if !slots.names(hold.Session.Row.ID) {
+			ended = append(ended, hold)
 		}
 	}
+	slices.SortFunc(ended, func(a, b *Hold) int { return cmp.Compare(a.Key, b.Key) })
+	for _, hold := range ended {
+		tx.remove(tx.Get(hold.Key), cause)
+	}
+	sem.named = true
 }
 
 // nextWaiter returns the waiter of the queue whose turn it is, or nil: the first, apart from those

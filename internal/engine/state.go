@@ -30,11 +30,12 @@ type Engine struct {
 	leases     map[string]*checkLease // by check
 	nodeIDs    map[string]string      // by ID, the key of the node; nil: see nodeWithID
 	due        expiry.Heap
-	refused    []Due    // for which an operation was refused, so that they end next
-	sharers    sharers  // of the lock that a call gave up on last
-	slow       *slow    // nil: nothing is told as slow
-	overdue    []string // keys whose delays are over but still have a row
-	unserved   bool     // a drop may have left a free lock with a queue, or a given-up one
+	refused    []Due     // for which an operation was refused, so that they end next
+	sharers    sharers   // of the lock that a call gave up on last
+	slotsHeld  slotsHeld // of the semaphore that a call gave up on last
+	slow       *slow     // nil: nothing is told as slow
+	overdue    []string  // keys whose delays are over but still have a row
+	unserved   bool      // a drop may have left a free lock with a queue, or a given-up one
 
 	several  []*Waiter         // waiters for several locks, in the order in which they began
 	carriers map[any][]*Waiter // the calls that wait, by the owner of each lock that they carry
@@ -252,6 +253,9 @@ type semaphore struct {
 	slots   map[*Hold]struct{}  // handles, of the contender keys
 	lost    map[*delay]struct{} // of the contender keys
 	waiting int                 // how many stand in the queue for a slot, or are set aside
+
+	roster roster // read last; Txn.rosterOf tells whether it is still that of the newest state
+	named  bool   // the roster names the sessions of all slots
 }
 
 // checkLease is when a check becomes critical unless it is put again: each check that has a TTL and
@@ -346,6 +350,22 @@ func (e *Engine) semaphore(prefix string) *semaphore {
 func (e *Engine) tidySemaphore(sem *semaphore) {
 	if len(sem.slots)+len(sem.lost)+sem.waiting == 0 {
 		delete(e.semaphores, sem.prefix)
+	}
+}
+
+// contenderMoved updates who is idle when the holder of the key, which may be a contender key, has
+// changed: also when that is taken back.
+func (e *Engine) contenderMoved(key string, from, to schema.ID) {
+	sem := e.semaphores[PrefixOf(key)]
+	if sem == nil {
+		return
+	}
+	switch id := contenderOf(key); {
+	case id.IsZero() || !sem.roster.names(id):
+	case to == id:
+		delete(sem.roster.idle, id)
+	case from == id:
+		sem.roster.setIdle(id)
 	}
 }
 
