@@ -123,3 +123,44 @@ func TestAllocations_OfMostAwaited(t *testing.T) {
 			allocations[0], few)
 	}
 }
+
+// Ensure that a slot is taken and released without a look at each holder: a thousand others add
+// little to what that allocates beside ten.
+func TestAllocations_OfSlot(t *testing.T) {
+	const few, many = 10, 1000
+	var allocations [2]float64
+	for i, others := range []int{few, many} {
+		db, err := lockd.New(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s *lockd.Session
+		for n := range others + 1 {
+			if s, err = db.NewSession(nil); err != nil {
+				t.Fatal(err)
+			}
+			if n == others {
+				break
+			}
+			if _, err := s.TryAcquire("pool", others+1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		allocations[i] = testing.AllocsPerRun(100, func() {
+			slot, err := s.TryAcquire("pool", 0)
+			if err == nil {
+				err = slot.Release()
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if allocations[1] > 2*allocations[0] {
+		t.Errorf("got %v allocations beside %d holders, and %v beside %d", allocations[1], many,
+			allocations[0], few)
+	}
+}
