@@ -196,23 +196,34 @@ func (f *failure) String() string {
 func (e *explorer) search() (found *outcome) {
 	e.t.Helper()
 	defer e.watch()()
-	synctest.Test(e.t, func(t *testing.T) {
-		e.bubble = t
-		for number := range e.opts.Schedules {
-			o := e.run(e.plan(number), quiet)
-			if o.failure != nil {
-				found = e.shrink(o)
-				found.number, found.first = number, o.steps
+	for number := 0; found == nil && number < e.opts.Schedules; {
+		synctest.Test(e.t, func(t *testing.T) {
+			e.bubble = t
+			for ; found == nil && number < e.opts.Schedules && !spent(); number++ {
+				found = e.try(number)
+			}
+			if found != nil {
 				e.mustEnd(t, found)
-				return
 			}
-			if number == 0 {
-				e.plain = o.steps
-			}
-			e.steps = max(e.steps, o.steps)
-		}
-	})
+		})
+	}
 	return found
+}
+
+// try runs the schedule with that number, and returns the shortest outcome with its failure, or nil
+// if it passes.
+func (e *explorer) try(number int) (found *outcome) {
+	o := e.run(e.plan(number), quiet)
+	if o.failure != nil {
+		found = e.shrink(o)
+		found.number, found.first = number, o.steps
+		return found
+	}
+	if number == 0 {
+		e.plain = o.steps
+	}
+	e.steps = max(e.steps, o.steps)
+	return nil
 }
 
 // plan returns the plan of the schedule with that number. Number 0 has no change. Then every other
@@ -283,7 +294,7 @@ func (e *explorer) shrink(o *outcome) *outcome {
 	}
 	best := o
 	better := func(p plan) bool {
-		if e.runs >= shrinkRuns {
+		if e.runs >= shrinkRuns || spent() {
 			return false
 		}
 		e.runs++

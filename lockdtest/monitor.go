@@ -79,11 +79,13 @@ func (m *monitor) life(id lockd.SessionID) time.Duration {
 }
 
 // longest is how long a goroutine stands still for its lock to pass on: longer than the TTL and the
-// lock-delay of every session that lives.
+// lock-delay of every session that lives, except those that outlive the schedule.
 func (m *monitor) longest() time.Duration {
 	var life, delay time.Duration
 	for id := range m.alive {
-		life, delay = max(life, m.life(id)), max(delay, m.sessions[id].LockDelay)
+		if l := m.life(id); !m.world.now.Add(l).After(m.world.end) {
+			life, delay = max(life, l), max(delay, m.sessions[id].LockDelay)
+		}
 	}
 	return life + delay + time.Millisecond
 }

@@ -25,6 +25,13 @@ const (
 	maxRow   = 200    // steps of one goroutine in a row
 )
 
+// span is how much time a schedule has. What is due after it, as in 100 years, never comes.
+const span = 90 * 365 * 24 * time.Hour
+
+// spent reports whether the bubble's clock, which goes from 2000 to 2262, may have too little time
+// left for two schedules: one that fails, and the same again.
+func spent() bool { return time.Now().Year() >= 2070 }
+
 // run runs the schedule, and returns what it has shown.
 func (e *explorer) run(p plan, v volume) *outcome {
 	w := &World{
@@ -34,7 +41,7 @@ func (e *explorer) run(p plan, v volume) *outcome {
 		woken: make(chan struct{}, 1),
 	}
 	w.epoch, w.began = w.clock.Now(), time.Now()
-	w.now = w.epoch
+	w.now, w.end = w.epoch, w.epoch.Add(span)
 	w.monitor = newMonitor(w)
 	path := ""
 	for _, c := range p.changes {
@@ -251,8 +258,10 @@ func (w *World) change(k kind, path string) {
 		w.await()
 		return
 	case pause:
-		if g = w.process.first(func(g *goroutine) bool { return !g.own }); g != nil {
-			g.paused = w.now.Add(w.monitor.longest())
+		until := w.now.Add(w.monitor.longest())
+		g = w.process.first(func(g *goroutine) bool { return !g.own })
+		if g != nil && !until.After(w.end) {
+			g.paused = until
 			w.journal.begin(w, g.name, "stands still until "+w.at(g.paused))
 			return
 		}
@@ -300,12 +309,13 @@ func (w *World) await() {
 			}
 		}
 	}
-	if !known { // but there may be timers of the body's
-		if w.blind++; w.blind > maxBlind && w.process.next() == nil {
+	if !known || next.After(w.end) { // but there may be timers of the body's
+		w.blind++
+		next = w.now.Add(time.Second << min(w.blind, maxBlind))
+		if (w.blind > maxBlind || next.After(w.end)) && w.process.next() == nil {
 			w.fail("wait", "these wait for ever: "+w.process.waiters())
 			return
 		}
-		next = w.now.Add(time.Second << min(w.blind, maxBlind))
 	}
 	next = w.sleep(next)
 	w.journal.begin(w, "", "the clock moves to "+w.at(next))
@@ -337,8 +347,10 @@ func (w *World) sleep(until time.Time) time.Time {
 
 // sleeps reports whether a goroutine will go on when the clock has moved far enough.
 func (p *process) sleeps() bool {
+	w := p.world
 	return slices.ContainsFunc(p.goroutines, func(g *goroutine) bool {
-		return g.state == held && (g.wakes.After(p.world.now) || g.paused.After(p.world.now))
+		return g.state == held && (g.wakes.After(w.now) && !g.wakes.After(w.end) ||
+			g.paused.After(w.now))
 	})
 }
 
@@ -348,6 +360,8 @@ func (p *process) waiters() string {
 	for _, g := range p.goroutines {
 		switch {
 		case g == p.database:
+		case g.state == held && g.wakes.After(p.world.now):
+			waiters = append(waiters, g.name+" for the end of its sleep")
 		case g.state == held:
 			waiters = append(waiters, g.name+" for its condition")
 		case g.state == waiting:

@@ -66,7 +66,7 @@ var clockPlan = []allowance{
 	{"lockdtest/lockdtest.go", "Clock.Now", 2, "where the mock stands, to move it on from there"},
 	{"lockdtest/run.go", "Clock.Now", 1, "where the mock of Explore begins"},
 	{"lockdtest/run.go", "time.NewTimer", 1, "in a bubble: timers run with the mock"},
-	{"lockdtest/run.go", "time.Now", 1, "the same"},
+	{"lockdtest/run.go", "time.Now", 2, "the same"},
 	{"lockdtest/run.go", "time.Since", 1, "the same"},
 	{"lockdtest/explore.go", "time.NewTicker", 1, "for a goroutine that does not stop"},
 	{"lockdtest/wait.go", "time.NewTimer", 1, "the patience of a test that waits in vain"},

@@ -1,0 +1,87 @@
+package lockdtest_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/lockdtest"
+)
+
+const year = 365 * 24 * time.Hour
+
+// lockers returns a body with two goroutines that take one lock, in sessions with that TTL.
+func lockers(ttl time.Duration, unlocks bool) func(w *lockdtest.World) {
+	return func(w *lockdtest.World) {
+		for _, name := range []string{"ann", "bob"} {
+			w.Go(name, func() {
+				s, err := w.DB().NewSession(&lockd.SessionOptions{Name: name, TTL: ttl})
+				if err != nil {
+					return
+				}
+				l, err := s.Lock(context.Background(), "k", nil)
+				if err == nil && unlocks {
+					for errors.Is(l.Unlock(), lockd.ErrCommit) {
+					}
+				}
+			})
+		}
+	}
+}
+
+// Ensure that a deadline which the bubble's clock cannot show is never reached, in no schedule: who
+// waits for it waits for ever, and all others go on.
+func TestExplore_DeadlinesForEver(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		want string // of the failure; empty: none
+		body func(w *lockdtest.World)
+	}{
+		{"TTL", "", lockers(math.MaxInt64, true)},
+		{"TTL of 100 years", "", lockers(100*year, true)},
+		{"TTL, no Unlock", "these wait for ever: bob for the lock of k",
+			lockers(math.MaxInt64, false)},
+		{"Sleep", "these wait for ever: body for the end of its sleep", func(w *lockdtest.World) {
+			w.Sleep(math.MaxInt64)
+		}},
+		{"Sleep beside KeepAlive", "body for the end of its sleep", func(w *lockdtest.World) {
+			if s, err := w.DB().NewSession(nil); err == nil {
+				w.Go("alive", func() { _ = s.KeepAlive(context.Background()) })
+				w.Sleep(math.MaxInt64)
+			}
+		}},
+		{"MaxHold", "", func(w *lockdtest.World) {
+			if s, err := w.DB().NewSession(nil); err == nil {
+				opts := &lockd.LockOptions{MaxHold: math.MaxInt64}
+				_, _ = s.Lock(context.Background(), "k", opts)
+				w.Sleep(time.Minute)
+			}
+		}},
+	} {
+		opts := &lockdtest.ExploreOptions{Schedules: 200}
+		got := lockdtest.Search(t, opts, test.body).Text
+		if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
+			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+// Ensure that a schedule has as much time as the ones before it, however long they took.
+func TestExplore_SchedulesOfYears(t *testing.T) {
+	opts := &lockdtest.ExploreOptions{Schedules: 300}
+	lockdtest.Explore(t, opts, func(w *lockdtest.World) { w.Sleep(10 * year) })
+	runs := 0
+	found := lockdtest.Search(t, opts, func(w *lockdtest.World) {
+		w.Sleep(10 * year)
+		if runs++; runs > 100 {
+			w.Errorf("the answer is 42")
+		}
+	})
+	if !strings.Contains(found.Text, "the answer is 42") {
+		t.Errorf("got %q", found.Text)
+	}
+}
