@@ -290,7 +290,7 @@ func (e *explorer) kinds() []kind {
 func (e *explorer) shrink(o *outcome) *outcome {
 	if o.failure.rule == ofTest { // Failed stays true, and tells nothing of other runs
 		e.failsAt = o.steps
-		return e.loudly(o, "")
+		return e.loudly(o)
 	}
 	best := o
 	better := func(p plan) bool {
@@ -325,19 +325,30 @@ func (e *explorer) shrink(o *outcome) *outcome {
 			}
 		}
 	}
-	return e.loudly(best, "\nThe same schedule passes when it is run again, as below: the body "+
-		"does not do the same each time (see the package comment)")
+	return e.loudly(best)
 }
 
-// loudly runs the outcome's schedule again, with its lines. If it passes this time, the outcome has
-// the failure from before, with what else there is to say.
-func (e *explorer) loudly(o *outcome, passed string) *outcome {
+// loudly runs the outcome's schedule again, with its lines. If it does not break the same rule this
+// time, the outcome has the failure from before, with what else there is to say.
+func (e *explorer) loudly(o *outcome) *outcome {
 	again := e.run(o.plan, loud)
-	if again.failure == nil {
-		again.failure = &failure{o.failure.rule, o.failure.text + passed}
+	text := o.failure.text
+	switch {
+	case again.failure == nil && o.failure.rule == ofTest: // the body may fail the test only once
+	case again.failure == nil:
+		text += "\nThe same schedule passes when it is run again, as below: " + differs
+	case again.failure.rule == o.failure.rule:
+		return again
+	default:
+		text += fmt.Sprintf("\nThe same schedule fails otherwise when it is run again, as below: "+
+			"%s. Then it fails with: %v", differs, again.failure)
 	}
+	again.failure, again.steps = &failure{o.failure.rule, text}, o.steps
 	return again
 }
+
+// differs is why a schedule is not the same when it is run again.
+const differs = "the body does not do the same each time (see the package comment)"
 
 // shorter reports whether o is easier to read than the other: by steps, then changes, then order.
 func (o *outcome) shorter(than *outcome) bool {

@@ -476,17 +476,27 @@ func TestExplore_DiesWithoutACommit(t *testing.T) {
 
 // Ensure that a failure that does not come again is told all the same, and why it does not.
 func TestExplore_BodyThatDoesNotRepeat(t *testing.T) {
-	runs := 0
-	found := lockdtest.Search(t, &lockdtest.ExploreOptions{Schedules: 20},
-		func(w *lockdtest.World) {
-			if runs++; runs == 7 {
-				w.Errorf("the seventh run")
+	for what, then := range map[string]func(){
+		"passes":          func() {},
+		"fails otherwise": func() { panic("the eighth run") },
+	} {
+		runs := 0
+		found := lockdtest.Search(t, &lockdtest.ExploreOptions{Schedules: 20},
+			func(w *lockdtest.World) {
+				if runs++; runs == 7 {
+					w.Errorf("the seventh run")
+				} else if runs > 7 {
+					then()
+				}
+				_ = put1(w.DB(), 1)
+			})
+		for _, want := range []string{
+			"lockdtest: the seventh run\n", "The same schedule " + what,
+			"does not do the same each time",
+		} {
+			if !strings.Contains(found.Text, want) {
+				t.Errorf("got %q, want %q", found.Text, want)
 			}
-			_ = put1(w.DB(), 1)
-		})
-	for _, want := range []string{"the seventh run", "does not do the same each time"} {
-		if !strings.Contains(found.Text, want) {
-			t.Errorf("got %q, want %q", found.Text, want)
 		}
 	}
 }

@@ -87,12 +87,17 @@ func idleFrom(lines []line) int {
 
 const module = "github.com/lockd/lockd"
 
-// call says in words where the caller is: the method that is called, what it is about to do, and
-// from where.
+// call is callSite, if lines are kept.
 func (j *journal) call(what string) string {
 	if j.volume == quiet {
 		return ""
 	}
+	return callSite(what)
+}
+
+// callSite says in words where the caller is: the method that is called, what it is about to do,
+// and from where.
+func callSite(what string) string {
 	var callers [32]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
 	method := ""

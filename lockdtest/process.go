@@ -145,7 +145,8 @@ func (p *process) caller() *goroutine {
 		return nil
 	}
 	if g.state != running {
-		p.world.fail("", "a goroutine that World.Go has not started calls lockd, or the World")
+		p.world.fail("", "a goroutine that World.Go has not started calls lockd, or the World: "+
+			callSite(""))
 		return nil
 	}
 	return g
