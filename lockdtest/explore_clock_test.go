@@ -85,3 +85,31 @@ func TestExplore_SchedulesOfYears(t *testing.T) {
 		t.Errorf("got %q", found.Text)
 	}
 }
+
+// Ensure that a wait which has a far end is not said to last for ever, where so much happens
+// meanwhile that the schedule does not come to it.
+func TestExplore_WaitTooLong(t *testing.T) {
+	opts := &lockdtest.ExploreOptions{Schedules: 1}
+	found := lockdtest.Search(t, opts, func(w *lockdtest.World) {
+		holder, err := w.DB().NewSession(&lockd.SessionOptions{TTL: 15 * time.Second})
+		if err != nil {
+			return
+		}
+		w.Go("alive", func() { _ = holder.KeepAlive(context.Background()) })
+		s, err := w.DB().NewSession(&lockd.SessionOptions{TTL: 48 * time.Hour})
+		if err != nil {
+			return
+		}
+		w.Sleep(time.Minute) // is not part of the wait
+		if _, err := holder.TryLock("k", nil); err == nil {
+			ctx, cancel := context.WithTimeout(context.Background(), 24*time.Hour)
+			defer cancel()
+			_, _ = s.Lock(ctx, "k", nil)
+		}
+	})
+	const want = "wait: nothing has gone on for 2h5m0s of the clock, in 1000 steps; these wait: " +
+		"body for the lock of k; alive for the end of the session"
+	if !strings.Contains(found.Text, want) {
+		t.Errorf("got %q, want %q", found.Text, want)
+	}
+}

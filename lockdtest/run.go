@@ -41,7 +41,7 @@ func (e *explorer) run(p plan, v volume) *outcome {
 		woken: make(chan struct{}, 1),
 	}
 	w.epoch, w.began = w.clock.Now(), time.Now()
-	w.now, w.end = w.epoch, w.epoch.Add(span)
+	w.now, w.active, w.end = w.epoch, w.epoch, w.epoch.Add(span)
 	w.monitor = newMonitor(w)
 	path := ""
 	for _, c := range p.changes {
@@ -198,7 +198,7 @@ func (p *process) step(g *goroutine) {
 	w.blind = 0
 	w.journal.begin(w, g.name, g.call)
 	if g != p.database {
-		w.idle = 0
+		w.idle, w.active = 0, w.now
 	}
 	if w.last != g {
 		w.last, g.called = g, 0
@@ -297,7 +297,8 @@ func (w *World) at(t time.Time) string { return t.Sub(time.Unix(0, 0)).String() 
 // await lets time pass, until something is due.
 func (w *World) await() {
 	if w.idle++; w.idle > maxIdle && !w.process.sleeps() {
-		w.fail("wait", "these wait for ever: "+w.process.waiters())
+		w.fail("wait", fmt.Sprintf("nothing has gone on for %v of the clock, in %d steps; these "+
+			"wait: %s", w.now.Sub(w.active), maxIdle, w.process.waiters()))
 		return
 	}
 	next, known := w.process.controls.Next()

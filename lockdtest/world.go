@@ -43,6 +43,7 @@ type World struct {
 	unclear bool // the next commit is to be in the file, and reported as failed
 	notes   map[lockd.SessionID]*note
 	now     time.Time
+	active  time.Time     // when a goroutine of the body went on last
 	end     time.Time     // of the schedule's time
 	epoch   time.Time     // where the mock began,
 	began   time.Time     // and the time of the bubble then
