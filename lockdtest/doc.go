@@ -70,6 +70,9 @@
 // returns has to be published (G3), and Close of a database that has failed has to say so (G12). A
 // schedule also fails if goroutines wait for ever, panic, or do not end.
 //
+// A session of the body's has to be kept alive, by a Keeper or KeepAlive. Otherwise it ends before
+// the lock-delay of another is over, and hardly any schedule comes to a late write.
+//
 // A schedule that fails is printed step by step: the time, the goroutine, the point from which it
 // went on, and what followed. The body has to do the same each time: no randomness, no iteration
 // over a map, no goroutine that World.Go does not know, and no wait for anything but lockd and

@@ -85,6 +85,7 @@ func Explore(t *testing.T, opts *ExploreOptions, body func(w *World)) {
 
 func newExplorer(t *testing.T, opts *ExploreOptions, body func(w *World)) *explorer {
 	t.Helper()
+	mustHave(body != nil)
 	e := &explorer{t: t, body: body}
 	if opts != nil {
 		e.opts = *opts

@@ -100,3 +100,13 @@ func TestExplore_PointInUpdate(t *testing.T) {
 		}
 	}
 }
+
+// Ensure that a function that is missing is told of at once.
+func TestExplore_NilBody(t *testing.T) {
+	defer func() {
+		if got := recover(); got != "lockdtest: nil function" {
+			t.Errorf("got %v", got)
+		}
+	}()
+	lockdtest.Explore(t, nil, nil)
+}

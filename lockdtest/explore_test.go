@@ -303,12 +303,16 @@ func TestExplore_Faults(t *testing.T) {
 		"wait: these wait for ever: body for its condition": func(w *lockdtest.World) {
 			w.Await(func() bool { return false })
 		},
-		"goroutine: body waits for something that is not lockd's: use World.Await": func(
-			w *lockdtest.World) {
+		"goroutine: body waits for something that is not lockd's: use World.Await, or " +
+			"World.Sleep": func(w *lockdtest.World) {
 			s, err := w.DB().NewSession(nil)
 			if err == nil {
 				<-s.Done()
 			}
+		},
+		"panic: body: lockdtest: nil function": func(w *lockdtest.World) { w.Go("x", nil) },
+		"panic: ann: lockdtest: nil function": func(w *lockdtest.World) {
+			w.Go("ann", func() { w.Await(nil) })
 		},
 		"panic: ann: no such thing": func(w *lockdtest.World) {
 			w.Go("ann", func() { panic("no such thing") })

@@ -213,7 +213,7 @@ func (p *process) step(g *goroutine) {
 	w.running.Store(nil)
 	if g.state == running && !p.dead {
 		w.fail("goroutine", fmt.Sprintf("%s waits for something that is not lockd's: use "+
-			"World.Await", g.name))
+			"World.Await, or World.Sleep", g.name))
 	}
 	if g.called > maxRow { // it may poll for what another goroutine has to do
 		g.called = 0

@@ -75,6 +75,7 @@ func (w *World) Clock() clock.Clock { return w.clock }
 // when all goroutines have ended, except those that are in a call of KeepAlive, Watch or the like:
 // such a call ends with the database. A panic of fn fails the test.
 func (w *World) Go(name string, fn func()) {
+	mustHave(fn != nil)
 	w.process.start(name, fn)
 }
 
@@ -97,6 +98,7 @@ func (w *World) point(what string, ready func() bool) {
 // it must not block, and may read what the body's goroutines share. It takes the place of channels,
 // mutexes and the like, for which a goroutine must not wait: Explore would not know who goes on.
 func (w *World) Await(condition func() bool) {
+	mustHave(condition != nil)
 	w.point("Await", func() (holds bool) {
 		w.guard("a condition of World.Await", func() { holds = condition() })
 		return holds
@@ -116,6 +118,7 @@ func (w *World) Sleep(d time.Duration) {
 // runs; holds may read the database, and must not write to it or wait. An error fails the test,
 // with the name of the rule.
 func (w *World) Invariant(name string, holds func() error) {
+	mustHave(holds != nil)
 	w.rules = append(w.rules, rule{name, holds})
 }
 
@@ -131,6 +134,7 @@ func (w *World) Errorf(format string, args ...any) {
 // lockd.ErrCommit: then writes return lockd.ErrFailed, and when all goroutines have ended fn is
 // run. Without a call of Restart none of this happens.
 func (w *World) Restart(fn func()) {
+	mustHave(fn != nil)
 	w.restart = fn
 	w.explorer.restarts = true
 }
@@ -139,6 +143,13 @@ func (w *World) Restart(fn func()) {
 func (w *World) fail(rule, text string) {
 	if w.failure == nil {
 		w.failure = &failure{rule, text}
+	}
+}
+
+// mustHave panics unless the function is there: a nil function is a bug of the caller.
+func mustHave(there bool) {
+	if !there {
+		panic("lockdtest: nil function")
 	}
 }
 
