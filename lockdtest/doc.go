@@ -75,6 +75,7 @@
 //
 // A schedule that fails is printed step by step: the time, the goroutine, the point from which it
 // went on, and what followed. The body has to do the same each time: no randomness, no iteration
-// over a map, no goroutine that World.Go does not know, and no wait for anything but lockd and
-// World.Await. Then a seed always leads to the same steps.
+// over a map, no goroutine that World.Go does not know, and no wait for anything but lockd,
+// World.Await and World.Sleep. Then a seed always leads to the same steps. The clock does not stop
+// for each timer of the body's: see [World.Clock].
 package lockdtest

@@ -67,8 +67,12 @@ type rule struct {
 func (w *World) DB() *lockd.DB { return w.process.db }
 
 // Clock returns the clock of the database, for code under test that tells the time itself. It moves
-// when no goroutine can go on, or where the schedule says so; the body must not move it. Timers and
-// contexts of packages time and context run by it too.
+// when no goroutine can go on, or where the schedule says so; the body must not move it.
+//
+// Timers and contexts of packages time and context run by it too. But it stops only where lockd has
+// something to do, at the end of a World.Sleep, and where a context of package context ends a call
+// of lockd that waits. Any other timer or context, of this clock too, is late: what it has led to
+// is seen at the next stop, when a session that was to be renewed may have ended.
 func (w *World) Clock() clock.Clock { return w.clock }
 
 // Go starts fn on a goroutine of its own, which the schedule knows by the name. The schedule ends
@@ -96,7 +100,9 @@ func (w *World) point(what string, ready func() bool) {
 
 // Await blocks until the condition holds. Explore calls condition when no goroutine runs, so
 // it must not block, and may read what the body's goroutines share. It takes the place of channels,
-// mutexes and the like, for which a goroutine must not wait: Explore would not know who goes on.
+// mutexes and the like, for which a goroutine must not wait: Explore would not know who goes on. A
+// condition that time alone makes true, by a timer or a context, is seen late (see Clock): to go on
+// at an instant, use Sleep.
 func (w *World) Await(condition func() bool) {
 	mustHave(condition != nil)
 	w.point("Await", func() (holds bool) {
