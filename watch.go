@@ -94,8 +94,8 @@ func (db *DB) waitFor(ctx context.Context, topic *hub.Topic, at hub.Cursor) (hub
 // rises without a change in the scope, no call that waits returns for that, but the next call with
 // the old index does (B8).
 //
-// A limit above 0 bounds the wait, by the database's clock. When it has passed, Wait returns the
-// state without an error; then at need not be above index.
+// A limit bounds the wait, by the database's clock; 0 means no limit. When it has passed, as one
+// below 0 has, Wait returns the state without an error; then at need not be above index.
 func (db *DB) Wait(
 	ctx context.Context, scope Scope, index uint64, limit time.Duration,
 ) (state *Snapshot, at uint64, err error) {
@@ -122,6 +122,9 @@ func (db *DB) wait(
 			if at > index || index > state.Index() {
 				return state, at, nil
 			}
+		}
+		if limit < 0 {
+			break
 		}
 		if limit > 0 && d.Passed() == nil {
 			db.limits.Add(&d, limit)
@@ -152,9 +155,10 @@ func (db *DB) wait(
 			end()
 			return nil, 0, ctx.Err()
 		}
-		state = db.Snapshot()
-		return state, state.IndexOf(scope), nil
+		break
 	}
+	state = db.Snapshot()
+	return state, state.IndexOf(scope), nil
 }
 
 // keyStandsAt reports whether the scope is one key that exists and has not changed after the index.

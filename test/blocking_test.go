@@ -426,6 +426,25 @@ func TestWait_ManyWithOneContext(t *testing.T) {
 	})
 }
 
+// Ensure that a limit below 0 has passed: the call returns the state at once, and leaves nothing.
+func TestWait_LimitThatHasPassed(t *testing.T) {
+	each(t, func(h *harness) {
+		h.put("k", "v", 0)
+		for _, scope := range []lockd.Scope{
+			lockd.KeyScope("k"), lockd.PrefixScope("k"), lockd.KeyScope("none"), {},
+		} {
+			before := h.Snapshot()
+			state, at, err := h.Wait(h.t.Context(), scope, before.Index(), -1)
+			if err != nil || state.Index() != before.Index() || at != before.IndexOf(scope) {
+				h.t.Errorf("%v: got %v, %d, %v", scope, state, at, err)
+			}
+		}
+		if h.Topics() != 0 || h.Deadlines() != 0 {
+			h.t.Errorf("left: %d topics, %d deadlines", h.Topics(), h.Deadlines())
+		}
+	})
+}
+
 // Ensure that the end of the database ends every wait, with an error that says so.
 func TestWait_EndsWithTheDatabase(t *testing.T) {
 	each(t, func(h *harness) {
