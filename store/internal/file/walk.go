@@ -177,9 +177,10 @@ func (w *pageWalk) walkRoot() (buckets, error) {
 	found := make(buckets)
 	err := w.walk(w.meta.root, bounds{}, 0, 1, func(leaf uint64, content []byte) error {
 		for e := range soundElements(bytes.Clone(content)) {
-			if e.flags == bucketFlag {
-				found[string(e.key)] = bucket{e.value, leaf}
+			if e.flags != bucketFlag {
+				return misplaced(leaf, "has a row among the buckets")
 			}
+			found[string(e.key)] = bucket{e.value, leaf}
 		}
 		return nil
 	})

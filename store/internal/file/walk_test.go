@@ -103,6 +103,13 @@ func TestWalk_RefusesAPage(t *testing.T) {
 		}, "not filled"},
 		"ElementUnknown": {func(p *keyTree) { order.PutUint32(p.leafHead(3), 2) },
 			"unknown kind"},
+		"LeafForTheListOfTables": {func(p *keyTree) {
+			page := os.Getpagesize()
+			root := order.Uint64(p.content[newestMeta(p.content, page)+16:])
+			list := p.content[int(root)*page:][:page]
+			copy(list, p.leaf)
+			order.PutUint64(list, root)
+		}, "among the buckets"},
 		"PageUnknown": {func(p *keyTree) { order.PutUint16(p.leaf[8:], branchKind|leafKind) },
 			"neither a branch"},
 		"TooMany": {func(p *keyTree) { order.PutUint16(p.leaf[10:], math.MaxUint16) },
