@@ -60,6 +60,15 @@ func inspect(file *os.File, reader Reader) (found, error) {
 	return f, err
 }
 
+// checkClosed returns ErrCorrupt if the file lacks what it had when it was closed.
+func (f *found) checkClosed(file *os.File) error {
+	w := lastClean(file, uint64(f.meta.pageSize))
+	if w.commit > f.meta.commit || w.commit == f.meta.commit && w.next > f.log.next {
+		return errLastLost
+	}
+	return nil
+}
+
 var errFreelist = corrupt("its list of free pages is not one")
 
 // claimFreelist refuses a list of free pages that bbolt did not write. It claims the pages of the

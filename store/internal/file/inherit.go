@@ -1,14 +1,10 @@
 package file
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
-
-	"github.com/lockd/lockd/store/internal/format"
 )
 
 // inherit puts on disk what was in the file when it was opened, and empty sectors where the next
@@ -141,21 +137,6 @@ func (f *File) blankAgain(run sectorRun) error {
 	return err
 }
 
-// A process whose writes are all synced writes the clean word when it closes the file: in the page
-// of the newest meta page, in a sector that bbolt does not use. The word names bbolt's last commit
-// and the next record of the log; it is void after another commit, or when that record is there.
-// The word itself need not be on disk: what a power cut leaves was on disk, and without the word
-// the next process does more than it has to. But a file that lacks what its word names has lost it.
-//
-// A process removes the word before it writes anything else. So a process that is killed, or whose
-// sync has failed, leaves no word.
-type cleanWord struct{ commit, next uint64 }
-
-const (
-	cleanAt   = sectorSize // bytes of the page before it
-	cleanSize = format.ChecksumSize + 2*numberSize
-)
-
 // cleanPlace is where in the file the clean word is.
 func (f *File) cleanPlace() int64 {
 	return int64(f.last.commit%2)*int64(f.tables.page) + cleanAt
@@ -163,52 +144,6 @@ func (f *File) cleanPlace() int64 {
 
 // cleanWord is the clean word of the file as it is.
 func (f *File) cleanWord() cleanWord { return cleanWord{f.last.commit, f.log.next} }
-
-func (w cleanWord) bytes() []byte {
-	raw := make([]byte, format.ChecksumSize, cleanSize)
-	raw = binary.BigEndian.AppendUint64(raw, w.commit)
-	raw = binary.BigEndian.AppendUint64(raw, w.next)
-	binary.BigEndian.PutUint32(raw, cleanSum(raw))
-	return raw
-}
-
-func cleanSum(raw []byte) uint32 {
-	return format.Checksum(format.CleanTable, nil, raw[format.ChecksumSize:])
-}
-
-// readCleanWord returns the clean word of the page, or zeros, which name nothing.
-func readCleanWord(f *os.File, page, pageSize uint64) cleanWord {
-	raw := make([]byte, cleanSize)
-	_, err := f.ReadAt(raw, int64(page*pageSize)+cleanAt)
-	if err != nil || binary.BigEndian.Uint32(raw) != cleanSum(raw) {
-		return cleanWord{}
-	}
-	return cleanWord{
-		commit: binary.BigEndian.Uint64(raw[format.ChecksumSize:]),
-		next:   binary.BigEndian.Uint64(raw[format.ChecksumSize+numberSize:]),
-	}
-}
-
-// lastClean returns the newest of the clean words that the file may have.
-func lastClean(f *os.File, pageSize uint64) cleanWord {
-	first, second := readCleanWord(f, 0, pageSize), readCleanWord(f, 1, pageSize)
-	if second.commit > first.commit {
-		return second
-	}
-	return first
-}
-
-var errLastLost = corrupt("it lacks the last commit that it had when it was closed: the disk has " +
-	"lost a write, or the meta page of that commit is damaged")
-
-// checkClosed returns ErrCorrupt if the file lacks what it had when it was closed.
-func (f *found) checkClosed(file *os.File) error {
-	w := lastClean(file, uint64(f.meta.pageSize))
-	if w.commit > f.meta.commit || w.commit == f.meta.commit && w.next > f.log.next {
-		return errLastLost
-	}
-	return nil
-}
 
 // closedCleanly reports whether the process that closed the file had all of it on disk.
 func (f *File) closedCleanly() bool {
