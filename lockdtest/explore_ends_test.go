@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -43,14 +42,6 @@ var bodies = map[string]struct {
 	"condition ends the test": {func(t *testing.T, w *lockdtest.World) {
 		w.Await(func() bool { t.Fatal("printed by the body"); return true })
 	}, "a condition of World.Await has ended Explore's own goroutine", "printed by the body"},
-	"goroutines of its own": {func(t *testing.T, w *lockdtest.World) {
-		var own sync.WaitGroup
-		for n := range 2 {
-			own.Go(func() { _ = put1(w.DB(), n) })
-		}
-		own.Wait()
-	}, "a goroutine that World.Go has not started calls lockd, or the World: DB.Put at " +
-		"explore_test.go:", ""},
 	"rule writes": {func(t *testing.T, w *lockdtest.World) {
 		w.Invariant("rule", func() error { return put1(w.DB(), 2) })
 		w.Go("a", func() { _ = put1(w.DB(), 1) })
@@ -64,8 +55,7 @@ func TestExplore_BodyThatEndsTheTest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const again = "Again: go test -run '^TestExplore_Child$' -lockdtest.seed="
 			child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestExplore_Child$")
-			// One thread, so that a body's own goroutines run one after the other.
-			child.Env = append(os.Environ(), childEnv+"="+name, "GOMAXPROCS=1")
+			child.Env = append(os.Environ(), childEnv+"="+name)
 			out, err := child.CombinedOutput()
 			if text := string(out); err == nil || !strings.Contains(text, test.want) ||
 				!strings.Contains(text, again) ||

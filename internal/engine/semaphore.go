@@ -240,7 +240,7 @@ func (tx *Txn) takeSlots(sem *semaphore) {
 	}
 	cause := ErrUnlocked
 	if err != nil || slots.limit == 0 {
-		cause = ErrKeyDeleted // and the roster names nobody
+		cause = ErrKeyDeleted // and the roster names no holder
 	}
 	var ended []*Hold
 	for hold := range sem.slots {
