@@ -6,7 +6,6 @@ package schema
 
 import (
 	"encoding/binary"
-	"encoding/hex"
 	"time"
 
 	"github.com/google/uuid"
@@ -44,19 +43,12 @@ func (id ID) String() string {
 const UUIDSize = 36
 
 // UUID returns the UUID, also for the zero value.
-func (id ID) UUID() string { return string(id.AppendUUID(make([]byte, 0, UUIDSize))) }
+func (id ID) UUID() string { return uuid.UUID(id).String() }
 
-// AppendUUID appends the UUID to the text, without a string for it.
+// AppendUUID appends the UUID to the text, without memory of its own.
 func (id ID) AppendUUID(text []byte) []byte {
-	var uuid [UUIDSize]byte
-	hex.Encode(uuid[:8], id[:4])
-	for i, at := range [...]int{9, 14, 19} {
-		uuid[at-1] = '-'
-		hex.Encode(uuid[at:at+4], id[4+2*i:6+2*i])
-	}
-	uuid[23] = '-'
-	hex.Encode(uuid[24:], id[10:])
-	return append(text, uuid[:]...)
+	raw, _ := uuid.UUID(id).MarshalText() // it never fails
+	return append(text, raw...)
 }
 
 // MarshalText returns what String does. It never fails.
