@@ -35,10 +35,13 @@ func cleanSum(raw []byte) uint32 {
 	return format.Checksum(format.CleanTable, nil, raw[format.ChecksumSize:])
 }
 
-// readCleanWord returns the clean word of the page, or zeros, which name nothing.
-func readCleanWord(f *os.File, page, pageSize uint64) cleanWord {
+// cleanPlace is where in a file the clean word of that commit is.
+func cleanPlace(commit, pageSize uint64) int64 { return int64(commit%2*pageSize) + cleanAt }
+
+// readCleanWord returns the clean word at that place, or zeros, which name nothing.
+func readCleanWord(f *os.File, place int64) cleanWord {
 	raw := make([]byte, cleanSize)
-	_, err := f.ReadAt(raw, int64(page*pageSize)+cleanAt)
+	_, err := f.ReadAt(raw, place)
 	if err != nil || binary.BigEndian.Uint32(raw) != cleanSum(raw) {
 		return cleanWord{}
 	}
@@ -50,7 +53,8 @@ func readCleanWord(f *os.File, page, pageSize uint64) cleanWord {
 
 // lastClean returns the newest of the clean words that the file may have.
 func lastClean(f *os.File, pageSize uint64) cleanWord {
-	first, second := readCleanWord(f, 0, pageSize), readCleanWord(f, 1, pageSize)
+	first := readCleanWord(f, cleanPlace(0, pageSize))
+	second := readCleanWord(f, cleanPlace(1, pageSize))
 	if second.commit > first.commit {
 		return second
 	}

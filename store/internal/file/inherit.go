@@ -137,18 +137,15 @@ func (f *File) blankAgain(run sectorRun) error {
 	return err
 }
 
-// cleanPlace is where in the file the clean word is.
-func (f *File) cleanPlace() int64 {
-	return int64(f.last.commit%2)*int64(f.tables.page) + cleanAt
-}
+// cleanPlace is where in the file its clean word is.
+func (f *File) cleanPlace() int64 { return cleanPlace(f.last.commit, uint64(f.tables.page)) }
 
 // cleanWord is the clean word of the file as it is.
 func (f *File) cleanWord() cleanWord { return cleanWord{f.last.commit, f.log.next} }
 
 // closedCleanly reports whether the process that closed the file had all of it on disk.
 func (f *File) closedCleanly() bool {
-	w := readCleanWord(f.handle, f.last.commit%2, uint64(f.tables.page))
-	f.clean = f.log.cut == nil && w == f.cleanWord()
+	f.clean = f.log.cut == nil && readCleanWord(f.handle, f.cleanPlace()) == f.cleanWord()
 	return f.clean
 }
 
