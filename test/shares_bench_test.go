@@ -46,17 +46,25 @@ func unlockInTxn(b *testing.B, db *lockd.DB, key string, s *lockd.Session) {
 	}
 }
 
-// waitIn has the sessions wait for the key until the context ends.
-func waitIn(ctx context.Context, db *lockd.DB, key string, sessions []*lockd.Session) (
-	ended *sync.WaitGroup,
-) {
+// waitAtOnce has each session call wait, which waits until its context ends or it is served. It
+// returns when all wait.
+func waitAtOnce(
+	db *lockd.DB, sessions []*lockd.Session, wait func(s *lockd.Session),
+) (ended *sync.WaitGroup) {
 	ended = new(sync.WaitGroup)
 	for _, s := range sessions {
-		ended.Go(func() { _, _ = s.Lock(ctx, key, nil) })
+		ended.Go(func() { wait(s) })
 	}
 	for db.Stats().Waiters < len(sessions) {
 	}
 	return ended
+}
+
+// waitIn has the sessions wait for the key until the context ends.
+func waitIn(
+	ctx context.Context, db *lockd.DB, key string, sessions []*lockd.Session,
+) *sync.WaitGroup {
+	return waitAtOnce(db, sessions, func(s *lockd.Session) { _, _ = s.Lock(ctx, key, nil) })
 }
 
 // BenchmarkLeave_Shared has sessions without a handle leave a lock that they share, one after the

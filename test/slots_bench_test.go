@@ -21,13 +21,7 @@ func fillSlots(b *testing.B, sessions []*lockd.Session, limit int) {
 
 // awaitSlots has the sessions wait for slots until the context ends, or they have them.
 func awaitSlots(ctx context.Context, db *lockd.DB, sessions []*lockd.Session) *sync.WaitGroup {
-	var ended sync.WaitGroup
-	for _, s := range sessions {
-		ended.Go(func() { _, _ = s.Acquire(ctx, "pool", 0) })
-	}
-	for db.Stats().Waiters < len(sessions) {
-	}
-	return &ended
+	return waitAtOnce(db, sessions, func(s *lockd.Session) { _, _ = s.Acquire(ctx, "pool", 0) })
 }
 
 // BenchmarkSlot_Crowd takes a slot of a semaphore and releases it, beside many other holders.
