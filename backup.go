@@ -178,6 +178,11 @@ func readBackup(r io.Reader) (*store.Backup, error) {
 func Compact(path string, opts *Options) error {
 	options, err := opts.filledFor(path)
 	if err == nil {
+		// The store does not look at what rows name, and a copy must not replace a damaged file
+		// whose rows might still be saved.
+		_, err = inspect(path, opts)
+	}
+	if err == nil {
 		err = advised(store.Compact(path, options.file()))
 	}
 	return wrap("compact", "", err) // err names the file, as Verify's errors do

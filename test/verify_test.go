@@ -36,8 +36,8 @@ func craft(t *testing.T, fn func(s *store.Store)) string {
 	return path
 }
 
-// Ensure that a file with a row that names a missing one is refused, by Open and by Verify, with
-// the name of the missing row; and that the file is left as it is.
+// Ensure that a file with a row that names a missing one is refused, by Open, Verify and Compact,
+// with the name of the missing row; and that the file is left as it is.
 func TestVerify_References(t *testing.T) {
 	id, absent := schema.ID{1}, schema.ID{2}
 	for _, test := range []struct {
@@ -92,9 +92,11 @@ func TestVerify_References(t *testing.T) {
 				test.put(s)
 			})
 			before := readFile(t, path)
-			for what, err := range map[string]error{
-				"verify": lockd.Verify(path, nil), "open": openAndClose(path),
-			} {
+			errs := map[string]error{"verify": lockd.Verify(path, nil), "open": openAndClose(path)}
+			if test.want != "" {
+				errs["compact"] = lockd.Compact(path, nil)
+			}
+			for what, err := range errs {
 				switch {
 				case test.want == "" && err != nil:
 					t.Errorf("%s: got %v, want no error", what, err)
