@@ -193,7 +193,7 @@ func (db *DB) eventOf(event *engine.Event) Event {
 // none is from before the database was opened. It reads all kept events.
 func (db *DB) History(key string) []Event {
 	var found []Event
-	for _, event := range db.hub.Kept(KeyScope(key).scope) {
+	for _, event := range db.hub.Kept(KeyScope(key).events()) {
 		if event.Body.Former != nil || event.Body.Holder != nil {
 			found = append(found, db.eventOf(&event))
 		}

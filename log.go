@@ -41,7 +41,7 @@ func (db *DB) logEvents(events []engine.Event) {
 	}
 	for i := range events {
 		switch event := &events[i]; event.Space {
-		case engine.SpaceKeys:
+		case engine.SpaceKeys, engine.SpaceShares:
 			db.logLock(event)
 		case engine.SpaceSessions:
 			db.logSession(event)

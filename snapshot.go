@@ -135,6 +135,15 @@ func CatalogScope() Scope {
 	return Scope{hub.Scope{Space: engine.SpaceCatalog, Match: hub.Prefix}}
 }
 
+// events is the scope of the events that Watch yields: the shares of a lock do not change the index
+// of its key (R2).
+func (s Scope) events() hub.Scope {
+	if s.scope.Space == engine.SpaceKeys {
+		s.scope.Space |= engine.SpaceShares
+	}
+	return s.scope
+}
+
 // name is what errors call the scope.
 func (s Scope) name() string {
 	if s.scope.Space == engine.SpaceSessions && s.scope.Match == hub.Exact {

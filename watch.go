@@ -53,7 +53,7 @@ func (db *DB) follow(
 			return err
 		}
 		var err error
-		events, at, topic, err = db.hub.Follow(scope.scope, at, events)
+		events, at, topic, err = db.hub.Follow(scope.events(), at, events)
 		if err != nil {
 			return db.orClosed(ErrCompacted)
 		}
@@ -144,11 +144,6 @@ func (db *DB) wait(
 			if first <= index {
 				continue // the caller has seen it: Get shows it a moment before the hub does
 			}
-			state = db.Snapshot()
-			if at = state.IndexOf(scope); at > index {
-				return state, at, nil
-			}
-			continue // a session that shares a lock has joined or left: the key is as it was (R2)
 		case <-d.Passed():
 			end()
 		case <-ctx.Done():

@@ -509,13 +509,15 @@ func TestModes_R9_AfterOpen(t *testing.T) {
 }
 
 // Ensure that a watch of a key gets each grant and each end of a share, and that a Wait for the
-// key, whose row is as it was, goes on.
+// key, whose row is as it was, or for its prefix goes on.
 func TestModes_R2_Watched(t *testing.T) {
 	each(t, func(h *harness) {
 		s := h.session(&lockd.SessionOptions{Name: "reader"})
 		one := h.share(s, "k")
 		from := h.Snapshot().Index()
-		changed := h.changed(h.t.Context(), lockd.KeyScope("k"), h.entry("k").ModifyIndex)
+		at := h.entry("k").ModifyIndex
+		changed := h.changed(h.t.Context(), lockd.KeyScope("k"), at)
+		below := h.changed(h.t.Context(), lockd.PrefixScope(""), at)
 		two := h.share(s, "k")
 		h.must(one.Unlock())
 		h.must(h.ForceUnlock("k", two.Sequencer().Fence, "a test"))
@@ -523,6 +525,8 @@ func TestModes_R2_Watched(t *testing.T) {
 		select {
 		case <-changed:
 			h.t.Error("Wait has returned, but the entry is as it was")
+		case <-below:
+			h.t.Error("Wait for a prefix has returned, but the entries are as they were")
 		default:
 		}
 		want := []struct {
@@ -550,6 +554,7 @@ func TestModes_R2_Watched(t *testing.T) {
 		h.must(err)
 		h.settle()
 		<-changed
+		<-below
 		history := h.History("k")
 		if len(history) != 4 || !strings.HasSuffix(history[3].String(),
 			`"k" share lost by "reader" (session `+s.ID().String()+`): unlocked by force: a test`) {

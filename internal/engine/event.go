@@ -48,9 +48,10 @@ const (
 
 // Spaces of names among the events.
 const (
-	SpaceKeys     = 'k' // SpaceKeys: the keys
-	SpaceSessions = 's' // SpaceSessions: the IDs of sessions
-	SpaceCatalog  = 'c' // SpaceCatalog: the catalog, all under one empty name
+	SpaceKeys     = 1 << iota // SpaceKeys: the keys
+	SpaceShares               // SpaceShares: the keys, for the shares of their locks
+	SpaceSessions             // SpaceSessions: the IDs of sessions
+	SpaceCatalog              // SpaceCatalog: the catalog, all under one empty name
 )
 
 // Kinds of tombstones.

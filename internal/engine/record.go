@@ -129,7 +129,7 @@ func (tx *Txn) recordShares(events []Event, kind RecordKind) []Event {
 		}
 		row, n := cmp.Or(new, old), len(events)
 		events = slices.Grow(events, 1)[:n+1] // what is beyond the end is zero
-		events[n].Index, events[n].Space, events[n].Name = tx.Index(), SpaceKeys, row.Key()
+		events[n].Index, events[n].Space, events[n].Name = tx.Index(), SpaceShares, row.Key()
 		events[n].Size = uint32(len(events[n].Name))
 		r, session := &events[n].Body, e.holder(row.Session()).Row
 		r.Kind, r.Old, r.New, r.Moment = kind, old, new, e.moment(tx.now)

@@ -199,7 +199,7 @@ func (e *Engine) pending() pending {
 			continue
 		}
 		for i := range b.events {
-			if b.events[i].Space == SpaceKeys {
+			if b.events[i].Space&(SpaceKeys|SpaceShares) != 0 {
 				p.addEvent(&b.events[i])
 			}
 		}

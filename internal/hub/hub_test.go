@@ -18,8 +18,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // The spaces of these tests.
 const (
-	keys     byte = 'k'
-	sessions byte = 's'
+	keys     byte = 1
+	sessions byte = 2
 )
 
 func exactly(name string) hub.Scope {
@@ -143,6 +143,9 @@ func TestSubscribe_FiresForThoseConcernedOnly(t *testing.T) {
 		{prefix("b"), false},
 		{hub.Scope{Space: sessions, Match: hub.Exact, Name: "a/b"}, false},
 		{hub.Scope{Space: sessions, Match: hub.Prefix, Name: ""}, false},
+		{hub.Scope{Space: sessions | keys, Match: hub.Exact, Name: "a/b"}, true},
+		{hub.Scope{Space: sessions | keys, Match: hub.Prefix, Name: "a"}, true},
+		{hub.Scope{Match: hub.Prefix}, false},
 	} {
 		h := hub.New[int](10, 0)
 		topic := h.Subscribe(test.scope)

@@ -10,7 +10,7 @@ const MaxBytes = 64 << 20
 // Index, which is above 0. The hub never reads the Body.
 type Event[T any] struct {
 	Index uint64
-	Space byte
+	Space byte   // one bit: names in different spaces have nothing to do with each other
 	first bool   // the first of its publication; set by the ring, here where it takes no memory
 	Size  uint32 // bytes that the Body keeps from being freed, as far as they count for [MaxBytes]
 	Name  string

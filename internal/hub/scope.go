@@ -11,17 +11,16 @@ const (
 	Prefix              // every name that begins with it
 )
 
-// Scope is what a watcher watches. Scopes are comparable. The zero value is the empty name in space
-// 0.
+// Scope is what a watcher watches. Scopes are comparable. The zero value covers nothing.
 type Scope struct {
-	Space byte // keeps apart names that have nothing to do with each other
+	Space byte // of the names; several spaces have the bits of all, none covers nothing
 	Match Match
 	Name  string
 }
 
 // covers reports whether what happens to name in space concerns the scope.
 func (s Scope) covers(space byte, name string) bool {
-	if space != s.Space {
+	if space&s.Space == 0 {
 		return false
 	}
 	if s.Match == Prefix {

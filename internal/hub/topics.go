@@ -8,8 +8,8 @@ type topics struct {
 	kinds []kind // of their scopes, no two the same
 }
 
-// kind is the kind of the scopes among which an event of the space has one at most: the exact ones,
-// or the prefixes of one length.
+// kind is the kind of the scopes among which an event has one at most: the exact ones, or the
+// prefixes of one length, with the same spaces.
 type kind struct {
 	space  byte
 	match  Match
@@ -62,10 +62,10 @@ func (s *topics) fire(space byte, name string, index uint64) int {
 	// From the last down, because remove may delete the kind at hand and shifts those behind it.
 	for i := len(s.kinds) - 1; i >= 0; i-- {
 		k := s.kinds[i]
-		if k.space != space || k.bytes > len(name) {
+		if k.space&space == 0 || k.bytes > len(name) {
 			continue
 		}
-		scope := Scope{space, k.match, name}
+		scope := Scope{k.space, k.match, name}
 		if k.match == Prefix {
 			scope.Name = name[:k.bytes]
 		}

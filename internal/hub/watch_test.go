@@ -154,7 +154,7 @@ func TestHub_Model(t *testing.T) {
 		since int // how many events there were
 	}
 	covers := func(s hub.Scope, e hub.Event[int]) bool {
-		return s.Space == e.Space && (s.Name == e.Name ||
+		return s.Space&e.Space != 0 && (s.Name == e.Name ||
 			s.Match == hub.Prefix && strings.HasPrefix(e.Name, s.Name))
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -167,7 +167,8 @@ func TestHub_Model(t *testing.T) {
 
 		drawScope := func(t *rapid.T) hub.Scope {
 			return hub.Scope{
-				Space: rapid.SampledFrom([]byte{keys, sessions}).Draw(t, "space"),
+				Space: rapid.SampledFrom([]byte{keys, sessions, keys | sessions, 0}).
+					Draw(t, "space"),
 				Match: rapid.SampledFrom([]hub.Match{hub.Exact, hub.Prefix}).Draw(t, "match"),
 				Name:  rapid.SampledFrom(names).Draw(t, "name"),
 			}
