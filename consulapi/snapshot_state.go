@@ -7,8 +7,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/lockd/lockd"
 	"github.com/lockd/lockd/catalog"
@@ -24,8 +28,33 @@ const (
 // Fields that Consul lacks are members of lockd's own, which Consul skips.
 const (
 	memberTTL  = "LockdTTL"  // of a check, in nanoseconds
-	memberMeta = "LockdMeta" // of a check
+	memberMeta = "LockdMeta" // of a check; of a service, if Consul takes only a part of its Meta
+	memberID   = "LockdID"   // of a node, if it is no UUID
 )
+
+// These are the rules that Consul has for the Meta of a service. A server that restores a snapshot
+// with any other Meta stops.
+const (
+	mostMeta      = 64
+	mostMetaValue = 512
+	reservedMeta  = "consul-" // which begins the keys that Consul keeps to itself
+)
+
+var metaName = regexp.MustCompile("^[a-zA-Z0-9_-]{1,128}$")
+
+// takenMeta returns the part of a service's Meta that Consul takes.
+func takenMeta(meta map[string]string) map[string]string {
+	taken := maps.Clone(meta)
+	maps.DeleteFunc(taken, func(key, value string) bool {
+		return !metaName.MatchString(key) || strings.HasPrefix(key, reservedMeta) ||
+			len(value) > mostMetaValue
+	})
+	names := slices.Sorted(maps.Keys(taken))
+	for _, key := range names[min(mostMeta, len(names)):] {
+		delete(taken, key)
+	}
+	return taken
+}
 
 // stateWriter writes records, and keeps the first error.
 type stateWriter struct {
@@ -78,8 +107,13 @@ func (s *stateWriter) record(kind byte, o object) {
 
 // register writes a node, and the service or check on it.
 func (s *stateWriter) register(n catalog.Node, on ...field) {
+	id := canonicalID(n.ID)
+	if id != "" && uuid.Validate(id) != nil { // a server of Consul that restores it stops
+		on = append(on, field{memberID, id})
+		id = ""
+	}
 	s.record(recordRegistration, append(object{
-		{"Datacenter", s.datacenter}, {"ID", n.ID}, {"Node", n.Name}, {"Address", n.Address},
+		{"Datacenter", s.datacenter}, {"ID", id}, {"Node", n.Name}, {"Address", n.Address},
 		{"TaggedAddresses", hidden[string](n.Meta, taggedKey)}, {"NodeMeta", visible(n.Meta)},
 		{"CreateIndex", n.CreateIndex}, {"ModifyIndex", n.ModifyIndex},
 	}, on...))
@@ -94,12 +128,18 @@ func packService(s catalog.Service) object {
 			name, object{{"Address", to.Address}, {"Port", to.Port}},
 		})
 	}
-	return object{
+	meta := visible(s.Meta)
+	taken := takenMeta(meta)
+	packed := object{
 		{"ID", s.ID}, {"Service", s.Name}, {"Tags", s.Tags}, {"Address", s.Address},
-		{"TaggedAddresses", tagged}, {"Meta", visible(s.Meta)}, {"Port", s.Port},
+		{"TaggedAddresses", tagged}, {"Meta", taken}, {"Port", s.Port},
 		{"Weights", object{{"Passing", 1}, {"Warning", 1}}},
 		{"CreateIndex", s.CreateIndex}, {"ModifyIndex", s.ModifyIndex},
 	}
+	if len(taken) < len(meta) {
+		packed = append(packed, field{memberMeta, meta})
+	}
+	return packed
 }
 
 func packCheck(c catalog.Check) object {
@@ -158,9 +198,10 @@ func (u *unpacker) key(tx *lockd.Txn) error {
 func (u *unpacker) registration(tx *catalog.Txn) error {
 	var b registration
 	var own ownCheck
-	var peer string
+	var peer, id string
 	_, err := u.members(object{
-		{"ID", &b.ID}, {"Node", &b.Node}, {"Address", &b.Address}, {"PeerName", &peer},
+		{"ID", &b.ID}, {memberID, &id}, {"Node", &b.Node}, {"Address", &b.Address},
+		{"PeerName", &peer},
 		{"TaggedAddresses", &b.TaggedAddresses}, {"NodeMeta", &b.NodeMeta},
 		{"Service", func() error { return u.service(&b) }},
 		{"Check", func() error { return u.check(&b, &own) }},
@@ -168,6 +209,7 @@ func (u *unpacker) registration(tx *catalog.Txn) error {
 	if err != nil || peer != "" {
 		return err
 	}
+	b.ID = cmp.Or(id, b.ID)
 	if err := errors.Join(b.apply(tx, (*catalog.Txn).PutNode), own.put(tx)); err != nil {
 		return fmt.Errorf("%w: state.bin: what is on node %q does not fit: %v", lockd.ErrCorrupt,
 			b.Node, err)
@@ -178,12 +220,16 @@ func (u *unpacker) registration(tx *catalog.Txn) error {
 // service reads a service of the registration; nil is none.
 func (u *unpacker) service(b *registration) error {
 	var s sentService
+	var whole map[string]string
 	var port uint64
 	there, err := u.members(object{
 		{"ID", &s.ID}, {"Service", &s.Service}, {"Address", &s.Address}, {"Port", &port},
-		{"Tags", &s.Tags}, {"Meta", &s.Meta},
+		{"Tags", &s.Tags}, {"Meta", &s.Meta}, {memberMeta, &whole},
 		{"TaggedAddresses", func() error { return u.serviceAddresses(&s) }},
 	})
+	if whole != nil {
+		s.Meta = whole
+	}
 	if s.Port = int(port); there {
 		b.Service = &s
 	}

@@ -201,6 +201,54 @@ func TestSnapshot_SaveAndRestore(t *testing.T) {
 	})
 }
 
+// Ensure that a server of Consul, which stops when it restores a service with Meta or a node with
+// an ID that its rules forbid, finds none in a snapshot, and that all of it comes back here.
+func TestSnapshot_HasNothingThatStopsConsul(t *testing.T) {
+	meta := map[string]string{
+		"fine_1-A": strings.Repeat("v", 512), strings.Repeat("k", 128): "", "not.fine": "v",
+		"": "v", "consul-own": "v", "long": strings.Repeat("v", 513),
+		strings.Repeat("k", 129): "v", "\xc3\xa9": "v",
+	}
+	many := make(map[string]string)
+	for i := range 65 {
+		many[fmt.Sprintf("m%02d", i)] = "v"
+	}
+	var saved, kept string
+	run(t, nil, func(h *harness) {
+		h.must(h.db.Update(func(tx *lockd.Txn) error {
+			at := tx.Catalog()
+			return errors.Join(
+				at.PutNode(catalog.Node{Name: "n", ID: "no UUID"}),
+				at.PutService(catalog.Service{Node: "n", Name: "s", Meta: meta}),
+				at.PutService(catalog.Service{Node: "n", Name: "t", Meta: many}),
+			)
+		}))
+		saved, kept = h.send("GET /v1/snapshot", "").body, snapshotOf(h)
+	})
+	state := unpack(t, saved)[1].content
+	for _, want := range []string{
+		"\xa2ID\xa0\xa4Node\xa1n",
+		"\xa4Meta\x82\xa8fine_1-A\xda\x02\x00" + strings.Repeat("v", 512) +
+			"\xda\x00\x80" + strings.Repeat("k", 128) + "\xa0\xa4Port",
+		"\xa4Meta\xde\x00\x40\xa3m00\xa1v",
+		"\xa3m63\xa1v\xa4Port",
+	} {
+		if !strings.Contains(state, want) {
+			t.Errorf("%q has no %q", state, want)
+		}
+	}
+	backup, err := consulapi.ReadSnapshot(strings.NewReader(saved))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, nil, func(h *harness) {
+		h.must(h.db.Restore(backup))
+		if got := snapshotOf(h); got != kept {
+			t.Errorf("%s, not\n%s", got, kept)
+		}
+	})
+}
+
 // Ensure that nothing is written for a client that is gone before its snapshot has been counted.
 func TestSnapshot_ClientGoesAway(t *testing.T) {
 	run(t, nil, func(h *harness) {
