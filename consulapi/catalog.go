@@ -237,6 +237,7 @@ type catalogInstance struct {
 	ServiceWeights           weights
 	ServiceMeta              map[string]string
 	ServicePort              int
+	ServiceSocketPath        string // always empty
 	ServiceEnableTagOverride bool
 	ServiceProxy             struct{}
 	ServiceConnect           struct{}

@@ -402,6 +402,30 @@ func TestCatalog_N18T15_Reads(t *testing.T) {
 	})
 }
 
+// Ensure that a service without a port is shown as Consul shows it: as the service of a node it has
+// no Port, and in the list of its name it has each member that a service may have.
+func TestCatalog_T15_ServiceWithoutPort(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.want("PUT /v1/catalog/register", `{"Node":"n","Address":"a","Service":{"Service":"s"}}`,
+			200, "true")
+		got := `{"KV":null,"Service":{"Verb":"get","Node":"n","Service":{"ID":"s"}}}`
+		for target, body := range map[string]string{
+			"GET /v1/catalog/node/n": "", "GET /v1/health/service/s": "",
+			"PUT /v1/txn": "[" + got + "]",
+		} {
+			r := h.send(target, body)
+			if !strings.Contains(r.body, `"Meta":null,"Weights":`) {
+				t.Errorf("%s: %d %s", target, r.code, r.body)
+			}
+		}
+		r := h.send("GET /v1/catalog/service/s", "")
+		want := `"ServicePort":0,"ServiceSocketPath":"","ServiceEnableTagOverride":false`
+		if !strings.Contains(r.body, want) {
+			t.Errorf("%s has no %s", r.body, want)
+		}
+	})
+}
+
 // Ensure that /v1/catalog/node finds a node by its ID too, or by what only its ID begins with, and
 // that no name is taken for an ID. The checks and sessions of a node are found by its name alone.
 func TestCatalog_N18_NodeByID(t *testing.T) {

@@ -253,10 +253,10 @@ func (h *handler) queryExecute(r *request) (answer, error) {
 		found = found[:limit]
 	}
 	instances := checkedOf(state, services(state, found), nil) // ignored checks are shown too
-	return answer{header: r.consistencyHeader(), value: object{
+	return answer{header: r.consistencyHeader(), value: append(object{
 		{"Service", q.Service.Service}, {"Nodes", listed(instances, all, h.newInstance)},
 		{"DNS", q.DNS}, {"Datacenter", h.opts.Datacenter}, {"Failovers", 0},
-	}}.asRead(), nil
+	}, readMembers(1, true, r.consistency)...)}.asRead(), nil
 }
 
 // place is where a service is in the catalog.

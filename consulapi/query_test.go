@@ -46,6 +46,17 @@ func (h *harness) execute(name string) string {
 	return answer.Service + "@" + answer.Datacenter + ": " + strings.Join(found, " ")
 }
 
+// Ensure that what a query finds comes with Consul's members of a read.
+func TestQuery_ExecuteHasTheMembersOfARead(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.prepare(`{"Name":"q","Service":{"Service":"web"}}`)
+		h.want("GET /v1/query/q/execute?stale", "", 200, `{"Service":"web","Nodes":[],`+
+			`"DNS":{"TTL":""},"Datacenter":"dc1","Failovers":0,"Index":1,"LastContact":0,`+
+			`"KnownLeader":true,"ConsistencyLevel":"stale","NotModified":false,"Backend":0,`+
+			`"ResultsFilteredByACLs":false}`)
+	})
+}
+
 // Ensure that a query is kept as prepared, and can be listed, changed and deleted.
 func TestQuery_Kept(t *testing.T) {
 	run(t, nil, func(h *harness) {

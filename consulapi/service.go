@@ -16,7 +16,7 @@ type service struct {
 	Address           string
 	TaggedAddresses   map[string]serviceAddress `json:",omitempty"`
 	Meta              map[string]string
-	Port              int
+	Port              int `json:",omitempty"`
 	Weights           weights
 	EnableTagOverride bool
 	Proxy             struct{}

@@ -65,13 +65,19 @@ func (a txnAnswer) answer(more ...field) answer {
 // readAnswer returns the answer to a transaction that could not write anything (T11). asked is
 // false if the database was not asked.
 func (a txnAnswer) readAnswer(index int, asked bool) answer {
-	shown := a.answer(
-		field{"Index", index}, field{"LastContact", 0}, field{"KnownLeader", asked},
-		field{"ConsistencyLevel", ""}, field{"NotModified", false}, field{"Backend", 0},
-		field{"ResultsFilteredByACLs", false},
-	)
+	shown := a.answer(readMembers(index, asked, "")...)
 	shown.read, shown.unasked = true, !asked
 	return shown
+}
+
+// readMembers are the members that some answers to a read have besides what was read. They say the
+// same as the headers of a read, but for the index.
+func readMembers(index int, asked bool, consistency string) object {
+	return object{
+		{"Index", index}, {"LastContact", 0}, {"KnownLeader", asked},
+		{"ConsistencyLevel", consistency}, {"NotModified", false}, {"Backend", 0},
+		{"ResultsFilteredByACLs", false},
+	}
 }
 
 func (h *handler) txnRoutes() map[string][]method {
