@@ -54,6 +54,9 @@ func (h *handler) catalogDeregister(r *request) (answer, error) {
 	if err := h.decodeStrictly(r, &body); err != nil {
 		return answer{}, err
 	}
+	if err := refusePlace(body.Namespace, body.Partition); err != nil {
+		return answer{}, err
+	}
 	if err := checkDatacenter(body.Datacenter, h.opts.Datacenter); err != nil {
 		return answer{}, err
 	}

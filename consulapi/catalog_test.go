@@ -426,6 +426,34 @@ func TestCatalog_T15_ServiceWithoutPort(t *testing.T) {
 	})
 }
 
+// Ensure that nothing is registered, or taken away, in a namespace or a partition: it would be in
+// the only place that there is.
+func TestCatalog_N1N4_NoNamespaces(t *testing.T) {
+	run(t, nil, func(h *harness) {
+		h.registerWeb()
+		before := h.db.Snapshot().Index()
+		for _, member := range []string{`"Namespace":"x"`, `"Partition":"default"`} {
+			for _, body := range []string{
+				`%s`, `"Service":{"Service":"s",%s}`, `"Check":{"Name":"c",%s}`,
+				`"Checks":[{"Name":"c"},{"Name":"d",%s}]`,
+			} {
+				body = `{"Node":"web1","Address":"a",` + fmt.Sprintf(body, member) + `}`
+				h.want("PUT /v1/catalog/register", body, 400,
+					"Bad request: Namespaces and Partitions are a Consul Enterprise feature")
+			}
+			h.want("PUT /v1/catalog/deregister", `{"Node":"web1",`+member+`}`, 400,
+				"Bad request: Namespaces and Partitions are a Consul Enterprise feature")
+		}
+		if now := h.db.Snapshot().Index(); now != before {
+			t.Errorf("the index went from %d to %d", before, now)
+		}
+		h.want("PUT /v1/catalog/register", `{"Node":"n","Address":"a","Namespace":"",
+			"Partition":null,"Service":{"Service":"s","Namespace":"","Partition":null}}`,
+			200, "true")
+		h.want("PUT /v1/catalog/deregister", `{"Node":"n","Namespace":""}`, 200, "true")
+	})
+}
+
 // Ensure that /v1/catalog/node finds a node by its ID too, or by what only its ID begins with, and
 // that no name is taken for an ID. The checks and sessions of a node are found by its name alone.
 func TestCatalog_N18_NodeByID(t *testing.T) {

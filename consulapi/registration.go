@@ -90,7 +90,32 @@ type elsewhere struct {
 	Locality, WriteRequest                json.RawMessage
 }
 
+// refusePlace refuses a namespace or a partition in a body, as checkPlace does in a query.
+func refusePlace(given ...json.RawMessage) error {
+	for _, text := range given {
+		if s := string(text); s != "" && s != `""` && s != "null" {
+			return badRequest("Namespaces and Partitions are a Consul Enterprise feature")
+		}
+	}
+	return nil
+}
+
+// places returns the namespaces and partitions that the body names, for all or for a part of it.
+func (b *registration) places() []json.RawMessage {
+	named := []json.RawMessage{b.Namespace, b.Partition}
+	if b.Service != nil {
+		named = append(named, b.Service.Namespace, b.Service.Partition)
+	}
+	for _, c := range b.checks() {
+		named = append(named, c.Namespace, c.Partition)
+	}
+	return named
+}
+
 func (h *handler) checkRegistration(body *registration) error {
+	if err := refusePlace(body.places()...); err != nil {
+		return err
+	}
 	if err := checkDatacenter(body.Datacenter, h.opts.Datacenter); err != nil {
 		return err
 	}
