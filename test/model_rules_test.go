@@ -136,8 +136,10 @@ func (m *model) transact(fn func(tx *modelTx) error) error {
 	return nil
 }
 
-// serveFreed looks at the queues of the keys that were freed.
+// serveFreed looks at the queues of the keys that were freed, in the order of the keys: a served
+// session may pass others, or write to the same key.
 func (tx *modelTx) serveFreed() {
+	slices.Sort(tx.freed)
 	for len(tx.freed) > 0 {
 		key := tx.freed[0]
 		tx.freed = tx.freed[1:]

@@ -282,8 +282,6 @@ func (m *model) endDue() {
 			for _, w := range m.queue {
 				tx.freed = append(tx.freed, w.keys...)
 			}
-			slices.Sort(tx.freed) // in this order: a served session may pass others
-			tx.freed = slices.Compact(tx.freed)
 			for _, w := range slices.Backward(slices.Clone(m.queue)) {
 				if w.deadlock != nil {
 					tx.dismiss(w, w.deadlock)

@@ -7,13 +7,16 @@ import (
 
 // handOff gives every lock and slot that the transaction freed to its first waiter. A grant may
 // write to a semaphore, so handOff looks at the semaphores again after it. It also looks again at
-// locks that are promised to a waiter which others may pass now.
+// locks that are promised to a waiter which others may pass now. It looks at the locks in the order
+// of their keys, because the result depends on the order: of two waiters that write to one key, the
+// second one's value stays.
 func (tx *Txn) handOff() {
 	for decided := -1; decided != len(tx.effects) || tx.promises; {
 		decided = len(tx.effects)
 		if len(tx.engine.semaphores) > 0 {
 			tx.lookAtSemaphores()
 		}
+		slices.Sort(tx.freed)
 		for i := 0; i < len(tx.freed); i++ {
 			tx.serve(tx.freed[i])
 		}
@@ -169,7 +172,6 @@ func (tx *Txn) ServeAll() {
 	for _, state := range tx.engine.locks {
 		tx.revisit(state)
 	}
-	slices.Sort(tx.freed)
 	tx.dismissDeadlocked()
 }
 
