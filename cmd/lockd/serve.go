@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"os"
@@ -93,6 +94,7 @@ type service struct {
 	token     string // empty: none is asked for
 	tokenFile string // that has the token; empty: it was given in another way
 	tls       *tls.Config
+	log       *logQueue // of the logger
 	logger    *slog.Logger
 	uiActions lockdui.Actions
 
@@ -108,7 +110,9 @@ func serviceOf(cmd *cli.Command) (*service, error) {
 	if err := checkNode(cmd); err != nil {
 		return nil, err
 	}
-	s := &service{path: cmd.String("data"), tokenFile: cmd.String("token-file")}
+	s := &service{
+		path: cmd.String("data"), tokenFile: cmd.String("token-file"), log: newLogQueue(),
+	}
 	if (s.path == "") != cmd.Bool("memory") {
 		return nil, usage(cmd, "serve needs either --data FILE or --memory")
 	}
@@ -116,7 +120,7 @@ func serviceOf(cmd *cli.Command) (*service, error) {
 		s.uiActions = lockdui.ForceUnlockAndEnd
 	}
 	var err error
-	if s.logger, err = newLogger(cmd, cmd.Root().ErrWriter); err != nil {
+	if s.logger, err = newLogger(cmd, s.log); err != nil {
 		return nil, err
 	}
 	if s.token, err = token(cmd); err != nil {
@@ -199,9 +203,9 @@ func (s *service) guard(token *secret) func(next http.Handler) http.Handler {
 	}
 }
 
-// serve serves until ctx ends, or a signal does. While the file is being opened, which may take
-// long, such a signal ends the process at once: no request has been answered yet. A SIGHUP is
-// looked at when that is done.
+// serve serves until ctx ends, or a signal does. Before it accepts, such a signal ends the process
+// at once: the file, or the folder of a socket, may keep it waiting for long, and no request has
+// been answered yet. A SIGHUP is looked at when it accepts.
 func (s *service) serve(ctx context.Context, cmd *cli.Command) (err error) {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, syscall.SIGHUP) // otherwise a SIGHUP would end the process
@@ -210,20 +214,13 @@ func (s *service) serve(ctx context.Context, cmd *cli.Command) (err error) {
 	unread := make(chan os.Signal, 1)
 	signal.Notify(unread, syscall.SIGPIPE)
 	defer signal.Stop(unread)
-	var db *lockd.DB
-	if s.path == "" {
-		db, err = lockd.New(&s.db)
-	} else {
-		db, err = lockd.Open(s.path, &s.db)
-	}
-	if err != nil {
-		return advisedOnFile(err)
-	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	caught := newSignals(os.Interrupt, syscall.SIGTERM)
-	defer caught.stop()
-	defer caught.onFirst(func(one os.Signal) { end(&signalled{one}) })()
+	defer s.log.begin(ctx, cmd.Root().ErrWriter)()
+	db, err := s.open()
+	if err != nil {
+		return err
+	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	server, err := s.server(db)
 	if err != nil {
@@ -233,6 +230,9 @@ func (s *service) serve(ctx context.Context, cmd *cli.Command) (err error) {
 	if err != nil {
 		return err
 	}
+	caught := newSignals(os.Interrupt, syscall.SIGTERM)
+	defer caught.stop()
+	defer caught.onFirst(func(one os.Signal) { end(&signalled{one}) })()
 	began := time.Now()
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
@@ -246,6 +246,23 @@ func (s *service) serve(ctx context.Context, cmd *cli.Command) (err error) {
 	err = errors.Join(err, server.stop(windUp))
 	<-ended
 	return err
+}
+
+// open opens the database. No new file is made for an address that cannot be had. With a file the
+// address is not tried first: the server that has the file may be about to give up both.
+func (s *service) open() (*lockd.DB, error) {
+	if s.path == "" {
+		return lockd.New(&s.db)
+	}
+	if _, err := os.Stat(s.path); errors.Is(err, fs.ErrNotExist) {
+		l, _, err := s.address.listen(nil)
+		if err != nil {
+			return nil, err
+		}
+		_ = l.Close() // it was only to find out
+	}
+	db, err := lockd.Open(s.path, &s.db)
+	return db, advisedOnFile(err)
 }
 
 // ownServer is the server of a service.

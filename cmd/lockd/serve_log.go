@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
+	"context"
 	"io"
 	"log"
 	"log/slog"
@@ -40,6 +42,63 @@ func newLogger(cmd *cli.Command, w io.Writer) (*slog.Logger, error) {
 		return slog.New(slog.NewJSONHandler(w, opts)), nil
 	default:
 		return nil, usage(cmd, "--log-format %q is neither text nor json", format)
+	}
+}
+
+// logPatience is how long the end of a server waits for the reader of its log.
+const logPatience = time.Second
+
+// logQueue hands the lines of the log to a goroutine that writes them. The log may be a pipe that
+// is full because its reader hangs, and the end of the server must not wait for that reader.
+type logQueue struct {
+	lines  chan []byte   // nil is the end
+	ending chan struct{} // closed when lines are dropped rather than waited for
+	done   chan struct{} // closed when all lines are written
+}
+
+func newLogQueue() *logQueue {
+	return &logQueue{make(chan []byte, 1024), make(chan struct{}), make(chan struct{})}
+}
+
+// Write queues a line. If the queue is full it waits, but not while the server ends.
+func (q *logQueue) Write(line []byte) (int, error) {
+	kept := bytes.Clone(line)
+	select {
+	case q.lines <- kept:
+		return len(line), nil
+	default:
+	}
+	select {
+	case q.lines <- kept:
+	case <-q.ending:
+	}
+	return len(line), nil
+}
+
+// begin begins to write the lines to w, until end is called. When ctx ends, the end has begun.
+func (q *logQueue) begin(ctx context.Context, w io.Writer) (end func()) {
+	go func() {
+		defer close(q.done)
+		for line := <-q.lines; line != nil; line = <-q.lines {
+			_, _ = w.Write(line) // there is nowhere else to report it
+		}
+	}()
+	stop := context.AfterFunc(ctx, func() { close(q.ending) })
+	return func() {
+		if stop() {
+			close(q.ending)
+		}
+		patience, cancel := context.WithTimeout(context.Background(), logPatience)
+		defer cancel()
+		select {
+		case q.lines <- nil:
+		case <-patience.Done():
+			return
+		}
+		select {
+		case <-q.done:
+		case <-patience.Done():
+		}
 	}
 }
 

@@ -256,6 +256,8 @@ func TestServe_Refused(t *testing.T) {
 		{exitUsage, "--node-id", []string{"--memory", "--node-id", "no UUID"}},
 		{exitFailed, "in use; --http chooses another",
 			[]string{"--memory", "--http", l.Addr().String()}},
+		{exitFailed, "in use; --http chooses another",
+			[]string{"--data", absent, "--http", l.Addr().String()}},
 		{exitDamaged, broken, []string{"--data", broken}},
 	} {
 		r := command(t, "", append([]string{"serve"}, test.args...)...)

@@ -147,3 +147,30 @@ func TestServe_LogWithoutReader(t *testing.T) {
 	p.ends(0, "")
 	command(t, "", "verify", "--wait", "0s", path).wants(t, 0, "")
 }
+
+// Ensure that a signal ends a server, and closes its file, though the reader of its log does not
+// read: the pipe is full.
+func TestServe_LogThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "lockd.db")
+	p, _, log := startLogging(t, "--data", path)
+	url := p.line()
+	fd, err := syscall.Open(log, syscall.O_WRONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Close(fd) }()
+	for size := 4096; size > 0; { // the last bytes of room take no large write
+		if _, err := syscall.Write(fd, make([]byte, size)); err == syscall.EAGAIN {
+			size /= 2
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.signal(syscall.SIGHUP) // which is logged
+	command(t, "", "kv", "put", "--http-addr", url, "k", "v").wants(t, 0, "")
+	p.signal(syscall.SIGTERM)
+	p.rest()
+	p.ends(0, "")
+	command(t, "", "verify", "--wait", "0s", path).wants(t, 0, "")
+}

@@ -44,6 +44,7 @@ var clockPlan = []allowance{
 	{"cmd/lockd/serve_http.go", "context.WithTimeout", 1, "the end of a server"},
 	{"cmd/lockd/serve.go", "time.Now", 1, "when a server began: told at its end"},
 	{"cmd/lockd/serve_log.go", "time.Since", 1, "the same"},
+	{"cmd/lockd/serve_log.go", "context.WithTimeout", 1, "a reader of the log that hangs"},
 	{"cmd/lockd/serve_listen_unix.go", "time.Now", 1, "when the wait for a folder's lock began"},
 	{"cmd/lockd/serve_listen_unix.go", "time.Since", 1, "how long it lasts"},
 	{"cmd/lockd/serve_listen_unix.go", "time.Sleep", 1, "between two looks at that lock"},
