@@ -36,16 +36,15 @@ func backupServed(
 	return err
 }
 
-// advisedOnCut adds to the error of an answer that is not a whole backup what is at to, and what to
-// do.
+// advisedOnCut adds to the error of an answer that is not a whole backup what to do.
 func advisedOnCut(err error, to string) error {
 	if !errors.Is(err, io.ErrUnexpectedEOF) {
 		return err
 	}
-	left := "TO " + to + " is unchanged"
+	left := ""
 	if to == standard {
-		left = "standard output has no whole one"
+		left = "; standard output has no whole one"
 	}
-	return fmt.Errorf("%w: the backup is cut off or damaged; %s; ask again, and if a proxy is in "+
+	return fmt.Errorf("%w: the backup is cut off or damaged%s; ask again, and if a proxy is in "+
 		"between, name the server itself with --http-addr", err, left)
 }

@@ -201,7 +201,8 @@ func TestBackup_OfAServedFile_CutOff(t *testing.T) {
 				out.wants(t, 0, "")
 			} else {
 				const cut = "the backup is cut off or damaged; "
-				file.wants(t, exitFailed, cut+"TO "+to+" is unchanged; ask again, and if a proxy")
+				file.wants(t, exitFailed, cut+"ask again, and if a proxy is in between, name the "+
+					"server itself with --http-addr; TO "+to+" is unchanged\n")
 				out.wants(t, exitFailed, cut+"standard output has no whole one; ask again")
 			}
 			if got := string(read(t, to)); got != want || len(names(t, folder)) != 1 {
@@ -234,6 +235,24 @@ func TestFileID(t *testing.T) {
 	}
 	if _, err := fileID(path + "absent"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Ensure that a backup that fails for any reason says that the old one is unchanged.
+func TestBackup_SaysUnchanged(t *testing.T) {
+	to, notes := filepath.Join(t.TempDir(), "to"), filepath.Join(t.TempDir(), "notes")
+	write(t, to, []byte("lockd backup, an older one"))
+	write(t, notes, []byte("notes"))
+	for name, args := range map[string][]string{
+		"Damaged": {"backup", damaged(t), to}, "NotLockd": {"recover", notes, to},
+	} {
+		r := command(t, "", args...)
+		if !strings.HasSuffix(r.complaints, "; TO "+to+" is unchanged\n") || r.code == 0 {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	if got := string(read(t, to)); got != "lockd backup, an older one" {
+		t.Errorf("TO has %q", got)
 	}
 }
 

@@ -43,7 +43,7 @@ func lockCommand() *cli.Command {
 			"nothing that takes the lock exclusively does. KEY stays. Who waits asks again\n" +
 			"each second while the lock is shared, and is in no queue. A share that is\n" +
 			"taken away is noticed within a fifth of the TTL. A Consul agent has exclusive\n" +
-			"locks only: there --shared takes one of those.\n\n" +
+			"locks only: there --shared takes one of those, and says so.\n\n" +
 			"With -n, KEY is the prefix of a semaphore, as of consul lock -n. All who use\n" +
 			"it name the same limit, or 0 for the one that it has.\n" +
 			"If standard input is a terminal, CMD's is empty: it could not read from it.\n" +
@@ -122,6 +122,10 @@ func runLocked(ctx context.Context, cmd *cli.Command, args []string) error {
 	}
 	if err != nil {
 		return advised(cmd, err)
+	}
+	if what.shared && !lock.Shared() {
+		complain(cmd.Root().ErrWriter, "the server has no shared locks, as it has no "+
+			"/v1/lockd/locks: key %q is locked exclusively, and nobody shares it", what.key)
 	}
 	what.command.Env = append(os.Environ(), envSequencer+"="+sequencer(k, lock))
 	err = supervise(what.command, k, s)

@@ -340,6 +340,27 @@ func TestLock_Shared(t *testing.T) {
 	}
 }
 
+// Ensure that a lock that was to be shared is said not to be, on a server that has exclusive locks
+// only.
+func TestLock_SharedAtConsul(t *testing.T) {
+	t.Parallel()
+	db, s := testServer(t)
+	own := s.Config.Handler
+	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/v1/lockd/") {
+			http.NotFound(w, r)
+			return
+		}
+		own.ServeHTTP(w, r)
+	})
+	r := command(t, "", "lock", "--http-addr", s.URL, "--shared", "k", "sh", "-c", "exit 7")
+	r.wants(t, 7, "lockd: the server has no shared locks, as it has no /v1/lockd/locks: key "+
+		"\"k\" is locked exclusively, and nobody shares it\n")
+	if n := len(sessionsOf(db)); n != 0 {
+		t.Errorf("%d sessions left", n)
+	}
+}
+
 // Ensure that a signal ends the wait for a lock, and leaves nothing behind.
 func TestLock_SignalWhileWaiting(t *testing.T) {
 	t.Parallel()

@@ -51,7 +51,8 @@ func sameFile(path, other string) (bool, error) {
 
 // replace makes a file, readable by its owner only, of the backup that write writes. The old file
 // at the path, or at the target of a symbolic link there, stays until the new file is on disk. It
-// refuses to replace anything but a backup, and then changes nothing. Its errors name the command.
+// refuses to replace anything but a backup. After an error the old file is unchanged, and the error
+// says so, unless only the names in the folder could not be synced.
 // A signal that ends the process leaves nothing of the new file.
 func replace(command, path string, write func(io.Writer) error) error {
 	err := checkTarget(path)
@@ -76,7 +77,7 @@ func replace(command, path string, write func(io.Writer) error) error {
 		err = to.error(os.Rename(f.Name(), target))
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
+		return errors.Join(fmt.Errorf("%w; TO %s is unchanged", err, path), os.Remove(f.Name()))
 	}
 	return to.error(syncFolder(filepath.Dir(target)))
 }
