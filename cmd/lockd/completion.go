@@ -36,7 +36,11 @@ const bashCompletion = `# Completion of lockd for bash.
 _lockd() {
 	local current=${COMP_WORDS[COMP_CWORD]} words=("${COMP_WORDS[@]:0:COMP_CWORD}") line
 	COMPREPLY=()
-	[[ " ${words[*]} " == *" -- "* ]] && return # what follows is another command's
+	if [[ " ${words[*]} " == *" -- "* ]]; then # what follows is another command's
+		[[ ${words[1]} == lock && ${words[COMP_CWORD - 1]} == -- && $current ]] || return
+		while IFS= read -r line; do COMPREPLY+=("$line"); done < <(compgen -c -- "$current")
+		return
+	fi
 	[[ $current == -* ]] && words+=("$current")
 	while IFS= read -r line; do
 		line=${line%%:*}

@@ -47,7 +47,8 @@ func TestCompletion_NotWritten(t *testing.T) {
 	}
 }
 
-// Ensure that bash completes commands and options, and evaluates nothing on the line.
+// Ensure that bash completes commands and options, and the name of the command that is to run under
+// a lock, and that it evaluates nothing on the line.
 func TestCompletion_Bash(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {
@@ -72,6 +73,10 @@ complete_line lockd kv de
 complete_line lockd serve --tok
 complete_line lockd kv '$(touch evaluated)' '>' evaluated ''
 complete_line lockd lock key -- ''
+only_here() { :; }
+complete_line lockd lock key -- only_h
+complete_line lockd lock key -- cat only_h
+complete_line lockd kv put key -- only_h
 `
 	shell := exec.CommandContext(t.Context(), bash, "--norc", "-c", script)
 	shell.Dir = folder
@@ -79,7 +84,7 @@ complete_line lockd lock key -- ''
 	shell.Stderr = os.Stderr
 	out, err := shell.Output()
 	const want = "serve session\ndelete\n--token --token-file\n" +
-		"get put delete list export import\n\n"
+		"get put delete list export import\n\nonly_here\n\n\n"
 	if err != nil || string(out) != want {
 		t.Errorf("got %q, %v, want %q", out, err, want)
 	}
