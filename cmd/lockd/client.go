@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -82,7 +83,9 @@ func advised(cmd *cli.Command, err error) error {
 		return fmt.Errorf("%w; start one with lockd serve, or name another with --http-addr or "+
 			"CONSUL_HTTP_ADDR", err)
 	}
-	if _, ok := errors.AsType[*json.SyntaxError](err); ok {
+	_, isNotJSON := errors.AsType[*json.SyntaxError](err)
+	answer, isAnswer := errors.AsType[*lockclient.Error](err) // of 200: a page, say
+	if isNotJSON || isAnswer && answer.Status == http.StatusOK {
 		return fmt.Errorf("%w; what answers at %s is neither lockd nor Consul", err,
 			cmd.String("http-addr"))
 	}
@@ -147,6 +150,8 @@ func addressOf(address string, ssl bool) (string, error) {
 	case base.Scheme != "http" && base.Scheme != "https":
 		return "", fmt.Errorf("address %q begins with none of http://, https:// and unix://",
 			base.Redacted())
+	case strings.HasSuffix(base.Host, ":"): // as from a variable that is not set; it would be 80
+		return "", fmt.Errorf("address %q has no port behind the colon", base.Redacted())
 	case base.Host == "" || base.RawQuery != "" || base.Fragment != "" || base.User != nil:
 		return "", fmt.Errorf("address %q is not of the form host:port", base.Redacted())
 	}

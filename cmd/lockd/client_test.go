@@ -70,7 +70,7 @@ func TestClient_Address(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{
 		"unix://", "http://", "http://h/?dc=a", "http://h/#a", "ftp://h", "http://[",
-		"http://user:secret@h",
+		"http://user:secret@h", "h:", "http://h:/base", "[::1]:",
 	} {
 		r := command(t, "", "kv", "list", "--http-addr", address)
 		r.wants(t, exitUsage, "--http-addr: address")
@@ -304,7 +304,7 @@ func TestClient_AnotherServer(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{"session", "list"}, {"session", "destroy", "0c0ffee0-0000-0000-0000-000000000000"},
-		{"locks"}, {"kv", "put", "k", "v"},
+		{"locks"}, {"kv", "put", "k", "v"}, {"kv", "get", "k"}, {"kv", "list"}, {"watch"},
 	} {
 		r := command(t, "", append(args, "--http-addr", other.URL)...)
 		r.wants(t, exitFailed, "; what answers at "+other.URL+" is neither lockd nor Consul\n")

@@ -54,6 +54,9 @@ func listenAddressOf(cmd *cli.Command) (a listenAddress, err error) {
 		return a, usage(cmd, "--http %s: give host:port alone, such as 127.0.0.1:8500, or %sPATH",
 			text, socketScheme)
 	}
+	if strings.HasSuffix(text, ":") { // as from a variable that is not set; it would be any port
+		return a, usage(cmd, "--http %s has no port behind the colon; 0 is for any", text)
+	}
 	if a.port, err = net.ResolveTCPAddr("tcp", text); err != nil {
 		return a, usage(cmd, "--http: %w", err)
 	}

@@ -229,6 +229,8 @@ func TestServe_Refused(t *testing.T) {
 		{exitUsage, `"more" is one argument too many: it takes none`,
 			[]string{"--memory", "more"}},
 		{exitUsage, "--http", []string{"--memory", "--http", "no address"}},
+		{exitUsage, "--http 127.0.0.1: has no port behind the colon; 0 is for any",
+			[]string{"--memory", "--http", "127.0.0.1:"}},
 		{exitUsage, "--http http://[::1]:0: give host:port alone, such as 127.0.0.1:8500, or unix",
 			[]string{"--memory", "--http", "http://[::1]:0"}},
 		{exitUsage, "reached from other machines", []string{"--memory", "--http", ":0"}},
