@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -107,11 +108,21 @@ func (s *secret) note(r *http.Request) {
 	}
 }
 
+// maxTokenFile is how many bytes a token file may have: no server takes a header of more.
+const maxTokenFile = 64 << 10
+
 // readToken reads a token from a file.
 func readToken(path string) (string, error) {
-	content, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return "", err
+	}
+	content, err := io.ReadAll(io.LimitReader(f, maxTokenFile+1)) // a device may have no end
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", err
+	}
+	if len(content) > maxTokenFile {
+		return "", fmt.Errorf("token file %s has more than %d bytes", path, maxTokenFile)
 	}
 	text, err := parseToken(string(content))
 	if err != nil {

@@ -17,6 +17,14 @@ import (
 	"github.com/lockd/lockd"
 )
 
+// Ensure that a file that no token can be in is not read to its end: a device may have none.
+func TestToken_LargeFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	write(t, file, bytes.Repeat([]byte("t"), 64<<10+1))
+	command(t, "", "kv", "get", "--http-addr", nowhere, "--token-file", file, "k").wants(t,
+		exitFailed, "--token-file: token file "+file+" has more than 65536 bytes")
+}
+
 // Ensure that refused requests are logged at a bounded rate, and that all of them are counted.
 func TestSecret_RefusalsAreLoggedAtABoundedRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
