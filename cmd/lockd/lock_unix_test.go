@@ -77,7 +77,8 @@ func startProgram(t *testing.T, env []string, program string, args ...string) *p
 }
 
 // locking starts lockd lock on a server, with a script for the shell as the command. Without
-// arguments the key is k.
+// arguments the key is k. A parallel test runs a command under a lock only in this way: in the
+// process of the tests, lockd lock would collect the exit codes of all its children.
 func locking(t *testing.T, address string, args []string, script string) *process {
 	t.Helper()
 	if args == nil {
@@ -201,7 +202,6 @@ func TestLock_Serve(t *testing.T) {
 // Ensure that the exit code is the command's or says which signal ended it, and that lockd's own
 // exit codes differ.
 func TestLock_ExitCodes(t *testing.T) {
-	t.Parallel()
 	db, s := testServer(t)
 	text := filepath.Join(t.TempDir(), "text")
 	write(t, text, []byte("no program"))
@@ -353,8 +353,9 @@ func TestLock_SharedAtConsul(t *testing.T) {
 		}
 		own.ServeHTTP(w, r)
 	})
-	r := command(t, "", "lock", "--http-addr", s.URL, "--shared", "k", "sh", "-c", "exit 7")
-	r.wants(t, 7, "lockd: the server has no shared locks, as it has no /v1/lockd/locks: key "+
+	p := locking(t, s.URL, []string{"--shared", "k"}, "exit 7")
+	p.rest()
+	p.ends(7, "lockd: the server has no shared locks, as it has no /v1/lockd/locks: key "+
 		"\"k\" is locked exclusively, and nobody shares it\n")
 	if n := len(sessionsOf(db)); n != 0 {
 		t.Errorf("%d sessions left", n)
@@ -687,7 +688,8 @@ func TestLock_Contention(t *testing.T) {
 			p.rest()
 			p.ends(1, "")
 		}
-		r = command(t, "", "lock", "--http-addr", s.URL, "-n", "0", "--try", "k", "true")
-		r.wants(t, 0, "")
+		c := locking(t, s.URL, []string{"-n", "0", "--try", "k"}, "true")
+		c.rest()
+		c.ends(0, "")
 	})
 }
