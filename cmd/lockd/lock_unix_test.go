@@ -345,15 +345,15 @@ func TestLock_Shared(t *testing.T) {
 func TestLock_SharedAtConsul(t *testing.T) {
 	t.Parallel()
 	db, s := testServer(t)
-	own := s.Config.Handler
-	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	consul := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/v1/lockd/") {
 			http.NotFound(w, r)
 			return
 		}
-		own.ServeHTTP(w, r)
-	})
-	p := locking(t, s.URL, []string{"--shared", "k"}, "exit 7")
+		s.Config.Handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(consul.Close)
+	p := locking(t, consul.URL, []string{"--shared", "k"}, "exit 7")
 	p.rest()
 	p.ends(7, "lockd: the server has no shared locks, as it has no /v1/lockd/locks: key "+
 		"\"k\" is locked exclusively, and nobody shares it\n")
