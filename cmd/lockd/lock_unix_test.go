@@ -52,6 +52,8 @@ func startProgram(t *testing.T, env []string, program string, args ...string) *p
 	p := &process{Cmd: exec.CommandContext(t.Context(), program, args...), t: t}
 	var err error
 	p.Env = append(append(os.Environ(), envRun+"=1"), env...)
+	// Otherwise each process of a race detector sleeps for a second at its end.
+	p.Env = append(p.Env, "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	p.Stderr = &p.complaints
 	if p.in, err = p.StdinPipe(); err != nil {
 		t.Fatal(err)

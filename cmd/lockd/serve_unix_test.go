@@ -36,9 +36,9 @@ func TestServe_FewFiles(t *testing.T) {
 }
 
 // Ensure that a signal ends the server within 5 seconds, with exit code 0, despite a query that
-// waits, a body that does not come and an idle connection.
+// waits, a body that does not come and an idle connection. No other test runs beside this one: it
+// would make the server slower.
 func TestServe_Signals(t *testing.T) {
-	t.Parallel()
 	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
