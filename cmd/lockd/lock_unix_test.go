@@ -437,9 +437,8 @@ func TestLock_Remnants(t *testing.T) {
 }
 
 // Ensure that processes that the command leaves running are ended at once when the lock is lost:
-// another session may have it.
+// another session may have it. No other test runs beside this one, which measures time.
 func TestLock_Remnants_Lost(t *testing.T) {
-	t.Parallel()
 	db, s := testServer(t)
 	p := locking(t, s.URL, []string{"--lock-delay", "0", "k"}, `
 		exec 2>/dev/null # for shells that tell which signal came
