@@ -79,6 +79,7 @@ var clockPlan = []allowance{
 	{"lockdui/stream.go", "time.Now", 1, "how long the making of a page takes: it rests longer"},
 	{"lockdui/stream.go", "time.Since", 1, "the same"},
 	{"store/internal/file/open.go", "time.Now", 1, "when the wait for the file's lock began"},
+	{"store/internal/file/open.go", "time.Sleep", 1, "between two tries to open a file of others"},
 	{"store/internal/file/open.go", "time.Since", 2, "how long it lasts"},
 	{"internal/expiry", "Clock.AfterFunc", 1, "the one timer; it only wakes"},
 	{"internal/expiry", "Clock.Now", 2, "before a timer is set, and after it"},

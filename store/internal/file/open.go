@@ -33,8 +33,11 @@ func Open(path string, o Options, reader Reader) (*File, error) {
 		switch {
 		case err == nil:
 			return f, nil
-		case !errors.Is(err, errChanging) || time.Since(start) >= o.Timeout:
+		case !errors.Is(err, errChanging) && !errors.Is(err, errTaken) ||
+			time.Since(start) >= o.Timeout:
 			return nil, fmt.Errorf("%s: %w", path, err)
+		case errors.Is(err, errTaken):
+			time.Sleep(takenPause)
 		}
 	}
 }
@@ -42,6 +45,13 @@ func Open(path string, o Options, reader Reader) (*File, error) {
 // errChanging is returned if the file is created, removed or replaced at this moment. The open may
 // be tried again.
 var errChanging = fmt.Errorf("%w: it is being replaced", ErrInUse)
+
+// errTaken is returned if the system does not let this process open the file beside another handle:
+// see isTaken. The open may be tried again.
+var errTaken = fmt.Errorf("%w: another program has it open, and does not share it", ErrInUse)
+
+// takenPause is the time between two tries to open a file that is taken.
+const takenPause = 10 * time.Millisecond
 
 // prepare creates the file if there is nothing at the path, and refuses what is not a file.
 func prepare(path string, o Options) error {
@@ -130,6 +140,9 @@ func checkPath(path string, locked fs.FileInfo) error {
 // openSound opens the file if bbolt can be trusted with it.
 func openSound(path string, flag int, reader Reader) (*os.File, found, error) {
 	f, err := os.OpenFile(path, flag, 0)
+	if isTaken(err) {
+		return nil, found{}, errTaken
+	}
 	if errors.Is(err, fs.ErrPermission) {
 		return nil, found{}, fmt.Errorf("open it to read and write: %w; its owner has to allow it",
 			cause(err))
@@ -182,6 +195,8 @@ func lockToRead(path string, o Options, wait time.Duration) (unlock func() error
 	switch {
 	case errors.Is(err, ErrInUse):
 		return nil, err
+	case isTaken(err):
+		return nil, errTaken
 	case ofPath && failed.Op == "open": // it was never locked
 		return nil, cause(err)
 	case db == nil:
