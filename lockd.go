@@ -40,7 +40,8 @@ func New(opts *Options) (*DB, error) {
 // The file must not be removed or replaced while it is open. Open returns ErrCorrupt (also for an
 // empty file) or ErrFormat for a file that it refuses, fs.ErrNotExist for a symbolic link that
 // leads nowhere, ErrCommit if the file's state, or the end of a session, cannot be made durable,
-// and ErrInvalid also for a file system that needs Options.AllowNetworkFS.
+// and ErrInvalid also for a file system that needs Options.AllowNetworkFS, or a file of 2 GiB or
+// more in a program of 32 bits.
 func Open(path string, opts *Options) (*DB, error) {
 	options, err := opts.filledFor(path)
 	if err != nil {

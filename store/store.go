@@ -36,7 +36,8 @@ var (
 	ErrFormat = file.ErrFormat
 
 	// ErrInvalid is returned when the path is on a file system on which the file's lock cannot be
-	// trusted, and Options.AllowNetworkFS does not let it through.
+	// trusted, and Options.AllowNetworkFS does not let it through; or when the file is too large to
+	// be mapped by a program of 32 bits.
 	ErrInvalid = file.ErrInvalid
 )
 

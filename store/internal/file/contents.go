@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 
 	"github.com/lockd/lockd/store/internal/format"
@@ -35,6 +36,9 @@ func inspect(file *os.File, reader Reader) (found, error) {
 	if err != nil {
 		return found{}, cause(err)
 	}
+	if err := checkMappable(info.Size()); err != nil {
+		return found{}, err
+	}
 	need := meta.highWater * uint64(meta.pageSize)
 	switch pages := uint64(info.Size()) / uint64(meta.pageSize); {
 	case meta.highWater > pages:
@@ -58,6 +62,16 @@ func inspect(file *os.File, reader Reader) (found, error) {
 		err = f.checkClosed(file)
 	}
 	return f, err
+}
+
+// checkMappable refuses a file that a program of 32 bits cannot map: there bbolt counts bytes in an
+// int, and would take a file of 5 GiB for one of 1 GiB.
+func checkMappable(size int64) error {
+	if int64(int(size)) == size {
+		return nil
+	}
+	return fmt.Errorf("%w: it has %d bytes, and a program of 32 bits can map %d of them at most; "+
+		"open it with a program of 64 bits", ErrInvalid, size, math.MaxInt32)
 }
 
 // checkClosed returns ErrCorrupt if the file lacks what it had when it was closed.

@@ -277,6 +277,28 @@ func TestFile_AnyPageSize(t *testing.T) {
 	}
 }
 
+// Ensure that a program of 32 bits refuses a file that it cannot map, also if the size looks small
+// in an int.
+func TestFile_RefusesWhatItCannotMap(t *testing.T) {
+	if math.MaxInt > math.MaxInt32 {
+		t.Skip("a program of 64 bits can map it")
+	}
+	path := newPath(t)
+	closeFile(t, openFile(t, path, quick))
+	for _, size := range []int64{3 << 30, 4<<30 + 1<<16} {
+		if err := os.Truncate(path, size); err != nil {
+			t.Fatal(err)
+		}
+		_, err := openAndLoad(path)
+		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "32 bits") {
+			t.Errorf("%d bytes: got %v, want ErrInvalid", size, err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Size() != size {
+			t.Errorf("%d bytes: now there are %d, %v", size, info.Size(), err)
+		}
+	}
+}
+
 // Ensure that a file that cannot be used is refused and left as it is.
 func TestFile_Refuses(t *testing.T) {
 	page := os.Getpagesize()
