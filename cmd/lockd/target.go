@@ -67,7 +67,7 @@ func replace(command, path string, write func(io.Writer) error) error {
 	if err != nil {
 		return fmt.Errorf("%s: TO %s: no file can be made there: %w", command, path, cause(err))
 	}
-	defer removedBySignal(f.Name())()
+	defer removedBySignal(f)()
 	to := &made{f, path}
 	err = errors.Join(write(to), to.error(f.Sync()), to.error(f.Close()))
 	if err == nil { // something may have been made there meanwhile
@@ -82,12 +82,12 @@ func replace(command, path string, write func(io.Writer) error) error {
 	return to.error(syncFolder(filepath.Dir(target)))
 }
 
-// removedBySignal makes the signals that end this process remove the file at the path before, until
-// stop is called.
-func removedBySignal(path string) (stop func()) {
+// removedBySignal makes the signals that end this process remove the file before, until stop is
+// called.
+func removedBySignal(f *os.File) (stop func()) {
 	s := newSignals(ending...)
 	done := s.onFirst(func(one os.Signal) {
-		_ = os.Remove(path)
+		removeOpen(f)
 		s.stop()
 		self, err := os.FindProcess(os.Getpid())
 		if err == nil {
@@ -101,6 +101,15 @@ func removedBySignal(path string) (stop func()) {
 	return func() {
 		done()
 		s.stop()
+	}
+}
+
+// removeOpen removes a file that this process may have open. Windows removes no open file, so there
+// the file is closed first, and what writes to it fails.
+func removeOpen(f *os.File) {
+	if os.Remove(f.Name()) != nil {
+		_ = f.Close()
+		_ = os.Remove(f.Name())
 	}
 }
 
