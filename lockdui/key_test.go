@@ -9,6 +9,17 @@ import (
 	"github.com/lockd/lockd"
 )
 
+// Ensure that the history has a lock-delay as it was set, although the clock was set back since the
+// database was opened.
+func TestKey_DelayAfterTheClockWasSetBack(t *testing.T) {
+	run(t, nil, nil, func(h *harness) {
+		h.holds("s", "k")
+		h.Mock.Set(h.Now().Add(-time.Hour))
+		h.must(h.ForceUnlock("k", lockOf(h, "k").Fence, ""))
+		h.shows("/key?k=k", "then a lock-delay of 15 s")
+	})
+}
+
 // Ensure that the history of a key has a lane for each session, with holds, delays and waits, and
 // the cause of each end.
 func TestKey_History(t *testing.T) {
