@@ -201,6 +201,28 @@ func TestHandler_Methods(t *testing.T) {
 	})
 }
 
+// Ensure that a page that says what went wrong does not follow the database: it has no stream, and
+// would say that it is cut off.
+func TestHandler_ProblemStandsStill(t *testing.T) {
+	run(t, allowed, nil, func(h *harness) {
+		f := h.formOn("/sessions?id=" + h.session("s").ID().String())
+		f.fields.Set("session", "00000000-0000-0000-0000-000000000001")
+		for name, r := range map[string]reply{
+			"a wrong ID":        h.do(request("GET", "/sessions?id=x", nil)),
+			"an action refused": h.send("/end-session", f, "", ""),
+		} {
+			if r.code < 400 || !strings.Contains(r.body, "<h1>") {
+				t.Fatalf("%s: %d %s", name, r.code, r.body)
+			}
+			for _, part := range []string{"<script", `id="stream"`} {
+				if strings.Contains(r.body, part) {
+					t.Errorf("%s: the page has %s", name, part)
+				}
+			}
+		}
+	})
+}
+
 // Ensure that invalid options are refused.
 func TestHandler_Options(t *testing.T) {
 	db := lockdtest.New(t, nil)
