@@ -179,9 +179,11 @@
 	document.addEventListener("visibilitychange", () => {
 		if (!document.hidden) {
 			if (!source) connect();
-		} else if (source) {
-			clearTimeout(watchdog);
-			clearTimeout(retry);
+			return;
+		}
+		clearTimeout(watchdog);
+		clearTimeout(retry);
+		if (source) {
 			source.close();
 			source = null;
 			tell("paused", "paused");
@@ -191,7 +193,7 @@
 	document.addEventListener("toggle", (event) => {
 		if (!event.target.open && source) connect();
 	}, true);
-	window.addEventListener("online", () => { if (cut) connect(); });
+	window.addEventListener("online", () => { if (cut && !document.hidden) connect(); });
 
 	document.addEventListener("keydown", (event) => {
 		const typing = event.target.closest("input, textarea, select");

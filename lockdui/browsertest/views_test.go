@@ -283,6 +283,46 @@ func TestLive_CutAndCaughtUp(t *testing.T) {
 	}
 }
 
+// Ensure that a page that is not seen takes no connection, also if it was cut off before, and that
+// it catches up when it is seen.
+func TestLive_HiddenWhenCut(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil)
+	p := tab(t)
+	p.open(s.url)
+	p.run(chromedp.Evaluate[chromedp.Void](`
+		window.opened = 0
+		window.timers = new Map()
+		const stream = window.EventSource, set = window.setTimeout, clear = window.clearTimeout
+		window.EventSource = function(url) { opened++; return new stream(url) }
+		window.setTimeout = (fn, ms) => {
+			const id = set(() => { timers.delete(id); fn() }, ms)
+			timers.set(id, fn)
+			return id
+		}
+		window.clearTimeout = (id) => { timers.delete(id); clear(id) }
+		window.hide = (hidden) => {
+			Object.defineProperty(document, "hidden", { get: () => hidden, configurable: true })
+			document.dispatchEvent(new Event("visibilitychange"))
+		}
+		0`))
+	s.cut()
+	p.until(`document.getElementById("stream").dataset.state === "cut" && opened > 0`)
+	s.mend()
+	n := eval[int](p, `(() => {
+		hide(true)
+		opened = 0
+		window.dispatchEvent(new Event("online"))
+		for (const fn of [...timers.values()]) fn() // as if their time had come
+		return opened
+	})()`)
+	if n != 0 {
+		t.Errorf("the hidden page has opened %d streams", n)
+	}
+	p.run(chromedp.Evaluate[chromedp.Void](`hide(false), 0`))
+	p.has("#stream", "live again after")
+}
+
 // Ensure that keys and names that are scripts are shown as text, in the first page and in what the
 // stream sends.
 func TestHostileNames(t *testing.T) {
