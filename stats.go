@@ -83,9 +83,6 @@ type Histogram struct {
 	Seconds float64
 }
 
-// histogramOf converts the histogram to the type that users know.
-func histogramOf(h *engine.Histogram) Histogram { return Histogram{h.Buckets, h.Seconds()} }
-
 // Count returns the number of durations.
 func (h *Histogram) Count() uint64 {
 	var n uint64
@@ -110,8 +107,8 @@ func (db *DB) Stats() Stats {
 		Index: db.rows.Published(), Keys: counts.Keys, Sessions: counts.Sessions,
 		Locks: counts.Locks, Shares: counts.Shares, Waiters: counts.Waiters, Grants: counts.Grants,
 		GaveUp: counts.GaveUp, Ends: counts.Ends,
-		LockWaits: histogramOf(&counts.LockWaits), LockHolds: histogramOf(&counts.LockHolds),
-		SlotWaits: histogramOf(&counts.SlotWaits), SlotHolds: histogramOf(&counts.SlotHolds),
+		LockWaits: Histogram(counts.LockWaits), LockHolds: Histogram(counts.LockHolds),
+		SlotWaits: Histogram(counts.SlotWaits), SlotHolds: Histogram(counts.SlotHolds),
 		Commits: db.writer.Commits(), Err: db.writer.Refused(),
 	}
 	db.writer.Unlock()

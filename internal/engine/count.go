@@ -60,12 +60,8 @@ func (e *Ends) addLock(cause error) {
 // Histogram counts durations. Package lockd documents the one that users see.
 type Histogram struct {
 	Buckets [len(Bounds{}) + 1]uint64
-
-	high, low uint64 // the sum in nanoseconds: very many holders would overflow a Duration
+	Seconds float64 // their sum
 }
-
-// Seconds returns the sum of the durations.
-func (h *Histogram) Seconds() float64 { return (float64(h.high)*(1<<64) + float64(h.low)) / 1e9 }
 
 // Bounds has the longest duration of each bucket, except the last, which has all longer durations.
 type Bounds [14]time.Duration
@@ -90,7 +86,5 @@ func (h *Histogram) Add(took time.Duration) {
 		bucket, _ = slices.BinarySearch(bounds[:], took)
 	}
 	h.Buckets[bucket]++
-	if h.low += uint64(took); h.low < uint64(took) {
-		h.high++
-	}
+	h.Seconds += took.Seconds()
 }
