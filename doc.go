@@ -94,8 +94,8 @@
 // Every deadline runs on Options.Clock. Timers only wake; the clock decides what is due. At one
 // instant renewals come before ends, and ends before grants. The real clock is monotonic: no
 // deadline moves when the time of the system is set, and on Linux and macOS deadlines stand still
-// while the machine is suspended. Only the file has wall time, for lock-delays that outlast a
-// restart.
+// while the machine is suspended. Wall time decides only how much of a lock-delay is left after a
+// restart; Event.Time, Holder.Since and the log tell it.
 //
 // # Crash
 //

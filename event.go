@@ -147,9 +147,7 @@ func (db *DB) eventOf(event *engine.Event) Event {
 	e := Event{
 		Index: event.Index, Kind: EventKind(r.Kind), Cause: r.Cause,
 		Lost: r.Cause != nil && !engine.Clean(r.Cause),
-	}
-	if at := db.engine.Instant(r.Moment); !at.IsZero() {
-		e.Time = at.Round(0)
+		Time: db.engine.Instant(r.Moment),
 	}
 	if r.Holder != nil {
 		e.Granted, e.Waited = sessionInfo(r.Holder), r.Waited

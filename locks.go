@@ -102,15 +102,12 @@ func (db *DB) lockInfo(v *engine.LockView, now time.Time) LockInfo {
 	if len(info.Holders) > 0 {
 		first := info.Holders[0]
 		info.Holder, info.Fence, info.Since = first.Session, first.Grant.Fence, first.Since
-		if !first.Since.IsZero() {
-			info.Held = engine.Lasted(v.Shares[0].Since, now)
-		}
+		info.Held = db.engine.LastedSince(v.Shares[0].Granted, now)
 	}
 	if v.Holder != nil {
 		info.Holder, info.Fence = sessionInfo(v.Holder), v.Row.Fence
-		if since := db.engine.Instant(v.Row.Granted); !since.IsZero() {
-			info.Since, info.Held = since.Round(0), engine.Lasted(since, now)
-		}
+		info.Since = db.engine.Instant(v.Row.Granted)
+		info.Held = db.engine.LastedSince(v.Row.Granted, now)
 	}
 	for _, w := range v.Waiters() {
 		info.Queue = append(info.Queue, waiterInfo(w, now))
@@ -137,7 +134,7 @@ type Holder struct {
 func holdersOf(holders []engine.Holder) []Holder {
 	var list []Holder
 	for _, h := range holders {
-		list = append(list, Holder{sessionInfo(h.Session), sequencerOf(h.Grant), h.Since.Round(0)})
+		list = append(list, Holder{sessionInfo(h.Session), sequencerOf(h.Grant), h.Since})
 	}
 	return list
 }

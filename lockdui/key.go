@@ -57,7 +57,7 @@ func stepsOf(e lockd.Event) []step {
 			s.What = "lost"
 		}
 		if !e.DelayedUntil.IsZero() {
-			s.Delay = ended.LockDelay // the clock may have been set since the database was opened
+			s.Delay = ended.LockDelay
 		}
 		steps = append(steps, s)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -118,6 +119,51 @@ func TestClock_Observe_WallSteps(t *testing.T) {
 				}
 				h.advance(1)
 				h.outlook("k").tells("vacant")
+			})
+		})
+	}
+}
+
+// Ensure that after a step of the wall clock while the database is open, what is told of a grant
+// has the wall time of the grant, and how long it has lasted by the monotonic clock.
+func TestClock_WallSteps_TimesThatAreTold(t *testing.T) {
+	for name, by := range steps {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(h *harness) {
+				l := &logged{}
+				h.opts.Logger = slog.New(l)
+				m := h.onWall()
+				h.advance(time.Minute)
+				m.step(h, by)
+				s, other := h.session(nil), h.session(nil)
+				h.lock(s, "alone")
+				h.share(s, "shared")
+				granted, want := m.Now().Round(0), m.Now().Unix()
+				h.settle()
+				for _, line := range l.take() {
+					if strings.Contains(line, "granted") &&
+						!strings.HasPrefix(line, fmt.Sprint(want, " ")) {
+						h.t.Errorf("at %d: logged %q", want, line)
+					}
+				}
+				h.advance(2 * time.Second)
+				m.step(h, by)
+				h.advance(3 * time.Second)
+				for info := range h.Locks() {
+					if !info.Since.Equal(granted) || info.Held != 5*time.Second {
+						h.t.Errorf("%s: since %v for %v, want %v", info.Key, info.Since,
+							info.Held, granted)
+					}
+					r := h.refusal(other, info.Key)
+					if !r.Since.Equal(granted) || r.Held != 5*time.Second {
+						h.t.Errorf("%s is refused: since %v for %v, want %v", info.Key, r.Since,
+							r.Held, granted)
+					}
+					events := h.History(info.Key)
+					if last := events[len(events)-1]; !last.Time.Equal(granted) {
+						h.t.Errorf("%v: at %v, want %v", last, last.Time, granted)
+					}
+				}
 			})
 		})
 	}

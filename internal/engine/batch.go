@@ -235,7 +235,7 @@ func (c *Counts) countWait(served *Effect) {
 
 // countHold counts how long the ended grant lasted, unless its beginning is not known.
 func (c *Counts) countHold(ended *Record) {
-	holds, granted := &c.LockHolds, int64(0)
+	holds, granted := &c.LockHolds, schema.Moment{}
 	if ended.Kind == ShareEnded {
 		granted = ended.Old.(*schema.Share).Granted
 	} else {
@@ -244,8 +244,8 @@ func (c *Counts) countHold(ended *Record) {
 			holds = &c.SlotHolds
 		}
 	}
-	if granted != 0 {
-		holds.Add(max(0, time.Duration(ended.Moment-granted)))
+	if !granted.IsZero() {
+		holds.Add(max(0, ended.Moment.Elapsed-granted.Elapsed))
 	}
 }
 

@@ -157,9 +157,7 @@ func (tx *Txn) reportHold(h *slowHold) {
 		Key: h.grant.Key, Mode: h.grant.Mode, Fence: h.grant.Fence,
 		Session: e.holder(h.grant.Session).Row, At: tx.now, hold: h,
 	}
-	if h.moment != 0 {
-		s.Lasted = Lasted(e.Instant(h.moment), tx.now)
-	}
+	s.Lasted = e.LastedSince(h.granted, tx.now)
 	queue := s.Key
 	if tx.isSlot(s.Key) {
 		queue = PrefixOf(s.Key) + SemaphoreKey

@@ -3,7 +3,6 @@ package engine
 import (
 	"bytes"
 	"fmt"
-	"time"
 
 	"github.com/lockd/lockd/internal/schema"
 )
@@ -90,7 +89,7 @@ func (tx *Txn) obstructed(s *Session, key string, row *schema.Key, mode Mode) *B
 // describeFirst adds to a refusal for s the session that has shared the lock for longest.
 func (tx *Txn) describeFirst(blocked *Blocked, s *Session) {
 	first := blocked.Holders[0]
-	tx.describe(blocked, s, first.Grant.Session, first.Grant.Fence, first.Since)
+	tx.describe(blocked, s, first.Grant.Session, first.Grant.Fence, first.Granted)
 	for _, one := range blocked.Holders {
 		blocked.Own = blocked.Own || one.Grant.Session == s.Row.ID
 	}
@@ -98,17 +97,18 @@ func (tx *Txn) describeFirst(blocked *Blocked, s *Session) {
 
 // describeHolder adds to a refusal for s which session holds the lock of row, and since when.
 func (tx *Txn) describeHolder(blocked *Blocked, s *Session, row *schema.Key) {
-	tx.describe(blocked, s, row.Session, row.Fence, tx.engine.Instant(row.Granted))
+	tx.describe(blocked, s, row.Session, row.Fence, row.Granted)
 }
 
 // describe adds to a refusal for s one grant.
-func (tx *Txn) describe(blocked *Blocked, s *Session, id schema.ID, fence uint64, since time.Time) {
+func (tx *Txn) describe(
+	blocked *Blocked, s *Session, id schema.ID, fence uint64, granted schema.Moment,
+) {
 	holder := tx.engine.holder(id)
 	blocked.Holder, blocked.Fence = id, fence
 	blocked.HolderName, blocked.Own = holder.Row.Name, holder == s
-	if !since.IsZero() {
-		blocked.Since, blocked.Held = since.Round(0), Lasted(since, tx.now)
-	}
+	blocked.Since = tx.engine.Instant(granted)
+	blocked.Held = tx.engine.LastedSince(granted, tx.now)
 }
 
 // grant gives a free lock to the session (K13, K14). The index of the grant is its fence. Of two

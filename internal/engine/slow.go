@@ -36,7 +36,7 @@ type slow struct {
 // because the end may be taken back.
 type slowHold struct {
 	grant    Sequencer
-	moment   int64 // of the grant; 0 if that was before the database was opened
+	granted  schema.Moment // zero if that was before the database was opened
 	reported bool
 	due      expiry.Item
 }
@@ -72,11 +72,11 @@ func (e *Engine) shareHeld(old, new *schema.Share) {
 	}
 }
 
-func (e *Engine) holdBegins(grant Sequencer, moment int64) {
+func (e *Engine) holdBegins(grant Sequencer, granted schema.Moment) {
 	if e.slow.holds[grant] != nil { // its end is taken back
 		return
 	}
-	h := &slowHold{grant: grant, moment: moment}
+	h := &slowHold{grant: grant, granted: granted}
 	h.due = expiry.Item{Owner: h, Rank: expiry.Notice}
 	e.slow.holds[grant] = h
 	e.holdGoesOn(h)
@@ -85,7 +85,7 @@ func (e *Engine) holdBegins(grant Sequencer, moment int64) {
 // holdGoesOn sets the deadline of a grant that lasts and was not told. A grant from before the
 // database was opened counts from the opening.
 func (e *Engine) holdGoesOn(h *slowHold) {
-	e.due.Set(&h.due, e.Instant(max(1, h.moment)).Add(e.config.Slow))
+	e.due.Set(&h.due, e.epoch.Add(max(1, h.granted.Elapsed)).Add(e.config.Slow))
 }
 
 func (e *Engine) holdEnds(grant Sequencer) {

@@ -394,14 +394,23 @@ func SortByAge(sessions []*Session) {
 // clock was set back since.
 func Lasted(began, now time.Time) time.Duration { return max(0, now.Sub(began)) }
 
-// moment returns an instant as rows and events keep it: in nanoseconds after the epoch, and at
-// least 1, because 0 is an instant that is not known.
-func (e *Engine) moment(now time.Time) int64 { return max(1, int64(now.Sub(e.epoch))) }
+// moment returns an instant as rows and events keep it.
+func (e *Engine) moment(now time.Time) schema.Moment {
+	return schema.Moment{Elapsed: max(1, now.Sub(e.epoch)), Wall: now.UnixNano()}
+}
 
-// Instant returns the instant of a row's or an event's moment, and the zero time for 0.
-func (e *Engine) Instant(moment int64) time.Time {
-	if moment == 0 {
+// Instant returns the wall time of a moment, and the zero time if it is not known.
+func (e *Engine) Instant(m schema.Moment) time.Time {
+	if m.IsZero() {
 		return time.Time{}
 	}
-	return e.epoch.Add(time.Duration(moment))
+	return time.Unix(0, m.Wall).In(e.epoch.Location())
+}
+
+// LastedSince is Lasted for something that began at a moment; 0 if that is not known.
+func (e *Engine) LastedSince(m schema.Moment, now time.Time) time.Duration {
+	if m.IsZero() {
+		return 0
+	}
+	return Lasted(e.epoch.Add(m.Elapsed), now)
 }
