@@ -284,7 +284,7 @@ func TestLive_CutAndCaughtUp(t *testing.T) {
 }
 
 // Ensure that a page that is not seen takes no connection, also if it was cut off before, and that
-// it catches up when it is seen.
+// it catches up when it is seen. The page's timers wait until the test calls them.
 func TestLive_HiddenWhenCut(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nil)
@@ -292,14 +292,12 @@ func TestLive_HiddenWhenCut(t *testing.T) {
 	p.open(s.url)
 	p.run(chromedp.Evaluate[chromedp.Void](`
 		window.opened = 0
-		window.timers = new Map()
-		const stream = window.EventSource, set = window.setTimeout, clear = window.clearTimeout
+		const stream = window.EventSource
 		window.EventSource = function(url) { opened++; return new stream(url) }
-		window.setTimeout = (fn, ms) => {
-			const id = set(() => { timers.delete(id); fn() }, ms)
-			timers.set(id, fn)
-			return id
-		}
+		window.timers = new Map()
+		let timer = 1e9 // above those that the page has set before
+		window.setTimeout = (fn) => { timers.set(++timer, fn); return timer }
+		const clear = window.clearTimeout
 		window.clearTimeout = (id) => { timers.delete(id); clear(id) }
 		window.hide = (hidden) => {
 			Object.defineProperty(document, "hidden", { get: () => hidden, configurable: true })
@@ -307,13 +305,12 @@ func TestLive_HiddenWhenCut(t *testing.T) {
 		}
 		0`))
 	s.cut()
-	p.until(`document.getElementById("stream").dataset.state === "cut" && opened > 0`)
+	p.until(`document.getElementById("stream").dataset.state === "cut" && timers.size > 0`)
 	s.mend()
 	n := eval[int](p, `(() => {
 		hide(true)
-		opened = 0
 		window.dispatchEvent(new Event("online"))
-		for (const fn of [...timers.values()]) fn() // as if their time had come
+		for (const fn of [...timers.values()]) fn()
 		return opened
 	})()`)
 	if n != 0 {
