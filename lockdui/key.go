@@ -57,7 +57,7 @@ func stepsOf(e lockd.Event) []step {
 			s.What = "lost"
 		}
 		if !e.DelayedUntil.IsZero() {
-			s.Delay = ended.LockDelay
+			s.Delay = e.DelayedUntil.Sub(e.Time)
 		}
 		steps = append(steps, s)
 	}
