@@ -293,7 +293,7 @@ func TestClean_G2G13_LastCommitLost(t *testing.T) {
 				t.Fatal(err)
 			}
 			put(700)
-			for readLog(t, copyOf(t, path)).Next < 4 {
+			for logOf(t, path).Next < 4 {
 				put(1)
 			}
 			before := contentOf(t, path)

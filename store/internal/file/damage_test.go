@@ -247,6 +247,14 @@ func openStore(path string) (whole, error) {
 	return got, s.Close()
 }
 
+// openCopy returns what is in a file while a store has it open: it reads a copy.
+func openCopy(t *testing.T, path string) (whole, error) {
+	t.Helper()
+	path = copyOf(t, path)
+	defer os.Remove(path)
+	return openStore(path)
+}
+
 func TestDamage_None(t *testing.T) {
 	b, v := newLarge(t)
 	b.check("as it was", v.want)

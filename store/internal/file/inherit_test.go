@@ -56,6 +56,9 @@ func failSync(t *testing.T, fn func(s *store.Store, round int), number int) fail
 		t.Fatal(err)
 	}
 	f.cached = read()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
 	for _, content := range []*[]byte{&f.synced, &f.written} {
 		*content = append(*content, make([]byte, len(f.cached)-len(*content))...)
 	}
@@ -127,6 +130,14 @@ func newHeir(t *testing.T, cached, disk []byte) *heir {
 	return h
 }
 
+// close closes the file, and removes it: there are thousands of them.
+func (h *heir) close() {
+	h.t.Helper()
+	if err := errors.Join(h.Close(), os.Remove(h.path)); err != nil {
+		h.t.Error(err)
+	}
+}
+
 func (h *heir) forget(disk []byte) { overwrite(h.t, h.path, 0, string(disk)) }
 
 // commit writes the given number of rows.
@@ -142,7 +153,7 @@ func (h *heir) commit(rows int) error {
 // check checks what is on disk.
 func (h *heir) check(what string) {
 	h.t.Helper()
-	got, err := openStore(copyOf(h.t, h.path))
+	got, err := openCopy(h.t, h.path)
 	if err != nil || got != dump(h.Store) {
 		h.t.Errorf("%s: got index %d, %v, want %d", what, got.index, err, h.Published())
 	}
@@ -187,9 +198,7 @@ func TestFailedSync_G2_DamagedMeanwhile(t *testing.T) {
 	if err := h.Secure(); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("got %v", err)
 	}
-	if err := h.Close(); err != nil {
-		t.Error(err)
-	}
+	h.close()
 }
 
 // secure lets an heir read, but not write.
@@ -200,9 +209,7 @@ func (f *failedSync) secure(t *testing.T, what string, cached, disk []byte) {
 		t.Fatalf("%s: %v", what, err)
 	}
 	h.check(what)
-	if err := h.Close(); err != nil {
-		t.Fatal(err)
-	}
+	h.close()
 }
 
 // inherit lets the given number of heirs of each kind commit.
@@ -247,7 +254,5 @@ func (f *failedSync) inheritFrom(t *testing.T, what string, cached, disk []byte,
 	if kind == 3 {
 		h.check(what + ", later")
 	}
-	if err := h.Close(); err != nil {
-		t.Fatal(err)
-	}
+	h.close()
 }

@@ -3,6 +3,7 @@ package file_test
 import (
 	"errors"
 	"math/rand/v2"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -58,6 +59,7 @@ func TestLog_G2_OfAnySize(t *testing.T) {
 					want.index)
 			}
 			now := readLog(t, path)
+			w.must(os.Remove(path))
 			if now.Next > before.Next {
 				logged++
 			}
@@ -85,14 +87,14 @@ func newMixed(t *testing.T, larger int) (w *wide, before int) {
 	defer restore()
 	w = newWide(t, 400)
 	w.fillLog(1)
-	first := readLog(t, w.copied())
+	first := logOf(t, w.path)
 	if larger == 1 { // the first one is checkpointed first
-		for readLog(t, w.copied()).First == first.First {
+		for logOf(t, w.path).First == first.First {
 			w.must(write(w.Store, func() { w.put(w.anyKey(), 40) }))
 		}
 	}
 	restore()
-	for readLog(t, w.copied()).Segments == first.Segments {
+	for logOf(t, w.path).Segments == first.Segments {
 		w.must(write(w.Store, func() { w.put(w.anyKey(), 40) }))
 	}
 	return w, first.Segments
@@ -105,16 +107,16 @@ func TestLog_SegmentsOfTwoSizes(t *testing.T) {
 	for _, larger := range []int{0, 1} {
 		t.Run(strconv.Itoa(larger), func(t *testing.T) {
 			w, small := newMixed(t, larger)
-			mixed := readLog(t, w.copied())
+			mixed := logOf(t, w.path)
 			w.must(write(w.Store, func() { w.put("large", small) }))
-			if now := readLog(t, w.copied()); now.Rows > 0 || now.Segments != mixed.Segments {
+			if now := logOf(t, w.path); now.Rows > 0 || now.Segments != mixed.Segments {
 				t.Fatalf("got %+v after %+v, want no rows and segments of that size", now, mixed)
 			}
 			defer file.SetLogSizes(smallLog)()
 			for round := range 12 {
 				// More than a lane of the smaller segment.
 				w.must(write(w.Store, func() { w.put(w.anyKey(), small*3/8) }))
-				got, err := openStore(w.copied())
+				got, err := openCopy(t, w.path)
 				if want := dump(w.Store); err != nil || got != want {
 					t.Fatalf("round %d: got index %d, %v, want %d", round, got.index, err,
 						want.index)
@@ -130,12 +132,12 @@ func TestLog_SegmentsOfTwoSizes(t *testing.T) {
 func TestLog_LargeCommitMakesBothLarge(t *testing.T) {
 	for _, larger := range []int{0, 1} {
 		w, small := newMixed(t, larger)
-		mixed := readLog(t, w.copied())
+		mixed := logOf(t, w.path)
 		for range 2 { // at the first commit the larger segment is too young
 			w.must(write(w.Store, func() { w.put("large", small) }))
 		}
 		want := 2 * (mixed.Segments - small/2)
-		if now := readLog(t, w.copied()); now.Segments != want {
+		if now := logOf(t, w.path); now.Segments != want {
 			t.Errorf("%d: got %d bytes, want %d", larger, now.Segments, want)
 		}
 		w.must(w.Close())

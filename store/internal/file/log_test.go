@@ -29,6 +29,14 @@ func readLog(t testing.TB, path string) file.LogState {
 	return state
 }
 
+// logOf returns what a file has of a log while a store has it open: it reads a copy.
+func logOf(t testing.TB, path string) file.LogState {
+	t.Helper()
+	path = copyOf(t, path)
+	defer os.Remove(path)
+	return readLog(t, path)
+}
+
 // wide is a store with so many keys that a commit of some of them goes to the log.
 type wide struct {
 	*store.Store
@@ -148,6 +156,7 @@ func TestLog_G2_FileHasWhatWasCommitted(t *testing.T) {
 		}
 		w.must(w.Check())
 		now := readLog(t, path)
+		w.must(os.Remove(path))
 		for what, is := range map[string]bool{
 			"logged":  now.Next > before.Next,
 			"settled": now.First > before.First && now.Rows > 0,
@@ -217,7 +226,7 @@ func TestLog_G11_FailedSync(t *testing.T) {
 		w.Drop(b)
 		if unknown == nil && index == w.Published() {
 			seen["as published"]++
-			if got, err := openStore(w.copied()); err != nil || got != before {
+			if got, err := openCopy(t, w.path); err != nil || got != before {
 				t.Fatalf("got index %d, %v, want %d", got.index, err, before.index)
 			}
 			continue
@@ -377,7 +386,7 @@ func (w *wide) fillLog(records uint64) {
 	w.t.Helper()
 	for {
 		w.must(write(w.Store, func() { w.put(w.anyKey(), 40) }))
-		if state := readLog(w.t, w.copied()); state.Next > records {
+		if state := logOf(w.t, w.path); state.Next > records {
 			return
 		}
 	}
@@ -409,7 +418,7 @@ func TestLog_CheckpointIsSpread(t *testing.T) {
 		}
 		most, all, before = max(most, changed), all+changed, after
 	}
-	state := readLog(t, w.copied())
+	state := logOf(t, w.path)
 	w.must(w.Close())
 	t.Logf("%d pages in a commit at most, %d in all; %+v", most, all, state)
 	if most > 2*rows || all > commits*rows/2 {
@@ -425,18 +434,18 @@ func TestLog_CheckpointIsSpread(t *testing.T) {
 func TestLog_ComesLate(t *testing.T) {
 	w := newWide(t, 400)
 	for i := range 12 {
-		if logged := readLog(t, w.copied()).Segments > 0; logged != (i >= 3) {
+		if logged := logOf(t, w.path).Segments > 0; logged != (i >= 3) {
 			t.Errorf("after %d commits: a log: %t", i+1, logged)
 		}
 		w.must(write(w.Store, func() { w.put(w.anyKey(), 10) }))
 	}
-	if state := readLog(t, w.copied()); state.Rows == 0 {
+	if state := logOf(t, w.path); state.Rows == 0 {
 		t.Errorf("%+v", state)
 	}
 	want := dump(w.Store)
 	w.must(w.Close())
 	w.must(store.Compact(w.path, store.Options{NoSync: true}))
-	if got := readLog(t, w.copied()); got.Segments > 0 {
+	if got := logOf(t, w.path); got.Segments > 0 {
 		t.Errorf("compacted: %+v", got)
 	}
 	if got, err := openStore(w.path); err != nil || got != want {
@@ -459,7 +468,7 @@ func TestLog_OfShortSessions(t *testing.T) {
 				w.put(w.anyKey(), 200)
 			}
 		}))
-		now := readLog(t, w.copied())
+		now := logOf(t, w.path)
 		most = max(most, now.Rows)
 		if now.First == last.First {
 			taken = max(taken, now.Taken-last.Taken)
@@ -496,6 +505,7 @@ func TestLog_G2_LeftoversWaitForACommit(t *testing.T) {
 		if after := readLog(t, path); after.Taken > before.Taken {
 			due++
 		}
+		w.must(os.Remove(path))
 	}
 	w.must(w.Close())
 	if due < 3 {

@@ -43,7 +43,7 @@ func images(
 		if err := write(s, func() { fn(s, round) }); err != nil {
 			t.Fatal(err)
 		}
-		list = append(list, image{read(), dump(s), readLog(t, copyOf(t, path)).Records()})
+		list = append(list, image{read(), dump(s), logOf(t, path).Records()})
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -184,7 +184,7 @@ func loseCommit(t *testing.T, older, last image) (refused int) {
 func TestDamage_NewestMetaPage(t *testing.T) {
 	w := newWide(t, 300)
 	page, grown, seen := os.Getpagesize(), 0, map[string]int{}
-	before := readLog(t, w.copied())
+	path, before := newPath(t), logOf(t, w.path)
 	last := image{state: dump(w.Store), records: before.Records()}
 	for round := range 200 {
 		w.must(write(w.Store, func() {
@@ -200,7 +200,7 @@ func TestDamage_NewestMetaPage(t *testing.T) {
 		}
 		content, err := os.ReadFile(w.path)
 		w.must(err)
-		state := readLog(t, w.copied())
+		state := logOf(t, w.path)
 		now := image{bytes.Clone(content), dump(w.Store), state.Records()}
 		if step() > 1 && round%8 == 0 { // what was before it is not known
 			last = now
@@ -213,7 +213,6 @@ func TestDamage_NewestMetaPage(t *testing.T) {
 		sum := content[meta+56 : meta+metaSize]
 		other := binary.NativeEndian.Uint64(sum) + 1 + w.random.Uint64N(1<<60)
 		binary.NativeEndian.PutUint64(sum, other)
-		path := newPath(t)
 		w.must(os.WriteFile(path, content, 0o600))
 		got, err := openStore(path)
 		switch {

@@ -126,11 +126,15 @@ func (c *powerCut) cutMeta() {
 	c.check(b)
 }
 
+// check ends the cuts of a bench, and removes its file: there are hundreds of them.
 func (c *powerCut) check(b *bench) {
 	c.t.Helper()
 	if b.refused > 0 {
 		c.t.Errorf("after the commit of index %d: refused %d times, read %d times",
 			c.after.state.index, b.refused, b.read)
+	}
+	if err := os.Remove(b.path); err != nil {
+		c.t.Error(err)
 	}
 }
 
@@ -164,6 +168,9 @@ func revive(t *testing.T, content []byte) {
 	if got, err := openStore(path); err != nil || got != want {
 		t.Errorf("after commits to what was left: got index %d, %v, want %d", got.index, err,
 			want.index)
+	}
+	if err := errors.Join(os.Remove(path), os.Remove(stages.path)); err != nil {
+		t.Fatal(err)
 	}
 	for i, after := range stages.list[1:] {
 		c := &powerCut{t: t, before: stages.list[i], after: after, rounds: 4}

@@ -499,7 +499,7 @@ func TestRecover_Records(t *testing.T) {
 			}
 		}
 		if i == 0 {
-			first = readLog(t, w.copied()).Next - 1
+			first = logOf(t, w.path).Next - 1
 		}
 		if len(sectors[i]) != 2 || sectors[i][0] < 2*os.Getpagesize() {
 			t.Fatalf("record %d was written at %d", i, sectors[i])
@@ -582,7 +582,7 @@ func TestRecover_RestOfARecord(t *testing.T) {
 	w := newWide(t, 300)
 	w.fillLog(3)
 	path, key := w.copied(), w.key(0)
-	head := readLog(t, w.copied()).Head
+	head := logOf(t, w.path).Head
 	row := schema.Key{Key: key, Value: []byte("never committed"), ModifyIndex: head.Index}
 	rest, err := file.RecordOf(head, []file.RowWrite{
 		file.Write(0, key, format.KeyRows.Append(nil, key, &row)),
@@ -606,7 +606,7 @@ func TestRecover_RestOfARecord(t *testing.T) {
 					CreateIndex: 1, ModifyIndex: w.Next(), LockIndex: 1, Fence: w.Next()})
 			}
 		}))
-		after, number := contentOf(t, w.path), readLog(t, w.copied()).Next-1
+		after, number := contentOf(t, w.path), logOf(t, w.path).Next-1
 		for range 2 {
 			w.must(write(w.Store, func() { w.put(w.key(9), size) }))
 		}
@@ -617,7 +617,7 @@ func TestRecover_RestOfARecord(t *testing.T) {
 				sectors = append(sectors, at)
 			}
 		}
-		if len(sectors) == 0 || len(sectors) > 2 || readLog(t, w.copied()).First > number {
+		if len(sectors) == 0 || len(sectors) > 2 || logOf(t, w.path).First > number {
 			continue // a checkpoint went on with it, or is done
 		}
 		lost++
