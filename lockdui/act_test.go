@@ -55,6 +55,23 @@ func (h *harness) send(action string, f form, name, value string) reply {
 
 func cookie(value string) *http.Cookie { return &http.Cookie{Name: "lockdui", Value: value} }
 
+// Ensure that a form says how long the lock-delay is that its action begins, and if there is none.
+func TestAct_TellsTheDelay(t *testing.T) {
+	run(t, allowed, nil, func(h *harness) {
+		long := h.holds("long", "k")
+		none, err := h.NewSession(&lockd.SessionOptions{Name: "none", LockDelay: lockd.NoLockDelay})
+		h.must(err)
+		_, err = none.TryLock("free", nil)
+		h.must(err)
+		h.shows("/key?k=k", "The grant of long with fence", "its lock-delay of 15 s begins")
+		h.shows("/key?k=free", "The grant of none with fence", "without a lock-delay")
+		h.shows("/sessions?id="+long.ID().String(), "its lock-delay of 15 s begins")
+		h.shows("/sessions?id="+none.ID().String(), "without a lock-delay")
+		h.hides("/key?k=free", "begins")
+		h.hides("/sessions?id="+none.ID().String(), "begins")
+	})
+}
+
 // Ensure that the form on a key's page takes away the grant that the page showed, for any key.
 func TestAct_ForceUnlock(t *testing.T) {
 	run(t, allowed, nil, func(h *harness) {

@@ -26,7 +26,8 @@ type lock struct {
 type holder struct {
 	party
 	grant
-	Since time.Time // zero: before the file was opened
+	Since time.Time     // zero: before the file was opened
+	Delay time.Duration // the lock-delay that a loss begins; 0: none
 
 	// WaitsFor are the locks that the session itself waits for, if that was looked up.
 	WaitsFor []place
@@ -139,6 +140,15 @@ func (f fence) Text() string {
 	return text
 }
 
+// Delay is the lock-delay that begins when all these holders lose the lock: the longest of theirs.
+func (f fence) Delay() time.Duration {
+	var longest time.Duration
+	for _, h := range f.Holders {
+		longest = max(longest, h.Delay)
+	}
+	return longest
+}
+
 // Waiting is the instant since when the first of the waiters waits; zero if there are none.
 func (l lock) Waiting() time.Time {
 	var first time.Time
@@ -170,6 +180,7 @@ func (l *lock) add(info lockd.LockInfo) {
 	for h := range holdersOf(info) {
 		l.Holders = append(l.Holders, holder{
 			party: partyOf(h.Session), grant: grant{h.Grant.Fence, h.Grant.Mode}, Since: h.Since,
+			Delay: h.Session.LockDelay,
 		})
 	}
 	if !info.DelayedUntil.IsZero() {
