@@ -147,7 +147,7 @@ func (db *DB) eventOf(event *engine.Event) Event {
 	e := Event{
 		Index: event.Index, Kind: EventKind(r.Kind), Cause: r.Cause,
 		Lost: r.Cause != nil && !engine.Clean(r.Cause),
-		Time: db.engine.Instant(r.Moment),
+		Time: r.Time,
 	}
 	if r.Holder != nil {
 		e.Granted, e.Waited = sessionInfo(r.Holder), r.Waited

@@ -102,12 +102,11 @@ func (db *DB) lockInfo(v *engine.LockView, now time.Time) LockInfo {
 	if len(info.Holders) > 0 {
 		first := info.Holders[0]
 		info.Holder, info.Fence, info.Since = first.Session, first.Grant.Fence, first.Since
-		info.Held = db.engine.LastedSince(v.Shares[0].Granted, now)
+		info.Held = engine.Lasted(first.Since, now)
 	}
 	if v.Holder != nil {
 		info.Holder, info.Fence = sessionInfo(v.Holder), v.Row.Fence
-		info.Since = db.engine.Instant(v.Row.Granted)
-		info.Held = db.engine.LastedSince(v.Row.Granted, now)
+		info.Since, info.Held = v.Row.Granted, engine.Lasted(v.Row.Granted, now)
 	}
 	for _, w := range v.Waiters() {
 		info.Queue = append(info.Queue, waiterInfo(w, now))
@@ -118,7 +117,7 @@ func (db *DB) lockInfo(v *engine.LockView, now time.Time) LockInfo {
 // waiterInfo describes a call that waits, as of that time.
 func waiterInfo(w *engine.Waiter, now time.Time) WaiterInfo {
 	return WaiterInfo{
-		Session: sessionInfo(w.Session.Row), Since: w.Began.Round(0),
+		Session: sessionInfo(w.Session.Row), Since: w.Began,
 		Waited: engine.Lasted(w.Began, now), Mode: LockMode(w.Options.Mode), Keys: w.Keys(),
 	}
 }

@@ -92,7 +92,7 @@ func (db *DB) logGrant(
 			slog.String("mode", Shared.String()))
 	}
 	attrs = append(attrs, sessionAttrs(holder)...)
-	db.logger.Add(db.engine.Instant(event.Body.Moment), level, message, append(attrs, more...)...)
+	db.logger.Add(event.Body.Time, level, message, append(attrs, more...)...)
 }
 
 // logSlow logs that a lock is held, or that a call waits for one, for longer than Options.Slow.
@@ -186,7 +186,7 @@ func (db *DB) logSession(event *engine.Event) {
 	}
 	attrs := []slog.Attr{slog.Uint64("index", event.Index), slog.String("node", row.Node)}
 	attrs = append(attrs, sessionAttrs(row)...)
-	at := db.engine.Instant(r.Moment)
+	at := r.Time
 	db.logger.Add(at, level, message, append(attrs, causeAttrs(r.Cause)...)...)
 }
 

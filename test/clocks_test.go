@@ -125,7 +125,8 @@ func TestClock_Observe_WallSteps(t *testing.T) {
 }
 
 // Ensure that after a step of the wall clock while the database is open, what is told of a grant
-// has the wall time of the grant, and how long it has lasted by the monotonic clock.
+// has the wall time of the grant, and how long it has lasted by the monotonic clock, also when a
+// caller takes the difference of two times.
 func TestClock_WallSteps_TimesThatAreTold(t *testing.T) {
 	for name, by := range steps {
 		t.Run(name, func(t *testing.T) {
@@ -160,8 +161,14 @@ func TestClock_WallSteps_TimesThatAreTold(t *testing.T) {
 							r.Held, granted)
 					}
 					events := h.History(info.Key)
-					if last := events[len(events)-1]; !last.Time.Equal(granted) {
+					last := events[len(events)-1]
+					if !last.Time.Equal(granted) {
 						h.t.Errorf("%v: at %v, want %v", last, last.Time, granted)
+					}
+					for _, at := range []time.Time{info.Since, r.Since, last.Time} {
+						if got := m.Now().Sub(at); got != 5*time.Second {
+							h.t.Errorf("%v: %v ago, want 5 s", last, got)
+						}
 					}
 				}
 			})

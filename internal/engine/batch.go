@@ -235,7 +235,7 @@ func (c *Counts) countWait(served *Effect) {
 
 // countHold counts how long the ended grant lasted, unless its beginning is not known.
 func (c *Counts) countHold(ended *Record) {
-	holds, granted := &c.LockHolds, schema.Moment{}
+	holds, granted := &c.LockHolds, time.Time{}
 	if ended.Kind == ShareEnded {
 		granted = ended.Old.(*schema.Share).Granted
 	} else {
@@ -245,7 +245,7 @@ func (c *Counts) countHold(ended *Record) {
 		}
 	}
 	if !granted.IsZero() {
-		holds.Add(max(0, ended.Moment.Elapsed-granted.Elapsed))
+		holds.Add(Lasted(granted, ended.Time))
 	}
 }
 

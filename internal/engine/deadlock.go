@@ -264,7 +264,7 @@ func (tx *Txn) holderOfHold(hold *Hold) Holder {
 	if one := tx.engine.shareOf(hold); one != nil {
 		granted = one.row.Granted
 	}
-	return Holder{hold.Sequencer(), hold.Session.Row, granted, tx.engine.Instant(granted)}
+	return Holder{hold.Sequencer(), hold.Session.Row, granted}
 }
 
 // dismissDeadlocked dismisses the newest calls of each circle that a drop has closed. A drop closes

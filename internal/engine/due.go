@@ -157,7 +157,7 @@ func (tx *Txn) reportHold(h *slowHold) {
 		Key: h.grant.Key, Mode: h.grant.Mode, Fence: h.grant.Fence,
 		Session: e.holder(h.grant.Session).Row, At: tx.now, hold: h,
 	}
-	s.Lasted = e.LastedSince(h.granted, tx.now)
+	s.Lasted = Lasted(h.granted, tx.now)
 	queue := s.Key
 	if tx.isSlot(s.Key) {
 		queue = PrefixOf(s.Key) + SemaphoreKey

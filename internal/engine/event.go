@@ -13,8 +13,8 @@ type Event = hub.Event[Record]
 // Record is what an event keeps: pointers to rows, which are immutable.
 type Record struct {
 	Kind     RecordKind
-	Moment   schema.Moment // zero unless a grant or a session began or ended
-	Cause    error         // of that end
+	Time     time.Time // zero unless a grant or a session began or ended
+	Cause    error     // of that end
 	Old, New any
 	Holder   *schema.Session // the session that the lock was granted to, or nil
 	Waited   time.Duration   // how long Holder had waited for the lock

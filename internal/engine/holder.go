@@ -13,13 +13,12 @@ import (
 type Holder struct {
 	Grant   Sequencer
 	Session *schema.Session
-	Granted schema.Moment
-	Since   time.Time // the wall time of Granted; zero if it is not known
+	Since   time.Time // zero if it is not known
 }
 
 // holderOf returns the holder of a share.
 func (e *Engine) holderOf(row *schema.Share, session *schema.Session) Holder {
-	return Holder{SequencerOfShare(row), session, row.Granted, e.Instant(row.Granted)}
+	return Holder{SequencerOfShare(row), session, row.Granted}
 }
 
 // Holders returns the holders of the key's lock, in the order of their grants.
@@ -41,9 +40,7 @@ func (e *Engine) holders(
 	session func(id schema.ID) *schema.Session,
 ) []Holder {
 	if isLocked(row) {
-		return []Holder{{
-			SequencerOf(row), session(row.Session), row.Granted, e.Instant(row.Granted),
-		}}
+		return []Holder{{SequencerOf(row), session(row.Session), row.Granted}}
 	}
 	var holders []Holder
 	for _, row := range shares {

@@ -11,7 +11,7 @@ import (
 // Load makes the state that is kept beside the rows of the store, which fit together, as of the
 // instant at which the store was opened. It is called once, before anything else.
 func (e *Engine) Load(now time.Time) {
-	e.epoch = now.Add(-1)
+	e.opened = now
 	e.rows.Keys.OnMove(e.keyMoved)
 	e.rows.Attachments.OnMove(e.attachmentMoved)
 	for _, row := range e.rows.Sessions.Ascend("") {

@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"fmt"
+	"time"
 
 	"github.com/lockd/lockd/internal/schema"
 )
@@ -89,7 +90,7 @@ func (tx *Txn) obstructed(s *Session, key string, row *schema.Key, mode Mode) *B
 // describeFirst adds to a refusal for s the session that has shared the lock for longest.
 func (tx *Txn) describeFirst(blocked *Blocked, s *Session) {
 	first := blocked.Holders[0]
-	tx.describe(blocked, s, first.Grant.Session, first.Grant.Fence, first.Granted)
+	tx.describe(blocked, s, first.Grant.Session, first.Grant.Fence, first.Since)
 	for _, one := range blocked.Holders {
 		blocked.Own = blocked.Own || one.Grant.Session == s.Row.ID
 	}
@@ -101,14 +102,11 @@ func (tx *Txn) describeHolder(blocked *Blocked, s *Session, row *schema.Key) {
 }
 
 // describe adds to a refusal for s one grant.
-func (tx *Txn) describe(
-	blocked *Blocked, s *Session, id schema.ID, fence uint64, granted schema.Moment,
-) {
+func (tx *Txn) describe(blocked *Blocked, s *Session, id schema.ID, fence uint64, since time.Time) {
 	holder := tx.engine.holder(id)
 	blocked.Holder, blocked.Fence = id, fence
 	blocked.HolderName, blocked.Own = holder.Row.Name, holder == s
-	blocked.Since = tx.engine.Instant(granted)
-	blocked.Held = tx.engine.LastedSince(granted, tx.now)
+	blocked.Since, blocked.Held = since, Lasted(since, tx.now)
 }
 
 // grant gives a free lock to the session (K13, K14). The index of the grant is its fence. Of two
@@ -117,7 +115,7 @@ func (tx *Txn) describe(
 func (tx *Txn) grant(key string, s *Session, opts LockOptions) *schema.Key {
 	draft, next := tx.draft(key)
 	next.Session, next.Fence = s.Row.ID, tx.Index()
-	next.Granted = tx.engine.moment(tx.now)
+	next.Granted = tx.now
 	tx.granted(s)
 	next.LockIndex = 1 + max(next.LockIndex, tx.locked[key])
 	if opts.Value != nil {

@@ -48,7 +48,7 @@ func (tx *Txn) recordOthers(events []Event) []Event {
 		id := cmp.Or(new, old).ID
 		event := eventOf(s.Next(), old, new, SessionCreated)
 		event.Space, event.Name = SpaceSessions, string(id[:])
-		event.Body.Moment = tx.engine.moment(tx.now)
+		event.Body.Time = tx.now
 		if new == nil {
 			event.Body.Cause = ends[id]
 		}
@@ -105,7 +105,7 @@ func (tx *Txn) recordKey(r *Record, old, new *schema.Key) {
 	if !held && !holds || held && holds && old.Fence == new.Fence {
 		return
 	}
-	r.Moment = tx.engine.moment(tx.now)
+	r.Time = tx.now
 	if holds {
 		r.Holder = tx.engine.holder(new.Session).Row
 	}
@@ -132,7 +132,7 @@ func (tx *Txn) recordShares(events []Event, kind RecordKind) []Event {
 		events[n].Index, events[n].Space, events[n].Name = tx.Index(), SpaceShares, row.Key()
 		events[n].Size = uint32(len(events[n].Name))
 		r, session := &events[n].Body, e.holder(row.Session()).Row
-		r.Kind, r.Old, r.New, r.Moment = kind, old, new, e.moment(tx.now)
+		r.Kind, r.Old, r.New, r.Time = kind, old, new, tx.now
 		if kind == ShareGranted {
 			r.Holder = session
 			continue

@@ -263,8 +263,8 @@ func (w *world) record(o engine.Outcome) {
 	for i := range o.Events {
 		e := &o.Events[i]
 		r := &e.Body
-		fmt.Fprintf(w.trace, "%d %c %q %d %d %d %v %+v %+v %+v %v %+v %+v\n", e.Index, e.Space,
-			e.Name, e.Size, r.Kind, r.Moment, r.Cause, r.Old, r.New, r.Holder, r.Waited,
+		fmt.Fprintf(w.trace, "%d %c %q %d %d %v %v %+v %+v %+v %v %+v %+v\n", e.Index, e.Space,
+			e.Name, e.Size, r.Kind, r.Time, r.Cause, r.Old, r.New, r.Holder, r.Waited,
 			r.Former, r.Delay)
 	}
 	fmt.Fprintf(w.trace, "published %d\n", o.Index)

@@ -136,7 +136,7 @@ func (tx *Txn) keepKey(state *lockState) {
 func (tx *Txn) putShare(key *schema.Key, s *Session, removes bool) *share {
 	name := schema.ShareKey(key.Key, tx.Index(), s.Row.ID)
 	tx.engine.rows.Shares.Put(name, schema.Share{
-		Row: name, LockIndex: key.LockIndex, Granted: tx.engine.moment(tx.now), Removes: removes,
+		Row: name, LockIndex: key.LockIndex, Granted: tx.now, Removes: removes,
 	})
 	return s.shares // where shareMoved has put it
 }

@@ -36,7 +36,7 @@ type slow struct {
 // because the end may be taken back.
 type slowHold struct {
 	grant    Sequencer
-	granted  schema.Moment // zero if that was before the database was opened
+	granted  time.Time // zero if that was before the database was opened
 	reported bool
 	due      expiry.Item
 }
@@ -72,7 +72,7 @@ func (e *Engine) shareHeld(old, new *schema.Share) {
 	}
 }
 
-func (e *Engine) holdBegins(grant Sequencer, granted schema.Moment) {
+func (e *Engine) holdBegins(grant Sequencer, granted time.Time) {
 	if e.slow.holds[grant] != nil { // its end is taken back
 		return
 	}
@@ -85,7 +85,11 @@ func (e *Engine) holdBegins(grant Sequencer, granted schema.Moment) {
 // holdGoesOn sets the deadline of a grant that lasts and was not told. A grant from before the
 // database was opened counts from the opening.
 func (e *Engine) holdGoesOn(h *slowHold) {
-	e.due.Set(&h.due, e.epoch.Add(max(1, h.granted.Elapsed)).Add(e.config.Slow))
+	from := h.granted
+	if from.IsZero() {
+		from = e.opened
+	}
+	e.due.Set(&h.due, from.Add(e.config.Slow))
 }
 
 func (e *Engine) holdEnds(grant Sequencer) {

@@ -17,7 +17,7 @@ import (
 type Engine struct {
 	rows   *store.Store
 	config Config
-	epoch  time.Time // just before the database was opened: see moment
+	opened time.Time // when the database was opened
 
 	sessions   map[schema.ID]*Session
 	bound      map[string]map[*Session]struct{} // by node, and by check
@@ -390,27 +390,11 @@ func SortByAge(sessions []*Session) {
 	})
 }
 
-// Lasted returns how long something that began then has lasted. It is never negative, even if the
-// clock was set back since.
-func Lasted(began, now time.Time) time.Duration { return max(0, now.Sub(began)) }
-
-// moment returns an instant as rows and events keep it.
-func (e *Engine) moment(now time.Time) schema.Moment {
-	return schema.Moment{Elapsed: max(1, now.Sub(e.epoch)), Wall: now.UnixNano()}
-}
-
-// Instant returns the wall time of a moment, and the zero time if it is not known.
-func (e *Engine) Instant(m schema.Moment) time.Time {
-	if m.IsZero() {
-		return time.Time{}
-	}
-	return time.Unix(0, m.Wall).In(e.epoch.Location())
-}
-
-// LastedSince is Lasted for something that began at a moment; 0 if that is not known.
-func (e *Engine) LastedSince(m schema.Moment, now time.Time) time.Duration {
-	if m.IsZero() {
+// Lasted returns how long something that began then has lasted; 0 if began is zero, because that is
+// not known. It is never negative, even if the clock was set back since.
+func Lasted(began, now time.Time) time.Duration {
+	if began.IsZero() {
 		return 0
 	}
-	return Lasted(e.epoch.Add(m.Elapsed), now)
+	return max(0, now.Sub(began))
 }

@@ -78,20 +78,10 @@ type Key struct {
 	LockIndex   uint64 // how often the lock was taken, when free, since CreateIndex
 	Fence       uint64 // the index of the last grant that took the lock when it was free
 
-	// Granted is the moment of that grant. A file does not have it: a row that is read back has the
-	// zero Moment.
-	Granted Moment
+	// Granted is when that was, with the clock's monotonic reading. A file does not have it: a row
+	// that is read back has the zero time.
+	Granted time.Time
 }
-
-// Moment is an instant as both readings of the clock tell it: they differ after the wall clock was
-// set, and after the machine was suspended. The zero value is an instant that is not known.
-type Moment struct {
-	Elapsed time.Duration // since the caller opened the store, by the monotonic reading; at least 1
-	Wall    int64         // in nanoseconds of Unix time
-}
-
-// IsZero reports whether the instant is not known.
-func (m Moment) IsZero() bool { return m == Moment{} }
 
 // Session is a row of the table of sessions, under its ID's 16 bytes. What Behavior and Lifetime
 // mean is not this package's business.
@@ -176,9 +166,9 @@ type Delay struct {
 // Share is a row of the table of shares: one grant of a lock that is shared. The lock's key says
 // nothing of it.
 type Share struct {
-	Row       string // the row's key, which says whose grant of which lock it is: see [ShareKey]
-	LockIndex uint64 // the LockIndex of the key
-	Granted   Moment // as in Key
+	Row       string    // the row's key, which says whose grant of which lock it is: see [ShareKey]
+	LockIndex uint64    // the LockIndex of the key
+	Granted   time.Time // as in Key
 
 	// Removes is set if a holder that is to remove the key created it, and no other wrote to it in
 	// the same transaction; then on every later grant for as long as the lock is shared without a
