@@ -202,8 +202,8 @@ func gaveUp(ended error, locks int, blocked *engine.Blocked) error {
 // Lock acquires the key's lock. It blocks until the holder has released it, or was lost and its
 // lock-delay is over. Waiters are served in order (G9), including waiters of one session: two
 // goroutines with one session exclude each other, and a goroutine that locks a key twice waits for
-// itself. A lock that the session holds without a handle, by Txn.Lock or from before a restart, is
-// taken over as it is, in the mode that it has (R7), ahead of the waiters.
+// itself. A lock that the session holds in this mode without a handle, by Txn.Lock or from before a
+// restart, is taken over as it is, ahead of the waiters (R7).
 //
 // If ctx ends first, the error is also a *LockedError that says what was in the way, unless ctx had
 // ended before the call or only a commit was in the way. If ctx carries the locks that its

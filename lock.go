@@ -19,10 +19,10 @@ type KeyPolicy uint8
 const (
 	// LeaveKey keeps the key.
 	LeaveKey KeyPolicy = KeyPolicy(engine.LeaveKey)
-	// RemoveAfter deletes the key, if this grant created it and no call has written to it since. If
-	// there are waiters, the first is granted the lock, on a new key. The last holder of a shared
-	// lock deletes the key, if both that holder and the one that created the key asked for it. The
-	// policy is not in the file: after an Open the key of a lock held before stays.
+	// RemoveAfter deletes the key, if this grant created it and no call has changed it since: a Put
+	// of what it has is no change (K3). If there are waiters, the first is granted the lock, on a
+	// new key. The last holder of a shared lock deletes the key, if both that holder and the one
+	// that created the key asked for it. A lock that was taken over leaves its key.
 	RemoveAfter KeyPolicy = KeyPolicy(engine.RemoveAfter)
 )
 

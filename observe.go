@@ -13,7 +13,8 @@ import (
 // Leadership is the state of an election: the leader, or a vacancy.
 type Leadership struct {
 	// Fence is the leader's fence. In a vacancy it is the fence of the last leader, or of a session
-	// that has shared the lock since; 0 if there was none, or if the key was deleted since.
+	// that has shared the lock since; 0 if there was none, or if the key was deleted before
+	// Observe began.
 	Fence uint64
 
 	// Leader is the proof of the leadership; its Session leads. It is zero in a vacancy.

@@ -88,7 +88,7 @@ func (tx *Txn) Get(key string) (Entry, bool) {
 	return entryOf(row), row != nil
 }
 
-// Prefix is as Snapshot.Prefix. The loop may write.
+// Prefix is as Snapshot.Prefix. The loop may write, and comes to the keys that it makes ahead.
 func (tx *Txn) Prefix(prefix string) iter.Seq2[string, Entry] {
 	tx.check()
 	return func(yield func(string, Entry) bool) {

@@ -201,15 +201,17 @@ func TestForceUnlock(t *testing.T) {
 			key   string
 			fence uint64
 			want  error
+			text  string
 		}{
-			{"k", old, lockd.ErrNotHeld},
-			{"k", was.Fence + 1, lockd.ErrNotHeld},
-			{"k", 0, lockd.ErrNotHeld},
-			{"absent", was.Fence, lockd.ErrNotHeld},
-			{"", was.Fence, lockd.ErrInvalid},
+			{"k", old, lockd.ErrNotHeld, "has passed"},
+			{"k", was.Fence + 1, lockd.ErrNotHeld, "was not granted"},
+			{"k", 0, lockd.ErrNotHeld, "has passed"},
+			{"absent", was.Fence, lockd.ErrNotHeld, "the lock is free"},
+			{"", was.Fence, lockd.ErrInvalid, "empty"},
 		} {
 			h.nothingMoves("refused", func() {
-				if err := h.ForceUnlock(tt.key, tt.fence, ""); !errors.Is(err, tt.want) {
+				err := h.ForceUnlock(tt.key, tt.fence, "")
+				if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) {
 					h.t.Errorf("%q, %d: got %v", tt.key, tt.fence, err)
 				}
 			})

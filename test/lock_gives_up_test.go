@@ -292,6 +292,31 @@ func TestLock_G3_ContextEnds_TellsOnlyWhatIsDurable(t *testing.T) {
 	})
 }
 
+// Ensure that a call that waits for a lock that its own session has in the other mode, without a
+// handle, says so when it gives up: it takes over nothing.
+func TestLock_ContextEnds_OwnLockOfTheOtherMode(t *testing.T) {
+	each(t, func(h *harness) {
+		for name, held := range map[string]lockd.LockMode{
+			"alone": lockd.Exclusive, "shared": lockd.Shared,
+		} {
+			s := h.session(nil)
+			h.must(h.Update(func(tx *lockd.Txn) error {
+				return second(tx.Lock(name, s.ID(), &lockd.LockOptions{Mode: held}))
+			}))
+			other := &lockd.LockOptions{Mode: lockd.Shared - held}
+			for _, keys := range [][]string{{name}, {"free", name}} {
+				err := h.givesUp(func(ctx context.Context) error {
+					return second(s.LockAll(ctx, keys, other))
+				})
+				r := h.obstacle(err, context.DeadlineExceeded)
+				if r.Obstacle != lockd.ObstacleHolder || !r.Own || r.Key != name {
+					h.t.Errorf("%q: got %+v", keys, r)
+				}
+			}
+		}
+	})
+}
+
 // Ensure that a call whose lock was free says that only the commit was in its way.
 func TestLock_ContextEnds_DuringTheCommit(t *testing.T) {
 	onFile(t, func(h *harness) {

@@ -165,8 +165,12 @@ func (tx *Txn) ForceUnlock(key string, fence uint64, reason string) error {
 		return fmt.Errorf("%w: the lock is free", ErrNotHeld)
 	}
 	if row.Fence != fence {
-		return fmt.Errorf("%w: fence %d has passed, the lock is held with fence %d", ErrNotHeld,
-			fence, row.Fence)
+		why := "has passed"
+		if fence > row.Fence {
+			why = "was not granted"
+		}
+		return fmt.Errorf("%w: fence %d %s, the lock is held with fence %d", ErrNotHeld, fence, why,
+			row.Fence)
 	}
 	tx.lose(row, cause)
 	return nil

@@ -32,7 +32,7 @@ func (tx *Txn) lockObstacle(w *Waiter, c *claim) *Blocked {
 		refusal.Obstacle = ByHolder
 		tx.describeFirst(refusal, w.Session)
 	case isLocked(row):
-		if row.Session == w.Session.Row.ID && e.takesOver(w, c) {
+		if mode == Exclusive && row.Session == w.Session.Row.ID && e.takesOver(w, c) {
 			return nil
 		}
 		refusal.Obstacle = ByHolder
