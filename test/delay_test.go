@@ -365,3 +365,24 @@ func TestDelay_S34_Gone(t *testing.T) {
 		}
 	})
 }
+
+// Ensure that a delay that begins in the transaction that removes the rows of delays that are over,
+// the one of its own key among them, outlasts a restart.
+func TestDelay_G7S34_BegunWhereTheOldOneIsRemoved(t *testing.T) {
+	onFile(t, func(h *harness) {
+		h.clock.Set(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+		opts := &lockd.SessionOptions{LockDelay: 10 * time.Second}
+		first, second := h.session(opts), h.session(opts)
+		h.lock(first, "k")
+		h.must(h.EndSession(first.ID()))
+		h.advance(10 * time.Second)
+		h.must(h.Update(func(tx *lockd.Txn) error {
+			_, err := tx.Lock("k", second.ID(), nil)
+			return errors.Join(err, tx.EndSession(second.ID()))
+		}))
+		h.reopen()
+		if got := h.remaining(h.session(nil), "k"); got != 10*time.Second {
+			h.t.Errorf("after the restart: got %v", got)
+		}
+	})
+}

@@ -109,6 +109,24 @@ func TestModes_R1R2_SharedOrExclusive(t *testing.T) {
 	})
 }
 
+// Ensure that of two grants of a shared lock in one transaction the later has the larger lock
+// index, also if the key was deleted between them and the first one joined other holders.
+func TestModes_G8_DeletedInTheTransaction(t *testing.T) {
+	each(t, func(h *harness) {
+		s := h.session(nil)
+		h.share(h.session(nil), "k")
+		h.must(h.Update(func(tx *lockd.Txn) error {
+			before, err := tx.Lock("k", s.ID(), shared)
+			_, failed := tx.Delete("k")
+			after, again := tx.Lock("k", s.ID(), shared)
+			if after.LockIndex <= before.LockIndex {
+				h.t.Errorf("lock index %d after %d", after.LockIndex, before.LockIndex)
+			}
+			return errors.Join(err, failed, again)
+		}))
+	})
+}
+
 // Ensure that readers behind a reader are served together, that a stream of readers does not starve
 // a writer, and that no writer waits for a reader that came after it.
 func TestModes_R3G9_OneQueue(t *testing.T) {

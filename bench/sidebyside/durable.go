@@ -38,7 +38,7 @@ func durableAlone(b *bench) error {
 	b.setting(rival.BuntSettings())
 
 	defer b.roundsOnDisk(b.onDisk / diskSlices)()
-	var perWrite counter
+	perWrite := counter{warmup: diskSlices * b.rounds.Warmup}
 	figures, err := b.inSlices(diskSlices,
 		db.counting(&perWrite, b.crowd("lockd", 1, keys, db.pairOf)),
 		b.crowd("bbolt", 1, keys, func(_ int, key string) error { return bolt.Pair(key) }),
@@ -140,7 +140,7 @@ func durablePairs(b *bench, plan crowdPlan) error {
 	}
 	contenders = append(contenders, plan.others...)
 
-	var perWrite counter
+	perWrite := counter{warmup: b.rounds.Warmup}
 	trials := []measure.Trial{
 		db.counting(&perWrite, b.crowd("lockd", plan.workers, plan.keys, db.pairOf)),
 		b.together(bolt, plan.workers, plan.keys),
@@ -240,7 +240,7 @@ func (b *bench) sweep(
 // counter counts the commits and the writes of each round.
 type counter struct {
 	commits, writes measure.Series
-	warmup          int // rounds that do not count
+	warmup          int // rounds, or slices of rounds, that do not count
 }
 
 func (c *counter) commitsPerWrite() measure.Series {
@@ -259,7 +259,11 @@ func (o *ours) counting(c *counter, trial measure.Trial) measure.Trial {
 		if err != nil {
 			return measure.Cost{}, err
 		}
-		c.commits = append(c.commits, float64(o.commits()-before))
+		commits := o.commits() - before
+		if commits == 0 {
+			return measure.Cost{}, errors.New("nothing was committed")
+		}
+		c.commits = append(c.commits, float64(commits))
 		c.writes = append(c.writes, float64(2*cost.Operations))
 		return cost, err
 	}}
