@@ -43,6 +43,9 @@ type router struct {
 }
 
 func newRouter(db *lockd.DB, opts *Options) (*router, error) {
+	if db == nil {
+		panic("lockd: nil database")
+	}
 	complete, err := opts.complete(db)
 	if err != nil {
 		return nil, err

@@ -71,6 +71,16 @@ func TestTransport(t *testing.T) {
 	})
 }
 
+// Ensure that a nil database is refused at once, with a text that says so.
+func TestTransport_NilPanics(t *testing.T) {
+	defer func() {
+		if text, _ := recover().(string); text != "lockd: nil database" {
+			t.Errorf("panic: got %q", text)
+		}
+	}()
+	_, _ = consulapi.Transport(nil, nil)
+}
+
 // Ensure that bad options give no transport.
 func TestTransport_ErrInvalid(t *testing.T) {
 	run(t, nil, func(h *harness) {

@@ -17,6 +17,16 @@ import (
 // views are the addresses of all pages.
 var views = []string{"/", "/sessions", "/key?k=k", "/graph", "/file"}
 
+// Ensure that a nil database is refused at once, with a text that says so.
+func TestHandler_NilPanics(t *testing.T) {
+	defer func() {
+		if text, _ := recover().(string); text != "lockd: nil database" {
+			t.Errorf("panic: got %q", text)
+		}
+	}()
+	_, _ = lockdui.Handler(nil, nil)
+}
+
 // Ensure that no page has a script or a style inline, that every page forbids both, and that
 // nothing leads to another origin.
 func TestHandler_ContentSecurityPolicy(t *testing.T) {

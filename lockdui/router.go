@@ -33,6 +33,9 @@ import (
 //
 // Handler returns lockd.ErrInvalid for options that are out of their bounds.
 func Handler(db *lockd.DB, opts *Options) (http.Handler, error) {
+	if db == nil {
+		panic("lockd: nil database")
+	}
 	complete, err := opts.complete()
 	if err != nil {
 		return nil, fmt.Errorf("lockdui: %w", err)
