@@ -142,7 +142,7 @@ func (e Event) share() string {
 }
 
 // eventOf converts an event to the type that users know.
-func (db *DB) eventOf(event *engine.Event) Event {
+func eventOf(event *engine.Event) Event {
 	r := &event.Body
 	e := Event{
 		Index: event.Index, Kind: EventKind(r.Kind), Cause: r.Cause,
@@ -193,7 +193,7 @@ func (db *DB) History(key string) []Event {
 	var found []Event
 	for _, event := range db.hub.Kept(KeyScope(key).events()) {
 		if event.Body.Former != nil || event.Body.Holder != nil {
-			found = append(found, db.eventOf(&event))
+			found = append(found, eventOf(&event))
 		}
 	}
 	return found

@@ -13,8 +13,7 @@ import (
 
 // Snapshot is the whole published state at one index. It never changes.
 type Snapshot struct {
-	rows   *store.Snapshot
-	engine *engine.Engine
+	rows *store.Snapshot
 }
 
 // Snapshot returns the published state. The first call after a write may sort the keys that were
@@ -27,7 +26,7 @@ func (db *DB) Snapshot() *Snapshot {
 		rows = db.rows.Snapshot()
 		db.writer.Unlock()
 	}
-	return &Snapshot{rows, db.engine}
+	return &Snapshot{rows}
 }
 
 // Index returns the index of the newest transaction that the snapshot shows.
@@ -42,7 +41,7 @@ func (s *Snapshot) Get(key string) (Entry, bool) {
 // Holders yields the holders of the key's lock, in the order of their grants: none, one, or all
 // that share it.
 func (s *Snapshot) Holders(key string) iter.Seq[Holder] {
-	return slices.Values(holdersOf(s.engine.HoldersIn(s.rows, key)))
+	return slices.Values(holdersOf(engine.HoldersIn(s.rows, key)))
 }
 
 // Len returns the number of keys.

@@ -27,7 +27,7 @@ func (db *DB) Watch(ctx context.Context, scope Scope, index uint64) iter.Seq2[Ev
 	db.writer.MustNotBeFunction()
 	return func(yield func(Event, error) bool) {
 		err := db.follow(ctx, scope, index, func(e *engine.Event) bool {
-			return yield(db.eventOf(e), nil)
+			return yield(eventOf(e), nil)
 		})
 		if err != nil {
 			yield(Event{}, wrap("watch", scope.name(), err))
@@ -177,7 +177,7 @@ func (db *DB) Follow(ctx context.Context, prefix string) iter.Seq2[Event, error]
 		load := func(s *Snapshot, gap error) bool {
 			return yield(Event{Index: s.Index(), Kind: StateLoaded, State: s, Cause: gap}, nil)
 		}
-		change := func(e *engine.Event) bool { return yield(db.eventOf(e), nil) }
+		change := func(e *engine.Event) bool { return yield(eventOf(e), nil) }
 		if err := db.track(ctx, PrefixScope(prefix), load, change); err != nil {
 			yield(Event{}, wrap("follow", prefix, err))
 		}

@@ -569,7 +569,7 @@ func (c *core) compareState() error {
 		return fmt.Errorf("keys: got %d, want %d", n, len(c.m.keys))
 	}
 	for _, key := range modelKeys {
-		got, want := coreHolders(c.engine.HoldersIn(s, key)), c.m.holders(key)
+		got, want := coreHolders(engine.HoldersIn(s, key)), c.m.holders(key)
 		if !sameHolders(got, want) {
 			return fmt.Errorf("holders of %q: got  %+v\nwant %+v", key, got, want)
 		}

@@ -17,36 +17,36 @@ type Holder struct {
 }
 
 // holderOf returns the holder of a share.
-func (e *Engine) holderOf(row *schema.Share, session *schema.Session) Holder {
+func holderOf(row *schema.Share, session *schema.Session) Holder {
 	return Holder{SequencerOfShare(row), session, row.Granted}
 }
 
 // Holders returns the holders of the key's lock, in the order of their grants.
 func (tx *Txn) Holders(key string) []Holder {
 	e := tx.engine
-	return e.holders(e.rows.Keys.Newest(key), e.rows.Shares.Prefix(schema.SharePrefix(key)),
+	return holders(e.rows.Keys.Newest(key), e.rows.Shares.Prefix(schema.SharePrefix(key)),
 		func(id schema.ID) *schema.Session { return e.holder(id).Row })
 }
 
 // HoldersIn is Txn.Holders for a snapshot. It may be called without the caller's lock.
-func (e *Engine) HoldersIn(s *store.Snapshot, key string) []Holder {
-	return e.holders(s.Keys.Get(key), s.Shares.Prefix(schema.SharePrefix(key)),
+func HoldersIn(s *store.Snapshot, key string) []Holder {
+	return holders(s.Keys.Get(key), s.Shares.Prefix(schema.SharePrefix(key)),
 		func(id schema.ID) *schema.Session { return s.Sessions.Get(string(id[:])) })
 }
 
 // holders returns the holder in the row of the key, or those in the shares of its lock.
-func (e *Engine) holders(
+func holders(
 	row *schema.Key, shares iter.Seq2[string, *schema.Share],
 	session func(id schema.ID) *schema.Session,
 ) []Holder {
 	if isLocked(row) {
 		return []Holder{{SequencerOf(row), session(row.Session), row.Granted}}
 	}
-	var holders []Holder
+	var list []Holder
 	for _, row := range shares {
-		holders = append(holders, e.holderOf(row, session(row.Session())))
+		list = append(list, holderOf(row, session(row.Session())))
 	}
-	return holders
+	return list
 }
 
 // sharers is the list of the holders that share a lock in the published state. Many calls may give
@@ -114,7 +114,7 @@ func (e *Engine) publishedHolders(key string, ended ...*schema.Share) []Holder {
 	for _, name := range slices.Compact(names) {
 		if row := e.rows.Shares.Get(name); row != nil {
 			id := row.Session()
-			holders = append(holders, e.holderOf(row, e.rows.Sessions.Get(string(id[:]))))
+			holders = append(holders, holderOf(row, e.rows.Sessions.Get(string(id[:]))))
 		}
 	}
 	return holders

@@ -165,12 +165,7 @@ func (tx *Txn) ForceUnlock(key string, fence uint64, reason string) error {
 		return fmt.Errorf("%w: the lock is free", ErrNotHeld)
 	}
 	if row.Fence != fence {
-		why := "has passed"
-		if fence > row.Fence {
-			why = "was not granted"
-		}
-		return fmt.Errorf("%w: fence %d %s, the lock is held with fence %d", ErrNotHeld, fence, why,
-			row.Fence)
+		return otherFence(fence, row.Fence)
 	}
 	tx.lose(row, cause)
 	return nil

@@ -64,12 +64,8 @@ func (q Sequencer) provesAlone(row *schema.Key) error {
 		return nil
 	case row.Session.IsZero():
 		return fmt.Errorf("%w: no session holds it alone, fence %d has passed", ErrNotHeld, q.Fence)
-	case q.Fence < row.Fence:
-		return fmt.Errorf("%w: fence %d has passed, the lock is held with fence %d by session %s",
-			ErrNotHeld, q.Fence, row.Fence, row.Session)
-	case q.Fence > row.Fence:
-		return fmt.Errorf("%w: fence %d was not granted, the lock is held with fence %d by "+
-			"session %s", ErrNotHeld, q.Fence, row.Fence, row.Session)
+	case q.Fence != row.Fence:
+		return fmt.Errorf("%w by session %s", otherFence(q.Fence, row.Fence), row.Session)
 	case q.Session != row.Session:
 		return fmt.Errorf("%w: fence %d is of session %s, not of session %s", ErrNotHeld, q.Fence,
 			row.Session, q.Session)
@@ -79,6 +75,16 @@ func (q Sequencer) provesAlone(row *schema.Key) error {
 	}
 	return fmt.Errorf("%w: fence %d has lock index %d, not %d", ErrNotHeld, q.Fence, row.LockIndex,
 		q.LockIndex)
+}
+
+// otherFence says of a fence that it is not the one that the lock is held with.
+func otherFence(fence, held uint64) error {
+	why := "has passed"
+	if fence > held {
+		why = "was not granted"
+	}
+	return fmt.Errorf("%w: fence %d %s, the lock is held with fence %d", ErrNotHeld, fence, why,
+		held)
 }
 
 // Sequencer returns the sequencer of the hold's grant.
