@@ -10,11 +10,15 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"unsafe"
 
+	"github.com/benbjohnson/clock"
+
 	"github.com/lockd/lockd"
+	"github.com/lockd/lockd/internal/hook"
 )
 
 // syncChild has the path of the file of the child process, in which no file can be synced.
@@ -36,6 +40,10 @@ func TestG2G3_OpenWaitsForTheDisk(t *testing.T) { inFilteredChild(t, openWithout
 // Ensure that a file which was closed is not written to by the next Open and Close: they succeed
 // where no write is possible.
 func TestOpen_NoWrite(t *testing.T) { inFilteredChild(t, openWithoutWrite) }
+
+// Ensure that a file is there only when its name is on disk: if the folder of a new file cannot be
+// synced, what makes the file fails.
+func TestG2_NameWaitsForTheDisk(t *testing.T) { inFilteredChild(t, nameWithoutSync) }
 
 // inFilteredChild calls fn with the path of a file, in a process of its own: a filter of system
 // calls stays for the rest of a process's life.
@@ -141,6 +149,32 @@ func openWithoutSync(t *testing.T, path string) {
 			t.Error("the file was changed")
 		}
 		openSync(t, path, lockd.SyncNever)
+	}
+}
+
+func nameWithoutSync(t *testing.T, path string) {
+	from, err := lockd.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var backup bytes.Buffer
+	if err := errors.Join(from.Backup(&backup), from.Close()); err != nil {
+		t.Fatal(err)
+	}
+	refused := sync.OnceFunc(func() { refuse(t, syscall.SYS_FDATASYNC, syscall.SYS_FSYNC) })
+	opts := &lockd.Options{Clock: &hook.Clock{
+		Clock: clock.New(),
+		Hooks: hook.Hooks{File: hook.File{SyncFolder: func(string) error {
+			refused() // only now: the file itself was synced before
+			return nil
+		}}},
+	}}
+
+	if err := lockd.Restore(path, &backup, 0, opts); !errors.Is(err, syscall.EIO) {
+		t.Errorf("restore: got %v, want %v", err, syscall.EIO)
+	}
+	if files, err := os.ReadDir(filepath.Dir(path)); err != nil || len(files) > 0 {
+		t.Errorf("the folder has %v (%v)", files, err)
 	}
 }
 

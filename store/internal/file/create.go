@@ -207,12 +207,15 @@ func makeTables(tx *bbolt.Tx) error {
 // syncFolder syncs the names in the folder. Windows has no such call, and syncs a name with its
 // file.
 func syncFolder(folder string, o Options) error {
-	switch {
-	case o.NoSync:
+	if o.NoSync {
 		return nil
-	case o.Hooks.SyncFolder != nil:
-		return o.Hooks.SyncFolder(folder)
-	case runtime.GOOS == "windows":
+	}
+	if o.Hooks.SyncFolder != nil {
+		if err := o.Hooks.SyncFolder(folder); err != nil {
+			return err
+		}
+	}
+	if runtime.GOOS == "windows" {
 		return nil
 	}
 	f, err := os.Open(folder)

@@ -62,8 +62,8 @@ type Hooks struct {
 	// system that the path is on; an empty string means none.
 	NetworkFS func(path string) string
 
-	// SyncFolder is called in place of a sync of the folder, when a file has got its name, or when
-	// it is not known whether the name is on disk. Its error is the error of the sync.
+	// SyncFolder is called before a sync of the folder, when a file has got its name, or when it is
+	// not known whether the name is on disk. Its error fails the sync.
 	SyncFolder func(folder string) error
 }
 
