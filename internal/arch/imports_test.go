@@ -213,6 +213,7 @@ func checkImports(sources []source, plan map[string]edges) []finding {
 		if !planned {
 			continue
 		}
+		findings = append(findings, hiddenImports(s)...)
 		for _, spec := range s.file.Imports {
 			to := importPath(spec)
 			if to == "testing" || strings.HasPrefix(to, "testing/") {
@@ -240,6 +241,28 @@ func checkImports(sources []source, plan map[string]edges) []finding {
 		}
 	}
 	return append(findings, staleRows(plan, exists, used)...)
+}
+
+// hiddenImports finds the imports that the checks of this package would not see: they look for one
+// name of each package, and read Go only.
+func hiddenImports(s source) []finding {
+	var findings []finding
+	seen := make(map[string]bool)
+	for _, spec := range s.file.Imports {
+		to := importPath(spec)
+		switch {
+		case to == "C":
+			findings = append(findings, s.finding(spec.Pos(), "imports C: write it in Go"))
+		case spec.Name != nil && spec.Name.Name == ".":
+			findings = append(findings, s.finding(spec.Pos(),
+				"imports the names of %s without a package name: give them theirs", to))
+		case seen[to]:
+			findings = append(findings, s.finding(spec.Pos(),
+				"imports %s once more: one name is enough", to))
+		}
+		seen[to] = true
+	}
+	return findings
 }
 
 // staleRows finds what the plan has and the module does not.
@@ -353,6 +376,13 @@ func TestImports_Reports(t *testing.T) {
 				bolt "go.etcd.io/bbolt"
 				up "github.com/lockd/lockd"
 			)`),
+		fromText(t, "store/more.go", `package store
+			import (
+				. "time"
+				"C"
+				"fmt"
+				std "fmt"
+			)`),
 		fromText(t, "util/util.go", `package util`),
 		fromText(t, "util/more.go", `package util`),
 	}, plan),
@@ -360,6 +390,9 @@ func TestImports_Reports(t *testing.T) {
 		"lockd.go:6: . imports internal/hub",
 		"lockd_test.go:6: . imports github.com/google/btree",
 		"store/store.go:4: store imports .",
+		"store/more.go:3: imports the names of time without",
+		"store/more.go:4: imports C",
+		"store/more.go:6: imports fmt once more",
 		"util/util.go:1: package util is not in importPlan",
 		"package gone, which is not there",
 		". → github.com/benbjohnson/clock, which nothing uses",
