@@ -85,6 +85,9 @@ func handOffsOnDisk(b *bench) error {
 		var commits measure.Series
 		figures, err := b.inTurn(measure.Trial{Name: "lockd", Run: func() (measure.Cost, error) {
 			cost, err := q.serve(waiters, served)
+			if err == nil && q.commits == 0 {
+				err = errors.New("nothing was committed")
+			}
 			commits = append(commits, q.commits/float64(served))
 			return cost, err
 		}})

@@ -116,13 +116,18 @@ func newAudience(db *ours, total int, scope func(string) lockd.Scope) *audience 
 func watched(i int) string { return fmt.Sprintf("watch-%08d", i) }
 
 // wakeSome writes to a few watched keys, to others each time, and waits until the watcher of each
-// is told. It returns how many watchers each write woke.
+// is told, which none was before. It returns how many watchers each write woke.
 func (a *audience) wakeSome() (float64, error) {
 	const writes, wakeStride = 20, 49 // 49 has no factor in common with a total
 	before := a.wakes.Load()
 	for i := range writes {
 		at := a.next
 		a.next = (a.next + wakeStride) % len(a.told)
+		select {
+		case <-a.told[at]:
+			return 0, fmt.Errorf("the watcher of %s was woken by a write elsewhere", watched(at))
+		default:
+		}
 		if _, err := a.db.Put(watched(at), fmt.Append(nil, time.Now(), i), nil); err != nil {
 			return 0, err
 		}
