@@ -131,7 +131,7 @@ type Holder struct {
 
 // holdersOf converts the holders to the type that users know.
 func holdersOf(holders []engine.Holder) []Holder {
-	var list []Holder
+	list := slices.Grow([]Holder(nil), len(holders))
 	for _, h := range holders {
 		list = append(list, Holder{sessionInfo(h.Session), sequencerOf(h.Grant), h.Since})
 	}
