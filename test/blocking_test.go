@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -364,6 +366,49 @@ func TestWait_B12_Shared(t *testing.T) {
 			h.t.Errorf("topics afterwards: got %d", n)
 		}
 	})
+}
+
+// Ensure that no change is missed between the index that a caller has and its Wait, whenever the
+// change comes: if one were missed, the caller would wait on.
+func TestWait_B12_NoGapToTheIndex(t *testing.T) {
+	const rounds = 20_000
+	db, err := lockd.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	scope := lockd.KeyScope("k")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := db.Put("k", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+
+	var from atomic.Uint64 // the index from which the caller waits
+	waiting := start(func() (err error) {
+		index := db.Snapshot().IndexOf(scope)
+		for i := range rounds {
+			from.Store(index)
+			for range i % 6000 { // a few microseconds, so that the change comes at any step of Wait
+			}
+			if _, index, err = db.Wait(ctx, scope, index, 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for i := range rounds {
+		newest := db.Snapshot().IndexOf(scope)
+		for from.Load() != newest && ctx.Err() == nil {
+			runtime.Gosched()
+		}
+		if _, err := db.Put("k", fmt.Append(nil, i), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := waiting.wait(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Ensure that a topic is given back when the last call that waits for it returns, by its context or
