@@ -96,7 +96,7 @@ type waitGraph struct {
 
 func (tx *Txn) waitGraph(w *Waiter) *waitGraph {
 	g := &waitGraph{of: make(map[*Waiter]*stuck), engine: tx.engine}
-	g.node(w)
+	g.add(w)
 	for i := 0; i < len(g.order); i++ {
 		node := g.order[i]
 		for j := range node.waiter.claims {
@@ -107,7 +107,7 @@ func (tx *Txn) waitGraph(w *Waiter) *waitGraph {
 			for _, hold := range obstacle.holds {
 				for _, other := range tx.engine.carriers[hold.Owner] {
 					if other.phase == standing {
-						g.node(other)
+						g.add(other)
 					}
 				}
 			}
@@ -116,14 +116,12 @@ func (tx *Txn) waitGraph(w *Waiter) *waitGraph {
 	return g
 }
 
-// node returns the waiter's node, and makes it if need be.
-func (g *waitGraph) node(w *Waiter) *stuck {
-	node := g.of[w]
-	if node == nil {
-		node = &stuck{waiter: w}
+// add makes a node for the waiter, unless there is one.
+func (g *waitGraph) add(w *Waiter) {
+	if g.of[w] == nil {
+		node := &stuck{waiter: w}
 		g.of[w], g.order = node, append(g.order, node)
 	}
-	return node
 }
 
 // sweep calls look for the waiters, until it finds nothing more.
