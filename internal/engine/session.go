@@ -11,13 +11,10 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// Values of the fields of a session's row. Package lockd documents them.
+// The values in a session's row that a rule names. Package lockd documents all values.
 const (
-	ReleaseKeys = 0 // ReleaseKeys is a Behavior.
-	DeleteKeys  = 1 // DeleteKeys is a Behavior.
-
-	BoundToProcess = 0 // BoundToProcess is a Lifetime.
-	Independent    = 1 // Independent is a Lifetime.
+	deleteKeys     = 1 // a Behavior
+	boundToProcess = 0 // a Lifetime
 )
 
 // NewSession makes a session of the row, whose ID has never been used (S16 to S18); an empty Node
@@ -155,7 +152,7 @@ func (tx *Txn) EndSessionAfter(s *Session, cause error, delay time.Duration) {
 	}
 	for s.held != nil { // each step takes the first off the list
 		row := tx.Get(s.held.key)
-		if s.Row.Behavior == DeleteKeys {
+		if s.Row.Behavior == deleteKeys {
 			tx.remove(row, cause)
 		} else {
 			tx.release(row, cause)
@@ -176,7 +173,7 @@ func (tx *Txn) endSharesOf(s *Session, cause error) {
 	for s.shares != nil {
 		one := s.shares
 		last, row := one.state.shares.n == 1, tx.Get(one.state.key)
-		if last && s.Row.Behavior == DeleteKeys {
+		if last && s.Row.Behavior == deleteKeys {
 			tx.remove(row, cause)
 			continue
 		}
@@ -209,7 +206,7 @@ func (e *Engine) unmake(s *Session) {
 }
 
 // BoundToProcess reports whether the session ends with its process, however that ends.
-func (s *Session) BoundToProcess() bool { return s.Row.Lifetime == BoundToProcess }
+func (s *Session) BoundToProcess() bool { return s.Row.Lifetime == boundToProcess }
 
 // ClosesWithDatabase reports whether a clean end of the database ends the session.
 func (s *Session) ClosesWithDatabase() bool { return s.BoundToProcess() || s.ofKeeper }
