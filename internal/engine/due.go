@@ -162,7 +162,7 @@ func (tx *Txn) reportHold(h *slowHold) {
 	if tx.isSlot(s.Key) {
 		queue = PrefixOf(s.Key) + SemaphoreKey
 	}
-	if state := e.lockOf(queue); state != nil && !state.queue.Empty() {
+	if state := e.lockOf(queue); state != nil {
 		s.Waiters = state.queue.Len()
 		if first := state.queue.Front(); first != nil {
 			s.First = first.Waiter.Session.Row
