@@ -186,8 +186,7 @@ func (db *DB) logSession(event *engine.Event) {
 	}
 	attrs := []slog.Attr{slog.Uint64("index", event.Index), slog.String("node", row.Node)}
 	attrs = append(attrs, sessionAttrs(row)...)
-	at := r.Time
-	db.logger.Add(at, level, message, append(attrs, causeAttrs(r.Cause)...)...)
+	db.logger.Add(r.Time, level, message, append(attrs, causeAttrs(r.Cause)...)...)
 }
 
 func sessionAttrs(row *schema.Session) []slog.Attr {

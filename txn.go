@@ -192,9 +192,6 @@ func (tx *Txn) unlock(key string, session SessionID) (*schema.Key, error) {
 	if err := checkKey(key); err != nil {
 		return nil, err
 	}
-	if session.IsZero() {
-		return nil, invalid("session is empty")
-	}
 	return tx.rules.Unlock(key, schema.ID(session))
 }
 
