@@ -51,9 +51,6 @@ func (id ID) AppendUUID(text []byte) []byte {
 	return append(text, raw...)
 }
 
-// MarshalText returns what String does. It never fails.
-func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
-
 // ParseID reads a UUID in any case (K36), and reports whether the text is an ID. The UUID of the
 // zero value is not.
 func ParseID(text string) (ID, bool) {
