@@ -51,7 +51,7 @@ func (r *Rows[T]) Decode(place string, value []byte) (row T, err error) {
 
 // decode is Decode, but the row shares the value's memory, and the error names no row.
 func (r *Rows[T]) decode(place string, value []byte) (row T, err error) {
-	payload, err := Verify(r.Table, BytesOf(place), value)
+	payload, err := verify(r.Table, BytesOf(place), value)
 	if err == nil {
 		row, err = r.DecodePayload(r.Key(place), payload)
 	}
@@ -83,8 +83,8 @@ func RowError(table byte, key string, err error) error {
 	return fmt.Errorf("%w: row %.100q of %s: %w", ErrCorrupt, key, TableName(table), err)
 }
 
-// Verify returns the payload of a value that has the right checksum.
-func Verify(table byte, key, value []byte) (payload []byte, err error) {
+// verify returns the payload of a value that has the right checksum.
+func verify(table byte, key, value []byte) (payload []byte, err error) {
 	end := len(value) - ChecksumSize
 	if end < 0 {
 		return nil, ErrShort
@@ -95,8 +95,8 @@ func Verify(table byte, key, value []byte) (payload []byte, err error) {
 	return value[:end], nil
 }
 
-// VerifyRow is Verify for a row whose value follows its key in memory. With one CRC in place of two
-// an Open takes a tenth less time.
+// VerifyRow returns the payload of a row that has the right checksum. The value follows the key in
+// memory: with one CRC in place of two an Open takes a tenth less time.
 func VerifyRow(table byte, row []byte, keySize int) (payload []byte, err error) {
 	end := len(row) - ChecksumSize
 	if end < keySize {
