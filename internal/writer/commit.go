@@ -172,7 +172,7 @@ func (w *Writer) drop(b *batch, again bool, cause, unclear error) *batch {
 		w.retry.at, w.retry.waits = w.instant.Add(w.retry.backoff), true
 		w.arm()
 	default:
-		w.Rouse() // the first attempt of the database's own
+		w.rouse() // the first attempt of the database's own
 	}
 	return follower
 }

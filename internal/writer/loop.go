@@ -17,8 +17,8 @@ type loop struct {
 	finished chan struct{} // closed when the goroutine has ended
 }
 
-// Rouse wakes the writer's goroutine, which begins with the first call. It never blocks.
-func (w *Writer) Rouse() {
+// rouse wakes the writer's goroutine, which begins with the first call. It never blocks.
+func (w *Writer) rouse() {
 	select {
 	case w.loop.wake <- struct{}{}:
 	default: // it is awake already

@@ -74,7 +74,7 @@ func New(config Config) *Writer {
 	w.committer.pace.off = config.Unpaced
 	w.turn = make(chan struct{}, 1)
 	w.function.checked = config.Checked || checking
-	w.alarm = expiry.NewAlarm(config.Clock, w.Rouse)
+	w.alarm = expiry.NewAlarm(config.Clock, w.rouse)
 	return w
 }
 
@@ -113,7 +113,7 @@ func (w *Writer) Wake(c chan struct{}) {
 // unlock unlocks the mutex after a write, and wakes the calls whose waits the write ended.
 func (w *Writer) unlock() {
 	if w.Engine.Pending() && !w.open.led {
-		w.Rouse() // rows that no caller waits for have to be committed too
+		w.rouse() // rows that no caller waits for have to be committed too
 	}
 	wakes, more := w.wakes, w.more
 	w.wakes, w.more = nil, nil
