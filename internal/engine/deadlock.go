@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"cmp"
 	"maps"
 	"slices"
@@ -276,7 +275,7 @@ func (tx *Txn) dismissDeadlocked() {
 	}
 	newestFirst := slices.SortedFunc(maps.Keys(carrying), func(a, b *Waiter) int {
 		return cmp.Or(b.Began.Compare(a.Began),
-			bytes.Compare(a.Session.Row.ID[:], b.Session.Row.ID[:]),
+			compareIDs(a.Session.Row.ID, b.Session.Row.ID),
 			cmp.Compare(a.claims[0].key, b.claims[0].key),
 			cmp.Compare(b.claims[0].place.Ticket(), a.claims[0].place.Ticket()))
 	})

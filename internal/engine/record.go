@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"slices"
@@ -192,7 +191,7 @@ func (tx *Txn) recordWaits(events []Event) {
 // compareGrant orders the events of grants by the key and the holder.
 func compareGrant(grant *Event, key string, holder *schema.Session) int {
 	return cmp.Or(strings.Compare(grant.Name, key),
-		bytes.Compare(grant.Body.Holder.ID[:], holder.ID[:]))
+		compareIDs(grant.Body.Holder.ID, holder.ID))
 }
 
 // keyFootprint is footprint for keys, which most events are about. The row may be nil.

@@ -386,7 +386,7 @@ func (s *Session) waiters() iter.Seq[*Waiter] {
 func SortByAge(sessions []*Session) {
 	slices.SortFunc(sessions, func(a, b *Session) int {
 		return cmp.Or(cmp.Compare(a.Row.CreateIndex, b.Row.CreateIndex),
-			slices.Compare(a.Row.ID[:], b.Row.ID[:]))
+			compareIDs(a.Row.ID, b.Row.ID))
 	})
 }
 
