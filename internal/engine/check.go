@@ -200,7 +200,7 @@ func (e *Engine) couldHave(w *Waiter) bool {
 	defer func() { tx.passing = false }()
 	for i := range w.claims {
 		c := &w.claims[i]
-		// A delay that is over still keeps the lock until its end is done.
+		// A delay that is over may still have waiters: endDelay serves them.
 		d := c.state.delay
 		delayed := d != nil && (d.mode == Exclusive || w.Options.Mode == Exclusive)
 		if delayed || !tx.inTurn(w, c) {

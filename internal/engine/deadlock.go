@@ -234,8 +234,8 @@ func (tx *Txn) behindExclusive(w *Waiter, c *claim) bool {
 }
 
 // stuckAtSlots returns what keeps the waiter from a slot: all holders of slots, if each has a
-// handle and they have all that the limit allows. A lost slot is none of these: it becomes free by
-// itself when its delay ends.
+// handle and they have all that the limit allows. A lost slot counts as free here, because it
+// becomes free when its delay ends.
 func (tx *Txn) stuckAtSlots(w *Waiter) []stuckObstacle {
 	slots, err := tx.rosterOf(w.prefix())
 	if err != nil {

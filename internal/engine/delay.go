@@ -62,8 +62,8 @@ func (e *Engine) swapDelay(state *lockState, d *delay) {
 	}
 }
 
-// Lasts reports whether the delay of a published row lasts: the row stays until a later write. The
-// wall clock, by which the row tells the end, may have been set since.
+// Lasts reports whether the delay of a published row lasts. The row alone does not tell: it stays
+// until a later write, and its end is by the wall clock, which may have been set since.
 func (e *Engine) Lasts(row *schema.Delay, now time.Time) bool {
 	d := e.delayOf(row.Key)
 	return d.lasts(Exclusive, now) && row.Until.Equal(d.until.Round(0))

@@ -12,7 +12,7 @@ func (e *Engine) Next() (time.Time, bool) { return e.due.Next() }
 // Deadlines returns how many instants the engine waits for.
 func (e *Engine) Deadlines() int { return e.due.Len() }
 
-// AnyDue reports whether EndDue has anything to look at.
+// AnyDue reports whether PopDue has deadlines to look at, or PopUnserved reports true.
 func (e *Engine) AnyDue() bool { return e.due.Len() > 0 || e.unserved }
 
 // PopDue returns the first thing that is due, in the order of the deadlines (G5). The caller ends
@@ -49,9 +49,9 @@ func (e *Engine) PopDue(now time.Time, most int) (due Due, looked int, ok bool) 
 	return Due{}, looked, false
 }
 
-// PopRefused returns the end of a session, or of a hold with a MaxHold, for which the last
-// transactions have refused an operation because it is due: it comes although it is not its turn.
-// It reports false if there is none.
+// PopRefused returns the end of a session, or of a hold with a MaxHold, if one of the last
+// transactions has refused an operation because the session or the hold is due. That end comes out
+// of turn: earlier deadlines may be due too. PopRefused reports false if there is none.
 func (e *Engine) PopRefused(now time.Time) (due Due, ok bool) {
 	for n := len(e.refused); n > 0; n-- {
 		due := e.refused[n-1]

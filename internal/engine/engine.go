@@ -49,7 +49,7 @@ func (e *Engine) Rows() *store.Store { return e.rows }
 // Counts returns the counts.
 func (e *Engine) Counts() Counts { return e.counts }
 
-// MaxFloor is the largest index that a user may name for the next indexes to be above.
+// MaxFloor is the largest index that a user may name as the bound that the next indexes exceed.
 const MaxFloor = 1 << 62
 
 // Raise makes the next indexes larger than index. No transaction may be running.

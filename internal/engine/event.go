@@ -30,35 +30,35 @@ type RecordKind uint8
 
 // The kinds.
 const (
-	KeyPut            RecordKind = iota + 1 // KeyPut: a key was made, or changed
-	KeyDeleted                              // KeyDeleted: a key was deleted
-	ShareGranted                            // ShareGranted: a session was granted a shared lock
-	ShareEnded                              // ShareEnded: a session no longer shares a lock
-	SessionCreated                          // SessionCreated: a session began
-	SessionGone                             // SessionGone: a session ended
-	NodePut                                 // NodePut: a node was made, or changed
-	NodeDeleted                             // NodeDeleted: a node was removed
-	ServicePut                              // ServicePut: a service was made, or changed
-	ServiceDeleted                          // ServiceDeleted: a service was removed
-	CheckPut                                // CheckPut: a check was made, or changed
-	CheckDeleted                            // CheckDeleted: a check was removed
-	AttachmentPut                           // AttachmentPut: an attachment was made, or changed
-	AttachmentDeleted                       // AttachmentDeleted: an attachment was removed
+	KeyPut            RecordKind = iota + 1 // a key was made, or changed
+	KeyDeleted                              // a key was deleted
+	ShareGranted                            // a session was granted a shared lock
+	ShareEnded                              // a session no longer shares a lock
+	SessionCreated                          // a session began
+	SessionGone                             // a session ended
+	NodePut                                 // a node was made, or changed
+	NodeDeleted                             // a node was removed
+	ServicePut                              // a service was made, or changed
+	ServiceDeleted                          // a service was removed
+	CheckPut                                // a check was made, or changed
+	CheckDeleted                            // a check was removed
+	AttachmentPut                           // an attachment was made, or changed
+	AttachmentDeleted                       // an attachment was removed
 )
 
 // Spaces of names among the events.
 const (
-	SpaceKeys     = 1 << iota // SpaceKeys: the keys
-	SpaceShares               // SpaceShares: the keys, for the shares of their locks
-	SpaceSessions             // SpaceSessions: the IDs of sessions
-	SpaceCatalog              // SpaceCatalog: the catalog, all under one empty name
+	SpaceKeys     = 1 << iota // the keys
+	SpaceShares               // the keys, for the shares of their locks
+	SpaceSessions             // the IDs of sessions
+	SpaceCatalog              // the catalog, all under one empty name
 )
 
 // Kinds of tombstones.
 const (
-	GraveKey     = 'k' // GraveKey: of one key
-	GravePrefix  = 'p' // GravePrefix: of the keys with a prefix
-	GraveSession = 's' // GraveSession: of one session
+	GraveKey     = 'k' // of one key
+	GravePrefix  = 'p' // of the keys with a prefix
+	GraveSession = 's' // of one session
 )
 
 // Marks.

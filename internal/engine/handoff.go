@@ -28,8 +28,7 @@ func (tx *Txn) handOff() {
 }
 
 // serve grants the waiters for the key what they wait for, in order, until a waiter has to go on
-// waiting. A lock that is held without a handle can be taken over only by a call of its holder;
-// that call does not wait for the other waiters.
+// waiting.
 func (tx *Txn) serve(key string) {
 	for {
 		state := tx.engine.lockOf(key)
@@ -46,8 +45,9 @@ func (tx *Txn) serve(key string) {
 	}
 }
 
-// serveLoose serves a call of a session that holds the lock without a handle; such a call does not
-// wait for the other waiters. It reports whether it served a call other than first.
+// serveLoose serves a call of a session that holds the lock without a handle: only such a call can
+// take the lock over, and it need not be the first in the queue. serveLoose reports whether it
+// served a call other than first.
 func (tx *Txn) serveLoose(state *lockState, first *Waiter) bool {
 	serve := func(s *Session, mode Mode) bool {
 		own := s.firstFor(state.key, mode)
@@ -69,10 +69,10 @@ func (tx *Txn) serveLoose(state *lockState, first *Waiter) bool {
 
 // serveFirst grants a waiter all of its locks, if they can be granted and it is the waiter's turn
 // for each; or its slot, for which the waiter has to be the first. It reports whether it did. A
-// waiter whose session is due is granted nothing, because ends come before grants (S26). It stays
-// where it is, as there may be thousands of such waiters: the queue goes on at the session's turn.
+// waiter whose session is due is granted nothing, because ends come before grants (S26). It keeps
+// its place, because there may be thousands of such waiters; endLapsed has the queue served.
 func (tx *Txn) serveFirst(w *Waiter) bool {
-	tx.promises = tx.promises || len(w.claims) > 1 // it may pass others, or others may pass it
+	tx.promises = tx.promises || len(w.claims) > 1 // w may pass others, or others may pass w
 	if w.Session.isDue(tx.now) {
 		w.Session.stalls = true
 		return false
@@ -175,8 +175,8 @@ func (tx *Txn) ServeAll() {
 	tx.dismissDeadlocked()
 }
 
-// ReleaseGivenUp releases the locks of calls that have returned without them, and whose release a
-// drop has taken back. It releases them in the order of the keys, because the result depends on the
+// ReleaseGivenUp releases again the locks that GiveUp or Abandon has released, if a drop has taken
+// the release back. It releases them in the order of the keys, because the result depends on the
 // order: releasing a semaphore's own key deletes the key, unless the release of a slot has written
 // to it.
 func (tx *Txn) ReleaseGivenUp() {

@@ -127,7 +127,7 @@ func (e *Engine) leaveTerm(hold *Hold) {
 // lose the lock may not have come.
 func (t *term) isDue(now time.Time) bool { return !now.Before(t.until) }
 
-// passed is the cause of the loss.
+// passed returns the cause with which the handle loses its lock.
 func (t *term) passed() error { return fmt.Errorf("%w: MaxHold is %v", ErrHeldTooLong, t.most) }
 
 // checkTerm checks that a handle which has its lock loses it in time. The hold may be nil.

@@ -53,9 +53,10 @@ func TooShort(field string, d, least time.Duration) error {
 		least, d.Nanoseconds())
 }
 
-// CheckNodeName refuses an invalid name of a node. A zero byte separates the names in the key of a
-// row. A name that is not UTF-8, which no client of Consul can send in JSON, would change in lower
-// case: each invalid byte becomes three, so the key may be too long, and different names the same.
+// CheckNodeName refuses an invalid name of a node: one that is empty or too long, has a zero byte,
+// or is not UTF-8. A zero byte separates the names in the key of a row. In lower case each invalid
+// byte would become the same three bytes: the key might be too long, and two names might have one
+// key. No client of Consul can send such a name in JSON.
 func CheckNodeName(field, name string) error {
 	if strings.Contains(name, "\x00") {
 		return invalid("%s %.100q has a zero byte", field, name)

@@ -9,7 +9,7 @@ import (
 )
 
 // Load makes the state that is kept beside the rows of the store, which fit together, as of the
-// instant at which the store was opened. It is called once, before anything else.
+// instant at which the store was opened. It is called once, before the first transaction.
 func (e *Engine) Load(now time.Time) {
 	e.opened = now
 	e.rows.Keys.OnMove(e.keyMoved)

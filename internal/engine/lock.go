@@ -87,7 +87,7 @@ func (tx *Txn) obstructed(s *Session, key string, row *schema.Key, mode Mode) *B
 	return blocked
 }
 
-// describeFirst adds to a refusal for s the session that has shared the lock for longest.
+// describeFirst adds to a refusal for s the first of blocked.Holders, and whether s is one of them.
 func (tx *Txn) describeFirst(blocked *Blocked, s *Session) {
 	first := blocked.Holders[0]
 	tx.describe(blocked, s, first.Grant.Session, first.Grant.Fence, first.Since)
@@ -101,7 +101,7 @@ func (tx *Txn) describeHolder(blocked *Blocked, s *Session, row *schema.Key) {
 	tx.describe(blocked, s, row.Session, row.Fence, row.Granted)
 }
 
-// describe adds to a refusal for s one grant.
+// describe adds one grant, which the session with the ID has, to a refusal for s.
 func (tx *Txn) describe(blocked *Blocked, s *Session, id schema.ID, fence uint64, since time.Time) {
 	holder := tx.engine.holder(id)
 	blocked.Holder, blocked.Fence = id, fence

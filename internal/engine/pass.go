@@ -2,12 +2,14 @@ package engine
 
 import "iter"
 
-// A waiter for several locks keeps the waiters behind it from a free lock while it waits for
-// another lock. If a session behind it holds that other lock, each would wait for the other for
-// ever. So the session passes (R13). If a session releases nothing while one of its calls waits,
-// the first waiter could not be served before the session that passes, and the waiters behind the
-// first not before the first. So none of them loses its turn. If goroutines share a session, one
-// may lose it.
+// The first waiter for a lock may wait for another lock too, and meanwhile keeps the waiters behind
+// it from the first lock, even if that is free. If the session of a waiter behind it holds the
+// other lock, each of the two would wait for the other for ever. So the waiter behind passes (R13).
+//
+// No waiter loses its turn by that: the first waiter cannot be served before that session releases
+// the other lock, nor the waiters between the two before the first. This holds if a session
+// releases nothing while one of its calls waits. If goroutines share a session, a waiter may lose
+// its turn.
 
 // passes reports whether a request of the session, with the locks that the request carries, is
 // served ahead of the waiters for the lock.
@@ -28,9 +30,9 @@ type keepers struct {
 	seen     map[*Waiter]struct{}
 }
 
-// keepersOfFirst returns the keepers of the first waiter for the lock that keep it from its other
-// locks. There are none if the waiter waits for this lock only, or if the lock's delay is due to
-// end: the end of the delay serves the queue.
+// keepersOfFirst returns the keepers that keep the first waiter for the lock from its other locks.
+// There are none if the waiter waits for this lock only, or if the lock's delay is over and its end
+// is due: endDelay serves the queue.
 func (tx *Txn) keepersOfFirst(state *lockState) *keepers {
 	front := state.queue.Front()
 	if front == nil || state.delay != nil && !state.delay.lasts(Exclusive, tx.now) {
@@ -39,7 +41,7 @@ func (tx *Txn) keepersOfFirst(state *lockState) *keepers {
 	return tx.keepersOf(front.Waiter, state)
 }
 
-// keepersOf returns the keepers of a waiter for the lock that keep it from its other locks.
+// keepersOf returns the keepers that keep w, a waiter for the lock, from its other locks.
 func (tx *Txn) keepersOf(w *Waiter, state *lockState) *keepers {
 	if w.Slot || len(w.claims) == 1 {
 		return nil
@@ -73,8 +75,8 @@ func (k *keepers) include(s *Session, carried *Carried) bool {
 	return false
 }
 
-// add adds the keepers of the waiter. The caller walks the queue of the lock walked, if it is not
-// nil, from the front.
+// add adds the keepers of the waiter. If walked is not nil, the caller walks its queue from the
+// front, and has come to all waiters that stand in front of w there: add leaves these out.
 func (k *keepers) add(w *Waiter, walked *lockState) {
 	if _, seen := k.seen[w]; seen || w.phase != standing {
 		return

@@ -18,7 +18,8 @@ func (tx *Txn) Proves(q Sequencer) error {
 	return nil
 }
 
-// termOf returns the term of a grant that lasts which is over by now, or nil if none is.
+// termOf returns a term that is over by now, of a handle on the grant; nil if there is none. The
+// grant lasts.
 func (tx *Txn) termOf(q Sequencer) *term {
 	state := tx.engine.lockOf(q.Key)
 	holds := []*Hold{state.hold}

@@ -8,8 +8,8 @@ import (
 	"github.com/lockd/lockd/internal/schema"
 )
 
-// writeRoster writes the semaphore's key, and leaves out holders that no longer hold their
-// contender keys. It also deletes the free contender keys of these, which have no further use.
+// writeRoster writes the semaphore's key. It leaves out the idle holders, which no longer hold
+// their contender keys, and deletes these contender keys if they are free.
 func (tx *Txn) writeRoster(r roster) {
 	if len(r.idle) > 0 {
 		r.holders = slices.DeleteFunc(slices.Clone(r.holders), func(id schema.ID) bool {
@@ -146,8 +146,8 @@ func (tx *Txn) seekSlot(s *Session, slots roster) (*schema.Key, *Blocked, error)
 	return row, tx.full(slots, slots.taken(), func(*delay) bool { return true }), nil
 }
 
-// full returns a refusal if every slot is held, as taken of them are, or lost and delayed, if
-// counts accepts the delay. Otherwise it returns nil.
+// full returns a refusal if no slot is free, and nil otherwise. Of the slots, taken are held. A
+// lost slot is not free while its delay lasts, if counts accepts the delay.
 func (tx *Txn) full(slots roster, taken int, counts func(*delay) bool) *Blocked {
 	key := slots.prefix + SemaphoreKey
 	refusal := &Blocked{Key: key, Obstacle: BySlots, Limit: slots.limit}
@@ -184,7 +184,7 @@ func (tx *Txn) holdSlot(hold *Hold, s *Session, slots roster, row *schema.Key) {
 		}
 		row = tx.grant(contenderKey(slots.prefix, id), s,
 			LockOptions{Value: value, Flags: semaphoreFlags})
-		tx.engine.semaphore(slots.prefix) // which hold is about to be part of
+		tx.engine.semaphore(slots.prefix) // makes it: assign adds hold, writeRoster the roster
 		tx.writeRoster(slots.with(id))
 	}
 	tx.assign(hold, s, row, leaveSlot)

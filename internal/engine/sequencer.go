@@ -33,7 +33,9 @@ func (e *Engine) lasts(q Sequencer) error {
 	return q.proves(e.rows.Keys.Newest, e.rows.Shares.Newest)
 }
 
-// Proves is Txn.Proves for the published state. It may be called without the caller's lock.
+// Proves returns ErrNotHeld unless the grant that q names lasts in the published state. Unlike
+// Txn.Proves, it accepts a grant whose session or MaxHold is due. It may be called without the
+// caller's lock.
 func (e *Engine) Proves(q Sequencer) error {
 	return q.proves(e.rows.Keys.Get, e.rows.Shares.Get)
 }

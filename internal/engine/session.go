@@ -214,9 +214,10 @@ func (s *Session) ClosesWithDatabase() bool { return s.BoundToProcess() || s.ofK
 // EndWithKeeper makes the session end with the Keeper that has made it.
 func (s *Session) EndWithKeeper() { s.ofKeeper = true }
 
-// Keep renews the session for one more caller, from the moment of its call on, as of which Extend
-// has renewed the session: so the next renewal comes before the deadline, however late Keep is. It
-// reports whether this is the first caller, and there is something to renew.
+// Keep keeps the session alive for one more caller, until StopKeeping. Extend has renewed the
+// session as of called, the moment of the caller's call. The next renewal counts from that moment
+// too, so it comes before the deadline even if Keep is late. Keep reports whether it has set a
+// deadline: whether the session has a TTL, and this is the first caller.
 func (e *Engine) Keep(s *Session, called time.Time) bool {
 	if s.renewal == nil {
 		s.renewal = &renewal{session: s}
@@ -244,7 +245,7 @@ func (e *Engine) StopKeeping(s *Session, now time.Time) {
 // Kept reports whether a call keeps the session alive.
 func (s *Session) Kept() bool { return s.renewal != nil && s.renewal.callers > 0 }
 
-// next returns when to renew after a renewal: always later than that, however short the TTL is.
+// next returns when to renew after the renewal at renewed: later than that, however short the TTL.
 func (r *renewal) next(renewed time.Time) time.Time {
 	return renewed.Add(max(1, r.session.Row.TTL/2))
 }

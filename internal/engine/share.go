@@ -85,8 +85,8 @@ func (e *Engine) dropShare(one *share) {
 	e.spareShare = one
 }
 
-// grantShare gives the session a share of a lock that no session holds alone. Only the first holder
-// writes to the key, which it creates if need be (R2).
+// grantShare gives the session a share of a lock that no session holds alone. The first holder
+// writes to the key, and creates it if need be (R2). Later holders write only their values.
 func (tx *Txn) grantShare(key string, s *Session, opts LockOptions) *share {
 	fence, state := tx.Index(), tx.engine.state(key)
 	var row *schema.Key

@@ -48,7 +48,7 @@ type slowWait struct {
 	due      expiry.Item
 }
 
-// keyHeld updates the deadlines when the exclusive grant of a key begins or ends.
+// keyHeld updates the deadlines of slow holds when an exclusive grant of the key begins or ends.
 func (e *Engine) keyHeld(old, new *schema.Key) {
 	held, holds := isLocked(old), isLocked(new)
 	switch {
@@ -62,7 +62,7 @@ func (e *Engine) keyHeld(old, new *schema.Key) {
 	}
 }
 
-// shareHeld is keyHeld for the grant of a share.
+// shareHeld is keyHeld for a shared lock: old or new is nil.
 func (e *Engine) shareHeld(old, new *schema.Share) {
 	if old != nil {
 		e.holdEnds(SequencerOfShare(old))
@@ -82,8 +82,8 @@ func (e *Engine) holdBegins(grant Sequencer, granted time.Time) {
 	e.holdGoesOn(h)
 }
 
-// holdGoesOn sets the deadline of a grant that lasts and was not told. A grant from before the
-// database was opened counts from the opening.
+// holdGoesOn sets the deadline of a grant that lasts and was not reported. For a grant from before
+// the database was opened, the time counts from the opening.
 func (e *Engine) holdGoesOn(h *slowHold) {
 	from := h.granted
 	if from.IsZero() {

@@ -25,7 +25,7 @@ type Engine struct {
 	locks      map[string]*lockState
 	latest     *lockState             // the lockState found last; it may be empty
 	spare      *lockState             // a forgotten lockState, to be used again
-	spareShare *share                 // a forgotten share: 3 % of sharing a lock and releasing it
+	spareShare *share                 // as spare; saves 3 % of sharing and releasing a lock
 	semaphores map[string]*semaphore  // by prefix
 	leases     map[string]*checkLease // by check
 	nodeIDs    map[string]string      // by ID, the key of the node; nil: see nodeWithID
@@ -35,7 +35,7 @@ type Engine struct {
 	slotsHeld  slotsHeld // of the semaphore that a call gave up on last
 	slow       *slow     // nil: nothing is told as slow
 	overdue    []string  // keys whose delays are over but still have a row
-	unserved   bool      // a drop may have left a free lock with a queue, or a given-up one
+	unserved   bool      // after a drop: ServeAll may have work to do
 
 	several  []*Waiter         // waiters for several locks, in the order in which they began
 	carriers map[any][]*Waiter // the calls that wait, by the owner of each lock that they carry
@@ -76,13 +76,13 @@ type Config struct {
 type Session struct {
 	Row *schema.Session
 
-	// The fields below are all that a renewal needs. They are short, so that a session with its
-	// handle fits one line of the processor's cache. Renewing one of very many sessions takes as
-	// long as fetching its memory, and single lines stay in nearer caches.
+	// The fields below are all that a renewal needs. They are small, so that a session with its
+	// handle fits one line of the processor's cache. If there are very many sessions, a renewal
+	// takes as long as it takes to fetch that line.
 	*sessionRest
 	live     bool          // not ended, as of the newest state
 	ofKeeper bool          // a Keeper has made it, and it ends with the Keeper
-	stalls   bool          // it was due when a call that waits with it was to be served
+	stalls   bool          // it was due at the turn of one of its calls, which was not served
 	life     time.Duration // how long a renewal lasts: the TTL and the grace; 0: for ever
 	deadline time.Time
 }
@@ -95,7 +95,7 @@ type sessionRest struct {
 	renewal  *renewal            // for the calls that keep it alive; nil if none ever did
 	held     *lockState          // the first of the keys whose locks it holds alone
 	shares   *share              // the first of its shares of locks
-	missed   time.Time           // the call of a renewal in time that found the session ended
+	missed   time.Time           // call of the last renewal in time after its end: see revive
 	waiting  *Waiter             // the newest of the calls that wait
 	calls    int                 // how many of them stand in their queues
 	attached map[string]struct{} // names of its attachments
@@ -115,7 +115,7 @@ type Hold struct {
 	Key       string
 	LockIndex uint64
 	Fence     uint64
-	term      *term // nil: the handle may have the lock for ever; here term needs no padding
+	term      *term // nil: the handle may have the lock for ever
 	Mode      Mode
 
 	Released bool // by Release, which is published
@@ -324,7 +324,8 @@ func (s *lockState) empty() bool {
 // isLocked reports whether a session holds the lock of the row alone. The row may be nil.
 func isLocked(row *schema.Key) bool { return row != nil && !row.Session.IsZero() }
 
-// holder returns the session with the ID, which holds a lock.
+// holder returns the session with the ID, which holds a lock, or held one before the running
+// transaction: so the session is known.
 func (e *Engine) holder(id schema.ID) *Session {
 	for _, s := range e.grantees { // most often: a hand-off is from one of them to the other
 		if s != nil && s.Row.ID == id {
@@ -346,15 +347,16 @@ func (e *Engine) semaphore(prefix string) *semaphore {
 	return sem
 }
 
-// tidySemaphore forgets a semaphore that says nothing.
+// tidySemaphore forgets a semaphore of which nothing is known beside its rows.
 func (e *Engine) tidySemaphore(sem *semaphore) {
 	if len(sem.slots)+len(sem.lost)+sem.waiting == 0 {
 		delete(e.semaphores, sem.prefix)
 	}
 }
 
-// contenderMoved updates who is idle when the holder of the key, which may be a contender key, has
-// changed: also when that is taken back.
+// contenderMoved updates the idle holders of a semaphore when the session that holds the key's lock
+// has changed, or changes back because a write is taken back. It ignores a key that is no contender
+// key.
 func (e *Engine) contenderMoved(key string, from, to schema.ID) {
 	sem := e.semaphores[PrefixOf(key)]
 	if sem == nil {

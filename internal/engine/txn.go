@@ -20,8 +20,8 @@ type Txn struct {
 	freed    []string          // keys whose queue has to be looked at
 	promises bool              // a waiter may pass a waiter for several locks: see servePasser
 	passing  bool              // servePasser looks for a waiter that passes
-	passed   []string          // keys whose holders have changed, while it is shared
-	locked   map[string]uint64 // the last lock index of a key that it has locked and deleted
+	passed   []string          // keys whose holders have changed since Share
+	locked   map[string]uint64 // see keepLockIndex
 
 	causes       map[Sequencer]error // why a grant ended, unless it was unlocked
 	passedShares []*schema.Share     // like passed, for locks that are shared
@@ -53,12 +53,12 @@ const (
 	LockReleased                         // Hold no longer has the lock, by its own release
 	LockLost                             // Hold no longer has the lock, for another cause
 	LockDowngraded                       // Hold no longer has the lock: Next shares it instead
-	SessionMade                          // SessionMade: Session was made
-	SessionEnded                         // SessionEnded: Session has ended, for Cause
+	SessionMade                          // Session was made
+	SessionEnded                         // Session has ended, for Cause
 	WaiterServed                         // the holds of Waiter have got the locks of their keys
 	WaiterLeft                           // Waiter goes with an error
-	HoldSlow                             // HoldSlow: a lock is held for long, as Slow says
-	WaitSlow                             // WaitSlow: Waiter waits for long, as Slow says
+	HoldSlow                             // a lock is held for long, as Slow says
+	WaitSlow                             // Waiter waits for long, as Slow says
 
 	delaySet   // delay took the place of replaced
 	leaseBegun // lease got another deadline than instant
@@ -105,8 +105,9 @@ type Batch struct {
 }
 
 // Outcome is what has been published, and has to be told in this order (G10): first the effects
-// LockReleased, LockLost and SessionEnded, then the events, and then WaiterServed and WaiterLeft.
-// It is valid until the next call of a method that changes anything.
+// LockReleased, LockLost, LockDowngraded and SessionEnded, then the events, and then WaiterServed,
+// WaiterLeft, HoldSlow and WaitSlow. The other effects are not told. An Outcome is valid until the
+// next call of a method that changes anything.
 type Outcome struct {
 	Effects []Effect
 	Events  []Event

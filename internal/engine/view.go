@@ -55,7 +55,8 @@ func (e *Engine) known(pending pending) iter.Seq2[string, *lockState] {
 	}
 }
 
-// view returns the key's lock, from its state and from p, what is undecided, which may be nil.
+// view returns the key's lock as it is published: from its state, and from p, which says what is
+// undecided of the lock and may be nil.
 func (e *Engine) view(key string, state *lockState, p *undecided, now time.Time) LockView {
 	var shares []*schema.Share
 	delay := state.delay
@@ -107,7 +108,7 @@ func (v *LockView) Waiters() []*Waiter {
 	return waiters
 }
 
-// Limits are the semaphores that have been read, by the rows of their keys.
+// Limits has the rosters that LockView.Limit has parsed, by the rows of the semaphores' keys.
 type Limits map[*schema.Key]roster
 
 // Limit returns the limit of the semaphore whose own key or slot the lock is, or 0 if it is
@@ -191,7 +192,8 @@ type undecided struct {
 	shares   []*schema.Share         // that were granted or ended
 }
 
-// pending returns, by key, what has to be shown as it was before. Every key that changed is in it.
+// pending returns what is undecided of each lock, which view shows as it was before. Every key that
+// an undecided batch, or the shared transaction, has changed is in it.
 func (e *Engine) pending() pending {
 	p := make(pending)
 	for _, b := range []*Batch{e.flying, e.open} { // the older one first
