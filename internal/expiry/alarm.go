@@ -44,8 +44,8 @@ func (r *run) pending(now time.Time) bool {
 //
 // An alarm that is set for an earlier instant stays set: an owner that is woken too early looks,
 // finds nothing due and calls Arm again. So Arm sets the timer only if the owner would be woken too
-// late, and costs next to nothing otherwise. By now, which may be a reading of the clock that the
-// owner had already, Arm judges whether the alarm that is set will ring.
+// late, and costs next to nothing otherwise. To judge whether the alarm that is set will still
+// ring, Arm takes now for the present time: it may be an earlier reading of the clock.
 func (a *Alarm) Arm(now, at time.Time) {
 	if now.Before(at) && a.run.pending(now) && !at.Before(a.run.at) {
 		return

@@ -17,9 +17,10 @@ type Limit struct {
 // Passed returns a channel that is closed when the limit has passed, and nil before Add.
 func (l *Limit) Passed() <-chan struct{} { return l.passed }
 
-// Limits are the limits of all calls of one owner. They have a mutex and a goroutine of their own,
-// so that nothing else that the owner does delays them. Their methods may be called by many
-// goroutines, and none blocks. NewLimits makes them; the zero value is not usable.
+// Limits are the limits of all calls of one owner. They have a mutex of their own, and each ring of
+// their alarm starts a goroutine, so that nothing else that the owner does delays them. Their
+// methods may be called by many goroutines, and none blocks. NewLimits makes them; the zero value
+// is not usable.
 type Limits struct {
 	time func() time.Time
 

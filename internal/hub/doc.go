@@ -10,10 +10,10 @@
 // The watcher has to advance its cursor, because while it sleeps, or delivers the last events,
 // events in other scopes may push the ring past the cursor. In its own scope there was no event
 // before the one that closed the channel, so the watcher may go straight to that. Only a watcher
-// that has events still to read can be overtaken by the ring; Follow then returns [ErrCompacted]. A
-// watcher that had read all that there was when a publication came cannot miss part of that
-// publication: it is dropped whole, and not before history newer events have come (see [New] for
-// bytes).
+// that has events still to read can be overtaken by the ring; Follow then returns [ErrCompacted].
+// If a watcher had read all events when a publication came, it has time to read all of that
+// publication: the ring drops a publication as a whole, and only after history newer events (for
+// bytes see [New]).
 //
 // This holds only if the watcher subscribes to the topic in the same step in which it reaches the
 // end of the ring. So Follow does both under one lock of the mutex. [Hub.Subscribe] is for a caller
@@ -21,9 +21,10 @@
 //
 // # Publishing
 //
-// A publisher waits for no watcher; for a call of [Hub.Follow] it waits no longer than that takes
-// to look at 256 events. An event costs one lookup of its name, if names of its space are watched,
-// and one for each distinct length of the prefixes that are, whatever the number of watchers.
+// A publisher waits for no watcher. It may wait for a call of [Hub.Follow], but no longer than that
+// call takes to look at 256 events. An event costs one lookup of its name, if names of its space
+// are watched, and one lookup for each distinct length of the watched prefixes, whatever the number
+// of watchers.
 //
 // # Order
 //

@@ -50,15 +50,15 @@ type ring[T any] struct {
 	oldestCount int    // how many of them are of the oldest publication
 	bytes       uint64 // the sum of the sizes of the kept events
 	next        uint64 // the number of the next event
-	lap         uint64 // the number of the event in the first slot, or of the next if it goes there
+	lap         uint64 // the number of the event in the first slot, or of the next event for it
 	floor       uint64 // events with this index or a lower one may be missing
 }
 
 // oldest returns the number of the oldest event that is kept.
 func (r *ring[T]) oldest() uint64 { return r.next - uint64(r.kept) }
 
-// at returns the slot of the event with that number, which must be kept or the next one. The slot
-// stays the ring's. at does not divide, because each write calls it several times.
+// at returns the slot of the event with that number, which must be kept or the next one. The caller
+// must not keep the slot. at does not divide, because each write calls it several times.
 func (r *ring[T]) at(sequence uint64) *Event[T] {
 	i := sequence - r.lap
 	if sequence < r.lap { // in the lap before

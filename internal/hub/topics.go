@@ -8,8 +8,8 @@ type topics struct {
 	kinds []kind // of their scopes, no two the same
 }
 
-// kind is the kind of the scopes among which an event has one at most: the exact ones, or the
-// prefixes of one length, with the same spaces.
+// kind is a kind of scopes: the exact ones, or the prefixes of one length, with the same spaces. An
+// event is in one scope of each kind at most.
 type kind struct {
 	space  byte
 	match  Match

@@ -160,16 +160,16 @@ type Delay struct {
 	Mode uint8
 }
 
-// Share is a row of the table of shares: one grant of a lock that is shared. The lock's key says
-// nothing of it.
+// Share is a row of the table of shares: one grant of a lock that is shared. The row of the lock's
+// key does not name the holder.
 type Share struct {
 	Row       string    // the row's key, which says whose grant of which lock it is: see [ShareKey]
 	LockIndex uint64    // the LockIndex of the key
 	Granted   time.Time // as in Key
 
-	// Removes is set if a holder that is to remove the key created it, and no other wrote to it in
-	// the same transaction; then on every later grant for as long as the lock is shared without a
-	// break. A file does not have it.
+	// Removes is set if the first holder created the key and is to remove it, and no other holder
+	// wrote to the key in the same transaction. Later shares have the same value, until the lock is
+	// no longer shared. A file does not have it.
 	Removes bool
 }
 

@@ -51,8 +51,9 @@ func (p *Place[W]) SetAside() {
 // the waiters that came before it and in front of those that came after it. Restore does nothing to
 // a place that is not set aside.
 //
-// It searches for the position from the place that it stood behind, which waits again if those that
-// were set aside last are restored first; otherwise from the front, where the served waiters stood.
+// It searches from the place that it stood behind, if that one waits: so it does if the places that
+// were set aside last are restored first. Otherwise it searches from the front of the queue, where
+// most waiters that were served stood.
 func (p *Place[W]) Restore() {
 	if !p.aside { // nor is one that has been left
 		return

@@ -51,7 +51,7 @@ func (w *Writer) commit(b *batch) {
 		<-w.committer.token
 		return
 	}
-	w.tidyFile() // while others join: see BenchmarkCommit_Crowd
+	w.tidyFile() // while other calls join b: see BenchmarkCommit_Crowd
 	pace := &w.committer.pace
 	pace.gather(b)
 
@@ -110,9 +110,10 @@ func (w *Writer) endCommit(b *batch) {
 	}()
 }
 
-// tidyFile does the work in the file that the last batch has left. A step of a checkpoint runs
-// while the next commits go on; they wait for it only while it writes: see BenchmarkCommit_Crowd
-// and BenchmarkExpiry_File. A step that fails is tried again, or the next commit fails.
+// tidyFile does the work in the file that the last batch has left. A step of a checkpoint runs on
+// its own goroutine beside the next commits, which wait for it only while it writes: see
+// BenchmarkCommit_Crowd and BenchmarkExpiry_File. A step that fails is tried again, unless it is
+// not known what the step has left in the file: then the next commit fails.
 func (w *Writer) tidyFile() {
 	step := w.Engine.Rows().Tidy()
 	if step == nil {
@@ -146,8 +147,8 @@ const (
 // retry says when what is due is tried again.
 type retry struct {
 	at      time.Time     // valid if backoff is not 0
-	backoff time.Duration // 0: no retry has failed since the last commit that succeeded
-	waits   bool          // what is due has not been tried again yet
+	backoff time.Duration // before the last retry; 0: none was set since a commit succeeded
+	waits   bool          // the last retry has not begun
 }
 
 // drop ends a batch that could not be committed, and the open batch, which was decided on it. It

@@ -1,7 +1,8 @@
 // Package writer is the one way to write to a database: it orders all writes under one mutex,
 // gathers them in batches, commits each batch with one sync, and tells the outcome. It reads the
-// clock: once for each write, and around each commit. It sets the one timer for what is due. It has
-// no rules: package engine decides what a write does, and what is due.
+// clock: when a write begins, when the function of an Update has returned, and around each commit.
+// It sets the one timer for what is due. It has no rules: package engine decides what a write does,
+// and what is due.
 //
 // # A write
 //

@@ -108,8 +108,9 @@ func (w *Writer) endDue(most int) (done int) {
 	return done
 }
 
-// endRefused ends the sessions that an operation was refused to because they are due, each in a
-// transaction of its own. The refused call waits until the end is durable (G3).
+// endRefused ends the sessions and holds for which the last write has refused an operation because
+// they are due, each in a transaction of its own. The refused call waits until the end is durable
+// (G3).
 func (w *Writer) endRefused() {
 	for {
 		due, ok := w.Engine.PopRefused(w.instant)

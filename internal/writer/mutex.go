@@ -21,7 +21,7 @@ type mutex struct {
 	function function // protected by mu, as what follows
 	waiting  int      // calls that wait for the function to return
 	starving int      // how many of them have been woken too late too often
-	handed   bool     // the turn is kept for one of them: running, though no function is
+	handed   bool     // the turn is kept for one of them: function.running is set, but none runs
 
 	// turn wakes one call that waits. It is a channel, so that a call that waits counts as durably
 	// blocked in a synctest bubble. It has room for one token, because endTurn must not block. A
@@ -46,7 +46,7 @@ func (m *mutex) Lock() {
 }
 
 // lockTurn is Lock for an Update, which calls endTurn when its function has returned. It reports
-// whether it had to wait: then also a call that runs no function has to call endTurn.
+// whether it had to wait. If so, the caller has to call endTurn even if it runs no function.
 func (m *mutex) lockTurn() (waited bool) {
 	m.mu.Lock()
 	if waited = m.function.running; waited {
@@ -96,7 +96,7 @@ func (m *mutex) endTurn(ran time.Duration) {
 	if m.waiting > 0 {
 		select {
 		case m.turn <- struct{}{}:
-		default: // a call that waits has not yet taken the last token, and will end the turn, too
+		default: // the last token is still there, and wakes a call that will end its turn too
 		}
 	}
 }

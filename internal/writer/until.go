@@ -19,8 +19,8 @@ type Outcome struct {
 }
 
 // Start does fn as a write, and returns when the write is decided. If fn reports that its caller is
-// queued, and so waits for something else than a commit, Start reports that too. Otherwise the
-// caller has to call Wait. The channel done, which may be nil, is the Done of the context whose end
+// queued, and so waits for more than a commit, Start reports that too. Otherwise the caller has to
+// call Wait. The channel done, which may be nil, is the Done of the context whose end
 // makes the caller give up.
 func (w *Writer) Start(
 	done <-chan struct{}, fn func(tx *engine.Txn) (queued bool, err error),
@@ -46,8 +46,8 @@ func (w *Writer) Start(
 }
 
 // Wait returns the outcome when it is durable. If ctx, whose Done Start was given, ends before
-// that, Wait returns ctx's error, after it has done giveUp as a write for whose commit it does not
-// wait; it leaves giveUp out if that is nil, or if the write was refused and there is nothing to
+// that, Wait does giveUp as a write, does not wait for the commit of that write, and returns ctx's
+// error. It leaves giveUp out if that is nil, or if the write was refused: then there is nothing to
 // give up.
 func (o Outcome) Wait(ctx context.Context, giveUp func(tx *engine.Txn)) error {
 	b := o.batch
