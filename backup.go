@@ -80,7 +80,8 @@ func Restore(path string, r io.Reader, index uint64, opts *Options) error {
 	return wrap("restore", path, restore(path, r, index, opts))
 }
 
-// checkFloor refuses an index that a caller names for the next indexes to be above.
+// checkFloor refuses an index that a caller names as the bound that the next indexes exceed, if it
+// is too large.
 func checkFloor(index uint64) error {
 	if index > engine.MaxFloor {
 		return invalid("index %d is more than %d, and the next indexes would be above it", index,

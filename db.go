@@ -70,7 +70,8 @@ func (db *DB) refused(err error) error {
 	return err
 }
 
-// orClosed is refused for calls that only read: they go on after the database has failed.
+// orClosed is refused for calls that only read. Such calls go on after the database has failed, so
+// only ErrClosed takes the place of err.
 func (db *DB) orClosed(err error) error {
 	if refusal := db.refused(err); errors.Is(refusal, ErrClosed) {
 		return refusal

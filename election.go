@@ -153,7 +153,7 @@ func after(last *panicError, err error) error {
 	return fmt.Errorf("%w; before that, %w", refusal(err), last)
 }
 
-// stopped is what Lead returns when ctx has ended while fn ran.
+// stopped returns the error of Lead for a ctx that ended while fn ran.
 func stopped(ended, err, resigned error) error {
 	if errors.Is(err, ended) { // fn's error may be ended joined with another error
 		ended, err = err, nil

@@ -105,7 +105,8 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("lockd: %s %.100q: %s", e.Op, e.Key, causeText(e.Err))
 }
 
-// causeText is the text of a cause, which an error that a user's own code has made may lack.
+// causeText returns the text of a cause. An Error or EndedError that a user's code made may have
+// none.
 func causeText(cause error) string {
 	if cause == nil {
 		return "no cause is known"
@@ -207,7 +208,7 @@ func Lost(err error) bool {
 	return ok && !engine.Clean(ended.Cause)
 }
 
-// kept is the cause for the handles of a session that the file keeps, and of its locks.
+// kept is the cause that ends the handles of a session, and of its locks, if the file keeps them.
 type kept struct{ cause error }
 
 func (k *kept) Error() string { return k.cause.Error() + "; Open goes on with it" }

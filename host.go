@@ -73,8 +73,8 @@ func (h host) Failed(err error) {
 	h.db.endAll(err)
 }
 
-// StepFailed logs the error. If the disk is full, commits still succeed while the log has room, and
-// no caller is told before that room is used up.
+// StepFailed logs the error. If the disk is full, commits still succeed while the log has room, so
+// no caller hears of the full disk before that room is used up.
 func (h host) StepFailed(err error) {
 	h.db.logNow(slog.LevelWarn, "checkpoint failed", slog.String("error", err.Error()))
 }

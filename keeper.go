@@ -31,7 +31,7 @@ type Keeper struct {
 
 	// All are written under the writer's mutex.
 	newest atomic.Pointer[Session] // the last session made, even if its creation was dropped
-	lived  atomic.Bool             // a session before newest has lived
+	lived  atomic.Bool             // a session before newest was durable, and has ended
 	closed atomic.Bool             // Close was called: no session is made any more
 }
 

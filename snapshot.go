@@ -197,8 +197,8 @@ func (s *Snapshot) indexOfPrefix(prefix string) uint64 {
 	return index
 }
 
-// buried returns the newest index at which the absent name may have been deleted: by its own
-// tombstone, a tombstone of one of its prefixes, or a dropped tombstone.
+// buried returns the newest index at which the absent name may have been deleted: that of its own
+// tombstone, of a tombstone of one of its prefixes, or of the dropped tombstones.
 func (s *Snapshot) buried(kind byte, name string) uint64 {
 	index := max(schema.FirstIndex, s.rows.Mark(schema.FloorMark))
 	if grave := s.rows.Buried(kind, name); grave != nil {

@@ -35,12 +35,12 @@ func (db *DB) Update(fn func(tx *Txn) error) error {
 
 // transact is Update for body, which calls the user's fn.
 func (db *DB) transact(fn, body func(tx *Txn) error) error {
-	var refusal *Error // carries body's error, which may be of a type that cannot be compared
+	var refusal *Error // has body's error, whose own type may make a comparison panic
 	tx := &Txn{db: db}
 	err := db.writer.Update(func(rules *engine.Txn) error {
 		db.logger.UpdateBegins(rules.Time(), entry(fn))
 		defer func() {
-			tx.ended = true // before the commit, while which others may write
+			tx.ended = true // before the commit, during which other calls may write
 			db.logger.UpdateEnds()
 		}()
 		tx.rules = rules
@@ -51,7 +51,7 @@ func (db *DB) transact(fn, body func(tx *Txn) error) error {
 		return nil
 	})
 	if refusal != nil && err == error(refusal) {
-		return refusal.Err // as it is, for it is the caller's
+		return refusal.Err // the caller's own error, as it is
 	}
 	return wrap("update", "", err)
 }
