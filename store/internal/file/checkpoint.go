@@ -10,7 +10,7 @@ import (
 // the log. The commits change none of the step's rows, and do not write to the segment that the
 // step makes anew.
 type stepping struct {
-	rows    int // how many of the settled segment's it moves
+	rows    int // how many rows of the settled segment it moves
 	commit  tableCommit
 	unclear bool  // the step may be in the file, although it has failed
 	err     error // why the step has failed
@@ -45,8 +45,8 @@ func (f *File) Untidy() bool {
 	return !f.tidied && (due && f.stepping == nil || len(f.log.latest) >= manyRows)
 }
 
-// begin begins a step that moves so many rows, and returns the function that takes it. It leaves
-// out rows of which the filling segment has a newer version.
+// begin begins a step that moves that number of rows, and returns the function that runs the step.
+// It leaves out rows of which the filling segment has a newer version.
 func (f *File) begin(rows int) func() error {
 	l := &f.log
 	c := tableCommit{rows: make([]format.Write, 0, rows), last: f.next(l.after(rows))}

@@ -10,8 +10,8 @@ import (
 // A process whose writes are all synced writes the clean word when it closes the file: in the page
 // of the newest meta page, in a sector that bbolt does not use. The word names bbolt's last commit
 // and the next record of the log; it is void after another commit, or when that record is there.
-// The word itself need not be on disk: what a power cut leaves was on disk, and without the word
-// the next process does more than it has to. But a file that lacks what its word names has lost it.
+// The word itself need not be synced: if a power cut takes it, the next process only writes again
+// what is on disk. But a file that lacks what its word names has lost it.
 //
 // A process removes the word before it writes anything else. So a process that is killed, or whose
 // sync has failed, leaves no word.

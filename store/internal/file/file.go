@@ -16,14 +16,14 @@ type File struct {
 	tables   *tables
 	handle   *os.File // bbolt's own
 	path     string   // by which it was opened
-	size     int64    // the file has at least that many bytes
+	size     int64    // of the file when it was last looked at; it never shrinks
 	named    bool     // the file system counts its names
 	noSync   bool     // see Options
-	last     header   // what the last commit left; its commit and log are of bbolt's last one
+	last     header   // what the last commit left; its commit and log are those of bbolt's last
 	log      commitLog
 	stepping *stepping // a step of the checkpoint, which has tables until it has ended; nil: none
 	buffer   []byte    // the last record's sectors, to be used again
-	tidied   bool      // all that the last commit has left to be done is done or begun
+	tidied   bool      // Tidy has done, or begun, the work that the last commit has left
 	failed   error     // why nothing may be written any more: see conclude
 	opened   *metaPage // the newest meta page at Open; nil: it is on disk, as all else is
 	clean    bool      // the file says that it was closed cleanly, and nothing was written since

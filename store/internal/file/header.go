@@ -26,7 +26,7 @@ const lastLimit = 1 << 63
 // must be able to tell a newer format from damage.
 type header struct {
 	version uint64
-	commit  uint64       // bbolt's number of the commit that wrote it; else the header is older
+	commit  uint64       // bbolt's number of the commit that wrote it: see headerOf
 	index   uint64       // of the last transaction that the file has
 	tally   format.Tally // of all other rows, those of the log in their places
 

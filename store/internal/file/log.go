@@ -31,8 +31,8 @@ type commitLog struct {
 	latest  []format.Write // rows of the last record, if its segment does not have them yet
 	stepped int            // sectors that were used at the last step
 	direct  int            // commits that went to the tables since a log was last tried for
-	cut     *sectorRun     // what has to be blank before anything is written
-	unclear bool           // cut is not blank, though it should be
+	cut     *sectorRun     // a record cut off or withdrawn: blanked before anything is written
+	unclear bool           // that record may be in the file, whole or in part
 	newest  []byte         // payload of the last record, as it was read, until that is on disk
 }
 
@@ -112,8 +112,8 @@ func (l *commitLog) full(sectors int) bool {
 	return l.filling.used[l.lane()]+sectors > l.filling.room()
 }
 
-// after returns what the header says of the log after a step that moves so many rows: all that are
-// left, or at least one.
+// after returns what the header says of the log after a step that moves that number of rows: all
+// that are left, or at least one.
 func (l *commitLog) after(rows int) logState {
 	switch {
 	case rows < len(l.left):
@@ -151,7 +151,7 @@ func (l *commitLog) due() (rows int, due bool) {
 	return rows, !early || rows == len(l.left)
 }
 
-// advance is called when a step is durable that has moved so many rows.
+// advance notes that a step is durable, which has moved that number of rows.
 func (l *commitLog) advance(rows int) {
 	l.left, l.stepped = l.left[rows:], l.filling.fill()
 	if len(l.left) == 0 {
@@ -160,7 +160,7 @@ func (l *commitLog) advance(rows int) {
 	}
 }
 
-// clear is called when the tables have all rows.
+// clear empties the log: the tables have all rows.
 func (l *commitLog) clear() {
 	if l.segments[0] == nil {
 		return

@@ -49,7 +49,7 @@ func (c *scan) payload(place, count int) ([]byte, bool) {
 }
 
 // take takes the payload of the record if the record is the next one in its lane, and is whole. It
-// clears the numbers of the record's sectors.
+// clears the numbers of the record's sectors, so that cutOff passes over them.
 func (c *scan) take(number uint64) (payload []byte, ok bool) {
 	lane := int(number % lanes)
 	from := c.used[lane]

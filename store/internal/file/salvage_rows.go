@@ -86,8 +86,8 @@ func (s *salvage) takeLeaf(table byte, content []byte, in bounds, damage error) 
 	}
 }
 
-// take takes a row, if its checksum holds and its content is that of a row. It takes the place of
-// another row only if that row is doubtful, and this row is not, or is newer.
+// take takes a row, if its checksum holds and its content is that of a row. The row replaces one
+// that was found before only if the earlier one is doubtful, and this one is sure or newer.
 func (s *salvage) take(table byte, key, value []byte, doubt string) error {
 	index, err := format.Changed(table, string(key), value)
 	if err != nil {

@@ -61,7 +61,8 @@ func (s *segment) place(lane, sector int) int {
 // offset is where in the file a place is.
 func (s *segment) offset(place int) int64 { return s.start + int64(place)*sectorSize }
 
-// small reports whether a segment of that size would be worth the pages that it takes anew.
+// small reports whether the segment is small beside one of that many bytes, so that making it anew
+// is worth the pages.
 func (s *segment) small(size int) bool { return 2*lanes*s.stride*sectorSize <= size }
 
 // fill is how many sectors of the fuller lane are used.

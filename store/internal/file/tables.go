@@ -53,8 +53,8 @@ type tableCommit struct {
 }
 
 // commit writes c in one transaction of bbolt's, without the segments if they cannot be made. It
-// returns the header that it wrote, and the segments that it made. After an error it also reports
-// whether c may be in the file nevertheless: it may be if bbolt's last commit has changed, or is
+// returns c with the header that it wrote and the segments that it made. After an error it reports
+// in unclear whether c may be in the file nevertheless: if bbolt's last commit has changed, or is
 // not known.
 func (t *tables) commit(c tableCommit) (done tableCommit, unclear bool, err error) {
 	last := c.last

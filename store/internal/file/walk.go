@@ -12,7 +12,7 @@ import (
 // bbolt follows the page numbers in a page without a limit, and its pages have no checksums. So
 // before bbolt opens the file, inspect walks the whole tree by plain reads, and checks that every
 // page is where the page above says, is filled as bbolt fills it, without a gap, and is reached
-// once. Then a walk of bbolt's ends, and finds all rows. The content of a row has its own checksum.
+// once. Then a walk by bbolt ends, and finds all rows. The content of a row has its own checksum.
 
 // pagesAhead is how many pages are read at a time, where they lie one behind the other.
 const pagesAhead = 16

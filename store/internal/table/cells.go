@@ -33,7 +33,7 @@ type version[T any] struct {
 	index    uint64
 	dead     bool                       // the row is deleted
 	checksum uint32                     // of the row in the file; only the committer's
-	prev     atomic.Pointer[version[T]] // the version before, while readers may need it
+	prev     atomic.Pointer[version[T]] // the version before, until no reader can need it
 }
 
 // at returns the newest version, from v on, that is not above the index, or nil if there is none. v
@@ -54,10 +54,10 @@ func (v *version[T]) live() *T {
 }
 
 // cells is a hash table of keys with open addressing, for one writer at a time. Readers take no
-// lock. A place that has a cell changes only when the cell leaves the place, which then is empty or
-// has another key's cell. A grown table is complete before it replaces the old one. The old table
-// keeps its heads as they were: a reader that still looks there has loaded the published index
-// before, and needs nothing newer.
+// lock. A place keeps its cell until the cell is removed; then it is empty, or gets another key's
+// cell. A grown table is complete before it replaces the old one. The old table keeps its heads as
+// they were: a reader that still looks there loaded the published index before, and needs nothing
+// newer.
 type cells[T any] struct {
 	seed   maphash.Seed
 	keyOf  func(row *T) string                  // nil: rows are not asked for their keys

@@ -31,7 +31,8 @@ func (g *graves) init(s *State) {
 	})
 }
 
-// older reports whether a was dug before b. Their names are seldom looked at: they lie elsewhere.
+// older reports whether a was dug before b. It looks at the names last, because fetching them takes
+// time.
 func older(a, b schema.Grave) bool {
 	if a.Index != b.Index {
 		return a.Index < b.Index

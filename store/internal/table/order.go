@@ -23,7 +23,7 @@ type order[T any] struct {
 	size  int
 	owner *ownership // of the blocks that are not shared; nil until there is a clone
 
-	unfolded []*rows[T] // since the last clone; they may have items by now
+	unfolded []*rows[T] // with cells since the last clone; some may have items in their place
 }
 
 // ownership is identified by its address.

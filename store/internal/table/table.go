@@ -72,7 +72,7 @@ func (t *Table[T]) Len() int { return t.size }
 // Get returns the published row, or nil. It takes no lock, waits for no writer and allocates
 // nothing, unless the caller keeps the row.
 func (t *Table[T]) Get(key string) *T {
-	// This much is inlined, and so the new row is on the caller's stack.
+	// Get is so short that it is inlined: so the new row is on the caller's stack.
 	return t.get(key, new(T))
 }
 
@@ -203,7 +203,8 @@ func (t *Table[T]) set(key string, next *version[T]) {
 	t.move(c, old, next)
 }
 
-// move makes next the head of the cell, and updates what follows the heads.
+// move makes next the head of the cell, and updates what depends on the heads: the size, the view,
+// the list behind, and the OnMove hook.
 func (t *Table[T]) move(c *cell[T], old, next *version[T]) {
 	before, after := old.live(), next.live()
 	if before != nil {
@@ -348,7 +349,8 @@ func (t *Table[T]) publish() {
 	t.open = t.open[:0]
 }
 
-// settle drops what a published version leaves useless: older versions, and a dead row's cell.
+// settle drops what no reader needs once v is published: the older versions and, if v is the newest
+// version and dead, the cell.
 func (t *Table[T]) settle(c *cell[T], v *version[T]) {
 	if v.prev.Load() != nil { // a new row has none, and a load is much cheaper than a store
 		v.prev.Store(nil)
