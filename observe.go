@@ -92,7 +92,7 @@ func (o *observer) present(s *Snapshot) Leadership {
 	row := s.rows.Delays.Get(o.key)
 	if row != nil && engine.Mode(row.Mode) == engine.Exclusive {
 		o.db.writer.LockBeside()
-		if o.db.engine.Lasts(row, o.db.writer.Time()) {
+		if o.db.engine.DelayLasts(row, o.db.writer.Time()) {
 			l.Until = row.Until
 		}
 		o.db.writer.Unlock()

@@ -62,9 +62,9 @@ func (e *Engine) swapDelay(state *lockState, d *delay) {
 	}
 }
 
-// Lasts reports whether the delay of a published row lasts. The row alone does not tell: it stays
-// until a later write, and its end is by the wall clock, which may have been set since.
-func (e *Engine) Lasts(row *schema.Delay, now time.Time) bool {
+// DelayLasts reports whether the delay of a published row lasts. The row alone does not tell: it
+// stays until a later write, and its end is by the wall clock, which may have been set since.
+func (e *Engine) DelayLasts(row *schema.Delay, now time.Time) bool {
 	d := e.delayOf(row.Key)
 	return d.lasts(Exclusive, now) && row.Until.Equal(d.until.Round(0))
 }
