@@ -5,6 +5,7 @@ package lockd_test
 import (
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/lockd/lockd"
 	"github.com/lockd/lockd/store"
@@ -53,4 +54,34 @@ func TestWait_B4B6_SeenBeforeItIsTold(t *testing.T) {
 		t.Fatalf("told of index %d (%v), having seen %d; want %d", got.index, got.err,
 			seen.ModifyIndex, next.ModifyIndex)
 	}
+}
+
+// Ensure that the limit of a Wait runs from the call on, also if the call is woken for a change
+// that its caller has seen, and goes on waiting.
+func TestWait_B4_LimitOfACallThatGoesOn(t *testing.T) {
+	inBubble(t, "", func(h *harness) {
+		h.put("k", "a", 0)
+		var waiting *call
+		h.probe.Hooks.Published = func() {
+			seen, _ := h.Get("k")
+			waiting = start(func() error {
+				_, _, err := h.Wait(h.t.Context(), lockd.KeyScope("k"), seen.ModifyIndex,
+					10*time.Second)
+				return err
+			})
+			h.settle() // until it waits
+			h.clock.Add(6 * time.Second)
+		}
+		h.put("k", "b", 0)
+		h.probe.Hooks.Published = nil
+		h.settle()
+		if waiting.returned() {
+			h.t.Fatal("it was woken for what its caller has seen")
+		}
+		h.advance(4 * time.Second)
+		if !waiting.returned() {
+			h.t.Error("it waits for longer than its limit")
+		}
+		h.must(h.Close()) // which ends it
+	})
 }

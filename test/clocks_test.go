@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
+	"weak"
 
 	"github.com/benbjohnson/clock"
 
@@ -817,4 +820,46 @@ func TestClose_G12_SetsNoTimer(t *testing.T) {
 			t.Fatalf("%d timers were set after Close", n)
 		}
 	}
+}
+
+// Ensure that no timer is left after Close: the clock, which lives on, keeps nothing of the
+// database in memory (G12).
+func TestClose_G12_LeavesNoTimer(t *testing.T) {
+	c := clock.NewMock()
+	freed := func() weak.Pointer[lockd.DB] {
+		db, err := lockd.New(&lockd.Options{
+			Clock: c, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = db.NewSession(&lockd.SessionOptions{TTL: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Update(func(*lockd.Txn) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		waiting := start(func() error {
+			_, _, err := db.Wait(t.Context(), lockd.KeyScope("k"), db.Stats().Index, time.Hour)
+			return err
+		})
+		for db.Stats().Watchers == 0 {
+			runtime.Gosched()
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := waiting.wait(); !errors.Is(err, lockd.ErrClosed) {
+			t.Fatalf("wait: got %v", err)
+		}
+		return weak.Make(db)
+	}()
+	for range 3 { // what has a finalizer is freed by the second cycle
+		runtime.GC()
+	}
+	if freed.Value() != nil {
+		t.Error("the database is still in memory")
+	}
+	runtime.KeepAlive(c)
 }

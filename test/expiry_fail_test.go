@@ -105,3 +105,21 @@ func TestKeeper_S29_RestsNoLongerThanItself(t *testing.T) {
 		h.must(keeping.err)
 	})
 }
+
+// Ensure that a session which the first commit after a failed expiry makes ends at its very
+// instant, although that is before the next try of the expiry would have been.
+func TestS26S29_OnTimeIfMadeByTheRecovery(t *testing.T) {
+	onFile(t, func(h *harness) {
+		fail := failing(h)
+		h.session(&lockd.SessionOptions{TTL: 10 * time.Second})
+		*fail = 1
+		h.advance(10 * time.Second) // to be tried again after 1 s
+		short := h.session(&lockd.SessionOptions{TTL: 500 * time.Millisecond})
+		h.advance(500*time.Millisecond - 1)
+		h.must(short.Err())
+		h.advance(1)
+		if !errors.Is(short.Err(), lockd.ErrExpired) {
+			t.Fatalf("at its deadline: got %v, want that it has expired", short.Err())
+		}
+	})
+}

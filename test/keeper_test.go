@@ -787,3 +787,55 @@ func TestKeeper_NeverTwo(t *testing.T) {
 		}
 	})
 }
+
+// Ensure that a keeper has had no session yet if every one that it made was dropped by a commit
+// that failed, also if there were several: then a missing node is an error.
+func TestKeeper_S30_FirstTwoSessionsDropped(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		h.must(h.Update(func(tx *lockd.Txn) error {
+			return tx.Catalog().PutNode(catalog.Node{Name: "web"})
+		}))
+		k := h.keeper(&lockd.SessionOptions{Node: "web"})
+		c.fail(errDisk)
+		kept := h.keeps(h.t.Context(), k)
+		h.advance(time.Second) // the second session is dropped too
+		c.fail(nil)
+		h.must(h.Update(func(tx *lockd.Txn) error {
+			return second(tx.Catalog().DeleteNode("web"))
+		}))
+		h.advance(time.Minute)
+		if !kept.returned() {
+			t.Fatal("the call waits for the node")
+		}
+		if err := kept.wait(); !errors.Is(err, catalog.ErrNoNode) {
+			t.Errorf("got %v, want ErrNoNode", err)
+		}
+		h.must(k.Close())
+	})
+}
+
+// Ensure that the Close of a keeper which has no session returns nil if the database fails while
+// the call waits for its turn: nothing of the keeper's is left in the file.
+func TestKeeper_G12_FailedDuringClose(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		k := h.keeper(nil)
+		writing := c.held(func() error { return second(h.Put("k", nil, nil)) })
+		u := h.updating()
+		c.failAfter(errDisk)
+		c.release(nil) // but the failure is told only when the function has returned
+		h.settle()
+		closing := start(k.Close)
+		h.settle()
+		u.steps <- nil
+		mustFail(t, "put", writing.wait())
+		if err := u.call.wait(); err == nil {
+			t.Error("update: got no error")
+		}
+		if !errors.Is(h.Err(), lockd.ErrFailed) {
+			t.Fatalf("the database: got %v", h.Err())
+		}
+		h.must(closing.wait())
+	})
+}

@@ -559,3 +559,23 @@ func TestLead_G1G8_OneAtATime(t *testing.T) {
 		}
 	})
 }
+
+// Ensure that Lead returns ErrCommit, beside the panic, if the function has panicked and the
+// resignation is not durable by the end of ctx: the caller has to know that the lock may be held
+// on.
+func TestLead_PanicAndNoResignation(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		only := h.stands(nil)
+		term := only.leads()
+		c.fail(errDisk)
+		only.stop()
+		term.finish(func() error { panic("boom") })
+		err := only.call.wait()
+		mustFail(t, "resign", err)
+		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "panicked: boom") {
+			t.Errorf("got %v", err)
+		}
+		c.fail(nil)
+	})
+}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/lockd/lockd"
 	"github.com/lockd/lockd/store"
@@ -351,3 +353,31 @@ func unlocked(l *lockd.Lock, err error) error {
 	}
 	return l.Unlock()
 }
+
+// Ensure that a context of a lock that is held on is freed when its parent has ended: a leader
+// makes one for each request that it serves.
+func TestLock_ContextIsFreedWithItsParent(t *testing.T) {
+	each(t, func(h *harness) {
+		lock := h.lock(h.session(nil), "k")
+		var freed weak.Pointer[[1 << 10]byte]
+		func() {
+			carried := new([1 << 10]byte)
+			freed = weak.Make(carried)
+			parent, end := context.WithCancel(
+				context.WithValue(h.t.Context(), contextKey{}, carried))
+			ctx := lock.Context(parent)
+			end()
+			<-ctx.Done()
+		}()
+		h.settle()
+		for range 2 {
+			runtime.GC()
+		}
+		if freed.Value() != nil {
+			h.t.Error("it is still in memory")
+		}
+		h.must(lock.Unlock())
+	})
+}
+
+type contextKey struct{}

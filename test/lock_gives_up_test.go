@@ -333,3 +333,39 @@ func TestLock_ContextEnds_DuringTheCommit(t *testing.T) {
 		c.release(nil)
 	})
 }
+
+// Ensure that a call that is refused, and whose context ends before the refusal is durable, returns
+// the context's error (G3): it has nothing to give up.
+func TestLock_G3G11_GivesUpARefusal(t *testing.T) {
+	for name, lock := range map[string]func(context.Context, *lockd.Session) error{
+		"Lock": func(ctx context.Context, s *lockd.Session) error {
+			return second(s.Lock(ctx, "k", nil))
+		},
+		"LockAll": func(ctx context.Context, s *lockd.Session) error {
+			return second(s.LockAll(ctx, []string{"k", "l"}, nil))
+		},
+		"Acquire": func(ctx context.Context, s *lockd.Session) error {
+			return second(s.Acquire(ctx, "s", 1))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onFile(t, func(h *harness) {
+				c := h.commits()
+				s := h.session(nil)
+				ending := c.held(func() error { return h.EndSession(s.ID()) })
+				ctx, cancel := context.WithCancel(h.t.Context())
+				locking := start(func() error { return lock(ctx, s) })
+				h.settle()
+				if locking.returned() {
+					t.Fatalf("refused before the end is durable: %v", locking.err)
+				}
+				cancel()
+				if err := locking.wait(); !errors.Is(err, context.Canceled) {
+					t.Errorf("got %v, want that the context has ended", err)
+				}
+				c.release(nil)
+				h.must(ending.wait())
+			})
+		})
+	}
+}

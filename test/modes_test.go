@@ -615,3 +615,41 @@ func TestModes_R7_Transaction(t *testing.T) {
 		}
 	})
 }
+
+// Ensure that an Unlock which comes while a Downgrade is committed releases the shared lock that
+// the handle has then: it does not return nil and leave the lock held (G11).
+func TestModes_R4G11_UnlockDuringADowngrade(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		lock := h.lock(h.session(nil), "k")
+		downgrading := c.held(lock.Downgrade)
+		unlocking := start(lock.Unlock)
+		h.settle()
+		c.release(nil)
+		h.must(downgrading.wait())
+		h.must(unlocking.wait())
+		if !errors.Is(lock.Err(), lockd.ErrUnlocked) {
+			t.Errorf("the handle: got %v, want ErrUnlocked", lock.Err())
+		}
+		if ids := h.holdersOf("k"); ids != nil {
+			t.Errorf("still held by %v", ids)
+		}
+	})
+}
+
+// Ensure that of two calls of Downgrade at once both succeed: after the second, too, the lock is
+// shared, and the handle proves it.
+func TestModes_R4_TwoDowngradesAtOnce(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		lock := h.lock(h.session(nil), "k")
+		first := c.held(lock.Downgrade)
+		second := start(lock.Downgrade)
+		h.settle()
+		c.release(nil)
+		h.must(first.wait())
+		h.must(second.wait())
+		h.must(h.CheckSequencer(lock.Sequencer()))
+		h.must(lock.Unlock())
+	})
+}

@@ -517,3 +517,21 @@ func TestG13_FileInUse(t *testing.T) {
 		}
 	})
 }
+
+// Ensure that a repeated Close waits for the first: when it returns, the database is closed, and
+// its file can be opened.
+func TestG12_RepeatedCloseWaitsForTheFirst(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		h.session(nil) // its end is to be committed
+		first := c.held(h.Close)
+		again := start(h.Close)
+		h.settle()
+		if again.returned() {
+			t.Error("the second call has not waited for the first")
+		}
+		c.release(nil)
+		h.must(first.wait())
+		h.must(again.wait())
+	})
+}

@@ -1,6 +1,7 @@
 package lockd_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -175,5 +176,53 @@ func TestRenew_G6_EndIsTakenBack(t *testing.T) {
 		}
 		h.settle()
 		h.endsIn(s, 3*time.Second)
+	})
+}
+
+// Ensure that Renew begins the TTL anew from the moment of the call (G6), however late the call
+// comes to the session.
+func TestRenew_G6_FromTheMomentOfTheCall(t *testing.T) {
+	each(t, func(h *harness) {
+		s := h.session(&lockd.SessionOptions{TTL: 10 * time.Second})
+		called := h.clock.Now()
+		h.probe.Hooks.Renewal = func([16]byte) error { // the call is on its way
+			h.clock.Add(time.Second)
+			return nil
+		}
+		h.must(s.Renew())
+		h.probe.Hooks.Renewal = nil
+		if at, _ := s.Deadline(); !at.Equal(called.Add(10 * time.Second)) {
+			h.t.Errorf("the deadline is %v after the call, want 10s", at.Sub(called))
+		}
+	})
+}
+
+// Ensure that a KeepAlive whose context ends before it is known whether the session lives keeps
+// nothing alive: the session ends at its TTL, as any other.
+func TestSession_G6_KeepAliveThatGaveUpKeepsNothing(t *testing.T) {
+	onFile(t, func(h *harness) {
+		c := h.commits()
+		s := h.session(&lockd.SessionOptions{TTL: 10 * time.Second})
+		writing := c.held(func() error { return second(h.Put("k", nil, nil)) })
+		u := h.updating()
+		u.step(func(tx *lockd.Txn) error { return tx.EndSession(s.ID()) })
+		ctx, cancel := context.WithCancel(h.t.Context())
+		keeping := start(func() error { return s.KeepAlive(ctx) })
+		h.settle()
+		u.steps <- nil // it fails: the session lives after all
+		h.settle()
+		cancel()
+		if err := keeping.wait(); !errors.Is(err, context.Canceled) {
+			t.Errorf("keep alive: got %v", err)
+		}
+		c.release(nil)
+		h.must(writing.wait())
+		if err := u.call.wait(); !errors.Is(err, errTest) {
+			t.Errorf("update: got %v", err)
+		}
+		h.advance(10 * time.Second)
+		if !errors.Is(s.Err(), lockd.ErrExpired) {
+			t.Errorf("after its TTL: got %v, want ErrExpired", s.Err())
+		}
 	})
 }

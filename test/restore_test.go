@@ -457,3 +457,23 @@ func TestG10G11_RestoreCommitFails(t *testing.T) {
 		h.must(restore())
 	})
 }
+
+// Ensure that the file that Restore makes is on disk when it returns (G2), whatever Options.Sync
+// says of the writes that follow.
+func TestRestore_G2_OnDiskWhateverThePolicy(t *testing.T) {
+	inBubble(t, "", func(h *harness) {
+		var backup bytes.Buffer
+		h.must(h.Backup(&backup))
+		synced := 0
+		path := filepath.Join(t.TempDir(), "restored.db")
+		h.must(lockd.Restore(path, &backup, 0, &lockd.Options{
+			Sync: lockd.SyncNever,
+			Clock: probe(nil, store.Hooks{
+				SyncFolder: func(string) error { synced++; return nil },
+			}),
+		}))
+		if synced == 0 {
+			t.Error("the folder was not synced")
+		}
+	})
+}

@@ -193,3 +193,16 @@ func TestDB_Sessions_Closed(t *testing.T) {
 		h.endsIn(kept, time.Minute)
 	})
 }
+
+// Ensure that many sessions are yielded in the order of their ages.
+func TestDB_Sessions_OldestFirst(t *testing.T) {
+	each(t, func(h *harness) {
+		var made []*lockd.Session
+		for range 50 {
+			made = append(made, h.named("one of many"))
+		}
+		if !slices.Equal(h.handles(), made) {
+			h.t.Error("they are not in the order in which they were made")
+		}
+	})
+}
