@@ -546,3 +546,35 @@ func TestExplore_Options(t *testing.T) {
 		}
 	}
 }
+
+// Ensure that the renewals of a session are lost while the goroutine that made it stands still: so
+// schedules in which nothing else fails come to a lock that was lost behind its holder's back.
+func TestExplore_PauseLosesTheLock(t *testing.T) {
+	lost := false
+	without := lockdtest.FailedCommits | lockdtest.LostRenewals
+	lockdtest.Explore(t, &lockdtest.ExploreOptions{Schedules: 200, Without: without},
+		func(w *lockdtest.World) {
+			w.Go("worker", func() {
+				k, err := w.DB().NewKeeper(&lockd.SessionOptions{TTL: 10 * time.Second})
+				if err != nil {
+					w.Errorf("keeper: %v", err)
+					return
+				}
+				s, err := k.Session(context.Background())
+				if err == nil {
+					var lock *lockd.Lock
+					if lock, err = s.TryLock("k", nil); err == nil {
+						w.Yield()
+						lost = lost || errors.Is(lock.Err(), lockd.ErrExpired)
+					}
+				}
+				if err != nil && !errors.Is(err, lockd.ErrNoSession) {
+					w.Errorf("lock: %v", err)
+				}
+				_ = k.Close()
+			})
+		})
+	if !lost {
+		t.Error("no schedule has lost the lock")
+	}
+}
