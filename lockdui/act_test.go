@@ -2,6 +2,7 @@ package lockdui_test
 
 import (
 	"errors"
+	"fmt"
 	"html"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockd/lockd"
 	"github.com/lockd/lockd/lockdui"
@@ -221,6 +223,47 @@ func TestAct_SecureCookie(t *testing.T) {
 		cookies := (&http.Response{Header: h.do(r).header}).Cookies()
 		if len(cookies) != 1 || !cookies[0].Secure {
 			t.Errorf("got %v", cookies)
+		}
+	})
+}
+
+// Ensure that the owner of a lock that is taken away is told the reason that the form gave.
+func TestAct_ForceUnlock_TellsTheReason(t *testing.T) {
+	run(t, allowed, nil, func(h *harness) {
+		lock, err := h.session("holder").TryLock("k", nil)
+		h.must(err)
+		f := h.formOn("/key?k=k")
+		f.fields.Set("reason", "the backup hangs")
+		if r := h.send("/force-unlock", f, "", ""); r.code != 303 {
+			t.Fatalf("%d %s", r.code, r.words())
+		}
+		if text := lock.Err().Error(); !strings.Contains(text, "the backup hangs") {
+			t.Errorf("the owner is told: %s", text)
+		}
+	})
+}
+
+// Ensure that the form tells the longest of the lock-delays of the holders that it takes the lock
+// from at once. They are in the order of their IDs, which is another for each key.
+func TestAct_TellsTheLongestDelay(t *testing.T) {
+	run(t, allowed, nil, func(h *harness) {
+		for n := range 16 {
+			key := fmt.Sprintf("k%d", n)
+			var ids []lockd.SessionID
+			for _, delay := range []time.Duration{40 * time.Second, 20 * time.Second} {
+				s, err := h.NewSession(&lockd.SessionOptions{LockDelay: delay})
+				h.must(err)
+				ids = append(ids, s.ID())
+			}
+			h.must(h.Update(func(tx *lockd.Txn) error {
+				for _, id := range ids { // with one fence
+					if _, err := tx.Lock(key, id, sharing); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+			h.shows("/key?k="+key, "lock-delay of 40 s begins")
 		}
 	})
 }

@@ -110,3 +110,15 @@ func TestGraph_Crowd(t *testing.T) {
 		}
 	})
 }
+
+// Ensure that a request for a shared lock that is delayed, and held by nobody, is shown to wait for
+// the exclusive request in front of it.
+func TestGraph_SharedBehindExclusiveInADelay(t *testing.T) {
+	run(t, nil, nil, func(h *harness) {
+		h.must(h.EndSession(h.holds("lost", "k").ID()))
+		h.waits(h.session("writer"), "k")
+		go h.session("reader").Lock(h.t.Context(), "k", sharing)
+		h.WaitForWaiters("k", 2)
+		h.shows("/graph", "reader local k writer local waits in front")
+	})
+}

@@ -244,3 +244,17 @@ func TestHandler_Options(t *testing.T) {
 		}
 	}
 }
+
+// Ensure that a host whose name only ends in the letters of localhost is refused: a stranger can
+// have such a name.
+func TestHandler_HostsThatEndInLocalhost(t *testing.T) {
+	run(t, nil, nil, func(h *harness) {
+		for _, host := range []string{"evillocalhost", "evil-localhost:80"} {
+			r := request("GET", "/", nil)
+			r.Host = host
+			if got := h.do(r).code; got != http.StatusForbidden {
+				t.Errorf("%s: %d", host, got)
+			}
+		}
+	})
+}

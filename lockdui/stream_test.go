@@ -169,3 +169,32 @@ func TestStream_Bound(t *testing.T) {
 		h.follow("/").view()
 	})
 }
+
+// Ensure that a stream tells of an event at once, not only when it looks again a second later: of
+// the release of a lock, and, on the page of a key, of another value.
+func TestStream_TellsAtOnce(t *testing.T) {
+	run(t, nil, nil, func(h *harness) {
+		lock, err := h.session("holder").TryLock("k", nil)
+		h.must(err)
+		_, err = h.Put("other", nil, nil)
+		h.must(err)
+		for target, change := range map[string]func() error{
+			"/":            lock.Unlock,
+			"/key?k=other": func() error { _, err := h.Put("other", []byte("v"), nil); return err },
+		} {
+			s := h.follow(target)
+			s.view()
+			time.Sleep(100 * time.Millisecond) // of the bubble: until the stream waits
+			for len(s.events) > 0 {
+				<-s.events // it may have said that it is alive
+			}
+			h.must(change())
+			began := time.Now()
+			s.view()
+			if took := time.Since(began); took >= 500*time.Millisecond {
+				t.Errorf("%s: told after %v", target, took)
+			}
+			s.end()
+		}
+	})
+}
