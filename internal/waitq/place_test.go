@@ -116,6 +116,18 @@ func TestRestore_OfMany(t *testing.T) {
 	}
 }
 
+// Ensure that the place behind which another stood may have been left, and used again for a waiter
+// that came later: the other stands in front of that waiter then.
+func TestRestore_BehindAPlaceThatIsUsedAgain(t *testing.T) {
+	var q waitq.Queue[string]
+	places := push(&q, "a", "b", "c")
+	places["b"].SetAside()
+	places["a"].Leave()
+	q.Push("d", places["a"])
+	places["b"].Restore()
+	mustWait(t, &q, "b", "c", "d")
+}
+
 func TestLeave_MayBeRepeated(t *testing.T) {
 	var q waitq.Queue[string]
 	places := push(&q, "a", "b")
