@@ -104,8 +104,8 @@ func (h *handler) agentSelf(*request) (answer, error) {
 	}), nil
 }
 
-// agentMembers answers with the node of this process. Among servers of all datacenters its name has
-// the datacenter in it.
+// agentMembers answers with the node of this process. With ?wan, which asks for the servers of all
+// datacenters, the name of the node ends with the datacenter.
 func (h *handler) agentMembers(r *request) (answer, error) {
 	m := h.member(h.self())
 	if r.query.Get("wan") != "" {

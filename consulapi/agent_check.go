@@ -19,7 +19,7 @@ type agentCheck struct {
 
 	Service string `json:"service_id"` // ServiceID, as files of the agent spell it
 
-	// These mean nothing for a TTL check, but must be valid.
+	// These mean nothing for a TTL check, but must be valid, and Interval must not be above 0.
 	Interval, Timeout, DeregisterCriticalServiceAfter interval
 
 	shown map[string]string // Interval and Timeout; nil if it is registered with its service

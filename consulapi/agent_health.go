@@ -25,8 +25,8 @@ func (v serviceHealth) encode(e *encoder) {
 	})
 }
 
-// agentsHealth shows those services of the agent, with their checks and those of the node, but
-// serfHealth, which is no check of the agent.
+// agentsHealth shows the services of the agent at the places, each with its own checks and the
+// node's. It leaves out serfHealth, which is no check of the agent.
 func (h *handler) agentsHealth(state *catalog.Snapshot, at []place) (found []serviceHealth) {
 	serf, _ := state.Check(h.opts.Node, serfHealth) // its ID may have another case
 	for c := range checkedOf(state, services(state, at), []string{serf.ID}) {

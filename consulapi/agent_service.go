@@ -58,8 +58,8 @@ func (s *agentService) checks() ([]agentCheck, error) {
 	return checks, nil
 }
 
-// tagged returns the tagged addresses of the service: those that were sent, and its address for the
-// others if that is an IP address.
+// tagged returns the tagged addresses that were sent. If the address of the service is an IP
+// address, tagged adds it under lan_ and wan_ where none was sent.
 func (s *agentService) tagged() map[string]serviceAddress {
 	sent := s.TaggedAddresses
 	if len(sent) == 0 {
@@ -160,8 +160,8 @@ func (h *handler) serviceDeregister(r *request) (answer, error) {
 	return answer{}, err
 }
 
-// serviceInfo blocks by the hash of what it shows, not by an index: with the hash that the service
-// has, until anything in the catalog changes.
+// serviceInfo blocks by a hash of the service, not by an index. If the request names the hash that
+// the service has now, serviceInfo waits until anything in the catalog changes.
 func (h *handler) serviceInfo(r *request) (answer, error) {
 	state := h.db.Snapshot()
 	shown, exists := h.hashedService(state, r.rest)
@@ -181,7 +181,7 @@ func (h *handler) serviceInfo(r *request) (answer, error) {
 	return a, nil
 }
 
-// agentsService is a service as the agent shows it. Indexes are the catalog's.
+// agentsService is a service as the agent shows it: without indexes, which only the catalog shows.
 type agentsService struct {
 	ID                string
 	Service           string

@@ -22,8 +22,8 @@ type answer struct {
 	value any    // the body, as JSON, if it is not nil
 	body  []byte // the body, if value and stream are nil
 
-	// once is set for a value that is costly to encode from the first byte: it is encoded once, as
-	// a stream, however short it is.
+	// once is set for a value that must not be encoded twice, because it is costly or may change in
+	// between. encode then streams it, even if it is short.
 	once bool
 
 	// stream writes the body, if it is not nil. When stream fails the connection ends, so that a
@@ -43,7 +43,7 @@ type answer struct {
 // ok returns an answer with the value as its body, in JSON.
 func ok(value any) answer { return answer{value: value} }
 
-// fill sets the headers of the answer, which must be encoded.
+// fill sets the headers of the answer. The caller has called encode before.
 func (a *answer) fill(header http.Header) {
 	maps.Copy(header, a.header)
 	if a.read {
@@ -61,7 +61,8 @@ func (a *answer) fill(header http.Header) {
 	}
 }
 
-// write sends the answer, which must be encoded. It returns the error of the answer's stream.
+// write sends the answer. The caller has called encode before. write returns the error of the
+// answer's stream.
 func (a *answer) write(w http.ResponseWriter) error {
 	header := w.Header()
 	a.fill(header)

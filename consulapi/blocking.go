@@ -15,9 +15,9 @@ const (
 	maxWait     = 10 * time.Minute
 	jitter      = 16 // a wait is longer by up to 1/jitter of it, so that not all end at once
 
-	// crowdedWait is the longest wait of a query beyond MaxBlocked. An error would be worse:
-	// Consul's client takes the lock that it holds for lost when a query of its key fails, so that
-	// the queries of others would end the lock.
+	// crowdedWait is the longest wait, without the jitter, of a query beyond MaxBlocked. An error
+	// would be worse: Consul's client takes the lock that it holds for lost when a query of its key
+	// fails, so other clients' queries would cost it the lock.
 	crowdedWait = time.Second
 )
 
@@ -75,10 +75,11 @@ func (r *request) parseConsistency() error {
 }
 
 // read answers a read of the scope with what look returns for the state. If the request names an
-// index, read waits until the index of the scope is above it, or the time is up (B4).
+// index, read waits until the index of the scope is above it, or the wait has passed (B4).
 //
-// It answers with 500 if the request's context ends, as it does when the client goes away or the
-// server stops. It returns ErrClosed when the database is closed.
+// A read that waits fails with 500 if the request's context ends, as it does when the client goes
+// away or the server stops, and with DB.Err when the database is closed. A read that does not wait
+// does not fail.
 func (h *handler) read(
 	r *request, scope lockd.Scope, look func(state *lockd.Snapshot) answer,
 ) (answer, error) {

@@ -30,7 +30,7 @@ func (r *request) readBody(limit int, help string) ([]byte, error) {
 	if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong || len(body) > limit {
 		return nil, tooLarge("")
 	}
-	if err == nil && int64(len(body)) < r.ContentLength { // a server tells that itself
+	if err == nil && int64(len(body)) < r.ContentLength { // net/http's server reports it itself
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {

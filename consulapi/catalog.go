@@ -91,7 +91,8 @@ func (h *handler) readCatalog(
 	})
 }
 
-// refuseFilter refuses a filter expression: to answer with everything would pass for what it chose.
+// refuseFilter refuses a filter expression: the client would take the whole list for the rows that
+// it asked for.
 func (r *request) refuseFilter() error {
 	if r.query.Get("filter") != "" {
 		return badRequest("lockd has no filter expressions")

@@ -7,7 +7,7 @@ import (
 	"github.com/lockd/lockd/catalog"
 )
 
-// checkedSize is for how many services checkedOf looks for the checks at a time.
+// checkedSize is how many services checkedOf finds the checks of at a time.
 const checkedSize = 128
 
 // checked is a service with its node and the checks that count for it.
@@ -29,9 +29,10 @@ func (s *checkSet) add(c catalog.Check) {
 	s.worst = min(s.worst, c.Status)
 }
 
-// checkedOf yields the services, each with its node, in their order. It leaves out the checks with
-// ignored IDs. It goes through the checks of a node once for checkedSize services of that node, and
-// keeps the IDs of no more checks than count for that many.
+// checkedOf yields the services in their order, each with its node and its checks. It leaves out
+// the checks with ignored IDs. It takes checkedSize services at a time, and goes once through the
+// checks of each of their nodes. It keeps the IDs of only those checks that count for these
+// services.
 func checkedOf(
 	state *catalog.Snapshot, services iter.Seq2[catalog.Node, catalog.Service], ignored []string,
 ) iter.Seq[checked] {

@@ -24,9 +24,9 @@ type compressor struct {
 }
 
 // compress compresses the body of the answer, if the client takes gzip and the body gets shorter
-// (H20). For a long body the first piece decides; long JSON is always compressed. For a client on
-// this machine it would double the wait and spare no network. In every case the answer says that it
-// depends on what the client takes.
+// (H20). For a long body the first piece decides; JSON that is a stream is always compressed. A
+// client on this machine gets the body as it is: compression would double its wait and spare no
+// network. In every case the header Vary says that the answer depends on what the client takes.
 func (c *compressor) compress(a *answer, r *http.Request, header http.Header) {
 	header.Add("Vary", "Accept-Encoding")
 	if !takesGzip(r.Header) || !isRemote(r.RemoteAddr) {

@@ -21,7 +21,8 @@ const (
 	pretty         // indented by four spaces a level, with a newline at the end
 )
 
-// piecewise is a value that is encoded in pieces. Encoding it twice gives the same bytes.
+// piecewise is a value that is encoded in pieces. Encoding it twice gives the same bytes, unless
+// answer.once is set.
 type piecewise interface{ encode(e *encoder) }
 
 // encoder encodes JSON in pieces.
@@ -33,7 +34,7 @@ type encoder struct {
 	indent *indenter // nil: compact
 }
 
-// errLong says that the JSON is longer than a piece. It is never returned to a caller.
+// errLong says that the JSON is longer than a piece. It never leaves the package.
 var errLong = errors.New("longer than a piece")
 
 // encodeWhole returns the value as JSON, or errLong.
@@ -123,7 +124,7 @@ func marshal(v any) []byte {
 	return text
 }
 
-// longBytes is what json.Marshal encodes as a []byte that is not nil, but encoded in pieces.
+// longBytes are encoded in pieces, as json.Marshal encodes a []byte that is not nil.
 type longBytes []byte
 
 func (p longBytes) encode(e *encoder) {

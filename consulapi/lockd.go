@@ -24,7 +24,7 @@ func (h *handler) lockdBackup(*request) (answer, error) {
 }
 
 // lock is a lock that is held, delayed or waited for, as it is in JSON. Members that do not apply
-// are left out.
+// are left out, except Queue, which is an empty array.
 type lock struct {
 	Key  string
 	Mode string `json:",omitempty"` // in which it is held

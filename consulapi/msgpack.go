@@ -128,7 +128,8 @@ func (u *unpacker) uint(size int) (n uint64, err error) {
 	return n, nil
 }
 
-// head reads the head of a value: its kind, and the number, or how many bytes or values follow.
+// head reads the head of a value. It returns the kind of the value, and n: the number itself, or
+// how many bytes, elements or members follow.
 func (u *unpacker) head() (kind unpacked, n uint64, head byte, err error) {
 	if head, err = u.from.ReadByte(); err != nil {
 		return 0, 0, 0, cutOff(err)

@@ -45,8 +45,8 @@ type Options struct {
 	MaxTxnOps int
 
 	// MaxBlocked is how many queries may be blocked at once for as long as they ask. Any further
-	// query is blocked for a second at most, and then answered as if its wait had ended (B3). The
-	// default is 10,000.
+	// query is blocked for little more than a second at most, and then answered as if its wait had
+	// ended (B3). The default is 10,000.
 	MaxBlocked int
 
 	// Logger is told of panics. A panic ends only the request that it happened in. The default is

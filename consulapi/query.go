@@ -44,7 +44,7 @@ type preparedQuery struct {
 	}
 	DNS struct{ TTL string }
 
-	CreateIndex uint64 // 0 until it is changed: it may be attached anew then, to another session
+	CreateIndex uint64 // 0 until a change of the query, which may attach it to another session
 	ModifyIndex uint64 // the attachment's
 }
 

@@ -21,7 +21,7 @@ type registration struct {
 	TaggedAddresses   map[string]string
 	SkipNodeUpdate    bool
 
-	CreateIndex, ModifyIndex uint64 // which a client cannot choose
+	CreateIndex, ModifyIndex uint64 // ignored: a client cannot choose them
 	elsewhere
 }
 
@@ -33,7 +33,7 @@ type sentService struct {
 	Meta                 map[string]string
 	TaggedAddresses      map[string]serviceAddress
 
-	ModifyIndex uint64 // which a client cannot choose
+	ModifyIndex uint64 // what cas and delete-cas compare; a registration ignores it
 	unkept
 }
 
@@ -44,7 +44,7 @@ type sentCheck struct {
 	Type, Interval, Timeout string // which are shown, and mean nothing
 
 	Definition  definition
-	ModifyIndex uint64 // which a client cannot choose
+	ModifyIndex uint64 // what cas and delete-cas compare; a registration ignores it
 	unkept
 }
 
@@ -52,7 +52,8 @@ type sentCheck struct {
 type definition map[string]any
 
 // UnmarshalJSON refuses a definition that Consul's official client cannot decode: the client could
-// read no list that has such a check. An empty interval is one of these.
+// read no list that has such a check. It cannot decode an empty interval either, so UnmarshalJSON
+// drops empty members.
 func (d *definition) UnmarshalJSON(text []byte) error {
 	var typed struct {
 		HTTP, Method, Body, TLSServerName, TCP, UDP, GRPC, OSService, SessionName string
@@ -75,8 +76,8 @@ func (d *definition) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// unkept has the members that Consul's own client sends and lockd ignores. Any other unknown member
-// is a mistake (T2).
+// unkept has the members that Consul's own client sends and lockd does not keep. A registration
+// refuses Namespace and Partition. Any other unknown member is a mistake (T2).
 type unkept struct {
 	CreateIndex, Datacenter, Namespace, Partition, PeerName, Locality,
 	Kind, SocketPath, Weights, EnableTagOverride, ContentHash, Proxy, Connect, Ports,
@@ -144,8 +145,8 @@ func (h *handler) checkRegistration(body *registration) error {
 	return nil
 }
 
-// canonicalID returns the ID of a node in its one form, by which nodes are told apart (N5). The
-// text is empty, or a UUID.
+// canonicalID returns the ID of a node in its one form, by which nodes are told apart (N5). A text
+// that is no UUID stays as it is: the program may have put it.
 func canonicalID(text string) string {
 	if id, err := uuid.Parse(text); err == nil {
 		return id.String()

@@ -64,7 +64,7 @@ type sessionBody struct {
 	NodeChecks    []string
 	ServiceChecks []serviceCheck
 
-	// Which a client cannot choose.
+	// A client may send these, and they are ignored.
 	ID                       string
 	CreateIndex, ModifyIndex uint64
 }
@@ -236,9 +236,9 @@ func (h *handler) sessionRenew(r *request) (answer, error) {
 		return answer{}, badRequest("Missing session")
 	}
 	id := sessionID(r.rest)
-	// Neither call waits for a commit or for the function of an Update (S26). They do not find a
-	// session whose creation is not durable yet: no client has been told its ID, so none misses it
-	// (G3).
+	// Neither call waits for the function of an Update or for a commit, other than that of the
+	// session's own end (S26). They do not find a session whose creation is not durable yet: no
+	// client has been told its ID, so none misses it (G3).
 	err := h.db.Renew(id)
 	info, exists := h.db.SessionInfo(id)
 	if errors.Is(err, lockd.ErrNoSession) || err == nil && !exists { // S24; or it has ended since

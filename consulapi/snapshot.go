@@ -84,14 +84,15 @@ func (h *handler) snapshotRestore(r *request) (answer, error) {
 // lockd.DB.Backup writes it, is returned as it is.
 //
 // An archive is read whole and checked before ReadSnapshot returns, and its content is kept in
-// memory. ReadSnapshot returns lockd.ErrCorrupt for a damaged archive, lockd.ErrInvalid for one
-// with something that lockd never accepts, such as a key that is too long, and the errors of
-// r.Read. Input that is not gzipped is taken for a backup, which lockd.Restore checks.
+// memory. ReadSnapshot returns lockd.ErrCorrupt for an archive that is damaged or has a node,
+// service or check that lockd never accepts, lockd.ErrInvalid for one with such a key, as one that
+// is too long, and the errors of r.Read. Input that is not gzipped is taken for a backup, which
+// lockd.Restore checks.
 func ReadSnapshot(r io.Reader) (backup io.Reader, err error) {
 	return readSnapshot(r, math.MaxInt64)
 }
 
-// readSnapshot is ReadSnapshot of an archive that may unpack to at most that many bytes.
+// readSnapshot is ReadSnapshot of an archive that unpacks to at most most bytes.
 func readSnapshot(r io.Reader, most int64) (io.Reader, error) {
 	const gzipMagic = "\x1f\x8b"
 	from := bufio.NewReader(r)

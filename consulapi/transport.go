@@ -18,12 +18,12 @@ import (
 // and without a socket, whatever host its URL names. Put into an http.Client, it connects any
 // client of Consul to the database. A nil opts means the defaults.
 //
-// A request and its response end with the request's context, which a blocking query needs. A
-// request may be answered after its body was only partly read. The response body of a snapshot or a
-// long list is produced as it is read. It has to be closed, like that of any http.Response. The
-// RoundTripper holds nothing that has to be released.
+// A request and its response end with the request's context: cancel that to end a blocking query
+// early. A request may be answered after its body was only partly read. The response body of a
+// snapshot or a long list is produced as it is read. It has to be closed, like that of any
+// http.Response. The RoundTripper holds nothing that has to be released.
 //
-// It returns the errors of Handler.
+// Transport returns the errors of Handler.
 func Transport(db *lockd.DB, opts *Options) (http.RoundTripper, error) {
 	r, err := newRouter(db, opts)
 	if err != nil {
@@ -74,9 +74,9 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return respond(r, &a, body.rest.Size(), body), nil
 }
 
-// answer lets the router answer. It uses another goroutine only if it may have to leave that behind
-// when the context ends: a read that waits then ends by itself, but a commit does not, and neither
-// does the reading of a body. It closes the body.
+// answer lets the router answer, and closes the body. When the context ends, a GET that waits ends
+// by itself, but a commit or the reading of a body does not. So answer runs any other request in a
+// goroutine, and leaves that behind when the context ends.
 func (t *transport) answer(r *http.Request) (answer, error) {
 	if r.Context().Done() == nil || r.Method == http.MethodGet {
 		defer r.Body.Close()
@@ -132,7 +132,7 @@ func (b *wholeBody) WriteTo(w io.Writer) (int64, error) {
 // Close does nothing: there is nothing to give back.
 func (b *wholeBody) Close() error { return nil }
 
-// maxBuffered is how many bytes of a stream are produced before it is read. A stream that is not
+// maxBuffered is the size of the buffer on each side of the pipe of a stream. A stream that is not
 // longer keeps no goroutine waiting.
 const maxBuffered = 64 << 10
 

@@ -87,9 +87,9 @@ func (op *txnKV) apply(on state) ([]txnResult, error) {
 	return nil, refused("unknown KV verb %q", op.Verb)
 }
 
-// maxCollected is how many entries the get-trees of a transaction that may write have, all
-// together. While they are collected nobody else can write, and they are kept until the client has
-// taken them.
+// maxCollected is how many entries all get-trees of a transaction that may write have together.
+// While a transaction collects them no other can write, and they stay in memory until the client
+// has taken the answer.
 const maxCollected = 10_000
 
 // collect reads a tree in a transaction that may write, since its other operations may change the

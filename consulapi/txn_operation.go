@@ -54,6 +54,6 @@ func (v txnResult) encode(e *encoder) {
 	e.raw("}")
 }
 
-// refused returns why an operation cannot be done, in Consul's words. The error has no status of
-// its own: the transaction has.
+// refused returns the error for an operation that cannot be done, with that text. The error has no
+// status of its own: the answer to the transaction has one.
 func refused(format string, args ...any) error { return reword(nil, format, args...) }
