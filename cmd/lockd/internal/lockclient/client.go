@@ -35,11 +35,11 @@ func New(config api.Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The official client uses this one, which it has made itself if it is for a socket.
+	// NewClient has set config.HttpClient, which the official client uses for all requests.
 	shared := config.HttpClient
 	next := http.Client{Transport: shared.Transport}
-	// It would send the token of CONSUL_HTTP_TOKEN_FILE in place of a token that is also the one of
-	// CONSUL_HTTP_TOKEN, though it was given here.
+	// The transport sends the token that was given. If CONSUL_HTTP_TOKEN has the same token, the
+	// official client prefers that of CONSUL_HTTP_TOKEN_FILE.
 	shared.Transport = &transport{next.Transport, name, cmp.Or(token, config.Token)}
 	// A PUT that is redirected becomes a GET, and the write is lost without an error.
 	shared.CheckRedirect = func(*http.Request, []*http.Request) error {

@@ -120,8 +120,8 @@ func (c *Client) create(ctx context.Context, opts SessionOptions) (string, error
 	return created.ID, err
 }
 
-// text writes a duration in milliseconds, rounded up: a number below 1000 of any smaller unit would
-// be taken for seconds.
+// text writes a duration in milliseconds, rounded up: Consul takes a LockDelay of less than a
+// microsecond for that many seconds.
 func text(d time.Duration) string {
 	return fmt.Sprintf("%dms", (d+time.Millisecond-1)/time.Millisecond)
 }

@@ -105,7 +105,7 @@ type taking struct {
 
 	pair    *api.KVPair // as it was granted
 	created bool        // by this taking
-	unknown bool        // whether an attempt whose answer did not arrive took it
+	unknown bool        // whether an attempt whose answer did not arrive may have taken it
 }
 
 // attempt takes the lock of the key, if the lock is free and the key is as it was read.
@@ -169,11 +169,11 @@ func (k *Keeper) release(ctx context.Context, key string, created bool) error {
 	}
 }
 
-// releaseLarge releases the lock of a key whose value has grown while it was held, so that a
-// transaction, which has the value in base64, has no room for it. No other request that releases a
-// lock leaves the value as it is or looks at the index: this one writes the value and the flags as
-// they were read just before, and what another client wrote in between is lost. Otherwise the lock
-// would be held until the session ends, and its lock-delay would follow.
+// releaseLarge releases the lock of a key whose value has grown while the lock was held, so that a
+// transaction, which has the value in base64, has no room for it. The request that it sends instead
+// checks no index: it writes the value and the flags as they were read just before, and what
+// another client wrote in between is lost. Without it the lock would be held until the session
+// ends, and then be delayed.
 func (k *Keeper) releaseLarge(ctx context.Context, pair *api.KVPair) error {
 	query := url.Values{
 		"release": {k.id}, "flags": {strconv.FormatUint(pair.Flags, 10)},

@@ -39,10 +39,10 @@ func (o *obstacle) by(parties []Party) string {
 	return text
 }
 
-// explain adds to an error that says what is in the way what the server tells now of the lock:
-// which sessions hold it, for how long they have held it, until when it is delayed. It returns the
-// error unchanged if it is another one, or if the server does not tell within a second after ctx
-// has ended.
+// explain replaces an error about a lock or a slot that cannot be taken by one with what the server
+// now tells of it: which sessions hold it, for how long they have held it, until when it is
+// delayed. It returns any other error unchanged. If the server does not answer within a second
+// after ctx has ended, the text stays that of err.
 func (c *Client) explain(ctx context.Context, key string, err error) error {
 	if !inTheWay(err) {
 		return err
@@ -69,7 +69,7 @@ func (c *Client) explain(ctx context.Context, key string, err error) error {
 	return err
 }
 
-// parties describes the sessions, the first of them by name and node.
+// parties describes the sessions, the first maxNamed of them by name and node.
 func (c *Client) parties(ctx context.Context, ids []string) []Party {
 	parties := make([]Party, len(ids))
 	for i, id := range ids {

@@ -23,8 +23,8 @@ type holders struct {
 // that the semaphore has. It follows the protocol of the official client's semaphore: the
 // semaphore's key prefix/.lock has the limit and the holders, and each session that holds a slot or
 // waits for one has locked a key prefix/session. (The official one takes no limit of 0, does not
-// tell the holders, and fails when a request fails.) If the slot is lost, Keeper.Done is closed: no
-// lock-delay guards it.
+// tell the holders, and fails when a request fails.) If the slot is lost, Keeper.Done is closed,
+// and Deadline leaves no time: no lock-delay keeps another session from the slot.
 //
 // It blocks and fails as Lock does. It also returns an error for a limit below 0, a prefix that is
 // not a clean path, a key prefix/.lock that is not a semaphore's or has another limit, and a limit

@@ -38,7 +38,8 @@ const (
 // or any other error.
 type attempt func(ctx context.Context, wait Wait) (index uint64, err error)
 
-// inTheWay reports whether err says what is in the way of a lock or a slot, and may go.
+// inTheWay reports whether err says that the state keeps the lock or the slot from being taken. The
+// state may change.
 func inTheWay(err error) bool {
 	_, isHeld := errors.AsType[*obstacle](err)
 	_, isRefused := errors.AsType[refusal](err)
