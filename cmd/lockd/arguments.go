@@ -11,7 +11,7 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// noCommand is what the root does when the first word is no subcommand.
+// noCommand is the action of a command that only has subcommands, when none of these is named.
 func noCommand(_ context.Context, cmd *cli.Command) error {
 	if cmd.Args().Present() {
 		return usage(cmd, "there is no command %q", cmd.Args().First())

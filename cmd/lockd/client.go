@@ -22,8 +22,8 @@ import (
 // atServer is the category of the commands that use a server.
 const atServer = "against a server, lockd or Consul"
 
-// clientFlags say which server a command uses, before the command's own flags. The environment
-// variables are those of Consul's command.
+// clientFlags returns the command's own flags, and then those that say which server it uses. The
+// environment variables are those of Consul's command.
 func clientFlags(own ...cli.Flag) []cli.Flag {
 	return append(own,
 		&cli.StringFlag{Name: "http-addr", Value: "127.0.0.1:8500",
@@ -41,8 +41,8 @@ func clientFlags(own ...cli.Flag) []cli.Flag {
 			Sources: fromEnv("CONSUL_CACERT")})
 }
 
-// checkTexts refuses a flag that is given without a text. It comes of an unset variable, and would
-// be taken for a flag that is left out: the result would be a server without a token.
+// checkTexts refuses a flag whose text is empty, as from an unset variable of a script. Such a flag
+// would be taken for one that is left out: a server would ask for no token.
 func checkTexts(cmd *cli.Command) error {
 	for _, f := range cmd.Flags {
 		if f, ok := f.(*cli.StringFlag); ok && f.IsSet() && cmd.String(f.Name) == "" {
@@ -73,8 +73,8 @@ func withClient(
 	}
 }
 
-// advised adds to the error of a server that cannot be reached what to do about it. To that of an
-// answer that is not JSON it adds who may have given it.
+// advised adds to the error of a command what to do about it if the server cannot be reached, and
+// that the server is not lockd or Consul if its answer is not theirs.
 func advised(cmd *cli.Command, err error) error {
 	if errors.Is(err, lockclient.ErrUnreachable) {
 		if e, ok := err.(*url.Error); ok {
@@ -127,7 +127,8 @@ func client(cmd *cli.Command) (*lockclient.Client, error) {
 	return c, err
 }
 
-// addressOf returns the URL of an address, which may be host:port, and is https if ssl is set.
+// addressOf returns the URL of an address. If the address has no scheme, the URL is https if ssl is
+// set, else http.
 func addressOf(address string, ssl bool) (string, error) {
 	if !strings.Contains(address, "://") {
 		scheme := "http://"

@@ -10,8 +10,8 @@ import (
 	"github.com/lockd/lockd/cmd/lockd/internal/lockclient"
 )
 
-// fileID returns an ID of the file at the path. No other file, on this machine or another, has that
-// ID while this machine is up. The ID is a hash, and tells nothing else.
+// fileID returns an ID of the file at the path. While the file exists, no other file has that ID,
+// on this machine or on one with another machineID. The ID is a hash, and tells nothing else.
 func fileID(path string) (string, error) {
 	node, err := inode(path)
 	if err != nil {

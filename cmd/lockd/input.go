@@ -13,7 +13,7 @@ import (
 const standard = "-"
 
 // readInput calls read with the file that the argument names, or with standard input if there is no
-// argument.
+// argument or it is standard.
 func readInput(cmd *cli.Command, args []string, read func(io.Reader) error) error {
 	if len(args) == 0 || args[0] == standard {
 		return read(cmd.Root().Reader)

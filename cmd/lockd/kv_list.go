@@ -43,7 +43,7 @@ func kvListCommand() *cli.Command {
 }
 
 // entriesUnder returns the entries under the prefix in the arguments, or all entries. The result is
-// never nil, so that it is an array in JSON.
+// nil if there are none.
 func entriesUnder(
 	ctx context.Context, c *lockclient.Client, args []string,
 ) (api.KVPairs, error) {

@@ -70,8 +70,7 @@ func lockCommand() *cli.Command {
 			case len(args) > 1 && args[1] == "--":
 				args = append(args[:1], args[2:]...)
 			case len(args) > 1 && strings.HasPrefix(args[1], "-"):
-				// The parser has dropped a --, so it may be meant as a command, which does not
-				// exist.
+				// The parser may have dropped a -- before args[1], which then was meant as CMD.
 				return inLock(usage(cmd, "%q comes after KEY: options come before it, and a CMD "+
 					"that begins with a dash needs its path", args[1]))
 			}

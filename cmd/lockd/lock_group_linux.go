@@ -26,7 +26,7 @@ func own(attr *syscall.SysProcAttr) {
 func (g *group) reap() {
 	for {
 		pid := endedChild()
-		if pid <= 0 || pid == g.cmd.Process.Pid { // then the group is ended
+		if pid <= 0 || pid == g.cmd.Process.Pid { // supervise waits for the command itself
 			return
 		}
 		_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// childEnds is empty: no process becomes a child of this one.
+// childEnds is empty: what the command leaves behind does not become a child of this process.
 var childEnds []os.Signal
 
 // own does nothing: other systems have no way to kill a command with its parent.

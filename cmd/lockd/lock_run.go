@@ -39,10 +39,10 @@ func (n *notStarted) Unwrap() error { return n.cause }
 // remnants is how long the rest of the group has to end by itself, after the command has.
 const remnants = 2 * time.Second
 
-// supervise runs the command in a group of its own, and passes signals on to the group. It returns
-// when no process of the group is left, or the rest cannot be ended: either the command has ended,
-// and the rest of its group was ended, or the lock was lost, and the whole group was ended. It
-// returns the command's *exec.ExitError, a *lostLock, or a *notStarted.
+// supervise runs the command in a group of its own, and passes signals on to the group. When the
+// command has ended, supervise ends the rest of the group; when the lock is lost, the whole group.
+// It returns when no process of the group is left, or the rest cannot be ended: nil, the command's
+// *exec.ExitError or another error of waiting for it, a *lostLock, or a *notStarted.
 func supervise(cmd *exec.Cmd, k *lockclient.Keeper, s *signals) error {
 	if loss := k.Err(); loss != nil { // the answer to the request for the lock came late
 		return &lostLock{loss, "was not started"}
@@ -75,7 +75,7 @@ func supervise(cmd *exec.Cmd, k *lockclient.Keeper, s *signals) error {
 		case <-s.children:
 			g.reap()
 		case <-k.Done():
-			// If a signal could not be sent, the group is still there.
+			// outlast finds out whether the signal could be sent.
 			g.terminate()
 			if left := g.outlast(ended, k.Deadline(), nil); left != nil {
 				return &lostLock{k.Err(), fmt.Sprintf("cannot be ended, and goes on without it: %v",

@@ -10,12 +10,12 @@ import (
 // signal to the process, and at once to the process's group.
 const burst = time.Second / 2
 
-// signals are the signals that lockd lock handles, lockd serve, and a command that makes a file,
+// signals are the signals that lockd lock, lockd serve or a command that writes a backup handles,
 // until stop is called.
 type signals struct {
 	ending   chan os.Signal // those that end the wait for the lock, and go to the command
 	others   chan os.Signal // those that go to the command only, once it runs
-	children chan os.Signal // those that tell of the end of a child, once it runs
+	children chan os.Signal // those that tell of the end of a child, once the command runs
 	ended    bool           // whether an ending one has come
 }
 

@@ -1,6 +1,10 @@
 // Lockd serves lockd's locks, sessions and keys over Consul's HTTP API, uses such a server from a
 // script, and looks after the files of databases.
 //
+// The server:
+//
+//	lockd serve                  serve a database, of a file or in memory
+//
 // On the file of a closed database:
 //
 //	lockd verify FILE            read all of it, and say whether a program could open it

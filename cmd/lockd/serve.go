@@ -203,9 +203,9 @@ func (s *service) guard(token *secret) func(next http.Handler) http.Handler {
 	}
 }
 
-// serve serves until ctx ends, or a signal does. Before it accepts, such a signal ends the process
-// at once: the file, or the folder of a socket, may keep it waiting for long, and no request has
-// been answered yet. A SIGHUP is looked at when it accepts.
+// serve serves until ctx ends, or until a SIGINT or SIGTERM. Before the server accepts, such a
+// signal ends the process at once: the file, or the folder of a socket, may keep serve waiting for
+// long, and no request has been answered yet. A SIGHUP takes effect when the server accepts.
 func (s *service) serve(ctx context.Context, cmd *cli.Command) (err error) {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, syscall.SIGHUP) // otherwise a SIGHUP would end the process
@@ -248,8 +248,8 @@ func (s *service) serve(ctx context.Context, cmd *cli.Command) (err error) {
 	return err
 }
 
-// open opens the database. No new file is made for an address that cannot be had. With a file the
-// address is not tried first: the server that has the file may be about to give up both.
+// open opens the database. It makes no new file if the server cannot listen at the address. If the
+// file exists, open does not try the address first: the server that has both may be about to end.
 func (s *service) open() (*lockd.DB, error) {
 	if s.path == "" {
 		return lockd.New(&s.db)

@@ -50,8 +50,8 @@ func newCrowd(most, share int) *crowd {
 }
 
 // clientOf returns the name of the client with the address, or an empty name if many clients share
-// it, as all programs of this machine do. A client with an IPv6 address mostly has all with the
-// same first 64 bits, except link-local ones, which begin alike for all.
+// the address, as all programs of this machine do. A client mostly has all IPv6 addresses with the
+// same first 64 bits, so these bits are its name. Link-local addresses begin alike for all clients.
 func clientOf(address net.Addr) string {
 	tcp, is := address.(*net.TCPAddr)
 	if !is || tcp.IP.IsLoopback() {

@@ -164,8 +164,8 @@ func (b *timedBody) extend() error {
 	return b.control.SetReadDeadline(b.until.Add(b.limits.earned(b.read)))
 }
 
-// timedWriter is an answer whose client has to take it in time. A client that takes each piece has
-// more time for the next, but only at bodyRate: what counts is how long it made the server wait.
+// timedWriter is an answer that the client has to take in time. Each piece earns the client more
+// time, at bodyRate; only the time that Write waited for the client is counted against it.
 type timedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController

@@ -13,8 +13,8 @@ import (
 	"github.com/lockd/lockd/metrics/prometheus"
 )
 
-// serverMetrics are the metrics of a server: of its database, of its process, and of requests that
-// never reach the database.
+// serverMetrics are the metrics of a server: of its database, of its process, and of the requests
+// that it serves or refuses.
 type serverMetrics struct {
 	registry *promclient.Registry
 	refused  promclient.Counter // requests with no token or a wrong one
@@ -42,8 +42,8 @@ func newServerMetrics(db *lockd.DB) *serverMetrics {
 	return m
 }
 
-// beside answers GET /metrics, in the text form of Prometheus, and hands every other request on. It
-// is not an http.ServeMux, which would redirect keys that are not clean paths.
+// beside answers requests for /metrics, in the text form of Prometheus, and hands every other
+// request on. It is not an http.ServeMux, which would redirect keys that are not clean paths.
 func (m *serverMetrics) beside(next http.Handler, logger *slog.Logger) http.Handler {
 	metrics := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn),

@@ -51,9 +51,9 @@ func sameFile(path, other string) (bool, error) {
 
 // replace makes a file, readable by its owner only, of the backup that write writes. The old file
 // at the path, or at the target of a symbolic link there, stays until the new file is on disk. It
-// refuses to replace anything but a backup. After an error the old file is unchanged, and the error
-// says so, unless only the names in the folder could not be synced.
-// A signal that ends the process leaves nothing of the new file.
+// refuses to replace anything but a backup or an empty file. After an error the old file is
+// unchanged, and the error says so, unless only the names in the folder could not be synced. A
+// signal that this process can catch leaves nothing of the new file.
 func replace(command, path string, write func(io.Writer) error) error {
 	err := checkTarget(path)
 	target := path
@@ -82,8 +82,8 @@ func replace(command, path string, write func(io.Writer) error) error {
 	return to.error(syncFolder(filepath.Dir(target)))
 }
 
-// removedBySignal makes the signals that end this process remove the file before, until stop is
-// called.
+// removedBySignal makes each of the ending signals remove the file before it ends this process,
+// until stop is called.
 func removedBySignal(f *os.File) (stop func()) {
 	s := newSignals(ending...)
 	done := s.onFirst(func(one os.Signal) {
