@@ -18,8 +18,8 @@ type Attachment struct {
 
 // Attach stores a record that is removed with the session, which is a lockd.SessionID, or changes
 // it. It returns lockd.ErrConflict if the record of that name is not the session's,
-// lockd.ErrNoSession, and lockd.ErrInvalid for an empty session or name, or a value over
-// lockd.MaxValueSize.
+// lockd.ErrNoSession, and lockd.ErrInvalid for an empty session, a name that is empty or over
+// lockd.MaxKeySize, or a value over lockd.MaxValueSize.
 func (tx *Txn) Attach(session [16]byte, name string, value []byte) error {
 	return tx.of.Write("attach", name, func() error {
 		return tx.rules.Attach(session, name, value)
@@ -28,7 +28,7 @@ func (tx *Txn) Attach(session [16]byte, name string, value []byte) error {
 
 // AttachUnowned stores a record as Attach does, but one that no session owns: it stays until
 // Detach. It returns lockd.ErrConflict if the record of that name is a session's, and
-// lockd.ErrInvalid for an empty name or a value over lockd.MaxValueSize.
+// lockd.ErrInvalid for a name or a value as Attach does.
 func (tx *Txn) AttachUnowned(name string, value []byte) error {
 	return tx.of.Write("attach", name, func() error {
 		return tx.rules.AttachUnowned(name, value)

@@ -45,7 +45,7 @@ type Check struct {
 	Status    Status
 	Notes     string
 	Output    string
-	ServiceID string // the service that it is of; empty for the node's own
+	ServiceID string // the service that it checks; empty for the node
 
 	// TTL is for how long a check that is not Critical stays as it is. Unless the check is put
 	// again in time, with or without a change, it becomes Critical, and its output says so. The TTL
@@ -65,9 +65,9 @@ func (tx *Txn) Check(node, id string) (Check, bool) {
 }
 
 // PutCheck registers a check, or changes it, and begins its TTL. If its status is Critical, every
-// session that is bound to it ends with ErrCheckCritical, even if the check was so before (N3). It
-// returns ErrNoNode, ErrNoService, or lockd.ErrInvalid for an ID as PutService does, an unknown
-// status, or a TTL below zero, or above it and below lockd.MinTTL.
+// session that is bound to it ends with ErrCheckCritical, even if the check was critical before
+// (N3). It returns ErrNoNode, ErrNoService, or lockd.ErrInvalid for an ID as PutService does, an
+// unknown status, a TTL below zero, or one between zero and lockd.MinTTL.
 func (tx *Txn) PutCheck(check Check) error {
 	check.ID = cmp.Or(check.ID, check.Name)
 	return tx.of.Write("put check", check.ID, func() error {

@@ -26,6 +26,6 @@ var (
 	ErrCheckGone = engine.ErrCheckGone
 
 	// ErrCheckCritical is the cause when a check of a session became critical. NewSession also
-	// returns it, for a check that is. The text has the ID of the check.
+	// returns it, for a check that is critical already. The text has the ID of the check.
 	ErrCheckCritical = engine.ErrCheckCritical
 )

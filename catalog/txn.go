@@ -23,7 +23,7 @@ type transaction interface {
 // NewTxn is for lockd.Txn.Catalog. Programs call that.
 func NewTxn(rules *engine.Txn, of transaction) *Txn { return &Txn{rules, of} }
 
-// remove is Write for what removes something, and reports whether there was one.
+// remove calls Write with remove, and returns what that reports: whether there was a row to remove.
 func (tx *Txn) remove(op, name string, remove func() bool) (removed bool, err error) {
 	err = tx.of.Write(op, name, func() error {
 		removed = remove()
