@@ -53,7 +53,8 @@ import (
 // for no commit: see DB.Stats. Collections go on after the database's Close, with what was counted
 // last, until the registration is unregistered.
 //
-// It returns the meter's error if the meter refuses an instrument. A nil db or meter panics.
+// It returns the meter's error if the meter refuses an instrument or the callback. A nil db or
+// meter panics.
 func Register(
 	meter metric.Meter, db *lockd.DB, attributes ...attribute.KeyValue,
 ) (metric.Registration, error) {

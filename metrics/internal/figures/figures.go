@@ -45,8 +45,8 @@ type Histogram struct {
 
 // How long commits took: their count and their sum, which have no buckets.
 const (
-	CommitDuration     = "lockd_commit_duration_seconds"             // the name of both
-	CommitDurationHelp = "How long the commits took that succeeded." // and their help
+	CommitDuration     = "lockd_commit_duration_seconds" // begins the names of both
+	CommitDurationHelp = "How long the commits took that succeeded."
 )
 
 // All returns every figure, except the commits' duration.
@@ -152,7 +152,7 @@ func Histograms() []Histogram {
 }
 
 // Cumulative yields each bound of the histogram, in seconds, with how many durations were no
-// longer: what Prometheus calls a bucket. The bucket of all is the count.
+// longer: what Prometheus calls a bucket. It does not yield the bucket +Inf, which is the count.
 func Cumulative(h *lockd.Histogram) iter.Seq2[float64, uint64] {
 	return func(yield func(bound float64, n uint64) bool) {
 		var n uint64
